@@ -1,0 +1,194 @@
+/* test.h: what every test program shares: cmocka with its includes, a seed that is printed, a folder that is cleared
+ * away, comparison of float arrays by relative norm, and a check of a context's sentence.
+ * Header-only: each test program is one source file. */
+#ifndef QKV_TEST_H
+#define QKV_TEST_H
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <ftw.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/base.h"
+
+#define TEST_COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+/* The seed of this run: $QKV_TEST_SEED or else the time. Printed once, so that a failure can be repeated. */
+static inline uint64_t test_seed(void) {
+    static uint64_t seed;
+    static bool known;
+    if (!known) {
+        const char *text = getenv("QKV_TEST_SEED");
+        struct timespec now;
+        clock_gettime(CLOCK_REALTIME, &now);
+        seed = text ? strtoull(text, NULL, 0) : (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+        known = true;
+        printf("QKV_TEST_SEED=%llu\n", (unsigned long long)seed);
+        fflush(stdout);
+    }
+    return seed;
+}
+
+/* A random stream of this run's seed; give each test its own number. */
+static inline struct qkv_random test_random(uint64_t stream) {
+    return qkv_random_start(test_seed(), stream);
+}
+
+/* Uniform in [low, high]. */
+static inline size_t test_between(struct qkv_random *random, size_t low, size_t high) {
+    return low + (size_t)qkv_random_below(random, (uint64_t)(high - low) + 1);
+}
+
+/* Fills x with N(0, deviation). */
+static inline void test_fill(struct qkv_random *random, float *x, size_t n, double deviation) {
+    for (size_t i = 0; i < n; i++) x[i] = (float)(deviation * qkv_random_normal(random));
+}
+
+/* ---- a folder of the test's own ------------------------------------------------------------------------------- */
+
+static inline int test_remove_entry(const char *path, const struct stat *info, int kind, struct FTW *walk) {
+    (void)info, (void)kind, (void)walk;
+    return remove(path);
+}
+
+/* Removes a folder and all it holds. */
+static inline void test_remove_tree(const char *path) {
+    nftw(path, test_remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static inline char *test_folder_state(pid_t *owner) {
+    static char path[512];
+    static pid_t pid;
+    if (owner) *owner = pid;
+    if (!path[0]) pid = getpid();
+    return path;
+}
+
+static inline void test_folder_remove(void) {
+    pid_t owner;
+    const char *path = test_folder_state(&owner);
+    if (path[0] && owner == getpid()) test_remove_tree(path);
+}
+
+/* A fresh folder for this program, removed when it ends (by the process that made it, not by its forks). */
+static inline const char *test_folder(void) {
+    char *path = test_folder_state(NULL);
+    if (!path[0]) {
+        const char *parent = getenv("TMPDIR");
+        snprintf(path, 512, "%s/qkv-test-XXXXXX", parent && *parent ? parent : "/tmp");
+        if (!mkdtemp(path)) {
+            perror(path);
+            abort();
+        }
+        atexit(test_folder_remove);
+    }
+    return path;
+}
+
+/* A path inside that folder. The text stays valid for the next 15 calls. */
+static inline const char *test_path(const char *name) {
+    static char ring[16][1024];
+    static size_t next;
+    char *path = ring[next++ % 16];
+    snprintf(path, 1024, "%s/%s", test_folder(), name);
+    return path;
+}
+
+/* Writes a file whole, without the code under test. */
+static inline void test_write_file(const char *path, const void *data, size_t n) {
+    FILE *file = fopen(path, "wb");
+    if (!file || (n && fwrite(data, 1, n, file) != n) || fclose(file) != 0) {
+        perror(path);
+        abort();
+    }
+}
+
+/* Reads a file whole, without the code under test; NULL if it is not there. A zero follows the last byte; free() it. */
+static inline char *test_read_file(const char *path, size_t *n) {
+    FILE *file = fopen(path, "rb");
+    size_t size = 0, capacity = 1 << 16, got;
+    if (!file) return NULL;
+    char *data = malloc(capacity + 1);
+    while (data && (got = fread(data + size, 1, capacity - size, file)) > 0) {
+        size += got;
+        if (size == capacity) data = realloc(data, (capacity *= 2) + 1);
+    }
+    fclose(file);
+    if (!data) abort();
+    data[size] = 0;
+    if (n) *n = size;
+    return data;
+}
+
+/* ---- comparison -------------------------------------------------------------------------------------------------- */
+
+/* |a − b| / |b|; |a| where b is all zero; infinite where a number is not finite in only one of the two. */
+static inline double test_relative_error(const float *a, const float *b, size_t n) {
+    double difference = 0, norm = 0;
+    for (size_t i = 0; i < n; i++) {
+        double x = (double)a[i], y = (double)b[i];
+        if ((isnan(x) && isnan(y)) || x == y) {
+            if (isfinite(y)) norm += y * y;
+            continue;
+        }
+        if (!isfinite(x) || !isfinite(y)) return INFINITY;
+        difference += (x - y) * (x - y);
+        norm += y * y;
+    }
+    return norm > 0 ? sqrt(difference / norm) : sqrt(difference);
+}
+
+static inline void test_floats_close(const float *got, const float *expected, size_t n, double tolerance,
+                                     const char *what, const char *file, int line) {
+    double error = test_relative_error(got, expected, n);
+    if (error <= tolerance) return;
+    size_t worst = 0;
+    double most = -1;
+    for (size_t i = 0; i < n; i++) {
+        double d = fabs((double)got[i] - (double)expected[i]);
+        if (isnan(d) && !(isnan(got[i]) && isnan(expected[i]))) d = INFINITY;
+        if (d > most) most = d, worst = i;
+    }
+    print_error("%s: relative error %.3g > %.3g over %zu numbers; worst at [%zu]: %.9g, expected %.9g\n", what, error,
+                tolerance, n, worst, (double)got[worst], (double)expected[worst]);
+    _fail(file, line);
+}
+
+/* Fails unless |got − expected| <= tolerance · |expected| (2-norms), naming the worst element. */
+#define assert_floats_close(got, expected, n, tolerance)                                                               \
+    test_floats_close(got, expected, n, tolerance, #got, __FILE__, __LINE__)
+
+static inline void test_message_has(const struct qkv_context *ctx, const char *part, const char *file, int line) {
+    if (strstr(qkv_message(ctx), part)) return;
+    print_error("the sentence is \"%s\" but must hold \"%s\"\n", qkv_message(ctx), part);
+    _fail(file, line);
+}
+
+/* Fails unless the context's sentence holds `part`. */
+#define assert_message(ctx, part) test_message_has(ctx, part, __FILE__, __LINE__)
+
+static inline void test_status_is(const struct qkv_context *ctx, enum qkv_status got, enum qkv_status expected,
+                                  const char *what, const char *file, int line) {
+    if (got == expected) return;
+    print_error("%s gave \"%s\", not \"%s\": %s\n", what, qkv_status_text(got), qkv_status_text(expected),
+                ctx ? qkv_message(ctx) : "");
+    _fail(file, line);
+}
+
+/* Fails unless a call gave QKV_OK, or the status named, showing the sentence. */
+#define assert_ok(ctx, call)               test_status_is(ctx, call, QKV_OK, #call, __FILE__, __LINE__)
+#define assert_status(ctx, call, expected) test_status_is(ctx, call, expected, #call, __FILE__, __LINE__)
+
+#endif
