@@ -1,0 +1,557 @@
+/* qkv.h: the whole public interface of libqkv, transformers in C.
+ *
+ * (The introduction and the rest of the manual are written below, section by section.) */
+#ifndef QKV_H
+#define QKV_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(QKV_BUILDING) && defined(__GNUC__)
+#define QKV_API __attribute__((visibility("default")))
+#else
+#define QKV_API
+#endif
+
+#define QKV_STATUS_LIST(X)                                                                                             \
+    X(OK, "ok")                                                                                                        \
+    X(ARGUMENT, "invalid argument")                                                                                    \
+    X(MEMORY, "out of memory")                                                                                         \
+    X(FILE, "file error")                                                                                              \
+    X(FORMAT, "invalid file contents")                                                                                 \
+    X(SPEC, "invalid spec")                                                                                            \
+    X(SHAPE, "shapes do not agree")                                                                                    \
+    X(NUMBER, "not a finite number")                                                                                   \
+    X(STOPPED, "stopped by the caller")
+enum qkv_status {
+#define QKV_STATUS_ENUM(name, text) QKV_##name,
+    QKV_STATUS_LIST(QKV_STATUS_ENUM)
+#undef QKV_STATUS_ENUM
+};
+
+/* Element types of stored tensors; names as in safetensors. */
+enum qkv_dtype {
+    QKV_F32,
+    QKV_F16,
+    QKV_BF16,
+    QKV_F64,
+    QKV_I8,
+    QKV_U8,
+    QKV_I16,
+    QKV_U16,
+    QKV_I32,
+    QKV_U32,
+    QKV_I64,
+    QKV_U64,
+    QKV_BOOL,
+    QKV_DTYPE_COUNT
+};
+
+/* ---- status, context --------------------------------------------------------------------------------------------- */
+
+struct qkv_context;
+
+struct qkv_context_options {
+    int threads;     /* 0: one for each CPU this process may use */
+    const char *isa; /* kernel table, "scalar", "avx2", "avx512", "neon"; NULL: $QKV_ISA if set, else the best here */
+};
+
+QKV_API const char *qkv_version(void);                       /* "0.1.0" */
+QKV_API const char *qkv_status_text(enum qkv_status status); /* "out of memory" */
+
+/* Makes a context: threads, kernel table and the sentence of the latest failure. One context serves one thread at a
+ * time; different contexts are independent. `options` may be NULL. On failure *out still is a context that holds the
+ * sentence (free it), or NULL when there was no memory for one. */
+QKV_API enum qkv_status qkv_context_create(struct qkv_context **out, const struct qkv_context_options *options);
+QKV_API void qkv_context_free(struct qkv_context *ctx);
+/* The sentence of the latest failure: what went wrong, where, and what to do. "" if nothing has; never NULL.
+ * Owned by the context, valid until the next call with it. */
+QKV_API const char *qkv_message(const struct qkv_context *ctx);
+QKV_API int qkv_threads(const struct qkv_context *ctx);
+QKV_API const char *qkv_isa(const struct qkv_context *ctx);
+/* The i-th kernel table that this machine can run, best first; NULL past the last. */
+QKV_API const char *qkv_isa_at(size_t i);
+/* Frees what a qkv call returned as the caller's own (texts, id arrays). NULL is fine. */
+QKV_API void qkv_free(void *block);
+
+/* ---- tensor files: safetensors -------------------------------------------------------------------------------------
+ * An 8-byte little-endian header length, a JSON header (name -> dtype, shape, data_offsets; "__metadata__" -> strings),
+ * then the data. Reading maps the file and checks everything before it is believed. */
+
+#define QKV_RANK_MAX 8
+
+struct qkv_array { /* a named tensor somewhere in memory, row-major */
+    const char *name;
+    enum qkv_dtype dtype;
+    int rank; /* 0 is a scalar of one element */
+    size_t shape[QKV_RANK_MAX];
+    const void *data; /* may be unaligned */
+    size_t bytes;
+};
+
+struct qkv_tensors; /* an opened file */
+QKV_API enum qkv_status qkv_tensors_open(struct qkv_context *ctx, const char *path, struct qkv_tensors **out);
+QKV_API void qkv_tensors_close(struct qkv_tensors *tensors);
+QKV_API size_t qkv_tensors_count(const struct qkv_tensors *tensors);
+/* The i-th tensor in the order of the data, or the one called `name`; NULL if there is none. Owned by `tensors`. */
+QKV_API const struct qkv_array *qkv_tensors_at(const struct qkv_tensors *tensors, size_t i);
+QKV_API const struct qkv_array *qkv_tensors_find(const struct qkv_tensors *tensors, const char *name);
+/* A metadata string, NULL if absent. Owned by `tensors`. */
+QKV_API const char *qkv_tensors_metadata(const struct qkv_tensors *tensors, const char *key);
+
+/* Writes a file, replacing an old one atomically. `metadata` is `metadata_count` pairs key, value (NULL if 0). */
+QKV_API enum qkv_status qkv_tensors_write(struct qkv_context *ctx, const char *path, const struct qkv_array *arrays,
+                                          size_t count, const char *const *metadata, size_t metadata_count);
+/* Elements of an array: the product of its shape. */
+QKV_API size_t qkv_array_elements(const struct qkv_array *array);
+/* All elements as floats, converted from any dtype, in row-major order. `out` holds qkv_array_elements floats. */
+QKV_API void qkv_array_floats(const struct qkv_array *array, float *out);
+
+/* ---- tokenizers -----------------------------------------------------------------------------------------------------
+ * Saved and read as Hugging Face tokenizer.json. Every kind turns any bytes, valid UTF-8 or not, into ids and back into
+ * the same bytes: what is not in the vocabulary is spelled with 256 byte tokens, which every kind has. */
+
+#define QKV_TOKENIZER_LIST(X)                                                                                          \
+    X(BYTES, "bytes", "one token a byte")                                                                              \
+    X(CHARS, "chars", "one token for each character of the training text; other characters as bytes")                  \
+    X(WORDS, "words", "one token for each word of the training text, its leading space included; others as bytes")     \
+    X(BPE, "bpe", "byte-level byte-pair encoding, trained on the text to a vocabulary of chosen size")
+enum qkv_tokenizer_kind {
+#define QKV_TOKENIZER_ENUM(name, text, help) QKV_TOKENIZER_##name,
+    QKV_TOKENIZER_LIST(QKV_TOKENIZER_ENUM)
+#undef QKV_TOKENIZER_ENUM
+};
+
+struct qkv_tokenizer_options {
+    enum qkv_tokenizer_kind kind;
+    int vocab;                   /* BPE: size of the vocabulary with specials (0: 1024, less if merges run out);
+                                    chars, words: keep only the most frequent so that this holds (0: all) */
+    const char *const *specials; /* texts that are one token wherever they stand: "<|endoftext|>" */
+    size_t special_count;
+};
+
+struct qkv_tokenizer;
+/* Makes a tokenizer from a training text (ignored by bytes). The text may be a mapping larger than memory. */
+QKV_API enum qkv_status qkv_tokenizer_train(struct qkv_context *ctx, const struct qkv_tokenizer_options *options,
+                                            const char *text, size_t size, struct qkv_tokenizer **out);
+QKV_API enum qkv_status qkv_tokenizer_load(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **out);
+QKV_API enum qkv_status qkv_tokenizer_save(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *path);
+QKV_API void qkv_tokenizer_free(struct qkv_tokenizer *t);
+QKV_API int qkv_tokenizer_vocab(const struct qkv_tokenizer *t); /* ids are [0, vocab) */
+/* The id of a special token, or -1. */
+QKV_API int qkv_tokenizer_special(const struct qkv_tokenizer *t, const char *text);
+/* Text to ids. *ids is the caller's, freed with qkv_free; *count may be 0. `specials`: whether special tokens written
+ * in the text become their id (a trusted text) or are spelled out (text from a stranger). */
+QKV_API enum qkv_status qkv_tokenizer_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
+                                             size_t size, bool specials, int32_t **ids, size_t *count);
+/* Ids to text, zero-terminated besides its *size; the caller's, freed with qkv_free. An id out of range fails. */
+QKV_API enum qkv_status qkv_tokenizer_decode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const int32_t *ids,
+                                             size_t count, char **text, size_t *size);
+/* The bytes of one token (for a special: its text), owned by the tokenizer; NULL for an id out of range. */
+QKV_API const char *qkv_tokenizer_token(const struct qkv_tokenizer *t, int id, size_t *size);
+/* For encoding a stream piece by piece: the largest n <= size such that encoding text[0,n) and then what follows gives
+ * the ids of encoding everything, whatever follows text[0,size). `end`: nothing follows, so n = size. May be 0: bring more. */
+QKV_API size_t qkv_tokenizer_cut(const struct qkv_tokenizer *t, const char *text, size_t size, bool end);
+
+/* ---- spec: a transformer as data ------------------------------------------------------------------------------------
+ * One to one with config.json (format "qkv", version 1). Numbers not given take the defaults written here. */
+
+#define QKV_POSITION_LIST(X)                                                                                           \
+    X(NONE, "none", "no position at all")                                                                              \
+    X(SINUSOIDAL, "sinusoidal", "fixed sines and cosines added to the embedding (Vaswani et al. 2017)")                \
+    X(LEARNED, "learned", "a learned vector for each position added to the embedding")                                 \
+    X(ROPE, "rope", "queries and keys rotated by their position (Su et al. 2021)")                                     \
+    X(ALIBI, "alibi", "a penalty linear in the distance added to the scores (Press et al. 2022)")
+#define QKV_PAIRING_LIST(X)                                                                                            \
+    X(HALF, "half", "channel i turns with i + half of the rotated ones (GPT-NeoX, Llama)")                             \
+    X(INTERLEAVED, "interleaved", "channel 2i turns with 2i + 1 (GPT-J, the paper)")
+#define QKV_BIAS_LIST(X)                                                                                               \
+    X(NONE, "false", "no biases")                                                                                      \
+    X(ALL, "true", "biases on q, k, v and the output projection")                                                      \
+    X(QKV, "qkv", "biases on q, k, v only")
+#define QKV_NORM_LIST(X)                                                                                               \
+    X(LAYERNORM, "layernorm", "mean and variance (Ba et al. 2016)")                                                    \
+    X(RMSNORM, "rmsnorm", "root mean square only (Zhang & Sennrich 2019)")
+#define QKV_PLACEMENT_LIST(X)                                                                                          \
+    X(PRE, "pre", "x + f(norm(x)) (GPT-2 and later)")                                                                  \
+    X(POST, "post", "norm(x + f(x)) (Vaswani et al. 2017, BERT)")
+#define QKV_FFN_LIST(X)                                                                                                \
+    X(RELU, "relu", "max(x, 0)")                                                                                       \
+    X(GELU, "gelu", "x times the normal distribution function (BERT)")                                                 \
+    X(GELU_TANH, "gelu_tanh", "the tanh approximation of GELU (GPT-2)")                                                \
+    X(SILU, "silu", "x times sigmoid(x)")                                                                              \
+    X(SWIGLU, "swiglu", "silu(gate) times up (Llama)")                                                                 \
+    X(GEGLU, "geglu", "gelu(gate) times up")
+#define QKV_TIE_LIST(X)                                                                                                \
+    X(NONE, "none", "the head has weights of its own")                                                                 \
+    X(HEAD, "head", "the head uses the token embedding")                                                               \
+    X(ALL, "all", "the head and both stacks share one token embedding")
+#define QKV_HEAD_LIST(X)                                                                                               \
+    X(LM, "lm", "a score for each token of the vocabulary at every position")                                          \
+    X(CLASSIFY, "classify", "a score for each class, from pooled hidden states")                                       \
+    X(NONE, "none", "the hidden states themselves")
+#define QKV_POOL_LIST(X)                                                                                               \
+    X(FIRST, "first", "the first position")                                                                            \
+    X(MEAN, "mean", "the mean over the positions before the row's length")
+
+#define QKV_SPEC_ENUM_POSITION(name, text, help)  QKV_POSITION_##name,
+#define QKV_SPEC_ENUM_PAIRING(name, text, help)   QKV_PAIRING_##name,
+#define QKV_SPEC_ENUM_BIAS(name, text, help)      QKV_BIAS_##name,
+#define QKV_SPEC_ENUM_NORM(name, text, help)      QKV_NORM_##name,
+#define QKV_SPEC_ENUM_PLACEMENT(name, text, help) QKV_PLACEMENT_##name,
+#define QKV_SPEC_ENUM_FFN(name, text, help)       QKV_FFN_##name,
+#define QKV_SPEC_ENUM_TIE(name, text, help)       QKV_TIE_##name,
+#define QKV_SPEC_ENUM_HEAD(name, text, help)      QKV_HEAD_##name,
+#define QKV_SPEC_ENUM_POOL(name, text, help)      QKV_POOL_##name,
+enum qkv_position_kind { QKV_POSITION_LIST(QKV_SPEC_ENUM_POSITION) };
+enum qkv_pairing { QKV_PAIRING_LIST(QKV_SPEC_ENUM_PAIRING) };
+enum qkv_bias_kind { QKV_BIAS_LIST(QKV_SPEC_ENUM_BIAS) };
+enum qkv_norm_kind { QKV_NORM_LIST(QKV_SPEC_ENUM_NORM) };
+enum qkv_placement { QKV_PLACEMENT_LIST(QKV_SPEC_ENUM_PLACEMENT) };
+enum qkv_ffn_kind { QKV_FFN_LIST(QKV_SPEC_ENUM_FFN) };
+enum qkv_tie { QKV_TIE_LIST(QKV_SPEC_ENUM_TIE) };
+enum qkv_head_kind { QKV_HEAD_LIST(QKV_SPEC_ENUM_HEAD) };
+enum qkv_pool { QKV_POOL_LIST(QKV_SPEC_ENUM_POOL) };
+
+struct qkv_position_spec {
+    enum qkv_position_kind kind; /* learned */
+    double theta;                /* rope: the base of the wavelengths, 10000 */
+    enum qkv_pairing pairing;    /* rope: half */
+    double fraction;             /* rope: the first 2·⌊head_dim·fraction/2⌋ channels of a head are rotated, 1 */
+};
+struct qkv_attention_spec {
+    int heads, kv_heads;      /* kv_heads = heads */
+    int head_dim, value_dim;  /* head_dim = d_model / heads, value_dim = head_dim */
+    bool causal;              /* true in a decoder, false in an encoder and in cross attention */
+    int window;               /* w > 0: only keys with |i − j| < w; 0: all */
+    double softcap;           /* c > 0: a score s becomes c·tanh(s/c) before bias and mask; 0: off */
+    double scale;             /* 0 (null in JSON): 1/sqrt(head_dim) */
+    enum qkv_bias_kind bias;  /* true */
+};
+struct qkv_norm_spec {
+    enum qkv_norm_kind kind;      /* layernorm */
+    enum qkv_placement placement; /* pre */
+    double eps;                   /* 1e-5 */
+    bool final;                   /* a norm after the last layer; true for pre, false for post */
+    bool bias;                    /* true for layernorm; rmsnorm never has one */
+};
+struct qkv_ffn_spec {
+    enum qkv_ffn_kind kind; /* gelu */
+    int d_ff;               /* 4·d_model */
+    bool bias;              /* true */
+};
+struct qkv_stack_spec {
+    int layers; /* 0: this stack is absent (null in JSON) */
+    struct qkv_attention_spec attention;
+    struct qkv_attention_spec cross; /* in a decoder beside an encoder: attention without causal and window */
+    struct qkv_norm_spec norm;
+    struct qkv_ffn_spec ffn;
+};
+struct qkv_spec {
+    int vocab;        /* of the decoder, or of the lone encoder */
+    int source_vocab; /* of an encoder beside a decoder; vocab */
+    int d_model;
+    int context; /* the most positions of a sequence */
+    struct qkv_position_spec position;
+    double embed_scale; /* multiplies the token embedding before a position is added; 1 */
+    enum qkv_tie tie;   /* head */
+    double dropout;     /* on embeddings, attention weights and the output of every sublayer; 0 */
+    struct {
+        enum qkv_head_kind kind; /* lm */
+        int classes;             /* classify */
+        enum qkv_pool pool;      /* classify: first */
+        bool bias;               /* false for lm, true for classify */
+    } head;
+    struct qkv_stack_spec encoder, decoder;
+};
+
+/* Reads a spec from JSON text, after replacing what `settings` say: "decoder.attention.kv_heads=2",
+ * "position.kind=rope", "encoder=null". Unknown keys and impossible values fail with a sentence that names the key.
+ * `name` is for messages ("my.json"). */
+QKV_API enum qkv_status qkv_spec_parse(struct qkv_context *ctx, struct qkv_spec *spec, const char *name, const char *json,
+                                       size_t size, const char *const *settings, size_t setting_count);
+QKV_API enum qkv_status qkv_spec_read(struct qkv_context *ctx, struct qkv_spec *spec, const char *path,
+                                      const char *const *settings, size_t setting_count);
+/* A named spec. vocab is 0 (to be set from a tokenizer) unless the preset has a vocabulary of its own. */
+QKV_API enum qkv_status qkv_spec_preset(struct qkv_context *ctx, struct qkv_spec *spec, const char *name,
+                                        const char *const *settings, size_t setting_count);
+/* The JSON of a spec, every value written out; the caller's, freed with qkv_free. Reading it back gives the same spec. */
+QKV_API enum qkv_status qkv_spec_print(struct qkv_context *ctx, const struct qkv_spec *spec, char **json);
+/* Checks a spec filled in by hand. */
+QKV_API enum qkv_status qkv_spec_check(struct qkv_context *ctx, const struct qkv_spec *spec);
+/* Name and one-line description of the i-th preset; false past the last. */
+QKV_API bool qkv_preset_at(size_t i, const char **name, const char **summary);
+
+/* ---- models ---------------------------------------------------------------------------------------------------------
+ * A model is a spec, its named weights in fp32 and, where known, a tokenizer. A model folder holds config.json,
+ * model.safetensors and tokenizer.json. */
+
+struct qkv_model;
+
+/* New weights: N(0, 0.02) for matrices, those that end a residual branch smaller by 1/sqrt(2·layers) (GPT-2); zero
+ * biases, norm weights one. */
+QKV_API enum qkv_status qkv_model_create(struct qkv_context *ctx, const struct qkv_spec *spec, uint64_t seed,
+                                         struct qkv_model **out);
+/* Names and shapes only, no memory for weights: for looking at a spec of any size. */
+QKV_API enum qkv_status qkv_model_plan(struct qkv_context *ctx, const struct qkv_spec *spec, struct qkv_model **out);
+/* Reads a model folder; weights of any float dtype become fp32. Every tensor of the spec must be there, with its shape,
+ * and none besides. The tokenizer is read if there is one. */
+QKV_API enum qkv_status qkv_model_load(struct qkv_context *ctx, const char *folder, struct qkv_model **out);
+/* Writes a model folder, each file replaced atomically, the weights last. */
+QKV_API enum qkv_status qkv_model_save(struct qkv_model *model, const char *folder);
+QKV_API void qkv_model_free(struct qkv_model *model);
+QKV_API struct qkv_context *qkv_model_context(struct qkv_model *model);
+QKV_API const struct qkv_spec *qkv_model_spec(const struct qkv_model *model);
+/* NULL if there is none. Owned by the model. */
+QKV_API const struct qkv_tokenizer *qkv_model_tokenizer(const struct qkv_model *model);
+/* The model owns the tokenizer from now on (also on failure: its vocabulary must equal the spec's). */
+QKV_API enum qkv_status qkv_model_set_tokenizer(struct qkv_model *model, struct qkv_tokenizer *tokenizer);
+
+/* The named tensors, in the order of the file. data is NULL in a planned model. */
+QKV_API size_t qkv_model_parameters(const struct qkv_model *model);
+QKV_API const struct qkv_array *qkv_model_parameter(const struct qkv_model *model, size_t i);
+/* Writable weights, and their gradients (NULL before the first training pass was made); shapes as the parameter's. */
+QKV_API float *qkv_model_weights(struct qkv_model *model, size_t i);
+QKV_API float *qkv_model_gradient(struct qkv_model *model, size_t i);
+QKV_API void qkv_model_clear_gradients(struct qkv_model *model);
+/* sqrt of the sum of squares of all gradients. */
+QKV_API double qkv_model_gradient_norm(struct qkv_model *model);
+
+/* What a spec costs; measured by a dry run, nothing of that size is allocated. */
+struct qkv_costs {
+    size_t parameters;           /* numbers, tied ones once */
+    size_t parameter_bytes;      /* fp32 */
+    size_t train_bytes;          /* weights, gradients, two moments and one step of batch × context */
+    size_t run_bytes;            /* weights, a full cache and one step, for one sequence */
+    size_t cache_bytes_per_token; /* keys and values of all layers, fp32 */
+    double forward_flops;        /* a token of a full context, multiply and add counted as two */
+    double train_flops;          /* the same, forward and backward */
+};
+QKV_API enum qkv_status qkv_measure_costs(struct qkv_context *ctx, const struct qkv_spec *spec, size_t batch,
+                                          size_t context, struct qkv_costs *costs);
+/* The fp32 peak of this context's threads in FLOP/s, measured by fused multiply-adds in registers (about 30 ms). */
+QKV_API double qkv_measure_flops(struct qkv_context *ctx);
+
+/* ---- passes: forward and backward over a batch ------------------------------------------------------------------------ */
+
+#define QKV_IGNORE (-100) /* a target that does not count */
+
+struct qkv_batch {
+    size_t B, T;
+    const int32_t *ids;      /* (B,T) */
+    const int32_t *lengths;  /* (B): keys at or past a row's length are masked; NULL: all T */
+    const int32_t *targets;  /* (B,T) for lm, (B) for classify; QKV_IGNORE does not count; NULL: no loss */
+    size_t source_T;         /* encoder–decoders: */
+    const int32_t *source;   /* (B,source_T) */
+    const int32_t *source_lengths; /* (B) or NULL */
+    const float *output_gradient;  /* head none: the gradient of the loss by the hidden states (B,T,C); the loss is
+                                      then their product summed; NULL: no loss */
+    size_t loss_count;       /* what the summed loss is divided by; 0: the number of targets that count. Micro-batches
+                                that share the count of their whole add up to the gradient of the whole batch */
+    uint64_t dropout_seed;   /* names the dropout masks of this pass */
+};
+struct qkv_pass_options {
+    size_t B, T, source_T; /* the largest batch that will come */
+    bool train;            /* keep what backward needs; dropout is on */
+    bool logits;           /* keep the logits of lm heads (else only the loss is computed) */
+    bool weights;          /* keep attention weights */
+};
+struct qkv_pass;
+/* Plans the memory by a dry run, then allocates all of it: passes themselves allocate nothing. */
+QKV_API enum qkv_status qkv_pass_create(struct qkv_model *model, const struct qkv_pass_options *options,
+                                        struct qkv_pass **out);
+QKV_API void qkv_pass_free(struct qkv_pass *pass);
+QKV_API size_t qkv_pass_bytes(const struct qkv_pass *pass);
+/* Runs the model. With options.train a call must be followed by qkv_pass_backward, as it may have begun on gradients. */
+QKV_API enum qkv_status qkv_pass_forward(struct qkv_pass *pass, const struct qkv_batch *batch);
+/* Adds the gradient of the loss to the model's gradients. */
+QKV_API enum qkv_status qkv_pass_backward(struct qkv_pass *pass);
+/* The summed loss over the targets that count, divided by loss_count, and how many counted. */
+QKV_API double qkv_pass_loss(const struct qkv_pass *pass, size_t *counted);
+/* logits (B,T,V) or (B,classes), or hidden (B,T,C), of the latest forward; data NULL if not kept. */
+QKV_API struct qkv_array qkv_pass_output(const struct qkv_pass *pass);
+/* The i-th attention's weights, "decoder.layers.0.attn" (B,H,Tq,Tk), before dropout; false past the last.
+ * Needs options.weights. Valid until the next forward. */
+QKV_API bool qkv_pass_weights(const struct qkv_pass *pass, size_t i, struct qkv_array *weights);
+
+/* ---- optimizers ------------------------------------------------------------------------------------------------------- */
+
+#define QKV_OPTIMIZER_LIST(X)                                                                                          \
+    X(ADAMW, "adamw", "Adam with decoupled weight decay (Loshchilov & Hutter 2019)")                                   \
+    X(ADAM, "adam", "Adam with weight decay as L2 (Kingma & Ba 2015)")                                                 \
+    X(SGD, "sgd", "gradient descent with momentum")
+#define QKV_SCHEDULE_LIST(X)                                                                                           \
+    X(COSINE, "cosine", "half a cosine from rate to min_rate")                                                         \
+    X(LINEAR, "linear", "a line from rate to min_rate")                                                                \
+    X(CONSTANT, "constant", "always rate")
+#define QKV_OPTIMIZER_ENUM(name, text, help) QKV_OPTIMIZER_##name,
+#define QKV_SCHEDULE_ENUM(name, text, help)  QKV_SCHEDULE_##name,
+enum qkv_optimizer_kind { QKV_OPTIMIZER_LIST(QKV_OPTIMIZER_ENUM) };
+enum qkv_schedule_kind { QKV_SCHEDULE_LIST(QKV_SCHEDULE_ENUM) };
+
+struct qkv_optimizer_options {
+    enum qkv_optimizer_kind kind;
+    double beta1, beta2, eps; /* adam, adamw */
+    double momentum;          /* sgd */
+    double weight_decay;      /* on matrices (embeddings too), never on vectors */
+};
+struct qkv_optimizer;
+QKV_API enum qkv_status qkv_optimizer_create(struct qkv_model *model, const struct qkv_optimizer_options *options,
+                                             struct qkv_optimizer **out);
+QKV_API void qkv_optimizer_free(struct qkv_optimizer *optimizer);
+/* One step with the model's gradients times gradient_scale (clipping), at a learning rate. Does not clear them. */
+QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate, double gradient_scale);
+
+/* ---- training on a text file --------------------------------------------------------------------------------------------
+ * A run is a model folder (the best weights by validation loss) that also holds train.json (the options), tokens.*.bin
+ * (the tokenized text), log.jsonl (a line a step) and checkpoint.safetensors (the latest weights, optimizer and
+ * position: what resume reads). */
+
+/* X(C type, name, default, help). One list makes the struct, the JSON, the command's options and its help. */
+#define QKV_TRAIN_LIST(X)                                                                                              \
+    X(TEXT, data, NULL, "text file to train on")                                                                       \
+    X(TEXT, valid, NULL, "text file to validate on (default: the last part of data)")                                  \
+    X(REAL, valid_fraction, 0.1, "part of data kept for validation when there is no validation file")                  \
+    X(TEXT, tokenizer, NULL, "bytes, chars, words, bpe, bpe:SIZE, or a tokenizer.json (default: the preset's, else chars)") \
+    X(COUNT, steps, 2000, "optimizer steps")                                                                           \
+    X(COUNT, batch, 12, "sequences a step")                                                                            \
+    X(COUNT, accumulate, 1, "parts that a batch is cut into, to save memory; same gradient")                           \
+    X(COUNT, context, 0, "positions a sequence (0: the spec's)")                                                       \
+    X(TEXT, optimizer, "adamw", "adamw, adam or sgd")                                                                  \
+    X(REAL, rate, 1e-3, "learning rate")                                                                               \
+    X(REAL, min_rate, -1, "learning rate at the end of the schedule (-1: a tenth of rate)")                            \
+    X(COUNT, warmup, 100, "steps over which the rate rises from 0")                                                    \
+    X(TEXT, schedule, "cosine", "cosine, linear or constant")                                                          \
+    X(REAL, beta1, 0.9, "decay of the first moment")                                                                   \
+    X(REAL, beta2, 0.99, "decay of the second moment")                                                                 \
+    X(REAL, eps, 1e-8, "added to the root of the second moment")                                                       \
+    X(REAL, momentum, 0.9, "momentum of sgd")                                                                          \
+    X(REAL, weight_decay, 0.1, "weight decay of matrices")                                                             \
+    X(REAL, clip, 1.0, "limit of the global gradient norm (0: none)")                                                  \
+    X(REAL, dropout, -1, "dropout (-1: the spec's)")                                                                   \
+    X(COUNT, seed, 1337, "names the initial weights, the batches and the dropout")                                     \
+    X(COUNT, eval_every, 250, "steps between evaluations (0: only at the end)")                                        \
+    X(COUNT, eval_batches, 20, "batches an evaluation (0: the whole validation text)")                                 \
+    X(COUNT, save_every, 250, "steps between checkpoints (0: only at the end)")
+#define QKV_TRAIN_TYPE_TEXT  const char *
+#define QKV_TRAIN_TYPE_REAL  double
+#define QKV_TRAIN_TYPE_COUNT int64_t
+#define QKV_TRAIN_FIELD(type, name, value, help) QKV_TRAIN_TYPE_##type name;
+struct qkv_train_options {
+    QKV_TRAIN_LIST(QKV_TRAIN_FIELD)
+};
+/* The defaults, changed by the recipe of a preset (NULL: none). */
+QKV_API enum qkv_status qkv_train_defaults(struct qkv_context *ctx, const char *preset, struct qkv_train_options *options);
+/* Sets one option from text ("rate", "3e-4"); `value` must live as long as the options. */
+QKV_API enum qkv_status qkv_train_set(struct qkv_context *ctx, struct qkv_train_options *options, const char *name,
+                                      const char *value);
+/* The i-th option for help texts: name, default and help; false past the last. */
+QKV_API bool qkv_train_option_at(size_t i, const char **name, const char **value, const char **help);
+
+/* Called during long work: what is being done and how far it is (total 0: unknown). Return false to stop. */
+typedef bool qkv_progress(void *user, const char *what, double done, double total);
+
+struct qkv_trainer;
+/* Starts a run in `folder` (must not hold one already): trains the tokenizer, tokenizes the text, makes the model.
+ * spec->vocab 0 is set from the tokenizer; otherwise it must agree. */
+QKV_API enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spec *spec,
+                                           const struct qkv_train_options *options, const char *folder,
+                                           qkv_progress *progress, void *user, struct qkv_trainer **out);
+/* Goes on from the checkpoint in `folder` as if training had never stopped, bit for bit. `steps` > 0 sets a new end. */
+QKV_API enum qkv_status qkv_trainer_resume(struct qkv_context *ctx, const char *folder, int64_t steps,
+                                           qkv_progress *progress, void *user, struct qkv_trainer **out);
+QKV_API void qkv_trainer_free(struct qkv_trainer *trainer);
+
+struct qkv_train_report {
+    int64_t step, steps; /* steps done, steps in all */
+    double loss;         /* of this step's batch */
+    double norm;         /* gradient norm before clipping */
+    double rate;
+    double tokens_per_second, flops_share; /* of this step; share of the measured fp32 peak */
+    bool evaluated, best, saved;           /* whether this step ended with an evaluation, a new best, a checkpoint */
+    double valid_loss, best_loss;          /* of the latest evaluation and the best, NaN before the first */
+    double seconds;                        /* since the trainer was made */
+};
+/* One optimizer step, with the evaluation and the checkpoint that fall due; QKV_NUMBER if the loss is not finite (the
+ * checkpoint of before is untouched). Past the last step: report->step == report->steps and nothing is done. */
+QKV_API enum qkv_status qkv_trainer_step(struct qkv_trainer *trainer, struct qkv_train_report *report);
+/* Writes the checkpoint now. */
+QKV_API enum qkv_status qkv_trainer_save(struct qkv_trainer *trainer);
+QKV_API struct qkv_model *qkv_trainer_model(struct qkv_trainer *trainer); /* the latest weights; owned by the trainer */
+QKV_API const struct qkv_train_options *qkv_trainer_options(const struct qkv_trainer *trainer);
+QKV_API size_t qkv_trainer_bytes(const struct qkv_trainer *trainer);  /* memory of weights, optimizer and step */
+QKV_API size_t qkv_trainer_tokens(const struct qkv_trainer *trainer, size_t *valid); /* of the training/validation text */
+
+struct qkv_evaluation {
+    double loss, perplexity, bits_per_byte; /* loss in nats a token */
+    size_t tokens, bytes;                   /* predicted tokens, bytes of text they stand for */
+    double seconds;
+};
+struct qkv_evaluate_options {
+    size_t batch, context; /* 0: 8, the spec's */
+};
+/* Loss over a text file, cut into windows of `context` tokens side by side: every token but the first is predicted once. */
+QKV_API enum qkv_status qkv_evaluate_text(struct qkv_model *model, const char *path,
+                                          const struct qkv_evaluate_options *options, qkv_progress *progress, void *user,
+                                          struct qkv_evaluation *evaluation);
+
+/* ---- generation ----------------------------------------------------------------------------------------------------------
+ * A session is one sequence and its KV cache. */
+
+struct qkv_session;
+/* `capacity`: the most positions, at most the spec's context; 0: the spec's context. */
+QKV_API enum qkv_status qkv_session_create(struct qkv_model *model, size_t capacity, struct qkv_session **out);
+QKV_API void qkv_session_free(struct qkv_session *session);
+/* Runs the model over n more ids. Fails when they do not fit into the capacity; nothing is appended then. */
+QKV_API enum qkv_status qkv_session_append(struct qkv_session *session, const int32_t *ids, size_t n);
+/* Scores of the next token (vocab of them), after at least one id. Valid until the next call with the session. */
+QKV_API const float *qkv_session_logits(const struct qkv_session *session);
+QKV_API size_t qkv_session_length(const struct qkv_session *session);
+QKV_API size_t qkv_session_capacity(const struct qkv_session *session);
+/* Forgets all positions at and past `length`. Append at least one id before asking for logits again. */
+QKV_API void qkv_session_truncate(struct qkv_session *session, size_t length);
+
+struct qkv_sampling {
+    double temperature;    /* 0: always the most likely token; 1: the model's own distribution */
+    int top_k;             /* keep the k most likely tokens; 0: all */
+    double top_p;          /* keep the fewest most likely tokens that hold this probability; 1: all (Holtzman et al. 2020) */
+    double min_p;          /* keep tokens of at least min_p times the likeliest one's probability; 0: all */
+    double repeat_penalty; /* logits of recent tokens are divided (if > 0) or multiplied by this; 1: off (Keskar et al. 2019) */
+    int repeat_last;       /* how many recent tokens the penalty looks at; 0: all */
+    uint64_t seed;
+};
+QKV_API struct qkv_sampling qkv_sampling_defaults(void); /* temperature 1, everything else off, seed 0 */
+/* Draws the draw-th token of a seeded sequence: penalty, temperature, top-k, top-p, min-p in that order. */
+QKV_API enum qkv_status qkv_sample(struct qkv_context *ctx, const struct qkv_sampling *sampling, const float *logits,
+                                   size_t vocab, const int32_t *history, size_t history_count, uint64_t draw, int32_t *id);
+
+struct qkv_generate_options {
+    struct qkv_sampling sampling;
+    size_t tokens;              /* how many to make at most */
+    const char *const *stops;   /* texts that end the generation; they are not given out */
+    size_t stop_count;
+    int32_t end_id;             /* a token that ends the generation, or -1 */
+};
+struct qkv_generate_report {
+    size_t prompt_tokens, tokens;
+    double prompt_seconds, seconds;
+    bool stopped; /* by a stop text or end_id */
+};
+/* Receives whole UTF-8 characters as soon as they are known; return false to stop. */
+typedef bool qkv_write_text(void *user, const char *text, size_t size);
+/* Continues a prompt. When the context is full the older half is forgotten and the rest run again. An empty prompt
+ * starts from a newline, or token 0. */
+QKV_API enum qkv_status qkv_generate(struct qkv_model *model, const char *prompt, size_t prompt_size,
+                                     const struct qkv_generate_options *options, qkv_write_text *write, void *user,
+                                     struct qkv_generate_report *report);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

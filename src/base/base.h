@@ -1,0 +1,154 @@
+/* base: what every other room stands on.
+ *
+ * Offers: a failing sentence kept in the context (qkv_fail), checked sizes and heap blocks, arenas, growable byte
+ * buffers, parallel ranges (the only OpenMP in the project), the counter-based random numbers, mapped and atomically
+ * replaced files, and element types with their conversions. Includes nothing of the other rooms.
+ *
+ * Everything with external linkage is called qkv_*; only what include/qkv.h declares leaves the shared library. */
+#ifndef QKV_BASE_H
+#define QKV_BASE_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "qkv.h"
+
+#if defined(__GNUC__)
+#define QKV_PRINTF(text, first) __attribute__((format(printf, text, first)))
+#else
+#define QKV_PRINTF(text, first)
+#endif
+
+#define QKV_CACHE_LINE 64
+
+/* ---- context and failure (status.c) ------------------------------------------------------------------------ */
+
+struct qkv_kernels; /* the kernel table, see kernel/kernel.h */
+
+struct qkv_context {
+    int threads;                       /* >= 1 */
+    bool dry;                          /* measuring: parallel bodies are skipped, only memory is counted */
+    const struct qkv_kernels *kernels; /* chosen once, by qkv_context_create */
+    char isa[16];                      /* the name of that table, "avx2" */
+    char message[1024];                /* the sentence of the latest failure */
+};
+
+/* Records the sentence and returns `status`, so that `return qkv_fail(...)` is the whole error path.
+ * A NULL context only returns the status. */
+enum qkv_status qkv_fail(struct qkv_context *ctx, enum qkv_status status, const char *format, ...) QKV_PRINTF(3, 4);
+enum qkv_status qkv_fail_memory(struct qkv_context *ctx, size_t bytes, const char *what);
+/* Appends ", at <place>" to the sentence: "…, at decoder.layers.3.ffn.up". */
+void qkv_fail_at(struct qkv_context *ctx, const char *format, ...) QKV_PRINTF(2, 3);
+
+/* ---- sizes and heap blocks (memory.c) -----------------------------------------------------------------------
+ * Products of sizes are checked: false (and *out = SIZE_MAX) when they do not fit. */
+bool qkv_multiply(size_t a, size_t b, size_t *out);
+bool qkv_add_size(size_t a, size_t b, size_t *out);
+
+/* A zeroed heap block of count × size bytes, or NULL with the sentence recorded. free() it. */
+void *qkv_allocate(struct qkv_context *ctx, size_t count, size_t size);
+/* Grows or shrinks a heap block to count × size bytes; on failure NULL is returned, the old block stays valid and the
+ * sentence is recorded. */
+void *qkv_reallocate(struct qkv_context *ctx, void *block, size_t count, size_t size);
+/* A heap copy of a string (of its first n bytes, with a terminating zero), or NULL with the sentence recorded. */
+char *qkv_copy_string(struct qkv_context *ctx, const char *s);
+char *qkv_copy_bytes(struct qkv_context *ctx, const void *s, size_t n);
+
+/* A growable byte buffer. Start it with {0}; data is kept zero-terminated one past size once anything was appended. */
+struct qkv_buffer {
+    char *data;
+    size_t size, capacity;
+};
+enum qkv_status qkv_buffer_append(struct qkv_context *ctx, struct qkv_buffer *b, const void *data, size_t n);
+enum qkv_status qkv_buffer_print(struct qkv_context *ctx, struct qkv_buffer *b, const char *format, ...)
+    QKV_PRINTF(3, 4);
+void qkv_buffer_free(struct qkv_buffer *b);
+
+/* ---- arenas (arena.c) ----------------------------------------------------------------------------------------
+ * One mapping, handed out front to back in 64-byte aligned pieces and taken back as a whole or to a mark.
+ * A measuring arena hands out made-up addresses and only counts: run a plan on it with ctx->dry set, and `peak` is the
+ * exact memory that the plan needs. Nobody may touch what it hands out. */
+struct qkv_arena {
+    struct qkv_context *ctx;
+    unsigned char *base;
+    size_t capacity, used, peak;
+    bool measuring;
+    const char *what; /* for messages: "parameters", "one step" */
+};
+enum qkv_status qkv_arena_create(struct qkv_context *ctx, struct qkv_arena *arena, size_t capacity, const char *what);
+void qkv_arena_measure(struct qkv_context *ctx, struct qkv_arena *arena, const char *what);
+void qkv_arena_free(struct qkv_arena *arena);
+/* count × size bytes, 64-byte aligned, not zeroed; NULL with the sentence recorded when they do not fit.
+ * count × size = 0 gives a valid address too. */
+void *qkv_arena_take(struct qkv_arena *arena, size_t count, size_t size);
+size_t qkv_arena_mark(const struct qkv_arena *arena);
+void qkv_arena_release(struct qkv_arena *arena, size_t mark);
+
+/* ---- parallel ranges (parallel.c) ----------------------------------------------------------------------------
+ * Calls body(argument, item, thread) once for every item in [0, count), from up to ctx->threads threads; `thread` is
+ * in [0, ctx->threads) and picks per-thread scratch. Items are handed out as threads come free, so what an item
+ * computes may depend on `item` only: then every thread count gives the same bits. Does nothing when ctx->dry.
+ * Bodies must not fail, allocate, or call qkv_parallel. */
+typedef void qkv_body(void *argument, size_t item, int thread);
+void qkv_parallel(struct qkv_context *ctx, size_t count, qkv_body *body, void *argument);
+/* The same for a range cut into pieces of `grain` elements: body(argument, begin, end, thread). */
+typedef void qkv_range_body(void *argument, size_t begin, size_t end, int thread);
+void qkv_parallel_range(struct qkv_context *ctx, size_t count, size_t grain, qkv_range_body *body, void *argument);
+/* How many CPUs this process may run on (affinity and cgroup quota respected), at least 1. */
+int qkv_cpu_count(void);
+
+/* ---- random numbers (random.c) -------------------------------------------------------------------------------
+ * Threefry-2x32 with 20 rounds (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): a pure function
+ * of key and counter, so any element of a dropout mask can be made again, in any order, on any thread. */
+void qkv_threefry(const uint32_t key[2], const uint32_t counter[2], uint32_t out[2]);
+
+struct qkv_random {
+    uint32_t key[2];
+    uint64_t counter;
+};
+/* A stream of its own for each (seed, stream) pair. */
+struct qkv_random qkv_random_start(uint64_t seed, uint64_t stream);
+uint64_t qkv_random_bits(struct qkv_random *random);                   /* 64 uniform bits */
+double qkv_random_uniform(struct qkv_random *random);                  /* [0, 1) with 53 bits */
+double qkv_random_normal(struct qkv_random *random);                   /* mean 0, deviation 1 (Box–Muller) */
+uint64_t qkv_random_below(struct qkv_random *random, uint64_t bound);  /* uniform in [0, bound), without bias */
+
+/* ---- files (file.c) -------------------------------------------------------------------------------------------
+ * Reading maps the file; writing goes to a temporary neighbour that replaces the old file only when it is whole and
+ * on disk, so a crash, a kill or a full disk at any moment leaves either the old file or the new one. */
+struct qkv_map {
+    const unsigned char *data; /* NULL when the file is empty */
+    size_t size;
+};
+enum qkv_status qkv_map_file(struct qkv_context *ctx, const char *path, struct qkv_map *map);
+void qkv_unmap_file(struct qkv_map *map);
+
+struct qkv_replace {
+    struct qkv_context *ctx;
+    FILE *file; /* write here; errors are found by qkv_replace_write and at commit */
+    char *path, *temporary;
+};
+enum qkv_status qkv_replace_begin(struct qkv_context *ctx, const char *path, struct qkv_replace *replace);
+enum qkv_status qkv_replace_write(struct qkv_replace *replace, const void *data, size_t n);
+/* Flushes to disk and renames into place. On failure the old file is untouched and the temporary is removed. */
+enum qkv_status qkv_replace_commit(struct qkv_replace *replace);
+void qkv_replace_cancel(struct qkv_replace *replace); /* harmless after a commit */
+/* All of it in one call. */
+enum qkv_status qkv_write_file(struct qkv_context *ctx, const char *path, const void *data, size_t n);
+/* Makes a folder and its missing parents. Existing folders are fine. */
+enum qkv_status qkv_make_folder(struct qkv_context *ctx, const char *path);
+/* folder + "/" + name as a heap string, or NULL with the sentence recorded. */
+char *qkv_join_path(struct qkv_context *ctx, const char *folder, const char *name);
+bool qkv_file_exists(const char *path);
+
+/* ---- element types (dtype.c) ---------------------------------------------------------------------------------- */
+size_t qkv_dtype_size(enum qkv_dtype dtype); /* bytes an element, 0 for an invalid type */
+/* Converts n elements; the source may be unaligned. Integers to float round to nearest; float to bf16 and f16 rounds to
+ * nearest even and keeps NaN a NaN. */
+void qkv_to_float(float *out, const void *in, enum qkv_dtype dtype, size_t n);
+void qkv_from_float(void *out, const float *in, enum qkv_dtype dtype, size_t n);
+
+#endif
