@@ -1,0 +1,107 @@
+/* arena: one mapping handed out front to back. The pages are asked for without reserving them, so a capacity costs
+ * nothing until it is touched. Under AddressSanitizer what is not handed out is poisoned: an operator that reads past
+ * its piece, or a piece of a step that is over, is found at once. */
+#include <assert.h>
+
+#include <sys/mman.h>
+
+#include "base/base.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define ARENA_POISONS 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ARENA_POISONS 1
+#endif
+#endif
+#ifdef ARENA_POISONS
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(address, size)   ((void)(address), (void)(size))
+#define ASAN_UNPOISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
+#endif
+
+#define HUGE_PAGE ((size_t)2 << 20)
+
+/* Poisoning costs the shadow an eighth of the bytes, so of a large untouched rest only the front is poisoned. */
+#define POISON_MOST ((size_t)16 << 20)
+
+/* Where measuring arenas pretend to lie: no user mapping of x86-64 or AArch64 reaches there, so touching it faults. */
+#if SIZE_MAX > 0xffffffffu
+#define MEASURE_BASE ((uintptr_t)1 << 55)
+#else
+#define MEASURE_BASE ((uintptr_t)4096)
+#endif
+
+/* Up to the next multiple of a cache line; false on overflow. */
+static bool round_up(size_t bytes, size_t *out) {
+    bool fits = qkv_add_size(bytes, QKV_CACHE_LINE - 1, out);
+    *out &= ~(size_t)(QKV_CACHE_LINE - 1);
+    return fits;
+}
+
+static void poison(unsigned char *address, size_t size) {
+    ASAN_POISON_MEMORY_REGION(address, size < POISON_MOST ? size : POISON_MOST);
+}
+
+enum qkv_status qkv_arena_create(struct qkv_context *ctx, struct qkv_arena *arena, size_t capacity, const char *what) {
+    *arena = (struct qkv_arena){.ctx = ctx, .what = what};
+    size_t bytes;
+    if (!round_up(capacity, &bytes) || bytes > PTRDIFF_MAX) return qkv_fail_memory(ctx, SIZE_MAX, what);
+    if (bytes == 0) bytes = QKV_CACHE_LINE;
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) return qkv_fail_memory(ctx, bytes, what);
+#ifdef MADV_HUGEPAGE
+    if (bytes >= HUGE_PAGE) madvise(base, bytes, MADV_HUGEPAGE); /* only speed: a refusal changes nothing else */
+#endif
+    arena->base = base;
+    arena->capacity = bytes;
+    poison(arena->base, bytes);
+    return QKV_OK;
+}
+
+void qkv_arena_measure(struct qkv_context *ctx, struct qkv_arena *arena, const char *what) {
+    /* unsigned, so that base + used never wraps: such a pointer could be NULL, and computing it undefined */
+    size_t capacity = (size_t)(PTRDIFF_MAX - MEASURE_BASE) & ~(size_t)(QKV_CACHE_LINE - 1);
+    *arena = (struct qkv_arena){
+        .ctx = ctx, .base = (unsigned char *)MEASURE_BASE, .capacity = capacity, .measuring = true, .what = what};
+}
+
+void qkv_arena_free(struct qkv_arena *arena) {
+    if (arena->base && !arena->measuring) {
+        ASAN_UNPOISON_MEMORY_REGION(arena->base, arena->capacity);
+        munmap(arena->base, arena->capacity);
+    }
+    *arena = (struct qkv_arena){0};
+}
+
+void *qkv_arena_take(struct qkv_arena *arena, size_t count, size_t size) {
+    size_t bytes, piece;
+    if (!qkv_multiply(count, size, &bytes) || !round_up(bytes, &piece)) {
+        qkv_fail_memory(arena->ctx, SIZE_MAX, arena->what);
+        return NULL;
+    }
+    size_t left = arena->capacity - arena->used;
+    if (piece > left) {
+        qkv_fail_memory(arena->ctx, arena->measuring ? SIZE_MAX : arena->used + piece, arena->what);
+        return NULL;
+    }
+    unsigned char *address = (unsigned char *)((uintptr_t)arena->base + arena->used);
+    arena->used += piece;
+    if (arena->used > arena->peak) arena->peak = arena->used;
+    if (!arena->measuring) {
+        ASAN_UNPOISON_MEMORY_REGION(address, bytes);
+        poison(address + bytes, left - bytes);
+    }
+    return address;
+}
+
+size_t qkv_arena_mark(const struct qkv_arena *arena) {
+    return arena->used;
+}
+
+void qkv_arena_release(struct qkv_arena *arena, size_t mark) {
+    assert(mark <= arena->used && mark % QKV_CACHE_LINE == 0);
+    if (!arena->measuring) poison(arena->base + mark, arena->used - mark);
+    arena->used = mark;
+}

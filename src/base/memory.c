@@ -1,0 +1,96 @@
+/* memory: checked products and sums of sizes, heap blocks that record why there was none, and a growable byte buffer. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+
+bool qkv_multiply(size_t a, size_t b, size_t *out) {
+    bool fits = a == 0 || b <= SIZE_MAX / a;
+    *out = fits ? a * b : SIZE_MAX;
+    return fits;
+}
+
+bool qkv_add_size(size_t a, size_t b, size_t *out) {
+    bool fits = b <= SIZE_MAX - a;
+    *out = fits ? a + b : SIZE_MAX;
+    return fits;
+}
+
+/* An object may not be larger than a difference of pointers can tell. */
+static bool block_size(size_t count, size_t size, size_t *bytes) {
+    return qkv_multiply(count, size, bytes) && *bytes <= PTRDIFF_MAX;
+}
+
+void *qkv_allocate(struct qkv_context *ctx, size_t count, size_t size) {
+    size_t bytes;
+    void *block = block_size(count, size, &bytes) ? calloc(bytes ? bytes : 1, 1) : NULL;
+    if (!block) qkv_fail_memory(ctx, bytes, NULL);
+    return block;
+}
+
+void *qkv_reallocate(struct qkv_context *ctx, void *block, size_t count, size_t size) {
+    size_t bytes;
+    void *moved = block_size(count, size, &bytes) ? realloc(block, bytes ? bytes : 1) : NULL;
+    if (!moved) qkv_fail_memory(ctx, bytes, NULL);
+    return moved;
+}
+
+char *qkv_copy_string(struct qkv_context *ctx, const char *s) {
+    return qkv_copy_bytes(ctx, s, strlen(s));
+}
+
+char *qkv_copy_bytes(struct qkv_context *ctx, const void *s, size_t n) {
+    size_t bytes;
+    qkv_add_size(n, 1, &bytes);
+    char *copy = qkv_reallocate(ctx, NULL, bytes, 1);
+    if (!copy) return NULL;
+    if (n) memcpy(copy, s, n);
+    copy[n] = 0;
+    return copy;
+}
+
+/* Makes room for n more bytes and the terminating zero, at least doubling so that n appends cost O(n). */
+static enum qkv_status buffer_reserve(struct qkv_context *ctx, struct qkv_buffer *b, size_t n) {
+    size_t need;
+    if (!qkv_add_size(b->size, n, &need) || !qkv_add_size(need, 1, &need)) {
+        return qkv_fail_memory(ctx, SIZE_MAX, "a buffer");
+    }
+    if (need <= b->capacity) return QKV_OK;
+    size_t capacity = b->capacity < 32 ? 64 : b->capacity;
+    while (capacity < need && capacity <= SIZE_MAX / 2) capacity *= 2;
+    if (capacity < need) capacity = need;
+    char *data = qkv_reallocate(ctx, b->data, capacity, 1);
+    if (!data) return QKV_MEMORY;
+    b->data = data;
+    b->capacity = capacity;
+    return QKV_OK;
+}
+
+enum qkv_status qkv_buffer_append(struct qkv_context *ctx, struct qkv_buffer *b, const void *data, size_t n) {
+    enum qkv_status status = buffer_reserve(ctx, b, n);
+    if (status) return status;
+    if (n) memcpy(b->data + b->size, data, n);
+    b->size += n;
+    b->data[b->size] = 0;
+    return QKV_OK;
+}
+
+enum qkv_status qkv_buffer_print(struct qkv_context *ctx, struct qkv_buffer *b, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    int n = vsnprintf(NULL, 0, format, arguments);
+    va_end(arguments);
+    if (n < 0) return qkv_fail(ctx, QKV_ARGUMENT, "text could not be formatted: \"%s\"", format);
+    enum qkv_status status = buffer_reserve(ctx, b, (size_t)n);
+    if (status) return status;
+    va_start(arguments, format);
+    vsnprintf(b->data + b->size, (size_t)n + 1, format, arguments);
+    va_end(arguments);
+    b->size += (size_t)n;
+    return QKV_OK;
+}
+
+void qkv_buffer_free(struct qkv_buffer *b) {
+    free(b->data);
+    *b = (struct qkv_buffer){0};
+}

@@ -1,0 +1,115 @@
+/* status: the sentence of the latest failure, and the small facts that a context answers.
+ * The context itself is made by the kernel room, which chooses its kernel table. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+
+#ifndef QKV_VERSION
+#error "define QKV_VERSION as the version text, as CMakeLists.txt does"
+#endif
+
+const char *qkv_version(void) {
+    return QKV_VERSION;
+}
+
+const char *qkv_status_text(enum qkv_status status) {
+    switch (status) {
+#define STATUS_CASE(name, text)                                                                                        \
+    case QKV_##name:                                                                                                   \
+        return text;
+        QKV_STATUS_LIST(STATUS_CASE)
+#undef STATUS_CASE
+    }
+    return "unknown status";
+}
+
+const char *qkv_message(const struct qkv_context *ctx) {
+    /* The only way to hold no context is that there was no memory for one. */
+    return ctx ? ctx->message : qkv_status_text(QKV_MEMORY);
+}
+
+int qkv_threads(const struct qkv_context *ctx) {
+    return ctx ? ctx->threads : 0;
+}
+
+const char *qkv_isa(const struct qkv_context *ctx) {
+    return ctx ? ctx->isa : "";
+}
+
+void qkv_free(void *block) {
+    free(block);
+}
+
+/* Sentences quote names out of hostile files: control characters (C0, DEL and the UTF-8 forms of C1) could steer the
+ * terminal that shows them. */
+static void make_printable(char *s) {
+    for (; *s; s++) {
+        unsigned char c = (unsigned char)s[0], next = (unsigned char)s[1];
+        if (c == '\n' || c == '\t') {
+            *s = ' ';
+        } else if (c < 0x20 || c == 0x7f) {
+            *s = '?';
+        } else if (c == 0xc2 && next >= 0x80 && next < 0xa0) {
+            s[0] = s[1] = '?';
+        }
+    }
+}
+
+/* A sentence that was cut ends with three dots, not within a UTF-8 character. */
+static void mark_as_cut(char *s, size_t capacity) {
+    size_t end = capacity - 4;
+    while (end > 0 && ((unsigned char)s[end] & 0xc0) == 0x80) end--;
+    memcpy(s + end, "...", 4);
+}
+
+/* Writes at `start` of the sentence. Formats aside first, as the arguments may point into the old sentence. */
+static void write_sentence(struct qkv_context *ctx, size_t start, const char *format, va_list arguments) {
+    char text[sizeof ctx->message];
+    size_t room = sizeof ctx->message - start;
+    int n = vsnprintf(text, room, format, arguments);
+    if (n < 0) {
+        text[0] = 0;
+    } else if ((size_t)n >= room && room > 4) {
+        mark_as_cut(text, room);
+    }
+    make_printable(text);
+    memcpy(ctx->message + start, text, strlen(text) + 1);
+}
+
+enum qkv_status qkv_fail(struct qkv_context *ctx, enum qkv_status status, const char *format, ...) {
+    if (ctx) {
+        va_list arguments;
+        va_start(arguments, format);
+        write_sentence(ctx, 0, format, arguments);
+        va_end(arguments);
+    }
+    return status;
+}
+
+enum qkv_status qkv_fail_memory(struct qkv_context *ctx, size_t bytes, const char *what) {
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    const char *link = what ? " for " : "";
+    if (!what) what = "";
+    if (bytes == SIZE_MAX) {
+        return qkv_fail(ctx, QKV_MEMORY, "out of memory: more than this machine can address%s%s; choose smaller sizes",
+                        link, what);
+    }
+    double amount = (double)bytes;
+    size_t unit = 0;
+    for (; amount >= 1024 && unit + 1 < sizeof units / sizeof units[0]; unit++) amount /= 1024;
+    return qkv_fail(ctx, QKV_MEMORY, "out of memory: %.*f %s%s%s; choose smaller sizes or free some memory",
+                    unit == 0 ? 0 : 1, amount, units[unit], link, what);
+}
+
+void qkv_fail_at(struct qkv_context *ctx, const char *format, ...) {
+    if (!ctx) return;
+    static const char link[] = ", at ";
+    size_t size = strlen(ctx->message);
+    if (size + sizeof link >= sizeof ctx->message) return;
+    memcpy(ctx->message + size, link, sizeof link);
+    va_list arguments;
+    va_start(arguments, format);
+    write_sentence(ctx, size + sizeof link - 1, format, arguments);
+    va_end(arguments);
+}
