@@ -99,6 +99,9 @@ typedef void qkv_range_body(void *argument, size_t begin, size_t end, int thread
 void qkv_parallel_range(struct qkv_context *ctx, size_t count, size_t grain, qkv_range_body *body, void *argument);
 /* How many CPUs this process may run on (affinity and cgroup quota respected), at least 1. */
 int qkv_cpu_count(void);
+/* The CPUs that the cgroup quotas (v1 and v2) of the groups listed in `membership` ("/proc/self/cgroup") allow, rounded
+ * up, with the hierarchy mounted at `mount` ("/sys/fs/cgroup"); INT32_MAX without a quota. */
+int32_t qkv_cgroup_cpus(const char *membership, const char *mount);
 
 /* ---- random numbers (random.c) -------------------------------------------------------------------------------
  * Threefry-2x32 with 20 rounds (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): a pure function
