@@ -119,13 +119,15 @@ double qkv_random_uniform(struct qkv_random *random);                  /* [0, 1)
 double qkv_random_normal(struct qkv_random *random);                   /* mean 0, deviation 1 (Box–Muller) */
 uint64_t qkv_random_below(struct qkv_random *random, uint64_t bound);  /* uniform in [0, bound), without bias */
 
-/* ---- files (file.c) -------------------------------------------------------------------------------------------
+/* ---- files (file.c, replace.c) -------------------------------------------------------------------------------
  * Reading maps the file; writing goes to a temporary neighbour that replaces the old file only when it is whole and
  * on disk, so a crash, a kill or a full disk at any moment leaves either the old file or the new one. */
 struct qkv_map {
     const unsigned char *data; /* NULL when the file is empty */
     size_t size;
 };
+/* "cannot <doing> <path>: <the system's error>; <what to do>", for an errno; QKV_FILE, or QKV_MEMORY for ENOMEM. */
+enum qkv_status qkv_fail_file(struct qkv_context *ctx, const char *doing, const char *path, int error);
 enum qkv_status qkv_map_file(struct qkv_context *ctx, const char *path, struct qkv_map *map);
 void qkv_unmap_file(struct qkv_map *map);
 
@@ -136,7 +138,8 @@ struct qkv_replace {
 };
 enum qkv_status qkv_replace_begin(struct qkv_context *ctx, const char *path, struct qkv_replace *replace);
 enum qkv_status qkv_replace_write(struct qkv_replace *replace, const void *data, size_t n);
-/* Flushes to disk and renames into place. On failure the old file is untouched and the temporary is removed. */
+/* Flushes to disk and renames into place. On failure the old file is untouched and the temporary is removed (only when
+ * the disk breaks at the very last step, naming the folder, may the new file be in place already). */
 enum qkv_status qkv_replace_commit(struct qkv_replace *replace);
 void qkv_replace_cancel(struct qkv_replace *replace); /* harmless after a commit */
 /* All of it in one call. */
@@ -150,7 +153,8 @@ bool qkv_file_exists(const char *path);
 /* ---- element types (dtype.c) ---------------------------------------------------------------------------------- */
 size_t qkv_dtype_size(enum qkv_dtype dtype); /* bytes an element, 0 for an invalid type */
 /* Converts n elements; the source may be unaligned. Integers to float round to nearest; float to bf16 and f16 rounds to
- * nearest even and keeps NaN a NaN. */
+ * nearest even and keeps NaN a NaN; float to an integer rounds to nearest even and stays in range, NaN becomes 0; to bool,
+ * all but 0 is true. */
 void qkv_to_float(float *out, const void *in, enum qkv_dtype dtype, size_t n);
 void qkv_from_float(void *out, const float *in, enum qkv_dtype dtype, size_t n);
 
