@@ -1,0 +1,51 @@
+/* attend.h: what the driver of attention (kernel/attend.c) and its kernels (attend_*.c here, once per ISA) agree on.
+ *
+ * The query rows of all heads that share a kv head are numbered head by head: row r of kv head n is row r % Tq of head
+ * n·group + r / Tq. Blocks of such rows are what the work is cut into, so that a packed block of keys serves every
+ * head that reads it, and decoding (Tq = 1) still fills register tiles. */
+#ifndef QKV_ISA_ATTEND_H
+#define QKV_ISA_ATTEND_H
+
+#include "kernel/kernel.h"
+
+#define QKV_ATTEND_ROWS 96 /* most query rows a block holds */
+
+/* What the driver made of one call; every number depends on shapes only. */
+struct qkv_attend_plan {
+    const struct qkv_attend *a;
+    const struct qkv_attend_gradients *g; /* backward only */
+    size_t group;                         /* query heads a kv head: H / Hkv */
+    size_t rows;                          /* query rows a kv head: group·Tq */
+    size_t block, blocks;                 /* query rows a block, a multiple of the tile; blocks a kv head */
+    size_t key_blocks;                    /* backward: blocks of keys, */
+    size_t chunk, chunks;                 /* shared out in `chunks` runs of `chunk` blocks */
+    float keep_scale;                     /* 1 / (1 − dropout) */
+    uint32_t keep_from;                   /* a weight is kept when its random word >= this */
+    float *delta;                         /* backward: (B,H,Tq) Σ dy·y */
+    float *partial;                       /* backward: (B,Hkv,chunks,rows,padded D) dq as each chunk sees it; or NULL */
+    unsigned char *touched;               /* backward: (B,Hkv,chunks,blocks) whether that part of `partial` is in use */
+    float *weights; /* attend_weights: (count,Tk), rows first… of head `head` in batch row `batch` */
+    size_t batch, head, first, count;
+};
+
+struct qkv_attend_kernels {
+    size_t width;         /* channels are padded to a multiple of this */
+    size_t tile;          /* query rows a register tile */
+    size_t backward_keys; /* keys a block of the backward pass */
+    /* Floats of scratch that each thread needs. */
+    size_t (*forward_scratch)(const struct qkv_attend_plan *plan);
+    size_t (*backward_scratch)(const struct qkv_attend_plan *plan);
+    size_t (*weights_scratch)(const struct qkv_attend_plan *plan);
+    /* y and lse of one block of rows; items are (B,Hkv,blocks). */
+    void (*forward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
+    /* delta of the rows [begin, end) of (B,H,Tq). */
+    void (*delta)(const struct qkv_attend_plan *plan, size_t begin, size_t end);
+    /* dk, dv of one chunk of keys, and its share of dq; items are (chunks,B,Hkv). */
+    void (*backward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
+    /* dq of one block of rows from the chunks' shares; items are (B,Hkv,blocks). */
+    void (*gather)(const struct qkv_attend_plan *plan, size_t item);
+    /* The weights of the rows [first + item·block, …) of one head. */
+    void (*weights)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
+};
+
+#endif

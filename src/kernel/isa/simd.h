@@ -1,0 +1,52 @@
+/* simd.h: the vector vocabulary that every kernel is written in, defined for the ISA being compiled.
+ *
+ *   vf   W floats            vi   W 32-bit integers (unsigned arithmetic)
+ *   vm   W truth values      vd   W doubles (for sums that must not lose bits)
+ *
+ * Loads and stores need no alignment. The ..._n forms touch the first n lanes of memory only (n >= W: all), other lanes
+ * load as 0; since they use the same vector arithmetic, a tail gives the same bits as the body. min, max and the
+ * comparisons mean the same in every ISA: min(a, b) = a < b ? a : b, so b is returned when either is NaN.
+ * The scalar version has no fused multiply-add: there fma rounds twice.
+ *
+ * One file per ISA defines the primitives; what is built from them (reductions, exp, tanh, erf) is in math.h. */
+#ifndef QKV_SIMD_H
+#define QKV_SIMD_H
+
+#include <float.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define QKV_JOIN3(a, b, c)     a##b##_##c
+#define QKV_JOIN(a, name, isa) QKV_JOIN3(a, name, isa)
+/* QKV_K(add) is qkv_add_avx2 where the ISA is avx2. */
+#define QKV_K(name) QKV_JOIN(qkv_, name, QKV_ISA_NAME)
+/* The ISA's name as a string. */
+#define QKV_TEXT2(a) #a
+#define QKV_TEXT(a)  QKV_TEXT2(a)
+
+#if defined(__GNUC__)
+#define QKV_INLINE static inline __attribute__((always_inline))
+#define QKV_UNROLL _Pragma("GCC unroll 16")
+#else
+#define QKV_INLINE static inline
+#define QKV_UNROLL
+#endif
+
+#if defined(QKV_ISA_avx2)
+#include "kernel/isa/simd_avx2.h"
+#elif defined(QKV_ISA_avx512)
+#include "kernel/isa/simd_avx512.h"
+#elif defined(QKV_ISA_neon)
+#include "kernel/isa/simd_neon.h"
+#elif defined(QKV_ISA_scalar)
+#include "kernel/isa/simd_scalar.h"
+#else
+#error "define QKV_ISA_NAME and QKV_ISA_<name>"
+#endif
+
+#include "kernel/isa/math.h"
+
+#endif

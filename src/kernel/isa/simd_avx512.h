@@ -1,0 +1,226 @@
+/* simd_avx512.h: the vocabulary of simd.h for AVX-512 F, BW, DQ and VL, 16 lanes. */
+#ifndef QKV_SIMD_AVX512_H
+#define QKV_SIMD_AVX512_H
+
+#include <immintrin.h>
+
+#define W 16
+
+typedef __m512 vf;
+typedef __m512i vi;
+typedef __mmask16 vm;
+typedef struct {
+    __m512d low, high;
+} vd;
+
+QKV_INLINE vf vf_set(float s) {
+    return _mm512_set1_ps(s);
+}
+QKV_INLINE vi vi_set(uint32_t s) {
+    return _mm512_set1_epi32((int)s);
+}
+QKV_INLINE vi vi_iota(void) {
+    return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+QKV_INLINE vm vm_first(size_t n) {
+    return (vm)(n < W ? (1u << n) - 1 : 0xffffu);
+}
+QKV_INLINE vf vf_load(const float *p) {
+    return _mm512_loadu_ps(p);
+}
+QKV_INLINE void vf_store(float *p, vf a) {
+    _mm512_storeu_ps(p, a);
+}
+QKV_INLINE vf vf_load_n(const float *p, size_t n) {
+    return _mm512_maskz_loadu_ps(vm_first(n), p);
+}
+QKV_INLINE void vf_store_n(float *p, vf a, size_t n) {
+    _mm512_mask_storeu_ps(p, vm_first(n), a);
+}
+QKV_INLINE vf vf_add(vf a, vf b) {
+    return _mm512_add_ps(a, b);
+}
+QKV_INLINE vf vf_sub(vf a, vf b) {
+    return _mm512_sub_ps(a, b);
+}
+QKV_INLINE vf vf_mul(vf a, vf b) {
+    return _mm512_mul_ps(a, b);
+}
+QKV_INLINE vf vf_div(vf a, vf b) {
+    return _mm512_div_ps(a, b);
+}
+QKV_INLINE vf vf_fma(vf a, vf b, vf c) {
+    return _mm512_fmadd_ps(a, b, c);
+}
+QKV_INLINE vf vf_fnma(vf a, vf b, vf c) {
+    return _mm512_fnmadd_ps(a, b, c);
+}
+QKV_INLINE vf vf_min(vf a, vf b) {
+    return _mm512_min_ps(a, b);
+}
+QKV_INLINE vf vf_max(vf a, vf b) {
+    return _mm512_max_ps(a, b);
+}
+QKV_INLINE vf vf_sqrt(vf a) {
+    return _mm512_sqrt_ps(a);
+}
+QKV_INLINE vi vi_from_bits(vf a) {
+    return _mm512_castps_si512(a);
+}
+QKV_INLINE vf vf_from_bits(vi a) {
+    return _mm512_castsi512_ps(a);
+}
+QKV_INLINE vf vf_from_int(vi a) {
+    return _mm512_cvtepi32_ps(a);
+}
+QKV_INLINE vm vf_lt(vf a, vf b) {
+    return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ);
+}
+QKV_INLINE vm vf_le(vf a, vf b) {
+    return _mm512_cmp_ps_mask(a, b, _CMP_LE_OQ);
+}
+QKV_INLINE vm vf_eq(vf a, vf b) {
+    return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ);
+}
+QKV_INLINE vf vf_select(vm m, vf a, vf b) {
+    return _mm512_mask_blend_ps(m, b, a);
+}
+QKV_INLINE vi vi_select(vm m, vi a, vi b) {
+    return _mm512_mask_blend_epi32(m, b, a);
+}
+QKV_INLINE vm vm_and(vm a, vm b) {
+    return (vm)(a & b);
+}
+QKV_INLINE vm vm_or(vm a, vm b) {
+    return (vm)(a | b);
+}
+QKV_INLINE vm vm_not(vm a) {
+    return (vm)(~a & 0xffff);
+}
+QKV_INLINE bool vm_any(vm a) {
+    return a != 0;
+}
+QKV_INLINE vi vi_load(const uint32_t *p) {
+    return _mm512_loadu_si512(p);
+}
+QKV_INLINE void vi_store(uint32_t *p, vi a) {
+    _mm512_storeu_si512(p, a);
+}
+QKV_INLINE vi vi_add(vi a, vi b) {
+    return _mm512_add_epi32(a, b);
+}
+QKV_INLINE vi vi_sub(vi a, vi b) {
+    return _mm512_sub_epi32(a, b);
+}
+QKV_INLINE vi vi_and(vi a, vi b) {
+    return _mm512_and_si512(a, b);
+}
+QKV_INLINE vi vi_or(vi a, vi b) {
+    return _mm512_or_si512(a, b);
+}
+QKV_INLINE vi vi_xor(vi a, vi b) {
+    return _mm512_xor_si512(a, b);
+}
+QKV_INLINE vi vi_shl(vi a, int bits) {
+    return _mm512_sllv_epi32(a, _mm512_set1_epi32(bits));
+}
+QKV_INLINE vi vi_shr(vi a, int bits) {
+    return _mm512_srlv_epi32(a, _mm512_set1_epi32(bits));
+}
+QKV_INLINE vi vi_sar(vi a, int bits) {
+    return _mm512_srav_epi32(a, _mm512_set1_epi32(bits));
+}
+QKV_INLINE vi vi_rotl(vi a, int bits) {
+    return _mm512_rolv_epi32(a, _mm512_set1_epi32(bits));
+}
+QKV_INLINE vm vi_eq(vi a, vi b) {
+    return _mm512_cmpeq_epi32_mask(a, b);
+}
+QKV_INLINE vm vi_ge(vi a, vi b) {
+    return _mm512_cmpge_epu32_mask(a, b);
+}
+
+QKV_INLINE __m256 vf_low_half(vf a) {
+    return _mm512_castps512_ps256(a);
+}
+QKV_INLINE __m256 vf_high_half(vf a) {
+    return _mm512_extractf32x8_ps(a, 1);
+}
+QKV_INLINE float vf_sum(vf a) {
+    __m256 h = _mm256_add_ps(vf_low_half(a), vf_high_half(a));
+    __m128 s = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_add_ss(s, _mm_shuffle_ps(s, s, 1)));
+}
+QKV_INLINE float vf_largest(vf a) {
+    __m256 h = _mm256_max_ps(vf_low_half(a), vf_high_half(a));
+    __m128 s = _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+    s = _mm_max_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_max_ss(s, _mm_shuffle_ps(s, s, 1)));
+}
+QKV_INLINE float vf_first(vf a) {
+    return _mm_cvtss_f32(_mm512_castps512_ps128(a));
+}
+QKV_INLINE void vf_transpose(vf r[W]) {
+    vf t[W];
+    QKV_UNROLL
+    for (int i = 0; i < W; i += 4) {
+        vf a = _mm512_unpacklo_ps(r[i], r[i + 1]), b = _mm512_unpackhi_ps(r[i], r[i + 1]);
+        vf c = _mm512_unpacklo_ps(r[i + 2], r[i + 3]), d = _mm512_unpackhi_ps(r[i + 2], r[i + 3]);
+        t[i] = _mm512_shuffle_ps(a, c, 0x44);
+        t[i + 1] = _mm512_shuffle_ps(a, c, 0xee);
+        t[i + 2] = _mm512_shuffle_ps(b, d, 0x44);
+        t[i + 3] = _mm512_shuffle_ps(b, d, 0xee);
+    }
+    /* t[4g + j] holds, in its quarter q, rows 4g…4g+3 of column 4q + j: a 4×4 transpose of quarters remains. */
+    QKV_UNROLL
+    for (int j = 0; j < 4; j++) {
+        vf a = _mm512_shuffle_f32x4(t[j], t[j + 4], 0x44), b = _mm512_shuffle_f32x4(t[j + 8], t[j + 12], 0x44);
+        vf c = _mm512_shuffle_f32x4(t[j], t[j + 4], 0xee), d = _mm512_shuffle_f32x4(t[j + 8], t[j + 12], 0xee);
+        r[j] = _mm512_shuffle_f32x4(a, b, 0x88);
+        r[j + 4] = _mm512_shuffle_f32x4(a, b, 0xdd);
+        r[j + 8] = _mm512_shuffle_f32x4(c, d, 0x88);
+        r[j + 12] = _mm512_shuffle_f32x4(c, d, 0xdd);
+    }
+}
+/* (a0 a1 a2 …), (b0 b1 b2 …) to (a0 b0 a1 b1 …) in two vectors, and back. */
+QKV_INLINE void vf_zip(vf *a, vf *b) {
+    vi low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    vi high = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    vf c = _mm512_permutex2var_ps(*a, low, *b);
+    *b = _mm512_permutex2var_ps(*a, high, *b);
+    *a = c;
+}
+QKV_INLINE void vf_unzip(vf *a, vf *b) {
+    vi even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    vi odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+    vf c = _mm512_permutex2var_ps(*a, even, *b);
+    *b = _mm512_permutex2var_ps(*a, odd, *b);
+    *a = c;
+}
+QKV_INLINE void vi_zip(vi *a, vi *b) {
+    vf c = _mm512_castsi512_ps(*a), d = _mm512_castsi512_ps(*b);
+    vf_zip(&c, &d);
+    *a = _mm512_castps_si512(c);
+    *b = _mm512_castps_si512(d);
+}
+
+QKV_INLINE vd vd_zero(void) {
+    return (vd){_mm512_setzero_pd(), _mm512_setzero_pd()};
+}
+QKV_INLINE vd vd_add(vd a, vd b) {
+    return (vd){_mm512_add_pd(a.low, b.low), _mm512_add_pd(a.high, b.high)};
+}
+QKV_INLINE vd vd_from_float(vf a) {
+    return (vd){_mm512_cvtps_pd(vf_low_half(a)), _mm512_cvtps_pd(vf_high_half(a))};
+}
+QKV_INLINE vd vd_fma(vd a, vd b, vd c) {
+    return (vd){_mm512_fmadd_pd(a.low, b.low, c.low), _mm512_fmadd_pd(a.high, b.high, c.high)};
+}
+QKV_INLINE double vd_sum(vd a) {
+    __m512d s = _mm512_add_pd(a.low, a.high);
+    __m256d h = _mm256_add_pd(_mm512_castpd512_pd256(s), _mm512_extractf64x4_pd(s, 1));
+    __m128d t = _mm_add_pd(_mm256_castpd256_pd128(h), _mm256_extractf128_pd(h, 1));
+    return _mm_cvtsd_f64(_mm_add_sd(t, _mm_unpackhi_pd(t, t)));
+}
+#endif

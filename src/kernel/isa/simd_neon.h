@@ -1,0 +1,208 @@
+/* simd_neon.h: the vocabulary of simd.h for NEON on AArch64, 4 lanes. */
+#ifndef QKV_SIMD_NEON_H
+#define QKV_SIMD_NEON_H
+
+#include <arm_neon.h>
+
+#define W 4
+
+typedef float32x4_t vf;
+typedef uint32x4_t vi;
+typedef uint32x4_t vm;
+typedef struct {
+    float64x2_t low, high;
+} vd;
+
+QKV_INLINE vf vf_set(float s) {
+    return vdupq_n_f32(s);
+}
+QKV_INLINE vi vi_set(uint32_t s) {
+    return vdupq_n_u32(s);
+}
+QKV_INLINE vi vi_iota(void) {
+    static const uint32_t iota[W] = {0, 1, 2, 3};
+    return vld1q_u32(iota);
+}
+QKV_INLINE vm vm_first(size_t n) {
+    return vcgtq_u32(vdupq_n_u32(n < W ? (uint32_t)n : W), vi_iota());
+}
+QKV_INLINE vf vf_load(const float *p) {
+    return vld1q_f32(p);
+}
+QKV_INLINE void vf_store(float *p, vf a) {
+    vst1q_f32(p, a);
+}
+QKV_INLINE vf vf_load_n(const float *p, size_t n) {
+    if (n >= W) return vld1q_f32(p);
+    vf a = vdupq_n_f32(0);
+    if (n > 0) a = vld1q_lane_f32(p, a, 0);
+    if (n > 1) a = vld1q_lane_f32(p + 1, a, 1);
+    if (n > 2) a = vld1q_lane_f32(p + 2, a, 2);
+    return a;
+}
+QKV_INLINE void vf_store_n(float *p, vf a, size_t n) {
+    if (n >= W) {
+        vst1q_f32(p, a);
+        return;
+    }
+    if (n > 0) vst1q_lane_f32(p, a, 0);
+    if (n > 1) vst1q_lane_f32(p + 1, a, 1);
+    if (n > 2) vst1q_lane_f32(p + 2, a, 2);
+}
+QKV_INLINE vf vf_add(vf a, vf b) {
+    return vaddq_f32(a, b);
+}
+QKV_INLINE vf vf_sub(vf a, vf b) {
+    return vsubq_f32(a, b);
+}
+QKV_INLINE vf vf_mul(vf a, vf b) {
+    return vmulq_f32(a, b);
+}
+QKV_INLINE vf vf_div(vf a, vf b) {
+    return vdivq_f32(a, b);
+}
+QKV_INLINE vf vf_fma(vf a, vf b, vf c) {
+    return vfmaq_f32(c, a, b);
+}
+QKV_INLINE vf vf_fnma(vf a, vf b, vf c) {
+    return vfmsq_f32(c, a, b);
+}
+/* The instructions of the same names would return NaN when either is NaN. */
+QKV_INLINE vf vf_min(vf a, vf b) {
+    return vbslq_f32(vcltq_f32(a, b), a, b);
+}
+QKV_INLINE vf vf_max(vf a, vf b) {
+    return vbslq_f32(vcgtq_f32(a, b), a, b);
+}
+QKV_INLINE vf vf_sqrt(vf a) {
+    return vsqrtq_f32(a);
+}
+QKV_INLINE vi vi_from_bits(vf a) {
+    return vreinterpretq_u32_f32(a);
+}
+QKV_INLINE vf vf_from_bits(vi a) {
+    return vreinterpretq_f32_u32(a);
+}
+QKV_INLINE vf vf_from_int(vi a) {
+    return vcvtq_f32_s32(vreinterpretq_s32_u32(a));
+}
+QKV_INLINE vm vf_lt(vf a, vf b) {
+    return vcltq_f32(a, b);
+}
+QKV_INLINE vm vf_le(vf a, vf b) {
+    return vcleq_f32(a, b);
+}
+QKV_INLINE vm vf_eq(vf a, vf b) {
+    return vceqq_f32(a, b);
+}
+QKV_INLINE vf vf_select(vm m, vf a, vf b) {
+    return vbslq_f32(m, a, b);
+}
+QKV_INLINE vi vi_select(vm m, vi a, vi b) {
+    return vbslq_u32(m, a, b);
+}
+QKV_INLINE vm vm_and(vm a, vm b) {
+    return vandq_u32(a, b);
+}
+QKV_INLINE vm vm_or(vm a, vm b) {
+    return vorrq_u32(a, b);
+}
+QKV_INLINE vm vm_not(vm a) {
+    return vmvnq_u32(a);
+}
+QKV_INLINE bool vm_any(vm a) {
+    return vmaxvq_u32(a) != 0;
+}
+QKV_INLINE vi vi_load(const uint32_t *p) {
+    return vld1q_u32(p);
+}
+QKV_INLINE void vi_store(uint32_t *p, vi a) {
+    vst1q_u32(p, a);
+}
+QKV_INLINE vi vi_add(vi a, vi b) {
+    return vaddq_u32(a, b);
+}
+QKV_INLINE vi vi_sub(vi a, vi b) {
+    return vsubq_u32(a, b);
+}
+QKV_INLINE vi vi_and(vi a, vi b) {
+    return vandq_u32(a, b);
+}
+QKV_INLINE vi vi_or(vi a, vi b) {
+    return vorrq_u32(a, b);
+}
+QKV_INLINE vi vi_xor(vi a, vi b) {
+    return veorq_u32(a, b);
+}
+QKV_INLINE vi vi_shl(vi a, int bits) {
+    return vshlq_u32(a, vdupq_n_s32(bits));
+}
+QKV_INLINE vi vi_shr(vi a, int bits) {
+    return vshlq_u32(a, vdupq_n_s32(-bits));
+}
+QKV_INLINE vi vi_sar(vi a, int bits) {
+    return vreinterpretq_u32_s32(vshlq_s32(vreinterpretq_s32_u32(a), vdupq_n_s32(-bits)));
+}
+QKV_INLINE vi vi_rotl(vi a, int bits) {
+    return vi_or(vi_shl(a, bits), vi_shr(a, 32 - bits));
+}
+QKV_INLINE vm vi_eq(vi a, vi b) {
+    return vceqq_u32(a, b);
+}
+QKV_INLINE vm vi_ge(vi a, vi b) {
+    return vcgeq_u32(a, b);
+}
+
+QKV_INLINE float vf_sum(vf a) {
+    float32x2_t s = vadd_f32(vget_low_f32(a), vget_high_f32(a));
+    return vget_lane_f32(s, 0) + vget_lane_f32(s, 1);
+}
+QKV_INLINE float vf_first(vf a) {
+    return vgetq_lane_f32(a, 0);
+}
+QKV_INLINE float vf_largest(vf a) {
+    a = vf_max(a, vextq_f32(a, a, 2));
+    return vf_first(vf_max(a, vextq_f32(a, a, 1)));
+}
+QKV_INLINE void vf_transpose(vf r[W]) {
+    float64x2_t a = vreinterpretq_f64_f32(vtrn1q_f32(r[0], r[1])), b = vreinterpretq_f64_f32(vtrn2q_f32(r[0], r[1]));
+    float64x2_t c = vreinterpretq_f64_f32(vtrn1q_f32(r[2], r[3])), d = vreinterpretq_f64_f32(vtrn2q_f32(r[2], r[3]));
+    r[0] = vreinterpretq_f32_f64(vtrn1q_f64(a, c));
+    r[1] = vreinterpretq_f32_f64(vtrn1q_f64(b, d));
+    r[2] = vreinterpretq_f32_f64(vtrn2q_f64(a, c));
+    r[3] = vreinterpretq_f32_f64(vtrn2q_f64(b, d));
+}
+/* (a0 a1 a2 …), (b0 b1 b2 …) to (a0 b0 a1 b1 …) in two vectors, and back. */
+QKV_INLINE void vf_zip(vf *a, vf *b) {
+    vf c = vzip1q_f32(*a, *b);
+    *b = vzip2q_f32(*a, *b);
+    *a = c;
+}
+QKV_INLINE void vf_unzip(vf *a, vf *b) {
+    vf c = vuzp1q_f32(*a, *b);
+    *b = vuzp2q_f32(*a, *b);
+    *a = c;
+}
+QKV_INLINE void vi_zip(vi *a, vi *b) {
+    vi c = vzip1q_u32(*a, *b);
+    *b = vzip2q_u32(*a, *b);
+    *a = c;
+}
+
+QKV_INLINE vd vd_zero(void) {
+    return (vd){vdupq_n_f64(0), vdupq_n_f64(0)};
+}
+QKV_INLINE vd vd_add(vd a, vd b) {
+    return (vd){vaddq_f64(a.low, b.low), vaddq_f64(a.high, b.high)};
+}
+QKV_INLINE vd vd_from_float(vf a) {
+    return (vd){vcvt_f64_f32(vget_low_f32(a)), vcvt_high_f64_f32(a)};
+}
+QKV_INLINE vd vd_fma(vd a, vd b, vd c) {
+    return (vd){vfmaq_f64(c.low, a.low, b.low), vfmaq_f64(c.high, a.high, b.high)};
+}
+QKV_INLINE double vd_sum(vd a) {
+    float64x2_t s = vaddq_f64(a.low, a.high);
+    return vgetq_lane_f64(s, 0) + vgetq_lane_f64(s, 1);
+}
+#endif
