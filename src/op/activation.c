@@ -1,0 +1,110 @@
+/* activation: y = act(x), and gated: y = act(gate)·up with gate and up side by side in x (N, 2F).
+ *
+ * act is ReLU, GELU (Hendrycks & Gimpel 2016: x·Φ(x), or its tanh form) or SiLU; gated with SiLU it is SwiGLU, with GELU
+ * GeGLU (Shazeer 2020). Backward from x, which is kept: dx = dy·act'(x); dgate = dy·up·act'(gate), dup = dy·act(gate). */
+#include "op/op.h"
+
+enum { ELEMENTS_A_PIECE = 4096, ROWS_A_PIECE = 8 };
+
+struct activation {
+    const struct qkv_kernels *kernels;
+    enum qkv_activation_kind kind;
+    const float *x, *dy;
+    float *y, *dx;
+    size_t F; /* gated only */
+    bool accumulate;
+};
+
+static void forward_elements(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct activation *o = argument;
+    o->kernels->activation_forward(o->kind, o->y + begin, o->x + begin, end - begin);
+}
+
+static void backward_elements(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct activation *o = argument;
+    o->kernels->activation_backward(o->kind, o->dx + begin, o->accumulate, o->dy + begin, o->x + begin, end - begin);
+}
+
+static void forward_gated_rows(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct activation *o = argument;
+    for (size_t n = begin; n < end; n++) {
+        const float *gate = o->x + n * 2 * o->F;
+        o->kernels->gated_forward(o->kind, o->y + n * o->F, gate, gate + o->F, o->F);
+    }
+}
+
+static void backward_gated_rows(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct activation *o = argument;
+    for (size_t n = begin; n < end; n++) {
+        const float *gate = o->x + n * 2 * o->F;
+        float *dgate = o->dx + n * 2 * o->F;
+        o->kernels->gated_backward(o->kind, dgate, dgate + o->F, o->accumulate, o->dy + n * o->F, gate, gate + o->F,
+                                   o->F);
+    }
+}
+
+static enum qkv_status backward(struct qkv_tape *tape, struct qkv_node *node, size_t count, size_t grain,
+                                qkv_range_body *body) {
+    struct activation o = *(const struct activation *)node->saved;
+    enum qkv_status status = QKV_OK;
+    o.dy = qkv_gradient_in(node);
+    o.dx = qkv_gradient_out(tape, node->inputs[0], &o.accumulate, &status);
+    if (o.dx) {
+        qkv_parallel_range(tape->ctx, count, grain, body, &o);
+    }
+    return status;
+}
+
+enum qkv_status qkv_backward_activation(struct qkv_tape *tape, struct qkv_node *node) {
+    return backward(tape, node, node->output->rows * node->output->columns, ELEMENTS_A_PIECE, backward_elements);
+}
+
+enum qkv_status qkv_backward_gated(struct qkv_tape *tape, struct qkv_node *node) {
+    return backward(tape, node, node->output->rows, ROWS_A_PIECE, backward_gated_rows);
+}
+
+static struct activation *start(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *y,
+                                enum qkv_activation_kind kind) {
+    struct activation *o = qkv_tape_take_record(tape, sizeof *o);
+    if (!y || !o) {
+        return NULL;
+    }
+    *o = (struct activation){.kernels = tape->ctx->kernels, .kind = kind, .x = x->data, .y = y->data, .F = y->columns};
+    return o;
+}
+
+struct qkv_tensor *qkv_op_activation(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_activation_kind kind) {
+    if (!x || tape->status != QKV_OK) {
+        return NULL;
+    }
+    struct qkv_tensor *y = qkv_tape_tensor(tape, x->rows, x->columns);
+    struct activation *o = start(tape, x, y, kind);
+    if (!o) {
+        return NULL;
+    }
+    qkv_parallel_range(tape->ctx, x->rows * x->columns, ELEMENTS_A_PIECE, forward_elements, o);
+    return qkv_tape_record(tape, qkv_backward_activation, &x, 1, y, o);
+}
+
+struct qkv_tensor *qkv_op_gated(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_activation_kind kind) {
+    if (!x || tape->status != QKV_OK) {
+        return NULL;
+    }
+    if (x->columns % 2) {
+        qkv_tape_failed(tape, qkv_fail(tape->ctx, QKV_SHAPE,
+                                       "gated: x is (%zu,%zu); gate and up need an even number of columns", x->rows,
+                                       x->columns));
+        return NULL;
+    }
+    struct qkv_tensor *y = qkv_tape_tensor(tape, x->rows, x->columns / 2);
+    struct activation *o = start(tape, x, y, kind);
+    if (!o) {
+        return NULL;
+    }
+    qkv_parallel_range(tape->ctx, x->rows, ROWS_A_PIECE, forward_gated_rows, o);
+    return qkv_tape_record(tape, qkv_backward_gated, &x, 1, y, o);
+}

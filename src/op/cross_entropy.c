@@ -1,0 +1,209 @@
+/* cross_entropy: the head and its loss in one, and inner_product: the loss of a model without a head.
+ *
+ * scores = x·Wᵀ + b, x (N, C), W (V, C); loss = Σ_n lse(scores[n]) − scores[n][target[n]] over the targets that count.
+ * Gradient of s·loss: dscores[n] = s·(softmax(scores[n]) − onehot(target[n])), dx = dscores·W, dW += dscoresᵀ·x.
+ * Rows are taken in chunks, so a vocabulary of 50,000 needs the scores of a few hundred rows at a time and never all of them
+ * with all of their gradient. The gradient is made chunk by chunk while the scores are at hand; a loss is where backward
+ * starts, so nothing that comes later could change it. */
+#include "op/linear.h"
+
+#include <string.h>
+
+enum { CHUNK_FLOATS = 16 << 20, ROWS_A_PIECE = 4, ELEMENTS_A_PIECE = 16384 };
+
+struct chunk {
+    const struct qkv_kernels *kernels;
+    size_t V;
+    const int32_t *targets;
+    const float *scores;
+    float *dscores; /* may be scores itself; NULL: no gradient */
+    float *losses;  /* of each row */
+    float scale;
+};
+
+static void loss_rows(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct chunk *c = argument;
+    for (size_t n = begin; n < end; n++) {
+        const float *scores = c->scores + n * c->V;
+        float *dscores = c->dscores ? c->dscores + n * c->V : NULL;
+        if (c->targets[n] == QKV_IGNORE) {
+            c->losses[n] = 0;
+            if (dscores) {
+                memset(dscores, 0, c->V * sizeof(float));
+            }
+            continue;
+        }
+        size_t target = (size_t)c->targets[n];
+        float lse = c->kernels->log_sum_exp(scores, c->V);
+        c->losses[n] = lse - scores[target];
+        if (dscores) {
+            c->kernels->softmax_scaled(dscores, scores, lse, c->scale, c->V);
+            dscores[target] -= c->scale;
+        }
+    }
+}
+
+struct total {
+    const float *values;
+    size_t count;
+    double sum;
+};
+
+static void add_up(void *argument, size_t item, int thread) {
+    (void)item, (void)thread;
+    struct total *t = argument;
+    for (size_t i = 0; i < t->count; i++) {
+        t->sum += (double)t->values[i];
+    }
+}
+
+static enum qkv_status check_targets(struct qkv_tape *tape, const int32_t *targets, size_t N, size_t V,
+                                     size_t *counted) {
+    *counted = 0;
+    for (size_t n = 0; n < N && !tape->ctx->dry; n++) {
+        if (targets[n] == QKV_IGNORE) {
+            continue;
+        }
+        if (targets[n] < 0 || (size_t)targets[n] >= V) {
+            return qkv_fail(tape->ctx, QKV_ARGUMENT,
+                            "target %d at place %zu is out of range: targets are 0 to %zu, or %d to be "
+                            "ignored",
+                            targets[n], n, V - 1, QKV_IGNORE);
+        }
+        ++*counted;
+    }
+    return QKV_OK;
+}
+
+/* Everything is there already: see the top. */
+enum qkv_status qkv_backward_cross_entropy(struct qkv_tape *tape, struct qkv_node *node) {
+    (void)node;
+    return tape->status;
+}
+
+struct gradients {
+    float *dx, *dweight, *dbias;
+    bool accumulate;
+};
+
+/* One chunk of rows: scores, loss, gradient. */
+static enum qkv_status run_chunk(struct qkv_tape *tape, const struct qkv_tensor *x, size_t first, size_t rows,
+                                 const struct qkv_tensor *weight, const struct qkv_tensor *bias, float *scratch,
+                                 const struct qkv_cross_entropy_options *o, float *losses, const struct gradients *g) {
+    const float *rows_of_x = x->data + first * x->columns;
+    float *scores = o->logits ? o->logits + first * weight->rows : scratch;
+    enum qkv_status status = qkv_linear_forward_parts(tape, scores, rows_of_x, rows, weight, bias);
+    if (status != QKV_OK || !o->targets) {
+        return status;
+    }
+    struct chunk c = {.kernels = tape->ctx->kernels,
+                      .V = weight->rows,
+                      .targets = o->targets + first,
+                      .scores = scores,
+                      .dscores = g ? scratch : NULL,
+                      .losses = losses + first,
+                      .scale = o->scale};
+    qkv_parallel_range(tape->ctx, rows, ROWS_A_PIECE, loss_rows, &c);
+    if (!g) {
+        return QKV_OK;
+    }
+    float *dx = g->dx ? g->dx + first * x->columns : NULL;
+    return qkv_linear_backward_parts(tape, scratch, rows_of_x, rows, dx, g->accumulate, weight, g->dweight, g->dbias);
+}
+
+void qkv_op_cross_entropy(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
+                          struct qkv_tensor *bias, const struct qkv_cross_entropy_options *o, struct qkv_loss *loss) {
+    *loss = (struct qkv_loss){0};
+    if (!x || tape->status != QKV_OK || (!o->targets && !o->logits)) {
+        return;
+    }
+    size_t N = x->rows, V = weight->rows;
+    if (qkv_tape_failed(tape, qkv_linear_check(tape, "head", x, weight, bias)) ||
+        (o->targets && qkv_tape_failed(tape, check_targets(tape, o->targets, N, V, &loss->counted)))) {
+        return;
+    }
+    struct gradients g = {0};
+    bool wants = tape->recording && o->targets && (x->wants || weight->wants);
+    if (wants) {
+        bool always;
+        enum qkv_status status = QKV_OK;
+        g.dweight = qkv_gradient_out(tape, weight, &always, &status);
+        g.dbias = qkv_gradient_out(tape, bias, &always, &status);
+        g.dx = qkv_gradient_out(tape, x, &g.accumulate, &status);
+        if (qkv_tape_failed(tape, status)) {
+            return;
+        }
+    }
+    size_t chunk = CHUNK_FLOATS / V < 16 ? 16 : CHUNK_FLOATS / V;
+    if (chunk > N) {
+        chunk = N;
+    }
+    size_t mark = qkv_arena_mark(tape->arena);
+    float *scratch = wants || !o->logits ? qkv_tape_take(tape, chunk * V, sizeof(float)) : NULL;
+    float *losses = qkv_tape_take(tape, N, sizeof(float));
+    for (size_t first = 0; first < N && tape->status == QKV_OK; first += chunk) {
+        size_t rows = N - first < chunk ? N - first : chunk;
+        qkv_tape_failed(tape, run_chunk(tape, x, first, rows, weight, bias, scratch, o, losses, wants ? &g : NULL));
+    }
+    struct total t = {.values = losses, .count = o->targets ? N : 0};
+    if (tape->status == QKV_OK) {
+        qkv_parallel(tape->ctx, 1, add_up, &t);
+    }
+    loss->sum = t.sum;
+    qkv_arena_release(tape->arena, mark);
+    qkv_tape_record(tape, qkv_backward_cross_entropy, (struct qkv_tensor *[]){x, weight, bias}, 3, NULL, NULL);
+}
+
+/* ---- inner_product -------------------------------------------------------------------------------------------------- */
+
+struct inner_product {
+    const struct qkv_kernels *kernels;
+    const float *x, *g;
+    float *dx;
+    size_t count;
+    float scale;
+    bool accumulate;
+    double sum;
+};
+
+static void multiply_up(void *argument, size_t item, int thread) {
+    (void)item, (void)thread;
+    struct inner_product *o = argument;
+    for (size_t i = 0; i < o->count; i++) {
+        o->sum += (double)o->x[i] * (double)o->g[i];
+    }
+}
+
+static void scale_elements(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct inner_product *o = argument;
+    o->kernels->scale(o->dx + begin, o->accumulate, o->g + begin, o->scale, end - begin);
+}
+
+enum qkv_status qkv_backward_inner_product(struct qkv_tape *tape, struct qkv_node *node) {
+    struct inner_product o = *(const struct inner_product *)node->saved;
+    enum qkv_status status = QKV_OK;
+    o.dx = qkv_gradient_out(tape, node->inputs[0], &o.accumulate, &status);
+    if (o.dx) {
+        qkv_parallel_range(tape->ctx, o.count, ELEMENTS_A_PIECE, scale_elements, &o);
+    }
+    return status;
+}
+
+void qkv_op_inner_product(struct qkv_tape *tape, struct qkv_tensor *x, const float *g, float scale,
+                          struct qkv_loss *loss) {
+    *loss = (struct qkv_loss){0};
+    if (!x || tape->status != QKV_OK) {
+        return;
+    }
+    struct inner_product *o = qkv_tape_take_record(tape, sizeof *o);
+    if (!o) {
+        return;
+    }
+    *o = (struct inner_product){
+        .kernels = tape->ctx->kernels, .x = x->data, .g = g, .count = x->rows * x->columns, .scale = scale};
+    qkv_parallel(tape->ctx, 1, multiply_up, o);
+    *loss = (struct qkv_loss){.sum = o->sum, .counted = 1};
+    qkv_tape_record(tape, qkv_backward_inner_product, &x, 1, NULL, o);
+}

@@ -1,0 +1,105 @@
+/* embed: tokens to vectors, y[n] = scale·token[ids[n]] + position[positions[n]].
+ *
+ * token (V, C), position (T, C) or none, y (N, C). Backward: dtoken[ids[n]] += scale·dy[n], dposition[positions[n]] += dy[n].
+ * Rows that meet in one id are added in the order of n, for a block of columns at a time, so any thread count gives the
+ * same bits. */
+#include "op/op.h"
+
+#include <string.h>
+
+enum { ROWS_A_PIECE = 16, COLUMNS_A_PIECE = 64 };
+
+struct embed {
+    const struct qkv_kernels *kernels;
+    const struct qkv_tensor *token, *position;
+    float scale;
+    const int32_t *ids, *positions;
+    size_t N, C;
+    float *y;        /* forward */
+    const float *dy; /* backward */
+    float *dtoken, *dposition;
+};
+
+static void forward_rows(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct embed *e = argument;
+    for (size_t n = begin; n < end; n++) {
+        float *y = e->y + n * e->C;
+        e->kernels->scale(y, false, e->token->data + (size_t)e->ids[n] * e->C, e->scale, e->C);
+        if (e->position) {
+            e->kernels->add(y, y, e->position->data + (size_t)e->positions[n] * e->C, e->C);
+        }
+    }
+}
+
+static void backward_columns(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct embed *e = argument;
+    for (size_t n = 0; n < e->N; n++) {
+        const float *dy = e->dy + n * e->C + begin;
+        if (e->dtoken) {
+            e->kernels->scale(e->dtoken + (size_t)e->ids[n] * e->C + begin, true, dy, e->scale, end - begin);
+        }
+        if (e->dposition) {
+            e->kernels->scale(e->dposition + (size_t)e->positions[n] * e->C + begin, true, dy, 1, end - begin);
+        }
+    }
+}
+
+enum qkv_status qkv_backward_embed(struct qkv_tape *tape, struct qkv_node *node) {
+    struct embed e = *(const struct embed *)node->saved;
+    bool accumulate;
+    enum qkv_status status = QKV_OK;
+    e.dy = qkv_gradient_in(node);
+    e.dtoken = qkv_gradient_out(tape, node->inputs[0], &accumulate, &status);
+    e.dposition = qkv_gradient_out(tape, node->inputs[1], &accumulate, &status);
+    if (status == QKV_OK) {
+        qkv_parallel_range(tape->ctx, e.C, COLUMNS_A_PIECE, backward_columns, &e);
+    }
+    return status;
+}
+
+static enum qkv_status check_ids(struct qkv_tape *tape, const struct qkv_tensor *token, const int32_t *ids, size_t N) {
+    if (tape->ctx->dry) {
+        return QKV_OK;
+    }
+    for (size_t n = 0; n < N; n++) {
+        if (ids[n] < 0 || (size_t)ids[n] >= token->rows) {
+            return qkv_fail(tape->ctx, QKV_ARGUMENT,
+                            "token id %d at place %zu is out of range: %s has %zu tokens, ids are 0 to %zu", ids[n], n,
+                            token->name ? token->name : "the embedding", token->rows, token->rows - 1);
+        }
+    }
+    return QKV_OK;
+}
+
+struct qkv_tensor *qkv_op_embed(struct qkv_tape *tape, struct qkv_tensor *token, float scale,
+                                struct qkv_tensor *position, const int32_t *ids, const int32_t *positions, size_t N) {
+    if (tape->status != QKV_OK) {
+        return NULL;
+    }
+    if (position && position->columns != token->columns) {
+        qkv_tape_failed(tape, qkv_fail(tape->ctx, QKV_SHAPE, "embed: tokens are (%zu,%zu) but positions are (%zu,%zu)",
+                                       token->rows, token->columns, position->rows, position->columns));
+        return NULL;
+    }
+    if (qkv_tape_failed(tape, check_ids(tape, token, ids, N))) {
+        return NULL;
+    }
+    struct qkv_tensor *y = qkv_tape_tensor(tape, N, token->columns);
+    struct embed *e = qkv_tape_take_record(tape, sizeof *e);
+    if (!y || !e) {
+        return NULL;
+    }
+    *e = (struct embed){.kernels = tape->ctx->kernels,
+                        .token = token,
+                        .position = position,
+                        .scale = scale,
+                        .ids = ids,
+                        .positions = positions,
+                        .N = N,
+                        .C = token->columns,
+                        .y = y->data};
+    qkv_parallel_range(tape->ctx, N, ROWS_A_PIECE, forward_rows, e);
+    return qkv_tape_record(tape, qkv_backward_embed, (struct qkv_tensor *[]){token, position}, 2, y, e);
+}

@@ -1,0 +1,130 @@
+/* norm: LayerNorm (Ba et al. 2016) and RMSNorm (Zhang & Sennrich 2019) of each row.
+ *
+ * LayerNorm: y = (x − mean)·rstd·w + b, rstd = 1/sqrt(var + eps). RMSNorm: y = x·rstd·w, rstd = 1/sqrt(mean(x²) + eps).
+ * With xhat = the normalised row and g = dy·w: dx = rstd·(g − mean(g) − xhat·mean(g·xhat)), without the mean(g) term in
+ * RMSNorm; dw += Σ dy·xhat, db += Σ dy, as partial sums over pieces of rows that are added in order.
+ * x, y (N, C); w, b (1, C). */
+#include "op/op.h"
+
+#include <string.h>
+
+enum { ROWS_A_PIECE = 16, BACKWARD_PIECES = 32, COLUMNS_A_PIECE = 64 };
+
+struct norm {
+    const struct qkv_kernels *kernels;
+    enum qkv_norm_kind kind;
+    float eps;
+    size_t N, C;
+    const float *x, *w, *b;
+    float *y, *mean, *rstd;
+    /* backward */
+    const float *dy;
+    float *dx, *dw, *db;
+    float *partial; /* (pieces, 2, C) */
+    size_t pieces, rows_a_piece;
+    bool accumulate;
+};
+
+static void forward_rows(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct norm *o = argument;
+    size_t at = begin * o->C, rows = end - begin;
+    float *rstd = o->rstd ? o->rstd + begin : NULL;
+    if (o->kind == QKV_NORM_LAYERNORM) {
+        float *mean = o->mean ? o->mean + begin : NULL;
+        o->kernels->layernorm_forward(o->y + at, mean, rstd, o->x + at, o->w, o->b, o->eps, rows, o->C);
+    } else {
+        o->kernels->rmsnorm_forward(o->y + at, rstd, o->x + at, o->w, o->eps, rows, o->C);
+    }
+}
+
+static void backward_piece(void *argument, size_t piece, int thread) {
+    (void)thread;
+    const struct norm *o = argument;
+    size_t begin = piece * o->rows_a_piece, end = begin + o->rows_a_piece < o->N ? begin + o->rows_a_piece : o->N;
+    size_t at = begin * o->C;
+    float *dw = o->partial + piece * 2 * o->C, *db = dw + o->C;
+    memset(dw, 0, 2 * o->C * sizeof(float));
+    float *dx = o->dx ? o->dx + at : NULL;
+    if (o->kind == QKV_NORM_LAYERNORM) {
+        o->kernels->layernorm_backward(dx, o->accumulate, dw, db, o->dy + at, o->x + at, o->mean + begin,
+                                       o->rstd + begin, o->w, end - begin, o->C);
+    } else {
+        o->kernels->rmsnorm_backward(dx, o->accumulate, dw, o->dy + at, o->x + at, o->rstd + begin, o->w, end - begin,
+                                     o->C);
+    }
+}
+
+static void add_pieces(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct norm *o = argument;
+    if (o->dw) {
+        o->kernels->column_sums(o->dw + begin, o->partial + begin, 2 * o->C, o->pieces, end - begin);
+    }
+    if (o->db) {
+        o->kernels->column_sums(o->db + begin, o->partial + o->C + begin, 2 * o->C, o->pieces, end - begin);
+    }
+}
+
+enum qkv_status qkv_backward_norm(struct qkv_tape *tape, struct qkv_node *node) {
+    struct norm o = *(const struct norm *)node->saved;
+    enum qkv_status status = QKV_OK;
+    bool always;
+    o.dy = qkv_gradient_in(node);
+    o.dw = qkv_gradient_out(tape, node->inputs[1], &always, &status);
+    o.db = qkv_gradient_out(tape, node->inputs[2], &always, &status);
+    o.dx = qkv_gradient_out(tape, node->inputs[0], &o.accumulate, &status);
+    o.rows_a_piece = (o.N + BACKWARD_PIECES - 1) / BACKWARD_PIECES;
+    if (o.rows_a_piece < ROWS_A_PIECE) {
+        o.rows_a_piece = ROWS_A_PIECE;
+    }
+    o.pieces = (o.N + o.rows_a_piece - 1) / o.rows_a_piece;
+    size_t mark = qkv_arena_mark(tape->arena);
+    o.partial = qkv_tape_take(tape, o.pieces * 2 * o.C, sizeof(float));
+    if (!o.partial) {
+        return QKV_MEMORY;
+    }
+    if (status == QKV_OK) {
+        qkv_parallel(tape->ctx, o.pieces, backward_piece, &o);
+        qkv_parallel_range(tape->ctx, o.C, COLUMNS_A_PIECE, add_pieces, &o);
+    }
+    qkv_arena_release(tape->arena, mark);
+    return status;
+}
+
+struct qkv_tensor *qkv_op_norm(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_norm_kind kind,
+                               struct qkv_tensor *weight, struct qkv_tensor *bias, float eps) {
+    if (!x || tape->status != QKV_OK) {
+        return NULL;
+    }
+    if (weight->columns != x->columns || (bias && bias->columns != x->columns)) {
+        qkv_tape_failed(tape, qkv_fail(tape->ctx, QKV_SHAPE, "norm: x is (%zu,%zu) but %s has %zu elements", x->rows,
+                                       x->columns, weight->name ? weight->name : "the weight", weight->columns));
+        return NULL;
+    }
+    struct qkv_tensor *y = qkv_tape_tensor(tape, x->rows, x->columns);
+    struct norm *o = qkv_tape_take_record(tape, sizeof *o);
+    if (!y || !o) {
+        return NULL;
+    }
+    *o = (struct norm){.kernels = tape->ctx->kernels,
+                       .kind = kind,
+                       .eps = eps,
+                       .N = x->rows,
+                       .C = x->columns,
+                       .x = x->data,
+                       .w = weight->data,
+                       .b = bias ? bias->data : NULL,
+                       .y = y->data};
+    if (tape->recording) {
+        o->rstd = qkv_tape_take(tape, x->rows, sizeof(float));
+        if (kind == QKV_NORM_LAYERNORM) {
+            o->mean = qkv_tape_take(tape, x->rows, sizeof(float));
+        }
+        if (tape->status != QKV_OK) {
+            return NULL;
+        }
+    }
+    qkv_parallel_range(tape->ctx, x->rows, ROWS_A_PIECE, forward_rows, o);
+    return qkv_tape_record(tape, qkv_backward_norm, (struct qkv_tensor *[]){x, weight, bias}, 3, y, o);
+}

@@ -1,0 +1,194 @@
+/* op: the tape and the operators, each with its gradient.
+ *
+ * Offers: a define-by-run tape. A builder (qkv_op_linear(tape, x, …)) checks shapes, takes memory for its output, runs,
+ * and, when the tape is recording, leaves a node that knows how to go backward. Without recording nothing is saved.
+ * Builders pass NULL through and keep the first error, so model code is checked once, at its end.
+ *
+ * All activations are matrices (rows, columns), fp32, row-major and dense; a batch is rows = B·T. Arithmetic happens inside
+ * qkv_parallel bodies only, so with ctx->dry set the same calls count memory and compute nothing. */
+#ifndef QKV_OP_H
+#define QKV_OP_H
+
+#include "base/base.h"
+#include "kernel/kernel.h"
+
+/* A gradient's storage, shared while two tensors' gradients are equal, copied when one of them changes. */
+struct qkv_slot {
+    float *data;
+    size_t count; /* floats */
+    int owners;
+    struct qkv_slot *next; /* in the tape's list of free slots */
+};
+
+struct qkv_tensor {
+    float *data;
+    size_t rows, columns;
+    bool wants;            /* its gradient is needed */
+    struct qkv_slot *slot; /* an activation's gradient so far, NULL when none has come */
+    float *gradient;       /* a parameter's gradient, kept by the model and always added to; NULL for activations */
+    const char *name;      /* a parameter's name, for messages; may be NULL */
+    unsigned uses;         /* a parameter's uses on the tape that have not gone backward yet */
+};
+
+struct qkv_tape;
+struct qkv_node;
+typedef enum qkv_status qkv_backward(struct qkv_tape *tape, struct qkv_node *node);
+
+/* Every operator: X(name). The list makes the backward declarations and, in the tests, one gradient check each. */
+#define QKV_OPERATOR_LIST(X)                                                                                           \
+    X(embed)                                                                                                           \
+    X(linear)                                                                                                          \
+    X(norm)                                                                                                            \
+    X(rotate)                                                                                                          \
+    X(attend)                                                                                                          \
+    X(activation)                                                                                                      \
+    X(gated)                                                                                                           \
+    X(add)                                                                                                             \
+    X(dropout)                                                                                                         \
+    X(pool)                                                                                                            \
+    X(cross_entropy)                                                                                                   \
+    X(inner_product)
+#define QKV_OPERATOR_DECLARE(name) qkv_backward qkv_backward_##name;
+QKV_OPERATOR_LIST(QKV_OPERATOR_DECLARE)
+
+enum { QKV_INPUTS_MAX = 3 };
+struct qkv_node {
+    qkv_backward *backward;
+    struct qkv_tensor *inputs[QKV_INPUTS_MAX]; /* activations and parameters that may want a gradient; NULL: absent */
+    struct qkv_tensor *output;
+    void *saved; /* what the operator keeps: a record */
+    struct qkv_node *previous;
+};
+
+/* Told when the last use of a parameter has gone backward: its gradient is complete. */
+typedef void qkv_gradient_listener(void *user, struct qkv_tensor *parameter);
+
+struct qkv_tape {
+    struct qkv_context *ctx;
+    struct qkv_arena *arena;   /* what operators compute with; may be a measuring one */
+    struct qkv_arena *records; /* nodes, tensors and slots themselves; always real memory */
+    bool recording;
+    bool training; /* dropout is on */
+    uint32_t dropout_key[2];
+    uint32_t dropout_count; /* how many dropouts this tape has made: each has a key of its own */
+    enum qkv_status status; /* the first error */
+    struct qkv_node *last;
+    struct qkv_slot *free_slots;
+    qkv_gradient_listener *listener; /* may be NULL */
+    void *listener_user;
+};
+
+/* ---- tape (tape.c) ------------------------------------------------------------------------------------------- */
+void qkv_tape_start(struct qkv_tape *tape, struct qkv_context *ctx, struct qkv_arena *arena, struct qkv_arena *records,
+                    bool recording);
+/* Turns dropout on; the seed names all masks of this tape. */
+void qkv_tape_train(struct qkv_tape *tape, uint64_t dropout_seed);
+/* Goes backward over everything recorded, from the operators that are losses. */
+enum qkv_status qkv_tape_backward(struct qkv_tape *tape);
+/* Without recording, takes back all memory since the mark but for x, which is moved to the front. With recording, and on a
+ * tape with an error, x is returned as it is. */
+struct qkv_tape_mark {
+    size_t arena, records;
+};
+struct qkv_tape_mark qkv_tape_mark(const struct qkv_tape *tape);
+struct qkv_tensor *qkv_tape_keep(struct qkv_tape *tape, struct qkv_tape_mark mark, struct qkv_tensor *x);
+
+/* For operators. */
+bool qkv_tape_failed(struct qkv_tape *tape, enum qkv_status status);   /* keeps the first error; true if there is one */
+void *qkv_tape_take(struct qkv_tape *tape, size_t count, size_t size); /* to compute with */
+void *qkv_tape_take_record(struct qkv_tape *tape, size_t size);        /* to write at once */
+struct qkv_tensor *qkv_tape_tensor(struct qkv_tape *tape, size_t rows, size_t columns);
+/* A tensor of the same rows over data that is already there. */
+struct qkv_tensor *qkv_tape_view(struct qkv_tape *tape, float *data, size_t rows, size_t columns);
+/* Records a node when recording and some input wants a gradient; the output then wants one too. */
+struct qkv_tensor *qkv_tape_record(struct qkv_tape *tape, qkv_backward *backward, struct qkv_tensor *const *inputs,
+                                   size_t count, struct qkv_tensor *output, void *saved);
+/* A key for one more dropout mask of this tape. */
+void qkv_tape_dropout_key(struct qkv_tape *tape, uint32_t key[2]);
+/* The gradient of a node's output; never NULL while its backward runs. */
+const float *qkv_gradient_in(const struct qkv_node *node);
+/* Storage for x's gradient, exclusively x's; *accumulate says whether to add to it or to overwrite all of it. NULL when
+ * x wants none, or memory ran out (then *status is set). */
+float *qkv_gradient_out(struct qkv_tape *tape, struct qkv_tensor *x, bool *accumulate, enum qkv_status *status);
+/* x's gradient += the output's gradient, without copying where possible. */
+enum qkv_status qkv_gradient_pass(struct qkv_tape *tape, struct qkv_node *node, struct qkv_tensor *x);
+
+/* ---- operators -------------------------------------------------------------------------------------------------
+ * Shapes in comments are (rows, columns). N = B·T. */
+
+/* (N, C): scale·token[ids[n]] + position[positions[n]]. position: NULL, a parameter, or a constant table.
+ * ids are checked against token->rows; positions are the caller's promise. ids and positions must outlive the tape. */
+struct qkv_tensor *qkv_op_embed(struct qkv_tape *tape, struct qkv_tensor *token, float scale,
+                                struct qkv_tensor *position, const int32_t *ids, const int32_t *positions, size_t N);
+
+/* x (N, in), weight (out, in), bias (1, out) or NULL: x·weightᵀ + bias, (N, out). */
+struct qkv_tensor *qkv_op_linear(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
+                                 struct qkv_tensor *bias);
+
+/* LayerNorm (weight, bias or NULL) or RMSNorm of each row. */
+struct qkv_tensor *qkv_op_norm(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_norm_kind kind,
+                               struct qkv_tensor *weight, struct qkv_tensor *bias, float eps);
+
+/* Rotates columns [column, column + heads·D) of x in place: row n by table (positions, pairs, 2) at positions[n].
+ * x must not be used by anybody else before or after. */
+struct qkv_tensor *qkv_op_rotate(struct qkv_tape *tape, struct qkv_tensor *x, size_t column, size_t heads, size_t D,
+                                 size_t pairs, bool interleaved, const float *table, const int32_t *positions);
+
+/* Heads that lie side by side in the columns of a tensor with B·T rows, from `column` on. */
+struct qkv_columns {
+    struct qkv_tensor *x;
+    size_t column;
+};
+struct qkv_attend_options {
+    size_t B, H, Hkv, Tq, Tk, D, Dv;
+    size_t Tk_stride;                   /* rows between the batch rows of k and v; 0: Tk */
+    const int32_t *lo, *hi, *positions; /* (B, Tq), as in struct qkv_attend */
+    float scale, softcap;
+    const float *bias; /* distance table or NULL */
+    size_t bias_row, bias_zero;
+    float dropout;  /* applied when the tape trains */
+    float *weights; /* (B, H, Tq, Tk) to be filled with the weights before dropout, or NULL */
+};
+/* softmax(q·kᵀ…)·v: (B·Tq, H·Dv). lo, hi, positions and bias must outlive the tape. */
+struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, struct qkv_columns k,
+                                 struct qkv_columns v, const struct qkv_attend_options *options);
+
+/* act(x), or, when gated, act(x[:, :F])·x[:, F:] with F = columns/2. */
+struct qkv_tensor *qkv_op_activation(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_activation_kind kind);
+struct qkv_tensor *qkv_op_gated(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_activation_kind kind);
+
+/* x + f. Takes f's storage for the sum: f must be the output of an operator that does not need its own output again
+ * (linear, dropout, embed), and nobody else's. */
+struct qkv_tensor *qkv_op_add(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *f);
+
+/* Inverted dropout, in place, when the tape trains and rate > 0; else x itself. As with add, x must be the output of
+ * linear or embed and nobody else's. */
+struct qkv_tensor *qkv_op_dropout(struct qkv_tape *tape, struct qkv_tensor *x, float rate);
+
+/* x (B·T, C) to (B, C): the first position, or the mean over the positions before lengths[b] (NULL: T). A row of length 0
+ * gives zeros. */
+struct qkv_tensor *qkv_op_pool(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_pool kind, size_t B, size_t T,
+                               const int32_t *lengths);
+
+/* What a loss gives. */
+struct qkv_loss {
+    double sum;     /* over the targets that count, not divided */
+    size_t counted; /* how many */
+};
+struct qkv_cross_entropy_options {
+    const int32_t *targets; /* (N), QKV_IGNORE does not count; NULL: no loss, logits only */
+    float scale;            /* the gradient is that of scale·Σ loss */
+    float *logits;          /* (N, V) to be filled, or NULL */
+};
+/* Scores x·weightᵀ + bias of x (N, C) against weight (V, C), and the loss −log softmax(scores)[target], in chunks of rows
+ * so that all scores are never held at once (unless asked for). A recording tape computes the gradient on the way
+ * (a loss is where backward starts, so it is known). */
+void qkv_op_cross_entropy(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
+                          struct qkv_tensor *bias, const struct qkv_cross_entropy_options *options,
+                          struct qkv_loss *loss);
+
+/* The loss Σ scale·x·g with a given g (N, C): its gradient is scale·g. */
+void qkv_op_inner_product(struct qkv_tape *tape, struct qkv_tensor *x, const float *g, float scale,
+                          struct qkv_loss *loss);
+
+#endif

@@ -1,0 +1,256 @@
+/* The tape: what was computed, in order, and the way back over it.
+ *
+ * Reverse-mode differentiation over coarse operators. Gradients of activations live in slots taken from the step's arena
+ * and handed round: when an operator has gone backward, its output's slot is free for the next one of the same size, so a
+ * deep stack needs only a few. Gradients of parameters live in the model and are added to. */
+#include "op/op.h"
+
+#include <string.h>
+
+enum { ELEMENTS_A_PIECE = 16384 };
+
+void qkv_tape_start(struct qkv_tape *tape, struct qkv_context *ctx, struct qkv_arena *arena, struct qkv_arena *records,
+                    bool recording) {
+    *tape = (struct qkv_tape){.ctx = ctx, .arena = arena, .records = records, .recording = recording, .status = QKV_OK};
+}
+
+void qkv_tape_train(struct qkv_tape *tape, uint64_t dropout_seed) {
+    tape->training = true;
+    struct qkv_random random = qkv_random_start(dropout_seed, 0);
+    uint64_t bits = qkv_random_bits(&random);
+    tape->dropout_key[0] = (uint32_t)bits;
+    tape->dropout_key[1] = (uint32_t)(bits >> 32);
+}
+
+bool qkv_tape_failed(struct qkv_tape *tape, enum qkv_status status) {
+    if (tape->status == QKV_OK) {
+        tape->status = status;
+    }
+    return tape->status != QKV_OK;
+}
+
+void *qkv_tape_take(struct qkv_tape *tape, size_t count, size_t size) {
+    void *block = qkv_arena_take(tape->arena, count, size);
+    if (!block) {
+        qkv_tape_failed(tape, QKV_MEMORY);
+    }
+    return block;
+}
+
+void *qkv_tape_take_record(struct qkv_tape *tape, size_t size) {
+    void *block = qkv_arena_take(tape->records, 1, size);
+    if (!block) {
+        qkv_tape_failed(tape, QKV_MEMORY);
+    }
+    return block;
+}
+
+struct qkv_tensor *qkv_tape_view(struct qkv_tape *tape, float *data, size_t rows, size_t columns) {
+    if (tape->status != QKV_OK || !data) {
+        return NULL;
+    }
+    struct qkv_tensor *tensor = qkv_tape_take_record(tape, sizeof *tensor);
+    if (tensor) {
+        *tensor = (struct qkv_tensor){.data = data, .rows = rows, .columns = columns};
+    }
+    return tensor;
+}
+
+struct qkv_tensor *qkv_tape_tensor(struct qkv_tape *tape, size_t rows, size_t columns) {
+    if (tape->status != QKV_OK) {
+        return NULL;
+    }
+    size_t count;
+    if (!qkv_multiply(rows, columns, &count)) {
+        qkv_tape_failed(tape,
+                        qkv_fail(tape->ctx, QKV_SHAPE, "a tensor of %zu x %zu elements is too large", rows, columns));
+        return NULL;
+    }
+    return qkv_tape_view(tape, qkv_tape_take(tape, count, sizeof(float)), rows, columns);
+}
+
+struct qkv_tensor *qkv_tape_record(struct qkv_tape *tape, qkv_backward *backward, struct qkv_tensor *const *inputs,
+                                   size_t count, struct qkv_tensor *output, void *saved) {
+    bool wants = false;
+    for (size_t i = 0; i < count; i++) {
+        if (inputs[i] && inputs[i]->wants) {
+            wants = true;
+        }
+    }
+    if (!tape->recording || !wants || tape->status != QKV_OK) {
+        return tape->status == QKV_OK ? output : NULL;
+    }
+    struct qkv_node *node = qkv_tape_take_record(tape, sizeof *node);
+    if (!node) {
+        return NULL;
+    }
+    *node = (struct qkv_node){.backward = backward, .output = output, .saved = saved, .previous = tape->last};
+    for (size_t i = 0; i < count; i++) {
+        node->inputs[i] = inputs[i];
+        if (inputs[i] && inputs[i]->gradient) {
+            inputs[i]->uses++;
+        }
+    }
+    if (output) {
+        output->wants = true;
+    }
+    tape->last = node;
+    return output;
+}
+
+/* ---- memory of a pass that does not record ------------------------------------------------------------------------ */
+
+struct qkv_tape_mark qkv_tape_mark(const struct qkv_tape *tape) {
+    return (struct qkv_tape_mark){qkv_arena_mark(tape->arena), qkv_arena_mark(tape->records)};
+}
+
+struct move {
+    float *to;
+    const float *from;
+    size_t bytes;
+};
+
+static void move_body(void *argument, size_t item, int thread) {
+    (void)item, (void)thread;
+    struct move *m = argument;
+    memmove(m->to, m->from, m->bytes);
+}
+
+struct qkv_tensor *qkv_tape_keep(struct qkv_tape *tape, struct qkv_tape_mark mark, struct qkv_tensor *x) {
+    if (tape->recording || tape->status != QKV_OK || !x) {
+        return x;
+    }
+    struct qkv_tensor kept = *x;
+    qkv_arena_release(tape->arena, mark.arena);
+    qkv_arena_release(tape->records, mark.records);
+    struct move m = {.from = kept.data, .bytes = kept.rows * kept.columns * sizeof(float)};
+    m.to = qkv_tape_take(tape, m.bytes, 1);
+    if (!m.to) {
+        return NULL;
+    }
+    qkv_parallel(tape->ctx, 1, move_body, &m);
+    return qkv_tape_view(tape, m.to, kept.rows, kept.columns);
+}
+
+/* ---- gradients ------------------------------------------------------------------------------------------------------ */
+
+static struct qkv_slot *take_slot(struct qkv_tape *tape, size_t count) {
+    for (struct qkv_slot **link = &tape->free_slots; *link; link = &(*link)->next) {
+        struct qkv_slot *slot = *link;
+        if (slot->count != count) {
+            continue;
+        }
+        *link = slot->next;
+        slot->owners = 1;
+        return slot;
+    }
+    struct qkv_slot *slot = qkv_tape_take_record(tape, sizeof *slot);
+    float *data = slot ? qkv_tape_take(tape, count, sizeof(float)) : NULL;
+    if (!data) {
+        return NULL;
+    }
+    *slot = (struct qkv_slot){.data = data, .count = count, .owners = 1};
+    return slot;
+}
+
+static void drop_slot(struct qkv_tape *tape, struct qkv_slot *slot) {
+    if (slot && --slot->owners == 0) {
+        slot->next = tape->free_slots;
+        tape->free_slots = slot;
+    }
+}
+
+const float *qkv_gradient_in(const struct qkv_node *node) {
+    return node->output->slot->data;
+}
+
+struct sum {
+    struct qkv_context *ctx;
+    float *y;
+    const float *a, *b; /* b NULL: copy */
+};
+
+static void sum_body(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    struct sum *s = argument;
+    if (s->b) {
+        s->ctx->kernels->add(s->y + begin, s->a + begin, s->b + begin, end - begin);
+    } else {
+        memcpy(s->y + begin, s->a + begin, (end - begin) * sizeof(float));
+    }
+}
+
+float *qkv_gradient_out(struct qkv_tape *tape, struct qkv_tensor *x, bool *accumulate, enum qkv_status *status) {
+    *accumulate = true;
+    if (!x || !x->wants) {
+        return NULL;
+    }
+    if (x->gradient) {
+        return x->gradient;
+    }
+    if (!x->slot) {
+        *accumulate = false;
+        x->slot = take_slot(tape, x->rows * x->columns);
+    } else if (x->slot->owners > 1) { /* somebody else reads it: go on with a copy */
+        struct qkv_slot *copy = take_slot(tape, x->slot->count);
+        if (copy) {
+            struct sum s = {.ctx = tape->ctx, .y = copy->data, .a = x->slot->data};
+            qkv_parallel_range(tape->ctx, copy->count, ELEMENTS_A_PIECE, sum_body, &s);
+            drop_slot(tape, x->slot);
+        }
+        x->slot = copy;
+    }
+    if (!x->slot) {
+        *status = QKV_MEMORY;
+        return NULL;
+    }
+    return x->slot->data;
+}
+
+enum qkv_status qkv_gradient_pass(struct qkv_tape *tape, struct qkv_node *node, struct qkv_tensor *x) {
+    if (!x || !x->wants) {
+        return QKV_OK;
+    }
+    struct qkv_slot *slot = node->output->slot;
+    if (!x->gradient && !x->slot) {
+        slot->owners++;
+        x->slot = slot;
+        return QKV_OK;
+    }
+    bool accumulate;
+    enum qkv_status status = QKV_OK;
+    float *dx = qkv_gradient_out(tape, x, &accumulate, &status);
+    if (!dx) {
+        return status;
+    }
+    struct sum s = {.ctx = tape->ctx, .y = dx, .a = dx, .b = slot->data};
+    qkv_parallel_range(tape->ctx, slot->count, ELEMENTS_A_PIECE, sum_body, &s);
+    return QKV_OK;
+}
+
+static void finish_node(struct qkv_tape *tape, struct qkv_node *node) {
+    for (size_t i = 0; i < QKV_INPUTS_MAX; i++) {
+        struct qkv_tensor *x = node->inputs[i];
+        if (x && x->gradient && --x->uses == 0 && tape->listener) {
+            tape->listener(tape->listener_user, x);
+        }
+    }
+    if (node->output) {
+        drop_slot(tape, node->output->slot);
+        node->output->slot = NULL;
+    }
+}
+
+enum qkv_status qkv_tape_backward(struct qkv_tape *tape) {
+    enum qkv_status status = tape->status;
+    for (struct qkv_node *node = tape->last; node; node = node->previous) {
+        /* An output that nothing used has no gradient; a loss has no output. */
+        if (status == QKV_OK && (!node->output || node->output->slot)) {
+            status = node->backward(tape, node);
+        }
+        finish_node(tape, node);
+    }
+    tape->last = NULL;
+    qkv_tape_failed(tape, status);
+    return tape->status;
+}
