@@ -23,6 +23,14 @@
 
 #include "base/base.h"
 
+#if defined(__SANITIZE_ADDRESS__)
+/* Hostile sizes are asked for on purpose: malloc must refuse them as it does without the sanitizer. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void) {
+    return "allocator_may_return_null=1";
+}
+#endif
+
 #define TEST_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* The seed of this run: $QKV_TEST_SEED or else the time. Printed once, so that a failure can be repeated. */

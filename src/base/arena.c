@@ -23,8 +23,10 @@
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
-/* Poisoning costs the shadow an eighth of the bytes, so of a large untouched rest only the front is poisoned. */
-#define POISON_MOST ((size_t)16 << 20)
+/* Shadow memory is an eighth of what is poisoned or cleared, and it is real: only so much past `used` is poisoned at any
+ * time, and the ends of pieces (up to their cache line) only so far into the arena. */
+#define GUARD  ((size_t)16 << 20)
+#define PADDED ((size_t)1 << 30)
 
 /* Where measuring arenas pretend to lie: no user mapping of x86-64 or AArch64 reaches there, so touching it faults. */
 #if SIZE_MAX > 0xffffffffu
@@ -40,8 +42,40 @@ static bool round_up(size_t bytes, size_t *out) {
     return fits;
 }
 
-static void poison(unsigned char *address, size_t size) {
-    ASAN_POISON_MEMORY_REGION(address, size < POISON_MOST ? size : POISON_MOST);
+static void poison(const struct qkv_arena *arena, size_t begin, size_t end) {
+    if (begin < end) ASAN_POISON_MEMORY_REGION(arena->base + begin, end - begin);
+}
+
+static void unpoison(const struct qkv_arena *arena, size_t begin, size_t end) {
+    if (begin < end) ASAN_UNPOISON_MEMORY_REGION(arena->base + begin, end - begin);
+}
+
+static size_t smaller(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+static size_t larger(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+static size_t guard_end(const struct qkv_arena *arena, size_t used) {
+    return arena->capacity - used < GUARD ? arena->capacity : used + GUARD;
+}
+
+/* Sets `used`, and with it the poisoned guard [used, guard_end): only the difference to the old one is written. */
+static void move_used(struct qkv_arena *arena, size_t used) {
+    size_t old = arena->used;
+    arena->used = used;
+    if (used > arena->peak) arena->peak = used;
+    if (arena->measuring) return;
+    size_t old_end = guard_end(arena, old), end = guard_end(arena, used);
+    if (used > old) {
+        unpoison(arena, old, smaller(larger(old_end, PADDED), used)); /* ends of released pieces may lie there */
+        poison(arena, larger(old_end, used), end);
+    } else {
+        unpoison(arena, larger(old, end), old_end);
+        poison(arena, used, smaller(old, end));
+    }
 }
 
 enum qkv_status qkv_arena_create(struct qkv_context *ctx, struct qkv_arena *arena, size_t capacity, const char *what) {
@@ -56,7 +90,7 @@ enum qkv_status qkv_arena_create(struct qkv_context *ctx, struct qkv_arena *aren
 #endif
     arena->base = base;
     arena->capacity = bytes;
-    poison(arena->base, bytes);
+    poison(arena, 0, guard_end(arena, 0));
     return QKV_OK;
 }
 
@@ -69,7 +103,7 @@ void qkv_arena_measure(struct qkv_context *ctx, struct qkv_arena *arena, const c
 
 void qkv_arena_free(struct qkv_arena *arena) {
     if (arena->base && !arena->measuring) {
-        ASAN_UNPOISON_MEMORY_REGION(arena->base, arena->capacity);
+        unpoison(arena, 0, larger(guard_end(arena, arena->used), smaller(arena->peak, PADDED)));
         munmap(arena->base, arena->capacity);
     }
     *arena = (struct qkv_arena){0};
@@ -86,14 +120,10 @@ void *qkv_arena_take(struct qkv_arena *arena, size_t count, size_t size) {
         qkv_fail_memory(arena->ctx, arena->measuring ? SIZE_MAX : arena->used + piece, arena->what);
         return NULL;
     }
-    unsigned char *address = (unsigned char *)((uintptr_t)arena->base + arena->used);
-    arena->used += piece;
-    if (arena->used > arena->peak) arena->peak = arena->used;
-    if (!arena->measuring) {
-        ASAN_UNPOISON_MEMORY_REGION(address, bytes);
-        poison(address + bytes, left - bytes);
-    }
-    return address;
+    size_t begin = arena->used;
+    move_used(arena, begin + piece);
+    if (!arena->measuring && begin + piece <= PADDED) poison(arena, begin + bytes, begin + piece);
+    return (unsigned char *)((uintptr_t)arena->base + begin);
 }
 
 size_t qkv_arena_mark(const struct qkv_arena *arena) {
@@ -102,6 +132,5 @@ size_t qkv_arena_mark(const struct qkv_arena *arena) {
 
 void qkv_arena_release(struct qkv_arena *arena, size_t mark) {
     assert(mark <= arena->used && mark % QKV_CACHE_LINE == 0);
-    if (!arena->measuring) poison(arena->base + mark, arena->used - mark);
-    arena->used = mark;
+    move_used(arena, mark);
 }
