@@ -24,6 +24,13 @@
 #include "base/base.h"
 
 #if defined(__SANITIZE_ADDRESS__)
+#define TEST_ADDRESS_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define TEST_ADDRESS_SANITIZER 1
+#endif
+#endif
+#ifdef TEST_ADDRESS_SANITIZER
 /* Hostile sizes are asked for on purpose: malloc must refuse them as it does without the sanitizer. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void) {
@@ -110,7 +117,8 @@ static inline const char *test_path(const char *name) {
     static char ring[16][1024];
     static size_t next;
     char *path = ring[next++ % 16];
-    snprintf(path, 1024, "%s/%s", test_folder(), name);
+    int n = snprintf(path, 1024, "%s/%s", test_folder(), name);
+    if (n < 0 || n >= 1024) abort();
     return path;
 }
 

@@ -242,7 +242,7 @@ static void arena_is_backed_lazily(void **state) {
     assert_true(resident_kilobytes() - before < 256 << 10);
 }
 
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef TEST_ADDRESS_SANITIZER
 /* Whether a write of one byte is refused; in a child, as it dies of it. */
 static bool write_is_refused(volatile char *address) {
     fflush(NULL);
@@ -417,7 +417,7 @@ int main(void) {
         cmocka_unit_test(arena_measures_what_it_needs),
         cmocka_unit_test(arena_counts_any_size),
         cmocka_unit_test(arena_is_backed_lazily),
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef TEST_ADDRESS_SANITIZER
         cmocka_unit_test(arena_is_poisoned),
 #endif
         cmocka_unit_test(every_item_once),
