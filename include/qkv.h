@@ -309,7 +309,7 @@ QKV_API struct qkv_context *qkv_model_context(struct qkv_model *model);
 QKV_API const struct qkv_spec *qkv_model_spec(const struct qkv_model *model);
 /* NULL if there is none. Owned by the model. */
 QKV_API const struct qkv_tokenizer *qkv_model_tokenizer(const struct qkv_model *model);
-/* The model owns the tokenizer from now on (also on failure: its vocabulary must equal the spec's). */
+/* The model owns the tokenizer from now on (also on failure: it may have no more tokens than the spec's vocabulary). */
 QKV_API enum qkv_status qkv_model_set_tokenizer(struct qkv_model *model, struct qkv_tokenizer *tokenizer);
 
 /* The named tensors, in the order of the file. data is NULL in a planned model. */
@@ -357,7 +357,8 @@ struct qkv_batch {
 };
 struct qkv_pass_options {
     size_t B, T, source_T; /* the largest batch that will come */
-    bool train;            /* keep what backward needs; dropout is on */
+    bool train;            /* keep what backward needs */
+    bool dropout;          /* dropout is on, as in training; needs train */
     bool logits;           /* keep the logits of lm heads (else only the loss is computed) */
     bool weights;          /* keep attention weights */
 };

@@ -85,13 +85,14 @@ void qkv_tape_start(struct qkv_tape *tape, struct qkv_context *ctx, struct qkv_a
 void qkv_tape_train(struct qkv_tape *tape, uint64_t dropout_seed);
 /* Goes backward over everything recorded, from the operators that are losses. */
 enum qkv_status qkv_tape_backward(struct qkv_tape *tape);
-/* Without recording, takes back all memory since the mark but for x, which is moved to the front. With recording, and on a
- * tape with an error, x is returned as it is. */
+/* Without recording: moves x into the storage of `into` (same shape, older than the mark), takes back all memory since the
+ * mark and returns `into`. With recording, and on a tape with an error, x is returned as it is. */
 struct qkv_tape_mark {
     size_t arena, records;
 };
 struct qkv_tape_mark qkv_tape_mark(const struct qkv_tape *tape);
-struct qkv_tensor *qkv_tape_keep(struct qkv_tape *tape, struct qkv_tape_mark mark, struct qkv_tensor *x);
+struct qkv_tensor *qkv_tape_keep(struct qkv_tape *tape, struct qkv_tape_mark mark, struct qkv_tensor *into,
+                                 struct qkv_tensor *x);
 
 /* For operators. */
 bool qkv_tape_failed(struct qkv_tape *tape, enum qkv_status status);   /* keeps the first error; true if there is one */

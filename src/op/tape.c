@@ -116,20 +116,16 @@ static void move_body(void *argument, size_t item, int thread) {
     memmove(m->to, m->from, m->bytes);
 }
 
-struct qkv_tensor *qkv_tape_keep(struct qkv_tape *tape, struct qkv_tape_mark mark, struct qkv_tensor *x) {
+struct qkv_tensor *qkv_tape_keep(struct qkv_tape *tape, struct qkv_tape_mark mark, struct qkv_tensor *into,
+                                 struct qkv_tensor *x) {
     if (tape->recording || tape->status != QKV_OK || !x) {
         return x;
     }
-    struct qkv_tensor kept = *x;
+    struct move m = {.to = into->data, .from = x->data, .bytes = x->rows * x->columns * sizeof(float)};
+    qkv_parallel(tape->ctx, 1, move_body, &m);
     qkv_arena_release(tape->arena, mark.arena);
     qkv_arena_release(tape->records, mark.records);
-    struct move m = {.from = kept.data, .bytes = kept.rows * kept.columns * sizeof(float)};
-    m.to = qkv_tape_take(tape, m.bytes, 1);
-    if (!m.to) {
-        return NULL;
-    }
-    qkv_parallel(tape->ctx, 1, move_body, &m);
-    return qkv_tape_view(tape, m.to, kept.rows, kept.columns);
+    return into;
 }
 
 /* ---- gradients ------------------------------------------------------------------------------------------------------ */

@@ -1,0 +1,195 @@
+/* Model folders: config.json, model.safetensors, tokenizer.json (the names and formats are in the spec section of qkv.h).
+ *
+ * Every file is replaced atomically. The weights come last: a folder whose writing was cut off still has the old weights,
+ * and reading checks them against the spec. */
+#include "model/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static enum qkv_status wrong_shape(struct qkv_model *m, const char *path, const struct qkv_array *want,
+                                   const struct qkv_array *have) {
+    char shapes[2][128];
+    const struct qkv_array *arrays[2] = {want, have};
+    for (int i = 0; i < 2; i++) {
+        size_t used = 0;
+        shapes[i][0] = '\0';
+        for (int d = 0; d < arrays[i]->rank && used < sizeof shapes[i]; d++) {
+            used +=
+                (size_t)snprintf(shapes[i] + used, sizeof shapes[i] - used, "%s%zu", d ? "," : "", arrays[i]->shape[d]);
+        }
+    }
+    return qkv_fail(m->ctx, QKV_SHAPE, "%s: %s is (%s) but config.json makes it (%s)", path, want->name, shapes[1],
+                    shapes[0]);
+}
+
+static bool is_float(enum qkv_dtype dtype) {
+    return dtype == QKV_F32 || dtype == QKV_F16 || dtype == QKV_BF16 || dtype == QKV_F64;
+}
+
+static enum qkv_status read_parameter(struct qkv_model *m, struct qkv_tensors *file, const char *path, size_t i) {
+    const struct qkv_array *want = &m->parameters[i].array, *have = qkv_tensors_find(file, want->name);
+    if (!have) {
+        return qkv_fail(m->ctx, QKV_FORMAT, "%s has no tensor %s, which config.json asks for", path, want->name);
+    }
+    bool same = have->rank == want->rank;
+    for (int d = 0; d < want->rank && same; d++) {
+        same = have->shape[d] == want->shape[d];
+    }
+    if (!same) {
+        return wrong_shape(m, path, want, have);
+    }
+    if (!is_float(have->dtype)) {
+        return qkv_fail(m->ctx, QKV_FORMAT, "%s: %s holds integers; weights are floats", path, want->name);
+    }
+    qkv_array_floats(have, qkv_model_weights(m, i));
+    return QKV_OK;
+}
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* A tensor that no parameter is called after, or NULL. */
+static enum qkv_status find_stranger(struct qkv_model *m, struct qkv_tensors *file, const char *path) {
+    size_t count = m->parameter_count;
+    const char **names = qkv_allocate(m->ctx, count, sizeof *names);
+    if (!names) {
+        return QKV_MEMORY;
+    }
+    for (size_t i = 0; i < count; i++) {
+        names[i] = m->parameters[i].array.name;
+    }
+    qsort(names, count, sizeof *names, compare_names);
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < qkv_tensors_count(file) && status == QKV_OK; i++) {
+        const char *name = qkv_tensors_at(file, i)->name;
+        if (!bsearch(&name, names, count, sizeof *names, compare_names)) {
+            status = qkv_fail(m->ctx, QKV_FORMAT, "%s has a tensor %s that config.json does not ask for", path, name);
+        }
+    }
+    free(names);
+    return status;
+}
+
+static enum qkv_status read_weights(struct qkv_model *m, const char *path) {
+    struct qkv_tensors *file;
+    enum qkv_status status = qkv_tensors_open(m->ctx, path, &file);
+    if (status != QKV_OK) {
+        return status;
+    }
+    for (size_t i = 0; i < m->parameter_count && status == QKV_OK; i++) {
+        status = read_parameter(m, file, path, i);
+    }
+    if (status == QKV_OK) {
+        status = find_stranger(m, file, path);
+    }
+    qkv_tensors_close(file);
+    return status;
+}
+
+static enum qkv_status read_tokenizer(struct qkv_model *m, const char *path) {
+    if (!qkv_file_exists(path)) {
+        return QKV_OK;
+    }
+    struct qkv_tokenizer *tokenizer;
+    enum qkv_status status = qkv_tokenizer_load(m->ctx, path, &tokenizer);
+    if (status == QKV_OK) {
+        status = qkv_model_set_tokenizer(m, tokenizer);
+    }
+    if (status != QKV_OK) {
+        qkv_fail_at(m->ctx, "%s", path);
+    }
+    return status;
+}
+
+/* The three paths of a folder; all or none. */
+struct paths {
+    char *config, *weights, *tokenizer;
+};
+
+static enum qkv_status make_paths(struct qkv_context *ctx, const char *folder, struct paths *p) {
+    p->config = qkv_join_path(ctx, folder, "config.json");
+    p->weights = qkv_join_path(ctx, folder, "model.safetensors");
+    p->tokenizer = qkv_join_path(ctx, folder, "tokenizer.json");
+    return p->config && p->weights && p->tokenizer ? QKV_OK : QKV_MEMORY;
+}
+
+static void free_paths(struct paths *p) {
+    free(p->config);
+    free(p->weights);
+    free(p->tokenizer);
+}
+
+enum qkv_status qkv_model_load(struct qkv_context *ctx, const char *folder, struct qkv_model **out) {
+    struct paths p;
+    struct qkv_spec spec;
+    *out = NULL;
+    enum qkv_status status = make_paths(ctx, folder, &p);
+    if (status == QKV_OK && !qkv_file_exists(p.config)) {
+        status = qkv_fail(ctx, QKV_FILE, "%s is not a model folder: it has no config.json", folder);
+    }
+    if (status == QKV_OK && !qkv_file_exists(p.weights)) {
+        status = qkv_fail(ctx, QKV_FILE,
+                          "%s has no model.safetensors; a training run writes it at its first evaluation", folder);
+    }
+    if (status == QKV_OK) {
+        status = qkv_spec_read(ctx, &spec, p.config, NULL, 0);
+    }
+    if (status == QKV_OK) {
+        status = qkv_model_allocate(ctx, &spec, false, out);
+    }
+    if (status == QKV_OK) {
+        status = read_weights(*out, p.weights);
+    }
+    if (status == QKV_OK) {
+        status = read_tokenizer(*out, p.tokenizer);
+    }
+    free_paths(&p);
+    if (status != QKV_OK) {
+        qkv_model_free(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+static enum qkv_status write_weights(struct qkv_model *m, const char *path) {
+    struct qkv_array *arrays = qkv_allocate(m->ctx, m->parameter_count, sizeof *arrays);
+    if (!arrays) {
+        return QKV_MEMORY;
+    }
+    for (size_t i = 0; i < m->parameter_count; i++) {
+        arrays[i] = m->parameters[i].array;
+    }
+    enum qkv_status status =
+        qkv_tensors_write(m->ctx, path, arrays, m->parameter_count, (const char *const[]){"format", "qkv"}, 1);
+    free(arrays);
+    return status;
+}
+
+enum qkv_status qkv_model_save(struct qkv_model *m, const char *folder) {
+    struct paths p;
+    char *json = NULL;
+    if (m->planned) {
+        return qkv_fail(m->ctx, QKV_ARGUMENT, "a planned model has no weights to save");
+    }
+    enum qkv_status status = make_paths(m->ctx, folder, &p);
+    if (status == QKV_OK) {
+        status = qkv_make_folder(m->ctx, folder);
+    }
+    if (status == QKV_OK) {
+        status = qkv_spec_print(m->ctx, &m->spec, &json);
+    }
+    if (status == QKV_OK) {
+        status = qkv_write_file(m->ctx, p.config, json, strlen(json));
+    }
+    if (status == QKV_OK && m->tokenizer) {
+        status = qkv_tokenizer_save(m->ctx, m->tokenizer, p.tokenizer);
+    }
+    if (status == QKV_OK) {
+        status = write_weights(m, p.weights);
+    }
+    qkv_free(json);
+    free_paths(&p);
+    return status;
+}

@@ -1,0 +1,77 @@
+/* block: the layers of a stack, and the stack itself.
+ *
+ * pre-norm (GPT-2):       x = x + sublayer(norm(x)), a final norm after the last layer.
+ * post-norm (Vaswani et al. 2017): x = norm(x + sublayer(x)).
+ * Sublayers: self attention, cross attention in a decoder beside an encoder, feed-forward. One function serves training,
+ * evaluation and decoding with a cache. */
+#include "model/model.h"
+
+static struct qkv_tensor *norm(struct qkv_flow *f, struct qkv_norm *n, struct qkv_tensor *x) {
+    const struct qkv_norm_spec *spec = &f->stack->spec->norm;
+    return qkv_op_norm(f->tape, x, spec->kind, &n->weight, qkv_tensor_or_null(&n->bias), (float)spec->eps);
+}
+
+static struct qkv_tensor *feed_forward(struct qkv_flow *f, struct qkv_ffn *ffn, struct qkv_tensor *x) {
+    struct qkv_tape *tape = f->tape;
+    struct qkv_tensor *up = qkv_op_linear(tape, x, &ffn->up.weight, qkv_tensor_or_null(&ffn->up.bias));
+    struct qkv_tensor *hidden = NULL;
+    switch (f->stack->spec->ffn.kind) {
+    case QKV_FFN_RELU:
+        hidden = qkv_op_activation(tape, up, QKV_ACT_RELU);
+        break;
+    case QKV_FFN_GELU:
+        hidden = qkv_op_activation(tape, up, QKV_ACT_GELU);
+        break;
+    case QKV_FFN_GELU_TANH:
+        hidden = qkv_op_activation(tape, up, QKV_ACT_GELU_TANH);
+        break;
+    case QKV_FFN_SILU:
+        hidden = qkv_op_activation(tape, up, QKV_ACT_SILU);
+        break;
+    case QKV_FFN_SWIGLU:
+        hidden = qkv_op_gated(tape, up, QKV_ACT_SILU);
+        break;
+    case QKV_FFN_GEGLU:
+        hidden = qkv_op_gated(tape, up, QKV_ACT_GELU);
+        break;
+    }
+    return qkv_op_linear(tape, hidden, &ffn->down.weight, qkv_tensor_or_null(&ffn->down.bias));
+}
+
+/* The residual connection around a sublayer, with its norm on either side. */
+enum sublayer { SELF, CROSS, FFN };
+
+static struct qkv_tensor *residual(struct qkv_flow *f, size_t layer, enum sublayer kind, struct qkv_tensor *x) {
+    struct qkv_layer *l = &f->stack->layers[layer];
+    struct qkv_norm *n = kind == SELF ? &l->self.norm : kind == CROSS ? &l->cross.norm : &l->ffn.norm;
+    bool pre = f->stack->spec->norm.placement == QKV_PLACEMENT_PRE;
+    struct qkv_tape_mark mark = qkv_tape_mark(f->tape);
+    struct qkv_tensor *in = pre ? norm(f, n, x) : x;
+    struct qkv_tensor *out = kind == SELF    ? qkv_self_attention(f, layer, in)
+                             : kind == CROSS ? qkv_cross_attention(f, layer, in)
+                                             : feed_forward(f, &l->ffn, in);
+    out = qkv_op_add(f->tape, x, qkv_op_dropout(f->tape, out, (float)f->spec->dropout));
+    if (!pre) {
+        out = norm(f, n, out);
+    }
+    return qkv_tape_keep(f->tape, mark, x, out);
+}
+
+struct qkv_tensor *qkv_stack_forward(struct qkv_flow *f, const int32_t *ids) {
+    struct qkv_stack *s = f->stack;
+    struct qkv_tensor *position = s->tables.learned ? &s->position : NULL;
+    if (s->tables.embed) {
+        position = qkv_tape_view(f->tape, s->tables.embed, (size_t)f->spec->context, s->token->columns);
+    }
+    struct qkv_tensor *x =
+        qkv_op_embed(f->tape, s->token, (float)f->spec->embed_scale, position, ids, f->positions, f->B * f->T);
+    x = qkv_op_dropout(f->tape, x, (float)f->spec->dropout);
+    for (size_t layer = 0; layer < (size_t)s->spec->layers; layer++) {
+        x = residual(f, layer, SELF, x);
+        if (s->has_cross) {
+            x = residual(f, layer, CROSS, x);
+        }
+        x = residual(f, layer, FFN, x);
+    }
+    return s->spec->norm.final ? norm(f, &s->norm, x) : x;
+}

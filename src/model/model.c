@@ -1,0 +1,189 @@
+/* model: making, planning and freeing a model, and its accessors. Reading and writing folders is in io. */
+#include "model/model.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Builds parameters and tables in model->arena, whatever that is backed by. */
+static enum qkv_status fill(struct qkv_model *m) {
+    enum qkv_status status = qkv_parameters_build(m);
+    if (status == QKV_OK && m->decoder.spec) {
+        status = qkv_position_tables_make(m, m->decoder.spec, &m->decoder.tables);
+    }
+    if (status == QKV_OK && m->encoder.spec) {
+        status = qkv_position_tables_make(m, m->encoder.spec, &m->encoder.tables);
+    }
+    return status;
+}
+
+static void clear_stack(struct qkv_stack *stack) {
+    free(stack->layers);
+    *stack = (struct qkv_stack){0};
+}
+
+static void clear(struct qkv_model *m) {
+    for (size_t i = 0; i < m->parameter_count; i++) {
+        free((void *)(uintptr_t)m->parameters[i].array.name);
+    }
+    free(m->parameters);
+    free(m->tensors);
+    m->parameters = NULL;
+    m->tensors = NULL;
+    m->parameter_count = m->parameter_capacity = m->tensor_count = m->tensor_capacity = 0;
+    clear_stack(&m->encoder);
+    clear_stack(&m->decoder);
+    m->head_storage = m->head_bias = (struct qkv_tensor){0};
+    qkv_arena_free(&m->arena);
+    qkv_arena_free(&m->gradients);
+}
+
+/* Measures first, by building on a measuring arena, so that the memory taken is exact. */
+enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spec *spec, bool planned,
+                                   struct qkv_model **out) {
+    *out = NULL;
+    enum qkv_status status = qkv_spec_check(ctx, spec);
+    if (status != QKV_OK) {
+        return status;
+    }
+    struct qkv_model *m = qkv_allocate(ctx, 1, sizeof *m);
+    if (!m) {
+        return QKV_MEMORY;
+    }
+    m->ctx = ctx;
+    m->spec = *spec;
+    m->planned = planned;
+    bool dry = ctx->dry;
+    ctx->dry = true;
+    qkv_arena_measure(ctx, &m->arena, "weights");
+    status = fill(m);
+    ctx->dry = dry;
+    if (status == QKV_OK && !planned) {
+        size_t bytes = m->arena.peak;
+        clear(m);
+        status = qkv_arena_create(ctx, &m->arena, bytes, "weights");
+        if (status == QKV_OK) {
+            status = fill(m);
+        }
+    }
+    if (status != QKV_OK) {
+        qkv_model_free(m);
+        return status;
+    }
+    *out = m;
+    return QKV_OK;
+}
+
+enum qkv_status qkv_model_create(struct qkv_context *ctx, const struct qkv_spec *spec, uint64_t seed,
+                                 struct qkv_model **out) {
+    enum qkv_status status = qkv_model_allocate(ctx, spec, false, out);
+    if (status == QKV_OK) {
+        qkv_parameters_start(*out, seed);
+    }
+    return status;
+}
+
+enum qkv_status qkv_model_plan(struct qkv_context *ctx, const struct qkv_spec *spec, struct qkv_model **out) {
+    return qkv_model_allocate(ctx, spec, true, out);
+}
+
+void qkv_model_free(struct qkv_model *model) {
+    if (!model) {
+        return;
+    }
+    clear(model);
+    qkv_tokenizer_free(model->tokenizer);
+    free(model);
+}
+
+struct qkv_context *qkv_model_context(struct qkv_model *model) {
+    return model->ctx;
+}
+
+const struct qkv_spec *qkv_model_spec(const struct qkv_model *model) {
+    return &model->spec;
+}
+
+const struct qkv_tokenizer *qkv_model_tokenizer(const struct qkv_model *model) {
+    return model->tokenizer;
+}
+
+enum qkv_status qkv_model_set_tokenizer(struct qkv_model *model, struct qkv_tokenizer *tokenizer) {
+    int vocab = qkv_tokenizer_vocab(tokenizer);
+    if (vocab > model->spec.vocab) {
+        qkv_tokenizer_free(tokenizer);
+        return qkv_fail(model->ctx, QKV_SPEC, "the tokenizer has %d tokens but the model only %d", vocab,
+                        model->spec.vocab);
+    }
+    qkv_tokenizer_free(model->tokenizer);
+    model->tokenizer = tokenizer;
+    return QKV_OK;
+}
+
+size_t qkv_model_parameters(const struct qkv_model *model) {
+    return model->parameter_count;
+}
+
+const struct qkv_array *qkv_model_parameter(const struct qkv_model *model, size_t i) {
+    return i < model->parameter_count ? &model->parameters[i].array : NULL;
+}
+
+static float *at(const struct qkv_model *model, const struct qkv_arena *arena, size_t i) {
+    if (i >= model->parameter_count || model->planned || !arena->base) {
+        return NULL;
+    }
+    return (float *)(void *)arena->base + model->parameters[i].offset;
+}
+
+float *qkv_model_weights(struct qkv_model *model, size_t i) {
+    return at(model, &model->arena, i);
+}
+
+float *qkv_model_gradient(struct qkv_model *model, size_t i) {
+    return at(model, &model->gradients, i);
+}
+
+/* ---- all gradients at once ------------------------------------------------------------------------------------------- */
+
+enum { PIECE = QKV_GRADIENT_PIECE };
+
+static void clear_piece(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    memset((float *)argument + begin, 0, (end - begin) * sizeof(float));
+}
+
+void qkv_model_clear_gradients(struct qkv_model *model) {
+    if (!model->gradients.base) {
+        return;
+    }
+    qkv_parallel_range(model->ctx, model->weight_floats, PIECE, clear_piece, model->gradients.base);
+}
+
+struct squares {
+    const struct qkv_kernels *kernels;
+    const float *x;
+    double *sums;
+};
+
+static void sum_piece(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct squares *s = argument;
+    s->sums[begin / PIECE] = s->kernels->sum_squares(s->x + begin, end - begin);
+}
+
+/* The padding between tensors is zero in the gradients' arena, so one range over all of them is enough. */
+double qkv_model_gradient_norm(struct qkv_model *model) {
+    if (!model->gradients.base || model->planned) {
+        return 0;
+    }
+    size_t pieces = (model->weight_floats + PIECE - 1) / PIECE;
+    struct squares s = {.kernels = model->ctx->kernels,
+                        .x = (const float *)(const void *)model->gradients.base,
+                        .sums = model->gradient_sums};
+    qkv_parallel_range(model->ctx, model->weight_floats, PIECE, sum_piece, &s);
+    double sum = 0;
+    for (size_t i = 0; i < pieces; i++) {
+        sum += s.sums[i];
+    }
+    return sqrt(sum);
+}

@@ -1,0 +1,162 @@
+/* model: a spec made of weights, and the passes over it.
+ *
+ * Offers: the model with its named parameters, the position tables, the key intervals of masks, the forward pass of a stack
+ * (one function for training, evaluation and decoding with a cache), and the exact memory of plans. */
+#ifndef QKV_MODEL_H
+#define QKV_MODEL_H
+
+#include "base/base.h"
+#include "op/op.h"
+
+enum { QKV_GRADIENT_PIECE = 1 << 16 }; /* floats that the gradient norm adds up in one go */
+
+/* ---- parameters (params.c) -------------------------------------------------------------------------------------- */
+
+/* A named tensor: some rows of one of the model's parameter tensors. */
+struct qkv_parameter {
+    struct qkv_array array; /* name is owned; data NULL in a plan */
+    size_t offset;          /* floats from the start of the model's weights, and of its gradients */
+    float deviation;        /* of the normal distribution it starts from; 0: constant `start` */
+    float start;
+};
+
+struct qkv_linear {
+    struct qkv_tensor weight, bias; /* bias.data is NULL without one */
+};
+struct qkv_norm {
+    struct qkv_tensor weight, bias;
+};
+struct qkv_attention {
+    struct qkv_norm norm;
+    struct qkv_linear q;   /* cross attention: from the decoder (H·D, C) */
+    struct qkv_linear kv;  /* cross attention: from the encoder (Hkv·D + Hkv·Dv, C) */
+    struct qkv_linear qkv; /* self attention: the three in one (H·D + Hkv·D + Hkv·Dv, C) */
+    struct qkv_linear o;   /* (C, H·Dv) */
+};
+struct qkv_ffn {
+    struct qkv_norm norm;
+    struct qkv_linear up; /* gated: gate and up in one (2·F, C) */
+    struct qkv_linear down;
+};
+struct qkv_layer {
+    struct qkv_attention self, cross; /* cross.o.weight.data is NULL without cross attention */
+    struct qkv_ffn ffn;
+};
+
+/* Tables of a kind of position encoding, each NULL where the kind does not use it. Made once, in the model's arena. */
+struct qkv_position_tables {
+    float *embed;  /* (context, C), constant */
+    bool learned;  /* a parameter is added instead */
+    float *rotate; /* (context, pairs, 2): cosine, sine */
+    size_t pairs;
+    bool interleaved;
+    float *bias; /* (H, 2·context − 1) by distance j − i + context − 1 */
+    size_t bias_row, bias_zero;
+};
+
+struct qkv_stack {
+    const struct qkv_stack_spec *spec;
+    const char *name; /* "encoder" or "decoder" */
+    bool has_cross;
+    struct qkv_tensor *token; /* shared when tied */
+    struct qkv_tensor token_storage, position;
+    struct qkv_layer *layers;
+    struct qkv_norm norm; /* final; weight.data NULL without one */
+    struct qkv_position_tables tables;
+};
+
+struct qkv_model {
+    struct qkv_context *ctx;
+    struct qkv_spec spec;
+    bool planned;               /* names and shapes only */
+    struct qkv_arena arena;     /* weights, then tables */
+    struct qkv_arena gradients; /* base NULL before the first training pass */
+    double *gradient_sums;      /* in that arena: one for each piece of the gradient norm */
+    size_t weight_floats;       /* with the padding between tensors */
+    struct qkv_parameter *parameters;
+    size_t parameter_count, parameter_capacity;
+    struct qkv_tensor **tensors; /* what the parameters are rows of, in the order of memory */
+    size_t tensor_count, tensor_capacity;
+    struct qkv_stack encoder, decoder; /* spec NULL when absent */
+    struct qkv_tensor *head_weight;    /* NULL for head none */
+    struct qkv_tensor head_storage, head_bias;
+    struct qkv_tokenizer *tokenizer;
+};
+
+/* Takes all parameters from model->arena (which may be measuring), names them and fills the stacks. */
+enum qkv_status qkv_parameters_build(struct qkv_model *model);
+/* Fills new weights. */
+void qkv_parameters_start(struct qkv_model *model, uint64_t seed);
+/* Gives every parameter tensor its gradient storage, zeroed. Done once, by the first training pass. */
+enum qkv_status qkv_parameters_add_gradients(struct qkv_model *model);
+/* A tensor that is there, or NULL: qkv_tensor_or_null(&layer->self.o.bias). */
+struct qkv_tensor *qkv_tensor_or_null(struct qkv_tensor *tensor);
+/* A model whose weights are all zero: what create, plan and load start from. */
+enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spec *spec, bool planned,
+                                   struct qkv_model **out);
+
+/* ---- positions (position.c, position_*.c) -------------------------------------------------------------------------- */
+
+/* Everything a kind needs to fill its tables. One function a kind: a new one is a file, and a line in position.c. */
+struct qkv_position_fill {
+    struct qkv_context *ctx;
+    struct qkv_arena *arena;
+    const struct qkv_spec *spec;
+    const struct qkv_attention_spec *attention;
+};
+typedef enum qkv_status qkv_position_filler(const struct qkv_position_fill *fill, struct qkv_position_tables *tables);
+qkv_position_filler qkv_position_none, qkv_position_learned, qkv_position_sinusoidal, qkv_position_rope,
+    qkv_position_alibi;
+enum qkv_status qkv_position_tables_make(struct qkv_model *model, const struct qkv_stack_spec *stack,
+                                         struct qkv_position_tables *tables);
+/* The slope of head h of H (Press et al. 2022). */
+float qkv_alibi_slope(size_t h, size_t H);
+
+/* ---- masks (mask.c) ------------------------------------------------------------------------------------------------
+ * A mask is an interval [lo, hi) of keys for each query. */
+struct qkv_mask {
+    size_t B, Tq, Tk;
+    size_t offset;          /* the first query's position among the keys */
+    bool causal;            /* j <= i */
+    size_t window;          /* w > 0: |i − j| < w */
+    const int32_t *lengths; /* (B): j < lengths[b]; NULL: all */
+};
+void qkv_mask_intervals(const struct qkv_mask *mask, int32_t *lo, int32_t *hi);
+
+/* ---- forward (graph.c, block.c, attention.c) --------------------------------------------------------------------------- */
+
+/* Keys and values of one layer for a session: (capacity, Hkv·D) and (capacity, Hkv·Dv). */
+struct qkv_layer_cache {
+    float *k, *v;
+};
+
+/* One sequence batch on its way through a stack. */
+struct qkv_flow {
+    struct qkv_tape *tape;
+    const struct qkv_spec *spec;
+    struct qkv_stack *stack;
+    size_t B, T;                   /* T new positions a row */
+    const int32_t *positions;      /* (B·T) */
+    const int32_t *lo, *hi;        /* self attention's intervals (B, T) */
+    size_t past;                   /* positions already in the cache */
+    struct qkv_layer_cache *cache; /* one a layer, NULL without */
+    struct qkv_tensor *memory;     /* cross attention: the encoder's output (B·memory_T, C) */
+    size_t memory_T;
+    const int32_t *memory_lo, *memory_hi; /* (B, T) */
+    float *const *weights; /* self of layer 0, cross of layer 0, self of layer 1 … to be filled; NULL: none wanted */
+};
+/* ids (B·T) → hidden states (B·T, C) after the final norm. */
+struct qkv_tensor *qkv_stack_forward(struct qkv_flow *flow, const int32_t *ids);
+/* The two sublayers' own functions, given their input (normed or not). */
+struct qkv_tensor *qkv_self_attention(struct qkv_flow *flow, size_t layer, struct qkv_tensor *x);
+struct qkv_tensor *qkv_cross_attention(struct qkv_flow *flow, size_t layer, struct qkv_tensor *x);
+
+/* ---- memory for records ------------------------------------------------------------------------------------------------ */
+/* Room for the nodes and tensors of one pass over a model: generous, backed lazily. */
+size_t qkv_record_bytes(const struct qkv_spec *spec);
+
+/* Bytes of a session's cache and step, and of one pass, by dry runs. The model may be planned. */
+enum qkv_status qkv_session_measure(struct qkv_model *model, size_t capacity, size_t *bytes);
+enum qkv_status qkv_pass_measure(struct qkv_model *model, const struct qkv_pass_options *options, size_t *bytes);
+
+#endif

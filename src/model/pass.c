@@ -1,0 +1,400 @@
+/* pass: forward and backward of a whole model over a batch, in memory planned beforehand.
+ *
+ * The plan is the pass itself on a measuring arena: the same calls in the same order, without arithmetic. So what a pass
+ * needs is known exactly, is taken once, and a step allocates nothing. */
+#include "model/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct qkv_pass {
+    struct qkv_model *model;
+    struct qkv_pass_options options;
+    struct qkv_arena arena, records;
+    struct qkv_tape tape;
+    struct qkv_loss loss;
+    size_t loss_count;
+    struct qkv_array output;
+    struct qkv_array *weights; /* one an attention, names owned */
+    float **weight_data;       /* the same, for the flow: encoder's first */
+    size_t weight_count;
+    bool forwarded; /* a recorded forward waits for its backward */
+};
+
+size_t qkv_record_bytes(const struct qkv_spec *spec) {
+    size_t layers = (size_t)spec->encoder.layers + (size_t)spec->decoder.layers;
+    return (layers + 4) * ((size_t)64 << 10);
+}
+
+/* ---- inputs ----------------------------------------------------------------------------------------------------------- */
+
+static int32_t *take_ints(struct qkv_pass *p, size_t count) {
+    return qkv_tape_take(&p->tape, count, sizeof(int32_t));
+}
+
+static int32_t *make_positions(struct qkv_pass *p, size_t B, size_t T) {
+    int32_t *positions = take_ints(p, B * T);
+    for (size_t n = 0; positions && !p->model->ctx->dry && n < B * T; n++) {
+        positions[n] = (int32_t)(n % T);
+    }
+    return positions;
+}
+
+static void make_intervals(struct qkv_pass *p, const struct qkv_mask *mask, const int32_t **lo, const int32_t **hi) {
+    int32_t *from = take_ints(p, mask->B * mask->Tq), *to = take_ints(p, mask->B * mask->Tq);
+    if (from && to && !p->model->ctx->dry) {
+        qkv_mask_intervals(mask, from, to);
+    }
+    *lo = from;
+    *hi = to;
+}
+
+/* A stack over (B, T) ids. */
+static struct qkv_tensor *run_stack(struct qkv_pass *p, struct qkv_stack *stack, size_t B, size_t T, const int32_t *ids,
+                                    const int32_t *lengths, struct qkv_tensor *memory, size_t memory_T,
+                                    const int32_t *memory_lengths, float *const *weights) {
+    const struct qkv_attention_spec *attention = &stack->spec->attention;
+    struct qkv_flow flow = {.tape = &p->tape,
+                            .spec = &p->model->spec,
+                            .stack = stack,
+                            .B = B,
+                            .T = T,
+                            .memory = memory,
+                            .memory_T = memory_T,
+                            .weights = weights};
+    flow.positions = make_positions(p, B, T);
+    struct qkv_mask mask = {
+        .B = B, .Tq = T, .Tk = T, .causal = attention->causal, .window = (size_t)attention->window, .lengths = lengths};
+    make_intervals(p, &mask, &flow.lo, &flow.hi);
+    if (memory) {
+        const struct qkv_attention_spec *cross = &stack->spec->cross;
+        struct qkv_mask memory_mask = {.B = B,
+                                       .Tq = T,
+                                       .Tk = memory_T,
+                                       .causal = cross->causal,
+                                       .window = (size_t)cross->window,
+                                       .lengths = memory_lengths};
+        make_intervals(p, &memory_mask, &flow.memory_lo, &flow.memory_hi);
+    }
+    return p->tape.status == QKV_OK ? qkv_stack_forward(&flow, ids) : NULL;
+}
+
+/* The targets that count: those past a row's length do not. */
+static const int32_t *make_targets(struct qkv_pass *p, const struct qkv_batch *b, size_t rows, bool by_position) {
+    size_t counted = 0;
+    int32_t *targets = take_ints(p, rows);
+    for (size_t n = 0; targets && !p->model->ctx->dry && n < rows; n++) {
+        bool padding = by_position && b->lengths && (int64_t)(n % b->T) >= b->lengths[n / b->T];
+        targets[n] = padding ? QKV_IGNORE : b->targets[n];
+        counted += targets[n] != QKV_IGNORE;
+    }
+    p->loss_count = b->loss_count ? b->loss_count : counted;
+    return targets;
+}
+
+static void set_output(struct qkv_pass *p, const char *name, const float *data, int rank, size_t a, size_t b,
+                       size_t c) {
+    p->output = (struct qkv_array){.name = name, .dtype = QKV_F32, .rank = rank, .shape = {a, b, c}, .data = data};
+    p->output.bytes = qkv_array_elements(&p->output) * sizeof(float);
+}
+
+static void run_head(struct qkv_pass *p, const struct qkv_batch *b, struct qkv_tensor *x) {
+    struct qkv_model *m = p->model;
+    const struct qkv_spec *spec = &m->spec;
+    size_t C = (size_t)spec->d_model;
+    if (spec->head.kind == QKV_HEAD_NONE) {
+        if (x) {
+            set_output(p, "hidden", x->data, 3, b->B, b->T, C);
+        }
+        p->loss_count = b->loss_count ? b->loss_count : 1;
+        if (b->output_gradient) {
+            qkv_op_inner_product(&p->tape, x, b->output_gradient, 1.0F / (float)p->loss_count, &p->loss);
+        }
+        return;
+    }
+    bool classify = spec->head.kind == QKV_HEAD_CLASSIFY;
+    if (classify) {
+        x = qkv_op_pool(&p->tape, x, spec->head.pool, b->B, b->T, b->lengths);
+    }
+    size_t rows = classify ? b->B : b->B * b->T, V = m->head_weight->rows;
+    struct qkv_cross_entropy_options options = {0};
+    if (b->targets) {
+        options.targets = make_targets(p, b, rows, !classify);
+    }
+    if (p->loss_count) {
+        options.scale = 1.0F / (float)p->loss_count;
+    }
+    if (classify || p->options.logits) {
+        options.logits = qkv_tape_take(&p->tape, rows * V, sizeof(float));
+    }
+    qkv_op_cross_entropy(&p->tape, x, m->head_weight, qkv_tensor_or_null(&m->head_bias), &options, &p->loss);
+    if (classify) {
+        set_output(p, "logits", options.logits, 2, b->B, V, 0);
+    } else {
+        set_output(p, "logits", options.logits, 3, b->B, b->T, V);
+    }
+}
+
+static void take_weights(struct qkv_pass *p, const struct qkv_batch *b) {
+    for (size_t i = 0; i < p->weight_count; i++) {
+        struct qkv_array *w = &p->weights[i];
+        bool encoder = strncmp(w->name, "encoder", 7) == 0, cross = strstr(w->name, ".cross") != NULL;
+        bool both = p->model->decoder.spec && p->model->encoder.spec;
+        w->shape[0] = b->B;
+        w->shape[2] = encoder && both ? b->source_T : b->T;
+        w->shape[3] = cross ? b->source_T : w->shape[2];
+        w->data = p->weight_data[i] = qkv_tape_take(&p->tape, qkv_array_elements(w), sizeof(float));
+        w->bytes = qkv_array_elements(w) * sizeof(float);
+    }
+}
+
+/* The whole forward pass; with ctx->dry, its plan. */
+static enum qkv_status run(struct qkv_pass *p, const struct qkv_batch *b) {
+    struct qkv_model *m = p->model;
+    qkv_arena_release(&p->arena, 0);
+    qkv_arena_release(&p->records, 0);
+    qkv_tape_start(&p->tape, m->ctx, &p->arena, &p->records, p->options.train);
+    if (p->options.train) {
+        qkv_tape_train(&p->tape, b->dropout_seed);
+    }
+    p->loss = (struct qkv_loss){0};
+    p->loss_count = 0;
+    if (p->options.weights) {
+        take_weights(p, b);
+    }
+    float *const *weights = p->options.weights ? p->weight_data : NULL;
+    struct qkv_tensor *x = NULL;
+    if (m->encoder.spec && m->decoder.spec) {
+        struct qkv_tensor *memory =
+            run_stack(p, &m->encoder, b->B, b->source_T, b->source, b->source_lengths, NULL, 0, NULL, weights);
+        if (weights) {
+            weights += m->encoder.spec->layers;
+        }
+        x = memory ? run_stack(p, &m->decoder, b->B, b->T, b->ids, b->lengths, memory, b->source_T, b->source_lengths,
+                               weights)
+                   : NULL;
+    } else {
+        struct qkv_stack *stack = m->decoder.spec ? &m->decoder : &m->encoder;
+        x = run_stack(p, stack, b->B, b->T, b->ids, b->lengths, NULL, 0, NULL, weights);
+    }
+    run_head(p, b, x);
+    return p->tape.status;
+}
+
+/* ---- making ----------------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status name_weights(struct qkv_pass *p, const struct qkv_stack *s) {
+    for (size_t i = 0; s->spec && i < (size_t)s->spec->layers; i++) {
+        for (int cross = 0; cross <= (int)s->has_cross; cross++) {
+            char name[64];
+            snprintf(name, sizeof name, "%s.layers.%zu.%s", s->name, i, cross ? "cross" : "attn");
+            struct qkv_array *w = &p->weights[p->weight_count];
+            *w = (struct qkv_array){.dtype = QKV_F32, .rank = 4, .name = qkv_copy_string(p->model->ctx, name)};
+            w->shape[1] = (size_t)(cross ? s->spec->cross.heads : s->spec->attention.heads);
+            if (!w->name) {
+                return QKV_MEMORY;
+            }
+            p->weight_count++;
+        }
+    }
+    return QKV_OK;
+}
+
+static enum qkv_status prepare_weights(struct qkv_pass *p) {
+    struct qkv_model *m = p->model;
+    size_t count = (size_t)m->spec.encoder.layers + 2 * (size_t)m->spec.decoder.layers;
+    p->weights = qkv_allocate(m->ctx, count, sizeof *p->weights);
+    p->weight_data = qkv_allocate(m->ctx, count, sizeof *p->weight_data);
+    if (!p->weights || !p->weight_data) {
+        return QKV_MEMORY;
+    }
+    enum qkv_status status = name_weights(p, &m->encoder);
+    return status == QKV_OK ? name_weights(p, &m->decoder) : status;
+}
+
+/* Runs the largest batch on a measuring arena. */
+static enum qkv_status measure(struct qkv_pass *p, size_t *bytes) {
+    struct qkv_context *ctx = p->model->ctx;
+    static const int32_t none[1];
+    static const float nothing[1];
+    struct qkv_batch b = {.B = p->options.B,
+                          .T = p->options.T,
+                          .ids = none,
+                          .lengths = none,
+                          .targets = none,
+                          .source_T = p->options.source_T,
+                          .source = none,
+                          .source_lengths = none,
+                          .output_gradient = nothing};
+    bool dry = ctx->dry;
+    ctx->dry = true;
+    qkv_arena_measure(ctx, &p->arena, "one pass");
+    enum qkv_status status = run(p, &b);
+    if (status == QKV_OK && p->options.train) {
+        status = qkv_tape_backward(&p->tape);
+    }
+    ctx->dry = dry;
+    *bytes = p->arena.peak;
+    return status;
+}
+
+static enum qkv_status check_options(struct qkv_model *m, const struct qkv_pass_options *o) {
+    size_t context = (size_t)m->spec.context;
+    bool both = m->encoder.spec && m->decoder.spec;
+    if (o->B < 1 || o->T < 1 || (both && o->source_T < 1)) {
+        return qkv_fail(m->ctx, QKV_ARGUMENT, "a batch of %zu rows of %zu positions is empty", o->B,
+                        both && o->T ? o->source_T : o->T);
+    }
+    if (o->T > context || (both && o->source_T > context)) {
+        return qkv_fail(m->ctx, QKV_ARGUMENT, "a row of %zu positions is longer than the model's context of %zu",
+                        o->T > context ? o->T : o->source_T, context);
+    }
+    size_t rows;
+    if (!qkv_multiply(o->B, o->T, &rows) || rows > (size_t)1 << 30) {
+        return qkv_fail(m->ctx, QKV_ARGUMENT, "a batch of %zu rows of %zu positions is too large", o->B, o->T);
+    }
+    return QKV_OK;
+}
+
+/* Everything of a pass but the memory it computes in. */
+static enum qkv_status start(struct qkv_model *m, const struct qkv_pass_options *options, struct qkv_pass **out) {
+    *out = NULL;
+    enum qkv_status status = check_options(m, options);
+    if (status != QKV_OK) {
+        return status;
+    }
+    struct qkv_pass *p = qkv_allocate(m->ctx, 1, sizeof *p);
+    if (!p) {
+        return QKV_MEMORY;
+    }
+    p->model = m;
+    p->options = *options;
+    *out = p;
+    if (options->train) {
+        status = qkv_parameters_add_gradients(m);
+    }
+    if (status == QKV_OK && options->weights) {
+        status = prepare_weights(p);
+    }
+    if (status == QKV_OK) {
+        status = qkv_arena_create(m->ctx, &p->records, qkv_record_bytes(&m->spec), "records of one pass");
+    }
+    return status;
+}
+
+enum qkv_status qkv_pass_measure(struct qkv_model *model, const struct qkv_pass_options *options, size_t *bytes) {
+    struct qkv_pass *p;
+    enum qkv_status status = start(model, options, &p);
+    if (status == QKV_OK) {
+        status = measure(p, bytes);
+    }
+    qkv_pass_free(p);
+    return status;
+}
+
+enum qkv_status qkv_pass_create(struct qkv_model *model, const struct qkv_pass_options *options,
+                                struct qkv_pass **out) {
+    size_t bytes = 0;
+    enum qkv_status status = QKV_OK;
+    *out = NULL;
+    if (model->planned) {
+        return qkv_fail(model->ctx, QKV_ARGUMENT, "a planned model has no weights to run with");
+    }
+    status = start(model, options, out);
+    if (status == QKV_OK) {
+        status = measure(*out, &bytes);
+    }
+    if (status == QKV_OK) {
+        status = qkv_arena_create(model->ctx, &(*out)->arena, bytes, "one pass");
+    }
+    if (status != QKV_OK) {
+        qkv_pass_free(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+void qkv_pass_free(struct qkv_pass *p) {
+    if (!p) {
+        return;
+    }
+    for (size_t i = 0; i < p->weight_count; i++) {
+        free((void *)(uintptr_t)p->weights[i].name);
+    }
+    free(p->weights);
+    free(p->weight_data);
+    qkv_arena_free(&p->arena);
+    qkv_arena_free(&p->records);
+    free(p);
+}
+
+size_t qkv_pass_bytes(const struct qkv_pass *p) {
+    return p->arena.capacity;
+}
+
+/* ---- running ------------------------------------------------------------------------------------------------------------ */
+
+static enum qkv_status check_lengths(struct qkv_pass *p, const char *what, const int32_t *lengths, size_t B, size_t T) {
+    for (size_t b = 0; lengths && b < B; b++) {
+        if (lengths[b] < 0 || (size_t)lengths[b] > T) {
+            return qkv_fail(p->model->ctx, QKV_ARGUMENT, "%s of row %zu is %d, but a row has 0 to %zu positions", what,
+                            b, lengths[b], T);
+        }
+    }
+    return QKV_OK;
+}
+
+static enum qkv_status check_batch(struct qkv_pass *p, const struct qkv_batch *b) {
+    const struct qkv_pass_options *o = &p->options;
+    struct qkv_context *ctx = p->model->ctx;
+    bool both = p->model->encoder.spec && p->model->decoder.spec;
+    if (b->B < 1 || b->T < 1 || b->B > o->B || b->T > o->T ||
+        (both && (b->source_T < 1 || b->source_T > o->source_T))) {
+        return qkv_fail(ctx, QKV_SHAPE,
+                        "the batch is (%zu,%zu) with a source of %zu, but the pass was made for (%zu,%zu) and %zu",
+                        b->B, b->T, b->source_T, o->B, o->T, o->source_T);
+    }
+    if (!b->ids || (both && !b->source)) {
+        return qkv_fail(ctx, QKV_ARGUMENT, "the batch has no %s", b->ids ? "source ids" : "ids");
+    }
+    enum qkv_status status = check_lengths(p, "the length", b->lengths, b->B, b->T);
+    return status == QKV_OK && both ? check_lengths(p, "the source length", b->source_lengths, b->B, b->source_T)
+                                    : status;
+}
+
+enum qkv_status qkv_pass_forward(struct qkv_pass *p, const struct qkv_batch *batch) {
+    p->forwarded = false;
+    enum qkv_status status = check_batch(p, batch);
+    if (status == QKV_OK) {
+        status = run(p, batch);
+    }
+    p->forwarded = status == QKV_OK && p->options.train;
+    return status;
+}
+
+enum qkv_status qkv_pass_backward(struct qkv_pass *p) {
+    if (!p->forwarded) {
+        return qkv_fail(p->model->ctx, QKV_ARGUMENT, "backward needs a forward before it, of a pass made with train");
+    }
+    p->forwarded = false;
+    return qkv_tape_backward(&p->tape);
+}
+
+double qkv_pass_loss(const struct qkv_pass *p, size_t *counted) {
+    if (counted) {
+        *counted = p->loss.counted;
+    }
+    return p->loss_count ? p->loss.sum / (double)p->loss_count : 0;
+}
+
+struct qkv_array qkv_pass_output(const struct qkv_pass *p) {
+    return p->output;
+}
+
+bool qkv_pass_weights(const struct qkv_pass *p, size_t i, struct qkv_array *weights) {
+    if (i >= p->weight_count) {
+        return false;
+    }
+    *weights = p->weights[i];
+    return true;
+}

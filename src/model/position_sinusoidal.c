@@ -1,0 +1,30 @@
+/* Sinusoidal positions (Vaswani et al. 2017, section 3.5): embed[t][2i] = sin(t / 10000^(2i/C)), embed[t][2i+1] = cos(…). */
+#include "model/model.h"
+
+#include <math.h>
+
+struct sinusoidal {
+    float *embed;
+    size_t C;
+};
+
+static void fill_position(void *argument, size_t t, int thread) {
+    (void)thread;
+    const struct sinusoidal *s = argument;
+    for (size_t c = 0; c < s->C; c++) {
+        double angle = (double)t * pow(10000.0, -(double)(c & ~(size_t)1) / (double)s->C);
+        s->embed[t * s->C + c] = (float)(c % 2 ? cos(angle) : sin(angle));
+    }
+}
+
+enum qkv_status qkv_position_sinusoidal(const struct qkv_position_fill *fill, struct qkv_position_tables *tables) {
+    size_t context = (size_t)fill->spec->context;
+    struct sinusoidal s = {.C = (size_t)fill->spec->d_model};
+    s.embed = qkv_arena_take(fill->arena, context * s.C, sizeof(float));
+    if (!s.embed) {
+        return QKV_MEMORY;
+    }
+    qkv_parallel(fill->ctx, context, fill_position, &s);
+    tables->embed = s.embed;
+    return QKV_OK;
+}
