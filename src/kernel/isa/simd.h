@@ -35,6 +35,26 @@
 #define QKV_UNROLL
 #endif
 
+/* Runs the block for every vector of [0, n): `i` is its first element and `m` how many it has: W (a constant, so that the
+ * ..._n forms become whole loads and stores), and fewer in a last run for the rest. */
+#define QKV_EACH(i, m, n, ...)                                                                                         \
+    do {                                                                                                               \
+        size_t i = 0;                                                                                                  \
+        for (; (n)-i >= W; i += W) {                                                                                   \
+            const size_t m = W;                                                                                        \
+            __VA_ARGS__                                                                                                \
+        }                                                                                                              \
+        if (i < (n)) {                                                                                                 \
+            const size_t m = (n)-i;                                                                                    \
+            __VA_ARGS__                                                                                                \
+        }                                                                                                              \
+    } while (0)
+#if defined(__GNUC__)
+#define QKV_WHOLE(n) (__builtin_constant_p(n) && (n) >= W)
+#else
+#define QKV_WHOLE(n) false
+#endif
+
 #if defined(QKV_ISA_avx2)
 #include "kernel/isa/simd_avx2.h"
 #elif defined(QKV_ISA_avx512)

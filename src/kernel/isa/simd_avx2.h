@@ -32,9 +32,14 @@ QKV_INLINE void vf_store(float *p, vf a) {
     _mm256_storeu_ps(p, a);
 }
 QKV_INLINE vf vf_load_n(const float *p, size_t n) {
+    if (QKV_WHOLE(n)) return vf_load(p);
     return _mm256_maskload_ps(p, _mm256_castps_si256(vm_first(n)));
 }
 QKV_INLINE void vf_store_n(float *p, vf a, size_t n) {
+    if (QKV_WHOLE(n)) {
+        vf_store(p, a);
+        return;
+    }
     _mm256_maskstore_ps(p, _mm256_castps_si256(vm_first(n)), a);
 }
 QKV_INLINE vf vf_add(vf a, vf b) {

@@ -32,9 +32,14 @@ QKV_INLINE void vf_store(float *p, vf a) {
     _mm512_storeu_ps(p, a);
 }
 QKV_INLINE vf vf_load_n(const float *p, size_t n) {
+    if (QKV_WHOLE(n)) return vf_load(p);
     return _mm512_maskz_loadu_ps(vm_first(n), p);
 }
 QKV_INLINE void vf_store_n(float *p, vf a, size_t n) {
+    if (QKV_WHOLE(n)) {
+        vf_store(p, a);
+        return;
+    }
     _mm512_mask_storeu_ps(p, vm_first(n), a);
 }
 QKV_INLINE vf vf_add(vf a, vf b) {

@@ -1,0 +1,15 @@
+/* isa.h: what the files of this folder offer the kernel table of the ISA being compiled, and each other. */
+#ifndef QKV_ISA_H
+#define QKV_ISA_H
+
+#include "kernel/kernel.h"
+#include "kernel/isa/simd.h"
+
+#define QKV_KERNEL_PROTOTYPE(type, name, parameters) type QKV_K(name) parameters;
+QKV_KERNEL_LIST(QKV_KERNEL_PROTOTYPE)
+
+extern const struct qkv_gemm_kernels QKV_K(gemm_kernels);     /* gemm.c */
+extern const struct qkv_attend_kernels QKV_K(attend_kernels); /* attend.c */
+extern const struct qkv_kernels QKV_K(kernels);               /* table.c */
+
+#endif

@@ -1,0 +1,23 @@
+/* softmax.c: log Σ exp(x) of a row, and softmax from it. */
+#include "kernel/isa/isa.h"
+
+/* The largest element is subtracted first, so nothing overflows. A row of −inf gives −inf, and NaN or +inf come through
+ * because such a row is not shifted. */
+float QKV_K(log_sum_exp)(const float *x, size_t n) {
+    vf largest = vf_set(-INFINITY), lowest = vf_set(-INFINITY);
+    QKV_EACH(i, m, n, { largest = vf_max(vf_select(vm_first(m), vf_load_n(x + i, m), lowest), largest); });
+    float shift = vf_largest(largest);
+    if (!(shift > -INFINITY && shift < INFINITY)) shift = 0.0f;
+    vf shifts = vf_set(shift);
+    vd sum = vd_zero();
+    QKV_EACH(i, m, n, {
+        vf e = vf_exp(vf_sub(vf_load_n(x + i, m), shifts));
+        sum = vd_add(sum, vd_from_float(vf_select(vm_first(m), e, vf_zero())));
+    });
+    return (float)(shift + log(vd_sum(sum)));
+}
+
+void QKV_K(softmax_scaled)(float *y, const float *x, float lse, float s, size_t n) {
+    vf shift = vf_set(lse), factor = vf_set(s);
+    QKV_EACH(i, m, n, { vf_store_n(y + i, vf_mul(factor, vf_exp(vf_sub(vf_load_n(x + i, m), shift))), m); });
+}

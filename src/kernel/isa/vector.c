@@ -1,0 +1,71 @@
+/* vector.c: elementwise kernels and sums over plain vectors. */
+#include "kernel/isa/isa.h"
+
+void QKV_K(add)(float *y, const float *a, const float *b, size_t n) {
+    QKV_EACH(i, m, n, { vf_store_n(y + i, vf_add(vf_load_n(a + i, m), vf_load_n(b + i, m)), m); });
+}
+
+void QKV_K(scale)(float *y, bool accumulate, const float *x, float s, size_t n) {
+    vf factor = vf_set(s);
+    if (accumulate)
+        QKV_EACH(i, m, n, { vf_store_n(y + i, vf_fma(vf_load_n(x + i, m), factor, vf_load_n(y + i, m)), m); });
+    else
+        QKV_EACH(i, m, n, { vf_store_n(y + i, vf_mul(vf_load_n(x + i, m), factor), m); });
+}
+
+/* A square of two floats is exact in double, so only the additions round; four sums keep the adders busy. */
+double QKV_K(sum_squares)(const float *x, size_t n) {
+    vd sum[4] = {vd_zero(), vd_zero(), vd_zero(), vd_zero()};
+    size_t i = 0;
+    for (; n - i >= 4 * W; i += 4 * W) {
+        QKV_UNROLL
+        for (int j = 0; j < 4; j++) {
+            vd a = vd_from_float(vf_load(x + i + (size_t)j * W));
+            sum[j] = vd_fma(a, a, sum[j]);
+        }
+    }
+    for (; i < n; i += W) {
+        vd a = vd_from_float(vf_load_n(x + i, n - i));
+        sum[0] = vd_fma(a, a, sum[0]);
+    }
+    return vd_sum(vd_add(vd_add(sum[0], sum[1]), vd_add(sum[2], sum[3])));
+}
+
+void QKV_K(column_sums)(float *out, const float *x, size_t ldx, size_t rows, size_t C) {
+    size_t i = 0;
+    for (; C - i >= 4 * W; i += 4 * W) { /* four vectors wide, so that a row brings whole cache lines */
+        vf sum[4];
+        QKV_UNROLL
+        for (size_t j = 0; j < 4; j++) sum[j] = vf_load(out + i + j * W);
+        for (size_t row = 0; row < rows; row++) {
+            QKV_UNROLL
+            for (size_t j = 0; j < 4; j++) sum[j] = vf_add(sum[j], vf_load(x + row * ldx + i + j * W));
+        }
+        QKV_UNROLL
+        for (size_t j = 0; j < 4; j++) vf_store(out + i + j * W, sum[j]);
+    }
+    for (; i < C; i += W) {
+        vf sum = vf_load_n(out + i, C - i);
+        for (size_t row = 0; row < rows; row++) sum = vf_add(sum, vf_load_n(x + row * ldx + i, C - i));
+        vf_store_n(out + i, sum, C - i);
+    }
+}
+
+void QKV_K(exp)(float *y, const float *x, size_t n) {
+    QKV_EACH(i, m, n, { vf_store_n(y + i, vf_exp(vf_load_n(x + i, m)), m); });
+}
+
+/* Twelve independent chains: more than any of these machines needs to keep its units busy. */
+double QKV_K(fma_peak)(size_t iterations) {
+    enum { CHAINS = 12 };
+    vf chain[CHAINS], a = vf_set(0.999f), b = vf_set(0.001f);
+    for (int i = 0; i < CHAINS; i++) chain[i] = vf_set((float)i);
+    for (size_t n = 0; n < iterations; n++) {
+        QKV_UNROLL
+        for (int i = 0; i < CHAINS; i++) chain[i] = vf_fma(chain[i], a, b);
+    }
+    vf sum = chain[0];
+    for (int i = 1; i < CHAINS; i++) sum = vf_add(sum, chain[i]);
+    double flops = 2.0 * CHAINS * W * (double)iterations;
+    return vf_sum(sum) < 0 ? -flops : flops; /* never negative, but the compiler has to compute it */
+}
