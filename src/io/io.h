@@ -1,0 +1,19 @@
+/* io: model data in files: safetensors (and what is built on it).
+ *
+ * Most of what this room offers is public, see "tensor files" in include/qkv.h. Here is the rest, for its neighbours. */
+#ifndef QKV_IO_H
+#define QKV_IO_H
+
+#include "base/base.h"
+
+/* "F32", "BF16", …: the name of an element type in safetensors, NULL for an invalid one. */
+const char *qkv_dtype_name(enum qkv_dtype dtype);
+/* The type with that name; false if there is none. */
+bool qkv_dtype_parse(const char *name, enum qkv_dtype *dtype);
+/* The path that a tensor file was opened with, for messages. Owned by `tensors`. */
+const char *qkv_tensors_path(const struct qkv_tensors *tensors);
+/* Writes "(2, 3)" for a shape of two dimensions, "()" for a scalar; returns `text`. */
+#define QKV_SHAPE_TEXT 192 /* room for any shape */
+const char *qkv_shape_text(const size_t *shape, int rank, char text[QKV_SHAPE_TEXT]);
+
+#endif

@@ -1,0 +1,374 @@
+/* safetensors: named tensors in one file (https://github.com/huggingface/safetensors, "Format").
+ *
+ *   8 bytes    N, the size of the header, little-endian
+ *   N bytes    a JSON object, padded with spaces:
+ *              {"NAME": {"dtype": "F32", "shape": [2, 3], "data_offsets": [BEGIN, END]}, …,
+ *               "__metadata__": {"KEY": "VALUE", …}}
+ *   the rest   the data, row-major and little-endian; offsets count from here. Sorted by BEGIN, every tensor begins
+ *              where the one before it ends, and the last ends with the file.
+ *
+ * This file reads; safetensors_write.c writes. */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/io.h"
+#include "io/safetensors.h"
+
+#if !defined(__BYTE_ORDER__) || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "tensor files are little-endian and are mapped as they are: this needs a little-endian machine"
+#endif
+
+struct qkv_tensors {
+    struct qkv_map map;
+    char *path;
+    json_t *root;             /* owns the names and the metadata */
+    struct qkv_array *arrays; /* in the order of the data */
+    const struct qkv_array **by_name;
+    size_t count;
+};
+
+/* ---- element types ------------------------------------------------------------------------------------------------ */
+
+static const char *const dtype_names[QKV_DTYPE_COUNT] = {
+    [QKV_F32] = "F32", [QKV_F16] = "F16", [QKV_BF16] = "BF16", [QKV_F64] = "F64", [QKV_I8] = "I8",
+    [QKV_U8] = "U8",   [QKV_I16] = "I16", [QKV_U16] = "U16",   [QKV_I32] = "I32", [QKV_U32] = "U32",
+    [QKV_I64] = "I64", [QKV_U64] = "U64", [QKV_BOOL] = "BOOL",
+};
+
+const char *qkv_dtype_name(enum qkv_dtype dtype) {
+    return (size_t)dtype < QKV_DTYPE_COUNT ? dtype_names[dtype] : NULL;
+}
+
+bool qkv_dtype_parse(const char *name, enum qkv_dtype *dtype) {
+    for (int d = 0; d < QKV_DTYPE_COUNT; d++) {
+        if (strcmp(name, dtype_names[d]) == 0) {
+            *dtype = (enum qkv_dtype)d;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Names that the format defines and this library has no element type for. */
+static bool is_foreign_dtype(const char *name) {
+    static const char *const names[] = {"F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ",
+                                        "F6_E2M3", "F6_E3M2", "F4",      "C64"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(name, names[i]) == 0) return true;
+    }
+    return false;
+}
+
+/* ---- arrays ---------------------------------------------------------------------------------------------------------- */
+
+const char *qkv_shape_text(const size_t *shape, int rank, char text[QKV_SHAPE_TEXT]) {
+    int n = snprintf(text, QKV_SHAPE_TEXT, "(");
+    for (int i = 0; i < rank && i < QKV_RANK_MAX; i++) {
+        n += snprintf(text + n, (size_t)(QKV_SHAPE_TEXT - n), i ? ", %zu" : "%zu", shape[i]);
+    }
+    snprintf(text + n, (size_t)(QKV_SHAPE_TEXT - n), ")");
+    return text;
+}
+
+size_t qkv_array_elements(const struct qkv_array *array) {
+    size_t elements = 1;
+    for (int i = 0; i < array->rank; i++) qkv_multiply(elements, array->shape[i], &elements);
+    return elements;
+}
+
+void qkv_array_floats(const struct qkv_array *array, float *out) {
+    qkv_to_float(out, array->data, array->dtype, qkv_array_elements(array));
+}
+
+bool qkv_array_bytes(const struct qkv_array *array, size_t *bytes) {
+    size_t positive = 1, elements = 1, ignored;
+    for (int i = 0; i < array->rank; i++) {
+        size_t n = array->shape[i];
+        if (!qkv_multiply(positive, n ? n : 1, &positive)) return false;
+        elements *= n;
+    }
+    if (!qkv_multiply(positive, qkv_dtype_size(array->dtype), &ignored)) return false;
+    *bytes = elements * qkv_dtype_size(array->dtype);
+    return true;
+}
+
+int qkv_shown_length(const char *name) {
+    size_t n = strnlen(name, QKV_SHOWN_MOST);
+    if (name[n]) {
+        while (n > 0 && ((unsigned char)name[n] & 0xc0) == 0x80) n--;
+    }
+    return (int)n;
+}
+
+/* ---- header ------------------------------------------------------------------------------------------------------------ */
+
+/* Fails with "PATH: tensor "NAME": …". */
+#define FAIL_TENSOR(ctx, t, name, format, ...)                                                                         \
+    qkv_fail(ctx, QKV_FORMAT, "%s: tensor \"%.*s\": " format, (t)->path, qkv_shown_length(name), name, __VA_ARGS__)
+
+/* Finds the header: *json of *size bytes, checked to lie within the file. */
+static enum qkv_status find_header(struct qkv_context *ctx, const struct qkv_tensors *t, const char **json,
+                                   size_t *size) {
+    if (t->map.size < 8) {
+        return qkv_fail(ctx, QKV_FORMAT, "%s: %zu bytes are too few for a safetensors file", t->path, t->map.size);
+    }
+    uint64_t n;
+    memcpy(&n, t->map.data, sizeof n);
+    if (n > QKV_TENSORS_HEADER_MOST) {
+        return qkv_fail(ctx, QKV_FORMAT, "%s: this is no safetensors file: its header would have %llu bytes", t->path,
+                        (unsigned long long)n);
+    }
+    if (n > t->map.size - 8) {
+        return qkv_fail(ctx, QKV_FORMAT,
+                        "%s: the header should have %llu bytes, but the file ends after %zu: it was cut off, or is no "
+                        "safetensors file",
+                        t->path, (unsigned long long)n, t->map.size - 8);
+    }
+    *json = (const char *)t->map.data + 8;
+    *size = (size_t)n;
+    if (*size == 0 || **json != '{') {
+        return qkv_fail(ctx, QKV_FORMAT, "%s: this is no safetensors file: its header does not start with '{'",
+                        t->path);
+    }
+    return QKV_OK;
+}
+
+/* *data_at: where the data starts in the file. */
+static enum qkv_status parse_header(struct qkv_context *ctx, struct qkv_tensors *t, size_t *data_at) {
+    const char *json = NULL;
+    size_t size = 0;
+    enum qkv_status status = find_header(ctx, t, &json, &size);
+    if (status) return status;
+    *data_at = 8 + size;
+    json_error_t error;
+    t->root = json_loadb(json, size, JSON_REJECT_DUPLICATES, &error);
+    if (t->root) return QKV_OK; /* an object, as it starts with '{' */
+    switch (json_error_code(&error)) {
+    case json_error_out_of_memory:
+        return qkv_fail_memory(ctx, size, "the header of a tensor file");
+    case json_error_null_character:
+    case json_error_null_byte_in_key:
+        return qkv_fail(ctx, QKV_FORMAT, "%s: a name or text in the header holds the character U+0000", t->path);
+    default:
+        return qkv_fail(ctx, QKV_FORMAT, "%s: the header is not valid JSON: line %d, column %d: %s", t->path,
+                        error.line, error.column, error.text);
+    }
+}
+
+static enum qkv_status check_metadata(struct qkv_context *ctx, const struct qkv_tensors *t, json_t *metadata) {
+    if (!json_is_object(metadata)) {
+        return qkv_fail(ctx, QKV_FORMAT, "%s: __metadata__ is not an object of texts", t->path);
+    }
+    const char *key;
+    json_t *value;
+    json_object_foreach(metadata, key, value) {
+        if (json_is_string(value)) continue;
+        return qkv_fail(ctx, QKV_FORMAT, "%s: __metadata__: \"%.*s\" is not a text", t->path, qkv_shown_length(key),
+                        key);
+    }
+    return QKV_OK;
+}
+
+/* ---- one tensor ---------------------------------------------------------------------------------------------------------- */
+
+/* A JSON integer in [0, most]. */
+static bool read_size(const json_t *value, size_t most, size_t *out) {
+    if (!json_is_integer(value)) return false;
+    json_int_t v = json_integer_value(value);
+    if (v < 0 || (uintmax_t)v > most) return false;
+    *out = (size_t)v;
+    return true;
+}
+
+static enum qkv_status read_dtype(struct qkv_context *ctx, const struct qkv_tensors *t, struct qkv_array *array,
+                                  const json_t *value) {
+    const char *name = json_string_value(value);
+    if (!name) return FAIL_TENSOR(ctx, t, array->name, "%s", "dtype is missing or not a text");
+    if (qkv_dtype_parse(name, &array->dtype)) return QKV_OK;
+    if (is_foreign_dtype(name)) {
+        return FAIL_TENSOR(ctx, t, array->name, "dtype %s is not supported; convert it to F32, F16 or BF16 first",
+                           name);
+    }
+    return FAIL_TENSOR(ctx, t, array->name, "dtype \"%.*s\" is unknown", qkv_shown_length(name), name);
+}
+
+static enum qkv_status read_shape(struct qkv_context *ctx, const struct qkv_tensors *t, struct qkv_array *array,
+                                  const json_t *value) {
+    if (!json_is_array(value)) return FAIL_TENSOR(ctx, t, array->name, "%s", "shape is missing or not a list");
+    size_t rank = json_array_size(value);
+    if (rank > QKV_RANK_MAX) {
+        return FAIL_TENSOR(ctx, t, array->name, "it has %zu dimensions, more than the %d supported", rank,
+                           QKV_RANK_MAX);
+    }
+    array->rank = (int)rank;
+    for (size_t i = 0; i < rank; i++) {
+        if (read_size(json_array_get(value, i), SIZE_MAX, &array->shape[i])) continue;
+        return FAIL_TENSOR(ctx, t, array->name, "shape[%zu] is not a whole number from 0 up", i);
+    }
+    char text[QKV_SHAPE_TEXT];
+    if (!qkv_array_bytes(array, &array->bytes)) {
+        return FAIL_TENSOR(ctx, t, array->name, "the shape %s is larger than any memory",
+                           qkv_shape_text(array->shape, array->rank, text));
+    }
+    return QKV_OK;
+}
+
+static enum qkv_status read_offsets(struct qkv_context *ctx, const struct qkv_tensors *t, struct qkv_array *array,
+                                    const json_t *value, const unsigned char *data, size_t data_size) {
+    size_t begin, end;
+    if (!json_is_array(value) || json_array_size(value) != 2 ||
+        !read_size(json_array_get(value, 0), SIZE_MAX, &begin) ||
+        !read_size(json_array_get(value, 1), SIZE_MAX, &end)) {
+        return FAIL_TENSOR(ctx, t, array->name, "%s", "data_offsets are not two whole numbers from 0 up");
+    }
+    if (begin > end) {
+        return FAIL_TENSOR(ctx, t, array->name, "data_offsets are reversed: [%zu, %zu]", begin, end);
+    }
+    if (end > data_size) {
+        return FAIL_TENSOR(ctx, t, array->name,
+                           "its data ends at %zu, but the file has only %zu bytes of data: it was cut off", end,
+                           data_size);
+    }
+    char text[QKV_SHAPE_TEXT];
+    if (end - begin != array->bytes) {
+        return FAIL_TENSOR(ctx, t, array->name, "%s of shape %s takes %zu bytes, but its data_offsets hold %zu",
+                           qkv_dtype_name(array->dtype), qkv_shape_text(array->shape, array->rank, text), array->bytes,
+                           end - begin);
+    }
+    array->data = data + begin;
+    return QKV_OK;
+}
+
+static enum qkv_status read_tensor(struct qkv_context *ctx, const struct qkv_tensors *t, struct qkv_array *array,
+                                   json_t *entry, const unsigned char *data, size_t data_size) {
+    if (!json_is_object(entry)) return FAIL_TENSOR(ctx, t, array->name, "%s", "its entry is not an object");
+    const char *key;
+    json_t *value;
+    json_object_foreach(entry, key, value) { /* what is not understood could change what the data means */
+        if (strcmp(key, "dtype") == 0 || strcmp(key, "shape") == 0 || strcmp(key, "data_offsets") == 0) continue;
+        return FAIL_TENSOR(ctx, t, array->name, "its entry has an unknown key \"%.*s\"", qkv_shown_length(key), key);
+    }
+    enum qkv_status status = read_dtype(ctx, t, array, json_object_get(entry, "dtype"));
+    if (!status) status = read_shape(ctx, t, array, json_object_get(entry, "shape"));
+    if (!status) {
+        status = read_offsets(ctx, t, array, json_object_get(entry, "data_offsets"), data, data_size);
+    }
+    return status;
+}
+
+/* ---- all tensors ---------------------------------------------------------------------------------------------------------- */
+
+/* By begin, then end: tensors without bytes come before the one that begins where they lie. */
+static int compare_data(const void *a, const void *b) {
+    const struct qkv_array *x = a, *y = b;
+    uintptr_t p = (uintptr_t)x->data, q = (uintptr_t)y->data;
+    if (p != q) return p < q ? -1 : 1;
+    if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+static int compare_names(const void *a, const void *b) {
+    const struct qkv_array *const *x = a, *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+/* The data is covered exactly: no byte belongs to two tensors or to none. */
+static enum qkv_status check_cover(struct qkv_context *ctx, const struct qkv_tensors *t, const unsigned char *data,
+                                   size_t data_size) {
+    size_t covered = 0;
+    for (size_t i = 0; i < t->count; i++) {
+        const struct qkv_array *array = &t->arrays[i];
+        size_t begin = (size_t)((const unsigned char *)array->data - data);
+        if (begin < covered) {
+            const char *before = t->arrays[i - 1].name;
+            return FAIL_TENSOR(ctx, t, array->name, "its data overlaps that of \"%.*s\"", qkv_shown_length(before),
+                               before);
+        }
+        if (begin > covered) {
+            return FAIL_TENSOR(ctx, t, array->name, "the %zu bytes before its data belong to no tensor",
+                               begin - covered);
+        }
+        covered += array->bytes;
+    }
+    if (covered == data_size) return QKV_OK;
+    return qkv_fail(ctx, QKV_FORMAT, "%s: the last %zu bytes belong to no tensor", t->path, data_size - covered);
+}
+
+static enum qkv_status read_tensors(struct qkv_context *ctx, struct qkv_tensors *t, size_t data_at) {
+    const unsigned char *data = t->map.data + data_at;
+    size_t data_size = t->map.size - data_at, entries = json_object_size(t->root);
+    t->arrays = qkv_allocate(ctx, entries, sizeof *t->arrays);
+    t->by_name = qkv_allocate(ctx, entries, sizeof *t->by_name);
+    if (!t->arrays || !t->by_name) return QKV_MEMORY;
+    const char *name;
+    json_t *entry;
+    json_object_foreach(t->root, name, entry) {
+        enum qkv_status status;
+        if (strcmp(name, QKV_TENSORS_METADATA) == 0) {
+            status = check_metadata(ctx, t, entry);
+        } else {
+            struct qkv_array *array = &t->arrays[t->count++];
+            array->name = name;
+            status = read_tensor(ctx, t, array, entry, data, data_size);
+        }
+        if (status) return status;
+    }
+    qsort(t->arrays, t->count, sizeof *t->arrays, compare_data);
+    for (size_t i = 0; i < t->count; i++) t->by_name[i] = &t->arrays[i];
+    qsort(t->by_name, t->count, sizeof *t->by_name, compare_names);
+    return check_cover(ctx, t, data, data_size);
+}
+
+enum qkv_status qkv_tensors_open(struct qkv_context *ctx, const char *path, struct qkv_tensors **out) {
+    *out = NULL;
+    if (!path) return qkv_fail(ctx, QKV_ARGUMENT, "a tensor file needs a path");
+    struct qkv_tensors *t = qkv_allocate(ctx, 1, sizeof *t);
+    if (!t) return QKV_MEMORY;
+    enum qkv_status status = (t->path = qkv_copy_string(ctx, path)) ? QKV_OK : QKV_MEMORY;
+    if (!status) status = qkv_map_file(ctx, path, &t->map);
+    size_t data_at = 0;
+    if (!status) status = parse_header(ctx, t, &data_at);
+    if (!status) status = read_tensors(ctx, t, data_at);
+    if (status) {
+        qkv_tensors_close(t);
+        return status;
+    }
+    *out = t;
+    return QKV_OK;
+}
+
+void qkv_tensors_close(struct qkv_tensors *tensors) {
+    if (!tensors) return;
+    json_decref(tensors->root);
+    free(tensors->arrays);
+    free(tensors->by_name);
+    free(tensors->path);
+    qkv_unmap_file(&tensors->map);
+    free(tensors);
+}
+
+const char *qkv_tensors_path(const struct qkv_tensors *tensors) {
+    return tensors->path;
+}
+
+size_t qkv_tensors_count(const struct qkv_tensors *tensors) {
+    return tensors->count;
+}
+
+const struct qkv_array *qkv_tensors_at(const struct qkv_tensors *tensors, size_t i) {
+    return i < tensors->count ? &tensors->arrays[i] : NULL;
+}
+
+const struct qkv_array *qkv_tensors_find(const struct qkv_tensors *tensors, const char *name) {
+    const struct qkv_array wanted = {.name = name}, *key = &wanted;
+    if (!name) return NULL;
+    const struct qkv_array *const *found =
+        bsearch(&key, tensors->by_name, tensors->count, sizeof *tensors->by_name, compare_names);
+    return found ? *found : NULL;
+}
+
+const char *qkv_tensors_metadata(const struct qkv_tensors *tensors, const char *key) {
+    const json_t *metadata = json_object_get(tensors->root, QKV_TENSORS_METADATA);
+    return key ? json_string_value(json_object_get(metadata, key)) : NULL;
+}

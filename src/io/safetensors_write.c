@@ -1,0 +1,194 @@
+/* safetensors_write: writes the file that safetensors.c describes, straight from the arrays into the file.
+ *
+ * The header is padded so that the data starts at a multiple of 64, and larger elements come first (arrays with elements
+ * of one size keep their order). As gaps are not allowed, this is what aligns every array to its elements in a mapping:
+ * before it lie only multiples of its own element size. */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/io.h"
+#include "io/safetensors.h"
+
+#define DATA_ALIGNMENT 64
+
+struct entry {
+    const struct qkv_array *array;
+    size_t position; /* among the arrays given */
+};
+
+static int compare_order(const void *a, const void *b) {
+    const struct entry *x = a, *y = b;
+    size_t p = qkv_dtype_size(x->array->dtype), q = qkv_dtype_size(y->array->dtype);
+    if (p != q) return p > q ? -1 : 1;
+    return x->position < y->position ? -1 : x->position > y->position;
+}
+
+static int compare_texts(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The JSON text of a string, quoted. NULL for what is not UTF-8 (or without memory); free() it. */
+static char *quote(const char *s) {
+    json_t *value = json_string(s);
+    char *text = value ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
+    json_decref(value);
+    return text;
+}
+
+static enum qkv_status append_quoted(struct qkv_context *ctx, struct qkv_buffer *header, const char *path,
+                                     const char *s) {
+    char *text = quote(s);
+    if (!text) {
+        return qkv_fail(ctx, QKV_ARGUMENT, "%s: \"%.*s\" cannot be written: it is not valid UTF-8", path,
+                        qkv_shown_length(s), s);
+    }
+    enum qkv_status status = qkv_buffer_append(ctx, header, text, strlen(text));
+    free(text);
+    return status;
+}
+
+/* ---- checks -------------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status check_array(struct qkv_context *ctx, const char *path, const struct qkv_array *array,
+                                   size_t position) {
+    if (!array->name) return qkv_fail(ctx, QKV_ARGUMENT, "%s: tensor %zu has no name", path, position);
+    const char *problem = NULL;
+    size_t bytes = 0;
+    if (strcmp(array->name, QKV_TENSORS_METADATA) == 0) {
+        problem = "that name is reserved by the format";
+    } else if (!qkv_dtype_name(array->dtype)) {
+        problem = "its dtype is invalid";
+    } else if (array->rank < 0 || array->rank > QKV_RANK_MAX) {
+        problem = "its rank is invalid";
+    } else if (!qkv_array_bytes(array, &bytes)) {
+        problem = "its shape is larger than any memory";
+    } else if (bytes != array->bytes) {
+        problem = "its bytes do not agree with its dtype and shape";
+    } else if (bytes && !array->data) {
+        problem = "it has no data";
+    }
+    if (!problem) return QKV_OK;
+    return qkv_fail(ctx, QKV_ARGUMENT, "%s: tensor \"%.*s\" cannot be written: %s", path, qkv_shown_length(array->name),
+                    array->name, problem);
+}
+
+/* Fails if a text comes twice; sorts them. */
+static enum qkv_status check_unique(struct qkv_context *ctx, const char *path, const char **texts, size_t count) {
+    qsort(texts, count, sizeof *texts, compare_texts);
+    for (size_t i = 1; i < count; i++) {
+        if (strcmp(texts[i - 1], texts[i]) != 0) continue;
+        return qkv_fail(ctx, QKV_ARGUMENT, "%s: the name \"%.*s\" is given twice", path, qkv_shown_length(texts[i]),
+                        texts[i]);
+    }
+    return QKV_OK;
+}
+
+static enum qkv_status check_names(struct qkv_context *ctx, const char *path, const struct qkv_array *arrays,
+                                   size_t count, const char *const *metadata, size_t metadata_count) {
+    const char **texts = qkv_allocate(ctx, count > metadata_count ? count : metadata_count, sizeof *texts);
+    if (!texts) return QKV_MEMORY;
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < count && !status; i++) {
+        status = check_array(ctx, path, &arrays[i], i);
+        texts[i] = arrays[i].name;
+    }
+    if (!status) status = check_unique(ctx, path, texts, count);
+    for (size_t i = 0; i < metadata_count && !status; i++) {
+        texts[i] = metadata[2 * i];
+        if (!metadata[2 * i] || !metadata[2 * i + 1]) {
+            status = qkv_fail(ctx, QKV_ARGUMENT, "%s: metadata pair %zu lacks its key or value", path, i);
+        }
+    }
+    if (!status) status = check_unique(ctx, path, texts, metadata_count);
+    free(texts);
+    return status;
+}
+
+/* ---- header ----------------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status append_metadata(struct qkv_context *ctx, struct qkv_buffer *header, const char *path,
+                                       const char *const *metadata, size_t metadata_count) {
+    if (metadata_count == 0) return QKV_OK;
+    enum qkv_status status = qkv_buffer_print(ctx, header, "\"%s\":{", QKV_TENSORS_METADATA);
+    for (size_t i = 0; i < metadata_count && !status; i++) {
+        if (i) status = qkv_buffer_append(ctx, header, ",", 1);
+        if (!status) status = append_quoted(ctx, header, path, metadata[2 * i]);
+        if (!status) status = qkv_buffer_append(ctx, header, ":", 1);
+        if (!status) status = append_quoted(ctx, header, path, metadata[2 * i + 1]);
+    }
+    return status ? status : qkv_buffer_append(ctx, header, "}", 1);
+}
+
+static enum qkv_status append_tensor(struct qkv_context *ctx, struct qkv_buffer *header, const char *path,
+                                     const struct qkv_array *array, size_t begin, size_t end) {
+    enum qkv_status status = append_quoted(ctx, header, path, array->name);
+    if (!status) status = qkv_buffer_print(ctx, header, ":{\"dtype\":\"%s\",\"shape\":[", qkv_dtype_name(array->dtype));
+    for (int i = 0; i < array->rank && !status; i++) {
+        status = qkv_buffer_print(ctx, header, i ? ",%zu" : "%zu", array->shape[i]);
+    }
+    return status ? status : qkv_buffer_print(ctx, header, "],\"data_offsets\":[%zu,%zu]}", begin, end);
+}
+
+/* The first 8 bytes and the padded JSON. */
+static enum qkv_status build_header(struct qkv_context *ctx, struct qkv_buffer *header, const char *path,
+                                    const struct entry *entries, size_t count, const char *const *metadata,
+                                    size_t metadata_count) {
+    uint64_t size = 0;
+    size_t begin = 0, end;
+    enum qkv_status status = qkv_buffer_append(ctx, header, &size, sizeof size);
+    if (!status) status = qkv_buffer_append(ctx, header, "{", 1);
+    if (!status) status = append_metadata(ctx, header, path, metadata, metadata_count);
+    for (size_t i = 0; i < count && !status; i++, begin = end) {
+        if (!qkv_add_size(begin, entries[i].array->bytes, &end)) {
+            return qkv_fail(ctx, QKV_ARGUMENT, "%s: the tensors together are larger than any file", path);
+        }
+        if (i || metadata_count) status = qkv_buffer_append(ctx, header, ",", 1);
+        if (!status) status = append_tensor(ctx, header, path, entries[i].array, begin, end);
+    }
+    if (!status) status = qkv_buffer_append(ctx, header, "}", 1);
+    while (!status && header->size % DATA_ALIGNMENT) status = qkv_buffer_append(ctx, header, " ", 1);
+    if (status) return status;
+    size = header->size - sizeof size;
+    if (size > QKV_TENSORS_HEADER_MOST) {
+        return qkv_fail(ctx, QKV_ARGUMENT, "%s: names and metadata take %llu bytes, more than the format's limit of %u",
+                        path, (unsigned long long)size, QKV_TENSORS_HEADER_MOST);
+    }
+    memcpy(header->data, &size, sizeof size);
+    return QKV_OK;
+}
+
+/* ---- file --------------------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status write_parts(struct qkv_context *ctx, const char *path, const struct qkv_buffer *header,
+                                   const struct entry *entries, size_t count) {
+    struct qkv_replace replace;
+    enum qkv_status status = qkv_replace_begin(ctx, path, &replace);
+    if (!status) status = qkv_replace_write(&replace, header->data, header->size);
+    for (size_t i = 0; i < count && !status; i++) {
+        status = qkv_replace_write(&replace, entries[i].array->data, entries[i].array->bytes);
+    }
+    if (!status) return qkv_replace_commit(&replace);
+    qkv_replace_cancel(&replace);
+    return status;
+}
+
+enum qkv_status qkv_tensors_write(struct qkv_context *ctx, const char *path, const struct qkv_array *arrays,
+                                  size_t count, const char *const *metadata, size_t metadata_count) {
+    if (!path) return qkv_fail(ctx, QKV_ARGUMENT, "a tensor file needs a path");
+    if ((count && !arrays) || (metadata_count && !metadata)) {
+        return qkv_fail(ctx, QKV_ARGUMENT, "%s: arrays or metadata are missing", path);
+    }
+    enum qkv_status status = check_names(ctx, path, arrays, count, metadata, metadata_count);
+    if (status) return status;
+    struct entry *entries = qkv_allocate(ctx, count, sizeof *entries);
+    if (!entries) return QKV_MEMORY;
+    for (size_t i = 0; i < count; i++) entries[i] = (struct entry){&arrays[i], i};
+    qsort(entries, count, sizeof *entries, compare_order);
+    struct qkv_buffer header = {0};
+    status = build_header(ctx, &header, path, entries, count, metadata, metadata_count);
+    if (!status) status = write_parts(ctx, path, &header, entries, count);
+    qkv_buffer_free(&header);
+    free(entries);
+    return status;
+}
