@@ -19,8 +19,6 @@ struct qkv_attend_plan {
     size_t block, blocks;                 /* query rows a block, a multiple of the tile; blocks a kv head */
     size_t key_blocks;                    /* backward: blocks of keys, */
     size_t chunk, chunks;                 /* shared out in `chunks` runs of `chunk` blocks */
-    float keep_scale;                     /* 1 / (1 − dropout) */
-    uint32_t keep_from;                   /* a weight is kept when its random word >= this */
     float *delta;                         /* backward: (B,H,Tq) Σ dy·y */
     float *partial;                       /* backward: (B,Hkv,chunks,rows,padded D) dq as each chunk sees it; or NULL */
     unsigned char *touched;               /* backward: (B,Hkv,chunks,blocks) whether that part of `partial` is in use */

@@ -1,0 +1,139 @@
+/* attend_score.h: from products q·k to scores and weights, one row at a time; and where a row begins and ends.
+ *
+ *   score = softcap(scale·q·k) + bias,   softcap(s) = c·tanh(s / c),   weight = exp(score − log-sum-exp)
+ *
+ * Scores of −inf carry no weight. A row's numbers depend on that row only. */
+#ifndef QKV_ISA_ATTEND_SCORE_H
+#define QKV_ISA_ATTEND_SCORE_H
+
+#include "kernel/isa/attend_tile.h"
+#include "kernel/isa/mask.h"
+
+struct row {   /* one query row of one head */
+    size_t at; /* (b·H + h)·Tq + i: its place in lse and delta, and its row of the dropout mask */
+    size_t b, h, i;
+    size_t lo, hi; /* its keys; 0, 0 when there are none */
+    int64_t bias;  /* where in the bias table key 0 would be */
+};
+
+struct span { /* keys of one block, counted from the block's first */
+    size_t begin, end;
+};
+
+QKV_INLINE const float *heads_at(const struct qkv_heads *x, size_t b, size_t i, size_t h) {
+    return x->data + b * x->batch_stride + i * x->row_stride + h * x->head_stride;
+}
+
+QKV_INLINE struct row row_of(const struct qkv_attend *a, size_t b, size_t h, size_t i) {
+    struct row row = {.at = (b * a->H + h) * a->Tq + i, .b = b, .h = h, .i = i};
+    size_t place = b * a->Tq + i;
+    int32_t lo = a->lo[place], hi = a->hi[place];
+    row.lo = lo > 0 ? (size_t)lo : 0;
+    row.hi = hi > 0 ? (size_t)hi : 0;
+    if (row.hi > a->Tk) row.hi = a->Tk;
+    if (row.lo >= row.hi) row.lo = row.hi = 0;
+    if (a->bias) row.bias = (int64_t)(h * a->bias_row + a->bias_zero) - a->position[place];
+    return row;
+}
+
+/* The rows [first, first + count) of kv head n. */
+static inline void rows_of(const struct qkv_attend_plan *plan, size_t b, size_t n, size_t first, size_t count,
+                           struct row *rows) {
+    const struct qkv_attend *a = plan->a;
+    size_t h = n * plan->group + first / a->Tq, i = first % a->Tq;
+    for (size_t r = 0; r < count; r++) {
+        rows[r] = row_of(a, b, h, i);
+        if (++i == a->Tq) i = 0, h++;
+    }
+}
+
+QKV_INLINE struct span span_of(const struct row *row, size_t key, size_t keys) {
+    size_t lo = row->lo > key ? row->lo - key : 0, hi = row->hi > key ? row->hi - key : 0;
+    if (hi > keys) hi = keys;
+    return lo < hi ? (struct span){lo, hi} : (struct span){0, 0};
+}
+
+/* The spans of some rows; returns the smallest span that covers them all. */
+static inline struct span spans_of(const struct row *rows, size_t count, size_t key, size_t keys, struct span *spans) {
+    struct span all = {keys, 0};
+    for (size_t r = 0; r < count; r++) {
+        spans[r] = span_of(&rows[r], key, keys);
+        if (spans[r].begin == spans[r].end) continue;
+        if (spans[r].begin < all.begin) all.begin = spans[r].begin;
+        if (spans[r].end > all.end) all.end = spans[r].end;
+    }
+    return all.begin < all.end ? all : (struct span){0, 0};
+}
+
+QKV_INLINE bool all_like(const struct span *spans, size_t count, struct span all) {
+    for (size_t r = 0; r < count; r++)
+        if (spans[r].begin != all.begin || spans[r].end != all.end) return false;
+    return true;
+}
+
+QKV_INLINE bool vector_inside(struct span span, size_t j) {
+    return j >= span.begin && j + W <= span.end;
+}
+
+QKV_INLINE vm lanes_inside(struct span span, size_t j) {
+    vm below = vm_first(span.end > j ? span.end - j : 0), before = vm_first(span.begin > j ? span.begin - j : 0);
+    return vm_and(below, vm_not(before));
+}
+
+/* exp(x) for x <= 0: 2^n·exp(r) with |r| <= ln 2/2 and a minimax polynomial; relative error < 2e-7. exp(0) is 1
+ * exactly; below −86.5 the result is 0, also for −inf; NaN stays NaN. */
+QKV_INLINE vf exp_down(vf x) {
+    vf magic = vf_set(12582912.0f); /* 1.5·2^23: adding it rounds to an integer, found in the low bits */
+    vf t = vf_fma(x, vf_set(1.44269504f), magic);
+    vi n = vi_shl(vi_from_bits(t), 23);
+    t = vf_sub(t, magic);
+    vf r = vf_fnma(t, vf_set(0.693359375f), x);
+    r = vf_fma(t, vf_set(2.12194440e-4f), r);
+    vf p = vf_fma(r, vf_set(8.31252491729884e-3f), vf_set(4.189010911359094e-2f));
+    p = vf_fma(p, r, vf_set(1.6667114465596594e-1f));
+    p = vf_fma(p, r, vf_set(4.999923179014683e-1f));
+    p = vf_fma(p, r, vf_set(1.0f));
+    p = vf_fma(p, r, vf_set(1.0f));
+    vf y = vf_from_bits(vi_add(vi_from_bits(p), n));
+    return vf_select(vf_lt(x, vf_set(-86.5f)), vf_zero(), y);
+}
+
+/* The bias of the keys j… of a block that starts at `key`; only lanes inside `span` are read. */
+static inline vf bias_of(const struct qkv_attend *a, const struct row *row, size_t key, size_t j, struct span span) {
+    const int64_t at = row->bias + (int64_t)(key + j);
+    if (vector_inside(span, j)) return vf_load(a->bias + at);
+    float lanes[W];
+    for (size_t i = 0; i < W; i++) lanes[i] = j + i >= span.begin && j + i < span.end ? a->bias[at + (int64_t)i] : 0.0f;
+    return vf_load(lanes);
+}
+
+/* Products to scores. `slope`, where given, is the derivative of the score by the product. */
+QKV_INLINE vf score(const struct qkv_attend *a, const struct row *row, size_t key, size_t j, struct span span, vf x,
+                    vf *slope) {
+    x = vf_mul(x, vf_set(a->scale));
+    if (slope) *slope = vf_set(a->scale);
+    if (a->softcap > 0) {
+        vf t = vf_tanh(vf_mul(x, vf_set(1 / a->softcap)));
+        x = vf_mul(t, vf_set(a->softcap));
+        if (slope) *slope = vf_mul(vf_fnma(t, t, vf_set(1.0f)), *slope);
+    }
+    if (a->bias) x = vf_add(x, bias_of(a, row, key, j, span));
+    return x;
+}
+
+QKV_INLINE bool plain_scores(const struct qkv_attend *a) {
+    return a->softcap == 0 && !a->bias;
+}
+
+/* What dropout multiplies the weights of the keys [first, last) of a block by; `kept` where they are kept. */
+static inline void keep_of(const struct qkv_attend *a, const struct mask_rule *rule, const struct row *row, size_t key,
+                           size_t first, size_t last, float kept, float *keep) {
+    mask_fill(keep + first, rule, (uint64_t)row->at * a->Tk + key + first, last - first, kept);
+}
+
+/* The weight of a score, given the row's log-sum-exp: never above 1, so that rounding of large numbers stays small. */
+QKV_INLINE vf weight(vf x, vf lse) {
+    return exp_down(vf_min(vf_zero(), vf_sub(x, lse)));
+}
+
+#endif

@@ -1,0 +1,17 @@
+/* attend_table.c: the attention kernels of one ISA, gathered for the driver. */
+#include "kernel/isa/attend_tile.h"
+#include "kernel/isa/isa.h"
+
+const struct qkv_attend_kernels QKV_K(attend_kernels) = {
+    .width = W,
+    .tile = TILE,
+    .backward_keys = BACKWARD_KEYS,
+    .forward_scratch = QKV_K(attend_forward_scratch),
+    .backward_scratch = QKV_K(attend_backward_scratch),
+    .weights_scratch = QKV_K(attend_weights_scratch),
+    .forward = QKV_K(attend_forward),
+    .delta = QKV_K(attend_delta),
+    .backward = QKV_K(attend_backward),
+    .gather = QKV_K(attend_gather),
+    .weights = QKV_K(attend_weights),
+};

@@ -1,0 +1,169 @@
+/* attend_tile.h: the small matrix products that attention is made of, in registers, and the packing before them.
+ *
+ *   tile:  C (R,V·W) = start + Σ_n A[r·rs + n·ns] · B[n·ldb …]     R rows of broadcasts times V vectors
+ *
+ * Every element of C is one chain of fused multiply-adds over n in order, whatever R and V are, so results do not depend
+ * on how a block was cut into tiles. */
+#ifndef QKV_ISA_ATTEND_TILE_H
+#define QKV_ISA_ATTEND_TILE_H
+
+#include "kernel/isa/attend.h"
+#include "kernel/isa/simd.h"
+
+enum { TILE = 6 }; /* rows of the full tile */
+#if defined(QKV_ISA_avx2)
+enum { VECTORS = 2 }; /* vectors of the full tile: 6×2 sums, 2 of B and 1 of A fill the 16 registers */
+#else
+enum { VECTORS = 4 }; /* 6×4 + 4 + 1 of 32 registers */
+#endif
+enum { PANEL = VECTORS * W }; /* keys a panel of transposed K or V */
+
+enum tile_start { FRESH, ADD, RESCALE }; /* C starts at 0, at what it holds, or at what it holds times rescale[r] */
+
+QKV_INLINE void tile(const int R, const int V, const enum tile_start how, float *c, size_t ldc, const float *rescale,
+                     const float *a, size_t rs, size_t ns, const float *b, size_t ldb, size_t n) {
+    vf sum[TILE][4];
+    QKV_UNROLL
+    for (int r = 0; r < R; r++) {
+        QKV_UNROLL
+        for (int v = 0; v < V; v++) {
+            if (how == FRESH) sum[r][v] = vf_zero();
+            if (how == ADD) sum[r][v] = vf_load(c + (size_t)r * ldc + v * W);
+            if (how == RESCALE) sum[r][v] = vf_mul(vf_load(c + (size_t)r * ldc + v * W), vf_set(rescale[r]));
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        vf column[4];
+        QKV_UNROLL
+        for (int v = 0; v < V; v++) column[v] = vf_load(b + v * W);
+        QKV_UNROLL
+        for (int r = 0; r < R; r++) {
+            vf x = vf_set(a[(size_t)r * rs]);
+            QKV_UNROLL
+            for (int v = 0; v < V; v++) sum[r][v] = vf_fma(x, column[v], sum[r][v]);
+        }
+        a += ns;
+        b += ldb;
+    }
+    QKV_UNROLL
+    for (int r = 0; r < R; r++) {
+        QKV_UNROLL
+        for (int v = 0; v < V; v++) vf_store(c + (size_t)r * ldc + v * W, sum[r][v]);
+    }
+}
+
+/* tile for row and vector counts that are known at run time only. With few rows more vectors fit. */
+#define QKV_TILE_CASE(R, V)                                                                                            \
+    case (R)*8 + (V):                                                                                                  \
+        tile(R, V, how, c, ldc, rescale, a, rs, ns, b, ldb, n);                                                        \
+        break;
+QKV_INLINE void tile_any(size_t rows, size_t vectors, const enum tile_start how, float *c, size_t ldc,
+                         const float *rescale, const float *a, size_t rs, size_t ns, const float *b, size_t ldb,
+                         size_t n) {
+    switch (rows * 8 + vectors) {
+        QKV_TILE_CASE(1, 1)
+        QKV_TILE_CASE(2, 1)
+        QKV_TILE_CASE(3, 1)
+        QKV_TILE_CASE(4, 1)
+        QKV_TILE_CASE(5, 1)
+        QKV_TILE_CASE(6, 1)
+        QKV_TILE_CASE(1, 2)
+        QKV_TILE_CASE(2, 2)
+        QKV_TILE_CASE(3, 2)
+        QKV_TILE_CASE(4, 2)
+        QKV_TILE_CASE(5, 2)
+        QKV_TILE_CASE(6, 2)
+        QKV_TILE_CASE(1, 4)
+        QKV_TILE_CASE(2, 4)
+        QKV_TILE_CASE(3, 4)
+#if !defined(QKV_ISA_avx2)
+        QKV_TILE_CASE(4, 4)
+        QKV_TILE_CASE(5, 4)
+        QKV_TILE_CASE(6, 4)
+#endif
+    }
+}
+
+/* The widest tile for `rows` rows that does not pass `vectors`. */
+QKV_INLINE size_t tile_vectors(size_t rows, size_t vectors) {
+    size_t most = rows <= 3 ? 4 : VECTORS;
+    while (most > vectors) most /= 2;
+    return most;
+}
+
+/* C (rows <= TILE, columns padded to W) in tiles side by side. */
+QKV_INLINE void tile_columns(size_t rows, size_t columns, const enum tile_start how, float *c, size_t ldc,
+                             const float *rescale, const float *a, size_t rs, size_t ns, const float *b, size_t ldb,
+                             size_t n) {
+    for (size_t done = 0, step; done < columns; done += step * W) {
+        step = tile_vectors(rows, (columns - done + W - 1) / W);
+        tile_any(rows, step, how, c + done, ldc, rescale, a, rs, ns, b + done, ldb, n);
+    }
+}
+
+QKV_INLINE size_t padded(size_t n, size_t multiple) {
+    return (n + multiple - 1) / multiple * multiple;
+}
+
+/* ---- packing ------------------------------------------------------------------------------------------------------ */
+
+/* out (rows,ld) = x (rows,columns) `stride` apart, the columns up to ld filled with zeros (ld is a multiple of W, less
+ * than W more). False when a number is not finite. */
+QKV_INLINE bool pack_rows(float *out, size_t ld, const float *x, size_t stride, size_t rows, size_t columns) {
+    vf check = vf_zero(), zero = vf_zero();
+    for (size_t r = 0; r < rows; r++, out += ld, x += stride) {
+        size_t c = 0;
+        for (; c + W <= columns; c += W) {
+            vf v = vf_load(x + c);
+            check = vf_fma(v, zero, check);
+            vf_store(out + c, v);
+        }
+        if (c < columns) {
+            vf v = vf_load_n(x + c, columns - c);
+            check = vf_fma(v, zero, check);
+            vf_store(out + c, v);
+        }
+    }
+    return vf_sum(check) == 0;
+}
+
+/* Keys to lanes: out is panels (D,PANEL) of the keys of x (keys,D) at the places [begin, end) of a block; the other
+ * places of the panels touched are zeros. */
+QKV_INLINE void pack_panels(float *out, const float *x, size_t stride, size_t begin, size_t end, size_t D) {
+    for (size_t k = begin / PANEL * PANEL; k < padded(end, PANEL); k += W) {
+        float *to = out + k / PANEL * PANEL * D + k % PANEL;
+        const float *from = x + k * stride;
+        bool whole = k >= begin && k + W <= end;
+        size_t d = 0;
+        for (; whole && d + W <= D; d += W) {
+            vf r[W];
+            QKV_UNROLL
+            for (size_t i = 0; i < W; i++) r[i] = vf_load(from + i * stride + d);
+            vf_transpose(r);
+            QKV_UNROLL
+            for (size_t i = 0; i < W; i++) vf_store(to + (d + i) * PANEL, r[i]);
+        }
+        for (; d < D; d += W) {
+            vf r[W];
+            for (size_t i = 0; i < W; i++) {
+                bool in = k + i >= begin && k + i < end;
+                r[i] = in ? vf_load_n(from + i * stride + d, D - d) : vf_zero();
+            }
+            vf_transpose(r);
+            for (size_t i = 0; i < W && d + i < D; i++) vf_store(to + (d + i) * PANEL, r[i]);
+        }
+    }
+}
+
+/* The entries of the table (attend_table.c). */
+enum { BACKWARD_KEYS = VECTORS == 4 && W == 16 ? 192 : 96 }; /* keys a block: whole panels and whole tiles */
+size_t QKV_K(attend_forward_scratch)(const struct qkv_attend_plan *plan);
+size_t QKV_K(attend_backward_scratch)(const struct qkv_attend_plan *plan);
+size_t QKV_K(attend_weights_scratch)(const struct qkv_attend_plan *plan);
+void QKV_K(attend_forward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
+void QKV_K(attend_delta)(const struct qkv_attend_plan *plan, size_t begin, size_t end);
+void QKV_K(attend_backward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
+void QKV_K(attend_gather)(const struct qkv_attend_plan *plan, size_t item);
+void QKV_K(attend_weights)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
+
+#endif
