@@ -1,0 +1,167 @@
+/* cli.h: what the files of the command share: exit codes, option tables that make both the parser and the help, messages,
+ * numbers for people, and the progress line. Everything about transformers comes from qkv.h. */
+#ifndef QKV_CLI_H
+#define QKV_CLI_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "qkv.h"
+
+#if defined(__GNUC__)
+#define CLI_PRINTF(text, first) __attribute__((format(printf, text, first)))
+#else
+#define CLI_PRINTF(text, first)
+#endif
+
+#define CLI_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+enum cli_exit {
+    CLI_DONE = 0,
+    CLI_FAILED = 1,        /* the command line was fine, the work was not */
+    CLI_USAGE = 2,         /* the command line makes no sense */
+    CLI_INTERRUPTED = 130, /* stopped by a signal, after saving what can be saved */
+    CLI_HELPED = -1        /* from cli_parse only: --help was answered */
+};
+
+/* ---- option tables (options.c, help.c) --------------------------------------------------------------------------- */
+
+enum cli_kind {
+    CLI_FLAG,  /* bool: present or not */
+    CLI_TEXT,  /* const char *: the last one given counts */
+    CLI_TEXTS, /* struct cli_texts: may be repeated */
+    CLI_COUNT, /* int64_t in [low, high] */
+    CLI_REAL   /* double, finite */
+};
+struct cli_texts {
+    const char **items;
+    size_t count;
+};
+struct cli_option {
+    enum cli_kind kind;
+    char letter;          /* 'n' for -n; 0: none */
+    const char *name;     /* "top-k" for --top-k; underscores are shown and read as hyphens */
+    const char *argument; /* "FILE", for the help */
+    size_t offset;        /* of the value in the command's struct */
+    const char *help;
+    int64_t low, high;  /* CLI_COUNT */
+    const char *before; /* the default, for the help, of what cannot show it itself; NULL: the value in `defaults` */
+};
+struct cli_command {
+    const char *name;
+    const char *summary;     /* one line */
+    const char *usage;       /* lines of arguments: "RUN --data FILE [options]" */
+    const char *description; /* paragraphs */
+    const char *examples;    /* lines */
+    const struct cli_option *options;
+    size_t option_count;
+    const void *defaults; /* the struct that the options fill, as it is before */
+    size_t size;
+    size_t arguments; /* the most arguments that are no options */
+    bool presets;     /* whether the help lists the presets */
+    int (*run)(const void *values, const char *const *arguments, size_t count);
+};
+
+const struct cli_command *cli_train(void);
+const struct cli_command *cli_generate(void);
+const struct cli_command *cli_eval(void);
+const struct cli_command *cli_info(void);
+const struct cli_command *cli_forward(void);
+const struct cli_command *cli_tokenize(void);
+
+/* The i-th command in the order of the help; NULL past the last. */
+const struct cli_command *cli_command_at(size_t i);
+/* The command called `name`; NULL after a message that names the closest one. */
+const struct cli_command *cli_command_find(const char *name);
+
+/* Reads a command's words into `values` (a copy of its defaults, freed with cli_forget) and moves those that are no
+ * options to the front of `words`, *count of them. CLI_DONE, CLI_USAGE after a message, or CLI_HELPED. */
+int cli_parse(const struct cli_command *command, char **words, size_t *count, void *values);
+void cli_forget(const struct cli_command *command, void *values);
+/* Of `count` names, name_at(list, i), the one most like `word`; NULL if none is near. */
+const char *cli_closest(const char *word, const char *(*name_at)(const void *list, size_t i), const void *list,
+                        size_t count);
+/* Strict numbers: the whole text, in range; false otherwise. */
+bool cli_read_count(const char *text, int64_t low, int64_t high, int64_t *value);
+bool cli_read_real(const char *text, double *value);
+
+void cli_print_overview(void);
+void cli_print_help(const struct cli_command *command);
+
+/* ---- options that several commands have ------------------------------------------------------------------------- */
+
+struct cli_common {
+    int64_t threads;
+    const char *isa;
+};
+/* Rows for the table of a command whose struct `type` has `struct cli_common common`. */
+#define CLI_COMMON(type)                                                                                               \
+    CLI_COMMON_ROW(CLI_COUNT, type, threads, "N", "CPU threads (0: all that this process may use)", 4096, NULL),       \
+        CLI_COMMON_ROW(CLI_TEXT, type, isa, "NAME", "kernels: scalar, avx2, avx512 or neon", 0,                        \
+                       "$QKV_ISA, else the best here")
+#define CLI_COMMON_ROW(kind, type, name, argument, help, high, before)                                                 \
+    { kind, 0, #name, argument, offsetof(type, common.name), help, 0, high, before }
+/* A context as the options say; CLI_DONE, or the exit code after a message. Free *ctx in any case. */
+int cli_open(const struct cli_common *common, struct qkv_context **ctx);
+
+/* ---- messages and output (output.c) -------------------------------------------------------------------------------- */
+
+/* The name this program was called by, for commands to copy: "qkv" or "build/qkv". */
+extern const char *cli_program;
+void cli_say(const char *format, ...)
+    CLI_PRINTF(1, 2); /* a line on stderr, "qkv: …", control characters made harmless */
+int cli_usage(const char *format, ...) CLI_PRINTF(1, 2);  /* the same; returns CLI_USAGE */
+int cli_failed(const char *format, ...) CLI_PRINTF(1, 2); /* the same; returns CLI_FAILED */
+int cli_broken(const struct qkv_context *ctx);            /* says the context's sentence; returns CLI_FAILED */
+/* Flushes standard output; a write that failed turns `code` CLI_DONE into CLI_FAILED with a message (none for a pipe
+ * whose reader has gone). */
+int cli_finish(int code);
+/* Everything from a file, "-": standard input. The caller frees *data. */
+int cli_read_all(const char *path, char **data, size_t *size);
+void cli_print_quoted(const char *text,
+                      size_t size); /* a JSON string on stdout; bytes that are no UTF-8 become U+FFFD */
+/* The length of the UTF-8 character at the front of size > 0 bytes; 0 if there is none. */
+size_t cli_utf8(const char *text, size_t size);
+
+/* Numbers for people, into `text` (CLI_NUMBER bytes), which they return. */
+#define CLI_NUMBER 32
+char *cli_short(char *text, double value);     /* 10.8M */
+char *cli_grouped(char *text, size_t value);   /* 10,795,776 */
+char *cli_bytes(char *text, size_t value);     /* 41.2 MiB */
+char *cli_seconds(char *text, double seconds); /* 1:02, 2:03:04 */
+
+/* ---- terminal (progress.c) --------------------------------------------------------------------------------------- */
+
+bool cli_locale_utf8(void);
+int cli_width(int descriptor); /* columns; 80 when that is no terminal */
+double cli_now(void);          /* seconds of a clock that never goes back */
+
+enum cli_progress_kind { CLI_SILENT, CLI_LINES, CLI_BAR };
+struct cli_progress {
+    enum cli_progress_kind kind;
+    bool utf8, drawn;
+    double latest; /* when the bar was drawn or a line written */
+};
+/* A bar redrawn in place on a terminal, lines where stderr is none or `plain`, nothing if `quiet`. */
+void cli_progress_start(struct cli_progress *progress, bool quiet, bool plain);
+/* Whether it is time to show something again: ten times a second, or every ten seconds as lines. */
+bool cli_progress_due(const struct cli_progress *progress);
+/* Shows how far it is, share in [0,1] or negative if unknown; when it is narrow the last fields are left out. */
+void cli_progress_show(struct cli_progress *progress, double share, const char *const *fields, size_t count);
+/* A line that stays, above the bar; nothing when silent. */
+void cli_progress_line(struct cli_progress *progress, const char *format, ...) CLI_PRINTF(2, 3);
+void cli_progress_clear(struct cli_progress *progress);
+/* A qkv_progress for long work: `user` is a struct cli_task. Stops the work once cli_stopping. */
+struct cli_task {
+    struct cli_progress *progress;
+    bool finish; /* do not stop it: it is part of a step */
+};
+bool cli_task_progress(void *user, const char *what, double done, double total);
+
+/* After cli_catch_signals the first SIGINT, SIGTERM or SIGHUP sets this and the second one ends the process. */
+extern volatile sig_atomic_t cli_stopping;
+void cli_catch_signals(void);
+
+#endif

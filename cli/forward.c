@@ -1,0 +1,356 @@
+/* forward.c: "qkv forward": runs a model over the inputs of a safetensors file and writes what came out, for whoever
+ * compares with another implementation: logits, loss, attention weights, gradients, losses over optimizer steps. */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+struct arguments {
+    const char *inputs, *output, *adamw;
+    bool gradients, weights;
+    struct cli_common common;
+};
+
+static const struct arguments defaults = {0};
+
+static const struct cli_option options[] = {
+    {CLI_TEXT, 'i', "inputs", "FILE", offsetof(struct arguments, inputs), "safetensors file with in.ids and more", 0, 0,
+     NULL},
+    {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output), "safetensors file to write", 0, 0, NULL},
+    {CLI_FLAG, 0, "gradients", NULL, offsetof(struct arguments, gradients), "also write grad.PARAMETER", 0, 0, NULL},
+    {CLI_FLAG, 0, "weights", NULL, offsetof(struct arguments, weights), "also write out.weights.ATTENTION (B,H,Tq,Tk)",
+     0, 0, NULL},
+    {CLI_TEXT, 0, "adamw", "STEPS,RATE,BETA1,BETA2,EPS,DECAY", offsetof(struct arguments, adamw),
+     "also take AdamW steps on this batch; writes out.adamw_losses (before each step and after the last) and "
+     "out.adamw_logits (after the last)",
+     0, 0, NULL},
+    CLI_COMMON(struct arguments),
+};
+
+/* ---- inputs ---------------------------------------------------------------------------------------------------------- */
+
+struct inputs {
+    struct qkv_tensors *file;
+    int32_t *ids, *lengths, *targets, *source, *source_lengths;
+    float *output_gradient;
+    struct qkv_batch batch;
+};
+
+static void inputs_free(struct inputs *in) {
+    qkv_tensors_close(in->file);
+    free(in->ids);
+    free(in->lengths);
+    free(in->targets);
+    free(in->source);
+    free(in->source_lengths);
+    free(in->output_gradient);
+}
+
+static int wrong_shape(const struct qkv_array *array, const char *path, const char *expected) {
+    char shape[160] = "";
+    size_t used = 0;
+    for (int i = 0; i < array->rank && used < sizeof shape - 24; i++)
+        used += (size_t)snprintf(shape + used, sizeof shape - used, i ? ",%zu" : "%zu", array->shape[i]);
+    return cli_failed("%s: %s has the shape (%s), but must be %s", path, array->name, shape, expected);
+}
+
+/* Whole numbers of an array of I32 or I64, each checked to fit; *out stays NULL if there is no such array. */
+static int read_integers(const struct inputs *in, const char *path, const char *name, int32_t **out) {
+    const struct qkv_array *array = qkv_tensors_find(in->file, name);
+    if (!array) return CLI_DONE;
+    if (array->dtype != QKV_I32 && array->dtype != QKV_I64) return cli_failed("%s: %s must be I32 or I64", path, name);
+    size_t n = qkv_array_elements(array);
+    if (!(*out = malloc(n ? n * sizeof **out : 1))) return cli_failed("out of memory");
+    for (size_t i = 0; i < n; i++) {
+        int64_t wide;
+        if (array->dtype == QKV_I32) {
+            memcpy(*out + i, (const char *)array->data + 4 * i, 4);
+            continue;
+        }
+        memcpy(&wide, (const char *)array->data + 8 * i, 8);
+        if (wide < INT32_MIN || wide > INT32_MAX)
+            return cli_failed("%s: element %zu of %s is %lld, which is no token id", path, i, name, (long long)wide);
+        (*out)[i] = (int32_t)wide;
+    }
+    return CLI_DONE;
+}
+
+/* Checks that an array, if it is there, is (rows) or, with columns > 0, (rows, columns). */
+static int check_shape(const struct inputs *in, const char *path, const char *name, size_t rows, size_t columns) {
+    const struct qkv_array *array = qkv_tensors_find(in->file, name);
+    char expected[64];
+    if (!array) return CLI_DONE;
+    if (columns ? array->rank == 2 && array->shape[0] == rows && array->shape[1] == columns
+                : array->rank == 1 && array->shape[0] == rows)
+        return CLI_DONE;
+    snprintf(expected, sizeof expected, columns ? "(%zu,%zu)" : "(%zu)", rows, columns);
+    return wrong_shape(array, path, expected);
+}
+
+static int read_shapes(struct inputs *in, const struct qkv_spec *spec, const char *path) {
+    const struct qkv_array *ids = qkv_tensors_find(in->file, "in.ids"),
+                           *source = qkv_tensors_find(in->file, "in.source");
+    struct qkv_batch *batch = &in->batch;
+    bool both = spec->encoder.layers > 0 && spec->decoder.layers > 0;
+    if (!ids) return cli_failed("%s has no in.ids", path);
+    if (ids->rank != 2 || !ids->shape[0] || !ids->shape[1]) return wrong_shape(ids, path, "(B,T), neither of them 0");
+    batch->B = ids->shape[0];
+    batch->T = ids->shape[1];
+    if (both && !source) return cli_failed("%s has no in.source, which the encoder of this model reads", path);
+    if (!both && source) return cli_failed("%s has in.source, but this model has no encoder beside its decoder", path);
+    if (source && (source->rank != 2 || source->shape[0] != batch->B || !source->shape[1]))
+        return wrong_shape(source, path, "(B,source T) with the B of in.ids");
+    batch->source_T = source ? source->shape[1] : 0;
+    int code = check_shape(in, path, "in.lengths", batch->B, 0);
+    if (!code) code = check_shape(in, path, "in.source_lengths", batch->B, 0);
+    if (!code)
+        code = check_shape(in, path, "in.targets", batch->B, spec->head.kind == QKV_HEAD_CLASSIFY ? 0 : batch->T);
+    return code;
+}
+
+static int read_output_gradient(struct inputs *in, const struct qkv_spec *spec, const char *path) {
+    const struct qkv_array *array = qkv_tensors_find(in->file, "in.output_gradient");
+    char expected[96];
+    if (!array) return CLI_DONE;
+    if (spec->head.kind != QKV_HEAD_NONE)
+        return cli_failed("%s has in.output_gradient, which only a model without a head takes; give in.targets", path);
+    snprintf(expected, sizeof expected, "(%zu,%zu,%d)", in->batch.B, in->batch.T, spec->d_model);
+    if (array->rank != 3 || array->shape[0] != in->batch.B || array->shape[1] != in->batch.T ||
+        array->shape[2] != (size_t)spec->d_model)
+        return wrong_shape(array, path, expected);
+    if (!(in->output_gradient = malloc(qkv_array_elements(array) * sizeof(float)))) return cli_failed("out of memory");
+    qkv_array_floats(array, in->output_gradient);
+    return CLI_DONE;
+}
+
+static int read_inputs(struct qkv_context *ctx, const struct qkv_spec *spec, const char *path, struct inputs *in) {
+    if (qkv_tensors_open(ctx, path, &in->file)) return cli_broken(ctx);
+    int code = read_shapes(in, spec, path);
+    if (!code) code = read_integers(in, path, "in.ids", &in->ids);
+    if (!code) code = read_integers(in, path, "in.lengths", &in->lengths);
+    if (!code) code = read_integers(in, path, "in.targets", &in->targets);
+    if (!code) code = read_integers(in, path, "in.source", &in->source);
+    if (!code) code = read_integers(in, path, "in.source_lengths", &in->source_lengths);
+    if (!code) code = read_output_gradient(in, spec, path);
+    in->batch.ids = in->ids;
+    in->batch.lengths = in->lengths;
+    in->batch.targets = in->targets;
+    in->batch.source = in->source;
+    in->batch.source_lengths = in->source_lengths;
+    in->batch.output_gradient = in->output_gradient;
+    return code;
+}
+
+/* ---- outputs --------------------------------------------------------------------------------------------------------- */
+
+struct outputs { /* arrays to write, each with a name and data of its own */
+    struct qkv_array *arrays;
+    size_t count;
+};
+
+static void outputs_free(struct outputs *out) {
+    for (size_t i = 0; i < out->count; i++) {
+        free((char *)out->arrays[i].name);
+        free((void *)out->arrays[i].data);
+    }
+    free(out->arrays);
+}
+
+/* Copies an array of floats under the name prefix + array->name. */
+static int keep(struct outputs *out, const char *prefix, const struct qkv_array *array) {
+    size_t n = strlen(prefix) + strlen(array->name) + 1, bytes = qkv_array_elements(array) * sizeof(float);
+    struct qkv_array *grown = realloc(out->arrays, (out->count + 1) * sizeof *grown);
+    if (grown) out->arrays = grown;
+    char *name = malloc(n);
+    void *data = malloc(bytes ? bytes : 1);
+    if (!grown || !name || !data) {
+        free(name);
+        free(data);
+        return cli_failed("out of memory");
+    }
+    snprintf(name, n, "%s%s", prefix, array->name);
+    memcpy(data, array->data, bytes);
+    struct qkv_array *copy = &out->arrays[out->count++];
+    *copy = *array;
+    copy->name = name;
+    copy->data = data;
+    copy->bytes = bytes;
+    return CLI_DONE;
+}
+
+static int keep_numbers(struct outputs *out, const char *name, const float *numbers, size_t n) {
+    struct qkv_array array = {.name = name, .dtype = QKV_F32, .rank = 1, .shape = {n}, .data = numbers};
+    return keep(out, "", &array);
+}
+
+static int keep_gradients(struct outputs *out, struct qkv_model *model) {
+    int code = CLI_DONE;
+    for (size_t i = 0; i < qkv_model_parameters(model) && !code; i++) {
+        struct qkv_array array = *qkv_model_parameter(model, i);
+        array.data = qkv_model_gradient(model, i);
+        code = keep(out, "grad.", &array);
+    }
+    return code;
+}
+
+static int keep_result(struct outputs *out, const struct qkv_pass *pass, bool hidden, bool loss) {
+    struct qkv_array array = qkv_pass_output(pass);
+    float value = (float)qkv_pass_loss(pass, NULL);
+    array.name = hidden ? "out.hidden" : "out.logits";
+    int code = keep(out, "", &array);
+    return code || !loss ? code : keep_numbers(out, "out.loss", &value, 1);
+}
+
+/* ---- the passes ------------------------------------------------------------------------------------------------------ */
+
+struct work {
+    struct qkv_context *ctx;
+    struct qkv_model *model;
+    const struct arguments *arguments;
+    struct inputs in;
+    struct outputs out;
+    bool hidden, loss;
+};
+
+static int make_pass(struct work *w, bool train, bool weights, struct qkv_pass **pass) {
+    const struct qkv_batch *batch = &w->in.batch;
+    struct qkv_pass_options o = {
+        .B = batch->B, .T = batch->T, .source_T = batch->source_T, .train = train, .logits = true, .weights = weights};
+    return qkv_pass_create(w->model, &o, pass) ? cli_broken(w->ctx) : CLI_DONE;
+}
+
+static int first_pass(struct work *w) {
+    const struct arguments *a = w->arguments;
+    struct qkv_pass *pass = NULL;
+    struct qkv_array array;
+    int code = make_pass(w, a->gradients, a->weights, &pass);
+    if (!code && qkv_pass_forward(pass, &w->in.batch)) code = cli_broken(w->ctx);
+    if (!code) code = keep_result(&w->out, pass, w->hidden, w->loss);
+    for (size_t i = 0; !code && a->weights && qkv_pass_weights(pass, i, &array); i++)
+        code = keep(&w->out, "out.weights.", &array);
+    if (!code && a->gradients) {
+        if (qkv_pass_backward(pass))
+            code = cli_broken(w->ctx);
+        else
+            code = keep_gradients(&w->out, w->model);
+    }
+    qkv_pass_free(pass);
+    return code;
+}
+
+struct adamw {
+    int64_t steps;
+    double number[5]; /* rate, beta1, beta2, eps, decay */
+};
+
+static int read_adamw(const char *text, struct adamw *adamw) {
+    const char *const form = "--adamw needs STEPS,RATE,BETA1,BETA2,EPS,DECAY, as 3,0.01,0.9,0.95,1e-8,0.1, not \"%s\"";
+    char word[64];
+    const char *at = text;
+    for (int i = 0; i < 6; i++) {
+        size_t n = strcspn(at, ",");
+        if (n >= sizeof word || (at[n] == 0) != (i == 5)) return cli_usage(form, text);
+        memcpy(word, at, n);
+        word[n] = 0;
+        if (i == 0 ? !cli_read_count(word, 1, 1000000, &adamw->steps) : !cli_read_real(word, &adamw->number[i - 1]))
+            return cli_usage(form, text);
+        at += n + 1;
+    }
+    return CLI_DONE;
+}
+
+static int optimize(struct work *w, const struct adamw *adamw, struct qkv_optimizer *optimizer, struct qkv_pass *pass,
+                    float *losses) {
+    for (int64_t step = 0; step < adamw->steps; step++) {
+        qkv_model_clear_gradients(w->model);
+        if (qkv_pass_forward(pass, &w->in.batch)) return cli_broken(w->ctx);
+        losses[step] = (float)qkv_pass_loss(pass, NULL);
+        if (qkv_pass_backward(pass) || qkv_optimizer_step(optimizer, adamw->number[0], 1)) return cli_broken(w->ctx);
+    }
+    return CLI_DONE;
+}
+
+static int adamw_steps(struct work *w, const struct adamw *adamw) {
+    struct qkv_optimizer_options o = {.kind = QKV_OPTIMIZER_ADAMW,
+                                      .beta1 = adamw->number[1],
+                                      .beta2 = adamw->number[2],
+                                      .eps = adamw->number[3],
+                                      .weight_decay = adamw->number[4]};
+    struct qkv_optimizer *optimizer = NULL;
+    struct qkv_pass *train = NULL, *after = NULL;
+    float *losses = calloc((size_t)adamw->steps + 1, sizeof *losses);
+    int code = losses ? make_pass(w, true, false, &train) : cli_failed("out of memory");
+    if (!code) code = make_pass(w, false, false, &after);
+    if (!code && qkv_optimizer_create(w->model, &o, &optimizer)) code = cli_broken(w->ctx);
+    if (!code) code = optimize(w, adamw, optimizer, train, losses);
+    if (!code && qkv_pass_forward(after, &w->in.batch)) code = cli_broken(w->ctx);
+    if (!code) {
+        struct qkv_array array = qkv_pass_output(after);
+        array.name = w->hidden ? "out.adamw_hidden" : "out.adamw_logits";
+        losses[adamw->steps] = (float)qkv_pass_loss(after, NULL);
+        code = keep_numbers(&w->out, "out.adamw_losses", losses, (size_t)adamw->steps + 1);
+        if (!code) code = keep(&w->out, "", &array);
+    }
+    qkv_optimizer_free(optimizer);
+    qkv_pass_free(train);
+    qkv_pass_free(after);
+    free(losses);
+    return code;
+}
+
+static int forward(struct work *w, const char *folder) {
+    const struct arguments *a = w->arguments;
+    struct adamw adamw;
+    int code = a->adamw ? read_adamw(a->adamw, &adamw) : CLI_DONE;
+    if (!code) code = cli_open(&a->common, &w->ctx);
+    if (!code && qkv_model_load(w->ctx, folder, &w->model)) code = cli_broken(w->ctx);
+    if (!code) code = read_inputs(w->ctx, qkv_model_spec(w->model), a->inputs, &w->in);
+    if (code) return code;
+    w->hidden = qkv_model_spec(w->model)->head.kind == QKV_HEAD_NONE;
+    w->loss = w->in.batch.targets || w->in.batch.output_gradient;
+    if (!w->loss && (a->gradients || a->adamw))
+        return cli_failed("%s has no %s, without which there is no loss for --%s", a->inputs,
+                          w->hidden ? "in.output_gradient" : "in.targets", a->gradients ? "gradients" : "adamw");
+    code = first_pass(w);
+    if (!code && a->adamw) code = adamw_steps(w, &adamw);
+    if (!code && qkv_tensors_write(w->ctx, a->output, w->out.arrays, w->out.count, NULL, 0)) code = cli_broken(w->ctx);
+    return code;
+}
+
+static int run(const void *values, const char *const *words, size_t count) {
+    struct work w = {.arguments = values};
+    if (!count) return cli_usage("forward: say which model folder: %s forward RUN --inputs FILE -o FILE", cli_program);
+    if (!w.arguments->inputs) return cli_usage("forward: say what to run it on: --inputs FILE");
+    if (!w.arguments->output) return cli_usage("forward: say where to write: -o FILE");
+    int code = forward(&w, words[0]);
+    outputs_free(&w.out);
+    inputs_free(&w.in);
+    qkv_model_free(w.model);
+    qkv_context_free(w.ctx);
+    return code;
+}
+
+const struct cli_command *cli_forward(void) {
+    static const struct cli_command command = {
+        .name = "forward",
+        .summary = "run a model over given inputs and write all that comes out",
+        .usage = "RUN --inputs FILE -o FILE [--gradients] [--weights] [--adamw STEPS,RATE,BETA1,BETA2,EPS,DECAY]",
+        .description =
+            "For whoever compares with another implementation. Reads, from a safetensors file, in.ids (B,T) and, where "
+            "given, in.lengths (B), in.targets ((B,T), or (B) for a classifier; -100 does not count), in.source and "
+            "in.source_lengths (encoder-decoders), in.output_gradient (B,T,C) (models without a head); integers are "
+            "I32 or "
+            "I64. Writes out.logits or out.hidden, with targets out.loss, and what the options add. Dropout is off.",
+        .examples = "qkv forward run/ --inputs case.safetensors -o out.safetensors --gradients --weights\n"
+                    "qkv forward run/ --inputs case.safetensors -o out.safetensors --adamw 3,0.01,0.9,0.95,1e-8,0.1",
+        .options = options,
+        .option_count = CLI_COUNT_OF(options),
+        .defaults = &defaults,
+        .size = sizeof defaults,
+        .arguments = 1,
+        .run = run,
+    };
+    return &command;
+}

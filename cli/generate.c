@@ -1,0 +1,163 @@
+/* generate.c: "qkv generate": continues a prompt, each character on standard output as soon as it is known. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+struct arguments {
+    const char *prompt, *prompt_file, *end;
+    int64_t tokens, top_k, repeat_last, seed;
+    double temperature, top_p, min_p, repeat_penalty;
+    struct cli_texts stop;
+    bool quiet;
+    struct cli_common common;
+};
+
+static const struct arguments defaults = {
+    .tokens = 200, .seed = -1, .temperature = 0.8, .top_p = 1, .repeat_penalty = 1, .repeat_last = 64};
+
+static const struct cli_option options[] = {
+    {CLI_TEXT, 'p', "prompt", "TEXT", offsetof(struct arguments, prompt), "the text to continue", 0, 0, NULL},
+    {CLI_TEXT, 0, "prompt-file", "FILE", offsetof(struct arguments, prompt_file),
+     "read the text to continue from a file; - is standard input", 0, 0, NULL},
+    {CLI_COUNT, 'n', "tokens", "N", offsetof(struct arguments, tokens), "how many tokens to make at most", 0, INT64_MAX,
+     NULL},
+    {CLI_REAL, 0, "temp", "X", offsetof(struct arguments, temperature),
+     "temperature: 0 takes the likeliest token, 1 is the model's own distribution", 0, 0, NULL},
+    {CLI_COUNT, 0, "top-k", "N", offsetof(struct arguments, top_k), "choose among the N likeliest tokens (0: all)", 0,
+     INT32_MAX, NULL},
+    {CLI_REAL, 0, "top-p", "X", offsetof(struct arguments, top_p),
+     "choose among the fewest likeliest tokens that hold this probability (1: all)", 0, 0, NULL},
+    {CLI_REAL, 0, "min-p", "X", offsetof(struct arguments, min_p),
+     "leave out tokens below X times the likeliest one's probability", 0, 0, NULL},
+    {CLI_REAL, 0, "repeat-penalty", "X", offsetof(struct arguments, repeat_penalty),
+     "make recent tokens less likely (1: off)", 0, 0, NULL},
+    {CLI_COUNT, 0, "repeat-last", "N", offsetof(struct arguments, repeat_last),
+     "how many tokens are recent to the penalty (0: all)", 0, INT32_MAX, NULL},
+    {CLI_COUNT, 's', "seed", "N", offsetof(struct arguments, seed), "names the random choices", 0, INT64_MAX,
+     "from the clock; shown at the end"},
+    {CLI_TEXTS, 0, "stop", "TEXT", offsetof(struct arguments, stop), "end before this text", 0, 0, NULL},
+    {CLI_TEXT, 0, "end", "TOKEN", offsetof(struct arguments, end), "end at this special token", 0, 0,
+     "<|endoftext|> if the tokenizer has it"},
+    {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "only the continuation: no prompt, no statistics",
+     0, 0, NULL},
+    CLI_COMMON(struct arguments),
+};
+
+struct output {
+    bool terminal; /* control characters would act on it: show them as U+FFFD */
+    bool broken;
+};
+
+static bool show(void *user, const char *text, size_t size) {
+    struct output *output = user;
+    for (size_t i = 0; i < size; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if (output->terminal && (c < 32 || c == 127) && c != '\n' && c != '\t')
+            fputs(cli_locale_utf8() ? "\xEF\xBF\xBD" : "?", stdout);
+        else
+            putchar(c);
+    }
+    output->broken = fflush(stdout) != 0 || ferror(stdout);
+    return !output->broken && !cli_stopping;
+}
+
+/* The token that ends the text, -1 if there is none; CLI_FAILED if one was asked for that the tokenizer has not. */
+static int find_end(struct qkv_model *model, const char *end, int32_t *id) {
+    const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(model);
+    *id = tokenizer ? qkv_tokenizer_special(tokenizer, end ? end : "<|endoftext|>") : -1;
+    if (end && *id < 0) return cli_failed("the tokenizer has no special token \"%s\" (--end)", end);
+    return CLI_DONE;
+}
+
+static void print_statistics(const struct qkv_generate_report *r, uint64_t seed, const char *cause) {
+    fprintf(stderr,
+            "\nprompt: %zu tokens in %.2f s (%.0f tokens/s); made: %zu tokens in %.2f s (%.0f tokens/s)%s; seed %llu\n",
+            r->prompt_tokens, r->prompt_seconds,
+            r->prompt_seconds > 0 ? (double)r->prompt_tokens / r->prompt_seconds : 0, r->tokens, r->seconds,
+            r->seconds > 0 ? (double)r->tokens / r->seconds : 0, cause, (unsigned long long)seed);
+}
+
+static int generate(struct qkv_model *model, const struct arguments *a, const char *prompt, size_t size) {
+    struct output output = {.terminal = isatty(STDOUT_FILENO) != 0};
+    struct qkv_generate_report report = {0};
+    struct qkv_generate_options o = {
+        .sampling = {.temperature = a->temperature,
+                     .top_k = (int)a->top_k,
+                     .top_p = a->top_p,
+                     .min_p = a->min_p,
+                     .repeat_penalty = a->repeat_penalty,
+                     .repeat_last = (int)a->repeat_last,
+                     .seed = a->seed >= 0 ? (uint64_t)a->seed : (uint64_t)time(NULL)},
+        .tokens = (size_t)a->tokens,
+        .stops = a->stop.items,
+        .stop_count = a->stop.count,
+    };
+    int code = find_end(model, a->end, &o.end_id);
+    if (code) return code;
+    if (!a->quiet) show(&output, prompt, size);
+    enum qkv_status status = qkv_generate(model, prompt, size, &o, show, &output, &report);
+    if (report.tokens > 0 && output.terminal) putchar('\n');
+    if (status && status != QKV_STOPPED) {
+        if (size && !a->quiet && !report.tokens) putchar('\n');
+        return cli_broken(qkv_model_context(model));
+    }
+    if (output.broken) return CLI_DONE; /* cli_finish says why */
+    if (!a->quiet)
+        print_statistics(&report, o.sampling.seed,
+                         cli_stopping     ? ", interrupted"
+                         : report.stopped ? ", then the text ended"
+                                          : "");
+    return cli_stopping ? CLI_INTERRUPTED : CLI_DONE;
+}
+
+static int run(const void *values, const char *const *words, size_t count) {
+    const struct arguments *a = values;
+    struct qkv_context *ctx = NULL;
+    struct qkv_model *model = NULL;
+    char *text = NULL;
+    const char *prompt = a->prompt ? a->prompt : "";
+    size_t size = strlen(prompt);
+    if (!count) return cli_usage("generate: say which model folder: %s generate RUN", cli_program);
+    if (a->prompt && a->prompt_file) return cli_usage("generate: --prompt and --prompt-file exclude each other");
+    int code = a->prompt_file ? cli_read_all(a->prompt_file, &text, &size) : CLI_DONE;
+    if (text) prompt = text;
+    if (code == CLI_DONE) code = cli_open(&a->common, &ctx);
+    if (code == CLI_DONE && qkv_model_load(ctx, words[0], &model)) code = cli_broken(ctx);
+    if (code == CLI_DONE) {
+        cli_catch_signals();
+        signal(SIGPIPE, SIG_DFL);
+        code = generate(model, a, prompt, size);
+    }
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+    free(text);
+    return code;
+}
+
+const struct cli_command *cli_generate(void) {
+    static const struct cli_command command = {
+        .name = "generate",
+        .summary = "continue a text with a trained model",
+        .usage = "RUN [--prompt TEXT] [options]",
+        .description =
+            "Writes the prompt and its continuation to standard output as it comes, then the speed to standard error. "
+            "Without a prompt it begins at the start of a line. When the context is full the older half of the text is "
+            "forgotten. Tokens are chosen after the repeat penalty, the temperature, top-k, top-p and min-p, in that "
+            "order; "
+            "the same seed gives the same text.",
+        .examples = "qkv generate run/ --prompt \"ROMEO:\" -n 200 --temp 0.8 --top-k 40\n"
+                    "qkv generate run/ --prompt-file letter.txt --stop \"\\n\\n\" --seed 7 -q\n"
+                    "echo \"Once upon a time\" | qkv generate run/ --prompt-file -",
+        .options = options,
+        .option_count = CLI_COUNT_OF(options),
+        .defaults = &defaults,
+        .size = sizeof defaults,
+        .arguments = 1,
+        .run = run,
+    };
+    return &command;
+}

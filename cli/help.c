@@ -1,0 +1,127 @@
+/* help.c: the help texts, made from the same tables that the words of a command line are read by. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+static int width(void) {
+    int columns = cli_width(STDOUT_FILENO);
+    return columns < 40 ? 40 : columns > 100 ? 100 : columns;
+}
+
+/* Prints `text` from column `at` on, broken between words so that every line begins at column `indent`. */
+static void wrap(const char *text, int at, int indent) {
+    int most = width() - 1;
+    while (*text) {
+        size_t n = strcspn(text, " \n");
+        if (at > indent && at + 1 + (int)n > most) {
+            printf("\n%*s", indent, "");
+            at = indent;
+        }
+        if (at > indent) putchar(' '), at++;
+        fwrite(text, 1, n, stdout);
+        at += (int)n;
+        text += n;
+        if (*text == '\n') {
+            printf("\n%*s", text[1] == '\n' ? 0 : indent, "");
+            at = indent;
+        }
+        if (*text) text++;
+    }
+    putchar('\n');
+}
+
+/* " (default: 200)", from the value that stands in the command's defaults. */
+static void describe_default(const struct cli_option *option, const void *defaults, char *text, size_t size) {
+    const void *value = (const char *)defaults + option->offset;
+    text[0] = 0;
+    if (option->before && *option->before) snprintf(text, size, " (default: %s)", option->before);
+    if (option->before) return;
+    if (option->kind == CLI_COUNT) snprintf(text, size, " (default: %lld)", (long long)*(const int64_t *)value);
+    if (option->kind == CLI_REAL) snprintf(text, size, " (default: %.12g)", *(const double *)value);
+    if (option->kind == CLI_TEXT && *(const char *const *)value)
+        snprintf(text, size, " (default: %s)", *(const char *const *)value);
+    if (option->kind == CLI_TEXTS) snprintf(text, size, " (may be repeated)");
+}
+
+static int describe_option(const struct cli_option *option, char *text, size_t size) {
+    char letter[8] = "    ", name[64];
+    size_t n = 0;
+    if (option->letter) snprintf(letter, sizeof letter, "-%c, ", option->letter);
+    for (; option->name[n] && n + 1 < sizeof name; n++) name[n] = option->name[n] == '_' ? '-' : option->name[n];
+    name[n] = 0;
+    return snprintf(text, size, "  %s--%s%s%s", letter, name, option->argument ? " " : "",
+                    option->argument ? option->argument : "");
+}
+
+static void print_options(const struct cli_command *command) {
+    enum { MOST = 30 };
+    char text[128], more[128], help[1024];
+    int indent = 0;
+    for (size_t i = 0; i < command->option_count; i++) {
+        int n = describe_option(&command->options[i], text, sizeof text) + 2;
+        if (n > indent && n <= MOST) indent = n;
+    }
+    printf("\noptions:\n");
+    for (size_t i = 0; i < command->option_count; i++) {
+        const struct cli_option *option = &command->options[i];
+        int n = describe_option(option, text, sizeof text);
+        describe_default(option, command->defaults, more, sizeof more);
+        snprintf(help, sizeof help, "%s%s", option->help, more);
+        printf("%s", text);
+        if (n + 2 > indent)
+            printf("\n%*s", indent, "");
+        else
+            printf("%*s", indent - n, "");
+        wrap(help, indent, indent);
+    }
+    printf("%-*s", indent, "  -h, --help");
+    printf("this text\n");
+}
+
+static void print_presets(void) {
+    const char *name, *summary;
+    printf("\npresets:\n");
+    for (size_t i = 0; qkv_preset_at(i, &name, &summary); i++) {
+        printf("  %-16s", name);
+        wrap(summary, 18, 18);
+    }
+}
+
+/* Lines of a table, each after the name of this program: "qkv train --preset …". */
+static void print_calls(const char *lines, const char *prefix) {
+    while (*lines) {
+        size_t n = strcspn(lines, "\n");
+        printf("  %s%s%.*s\n", prefix, *prefix ? " " : "", (int)n, lines);
+        lines += n + (lines[n] == '\n');
+    }
+}
+
+void cli_print_help(const struct cli_command *command) {
+    char prefix[256];
+    snprintf(prefix, sizeof prefix, "qkv %s", command->name);
+    printf("qkv %s: %s\n\nusage:\n", command->name, command->summary);
+    print_calls(command->usage, prefix);
+    putchar('\n');
+    wrap(command->description, 0, 0);
+    print_options(command);
+    if (command->presets) print_presets();
+    printf("\nexamples:\n");
+    print_calls(command->examples, "");
+}
+
+void cli_print_overview(void) {
+    const struct cli_command *command;
+    printf("qkv %s: transformers in C, described as data, trained and run on this machine\n\n"
+           "usage:\n  qkv COMMAND [options]\n\ncommands:\n",
+           qkv_version());
+    for (size_t i = 0; (command = cli_command_at(i)); i++) printf("  %-10s %s\n", command->name, command->summary);
+    printf("  %-10s %s\n", "help", "this text; \"qkv help COMMAND\" describes a command and its options");
+    printf("\nfirst steps:\n"
+           "  qkv train --preset nano-gpt --data shakespeare.txt --out run/\n"
+           "  qkv generate run/ --prompt \"ROMEO:\" -n 200\n"
+           "  qkv info --preset gpt2-small\n"
+           "\nexit codes: 0 done, 1 failed (a line on stderr says why), 2 the command line makes no sense,\n"
+           "130 interrupted; \"qkv --version\" prints the version\n");
+}

@@ -1,0 +1,296 @@
+/* info.c: "qkv info": the parts of a model with their shapes, and what it costs to train and to run. Works from names
+ * and shapes alone, so a model of any size can be looked at. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+struct arguments {
+    const char *preset, *spec;
+    struct cli_texts set;
+    int64_t batch, context;
+    bool json;
+    struct cli_common common;
+};
+
+static const struct arguments defaults = {.batch = 1, .common = {.threads = 1}};
+
+static const struct cli_option options[] = {
+    {CLI_TEXT, 0, "preset", "NAME", offsetof(struct arguments, preset), "a named model", 0, 0, NULL},
+    {CLI_TEXT, 0, "spec", "FILE", offsetof(struct arguments, spec), "a model described as JSON (config.json)", 0, 0,
+     NULL},
+    {CLI_TEXTS, 0, "set", "KEY=VALUE", offsetof(struct arguments, set),
+     "changes the model: decoder.attention.kv_heads=2", 0, 0, NULL},
+    {CLI_COUNT, 0, "batch", "N", offsetof(struct arguments, batch), "sequences a step, for the memory to train", 1,
+     1 << 20, NULL},
+    {CLI_COUNT, 0, "context", "N", offsetof(struct arguments, context), "positions a sequence, for the costs", 0,
+     1 << 24, "the model's"},
+    {CLI_FLAG, 0, "json", NULL, offsetof(struct arguments, json), "print JSON", 0, 0, NULL},
+};
+
+/* ---- the tree ---------------------------------------------------------------------------------------------------------
+ * The names of the parameters, cut at their dots. Neighbours that are numbered and alike, as the layers of a stack, are
+ * shown once. */
+
+struct node {
+    char name[64];
+    const struct qkv_array *array; /* of a leaf */
+    size_t numbers;                /* in all below */
+    struct node *first, *last, *next;
+};
+
+static void node_free(struct node *node) {
+    while (node) {
+        struct node *next = node->next;
+        node_free(node->first);
+        free(node);
+        node = next;
+    }
+}
+
+/* The child of that name, made if it is not there yet; NULL without memory. */
+static struct node *child(struct node *parent, const char *name, size_t n) {
+    struct node *c;
+    if (n >= sizeof c->name) n = sizeof c->name - 1;
+    for (c = parent->first; c; c = c->next)
+        if (strlen(c->name) == n && !memcmp(c->name, name, n)) return c;
+    if (!(c = calloc(1, sizeof *c))) return NULL;
+    memcpy(c->name, name, n);
+    if (parent->last)
+        parent->last->next = c;
+    else
+        parent->first = c;
+    parent->last = c;
+    return c;
+}
+
+/* "decoder.layers.0.attn.q.weight" becomes decoder, layers.0, attn, q.weight. */
+static size_t part(const char *name) {
+    size_t n = strcspn(name, ".");
+    if (name[n] && name[n + 1] >= '0' && name[n + 1] <= '9') n += 1 + strcspn(name + n + 1, ".");
+    if (!strcmp(name + n, ".weight") || !strcmp(name + n, ".bias")) n = strlen(name);
+    return n;
+}
+
+static bool insert(struct node *root, const struct qkv_array *array) {
+    struct node *at = root;
+    size_t numbers = qkv_array_elements(array);
+    at->numbers += numbers;
+    for (const char *name = array->name; *name;) {
+        size_t n = part(name);
+        if (!(at = child(at, name, n))) return false;
+        at->numbers += numbers;
+        name += n + (name[n] == '.');
+    }
+    at->array = array;
+    return true;
+}
+
+static struct node *build_tree(const struct qkv_model *model) {
+    struct node *root = calloc(1, sizeof *root);
+    for (size_t i = 0; root && i < qkv_model_parameters(model); i++) {
+        if (insert(root, qkv_model_parameter(model, i))) continue;
+        node_free(root);
+        root = NULL;
+    }
+    return root;
+}
+
+static bool same_shape(const struct qkv_array *a, const struct qkv_array *b) {
+    if (!a || !b) return a == b;
+    return a->rank == b->rank && !memcmp(a->shape, b->shape, (size_t)a->rank * sizeof *a->shape);
+}
+
+static bool same_below(const struct node *a, const struct node *b) {
+    if (!same_shape(a->array, b->array) || a->numbers != b->numbers) return false;
+    for (a = a->first, b = b->first; a && b; a = a->next, b = b->next)
+        if (strcmp(a->name, b->name) != 0 || !same_below(a, b)) return false;
+    return !a && !b;
+}
+
+static bool numbered_alike(const struct node *a, const struct node *b) {
+    const char *x = strrchr(a->name, '.'), *y = strrchr(b->name, '.');
+    if (!x || !y || x[1] < '0' || x[1] > '9' || y[1] < '0' || y[1] > '9') return false;
+    return x - a->name == y - b->name && !memcmp(a->name, b->name, (size_t)(x - a->name)) && same_below(a, b);
+}
+
+static void shape_text(const struct qkv_array *array, char *text, size_t size) {
+    size_t used = 0;
+    text[0] = 0;
+    for (int i = 0; array && i < array->rank && used < size - 24; i++)
+        used += (size_t)snprintf(text + used, size - used, i ? " x %zu" : "%zu", array->shape[i]);
+}
+
+static void print_node(const struct node *node, const char *indent, const char *branch, size_t repeated,
+                       const char *last) {
+    char number[CLI_NUMBER], shape[128], name[160], times[48] = "";
+    if (repeated > 1) {
+        snprintf(name, sizeof name, "%s to %s", node->name, strrchr(last, '.') + 1);
+        snprintf(times, sizeof times, "  (%zu times)", repeated);
+    } else {
+        snprintf(name, sizeof name, "%s", node->name);
+    }
+    shape_text(node->array, shape, sizeof shape);
+    /* The indent is in columns of one character each, two or three bytes in UTF-8. */
+    size_t columns = 0;
+    for (const char *c = indent; *c; c++) columns += (*c & 0xC0) != 0x80;
+    for (const char *c = branch; *c; c++) columns += (*c & 0xC0) != 0x80;
+    int room = columns < 36 ? (int)(36 - columns) : 1;
+    printf("%s%s%-*s %-16s %15s%s\n", indent, branch, room, name, shape, cli_grouped(number, node->numbers), times);
+}
+
+static void print_tree(const struct node *parent, const char *indent, bool utf8) {
+    for (const struct node *node = parent->first; node; node = node->next) {
+        const struct node *first = node;
+        size_t repeated = 1;
+        char deeper[256];
+        while (node->next && numbered_alike(first, node->next)) node = node->next, repeated++;
+        bool end = !node->next;
+        const char *branch = utf8 ? (end ? "└─ " : "├─ ") : end ? "`- " : "|- ", *stem = utf8 ? "│  " : "|  ";
+        print_node(first, indent, branch, repeated, node->name);
+        snprintf(deeper, sizeof deeper, "%s%s", indent, end ? "   " : stem);
+        print_tree(first, deeper, utf8);
+    }
+}
+
+/* ---- text and JSON --------------------------------------------------------------------------------------------------- */
+
+struct subject {
+    const char *name; /* of the model, as the user called it */
+    struct qkv_spec spec;
+    struct qkv_model *plan;
+    struct qkv_costs costs;
+    size_t batch, context;
+    bool guessed; /* the vocabulary */
+};
+
+static void print_row(const char *label, const char *value, const char *remark) {
+    printf("  %-22s %14s  %s\n", label, value, remark);
+}
+
+static int print_text(const struct subject *s) {
+    struct node *tree = build_tree(s->plan);
+    char number[CLI_NUMBER], remark[128];
+    if (!tree) return cli_failed("out of memory");
+    printf("%-36s %-16s %15s\n", s->name, "shape", "parameters");
+    print_tree(tree, "", cli_locale_utf8());
+    node_free(tree);
+    printf("\n");
+    print_row("parameters", cli_grouped(number, s->costs.parameters), "tied ones once");
+    print_row("weights", cli_bytes(number, s->costs.parameter_bytes), "in fp32");
+    snprintf(remark, sizeof remark, "weights, gradients, two moments, one step of %zu x %zu tokens", s->batch,
+             s->context);
+    print_row("memory to train", cli_bytes(number, s->costs.train_bytes), remark);
+    snprintf(remark, sizeof remark, "weights, a cache of %zu positions, one sequence", s->context);
+    print_row("memory to run", cli_bytes(number, s->costs.run_bytes), remark);
+    print_row("cache a token", cli_bytes(number, s->costs.cache_bytes_per_token), "keys and values of all layers");
+    snprintf(remark, sizeof remark, "forward, in a context of %zu; multiply and add are two", s->context);
+    print_row("FLOPs a token", cli_short(number, s->costs.forward_flops), remark);
+    print_row("", cli_short(number, s->costs.train_flops), "forward and backward");
+    if (s->guessed)
+        printf("\nThe vocabulary will come from the tokenizer; shown for %d. Another: --set vocab=N\n", s->spec.vocab);
+    return CLI_DONE;
+}
+
+static int print_json(const struct subject *s, struct qkv_context *ctx) {
+    const struct qkv_costs *c = &s->costs;
+    char *spec;
+    if (qkv_spec_print(ctx, &s->spec, &spec)) return cli_broken(ctx);
+    size_t n = strlen(spec);
+    while (n && spec[n - 1] == '\n') spec[--n] = 0;
+    printf("{\"name\": ");
+    cli_print_quoted(s->name, strlen(s->name));
+    printf(",\n\"parameters\": %zu, \"parameter_bytes\": %zu, \"train_bytes\": %zu, \"run_bytes\": %zu,\n"
+           "\"cache_bytes_per_token\": %zu, \"forward_flops\": %.17g, \"train_flops\": %.17g, \"batch\": %zu, "
+           "\"context\": %zu,\n"
+           "\"spec\": %s,\n\"tensors\": [",
+           c->parameters, c->parameter_bytes, c->train_bytes, c->run_bytes, c->cache_bytes_per_token, c->forward_flops,
+           c->train_flops, s->batch, s->context, spec);
+    qkv_free(spec);
+    for (size_t i = 0; i < qkv_model_parameters(s->plan); i++) {
+        const struct qkv_array *array = qkv_model_parameter(s->plan, i);
+        printf("%s\n{\"name\": ", i ? "," : "");
+        cli_print_quoted(array->name, strlen(array->name));
+        printf(", \"shape\": [");
+        for (int j = 0; j < array->rank; j++) printf(j ? ", %zu" : "%zu", array->shape[j]);
+        printf("]}");
+    }
+    printf("]}\n");
+    return CLI_DONE;
+}
+
+/* ---- the command ------------------------------------------------------------------------------------------------------- */
+
+static int read_spec(struct qkv_context *ctx, const struct arguments *a, const char *folder, struct subject *s) {
+    enum qkv_status status;
+    const char *const *set = a->set.items;
+    s->name = folder ? folder : a->preset ? a->preset : a->spec;
+    if (folder) {
+        size_t n = strlen(folder) + sizeof "/config.json";
+        char *path = malloc(n);
+        if (!path) return cli_failed("out of memory");
+        snprintf(path, n, "%s%sconfig.json", folder, *folder && folder[strlen(folder) - 1] == '/' ? "" : "/");
+        status = qkv_spec_read(ctx, &s->spec, path, set, a->set.count);
+        free(path);
+    } else if (a->preset) {
+        status = qkv_spec_preset(ctx, &s->spec, a->preset, set, a->set.count);
+    } else {
+        status = qkv_spec_read(ctx, &s->spec, a->spec, set, a->set.count);
+    }
+    if (status) return cli_broken(ctx);
+    s->guessed = s->spec.vocab == 0;
+    if (s->guessed) s->spec.vocab = 256;
+    if (s->guessed && s->spec.source_vocab == 0) s->spec.source_vocab = 256;
+    return CLI_DONE;
+}
+
+static int show(struct qkv_context *ctx, const struct arguments *a, const char *folder) {
+    struct subject s = {.batch = (size_t)a->batch};
+    int code = read_spec(ctx, a, folder, &s);
+    if (code) return code;
+    if (a->context > s.spec.context)
+        return cli_failed("--context %lld is more than the %d positions of %s (--set context=%lld changes them)",
+                          (long long)a->context, s.spec.context, s.name, (long long)a->context);
+    s.context = a->context > 0 ? (size_t)a->context : (size_t)s.spec.context;
+    if (qkv_model_plan(ctx, &s.spec, &s.plan) || qkv_measure_costs(ctx, &s.spec, s.batch, s.context, &s.costs))
+        code = cli_broken(ctx);
+    else
+        code = a->json ? print_json(&s, ctx) : print_text(&s);
+    qkv_model_free(s.plan);
+    return code;
+}
+
+static int run(const void *values, const char *const *words, size_t count) {
+    const struct arguments *a = values;
+    struct qkv_context *ctx = NULL;
+    if (count + (a->preset != NULL) + (a->spec != NULL) != 1)
+        return cli_usage("info: say one of a model folder, --preset NAME and --spec FILE");
+    int code = cli_open(&a->common, &ctx);
+    if (code == CLI_DONE) code = show(ctx, a, count ? words[0] : NULL);
+    qkv_context_free(ctx);
+    return code;
+}
+
+const struct cli_command *cli_info(void) {
+    static const struct cli_command command = {
+        .name = "info",
+        .summary = "the parts of a model, their shapes, and what it costs to train and to run",
+        .usage = "RUN\n--preset NAME [--set KEY=VALUE]\n--spec FILE [--set KEY=VALUE]",
+        .description =
+            "Shows the tree of a model's parameters, the exact memory to train it and to run it, the FLOPs for a token "
+            "and the bytes that a token adds to the key-value cache. Nothing of that size is allocated: the "
+            "memory is found by a dry run.",
+        .examples = "qkv info run/\n"
+                    "qkv info --preset gpt2-small --batch 8\n"
+                    "qkv info --preset llama-style --set decoder.attention.kv_heads=1",
+        .options = options,
+        .option_count = CLI_COUNT_OF(options),
+        .defaults = &defaults,
+        .size = sizeof defaults,
+        .arguments = 1,
+        .presets = true,
+        .run = run,
+    };
+    return &command;
+}

@@ -1,0 +1,91 @@
+/* main.c: finds the command that the first word names and runs it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+static const struct cli_command *(*const commands[])(void) = {cli_train, cli_generate, cli_eval,
+                                                              cli_info,  cli_forward,  cli_tokenize};
+
+const struct cli_command *cli_command_at(size_t i) {
+    return i < CLI_COUNT_OF(commands) ? commands[i]() : NULL;
+}
+
+static const char *command_name(const void *list, size_t i) {
+    (void)list;
+    const struct cli_command *command = cli_command_at(i);
+    return command ? command->name : "help";
+}
+
+const struct cli_command *cli_command_find(const char *name) {
+    const struct cli_command *command;
+    for (size_t i = 0; (command = cli_command_at(i)); i++)
+        if (!strcmp(command->name, name)) return command;
+    const char *closest = cli_closest(name, command_name, NULL, CLI_COUNT_OF(commands) + 1);
+    if (closest)
+        cli_say("there is no command \"%s\"; did you mean %s? (\"%s help\" lists them)", name, closest, cli_program);
+    else
+        cli_say("there is no command \"%s\" (\"%s help\" lists them)", name, cli_program);
+    return NULL;
+}
+
+static int run(const struct cli_command *command, char **words, size_t count) {
+    void *values = calloc(1, command->size);
+    if (!values) return cli_failed("out of memory");
+    int code = cli_parse(command, words, &count, values);
+    if (code == CLI_DONE) code = command->run(values, (const char *const *)words, count);
+    cli_forget(command, values);
+    free(values);
+    return code == CLI_HELPED ? CLI_DONE : code;
+}
+
+static int help(char **words, size_t count) {
+    if (count == 0 || !strcmp(words[0], "--help") || !strcmp(words[0], "-h") || !strcmp(words[0], "help")) {
+        cli_print_overview();
+        return CLI_DONE;
+    }
+    if (count > 1) return cli_usage("help: one argument too many: \"%s\"", words[1]);
+    const struct cli_command *command = cli_command_find(words[0]);
+    if (!command) return CLI_USAGE;
+    cli_print_help(command);
+    return CLI_DONE;
+}
+
+static int dispatch(char **words, size_t count) {
+    if (count == 0) {
+        cli_print_overview();
+        return cli_usage("say which command");
+    }
+    if (!strcmp(words[0], "help") || !strcmp(words[0], "--help") || !strcmp(words[0], "-h"))
+        return help(words + 1, count - 1);
+    if (!strcmp(words[0], "--version") || !strcmp(words[0], "-V")) {
+        printf("qkv %s\n", qkv_version());
+        return CLI_DONE;
+    }
+    if (words[0][0] == '-')
+        return cli_usage("the command comes first, then its options; %s is no command (\"%s help\" lists them)",
+                         words[0], cli_program);
+    const struct cli_command *command = cli_command_find(words[0]);
+    return command ? run(command, words + 1, count - 1) : CLI_USAGE;
+}
+
+/* A descriptor that the caller closed would be given to the next file that is opened, and messages written into it.
+ * Opened the wrong way round, reads from it and writes to it fail as they should. */
+static void fill_descriptor(int descriptor) {
+    if (fcntl(descriptor, F_GETFD) < 0 && errno == EBADF) {
+        int opened = open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+        if (opened >= 0 && opened != descriptor) close(opened);
+    }
+}
+
+int main(int argc, char **argv) {
+    for (int i = 0; i <= 2; i++) fill_descriptor(i);
+    setlocale(LC_CTYPE, "");
+    if (argc > 0 && argv[0] && *argv[0]) cli_program = argv[0];
+    return cli_finish(dispatch(argc > 1 ? argv + 1 : argv, argc > 1 ? (size_t)argc - 1 : 0));
+}

@@ -1,0 +1,215 @@
+/* options.c: one table for each command says what its options are; this reads the words of a command line by it.
+ * Long and short options, "--name value", "--name=value", "-n200", "-q", repeatable ones, and "--" after which
+ * everything is an argument. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+/* ---- numbers ------------------------------------------------------------------------------------------------------- */
+
+bool cli_read_count(const char *text, int64_t low, int64_t high, int64_t *value) {
+    char *end;
+    const char *digits = text + (*text == '-' || *text == '+');
+    if (*digits < '0' || *digits > '9') return false;
+    errno = 0;
+    long long number = strtoll(text, &end, 10);
+    if (errno || *end || number < low || number > high) return false;
+    *value = number;
+    return true;
+}
+
+bool cli_read_real(const char *text, double *value) {
+    char *end;
+    if (!*text || strchr(" \t\n\v\f\r", *text)) return false;
+    double number = strtod(text, &end);
+    if (end == text || *end || !isfinite(number)) return false;
+    *value = number;
+    return true;
+}
+
+/* ---- names --------------------------------------------------------------------------------------------------------- */
+
+static bool same_character(char a, char b) {
+    return a == b || ((a == '_' || a == '-') && (b == '_' || b == '-'));
+}
+
+static bool same_name(const char *name, const char *word, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (!name[i] || !same_character(name[i], word[i])) return false;
+    return name[n] == 0;
+}
+
+static size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+/* Insertions, deletions, replacements and swaps of neighbours that turn a into b (optimal string alignment). */
+static size_t distance(const char *a, const char *b) {
+    enum { MOST = 40 };
+    size_t n = strlen(a), m = strlen(b), rows[3][MOST + 1];
+    if (n > MOST || m > MOST) return MOST;
+    for (size_t j = 0; j <= m; j++) rows[0][j] = j;
+    for (size_t i = 1; i <= n; i++) {
+        size_t *row = rows[i % 3], *above = rows[(i + 2) % 3], *second = rows[(i + 1) % 3];
+        row[0] = i;
+        for (size_t j = 1; j <= m; j++) {
+            row[j] = least(least(above[j] + 1, row[j - 1] + 1), above[j - 1] + !same_character(a[i - 1], b[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                row[j] = least(row[j], second[j - 2] + 1);
+        }
+    }
+    return rows[n % 3][m];
+}
+
+const char *cli_closest(const char *word, const char *(*name_at)(const void *list, size_t i), const void *list,
+                        size_t count) {
+    const char *best = NULL;
+    size_t nearest = strlen(word) < 6 ? 3 : strlen(word) / 3 + 2;
+    for (size_t i = 0; i < count; i++) {
+        const char *name = name_at(list, i);
+        size_t d = distance(word, name), n = strlen(word);
+        if (n >= 3 && !strncmp(word, name, n)) d = 1; /* an abbreviation */
+        if (d < nearest && d < strlen(name)) nearest = d, best = name;
+    }
+    return best;
+}
+
+static const char *option_name(const void *list, size_t i) {
+    return ((const struct cli_option *)list)[i].name;
+}
+
+/* "--top_k" as it is written: "--top-k". */
+static const char *hyphens(const char *name, char *text, size_t size) {
+    size_t n = 0;
+    for (; name[n] && n + 1 < size; n++) text[n] = name[n] == '_' ? '-' : name[n];
+    text[n] = 0;
+    return text;
+}
+
+/* ---- one option ------------------------------------------------------------------------------------------------------ */
+
+static int append(struct cli_texts *texts, const char *text) {
+    const char **items = realloc(texts->items, (texts->count + 1) * sizeof *items);
+    if (!items) return cli_failed("out of memory");
+    items[texts->count++] = text;
+    texts->items = items;
+    return CLI_DONE;
+}
+
+static int set(const struct cli_option *option, const char *shown, const char *text, void *values) {
+    void *value = (char *)values + option->offset;
+    switch (option->kind) {
+    case CLI_FLAG:
+        *(bool *)value = true;
+        return CLI_DONE;
+    case CLI_TEXT:
+        *(const char **)value = text;
+        return CLI_DONE;
+    case CLI_TEXTS:
+        return append(value, text);
+    case CLI_COUNT:
+        if (cli_read_count(text, option->low, option->high, value)) return CLI_DONE;
+        return cli_usage("%s needs a whole number from %lld to %lld, not \"%s\"", shown, (long long)option->low,
+                         (long long)option->high, text);
+    case CLI_REAL:
+        if (cli_read_real(text, value)) return CLI_DONE;
+        return cli_usage("%s needs a number, not \"%s\"", shown, text);
+    }
+    return CLI_USAGE;
+}
+
+static int unknown(const struct cli_command *command, const char *word, size_t n) {
+    char name[64], near[64];
+    size_t cut = n < sizeof name - 1 ? n : sizeof name - 1;
+    memcpy(name, word, cut);
+    name[cut] = 0;
+    const char *closest = cli_closest(name, option_name, command->options, command->option_count);
+    if (closest)
+        return cli_usage("%s has no option --%s; did you mean --%s? (\"%s help %s\" lists them)", command->name, name,
+                         hyphens(closest, near, sizeof near), cli_program, command->name);
+    return cli_usage("%s has no option --%s (\"%s help %s\" lists them)", command->name, name, cli_program,
+                     command->name);
+}
+
+/* "--name", "--name=value" or "--name value" at words[*at]. */
+static int parse_long(const struct cli_command *command, char **words, size_t count, size_t *at, void *values) {
+    const char *word = words[*at] + 2, *equals = strchr(word, '=');
+    size_t n = equals ? (size_t)(equals - word) : strlen(word);
+    if (same_name("help", word, n) && !equals) {
+        cli_print_help(command);
+        return CLI_HELPED;
+    }
+    for (size_t i = 0; i < command->option_count; i++) {
+        const struct cli_option *option = &command->options[i];
+        char name[64], shown[68] = "--";
+        if (!same_name(option->name, word, n)) continue;
+        strcat(shown, hyphens(option->name, name, sizeof name));
+        if (option->kind == CLI_FLAG && equals) return cli_usage("%s takes no value", shown);
+        if (option->kind == CLI_FLAG) return set(option, shown, NULL, values);
+        if (equals) return set(option, shown, equals + 1, values);
+        if (*at + 1 >= count) return cli_usage("%s needs a value: %s %s", shown, shown, option->argument);
+        return set(option, shown, words[++*at], values);
+    }
+    return unknown(command, word, n);
+}
+
+/* "-q", "-n 200", "-n200" or "-qn200" at words[*at]. */
+static int parse_short(const struct cli_command *command, char **words, size_t count, size_t *at, void *values) {
+    for (const char *letter = words[*at] + 1; *letter; letter++) {
+        const struct cli_option *option = NULL;
+        char shown[3] = {'-', *letter, 0};
+        if (*letter == 'h') {
+            cli_print_help(command);
+            return CLI_HELPED;
+        }
+        for (size_t i = 0; i < command->option_count && !option; i++)
+            if (command->options[i].letter == *letter) option = &command->options[i];
+        if (!option)
+            return cli_usage("%s has no option -%.*s (\"%s help %s\" lists them)", command->name, 1, letter,
+                             cli_program, command->name);
+        if (option->kind == CLI_FLAG) {
+            int code = set(option, shown, NULL, values);
+            if (code) return code;
+            continue;
+        }
+        if (letter[1]) return set(option, shown, letter + 1, values);
+        if (*at + 1 >= count) return cli_usage("%s needs a value: %s %s", shown, shown, option->argument);
+        return set(option, shown, words[++*at], values);
+    }
+    return CLI_DONE;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------------------------------- */
+
+int cli_parse(const struct cli_command *command, char **words, size_t *count, void *values) {
+    size_t arguments = 0, at;
+    memcpy(values, command->defaults, command->size);
+    for (at = 0; at < *count; at++) {
+        char *word = words[at];
+        int code = CLI_DONE;
+        if (!strcmp(word, "--")) break;
+        if (word[0] == '-' && word[1] == '-')
+            code = parse_long(command, words, *count, &at, values);
+        else if (word[0] == '-' && word[1])
+            code = parse_short(command, words, *count, &at, values);
+        else
+            words[arguments++] = word;
+        if (code) return code;
+    }
+    for (at++; at < *count; at++) words[arguments++] = words[at];
+    *count = arguments;
+    if (arguments > command->arguments)
+        return cli_usage("%s: one argument too many: \"%s\" (usage: %s %s %.*s)", command->name,
+                         words[command->arguments], cli_program, command->name, (int)strcspn(command->usage, "\n"),
+                         command->usage);
+    return CLI_DONE;
+}
+
+void cli_forget(const struct cli_command *command, void *values) {
+    for (size_t i = 0; i < command->option_count; i++)
+        if (command->options[i].kind == CLI_TEXTS)
+            free(((struct cli_texts *)(void *)((char *)values + command->options[i].offset))->items);
+}

@@ -1,0 +1,171 @@
+/* output.c: messages on stderr, standard output with its errors noticed, whole files read, numbers for people. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+const char *cli_program = "qkv";
+
+/* ---- messages ------------------------------------------------------------------------------------------------------ */
+
+/* A file's name or a key of a foreign file may hold escape sequences: they must not reach the terminal. */
+static void say(const char *format, va_list list) {
+    char line[2048];
+    vsnprintf(line, sizeof line, format, list);
+    for (char *c = line; *c; c++)
+        if ((unsigned char)*c < 32 || *c == 127) *c = '?';
+    fflush(stdout);
+    fprintf(stderr, "qkv: %s\n", line);
+}
+
+void cli_say(const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    say(format, list);
+    va_end(list);
+}
+
+int cli_usage(const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    say(format, list);
+    va_end(list);
+    return CLI_USAGE;
+}
+
+int cli_failed(const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    say(format, list);
+    va_end(list);
+    return CLI_FAILED;
+}
+
+int cli_broken(const struct qkv_context *ctx) {
+    return cli_failed("%s", qkv_message(ctx));
+}
+
+int cli_open(const struct cli_common *common, struct qkv_context **ctx) {
+    struct qkv_context_options options = {.threads = (int)common->threads, .isa = common->isa};
+    enum qkv_status status = qkv_context_create(ctx, &options);
+    if (!status) return CLI_DONE;
+    if (!*ctx) return cli_failed("out of memory");
+    cli_broken(*ctx);
+    return status == QKV_ARGUMENT ? CLI_USAGE : CLI_FAILED;
+}
+
+/* ---- files ----------------------------------------------------------------------------------------------------------- */
+
+int cli_finish(int code) {
+    errno = 0;
+    bool bad = ferror(stdout) != 0;
+    if (fflush(stdout) != 0) bad = true;
+    if (!bad || code != CLI_DONE) return code;
+    if (errno != EPIPE)
+        cli_say("cannot write the output%s%s", errno ? ": " : " (is the disk full?)", errno ? strerror(errno) : "");
+    return CLI_FAILED;
+}
+
+int cli_read_all(const char *path, char **data, size_t *size) {
+    bool standard = !strcmp(path, "-");
+    const char *name = standard ? "standard input" : path;
+    FILE *file = standard ? stdin : fopen(path, "rb");
+    size_t capacity = 0, got;
+    *data = NULL;
+    *size = 0;
+    if (!file) return cli_failed("cannot read %s: %s", name, strerror(errno));
+    do {
+        if (*size == capacity) {
+            capacity = capacity ? capacity * 2 : 1 << 16;
+            char *grown = realloc(*data, capacity);
+            if (!grown) {
+                if (!standard) fclose(file);
+                return cli_failed("%s is too large for the memory of this machine", name);
+            }
+            *data = grown;
+        }
+        errno = 0;
+        got = fread(*data + *size, 1, capacity - *size, file);
+        *size += got;
+    } while (got > 0);
+    int error = ferror(file) ? errno : 0;
+    if (!standard) fclose(file);
+    return error ? cli_failed("cannot read %s: %s", name, strerror(error)) : CLI_DONE;
+}
+
+size_t cli_utf8(const char *text, size_t size) {
+    const unsigned char *c = (const unsigned char *)text;
+    size_t n = c[0] < 0x80 ? 1 : c[0] < 0xC2 ? 0 : c[0] < 0xE0 ? 2 : c[0] < 0xF0 ? 3 : c[0] < 0xF5 ? 4 : 0;
+    if (n > size) return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((c[i] & 0xC0) != 0x80) return 0;
+    if ((c[0] == 0xE0 && c[1] < 0xA0) || (c[0] == 0xED && c[1] > 0x9F) || (c[0] == 0xF0 && c[1] < 0x90) ||
+        (c[0] == 0xF4 && c[1] > 0x8F))
+        return 0;
+    return n;
+}
+
+void cli_print_quoted(const char *text, size_t size) {
+    putchar('"');
+    for (size_t i = 0; i < size;) {
+        size_t n = cli_utf8(text + i, size - i);
+        unsigned char c = (unsigned char)text[i];
+        if (!n)
+            fputs("\xEF\xBF\xBD", stdout);
+        else if (c == '"' || c == '\\')
+            printf("\\%c", c);
+        else if (c == '\n')
+            fputs("\\n", stdout);
+        else if (c < 32 || c == 127)
+            printf("\\u%04x", c);
+        else
+            fwrite(text + i, 1, n, stdout);
+        i += n ? n : 1;
+    }
+    putchar('"');
+}
+
+/* ---- numbers --------------------------------------------------------------------------------------------------------- */
+
+char *cli_short(char *text, double value) {
+    static const char units[] = " kMGTPE";
+    size_t unit = 0;
+    while (value >= 999.5 && units[unit + 1]) value /= 1000, unit++;
+    int digits = value < 10 && unit ? 2 : value < 100 && unit ? 1 : 0;
+    snprintf(text, CLI_NUMBER, unit ? "%.*f%c" : "%.*f", digits, value, units[unit]);
+    return text;
+}
+
+char *cli_grouped(char *text, size_t value) {
+    char digits[CLI_NUMBER];
+    int n = snprintf(digits, sizeof digits, "%zu", value), out = 0;
+    for (int i = 0; i < n; i++) {
+        if (i && (n - i) % 3 == 0) text[out++] = ',';
+        text[out++] = digits[i];
+    }
+    text[out] = 0;
+    return text;
+}
+
+char *cli_bytes(char *text, size_t value) {
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double size = (double)value;
+    size_t unit = 0;
+    while (size >= 1023.5 && unit + 1 < CLI_COUNT_OF(units)) size /= 1024, unit++;
+    snprintf(text, CLI_NUMBER, "%.*f %s", unit && size < 99.95 ? 1 : 0, size, units[unit]);
+    return text;
+}
+
+char *cli_seconds(char *text, double seconds) {
+    if (!(seconds >= 0)) seconds = 0;
+    if (seconds > 1e9) seconds = 1e9;
+    long total = (long)(seconds + 0.5), hours = total / 3600;
+    if (hours > 0)
+        snprintf(text, CLI_NUMBER, "%ld:%02ld:%02ld", hours, total / 60 % 60, total % 60);
+    else
+        snprintf(text, CLI_NUMBER, "%ld:%02ld", total / 60, total % 60);
+    return text;
+}

@@ -1,0 +1,314 @@
+/* train.c: "qkv train": starts a run or goes on with one, shows its progress, and stops at a signal without losing
+ * anything. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+enum { TRAIN_OPTIONS = 64 };
+
+struct arguments {
+    const char *preset, *spec, *out, *resume;
+    struct cli_texts set;
+    int64_t sample;
+    bool quiet, plain;
+    struct cli_common common;
+    const char *option[TRAIN_OPTIONS]; /* in the order of qkv_train_option_at; NULL: not given */
+};
+
+static const struct cli_option own_options[] = {
+    {CLI_TEXT, 0, "preset", "NAME", offsetof(struct arguments, preset), "a named model, with settings to train it", 0,
+     0, NULL},
+    {CLI_TEXT, 0, "spec", "FILE", offsetof(struct arguments, spec), "a model described as JSON (config.json)", 0, 0,
+     NULL},
+    {CLI_TEXTS, 0, "set", "KEY=VALUE", offsetof(struct arguments, set),
+     "changes the model: decoder.attention.kv_heads=2, position.kind=rope", 0, 0, NULL},
+    {CLI_TEXT, 0, "out", "RUN", offsetof(struct arguments, out), "the folder to make for the run", 0, 0, NULL},
+    {CLI_TEXT, 0, "resume", "RUN", offsetof(struct arguments, resume),
+     "go on from the checkpoint in this folder; --steps may set a new end", 0, 0, NULL},
+    {CLI_COUNT, 0, "sample", "N", offsetof(struct arguments, sample),
+     "tokens of a sample to show after each evaluation", 0, 1000000, NULL},
+    {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "show errors only", 0, 0, NULL},
+    {CLI_FLAG, 0, "plain", NULL, offsetof(struct arguments, plain), "plain lines instead of a progress bar", 0, 0,
+     NULL},
+    CLI_COMMON(struct arguments),
+};
+
+/* ---- starting -------------------------------------------------------------------------------------------------------- */
+
+static int check_start(const struct arguments *a, const struct qkv_train_options *options) {
+    if (!a->preset && !a->spec)
+        return cli_usage("train: say which model: --preset NAME or --spec FILE (\"%s help train\" lists the presets)",
+                         cli_program);
+    if (a->preset && a->spec) return cli_usage("train: --preset and --spec exclude each other");
+    if (!options->data) return cli_usage("train: say what to train on: --data FILE");
+    if (!a->out) return cli_usage("train: say where the run shall be: --out FOLDER");
+    return CLI_DONE;
+}
+
+static int start(struct qkv_context *ctx, const struct arguments *a, struct cli_task *task,
+                 struct qkv_trainer **trainer) {
+    struct qkv_train_options options;
+    struct qkv_spec spec;
+    const char *name, *value, *help;
+    if (a->preset && qkv_spec_preset(ctx, &spec, a->preset, NULL, 0)) return cli_broken(ctx), CLI_USAGE;
+    if (qkv_train_defaults(ctx, a->preset, &options)) return cli_broken(ctx);
+    for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++)
+        if (a->option[i] && qkv_train_set(ctx, &options, name, a->option[i])) return cli_broken(ctx), CLI_USAGE;
+    int code = check_start(a, &options);
+    if (code) return code;
+    enum qkv_status status = a->preset ? qkv_spec_preset(ctx, &spec, a->preset, a->set.items, a->set.count)
+                                       : qkv_spec_read(ctx, &spec, a->spec, a->set.items, a->set.count);
+    if (status) return cli_broken(ctx);
+    status = qkv_trainer_create(ctx, &spec, &options, a->out, cli_task_progress, task, trainer);
+    cli_progress_clear(task->progress);
+    if (status == QKV_STOPPED) {
+        cli_say("interrupted before the first step; there is nothing to resume");
+        return CLI_INTERRUPTED;
+    }
+    return status ? cli_broken(ctx) : CLI_DONE;
+}
+
+static int resume(struct qkv_context *ctx, const struct arguments *a, struct cli_task *task,
+                  struct qkv_trainer **trainer) {
+    const char *name, *value, *help;
+    int64_t steps = 0;
+    if (a->preset || a->spec || a->set.count || a->out)
+        return cli_usage("train: --resume goes on with the model and folder of the run; --%s has no place beside it",
+                         a->preset ? "preset"
+                         : a->spec ? "spec"
+                         : a->out  ? "out"
+                                   : "set");
+    for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++) {
+        if (!a->option[i]) continue;
+        if (strcmp(name, "steps") != 0)
+            return cli_usage("train: beside --resume only --steps changes a run; %s was set when it began", name);
+        if (!cli_read_count(a->option[i], 1, INT64_MAX, &steps))
+            return cli_usage("--steps needs a whole number from 1, not \"%s\"", a->option[i]);
+    }
+    enum qkv_status status = qkv_trainer_resume(ctx, a->resume, steps, cli_task_progress, task, trainer);
+    cli_progress_clear(task->progress);
+    if (status == QKV_STOPPED) {
+        cli_say("interrupted before the first step; %s is as it was", a->resume);
+        return CLI_INTERRUPTED;
+    }
+    return status ? cli_broken(ctx) : CLI_DONE;
+}
+
+static void introduce(struct cli_progress *progress, struct qkv_trainer *trainer, const struct arguments *a) {
+    const struct qkv_train_options *options = qkv_trainer_options(trainer);
+    struct qkv_model *model = qkv_trainer_model(trainer);
+    const struct qkv_context *ctx = qkv_model_context(model);
+    const struct qkv_spec *spec = qkv_model_spec(model);
+    size_t parameters = 0, valid, tokens = qkv_trainer_tokens(trainer, &valid);
+    char text[4][CLI_NUMBER];
+    for (size_t i = 0; i < qkv_model_parameters(model); i++)
+        parameters += qkv_array_elements(qkv_model_parameter(model, i));
+    cli_progress_line(progress, "model   %s%s%s parameters, vocabulary %d, context %d",
+                      a->preset ? a->preset
+                      : a->spec ? a->spec
+                                : "",
+                      a->preset || a->spec ? ", " : "", cli_short(text[0], (double)parameters), spec->vocab,
+                      spec->context);
+    cli_progress_line(progress, "data    %s, %s tokens to train on, %s to validate on", options->data,
+                      cli_grouped(text[1], tokens), cli_grouped(text[2], valid));
+    cli_progress_line(progress, "machine %d thread%s, %s, %s for weights, optimizer and one step", qkv_threads(ctx),
+                      qkv_threads(ctx) == 1 ? "" : "s", qkv_isa(ctx), cli_bytes(text[3], qkv_trainer_bytes(trainer)));
+    cli_progress_line(progress, "run     %s, %lld steps of %lld x %lld tokens; Ctrl-C saves and stops",
+                      a->resume ? a->resume : a->out, (long long)options->steps, (long long)options->batch,
+                      (long long)(options->context > 0 ? options->context : spec->context));
+}
+
+/* ---- running --------------------------------------------------------------------------------------------------------- */
+
+struct running {
+    struct cli_progress *progress;
+    double began, speed; /* tokens a second, smoothed */
+    int64_t first;       /* steps done before this process */
+};
+
+static void show_step(struct running *run, const struct qkv_train_report *r) {
+    char step[64], loss[32], valid[32] = "", left[64], speed[48], share[32], number[2][CLI_NUMBER];
+    const char *fields[6] = {step, loss};
+    size_t count = 2;
+    double elapsed = cli_now() - run->began;
+    int64_t done = r->step - run->first;
+    snprintf(step, sizeof step, "step %lld/%lld", (long long)r->step, (long long)r->steps);
+    snprintf(loss, sizeof loss, "loss %.4f", r->loss);
+    if (isfinite(r->valid_loss)) {
+        snprintf(valid, sizeof valid, "valid %.4f", r->valid_loss);
+        fields[count++] = valid;
+    }
+    snprintf(left, sizeof left, "%s left",
+             cli_seconds(number[0], done > 0 ? elapsed / (double)done * (double)(r->steps - r->step) : 0));
+    fields[count++] = left;
+    snprintf(speed, sizeof speed, "%s tokens/s", cli_short(number[1], run->speed));
+    fields[count++] = speed;
+    if (isfinite(r->flops_share) && r->flops_share > 0) {
+        snprintf(share, sizeof share, "%.0f%% of peak", 100 * r->flops_share);
+        fields[count++] = share;
+    }
+    cli_progress_show(run->progress, r->steps > 0 ? (double)r->step / (double)r->steps : -1, fields, count);
+}
+
+static bool collect(void *user, const char *text, size_t size) {
+    (void)user;
+    for (size_t i = 0; i < size; i++) { /* four columns of margin; no control characters on a terminal */
+        unsigned char c = (unsigned char)text[i];
+        if (c == '\n')
+            fputs("\n    ", stderr);
+        else if (c >= 32 && c != 127)
+            fputc(c, stderr);
+    }
+    return true;
+}
+
+static enum qkv_status show_sample(struct cli_progress *progress, struct qkv_model *model, int64_t tokens) {
+    struct qkv_generate_options options = {.sampling = qkv_sampling_defaults(), .tokens = (size_t)tokens, .end_id = -1};
+    struct qkv_generate_report report;
+    options.sampling.temperature = 0.8;
+    if (progress->kind == CLI_SILENT) return QKV_OK;
+    cli_progress_clear(progress);
+    fputs("    ", stderr);
+    enum qkv_status status = qkv_generate(model, "\n", 1, &options, collect, NULL, &report);
+    fputc('\n', stderr);
+    return status;
+}
+
+static void show_evaluation(struct cli_progress *progress, const struct qkv_train_report *r) {
+    if (!r->evaluated || progress->kind == CLI_SILENT) return;
+    cli_progress_line(progress, "step %lld: loss %.4f, validation loss %.4f%s%s", (long long)r->step, r->loss,
+                      r->valid_loss, r->best ? ", the best so far" : "", r->saved ? ", saved" : "");
+}
+
+static int interrupted(struct qkv_trainer *trainer, struct cli_progress *progress, const struct arguments *a,
+                       const struct qkv_train_report *r) {
+    const char *folder = a->resume ? a->resume : a->out;
+    cli_progress_clear(progress);
+    if (!r->saved && qkv_trainer_save(trainer)) return cli_broken(qkv_model_context(qkv_trainer_model(trainer)));
+    cli_say("interrupted and saved after step %lld of %lld; go on with: %s train --resume %s", (long long)r->step,
+            (long long)r->steps, cli_program, folder);
+    return CLI_INTERRUPTED;
+}
+
+static void conclude(struct cli_progress *progress, const struct arguments *a, const struct qkv_train_report *r) {
+    const char *folder = a->resume ? a->resume : a->out, *slash = folder[strlen(folder) - 1] == '/' ? "" : "/";
+    char time[CLI_NUMBER], best[64] = "";
+    if (isfinite(r->best_loss)) snprintf(best, sizeof best, ", best validation loss %.4f", r->best_loss);
+    cli_progress_line(progress, "\n%lld steps done in %s%s", (long long)r->steps, cli_seconds(time, r->seconds), best);
+    cli_progress_line(progress, "  model       %s%smodel.safetensors (with config.json and tokenizer.json)", folder,
+                      slash);
+    cli_progress_line(progress, "  log         %s%slog.jsonl", folder, slash);
+    cli_progress_line(progress, "  checkpoint  %s%scheckpoint.safetensors", folder, slash);
+    cli_progress_line(progress, "try: %s generate %s -n 300", cli_program, folder);
+}
+
+static int loop(struct qkv_trainer *trainer, struct cli_progress *progress, const struct arguments *a) {
+    struct running run = {.progress = progress, .began = cli_now(), .first = -1};
+    struct qkv_context *ctx = qkv_model_context(qkv_trainer_model(trainer));
+    for (;;) {
+        struct qkv_train_report r = {0};
+        if (qkv_trainer_step(trainer, &r)) {
+            cli_progress_clear(progress);
+            return cli_broken(ctx);
+        }
+        if (run.first < 0) {
+            run.first = r.step - 1;
+            if (r.step >= r.steps && !r.saved) {
+                cli_progress_line(progress, "all %lld steps were done before; --steps N sets a later end",
+                                  (long long)r.steps);
+                return CLI_DONE;
+            }
+        }
+        run.speed = run.speed > 0 ? 0.9 * run.speed + 0.1 * r.tokens_per_second : r.tokens_per_second;
+        show_evaluation(progress, &r);
+        if (r.evaluated && a->sample > 0 && show_sample(progress, qkv_trainer_model(trainer), a->sample))
+            return cli_broken(ctx);
+        if (r.step >= r.steps) {
+            conclude(progress, a, &r);
+            return CLI_DONE;
+        }
+        if (cli_stopping) return interrupted(trainer, progress, a, &r);
+        if (cli_progress_due(progress)) show_step(&run, &r);
+    }
+}
+
+static int run_train(const void *values, const char *const *words, size_t count) {
+    const struct arguments *a = values;
+    struct qkv_context *ctx = NULL;
+    struct qkv_trainer *trainer = NULL;
+    struct cli_progress progress;
+    struct cli_task task = {.progress = &progress};
+    (void)words, (void)count;
+    cli_progress_start(&progress, a->quiet, a->plain);
+    int code = cli_open(&a->common, &ctx);
+    if (code == CLI_DONE) {
+        cli_catch_signals();
+        code = a->resume ? resume(ctx, a, &task, &trainer) : start(ctx, a, &task, &trainer);
+    }
+    if (code == CLI_DONE) {
+        task.finish = true;
+        introduce(&progress, trainer, a);
+        code = loop(trainer, &progress, a);
+    }
+    qkv_trainer_free(trainer);
+    qkv_context_free(ctx);
+    return code;
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------------- */
+
+/* What stands for a value in the help: FILE, N for a whole number, X for another one, else NAME. */
+static const char *argument_of(const char *value, const char *help) {
+    int64_t whole;
+    double number;
+    if (strstr(help, "text file")) return "FILE";
+    if (!value || !*value) return "NAME";
+    return cli_read_count(value, INT64_MIN, INT64_MAX, &whole) ? "N" : cli_read_real(value, &number) ? "X" : "NAME";
+}
+
+/* The library's own list of options follows those of the command. */
+static size_t fill_options(struct cli_option *options) {
+    size_t count = CLI_COUNT_OF(own_options);
+    const char *name, *value, *help;
+    memcpy(options, own_options, sizeof own_options);
+    for (size_t i = 0; i < TRAIN_OPTIONS && qkv_train_option_at(i, &name, &value, &help); i++)
+        options[count++] = (struct cli_option){
+            CLI_TEXT, 0, name, argument_of(value, help), offsetof(struct arguments, option) + i * sizeof(const char *),
+            help,     0, 0,    value ? value : ""};
+    return count;
+}
+
+const struct cli_command *cli_train(void) {
+    static const struct arguments defaults = {0};
+    static struct cli_option options[CLI_COUNT_OF(own_options) + TRAIN_OPTIONS];
+    static struct cli_command command = {
+        .name = "train",
+        .summary = "train a model on a text, or go on with a run",
+        .usage = "--preset NAME --data FILE --out RUN [options]\n"
+                 "--spec FILE --data FILE --out RUN [options]\n"
+                 "--resume RUN [--steps N]",
+        .description =
+            "Makes a folder RUN: the model with the best validation loss (config.json, model.safetensors, "
+            "tokenizer.json), "
+            "the latest state (checkpoint.safetensors), the options (train.json) and a log with a line of JSON a step "
+            "(log.jsonl). --resume goes on from the checkpoint as if training had never stopped: the losses are the "
+            "same, "
+            "bit for bit.\n\nCtrl-C finishes the step, saves and exits with 130; a second one stops at once, and the "
+            "checkpoint "
+            "of before stays whole. A preset brings its own defaults for the options below.",
+        .examples = "qkv train --preset nano-gpt --data shakespeare.txt --out run/\n"
+                    "qkv train --preset baby-gpt --set decoder.attention.kv_heads=2 --data shakespeare.txt --out run/\n"
+                    "qkv train --spec my.json --tokenizer bpe:4096 --batch 32 --rate 6e-4 --data book.txt --out run/\n"
+                    "qkv train --resume run/ --steps 10000",
+        .options = options,
+        .defaults = &defaults,
+        .size = sizeof defaults,
+        .presets = true,
+        .run = run_train,
+    };
+    if (!command.option_count) command.option_count = fill_options(options);
+    return &command;
+}
