@@ -1,0 +1,103 @@
+/* dispatch: the kernel tables of this build, which of them this machine runs, and the context that chooses one. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernel/cpu.h"
+#include "kernel/kernel.h"
+
+#if defined(__x86_64__)
+extern const struct qkv_kernels qkv_kernels_avx512, qkv_kernels_avx2;
+#elif defined(__aarch64__)
+extern const struct qkv_kernels qkv_kernels_neon;
+#endif
+extern const struct qkv_kernels qkv_kernels_scalar;
+
+#define THREADS_MOST 1024
+
+const struct qkv_kernels *qkv_kernels_at(size_t i) {
+    const struct qkv_cpu cpu = qkv_cpu_detect();
+    (void)cpu; /* on an architecture with the scalar table only */
+    const struct {
+        const struct qkv_kernels *kernels;
+        bool here;
+    } tables[] = {
+#if defined(__x86_64__)
+        {&qkv_kernels_avx512, cpu.avx512},
+        {&qkv_kernels_avx2, cpu.avx2},
+#elif defined(__aarch64__)
+        {&qkv_kernels_neon, cpu.neon},
+#endif
+        {&qkv_kernels_scalar, true},
+    };
+    for (size_t t = 0; t < sizeof tables / sizeof tables[0]; t++) {
+        if (!tables[t].here) continue;
+        if (i == 0) return tables[t].kernels;
+        i--;
+    }
+    return NULL;
+}
+
+const char *qkv_isa_at(size_t i) {
+    const struct qkv_kernels *kernels = qkv_kernels_at(i);
+    return kernels ? kernels->isa : NULL;
+}
+
+/* "avx2, scalar" */
+static void list_tables(char *text, size_t capacity) {
+    size_t used = 0;
+    text[0] = 0;
+    for (size_t i = 0; qkv_isa_at(i); i++) {
+        int n = snprintf(text + used, capacity - used, "%s%s", i ? ", " : "", qkv_isa_at(i));
+        if (n < 0 || (size_t)n >= capacity - used) return;
+        used += (size_t)n;
+    }
+}
+
+static enum qkv_status choose_kernels(struct qkv_context *ctx, const char *isa) {
+    const char *from = isa ? "the option isa" : "QKV_ISA";
+    if (!isa) isa = getenv("QKV_ISA");
+    for (size_t i = 0; qkv_kernels_at(i); i++) {
+        const struct qkv_kernels *kernels = qkv_kernels_at(i);
+        if (isa && *isa && strcmp(isa, kernels->isa) != 0) continue;
+        ctx->kernels = kernels;
+        snprintf(ctx->isa, sizeof ctx->isa, "%s", kernels->isa);
+        return QKV_OK;
+    }
+    char known[128];
+    list_tables(known, sizeof known);
+    return qkv_fail(ctx, QKV_ARGUMENT, "%s is \"%s\", which is not among this machine's kernel tables: %s", from, isa,
+                    known);
+}
+
+static enum qkv_status choose_threads(struct qkv_context *ctx, int threads) {
+    const char *text = threads == 0 ? getenv("QKV_THREADS") : NULL;
+    if (text && *text) {
+        char *end;
+        errno = 0;
+        long long value = strtoll(text, &end, 10);
+        if (*end || errno || value < 1 || value > THREADS_MOST)
+            return qkv_fail(ctx, QKV_ARGUMENT, "QKV_THREADS is \"%s\", but must be a number from 1 to %d", text,
+                            THREADS_MOST);
+        threads = (int)value;
+    }
+    if (threads < 0 || threads > THREADS_MOST)
+        return qkv_fail(ctx, QKV_ARGUMENT, "threads is %d, but must be 1 to %d, or 0 for one on each CPU", threads,
+                        THREADS_MOST);
+    if (threads == 0) threads = qkv_cpu_count();
+    ctx->threads = threads < THREADS_MOST ? threads : THREADS_MOST;
+    return QKV_OK;
+}
+
+enum qkv_status qkv_context_create(struct qkv_context **out, const struct qkv_context_options *options) {
+    struct qkv_context *ctx = *out = calloc(1, sizeof *ctx);
+    if (!ctx) return QKV_MEMORY;
+    ctx->threads = 1;
+    enum qkv_status status = choose_kernels(ctx, options ? options->isa : NULL);
+    if (status == QKV_OK) status = choose_threads(ctx, options ? options->threads : 0);
+    return status;
+}
+
+void qkv_context_free(struct qkv_context *ctx) {
+    free(ctx);
+}

@@ -1,0 +1,188 @@
+/* gemm: the driver of the matrix product: how C is cut, what is packed when, and the threads.
+ *
+ * C is cut into blocks of rows × columns, which are the work items; K is cut into runs of about KC terms, so that the
+ * panels being read stay in cache. B is packed once for all threads (by all of them), a part of at most PACKED_FLOATS
+ * at a time, unless C is only one block high: then each item packs the columns it needs just before using them, and
+ * B streams from memory once. The chain of every element of C goes through these cuts unchanged (a later run
+ * resumes from what C holds), so no bit depends on them, nor on the number of threads. */
+#include <assert.h>
+
+#include "kernel/isa/gemm.h"
+
+enum {
+    KC = 256,                   /* terms a run: a panel of B of 16 KB stays in the first cache */
+    ROW_PANELS = 24,            /* most panels of A in a block: 144 rows of 256 terms lie in the second cache */
+    ONE_BLOCK_PANELS = 16,      /* at most so many row panels make one block */
+    COLUMN_PANELS = 16,         /* most panels of B that an item packs for itself */
+    PACK_PANELS = 4,            /* panels of B packed by one item */
+    ITEMS_A_THREAD = 4,         /* so that the last thread is not waited for long */
+    PACKED_FLOATS = 1024 * 1024 /* most floats of B packed at a time */
+};
+
+struct product {
+    const struct qkv_gemm_kernels *kernels;
+    float *c;
+    size_t ldc;
+    struct qkv_matrix a, b;
+    size_t M, N, K;
+    struct qkv_gemm_options options;
+    size_t kc;                        /* terms a run */
+    size_t row_panels, column_panels; /* of `height` rows and nr columns */
+    size_t height;                    /* rows a panel of A */
+    size_t row_blocks, column_blocks; /* what the items are */
+    bool shared;                      /* B is packed ahead by all threads */
+    bool in_place;                    /* A is read where it lies */
+    size_t part_columns, part_terms;  /* of B packed at a time, when shared */
+    size_t n_begin, n_end;            /* the part of B being worked on */
+    size_t k_begin, k_end;
+    float *packed_b;           /* shared, or of each thread */
+    float *packed_a;           /* of each thread */
+    size_t b_floats, a_floats; /* a thread */
+};
+
+static size_t smaller(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+static size_t larger(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+static size_t pieces(size_t n, size_t size) {
+    return n / size + (n % size != 0);
+}
+static size_t round_up(size_t n, size_t multiple) {
+    return pieces(n, multiple) * multiple;
+}
+/* Where the i-th of `count` nearly equal shares of n begins. */
+static size_t share(size_t n, size_t count, size_t i) {
+    return n / count * i + smaller(i, n % count);
+}
+
+/* ---- plan ------------------------------------------------------------------------------------------------------- */
+
+static void plan_blocks(struct product *p, size_t threads) {
+    const size_t mr = p->kernels->mr, nr = p->kernels->nr, items = threads > 1 ? threads * ITEMS_A_THREAD : 1;
+    p->row_panels = pieces(p->M, mr);
+    p->height = pieces(p->M, p->row_panels);
+    p->row_panels = pieces(p->M, p->height);
+    p->column_panels = pieces(p->N, nr);
+    p->shared = p->row_panels > ONE_BLOCK_PANELS;
+    if (p->shared) {
+        size_t blocks = larger(pieces(p->row_panels, ROW_PANELS), smaller(items, p->row_panels / 4));
+        p->row_blocks = smaller(round_up(blocks, threads), p->row_panels);
+        p->column_blocks = smaller(pieces(items, p->row_blocks), larger(p->column_panels / 4, 1));
+    } else {
+        p->row_blocks = 1;
+        p->column_blocks = smaller(larger(pieces(p->column_panels, COLUMN_PANELS), items), p->column_panels);
+    }
+}
+
+static void plan(struct product *p, size_t threads) {
+    const size_t nr = p->kernels->nr;
+    p->kc = p->K ? round_up(pieces(p->K, pieces(p->K, KC)), 8) : 0;
+    plan_blocks(p, threads);
+    p->part_columns = p->column_panels * nr;
+    p->part_terms = larger(p->K, 1);
+    const size_t terms = larger(p->kc, 1);
+    if (p->shared) {
+        p->part_columns = smaller(p->part_columns, PACKED_FLOATS / terms / nr * nr);
+        p->part_terms = smaller(p->part_terms, PACKED_FLOATS / p->part_columns / terms * terms);
+        p->b_floats = smaller(p->part_terms, p->K) * p->part_columns;
+    } else {
+        p->b_floats = p->kc * pieces(p->column_panels, p->column_blocks) * nr;
+    }
+    p->in_place = p->a.column_stride == 1 && pieces(p->part_columns, p->column_blocks) <= 4 * nr;
+    size_t block_panels = pieces(p->row_panels, p->row_blocks);
+    p->a_floats = p->in_place ? 0 : round_up(block_panels * p->height * p->kc + p->kernels->slack, 16);
+    p->b_floats = round_up(p->b_floats, 16);
+}
+
+/* ---- work items ------------------------------------------------------------------------------------------------- */
+
+static struct qkv_matrix at(struct qkv_matrix m, size_t row, size_t column) {
+    m.data += row * m.row_stride + column * m.column_stride;
+    return m;
+}
+
+/* Packs a few panels of B over one run of K. The part is laid out run by run, panel by panel. */
+static void pack_item(void *argument, size_t item, int thread) {
+    (void)thread;
+    const struct product *p = argument;
+    const size_t nr = p->kernels->nr, width = round_up(p->n_end - p->n_begin, nr);
+    const size_t groups = pieces(width / nr, PACK_PANELS);
+    const size_t k = p->k_begin + item / groups * p->kc, n = item % groups * PACK_PANELS * nr;
+    const size_t terms = smaller(p->kc, p->k_end - k);
+    p->kernels->pack_b(p->packed_b + (k - p->k_begin) * width + n * terms, at(p->b, k, p->n_begin + n), terms,
+                       smaller(PACK_PANELS * nr, p->n_end - p->n_begin - n));
+}
+
+/* One block of C over the whole part of B. */
+static void block_item(void *argument, size_t item, int thread) {
+    const struct product *p = argument;
+    const size_t nr = p->kernels->nr, width = round_up(p->n_end - p->n_begin, nr);
+    const size_t row_block = item % p->row_blocks, column_block = item / p->row_blocks;
+    const size_t m = share(p->row_panels, p->row_blocks, row_block) * p->height;
+    const size_t m_end = smaller(share(p->row_panels, p->row_blocks, row_block + 1) * p->height, p->M);
+    const size_t n = share(width / nr, p->column_blocks, column_block) * nr;
+    const size_t n_end = smaller(share(width / nr, p->column_blocks, column_block + 1) * nr, p->n_end - p->n_begin);
+    if (m >= m_end || n >= n_end) return;
+    float *own_a = p->packed_a + (size_t)thread * p->a_floats, *own_b = p->packed_b + (size_t)thread * p->b_floats;
+    struct qkv_gemm_block block = {.rows = m_end - m, .columns = n_end - n, .height = p->height, .ldc = p->ldc};
+    block.c = p->c + m * p->ldc + p->n_begin + n;
+    size_t k = p->k_begin;
+    do {
+        block.K = smaller(p->kc, p->k_end - k);
+        if (p->in_place) {
+            block.a = p->a.data + m * p->a.row_stride + k;
+            block.a_stride = p->a.row_stride;
+        } else {
+            p->kernels->pack_a(own_a, at(p->a, m, k), block.rows, block.K, p->height);
+            block.a = own_a;
+        }
+        if (p->shared) {
+            block.b = p->packed_b + (k - p->k_begin) * width + n * block.K;
+        } else {
+            p->kernels->pack_b(own_b, at(p->b, k, n), block.K, block.columns);
+            block.b = own_b;
+        }
+        block.resume = k > 0 || p->options.accumulate;
+        block.bias = p->options.bias && k + block.K == p->K ? p->options.bias + p->n_begin + n : NULL;
+        p->kernels->block(&block);
+        k += block.K;
+    } while (k < p->k_end);
+}
+
+/* ---- product ---------------------------------------------------------------------------------------------------- */
+
+static void run(struct qkv_context *ctx, struct product *p) {
+    for (p->n_begin = 0; p->n_begin < p->N; p->n_begin = p->n_end) {
+        p->n_end = smaller(p->N, p->n_begin + p->part_columns);
+        p->k_begin = 0;
+        do {
+            p->k_end = smaller(p->K, p->k_begin + p->part_terms);
+            if (p->shared) {
+                size_t runs = p->kc ? pieces(p->k_end - p->k_begin, p->kc) : 0;
+                size_t groups = pieces(pieces(p->n_end - p->n_begin, p->kernels->nr), PACK_PANELS);
+                qkv_parallel(ctx, runs * groups, pack_item, p);
+            }
+            qkv_parallel(ctx, p->row_blocks * p->column_blocks, block_item, p);
+            p->k_begin = p->k_end;
+        } while (p->k_begin < p->K);
+    }
+}
+
+enum qkv_status qkv_gemm(struct qkv_context *ctx, struct qkv_arena *scratch, float *c, size_t ldc, struct qkv_matrix a,
+                         struct qkv_matrix b, size_t M, size_t N, size_t K, struct qkv_gemm_options options) {
+    if (M == 0 || N == 0) return QKV_OK;
+    assert(K == 0 || a.row_stride == 1 || a.column_stride == 1);
+    assert(K == 0 || b.row_stride == 1 || b.column_stride == 1);
+    if (K == 0) a = b = (struct qkv_matrix){c, 0, 0}; /* nothing is read, but an address is needed */
+    struct product p = {.kernels = ctx->kernels->gemm, .c = c, .ldc = ldc, .a = a, .b = b, .M = M, .N = N, .K = K};
+    p.options = options;
+    plan(&p, (size_t)ctx->threads);
+    const size_t mark = qkv_arena_mark(scratch), threads = (size_t)ctx->threads;
+    p.packed_b = qkv_arena_take(scratch, p.shared ? 1 : threads, p.b_floats * sizeof(float));
+    p.packed_a = p.packed_b ? qkv_arena_take(scratch, threads, p.a_floats * sizeof(float)) : NULL;
+    if (p.packed_a) run(ctx, &p);
+    qkv_arena_release(scratch, mark);
+    return p.packed_a ? QKV_OK : QKV_MEMORY;
+}

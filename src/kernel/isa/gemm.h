@@ -1,0 +1,34 @@
+/* gemm.h: what the driver of the matrix product (kernel/gemm.c) and its kernels (gemm.c here, once per ISA) agree on.
+ *
+ * C is made tile by tile, `mr` rows by `nr` columns in registers. B is repacked into panels of nr columns: panel p holds
+ * B[k][p·nr + j] at [k·nr + j], zero past the last column, panels K·nr apart. A is read in place where its rows
+ * are contiguous, or repacked into panels of `height` <= mr rows: A[p·height + i][k] at [k·height + i], panels K·height apart; the last
+ * panel is as high as what is left. */
+#ifndef QKV_ISA_GEMM_H
+#define QKV_ISA_GEMM_H
+
+#include "kernel/kernel.h"
+
+/* One block of C: rows × columns, over K of the products' terms. */
+struct qkv_gemm_block {
+    size_t rows, columns, K;
+    const float *a; /* element (i, k) at a[i·a_stride + k], or packed in panels of `height` rows when a_stride is 0 */
+    size_t a_stride, height;
+    const float *b; /* packed panels */
+    float *c;
+    size_t ldc;
+    bool resume;       /* the chains go on from what C holds; else from 0 */
+    const float *bias; /* added when the chains are done, or NULL */
+};
+
+struct qkv_gemm_kernels {
+    size_t mr, nr;
+    size_t slack; /* floats that pack_a may write past the last panel */
+    /* Columns [0, columns) and rows [0, K) of B in panels; only whole panels are written, columns past the end as 0. */
+    void (*pack_b)(float *out, struct qkv_matrix b, size_t K, size_t columns);
+    /* Rows [0, rows) of A in panels of `height` rows. */
+    void (*pack_a)(float *out, struct qkv_matrix a, size_t rows, size_t K, size_t height);
+    void (*block)(const struct qkv_gemm_block *block);
+};
+
+#endif
