@@ -1,0 +1,197 @@
+/* Whole models against the golden cases: folders with the inputs, outputs, gradients, attention weights and AdamW losses of a
+ * float64 reference (tests/golden, and whatever else lies in ../shared/golden), on every kernel table of the machine. */
+#include "test.h"
+
+#include <dirent.h>
+
+struct golden {
+    struct qkv_context *ctx;
+    struct qkv_model *model;
+    struct qkv_tensors *file;
+    struct qkv_batch batch;
+    int32_t *ints[5];
+    float *output_gradient;
+};
+
+static int32_t *read_ints(struct golden *g, const char *name, int slot, size_t *rows, size_t *columns) {
+    const struct qkv_array *a = qkv_tensors_find(g->file, name);
+    if (!a) {
+        return NULL;
+    }
+    assert_int_equal(a->dtype, QKV_I32);
+    if (rows) {
+        *rows = a->shape[0];
+    }
+    if (columns) {
+        *columns = a->shape[1];
+    }
+    g->ints[slot] = malloc(a->bytes);
+    memcpy(g->ints[slot], a->data, a->bytes);
+    return g->ints[slot];
+}
+
+static float *read_floats(struct golden *g, const char *name, size_t *count) {
+    const struct qkv_array *a = qkv_tensors_find(g->file, name);
+    if (!a) {
+        return NULL;
+    }
+    *count = qkv_array_elements(a);
+    float *out = malloc((*count + 1) * sizeof(float));
+    qkv_array_floats(a, out);
+    return out;
+}
+
+static void open_case(struct golden *g, const char *folder, const char *isa) {
+    memset(g, 0, sizeof *g);
+    assert_int_equal(qkv_context_create(&g->ctx, &(struct qkv_context_options){.isa = isa}), QKV_OK);
+    char path[600];
+    size_t unused;
+    snprintf(path, sizeof path, "%s/case.safetensors", folder);
+    if (qkv_model_load(g->ctx, folder, &g->model) != QKV_OK) {
+        fail_msg("%s", qkv_message(g->ctx));
+    }
+    if (qkv_tensors_open(g->ctx, path, &g->file) != QKV_OK) {
+        fail_msg("%s", qkv_message(g->ctx));
+    }
+    g->batch.ids = read_ints(g, "in.ids", 0, &g->batch.B, &g->batch.T);
+    g->batch.lengths = read_ints(g, "in.lengths", 1, NULL, NULL);
+    g->batch.targets = read_ints(g, "in.targets", 2, NULL, NULL);
+    g->batch.source = read_ints(g, "in.source", 3, NULL, &g->batch.source_T);
+    g->batch.source_lengths = read_ints(g, "in.source_lengths", 4, NULL, NULL);
+    g->output_gradient = read_floats(g, "in.output_gradient", &unused);
+    g->batch.output_gradient = g->output_gradient;
+}
+
+static void close_case(struct golden *g) {
+    for (int i = 0; i < 5; i++) {
+        free(g->ints[i]);
+    }
+    free(g->output_gradient);
+    qkv_tensors_close(g->file);
+    qkv_model_free(g->model);
+    qkv_context_free(g->ctx);
+}
+
+/* Fails unless `got` is the file's tensor `name` within a relative tolerance. */
+static void expect(struct golden *g, const char *name, const float *got, size_t count, double tolerance) {
+    size_t expected_count = 0;
+    float *expected = read_floats(g, name, &expected_count);
+    if (!expected) {
+        fail_msg("the case has no %s", name);
+    }
+    assert_int_equal(count, expected_count);
+    test_floats_close(got, expected, count, tolerance, name, __FILE__, __LINE__);
+    free(expected);
+}
+
+static void expect_gradients(struct golden *g) {
+    for (size_t i = 0; i < qkv_model_parameters(g->model); i++) {
+        const struct qkv_array *p = qkv_model_parameter(g->model, i);
+        char name[200];
+        snprintf(name, sizeof name, "grad.%s", p->name);
+        expect(g, name, qkv_model_gradient(g->model, i), qkv_array_elements(p), 1e-4);
+    }
+}
+
+static void expect_weights(struct golden *g, struct qkv_pass *pass) {
+    struct qkv_array w;
+    size_t i = 0;
+    for (; qkv_pass_weights(pass, i, &w); i++) {
+        char name[200];
+        snprintf(name, sizeof name, "out.weights.%s", w.name);
+        expect(g, name, w.data, qkv_array_elements(&w), 1e-5);
+    }
+    assert_true(i > 0);
+}
+
+static void expect_output(struct golden *g, struct qkv_pass *pass, const char *when, double tolerance) {
+    struct qkv_array y = qkv_pass_output(pass);
+    char name[64];
+    snprintf(name, sizeof name, "out.%s%s", when, y.name);
+    expect(g, name, y.data, qkv_array_elements(&y), tolerance);
+}
+
+static void run_case(const char *folder, const char *isa) {
+    struct golden g;
+    struct qkv_pass *pass;
+    struct qkv_optimizer *optimizer;
+    open_case(&g, folder, isa);
+    struct qkv_pass_options o = {
+        .B = g.batch.B, .T = g.batch.T, .source_T = g.batch.source_T, .train = true, .logits = true, .weights = true};
+    assert_int_equal(qkv_pass_create(g.model, &o, &pass), QKV_OK);
+    if (qkv_pass_forward(pass, &g.batch) != QKV_OK) {
+        fail_msg("%s", qkv_message(g.ctx));
+    }
+    float loss = (float)qkv_pass_loss(pass, NULL);
+    expect(&g, "out.loss", &loss, 1, 1e-5);
+    expect_output(&g, pass, "", 1e-5);
+    expect_weights(&g, pass);
+    assert_int_equal(qkv_pass_backward(pass), QKV_OK);
+    expect_gradients(&g);
+
+    struct qkv_optimizer_options adamw = {
+        .kind = QKV_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
+    float losses[4] = {loss};
+    assert_int_equal(qkv_optimizer_create(g.model, &adamw, &optimizer), QKV_OK);
+    for (int step = 1; step < 4; step++) {
+        assert_int_equal(qkv_optimizer_step(optimizer, 0.01, 1), QKV_OK);
+        qkv_model_clear_gradients(g.model);
+        assert_int_equal(qkv_pass_forward(pass, &g.batch), QKV_OK);
+        losses[step] = (float)qkv_pass_loss(pass, NULL);
+        if (step == 3) {
+            expect_output(&g, pass, "adamw_", 1e-4);
+        }
+        assert_int_equal(qkv_pass_backward(pass), QKV_OK);
+    }
+    expect(&g, "out.adamw_losses", losses, 4, 1e-4);
+    qkv_optimizer_free(optimizer);
+    qkv_pass_free(pass);
+
+    /* Without recording, memory is given back layer by layer: the numbers are the same. */
+    struct qkv_model *again;
+    assert_int_equal(qkv_model_load(g.ctx, folder, &again), QKV_OK);
+    o.train = false;
+    assert_int_equal(qkv_pass_create(again, &o, &pass), QKV_OK);
+    assert_int_equal(qkv_pass_forward(pass, &g.batch), QKV_OK);
+    assert_true((float)qkv_pass_loss(pass, NULL) == loss);
+    expect_output(&g, pass, "", 1e-5);
+    expect_weights(&g, pass);
+    qkv_pass_free(pass);
+    qkv_model_free(again);
+    close_case(&g);
+}
+
+static size_t run_folder(const char *root, const char *isa) {
+    DIR *folder = opendir(root);
+    size_t count = 0;
+    if (!folder) {
+        return 0;
+    }
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        char path[512], config[600];
+        snprintf(path, sizeof path, "%s/%s", root, entry->d_name);
+        snprintf(config, sizeof config, "%s/config.json", path);
+        if (entry->d_name[0] == '.' || access(config, R_OK) != 0) {
+            continue;
+        }
+        printf("%s %s\n", isa, path);
+        fflush(stdout);
+        run_case(path, isa);
+        count++;
+    }
+    closedir(folder);
+    return count;
+}
+
+static void test_golden(void **state) {
+    (void)state;
+    for (size_t i = 0; qkv_isa_at(i); i++) {
+        assert_true(run_folder(TEST_SOURCE_DIR "/tests/golden", qkv_isa_at(i)) >= 15);
+        run_folder(TEST_SOURCE_DIR "/../shared/golden", qkv_isa_at(i));
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_golden)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

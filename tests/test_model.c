@@ -1,0 +1,495 @@
+/* Models over the grid of specs: gradients by directional differences, and what must not change a bit: the cache, the future,
+ * the other rows, padding, the number of threads. */
+#include "test.h"
+
+enum { B = 3, T = 11, CONTEXT = 16, VOCAB = 23 };
+
+/* ---- random specs of the decoder grid ------------------------------------------------------------------------------------ */
+
+static const char *pick(struct qkv_random *r, const char *const *list, size_t n) {
+    return list[qkv_random_below(r, n)];
+}
+#define PICK(r, ...) pick(r, (const char *const[]){__VA_ARGS__}, TEST_COUNT(((const char *const[]){__VA_ARGS__})))
+
+static void random_stack(struct qkv_random *r, char *out, size_t size) {
+    size_t kv[] = {4, 2, 1};
+    const char *norm = PICK(r, "layernorm", "rmsnorm");
+    snprintf(out, size,
+             "{\"layers\": 2, \"attention\": {\"heads\": 4, \"kv_heads\": %zu, \"head_dim\": %zu, \"value_dim\": %zu, "
+             "\"window\": %d, \"softcap\": %s, \"bias\": %s%s}, \"norm\": {\"kind\": \"%s\", \"placement\": \"%s\", "
+             "\"final\": %s, \"bias\": %s}, \"ffn\": {\"kind\": \"%s\", \"d_ff\": 24, \"bias\": %s}}",
+             kv[qkv_random_below(r, 3)], (size_t)(2 * test_between(r, 2, 5)), test_between(r, 3, 9),
+             qkv_random_below(r, 3) ? 0 : (int)test_between(r, 1, 5), PICK(r, "0.0", "0.0", "3.0"),
+             PICK(r, "true", "false", "\"qkv\""), PICK(r, "", ", \"scale\": 0.3"), norm, PICK(r, "pre", "post"),
+             PICK(r, "true", "false"), strcmp(norm, "rmsnorm") ? PICK(r, "true", "false") : "false",
+             PICK(r, "relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu"), PICK(r, "true", "false"));
+}
+
+enum topology { DECODER, ENCODER, BOTH };
+
+static void random_spec(struct qkv_context *ctx, struct qkv_random *r, enum topology topology, struct qkv_spec *spec) {
+    char decoder[700] = "null", encoder[700] = "null", json[2500];
+    if (topology != ENCODER) {
+        random_stack(r, decoder, sizeof decoder);
+    }
+    if (topology != DECODER) {
+        random_stack(r, encoder, sizeof encoder);
+    }
+    snprintf(json, sizeof json,
+             "{\"format\": \"qkv\", \"version\": 1, \"vocab\": %d, \"d_model\": 20, \"context\": %d, \"position\": %s, "
+             "\"embed_scale\": %s, \"tie\": \"%s\", \"head\": {\"kind\": \"lm\", \"bias\": %s}, \"encoder\": %s, "
+             "\"decoder\": %s}",
+             VOCAB, CONTEXT,
+             PICK(r, "{\"kind\": \"none\"}", "{\"kind\": \"sinusoidal\"}", "{\"kind\": \"learned\"}",
+                  "{\"kind\": \"rope\"}", "{\"kind\": \"rope\", \"pairing\": \"interleaved\", \"fraction\": 0.5}",
+                  "{\"kind\": \"alibi\"}"),
+             PICK(r, "1.0", "4.5"), topology == BOTH ? PICK(r, "none", "head", "all") : PICK(r, "none", "head"),
+             PICK(r, "true", "false"), encoder, decoder);
+    if (qkv_spec_parse(ctx, spec, "grid", json, strlen(json), NULL, 0) != QKV_OK) {
+        fail_msg("%s\n%s", qkv_message(ctx), json);
+    }
+}
+
+struct sample {
+    struct qkv_context *ctx;
+    struct qkv_model *model;
+    struct qkv_random random;
+    int32_t ids[B * T], targets[B * T], source[B * T], lengths[B], source_lengths[B];
+    struct qkv_batch batch;
+};
+
+static void start(struct sample *s, uint64_t stream, enum topology topology,
+                  const struct qkv_context_options *options) {
+    memset(s, 0, sizeof *s);
+    s->random = test_random(stream);
+    assert_int_equal(qkv_context_create(&s->ctx, options), QKV_OK);
+    struct qkv_spec spec;
+    random_spec(s->ctx, &s->random, topology, &spec);
+    if (qkv_model_create(s->ctx, &spec, qkv_random_bits(&s->random), &s->model) != QKV_OK) {
+        fail_msg("%s", qkv_message(s->ctx));
+    }
+    for (size_t i = 0; i < qkv_model_parameters(s->model);
+         i++) { /* larger than at the start, so that everything matters */
+        float *w = qkv_model_weights(s->model, i);
+        const struct qkv_array *p = qkv_model_parameter(s->model, i);
+        for (size_t k = 0; k < qkv_array_elements(p); k++) {
+            w[k] += 0.2F * (float)qkv_random_normal(&s->random);
+        }
+    }
+    for (size_t n = 0; n < (size_t)B * T; n++) {
+        s->ids[n] = (int32_t)qkv_random_below(&s->random, VOCAB);
+        s->source[n] = (int32_t)qkv_random_below(&s->random, VOCAB);
+        s->targets[n] = qkv_random_below(&s->random, 5) ? (int32_t)qkv_random_below(&s->random, VOCAB) : QKV_IGNORE;
+    }
+    for (size_t b = 0; b < B; b++) {
+        s->lengths[b] = b == 0 ? T : (int32_t)test_between(&s->random, 0, T);
+        s->source_lengths[b] = b == 0 ? T : (int32_t)test_between(&s->random, 0, T);
+    }
+    s->batch = (struct qkv_batch){.B = B,
+                                  .T = T,
+                                  .ids = s->ids,
+                                  .lengths = s->lengths,
+                                  .targets = s->targets,
+                                  .source_T = T,
+                                  .source = s->source,
+                                  .source_lengths = s->source_lengths};
+}
+
+static void finish(struct sample *s) {
+    qkv_model_free(s->model);
+    qkv_context_free(s->ctx);
+}
+
+static struct qkv_pass *make_pass(struct sample *s, bool train) {
+    struct qkv_pass *pass;
+    struct qkv_pass_options o = {.B = B, .T = T, .source_T = T, .train = train, .logits = true};
+    if (qkv_pass_create(s->model, &o, &pass) != QKV_OK) {
+        fail_msg("%s", qkv_message(s->ctx));
+    }
+    return pass;
+}
+
+static double forward(struct sample *s, struct qkv_pass *pass) {
+    if (qkv_pass_forward(pass, &s->batch) != QKV_OK) {
+        fail_msg("%s", qkv_message(s->ctx));
+    }
+    return qkv_pass_loss(pass, NULL);
+}
+
+static float *copy_output(struct qkv_pass *pass) {
+    struct qkv_array y = qkv_pass_output(pass);
+    float *copy = malloc(y.bytes);
+    memcpy(copy, y.data, y.bytes);
+    return copy;
+}
+
+/* ---- gradients ------------------------------------------------------------------------------------------------------------ */
+
+static void check_slope(struct sample *s) {
+    struct qkv_pass *pass = make_pass(s, true), *plain = make_pass(s, false);
+    double slope = 0, norm = 0, difference = 0;
+    forward(s, pass);
+    assert_int_equal(qkv_pass_backward(pass), QKV_OK);
+    size_t count = qkv_model_parameters(s->model);
+    float **at = malloc(count * sizeof *at), **direction = malloc(count * sizeof *at);
+    for (size_t i = 0; i < count; i++) {
+        size_t n = qkv_array_elements(qkv_model_parameter(s->model, i));
+        const float *g = qkv_model_gradient(s->model, i);
+        at[i] = malloc(n * sizeof(float));
+        direction[i] = malloc(n * sizeof(float));
+        memcpy(at[i], qkv_model_weights(s->model, i), n * sizeof(float));
+        test_fill(&s->random, direction[i], n, 1);
+        for (size_t k = 0; k < n; k++) {
+            slope += (double)g[k] * (double)direction[i][k];
+            norm += (double)g[k] * (double)g[k];
+        }
+    }
+    assert_true(fabs(qkv_model_gradient_norm(s->model) - sqrt(norm)) < 1e-5 * sqrt(norm));
+    static const double steps[4] = {-2, -1, 1, 2}, weights[4] = {1.0 / 12, -8.0 / 12, 8.0 / 12, -1.0 / 12};
+    double h = 1.5e-3;
+    for (int step = 0; step < 4; step++) {
+        for (size_t i = 0; i < count; i++) {
+            float *w = qkv_model_weights(s->model, i);
+            for (size_t k = 0; k < qkv_array_elements(qkv_model_parameter(s->model, i)); k++) {
+                w[k] = (float)((double)at[i][k] + steps[step] * h * (double)direction[i][k]);
+            }
+        }
+        difference += weights[step] * forward(s, plain) / h;
+    }
+    if (!(fabs(slope - difference) <= 0.01 * sqrt(norm) + 1e-3)) {
+        char *json;
+        assert_int_equal(qkv_spec_print(s->ctx, qkv_model_spec(s->model), &json), QKV_OK);
+        fail_msg("slope %.6f by the gradient, %.6f by differences, norm %.4f\n%s", slope, difference, sqrt(norm), json);
+    }
+    for (size_t i = 0; i < count; i++) {
+        free(at[i]);
+        free(direction[i]);
+    }
+    free(at);
+    free(direction);
+    qkv_pass_free(pass);
+    qkv_pass_free(plain);
+}
+
+static void test_gradients(void **state) {
+    (void)state;
+    for (uint64_t i = 0; i < 150; i++) {
+        struct sample s;
+        start(&s, i, (enum topology)(i % 3), NULL);
+        check_slope(&s);
+        finish(&s);
+    }
+}
+
+/* ---- what must not change a bit --------------------------------------------------------------------------------------------- */
+
+static void test_future(void **state) {
+    (void)state;
+    for (uint64_t i = 0; i < 60; i++) {
+        struct sample s;
+        start(&s, 1000 + i, i % 2 ? DECODER : BOTH, NULL);
+        struct qkv_pass *pass = make_pass(&s, false);
+        forward(&s, pass);
+        float *before = copy_output(pass);
+        size_t from = test_between(&s.random, 1, T - 1);
+        for (size_t t = from; t < T; t++) {
+            s.ids[t] = (s.ids[t] + 1) % VOCAB;
+        }
+        forward(&s, pass);
+        const float *after = qkv_pass_output(pass).data;
+        assert_memory_equal(before, after, from * VOCAB * sizeof(float));
+        assert_memory_not_equal(before + from * VOCAB, after + from * VOCAB, VOCAB * sizeof(float));
+        free(before);
+        qkv_pass_free(pass);
+        finish(&s);
+    }
+}
+
+static void test_cache(void **state) {
+    (void)state;
+    for (uint64_t i = 0; i < 60; i++) {
+        struct sample s;
+        struct qkv_session *session;
+        start(&s, 2000 + i, DECODER, NULL);
+        struct qkv_pass *pass = make_pass(&s, false);
+        forward(&s, pass);
+        const float *logits = qkv_pass_output(pass).data;
+        if (qkv_session_create(s.model, 0, &session) != QKV_OK) {
+            fail_msg("%s", qkv_message(s.ctx));
+        }
+        for (size_t t = 0; t < T;) {
+            size_t n = test_between(&s.random, 1, T - t < 4 ? T - t : 4);
+            assert_int_equal(qkv_session_append(session, s.ids + t, n), QKV_OK);
+            t += n;
+            assert_memory_equal(qkv_session_logits(session), logits + (t - 1) * VOCAB, VOCAB * sizeof(float));
+            if (t < T && qkv_random_below(&s.random, 4) == 0) { /* going back and on again changes nothing */
+                qkv_session_truncate(session, t / 2);
+                assert_null(qkv_session_logits(session));
+                assert_int_equal(qkv_session_append(session, s.ids + t / 2, t - t / 2), QKV_OK);
+            }
+        }
+        qkv_session_free(session);
+        qkv_pass_free(pass);
+        finish(&s);
+    }
+}
+
+/* A row alone, with other rows, and with padding behind it. */
+static void test_rows(void **state) {
+    (void)state;
+    for (uint64_t i = 0; i < 60; i++) {
+        struct sample s;
+        start(&s, 3000 + i, (enum topology)(i % 3), NULL);
+        struct qkv_pass *pass = make_pass(&s, false);
+        forward(&s, pass);
+        float *whole = copy_output(pass);
+        size_t b = qkv_random_below(&s.random, B), length = (size_t)s.lengths[b];
+        if (length > 0) {
+            bool padded = qkv_random_below(&s.random, 2); /* or cut off behind its length */
+            size_t columns = padded ? T : length;
+            s.batch = (struct qkv_batch){.B = 1,
+                                         .T = columns,
+                                         .ids = s.ids + b * T,
+                                         .lengths = &s.lengths[b],
+                                         .source_T = T,
+                                         .source = s.source + b * T,
+                                         .source_lengths = &s.source_lengths[b]};
+            forward(&s, pass);
+            assert_memory_equal(qkv_pass_output(pass).data, whole + b * T * VOCAB, length * VOCAB * sizeof(float));
+        }
+        free(whole);
+        qkv_pass_free(pass);
+        finish(&s);
+    }
+}
+
+static void test_threads(void **state) {
+    (void)state;
+    for (uint64_t i = 0; i < 30; i++) {
+        float *logits = NULL, *gradients = NULL;
+        size_t bytes = 0, gradient_count = 0;
+        for (int threads = 1; threads <= 3; threads++) {
+            struct sample s;
+            start(&s, 4000 + i, (enum topology)(i % 3), &(struct qkv_context_options){.threads = threads});
+            struct qkv_pass *pass = make_pass(&s, true);
+            forward(&s, pass);
+            assert_int_equal(qkv_pass_backward(pass), QKV_OK);
+            size_t last = qkv_model_parameters(s.model) - 1, all = 0;
+            for (size_t p = 0; p <= last; p++) {
+                all += qkv_array_elements(qkv_model_parameter(s.model, p));
+            }
+            float *mine = malloc(all * sizeof(float)), *to = mine;
+            for (size_t p = 0; p <= last; p++) {
+                size_t n = qkv_array_elements(qkv_model_parameter(s.model, p));
+                memcpy(to, qkv_model_gradient(s.model, p), n * sizeof(float));
+                to += n;
+            }
+            if (threads == 1) {
+                logits = copy_output(pass);
+                bytes = qkv_pass_output(pass).bytes;
+                gradients = mine;
+                gradient_count = all;
+            } else {
+                assert_memory_equal(logits, qkv_pass_output(pass).data, bytes);
+                assert_memory_equal(gradients, mine, gradient_count * sizeof(float));
+                free(mine);
+            }
+            qkv_pass_free(pass);
+            finish(&s);
+        }
+        free(logits);
+        free(gradients);
+    }
+}
+
+/* Micro-batches that share the count of their whole add up to its gradient. */
+static void test_accumulation(void **state) {
+    (void)state;
+    struct sample s;
+    start(&s, 5000, DECODER, NULL);
+    struct qkv_pass *pass = make_pass(&s, true);
+    size_t counted, n = qkv_array_elements(qkv_model_parameter(s.model, 0));
+    double whole = forward(&s, pass), sum = 0;
+    qkv_pass_loss(pass, &counted);
+    assert_int_equal(qkv_pass_backward(pass), QKV_OK);
+    float *expected = malloc(n * sizeof(float));
+    memcpy(expected, qkv_model_gradient(s.model, 0), n * sizeof(float));
+    qkv_model_clear_gradients(s.model);
+    for (size_t b = 0; b < B; b++) {
+        s.batch = (struct qkv_batch){.B = 1,
+                                     .T = T,
+                                     .ids = s.ids + b * T,
+                                     .lengths = &s.lengths[b],
+                                     .targets = s.targets + b * T,
+                                     .loss_count = counted};
+        sum += forward(&s, pass);
+        assert_int_equal(qkv_pass_backward(pass), QKV_OK);
+    }
+    assert_true(fabs(sum - whole) < 1e-6 * whole);
+    assert_floats_close(qkv_model_gradient(s.model, 0), expected, n, 1e-5);
+    free(expected);
+    qkv_pass_free(pass);
+    finish(&s);
+}
+
+/* ---- folders, plans and bad input --------------------------------------------------------------------------------------------- */
+
+static void test_folder_round_trip(void **state) {
+    (void)state;
+    for (uint64_t i = 0; i < 10; i++) {
+        struct sample s;
+        struct qkv_model *again;
+        start(&s, 6000 + i, (enum topology)(i % 3), NULL);
+        const char *path = test_path("model");
+        assert_int_equal(qkv_model_save(s.model, path), QKV_OK);
+        if (qkv_model_load(s.ctx, path, &again) != QKV_OK) {
+            fail_msg("%s", qkv_message(s.ctx));
+        }
+        assert_memory_equal(qkv_model_spec(again), qkv_model_spec(s.model), sizeof(struct qkv_spec));
+        for (size_t p = 0; p < qkv_model_parameters(s.model); p++) {
+            assert_string_equal(qkv_model_parameter(again, p)->name, qkv_model_parameter(s.model, p)->name);
+            assert_memory_equal(qkv_model_weights(again, p), qkv_model_weights(s.model, p),
+                                qkv_model_parameter(s.model, p)->bytes);
+        }
+        qkv_model_free(again);
+        finish(&s);
+    }
+}
+
+/* A folder whose weights are another spec's. */
+static void test_folder_mismatch(void **state) {
+    (void)state;
+    struct sample s;
+    struct qkv_model *model;
+    start(&s, 6100, DECODER, NULL);
+    const char *path = test_path("mismatch");
+    assert_int_equal(qkv_model_save(s.model, path), QKV_OK);
+    struct qkv_spec spec = *qkv_model_spec(s.model);
+    char *json;
+    spec.decoder.ffn.d_ff = 25;
+    assert_int_equal(qkv_spec_print(s.ctx, &spec, &json), QKV_OK);
+    test_write_file(test_path("mismatch/config.json"), json, strlen(json));
+    assert_int_equal(qkv_model_load(s.ctx, path, &model), QKV_SHAPE);
+    assert_null(model);
+    assert_message(s.ctx, "but config.json makes it");
+    qkv_free(json);
+    spec = *qkv_model_spec(s.model);
+    spec.decoder.layers = 3;
+    assert_int_equal(qkv_spec_print(s.ctx, &spec, &json), QKV_OK);
+    test_write_file(test_path("mismatch/config.json"), json, strlen(json));
+    assert_int_equal(qkv_model_load(s.ctx, path, &model), QKV_FORMAT);
+    assert_message(s.ctx, "has no tensor decoder.layers.2.");
+    qkv_free(json);
+    spec.decoder.layers = 1;
+    assert_int_equal(qkv_spec_print(s.ctx, &spec, &json), QKV_OK);
+    test_write_file(test_path("mismatch/config.json"), json, strlen(json));
+    assert_int_equal(qkv_model_load(s.ctx, path, &model), QKV_FORMAT);
+    assert_message(s.ctx, "that config.json does not ask for");
+    qkv_free(json);
+    assert_int_equal(qkv_model_load(s.ctx, test_path("nowhere"), &model), QKV_FILE);
+    assert_message(s.ctx, "nowhere is not a model folder");
+    finish(&s);
+}
+
+/* A plan allocates nothing of the model's size, and its costs add up. */
+static void test_costs(void **state) {
+    (void)state;
+    struct qkv_context *ctx;
+    struct qkv_spec spec;
+    struct qkv_costs costs;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    assert_int_equal(qkv_spec_preset(ctx, &spec, "gpt2-small", NULL, 0), QKV_OK);
+    assert_int_equal(qkv_measure_costs(ctx, &spec, 4, 1024, &costs), QKV_OK);
+    assert_int_equal(costs.parameters, 124439808); /* the published count of GPT-2 small */
+    assert_int_equal(costs.cache_bytes_per_token, 12 * 2 * 768 * 4);
+    double products = 2.0 * (124439808 - 1024 * 768 - 12 * (768 * 9 + 3072 + 4 * 768) - 2 * 768);
+    double attention = 12 * 4.0 * 768 * 1025 / 2;
+    assert_true(fabs(costs.forward_flops - products - attention) < 1e-3 * products);
+    spec.decoder.layers = 1000;
+    spec.d_model = 1 << 16;
+    spec.decoder.attention.head_dim = spec.decoder.attention.value_dim = 1 << 12;
+    assert_int_equal(qkv_measure_costs(ctx, &spec, 1, 1024, &costs), QKV_OK); /* far more than this machine has */
+    assert_true(costs.parameter_bytes > (size_t)1 << 44);
+    qkv_context_free(ctx);
+}
+
+/* The memory that a plan promises is what a pass takes, and a pass never asks for more. */
+static void test_exact_memory(void **state) {
+    (void)state;
+    for (uint64_t i = 0; i < 12; i++) {
+        struct sample s;
+        struct qkv_costs costs;
+        start(&s, 7000 + i, DECODER, NULL);
+        struct qkv_pass *pass = make_pass(&s, true);
+        forward(&s, pass);
+        assert_int_equal(qkv_pass_backward(pass), QKV_OK);
+        assert_int_equal(qkv_measure_costs(s.ctx, qkv_model_spec(s.model), B, T, &costs), QKV_OK);
+        assert_true(costs.train_bytes > 4 * costs.parameter_bytes);
+        qkv_pass_free(pass);
+        finish(&s);
+    }
+}
+
+static void test_bad_batches(void **state) {
+    (void)state;
+    struct sample s;
+    struct qkv_pass *pass, *none;
+    struct qkv_session *session;
+    start(&s, 8000, DECODER, NULL);
+    pass = make_pass(&s, false);
+    s.ids[4] = VOCAB;
+    assert_int_equal(qkv_pass_forward(pass, &s.batch), QKV_ARGUMENT);
+    assert_message(s.ctx, "token id 23 at place 4 is out of range");
+    s.ids[4] = -1;
+    assert_int_equal(qkv_pass_forward(pass, &s.batch), QKV_ARGUMENT);
+    s.ids[4] = 0;
+    s.targets[2] = VOCAB + 5;
+    assert_int_equal(qkv_pass_forward(pass, &s.batch), QKV_ARGUMENT);
+    assert_message(s.ctx, "target 28 at place 2 is out of range");
+    s.targets[2] = 1;
+    s.lengths[1] = T + 1;
+    assert_int_equal(qkv_pass_forward(pass, &s.batch), QKV_ARGUMENT);
+    assert_message(s.ctx, "the length of row 1 is 12");
+    s.lengths[1] = T;
+    s.batch.B = B + 1;
+    assert_int_equal(qkv_pass_forward(pass, &s.batch), QKV_SHAPE);
+    s.batch.B = B;
+    assert_int_equal(qkv_pass_backward(pass), QKV_ARGUMENT);
+    assert_int_equal(qkv_pass_create(s.model, &(struct qkv_pass_options){.B = 1, .T = CONTEXT + 1}, &none),
+                     QKV_ARGUMENT);
+    assert_null(none);
+    assert_message(s.ctx, "longer than the model's context of 16");
+    assert_int_equal(qkv_session_create(s.model, 0, &session), QKV_OK);
+    int32_t many[CONTEXT + 1] = {0};
+    assert_int_equal(qkv_session_append(session, many, CONTEXT + 1), QKV_ARGUMENT);
+    assert_message(s.ctx, "17 more tokens do not fit");
+    assert_int_equal(qkv_session_length(session), 0);
+    many[1] = VOCAB;
+    assert_int_equal(qkv_session_append(session, many, 2), QKV_ARGUMENT);
+    assert_message(s.ctx, "token id 23 is out of range");
+    qkv_session_free(session);
+    /* all targets ignored: a loss of zero, no NaN */
+    for (size_t n = 0; n < (size_t)B * T; n++) {
+        s.targets[n] = QKV_IGNORE;
+    }
+    assert_true(forward(&s, pass) == 0);
+    qkv_pass_free(pass);
+    finish(&s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_future),
+        cmocka_unit_test(test_cache),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_accumulation),
+        cmocka_unit_test(test_folder_round_trip),
+        cmocka_unit_test(test_folder_mismatch),
+        cmocka_unit_test(test_costs),
+        cmocka_unit_test(test_exact_memory),
+        cmocka_unit_test(test_bad_batches),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

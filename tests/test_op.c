@@ -1,0 +1,553 @@
+/* Every operator's gradient against directional differences, and the tape that carries them.
+ *
+ * QKV_OPERATOR_LIST makes the list of checks, so an operator without one does not link. */
+#include "test.h"
+
+#include "op/op.h"
+
+enum { LEAVES = 4, ARENA = 256 << 20 };
+
+struct fixture {
+    struct qkv_context *ctx;
+    struct qkv_arena arena, records;
+    struct qkv_random random;
+    struct qkv_tape tape;
+    struct qkv_tensor leaves[LEAVES];
+    float *values[LEAVES];
+    size_t leaf_count;
+    float *output_gradient; /* random weights of the outputs: the loss is their product */
+    uint64_t dropout_seed;
+    const void *options; /* of a check */
+};
+
+static void start(struct fixture *f, uint64_t stream) {
+    memset(f, 0, sizeof *f);
+    assert_int_equal(qkv_context_create(&f->ctx, NULL), QKV_OK);
+    assert_int_equal(qkv_arena_create(f->ctx, &f->arena, ARENA, "test"), QKV_OK);
+    assert_int_equal(qkv_arena_create(f->ctx, &f->records, 1 << 20, "records"), QKV_OK);
+    f->random = test_random(stream);
+    f->dropout_seed = qkv_random_bits(&f->random);
+}
+
+static void finish(struct fixture *f) {
+    for (size_t i = 0; i < f->leaf_count; i++) {
+        free(f->values[i]);
+        free(f->leaves[i].gradient);
+    }
+    free(f->output_gradient);
+    qkv_arena_free(&f->arena);
+    qkv_arena_free(&f->records);
+    qkv_context_free(f->ctx);
+}
+
+/* A leaf with a gradient, its values at least `away` from zero (for kinks). */
+static struct qkv_tensor *leaf(struct fixture *f, size_t rows, size_t columns, double away) {
+    size_t n = rows * columns, i = f->leaf_count++;
+    f->values[i] = calloc(n + 1, sizeof(float));
+    test_fill(&f->random, f->values[i], n, 1);
+    for (size_t k = 0; k < n; k++) {
+        if (fabsf(f->values[i][k]) < (float)away) {
+            f->values[i][k] += f->values[i][k] < 0 ? -(float)away : (float)away;
+        }
+    }
+    f->leaves[i] = (struct qkv_tensor){.data = f->values[i], .rows = rows, .columns = columns, .wants = true};
+    f->leaves[i].gradient = calloc(n + 1, sizeof(float));
+    return &f->leaves[i];
+}
+
+typedef struct qkv_tensor *build(struct fixture *f);
+
+/* Builds, weighs the output with random numbers, and goes backward when asked. A build without an output made its own loss,
+ * and left it in f->tape's … see check_cross_entropy. */
+static double evaluate(struct fixture *f, build *make, bool record) {
+    qkv_arena_release(&f->arena, 0);
+    qkv_arena_release(&f->records, 0);
+    qkv_tape_start(&f->tape, f->ctx, &f->arena, &f->records, record);
+    qkv_tape_train(&f->tape, f->dropout_seed);
+    struct qkv_tensor *y = make(f);
+    if (f->tape.status != QKV_OK) {
+        fail_msg("%s", qkv_message(f->ctx));
+    }
+    size_t n = y->rows * y->columns;
+    if (!f->output_gradient) {
+        f->output_gradient = malloc((n + 1) * sizeof(float));
+        test_fill(&f->random, f->output_gradient, n, 1);
+    }
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        sum += (double)y->data[i] * (double)f->output_gradient[i];
+    }
+    if (record) {
+        struct qkv_loss loss;
+        qkv_op_inner_product(&f->tape, y, f->output_gradient, 1, &loss);
+        assert_true(fabs(loss.sum - sum) <= 1e-9 * fabs(sum) + 1e-9);
+        assert_int_equal(qkv_tape_backward(&f->tape), QKV_OK);
+    }
+    return sum;
+}
+
+/* Along a random direction of all leaves, the gradient's slope against a fourth-order central difference. */
+static void compare_slopes(struct fixture *f, build *make, double (*value)(struct fixture *, build *, bool)) {
+    float *direction[LEAVES], *at[LEAVES];
+    value(f, make, true);
+    double slope = 0, scale = 0;
+    for (size_t l = 0; l < f->leaf_count; l++) {
+        size_t n = f->leaves[l].rows * f->leaves[l].columns;
+        direction[l] = malloc((n + 1) * sizeof(float));
+        at[l] = malloc((n + 1) * sizeof(float));
+        memcpy(at[l], f->values[l], n * sizeof(float));
+        test_fill(&f->random, direction[l], n, 1);
+        for (size_t i = 0; i < n; i++) {
+            slope += (double)direction[l][i] * (double)f->leaves[l].gradient[i];
+            scale += (double)f->leaves[l].gradient[i] * (double)f->leaves[l].gradient[i];
+        }
+    }
+    static const double steps[4] = {-2, -1, 1, 2}, weights[4] = {1.0 / 12, -8.0 / 12, 8.0 / 12, -1.0 / 12};
+    double h = 4e-3, difference = 0;
+    for (int s = 0; s < 4; s++) {
+        for (size_t l = 0; l < f->leaf_count; l++) {
+            for (size_t i = 0; i < f->leaves[l].rows * f->leaves[l].columns; i++) {
+                f->values[l][i] = (float)((double)at[l][i] + steps[s] * h * (double)direction[l][i]);
+            }
+        }
+        difference += weights[s] * value(f, make, false) / h;
+    }
+    double tolerance = 2e-3 * sqrt(scale) + 1e-3;
+    if (!(fabs(slope - difference) <= tolerance)) {
+        fail_msg("slope %.6f by the gradient, %.6f by differences (norm %.3f)", slope, difference, sqrt(scale));
+    }
+    for (size_t l = 0; l < f->leaf_count; l++) {
+        memcpy(f->values[l], at[l], f->leaves[l].rows * f->leaves[l].columns * sizeof(float));
+        free(direction[l]);
+        free(at[l]);
+    }
+}
+
+static void check(struct fixture *f, build *make) {
+    compare_slopes(f, make, evaluate);
+}
+
+/* ---- one check an operator ---------------------------------------------------------------------------------------------- */
+
+static const int32_t ids[] = {3, 0, 3, 6, 2, 3, 5}, places[] = {0, 1, 2, 3, 0, 1, 2};
+
+static struct qkv_tensor *build_embed(struct fixture *f) {
+    return qkv_op_embed(&f->tape, &f->leaves[0], 1.7F, &f->leaves[1], ids, places, 7);
+}
+
+static void check_embed(void **state) {
+    (void)state;
+    struct fixture f;
+    start(&f, 1);
+    leaf(&f, 7, 70, 0);
+    leaf(&f, 4, 70, 0);
+    check(&f, build_embed);
+    finish(&f);
+}
+
+static struct qkv_tensor *build_linear(struct fixture *f) {
+    return qkv_op_linear(&f->tape, &f->leaves[0], &f->leaves[1], f->leaf_count > 2 ? &f->leaves[2] : NULL);
+}
+
+static void check_linear(void **state) {
+    (void)state;
+    for (uint64_t bias = 0; bias < 2; bias++) {
+        struct fixture f;
+        start(&f, 2 + bias);
+        leaf(&f, 9, 13, 0);
+        leaf(&f, 17, 13, 0);
+        if (bias) {
+            leaf(&f, 1, 17, 0);
+        }
+        check(&f, build_linear);
+        finish(&f);
+    }
+}
+
+static struct qkv_tensor *build_norm(struct fixture *f) {
+    enum qkv_norm_kind kind = *(const enum qkv_norm_kind *)f->options;
+    return qkv_op_norm(&f->tape, &f->leaves[0], kind, &f->leaves[1], f->leaf_count > 2 ? &f->leaves[2] : NULL, 1e-5F);
+}
+
+static void check_norm(void **state) {
+    (void)state;
+    static const enum qkv_norm_kind kinds[] = {QKV_NORM_LAYERNORM, QKV_NORM_LAYERNORM, QKV_NORM_RMSNORM};
+    for (uint64_t i = 0; i < 3; i++) {
+        struct fixture f;
+        start(&f, 10 + i);
+        f.options = &kinds[i];
+        leaf(&f, 37, 19, 0);
+        leaf(&f, 1, 19, 0);
+        if (i == 0) {
+            leaf(&f, 1, 19, 0);
+        }
+        check(&f, build_norm);
+        finish(&f);
+    }
+}
+
+/* In-place operators work on the output of a linear layer. */
+static struct qkv_tensor *build_rotate(struct fixture *f) {
+    static const float table[] = {1, 0, 1, 0, 0.6F, 0.8F, 0.96F, 0.28F, -0.28F, 0.96F, 0.8F, 0.6F, 0, 1, 0.28F, 0.96F};
+    bool interleaved = *(const bool *)f->options;
+    struct qkv_tensor *x = qkv_op_linear(&f->tape, &f->leaves[0], &f->leaves[1], NULL);
+    return qkv_op_rotate(&f->tape, x, 3, 2, 5, 2, interleaved, table, places);
+}
+
+static void check_rotate(void **state) {
+    (void)state;
+    static const bool interleaved[] = {false, true};
+    for (uint64_t i = 0; i < 2; i++) {
+        struct fixture f;
+        start(&f, 20 + i);
+        f.options = &interleaved[i];
+        leaf(&f, 7, 6, 0);
+        leaf(&f, 15, 6, 0);
+        check(&f, build_rotate);
+        finish(&f);
+    }
+}
+
+/* Leaf 0 is q, k and v side by side, or q alone beside leaf 1 with k and v. */
+static struct qkv_tensor *build_attend(struct fixture *f) {
+    static const int32_t lo[] = {0, 0, 1, 2, 0, 0, 1, 4}, hi[] = {1, 2, 3, 4, 1, 2, 2, 4};
+    static const float bias[3 * 7] = {-3,   -2, -1,    0, -1, -2, -3, -1.5F, -1, -.5F, 0,
+                                      -.5F, -1, -1.5F, 0, 1,  2,  3,  4,     5,  6};
+    struct qkv_attend_options o = *(const struct qkv_attend_options *)f->options;
+    o.lo = lo;
+    o.hi = hi;
+    o.positions = places;
+    if (o.bias_row) {
+        o.bias = bias;
+    }
+    if (f->leaf_count == 1) {
+        struct qkv_tensor *x = &f->leaves[0];
+        return qkv_op_attend(&f->tape, (struct qkv_columns){x, 0}, (struct qkv_columns){x, o.H * o.D},
+                             (struct qkv_columns){x, (o.H + o.Hkv) * o.D}, &o);
+    }
+    return qkv_op_attend(&f->tape, (struct qkv_columns){&f->leaves[0], 0}, (struct qkv_columns){&f->leaves[1], 0},
+                         (struct qkv_columns){&f->leaves[1], o.Hkv * o.D}, &o);
+}
+
+static void check_attend(void **state) {
+    (void)state;
+    static const struct qkv_attend_options options[] = {
+        {.B = 2, .H = 3, .Hkv = 1, .Tq = 4, .Tk = 4, .D = 5, .Dv = 6, .scale = .4F, .bias_row = 7, .bias_zero = 3},
+        {.B = 2, .H = 3, .Hkv = 3, .Tq = 4, .Tk = 4, .D = 5, .Dv = 6, .scale = .4F, .softcap = 2, .dropout = .3F},
+    };
+    for (uint64_t i = 0; i < 4; i++) {
+        struct fixture f;
+        start(&f, 30 + i);
+        const struct qkv_attend_options *o = &options[i % 2];
+        f.options = o;
+        size_t q = o->H * o->D, kv = o->Hkv * (o->D + o->Dv);
+        if (i < 2) {
+            leaf(&f, 8, q + kv, 0);
+        } else {
+            leaf(&f, 8, q, 0);
+            leaf(&f, 8, kv, 0);
+        }
+        check(&f, build_attend);
+        finish(&f);
+    }
+}
+
+static struct qkv_tensor *build_activation(struct fixture *f) {
+    return qkv_op_activation(&f->tape, &f->leaves[0], *(const enum qkv_activation_kind *)f->options);
+}
+
+static struct qkv_tensor *build_gated(struct fixture *f) {
+    return qkv_op_gated(&f->tape, &f->leaves[0], *(const enum qkv_activation_kind *)f->options);
+}
+
+static void check_every_activation(uint64_t stream, build *make) {
+    static const enum qkv_activation_kind kinds[] = {QKV_ACT_RELU, QKV_ACT_GELU, QKV_ACT_GELU_TANH, QKV_ACT_SILU};
+    for (uint64_t i = 0; i < 4; i++) {
+        struct fixture f;
+        start(&f, stream + i);
+        f.options = &kinds[i];
+        leaf(&f, 5, 14, i == 0 ? 0.1 : 0);
+        check(&f, make);
+        finish(&f);
+    }
+}
+
+static void check_activation(void **state) {
+    (void)state;
+    check_every_activation(40, build_activation);
+}
+
+static void check_gated(void **state) {
+    (void)state;
+    check_every_activation(50, build_gated);
+}
+
+/* x is used three times: the gradient's sharing and copying has to hold. */
+static struct qkv_tensor *build_add(struct fixture *f) {
+    struct qkv_tensor *x = qkv_op_linear(&f->tape, &f->leaves[0], &f->leaves[1], NULL);
+    struct qkv_tensor *a = qkv_op_linear(&f->tape, x, &f->leaves[2], NULL);
+    struct qkv_tensor *y = qkv_op_add(&f->tape, x, a);
+    struct qkv_tensor *b = qkv_op_linear(&f->tape, qkv_op_activation(&f->tape, y, QKV_ACT_SILU), &f->leaves[2], NULL);
+    struct qkv_tensor *z = qkv_op_add(&f->tape, y, b);
+    return qkv_op_add(&f->tape, x, qkv_op_linear(&f->tape, z, &f->leaves[2], NULL));
+}
+
+static void check_add(void **state) {
+    (void)state;
+    struct fixture f;
+    start(&f, 60);
+    leaf(&f, 6, 5, 0);
+    leaf(&f, 7, 5, 0);
+    leaf(&f, 7, 7, 0);
+    for (size_t i = 0; i < 49; i++) {
+        f.values[2][i] *= 0.3F;
+    }
+    check(&f, build_add);
+    finish(&f);
+}
+
+static struct qkv_tensor *build_dropout(struct fixture *f) {
+    return qkv_op_dropout(&f->tape, qkv_op_linear(&f->tape, &f->leaves[0], &f->leaves[1], NULL), 0.4F);
+}
+
+static void check_dropout(void **state) {
+    (void)state;
+    struct fixture f;
+    start(&f, 70);
+    leaf(&f, 16, 6, 0);
+    leaf(&f, 33, 6, 0);
+    check(&f, build_dropout);
+    finish(&f);
+}
+
+static struct qkv_tensor *build_pool(struct fixture *f) {
+    static const int32_t lengths[] = {4, 0, 2};
+    return qkv_op_pool(&f->tape, &f->leaves[0], *(const enum qkv_pool *)f->options, 3, 4, lengths);
+}
+
+static void check_pool(void **state) {
+    (void)state;
+    static const enum qkv_pool kinds[] = {QKV_POOL_FIRST, QKV_POOL_MEAN};
+    for (uint64_t i = 0; i < 2; i++) {
+        struct fixture f;
+        start(&f, 80 + i);
+        f.options = &kinds[i];
+        leaf(&f, 12, 9, 0);
+        check(&f, build_pool);
+        finish(&f);
+    }
+}
+
+/* The losses end the graph themselves. */
+static const int32_t targets[] = {4, QKV_IGNORE, 0, 10, 7, 4, QKV_IGNORE};
+
+static double evaluate_loss(struct fixture *f, build *make, bool record) {
+    (void)make;
+    struct qkv_loss loss;
+    qkv_arena_release(&f->arena, 0);
+    qkv_arena_release(&f->records, 0);
+    qkv_tape_start(&f->tape, f->ctx, &f->arena, &f->records, record);
+    struct qkv_tensor *x = qkv_op_activation(&f->tape, &f->leaves[0], QKV_ACT_SILU);
+    struct qkv_cross_entropy_options o = {.targets = targets, .scale = 1};
+    qkv_op_cross_entropy(&f->tape, x, &f->leaves[1], f->leaf_count > 2 ? &f->leaves[2] : NULL, &o, &loss);
+    if (record) {
+        assert_int_equal(qkv_tape_backward(&f->tape), QKV_OK);
+    }
+    assert_int_equal(f->tape.status, QKV_OK);
+    assert_int_equal(loss.counted, 5);
+    return loss.sum;
+}
+
+static void check_cross_entropy(void **state) {
+    (void)state;
+    for (uint64_t bias = 0; bias < 2; bias++) {
+        struct fixture f;
+        start(&f, 90 + bias);
+        leaf(&f, 7, 8, 0);
+        leaf(&f, 11, 8, 0);
+        if (bias) {
+            leaf(&f, 1, 11, 0);
+        }
+        compare_slopes(&f, NULL, evaluate_loss);
+        finish(&f);
+    }
+}
+
+static struct qkv_tensor *build_product(struct fixture *f) {
+    return qkv_op_activation(&f->tape, &f->leaves[0], QKV_ACT_SILU);
+}
+
+static void check_inner_product(void **state) {
+    (void)state;
+    struct fixture f;
+    start(&f, 100);
+    leaf(&f, 5, 7, 0);
+    check(&f, build_product);
+    finish(&f);
+}
+
+/* ---- the tape --------------------------------------------------------------------------------------------------------- */
+
+/* With a vocabulary so large that the rows go through in chunks, the loss and both gradients equal the plain formula. */
+static void test_cross_entropy_chunks(void **state) {
+    (void)state;
+    enum { N = 40, C = 2, V = 900000 };
+    struct fixture f;
+    start(&f, 110);
+    leaf(&f, N, C, 0);
+    leaf(&f, V, C, 0);
+    int32_t wanted[N];
+    for (size_t n = 0; n < N; n++) {
+        wanted[n] = n % 7 ? (int32_t)qkv_random_below(&f.random, V) : QKV_IGNORE;
+    }
+    qkv_tape_start(&f.tape, f.ctx, &f.arena, &f.records, true);
+    struct qkv_loss loss;
+    struct qkv_cross_entropy_options o = {.targets = wanted, .scale = 1.0F / 34};
+    struct qkv_tensor *x = qkv_op_activation(&f.tape, &f.leaves[0], QKV_ACT_RELU);
+    qkv_op_cross_entropy(&f.tape, x, &f.leaves[1], NULL, &o, &loss);
+    assert_int_equal(f.tape.status, QKV_OK);
+    double expected = 0;
+    float *dx = calloc((size_t)N * C, sizeof(float));
+    for (size_t n = 0; n < N; n++) {
+        if (wanted[n] == QKV_IGNORE) {
+            continue;
+        }
+        double sum = 0, mean[C] = {0};
+        for (size_t v = 0; v < V; v++) {
+            const float *w = f.values[1] + v * C;
+            double p = exp((double)x->data[n * C] * (double)w[0] + (double)x->data[n * C + 1] * (double)w[1]);
+            sum += p;
+            for (size_t c = 0; c < C; c++) {
+                mean[c] += p * (double)w[c];
+            }
+        }
+        const float *w = f.values[1] + (size_t)wanted[n] * C;
+        expected += log(sum) - (double)x->data[n * C] * (double)w[0] - (double)x->data[n * C + 1] * (double)w[1];
+        for (size_t c = 0; c < C; c++) {
+            dx[n * C + c] = (float)((mean[c] / sum - (double)w[c]) / 34);
+        }
+    }
+    assert_true(fabs(loss.sum - expected) < 1e-5 * expected);
+    for (size_t i = 0; i < (size_t)N * C; i++) {
+        assert_true(fabsf(x->slot->data[i] - dx[i]) < 1e-4F); /* sums of 900,000 in fp32 */
+    }
+    free(dx);
+    finish(&f);
+}
+
+static void test_dropout_repeats(void **state) {
+    (void)state;
+    struct fixture f;
+    start(&f, 120);
+    leaf(&f, 200, 3, 0);
+    leaf(&f, 100, 3, 0);
+    double first = evaluate(&f, build_dropout, false), again = evaluate(&f, build_dropout, true);
+    assert_true(first == again);
+    size_t zeros = 0, n = 20000;
+    qkv_tape_start(&f.tape, f.ctx, &f.arena, &f.records, false);
+    qkv_tape_train(&f.tape, f.dropout_seed);
+    struct qkv_tensor *y = build_dropout(&f);
+    for (size_t i = 0; i < n; i++) {
+        zeros += y->data[i] == 0;
+    }
+    assert_true(zeros > 7600 && zeros < 8400); /* 8000 ± 69 expected */
+    f.dropout_seed++;
+    assert_true(evaluate(&f, build_dropout, false) != first);
+    finish(&f);
+}
+
+/* A dry run counts exactly what the real one takes. */
+static size_t run_memory(struct fixture *f, bool dry) {
+    struct qkv_arena arena;
+    if (dry) {
+        qkv_arena_measure(f->ctx, &arena, "measure");
+    } else {
+        assert_int_equal(qkv_arena_create(f->ctx, &arena, 64 << 20, "real"), QKV_OK);
+    }
+    f->ctx->dry = dry;
+    qkv_arena_release(&f->records, 0);
+    qkv_tape_start(&f->tape, f->ctx, &arena, &f->records, true);
+    struct qkv_tensor *y = build_add(f);
+    struct qkv_loss loss;
+    qkv_op_inner_product(&f->tape, y, f->values[0], 1, &loss);
+    assert_int_equal(qkv_tape_backward(&f->tape), QKV_OK);
+    f->ctx->dry = false;
+    size_t peak = arena.peak;
+    qkv_arena_free(&arena);
+    return peak;
+}
+
+static void test_dry_run(void **state) {
+    (void)state;
+    struct fixture f;
+    start(&f, 130);
+    leaf(&f, 60, 70, 0);
+    leaf(&f, 70, 70, 0);
+    leaf(&f, 70, 70, 0);
+    size_t dry = run_memory(&f, true);
+    assert_int_equal(dry, run_memory(&f, false));
+    assert_true(dry > 60 * 70 * sizeof(float) * 6);
+    finish(&f);
+}
+
+/* Gradients that are told to a listener are told once, complete, last use first. */
+static void count_ready(void *user, struct qkv_tensor *parameter) {
+    size_t *told = user;
+    assert_int_equal(parameter->uses, 0);
+    ++*told;
+}
+
+static void test_listener(void **state) {
+    (void)state;
+    struct fixture f;
+    size_t told = 0;
+    start(&f, 140);
+    leaf(&f, 6, 5, 0);
+    leaf(&f, 7, 5, 0);
+    leaf(&f, 7, 7, 0);
+    qkv_tape_start(&f.tape, f.ctx, &f.arena, &f.records, true);
+    f.tape.listener = count_ready;
+    f.tape.listener_user = &told;
+    struct qkv_loss loss;
+    qkv_op_inner_product(&f.tape, build_add(&f), f.values[2], 1, &loss);
+    assert_int_equal(qkv_tape_backward(&f.tape), QKV_OK);
+    assert_int_equal(told, 3);
+    finish(&f);
+}
+
+/* Shapes that do not agree: a sentence, nothing run, and NULL passes through everything that follows. */
+static void test_shapes(void **state) {
+    (void)state;
+    struct fixture f;
+    start(&f, 150);
+    leaf(&f, 4, 5, 0);
+    leaf(&f, 3, 6, 0);
+    f.leaves[1].name = "decoder.layers.3.ffn.up.weight";
+    qkv_tape_start(&f.tape, f.ctx, &f.arena, &f.records, false);
+    struct qkv_tensor *y = qkv_op_linear(&f.tape, &f.leaves[0], &f.leaves[1], NULL);
+    assert_null(y);
+    assert_int_equal(f.tape.status, QKV_SHAPE);
+    assert_string_equal(qkv_message(f.ctx),
+                        "linear: x is (4,5) but w (3,6) expects 6 columns, at decoder.layers.3.ffn.up.weight");
+    assert_null(qkv_op_activation(&f.tape, y, QKV_ACT_RELU));
+    assert_null(qkv_op_add(&f.tape, y, &f.leaves[0]));
+    qkv_tape_start(&f.tape, f.ctx, &f.arena, &f.records, false);
+    static const int32_t bad[] = {1, 4};
+    assert_null(qkv_op_embed(&f.tape, &f.leaves[0], 1, NULL, bad, places, 2));
+    assert_int_equal(f.tape.status, QKV_ARGUMENT);
+    assert_non_null(strstr(qkv_message(f.ctx), "token id 4 at place 1 is out of range"));
+    finish(&f);
+}
+
+#define CHECK(name) cmocka_unit_test(check_##name),
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        QKV_OPERATOR_LIST(CHECK) cmocka_unit_test(test_cross_entropy_chunks),
+        cmocka_unit_test(test_dropout_repeats),
+        cmocka_unit_test(test_dry_run),
+        cmocka_unit_test(test_listener),
+        cmocka_unit_test(test_shapes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
