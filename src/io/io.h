@@ -10,8 +10,6 @@
 const char *qkv_dtype_name(enum qkv_dtype dtype);
 /* The type with that name; false if there is none. */
 bool qkv_dtype_parse(const char *name, enum qkv_dtype *dtype);
-/* The path that a tensor file was opened with, for messages. Owned by `tensors`. */
-const char *qkv_tensors_path(const struct qkv_tensors *tensors);
 /* Writes "(2, 3)" for a shape of two dimensions, "()" for a scalar; returns `text`. */
 #define QKV_SHAPE_TEXT 192 /* room for any shape */
 const char *qkv_shape_text(const size_t *shape, int rank, char text[QKV_SHAPE_TEXT]);

@@ -348,10 +348,6 @@ void qkv_tensors_close(struct qkv_tensors *tensors) {
     free(tensors);
 }
 
-const char *qkv_tensors_path(const struct qkv_tensors *tensors) {
-    return tensors->path;
-}
-
 size_t qkv_tensors_count(const struct qkv_tensors *tensors) {
     return tensors->count;
 }
