@@ -1,0 +1,64 @@
+# The short way to build, test and try qkv: thin over CMake, which works in build/.
+# "make help" lists the targets. CC, CMAKE_FLAGS, PREFIX and DESTDIR are read from the command line.
+
+BUILD    ?= build
+SANITIZE ?= build-sanitize
+PREFIX   ?= /usr/local
+JOBS     ?= $(shell nproc 2>/dev/null || echo 2)
+QKV       = $(BUILD)/qkv
+CTEST     = ctest --output-on-failure -j$(JOBS)
+ifneq ($(origin CC),default)
+COMPILER  = -DCMAKE_C_COMPILER=$(CC)
+endif
+
+.PHONY: all build deps demo test test-slow sanitize bench install uninstall clean help
+all: build
+
+help:
+	@echo "make            build the library and the command in $(BUILD)/"
+	@echo "make demo       train a small GPT on real text for about a minute and let it write; everything goes to demo/"
+	@echo "make test       build and run the tests (a few minutes)"
+	@echo "make test-slow  the tests that take longer as well"
+	@echo "make sanitize   build with the address and undefined-behaviour sanitizers in $(SANITIZE)/ and run the tests"
+	@echo "make bench      measure the speed of kernels and of training"
+	@echo "make install    install to PREFIX ($(PREFIX)); DESTDIR is put before it"
+	@echo "make uninstall  remove what install installed"
+	@echo "make deps       install what the build needs (done by the targets above as well)"
+	@echo "make clean      remove what was built; demo/ and data/ stay"
+	@echo "Variables: CC=clang, JOBS=$(JOBS), CMAKE_FLAGS=-DQKV_WERROR=ON"
+
+deps:
+	@CC="$(if $(COMPILER),$(CC))" scripts/install-deps
+
+# Configuring again is quick and picks up other flags.
+build: deps
+	@cmake -S . -B $(BUILD) $(COMPILER) $(CMAKE_FLAGS)
+	@cmake --build $(BUILD) -j$(JOBS)
+
+demo: build
+	@QKV=$(QKV) scripts/demo
+
+test: build
+	@cd $(BUILD) && $(CTEST) -LE slow
+
+test-slow: build
+	@cd $(BUILD) && QKV_TEST_SLOW=1 $(CTEST)
+
+sanitize: deps
+	@cmake -S . -B $(SANITIZE) -DQKV_SANITIZE=ON -DQKV_BENCH=OFF $(COMPILER) $(CMAKE_FLAGS)
+	@cmake --build $(SANITIZE) -j$(JOBS)
+	@cd $(SANITIZE) && $(CTEST) -LE slow
+
+bench: build
+	@$(BUILD)/bench/qkv_bench $(BENCH_FLAGS)
+
+install: build
+	cmake --install $(BUILD) --prefix $(PREFIX) --strip
+	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
+
+uninstall:
+	@if [ ! -f $(BUILD)/install_manifest.txt ]; then echo "nothing was installed from $(BUILD)/"; exit 1; fi
+	@while read -r file || [ -n "$$file" ]; do rm -fv "$(DESTDIR)$$file"; done < $(BUILD)/install_manifest.txt
+
+clean:
+	rm -rf $(BUILD) $(SANITIZE) build-clang
