@@ -1,0 +1,292 @@
+/* checkpoint.safetensors: everything that going on needs, in one file that is replaced atomically. The weights under
+ * their names, the moments as "optimizer.m.NAME" and "optimizer.v.NAME", and in the metadata the step, the numbers of
+ * that step, and the spec and tokenizer that the weights belong to. */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernel/kernel.h"
+#include "train/train.h"
+
+#define FORMAT "qkv-checkpoint"
+
+static const char *const moment_names[] = {"optimizer.m", "optimizer.v"};
+
+/* Numbers of the report that go on; they are stored under their field's name. */
+#define REPORT_NUMBERS(X)                                                                                              \
+    X(loss) X(norm) X(rate) X(tokens_per_second) X(flops_share) X(valid_loss) X(best_loss) X(seconds)
+
+/* ---- metadata -------------------------------------------------------------------------------------------------------- */
+
+#define METADATA_MOST 20
+struct metadata {
+    const char *pairs[2 * METADATA_MOST];
+    char numbers[METADATA_MOST][QKV_REAL_TEXT];
+    size_t count;
+};
+
+static void put(struct metadata *m, const char *key, const char *value) {
+    m->pairs[2 * m->count] = key;
+    m->pairs[2 * m->count + 1] = value;
+    m->count++;
+}
+
+static void put_count(struct metadata *m, const char *key, unsigned long long n, const char *format) {
+    snprintf(m->numbers[m->count], QKV_REAL_TEXT, format, n);
+    put(m, key, m->numbers[m->count]);
+}
+
+static void put_real(struct metadata *m, const char *key, double x) {
+    if (isnan(x))
+        snprintf(m->numbers[m->count], QKV_REAL_TEXT, "nan");
+    else
+        qkv_real_text(m->numbers[m->count], x);
+    put(m, key, m->numbers[m->count]);
+}
+
+static void fill_metadata(const struct qkv_trainer *t, const char *spec, struct metadata *m) {
+    struct qkv_train_report report = t->report;
+    report.seconds = t->earlier + qkv_clock() - t->started;
+    m->count = 0;
+    put(m, "format", FORMAT);
+    put(m, "version", "1");
+    put(m, "spec", spec);
+    put(m, "optimizer", t->options.optimizer);
+    put_count(m, "tokenizer", t->facts.data.tokenizer, "%016llx");
+    put_count(m, "step", (unsigned long long)t->report.step, "%llu");
+    put_count(m, "optimizer_steps", qkv_optimizer_steps(t->optimizer), "%llu");
+    put_count(m, "pending", t->pending, "%llu");
+#define PUT(name) put_real(m, #name, report.name);
+    REPORT_NUMBERS(PUT)
+#undef PUT
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------------- */
+
+/* A checkpoint of broken weights would replace one that can still be used. */
+static enum qkv_status check_weights(const struct qkv_trainer *t) {
+    for (size_t i = 0; i < qkv_model_parameters(t->model); i++) {
+        const struct qkv_array *array = qkv_model_parameter(t->model, i);
+        const float *w = qkv_model_weights(t->model, i);
+        if (!isfinite(t->ctx->kernels->sum_squares(w, qkv_array_elements(array))))
+            return qkv_fail(
+                t->ctx, QKV_NUMBER,
+                "step %lld: %s holds numbers that are not finite, so nothing was saved; the checkpoint of step "
+                "%lld in %s is whole: try a lower rate (now %g) or a longer warmup (now %lld)",
+                (long long)t->report.step, array->name, (long long)t->saved_step, t->folder, t->options.rate,
+                (long long)t->options.warmup);
+    }
+    return QKV_OK;
+}
+
+/* Weights, then each moment, as `count` arrays. The moments' names are printed into *names. */
+static enum qkv_status list_arrays(const struct qkv_trainer *t, struct qkv_array *arrays, struct qkv_buffer *names) {
+    size_t P = qkv_model_parameters(t->model), moments = qkv_optimizer_moments(t->optimizer), at = 0;
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < P; i++) arrays[i] = *qkv_model_parameter(t->model, i);
+    for (size_t k = 0; k < moments; k++) {
+        for (size_t i = 0; i < P && !status; i++) {
+            arrays[(k + 1) * P + i] = arrays[i];
+            arrays[(k + 1) * P + i].data = qkv_optimizer_moment(t->optimizer, k, i);
+            status = qkv_buffer_print(t->ctx, names, "%s.%s", moment_names[k], arrays[i].name);
+            if (!status) status = qkv_buffer_append(t->ctx, names, "", 1);
+        }
+    }
+    if (status) return status;
+    for (size_t i = P; i < (moments + 1) * P; i++) { /* only now that the names stay where they are */
+        arrays[i].name = names->data + at;
+        at += strlen(arrays[i].name) + 1;
+    }
+    return QKV_OK;
+}
+
+enum qkv_status qkv_checkpoint_write(struct qkv_trainer *t) {
+    struct metadata *metadata = NULL;
+    struct qkv_array *arrays = NULL;
+    struct qkv_buffer names = {0};
+    char *spec = NULL, *path = NULL;
+    size_t count = qkv_model_parameters(t->model) * (1 + qkv_optimizer_moments(t->optimizer));
+    enum qkv_status status = check_weights(t);
+    if (!status) status = qkv_spec_print(t->ctx, qkv_model_spec(t->model), &spec);
+    if (!status) {
+        metadata = qkv_allocate(t->ctx, 1, sizeof *metadata);
+        arrays = qkv_allocate(t->ctx, count, sizeof *arrays);
+        path = qkv_join_path(t->ctx, t->folder, QKV_CHECKPOINT_FILE);
+        status = metadata && arrays && path ? list_arrays(t, arrays, &names) : QKV_MEMORY;
+    }
+    if (!status) {
+        fill_metadata(t, spec, metadata);
+        status = qkv_tensors_write(t->ctx, path, arrays, count, metadata->pairs, metadata->count);
+    }
+    if (!status) t->saved_step = t->report.step;
+    qkv_free(spec);
+    qkv_buffer_free(&names);
+    free(metadata);
+    free(arrays);
+    free(path);
+    return status;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------------- */
+
+struct reader {
+    struct qkv_trainer *t;
+    const char *path;
+    struct qkv_tensors *file;
+};
+
+static enum qkv_status no_key(const struct reader *r, const char *key) {
+    return qkv_fail(r->t->ctx, QKV_FORMAT,
+                    "%s: its metadata has no valid \"%s\", so it is no checkpoint of this program; "
+                    "restore the file or start a new run",
+                    r->path, key);
+}
+
+static bool get_count(const struct reader *r, const char *key, uint64_t most, uint64_t *n) {
+    const char *text = qkv_tensors_metadata(r->file, key);
+    if (!text || !*text || strlen(text) > 18 || strspn(text, "0123456789") != strlen(text)) return false;
+    *n = strtoull(text, NULL, 10);
+    return *n <= most;
+}
+
+static bool get_real(const struct reader *r, const char *key, double *x) {
+    const char *text = qkv_tensors_metadata(r->file, key);
+    if (!text) return false;
+    if (strcmp(text, "nan") != 0) return qkv_real_parse(text, x);
+    *x = NAN;
+    return true;
+}
+
+static size_t line_length(const char *text) {
+    return strcspn(text, "\n");
+}
+
+static void trim(const char **line, size_t *size) {
+    *size = line_length(*line);
+    while (*size && **line == ' ') ++*line, --*size;
+    while (*size && ((*line)[*size - 1] == ',' || (*line)[*size - 1] == ' ')) --*size;
+}
+
+/* Compares the spec of config.json with that of the checkpoint; both are printed one key a line. */
+static enum qkv_status compare_specs(const struct reader *r, const char *ours, const char *theirs) {
+    const char *a = ours, *b = theirs;
+    while (*a && line_length(a) == line_length(b) && strncmp(a, b, line_length(a)) == 0) {
+        a += line_length(a) + (a[line_length(a)] == '\n');
+        b += line_length(b) + (b[line_length(b)] == '\n');
+    }
+    if (!*a && !*b) return QKV_OK;
+    size_t na, nb;
+    trim(&a, &na);
+    trim(&b, &nb);
+    return qkv_fail(
+        r->t->ctx, QKV_SPEC,
+        "%s/config.json is not the spec of the checkpoint: it says %.*s where the checkpoint has %.*s; restore "
+        "config.json, or start a new run in another folder",
+        r->t->folder, (int)(na < 200 ? na : 200), a, (int)(nb < 200 ? nb : 200), b);
+}
+
+static enum qkv_status check_spec(const struct reader *r) {
+    const char *theirs = qkv_tensors_metadata(r->file, "spec");
+    char *ours;
+    if (!theirs) return no_key(r, "spec");
+    enum qkv_status status = qkv_spec_print(r->t->ctx, qkv_model_spec(r->t->model), &ours);
+    if (status) return status;
+    status = compare_specs(r, ours, theirs);
+    qkv_free(ours);
+    return status;
+}
+
+static enum qkv_status read_metadata(const struct reader *r) {
+    struct qkv_trainer *t = r->t;
+    const char *format = qkv_tensors_metadata(r->file, "format"), *version = qkv_tensors_metadata(r->file, "version");
+    const char *optimizer = qkv_tensors_metadata(r->file, "optimizer");
+    const char *tokenizer = qkv_tensors_metadata(r->file, "tokenizer");
+    char expected[17];
+    uint64_t step, optimizer_steps, pending;
+    if (!format || strcmp(format, FORMAT) != 0) return no_key(r, "format");
+    if (!version || strcmp(version, "1") != 0) return no_key(r, "version");
+    if (!optimizer) return no_key(r, "optimizer");
+    if (strcmp(optimizer, t->options.optimizer) != 0)
+        return qkv_fail(t->ctx, QKV_FORMAT,
+                        "%s was written with optimizer %s but train.json says %s; restore train.json", r->path,
+                        optimizer, t->options.optimizer);
+    snprintf(expected, sizeof expected, "%016llx", (unsigned long long)t->facts.data.tokenizer);
+    if (!tokenizer || strcmp(tokenizer, expected) != 0)
+        return qkv_fail(t->ctx, QKV_FORMAT,
+                        "%s was written with another tokenizer than train.json says; restore the files "
+                        "of the run",
+                        r->path);
+    if (!get_count(r, "step", (uint64_t)1 << 50, &step)) return no_key(r, "step");
+    if (!get_count(r, "optimizer_steps", (uint64_t)1 << 50, &optimizer_steps)) return no_key(r, "optimizer_steps");
+    if (!get_count(r, "pending", 1, &pending)) return no_key(r, "pending");
+#define GET(name)                                                                                                      \
+    if (!get_real(r, #name, &t->report.name)) return no_key(r, #name);
+    REPORT_NUMBERS(GET)
+#undef GET
+    t->report.step = (int64_t)step;
+    t->saved_step = (int64_t)step;
+    t->pending = pending;
+    t->earlier = t->report.seconds;
+    t->report.seconds = 0;
+    qkv_optimizer_set_steps(t->optimizer, optimizer_steps);
+    return QKV_OK;
+}
+
+/* Copies one tensor into floats that have the shape of `like`. */
+static enum qkv_status read_tensor(const struct reader *r, const char *name, const struct qkv_array *like, float *out) {
+    const struct qkv_array *array = qkv_tensors_find(r->file, name);
+    if (!array)
+        return qkv_fail(r->t->ctx, QKV_FORMAT,
+                        "%s has no tensor %s, which the spec in config.json asks for; restore the "
+                        "files of the run",
+                        r->path, name);
+    bool same = array->dtype == QKV_F32 && array->rank == like->rank;
+    for (int d = 0; same && d < like->rank; d++) same = array->shape[d] == like->shape[d];
+    if (!same)
+        return qkv_fail(r->t->ctx, QKV_FORMAT,
+                        "%s: %s does not have the shape or type that the spec in config.json asks "
+                        "for; restore the files of the run",
+                        r->path, name);
+    memcpy(out, array->data, qkv_array_elements(like) * sizeof(float));
+    return QKV_OK;
+}
+
+static enum qkv_status read_tensors(const struct reader *r) {
+    struct qkv_trainer *t = r->t;
+    size_t P = qkv_model_parameters(t->model), moments = qkv_optimizer_moments(t->optimizer);
+    struct qkv_buffer name = {0};
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < P && !status; i++) {
+        const struct qkv_array *like = qkv_model_parameter(t->model, i);
+        status = read_tensor(r, like->name, like, qkv_model_weights(t->model, i));
+        for (size_t k = 0; k < moments && !status; k++) {
+            name.size = 0;
+            status = qkv_buffer_print(t->ctx, &name, "%s.%s", moment_names[k], like->name);
+            if (!status) status = read_tensor(r, name.data, like, qkv_optimizer_moment(t->optimizer, k, i));
+        }
+    }
+    qkv_buffer_free(&name);
+    if (!status && qkv_tensors_count(r->file) != P * (1 + moments))
+        return qkv_fail(t->ctx, QKV_FORMAT,
+                        "%s has %zu tensors, the spec in config.json asks for %zu; restore the files of "
+                        "the run",
+                        r->path, qkv_tensors_count(r->file), P * (1 + moments));
+    return status ? status : check_weights(t);
+}
+
+enum qkv_status qkv_checkpoint_read(struct qkv_trainer *t) {
+    struct reader r = {.t = t};
+    char *path = qkv_join_path(t->ctx, t->folder, QKV_CHECKPOINT_FILE);
+    if (!path) return QKV_MEMORY;
+    r.path = path;
+    enum qkv_status status = qkv_tensors_open(t->ctx, path, &r.file);
+    if (!status) {
+        status = check_spec(&r);
+        if (!status) status = read_metadata(&r);
+        if (!status) status = read_tensors(&r);
+        qkv_tensors_close(r.file);
+    }
+    free(path);
+    return status;
+}

@@ -1,0 +1,187 @@
+/* Evaluation: the mean loss over a validation text during training, and over any text file afterwards.
+ *
+ * Windows lie side by side: the target of a window's last position is the first token of the next window, so every
+ * token but the first is predicted once. Perplexity is e^loss; bits per byte is nll / ln 2 / bytes of the predicted
+ * tokens, which makes models with different tokenizers comparable. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "train/train.h"
+
+enum qkv_status qkv_text_model_check(struct qkv_context *ctx, const struct qkv_spec *spec) {
+    const struct qkv_stack_spec *stack = spec->decoder.layers ? &spec->decoder : &spec->encoder;
+    const char *name = spec->decoder.layers ? "decoder" : "encoder";
+    if (spec->head.kind != QKV_HEAD_LM)
+        return qkv_fail(ctx, QKV_SPEC,
+                        "this model has no lm head, so it gives no scores for a text's next token; its "
+                        "spec needs head.kind lm");
+    if (spec->encoder.layers && spec->decoder.layers)
+        return qkv_fail(ctx, QKV_SPEC,
+                        "this model has an encoder beside its decoder and needs a source for every "
+                        "text; a plain text takes a spec with one stack (encoder=null)");
+    if (!stack->attention.causal)
+        return qkv_fail(ctx, QKV_SPEC,
+                        "%s.attention.causal is false: the model would see the tokens that it is to "
+                        "predict; a text's next token needs causal attention",
+                        name);
+    return QKV_OK;
+}
+
+/* Adds up what one batch gives. */
+static enum qkv_status add_batch(struct qkv_pass *pass, size_t B, size_t T, const int32_t *ids, const int32_t *targets,
+                                 double *nll, size_t *tokens) {
+    struct qkv_batch batch = {.B = B, .T = T, .ids = ids, .targets = targets};
+    enum qkv_status status = qkv_pass_forward(pass, &batch);
+    if (status) return status;
+    size_t counted;
+    double loss = qkv_pass_loss(pass, &counted);
+    *nll += loss * (double)counted;
+    *tokens += counted;
+    return QKV_OK;
+}
+
+/* ---- a validation text, while training -------------------------------------------------------------------------- */
+
+/* Where window i of `windows` begins: evenly spread from the first token to the last that a window can begin with. */
+static size_t spread(size_t i, size_t windows, size_t last) {
+    if (windows == 1) return 0;
+    return i * (last / (windows - 1)) + i * (last % (windows - 1)) / (windows - 1);
+}
+
+enum qkv_status qkv_validate(struct qkv_context *ctx, const struct qkv_validation *v, qkv_progress *progress,
+                             void *user, double *loss) {
+    size_t targets = v->tokens->count - 1, full = targets / v->T, counted = 0;
+    bool whole = v->windows == 0 || v->windows >= full;
+    size_t windows = whole ? full : v->windows, tail = whole ? targets % v->T : 0;
+    double nll = 0;
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < windows && !status; i += v->B) {
+        size_t B = windows - i < v->B ? windows - i : v->B;
+        status = qkv_train_progress(ctx, progress, user, "validating", (double)i, (double)windows);
+        for (size_t b = 0; b < B && !status; b++) {
+            size_t start = whole ? (i + b) * v->T : spread(i + b, windows, targets - v->T);
+            status = qkv_tokens_window(ctx, v->tokens, start, v->T, v->ids + b * v->T, v->targets + b * v->T);
+        }
+        if (!status) status = add_batch(v->pass, B, v->T, v->ids, v->targets, &nll, &counted);
+    }
+    if (!status && tail) {
+        status = qkv_tokens_window(ctx, v->tokens, full * v->T, tail, v->ids, v->targets);
+        if (!status) status = add_batch(v->pass, 1, tail, v->ids, v->targets, &nll, &counted);
+    }
+    *loss = nll / (double)counted;
+    return status;
+}
+
+/* ---- any text file --------------------------------------------------------------------------------------------------- */
+
+struct evaluator {
+    struct qkv_model *model;
+    struct qkv_pass *pass;
+    struct qkv_text_stream stream;
+    size_t B, T, held; /* ids held, the last of which is not yet an input */
+    int32_t *ids;      /* B·T + 1 */
+    bool begun;
+    double nll;
+    size_t tokens, bytes;
+};
+
+/* Runs over what is held, but for its last token: rows of T, then what is left as one short row. */
+static enum qkv_status flush(struct evaluator *e) {
+    size_t n = e->held - 1, rows = n / e->T, tail = n % e->T;
+    enum qkv_status status = QKV_OK;
+    if (rows) status = add_batch(e->pass, rows, e->T, e->ids, e->ids + 1, &e->nll, &e->tokens);
+    if (tail && !status)
+        status = add_batch(e->pass, 1, tail, e->ids + rows * e->T, e->ids + rows * e->T + 1, &e->nll, &e->tokens);
+    e->ids[0] = e->ids[n];
+    e->held = 1;
+    return status;
+}
+
+static enum qkv_status feed(struct evaluator *e, const int32_t *ids, size_t count, qkv_progress *progress, void *user) {
+    struct qkv_context *ctx = e->stream.ctx;
+    double begin = (double)e->stream.position, total = (double)e->stream.map.size;
+    for (size_t i = 0; i < count; i++) {
+        size_t size = 0;
+        qkv_tokenizer_token(e->stream.tokenizer, ids[i], &size);
+        if (e->begun) e->bytes += size;
+        e->begun = true;
+        e->ids[e->held++] = ids[i];
+        if (e->held <= e->B * e->T) continue;
+        enum qkv_status status = flush(e);
+        if (!status) status = qkv_train_progress(ctx, progress, user, "evaluating", begin, total);
+        if (status) return status;
+    }
+    return QKV_OK;
+}
+
+static enum qkv_status run(struct evaluator *e, qkv_progress *progress, void *user) {
+    struct qkv_context *ctx = e->stream.ctx;
+    while (e->stream.position < e->stream.map.size) {
+        int32_t *ids = NULL;
+        size_t count;
+        enum qkv_status status = qkv_train_progress(ctx, progress, user, "evaluating", (double)e->stream.position,
+                                                    (double)e->stream.map.size);
+        if (!status) status = qkv_text_next(&e->stream, &ids, &count);
+        if (!status) status = feed(e, ids, count, progress, user);
+        qkv_free(ids);
+        if (status) return status;
+    }
+    if (e->tokens == 0 && e->held < 2)
+        return qkv_fail(ctx, QKV_FORMAT,
+                        "%s has %zu token%s, so there is none to predict from another; give a longer text",
+                        e->stream.path, e->held, e->held == 1 ? "" : "s");
+    return e->held > 1 ? flush(e) : QKV_OK;
+}
+
+static enum qkv_status prepare(struct evaluator *e, const char *path, const struct qkv_evaluate_options *options) {
+    struct qkv_context *ctx = qkv_model_context(e->model);
+    const struct qkv_spec *spec = qkv_model_spec(e->model);
+    const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(e->model);
+    size_t n, most = (size_t)spec->context;
+    e->B = options && options->batch ? options->batch : 8;
+    e->T = options && options->context ? options->context : most;
+    enum qkv_status status = qkv_text_model_check(ctx, spec);
+    if (status) return status;
+    if (!tokenizer)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "the model has no tokenizer, so it reads no text; put its tokenizer.json into "
+                        "the model's folder");
+    if (e->T > most)
+        return qkv_fail(ctx, QKV_ARGUMENT, "context is %zu but the model's is %zu; choose at most that", e->T, most);
+    if (!qkv_multiply(e->B, e->T, &n) || !qkv_add_size(n, 1, &n))
+        return qkv_fail_memory(ctx, SIZE_MAX, "the ids of a batch");
+    status = qkv_text_open(ctx, path, tokenizer, &e->stream);
+    if (status) return status;
+    e->ids = qkv_allocate(ctx, n, sizeof *e->ids);
+    if (!e->ids) return QKV_MEMORY;
+    return qkv_pass_create(e->model, &(struct qkv_pass_options){.B = e->B, .T = e->T}, &e->pass);
+}
+
+static enum qkv_status report(const struct evaluator *e, struct qkv_evaluation *evaluation) {
+    if (!isfinite(e->nll))
+        return qkv_fail(e->stream.ctx, QKV_NUMBER,
+                        "the loss over %s is not a finite number: the model's weights are "
+                        "broken; take those of an earlier checkpoint",
+                        e->stream.path);
+    evaluation->tokens = e->tokens;
+    evaluation->bytes = e->bytes;
+    evaluation->loss = e->nll / (double)e->tokens;
+    evaluation->perplexity = exp(evaluation->loss);
+    evaluation->bits_per_byte = e->bytes ? e->nll / log(2) / (double)e->bytes : 0;
+    return QKV_OK;
+}
+
+enum qkv_status qkv_evaluate_text(struct qkv_model *model, const char *path, const struct qkv_evaluate_options *options,
+                                  qkv_progress *progress, void *user, struct qkv_evaluation *evaluation) {
+    struct evaluator e = {.model = model};
+    double started = qkv_clock();
+    *evaluation = (struct qkv_evaluation){0};
+    enum qkv_status status = prepare(&e, path, options);
+    if (!status) status = run(&e, progress, user);
+    if (!status) status = report(&e, evaluation);
+    evaluation->seconds = qkv_clock() - started;
+    qkv_pass_free(e.pass);
+    free(e.ids);
+    qkv_text_close(&e.stream);
+    return status;
+}

@@ -1,0 +1,125 @@
+/* log.jsonl: one JSON object a line, one line a step:
+ *
+ *   {"step":1,"loss":…,"norm":…,"rate":…,"tokens":…,"tokens_per_second":…,"flops_share":…,"seconds":…}
+ *
+ * and "valid_loss" on the steps that were evaluated. `tokens` and `seconds` count from the beginning of the run. What a
+ * killed run wrote past its checkpoint is cut away when it is resumed, so the file reads as if it had never stopped. */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sys/file.h>
+
+#include "train/train.h"
+
+enum qkv_status qkv_log_open(struct qkv_context *ctx, struct qkv_log *log, const char *folder) {
+    log->path = qkv_join_path(ctx, folder, QKV_LOG_FILE);
+    if (!log->path) return QKV_MEMORY;
+    log->file = open(log->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666);
+    if (log->file < 0) return qkv_fail_file(ctx, "write", log->path, errno);
+    if (flock(log->file, LOCK_EX | LOCK_NB) == 0) return QKV_OK;
+    if (errno == EWOULDBLOCK)
+        return qkv_fail(ctx, QKV_FILE,
+                        "%s: another process is training in this folder; wait for it or choose another "
+                        "folder",
+                        folder);
+    return errno == ENOLCK || errno == ENOTSUP || errno == ENOSYS ? QKV_OK
+                                                                  : qkv_fail_file(ctx, "lock", log->path, errno);
+}
+
+/* The step of a whole line of `size` bytes, −1 if it is none. */
+static int64_t step_of(const char *line, size_t size) {
+    static const char start[] = "{\"step\":";
+    size_t i = sizeof start - 1;
+    int64_t step = 0;
+    if (size < i + 2 || memcmp(line, start, i) != 0 || line[size - 1] != '}') return -1;
+    size_t digits = i;
+    for (; i < size && line[i] >= '0' && line[i] <= '9' && i - digits < 16; i++) step = step * 10 + (line[i] - '0');
+    return i > digits && line[i] == ',' ? step : -1;
+}
+
+/* Bytes of the leading lines with rising steps up to `last`. */
+static size_t kept_bytes(const struct qkv_map *map, int64_t last) {
+    const char *text = (const char *)map->data;
+    size_t begin = 0;
+    int64_t before = 0;
+    while (begin < map->size) {
+        const char *end = memchr(text + begin, '\n', map->size - begin);
+        if (!end) break;
+        size_t size = (size_t)(end - text) - begin;
+        int64_t step = step_of(text + begin, size);
+        if (step <= before || step > last) break;
+        before = step;
+        begin += size + 1;
+    }
+    return begin;
+}
+
+enum qkv_status qkv_log_cut(struct qkv_context *ctx, struct qkv_log *log, int64_t step) {
+    struct qkv_map map;
+    enum qkv_status status = qkv_map_file(ctx, log->path, &map);
+    if (status) return status;
+    log->size = kept_bytes(&map, step);
+    qkv_unmap_file(&map);
+    if (ftruncate(log->file, (off_t)log->size) != 0) return qkv_fail_file(ctx, "shorten", log->path, errno);
+    return QKV_OK;
+}
+
+static double rounded(double x, double unit) {
+    return round(x * unit) / unit;
+}
+
+static enum qkv_status print_line(struct qkv_context *ctx, struct qkv_buffer *line,
+                                  const struct qkv_train_report *report, uint64_t tokens) {
+    char loss[QKV_REAL_TEXT], norm[QKV_REAL_TEXT], rate[QKV_REAL_TEXT], speed[QKV_REAL_TEXT], share[QKV_REAL_TEXT],
+        seconds[QKV_REAL_TEXT], valid[QKV_REAL_TEXT];
+    qkv_real_text(loss, report->loss);
+    qkv_real_text(norm, report->norm);
+    qkv_real_text(rate, report->rate);
+    qkv_real_text(speed, rounded(report->tokens_per_second, 10));
+    qkv_real_text(share, rounded(report->flops_share, 1e4));
+    qkv_real_text(seconds, rounded(report->seconds, 1e3));
+    qkv_real_text(valid, report->valid_loss);
+    enum qkv_status status =
+        qkv_buffer_print(ctx, line,
+                         "{\"step\":%lld,\"loss\":%s,\"norm\":%s,\"rate\":%s,\"tokens\":%llu,\"tokens_per_second\":%s,"
+                         "\"flops_share\":%s,"
+                         "\"seconds\":%s",
+                         (long long)report->step, loss, norm, rate, (unsigned long long)tokens, speed, share, seconds);
+    if (!status && report->evaluated) status = qkv_buffer_print(ctx, line, ",\"valid_loss\":%s", valid);
+    return status ? status : qkv_buffer_append(ctx, line, "}\n", 2);
+}
+
+enum qkv_status qkv_log_write(struct qkv_context *ctx, struct qkv_log *log, const struct qkv_train_report *report,
+                              uint64_t tokens) {
+    struct qkv_buffer line = {0};
+    size_t done = 0;
+    enum qkv_status status = print_line(ctx, &line, report, tokens);
+    while (!status && done < line.size) {
+        ssize_t n = pwrite(log->file, line.data + done, line.size - done, (off_t)(log->size + done));
+        if (n > 0)
+            done += (size_t)n;
+        else if (n == 0 || errno != EINTR)
+            status = qkv_fail_file(ctx, "write", log->path, n == 0 ? ENOSPC : errno);
+    }
+    if (!status)
+        log->size += line.size;
+    else if (done && ftruncate(log->file, (off_t)log->size) != 0)
+        qkv_fail_at(ctx, "a part of whose last line remains"); /* cut away when the run is resumed */
+    qkv_buffer_free(&line);
+    return status;
+}
+
+enum qkv_status qkv_log_sync(struct qkv_context *ctx, struct qkv_log *log) {
+    if (fsync(log->file) == 0 || errno == EINVAL || errno == ENOTSUP) return QKV_OK;
+    return qkv_fail_file(ctx, "write", log->path, errno);
+}
+
+void qkv_log_close(struct qkv_log *log) {
+    if (log->path && log->file >= 0) close(log->file);
+    free(log->path);
+    *log = (struct qkv_log){.file = -1};
+}

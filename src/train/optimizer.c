@@ -1,0 +1,187 @@
+/* Optimizers: AdamW (Loshchilov & Hutter 2019), Adam with L2 (Kingma & Ba 2015), SGD with momentum. The formulas are
+ * beside the kernels (kernel/kernel.h: adamw, sgd); here are the state and the cut into pieces of a size that does not
+ * depend on the number of threads. Decay acts on parameters of rank >= 2, that is on matrices. */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernel/kernel.h"
+#include "train/train.h"
+
+#define PIECE ((size_t)1 << 14) /* elements a thread takes at a time: 4 arrays of 64 KiB */
+
+struct piece { /* elements [begin, end) of a parameter */
+    size_t parameter, begin, end;
+};
+
+struct qkv_optimizer {
+    struct qkv_model *model;
+    struct qkv_optimizer_options options;
+    uint64_t steps;
+    size_t parameters, moments, piece_count;
+    struct qkv_arena arena;
+    float **moment; /* moments × parameters */
+    struct piece *pieces;
+};
+
+static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_optimizer_options *o) {
+    const struct {
+        const char *name;
+        double value;
+        bool used;
+    } decays[] = {{"beta1", o->beta1, o->kind != QKV_OPTIMIZER_SGD},
+                  {"beta2", o->beta2, o->kind != QKV_OPTIMIZER_SGD},
+                  {"momentum", o->momentum, o->kind == QKV_OPTIMIZER_SGD}};
+    if (o->kind != QKV_OPTIMIZER_ADAMW && o->kind != QKV_OPTIMIZER_ADAM && o->kind != QKV_OPTIMIZER_SGD)
+        return qkv_fail(ctx, QKV_ARGUMENT, "optimizer: there is no kind %d", (int)o->kind);
+    for (size_t i = 0; i < sizeof decays / sizeof *decays; i++)
+        if (decays[i].used && !(decays[i].value >= 0 && decays[i].value < 1))
+            return qkv_fail(ctx, QKV_ARGUMENT, "optimizer: %s is %g; it must lie in [0, 1)", decays[i].name,
+                            decays[i].value);
+    if (o->kind != QKV_OPTIMIZER_SGD && !(o->eps >= FLT_MIN && o->eps <= FLT_MAX))
+        return qkv_fail(ctx, QKV_ARGUMENT, "optimizer: eps is %g; it must be greater than 0, as a float too", o->eps);
+    if (!(o->weight_decay >= 0 && o->weight_decay <= FLT_MAX))
+        return qkv_fail(ctx, QKV_ARGUMENT, "optimizer: weight_decay is %g; it must be at least 0", o->weight_decay);
+    return QKV_OK;
+}
+
+/* Counts the pieces, and writes them where `pieces` is not NULL. */
+static size_t cut_pieces(struct qkv_model *model, struct piece *pieces) {
+    size_t count = 0;
+    for (size_t i = 0; i < qkv_model_parameters(model); i++) {
+        size_t n = qkv_array_elements(qkv_model_parameter(model, i));
+        for (size_t begin = 0; begin < n; begin += PIECE, count++)
+            if (pieces) pieces[count] = (struct piece){i, begin, n - begin < PIECE ? n : begin + PIECE};
+    }
+    return count;
+}
+
+static enum qkv_status take_moments(struct qkv_context *ctx, struct qkv_optimizer *o) {
+    size_t bytes = 0, total;
+    for (size_t i = 0; i < o->parameters; i++) {
+        size_t n;
+        if (!qkv_multiply(qkv_array_elements(qkv_model_parameter(o->model, i)), sizeof(float), &n) ||
+            !qkv_add_size(bytes, n + QKV_CACHE_LINE, &bytes))
+            return qkv_fail_memory(ctx, SIZE_MAX, "optimizer state");
+    }
+    if (!qkv_multiply(bytes, o->moments, &total)) return qkv_fail_memory(ctx, SIZE_MAX, "optimizer state");
+    enum qkv_status status = qkv_arena_create(ctx, &o->arena, total, "optimizer state");
+    for (size_t k = 0; k < o->moments && !status; k++) {
+        for (size_t i = 0; i < o->parameters; i++) {
+            size_t n = qkv_array_elements(qkv_model_parameter(o->model, i));
+            float *moment = qkv_arena_take(&o->arena, n, sizeof(float));
+            if (!moment) return QKV_MEMORY;
+            memset(moment, 0, n * sizeof(float));
+            o->moment[k * o->parameters + i] = moment;
+        }
+    }
+    return status;
+}
+
+static enum qkv_status fill_optimizer(struct qkv_context *ctx, struct qkv_optimizer *o) {
+    o->parameters = qkv_model_parameters(o->model);
+    o->moments = o->options.kind == QKV_OPTIMIZER_SGD ? 1 : 2;
+    o->piece_count = cut_pieces(o->model, NULL);
+    o->pieces = qkv_allocate(ctx, o->piece_count, sizeof *o->pieces);
+    o->moment = qkv_allocate(ctx, o->moments * o->parameters, sizeof *o->moment);
+    if (!o->pieces || !o->moment) return QKV_MEMORY;
+    cut_pieces(o->model, o->pieces);
+    return take_moments(ctx, o);
+}
+
+enum qkv_status qkv_optimizer_create(struct qkv_model *model, const struct qkv_optimizer_options *options,
+                                     struct qkv_optimizer **out) {
+    *out = NULL;
+    struct qkv_context *ctx = qkv_model_context(model);
+    enum qkv_status status = check_options(ctx, options);
+    if (status) return status;
+    if (qkv_model_parameters(model) && !qkv_model_weights(model, 0))
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "optimizer: the model is only a plan, without weights; make it with "
+                        "qkv_model_create or qkv_model_load");
+    struct qkv_optimizer *o = qkv_allocate(ctx, 1, sizeof *o);
+    if (!o) return QKV_MEMORY;
+    o->model = model;
+    o->options = *options;
+    status = fill_optimizer(ctx, o);
+    if (status) {
+        qkv_optimizer_free(o);
+        return status;
+    }
+    *out = o;
+    return QKV_OK;
+}
+
+void qkv_optimizer_free(struct qkv_optimizer *optimizer) {
+    if (!optimizer) return;
+    qkv_arena_free(&optimizer->arena);
+    free(optimizer->moment);
+    free(optimizer->pieces);
+    free(optimizer);
+}
+
+struct step { /* what the pieces of one step share */
+    const struct qkv_kernels *kernels;
+    struct qkv_optimizer *optimizer;
+    float rate, gradient_scale, correction1, correction2;
+};
+
+static void step_piece(void *argument, size_t item, int thread) {
+    (void)thread;
+    const struct step *s = argument;
+    struct qkv_optimizer *o = s->optimizer;
+    const struct qkv_optimizer_options *p = &o->options;
+    const struct piece *piece = &o->pieces[item];
+    size_t i = piece->parameter, begin = piece->begin, n = piece->end - begin;
+    float *w = qkv_model_weights(o->model, i) + begin, *m = o->moment[i] + begin;
+    const float *dw = qkv_model_gradient(o->model, i) + begin;
+    float decay = qkv_model_parameter(o->model, i)->rank >= 2 ? (float)p->weight_decay : 0;
+    if (p->kind == QKV_OPTIMIZER_SGD) {
+        s->kernels->sgd(w, m, dw, s->gradient_scale, s->rate, (float)p->momentum, decay, n);
+        return;
+    }
+    float *v = o->moment[o->parameters + i] + begin;
+    s->kernels->adamw(w, m, v, dw, s->gradient_scale, s->rate, (float)p->beta1, (float)p->beta2, (float)p->eps, decay,
+                      s->correction1, s->correction2, p->kind == QKV_OPTIMIZER_ADAM, n);
+}
+
+enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate, double gradient_scale) {
+    struct qkv_context *ctx = qkv_model_context(optimizer->model);
+    if (!(rate >= 0) || !isfinite((float)rate) || !isfinite((float)gradient_scale))
+        return qkv_fail(ctx, QKV_NUMBER,
+                        "optimizer: rate %g and gradient scale %g must be finite, the rate not negative", rate,
+                        gradient_scale);
+    for (size_t i = 0; i < optimizer->parameters; i++)
+        if (!qkv_model_gradient(optimizer->model, i))
+            return qkv_fail(ctx, QKV_ARGUMENT,
+                            "optimizer: %s has no gradient yet; make a pass with train set and run "
+                            "it forward and backward first",
+                            qkv_model_parameter(optimizer->model, i)->name);
+    double t = (double)++optimizer->steps;
+    struct step step = {ctx->kernels, optimizer, (float)rate, (float)gradient_scale, 1, 1};
+    step.correction1 = (float)(1 - pow(optimizer->options.beta1, t));
+    step.correction2 = (float)(1 - pow(optimizer->options.beta2, t));
+    qkv_parallel(ctx, optimizer->piece_count, step_piece, &step);
+    return QKV_OK;
+}
+
+uint64_t qkv_optimizer_steps(const struct qkv_optimizer *optimizer) {
+    return optimizer->steps;
+}
+
+void qkv_optimizer_set_steps(struct qkv_optimizer *optimizer, uint64_t steps) {
+    optimizer->steps = steps;
+}
+
+size_t qkv_optimizer_moments(const struct qkv_optimizer *optimizer) {
+    return optimizer->moments;
+}
+
+float *qkv_optimizer_moment(struct qkv_optimizer *optimizer, size_t k, size_t i) {
+    return optimizer->moment[k * optimizer->parameters + i];
+}
+
+size_t qkv_optimizer_bytes(const struct qkv_optimizer *optimizer) {
+    return optimizer->arena.capacity;
+}

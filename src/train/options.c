@@ -1,0 +1,242 @@
+/* The options of a training run: one table, made from QKV_TRAIN_LIST, of names, types, places, defaults and help; the
+ * ranges of the numbers beside it. */
+#include <errno.h>
+#include <float.h>
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/spec.h"
+#include "train/train.h"
+
+/* The default as text: a text itself, a number as it is written in the list. */
+#define SHOW_TEXT(value)  value
+#define SHOW_REAL(value)  #value
+#define SHOW_COUNT(value) #value
+
+#define OPTION(type, name, value, help)                                                                                \
+    {#name, QKV_TRAIN_##type, offsetof(struct qkv_train_options, name), SHOW_##type(value), help},
+static const struct qkv_train_option table[] = {QKV_TRAIN_LIST(OPTION)};
+#define OPTION_COUNT (sizeof table / sizeof *table)
+
+#define DEFAULT(type, name, value, help) .name = value,
+static const struct qkv_train_options defaults = {QKV_TRAIN_LIST(DEFAULT)};
+
+static const char *const optimizer_names[] = {
+#define NAME(name, text, help) text,
+    QKV_OPTIMIZER_LIST(NAME)};
+static const char *const schedule_names[] = {QKV_SCHEDULE_LIST(NAME)};
+
+const struct qkv_train_option *qkv_train_option(size_t i) {
+    return i < OPTION_COUNT ? &table[i] : NULL;
+}
+
+bool qkv_train_option_at(size_t i, const char **name, const char **value, const char **help) {
+    if (i >= OPTION_COUNT) return false;
+    if (name) *name = table[i].name;
+    if (value) *value = table[i].value ? table[i].value : "";
+    if (help) *help = table[i].help;
+    return true;
+}
+
+static const struct qkv_train_option *find_option(const char *name) {
+    for (size_t i = 0; i < OPTION_COUNT; i++)
+        if (!strcmp(table[i].name, name)) return &table[i];
+    return NULL;
+}
+
+static void *field(const struct qkv_train_option *option, const struct qkv_train_options *options) {
+    return (char *)(uintptr_t)options + option->offset;
+}
+
+/* ---- numbers as text ------------------------------------------------------------------------------------------- */
+
+bool qkv_real_parse(const char *text, double *x) {
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    if (!plain) return false;
+    char *end;
+    *x = strtod_l(text, &end, plain);
+    freelocale(plain);
+    return end != text && !*end && isfinite(*x) && !strpbrk(text, " \t\n\r\v\f");
+}
+
+static bool parse_count(const char *text, int64_t *n) {
+    const char *digits = text + (*text == '-');
+    if (!*digits || strspn(digits, "0123456789") != strlen(digits)) return false;
+    errno = 0;
+    *n = strtoll(text, NULL, 10);
+    return errno == 0;
+}
+
+void qkv_real_text(char text[QKV_REAL_TEXT], double x) {
+    double back = 0;
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, QKV_REAL_TEXT, "%.*g", digits, x);
+        char *point = strpbrk(text, ",");
+        if (point) *point = '.';
+        if (qkv_real_parse(text, &back) && back == x) return;
+    }
+}
+
+/* ---- defaults, setting -------------------------------------------------------------------------------------------- */
+
+enum qkv_status qkv_train_set(struct qkv_context *ctx, struct qkv_train_options *options, const char *name,
+                              const char *value) {
+    const struct qkv_train_option *option = find_option(name);
+    if (!option) {
+        char known[640] = "";
+        for (size_t i = 0; i < OPTION_COUNT; i++) {
+            size_t used = strlen(known);
+            snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", table[i].name);
+        }
+        return qkv_fail(ctx, QKV_ARGUMENT, "there is no training option \"%s\"; known: %s", name, known);
+    }
+    void *place = field(option, options);
+    double x;
+    int64_t n;
+    switch (option->type) {
+    case QKV_TRAIN_TEXT:
+        memcpy(place, &value, sizeof value);
+        break;
+    case QKV_TRAIN_REAL:
+        if (!qkv_real_parse(value, &x))
+            return qkv_fail(ctx, QKV_ARGUMENT, "%s is \"%s\"; it must be a number", name, value);
+        memcpy(place, &x, sizeof x);
+        break;
+    case QKV_TRAIN_COUNT:
+        if (!parse_count(value, &n))
+            return qkv_fail(ctx, QKV_ARGUMENT, "%s is \"%s\"; it must be a whole number", name, value);
+        memcpy(place, &n, sizeof n);
+        break;
+    }
+    return QKV_OK;
+}
+
+/* One "name=value" of a recipe; the texts of recipes live as long as the program. */
+static enum qkv_status apply_line(struct qkv_context *ctx, struct qkv_train_options *options, const char *line) {
+    const char *equal = strchr(line, '=');
+    char name[64];
+    if (!equal || (size_t)(equal - line) >= sizeof name)
+        return qkv_fail(ctx, QKV_ARGUMENT, "a recipe's line \"%s\" is not name=value", line);
+    memcpy(name, line, (size_t)(equal - line));
+    name[equal - line] = 0;
+    return qkv_train_set(ctx, options, name, equal + 1);
+}
+
+enum qkv_status qkv_train_defaults(struct qkv_context *ctx, const char *preset, struct qkv_train_options *options) {
+    *options = defaults;
+    if (!preset) return QKV_OK;
+    struct qkv_spec spec; /* only to have the sentence about an unknown preset from one place */
+    enum qkv_status status = qkv_spec_preset(ctx, &spec, preset, NULL, 0);
+    const char *const *recipe = status ? NULL : qkv_preset_recipe(preset);
+    for (; recipe && *recipe && !status; recipe++) status = apply_line(ctx, options, *recipe);
+    return status;
+}
+
+/* ---- checks ----------------------------------------------------------------------------------------------------------- */
+
+enum { OPEN_LOW = 1, OPEN_HIGH = 2, OR_MINUS_ONE = 4 };
+static const struct range {
+    const char *name;
+    double low, high;
+    int ends;
+    const char *text;
+} ranges[] = {
+    {"valid_fraction", 0, 1, OPEN_HIGH, "at least 0 and less than 1"},
+    {"steps", 1, 1e15, 0, "at least 1"},
+    {"batch", 1, 1 << 24, 0, "from 1 to 16777216"},
+    {"accumulate", 1, 1 << 24, 0, "from 1 to the size of the batch"},
+    {"context", 0, 1 << 24, 0, "0 (the spec's) or a number of positions"},
+    {"rate", 0, FLT_MAX, OPEN_LOW, "greater than 0"},
+    {"min_rate", 0, FLT_MAX, OR_MINUS_ONE, "at least 0, or -1 for a tenth of rate"},
+    {"warmup", 0, 1e15, 0, "at least 0"},
+    {"beta1", 0, 1, OPEN_HIGH, "at least 0 and less than 1"},
+    {"beta2", 0, 1, OPEN_HIGH, "at least 0 and less than 1"},
+    {"eps", FLT_MIN, FLT_MAX, 0, "greater than 1.2e-38, the least float"},
+    {"momentum", 0, 1, OPEN_HIGH, "at least 0 and less than 1"},
+    {"weight_decay", 0, FLT_MAX, 0, "at least 0"},
+    {"clip", 0, FLT_MAX, 0, "at least 0 (0: none)"},
+    {"dropout", 0, 1, OPEN_HIGH | OR_MINUS_ONE, "at least 0 and less than 1, or -1 for the spec's"},
+    {"seed", 0, 9e18, 0, "at least 0"},
+    {"eval_every", 0, 1e15, 0, "at least 0 (0: only at the end)"},
+    {"eval_batches", 0, 1e15, 0, "at least 0 (0: the whole validation text)"},
+    {"save_every", 0, 1e15, 0, "at least 0 (0: only at the end)"},
+};
+
+static enum qkv_status check_range(struct qkv_context *ctx, const struct qkv_train_options *options,
+                                   const struct range *range) {
+    const struct qkv_train_option *option = find_option(range->name);
+    double x = option->type == QKV_TRAIN_REAL ? *(const double *)field(option, options)
+                                              : (double)*(const int64_t *)field(option, options);
+    bool above = range->ends & OPEN_LOW ? x > range->low : x >= range->low;
+    bool below = range->ends & OPEN_HIGH ? x < range->high : x <= range->high;
+    if ((above && below) || (range->ends & OR_MINUS_ONE && x == -1)) return QKV_OK;
+    char text[QKV_REAL_TEXT];
+    qkv_real_text(text, x);
+    return qkv_fail(ctx, QKV_ARGUMENT, "%s is %s; it must be %s", range->name, text, range->text);
+}
+
+static int find_name(const char *const *names, size_t count, const char *name) {
+    for (size_t i = 0; i < count; i++)
+        if (name && !strcmp(names[i], name)) return (int)i;
+    return -1;
+}
+
+enum qkv_status qkv_train_check(struct qkv_context *ctx, const struct qkv_train_options *options) {
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+        enum qkv_status status = check_range(ctx, options, &ranges[i]);
+        if (status) return status;
+    }
+    if (options->accumulate > options->batch)
+        return qkv_fail(ctx, QKV_ARGUMENT, "accumulate is %lld but a batch of %lld has only %lld sequences to divide",
+                        (long long)options->accumulate, (long long)options->batch, (long long)options->batch);
+    if (options->min_rate > options->rate)
+        return qkv_fail(ctx, QKV_ARGUMENT, "min_rate is %g, more than rate, %g: the rate falls towards min_rate",
+                        options->min_rate, options->rate);
+    if (!options->data || !*options->data)
+        return qkv_fail(ctx, QKV_ARGUMENT, "data is missing: name the text file to train on");
+    if (find_name(optimizer_names, sizeof optimizer_names / sizeof *optimizer_names, options->optimizer) < 0)
+        return qkv_fail(ctx, QKV_ARGUMENT, "optimizer is \"%s\"; it must be adamw, adam or sgd",
+                        options->optimizer ? options->optimizer : "");
+    if (find_name(schedule_names, sizeof schedule_names / sizeof *schedule_names, options->schedule) < 0)
+        return qkv_fail(ctx, QKV_ARGUMENT, "schedule is \"%s\"; it must be cosine, linear or constant",
+                        options->schedule ? options->schedule : "");
+    return QKV_OK;
+}
+
+enum qkv_optimizer_kind qkv_train_optimizer(const struct qkv_train_options *options) {
+    int i = find_name(optimizer_names, sizeof optimizer_names / sizeof *optimizer_names, options->optimizer);
+    return i < 0 ? QKV_OPTIMIZER_ADAMW : (enum qkv_optimizer_kind)i;
+}
+
+enum qkv_schedule_kind qkv_train_schedule(const struct qkv_train_options *options) {
+    int i = find_name(schedule_names, sizeof schedule_names / sizeof *schedule_names, options->schedule);
+    return i < 0 ? QKV_SCHEDULE_COSINE : (enum qkv_schedule_kind)i;
+}
+
+/* ---- copies that own their texts ---------------------------------------------------------------------------------------- */
+
+enum qkv_status qkv_train_copy(struct qkv_context *ctx, struct qkv_train_options *copy,
+                               const struct qkv_train_options *options) {
+    enum qkv_status status = QKV_OK;
+    *copy = *options;
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        if (table[i].type != QKV_TRAIN_TEXT) continue;
+        const char *const *from = field(&table[i], options);
+        const char **to = field(&table[i], copy);
+        *to = *from && !status ? qkv_copy_string(ctx, *from) : NULL;
+        if (*from && !*to) status = QKV_MEMORY;
+    }
+    if (status) qkv_train_release(copy);
+    return status;
+}
+
+void qkv_train_release(struct qkv_train_options *options) {
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        if (table[i].type != QKV_TRAIN_TEXT) continue;
+        char **text = field(&table[i], options);
+        free(*text);
+        *text = NULL;
+    }
+}

@@ -1,0 +1,175 @@
+/* Token files: a tokenized text on disk, mapped when it is used, so a corpus may be larger than memory.
+ *
+ * 64 bytes of header, all little-endian: "qkvtoken", u32 version 1, u32 width (2 or 4 bytes a token), then u64 vocab,
+ * tokens, bytes of the text, hash of the text, hash of tokenizer.json, 0. The tokens follow. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/train.h"
+
+#define MAGIC   "qkvtoken"
+#define VERSION 1
+
+struct header {
+    char magic[8];
+    uint32_t version, width;
+    uint64_t vocab, tokens, bytes, hash, tokenizer, zero;
+};
+_Static_assert(sizeof(struct header) == 64, "the header has no padding");
+
+static struct header make_header(const struct qkv_text_facts *facts) {
+    struct header header = {.version = VERSION, .width = facts->vocab <= 65536 ? 2 : 4};
+    memcpy(header.magic, MAGIC, sizeof header.magic);
+    header.vocab = facts->vocab;
+    header.tokens = facts->tokens;
+    header.bytes = facts->bytes;
+    header.hash = facts->hash;
+    header.tokenizer = facts->tokenizer;
+    return header;
+}
+
+/* ---- writing ---------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status write_ids(struct qkv_replace *replace, size_t width, const int32_t *ids, size_t count) {
+    uint16_t narrow[4096];
+    const size_t room = sizeof narrow / sizeof *narrow;
+    if (width == 4) return qkv_replace_write(replace, ids, count * sizeof *ids);
+    for (size_t begin = 0; begin < count; begin += room) {
+        size_t n = count - begin < room ? count - begin : room;
+        for (size_t i = 0; i < n; i++) narrow[i] = (uint16_t)ids[begin + i];
+        enum qkv_status status = qkv_replace_write(replace, narrow, n * sizeof *narrow);
+        if (status) return status;
+    }
+    return QKV_OK;
+}
+
+static enum qkv_status write_text(struct qkv_replace *replace, size_t width, struct qkv_text_stream *stream,
+                                  struct qkv_text_facts *facts, qkv_progress *progress, void *user) {
+    for (;;) {
+        size_t begin = stream->position, count;
+        int32_t *ids;
+        enum qkv_status status =
+            qkv_train_progress(stream->ctx, progress, user, "tokenizing", (double)begin, (double)stream->map.size);
+        if (!status) status = qkv_text_next(stream, &ids, &count);
+        if (status) return status;
+        if (!ids && stream->position == begin) return QKV_OK;
+        status = write_ids(replace, width, ids, count);
+        qkv_free(ids);
+        if (status) return status;
+        facts->tokens += count;
+        facts->hash = qkv_hash(facts->hash, stream->map.data + begin, stream->position - begin);
+    }
+}
+
+static enum qkv_status write_file(struct qkv_replace *replace, struct qkv_text_stream *stream,
+                                  struct qkv_text_facts *facts, qkv_progress *progress, void *user) {
+    struct header header = make_header(facts);
+    enum qkv_status status = qkv_replace_write(replace, &header, sizeof header);
+    if (!status) status = write_text(replace, header.width, stream, facts, progress, user);
+    if (status) return status;
+    header = make_header(facts); /* now that the tokens are counted */
+    if (fseeko(replace->file, 0, SEEK_SET) != 0) return qkv_fail_file(replace->ctx, "write", replace->path, errno);
+    return qkv_replace_write(replace, &header, sizeof header);
+}
+
+enum qkv_status qkv_tokens_write(struct qkv_context *ctx, const char *path, const char *text_path,
+                                 const struct qkv_tokenizer *tokenizer, struct qkv_text_facts *facts,
+                                 qkv_progress *progress, void *user) {
+    struct qkv_text_stream stream;
+    struct qkv_replace replace;
+    enum qkv_status status = qkv_text_open(ctx, text_path, tokenizer, &stream);
+    if (status) return status;
+    facts->tokens = 0;
+    facts->bytes = stream.map.size;
+    facts->hash = QKV_HASH_START;
+    status = qkv_replace_begin(ctx, path, &replace);
+    if (!status) {
+        status = write_file(&replace, &stream, facts, progress, user);
+        if (!status)
+            status = qkv_replace_commit(&replace);
+        else
+            qkv_replace_cancel(&replace);
+    }
+    qkv_text_close(&stream);
+    return status;
+}
+
+/* ---- reading ---------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status check_header(struct qkv_context *ctx, const char *path, const struct qkv_map *map,
+                                    const struct qkv_text_facts *facts) {
+    const char *way_out = "remove it, and it is made again from the text";
+    struct header header, expected = make_header(facts);
+    if (map->size < sizeof header)
+        return qkv_fail(ctx, QKV_FORMAT, "%s is cut off: %zu bytes are less than a header; %s", path, map->size,
+                        way_out);
+    memcpy(&header, map->data, sizeof header);
+    if (memcmp(header.magic, MAGIC, sizeof header.magic) != 0)
+        return qkv_fail(ctx, QKV_FORMAT, "%s is not a token file; %s", path, way_out);
+    if (header.version != VERSION)
+        return qkv_fail(ctx, QKV_FORMAT, "%s is of version %u, this library reads version %d; %s", path,
+                        (unsigned)header.version, VERSION, way_out);
+    if (memcmp(&header, &expected, sizeof header) != 0)
+        return qkv_fail(ctx, QKV_FORMAT,
+                        "%s holds another text's or another tokenizer's tokens than train.json says; %s", path,
+                        way_out);
+    size_t bytes;
+    if (!qkv_multiply((size_t)header.tokens, header.width, &bytes) || !qkv_add_size(bytes, sizeof header, &bytes) ||
+        bytes != map->size)
+        return qkv_fail(ctx, QKV_FORMAT, "%s has %zu bytes, not those of its %llu tokens; %s", path, map->size,
+                        (unsigned long long)header.tokens, way_out);
+    return QKV_OK;
+}
+
+enum qkv_status qkv_tokens_open(struct qkv_context *ctx, const char *path, const struct qkv_text_facts *facts,
+                                struct qkv_tokens *tokens) {
+    *tokens = (struct qkv_tokens){.path = path};
+    if (facts->vocab > INT32_MAX)
+        return qkv_fail(ctx, QKV_FORMAT, "%s: a vocabulary of %llu is too large", path,
+                        (unsigned long long)facts->vocab);
+    enum qkv_status status = qkv_map_file(ctx, path, &tokens->map);
+    if (!status) status = check_header(ctx, path, &tokens->map, facts);
+    if (status) {
+        qkv_tokens_close(tokens);
+        return status;
+    }
+    tokens->data = tokens->map.data + sizeof(struct header);
+    tokens->count = (size_t)facts->tokens;
+    tokens->width = make_header(facts).width;
+    tokens->vocab = (int32_t)facts->vocab;
+    return QKV_OK;
+}
+
+void qkv_tokens_close(struct qkv_tokens *tokens) {
+    qkv_unmap_file(&tokens->map);
+    *tokens = (struct qkv_tokens){0};
+}
+
+/* The i-th token; −1 for what is no id at all. */
+static int32_t token_at(const struct qkv_tokens *tokens, size_t i) {
+    uint16_t narrow;
+    uint32_t wide;
+    if (tokens->width == 2) {
+        memcpy(&narrow, tokens->data + 2 * i, sizeof narrow);
+        wide = narrow;
+    } else {
+        memcpy(&wide, tokens->data + 4 * i, sizeof wide);
+    }
+    return wide < (uint32_t)tokens->vocab ? (int32_t)wide : -1;
+}
+
+enum qkv_status qkv_tokens_window(struct qkv_context *ctx, const struct qkv_tokens *tokens, size_t start, size_t T,
+                                  int32_t *ids, int32_t *targets) {
+    for (size_t t = 0; t <= T; t++) {
+        int32_t id = token_at(tokens, start + t);
+        if (id < 0)
+            return qkv_fail(ctx, QKV_FORMAT,
+                            "%s: token %zu is outside the vocabulary of %d; remove the file, and it is "
+                            "made again from the text",
+                            tokens->path, start + t, (int)tokens->vocab);
+        if (t < T) ids[t] = id;
+        if (t > 0) targets[t - 1] = id;
+    }
+    return QKV_OK;
+}

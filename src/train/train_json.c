@@ -1,0 +1,192 @@
+/* train.json: what a run was started with. The options, one key each, and what the texts and the tokenizer are known
+ * by, so that a run is resumed with the same ones or not at all. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "train/train.h"
+
+#define FORMAT  "qkv-train"
+#define VERSION 1
+
+/* ---- writing ------------------------------------------------------------------------------------------------------ */
+
+static enum qkv_status print_text(struct qkv_context *ctx, struct qkv_buffer *out, const char *name, const char *text) {
+    if (!text) return qkv_buffer_print(ctx, out, "null");
+    json_t *value = json_string(text);
+    if (!value)
+        return qkv_fail(ctx, QKV_ARGUMENT, "%s is not valid UTF-8, so %s cannot name it; rename the file", name,
+                        QKV_TRAIN_FILE);
+    char *quoted = json_dumps(value, JSON_ENCODE_ANY);
+    json_decref(value);
+    if (!quoted) return qkv_fail_memory(ctx, strlen(text), QKV_TRAIN_FILE);
+    enum qkv_status status = qkv_buffer_append(ctx, out, quoted, strlen(quoted));
+    free(quoted);
+    return status;
+}
+
+static enum qkv_status print_option(struct qkv_context *ctx, struct qkv_buffer *out,
+                                    const struct qkv_train_options *options, const struct qkv_train_option *option) {
+    const void *place = (const char *)options + option->offset;
+    char real[QKV_REAL_TEXT];
+    switch (option->type) {
+    case QKV_TRAIN_TEXT:
+        return print_text(ctx, out, option->name, *(const char *const *)place);
+    case QKV_TRAIN_REAL:
+        qkv_real_text(real, *(const double *)place);
+        return qkv_buffer_print(ctx, out, "%s", real);
+    case QKV_TRAIN_COUNT:
+        break;
+    }
+    return qkv_buffer_print(ctx, out, "%lld", (long long)*(const int64_t *)place);
+}
+
+static enum qkv_status print_facts(struct qkv_context *ctx, struct qkv_buffer *out, const char *name,
+                                   const struct qkv_text_facts *facts) {
+    if (facts->bytes == 0) return qkv_buffer_print(ctx, out, "        \"%s\": null", name);
+    return qkv_buffer_print(ctx, out, "        \"%s\": {\"bytes\": %llu, \"hash\": \"%016llx\", \"tokens\": %llu}",
+                            name, (unsigned long long)facts->bytes, (unsigned long long)facts->hash,
+                            (unsigned long long)facts->tokens);
+}
+
+static enum qkv_status print_all(struct qkv_context *ctx, struct qkv_buffer *out,
+                                 const struct qkv_train_options *options, const struct qkv_run_facts *facts) {
+    const struct qkv_train_option *option;
+    enum qkv_status status = qkv_buffer_print(
+        ctx, out, "{\n    \"format\": \"%s\",\n    \"version\": %d,\n    \"options\": {", FORMAT, VERSION);
+    for (size_t i = 0; !status && (option = qkv_train_option(i)); i++) {
+        status = qkv_buffer_print(ctx, out, "%s\n        \"%s\": ", i ? "," : "", option->name);
+        if (!status) status = print_option(ctx, out, options, option);
+    }
+    if (!status) status = qkv_buffer_print(ctx, out, "\n    },\n    \"texts\": {\n");
+    if (!status) status = print_facts(ctx, out, "data", &facts->data);
+    if (!status) status = qkv_buffer_print(ctx, out, ",\n");
+    if (!status) status = print_facts(ctx, out, "valid", &facts->valid);
+    if (!status)
+        status =
+            qkv_buffer_print(ctx, out, "\n    },\n    \"tokenizer\": {\"vocab\": %llu, \"hash\": \"%016llx\"}\n}\n",
+                             (unsigned long long)facts->data.vocab, (unsigned long long)facts->data.tokenizer);
+    return status;
+}
+
+enum qkv_status qkv_train_json_write(struct qkv_context *ctx, const char *folder,
+                                     const struct qkv_train_options *options, const struct qkv_run_facts *facts) {
+    struct qkv_buffer out = {0};
+    char *path = qkv_join_path(ctx, folder, QKV_TRAIN_FILE);
+    enum qkv_status status = path ? print_all(ctx, &out, options, facts) : QKV_MEMORY;
+    if (!status) status = qkv_write_file(ctx, path, out.data, out.size);
+    qkv_buffer_free(&out);
+    free(path);
+    return status;
+}
+
+/* ---- reading ------------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status wrong(struct qkv_context *ctx, const char *path, const char *key, const char *expected) {
+    return qkv_fail(ctx, QKV_FORMAT, "%s: %s must be %s; restore the file or start a new run", path, key, expected);
+}
+
+static enum qkv_status read_option(struct qkv_context *ctx, const char *path, const char *key, const json_t *value,
+                                   struct qkv_train_options *options) {
+    const struct qkv_train_option *option;
+    for (size_t i = 0; (option = qkv_train_option(i)) && strcmp(option->name, key) != 0; i++) {
+    }
+    if (!option) return qkv_fail(ctx, QKV_FORMAT, "%s: there is no training option \"%s\"; remove it", path, key);
+    void *place = (char *)options + option->offset;
+    double x = json_number_value(value);
+    int64_t n = json_integer_value(value);
+    const char *text = json_string_value(value);
+    switch (option->type) {
+    case QKV_TRAIN_TEXT:
+        if (!text && !json_is_null(value)) return wrong(ctx, path, key, "a text or null");
+        memcpy(place, &text, sizeof text);
+        break;
+    case QKV_TRAIN_REAL:
+        if (!json_is_number(value)) return wrong(ctx, path, key, "a number");
+        memcpy(place, &x, sizeof x);
+        break;
+    case QKV_TRAIN_COUNT:
+        if (!json_is_integer(value)) return wrong(ctx, path, key, "a whole number");
+        memcpy(place, &n, sizeof n);
+        break;
+    }
+    return QKV_OK;
+}
+
+static bool read_count(const json_t *object, const char *key, uint64_t *out) {
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_integer(value) || json_integer_value(value) < 1) return false;
+    *out = (uint64_t)json_integer_value(value);
+    return true;
+}
+
+static bool read_hash(const json_t *object, const char *key, uint64_t *out) {
+    const char *text = json_string_value(json_object_get(object, key));
+    if (!text || strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16) return false;
+    *out = strtoull(text, NULL, 16);
+    return true;
+}
+
+static bool read_facts(const json_t *texts, const char *name, const json_t *tokenizer, struct qkv_text_facts *facts) {
+    const json_t *text = json_object_get(texts, name);
+    return read_count(text, "bytes", &facts->bytes) && read_hash(text, "hash", &facts->hash) &&
+           read_count(text, "tokens", &facts->tokens) && read_count(tokenizer, "vocab", &facts->vocab) &&
+           read_hash(tokenizer, "hash", &facts->tokenizer);
+}
+
+static enum qkv_status read_all(struct qkv_context *ctx, const char *path, const json_t *root,
+                                struct qkv_train_options *options, struct qkv_run_facts *facts) {
+    const char *format = json_string_value(json_object_get(root, "format")), *key;
+    const json_t *tokenizer = json_object_get(root, "tokenizer"), *texts = json_object_get(root, "texts");
+    json_t *values = json_object_get(root, "options"), *value;
+    if (!format || strcmp(format, FORMAT) != 0) return wrong(ctx, path, "format", "\"" FORMAT "\"");
+    if (json_integer_value(json_object_get(root, "version")) != VERSION) return wrong(ctx, path, "version", "1");
+    if (!json_is_object(values)) return wrong(ctx, path, "options", "an object");
+    enum qkv_status status = qkv_train_defaults(ctx, NULL, options);
+    json_object_foreach(values, key, value) {
+        if (!status) status = read_option(ctx, path, key, value, options);
+    }
+    if (status) return status;
+    status = qkv_train_check(ctx, options);
+    if (status) {
+        qkv_fail_at(ctx, "%s", path);
+        return status;
+    }
+    *facts = (struct qkv_run_facts){0};
+    if (!read_facts(texts, "data", tokenizer, &facts->data))
+        return wrong(ctx, path, "texts.data",
+                     "an object of bytes, hash and tokens beside a tokenizer of vocab and hash");
+    if (options->valid && !read_facts(texts, "valid", tokenizer, &facts->valid))
+        return wrong(ctx, path, "texts.valid", "an object of bytes, hash and tokens, as there is a validation text");
+    return QKV_OK;
+}
+
+enum qkv_status qkv_train_json_read(struct qkv_context *ctx, const char *folder, struct qkv_train_options *options,
+                                    struct qkv_run_facts *facts) {
+    *options = (struct qkv_train_options){0};
+    struct qkv_map map = {0};
+    struct qkv_train_options borrowed;
+    json_error_t error;
+    json_t *root = NULL;
+    char *path = qkv_join_path(ctx, folder, QKV_TRAIN_FILE);
+    enum qkv_status status = QKV_MEMORY;
+    if (path && !qkv_file_exists(path))
+        status = qkv_fail(ctx, QKV_FILE, "%s holds no training run: there is no %s; name the folder of a run", folder,
+                          QKV_TRAIN_FILE);
+    else if (path)
+        status = qkv_map_file(ctx, path, &map);
+    if (!status) {
+        root = json_loadb(map.data ? (const char *)map.data : "", map.size, JSON_REJECT_DUPLICATES, &error);
+        status = json_is_object(root)
+                     ? read_all(ctx, path, root, &borrowed, facts)
+                     : qkv_fail(ctx, QKV_FORMAT, "%s is damaged, line %d: %s; restore the file or start a new run",
+                                path, root ? 1 : error.line, root ? "not an object" : error.text);
+    }
+    if (!status) status = qkv_train_copy(ctx, options, &borrowed);
+    json_decref(root);
+    qkv_unmap_file(&map);
+    free(path);
+    return status;
+}

@@ -1,0 +1,172 @@
+/* The trainer's step. The order within one: forward and backward over the parts of the batch, clipping (Pascanu et al.
+ * 2013: gradients times clip/norm where norm > clip), the update, then what falls due: evaluation, the log's line, the
+ * checkpoint. The line is written before the checkpoint, so a killed run may have lines too many but never too few. */
+#include <math.h>
+#include <time.h>
+
+#include "train/train.h"
+
+double qkv_clock(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+enum qkv_status qkv_train_progress(struct qkv_context *ctx, qkv_progress *progress, void *user, const char *what,
+                                   double done, double total) {
+    if (!progress || progress(user, what, done, total)) return QKV_OK;
+    return qkv_fail(ctx, QKV_STOPPED, "stopped while %s", what);
+}
+
+/* ---- the update -------------------------------------------------------------------------------------------------------- */
+
+/* Forward and backward over rows [begin, end) of the batch; adds their share of the loss. */
+static enum qkv_status run_part(struct qkv_trainer *t, uint64_t part, size_t begin, size_t end, double *loss) {
+    uint64_t seed = (uint64_t)t->options.seed, s = (uint64_t)t->report.step;
+    enum qkv_status status = QKV_OK;
+    for (size_t r = begin; r < end && !status; r++) {
+        size_t start = qkv_draw_window(seed, s, r, t->train.count - t->T), at = (r - begin) * t->T;
+        status = qkv_tokens_window(t->ctx, &t->train, start, t->T, t->ids + at, t->targets + at);
+    }
+    struct qkv_batch batch = {.B = end - begin, .T = t->T, .ids = t->ids, .targets = t->targets};
+    batch.loss_count = (size_t)t->options.batch * t->T;
+    batch.dropout_seed = qkv_draw_dropout(seed, s, part);
+    size_t counted;
+    if (!status) status = qkv_pass_forward(t->pass, &batch);
+    if (!status) *loss += qkv_pass_loss(t->pass, &counted);
+    return status ? status : qkv_pass_backward(t->pass);
+}
+
+static enum qkv_status fail_number(struct qkv_trainer *t, int64_t step, const char *what, double value) {
+    t->failed = true;
+    return qkv_fail(
+        t->ctx, QKV_NUMBER,
+        "step %lld: the %s is %f, so training cannot go on; try a lower rate (now %g) or a longer warmup (now "
+        "%lld); the checkpoint of step %lld in %s is whole",
+        (long long)step, what, value, t->options.rate, (long long)t->options.warmup, (long long)t->saved_step,
+        t->folder);
+}
+
+static enum qkv_status update(struct qkv_trainer *t) {
+    const struct qkv_train_options *o = &t->options;
+    size_t batch = (size_t)o->batch, parts = (size_t)o->accumulate;
+    double started = qkv_clock(), loss = 0;
+    enum qkv_status status = QKV_OK;
+    qkv_model_clear_gradients(t->model);
+    for (size_t k = 0; k < parts && !status; k++)
+        status = run_part(t, k, k * batch / parts, (k + 1) * batch / parts, &loss);
+    if (status) return status;
+    int64_t step = t->report.step + 1;
+    if (!isfinite(loss)) return fail_number(t, step, "loss", loss);
+    double norm = qkv_model_gradient_norm(t->model), rate = qkv_train_rate(o, t->report.step);
+    if (!isfinite(norm)) return fail_number(t, step, "norm of the gradients", norm);
+    status = qkv_optimizer_step(t->optimizer, rate, o->clip > 0 && norm > o->clip ? o->clip / norm : 1);
+    if (status) return status;
+    double seconds = qkv_clock() - started;
+    t->report.step = step;
+    t->report.loss = loss;
+    t->report.norm = norm;
+    t->report.rate = rate;
+    t->report.tokens_per_second = (double)(batch * t->T) / (seconds > 1e-9 ? seconds : 1e-9);
+    t->report.flops_share = t->peak > 0 ? t->train_flops * t->report.tokens_per_second / t->peak : 0;
+    t->pending = true;
+    return QKV_OK;
+}
+
+/* ---- what falls due ------------------------------------------------------------------------------------------------------ */
+
+static bool falls_due(const struct qkv_trainer *t, int64_t every) {
+    return t->report.step >= t->options.steps || (every > 0 && t->report.step % every == 0);
+}
+
+static enum qkv_status evaluate(struct qkv_trainer *t) {
+    size_t windows;
+    double loss;
+    qkv_multiply((size_t)t->options.eval_batches, (size_t)t->options.batch, &windows); /* SIZE_MAX: the whole text */
+    struct qkv_validation validation = {t->validation_pass, &t->valid, t->B, t->T, windows, t->ids, t->targets};
+    enum qkv_status status = qkv_validate(t->ctx, &validation, t->progress, t->user, &loss);
+    if (status) return status;
+    if (!isfinite(loss)) return fail_number(t, t->report.step, "validation loss", loss);
+    bool best = !(loss >= t->report.best_loss); /* true for the first, when best_loss is NaN */
+    if (best) status = qkv_model_save(t->model, t->folder);
+    if (status) return status;
+    t->report.evaluated = true;
+    t->report.valid_loss = loss;
+    t->report.best = best;
+    if (best) t->report.best_loss = loss;
+    return QKV_OK;
+}
+
+static enum qkv_status write_line(struct qkv_trainer *t) {
+    struct qkv_train_report line = t->report;
+    line.seconds = t->earlier + qkv_clock() - t->started;
+    return qkv_log_write(t->ctx, &t->log, &line, (uint64_t)t->report.step * (uint64_t)t->options.batch * t->T);
+}
+
+enum qkv_status qkv_trainer_save(struct qkv_trainer *t) {
+    if (t->failed)
+        return qkv_fail(t->ctx, QKV_NUMBER,
+                        "nothing was saved, as training failed with numbers that are not finite; the "
+                        "checkpoint of step %lld in %s is whole",
+                        (long long)t->saved_step, t->folder);
+    enum qkv_status status = qkv_log_sync(t->ctx, &t->log);
+    if (!status) status = qkv_checkpoint_write(t);
+    /* Until an evaluation has chosen the best weights, the model in the folder is the latest. */
+    if (!status && isnan(t->report.best_loss)) status = qkv_model_save(t->model, t->folder);
+    return status;
+}
+
+static enum qkv_status step(struct qkv_trainer *t) {
+    enum qkv_status status = QKV_OK;
+    t->report.evaluated = t->report.best = t->report.saved = false;
+    if (t->failed)
+        return qkv_fail(t->ctx, QKV_NUMBER,
+                        "training failed with numbers that are not finite; resume from the checkpoint "
+                        "of step %lld in %s",
+                        (long long)t->saved_step, t->folder);
+    if (!t->pending) {
+        if (t->report.step >= t->options.steps) return QKV_OK;
+        status = update(t);
+    }
+    if (!status && t->valid.count && falls_due(t, t->options.eval_every)) status = evaluate(t);
+    if (!status) status = write_line(t);
+    if (status) return status;
+    t->pending = false;
+    if (falls_due(t, t->options.save_every)) {
+        status = qkv_trainer_save(t);
+        t->report.saved = !status;
+    }
+    return status;
+}
+
+enum qkv_status qkv_trainer_step(struct qkv_trainer *trainer, struct qkv_train_report *report) {
+    enum qkv_status status = step(trainer);
+    trainer->report.steps = trainer->options.steps;
+    trainer->report.seconds = qkv_clock() - trainer->started;
+    if (report) *report = trainer->report;
+    return status;
+}
+
+/* ---- looking at it ----------------------------------------------------------------------------------------------------- */
+
+struct qkv_model *qkv_trainer_model(struct qkv_trainer *trainer) {
+    return trainer->model;
+}
+
+const struct qkv_train_options *qkv_trainer_options(const struct qkv_trainer *trainer) {
+    return &trainer->options;
+}
+
+size_t qkv_trainer_tokens(const struct qkv_trainer *trainer, size_t *valid) {
+    if (valid) *valid = trainer->valid.count;
+    return trainer->train.count;
+}
+
+size_t qkv_trainer_bytes(const struct qkv_trainer *trainer) {
+    const struct qkv_trainer *t = trainer;
+    size_t bytes = qkv_optimizer_bytes(t->optimizer) + qkv_pass_bytes(t->pass) + 2 * t->B * t->T * sizeof(int32_t);
+    if (t->validation_pass) bytes += qkv_pass_bytes(t->validation_pass);
+    for (size_t i = 0; i < qkv_model_parameters(t->model); i++) /* weight and gradient */
+        bytes += 2 * sizeof(float) * qkv_array_elements(qkv_model_parameter(t->model, i));
+    return bytes;
+}

@@ -1,0 +1,109 @@
+/* train_fixture.h: what the tests of training share: a context, a small spec, a text that has something to learn, the
+ * options of a short run, and running one. Header-only. */
+#ifndef QKV_TRAIN_FIXTURE_H
+#define QKV_TRAIN_FIXTURE_H
+
+#include "test.h"
+
+#include <unistd.h>
+
+#include "train/train.h"
+
+static inline struct qkv_context *fixture_context(int threads) {
+    struct qkv_context *ctx;
+    struct qkv_context_options options = {.threads = threads};
+    enum qkv_status status = qkv_context_create(&ctx, &options);
+    assert_ok(ctx, status);
+    return ctx;
+}
+
+/* A GPT of one or two layers; settings as in qkv_spec_parse, NULL-terminated. */
+static inline struct qkv_spec fixture_spec(struct qkv_context *ctx, const char *const *settings) {
+    static const char json[] =
+        "{\"format\":\"qkv\",\"version\":1,\"d_model\":32,\"context\":16,\"position\":{\"kind\":\"learned\"},"
+        "\"decoder\":{\"layers\":2,\"attention\":{\"heads\":2},\"norm\":{\"kind\":\"layernorm\"},"
+        "\"ffn\":{\"kind\":\"gelu\",\"d_ff\":64}}}";
+    struct qkv_spec spec;
+    size_t count = 0;
+    while (settings && settings[count]) count++;
+    assert_ok(ctx, qkv_spec_parse(ctx, &spec, "fixture", json, sizeof json - 1, settings, count));
+    return spec;
+}
+
+/* Words that follow each other by simple rules, so that a model can learn them; a new text for each stream. */
+static inline void fixture_text(const char *path, size_t bytes, uint64_t stream) {
+    static const char *const words[] = {"the cat ", "sat on ", "the mat. ", "a dog ", "ran home. ", "the end.\n"};
+    struct qkv_random random = qkv_random_start(2024, stream);
+    char *text = malloc(bytes + 16);
+    size_t size = 0, word = 0;
+    while (size < bytes) {
+        size_t n = strlen(words[word]);
+        memcpy(text + size, words[word], n);
+        size += n;
+        word = (word + 1 + (size_t)qkv_random_below(&random, 2)) % TEST_COUNT(words);
+    }
+    test_write_file(path, text, bytes);
+    free(text);
+}
+
+/* A short run on a text that is made where it is missing. */
+static inline struct qkv_train_options fixture_options(struct qkv_context *ctx) {
+    struct qkv_train_options options;
+    const char *text = test_path("text.txt");
+    static char path[1024];
+    if (!qkv_file_exists(text)) fixture_text(text, 3000, 1);
+    snprintf(path, sizeof path, "%s", text);
+    assert_ok(ctx, qkv_train_defaults(ctx, NULL, &options));
+    options.data = path;
+    options.steps = 6;
+    options.batch = 4;
+    options.warmup = 2;
+    options.eval_every = 2;
+    options.eval_batches = 2;
+    options.save_every = 3;
+    options.dropout = 0.1;
+    return options;
+}
+
+/* A fresh path in the test's folder with nothing there. The text stays valid for the next 15 calls of test_path. */
+static inline const char *fixture_run(const char *name) {
+    const char *path = test_path(name);
+    test_remove_tree(path);
+    return path;
+}
+
+/* Steps until `step` is reached; the last report. */
+static inline struct qkv_train_report fixture_steps(struct qkv_context *ctx, struct qkv_trainer *trainer, int64_t step) {
+    struct qkv_train_report report = {0};
+    do assert_ok(ctx, qkv_trainer_step(trainer, &report));
+    while (report.step < step);
+    return report;
+}
+
+/* The file FOLDER/NAME whole, fails the test where it is missing; free() it. */
+static inline char *fixture_read(const char *folder, const char *name, size_t *size) {
+    char path[2048];
+    size_t n;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    char *data = test_read_file(path, &n);
+    if (!data) {
+        print_error("%s is missing\n", path);
+        fail();
+    }
+    if (size) *size = n;
+    return data;
+}
+
+static inline bool fixture_has(const char *folder, const char *name) {
+    char path[2048];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return access(path, F_OK) == 0;
+}
+
+static inline void fixture_write(const char *folder, const char *name, const void *data, size_t n) {
+    char path[2048];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    test_write_file(path, data, n);
+}
+
+#endif
