@@ -1,0 +1,326 @@
+/* Learning byte-pair merges (Sennrich et al. 2016; on bytes as in Radford et al. 2019). The most frequent adjacent pair
+ * becomes a token, again and again; of equally frequent pairs the one greatest by its bytes, left token first.
+ *
+ * Nothing is counted twice. The distinct pieces lie in one row of bytes; a token is known by the byte where it begins.
+ * Each pair keeps its count and where it may stand; a merge visits these places only, and corrects the counts of the
+ * neighbours. The heap holds (count, pair) as they were once; an entry that is no longer true is put right when it
+ * comes up. */
+#include "text/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct pair {
+    int32_t left, right;
+    int64_t count;
+    uint32_t *places; /* ascending, apart from those of a token that two merges make */
+    size_t place_count, place_capacity;
+    bool unsorted, grew;
+    bool merged; /* is in the list of merges */
+};
+struct entry {
+    int64_t count;
+    uint32_t pair;
+};
+struct trainer {
+    struct qkv_context *ctx;
+    struct qkv_tokenizer *t;
+    size_t size;      /* of the row */
+    int32_t *symbols; /* the token that begins at a byte, or -1 inside one */
+    uint32_t *starts; /* where the token that ends with this byte begins */
+    uint32_t *pieces; /* the piece of a byte */
+    const struct qkv_strings *texts;
+    struct pair *pairs;
+    size_t pair_count, pair_capacity;
+    uint32_t *slots; /* pair + 1, by (left, right) */
+    size_t slot_count;
+    struct entry *heap;
+    size_t heap_count, heap_capacity;
+    uint32_t *grown; /* pairs whose count a merge raised */
+    size_t grown_count, grown_capacity;
+};
+
+/* ---- pairs --------------------------------------------------------------------------------------------------------- */
+
+static size_t pair_slot(const struct trainer *r, int32_t left, int32_t right) {
+    uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    key = (key ^ key >> 29) * UINT64_C(0x9E3779B97F4A7C15);
+    size_t mask = r->slot_count - 1, i = (size_t)(key >> 32) & mask;
+    for (; r->slots[i]; i = (i + 1) & mask) {
+        const struct pair *pair = &r->pairs[r->slots[i] - 1];
+        if (pair->left == left && pair->right == right) break;
+    }
+    return i;
+}
+
+static enum qkv_status grow_pairs(struct trainer *r) {
+    if (r->pair_count == r->pair_capacity) {
+        size_t capacity = r->pair_capacity ? r->pair_capacity * 2 : 1024;
+        struct pair *pairs = qkv_reallocate(r->ctx, r->pairs, capacity, sizeof *pairs);
+        if (!pairs) return QKV_MEMORY;
+        r->pairs = pairs;
+        r->pair_capacity = capacity;
+    }
+    if (r->pair_count * 2 < r->slot_count) return QKV_OK;
+    size_t count = r->slot_count ? r->slot_count * 2 : 4096;
+    uint32_t *slots = qkv_allocate(r->ctx, count, sizeof *slots);
+    if (!slots) return QKV_MEMORY;
+    free(r->slots);
+    r->slots = slots;
+    r->slot_count = count;
+    for (size_t i = 0; i < r->pair_count; i++) {
+        slots[pair_slot(r, r->pairs[i].left, r->pairs[i].right)] = (uint32_t)i + 1;
+    }
+    return QKV_OK;
+}
+
+/* The pair of two tokens, made if new; NULL without memory. */
+static struct pair *find_pair(struct trainer *r, int32_t left, int32_t right) {
+    if (r->slot_count > 0) {
+        uint32_t found = r->slots[pair_slot(r, left, right)];
+        if (found) return &r->pairs[found - 1];
+    }
+    if (grow_pairs(r)) return NULL;
+    size_t slot = pair_slot(r, left, right);
+    struct pair *pair = &r->pairs[r->pair_count++];
+    *pair = (struct pair){.left = left, .right = right};
+    r->slots[slot] = (uint32_t)r->pair_count;
+    return pair;
+}
+
+static enum qkv_status note_growth(struct trainer *r, struct pair *pair) {
+    if (pair->grew) return QKV_OK;
+    if (r->grown_count == r->grown_capacity) {
+        size_t capacity = r->grown_capacity ? r->grown_capacity * 2 : 256;
+        uint32_t *grown = qkv_reallocate(r->ctx, r->grown, capacity, sizeof *grown);
+        if (!grown) return QKV_MEMORY;
+        r->grown = grown;
+        r->grown_capacity = capacity;
+    }
+    pair->grew = true;
+    r->grown[r->grown_count++] = (uint32_t)(pair - r->pairs);
+    return QKV_OK;
+}
+
+/* Counts a pair that stands at byte `place`. */
+static enum qkv_status count_pair(struct trainer *r, int32_t left, int32_t right, uint32_t place) {
+    struct pair *pair = find_pair(r, left, right);
+    if (!pair) return QKV_MEMORY;
+    if (pair->place_count == pair->place_capacity) {
+        size_t capacity = pair->place_capacity ? pair->place_capacity * 2 : 4;
+        uint32_t *places = qkv_reallocate(r->ctx, pair->places, capacity, sizeof *places);
+        if (!places) return QKV_MEMORY;
+        pair->places = places;
+        pair->place_capacity = capacity;
+    }
+    if (pair->place_count > 0 && place <= pair->places[pair->place_count - 1]) pair->unsorted = true;
+    pair->places[pair->place_count++] = place;
+    pair->count += r->texts->entries[r->pieces[place]].value;
+    return note_growth(r, pair);
+}
+
+static void uncount_pair(struct trainer *r, int32_t left, int32_t right, uint32_t place) {
+    uint32_t found = r->slots[pair_slot(r, left, right)];
+    if (found) r->pairs[found - 1].count -= r->texts->entries[r->pieces[place]].value;
+}
+
+/* ---- heap ---------------------------------------------------------------------------------------------------------- */
+
+static int compare_tokens(const struct qkv_tokenizer *t, int32_t a, int32_t b) {
+    size_t m = t->tokens[a].size, n = t->tokens[b].size;
+    int order = memcmp(qkv_token_bytes(t, (size_t)a), qkv_token_bytes(t, (size_t)b), m < n ? m : n);
+    return order ? order : (m > n) - (m < n);
+}
+
+static bool comes_first(const struct trainer *r, struct entry a, struct entry b) {
+    if (a.count != b.count) return a.count > b.count;
+    const struct pair *p = &r->pairs[a.pair], *q = &r->pairs[b.pair];
+    int order = compare_tokens(r->t, p->left, q->left);
+    if (order == 0) order = compare_tokens(r->t, p->right, q->right);
+    return order > 0;
+}
+
+static enum qkv_status push(struct trainer *r, uint32_t pair) {
+    if (r->heap_count == r->heap_capacity) {
+        size_t capacity = r->heap_capacity ? r->heap_capacity * 2 : 1024;
+        struct entry *heap = qkv_reallocate(r->ctx, r->heap, capacity, sizeof *heap);
+        if (!heap) return QKV_MEMORY;
+        r->heap = heap;
+        r->heap_capacity = capacity;
+    }
+    struct entry entry = {r->pairs[pair].count, pair};
+    size_t i = r->heap_count++;
+    for (; i > 0 && comes_first(r, entry, r->heap[(i - 1) / 2]); i = (i - 1) / 2) r->heap[i] = r->heap[(i - 1) / 2];
+    r->heap[i] = entry;
+    return QKV_OK;
+}
+
+static struct entry pop(struct trainer *r) {
+    struct entry first = r->heap[0], last = r->heap[--r->heap_count];
+    size_t i = 0;
+    for (size_t child; (child = 2 * i + 1) < r->heap_count; i = child) {
+        if (child + 1 < r->heap_count && comes_first(r, r->heap[child + 1], r->heap[child])) child++;
+        if (!comes_first(r, r->heap[child], last)) break;
+        r->heap[i] = r->heap[child];
+    }
+    r->heap[i] = last;
+    return first;
+}
+
+/* The most frequent pair as things are now; *pair = UINT32_MAX when none is left. */
+static enum qkv_status best_pair(struct trainer *r, uint32_t *pair) {
+    while (r->heap_count > 0) {
+        struct entry entry = pop(r);
+        int64_t count = r->pairs[entry.pair].count;
+        if (count == entry.count && count > 0) {
+            *pair = entry.pair;
+            return QKV_OK;
+        }
+        /* A count that rose was pushed when it did; one that fell is put back where it belongs. */
+        if (count > 0 && count < entry.count) {
+            enum qkv_status status = push(r, entry.pair);
+            if (status) return status;
+        }
+    }
+    *pair = UINT32_MAX;
+    return QKV_OK;
+}
+
+/* ---- merging ------------------------------------------------------------------------------------------------------- */
+
+static uint32_t token_end(const struct trainer *r, uint32_t place) {
+    return place + (uint32_t)r->t->tokens[r->symbols[place]].size;
+}
+
+/* Merges the tokens at `place`, unless something else has become of them. */
+static enum qkv_status merge_place(struct trainer *r, int32_t left, int32_t right, int32_t result, uint32_t place) {
+    if (r->symbols[place] != left) return QKV_OK;
+    uint32_t middle = token_end(r, place), piece = r->pieces[place];
+    if (middle >= r->size || r->pieces[middle] != piece || r->symbols[middle] != right) return QKV_OK;
+    uint32_t end = token_end(r, middle);
+    bool before = place > 0 && r->pieces[place - 1] == piece, after = end < r->size && r->pieces[end] == piece;
+    r->symbols[place] = result;
+    r->symbols[middle] = -1;
+    r->starts[end - 1] = place;
+    uncount_pair(r, left, right, place);
+    enum qkv_status status = QKV_OK;
+    if (before) {
+        uint32_t start = r->starts[place - 1];
+        uncount_pair(r, r->symbols[start], left, place);
+        status = count_pair(r, r->symbols[start], result, start);
+    }
+    if (!status && after) {
+        uncount_pair(r, right, r->symbols[end], place);
+        status = count_pair(r, result, r->symbols[end], place);
+    }
+    return status;
+}
+
+static int compare_places(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Merges a pair everywhere and pushes the pairs that became more frequent. */
+static enum qkv_status merge_pair(struct trainer *r, uint32_t index, int32_t result) {
+    struct pair pair = r->pairs[index]; /* a copy: the array may move, and the pair may be found anew */
+    r->pairs[index].places = NULL;
+    r->pairs[index].place_count = r->pairs[index].place_capacity = 0;
+    r->pairs[index].unsorted = false;
+    if (pair.unsorted) qsort(pair.places, pair.place_count, sizeof *pair.places, compare_places);
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < pair.place_count && !status; i++) {
+        status = merge_place(r, pair.left, pair.right, result, pair.places[i]);
+    }
+    free(pair.places);
+    for (size_t i = 0; i < r->grown_count; i++) {
+        r->pairs[r->grown[i]].grew = false;
+        if (!status && r->pairs[r->grown[i]].count > 0) status = push(r, r->grown[i]);
+    }
+    r->grown_count = 0;
+    return status;
+}
+
+/* The token of a pair's bytes: usually new, but two merges can make the same one. */
+static enum qkv_status merged_token(struct trainer *r, uint32_t index, int32_t *result) {
+    struct pair *pair = &r->pairs[index];
+    struct qkv_tokenizer *t = r->t;
+    struct qkv_buffer bytes = {0};
+    enum qkv_status status =
+        qkv_buffer_append(r->ctx, &bytes, qkv_token_bytes(t, (size_t)pair->left), t->tokens[pair->left].size);
+    if (!status) {
+        status =
+            qkv_buffer_append(r->ctx, &bytes, qkv_token_bytes(t, (size_t)pair->right), t->tokens[pair->right].size);
+    }
+    if (!status) {
+        const struct qkv_string *known = qkv_strings_find(&t->pieces, bytes.data, bytes.size);
+        *result = known ? (int32_t)known->value : (int32_t)t->count;
+        if (!known) status = qkv_tokenizer_set(r->ctx, t, t->count, bytes.data, bytes.size, QKV_TOKEN_TEXT);
+    }
+    qkv_buffer_free(&bytes);
+    /* A merged pair can come back when another merge makes one of its tokens again; its rank stays the first. */
+    if (!status && !pair->merged) status = qkv_merges_add(r->ctx, &t->merges, pair->left, pair->right, *result);
+    pair->merged = true;
+    return status;
+}
+
+/* ---- training ------------------------------------------------------------------------------------------------------ */
+
+/* Lays the pieces out as bytes and counts the pairs of bytes. */
+static enum qkv_status lay_out(struct trainer *r) {
+    r->size = r->texts->bytes.size;
+    if (r->size >= UINT32_MAX) {
+        return qkv_fail(r->ctx, QKV_MEMORY,
+                        "bpe: the distinct words of the text have %zu bytes, more than %u; use less text", r->size,
+                        UINT32_MAX - 1);
+    }
+    r->symbols = qkv_allocate(r->ctx, r->size, sizeof *r->symbols);
+    r->starts = qkv_allocate(r->ctx, r->size, sizeof *r->starts);
+    r->pieces = qkv_allocate(r->ctx, r->size, sizeof *r->pieces);
+    if (!r->symbols || !r->starts || !r->pieces) return QKV_MEMORY;
+    uint32_t place = 0;
+    for (size_t k = 0; k < r->texts->count; k++) {
+        for (size_t i = 0; i < r->texts->entries[k].size; i++, place++) {
+            r->symbols[place] = (unsigned char)r->texts->bytes.data[place];
+            r->starts[place] = place;
+            r->pieces[place] = (uint32_t)k;
+            if (i == 0) continue;
+            enum qkv_status status = count_pair(r, r->symbols[place - 1], r->symbols[place], place - 1);
+            if (status) return status;
+        }
+    }
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < r->grown_count; i++) {
+        r->pairs[r->grown[i]].grew = false;
+        if (!status) status = push(r, r->grown[i]);
+    }
+    r->grown_count = 0;
+    return status;
+}
+
+static void free_trainer(struct trainer *r) {
+    for (size_t i = 0; i < r->pair_count; i++) free(r->pairs[i].places);
+    free(r->symbols);
+    free(r->starts);
+    free(r->pieces);
+    free(r->pairs);
+    free(r->slots);
+    free(r->heap);
+    free(r->grown);
+}
+
+enum qkv_status qkv_bpe_train(struct qkv_context *ctx, const struct qkv_strings *pieces, size_t vocab,
+                              struct qkv_tokenizer *t) {
+    struct trainer r = {.ctx = ctx, .t = t, .texts = pieces};
+    enum qkv_status status = lay_out(&r);
+    while (!status && t->count < vocab) {
+        uint32_t pair;
+        int32_t result;
+        status = best_pair(&r, &pair);
+        if (status || pair == UINT32_MAX) break;
+        status = merged_token(&r, pair, &result);
+        if (!status) status = merge_pair(&r, pair, result);
+    }
+    free_trainer(&r);
+    return status;
+}

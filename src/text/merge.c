@@ -1,0 +1,183 @@
+/* Merging the symbols of one piece (Sennrich et al. 2016, "Neural machine translation of rare words with subword
+ * units"): again and again the merge of lowest rank, of equals the leftmost. Short pieces by scanning a small array;
+ * long ones with a linked list and a heap, so that a piece of n symbols costs O(n log n). */
+#include "text/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SHORT_PIECE 48
+
+struct qkv_merge_node {
+    int32_t symbol; /* -1: merged into the one before */
+    size_t before, after;
+};
+struct qkv_merge_step {
+    int32_t rank;
+    size_t at;
+};
+
+enum qkv_status qkv_merges_add(struct qkv_context *ctx, struct qkv_merges *merges, int32_t left, int32_t right,
+                               int32_t result) {
+    if (merges->count == merges->capacity) {
+        size_t capacity = merges->capacity ? merges->capacity * 2 : 256;
+        struct qkv_merge *list = qkv_reallocate(ctx, merges->list, capacity, sizeof *list);
+        if (!list) return QKV_MEMORY;
+        merges->list = list;
+        merges->capacity = capacity;
+    }
+    if (merges->count >= INT32_MAX) return qkv_fail(ctx, QKV_FORMAT, "more than %d merges", INT32_MAX);
+    merges->list[merges->count++] = (struct qkv_merge){left, right, result};
+    return QKV_OK;
+}
+
+static struct qkv_merge_slot *find_slot(const struct qkv_merges *merges, int32_t left, int32_t right) {
+    uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    key = (key ^ key >> 29) * UINT64_C(0x9E3779B97F4A7C15);
+    size_t mask = merges->slot_count - 1;
+    for (size_t i = (size_t)(key >> 32) & mask;; i = (i + 1) & mask) {
+        struct qkv_merge_slot *slot = &merges->slots[i];
+        if (slot->rank < 0 || (slot->left == left && slot->right == right)) return slot;
+    }
+}
+
+enum qkv_status qkv_merges_index(struct qkv_context *ctx, struct qkv_merges *merges, int32_t *twice) {
+    *twice = -1;
+    size_t count = 16;
+    while (count < merges->count * 2) count *= 2;
+    free(merges->slots);
+    merges->slots = qkv_allocate(ctx, count, sizeof *merges->slots);
+    if (!merges->slots) return QKV_MEMORY;
+    merges->slot_count = count;
+    for (size_t i = 0; i < count; i++) merges->slots[i].rank = -1;
+    for (size_t i = 0; i < merges->count; i++) {
+        const struct qkv_merge *merge = &merges->list[i];
+        struct qkv_merge_slot *slot = find_slot(merges, merge->left, merge->right);
+        if (slot->rank >= 0) {
+            *twice = (int32_t)i;
+            return QKV_OK;
+        }
+        *slot = (struct qkv_merge_slot){merge->left, merge->right, (int32_t)i, merge->result};
+    }
+    return QKV_OK;
+}
+
+void qkv_merges_free(struct qkv_merges *merges) {
+    free(merges->list);
+    free(merges->slots);
+    *merges = (struct qkv_merges){0};
+}
+
+static int32_t rank_of(const struct qkv_merges *merges, int32_t left, int32_t right) {
+    int32_t rank = find_slot(merges, left, right)->rank;
+    return rank < 0 ? INT32_MAX : rank;
+}
+
+static size_t merge_short(const struct qkv_merges *merges, int32_t *symbols, size_t n) {
+    int32_t ranks[SHORT_PIECE]; /* of symbols i and i + 1 */
+    for (size_t i = 0; i + 1 < n; i++) ranks[i] = rank_of(merges, symbols[i], symbols[i + 1]);
+    while (n > 1) {
+        size_t best = 0;
+        for (size_t i = 1; i + 1 < n; i++) {
+            if (ranks[i] < ranks[best]) best = i;
+        }
+        if (ranks[best] == INT32_MAX) break;
+        symbols[best] = merges->list[ranks[best]].result;
+        memmove(symbols + best + 1, symbols + best + 2, (n - best - 2) * sizeof *symbols);
+        if (n - best > 2) memmove(ranks + best, ranks + best + 1, (n - best - 2) * sizeof *ranks);
+        n--;
+        if (best > 0) ranks[best - 1] = rank_of(merges, symbols[best - 1], symbols[best]);
+        if (best + 1 < n) ranks[best] = rank_of(merges, symbols[best], symbols[best + 1]);
+    }
+    return n;
+}
+
+static bool step_before(struct qkv_merge_step a, struct qkv_merge_step b) {
+    return a.rank != b.rank ? a.rank < b.rank : a.at < b.at;
+}
+
+static void push(struct qkv_merger *m, struct qkv_merge_step step) {
+    size_t i = m->heap_count++;
+    for (; i > 0 && step_before(step, m->heap[(i - 1) / 2]); i = (i - 1) / 2) m->heap[i] = m->heap[(i - 1) / 2];
+    m->heap[i] = step;
+}
+
+static struct qkv_merge_step pop(struct qkv_merger *m) {
+    struct qkv_merge_step first = m->heap[0], last = m->heap[--m->heap_count];
+    size_t i = 0;
+    for (size_t child; (child = 2 * i + 1) < m->heap_count; i = child) {
+        if (child + 1 < m->heap_count && step_before(m->heap[child + 1], m->heap[child])) child++;
+        if (!step_before(m->heap[child], last)) break;
+        m->heap[i] = m->heap[child];
+    }
+    m->heap[i] = last;
+    return first;
+}
+
+static enum qkv_status reserve(struct qkv_context *ctx, struct qkv_merger *m, size_t n) {
+    if (n > m->node_capacity) {
+        struct qkv_merge_node *nodes = qkv_reallocate(ctx, m->nodes, n, sizeof *nodes);
+        if (!nodes) return QKV_MEMORY;
+        m->nodes = nodes;
+        m->node_capacity = n;
+    }
+    /* n - 1 pairs at first; a merge takes one step out and brings at most two, and there are at most n - 1 merges. */
+    size_t steps;
+    if (!qkv_multiply(n, 2, &steps)) return qkv_fail_memory(ctx, SIZE_MAX, "merging a piece");
+    if (steps > m->heap_capacity) {
+        struct qkv_merge_step *heap = qkv_reallocate(ctx, m->heap, steps, sizeof *heap);
+        if (!heap) return QKV_MEMORY;
+        m->heap = heap;
+        m->heap_capacity = steps;
+    }
+    return QKV_OK;
+}
+
+static void consider(struct qkv_merger *m, const struct qkv_merges *merges, size_t at, size_t n) {
+    size_t after = m->nodes[at].after;
+    if (after >= n) return;
+    int32_t rank = rank_of(merges, m->nodes[at].symbol, m->nodes[after].symbol);
+    if (rank != INT32_MAX) push(m, (struct qkv_merge_step){rank, at});
+}
+
+static void merge_long(struct qkv_merger *m, const struct qkv_merges *merges, size_t n) {
+    while (m->heap_count > 0) {
+        struct qkv_merge_step step = pop(m);
+        const struct qkv_merge *merge = &merges->list[step.rank];
+        struct qkv_merge_node *node = &m->nodes[step.at];
+        if (node->symbol != merge->left || node->after >= n || m->nodes[node->after].symbol != merge->right) continue;
+        node->symbol = merge->result;
+        m->nodes[node->after].symbol = -1;
+        node->after = m->nodes[node->after].after;
+        if (node->after < n) m->nodes[node->after].before = step.at;
+        if (node->before < n) consider(m, merges, node->before, n);
+        consider(m, merges, step.at, n);
+    }
+}
+
+enum qkv_status qkv_merge(struct qkv_context *ctx, struct qkv_merger *merger, const struct qkv_merges *merges,
+                          int32_t *symbols, size_t *n) {
+    if (merges->count == 0 || *n < 2) return QKV_OK;
+    if (*n <= SHORT_PIECE) {
+        *n = merge_short(merges, symbols, *n);
+        return QKV_OK;
+    }
+    enum qkv_status status = reserve(ctx, merger, *n);
+    if (status) return status;
+    for (size_t i = 0; i < *n; i++) {
+        merger->nodes[i] = (struct qkv_merge_node){symbols[i], i > 0 ? i - 1 : SIZE_MAX, i + 1};
+    }
+    merger->heap_count = 0;
+    for (size_t i = 0; i + 1 < *n; i++) consider(merger, merges, i, *n);
+    merge_long(merger, merges, *n);
+    size_t left = 0;
+    for (size_t i = 0; i < *n; i = merger->nodes[i].after) symbols[left++] = merger->nodes[i].symbol;
+    *n = left;
+    return QKV_OK;
+}
+
+void qkv_merger_free(struct qkv_merger *merger) {
+    free(merger->nodes);
+    free(merger->heap);
+    *merger = (struct qkv_merger){0};
+}

@@ -1,0 +1,207 @@
+/* text: tokenizers, and the little Unicode they need.
+ *
+ * Offers its neighbours the "tokenizers" section of qkv.h and, for whoever shows a stream of tokens, the UTF-8 scanner
+ * below. Every kind of tokenizer is one machine, the one that Hugging Face `tokenizers` calls a BPE model, so that a
+ * saved file means the same there:
+ *
+ *   text -> added tokens cut out -> [NFC] -> pieces by a pattern (or one piece) -> symbols -> merges -> ids
+ *
+ *            symbols            pattern   merges    a piece that is a token
+ *   bytes    bytes              none      none      -
+ *   chars    characters, else   none      none      -
+ *            byte tokens
+ *   words    bytes              GPT-2's   none      is that token (ignore_merges)
+ *   bpe      bytes              GPT-2's   trained   -
+ *
+ * Files: bytes.c (byte alphabet, UTF-8), strings.c (hash table of byte strings), normal.c (NFC), pattern.c (pieces),
+ * added.c (special tokens in a text), merge.c (merging a piece), bpe_train.c (learning merges), train.c (vocabularies
+ * from a text), encode.c, cut.c, tokenizer.c (the object, decoding), tokenizer_json.c (reading), tokenizer_save.c. */
+#ifndef QKV_TEXT_H
+#define QKV_TEXT_H
+
+#include "base/base.h"
+
+/* ---- bytes.c ------------------------------------------------------------------------------------------------- */
+
+/* The character that stands for a byte in the keys of a byte-level vocabulary (GPT-2): printable Latin-1 for itself,
+ * the other 68 bytes as U+0100 and up. Its inverse is -1 for a character that stands for no byte. */
+uint32_t qkv_byte_symbol(unsigned char byte);
+int qkv_symbol_byte(uint32_t code);
+
+/* Reads one character of strict UTF-8 (no surrogates, nothing overlong): its length 1..4, 0 if the bytes are not a
+ * character, -1 if they may begin one but the text ends before it does. */
+int qkv_utf8_scan(const char *text, size_t size, uint32_t *code);
+size_t qkv_utf8_write(uint32_t code, char out[4]);
+size_t qkv_utf8_valid(const char *text, size_t size); /* length of the longest valid prefix */
+size_t qkv_utf8_tail(const char *text, size_t size);  /* bytes at the end that begin a character and do not end it */
+
+/* ---- strings.c ----------------------------------------------------------------------------------------------- */
+
+/* A hash table of distinct byte strings, numbered in order of appearance, each with a value. Start it with {0}. */
+struct qkv_string {
+    size_t offset, size; /* in bytes.data */
+    uint64_t hash;
+    int64_t value;
+};
+struct qkv_strings {
+    struct qkv_buffer bytes;
+    struct qkv_string *entries;
+    size_t count, capacity;
+    uint32_t *slots; /* entry + 1, or 0 */
+    size_t slot_count;
+};
+uint64_t qkv_hash_bytes(const char *s, size_t n);
+/* The entry of a string, made with value 0 if new; NULL with the sentence recorded. Valid until the next call. */
+struct qkv_string *qkv_strings_add(struct qkv_context *ctx, struct qkv_strings *strings, const char *s, size_t n);
+/* The entry of a string, or NULL if there is none. */
+const struct qkv_string *qkv_strings_find(const struct qkv_strings *strings, const char *s, size_t n);
+void qkv_strings_free(struct qkv_strings *strings);
+
+/* ---- normal.c ------------------------------------------------------------------------------------------------ */
+
+/* Where a normalized text stays in step with its source: `ascii` characters from here on are the same bytes in both
+ * (the last of them may have been composed with what follows it). */
+struct qkv_step {
+    size_t source, normal, ascii;
+};
+struct qkv_steps {
+    struct qkv_step *at;
+    size_t count, capacity;
+};
+/* Appends the NFC form of a text; bytes that are no UTF-8 stay as they are. `steps` may be NULL. */
+enum qkv_status qkv_normalize(struct qkv_context *ctx, const char *text, size_t size, struct qkv_buffer *out,
+                              struct qkv_steps *steps);
+
+/* ---- pattern.c ----------------------------------------------------------------------------------------------- */
+
+struct qkv_pattern;
+extern const char qkv_pattern_gpt2[];
+enum qkv_status qkv_pattern_create(struct qkv_context *ctx, const char *source, struct qkv_pattern **out);
+void qkv_pattern_free(struct qkv_pattern *pattern);
+const char *qkv_pattern_source(const struct qkv_pattern *pattern);
+/* Whether a piece may depend on what stands before it (anchors, looking behind). */
+bool qkv_pattern_looks_back(const struct qkv_pattern *pattern);
+
+/* Cuts a text into pieces: what the pattern matches, and what lies between matches. A byte that is no UTF-8 is a piece
+ * of its own. Without a pattern a text is one piece. `open`: more text may follow, so only those pieces are given that
+ * are the same whatever follows. */
+enum qkv_split { QKV_SPLIT_END, QKV_SPLIT_PIECE, QKV_SPLIT_FAILED };
+struct qkv_splitter;
+enum qkv_status qkv_splitter_create(struct qkv_context *ctx, const struct qkv_pattern *pattern,
+                                    struct qkv_splitter **out);
+void qkv_splitter_free(struct qkv_splitter *splitter);
+void qkv_splitter_start(struct qkv_splitter *splitter, const char *text, size_t size, bool open);
+enum qkv_split qkv_splitter_next(struct qkv_splitter *splitter, size_t *begin, size_t *end);
+enum qkv_status qkv_splitter_fail(struct qkv_context *ctx, const struct qkv_splitter *splitter);
+
+/* ---- the tokenizer (tokenizer.c) ------------------------------------------------------------------------------ */
+
+enum qkv_token_form {
+    QKV_TOKEN_HOLE, /* no token has this id */
+    QKV_TOKEN_TEXT, /* key: the bytes in the byte alphabet when byte-level, else the bytes themselves */
+    QKV_TOKEN_BYTE, /* key: <0xNN> */
+    QKV_TOKEN_RAW   /* key: the bytes themselves (in a byte-level vocabulary: it has characters that are no byte) */
+};
+struct qkv_token {
+    size_t offset, size; /* in text.data */
+    enum qkv_token_form form;
+    bool in_model; /* listed in model.vocab; an added token need not be */
+    bool added;
+};
+
+struct qkv_merge { /* its rank is its place in the list */
+    int32_t left, right, result;
+};
+struct qkv_merge_slot {
+    int32_t left, right, rank, result; /* rank -1: free */
+};
+struct qkv_merges {
+    struct qkv_merge *list;
+    size_t count, capacity;
+    struct qkv_merge_slot *slots;
+    size_t slot_count;
+};
+
+struct qkv_added { /* text that is one token wherever it stands */
+    int32_t id;
+    size_t size;     /* of its text, which is the token's bytes */
+    bool special;    /* only in trusted texts */
+    bool normalized; /* looked for after NFC */
+};
+
+struct qkv_tokenizer {
+    bool byte_level;    /* symbols are bytes; otherwise characters, and bytes for characters not in the vocabulary */
+    bool ignore_merges; /* a piece that is a token is that token, whatever the merges say */
+    bool nfc;
+    struct qkv_pattern *pattern; /* NULL: no pieces */
+    bool gpt2;                   /* the pattern is GPT-2's, saved as use_regex */
+    struct qkv_token *tokens;
+    size_t count, capacity;
+    struct qkv_buffer text;    /* the bytes of all tokens, each zero-terminated */
+    int32_t byte_ids[256];     /* the token of each single byte */
+    struct qkv_strings pieces; /* bytes -> id of ordinary tokens */
+    struct qkv_merges merges;
+    struct qkv_added *added; /* longest first */
+    size_t added_count, added_capacity;
+    bool added_begin[256]; /* whether one begins with this byte */
+    size_t added_longest;
+};
+
+struct qkv_tokenizer *qkv_tokenizer_new(struct qkv_context *ctx);
+/* Sets token `id`; an id past the last leaves holes. The sentence of a failure has no file name. */
+enum qkv_status qkv_tokenizer_set(struct qkv_context *ctx, struct qkv_tokenizer *t, size_t id, const char *bytes,
+                                  size_t size, enum qkv_token_form form);
+enum qkv_status qkv_tokenizer_set_added(struct qkv_context *ctx, struct qkv_tokenizer *t, size_t id, const char *text,
+                                        size_t size, bool special, bool normalized);
+/* Fills the tables that encoding uses from tokens, merges and added tokens. A failure says what is missing. */
+enum qkv_status qkv_tokenizer_finish(struct qkv_context *ctx, struct qkv_tokenizer *t);
+/* Appends the key of a token in model.vocab. */
+enum qkv_status qkv_tokenizer_key(struct qkv_context *ctx, const struct qkv_tokenizer *t, size_t id,
+                                  struct qkv_buffer *out);
+const char *qkv_token_bytes(const struct qkv_tokenizer *t, size_t id);
+
+/* ---- added.c --------------------------------------------------------------------------------------------------- */
+
+enum qkv_added_pass { QKV_ADDED_RAW, QKV_ADDED_NORMALIZED, QKV_ADDED_ANY };
+/* The first added token in text[from, size), the longest at its place, in *begin and the answer; NULL and *begin = size
+ * if there is none. Special ones are looked for only with `specials`. */
+const struct qkv_added *qkv_added_next(const struct qkv_tokenizer *t, const char *text, size_t size, size_t from,
+                                       enum qkv_added_pass pass, bool specials, size_t *begin);
+/* Whether text[at, size) may become an added token, or a longer one, when more text follows. */
+bool qkv_added_open(const struct qkv_tokenizer *t, const char *text, size_t size, size_t at);
+/* Sorts the list for the two above. */
+void qkv_added_index(struct qkv_tokenizer *t);
+
+/* ---- merge.c --------------------------------------------------------------------------------------------------- */
+
+enum qkv_status qkv_merges_add(struct qkv_context *ctx, struct qkv_merges *merges, int32_t left, int32_t right,
+                               int32_t result);
+/* Makes the hash table. *twice is the rank of a merge that repeats an earlier one, or -1. */
+enum qkv_status qkv_merges_index(struct qkv_context *ctx, struct qkv_merges *merges, int32_t *twice);
+void qkv_merges_free(struct qkv_merges *merges);
+
+struct qkv_merger { /* memory that merging uses again and again. Start it with {0}. */
+    struct qkv_merge_node *nodes;
+    size_t node_capacity;
+    struct qkv_merge_step *heap;
+    size_t heap_count, heap_capacity;
+};
+/* Merges n symbols in place, the merge of lowest rank first and of these the leftmost. *n becomes what is left. */
+enum qkv_status qkv_merge(struct qkv_context *ctx, struct qkv_merger *merger, const struct qkv_merges *merges,
+                          int32_t *symbols, size_t *n);
+void qkv_merger_free(struct qkv_merger *merger);
+
+/* ---- bpe_train.c ------------------------------------------------------------------------------------------------ */
+
+/* Adds merges, and their tokens, learnt from distinct pieces (value: how often) until t has `vocab` tokens or no pair is
+ * left. t has the 256 bytes, id = byte, and no other token. */
+enum qkv_status qkv_bpe_train(struct qkv_context *ctx, const struct qkv_strings *pieces, size_t vocab,
+                              struct qkv_tokenizer *t);
+
+/* ---- tokenizer_json.c, tokenizer_save.c ------------------------------------------------------------------------ */
+
+enum qkv_status qkv_tokenizer_parse(struct qkv_context *ctx, const char *json, size_t size, const char *name,
+                                    struct qkv_tokenizer **out);
+enum qkv_status qkv_tokenizer_print(struct qkv_context *ctx, const struct qkv_tokenizer *t, struct qkv_buffer *out);
+
+#endif

@@ -1,0 +1,183 @@
+/* The tokenizer itself: its tokens, the tables made from them, and turning ids back into text. */
+#include "text/text.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct qkv_tokenizer *qkv_tokenizer_new(struct qkv_context *ctx) {
+    return qkv_allocate(ctx, 1, sizeof(struct qkv_tokenizer));
+}
+
+void qkv_tokenizer_free(struct qkv_tokenizer *t) {
+    if (!t) return;
+    qkv_pattern_free(t->pattern);
+    free(t->tokens);
+    qkv_buffer_free(&t->text);
+    qkv_strings_free(&t->pieces);
+    qkv_merges_free(&t->merges);
+    free(t->added);
+    free(t);
+}
+
+const char *qkv_token_bytes(const struct qkv_tokenizer *t, size_t id) {
+    return t->text.data + t->tokens[id].offset;
+}
+
+static enum qkv_status reserve_tokens(struct qkv_context *ctx, struct qkv_tokenizer *t, size_t count) {
+    if (count > INT32_MAX) return qkv_fail(ctx, QKV_FORMAT, "token id %zu is more than %d", count - 1, INT32_MAX - 1);
+    if (count > t->capacity) {
+        size_t capacity = t->capacity < 128 ? 256 : t->capacity * 2;
+        if (capacity < count) capacity = count;
+        struct qkv_token *tokens = qkv_reallocate(ctx, t->tokens, capacity, sizeof *tokens);
+        if (!tokens) return QKV_MEMORY;
+        t->tokens = tokens;
+        t->capacity = capacity;
+    }
+    for (; t->count < count; t->count++) t->tokens[t->count] = (struct qkv_token){.form = QKV_TOKEN_HOLE};
+    return QKV_OK;
+}
+
+static enum qkv_status put_token(struct qkv_context *ctx, struct qkv_tokenizer *t, size_t id, const char *bytes,
+                                 size_t size, struct qkv_token token) {
+    enum qkv_status status = id < t->count ? QKV_OK : reserve_tokens(ctx, t, id + 1);
+    if (status) return status;
+    if (t->tokens[id].form != QKV_TOKEN_HOLE) {
+        return qkv_fail(ctx, QKV_FORMAT, "tokens \"%.60s\" and \"%.*s\" both have id %zu; ids must differ",
+                        qkv_token_bytes(t, id), (int)(size < 60 ? size : 60), bytes, id);
+    }
+    token.offset = t->text.size;
+    token.size = size;
+    status = qkv_buffer_append(ctx, &t->text, bytes, size);
+    if (!status) status = qkv_buffer_append(ctx, &t->text, "", 1);
+    if (!status) t->tokens[id] = token;
+    return status;
+}
+
+enum qkv_status qkv_tokenizer_set(struct qkv_context *ctx, struct qkv_tokenizer *t, size_t id, const char *bytes,
+                                  size_t size, enum qkv_token_form form) {
+    enum qkv_status status = put_token(ctx, t, id, bytes, size, (struct qkv_token){.form = form, .in_model = true});
+    if (status || form != QKV_TOKEN_TEXT) return status;
+    struct qkv_string *piece = qkv_strings_add(ctx, &t->pieces, bytes, size);
+    if (!piece) return QKV_MEMORY;
+    piece->value = (int64_t)id;
+    return QKV_OK;
+}
+
+enum qkv_status qkv_tokenizer_set_added(struct qkv_context *ctx, struct qkv_tokenizer *t, size_t id, const char *text,
+                                        size_t size, bool special, bool normalized) {
+    if (size == 0) return qkv_fail(ctx, QKV_FORMAT, "an added token is empty; give it a text or leave it out");
+    if (id >= t->count || t->tokens[id].form == QKV_TOKEN_HOLE) {
+        struct qkv_token token = {.form = QKV_TOKEN_RAW, .in_model = false};
+        enum qkv_status status = put_token(ctx, t, id, text, size, token);
+        if (status) return status;
+    }
+    if (t->added_count == t->added_capacity) {
+        size_t capacity = t->added_capacity ? t->added_capacity * 2 : 8;
+        struct qkv_added *added = qkv_reallocate(ctx, t->added, capacity, sizeof *added);
+        if (!added) return QKV_MEMORY;
+        t->added = added;
+        t->added_capacity = capacity;
+    }
+    t->tokens[id].added = true;
+    t->added[t->added_count++] =
+        (struct qkv_added){.id = (int32_t)id, .size = size, .special = special, .normalized = normalized};
+    return QKV_OK;
+}
+
+/* Finds the token of each single byte; every tokenizer must spell everything. */
+static enum qkv_status find_bytes(struct qkv_context *ctx, struct qkv_tokenizer *t) {
+    for (int byte = 0; byte < 256; byte++) t->byte_ids[byte] = -1;
+    enum qkv_token_form form = t->byte_level ? QKV_TOKEN_TEXT : QKV_TOKEN_BYTE;
+    for (size_t id = 0; id < t->count; id++) {
+        const struct qkv_token *token = &t->tokens[id];
+        if (token->form == form && token->size == 1) {
+            t->byte_ids[(unsigned char)t->text.data[token->offset]] = (int32_t)id;
+        }
+    }
+    for (unsigned byte = 0; byte < 256; byte++) {
+        if (t->byte_ids[byte] < 0) {
+            return qkv_fail(ctx, QKV_FORMAT,
+                            "no token spells the byte 0x%02X; a vocabulary must have a token for each of the 256 bytes",
+                            byte);
+        }
+    }
+    return QKV_OK;
+}
+
+enum qkv_status qkv_tokenizer_finish(struct qkv_context *ctx, struct qkv_tokenizer *t) {
+    enum qkv_status status = find_bytes(ctx, t);
+    int32_t twice = -1;
+    if (!status) status = qkv_merges_index(ctx, &t->merges, &twice);
+    if (!status && twice >= 0) {
+        const struct qkv_merge *merge = &t->merges.list[twice];
+        status = qkv_fail(ctx, QKV_FORMAT, "merge %d repeats an earlier one: \"%.60s\" and \"%.60s\"", (int)twice,
+                          qkv_token_bytes(t, (size_t)merge->left), qkv_token_bytes(t, (size_t)merge->right));
+    }
+    if (!status) qkv_added_index(t);
+    return status;
+}
+
+enum qkv_status qkv_tokenizer_key(struct qkv_context *ctx, const struct qkv_tokenizer *t, size_t id,
+                                  struct qkv_buffer *out) {
+    const struct qkv_token *token = &t->tokens[id];
+    const unsigned char *bytes = (const unsigned char *)qkv_token_bytes(t, id);
+    if (token->form == QKV_TOKEN_BYTE) return qkv_buffer_print(ctx, out, "<0x%02X>", (unsigned)bytes[0]);
+    if (token->form == QKV_TOKEN_RAW || !t->byte_level) return qkv_buffer_append(ctx, out, bytes, token->size);
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < token->size && !status; i++) {
+        char symbol[4];
+        status = qkv_buffer_append(ctx, out, symbol, qkv_utf8_write(qkv_byte_symbol(bytes[i]), symbol));
+    }
+    return status;
+}
+
+int qkv_tokenizer_vocab(const struct qkv_tokenizer *t) {
+    return (int)t->count;
+}
+
+int qkv_tokenizer_special(const struct qkv_tokenizer *t, const char *text) {
+    size_t size = strlen(text);
+    for (size_t i = 0; i < t->added_count; i++) {
+        const struct qkv_added *added = &t->added[i];
+        bool same = added->size == size && memcmp(qkv_token_bytes(t, (size_t)added->id), text, size) == 0;
+        if (same && added->special) return added->id;
+    }
+    return -1;
+}
+
+const char *qkv_tokenizer_token(const struct qkv_tokenizer *t, int id, size_t *size) {
+    bool known = id >= 0 && (size_t)id < t->count && t->tokens[id].form != QKV_TOKEN_HOLE;
+    if (size) *size = known ? t->tokens[id].size : 0;
+    return known ? qkv_token_bytes(t, (size_t)id) : NULL;
+}
+
+enum qkv_status qkv_tokenizer_decode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const int32_t *ids,
+                                     size_t count, char **text, size_t *size) {
+    *text = NULL;
+    *size = 0;
+    size_t total = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t n;
+        if (!qkv_tokenizer_token(t, ids[i], &n)) {
+            return qkv_fail(ctx, QKV_ARGUMENT,
+                            "decode: ids[%zu] is %d, and there is no such token; ids are in [0, %zu)", i, (int)ids[i],
+                            t->count);
+        }
+        if (!qkv_add_size(total, n, &total)) return qkv_fail_memory(ctx, SIZE_MAX, "a decoded text");
+    }
+    size_t bytes;
+    if (!qkv_add_size(total, 1, &bytes)) return qkv_fail_memory(ctx, SIZE_MAX, "a decoded text");
+    char *out = qkv_reallocate(ctx, NULL, bytes, 1);
+    if (!out) return QKV_MEMORY;
+    char *end = out;
+    for (size_t i = 0; i < count; i++) {
+        const struct qkv_token *token = &t->tokens[ids[i]];
+        memcpy(end, t->text.data + token->offset, token->size);
+        end += token->size;
+    }
+    *end = 0;
+    *text = out;
+    *size = total;
+    return QKV_OK;
+}
