@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# The command line itself: help, versions, words that make no sense, pipes that close, disks that are full.
+. "$(dirname "$0")/common.sh"
+commands="train generate eval info forward tokenize"
+
+try 0 "$QKV" help
+cp out overview
+for command in $commands; do has out "^  $command +[a-z]"; done
+has out 'qkv train --preset nano-gpt'
+has out 'exit codes'
+for spelling in --help -h; do
+    try 0 "$QKV" $spelling
+    cmp -s out overview || fail "$last differs from qkv help"
+done
+try 2 "$QKV"
+cmp -s out overview || fail "qkv alone does not show the help"
+has err '^qkv: say which command'
+
+for command in $commands; do
+    try 0 "$QKV" help $command
+    cp out described
+    has out "^qkv $command: "
+    has out '^usage:'
+    has out '^options:'
+    has out '^examples:'
+    has out "^  qkv $command "
+    has out '--help'
+    [ "$(awk 'length > 200' out | wc -l)" = 0 ] || fail "$last: a line longer than 200 columns"
+    for spelling in --help -h; do
+        try 0 "$QKV" $command $spelling
+        cmp -s out described || fail "$last differs from qkv help $command"
+    done
+done
+try 0 "$QKV" help train
+has out '^ +--weight-decay X .*\(default: 0\.1\)'
+has out '^ +--steps N .*\(default: 2000\)'
+has out '^ +--data FILE'
+has out '^  nano-gpt '
+try 0 "$QKV" help generate
+has out '-n, --tokens N .*\(default: 200\)'
+has out '--top-p X'
+
+try 0 "$QKV" --version
+has out '^qkv [0-9]+\.[0-9]+\.[0-9]+$'
+
+refuse 2 'no command "trian"; did you mean train\?' "$QKV" trian
+refuse 2 'no command "generat"; did you mean generate' "$QKV" help generat
+refuse 2 'no command "xyzzy" \(' "$QKV" xyzzy
+refuse 2 'the command comes first' "$QKV" --steps 3 train
+refuse 2 'train has no option --stepz; did you mean --steps\?' "$QKV" train --stepz 3
+refuse 2 'did you mean --weight-decay\?' "$QKV" train --wieght-decay 3
+refuse 2 'generate has no option --colour \(' "$QKV" generate run --colour
+refuse 2 'generate has no option -z' "$QKV" generate run -z
+refuse 2 '--steps needs a value' "$QKV" train --steps
+refuse 2 '-n needs a value' "$QKV" generate run -n
+refuse 2 '--quiet takes no value' "$QKV" train --quiet=yes
+for number in x '' 1.5 1e3 0x10 ' 5' '5 ' 99999999999999999999 -1; do
+    refuse 2 '--tokens needs a whole number from 0 to [0-9]+, not' "$QKV" generate run --tokens "$number"
+done
+for number in x '' nan inf 1e999 0.5x ' 1'; do
+    refuse 2 '--temp needs a number, not' "$QKV" generate run --temp "$number"
+done
+refuse 2 'one argument too many: "two"' "$QKV" generate one two
+refuse 2 'one argument too many: "-n"' "$QKV" generate one -- -n
+refuse 2 'say which model folder' "$QKV" generate
+refuse 2 'say which model folder' "$QKV" eval
+refuse 2 'say which text' "$QKV" eval run
+refuse 2 'say which tokenizer' "$QKV" tokenize
+refuse 2 'say what to run it on' "$QKV" forward run
+refuse 2 'say where to write' "$QKV" forward run --inputs x
+refuse 2 'say which model' "$QKV" train --data x --out run
+refuse 2 'exclude each other' "$QKV" train --preset nano-gpt --spec x --data x --out run
+refuse 2 'say what to train on' "$QKV" train --preset nano-gpt --out run
+refuse 2 'say where' "$QKV" train --preset nano-gpt --data x
+refuse 2 'nano-gpt' "$QKV" train --preset nano-gtp --data x --out run
+refuse 2 'no place beside' "$QKV" train --resume run --preset nano-gpt
+refuse 2 'only --steps' "$QKV" train --resume run --batch 3
+refuse 2 'exclude each other' "$QKV" generate run --prompt a --prompt-file b
+refuse 2 'say one of' "$QKV" info
+refuse 2 'say one of' "$QKV" info run --preset gpt2-small
+refuse 2 'no meaning with --ids' "$QKV" tokenize run --ids --pieces
+refuse 2 'isa|kernel|neither|avx2' "$QKV" generate run --isa mmx
+refuse 2 '--adamw needs STEPS' "$QKV" forward run --inputs x -o y --adamw 3,0.1
+refuse 2 '--adamw needs STEPS' "$QKV" forward run --inputs x -o y --adamw 3,0.1,0.9,0.9,1e-8,0.1,7
+# A name with an escape sequence in it does not reach the terminal.
+try 2 "$QKV" train $'--ste\e[31mps' 3
+hasnt err $'\e'
+
+# A reader that leaves early hears nothing about it; a full disk is noticed.
+"$QKV" help 2>err | head -n 1 >out
+[ ! -s err ] || fail "qkv help | head complains: $(cat err)"
+for command in $commands; do
+    "$QKV" help $command 2>err | true
+    [ ! -s err ] || fail "qkv help $command | true complains: $(cat err)"
+done
+if [ -w /dev/full ]; then
+    for words in help "help train" --version "info --preset nano-gpt" "info --preset gpt2-small --json"; do
+        "$QKV" $words >/dev/full 2>err
+        same $? 1 "the exit code of qkv $words with a full disk"
+        last="qkv $words >/dev/full"
+        : >out
+        has err '^qkv: cannot write the output: No space left'
+    done
+fi
+"$QKV" help >&- 2>err
+same $? 1 "the exit code of qkv help with standard output closed"
+
+# Help comes at once: nothing is measured, no thread started.
+if [ "${SANITIZE:-0}" = 0 ]; then
+    best=1000000
+    for i in 1 2 3 4 5 6 7 8 9 10; do
+        begun=${EPOCHREALTIME/./}
+        "$QKV" help >/dev/null
+        took=$((${EPOCHREALTIME/./} - begun))
+        [ $took -lt $best ] && best=$took
+    done
+    checks=$((checks + 1))
+    [ $best -lt 20000 ] || fail "qkv help takes $best microseconds"
+fi
+finish

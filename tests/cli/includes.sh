@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Reads the #includes of the sources: a room includes only rooms on its left,
+#     base <- kernel <- op <- model <- {io, generate, train, report} <- cli,   text beside them sees base only,
+# the command sees qkv.h and its own header only, and nothing in src/ includes the command's.
+#     check_includes.sh SOURCE_FOLDER
+set -u
+cd "${1:?}" || exit 2
+bad=0 seen=0
+
+allowed() { # allowed ROOM: the rooms that it may include
+    case $1 in
+    base) echo base ;;
+    kernel) echo base kernel ;;
+    op) echo base kernel op ;;
+    text) echo base text ;;
+    model) echo base kernel op model ;;
+    io) echo base kernel op model io ;;
+    generate) echo base kernel op model io generate ;;
+    train) echo base kernel op model io train ;;
+    report) echo base kernel op model io report ;;
+    *) echo ;;
+    esac
+}
+
+complain() {
+    echo "$1"
+    bad=1
+}
+
+for folder in src/*/; do
+    room=$(basename "$folder")
+    rooms=$(allowed "$room")
+    [ -n "$rooms" ] || complain "src/$room: this room has no place in the order"
+    while IFS=: read -r file line include; do
+        name=$(sed 's/.*"\(.*\)".*/\1/' <<<"$include")
+        seen=$((seen + 1))
+        case $name in
+        qkv.h) continue ;;
+        */*) other=${name%%/*} ;;
+        *) other=$room ;; # beside it
+        esac
+        [[ " $rooms " == *" $other "* ]] || complain "$file:$line: $room must not include $name"
+    done < <(grep -rnE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' "$folder" --include='*.[ch]')
+done
+while IFS=: read -r file line include; do
+    seen=$((seen + 1))
+    name=$(sed 's/.*"\(.*\)".*/\1/' <<<"$include")
+    case $name in
+    qkv.h | cli.h) ;;
+    *) complain "$file:$line: the command must not include $name" ;;
+    esac
+done < <(grep -nE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' cli/*.[ch] /dev/null)
+
+[ $seen -gt 50 ] || complain "found only $seen includes: this check does not look where the sources are"
+exit $bad

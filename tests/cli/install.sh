@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# What "make install" leaves: the header, both libraries, qkv.pc, the command; only the public symbols; small; and the
+# examples build and run against nothing else.
+. "$(dirname "$0")/common.sh"
+root=$folder/usr
+try 0 cmake --install "$BINARY" --prefix "$root"
+libraries=$(dirname "$(find "$root" -name libqkv.a)")
+for file in include/qkv.h bin/qkv; do [ -f "$root/$file" ] || fail "install: no $file"; done
+for file in libqkv.so libqkv.so.0 libqkv.a pkgconfig/qkv.pc; do [ -e "$libraries/$file" ] || fail "install: no $file"; done
+export PKG_CONFIG_PATH=$libraries/pkgconfig LD_LIBRARY_PATH=$libraries
+version=$("$root/bin/qkv" --version | cut -d' ' -f2)
+same "$(pkg-config --modversion qkv)" "$version" "the version that pkg-config gives"
+same "$(pkg-config --variable=includedir qkv | xargs realpath)" "$(realpath "$root/include")" "the folder of the header"
+[ -f "$libraries/libqkv.so.$version" ] || fail "no libqkv.so.$version"
+readelf -d "$libraries/libqkv.so" >out
+last="the dynamic section of libqkv.so"
+has out 'SONAME.*libqkv\.so\.0'
+
+# ---- symbols: what the header declares, and nothing else ----
+# The name before the first parenthesis of a declaration is the function.
+tr '\n' ' ' <"$SOURCE/include/qkv.h" | grep -oE 'QKV_API [^;{}]*;' | sed -E 's/\(.*//; s/.*[ *]//' | sort -u >declared
+nm -D --defined-only "$libraries/libqkv.so" | awk '{print $3}' | sed 's/@.*//' | grep -vE '^(__asan|__ubsan|__odr_asan)' | sort -u >exported
+same "$(comm -13 declared exported | tr '\n' ' ')" "" "symbols that are exported but not in the header"
+same "$(comm -23 declared exported | tr '\n' ' ')" "" "functions of the header that the library does not have"
+[ "$(wc -l <declared)" -gt 50 ] || fail "found only $(wc -l <declared) functions in the header"
+nm -g --defined-only "$libraries/libqkv.a" 2>/dev/null | awk 'NF == 3 {print $3}' | grep -vE '^(qkv_|__odr_asan|__asan|DW\.ref)' | sort -u >foreign
+same "$(tr '\n' ' ' <foreign)" "" "symbols of the static library that do not begin with qkv_"
+
+if [ "${SANITIZE:-0}" = 0 ]; then
+    strip -o stripped "$libraries/libqkv.so"
+    checks=$((checks + 1))
+    [ "$(stat -c %s stripped)" -lt 2000000 ] || fail "the stripped library has $(stat -c %s stripped) bytes"
+fi
+
+# ---- examples ----
+cp -r "$SOURCE/examples" programs
+flags="-O1 -Wall -Wextra -Werror"
+[ "${SANITIZE:-0}" = 0 ] || flags="$flags -fsanitize=address,undefined"
+compiler=${COMPILER:-cc}
+try 0 make -C programs CC="$compiler" CFLAGS="$flags" LDFLAGS=
+try 0 programs/forward
+has out 'position 5: the highest score is token'
+has out '^decoder\.layers\.0\.attn: keys across'
+# A window of four keys: the first row sees one, the last one four.
+has out '^ 1\.000 0\.000 0\.000 0\.000 0\.000 0\.000$'
+has out '^ 0\.000 0\.000 [01]\.[0-9]{3} [01]\.[0-9]{3} [01]\.[0-9]{3} [01]\.[0-9]{3}$'
+try 0 programs/train 600
+has out 'step  600 .*right +(9[0-9]|100)'
+make_spec
+make_text 100 >text.txt
+try 0 train run 5 --quiet
+try 0 programs/generate run "the king" 20
+has out '\(20 tokens'
+try 1 programs/generate nowhere
+has err 'nowhere'
+# A static program, and a C++ one.
+try 0 $compiler $flags -std=c11 -o static programs/forward.c $(pkg-config --cflags qkv) "$libraries/libqkv.a" \
+    $(pkg-config --static --libs-only-l qkv | sed 's/-lqkv//') -fopenmp -lm
+try 0 ./static
+if command -v g++ >/dev/null; then
+    printf '#include <qkv.h>\nint main() { return qkv_version()[0] == 0; }\n' >version.cc
+    try 0 g++ -Wall -Wextra -Werror -fsyntax-only $(pkg-config --cflags qkv) version.cc
+fi
+printf '#include <qkv.h>\nint main(void) { return qkv_version()[0] == 0; }\n' >version.c
+try 0 $compiler -std=c11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only $(pkg-config --cflags qkv) version.c
+finish

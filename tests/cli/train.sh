@@ -1,0 +1,133 @@
+#!/usr/bin/env bash
+# Training as a user sees it: the run folder, resuming, being interrupted and killed, the progress on a terminal.
+. "$(dirname "$0")/common.sh"
+make_spec
+make_text 400 >text.txt
+
+# ---- a whole run ----
+try 0 train whole 20
+for file in config.json model.safetensors tokenizer.json train.json log.jsonl checkpoint.safetensors; do
+    [ -s whole/$file ] || fail "the run has no $file"
+done
+[ ! -s out ] || fail "train wrote to standard output"
+has err '^model .*parameters, vocabulary'
+has err '^data .*tokens to train on'
+has err '^machine .*thread.*MiB|^machine .*thread.*KiB'
+has err 'step 20: loss [0-9.]+, validation loss [0-9.]+'
+has err '20 steps done'
+has err 'whole/model.safetensors'
+has err 'whole/log.jsonl'
+has err 'whole/checkpoint.safetensors'
+has err 'generate whole -n'
+hasnt err $'\r|\e'
+same "$(wc -l <whole/log.jsonl)" 20 "lines of the log"
+has whole/log.jsonl '"valid_loss"'
+first=$(sed -nE '1s/.*"loss": *([0-9.]+).*/\1/p' whole/log.jsonl)
+final=$(sed -nE '$s/.*"loss": *([0-9.]+).*/\1/p' whole/log.jsonl)
+awk -v a="$first" -v b="$final" 'BEGIN {exit !(b > 0 && b < a)}' || fail "the loss does not fall: $first, then $final"
+
+# ---- the same again, in other numbers of threads ----
+try 0 train again 20 --quiet --threads 1
+[ ! -s err ] || fail "--quiet says something: $(head -3 err)"
+same "$(losses again)" "$(losses whole)" "losses of the same training with one thread"
+cmp -s again/checkpoint.safetensors whole/checkpoint.safetensors ||
+    cmp -s again/model.safetensors whole/model.safetensors || fail "the same training gives other weights"
+
+# ---- resume: as if it had never stopped ----
+try 0 train halved 20 --plain
+try 0 train stopped 7 --set dropout=0.1
+refuse 1 'resume' train stopped 20
+try 0 "$QKV" train --resume stopped
+has err 'all 7 steps were done before; --steps N'
+
+# in_background FOLDER LINES: trains for 400 steps as $child; returns when the log has so many lines.
+in_background() {
+    (
+        trap - INT # which a shell without job control lets its children ignore
+        exec "$QKV" train --spec spec.json --data text.txt --out "$1" --steps 400 --batch 4 --warmup 2 --eval-every 5 \
+            --eval-batches 2 --save-every 5 >out 2>err </dev/null
+    ) &
+    child=$!
+    for i in $(seq 600); do
+        [ -f "$1/log.jsonl" ] && [ "$(wc -l <"$1/log.jsonl")" -ge "$2" ] && break
+        sleep 0.02
+    done
+}
+
+# ---- Ctrl-C: the step is finished and saved, and resuming gives the losses of the whole run ----
+try 0 train steady 400 --quiet
+for signal in INT TERM HUP; do
+    rm -rf cut
+    in_background cut 12
+    kill -$signal $child
+    wait $child
+    same $? 130 "the exit code after SIG$signal"
+    last="train and SIG$signal"
+    has err 'interrupted and saved after step [0-9]+ of 400; go on with: .* train --resume cut'
+    same "$(grep -oE 'after step [0-9]+' err | grep -oE '[0-9]+')" "$(wc -l <cut/log.jsonl)" "steps in the log after SIG$signal"
+    same "$(losses cut)" "$(losses steady | head -n "$(wc -l <cut/log.jsonl)")" "losses up to SIG$signal"
+done
+try 0 "$QKV" train --resume cut --quiet
+same "$(losses cut)" "$(losses steady)" "losses after Ctrl-C and resume"
+cmp -s cut/model.safetensors steady/model.safetensors || fail "Ctrl-C and resume give other weights"
+
+# ---- kill -9 at any moment: resume goes on from a checkpoint that is whole ----
+for after in 3 17 31; do
+    rm -rf killed
+    in_background killed $after
+    kill -9 $child
+    wait $child 2>/dev/null
+    if [ -f killed/checkpoint.safetensors ]; then
+        try 0 "$QKV" train --resume killed --quiet
+        same "$(losses killed)" "$(losses steady)" "losses after kill -9 at step $after and resume"
+    else
+        refuse 1 'checkpoint' "$QKV" train --resume killed
+    fi
+done
+
+# ---- a longer end ----
+try 0 "$QKV" train --resume stopped --steps 12
+same "$(wc -l <stopped/log.jsonl)" 12 "lines of the log after --resume --steps 12"
+
+# ---- a terminal ----
+if command -v script >/dev/null; then
+    cat >on_terminal <<END
+stty cols \${COLUMNS:-80}
+exec "$QKV" train --spec spec.json --data text.txt --out \$1 --steps 60 --batch 4 --warmup 2 --eval-every 30 --eval-batches 2
+END
+    terminal() { # terminal COLUMNS LOCALE FOLDER
+        COLUMNS=$1 LC_ALL=$2 TERM=xterm script -qec "bash on_terminal $3" typescript </dev/null >out 2>err
+        same $? 0 "the exit code on a terminal of $1 columns"
+        last="training on a terminal of $1 columns, $2"
+    }
+    terminal 100 C.UTF-8 term-a
+    has out $'\r'
+    has out '█|░'
+    has out '% +step [0-9]+/60  loss [0-9.]+'
+    has out 'tokens/s'
+    has out '60 steps done'
+    terminal 100 C term-b
+    has out '#|\.\.\.\.'
+    LC_ALL=C grep -qP '[\x80-\xff]' out && fail "blocks on a terminal that is not UTF-8"
+    # What is drawn in place never fills the line, so that it does not scroll.
+    for columns in 30 50 79; do
+        terminal $columns C term-$columns
+        tr '\r' '\n' <out | sed 's/\x1b\[K//g' | grep -E '^[#.]* +[0-9]+%' | awk -v most=$columns 'length >= most {bad = 1}
+            {n++} END {exit bad || n == 0}' || fail "a progress line does not fit $columns columns"
+    done
+    TERM=dumb script -qec "bash on_terminal term-dumb" typescript </dev/null >out 2>err
+    last="training on a dumb terminal"
+    hasnt out $'\e'
+fi
+
+# ---- samples, accumulation, tokenizers ----
+try 0 train sampled 5 --sample 20
+[ "$(grep -c '^    ' err)" -ge 1 ] || fail "--sample shows nothing"
+for tokenizer in bytes words bpe bpe:300; do
+    try 0 train "with-$tokenizer" 3 --tokenizer $tokenizer --quiet
+done
+try 0 train tokenized 3 --tokenizer with-bpe/tokenizer.json --accumulate 2 --optimizer sgd --schedule linear --quiet
+# Reading progress through a pipe that closes does not end the training.
+train piped 20 2>&1 >/dev/null | head -n 1 >/dev/null
+same "$(wc -l <piped/log.jsonl)" 20 "steps of a run whose reader left"
+finish

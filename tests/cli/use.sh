@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# A trained model used from the command line: generate, eval, info, tokenize.
+. "$(dirname "$0")/common.sh"
+make_spec
+make_text 400 >text.txt
+try 0 train run 30 --quiet
+
+# ---- generate ----
+try 0 "$QKV" generate run --prompt "the king " -n 40 --seed 7
+cp out first
+has out '^the king '
+has err 'prompt: [0-9]+ tokens .*tokens/s.*made: 40 tokens .*tokens/s.*seed 7'
+try 0 "$QKV" generate run/ --prompt "the king " -n 40 --seed 7
+cmp -s out first || fail "the same seed gives another text"
+try 0 "$QKV" generate run --prompt "the king " -n 40 --seed 8
+cmp -s out first && fail "another seed gives the same text"
+try 0 "$QKV" generate run --prompt "the king " -n 40 --seed 7 --threads 1 --isa scalar
+has out '^the king '
+try 0 "$QKV" generate run --prompt "the king " -n 40 --seed 7 -q
+[ ! -s err ] || fail "-q says something"
+hasnt out '^the king the king'
+same "the king $(cat out; echo .)" "$(cat first; echo .)" "the continuation alone"
+printf 'the king ' >prompt.txt
+try 0 "$QKV" generate run --prompt-file prompt.txt -n 40 --seed 7
+cmp -s out first || fail "--prompt-file gives another text"
+"$QKV" generate run --prompt-file - -n 40 --seed 7 <prompt.txt >out 2>err
+cmp -s out first || fail "--prompt-file - gives another text"
+try 0 "$QKV" generate run -n 10
+try 0 "$QKV" generate run --prompt "" -n 0
+[ ! -s out ] || fail "-n 0 without a prompt writes something"
+try 0 "$QKV" generate run --prompt "the" -n 300 --temp 0
+has err 'made: 300 tokens'
+try 0 "$QKV" generate run --prompt "a" -n 60 --top-k 5 --top-p 0.9 --min-p 0.05 --repeat-penalty 1.2 --repeat-last 8 --seed 1
+try 0 "$QKV" generate run --prompt "the" -n 200 --seed 3
+if grep -q ' l' <(tail -c +4 out); then
+    try 0 "$QKV" generate run --prompt "the" -n 200 --seed 3 --stop " l" --stop XYZ
+    has err 'then the text ended'
+    hasnt out ' l'
+else
+    fail "a text of 200 characters without \" l\": nothing to test --stop with"
+fi
+refuse 1 'temperature' "$QKV" generate run --temp -1 -n 3 -q
+refuse 1 'top[-_]p' "$QKV" generate run --top-p 2 -n 3 -q
+refuse 1 'no special token "<end>"' "$QKV" generate run --end '<end>' -n 3 -q
+refuse 1 'context' "$QKV" generate run -q --prompt "$(printf 'x%.0s' $(seq 100))"
+"$QKV" generate run --prompt the -n 300 2>err | head -c 10 >out
+same "$(head -c 3 out)" the "the first characters through a pipe that closes"
+grep -q '^qkv:' err && fail "generate | head complains: $(cat err)"
+if [ -w /dev/full ]; then
+    "$QKV" generate run --prompt the -n 30 >/dev/full 2>err
+    same $? 1 "the exit code of generate with a full disk"
+fi
+
+# ---- eval ----
+try 0 "$QKV" eval run --data text.txt
+has out '^loss +[0-9.]+ nats a token'
+has out '^perplexity +[0-9.]+'
+has out '^bits per byte +[0-9.]+'
+[ ! -s err ] || fail "eval says something off a terminal"
+try 0 "$QKV" eval run --data text.txt --json --batch 3 --context 16
+awk -F'[:,}]' '/"loss"/ {loss = $2; perplexity = $4; bits = $6; n = $8}
+    END {exit !(loss > 0 && (exp(loss) - perplexity)^2 < 1e-6 * perplexity^2 && (loss / log(2) - bits)^2 < 1e-4 && n > 1000)}' out ||
+    fail "loss, perplexity and bits per byte do not agree: $(cat out)"
+refuse 1 'missing\.txt' "$QKV" eval run --data missing.txt
+: >empty.txt
+refuse 1 'empty' "$QKV" eval run --data empty.txt
+
+# ---- info ----
+try 0 "$QKV" info run
+has out '─ decoder'
+has out 'layers\.0 to 1 .*\(2 times\)'
+has out 'q\.weight +32 x 32 +1,024'
+has out '^  parameters +[0-9,]+'
+has out '^  memory to train +[0-9.]+ [KM]iB'
+has out '^  memory to run '
+has out '^  cache a token +512 bytes' # 2 layers x (32 + 32) x 4 bytes
+has out '^  FLOPs a token '
+LC_ALL=C "$QKV" info run >out
+last="info in the C locale"
+has out '\|- '
+LC_ALL=C grep -qP '[\x80-\xff]' out && fail "info writes UTF-8 in the C locale"
+try 0 "$QKV" info --preset gpt2-small
+has out '^  parameters +124,439,808'
+has out '^  weights +475 MiB'
+try 0 "$QKV" info --preset gpt2-small --set decoder.layers=48 --set d_model=8192 --set decoder.attention.heads=64
+has out 'GiB'
+try 0 "$QKV" info --preset nano-gpt
+has out 'from the tokenizer; shown for 256'
+try 0 "$QKV" info --preset nano-gpt --set vocab=65 --json
+has out '"parameters": [0-9]+'
+has out '"name": "decoder.layers.3.ffn.down.weight", "shape": \[128, 512\]'
+try 0 "$QKV" info --spec spec.json --set decoder.attention.kv_heads=1
+has out 'k\.weight +8 x 32 +256'
+refuse 1 'context' "$QKV" info --preset gpt2-small --context 4096
+refuse 1 'decoder\.attention\.heads' "$QKV" info --preset gpt2-small --set decoder.attention.heads=7
+refuse 1 'gpt2-smal' "$QKV" info --preset gpt2-smal
+
+# ---- tokenize ----
+try 0 "$QKV" tokenize run "the king sees"
+has out '^[0-9]+( [0-9]+)*$'
+ids=$(cat out)
+try 0 "$QKV" tokenize run --ids "$ids"
+same "$(cat out)" "the king sees" "text from its ids"
+try 0 "$QKV" tokenize run/tokenizer.json "the king sees"
+same "$(cat out)" "$ids" "ids by the tokenizer's own file"
+head -c 3000 /dev/urandom >bytes
+"$QKV" tokenize run <bytes >out && "$QKV" tokenize run --ids <out >back
+cmp -s bytes back || fail "random bytes do not come back from their ids"
+make_text 30000 >long
+"$QKV" tokenize run <long >out && "$QKV" tokenize run --ids <out | cmp -s - long || fail "a long text does not come back"
+try 0 "$QKV" tokenize run --pieces 'a"ü'
+has out '^[0-9]+	"a"$'
+has out '^[0-9]+	"\\""$'
+try 0 "$QKV" tokenize run ""
+same "$(cat out)" "" "the ids of no text"
+refuse 1 '9999999' "$QKV" tokenize run --ids "1 9999999"
+refuse 1 'no token id' "$QKV" tokenize run --ids "1 x 2"
+refuse 1 'no token id' "$QKV" tokenize run --ids "1 -2"
+refuse 1 'no token id' "$QKV" tokenize run --ids "123456789012345678901234567890"
+finish
