@@ -10,6 +10,7 @@
 #include <math.h>
 
 enum { FORWARD_ITEMS = 24, DECODE_ITEMS = 8, BACKWARD_ITEMS = 64, DELTA_GRAIN = 512 };
+enum { BACKWARD_ROWS = 96, WEIGHTS_ROWS = 48 };
 
 static enum qkv_status check_sizes(struct qkv_context *ctx, const struct qkv_attend *a) {
     const size_t most = (size_t)INT32_MAX;
@@ -202,7 +203,7 @@ enum qkv_status qkv_attend_backward(struct qkv_context *ctx, struct qkv_arena *s
     struct work work = {.plan = start(a), .kernels = ctx->kernels->attend};
     struct qkv_attend_plan *plan = &work.plan;
     plan->g = g;
-    plan->block = QKV_ATTEND_ROWS / work.kernels->tile * work.kernels->tile;
+    plan->block = BACKWARD_ROWS / work.kernels->tile * work.kernels->tile;
     plan->blocks = divide_up(plan->rows, plan->block);
     cut_keys(plan, work.kernels->backward_keys);
     size_t mark = qkv_arena_mark(scratch);
@@ -238,7 +239,7 @@ enum qkv_status qkv_attend_weights(struct qkv_context *ctx, struct qkv_arena *sc
     struct work work = {.plan = start(a), .kernels = ctx->kernels->attend};
     struct qkv_attend_plan *plan = &work.plan;
     plan->weights = w, plan->batch = b, plan->head = h, plan->first = first, plan->count = rows;
-    plan->block = QKV_ATTEND_ROWS / 2 / work.kernels->tile * work.kernels->tile;
+    plan->block = WEIGHTS_ROWS / work.kernels->tile * work.kernels->tile;
     plan->blocks = divide_up(rows, plan->block);
     size_t mark = qkv_arena_mark(scratch);
     status = take_scratch(ctx, scratch, &work, work.kernels->weights_scratch(plan));

@@ -8,7 +8,7 @@
 
 #include "kernel/kernel.h"
 
-#define QKV_ATTEND_ROWS 96 /* most query rows a block holds */
+#define QKV_ATTEND_ROWS 264 /* most query rows a block holds */
 
 /* What the driver made of one call; every number depends on shapes only. */
 struct qkv_attend_plan {

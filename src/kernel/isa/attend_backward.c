@@ -61,7 +61,7 @@ void QKV_K(attend_delta)(const struct qkv_attend_plan *plan, size_t begin, size_
         const float *y = heads_at(&a->y, b, i, h), *dy = heads_at(&plan->g->dy, b, i, h);
         vf sum = vf_zero();
         for (size_t c = 0; c < a->Dv; c += W)
-            sum = vf_fma(vf_load_n(y + c, a->Dv - c), vf_load_n(dy + c, a->Dv - c), sum);
+            sum = vf_fma(load_row(y + c, a->Dv - c), load_row(dy + c, a->Dv - c), sum);
         plan->delta[at] = vf_sum(sum);
     }
 }
@@ -169,22 +169,36 @@ static void touch(struct backward *f, size_t chunk) {
 
 static void pack_block_of_rows(struct backward *f) {
     const struct qkv_attend *a = f->a;
+    const struct soon none = {0};
     f->finite_q = f->finite_dy = true;
     for (size_t r = 0; r < f->count; r++) {
         const struct row *row = &f->rows[r];
         const float *q = heads_at(&a->q, row->b, row->i, row->h);
         const float *dy = heads_at(&f->plan->g->dy, row->b, row->i, row->h);
-        f->finite_q &= pack_rows(f->q + r * f->ldk, f->ldk, q, 0, 1, a->D);
-        f->finite_dy &= pack_rows(f->dy + r * f->ldv, f->ldv, dy, 0, 1, a->Dv);
+        f->finite_q &= pack_rows(f->q + r * f->ldk, f->ldk, q, 0, 1, a->D, none);
+        f->finite_dy &= pack_rows(f->dy + r * f->ldv, f->ldv, dy, 0, 1, a->Dv, none);
     }
 }
 
 static void pack_block_of_keys(struct backward *f) {
     const struct qkv_attend *a = f->a;
     const float *k = heads_at(&a->k, f->b, f->key, f->n), *v = heads_at(&a->v, f->b, f->key, f->n);
-    pack_panels(f->kt, k, a->k.row_stride, 0, f->keys, a->D);
-    pack_panels(f->vt, v, a->v.row_stride, 0, f->keys, a->Dv);
-    f->finite_k = pack_rows(f->k, f->ldk, k, a->k.row_stride, f->keys, a->D);
+    const struct soon soon = {v, a->v.row_stride, f->keys, a->Dv}, none = {0};
+    pack_panels(f->kt, k, a->k.row_stride, 0, f->keys, a->D, soon);
+    pack_panels(f->vt, v, a->v.row_stride, 0, f->keys, a->Dv, none);
+    f->finite_k = pack_rows(f->k, f->ldk, k, a->k.row_stride, f->keys, a->D, none);
+}
+
+/* Asks for the rows [r, r + TILE) of the next block, while this one is worked on. */
+static void ask_for_rows(const struct backward *f, size_t r) {
+    const struct qkv_attend *a = f->a;
+    size_t begin = f->r0 + f->plan->block + r, end = begin + TILE < f->plan->rows ? begin + TILE : f->plan->rows;
+    for (size_t next = begin; next < end; next++) {
+        size_t h = f->n * f->plan->group + next / a->Tq, i = next % a->Tq;
+        prefetch_row(heads_at(&a->q, f->b, i, h), a->D);
+        prefetch_row(heads_at(&f->plan->g->dy, f->b, i, h), a->Dv);
+        if (f->plan->partial) prefetch_row(f->dq + next * f->ldk, f->ldk);
+    }
 }
 
 /* The rows r0… against the block of keys; packs the keys when they are met for the first time. */
@@ -204,6 +218,7 @@ static void block_gradients(struct backward *f, size_t chunk, bool *packed) {
         size_t rows = f->count - r < TILE ? f->count - r : TILE;
         struct span cover = spans_of(f->rows + r, rows, f->key, f->keys, f->spans + r);
         f->covers[r / TILE] = cover;
+        ask_for_rows(f, r);
         if (cover.end) {
             tile_gradients(f, r, rows, cover);
             if (plan->partial) tile_dq(f, r, rows, cover);
@@ -222,8 +237,8 @@ static void block_gradients(struct backward *f, size_t chunk, bool *packed) {
 static void put(float *x, bool accumulate, const float *sum, size_t columns) {
     for (size_t c = 0; c < columns; c += W) {
         vf v = vf_load(sum + c);
-        if (accumulate) v = vf_add(vf_load_n(x + c, columns - c), v);
-        vf_store_n(x + c, v, columns - c);
+        if (accumulate) v = vf_add(load_row(x + c, columns - c), v);
+        store_row(x + c, v, columns - c);
     }
 }
 
@@ -273,8 +288,8 @@ void QKV_K(attend_gather)(const struct qkv_attend_plan *plan, size_t item) {
             for (size_t part = pair * plan->chunks; part < (pair + 1) * plan->chunks; part++)
                 if (plan->touched[part * plan->blocks + block])
                     sum = vf_add(sum, vf_load(plan->partial + (part * plan->rows + r) * ld + c));
-            if (plan->g->accumulate) sum = vf_add(vf_load_n(to + c, a->D - c), sum);
-            vf_store_n(to + c, sum, a->D - c);
+            if (plan->g->accumulate) sum = vf_add(load_row(to + c, a->D - c), sum);
+            store_row(to + c, sum, a->D - c);
         }
     }
 }

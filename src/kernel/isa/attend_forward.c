@@ -16,7 +16,7 @@ struct forward {
     struct mask_rule rule;
     size_t count, key; /* rows of this block, first key of the block in work */
     bool finite;       /* whether the packed V is */
-    float *q;          /* (tiles,D,TILE) */
+    float *q;          /* (rows,D) */
     float *k;          /* panels of (D,PANEL) */
     float *v;          /* (KEYS,Dv padded) */
     float *o;          /* (rows,Dv padded) */
@@ -43,8 +43,7 @@ static void forward_start(struct forward *f, float *scratch) {
     for (size_t r = 0; r < f->count; r++) {
         const struct row *row = &f->rows[r];
         const float *q = heads_at(&a->q, row->b, row->i, row->h);
-        float *to = f->q + r / TILE * TILE * a->D + r % TILE;
-        for (size_t d = 0; d < a->D; d++) to[d * TILE] = q[d];
+        memcpy(f->q + r * a->D, q, a->D * sizeof(float));
     }
     memset(f->o, 0, f->count * ldv * sizeof(float));
     for (size_t r = 0; r < f->count; r++) f->m[r] = -INFINITY, f->l[r] = 0;
@@ -144,7 +143,7 @@ static void forward_tile(struct forward *f, size_t r0, size_t rows) {
     for (size_t j = all.begin / PANEL * PANEL; j < last; j += PANEL) {
         size_t vectors = 1, most = tile_vectors(rows, VECTORS);
         while (vectors < most && j + vectors * W < last) vectors *= 2;
-        tile_any(rows, vectors, FRESH, f->s + j, KEYS, NULL, f->q + r0 * D, 1, TILE, f->k + j * D, PANEL, D);
+        tile_any(rows, vectors, FRESH, f->s + j, KEYS, NULL, f->q + r0 * D, D, 1, f->k + j * D, PANEL, D);
     }
     tile_softmax(f, r0, rows, first, last, rescale);
     if (f->finite || all_like(spans, rows, all)) {
@@ -167,9 +166,20 @@ static void forward_finish(const struct forward *f) {
         vf s = vf_set(empty ? 0.0f : mask_scale(a->dropout) / f->l[r]);
         float *y = a->y.data + row->b * a->y.batch_stride + row->i * a->y.row_stride + row->h * a->y.head_stride;
         for (size_t c = 0; c < a->Dv; c += W)
-            vf_store_n(y + c, vf_add(vf_mul(vf_load(f->o + r * ldv + c), s), vf_zero()), a->Dv - c);
+            store_row(y + c, vf_add(vf_mul(vf_load(f->o + r * ldv + c), s), vf_zero()), a->Dv - c);
         if (a->lse) a->lse[row->at] = empty ? -INFINITY : f->m[r] + logf(f->l[r]);
     }
+}
+
+/* The keys `all` of the block; V is asked for while K is packed, and the next block's K while V is. */
+static void pack_block(struct forward *f, size_t b, size_t n, struct span all, size_t last) {
+    const struct qkv_attend *a = f->a;
+    size_t ldv = padded(a->Dv, W), count = all.end - all.begin, next = f->key + KEYS;
+    const float *k = heads_at(&a->k, b, f->key, n), *v = heads_at(&a->v, b, f->key + all.begin, n);
+    struct soon soon_v = {v, a->v.row_stride, count, a->Dv}, soon_k = {0};
+    if (next < last) soon_k = (struct soon){k + KEYS * a->k.row_stride, a->k.row_stride, last - next, a->D};
+    pack_panels(f->k, k, a->k.row_stride, all.begin, all.end, a->D, soon_v);
+    f->finite = pack_rows(f->v + all.begin * ldv, ldv, v, a->v.row_stride, count, a->Dv, soon_k);
 }
 
 void QKV_K(attend_forward)(const struct qkv_attend_plan *plan, size_t item, float *scratch) {
@@ -182,7 +192,7 @@ void QKV_K(attend_forward)(const struct qkv_attend_plan *plan, size_t item, floa
     f.count = plan->rows - r0 < plan->block ? plan->rows - r0 : plan->block;
     rows_of(plan, b, n, r0, f.count, f.rows);
     forward_start(&f, scratch);
-    size_t first = a->Tk, last = 0, ldv = padded(a->Dv, W);
+    size_t first = a->Tk, last = 0;
     for (size_t r = 0; r < f.count; r++) {
         if (f.rows[r].lo == f.rows[r].hi) continue;
         if (f.rows[r].lo < first) first = f.rows[r].lo;
@@ -191,9 +201,7 @@ void QKV_K(attend_forward)(const struct qkv_attend_plan *plan, size_t item, floa
     for (f.key = first / KEYS * KEYS; f.key < last; f.key += KEYS) {
         struct span all = spans_of(f.rows, f.count, f.key, KEYS, f.spans);
         if (!all.end) continue;
-        pack_panels(f.k, heads_at(&a->k, b, f.key, n), a->k.row_stride, all.begin, all.end, a->D);
-        f.finite = pack_rows(f.v + all.begin * ldv, ldv, heads_at(&a->v, b, f.key + all.begin, n), a->v.row_stride,
-                             all.end - all.begin, a->Dv);
+        pack_block(&f, b, n, all, last);
         for (size_t r = 0; r < f.count; r += TILE) forward_tile(&f, r, f.count - r < TILE ? f.count - r : TILE);
     }
     forward_finish(&f);

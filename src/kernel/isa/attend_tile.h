@@ -10,6 +10,12 @@
 #include "kernel/isa/attend.h"
 #include "kernel/isa/simd.h"
 
+#if defined(__GNUC__)
+#define QKV_PREFETCH(address) __builtin_prefetch((address), 0, 2)
+#else
+#define QKV_PREFETCH(address) ((void)(address))
+#endif
+
 enum { TILE = 6 }; /* rows of the full tile */
 #if defined(QKV_ISA_avx2)
 enum { VECTORS = 2 }; /* vectors of the full tile: 6×2 sums, 2 of B and 1 of A fill the 16 registers */
@@ -101,18 +107,46 @@ QKV_INLINE void tile_columns(size_t rows, size_t columns, const enum tile_start 
     }
 }
 
+/* Asks for a row that will be read soon. */
+QKV_INLINE void prefetch_row(const float *x, size_t columns) {
+    for (size_t c = 0; c < columns; c += QKV_CACHE_LINE / sizeof(float)) QKV_PREFETCH(x + c);
+}
+
 QKV_INLINE size_t padded(size_t n, size_t multiple) {
     return (n + multiple - 1) / multiple * multiple;
 }
 
+/* The first n lanes of a row that ends at n: whole vectors without a mask, whose stores are slow on some machines. */
+QKV_INLINE vf load_row(const float *x, size_t n) {
+    return n >= W ? vf_load(x) : vf_load_n(x, n);
+}
+QKV_INLINE void store_row(float *x, vf v, size_t n) {
+    if (n >= W)
+        vf_store(x, v);
+    else
+        vf_store_n(x, v, n);
+}
+
 /* ---- packing ------------------------------------------------------------------------------------------------------ */
+
+/* Rows that will be packed next: row i of them is asked for while row i is packed. */
+struct soon {
+    const float *x;
+    size_t stride, rows, columns;
+};
+
+QKV_INLINE void ask_for(const struct soon *soon, size_t row) {
+    if (row < soon->rows) prefetch_row(soon->x + row * soon->stride, soon->columns);
+}
 
 /* out (rows,ld) = x (rows,columns) `stride` apart, the columns up to ld filled with zeros (ld is a multiple of W, less
  * than W more). False when a number is not finite. */
-QKV_INLINE bool pack_rows(float *out, size_t ld, const float *x, size_t stride, size_t rows, size_t columns) {
+QKV_INLINE bool pack_rows(float *out, size_t ld, const float *x, size_t stride, size_t rows, size_t columns,
+                          struct soon soon) {
     vf check = vf_zero(), zero = vf_zero();
     for (size_t r = 0; r < rows; r++, out += ld, x += stride) {
         size_t c = 0;
+        ask_for(&soon, r);
         for (; c + W <= columns; c += W) {
             vf v = vf_load(x + c);
             check = vf_fma(v, zero, check);
@@ -129,12 +163,14 @@ QKV_INLINE bool pack_rows(float *out, size_t ld, const float *x, size_t stride, 
 
 /* Keys to lanes: out is panels (D,PANEL) of the keys of x (keys,D) at the places [begin, end) of a block; the other
  * places of the panels touched are zeros. */
-QKV_INLINE void pack_panels(float *out, const float *x, size_t stride, size_t begin, size_t end, size_t D) {
+QKV_INLINE void pack_panels(float *out, const float *x, size_t stride, size_t begin, size_t end, size_t D,
+                            struct soon soon) {
     for (size_t k = begin / PANEL * PANEL; k < padded(end, PANEL); k += W) {
         float *to = out + k / PANEL * PANEL * D + k % PANEL;
         const float *from = x + k * stride;
         bool whole = k >= begin && k + W <= end;
         size_t d = 0;
+        for (size_t i = 0; i < W; i++) ask_for(&soon, k + i);
         for (; whole && d + W <= D; d += W) {
             vf r[W];
             QKV_UNROLL

@@ -16,7 +16,7 @@ static void row_out(const struct qkv_attend *a, const struct row *row, size_t ke
         vf p = vf_zero();
         if (j < span.end && j + W > span.begin)
             p = vf_select(lanes_inside(span, j), weight(score(a, row, key, j, span, vf_load(x + j), NULL), lse), p);
-        vf_store_n(to + j, p, keys - j);
+        store_row(to + j, p, keys - j);
     }
 }
 
@@ -36,7 +36,7 @@ void QKV_K(attend_weights)(const struct qkv_attend_plan *plan, size_t item, floa
         struct span all = spans_of(rows, count, key, keys, spans);
         if (all.end)
             pack_panels(k, heads_at(&a->k, plan->batch, key, plan->head / plan->group), a->k.row_stride, all.begin,
-                        all.end, a->D);
+                        all.end, a->D, (struct soon){0});
         for (size_t r = 0; r < count; r++) {
             for (size_t j = spans[r].begin / PANEL * PANEL; j < spans[r].end; j += PANEL)
                 tile_any(1, VECTORS, FRESH, s + j, KEYS, NULL, q + r * a->D, 0, 1, k + j * a->D, PANEL, a->D);
