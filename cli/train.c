@@ -266,7 +266,7 @@ static const char *argument_of(const char *value, const char *help) {
     double number;
     if (strstr(help, "text file")) return "FILE";
     if (!value || !*value) return "NAME";
-    return cli_read_count(value, INT64_MIN, INT64_MAX, &whole) ? "N" : cli_read_real(value, &number) ? "X" : "NAME";
+    return cli_read_count(value, 0, INT64_MAX, &whole) ? "N" : cli_read_real(value, &number) ? "X" : "NAME";
 }
 
 /* The library's own list of options follows those of the command. */
