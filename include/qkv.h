@@ -104,7 +104,8 @@ QKV_API const struct qkv_array *qkv_tensors_find(const struct qkv_tensors *tenso
 /* A metadata string, NULL if absent. Owned by `tensors`. */
 QKV_API const char *qkv_tensors_metadata(const struct qkv_tensors *tensors, const char *key);
 
-/* Writes a file, replacing an old one atomically. `metadata` is `metadata_count` pairs key, value (NULL if 0). */
+/* Writes a file, replacing an old one atomically. Larger elements come first, else the order is kept: this aligns all data.
+ * `metadata` is `metadata_count` pairs key, value (NULL if 0). */
 QKV_API enum qkv_status qkv_tensors_write(struct qkv_context *ctx, const char *path, const struct qkv_array *arrays,
                                           size_t count, const char *const *metadata, size_t metadata_count);
 /* Elements of an array: the product of its shape. */

@@ -98,8 +98,13 @@ static void sizes(void **state) {
 static void heap_blocks(void **state) {
     (void)state;
     struct qkv_context ctx = {.threads = 1};
-    unsigned char *block = qkv_allocate(&ctx, 100, 7);
-    for (size_t i = 0; i < 700; i++) assert_int_equal(block[i], 0);
+    unsigned char *block = NULL;
+    for (int again = 0; again < 2; again++) { /* the second time it is the block that was freed dirty */
+        free(block);
+        block = qkv_allocate(&ctx, 100, 7);
+        for (size_t i = 0; i < 700; i++) assert_int_equal(block[i], 0);
+        memset(block, 9, 700);
+    }
     memset(block, 5, 700);
     assert_null(qkv_reallocate(&ctx, block, SIZE_MAX, 1));
     assert_message(&ctx, "more than this machine can address");

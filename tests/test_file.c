@@ -259,7 +259,10 @@ static void read_only_for_others(void **state) {
     (void)state;
     if (geteuid() != 0) skip(); /* replacing_fails has checked it */
     folder_with_model("readonly");
+    folder_with_model("open");
     assert_int_equal(chmod(test_folder(), 0755), 0);
+    assert_int_equal(chmod(test_path("open"), 0777), 0);
+    assert_int_equal(chmod(test_path("open/model"), 0444), 0);
     pid_t child = fork();
     if (child == 0) {
         if (setgid(65534) != 0 || setuid(65534) != 0) _exit(9);
@@ -267,12 +270,15 @@ static void read_only_for_others(void **state) {
         if (!strstr(ctx.message, "Permission denied; check the permissions of the file")) _exit(2);
         if (qkv_write_file(&ctx, test_path("readonly/other"), "x", 1) != QKV_FILE) _exit(3);
         if (!strstr(ctx.message, "Permission denied; check the permissions of the file")) _exit(4);
+        if (qkv_write_file(&ctx, test_path("open/model"), "x", 1) != QKV_FILE) _exit(5);
+        if (qkv_write_file(&ctx, test_path("open/other"), "x", 1) != QKV_OK) _exit(6);
         _exit(0);
     }
     int result;
     assert_int_equal(waitpid(child, &result, 0), child);
     assert_int_equal(result, 0);
     assert_file(test_path("readonly/model"), "old");
+    assert_file(test_path("open/model"), "old");
     assert_int_equal(entries_in(test_path("readonly")), 1);
 }
 

@@ -33,7 +33,7 @@ static double kolmogorov_smirnov(double *p, size_t n) {
     return worst;
 }
 
-enum { SAMPLE = 200000 };
+enum { SAMPLE = 1000000 };
 
 static void uniform(void **state) {
     (void)state;
