@@ -1,0 +1,125 @@
+/* check_cuts.h: properties that hold bit for bit within one table: an element's result does not depend on where the
+ * range it is computed in was cut, and a row's not on the rows beside it. */
+#ifndef QKV_CHECK_CUTS_H
+#define QKV_CHECK_CUTS_H
+
+#include "check_kernels.h"
+
+/* Every elementwise kernel on [begin, end) of the same arrays; x, z are inputs, y0…y3 outputs. */
+struct cut_arrays {
+    const float *x, *z;
+    float *y[4];
+    size_t n;
+};
+enum { CUT_KERNELS = 12 };
+static void run_elementwise(Table k, int which, const struct cut_arrays *c, size_t begin, size_t end) {
+    const float *x = c->x + begin, *z = c->z + begin;
+    float *y[4];
+    const size_t n = end - begin;
+    const uint32_t key[2] = {5, 6};
+    for (int i = 0; i < 4; i++) y[i] = c->y[i] + begin;
+    switch (which) {
+    case 0:
+        k->add(y[0], x, z, n);
+        break;
+    case 1:
+        k->scale(y[0], true, x, 0.3f, n);
+        break;
+    case 2:
+        k->exp(y[0], x, n);
+        break;
+    case 3:
+        k->dropout(y[0], false, x, 0.3f, key, 7 + begin, n);
+        break;
+    case 4:
+        k->dropout(y[0], true, x, 0.3f, key, 1000 + begin, n);
+        break;
+    case 5:
+        k->softmax_scaled(y[0], x, 1.5f, 0.1f, n);
+        break;
+    case 6:
+        k->adamw(y[0], y[1], y[2], x, 0.9f, 0.1f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.5f, 0.4f, false, n);
+        break;
+    case 7:
+        k->sgd(y[0], y[1], x, 0.9f, 0.1f, 0.9f, 0.1f, n);
+        break;
+    default: {
+        const enum qkv_activation_kind kind = (enum qkv_activation_kind)(which - 8);
+        k->activation_forward(kind, y[0], x, n);
+        k->activation_backward(kind, y[1], false, z, x, n);
+        k->gated_backward(kind, y[2], y[3], true, z, x, x, n);
+    }
+    }
+}
+
+static void check_cuts(Table k, struct qkv_random *random) {
+    for (int round = 0; round < 60; round++) {
+        for (int which = 0; which < CUT_KERNELS; which++) {
+            const size_t n = between(random, 1, 150);
+            struct cut_arrays whole = {random_floats(random, n, 2), random_floats(random, n, 1), {0}, n}, cut = whole;
+            for (int i = 0; i < 4; i++) {
+                whole.y[i] = random_floats(random, n, 1);
+                for (size_t j = 0; j < n; j++)
+                    whole.y[i][j] = fabsf(whole.y[i][j]); /* a second moment is not negative */
+                cut.y[i] = copied(whole.y[i], n);
+            }
+            run_elementwise(k, which, &whole, 0, n);
+            for (size_t begin = 0; begin < n;) {
+                size_t end = between(random, begin, n < begin + 40 ? n : begin + 40);
+                run_elementwise(k, which, &cut, begin, end);
+                begin = end;
+            }
+            for (int i = 0; i < 4; i++) {
+                CHECK(same_bits(whole.y[i], cut.y[i], n), "kernel %d depends on the cut of %zu", which, n);
+                guarded_free(whole.y[i], n, "elementwise kernel");
+                guarded_free(cut.y[i], n, "elementwise kernel");
+            }
+            guarded_free((float *)(uintptr_t)whole.x, n, "random");
+            guarded_free((float *)(uintptr_t)whole.z, n, "random");
+        }
+    }
+}
+
+static void check_rows(Table k, struct qkv_random *random) {
+    for (size_t s = 1; s < RAGGED_COUNT; s++) {
+        const size_t C = ragged(s), rows = 5, n = rows * C;
+        float *x = random_floats(random, n, 1), *w = random_floats(random, C, 1), *dy = random_floats(random, n, 1);
+        float *y = guarded_new(n), *one = guarded_new(n), mean[5], rstd[5], alone[2];
+        for (int rms = 0; rms < 2; rms++) {
+            if (rms)
+                k->rmsnorm_forward(y, rstd, x, w, 1e-5f, rows, C);
+            else
+                k->layernorm_forward(y, mean, rstd, x, w, NULL, 1e-5f, rows, C);
+            for (size_t r = 0; r < rows; r++) {
+                if (rms)
+                    k->rmsnorm_forward(one + r * C, alone, x + r * C, w, 1e-5f, 1, C);
+                else
+                    k->layernorm_forward(one + r * C, alone + 1, alone, x + r * C, w, NULL, 1e-5f, 1, C);
+                CHECK(same_bits(alone, rstd + r, 1) && (rms || same_bits(alone + 1, mean + r, 1)), "norm of a row");
+            }
+            CHECK(same_bits(y, one, n), "a row's norm depends on its neighbours at C = %zu", C);
+            if (rms)
+                k->rmsnorm_backward(y, false, NULL, dy, x, rstd, w, rows, C);
+            else
+                k->layernorm_backward(y, false, NULL, NULL, dy, x, mean, rstd, w, rows, C);
+            for (size_t r = 0; r < rows; r++) {
+                if (rms)
+                    k->rmsnorm_backward(one + r * C, false, NULL, dy + r * C, x + r * C, rstd + r, w, 1, C);
+                else
+                    k->layernorm_backward(one + r * C, false, NULL, NULL, dy + r * C, x + r * C, mean + r, rstd + r, w,
+                                          1, C);
+            }
+            CHECK(same_bits(y, one, n), "a row's norm gradient depends on its neighbours at C = %zu", C);
+        }
+        float *all[] = {x, dy, y, one};
+        for (size_t i = 0; i < 4; i++) guarded_free(all[i], n, "norm");
+        guarded_free(w, C, "random");
+    }
+}
+
+/* X(name): every check of a table's row and vector kernels. */
+#define KERNEL_CHECKS(X)                                                                                               \
+    X(vectors)                                                                                                         \
+    X(column_sums) X(exp) X(activations) X(norms) X(rotate) X(dropout) X(softmax) X(optimizers) X(cuts) X(rows)
+
+#endif

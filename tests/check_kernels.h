@@ -1,0 +1,366 @@
+/* check_kernels.h: the row and vector kernels of one table against double arithmetic at ragged sizes. */
+#ifndef QKV_CHECK_KERNELS_H
+#define QKV_CHECK_KERNELS_H
+
+#include "checks.h"
+
+typedef const struct qkv_kernels *Table;
+
+/* ---- vectors ---------------------------------------------------------------------------------------------------- */
+
+static void check_vectors(Table k, struct qkv_random *random) {
+    for (size_t s = 0; s < RAGGED_COUNT; s++) {
+        const size_t n = ragged(s);
+        float *a = random_floats(random, n, 1), *b = random_floats(random, n, 1), *y = guarded_new(n);
+        double squares = 0;
+        k->add(y, a, b, n);
+        for (size_t i = 0; i < n; i++) CHECK(y[i] == a[i] + b[i], "add, %zu of %zu", i, n);
+        k->scale(y, false, a, 1.7f, n);
+        for (size_t i = 0; i < n; i++) CHECK(y[i] == a[i] * 1.7f, "scale, %zu of %zu", i, n);
+        k->scale(y, true, b, -0.3f, n);
+        for (size_t i = 0; i < n; i++)
+            CHECK(near(y[i], (double)(a[i] * 1.7f) + (double)b[i] * (double)-0.3f, 1.2e-7, 0.5), "scale, %zu of %zu", i,
+                  n);
+        k->add(y, y, y, n); /* in place */
+        for (size_t i = 0; i < n; i++) squares += (double)y[i] * (double)y[i];
+        CHECK(fabs(k->sum_squares(y, n) - squares) <= 1e-13 * squares, "sum_squares of %zu", n);
+        guarded_free(a, n, "random");
+        guarded_free(b, n, "random");
+        guarded_free(y, n, "add or scale");
+    }
+}
+
+static void check_column_sums(Table k, struct qkv_random *random) {
+    for (size_t s = 0; s < RAGGED_COUNT; s++) {
+        const size_t C = ragged(s), rows = s % 5, ldx = C + s % 3;
+        float *x = random_floats(random, rows * ldx, 1), *out = random_floats(random, C, 1), *want = copied(out, C);
+        for (size_t row = 0; row < rows; row++)
+            for (size_t c = 0; c < C; c++) want[c] += x[row * ldx + c];
+        k->column_sums(out, x, ldx, rows, C);
+        CHECK(same_bits(out, want, C), "column_sums of %zu × %zu", rows, C);
+        guarded_free(x, rows * ldx, "random");
+        guarded_free(out, C, "column_sums");
+        guarded_free(want, C, "random");
+    }
+}
+
+static void check_exp(Table k, struct qkv_random *random) {
+    enum { N = 1 << 16 };
+    float *x = guarded_new(N), *y = guarded_new(N);
+    for (uint32_t round = 0; round < 2; round++) {
+        uint32_t offset = (uint32_t)qkv_random_bits(random);
+        for (uint32_t i = 0; i < N; i++) {
+            uint32_t bits = offset + i * 65521;
+            memcpy(x + i, &bits, 4);
+            if (round) x[i] = (float)i * (200.0f / N) - 110.0f;
+        }
+        static const float special[] = {0, -0.0f, INFINITY, -INFINITY, NAN, -104.01f, 88.72f, 88.73f, -87.3f, 1e-30f};
+        memcpy(x, special, sizeof special);
+        k->exp(y, x, N);
+        CHECK(y[0] == 1 && y[1] == 1 && y[2] == INFINITY && y[3] == 0 && isnan(y[4]), "exp of special values");
+        for (size_t i = 0; i < N; i++) {
+            double want = exp((double)x[i]);
+            CHECK(near(y[i], want, 2e-7, 1.2e-38) || (want < 1.2e-38 && (double)y[i] <= 1.2e-38),
+                  "exp(%a) is %a, not %a", (double)x[i], (double)y[i], want);
+            CHECK(!(x[i] < -104) || y[i] == 0, "exp(%a) is not 0", (double)x[i]);
+        }
+    }
+    guarded_free(x, N, "random");
+    guarded_free(y, N, "exp");
+}
+
+/* ---- activations ------------------------------------------------------------------------------------------------- */
+
+static double reference_act(enum qkv_activation_kind kind, double x) {
+    const double a = sqrt(2 / acos(-1.0));
+    switch (kind) {
+    case QKV_ACT_RELU:
+        return x > 0 ? x : 0;
+    case QKV_ACT_GELU:
+        return 0.5 * x * erfc(-x / sqrt(2));
+    case QKV_ACT_GELU_TANH:
+        return 0.5 * x * (1 + tanh(a * (x + 0.044715 * x * x * x)));
+    default:
+        return x / (1 + exp(-x));
+    }
+}
+static double reference_slope(enum qkv_activation_kind kind, double x) {
+    const double a = sqrt(2 / acos(-1.0)), t = tanh(a * (x + 0.044715 * x * x * x)), s = 1 / (1 + exp(-x));
+    switch (kind) {
+    case QKV_ACT_RELU:
+        return x > 0;
+    case QKV_ACT_GELU:
+        return 0.5 * erfc(-x / sqrt(2)) + x * exp(-x * x / 2) / sqrt(2 * acos(-1.0));
+    case QKV_ACT_GELU_TANH:
+        return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * a * (1 + 3 * 0.044715 * x * x);
+    default:
+        return s * (1 + x * exp(-x) * s);
+    }
+}
+
+static void check_activation_kind(Table k, struct qkv_random *random, enum qkv_activation_kind kind, size_t n) {
+    float *x = random_floats(random, n, 3), *up = random_floats(random, n, 1), *dy = random_floats(random, n, 1);
+    float *y = guarded_new(n), *dx = guarded_new(n), *dup = guarded_new(n), *sum = copied(up, n), *sum2 = copied(dy, n);
+    static const float special[] = {0, -0.0f, 1e-20f, -1e-20f, 20, -20, 90, -90, 1e4f, -1e4f, 3e18f, -3e18f};
+    if (n >= 16) memcpy(x, special, sizeof special);
+    k->activation_forward(kind, y, x, n);
+    k->activation_backward(kind, dx, false, dy, x, n);
+    for (size_t i = 0; i < n; i++) {
+        /* The slope's references overflow far out, where it is 0 or 1 */
+        double at = (double)x[i], slope = fabs(at) < 40 ? reference_slope(kind, at) : at > 0 ? 1 : 0;
+        double act = fabs(at) < 40 ? reference_act(kind, at) : at > 0 ? at : 0;
+        CHECK(fabs((double)y[i] - act) <= 4e-7 * fmax(1, fabs(at)), "act %d of %a is %a", (int)kind, at, (double)y[i]);
+        CHECK(fabs((double)dx[i] - slope * (double)dy[i]) <= 5e-7 * fmax(1, fabs((double)dy[i])),
+              "slope %d of %a times %a is %a, not %a", (int)kind, at, (double)dy[i], (double)dx[i],
+              slope * (double)dy[i]);
+    }
+    k->activation_backward(kind, sum, true, dy, x, n);
+    for (size_t i = 0; i < n; i++) CHECK(sum[i] == up[i] + dx[i], "activation %d accumulates", (int)kind);
+    k->gated_forward(kind, dup, x, up, n);
+    for (size_t i = 0; i < n; i++) CHECK(dup[i] == y[i] * up[i], "gated %d", (int)kind);
+    float *plain = copied(dx, n), *dgate = copied(x, n);
+    k->gated_backward(kind, dgate, dup, false, dy, x, up, n);
+    k->gated_backward(kind, sum, sum2, true, dy, x, up, n);
+    for (size_t i = 0; i < n; i++) {
+        CHECK(near(dgate[i], (double)plain[i] * (double)up[i], 3e-7, 1e-30), "dgate %d", (int)kind);
+        CHECK(dup[i] == dy[i] * y[i], "dup %d", (int)kind);
+        CHECK(sum[i] == up[i] + plain[i] + dgate[i] && sum2[i] == dy[i] + dup[i], "gated %d accumulates", (int)kind);
+    }
+    k->activation_backward(kind, plain, false, memcpy(plain, dy, n * sizeof *dy), x, n); /* dx is dy */
+    CHECK(same_bits(plain, dx, n), "activation %d in place", (int)kind);
+    float *all[] = {x, up, dy, y, dx, dup, sum, sum2, plain, dgate};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) guarded_free(all[i], n, "activation");
+}
+
+static void check_activations(Table k, struct qkv_random *random) {
+    for (int kind = 0; kind < 4; kind++) {
+        for (size_t s = 1; s < RAGGED_COUNT; s++)
+            check_activation_kind(k, random, (enum qkv_activation_kind)kind, ragged(s));
+        float nan = NAN, y, d, one = 1;
+        k->activation_forward((enum qkv_activation_kind)kind, &y, &nan, 1);
+        CHECK(isnan(y), "act %d hides NaN", kind);
+        k->activation_backward((enum qkv_activation_kind)kind, &d, false, &nan, &one, 1);
+        CHECK(isnan(d), "slope %d hides NaN", kind);
+    }
+}
+
+/* ---- norms ------------------------------------------------------------------------------------------------------- */
+
+struct norm_case { /* one row in double */
+    double mean, rstd, g, gx;
+};
+static struct norm_case reference_norm(bool center, const float *x, const float *dy, const float *w, double eps,
+                                       size_t C) {
+    struct norm_case r = {0, 0, 0, 0};
+    double n = (double)C, variance = 0;
+    for (size_t c = 0; center && c < C; c++) r.mean += (double)x[c] / n;
+    for (size_t c = 0; c < C; c++) variance += ((double)x[c] - r.mean) * ((double)x[c] - r.mean) / n;
+    r.rstd = 1 / sqrt(variance + eps);
+    for (size_t c = 0; c < C; c++) {
+        double g = (double)dy[c] * (double)w[c];
+        if (center) r.g += g / n;
+        r.gx += g * ((double)x[c] - r.mean) * r.rstd / n;
+    }
+    return r;
+}
+
+static void check_norm_size(Table k, struct qkv_random *random, bool center, size_t rows, size_t C, double offset) {
+    const float eps = 1e-5f;
+    const size_t n = rows * C;
+    float *x = random_floats(random, n, 2), *w = random_floats(random, C, 1), *b = random_floats(random, C, 1);
+    float *dy = random_floats(random, n, 1), *y = guarded_new(n), *mean = guarded_new(rows), *rstd = guarded_new(rows);
+    float *dx = guarded_new(n), *dw = random_floats(random, C, 1), *db = random_floats(random, C, 1);
+    float *dw0 = copied(dw, C), *db0 = copied(db, C), *sum = random_floats(random, n, 1), *sum0 = copied(sum, n);
+    for (size_t i = 0; i < n; i++) x[i] += (float)offset;
+    if (center) {
+        k->layernorm_forward(y, mean, rstd, x, w, b, eps, rows, C);
+        k->layernorm_backward(dx, false, dw, db, dy, x, mean, rstd, w, rows, C);
+        k->layernorm_backward(sum, true, NULL, NULL, dy, x, mean, rstd, w, rows, C);
+    } else {
+        k->rmsnorm_forward(y, rstd, x, w, eps, rows, C);
+        k->rmsnorm_backward(dx, false, dw, dy, x, rstd, w, rows, C);
+        k->rmsnorm_backward(sum, true, NULL, dy, x, rstd, w, rows, C);
+    }
+    double *dws = calloc(2 * C + 1, sizeof(double)), *dbs = dws + C;
+    const double slack = 1e-6 + fabs(offset) * 3e-7; /* x − mean cannot be better than x's own rounding */
+    for (size_t r = 0; r < rows; r++) {
+        struct norm_case want = reference_norm(center, x + r * C, dy + r * C, w, (double)eps, C);
+        if (center) CHECK(near(mean[r], want.mean, 2e-7, 1e-3), "mean of %zu", C);
+        CHECK(near(rstd[r], want.rstd, 1e-6 + slack * slack, 0), "rstd of %zu: %g, not %g", C, (double)rstd[r],
+              want.rstd);
+        for (size_t c = 0; c < C; c++) {
+            const size_t i = r * C + c;
+            double xhat = ((double)x[i] - want.mean) * want.rstd, scale = fmax(1, want.rstd) * (1 + fabs(xhat));
+            CHECK(near(y[i], xhat * (double)w[c] + (center ? (double)b[c] : 0), slack, 4 * scale), "norm of %zu at %zu",
+                  C, c);
+            double d = want.rstd * ((double)dy[i] * (double)w[c] - want.g - xhat * want.gx);
+            double size = want.rstd * (fabs((double)dy[i] * (double)w[c]) + fabs(want.g) + fabs(xhat * want.gx));
+            CHECK(near(dx[i], d, slack, 4 * scale * size), "norm's dx of %zu at %zu: %g, not %g", C, c, (double)dx[i],
+                  d);
+            CHECK(sum[i] == sum0[i] + dx[i], "norm's dx accumulates");
+            dws[c] += (double)dy[i] * xhat;
+            dbs[c] += (double)dy[i];
+        }
+    }
+    for (size_t c = 0; c < C; c++) {
+        double scale = 40 * (double)rows;
+        CHECK(near(dw[c], (double)dw0[c] + dws[c], slack, scale), "norm's dw of %zu at %zu", C, c);
+        CHECK(near(db[c], (double)db0[c] + (center ? dbs[c] : 0), slack, scale), "norm's db of %zu at %zu", C, c);
+    }
+    free(dws);
+    if (center)
+        k->layernorm_forward(x, NULL, NULL, x, w, b, eps, rows, C); /* in place */
+    else
+        k->rmsnorm_forward(x, NULL, x, w, eps, rows, C);
+    CHECK(same_bits(x, y, n), "norm in place");
+    float *rowwise[] = {x, dy, y, dx, sum, sum0}, *wide[] = {w, b, dw, db, dw0, db0}, *few[] = {mean, rstd};
+    for (size_t i = 0; i < 6; i++) guarded_free(rowwise[i], n, "norm");
+    for (size_t i = 0; i < 6; i++) guarded_free(wide[i], C, "norm");
+    for (size_t i = 0; i < 2; i++) guarded_free(few[i], rows, "norm");
+}
+
+static void check_norms(Table k, struct qkv_random *random) {
+    for (size_t s = 1; s < RAGGED_COUNT; s++) {
+        check_norm_size(k, random, true, s % 4, ragged(s), s % 3 == 0 ? 100 : 0);
+        check_norm_size(k, random, false, s % 4, ragged(s), 0);
+    }
+    check_norm_size(k, random, true, 1, 100003, 10);
+    check_norm_size(k, random, false, 1, 100003, 0);
+}
+
+/* ---- rotation ----------------------------------------------------------------------------------------------------- */
+
+static void check_rotate_size(Table k, struct qkv_random *random, size_t pairs, size_t heads, size_t extra,
+                              bool inter) {
+    const size_t D = 2 * pairs + extra, n = heads * D;
+    float *x = random_floats(random, n, 1), *y = copied(x, n), *turn = guarded_new(2 * pairs);
+    for (size_t i = 0; i < pairs; i++) {
+        double angle = 3 * qkv_random_normal(random);
+        turn[2 * i] = (float)cos(angle);
+        turn[2 * i + 1] = (float)sin(angle);
+    }
+    k->rotate(y, heads, D, pairs, inter, turn, false);
+    for (size_t h = 0; h < heads; h++) {
+        for (size_t i = 0; i < pairs; i++) {
+            const size_t first = h * D + (inter ? 2 * i : i), second = inter ? first + 1 : first + pairs;
+            double a = (double)x[first], b = (double)x[second], c = (double)turn[2 * i], s = (double)turn[2 * i + 1];
+            CHECK(near(y[first], a * c - b * s, 3e-7, 3) && near(y[second], b * c + a * s, 3e-7, 3),
+                  "rotate %zu pairs, head %zu, pair %zu", pairs, h, i);
+        }
+        for (size_t i = 2 * pairs; i < D; i++) CHECK(y[h * D + i] == x[h * D + i], "rotate went too far");
+    }
+    k->rotate(y, heads, D, pairs, inter, turn, true);
+    for (size_t i = 0; i < n; i++) CHECK(near(y[i], (double)x[i], 1e-6, 3), "rotate and back");
+    guarded_free(x, n, "random");
+    guarded_free(y, n, "rotate");
+    guarded_free(turn, 2 * pairs, "random");
+}
+
+static void check_rotate(Table k, struct qkv_random *random) {
+    for (size_t pairs = 0; pairs <= 67; pairs++)
+        for (int inter = 0; inter < 2; inter++)
+            check_rotate_size(k, random, pairs, 1 + pairs % 3, pairs % 5, inter != 0);
+}
+
+/* ---- dropout ------------------------------------------------------------------------------------------------------ */
+
+static void check_dropout_range(Table k, struct qkv_random *random, uint64_t first, size_t n, float p) {
+    const uint32_t key[2] = {(uint32_t)qkv_random_bits(random), (uint32_t)qkv_random_bits(random)};
+    float *x = random_floats(random, n, 1), *y = guarded_new(n), *sum = copied(x, n);
+    k->dropout(y, false, x, p, key, first, n);
+    k->dropout(sum, true, x, p, key, first, n);
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t e = first + i;
+        const uint32_t counter[2] = {(uint32_t)(e / 2), (uint32_t)(e / 2 >> 32)};
+        uint32_t words[2];
+        qkv_threefry(key, counter, words);
+        bool kept = words[e % 2] >= (uint32_t)((double)p * 4294967296.0);
+        float want = kept ? x[i] * (1.0f / (1.0f - p)) : 0.0f;
+        CHECK(y[i] == want, "dropout of element %llu", (unsigned long long)e);
+        CHECK(sum[i] == x[i] + want, "dropout accumulates");
+    }
+    k->dropout(x, false, x, p, key, first, n);
+    CHECK(same_bits(x, y, n), "dropout in place");
+    guarded_free(x, n, "random");
+    guarded_free(y, n, "dropout");
+    guarded_free(sum, n, "dropout");
+}
+
+static void check_dropout(Table k, struct qkv_random *random) {
+    static const uint64_t starts[] = {0, 1, 6, 0xfffffffffull, 8589934591ull, 8589934592ull - 10, 0x1fffffff7ull};
+    for (size_t n = 0; n <= 67; n++)
+        for (size_t i = 0; i < 7; i++) check_dropout_range(k, random, starts[i], n, n % 2 ? 0.1f : 0.5f);
+    check_dropout_range(k, random, qkv_random_bits(random) >> 8, 1000, 0.0f);
+    const uint32_t key[2] = {1, 2};
+    float x[5] = {1, INFINITY, NAN, -1, 2}, y[5];
+    k->dropout(y, false, x, 1.0f, key, 0, 5);
+    for (int i = 0; i < 5; i++) CHECK(y[i] == 0, "dropout of everything");
+}
+
+/* ---- softmax ------------------------------------------------------------------------------------------------------ */
+
+static void check_softmax(Table k, struct qkv_random *random) {
+    for (size_t s = 1; s < RAGGED_COUNT; s++) {
+        const size_t n = ragged(s);
+        float *x = random_floats(random, n, s % 2 ? 1 : 30), *y = guarded_new(n);
+        if (s % 3 == 0) x[s % n] = -INFINITY;
+        for (size_t i = 0; s % 4 == 0 && i < n; i++) x[i] += 1000;
+        double largest = -INFINITY, sum = 0;
+        for (size_t i = 0; i < n; i++) largest = fmax(largest, (double)x[i]);
+        for (size_t i = 0; i < n; i++) sum += largest > -INFINITY ? exp((double)x[i] - largest) : 0;
+        double lse = largest + log(sum);
+        float got = k->log_sum_exp(x, n);
+        CHECK(near(got, lse, 2e-7, 1), "log_sum_exp of %zu: %g, not %g", n, (double)got, lse);
+        if (isfinite(got)) {
+            k->softmax_scaled(y, x, got, 0.25f, n);
+            for (size_t i = 0; i < n; i++) {
+                double want = 0.25 * exp((double)x[i] - (double)got);
+                CHECK(near(y[i], want, 3e-7 + 6e-8 * fabs((double)x[i] - (double)got), 1e-37),
+                      "softmax of %zu at %zu: %g, not %g", n, i, (double)y[i], want);
+            }
+        } else {
+            CHECK(n == 1, "log_sum_exp is not finite");
+        }
+        for (size_t i = 0; i < n; i++) y[i] = -INFINITY;
+        CHECK(k->log_sum_exp(y, n) == -INFINITY, "log_sum_exp of nothing");
+        y[n / 2] = INFINITY;
+        CHECK(k->log_sum_exp(y, n) == INFINITY, "log_sum_exp of infinity");
+        y[n - 1] = NAN;
+        CHECK(isnan(k->log_sum_exp(y, n)), "log_sum_exp hides NaN");
+        x[n - 1] = NAN;
+        CHECK(isnan(k->log_sum_exp(x, n)), "log_sum_exp hides NaN");
+        guarded_free(x, n, "random");
+        guarded_free(y, n, "softmax");
+    }
+}
+
+/* ---- optimizers --------------------------------------------------------------------------------------------------- */
+
+static void check_optimizers(Table k, struct qkv_random *random) {
+    const float gscale = 0.7f, rate = 0.01f, beta1 = 0.9f, beta2 = 0.98f, eps = 1e-6f, decay = 0.1f, c1 = 0.3f,
+                c2 = 0.2f;
+    for (size_t s = 0; s < 2 * RAGGED_COUNT; s++) {
+        const size_t n = ragged(s / 2);
+        const bool coupled = s % 2 != 0;
+        float *w = random_floats(random, n, 1), *m = random_floats(random, n, 1), *v = random_floats(random, n, 1);
+        float *dw = random_floats(random, n, 1);
+        for (size_t i = 0; i < n; i++) v[i] = fabsf(v[i]);
+        float *w0 = copied(w, n), *m0 = copied(m, n), *v0 = copied(v, n), *w1 = copied(w, n), *m1 = copied(m, n);
+        k->adamw(w, m, v, dw, gscale, rate, beta1, beta2, eps, decay, c1, c2, coupled, n);
+        k->sgd(w1, m1, dw, gscale, rate, beta1, decay, n);
+        for (size_t i = 0; i < n; i++) {
+            double x = (double)w0[i], raw = (double)gscale * (double)dw[i], g = raw + (coupled ? (double)decay * x : 0);
+            double first = (double)beta1 * (double)m0[i] + (1 - (double)beta1) * g;
+            double second = (double)beta2 * (double)v0[i] + (1 - (double)beta2) * g * g;
+            double step = first / (double)c1 / (sqrt(second / (double)c2) + (double)eps);
+            CHECK(near(m[i], first, 1e-6, 1) && near(v[i], second, 1e-6, 1), "moments of adam");
+            CHECK(near(w[i], x - (double)rate * (step + (coupled ? 0 : (double)decay * x)), 1e-6, 1), "adam");
+            double moment = (double)beta1 * (double)m0[i] + raw + (double)decay * x;
+            CHECK(near(m1[i], moment, 1e-6, 1) && near(w1[i], x - (double)rate * moment, 1e-6, 1), "sgd");
+        }
+        float *all[] = {w, m, v, dw, w0, m0, v0, w1, m1};
+        for (size_t i = 0; i < 9; i++) guarded_free(all[i], n, "optimizer");
+    }
+}
+
+#endif

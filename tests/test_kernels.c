@@ -1,0 +1,101 @@
+/* The row and vector kernels of every table that this machine has, and the choice of table and threads. */
+#include "test.h"
+
+#include "check_cuts.h"
+
+#define KERNEL_TEST(name)                                                                                              \
+    static void test_##name(void **state) {                                                                            \
+        (void)state;                                                                                                   \
+        struct qkv_random random = test_random(__LINE__);                                                              \
+        const int before = check_failures;                                                                             \
+        for (size_t i = 0; qkv_kernels_at(i); i++) {                                                                   \
+            check_##name(qkv_kernels_at(i), &random);                                                                  \
+            if (check_failures > before) fail_msg("%s, table %s", #name, qkv_kernels_at(i)->isa);                      \
+        }                                                                                                              \
+    }
+KERNEL_CHECKS(KERNEL_TEST)
+
+static void test_tables(void **state) {
+    (void)state;
+    size_t count = 0;
+    for (; qkv_kernels_at(count); count++) {
+        const struct qkv_kernels *k = qkv_kernels_at(count);
+        assert_string_equal(qkv_isa_at(count), k->isa);
+        struct qkv_context_options options = {.isa = k->isa};
+        struct qkv_context *ctx;
+        assert_int_equal(qkv_context_create(&ctx, &options), QKV_OK);
+        assert_ptr_equal(ctx->kernels, k);
+        assert_string_equal(qkv_isa(ctx), k->isa);
+        assert_true(qkv_measure_peak(ctx) > 1e7);
+        qkv_context_free(ctx);
+    }
+    assert_true(count >= 1);
+    assert_string_equal(qkv_isa_at(count - 1), "scalar");
+    assert_int_equal(qkv_kernels_at(count - 1)->width, 1);
+    assert_null(qkv_isa_at(count));
+    assert_null(qkv_isa_at(SIZE_MAX));
+}
+
+static void test_context(void **state) {
+    (void)state;
+    struct qkv_context *ctx;
+    unsetenv("QKV_ISA");
+    unsetenv("QKV_THREADS");
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    assert_string_equal(qkv_isa(ctx), qkv_isa_at(0));
+    assert_int_equal(qkv_threads(ctx), qkv_cpu_count());
+    assert_string_equal(qkv_message(ctx), "");
+    qkv_context_free(ctx);
+    qkv_context_free(NULL);
+
+    setenv("QKV_ISA", "scalar", 1);
+    setenv("QKV_THREADS", "3", 1);
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    assert_string_equal(qkv_isa(ctx), "scalar");
+    assert_int_equal(qkv_threads(ctx), 3);
+    qkv_context_free(ctx);
+    struct qkv_context_options options = {.threads = 2, .isa = qkv_isa_at(0)}; /* options come before variables */
+    assert_int_equal(qkv_context_create(&ctx, &options), QKV_OK);
+    assert_string_equal(qkv_isa(ctx), qkv_isa_at(0));
+    assert_int_equal(qkv_threads(ctx), 2);
+    qkv_context_free(ctx);
+    unsetenv("QKV_ISA");
+    unsetenv("QKV_THREADS");
+}
+
+static void refuse(const struct qkv_context_options *options, const char *part) {
+    struct qkv_context *ctx;
+    assert_int_equal(qkv_context_create(&ctx, options), QKV_ARGUMENT);
+    assert_non_null(ctx);
+    assert_message(ctx, part);
+    qkv_context_free(ctx);
+}
+
+static void test_context_refusals(void **state) {
+    (void)state;
+    struct qkv_context_options options = {.isa = "sse9"};
+    refuse(&options, "option isa is \"sse9\"");
+    refuse(&options, "scalar");
+    options.isa = NULL;
+    setenv("QKV_ISA", "riscv", 1);
+    refuse(NULL, "QKV_ISA is \"riscv\"");
+    setenv("QKV_ISA", "", 1); /* set to nothing is not set */
+    options.threads = -1;
+    refuse(&options, "threads is -1");
+    options.threads = 1 << 20;
+    refuse(&options, "threads is 1048576");
+    static const char *const bad[] = {"0", "-2", "2x", "x", "99999999999999999999", "1025"};
+    for (size_t i = 0; i < TEST_COUNT(bad); i++) {
+        setenv("QKV_THREADS", bad[i], 1);
+        refuse(NULL, bad[i]);
+    }
+    unsetenv("QKV_ISA");
+    unsetenv("QKV_THREADS");
+}
+
+int main(void) {
+#define KERNEL_UNIT_TEST(name) cmocka_unit_test(test_##name),
+    const struct CMUnitTest tests[] = {KERNEL_CHECKS(KERNEL_UNIT_TEST) cmocka_unit_test(test_tables),
+                                       cmocka_unit_test(test_context), cmocka_unit_test(test_context_refusals)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
