@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# The scripts behind the Makefile: what they say where something is missing. Nothing is installed or fetched here.
+. "$(dirname "$0")/common.sh"
+cp -r "$SOURCE/scripts" scripts
+
+echo "a text" >mine.txt
+try 0 env QKV_DATA="$folder/mine.txt" scripts/get-data
+same "$(cat out)" "$folder/mine.txt" "the text that QKV_DATA names"
+try 1 env QKV_DATA=missing.txt scripts/get-data
+has err 'cannot read missing.txt'
+
+# A machine without network, without apt-get, without anything but the usual small programs.
+mkdir bin
+for program in sh dirname cut cat mktemp rm mkdir mv sha256sum test env; do ln -s "$(command -v $program)" bin/$program; done
+for program in curl wget; do printf '#!/bin/sh\nexit 6\n' >bin/$program && chmod +x bin/$program; done
+mkdir bare && cp -r scripts bare/
+echo "# words to learn from" >bare/README.md
+try 0 env PATH="$folder/bin" bare/scripts/get-data
+same "$(cat out)" data/own-sources.txt "the text without a network"
+has err "own sources"
+has bare/data/own-sources.txt 'words to learn from'
+printf '#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\necho another text >"$2"\n' >bin/curl
+try 0 env PATH="$folder/bin" bare/scripts/get-data
+same "$(cat out)" data/own-sources.txt "the text where the network gives another one"
+has err 'checksum differs'
+mkdir bare/text && printf '' >bare/README.md && rm bare/data/own-sources.txt
+try 1 env PATH="$folder/bin" bare/scripts/get-data
+has err 'QKV_DATA=FILE names one'
+
+try 1 env PATH="$folder/bin" CC=cc scripts/install-deps
+has err 'cmake pkg-config libjansson-dev libpcre2-dev libutf8proc-dev libcmocka-dev gcc'
+has err 'no apt-get'
+try 1 env PATH="$folder/bin" CC=clang scripts/install-deps
+has err 'clang.* libomp-dev'
+printf '#!/bin/sh\necho apt-get "$@"\n' >bin/apt-get && printf '#!/bin/sh\necho 1000\n' >bin/id && chmod +x bin/apt-get bin/id
+try 1 env PATH="$folder/bin" scripts/install-deps
+has err 'install them as root: apt-get install cmake'
+printf '#!/bin/sh\necho as root\nexec "$@"\n' >bin/sudo && chmod +x bin/sudo
+try 0 env PATH="$folder/bin" scripts/install-deps
+has out 'Installing what is missing: cmake'
+has out '^as root'
+has out '^apt-get install -y .*libcmocka-dev'
+# Here everything is there, or these tests would not run.
+try 0 scripts/install-deps
+[ ! -s out ] || fail "install-deps wants to install something: $(cat out)"
+finish
