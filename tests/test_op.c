@@ -129,7 +129,7 @@ static void check(struct fixture *f, build *make) {
 
 /* ---- one check an operator ---------------------------------------------------------------------------------------------- */
 
-static const int32_t ids[] = {3, 0, 3, 6, 2, 3, 5}, places[] = {0, 1, 2, 3, 0, 1, 2};
+static const int32_t ids[] = {3, 0, 3, 6, 2, 3, 5}, places[] = {0, 1, 2, 3, 0, 1, 2, 3};
 
 static struct qkv_tensor *build_embed(struct fixture *f) {
     return qkv_op_embed(&f->tape, &f->leaves[0], 1.7F, &f->leaves[1], ids, places, 7);
