@@ -46,6 +46,7 @@ static const char *const test_bits[] = {
     "\xC3\xA9",
     "e\xCC\x81",
     "\xCC\x81",
+    "\xCC\xB8",
     "\xC2\xA0",
     "\xE2\x80\x83",
     "\xE3\x80\x80",

@@ -14,7 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SPACES "\\t-\\r\\x20\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
+#define STACK_LEAST ((size_t)64 << 10)
+#define STACK_MOST  ((size_t)8 << 20)
+#define SPACES      "\\t-\\r\\x20\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
 
 const char qkv_pattern_gpt2[] = "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
@@ -140,12 +142,10 @@ enum qkv_status qkv_splitter_create(struct qkv_context *ctx, const struct qkv_pa
     if (pattern) {
         splitter->match = pcre2_match_data_create(1, NULL);
         splitter->match_context = pcre2_match_context_create(NULL);
-        splitter->stack = pcre2_jit_stack_create((size_t)32 << 10, (size_t)1 << 20, NULL);
         if (!splitter->match || !splitter->match_context) {
             qkv_splitter_free(splitter);
             return qkv_fail_memory(ctx, 0, "the pattern of a tokenizer");
         }
-        if (splitter->stack) pcre2_jit_stack_assign(splitter->match_context, NULL, splitter->stack);
     }
     *out = splitter;
     return QKV_OK;
@@ -174,6 +174,18 @@ static enum qkv_split give(struct qkv_splitter *s, size_t end, size_t *begin_out
     return QKV_SPLIT_PIECE;
 }
 
+/* Matches from `at` on. Few patterns outgrow the small stack that PCRE2 starts with; those get a larger one. */
+static int match(struct qkv_splitter *s, uint32_t options) {
+    for (;;) {
+        int rc = pcre2_match(s->pattern->code, (PCRE2_SPTR)(s->text + s->run_begin), s->run_end - s->run_begin,
+                             s->at - s->run_begin, options, s->match, s->match_context);
+        if (rc != PCRE2_ERROR_JIT_STACKLIMIT || s->stack) return rc;
+        s->stack = pcre2_jit_stack_create(STACK_LEAST, STACK_MOST, NULL);
+        if (!s->stack) return rc;
+        pcre2_jit_stack_assign(s->match_context, NULL, s->stack);
+    }
+}
+
 enum qkv_split qkv_splitter_next(struct qkv_splitter *s, size_t *begin, size_t *end) {
     if (s->at >= s->size) return QKV_SPLIT_END;
     if (!s->pattern) return s->open ? QKV_SPLIT_END : give(s, s->size, begin, end);
@@ -185,8 +197,7 @@ enum qkv_split qkv_splitter_next(struct qkv_splitter *s, size_t *begin, size_t *
     }
     bool hard = s->open && s->run_end == s->size;
     uint32_t options = PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY | (hard ? PCRE2_PARTIAL_HARD : 0);
-    int rc = pcre2_match(s->pattern->code, (PCRE2_SPTR)(s->text + s->run_begin), s->run_end - s->run_begin,
-                         s->at - s->run_begin, options, s->match, s->match_context);
+    int rc = match(s, options);
     if (hard && (rc == PCRE2_ERROR_PARTIAL || rc == PCRE2_ERROR_NOMATCH)) return QKV_SPLIT_END;
     if (rc == PCRE2_ERROR_NOMATCH) return give(s, s->run_end, begin, end);
     const PCRE2_SIZE *span = pcre2_get_ovector_pointer(s->match);
