@@ -1,7 +1,7 @@
-/* attend_check.h: the checks of attention against its reference and against itself. Each returns true when all is well
+/* check_attend.h: the checks of attention against its reference and against itself. Each returns true when all is well
  * and prints what is not. Needs no test framework. */
-#ifndef QKV_ATTEND_CHECK_H
-#define QKV_ATTEND_CHECK_H
+#ifndef QKV_CHECK_ATTEND_H
+#define QKV_CHECK_ATTEND_H
 
 #include "attend_reference.h"
 
