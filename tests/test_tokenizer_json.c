@@ -1,0 +1,335 @@
+/* tokenizer.json: ids as Hugging Face tokenizers 0.23 gives them for the same files, saving what was loaded, all that a
+ * reader must refuse with its sentence, and broken files. */
+#include "test_text.h"
+
+static const char toy[] = "the cat sat on the mat. The caf\xC3\xA9's cat isn't on the mat; that's 2024!\n\nthe the\n";
+
+static struct qkv_tokenizer *make(struct qkv_context *ctx, enum qkv_tokenizer_kind kind) {
+    return test_train(ctx, kind, kind == QKV_TOKENIZER_BPE ? 290 : 0, 1, toy, sizeof toy - 1);
+}
+
+static struct qkv_tokenizer *reload(struct qkv_context *ctx, struct qkv_tokenizer *t) {
+    char *file = test_print(ctx, t, NULL, NULL);
+    qkv_tokenizer_free(t);
+    t = test_parse(ctx, file);
+    free(file);
+    return t;
+}
+
+/* ---- what others say ------------------------------------------------------------------------------------------------- */
+
+static const char text_a[] = "the cat's mat.\n\n  The caf\xC3\xA9", text_b[] = "<|endoftext|>that isn't\n";
+static const char text_c[] = "\xC3\xA9"
+                             "e\xCC\x81 \xC2\xBD \xE4\xB8\xAD \t<0x41>";
+
+static void test_others(void **state) {
+    struct qkv_context *ctx = *state;
+    struct qkv_tokenizer *t = reload(ctx, make(ctx, QKV_TOKENIZER_BYTES));
+    assert_ids(ctx, t, text_b, true, 256, 116, 104, 97, 116, 32, 105, 115, 110, 39, 116, 10);
+    qkv_tokenizer_free(t);
+
+    t = reload(ctx, make(ctx, QKV_TOKENIZER_CHARS));
+    assert_ids(ctx, t, text_a, true, 20, 14, 12, 1, 11, 10, 20, 3, 19, 1, 16, 10, 20, 4, 0, 0, 1, 1, 9, 14, 12, 1, 11,
+               10, 13, 21);
+    assert_ids(ctx, t, text_b, true, 278, 20, 14, 10, 20, 1, 15, 19, 17, 3, 20, 0);
+    assert_ids(ctx, t, text_c, true, 21, 12, 226, 151, 1, 216, 211, 1, 250, 206, 195, 1, 31, 82, 5, 142, 7, 71, 84);
+    qkv_tokenizer_free(t);
+
+    t = reload(ctx, make(ctx, QKV_TOKENIZER_WORDS));
+    assert_ids(ctx, t, text_a, true, 257, 258, 261, 260, 46, 10, 10, 32, 263, 264);
+    assert_ids(ctx, t, text_b, true, 269, 116, 104, 97, 116, 265, 266, 10);
+    qkv_tokenizer_free(t);
+
+    t = reload(ctx, make(ctx, QKV_TOKENIZER_BPE));
+    assert_ids(ctx, t, text_a, true, 258, 264, 263, 266, 46, 10, 10, 32, 284, 280);
+    assert_ids(ctx, t, text_b, true, 286, 268, 283, 279, 10);
+    assert_ids(ctx, t, text_c, true, 267, 101, 204, 129, 32, 194, 189, 32, 228, 184, 173, 32, 9, 60, 48, 120, 52, 49,
+               62);
+    qkv_tokenizer_free(t);
+}
+
+#define GPT2_LEVEL "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": true}"
+#define BARE_LEVEL "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": false}"
+#define SPLIT(pattern, behavior)                                                                                       \
+    "{\"type\": \"Split\", \"pattern\": " pattern ", \"behavior\": \"" behavior "\", \"invert\": false}"
+#define SEQUENCE(first, second)                                                                                        \
+    "\"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [" first ", " second "]}"
+
+/* Loads the file of a tokenizer with some text replaced. */
+static struct qkv_tokenizer *changed(struct qkv_context *ctx, enum qkv_tokenizer_kind kind, const char *from,
+                                     const char *to) {
+    struct qkv_tokenizer *t = make(ctx, kind);
+    char *file = test_print(ctx, t, from, to);
+    qkv_tokenizer_free(t);
+    t = test_parse(ctx, file);
+    free(file);
+    return t;
+}
+
+/* Llama 3's pattern, and NFC as in Qwen. */
+static void test_split(void **state) {
+    struct qkv_context *ctx = *state;
+    struct qkv_tokenizer *t =
+        changed(ctx, QKV_TOKENIZER_BPE, "\"pre_tokenizer\": " GPT2_LEVEL,
+                SEQUENCE(SPLIT("{\"Regex\": \"\\\\p{N}{1,2}|[^\\\\p{N}]\"}", "Isolated"), BARE_LEVEL));
+    assert_ids(ctx, t, "the 2024", true, 't', 'h', 'e', ' ', 277, 276);
+    t = reload(ctx, t);
+    assert_string_equal(qkv_pattern_source(t->pattern), "\\p{N}{1,2}|[^\\p{N}]");
+    qkv_pattern_free(t->pattern);
+    assert_ok(ctx, qkv_pattern_create(ctx, TEST_GPT2_LIKE, &t->pattern));
+    t->nfc = t->ignore_merges = true;
+    t = reload(ctx, t);
+    assert_true(t->nfc && t->ignore_merges);
+    int32_t *ids;
+    size_t count;
+    static const int32_t expected[] = {267, 267, 32, 194, 189, 32, 228, 184, 173, 32, 9, 60, 48, 120, 52, 49, 62};
+    assert_ok(ctx, qkv_tokenizer_encode(ctx, t, text_c, sizeof text_c - 1, true, &ids, &count));
+    assert_int_equal(count, TEST_COUNT(expected));
+    assert_memory_equal(ids, expected, sizeof expected);
+    qkv_free(ids);
+    assert_ids(ctx, t, text_a, true, 258, 264, 263, 266, 46, 10, 10, 32, 284, 280);
+    qkv_tokenizer_free(t);
+}
+
+/* Forms that mean the same: "a b" merges, an added token listed in the vocabulary, a post-processor, other defaults. */
+static void test_forms(void **state) {
+    struct qkv_context *ctx = *state;
+    struct qkv_tokenizer *t = changed(ctx, QKV_TOKENIZER_BPE, "[\"a\", \"t\"]", "\"a t\"");
+    assert_ids(ctx, t, text_b, true, 286, 268, 283, 279, 10);
+    qkv_tokenizer_free(t);
+    t = changed(ctx, QKV_TOKENIZER_BPE, "\"!\": 33", "\"!\": 33, \"<|endoftext|>\": 286");
+    assert_ids(ctx, t, text_b, true, 286, 268, 283, 279, 10);
+    t = reload(ctx, t);
+    assert_true(t->tokens[286].in_model && t->tokens[286].added);
+    assert_ids(ctx, t, "<|endoftext|>", true, 286);
+    assert_int_equal(qkv_tokenizer_special(t, "<|endoftext|>"), 286);
+    qkv_tokenizer_free(t);
+    static const char *const post[] = {
+        "{\"type\": \"ByteLevel\"}", "{\"type\": \"TemplateProcessing\", \"single\": []}",
+        "{\"type\": \"Sequence\", \"processors\": [{\"type\": \"ByteLevel\"}, {\"type\": \"TemplateProcessing\"}]}"};
+    for (size_t i = 0; i < TEST_COUNT(post); i++) {
+        char to[256];
+        snprintf(to, sizeof to, "\"post_processor\": %s", post[i]);
+        t = changed(ctx, QKV_TOKENIZER_BPE, "\"post_processor\": null", to);
+        assert_ids(ctx, t, text_b, true, 286, 268, 283, 279, 10);
+        qkv_tokenizer_free(t);
+    }
+    t = changed(ctx, QKV_TOKENIZER_BPE, "\"special\": true",
+                "\"special\": false"); /* added but ordinary: always found */
+    assert_ids(ctx, t, text_b, false, 286, 268, 283, 279, 10);
+    assert_int_equal(qkv_tokenizer_special(t, "<|endoftext|>"), -1);
+    qkv_tokenizer_free(t);
+    t = changed(ctx, QKV_TOKENIZER_WORDS, "\"id\": 269", "\"id\": 300"); /* holes */
+    assert_int_equal(qkv_tokenizer_vocab(t), 301);
+    assert_null(qkv_tokenizer_token(t, 280, NULL));
+    char *text;
+    size_t size;
+    assert_status(ctx, qkv_tokenizer_decode(ctx, t, (const int32_t[]){280}, 1, &text, &size), QKV_ARGUMENT);
+    assert_message(ctx, "ids[0] is 280, and there is no such token");
+    qkv_tokenizer_free(t);
+}
+
+static void test_save(void **state) {
+    struct qkv_context *ctx = *state;
+    for (int kind = QKV_TOKENIZER_BYTES; kind <= QKV_TOKENIZER_BPE; kind++) {
+        struct qkv_tokenizer *t = make(ctx, (enum qkv_tokenizer_kind)kind), *back;
+        const char *first = test_path("first.json"), *second = test_path("second.json");
+        size_t a_size, b_size;
+        assert_ok(ctx, qkv_tokenizer_save(ctx, t, first));
+        assert_ok(ctx, qkv_tokenizer_load(ctx, first, &back));
+        assert_ok(ctx, qkv_tokenizer_save(ctx, back, second));
+        char *a = test_read_file(first, &a_size), *b = test_read_file(second, &b_size);
+        assert_true(a && b);
+        assert_int_equal(a_size, b_size);
+        assert_memory_equal(a, b, a_size);
+        assert_int_equal(qkv_tokenizer_vocab(t), qkv_tokenizer_vocab(back));
+        free(a);
+        free(b);
+        qkv_tokenizer_free(t);
+        qkv_tokenizer_free(back);
+    }
+}
+
+/* ---- refusals ------------------------------------------------------------------------------------------------------ */
+
+struct refusal {
+    enum qkv_tokenizer_kind kind;
+    const char *from, *to, *sentence;
+};
+static const struct refusal refusals[] = {
+    {QKV_TOKENIZER_BPE, "\"BPE\"", "\"WordPiece\"", "tokenizer.json: model.type is WordPiece; this reader knows BPE"},
+    {QKV_TOKENIZER_BPE, "\"type\": \"BPE\",", "", "model.type is missing; this reader knows BPE"},
+    {QKV_TOKENIZER_BPE, "\"truncation\": null", "\"truncation\": {}", "truncation is {}; this reader knows null"},
+    {QKV_TOKENIZER_BPE, "\"padding\": null", "\"padding\": 1", "padding is 1; this reader knows null"},
+    {QKV_TOKENIZER_BPE, "\"normalizer\": null", "\"normalizer\": {\"type\": \"Lowercase\"}",
+     "normalizer is {\"type\":\"Lowercase\"}; this reader knows null and NFC"},
+    {QKV_TOKENIZER_BPE, "\"post_processor\": null", "\"post_processor\": {\"type\": \"BertProcessing\"}",
+     "post_processor is {\"type\":\"BertProcessing\"}; this reader knows null, ByteLevel and TemplateProcessing"},
+    {QKV_TOKENIZER_BPE, "\"add_prefix_space\": false", "\"add_prefix_space\": true",
+     "pre_tokenizer.add_prefix_space is true; this reader knows false"},
+    {QKV_TOKENIZER_BPE, "\"use_regex\": true", "\"use_regex\": 3", "pre_tokenizer.use_regex is 3"},
+    {QKV_TOKENIZER_BPE, "{\"type\": \"ByteLevel\"", "{\"type\": \"Whitespace\"",
+     "pre_tokenizer is {\"type\":\"Whitespace\""},
+    {QKV_TOKENIZER_BPE, "\"pre_tokenizer\": " GPT2_LEVEL,
+     SEQUENCE(SPLIT("{\"String\": \" \"}", "Isolated"), BARE_LEVEL),
+     "pre_tokenizer.pattern is {\"String\":\" \"}; this reader knows {\"Regex\": ...}"},
+    {QKV_TOKENIZER_BPE, "\"pre_tokenizer\": " GPT2_LEVEL, SEQUENCE(SPLIT("{\"Regex\": \"a\"}", "Removed"), BARE_LEVEL),
+     "pre_tokenizer.behavior is \"Removed\"; this reader knows Isolated"},
+    {QKV_TOKENIZER_BPE, "\"pre_tokenizer\": " GPT2_LEVEL,
+     SEQUENCE(SPLIT("{\"Regex\": \"(a\"}", "Isolated"), BARE_LEVEL),
+     "pre_tokenizer: the pattern \"(a\" is not a regular expression"},
+    {QKV_TOKENIZER_BPE, "\"pre_tokenizer\": " GPT2_LEVEL, SEQUENCE(SPLIT("{\"Regex\": \"a\"}", "Isolated"), GPT2_LEVEL),
+     "pre_tokenizer.pretokenizers[1] is"},
+    {QKV_TOKENIZER_BPE, "\"pre_tokenizer\": " GPT2_LEVEL, SEQUENCE("{\"type\": \"Digits\"}", BARE_LEVEL),
+     "pre_tokenizer.pretokenizers[0] is {\"type\":\"Digits\"}"},
+    {QKV_TOKENIZER_BPE, "\"pre_tokenizer\": " GPT2_LEVEL, "\"pre_tokenizer\": null",
+     "model.byte_fallback is false and there is no ByteLevel pre_tokenizer"},
+    {QKV_TOKENIZER_BPE, "\"decoder\": {\"type\": \"ByteLevel\"", "\"decoder\": {\"type\": \"Metaspace\"",
+     "decoder is {\"type\":\"Metaspace\""},
+    {QKV_TOKENIZER_CHARS, "{\"type\": \"Fuse\"}", "{\"type\": \"Strip\"}",
+     "this reader knows a Sequence of ByteFallback"},
+    {QKV_TOKENIZER_BPE, "\"dropout\": null", "\"dropout\": 0.5", "model.dropout is 0.5; this reader knows null"},
+    {QKV_TOKENIZER_BPE, "\"end_of_word_suffix\": null", "\"end_of_word_suffix\": \"</w>\"",
+     "model.end_of_word_suffix is \"</w>\"; this reader knows null"},
+    {QKV_TOKENIZER_BPE, "\"continuing_subword_prefix\": null", "\"continuing_subword_prefix\": \"##\"",
+     "model.continuing_subword_prefix is \"##\""},
+    {QKV_TOKENIZER_BPE, "\"ignore_merges\": false", "\"ignore_merges\": \"no\"", "model.ignore_merges is \"no\""},
+    {QKV_TOKENIZER_BPE, "\"vocab\": {", "\"vocab\": [], \"v\": {", "model.vocab is []; this reader knows an object"},
+    {QKV_TOKENIZER_BPE, "\"merges\": [", "\"merges\": 7, \"m\": [", "model.merges is 7; this reader knows a list"},
+    {QKV_TOKENIZER_BPE, "[\"a\", \"t\"]", "[\"a\", \"t\", \"s\"]", "is neither \"a b\" nor [\"a\", \"b\"]"},
+    {QKV_TOKENIZER_BPE, "[\"a\", \"t\"]", "\"a t s\"", "is neither \"a b\" nor [\"a\", \"b\"]"},
+    {QKV_TOKENIZER_BPE, "[\"a\", \"t\"]", "\"a zz\"", "needs the token \"zz\", which is not in model.vocab"},
+    {QKV_TOKENIZER_BPE, "[\"a\", \"t\"]", "\"a q\"", "needs the token \"aq\", which is not in model.vocab"},
+    {QKV_TOKENIZER_BPE, "[\"a\", \"t\"]", "\"a t\", \"a t\"", "repeats an earlier one: \"a\" and \"t\""},
+    {QKV_TOKENIZER_BPE, "\"!\": 33", "\"!\": 34", "both have id 34; ids must differ"},
+    {QKV_TOKENIZER_BPE, "\"!\": 33", "\"!\": -1", "the id of \"!\" in model.vocab is not an integer in [0, "},
+    {QKV_TOKENIZER_BPE, "\"!\": 33", "\"!\": 99999999999", "the id of \"!\" in model.vocab is not an integer in [0, "},
+    {QKV_TOKENIZER_BPE, "\"!\": 33", "\"!\": \"x\"", "the id of \"!\" in model.vocab is not an integer"},
+    {QKV_TOKENIZER_BPE, "\"!\": 33", "\"\": 33", "model.vocab has an empty token"},
+    {QKV_TOKENIZER_BPE, "\"!\": 33,", "", "no token spells the byte 0x21"},
+    {QKV_TOKENIZER_CHARS, "\"<0x7F>\"", "\"<0x7f>\"", "no token spells the byte 0x7F"},
+    {QKV_TOKENIZER_CHARS, "\"merges\": []", "\"merges\": [[\"<0x41>\", \"a\"]]", "needs the token \"<0x41>\""},
+    {QKV_TOKENIZER_BPE, "\"!\": 33", "\"!\": 33, \"!\": 33", "not valid JSON at line"},
+    {QKV_TOKENIZER_BPE, "\"added_tokens\": [", "\"added_tokens\": {}, \"a\": [",
+     "added_tokens is {}; this reader knows a list"},
+    {QKV_TOKENIZER_BPE, "\"content\": \"<|endoftext|>\"", "\"content\": 5",
+     "this reader knows objects with id and content"},
+    {QKV_TOKENIZER_BPE, "\"content\": \"<|endoftext|>\"", "\"content\": \"\"", "an added token is empty"},
+    {QKV_TOKENIZER_BPE, "\"content\": \"<|endoftext|>\"", "\"content\": \"a\"",
+     "added_tokens: the id of \"a\" is 286, which model.vocab contradicts"},
+    {QKV_TOKENIZER_BPE, "\"id\": 286", "\"id\": 5",
+     "added_tokens: the id of \"<|endoftext|>\" is 5, which model.vocab"},
+    {QKV_TOKENIZER_BPE, "\"id\": 286", "\"id\": 1e3", "the id of \"<|endoftext|>\" in added_tokens is not an integer"},
+    {QKV_TOKENIZER_BPE, "\"added_tokens\": [", "\"added_tokens\": [{\"id\": 286, \"content\": \"x!\"},",
+     "added_tokens: \"<|endoftext|>\" has the id 286 of another one"},
+    {QKV_TOKENIZER_BPE, "\"lstrip\": false", "\"lstrip\": true",
+     "added_tokens.lstrip of \"<|endoftext|>\" is true; this reader knows false"},
+};
+
+static void test_refusals(void **state) {
+    struct qkv_context *ctx = *state;
+    for (size_t i = 0; i < TEST_COUNT(refusals); i++) {
+        struct qkv_tokenizer *t = make(ctx, refusals[i].kind);
+        char *file = test_print(ctx, t, refusals[i].from, refusals[i].to);
+        qkv_tokenizer_free(t);
+        if (qkv_tokenizer_parse(ctx, file, strlen(file), "tokenizer.json", &t) != QKV_FORMAT) {
+            fail_msg("%s -> %s was accepted", refusals[i].from, refusals[i].to);
+        }
+        assert_null(t);
+        assert_int_equal(strncmp(qkv_message(ctx), "tokenizer.json: ", 16), 0);
+        assert_message(ctx, refusals[i].sentence);
+        free(file);
+    }
+}
+
+static void test_files(void **state) {
+    struct qkv_context *ctx = *state;
+    struct qkv_tokenizer *t;
+    assert_status(ctx, qkv_tokenizer_load(ctx, test_path("absent.json"), &t), QKV_FILE);
+    assert_message(ctx, "absent.json");
+    assert_null(t);
+    static const char *const broken[] = {"", "[]", "{", "null", "{}", "{\"model\": 3}", "\xFF", "{\"a\": 1} x"};
+    for (size_t i = 0; i < TEST_COUNT(broken); i++) {
+        const char *path = test_path("broken.json");
+        test_write_file(path, broken[i], strlen(broken[i]));
+        assert_status(ctx, qkv_tokenizer_load(ctx, path, &t), QKV_FORMAT);
+        assert_message(ctx, "broken.json: ");
+    }
+    t = make(ctx, QKV_TOKENIZER_BPE);
+    assert_status(ctx, qkv_tokenizer_save(ctx, t, test_path("no/such/folder/t.json")), QKV_FILE);
+    qkv_tokenizer_free(t);
+}
+
+/* ---- broken files -------------------------------------------------------------------------------------------------- */
+
+/* A file either is refused with a sentence or makes a tokenizer that keeps its promise. */
+static void try_file(struct qkv_context *ctx, const char *file, size_t size, bool *loaded) {
+    struct qkv_tokenizer *t;
+    size_t count;
+    enum qkv_status status = qkv_tokenizer_parse(ctx, file, size, "tokenizer.json", &t);
+    *loaded = !status;
+    if (status) {
+        assert_null(t);
+        assert_message(ctx, "tokenizer.json: ");
+        return;
+    }
+    for (int specials = 0; specials < 2; specials++) {
+        qkv_free(test_round_trip(ctx, t, text_a, sizeof text_a - 1, specials, &count));
+        qkv_free(test_round_trip(ctx, t, text_b, sizeof text_b - 1, specials, &count));
+        qkv_free(test_round_trip(ctx, t, text_c, sizeof text_c - 1, specials, &count));
+    }
+    (void)qkv_tokenizer_cut(t, text_a, sizeof text_a - 1, false);
+    qkv_tokenizer_free(t);
+}
+
+static void test_truncated(void **state) {
+    struct qkv_tokenizer *t = make(*state, QKV_TOKENIZER_BPE);
+    char *file = test_print(*state, t, NULL, NULL);
+    size_t size = strlen(file);
+    bool loaded;
+    for (size_t n = 0; n + 2 < size; n += n < 1500 || n + 500 > size ? 1 : 13) {
+        try_file(*state, file, n, &loaded);
+        assert_false(loaded);
+    }
+    try_file(*state, file, size, &loaded);
+    assert_true(loaded);
+    free(file);
+    qkv_tokenizer_free(t);
+}
+
+static void test_flipped(void **state) {
+    struct qkv_random random = test_random(1);
+    size_t refused = 0, accepted = 0;
+    for (int round = 0; round < 1500; round++) {
+        struct qkv_tokenizer *t = make(*state, round % 2 ? QKV_TOKENIZER_BPE : QKV_TOKENIZER_CHARS);
+        char *file =
+            round % 4 < 2 ? test_print(*state, t, NULL, NULL)
+            : round % 2
+                ? test_print(*state, t, "\"pre_tokenizer\": " GPT2_LEVEL,
+                             SEQUENCE(SPLIT("{\"Regex\": \"'s| ?\\\\p{L}+|\\\\s+(?!\\\\S)|\\\\S{1,3}\"}", "Isolated"),
+                                      BARE_LEVEL))
+                : test_print(*state, t, "\"merges\": []", "\"merges\": [\"a t\", \"t h\"]");
+        size_t size = strlen(file), half = round % 8 < 4 ? size : 1400 < size ? 1400 : size;
+        bool loaded;
+        for (size_t flips = test_between(&random, 1, 3); flips > 0; flips--) {
+            static const char likely[] = "\"{}[],:0123456789truefalsenull\\ab \xC3\xFF";
+            file[qkv_random_below(&random, half)] = likely[qkv_random_below(&random, sizeof likely)];
+        }
+        try_file(*state, file, size, &loaded);
+        accepted += loaded;
+        refused += !loaded;
+        free(file);
+        qkv_tokenizer_free(t);
+    }
+    assert_true(refused > 0 && accepted > 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_others),    cmocka_unit_test(test_split),    cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_save),      cmocka_unit_test(test_refusals), cmocka_unit_test(test_files),
+        cmocka_unit_test(test_truncated), cmocka_unit_test(test_flipped),
+    };
+    test_seed();
+    return cmocka_run_group_tests(tests, test_context, test_context_done);
+}
