@@ -2,6 +2,8 @@
  * CS336 and against counting anew at every merge, round trips of any bytes, and every refusal with its sentence. */
 #include "test_text.h"
 
+#include <utf8proc.h>
+
 static const char toy[] = "the cat sat on the mat . the dog sat on the log . the cat and the dog sat .";
 
 /* ---- bytes and characters ------------------------------------------------------------------------------------------ */
@@ -51,6 +53,32 @@ static void test_utf8(void **state) {
     assert_int_equal(qkv_utf8_valid("0123456789abc\xC3\xA9xyz\xC3(", 20), 18);
     assert_int_equal(qkv_utf8_tail("\xE0\x9F", 2), 0);
     assert_int_equal(qkv_utf8_tail("abc", 3), 0);
+}
+
+/* NFC against utf8proc alone, with runs of marks short enough for it and long enough to be sorted first. */
+static void test_normalize(void **state) {
+    struct qkv_context *ctx = *state;
+    static const uint32_t codes[] = {'a',   'e',   0xE9,  0x301,  0x316,   0x327,  0x344,  0x345,
+                                     0xF71, 0xF73, 0xF75, 0xF81,  0x1112,  0x1161, 0x11AB, 0x212A,
+                                     0x5D0, 0x5B8, 0x93C, 0x4E2D, 0x1D15E, 0x338};
+    struct qkv_random random = test_random(4);
+    for (int round = 0; round < 400; round++) {
+        struct qkv_buffer text = {0}, normal = {0};
+        size_t n = test_between(&random, 1, 300), marks = (size_t)round % 4 * 33;
+        for (size_t i = 0; i < n; i++) {
+            bool mark = marks > 0 && qkv_random_below(&random, marks) > 0;
+            uint32_t code =
+                codes[mark ? 3 + qkv_random_below(&random, 9) : qkv_random_below(&random, TEST_COUNT(codes))];
+            char s[4];
+            assert_ok(ctx, qkv_buffer_append(ctx, &text, s, qkv_utf8_write(code, s)));
+        }
+        utf8proc_uint8_t *expected = utf8proc_NFC((const utf8proc_uint8_t *)text.data);
+        assert_ok(ctx, qkv_normalize(ctx, text.data, text.size, &normal, NULL));
+        assert_string_equal(normal.data, (const char *)expected);
+        free(expected);
+        qkv_buffer_free(&text);
+        qkv_buffer_free(&normal);
+    }
 }
 
 /* ---- pieces -------------------------------------------------------------------------------------------------------- */
@@ -109,6 +137,19 @@ static void test_pattern_refusals(void **state) {
     assert_message(ctx, "the pattern \"a(b\" is not a regular expression");
     assert_null(pattern);
     assert_status(ctx, qkv_pattern_create(ctx, "\\C", &pattern), QKV_FORMAT);
+    /* A pattern that tries without end is stopped, and says where. */
+    struct qkv_splitter *splitter;
+    char text[40];
+    size_t begin, end;
+    memset(text, 'a', sizeof text);
+    assert_ok(ctx, qkv_pattern_create(ctx, "(?:a|aa|(a+)+)+\\1b(?<!c)|(?:a|aa)+[bc]d?(?<=d|cd)", &pattern));
+    assert_ok(ctx, qkv_splitter_create(ctx, pattern, &splitter));
+    qkv_splitter_start(splitter, text, sizeof text, false);
+    assert_int_equal(qkv_splitter_next(splitter, &begin, &end), QKV_SPLIT_FAILED);
+    assert_int_equal(qkv_splitter_fail(ctx, splitter), QKV_FORMAT);
+    assert_message(ctx, "gave up at byte 0 of the text: ");
+    qkv_splitter_free(splitter);
+    qkv_pattern_free(pattern);
     static const char *const back[] = {"^a", "(?<=a)b", "(?<!a)b", "\\bx", "a\\Kb", "\\Aa"};
     static const char *const fresh[] = {"[^a]", "a(?!b)", "[\\b^]", "\\^", "[]^]", "a(?=b)"};
     for (size_t i = 0; i < TEST_COUNT(back); i++) {
@@ -463,13 +504,21 @@ static void test_refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_byte_alphabet),  cmocka_unit_test(test_utf8),
-        cmocka_unit_test(test_pieces),         cmocka_unit_test(test_pattern_refusals),
-        cmocka_unit_test(test_bytes),          cmocka_unit_test(test_chars),
-        cmocka_unit_test(test_words),          cmocka_unit_test(test_bpe_small),
-        cmocka_unit_test(test_empty),          cmocka_unit_test(test_reference_merges),
-        cmocka_unit_test(test_naive_training), cmocka_unit_test(test_naive_encoding),
-        cmocka_unit_test(test_round_trips),    cmocka_unit_test(test_long_piece),
+        cmocka_unit_test(test_byte_alphabet),
+        cmocka_unit_test(test_utf8),
+        cmocka_unit_test(test_normalize),
+        cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_pattern_refusals),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_chars),
+        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_bpe_small),
+        cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_reference_merges),
+        cmocka_unit_test(test_naive_training),
+        cmocka_unit_test(test_naive_encoding),
+        cmocka_unit_test(test_round_trips),
+        cmocka_unit_test(test_long_piece),
         cmocka_unit_test(test_refusals),
     };
     test_seed();

@@ -164,6 +164,10 @@ enum qkv_status qkv_tokenizer_encode(struct qkv_context *ctx, const struct qkv_t
         free(e.ids);
         return status;
     }
+    if (e.capacity / 2 > e.count + 64) { /* long pieces had room for a token a byte */
+        int32_t *less = qkv_reallocate(NULL, e.ids, e.count + 1, sizeof *less);
+        if (less) e.ids = less;
+    }
     *ids = e.ids;
     *count = e.count;
     return QKV_OK;
