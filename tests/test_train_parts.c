@@ -50,7 +50,8 @@ static void options_are_set_from_text(void **state) {
     assert_status(ctx, qkv_train_set(ctx, &o, "rat", "1"), QKV_ARGUMENT);
     assert_message(ctx, "no training option \"rat\"");
     assert_message(ctx, "save_every");
-    static const char *const bad_counts[] = {"", "1.5", "1e3", "0x10", " 1", "1 ", "--1", "99999999999999999999", "abc"};
+    static const char *const bad_counts[] = {"",   "1.5", "1e3", "0x10", " 1", "1 ", "--1", "99999999999999999999",
+                                             "abc"};
     for (size_t i = 0; i < TEST_COUNT(bad_counts); i++) {
         assert_status(ctx, qkv_train_set(ctx, &o, "steps", bad_counts[i]), QKV_ARGUMENT);
         assert_message(ctx, "steps is \"");
@@ -160,20 +161,20 @@ static void rate_follows_the_schedule(void **state) {
     static const char *const schedules[] = {"cosine", "linear", "constant"};
     for (size_t k = 0; k < 3; k++) {
         o.schedule = schedules[k];
-        for (int s = 0; s < 4; s++) assert_float_equal(qkv_train_rate(&o, s), warm[s], 1e-12);
-        assert_float_equal(qkv_train_rate(&o, 4), 1, 1e-12);
+        for (int s = 0; s < 4; s++) assert_close(qkv_train_rate(&o, s), warm[s], 1e-12);
+        assert_close(qkv_train_rate(&o, 4), 1, 1e-12);
     }
-    assert_float_equal(qkv_train_rate(&o, 14), 1, 1e-12);
+    assert_close(qkv_train_rate(&o, 14), 1, 1e-12);
     o.schedule = "linear";
-    assert_float_equal(qkv_train_rate(&o, 9), 0.6, 1e-12);
-    assert_float_equal(qkv_train_rate(&o, 14), 0.2, 1e-12);
+    assert_close(qkv_train_rate(&o, 9), 0.6, 1e-12);
+    assert_close(qkv_train_rate(&o, 14), 0.2, 1e-12);
     o.schedule = "cosine";
-    assert_float_equal(qkv_train_rate(&o, 9), 0.6, 1e-12);
-    assert_float_equal(qkv_train_rate(&o, 6), 0.2 + 0.4 * (1 + 0.80901699437494745), 1e-12); /* cos 36° */
-    assert_float_equal(qkv_train_rate(&o, 14), 0.2, 1e-12);
+    assert_close(qkv_train_rate(&o, 9), 0.6, 1e-12);
+    assert_close(qkv_train_rate(&o, 6), 0.2 + 0.4 * (1 + 0.80901699437494745), 1e-12); /* cos 36° */
+    assert_close(qkv_train_rate(&o, 14), 0.2, 1e-12);
     for (int s = 5; s < 15; s++) assert_true(qkv_train_rate(&o, s) < qkv_train_rate(&o, s - 1));
     o.min_rate = -1;
-    assert_float_equal(qkv_train_rate(&o, 14), 0.1, 1e-12);
+    assert_close(qkv_train_rate(&o, 14), 0.1, 1e-12);
 }
 
 static void warmup_may_outlast_the_run(void **state) {
@@ -183,12 +184,12 @@ static void warmup_may_outlast_the_run(void **state) {
     o.rate = 1;
     for (o.steps = 1; o.steps < 6; o.steps++) {
         o.warmup = 100;
-        for (int64_t s = 0; s < o.steps; s++) assert_float_equal(qkv_train_rate(&o, s), ((double)s + 1) / 101, 1e-12);
+        for (int64_t s = 0; s < o.steps; s++) assert_close(qkv_train_rate(&o, s), ((double)s + 1) / 101, 1e-12);
         o.warmup = o.steps - 1;
-        assert_float_equal(qkv_train_rate(&o, o.steps - 1), 1, 1e-12);
+        assert_close(qkv_train_rate(&o, o.steps - 1), 1, 1e-12);
         o.warmup = 0;
-        assert_float_equal(qkv_train_rate(&o, 0), 1, 1e-12);
-        if (o.steps > 1) assert_float_equal(qkv_train_rate(&o, o.steps - 1), 0.1, 1e-12);
+        assert_close(qkv_train_rate(&o, 0), 1, 1e-12);
+        if (o.steps > 1) assert_close(qkv_train_rate(&o, o.steps - 1), 0.1, 1e-12);
     }
 }
 
@@ -261,7 +262,8 @@ static void log_is_cut_and_goes_on(void **state) {
     again = fixture_read(folder, "log.jsonl", &size);
     assert_string_equal(again, first);
     free(again);
-    static const char *const tails[] = {"{\"step\":6,\"lo", "garbage\n", "{\"step\":5,\"loss\":1}\n", "\n\n", "{\"step\":9}\n"};
+    static const char *const tails[] = {"{\"step\":6,\"lo", "garbage\n", "{\"step\":5,\"loss\":1}\n", "\n\n",
+                                        "{\"step\":9}\n"};
     for (size_t i = 0; i < TEST_COUNT(tails); i++) {
         char broken[4096];
         size_t n = whole + strlen(tails[i]);
@@ -346,7 +348,7 @@ static void damaged_train_json_is_refused(void **state) {
     assert_status(ctx, qkv_train_json_read(ctx, folder, &back, &found), QKV_FILE);
     assert_message(ctx, "holds no training run");
     assert_ok(ctx, qkv_train_json_write(ctx, folder, &o, &facts));
-    size_t size;
+    size_t size = 0;
     char *good = fixture_read(folder, "train.json", &size);
     for (size_t i = 0; i < TEST_COUNT(bad); i++) {
         char text[8192];
@@ -401,7 +403,7 @@ static void check_tokens(enum qkv_tokenizer_kind kind, const char *path, const c
 static void tokens_in_pieces_are_tokens_at_once(void **state) {
     (void)state;
     const char *path = test_path("long.txt");
-    size_t size;
+    size_t size = 0;
     fixture_text(path, 2500000, 3);
     char *text = test_read_file(path, &size);
     static const enum qkv_tokenizer_kind kinds[] = {QKV_TOKENIZER_BYTES, QKV_TOKENIZER_CHARS, QKV_TOKENIZER_WORDS,
@@ -434,7 +436,7 @@ static void damaged_token_files_are_refused(void **state) {
     const char *file = test_path("damaged.bin"), *text = test_path("damaged.txt");
     struct qkv_tokens tokens;
     int32_t ids[8], targets[8];
-    size_t size;
+    size_t size = 0;
     test_write_file(text, "hello \xff!", 8);
     assert_ok(ctx, qkv_tokens_write(ctx, file, text, tokenizer, &facts, NULL, NULL));
     char *good = test_read_file(file, &size);

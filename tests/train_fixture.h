@@ -9,6 +9,9 @@
 
 #include "train/train.h"
 
+/* cmocka's assert_float_equal compares as floats. */
+#define assert_close(a, b, tolerance) assert_true(fabs((double)(a) - (double)(b)) <= (tolerance))
+
 static inline struct qkv_context *fixture_context(int threads) {
     struct qkv_context *ctx;
     struct qkv_context_options options = {.threads = threads};
@@ -46,15 +49,11 @@ static inline void fixture_text(const char *path, size_t bytes, uint64_t stream)
     free(text);
 }
 
-/* A short run on a text that is made where it is missing. */
-static inline struct qkv_train_options fixture_options(struct qkv_context *ctx) {
+/* A short run on a text. */
+static inline struct qkv_train_options fixture_options_on(struct qkv_context *ctx, const char *data) {
     struct qkv_train_options options;
-    const char *text = test_path("text.txt");
-    static char path[1024];
-    if (!qkv_file_exists(text)) fixture_text(text, 3000, 1);
-    snprintf(path, sizeof path, "%s", text);
     assert_ok(ctx, qkv_train_defaults(ctx, NULL, &options));
-    options.data = path;
+    options.data = data;
     options.steps = 6;
     options.batch = 4;
     options.warmup = 2;
@@ -65,6 +64,14 @@ static inline struct qkv_train_options fixture_options(struct qkv_context *ctx) 
     return options;
 }
 
+/* The same on text.txt, which is made where it is missing. */
+static inline struct qkv_train_options fixture_options(struct qkv_context *ctx) {
+    static char path[1024];
+    snprintf(path, sizeof path, "%s", test_path("text.txt"));
+    if (!qkv_file_exists(path)) fixture_text(path, 3000, 1);
+    return fixture_options_on(ctx, path);
+}
+
 /* A fresh path in the test's folder with nothing there. The text stays valid for the next 15 calls of test_path. */
 static inline const char *fixture_run(const char *name) {
     const char *path = test_path(name);
@@ -73,7 +80,8 @@ static inline const char *fixture_run(const char *name) {
 }
 
 /* Steps until `step` is reached; the last report. */
-static inline struct qkv_train_report fixture_steps(struct qkv_context *ctx, struct qkv_trainer *trainer, int64_t step) {
+static inline struct qkv_train_report fixture_steps(struct qkv_context *ctx, struct qkv_trainer *trainer,
+                                                    int64_t step) {
     struct qkv_train_report report = {0};
     do assert_ok(ctx, qkv_trainer_step(trainer, &report));
     while (report.step < step);
@@ -83,7 +91,7 @@ static inline struct qkv_train_report fixture_steps(struct qkv_context *ctx, str
 /* The file FOLDER/NAME whole, fails the test where it is missing; free() it. */
 static inline char *fixture_read(const char *folder, const char *name, size_t *size) {
     char path[2048];
-    size_t n;
+    size_t n = 0;
     snprintf(path, sizeof path, "%s/%s", folder, name);
     char *data = test_read_file(path, &n);
     if (!data) {

@@ -1,0 +1,245 @@
+/* Evaluation of a text file: against windows made by hand, against a model that knows nothing, over a text of many pieces,
+ * and what it refuses. */
+#include "train_fixture.h"
+
+static struct qkv_context *ctx;
+
+static int setup(void **state) {
+    (void)state;
+    ctx = fixture_context(2);
+    return 0;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    qkv_context_free(ctx);
+    return 0;
+}
+
+/* A model with a tokenizer trained on the text at `path`. */
+static struct qkv_model *make_model(enum qkv_tokenizer_kind kind, const char *path, const char *const *settings) {
+    struct qkv_tokenizer_options options = {.kind = kind, .vocab = 280};
+    struct qkv_tokenizer *tokenizer;
+    struct qkv_spec spec = fixture_spec(ctx, settings);
+    struct qkv_model *model;
+    size_t size = 0;
+    char *text = test_read_file(path, &size);
+    if (kind == QKV_TOKENIZER_BYTES) options.vocab = 0;
+    assert_ok(ctx, qkv_tokenizer_train(ctx, &options, text, size, &tokenizer));
+    free(text);
+    spec.vocab = spec.source_vocab = qkv_tokenizer_vocab(tokenizer);
+    assert_ok(ctx, qkv_model_create(ctx, &spec, 3, &model));
+    assert_ok(ctx, qkv_model_set_tokenizer(model, tokenizer));
+    struct qkv_random random = test_random(20); /* far from uniform */
+    for (size_t i = 0; i < qkv_model_parameters(model); i++)
+        if (qkv_model_parameter(model, i)->rank >= 2)
+            test_fill(&random, qkv_model_weights(model, i), qkv_array_elements(qkv_model_parameter(model, i)), 0.2);
+    return model;
+}
+
+/* The same loss, one window at a time. */
+static double loss_by_hand(struct qkv_model *model, const char *path, size_t T, size_t *tokens, size_t *bytes) {
+    struct qkv_pass_options options = {.B = 1, .T = T};
+    struct qkv_pass *pass;
+    int32_t *ids;
+    size_t size = 0, count, counted;
+    double nll = 0;
+    char *text = test_read_file(path, &size);
+    const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(model);
+    assert_ok(ctx, qkv_tokenizer_encode(ctx, tokenizer, text, size, true, &ids, &count));
+    assert_ok(ctx, qkv_pass_create(model, &options, &pass));
+    for (size_t at = 0; at + 1 < count; at += T) {
+        size_t n = count - 1 - at < T ? count - 1 - at : T;
+        struct qkv_batch batch = {.B = 1, .T = n, .ids = ids + at, .targets = ids + at + 1, .loss_count = 1};
+        assert_ok(ctx, qkv_pass_forward(pass, &batch));
+        nll += qkv_pass_loss(pass, &counted);
+        assert_int_equal(counted, n);
+    }
+    size_t first;
+    assert_non_null(qkv_tokenizer_token(tokenizer, ids[0], &first));
+    *tokens = count - 1;
+    *bytes = size - first;
+    qkv_pass_free(pass);
+    qkv_free(ids);
+    free(text);
+    return nll / (double)*tokens;
+}
+
+static void windows_are_those_made_by_hand(void **state) {
+    (void)state;
+    static const enum qkv_tokenizer_kind kinds[] = {QKV_TOKENIZER_BYTES, QKV_TOKENIZER_CHARS, QKV_TOKENIZER_BPE};
+    static const size_t sizes[] = {2, 3, 16, 17, 18, 33, 128, 129, 130, 1000};
+    const char *path = test_path("hand.txt");
+    for (size_t k = 0; k < TEST_COUNT(kinds); k++) {
+        fixture_text(path, 1500, 8);
+        struct qkv_model *model = make_model(kinds[k], path, NULL);
+        for (size_t i = 0; i < TEST_COUNT(sizes); i++) {
+            struct qkv_evaluate_options options = {.batch = 1 + i % 5, .context = i % 3 ? 0 : 7};
+            struct qkv_evaluation e;
+            size_t tokens, bytes;
+            fixture_text(path, sizes[i], 8);
+            if (kinds[k] == QKV_TOKENIZER_BPE && sizes[i] < 16) continue;
+            assert_ok(ctx, qkv_evaluate_text(model, path, &options, NULL, NULL, &e));
+            double loss = loss_by_hand(model, path, options.context ? options.context : 16, &tokens, &bytes);
+            assert_int_equal(e.tokens, tokens);
+            assert_int_equal(e.bytes, bytes);
+            assert_close(e.loss, loss, 1e-6 * loss);
+            assert_close(e.perplexity, exp(e.loss), 1e-9 * e.perplexity);
+            double bits = e.loss * (double)e.tokens / 0.69314718055994531 / (double)e.bytes;
+            assert_close(e.bits_per_byte, bits, 1e-9 * bits);
+            assert_true(e.seconds > 0);
+        }
+        qkv_model_free(model);
+    }
+}
+
+/* All weights zero: every byte has probability 1/256, so 8 bits a byte. The text is longer than a piece. */
+static void knowing_nothing_costs_eight_bits(void **state) {
+    (void)state;
+    static const char *const settings[] = {"d_model=8", "decoder.layers=1", "decoder.ffn.d_ff=8", "context=64", NULL};
+    const char *path = test_path("pieces.txt");
+    fixture_text(path, ((size_t)1 << 20) + 12345, 9);
+    struct qkv_model *model = make_model(QKV_TOKENIZER_BYTES, path, settings);
+    struct qkv_evaluation e;
+    for (size_t i = 0; i < qkv_model_parameters(model); i++)
+        memset(qkv_model_weights(model, i), 0, qkv_array_elements(qkv_model_parameter(model, i)) * sizeof(float));
+    assert_ok(ctx, qkv_evaluate_text(model, path, NULL, NULL, NULL, &e));
+    assert_int_equal(e.tokens, ((size_t)1 << 20) + 12344);
+    assert_int_equal(e.bytes, e.tokens);
+    assert_close(e.bits_per_byte, 8, 1e-5);
+    assert_close(e.perplexity, 256, 1e-2);
+    qkv_model_free(model);
+}
+
+static void what_cannot_be_evaluated_is_refused(void **state) {
+    (void)state;
+    const char *path = test_path("bad.txt");
+    struct qkv_evaluation e;
+    fixture_text(path, 500, 8);
+    struct qkv_model *model = make_model(QKV_TOKENIZER_CHARS, path, NULL);
+    struct qkv_evaluate_options wide = {.context = 17}, vast = {.batch = SIZE_MAX / 4};
+    assert_status(ctx, qkv_evaluate_text(model, path, &wide, NULL, NULL, &e), QKV_ARGUMENT);
+    assert_message(ctx, "context is 17 but the model's is 16");
+    assert_status(ctx, qkv_evaluate_text(model, path, &vast, NULL, NULL, &e), QKV_MEMORY);
+    test_write_file(path, "t", 1);
+    assert_status(ctx, qkv_evaluate_text(model, path, NULL, NULL, NULL, &e), QKV_FORMAT);
+    assert_message(ctx, "has 1 token, so there is none to predict");
+    test_write_file(path, "", 0);
+    assert_status(ctx, qkv_evaluate_text(model, path, NULL, NULL, NULL, &e), QKV_FORMAT);
+    assert_message(ctx, "bad.txt is empty");
+    test_write_file(path, "the\0cat", 7);
+    assert_status(ctx, qkv_evaluate_text(model, path, NULL, NULL, NULL, &e), QKV_FORMAT);
+    assert_message(ctx, "byte 3 is NUL");
+    unlink(path);
+    assert_status(ctx, qkv_evaluate_text(model, path, NULL, NULL, NULL, &e), QKV_FILE);
+    assert_message(ctx, "bad.txt");
+    fixture_text(path, 500, 8);
+    qkv_model_weights(model, 0)[3] = NAN;
+    test_fill(&(struct qkv_random){.key = {1, 2}}, qkv_model_weights(model, 0) + 4, 28, 0.1);
+    for (size_t i = 0; i < qkv_array_elements(qkv_model_parameter(model, 0)); i++) qkv_model_weights(model, 0)[i] = NAN;
+    assert_status(ctx, qkv_evaluate_text(model, path, NULL, NULL, NULL, &e), QKV_NUMBER);
+    assert_message(ctx, "not a finite number");
+    qkv_model_free(model);
+}
+
+static void models_that_cannot_predict_text_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *settings[4], *message;
+    } bad[] = {
+        {{"vocab=280", "decoder.attention.causal=false"}, "decoder.attention.causal is false"},
+        {{"vocab=280", "head.kind=none", "tie=none"}, "no lm head"},
+        {{"vocab=280", "encoder={\"layers\":1,\"attention\":{\"heads\":2}}"}, "an encoder beside its decoder"},
+        {{"vocab=280"}, "has no tokenizer"},
+    };
+    const char *path = test_path("models.txt");
+    fixture_text(path, 500, 8);
+    for (size_t i = 0; i < TEST_COUNT(bad); i++) {
+        struct qkv_spec spec = fixture_spec(ctx, bad[i].settings);
+        struct qkv_model *model;
+        struct qkv_evaluation e;
+        assert_ok(ctx, qkv_model_create(ctx, &spec, 3, &model));
+        assert_int_not_equal(qkv_evaluate_text(model, path, NULL, NULL, NULL, &e), QKV_OK);
+        assert_message(ctx, bad[i].message);
+        qkv_model_free(model);
+    }
+}
+
+static bool count_down(void *user, const char *what, double done, double total) {
+    assert_string_equal(what, "evaluating");
+    assert_true(done >= 0 && done <= total);
+    return --*(int *)user > 0;
+}
+
+static void evaluation_can_be_stopped(void **state) {
+    (void)state;
+    const char *path = test_path("stop.txt");
+    fixture_text(path, 3000, 8);
+    struct qkv_model *model = make_model(QKV_TOKENIZER_CHARS, path, NULL);
+    struct qkv_evaluation e;
+    int calls = 5;
+    assert_status(ctx, qkv_evaluate_text(model, path, NULL, count_down, &calls, &e), QKV_STOPPED);
+    assert_int_equal(calls, 0);
+    assert_message(ctx, "stopped while evaluating");
+    qkv_model_free(model);
+}
+
+/* ---- the validation windows of training ------------------------------------------------------------------------------------- */
+
+struct witness { /* a tokenizer of bytes over a text in which every token says where it is */
+    struct qkv_model *model;
+    struct qkv_pass *pass;
+    struct qkv_tokens tokens;
+    int32_t ids[64], targets[64];
+};
+
+/* Windows spread evenly are fixed, reach the text's end, and all of them together are the whole text. */
+static void validation_windows_are_fixed_and_cover(void **state) {
+    (void)state;
+    const char *path = test_path("windows.txt"), *file = test_path("windows.bin");
+    struct witness w;
+    struct qkv_text_facts facts = {.tokenizer = 1};
+    fixture_text(path, 400, 8);
+    w.model = make_model(QKV_TOKENIZER_BYTES, path, NULL);
+    facts.vocab = 256;
+    assert_ok(ctx, qkv_tokens_write(ctx, file, path, qkv_model_tokenizer(w.model), &facts, NULL, NULL));
+    assert_ok(ctx, qkv_tokens_open(ctx, file, &facts, &w.tokens));
+    assert_ok(ctx, qkv_pass_create(w.model, &(struct qkv_pass_options){.B = 4, .T = 16}, &w.pass));
+    double loss[4], whole;
+    static const size_t windows[] = {0, 24, 1000, 5};
+    for (size_t i = 0; i < 4; i++) {
+        struct qkv_validation v = {w.pass, &w.tokens, 4, 16, windows[i], w.ids, w.targets};
+        assert_ok(ctx, qkv_validate(ctx, &v, NULL, NULL, &loss[i]));
+        double again;
+        assert_ok(ctx, qkv_validate(ctx, &v, NULL, NULL, &again));
+        assert_true(again == loss[i]);
+    }
+    size_t tokens, bytes;
+    whole = loss_by_hand(w.model, path, 16, &tokens, &bytes);
+    assert_close(loss[0], whole, 1e-6 * whole); /* 399 targets: 24 windows and a tail of 15 */
+    assert_true(loss[0] == loss[1] && loss[0] == loss[2]);
+    double spread = 0; /* five windows from 0 to 383, 95.75 apart */
+    static const size_t starts[] = {0, 95, 191, 287, 383};
+    for (size_t i = 0; i < 5; i++) {
+        struct qkv_batch batch = {.B = 1, .T = 16, .ids = w.ids, .targets = w.targets};
+        assert_ok(ctx, qkv_tokens_window(ctx, &w.tokens, starts[i], 16, w.ids, w.targets));
+        assert_ok(ctx, qkv_pass_forward(w.pass, &batch));
+        spread += qkv_pass_loss(w.pass, &tokens) / 5;
+    }
+    assert_close(loss[3], spread, 1e-6 * spread);
+    qkv_pass_free(w.pass);
+    qkv_tokens_close(&w.tokens);
+    qkv_model_free(w.model);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(windows_are_those_made_by_hand),
+        cmocka_unit_test(knowing_nothing_costs_eight_bits),
+        cmocka_unit_test(what_cannot_be_evaluated_is_refused),
+        cmocka_unit_test(models_that_cannot_predict_text_are_refused),
+        cmocka_unit_test(evaluation_can_be_stopped),
+        cmocka_unit_test(validation_windows_are_fixed_and_cover),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,250 @@
+/* Optimizers on a real model's parameters: PyTorch's numbers, the formulas in double, decay on matrices only, the same
+ * bits at every thread count, and what they refuse. */
+#include "train_fixture.h"
+
+struct bench {
+    struct qkv_context *ctx;
+    struct qkv_model *model;
+    struct qkv_pass *pass; /* for the gradients it makes */
+};
+
+static struct bench make_bench(int threads) {
+    static const char *const settings[] = {"vocab=900", "decoder.layers=1", NULL};
+    struct bench b = {.ctx = fixture_context(threads)};
+    struct qkv_spec spec = fixture_spec(b.ctx, settings);
+    struct qkv_pass_options options = {.B = 1, .T = 2, .train = true};
+    assert_ok(b.ctx, qkv_model_create(b.ctx, &spec, 5, &b.model));
+    assert_ok(b.ctx, qkv_pass_create(b.model, &options, &b.pass));
+    return b;
+}
+
+static void free_bench(struct bench *b) {
+    qkv_pass_free(b->pass);
+    qkv_model_free(b->model);
+    qkv_context_free(b->ctx);
+}
+
+static size_t elements(const struct bench *b, size_t i) {
+    return qkv_array_elements(qkv_model_parameter(b->model, i));
+}
+
+/* The first matrix of the model. */
+static size_t some_matrix(const struct bench *b) {
+    size_t i = 0;
+    while (qkv_model_parameter(b->model, i)->rank < 2) i++;
+    return i;
+}
+
+static struct qkv_optimizer_options options_of(enum qkv_optimizer_kind kind) {
+    return (struct qkv_optimizer_options){
+        .kind = kind, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-3, .momentum = 0.7, .weight_decay = 0.3};
+}
+
+/* Computed with torch.optim of PyTorch 1.13 in float64: lr 0.05, weight decay 0.3, betas 0.8 and 0.95, eps 1e-3,
+ * momentum 0.7. */
+static void three_steps_are_those_of_pytorch(void **state) {
+    (void)state;
+    static const float start[6] = {0.5f, -1.25f, 2, 0.125f, -0.75f, 1.5f};
+    static const float gradients[3][6] = {{0.1f, -0.2f, 0.3f, 1.5f, -0.01f, 0},
+                                          {-0.4f, 0.25f, 0.05f, 0.5f, 0.02f, -1},
+                                          {0.7f, -0.6f, 0.001f, -2, 0.3f, 0.25f}};
+    static const float expected[3][3][6] = {
+        {{0.442995049505f, -1.181498756219f, 1.920166112957f, 0.073158311126f, -0.693295454545f, 1.4775f},
+         {0.466397695239f, -1.174740185044f, 1.853621014710f, 0.029422652042f, -0.702581972608f, 1.494072964545f},
+         {0.440396679675f, -1.130110040632f, 1.798089006316f, 0.037822513574f, -0.727468194311f, 1.490547428721f}},
+        {{0.450199203187f, -1.200086805556f, 1.950055493896f, 0.075032499188f, -0.700211864407f, 1.450110864745f},
+         {0.457170245223f, -1.161467245377f, 1.901582730958f, 0.032236545930f, -0.651170833576f, 1.461205213036f},
+         {0.427287191653f, -1.117336001017f, 1.853915185428f, 0.040308639388f, -0.629093877668f, 1.442712458439f}},
+        {{0.4875f, -1.22125f, 1.955f, 0.048125f, -0.73825f, 1.4775f},
+         {0.4914375f, -1.19530625f, 1.891675f, -0.031409375f, -0.71995125f, 1.4895875f},
+         {0.4518221875f, -1.12921603125f, 1.818922375f, 0.013387703125f, -0.71134285625f, 1.4632049375f}}};
+    for (int kind = 0; kind < 3; kind++) {
+        struct bench b = make_bench(1);
+        struct qkv_optimizer_options options = options_of((enum qkv_optimizer_kind)kind);
+        struct qkv_optimizer *optimizer;
+        size_t i = some_matrix(&b);
+        assert_ok(b.ctx, qkv_optimizer_create(b.model, &options, &optimizer));
+        memcpy(qkv_model_weights(b.model, i), start, sizeof start);
+        for (int s = 0; s < 3; s++) {
+            memcpy(qkv_model_gradient(b.model, i), gradients[s], sizeof gradients[s]);
+            assert_ok(b.ctx, qkv_optimizer_step(optimizer, 0.05, 1));
+            assert_floats_close(qkv_model_weights(b.model, i), expected[kind][s], 6, 5e-7);
+        }
+        qkv_optimizer_free(optimizer);
+        free_bench(&b);
+    }
+}
+
+/* One element's history in double. */
+struct element {
+    double w, m, v;
+};
+
+static void step_element(struct element *e, const struct qkv_optimizer_options *o, double decay, double g, int t) {
+    const double rate = 0.01;
+    if (o->kind == QKV_OPTIMIZER_SGD) {
+        e->m = o->momentum * e->m + g + decay * e->w;
+        e->w -= rate * e->m;
+        return;
+    }
+    if (o->kind == QKV_OPTIMIZER_ADAM) g += decay * e->w;
+    e->m = o->beta1 * e->m + (1 - o->beta1) * g;
+    e->v = o->beta2 * e->v + (1 - o->beta2) * g * g;
+    if (o->kind == QKV_OPTIMIZER_ADAMW) e->w -= rate * decay * e->w;
+    e->w -= rate * (e->m / (1 - pow(o->beta1, t))) / (sqrt(e->v / (1 - pow(o->beta2, t))) + o->eps);
+}
+
+/* Every parameter, several steps, with a gradient scale; the largest spans more than one piece. */
+static void every_parameter_follows_the_formula(void **state) {
+    (void)state;
+    for (int kind = 0; kind < 3; kind++) {
+        struct bench b = make_bench(2);
+        struct qkv_optimizer_options options = options_of((enum qkv_optimizer_kind)kind);
+        struct qkv_optimizer *optimizer;
+        struct qkv_random random = test_random(10 + (uint64_t)kind);
+        assert_ok(b.ctx, qkv_optimizer_create(b.model, &options, &optimizer));
+        assert_int_equal(qkv_optimizer_moments(optimizer), kind == QKV_OPTIMIZER_SGD ? 1 : 2);
+        struct element *history[64];
+        size_t P = qkv_model_parameters(b.model), most = 0;
+        assert_true(P <= 64);
+        for (size_t i = 0; i < P; i++) {
+            history[i] = calloc(elements(&b, i), sizeof **history);
+            for (size_t j = 0; j < elements(&b, i); j++) history[i][j].w = (double)qkv_model_weights(b.model, i)[j];
+            if (elements(&b, i) > most) most = elements(&b, i);
+        }
+        assert_true(most > 20000);
+        for (int t = 1; t <= 5; t++) {
+            for (size_t i = 0; i < P; i++) {
+                double decay = qkv_model_parameter(b.model, i)->rank >= 2 ? 0.3 : 0;
+                float *g = qkv_model_gradient(b.model, i);
+                test_fill(&random, g, elements(&b, i), 0.1);
+                for (size_t j = 0; j < elements(&b, i); j++)
+                    step_element(&history[i][j], &options, decay, 0.5 * (double)g[j], t);
+            }
+            assert_ok(b.ctx, qkv_optimizer_step(optimizer, 0.01, 0.5));
+        }
+        assert_int_equal(qkv_optimizer_steps(optimizer), 5);
+        for (size_t i = 0; i < P; i++) {
+            double worst = 0;
+            for (size_t j = 0; j < elements(&b, i); j++) {
+                double d = fabs((double)qkv_model_weights(b.model, i)[j] - history[i][j].w);
+                if (!(d <= worst)) worst = d;
+            }
+            if (!(worst < 1e-6)) print_error("%s: %g\n", qkv_model_parameter(b.model, i)->name, worst);
+            assert_true(worst < 1e-6);
+            free(history[i]);
+        }
+        qkv_optimizer_free(optimizer);
+        free_bench(&b);
+    }
+}
+
+static uint64_t bits_after_steps(int threads, enum qkv_optimizer_kind kind) {
+    struct bench b = make_bench(threads);
+    struct qkv_optimizer_options options = options_of(kind);
+    struct qkv_optimizer *optimizer;
+    struct qkv_random random = qkv_random_start(3, 3);
+    uint64_t hash = QKV_HASH_START;
+    assert_ok(b.ctx, qkv_optimizer_create(b.model, &options, &optimizer));
+    for (int t = 0; t < 3; t++) {
+        for (size_t i = 0; i < qkv_model_parameters(b.model); i++)
+            test_fill(&random, qkv_model_gradient(b.model, i), elements(&b, i), 0.1);
+        assert_ok(b.ctx, qkv_optimizer_step(optimizer, 0.01, 1));
+    }
+    for (size_t i = 0; i < qkv_model_parameters(b.model); i++)
+        hash = qkv_hash(hash, qkv_model_weights(b.model, i), elements(&b, i) * sizeof(float));
+    qkv_optimizer_free(optimizer);
+    free_bench(&b);
+    return hash;
+}
+
+static void threads_change_no_bit(void **state) {
+    (void)state;
+    for (int kind = 0; kind < 3; kind++)
+        for (int threads = 2; threads <= 3; threads++)
+            assert_true(bits_after_steps(1, (enum qkv_optimizer_kind)kind) ==
+                        bits_after_steps(threads, (enum qkv_optimizer_kind)kind));
+}
+
+static void a_zero_gradient_stays_finite(void **state) {
+    (void)state;
+    for (int kind = 0; kind < 3; kind++) {
+        struct bench b = make_bench(1);
+        struct qkv_optimizer_options options = options_of((enum qkv_optimizer_kind)kind);
+        struct qkv_optimizer *optimizer;
+        options.weight_decay = 0;
+        size_t i = some_matrix(&b);
+        float before = qkv_model_weights(b.model, i)[0];
+        assert_ok(b.ctx, qkv_optimizer_create(b.model, &options, &optimizer));
+        qkv_model_clear_gradients(b.model);
+        for (int t = 0; t < 3; t++) assert_ok(b.ctx, qkv_optimizer_step(optimizer, 0.01, 1));
+        assert_true(qkv_model_weights(b.model, i)[0] == before);
+        qkv_optimizer_free(optimizer);
+        free_bench(&b);
+    }
+}
+
+static void impossible_options_are_named(void **state) {
+    (void)state;
+    struct bench b = make_bench(1);
+    struct qkv_optimizer *optimizer;
+    const struct {
+        struct qkv_optimizer_options options;
+        const char *message;
+    } bad[] = {
+        {{.kind = QKV_OPTIMIZER_ADAMW, .beta1 = 1, .beta2 = 0.9, .eps = 1e-8}, "beta1 is 1; it must lie in [0, 1)"},
+        {{.kind = QKV_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = -1, .eps = 1e-8}, "beta2 is -1"},
+        {{.kind = QKV_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = NAN, .eps = 1e-8}, "beta2 is"},
+        {{.kind = QKV_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.9, .eps = 0}, "eps is 0"},
+        {{.kind = QKV_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.9, .eps = 1e-60}, "eps is 1e-60"},
+        {{.kind = QKV_OPTIMIZER_SGD, .momentum = 1}, "momentum is 1"},
+        {{.kind = QKV_OPTIMIZER_SGD, .momentum = 0.9, .weight_decay = -1}, "weight_decay is -1"},
+        {{.kind = (enum qkv_optimizer_kind)7}, "no kind 7"},
+    };
+    for (size_t i = 0; i < TEST_COUNT(bad); i++) {
+        assert_status(b.ctx, qkv_optimizer_create(b.model, &bad[i].options, &optimizer), QKV_ARGUMENT);
+        assert_null(optimizer);
+        assert_message(b.ctx, bad[i].message);
+    }
+    struct qkv_optimizer_options good = options_of(QKV_OPTIMIZER_SGD);
+    assert_ok(b.ctx, qkv_optimizer_create(b.model, &good, &optimizer));
+    assert_status(b.ctx, qkv_optimizer_step(optimizer, NAN, 1), QKV_NUMBER);
+    assert_status(b.ctx, qkv_optimizer_step(optimizer, -1, 1), QKV_NUMBER);
+    assert_status(b.ctx, qkv_optimizer_step(optimizer, 1, INFINITY), QKV_NUMBER);
+    assert_int_equal(qkv_optimizer_steps(optimizer), 0);
+    qkv_optimizer_free(optimizer);
+    free_bench(&b);
+}
+
+static void a_model_without_gradients_is_refused(void **state) {
+    (void)state;
+    static const char *const settings[] = {"vocab=20", NULL};
+    struct qkv_context *ctx = fixture_context(1);
+    struct qkv_spec spec = fixture_spec(ctx, settings);
+    struct qkv_optimizer_options options = options_of(QKV_OPTIMIZER_ADAMW);
+    struct qkv_model *model;
+    struct qkv_optimizer *optimizer;
+    assert_ok(ctx, qkv_model_create(ctx, &spec, 1, &model));
+    assert_ok(ctx, qkv_optimizer_create(model, &options, &optimizer));
+    assert_status(ctx, qkv_optimizer_step(optimizer, 0.1, 1), QKV_ARGUMENT);
+    assert_message(ctx, "has no gradient yet");
+    qkv_optimizer_free(optimizer);
+    qkv_model_free(model);
+    assert_ok(ctx, qkv_model_plan(ctx, &spec, &model));
+    assert_status(ctx, qkv_optimizer_create(model, &options, &optimizer), QKV_ARGUMENT);
+    assert_message(ctx, "only a plan");
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(three_steps_are_those_of_pytorch),
+        cmocka_unit_test(every_parameter_follows_the_formula),
+        cmocka_unit_test(threads_change_no_bit),
+        cmocka_unit_test(a_zero_gradient_stays_finite),
+        cmocka_unit_test(impossible_options_are_named),
+        cmocka_unit_test(a_model_without_gradients_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,370 @@
+/* Whole runs: learning, the log, accumulation, and that resuming, threads and stopping change no bit. */
+#include "train_fixture.h"
+
+#include <jansson.h>
+
+static struct qkv_context *ctx;
+
+static int setup(void **state) {
+    (void)state;
+    ctx = fixture_context(2);
+    return 0;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    qkv_context_free(ctx);
+    return 0;
+}
+
+static struct qkv_trainer *begin(struct qkv_context *in, const char *folder, const struct qkv_train_options *options) {
+    struct qkv_spec spec = fixture_spec(in, NULL);
+    struct qkv_trainer *trainer;
+    assert_ok(in, qkv_trainer_create(in, &spec, options, folder, NULL, NULL, &trainer));
+    return trainer;
+}
+
+static struct qkv_trainer *resume(const char *folder, int64_t steps) {
+    struct qkv_trainer *trainer;
+    assert_ok(ctx, qkv_trainer_resume(ctx, folder, steps, NULL, NULL, &trainer));
+    return trainer;
+}
+
+/* ---- comparing runs ---------------------------------------------------------------------------------------------------------- */
+
+/* The numbers of a log that a machine's speed does not change, one line a step. */
+static char *log_numbers(const char *folder) {
+    size_t size, used = 0;
+    char *text = fixture_read(folder, "log.jsonl", &size), *out = calloc(size * 2 + 64, 1);
+    int64_t step = 0;
+    for (char *line = text; *line;) {
+        json_error_t error;
+        char *end = strchr(line, '\n');
+        assert_non_null(end);
+        json_t *entry = json_loadb(line, (size_t)(end - line), JSON_REJECT_DUPLICATES, &error);
+        assert_true(json_is_object(entry));
+        assert_int_equal(json_integer_value(json_object_get(entry, "step")), ++step);
+        static const char *const keys[] = {"loss", "norm", "rate", "tokens_per_second", "flops_share", "seconds"};
+        for (size_t i = 0; i < TEST_COUNT(keys); i++) {
+            const json_t *value = json_object_get(entry, keys[i]);
+            assert_true(json_is_number(value) && json_number_value(value) >= 0);
+            if (i < 3) used += (size_t)sprintf(out + used, "%a ", json_number_value(value));
+        }
+        const json_t *valid = json_object_get(entry, "valid_loss");
+        used += (size_t)sprintf(out + used, "%lld ", json_integer_value(json_object_get(entry, "tokens")));
+        used += (size_t)(valid ? sprintf(out + used, "%a\n", json_number_value(valid)) : sprintf(out + used, "\n"));
+        json_decref(entry);
+        line = end + 1;
+    }
+    free(text);
+    return out;
+}
+
+/* Whether two tensor files hold the same bits under the same names. */
+static void assert_same_tensors(const char *folder_a, const char *folder_b, const char *name) {
+    struct qkv_tensors *a, *b;
+    char path[2048];
+    snprintf(path, sizeof path, "%s/%s", folder_a, name);
+    assert_ok(ctx, qkv_tensors_open(ctx, path, &a));
+    snprintf(path, sizeof path, "%s/%s", folder_b, name);
+    assert_ok(ctx, qkv_tensors_open(ctx, path, &b));
+    assert_int_equal(qkv_tensors_count(a), qkv_tensors_count(b));
+    for (size_t i = 0; i < qkv_tensors_count(a); i++) {
+        const struct qkv_array *x = qkv_tensors_at(a, i), *y = qkv_tensors_find(b, x->name);
+        assert_non_null(y);
+        assert_int_equal(x->bytes, y->bytes);
+        assert_memory_equal(x->data, y->data, x->bytes);
+    }
+    qkv_tensors_close(a);
+    qkv_tensors_close(b);
+}
+
+static void assert_same_runs(const char *a, const char *b) {
+    char *log_a = log_numbers(a), *log_b = log_numbers(b);
+    assert_string_equal(log_a, log_b);
+    free(log_a);
+    free(log_b);
+    assert_same_tensors(a, b, "checkpoint.safetensors");
+    assert_same_tensors(a, b, "model.safetensors");
+}
+
+/* ---- learning ------------------------------------------------------------------------------------------------------------------ */
+
+static void the_loss_falls(void **state) {
+    (void)state;
+    const char *folder = fixture_run("falls");
+    struct qkv_train_options o = fixture_options(ctx);
+    o.steps = 250;
+    o.batch = 8;
+    o.rate = 1e-2;
+    o.dropout = 0;
+    o.eval_every = 50;
+    o.save_every = 0;
+    struct qkv_trainer *trainer = begin(ctx, folder, &o);
+    size_t valid;
+    assert_int_equal(qkv_trainer_tokens(trainer, &valid), 2700);
+    assert_int_equal(valid, 300);
+    assert_true(qkv_trainer_bytes(trainer) > 4 * 4 * 30000);
+    struct qkv_train_report first = fixture_steps(ctx, trainer, 1), last = fixture_steps(ctx, trainer, 250);
+    assert_true(first.loss > 4 && first.loss < 8); /* about ln 280 */
+    assert_true(isnan(first.valid_loss) && !first.evaluated && !first.saved && first.steps == 250);
+    assert_true(last.loss < 0.6 && last.valid_loss < 0.6);
+    assert_true(last.evaluated && last.saved && last.best_loss <= last.valid_loss);
+    assert_true(last.tokens_per_second > 0 && last.flops_share > 0 && last.seconds > 0);
+    struct qkv_train_report after;
+    assert_ok(ctx, qkv_trainer_step(trainer, &after));
+    assert_true(after.step == 250 && !after.evaluated && !after.saved && after.loss == last.loss);
+    qkv_trainer_free(trainer);
+    struct qkv_model *model; /* the folder is a model folder */
+    assert_ok(ctx, qkv_model_load(ctx, folder, &model));
+    assert_non_null(qkv_model_tokenizer(model));
+    qkv_model_free(model);
+    free(log_numbers(folder));
+}
+
+static void thirty_bytes_are_learnt_by_heart(void **state) {
+    (void)state;
+    static const char text[] = "the quick brown fox jumps over";
+    const char *path = test_path("thirty.txt");
+    struct qkv_train_options o = fixture_options(ctx);
+    test_write_file(path, text, sizeof text - 1);
+    o.data = path;
+    o.valid_fraction = 0;
+    o.steps = 200;
+    o.batch = 8;
+    o.rate = 1e-2;
+    o.dropout = 0;
+    struct qkv_trainer *trainer = begin(ctx, fixture_run("thirty"), &o);
+    struct qkv_train_report last = fixture_steps(ctx, trainer, 200);
+    assert_true(last.loss < 0.05);
+    assert_true(isnan(last.valid_loss) && !last.evaluated);
+    qkv_trainer_free(trainer);
+}
+
+static void every_optimizer_and_tokenizer_learns(void **state) {
+    (void)state;
+    static const char *const optimizers[] = {"adamw", "adam", "sgd"};
+    static const char *const tokenizers[] = {"bytes", "words", "bpe:300"};
+    for (size_t i = 0; i < 3; i++) {
+        const char *folder = fixture_run("kinds");
+        struct qkv_train_options o = fixture_options(ctx);
+        o.optimizer = optimizers[i];
+        o.tokenizer = tokenizers[i];
+        o.steps = 40;
+        o.weight_decay = 0.01;
+        o.rate = i == 2 ? 0.3 : 5e-3;
+        struct qkv_trainer *trainer = begin(ctx, folder, &o);
+        double first = fixture_steps(ctx, trainer, 1).loss, last = fixture_steps(ctx, trainer, 40).loss;
+        assert_true(last < 0.7 * first);
+        qkv_trainer_free(trainer);
+    }
+}
+
+/* ---- accumulation ----------------------------------------------------------------------------------------------------------- */
+
+static float *gradients_after_one_step(int64_t accumulate, size_t *count) {
+    struct qkv_train_options o = fixture_options(ctx);
+    o.batch = 7;
+    o.accumulate = accumulate;
+    o.dropout = 0;
+    struct qkv_trainer *trainer = begin(ctx, fixture_run("accumulate"), &o);
+    struct qkv_train_report report = fixture_steps(ctx, trainer, 1);
+    struct qkv_model *model = qkv_trainer_model(trainer);
+    float *all = NULL;
+    *count = 0;
+    for (size_t i = 0; i < qkv_model_parameters(model); i++) {
+        size_t n = qkv_array_elements(qkv_model_parameter(model, i));
+        all = realloc(all, (*count + n + 2) * sizeof *all);
+        memcpy(all + *count, qkv_model_gradient(model, i), n * sizeof *all);
+        *count += n;
+    }
+    all[(*count)++] = (float)report.loss;
+    all[(*count)++] = (float)report.norm;
+    qkv_trainer_free(trainer);
+    return all;
+}
+
+static void accumulation_gives_the_same_gradient(void **state) {
+    (void)state;
+    size_t n, m;
+    float *whole = gradients_after_one_step(1, &n);
+    for (int64_t parts = 2; parts <= 7; parts++) {
+        float *sum = gradients_after_one_step(parts, &m);
+        assert_int_equal(n, m);
+        assert_floats_close(sum, whole, n, 1e-6);
+        free(sum);
+    }
+    free(whole);
+}
+
+/* ---- the same bits ------------------------------------------------------------------------------------------------------------ */
+
+static void threads_change_no_bit(void **state) {
+    (void)state;
+    const char *folders[] = {fixture_run("threads1"), fixture_run("threads2"), fixture_run("threads3")};
+    for (int threads = 1; threads <= 3; threads++) {
+        struct qkv_context *own = fixture_context(threads);
+        struct qkv_train_options o = fixture_options(own);
+        o.accumulate = 2;
+        struct qkv_trainer *trainer = begin(own, folders[threads - 1], &o);
+        fixture_steps(own, trainer, 6);
+        qkv_trainer_free(trainer);
+        qkv_context_free(own);
+    }
+    assert_same_runs(folders[0], folders[1]);
+    assert_same_runs(folders[0], folders[2]);
+}
+
+static void seeds_make_different_runs(void **state) {
+    (void)state;
+    double loss[3];
+    for (int i = 0; i < 3; i++) {
+        struct qkv_train_options o = fixture_options(ctx);
+        o.seed = i % 2;
+        struct qkv_trainer *trainer = begin(ctx, fixture_run("seeds"), &o);
+        loss[i] = fixture_steps(ctx, trainer, 3).loss;
+        qkv_trainer_free(trainer);
+    }
+    assert_true(loss[0] == loss[2] && loss[0] != loss[1]);
+}
+
+static void check_resume(const struct qkv_train_options *options, int64_t save_at) {
+    const char *whole = fixture_run("whole"), *parts = fixture_run("parts");
+    struct qkv_trainer *trainer = begin(ctx, whole, options);
+    fixture_steps(ctx, trainer, options->steps);
+    qkv_trainer_free(trainer);
+    trainer = begin(ctx, parts, options);
+    fixture_steps(ctx, trainer, save_at);
+    assert_ok(ctx, qkv_trainer_save(trainer));
+    if (save_at + 1 < options->steps) fixture_steps(ctx, trainer, save_at + 1); /* lost, and its line cut away */
+    qkv_trainer_free(trainer);
+    trainer = resume(parts, 0);
+    fixture_steps(ctx, trainer, options->steps);
+    qkv_trainer_free(trainer);
+    assert_same_runs(whole, parts);
+}
+
+static void resuming_changes_no_bit(void **state) {
+    (void)state;
+    static const char *const optimizers[] = {"adamw", "adam", "sgd"};
+    for (size_t i = 0; i < 3; i++) {
+        struct qkv_train_options o = fixture_options(ctx);
+        o.optimizer = optimizers[i];
+        o.save_every = 100;
+        o.accumulate = (int64_t)i + 1;
+        check_resume(&o, 3);
+        check_resume(&o, 4);
+    }
+}
+
+static void resuming_changes_no_bit_with_a_validation_file(void **state) {
+    (void)state;
+    struct qkv_train_options o = fixture_options(ctx);
+    const char *path = test_path("valid.txt");
+    fixture_text(path, 700, 2);
+    o.valid = path;
+    o.tokenizer = "bpe:290";
+    o.save_every = 100;
+    o.eval_batches = 0;
+    check_resume(&o, 3);
+    o.valid = NULL;
+    o.valid_fraction = 0;
+    check_resume(&o, 3);
+}
+
+static void a_finished_run_can_be_prolonged(void **state) {
+    (void)state;
+    const char *folder = fixture_run("longer");
+    struct qkv_train_options o = fixture_options(ctx);
+    struct qkv_trainer *trainer = begin(ctx, folder, &o), *again;
+    struct qkv_train_report report;
+    fixture_steps(ctx, trainer, 6);
+    qkv_trainer_free(trainer);
+    trainer = resume(folder, 0);
+    assert_ok(ctx, qkv_trainer_step(trainer, &report));
+    assert_true(report.step == 6 && report.steps == 6);
+    qkv_trainer_free(trainer);
+    trainer = resume(folder, 9);
+    assert_ok(ctx, qkv_trainer_step(trainer, &report));
+    assert_true(report.step == 7 && report.steps == 9);
+    qkv_trainer_free(trainer);
+    trainer = resume(folder, 0); /* the new end is kept */
+    assert_int_equal(qkv_trainer_options(trainer)->steps, 9);
+    fixture_steps(ctx, trainer, 9);
+    qkv_trainer_free(trainer);
+    free(log_numbers(folder));
+    assert_status(ctx, qkv_trainer_resume(ctx, folder, 8, NULL, NULL, &again), QKV_ARGUMENT);
+    assert_message(ctx, "steps is 8 but the run has done 9 already");
+    assert_null(again);
+}
+
+/* ---- stopping ------------------------------------------------------------------------------------------------------------------- */
+
+struct stopper {
+    const char *what;
+    int calls_left;
+};
+
+static bool stop(void *user, const char *what, double done, double total) {
+    struct stopper *s = user;
+    assert_true(done <= total || total == 0);
+    return strcmp(what, s->what) != 0 || s->calls_left-- > 0;
+}
+
+static void stopping_at_the_start_leaves_nothing(void **state) {
+    (void)state;
+    static const char *const work[] = {"training the tokenizer", "tokenizing"};
+    struct qkv_spec spec = fixture_spec(ctx, NULL);
+    struct qkv_train_options o = fixture_options(ctx);
+    for (size_t i = 0; i < 2; i++) {
+        const char *folder = fixture_run("stopped");
+        struct stopper s = {work[i], 0};
+        struct qkv_trainer *trainer;
+        assert_status(ctx, qkv_trainer_create(ctx, &spec, &o, folder, stop, &s, &trainer), QKV_STOPPED);
+        assert_message(ctx, work[i]);
+        assert_null(trainer);
+        assert_false(qkv_file_exists(folder));
+    }
+}
+
+/* Stopped in an evaluation, saved, resumed: the evaluation is made up for, and no bit differs. */
+static void stopping_in_an_evaluation_changes_no_bit(void **state) {
+    (void)state;
+    const char *whole = fixture_run("undisturbed"), *parts = fixture_run("disturbed");
+    struct qkv_spec spec = fixture_spec(ctx, NULL);
+    struct qkv_train_options o = fixture_options(ctx);
+    struct stopper s = {"validating", 1};
+    struct qkv_trainer *trainer = begin(ctx, whole, &o);
+    struct qkv_train_report report;
+    fixture_steps(ctx, trainer, 6);
+    qkv_trainer_free(trainer);
+    assert_ok(ctx, qkv_trainer_create(ctx, &spec, &o, parts, stop, &s, &trainer));
+    assert_ok(ctx, qkv_trainer_step(trainer, &report));
+    assert_status(ctx, qkv_trainer_step(trainer, &report), QKV_STOPPED);
+    assert_int_equal(report.step, 2);
+    assert_ok(ctx, qkv_trainer_save(trainer));
+    qkv_trainer_free(trainer);
+    trainer = resume(parts, 0);
+    assert_ok(ctx, qkv_trainer_step(trainer, &report));
+    assert_true(report.step == 2 && report.evaluated);
+    fixture_steps(ctx, trainer, 6);
+    qkv_trainer_free(trainer);
+    assert_same_runs(whole, parts);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_loss_falls),
+        cmocka_unit_test(thirty_bytes_are_learnt_by_heart),
+        cmocka_unit_test(every_optimizer_and_tokenizer_learns),
+        cmocka_unit_test(accumulation_gives_the_same_gradient),
+        cmocka_unit_test(threads_change_no_bit),
+        cmocka_unit_test(seeds_make_different_runs),
+        cmocka_unit_test(resuming_changes_no_bit),
+        cmocka_unit_test(resuming_changes_no_bit_with_a_validation_file),
+        cmocka_unit_test(a_finished_run_can_be_prolonged),
+        cmocka_unit_test(stopping_at_the_start_leaves_nothing),
+        cmocka_unit_test(stopping_in_an_evaluation_changes_no_bit),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
