@@ -1,0 +1,99 @@
+/* Presets: named specs, as the JSON that a user could write, and the training options that suit them. What the spec can
+ * work out itself is not written, so that a setting changes all that follows from it. */
+#include "model/spec.h"
+
+#include <string.h>
+
+#define START "{\"format\": \"qkv\", \"version\": 1, "
+
+struct preset {
+    const char *name, *summary, *json;
+    const char *const *recipe;
+};
+#define RECIPE(...)                                                                                                    \
+    (const char *const[]) {                                                                                            \
+        __VA_ARGS__, NULL                                                                                              \
+    }
+
+static const struct preset presets[] = {
+    {.name = "nano-gpt",
+     .summary = "a GPT that trains in minutes on a CPU: 4 layers, 4 heads, d_model 128, context 64 (nanoGPT's CPU "
+                "settings)",
+     .json = START "\"d_model\": 128, \"context\": 64, \"decoder\": {\"layers\": 4,"
+                   " \"attention\": {\"heads\": 4, \"bias\": false}, \"norm\": {\"bias\": false},"
+                   " \"ffn\": {\"kind\": \"gelu\", \"bias\": false}}}",
+     .recipe = RECIPE("tokenizer=chars", "batch=12", "steps=2000", "rate=1e-3", "min_rate=1e-4", "warmup=100",
+                      "beta2=0.99", "eval_every=250", "eval_batches=20")},
+    {.name = "baby-gpt",
+     .summary = "a small GPT on characters: 6 layers, 6 heads, d_model 384, context 256 (nanoGPT's Shakespeare)",
+     .json = START "\"d_model\": 384, \"context\": 256, \"dropout\": 0.2, \"decoder\": {\"layers\": 6,"
+                   " \"attention\": {\"heads\": 6, \"bias\": false}, \"norm\": {\"bias\": false},"
+                   " \"ffn\": {\"kind\": \"gelu\", \"bias\": false}}}",
+     .recipe = RECIPE("tokenizer=chars", "batch=64", "steps=5000", "rate=1e-3", "min_rate=1e-4", "warmup=100",
+                      "beta2=0.99", "eval_every=250")},
+    {.name = "gpt2-small",
+     .summary = "GPT-2 with 124M parameters: 12 layers, 12 heads, d_model 768, context 1024 (Radford et al. 2019)",
+     .json = START "\"vocab\": 50257, \"d_model\": 768, \"context\": 1024, \"decoder\": {\"layers\": 12,"
+                   " \"attention\": {\"heads\": 12}, \"ffn\": {\"kind\": \"gelu_tanh\"}}}",
+     .recipe = RECIPE("tokenizer=bpe:50257", "batch=8", "accumulate=8", "steps=100000", "rate=6e-4", "min_rate=6e-5",
+                      "warmup=2000", "beta2=0.95", "eval_every=1000", "save_every=1000")},
+    {.name = "llama-style",
+     .summary = "RoPE, RMSNorm, SwiGLU, grouped-query attention: 16 layers, 16 heads, 4 kv heads, d_model 1024",
+     .json =
+         START "\"d_model\": 1024, \"context\": 1024, \"position\": {\"kind\": \"rope\", \"theta\": 10000.0},"
+               " \"tie\": \"none\", \"decoder\": {\"layers\": 16,"
+               " \"attention\": {\"heads\": 16, \"kv_heads\": 4, \"bias\": false}, \"norm\": {\"kind\": \"rmsnorm\"},"
+               " \"ffn\": {\"kind\": \"swiglu\", \"d_ff\": 2816, \"bias\": false}}}",
+     .recipe = RECIPE("tokenizer=bpe:8192", "batch=16", "accumulate=8", "steps=20000", "rate=3e-4", "min_rate=3e-5",
+                      "warmup=1000", "beta2=0.95", "eval_every=500", "save_every=500")},
+    {.name = "bloom-style",
+     .summary = "ALiBi instead of position vectors: 8 layers, 8 heads, d_model 512, context 512",
+     .json =
+         START "\"d_model\": 512, \"context\": 512, \"position\": {\"kind\": \"alibi\"}, \"decoder\": {\"layers\": 8,"
+               " \"attention\": {\"heads\": 8}, \"ffn\": {\"kind\": \"gelu_tanh\"}}}",
+     .recipe = RECIPE("tokenizer=bpe:4096", "batch=16", "accumulate=4", "steps=10000", "rate=6e-4", "min_rate=6e-5",
+                      "warmup=500", "beta2=0.95", "eval_every=500", "save_every=500")},
+    {.name = "mqa-style",
+     .summary =
+         "multi-query attention, one kv head for all: 8 layers, 8 heads, d_model 512, context 512 (Shazeer 2019)",
+     .json = START "\"d_model\": 512, \"context\": 512, \"decoder\": {\"layers\": 8,"
+                   " \"attention\": {\"heads\": 8, \"kv_heads\": 1}, \"ffn\": {\"kind\": \"gelu_tanh\"}}}",
+     .recipe = RECIPE("tokenizer=bpe:4096", "batch=16", "accumulate=4", "steps=10000", "rate=6e-4", "min_rate=6e-5",
+                      "warmup=500", "beta2=0.95", "eval_every=500", "save_every=500")},
+};
+#define PRESET_COUNT (sizeof presets / sizeof *presets)
+
+static const struct preset *find_preset(const char *name) {
+    for (size_t i = 0; i < PRESET_COUNT; i++)
+        if (!strcmp(presets[i].name, name)) return &presets[i];
+    return NULL;
+}
+
+const char *const *qkv_preset_recipe(const char *name) {
+    const struct preset *preset = find_preset(name);
+    return preset ? preset->recipe : NULL;
+}
+
+bool qkv_preset_at(size_t i, const char **name, const char **summary) {
+    if (i >= PRESET_COUNT) return false;
+    if (name) *name = presets[i].name;
+    if (summary) *summary = presets[i].summary;
+    return true;
+}
+
+enum qkv_status qkv_spec_preset(struct qkv_context *ctx, struct qkv_spec *spec, const char *name,
+                                const char *const *settings, size_t setting_count) {
+    const struct preset *preset = find_preset(name);
+    char text[256] = "";
+    if (preset) {
+        snprintf(text, sizeof text, "preset %s", name);
+        return qkv_spec_parse(ctx, spec, text, preset->json, strlen(preset->json), settings, setting_count);
+    }
+    size_t used = 0;
+    for (size_t i = 0; i < PRESET_COUNT && used < sizeof text; i++) {
+        int n = snprintf(text + used, sizeof text - used, "%s%s", i ? ", " : "", presets[i].name);
+        used += n > 0 ? (size_t)n : 0;
+    }
+    memset(spec, 0, sizeof *spec);
+    return qkv_fail(ctx, QKV_ARGUMENT, "there is no preset \"%.100s\"; known presets: %s", name, text);
+}

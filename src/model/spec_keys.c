@@ -1,0 +1,347 @@
+/* The keys of config.json: one line each, with type, range, default and where it means something. The order is the order
+ * of printing, and a default may depend on what stands before. */
+#include "model/spec.h"
+
+#include <float.h>
+#include <jansson.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DIMENSION (1 << 20)
+#define VOCAB     (1 << 24)
+
+_Static_assert(sizeof(enum qkv_position_kind) == sizeof(int) && sizeof(enum qkv_bias_kind) == sizeof(int),
+               "choices are read and written as int");
+
+/* ---- choices ---------------------------------------------------------------------------------------------------- */
+
+#define TEXT(name, text, help) text,
+#define CHOICES(name, list)    static const char *const name[] = {list(TEXT) NULL}
+CHOICES(positions, QKV_POSITION_LIST);
+CHOICES(pairings, QKV_PAIRING_LIST);
+CHOICES(biases, QKV_BIAS_LIST);
+CHOICES(norms, QKV_NORM_LIST);
+CHOICES(placements, QKV_PLACEMENT_LIST);
+CHOICES(ffns, QKV_FFN_LIST);
+CHOICES(ties, QKV_TIE_LIST);
+CHOICES(heads, QKV_HEAD_LIST);
+CHOICES(pools, QKV_POOL_LIST);
+
+/* ---- defaults that depend on something ----------------------------------------------------------------------- */
+
+static double rule_kv_heads(const struct qkv_place *p) {
+    return ((const struct qkv_attention_spec *)p->object)->heads;
+}
+
+/* 0 where heads does not divide d_model, which the check explains. */
+static double rule_head_dim(const struct qkv_place *p) {
+    int H = ((const struct qkv_attention_spec *)p->object)->heads;
+    return H > 0 && p->spec->d_model % H == 0 ? p->spec->d_model / H : 0;
+}
+
+static double rule_value_dim(const struct qkv_place *p) {
+    return ((const struct qkv_attention_spec *)p->object)->head_dim;
+}
+
+static double rule_causal(const struct qkv_place *p) {
+    return p->stack == &p->spec->decoder;
+}
+
+static double rule_final(const struct qkv_place *p) {
+    return ((const struct qkv_norm_spec *)p->object)->placement == QKV_PLACEMENT_PRE;
+}
+
+static double rule_norm_bias(const struct qkv_place *p) {
+    return ((const struct qkv_norm_spec *)p->object)->kind == QKV_NORM_LAYERNORM;
+}
+
+static double rule_d_ff(const struct qkv_place *p) {
+    return 4.0 * p->spec->d_model;
+}
+
+static double rule_head_bias(const struct qkv_place *p) {
+    return p->spec->head.kind == QKV_HEAD_CLASSIFY;
+}
+
+static double rule_tie(const struct qkv_place *p) {
+    return p->spec->head.kind == QKV_HEAD_LM ? QKV_TIE_HEAD : QKV_TIE_NONE;
+}
+
+static double rule_source_vocab(const struct qkv_place *p) {
+    return p->spec->vocab;
+}
+
+/* ---- where keys mean something ---------------------------------------------------------------------------------- */
+
+static bool in_rope(const struct qkv_place *p) {
+    return p->spec->position.kind == QKV_POSITION_ROPE;
+}
+
+static bool in_classify(const struct qkv_place *p) {
+    return p->spec->head.kind == QKV_HEAD_CLASSIFY;
+}
+
+static bool in_a_head(const struct qkv_place *p) {
+    return p->spec->head.kind != QKV_HEAD_NONE;
+}
+
+static bool beside_a_decoder(const struct qkv_place *p) {
+    return p->spec->encoder.layers != 0 && p->spec->decoder.layers != 0;
+}
+
+static bool beside_an_encoder(const struct qkv_place *p) {
+    return p->stack == &p->spec->decoder && p->spec->encoder.layers != 0;
+}
+
+static bool has_encoder(const struct qkv_place *p) {
+    return p->spec->encoder.layers != 0;
+}
+
+static bool has_decoder(const struct qkv_place *p) {
+    return p->spec->decoder.layers != 0;
+}
+
+/* ---- the tables ------------------------------------------------------------------------------------------------- */
+
+#define WHOLE(type_, field, low_, high_, ...)                                                                          \
+    {                                                                                                                  \
+        .name = #field, .type = QKV_KEY_WHOLE, .offset = offsetof(struct type_, field), .low = low_, .high = high_,    \
+        __VA_ARGS__                                                                                                    \
+    }
+#define REAL(type_, field, low_, high_, text_, ...)                                                                    \
+    {                                                                                                                  \
+        .name = #field, .type = QKV_KEY_REAL, .offset = offsetof(struct type_, field), .low = low_, .high = high_,     \
+        .text = text_, __VA_ARGS__                                                                                     \
+    }
+#define FLAG(type_, field, ...)                                                                                        \
+    { .name = #field, .type = QKV_KEY_FLAG, .offset = offsetof(struct type_, field), __VA_ARGS__ }
+#define CHOICE(type_, field, choices_, ...)                                                                            \
+    {                                                                                                                  \
+        .name = #field, .type = QKV_KEY_CHOICE, .offset = offsetof(struct type_, field), .choices = choices_,          \
+        __VA_ARGS__                                                                                                    \
+    }
+#define OBJECT(type_, field, keys_, ...)                                                                               \
+    { .name = #field, .type = QKV_KEY_OBJECT, .offset = offsetof(struct type_, field), .keys = keys_, __VA_ARGS__ }
+#define CONSTANT(name_, text_)                                                                                         \
+    { .name = name_, .type = QKV_KEY_CONSTANT, .text = text_, .flags = QKV_KEY_REQUIRED }
+#define END                                                                                                            \
+    { .name = NULL }
+
+static const struct qkv_key position_keys[] = {
+    CHOICE(qkv_position_spec, kind, positions, .value = QKV_POSITION_LEARNED),
+    REAL(qkv_position_spec, theta, 0, FLT_MAX, "a number greater than 0", .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_IDLE,
+         .value = 10000, .applies = in_rope),
+    CHOICE(qkv_position_spec, pairing, pairings, .flags = QKV_KEY_IDLE, .value = QKV_PAIRING_HALF, .applies = in_rope),
+    REAL(qkv_position_spec, fraction, 0, 1, "a number greater than 0 and at most 1",
+         .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_IDLE, .value = 1, .applies = in_rope),
+    END,
+};
+
+static const struct qkv_key attention_keys[] = {
+    WHOLE(qkv_attention_spec, heads, 1, DIMENSION, .flags = QKV_KEY_REQUIRED),
+    WHOLE(qkv_attention_spec, kv_heads, 1, DIMENSION, .flags = QKV_KEY_OF_HEADS, .rule = rule_kv_heads),
+    WHOLE(qkv_attention_spec, head_dim, 1, DIMENSION, .flags = QKV_KEY_OF_HEADS, .rule = rule_head_dim),
+    WHOLE(qkv_attention_spec, value_dim, 1, DIMENSION, .flags = QKV_KEY_OF_HEADS, .rule = rule_value_dim),
+    FLAG(qkv_attention_spec, causal, .flags = QKV_KEY_MASK, .rule = rule_causal),
+    WHOLE(qkv_attention_spec, window, 0, INT_MAX, .flags = QKV_KEY_MASK),
+    REAL(qkv_attention_spec, softcap, 0, FLT_MAX, "a number greater than 0, or 0 for none", .value = 0),
+    REAL(qkv_attention_spec, scale, 0, FLT_MAX, "a number greater than 0, or null for 1/sqrt(head_dim)",
+         .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_NULL),
+    CHOICE(qkv_attention_spec, bias, biases, .value = QKV_BIAS_ALL),
+    END,
+};
+
+static const struct qkv_key norm_keys[] = {
+    CHOICE(qkv_norm_spec, kind, norms, .value = QKV_NORM_LAYERNORM),
+    CHOICE(qkv_norm_spec, placement, placements, .value = QKV_PLACEMENT_PRE),
+    REAL(qkv_norm_spec, eps, 0, FLT_MAX, "a number greater than 0", .flags = QKV_KEY_ABOVE_LOW, .value = 1e-5),
+    FLAG(qkv_norm_spec, final, .rule = rule_final),
+    FLAG(qkv_norm_spec, bias, .rule = rule_norm_bias),
+    END,
+};
+
+static const struct qkv_key ffn_keys[] = {
+    CHOICE(qkv_ffn_spec, kind, ffns, .value = QKV_FFN_GELU),
+    WHOLE(qkv_ffn_spec, d_ff, 1, DIMENSION, .rule = rule_d_ff),
+    FLAG(qkv_ffn_spec, bias, .value = true),
+    END,
+};
+
+static const struct qkv_key stack_keys[] = {
+    WHOLE(qkv_stack_spec, layers, 1, 1000, .flags = QKV_KEY_REQUIRED),
+    OBJECT(qkv_stack_spec, attention, attention_keys, .flags = 0),
+    OBJECT(qkv_stack_spec, cross, attention_keys, .flags = QKV_KEY_NULL, .applies = beside_an_encoder,
+           .owner = "a decoder beside an encoder"),
+    OBJECT(qkv_stack_spec, norm, norm_keys, .flags = 0),
+    OBJECT(qkv_stack_spec, ffn, ffn_keys, .flags = 0),
+    END,
+};
+
+/* The struct has no type of its own: the offsets count from the spec. */
+static const struct qkv_key head_keys[] = {
+    {.name = "kind",
+     .type = QKV_KEY_CHOICE,
+     .offset = offsetof(struct qkv_spec, head.kind),
+     .choices = heads,
+     .value = QKV_HEAD_LM},
+    {.name = "classes",
+     .type = QKV_KEY_WHOLE,
+     .flags = QKV_KEY_REQUIRED,
+     .offset = offsetof(struct qkv_spec, head.classes),
+     .low = 1,
+     .high = DIMENSION,
+     .applies = in_classify,
+     .owner = "a head of kind classify"},
+    {.name = "pool",
+     .type = QKV_KEY_CHOICE,
+     .offset = offsetof(struct qkv_spec, head.pool),
+     .choices = pools,
+     .value = QKV_POOL_FIRST,
+     .applies = in_classify,
+     .owner = "a head of kind classify"},
+    {.name = "bias",
+     .type = QKV_KEY_FLAG,
+     .offset = offsetof(struct qkv_spec, head.bias),
+     .rule = rule_head_bias,
+     .applies = in_a_head,
+     .owner = "a head of kind lm or classify"},
+    END,
+};
+
+const struct qkv_key qkv_spec_keys[] = {
+    CONSTANT("format", "\"qkv\""),
+    CONSTANT("version", "1"),
+    WHOLE(qkv_spec, vocab, 1, VOCAB, .flags = QKV_KEY_LATE),
+    WHOLE(qkv_spec, d_model, 1, DIMENSION, .flags = QKV_KEY_REQUIRED),
+    WHOLE(qkv_spec, context, 1, 1 << 24, .flags = QKV_KEY_REQUIRED),
+    OBJECT(qkv_spec, position, position_keys, .flags = 0),
+    REAL(qkv_spec, embed_scale, -FLT_MAX, FLT_MAX, "a number other than 0", .flags = QKV_KEY_NOT_ZERO, .value = 1),
+    REAL(qkv_spec, dropout, 0, 1, "a number from 0 to less than 1", .flags = QKV_KEY_BELOW_HIGH),
+    {.name = "head", .type = QKV_KEY_OBJECT, .keys = head_keys},
+    CHOICE(qkv_spec, tie, ties, .rule = rule_tie),
+    OBJECT(qkv_spec, encoder, stack_keys, .flags = QKV_KEY_NULL, .applies = has_encoder),
+    OBJECT(qkv_spec, decoder, stack_keys, .flags = QKV_KEY_NULL, .applies = has_decoder),
+    WHOLE(qkv_spec, source_vocab, 1, VOCAB, .flags = QKV_KEY_LATE, .rule = rule_source_vocab,
+          .applies = beside_a_decoder, .owner = "an encoder beside a decoder"),
+    END,
+};
+
+/* ---- places, fields ------------------------------------------------------------------------------------------------ */
+
+struct qkv_place qkv_spec_place(struct qkv_spec *spec) {
+    return (struct qkv_place){.spec = spec, .object = spec};
+}
+
+struct qkv_place qkv_key_enter(const struct qkv_place *place, const struct qkv_key *key) {
+    struct qkv_place in = *place;
+    in.object = (char *)place->object + key->offset;
+    if (key->keys == stack_keys) in.stack = in.object;
+    bool cross = in.stack && in.object == (void *)&in.stack->cross;
+    in.like = cross ? &in.stack->attention : NULL;
+    snprintf(in.path, sizeof in.path, "%.*s%s.", QKV_KEY_PATH / 2, place->path, key->name);
+    return in;
+}
+
+bool qkv_key_applies(const struct qkv_key *key, const struct qkv_place *place) {
+    return !key->applies || key->applies(place);
+}
+
+double qkv_key_get(const struct qkv_key *key, const struct qkv_place *place) {
+    const char *field = (const char *)place->object + key->offset;
+    int whole;
+    double real;
+    bool flag;
+    switch (key->type) {
+    case QKV_KEY_REAL:
+        memcpy(&real, field, sizeof real);
+        return real;
+    case QKV_KEY_FLAG:
+        memcpy(&flag, field, sizeof flag);
+        return flag;
+    default:
+        memcpy(&whole, field, sizeof whole);
+        return whole;
+    }
+}
+
+void qkv_key_set(const struct qkv_key *key, const struct qkv_place *place, double value) {
+    char *field = (char *)place->object + key->offset;
+    int whole = key->type == QKV_KEY_REAL ? 0 : (int)value;
+    bool flag = value != 0;
+    switch (key->type) {
+    case QKV_KEY_REAL:
+        memcpy(field, &value, sizeof value);
+        break;
+    case QKV_KEY_FLAG:
+        memcpy(field, &flag, sizeof flag);
+        break;
+    default:
+        memcpy(field, &whole, sizeof whole);
+    }
+}
+
+double qkv_key_default(const struct qkv_key *key, const struct qkv_place *place) {
+    const struct qkv_attention_spec *cross = place->object;
+    if (!place->like) return key->rule ? key->rule(place) : key->value;
+    if (key->flags & QKV_KEY_MASK) return 0;
+    if (key->flags & QKV_KEY_OF_HEADS && cross->heads != place->like->heads) return key->rule(place);
+    struct qkv_place self = *place;
+    self.object = &place->stack->attention;
+    return qkv_key_get(key, &self);
+}
+
+/* Reals are used as floats: one that becomes infinite, or 0 where it is not, is out of range too. */
+bool qkv_key_in_range(const struct qkv_key *key, double value) {
+    if (!(fabs(value) <= (double)FLT_MAX)) return false;
+    double x = key->type == QKV_KEY_REAL ? (double)(float)value : value;
+    bool above = key->flags & QKV_KEY_ABOVE_LOW ? x > key->low : x >= key->low;
+    bool below = key->flags & QKV_KEY_BELOW_HIGH ? x < key->high : x <= key->high;
+    bool nought = x == 0 && (value != 0 || key->flags & QKV_KEY_NOT_ZERO);
+    return above && below && !(nought && key->type == QKV_KEY_REAL);
+}
+
+void qkv_key_range_text(const struct qkv_key *key, char *text, size_t size) {
+    size_t used = 0;
+    switch (key->type) {
+    case QKV_KEY_WHOLE:
+        snprintf(text, size, "a whole number from %.0f to %.0f", key->low, key->high);
+        break;
+    case QKV_KEY_REAL:
+        snprintf(text, size, "%s", key->text);
+        break;
+    case QKV_KEY_FLAG:
+        snprintf(text, size, "true or false");
+        break;
+    case QKV_KEY_CHOICE:
+        text[0] = 0;
+        for (size_t i = 0; key->choices[i] && used < size; i++) {
+            int n = snprintf(text + used, size - used, "%s%s", i ? ", " : "one of ", key->choices[i]);
+            used += n > 0 ? (size_t)n : 0;
+        }
+        break;
+    case QKV_KEY_CONSTANT:
+        snprintf(text, size, "%s", key->text);
+        break;
+    case QKV_KEY_OBJECT:
+        snprintf(text, size, "an object, {\"%s\": ...}%s", key->keys[0].name,
+                 key->flags & QKV_KEY_NULL ? " or null" : "");
+    }
+}
+
+char *qkv_key_real_text(double x) {
+    json_t *real = json_real(x);
+    char *text = NULL;
+    for (size_t digits = 9; real && digits <= 17; digits++) { /* trailing zeros are dropped */
+        text = json_dumps(real, JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits));
+        json_t *back = text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
+        bool same = back && json_is_real(back) && json_real_value(back) == x;
+        json_decref(back);
+        if (same || !text) break;
+        free(text);
+        text = NULL;
+    }
+    json_decref(real);
+    return text;
+}

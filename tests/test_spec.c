@@ -1,0 +1,408 @@
+/* test_spec: reading, printing and setting of specs: defaults, the golden folders, round trips of random specs, settings,
+ * presets, damaged JSON. */
+#include "model/spec.h"
+#include "test.h"
+
+#include <dirent.h>
+
+static struct qkv_context *ctx;
+
+static int setup(void **state) {
+    (void)state;
+    return qkv_context_create(&ctx, NULL) == QKV_OK ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    qkv_context_free(ctx);
+    return 0;
+}
+
+#define HEAD "\"format\": \"qkv\", \"version\": 1, "
+#define GPT                                                                                                            \
+    "{" HEAD "\"vocab\": 100, \"d_model\": 384, \"context\": 32, \"decoder\": {\"layers\": 2, \"attention\": "         \
+    "{\"heads\": 6}}}"
+#define SEQ2SEQ                                                                                                        \
+    "{" HEAD "\"vocab\": 100, \"source_vocab\": 80, \"d_model\": 32, \"context\": 32, \"encoder\": {\"layers\": 1, "   \
+    "\"attention\": {\"heads\": 4, \"window\": 5}}, \"decoder\": {\"layers\": 2, \"attention\": {\"heads\": 4, "       \
+    "\"kv_heads\": 2, \"head_dim\": 6, \"softcap\": 3.5, \"window\": 7, \"bias\": \"qkv\"}}}"
+
+static enum qkv_status parse(struct qkv_spec *spec, const char *json, const char *const *settings, size_t count) {
+    return qkv_spec_parse(ctx, spec, "my.json", json, strlen(json), settings, count);
+}
+
+#define SETTINGS(...)                                                                                                  \
+    (const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *)
+
+/* ---- defaults ------------------------------------------------------------------------------------------------------ */
+
+static void test_defaults(void **state) {
+    (void)state;
+    struct qkv_spec s;
+    assert_ok(ctx, parse(&s, GPT, NULL, 0));
+    assert_int_equal(s.vocab, 100);
+    assert_int_equal(s.source_vocab, 100);
+    assert_int_equal(s.position.kind, QKV_POSITION_LEARNED);
+    assert_true(s.position.theta == 10000 && s.position.fraction == 1 && s.position.pairing == QKV_PAIRING_HALF);
+    assert_true(s.embed_scale == 1 && s.dropout == 0);
+    assert_int_equal(s.tie, QKV_TIE_HEAD);
+    assert_int_equal(s.head.kind, QKV_HEAD_LM);
+    assert_false(s.head.bias);
+    assert_int_equal(s.encoder.layers, 0);
+    const struct qkv_stack_spec *d = &s.decoder;
+    assert_int_equal(d->layers, 2);
+    assert_int_equal(d->attention.kv_heads, 6);
+    assert_int_equal(d->attention.head_dim, 64);
+    assert_int_equal(d->attention.value_dim, 64);
+    assert_true(d->attention.causal && d->attention.window == 0 && d->attention.softcap == 0 &&
+                d->attention.scale == 0 && d->attention.bias == QKV_BIAS_ALL);
+    assert_int_equal(d->cross.heads, 0);
+    assert_true(d->norm.kind == QKV_NORM_LAYERNORM && d->norm.placement == QKV_PLACEMENT_PRE && d->norm.eps == 1e-5);
+    assert_true(d->norm.final && d->norm.bias);
+    assert_true(d->ffn.kind == QKV_FFN_GELU && d->ffn.d_ff == 4 * 384 && d->ffn.bias);
+    assert_ok(ctx, parse(&s, GPT, SETTINGS("decoder.norm.placement=post", "decoder.norm.kind=rmsnorm", "vocab=7")));
+    assert_true(!s.decoder.norm.final && !s.decoder.norm.bias && s.source_vocab == 7);
+    assert_ok(ctx, parse(&s, GPT, SETTINGS("head={\"kind\": \"classify\", \"classes\": 4}")));
+    assert_true(s.head.bias && s.tie == QKV_TIE_NONE && s.head.pool == QKV_POOL_FIRST && s.head.classes == 4);
+}
+
+static void test_cross_attention(void **state) {
+    (void)state;
+    struct qkv_spec s;
+    assert_ok(ctx, parse(&s, SEQ2SEQ, NULL, 0));
+    assert_int_equal(s.source_vocab, 80);
+    assert_true(!s.encoder.attention.causal && s.encoder.attention.window == 5);
+    assert_true(s.decoder.attention.causal && s.decoder.attention.window == 7);
+    const struct qkv_attention_spec *c = &s.decoder.cross;
+    assert_true(c->heads == 4 && c->kv_heads == 2 && c->head_dim == 6 && c->value_dim == 6);
+    assert_true(!c->causal && c->window == 0 && c->softcap == 3.5 && c->bias == QKV_BIAS_QKV);
+    assert_ok(ctx, parse(&s, SEQ2SEQ, SETTINGS("decoder.cross.softcap=0", "decoder.cross.kv_heads=1")));
+    assert_true(c->heads == 4 && c->kv_heads == 1 && c->head_dim == 6 && c->softcap == 0);
+    /* with another number of heads, what is derived from it is derived again */
+    assert_ok(ctx, parse(&s, SEQ2SEQ, SETTINGS("decoder.cross.heads=8")));
+    assert_true(c->heads == 8 && c->kv_heads == 8 && c->head_dim == 4 && c->value_dim == 4 && c->softcap == 3.5);
+    assert_ok(ctx, parse(&s, SEQ2SEQ, SETTINGS("decoder.cross=null")));
+    assert_true(c->heads == 4 && c->head_dim == 6);
+    assert_ok(ctx, parse(&s, SEQ2SEQ, SETTINGS("encoder=null", "source_vocab=100")));
+    assert_true(s.encoder.layers == 0 && s.decoder.cross.heads == 0);
+}
+
+/* ---- settings ---------------------------------------------------------------------------------------------------------- */
+
+static void test_settings(void **state) {
+    (void)state;
+    struct qkv_spec s;
+    assert_ok(ctx, parse(&s, GPT, SETTINGS("decoder.attention.heads=4")));
+    assert_int_equal(s.decoder.attention.head_dim, 96);
+    assert_int_equal(s.decoder.attention.kv_heads, 4);
+    assert_ok(ctx,
+              parse(&s, GPT, SETTINGS("position.kind=rope", "position.theta=5e5", "position.pairing=interleaved")));
+    assert_true(s.position.kind == QKV_POSITION_ROPE && s.position.theta == 5e5 &&
+                s.position.pairing == QKV_PAIRING_INTERLEAVED);
+    assert_ok(ctx,
+              parse(&s, GPT, SETTINGS("position={\"kind\": \"rope\", \"theta\": 7}", "position.kind=\"learned\"")));
+    assert_true(s.position.kind == QKV_POSITION_LEARNED && s.position.theta == 10000);
+    assert_ok(ctx, parse(&s, GPT, SETTINGS("decoder.attention.bias=qkv", "decoder.attention.scale=0.25", "tie=none")));
+    assert_true(s.decoder.attention.bias == QKV_BIAS_QKV && s.decoder.attention.scale == 0.25 && s.tie == QKV_TIE_NONE);
+    assert_ok(ctx, parse(&s, GPT, SETTINGS("decoder.attention.bias=false", "decoder.attention.scale=null")));
+    assert_true(s.decoder.attention.bias == QKV_BIAS_NONE && s.decoder.attention.scale == 0);
+    assert_ok(ctx, parse(&s, GPT, SETTINGS("decoder=null", "encoder.layers=3", "encoder.attention.heads=2")));
+    assert_true(s.decoder.layers == 0 && s.encoder.layers == 3 && !s.encoder.attention.causal);
+    assert_ok(ctx, parse(&s, GPT, SETTINGS("decoder.layers=3", "decoder.layers=4"))); /* the last one counts */
+    assert_int_equal(s.decoder.layers, 4);
+}
+
+/* ---- round trips --------------------------------------------------------------------------------------------------------- */
+
+static void random_attention(struct qkv_random *r, struct qkv_attention_spec *a, bool causal) {
+    static const int heads[] = {1, 2, 3, 4, 6, 12};
+    int H = heads[qkv_random_below(r, 6)], Hkv = H;
+    if (qkv_random_below(r, 2)) Hkv = H % 2 == 0 ? H / 2 : 1;
+    *a = (struct qkv_attention_spec){.heads = H,
+                                     .kv_heads = Hkv,
+                                     .head_dim = (int)test_between(r, 2, 40),
+                                     .value_dim = (int)test_between(r, 1, 40),
+                                     .causal = qkv_random_below(r, 4) ? causal : !causal,
+                                     .window = qkv_random_below(r, 2) ? (int)test_between(r, 1, 1000) : 0,
+                                     .softcap = qkv_random_below(r, 2) ? 50 * qkv_random_uniform(r) : 0,
+                                     .scale = qkv_random_below(r, 2) ? 0.01 + qkv_random_uniform(r) : 0,
+                                     .bias = (enum qkv_bias_kind)qkv_random_below(r, 3)};
+}
+
+static void random_stack(struct qkv_random *r, struct qkv_stack_spec *s, bool causal, bool cross) {
+    s->layers = (int)test_between(r, 1, 1000);
+    random_attention(r, &s->attention, causal);
+    if (cross) random_attention(r, &s->cross, false);
+    s->norm.kind = (enum qkv_norm_kind)qkv_random_below(r, 2);
+    s->norm.placement = (enum qkv_placement)qkv_random_below(r, 2);
+    s->norm.eps = exp(-20 * qkv_random_uniform(r));
+    s->norm.final = qkv_random_below(r, 2);
+    s->norm.bias = s->norm.kind == QKV_NORM_LAYERNORM && qkv_random_below(r, 2);
+    s->ffn.kind = (enum qkv_ffn_kind)qkv_random_below(r, 6);
+    s->ffn.d_ff = (int)test_between(r, 1, 1 << 20);
+    s->ffn.bias = qkv_random_below(r, 2);
+}
+
+static void random_spec(struct qkv_random *r, struct qkv_spec *s) {
+    memset(s, 0, sizeof *s);
+    uint64_t topology = qkv_random_below(r, 3);
+    bool both = topology == 2;
+    s->vocab = qkv_random_below(r, 8) ? (int)test_between(r, 1, 1 << 24) : 0;
+    s->source_vocab = both ? (int)test_between(r, 1, 1 << 24) : s->vocab;
+    s->d_model = (int)test_between(r, 1, 1 << 20);
+    s->context = (int)test_between(r, 1, 1 << 24);
+    s->position.kind = (enum qkv_position_kind)qkv_random_below(r, 5);
+    s->position.theta = 10000;
+    s->position.fraction = 1;
+    if (s->position.kind == QKV_POSITION_ROPE) {
+        s->position.theta = exp(20 * qkv_random_uniform(r));
+        s->position.pairing = (enum qkv_pairing)qkv_random_below(r, 2);
+    }
+    s->embed_scale = qkv_random_below(r, 2) ? qkv_random_normal(r) : 1;
+    s->dropout = qkv_random_below(r, 2) ? 0.9 * qkv_random_uniform(r) : 0;
+    s->head.kind = (enum qkv_head_kind)qkv_random_below(r, 3);
+    if (both && s->head.kind == QKV_HEAD_CLASSIFY) s->head.kind = QKV_HEAD_LM;
+    if (s->head.kind == QKV_HEAD_CLASSIFY) {
+        s->head.classes = (int)test_between(r, 1, 1 << 20);
+        s->head.pool = (enum qkv_pool)qkv_random_below(r, 2);
+    }
+    s->head.bias = s->head.kind != QKV_HEAD_NONE && qkv_random_below(r, 2);
+    s->tie = s->head.kind == QKV_HEAD_LM ? (enum qkv_tie)qkv_random_below(r, both ? 3 : 2) : QKV_TIE_NONE;
+    if (s->tie == QKV_TIE_ALL) s->source_vocab = s->vocab;
+    if (topology != 0) random_stack(r, &s->encoder, false, false);
+    if (topology != 1) random_stack(r, &s->decoder, true, both);
+}
+
+/* Bytes of padding may differ: field by field. */
+static bool same_attention(const struct qkv_attention_spec *a, const struct qkv_attention_spec *b) {
+    return a->heads == b->heads && a->kv_heads == b->kv_heads && a->head_dim == b->head_dim &&
+           a->value_dim == b->value_dim && a->causal == b->causal && a->window == b->window &&
+           a->softcap == b->softcap && a->scale == b->scale && a->bias == b->bias;
+}
+
+static bool same_stack(const struct qkv_stack_spec *a, const struct qkv_stack_spec *b) {
+    return a->layers == b->layers && same_attention(&a->attention, &b->attention) &&
+           same_attention(&a->cross, &b->cross) && a->norm.kind == b->norm.kind &&
+           a->norm.placement == b->norm.placement && a->norm.eps == b->norm.eps && a->norm.final == b->norm.final &&
+           a->norm.bias == b->norm.bias && a->ffn.kind == b->ffn.kind && a->ffn.d_ff == b->ffn.d_ff &&
+           a->ffn.bias == b->ffn.bias;
+}
+
+static bool same_spec(const struct qkv_spec *a, const struct qkv_spec *b) {
+    return a->vocab == b->vocab && a->source_vocab == b->source_vocab && a->d_model == b->d_model &&
+           a->context == b->context && a->position.kind == b->position.kind && a->position.theta == b->position.theta &&
+           a->position.pairing == b->position.pairing && a->position.fraction == b->position.fraction &&
+           a->embed_scale == b->embed_scale && a->tie == b->tie && a->dropout == b->dropout &&
+           a->head.kind == b->head.kind && a->head.classes == b->head.classes && a->head.pool == b->head.pool &&
+           a->head.bias == b->head.bias && same_stack(&a->encoder, &b->encoder) && same_stack(&a->decoder, &b->decoder);
+}
+
+static void test_round_trips(void **state) {
+    (void)state;
+    struct qkv_random r = test_random(1);
+    for (int i = 0; i < 5000; i++) {
+        struct qkv_spec s, back;
+        char *json, *again;
+        random_spec(&r, &s);
+        assert_ok(ctx, qkv_spec_print(ctx, &s, &json));
+        assert_ok(ctx, parse(&back, json, NULL, 0));
+        if (!same_spec(&s, &back)) fail_msg("read back differently:\n%s", json);
+        assert_ok(ctx, qkv_spec_print(ctx, &back, &again));
+        assert_string_equal(json, again);
+        qkv_free(json);
+        qkv_free(again);
+    }
+}
+
+static void test_printed_text(void **state) {
+    (void)state;
+    struct qkv_spec s;
+    char *json;
+    assert_ok(ctx, parse(&s, GPT, SETTINGS("position.kind=rope", "decoder.norm.eps=1e-6", "dropout=0.1")));
+    assert_ok(ctx, qkv_spec_print(ctx, &s, &json));
+    static const char expected[] = "{\n"
+                                   "    \"format\": \"qkv\",\n"
+                                   "    \"version\": 1,\n"
+                                   "    \"vocab\": 100,\n"
+                                   "    \"d_model\": 384,\n"
+                                   "    \"context\": 32,\n"
+                                   "    \"position\": {\n"
+                                   "        \"kind\": \"rope\",\n"
+                                   "        \"theta\": 10000.0,\n"
+                                   "        \"pairing\": \"half\",\n"
+                                   "        \"fraction\": 1.0\n"
+                                   "    },\n"
+                                   "    \"embed_scale\": 1.0,\n"
+                                   "    \"dropout\": 0.1,\n"
+                                   "    \"head\": {\n"
+                                   "        \"kind\": \"lm\",\n"
+                                   "        \"bias\": false\n"
+                                   "    },\n"
+                                   "    \"tie\": \"head\",\n"
+                                   "    \"encoder\": null,\n"
+                                   "    \"decoder\": {\n"
+                                   "        \"layers\": 2,\n"
+                                   "        \"attention\": {\n"
+                                   "            \"heads\": 6,\n"
+                                   "            \"kv_heads\": 6,\n"
+                                   "            \"head_dim\": 64,\n"
+                                   "            \"value_dim\": 64,\n"
+                                   "            \"causal\": true,\n"
+                                   "            \"window\": 0,\n"
+                                   "            \"softcap\": 0.0,\n"
+                                   "            \"scale\": null,\n"
+                                   "            \"bias\": true\n"
+                                   "        },\n"
+                                   "        \"norm\": {\n"
+                                   "            \"kind\": \"layernorm\",\n"
+                                   "            \"placement\": \"pre\",\n"
+                                   "            \"eps\": 1e-6,\n"
+                                   "            \"final\": true,\n"
+                                   "            \"bias\": true\n"
+                                   "        },\n"
+                                   "        \"ffn\": {\n"
+                                   "            \"kind\": \"gelu\",\n"
+                                   "            \"d_ff\": 1536,\n"
+                                   "            \"bias\": true\n"
+                                   "        }\n"
+                                   "    }\n"
+                                   "}\n";
+    assert_string_equal(json, expected);
+    qkv_free(json);
+}
+
+/* ---- golden folders, presets ------------------------------------------------------------------------------------------------ */
+
+static size_t read_folders(const char *folder) {
+    size_t count = 0;
+    DIR *dir = opendir(folder);
+    for (struct dirent *entry; dir && (entry = readdir(dir));) {
+        char path[1024], *json;
+        struct qkv_spec s, back;
+        snprintf(path, sizeof path, "%s/%s/config.json", folder, entry->d_name);
+        if (entry->d_name[0] == '.' || !qkv_file_exists(path)) continue;
+        assert_ok(ctx, qkv_spec_read(ctx, &s, path, NULL, 0));
+        assert_ok(ctx, qkv_spec_check(ctx, &s));
+        assert_ok(ctx, qkv_spec_print(ctx, &s, &json));
+        assert_ok(ctx, parse(&back, json, NULL, 0));
+        assert_true(same_spec(&s, &back));
+        qkv_free(json);
+        count++;
+    }
+    if (dir) closedir(dir);
+    return count;
+}
+
+static void test_golden(void **state) {
+    (void)state;
+    assert_true(read_folders(TEST_SOURCE_DIR "/tests/golden") > 10);
+    read_folders(TEST_SOURCE_DIR "/../shared/golden");
+    struct qkv_spec s;
+    assert_ok(ctx,
+              qkv_spec_read(ctx, &s, TEST_SOURCE_DIR "/tests/golden/llama_interleaved_partial/config.json", NULL, 0));
+    assert_true(s.vocab == 29 && s.d_model == 32 && s.context == 16 && s.tie == QKV_TIE_HEAD);
+    assert_true(s.position.kind == QKV_POSITION_ROPE && s.position.pairing == QKV_PAIRING_INTERLEAVED &&
+                s.position.fraction == 0.5);
+    assert_true(s.decoder.attention.kv_heads == 2 && s.decoder.attention.bias == QKV_BIAS_QKV);
+    assert_true(s.decoder.norm.kind == QKV_NORM_RMSNORM && s.decoder.ffn.kind == QKV_FFN_SWIGLU &&
+                s.decoder.ffn.d_ff == 48);
+    assert_ok(ctx, qkv_spec_read(ctx, &s, TEST_SOURCE_DIR "/tests/golden/tiny_seq2seq/config.json", NULL, 0));
+    assert_true(s.source_vocab == 23 && s.encoder.layers == 2 && s.decoder.cross.heads == 1 && !s.decoder.cross.causal);
+}
+
+static size_t count_parameters(const struct qkv_spec *spec) {
+    struct qkv_model *plan;
+    size_t count = 0;
+    assert_ok(ctx, qkv_model_plan(ctx, spec, &plan));
+    for (size_t i = 0; i < qkv_model_parameters(plan); i++) count += qkv_array_elements(qkv_model_parameter(plan, i));
+    qkv_model_free(plan);
+    return count;
+}
+
+static void test_presets(void **state) {
+    (void)state;
+    struct qkv_spec s;
+    const char *name, *summary;
+    size_t count = 0;
+    for (; qkv_preset_at(count, &name, &summary); count++) {
+        struct qkv_train_options options;
+        assert_ok(ctx, qkv_spec_preset(ctx, &s, name, NULL, 0));
+        assert_true(strlen(summary) > 10);
+        if (s.vocab == 0) assert_ok(ctx, qkv_spec_preset(ctx, &s, name, SETTINGS("vocab=65")));
+        assert_ok(ctx, qkv_spec_check(ctx, &s));
+        assert_true(count_parameters(&s) > 100000);
+        assert_non_null(qkv_preset_recipe(name));
+        assert_ok(ctx, qkv_train_defaults(ctx, name, &options));
+    }
+    assert_true(count >= 6);
+    /* nanoGPT prints these without the position embedding: 0.80M, 10.65M, 123.65M */
+    assert_ok(ctx, qkv_spec_preset(ctx, &s, "nano-gpt", SETTINGS("vocab=65")));
+    assert_int_equal(count_parameters(&s) - 64 * 128, 795904);
+    assert_ok(ctx, qkv_spec_preset(ctx, &s, "baby-gpt", SETTINGS("vocab=65")));
+    assert_int_equal(count_parameters(&s) - 256 * 384, 10646784);
+    assert_ok(ctx, qkv_spec_preset(ctx, &s, "gpt2-small", NULL, 0));
+    assert_int_equal(count_parameters(&s), 124439808);
+    assert_ok(ctx, qkv_spec_preset(ctx, &s, "gpt2-small", SETTINGS("decoder.attention.kv_heads=1")));
+    assert_int_equal(s.decoder.attention.head_dim, 64);
+    assert_status(ctx, qkv_spec_preset(ctx, &s, "gpt5", NULL, 0), QKV_ARGUMENT);
+    assert_message(ctx, "there is no preset \"gpt5\"; known presets: nano-gpt, baby-gpt, gpt2-small, llama-style, ");
+    assert_null(qkv_preset_recipe("gpt5"));
+    struct qkv_train_options options;
+    assert_ok(ctx, qkv_train_defaults(ctx, "baby-gpt", &options));
+    assert_true(options.batch == 64 && options.steps == 5000 && options.rate == 1e-3 && options.warmup == 100);
+}
+
+/* ---- damage ----------------------------------------------------------------------------------------------------------------- */
+
+/* What is accepted must hold what the check says; what is not must have a sentence. */
+static void read_damaged(const char *json, size_t size) {
+    struct qkv_spec s, back;
+    char *copy = malloc(size ? size : 1), *text; /* of exactly this size, for the sanitizer */
+    memcpy(copy, json, size);
+    enum qkv_status status = qkv_spec_parse(ctx, &s, "damaged", copy, size, NULL, 0);
+    if (status) {
+        assert_true(strlen(qkv_message(ctx)) > 10);
+    } else {
+        assert_ok(ctx, qkv_spec_print(ctx, &s, &text));
+        assert_ok(ctx, parse(&back, text, NULL, 0));
+        assert_true(same_spec(&s, &back));
+        qkv_free(text);
+    }
+    free(copy);
+}
+
+static void test_damage(void **state) {
+    (void)state;
+    struct qkv_random r = test_random(2);
+    for (int i = 0; i < 400; i++) {
+        struct qkv_spec s;
+        char *json;
+        random_spec(&r, &s);
+        assert_ok(ctx, qkv_spec_print(ctx, &s, &json));
+        size_t size = strlen(json);
+        for (int k = 0; k < 20; k++) {
+            size_t at = test_between(&r, 0, size - 1);
+            char old = json[at];
+            json[at] = qkv_random_below(&r, 2) ? (char)(json[at] ^ (1 << qkv_random_below(&r, 8)))
+                                               : "0123456789-.eE\"{}[],:nulltrue\0"[qkv_random_below(&r, 31)];
+            read_damaged(json, size);
+            json[at] = old;
+        }
+        read_damaged(json, test_between(&r, 0, size));
+        qkv_free(json);
+    }
+    char *deep = malloc(100000);
+    memset(deep, '[', 100000);
+    read_damaged(deep, 100000);
+    free(deep);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults), cmocka_unit_test(test_cross_attention),
+
+        cmocka_unit_test(test_settings), cmocka_unit_test(test_round_trips),     cmocka_unit_test(test_printed_text),
+        cmocka_unit_test(test_golden),   cmocka_unit_test(test_presets),         cmocka_unit_test(test_damage),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

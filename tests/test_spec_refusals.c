@@ -1,0 +1,271 @@
+/* test_spec_refusals: what is no spec: each bad value, unknown key, bad file and bad struct with its sentence. */
+#include "model/spec.h"
+#include "test.h"
+
+static struct qkv_context *ctx;
+
+static int setup(void **state) {
+    (void)state;
+    return qkv_context_create(&ctx, NULL) == QKV_OK ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    qkv_context_free(ctx);
+    return 0;
+}
+
+#define HEAD "\"format\": \"qkv\", \"version\": 1, "
+#define GPT                                                                                                            \
+    "{" HEAD "\"vocab\": 100, \"d_model\": 384, \"context\": 32, \"decoder\": {\"layers\": 2, \"attention\": "         \
+    "{\"heads\": 6}}}"
+#define SEQ2SEQ                                                                                                        \
+    "{" HEAD "\"vocab\": 100, \"source_vocab\": 80, \"d_model\": 32, \"context\": 32, \"encoder\": {\"layers\": 1, "   \
+    "\"attention\": {\"heads\": 4, \"window\": 5}}, \"decoder\": {\"layers\": 2, \"attention\": {\"heads\": 4, "       \
+    "\"kv_heads\": 2, \"head_dim\": 6, \"softcap\": 3.5, \"window\": 7, \"bias\": \"qkv\"}}}"
+
+static enum qkv_status parse(struct qkv_spec *spec, const char *json, const char *const *settings, size_t count) {
+    return qkv_spec_parse(ctx, spec, "my.json", json, strlen(json), settings, count);
+}
+
+#define SETTINGS(...)                                                                                                  \
+    (const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *)
+
+/* ---- values -------------------------------------------------------------------------------------------------------- */
+
+struct refusal {
+    const char *setting, *sentence;
+};
+
+static void refuse_all(const char *json, const struct refusal *refusals, size_t count) {
+    struct qkv_spec s, zero;
+    memset(&zero, 0, sizeof zero);
+    for (size_t i = 0; i < count; i++) {
+        enum qkv_status status = parse(&s, json, &refusals[i].setting, 1);
+        if (status == QKV_OK) fail_msg("%s was accepted", refusals[i].setting);
+        assert_message(ctx, refusals[i].sentence);
+        assert_message(ctx, "my.json");
+        assert_memory_equal(&s, &zero, sizeof s);
+    }
+}
+
+static void test_bad_values(void **state) {
+    (void)state;
+    static const struct refusal refusals[] = {
+        {"format=gguf", "format is \"gguf\"; a spec that this program reads has \"format\": \"qkv\""},
+        {"version=2", "version is 2; a spec that this program reads has \"version\": 1"},
+        {"version=1.0", "version is 1.0;"},
+        {"vocab=0", "vocab is 0; it must be a whole number from 1 to 16777216"},
+        {"vocab=-3", "vocab is -3;"},
+        {"vocab=16777217", "vocab is 16777217;"},
+        {"vocab=99999999999999999999", "vocab is \"99999999999999999999\"; it must be a whole number"},
+        {"vocab=9223372036854775807", "vocab is 9223372036854775807;"},
+        {"vocab=", "vocab is \"\";"},
+        {"vocab=[1,2]", "vocab is [1,2];"},
+        {"vocab=null", "vocab is null;"},
+        {"d_model=384.0", "d_model is 384.0; it must be a whole number from 1 to 1048576"},
+        {"d_model=0", "d_model is 0;"},
+        {"d_model=1048577", "d_model is 1048577;"},
+        {"d_model=true", "d_model is true;"},
+        {"context=0", "context is 0;"},
+        {"context=16777217", "context is 16777217;"},
+        {"source_vocab=99", "source_vocab is 99, but only an encoder beside a decoder has one; leave it out"},
+        {"embed_scale=0", "embed_scale is 0; it must be a number other than 0"},
+        {"embed_scale=1e300", "embed_scale is 1e300;"},
+        {"embed_scale=1e-300", "embed_scale is 1e-300;"},
+        {"embed_scale=NaN", "embed_scale is \"NaN\";"},
+        {"dropout=1", "dropout is 1; it must be a number from 0 to less than 1"},
+        {"dropout=0.99999999999", "dropout is 0.99999999999;"},
+        {"dropout=-0.1", "dropout is -0.1;"},
+        {"position=rope", "position is \"rope\"; it must be an object, {\"kind\": ...}"},
+        {"position=null", "position is null;"},
+        {"position.kind=rotary",
+         "position.kind is \"rotary\"; it must be one of none, sinusoidal, learned, rope, alibi"},
+        {"position.kind=3", "position.kind is 3;"},
+        {"position.theta=0", "position.theta is 0; it must be a number greater than 0"},
+        {"position.theta=-1", "position.theta is -1;"},
+        {"position.fraction=0", "position.fraction is 0; it must be a number greater than 0 and at most 1"},
+        {"position.fraction=1.5", "position.fraction is 1.5;"},
+        {"position.pairing=both", "position.pairing is \"both\"; it must be one of half, interleaved"},
+        {"position={\"kind\": \"rope\", \"fraction\": 0.03}",
+         "position.fraction is 0.03, which rotates none of the 64 channels of decoder.attention.head_dim"},
+        {"tie=yes", "tie is \"yes\"; it must be one of none, head, all"},
+        {"tie=all", "tie is all, which needs an encoder beside a decoder"},
+        {"head={\"kind\": \"none\", \"bias\": true}",
+         "head.bias is true, but only a head of kind lm or classify has one"},
+        {"head.classes=3", "head.classes is 3, but only a head of kind classify has one; leave it out"},
+        {"head.pool=mean", "head.pool is \"mean\", but only a head of kind classify has one"},
+        {"head.kind=classify", "head.classes is missing; it must be a whole number from 1 to 1048576"},
+        {"head.bias=1", "head.bias is 1; it must be true or false"},
+        {"decoder=null", "there is neither an encoder nor a decoder; give at least one"},
+        {"decoder=4", "decoder is 4; it must be an object, {\"layers\": ...} or null"},
+        {"decoder.layers=0", "decoder.layers is 0; it must be a whole number from 1 to 1000"},
+        {"decoder.layers=1001", "decoder.layers is 1001;"},
+        {"decoder={\"attention\": {\"heads\": 2}}", "decoder.layers is missing;"},
+        {"decoder={\"layers\": 2}", "decoder.attention.heads is missing;"},
+        {"decoder.attention.heads=7",
+         "decoder.attention.heads is 7, which does not divide d_model 384 (give head_dim, or choose 6 or 8)"},
+        {"decoder.attention.heads=0", "decoder.attention.heads is 0;"},
+        {"decoder.attention.kv_heads=4",
+         "decoder.attention.kv_heads is 4, which does not divide heads 6 (choose 3 or 6)"},
+        {"decoder.attention.kv_heads=12", "kv_heads is 12, which does not divide heads 6 (choose 6)"},
+        {"decoder.attention.head_dim=0", "decoder.attention.head_dim is 0;"},
+        {"decoder.attention.head_dim=1048576",
+         "decoder.attention.heads × head_dim is 6 × 1048576; together they may be "},
+        {"decoder.attention.value_dim=1048576", "decoder.attention.heads × value_dim is 6 × 1048576;"},
+        {"decoder.attention.causal=0", "decoder.attention.causal is 0; it must be true or false"},
+        {"decoder.attention.window=-1", "decoder.attention.window is -1;"},
+        {"decoder.attention.window=2147483648", "decoder.attention.window is 2147483648;"},
+        {"decoder.attention.softcap=-1", "decoder.attention.softcap is -1;"},
+        {"decoder.attention.softcap=1e-60", "decoder.attention.softcap is 1e-60;"},
+        {"decoder.attention.scale=0", "scale is 0; it must be a number greater than 0, or null for 1/sqrt(head_dim)"},
+        {"decoder.attention.bias=kv", "decoder.attention.bias is \"kv\"; it must be one of false, true, qkv"},
+        {"decoder.attention.bias=\"true\"", "decoder.attention.bias is \"true\";"},
+        {"decoder.cross.heads=2", "decoder.cross is given, but only a decoder beside an encoder has one; leave it out"},
+        {"decoder.norm.kind=batchnorm", "decoder.norm.kind is \"batchnorm\"; it must be one of layernorm, rmsnorm"},
+        {"decoder.norm.eps=0", "decoder.norm.eps is 0; it must be a number greater than 0"},
+        {"decoder.norm.eps=1e-60", "decoder.norm.eps is 1e-60;"},
+        {"decoder.norm={\"kind\": \"rmsnorm\", \"bias\": true}",
+         "decoder.norm.bias is true, but an rmsnorm has no bias"},
+        {"decoder.ffn.kind=relux",
+         "decoder.ffn.kind is \"relux\"; it must be one of relu, gelu, gelu_tanh, silu, swiglu, geglu"},
+        {"decoder.ffn.d_ff=0", "decoder.ffn.d_ff is 0;"},
+        {"decoder.ffn.bias=null", "decoder.ffn.bias is null;"},
+    };
+    refuse_all(GPT, refusals, TEST_COUNT(refusals));
+}
+
+static void test_bad_values_of_two_stacks(void **state) {
+    (void)state;
+    static const struct refusal refusals[] = {
+        {"tie=all", "tie is all, but source_vocab is 80 and vocab is 100; one embedding needs them to be equal"},
+        {"head={\"kind\": \"classify\", \"classes\": 2}",
+         "head.kind is classify, which needs an encoder or a decoder alone"},
+        {"encoder.cross={}", "encoder.cross is given, but only a decoder beside an encoder has one"},
+        {"encoder=null", "source_vocab is 80, but only an encoder beside a decoder has one"},
+        {"encoder.attention.heads=3", "encoder.attention.heads is 3, which does not divide d_model 32"},
+        {"decoder.cross.heads=5", "decoder.cross.heads is 5, which does not divide d_model 32"},
+        {"decoder.cross.kv_heads=3", "decoder.cross.kv_heads is 3, which does not divide heads 4 (choose 2 or 4)"},
+        {"encoder.norm={\"kind\": \"rmsnorm\", \"bias\": true}", "encoder.norm.bias is true"},
+        {"source_vocab=0", "source_vocab is 0;"},
+    };
+    refuse_all(SEQ2SEQ, refusals, TEST_COUNT(refusals));
+}
+
+static void test_unknown_keys(void **state) {
+    (void)state;
+    static const struct refusal refusals[] = {
+        {"decoder.attention.head=4", "unknown key decoder.attention.head; did you mean heads?"},
+        {"decoder.attention.head_count=4", "unknown key decoder.attention.head_count;"},
+        {"decoder.attention.kvheads=4",
+         "did you mean kv_heads? known here: heads, kv_heads, head_dim, value_dim, causal"},
+        {"n_layer=4", "unknown key n_layer; known here: format, version, vocab, d_model"},
+        {"dmodel=4", "unknown key dmodel; did you mean d_model?"},
+        {"heads=4", "unknown key heads; did you mean decoder.attention.heads?"},
+        {"theta=4", "unknown key theta; did you mean position.theta?"},
+        {"decoder.ffn.hidden.size=4", "unknown key decoder.ffn.hidden;"},
+        {"=4", "names no key"},
+        {"decoder..layers=4", "names no key"},
+        {"decoder.=4", "names no key"},
+        {"a.b.c.d.e.f.g.h.i.j=4", "names no key"},
+        {"d_model.x=4", "cannot set \"d_model.x=4\": d_model is not an object"},
+        {"decoder.layers.x=4", "layers is not an object"},
+    };
+    struct qkv_spec s;
+    for (size_t i = 0; i < TEST_COUNT(refusals); i++) {
+        if (parse(&s, GPT, &refusals[i].setting, 1) == QKV_OK) fail_msg("%s was accepted", refusals[i].setting);
+        assert_message(ctx, refusals[i].sentence);
+    }
+    assert_status(ctx, parse(&s, GPT, SETTINGS("decoder")), QKV_ARGUMENT);
+    assert_message(ctx, "setting \"decoder\" has no =; write KEY=VALUE");
+    assert_status(ctx, parse(&s, GPT, SETTINGS("tie=\xff")), QKV_ARGUMENT);
+    assert_status(ctx, parse(&s, GPT, SETTINGS("decoder.layers=3", "decoder.layers=-3")), QKV_SPEC);
+    assert_message(ctx, "my.json, set by decoder.layers=-3: decoder.layers is -3");
+    char *name = malloc(5001), json[6000];
+    memset(name, 'x', 5000), name[5000] = 0;
+    snprintf(json, sizeof json, "{" HEAD "\"%s\": 1}", name);
+    assert_status(ctx, parse(&s, json, NULL, 0), QKV_SPEC);
+    assert_message(ctx, "unknown key xxxxxxxx");
+    free(name);
+}
+
+static void test_bad_files(void **state) {
+    (void)state;
+    static const struct {
+        const char *json, *sentence;
+        enum qkv_status status;
+    } cases[] = {
+        {"", "my.json is not valid JSON: line 1", QKV_FORMAT},
+        {"{\"format\": \"qkv\",\n  oops}", "my.json is not valid JSON: line 2", QKV_FORMAT},
+        {"[1]", "my.json is not a spec: it must be a JSON object", QKV_FORMAT},
+        {"3", "my.json is not valid JSON", QKV_FORMAT},
+        {GPT " x", "end of file expected", QKV_FORMAT},
+        {"{}", "format is missing; a spec that this program reads has \"format\": \"qkv\"", QKV_SPEC},
+        {"{\"format\": \"qkv\"}", "version is missing; ", QKV_SPEC},
+        {"{" HEAD "\"vocab\": 3}", "d_model is missing; it must be a whole number from 1 to 1048576", QKV_SPEC},
+        {"{" HEAD "\"d_model\": 3}", "context is missing;", QKV_SPEC},
+        {"{" HEAD "\"d_model\": 3, \"context\": 4}", "neither an encoder nor a decoder", QKV_SPEC},
+        {"{" HEAD "\"d_model\": 3, \"d_model\": 4}", "duplicate object key", QKV_FORMAT},
+    };
+    struct qkv_spec s;
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        assert_status(ctx, parse(&s, cases[i].json, NULL, 0), cases[i].status);
+        assert_message(ctx, cases[i].sentence);
+    }
+    assert_status(ctx, qkv_spec_read(ctx, &s, test_path("none.json"), NULL, 0), QKV_FILE);
+    assert_message(ctx, "none.json");
+    char *big = malloc(3 << 20);
+    memset(big, ' ', 3 << 20);
+    test_write_file(test_path("big.json"), big, 3 << 20);
+    free(big);
+    assert_status(ctx, qkv_spec_read(ctx, &s, test_path("big.json"), NULL, 0), QKV_FORMAT);
+    assert_message(ctx, "big.json is not a spec: it has 3145728 bytes");
+    test_write_file(test_path("empty.json"), "", 0);
+    assert_status(ctx, qkv_spec_read(ctx, &s, test_path("empty.json"), NULL, 0), QKV_FORMAT);
+    test_write_file(test_path("good.json"), GPT, strlen(GPT));
+    assert_ok(ctx, qkv_spec_read(ctx, &s, test_path("good.json"), SETTINGS("decoder.layers=5")));
+    assert_int_equal(s.decoder.layers, 5);
+}
+
+/* Structs that no file could make. */
+static void test_check_by_hand(void **state) {
+    (void)state;
+    struct qkv_spec good, s;
+    char *json;
+    assert_ok(ctx, parse(&good, GPT, NULL, 0));
+    assert_ok(ctx, qkv_spec_check(ctx, &good));
+#define REFUSE(change, sentence)                                                                                       \
+    do {                                                                                                               \
+        s = good;                                                                                                      \
+        change;                                                                                                        \
+        assert_status(ctx, qkv_spec_check(ctx, &s), QKV_SPEC);                                                         \
+        assert_message(ctx, sentence);                                                                                 \
+    } while (0)
+    REFUSE(s.vocab = 0, "spec: vocab is not set; give it the size of the tokenizer's vocabulary");
+    REFUSE(s.decoder.layers = -1, "decoder.layers is -1;");
+    REFUSE(s.decoder.attention.kv_heads = -6, "decoder.attention.kv_heads is -6;");
+    REFUSE(s.decoder.norm.eps = NAN, "decoder.norm.eps is nan;");
+    REFUSE(s.embed_scale = INFINITY, "embed_scale is inf;");
+    REFUSE(s.dropout = NAN, "dropout is nan;");
+    REFUSE(s.decoder.attention.scale = -1, "decoder.attention.scale is -1;");
+    REFUSE(s.position.kind = (enum qkv_position_kind)99, "position.kind is 99; it must be one of none,");
+    REFUSE(s.head.kind = QKV_HEAD_NONE, "tie is head, but only a head of kind lm can use the embedding");
+    REFUSE(s.encoder = s.decoder, "decoder.cross.heads is 0;");
+#undef REFUSE
+    s = good;
+    s.decoder.ffn.kind = (enum qkv_ffn_kind)6;
+    assert_status(ctx, qkv_spec_print(ctx, &s, &json), QKV_SPEC);
+    assert_null(json);
+    s = good;
+    s.position.theta = -1; /* without RoPE it means nothing */
+    assert_ok(ctx, qkv_spec_check(ctx, &s));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bad_values),    cmocka_unit_test(test_bad_values_of_two_stacks),
+        cmocka_unit_test(test_unknown_keys),  cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_check_by_hand),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
