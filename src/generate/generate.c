@@ -1,0 +1,153 @@
+/* Continuing a text: tokenize the prompt, run it, then choose, give out and run one token after another. */
+#include "generate/generate.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct generation {
+    struct qkv_context *ctx;
+    const struct qkv_tokenizer *tokenizer;
+    const struct qkv_generate_options *options;
+    struct qkv_session *session;
+    int32_t *ids; /* the prompt's and all that were made */
+    size_t count, capacity;
+    size_t vocab; /* ids that can be chosen: a model may have more than its tokenizer */
+    struct qkv_text_stream stream;
+    struct qkv_generate_report report;
+};
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static enum qkv_status check(struct qkv_model *model, const struct qkv_generate_options *o) {
+    struct qkv_context *ctx = qkv_model_context(model);
+    int vocab = qkv_model_spec(model)->vocab;
+    if (!qkv_model_tokenizer(model))
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "this model has no tokenizer, so it cannot read or write text; put its tokenizer.json into the "
+                        "model folder");
+    if (o->end_id < -1 || o->end_id >= vocab)
+        return qkv_fail(ctx, QKV_ARGUMENT, "end_id is %d; it must be a token, 0 to %d, or -1 for none", (int)o->end_id,
+                        vocab - 1);
+    for (size_t i = 0; i < o->stop_count; i++)
+        if (!o->stops[i] || !*o->stops[i])
+            return qkv_fail(ctx, QKV_ARGUMENT, "stop text %zu is empty: it would end every text at once; leave it out",
+                            i + 1);
+    return qkv_sampling_check(ctx, &o->sampling);
+}
+
+/* ---- ids ------------------------------------------------------------------------------------------------------------ */
+
+static enum qkv_status add_id(struct generation *g, int32_t id) {
+    if (g->count == g->capacity) {
+        size_t capacity = g->capacity < 64 ? 128 : g->capacity * 2;
+        int32_t *ids = qkv_reallocate(g->ctx, g->ids, capacity, sizeof *ids);
+        if (!ids) return QKV_MEMORY;
+        g->ids = ids;
+        g->capacity = capacity;
+    }
+    g->ids[g->count++] = id;
+    return QKV_OK;
+}
+
+/* An empty text has no last token to continue from: a newline stands for the start of a line. */
+static enum qkv_status read_prompt(struct generation *g, const char *prompt, size_t size) {
+    enum qkv_status status =
+        size ? qkv_tokenizer_encode(g->ctx, g->tokenizer, prompt, size, true, &g->ids, &g->count) : QKV_OK;
+    if (!status && g->count == 0) {
+        qkv_free(g->ids);
+        g->ids = NULL;
+        status = qkv_tokenizer_encode(g->ctx, g->tokenizer, "\n", 1, false, &g->ids, &g->count);
+    }
+    g->capacity = g->count;
+    if (!status && g->count == 0) status = add_id(g, 0);
+    g->report.prompt_tokens = g->count;
+    return status;
+}
+
+/* ---- the model ------------------------------------------------------------------------------------------------------ */
+
+static enum qkv_status run_prompt(struct generation *g) {
+    size_t context = qkv_session_capacity(g->session);
+    if (g->count > context)
+        return qkv_fail(
+            g->ctx, QKV_ARGUMENT,
+            "the prompt has %zu tokens, but the model's context holds %zu; shorten the prompt by %zu tokens, "
+            "or take a model with a longer context",
+            g->count, context, g->count - context);
+    return qkv_session_append(g->session, g->ids, g->count);
+}
+
+/* Runs the newest token. A full context forgets its older half, and the rest is run again from position 0. */
+static enum qkv_status run_newest(struct generation *g) {
+    size_t context = qkv_session_capacity(g->session), n = 1;
+    if (qkv_session_length(g->session) == context) {
+        qkv_session_truncate(g->session, 0);
+        n = context > 1 ? context / 2 : 1;
+    }
+    return qkv_session_append(g->session, g->ids + g->count - n, n);
+}
+
+/* Chooses a token and gives out its text; *ended when it was the last. */
+static enum qkv_status make_token(struct generation *g, bool *ended) {
+    int32_t id;
+    size_t size = 0;
+    enum qkv_status status = qkv_sample(g->ctx, &g->options->sampling, qkv_session_logits(g->session), g->vocab, g->ids,
+                                        g->count, (uint64_t)g->report.tokens, &id);
+    if (status) return status;
+    *ended = id == g->options->end_id;
+    if (*ended) return QKV_OK;
+    g->report.tokens++;
+    const char *text = qkv_tokenizer_token(g->tokenizer, id, &size); /* NULL for an id without a token: no text */
+    status = text ? qkv_text_stream_put(&g->stream, text, size) : QKV_OK;
+    *ended = g->stream.stopped;
+    return status ? status : add_id(g, id);
+}
+
+static enum qkv_status make_tokens(struct generation *g) {
+    enum qkv_status status = QKV_OK;
+    bool ended = false;
+    for (size_t i = 0; i < g->options->tokens && !ended && !status; i++) {
+        if (i > 0) status = run_newest(g);
+        if (!status) status = make_token(g, &ended);
+    }
+    g->report.stopped = ended;
+    return status ? status : qkv_text_stream_end(&g->stream);
+}
+
+static enum qkv_status generate(struct generation *g, struct qkv_model *model, const char *prompt, size_t size) {
+    double start = now();
+    enum qkv_status status = read_prompt(g, prompt, size);
+    if (!status) status = qkv_session_create(model, 0, &g->session);
+    if (!status) status = run_prompt(g);
+    double middle = now();
+    if (!status) status = make_tokens(g);
+    g->report.prompt_seconds = middle - start;
+    g->report.seconds = now() - middle;
+    return status;
+}
+
+enum qkv_status qkv_generate(struct qkv_model *model, const char *prompt, size_t prompt_size,
+                             const struct qkv_generate_options *options, qkv_write_text *write, void *user,
+                             struct qkv_generate_report *report) {
+    enum qkv_status status = check(model, options);
+    struct generation g = {.ctx = qkv_model_context(model), .options = options};
+    if (!status) {
+        size_t vocab = (size_t)qkv_model_spec(model)->vocab;
+        g.tokenizer = qkv_model_tokenizer(model);
+        g.vocab = (size_t)qkv_tokenizer_vocab(g.tokenizer);
+        if (g.vocab > vocab) g.vocab = vocab;
+        g.stream = (struct qkv_text_stream){
+            .ctx = g.ctx, .stops = options->stops, .stop_count = options->stop_count, .write = write, .user = user};
+        status = generate(&g, model, prompt, prompt_size);
+    }
+    if (report) *report = g.report;
+    qkv_text_stream_free(&g.stream);
+    qkv_session_free(g.session);
+    qkv_free(g.ids);
+    return status;
+}

@@ -1,0 +1,195 @@
+/* Choosing the next token from its scores: repetition penalty (Keskar et al. 2019), temperature, the k likeliest (Fan et al.
+ * 2018), the nucleus (Holtzman et al. 2020) and a minimum share of the likeliest one's probability (Nguyen et al. 2024).
+ *
+ * The filters need the likeliest tokens only, in order, so they are taken from a heap one by one: V + n·log V for the n
+ * that are looked at, instead of sorting the vocabulary. Equal scores are ordered by id. */
+#include "generate/generate.h"
+
+#include <float.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+
+/* Scores are floats: shares that differ by less than this are taken as equal. */
+#define SHARE_ERROR 1e-6
+
+struct candidate {
+    float score;
+    int32_t id;
+};
+
+struct candidates {
+    struct candidate *at; /* a heap at [0, count); what was taken from it follows, the likeliest last */
+    size_t total, count;
+    double temperature;
+    float best;
+};
+
+struct qkv_sampling qkv_sampling_defaults(void) {
+    return (struct qkv_sampling){.temperature = 1, .top_p = 1, .repeat_penalty = 1};
+}
+
+enum qkv_status qkv_sampling_check(struct qkv_context *ctx, const struct qkv_sampling *s) {
+    if (!(s->temperature >= 0 && isfinite(s->temperature)))
+        return qkv_fail(ctx, QKV_ARGUMENT, "temperature is %g; it must be 0 (always the likeliest token) or more",
+                        s->temperature);
+    if (s->top_k < 0) return qkv_fail(ctx, QKV_ARGUMENT, "top_k is %d; it must be at least 1, or 0 for all", s->top_k);
+    if (!(s->top_p > 0 && s->top_p <= 1))
+        return qkv_fail(ctx, QKV_ARGUMENT, "top_p is %g; it must be greater than 0 and at most 1 (1: all)", s->top_p);
+    if (!(s->min_p >= 0 && s->min_p <= 1))
+        return qkv_fail(ctx, QKV_ARGUMENT, "min_p is %g; it must be from 0 (all) to 1", s->min_p);
+    if (!(s->repeat_penalty > 0 && isfinite(s->repeat_penalty)))
+        return qkv_fail(ctx, QKV_ARGUMENT, "repeat_penalty is %g; it must be greater than 0 (1: off)",
+                        s->repeat_penalty);
+    if (s->repeat_last < 0)
+        return qkv_fail(ctx, QKV_ARGUMENT, "repeat_last is %d; it must be at least 1, or 0 for all", s->repeat_last);
+    return QKV_OK;
+}
+
+/* ---- scores --------------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status copy_scores(struct qkv_context *ctx, struct candidates *c, const float *logits) {
+    for (size_t i = 0; i < c->total; i++) {
+        if (isnan(logits[i]))
+            return qkv_fail(ctx, QKV_NUMBER,
+                            "the score of token %zu is not a number; the weights are broken, or training diverged", i);
+        c->at[i] = (struct candidate){.score = logits[i], .id = (int32_t)i};
+    }
+    return QKV_OK;
+}
+
+/* Each recent token is penalised once: where its score has changed already, it was. */
+static enum qkv_status penalise(struct qkv_context *ctx, struct candidates *c, const struct qkv_sampling *s,
+                                const float *logits, const int32_t *history, size_t count) {
+    size_t last = s->repeat_last && (size_t)s->repeat_last < count ? (size_t)s->repeat_last : count;
+    for (size_t i = count - last; i < count && s->repeat_penalty != 1; i++) {
+        int32_t id = history[i];
+        if (id < 0 || (size_t)id >= c->total)
+            return qkv_fail(ctx, QKV_ARGUMENT, "history[%zu] is %d, but ids are 0 to %zu", i, id, c->total - 1);
+        float old = logits[id];
+        if (c->at[id].score != old) continue;
+        double score = old > 0 ? (double)old / s->repeat_penalty : (double)old * s->repeat_penalty;
+        c->at[id].score = isfinite(old) ? (float)fmax(fmin(score, (double)FLT_MAX), -(double)FLT_MAX) : old;
+    }
+    return QKV_OK;
+}
+
+/* The probability relative to the likeliest token's: 1 for that one. */
+static double weight(const struct candidates *c, struct candidate x) {
+    return x.score == c->best ? 1 : exp(((double)x.score - (double)c->best) / c->temperature);
+}
+
+/* ---- the likeliest ones ------------------------------------------------------------------------------------------- */
+
+static bool likelier(struct candidate a, struct candidate b) {
+    return a.score > b.score || (a.score == b.score && a.id < b.id);
+}
+
+static void sift_down(struct candidates *c, size_t i) {
+    struct candidate x = c->at[i];
+    for (size_t child; (child = 2 * i + 1) < c->count; i = child) {
+        if (child + 1 < c->count && likelier(c->at[child + 1], c->at[child])) child++;
+        if (!likelier(c->at[child], x)) break;
+        c->at[i] = c->at[child];
+    }
+    c->at[i] = x;
+}
+
+static void make_heap(struct candidates *c) {
+    for (size_t i = c->count / 2; i-- > 0;) sift_down(c, i);
+}
+
+/* Moves the likeliest one of the heap in front of those taken before. */
+static struct candidate take(struct candidates *c) {
+    struct candidate top = c->at[0];
+    c->at[0] = c->at[--c->count];
+    c->at[c->count] = top;
+    sift_down(c, 0);
+    return top;
+}
+
+/* The n-th likeliest one of those taken. */
+static struct candidate taken(const struct candidates *c, size_t n) {
+    return c->at[c->total - 1 - n];
+}
+
+/* How many of the likeliest ones the filters keep; they are taken. *sum is their weight. */
+static size_t filter(struct candidates *c, const struct qkv_sampling *s, double *sum) {
+    size_t most = s->top_k && (size_t)s->top_k < c->total ? (size_t)s->top_k : c->total, kept = 0;
+    double whole = 0;
+    make_heap(c);
+    if (most < c->total) {
+        for (size_t n = 0; n < most; n++) whole += weight(c, take(c));
+    } else {
+        for (size_t i = 0; i < c->total; i++) whole += weight(c, c->at[i]);
+    }
+    *sum = 0;
+    while (kept < most) {
+        struct candidate x = kept < c->total - c->count ? taken(c, kept) : take(c);
+        double share = weight(c, x);
+        if (kept > 0 && (share == 0 || share < s->min_p * (1 - SHARE_ERROR))) break;
+        *sum += share;
+        kept++;
+        if (s->top_p < 1 && *sum >= s->top_p * whole * (1 - SHARE_ERROR)) break;
+    }
+    return kept;
+}
+
+/* ---- the draw ----------------------------------------------------------------------------------------------------- */
+
+static int32_t draw_filtered(struct candidates *c, const struct qkv_sampling *s, double uniform) {
+    double sum, below = 0;
+    size_t kept = filter(c, s, &sum);
+    for (size_t n = 0; n < kept; n++) {
+        below += weight(c, taken(c, n));
+        if (below > uniform * sum) return taken(c, n).id;
+    }
+    return taken(c, kept - 1).id;
+}
+
+static int32_t draw_any(const struct candidates *c, double uniform) {
+    double sum = 0, below = 0;
+    int32_t last = 0;
+    for (size_t i = 0; i < c->total; i++) sum += weight(c, c->at[i]);
+    for (size_t i = 0; i < c->total; i++) {
+        double share = weight(c, c->at[i]);
+        if (share > 0) last = (int32_t)i;
+        below += share;
+        if (share > 0 && below > uniform * sum) break;
+    }
+    return last;
+}
+
+static enum qkv_status choose(struct qkv_context *ctx, struct candidates *c, const struct qkv_sampling *s,
+                              uint64_t draw, int32_t *id) {
+    struct candidate best = c->at[0];
+    for (size_t i = 1; i < c->total; i++)
+        if (c->at[i].score > best.score) best = c->at[i];
+    if (best.score == -INFINITY)
+        return qkv_fail(ctx, QKV_NUMBER, "the scores of all %zu tokens are -inf; there is none to choose", c->total);
+    c->best = best.score;
+    c->temperature = s->temperature;
+    struct qkv_random random = qkv_random_start(s->seed, draw);
+    double uniform = qkv_random_uniform(&random);
+    bool all = s->top_k == 0 && s->top_p == 1 && s->min_p == 0;
+    *id = s->temperature == 0 ? best.id : all ? draw_any(c, uniform) : draw_filtered(c, s, uniform);
+    return QKV_OK;
+}
+
+enum qkv_status qkv_sample(struct qkv_context *ctx, const struct qkv_sampling *sampling, const float *logits,
+                           size_t vocab, const int32_t *history, size_t history_count, uint64_t draw, int32_t *id) {
+    enum qkv_status status = qkv_sampling_check(ctx, sampling);
+    *id = -1;
+    if (status) return status;
+    if (vocab == 0 || vocab > INT32_MAX)
+        return qkv_fail(ctx, QKV_ARGUMENT, "cannot choose among %zu tokens; a vocabulary has 1 to %d", vocab,
+                        INT32_MAX);
+    struct candidates c = {.total = vocab, .count = vocab};
+    c.at = qkv_allocate(ctx, vocab, sizeof *c.at);
+    if (!c.at) return QKV_MEMORY;
+    status = copy_scores(ctx, &c, logits);
+    if (!status) status = penalise(ctx, &c, sampling, logits, history, history_count);
+    if (!status) status = choose(ctx, &c, sampling, draw, id);
+    free(c.at);
+    return status;
+}

@@ -1,0 +1,85 @@
+/* The stream between tokens and a reader: holds back the beginning of a character that is not whole yet (UTF-8, The Unicode
+ * Standard, table 3-7) and what may become a stop text. */
+#include "generate/generate.h"
+
+#include <string.h>
+
+/* The length of the character that starts at s, given its first byte; *low and *high bound its second. 0: none starts so. */
+static size_t character_size(unsigned char first, unsigned char *low, unsigned char *high) {
+    *low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+    *high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+    if (first < 0x80) return 1;
+    if (first >= 0xc2 && first <= 0xdf) return 2;
+    if (first >= 0xe0 && first <= 0xef) return 3;
+    if (first >= 0xf0 && first <= 0xf4) return 4;
+    return 0;
+}
+
+/* Whether text[0, n) is the beginning of a character, and not all of it. */
+static bool is_beginning(const unsigned char *text, size_t n) {
+    unsigned char low, high;
+    size_t size = character_size(text[0], &low, &high);
+    if (n >= size || (n > 1 && (text[1] < low || text[1] > high))) return false;
+    return n < 3 || (text[2] & 0xc0) == 0x80;
+}
+
+/* Only the last three bytes can be a beginning, and of the possible ones the first wins: the others lie within it. */
+size_t qkv_utf8_whole(const char *text, size_t size) {
+    for (size_t n = size < 3 ? size : 3; n > 0; n--)
+        if (is_beginning((const unsigned char *)text + size - n, n)) return size - n;
+    return size;
+}
+
+/* Whether a stop text ends at held[0, end); *start is where the longest one begins. */
+static bool find_stop(const struct qkv_text_stream *s, size_t end, size_t *start) {
+    bool found = false;
+    for (size_t i = 0; i < s->stop_count; i++) {
+        size_t n = strlen(s->stops[i]);
+        if (n > end || memcmp(s->held.data + end - n, s->stops[i], n) != 0) continue;
+        if (!found || end - n < *start) *start = end - n;
+        found = true;
+    }
+    return found;
+}
+
+/* The first byte of what may become a stop text: the longest end of the held text that some stop text begins with. */
+static size_t find_beginning(const struct qkv_text_stream *s) {
+    size_t size = s->held.size, most = 0;
+    for (size_t i = 0; i < s->stop_count; i++) {
+        size_t n = strlen(s->stops[i]) - 1;
+        if (n > size) n = size;
+        while (n > most && memcmp(s->held.data + size - n, s->stops[i], n) != 0) n--;
+        if (n > most) most = n;
+    }
+    return size - most;
+}
+
+/* Gives out held[0, n) and forgets it. */
+static enum qkv_status give_out(struct qkv_text_stream *s, size_t n) {
+    if (n == 0) return QKV_OK;
+    bool going = !s->write || s->write(s->user, s->held.data, n);
+    memmove(s->held.data, s->held.data + n, s->held.size - n);
+    s->held.size -= n;
+    return going ? QKV_OK : qkv_fail(s->ctx, QKV_STOPPED, "generating was stopped by the caller");
+}
+
+enum qkv_status qkv_text_stream_put(struct qkv_text_stream *s, const char *text, size_t size) {
+    if (s->stopped || size == 0) return QKV_OK;
+    size_t before = s->held.size, start = 0;
+    enum qkv_status status = qkv_buffer_append(s->ctx, &s->held, text, size);
+    if (status) return status;
+    for (size_t end = before + 1; end <= s->held.size && !s->stopped; end++) s->stopped = find_stop(s, end, &start);
+    if (s->stopped) {
+        s->held.size = start;
+        return give_out(s, start);
+    }
+    return give_out(s, qkv_utf8_whole(s->held.data, find_beginning(s)));
+}
+
+enum qkv_status qkv_text_stream_end(struct qkv_text_stream *s) {
+    return give_out(s, s->held.size);
+}
+
+void qkv_text_stream_free(struct qkv_text_stream *s) {
+    qkv_buffer_free(&s->held);
+}

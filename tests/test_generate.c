@@ -1,0 +1,221 @@
+/* test_generate: continuing a text with a small model of random weights, against the same steps done one by one with
+ * sessions; stops, the end token, a context that overflows, and each refusal with its sentence. */
+#include "test.h"
+
+enum { CONTEXT = 12, MOST = 4096 };
+
+static struct qkv_context *ctx;
+static struct qkv_model *model;
+
+static struct qkv_model *make_model(const char *const *settings, size_t count) {
+    static const char json[] =
+        "{\"format\": \"qkv\", \"version\": 1, \"vocab\": 256, \"d_model\": 16, \"context\": 12, "
+        "\"decoder\": {\"layers\": 2, \"attention\": {\"heads\": 2}}}";
+    struct qkv_spec spec;
+    struct qkv_model *m;
+    struct qkv_random r = qkv_random_start(11, 0);
+    assert_ok(ctx, qkv_spec_parse(ctx, &spec, "fixture", json, sizeof json - 1, settings, count));
+    assert_ok(ctx, qkv_model_create(ctx, &spec, 3, &m));
+    for (size_t i = 0; i < qkv_model_parameters(m); i++) { /* larger than at the start, so that everything matters */
+        float *w = qkv_model_weights(m, i);
+        size_t n = qkv_array_elements(qkv_model_parameter(m, i));
+        for (size_t k = 0; k < n; k++) w[k] += 0.3F * (float)qkv_random_normal(&r);
+    }
+    return m;
+}
+
+static void give_tokenizer(struct qkv_model *m) {
+    struct qkv_tokenizer *tokenizer;
+    struct qkv_tokenizer_options options = {.kind = QKV_TOKENIZER_BYTES};
+    assert_ok(ctx, qkv_tokenizer_train(ctx, &options, NULL, 0, &tokenizer));
+    assert_ok(ctx, qkv_model_set_tokenizer(m, tokenizer));
+}
+
+static int setup(void **state) {
+    (void)state;
+    if (qkv_context_create(&ctx, NULL)) return -1;
+    model = make_model(NULL, 0);
+    give_tokenizer(model);
+    return 0;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+    return 0;
+}
+
+struct heard {
+    char text[MOST];
+    size_t size, calls, limit;
+};
+
+static bool hear(void *user, const char *text, size_t size) {
+    struct heard *h = user;
+    assert_true(h->size + size <= MOST);
+    memcpy(h->text + h->size, text, size);
+    h->size += size;
+    return ++h->calls != h->limit;
+}
+
+static struct qkv_generate_options options(double temperature, size_t tokens) {
+    struct qkv_generate_options o = {.sampling = qkv_sampling_defaults(), .tokens = tokens, .end_id = -1};
+    o.sampling.temperature = temperature;
+    return o;
+}
+
+static struct qkv_generate_report run(const char *prompt, const struct qkv_generate_options *o, struct heard *h) {
+    struct qkv_generate_report report;
+    memset(h, 0, sizeof *h);
+    assert_ok(ctx, qkv_generate(model, prompt, strlen(prompt), o, hear, h, &report));
+    return report;
+}
+
+/* The bytes that come after a prompt, by a new session for every token: the context is the prompt and what was made, or
+ * after an overflow its newer half and what was made since. */
+static void run_by_hand(const char *prompt, const struct qkv_sampling *sampling, size_t tokens, char *out) {
+    int32_t ids[MOST];
+    size_t count = strlen(prompt), from = 0;
+    for (size_t i = 0; i < count; i++) ids[i] = (unsigned char)prompt[i];
+    for (size_t i = 0; i < tokens; i++) {
+        struct qkv_session *session;
+        if (count - from > CONTEXT) from = count - CONTEXT / 2;
+        assert_ok(ctx, qkv_session_create(model, 0, &session));
+        assert_ok(ctx, qkv_session_append(session, ids + from, count - from));
+        assert_ok(ctx, qkv_sample(ctx, sampling, qkv_session_logits(session), 256, ids, count, i, &ids[count]));
+        out[i] = (char)ids[count++];
+        qkv_session_free(session);
+    }
+}
+
+static void test_same_as_by_hand(void **state) {
+    (void)state;
+    static const char *const prompts[] = {"x", "To be or", "exactly 12 b"};
+    for (size_t i = 0; i < 9; i++) {
+        struct heard h;
+        char expected[MOST];
+        struct qkv_generate_options o = options(i < 3 ? 0 : 1.2, i % 2 ? 7 : 60);
+        o.sampling.seed = i;
+        if (i > 5) o.sampling.repeat_penalty = 1.3, o.sampling.repeat_last = (int)i, o.sampling.top_k = 20;
+        struct qkv_generate_report report = run(prompts[i % 3], &o, &h);
+        run_by_hand(prompts[i % 3], &o.sampling, o.tokens, expected);
+        assert_int_equal(h.size, o.tokens);
+        assert_memory_equal(h.text, expected, o.tokens);
+        assert_int_equal(report.tokens, o.tokens);
+        assert_int_equal(report.prompt_tokens, strlen(prompts[i % 3]));
+        assert_true(!report.stopped && report.seconds > 0 && report.prompt_seconds > 0);
+    }
+}
+
+static void test_stops(void **state) {
+    (void)state;
+    struct heard whole, h;
+    struct qkv_generate_options o = options(1.2, 60);
+    run("abc", &o, &whole);
+    char stop[4] = {0};
+    size_t at = 20;
+    while (memchr(whole.text + at, 0, 3)) at++; /* a stop text cannot hold a zero byte */
+    memcpy(stop, whole.text + at, 3);
+    o.stops = (const char *const[]){"never comes", stop};
+    o.stop_count = 2;
+    struct qkv_generate_report report = run("abc", &o, &h);
+    assert_true(report.stopped);
+    assert_int_equal(h.size, at);
+    assert_memory_equal(h.text, whole.text, h.size);
+    assert_int_equal(report.tokens, at + 3);
+    o = options(1.2, 60);
+    o.end_id = (unsigned char)whole.text[30];
+    at = (size_t)((char *)memchr(whole.text, whole.text[30], 60) - whole.text);
+    report = run("abc", &o, &h);
+    assert_true(report.stopped);
+    assert_int_equal(h.size, at);
+    assert_int_equal(report.tokens, at);
+    memset(&h, 0, sizeof h);
+    h.limit = 4;
+    o = options(1.2, 60);
+    assert_status(ctx, qkv_generate(model, "abc", 3, &o, hear, &h, &report), QKV_STOPPED);
+    assert_int_equal(h.calls, 4);
+}
+
+static void test_little(void **state) {
+    (void)state;
+    struct heard empty, newline;
+    struct qkv_generate_options o = options(0, 20);
+    struct qkv_generate_report report = run("", &o, &empty);
+    assert_int_equal(report.prompt_tokens, 1);
+    run("\n", &o, &newline);
+    assert_int_equal(empty.size, 20);
+    assert_memory_equal(empty.text, newline.text, 20);
+    o.tokens = 0;
+    report = run("abc", &o, &empty);
+    assert_true(empty.calls == 0 && report.tokens == 0 && report.prompt_tokens == 3);
+    o.tokens = 5;
+    assert_ok(ctx, qkv_generate(model, "abc", 3, &o, NULL, NULL, NULL)); /* nobody listens */
+}
+
+/* Ids past the last token are never chosen; a context of one is full at once. */
+static void test_more_ids_than_tokens(void **state) {
+    (void)state;
+    struct qkv_model *wide = make_model((const char *const[]){"vocab=400", "context=1"}, 2);
+    struct qkv_generate_options o = options(1.5, 300);
+    struct qkv_generate_report report;
+    struct heard h = {0};
+    give_tokenizer(wide);
+    assert_ok(ctx, qkv_generate(wide, "a", 1, &o, hear, &h, &report));
+    assert_int_equal(h.size, 300);
+    qkv_model_free(wide);
+}
+
+static void refuse(struct qkv_model *m, const char *prompt, const struct qkv_generate_options *o,
+                   const char *sentence) {
+    struct heard h = {0};
+    struct qkv_generate_report report;
+    assert_status(ctx, qkv_generate(m, prompt, strlen(prompt), o, hear, &h, &report), QKV_ARGUMENT);
+    assert_message(ctx, sentence);
+    assert_true(h.calls == 0 && report.tokens == 0);
+}
+
+static void test_refusals(void **state) {
+    (void)state;
+    struct qkv_generate_options o = options(0, 5);
+    refuse(model, "thirteen byte", &o,
+           "the prompt has 13 tokens, but the model's context holds 12; shorten the prompt by 1");
+    o.stops = (const char *const[]){"a", ""};
+    o.stop_count = 2;
+    refuse(model, "a", &o, "stop text 2 is empty");
+    o.stops = (const char *const[]){NULL};
+    o.stop_count = 1;
+    refuse(model, "a", &o, "stop text 1 is empty");
+    o = options(-1, 0);
+    refuse(model, "a", &o, "temperature is -1");
+    o = options(0, 5);
+    o.end_id = 256;
+    refuse(model, "a", &o, "end_id is 256; it must be a token, 0 to 255, or -1");
+    o.end_id = -2;
+    refuse(model, "a", &o, "end_id is -2;");
+    o.end_id = -1;
+    struct qkv_model *other = make_model(NULL, 0);
+    refuse(other, "a", &o, "this model has no tokenizer, so it cannot read or write text");
+    qkv_model_free(other);
+    other =
+        make_model((const char *const[]){"decoder=null", "encoder={\"layers\": 1, \"attention\": {\"heads\": 2}}"}, 2);
+    give_tokenizer(other);
+    refuse(other, "a", &o, "an encoder");
+    qkv_model_free(other);
+    other = make_model(NULL, 0);
+    give_tokenizer(other);
+    qkv_model_weights(other, 0)['a' * 16] = NAN;
+    struct heard h = {0};
+    assert_status(ctx, qkv_generate(other, "a", 1, &o, hear, &h, NULL), QKV_NUMBER);
+    assert_message(ctx, "is not a number");
+    qkv_model_free(other);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_as_by_hand),      cmocka_unit_test(test_stops),    cmocka_unit_test(test_little),
+        cmocka_unit_test(test_more_ids_than_tokens), cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
