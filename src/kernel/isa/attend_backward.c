@@ -104,10 +104,11 @@ static void tile_gradients(struct backward *f, size_t r, size_t rows, struct spa
     float *p = f->p + r * KEYS, *ds = f->ds + r * KEYS;
     size_t first = all.begin / W * W, last = padded(all.end, W), D = f->a->D, Dv = f->a->Dv;
     for (size_t j = all.begin / PANEL * PANEL; j < last; j += PANEL) {
-        size_t vectors = 1, most = tile_vectors(rows, VECTORS);
-        while (vectors < most && j + vectors * W < last) vectors *= 2;
-        tile_any(rows, vectors, FRESH, p + j, KEYS, NULL, f->q + r * f->ldk, f->ldk, 1, f->kt + j * D, PANEL, D);
-        tile_any(rows, vectors, FRESH, ds + j, KEYS, NULL, f->dy + r * f->ldv, f->ldv, 1, f->vt + j * Dv, PANEL, Dv);
+        size_t columns = last - j < PANEL ? last - j : PANEL;
+        QKV_K(attend_tiles)
+        (rows, columns, FRESH, p + j, KEYS, NULL, f->q + r * f->ldk, f->ldk, 1, f->kt + j * D, PANEL, D);
+        QKV_K(attend_tiles)
+        (rows, columns, FRESH, ds + j, KEYS, NULL, f->dy + r * f->ldv, f->ldv, 1, f->vt + j * Dv, PANEL, Dv);
     }
     for (size_t i = 0; i < rows; i++) {
         row_gradients(f, &f->rows[r + i], f->spans[r + i], p + i * KEYS, ds + i * KEYS, first, last);
@@ -120,14 +121,16 @@ static void tile_dq(struct backward *f, size_t r, size_t rows, struct span all) 
     float *dq = f->dq + (f->r0 + r) * f->ldk;
     const float *ds = f->ds + r * KEYS;
     if (f->finite_k || all_like(f->spans + r, rows, all)) {
-        tile_columns(rows, f->ldk, ADD, dq, f->ldk, NULL, ds + all.begin, KEYS, 1, f->k + all.begin * f->ldk, f->ldk,
-                     all.end - all.begin);
+        QKV_K(attend_tiles)
+        (rows, f->ldk, ADD, dq, f->ldk, NULL, ds + all.begin, KEYS, 1, f->k + all.begin * f->ldk, f->ldk,
+         all.end - all.begin);
         return;
     }
     for (size_t i = 0; i < rows; i++) { /* 0·NaN: keep each row to its own keys */
         struct span span = f->spans[r + i];
-        tile_columns(1, f->ldk, ADD, dq + i * f->ldk, f->ldk, NULL, ds + i * KEYS + span.begin, KEYS, 1,
-                     f->k + span.begin * f->ldk, f->ldk, span.end - span.begin);
+        QKV_K(attend_tiles)
+        (1, f->ldk, ADD, dq + i * f->ldk, f->ldk, NULL, ds + i * KEYS + span.begin, KEYS, 1, f->k + span.begin * f->ldk,
+         f->ldk, span.end - span.begin);
     }
 }
 
@@ -140,7 +143,8 @@ static void add_transposed(const struct backward *f, struct span all, float *out
         for (size_t r = 0; r < f->count; r++)
             for (size_t j = f->spans[r].begin, step; j < f->spans[r].end; j += step) {
                 step = f->spans[r].end - j < TILE ? f->spans[r].end - j : TILE;
-                tile_columns(step, ld, ADD, out + j * ld, ld, NULL, x + r * KEYS + j, 1, KEYS, y + r * ld, ld, 1);
+                QKV_K(attend_tiles)
+                (step, ld, ADD, out + j * ld, ld, NULL, x + r * KEYS + j, 1, KEYS, y + r * ld, ld, 1);
             }
         return;
     }
@@ -152,7 +156,7 @@ static void add_transposed(const struct backward *f, struct span all, float *out
         while (to > from && (f->covers[to - 1].end <= j || f->covers[to - 1].begin >= j + step)) to--;
         if (from == to) continue;
         size_t r = from * TILE, end = to * TILE < f->count ? to * TILE : f->count;
-        tile_columns(step, ld, ADD, out + j * ld, ld, NULL, x + r * KEYS + j, 1, KEYS, y + r * ld, ld, end - r);
+        QKV_K(attend_tiles)(step, ld, ADD, out + j * ld, ld, NULL, x + r * KEYS + j, 1, KEYS, y + r * ld, ld, end - r);
     }
 }
 

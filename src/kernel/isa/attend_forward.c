@@ -140,20 +140,21 @@ static void forward_tile(struct forward *f, size_t r0, size_t rows) {
     }
     if (!all.end) return;
     size_t first = all.begin / W * W, last = padded(all.end, W);
-    for (size_t j = all.begin / PANEL * PANEL; j < last; j += PANEL) {
-        size_t vectors = 1, most = tile_vectors(rows, VECTORS);
-        while (vectors < most && j + vectors * W < last) vectors *= 2;
-        tile_any(rows, vectors, FRESH, f->s + j, KEYS, NULL, f->q + r0 * D, D, 1, f->k + j * D, PANEL, D);
-    }
+    for (size_t j = all.begin / PANEL * PANEL; j < last; j += PANEL)
+        QKV_K(attend_tiles)
+        (rows, last - j < PANEL ? last - j : PANEL, FRESH, f->s + j, KEYS, NULL, f->q + r0 * D, D, 1, f->k + j * D,
+         PANEL, D);
     tile_softmax(f, r0, rows, first, last, rescale);
     if (f->finite || all_like(spans, rows, all)) {
-        tile_columns(rows, ldv, RESCALE, o, ldv, rescale, f->s + all.begin, KEYS, 1, f->v + all.begin * ldv, ldv,
-                     all.end - all.begin);
+        QKV_K(attend_tiles)
+        (rows, ldv, RESCALE, o, ldv, rescale, f->s + all.begin, KEYS, 1, f->v + all.begin * ldv, ldv,
+         all.end - all.begin);
         return;
     }
     for (size_t r = 0; r < rows; r++) /* 0·NaN: keep each row to its own keys */
-        tile_columns(1, ldv, RESCALE, o + r * ldv, ldv, rescale + r, f->s + r * KEYS + spans[r].begin, KEYS, 1,
-                     f->v + spans[r].begin * ldv, ldv, spans[r].end - spans[r].begin);
+        QKV_K(attend_tiles)
+        (1, ldv, RESCALE, o + r * ldv, ldv, rescale + r, f->s + r * KEYS + spans[r].begin, KEYS, 1,
+         f->v + spans[r].begin * ldv, ldv, spans[r].end - spans[r].begin);
 }
 
 /* y = O / l, with dropout's scale; adding 0 makes every zero a positive one, however it came about. */

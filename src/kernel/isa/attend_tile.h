@@ -1,9 +1,9 @@
-/* attend_tile.h: the small matrix products that attention is made of, in registers, and the packing before them.
+/* attend_tile.h: the small matrix products that attention is made of (attend_tile.c), and the packing before them.
  *
- *   tile:  C (R,V·W) = start + Σ_n A[r·rs + n·ns] · B[n·ldb …]     R rows of broadcasts times V vectors
+ *   C[r][c] = start + Σ_n A[r·rs + n·ns] · B[n·ldb + c]
  *
- * Every element of C is one chain of fused multiply-adds over n in order, whatever R and V are, so results do not depend
- * on how a block was cut into tiles. */
+ * Every element of C is one chain of fused multiply-adds over n in order, so results do not depend on how a block was cut
+ * into tiles. */
 #ifndef QKV_ISA_ATTEND_TILE_H
 #define QKV_ISA_ATTEND_TILE_H
 
@@ -26,86 +26,9 @@ enum { PANEL = VECTORS * W }; /* keys a panel of transposed K or V */
 
 enum tile_start { FRESH, ADD, RESCALE }; /* C starts at 0, at what it holds, or at what it holds times rescale[r] */
 
-QKV_INLINE void tile(const int R, const int V, const enum tile_start how, float *c, size_t ldc, const float *rescale,
-                     const float *a, size_t rs, size_t ns, const float *b, size_t ldb, size_t n) {
-    vf sum[TILE][4];
-    QKV_UNROLL
-    for (int r = 0; r < R; r++) {
-        QKV_UNROLL
-        for (int v = 0; v < V; v++) {
-            if (how == FRESH) sum[r][v] = vf_zero();
-            if (how == ADD) sum[r][v] = vf_load(c + (size_t)r * ldc + v * W);
-            if (how == RESCALE) sum[r][v] = vf_mul(vf_load(c + (size_t)r * ldc + v * W), vf_set(rescale[r]));
-        }
-    }
-    for (size_t i = 0; i < n; i++) {
-        vf column[4];
-        QKV_UNROLL
-        for (int v = 0; v < V; v++) column[v] = vf_load(b + v * W);
-        QKV_UNROLL
-        for (int r = 0; r < R; r++) {
-            vf x = vf_set(a[(size_t)r * rs]);
-            QKV_UNROLL
-            for (int v = 0; v < V; v++) sum[r][v] = vf_fma(x, column[v], sum[r][v]);
-        }
-        a += ns;
-        b += ldb;
-    }
-    QKV_UNROLL
-    for (int r = 0; r < R; r++) {
-        QKV_UNROLL
-        for (int v = 0; v < V; v++) vf_store(c + (size_t)r * ldc + v * W, sum[r][v]);
-    }
-}
-
-/* tile for row and vector counts that are known at run time only. With few rows more vectors fit. */
-#define QKV_TILE_CASE(R, V)                                                                                            \
-    case (R)*8 + (V):                                                                                                  \
-        tile(R, V, how, c, ldc, rescale, a, rs, ns, b, ldb, n);                                                        \
-        break;
-QKV_INLINE void tile_any(size_t rows, size_t vectors, const enum tile_start how, float *c, size_t ldc,
-                         const float *rescale, const float *a, size_t rs, size_t ns, const float *b, size_t ldb,
-                         size_t n) {
-    switch (rows * 8 + vectors) {
-        QKV_TILE_CASE(1, 1)
-        QKV_TILE_CASE(2, 1)
-        QKV_TILE_CASE(3, 1)
-        QKV_TILE_CASE(4, 1)
-        QKV_TILE_CASE(5, 1)
-        QKV_TILE_CASE(6, 1)
-        QKV_TILE_CASE(1, 2)
-        QKV_TILE_CASE(2, 2)
-        QKV_TILE_CASE(3, 2)
-        QKV_TILE_CASE(4, 2)
-        QKV_TILE_CASE(5, 2)
-        QKV_TILE_CASE(6, 2)
-        QKV_TILE_CASE(1, 4)
-        QKV_TILE_CASE(2, 4)
-        QKV_TILE_CASE(3, 4)
-#if !defined(QKV_ISA_avx2)
-        QKV_TILE_CASE(4, 4)
-        QKV_TILE_CASE(5, 4)
-        QKV_TILE_CASE(6, 4)
-#endif
-    }
-}
-
-/* The widest tile for `rows` rows that does not pass `vectors`. */
-QKV_INLINE size_t tile_vectors(size_t rows, size_t vectors) {
-    size_t most = rows <= 3 ? 4 : VECTORS;
-    while (most > vectors) most /= 2;
-    return most;
-}
-
 /* C (rows <= TILE, columns padded to W) in tiles side by side. */
-QKV_INLINE void tile_columns(size_t rows, size_t columns, const enum tile_start how, float *c, size_t ldc,
-                             const float *rescale, const float *a, size_t rs, size_t ns, const float *b, size_t ldb,
-                             size_t n) {
-    for (size_t done = 0, step; done < columns; done += step * W) {
-        step = tile_vectors(rows, (columns - done + W - 1) / W);
-        tile_any(rows, step, how, c + done, ldc, rescale, a, rs, ns, b + done, ldb, n);
-    }
-}
+void QKV_K(attend_tiles)(size_t rows, size_t columns, enum tile_start how, float *c, size_t ldc, const float *rescale,
+                         const float *a, size_t rs, size_t ns, const float *b, size_t ldb, size_t n);
 
 /* Asks for a row that will be read soon. */
 QKV_INLINE void prefetch_row(const float *x, size_t columns) {

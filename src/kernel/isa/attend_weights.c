@@ -39,7 +39,7 @@ void QKV_K(attend_weights)(const struct qkv_attend_plan *plan, size_t item, floa
                         all.end, a->D, (struct soon){0});
         for (size_t r = 0; r < count; r++) {
             for (size_t j = spans[r].begin / PANEL * PANEL; j < spans[r].end; j += PANEL)
-                tile_any(1, VECTORS, FRESH, s + j, KEYS, NULL, q + r * a->D, 0, 1, k + j * a->D, PANEL, a->D);
+                QKV_K(attend_tiles)(1, PANEL, FRESH, s + j, KEYS, NULL, q + r * a->D, 0, 1, k + j * a->D, PANEL, a->D);
             row_out(a, &rows[r], key, spans[r], s, plan->weights + (r0 + r) * a->Tk + key, keys);
         }
     }
