@@ -11,7 +11,7 @@ static struct qkv_context *ctx;
 
 static int setup(void **state) {
     (void)state;
-    ctx = fixture_context(2);
+    ctx = fixture_context(1);
     return 0;
 }
 
@@ -514,40 +514,60 @@ static int train_to_the_end(const char *folder, const char *data) {
     return 0;
 }
 
-/* Starts that process and kills it after some microseconds (0: lets it end); whether it ended by itself. */
-static bool run_process(const char *folder, const char *data, useconds_t after) {
-    int status;
+static size_t log_lines(const char *folder) {
+    char path[2048];
+    size_t lines = 0;
+    snprintf(path, sizeof path, "%s/log.jsonl", folder);
+    char *log = test_read_file(path, NULL);
+    for (const char *c = log; c && *c; c++) lines += *c == '\n';
+    free(log);
+    return lines;
+}
+
+static pid_t start_process(const char *folder, const char *data) {
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
         execl("/proc/self/exe", "test_train_errors", "--train", folder, data, (char *)NULL);
         _exit(127);
     }
-    if (after) {
-        usleep(after);
-        kill(child, SIGKILL);
-    }
+    return child;
+}
+
+static void train_in_a_process(const char *folder, const char *data) {
+    int status;
+    pid_t child = start_process(folder, data);
     assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* Kills such a process some microseconds after its log has so many lines; false if it had come to its end. */
+static bool kill_process(const char *folder, const char *data, size_t lines, size_t after) {
+    int status;
+    pid_t child = start_process(folder, data), ended = 0;
+    while (log_lines(folder) < lines && (ended = waitpid(child, &status, WNOHANG)) == 0) usleep(100);
+    if (ended == 0) {
+        usleep((useconds_t)after);
+        kill(child, SIGKILL);
+        assert_int_equal(waitpid(child, &status, 0), child);
+    }
     if (WIFEXITED(status)) assert_int_equal(WEXITSTATUS(status), 0);
-    return WIFEXITED(status);
+    return WIFSIGNALED(status);
 }
 
 static void a_killed_run_goes_on_as_if_it_had_not_been(void **state) {
     (void)state;
     const char *whole = fixture_run("unkilled"), *killed = fixture_run("killed"), *data = fixture_options(ctx).data;
     struct qkv_random random = test_random(40);
-    struct timespec from, to;
-    clock_gettime(CLOCK_MONOTONIC, &from);
-    assert_true(run_process(whole, data, 0));
-    clock_gettime(CLOCK_MONOTONIC, &to);
-    size_t micros = (size_t)((to.tv_sec - from.tv_sec) * 1000000 + (to.tv_nsec - from.tv_nsec) / 1000), kills = 0;
-    for (bool ended = false; !ended; kills += !ended) {
-        if (kills > 0 && !fixture_has(killed, "checkpoint.safetensors") && fixture_has(killed, "train.json"))
-            test_remove_tree(killed); /* killed between the two: it never began */
-        ended =
-            run_process(killed, data, kills < 12 ? (useconds_t)test_between(&random, micros / 10, micros / 2 + 1) : 0);
+    size_t kills = 0;
+    train_in_a_process(whole, data);
+    for (size_t lines = 0; lines + 8 < KILL_STEPS; lines += test_between(&random, 1, 3)) {
+        kills += kill_process(killed, data, lines, test_between(&random, 0, 4000));
+        if (fixture_has(killed, "train.json") && !fixture_has(killed, "checkpoint.safetensors"))
+            test_remove_tree(killed); /* killed between the two, before it had begun */
     }
-    assert_true(kills > 0);
+    assert_true(kills > 5);
+    train_in_a_process(killed, data);
     static const char *const files[] = {"checkpoint.safetensors", "model.safetensors"};
     for (size_t f = 0; f < 2; f++) {
         struct qkv_tensors *a, *b;
@@ -564,11 +584,7 @@ static void a_killed_run_goes_on_as_if_it_had_not_been(void **state) {
         qkv_tensors_close(a);
         qkv_tensors_close(b);
     }
-    char *log = fixture_read(killed, "log.jsonl", NULL);
-    size_t lines = 0;
-    for (const char *c = log; *c; c++) lines += *c == '\n';
-    assert_int_equal(lines, KILL_STEPS);
-    free(log);
+    assert_int_equal(log_lines(killed), KILL_STEPS);
 }
 
 int main(int argc, char **argv) {

@@ -7,7 +7,7 @@ static struct qkv_context *ctx;
 
 static int setup(void **state) {
     (void)state;
-    ctx = fixture_context(2);
+    ctx = fixture_context(1);
     return 0;
 }
 
