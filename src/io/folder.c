@@ -2,6 +2,7 @@
  *
  * Every file is replaced atomically. The weights come last: a folder whose writing was cut off still has the old weights,
  * and reading checks them against the spec. */
+#include "io/io.h"
 #include "model/model.h"
 
 #include <stdlib.h>
@@ -9,18 +10,9 @@
 
 static enum qkv_status wrong_shape(struct qkv_model *m, const char *path, const struct qkv_array *want,
                                    const struct qkv_array *have) {
-    char shapes[2][128];
-    const struct qkv_array *arrays[2] = {want, have};
-    for (int i = 0; i < 2; i++) {
-        size_t used = 0;
-        shapes[i][0] = '\0';
-        for (int d = 0; d < arrays[i]->rank && used < sizeof shapes[i]; d++) {
-            used +=
-                (size_t)snprintf(shapes[i] + used, sizeof shapes[i] - used, "%s%zu", d ? "," : "", arrays[i]->shape[d]);
-        }
-    }
-    return qkv_fail(m->ctx, QKV_SHAPE, "%s: %s is (%s) but config.json makes it (%s)", path, want->name, shapes[1],
-                    shapes[0]);
+    char asked[QKV_SHAPE_TEXT], found[QKV_SHAPE_TEXT];
+    return qkv_fail(m->ctx, QKV_SHAPE, "%s: %s is %s but config.json makes it %s", path, want->name,
+                    qkv_shape_text(have->shape, have->rank, found), qkv_shape_text(want->shape, want->rank, asked));
 }
 
 static bool is_float(enum qkv_dtype dtype) {
