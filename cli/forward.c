@@ -103,6 +103,8 @@ static int read_shapes(struct inputs *in, const struct qkv_spec *spec, const cha
     if (source && (source->rank != 2 || source->shape[0] != batch->B || !source->shape[1]))
         return wrong_shape(source, path, "(B,source T) with the B of in.ids");
     batch->source_T = source ? source->shape[1] : 0;
+    if (spec->head.kind == QKV_HEAD_NONE && qkv_tensors_find(in->file, "in.targets"))
+        return cli_failed("%s has in.targets, which a model without a head cannot take; give in.output_gradient", path);
     int code = check_shape(in, path, "in.lengths", batch->B, 0);
     if (!code) code = check_shape(in, path, "in.source_lengths", batch->B, 0);
     if (!code)

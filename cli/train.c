@@ -48,15 +48,22 @@ static int check_start(const struct arguments *a, const struct qkv_train_options
     return CLI_DONE;
 }
 
+/* An option out of its range is a mistake of the command line, whoever finds it. */
+static int failed(const struct qkv_context *ctx, enum qkv_status status) {
+    if (!status) return CLI_DONE;
+    cli_broken(ctx);
+    return status == QKV_ARGUMENT ? CLI_USAGE : CLI_FAILED;
+}
+
 static int start(struct qkv_context *ctx, const struct arguments *a, struct cli_task *task,
                  struct qkv_trainer **trainer) {
     struct qkv_train_options options;
     struct qkv_spec spec;
     const char *name, *value, *help;
-    if (a->preset && qkv_spec_preset(ctx, &spec, a->preset, NULL, 0)) return cli_broken(ctx), CLI_USAGE;
+    if (a->preset && qkv_spec_preset(ctx, &spec, a->preset, NULL, 0)) return failed(ctx, QKV_ARGUMENT);
     if (qkv_train_defaults(ctx, a->preset, &options)) return cli_broken(ctx);
     for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++)
-        if (a->option[i] && qkv_train_set(ctx, &options, name, a->option[i])) return cli_broken(ctx), CLI_USAGE;
+        if (a->option[i] && qkv_train_set(ctx, &options, name, a->option[i])) return failed(ctx, QKV_ARGUMENT);
     int code = check_start(a, &options);
     if (code) return code;
     enum qkv_status status = a->preset ? qkv_spec_preset(ctx, &spec, a->preset, a->set.items, a->set.count)
@@ -68,7 +75,7 @@ static int start(struct qkv_context *ctx, const struct arguments *a, struct cli_
         cli_say("interrupted before the first step; there is nothing to resume");
         return CLI_INTERRUPTED;
     }
-    return status ? cli_broken(ctx) : CLI_DONE;
+    return failed(ctx, status);
 }
 
 static int resume(struct qkv_context *ctx, const struct arguments *a, struct cli_task *task,
@@ -94,7 +101,7 @@ static int resume(struct qkv_context *ctx, const struct arguments *a, struct cli
         cli_say("interrupted before the first step; %s is as it was", a->resume);
         return CLI_INTERRUPTED;
     }
-    return status ? cli_broken(ctx) : CLI_DONE;
+    return failed(ctx, status);
 }
 
 static void introduce(struct cli_progress *progress, struct qkv_trainer *trainer, const struct arguments *a) {

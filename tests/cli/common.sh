@@ -99,12 +99,15 @@ make_spec() {
 END
 }
 
-# train FOLDER STEPS [OPTIONS]: a short training on text.txt with spec.json.
+# train FOLDER STEPS [OPTIONS]: a short training on text.txt with spec.json. One thread: tests run side by side.
 train() {
     local run=$1 steps=$2
     shift 2
     "$QKV" train --spec spec.json --data text.txt --out "$run" --steps "$steps" --batch 4 --warmup 2 --eval-every 5 \
-        --eval-batches 2 --save-every 5 "$@"
+        --eval-batches 2 --save-every 5 --threads 1 "$@"
+}
+resume() { # resume FOLDER [OPTIONS]
+    "$QKV" train --threads 1 --resume "$@"
 }
 
 # losses FOLDER: step, loss and validation loss of each line of the log, without the times.

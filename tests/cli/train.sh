@@ -27,17 +27,17 @@ final=$(sed -nE '$s/.*"loss": *([0-9.]+).*/\1/p' whole/log.jsonl)
 awk -v a="$first" -v b="$final" 'BEGIN {exit !(b > 0 && b < a)}' || fail "the loss does not fall: $first, then $final"
 
 # ---- the same again, in other numbers of threads ----
-try 0 train again 20 --quiet --threads 1
+try 0 train again 20 --quiet --threads 2
 [ ! -s err ] || fail "--quiet says something: $(head -3 err)"
-same "$(losses again)" "$(losses whole)" "losses of the same training with one thread"
+same "$(losses again)" "$(losses whole)" "losses of the same training with two threads"
 cmp -s again/checkpoint.safetensors whole/checkpoint.safetensors ||
     cmp -s again/model.safetensors whole/model.safetensors || fail "the same training gives other weights"
 
 # ---- resume: as if it had never stopped ----
 try 0 train halved 20 --plain
 try 0 train stopped 7 --set dropout=0.1
-refuse 1 'resume' train stopped 20
-try 0 "$QKV" train --resume stopped
+refuse 2 'resume' train stopped 20
+try 0 resume stopped
 has err 'all 7 steps were done before; --steps N'
 
 # in_background FOLDER LINES: trains for 400 steps as $child; returns when the log has so many lines.
@@ -45,7 +45,7 @@ in_background() {
     (
         trap - INT # which a shell without job control lets its children ignore
         exec "$QKV" train --spec spec.json --data text.txt --out "$1" --steps 400 --batch 4 --warmup 2 --eval-every 5 \
-            --eval-batches 2 --save-every 5 >out 2>err </dev/null
+            --eval-batches 2 --save-every 5 --threads 1 >out 2>err </dev/null
     ) &
     child=$!
     for i in $(seq 600); do
@@ -67,7 +67,7 @@ for signal in INT TERM HUP; do
     same "$(grep -oE 'after step [0-9]+' err | grep -oE '[0-9]+')" "$(wc -l <cut/log.jsonl)" "steps in the log after SIG$signal"
     same "$(losses cut)" "$(losses steady | head -n "$(wc -l <cut/log.jsonl)")" "losses up to SIG$signal"
 done
-try 0 "$QKV" train --resume cut --quiet
+try 0 resume cut --quiet
 same "$(losses cut)" "$(losses steady)" "losses after Ctrl-C and resume"
 cmp -s cut/model.safetensors steady/model.safetensors || fail "Ctrl-C and resume give other weights"
 
@@ -78,22 +78,22 @@ for after in 3 17 31; do
     kill -9 $child
     wait $child 2>/dev/null
     if [ -f killed/checkpoint.safetensors ]; then
-        try 0 "$QKV" train --resume killed --quiet
+        try 0 resume killed --quiet
         same "$(losses killed)" "$(losses steady)" "losses after kill -9 at step $after and resume"
     else
-        refuse 1 'checkpoint' "$QKV" train --resume killed
+        refuse 1 'checkpoint' resume killed
     fi
 done
 
 # ---- a longer end ----
-try 0 "$QKV" train --resume stopped --steps 12
+try 0 resume stopped --steps 12
 same "$(wc -l <stopped/log.jsonl)" 12 "lines of the log after --resume --steps 12"
 
 # ---- a terminal ----
 if command -v script >/dev/null; then
     cat >on_terminal <<END
 stty cols \${COLUMNS:-80}
-exec "$QKV" train --spec spec.json --data text.txt --out \$1 --steps 60 --batch 4 --warmup 2 --eval-every 30 --eval-batches 2
+exec "$QKV" train --spec spec.json --data text.txt --out \$1 --steps 60 --batch 4 --warmup 2 --eval-every 30 --eval-batches 2 --threads 1
 END
     terminal() { # terminal COLUMNS LOCALE FOLDER
         COLUMNS=$1 LC_ALL=$2 TERM=xterm script -qec "bash on_terminal $3" typescript </dev/null >out 2>err
