@@ -95,9 +95,9 @@ static void row_gradients(const struct backward *f, const struct row *row, struc
     }
 }
 
-static void zero_outside(float *x, size_t first, size_t last) {
+static void zero_outside(float *x, size_t first, size_t last, size_t keys) {
     for (size_t j = 0; j < first; j += W) vf_store(x + j, vf_zero());
-    for (size_t j = last; j < KEYS; j += W) vf_store(x + j, vf_zero());
+    for (size_t j = last; j < keys; j += W) vf_store(x + j, vf_zero());
 }
 
 static void tile_gradients(struct backward *f, size_t r, size_t rows, struct span all) {
@@ -112,8 +112,8 @@ static void tile_gradients(struct backward *f, size_t r, size_t rows, struct spa
     }
     for (size_t i = 0; i < rows; i++) {
         row_gradients(f, &f->rows[r + i], f->spans[r + i], p + i * KEYS, ds + i * KEYS, first, last);
-        zero_outside(p + i * KEYS, first, last);
-        zero_outside(ds + i * KEYS, first, last);
+        zero_outside(p + i * KEYS, first, last, f->keys);
+        zero_outside(ds + i * KEYS, first, last, f->keys);
     }
 }
 
@@ -173,15 +173,13 @@ static void touch(struct backward *f, size_t chunk) {
 
 static void pack_block_of_rows(struct backward *f) {
     const struct qkv_attend *a = f->a;
-    const struct soon none = {0};
-    f->finite_q = f->finite_dy = true;
+    vf check_q = vf_zero(), check_dy = vf_zero();
     for (size_t r = 0; r < f->count; r++) {
         const struct row *row = &f->rows[r];
-        const float *q = heads_at(&a->q, row->b, row->i, row->h);
-        const float *dy = heads_at(&f->plan->g->dy, row->b, row->i, row->h);
-        f->finite_q &= pack_rows(f->q + r * f->ldk, f->ldk, q, 0, 1, a->D, none);
-        f->finite_dy &= pack_rows(f->dy + r * f->ldv, f->ldv, dy, 0, 1, a->Dv, none);
+        pack_row(f->q + r * f->ldk, heads_at(&a->q, row->b, row->i, row->h), a->D, &check_q);
+        pack_row(f->dy + r * f->ldv, heads_at(&f->plan->g->dy, row->b, row->i, row->h), a->Dv, &check_dy);
     }
+    f->finite_q = all_finite(check_q), f->finite_dy = all_finite(check_dy);
 }
 
 static void pack_block_of_keys(struct backward *f) {

@@ -140,10 +140,9 @@ static void forward_tile(struct forward *f, size_t r0, size_t rows) {
     }
     if (!all.end) return;
     size_t first = all.begin / W * W, last = padded(all.end, W);
-    for (size_t j = all.begin / PANEL * PANEL; j < last; j += PANEL)
-        QKV_K(attend_tiles)
-        (rows, last - j < PANEL ? last - j : PANEL, FRESH, f->s + j, KEYS, NULL, f->q + r0 * D, D, 1, f->k + j * D,
-         PANEL, D);
+    for (size_t j = all.begin / PANEL * PANEL; j < last; j += PANEL) QKV_K(attend_tiles)
+    (rows, last - j < PANEL ? last - j : PANEL, FRESH, f->s + j, KEYS, NULL, f->q + r0 * D, D, 1, f->k + j * D, PANEL,
+     D);
     tile_softmax(f, r0, rows, first, last, rescale);
     if (f->finite || all_like(spans, rows, all)) {
         QKV_K(attend_tiles)
@@ -153,8 +152,8 @@ static void forward_tile(struct forward *f, size_t r0, size_t rows) {
     }
     for (size_t r = 0; r < rows; r++) /* 0·NaN: keep each row to its own keys */
         QKV_K(attend_tiles)
-        (1, ldv, RESCALE, o + r * ldv, ldv, rescale + r, f->s + r * KEYS + spans[r].begin, KEYS, 1,
-         f->v + spans[r].begin * ldv, ldv, spans[r].end - spans[r].begin);
+    (1, ldv, RESCALE, o + r * ldv, ldv, rescale + r, f->s + r * KEYS + spans[r].begin, KEYS, 1,
+     f->v + spans[r].begin * ldv, ldv, spans[r].end - spans[r].begin);
 }
 
 /* y = O / l, with dropout's scale; adding 0 makes every zero a positive one, however it came about. */

@@ -62,26 +62,36 @@ QKV_INLINE void ask_for(const struct soon *soon, size_t row) {
     if (row < soon->rows) prefetch_row(soon->x + row * soon->stride, soon->columns);
 }
 
-/* out (rows,ld) = x (rows,columns) `stride` apart, the columns up to ld filled with zeros (ld is a multiple of W, less
- * than W more). False when a number is not finite. */
+/* One row, filled with zeros up to a multiple of W. `check` gathers 0·x, which stays 0 while all is finite. */
+QKV_INLINE void pack_row(float *out, const float *x, size_t columns, vf *check) {
+    size_t c = 0;
+    vf zero = vf_zero(), sum = *check;
+    for (; c + W <= columns; c += W) {
+        vf v = vf_load(x + c);
+        sum = vf_fma(v, zero, sum);
+        vf_store(out + c, v);
+    }
+    if (c < columns) {
+        vf v = vf_load_n(x + c, columns - c);
+        sum = vf_fma(v, zero, sum);
+        vf_store(out + c, v);
+    }
+    *check = sum;
+}
+
+QKV_INLINE bool all_finite(vf check) {
+    return vf_sum(check) == 0;
+}
+
+/* out (rows,ld) = x (rows,columns) `stride` apart, filled up with zeros. False when a number is not finite. */
 QKV_INLINE bool pack_rows(float *out, size_t ld, const float *x, size_t stride, size_t rows, size_t columns,
                           struct soon soon) {
-    vf check = vf_zero(), zero = vf_zero();
-    for (size_t r = 0; r < rows; r++, out += ld, x += stride) {
-        size_t c = 0;
+    vf check = vf_zero();
+    for (size_t r = 0; r < rows; r++) {
         ask_for(&soon, r);
-        for (; c + W <= columns; c += W) {
-            vf v = vf_load(x + c);
-            check = vf_fma(v, zero, check);
-            vf_store(out + c, v);
-        }
-        if (c < columns) {
-            vf v = vf_load_n(x + c, columns - c);
-            check = vf_fma(v, zero, check);
-            vf_store(out + c, v);
-        }
+        pack_row(out + r * ld, x + r * stride, columns, &check);
     }
-    return vf_sum(check) == 0;
+    return all_finite(check);
 }
 
 /* Keys to lanes: out is panels (D,PANEL) of the keys of x (keys,D) at the places [begin, end) of a block; the other
