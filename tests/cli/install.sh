@@ -44,7 +44,9 @@ has out '^decoder\.layers\.0\.attn: keys across'
 # A window of four keys: the first row sees one, the last one four.
 has out '^ 1\.000 0\.000 0\.000 0\.000 0\.000 0\.000$'
 has out '^ 0\.000 0\.000 [01]\.[0-9]{3} [01]\.[0-9]{3} [01]\.[0-9]{3} [01]\.[0-9]{3}$'
-try 0 programs/train 600
+# On one CPU, so that tests side by side do not wait for each other's threads.
+cpu=$(taskset -cp $$ 2>/dev/null | sed 's/.*: *//; s/[-,].*//')
+try 0 ${cpu:+taskset -c $cpu} programs/train 600
 has out 'step  600 .*right +(9[0-9]|100)'
 make_spec
 make_text 100 >text.txt

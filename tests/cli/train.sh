@@ -36,7 +36,7 @@ cmp -s again/checkpoint.safetensors whole/checkpoint.safetensors ||
 # ---- resume: as if it had never stopped ----
 try 0 train halved 20 --plain
 try 0 train stopped 7 --set dropout=0.1
-refuse 2 'resume' train stopped 20
+refuse 1 'resume' train stopped 20
 try 0 resume stopped
 has err 'all 7 steps were done before; --steps N'
 
