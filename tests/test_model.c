@@ -339,6 +339,31 @@ static void test_accumulation(void **state) {
     finish(&s);
 }
 
+/* Dropout is on when asked for only, repeats with its seed, and changes with it. */
+static void test_dropout(void **state) {
+    (void)state;
+    struct sample s;
+    struct qkv_model *model;
+    struct qkv_pass *on, *off;
+    start(&s, 5100, DECODER, NULL);
+    struct qkv_spec spec = *qkv_model_spec(s.model);
+    spec.dropout = 0.3;
+    assert_int_equal(qkv_model_create(s.ctx, &spec, 1, &model), QKV_OK);
+    struct qkv_pass_options o = {.B = B, .T = T, .train = true};
+    assert_int_equal(qkv_pass_create(model, &o, &off), QKV_OK);
+    o.dropout = true;
+    assert_int_equal(qkv_pass_create(model, &o, &on), QKV_OK);
+    s.batch.dropout_seed = 7;
+    double with = forward(&s, on), without = forward(&s, off);
+    assert_true(with == forward(&s, on) && with != without);
+    s.batch.dropout_seed = 8;
+    assert_true(with != forward(&s, on) && without == forward(&s, off));
+    qkv_pass_free(on);
+    qkv_pass_free(off);
+    qkv_model_free(model);
+    finish(&s);
+}
+
 /* ---- folders, plans and bad input --------------------------------------------------------------------------------------------- */
 
 static void test_folder_round_trip(void **state) {
@@ -486,17 +511,12 @@ static void test_bad_batches(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_future),
-        cmocka_unit_test(test_cache),
-        cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_accumulation),
-        cmocka_unit_test(test_folder_round_trip),
-        cmocka_unit_test(test_folder_mismatch),
-        cmocka_unit_test(test_costs),
-        cmocka_unit_test(test_exact_memory),
-        cmocka_unit_test(test_bad_batches),
+        cmocka_unit_test(test_gradients),       cmocka_unit_test(test_future),
+        cmocka_unit_test(test_cache),           cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_threads),         cmocka_unit_test(test_accumulation),
+        cmocka_unit_test(test_dropout),         cmocka_unit_test(test_folder_round_trip),
+        cmocka_unit_test(test_folder_mismatch), cmocka_unit_test(test_costs),
+        cmocka_unit_test(test_exact_memory),    cmocka_unit_test(test_bad_batches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,7 +53,7 @@ enum qkv_status qkv_trainer_apply(struct qkv_context *ctx, const struct qkv_trai
 
 static enum qkv_status make_passes(struct qkv_trainer *t) {
     size_t n;
-    struct qkv_pass_options options = {.B = t->B, .T = t->T, .train = true};
+    struct qkv_pass_options options = {.B = t->B, .T = t->T, .train = true, .dropout = true};
     if (!qkv_multiply(t->B, t->T, &n)) return qkv_fail_memory(t->ctx, SIZE_MAX, "the ids of a batch");
     t->ids = qkv_allocate(t->ctx, n, sizeof *t->ids);
     t->targets = qkv_allocate(t->ctx, n, sizeof *t->targets);
