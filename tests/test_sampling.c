@@ -58,7 +58,7 @@ static void check_frequencies(struct qkv_sampling s, const float logits[TOKENS],
 #define FREQUENCIES(s, logits, ...) check_frequencies(s, logits, NULL, 0, (const double[TOKENS]){__VA_ARGS__}, __LINE__)
 
 /* Log-probabilities of 0.2, 0.4, 0.1, 0.3, not in order. */
-static const float known[TOKENS] = {-1.6094379F, -0.9162907F, -2.3025851F, -1.2039728F};
+static const float known[TOKENS] = {-1.6094379F, -0.91629076F, -2.3025851F, -1.2039728F};
 
 static void test_temperature(void **state) {
     (void)state;
@@ -67,7 +67,7 @@ static void test_temperature(void **state) {
     FREQUENCIES(WITH(.temperature = 2), known, sqrt(.2), sqrt(.4), sqrt(.1), sqrt(.3));
     FREQUENCIES(WITH(.temperature = 1e-300), known, 0, 1, 0, 0);
     FREQUENCIES(WITH(.temperature = 1e300), known, 1, 1, 1, 1);
-    const float shifted[TOKENS] = {1000 - 1.6094379F, 1000 - 0.9162907F, 1000 - 2.3025851F, 1000 - 1.2039728F};
+    const float shifted[TOKENS] = {1000 - 1.6094379F, 1000 - 0.91629076F, 1000 - 2.3025851F, 1000 - 1.2039728F};
     FREQUENCIES(qkv_sampling_defaults(), shifted, .2, .4, .1, .3);
 }
 
@@ -79,6 +79,7 @@ static void test_filters(void **state) {
     FREQUENCIES(WITH(.top_k = 4), known, .2, .4, .1, .3);
     FREQUENCIES(WITH(.top_k = 1000), known, .2, .4, .1, .3);
     FREQUENCIES(WITH(.top_p = 1e-9), known, 0, 1, 0, 0);
+    FREQUENCIES(WITH(.top_p = 0.4), known, 0, 1, 0, 0); /* as floats these are 0.3999999984 of the whole */
     FREQUENCIES(WITH(.top_p = 0.41), known, 0, .4, 0, .3);
     FREQUENCIES(WITH(.top_p = 0.7), known, 0, .4, 0, .3); /* 0.4 + 0.3 is exactly what is asked for */
     FREQUENCIES(WITH(.top_p = 0.71), known, .2, .4, 0, .3);

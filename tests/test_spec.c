@@ -383,8 +383,9 @@ static void test_damage(void **state) {
         for (int k = 0; k < 20; k++) {
             size_t at = test_between(&r, 0, size - 1);
             char old = json[at];
-            json[at] = qkv_random_below(&r, 2) ? (char)(json[at] ^ (1 << qkv_random_below(&r, 8)))
-                                               : "0123456789-.eE\"{}[],:nulltrue\0"[qkv_random_below(&r, 31)];
+            char flipped = (char)(old ^ (1 << qkv_random_below(&r, 8)));
+            char letter = "0123456789-.eE\"{}[],:nulltrue\0"[qkv_random_below(&r, 31)];
+            json[at] = qkv_random_below(&r, 2) ? flipped : letter;
             read_damaged(json, size);
             json[at] = old;
         }

@@ -115,6 +115,8 @@ static void test_bad_values(void **state) {
         {"decoder.attention.value_dim=1048576", "decoder.attention.heads × value_dim is 6 × 1048576;"},
         {"decoder.attention.causal=0", "decoder.attention.causal is 0; it must be true or false"},
         {"decoder.attention.window=-1", "decoder.attention.window is -1;"},
+        {"decoder.attention.window=2.0",
+         "decoder.attention.window is 2.0; it must be a whole number from 0 to 2147483647"},
         {"decoder.attention.window=2147483648", "decoder.attention.window is 2147483648;"},
         {"decoder.attention.softcap=-1", "decoder.attention.softcap is -1;"},
         {"decoder.attention.softcap=1e-60", "decoder.attention.softcap is 1e-60;"},

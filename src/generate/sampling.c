@@ -58,7 +58,7 @@ static enum qkv_status copy_scores(struct qkv_context *ctx, struct candidates *c
     return QKV_OK;
 }
 
-/* Each recent token is penalised once: where its score has changed already, it was. */
+/* Each recent token is penalised once, however often it came: what it gets is computed from its own logit. */
 static enum qkv_status penalise(struct qkv_context *ctx, struct candidates *c, const struct qkv_sampling *s,
                                 const float *logits, const int32_t *history, size_t count) {
     size_t last = s->repeat_last && (size_t)s->repeat_last < count ? (size_t)s->repeat_last : count;
@@ -67,7 +67,6 @@ static enum qkv_status penalise(struct qkv_context *ctx, struct candidates *c, c
         if (id < 0 || (size_t)id >= c->total)
             return qkv_fail(ctx, QKV_ARGUMENT, "history[%zu] is %d, but ids are 0 to %zu", i, id, c->total - 1);
         float old = logits[id];
-        if (c->at[id].score != old) continue;
         double score = old > 0 ? (double)old / s->repeat_penalty : (double)old * s->repeat_penalty;
         c->at[id].score = isfinite(old) ? (float)fmax(fmin(score, (double)FLT_MAX), -(double)FLT_MAX) : old;
     }
