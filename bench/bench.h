@@ -9,7 +9,7 @@
 #include "kernel/kernel.h"
 
 /* X(name, what it measures) */
-#define BENCH_GROUPS(X) X(products, "matrix products")
+#define BENCH_GROUPS(X) X(products, "matrix products") X(attend, "attention")
 
 struct bench {
     struct qkv_context *ctx;
