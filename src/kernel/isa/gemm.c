@@ -23,57 +23,79 @@
 
 /* ---- tiles ------------------------------------------------------------------------------------------------------ */
 
+/* C's part of a tile, `columns` of whose vectors exist; the test is outside the loops, since most tiles are whole.
+ * All loops must unroll, or the sums cannot stay in registers. */
+QKV_INLINE void load_tile(const size_t rows, const size_t vectors, vf sum[MR][NV], const float *c, size_t ldc,
+                          size_t columns) {
+    if (columns >= vectors * W) {
+        QKV_UNROLL
+        for (size_t i = 0; i < rows; i++) {
+            QKV_UNROLL
+            for (size_t j = 0; j < vectors; j++) sum[i][j] = vf_load(c + i * ldc + j * W);
+        }
+        return;
+    }
+    QKV_UNROLL
+    for (size_t j = 0; j < vectors; j++) {
+        if (j * W >= columns) continue;
+        QKV_UNROLL
+        for (size_t i = 0; i < rows; i++) sum[i][j] = vf_load_n(c + i * ldc + j * W, columns - j * W);
+    }
+}
+QKV_INLINE void store_tile(const size_t rows, const size_t vectors, vf sum[MR][NV], float *c, size_t ldc,
+                           size_t columns) {
+    if (columns >= vectors * W) {
+        QKV_UNROLL
+        for (size_t i = 0; i < rows; i++) {
+            QKV_UNROLL
+            for (size_t j = 0; j < vectors; j++) vf_store(c + i * ldc + j * W, sum[i][j]);
+        }
+        return;
+    }
+    QKV_UNROLL
+    for (size_t j = 0; j < vectors; j++) {
+        if (j * W >= columns) continue;
+        QKV_UNROLL
+        for (size_t i = 0; i < rows; i++) vf_store_n(c + i * ldc + j * W, sum[i][j], columns - j * W);
+    }
+}
+QKV_INLINE void add_bias(const size_t rows, const size_t vectors, vf sum[MR][NV], const float *bias, size_t columns) {
+    QKV_UNROLL
+    for (size_t j = 0; j < vectors; j++) {
+        vf b = j * W < columns ? vf_load_n(bias + j * W, columns - j * W) : vf_zero();
+        QKV_UNROLL
+        for (size_t i = 0; i < rows; i++) sum[i][j] = vf_add(sum[i][j], b);
+    }
+}
+
 /* One tile: `rows` × `vectors` vectors of C, both constants where this is expanded. `columns` of them are wanted.
  * Packed A: element (i, k) at a[k·rows + i]; else at a[i·stride + k]. */
 QKV_INLINE void tile(const size_t rows, const size_t vectors, const bool packed, const struct qkv_gemm_block *block,
                      const float *a, const float *b, float *c, const float *bias, size_t columns) {
     vf sum[MR][NV];
     const size_t ldc = block->ldc, stride = block->a_stride, K = block->K;
-    const bool whole = columns >= vectors * W;
     QKV_UNROLL
     for (size_t i = 0; i < rows; i++) {
         QKV_UNROLL
-        for (size_t j = 0; j < vectors; j++) {
-            if (!block->resume)
-                sum[i][j] = vf_zero();
-            else if (whole)
-                sum[i][j] = vf_load(c + i * ldc + j * W);
-            else
-                sum[i][j] = j * W < columns ? vf_load_n(c + i * ldc + j * W, columns - j * W) : vf_zero();
-        }
+        for (size_t j = 0; j < vectors; j++) sum[i][j] = vf_zero();
     }
+    if (block->resume) load_tile(rows, vectors, sum, c, ldc, columns);
     const float *row[MR];
     QKV_UNROLL
     for (size_t i = 0; i < rows; i++) row[i] = a + i * stride;
-#define TILE_STEP(k)                                                                                                   \
-    do {                                                                                                               \
-        vf right[NV];                                                                                                  \
-        QKV_UNROLL                                                                                                     \
-        for (size_t j = 0; j < vectors; j++) right[j] = vf_load(b + (k)*NR + j * W);                                   \
-        QKV_UNROLL                                                                                                     \
-        for (size_t i = 0; i < rows; i++) {                                                                            \
-            vf left = vf_set(packed ? a[(k)*rows + i] : row[i][k]);                                                    \
-            QKV_UNROLL                                                                                                 \
-            for (size_t j = 0; j < vectors; j++) sum[i][j] = vf_fma(left, right[j], sum[i][j]);                        \
-        }                                                                                                              \
-    } while (0)
-    for (size_t k = 0; k < K; k++) TILE_STEP(k);
-#undef TILE_STEP
-    QKV_UNROLL
-    for (size_t i = 0; i < rows; i++) {
+    for (size_t k = 0; k < K; k++) {
+        vf right[NV];
         QKV_UNROLL
-        for (size_t j = 0; j < vectors; j++) {
-            const size_t left = j * W < columns ? columns - j * W : 0;
-            if (bias)
-                sum[i][j] = vf_add(sum[i][j], whole  ? vf_load(bias + j * W)
-                                              : left ? vf_load_n(bias + j * W, left)
-                                                     : vf_zero());
-            if (whole)
-                vf_store(c + i * ldc + j * W, sum[i][j]);
-            else if (left)
-                vf_store_n(c + i * ldc + j * W, sum[i][j], left);
+        for (size_t j = 0; j < vectors; j++) right[j] = vf_load(b + k * NR + j * W);
+        QKV_UNROLL
+        for (size_t i = 0; i < rows; i++) {
+            vf left = vf_set(packed ? a[k * rows + i] : row[i][k]);
+            QKV_UNROLL
+            for (size_t j = 0; j < vectors; j++) sum[i][j] = vf_fma(left, right[j], sum[i][j]);
         }
     }
+    if (bias) add_bias(rows, vectors, sum, bias, columns);
+    store_tile(rows, vectors, sum, c, ldc, columns);
 }
 
 typedef void tile_function(const struct qkv_gemm_block *block, const float *a, const float *b, float *c,
@@ -129,74 +151,116 @@ static void gemm_block(const struct qkv_gemm_block *block) {
 
 /* ---- packing ---------------------------------------------------------------------------------------------------- */
 
-/* W columns of B that are contiguous along k, transposed W × W at a time; `columns` of them exist. */
+/* W columns of B that are contiguous along k, turned W × W at a time; `columns` of them exist. */
 static void pack_columns(float *out, const float *b, size_t column_stride, size_t K, size_t columns) {
-    for (size_t k = 0; k < K; k += W) {
-        const size_t left = K - k;
-        vf block[W];
-        QKV_UNROLL
-        for (size_t j = 0; j < W; j++) {
-            const float *p = b + j * column_stride + k;
-            block[j] = j >= columns ? vf_zero() : left >= W ? vf_load(p) : vf_load_n(p, left);
+    size_t k = 0;
+    vf block[W];
+    if (columns >= W) {
+        for (; K - k >= W; k += W) {
+            vf_load_turned(block, b + k, column_stride);
+            QKV_UNROLL
+            for (size_t i = 0; i < W; i++) vf_store(out + (k + i) * NR, block[i]);
         }
-        vf_transpose(block);
+    }
+    for (; k < K; k += W) {
         QKV_UNROLL
-        for (size_t i = 0; i < W; i++)
-            if (i < left) vf_store(out + (k + i) * NR, block[i]);
+        for (size_t j = 0; j < W; j++) block[j] = j < columns ? vf_load_n(b + j * column_stride + k, K - k) : vf_zero();
+        vf_transpose(block);
+        for (size_t i = 0; i < W && i < K - k; i++) vf_store(out + (k + i) * NR, block[i]);
+    }
+}
+
+/* NR columns of B, of which `columns` exist, whose rows are contiguous along n. */
+static void pack_along(float *out, const float *b, size_t row_stride, size_t K, size_t columns) {
+    if (columns >= NR) {
+        for (size_t k = 0; k < K; k++) {
+            QKV_UNROLL
+            for (size_t j = 0; j < NV; j++) vf_store(out + k * NR + j * W, vf_load(b + k * row_stride + j * W));
+        }
+        return;
+    }
+    for (size_t k = 0; k < K; k++) {
+        for (size_t j = 0; j < NR; j += W)
+            vf_store(out + k * NR + j, j < columns ? vf_load_n(b + k * row_stride + j, columns - j) : vf_zero());
     }
 }
 
 static void pack_b(float *out, struct qkv_matrix b, size_t K, size_t columns) {
-    for (size_t n = 0; n < columns; n += W) {
-        float *panel = out + n / NR * NR * K + n % NR;
-        const size_t left = columns - n;
-        if (b.row_stride == 1) {
-            pack_columns(panel, b.data + n * b.column_stride, b.column_stride, K, left);
-        } else {
-            for (size_t k = 0; k < K; k++) vf_store(panel + k * NR, vf_load_n(b.data + k * b.row_stride + n, left));
+    for (size_t n = 0; n < columns; n += NR) {
+        const float *panel = b.data + n * b.column_stride;
+        if (b.row_stride != 1) {
+            pack_along(out + n * K, panel, b.row_stride, K, columns - n);
+            continue;
         }
-    }
-    for (size_t n = (columns + W - 1) / W * W; n % NR; n += W) { /* the rest of the last panel */
-        float *panel = out + n / NR * NR * K + n % NR;
-        for (size_t k = 0; k < K; k++) vf_store(panel + k * NR, vf_zero());
+        for (size_t j = 0; j < NR; j += W) {
+            const size_t left = columns - n > j ? columns - n - j : 0;
+            pack_columns(out + n * K + j, left ? panel + j * b.column_stride : panel, b.column_stride, K, left);
+        }
     }
 }
 
 /* Vectors that hold one column of a panel of A. Whole vectors are stored in rising order of k, so what runs over is
- * overwritten by the next column. */
+ * overwritten by the next column; and whole vectors are loaded as long as the rows that they run into exist. */
 #define GROUPS ((MR + W - 1) / W)
 
-/* One panel of A whose rows are contiguous along k. */
-static void pack_rows(float *out, const float *a, size_t row_stride, size_t height, size_t K) {
-    const size_t groups = (height + W - 1) / W;
-    for (size_t k = 0; k < K; k += W) {
-        const size_t left = K - k;
-        vf block[GROUPS][W];
-        for (size_t g = 0; g < groups; g++) {
+/* One panel of A whose rows are contiguous along k; `rows` >= height of them exist. */
+static void pack_rows(float *out, const float *a, size_t row_stride, size_t rows, size_t K, size_t height) {
+    size_t k = 0;
+    vf block[W];
+    if (rows >= GROUPS * W) {
+        for (; K - k >= W; k += W) {
+            vf turned[GROUPS][W];
+            QKV_UNROLL
+            for (size_t g = 0; g < GROUPS; g++) vf_load_turned(turned[g], a + g * W * row_stride + k, row_stride);
+            QKV_UNROLL
             for (size_t i = 0; i < W; i++) {
-                const float *p = a + (g * W + i) * row_stride + k;
-                block[g][i] = g * W + i >= height ? vf_zero() : left >= W ? vf_load(p) : vf_load_n(p, left);
+                QKV_UNROLL
+                for (size_t g = 0; g < GROUPS; g++)
+                    if (g * W < height) vf_store(out + (k + i) * height + g * W, turned[g][i]);
             }
-            vf_transpose(block[g]);
         }
-        for (size_t i = 0; i < W && i < left; i++)
-            for (size_t g = 0; g < groups; g++) vf_store(out + (k + i) * height + g * W, block[g][i]);
+    }
+    for (; k < K; k += W) {
+        float turned[W][GROUPS * W];
+        for (size_t g = 0; g < GROUPS; g++) {
+            QKV_UNROLL
+            for (size_t i = 0; i < W; i++)
+                block[i] = g * W + i < height ? vf_load_n(a + (g * W + i) * row_stride + k, K - k) : vf_zero();
+            vf_transpose(block);
+            QKV_UNROLL
+            for (size_t i = 0; i < W; i++) vf_store(turned[i] + g * W, block[i]);
+        }
+        for (size_t i = 0; i < W && i < K - k; i++) memcpy(out + (k + i) * height, turned[i], height * sizeof(float));
     }
 }
 
-/* The last panel is packed as high as it is. */
-static void pack_a(float *out, struct qkv_matrix a, size_t rows, size_t K, size_t height) {
-    for (size_t m = 0; m < rows; m += height) {
-        const size_t here = rows - m < height ? rows - m : height;
-        const float *data = a.data + m * a.row_stride;
-        float *panel = out + m * K;
-        if (a.column_stride == 1) {
-            pack_rows(panel, data, a.row_stride, here, K);
-            continue;
+/* Columns [k, end) of a panel of A that are contiguous along the rows. */
+static void pack_across(float *out, const float *a, size_t column_stride, size_t rows, size_t k, size_t end, size_t K,
+                        size_t height) {
+    if (rows >= GROUPS * W) {
+        for (; k < end && k + 1 < K; k++) { /* the last column of all must not run over into the next panel */
+            QKV_UNROLL
+            for (size_t g = 0; g < GROUPS; g++)
+                if (g * W < height) vf_store(out + k * height + g * W, vf_load(a + k * column_stride + g * W));
         }
-        for (size_t k = 0; k < K; k++) {
-            for (size_t g = 0; g < here; g += W)
-                vf_store(panel + k * here + g, vf_load_n(data + k * a.column_stride + g, here - g));
+    }
+    for (; k < end; k++) memcpy(out + k * height, a + k * column_stride, height * sizeof(float));
+}
+
+/* The last panel is packed as high as it is. Columns that lie along the rows are taken a few at a time through all
+ * panels, so that their cache lines are used up while they are near. */
+static void pack_a(float *out, struct qkv_matrix a, size_t rows, size_t K, size_t height) {
+    enum { COLUMNS = 16 };
+    const size_t step = a.column_stride == 1 ? K : COLUMNS;
+    for (size_t k = 0; k < K; k += step) {
+        const size_t end = K - k < step ? K : k + step;
+        for (size_t m = 0; m < rows; m += height) {
+            const size_t here = rows - m < height ? rows - m : height;
+            const float *data = a.data + m * a.row_stride;
+            if (a.column_stride == 1)
+                pack_rows(out + m * K, data, a.row_stride, rows - m, K, here);
+            else
+                pack_across(out + m * K, data, a.column_stride, rows - m, k, end, K, here);
         }
     }
 }

@@ -179,6 +179,24 @@ QKV_INLINE void vf_transpose(vf r[W]) {
         r[i + 4] = _mm256_permute2f128_ps(u[i], u[i + 4], 0x31);
     }
 }
+/* The W × W floats whose rows lie `stride` apart, turned: r[i] is column i. Rows i and i + 4 meet in one vector as they
+ * are loaded, which leaves two thirds of the shuffles. */
+QKV_INLINE void vf_load_turned(vf r[W], const float *p, size_t stride) {
+    QKV_UNROLL
+    for (size_t half = 0; half < W; half += 4) {
+        vf a[4];
+        QKV_UNROLL
+        for (size_t i = 0; i < 4; i++)
+            a[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p + i * stride + half)),
+                                        _mm_loadu_ps(p + (i + 4) * stride + half), 1);
+        vf b = _mm256_unpacklo_ps(a[0], a[1]), c = _mm256_unpackhi_ps(a[0], a[1]);
+        vf d = _mm256_unpacklo_ps(a[2], a[3]), e = _mm256_unpackhi_ps(a[2], a[3]);
+        r[half] = _mm256_shuffle_ps(b, d, 0x44);
+        r[half + 1] = _mm256_shuffle_ps(b, d, 0xee);
+        r[half + 2] = _mm256_shuffle_ps(c, e, 0x44);
+        r[half + 3] = _mm256_shuffle_ps(c, e, 0xee);
+    }
+}
 /* (a0 a1 a2 …), (b0 b1 b2 …) to (a0 b0 a1 b1 …) in two vectors, and back. */
 QKV_INLINE void vf_zip(vf *a, vf *b) {
     vf low = _mm256_unpacklo_ps(*a, *b), high = _mm256_unpackhi_ps(*a, *b);

@@ -188,6 +188,12 @@ QKV_INLINE void vf_transpose(vf r[W]) {
         r[j + 12] = _mm512_shuffle_f32x4(c, d, 0xdd);
     }
 }
+/* The W × W floats whose rows lie `stride` apart, turned: r[i] is column i. */
+QKV_INLINE void vf_load_turned(vf r[W], const float *p, size_t stride) {
+    QKV_UNROLL
+    for (size_t i = 0; i < W; i++) r[i] = vf_load(p + i * stride);
+    vf_transpose(r);
+}
 /* (a0 a1 a2 …), (b0 b1 b2 …) to (a0 b0 a1 b1 …) in two vectors, and back. */
 QKV_INLINE void vf_zip(vf *a, vf *b) {
     vi low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);

@@ -152,6 +152,12 @@ QKV_INLINE float vf_first(vf a) {
 QKV_INLINE void vf_transpose(vf r[W]) {
     (void)r;
 }
+/* The W × W floats whose rows lie `stride` apart, turned: r[i] is column i. */
+QKV_INLINE void vf_load_turned(vf r[W], const float *p, size_t stride) {
+    QKV_UNROLL
+    for (size_t i = 0; i < W; i++) r[i] = vf_load(p + i * stride);
+    vf_transpose(r);
+}
 /* (a0 a1 a2 …), (b0 b1 b2 …) to (a0 b0 a1 b1 …) in two vectors, and back. */
 QKV_INLINE void vf_zip(vf *a, vf *b) {
     (void)a, (void)b;
