@@ -1,6 +1,28 @@
-/* qkv.h: the whole public interface of libqkv, transformers in C.
+/* qkv.h: the whole public interface of libqkv, transformers in C. It is also the manual.
  *
- * (The introduction and the rest of the manual are written below, section by section.) */
+ * A transformer is described by a spec (struct qkv_spec, or JSON), made of weights in a model (struct qkv_model), run forward
+ * and backward by passes, trained from a text file by a trainer, and asked to write by sessions. In short:
+ *
+ *     struct qkv_context *ctx;                       // threads, instruction set, and the sentence of the latest failure
+ *     struct qkv_model *model;
+ *     if (qkv_context_create(&ctx, NULL) || qkv_model_load(ctx, "run", &model)) { puts(qkv_message(ctx)); … }
+ *     struct qkv_generate_options o = {.sampling = qkv_sampling_defaults(), .tokens = 100, .end_id = -1};
+ *     qkv_generate(model, "Once", 4, &o, write_text, NULL, NULL);
+ *     qkv_model_free(model);
+ *     qkv_context_free(ctx);
+ *
+ * Conventions.
+ * - Calls that can fail return enum qkv_status, QKV_OK being 0; qkv_message(ctx) then has a sentence that says what is wrong,
+ *   where, and what to do. The library never prints, exits or aborts. After a failed create or load the out pointer is
+ *   NULL (but see qkv_context_create); free calls take NULL.
+ * - Tensors are row-major fp32. Letters: B batch rows, T positions (Tq queries, Tk keys), C = d_model, H and Hkv heads,
+ *   D = head_dim, Dv = value_dim, V the vocabulary. Losses are in nats.
+ * - Strings are zero-terminated UTF-8 and, like arrays, stay the caller's; what a call returns as the caller's own is freed
+ *   with qkv_free.
+ * - The same inputs give the same bits at any number of threads; in fp32 also for a row alone, in a batch, or decoded
+ *   through the cache.
+ * - A context, and everything made with it, serves one thread at a time.
+ */
 #ifndef QKV_H
 #define QKV_H
 
