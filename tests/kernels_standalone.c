@@ -1,0 +1,48 @@
+/* The kernel checks without a test framework, for one static program that an emulator or a bare machine can run:
+ * every table of the machine (or the one named), with a seed that may be given. Exit status 0 when all hold. */
+#include <time.h>
+
+#include "check_cuts.h"
+#include "check_gemm.h"
+
+static void run_vector_checks(const struct qkv_kernels *k, struct qkv_random *random) {
+#define RUN_KERNEL_CHECK(name) check_##name(k, random);
+    KERNEL_CHECKS(RUN_KERNEL_CHECK)
+}
+
+static void run_gemm_checks(const struct qkv_kernels *k, struct qkv_random *random) {
+    struct qkv_context *ctx;
+    struct qkv_arena scratch;
+    for (int threads = 1; threads <= 2; threads++) {
+        struct qkv_context_options options = {.threads = threads, .isa = k->isa};
+        if (qkv_context_create(&ctx, &options) != QKV_OK ||
+            qkv_arena_create(ctx, &scratch, (size_t)64 << 20, "scratch") != QKV_OK) {
+            fprintf(stderr, "%s\n", qkv_message(ctx));
+            exit(2);
+        }
+#define RUN_GEMM_CHECK(name) check_##name(ctx, &scratch, random);
+        GEMM_CHECKS(RUN_GEMM_CHECK)
+        qkv_arena_free(&scratch);
+        qkv_context_free(ctx);
+    }
+}
+
+int main(int count, char **text) {
+    const char *wanted = count > 1 && text[1][0] ? text[1] : NULL;
+    const uint64_t seed = count > 2 ? strtoull(text[2], NULL, 0) : (uint64_t)time(NULL);
+    size_t ran = 0;
+    for (size_t i = 0; qkv_kernels_at(i); i++) {
+        const struct qkv_kernels *k = qkv_kernels_at(i);
+        if (wanted && strcmp(wanted, k->isa) != 0) continue;
+        struct qkv_random random = qkv_random_start(seed, i);
+        const int before = check_failures;
+        run_vector_checks(k, &random);
+        run_gemm_checks(k, &random);
+        printf("%-8s %2d floats a vector, seed %llu: %d failures\n", k->isa, k->width, (unsigned long long)seed,
+               check_failures - before);
+        fflush(stdout);
+        ran++;
+    }
+    if (ran == 0) fprintf(stderr, "no table %s here\n", wanted ? wanted : "");
+    return ran == 0 || check_failures ? 1 : 0;
+}
