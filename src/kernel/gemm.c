@@ -15,6 +15,7 @@ enum {
     ONE_BLOCK_PANELS = 16,      /* at most so many row panels make one block */
     COLUMN_PANELS = 16,         /* most panels of B that an item packs for itself */
     PACK_PANELS = 4,            /* panels of B packed by one item */
+    ITEM_CYCLES = 8000,         /* least work of an item: a few times what waking a thread costs */
     ITEMS_A_THREAD = 4,         /* so that the last thread is not waited for long */
     PACKED_FLOATS = 1024 * 1024 /* most floats of B packed at a time */
 };
@@ -59,8 +60,16 @@ static size_t share(size_t n, size_t count, size_t i) {
 
 /* ---- plan ------------------------------------------------------------------------------------------------------- */
 
+/* How many items to cut the work into: several a thread, but none so small that handing it out costs more. */
+static size_t wanted_items(const struct product *p, size_t threads) {
+    const double M = (double)p->M, N = (double)p->N, K = (double)p->K;
+    const double cycles = K * (M * N / 16 + (M + N) / 3), items = cycles / ITEM_CYCLES;
+    if (threads == 1 || items < 2) return 1;
+    return items < (double)(threads * ITEMS_A_THREAD) ? (size_t)items : threads * ITEMS_A_THREAD;
+}
+
 static void plan_blocks(struct product *p, size_t threads) {
-    const size_t mr = p->kernels->mr, nr = p->kernels->nr, items = threads > 1 ? threads * ITEMS_A_THREAD : 1;
+    const size_t mr = p->kernels->mr, nr = p->kernels->nr, items = wanted_items(p, threads);
     p->row_panels = pieces(p->M, mr);
     p->height = pieces(p->M, p->row_panels);
     p->row_panels = pieces(p->M, p->height);
@@ -68,7 +77,7 @@ static void plan_blocks(struct product *p, size_t threads) {
     p->shared = p->row_panels > ONE_BLOCK_PANELS;
     if (p->shared) {
         size_t blocks = larger(pieces(p->row_panels, ROW_PANELS), smaller(items, p->row_panels / 4));
-        p->row_blocks = smaller(round_up(blocks, threads), p->row_panels);
+        p->row_blocks = items > 1 ? smaller(round_up(blocks, threads), p->row_panels) : blocks;
         p->column_blocks = smaller(pieces(items, p->row_blocks), larger(p->column_panels / 4, 1));
     } else {
         p->row_blocks = 1;
