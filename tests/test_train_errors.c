@@ -401,7 +401,8 @@ static void a_diverging_run_keeps_its_checkpoint(void **state) {
     enum qkv_status status = QKV_OK;
     for (int i = 0; i < 50 && !status; i++) status = qkv_trainer_step(trainer, &report);
     assert_status(ctx, status, QKV_NUMBER);
-    assert_message(ctx, "try a lower rate (now 1e+30) or a longer warmup (now 2); the checkpoint of step 0 in ");
+    assert_message(
+        ctx, "start again with a lower rate (now 1e+30) or a longer warmup (now 2); the checkpoint of step 0 in ");
     assert_status(ctx, qkv_trainer_step(trainer, &report), QKV_NUMBER);
     assert_status(ctx, qkv_trainer_save(trainer), QKV_NUMBER);
     assert_message(ctx, "nothing was saved");
@@ -413,6 +414,23 @@ static void a_diverging_run_keeps_its_checkpoint(void **state) {
     free(before);
     free(after);
     assert_ok(ctx, qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &trainer));
+    qkv_trainer_free(trainer);
+}
+
+static void a_broken_evaluation_saves_nothing(void **state) {
+    (void)state;
+    const char *folder = fixture_run("evaluation");
+    struct qkv_train_options o = fixture_options(ctx);
+    struct qkv_train_report report;
+    o.rate = 1e30;
+    o.eval_every = o.save_every = 1;
+    struct qkv_trainer *trainer = begin(folder, &o);
+    assert_status(ctx, qkv_trainer_step(trainer, &report), QKV_NUMBER);
+    assert_message(ctx, "step 1: the validation loss is not a finite number");
+    assert_message(ctx, "the checkpoint of step 0");
+    assert_true(report.step == 1 && !report.best && !report.saved && isnan(report.best_loss));
+    assert_status(ctx, qkv_trainer_save(trainer), QKV_NUMBER);
+    assert_false(fixture_has(folder, "model.safetensors"));
     qkv_trainer_free(trainer);
 }
 
@@ -602,6 +620,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(foreign_tensors_are_named),
         cmocka_unit_test(token_files_are_made_again),
         cmocka_unit_test(a_diverging_run_keeps_its_checkpoint),
+        cmocka_unit_test(a_broken_evaluation_saves_nothing),
         cmocka_unit_test(broken_weights_are_not_saved),
         cmocka_unit_test(a_full_disk_loses_nothing),
         cmocka_unit_test(a_killed_run_goes_on_as_if_it_had_not_been),

@@ -197,6 +197,40 @@ static void accumulation_gives_the_same_gradient(void **state) {
     free(whole);
 }
 
+/* Plain gradient descent moves by rate times the gradient, whose norm is the clip's where it was greater. */
+static double distance_of_one_step(double clip, double *norm) {
+    struct qkv_train_options o = fixture_options(ctx);
+    o.optimizer = "sgd";
+    o.momentum = o.weight_decay = 0;
+    o.warmup = 0;
+    o.rate = 0.5;
+    o.clip = clip;
+    struct qkv_trainer *trainer = begin(ctx, fixture_run("clip"), &o);
+    struct qkv_model *model = qkv_trainer_model(trainer), *before;
+    *norm = fixture_steps(ctx, trainer, 1).norm;
+    assert_ok(ctx, qkv_model_create(ctx, qkv_model_spec(model), (uint64_t)o.seed, &before));
+    double squares = 0;
+    for (size_t i = 0; i < qkv_model_parameters(model); i++)
+        for (size_t j = 0; j < qkv_array_elements(qkv_model_parameter(model, i)); j++) {
+            double d = (double)qkv_model_weights(model, i)[j] - (double)qkv_model_weights(before, i)[j];
+            squares += d * d;
+        }
+    qkv_model_free(before);
+    qkv_trainer_free(trainer);
+    return sqrt(squares);
+}
+
+static void clipping_limits_the_norm(void **state) {
+    (void)state;
+    double norm;
+    double moved = distance_of_one_step(0, &norm);
+    assert_true(norm > 0.2);
+    assert_close(moved, 0.5 * norm, 1e-4 * norm);
+    assert_close(distance_of_one_step(2 * norm, &norm), 0.5 * norm, 1e-4 * norm);
+    assert_close(distance_of_one_step(0.1, &norm), 0.05, 1e-5);
+    assert_true(norm > 0.2); /* reported as it was */
+}
+
 /* ---- the same bits ------------------------------------------------------------------------------------------------------------ */
 
 static void threads_change_no_bit(void **state) {
@@ -358,6 +392,7 @@ int main(void) {
         cmocka_unit_test(thirty_bytes_are_learnt_by_heart),
         cmocka_unit_test(every_optimizer_and_tokenizer_learns),
         cmocka_unit_test(accumulation_gives_the_same_gradient),
+        cmocka_unit_test(clipping_limits_the_norm),
         cmocka_unit_test(threads_change_no_bit),
         cmocka_unit_test(seeds_make_different_runs),
         cmocka_unit_test(resuming_changes_no_bit),

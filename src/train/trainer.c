@@ -37,14 +37,13 @@ static enum qkv_status run_part(struct qkv_trainer *t, uint64_t part, size_t beg
     return status ? status : qkv_pass_backward(t->pass);
 }
 
-static enum qkv_status fail_number(struct qkv_trainer *t, int64_t step, const char *what, double value) {
+static enum qkv_status fail_number(struct qkv_trainer *t, int64_t step, const char *what) {
     t->failed = true;
     return qkv_fail(
         t->ctx, QKV_NUMBER,
-        "step %lld: the %s is %f, so training cannot go on; try a lower rate (now %g) or a longer warmup (now "
-        "%lld); the checkpoint of step %lld in %s is whole",
-        (long long)step, what, value, t->options.rate, (long long)t->options.warmup, (long long)t->saved_step,
-        t->folder);
+        "step %lld: the %s is not a finite number, so training cannot go on; start again with a lower rate (now "
+        "%g) or a longer warmup (now %lld); the checkpoint of step %lld in %s is whole",
+        (long long)step, what, t->options.rate, (long long)t->options.warmup, (long long)t->saved_step, t->folder);
 }
 
 static enum qkv_status update(struct qkv_trainer *t) {
@@ -57,9 +56,9 @@ static enum qkv_status update(struct qkv_trainer *t) {
         status = run_part(t, k, k * batch / parts, (k + 1) * batch / parts, &loss);
     if (status) return status;
     int64_t step = t->report.step + 1;
-    if (!isfinite(loss)) return fail_number(t, step, "loss", loss);
+    if (!isfinite(loss)) return fail_number(t, step, "loss");
     double norm = qkv_model_gradient_norm(t->model), rate = qkv_train_rate(o, t->report.step);
-    if (!isfinite(norm)) return fail_number(t, step, "norm of the gradients", norm);
+    if (!isfinite(norm)) return fail_number(t, step, "norm of the gradients");
     status = qkv_optimizer_step(t->optimizer, rate, o->clip > 0 && norm > o->clip ? o->clip / norm : 1);
     if (status) return status;
     double seconds = qkv_clock() - started;
@@ -86,7 +85,7 @@ static enum qkv_status evaluate(struct qkv_trainer *t) {
     struct qkv_validation validation = {t->validation_pass, &t->valid, t->B, t->T, windows, t->ids, t->targets};
     enum qkv_status status = qkv_validate(t->ctx, &validation, t->progress, t->user, &loss);
     if (status) return status;
-    if (!isfinite(loss)) return fail_number(t, t->report.step, "validation loss", loss);
+    if (!isfinite(loss)) return fail_number(t, t->report.step, "validation loss");
     bool best = !(loss >= t->report.best_loss); /* true for the first, when best_loss is NaN */
     if (best) status = qkv_model_save(t->model, t->folder);
     if (status) return status;
