@@ -6,7 +6,8 @@ SANITIZE ?= build-sanitize
 PREFIX   ?= /usr/local
 JOBS     ?= $(shell nproc 2>/dev/null || echo 2)
 QKV       = $(BUILD)/qkv
-CTEST     = ctest --output-on-failure -j$(JOBS)
+# Threads that wait sleep: tests side by side share the processors.
+CTEST     = OMP_WAIT_POLICY=passive ctest --output-on-failure -j$(JOBS)
 ifneq ($(origin CC),default)
 COMPILER  = -DCMAKE_C_COMPILER=$(CC)
 endif
