@@ -57,17 +57,22 @@ static enum qkv_status gemm_run(struct qkv_context *ctx, struct qkv_arena *scrat
 
 static float chain(const struct gemm_data *d, bool fused, float start, size_t m, size_t n) {
     const float *a = d->a.data + m * d->a.row_stride, *b = d->b.data + n * d->b.column_stride;
-    float sum = d->shape.accumulate ? start : 0.0f;
-    for (size_t k = 0; k < d->shape.K; k++) {
-        float x = a[k * d->a.column_stride], y = b[k * d->b.row_stride];
-        if (fused) {
-            sum = fmaf(x, y, sum);
-        } else {
-            volatile float product = x * y;
-            sum = product + sum;
+    const size_t K = d->shape.K, run = qkv_gemm_run_length(K);
+    float whole = d->shape.accumulate ? start : 0.0f;
+    for (size_t from = 0; from < K; from += run) {
+        float sum = 0.0f;
+        for (size_t k = from; k < K && k < from + run; k++) {
+            float x = a[k * d->a.column_stride], y = b[k * d->b.row_stride];
+            if (fused) {
+                sum = fmaf(x, y, sum);
+            } else {
+                volatile float product = x * y;
+                sum = product + sum;
+            }
         }
+        whole = from == 0 && !d->shape.accumulate ? sum : whole + sum;
     }
-    return d->shape.bias ? sum + d->bias[n] : sum;
+    return d->shape.bias ? whole + d->bias[n] : whole;
 }
 
 /* All of C when it is small, else some elements of it. What lies between the rows of C must stay. */

@@ -3,8 +3,9 @@
  * C is cut into blocks of rows × columns, which are the work items; K is cut into runs of about KC terms, so that the
  * panels being read stay in cache. B is packed once for all threads (by all of them), a part of at most PACKED_FLOATS
  * at a time, unless C is only one block high: then each item packs the columns it needs just before using them, and
- * B streams from memory once. The chain of every element of C goes through these cuts unchanged (a later run
- * resumes from what C holds), so no bit depends on them, nor on the number of threads. */
+ * B streams from memory once. A run of K starts from zero and its sums are added to C when it ends: errors then grow
+ * with the length of a run and the number of runs, not with K, and as runs are cut by K alone, no bit depends on the
+ * other cuts, nor on the number of threads. */
 #include <assert.h>
 
 #include "kernel/isa/gemm.h"
@@ -58,6 +59,10 @@ static size_t share(size_t n, size_t count, size_t i) {
     return n / count * i + smaller(i, n % count);
 }
 
+size_t qkv_gemm_run_length(size_t K) {
+    return K ? round_up(pieces(K, pieces(K, KC)), 8) : 0;
+}
+
 /* ---- plan ------------------------------------------------------------------------------------------------------- */
 
 /* How many items to cut the work into: several a thread, but none so small that handing it out costs more. */
@@ -87,7 +92,7 @@ static void plan_blocks(struct product *p, size_t threads) {
 
 static void plan(struct product *p, size_t threads) {
     const size_t nr = p->kernels->nr;
-    p->kc = p->K ? round_up(pieces(p->K, pieces(p->K, KC)), 8) : 0;
+    p->kc = qkv_gemm_run_length(p->K);
     plan_blocks(p, threads);
     p->part_columns = p->column_panels * nr;
     p->part_terms = larger(p->K, 1);

@@ -15,62 +15,64 @@
 enum qkv_activation_kind { QKV_ACT_RELU, QKV_ACT_GELU, QKV_ACT_GELU_TANH, QKV_ACT_SILU };
 
 /* X(return type, name, (parameters)). Row-major; `ld…` is the distance between rows, in floats. */
-#define QKV_KERNEL_LIST(X)                                                                                             \
-    /* y = a + b; y may be a or b */                                                                                   \
-    X(void, add, (float *y, const float *a, const float *b, size_t n))                                                 \
-    /* y = s·x, or y += s·x; y may be x */                                                                             \
-    X(void, scale, (float *y, bool accumulate, const float *x, float s, size_t n))                                     \
-    /* sum of x², in double */                                                                                         \
-    X(double, sum_squares, (const float *x, size_t n))                                                                 \
-    /* out[c] += sum over rows of x[row][c]: rows are added one after the other */                                     \
-    X(void, column_sums, (float *out, const float *x, size_t ldx, size_t rows, size_t C))                              \
-    /* y = exp(x), relative error <= 2e-7 where the result is normal; 0 below, inf above, NaN for NaN */               \
-    X(void, exp, (float *y, const float *x, size_t n))                                                                 \
-    /* y = act(x) */                                                                                                   \
-    X(void, activation_forward, (enum qkv_activation_kind kind, float *y, const float *x, size_t n))                   \
-    /* dx (+)= dy · act'(x); dx may be dy */                                                                           \
-    X(void, activation_backward,                                                                                       \
-      (enum qkv_activation_kind kind, float *dx, bool accumulate, const float *dy, const float *x, size_t n))          \
-    /* y[n] = act(gate[n]) · up[n] */                                                                                  \
-    X(void, gated_forward, (enum qkv_activation_kind kind, float *y, const float *gate, const float *up, size_t n))    \
-    /* dgate (+)= dy · up · act'(gate); dup (+)= dy · act(gate) */                                                     \
-    X(void, gated_backward,                                                                                            \
-      (enum qkv_activation_kind kind, float *dgate, float *dup, bool accumulate, const float *dy, const float *gate,   \
-       const float *up, size_t n))                                                                                     \
+#define QKV_KERNEL_LIST(X)                                                                                                         \
+    /* y = a + b; y may be a or b */                                                                                               \
+    X(void, add, (float *y, const float *a, const float *b, size_t n))                                                             \
+    /* y = s·x, or y += s·x; y may be x */                                                                                       \
+    X(void, scale, (float *y, bool accumulate, const float *x, float s, size_t n))                                                 \
+    /* sum of x², in double */                                                                                                    \
+    X(double, sum_squares, (const float *x, size_t n))                                                                             \
+    /* out[c] += sum over rows of x[row][c]: rows are added one after the other */                                                 \
+    X(void, column_sums, (float *out, const float *x, size_t ldx, size_t rows, size_t C))                                          \
+    /* y = exp(x), relative error <= 2e-7 where the result is normal; 0 below, inf above, NaN for NaN */                           \
+    X(void, exp, (float *y, const float *x, size_t n))                                                                             \
+    /* y = act(x) */                                                                                                               \
+    X(void, activation_forward, (enum qkv_activation_kind kind, float *y, const float *x, size_t n))                               \
+    /* dx (+)= dy · act'(x); dx may be dy */                                                                                      \
+    X(void, activation_backward,                                                                                                   \
+      (enum qkv_activation_kind kind, float *dx, bool accumulate, const float *dy, const float *x, size_t n))                      \
+    /* y[n] = act(gate[n]) · up[n] */                                                                                             \
+    X(void, gated_forward, (enum qkv_activation_kind kind, float *y, const float *gate, const float *up, size_t n))                \
+    /* dgate (+)= dy · up · act'(gate); dup (+)= dy · act(gate) */                                                              \
+    X(void, gated_backward,                                                                                                        \
+      (enum qkv_activation_kind kind, float *dgate, float *dup, bool accumulate, const float *dy, const float *gate,               \
+       const float *up, size_t n))                                                                                                 \
     /* LayerNorm (Ba et al. 2016) of each row: y = (x − mean)·rstd·w + b, rstd = 1/sqrt(var + eps); b may be NULL,     \
-     * mean and rstd (one a row) may be NULL; y may be x */                                                            \
-    X(void, layernorm_forward,                                                                                         \
-      (float *y, float *mean, float *rstd, const float *x, const float *w, const float *b, float eps, size_t rows,     \
-       size_t C))                                                                                                      \
-    /* dx (+)= …; dw[C] += Σ dy·xhat; db[C] += Σ dy. dx, dw, db may each be NULL */                                    \
-    X(void, layernorm_backward,                                                                                        \
-      (float *dx, bool accumulate, float *dw, float *db, const float *dy, const float *x, const float *mean,           \
-       const float *rstd, const float *w, size_t rows, size_t C))                                                      \
-    /* RMSNorm (Zhang & Sennrich 2019): y = x·rstd·w, rstd = 1/sqrt(mean x² + eps) */                                  \
-    X(void, rmsnorm_forward, (float *y, float *rstd, const float *x, const float *w, float eps, size_t rows, size_t C)) \
-    X(void, rmsnorm_backward,                                                                                          \
-      (float *dx, bool accumulate, float *dw, const float *dy, const float *x, const float *rstd, const float *w,      \
-       size_t rows, size_t C))                                                                                         \
+     * mean and rstd (one a row) may be NULL; y may be x */       \
+    X(void, layernorm_forward,                                                                                                     \
+      (float *y, float *mean, float *rstd, const float *x, const float *w, const float *b, float eps, size_t rows,                 \
+       size_t C))                                                                                                                  \
+    /* dx (+)= …; dw[C] += Σ dy·xhat; db[C] += Σ dy. dx, dw, db may each be NULL */                                           \
+    X(void, layernorm_backward,                                                                                                    \
+      (float *dx, bool accumulate, float *dw, float *db, const float *dy, const float *x, const float *mean,                       \
+       const float *rstd, const float *w, size_t rows, size_t C))                                                                  \
+    /* RMSNorm (Zhang & Sennrich 2019): y = x·rstd·w, rstd = 1/sqrt(mean x² + eps) */                                           \
+    X(void, rmsnorm_forward,                                                                                                       \
+      (float *y, float *rstd, const float *x, const float *w, float eps, size_t rows, size_t C))                                   \
+    X(void, rmsnorm_backward,                                                                                                      \
+      (float *dx, bool accumulate, float *dw, const float *dy, const float *x, const float *rstd, const float *w,                  \
+       size_t rows, size_t C))                                                                                                     \
     /* Rotates in place the first 2·pairs channels of each of `heads` heads (D apart) of one row; cos_sin is           \
-     * (pairs,2). half: channel i with i + pairs; interleaved: 2i with 2i + 1. inverse: by the negative angle */       \
-    X(void, rotate, (float *x, size_t heads, size_t D, size_t pairs, bool interleaved, const float *cos_sin,           \
-                     bool inverse))                                                                                    \
+     * (pairs,2). half: channel i with i + pairs; interleaved: 2i with 2i + 1. inverse: by the negative angle */          \
+    X(void, rotate,                                                                                                                \
+      (float *x, size_t heads, size_t D, size_t pairs, bool interleaved, const float *cos_sin, bool inverse))                      \
     /* y (+)= x·m/(1−p), m = 0 with probability p: element e (counted from `first`) of the mask that `key` names.      \
      * y may be x. See random in base: Threefry on (e / 2, stream), word e % 2; kept when the word >= p·2^32 */        \
-    X(void, dropout,                                                                                                   \
-      (float *y, bool accumulate, const float *x, float p, const uint32_t key[2], uint64_t first, size_t n))           \
-    /* log Σ exp(x) of a row of n >= 1 */                                                                              \
-    X(float, log_sum_exp, (const float *x, size_t n))                                                                  \
-    /* y = s·exp(x − lse), a row of softmax times s; y may be x */                                                     \
-    X(void, softmax_scaled, (float *y, const float *x, float lse, float s, size_t n))                                  \
+    X(void, dropout,                                                                                                               \
+      (float *y, bool accumulate, const float *x, float p, const uint32_t key[2], uint64_t first, size_t n))                       \
+    /* log Σ exp(x) of a row of n >= 1 */                                                                                         \
+    X(float, log_sum_exp, (const float *x, size_t n))                                                                              \
+    /* y = s·exp(x − lse), a row of softmax times s; y may be x */                                                              \
+    X(void, softmax_scaled, (float *y, const float *x, float lse, float s, size_t n))                                              \
     /* AdamW (Loshchilov & Hutter 2019): g = gscale·dw; m, v moments; w −= rate·(m̂/(sqrt(v̂) + eps) + decay·w) with      \
-     * m̂ = m/correction1, v̂ = v/correction2. coupled: Adam with L2, g += decay·w instead */                            \
-    X(void, adamw,                                                                                                     \
-      (float *w, float *m, float *v, const float *dw, float gscale, float rate, float beta1, float beta2, float eps,   \
-       float decay, float correction1, float correction2, bool coupled, size_t n))                                     \
-    /* SGD with momentum: g = gscale·dw + decay·w; m = momentum·m + g; w −= rate·m */                                  \
-    X(void, sgd, (float *w, float *m, const float *dw, float gscale, float rate, float momentum, float decay, size_t n)) \
-    /* Independent fused multiply-adds in registers only, for measuring the peak; returns the FLOPs done */            \
+     * m̂ = m/correction1, v̂ = v/correction2. coupled: Adam with L2, g += decay·w instead */ \
+    X(void, adamw,                                                                                                                 \
+      (float *w, float *m, float *v, const float *dw, float gscale, float rate, float beta1, float beta2, float eps,               \
+       float decay, float correction1, float correction2, bool coupled, size_t n))                                                 \
+    /* SGD with momentum: g = gscale·dw + decay·w; m = momentum·m + g; w −= rate·m */                                        \
+    X(void, sgd,                                                                                                                   \
+      (float *w, float *m, const float *dw, float gscale, float rate, float momentum, float decay, size_t n))                      \
+    /* Independent fused multiply-adds in registers only, for measuring the peak; returns the FLOPs done */                        \
     X(double, fma_peak, (size_t iterations))
 
 #define QKV_KERNEL_POINTER(type, name, parameters) type(*name) parameters;
@@ -95,9 +97,10 @@ double qkv_measure_peak(struct qkv_context *ctx);
 
 /* ---- matrix product (gemm.c) -----------------------------------------------------------------------------------
  * C (M,N) = A (M,K) · B (K,N) [+ C] [+ bias], fp32. A and B are read through two strides each, one of which is 1, which
- * covers all transposed forms; C is row-major with row distance ldc. Each element of C is one chain of fused
- * multiply-adds over k = 0…K−1 in that order (in blocks that depend on K only), so a row of C has the same bits whatever
- * M is and whichever rows surround it, at any thread count. K = 0 gives zeros (or C, or the bias).
+ * covers all transposed forms; C is row-major with row distance ldc. k = 0…K−1 is cut into runs of a length that depends
+ * on K only; in each element of C a run is one chain of fused multiply-adds from zero, and the runs are added in order. So a
+ * row of C has the same bits whatever M is and whichever rows surround it, at any thread count. K = 0 gives zeros (or C, or
+ * the bias).
  * Scratch for packed panels is taken from `scratch` and given back before returning. Parallel inside. */
 struct qkv_matrix {
     const float *data;
@@ -107,6 +110,7 @@ struct qkv_gemm_options {
     bool accumulate;   /* add to what C holds */
     const float *bias; /* N floats added to every row, or NULL */
 };
+size_t qkv_gemm_run_length(size_t K);
 enum qkv_status qkv_gemm(struct qkv_context *ctx, struct qkv_arena *scratch, float *c, size_t ldc, struct qkv_matrix a,
                          struct qkv_matrix b, size_t M, size_t N, size_t K, struct qkv_gemm_options options);
 
@@ -121,16 +125,16 @@ struct qkv_heads { /* (B, T, heads, channels) somewhere in memory */
 struct qkv_attend {
     size_t B, H, Hkv, Tq, Tk, D, Dv;
     struct qkv_heads q, k, v, y;
-    float *lse;       /* (B, H, Tq): log-sum-exp of each row, −inf for a row without keys; may be NULL when not kept */
+    float *lse; /* (B, H, Tq): log-sum-exp of each row, −inf for a row without keys; may be NULL when not kept */
     const int32_t *lo, *hi; /* (B, Tq): row i attends to keys j with lo <= j < hi; values outside [0, Tk] are clamped */
     float scale;
-    float softcap;          /* c > 0: s becomes c·tanh(s/c); 0: off */
-    const float *bias;      /* (H, bias_row) table by distance, or NULL: bias[h][j − i + bias_zero] is added, where i */
-    size_t bias_row;        /* is the query's own position, position[b][row]; every distance that an interval can */
-    size_t bias_zero;       /* meet must lie in [0, bias_row) */
+    float softcap;     /* c > 0: s becomes c·tanh(s/c); 0: off */
+    const float *bias; /* (H, bias_row) table by distance, or NULL: bias[h][j − i + bias_zero] is added, where i */
+    size_t bias_row;   /* is the query's own position, position[b][row]; every distance that an interval can */
+    size_t bias_zero;  /* meet must lie in [0, bias_row) */
     const int32_t *position; /* (B, Tq); needed with bias only */
-    float dropout;          /* on the weights, after the softmax; 0: off */
-    uint32_t key[2];        /* names the dropout mask: element ((b·H + h)·Tq + i)·Tk + j, as in the dropout kernel */
+    float dropout;           /* on the weights, after the softmax; 0: off */
+    uint32_t key[2]; /* names the dropout mask: element ((b·H + h)·Tq + i)·Tk + j, as in the dropout kernel */
 };
 /* A row without keys gives y = 0 and gradient 0. What lies outside every interval (NaN too) is never used.
  * A row's bits depend on its own inputs only: not on Tq, on the other rows, or on thread count. */
@@ -145,7 +149,7 @@ enum qkv_status qkv_attend_backward(struct qkv_context *ctx, struct qkv_arena *s
                                     const struct qkv_attend_gradients *g);
 /* The weights of one head and batch row from the saved lse, w (Tq, Tk) row-major: without dropout; 0 outside the
  * interval. Rows [first, first + rows) of the queries. */
-enum qkv_status qkv_attend_weights(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a, size_t b,
-                                   size_t h, size_t first, size_t rows, float *w);
+enum qkv_status qkv_attend_weights(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a,
+                                   size_t b, size_t h, size_t first, size_t rows, float *w);
 
 #endif

@@ -25,13 +25,13 @@
 
 /* C's part of a tile, `columns` of whose vectors exist; the test is outside the loops, since most tiles are whole.
  * All loops must unroll, or the sums cannot stay in registers. */
-QKV_INLINE void load_tile(const size_t rows, const size_t vectors, vf sum[MR][NV], const float *c, size_t ldc,
-                          size_t columns) {
+QKV_INLINE void add_tile(const size_t rows, const size_t vectors, vf sum[MR][NV], const float *c, size_t ldc,
+                         size_t columns) {
     if (columns >= vectors * W) {
         QKV_UNROLL
         for (size_t i = 0; i < rows; i++) {
             QKV_UNROLL
-            for (size_t j = 0; j < vectors; j++) sum[i][j] = vf_load(c + i * ldc + j * W);
+            for (size_t j = 0; j < vectors; j++) sum[i][j] = vf_add(vf_load(c + i * ldc + j * W), sum[i][j]);
         }
         return;
     }
@@ -39,7 +39,8 @@ QKV_INLINE void load_tile(const size_t rows, const size_t vectors, vf sum[MR][NV
     for (size_t j = 0; j < vectors; j++) {
         if (j * W >= columns) continue;
         QKV_UNROLL
-        for (size_t i = 0; i < rows; i++) sum[i][j] = vf_load_n(c + i * ldc + j * W, columns - j * W);
+        for (size_t i = 0; i < rows; i++)
+            sum[i][j] = vf_add(vf_load_n(c + i * ldc + j * W, columns - j * W), sum[i][j]);
     }
 }
 QKV_INLINE void store_tile(const size_t rows, const size_t vectors, vf sum[MR][NV], float *c, size_t ldc,
@@ -79,7 +80,6 @@ QKV_INLINE void tile(const size_t rows, const size_t vectors, const bool packed,
         QKV_UNROLL
         for (size_t j = 0; j < vectors; j++) sum[i][j] = vf_zero();
     }
-    if (block->resume) load_tile(rows, vectors, sum, c, ldc, columns);
     const float *row[MR];
     QKV_UNROLL
     for (size_t i = 0; i < rows; i++) row[i] = a + i * stride;
@@ -94,6 +94,7 @@ QKV_INLINE void tile(const size_t rows, const size_t vectors, const bool packed,
             for (size_t j = 0; j < vectors; j++) sum[i][j] = vf_fma(left, right[j], sum[i][j]);
         }
     }
+    if (block->resume) add_tile(rows, vectors, sum, c, ldc, columns);
     if (bias) add_bias(rows, vectors, sum, bias, columns);
     store_tile(rows, vectors, sum, c, ldc, columns);
 }

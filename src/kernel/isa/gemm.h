@@ -17,8 +17,8 @@ struct qkv_gemm_block {
     const float *b; /* packed panels */
     float *c;
     size_t ldc;
-    bool resume;       /* the chains go on from what C holds; else from 0 */
-    const float *bias; /* added when the chains are done, or NULL */
+    bool resume;       /* the run's sums are added to what C holds; else they overwrite it */
+    const float *bias; /* added after the last run, or NULL */
 };
 
 struct qkv_gemm_kernels {
