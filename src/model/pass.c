@@ -154,7 +154,7 @@ static enum qkv_status run(struct qkv_pass *p, const struct qkv_batch *b) {
     qkv_arena_release(&p->arena, 0);
     qkv_arena_release(&p->records, 0);
     qkv_tape_start(&p->tape, m->ctx, &p->arena, &p->records, p->options.train);
-    if (p->options.train) {
+    if (p->options.train && p->options.dropout) {
         qkv_tape_train(&p->tape, b->dropout_seed);
     }
     p->loss = (struct qkv_loss){0};
