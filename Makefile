@@ -1,6 +1,8 @@
 # The short way to build, test and try qkv: thin over CMake, which works in build/.
 # "make help" lists the targets. CC, CMAKE_FLAGS, PREFIX and DESTDIR are read from the command line.
 
+MAKEFLAGS += --no-print-directory
+
 BUILD    ?= build
 SANITIZE ?= build-sanitize
 PREFIX   ?= /usr/local
