@@ -36,12 +36,14 @@ const struct cli_command *cli_command_find(const char *name) {
 
 /* Threads that wait for work should go to sleep soon: where other programs want the CPUs too, one that spins for
  * milliseconds (OpenMP's default) keeps the thread that it waits for from running, and training takes five times as long.
- * The OpenMP runtime reads its settings before main, so they are made before that. The user's own win. */
-static void settle_waiting(void) {
-    setenv("GOMP_SPINCOUNT", "1000", 0); /* gcc's runtime: about 30 microseconds */
-    setenv("KMP_BLOCKTIME", "0", 0);     /* clang's */
+ * The OpenMP runtime reads its settings when the process starts, so they need a new start. The user's own win, and
+ * where a new start is refused, the old one goes on. */
+static void settle_waiting(char **argv) {
+    if (getenv("GOMP_SPINCOUNT") || getenv("KMP_BLOCKTIME") || getenv("OMP_WAIT_POLICY")) return;
+    setenv("GOMP_SPINCOUNT", "1000", 1); /* gcc's runtime: about 30 microseconds */
+    setenv("KMP_BLOCKTIME", "0", 1);     /* clang's */
+    execv("/proc/self/exe", argv);
 }
-__attribute__((section(".preinit_array"), used)) static void (*const settle_early)(void) = settle_waiting;
 
 static int run(const struct cli_command *command, char **words, size_t count) {
     void *values = calloc(1, command->size);
@@ -93,6 +95,7 @@ static void fill_descriptor(int descriptor) {
 }
 
 int main(int argc, char **argv) {
+    settle_waiting(argv);
     for (int i = 0; i <= 2; i++) fill_descriptor(i);
     setlocale(LC_CTYPE, "");
     if (argc > 0 && argv[0] && *argv[0]) cli_program = argv[0];
