@@ -53,7 +53,7 @@ sanitize: deps
 	@cd $(SANITIZE) && $(CTEST) -LE slow
 
 bench: build
-	@$(BUILD)/bench/qkv_bench $(BENCH_FLAGS)
+	@QKV_BENCH_TEXT="$$(scripts/get-data)" $(BUILD)/bench/qkv_bench $(BENCH_FLAGS)
 
 install: build
 	cmake --install $(BUILD) --prefix $(PREFIX) --strip

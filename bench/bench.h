@@ -9,7 +9,10 @@
 #include "kernel/kernel.h"
 
 /* X(name, what it measures) */
-#define BENCH_GROUPS(X) X(products, "matrix products") X(attend, "attention")
+#define BENCH_GROUPS(X)                                                                                                \
+    X(products, "matrix products")                                                                                     \
+    X(attend, "attention")                                                                                             \
+    X(training, "training")
 
 struct bench {
     struct qkv_context *ctx;

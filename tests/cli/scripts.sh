@@ -6,6 +6,10 @@ cp -r "$SOURCE/scripts" scripts
 echo "a text" >mine.txt
 try 0 env QKV_DATA="$folder/mine.txt" scripts/get-data
 same "$(cat out)" "$folder/mine.txt" "the text that QKV_DATA names"
+mkdir "$folder/texts"
+cp "$folder/mine.txt" "$folder/texts/tinyshakespeare.txt"
+try 0 env QKV_DATA="$folder/texts" scripts/get-data
+same "$(cat out)" "$folder/texts/tinyshakespeare.txt" "the text in the folder that QKV_DATA names"
 try 1 env QKV_DATA=missing.txt scripts/get-data
 has err 'cannot read missing.txt'
 
