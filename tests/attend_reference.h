@@ -104,7 +104,8 @@ static inline void attend_row_gradient(const struct qkv_attend *a, const struct 
     double delta = 0;
     for (size_t j = lo; j < hi; j++) {
         const float *v = attend_at(&a->v, b, j, n);
-        for (size_t c = 0; c < a->Dv; c++) delta += p[j] * attend_keep(a, b, h, i, j) * (double)g[c] * (double)v[c];
+        double w = p[j] * attend_keep(a, b, h, i, j);
+        for (size_t c = 0; c < a->Dv; c++) delta += w * (double)g[c] * (double)v[c];
     }
     for (size_t j = lo; j < hi; j++) {
         const float *v = attend_at(&a->v, b, j, n), *k = attend_at(&a->k, b, j, n);

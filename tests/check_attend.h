@@ -9,9 +9,10 @@ struct attend_error { /* the largest seen, for reports */
     double y, gradient;
 };
 
-/* |got − expected| / |expected|, where |expected| is at least 0.05·√n, over a view against a plain array; infinite for a stray NaN. */
+/* |got − expected| / |expected| over a view against a plain array, where |expected| counts as at least floor·√n: sums
+ * of terms of that size may cancel, wholly so in a row with one key. Infinite for a stray NaN. */
 static inline double attend_difference(const struct qkv_heads *x, const double *expected, size_t B, size_t T,
-                                       size_t heads, size_t channels, double offset) {
+                                       size_t heads, size_t channels, double offset, double floor) {
     double difference = 0, norm = 0;
     for (size_t r = 0; r < B * heads * T; r++) {
         const float *got = attend_at(x, r / T / heads, r % T, r / T % heads);
@@ -22,7 +23,7 @@ static inline double attend_difference(const struct qkv_heads *x, const double *
         }
     }
     if (isnan(difference)) return INFINITY;
-    return sqrt(difference / (norm + 2.5e-3 * (double)(B * heads * T * channels) + 1e-30));
+    return sqrt(difference / (norm + floor * floor * (double)(B * heads * T * channels) + 1e-30));
 }
 
 /* Runs forward, and backward when `backward`, with exactly the scratch that a dry run asks for. */
@@ -75,10 +76,11 @@ static inline bool attend_check_case(struct qkv_context *ctx, struct attend_case
     struct attend_answer r;
     attend_reference(a, &c->g.dy, &r);
     double offset = c->g.accumulate ? 7 : 0, lse = 0;
-    double y = attend_difference(&a->y, r.y, a->B, a->Tq, a->H, a->Dv, 0);
-    double dq = attend_difference(&c->g.dq, r.dq, a->B, a->Tq, a->H, a->D, offset);
-    double dk = attend_difference(&c->g.dk, r.dk, a->B, a->Tk, a->Hkv, a->D, offset);
-    double dv = attend_difference(&c->g.dv, r.dv, a->B, a->Tk, a->Hkv, a->Dv, offset);
+    double steep = fabs((double)a->scale) * sqrt((double)a->Dv), floor = 0.05 * (steep > 1 ? steep : 1);
+    double y = attend_difference(&a->y, r.y, a->B, a->Tq, a->H, a->Dv, 0, 0.05);
+    double dq = attend_difference(&c->g.dq, r.dq, a->B, a->Tq, a->H, a->D, offset, floor);
+    double dk = attend_difference(&c->g.dk, r.dk, a->B, a->Tk, a->Hkv, a->D, offset, floor);
+    double dv = attend_difference(&c->g.dv, r.dv, a->B, a->Tk, a->Hkv, a->Dv, offset, 0.05);
     for (size_t i = 0; i < a->B * a->H * a->Tq; i++) {
         double d = r.lse[i] == (double)a->lse[i] ? 0 : fabs(r.lse[i] - (double)a->lse[i]);
         if (!(d <= lse)) lse = isnan(d) ? INFINITY : d;

@@ -229,7 +229,7 @@ static void directional(struct qkv_context *ctx, struct attend_case *c, struct q
         attend_at(x, r / heads / T, r / heads % T, r % heads)[i % D] = saved[i];
     }
     double difference = value[0] - value[1];
-    if (fabs(difference - slope) > 1e-4 * (fabs(difference) + size) + 1e-8)
+    if (fabs(difference - slope) > 1e-4 * (fabs(difference) + size) + 1e-6)
         fail_msg("%s: %s: along d%c the gradient says %g, differences %g", ctx->kernels->isa, c->text, "qkv"[which],
                  slope, difference);
     free(saved), free(direction);
