@@ -99,8 +99,8 @@ if [ "$(id -u)" != 0 ] || nobody true 2>/dev/null; then
             --steps 15 --quiet
         chmod 000 locked/model.safetensors
         refuse 1 'model\.safetensors.*(denied|permission)' nobody "$folder/qkv-copy" generate locked -q
-        refuse 1 'readonly' nobody "$folder/qkv-copy" forward good --inputs "$SOURCE/tests/golden/gpt2/case.safetensors" \
-            -o readonly/out.safetensors
+        cp -r "$SOURCE/tests/golden/gpt2" case && chmod -R a+rX case
+        refuse 1 'readonly' nobody "$folder/qkv-copy" forward case --inputs case/case.safetensors -o readonly/out.safetensors
     else
         echo "(the files of this test are hidden from other users: permissions not tested)"
     fi

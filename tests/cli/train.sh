@@ -90,7 +90,9 @@ try 0 resume stopped --steps 12
 same "$(wc -l <stopped/log.jsonl)" 12 "lines of the log after --resume --steps 12"
 
 # ---- a terminal ----
-if command -v script >/dev/null; then
+if ! script -qec true typescript >/dev/null 2>&1; then
+    echo "(no pseudo-terminals here: progress on a terminal not tested)"
+else
     cat >on_terminal <<END
 stty cols \${COLUMNS:-80}
 exec "$QKV" train --spec spec.json --data text.txt --out \$1 --steps 60 --batch 4 --warmup 2 --eval-every 30 --eval-batches 2 --threads 1
