@@ -364,6 +364,26 @@ static void test_dropout(void **state) {
     finish(&s);
 }
 
+/* A pass serves every batch up to its own size, forward and backward, whatever scratch a smaller one takes. */
+static void test_smaller_batches(void **state) {
+    (void)state;
+    for (uint64_t i = 0; i < 20; i++) {
+        struct sample s;
+        start(&s, 5200 + i, (enum topology)(i % 3), &(struct qkv_context_options){.threads = 16});
+        struct qkv_pass *pass = make_pass(&s, true);
+        s.batch.lengths = s.batch.source_lengths = NULL;
+        for (int k = 0; k < 6; k++) {
+            s.batch.B = test_between(&s.random, 1, B);
+            s.batch.T = test_between(&s.random, 1, T);
+            s.batch.source_T = test_between(&s.random, 1, T);
+            forward(&s, pass);
+            assert_int_equal(qkv_pass_backward(pass), QKV_OK);
+        }
+        qkv_pass_free(pass);
+        finish(&s);
+    }
+}
+
 /* ---- folders, plans and bad input --------------------------------------------------------------------------------------------- */
 
 static void test_folder_round_trip(void **state) {
@@ -511,12 +531,19 @@ static void test_bad_batches(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradients),       cmocka_unit_test(test_future),
-        cmocka_unit_test(test_cache),           cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_threads),         cmocka_unit_test(test_accumulation),
-        cmocka_unit_test(test_dropout),         cmocka_unit_test(test_folder_round_trip),
-        cmocka_unit_test(test_folder_mismatch), cmocka_unit_test(test_costs),
-        cmocka_unit_test(test_exact_memory),    cmocka_unit_test(test_bad_batches),
+        cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_future),
+        cmocka_unit_test(test_cache),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_accumulation),
+        cmocka_unit_test(test_dropout),
+        cmocka_unit_test(test_smaller_batches),
+        cmocka_unit_test(test_folder_round_trip),
+        cmocka_unit_test(test_folder_mismatch),
+        cmocka_unit_test(test_costs),
+        cmocka_unit_test(test_exact_memory),
+        cmocka_unit_test(test_bad_batches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

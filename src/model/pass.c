@@ -212,21 +212,22 @@ static enum qkv_status prepare_weights(struct qkv_pass *p) {
     return status == QKV_OK ? name_weights(p, &m->decoder) : status;
 }
 
-/* Runs the largest batch on a measuring arena. */
-static enum qkv_status measure(struct qkv_pass *p, size_t *bytes) {
+/* Runs a batch of some shape on a measuring arena. */
+static enum qkv_status measure(struct qkv_pass *p, size_t B, size_t T, size_t source_T, size_t *bytes) {
     struct qkv_context *ctx = p->model->ctx;
     static const int32_t none[1];
     static const float nothing[1];
-    struct qkv_batch b = {.B = p->options.B,
-                          .T = p->options.T,
+    struct qkv_batch b = {.B = B,
+                          .T = T,
                           .ids = none,
                           .lengths = none,
                           .targets = none,
-                          .source_T = p->options.source_T,
+                          .source_T = source_T,
                           .source = none,
                           .source_lengths = none,
                           .output_gradient = nothing};
-    bool dry = ctx->dry;
+    const struct qkv_arena real = p->arena;
+    const bool dry = ctx->dry;
     ctx->dry = true;
     qkv_arena_measure(ctx, &p->arena, "one pass");
     enum qkv_status status = run(p, &b);
@@ -235,6 +236,7 @@ static enum qkv_status measure(struct qkv_pass *p, size_t *bytes) {
     }
     ctx->dry = dry;
     *bytes = p->arena.peak;
+    p->arena = real;
     return status;
 }
 
@@ -286,7 +288,7 @@ enum qkv_status qkv_pass_measure(struct qkv_model *model, const struct qkv_pass_
     struct qkv_pass *p;
     enum qkv_status status = start(model, options, &p);
     if (status == QKV_OK) {
-        status = measure(p, bytes);
+        status = measure(p, options->B, options->T, options->source_T, bytes);
     }
     qkv_pass_free(p);
     return status;
@@ -302,7 +304,7 @@ enum qkv_status qkv_pass_create(struct qkv_model *model, const struct qkv_pass_o
     }
     status = start(model, options, out);
     if (status == QKV_OK) {
-        status = measure(*out, &bytes);
+        status = measure(*out, options->B, options->T, options->source_T, &bytes);
     }
     if (status == QKV_OK) {
         status = qkv_arena_create(model->ctx, &(*out)->arena, bytes, "one pass");
@@ -362,9 +364,27 @@ static enum qkv_status check_batch(struct qkv_pass *p, const struct qkv_batch *b
                                     : status;
 }
 
+/* Work on a smaller batch is cut differently, which can take more scratch than the largest batch needs. */
+static enum qkv_status make_room(struct qkv_pass *p, const struct qkv_batch *b) {
+    const struct qkv_pass_options *o = &p->options;
+    size_t bytes = 0;
+    if (b->B == o->B && b->T == o->T && b->source_T == o->source_T) {
+        return QKV_OK;
+    }
+    enum qkv_status status = measure(p, b->B, b->T, b->source_T, &bytes);
+    if (status != QKV_OK || bytes <= p->arena.capacity) {
+        return status;
+    }
+    qkv_arena_free(&p->arena);
+    return qkv_arena_create(p->model->ctx, &p->arena, bytes, "one pass");
+}
+
 enum qkv_status qkv_pass_forward(struct qkv_pass *p, const struct qkv_batch *batch) {
     p->forwarded = false;
     enum qkv_status status = check_batch(p, batch);
+    if (status == QKV_OK) {
+        status = make_room(p, batch);
+    }
     if (status == QKV_OK) {
         status = run(p, batch);
     }

@@ -73,23 +73,49 @@ static enum qkv_status run_chunk(struct qkv_session *s, const int32_t *ids, size
     return tape.status;
 }
 
-static enum qkv_status measure(struct qkv_session *s, size_t *cache_bytes, size_t *step_bytes) {
+/* Bytes of a step with T new positions, the last of which is `end` − 1, by a dry run. */
+static enum qkv_status measure_step(struct qkv_session *s, size_t end, size_t T, size_t *bytes) {
     struct qkv_context *ctx = s->model->ctx;
-    bool dry = ctx->dry;
+    const struct qkv_arena real = s->arena;
+    const size_t length = s->length;
+    const bool dry = ctx->dry;
     ctx->dry = true;
-    qkv_arena_measure(ctx, &s->cache_memory, "the KV cache");
     qkv_arena_measure(ctx, &s->arena, "one decoding step");
-    enum qkv_status status = take_cache(s);
-    size_t T = s->capacity < CHUNK ? s->capacity : CHUNK;
-    s->length = s->capacity - T;
-    if (status == QKV_OK) {
-        status = run_chunk(s, NULL, T, true);
-    }
-    s->length = 0;
+    s->length = end - T;
+    enum qkv_status status = run_chunk(s, NULL, T, true);
     ctx->dry = dry;
-    *cache_bytes = s->cache_memory.peak;
-    *step_bytes = s->arena.peak;
+    s->length = length;
+    if (s->arena.peak > *bytes) {
+        *bytes = s->arena.peak;
+    }
+    s->arena = real;
     return status;
+}
+
+/* The steps that are sure to come: a whole chunk, and a single position. */
+static enum qkv_status measure(struct qkv_session *s, size_t *cache_bytes, size_t *step_bytes) {
+    qkv_arena_measure(s->model->ctx, &s->cache_memory, "the KV cache");
+    enum qkv_status status = take_cache(s);
+    *cache_bytes = s->cache_memory.peak;
+    *step_bytes = 0;
+    if (status == QKV_OK) {
+        status = measure_step(s, s->capacity, s->capacity < CHUNK ? s->capacity : CHUNK, step_bytes);
+    }
+    return status == QKV_OK ? measure_step(s, s->capacity, 1, step_bytes) : status;
+}
+
+/* Chunks of other lengths are cut differently, which can take more scratch. */
+static enum qkv_status make_room(struct qkv_session *s, size_t T) {
+    size_t bytes = 0;
+    if (T == 1 || T == CHUNK) {
+        return QKV_OK;
+    }
+    enum qkv_status status = measure_step(s, s->length + T, T, &bytes);
+    if (status != QKV_OK || bytes <= s->arena.capacity) {
+        return status;
+    }
+    qkv_arena_free(&s->arena);
+    return qkv_arena_create(s->model->ctx, &s->arena, bytes, "one decoding step");
 }
 
 /* Everything of a session but its memory. */
@@ -195,7 +221,10 @@ enum qkv_status qkv_session_append(struct qkv_session *s, const int32_t *ids, si
     size_t before = s->length;
     for (size_t done = 0; done < n && status == QKV_OK;) {
         size_t T = n - done < CHUNK ? n - done : CHUNK;
-        status = run_chunk(s, ids + done, T, done + T == n);
+        status = make_room(s, T);
+        if (status == QKV_OK) {
+            status = run_chunk(s, ids + done, T, done + T == n);
+        }
         if (status != QKV_OK) {
             break;
         }
