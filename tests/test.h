@@ -32,7 +32,7 @@
 #endif
 #ifdef TEST_ADDRESS_SANITIZER
 /* Hostile sizes are asked for on purpose: malloc must refuse them as it does without the sanitizer. */
-const char *__asan_default_options(void);
+__attribute__((visibility("default"))) const char *__asan_default_options(void);
 const char *__asan_default_options(void) {
     return "allocator_may_return_null=1";
 }

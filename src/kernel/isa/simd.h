@@ -29,13 +29,18 @@
 
 #if defined(__clang__)
 #define QKV_INLINE static inline __attribute__((always_inline))
-#define QKV_UNROLL _Pragma("clang loop unroll(full)")
+#define QKV_UNROLL_LOOP _Pragma("clang loop unroll(full)")
 #elif defined(__GNUC__)
 #define QKV_INLINE static inline __attribute__((always_inline))
-#define QKV_UNROLL _Pragma("GCC unroll 16")
+#define QKV_UNROLL_LOOP _Pragma("GCC unroll 16")
 #else
 #define QKV_INLINE static inline
+#define QKV_UNROLL_LOOP
+#endif
+#ifdef QKV_SANITIZE /* checks around every access of every copy would take minutes to compile */
 #define QKV_UNROLL
+#else
+#define QKV_UNROLL QKV_UNROLL_LOOP
 #endif
 
 /* Runs the block for every vector of [0, n): `i` is its first element and `m` how many it has: W (a constant, so that the
