@@ -2,6 +2,7 @@
  * every table of the machine (or the one named), with a seed that may be given. Exit status 0 when all hold. */
 #include <time.h>
 
+#include "check_attend.h"
 #include "check_cuts.h"
 #include "check_gemm.h"
 
@@ -27,6 +28,14 @@ static void run_gemm_checks(const struct qkv_kernels *k, struct qkv_random *rand
     }
 }
 
+static void run_attend_checks(const struct qkv_kernels *k, uint64_t seed) {
+    struct qkv_context ctx = {.threads = 2, .kernels = k};
+    CHECK(attend_check_random(&ctx, seed, 60, NULL), "attention and its gradient");
+    CHECK(attend_check_threads(&ctx, seed, 10), "attention on more threads");
+    CHECK(attend_check_parts(&ctx, seed, 20), "attention of a part");
+    CHECK(attend_check_poisons(&ctx, seed, 20), "attention beside numbers that are not finite");
+}
+
 int main(int count, char **text) {
     const char *wanted = count > 1 && text[1][0] ? text[1] : NULL;
     const uint64_t seed = count > 2 ? strtoull(text[2], NULL, 0) : (uint64_t)time(NULL);
@@ -38,6 +47,7 @@ int main(int count, char **text) {
         const int before = check_failures;
         run_vector_checks(k, &random);
         run_gemm_checks(k, &random);
+        run_attend_checks(k, seed);
         printf("%-8s %2d floats a vector, seed %llu: %d failures\n", k->isa, k->width, (unsigned long long)seed,
                check_failures - before);
         fflush(stdout);
