@@ -60,7 +60,7 @@ static size_t share(size_t n, size_t count, size_t i) {
 }
 
 size_t qkv_gemm_run_length(size_t K) {
-    return K ? round_up(pieces(K, pieces(K, KC)), 8) : 0;
+    return K ? round_up(pieces(K, pieces(K, KC)), 16) : 0;
 }
 
 /* ---- plan ------------------------------------------------------------------------------------------------------- */
@@ -104,7 +104,8 @@ static void plan(struct product *p, size_t threads) {
     } else {
         p->b_floats = p->kc * pieces(p->column_panels, p->column_blocks) * nr;
     }
-    p->in_place = p->a.column_stride == 1 && pieces(p->part_columns, p->column_blocks) <= 4 * nr;
+    p->in_place = p->a.column_stride == 1 && pieces(p->part_columns, p->column_blocks) <= 4 * nr &&
+                  p->height <= p->kernels->in_place_rows;
     size_t block_panels = pieces(p->row_panels, p->row_blocks);
     p->a_floats = p->in_place ? 0 : round_up(block_panels * p->height * p->kc + p->kernels->slack, 16);
     p->b_floats = round_up(p->b_floats, 16);
@@ -165,6 +166,35 @@ static void block_item(void *argument, size_t item, int thread) {
     } while (k < p->k_end);
 }
 
+/* ---- few rows ----------------------------------------------------------------------------------------------------- */
+
+static void few_item(void *argument, size_t item, int thread) {
+    (void)thread;
+    const struct product *p = argument;
+    const size_t nr = p->kernels->nr;
+    const size_t n = share(p->column_panels, p->column_blocks, item) * nr;
+    const size_t end = smaller(share(p->column_panels, p->column_blocks, item + 1) * nr, p->N);
+    const struct qkv_gemm_few few = {.rows = p->M,
+                                     .columns = end - n,
+                                     .K = p->K,
+                                     .run = p->kc,
+                                     .a = p->a,
+                                     .b = at(p->b, 0, n),
+                                     .c = p->c + n,
+                                     .ldc = p->ldc,
+                                     .accumulate = p->options.accumulate,
+                                     .bias = p->options.bias ? p->options.bias + n : NULL};
+    p->kernels->few(&few);
+}
+
+/* Needs no scratch: a step of decoding only reads B. */
+static void run_few(struct qkv_context *ctx, struct product *p) {
+    p->kc = qkv_gemm_run_length(p->K);
+    p->column_panels = pieces(p->N, p->kernels->nr);
+    p->column_blocks = smaller(wanted_items(p, (size_t)ctx->threads), p->column_panels);
+    qkv_parallel(ctx, p->column_blocks, few_item, p);
+}
+
 /* ---- product ---------------------------------------------------------------------------------------------------- */
 
 static void run(struct qkv_context *ctx, struct product *p) {
@@ -192,6 +222,10 @@ enum qkv_status qkv_gemm(struct qkv_context *ctx, struct qkv_arena *scratch, flo
     if (K == 0) a = b = (struct qkv_matrix){c, 0, 0}; /* nothing is read, but an address is needed */
     struct product p = {.kernels = ctx->kernels->gemm, .c = c, .ldc = ldc, .a = a, .b = b, .M = M, .N = N, .K = K};
     p.options = options;
+    if (M <= p.kernels->few_rows && a.column_stride == 1 && b.row_stride == 1) {
+        run_few(ctx, &p);
+        return QKV_OK;
+    }
     plan(&p, (size_t)ctx->threads);
     const size_t mark = qkv_arena_mark(scratch), threads = (size_t)ctx->threads;
     p.packed_b = qkv_arena_take(scratch, p.shared ? 1 : threads, p.b_floats * sizeof(float));

@@ -4,6 +4,7 @@
  * Every element of a tile is one chain of fused multiply-adds over k in rising order, whatever the tile's size, so all
  * tile sizes and both ways of reading A give the same bits. */
 #include "kernel/isa/gemm.h"
+#include "kernel/isa/gemm_few.h"
 #include "kernel/isa/isa.h"
 
 #if defined(QKV_ISA_avx512)
@@ -267,4 +268,13 @@ static void pack_a(float *out, struct qkv_matrix a, size_t rows, size_t K, size_
 }
 
 const struct qkv_gemm_kernels QKV_K(gemm_kernels) = {
-    .mr = MR, .nr = NR, .slack = W, .pack_b = pack_b, .pack_a = pack_a, .block = gemm_block};
+    .mr = MR,
+    .nr = NR,
+    .few_rows = FEW_ROWS,
+    .in_place_rows = 8, /* each row needs a pointer in a register */
+    .slack = W,
+    .pack_b = pack_b,
+    .pack_a = pack_a,
+    .block = gemm_block,
+    .few = gemm_few,
+};

@@ -21,14 +21,28 @@ struct qkv_gemm_block {
     const float *bias; /* added after the last run, or NULL */
 };
 
+/* A few rows of C (as in decoding) where A's rows and B's columns are contiguous along k: B is turned in registers. */
+struct qkv_gemm_few {
+    size_t rows, columns, K; /* rows <= few_rows */
+    size_t run;              /* terms a run */
+    struct qkv_matrix a, b;
+    float *c;
+    size_t ldc;
+    bool accumulate;
+    const float *bias;
+};
+
 struct qkv_gemm_kernels {
     size_t mr, nr;
-    size_t slack; /* floats that pack_a may write past the last panel */
+    size_t few_rows;
+    size_t in_place_rows; /* the highest tile that reads A in place well */
+    size_t slack;         /* floats that pack_a may write past the last panel */
     /* Columns [0, columns) and rows [0, K) of B in panels; only whole panels are written, columns past the end as 0. */
     void (*pack_b)(float *out, struct qkv_matrix b, size_t K, size_t columns);
     /* Rows [0, rows) of A in panels of `height` rows. */
     void (*pack_a)(float *out, struct qkv_matrix a, size_t rows, size_t K, size_t height);
     void (*block)(const struct qkv_gemm_block *block);
+    void (*few)(const struct qkv_gemm_few *few);
 };
 
 #endif

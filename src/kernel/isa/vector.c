@@ -55,17 +55,33 @@ void QKV_K(exp)(float *y, const float *x, size_t n) {
     QKV_EACH(i, m, n, { vf_store_n(y + i, vf_exp(vf_load_n(x + i, m)), m); });
 }
 
-/* Twelve independent chains: more than any of these machines needs to keep its units busy. */
+/* Twelve independent chains: more than any of these machines needs to keep its units busy. In plain C the compiler has
+ * to find the vectors, which it does in chains of four neighbours. */
+#define PEAK_LANES (W == 1 ? 4 : 1)
 double QKV_K(fma_peak)(size_t iterations) {
     enum { CHAINS = 12 };
-    vf chain[CHAINS], a = vf_set(0.999f), b = vf_set(0.001f);
-    for (int i = 0; i < CHAINS; i++) chain[i] = vf_set((float)i);
+    vf chain[CHAINS][PEAK_LANES], a = vf_set(0.999f), b = vf_set(0.001f);
+    float start[CHAINS * PEAK_LANES * W];
+    for (int i = 0; i < CHAINS * PEAK_LANES * W; i++) start[i] = (float)i;
+    QKV_UNROLL
+    for (int i = 0; i < CHAINS; i++) {
+        QKV_UNROLL
+        for (int j = 0; j < PEAK_LANES; j++) chain[i][j] = vf_load(start + (i * PEAK_LANES + j) * W);
+    }
     for (size_t n = 0; n < iterations; n++) {
         QKV_UNROLL
-        for (int i = 0; i < CHAINS; i++) chain[i] = vf_fma(chain[i], a, b);
+        for (int i = 0; i < CHAINS; i++) {
+            QKV_UNROLL
+            for (int j = 0; j < PEAK_LANES; j++) chain[i][j] = vf_fma(chain[i][j], a, b);
+        }
     }
-    vf sum = chain[0];
-    for (int i = 1; i < CHAINS; i++) sum = vf_add(sum, chain[i]);
-    double flops = 2.0 * CHAINS * W * (double)iterations;
-    return vf_sum(sum) < 0 ? -flops : flops; /* never negative, but the compiler has to compute it */
+    QKV_UNROLL
+    for (int i = 0; i < CHAINS; i++) {
+        QKV_UNROLL
+        for (int j = 0; j < PEAK_LANES; j++) vf_store(start + (i * PEAK_LANES + j) * W, chain[i][j]);
+    }
+    float sum = 0;
+    for (int i = 0; i < CHAINS * PEAK_LANES * W; i++) sum += start[i];
+    double flops = 2.0 * CHAINS * PEAK_LANES * W * (double)iterations;
+    return sum < 0 ? -flops : flops; /* never negative, but the compiler has to compute it */
 }
