@@ -258,6 +258,7 @@ static int run_train(const void *values, const char *const *words, size_t count)
     if (code == CLI_DONE) {
         task.finish = true;
         introduce(&progress, trainer, a);
+        progress.latest = 0; /* the first step is shown at once */
         code = loop(trainer, &progress, a);
     }
     qkv_trainer_free(trainer);

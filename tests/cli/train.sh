@@ -40,12 +40,13 @@ refuse 1 'resume' train stopped 20
 try 0 resume stopped
 has err 'all 7 steps were done before; --steps N'
 
-# in_background FOLDER LINES: trains for 400 steps as $child; returns when the log has so many lines.
+# in_background FOLDER LINES EVERY: trains for 400 steps as $child, saving as often; returns when the log has so many
+# lines.
 in_background() {
     (
         trap - INT # which a shell without job control lets its children ignore
         exec "$QKV" train --spec spec.json --data text.txt --out "$1" --steps 400 --batch 4 --warmup 2 --eval-every 5 \
-            --eval-batches 2 --save-every 5 --threads 1 >out 2>err </dev/null
+            --eval-batches 2 --save-every "$3" --threads 1 >out 2>err </dev/null
     ) &
     child=$!
     for i in $(seq 600); do
@@ -58,13 +59,14 @@ in_background() {
 try 0 train steady 400 --quiet
 for signal in INT TERM HUP; do
     rm -rf cut
-    in_background cut 12
+    in_background cut 12 1000
     kill -$signal $child
     wait $child
     same $? 130 "the exit code after SIG$signal"
     last="train and SIG$signal"
     has err 'interrupted and saved after step [0-9]+ of 400; go on with: .* train --resume cut'
     same "$(grep -oE 'after step [0-9]+' err | grep -oE '[0-9]+')" "$(wc -l <cut/log.jsonl)" "steps in the log after SIG$signal"
+    grep -aqE "\"step\": *\"$(wc -l <cut/log.jsonl)\"" cut/checkpoint.safetensors || fail "SIG$signal: the latest step is not saved"
     same "$(losses cut)" "$(losses steady | head -n "$(wc -l <cut/log.jsonl)")" "losses up to SIG$signal"
 done
 try 0 resume cut --quiet
@@ -74,7 +76,7 @@ cmp -s cut/model.safetensors steady/model.safetensors || fail "Ctrl-C and resume
 # ---- kill -9 at any moment: resume goes on from a checkpoint that is whole ----
 for after in 3 17 31; do
     rm -rf killed
-    in_background killed $after
+    in_background killed $after 5
     kill -9 $child
     wait $child 2>/dev/null
     if [ -f killed/checkpoint.safetensors ]; then
@@ -129,6 +131,9 @@ for tokenizer in bytes words bpe bpe:300; do
     try 0 train "with-$tokenizer" 3 --tokenizer $tokenizer --quiet
 done
 try 0 train tokenized 3 --tokenizer with-bpe/tokenizer.json --accumulate 2 --optimizer sgd --schedule linear --quiet
+# Messages of a program whose stderr is closed do not end up in its files.
+"$QKV" train --spec spec.json --data text.txt --out closed --steps 4 --plain --threads 1 2>&-
+same "$(wc -l <closed/log.jsonl) $(grep -c '^{"step"' closed/log.jsonl)" "4 4" "lines of the log with stderr closed"
 # Reading progress through a pipe that closes does not end the training.
 train piped 20 2>&1 >/dev/null | head -n 1 >/dev/null
 same "$(wc -l <piped/log.jsonl)" 20 "steps of a run whose reader left"

@@ -46,6 +46,20 @@ refuse 1 'context' "$QKV" generate run -q --prompt "$(printf 'x%.0s' $(seq 100))
 "$QKV" generate run --prompt the -n 300 2>err | head -c 10 >out
 same "$(head -c 3 out)" the "the first characters through a pipe that closes"
 grep -q '^qkv:' err && fail "generate | head complains: $(cat err)"
+(
+    trap - INT # which a shell without job control lets its children ignore
+    exec "$QKV" generate run --prompt the -n 100000000 >out 2>err
+) &
+child=$!
+for i in $(seq 200); do [ -s out ] && break || sleep 0.05; done
+kill -INT $child
+(sleep 30 && kill -9 $child) 2>/dev/null &
+guard=$!
+wait $child
+same $? 130 "the exit code of generate after Ctrl-C"
+kill $guard
+last="generate and Ctrl-C"
+has err 'made: [0-9]+ tokens .*, interrupted; seed'
 if [ -w /dev/full ]; then
     "$QKV" generate run --prompt the -n 30 >/dev/full 2>err
     same $? 1 "the exit code of generate with a full disk"
@@ -106,7 +120,7 @@ same "$(cat out)" "$ids" "ids by the tokenizer's own file"
 head -c 3000 /dev/urandom >bytes
 "$QKV" tokenize run <bytes >out && "$QKV" tokenize run --ids <out >back
 cmp -s bytes back || fail "random bytes do not come back from their ids"
-make_text 30000 >long
+make_text 80000 >long
 "$QKV" tokenize run <long >out && "$QKV" tokenize run --ids <out | cmp -s - long || fail "a long text does not come back"
 try 0 "$QKV" tokenize run --pieces 'a"ü'
 has out '^[0-9]+	"a"$'
