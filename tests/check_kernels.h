@@ -148,10 +148,11 @@ static void check_activations(Table k, struct qkv_random *random) {
 
 struct norm_case { /* one row in double */
     double mean, rstd, g, gx;
+    double sizes_g, sizes_gx; /* g and gx with all terms positive: what rounding errors are relative to */
 };
 static struct norm_case reference_norm(bool center, const float *x, const float *dy, const float *w, double eps,
                                        size_t C) {
-    struct norm_case r = {0, 0, 0, 0};
+    struct norm_case r = {0};
     double n = (double)C, variance = 0;
     for (size_t c = 0; center && c < C; c++) r.mean += (double)x[c] / n;
     for (size_t c = 0; c < C; c++) variance += ((double)x[c] - r.mean) * ((double)x[c] - r.mean) / n;
@@ -159,7 +160,10 @@ static struct norm_case reference_norm(bool center, const float *x, const float 
     for (size_t c = 0; c < C; c++) {
         double g = (double)dy[c] * (double)w[c];
         if (center) r.g += g / n;
-        r.gx += g * ((double)x[c] - r.mean) * r.rstd / n;
+        const double gx = g * ((double)x[c] - r.mean) * r.rstd / n;
+        r.gx += gx;
+        r.sizes_gx += fabs(gx);
+        if (center) r.sizes_g += fabs(g) / n;
     }
     return r;
 }
@@ -194,7 +198,7 @@ static void check_norm_size(Table k, struct qkv_random *random, bool center, siz
             CHECK(near(y[i], xhat * (double)w[c] + (center ? (double)b[c] : 0), slack, 4 * scale), "norm of %zu at %zu",
                   C, c);
             double d = want.rstd * ((double)dy[i] * (double)w[c] - want.g - xhat * want.gx);
-            double size = want.rstd * (fabs((double)dy[i] * (double)w[c]) + fabs(want.g) + fabs(xhat * want.gx));
+            double size = want.rstd * (fabs((double)dy[i] * (double)w[c]) + want.sizes_g + fabs(xhat) * want.sizes_gx);
             CHECK(near(dx[i], d, slack, 4 * scale * size), "norm's dx of %zu at %zu: %g, not %g", C, c, (double)dx[i],
                   d);
             CHECK(sum[i] == sum0[i] + dx[i], "norm's dx accumulates");
