@@ -133,13 +133,14 @@ static void check_gemm_large(struct qkv_context *ctx, struct qkv_arena *scratch,
                                        {5, 9000, 65},   {260, 4200, 64}, {150, 1100, 1300}, {300, 17, 1}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         for (int form = 0; form < 4; form++) {
+            if (ctx->threads > 1 && (size_t)form % 2 != i % 2) continue; /* half of them: one thread does all */
             struct gemm_case s = any_case(random, shapes[i][0], shapes[i][1], shapes[i][2]);
             s.a_turned = form & 1;
             s.b_turned = form & 2;
             gemm_check(ctx, scratch, random, &s);
         }
     }
-    for (int i = 0; i < 30; i++) {
+    for (int i = 0; i < 20; i++) {
         struct gemm_case s =
             any_case(random, between(random, 1, 300), between(random, 1, 300), between(random, 1, 900));
         gemm_check(ctx, scratch, random, &s);
