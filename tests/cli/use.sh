@@ -53,7 +53,7 @@ grep -q '^qkv:' err && fail "generate | head complains: $(cat err)"
 child=$!
 for i in $(seq 200); do [ -s out ] && break || sleep 0.05; done
 kill -INT $child
-(sleep 30 && kill -9 $child) 2>/dev/null &
+(sleep 30 && kill -9 $child) >/dev/null 2>&1 &
 guard=$!
 wait $child
 same $? 130 "the exit code of generate after Ctrl-C"
