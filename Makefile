@@ -45,7 +45,7 @@ test: build
 	@cd $(BUILD) && $(CTEST) -LE slow
 
 test-slow: build
-	@cd $(BUILD) && QKV_TEST_SLOW=1 $(CTEST)
+	@cd $(BUILD) && $(CTEST)
 
 sanitize: deps
 	@cmake -S . -B $(SANITIZE) -DQKV_SANITIZE=ON -DQKV_BENCH=OFF $(COMPILER) $(CMAKE_FLAGS)
