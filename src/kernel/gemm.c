@@ -107,7 +107,7 @@ static void plan(struct product *p, size_t threads) {
     p->in_place = p->a.column_stride == 1 && pieces(p->part_columns, p->column_blocks) <= 4 * nr &&
                   p->height <= p->kernels->in_place_rows;
     size_t block_panels = pieces(p->row_panels, p->row_blocks);
-    p->a_floats = p->in_place ? 0 : round_up(block_panels * p->height * p->kc + p->kernels->slack, 16);
+    p->a_floats = p->in_place ? 0 : round_up(block_panels * p->height * p->kc, 16);
     p->b_floats = round_up(p->b_floats, 16);
 }
 

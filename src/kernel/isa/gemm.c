@@ -202,7 +202,7 @@ static void pack_b(float *out, struct qkv_matrix b, size_t K, size_t columns) {
 }
 
 /* Vectors that hold one column of a panel of A. Whole vectors are stored in rising order of k, so what runs over is
- * overwritten by the next column; and whole vectors are loaded as long as the rows that they run into exist. */
+ * overwritten by the next column or the next panel; which must exist, as must the rows that whole loads run into. */
 #define GROUPS ((MR + W - 1) / W)
 
 /* One panel of A whose rows are contiguous along k; `rows` >= height of them exist. */
@@ -272,7 +272,6 @@ const struct qkv_gemm_kernels QKV_K(gemm_kernels) = {
     .nr = NR,
     .few_rows = FEW_ROWS,
     .in_place_rows = 8, /* each row needs a pointer in a register */
-    .slack = W,
     .pack_b = pack_b,
     .pack_a = pack_a,
     .block = gemm_block,

@@ -36,7 +36,6 @@ struct qkv_gemm_kernels {
     size_t mr, nr;
     size_t few_rows;
     size_t in_place_rows; /* the highest tile that reads A in place well */
-    size_t slack;         /* floats that pack_a may write past the last panel */
     /* Columns [0, columns) and rows [0, K) of B in panels; only whole panels are written, columns past the end as 0. */
     void (*pack_b)(float *out, struct qkv_matrix b, size_t K, size_t columns);
     /* Rows [0, rows) of A in panels of `height` rows. */
