@@ -190,7 +190,8 @@ static int compare_ids(const void *a, const void *b) {
     return (i > j) - (i < j);
 }
 
-/* The same choice from the definitions: softmax, sort, cut, renormalise. */
+/* The same choice from the definitions: softmax, sort, cut, renormalise. Shares that differ by less than a millionth count as
+ * equal, here too: among thousands of equal scores a sum does come that close to top_p. */
 static int32_t sample_by_sorting(const struct qkv_sampling *s, const float *logits, size_t V, double uniform) {
     int32_t *order = malloc(V * sizeof *order);
     double *p = malloc(V * sizeof *p), sum = 0, below = 0, kept_sum = 0;
@@ -201,9 +202,9 @@ static int32_t sample_by_sorting(const struct qkv_sampling *s, const float *logi
     for (size_t i = 0; i < kept; i++)
         sum += p[i] = exp(((double)logits[order[i]] - (double)logits[order[0]]) / s->temperature);
     for (size_t i = 0; i < kept; i++) p[i] /= sum;
-    while (n < kept && (n == 0 || below < s->top_p)) below += p[n++];
+    while (n < kept && (n == 0 || below < s->top_p * (1 - 1e-6))) below += p[n++];
     if (s->top_p == 1) n = kept;
-    while (n > 1 && p[n - 1] < s->min_p * p[0]) n--;
+    while (n > 1 && p[n - 1] < s->min_p * (1 - 1e-6) * p[0]) n--;
     for (size_t i = 0; i < n; i++) kept_sum += p[i];
     size_t i = 0;
     for (below = p[0]; below <= uniform * kept_sum && i + 1 < n;) below += p[++i];
