@@ -47,13 +47,13 @@ static void backward(void *argument) {
 static void place(const struct shape *s, float *x, struct qkv_heads *q, struct qkv_heads *k, struct qkv_heads *v) {
     size_t C = s->H * s->D, Ckv = s->Hkv * s->D, row = C + 2 * Ckv, keys = s->B * s->Tk * Ckv;
     if (s->Tq == s->Tk) {
-        *q = (struct qkv_heads){x, s->Tq * row, row, s->D};
-        *k = (struct qkv_heads){x + C, s->Tk * row, row, s->D};
-        *v = (struct qkv_heads){x + C + Ckv, s->Tk * row, row, s->D};
+        *q = (struct qkv_heads){x, s->Tq * row, row, s->D, QKV_F32};
+        *k = (struct qkv_heads){x + C, s->Tk * row, row, s->D, QKV_F32};
+        *v = (struct qkv_heads){x + C + Ckv, s->Tk * row, row, s->D, QKV_F32};
     } else {
-        *k = (struct qkv_heads){x, s->Tk * Ckv, s->D, s->Tk * s->D};
-        *v = (struct qkv_heads){x + keys, s->Tk * Ckv, s->D, s->Tk * s->D};
-        *q = (struct qkv_heads){x + 2 * keys, s->Tq * C, C, s->D};
+        *k = (struct qkv_heads){x, s->Tk * Ckv, s->D, s->Tk * s->D, QKV_F32};
+        *v = (struct qkv_heads){x + keys, s->Tk * Ckv, s->D, s->Tk * s->D, QKV_F32};
+        *q = (struct qkv_heads){x + 2 * keys, s->Tq * C, C, s->D, QKV_F32};
     }
 }
 
@@ -70,8 +70,8 @@ static bool make(struct work *w, const struct shape *s) {
     if (!w->interval) return false;
     place(s, w->blocks[0], &w->a.q, &w->a.k, &w->a.v);
     place(s, w->blocks[1], &w->g.dq, &w->g.dk, &w->g.dv);
-    w->a.y = (struct qkv_heads){w->blocks[2], s->Tq * C, C, s->D};
-    w->g.dy = (struct qkv_heads){w->blocks[3], s->Tq * C, C, s->D};
+    w->a.y = (struct qkv_heads){w->blocks[2], s->Tq * C, C, s->D, QKV_F32};
+    w->g.dy = (struct qkv_heads){w->blocks[3], s->Tq * C, C, s->D, QKV_F32};
     w->a.lse = w->blocks[4];
     for (size_t i = 0; i < queries; i++) w->interval[queries + i] = (int32_t)(s->causal ? i % s->Tq + 1 : s->Tk);
     w->a.lo = w->interval, w->a.hi = w->interval + queries;

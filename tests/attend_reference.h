@@ -36,7 +36,7 @@ static inline bool attend_chance(struct qkv_random *random, double p) {
 }
 
 static inline float *attend_at(const struct qkv_heads *x, size_t b, size_t i, size_t h) {
-    return x->data + b * x->batch_stride + i * x->row_stride + h * x->head_stride;
+    return (float *)x->data + b * x->batch_stride + i * x->row_stride + h * x->head_stride;
 }
 
 /* ---- the reference ------------------------------------------------------------------------------------------------- */
@@ -162,7 +162,7 @@ static inline struct qkv_heads attend_view(struct attend_case *c, struct qkv_ran
     x.row_stride = layout == 1 ? wide : heads * wide + (layout == 3 ? 7 : 0);
     x.head_stride = layout == 1 ? T * wide : wide;
     x.batch_stride = T * heads * wide + (layout == 3 ? T * 7 : 0);
-    for (size_t i = 0; i < c->floats[which]; i++) x.data[i] = NAN;
+    for (size_t i = 0; i < c->floats[which]; i++) c->buffer[which][i] = NAN;
     for (size_t r = 0; r < B * T * heads; r++)
         for (size_t d = 0; d < channels; d++)
             attend_at(&x, r / heads / T, r / heads % T, r % heads)[d] = fill ? (float)qkv_random_normal(random) : 7.0f;

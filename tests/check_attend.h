@@ -174,14 +174,14 @@ static inline bool attend_check_part(struct qkv_context *ctx, struct attend_case
     for (size_t o = 0; o < 2; o++) {
         size_t D = o ? a->Dv : a->D;
         struct qkv_heads from = *kv[o];
-        *kv[o] = (struct qkv_heads){attend_memory(a->Tk * a->Hkv * D, sizeof(float)), 0, a->Hkv * D, D};
+        *kv[o] = (struct qkv_heads){attend_memory(a->Tk * a->Hkv * D, sizeof(float)), 0, a->Hkv * D, D, QKV_F32};
         for (size_t r = 0; r < a->Tk * a->Hkv; r++)
             for (size_t d = 0; d < D; d++)
                 attend_at(kv[o], 0, r / a->Hkv, r % a->Hkv)[d] =
                     r / a->Hkv < c->a.Tk ? attend_at(&from, b, r / a->Hkv, r % a->Hkv)[d] : NAN;
     }
     a->lse = attend_memory(a->H * rows, sizeof(float));
-    a->y = (struct qkv_heads){attend_memory(rows * a->H * a->Dv, sizeof(float)), 0, a->H * a->Dv, a->Dv};
+    a->y = (struct qkv_heads){attend_memory(rows * a->H * a->Dv, sizeof(float)), 0, a->H * a->Dv, a->Dv, QKV_F32};
     bool good = attend_run(ctx, &part, false);
     for (size_t r = 0; good && r < rows * a->H; r++) {
         size_t i = r / a->H, h = r % a->H;

@@ -37,7 +37,7 @@ static struct qkv_heads golden_heads(const struct qkv_tensors *file, const char 
     assert_int_equal(array->rank, 4);
     memcpy(shape, array->shape, 4 * sizeof *shape);
     struct qkv_heads x = {attend_memory(qkv_array_elements(array), sizeof(float)), shape[1] * shape[2] * shape[3],
-                          shape[3], shape[2] * shape[3]};
+                          shape[3], shape[2] * shape[3], QKV_F32};
     qkv_array_floats(array, x.data);
     return x;
 }
@@ -103,7 +103,8 @@ static void golden_case(struct qkv_context *ctx, const char *name) {
     assert_ok(ctx, qkv_attend_forward(ctx, &scratch, &a));
     assert_ok(ctx, qkv_attend_backward(ctx, &scratch, &a, &g));
     for (size_t h = 0; h < a.B * a.H; h++)
-        assert_ok(ctx, qkv_attend_weights(ctx, &scratch, &a, h / a.H, h % a.H, 0, a.Tq, w + h * a.Tq * a.Tk));
+        assert_ok(ctx, qkv_attend_weights(ctx, &scratch, &a, QKV_ATTENTION_WEIGHTS, h / a.H, h % a.H, 0, a.Tq,
+                                          w + h * a.Tq * a.Tk));
     print_message("%s: %s\n", ctx->kernels->isa, name);
     golden_compare(file, "out.y", a.y.data, 1e-5);
     golden_compare(file, "out.weights", w, 1e-5);
@@ -286,7 +287,7 @@ static void test_pieces(void **state) {
                 float *w = attend_memory(rows * c.a.Tk + 1, 4);
                 double *p = attend_memory(c.a.Tk, 8), *slope = attend_memory(c.a.Tk, 8);
                 w[rows * c.a.Tk] = 42;
-                assert_ok(&ctx, qkv_attend_weights(&ctx, &scratch, &c.a, b, h, first, rows, w));
+                assert_ok(&ctx, qkv_attend_weights(&ctx, &scratch, &c.a, QKV_ATTENTION_WEIGHTS, b, h, first, rows, w));
                 assert_true(w[rows * c.a.Tk] == 42);
                 for (size_t r = 0; r < rows; r++) {
                     attend_row(&c.a, b, h, first + r, p, slope);
@@ -311,11 +312,13 @@ static float edge(struct qkv_context *ctx, float q, const float *k, const float 
     struct qkv_attend a = {.B = 1, .H = 1, .Hkv = 1, .Tq = 1, .Tk = Tk, .D = 1, .Dv = 1, .scale = 1};
     float *keys = attend_memory(Tk, 4), *values = attend_memory(Tk, 4);
     memcpy(keys, k, Tk * 4), memcpy(values, v, Tk * 4);
-    a.q = (struct qkv_heads){&q, 1, 1, 1}, a.k = (struct qkv_heads){keys, Tk, 1, 1};
-    a.v = (struct qkv_heads){values, Tk, 1, 1}, a.y = (struct qkv_heads){&y, 1, 1, 1};
+    a.q = (struct qkv_heads){&q, 1, 1, 1, QKV_F32}, a.k = (struct qkv_heads){keys, Tk, 1, 1, QKV_F32};
+    a.v = (struct qkv_heads){values, Tk, 1, 1, QKV_F32}, a.y = (struct qkv_heads){&y, 1, 1, 1, QKV_F32};
     a.lo = &lo, a.hi = &hi, a.lse = lse;
-    struct qkv_attend_gradients g = {
-        .dy = {&dy, 1, 1, 1}, .dq = {&dq, 1, 1, 1}, .dk = {dk, Tk, 1, 1}, .dv = {dv, Tk, 1, 1}};
+    struct qkv_attend_gradients g = {.dy = {&dy, 1, 1, 1, QKV_F32},
+                                     .dq = {&dq, 1, 1, 1, QKV_F32},
+                                     .dk = {dk, Tk, 1, 1, QKV_F32},
+                                     .dv = {dv, Tk, 1, 1, QKV_F32}};
     assert_ok(ctx, qkv_arena_create(ctx, &scratch, 1 << 24, "scratch"));
     assert_ok(ctx, qkv_attend_forward(ctx, &scratch, &a));
     assert_ok(ctx, qkv_attend_backward(ctx, &scratch, &a, &g));
@@ -380,7 +383,7 @@ static void refused(struct qkv_attend a, enum qkv_status status, const char *par
 static void test_refused(void **state) {
     float x[64] = {0};
     int32_t zero[4] = {0}, four[4] = {4, 4, 4, 4};
-    struct qkv_heads heads = {x, 16, 4, 2};
+    struct qkv_heads heads = {x, 16, 4, 2, QKV_F32};
     const struct qkv_attend good = {.B = 1,
                                     .H = 2,
                                     .Hkv = 1,
@@ -420,10 +423,10 @@ static void test_refused(void **state) {
     qkv_arena_measure(&ctx, &scratch, "scratch");
     assert_status(&ctx, qkv_attend_backward(&ctx, &scratch, &good, &g), QKV_ARGUMENT);
     assert_message(&ctx, "needs dy, and y and lse");
-    assert_status(&ctx, qkv_attend_weights(&ctx, &scratch, &good, 0, 0, 0, 4, x), QKV_ARGUMENT);
+    assert_status(&ctx, qkv_attend_weights(&ctx, &scratch, &good, QKV_ATTENTION_WEIGHTS, 0, 0, 0, 4, x), QKV_ARGUMENT);
     assert_message(&ctx, "lse of the forward pass");
-    assert_status(&ctx, qkv_attend_weights(&ctx, &scratch, &good, 0, 2, 0, 1, x), QKV_SHAPE);
-    assert_status(&ctx, qkv_attend_weights(&ctx, &scratch, &good, 0, 0, 2, 3, x), QKV_SHAPE);
+    assert_status(&ctx, qkv_attend_weights(&ctx, &scratch, &good, QKV_ATTENTION_WEIGHTS, 0, 2, 0, 1, x), QKV_SHAPE);
+    assert_status(&ctx, qkv_attend_weights(&ctx, &scratch, &good, QKV_ATTENTION_WEIGHTS, 0, 0, 2, 3, x), QKV_SHAPE);
     assert_message(&ctx, "do not exist");
     qkv_arena_free(&scratch);
     assert_ok(&ctx, qkv_arena_create(&ctx, &scratch, 4096, "too little"));

@@ -225,7 +225,9 @@ static void weights_body(void *argument, size_t item, int thread) {
 }
 
 enum qkv_status qkv_attend_weights(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a,
-                                   size_t b, size_t h, size_t first, size_t rows, float *w) {
+                                   enum qkv_attention_stage stage, size_t b, size_t h, size_t first, size_t rows,
+                                   float *w) {
+    (void)stage;
     enum qkv_status status = check(ctx, a);
     if (status != QKV_OK) return status;
     if (b >= a->B || h >= a->H || first > a->Tq || rows > a->Tq - first)

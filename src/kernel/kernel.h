@@ -115,18 +115,28 @@ enum qkv_status qkv_gemm(struct qkv_context *ctx, struct qkv_arena *scratch, flo
                          struct qkv_matrix b, size_t M, size_t N, size_t K, struct qkv_gemm_options options);
 
 /* ---- attention (attend.c) ---------------------------------------------------------------------------------------
- * y = softmax(softcap(scale·q·kᵀ) + bias, over the keys of the row's interval) · v, tiled with an online softmax
+ * y = softmax(softcap(scale·q·kᵀ) + bias, over the keys that the row may attend to) · v, tiled with an online softmax
  * (Milakov & Gimelshein 2018; Dao et al. 2022), never T×T. K and V are read by H/Hkv query heads each, never repeated.
- * Strides are in floats; the innermost (channel) stride is 1. Head h reads kv head h / (H/Hkv). */
+ * Strides are in elements; the innermost (channel) stride is 1. Head h reads kv head h / (H/Hkv). */
 struct qkv_heads { /* (B, T, heads, channels) somewhere in memory */
-    float *data;
+    void *data;
     size_t batch_stride, row_stride, head_stride;
+    enum qkv_dtype dtype; /* QKV_F32 or QKV_BF16; arithmetic is fp32 */
+};
+struct qkv_pairs { /* strides of something for each (b, h, i, j) of (B, H, Tq, Tk); 0 broadcasts, keys lie side by side */
+    size_t batch_stride, head_stride, row_stride;
 };
 struct qkv_attend {
     size_t B, H, Hkv, Tq, Tk, D, Dv;
     struct qkv_heads q, k, v, y;
+    struct qkv_heads past_k, past_v; /* where the first `past` of the Tk keys are; k and v hold the others, from row 0 */
+    size_t past;
     float *lse; /* (B, H, Tq): log-sum-exp of each row, −inf for a row without keys; may be NULL when not kept */
     const int32_t *lo, *hi; /* (B, Tq): row i attends to keys j with lo <= j < hi; values outside [0, Tk] are clamped */
+    const uint8_t *mask;    /* or NULL: of those, only where mask is not 0 */
+    struct qkv_pairs mask_pairs;
+    const float *addend; /* or NULL: added to the score, after the softcap; −inf masks */
+    struct qkv_pairs addend_pairs;
     float scale;
     float softcap;     /* c > 0: s becomes c·tanh(s/c); 0: off */
     const float *bias; /* (H, bias_row) table by distance, or NULL: bias[h][j − i + bias_zero] is added, where i */
@@ -136,20 +146,24 @@ struct qkv_attend {
     float dropout;           /* on the weights, after the softmax; 0: off */
     uint32_t key[2]; /* names the dropout mask: element ((b·H + h)·Tq + i)·Tk + j, as in the dropout kernel */
 };
-/* A row without keys gives y = 0 and gradient 0. What lies outside every interval (NaN too) is never used.
- * A row's bits depend on its own inputs only: not on Tq, on the other rows, or on thread count. */
+/* A row without keys gives y = 0 and gradient 0. What a row may not attend to (NaN too, in k, v, bias and addend) is never
+ * used for it. A row's bits depend on its own inputs only: not on Tq, on the other rows, or on thread count. */
 enum qkv_status qkv_attend_forward(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a);
 /* Gradients of q, k, v from dy; `a` as in the forward call, with y and lse as it left them. dq, dk, dv have the strides
- * given; `accumulate` adds to what they hold. Any of dq, dk/dv pairs may have data NULL. */
+ * given; `accumulate` adds to what they hold. Any of them may have data NULL. */
 struct qkv_attend_gradients {
     struct qkv_heads dy, dq, dk, dv;
+    struct qkv_heads dpast_k, dpast_v; /* of the first `past` keys */
+    float *daddend; /* or NULL: the gradient of the addend, in its strides: summed over what is broadcast */
     bool accumulate;
 };
 enum qkv_status qkv_attend_backward(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a,
                                     const struct qkv_attend_gradients *g);
-/* The weights of one head and batch row from the saved lse, w (Tq, Tk) row-major: without dropout; 0 outside the
- * interval. Rows [first, first + rows) of the queries. */
+/* One head and batch row looked at: rows [first, first + rows) of the queries against all keys, out (rows, Tk).
+ * Products, capped and scores are not masked, but for scores, which are −inf where a row may not attend; weights come from the
+ * saved lse, without dropout, 0 where masked. */
 enum qkv_status qkv_attend_weights(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a,
-                                   size_t b, size_t h, size_t first, size_t rows, float *w);
+                                   enum qkv_attention_stage stage, size_t b, size_t h, size_t first, size_t rows,
+                                   float *out);
 
 #endif

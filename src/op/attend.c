@@ -93,7 +93,7 @@ static enum qkv_status fill_weights(struct qkv_tape *tape, const struct qkv_atte
     for (size_t b = 0; b < a->B; b++) {
         for (size_t h = 0; h < a->H && status == QKV_OK; h++) {
             float *w = weights + (b * a->H + h) * a->Tq * a->Tk;
-            status = qkv_attend_weights(tape->ctx, tape->arena, a, b, h, 0, a->Tq, w);
+            status = qkv_attend_weights(tape->ctx, tape->arena, a, QKV_ATTENTION_WEIGHTS, b, h, 0, a->Tq, w);
         }
     }
     return status;

@@ -248,7 +248,7 @@ static void put_heads(const struct backward *f, const struct qkv_heads *x, const
                       size_t columns) {
     if (!x->data) return;
     for (size_t j = 0; j < f->keys; j++) {
-        float *to = x->data + f->b * x->batch_stride + (f->key + j) * x->row_stride + f->n * x->head_stride;
+        float *to = (float *)x->data + f->b * x->batch_stride + (f->key + j) * x->row_stride + f->n * x->head_stride;
         put(to, f->plan->g->accumulate, sum + j * ld, columns);
     }
 }
@@ -284,7 +284,7 @@ void QKV_K(attend_gather)(const struct qkv_attend_plan *plan, size_t item) {
     size_t r0 = block * plan->block, count = plan->rows - r0 < plan->block ? plan->rows - r0 : plan->block;
     for (size_t r = r0; r < r0 + count; r++) {
         size_t i = r % a->Tq, h = pair % a->Hkv * plan->group + r / a->Tq, b = pair / a->Hkv;
-        float *to = dq->data + b * dq->batch_stride + i * dq->row_stride + h * dq->head_stride;
+        float *to = (float *)dq->data + b * dq->batch_stride + i * dq->row_stride + h * dq->head_stride;
         for (size_t c = 0; c < a->D; c += W) {
             vf sum = vf_zero();
             for (size_t part = pair * plan->chunks; part < (pair + 1) * plan->chunks; part++)

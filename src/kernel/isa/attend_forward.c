@@ -164,7 +164,7 @@ static void forward_finish(const struct forward *f) {
         const struct row *row = &f->rows[r];
         bool empty = f->m[r] == -INFINITY;
         vf s = vf_set(empty ? 0.0f : mask_scale(a->dropout) / f->l[r]);
-        float *y = a->y.data + row->b * a->y.batch_stride + row->i * a->y.row_stride + row->h * a->y.head_stride;
+        float *y = (float *)a->y.data + row->b * a->y.batch_stride + row->i * a->y.row_stride + row->h * a->y.head_stride;
         for (size_t c = 0; c < a->Dv; c += W)
             store_row(y + c, vf_add(vf_mul(vf_load(f->o + r * ldv + c), s), vf_zero()), a->Dv - c);
         if (a->lse) a->lse[row->at] = empty ? -INFINITY : f->m[r] + logf(f->l[r]);

@@ -21,7 +21,7 @@ struct span { /* keys of one block, counted from the block's first */
 };
 
 QKV_INLINE const float *heads_at(const struct qkv_heads *x, size_t b, size_t i, size_t h) {
-    return x->data + b * x->batch_stride + i * x->row_stride + h * x->head_stride;
+    return (const float *)x->data + b * x->batch_stride + i * x->row_stride + h * x->head_stride;
 }
 
 QKV_INLINE struct row row_of(const struct qkv_attend *a, size_t b, size_t h, size_t i) {

@@ -1,0 +1,207 @@
+/* qkv/attention.h: attention on its own, for programs that have their own model; a part of qkv.h, which includes it.
+ *
+ *     y = softmax(softcap(scale·q·kᵀ) + ALiBi + bias, over the keys that the masks leave) · v
+ *
+ * on plain buffers, forward and backward (qkv_attention_*), and as a layer with its projections (qkv_attention_layer_*).
+ * No T×T matrix is ever made: beside inputs and outputs, memory grows with T. docs/attention.md has the formulas, pictures
+ * of the masks, and the conventions of other libraries side by side. For example, causal self attention of
+ * 2 sequences of 128 positions with 8 query heads on 2 key/value heads of 64 channels, forward and backward:
+ *
+ *     struct qkv_attention_call call = {                        // q, y (2,8,128,64); k, v (2,2,128,64); lse (2,8,128)
+ *         .q = qkv_view_bhtd(q, QKV_F32, 2, 8, 128, 64), .k = qkv_view_bhtd(k, QKV_F32, 2, 2, 128, 64),
+ *         .v = qkv_view_bhtd(v, QKV_F32, 2, 2, 128, 64), .y = qkv_view_bhtd(y, QKV_F32, 2, 8, 128, 64),
+ *         .lse = lse, .mask.causal = true};
+ *     if (qkv_attention_forward(ctx, &call)) puts(qkv_message(ctx));
+ *     struct qkv_attention_gradients g = {                      // dy, dq like y, q; dk, dv like k, v
+ *         .dy = qkv_view_bhtd(dy, QKV_F32, 2, 8, 128, 64), .dq = qkv_view_bhtd(dq, QKV_F32, 2, 8, 128, 64),
+ *         .dk = qkv_view_bhtd(dk, QKV_F32, 2, 2, 128, 64), .dv = qkv_view_bhtd(dv, QKV_F32, 2, 2, 128, 64)};
+ *     if (qkv_attention_backward(ctx, &call, &g)) puts(qkv_message(ctx));
+ *
+ * examples/attention.c is a whole program. One convention holds everywhere: in a mask, true means "attend". */
+#ifndef QKV_ATTENTION_H
+#define QKV_ATTENTION_H
+
+#include "qkv.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- masks as data ---------------------------------------------------------------------------------------------------
+ * Which keys each query may attend to: those that everything said here allows. It always is one interval of keys. The
+ * query of row t in batch row b stands at position i = offset + offsets[b] + t among the keys 0 … Tk − 1. */
+struct qkv_mask {
+    size_t B, Tq, Tk;
+    bool causal;            /* only keys j <= i */
+    int64_t offset;         /* position of the first query; Tk − Tq: the queries are the last ones */
+    const int32_t *offsets; /* (B): added to offset, batch row by batch row; NULL: 0 */
+    int64_t window;         /* w > 0: only keys with |i − j| < w; 0: all */
+    const int32_t *lengths; /* (B), 0 to Tk: only keys j < lengths[b], the others are padding; NULL: all */
+    const int32_t *prefix;  /* (B): causal, but keys j < prefix[b] are open to every query (prefix-LM); NULL: none */
+    /* Packed documents: only keys of the query's own document. Documents are numbered; along a row of keys the numbers
+     * do not decrease; a negative number is no document (padding, at the end). */
+    const int32_t *key_documents;   /* (B,Tk); NULL: no documents */
+    const int32_t *query_documents; /* (B,Tq); NULL: a query belongs to the document of the key at its position */
+};
+/* The interval of each query, lo and hi (B,Tq): it attends to keys lo <= j < hi, to none where lo == hi. */
+QKV_API enum qkv_status qkv_mask_intervals(struct qkv_context *ctx, const struct qkv_mask *mask, int32_t *lo,
+                                           int32_t *hi);
+/* The same written out, dense (B,Tq,Tk): 1 where the query attends. */
+QKV_API enum qkv_status qkv_mask_dense(struct qkv_context *ctx, const struct qkv_mask *mask, uint8_t *dense);
+/* Numbers for documents packed one behind the other into T positions: 0 … count − 1 by their lengths, −1 for what is left. */
+QKV_API enum qkv_status qkv_mask_documents(struct qkv_context *ctx, const size_t *lengths, size_t count, size_t T,
+                                           int32_t *documents);
+
+/* ---- the call ---------------------------------------------------------------------------------------------------------- */
+
+/* (B,H,T,D) somewhere in memory: element (b, h, t, d) is data[b·batch + h·head + t·row + d]. Strides are in elements, so
+ * any layout fits without a copy. Inputs are not written and may have strides of 0, which broadcast. */
+struct qkv_view {
+    void *data;           /* aligned as its elements are; may be NULL when there are none */
+    enum qkv_dtype dtype; /* QKV_F32, or QKV_BF16: storage only, arithmetic is fp32 */
+    size_t B, H, T, D;
+    size_t batch, head, row;
+};
+/* Packed arrays of that shape, heads first (B,H,T,D) or positions first (B,T,H,D). */
+QKV_API struct qkv_view qkv_view_bhtd(void *data, enum qkv_dtype dtype, size_t B, size_t H, size_t T, size_t D);
+QKV_API struct qkv_view qkv_view_bthd(void *data, enum qkv_dtype dtype, size_t B, size_t T, size_t H, size_t D);
+/* Some of the heads, or of the positions, of a view: q, k and v in a packed (B,T,3,H,D) are heads 0 …, H … and 2·H … of
+ * qkv_view_bthd(data, dtype, B, T, 3·H, D). What reaches past the view becomes a view of nothing, which calls refuse. */
+QKV_API struct qkv_view qkv_view_heads(struct qkv_view view, size_t first, size_t count);
+QKV_API struct qkv_view qkv_view_rows(struct qkv_view view, size_t first, size_t count);
+
+/* The shape of an array with a value for each query and key: (B or 1, H or 1, Tq or 1, all keys); 1 broadcasts. Strides are
+ * in elements, keys lie side by side; strides that are all 0 mean that the array is packed. */
+struct qkv_pair_shape {
+    size_t B, H, Tq, Tk;
+    size_t batch, head, row;
+};
+
+/* Everything not given (0, NULL, false) is off; everything may be combined. Empty batches, no queries and no keys are
+ * fine: y is 0 where there is no key. */
+struct qkv_attention_call {
+    struct qkv_view q;    /* (B,H,Tq,D) */
+    struct qkv_view k, v; /* (B,Hkv,Tk,D), (B,Hkv,Tk,Dv); Hkv divides H, head h reads key/value head h / (H/Hkv) */
+    struct qkv_view past_k, past_v; /* (B,Hkv,past,D), (B,Hkv,past,Dv): keys and values before k and v, as from a cache:
+                                       there are past + Tk keys in all; data NULL: none */
+    struct qkv_view y;              /* (B,H,Tq,Dv), written */
+    float *lse;           /* (B,H,Tq), written: log-sum-exp of each row's scores, −inf for a row without keys.
+                                       Backward and weights need it; NULL: not kept */
+    double scale;         /* of q·k; 0: 1/sqrt(D) */
+    double softcap;       /* c > 0: s becomes c·tanh(s/c) before biases and masks */
+    struct qkv_mask mask; /* B, Tq and Tk are the call's and may stay 0. Keys are counted from the first of the
+                                       past, but offset from the first of k: a query stands at past + offset + … */
+    const uint8_t *dense; /* only keys where this is not 0 (true = attend); NULL: all */
+    struct qkv_pair_shape dense_shape;
+    const float *bias; /* added to the score; −inf masks; NULL: none */
+    struct qkv_pair_shape bias_shape;
+    const float *alibi; /* (H): slopes; −slope·|i − j| is added to the score (Press et al. 2022); NULL: none */
+    double dropout;     /* the probability that a weight is dropped after the softmax; those kept are scaled
+                                       by 1/(1 − p) */
+    uint64_t seed;      /* names the dropout mask: the same in forward and backward, at any thread count */
+};
+/* Writes y, and lse if given. A query that may attend to no key gets y = 0. What is masked may hold anything, NaN too: it
+ * does not leak. Scratch memory is kept in the context and grows to what the largest call needs. */
+QKV_API enum qkv_status qkv_attention_forward(struct qkv_context *ctx, const struct qkv_attention_call *call);
+
+/* Gradients to be written, from dy; data NULL where one is not wanted. */
+struct qkv_attention_gradients {
+    struct qkv_view dy;               /* (B,H,Tq,Dv), read */
+    struct qkv_view dq, dk, dv;       /* as q, k, v */
+    struct qkv_view dpast_k, dpast_v; /* as past_k, past_v */
+    float *dbias;                     /* in the bias's shape and strides: summed over what it is broadcast over */
+    bool accumulate;                  /* add to what they hold */
+};
+/* `call` as in the forward call, with y and lse as that left them; weights are computed again from lse (Dao 2023). */
+QKV_API enum qkv_status qkv_attention_backward(struct qkv_context *ctx, const struct qkv_attention_call *call,
+                                               const struct qkv_attention_gradients *gradients);
+
+/* What the way from q and k to the weights can be looked at. */
+#define QKV_ATTENTION_STAGE_LIST(X)                                                                                    \
+    X(WEIGHTS, "weights", "softmax over the keys, before dropout; a row sums to 1, or to 0 where no key is left")      \
+    X(SCORES, "scores", "capped, plus ALiBi and bias; -inf where masked")                                              \
+    X(CAPPED, "capped", "products after the softcap, not masked")                                                      \
+    X(PRODUCTS, "products", "scale times q times k, not masked")
+#define QKV_ATTENTION_STAGE_ENUM(name, text, help) QKV_ATTENTION_##name,
+enum qkv_attention_stage { QKV_ATTENTION_STAGE_LIST(QKV_ATTENTION_STAGE_ENUM) };
+/* One head of one batch row, for `rows` queries from `first` on: out (rows, past + Tk). Weights come from call->lse as the
+ * forward call left it; the other stages do not need it. */
+QKV_API enum qkv_status qkv_attention_weights(struct qkv_context *ctx, const struct qkv_attention_call *call,
+                                              enum qkv_attention_stage stage, size_t b, size_t h, size_t first,
+                                              size_t rows, float *out);
+/* Bytes of scratch that a forward call needs, or, with gradients, a backward call. Nothing is allocated. */
+QKV_API enum qkv_status qkv_attention_measure(struct qkv_context *ctx, const struct qkv_attention_call *call,
+                                              const struct qkv_attention_gradients *gradients, size_t *bytes);
+
+/* ---- the layer -----------------------------------------------------------------------------------------------------------
+ * Attention with its projections: q = x·Wqᵀ + bq, k and v from x (self) or from a memory (cross), q and k rotated where the
+ * position kind rotates, y = attention(q, k, v)·Woᵀ + bo. All widths are free: 1024 → 8 heads of 64 with 111 values
+ * each → 2048 is {.in = 1024, .out = 2048, .attention = {.heads = 8, .head_dim = 64, .value_dim = 111}}. */
+struct qkv_attention_layer;
+
+struct qkv_attention_layer_spec {
+    int in;                              /* width of x */
+    int kv_in;                           /* cross: width of the memory; 0: in */
+    int out;                             /* width of y; 0: in */
+    bool cross;                          /* keys and values come from a memory */
+    struct qkv_attention_spec attention; /* heads must be given; kv_heads 0: heads; head_dim 0: in / heads; value_dim 0:
+                                            head_dim */
+    struct qkv_position_spec position;   /* kind none, rope (theta 0: 10000; fraction 0: 1) or alibi; self only */
+    int context;                         /* rope, alibi: the most positions; else not needed */
+    double dropout;                      /* on the weights */
+};
+/* New weights: N(0, 1/in) for the projections, zero biases. The spec is checked; a sentence names what is wrong. */
+QKV_API enum qkv_status qkv_attention_layer_create(struct qkv_context *ctx, const struct qkv_attention_layer_spec *spec,
+                                                   uint64_t seed, struct qkv_attention_layer **out);
+QKV_API void qkv_attention_layer_free(struct qkv_attention_layer *layer);
+/* The spec with everything filled in. */
+QKV_API const struct qkv_attention_layer_spec *qkv_attention_layer_spec(const struct qkv_attention_layer *layer);
+/* "q.weight" (H·D,in), "k.weight" (Hkv·D,kv_in), "v.weight" (Hkv·Dv,kv_in), "o.weight" (out,H·Dv), and biases: names and
+ * shapes, writable weights, and gradients of the same shape, zero at first. */
+QKV_API size_t qkv_attention_layer_parameters(const struct qkv_attention_layer *layer);
+QKV_API const struct qkv_array *qkv_attention_layer_parameter(const struct qkv_attention_layer *layer, size_t i);
+QKV_API float *qkv_attention_layer_weights(struct qkv_attention_layer *layer, size_t i);
+QKV_API float *qkv_attention_layer_gradient(struct qkv_attention_layer *layer, size_t i);
+QKV_API void qkv_attention_layer_clear_gradients(struct qkv_attention_layer *layer);
+
+/* Keys and values of B rows, projected and rotated, for decoding step by step. Self attention appends those of every
+ * forward call; cross attention keeps those of its memory. */
+struct qkv_attention_cache;
+QKV_API enum qkv_status qkv_attention_cache_create(struct qkv_attention_layer *layer, size_t B, size_t capacity,
+                                                   struct qkv_attention_cache **out);
+QKV_API void qkv_attention_cache_free(struct qkv_attention_cache *cache);
+QKV_API size_t qkv_attention_cache_length(const struct qkv_attention_cache *cache);
+/* Forgets all positions at and past `length`. */
+QKV_API void qkv_attention_cache_truncate(struct qkv_attention_cache *cache, size_t length);
+
+struct qkv_attention_input {
+    size_t B, T;
+    const float *x; /* (B,T,in) */
+    size_t memory_T;
+    const float *memory;               /* cross: (B,memory_T,kv_in); NULL: the keys and values that the cache holds */
+    struct qkv_attention_cache *cache; /* or NULL. With one, no backward */
+    struct qkv_mask mask; /* lengths, prefix, documents: beside causal and window of the spec. B, Tq, Tk, offset are
+                             filled in: queries follow what the cache holds */
+    const uint8_t *dense; /* as in struct qkv_attention_call */
+    struct qkv_pair_shape dense_shape;
+    const float *bias;
+    struct qkv_pair_shape bias_shape;
+    bool train;    /* keep what backward needs; dropout is on */
+    uint64_t seed; /* of the dropout mask */
+};
+/* y (B,T,out). Memory is kept in the layer and grows to what the largest call needs. */
+QKV_API enum qkv_status qkv_attention_layer_forward(struct qkv_attention_layer *layer,
+                                                    const struct qkv_attention_input *input, float *y);
+/* After a forward with train: adds to the parameters' gradients, and writes dx (B,T,in) and dmemory (B,memory_T,kv_in); both may
+ * be NULL. The input's buffers must still be there. */
+QKV_API enum qkv_status qkv_attention_layer_backward(struct qkv_attention_layer *layer, const float *dy, float *dx,
+                                                     float *dmemory);
+/* Of the latest forward, as qkv_attention_weights: out (rows,keys), keys being cache and new ones together. */
+QKV_API enum qkv_status qkv_attention_layer_look(struct qkv_attention_layer *layer, enum qkv_attention_stage stage,
+                                                 size_t b, size_t h, size_t first, size_t rows, float *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
