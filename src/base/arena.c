@@ -2,6 +2,7 @@
  * nothing until it is touched. Under AddressSanitizer what is not handed out is poisoned: an operator that reads past
  * its piece, or a piece of a step that is over, is found at once. */
 #include <assert.h>
+#include <stdlib.h>
 
 #include <sys/mman.h>
 
@@ -133,4 +134,25 @@ size_t qkv_arena_mark(const struct qkv_arena *arena) {
 void qkv_arena_release(struct qkv_arena *arena, size_t mark) {
     assert(mark <= arena->used && mark % QKV_CACHE_LINE == 0);
     move_used(arena, mark);
+}
+
+enum qkv_status qkv_workspace(struct qkv_context *ctx, size_t bytes, struct qkv_arena **out) {
+    struct qkv_arena *arena = ctx->workspace;
+    *out = arena;
+    if (arena && arena->capacity >= bytes) return QKV_OK;
+    qkv_workspace_free(ctx);
+    arena = qkv_allocate(ctx, 1, sizeof *arena);
+    if (!arena) return QKV_MEMORY;
+    enum qkv_status status = qkv_arena_create(ctx, arena, bytes, "scratch of a call");
+    if (status == QKV_OK)
+        *out = ctx->workspace = arena;
+    else
+        free(arena);
+    return status;
+}
+
+void qkv_workspace_free(struct qkv_context *ctx) {
+    if (ctx->workspace) qkv_arena_free(ctx->workspace);
+    free(ctx->workspace);
+    ctx->workspace = NULL;
 }

@@ -27,6 +27,7 @@
 /* ---- context and failure (status.c) ------------------------------------------------------------------------ */
 
 struct qkv_kernels; /* the kernel table, see kernel/kernel.h */
+struct qkv_arena;
 
 struct qkv_context {
     int threads;                       /* >= 1 */
@@ -34,6 +35,7 @@ struct qkv_context {
     const struct qkv_kernels *kernels; /* chosen once, by qkv_context_create */
     char isa[16];                      /* the name of that table, "avx2" */
     char message[1024];                /* the sentence of the latest failure */
+    struct qkv_arena *workspace;       /* scratch of calls that stand alone (qkv_workspace); NULL before the first */
 };
 
 /* Records the sentence and returns `status`, so that `return qkv_fail(...)` is the whole error path.
@@ -86,6 +88,9 @@ void qkv_arena_free(struct qkv_arena *arena);
 void *qkv_arena_take(struct qkv_arena *arena, size_t count, size_t size);
 size_t qkv_arena_mark(const struct qkv_arena *arena);
 void qkv_arena_release(struct qkv_arena *arena, size_t mark);
+/* The context's own arena, empty, with room for `bytes`: replaced by a larger one when a call needs more. */
+enum qkv_status qkv_workspace(struct qkv_context *ctx, size_t bytes, struct qkv_arena **out);
+void qkv_workspace_free(struct qkv_context *ctx);
 
 /* ---- parallel ranges (parallel.c) ----------------------------------------------------------------------------
  * Calls body(argument, item, thread) once for every item in [0, count), from up to ctx->threads threads; `thread` is

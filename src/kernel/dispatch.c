@@ -99,5 +99,6 @@ enum qkv_status qkv_context_create(struct qkv_context **out, const struct qkv_co
 }
 
 void qkv_context_free(struct qkv_context *ctx) {
+    if (ctx) qkv_workspace_free(ctx);
     free(ctx);
 }

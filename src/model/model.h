@@ -5,6 +5,7 @@
 #ifndef QKV_MODEL_H
 #define QKV_MODEL_H
 
+#include "attention/attention.h"
 #include "base/base.h"
 #include "op/op.h"
 
@@ -20,18 +21,12 @@ struct qkv_parameter {
     float start;
 };
 
-struct qkv_linear {
-    struct qkv_tensor weight, bias; /* bias.data is NULL without one */
-};
 struct qkv_norm {
     struct qkv_tensor weight, bias;
 };
 struct qkv_attention {
     struct qkv_norm norm;
-    struct qkv_linear q;   /* cross attention: from the decoder (H·D, C) */
-    struct qkv_linear kv;  /* cross attention: from the encoder (Hkv·D + Hkv·Dv, C) */
-    struct qkv_linear qkv; /* self attention: the three in one (H·D + Hkv·D + Hkv·Dv, C) */
-    struct qkv_linear o;   /* (C, H·Dv) */
+    struct qkv_attention_parameters parameters;
 };
 struct qkv_ffn {
     struct qkv_norm norm;
@@ -39,19 +34,8 @@ struct qkv_ffn {
     struct qkv_linear down;
 };
 struct qkv_layer {
-    struct qkv_attention self, cross; /* cross.o.weight.data is NULL without cross attention */
+    struct qkv_attention self, cross; /* cross.parameters.o.weight.data is NULL without cross attention */
     struct qkv_ffn ffn;
-};
-
-/* Tables of a kind of position encoding, each NULL where the kind does not use it. Made once, in the model's arena. */
-struct qkv_position_tables {
-    float *embed;  /* (context, C), constant */
-    bool learned;  /* a parameter is added instead */
-    float *rotate; /* (context, pairs, 2): cosine, sine */
-    size_t pairs;
-    bool interleaved;
-    float *bias; /* (H, 2·context − 1) by distance j − i + context − 1 */
-    size_t bias_row, bias_zero;
 };
 
 struct qkv_stack {
@@ -89,67 +73,38 @@ enum qkv_status qkv_parameters_build(struct qkv_model *model);
 void qkv_parameters_start(struct qkv_model *model, uint64_t seed);
 /* Gives every parameter tensor its gradient storage, zeroed. Done once, by the first training pass. */
 enum qkv_status qkv_parameters_add_gradients(struct qkv_model *model);
-/* A tensor that is there, or NULL: qkv_tensor_or_null(&layer->self.o.bias). */
-struct qkv_tensor *qkv_tensor_or_null(struct qkv_tensor *tensor);
 /* A model whose weights are all zero: what create, plan and load start from. */
 enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spec *spec, bool planned,
                                    struct qkv_model **out);
 
 /* ---- positions (position.c, position_*.c) -------------------------------------------------------------------------- */
 
-/* Everything a kind needs to fill its tables. One function a kind: a new one is a file, and a line in position.c. */
-struct qkv_position_fill {
-    struct qkv_context *ctx;
-    struct qkv_arena *arena;
-    const struct qkv_spec *spec;
-    const struct qkv_attention_spec *attention;
-};
-typedef enum qkv_status qkv_position_filler(const struct qkv_position_fill *fill, struct qkv_position_tables *tables);
-qkv_position_filler qkv_position_none, qkv_position_learned, qkv_position_sinusoidal, qkv_position_rope,
-    qkv_position_alibi;
+/* One function a kind: a new one is a file, and a line in position.c. */
+qkv_position_filler qkv_position_none, qkv_position_learned, qkv_position_sinusoidal;
 enum qkv_status qkv_position_tables_make(struct qkv_model *model, const struct qkv_stack_spec *stack,
                                          struct qkv_position_tables *tables);
-/* The slope of head h of H (Press et al. 2022). */
-float qkv_alibi_slope(size_t h, size_t H);
 
-/* ---- masks (mask.c) ------------------------------------------------------------------------------------------------
- * A mask is an interval [lo, hi) of keys for each query. */
-struct qkv_mask {
-    size_t B, Tq, Tk;
-    size_t offset;          /* the first query's position among the keys */
-    bool causal;            /* j <= i */
-    size_t window;          /* w > 0: |i − j| < w */
-    const int32_t *lengths; /* (B): j < lengths[b]; NULL: all */
-};
-void qkv_mask_intervals(const struct qkv_mask *mask, int32_t *lo, int32_t *hi);
-
-/* ---- forward (graph.c, block.c, attention.c) --------------------------------------------------------------------------- */
-
-/* Keys and values of one layer for a session: (capacity, Hkv·D) and (capacity, Hkv·Dv). */
-struct qkv_layer_cache {
-    float *k, *v;
-};
+/* ---- forward (block.c) --------------------------------------------------------------------------- */
 
 /* One sequence batch on its way through a stack. */
 struct qkv_flow {
     struct qkv_tape *tape;
     const struct qkv_spec *spec;
     struct qkv_stack *stack;
-    size_t B, T;                   /* T new positions a row */
-    const int32_t *positions;      /* (B·T) */
-    const int32_t *lo, *hi;        /* self attention's intervals (B, T) */
-    size_t past;                   /* positions already in the cache */
-    struct qkv_layer_cache *cache; /* one a layer, NULL without */
-    struct qkv_tensor *memory;     /* cross attention: the encoder's output (B·memory_T, C) */
+    size_t B, T;                  /* T new positions a row */
+    const int32_t *positions;     /* (B·T) */
+    const int32_t *lo, *hi;       /* self attention's intervals (B, T) */
+    size_t past;                  /* positions already in the cache */
+    struct qkv_key_values *cache; /* one a layer, NULL without */
+    struct qkv_tensor *memory;    /* cross attention: the encoder's output (B·memory_T, C) */
     size_t memory_T;
     const int32_t *memory_lo, *memory_hi; /* (B, T) */
-    float *const *weights; /* self of layer 0, cross of layer 0, self of layer 1 … to be filled; NULL: none wanted */
+    /* The attentions' calls, left for looking at their weights: self of layer 0, cross of layer 0, self of layer 1 …; then no
+     * memory is given back between sublayers. NULL: not kept. */
+    const struct qkv_attend **kept;
 };
 /* ids (B·T) → hidden states (B·T, C) after the final norm. */
 struct qkv_tensor *qkv_stack_forward(struct qkv_flow *flow, const int32_t *ids);
-/* The two sublayers' own functions, given their input (normed or not). */
-struct qkv_tensor *qkv_self_attention(struct qkv_flow *flow, size_t layer, struct qkv_tensor *x);
-struct qkv_tensor *qkv_cross_attention(struct qkv_flow *flow, size_t layer, struct qkv_tensor *x);
 
 /* ---- memory for records ------------------------------------------------------------------------------------------------ */
 /* Room for the nodes and tensors of one pass over a model: generous, backed lazily. */

@@ -43,7 +43,7 @@ static int32_t *make_positions(struct qkv_pass *p, size_t B, size_t T) {
 static void make_intervals(struct qkv_pass *p, const struct qkv_mask *mask, const int32_t **lo, const int32_t **hi) {
     int32_t *from = take_ints(p, mask->B * mask->Tq), *to = take_ints(p, mask->B * mask->Tq);
     if (from && to && !p->model->ctx->dry) {
-        qkv_mask_intervals(mask, from, to);
+        qkv_tape_failed(&p->tape, qkv_mask_intervals(p->model->ctx, mask, from, to));
     }
     *lo = from;
     *hi = to;
@@ -64,7 +64,7 @@ static struct qkv_tensor *run_stack(struct qkv_pass *p, struct qkv_stack *stack,
                             .weights = weights};
     flow.positions = make_positions(p, B, T);
     struct qkv_mask mask = {
-        .B = B, .Tq = T, .Tk = T, .causal = attention->causal, .window = (size_t)attention->window, .lengths = lengths};
+        .B = B, .Tq = T, .Tk = T, .causal = attention->causal, .window = attention->window, .lengths = lengths};
     make_intervals(p, &mask, &flow.lo, &flow.hi);
     if (memory) {
         const struct qkv_attention_spec *cross = &stack->spec->cross;
@@ -72,7 +72,7 @@ static struct qkv_tensor *run_stack(struct qkv_pass *p, struct qkv_stack *stack,
                                        .Tq = T,
                                        .Tk = memory_T,
                                        .causal = cross->causal,
-                                       .window = (size_t)cross->window,
+                                       .window = cross->window,
                                        .lengths = memory_lengths};
         make_intervals(p, &memory_mask, &flow.memory_lo, &flow.memory_hi);
     }

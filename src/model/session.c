@@ -13,9 +13,9 @@ struct qkv_session {
     struct qkv_model *model;
     size_t capacity, length;
     struct qkv_arena cache_memory, arena, records;
-    struct qkv_layer_cache *cache; /* one a layer */
-    float *logits;                 /* in cache_memory; the next token's */
-    int32_t *positions, *lo, *hi;  /* of a chunk; in cache_memory */
+    struct qkv_key_values *cache; /* one a layer */
+    float *logits;                /* in cache_memory; the next token's */
+    int32_t *positions, *lo, *hi; /* of a chunk; in cache_memory */
     bool has_logits;
 };
 
@@ -24,6 +24,7 @@ static enum qkv_status take_cache(struct qkv_session *s) {
     struct qkv_arena *arena = &s->cache_memory;
     bool taken = true;
     for (size_t layer = 0; layer < (size_t)s->model->spec.decoder.layers; layer++) {
+        s->cache[layer].capacity = s->capacity;
         s->cache[layer].k =
             qkv_arena_take(arena, s->capacity * (size_t)a->kv_heads * (size_t)a->head_dim, sizeof(float));
         s->cache[layer].v =
@@ -46,12 +47,12 @@ static enum qkv_status run_chunk(struct qkv_session *s, const int32_t *ids, size
     qkv_tape_start(&tape, m->ctx, &s->arena, &s->records, false);
     const struct qkv_attention_spec *a = &m->spec.decoder.attention;
     struct qkv_mask mask = {
-        .B = 1, .Tq = T, .Tk = s->length + T, .offset = s->length, .causal = a->causal, .window = (size_t)a->window};
+        .B = 1, .Tq = T, .Tk = s->length + T, .offset = (int64_t)s->length, .causal = a->causal, .window = a->window};
     if (!m->ctx->dry) {
         for (size_t t = 0; t < T; t++) {
             s->positions[t] = (int32_t)(s->length + t);
         }
-        qkv_mask_intervals(&mask, s->lo, s->hi);
+        qkv_tape_failed(&tape, qkv_mask_intervals(m->ctx, &mask, s->lo, s->hi));
     }
     struct qkv_flow flow = {.tape = &tape,
                             .spec = &m->spec,

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Reads the #includes of the sources: a room includes only rooms on its left,
-#     base <- kernel <- op <- model <- {io, generate, train, report} <- cli,   text beside them sees base only,
+#     base <- kernel <- op <- attention <- model <- {io, generate, train, report} <- cli,   text beside them sees base only,
 # the command sees qkv.h and its own header only, and nothing in src/ includes the command's.
 #     check_includes.sh SOURCE_FOLDER
 set -u
@@ -13,11 +13,12 @@ allowed() { # allowed ROOM: the rooms that it may include
     kernel) echo base kernel ;;
     op) echo base kernel op ;;
     text) echo base text ;;
-    model) echo base kernel op model ;;
-    io) echo base kernel op model io ;;
-    generate) echo base kernel op model io generate ;;
-    train) echo base kernel op model io train ;;
-    report) echo base kernel op model io report ;;
+    attention) echo base kernel op attention ;;
+    model) echo base kernel op attention model ;;
+    io) echo base kernel op attention model io ;;
+    generate) echo base kernel op attention model io generate ;;
+    train) echo base kernel op attention model io train ;;
+    report) echo base kernel op attention model io report ;;
     *) echo ;;
     esac
 }
@@ -35,7 +36,7 @@ for folder in src/*/; do
         name=$(sed 's/.*"\(.*\)".*/\1/' <<<"$include")
         seen=$((seen + 1))
         case $name in
-        qkv.h) continue ;;
+        qkv.h | qkv/*) continue ;;
         */*) other=${name%%/*} ;;
         *) other=$room ;; # beside it
         esac

@@ -5,7 +5,7 @@
 root=$folder/usr
 try 0 cmake --install "$BINARY" --prefix "$root"
 libraries=$(dirname "$(find "$root" -name libqkv.a)")
-for file in include/qkv.h bin/qkv; do [ -f "$root/$file" ] || fail "install: no $file"; done
+for file in include/qkv.h include/qkv/attention.h bin/qkv; do [ -f "$root/$file" ] || fail "install: no $file"; done
 for file in libqkv.so libqkv.so.0 libqkv.a pkgconfig/qkv.pc; do [ -e "$libraries/$file" ] || fail "install: no $file"; done
 export PKG_CONFIG_PATH=$libraries/pkgconfig LD_LIBRARY_PATH=$libraries
 version=$("$root/bin/qkv" --version | cut -d' ' -f2)
@@ -16,9 +16,9 @@ readelf -d "$libraries/libqkv.so" >out
 last="the dynamic section of libqkv.so"
 has out 'SONAME.*libqkv\.so\.0'
 
-# ---- symbols: what the header declares, and nothing else ----
+# ---- symbols: what the headers declare, and nothing else ----
 # The name before the first parenthesis of a declaration is the function.
-tr '\n' ' ' <"$SOURCE/include/qkv.h" | grep -oE 'QKV_API [^;{}]*;' | sed -E 's/\(.*//; s/.*[ *]//' | sort -u >declared
+cat "$SOURCE/include/qkv.h" "$SOURCE"/include/qkv/*.h | tr '\n' ' ' | grep -oE 'QKV_API [^;{}]*;' | sed -E 's/\(.*//; s/.*[ *]//' | sort -u >declared
 nm -D --defined-only "$libraries/libqkv.so" | awk '{print $3}' | sed 's/@.*//' | grep -vE '^(__asan|__ubsan|__odr_asan)' | sort -u >exported
 same "$(comm -13 declared exported | tr '\n' ' ')" "" "symbols that are exported but not in the header"
 same "$(comm -23 declared exported | tr '\n' ' ')" "" "functions of the header that the library does not have"

@@ -1,0 +1,140 @@
+/* mask: causal, window, padding, prefix and document masks as one interval [lo, hi) of keys for each query, in O(T) memory.
+ *
+ * causal: j <= i, or j < prefix. window w: |i − j| < w. padding: j < length. documents: the run of keys with the query's
+ * number. Each is an interval, so their intersection is one too. */
+#include "attention/attention.h"
+
+#include <string.h>
+
+static enum qkv_status check_sizes(struct qkv_context *ctx, const struct qkv_mask *m) {
+    const size_t most = (size_t)INT32_MAX;
+    size_t pairs;
+    if (m->B > most || m->Tq > most || m->Tk > most)
+        return qkv_fail(ctx, QKV_SHAPE, "mask: a dimension of (B,Tq,Tk) = (%zu,%zu,%zu) exceeds %zu", m->B, m->Tq,
+                        m->Tk, most);
+    if (!qkv_multiply(m->B, m->Tq, &pairs) || !qkv_multiply(pairs, m->Tk ? m->Tk : 1, &pairs) ||
+        !qkv_multiply(m->B, m->Tk, &pairs))
+        return qkv_fail(ctx, QKV_SHAPE, "mask: (B,Tq,Tk) = (%zu,%zu,%zu) is more than this machine can address", m->B,
+                        m->Tq, m->Tk);
+    if (m->window < 0)
+        return qkv_fail(ctx, QKV_ARGUMENT, "mask: window is %lld; give the number of positions, or 0 for no window",
+                        (long long)m->window);
+    if (m->offset > INT32_MAX || m->offset < -(int64_t)INT32_MAX)
+        return qkv_fail(ctx, QKV_ARGUMENT, "mask: offset is %lld; positions lie within ±%d", (long long)m->offset,
+                        INT32_MAX);
+    if (m->query_documents && !m->key_documents)
+        return qkv_fail(ctx, QKV_ARGUMENT, "mask: query_documents is given without key_documents");
+    return QKV_OK;
+}
+
+static enum qkv_status check_counts(struct qkv_context *ctx, const struct qkv_mask *m, const char *name,
+                                    const int32_t *counts) {
+    for (size_t b = 0; counts && b < m->B; b++)
+        if (counts[b] < 0 || (size_t)counts[b] > m->Tk)
+            return qkv_fail(ctx, QKV_ARGUMENT, "mask: %s[%zu] is %d, but there are 0 to %zu keys", name, b, counts[b],
+                            m->Tk);
+    return QKV_OK;
+}
+
+static enum qkv_status check_documents(struct qkv_context *ctx, const struct qkv_mask *m) {
+    for (size_t b = 0; m->key_documents && b < m->B; b++) {
+        const int32_t *numbers = m->key_documents + b * m->Tk;
+        for (size_t j = 1; j < m->Tk; j++)
+            if (numbers[j] >= 0 && numbers[j] < numbers[j - 1])
+                return qkv_fail(ctx, QKV_ARGUMENT,
+                                "mask: key_documents of batch row %zu go from %d down to %d at key %zu; number the "
+                                "documents in the order they are packed in",
+                                b, numbers[j - 1], numbers[j], j);
+            else if (numbers[j] >= 0 && numbers[j - 1] < 0)
+                return qkv_fail(ctx, QKV_ARGUMENT,
+                                "mask: key_documents of batch row %zu have document %d at key %zu behind padding (%d); "
+                                "padding comes last",
+                                b, numbers[j], j, numbers[j - 1]);
+    }
+    return QKV_OK;
+}
+
+enum qkv_status qkv_mask_check(struct qkv_context *ctx, const struct qkv_mask *m) {
+    enum qkv_status status = check_sizes(ctx, m);
+    if (status == QKV_OK) status = check_counts(ctx, m, "lengths", m->lengths);
+    if (status == QKV_OK) status = check_counts(ctx, m, "prefix", m->prefix);
+    return status == QKV_OK ? check_documents(ctx, m) : status;
+}
+
+int64_t qkv_mask_position(const struct qkv_mask *m, size_t b, size_t t) {
+    return m->offset + (m->offsets ? m->offsets[b] : 0) + (int64_t)t;
+}
+
+/* The first of the numbers that is not below `number`; the documents' numbers rise, padding (negative) counts as last. */
+static int64_t lower_bound(const int32_t *numbers, size_t count, int64_t number) {
+    size_t from = 0, to = count;
+    while (from < to) {
+        size_t middle = from + (to - from) / 2;
+        if (numbers[middle] >= 0 && numbers[middle] < number)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return (int64_t)from;
+}
+
+struct interval {
+    int64_t lo, hi;
+};
+
+static void keep(struct interval *keys, int64_t lo, int64_t hi) {
+    if (keys->lo < lo) keys->lo = lo;
+    if (keys->hi > hi) keys->hi = hi;
+}
+
+static struct interval keys_of(const struct qkv_mask *m, size_t b, size_t t) {
+    const int64_t Tk = (int64_t)m->Tk, i = qkv_mask_position(m, b, t);
+    struct interval keys = {0, m->lengths ? m->lengths[b] : Tk};
+    if (m->causal) {
+        int64_t open = m->prefix ? m->prefix[b] : 0;
+        keep(&keys, 0, i + 1 > open ? i + 1 : open);
+    }
+    if (m->window > 0 && m->window <= INT32_MAX) keep(&keys, i - m->window + 1, i + m->window);
+    if (m->key_documents) {
+        const int32_t *numbers = m->key_documents + b * m->Tk;
+        int64_t number = m->query_documents ? m->query_documents[b * m->Tq + t] : i >= 0 && i < Tk ? numbers[i] : -1;
+        if (number < 0) return (struct interval){0, 0};
+        keep(&keys, lower_bound(numbers, m->Tk, number), lower_bound(numbers, m->Tk, number + 1));
+    }
+    return keys.lo < keys.hi ? keys : (struct interval){0, 0};
+}
+
+enum qkv_status qkv_mask_intervals(struct qkv_context *ctx, const struct qkv_mask *m, int32_t *lo, int32_t *hi) {
+    enum qkv_status status = qkv_mask_check(ctx, m);
+    for (size_t b = 0; status == QKV_OK && b < m->B; b++)
+        for (size_t t = 0; t < m->Tq; t++) {
+            struct interval keys = keys_of(m, b, t);
+            lo[b * m->Tq + t] = (int32_t)keys.lo;
+            hi[b * m->Tq + t] = (int32_t)keys.hi;
+        }
+    return status;
+}
+
+enum qkv_status qkv_mask_dense(struct qkv_context *ctx, const struct qkv_mask *m, uint8_t *dense) {
+    enum qkv_status status = qkv_mask_check(ctx, m);
+    for (size_t row = 0; status == QKV_OK && m->Tk && row < m->B * m->Tq; row++) {
+        struct interval keys = keys_of(m, row / m->Tq, row % m->Tq);
+        memset(dense + row * m->Tk, 0, m->Tk);
+        memset(dense + row * m->Tk + keys.lo, 1, (size_t)(keys.hi - keys.lo));
+    }
+    return status;
+}
+
+enum qkv_status qkv_mask_documents(struct qkv_context *ctx, const size_t *lengths, size_t count, size_t T,
+                                   int32_t *documents) {
+    size_t used = 0;
+    for (size_t n = 0; n < count; n++) {
+        if (lengths[n] > T - used)
+            return qkv_fail(ctx, QKV_SHAPE, "mask: document %zu of %zu has %zu positions, but only %zu of %zu are left",
+                            n, count, lengths[n], T - used, T);
+        if (n > (size_t)INT32_MAX) return qkv_fail(ctx, QKV_SHAPE, "mask: %zu documents are too many", count);
+        for (size_t end = used + lengths[n]; used < end; used++) documents[used] = (int32_t)n;
+    }
+    for (; used < T; used++) documents[used] = -1;
+    return QKV_OK;
+}
