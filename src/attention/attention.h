@@ -1,0 +1,98 @@
+/* attention: masks as intervals, attention on plain buffers, and the attention sublayer with its projections.
+ *
+ * Offers its right-hand neighbours what include/qkv/attention.h offers everyone, and the checks that go with it. */
+#ifndef QKV_ATTENTION_ROOM_H
+#define QKV_ATTENTION_ROOM_H
+
+#include "base/base.h"
+#include "op/op.h"
+#include "op/op.h"
+
+/* ---- masks (mask.c) -------------------------------------------------------------------------------------------- */
+/* Sizes, lengths, prefixes and document numbers make sense. */
+enum qkv_status qkv_mask_check(struct qkv_context *ctx, const struct qkv_mask *mask);
+/* Where the query of row t in batch row b stands among the keys. */
+int64_t qkv_mask_position(const struct qkv_mask *mask, size_t b, size_t t);
+
+/* ---- views (view.c) -------------------------------------------------------------------------------------------- */
+/* The view has that shape, which `like` asks for ("q"), its dtype and strides make sense, and where it is `written`, no two
+ * of its elements share a place. */
+enum qkv_status qkv_view_check(struct qkv_context *ctx, const char *name, const struct qkv_view *view, const char *like,
+                               size_t B, size_t H, size_t T, size_t D, bool written);
+struct qkv_heads qkv_view_for_kernel(const struct qkv_view *view);
+/* The array called `name` (its elements have `size` bytes) fits (B,H,Tq,Tk); *out are its strides, 0 where it is broadcast. */
+enum qkv_status qkv_pair_shape_check(struct qkv_context *ctx, const char *name, const struct qkv_pair_shape *shape,
+                                     size_t B, size_t H, size_t Tq, size_t Tk, size_t size, bool written,
+                                     struct qkv_pairs *out);
+
+/* ---- positions (position_rope.c, position_alibi.c; those that add to an embedding are the model's) ---------------------- */
+
+/* Tables of a kind of position encoding, each NULL where the kind does not use it. Made once. */
+struct qkv_position_tables {
+    float *embed;  /* (context, C), constant */
+    bool learned;  /* a parameter is added instead */
+    float *rotate; /* (context, pairs, 2): cosine, sine */
+    size_t pairs;
+    bool interleaved;
+    float *bias; /* (H, 2·context − 1) by distance j − i + context − 1 */
+    size_t bias_row, bias_zero;
+};
+/* Everything a kind needs to fill its tables, which it takes from the arena. */
+struct qkv_position_fill {
+    struct qkv_context *ctx;
+    struct qkv_arena *arena;
+    const struct qkv_position_spec *position;
+    const struct qkv_attention_spec *attention;
+    size_t context, C; /* C: width of the embedding, 0 without one */
+};
+typedef enum qkv_status qkv_position_filler(const struct qkv_position_fill *fill, struct qkv_position_tables *tables);
+qkv_position_filler qkv_position_rope, qkv_position_alibi;
+/* The slope of head h of H (Press et al. 2022). */
+float qkv_alibi_slope(size_t h, size_t H);
+
+/* ---- the sublayer (sublayer.c) ------------------------------------------------------------------------------------------ */
+
+struct qkv_linear {
+    struct qkv_tensor weight, bias; /* bias.data is NULL without one */
+};
+struct qkv_attention_parameters {
+    struct qkv_linear q;   /* cross attention: from x (H·D, in) */
+    struct qkv_linear kv;  /* cross attention: from the memory (Hkv·D + Hkv·Dv, kv_in) */
+    struct qkv_linear qkv; /* self attention: the three in one (H·D + Hkv·D + Hkv·Dv, in) */
+    struct qkv_linear o;   /* (out, H·Dv) */
+};
+/* A tensor that is there, or NULL: qkv_tensor_or_null(&parameters->o.bias). */
+struct qkv_tensor *qkv_tensor_or_null(struct qkv_tensor *tensor);
+
+/* Keys and values of one attention, a run of `capacity` positions for each batch row: (B·capacity, Hkv·D), (B·capacity, Hkv·Dv). */
+struct qkv_key_values {
+    float *k, *v;
+    size_t capacity;
+};
+
+/* One attention with its projections on its way over a tape. What is not used is NULL or 0. */
+struct qkv_attention_flow {
+    struct qkv_tape *tape;
+    const struct qkv_attention_spec *spec;
+    struct qkv_attention_parameters *parameters;
+    const struct qkv_position_tables *tables; /* rotation and bias of self attention */
+    size_t B, T;
+    const int32_t *positions;     /* (B·T): of the queries; needed where there are tables */
+    const int32_t *lo, *hi;       /* (B, T): the keys that each query may attend to */
+    struct qkv_key_values *cache; /* self: new keys are appended; cross: those of the memory are kept in it */
+    size_t past;                  /* self: positions that the cache holds already */
+    bool cross;
+    struct qkv_tensor *memory; /* cross: (B·memory_T, kv_in); NULL: the cache has its keys and values */
+    size_t memory_T;
+    const uint8_t *mask; /* dense, as in struct qkv_attend, and what is added to the scores */
+    struct qkv_pairs mask_pairs;
+    const float *addend;
+    struct qkv_pairs addend_pairs;
+    float *daddend; /* backward adds to it */
+    float dropout;  /* on the weights, when the tape trains */
+    const struct qkv_attend **kept;
+};
+/* x (B·T, in) → (B·T, out). */
+struct qkv_tensor *qkv_attention_sublayer(const struct qkv_attention_flow *flow, struct qkv_tensor *x);
+
+#endif

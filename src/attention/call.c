@@ -1,0 +1,285 @@
+/* call: attention on plain buffers, without a model: checks a call, turns its masks into intervals and ALiBi into a table,
+ * and runs the fused kernels (kernel/attend.c) in scratch memory of the context.
+ *
+ * Every call is planned by itself on a measuring arena, so that what it needs is known before anything is written. */
+#include "attention/attention.h"
+
+#include <math.h>
+
+enum task { FORWARD, BACKWARD, LOOK };
+
+struct request {
+    const struct qkv_attention_call *call;
+    enum task task;
+    struct qkv_attend a;
+    struct qkv_attend_gradients g;
+    struct qkv_mask mask;
+    int64_t nearest; /* ALiBi: the least position of a query, */
+    size_t spread;   /* and how far above it the others reach */
+    enum qkv_attention_stage stage;
+    size_t b, h, first, rows;
+    float *out;
+};
+
+/* ---- what is asked for ------------------------------------------------------------------------------------------- */
+
+static enum qkv_status check_past(struct qkv_context *ctx, const struct qkv_attention_call *c, struct qkv_attend *a) {
+    a->past = c->past_k.T;
+    if (!c->past_k.T && !c->past_v.T) return QKV_OK;
+    enum qkv_status status = qkv_view_check(ctx, "past_k", &c->past_k, "k", a->B, a->Hkv, a->past, a->D, false);
+    if (status == QKV_OK)
+        status = qkv_view_check(ctx, "past_v", &c->past_v, "past_k", a->B, a->Hkv, a->past, a->Dv, false);
+    a->past_k = qkv_view_for_kernel(&c->past_k);
+    a->past_v = qkv_view_for_kernel(&c->past_v);
+    return status;
+}
+
+static enum qkv_status check_views(struct qkv_context *ctx, const struct qkv_attention_call *c, struct qkv_attend *a) {
+    const struct qkv_view *q = &c->q, *k = &c->k, *v = &c->v;
+    a->B = q->B, a->H = q->H, a->Tq = q->T, a->D = q->D, a->Hkv = k->H, a->Tk = k->T, a->Dv = v->D;
+    if (!a->H || !a->Hkv || a->H % a->Hkv)
+        return qkv_fail(
+            ctx, QKV_SHAPE,
+            "attention: q (%zu,%zu,%zu,%zu) has %zu heads and k (%zu,%zu,%zu,%zu) has %zu; the heads of k and v "
+            "must divide those of q",
+            q->B, q->H, q->T, q->D, q->H, k->B, k->H, k->T, k->D, k->H);
+    if (!a->D || !a->Dv)
+        return qkv_fail(ctx, QKV_SHAPE, "attention: q has %zu channels a head and v has %zu; each needs at least one",
+                        a->D, a->Dv);
+    enum qkv_status status = qkv_view_check(ctx, "q", q, "itself", a->B, a->H, a->Tq, a->D, false);
+    if (status == QKV_OK) status = qkv_view_check(ctx, "k", k, "q", a->B, a->Hkv, a->Tk, a->D, false);
+    if (status == QKV_OK) status = qkv_view_check(ctx, "v", v, "k", a->B, a->Hkv, a->Tk, a->Dv, false);
+    if (status == QKV_OK) status = check_past(ctx, c, a);
+    a->q = qkv_view_for_kernel(q), a->k = qkv_view_for_kernel(k), a->v = qkv_view_for_kernel(v);
+    if (status == QKV_OK && !qkv_add_size(a->Tk, a->past, &a->Tk))
+        return qkv_fail(ctx, QKV_SHAPE,
+                        "attention: %zu keys and %zu of the past are more than this machine can address", k->T,
+                        a->past);
+    return status;
+}
+
+static enum qkv_status check_numbers(struct qkv_context *ctx, const struct qkv_attention_call *c,
+                                     struct qkv_attend *a) {
+    if (!isfinite(c->scale) || !isfinite((float)c->scale))
+        return qkv_fail(ctx, QKV_ARGUMENT, "attention: scale is %g; give a finite number, or 0 for 1/sqrt(D)",
+                        c->scale);
+    if (!(c->softcap >= 0) || !isfinite((float)c->softcap))
+        return qkv_fail(ctx, QKV_ARGUMENT, "attention: softcap is %g; give a positive number, or 0 for none",
+                        c->softcap);
+    if (!(c->dropout >= 0 && (float)c->dropout < 1))
+        return qkv_fail(ctx, QKV_ARGUMENT, "attention: dropout is %g; a probability below 1 is needed, or 0 for none",
+                        c->dropout);
+    a->scale = (float)(c->scale == 0 ? 1 / sqrt((double)a->D) : c->scale);
+    a->softcap = (float)c->softcap;
+    a->dropout = (float)c->dropout;
+    a->key[0] = (uint32_t)c->seed;
+    a->key[1] = (uint32_t)(c->seed >> 32);
+    a->lse = c->lse;
+    if (c->lse && (uintptr_t)c->lse % sizeof(float))
+        return qkv_fail(ctx, QKV_ARGUMENT, "attention: lse is at %p, which is not a multiple of 4", (void *)c->lse);
+    if (c->bias && (uintptr_t)c->bias % sizeof(float))
+        return qkv_fail(ctx, QKV_ARGUMENT, "attention: bias is at %p, which is not a multiple of 4",
+                        (const void *)c->bias);
+    for (size_t h = 0; c->alibi && h < a->H; h++)
+        if (!isfinite(c->alibi[h]))
+            return qkv_fail(ctx, QKV_ARGUMENT, "attention: the ALiBi slope of head %zu is %g; slopes are finite", h,
+                            (double)c->alibi[h]);
+    return QKV_OK;
+}
+
+/* The mask's own sizes are the call's, or not given. */
+static enum qkv_status check_mask(struct qkv_context *ctx, struct request *r) {
+    const struct qkv_attend *a = &r->a;
+    struct qkv_mask *m = &r->mask;
+    *m = r->call->mask;
+    if ((m->B && m->B != a->B) || (m->Tq && m->Tq != a->Tq) || (m->Tk && m->Tk != a->Tk))
+        return qkv_fail(ctx, QKV_SHAPE,
+                        "attention: the mask is made for (B,Tq,Tk) = (%zu,%zu,%zu), but q and k make (%zu,%zu,%zu)",
+                        m->B, m->Tq, m->Tk, a->B, a->Tq, a->Tk);
+    m->B = a->B, m->Tq = a->Tq, m->Tk = a->Tk;
+    if (m->offset > INT32_MAX) m->offset = (int64_t)INT32_MAX + 1; /* refused by the mask's own check */
+    if (a->past <= INT32_MAX) m->offset += (int64_t)a->past;
+    return qkv_mask_check(ctx, m);
+}
+
+static enum qkv_status check_pairs(struct qkv_context *ctx, const struct qkv_attention_call *c, struct qkv_attend *a,
+                                   bool gradient) {
+    enum qkv_status status = QKV_OK;
+    a->mask = c->dense;
+    a->addend = c->bias;
+    if (c->dense)
+        status = qkv_pair_shape_check(ctx, "the dense mask", &c->dense_shape, a->B, a->H, a->Tq, a->Tk, 1, false,
+                                      &a->mask_pairs);
+    if (status == QKV_OK && c->bias)
+        status = qkv_pair_shape_check(ctx, "bias", &c->bias_shape, a->B, a->H, a->Tq, a->Tk, sizeof(float), gradient,
+                                      &a->addend_pairs);
+    return status;
+}
+
+static enum qkv_status check_gradients(struct qkv_context *ctx, struct request *r,
+                                       const struct qkv_attention_gradients *g) {
+    const struct qkv_attend *a = &r->a;
+    const struct {
+        const char *name, *like;
+        const struct qkv_view *view;
+        size_t H, T, D;
+        bool written;
+        struct qkv_heads *out;
+    } views[] = {{"dy", "y", &g->dy, a->H, a->Tq, a->Dv, false, &r->g.dy},
+                 {"dq", "q", &g->dq, a->H, a->Tq, a->D, true, &r->g.dq},
+                 {"dk", "k", &g->dk, a->Hkv, a->Tk - a->past, a->D, true, &r->g.dk},
+                 {"dv", "v", &g->dv, a->Hkv, a->Tk - a->past, a->Dv, true, &r->g.dv},
+                 {"dpast_k", "past_k", &g->dpast_k, a->Hkv, a->past, a->D, true, &r->g.dpast_k},
+                 {"dpast_v", "past_v", &g->dpast_v, a->Hkv, a->past, a->Dv, true, &r->g.dpast_v}};
+    for (size_t i = 0; i < sizeof views / sizeof views[0]; i++) {
+        if (views[i].written && !views[i].view->data) continue;
+        enum qkv_status status = qkv_view_check(ctx, views[i].name, views[i].view, views[i].like, a->B, views[i].H,
+                                                views[i].T, views[i].D, views[i].written);
+        if (status != QKV_OK) return status;
+        *views[i].out = qkv_view_for_kernel(views[i].view);
+    }
+    if (g->dbias && !r->call->bias)
+        return qkv_fail(ctx, QKV_ARGUMENT, "attention: dbias is asked for, but there is no bias");
+    if (g->dbias && (uintptr_t)g->dbias % sizeof(float))
+        return qkv_fail(ctx, QKV_ARGUMENT, "attention: dbias is at %p, which is not a multiple of 4", (void *)g->dbias);
+    r->g.daddend = g->dbias;
+    r->g.accumulate = g->accumulate;
+    return QKV_OK;
+}
+
+/* How far apart the queries stand: the ALiBi table covers their distances to all keys. */
+static enum qkv_status measure_positions(struct qkv_context *ctx, struct request *r) {
+    const struct qkv_attend *a = &r->a;
+    if (!r->call->alibi || !a->B || !a->Tq) return QKV_OK;
+    int64_t least = INT64_MAX, most = INT64_MIN;
+    for (size_t b = 0; b < a->B; b++) {
+        int64_t first = qkv_mask_position(&r->mask, b, 0), last = qkv_mask_position(&r->mask, b, a->Tq - 1);
+        if (first < least) least = first;
+        if (last > most) most = last;
+    }
+    if (most - least + (int64_t)a->Tk > INT32_MAX)
+        return qkv_fail(ctx, QKV_SHAPE, "attention: with ALiBi, queries at positions %lld to %lld are too far apart",
+                        (long long)least, (long long)most);
+    r->nearest = least;
+    r->spread = (size_t)(most - least);
+    return QKV_OK;
+}
+
+static enum qkv_status prepare(struct qkv_context *ctx, struct request *r, const struct qkv_attention_gradients *g) {
+    const struct qkv_attention_call *c = r->call;
+    struct qkv_attend *a = &r->a;
+    enum qkv_status status = check_views(ctx, c, a);
+    if (status == QKV_OK && r->task != LOOK)
+        status = qkv_view_check(ctx, "y", &c->y, "q and v", a->B, a->H, a->Tq, a->Dv, r->task == FORWARD);
+    a->y = qkv_view_for_kernel(&c->y);
+    if (status == QKV_OK) status = check_numbers(ctx, c, a);
+    if (status == QKV_OK) status = check_mask(ctx, r);
+    if (status == QKV_OK) status = check_pairs(ctx, c, a, g && g->dbias);
+    if (status == QKV_OK) status = measure_positions(ctx, r);
+    if (status == QKV_OK && r->task == BACKWARD) {
+        status = check_gradients(ctx, r, g);
+        if (status == QKV_OK && !c->lse && a->B && a->Tq)
+            status = qkv_fail(ctx, QKV_ARGUMENT,
+                              "attention: the gradient needs lse as the forward call wrote it; give both "
+                              "calls the same array of B·H·Tq floats");
+    }
+    return status;
+}
+
+/* ---- doing it ---------------------------------------------------------------------------------------------------- */
+
+/* The table holds −slope·|j − i| by the distance of key j from a query counted from the nearest one. */
+static enum qkv_status make_alibi(struct qkv_arena *arena, struct request *r) {
+    struct qkv_attend *a = &r->a;
+    a->bias_zero = r->spread;
+    a->bias_row = a->Tk + r->spread;
+    int32_t *position = qkv_arena_take(arena, a->B * a->Tq, sizeof *position);
+    size_t floats;
+    if (!qkv_multiply(a->H, a->bias_row, &floats)) floats = SIZE_MAX;
+    float *table = qkv_arena_take(arena, floats, sizeof *table);
+    if (!position || !table) return QKV_MEMORY;
+    a->position = position;
+    a->bias = table;
+    if (arena->measuring) return QKV_OK;
+    for (size_t row = 0; row < a->B * a->Tq; row++)
+        position[row] = (int32_t)(qkv_mask_position(&r->mask, row / a->Tq, row % a->Tq) - r->nearest);
+    for (size_t h = 0; h < a->H; h++)
+        for (size_t e = 0; e < a->bias_row; e++) {
+            int64_t distance = (int64_t)e - (int64_t)a->bias_zero - r->nearest;
+            table[h * a->bias_row + e] = -r->call->alibi[h] * (float)(distance < 0 ? -distance : distance);
+        }
+    return QKV_OK;
+}
+
+static enum qkv_status compute(struct qkv_context *ctx, struct qkv_arena *arena, struct request *r) {
+    struct qkv_attend *a = &r->a;
+    int32_t *lo = qkv_arena_take(arena, a->B * a->Tq, sizeof *lo),
+            *hi = qkv_arena_take(arena, a->B * a->Tq, sizeof *hi);
+    if (!lo || !hi) return QKV_MEMORY;
+    a->lo = lo, a->hi = hi;
+    enum qkv_status status = arena->measuring ? QKV_OK : qkv_mask_intervals(ctx, &r->mask, lo, hi);
+    if (status == QKV_OK && r->call->alibi && a->B && a->Tq) status = make_alibi(arena, r);
+    if (status != QKV_OK) return status;
+    switch (r->task) {
+    case FORWARD:
+        return qkv_attend_forward(ctx, arena, a);
+    case BACKWARD:
+        return qkv_attend_backward(ctx, arena, a, &r->g);
+    case LOOK:
+        break;
+    }
+    return qkv_attend_weights(ctx, arena, a, r->stage, r->b, r->h, r->first, r->rows, r->out);
+}
+
+static enum qkv_status measure(struct qkv_context *ctx, struct request *r, size_t *bytes) {
+    struct qkv_arena arena;
+    bool dry = ctx->dry;
+    qkv_arena_measure(ctx, &arena, "attention");
+    ctx->dry = true;
+    enum qkv_status status = compute(ctx, &arena, r);
+    ctx->dry = dry;
+    *bytes = arena.peak;
+    qkv_arena_free(&arena);
+    return status;
+}
+
+static enum qkv_status perform(struct qkv_context *ctx, struct request *r) {
+    size_t bytes = 0;
+    struct qkv_arena *arena;
+    enum qkv_status status = measure(ctx, r, &bytes);
+    if (status == QKV_OK) status = qkv_workspace(ctx, bytes, &arena);
+    if (status != QKV_OK) return status;
+    status = compute(ctx, arena, r);
+    qkv_arena_release(arena, 0);
+    return status;
+}
+
+enum qkv_status qkv_attention_forward(struct qkv_context *ctx, const struct qkv_attention_call *call) {
+    struct request r = {.call = call, .task = FORWARD};
+    enum qkv_status status = prepare(ctx, &r, NULL);
+    return status == QKV_OK ? perform(ctx, &r) : status;
+}
+
+enum qkv_status qkv_attention_backward(struct qkv_context *ctx, const struct qkv_attention_call *call,
+                                       const struct qkv_attention_gradients *gradients) {
+    struct request r = {.call = call, .task = BACKWARD};
+    enum qkv_status status = prepare(ctx, &r, gradients);
+    return status == QKV_OK ? perform(ctx, &r) : status;
+}
+
+enum qkv_status qkv_attention_weights(struct qkv_context *ctx, const struct qkv_attention_call *call,
+                                      enum qkv_attention_stage stage, size_t b, size_t h, size_t first, size_t rows,
+                                      float *out) {
+    struct request r = {
+        .call = call, .task = LOOK, .stage = stage, .b = b, .h = h, .first = first, .rows = rows, .out = out};
+    enum qkv_status status = prepare(ctx, &r, NULL);
+    return status == QKV_OK ? perform(ctx, &r) : status;
+}
+
+enum qkv_status qkv_attention_measure(struct qkv_context *ctx, const struct qkv_attention_call *call,
+                                      const struct qkv_attention_gradients *gradients, size_t *bytes) {
+    struct request r = {.call = call, .task = gradients ? BACKWARD : FORWARD};
+    *bytes = 0;
+    enum qkv_status status = prepare(ctx, &r, gradients);
+    return status == QKV_OK ? measure(ctx, &r, bytes) : status;
+}
