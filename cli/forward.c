@@ -182,6 +182,22 @@ static int keep(struct outputs *out, const char *prefix, const struct qkv_array 
     return CLI_DONE;
 }
 
+/* All weights of one attention, made head by head. */
+static int keep_weights(struct outputs *out, struct qkv_context *ctx, struct qkv_pass *pass, size_t i,
+                        struct qkv_array *array) {
+    size_t rows = array->shape[2], head = rows * array->shape[3];
+    float *weights = malloc(array->bytes ? array->bytes : 1);
+    int code = weights ? CLI_DONE : cli_failed("out of memory");
+    for (size_t n = 0; !code && n < array->shape[0] * array->shape[1]; n++)
+        if (qkv_pass_weights(pass, i, QKV_ATTENTION_WEIGHTS, n / array->shape[1], n % array->shape[1], 0, rows,
+                             weights + n * head))
+            code = cli_broken(ctx);
+    array->data = weights;
+    if (!code) code = keep(out, "out.weights.", array);
+    free(weights);
+    return code;
+}
+
 static int keep_numbers(struct outputs *out, const char *name, const float *numbers, size_t n) {
     struct qkv_array array = {.name = name, .dtype = QKV_F32, .rank = 1, .shape = {n}, .data = numbers};
     return keep(out, "", &array);
@@ -230,8 +246,8 @@ static int first_pass(struct work *w) {
     int code = make_pass(w, a->gradients, a->weights, &pass);
     if (!code && qkv_pass_forward(pass, &w->in.batch)) code = cli_broken(w->ctx);
     if (!code) code = keep_result(&w->out, pass, w->hidden, w->loss);
-    for (size_t i = 0; !code && a->weights && qkv_pass_weights(pass, i, &array); i++)
-        code = keep(&w->out, "out.weights.", &array);
+    for (size_t i = 0; !code && a->weights && qkv_pass_attention(pass, i, &array); i++)
+        code = keep_weights(&w->out, w->ctx, pass, i, &array);
     if (!code && a->gradients) {
         if (qkv_pass_backward(pass))
             code = cli_broken(w->ctx);

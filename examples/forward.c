@@ -22,14 +22,18 @@ static void print_logits(const struct qkv_array *logits) { /* (B,T,V) */
     }
 }
 
-static void print_weights(const struct qkv_array *weights) { /* (B,H,Tq,Tk) */
-    const float *x = weights->data;
-    printf("\n%s: keys across, queries down\n", weights->name);
-    for (size_t h = 0; h < weights->shape[1]; h++) {
+static enum qkv_status print_weights(struct qkv_pass *pass, size_t i, const struct qkv_array *attention) {
+    enum qkv_status status = QKV_OK;
+    float row[T]; /* of keys */
+    printf("\n%s: keys across, queries down\n", attention->name);
+    for (size_t h = 0; h < attention->shape[1]; h++) {
         printf("head %zu\n", h);
-        for (size_t i = 0; i < weights->shape[2]; i++, printf("\n"))
-            for (size_t j = 0; j < weights->shape[3]; j++) printf(" %5.3f", (double)*x++);
+        for (size_t t = 0; t < attention->shape[2] && !status; t++, printf("\n")) {
+            status = qkv_pass_weights(pass, i, QKV_ATTENTION_WEIGHTS, 0, h, t, 1, row);
+            for (size_t j = 0; j < attention->shape[3] && !status; j++) printf(" %5.3f", (double)row[j]);
+        }
     }
+    return status;
 }
 
 int main(void) {
@@ -39,7 +43,7 @@ int main(void) {
     struct qkv_context *ctx = NULL;
     struct qkv_model *model = NULL;
     struct qkv_pass *pass = NULL;
-    struct qkv_array weights;
+    struct qkv_array attention;
     struct qkv_spec spec;
 
     enum qkv_status status = qkv_context_create(&ctx, NULL);
@@ -50,10 +54,10 @@ int main(void) {
     if (!status) {
         struct qkv_array logits = qkv_pass_output(pass);
         print_logits(&logits);
-        for (size_t i = 0; qkv_pass_weights(pass, i, &weights); i++) print_weights(&weights);
-    } else {
-        fprintf(stderr, "forward: %s\n", qkv_message(ctx));
+        for (size_t i = 0; !status && qkv_pass_attention(pass, i, &attention); i++)
+            status = print_weights(pass, i, &attention);
     }
+    if (status) fprintf(stderr, "forward: %s\n", qkv_message(ctx));
     qkv_pass_free(pass);
     qkv_model_free(model);
     qkv_context_free(ctx);

@@ -364,6 +364,16 @@ QKV_API double qkv_measure_flops(struct qkv_context *ctx);
 
 #define QKV_IGNORE (-100) /* a target that does not count */
 
+/* What can be looked at on the way from q and k to the attention weights, for a query and all its keys. */
+#define QKV_ATTENTION_STAGE_LIST(X)                                                                                    \
+    X(WEIGHTS, "weights", "softmax over the keys, before dropout; a row sums to 1, or to 0 where no key is left")      \
+    X(SCORES, "scores", "capped, plus ALiBi and bias; -inf where masked")                                              \
+    X(CAPPED, "capped", "products after the softcap, not masked")                                                      \
+    X(PRODUCTS, "products", "scale times q times k, not masked")
+#define QKV_ATTENTION_STAGE_ENUM(name, text, help) QKV_ATTENTION_##name,
+enum qkv_attention_stage { QKV_ATTENTION_STAGE_LIST(QKV_ATTENTION_STAGE_ENUM) };
+#undef QKV_ATTENTION_STAGE_ENUM
+
 struct qkv_batch {
     size_t B, T;
     const int32_t *ids;      /* (B,T) */
@@ -383,7 +393,7 @@ struct qkv_pass_options {
     bool train;            /* keep what backward needs */
     bool dropout;          /* dropout is on, as in training; needs train */
     bool logits;           /* keep the logits of lm heads (else only the loss is computed) */
-    bool weights;          /* keep attention weights */
+    bool weights;          /* keep what attention weights are made from: of size T, never T×T */
 };
 struct qkv_pass;
 /* Plans the memory by a dry run, then allocates all of it: passes themselves allocate nothing. */
@@ -399,9 +409,12 @@ QKV_API enum qkv_status qkv_pass_backward(struct qkv_pass *pass);
 QKV_API double qkv_pass_loss(const struct qkv_pass *pass, size_t *counted);
 /* logits (B,T,V) or (B,classes), or hidden (B,T,C), of the latest forward; data NULL if not kept. */
 QKV_API struct qkv_array qkv_pass_output(const struct qkv_pass *pass);
-/* The i-th attention's weights, "decoder.layers.0.attn" (B,H,Tq,Tk), before dropout; false past the last.
- * Needs options.weights. Valid until the next forward. */
-QKV_API bool qkv_pass_weights(const struct qkv_pass *pass, size_t i, struct qkv_array *weights);
+/* The i-th attention, "decoder.layers.0.attn", and the shape of its weights (B,H,Tq,Tk) in the latest forward; data is NULL.
+ * False past the last. Needs options.weights. */
+QKV_API bool qkv_pass_attention(const struct qkv_pass *pass, size_t i, struct qkv_array *attention);
+/* Makes some of them: head h of batch row b, for `rows` queries from `first` on, out (rows,Tk), of the latest forward. */
+QKV_API enum qkv_status qkv_pass_weights(struct qkv_pass *pass, size_t i, enum qkv_attention_stage stage, size_t b,
+                                         size_t h, size_t first, size_t rows, float *out);
 
 /* ---- optimizers ------------------------------------------------------------------------------------------------------- */
 

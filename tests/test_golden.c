@@ -113,10 +113,19 @@ static void expect_gradients(struct golden *g) {
 static void expect_weights(struct golden *g, struct qkv_pass *pass) {
     struct qkv_array w;
     size_t i = 0;
-    for (; qkv_pass_weights(pass, i, &w); i++) {
+    for (; qkv_pass_attention(pass, i, &w); i++) {
         char name[200];
         snprintf(name, sizeof name, "out.weights.%s", w.name);
-        expect(g, name, w.data, qkv_array_elements(&w), 1e-5);
+        float *weights = malloc(w.bytes);
+        for (size_t n = 0; n < w.shape[0] * w.shape[1]; n++) {
+            size_t head = w.shape[2] * w.shape[3];
+            if (qkv_pass_weights(pass, i, QKV_ATTENTION_WEIGHTS, n / w.shape[1], n % w.shape[1], 0, w.shape[2],
+                                 weights + n * head) != QKV_OK) {
+                fail_msg("%s", qkv_message(g->ctx));
+            }
+        }
+        expect(g, name, weights, qkv_array_elements(&w), 1e-5);
+        free(weights);
     }
     assert_true(i > 0);
 }

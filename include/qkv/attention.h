@@ -116,15 +116,7 @@ struct qkv_attention_gradients {
 QKV_API enum qkv_status qkv_attention_backward(struct qkv_context *ctx, const struct qkv_attention_call *call,
                                                const struct qkv_attention_gradients *gradients);
 
-/* What the way from q and k to the weights can be looked at. */
-#define QKV_ATTENTION_STAGE_LIST(X)                                                                                    \
-    X(WEIGHTS, "weights", "softmax over the keys, before dropout; a row sums to 1, or to 0 where no key is left")      \
-    X(SCORES, "scores", "capped, plus ALiBi and bias; -inf where masked")                                              \
-    X(CAPPED, "capped", "products after the softcap, not masked")                                                      \
-    X(PRODUCTS, "products", "scale times q times k, not masked")
-#define QKV_ATTENTION_STAGE_ENUM(name, text, help) QKV_ATTENTION_##name,
-enum qkv_attention_stage { QKV_ATTENTION_STAGE_LIST(QKV_ATTENTION_STAGE_ENUM) };
-/* One head of one batch row, for `rows` queries from `first` on: out (rows, past + Tk). Weights come from call->lse as the
+/* One head of one batch row, for `rows` queries from `first` on: out (rows, past + Tk) of a stage (qkv.h). Weights come from call->lse as the
  * forward call left it; the other stages do not need it. */
 QKV_API enum qkv_status qkv_attention_weights(struct qkv_context *ctx, const struct qkv_attention_call *call,
                                               enum qkv_attention_stage stage, size_t b, size_t h, size_t first,

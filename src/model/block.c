@@ -38,6 +38,40 @@ static struct qkv_tensor *feed_forward(struct qkv_flow *f, struct qkv_ffn *ffn, 
     return qkv_op_linear(tape, hidden, &ffn->down.weight, qkv_tensor_or_null(&ffn->down.bias));
 }
 
+static struct qkv_tensor *self_attention(struct qkv_flow *f, size_t layer, struct qkv_tensor *x) {
+    struct qkv_attention_flow a = {.tape = f->tape,
+                                   .spec = &f->stack->spec->attention,
+                                   .parameters = &f->stack->layers[layer].self.parameters,
+                                   .tables = &f->stack->tables,
+                                   .B = f->B,
+                                   .T = f->T,
+                                   .positions = f->positions,
+                                   .lo = f->lo,
+                                   .hi = f->hi,
+                                   .cache = f->cache ? &f->cache[layer] : NULL,
+                                   .past = f->past,
+                                   .dropout = (float)f->spec->dropout,
+                                   .kept = f->kept ? &f->kept[layer * (f->stack->has_cross ? 2 : 1)] : NULL};
+    return qkv_attention_sublayer(&a, x);
+}
+
+static struct qkv_tensor *cross_attention(struct qkv_flow *f, size_t layer, struct qkv_tensor *x) {
+    struct qkv_attention_flow a = {.tape = f->tape,
+                                   .spec = &f->stack->spec->cross,
+                                   .parameters = &f->stack->layers[layer].cross.parameters,
+                                   .B = f->B,
+                                   .T = f->T,
+                                   .positions = f->positions,
+                                   .lo = f->memory_lo,
+                                   .hi = f->memory_hi,
+                                   .cross = true,
+                                   .memory = f->memory,
+                                   .memory_T = f->memory_T,
+                                   .dropout = (float)f->spec->dropout,
+                                   .kept = f->kept ? &f->kept[layer * 2 + 1] : NULL};
+    return qkv_attention_sublayer(&a, x);
+}
+
 /* The residual connection around a sublayer, with its norm on either side. */
 enum sublayer { SELF, CROSS, FFN };
 
@@ -47,14 +81,14 @@ static struct qkv_tensor *residual(struct qkv_flow *f, size_t layer, enum sublay
     bool pre = f->stack->spec->norm.placement == QKV_PLACEMENT_PRE;
     struct qkv_tape_mark mark = qkv_tape_mark(f->tape);
     struct qkv_tensor *in = pre ? norm(f, n, x) : x;
-    struct qkv_tensor *out = kind == SELF    ? qkv_self_attention(f, layer, in)
-                             : kind == CROSS ? qkv_cross_attention(f, layer, in)
+    struct qkv_tensor *out = kind == SELF    ? self_attention(f, layer, in)
+                             : kind == CROSS ? cross_attention(f, layer, in)
                                              : feed_forward(f, &l->ffn, in);
     out = qkv_op_add(f->tape, x, qkv_op_dropout(f->tape, out, (float)f->spec->dropout));
     if (!pre) {
         out = norm(f, n, out);
     }
-    return qkv_tape_keep(f->tape, mark, x, out);
+    return f->kept ? out : qkv_tape_keep(f->tape, mark, x, out);
 }
 
 struct qkv_tensor *qkv_stack_forward(struct qkv_flow *f, const int32_t *ids) {

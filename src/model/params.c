@@ -122,14 +122,15 @@ static void linear(struct builder *b, struct qkv_linear *l, size_t in, bool bias
     }
 }
 
-static void attention(struct builder *b, struct qkv_attention *a, const struct qkv_attention_spec *spec,
+static void attention(struct builder *b, struct qkv_attention *to, const struct qkv_attention_spec *spec,
                       const struct qkv_norm_spec *norm_spec, bool cross, const char *stack, int layer) {
     size_t C = (size_t)b->model->spec.d_model, H = (size_t)spec->heads, Hkv = (size_t)spec->kv_heads;
     size_t D = (size_t)spec->head_dim, Dv = (size_t)spec->value_dim;
+    struct qkv_attention_parameters *a = &to->parameters;
     const char *kind = cross ? "cross" : "attn";
     char where[64];
     snprintf(where, sizeof where, "%s.layers.%d.%s_norm", stack, layer, kind);
-    norm(b, &a->norm, norm_spec, where);
+    norm(b, &to->norm, norm_spec, where);
     snprintf(where, sizeof where, "%s.layers.%d.%s", stack, layer, kind);
     const char *const parts[] = {"q", "k", "v"};
     const size_t outs[] = {H * D, Hkv * D, Hkv * Dv};
@@ -292,8 +293,4 @@ enum qkv_status qkv_parameters_add_gradients(struct qkv_model *m) {
         t->wants = true;
     }
     return QKV_OK;
-}
-
-struct qkv_tensor *qkv_tensor_or_null(struct qkv_tensor *tensor) {
-    return tensor->data ? tensor : NULL;
 }

@@ -1,7 +1,8 @@
 /* position: which tables each kind of position encoding fills.
  *
  * Position enters a stack in three places: a vector added to the embedding, a rotation of queries and keys, a bias on the
- * scores by distance. A kind is a function that fills the tables of the places it uses. */
+ * scores by distance. A kind is a function that fills the tables of the places it uses; those that only attention sees (rope,
+ * alibi) are in the attention room. */
 #include "model/model.h"
 
 /* A kind of position encoding is a line here, one in qkv.h, and a file. */
@@ -13,8 +14,12 @@ static qkv_position_filler *const fillers[] = {
 
 enum qkv_status qkv_position_tables_make(struct qkv_model *model, const struct qkv_stack_spec *stack,
                                          struct qkv_position_tables *tables) {
-    struct qkv_position_fill fill = {
-        .ctx = model->ctx, .arena = &model->arena, .spec = &model->spec, .attention = &stack->attention};
+    struct qkv_position_fill fill = {.ctx = model->ctx,
+                                     .arena = &model->arena,
+                                     .position = &model->spec.position,
+                                     .attention = &stack->attention,
+                                     .context = (size_t)model->spec.context,
+                                     .C = (size_t)model->spec.d_model};
     *tables = (struct qkv_position_tables){0};
     return fillers[model->spec.position.kind](&fill, tables);
 }

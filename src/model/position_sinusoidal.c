@@ -18,8 +18,8 @@ static void fill_position(void *argument, size_t t, int thread) {
 }
 
 enum qkv_status qkv_position_sinusoidal(const struct qkv_position_fill *fill, struct qkv_position_tables *tables) {
-    size_t context = (size_t)fill->spec->context;
-    struct sinusoidal s = {.C = (size_t)fill->spec->d_model};
+    size_t context = fill->context;
+    struct sinusoidal s = {.C = fill->C};
     s.embed = qkv_arena_take(fill->arena, context * s.C, sizeof(float));
     if (!s.embed) {
         return QKV_MEMORY;

@@ -10,6 +10,7 @@ struct attend {
     struct qkv_attend kernel;
     struct qkv_columns q, k, v;
     size_t batch_rows; /* rows of k and v a batch row */
+    float *daddend;
 };
 
 static struct qkv_heads heads(float *data, struct qkv_columns c, size_t T, size_t D) {
@@ -35,12 +36,13 @@ static void zero_body(void *argument, size_t item, int thread) {
     memset(f->data, 0, f->count * sizeof(float));
 }
 
-/* The three gradients are either all overwritten or all added to: where they differ, the new ones start from zero. */
+/* The gradients are either all overwritten or all added to: where they differ, the new ones start from zero. That of the
+ * addend is always added to. */
 enum qkv_status qkv_backward_attend(struct qkv_tape *tape, struct qkv_node *node) {
     const struct attend *o = node->saved;
     const struct qkv_columns *parts[3] = {&o->q, &o->k, &o->v};
     float *gradients[3];
-    bool accumulates[3], any = false, all = true;
+    bool accumulates[3], any = o->daddend != NULL, all = true;
     enum qkv_status status = QKV_OK;
     for (int i = 0; i < 3; i++) {
         int first = 0;
@@ -76,6 +78,7 @@ enum qkv_status qkv_backward_attend(struct qkv_tape *tape, struct qkv_node *node
                                      .dq = heads(gradients[0], o->q, a->Tq, a->D),
                                      .dk = heads(gradients[1], o->k, o->batch_rows, a->D),
                                      .dv = heads(gradients[2], o->v, o->batch_rows, a->Dv),
+                                     .daddend = o->daddend,
                                      .accumulate = any};
     return qkv_attend_backward(tape->ctx, tape->arena, a, &g);
 }
@@ -86,17 +89,6 @@ static enum qkv_status check(struct qkv_tape *tape, struct qkv_columns c, const 
     }
     return qkv_fail(tape->ctx, QKV_SHAPE, "attend: %s needs (%zu,%zu) from column %zu but its tensor is (%zu,%zu)",
                     name, rows, width, c.column, c.x->rows, c.x->columns);
-}
-
-static enum qkv_status fill_weights(struct qkv_tape *tape, const struct qkv_attend *a, float *weights) {
-    enum qkv_status status = QKV_OK;
-    for (size_t b = 0; b < a->B; b++) {
-        for (size_t h = 0; h < a->H && status == QKV_OK; h++) {
-            float *w = weights + (b * a->H + h) * a->Tq * a->Tk;
-            status = qkv_attend_weights(tape->ctx, tape->arena, a, QKV_ATTENTION_WEIGHTS, b, h, 0, a->Tq, w);
-        }
-    }
-    return status;
 }
 
 struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, struct qkv_columns k,
@@ -112,12 +104,12 @@ struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, st
     }
     struct qkv_tensor *y = qkv_tape_tensor(tape, o->B * o->Tq, o->H * o->Dv);
     struct attend *s = qkv_tape_take_record(tape, sizeof *s);
-    bool keeps_lse = tape->recording || o->weights;
+    bool keeps_lse = tape->recording || o->kept;
     float *lse = keeps_lse ? qkv_tape_take(tape, o->B * o->H * o->Tq, sizeof(float)) : NULL;
     if (!y || !s || tape->status != QKV_OK) {
         return NULL;
     }
-    *s = (struct attend){.q = q, .k = k, .v = v, .batch_rows = batch_rows};
+    *s = (struct attend){.q = q, .k = k, .v = v, .batch_rows = batch_rows, .daddend = o->daddend};
     s->kernel = (struct qkv_attend){
         .B = o->B,
         .H = o->H,
@@ -133,6 +125,10 @@ struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, st
         .lse = lse,
         .lo = o->lo,
         .hi = o->hi,
+        .mask = o->mask,
+        .mask_pairs = o->mask_pairs,
+        .addend = o->addend,
+        .addend_pairs = o->addend_pairs,
         .scale = o->scale,
         .softcap = o->softcap,
         .bias = o->bias,
@@ -146,8 +142,8 @@ struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, st
     if (qkv_tape_failed(tape, qkv_attend_forward(tape->ctx, tape->arena, &s->kernel))) {
         return NULL;
     }
-    if (o->weights && qkv_tape_failed(tape, fill_weights(tape, &s->kernel, o->weights))) {
-        return NULL;
+    if (o->kept) {
+        *o->kept = &s->kernel;
     }
     return qkv_tape_record(tape, qkv_backward_attend, (struct qkv_tensor *[]){q.x, k.x, v.x}, 3, y, s);
 }

@@ -147,10 +147,17 @@ struct qkv_attend_options {
     float scale, softcap;
     const float *bias; /* distance table or NULL */
     size_t bias_row, bias_zero;
+    const uint8_t *mask; /* dense, or NULL, and its strides, as in struct qkv_attend */
+    struct qkv_pairs mask_pairs;
+    const float *addend; /* added to the scores, or NULL */
+    struct qkv_pairs addend_pairs;
+    float *daddend; /* its gradient, in its strides, which backward adds to; NULL: not wanted */
     float dropout;  /* applied when the tape trains */
-    float *weights; /* (B, H, Tq, Tk) to be filled with the weights before dropout, or NULL */
+    /* Where to leave the call that was made, lse kept, for qkv_attend_weights to look at as long as the memory of the tape
+     * lasts; NULL: nowhere. */
+    const struct qkv_attend **kept;
 };
-/* softmax(q·kᵀ…)·v: (B·Tq, H·Dv). lo, hi, positions and bias must outlive the tape. */
+/* softmax(q·kᵀ…)·v: (B·Tq, H·Dv). lo, hi, positions, bias, mask and addend must outlive the tape. */
 struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, struct qkv_columns k,
                                  struct qkv_columns v, const struct qkv_attend_options *options);
 

@@ -1,0 +1,121 @@
+/* sublayer: multi-head attention with its projections (Vaswani et al. 2017), grouped-query (Ainslie et al. 2023) and
+ * multi-query (Shazeer 2019) alike: head h reads key/value head h / (H / Hkv).
+ *
+ * Self attention: [q k v] = x·Wᵀ + b in one product; q and k rotated where the position kind rotates; new keys and values
+ * appended to the cache where there is one; y = attend(q, k, v)·Woᵀ + bo. Cross attention takes k and v from a memory. */
+#include "attention/attention.h"
+
+#include <math.h>
+#include <string.h>
+
+struct append {
+    const float *rows; /* (B·T, columns): k and v side by side from k_column on */
+    float *k, *v;      /* where position `past` of batch row 0 goes */
+    size_t T, capacity, columns, k_column, k_width, v_width;
+};
+
+static void append_row(void *argument, size_t n, int thread) {
+    (void)thread;
+    const struct append *a = argument;
+    size_t to = n / a->T * a->capacity + n % a->T;
+    const float *k = a->rows + n * a->columns + a->k_column;
+    memcpy(a->k + to * a->k_width, k, a->k_width * sizeof(float));
+    memcpy(a->v + to * a->v_width, k + a->k_width, a->v_width * sizeof(float));
+}
+
+struct qkv_tensor *qkv_tensor_or_null(struct qkv_tensor *tensor) {
+    return tensor->data ? tensor : NULL;
+}
+
+static struct qkv_tensor *project(const struct qkv_attention_flow *f, struct qkv_linear *linear, struct qkv_tensor *x) {
+    return qkv_op_linear(f->tape, x, &linear->weight, qkv_tensor_or_null(&linear->bias));
+}
+
+static struct qkv_attend_options options(const struct qkv_attention_flow *f, size_t Tk) {
+    const struct qkv_attention_spec *spec = f->spec;
+    return (struct qkv_attend_options){
+        .B = f->B,
+        .H = (size_t)spec->heads,
+        .Hkv = (size_t)spec->kv_heads,
+        .Tq = f->T,
+        .Tk = Tk,
+        .D = (size_t)spec->head_dim,
+        .Dv = (size_t)spec->value_dim,
+        .lo = f->lo,
+        .hi = f->hi,
+        .positions = f->positions,
+        .scale = (float)(spec->scale > 0 ? spec->scale : 1 / sqrt((double)spec->head_dim)),
+        .softcap = (float)spec->softcap,
+        .mask = f->mask,
+        .mask_pairs = f->mask_pairs,
+        .addend = f->addend,
+        .addend_pairs = f->addend_pairs,
+        .daddend = f->daddend,
+        .dropout = f->dropout,
+        .kept = f->kept,
+    };
+}
+
+/* Puts T new positions a row into the cache, behind `past`. */
+static void append(const struct qkv_attention_flow *f, struct qkv_columns kv, size_t T, size_t past) {
+    size_t Hkv = (size_t)f->spec->kv_heads;
+    struct append a = {.rows = kv.x->data,
+                       .T = T,
+                       .capacity = f->cache->capacity,
+                       .columns = kv.x->columns,
+                       .k_column = kv.column,
+                       .k_width = Hkv * (size_t)f->spec->head_dim,
+                       .v_width = Hkv * (size_t)f->spec->value_dim};
+    a.k = f->cache->k + past * a.k_width;
+    a.v = f->cache->v + past * a.v_width;
+    qkv_parallel(f->tape->ctx, f->B * T, append_row, &a);
+}
+
+/* The heads put together again. kv: where k and then v lie side by side, unless the cache holds them. */
+static struct qkv_tensor *attend(const struct qkv_attention_flow *f, struct qkv_attend_options *o, struct qkv_tensor *q,
+                                 struct qkv_columns kv) {
+    size_t k_width = o->Hkv * o->D;
+    struct qkv_columns k = kv, v = {kv.x, kv.column + k_width};
+    if (f->cache) {
+        size_t rows = f->B * f->cache->capacity;
+        o->Tk_stride = f->cache->capacity;
+        k = (struct qkv_columns){qkv_tape_view(f->tape, f->cache->k, rows, k_width), 0};
+        v = (struct qkv_columns){qkv_tape_view(f->tape, f->cache->v, rows, o->Hkv * o->Dv), 0};
+    }
+    struct qkv_tensor *y = qkv_op_attend(f->tape, (struct qkv_columns){q, 0}, k, v, o);
+    return project(f, &f->parameters->o, y);
+}
+
+static struct qkv_tensor *self_attention(const struct qkv_attention_flow *f, struct qkv_tensor *x) {
+    const struct qkv_position_tables *tables = f->tables;
+    struct qkv_attend_options o = options(f, f->past + f->T);
+    struct qkv_tensor *qkv = project(f, &f->parameters->qkv, x);
+    if (tables && tables->rotate) { /* queries and keys lie side by side, so their heads turn in one go */
+        qkv = qkv_op_rotate(f->tape, qkv, 0, o.H + o.Hkv, o.D, tables->pairs, tables->interleaved, tables->rotate,
+                            f->positions);
+    }
+    struct qkv_columns kv = {qkv, o.H * o.D};
+    if (qkv && f->cache) {
+        append(f, kv, f->T, f->past);
+    }
+    if (tables) {
+        o.bias = tables->bias;
+        o.bias_row = tables->bias_row;
+        o.bias_zero = tables->bias_zero;
+    }
+    return attend(f, &o, qkv, kv);
+}
+
+static struct qkv_tensor *cross_attention(const struct qkv_attention_flow *f, struct qkv_tensor *x) {
+    struct qkv_attend_options o = options(f, f->memory_T);
+    struct qkv_tensor *q = project(f, &f->parameters->q, x);
+    struct qkv_columns kv = {f->memory ? project(f, &f->parameters->kv, f->memory) : NULL, 0};
+    if (kv.x && f->cache) {
+        append(f, kv, f->memory_T, 0);
+    }
+    return attend(f, &o, q, kv);
+}
+
+struct qkv_tensor *qkv_attention_sublayer(const struct qkv_attention_flow *f, struct qkv_tensor *x) {
+    return f->cross ? cross_attention(f, x) : self_attention(f, x);
+}
