@@ -410,8 +410,19 @@ static void test_refused(void **state) {
     REFUSED(a.dropout = NAN, QKV_ARGUMENT, "dropout is");
     REFUSED(a.softcap = -1, QKV_ARGUMENT, "softcap is -1");
     REFUSED(a.softcap = INFINITY, QKV_ARGUMENT, "softcap is inf");
-    REFUSED(a.q.data = NULL, QKV_ARGUMENT, "must all be given");
-    REFUSED(a.hi = NULL, QKV_ARGUMENT, "must all be given");
+    REFUSED(a.q.data = NULL, QKV_ARGUMENT, "q must be given");
+    REFUSED(a.k.data = NULL, QKV_ARGUMENT, "k must be given");
+    REFUSED(a.v.data = NULL, QKV_ARGUMENT, "v must be given");
+    REFUSED(a.hi = NULL, QKV_ARGUMENT, "lo and hi must be given");
+    REFUSED(a.past = 5, QKV_SHAPE, "5 keys are in the past, but there are only 4");
+    REFUSED(a.past = 4, QKV_ARGUMENT, "past_k must be given");
+    REFUSED((a.past = 1, a.past_k = heads), QKV_ARGUMENT, "past_v must be given");
+    REFUSED(a.q.dtype = QKV_F16, QKV_ARGUMENT, "q is neither fp32 nor bf16");
+    REFUSED(a.k.dtype = QKV_I8, QKV_ARGUMENT, "k is neither fp32 nor bf16");
+    REFUSED(a.v.dtype = QKV_F64, QKV_ARGUMENT, "v is neither fp32 nor bf16");
+    REFUSED(a.y.dtype = QKV_DTYPE_COUNT, QKV_ARGUMENT, "y is neither fp32 nor bf16");
+    REFUSED((a.past = 1, a.past_k = heads, a.past_k.dtype = QKV_F16), QKV_ARGUMENT, "past_k is neither");
+    REFUSED((a.past = 1, a.past_k = a.past_v = heads, a.past_v.dtype = QKV_F16), QKV_ARGUMENT, "past_v is neither");
     REFUSED(a.y.data = NULL, QKV_ARGUMENT, "y must be given");
     REFUSED((a.bias = x, a.bias_row = 8), QKV_ARGUMENT, "positions");
     REFUSED((a.bias = x, a.bias_row = 8, a.bias_zero = 3, a.position = four), QKV_SHAPE, "make it longer");
@@ -423,6 +434,27 @@ static void test_refused(void **state) {
     qkv_arena_measure(&ctx, &scratch, "scratch");
     assert_status(&ctx, qkv_attend_backward(&ctx, &scratch, &good, &g), QKV_ARGUMENT);
     assert_message(&ctx, "needs dy, and y and lse");
+    a = good, a.lse = x;
+    g.dy = heads, g.dq.dtype = QKV_F16;
+    assert_status(&ctx, qkv_attend_backward(&ctx, &scratch, &a, &g), QKV_ARGUMENT);
+    assert_message(&ctx, "dq is neither fp32 nor bf16");
+    g.dq.dtype = QKV_F32, g.daddend = x;
+    assert_status(&ctx, qkv_attend_backward(&ctx, &scratch, &a, &g), QKV_ARGUMENT);
+    assert_message(&ctx, "needs the addend");
+    const struct qkv_pairs overlapping[] = {{0, 0, 3}, {0, 4, 4}, {0, 2, 0}, {0, 15, 4}};
+    const struct qkv_pairs apart[] = {{0, 0, 4}, {5, 16, 4}, {0, 4, 0}, {0, 4, 8}};
+    for (size_t i = 0; i < TEST_COUNT(overlapping); i++) {
+        a.addend = x, a.addend_pairs = overlapping[i];
+        assert_status(&ctx, qkv_attend_backward(&ctx, &scratch, &a, &g), QKV_ARGUMENT);
+        assert_message(&ctx, "overlap");
+        a.addend_pairs = apart[i];
+        ctx.dry = true;
+        assert_ok(&ctx, qkv_attend_backward(&ctx, &scratch, &a, &g));
+        ctx.dry = false;
+    }
+    assert_status(&ctx, qkv_attend_weights(&ctx, &scratch, &good, QKV_ATTENTION_WEIGHTS, 0, 0, 0, 4, NULL),
+                  QKV_ARGUMENT);
+    assert_message(&ctx, "a place to go");
     assert_status(&ctx, qkv_attend_weights(&ctx, &scratch, &good, QKV_ATTENTION_WEIGHTS, 0, 0, 0, 4, x), QKV_ARGUMENT);
     assert_message(&ctx, "lse of the forward pass");
     assert_status(&ctx, qkv_attend_weights(&ctx, &scratch, &good, QKV_ATTENTION_WEIGHTS, 0, 2, 0, 1, x), QKV_SHAPE);

@@ -4,12 +4,13 @@
  * Forward: one item is a block of query rows of one kv head, which walks over all its keys (online softmax: Milakov &
  * Gimelshein 2018, "Online normalizer calculation for softmax"; tiling: Dao et al. 2022, "FlashAttention").
  * Backward (Dao 2023, "FlashAttention-2"): delta = Σ dy·y first; then one item is a run of key blocks of one kv head,
- * which walks over all query rows and owns its dk and dv; dq is summed over the runs, in order, afterwards. */
+ * which walks over all query rows and owns its dk and dv; dq is summed over the runs, in order, afterwards. The gradient of
+ * the addend is a pass of its own. */
 #include "kernel/isa/attend.h"
 
 #include <math.h>
 
-enum { FORWARD_ITEMS = 24, DECODE_ITEMS = 8, BACKWARD_ITEMS = 64, DELTA_GRAIN = 512 };
+enum { FORWARD_ITEMS = 24, DECODE_ITEMS = 8, BACKWARD_ITEMS = 64, BACKWARD_CHUNKS = 16, DELTA_GRAIN = 512 };
 enum { BACKWARD_ROWS = 96, WEIGHTS_ROWS = 48 };
 
 static enum qkv_status check_sizes(struct qkv_context *ctx, const struct qkv_attend *a) {
@@ -37,16 +38,38 @@ static enum qkv_status check_sizes(struct qkv_context *ctx, const struct qkv_att
     return QKV_OK;
 }
 
+/* `x` may have no data when there is nothing in it. */
+static enum qkv_status check_heads(struct qkv_context *ctx, const char *name, const struct qkv_heads *x, bool needed) {
+    if (x->data && x->dtype != QKV_F32 && x->dtype != QKV_BF16)
+        return qkv_fail(ctx, QKV_ARGUMENT, "attend: %s is neither fp32 nor bf16; convert it to one of them", name);
+    if (needed && !x->data) return qkv_fail(ctx, QKV_ARGUMENT, "attend: %s must be given", name);
+    return QKV_OK;
+}
+
+/* Inputs, and y where it is given. */
+static enum qkv_status check_data(struct qkv_context *ctx, const struct qkv_attend *a) {
+    if (a->past > a->Tk)
+        return qkv_fail(ctx, QKV_SHAPE, "attend: %zu keys are in the past, but there are only %zu keys in all", a->past,
+                        a->Tk);
+    bool queries = a->B && a->Tq, past = a->B && a->past, keys = a->B && a->Tk > a->past;
+    enum qkv_status status = check_heads(ctx, "q", &a->q, queries);
+    if (status == QKV_OK) status = check_heads(ctx, "k", &a->k, keys);
+    if (status == QKV_OK) status = check_heads(ctx, "v", &a->v, keys);
+    if (status == QKV_OK) status = check_heads(ctx, "past_k", &a->past_k, past);
+    if (status == QKV_OK) status = check_heads(ctx, "past_v", &a->past_v, past);
+    if (status == QKV_OK) status = check_heads(ctx, "y", &a->y, false);
+    if (status == QKV_OK && queries && (!a->lo || !a->hi))
+        return qkv_fail(ctx, QKV_ARGUMENT, "attend: lo and hi must be given");
+    return status;
+}
+
 static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_attend *a) {
     if (!(a->dropout >= 0 && a->dropout < 1))
         return qkv_fail(ctx, QKV_ARGUMENT, "attend: dropout is %g; it must lie in [0, 1)", (double)a->dropout);
     if (!(a->softcap >= 0) || isinf(a->softcap))
         return qkv_fail(ctx, QKV_ARGUMENT, "attend: softcap is %g; give a positive number, or 0 for none",
                         (double)a->softcap);
-    bool queries = a->B && a->Tq, keys = a->B && a->Tk;
-    if ((queries && (!a->q.data || !a->lo || !a->hi)) || (keys && (!a->k.data || !a->v.data)))
-        return qkv_fail(ctx, QKV_ARGUMENT, "attend: q, k, v, lo and hi must all be given");
-    if (queries && a->bias && !a->position)
+    if (a->B && a->Tq && a->bias && !a->position)
         return qkv_fail(ctx, QKV_ARGUMENT, "attend: a bias table needs the queries' positions");
     return QKV_OK;
 }
@@ -73,6 +96,7 @@ static enum qkv_status check_bias(struct qkv_context *ctx, const struct qkv_atte
 
 static enum qkv_status check(struct qkv_context *ctx, const struct qkv_attend *a) {
     enum qkv_status status = check_sizes(ctx, a);
+    if (status == QKV_OK) status = check_data(ctx, a);
     if (status == QKV_OK) status = check_options(ctx, a);
     if (status == QKV_OK) status = check_bias(ctx, a);
     return status;
@@ -154,16 +178,23 @@ static void backward_body(void *argument, size_t item, int thread) {
     work->kernels->backward(&work->plan, item, work->scratch + (size_t)thread * work->floats);
 }
 
+static void addend_body(void *argument, size_t item, int thread) {
+    const struct work *work = argument;
+    work->kernels->addend(&work->plan, item, work->scratch + (size_t)thread * work->floats);
+}
+
 static void gather_body(void *argument, size_t item, int thread) {
     const struct work *work = argument;
     (void)thread;
     work->kernels->gather(&work->plan, item);
 }
 
+/* Each chunk has a share of dq of its own until they are added: no more chunks than memory can bear. */
 static void cut_keys(struct qkv_attend_plan *plan, size_t keys) {
     size_t heads = plan->a->B * plan->a->Hkv;
     plan->key_blocks = divide_up(plan->a->Tk, keys);
     size_t chunks = divide_up(BACKWARD_ITEMS, heads);
+    if (chunks > BACKWARD_CHUNKS) chunks = BACKWARD_CHUNKS;
     if (chunks > plan->key_blocks) chunks = plan->key_blocks;
     plan->chunk = chunks ? divide_up(plan->key_blocks, chunks) : 1;
     plan->chunks = divide_up(plan->key_blocks, plan->chunk);
@@ -193,13 +224,67 @@ static enum qkv_status take_backward(struct qkv_context *ctx, struct qkv_arena *
     return take_scratch(ctx, scratch, work, work->kernels->backward_scratch(&work->plan));
 }
 
+/* Entries of the addend's gradient that several items would write at once cannot be. */
+static enum qkv_status check_addend_gradient(struct qkv_context *ctx, const struct qkv_attend *a) {
+    const struct qkv_pairs *pairs = &a->addend_pairs;
+    struct {
+        size_t stride, count;
+    } sides[] = {{pairs->row_stride, a->Tq}, {pairs->head_stride, a->H}, {pairs->batch_stride, a->B}};
+    size_t reach = a->Tk, last;
+    if (!a->addend) return qkv_fail(ctx, QKV_ARGUMENT, "attend: the gradient of an addend needs the addend");
+    for (size_t done = 0; done < 3; done++) {
+        size_t least = 3;
+        for (size_t i = 0; i < 3; i++)
+            if (sides[i].stride && sides[i].count > 1 && (least == 3 || sides[i].stride < sides[least].stride))
+                least = i;
+        if (least == 3) break;
+        if (sides[least].stride < reach || !qkv_multiply(sides[least].stride, sides[least].count - 1, &last) ||
+            !qkv_add_size(reach, last, &reach))
+            return qkv_fail(ctx, QKV_ARGUMENT,
+                            "attend: the addend's gradient has strides (%zu,%zu,%zu) of batch, head and row whose "
+                            "entries overlap; copy the addend apart",
+                            pairs->batch_stride, pairs->head_stride, pairs->row_stride);
+        sides[least].count = 0;
+    }
+    return QKV_OK;
+}
+
+static enum qkv_status check_gradients(struct qkv_context *ctx, const struct qkv_attend *a,
+                                       const struct qkv_attend_gradients *g) {
+    if (a->Tq && (!a->y.data || !a->lse || !g->dy.data))
+        return qkv_fail(ctx, QKV_ARGUMENT, "attend: the gradient needs dy, and y and lse of the forward pass");
+    const struct {
+        const char *name;
+        const struct qkv_heads *x;
+    } given[] = {{"dy", &g->dy}, {"dq", &g->dq},           {"dk", &g->dk},
+                 {"dv", &g->dv}, {"dpast_k", &g->dpast_k}, {"dpast_v", &g->dpast_v}};
+    enum qkv_status status = g->daddend ? check_addend_gradient(ctx, a) : QKV_OK;
+    for (size_t i = 0; status == QKV_OK && i < sizeof given / sizeof given[0]; i++)
+        status = check_heads(ctx, given[i].name, given[i].x, false);
+    return status;
+}
+
+static void run_backward(struct qkv_context *ctx, struct work *work) {
+    struct qkv_attend_plan *plan = &work->plan;
+    const struct qkv_attend *a = plan->a;
+    const struct qkv_attend_gradients *g = plan->g;
+    const struct qkv_pairs *pairs = &a->addend_pairs;
+    size_t distinct = (pairs->batch_stride ? a->B : 1) * (pairs->head_stride ? a->H : 1);
+    bool past = a->past && (g->dpast_k.data || g->dpast_v.data);
+    qkv_parallel_range(ctx, a->B * a->H * a->Tq, DELTA_GRAIN, delta_body, work);
+    if (past || g->dq.data || g->dk.data || g->dv.data)
+        qkv_parallel(ctx, a->B * a->Hkv * plan->chunks, backward_body, work);
+    if (g->dq.data) qkv_parallel(ctx, a->B * a->Hkv * plan->blocks, gather_body, work);
+    if (g->daddend) qkv_parallel(ctx, distinct * plan->key_blocks, addend_body, work);
+}
+
 enum qkv_status qkv_attend_backward(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a,
                                     const struct qkv_attend_gradients *g) {
     enum qkv_status status = check(ctx, a);
     if (status != QKV_OK) return status;
     if (!a->B) return QKV_OK;
-    if (a->Tq && (!a->y.data || !a->lse || !g->dy.data))
-        return qkv_fail(ctx, QKV_ARGUMENT, "attend: the gradient needs dy, and y and lse of the forward pass");
+    status = check_gradients(ctx, a, g);
+    if (status != QKV_OK) return status;
     struct work work = {.plan = start(a), .kernels = ctx->kernels->attend};
     struct qkv_attend_plan *plan = &work.plan;
     plan->g = g;
@@ -208,11 +293,7 @@ enum qkv_status qkv_attend_backward(struct qkv_context *ctx, struct qkv_arena *s
     cut_keys(plan, work.kernels->backward_keys);
     size_t mark = qkv_arena_mark(scratch);
     status = take_backward(ctx, scratch, &work);
-    if (status == QKV_OK) {
-        qkv_parallel_range(ctx, a->B * a->H * a->Tq, DELTA_GRAIN, delta_body, &work);
-        qkv_parallel(ctx, a->B * a->Hkv * plan->chunks, backward_body, &work);
-        if (g->dq.data) qkv_parallel(ctx, a->B * a->Hkv * plan->blocks, gather_body, &work);
-    }
+    if (status == QKV_OK) run_backward(ctx, &work);
     qkv_arena_release(scratch, mark);
     return status;
 }
@@ -226,8 +307,8 @@ static void weights_body(void *argument, size_t item, int thread) {
 
 enum qkv_status qkv_attend_weights(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a,
                                    enum qkv_attention_stage stage, size_t b, size_t h, size_t first, size_t rows,
-                                   float *w) {
-    (void)stage;
+                                   float *out) {
+
     enum qkv_status status = check(ctx, a);
     if (status != QKV_OK) return status;
     if (b >= a->B || h >= a->H || first > a->Tq || rows > a->Tq - first)
@@ -236,11 +317,12 @@ enum qkv_status qkv_attend_weights(struct qkv_context *ctx, struct qkv_arena *sc
                         "(%zu,%zu,%zu)",
                         b, h, first, rows, a->B, a->H, a->Tq);
     if (!rows || !a->Tk) return QKV_OK;
-    if (!a->lse || !w)
-        return qkv_fail(ctx, QKV_ARGUMENT, "attend: weights need a place to go and lse of the forward pass");
+    if (!out) return qkv_fail(ctx, QKV_ARGUMENT, "attend: weights need a place to go");
+    if (stage == QKV_ATTENTION_WEIGHTS && !a->lse)
+        return qkv_fail(ctx, QKV_ARGUMENT, "attend: weights need lse of the forward pass");
     struct work work = {.plan = start(a), .kernels = ctx->kernels->attend};
     struct qkv_attend_plan *plan = &work.plan;
-    plan->weights = w, plan->batch = b, plan->head = h, plan->first = first, plan->count = rows;
+    plan->weights = out, plan->stage = stage, plan->batch = b, plan->head = h, plan->first = first, plan->count = rows;
     plan->block = WEIGHTS_ROWS / work.kernels->tile * work.kernels->tile;
     plan->blocks = divide_up(rows, plan->block);
     size_t mark = qkv_arena_mark(scratch);

@@ -23,6 +23,7 @@ struct qkv_attend_plan {
     float *partial;                       /* backward: (B,Hkv,chunks,rows,padded D) dq as each chunk sees it; or NULL */
     unsigned char *touched;               /* backward: (B,Hkv,chunks,blocks) whether that part of `partial` is in use */
     float *weights; /* attend_weights: (count,Tk), rows first… of head `head` in batch row `batch` */
+    enum qkv_attention_stage stage;
     size_t batch, head, first, count;
 };
 
@@ -40,9 +41,11 @@ struct qkv_attend_kernels {
     void (*delta)(const struct qkv_attend_plan *plan, size_t begin, size_t end);
     /* dk, dv of one chunk of keys, and its share of dq; items are (chunks,B,Hkv). */
     void (*backward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
+    /* The gradient of the addend for one block of keys; items are (distinct batch rows,distinct heads,key_blocks). */
+    void (*addend)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
     /* dq of one block of rows from the chunks' shares; items are (B,Hkv,blocks). */
     void (*gather)(const struct qkv_attend_plan *plan, size_t item);
-    /* The weights of the rows [first + item·block, …) of one head. */
+    /* The weights, or what stage says, of the rows [first + item·block, …) of one head. */
     void (*weights)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
 };
 

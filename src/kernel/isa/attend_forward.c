@@ -21,6 +21,8 @@ struct forward {
     float *v;          /* (KEYS,Dv padded) */
     float *o;          /* (rows,Dv padded) */
     float *s;          /* (TILE,KEYS) scores, then weights */
+    float *staging;    /* keys or values that cannot be packed where they lie */
+    struct stream keys, values;
     float m[QKV_ATTEND_ROWS + W], l[QKV_ATTEND_ROWS + W];
     struct row rows[QKV_ATTEND_ROWS];
     struct span spans[QKV_ATTEND_ROWS];
@@ -29,7 +31,7 @@ struct forward {
 size_t QKV_K(attend_forward_scratch)(const struct qkv_attend_plan *plan) {
     size_t D = plan->a->D, ldv = padded(plan->a->Dv, W), line = QKV_CACHE_LINE / sizeof(float);
     return padded(plan->block * D, line) + KEYS * D + KEYS * padded(ldv, line) + padded(plan->block * ldv, line) +
-           TILE * KEYS;
+           TILE * KEYS + KEYS * (D > plan->a->Dv ? D : plan->a->Dv);
 }
 
 static void forward_start(struct forward *f, float *scratch) {
@@ -40,16 +42,16 @@ static void forward_start(struct forward *f, float *scratch) {
     f->v = f->k + KEYS * a->D;
     f->o = f->v + KEYS * padded(ldv, line);
     f->s = f->o + padded(f->plan->block * ldv, line);
+    f->staging = f->s + TILE * KEYS;
     for (size_t r = 0; r < f->count; r++) {
         const struct row *row = &f->rows[r];
-        const float *q = heads_at(&a->q, row->b, row->i, row->h);
-        memcpy(f->q + r * a->D, q, a->D * sizeof(float));
+        read_cells(f->q + r * a->D, cells_at(&a->q, row->b, row->i, row->h), a->D);
     }
     memset(f->o, 0, f->count * ldv * sizeof(float));
     for (size_t r = 0; r < f->count; r++) f->m[r] = -INFINITY, f->l[r] = 0;
 }
 
-/* The best score of a row of the block, whose products become scores in place; −inf outside the span. */
+/* The best score of a row of the block, whose products become scores in place; −inf where it may not attend. */
 static float row_scores(const struct forward *f, const struct row *row, struct span span, float *x, size_t first,
                         size_t last) {
     vf top = vf_set(-INFINITY), scale = vf_set(f->a->scale);
@@ -127,6 +129,21 @@ static void tile_softmax(struct forward *f, size_t r0, size_t rows, size_t first
     }
 }
 
+/* O of a tile's rows where 0·NaN would spread: each row keeps to the keys that it may attend to. */
+static void add_rows_apart(const struct forward *f, size_t r0, size_t rows, const float *rescale) {
+    const size_t ldv = padded(f->a->Dv, W);
+    for (size_t r = 0; r < rows; r++) {
+        const struct row *row = &f->rows[r0 + r];
+        struct span span = f->spans[r0 + r], run = run_of(f->a, row, f->key, span, span.begin);
+        for (enum tile_start how = RESCALE; run.end; how = ADD) {
+            QKV_K(attend_tiles)
+            (1, ldv, how, f->o + (r0 + r) * ldv, ldv, rescale + r, f->s + r * KEYS + run.begin, KEYS, 1,
+             f->v + run.begin * ldv, ldv, run.end - run.begin);
+            run = run_of(f->a, row, f->key, span, run.end);
+        }
+    }
+}
+
 /* One tile of rows against the packed block of keys. */
 static void forward_tile(struct forward *f, size_t r0, size_t rows) {
     const size_t D = f->a->D, ldv = padded(f->a->Dv, W);
@@ -144,16 +161,9 @@ static void forward_tile(struct forward *f, size_t r0, size_t rows) {
     (rows, last - j < PANEL ? last - j : PANEL, FRESH, f->s + j, KEYS, NULL, f->q + r0 * D, D, 1, f->k + j * D, PANEL,
      D);
     tile_softmax(f, r0, rows, first, last, rescale);
-    if (f->finite || all_like(spans, rows, all)) {
-        QKV_K(attend_tiles)
-        (rows, ldv, RESCALE, o, ldv, rescale, f->s + all.begin, KEYS, 1, f->v + all.begin * ldv, ldv,
-         all.end - all.begin);
-        return;
-    }
-    for (size_t r = 0; r < rows; r++) /* 0·NaN: keep each row to its own keys */
-        QKV_K(attend_tiles)
-    (1, ldv, RESCALE, o + r * ldv, ldv, rescale + r, f->s + r * KEYS + spans[r].begin, KEYS, 1,
-     f->v + spans[r].begin * ldv, ldv, spans[r].end - spans[r].begin);
+    if (f->finite || (!dense(f->a) && all_like(spans, rows, all))) QKV_K(attend_tiles)
+    (rows, ldv, RESCALE, o, ldv, rescale, f->s + all.begin, KEYS, 1, f->v + all.begin * ldv, ldv, all.end - all.begin);
+    else add_rows_apart(f, r0, rows, rescale);
 }
 
 /* y = O / l, with dropout's scale; adding 0 makes every zero a positive one, however it came about. */
@@ -164,22 +174,22 @@ static void forward_finish(const struct forward *f) {
         const struct row *row = &f->rows[r];
         bool empty = f->m[r] == -INFINITY;
         vf s = vf_set(empty ? 0.0f : mask_scale(a->dropout) / f->l[r]);
-        float *y = (float *)a->y.data + row->b * a->y.batch_stride + row->i * a->y.row_stride + row->h * a->y.head_stride;
+        struct cells y = cells_at(&a->y, row->b, row->i, row->h);
         for (size_t c = 0; c < a->Dv; c += W)
-            store_row(y + c, vf_add(vf_mul(vf_load(f->o + r * ldv + c), s), vf_zero()), a->Dv - c);
+            store_cells(y, c, vf_add(vf_mul(vf_load(f->o + r * ldv + c), s), vf_zero()), a->Dv - c);
         if (a->lse) a->lse[row->at] = empty ? -INFINITY : f->m[r] + logf(f->l[r]);
     }
 }
 
 /* The keys `all` of the block; V is asked for while K is packed, and the next block's K while V is. */
-static void pack_block(struct forward *f, size_t b, size_t n, struct span all, size_t last) {
+static void pack_block(struct forward *f, struct span all, size_t last) {
     const struct qkv_attend *a = f->a;
-    size_t ldv = padded(a->Dv, W), count = all.end - all.begin, next = f->key + KEYS;
-    const float *k = heads_at(&a->k, b, f->key, n), *v = heads_at(&a->v, b, f->key + all.begin, n);
-    struct soon soon_v = {v, a->v.row_stride, count, a->Dv}, soon_k = {0};
-    if (next < last) soon_k = (struct soon){k + KEYS * a->k.row_stride, a->k.row_stride, last - next, a->D};
-    pack_panels(f->k, k, a->k.row_stride, all.begin, all.end, a->D, soon_v);
-    f->finite = pack_rows(f->v + all.begin * ldv, ldv, v, a->v.row_stride, count, a->Dv, soon_k);
+    size_t ldv = padded(a->Dv, W), first = f->key + all.begin, count = all.end - all.begin, next = f->key + KEYS;
+    struct soon soon_v = soon_of(&f->values, first, count), soon_k = {0};
+    if (next < last) soon_k = soon_of(&f->keys, next, last - next < KEYS ? last - next : KEYS);
+    pack_panels(f->k, block_of(&f->keys, first, count, f->staging), all.begin, all.end, a->D, soon_v);
+    struct block v = block_of(&f->values, first, count, f->staging);
+    f->finite = pack_rows(f->v + all.begin * ldv, ldv, v, count, a->Dv, soon_k);
 }
 
 void QKV_K(attend_forward)(const struct qkv_attend_plan *plan, size_t item, float *scratch) {
@@ -189,6 +199,7 @@ void QKV_K(attend_forward)(const struct qkv_attend_plan *plan, size_t item, floa
     struct forward f;
     f.plan = plan, f.a = a;
     f.rule = mask_rule(a->key, a->dropout);
+    f.keys = keys_of(a, b, n), f.values = values_of(a, b, n);
     f.count = plan->rows - r0 < plan->block ? plan->rows - r0 : plan->block;
     rows_of(plan, b, n, r0, f.count, f.rows);
     forward_start(&f, scratch);
@@ -201,7 +212,7 @@ void QKV_K(attend_forward)(const struct qkv_attend_plan *plan, size_t item, floa
     for (f.key = first / KEYS * KEYS; f.key < last; f.key += KEYS) {
         struct span all = spans_of(f.rows, f.count, f.key, KEYS, f.spans);
         if (!all.end) continue;
-        pack_block(&f, b, n, all, last);
+        pack_block(&f, all, last);
         for (size_t r = 0; r < f.count; r += TILE) forward_tile(&f, r, f.count - r < TILE ? f.count - r : TILE);
     }
     forward_finish(&f);

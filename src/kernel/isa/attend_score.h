@@ -1,27 +1,34 @@
 /* attend_score.h: from products q·k to scores and weights, one row at a time; and where a row begins and ends.
  *
- *   score = softcap(scale·q·k) + bias,   softcap(s) = c·tanh(s / c),   weight = exp(score − log-sum-exp)
+ *   score = softcap(scale·q·k) + bias + addend,   softcap(s) = c·tanh(s / c),   weight = exp(score − log-sum-exp)
  *
- * Scores of −inf carry no weight. A row's numbers depend on that row only. */
+ * The score is −inf where the dense mask is 0 or the addend is −inf, whatever the other terms are, and such scores carry no
+ * weight. A row's numbers depend on that row only. */
 #ifndef QKV_ISA_ATTEND_SCORE_H
 #define QKV_ISA_ATTEND_SCORE_H
 
-#include "kernel/isa/attend_tile.h"
+#include "kernel/isa/attend_rows.h"
 #include "kernel/isa/mask.h"
 
 struct row {   /* one query row of one head */
     size_t at; /* (b·H + h)·Tq + i: its place in lse and delta, and its row of the dropout mask */
     size_t b, h, i;
-    size_t lo, hi; /* its keys; 0, 0 when there are none */
-    int64_t bias;  /* where in the bias table key 0 would be */
+    size_t lo, hi;       /* its keys; 0, 0 when there are none */
+    int64_t bias;        /* where in the bias table key 0 would be */
+    size_t mask, addend; /* where in the dense mask and the addend key 0 is */
 };
 
 struct span { /* keys of one block, counted from the block's first */
     size_t begin, end;
 };
 
-QKV_INLINE const float *heads_at(const struct qkv_heads *x, size_t b, size_t i, size_t h) {
-    return (const float *)x->data + b * x->batch_stride + i * x->row_stride + h * x->head_stride;
+QKV_INLINE size_t pairs_at(const struct qkv_pairs *x, size_t b, size_t h, size_t i) {
+    return b * x->batch_stride + h * x->head_stride + i * x->row_stride;
+}
+
+/* Whether a row may be kept from single keys of its interval. */
+QKV_INLINE bool dense(const struct qkv_attend *a) {
+    return a->mask || a->addend;
 }
 
 QKV_INLINE struct row row_of(const struct qkv_attend *a, size_t b, size_t h, size_t i) {
@@ -33,6 +40,8 @@ QKV_INLINE struct row row_of(const struct qkv_attend *a, size_t b, size_t h, siz
     if (row.hi > a->Tk) row.hi = a->Tk;
     if (row.lo >= row.hi) row.lo = row.hi = 0;
     if (a->bias) row.bias = (int64_t)(h * a->bias_row + a->bias_zero) - a->position[place];
+    if (a->mask) row.mask = pairs_at(&a->mask_pairs, b, h, i);
+    if (a->addend) row.addend = pairs_at(&a->addend_pairs, b, h, i);
     return row;
 }
 
@@ -71,6 +80,18 @@ QKV_INLINE bool all_like(const struct span *spans, size_t count, struct span all
     return true;
 }
 
+/* The next run of keys, at `from` or later in the span of a block, that the row may attend to; 0, 0 when there is none.
+ * Where a factor of a weight 0 is not finite, products are summed over such runs only. */
+static inline struct span run_of(const struct qkv_attend *a, const struct row *row, size_t key, struct span span,
+                                 size_t from) {
+    const uint8_t *mask = a->mask ? a->mask + row->mask + key : NULL;
+    const float *addend = a->addend ? a->addend + row->addend + key : NULL;
+    while (from < span.end && ((mask && !mask[from]) || (addend && addend[from] == -INFINITY))) from++;
+    size_t end = from;
+    while (end < span.end && !(mask && !mask[end]) && !(addend && addend[end] == -INFINITY)) end++;
+    return from < end ? (struct span){from, end} : (struct span){0, 0};
+}
+
 QKV_INLINE bool vector_inside(struct span span, size_t j) {
     return j >= span.begin && j + W <= span.end;
 }
@@ -98,18 +119,23 @@ QKV_INLINE vf exp_down(vf x) {
     return vf_select(vf_lt(x, vf_set(-86.5f)), vf_zero(), y);
 }
 
-/* The bias of the keys j… of a block that starts at `key`; only lanes inside `span` are read. */
-static inline vf bias_of(const struct qkv_attend *a, const struct row *row, size_t key, size_t j, struct span span) {
-    const int64_t at = row->bias + (int64_t)(key + j);
-    if (vector_inside(span, j)) return vf_load(a->bias + at);
+/* Lanes j… of what lies at x + at for key j; only lanes inside `span` are read. */
+static inline vf lanes_of(const float *x, int64_t at, size_t j, struct span span) {
+    if (vector_inside(span, j)) return vf_load(x + at);
     float lanes[W];
-    for (size_t i = 0; i < W; i++) lanes[i] = j + i >= span.begin && j + i < span.end ? a->bias[at + (int64_t)i] : 0.0f;
+    for (size_t i = 0; i < W; i++) lanes[i] = j + i >= span.begin && j + i < span.end ? x[at + (int64_t)i] : 0.0f;
     return vf_load(lanes);
 }
 
-/* Products to scores. `slope`, where given, is the derivative of the score by the product. */
-QKV_INLINE vf score(const struct qkv_attend *a, const struct row *row, size_t key, size_t j, struct span span, vf x,
-                    vf *slope) {
+static inline vm mask_of(const uint8_t *mask, size_t at, size_t j, struct span span) {
+    if (vector_inside(span, j)) return vm_load_bytes(mask + at);
+    uint8_t lanes[W];
+    for (size_t i = 0; i < W; i++) lanes[i] = j + i >= span.begin && j + i < span.end ? mask[at + i] : 0;
+    return vm_load_bytes(lanes);
+}
+
+/* Products scaled and capped. `slope`, where given, is the derivative of that, and of the score, by the product. */
+QKV_INLINE vf capped(const struct qkv_attend *a, vf x, vf *slope) {
     x = vf_mul(x, vf_set(a->scale));
     if (slope) *slope = vf_set(a->scale);
     if (a->softcap > 0) {
@@ -117,12 +143,25 @@ QKV_INLINE vf score(const struct qkv_attend *a, const struct row *row, size_t ke
         x = vf_mul(t, vf_set(a->softcap));
         if (slope) *slope = vf_mul(vf_fnma(t, t, vf_set(1.0f)), *slope);
     }
-    if (a->bias) x = vf_add(x, bias_of(a, row, key, j, span));
+    return x;
+}
+
+/* Products of the keys j… of a block that starts at `key` to scores. */
+QKV_INLINE vf score(const struct qkv_attend *a, const struct row *row, size_t key, size_t j, struct span span, vf x,
+                    vf *slope) {
+    const vf never = vf_set(-INFINITY);
+    x = capped(a, x, slope);
+    if (a->bias) x = vf_add(x, lanes_of(a->bias, row->bias + (int64_t)(key + j), j, span));
+    if (a->addend) {
+        vf addend = lanes_of(a->addend, (int64_t)(row->addend + key + j), j, span);
+        x = vf_select(vf_eq(addend, never), never, vf_add(x, addend));
+    }
+    if (a->mask) x = vf_select(mask_of(a->mask, row->mask + key + j, j, span), x, never);
     return x;
 }
 
 QKV_INLINE bool plain_scores(const struct qkv_attend *a) {
-    return a->softcap == 0 && !a->bias;
+    return a->softcap == 0 && !a->bias && !dense(a);
 }
 
 /* What dropout multiplies the weights of the keys [first, last) of a block by; `kept` where they are kept. */

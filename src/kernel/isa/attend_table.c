@@ -12,6 +12,7 @@ const struct qkv_attend_kernels QKV_K(attend_kernels) = {
     .forward = QKV_K(attend_forward),
     .delta = QKV_K(attend_delta),
     .backward = QKV_K(attend_backward),
+    .addend = QKV_K(attend_addend),
     .gather = QKV_K(attend_gather),
     .weights = QKV_K(attend_weights),
 };

@@ -25,6 +25,11 @@ QKV_INLINE vi vi_iota(void) {
 QKV_INLINE vm vm_first(size_t n) {
     return _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(n < W ? (int)n : W), vi_iota()));
 }
+/* True where the byte is not 0. */
+QKV_INLINE vm vm_load_bytes(const uint8_t *p) {
+    vi bytes = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+    return _mm256_castsi256_ps(_mm256_cmpgt_epi32(bytes, _mm256_setzero_si256()));
+}
 QKV_INLINE vf vf_load(const float *p) {
     return _mm256_loadu_ps(p);
 }

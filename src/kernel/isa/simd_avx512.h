@@ -25,6 +25,11 @@ QKV_INLINE vi vi_iota(void) {
 QKV_INLINE vm vm_first(size_t n) {
     return (vm)(n < W ? (1u << n) - 1 : 0xffffu);
 }
+/* True where the byte is not 0. */
+QKV_INLINE vm vm_load_bytes(const uint8_t *p) {
+    __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)p);
+    return _mm_test_epi8_mask(bytes, bytes);
+}
 QKV_INLINE vf vf_load(const float *p) {
     return _mm512_loadu_ps(p);
 }

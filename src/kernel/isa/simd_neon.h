@@ -26,6 +26,13 @@ QKV_INLINE vi vi_iota(void) {
 QKV_INLINE vm vm_first(size_t n) {
     return vcgtq_u32(vdupq_n_u32(n < W ? (uint32_t)n : W), vi_iota());
 }
+/* True where the byte is not 0. */
+QKV_INLINE vm vm_load_bytes(const uint8_t *p) {
+    uint32_t four;
+    memcpy(&four, p, sizeof four);
+    uint32x4_t bytes = vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(four))));
+    return vtstq_u32(bytes, bytes);
+}
 QKV_INLINE vf vf_load(const float *p) {
     return vld1q_f32(p);
 }

@@ -12,6 +12,10 @@ typedef double vd;
 QKV_INLINE vf vf_set(float s) {
     return s;
 }
+/* True where the byte is not 0. */
+QKV_INLINE vm vm_load_bytes(const uint8_t *p) {
+    return *p != 0;
+}
 QKV_INLINE vf vf_load(const float *p) {
     return *p;
 }

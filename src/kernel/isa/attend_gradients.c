@@ -1,0 +1,165 @@
+/* attend_gradients.c: one block of rows against one block of keys, backward: the weights from the saved log-sum-exp, and
+ * the gradients of the scores (formulas in attend_backward.c). */
+#include "kernel/isa/attend_backward.h"
+
+/* Hands out scratch when `f` is given; returns how much there is. */
+static size_t carve(const struct qkv_attend_plan *plan, struct backward *f, float *scratch) {
+    size_t line = QKV_CACHE_LINE / sizeof(float), rows = plan->block, used = 0;
+    size_t ldk = padded(plan->a->D, W), ldv = padded(plan->a->Dv, W);
+    size_t wide = plan->a->D > plan->a->Dv ? plan->a->D : plan->a->Dv;
+    struct backward none;
+    if (!f) f = &none;
+    const struct {
+        float **at;
+        size_t floats;
+    } pieces[] = {{&f->kt, KEYS * plan->a->D},
+                  {&f->vt, KEYS * plan->a->Dv},
+                  {&f->k, KEYS * ldk},
+                  {&f->dk, KEYS * ldk},
+                  {&f->dv, KEYS * ldv},
+                  {&f->q, rows * ldk},
+                  {&f->dy, rows * ldv},
+                  {&f->p, rows * KEYS},
+                  {&f->ds, rows * KEYS},
+                  {&f->staging, KEYS * wide},
+                  {&f->sum, plan->g->daddend ? rows * KEYS : 0}};
+    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
+        if (scratch) *pieces[i].at = scratch + used;
+        used += padded(pieces[i].floats, line);
+    }
+    return used;
+}
+
+size_t QKV_K(attend_backward_scratch)(const struct qkv_attend_plan *plan) {
+    return carve(plan, NULL, NULL);
+}
+
+void QKV_K(attend_delta)(const struct qkv_attend_plan *plan, size_t begin, size_t end) {
+    const struct qkv_attend *a = plan->a;
+    for (size_t at = begin; at < end; at++) {
+        size_t i = at % a->Tq, h = at / a->Tq % a->H, b = at / a->Tq / a->H;
+        struct cells y = cells_at(&a->y, b, i, h), dy = cells_at(&plan->g->dy, b, i, h);
+        vf sum = vf_zero();
+        for (size_t c = 0; c < a->Dv; c += W)
+            sum = vf_fma(load_cells(y, c, a->Dv - c), load_cells(dy, c, a->Dv - c), sum);
+        plan->delta[at] = vf_sum(sum);
+    }
+}
+
+/* ---- blocks --------------------------------------------------------------------------------------------------------- */
+
+void QKV_K(attend_backward_start)(struct backward *f, const struct qkv_attend_plan *plan, float *scratch) {
+    const struct qkv_attend *a = plan->a;
+    f->plan = plan, f->a = a;
+    f->rule = mask_rule(a->key, a->dropout), f->keep_scale = mask_scale(a->dropout);
+    f->ldk = padded(a->D, W), f->ldv = padded(a->Dv, W);
+    f->of_score = false, f->wants_k = plan->partial != NULL;
+    carve(plan, f, scratch);
+}
+
+void QKV_K(attend_backward_keys)(struct backward *f, size_t b, size_t n, size_t block) {
+    f->b = b, f->n = n, f->key = block * KEYS;
+    f->keys = f->a->Tk - f->key < KEYS ? f->a->Tk - f->key : KEYS;
+    f->stream_k = keys_of(f->a, b, n), f->stream_v = values_of(f->a, b, n);
+    f->packed = false;
+}
+
+static void pack_block_of_keys(struct backward *f) {
+    const struct qkv_attend *a = f->a;
+    const struct soon soon = soon_of(&f->stream_v, f->key, f->keys), none = {0};
+    struct block k = block_of(&f->stream_k, f->key, f->keys, f->staging);
+    pack_panels(f->kt, k, 0, f->keys, a->D, soon);
+    if (f->wants_k) f->finite_k = pack_rows(f->k, f->ldk, k, f->keys, a->D, none);
+    struct block v = block_of(&f->stream_v, f->key, f->keys, f->staging);
+    pack_panels(f->vt, v, 0, f->keys, a->Dv, none);
+}
+
+static void pack_block_of_rows(struct backward *f) {
+    const struct qkv_attend *a = f->a;
+    vf check_q = vf_zero(), check_dy = vf_zero();
+    for (size_t r = 0; r < f->count; r++) {
+        const struct row *row = &f->rows[r];
+        pack_row(f->q + r * f->ldk, cells_at(&a->q, row->b, row->i, row->h), a->D, &check_q);
+        pack_row(f->dy + r * f->ldv, cells_at(&f->plan->g->dy, row->b, row->i, row->h), a->Dv, &check_dy);
+    }
+    f->finite_q = all_finite(check_q), f->finite_dy = all_finite(check_dy);
+}
+
+struct span QKV_K(attend_backward_rows)(struct backward *f, size_t r0, size_t count) {
+    f->r0 = r0, f->count = count;
+    rows_of(f->plan, f->b, f->n, r0, count, f->rows);
+    for (size_t r = 0; r < count; r++)
+        if (f->a->lse[f->rows[r].at] == -INFINITY) f->rows[r].lo = f->rows[r].hi = 0;
+    struct span all = spans_of(f->rows, count, f->key, f->keys, f->spans);
+    if (!all.end) return all;
+    for (size_t r = 0; r < count; r += TILE)
+        f->covers[r / TILE] = spans_of(f->rows + r, count - r < TILE ? count - r : TILE, f->key, f->keys, f->spans + r);
+    if (!f->packed) pack_block_of_keys(f);
+    f->packed = true;
+    pack_block_of_rows(f);
+    return all;
+}
+
+/* ---- one tile of rows: P and dS ------------------------------------------------------------------------------------ */
+
+/* Products q·k in p and dy·v in ds become weights and gradients of the products (or scores); zeros where the row may not
+ * attend. */
+static void row_gradients(const struct backward *f, const struct row *row, struct span span, float *p, float *ds,
+                          size_t first, size_t last) {
+    const struct qkv_attend *a = f->a;
+    const vf lse = vf_set(a->lse[row->at]), delta = vf_set(f->plan->delta[row->at]);
+    float keep[KEYS];
+    bool drop = a->dropout > 0, plain = plain_scores(a), apart = dense(a);
+    if (drop) keep_of(a, &f->rule, row, f->key, first, last, f->keep_scale, keep);
+    for (size_t j = first; j < last; j += W) {
+        vf slope = vf_set(a->scale), s = vf_load(p + j), dp = vf_load(ds + j);
+        s = plain ? vf_mul(s, slope) : score(a, row, f->key, j, span, s, &slope);
+        vf w = weight(s, lse), kept = w;
+        if (drop) {
+            kept = vf_mul(w, vf_load(keep + j));
+            dp = vf_mul(dp, vf_load(keep + j));
+        }
+        vf d = vf_mul(w, vf_sub(dp, delta));
+        if (!f->of_score) d = vf_mul(d, slope);
+        if (apart) { /* 0 times what may not be finite */
+            vm never = vf_eq(s, vf_set(-INFINITY));
+            kept = vf_select(never, vf_zero(), kept);
+            d = vf_select(never, vf_zero(), d);
+        }
+        if (!vector_inside(span, j)) {
+            vm inside = lanes_inside(span, j);
+            kept = vf_select(inside, kept, vf_zero());
+            d = vf_select(inside, d, vf_zero());
+        }
+        vf_store(p + j, kept);
+        vf_store(ds + j, d);
+    }
+}
+
+static void zero_outside(float *x, size_t first, size_t last, size_t keys) {
+    for (size_t j = 0; j < first; j += W) vf_store(x + j, vf_zero());
+    for (size_t j = last; j < keys; j += W) vf_store(x + j, vf_zero());
+}
+
+void QKV_K(attend_tile_gradients)(struct backward *f, size_t r, size_t rows) {
+    const struct span all = f->covers[r / TILE];
+    float *p = f->p + r * KEYS, *ds = f->ds + r * KEYS;
+    if (!all.end) {
+        memset(p, 0, rows * KEYS * sizeof(float));
+        memset(ds, 0, rows * KEYS * sizeof(float));
+        return;
+    }
+    size_t first = all.begin / W * W, last = padded(all.end, W), D = f->a->D, Dv = f->a->Dv;
+    for (size_t j = all.begin / PANEL * PANEL; j < last; j += PANEL) {
+        size_t columns = last - j < PANEL ? last - j : PANEL;
+        QKV_K(attend_tiles)
+        (rows, columns, FRESH, p + j, KEYS, NULL, f->q + r * f->ldk, f->ldk, 1, f->kt + j * D, PANEL, D);
+        QKV_K(attend_tiles)
+        (rows, columns, FRESH, ds + j, KEYS, NULL, f->dy + r * f->ldv, f->ldv, 1, f->vt + j * Dv, PANEL, Dv);
+    }
+    for (size_t i = 0; i < rows; i++) {
+        row_gradients(f, &f->rows[r + i], f->spans[r + i], p + i * KEYS, ds + i * KEYS, first, last);
+        zero_outside(p + i * KEYS, first, last, f->keys);
+        zero_outside(ds + i * KEYS, first, last, f->keys);
+    }
+}

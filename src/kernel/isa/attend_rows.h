@@ -1,0 +1,214 @@
+/* attend_rows.h: rows of heads in memory: where they lie, as fp32 or bf16, and how they are packed for the tiles.
+ *
+ * bf16 is the upper half of a binary32 (Kalamkar et al. 2019): reading appends zeros, writing rounds to nearest even and
+ * keeps NaN a NaN, as qkv_from_float does. */
+#ifndef QKV_ISA_ATTEND_ROWS_H
+#define QKV_ISA_ATTEND_ROWS_H
+
+#include "kernel/isa/attend_tile.h"
+
+#if defined(__GNUC__)
+#define QKV_PREFETCH(address) __builtin_prefetch((address), 0, 2)
+#else
+#define QKV_PREFETCH(address) ((void)(address))
+#endif
+
+/* ---- one row ------------------------------------------------------------------------------------------------------ */
+
+struct cells { /* the channels of one row of a head */
+    void *data;
+    enum qkv_dtype dtype;
+};
+
+QKV_INLINE struct cells cells_at(const struct qkv_heads *x, size_t b, size_t i, size_t h) {
+    size_t at = b * x->batch_stride + i * x->row_stride + h * x->head_stride;
+    size_t size = x->dtype == QKV_BF16 ? sizeof(uint16_t) : sizeof(float);
+    return (struct cells){(char *)x->data + at * size, x->dtype};
+}
+
+/* The first n lanes of a row that ends at n: whole vectors without a mask, whose stores are slow on some machines. */
+QKV_INLINE vf load_row(const float *x, size_t n) {
+    return n >= W ? vf_load(x) : vf_load_n(x, n);
+}
+QKV_INLINE void store_row(float *x, vf v, size_t n) {
+    if (n >= W)
+        vf_store(x, v);
+    else
+        vf_store_n(x, v, n);
+}
+
+QKV_INLINE vf load_bf16(const uint16_t *x, size_t n) {
+    uint32_t bits[W];
+    if (n >= W)
+        for (size_t i = 0; i < W; i++) bits[i] = (uint32_t)x[i] << 16;
+    else
+        for (size_t i = 0; i < W; i++) bits[i] = i < n ? (uint32_t)x[i] << 16 : 0;
+    return vf_from_bits(vi_load(bits));
+}
+QKV_INLINE void store_bf16(uint16_t *x, vf v, size_t n) {
+    vi bits = vi_from_bits(v), upper = vi_shr(bits, 16), odd = vi_and(upper, vi_set(1));
+    vi rounded = vi_shr(vi_add(vi_add(bits, vi_set(0x7fff)), odd), 16);
+    uint32_t lanes[W];
+    vi_store(lanes, vi_select(vf_eq(v, v), rounded, vi_or(upper, vi_set(0x40))));
+    if (n >= W)
+        for (size_t i = 0; i < W; i++) x[i] = (uint16_t)lanes[i];
+    else
+        for (size_t i = 0; i < n; i++) x[i] = (uint16_t)lanes[i];
+}
+
+/* The channels c… of a row with n more of them. */
+QKV_INLINE vf load_cells(struct cells x, size_t c, size_t n) {
+    return x.dtype == QKV_BF16 ? load_bf16((const uint16_t *)x.data + c, n) : load_row((const float *)x.data + c, n);
+}
+QKV_INLINE void store_cells(struct cells x, size_t c, vf v, size_t n) {
+    if (x.dtype == QKV_BF16)
+        store_bf16((uint16_t *)x.data + c, v, n);
+    else
+        store_row((float *)x.data + c, v, n);
+}
+
+QKV_INLINE void read_cells(float *out, struct cells x, size_t columns) {
+    if (x.dtype != QKV_BF16) {
+        memcpy(out, x.data, columns * sizeof(float));
+        return;
+    }
+    for (size_t c = 0; c < columns; c += W) store_row(out + c, load_cells(x, c, columns - c), columns - c);
+}
+
+/* x (+)= sum, whose places up to a multiple of W exist. */
+QKV_INLINE void put_cells(struct cells x, bool accumulate, const float *sum, size_t columns) {
+    for (size_t c = 0; c < columns; c += W) {
+        vf v = vf_load(sum + c);
+        if (accumulate) v = vf_add(load_cells(x, c, columns - c), v);
+        store_cells(x, c, v, columns - c);
+    }
+}
+
+/* Asks for a row that will be read soon. */
+QKV_INLINE void prefetch_row(const void *x, size_t bytes) {
+    for (size_t c = 0; c < bytes; c += QKV_CACHE_LINE) QKV_PREFETCH((const char *)x + c);
+}
+QKV_INLINE void prefetch_cells(struct cells x, size_t columns) {
+    prefetch_row(x.data, columns * (x.dtype == QKV_BF16 ? sizeof(uint16_t) : sizeof(float)));
+}
+
+/* ---- the keys, or the values, of one kv head: first those of the past, then the others ------------------------------ */
+
+struct stream {
+    const struct qkv_heads *past, *now;
+    size_t turn; /* how many are in the past */
+    size_t b, n, columns;
+};
+
+QKV_INLINE struct stream keys_of(const struct qkv_attend *a, size_t b, size_t n) {
+    return (struct stream){&a->past_k, &a->k, a->past, b, n, a->D};
+}
+QKV_INLINE struct stream values_of(const struct qkv_attend *a, size_t b, size_t n) {
+    return (struct stream){&a->past_v, &a->v, a->past, b, n, a->Dv};
+}
+
+QKV_INLINE struct cells stream_at(const struct stream *s, size_t j) {
+    return j < s->turn ? cells_at(s->past, s->b, j, s->n) : cells_at(s->now, s->b, j - s->turn, s->n);
+}
+
+struct block { /* rows of floats at an even distance */
+    const float *x;
+    size_t stride;
+};
+
+/* Rows [first, first + count) where they lie; x is NULL when they are not fp32, or partly in the past only. */
+static inline struct block block_in_place(const struct stream *s, size_t first, size_t count) {
+    const struct qkv_heads *x = first < s->turn ? s->past : s->now;
+    bool split = first < s->turn && first + count > s->turn;
+    if (split || x->dtype != QKV_F32) return (struct block){0};
+    return (struct block){stream_at(s, first).data, x->row_stride};
+}
+
+/* The same rows; where they cannot be read in place they are copied to `staging` (count,columns) first. */
+static inline struct block block_of(const struct stream *s, size_t first, size_t count, float *staging) {
+    struct block block = block_in_place(s, first, count);
+    if (block.x) return block;
+    for (size_t i = 0; i < count; i++) read_cells(staging + i * s->columns, stream_at(s, first + i), s->columns);
+    return (struct block){staging, s->columns};
+}
+
+/* ---- packing ------------------------------------------------------------------------------------------------------ */
+
+/* Rows that will be packed next: row i of them is asked for while row i is packed. */
+struct soon {
+    struct block block;
+    size_t rows, columns;
+};
+
+QKV_INLINE struct soon soon_of(const struct stream *s, size_t first, size_t count) {
+    struct block block = block_in_place(s, first, count);
+    return (struct soon){block, block.x ? count : 0, s->columns};
+}
+
+QKV_INLINE void ask_for(const struct soon *soon, size_t row) {
+    if (row < soon->rows) prefetch_row(soon->block.x + row * soon->block.stride, soon->columns * sizeof(float));
+}
+
+/* One row, filled with zeros up to a multiple of W. `check` gathers 0·x, which stays 0 while all is finite. */
+QKV_INLINE void pack_row(float *out, struct cells x, size_t columns, vf *check) {
+    size_t c = 0;
+    vf zero = vf_zero(), sum = *check;
+    for (; c + W <= columns; c += W) {
+        vf v = load_cells(x, c, W);
+        sum = vf_fma(v, zero, sum);
+        vf_store(out + c, v);
+    }
+    if (c < columns) {
+        vf v = load_cells(x, c, columns - c);
+        sum = vf_fma(v, zero, sum);
+        vf_store(out + c, v);
+    }
+    *check = sum;
+}
+
+QKV_INLINE bool all_finite(vf check) {
+    return vf_sum(check) == 0;
+}
+
+/* out (rows,ld) = the rows of a block, filled up with zeros. False when a number is not finite. */
+QKV_INLINE bool pack_rows(float *out, size_t ld, struct block block, size_t rows, size_t columns, struct soon soon) {
+    vf check = vf_zero();
+    for (size_t r = 0; r < rows; r++) {
+        struct cells x = {(void *)(uintptr_t)(block.x + r * block.stride), QKV_F32};
+        ask_for(&soon, r);
+        pack_row(out + r * ld, x, columns, &check);
+    }
+    return all_finite(check);
+}
+
+/* Keys to lanes: out is panels (D,PANEL) of keys (D), the first of which is in `block` and has the place `begin`; the
+ * places of the panels touched that are outside [begin, end) become zeros. */
+QKV_INLINE void pack_panels(float *out, struct block block, size_t begin, size_t end, size_t D, struct soon soon) {
+    const size_t stride = block.stride;
+    for (size_t k = begin / PANEL * PANEL; k < padded(end, PANEL); k += W) {
+        float *to = out + k / PANEL * PANEL * D + k % PANEL;
+        bool whole = k >= begin && k + W <= end;
+        const float *from = block.x + (whole ? k - begin : 0) * stride;
+        size_t d = 0;
+        for (size_t i = 0; i < W; i++) ask_for(&soon, k + i - begin);
+        for (; whole && d + W <= D; d += W) {
+            vf r[W];
+            QKV_UNROLL
+            for (size_t i = 0; i < W; i++) r[i] = vf_load(from + i * stride + d);
+            vf_transpose(r);
+            QKV_UNROLL
+            for (size_t i = 0; i < W; i++) vf_store(to + (d + i) * PANEL, r[i]);
+        }
+        for (; d < D; d += W) {
+            vf r[W];
+            for (size_t i = 0; i < W; i++) {
+                bool in = k + i >= begin && k + i < end;
+                r[i] = in ? vf_load_n(block.x + (k + i - begin) * stride + d, D - d) : vf_zero();
+            }
+            vf_transpose(r);
+            for (size_t i = 0; i < W && d + i < D; i++) vf_store(to + (d + i) * PANEL, r[i]);
+        }
+    }
+}
+
+#endif
