@@ -125,6 +125,24 @@ QKV_API enum qkv_status qkv_attention_weights(struct qkv_context *ctx, const str
 QKV_API enum qkv_status qkv_attention_measure(struct qkv_context *ctx, const struct qkv_attention_call *call,
                                               const struct qkv_attention_gradients *gradients, size_t *bytes);
 
+/* ---- positions ------------------------------------------------------------------------------------------------------- */
+
+/* Rotary positions (RoPE; Su et al. 2021): turns the first 2·pairs channels of every head in place. */
+struct qkv_rotation {
+    const float *table; /* (count,pairs,2): cosine and sine of the angle of each pair at each position */
+    size_t count, pairs;
+    bool interleaved; /* pairs are channels (2p, 2p + 1), as in GPT-J; else (p, p + pairs), as in Llama's files */
+    const int32_t *positions; /* (B,T): rows of the table; NULL: t */
+    bool inverse;             /* turns back: what the gradient of x needs */
+};
+QKV_API enum qkv_status qkv_rotate(struct qkv_context *ctx, const struct qkv_view *x,
+                                   const struct qkv_rotation *rotation);
+/* The usual angles: t·theta^(−p/pairs). */
+QKV_API enum qkv_status qkv_rotation_table(struct qkv_context *ctx, double theta, size_t count, size_t pairs,
+                                           float *table);
+/* The ALiBi slopes of H heads: 2^(−8(h+1)/H), and for other than powers of two as in Press et al. (2022). */
+QKV_API void qkv_alibi_slopes(size_t H, float *slopes);
+
 /* ---- the layer -----------------------------------------------------------------------------------------------------------
  * Attention with its projections: q = x·Wqᵀ + bq, k and v from x (self) or from a memory (cross), q and k rotated where the
  * position kind rotates, y = attention(q, k, v)·Woᵀ + bo. All widths are free: 1024 → 8 heads of 64 with 111 values
@@ -139,25 +157,26 @@ struct qkv_attention_layer_spec {
     struct qkv_attention_spec attention; /* heads must be given; kv_heads 0: heads; head_dim 0: in / heads; value_dim 0:
                                             head_dim */
     struct qkv_position_spec position;   /* kind none, rope (theta 0: 10000; fraction 0: 1) or alibi; self only */
-    int context;                         /* rope, alibi: the most positions; else not needed */
+    int context;                         /* the most positions; rope and alibi need it, else 0: no limit */
     double dropout;                      /* on the weights */
 };
-/* New weights: N(0, 1/in) for the projections, zero biases. The spec is checked; a sentence names what is wrong. */
+/* New weights: normal with standard deviation 1/sqrt(columns), zero biases. The spec is checked; a sentence names what is
+ * wrong. */
 QKV_API enum qkv_status qkv_attention_layer_create(struct qkv_context *ctx, const struct qkv_attention_layer_spec *spec,
                                                    uint64_t seed, struct qkv_attention_layer **out);
 QKV_API void qkv_attention_layer_free(struct qkv_attention_layer *layer);
 /* The spec with everything filled in. */
 QKV_API const struct qkv_attention_layer_spec *qkv_attention_layer_spec(const struct qkv_attention_layer *layer);
-/* "q.weight" (H·D,in), "k.weight" (Hkv·D,kv_in), "v.weight" (Hkv·Dv,kv_in), "o.weight" (out,H·Dv), and biases: names and
- * shapes, writable weights, and gradients of the same shape, zero at first. */
+/* "q.weight" (H·D,in), "k.weight" (Hkv·D,kv_in), "v.weight" (Hkv·Dv,kv_in), "o.weight" (out,H·Dv), and "q.bias" …: names
+ * and shapes, writable weights, and gradients of the same shape, zero at first; NULL past the last. */
 QKV_API size_t qkv_attention_layer_parameters(const struct qkv_attention_layer *layer);
 QKV_API const struct qkv_array *qkv_attention_layer_parameter(const struct qkv_attention_layer *layer, size_t i);
 QKV_API float *qkv_attention_layer_weights(struct qkv_attention_layer *layer, size_t i);
 QKV_API float *qkv_attention_layer_gradient(struct qkv_attention_layer *layer, size_t i);
 QKV_API void qkv_attention_layer_clear_gradients(struct qkv_attention_layer *layer);
 
-/* Keys and values of B rows, projected and rotated, for decoding step by step. Self attention appends those of every
- * forward call; cross attention keeps those of its memory. */
+/* Keys and values of B rows, up to `capacity` positions each, projected and rotated, for decoding step by step. Self attention
+ * appends those of every forward call; cross attention keeps those of the latest memory. A cache may outlive its layer. */
 struct qkv_attention_cache;
 QKV_API enum qkv_status qkv_attention_cache_create(struct qkv_attention_layer *layer, size_t B, size_t capacity,
                                                    struct qkv_attention_cache **out);
@@ -172,23 +191,26 @@ struct qkv_attention_input {
     size_t memory_T;
     const float *memory;               /* cross: (B,memory_T,kv_in); NULL: the keys and values that the cache holds */
     struct qkv_attention_cache *cache; /* or NULL. With one, no backward */
-    struct qkv_mask mask; /* lengths, prefix, documents: beside causal and window of the spec. B, Tq, Tk, offset are
-                             filled in: queries follow what the cache holds */
+    struct qkv_mask mask; /* beside causal and window of the spec: keys that both allow. B, Tq and Tk are filled in;
+                             self attention fills in offset too (queries follow what the cache holds) and takes no
+                             offsets */
     const uint8_t *dense; /* as in struct qkv_attention_call */
     struct qkv_pair_shape dense_shape;
     const float *bias;
     struct qkv_pair_shape bias_shape;
+    float *dbias;  /* the gradient of the bias, in its shape and strides: backward adds to it; NULL: not wanted */
     bool train;    /* keep what backward needs; dropout is on */
     uint64_t seed; /* of the dropout mask */
 };
 /* y (B,T,out). Memory is kept in the layer and grows to what the largest call needs. */
 QKV_API enum qkv_status qkv_attention_layer_forward(struct qkv_attention_layer *layer,
                                                     const struct qkv_attention_input *input, float *y);
-/* After a forward with train: adds to the parameters' gradients, and writes dx (B,T,in) and dmemory (B,memory_T,kv_in); both may
- * be NULL. The input's buffers must still be there. */
+/* After a forward with train, once: adds to the parameters' gradients, and writes dx (B,T,in) and dmemory (B,memory_T,kv_in);
+ * both may be NULL. The input's buffers must still be there. */
 QKV_API enum qkv_status qkv_attention_layer_backward(struct qkv_attention_layer *layer, const float *dy, float *dx,
                                                      float *dmemory);
-/* Of the latest forward, as qkv_attention_weights: out (rows,keys), keys being cache and new ones together. */
+/* Of the latest forward, as qkv_attention_weights: out (rows,keys), keys being cache and new ones together. Its cache, dense
+ * mask and bias must still be there. */
 QKV_API enum qkv_status qkv_attention_layer_look(struct qkv_attention_layer *layer, enum qkv_attention_stage stage,
                                                  size_t b, size_t h, size_t first, size_t rows, float *out);
 

@@ -6,7 +6,6 @@
 
 #include "base/base.h"
 #include "op/op.h"
-#include "op/op.h"
 
 /* ---- masks (mask.c) -------------------------------------------------------------------------------------------- */
 /* Sizes, lengths, prefixes and document numbers make sense. */

@@ -1,0 +1,39 @@
+/* The attention layer's insides, for the files that make it up (layer*.c). */
+#ifndef QKV_ATTENTION_LAYER_H
+#define QKV_ATTENTION_LAYER_H
+
+#include "attention/attention.h"
+
+enum { QKV_LAYER_PARAMETERS = 8 }; /* weight and bias of q, k, v and o */
+
+struct qkv_attention_layer {
+    struct qkv_context *ctx;
+    struct qkv_attention_layer_spec spec;
+    size_t owners; /* the caller until it frees the layer, and every cache */
+
+    struct qkv_arena storage; /* weights, gradients, tables */
+    struct qkv_attention_parameters parameters;
+    struct qkv_position_tables tables;
+    struct qkv_array arrays[QKV_LAYER_PARAMETERS]; /* parts of the parameters, by name */
+    float *gradients[QKV_LAYER_PARAMETERS];
+    size_t array_count;
+
+    struct qkv_arena arena, records; /* of one call */
+    struct qkv_tape tape;
+    struct qkv_tensor *x, *memory, *y;         /* of the latest forward; memory NULL without one */
+    const struct qkv_attend *kept;             /* what to look at; NULL when there is nothing */
+    const struct qkv_attention_cache *kept_in; /* the cache that this reads, or NULL */
+    bool trained;                              /* a forward with train waits for its backward */
+};
+
+struct qkv_attention_cache {
+    struct qkv_attention_layer *layer;
+    size_t B, length;
+    struct qkv_arena storage;
+    struct qkv_key_values rows;
+};
+
+/* Fills in what `spec` leaves out and checks the whole (layer_spec.c). */
+enum qkv_status qkv_attention_layer_complete(struct qkv_context *ctx, struct qkv_attention_layer_spec *spec);
+
+#endif

@@ -1,0 +1,294 @@
+/* One call of an attention layer: forward, backward and looking at it.
+ *
+ * Every call is planned first, by running it on an arena that only counts; memory is taken where it is more than calls before
+ * needed. Nothing is given back before the next call, so what was computed can be looked at. */
+#include "attention/layer.h"
+
+#include <string.h>
+
+/* ---- checks ---------------------------------------------------------------------------------------------------------- */
+
+/* Keys that the queries of a call meet, the new ones included, and the mask over them. */
+struct keys {
+    size_t past, count;
+    struct qkv_mask mask;
+    struct qkv_pairs dense, bias;
+};
+
+static enum qkv_status check_batch(const struct qkv_attention_layer *l, const struct qkv_attention_input *in) {
+    const size_t most = (size_t)INT32_MAX;
+    size_t rows, numbers;
+    if (!in->B || !in->T)
+        return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: a batch of %zu rows of %zu positions is empty", in->B,
+                        in->T);
+    if (in->B > most || in->T > most || !qkv_multiply(in->B, in->T, &rows) || rows > most ||
+        !qkv_multiply(rows, (size_t)l->spec.in * sizeof(float), &numbers))
+        return qkv_fail(l->ctx, QKV_SHAPE, "attention layer: a batch of %zu rows of %zu positions is too large", in->B,
+                        in->T);
+    if (!in->x) return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: x is NULL");
+    if (in->dbias && (!in->bias || !in->train))
+        return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: dbias needs a bias, and train");
+    return QKV_OK;
+}
+
+static enum qkv_status check_cache(const struct qkv_attention_layer *l, const struct qkv_attention_input *in) {
+    const struct qkv_attention_cache *c = in->cache;
+    if (!c) return QKV_OK;
+    if (c->layer != l) return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: the cache was made for another layer");
+    if (c->B != in->B)
+        return qkv_fail(l->ctx, QKV_SHAPE, "attention layer: the cache has %zu rows, but the batch has %zu", c->B,
+                        in->B);
+    if (in->train)
+        return qkv_fail(l->ctx, QKV_ARGUMENT,
+                        "attention layer: with a cache there is no backward; leave out the cache, or train");
+    return QKV_OK;
+}
+
+static enum qkv_status find_self(const struct qkv_attention_layer *l, const struct qkv_attention_input *in,
+                                 struct keys *keys) {
+    if (in->memory || in->memory_T)
+        return qkv_fail(l->ctx, QKV_ARGUMENT,
+                        "attention layer: memory is given, but self attention reads x; make the layer with cross");
+    if (in->mask.offsets)
+        return qkv_fail(l->ctx, QKV_ARGUMENT,
+                        "attention layer: mask.offsets is given, but in self attention queries stand where their own "
+                        "keys do");
+    keys->past = in->cache ? in->cache->length : 0;
+    if (in->cache && in->T > in->cache->rows.capacity - keys->past)
+        return qkv_fail(l->ctx, QKV_ARGUMENT,
+                        "attention layer: %zu more positions do not fit: the cache holds %zu of %zu", in->T, keys->past,
+                        in->cache->rows.capacity);
+    keys->count = keys->past + in->T;
+    if (l->spec.context && keys->count > (size_t)l->spec.context)
+        return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: %zu positions are more than the context of %d",
+                        keys->count, l->spec.context);
+    return QKV_OK;
+}
+
+static enum qkv_status find_cross(const struct qkv_attention_layer *l, const struct qkv_attention_input *in,
+                                  struct keys *keys) {
+    const struct qkv_attention_cache *c = in->cache;
+    size_t rows, numbers;
+    keys->count = in->memory ? in->memory_T : c ? c->length : 0;
+    if (!in->memory && !c)
+        return qkv_fail(l->ctx, QKV_ARGUMENT,
+                        "attention layer: cross attention needs a memory, or a cache that has one");
+    if (!in->memory && !keys->count)
+        return qkv_fail(l->ctx, QKV_ARGUMENT,
+                        "attention layer: memory is NULL, but the cache holds none yet; give it once");
+    if (!keys->count) return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: memory_T is 0; a memory has positions");
+    if (!in->memory && in->memory_T && in->memory_T != keys->count)
+        return qkv_fail(l->ctx, QKV_SHAPE, "attention layer: memory_T is %zu, but the cache holds %zu positions",
+                        in->memory_T, keys->count);
+    if (c && keys->count > c->rows.capacity)
+        return qkv_fail(l->ctx, QKV_ARGUMENT,
+                        "attention layer: a memory of %zu positions does not fit into a cache of %zu", keys->count,
+                        c->rows.capacity);
+    if (l->spec.context && (in->T > (size_t)l->spec.context || keys->count > (size_t)l->spec.context))
+        return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: %zu positions are more than the context of %d",
+                        in->T > keys->count ? in->T : keys->count, l->spec.context);
+    if (keys->count > (size_t)INT32_MAX || !qkv_multiply(in->B, keys->count, &rows) || rows > (size_t)INT32_MAX ||
+        !qkv_multiply(rows, (size_t)l->spec.kv_in * sizeof(float), &numbers))
+        return qkv_fail(l->ctx, QKV_SHAPE, "attention layer: a memory of %zu rows of %zu positions is too large", in->B,
+                        keys->count);
+    return QKV_OK;
+}
+
+/* What the spec and the call's own mask both allow. */
+static enum qkv_status find_mask(const struct qkv_attention_layer *l, const struct qkv_attention_input *in,
+                                 struct keys *keys) {
+    const struct qkv_attention_spec *a = &l->spec.attention;
+    struct qkv_mask *m = &keys->mask;
+    const size_t H = (size_t)a->heads;
+    *m = in->mask;
+    m->B = in->B;
+    m->Tq = in->T;
+    m->Tk = keys->count;
+    m->causal = m->causal || a->causal;
+    if (a->window > 0 && (m->window == 0 || m->window > a->window)) m->window = a->window;
+    if (!l->spec.cross) m->offset = (int64_t)keys->past;
+    enum qkv_status status = qkv_mask_check(l->ctx, m);
+    if (status == QKV_OK && in->dense)
+        status = qkv_pair_shape_check(l->ctx, "dense", &in->dense_shape, m->B, H, m->Tq, m->Tk, 1, false, &keys->dense);
+    if (status == QKV_OK && in->bias)
+        status = qkv_pair_shape_check(l->ctx, "bias", &in->bias_shape, m->B, H, m->Tq, m->Tk, sizeof(float),
+                                      in->dbias != NULL, &keys->bias);
+    return status;
+}
+
+static enum qkv_status find_keys(const struct qkv_attention_layer *l, const struct qkv_attention_input *in,
+                                 struct keys *keys) {
+    *keys = (struct keys){0};
+    enum qkv_status status = check_batch(l, in);
+    if (status == QKV_OK) status = check_cache(l, in);
+    if (status == QKV_OK) status = l->spec.cross ? find_cross(l, in, keys) : find_self(l, in, keys);
+    return status == QKV_OK ? find_mask(l, in, keys) : status;
+}
+
+/* ---- the call ---------------------------------------------------------------------------------------------------------- */
+
+/* Positions and intervals of all queries. */
+static void make_rows(struct qkv_attention_layer *l, const struct keys *keys, struct qkv_attention_flow *f) {
+    size_t rows = f->B * f->T;
+    int32_t *positions = qkv_tape_take(&l->tape, rows, sizeof *positions);
+    int32_t *lo = qkv_tape_take(&l->tape, rows, sizeof *lo), *hi = qkv_tape_take(&l->tape, rows, sizeof *hi);
+    if (l->tape.status == QKV_OK && !l->ctx->dry) {
+        for (size_t n = 0; n < rows; n++) positions[n] = (int32_t)(keys->past + n % f->T);
+        qkv_tape_failed(&l->tape, qkv_mask_intervals(l->ctx, &keys->mask, lo, hi));
+    }
+    f->positions = positions;
+    f->lo = lo;
+    f->hi = hi;
+}
+
+/* x and memory as tensors; they are read only. */
+static struct qkv_tensor *input_tensor(struct qkv_attention_layer *l, const float *data, size_t rows, int columns,
+                                       bool wants) {
+    struct qkv_tensor *t = qkv_tape_view(&l->tape, (float *)(uintptr_t)data, rows, (size_t)columns);
+    if (t) t->wants = wants;
+    return t;
+}
+
+/* The whole forward; with ctx->dry, its plan. */
+static enum qkv_status run(struct qkv_attention_layer *l, const struct qkv_attention_input *in,
+                           const struct keys *keys) {
+    qkv_arena_release(&l->arena, 0);
+    qkv_arena_release(&l->records, 0);
+    qkv_tape_start(&l->tape, l->ctx, &l->arena, &l->records, in->train);
+    if (in->train) qkv_tape_train(&l->tape, in->seed);
+    l->x = input_tensor(l, in->x, in->B * in->T, l->spec.in, in->train);
+    l->memory = input_tensor(l, in->memory, in->B * keys->count, l->spec.kv_in, in->train);
+    struct qkv_attention_flow f = {.tape = &l->tape,
+                                   .spec = &l->spec.attention,
+                                   .parameters = &l->parameters,
+                                   .tables = l->spec.cross ? NULL : &l->tables,
+                                   .B = in->B,
+                                   .T = in->T,
+                                   .cache = in->cache ? &in->cache->rows : NULL,
+                                   .past = keys->past,
+                                   .cross = l->spec.cross,
+                                   .memory = l->memory,
+                                   .memory_T = keys->count,
+                                   .mask = in->dense,
+                                   .mask_pairs = keys->dense,
+                                   .addend = in->bias,
+                                   .addend_pairs = keys->bias,
+                                   .daddend = in->dbias,
+                                   .dropout = (float)l->spec.dropout,
+                                   .kept = &l->kept};
+    make_rows(l, keys, &f);
+    l->y = qkv_attention_sublayer(&f, l->x);
+    return l->tape.status;
+}
+
+/* The gradient of y is the caller's: a second owner keeps it from being written. */
+static enum qkv_status run_backward(struct qkv_attention_layer *l, const float *dy) {
+    struct qkv_slot *slot = qkv_tape_take_record(&l->tape, sizeof *slot);
+    if (!slot) return QKV_MEMORY;
+    *slot = (struct qkv_slot){.data = (float *)(uintptr_t)dy, .count = l->y->rows * l->y->columns, .owners = 2};
+    l->y->slot = slot;
+    return qkv_tape_backward(&l->tape);
+}
+
+static enum qkv_status plan_look(struct qkv_attention_layer *l) {
+    const struct qkv_attend *a = l->kept;
+    return qkv_attend_weights(l->ctx, &l->arena, a, QKV_ATTENTION_WEIGHTS, 0, 0, 0, a->Tq, a->lse);
+}
+
+/* Bytes of a call with its backward and with looking at it. */
+static enum qkv_status measure(struct qkv_attention_layer *l, const struct qkv_attention_input *in,
+                               const struct keys *keys, size_t *bytes) {
+    const struct qkv_arena real = l->arena;
+    const bool dry = l->ctx->dry;
+    l->ctx->dry = true;
+    qkv_arena_measure(l->ctx, &l->arena, "a call of an attention layer");
+    enum qkv_status status = run(l, in, keys);
+    if (status == QKV_OK) status = plan_look(l);
+    if (status == QKV_OK && in->train) status = run_backward(l, l->y->data);
+    if (status == QKV_OK && in->train) status = plan_look(l);
+    l->ctx->dry = dry;
+    *bytes = l->arena.peak;
+    l->arena = real;
+    l->kept = NULL;
+    return status;
+}
+
+static enum qkv_status make_room(struct qkv_attention_layer *l, const struct qkv_attention_input *in,
+                                 const struct keys *keys) {
+    size_t bytes;
+    enum qkv_status status = measure(l, in, keys, &bytes);
+    if (status != QKV_OK || (l->arena.base && bytes <= l->arena.capacity)) return status;
+    qkv_arena_free(&l->arena);
+    return qkv_arena_create(l->ctx, &l->arena, bytes, "a call of an attention layer");
+}
+
+/* ---- the interface ------------------------------------------------------------------------------------------------------- */
+
+enum qkv_status qkv_attention_layer_forward(struct qkv_attention_layer *l, const struct qkv_attention_input *in,
+                                            float *y) {
+    struct keys keys;
+    if (!l) return QKV_ARGUMENT;
+    l->trained = false;
+    l->kept = NULL;
+    if (!in || !y) return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: %s is NULL", in ? "y" : "input");
+    enum qkv_status status = find_keys(l, in, &keys);
+    if (status == QKV_OK) status = make_room(l, in, &keys);
+    if (status != QKV_OK) return status;
+    bool stores = in->cache && (in->memory || !l->spec.cross);
+    if (stores) in->cache->length = keys.past; /* what lies behind is being replaced */
+    status = run(l, in, &keys);
+    if (status != QKV_OK) {
+        l->kept = NULL;
+        return status;
+    }
+    if (stores) in->cache->length = keys.count;
+    memcpy(y, l->y->data, l->y->rows * l->y->columns * sizeof(float));
+    l->kept_in = in->cache;
+    l->trained = in->train;
+    return QKV_OK;
+}
+
+/* An input's gradient; without one it got none, which is 0. */
+static void give_out(float *out, const struct qkv_tensor *x) {
+    size_t bytes = x->rows * x->columns * sizeof(float);
+    if (x->slot)
+        memcpy(out, x->slot->data, bytes);
+    else
+        memset(out, 0, bytes);
+}
+
+enum qkv_status qkv_attention_layer_backward(struct qkv_attention_layer *l, const float *dy, float *dx,
+                                             float *dmemory) {
+    if (!l) return QKV_ARGUMENT;
+    if (!l->trained)
+        return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: backward needs a forward with train before it");
+    if (!dy) return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: dy is NULL");
+    if (dmemory && !l->memory)
+        return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: dmemory is given, but self attention has no memory");
+    l->trained = false;
+    l->x->wants = dx != NULL;
+    if (l->memory) l->memory->wants = dmemory != NULL;
+    enum qkv_status status = run_backward(l, dy);
+    if (status == QKV_OK && dx) give_out(dx, l->x);
+    if (status == QKV_OK && dmemory) give_out(dmemory, l->memory);
+    return status;
+}
+
+enum qkv_status qkv_attention_layer_look(struct qkv_attention_layer *l, enum qkv_attention_stage stage, size_t b,
+                                         size_t h, size_t first, size_t rows, float *out) {
+    if (!l) return QKV_ARGUMENT;
+    const struct qkv_attend *a = l->kept;
+    if (!a)
+        return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: looking needs a forward before it, its cache alive");
+    if (!out) return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: out is NULL");
+    if ((int)stage < 0 || stage > QKV_ATTENTION_PRODUCTS)
+        return qkv_fail(l->ctx, QKV_ARGUMENT,
+                        "attention layer: stage is %d; it must be one of enum qkv_attention_stage", (int)stage);
+    if (b >= a->B || h >= a->H || first > a->Tq || rows > a->Tq - first)
+        return qkv_fail(
+            l->ctx, QKV_ARGUMENT,
+            "attention layer: queries %zu to %zu of head %zu, batch row %zu are not among the latest call's "
+            "%zu queries, %zu heads, %zu rows",
+            first, first + rows, h, b, a->Tq, a->H, a->B);
+    return qkv_attend_weights(l->ctx, &l->arena, a, stage, b, h, first, rows, out);
+}

@@ -1,0 +1,131 @@
+/* The spec of an attention layer: what is left out filled in, then every number in its range, by name. The ranges are those of
+ * the attention of models. */
+#include "attention/layer.h"
+
+#include <float.h>
+#include <limits.h>
+#include <math.h>
+
+enum { DIMENSION = 1 << 20, WIDTH = 1 << 20, CONTEXT = 1 << 24 };
+
+/* An int field; first its default, then its range. */
+struct whole {
+    const char *name;
+    int value, low, high;
+};
+
+static enum qkv_status check_whole(struct qkv_context *ctx, const struct whole *fields, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        const struct whole *f = &fields[i];
+        if (f->value < f->low || f->value > f->high)
+            return qkv_fail(ctx, QKV_SPEC, "attention layer: %s is %d; it must be a whole number from %d to %d",
+                            f->name, f->value, f->low, f->high);
+    }
+    return QKV_OK;
+}
+
+/* Numbers are used as floats: one that becomes infinite, or 0 where it is not, is out of range too. */
+static bool is_float(double x) {
+    return fabs(x) <= (double)FLT_MAX && ((float)x != 0 || x == 0);
+}
+
+static enum qkv_status check_reals(struct qkv_context *ctx, const struct qkv_attention_layer_spec *s) {
+    const struct {
+        const char *name;
+        double value;
+        bool fine;
+        const char *range;
+    } fields[] = {
+        {"attention.softcap", s->attention.softcap, s->attention.softcap >= 0,
+         "a number greater than 0, or 0 for none"},
+        {"attention.scale", s->attention.scale, s->attention.scale >= 0,
+         "a number greater than 0, or 0 for 1/sqrt(head_dim)"},
+        {"dropout", s->dropout, s->dropout >= 0 && (float)s->dropout < 1, "a number from 0 to less than 1"},
+        {"position.theta", s->position.theta, s->position.theta > 0, "a number greater than 0, or 0 for 10000"},
+        {"position.fraction", s->position.fraction, s->position.fraction > 0 && s->position.fraction <= 1,
+         "a number greater than 0 and at most 1, or 0 for 1"},
+    };
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (!fields[i].fine || !is_float(fields[i].value))
+            return qkv_fail(ctx, QKV_SPEC, "attention layer: %s is %.10g; it must be %s", fields[i].name,
+                            fields[i].value, fields[i].range);
+    return QKV_OK;
+}
+
+static enum qkv_status complete_widths(struct qkv_context *ctx, struct qkv_attention_layer_spec *s) {
+    if (!s->cross && s->kv_in && s->kv_in != s->in)
+        return qkv_fail(ctx, QKV_SPEC,
+                        "attention layer: kv_in is %d, but without cross keys and values come from x, %d wide",
+                        s->kv_in, s->in);
+    s->kv_in = s->kv_in ? s->kv_in : s->in;
+    s->out = s->out ? s->out : s->in;
+    const struct whole fields[] = {
+        {"in", s->in, 1, DIMENSION}, {"kv_in", s->kv_in, 1, DIMENSION}, {"out", s->out, 1, DIMENSION}};
+    return check_whole(ctx, fields, 3);
+}
+
+static enum qkv_status complete_heads(struct qkv_context *ctx, struct qkv_attention_layer_spec *s) {
+    struct qkv_attention_spec *a = &s->attention;
+    const struct whole heads = {"attention.heads", a->heads, 1, DIMENSION};
+    enum qkv_status status = check_whole(ctx, &heads, 1);
+    if (status != QKV_OK) return status;
+    a->kv_heads = a->kv_heads ? a->kv_heads : a->heads;
+    if (!a->head_dim && s->in % a->heads)
+        return qkv_fail(ctx, QKV_SPEC,
+                        "attention layer: attention.heads is %d, which does not divide in, %d; give attention.head_dim",
+                        a->heads, s->in);
+    a->head_dim = a->head_dim ? a->head_dim : s->in / a->heads;
+    a->value_dim = a->value_dim ? a->value_dim : a->head_dim;
+    const struct whole fields[] = {{"attention.kv_heads", a->kv_heads, 1, DIMENSION},
+                                   {"attention.head_dim", a->head_dim, 1, DIMENSION},
+                                   {"attention.value_dim", a->value_dim, 1, DIMENSION},
+                                   {"attention.window", a->window, 0, INT_MAX}};
+    status = check_whole(ctx, fields, 4);
+    if (status != QKV_OK) return status;
+    if (a->heads % a->kv_heads)
+        return qkv_fail(ctx, QKV_SPEC, "attention layer: attention.kv_heads is %d, which does not divide heads, %d",
+                        a->kv_heads, a->heads);
+    int wide = a->head_dim > a->value_dim ? a->head_dim : a->value_dim;
+    if ((int64_t)a->heads * wide > WIDTH)
+        return qkv_fail(ctx, QKV_SPEC,
+                        "attention layer: %d heads of %d channels are too many; together they may have at most %d",
+                        a->heads, wide, WIDTH);
+    if ((int)a->bias < 0 || a->bias > QKV_BIAS_QKV)
+        return qkv_fail(ctx, QKV_SPEC, "attention layer: attention.bias is %d; it must be one of enum qkv_bias_kind",
+                        (int)a->bias);
+    return QKV_OK;
+}
+
+static enum qkv_status complete_position(struct qkv_context *ctx, struct qkv_attention_layer_spec *s) {
+    struct qkv_position_spec *p = &s->position;
+    p->theta = p->theta == 0 ? 10000 : p->theta;
+    p->fraction = p->fraction == 0 ? 1 : p->fraction;
+    bool tables = p->kind == QKV_POSITION_ROPE || p->kind == QKV_POSITION_ALIBI;
+    if (p->kind != QKV_POSITION_NONE && !tables)
+        return qkv_fail(ctx, QKV_SPEC,
+                        "attention layer: position.kind is %d; attention itself knows none, rope and alibi (the others "
+                        "are added to an embedding)",
+                        (int)p->kind);
+    if (tables && s->cross)
+        return qkv_fail(ctx, QKV_SPEC,
+                        "attention layer: rope and alibi need queries and keys of one sequence; choose position.kind "
+                        "none for cross attention");
+    if ((int)p->pairing < 0 || p->pairing > QKV_PAIRING_INTERLEAVED)
+        return qkv_fail(ctx, QKV_SPEC, "attention layer: position.pairing is %d; it must be one of enum qkv_pairing",
+                        (int)p->pairing);
+    const struct whole context = {"context", s->context, tables, CONTEXT};
+    return check_whole(ctx, &context, 1);
+}
+
+enum qkv_status qkv_attention_layer_complete(struct qkv_context *ctx, struct qkv_attention_layer_spec *s) {
+    enum qkv_status status = complete_widths(ctx, s);
+    if (status == QKV_OK) status = complete_heads(ctx, s);
+    if (status == QKV_OK) status = complete_position(ctx, s);
+    if (status == QKV_OK) status = check_reals(ctx, s);
+    if (status != QKV_OK || s->position.kind != QKV_POSITION_ROPE) return status;
+    if (s->attention.head_dim * s->position.fraction / 2 >= 1) return QKV_OK;
+    return qkv_fail(ctx, QKV_SPEC,
+                    "attention layer: position.fraction is %.9g, which rotates none of the %d channels of "
+                    "attention.head_dim (two of them need a fraction of at least %.4g)",
+                    s->position.fraction, s->attention.head_dim, 2.0 / s->attention.head_dim);
+}

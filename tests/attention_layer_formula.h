@@ -1,0 +1,158 @@
+/* attention_layer_formula.h: an attention layer and all its gradients from the definition, in double precision: projections and
+ * rotation around attention_formula.h. Only names, shapes and numbers of the parameters are asked of the library. */
+#ifndef QKV_ATTENTION_LAYER_FORMULA_H
+#define QKV_ATTENTION_LAYER_FORMULA_H
+
+#include "attention_formula.h"
+
+struct layer_formula {
+    const struct qkv_attention_layer_spec *spec;
+    struct qkv_attention_layer *layer;
+    struct formula f;             /* its masks, addend and keep are filled in between start and run */
+    const float *x, *memory, *dy; /* memory is x in self attention */
+    double *y, *dx, *dmemory;     /* out; dmemory is dx in self attention */
+    double *gradients[8];         /* out: by parameter */
+};
+
+static inline size_t layer_find(struct qkv_attention_layer *layer, const char *name) {
+    for (size_t i = 0; i < qkv_attention_layer_parameters(layer); i++)
+        if (!strcmp(qkv_attention_layer_parameter(layer, i)->name, name)) return i;
+    return SIZE_MAX;
+}
+
+/* A projection: its parameter's index (or SIZE_MAX), of "q.weight" for part "q" and what "weight". */
+static inline size_t layer_part(struct qkv_attention_layer *layer, char part, const char *what) {
+    char name[16];
+    snprintf(name, sizeof name, "%c.%s", part, what);
+    return layer_find(layer, name);
+}
+
+/* Number c of a projected row; x is one row. */
+static inline double layer_project(struct qkv_attention_layer *layer, char part, const float *x, size_t in, size_t c) {
+    size_t weight = layer_part(layer, part, "weight"), bias = layer_part(layer, part, "bias");
+    const float *w = qkv_attention_layer_weights(layer, weight) + c * in;
+    double sum = bias == SIZE_MAX ? 0 : (double)qkv_attention_layer_weights(layer, bias)[c];
+    for (size_t k = 0; k < in; k++) sum += (double)w[k] * (double)x[k];
+    return sum;
+}
+
+/* The gradients of one number of a projected row, from g. */
+static inline void layer_project_back(struct layer_formula *l, char part, const double *x, size_t in, size_t c,
+                                      double g, double *dx) {
+    size_t weight = layer_part(l->layer, part, "weight"), bias = layer_part(l->layer, part, "bias");
+    const float *w = qkv_attention_layer_weights(l->layer, weight) + c * in;
+    if (bias != SIZE_MAX) l->gradients[bias][c] += g;
+    for (size_t k = 0; k < in; k++) {
+        l->gradients[weight][c * in + k] += g * x[k];
+        dx[k] += g * (double)w[k];
+    }
+}
+
+/* (B,T,heads,D) element in the formula's (B,heads,T,D). */
+static inline size_t layer_place(size_t b, size_t t, size_t h, size_t d, size_t T, size_t H, size_t D) {
+    return ((b * H + h) * T + t) * D + d;
+}
+
+static inline void layer_rotate(const struct qkv_attention_layer_spec *s, double *head, size_t t, double sign) {
+    size_t pairs = (size_t)(s->attention.head_dim * s->position.fraction / 2);
+    for (size_t p = 0; s->position.kind == QKV_POSITION_ROPE && p < pairs; p++) {
+        bool half = s->position.pairing == QKV_PAIRING_HALF;
+        size_t i = half ? p : 2 * p, j = half ? p + pairs : 2 * p + 1;
+        double angle = sign * (double)t * pow(s->position.theta, -2.0 * (double)p / (2.0 * (double)pairs));
+        double a = head[i], b = head[j];
+        head[i] = a * cos(angle) - b * sin(angle);
+        head[j] = a * sin(angle) + b * cos(angle);
+    }
+}
+
+static inline void layer_formula_start(struct layer_formula *l, size_t B, size_t Tq, size_t Tk) {
+    const struct qkv_attention_layer_spec *s = l->spec;
+    const struct qkv_attention_spec *a = &s->attention;
+    l->f = (struct formula){.B = B,
+                            .Tq = Tq,
+                            .Tk = Tk,
+                            .H = (size_t)a->heads,
+                            .Hkv = (size_t)a->kv_heads,
+                            .D = (size_t)a->head_dim,
+                            .Dv = (size_t)a->value_dim,
+                            .softcap = a->softcap,
+                            .scale = a->scale > 0 ? a->scale : 1 / sqrt((double)a->head_dim)};
+    formula_start(&l->f);
+    l->y = formula_doubles(B * Tq * (size_t)s->out);
+    l->dx = formula_doubles(B * Tq * (size_t)s->in);
+    l->dmemory = s->cross ? formula_doubles(B * Tk * (size_t)s->kv_in) : l->dx;
+    for (size_t i = 0; i < qkv_attention_layer_parameters(l->layer); i++)
+        l->gradients[i] = formula_doubles(qkv_array_elements(qkv_attention_layer_parameter(l->layer, i)));
+}
+
+static inline void layer_formula_free(struct layer_formula *l) {
+    if (l->dmemory != l->dx) free(l->dmemory);
+    free(l->dx);
+    free(l->y);
+    for (size_t i = 0; i < 8; i++) free(l->gradients[i]);
+    formula_free(&l->f);
+}
+
+/* All heads of one projection, rotated where it is asked for. */
+static inline void layer_heads(struct layer_formula *l, char part, const float *x, size_t in, size_t T, size_t H,
+                               size_t D, double *out) {
+    for (size_t n = 0; n < l->f.B * T; n++)
+        for (size_t h = 0; h < H; h++) {
+            double *head = out + layer_place(n / T, n % T, h, 0, T, H, D);
+            for (size_t d = 0; d < D; d++) head[d] = layer_project(l->layer, part, x + n * in, in, h * D + d);
+            if (part != 'v') layer_rotate(l->spec, head, n % T, 1);
+        }
+}
+
+static inline void layer_heads_back(struct layer_formula *l, char part, const float *x, size_t in, size_t T, size_t H,
+                                    size_t D, double *dheads, double *dx) {
+    double *row = formula_doubles(in);
+    for (size_t n = 0; n < l->f.B * T; n++) {
+        for (size_t k = 0; k < in; k++) row[k] = (double)x[n * in + k];
+        for (size_t h = 0; h < H; h++) {
+            double *head = dheads + layer_place(n / T, n % T, h, 0, T, H, D);
+            if (part != 'v') layer_rotate(l->spec, head, n % T, -1);
+            for (size_t d = 0; d < D; d++) layer_project_back(l, part, row, in, h * D + d, head[d], dx + n * in);
+        }
+    }
+    free(row);
+}
+
+/* The output projection of the heads (B,H,T,Dv), or with `back` the gradient of all it depends on. */
+static inline void layer_output(struct layer_formula *l, bool back) {
+    struct formula *f = &l->f;
+    size_t in = f->H * f->Dv, out = (size_t)l->spec->out;
+    size_t weight = layer_find(l->layer, "o.weight"), bias = layer_find(l->layer, "o.bias");
+    const float *w = qkv_attention_layer_weights(l->layer, weight);
+    for (size_t n = 0; n < f->B * f->Tq; n++)
+        for (size_t c = 0; c < out; c++) {
+            double g = (double)l->dy[n * out + c], sum = 0;
+            for (size_t k = 0; k < in; k++) {
+                size_t at = layer_place(n / f->Tq, n % f->Tq, k / f->Dv, k % f->Dv, f->Tq, f->H, f->Dv);
+                sum += (double)w[c * in + k] * f->y[at];
+                if (back) l->gradients[weight][c * in + k] += g * f->y[at];
+                if (!back) f->dy[at] += g * (double)w[c * in + k];
+            }
+            if (back && bias != SIZE_MAX) l->gradients[bias][c] += g;
+            if (back)
+                l->y[n * out + c] =
+                    sum + (bias == SIZE_MAX ? 0 : (double)qkv_attention_layer_weights(l->layer, bias)[c]);
+        }
+}
+
+static inline void layer_formula_run(struct layer_formula *l) {
+    const struct qkv_attention_layer_spec *s = l->spec;
+    struct formula *f = &l->f;
+    size_t in = (size_t)s->in, kv_in = (size_t)s->kv_in;
+    layer_heads(l, 'q', l->x, in, f->Tq, f->H, f->D, f->q);
+    layer_heads(l, 'k', l->memory, kv_in, f->Tk, f->Hkv, f->D, f->k);
+    layer_heads(l, 'v', l->memory, kv_in, f->Tk, f->Hkv, f->Dv, f->v);
+    layer_output(l, false); /* dy of the heads; their y is still 0 */
+    formula_run(f);
+    layer_output(l, true);
+    layer_heads_back(l, 'q', l->x, in, f->Tq, f->H, f->D, f->dq, l->dx);
+    layer_heads_back(l, 'k', l->memory, kv_in, f->Tk, f->Hkv, f->D, f->dk, l->dmemory);
+    layer_heads_back(l, 'v', l->memory, kv_in, f->Tk, f->Hkv, f->Dv, f->dv, l->dmemory);
+}
+
+#endif

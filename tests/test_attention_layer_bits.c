@@ -1,0 +1,144 @@
+/* What must not change a bit of what an attention layer gives: caches, the other rows, the number of threads. */
+#include "attention_layer_case.h"
+
+/* The T queries from `from` on, in a batch of their own. */
+static struct qkv_attention_input part(struct sample *s, float *x, size_t from, size_t T, size_t Tk) {
+    struct qkv_attention_input in = s->in;
+    size_t width = (size_t)s->spec->in;
+    for (size_t b = 0; b < in.B; b++)
+        memcpy(x + b * T * width, s->x + (b * s->in.T + from) * width, T * width * sizeof(float));
+    in.T = T;
+    in.x = x;
+    if (in.bias) { /* a window into the whole one */
+        in.bias += from * s->Tk;
+        in.bias_shape = (struct qkv_pair_shape){
+            .B = in.B, .H = 1, .Tq = T, .Tk = Tk, .batch = s->in.T * s->Tk, .head = 0, .row = s->Tk};
+    }
+    return in;
+}
+
+static void test_cache(void **state) {
+    (void)state;
+    for (uint64_t i = 0; i < 80; i++) {
+        struct sample s = {.random = test_random(1000 + i)};
+        struct qkv_attention_cache *cache;
+        struct qkv_attention_layer_spec spec = random_spec(&s.random, false);
+        spec.attention.causal = true;
+        assert_int_equal(qkv_context_create(&s.ctx, NULL), QKV_OK);
+        make(&s, &spec, test_between(&s.random, 1, 3), test_between(&s.random, 1, 11), 0);
+        size_t B = s.in.B, T = s.in.T, out = (size_t)s.spec->out;
+        if (coin(&s.random)) {
+            s.in.bias = s.bias = floats(&s, B * T * T);
+            s.in.bias_shape = (struct qkv_pair_shape){.B = B, .H = 1, .Tq = T, .Tk = T};
+        }
+        assert_ok(s.ctx, qkv_attention_layer_forward(s.layer, &s.in, s.y));
+        assert_ok(s.ctx, qkv_attention_cache_create(s.layer, B, T + test_between(&s.random, 0, 3), &cache));
+        float *x = floats(&s, B * T * (size_t)s.spec->in), *y = floats(&s, B * T * out);
+        for (size_t t = 0; t < T;) {
+            size_t n = test_between(&s.random, 1, T - t < 4 ? T - t : 4);
+            struct qkv_attention_input in = part(&s, x, t, n, t + n);
+            in.cache = cache;
+            assert_ok(s.ctx, qkv_attention_layer_forward(s.layer, &in, y));
+            t += n;
+            assert_int_equal(qkv_attention_cache_length(cache), t);
+            for (size_t b = 0; b < B; b++)
+                assert_memory_equal(y + b * n * out, s.y + (b * T + t - n) * out, n * out * sizeof(float));
+            if (qkv_random_below(&s.random, 4) == 0) qkv_attention_cache_truncate(cache, t = t / 2);
+        }
+        free(x);
+        free(y);
+        qkv_attention_cache_free(cache);
+        finish(&s);
+    }
+}
+
+/* The memory of cross attention is projected once; then it need not be there any more. */
+static void test_cross_cache(void **state) {
+    (void)state;
+    for (uint64_t i = 0; i < 60; i++) {
+        struct sample s = {.random = test_random(1200 + i)};
+        struct qkv_attention_cache *cache;
+        struct qkv_attention_layer_spec spec = random_spec(&s.random, true);
+        assert_int_equal(qkv_context_create(&s.ctx, NULL), QKV_OK);
+        make(&s, &spec, test_between(&s.random, 1, 3), test_between(&s.random, 1, 11), test_between(&s.random, 1, 11));
+        size_t B = s.in.B, T = s.in.T, out = (size_t)s.spec->out;
+        for (size_t b = 0; b < B; b++) s.lengths[b] = (int32_t)test_between(&s.random, 0, s.Tk);
+        s.in.mask.lengths = s.lengths;
+        assert_ok(s.ctx, qkv_attention_layer_forward(s.layer, &s.in, s.y));
+        assert_ok(s.ctx, qkv_attention_cache_create(s.layer, B, s.Tk + 2, &cache));
+        float *x = floats(&s, B * T * (size_t)s.spec->in), *y = floats(&s, B * T * out);
+        for (size_t t = 0; t < T;) {
+            size_t n = test_between(&s.random, 1, T - t);
+            struct qkv_attention_input in = part(&s, x, t, n, s.Tk);
+            in.cache = cache;
+            in.mask.offset = (int64_t)t;
+            if (t) {
+                in.memory = NULL;
+                in.memory_T = 0;
+                memset(s.memory, 0xff, B * s.Tk * (size_t)s.spec->kv_in * sizeof(float));
+            }
+            assert_ok(s.ctx, qkv_attention_layer_forward(s.layer, &in, y));
+            assert_int_equal(qkv_attention_cache_length(cache), s.Tk);
+            for (size_t b = 0; b < B; b++)
+                assert_memory_equal(y + b * n * out, s.y + (b * T + t) * out, n * out * sizeof(float));
+            t += n;
+        }
+        free(x);
+        free(y);
+        qkv_attention_cache_free(cache);
+        finish(&s);
+    }
+}
+
+static void test_rows(void **state) {
+    (void)state;
+    for (uint64_t i = 0; i < 60; i++) {
+        struct sample s;
+        start(&s, 1400 + i, i % 2, 0);
+        size_t B = s.in.B, T = s.in.T, out = (size_t)s.spec->out, b = qkv_random_below(&s.random, B);
+        for (size_t k = 0; k < B; k++) s.lengths[k] = (int32_t)test_between(&s.random, 0, s.Tk);
+        s.in.mask.lengths = s.lengths;
+        assert_ok(s.ctx, qkv_attention_layer_forward(s.layer, &s.in, s.y));
+        s.in.B = 1;
+        s.in.x = s.x + b * T * (size_t)s.spec->in;
+        s.in.mask.lengths = s.lengths + b;
+        if (s.in.memory) s.in.memory = s.memory + b * s.Tk * (size_t)s.spec->kv_in;
+        float *alone = floats(&s, T * out);
+        assert_ok(s.ctx, qkv_attention_layer_forward(s.layer, &s.in, alone));
+        assert_memory_equal(alone, s.y + b * T * out, T * out * sizeof(float));
+        free(alone);
+        finish(&s);
+    }
+}
+
+static void test_threads(void **state) {
+    (void)state;
+    for (uint64_t i = 0; i < 30; i++) {
+        struct sample each[2];
+        for (int k = 0; k < 2; k++) {
+            struct sample *s = &each[k];
+            start(s, 1600 + i, i % 2, k ? 5 : 1);
+            s->in.train = true;
+            assert_ok(s->ctx, qkv_attention_layer_forward(s->layer, &s->in, s->y));
+            assert_ok(s->ctx, qkv_attention_layer_backward(s->layer, s->dy, s->dx, NULL));
+        }
+        struct sample *a = &each[0], *b = &each[1];
+        assert_memory_equal(a->y, b->y, a->in.B * a->in.T * (size_t)a->spec->out * sizeof(float));
+        assert_memory_equal(a->dx, b->dx, a->in.B * a->in.T * (size_t)a->spec->in * sizeof(float));
+        for (size_t p = 0; p < qkv_attention_layer_parameters(a->layer); p++)
+            assert_memory_equal(qkv_attention_layer_gradient(a->layer, p), qkv_attention_layer_gradient(b->layer, p),
+                                qkv_attention_layer_parameter(a->layer, p)->bytes);
+        finish(a);
+        finish(b);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cache),
+        cmocka_unit_test(test_cross_cache),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
