@@ -176,6 +176,8 @@ static enum qkv_status prepare(struct qkv_context *ctx, struct request *r, const
     if (status == QKV_OK) status = check_mask(ctx, r);
     if (status == QKV_OK) status = check_pairs(ctx, c, a, g && g->dbias);
     if (status == QKV_OK) status = measure_positions(ctx, r);
+    if (status == QKV_OK && (unsigned)r->stage > QKV_ATTENTION_PRODUCTS)
+        status = qkv_fail(ctx, QKV_ARGUMENT, "attention: there is no stage %d to look at", (int)r->stage);
     if (status == QKV_OK && r->task == BACKWARD) {
         status = check_gradients(ctx, r, g);
         if (status == QKV_OK && !c->lse && a->B && a->Tq)

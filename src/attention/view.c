@@ -53,6 +53,7 @@ static void sort_by_stride(struct dimension d[3]) {
 static bool extent(struct dimension d[3], size_t inner, size_t size, bool *apart) {
     size_t elements = inner;
     *apart = true;
+    if (!d[0].count || !d[1].count || !d[2].count) return true;
     sort_by_stride(d);
     for (int i = 0; i < 3; i++) {
         size_t step;
@@ -93,8 +94,9 @@ static enum qkv_status check_storage(struct qkv_context *ctx, const char *name, 
 enum qkv_status qkv_view_check(struct qkv_context *ctx, const char *name, const struct qkv_view *v, const char *like,
                                size_t B, size_t H, size_t T, size_t D, bool written) {
     if (v->B != B || v->H != H || v->T != T || v->D != D)
-        return qkv_fail(ctx, QKV_SHAPE, "attention: %s is (%zu,%zu,%zu,%zu), but %s asks for (%zu,%zu,%zu,%zu)", name,
-                        v->B, v->H, v->T, v->D, like, B, H, T, D);
+        return qkv_fail(ctx, QKV_SHAPE,
+                        "attention: %s is (%zu,%zu,%zu,%zu); to go with %s it must be (%zu,%zu,%zu,%zu)", name, v->B,
+                        v->H, v->T, v->D, like, B, H, T, D);
     return check_storage(ctx, name, v, written);
 }
 

@@ -1,0 +1,83 @@
+/* rotate: rotary positions (RoPE; Su et al. 2021) on plain buffers, in place; and the tables that go with them.
+ *
+ * (x, y) of a pair become (x·cos − y·sin, x·sin + y·cos). A rotation's gradient is the inverse rotation. */
+#include "attention/attention.h"
+
+#include <math.h>
+
+struct turn {
+    const struct qkv_kernels *kernels;
+    const struct qkv_view *x;
+    const struct qkv_rotation *r;
+    float *scratch; /* a row for every thread */
+};
+
+static void turn_row(void *argument, size_t row, int thread) {
+    const struct turn *turn = argument;
+    const struct qkv_view *x = turn->x;
+    const struct qkv_rotation *r = turn->r;
+    size_t t = row % x->T, h = row / x->T % x->H, b = row / x->T / x->H, at = b * x->batch + h * x->head + t * x->row;
+    size_t position = r->positions ? (size_t)r->positions[b * x->T + t] : t, channels = 2 * r->pairs;
+    const float *table = r->table + position * r->pairs * 2;
+    if (x->dtype == QKV_F32) {
+        turn->kernels->rotate((float *)x->data + at, 1, x->D, r->pairs, r->interleaved, table, r->inverse);
+        return;
+    }
+    float *copy = turn->scratch + (size_t)thread * channels;
+    qkv_to_float(copy, (uint16_t *)x->data + at, x->dtype, channels);
+    turn->kernels->rotate(copy, 1, channels, r->pairs, r->interleaved, table, r->inverse);
+    qkv_from_float((uint16_t *)x->data + at, copy, x->dtype, channels);
+}
+
+static enum qkv_status check(struct qkv_context *ctx, const struct qkv_view *x, const struct qkv_rotation *r) {
+    enum qkv_status status = qkv_view_check(ctx, "x", x, "itself", x->B, x->H, x->T, x->D, true);
+    size_t floats;
+    if (status != QKV_OK) return status;
+    if (r->pairs > x->D / 2)
+        return qkv_fail(ctx, QKV_SHAPE, "rotate: %zu pairs need %zu channels, but a head of x has %zu", r->pairs,
+                        2 * r->pairs, x->D);
+    if (!qkv_multiply(r->count, r->pairs, &floats) || !qkv_multiply(floats, 2 * sizeof(float), &floats))
+        return qkv_fail(ctx, QKV_SHAPE, "rotate: a table of %zu positions and %zu pairs cannot be addressed", r->count,
+                        r->pairs);
+    if (!r->table && x->B && x->T && r->pairs) return qkv_fail(ctx, QKV_ARGUMENT, "rotate: the table is not given");
+    if (!r->positions && x->B && x->T > r->count)
+        return qkv_fail(ctx, QKV_SHAPE, "rotate: x has %zu positions, but the table only %zu", x->T, r->count);
+    for (size_t n = 0; r->positions && n < x->B * x->T; n++)
+        if (r->positions[n] < 0 || (size_t)r->positions[n] >= r->count)
+            return qkv_fail(ctx, QKV_ARGUMENT, "rotate: position %d of batch row %zu is not in the table of %zu",
+                            r->positions[n], n / x->T, r->count);
+    return QKV_OK;
+}
+
+enum qkv_status qkv_rotate(struct qkv_context *ctx, const struct qkv_view *x, const struct qkv_rotation *rotation) {
+    struct turn turn = {.kernels = ctx->kernels, .x = x, .r = rotation};
+    enum qkv_status status = check(ctx, x, rotation);
+    if (status != QKV_OK || !rotation->pairs || !x->B || !x->H || !x->T) return status;
+    struct qkv_arena *arena;
+    size_t floats = x->dtype == QKV_F32 ? 0 : 2 * rotation->pairs * (size_t)ctx->threads;
+    status = qkv_workspace(ctx, floats * sizeof(float), &arena);
+    if (status != QKV_OK) return status;
+    turn.scratch = qkv_arena_take(arena, floats, sizeof(float));
+    qkv_parallel(ctx, x->B * x->H * x->T, turn_row, &turn);
+    qkv_arena_release(arena, 0);
+    return QKV_OK;
+}
+
+enum qkv_status qkv_rotation_table(struct qkv_context *ctx, double theta, size_t count, size_t pairs, float *table) {
+    if (!(theta > 0) || !isfinite(theta))
+        return qkv_fail(ctx, QKV_ARGUMENT, "rotate: theta is %g; give a positive number, as 10000", theta);
+    size_t entries;
+    if (!qkv_multiply(count, pairs, &entries) || entries > (size_t)PTRDIFF_MAX / (2 * sizeof(float)))
+        return qkv_fail(ctx, QKV_SHAPE, "rotate: a table of %zu positions and %zu pairs cannot be addressed", count,
+                        pairs);
+    for (size_t e = 0; e < entries; e++) {
+        double angle = (double)(e / pairs) * pow(theta, -(double)(e % pairs) / (double)pairs);
+        table[2 * e] = (float)cos(angle);
+        table[2 * e + 1] = (float)sin(angle);
+    }
+    return QKV_OK;
+}
+
+void qkv_alibi_slopes(size_t H, float *slopes) {
+    for (size_t h = 0; h < H; h++) slopes[h] = qkv_alibi_slope(h, H);
+}

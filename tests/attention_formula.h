@@ -1,0 +1,164 @@
+/* attention_formula.h: attention and its gradient from the definition, in double precision, with every T×T matrix written
+ * out. Nothing here is shared with the library: masks are conditions on a pair (i, j), not intervals. */
+#ifndef QKV_ATTENTION_FORMULA_H
+#define QKV_ATTENTION_FORMULA_H
+
+#include "test.h"
+
+struct formula { /* arrays are packed, heads first */
+    size_t B, H, Hkv, Tq, Tk, D, Dv;
+    double *q, *k, *v, *dy; /* (B,H,Tq,D), (B,Hkv,Tk,D), (B,Hkv,Tk,Dv), (B,H,Tq,Dv) */
+    double scale, softcap;
+    bool *open;            /* (B,H,Tq,Tk) */
+    double *addend, *keep; /* (B,H,Tq,Tk): ALiBi and bias; what dropout multiplies the weight by */
+    double *y, *lse;       /* out: (B,H,Tq,Dv), (B,H,Tq) */
+    double *products, *capped, *scores, *weights, *dscores; /* out: (B,H,Tq,Tk) */
+    double *dq, *dk, *dv;                                   /* out */
+};
+
+static inline double *formula_doubles(size_t n) {
+    double *x = calloc(n + 1, sizeof *x);
+    if (!x) abort();
+    return x;
+}
+
+static inline void formula_start(struct formula *f) {
+    size_t pairs = f->B * f->H * f->Tq * f->Tk, queries = f->B * f->H * f->Tq, keys = f->B * f->Hkv * f->Tk;
+    f->q = formula_doubles(queries * f->D), f->dq = formula_doubles(queries * f->D);
+    f->k = formula_doubles(keys * f->D), f->dk = formula_doubles(keys * f->D);
+    f->v = formula_doubles(keys * f->Dv), f->dv = formula_doubles(keys * f->Dv);
+    f->y = formula_doubles(queries * f->Dv), f->dy = formula_doubles(queries * f->Dv);
+    f->lse = formula_doubles(queries);
+    f->open = calloc(pairs + 1, sizeof *f->open);
+    double **each[] = {&f->addend, &f->keep, &f->products, &f->capped, &f->scores, &f->weights, &f->dscores};
+    for (size_t i = 0; i < TEST_COUNT(each); i++) *each[i] = formula_doubles(pairs);
+    for (size_t p = 0; p < pairs; p++) f->open[p] = true, f->keep[p] = 1;
+}
+
+static inline void formula_free(struct formula *f) {
+    double *each[] = {f->q,  f->k,  f->v,   f->dy,       f->addend, f->keep,   f->y,       f->dq,
+                      f->dk, f->dv, f->lse, f->products, f->capped, f->scores, f->weights, f->dscores};
+    for (size_t i = 0; i < TEST_COUNT(each); i++) free(each[i]);
+    free(f->open);
+}
+
+static inline size_t formula_pair(const struct formula *f, size_t b, size_t h, size_t i, size_t j) {
+    return ((b * f->H + h) * f->Tq + i) * f->Tk + j;
+}
+
+/* One row: from products to weights and y. */
+static inline void formula_row(struct formula *f, size_t b, size_t h, size_t i) {
+    size_t row = (b * f->H + h) * f->Tq + i, kv = b * f->Hkv + h / (f->H / f->Hkv);
+    double top = -INFINITY, sum = 0;
+    for (size_t j = 0; j < f->Tk; j++) {
+        size_t p = row * f->Tk + j;
+        double s = 0;
+        for (size_t d = 0; d < f->D; d++) s += f->q[row * f->D + d] * f->k[(kv * f->Tk + j) * f->D + d];
+        f->products[p] = s *= f->scale;
+        f->capped[p] = s = f->softcap > 0 ? f->softcap * tanh(s / f->softcap) : s;
+        f->scores[p] = f->open[p] ? s + f->addend[p] : -INFINITY;
+        if (f->scores[p] > top) top = f->scores[p];
+    }
+    for (size_t j = 0; j < f->Tk; j++)
+        sum += f->weights[row * f->Tk + j] = top == -INFINITY ? 0 : exp(f->scores[row * f->Tk + j] - top);
+    f->lse[row] = sum > 0 ? top + log(sum) : -INFINITY;
+    for (size_t j = 0; j < f->Tk && sum > 0; j++) {
+        size_t p = row * f->Tk + j;
+        f->weights[p] /= sum;
+        if (f->weights[p] == 0) continue;
+        for (size_t c = 0; c < f->Dv; c++)
+            f->y[row * f->Dv + c] += f->weights[p] * f->keep[p] * f->v[(kv * f->Tk + j) * f->Dv + c];
+    }
+}
+
+/* dP = (dY·Vᵀ)∘M, dS = P∘(dP − Σ P∘dP), and through the softcap to q and k. */
+static inline void formula_row_back(struct formula *f, size_t b, size_t h, size_t i) {
+    size_t row = (b * f->H + h) * f->Tq + i, kv = b * f->Hkv + h / (f->H / f->Hkv);
+    double mean = 0;
+    for (size_t j = 0; j < f->Tk; j++) {
+        size_t p = row * f->Tk + j, key = kv * f->Tk + j;
+        double dp = 0;
+        if (f->weights[p] == 0) continue;
+        for (size_t c = 0; c < f->Dv; c++) {
+            dp += f->dy[row * f->Dv + c] * f->v[key * f->Dv + c];
+            f->dv[key * f->Dv + c] += f->weights[p] * f->keep[p] * f->dy[row * f->Dv + c];
+        }
+        f->dscores[p] = dp * f->keep[p];
+        mean += f->weights[p] * f->dscores[p];
+    }
+    for (size_t j = 0; j < f->Tk; j++) {
+        size_t p = row * f->Tk + j, key = kv * f->Tk + j;
+        if (f->weights[p] == 0) continue;
+        f->dscores[p] = f->weights[p] * (f->dscores[p] - mean);
+        double slope = f->softcap > 0 ? 1 - pow(f->capped[p] / f->softcap, 2) : 1, g = f->dscores[p] * slope * f->scale;
+        for (size_t d = 0; d < f->D; d++) {
+            f->dq[row * f->D + d] += g * f->k[key * f->D + d];
+            f->dk[key * f->D + d] += g * f->q[row * f->D + d];
+        }
+    }
+}
+
+static inline void formula_run(struct formula *f) {
+    for (size_t row = 0; row < f->B * f->H * f->Tq; row++) {
+        formula_row(f, row / f->Tq / f->H, row / f->Tq % f->H, row % f->Tq);
+        formula_row_back(f, row / f->Tq / f->H, row / f->Tq % f->H, row % f->Tq);
+    }
+}
+
+/* ---- views as plain arrays --------------------------------------------------------------------------------------------- */
+
+static inline unsigned char *formula_at(const struct qkv_view *v, size_t element) {
+    size_t d = element % v->D, t = element / v->D % v->T, h = element / v->D / v->T % v->H,
+           b = element / v->D / v->T / v->H;
+    return (unsigned char *)v->data + (b * v->batch + h * v->head + t * v->row + d) * (v->dtype == QKV_F32 ? 4 : 2);
+}
+
+/* Element e of a view, heads first. */
+static inline double formula_get(const struct qkv_view *v, size_t e) {
+    const unsigned char *at = formula_at(v, e);
+    float x = 0;
+    uint32_t bits = 0;
+    uint16_t half;
+    if (v->dtype == QKV_F32) {
+        memcpy(&x, at, 4);
+    } else {
+        memcpy(&half, at, 2);
+        bits = (uint32_t)half << 16;
+        memcpy(&x, &bits, 4);
+    }
+    return (double)x;
+}
+
+/* Stores a number, cut to bf16 by rounding half away where the view holds such; returns what was stored. */
+static inline double formula_set(const struct qkv_view *v, size_t e, double number) {
+    unsigned char *at = formula_at(v, e);
+    float x = (float)number;
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    if (v->dtype == QKV_F32) {
+        memcpy(at, &x, 4);
+    } else {
+        uint16_t half = (uint16_t)((bits + (isnan(number) ? 0 : 0x8000u)) >> 16);
+        memcpy(at, &half, 2);
+    }
+    return formula_get(v, e);
+}
+
+static inline size_t formula_elements(const struct qkv_view *v) {
+    return v->B * v->H * v->T * v->D;
+}
+
+/* |view − expected − offset| / |expected|, where |expected| counts as at least floor·√n. */
+static inline double formula_error(const struct qkv_view *v, const double *expected, double offset, double floor) {
+    double difference = 0, norm = 0;
+    size_t n = formula_elements(v);
+    for (size_t e = 0; e < n; e++) {
+        double d = formula_get(v, e) - offset - expected[e];
+        if (isnan(d)) return INFINITY;
+        difference += d * d;
+        norm += expected[e] * expected[e];
+    }
+    return sqrt(difference / (norm + floor * floor * (double)n + 1e-30));
+}
+
+#endif

@@ -1,0 +1,149 @@
+/* test_mask.c: masks as intervals against their definition pair by pair, and what the helpers refuse. */
+#include "attention_case.h"
+
+static struct qkv_context *ctx;
+
+static int start(void **state) {
+    (void)state;
+    return qkv_context_create(&ctx, NULL) != QKV_OK;
+}
+
+static int stop(void **state) {
+    (void)state;
+    qkv_context_free(ctx);
+    return 0;
+}
+
+static void test_definition(void **state) {
+    (void)state;
+    for (size_t n = 0; n < 3000; n++) {
+        struct qkv_random r = test_random(n);
+        struct attention_case c = {0};
+        size_t B = test_between(&r, 0, 3), Tq = test_between(&r, 0, 12), Tk = test_between(&r, 0, 16);
+        struct qkv_mask m = case_mask(&c, &r, B, Tq, Tk, test_between(&r, 0, Tk));
+        int32_t *lo = case_memory(&c, B * Tq * sizeof *lo), *hi = case_memory(&c, B * Tq * sizeof *hi);
+        uint8_t *dense = case_memory(&c, B * Tq * Tk);
+        assert_ok(ctx, qkv_mask_intervals(ctx, &m, lo, hi));
+        assert_ok(ctx, qkv_mask_dense(ctx, &m, dense));
+        for (size_t p = 0; p < B * Tq * Tk; p++) {
+            size_t j = p % Tk, i = p / Tk % Tq, b = p / Tk / Tq;
+            bool open = case_mask_open(&m, b, 0, i, j), inside = lo[p / Tk] <= (int32_t)j && (int32_t)j < hi[p / Tk];
+            if (open != inside || open != dense[p])
+                fail_msg("case %zu: query %zu and key %zu of batch row %zu: open %d, interval [%d, %d), dense %d", n, i,
+                         j, b, open, lo[p / Tk], hi[p / Tk], dense[p]);
+        }
+        for (size_t row = 0; row < B * Tq; row++)
+            assert_true(0 <= lo[row] && lo[row] <= hi[row] && hi[row] <= (int32_t)Tk);
+        for (size_t i = 0; i < c.block_count; i++) free(c.blocks[i]);
+    }
+}
+
+/* The pictures of docs/attention.md. */
+static void check_picture(struct qkv_mask m, const char *picture) {
+    uint8_t dense[64];
+    assert_ok(ctx, qkv_mask_dense(ctx, &m, dense));
+    for (size_t p = 0; p < m.Tq * m.Tk; p++)
+        if (dense[p] != (picture[p] == '#')) fail_msg("query %zu, key %zu of %s", p / m.Tk, p % m.Tk, picture);
+}
+
+static void test_pictures(void **state) {
+    (void)state;
+    const int32_t length = 3, prefix = 3;
+    int32_t documents[5];
+    check_picture((struct qkv_mask){.B = 1, .Tq = 5, .Tk = 5, .causal = true}, "#...."
+                                                                               "##..."
+                                                                               "###.."
+                                                                               "####."
+                                                                               "#####");
+    check_picture((struct qkv_mask){.B = 1, .Tq = 2, .Tk = 5, .causal = true, .offset = 3}, "####."
+                                                                                            "#####");
+    check_picture((struct qkv_mask){.B = 1, .Tq = 5, .Tk = 5, .causal = true, .window = 2}, "#...."
+                                                                                            "##..."
+                                                                                            ".##.."
+                                                                                            "..##."
+                                                                                            "...##");
+    check_picture((struct qkv_mask){.B = 1, .Tq = 5, .Tk = 5, .window = 2}, "##..."
+                                                                            "###.."
+                                                                            ".###."
+                                                                            "..###"
+                                                                            "...##");
+    check_picture((struct qkv_mask){.B = 1, .Tq = 5, .Tk = 5, .lengths = &length}, "###.."
+                                                                                   "###.."
+                                                                                   "###.."
+                                                                                   "###.."
+                                                                                   "###..");
+    check_picture((struct qkv_mask){.B = 1, .Tq = 5, .Tk = 5, .causal = true, .prefix = &prefix}, "###.."
+                                                                                                  "###.."
+                                                                                                  "###.."
+                                                                                                  "####."
+                                                                                                  "#####");
+    assert_ok(ctx, qkv_mask_documents(ctx, (const size_t[]){2, 2}, 2, 5, documents));
+    check_picture((struct qkv_mask){.B = 1, .Tq = 5, .Tk = 5, .causal = true, .key_documents = documents}, "#...."
+                                                                                                           "##..."
+                                                                                                           "..#.."
+                                                                                                           "..##."
+                                                                                                           ".....");
+}
+
+static void test_documents(void **state) {
+    (void)state;
+    int32_t numbers[7];
+    assert_ok(ctx, qkv_mask_documents(ctx, (const size_t[]){3, 0, 2}, 3, 7, numbers));
+    assert_memory_equal(numbers, ((const int32_t[]){0, 0, 0, 2, 2, -1, -1}), sizeof numbers);
+    assert_ok(ctx, qkv_mask_documents(ctx, NULL, 0, 1, numbers));
+    assert_int_equal(numbers[0], -1);
+    assert_status(ctx, qkv_mask_documents(ctx, (const size_t[]){3, 5}, 2, 7, numbers), QKV_SHAPE);
+    assert_message(ctx, "document 1 of 2 has 5 positions, but only 4 of 7 are left");
+    assert_status(ctx, qkv_mask_documents(ctx, (const size_t[]){3, SIZE_MAX}, 2, 7, numbers), QKV_SHAPE);
+}
+
+static void refuse(struct qkv_mask m, enum qkv_status status, const char *part) {
+    int32_t lo[64], hi[64];
+    uint8_t dense[64];
+    assert_status(ctx, qkv_mask_intervals(ctx, &m, lo, hi), status);
+    assert_message(ctx, part);
+    assert_status(ctx, qkv_mask_dense(ctx, &m, dense), status);
+    assert_message(ctx, part);
+}
+
+static void test_refusals(void **state) {
+    (void)state;
+    const int32_t negative[] = {1, -1}, high[] = {1, 5}, falling[] = {0, 1, 0, 0, 0, 0, 0, 0},
+                  late[] = {0, -1, 1, 1, 1, 1, 1, 1};
+    const struct qkv_mask m = {.B = 2, .Tq = 4, .Tk = 4};
+    struct qkv_mask bad;
+    refuse((bad = m, bad.window = -1, bad), QKV_ARGUMENT, "window is -1");
+    refuse((bad = m, bad.offset = INT64_MAX, bad), QKV_ARGUMENT, "offset is 9223372036854775807");
+    refuse((bad = m, bad.offset = INT64_MIN, bad), QKV_ARGUMENT, "offset is");
+    refuse((bad = m, bad.lengths = negative, bad), QKV_ARGUMENT, "lengths[1] is -1, but there are 0 to 4 keys");
+    refuse((bad = m, bad.lengths = high, bad), QKV_ARGUMENT, "lengths[1] is 5, but there are 0 to 4 keys");
+    refuse((bad = m, bad.prefix = high, bad), QKV_ARGUMENT, "prefix[1] is 5");
+    refuse((bad = m, bad.key_documents = falling, bad), QKV_ARGUMENT, "go from 1 down to 0 at key 2");
+    refuse((bad = m, bad.key_documents = late, bad), QKV_ARGUMENT, "document 1 at key 2 behind padding");
+    refuse((bad = m, bad.query_documents = late, bad), QKV_ARGUMENT, "without key_documents");
+    refuse((bad = m, bad.Tk = SIZE_MAX, bad), QKV_SHAPE, "exceeds");
+    refuse((bad = m, bad.B = INT32_MAX, bad.Tq = INT32_MAX, bad.Tk = INT32_MAX, bad), QKV_SHAPE, "address");
+}
+
+/* Windows and offsets as large as they may be do not wrap. */
+static void test_extremes(void **state) {
+    (void)state;
+    const int32_t far[] = {INT32_MAX, INT32_MIN};
+    int32_t lo[2], hi[2];
+    struct qkv_mask m = {.B = 2, .Tq = 1, .Tk = 9, .causal = true, .offset = INT32_MAX, .offsets = far};
+    assert_ok(ctx, qkv_mask_intervals(ctx, &m, lo, hi));
+    assert_true(lo[0] == 0 && hi[0] == 9 && lo[1] == hi[1]);
+    m.window = INT64_MAX;
+    assert_ok(ctx, qkv_mask_intervals(ctx, &m, lo, hi));
+    assert_true(lo[0] == 0 && hi[0] == 9 && lo[1] == hi[1]);
+    m.window = INT32_MAX;
+    assert_ok(ctx, qkv_mask_intervals(ctx, &m, lo, hi));
+    assert_true(lo[0] == hi[0] && lo[1] == hi[1]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_definition), cmocka_unit_test(test_pictures),
+                                       cmocka_unit_test(test_documents), cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_extremes)};
+    return cmocka_run_group_tests(tests, start, stop);
+}
