@@ -2,25 +2,10 @@
  *
  * The plan is the pass itself on a measuring arena: the same calls in the same order, without arithmetic. So what a pass
  * needs is known exactly, is taken once, and a step allocates nothing. */
-#include "model/model.h"
+#include "model/pass.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-struct qkv_pass {
-    struct qkv_model *model;
-    struct qkv_pass_options options;
-    struct qkv_arena arena, records;
-    struct qkv_tape tape;
-    struct qkv_loss loss;
-    size_t loss_count;
-    struct qkv_array output;
-    struct qkv_array *attentions; /* names and shapes of the weights, encoder's first; names owned */
-    const struct qkv_attend **kept;
-    size_t attention_count;
-    bool forwarded; /* a recorded forward waits for its backward */
-    bool looks;     /* the attentions of a forward can be looked at */
-};
 
 size_t qkv_record_bytes(const struct qkv_spec *spec) {
     size_t layers = (size_t)spec->encoder.layers + (size_t)spec->decoder.layers;
@@ -136,48 +121,6 @@ static void run_head(struct qkv_pass *p, const struct qkv_batch *b, struct qkv_t
     }
 }
 
-/* ---- looking at attention -------------------------------------------------------------------------------------------- */
-
-static void shape_attentions(struct qkv_pass *p, size_t B, size_t T, size_t source_T) {
-    bool both = p->model->decoder.spec && p->model->encoder.spec;
-    for (size_t i = 0; i < p->attention_count; i++) {
-        struct qkv_array *w = &p->attentions[i];
-        bool encoder = strncmp(w->name, "encoder", 7) == 0, cross = strstr(w->name, ".cross") != NULL;
-        w->shape[0] = B;
-        w->shape[2] = encoder && both ? source_T : T;
-        w->shape[3] = cross ? source_T : w->shape[2];
-        w->bytes = qkv_array_elements(w) * sizeof(float);
-    }
-}
-
-/* The scratch that looking takes, part of the plan. */
-static enum qkv_status plan_weights(struct qkv_pass *p) {
-    enum qkv_status status = QKV_OK;
-    for (size_t i = 0; i < p->attention_count && status == QKV_OK; i++) {
-        const struct qkv_attend *a = p->kept[i];
-        status = qkv_attend_weights(p->model->ctx, &p->arena, a, QKV_ATTENTION_WEIGHTS, 0, 0, 0, a->Tq, a->lse);
-    }
-    return status;
-}
-
-static enum qkv_status check_weights(const struct qkv_pass *p, size_t i, size_t b, size_t h, size_t first, size_t rows,
-                                     const float *out) {
-    struct qkv_context *ctx = p->model->ctx;
-    if (!p->options.weights || !p->looks)
-        return qkv_fail(ctx, QKV_ARGUMENT, "attention weights need a forward before them, of a pass made with weights");
-    if (i >= p->attention_count)
-        return qkv_fail(ctx, QKV_ARGUMENT, "there is no attention %zu: this model has %zu, counted from 0", i,
-                        p->attention_count);
-    const struct qkv_array *w = &p->attentions[i];
-    if (b >= w->shape[0] || h >= w->shape[1])
-        return qkv_fail(ctx, QKV_ARGUMENT, "%s has no head %zu of batch row %zu: there are %zu heads and %zu rows",
-                        w->name, h, b, w->shape[1], w->shape[0]);
-    if (first > w->shape[2] || rows > w->shape[2] - first)
-        return qkv_fail(ctx, QKV_ARGUMENT, "%s has %zu queries; %zu from query %zu on are too many", w->name,
-                        w->shape[2], rows, first);
-    return out ? QKV_OK : qkv_fail(ctx, QKV_ARGUMENT, "the weights of %s have no place to go: out is NULL", w->name);
-}
-
 /* The whole forward pass; with ctx->dry, its plan. */
 static enum qkv_status run(struct qkv_pass *p, const struct qkv_batch *b) {
     struct qkv_model *m = p->model;
@@ -189,7 +132,7 @@ static enum qkv_status run(struct qkv_pass *p, const struct qkv_batch *b) {
     }
     p->loss = (struct qkv_loss){0};
     p->loss_count = 0;
-    shape_attentions(p, b->B, b->T, b->source_T);
+    qkv_pass_shape_attentions(p, b->B, b->T, b->source_T);
     const struct qkv_attend **kept = p->options.weights ? p->kept : NULL;
     struct qkv_tensor *x = NULL;
     if (m->encoder.spec && m->decoder.spec) {
@@ -211,35 +154,6 @@ static enum qkv_status run(struct qkv_pass *p, const struct qkv_batch *b) {
 
 /* ---- making ----------------------------------------------------------------------------------------------------------- */
 
-static enum qkv_status name_attentions(struct qkv_pass *p, const struct qkv_stack *s) {
-    for (size_t i = 0; s->spec && i < (size_t)s->spec->layers; i++) {
-        for (int cross = 0; cross <= (int)s->has_cross; cross++) {
-            char name[64];
-            snprintf(name, sizeof name, "%s.layers.%zu.%s", s->name, i, cross ? "cross" : "attn");
-            struct qkv_array *w = &p->attentions[p->attention_count];
-            *w = (struct qkv_array){.dtype = QKV_F32, .rank = 4, .name = qkv_copy_string(p->model->ctx, name)};
-            w->shape[1] = (size_t)(cross ? s->spec->cross.heads : s->spec->attention.heads);
-            if (!w->name) {
-                return QKV_MEMORY;
-            }
-            p->attention_count++;
-        }
-    }
-    return QKV_OK;
-}
-
-static enum qkv_status prepare_attentions(struct qkv_pass *p) {
-    struct qkv_model *m = p->model;
-    size_t count = (size_t)m->spec.encoder.layers + 2 * (size_t)m->spec.decoder.layers;
-    p->attentions = qkv_allocate(m->ctx, count, sizeof *p->attentions);
-    p->kept = qkv_allocate(m->ctx, count, sizeof *p->kept);
-    if (!p->attentions || !p->kept) {
-        return QKV_MEMORY;
-    }
-    enum qkv_status status = name_attentions(p, &m->encoder);
-    return status == QKV_OK ? name_attentions(p, &m->decoder) : status;
-}
-
 /* Runs a batch of some shape on a measuring arena. */
 static enum qkv_status measure(struct qkv_pass *p, size_t B, size_t T, size_t source_T, size_t *bytes) {
     struct qkv_context *ctx = p->model->ctx;
@@ -260,12 +174,12 @@ static enum qkv_status measure(struct qkv_pass *p, size_t B, size_t T, size_t so
     qkv_arena_measure(ctx, &p->arena, "one pass");
     enum qkv_status status = run(p, &b);
     if (status == QKV_OK) {
-        status = plan_weights(p);
+        status = qkv_pass_plan_weights(p);
     }
     if (status == QKV_OK && p->options.train) {
         status = qkv_tape_backward(&p->tape);
         if (status == QKV_OK) {
-            status = plan_weights(p);
+            status = qkv_pass_plan_weights(p);
         }
     }
     ctx->dry = dry;
@@ -310,7 +224,7 @@ static enum qkv_status start(struct qkv_model *m, const struct qkv_pass_options 
         status = qkv_parameters_add_gradients(m);
     }
     if (status == QKV_OK && options->weights) {
-        status = prepare_attentions(p);
+        status = qkv_pass_prepare_attentions(p);
     }
     if (status == QKV_OK) {
         status = qkv_arena_create(m->ctx, &p->records, qkv_record_bytes(&m->spec), "records of one pass");
@@ -354,11 +268,7 @@ void qkv_pass_free(struct qkv_pass *p) {
     if (!p) {
         return;
     }
-    for (size_t i = 0; i < p->attention_count; i++) {
-        free((void *)(uintptr_t)p->attentions[i].name);
-    }
-    free(p->attentions);
-    free(p->kept);
+    qkv_pass_free_attentions(p);
     qkv_arena_free(&p->arena);
     qkv_arena_free(&p->records);
     free(p);
@@ -444,19 +354,4 @@ double qkv_pass_loss(const struct qkv_pass *p, size_t *counted) {
 
 struct qkv_array qkv_pass_output(const struct qkv_pass *p) {
     return p->output;
-}
-
-bool qkv_pass_attention(const struct qkv_pass *p, size_t i, struct qkv_array *attention) {
-    if (i >= p->attention_count) {
-        return false;
-    }
-    *attention = p->attentions[i];
-    return true;
-}
-
-enum qkv_status qkv_pass_weights(struct qkv_pass *p, size_t i, enum qkv_attention_stage stage, size_t b, size_t h,
-                                 size_t first, size_t rows, float *out) {
-    enum qkv_status status = check_weights(p, i, b, h, first, rows, out);
-    return status == QKV_OK ? qkv_attend_weights(p->model->ctx, &p->arena, p->kept[i], stage, b, h, first, rows, out)
-                            : status;
 }

@@ -1,0 +1,29 @@
+/* A pass and its attentions, for the files that make it up (pass*.c). */
+#ifndef QKV_PASS_H
+#define QKV_PASS_H
+
+#include "model/model.h"
+
+struct qkv_pass {
+    struct qkv_model *model;
+    struct qkv_pass_options options;
+    struct qkv_arena arena, records;
+    struct qkv_tape tape;
+    struct qkv_loss loss;
+    size_t loss_count;
+    struct qkv_array output;
+    struct qkv_array *attentions; /* names and shapes of the weights, encoder's first; names owned */
+    const struct qkv_attend **kept;
+    size_t attention_count;
+    bool forwarded; /* a recorded forward waits for its backward */
+    bool looks;     /* the attentions of a forward can be looked at */
+};
+
+/* ---- attentions to look at (pass_weights.c); none without options.weights ---- */
+enum qkv_status qkv_pass_prepare_attentions(struct qkv_pass *pass);
+void qkv_pass_free_attentions(struct qkv_pass *pass);
+void qkv_pass_shape_attentions(struct qkv_pass *pass, size_t B, size_t T, size_t source_T);
+/* Takes the scratch of looking, and gives it back: in a dry run, part of the plan. */
+enum qkv_status qkv_pass_plan_weights(struct qkv_pass *pass);
+
+#endif

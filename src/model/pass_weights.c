@@ -1,0 +1,109 @@
+/* The attention weights of a pass, made when they are asked for.
+ *
+ * A forward leaves the call of every attention with its q, k and log-sum-exp, which is all that weights depend on; so what is
+ * kept grows with T, and the fused kernel serves a pass whose weights are looked at like any other. */
+#include "model/pass.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static enum qkv_status name_attentions(struct qkv_pass *p, const struct qkv_stack *s) {
+    for (size_t i = 0; s->spec && i < (size_t)s->spec->layers; i++) {
+        for (int cross = 0; cross <= (int)s->has_cross; cross++) {
+            char name[64];
+            snprintf(name, sizeof name, "%s.layers.%zu.%s", s->name, i, cross ? "cross" : "attn");
+            struct qkv_array *w = &p->attentions[p->attention_count];
+            *w = (struct qkv_array){.dtype = QKV_F32, .rank = 4, .name = qkv_copy_string(p->model->ctx, name)};
+            w->shape[1] = (size_t)(cross ? s->spec->cross.heads : s->spec->attention.heads);
+            if (!w->name) {
+                return QKV_MEMORY;
+            }
+            p->attention_count++;
+        }
+    }
+    return QKV_OK;
+}
+
+enum qkv_status qkv_pass_prepare_attentions(struct qkv_pass *p) {
+    struct qkv_model *m = p->model;
+    size_t count = (size_t)m->spec.encoder.layers + 2 * (size_t)m->spec.decoder.layers;
+    p->attentions = qkv_allocate(m->ctx, count, sizeof *p->attentions);
+    p->kept = qkv_allocate(m->ctx, count, sizeof *p->kept);
+    if (!p->attentions || !p->kept) {
+        return QKV_MEMORY;
+    }
+    enum qkv_status status = name_attentions(p, &m->encoder);
+    return status == QKV_OK ? name_attentions(p, &m->decoder) : status;
+}
+
+void qkv_pass_free_attentions(struct qkv_pass *p) {
+    for (size_t i = 0; i < p->attention_count; i++) {
+        free((void *)(uintptr_t)p->attentions[i].name);
+    }
+    free(p->attentions);
+    free(p->kept);
+}
+
+void qkv_pass_shape_attentions(struct qkv_pass *p, size_t B, size_t T, size_t source_T) {
+    bool both = p->model->decoder.spec && p->model->encoder.spec;
+    for (size_t i = 0; i < p->attention_count; i++) {
+        struct qkv_array *w = &p->attentions[i];
+        bool encoder = strncmp(w->name, "encoder", 7) == 0, cross = strstr(w->name, ".cross") != NULL;
+        w->shape[0] = B;
+        w->shape[2] = encoder && both ? source_T : T;
+        w->shape[3] = cross ? source_T : w->shape[2];
+        size_t rows; /* bytes stay at SIZE_MAX where no memory could hold all weights at once */
+        bool fits = qkv_multiply(B * w->shape[1], w->shape[2], &rows) && qkv_multiply(rows, w->shape[3], &rows) &&
+                    qkv_multiply(rows, sizeof(float), &w->bytes);
+        if (!fits) {
+            w->bytes = SIZE_MAX;
+        }
+    }
+}
+
+enum qkv_status qkv_pass_plan_weights(struct qkv_pass *p) {
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < p->attention_count && status == QKV_OK; i++) {
+        const struct qkv_attend *a = p->kept[i];
+        status = qkv_attend_weights(p->model->ctx, &p->arena, a, QKV_ATTENTION_WEIGHTS, 0, 0, 0, a->Tq, a->lse);
+    }
+    return status;
+}
+
+static enum qkv_status check_weights(const struct qkv_pass *p, size_t i, enum qkv_attention_stage stage, size_t b,
+                                     size_t h, size_t first, size_t rows) {
+    struct qkv_context *ctx = p->model->ctx;
+    if (!p->options.weights || !p->looks)
+        return qkv_fail(ctx, QKV_ARGUMENT, "attention weights need a forward before them, of a pass made with weights");
+    if (i >= p->attention_count)
+        return qkv_fail(ctx, QKV_ARGUMENT, "there is no attention %zu: this model has %zu, counted from 0", i,
+                        p->attention_count);
+    const struct qkv_array *w = &p->attentions[i];
+    if (b >= w->shape[0] || h >= w->shape[1])
+        return qkv_fail(ctx, QKV_ARGUMENT, "%s has no head %zu of batch row %zu: there are %zu heads and %zu rows",
+                        w->name, h, b, w->shape[1], w->shape[0]);
+    if (first > w->shape[2] || rows > w->shape[2] - first)
+        return qkv_fail(ctx, QKV_ARGUMENT, "%s has %zu queries; %zu from query %zu on are too many", w->name,
+                        w->shape[2], rows, first);
+    if ((int)stage < 0 || stage > QKV_ATTENTION_PRODUCTS)
+        return qkv_fail(ctx, QKV_ARGUMENT, "the stage is %d; it must be one of enum qkv_attention_stage", (int)stage);
+    return QKV_OK;
+}
+
+bool qkv_pass_attention(const struct qkv_pass *p, size_t i, struct qkv_array *attention) {
+    if (i >= p->attention_count) {
+        return false;
+    }
+    *attention = p->attentions[i];
+    return true;
+}
+
+enum qkv_status qkv_pass_weights(struct qkv_pass *p, size_t i, enum qkv_attention_stage stage, size_t b, size_t h,
+                                 size_t first, size_t rows, float *out) {
+    enum qkv_status status = check_weights(p, i, stage, b, h, first, rows);
+    if (status == QKV_OK && !out) {
+        status = qkv_fail(p->model->ctx, QKV_ARGUMENT, "the weights have no place to go: out is NULL");
+    }
+    return status == QKV_OK ? qkv_attend_weights(p->model->ctx, &p->arena, p->kept[i], stage, b, h, first, rows, out)
+                            : status;
+}
