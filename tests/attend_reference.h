@@ -10,15 +10,38 @@
 
 #include "kernel/kernel.h"
 
-/* One case with all its memory. The tensors q, k, v, y, dy, dq, dk, dv are views of float buffers that may have gaps. */
+/* The tensors of a case; outputs come last. */
+enum attend_tensor {
+    ATTEND_Q,
+    ATTEND_K,
+    ATTEND_V,
+    ATTEND_PAST_K,
+    ATTEND_PAST_V,
+    ATTEND_DY,
+    ATTEND_Y,
+    ATTEND_DQ,
+    ATTEND_DK,
+    ATTEND_DV,
+    ATTEND_DPAST_K,
+    ATTEND_DPAST_V,
+    ATTEND_TENSORS
+};
+
+/* One case with all its memory. The tensors are views of buffers that may have gaps. */
 struct attend_case {
     struct qkv_attend a;
     struct qkv_attend_gradients g;
-    float *buffer[8]; /* q k v y dy dq dk dv */
-    size_t floats[8];
-    float *lse, *bias;
+    void *buffer[ATTEND_TENSORS];
+    size_t elements[ATTEND_TENSORS];
+    float *lse, *bias, *addend;
+    uint8_t *mask;
+    size_t addend_floats;
     int32_t *lo, *hi, *position;
-    char text[256];
+    char text[400];
+};
+
+struct attend_extras { /* what a case has beside the plain formula */
+    bool mask, addend, past, bf16;
 };
 
 static inline void *attend_memory(size_t count, size_t size) {
@@ -35,8 +58,62 @@ static inline bool attend_chance(struct qkv_random *random, double p) {
     return qkv_random_uniform(random) < p;
 }
 
-static inline float *attend_at(const struct qkv_heads *x, size_t b, size_t i, size_t h) {
-    return (float *)x->data + b * x->batch_stride + i * x->row_stride + h * x->head_stride;
+/* ---- tensors --------------------------------------------------------------------------------------------------------- */
+
+static inline void *attend_place(const struct qkv_heads *x, size_t b, size_t i, size_t h, size_t d) {
+    size_t at = b * x->batch_stride + i * x->row_stride + h * x->head_stride + d;
+    return (char *)x->data + at * (x->dtype == QKV_F32 ? sizeof(float) : qkv_dtype_size(x->dtype));
+}
+
+static inline float attend_get(const struct qkv_heads *x, size_t b, size_t i, size_t h, size_t d) {
+    const void *at = attend_place(x, b, i, h, d);
+    float value;
+    if (x->dtype == QKV_F32) return *(const float *)at;
+    qkv_to_float(&value, at, x->dtype, 1);
+    return value;
+}
+
+static inline void attend_set(const struct qkv_heads *x, size_t b, size_t i, size_t h, size_t d, float value) {
+    qkv_from_float(attend_place(x, b, i, h, d), &value, x->dtype, 1);
+}
+
+static inline struct qkv_heads *attend_tensor(struct attend_case *c, size_t which) {
+    struct qkv_attend *a = &c->a;
+    struct qkv_attend_gradients *g = &c->g;
+    struct qkv_heads *all[] = {&a->q, &a->k,  &a->v,  &a->past_k, &a->past_v,  &g->dy,
+                               &a->y, &g->dq, &g->dk, &g->dv,     &g->dpast_k, &g->dpast_v};
+    return all[which];
+}
+
+struct attend_shape { /* of one tensor: (B,T,heads,channels) */
+    size_t T, heads, channels;
+};
+
+static inline struct attend_shape attend_shape_of(const struct qkv_attend *a, size_t which) {
+    bool queries = which == ATTEND_Q || which == ATTEND_Y || which == ATTEND_DY || which == ATTEND_DQ;
+    bool keys = which == ATTEND_K || which == ATTEND_V || which == ATTEND_DK || which == ATTEND_DV;
+    bool wide = which == ATTEND_Y || which == ATTEND_DY || which == ATTEND_V || which == ATTEND_DV ||
+                which == ATTEND_PAST_V || which == ATTEND_DPAST_V;
+    return (struct attend_shape){queries ? a->Tq
+                                 : keys  ? a->Tk - a->past
+                                         : a->past,
+                                 queries ? a->H : a->Hkv, wide ? a->Dv : a->D};
+}
+
+/* Key j, or value j, of all keys. */
+static inline double attend_key(const struct qkv_attend *a, size_t b, size_t j, size_t n, size_t d) {
+    return (double)(j < a->past ? attend_get(&a->past_k, b, j, n, d) : attend_get(&a->k, b, j - a->past, n, d));
+}
+static inline double attend_value(const struct qkv_attend *a, size_t b, size_t j, size_t n, size_t d) {
+    return (double)(j < a->past ? attend_get(&a->past_v, b, j, n, d) : attend_get(&a->v, b, j - a->past, n, d));
+}
+
+static inline size_t attend_pair(const struct qkv_pairs *x, size_t b, size_t h, size_t i, size_t j) {
+    return b * x->batch_stride + h * x->head_stride + i * x->row_stride + j;
+}
+
+static inline int64_t attend_bias_at(const struct qkv_attend *a, size_t b, size_t h, size_t i, size_t j) {
+    return (int64_t)(h * a->bias_row + a->bias_zero + j) - a->position[b * a->Tq + i];
 }
 
 /* ---- the reference ------------------------------------------------------------------------------------------------- */
@@ -49,124 +126,148 @@ static inline double attend_keep(const struct qkv_attend *a, size_t b, size_t h,
     return (double)word[e % 2] >= floor((double)a->dropout * 4294967296.0) ? 1 / (1 - (double)a->dropout) : 0;
 }
 
-/* The score of one pair, and its derivative by the product. */
-static inline double attend_score(const struct qkv_attend *a, size_t b, size_t h, size_t i, size_t j, double *slope) {
-    const float *q = attend_at(&a->q, b, i, h), *k = attend_at(&a->k, b, j, h / (a->H / a->Hkv));
-    double s = 0, c = (double)a->softcap;
-    for (size_t d = 0; d < a->D; d++) s += (double)q[d] * (double)k[d];
-    s *= (double)a->scale;
-    *slope = (double)a->scale;
+static inline bool attend_may(const struct qkv_attend *a, size_t b, size_t h, size_t i, size_t j) {
+    size_t row = b * a->Tq + i;
+    if ((int64_t)j < a->lo[row] || (int64_t)j >= a->hi[row]) return false;
+    if (a->mask && !a->mask[attend_pair(&a->mask_pairs, b, h, i, j)]) return false;
+    return !(a->addend && a->addend[attend_pair(&a->addend_pairs, b, h, i, j)] == -INFINITY);
+}
+
+static inline bool attend_may_any(const struct qkv_attend *a, size_t b, size_t h, size_t i) {
+    for (size_t j = 0; j < a->Tk; j++)
+        if (attend_may(a, b, h, i, j)) return true;
+    return false;
+}
+
+/* A pair at a stage before the weights, masked there where scores are. `slope` is its derivative by the product; `bound`,
+ * where given, how far fp32 arithmetic may be off. */
+static inline double attend_stage(const struct qkv_attend *a, enum qkv_attention_stage stage, size_t b, size_t h,
+                                  size_t i, size_t j, double *slope, double *bound) {
+    double s = 0, c = (double)a->softcap, size = 0, scale = (double)a->scale;
+    for (size_t d = 0; d < a->D; d++) {
+        double term = (double)attend_get(&a->q, b, i, h, d) * attend_key(a, b, j, h / (a->H / a->Hkv), d);
+        s += term;
+        size += fabs(term);
+    }
+    s *= scale;
+    *slope = scale;
+    if (bound) *bound = (2 * (double)a->D + 8) * 0x1p-24 * fabs(scale) * size;
+    if (stage == QKV_ATTENTION_PRODUCTS) return s;
     if (c > 0) {
         double t = tanh(s / c);
         s = c * t;
         *slope *= 1 - t * t;
+        if (bound) *bound += 2e-6 * c;
     }
-    if (a->bias) {
-        int64_t at = (int64_t)(h * a->bias_row + a->bias_zero + j) - a->position[b * a->Tq + i];
-        s += (double)a->bias[at];
-    }
-    return s;
-}
-
-static inline void attend_interval(const struct qkv_attend *a, size_t b, size_t i, size_t *lo, size_t *hi) {
-    int64_t low = a->lo[b * a->Tq + i], high = a->hi[b * a->Tq + i];
-    if (low < 0) low = 0;
-    if (high > (int64_t)a->Tk) high = (int64_t)a->Tk;
-    *lo = low < high ? (size_t)low : 0;
-    *hi = low < high ? (size_t)high : 0;
+    if (stage == QKV_ATTENTION_CAPPED) return s;
+    if (!attend_may(a, b, h, i, j)) return -INFINITY;
+    double bias = a->bias ? (double)a->bias[attend_bias_at(a, b, h, i, j)] : 0;
+    double addend = a->addend ? (double)a->addend[attend_pair(&a->addend_pairs, b, h, i, j)] : 0;
+    if (bound) *bound += 0x1p-22 * (fabs(s) + fabs(bias) + fabs(addend));
+    return s + bias + addend;
 }
 
 /* Weights of one row before dropout; returns its log-sum-exp. */
 static inline double attend_row(const struct qkv_attend *a, size_t b, size_t h, size_t i, double *p, double *slope) {
-    size_t lo, hi;
-    attend_interval(a, b, i, &lo, &hi);
     double top = -INFINITY, sum = 0;
-    for (size_t j = 0; j < a->Tk; j++) p[j] = 0;
-    for (size_t j = lo; j < hi; j++) {
-        p[j] = attend_score(a, b, h, i, j, &slope[j]);
+    for (size_t j = 0; j < a->Tk; j++) {
+        p[j] = -INFINITY;
+        if (attend_may(a, b, h, i, j)) p[j] = attend_stage(a, QKV_ATTENTION_SCORES, b, h, i, j, &slope[j], NULL);
         if (p[j] > top) top = p[j];
     }
-    for (size_t j = lo; j < hi; j++) sum += p[j] = exp(p[j] - top);
-    for (size_t j = lo; j < hi; j++) p[j] /= sum;
+    for (size_t j = 0; j < a->Tk; j++) sum += p[j] = p[j] == -INFINITY ? 0 : exp(p[j] - top);
+    for (size_t j = 0; j < a->Tk && sum > 0; j++) p[j] /= sum;
     return top + log(sum);
 }
 
-/* y (B,H,Tq,Dv) and, where dy is given, the gradients dq (B,H,Tq,D), dk (B,Hkv,Tk,D), dv (B,Hkv,Tk,Dv), all plain. */
+/* y (B,H,Tq,Dv) and, where dy is given, the gradients dq (B,H,Tq,D), dk (B,Hkv,Tk,D), dv (B,Hkv,Tk,Dv) of all keys, and
+ * daddend (addend_floats), all plain. */
 struct attend_answer {
-    double *y, *lse, *dq, *dk, *dv;
+    double *y, *lse, *dq, *dk, *dv, *daddend;
 };
 
-static inline void attend_row_gradient(const struct qkv_attend *a, const struct qkv_heads *dy, size_t b, size_t h,
-                                       size_t i, const double *p, const double *slope, struct attend_answer *out) {
-    size_t n = h / (a->H / a->Hkv), row = (b * a->H + h) * a->Tq + i, lo, hi;
-    attend_interval(a, b, i, &lo, &hi);
-    const float *g = attend_at(dy, b, i, h), *q = attend_at(&a->q, b, i, h);
+/* Σ dy·y of a row. Backward takes y as it is stored, so a rounded one counts as rounded. */
+static inline double attend_delta(const struct attend_case *c, size_t b, size_t h, size_t i, const double *y) {
     double delta = 0;
-    for (size_t j = lo; j < hi; j++) {
-        const float *v = attend_at(&a->v, b, j, n);
-        double w = p[j] * attend_keep(a, b, h, i, j);
-        for (size_t c = 0; c < a->Dv; c++) delta += w * (double)g[c] * (double)v[c];
-    }
-    for (size_t j = lo; j < hi; j++) {
-        const float *v = attend_at(&a->v, b, j, n), *k = attend_at(&a->k, b, j, n);
+    for (size_t d = 0; d < c->a.Dv; d++)
+        delta += (double)attend_get(&c->g.dy, b, i, h, d) *
+                 (c->a.y.dtype == QKV_F32 ? y[d] : (double)attend_get(&c->a.y, b, i, h, d));
+    return delta;
+}
+
+static inline void attend_row_gradient(const struct attend_case *c, size_t b, size_t h, size_t i, const double *p,
+                                       const double *slope, struct attend_answer *out) {
+    const struct qkv_attend *a = &c->a;
+    size_t n = h / (a->H / a->Hkv), row = (b * a->H + h) * a->Tq + i;
+    double delta = attend_delta(c, b, h, i, out->y + row * a->Dv);
+    for (size_t j = 0; j < a->Tk; j++) {
+        if (!attend_may(a, b, h, i, j)) continue;
         double *dk = out->dk + ((b * a->Hkv + n) * a->Tk + j) * a->D;
         double *dv = out->dv + ((b * a->Hkv + n) * a->Tk + j) * a->Dv;
         double dp = 0, keep = attend_keep(a, b, h, i, j);
-        for (size_t c = 0; c < a->Dv; c++) {
-            dp += keep * (double)g[c] * (double)v[c];
-            dv[c] += p[j] * keep * (double)g[c];
+        for (size_t d = 0; d < a->Dv; d++) {
+            double g = (double)attend_get(&c->g.dy, b, i, h, d);
+            dp += keep * g * attend_value(a, b, j, n, d);
+            dv[d] += p[j] * keep * g;
         }
-        double ds = p[j] * (dp - delta) * slope[j];
+        double ds = p[j] * (dp - delta);
+        if (c->g.daddend) out->daddend[attend_pair(&a->addend_pairs, b, h, i, j)] += ds;
         for (size_t d = 0; d < a->D; d++) {
-            out->dq[row * a->D + d] += ds * (double)k[d];
-            dk[d] += ds * (double)q[d];
+            out->dq[row * a->D + d] += ds * slope[j] * attend_key(a, b, j, n, d);
+            dk[d] += ds * slope[j] * (double)attend_get(&a->q, b, i, h, d);
         }
     }
 }
 
-static inline void attend_reference(const struct qkv_attend *a, const struct qkv_heads *dy, struct attend_answer *out) {
+static inline void attend_reference(const struct attend_case *c, bool backward, struct attend_answer *out) {
+    const struct qkv_attend *a = &c->a;
     size_t queries = a->B * a->H * a->Tq, keys = a->B * a->Hkv * a->Tk;
     out->y = attend_memory(queries * a->Dv, sizeof(double));
     out->lse = attend_memory(queries, sizeof(double));
     out->dq = attend_memory(queries * a->D, sizeof(double));
     out->dk = attend_memory(keys * a->D, sizeof(double));
     out->dv = attend_memory(keys * a->Dv, sizeof(double));
+    out->daddend = attend_memory(c->addend_floats, sizeof(double));
     double *p = attend_memory(a->Tk, sizeof(double)), *slope = attend_memory(a->Tk, sizeof(double));
     for (size_t row = 0; row < queries; row++) {
         size_t i = row % a->Tq, h = row / a->Tq % a->H, b = row / a->Tq / a->H;
         out->lse[row] = attend_row(a, b, h, i, p, slope);
         for (size_t j = 0; j < a->Tk; j++) {
             if (!(p[j] > 0)) continue;
-            const float *v = attend_at(&a->v, b, j, h / (a->H / a->Hkv));
             double w = p[j] * attend_keep(a, b, h, i, j);
-            for (size_t c = 0; c < a->Dv; c++) out->y[row * a->Dv + c] += w * (double)v[c];
+            for (size_t d = 0; d < a->Dv; d++)
+                out->y[row * a->Dv + d] += w * attend_value(a, b, j, h / (a->H / a->Hkv), d);
         }
-        if (dy) attend_row_gradient(a, dy, b, h, i, p, slope, out);
+        if (backward) attend_row_gradient(c, b, h, i, p, slope, out);
     }
     free(p), free(slope);
 }
 
 static inline void attend_answer_free(struct attend_answer *out) {
-    free(out->y), free(out->lse), free(out->dq), free(out->dk), free(out->dv);
+    free(out->y), free(out->lse), free(out->dq), free(out->dk), free(out->dv), free(out->daddend);
 }
 
 /* ---- random cases -------------------------------------------------------------------------------------------------- */
 
-/* A buffer of N(0,1) for (B,T,heads,channels), in one of several layouts; gaps hold NaN. */
-static inline struct qkv_heads attend_view(struct attend_case *c, struct qkv_random *random, size_t which, size_t B,
-                                           size_t T, size_t heads, size_t channels, size_t layout, bool fill) {
-    size_t gap = layout == 2 ? attend_uniform(random, 1, 5) : 0, wide = channels + gap;
-    struct qkv_heads x = {0};
-    c->floats[which] = B * T * heads * wide + (layout == 3 ? B * T * 7 : 0);
-    x.data = c->buffer[which] = attend_memory(c->floats[which], sizeof(float));
-    x.row_stride = layout == 1 ? wide : heads * wide + (layout == 3 ? 7 : 0);
-    x.head_stride = layout == 1 ? T * wide : wide;
-    x.batch_stride = T * heads * wide + (layout == 3 ? T * 7 : 0);
-    for (size_t i = 0; i < c->floats[which]; i++) c->buffer[which][i] = NAN;
-    for (size_t r = 0; r < B * T * heads; r++)
-        for (size_t d = 0; d < channels; d++)
-            attend_at(&x, r / heads / T, r / heads % T, r % heads)[d] = fill ? (float)qkv_random_normal(random) : 7.0f;
-    return x;
+/* A buffer of N(0,1) for (B,T,heads,channels), in one of several layouts; gaps hold NaN, and outputs 7. */
+static inline void attend_view(struct attend_case *c, struct qkv_random *random, size_t which, enum qkv_dtype dtype,
+                               size_t layout) {
+    struct attend_shape s = attend_shape_of(&c->a, which);
+    size_t gap = layout == 2 ? attend_uniform(random, 1, 5) : 0, wide = s.channels + gap, B = c->a.B;
+    struct qkv_heads x = {.dtype = dtype};
+    float nothing = NAN;
+    c->elements[which] = B * s.T * s.heads * wide + (layout == 3 ? B * s.T * 7 : 0);
+    x.data = c->buffer[which] = attend_memory(c->elements[which], qkv_dtype_size(dtype));
+    x.row_stride = layout == 1 ? wide : s.heads * wide + (layout == 3 ? 7 : 0);
+    x.head_stride = layout == 1 ? s.T * wide : wide;
+    x.batch_stride = s.T * s.heads * wide + (layout == 3 ? s.T * 7 : 0);
+    for (size_t i = 0; i < c->elements[which]; i++)
+        qkv_from_float((char *)x.data + i * qkv_dtype_size(dtype), &nothing, dtype, 1);
+    for (size_t r = 0; r < B * s.T * s.heads; r++)
+        for (size_t d = 0; d < s.channels; d++)
+            attend_set(&x, r / s.heads / s.T, r / s.heads % s.T, r % s.heads, d,
+                       which < ATTEND_Y ? (float)qkv_random_normal(random) : 7.0f);
+    *attend_tensor(c, which) = x;
 }
 
 /* Intervals: 0 full, 1 causal, 2 window, 3 padding, 4 anything (empty and out of range too). */
@@ -200,31 +301,78 @@ static inline void attend_case_bias(struct attend_case *c, struct qkv_random *ra
     a->position = c->position;
 }
 
-/* Shapes are filled in; makes everything else. */
-static inline void attend_case_fill(struct attend_case *c, struct qkv_random *random, size_t kind) {
+/* Strides for each pair, some of them 0; rows of Tk begin at multiples of *run, and there are *count numbers in all. */
+static inline struct qkv_pairs attend_pairs(const struct qkv_attend *a, struct qkv_random *random, size_t *run,
+                                            size_t *count) {
+    const size_t step = a->Tk + attend_uniform(random, 0, 3);
+    struct qkv_pairs x = {0};
+    *count = *run = step;
+    if (attend_chance(random, 0.6)) x.row_stride = step, *count *= a->Tq;
+    if (attend_chance(random, 0.5)) x.head_stride = *count, *count *= a->H;
+    if (attend_chance(random, 0.5)) x.batch_stride = *count, *count *= a->B;
+    return x;
+}
+
+/* Of each run of Tk, whether it is masked as a whole; of each key, whether it is masked for all; else by chance. */
+static inline bool attend_masked(struct qkv_random *random, const uint8_t *keys, bool row, size_t j, double density) {
+    return row || keys[j] || !attend_chance(random, density);
+}
+
+static inline void attend_case_dense(struct attend_case *c, struct qkv_random *random, struct attend_extras extras) {
     struct qkv_attend *a = &c->a;
-    size_t layout[8];
-    for (size_t i = 0; i < 8; i++) layout[i] = attend_uniform(random, 0, 3);
+    const double densities[] = {0.05, 0.5, 0.9, 1}, density = densities[attend_uniform(random, 0, 3)];
+    const double lost = attend_chance(random, 0.5) ? 0.3 : 0;
+    uint8_t *keys = attend_memory(a->Tk, 1);
+    size_t run, count;
+    bool row = false, masks = attend_chance(random, 0.6);
+    for (size_t j = 0; j < a->Tk; j++) keys[j] = attend_chance(random, lost);
+    if (extras.mask) {
+        a->mask_pairs = attend_pairs(a, random, &run, &count);
+        a->mask = c->mask = attend_memory(count, 1);
+        for (size_t e = 0; e < count; e++) {
+            if (e % run == 0) row = attend_chance(random, 0.1);
+            if (e % run >= a->Tk || !attend_masked(random, keys, row, e % run, density))
+                c->mask[e] = (uint8_t)attend_uniform(random, 1, 255);
+        }
+    }
+    if (extras.addend) {
+        a->addend_pairs = attend_pairs(a, random, &run, &c->addend_floats);
+        a->addend = c->addend = attend_memory(c->addend_floats, sizeof(float));
+        c->g.daddend = attend_memory(c->addend_floats, sizeof(float));
+        for (size_t e = 0; e < c->addend_floats; e++) {
+            if (e % run == 0) row = masks && attend_chance(random, 0.1);
+            bool gap = e % run >= a->Tk, never = !gap && masks && attend_masked(random, keys, row, e % run, density);
+            c->addend[e] = gap ? NAN : never ? -INFINITY : (float)qkv_random_normal(random);
+            c->g.daddend[e] = gap ? NAN : 7;
+        }
+    }
+    free(keys);
+}
+
+/* Shapes are filled in; makes everything else. */
+static inline void attend_case_fill(struct attend_case *c, struct qkv_random *random, size_t kind,
+                                    struct attend_extras extras) {
+    struct qkv_attend *a = &c->a;
+    a->past = extras.past ? attend_uniform(random, 0, a->Tk) : 0;
     c->position = attend_memory(a->B * a->Tq, sizeof(int32_t));
     a->lo = c->lo = attend_memory(a->B * a->Tq, sizeof(int32_t));
     a->hi = c->hi = attend_memory(a->B * a->Tq, sizeof(int32_t));
     a->lse = c->lse = attend_memory(a->B * a->H * a->Tq, sizeof(float));
     attend_intervals(c, random, kind);
-    a->q = attend_view(c, random, 0, a->B, a->Tq, a->H, a->D, layout[0], true);
-    a->k = attend_view(c, random, 1, a->B, a->Tk, a->Hkv, a->D, layout[1], true);
-    a->v = attend_view(c, random, 2, a->B, a->Tk, a->Hkv, a->Dv, layout[2], true);
-    a->y = attend_view(c, random, 3, a->B, a->Tq, a->H, a->Dv, layout[3], false);
-    c->g.dy = attend_view(c, random, 4, a->B, a->Tq, a->H, a->Dv, layout[4], true);
-    c->g.dq = attend_view(c, random, 5, a->B, a->Tq, a->H, a->D, layout[5], false);
-    c->g.dk = attend_view(c, random, 6, a->B, a->Tk, a->Hkv, a->D, layout[6], false);
-    c->g.dv = attend_view(c, random, 7, a->B, a->Tk, a->Hkv, a->Dv, layout[7], false);
-    snprintf(c->text, sizeof c->text,
-             "B %zu H %zu Hkv %zu Tq %zu Tk %zu D %zu Dv %zu mask %zu scale %g softcap %g bias %d dropout %g add %d",
-             a->B, a->H, a->Hkv, a->Tq, a->Tk, a->D, a->Dv, kind, (double)a->scale, (double)a->softcap, a->bias != NULL,
-             (double)a->dropout, c->g.accumulate);
+    for (size_t i = 0; i < ATTEND_TENSORS; i++)
+        attend_view(c, random, i, extras.bf16 && attend_chance(random, 0.5) ? QKV_BF16 : QKV_F32,
+                    attend_uniform(random, 0, 3));
+    attend_case_dense(c, random, extras);
+    int at = snprintf(c->text, sizeof c->text,
+                      "B %zu H %zu Hkv %zu Tq %zu Tk %zu past %zu D %zu Dv %zu kind %zu scale %g softcap %g dropout %g "
+                      "add %d mask %d addend %d bf16 ",
+                      a->B, a->H, a->Hkv, a->Tq, a->Tk, a->past, a->D, a->Dv, kind, (double)a->scale,
+                      (double)a->softcap, (double)a->dropout, c->g.accumulate, extras.mask, extras.addend);
+    for (size_t i = 0; i < ATTEND_TENSORS; i++)
+        c->text[at + (int)i] = attend_tensor(c, i)->dtype == QKV_BF16 ? '1' : '0';
 }
 
-static inline void attend_case_random(struct attend_case *c, struct qkv_random *random) {
+static inline void attend_case_random(struct attend_case *c, struct qkv_random *random, bool bf16) {
     memset(c, 0, sizeof *c);
     struct qkv_attend *a = &c->a;
     static const size_t common[] = {1, 4, 8, 16, 24, 32, 64, 80};
@@ -244,14 +392,17 @@ static inline void attend_case_random(struct attend_case *c, struct qkv_random *
     a->key[0] = (uint32_t)qkv_random_bits(random), a->key[1] = (uint32_t)qkv_random_bits(random);
     c->g.accumulate = attend_chance(random, 0.3);
     bool bias = attend_chance(random, 0.3);
-    attend_case_fill(c, random, attend_uniform(random, 0, 4));
+    struct attend_extras extras = {attend_chance(random, 0.4), attend_chance(random, 0.4), attend_chance(random, 0.4),
+                                   bf16 && attend_chance(random, 0.4)};
+    attend_case_fill(c, random, attend_uniform(random, 0, 4), extras);
     if (bias) attend_case_bias(c, random);
     if (bias) strcat(c->text, " with bias");
 }
 
 static inline void attend_case_free(struct attend_case *c) {
-    for (size_t i = 0; i < 8; i++) free(c->buffer[i]);
+    for (size_t i = 0; i < ATTEND_TENSORS; i++) free(c->buffer[i]);
     free(c->lse), free(c->bias), free(c->lo), free(c->hi), free(c->position);
+    free(c->mask), free(c->addend), free(c->g.daddend);
 }
 
 #endif

@@ -2,7 +2,7 @@
  * every table of the machine (or the one named), with a seed that may be given. Exit status 0 when all hold. */
 #include <time.h>
 
-#include "check_attend.h"
+#include "check_attend_apart.h"
 #include "check_cuts.h"
 #include "check_gemm.h"
 
@@ -33,6 +33,7 @@ static void run_attend_checks(const struct qkv_kernels *k, uint64_t seed) {
     CHECK(attend_check_random(&ctx, seed, 60, NULL), "attention and its gradient");
     CHECK(attend_check_threads(&ctx, seed, 10), "attention on more threads");
     CHECK(attend_check_parts(&ctx, seed, 20), "attention of a part");
+    CHECK(attend_check_twins(&ctx, seed, 20), "attention stored and masked in another way");
     CHECK(attend_check_poisons(&ctx, seed, 20), "attention beside numbers that are not finite");
 }
 

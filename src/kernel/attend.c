@@ -251,7 +251,7 @@ static enum qkv_status check_addend_gradient(struct qkv_context *ctx, const stru
 
 static enum qkv_status check_gradients(struct qkv_context *ctx, const struct qkv_attend *a,
                                        const struct qkv_attend_gradients *g) {
-    if (a->Tq && (!a->y.data || !a->lse || !g->dy.data))
+    if (a->B && a->Tq && (!a->y.data || !a->lse || !g->dy.data))
         return qkv_fail(ctx, QKV_ARGUMENT, "attend: the gradient needs dy, and y and lse of the forward pass");
     const struct {
         const char *name;
@@ -282,7 +282,7 @@ enum qkv_status qkv_attend_backward(struct qkv_context *ctx, struct qkv_arena *s
                                     const struct qkv_attend_gradients *g) {
     enum qkv_status status = check(ctx, a);
     if (status != QKV_OK) return status;
-    if (!a->B) return QKV_OK;
+    if (!a->B && !g->daddend) return QKV_OK;
     status = check_gradients(ctx, a, g);
     if (status != QKV_OK) return status;
     struct work work = {.plan = start(a), .kernels = ctx->kernels->attend};

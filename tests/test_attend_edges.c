@@ -1,0 +1,180 @@
+/* test_attend_edges.c: attention with numbers at the edge of what floats hold, with nothing to attend to, and what it
+ * refuses. On every kernel table of this machine. */
+#include "attend_tables.h"
+
+#include <float.h>
+
+/* ---- numbers at the edge ------------------------------------------------------------------------------------------------- */
+
+/* One head, one channel: query values q, key values k, values v; all keys. Returns y of the first row. */
+static float edge(struct qkv_context *ctx, float q, const float *k, const float *v, size_t Tk, float *lse) {
+    int32_t lo = 0, hi = (int32_t)Tk;
+    float y = 7, dq, dy = 1, *dk = attend_memory(Tk, 4), *dv = attend_memory(Tk, 4);
+    struct qkv_arena scratch;
+    struct qkv_attend a = {.B = 1, .H = 1, .Hkv = 1, .Tq = 1, .Tk = Tk, .D = 1, .Dv = 1, .scale = 1};
+    float *keys = attend_memory(Tk, 4), *values = attend_memory(Tk, 4);
+    memcpy(keys, k, Tk * 4), memcpy(values, v, Tk * 4);
+    a.q = (struct qkv_heads){&q, 1, 1, 1, QKV_F32}, a.k = (struct qkv_heads){keys, Tk, 1, 1, QKV_F32};
+    a.v = (struct qkv_heads){values, Tk, 1, 1, QKV_F32}, a.y = (struct qkv_heads){&y, 1, 1, 1, QKV_F32};
+    a.lo = &lo, a.hi = &hi, a.lse = lse;
+    struct qkv_attend_gradients g = {.dy = {&dy, 1, 1, 1, QKV_F32},
+                                     .dq = {&dq, 1, 1, 1, QKV_F32},
+                                     .dk = {dk, Tk, 1, 1, QKV_F32},
+                                     .dv = {dv, Tk, 1, 1, QKV_F32}};
+    assert_ok(ctx, qkv_arena_create(ctx, &scratch, 1 << 24, "scratch"));
+    assert_ok(ctx, qkv_attend_forward(ctx, &scratch, &a));
+    assert_ok(ctx, qkv_attend_backward(ctx, &scratch, &a, &g));
+    for (size_t j = 0; j < Tk; j++) assert_true(!isnan(dv[j]) || isnan(y));
+    qkv_arena_free(&scratch);
+    free(keys), free(values), free(dk), free(dv);
+    return y;
+}
+
+static void test_edges(void **state) {
+    struct qkv_context ctx;
+    (void)state;
+    FOR_TABLES(ctx) {
+        float lse, v[200], k[200];
+        for (size_t j = 0; j < 200; j++) v[j] = (float)j, k[j] = j == 150 ? 1e30f : 1.0f;
+        assert_true(edge(&ctx, 1, k, v, 200, &lse) == 150 && lse == 1e30f); /* far apart */
+        assert_true(edge(&ctx, -1, k, v, 150, &lse) == 74.5f);
+        assert_true(edge(&ctx, 1e30f, k, v, 200, &lse) == 150 && lse == FLT_MAX); /* +inf wins */
+        for (size_t j = 0; j < 200; j++) k[j] = 1e30f;
+        assert_true(fabsf(edge(&ctx, 1, k, v, 200, &lse) - 99.5f) < 1e-3f);        /* all the same and huge */
+        assert_true(fabsf(edge(&ctx, 1e30f, k, v, 200, &lse) - 99.5f) < 1e-3f);    /* all +inf share */
+        assert_true(edge(&ctx, -1e30f, k, v, 200, &lse) == 0 && lse == -INFINITY); /* all −inf weigh nothing */
+        k[7] = -1;
+        assert_true(edge(&ctx, -1e30f, k, v, 200, &lse) == 7);
+        k[100] = NAN;
+        assert_true(isnan(edge(&ctx, 1, k, v, 200, &lse)) && isnan(lse));
+        for (size_t j = 0; j < 200; j++) k[j] = NAN;
+        assert_true(isnan(edge(&ctx, 1, k, v, 200, &lse)) && isnan(lse));
+        for (size_t j = 0; j < 200; j++) k[j] = -1e-30f * (float)j, v[j] = -0.0f;
+        assert_true(edge(&ctx, 1, k, v, 3, &lse) == 0 && fabsf(lse - logf(3)) < 1e-6f);
+    }
+}
+
+/* No batch, no queries, no keys: what is left is zero. */
+static void test_nothing(void **state) {
+    struct qkv_context ctx;
+    (void)state;
+    FOR_TABLES(ctx) {
+        for (size_t i = 0; i < 3; i++) {
+            struct qkv_random random = test_random(30 + i);
+            struct attend_case c = {0};
+            c.a.B = i == 0 ? 0 : 2, c.a.Tq = i == 1 ? 0 : 3, c.a.Tk = i == 2 ? 0 : 5;
+            c.a.Hkv = 1, c.a.H = 2, c.a.D = 3, c.a.Dv = 2, c.a.scale = 1;
+            attend_case_fill(&c, &random, 0, (struct attend_extras){true, true, true, true});
+            assert_true(attend_check_case(&ctx, &c, NULL));
+            attend_case_free(&c);
+        }
+    }
+}
+
+/* ---- what is refused ------------------------------------------------------------------------------------------------------- */
+
+static void refused(struct qkv_attend a, enum qkv_status status, const char *part) {
+    struct qkv_context ctx = context_of(0, 1);
+    struct qkv_arena scratch;
+    qkv_arena_measure(&ctx, &scratch, "scratch");
+    assert_status(&ctx, qkv_attend_forward(&ctx, &scratch, &a), status);
+    assert_message(&ctx, part);
+    qkv_arena_free(&scratch);
+}
+
+static void test_refused(void **state) {
+    float x[64] = {0};
+    int32_t zero[4] = {0}, four[4] = {4, 4, 4, 4};
+    struct qkv_heads heads = {x, 16, 4, 2, QKV_F32};
+    const struct qkv_attend good = {.B = 1,
+                                    .H = 2,
+                                    .Hkv = 1,
+                                    .Tq = 4,
+                                    .Tk = 4,
+                                    .D = 2,
+                                    .Dv = 2,
+                                    .q = heads,
+                                    .k = heads,
+                                    .v = heads,
+                                    .y = heads,
+                                    .lo = zero,
+                                    .hi = four,
+                                    .scale = 1};
+    struct qkv_attend a;
+    (void)state;
+#define REFUSED(change, status, part) (a = good, change, refused(a, status, part))
+    REFUSED((a.H = 3, a.Hkv = 2), QKV_SHAPE, "3 query heads cannot share 2 key heads");
+    REFUSED(a.Hkv = 0, QKV_SHAPE, "cannot share");
+    REFUSED(a.D = 0, QKV_SHAPE, "at least one channel");
+    REFUSED(a.Tk = (size_t)1 << 40, QKV_SHAPE, "exceeds");
+    REFUSED((a.B = a.Tk = a.Tq = INT32_MAX), QKV_SHAPE, "more than this machine can address");
+    REFUSED(a.dropout = 1, QKV_ARGUMENT, "dropout is 1");
+    REFUSED(a.dropout = NAN, QKV_ARGUMENT, "dropout is");
+    REFUSED(a.softcap = -1, QKV_ARGUMENT, "softcap is -1");
+    REFUSED(a.softcap = INFINITY, QKV_ARGUMENT, "softcap is inf");
+    REFUSED(a.q.data = NULL, QKV_ARGUMENT, "q must be given");
+    REFUSED(a.k.data = NULL, QKV_ARGUMENT, "k must be given");
+    REFUSED(a.v.data = NULL, QKV_ARGUMENT, "v must be given");
+    REFUSED(a.hi = NULL, QKV_ARGUMENT, "lo and hi must be given");
+    REFUSED(a.past = 5, QKV_SHAPE, "5 keys are in the past, but there are only 4");
+    REFUSED(a.past = 4, QKV_ARGUMENT, "past_k must be given");
+    REFUSED((a.past = 1, a.past_k = heads), QKV_ARGUMENT, "past_v must be given");
+    REFUSED(a.q.dtype = QKV_F16, QKV_ARGUMENT, "q is neither fp32 nor bf16");
+    REFUSED(a.k.dtype = QKV_I8, QKV_ARGUMENT, "k is neither fp32 nor bf16");
+    REFUSED(a.v.dtype = QKV_F64, QKV_ARGUMENT, "v is neither fp32 nor bf16");
+    REFUSED(a.y.dtype = QKV_DTYPE_COUNT, QKV_ARGUMENT, "y is neither fp32 nor bf16");
+    REFUSED((a.past = 1, a.past_k = heads, a.past_k.dtype = QKV_F16), QKV_ARGUMENT, "past_k is neither");
+    REFUSED((a.past = 1, a.past_k = a.past_v = heads, a.past_v.dtype = QKV_F16), QKV_ARGUMENT, "past_v is neither");
+    REFUSED(a.y.data = NULL, QKV_ARGUMENT, "y must be given");
+    REFUSED((a.bias = x, a.bias_row = 8), QKV_ARGUMENT, "positions");
+    REFUSED((a.bias = x, a.bias_row = 8, a.bias_zero = 3, a.position = four), QKV_SHAPE, "make it longer");
+    REFUSED((a.bias = x, a.bias_row = 6, a.bias_zero = 3, a.position = zero), QKV_SHAPE, "distances -3 to 2");
+#undef REFUSED
+    struct qkv_context ctx = context_of(0, 1);
+    struct qkv_attend_gradients g = {.dq = heads};
+    struct qkv_arena scratch;
+    qkv_arena_measure(&ctx, &scratch, "scratch");
+    assert_status(&ctx, qkv_attend_backward(&ctx, &scratch, &good, &g), QKV_ARGUMENT);
+    assert_message(&ctx, "needs dy, and y and lse");
+    a = good, a.lse = x;
+    g.dy = heads, g.dq.dtype = QKV_F16;
+    assert_status(&ctx, qkv_attend_backward(&ctx, &scratch, &a, &g), QKV_ARGUMENT);
+    assert_message(&ctx, "dq is neither fp32 nor bf16");
+    g.dq.dtype = QKV_F32, g.daddend = x;
+    assert_status(&ctx, qkv_attend_backward(&ctx, &scratch, &a, &g), QKV_ARGUMENT);
+    assert_message(&ctx, "needs the addend");
+    const struct qkv_pairs overlapping[] = {{0, 0, 3}, {0, 4, 4}, {0, 2, 0}, {0, 15, 4}};
+    const struct qkv_pairs apart[] = {{0, 0, 4}, {5, 16, 4}, {0, 4, 0}, {0, 4, 8}};
+    for (size_t i = 0; i < TEST_COUNT(overlapping); i++) {
+        a.addend = x, a.addend_pairs = overlapping[i];
+        assert_status(&ctx, qkv_attend_backward(&ctx, &scratch, &a, &g), QKV_ARGUMENT);
+        assert_message(&ctx, "overlap");
+        a.addend_pairs = apart[i];
+        ctx.dry = true;
+        assert_ok(&ctx, qkv_attend_backward(&ctx, &scratch, &a, &g));
+        ctx.dry = false;
+    }
+    assert_status(&ctx, qkv_attend_weights(&ctx, &scratch, &good, QKV_ATTENTION_WEIGHTS, 0, 0, 0, 4, NULL),
+                  QKV_ARGUMENT);
+    assert_message(&ctx, "a place to go");
+    assert_status(&ctx, qkv_attend_weights(&ctx, &scratch, &good, QKV_ATTENTION_WEIGHTS, 0, 0, 0, 4, x), QKV_ARGUMENT);
+    assert_message(&ctx, "lse of the forward pass");
+    assert_status(&ctx, qkv_attend_weights(&ctx, &scratch, &good, QKV_ATTENTION_WEIGHTS, 0, 2, 0, 1, x), QKV_SHAPE);
+    assert_status(&ctx, qkv_attend_weights(&ctx, &scratch, &good, QKV_ATTENTION_WEIGHTS, 0, 0, 2, 3, x), QKV_SHAPE);
+    assert_message(&ctx, "do not exist");
+    qkv_arena_free(&scratch);
+    assert_ok(&ctx, qkv_arena_create(&ctx, &scratch, 4096, "too little"));
+    assert_status(&ctx, qkv_attend_forward(&ctx, &scratch, &good), QKV_MEMORY);
+    assert_message(&ctx, "too little");
+    assert_int_equal(scratch.used, 0);
+    qkv_arena_free(&scratch);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
