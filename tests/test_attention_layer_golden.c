@@ -1,0 +1,163 @@
+/* A layer given the weights of a golden model's first attention looks where that model looks: out.weights of the golden cases,
+ * computed elsewhere in float64. What the attention sees, the normed embedding, is computed here. */
+#include "test.h"
+
+#include <dirent.h>
+
+struct golden {
+    struct qkv_context *ctx;
+    struct qkv_model *model;
+    struct qkv_tensors *file;
+    const struct qkv_spec *spec;
+    char stack[16]; /* "encoder" or "decoder": the one whose input are in.ids or in.source */
+    const int32_t *ids;
+    int32_t *ints, *lengths;
+    size_t B, T, C;
+};
+
+static size_t compared; /* stacks */
+
+/* The numbers of a parameter called stack + name, or NULL. */
+static const float *weights(struct golden *g, const char *name, size_t *elements) {
+    char path[128];
+    snprintf(path, sizeof path, "%s.%s", g->stack, name);
+    for (size_t i = 0; i < qkv_model_parameters(g->model); i++) {
+        const struct qkv_array *p = qkv_model_parameter(g->model, i);
+        if (strcmp(p->name, path) != 0) continue;
+        if (elements) *elements = qkv_array_elements(p);
+        return qkv_model_weights(g->model, i);
+    }
+    return NULL;
+}
+
+static void embed_row(struct golden *g, size_t n, double *x) {
+    const float *token = weights(g, "embed.token.weight", NULL), *learned = weights(g, "embed.position.weight", NULL);
+    size_t t = n % g->T;
+    for (size_t c = 0; c < g->C; c++) {
+        x[c] = (double)token[(size_t)g->ids[n] * g->C + c] * g->spec->embed_scale;
+        if (learned) x[c] += (double)learned[t * g->C + c];
+        double angle = (double)t * pow(10000, -(double)(c / 2 * 2) / (double)g->C);
+        if (g->spec->position.kind == QKV_POSITION_SINUSOIDAL) x[c] += c % 2 ? cos(angle) : sin(angle);
+    }
+}
+
+static void norm_row(struct golden *g, const struct qkv_norm_spec *norm, double *x) {
+    const float *w = weights(g, "layers.0.attn_norm.weight", NULL), *b = weights(g, "layers.0.attn_norm.bias", NULL);
+    double mean = 0, square = 0;
+    for (size_t c = 0; c < g->C; c++) mean += norm->kind == QKV_NORM_LAYERNORM ? x[c] / (double)g->C : 0;
+    for (size_t c = 0; c < g->C; c++) square += (x[c] - mean) * (x[c] - mean) / (double)g->C;
+    for (size_t c = 0; c < g->C; c++)
+        x[c] = (x[c] - mean) / sqrt(square + norm->eps) * (double)w[c] + (b ? (double)b[c] : 0);
+}
+
+static float *make_input(struct golden *g, const struct qkv_norm_spec *norm) {
+    float *x = malloc(g->B * g->T * g->C * sizeof *x);
+    double *row = malloc(g->C * sizeof *row);
+    for (size_t n = 0; n < g->B * g->T; n++) {
+        embed_row(g, n, row);
+        if (norm->placement == QKV_PLACEMENT_PRE) norm_row(g, norm, row);
+        for (size_t c = 0; c < g->C; c++) x[n * g->C + c] = (float)row[c];
+    }
+    free(row);
+    return x;
+}
+
+static struct qkv_attention_layer *make_layer(struct golden *g, const struct qkv_attention_spec *attention) {
+    struct qkv_attention_layer *layer;
+    struct qkv_attention_layer_spec spec = {
+        .in = g->spec->d_model, .attention = *attention, .context = g->spec->context};
+    bool tables = g->spec->position.kind == QKV_POSITION_ROPE || g->spec->position.kind == QKV_POSITION_ALIBI;
+    if (tables) spec.position = g->spec->position;
+    assert_ok(g->ctx, qkv_attention_layer_create(g->ctx, &spec, 0, &layer));
+    for (size_t i = 0; i < qkv_attention_layer_parameters(layer); i++) {
+        const struct qkv_array *p = qkv_attention_layer_parameter(layer, i);
+        char name[64];
+        size_t elements = 0;
+        snprintf(name, sizeof name, "layers.0.attn.%s", p->name);
+        const float *from = weights(g, name, &elements);
+        if (!from || elements != qkv_array_elements(p)) fail_msg("no %s.%s of %zu bytes", g->stack, name, p->bytes);
+        memcpy(qkv_attention_layer_weights(layer, i), from, p->bytes);
+    }
+    return layer;
+}
+
+static void read_ints(struct golden *g, bool source) {
+    const struct qkv_array *ids = qkv_tensors_find(g->file, source ? "in.source" : "in.ids");
+    const struct qkv_array *lengths = qkv_tensors_find(g->file, source ? "in.source_lengths" : "in.lengths");
+    assert_true(ids && ids->dtype == QKV_I32 && (!lengths || lengths->dtype == QKV_I32));
+    g->B = ids->shape[0];
+    g->T = ids->shape[1];
+    g->ids = g->ints = malloc(ids->bytes);
+    memcpy(g->ints, ids->data, ids->bytes);
+    g->lengths = lengths ? malloc(lengths->bytes) : NULL;
+    if (lengths) memcpy(g->lengths, lengths->data, lengths->bytes);
+}
+
+static void run_stack(struct golden *g, const struct qkv_stack_spec *stack, const char *name, bool source) {
+    char path[64];
+    snprintf(g->stack, sizeof g->stack, "%s", name);
+    snprintf(path, sizeof path, "out.weights.%s.layers.0.attn", name);
+    const struct qkv_array *expected = qkv_tensors_find(g->file, path);
+    if (!stack->layers || !expected || !weights(g, "embed.token.weight", NULL)) return;
+    read_ints(g, source);
+    struct qkv_attention_layer *layer = make_layer(g, &stack->attention);
+    float *x = make_input(g, &stack->norm), *y = malloc(g->B * g->T * g->C * sizeof(float));
+    struct qkv_attention_input in = {.B = g->B, .T = g->T, .x = x, .mask.lengths = g->lengths};
+    assert_ok(g->ctx, qkv_attention_layer_forward(layer, &in, y));
+    size_t H = (size_t)stack->attention.heads, head = g->T * g->T;
+    float *got = malloc(g->B * H * head * sizeof(float)), *golden = malloc(g->B * H * head * sizeof(float));
+    for (size_t n = 0; n < g->B * H; n++)
+        assert_ok(g->ctx,
+                  qkv_attention_layer_look(layer, QKV_ATTENTION_WEIGHTS, n / H, n % H, 0, g->T, got + n * head));
+    assert_int_equal(qkv_array_elements(expected), g->B * H * head);
+    qkv_array_floats(expected, golden);
+    assert_floats_close(got, golden, g->B * H * head, 1e-5);
+    compared++;
+    float *each[] = {x, y, got, golden};
+    for (size_t i = 0; i < TEST_COUNT(each); i++) free(each[i]);
+    free(g->ints);
+    free(g->lengths);
+    qkv_attention_layer_free(layer);
+}
+
+static void run_case(const char *folder, const char *isa) {
+    struct golden g = {0};
+    char path[600];
+    snprintf(path, sizeof path, "%s/case.safetensors", folder);
+    assert_int_equal(qkv_context_create(&g.ctx, &(struct qkv_context_options){.isa = isa}), QKV_OK);
+    assert_ok(g.ctx, qkv_model_load(g.ctx, folder, &g.model));
+    assert_ok(g.ctx, qkv_tensors_open(g.ctx, path, &g.file));
+    g.spec = qkv_model_spec(g.model);
+    g.C = (size_t)g.spec->d_model;
+    printf("%s %s\n", isa, folder);
+    fflush(stdout);
+    run_stack(&g, &g.spec->decoder, "decoder", false);
+    run_stack(&g, &g.spec->encoder, "encoder", g.spec->decoder.layers > 0);
+    qkv_tensors_close(g.file);
+    qkv_model_free(g.model);
+    qkv_context_free(g.ctx);
+}
+
+static void test_golden(void **state) {
+    (void)state;
+    size_t count = 0; /* cases */
+    for (size_t i = 0; qkv_isa_at(i); i++) {
+        DIR *folder = opendir(TEST_SOURCE_DIR "/tests/golden");
+        assert_non_null(folder);
+        for (struct dirent *entry; (entry = readdir(folder));) {
+            char path[512], config[600];
+            snprintf(path, sizeof path, "%s/tests/golden/%s", TEST_SOURCE_DIR, entry->d_name);
+            snprintf(config, sizeof config, "%s/config.json", path);
+            if (entry->d_name[0] == '.' || access(config, R_OK) != 0) continue;
+            run_case(path, qkv_isa_at(i));
+            count++;
+        }
+        closedir(folder);
+    }
+    assert_true(count >= 14 && compared >= count);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_golden)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
