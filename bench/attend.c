@@ -1,5 +1,6 @@
 /* attend.c: attention forward and backward, as a share of the measured peak. Counted are 4·Tq·Tk·D·H·B FLOPs forward and
- * 10·Tq·Tk·D·H·B backward, half of that for causal masks; recomputed products do not count. */
+ * 10·Tq·Tk·D·H·B backward, half of that for causal masks; recomputed products do not count. The scratch memory of the long
+ * ones is in their names: it grows with T, not with T². */
 #include <math.h>
 #include <stdlib.h>
 
@@ -20,6 +21,9 @@ static const struct shape shapes[] = {
     {"causal B12 H4 T64 D32", 12, 4, 4, 64, 64, 32, true, 0},
     {"causal B64 H6 T256 D64", 64, 6, 6, 256, 256, 64, true, 0},
     {"causal B64 H6 T256 D64 dropout", 64, 6, 6, 256, 256, 64, true, 0.2f},
+    {"causal B1 H1 T8192 D64", 1, 1, 1, 8192, 8192, 64, true, 0},
+    {"causal B1 H1 T16384 D64", 1, 1, 1, 16384, 16384, 64, true, 0},
+    {"causal B1 H1 T32768 D64", 1, 1, 1, 32768, 32768, 64, true, 0},
     {"decode B1 H12 T1/4096 D64", 1, 12, 12, 1, 4096, 64, false, 0},
     {"decode B1 H32/8 T1/8192 D128", 1, 32, 8, 1, 8192, 128, false, 0},
 };
@@ -78,16 +82,27 @@ static bool make(struct work *w, const struct shape *s) {
     return qkv_arena_create(w->ctx, &w->scratch, (size_t)2 << 30, "scratch of attention") == QKV_OK;
 }
 
+/* "…, scratch 1.4 MB": what one call takes, by a dry run. */
+static const char *label_of(struct work *w, const struct shape *s, const char *direction, bench_work *work) {
+    static char label[128];
+    struct qkv_arena real = w->scratch;
+    qkv_arena_measure(w->ctx, &w->scratch, "scratch of attention");
+    w->ctx->dry = true;
+    work(w);
+    w->ctx->dry = false;
+    double megabytes = (double)w->scratch.peak / 1e6;
+    w->scratch = real;
+    snprintf(label, sizeof label, s->Tq < 8192 ? "%s %s" : "%s %s, scratch %.1f MB", s->name, direction, megabytes);
+    return label;
+}
+
 static void run(struct bench *b, const struct shape *s) {
     struct work w = {.ctx = b->ctx};
     double flops = 4.0 * (double)(s->B * s->H * s->Tq) * (double)(s->Tk * s->D) * (s->causal ? 0.5 : 1.0);
-    char label[96];
     if (make(&w, s)) {
         const struct bench_contestant ahead = {"qkv", forward, &w}, back = {"qkv", backward, &w};
-        snprintf(label, sizeof label, "%s forward", s->name);
-        bench_row(b, label, flops, &ahead, 1);
-        snprintf(label, sizeof label, "%s backward", s->name);
-        if (s->Tq > 1) bench_row(b, label, 2.5 * flops, &back, 1);
+        bench_row(b, label_of(&w, s, "forward", forward), flops, &ahead, 1);
+        if (s->Tq > 1) bench_row(b, label_of(&w, s, "backward", backward), 2.5 * flops, &back, 1);
     } else {
         printf("  %s: no memory\n", s->name);
     }

@@ -170,6 +170,11 @@ static void test_empty(void **state) {
     g = (struct qkv_attention_gradients){.dy = c.y, .dk = qkv_view_bhtd(dk, QKV_F32, 2, 2, 5, 8)};
     assert_ok(ctx, qkv_attention_backward(ctx, &c, &g));
     for (size_t i = 0; i < TEST_COUNT(dk); i++) assert_true(dk[i] == 0);
+    float dbias[5] = {7, 7, 7, 7, 7};
+    c.bias = x, c.bias_shape = (struct qkv_pair_shape){.B = 1, .H = 1, .Tq = 1, .Tk = 5};
+    g.dbias = dbias;
+    assert_ok(ctx, qkv_attention_backward(ctx, &c, &g));
+    for (size_t i = 0; i < TEST_COUNT(dbias); i++) assert_true(dbias[i] == 0);
     c = good_call();
     c.k.T = c.v.T = 0;
     c.k.data = c.v.data = NULL;

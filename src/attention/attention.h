@@ -46,6 +46,8 @@ struct qkv_position_fill {
 };
 typedef enum qkv_status qkv_position_filler(const struct qkv_position_fill *fill, struct qkv_position_tables *tables);
 qkv_position_filler qkv_position_rope, qkv_position_alibi;
+/* Cosine and sine of each pair's angle at position t: (pairs,2). */
+void qkv_rotation_row(double theta, size_t t, size_t pairs, float *row);
 /* The slope of head h of H (Press et al. 2022). */
 float qkv_alibi_slope(size_t h, size_t H);
 

@@ -5,6 +5,7 @@
 #include "attention/attention.h"
 
 #include <math.h>
+#include <string.h>
 
 enum task { FORWARD, BACKWARD, LOOK };
 
@@ -142,7 +143,8 @@ static enum qkv_status check_gradients(struct qkv_context *ctx, struct request *
         return qkv_fail(ctx, QKV_ARGUMENT, "attention: dbias is asked for, but there is no bias");
     if (g->dbias && (uintptr_t)g->dbias % sizeof(float))
         return qkv_fail(ctx, QKV_ARGUMENT, "attention: dbias is at %p, which is not a multiple of 4", (void *)g->dbias);
-    r->g.daddend = g->dbias;
+    bool empty = !a->B || !a->Tq || !a->Tk;
+    r->g.daddend = empty ? NULL : g->dbias;
     r->g.accumulate = g->accumulate;
     return QKV_OK;
 }
@@ -262,10 +264,21 @@ enum qkv_status qkv_attention_forward(struct qkv_context *ctx, const struct qkv_
     return status == QKV_OK ? perform(ctx, &r) : status;
 }
 
+/* A bias that is broadcast has a gradient, 0, also where there are no queries. */
+static void clear_pairs(float *x, const struct qkv_pair_shape *s, const struct qkv_pairs *strides) {
+    for (size_t b = 0; b < s->B; b++)
+        for (size_t h = 0; h < s->H; h++)
+            for (size_t i = 0; s->Tk && i < s->Tq; i++)
+                memset(x + b * strides->batch_stride + h * strides->head_stride + i * strides->row_stride, 0,
+                       s->Tk * sizeof *x);
+}
+
 enum qkv_status qkv_attention_backward(struct qkv_context *ctx, const struct qkv_attention_call *call,
                                        const struct qkv_attention_gradients *gradients) {
     struct request r = {.call = call, .task = BACKWARD};
     enum qkv_status status = prepare(ctx, &r, gradients);
+    if (status == QKV_OK && gradients->dbias && !r.g.daddend && !gradients->accumulate)
+        clear_pairs(gradients->dbias, &call->bias_shape, &r.a.addend_pairs);
     return status == QKV_OK ? perform(ctx, &r) : status;
 }
 

@@ -2,8 +2,6 @@
  * 2·⌊D·fraction/2⌋ (a fraction below 1 as in GPT-NeoX). The table (context, R/2, 2) holds cosine and sine. */
 #include "attention/attention.h"
 
-#include <math.h>
-
 struct rope {
     float *table;
     size_t pairs;
@@ -13,12 +11,7 @@ struct rope {
 static void fill_position(void *argument, size_t t, int thread) {
     (void)thread;
     const struct rope *r = argument;
-    for (size_t p = 0; p < r->pairs; p++) {
-        double angle = (double)t * pow(r->theta, -(double)p / (double)r->pairs);
-        float *entry = r->table + (t * r->pairs + p) * 2;
-        entry[0] = (float)cos(angle);
-        entry[1] = (float)sin(angle);
-    }
+    qkv_rotation_row(r->theta, t, r->pairs, r->table + t * r->pairs * 2);
 }
 
 enum qkv_status qkv_position_rope(const struct qkv_position_fill *fill, struct qkv_position_tables *tables) {

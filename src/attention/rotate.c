@@ -63,6 +63,14 @@ enum qkv_status qkv_rotate(struct qkv_context *ctx, const struct qkv_view *x, co
     return QKV_OK;
 }
 
+void qkv_rotation_row(double theta, size_t t, size_t pairs, float *row) {
+    for (size_t p = 0; p < pairs; p++) {
+        double angle = (double)t * pow(theta, -(double)p / (double)pairs);
+        row[2 * p] = (float)cos(angle);
+        row[2 * p + 1] = (float)sin(angle);
+    }
+}
+
 enum qkv_status qkv_rotation_table(struct qkv_context *ctx, double theta, size_t count, size_t pairs, float *table) {
     if (!(theta > 0) || !isfinite(theta))
         return qkv_fail(ctx, QKV_ARGUMENT, "rotate: theta is %g; give a positive number, as 10000", theta);
@@ -70,11 +78,7 @@ enum qkv_status qkv_rotation_table(struct qkv_context *ctx, double theta, size_t
     if (!qkv_multiply(count, pairs, &entries) || entries > (size_t)PTRDIFF_MAX / (2 * sizeof(float)))
         return qkv_fail(ctx, QKV_SHAPE, "rotate: a table of %zu positions and %zu pairs cannot be addressed", count,
                         pairs);
-    for (size_t e = 0; e < entries; e++) {
-        double angle = (double)(e / pairs) * pow(theta, -(double)(e % pairs) / (double)pairs);
-        table[2 * e] = (float)cos(angle);
-        table[2 * e + 1] = (float)sin(angle);
-    }
+    for (size_t t = 0; t < count; t++) qkv_rotation_row(theta, t, pairs, table + t * pairs * 2);
     return QKV_OK;
 }
 

@@ -133,8 +133,8 @@ enum qkv_status qkv_pair_shape_check(struct qkv_context *ctx, const char *name, 
             "attention: the gradient of %s (%zu,%zu,%zu,%zu) is written, but with strides %zu, %zu, %zu its "
             "elements overlap",
             name, s->B, s->H, s->Tq, s->Tk, s->batch, s->head, s->row);
-    *out = (struct qkv_pairs){.batch_stride = p.B == 1 ? 0 : p.batch,
-                              .head_stride = p.H == 1 ? 0 : p.head,
-                              .row_stride = p.Tq == 1 ? 0 : p.row};
+    *out = (struct qkv_pairs){.batch_stride = p.B <= 1 ? 0 : p.batch,
+                              .head_stride = p.H <= 1 ? 0 : p.head,
+                              .row_stride = p.Tq <= 1 ? 0 : p.row};
     return QKV_OK;
 }

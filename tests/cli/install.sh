@@ -44,6 +44,9 @@ has out '^decoder\.layers\.0\.attn: keys across'
 # A window of four keys: the first row sees one, the last one four.
 has out '^ 1\.000 0\.000 0\.000 0\.000 0\.000 0\.000$'
 has out '^ 0\.000 0\.000 [01]\.[0-9]{3} [01]\.[0-9]{3} [01]\.[0-9]{3} [01]\.[0-9]{3}$'
+try 0 programs/attention
+has out '^ 1\.000 0\.000 0\.000 0\.000 0\.000 0\.000 0\.000 0\.000$'
+has out '^ 0\.000 0\.000 0\.000 0\.000 0\.000 1\.000 0\.000 0\.000$' # the second document begins
 # On one CPU, so that tests side by side do not wait for each other's threads.
 cpu=$(taskset -cp $$ 2>/dev/null | sed 's/.*: *//; s/[-,].*//')
 if [ "${SANITIZE:-0}" = 0 ]; then
