@@ -193,7 +193,7 @@ static void gather_body(void *argument, size_t item, int thread) {
 static void cut_keys(struct qkv_attend_plan *plan, size_t keys) {
     size_t heads = plan->a->B * plan->a->Hkv;
     plan->key_blocks = divide_up(plan->a->Tk, keys);
-    size_t chunks = divide_up(BACKWARD_ITEMS, heads);
+    size_t chunks = heads ? divide_up(BACKWARD_ITEMS, heads) : 0;
     if (chunks > BACKWARD_CHUNKS) chunks = BACKWARD_CHUNKS;
     if (chunks > plan->key_blocks) chunks = plan->key_blocks;
     plan->chunk = chunks ? divide_up(plan->key_blocks, chunks) : 1;
