@@ -1,0 +1,160 @@
+/* qkv/sequences.h: encoders and encoder–decoders: read, classify, translate; a part of qkv.h, which includes it.
+ *
+ * A model with an encoder is trained by the same trainer as a decoder (options `pairs`, `labeled`, or task "mlm"), and used by
+ * the calls here: encode a batch once and decode it many times, search for the best target, classify, fill masks, embed; and
+ * the metrics that evaluate them. In short:
+ *
+ *     struct qkv_search_options o = qkv_search_defaults();
+ *     o.beam = 5;
+ *     qkv_translate(model, lines, count, &o, write_hypothesis, NULL);
+ *
+ * Files. Pairs: a source, a tab, a target in each line; sources that stand in several lines have several references. Labelled
+ * lines: a label, a tab, the text. Both are UTF-8; blank lines are skipped when training and refused nowhere. */
+#ifndef QKV_SEQUENCES_H
+#define QKV_SEQUENCES_H
+
+#include "qkv.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Special tokens that tokenizers made for these tasks have, each one id. */
+#define QKV_TOKEN_BEGIN "<s>"    /* a target begins with it */
+#define QKV_TOKEN_END   "</s>"   /* a source and a target end with it */
+#define QKV_TOKEN_MASK  "<mask>" /* stands for a hidden token (masked-language modelling) */
+
+/* The tokenizer of sources: source_tokenizer.json in the model's folder, or the model's only one when that file is absent.
+ * Owned by the model; NULL when there is none. */
+QKV_API const struct qkv_tokenizer *qkv_model_source_tokenizer(const struct qkv_model *model);
+/* As qkv_model_set_tokenizer. */
+QKV_API enum qkv_status qkv_model_set_source_tokenizer(struct qkv_model *model, struct qkv_tokenizer *tokenizer);
+/* The names of a classifier's classes (labels.txt in the model's folder, a line each): NULL past the last, or when unknown. */
+QKV_API const char *qkv_model_label(const struct qkv_model *model, size_t i);
+/* Copies the names: as many as the spec has classes, all different, without tabs and line ends. */
+QKV_API enum qkv_status qkv_model_set_labels(struct qkv_model *model, const char *const *labels, size_t count);
+
+/* ---- encode once, decode many ------------------------------------------------------------------------------------------ */
+
+struct
+    qkv_encoded; /* a batch of sources: the encoder's output, and the keys and values that cross attention makes of it */
+/* ids (B,T), lengths (B) or NULL: all T. For a lone encoder, or the encoder of a pair. */
+QKV_API enum qkv_status qkv_encode(struct qkv_model *model, const int32_t *ids, const int32_t *lengths, size_t B,
+                                   size_t T, struct qkv_encoded **out);
+QKV_API void qkv_encoded_free(struct qkv_encoded *encoded);
+/* Hidden states after the final norm, (B,T,C). */
+QKV_API struct qkv_array qkv_encoded_output(const struct qkv_encoded *encoded);
+
+struct qkv_decoder; /* targets growing side by side, with their caches */
+/* `rows` targets, row r of them for source sources[r] of `encoded` (NULL: a decoder alone; sources NULL: row r for source r),
+ * each of at most `capacity` tokens (0: the model's context). `encoded` must outlive the decoder. */
+QKV_API enum qkv_status qkv_decoder_create(struct qkv_model *model, const struct qkv_encoded *encoded,
+                                           const size_t *sources, size_t rows, size_t capacity,
+                                           struct qkv_decoder **out);
+QKV_API void qkv_decoder_free(struct qkv_decoder *decoder);
+/* One more token for every row; then qkv_decoder_logits has the scores of the next ones, (rows,V). */
+QKV_API enum qkv_status qkv_decoder_step(struct qkv_decoder *decoder, const int32_t *ids);
+QKV_API const float *qkv_decoder_logits(const struct qkv_decoder *decoder);
+QKV_API size_t qkv_decoder_rows(const struct qkv_decoder *decoder);
+QKV_API size_t qkv_decoder_length(const struct qkv_decoder *decoder);
+/* Row r goes on from what row from[r] was, for the first `count` rows (at most as many as at the start): beams are reordered and
+ * rows that are done leave. Scores go with them. */
+QKV_API enum qkv_status qkv_decoder_select(struct qkv_decoder *decoder, const size_t *from, size_t count);
+
+/* ---- search ------------------------------------------------------------------------------------------------------------ */
+
+struct qkv_search_options {
+    size_t beam;           /* hypotheses kept; 1: greedy */
+    size_t n_best;         /* how many to give out; at most beam (sampling: any) */
+    double length_penalty; /* a: scores are log-probability / ((5 + length)/6)^a (Wu et al. 2016); 0: off */
+    size_t max_tokens;     /* longest target; 0: as the model's context allows, at most 3 × source + 50 */
+    size_t no_repeat;      /* n > 0: no n tokens come twice in a row of a hypothesis */
+    bool sample; /* draw instead of searching: `sampling` says how; line i, hypothesis k have seeds of their own */
+    struct qkv_sampling sampling;
+    size_t batch; /* sources side by side; 0: 32. Results do not depend on it */
+};
+QKV_API struct qkv_search_options qkv_search_defaults(void); /* beam 1, n_best 1, length_penalty 0.6, all else off */
+
+struct qkv_hypothesis {
+    const int32_t *ids; /* without begin and end */
+    size_t count;
+    double log_probability; /* of all tokens, the end included */
+    double score;           /* with the length penalty: what they are sorted by */
+    bool ended;             /* false: cut at max_tokens */
+};
+/* The best targets of `count` sources; sources[i] are lengths[i] ids (end included). `take` gets the n_best hypotheses of each
+ * source, best first, in the order of the sources; returning false stops. */
+typedef bool qkv_take_hypotheses(void *user, size_t source, const struct qkv_hypothesis *hypotheses, size_t count);
+QKV_API enum qkv_status qkv_search(struct qkv_model *model, const int32_t *const *sources, const size_t *lengths,
+                                   size_t count, const struct qkv_search_options *options, qkv_take_hypotheses *take,
+                                   void *user);
+/* The same on lines of text (without line ends; a blank line gives a blank line). Called for each line in order, for each of its
+ * hypotheses in order; `rank` from 0; `text` is valid during the call. */
+typedef bool qkv_take_translation(void *user, size_t line, size_t rank, const char *text, size_t size, double score);
+QKV_API enum qkv_status qkv_translate(struct qkv_model *model, const char *const *lines, size_t count,
+                                      const struct qkv_search_options *options, qkv_take_translation *take, void *user);
+
+/* ---- encoders at work --------------------------------------------------------------------------------------------------- */
+
+/* Probabilities of the classes, (count,classes), of lines of text. */
+QKV_API enum qkv_status qkv_classify(struct qkv_model *model, const char *const *lines, size_t count,
+                                     float *probabilities);
+
+/* The likeliest tokens in place of each QKV_TOKEN_MASK of a text, best first: `top` of them for each mask. */
+struct qkv_filling {
+    int32_t id;
+    double probability;
+};
+/* *fillings (masks,top), freed with qkv_free. */
+QKV_API enum qkv_status qkv_fill(struct qkv_model *model, const char *text, size_t top, struct qkv_filling **fillings,
+                                 size_t *masks);
+
+/* Vectors of lines of text, (count,C): the encoder's hidden states, pooled over the tokens of a line; `normalize` makes their
+ * length 1. A blank line gives zeros. */
+QKV_API enum qkv_status qkv_embed(struct qkv_model *model, const char *const *lines, size_t count, enum qkv_pool pool,
+                                  bool normalize, float *vectors);
+
+/* ---- metrics ------------------------------------------------------------------------------------------------------------ */
+
+/* BLEU as sacreBLEU defines it: corpus level, tokenizer 13a, 4-grams, exponential smoothing, brevity penalty by the closest
+ * reference (Papineni et al. 2002; Post 2018). references[i] are reference_counts[i] texts. 0 to 100. */
+QKV_API enum qkv_status qkv_bleu(struct qkv_context *ctx, const char *const *hypotheses,
+                                 const char *const *const *references, const size_t *reference_counts, size_t count,
+                                 double *bleu);
+/* chrF2 as sacreBLEU defines it: character 6-grams without spaces, beta 2, corpus level, the best reference of each (Popović
+ * 2015). 0 to 100. */
+QKV_API enum qkv_status qkv_chrf(struct qkv_context *ctx, const char *const *hypotheses,
+                                 const char *const *const *references, const size_t *reference_counts, size_t count,
+                                 double *chrf);
+/* Insertions, deletions and substitutions that make one sequence of the other (Levenshtein 1966); SIZE_MAX without memory. */
+QKV_API size_t qkv_edit_distance(const int32_t *a, size_t a_count, const int32_t *b, size_t b_count);
+
+struct qkv_pairs_evaluation {
+    double loss;  /* nats a token, teacher-forced, over all pairs */
+    double exact; /* share of sources whose first hypothesis is one of their references */
+    double
+        token_error; /* edits to the closest reference, over the tokens of those: words where targets have spaces, else
+                           characters */
+    double bleu, chrf;
+    size_t sources, pairs;
+    double seconds, search_seconds;
+};
+/* Loss and search over a file of pairs. */
+QKV_API enum qkv_status qkv_evaluate_pairs(struct qkv_model *model, const char *path,
+                                           const struct qkv_search_options *options, qkv_progress *progress, void *user,
+                                           struct qkv_pairs_evaluation *evaluation);
+
+struct qkv_labels_evaluation {
+    double loss, accuracy, macro_f1; /* F1: mean over the classes that occur among labels or predictions */
+    size_t lines, classes;
+    size_t *confusion; /* (classes,classes): rows are the labels, columns the predictions; freed with qkv_free */
+    double seconds;
+};
+QKV_API enum qkv_status qkv_evaluate_labels(struct qkv_model *model, const char *path, qkv_progress *progress,
+                                            void *user, struct qkv_labels_evaluation *evaluation);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
