@@ -592,5 +592,6 @@ QKV_API enum qkv_status qkv_generate(struct qkv_model *model, const char *prompt
 #endif
 
 #include "qkv/attention.h" /* attention on its own, without a model */
+#include "qkv/sequences.h" /* encoders and encoder–decoders: read, classify, translate */
 
 #endif
