@@ -44,8 +44,8 @@ has err 'all 7 steps were done before; --steps N'
 # lines.
 in_background() {
     (
-        trap - INT # which a shell without job control lets its children ignore
-        exec "$QKV" train --spec spec.json --data text.txt --out "$1" --steps 400 --batch 4 --warmup 2 --eval-every 5 \
+        # What a shell without job control, or nohup, lets its children ignore.
+        exec env --default-signal=INT,TERM,HUP "$QKV" train --spec spec.json --data text.txt --out "$1" --steps 400 --batch 4 --warmup 2 --eval-every 5 \
             --eval-batches 2 --save-every "$3" --threads 1 >out 2>err </dev/null
     ) &
     child=$!

@@ -47,8 +47,8 @@ refuse 1 'context' "$QKV" generate run -q --prompt "$(printf 'x%.0s' $(seq 100))
 same "$(head -c 3 out)" the "the first characters through a pipe that closes"
 grep -q '^qkv:' err && fail "generate | head complains: $(cat err)"
 (
-    trap - INT # which a shell without job control lets its children ignore
-    exec "$QKV" generate run --prompt the -n 100000000 >out 2>err
+    # What a shell without job control, or nohup, lets its children ignore.
+    exec env --default-signal=INT "$QKV" generate run --prompt the -n 100000000 >out 2>err
 ) &
 child=$!
 for i in $(seq 200); do [ -s out ] && break || sleep 0.05; done
