@@ -1,0 +1,89 @@
+/* Files of two fields a line, read in place: every line is checked when it is reached, and a failure names file and line. */
+#include <string.h>
+
+#include "train/tsv.h"
+
+enum qkv_status qkv_tsv_fail(const struct qkv_tsv *tsv, size_t line, const char *format, ...) {
+    char sentence[sizeof tsv->ctx->message];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(sentence, sizeof sentence, format, arguments);
+    va_end(arguments);
+    return qkv_fail(tsv->ctx, QKV_FORMAT, "%s:%zu: %s", tsv->path, line, sentence);
+}
+
+static bool is_blank(const char *text, size_t size) {
+    for (size_t i = 0; i < size; i++)
+        if (!memchr(" \t\r\n", text[i], 4)) return false;
+    return true;
+}
+
+static size_t line_of(const struct qkv_tsv *tsv, const unsigned char *place) {
+    size_t line = 1;
+    for (const unsigned char *c = tsv->map.data; (c = memchr(c, '\n', (size_t)(place - c))); c++) line++;
+    return line;
+}
+
+enum qkv_status qkv_tsv_open(struct qkv_context *ctx, const char *path, const char *first, const char *second,
+                             struct qkv_tsv *tsv) {
+    *tsv = (struct qkv_tsv){.ctx = ctx, .path = path, .first = first, .second = second};
+    enum qkv_status status = qkv_map_file(ctx, path, &tsv->map);
+    if (status) return status;
+    qkv_tsv_rewind(tsv);
+    const unsigned char *nul = tsv->map.size ? memchr(tsv->map.data, 0, tsv->map.size) : NULL;
+    if (tsv->map.size == 0 || is_blank((const char *)tsv->map.data + tsv->position, tsv->map.size - tsv->position))
+        status = qkv_fail(ctx, QKV_FORMAT, "%s is empty; give a file with a %s, a tab and a %s in each line", path,
+                          first, second);
+    else if (nul)
+        status = qkv_tsv_fail(tsv, line_of(tsv, nul),
+                              "byte %zu of the file is NUL, so it is no text; convert it to UTF-8 first",
+                              (size_t)(nul - tsv->map.data));
+    if (status) qkv_tsv_close(tsv);
+    return status;
+}
+
+void qkv_tsv_rewind(struct qkv_tsv *tsv) {
+    bool mark = tsv->map.size >= 3 && memcmp(tsv->map.data, "\xef\xbb\xbf", 3) == 0;
+    tsv->position = mark ? 3 : 0;
+    tsv->line = 0;
+}
+
+void qkv_tsv_close(struct qkv_tsv *tsv) {
+    qkv_unmap_file(&tsv->map);
+}
+
+static enum qkv_status split(const struct qkv_tsv *tsv, const char *line, size_t size, struct qkv_tsv_row *row) {
+    const char *tab = memchr(line, '\t', size);
+    if (!tab)
+        return qkv_tsv_fail(tsv, tsv->line, "no tab in this line; write a %s, a tab and a %s", tsv->first, tsv->second);
+    *row =
+        (struct qkv_tsv_row){.first = line, .first_size = (size_t)(tab - line), .second = tab + 1, .line = tsv->line};
+    row->second_size = size - row->first_size - 1;
+    if (memchr(row->second, '\t', row->second_size))
+        return qkv_tsv_fail(tsv, tsv->line, "more than one tab in this line; write a %s, one tab and a %s", tsv->first,
+                            tsv->second);
+    bool no_first = is_blank(row->first, row->first_size);
+    if (no_first || is_blank(row->second, row->second_size))
+        return qkv_tsv_fail(tsv, tsv->line, "the %s is empty; write one %s the tab, or remove the line",
+                            no_first ? tsv->first : tsv->second, no_first ? "before" : "after");
+    return QKV_OK;
+}
+
+enum qkv_status qkv_tsv_next(struct qkv_tsv *tsv, struct qkv_tsv_row *row, bool *end) {
+    *row = (struct qkv_tsv_row){0};
+    *end = false;
+    while (tsv->position < tsv->map.size) {
+        const char *line = (const char *)tsv->map.data + tsv->position;
+        size_t left = tsv->map.size - tsv->position;
+        const char *stop = memchr(line, '\n', left);
+        size_t size = stop ? (size_t)(stop - line) : left;
+        tsv->position += size + (stop != NULL);
+        tsv->line++;
+        if (size > 0 && line[size - 1] == '\r') size--;
+        /* A line of tabs alone is no blank line but one whose sides are empty. */
+        if (is_blank(line, size) && !memchr(line, '\t', size)) continue;
+        return split(tsv, line, size, row);
+    }
+    *end = true;
+    return QKV_OK;
+}

@@ -1,0 +1,33 @@
+/* tsv: files of two fields a line, for training and evaluation: pairs (source, tab, target) and labelled lines (label, tab,
+ * text). */
+#ifndef QKV_TRAIN_TSV_H
+#define QKV_TRAIN_TSV_H
+
+#include "base/base.h"
+
+struct qkv_tsv { /* a mapped file and how far it is read */
+    struct qkv_context *ctx;
+    const char *path;           /* the caller's */
+    const char *first, *second; /* what the fields are, for messages: "source", "target" */
+    struct qkv_map map;
+    size_t position, line; /* bytes read, number of the line read last */
+};
+struct qkv_tsv_row {
+    const char *first, *second; /* in the mapping, not zero-terminated */
+    size_t first_size, second_size;
+    size_t line; /* counted from 1, blank ones too */
+};
+/* Maps a file; an empty one, one of blank lines only, or one that holds a NUL byte, is refused. A byte order mark is passed over. */
+enum qkv_status qkv_tsv_open(struct qkv_context *ctx, const char *path, const char *first, const char *second,
+                             struct qkv_tsv *tsv);
+/* The next line that is not blank; *end when there is none. Lines end with LF or CR LF, the last one may end with the file.
+ * A line without a tab, with two, or with nothing but spaces on a side fails. */
+enum qkv_status qkv_tsv_next(struct qkv_tsv *tsv, struct qkv_tsv_row *row, bool *end);
+/* QKV_FORMAT and "FILE:LINE: …". */
+enum qkv_status qkv_tsv_fail(const struct qkv_tsv *tsv, size_t line, const char *format, ...) QKV_PRINTF(3, 4);
+/* Back to the first line. */
+void qkv_tsv_rewind(struct qkv_tsv *tsv);
+/* Harmless on one that failed to open. */
+void qkv_tsv_close(struct qkv_tsv *tsv);
+
+#endif
