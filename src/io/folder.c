@@ -1,4 +1,5 @@
-/* Model folders: config.json, model.safetensors, tokenizer.json (the names and formats are in the spec section of qkv.h).
+/* Model folders: config.json, model.safetensors, tokenizer.json (the names and formats are in the spec section of qkv.h);
+ * and where there are any, source_tokenizer.json and labels.txt (the names of the classes, a line each).
  *
  * Every file is replaced atomically. The weights come last: a folder whose writing was cut off still has the old weights,
  * and reading checks them against the spec. */
@@ -80,14 +81,15 @@ static enum qkv_status read_weights(struct qkv_model *m, const char *path) {
     return status;
 }
 
-static enum qkv_status read_tokenizer(struct qkv_model *m, const char *path) {
+static enum qkv_status read_tokenizer(struct qkv_model *m, const char *path,
+                                      enum qkv_status (*set)(struct qkv_model *, struct qkv_tokenizer *)) {
     if (!qkv_file_exists(path)) {
         return QKV_OK;
     }
     struct qkv_tokenizer *tokenizer;
     enum qkv_status status = qkv_tokenizer_load(m->ctx, path, &tokenizer);
     if (status == QKV_OK) {
-        status = qkv_model_set_tokenizer(m, tokenizer);
+        status = set(m, tokenizer);
     }
     if (status != QKV_OK) {
         qkv_fail_at(m->ctx, "%s", path);
@@ -95,22 +97,96 @@ static enum qkv_status read_tokenizer(struct qkv_model *m, const char *path) {
     return status;
 }
 
-/* The three paths of a folder; all or none. */
+/* ---- labels.txt --------------------------------------------------------------------------------------------------- */
+
+/* Cuts a text into its lines, in place; more than `most` of them count as most + 1. */
+static size_t cut_lines(char *text, const char **lines, size_t most) {
+    size_t count = 0;
+    while (*text) {
+        size_t n = strcspn(text, "\n"), size = n > 0 && text[n - 1] == '\r' ? n - 1 : n;
+        bool last = text[n] == 0;
+        text[size] = 0;
+        if (count == most) {
+            return most + 1;
+        }
+        lines[count++] = text;
+        text += last ? n : n + 1;
+    }
+    return count;
+}
+
+static enum qkv_status parse_labels(struct qkv_model *m, const struct qkv_map *map) {
+    size_t classes = m->spec.head.kind == QKV_HEAD_CLASSIFY ? (size_t)m->spec.head.classes : 0;
+    if (map->size == 0 || memchr(map->data, 0, map->size)) {
+        return qkv_fail(m->ctx, QKV_FORMAT, "it is no list of labels, a line each");
+    }
+    char *text = qkv_copy_bytes(m->ctx, map->data, map->size);
+    const char **lines = qkv_allocate(m->ctx, classes + 1, sizeof *lines);
+    enum qkv_status status = QKV_MEMORY;
+    if (text && lines) {
+        size_t count = cut_lines(text, lines, classes);
+        status = count == classes
+                     ? qkv_model_set_labels(m, lines, count)
+                     : qkv_fail(m->ctx, QKV_FORMAT, "it has %s than the %zu labels of config.json's classes",
+                                count < classes ? "fewer lines" : "more lines", classes);
+    }
+    free(text);
+    free(lines);
+    return status;
+}
+
+static enum qkv_status read_labels(struct qkv_model *m, const char *path) {
+    struct qkv_map map;
+    if (!qkv_file_exists(path)) {
+        return QKV_OK;
+    }
+    enum qkv_status status = qkv_map_file(m->ctx, path, &map);
+    if (status != QKV_OK) {
+        return status;
+    }
+    status = parse_labels(m, &map);
+    if (status != QKV_OK) {
+        qkv_fail_at(m->ctx, "%s", path);
+    }
+    qkv_unmap_file(&map);
+    return status;
+}
+
+static enum qkv_status write_labels(struct qkv_model *m, const char *path) {
+    struct qkv_buffer text = {0};
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < m->label_count && status == QKV_OK; i++) {
+        status = qkv_buffer_print(m->ctx, &text, "%s\n", m->labels[i]);
+    }
+    if (status == QKV_OK) {
+        status = qkv_write_file(m->ctx, path, text.data, text.size);
+    }
+    qkv_buffer_free(&text);
+    return status;
+}
+
+/* ---- the folder --------------------------------------------------------------------------------------------------- */
+
+/* The paths of a folder; all or none. */
 struct paths {
-    char *config, *weights, *tokenizer;
+    char *config, *weights, *tokenizer, *source_tokenizer, *labels;
 };
 
 static enum qkv_status make_paths(struct qkv_context *ctx, const char *folder, struct paths *p) {
     p->config = qkv_join_path(ctx, folder, "config.json");
     p->weights = qkv_join_path(ctx, folder, "model.safetensors");
     p->tokenizer = qkv_join_path(ctx, folder, "tokenizer.json");
-    return p->config && p->weights && p->tokenizer ? QKV_OK : QKV_MEMORY;
+    p->source_tokenizer = qkv_join_path(ctx, folder, "source_tokenizer.json");
+    p->labels = qkv_join_path(ctx, folder, "labels.txt");
+    return p->config && p->weights && p->tokenizer && p->source_tokenizer && p->labels ? QKV_OK : QKV_MEMORY;
 }
 
 static void free_paths(struct paths *p) {
     free(p->config);
     free(p->weights);
     free(p->tokenizer);
+    free(p->source_tokenizer);
+    free(p->labels);
 }
 
 enum qkv_status qkv_model_load(struct qkv_context *ctx, const char *folder, struct qkv_model **out) {
@@ -135,7 +211,13 @@ enum qkv_status qkv_model_load(struct qkv_context *ctx, const char *folder, stru
         status = read_weights(*out, p.weights);
     }
     if (status == QKV_OK) {
-        status = read_tokenizer(*out, p.tokenizer);
+        status = read_tokenizer(*out, p.tokenizer, qkv_model_set_tokenizer);
+    }
+    if (status == QKV_OK) {
+        status = read_tokenizer(*out, p.source_tokenizer, qkv_model_set_source_tokenizer);
+    }
+    if (status == QKV_OK) {
+        status = read_labels(*out, p.labels);
     }
     free_paths(&p);
     if (status != QKV_OK) {
@@ -177,6 +259,12 @@ enum qkv_status qkv_model_save(struct qkv_model *m, const char *folder) {
     }
     if (status == QKV_OK && m->tokenizer) {
         status = qkv_tokenizer_save(m->ctx, m->tokenizer, p.tokenizer);
+    }
+    if (status == QKV_OK && m->source_tokenizer) {
+        status = qkv_tokenizer_save(m->ctx, m->source_tokenizer, p.source_tokenizer);
+    }
+    if (status == QKV_OK && m->label_count) {
+        status = write_labels(m, p.labels);
     }
     if (status == QKV_OK) {
         status = write_weights(m, p.weights);

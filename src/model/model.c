@@ -87,12 +87,21 @@ enum qkv_status qkv_model_plan(struct qkv_context *ctx, const struct qkv_spec *s
     return qkv_model_allocate(ctx, spec, true, out);
 }
 
+static void free_labels(char **labels, size_t count) {
+    for (size_t i = 0; labels && i < count; i++) {
+        free(labels[i]);
+    }
+    free(labels);
+}
+
 void qkv_model_free(struct qkv_model *model) {
     if (!model) {
         return;
     }
     clear(model);
     qkv_tokenizer_free(model->tokenizer);
+    qkv_tokenizer_free(model->source_tokenizer);
+    free_labels(model->labels, model->label_count);
     free(model);
 }
 
@@ -117,6 +126,79 @@ enum qkv_status qkv_model_set_tokenizer(struct qkv_model *model, struct qkv_toke
     }
     qkv_tokenizer_free(model->tokenizer);
     model->tokenizer = tokenizer;
+    return QKV_OK;
+}
+
+const struct qkv_tokenizer *qkv_model_source_tokenizer(const struct qkv_model *model) {
+    return model->source_tokenizer ? model->source_tokenizer : model->tokenizer;
+}
+
+enum qkv_status qkv_model_set_source_tokenizer(struct qkv_model *model, struct qkv_tokenizer *tokenizer) {
+    const struct qkv_spec *spec = &model->spec;
+    bool both = spec->encoder.layers > 0 && spec->decoder.layers > 0;
+    int vocab = qkv_tokenizer_vocab(tokenizer), room = both ? spec->source_vocab : spec->vocab;
+    if (vocab > room) {
+        qkv_tokenizer_free(tokenizer);
+        return qkv_fail(model->ctx, QKV_SPEC, "the tokenizer of sources has %d tokens but the model only %d", vocab,
+                        room);
+    }
+    qkv_tokenizer_free(model->source_tokenizer);
+    model->source_tokenizer = tokenizer;
+    return QKV_OK;
+}
+
+const char *qkv_model_label(const struct qkv_model *model, size_t i) {
+    return i < model->label_count ? model->labels[i] : NULL;
+}
+
+static int compare_texts(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* A copy of the names that is checked: no name is empty, holds a tab or a line end, or comes twice. */
+static enum qkv_status copy_labels(struct qkv_context *ctx, const char *const *labels, size_t count, char **copy) {
+    for (size_t i = 0; i < count; i++) {
+        if (!labels[i] || !*labels[i] || strpbrk(labels[i], "\t\r\n")) {
+            return qkv_fail(ctx, QKV_ARGUMENT,
+                            "label %zu is %s; a name of a class is a text without tabs and line ends", i,
+                            labels[i] && *labels[i] ? "more than one field" : "empty");
+        }
+        copy[i] = qkv_copy_string(ctx, labels[i]);
+        if (!copy[i]) {
+            return QKV_MEMORY;
+        }
+    }
+    char **sorted = qkv_allocate(ctx, count, sizeof *sorted);
+    if (!sorted) {
+        return QKV_MEMORY;
+    }
+    memcpy(sorted, copy, count * sizeof *sorted);
+    qsort(sorted, count, sizeof *sorted, compare_texts);
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 1; i < count && status == QKV_OK; i++) {
+        if (strcmp(sorted[i - 1], sorted[i]) == 0) {
+            status = qkv_fail(ctx, QKV_ARGUMENT, "label \"%.100s\" is there twice; every class needs its own name",
+                              sorted[i]);
+        }
+    }
+    free(sorted);
+    return status;
+}
+
+enum qkv_status qkv_model_set_labels(struct qkv_model *model, const char *const *labels, size_t count) {
+    if (model->spec.head.kind != QKV_HEAD_CLASSIFY || count != (size_t)model->spec.head.classes) {
+        return qkv_fail(model->ctx, QKV_ARGUMENT, "%zu labels are given, but the model has %d classes", count,
+                        model->spec.head.kind == QKV_HEAD_CLASSIFY ? model->spec.head.classes : 0);
+    }
+    char **copy = qkv_allocate(model->ctx, count, sizeof *copy);
+    enum qkv_status status = copy ? copy_labels(model->ctx, labels, count, copy) : QKV_MEMORY;
+    if (status != QKV_OK) {
+        free_labels(copy, count);
+        return status;
+    }
+    free_labels(model->labels, model->label_count);
+    model->labels = copy;
+    model->label_count = count;
     return QKV_OK;
 }
 

@@ -64,7 +64,9 @@ struct qkv_model {
     struct qkv_stack encoder, decoder; /* spec NULL when absent */
     struct qkv_tensor *head_weight;    /* NULL for head none */
     struct qkv_tensor head_storage, head_bias;
-    struct qkv_tokenizer *tokenizer;
+    struct qkv_tokenizer *tokenizer, *source_tokenizer; /* the latter NULL: sources have the former */
+    char **labels;                                      /* the names of the classes, or NULL */
+    size_t label_count;
 };
 
 /* Takes all parameters from model->arena (which may be measuring), names them and fills the stacks. */
@@ -96,9 +98,17 @@ struct qkv_flow {
     const int32_t *lo, *hi;       /* self attention's intervals (B, T) */
     size_t past;                  /* positions already in the cache */
     struct qkv_key_values *cache; /* one a layer, NULL without */
-    struct qkv_tensor *memory;    /* cross attention: the encoder's output (B·memory_T, C) */
+    const int32_t *cache_rows;    /* (B): each row's run of the cache, of cache_count; NULL: its own */
+    size_t cache_count;
+    struct qkv_tensor *memory; /* cross attention: the encoder's output (B·memory_T, C) */
     size_t memory_T;
     const int32_t *memory_lo, *memory_hi; /* (B, T) */
+    /* Or, without `memory`, what was kept of several: keys and values, one a layer, of memory_count memories. Rows that stand
+     * side by side and read the same memory go through cross attention as one: `memory_group` of them, whose memory is
+     * memory_rows[row / memory_group]. */
+    struct qkv_key_values *memory_cache;
+    const int32_t *memory_rows;
+    size_t memory_group, memory_count;
     /* The attentions' calls, left for looking at their weights: self of layer 0, cross of layer 0, self of layer 1 …; then no
      * memory is given back between sublayers. NULL: not kept. */
     const struct qkv_attend **kept;
