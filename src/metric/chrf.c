@@ -1,0 +1,85 @@
+/* chrF2 (Popović 2015) as sacreBLEU computes it: character n-grams up to 6 of the texts without white space; precision and
+ * recall are averaged over the orders that both sides have, and
+ *
+ *     chrF = 100 · (1 + β²) · P · R / (β² · P + R),   β = 2
+ *
+ * Of several references, each hypothesis is counted against the one that gives it the best score (the first of equals). */
+#include <string.h>
+
+#include "metric/metric.h"
+
+enum { ORDER = QKV_GRAM_MOST };
+
+struct statistics {
+    size_t hypothesis[ORDER], reference[ORDER], matches[ORDER];
+};
+
+static double score(const struct statistics *s) {
+    const double factor = 4;
+    double precision = 0, recall = 0;
+    int orders = 0;
+    for (int n = 0; n < ORDER; n++) {
+        if (s->hypothesis[n] == 0 || s->reference[n] == 0) continue;
+        precision += (double)s->matches[n] / (double)s->hypothesis[n];
+        recall += (double)s->matches[n] / (double)s->reference[n];
+        orders++;
+    }
+    if (precision + recall == 0) return 0;
+    precision /= orders;
+    recall /= orders;
+    return 100 * ((1 + factor) * precision * recall / (factor * precision + recall));
+}
+
+static enum qkv_status read(struct qkv_context *ctx, struct qkv_characters *characters, const char *text) {
+    size_t kept = 0;
+    enum qkv_status status = qkv_characters_set(ctx, characters, text);
+    for (size_t i = 0; i < characters->count; i++)
+        if (!qkv_is_space(characters->at[i])) characters->at[kept++] = characters->at[i];
+    characters->count = kept;
+    return status;
+}
+
+static enum qkv_status add(struct qkv_context *ctx, struct qkv_characters *characters, struct qkv_grams *grams,
+                           const char *hypothesis, const char *const *references, size_t count,
+                           struct statistics *sum) {
+    struct statistics best = {0};
+    double best_score = -1;
+    enum qkv_status status = read(ctx, characters, hypothesis);
+    if (!status) status = qkv_grams_start(ctx, grams, characters->at, characters->count);
+    size_t size = characters->count;
+    for (size_t r = 0; r < count && !status; r++) {
+        struct statistics s = {0};
+        size_t ignored[ORDER] = {0};
+        status = read(ctx, characters, references[r]);
+        if (status) break;
+        qkv_grams_match(grams, characters->at, characters->count, s.matches, ignored);
+        for (size_t n = 0; n < ORDER; n++) {
+            s.reference[n] = qkv_gram_count(characters->count, n + 1);
+            s.hypothesis[n] = s.reference[n] ? qkv_gram_count(size, n + 1) : 0;
+        }
+        if (score(&s) <= best_score) continue;
+        best_score = score(&s);
+        best = s;
+    }
+    for (size_t n = 0; n < ORDER; n++) {
+        sum->hypothesis[n] += best.hypothesis[n];
+        sum->reference[n] += best.reference[n];
+        sum->matches[n] += best.matches[n];
+    }
+    return status;
+}
+
+enum qkv_status qkv_chrf(struct qkv_context *ctx, const char *const *hypotheses, const char *const *const *references,
+                         const size_t *reference_counts, size_t count, double *chrf) {
+    struct qkv_characters characters = {0};
+    struct qkv_grams grams = {.order = ORDER};
+    struct statistics s = {0};
+    *chrf = 0;
+    enum qkv_status status = qkv_metric_check(ctx, "chrF", reference_counts, count);
+    for (size_t i = 0; i < count && !status; i++)
+        status = add(ctx, &characters, &grams, hypotheses[i], references[i], reference_counts[i], &s);
+    if (!status) *chrf = score(&s);
+    qkv_characters_free(&characters);
+    qkv_grams_free(&grams);
+    return status;
+}

@@ -1,0 +1,139 @@
+/* The tokenizer of mteval-v13a as sacreBLEU has it (Post 2018, "A call for clarity in reporting BLEU scores"): some marks-up
+ * are undone, then four substitutions, each over the whole line:
+ *
+ *     [{-~ [-` space-& (-+ :-@ /]   gets spaces around it
+ *     ([^0-9])([.,])    \1 space \2 space      a period or comma unless a digit stands before it
+ *     ([.,])([^0-9])    space \1 space \2      or unless a digit stands behind it
+ *     ([0-9])(-)        \1 space \2 space      a dash behind a digit
+ *
+ * and the result is cut at white space. Digits are the ASCII ones. */
+#include <string.h>
+
+#include "metric/metric.h"
+
+static bool is_digit(uint32_t c) {
+    return c >= '0' && c <= '9';
+}
+
+static bool is_point(uint32_t c) {
+    return c == '.' || c == ',';
+}
+
+static bool is_dash(uint32_t c) {
+    return c == '-';
+}
+
+static bool is_no_digit(uint32_t c) {
+    return !is_digit(c);
+}
+
+static bool is_symbol(uint32_t c) {
+    return (c >= '{' && c <= '~') || (c >= '[' && c <= '`') || (c >= ' ' && c <= '&') || (c >= '(' && c <= '+') ||
+           (c >= ':' && c <= '@') || c == '/';
+}
+
+static void swap(struct qkv_13a *t) {
+    struct qkv_characters from = t->from;
+    t->from = t->into;
+    t->into = from;
+    t->into.count = 0;
+}
+
+/* str.replace: what stands in t->from, `word` becoming `by`. */
+static enum qkv_status replace(struct qkv_context *ctx, struct qkv_13a *t, const char *word, const char *by) {
+    size_t n = strlen(word);
+    uint32_t put = (unsigned char)by[0];
+    const struct qkv_characters *s = &t->from;
+    enum qkv_status status = QKV_OK;
+    t->into.count = 0;
+    for (size_t i = 0; i < s->count && !status;) {
+        size_t same = 0;
+        while (same < n && i + same < s->count && s->at[i + same] == (unsigned char)word[same]) same++;
+        status = same == n ? qkv_characters_append(ctx, &t->into, &put, put != 0)
+                           : qkv_characters_append(ctx, &t->into, s->at + i, 1);
+        i += same == n ? n : 1;
+    }
+    swap(t);
+    return status;
+}
+
+static enum qkv_status space_symbols(struct qkv_context *ctx, struct qkv_13a *t) {
+    const struct qkv_characters *s = &t->from;
+    enum qkv_status status = QKV_OK;
+    t->into.count = 0;
+    for (size_t i = 0; i < s->count && !status; i++) {
+        uint32_t spaced[3] = {' ', s->at[i], ' '};
+        status = is_symbol(s->at[i]) ? qkv_characters_append(ctx, &t->into, spaced, 3)
+                                     : qkv_characters_append(ctx, &t->into, s->at + i, 1);
+    }
+    swap(t);
+    return status;
+}
+
+/* Two characters, left to right and without overlap: spaces around the second, or around the first. */
+static enum qkv_status space_pairs(struct qkv_context *ctx, struct qkv_13a *t, bool (*first)(uint32_t),
+                                   bool (*second)(uint32_t), bool around_second) {
+    const struct qkv_characters *s = &t->from;
+    enum qkv_status status = QKV_OK;
+    t->into.count = 0;
+    for (size_t i = 0; i < s->count && !status;) {
+        bool pair = i + 1 < s->count && first(s->at[i]) && second(s->at[i + 1]);
+        uint32_t a = s->at[i], b = pair ? s->at[i + 1] : 0;
+        uint32_t behind[4] = {a, ' ', b, ' '}, before[4] = {' ', a, ' ', b};
+        status = qkv_characters_append(ctx, &t->into, pair ? (around_second ? behind : before) : &a, pair ? 4 : 1);
+        i += pair ? 2 : 1;
+    }
+    swap(t);
+    return status;
+}
+
+static enum qkv_status read(struct qkv_context *ctx, struct qkv_13a *t, const char *text) {
+    static const char *const marks[][2] = {{"<skipped>", ""}, {"-\n", ""},   {"\n", " "},  {"&quot;", "\""},
+                                           {"&amp;", "&"},    {"&lt;", "<"}, {"&gt;", ">"}};
+    enum qkv_status status = qkv_characters_set(ctx, &t->from, text);
+    while (t->from.count && qkv_is_space(t->from.at[t->from.count - 1])) t->from.count--;
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0] && !status; i++)
+        status = replace(ctx, t, marks[i][0], marks[i][1]);
+    static const uint32_t space = ' '; /* so that a period at either end has a neighbour */
+    t->into.count = 0;
+    if (!status) status = qkv_characters_append(ctx, &t->into, &space, 1);
+    if (!status) status = qkv_characters_append(ctx, &t->into, t->from.at, t->from.count);
+    if (!status) status = qkv_characters_append(ctx, &t->into, &space, 1);
+    swap(t);
+    return status;
+}
+
+static enum qkv_status cut(struct qkv_context *ctx, struct qkv_13a *t) {
+    const struct qkv_characters *s = &t->from;
+    t->tokens.count = 0;
+    for (size_t i = 0; i < s->count;) {
+        size_t begin = i;
+        while (i < s->count && !qkv_is_space(s->at[i])) i++;
+        if (i > begin) {
+            const char *key = (const char *)(s->at + begin);
+            struct qkv_string *name = qkv_strings_add(ctx, &t->names, key, (i - begin) * sizeof *s->at);
+            if (!name) return QKV_MEMORY;
+            uint32_t number = (uint32_t)(name - t->names.entries);
+            enum qkv_status status = qkv_characters_append(ctx, &t->tokens, &number, 1);
+            if (status) return status;
+        }
+        while (i < s->count && qkv_is_space(s->at[i])) i++;
+    }
+    return QKV_OK;
+}
+
+enum qkv_status qkv_13a_tokenize(struct qkv_context *ctx, struct qkv_13a *t, const char *text) {
+    enum qkv_status status = read(ctx, t, text);
+    if (!status) status = space_symbols(ctx, t);
+    if (!status) status = space_pairs(ctx, t, is_no_digit, is_point, true);
+    if (!status) status = space_pairs(ctx, t, is_point, is_no_digit, false);
+    if (!status) status = space_pairs(ctx, t, is_digit, is_dash, true);
+    return status ? status : cut(ctx, t);
+}
+
+void qkv_13a_free(struct qkv_13a *t) {
+    qkv_strings_free(&t->names);
+    qkv_characters_free(&t->tokens);
+    qkv_characters_free(&t->from);
+    qkv_characters_free(&t->into);
+}
