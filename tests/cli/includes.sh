@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Reads the #includes of the sources: a room includes only rooms on its left,
 #     base <- kernel <- op <- attention <- model <- {io, generate, train, report} <- cli,   text beside them sees base only,
-#     metric base and text, and train sees metric,
+#     metric base and text; generate and train see text, and train metric,
 # the command sees qkv.h and its own header only, and nothing in src/ includes the command's.
 #     check_includes.sh SOURCE_FOLDER
 set -u
@@ -18,8 +18,8 @@ allowed() { # allowed ROOM: the rooms that it may include
     attention) echo base kernel op attention ;;
     model) echo base kernel op attention model ;;
     io) echo base kernel op attention model io ;;
-    generate) echo base kernel op attention model io generate ;;
-    train) echo base kernel op attention model io metric train ;;
+    generate) echo base kernel op attention model io text generate ;;
+    train) echo base kernel op attention model io text metric train ;;
     report) echo base kernel op attention model io report ;;
     *) echo ;;
     esac

@@ -1,0 +1,82 @@
+/* Lines of text as sequences of ids, with the special tokens of their kind of model. */
+#include "text/sequence.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/text.h"
+
+bool qkv_is_blank(const char *text, size_t size) {
+    for (size_t i = 0; i < size; i++)
+        if (text[i] != ' ' && (text[i] < '\t' || text[i] > '\r')) return false;
+    return true;
+}
+
+struct sequence {
+    int32_t *ids;
+    size_t count, capacity;
+};
+
+static enum qkv_status append(struct qkv_context *ctx, struct sequence *s, const int32_t *ids, size_t n) {
+    size_t need;
+    if (!qkv_add_size(s->count, n, &need)) return qkv_fail_memory(ctx, SIZE_MAX, "the ids of a line");
+    if (need > s->capacity) {
+        size_t capacity = need + need / 2 + 2;
+        int32_t *grown = qkv_reallocate(ctx, s->ids, capacity, sizeof *grown);
+        if (!grown) return QKV_MEMORY;
+        s->ids = grown;
+        s->capacity = capacity;
+    }
+    if (n) memcpy(s->ids + s->count, ids, n * sizeof *ids);
+    s->count = need;
+    return QKV_OK;
+}
+
+static enum qkv_status append_text(struct qkv_context *ctx, struct sequence *s, const struct qkv_tokenizer *t,
+                                   const char *text, size_t size) {
+    int32_t *ids;
+    size_t n;
+    enum qkv_status status = qkv_tokenizer_encode(ctx, t, text, size, false, &ids, &n);
+    if (!status) status = append(ctx, s, ids, n);
+    qkv_free(ids);
+    return status;
+}
+
+static enum qkv_status append_special(struct qkv_context *ctx, struct sequence *s, const struct qkv_tokenizer *t,
+                                      const char *name) {
+    int32_t id = qkv_tokenizer_special(t, name);
+    return id < 0 ? QKV_OK : append(ctx, s, &id, 1);
+}
+
+static enum qkv_status give(enum qkv_status status, struct sequence *s, int32_t **ids, size_t *count) {
+    if (status) free(s->ids);
+    *ids = status ? NULL : s->ids;
+    *count = status ? 0 : s->count;
+    return status;
+}
+
+enum qkv_status qkv_sequence_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
+                                    size_t size, bool begin, bool end, int32_t **ids, size_t *count) {
+    struct sequence s = {0};
+    enum qkv_status status = begin ? append_special(ctx, &s, t, QKV_TOKEN_BEGIN) : QKV_OK;
+    if (!status) status = append_text(ctx, &s, t, text, size);
+    if (!status && end) status = append_special(ctx, &s, t, QKV_TOKEN_END);
+    return give(status, &s, ids, count);
+}
+
+enum qkv_status qkv_masked_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text, size_t size,
+                                  int32_t mask, int32_t **ids, size_t *count) {
+    const size_t mark = strlen(QKV_TOKEN_MASK);
+    struct sequence s = {0};
+    enum qkv_status status = QKV_OK;
+    for (size_t at = 0; !status;) {
+        const char *next = memmem(text + at, size - at, QKV_TOKEN_MASK, mark);
+        size_t end = next ? (size_t)(next - text) : size, stop = end;
+        while (next && t->pattern && stop > at && text[stop - 1] == ' ') stop--;
+        if (stop > at) status = append_text(ctx, &s, t, text + at, stop - at);
+        if (!next) break;
+        if (!status) status = append(ctx, &s, &mask, 1);
+        at = end + mark;
+    }
+    return give(status, &s, ids, count);
+}
