@@ -1,0 +1,134 @@
+/* model_grid.h: random specs over the whole grid, in all three topologies, with a model of random weights and a batch. */
+#ifndef QKV_MODEL_GRID_H
+#define QKV_MODEL_GRID_H
+
+#include "test.h"
+
+enum { B = 3, T = 11, CONTEXT = 16, VOCAB = 23 };
+
+/* ---- random specs of the decoder grid ------------------------------------------------------------------------------------ */
+
+static inline const char *pick(struct qkv_random *r, const char *const *list, size_t n) {
+    return list[qkv_random_below(r, n)];
+}
+#define PICK(r, ...) pick(r, (const char *const[]){__VA_ARGS__}, TEST_COUNT(((const char *const[]){__VA_ARGS__})))
+
+/* Differences do not measure slopes across the kink of ReLU, so gradients are checked without it here (and with it in
+ * test_op and the golden cases). */
+static bool smooth_only;
+
+static inline void random_stack(struct qkv_random *r, char *out, size_t size) {
+    size_t kv[] = {4, 2, 1};
+    const char *norm = PICK(r, "layernorm", "rmsnorm");
+    snprintf(out, size,
+             "{\"layers\": 2, \"attention\": {\"heads\": 4, \"kv_heads\": %zu, \"head_dim\": %zu, \"value_dim\": %zu, "
+             "\"window\": %d, \"softcap\": %s, \"bias\": %s%s}, \"norm\": {\"kind\": \"%s\", \"placement\": \"%s\", "
+             "\"final\": %s, \"bias\": %s}, \"ffn\": {\"kind\": \"%s\", \"d_ff\": 24, \"bias\": %s}}",
+             kv[qkv_random_below(r, 3)], (size_t)(2 * test_between(r, 2, 5)), test_between(r, 3, 9),
+             qkv_random_below(r, 3) ? 0 : (int)test_between(r, 1, 5), PICK(r, "0.0", "0.0", "3.0"),
+             PICK(r, "true", "false", "\"qkv\""), PICK(r, "", ", \"scale\": 0.3"), norm, PICK(r, "pre", "post"),
+             PICK(r, "true", "false"), strcmp(norm, "rmsnorm") ? PICK(r, "true", "false") : "false",
+             PICK(r, smooth_only ? "silu" : "relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu"),
+             PICK(r, "true", "false"));
+}
+
+enum topology { DECODER, ENCODER, BOTH };
+
+static inline void random_spec(struct qkv_context *ctx, struct qkv_random *r, enum topology topology,
+                               struct qkv_spec *spec) {
+    char decoder[700] = "null", encoder[700] = "null", json[2500];
+    if (topology != ENCODER) {
+        random_stack(r, decoder, sizeof decoder);
+    }
+    if (topology != DECODER) {
+        random_stack(r, encoder, sizeof encoder);
+    }
+    snprintf(json, sizeof json,
+             "{\"format\": \"qkv\", \"version\": 1, \"vocab\": %d, \"d_model\": 20, \"context\": %d, \"position\": %s, "
+             "\"embed_scale\": %s, \"tie\": \"%s\", \"head\": {\"kind\": \"lm\", \"bias\": %s}, \"encoder\": %s, "
+             "\"decoder\": %s}",
+             VOCAB, CONTEXT,
+             PICK(r, "{\"kind\": \"none\"}", "{\"kind\": \"sinusoidal\"}", "{\"kind\": \"learned\"}",
+                  "{\"kind\": \"rope\"}", "{\"kind\": \"rope\", \"pairing\": \"interleaved\", \"fraction\": 0.5}",
+                  "{\"kind\": \"alibi\"}"),
+             PICK(r, "1.0", "4.5"), topology == BOTH ? PICK(r, "none", "head", "all") : PICK(r, "none", "head"),
+             PICK(r, "true", "false"), encoder, decoder);
+    if (qkv_spec_parse(ctx, spec, "grid", json, strlen(json), NULL, 0) != QKV_OK) {
+        fail_msg("%s\n%s", qkv_message(ctx), json);
+    }
+}
+
+struct sample {
+    struct qkv_context *ctx;
+    struct qkv_model *model;
+    struct qkv_random random;
+    int32_t ids[B * T], targets[B * T], source[B * T], lengths[B], source_lengths[B];
+    struct qkv_batch batch;
+};
+
+static inline void start(struct sample *s, uint64_t stream, enum topology topology,
+                         const struct qkv_context_options *options) {
+    memset(s, 0, sizeof *s);
+    s->random = test_random(stream);
+    assert_int_equal(qkv_context_create(&s->ctx, options), QKV_OK);
+    struct qkv_spec spec;
+    random_spec(s->ctx, &s->random, topology, &spec);
+    if (qkv_model_create(s->ctx, &spec, qkv_random_bits(&s->random), &s->model) != QKV_OK) {
+        fail_msg("%s", qkv_message(s->ctx));
+    }
+    for (size_t i = 0; i < qkv_model_parameters(s->model);
+         i++) { /* larger than at the start, so that everything matters */
+        float *w = qkv_model_weights(s->model, i);
+        const struct qkv_array *p = qkv_model_parameter(s->model, i);
+        for (size_t k = 0; k < qkv_array_elements(p); k++) {
+            w[k] += 0.2F * (float)qkv_random_normal(&s->random);
+        }
+    }
+    for (size_t n = 0; n < (size_t)B * T; n++) {
+        s->ids[n] = (int32_t)qkv_random_below(&s->random, VOCAB);
+        s->source[n] = (int32_t)qkv_random_below(&s->random, VOCAB);
+        s->targets[n] = qkv_random_below(&s->random, 5) ? (int32_t)qkv_random_below(&s->random, VOCAB) : QKV_IGNORE;
+    }
+    for (size_t b = 0; b < B; b++) {
+        s->lengths[b] = b == 0 ? T : (int32_t)test_between(&s->random, 0, T);
+        s->source_lengths[b] = b == 0 ? T : (int32_t)test_between(&s->random, 0, T);
+    }
+    s->batch = (struct qkv_batch){.B = B,
+                                  .T = T,
+                                  .ids = s->ids,
+                                  .lengths = s->lengths,
+                                  .targets = s->targets,
+                                  .source_T = T,
+                                  .source = s->source,
+                                  .source_lengths = s->source_lengths};
+}
+
+static inline void finish(struct sample *s) {
+    qkv_model_free(s->model);
+    qkv_context_free(s->ctx);
+}
+
+static inline struct qkv_pass *make_pass(struct sample *s, bool train) {
+    struct qkv_pass *pass;
+    struct qkv_pass_options o = {.B = B, .T = T, .source_T = T, .train = train, .logits = true};
+    if (qkv_pass_create(s->model, &o, &pass) != QKV_OK) {
+        fail_msg("%s", qkv_message(s->ctx));
+    }
+    return pass;
+}
+
+static inline double forward(struct sample *s, struct qkv_pass *pass) {
+    if (qkv_pass_forward(pass, &s->batch) != QKV_OK) {
+        fail_msg("%s", qkv_message(s->ctx));
+    }
+    return qkv_pass_loss(pass, NULL);
+}
+
+static inline float *copy_output(struct qkv_pass *pass) {
+    struct qkv_array y = qkv_pass_output(pass);
+    float *copy = malloc(y.bytes);
+    memcpy(copy, y.data, y.bytes);
+    return copy;
+}
+
+#endif
