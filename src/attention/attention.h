@@ -81,7 +81,9 @@ struct qkv_attention_flow {
     const int32_t *positions;     /* (B·T): of the queries; needed where there are tables */
     const int32_t *lo, *hi;       /* (B, T): the keys that each query may attend to */
     struct qkv_key_values *cache; /* self: new keys are appended; cross: those of the memory are kept in it */
-    size_t past;                  /* self: positions that the cache holds already */
+    const int32_t *cache_rows;    /* (B): each row's run of the cache, of `cache_count`; NULL: its own */
+    size_t cache_count;
+    size_t past; /* self: positions that the cache holds already */
     bool cross;
     struct qkv_tensor *memory; /* cross: (B·memory_T, kv_in); NULL: the cache has its keys and values */
     size_t memory_T;
@@ -95,5 +97,7 @@ struct qkv_attention_flow {
 };
 /* x (B·T, in) → (B·T, out). */
 struct qkv_tensor *qkv_attention_sublayer(const struct qkv_attention_flow *flow, struct qkv_tensor *x);
+/* Cross attention: only puts the memory's keys and values into the cache, for calls without a memory to read. */
+void qkv_attention_remember(const struct qkv_attention_flow *flow);
 
 #endif

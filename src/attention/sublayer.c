@@ -9,15 +9,16 @@
 #include <string.h>
 
 struct append {
-    const float *rows; /* (B·T, columns): k and v side by side from k_column on */
-    float *k, *v;      /* where position `past` of batch row 0 goes */
+    const float *rows;     /* (B·T, columns): k and v side by side from k_column on */
+    const int32_t *places; /* (B): the run of the cache of each batch row; NULL: its own */
+    float *k, *v;          /* where position `past` of run 0 goes */
     size_t T, capacity, columns, k_column, k_width, v_width;
 };
 
 static void append_row(void *argument, size_t n, int thread) {
     (void)thread;
     const struct append *a = argument;
-    size_t to = n / a->T * a->capacity + n % a->T;
+    size_t b = n / a->T, to = (a->places ? (size_t)a->places[b] : b) * a->capacity + n % a->T;
     const float *k = a->rows + n * a->columns + a->k_column;
     memcpy(a->k + to * a->k_width, k, a->k_width * sizeof(float));
     memcpy(a->v + to * a->v_width, k + a->k_width, a->v_width * sizeof(float));
@@ -60,6 +61,7 @@ static struct qkv_attend_options options(const struct qkv_attention_flow *f, siz
 static void append(const struct qkv_attention_flow *f, struct qkv_columns kv, size_t T, size_t past) {
     size_t Hkv = (size_t)f->spec->kv_heads;
     struct append a = {.rows = kv.x->data,
+                       .places = f->cache_rows,
                        .T = T,
                        .capacity = f->cache->capacity,
                        .columns = kv.x->columns,
@@ -77,8 +79,10 @@ static struct qkv_tensor *attend(const struct qkv_attention_flow *f, struct qkv_
     size_t k_width = o->Hkv * o->D;
     struct qkv_columns k = kv, v = {kv.x, kv.column + k_width};
     if (f->cache) {
-        size_t rows = f->B * f->cache->capacity;
+        size_t rows = (f->cache_rows ? f->cache_count : f->B) * f->cache->capacity;
         o->Tk_stride = f->cache->capacity;
+        o->kv_rows = f->cache_rows;
+        o->kv_count = f->cache_count;
         k = (struct qkv_columns){qkv_tape_view(f->tape, f->cache->k, rows, k_width), 0};
         v = (struct qkv_columns){qkv_tape_view(f->tape, f->cache->v, rows, o->Hkv * o->Dv), 0};
     }
@@ -106,14 +110,23 @@ static struct qkv_tensor *self_attention(const struct qkv_attention_flow *f, str
     return attend(f, &o, qkv, kv);
 }
 
-static struct qkv_tensor *cross_attention(const struct qkv_attention_flow *f, struct qkv_tensor *x) {
-    struct qkv_attend_options o = options(f, f->memory_T);
-    struct qkv_tensor *q = project(f, &f->parameters->q, x);
+/* Keys and values of the memory, which go into the cache too where there is one. */
+static struct qkv_columns read_memory(const struct qkv_attention_flow *f) {
     struct qkv_columns kv = {f->memory ? project(f, &f->parameters->kv, f->memory) : NULL, 0};
     if (kv.x && f->cache) {
         append(f, kv, f->memory_T, 0);
     }
-    return attend(f, &o, q, kv);
+    return kv;
+}
+
+void qkv_attention_remember(const struct qkv_attention_flow *f) {
+    read_memory(f);
+}
+
+static struct qkv_tensor *cross_attention(const struct qkv_attention_flow *f, struct qkv_tensor *x) {
+    struct qkv_attend_options o = options(f, f->memory_T);
+    struct qkv_tensor *q = project(f, &f->parameters->q, x);
+    return attend(f, &o, q, read_memory(f));
 }
 
 struct qkv_tensor *qkv_attention_sublayer(const struct qkv_attention_flow *f, struct qkv_tensor *x) {

@@ -251,6 +251,8 @@ static enum qkv_status check_addend_gradient(struct qkv_context *ctx, const stru
 
 static enum qkv_status check_gradients(struct qkv_context *ctx, const struct qkv_attend *a,
                                        const struct qkv_attend_gradients *g) {
+    if (a->kv_rows)
+        return qkv_fail(ctx, QKV_ARGUMENT, "attend: there is no gradient where batch rows choose their keys (kv_rows)");
     if (a->B && a->Tq && (!a->y.data || !a->lse || !g->dy.data))
         return qkv_fail(ctx, QKV_ARGUMENT, "attend: the gradient needs dy, and y and lse of the forward pass");
     const struct {

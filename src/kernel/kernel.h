@@ -131,6 +131,7 @@ struct qkv_attend {
     struct qkv_heads q, k, v, y;
     struct qkv_heads past_k, past_v; /* where the first `past` of the Tk keys are; k and v hold the others, from row 0 */
     size_t past;
+    const int32_t *kv_rows; /* (B): the batch row of all of these that row b reads, forward only; NULL: b */
     float *lse; /* (B, H, Tq): log-sum-exp of each row, −inf for a row without keys; may be NULL when not kept */
     const int32_t *lo, *hi; /* (B, Tq): row i attends to keys j with lo <= j < hi; values outside [0, Tk] are clamped */
     const uint8_t *mask;    /* or NULL: of those, only where mask is not 0 */

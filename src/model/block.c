@@ -49,6 +49,8 @@ static struct qkv_tensor *self_attention(struct qkv_flow *f, size_t layer, struc
                                    .lo = f->lo,
                                    .hi = f->hi,
                                    .cache = f->cache ? &f->cache[layer] : NULL,
+                                   .cache_rows = f->cache_rows,
+                                   .cache_count = f->cache_count,
                                    .past = f->past,
                                    .dropout = (float)f->spec->dropout,
                                    .kept = f->kept ? &f->kept[layer * (f->stack->has_cross ? 2 : 1)] : NULL};
@@ -56,14 +58,18 @@ static struct qkv_tensor *self_attention(struct qkv_flow *f, size_t layer, struc
 }
 
 static struct qkv_tensor *cross_attention(struct qkv_flow *f, size_t layer, struct qkv_tensor *x) {
+    size_t group = f->memory_cache ? f->memory_group : 1;
     struct qkv_attention_flow a = {.tape = f->tape,
                                    .spec = &f->stack->spec->cross,
                                    .parameters = &f->stack->layers[layer].cross.parameters,
-                                   .B = f->B,
-                                   .T = f->T,
+                                   .B = f->B / group,
+                                   .T = f->T * group,
                                    .positions = f->positions,
                                    .lo = f->memory_lo,
                                    .hi = f->memory_hi,
+                                   .cache = f->memory_cache ? &f->memory_cache[layer] : NULL,
+                                   .cache_rows = f->memory_rows,
+                                   .cache_count = f->memory_count,
                                    .cross = true,
                                    .memory = f->memory,
                                    .memory_T = f->memory_T,

@@ -96,10 +96,10 @@ struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, st
     if (!q.x || !k.x || !v.x || tape->status != QKV_OK) {
         return NULL;
     }
-    size_t batch_rows = o->Tk_stride ? o->Tk_stride : o->Tk;
+    size_t batch_rows = o->Tk_stride ? o->Tk_stride : o->Tk, kv_count = o->kv_rows ? o->kv_count : o->B;
     if (qkv_tape_failed(tape, check(tape, q, "q", o->B * o->Tq, o->H * o->D)) ||
-        qkv_tape_failed(tape, check(tape, k, "k", o->B * batch_rows, o->Hkv * o->D)) ||
-        qkv_tape_failed(tape, check(tape, v, "v", o->B * batch_rows, o->Hkv * o->Dv))) {
+        qkv_tape_failed(tape, check(tape, k, "k", kv_count * batch_rows, o->Hkv * o->D)) ||
+        qkv_tape_failed(tape, check(tape, v, "v", kv_count * batch_rows, o->Hkv * o->Dv))) {
         return NULL;
     }
     struct qkv_tensor *y = qkv_tape_tensor(tape, o->B * o->Tq, o->H * o->Dv);
@@ -122,6 +122,7 @@ struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, st
         .k = heads(k.x->data, k, batch_rows, o->D),
         .v = heads(v.x->data, v, batch_rows, o->Dv),
         .y = {.data = y->data, .batch_stride = o->Tq * y->columns, .row_stride = y->columns, .head_stride = o->Dv},
+        .kv_rows = o->kv_rows,
         .lse = lse,
         .lo = o->lo,
         .hi = o->hi,

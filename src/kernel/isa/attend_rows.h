@@ -100,11 +100,14 @@ struct stream {
     size_t b, n, columns;
 };
 
+QKV_INLINE size_t kv_row(const struct qkv_attend *a, size_t b) {
+    return a->kv_rows ? (size_t)a->kv_rows[b] : b;
+}
 QKV_INLINE struct stream keys_of(const struct qkv_attend *a, size_t b, size_t n) {
-    return (struct stream){&a->past_k, &a->k, a->past, b, n, a->D};
+    return (struct stream){&a->past_k, &a->k, a->past, kv_row(a, b), n, a->D};
 }
 QKV_INLINE struct stream values_of(const struct qkv_attend *a, size_t b, size_t n) {
-    return (struct stream){&a->past_v, &a->v, a->past, b, n, a->Dv};
+    return (struct stream){&a->past_v, &a->v, a->past, kv_row(a, b), n, a->Dv};
 }
 
 QKV_INLINE struct cells stream_at(const struct stream *s, size_t j) {

@@ -1,0 +1,46 @@
+/* decode: sources encoded once, and the decoder that grows targets for them, for the files and rooms that drive them.
+ *
+ * Both are begun again for the next batch in the memory they have, which is only replaced when a batch needs more. */
+#ifndef QKV_DECODE_H
+#define QKV_DECODE_H
+
+#include "model/model.h"
+
+/* ---- encode.c ----------------------------------------------------------------------------------------------------- */
+
+struct qkv_encoded {
+    struct qkv_model *model;
+    size_t B, T;
+    struct qkv_arena kept, arena, records; /* what is kept; what encoding computes in */
+    float *output;                         /* (B·T, C) */
+    int32_t *lengths;                      /* (B) */
+    struct qkv_key_values *memory;         /* cross attention's, one a decoder layer, B runs of T positions; or NULL */
+};
+/* One that has encoded nothing yet; NULL with the sentence recorded. */
+struct qkv_encoded *qkv_encoded_allocate(struct qkv_model *model);
+/* As qkv_encode, in place of what was encoded before. */
+enum qkv_status qkv_encoded_begin(struct qkv_encoded *encoded, const int32_t *ids, const int32_t *lengths, size_t B,
+                                  size_t T);
+
+/* ---- decoder.c ---------------------------------------------------------------------------------------------------- */
+
+struct qkv_decoder_options {
+    const struct qkv_encoded *encoded; /* NULL: a decoder alone */
+    const size_t *sources;             /* (rows) or NULL: row r is for source r */
+    size_t rows, capacity;             /* capacity 0: the model's context */
+    size_t chunk;                      /* the most tokens a row that come at once */
+};
+/* One without rows; NULL with the sentence recorded. */
+struct qkv_decoder *qkv_decoder_allocate(struct qkv_model *model);
+/* Plans and takes the memory for these targets, all empty. */
+enum qkv_status qkv_decoder_begin(struct qkv_decoder *decoder, const struct qkv_decoder_options *options);
+/* Bytes of cache and step of such a decoder, by dry runs. The model may be planned. */
+enum qkv_status qkv_decoder_measure(struct qkv_model *model, const struct qkv_decoder_options *options, size_t *bytes);
+/* T <= chunk more tokens for every row, ids (rows,T); `score`: the last ones' scores are wanted. */
+enum qkv_status qkv_decoder_append(struct qkv_decoder *decoder, const int32_t *ids, size_t T, bool score);
+/* As qkv_decoder_select, but the scores stay behind: for a step that comes next. */
+enum qkv_status qkv_decoder_move(struct qkv_decoder *decoder, const size_t *from, size_t count);
+/* Forgets all positions at and past `length`, and the scores. */
+void qkv_decoder_truncate(struct qkv_decoder *decoder, size_t length);
+
+#endif

@@ -1,0 +1,209 @@
+/* encode: the encoder over a batch of sources, done once: its output, and the keys and values that each cross attention of
+ * the decoder makes of it (Vaswani et al. 2017, 3.2.3), which do not depend on the target. */
+#include "model/decode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct copy {
+    float *to;
+    const float *from;
+    size_t bytes;
+};
+
+static void copy_body(void *argument, size_t item, int thread) {
+    (void)item, (void)thread;
+    const struct copy *c = argument;
+    memcpy(c->to, c->from, c->bytes);
+}
+
+static enum qkv_status take_kept(struct qkv_encoded *e) {
+    const struct qkv_model *m = e->model;
+    const struct qkv_attention_spec *a = &m->spec.decoder.cross;
+    size_t rows = e->B * e->T;
+    e->output = qkv_arena_take(&e->kept, rows * (size_t)m->spec.d_model, sizeof(float));
+    e->lengths = qkv_arena_take(&e->kept, e->B, sizeof(int32_t));
+    bool taken = e->output && e->lengths;
+    for (size_t layer = 0; e->memory && layer < (size_t)m->spec.decoder.layers; layer++) {
+        struct qkv_key_values *kv = &e->memory[layer];
+        kv->capacity = e->T;
+        kv->k = qkv_arena_take(&e->kept, rows * (size_t)a->kv_heads * (size_t)a->head_dim, sizeof(float));
+        kv->v = qkv_arena_take(&e->kept, rows * (size_t)a->kv_heads * (size_t)a->value_dim, sizeof(float));
+        taken = taken && kv->k && kv->v;
+    }
+    return taken ? QKV_OK : QKV_MEMORY;
+}
+
+static struct qkv_tensor *run_stack(struct qkv_encoded *e, struct qkv_tape *tape, const int32_t *ids) {
+    struct qkv_model *m = e->model;
+    const struct qkv_attention_spec *a = &m->spec.encoder.attention;
+    size_t rows = e->B * e->T;
+    int32_t *positions = qkv_tape_take(tape, rows, sizeof(int32_t));
+    int32_t *lo = qkv_tape_take(tape, rows, sizeof(int32_t)), *hi = qkv_tape_take(tape, rows, sizeof(int32_t));
+    if (tape->status != QKV_OK) return NULL;
+    if (!m->ctx->dry) {
+        struct qkv_mask mask = {
+            .B = e->B, .Tq = e->T, .Tk = e->T, .causal = a->causal, .window = a->window, .lengths = e->lengths};
+        for (size_t n = 0; n < rows; n++) positions[n] = (int32_t)(n % e->T);
+        if (qkv_tape_failed(tape, qkv_mask_intervals(m->ctx, &mask, lo, hi))) return NULL;
+    }
+    struct qkv_flow flow = {.tape = tape,
+                            .spec = &m->spec,
+                            .stack = &m->encoder,
+                            .B = e->B,
+                            .T = e->T,
+                            .positions = positions,
+                            .lo = lo,
+                            .hi = hi};
+    return qkv_stack_forward(&flow, ids);
+}
+
+/* With ctx->dry, the plan. */
+static enum qkv_status run(struct qkv_encoded *e, const int32_t *ids) {
+    struct qkv_model *m = e->model;
+    struct qkv_tape tape;
+    qkv_arena_release(&e->arena, 0);
+    qkv_arena_release(&e->records, 0);
+    qkv_tape_start(&tape, m->ctx, &e->arena, &e->records, false);
+    struct qkv_tensor *x = run_stack(e, &tape, ids);
+    if (!x) return tape.status;
+    struct copy copy = {.to = e->output, .from = x->data, .bytes = x->rows * x->columns * sizeof(float)};
+    qkv_parallel(m->ctx, 1, copy_body, &copy);
+    for (size_t layer = 0; e->memory && layer < (size_t)m->spec.decoder.layers; layer++) {
+        size_t mark = qkv_arena_mark(&e->arena);
+        struct qkv_attention_flow flow = {.tape = &tape,
+                                          .spec = &m->decoder.spec->cross,
+                                          .parameters = &m->decoder.layers[layer].cross.parameters,
+                                          .B = e->B,
+                                          .cache = &e->memory[layer],
+                                          .cross = true,
+                                          .memory = x,
+                                          .memory_T = e->T};
+        qkv_attention_remember(&flow);
+        qkv_arena_release(&e->arena, mark);
+    }
+    return tape.status;
+}
+
+/* ---- memory --------------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status make_room(struct qkv_context *ctx, struct qkv_arena *arena, size_t bytes, const char *what) {
+    if (arena->base && arena->capacity >= bytes) {
+        qkv_arena_release(arena, 0);
+        return QKV_OK;
+    }
+    qkv_arena_free(arena);
+    return qkv_arena_create(ctx, arena, bytes, what);
+}
+
+static enum qkv_status measure(struct qkv_encoded *e, size_t *kept_bytes, size_t *step_bytes) {
+    struct qkv_context *ctx = e->model->ctx;
+    const struct qkv_arena kept = e->kept, arena = e->arena;
+    const bool dry = ctx->dry;
+    ctx->dry = true;
+    qkv_arena_measure(ctx, &e->kept, "encoded sources");
+    qkv_arena_measure(ctx, &e->arena, "encoding");
+    enum qkv_status status = take_kept(e);
+    if (status == QKV_OK) status = run(e, NULL);
+    *kept_bytes = e->kept.peak;
+    *step_bytes = e->arena.peak;
+    ctx->dry = dry;
+    e->kept = kept;
+    e->arena = arena;
+    return status;
+}
+
+static enum qkv_status check(struct qkv_model *m, const int32_t *ids, const int32_t *lengths, size_t B, size_t T) {
+    size_t context = (size_t)m->spec.context, rows;
+    if (!ids || B < 1 || T < 1)
+        return qkv_fail(m->ctx, QKV_ARGUMENT, "there is nothing to encode: a batch of %zu rows of %zu positions", B, T);
+    if (T > context)
+        return qkv_fail(m->ctx, QKV_ARGUMENT, "a source of %zu positions is longer than the model's context of %zu", T,
+                        context);
+    if (!qkv_multiply(B, T, &rows) || rows > (size_t)1 << 30)
+        return qkv_fail(m->ctx, QKV_ARGUMENT, "a batch of %zu rows of %zu positions is too large", B, T);
+    for (size_t b = 0; lengths && b < B; b++)
+        if (lengths[b] < 0 || (size_t)lengths[b] > T)
+            return qkv_fail(m->ctx, QKV_ARGUMENT, "the length of source %zu is %d, but a row has 0 to %zu positions", b,
+                            lengths[b], T);
+    return QKV_OK;
+}
+
+/* ---- the interface ---------------------------------------------------------------------------------------------------- */
+
+struct qkv_encoded *qkv_encoded_allocate(struct qkv_model *m) {
+    if (!m->encoder.spec) {
+        qkv_fail(m->ctx, QKV_ARGUMENT, "encoding needs an encoder; this model has a decoder alone");
+        return NULL;
+    }
+    if (m->planned) {
+        qkv_fail(m->ctx, QKV_ARGUMENT, "a planned model has no weights to run with");
+        return NULL;
+    }
+    struct qkv_encoded *e = qkv_allocate(m->ctx, 1, sizeof *e);
+    if (!e) return NULL;
+    e->model = m;
+    enum qkv_status status = qkv_arena_create(m->ctx, &e->records, qkv_record_bytes(&m->spec), "records of encoding");
+    if (status == QKV_OK && m->decoder.spec) {
+        e->memory = qkv_allocate(m->ctx, (size_t)m->spec.decoder.layers, sizeof *e->memory);
+        if (!e->memory) status = QKV_MEMORY;
+    }
+    if (status == QKV_OK) return e;
+    qkv_encoded_free(e);
+    return NULL;
+}
+
+enum qkv_status qkv_encoded_begin(struct qkv_encoded *e, const int32_t *ids, const int32_t *lengths, size_t B,
+                                  size_t T) {
+    struct qkv_context *ctx = e->model->ctx;
+    size_t kept_bytes, step_bytes;
+    enum qkv_status status = check(e->model, ids, lengths, B, T);
+    if (status != QKV_OK) return status;
+    e->B = B;
+    e->T = T;
+    status = measure(e, &kept_bytes, &step_bytes);
+    if (status == QKV_OK) status = make_room(ctx, &e->kept, kept_bytes, "encoded sources");
+    if (status == QKV_OK) status = make_room(ctx, &e->arena, step_bytes, "encoding");
+    if (status == QKV_OK) status = take_kept(e);
+    if (status == QKV_OK) {
+        for (size_t b = 0; b < B; b++) e->lengths[b] = lengths ? lengths[b] : (int32_t)T;
+        status = run(e, ids);
+    }
+    if (status != QKV_OK) e->B = 0;
+    return status;
+}
+
+enum qkv_status qkv_encode(struct qkv_model *model, const int32_t *ids, const int32_t *lengths, size_t B, size_t T,
+                           struct qkv_encoded **out) {
+    enum qkv_status status = QKV_ARGUMENT;
+    *out = NULL;
+    struct qkv_encoded *e = qkv_encoded_allocate(model);
+    if (e)
+        status = qkv_encoded_begin(e, ids, lengths, B, T);
+    else if (model->encoder.spec && !model->planned)
+        status = QKV_MEMORY;
+    if (status == QKV_OK)
+        *out = e;
+    else
+        qkv_encoded_free(e);
+    return status;
+}
+
+void qkv_encoded_free(struct qkv_encoded *e) {
+    if (!e) return;
+    qkv_arena_free(&e->kept);
+    qkv_arena_free(&e->arena);
+    qkv_arena_free(&e->records);
+    free(e->memory);
+    free(e);
+}
+
+struct qkv_array qkv_encoded_output(const struct qkv_encoded *e) {
+    struct qkv_array array = {.name = "hidden",
+                              .dtype = QKV_F32,
+                              .rank = 3,
+                              .shape = {e->B, e->T, (size_t)e->model->spec.d_model},
+                              .data = e->output};
+    array.bytes = qkv_array_elements(&array) * sizeof(float);
+    return array;
+}
