@@ -1,0 +1,81 @@
+/* Vectors of lines of text: the encoder's hidden states, pooled over the tokens of each line. */
+#include <math.h>
+#include <string.h>
+
+#include "generate/lines.h"
+#include "model/decode.h"
+
+struct embedder {
+    struct qkv_model *model;
+    struct qkv_encoded *encoded; /* begun again for each batch */
+    enum qkv_pool pool;
+    bool normalize;
+    float *vectors;
+};
+
+static void pool_first(const float *x, size_t C, float *out) {
+    memcpy(out, x, C * sizeof *out);
+}
+
+static void pool_mean(const float *x, size_t T, size_t C, float *out) {
+    for (size_t c = 0; c < C; c++) {
+        double sum = 0;
+        for (size_t t = 0; t < T; t++) sum += (double)x[t * C + c];
+        out[c] = (float)(sum / (double)T);
+    }
+}
+
+/* False where a number is not finite. */
+static bool finish(float *x, size_t C, bool normalize) {
+    double sum = 0;
+    for (size_t c = 0; c < C; c++) sum += (double)x[c] * (double)x[c];
+    if (!isfinite(sum)) return false;
+    for (size_t c = 0; c < C && normalize && sum > 0; c++) x[c] = (float)((double)x[c] / sqrt(sum));
+    return true;
+}
+
+static enum qkv_status run(void *user, const struct qkv_line_batch *batch) {
+    struct embedder *e = user;
+    size_t C = (size_t)qkv_model_spec(e->model)->d_model;
+    enum qkv_status status = qkv_encoded_begin(e->encoded, batch->ids, batch->lengths, batch->B, batch->T);
+    if (status) return status;
+    const float *hidden = qkv_encoded_output(e->encoded).data;
+    for (size_t b = 0; b < batch->B && !status; b++) {
+        const float *x = hidden + b * batch->T * C;
+        float *out = e->vectors + batch->lines[b] * C;
+        if (e->pool == QKV_POOL_FIRST)
+            pool_first(x, C, out);
+        else
+            pool_mean(x, (size_t)batch->lengths[b], C, out);
+        if (!finish(out, C, e->normalize))
+            status =
+                qkv_fail(qkv_model_context(e->model), QKV_NUMBER,
+                         "the hidden states of line %zu are no finite numbers: the model's weights are broken; take "
+                         "those of an earlier checkpoint",
+                         batch->lines[b] + 1);
+    }
+    return status;
+}
+
+enum qkv_status qkv_embed(struct qkv_model *model, const char *const *lines, size_t count, enum qkv_pool pool,
+                          bool normalize, float *vectors) {
+    struct qkv_context *ctx = qkv_model_context(model);
+    const struct qkv_spec *spec = qkv_model_spec(model);
+    struct embedder e = {.model = model, .pool = pool, .normalize = normalize, .vectors = vectors};
+    if (spec->encoder.layers == 0)
+        return qkv_fail(ctx, QKV_ARGUMENT, "embed needs an encoder; this model has a decoder alone");
+    if (pool != QKV_POOL_FIRST && pool != QKV_POOL_MEAN)
+        return qkv_fail(ctx, QKV_ARGUMENT, "the pool is %d; it must be one of enum qkv_pool", (int)pool);
+    enum qkv_status status = qkv_lines_check(model, "embed");
+    if (status) return status;
+    memset(vectors, 0, count * (size_t)spec->d_model * sizeof *vectors);
+    e.encoded = qkv_encoded_allocate(model);
+    if (!e.encoded) return model->planned ? QKV_ARGUMENT : QKV_MEMORY; /* a plan has no weights */
+    /* As the encoder saw lines in training: a classifier's have both specials, a source its end, a plain text none. */
+    bool classifier = spec->head.kind == QKV_HEAD_CLASSIFY;
+    struct qkv_lines reader = {
+        .model = model, .begin = classifier, .end = classifier || spec->decoder.layers > 0, .run = run, .user = &e};
+    status = qkv_lines_run(&reader, lines, count);
+    qkv_encoded_free(e.encoded);
+    return status;
+}

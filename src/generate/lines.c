@@ -1,0 +1,111 @@
+/* Lines of text in batches of similar length, so that little is computed for padding. In fp32 the bits of a row do not depend on
+ * the rows and the padding beside it, so neither does what is said about a line depend on its neighbours. */
+#include "generate/lines.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/sequence.h"
+
+enum {
+    WINDOW = 4096, /* lines tokenized and sorted at a time */
+    ROWS = 64,
+    TOKENS = 4096 /* rows × longest */
+};
+
+struct line {
+    size_t index, count;
+    int32_t *ids;
+};
+
+struct window {
+    struct line *lines;
+    size_t count;
+    int32_t *ids, lengths[ROWS];
+    size_t capacity, indices[ROWS];
+};
+
+size_t qkv_line_rows(size_t T) {
+    size_t rows = T ? TOKENS / T : ROWS;
+    return rows < 1 ? 1 : rows > ROWS ? ROWS : rows;
+}
+
+enum qkv_status qkv_lines_check(struct qkv_model *model, const char *doing) {
+    if (qkv_model_source_tokenizer(model)) return QKV_OK;
+    return qkv_fail(qkv_model_context(model), QKV_ARGUMENT,
+                    "%s: the model has no tokenizer, so it reads no text; put its tokenizer.json into the model's "
+                    "folder",
+                    doing);
+}
+
+/* By length; lines of one length in their order, so that batches are the same every time. */
+static int by_length(const void *a, const void *b) {
+    const struct line *x = a, *y = b;
+    if (x->count != y->count) return x->count < y->count ? -1 : 1;
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+static enum qkv_status read_line(const struct qkv_lines *l, const char *text, size_t index, struct window *w) {
+    struct qkv_context *ctx = qkv_model_context(l->model);
+    size_t size = strlen(text), most = (size_t)qkv_model_spec(l->model)->context;
+    if (qkv_is_blank(text, size)) return QKV_OK;
+    struct line *line = &w->lines[w->count];
+    line->index = index;
+    enum qkv_status status = qkv_sequence_encode(ctx, qkv_model_source_tokenizer(l->model), text, size, l->begin,
+                                                 l->end, &line->ids, &line->count);
+    if (status) return status;
+    w->count++;
+    if (line->count <= most) return QKV_OK;
+    return qkv_fail(ctx, QKV_ARGUMENT,
+                    "line %zu has %zu tokens, but the model's context is %zu; shorten it or cut it in two", index + 1,
+                    line->count, most);
+}
+
+/* Runs the rows [first, first + B) of the window, all of at most T tokens. */
+static enum qkv_status run_batch(const struct qkv_lines *l, struct window *w, size_t first, size_t B, size_t T) {
+    if (B * T > w->capacity) {
+        int32_t *ids = qkv_reallocate(qkv_model_context(l->model), w->ids, B * T, sizeof *ids);
+        if (!ids) return QKV_MEMORY;
+        w->ids = ids;
+        w->capacity = B * T;
+    }
+    memset(w->ids, 0, B * T * sizeof *w->ids);
+    for (size_t b = 0; b < B; b++) {
+        const struct line *line = &w->lines[first + b];
+        memcpy(w->ids + b * T, line->ids, line->count * sizeof *line->ids);
+        w->lengths[b] = (int32_t)line->count;
+        w->indices[b] = line->index;
+    }
+    return l->run(l->user,
+                  &(struct qkv_line_batch){.B = B, .T = T, .ids = w->ids, .lengths = w->lengths, .lines = w->indices});
+}
+
+static enum qkv_status run_window(const struct qkv_lines *l, struct window *w) {
+    enum qkv_status status = QKV_OK;
+    qsort(w->lines, w->count, sizeof *w->lines, by_length);
+    for (size_t first = 0, B; first < w->count && !status; first += B) {
+        for (B = 1; first + B < w->count && B < qkv_line_rows(w->lines[first + B].count);) B++;
+        status = run_batch(l, w, first, B, w->lines[first + B - 1].count);
+    }
+    return status;
+}
+
+static void clear(struct window *w) {
+    for (size_t i = 0; i < w->count; i++) qkv_free(w->lines[i].ids);
+    w->count = 0;
+}
+
+enum qkv_status qkv_lines_run(const struct qkv_lines *l, const char *const *texts, size_t count) {
+    size_t most = count < WINDOW ? count : WINDOW;
+    struct window w = {.lines = qkv_allocate(qkv_model_context(l->model), most, sizeof *w.lines)};
+    enum qkv_status status = w.lines ? QKV_OK : QKV_MEMORY;
+    for (size_t i = 0; i < count && !status;) {
+        size_t end = count - i < WINDOW ? count : i + WINDOW;
+        for (; i < end && !status; i++) status = read_line(l, texts[i], i, &w);
+        if (!status) status = run_window(l, &w);
+        clear(&w);
+    }
+    free(w.lines);
+    free(w.ids);
+    return status;
+}
