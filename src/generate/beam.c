@@ -1,0 +1,300 @@
+/* beam: beam search for one source (Graves 2012; length penalty of Wu et al. 2016, n-grams blocked as in Paulus et al. 2017).
+ *
+ * A step looks at the 2·beam likeliest continuations of the live hypotheses. Of those that end, the ones among the first `beam`
+ * are finished; the `beam` best of the others live on. The score of a hypothesis of n tokens, its end included, is
+ *
+ *     log-probability / ((5 + n)/6)^a
+ *
+ * A source is done when n_best hypotheses are finished and no live one can do better than the last of them. Log-probabilities
+ * only fall, so the score that a live one can still reach is bounded by what it would be, without falling, at its present or at
+ * the greatest length: stopping there changes nothing. With a beam of 1 (greedy) the first end that is likeliest is the end.
+ * At the greatest length each live hypothesis ends where its end is among the `beam` likeliest, else it is cut. */
+#include "generate/search.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "generate/generate.h"
+
+size_t qkv_search_width(const struct qkv_search_rules *rules) {
+    return rules->options->sample ? rules->options->n_best : rules->options->beam;
+}
+
+static double score_of(const struct qkv_beam *b, double log_probability, size_t tokens) {
+    return log_probability / pow((5 + (double)tokens) / 6, b->rules->options->length_penalty);
+}
+
+/* ---- memory ----------------------------------------------------------------------------------------------------------- */
+
+/* Hands out the next piece of a block; with `block` NULL only counts. */
+static void *piece(unsigned char *block, size_t *used, size_t count, size_t size, bool *fits) {
+    size_t bytes, at = *used, padded;
+    *fits = qkv_multiply(count, size, &bytes) && qkv_add_size(bytes, 15, &padded) &&
+            qkv_add_size(at, padded & ~(size_t)15, used) && *fits;
+    return block && *fits ? block + at : NULL;
+}
+
+static bool lay_out(struct qkv_beam *b, unsigned char *block, size_t *bytes) {
+    const size_t width = qkv_search_width(b->rules), n_best = b->rules->options->n_best;
+    bool fits = true;
+    size_t used = 0, all, kept;
+    fits = qkv_multiply(width, b->most, &all) && qkv_multiply(n_best, b->most, &kept);
+    b->sums = piece(block, &used, width, sizeof *b->sums, &fits);
+    b->heap = piece(block, &used, width, 2 * sizeof *b->heap, &fits);
+    b->lanes = piece(block, &used, width, sizeof *b->lanes, &fits);
+    b->parents = piece(block, &used, width, sizeof *b->parents, &fits);
+    b->finished = piece(block, &used, n_best, sizeof *b->finished, &fits);
+    b->next = piece(block, &used, width, sizeof *b->next, &fits);
+    b->ids = piece(block, &used, all, sizeof *b->ids, &fits);
+    b->next_ids = piece(block, &used, all, sizeof *b->next_ids, &fits);
+    b->banned = piece(block, &used, b->most, sizeof *b->banned, &fits);
+    b->kept_ids = piece(block, &used, kept, sizeof *b->kept_ids, &fits);
+    *bytes = used;
+    return fits;
+}
+
+enum qkv_status qkv_beam_create(const struct qkv_search_rules *rules, size_t source, size_t number, size_t most,
+                                struct qkv_beam *beam) {
+    size_t bytes;
+    *beam = (struct qkv_beam){.rules = rules, .source = source, .number = number, .most = most, .live = 1};
+    if (!lay_out(beam, NULL, &bytes)) return qkv_fail_memory(rules->ctx, SIZE_MAX, "the hypotheses of a source");
+    beam->memory = qkv_allocate(rules->ctx, bytes, 1);
+    if (!beam->memory) return QKV_MEMORY;
+    lay_out(beam, beam->memory, &bytes);
+    return QKV_OK;
+}
+
+void qkv_beam_free(struct qkv_beam *beam) {
+    free(beam->memory);
+    *beam = (struct qkv_beam){0};
+}
+
+/* ---- hypotheses that are done ------------------------------------------------------------------------------------------- */
+
+/* Keeps a hypothesis if it is among the n_best; of equal ones the first stays first. */
+static void finish(struct qkv_beam *b, const int32_t *ids, double log_probability, bool ended) {
+    const size_t n_best = b->rules->options->n_best, count = b->length;
+    double score = score_of(b, log_probability, count + ended);
+    size_t at = b->finished_count;
+    if (at == n_best && !(score > b->finished[at - 1].score)) return;
+    int32_t *place = b->kept_ids + at * b->most;
+    if (at == n_best)
+        place = b->kept_ids + (size_t)(b->finished[--at].ids - b->kept_ids); /* that of the worst one */
+    else
+        b->finished_count++;
+    for (; at > 0 && score > b->finished[at - 1].score; at--) b->finished[at] = b->finished[at - 1];
+    if (count) memcpy(place, ids, count * sizeof *ids);
+    b->finished[at] = (struct qkv_hypothesis){
+        .ids = place, .count = count, .log_probability = log_probability, .score = score, .ended = ended};
+}
+
+/* Whether no live hypothesis can come before the last of the n_best. */
+static bool decided(const struct qkv_beam *b) {
+    const struct qkv_search_options *o = b->rules->options;
+    if (o->beam == 1 && b->finished_count) return true;
+    if (b->finished_count < o->n_best) return false;
+    double best = -INFINITY;
+    for (size_t r = 0; r < b->live; r++) best = fmax(best, b->sums[r]);
+    double bound = fmax(score_of(b, best, b->length), score_of(b, best, b->most + 1));
+    return !(bound > b->finished[o->n_best - 1].score);
+}
+
+/* ---- candidates --------------------------------------------------------------------------------------------------------- */
+
+static bool better(struct qkv_candidate a, struct qkv_candidate b) {
+    if (a.log_probability != b.log_probability) return a.log_probability > b.log_probability;
+    return a.row != b.row ? a.row < b.row : a.id < b.id;
+}
+
+static void sift_down(struct qkv_beam *b, size_t i) {
+    struct qkv_candidate x = b->heap[i];
+    for (size_t child; (child = 2 * i + 1) < b->heaped; i = child) {
+        if (child + 1 < b->heaped && better(b->heap[child], b->heap[child + 1])) child++;
+        if (!better(x, b->heap[child])) break;
+        b->heap[i] = b->heap[child];
+    }
+    b->heap[i] = x;
+}
+
+static void sift_up(struct qkv_beam *b, size_t i) {
+    struct qkv_candidate x = b->heap[i];
+    for (size_t parent; i > 0 && better(b->heap[parent = (i - 1) / 2], x); i = parent) b->heap[i] = b->heap[parent];
+    b->heap[i] = x;
+}
+
+/* The tokens that would make the last n of a row a repetition. */
+static void find_banned(struct qkv_beam *b, const int32_t *ids) {
+    const size_t n = b->rules->options->no_repeat;
+    b->banned_count = 0;
+    if (n == 0 || b->length < n) return;
+    const int32_t *last = ids + b->length - (n - 1);
+    for (size_t at = 0; at + n <= b->length; at++)
+        if (memcmp(ids + at, last, (n - 1) * sizeof *ids) == 0) b->banned[b->banned_count++] = ids[at + n - 1];
+}
+
+static bool is_banned(const struct qkv_beam *b, int32_t id) {
+    for (size_t i = 0; i < b->banned_count; i++)
+        if (b->banned[i] == id) return true;
+    return false;
+}
+
+static void add_candidate(struct qkv_beam *b, struct qkv_candidate c, size_t most) {
+    if (b->heaped < most) {
+        b->heap[b->heaped++] = c;
+        sift_up(b, b->heaped - 1);
+    } else if (better(c, b->heap[0])) {
+        b->heap[0] = c;
+        sift_down(b, 0);
+    }
+}
+
+/* The likeliest continuations of a row. What cannot come before the worst candidate is passed over by a comparison of floats,
+ * which leaves room for their rounding. */
+static void scan_row(struct qkv_beam *b, size_t row, const float *scores) {
+    const struct qkv_search_rules *rules = b->rules;
+    const size_t most = 2 * rules->options->beam;
+    double lse = (double)rules->ctx->kernels->log_sum_exp(scores, rules->V);
+    if (!isfinite(lse)) {
+        b->broken = true;
+        return;
+    }
+    double base = b->sums[row] - lse;
+    float least = -INFINITY;
+    find_banned(b, b->ids + row * b->most);
+    for (size_t i = 0; i < rules->vocab; i++) {
+        if (!(scores[i] >= least) || scores[i] == -INFINITY || is_banned(b, (int32_t)i)) continue;
+        add_candidate(
+            b,
+            (struct qkv_candidate){.log_probability = base + (double)scores[i], .row = (int32_t)row, .id = (int32_t)i},
+            most);
+        if (b->heaped == most) {
+            double worst = b->heap[0].log_probability - base;
+            least = (float)(worst - 1e-4 - 1e-6 * (fabs(worst) + fabs(base)));
+        }
+    }
+}
+
+/* Turns the heap into a list, best first. */
+static size_t sort_candidates(struct qkv_beam *b) {
+    size_t count = b->heaped;
+    while (b->heaped > 1) {
+        struct qkv_candidate worst = b->heap[0];
+        b->heap[0] = b->heap[--b->heaped];
+        sift_down(b, 0);
+        b->heap[b->heaped] = worst;
+    }
+    b->heaped = 0;
+    return count;
+}
+
+/* ---- a step ------------------------------------------------------------------------------------------------------------- */
+
+/* The new live hypotheses are the parents' with one token more. */
+static void grow(struct qkv_beam *b, size_t live) {
+    for (size_t r = 0; r < live; r++) {
+        int32_t *to = b->next_ids + r * b->most;
+        if (b->length) memcpy(to, b->ids + b->parents[r] * b->most, b->length * sizeof *to);
+        to[b->length] = b->next[r];
+    }
+    int32_t *ids = b->ids;
+    b->ids = b->next_ids;
+    b->next_ids = ids;
+    b->live = live;
+    b->length++;
+}
+
+/* At the greatest length there is only the end to choose, or to be cut. */
+static void finish_all(struct qkv_beam *b, size_t candidates) {
+    const struct qkv_search_rules *rules = b->rules;
+    size_t first = candidates < rules->options->beam ? candidates : rules->options->beam;
+    for (size_t r = 0; r < b->live; r++) {
+        size_t c = 0;
+        while (c < first && !(b->heap[c].id == rules->end && (size_t)b->heap[c].row == r)) c++;
+        bool ended = c < first;
+        finish(b, b->ids + r * b->most, ended ? b->heap[c].log_probability : b->sums[r], ended);
+    }
+    b->live = 0;
+}
+
+void qkv_beam_step(struct qkv_beam *b, const float *scores) {
+    const struct qkv_search_rules *rules = b->rules;
+    const size_t beam = rules->options->beam;
+    for (size_t r = 0; r < b->live && !b->broken; r++) scan_row(b, r, scores + r * rules->V);
+    size_t count = sort_candidates(b), live = 0;
+    if (b->length == b->most || count == 0) {
+        finish_all(b, count);
+        return;
+    }
+    for (size_t c = 0; c < count; c++)
+        if (b->heap[c].id == rules->end && c < beam)
+            finish(b, b->ids + (size_t)b->heap[c].row * b->most, b->heap[c].log_probability, true);
+    for (size_t c = 0; c < count && live < beam; c++) {
+        if (b->heap[c].id == rules->end) continue;
+        b->parents[live] = (size_t)b->heap[c].row;
+        b->next[live] = b->heap[c].id;
+        b->sums[live++] = b->heap[c].log_probability;
+    }
+    grow(b, live);
+    if (decided(b)) b->live = 0;
+}
+
+/* ---- sampling ----------------------------------------------------------------------------------------------------------- */
+
+/* A seed of its own for each line and hypothesis. */
+static uint64_t seed_of(const struct qkv_beam *b, size_t lane) {
+    uint64_t seed = b->rules->options->sampling.seed;
+    uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)}, out[2];
+    uint32_t counter[2] = {(uint32_t)b->number, (uint32_t)lane};
+    qkv_threefry(key, counter, out);
+    return out[0] | (uint64_t)out[1] << 32;
+}
+
+/* Draws the next token of a row, and its log-probability for the model itself. */
+static enum qkv_status draw(struct qkv_beam *b, const float *scores, const int32_t *ids, size_t lane, float *copy,
+                            struct qkv_candidate *c) {
+    const struct qkv_search_rules *rules = b->rules;
+    struct qkv_sampling sampling = rules->options->sampling;
+    sampling.seed = seed_of(b, lane);
+    find_banned(b, ids);
+    memcpy(copy, scores, rules->V * sizeof *copy);
+    for (size_t i = 0; i < b->banned_count; i++) copy[b->banned[i]] = -INFINITY;
+    enum qkv_status status =
+        qkv_sample(rules->ctx, &sampling, copy, rules->vocab, ids, b->length, (uint64_t)b->length, &c->id);
+    if (status) return status;
+    double lse = (double)rules->ctx->kernels->log_sum_exp(scores, rules->V);
+    if (!isfinite(lse)) b->broken = true;
+    c->log_probability = (double)scores[c->id] - lse;
+    return QKV_OK;
+}
+
+enum qkv_status qkv_beam_draw(struct qkv_beam *b, const float *scores) {
+    const struct qkv_search_rules *rules = b->rules;
+    const bool first = b->length == 0;
+    size_t rows = first ? qkv_search_width(rules) : b->live, live = 0;
+    float *copy = qkv_allocate(rules->ctx, rules->V, sizeof *copy);
+    enum qkv_status status = copy ? QKV_OK : QKV_MEMORY;
+    for (size_t r = 0; r < rows && !status; r++) {
+        size_t parent = first ? 0 : r, lane = first ? r : b->lanes[r];
+        const int32_t *ids = b->ids + parent * b->most;
+        struct qkv_candidate c;
+        double sum = first ? 0 : b->sums[r];
+        status = draw(b, scores + parent * rules->V, ids, lane, copy, &c);
+        if (status) break;
+        if (c.id == rules->end || b->length == b->most) {
+            bool ended = c.id == rules->end;
+            finish(b, ids, ended ? sum + c.log_probability : sum, ended);
+            continue;
+        }
+        b->parents[live] = parent;
+        b->next[live] = c.id;
+        b->lanes[live] = lane;
+        b->sums[live++] = sum + c.log_probability;
+    }
+    free(copy);
+    if (b->length == b->most || status)
+        b->live = 0;
+    else
+        grow(b, live);
+    return status;
+}

@@ -1,0 +1,344 @@
+/* search: the best targets of many sources, some of them side by side.
+ *
+ * Sources are taken in windows, sorted by length within one, so that few of them are padded; a window's results are given out in
+ * the order of the sources before the next begins, so memory does not grow with their number. Each source has its hypotheses
+ * and its rows of the decoder, and leaves when it is done. A row's scores do not depend on the rows beside it, so neither does
+ * the result of a source depend on its neighbours. */
+#include "generate/search.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "generate/generate.h"
+#include "model/decode.h"
+
+enum { BATCH = 32, WINDOW_BATCHES = 16 };
+
+struct search {
+    struct qkv_model *model;
+    struct qkv_search_rules rules;
+    const struct qkv_search_job *job;
+    const int32_t *const *sources;
+    const size_t *lengths;
+    size_t batch; /* sources side by side */
+    struct qkv_encoded *encoded;
+    struct qkv_decoder *decoder;
+    struct qkv_beam *beams;        /* of a window */
+    size_t *order;                 /* of a window: its places, longest source first */
+    struct qkv_beam **active;      /* (batch): those in work that are not done; */
+    size_t *first, active_count;   /* the first row of each */
+    int32_t *ids, *source_lengths; /* of a batch's sources */
+    size_t *row_sources, *from;    /* (batch·width) */
+    int32_t *next;                 /* (batch·width) */
+};
+
+struct qkv_search_options qkv_search_defaults(void) {
+    return (struct qkv_search_options){
+        .beam = 1, .n_best = 1, .length_penalty = 0.6, .sampling = qkv_sampling_defaults()};
+}
+
+/* ---- checks ------------------------------------------------------------------------------------------------------------- */
+
+enum qkv_status qkv_search_check_model(struct qkv_model *model, const char *doing) {
+    const struct qkv_spec *spec = qkv_model_spec(model);
+    struct qkv_context *ctx = qkv_model_context(model);
+    if (!spec->encoder.layers || !spec->decoder.layers)
+        return qkv_fail(ctx, QKV_ARGUMENT, "%s needs an encoder and a decoder; this model has %s", doing,
+                        spec->decoder.layers ? "a decoder alone; use generate"
+                                             : "an encoder alone; use classify, fill or embed");
+    if (spec->head.kind != QKV_HEAD_LM)
+        return qkv_fail(ctx, QKV_ARGUMENT, "%s needs an lm head, which scores the next token; this model has another",
+                        doing);
+    return QKV_OK;
+}
+
+static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_spec *spec,
+                                     const struct qkv_search_options *o) {
+    if (o->beam < 1 || o->beam > 65536)
+        return qkv_fail(ctx, QKV_ARGUMENT, "beam is %zu; it must be from 1 (greedy) to 65536", o->beam);
+    if (o->n_best < 1 || o->n_best > 65536)
+        return qkv_fail(ctx, QKV_ARGUMENT, "n_best is %zu; it must be from 1 to 65536", o->n_best);
+    if (o->sample && o->beam > 1)
+        return qkv_fail(ctx, QKV_ARGUMENT, "sampling keeps no beam; leave beam at 1, or search without sampling");
+    if (!o->sample && o->n_best > o->beam)
+        return qkv_fail(ctx, QKV_ARGUMENT, "n_best is %zu, but a beam of %zu keeps no more than %zu; widen the beam",
+                        o->n_best, o->beam, o->beam);
+    if (!isfinite(o->length_penalty))
+        return qkv_fail(ctx, QKV_ARGUMENT, "length_penalty is %g; it must be a finite number (0: off)",
+                        o->length_penalty);
+    if (o->max_tokens > (size_t)spec->context - 1 && o->max_tokens)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "max_tokens is %zu, but the model's context of %d holds %d after the beginning; give less",
+                        o->max_tokens, spec->context, spec->context - 1);
+    if (o->batch > 65536)
+        return qkv_fail(ctx, QKV_ARGUMENT, "batch is %zu; it must be at most 65536 (0: %d)", o->batch, BATCH);
+    return o->sample ? qkv_sampling_check(ctx, &o->sampling) : QKV_OK;
+}
+
+static enum qkv_status check_ids(const struct search *s, int32_t begin, int32_t end) {
+    const struct qkv_spec *spec = qkv_model_spec(s->model);
+    if (begin < 0 || begin >= spec->vocab || end < 0 || end >= spec->vocab)
+        return qkv_fail(s->rules.ctx, QKV_ARGUMENT, "targets begin with %d and end with %d, but ids are 0 to %d", begin,
+                        end, spec->vocab - 1);
+    return QKV_OK;
+}
+
+static size_t number_of(const struct search *s, size_t i) {
+    return s->job->numbers ? s->job->numbers[i] : i;
+}
+
+static enum qkv_status check_source(const struct search *s, size_t i) {
+    const size_t context = (size_t)qkv_model_spec(s->model)->context;
+    if (s->lengths[i] < 1)
+        return qkv_fail(s->rules.ctx, QKV_ARGUMENT, "%s %zu is empty; it has at least an end", s->job->what,
+                        number_of(s, i) + 1);
+    if (s->lengths[i] > context)
+        return qkv_fail(s->rules.ctx, QKV_ARGUMENT,
+                        "%s %zu has %zu tokens with its end, but the model's context holds %zu; shorten it",
+                        s->job->what, number_of(s, i) + 1, s->lengths[i], context);
+    return QKV_OK;
+}
+
+/* ---- one batch ---------------------------------------------------------------------------------------------------------- */
+
+static size_t longest_target(const struct search *s, size_t source) {
+    size_t room = (size_t)qkv_model_spec(s->model)->context - 1, wanted = s->rules.options->max_tokens;
+    if (wanted == 0) wanted = 3 * s->lengths[source] + 50;
+    return wanted < room ? wanted : room;
+}
+
+/* Encodes the active sources and begins their targets: a row for each, and room for those to come. */
+static enum qkv_status begin_batch(struct search *s) {
+    const size_t count = s->active_count, width = qkv_search_width(&s->rules);
+    size_t T = 1, most = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct qkv_beam *b = s->active[i];
+        if (s->lengths[b->source] > T) T = s->lengths[b->source];
+        if (b->most > most) most = b->most;
+    }
+    int32_t *ids = qkv_reallocate(s->rules.ctx, s->ids, count * T, sizeof *ids);
+    if (!ids) return QKV_MEMORY;
+    s->ids = ids;
+    memset(ids, 0, count * T * sizeof *ids);
+    for (size_t i = 0; i < count; i++) {
+        size_t source = s->active[i]->source;
+        memcpy(ids + i * T, s->sources[source], s->lengths[source] * sizeof *ids);
+        s->source_lengths[i] = (int32_t)s->lengths[source];
+        for (size_t k = 0; k < width; k++) s->row_sources[i * width + k] = i;
+    }
+    enum qkv_status status = qkv_encoded_begin(s->encoded, ids, s->source_lengths, count, T);
+    if (status) return status;
+    status = qkv_decoder_begin(
+        s->decoder,
+        &(struct qkv_decoder_options){
+            .encoded = s->encoded, .sources = s->row_sources, .rows = count * width, .capacity = most + 1, .chunk = 1});
+    for (size_t i = 0; i < count; i++) {
+        s->from[i] = i * width;
+        s->first[i] = i;
+        s->next[i] = s->rules.begin;
+    }
+    return status ? status : qkv_decoder_move(s->decoder, s->from, count);
+}
+
+struct steps {
+    struct search *search;
+    const float *logits;
+};
+
+static void step_body(void *argument, size_t i, int thread) {
+    (void)thread;
+    const struct steps *steps = argument;
+    struct search *s = steps->search;
+    qkv_beam_step(s->active[i], steps->logits + s->first[i] * s->rules.V);
+}
+
+/* All hypotheses look at their scores. */
+static enum qkv_status step_beams(struct search *s) {
+    const float *logits = qkv_decoder_logits(s->decoder);
+    enum qkv_status status = QKV_OK;
+    struct steps steps = {.search = s, .logits = logits};
+    if (!s->rules.options->sample) qkv_parallel(s->rules.ctx, s->active_count, step_body, &steps);
+    for (size_t i = 0; s->rules.options->sample && i < s->active_count && !status; i++)
+        status = qkv_beam_draw(s->active[i], logits + s->first[i] * s->rules.V);
+    for (size_t i = 0; i < s->active_count && !status; i++)
+        if (s->active[i]->broken)
+            status = qkv_fail(s->rules.ctx, QKV_NUMBER,
+                              "the scores for %s %zu are not finite numbers; the weights are broken, or training "
+                              "diverged",
+                              s->job->what, s->active[i]->number + 1);
+    return status;
+}
+
+/* Puts the rows of those that go on side by side. */
+static enum qkv_status move_rows(struct search *s) {
+    size_t rows = 0, count = 0;
+    for (size_t i = 0; i < s->active_count; i++) {
+        struct qkv_beam *b = s->active[i];
+        size_t first = s->first[i];
+        if (!b->live) continue;
+        s->active[count] = b;
+        s->first[count++] = rows;
+        for (size_t r = 0; r < b->live; r++) {
+            s->next[rows] = b->next[r];
+            s->from[rows++] = first + b->parents[r];
+        }
+    }
+    s->active_count = count;
+    return count ? qkv_decoder_move(s->decoder, s->from, rows) : QKV_OK;
+}
+
+static enum qkv_status run_batch(struct search *s) {
+    enum qkv_status status = begin_batch(s);
+    while (!status && s->active_count) {
+        status = qkv_decoder_append(s->decoder, s->next, 1, true);
+        if (!status) status = step_beams(s);
+        if (!status) status = move_rows(s);
+    }
+    return status;
+}
+
+/* ---- windows ------------------------------------------------------------------------------------------------------------ */
+
+struct place {
+    size_t length, at;
+};
+
+static int longer_first(const void *a, const void *b) {
+    const struct place *x = a, *y = b;
+    if (x->length != y->length) return x->length > y->length ? -1 : 1;
+    return x->at < y->at ? -1 : 1;
+}
+
+static enum qkv_status sort_window(struct search *s, size_t first, size_t count) {
+    struct place *places = qkv_allocate(s->rules.ctx, count, sizeof *places);
+    if (!places) return QKV_MEMORY;
+    for (size_t i = 0; i < count; i++) places[i] = (struct place){s->lengths[first + i], i};
+    qsort(places, count, sizeof *places, longer_first);
+    for (size_t i = 0; i < count; i++) s->order[i] = places[i].at;
+    free(places);
+    return QKV_OK;
+}
+
+static enum qkv_status run_window(struct search *s, size_t first, size_t count) {
+    enum qkv_status status = sort_window(s, first, count);
+    for (size_t i = 0; i < count && !status; i++) {
+        status = check_source(s, first + i);
+        if (!status)
+            status = qkv_beam_create(&s->rules, first + i, number_of(s, first + i), longest_target(s, first + i),
+                                     &s->beams[i]);
+    }
+    for (size_t i = 0, batch; i < count && !status; i += batch) {
+        batch = count - i < s->batch ? count - i : s->batch;
+        for (size_t k = 0; k < batch; k++) s->active[k] = &s->beams[s->order[i + k]];
+        s->active_count = batch;
+        status = run_batch(s);
+    }
+    return status;
+}
+
+static enum qkv_status give_out(struct search *s, size_t count, qkv_take_hypotheses *take, void *user) {
+    for (size_t i = 0; i < count; i++) {
+        const struct qkv_beam *b = &s->beams[i];
+        if (!take(user, b->source, b->finished, b->finished_count))
+            return qkv_fail(s->rules.ctx, QKV_STOPPED, "searching was stopped by the caller");
+    }
+    return QKV_OK;
+}
+
+/* ---- the whole ---------------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status start(struct search *s, size_t count, size_t *window) {
+    struct qkv_context *ctx = s->rules.ctx;
+    const size_t width = qkv_search_width(&s->rules);
+    s->batch = s->rules.options->batch ? s->rules.options->batch : BATCH;
+    if (s->batch > count) s->batch = count ? count : 1;
+    *window = s->batch * WINDOW_BATCHES < count ? s->batch * WINDOW_BATCHES : count;
+    s->beams = qkv_allocate(ctx, *window, sizeof *s->beams);
+    s->order = qkv_allocate(ctx, *window, sizeof *s->order);
+    s->active = qkv_allocate(ctx, s->batch, sizeof *s->active);
+    s->first = qkv_allocate(ctx, s->batch, sizeof *s->first);
+    s->source_lengths = qkv_allocate(ctx, s->batch, sizeof *s->source_lengths);
+    s->row_sources = qkv_allocate(ctx, s->batch, width * sizeof *s->row_sources);
+    s->from = qkv_allocate(ctx, s->batch, width * sizeof *s->from);
+    s->next = qkv_allocate(ctx, s->batch, width * sizeof *s->next);
+    if (!s->beams || !s->order || !s->active || !s->first || !s->source_lengths || !s->row_sources || !s->from ||
+        !s->next)
+        return QKV_MEMORY;
+    s->encoded = qkv_encoded_allocate(s->model);
+    s->decoder = s->encoded ? qkv_decoder_allocate(s->model) : NULL;
+    return s->decoder ? QKV_OK : s->model->planned ? QKV_ARGUMENT : QKV_MEMORY;
+}
+
+static void clear(struct search *s) {
+    qkv_decoder_free(s->decoder);
+    qkv_encoded_free(s->encoded);
+    free(s->beams);
+    free(s->order);
+    free(s->active);
+    free(s->first);
+    free(s->ids);
+    free(s->source_lengths);
+    free(s->row_sources);
+    free(s->from);
+    free(s->next);
+}
+
+enum qkv_status qkv_search_run(struct qkv_model *model, const struct qkv_search_job *job) {
+    struct qkv_context *ctx = qkv_model_context(model);
+    size_t V = (size_t)qkv_model_spec(model)->vocab, window = 0;
+    struct search s = {.model = model,
+                       .rules = {.ctx = ctx,
+                                 .options = job->options,
+                                 .V = V,
+                                 .vocab = job->vocab < V ? job->vocab : V,
+                                 .begin = job->begin,
+                                 .end = job->end},
+                       .job = job,
+                       .sources = job->sources,
+                       .lengths = job->lengths};
+    enum qkv_status status = qkv_search_check_model(model, "searching");
+    if (!status) status = check_options(ctx, qkv_model_spec(model), job->options);
+    if (!status) status = check_ids(&s, job->begin, job->end);
+    if (status || job->count == 0) return status;
+    status = start(&s, job->count, &window);
+    for (size_t first = 0; first < job->count && !status; first += window) {
+        size_t now = job->count - first < window ? job->count - first : window;
+        status = run_window(&s, first, now);
+        if (!status) status = give_out(&s, now, job->take, job->user);
+        for (size_t i = 0; i < now; i++) qkv_beam_free(&s.beams[i]);
+    }
+    clear(&s);
+    return status;
+}
+
+enum qkv_status qkv_search_find_ids(struct qkv_model *model, struct qkv_search_job *job) {
+    struct qkv_context *ctx = qkv_model_context(model);
+    const struct qkv_tokenizer *t = qkv_model_tokenizer(model);
+    if (!t)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "this model has no tokenizer, which says what targets begin and end with; put its "
+                        "tokenizer.json into the model folder");
+    job->vocab = (size_t)qkv_tokenizer_vocab(t);
+    job->begin = qkv_tokenizer_special(t, QKV_TOKEN_BEGIN);
+    job->end = qkv_tokenizer_special(t, QKV_TOKEN_END);
+    if (job->begin < 0 || job->end < 0)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "the tokenizer has no special token %s, which targets %s with; a model trained on pairs has it",
+                        job->begin < 0 ? QKV_TOKEN_BEGIN : QKV_TOKEN_END, job->begin < 0 ? "begin" : "end");
+    return QKV_OK;
+}
+
+enum qkv_status qkv_search(struct qkv_model *model, const int32_t *const *sources, const size_t *lengths, size_t count,
+                           const struct qkv_search_options *options, qkv_take_hypotheses *take, void *user) {
+    struct qkv_search_job job = {.sources = sources,
+                                 .lengths = lengths,
+                                 .what = "source",
+                                 .count = count,
+                                 .options = options,
+                                 .take = take,
+                                 .user = user};
+    enum qkv_status status = qkv_search_check_model(model, "searching");
+    if (!status) status = qkv_search_find_ids(model, &job);
+    return status ? status : qkv_search_run(model, &job);
+}

@@ -1,0 +1,114 @@
+/* translate: lines of text to lines of text: tokenized, searched, and put together again, some hundreds at a time. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "generate/search.h"
+#include "text/sequence.h"
+
+enum { LINES = 512 }; /* at a time */
+
+struct translation {
+    struct qkv_context *ctx;
+    struct qkv_model *model;
+    qkv_take_translation *take;
+    void *user;
+    int32_t **sources; /* (LINES) of the lines that are not blank; */
+    size_t *lengths, *numbers, count;
+    size_t given; /* lines given out */
+    struct qkv_buffer text;
+    enum qkv_status status; /* what went wrong while results were taken */
+};
+
+static bool give(struct translation *t, size_t line, size_t rank, const char *text, size_t size, double score) {
+    if (t->take(t->user, line, rank, text, size, score)) return true;
+    t->status = qkv_fail(t->ctx, QKV_STOPPED, "translating was stopped by the caller");
+    return false;
+}
+
+/* The lines before `end` that nothing was given out for are blank. */
+static bool give_blanks(struct translation *t, size_t end) {
+    for (; t->given < end; t->given++)
+        if (!give(t, t->given, 0, "", 0, 0)) return false;
+    return true;
+}
+
+/* The text of a hypothesis. Where tokens bring their leading space along, that of the first one is none of the line's. */
+static enum qkv_status write_text(struct translation *t, const struct qkv_hypothesis *h) {
+    const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(t->model);
+    t->text.size = 0;
+    enum qkv_status status = qkv_buffer_append(t->ctx, &t->text, "", 0);
+    for (size_t i = 0; i < h->count && !status; i++) {
+        size_t size = 0;
+        const char *token = qkv_tokenizer_token(tokenizer, h->ids[i], &size); /* NULL for an id without a token */
+        size_t skip = i == 0 && size > 1 && token[0] == ' ';
+        if (token) status = qkv_buffer_append(t->ctx, &t->text, token + skip, size - skip);
+    }
+    return status;
+}
+
+static bool take_hypotheses(void *user, size_t source, const struct qkv_hypothesis *hypotheses, size_t count) {
+    struct translation *t = user;
+    size_t line = t->numbers[source];
+    if (!give_blanks(t, line)) return false;
+    t->given = line + 1;
+    for (size_t rank = 0; rank < count; rank++) {
+        t->status = write_text(t, &hypotheses[rank]);
+        if (t->status) return false;
+        const char *text = t->text.size ? t->text.data : "";
+        if (!give(t, line, rank, text, t->text.size, hypotheses[rank].score)) return false;
+    }
+    return true;
+}
+
+/* ---- some lines --------------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status read_lines(struct translation *t, const char *const *lines, size_t first, size_t end) {
+    enum qkv_status status = QKV_OK;
+    for (size_t i = first; i < end && !status; i++) {
+        size_t size = strlen(lines[i]);
+        if (qkv_is_blank(lines[i], size)) continue;
+        status = qkv_sequence_encode(t->ctx, qkv_model_source_tokenizer(t->model), lines[i], size, false, true,
+                                     &t->sources[t->count], &t->lengths[t->count]);
+        if (!status) t->numbers[t->count++] = i;
+    }
+    return status;
+}
+
+static void forget_lines(struct translation *t) {
+    for (size_t i = 0; i < t->count; i++) qkv_free(t->sources[i]);
+    t->count = 0;
+}
+
+static enum qkv_status translate_some(struct translation *t, struct qkv_search_job *job, const char *const *lines,
+                                      size_t first, size_t end) {
+    enum qkv_status status = read_lines(t, lines, first, end);
+    job->count = t->count;
+    if (!status) status = qkv_search_run(t->model, job);
+    forget_lines(t);
+    if (t->status) return t->status;
+    return status || give_blanks(t, end) ? status : t->status;
+}
+
+enum qkv_status qkv_translate(struct qkv_model *model, const char *const *lines, size_t count,
+                              const struct qkv_search_options *options, qkv_take_translation *take, void *user) {
+    struct qkv_context *ctx = qkv_model_context(model);
+    struct translation t = {.ctx = ctx, .model = model, .take = take, .user = user};
+    struct qkv_search_job job = {.what = "line", .options = options, .take = take_hypotheses, .user = &t};
+    enum qkv_status status = qkv_search_check_model(model, "translate");
+    if (!status) status = qkv_search_find_ids(model, &job);
+    if (status) return status;
+    t.sources = qkv_allocate(ctx, LINES, sizeof *t.sources);
+    t.lengths = qkv_allocate(ctx, LINES, sizeof *t.lengths);
+    t.numbers = qkv_allocate(ctx, LINES, sizeof *t.numbers);
+    if (!t.sources || !t.lengths || !t.numbers) status = QKV_MEMORY;
+    job.sources = (const int32_t *const *)t.sources;
+    job.lengths = t.lengths;
+    job.numbers = t.numbers;
+    for (size_t first = 0; first < count && !status; first += LINES)
+        status = translate_some(&t, &job, lines, first, count - first < LINES ? count : first + LINES);
+    free(t.sources);
+    free(t.lengths);
+    free(t.numbers);
+    qkv_buffer_free(&t.text);
+    return status;
+}
