@@ -66,6 +66,9 @@ struct cli_command {
 
 const struct cli_command *cli_train(void);
 const struct cli_command *cli_generate(void);
+const struct cli_command *cli_classify(void);
+const struct cli_command *cli_fill(void);
+const struct cli_command *cli_embed(void);
 const struct cli_command *cli_eval(void);
 const struct cli_command *cli_info(void);
 const struct cli_command *cli_forward(void);
@@ -131,6 +134,22 @@ char *cli_short(char *text, double value);     /* 10.8M */
 char *cli_grouped(char *text, size_t value);   /* 10,795,776 */
 char *cli_bytes(char *text, size_t value);     /* 41.2 MiB */
 char *cli_seconds(char *text, double seconds); /* 1:02, 2:03:04 */
+
+/* ---- lines of text (lines.c) ----------------------------------------------------------------------------------------- */
+
+struct cli_lines {
+    char *data;
+    const char **items; /* without line ends */
+    size_t count;
+};
+/* The words of the command line, each a line; without any, the lines of `input`; without that, of standard input. */
+int cli_lines_read(const char *const *words, size_t count, const char *input, struct cli_lines *lines);
+void cli_lines_free(struct cli_lines *lines);
+bool cli_is_blank(const char *text);
+/* For an --output FILE: standard output goes to a temporary neighbour of `path` (NULL: stays what it is), which takes its
+ * place at the end when all was written and `code` is CLI_DONE, else is removed. */
+int cli_output_begin(const char *path, char **temporary);
+int cli_output_end(const char *path, char *temporary, int code);
 
 /* ---- terminal (progress.c) --------------------------------------------------------------------------------------- */
 

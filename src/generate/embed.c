@@ -68,7 +68,7 @@ enum qkv_status qkv_embed(struct qkv_model *model, const char *const *lines, siz
         return qkv_fail(ctx, QKV_ARGUMENT, "the pool is %d; it must be one of enum qkv_pool", (int)pool);
     enum qkv_status status = qkv_lines_check(model, "embed");
     if (status) return status;
-    memset(vectors, 0, count * (size_t)spec->d_model * sizeof *vectors);
+    if (count) memset(vectors, 0, count * (size_t)spec->d_model * sizeof *vectors);
     e.encoded = qkv_encoded_allocate(model);
     if (!e.encoded) return model->planned ? QKV_ARGUMENT : QKV_MEMORY; /* a plan has no weights */
     /* As the encoder saw lines in training: a classifier's have both specials, a source its end, a plain text none. */

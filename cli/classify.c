@@ -1,0 +1,106 @@
+/* classify.c: "qkv classify": the class of each line of a text. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli.h"
+
+struct arguments {
+    const char *input, *output;
+    int64_t top;
+    struct cli_common common;
+};
+
+static const struct arguments defaults = {.top = 3};
+
+static const struct cli_option options[] = {
+    {CLI_TEXT, 0, "input", "FILE", offsetof(struct arguments, input), "read the lines from a file; - is standard input",
+     0, 0, NULL},
+    {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output), "write to a file, once all lines are done", 0,
+     0, NULL},
+    {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top), "how many classes to show for a line, likeliest first",
+     1, 1 << 20, NULL},
+    CLI_COMMON(struct arguments),
+};
+
+static void print_label(struct qkv_model *model, size_t class) {
+    const char *label = qkv_model_label(model, class);
+    if (label)
+        fputs(label, stdout);
+    else
+        printf("%zu", class);
+}
+
+/* The likeliest first, of equals the one of lower number; shown ones are taken out of `probabilities`. */
+static void print_line(struct qkv_model *model, float *probabilities, size_t classes, size_t top) {
+    for (size_t i = 0; i < top && i < classes; i++) {
+        size_t best = 0;
+        for (size_t k = 1; k < classes; k++)
+            if (probabilities[k] > probabilities[best]) best = k;
+        if (i) putchar('\t');
+        print_label(model, best);
+        printf("\t%.4f", (double)probabilities[best]);
+        probabilities[best] = -1;
+    }
+    putchar('\n');
+}
+
+static int classify(struct qkv_model *model, const struct cli_lines *lines, const struct arguments *a) {
+    const struct qkv_spec *spec = qkv_model_spec(model);
+    size_t classes = spec->head.classes > 0 ? (size_t)spec->head.classes : 1;
+    char *temporary;
+    float *probabilities = calloc(lines->count + 1, classes * sizeof *probabilities);
+    if (!probabilities) return cli_failed("out of memory");
+    int code = qkv_classify(model, lines->items, lines->count, probabilities) ? cli_broken(qkv_model_context(model))
+                                                                              : CLI_DONE;
+    if (code == CLI_DONE) code = cli_output_begin(a->output, &temporary);
+    if (code == CLI_DONE) {
+        for (size_t i = 0; i < lines->count; i++) {
+            if (cli_is_blank(lines->items[i]))
+                putchar('\n');
+            else
+                print_line(model, probabilities + i * classes, classes, (size_t)a->top);
+        }
+        code = cli_output_end(a->output, temporary, code);
+    }
+    free(probabilities);
+    return code;
+}
+
+static int run(const void *values, const char *const *words, size_t count) {
+    const struct arguments *a = values;
+    struct qkv_context *ctx = NULL;
+    struct qkv_model *model = NULL;
+    struct cli_lines lines = {0};
+    if (!count) return cli_usage("classify: say which model folder: %s classify MODEL \"a line of text\"", cli_program);
+    int code = cli_open(&a->common, &ctx);
+    if (code == CLI_DONE && qkv_model_load(ctx, words[0], &model)) code = cli_broken(ctx);
+    if (code == CLI_DONE) code = cli_lines_read(words + 1, count - 1, a->input, &lines);
+    if (code == CLI_DONE) code = classify(model, &lines, a);
+    cli_lines_free(&lines);
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+    return code;
+}
+
+const struct cli_command *cli_classify(void) {
+    static const struct cli_command command = {
+        .name = "classify",
+        .summary = "the class of each line of a text",
+        .usage = "MODEL TEXT… [options]\nMODEL [--input FILE] [--output FILE] [options]",
+        .description =
+            "Writes a line for each text, each line of the file or of standard input: the likeliest class, a tab, its "
+            "probability, then the next ones. A blank line gives a blank line. What is said of a line does not depend "
+            "on "
+            "the others.",
+        .examples = "qkv classify topic/ \"What is the capital of Peru ?\"\n"
+                    "qkv classify topic/ --input questions.txt --output answers.tsv --top 1\n"
+                    "head -5 questions.txt | qkv classify topic/ | cut -f1",
+        .options = options,
+        .option_count = CLI_COUNT_OF(options),
+        .defaults = &defaults,
+        .size = sizeof defaults,
+        .arguments = SIZE_MAX,
+        .run = run,
+    };
+    return &command;
+}

@@ -1,0 +1,190 @@
+/* embed.c: "qkv embed": vectors of lines of text, as a NumPy file or as text, and the lines nearest to another one.
+ *
+ * A .npy file, version 1.0: "\x93NUMPY" 1 0, the length of the header (16 bits, little-endian), the header, a Python dictionary
+ * padded with spaces so that the data begins at a multiple of 64 bytes, and the floats, little-endian, row by row. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+struct arguments {
+    const char *input, *output, *pool, *nearest, *among;
+    int64_t top;
+    bool text, normalize;
+    struct cli_common common;
+};
+
+static const struct arguments defaults = {.pool = "mean", .top = 5};
+
+static const struct cli_option options[] = {
+    {CLI_TEXT, 0, "input", "FILE", offsetof(struct arguments, input), "read the lines from a file; - is standard input",
+     0, 0, NULL},
+    {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output),
+     "write the vectors as a NumPy file (.npy, float32, a row a line); with --text, as text", 0, 0, NULL},
+    {CLI_FLAG, 0, "text", NULL, offsetof(struct arguments, text), "write them as text, tabs between the numbers", 0, 0,
+     NULL},
+    {CLI_TEXT, 0, "pool", "NAME", offsetof(struct arguments, pool), "mean of a line's tokens, or the first one", 0, 0,
+     NULL},
+    {CLI_FLAG, 0, "normalize", NULL, offsetof(struct arguments, normalize), "make vectors of length 1", 0, 0, NULL},
+    {CLI_TEXT, 0, "nearest", "TEXT", offsetof(struct arguments, nearest), "find the lines nearest to this one", 0, 0,
+     NULL},
+    {CLI_TEXT, 0, "among", "FILE", offsetof(struct arguments, among),
+     "the lines to find them among; - is standard input", 0, 0, NULL},
+    {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top), "how many nearest lines to show", 1, INT32_MAX, NULL},
+    CLI_COMMON(struct arguments),
+};
+
+static int read_pool(const char *name, enum qkv_pool *pool) {
+    *pool = strcmp(name, "first") ? QKV_POOL_MEAN : QKV_POOL_FIRST;
+    if (*pool == QKV_POOL_FIRST || !strcmp(name, "mean")) return CLI_DONE;
+    return cli_usage("embed: --pool is mean or first, not \"%s\"", name);
+}
+
+/* ---- vectors --------------------------------------------------------------------------------------------------------------- */
+
+static void print_numpy(const float *vectors, size_t rows, size_t columns) {
+    char header[192];
+    size_t front = 10; /* bytes before the header */
+    int n = snprintf(header, sizeof header, "{'descr': '<f4', 'fortran_order': False, 'shape': (%zu, %zu), }", rows,
+                     columns);
+    size_t size = (front + (size_t)n + 1 + 63) / 64 * 64 - front;
+    memset(header + n, ' ', size - (size_t)n);
+    header[size - 1] = '\n';
+    fwrite("\x93NUMPY\x01\x00", 1, 8, stdout);
+    putchar((int)(size & 255));
+    putchar((int)(size >> 8));
+    fwrite(header, 1, size, stdout);
+    for (size_t i = 0; i < rows * columns; i++) {
+        uint32_t bits;
+        memcpy(&bits, vectors + i, sizeof bits);
+        for (int shift = 0; shift < 32; shift += 8) putchar((int)(bits >> shift & 255));
+    }
+}
+
+static void print_text(const float *vectors, size_t rows, size_t columns) {
+    for (size_t i = 0; i < rows; i++)
+        for (size_t c = 0; c < columns; c++)
+            printf("%.9g%c", (double)vectors[i * columns + c], c + 1 < columns ? '\t' : '\n');
+}
+
+static int write_vectors(struct qkv_model *model, const struct arguments *a, enum qkv_pool pool,
+                         const struct cli_lines *lines) {
+    size_t columns = (size_t)qkv_model_spec(model)->d_model;
+    char *temporary;
+    float *vectors = calloc(lines->count + 1, columns * sizeof *vectors);
+    if (!vectors) return cli_failed("out of memory");
+    int code = CLI_DONE;
+    if (qkv_embed(model, lines->items, lines->count, pool, a->normalize, vectors))
+        code = cli_broken(qkv_model_context(model));
+    if (code == CLI_DONE) code = cli_output_begin(a->output, &temporary);
+    if (code == CLI_DONE) {
+        (a->text ? print_text : print_numpy)(vectors, lines->count, columns);
+        code = cli_output_end(a->output, temporary, code);
+    }
+    free(vectors);
+    return code;
+}
+
+/* ---- nearest lines ----------------------------------------------------------------------------------------------------------- */
+
+struct neighbour {
+    size_t line;
+    double cosine;
+};
+
+static int nearest_first(const void *a, const void *b) {
+    const struct neighbour *x = a, *y = b;
+    if (x->cosine != y->cosine) return x->cosine > y->cosine ? -1 : 1;
+    return x->line < y->line ? -1 : x->line > y->line;
+}
+
+/* Vectors have length 1, so the cosine is their product. */
+static void print_nearest(const float *query, const float *vectors, size_t columns, const struct cli_lines *lines,
+                          struct neighbour *all, size_t top) {
+    size_t count = 0;
+    for (size_t i = 0; i < lines->count; i++) {
+        double product = 0;
+        if (cli_is_blank(lines->items[i])) continue;
+        for (size_t c = 0; c < columns; c++) product += (double)query[c] * (double)vectors[i * columns + c];
+        all[count++] = (struct neighbour){.line = i, .cosine = product};
+    }
+    qsort(all, count, sizeof *all, nearest_first);
+    for (size_t i = 0; i < count && i < top; i++)
+        printf("%.4f\t%zu\t%s\n", all[i].cosine, all[i].line + 1, lines->items[all[i].line]);
+}
+
+static int find_nearest(struct qkv_model *model, const struct arguments *a, enum qkv_pool pool,
+                        const struct cli_lines *lines) {
+    struct qkv_context *ctx = qkv_model_context(model);
+    size_t columns = (size_t)qkv_model_spec(model)->d_model;
+    float *query = calloc(columns, sizeof *query), *vectors = calloc(lines->count + 1, columns * sizeof *vectors);
+    struct neighbour *all = calloc(lines->count + 1, sizeof *all);
+    int code = query && vectors && all ? CLI_DONE : cli_failed("out of memory");
+    if (code == CLI_DONE && cli_is_blank(a->nearest))
+        code = cli_usage("embed: --nearest needs a text that is not blank");
+    if (code == CLI_DONE && (qkv_embed(model, lines->items, lines->count, pool, true, vectors) ||
+                             qkv_embed(model, &a->nearest, 1, pool, true, query)))
+        code = cli_broken(ctx);
+    if (code == CLI_DONE) print_nearest(query, vectors, columns, lines, all, (size_t)a->top);
+    free(query);
+    free(vectors);
+    free(all);
+    return code;
+}
+
+/* ---- the command --------------------------------------------------------------------------------------------------------------- */
+
+static int check(const struct arguments *a, size_t texts) {
+    if (!a->nearest != !a->among) return cli_usage("embed: --nearest TEXT and --among FILE need each other");
+    if (a->nearest && (texts || a->input || a->output || a->text))
+        return cli_usage("embed: --nearest finds lines of --among; it takes no other lines and writes no vectors");
+    if (!a->nearest && !a->output && !a->text)
+        return cli_usage("embed: say where the vectors go: -o vectors.npy, or --text for standard output");
+    return CLI_DONE;
+}
+
+static int run(const void *values, const char *const *words, size_t count) {
+    const struct arguments *a = values;
+    struct qkv_context *ctx = NULL;
+    struct qkv_model *model = NULL;
+    struct cli_lines lines = {0};
+    enum qkv_pool pool;
+    if (!count)
+        return cli_usage("embed: say which model folder: %s embed MODEL \"a line of text\" -o FILE", cli_program);
+    int code = check(a, count - 1);
+    if (code == CLI_DONE) code = read_pool(a->pool, &pool);
+    if (code == CLI_DONE) code = cli_open(&a->common, &ctx);
+    if (code == CLI_DONE && qkv_model_load(ctx, words[0], &model)) code = cli_broken(ctx);
+    if (code == CLI_DONE) code = cli_lines_read(words + 1, count - 1, a->nearest ? a->among : a->input, &lines);
+    if (code == CLI_DONE) code = (a->nearest ? find_nearest : write_vectors)(model, a, pool, &lines);
+    cli_lines_free(&lines);
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+    return code;
+}
+
+const struct cli_command *cli_embed(void) {
+    static const struct cli_command command = {
+        .name = "embed",
+        .summary = "vectors of lines of text, and the lines nearest to another",
+        .usage = "MODEL TEXT… -o FILE [options]\nMODEL [--input FILE] -o FILE [options]\n"
+                 "MODEL --nearest TEXT --among FILE [options]",
+        .description = "The hidden states of the encoder, pooled over the tokens of each text, each line of the file "
+                       "or of standard "
+                       "input: a vector of d_model numbers a line, zeros for a blank one. With --nearest: the lines "
+                       "whose vectors have "
+                       "the largest cosine with the text's, each after its cosine and its number, with tabs between.",
+        .examples = "qkv embed enc/ --input lines.txt -o vectors.npy --normalize\n"
+                    "qkv embed enc/ \"one line\" \"another\" --text --pool first\n"
+                    "qkv embed enc/ --nearest \"a ship at sea\" --among lines.txt --top 3",
+        .options = options,
+        .option_count = CLI_COUNT_OF(options),
+        .defaults = &defaults,
+        .size = sizeof defaults,
+        .arguments = SIZE_MAX,
+        .run = run,
+    };
+    return &command;
+}

@@ -1,0 +1,99 @@
+/* fill.c: "qkv fill": what may stand in place of the masks of a text. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+struct arguments {
+    int64_t top;
+    struct cli_common common;
+};
+
+static const struct arguments defaults = {.top = 5};
+
+static const struct cli_option options[] = {
+    {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top), "how many tokens to show for a mask, likeliest first",
+     1, 1 << 30, NULL},
+    CLI_COMMON(struct arguments),
+};
+
+/* Control characters would break the lines, or act on the terminal. */
+static void print_plain(const char *text, size_t size) {
+    for (size_t i = 0; i < size; i++) putchar((unsigned char)text[i] < 32 || text[i] == 127 ? ' ' : text[i]);
+}
+
+/* The text with its m-th mask filled. A token that brings its space along replaces the one that is there. */
+static void print_filled(const char *text, size_t m, const char *token, size_t size) {
+    const char *mask = text;
+    for (size_t i = 0; (mask = strstr(mask, QKV_TOKEN_MASK)) && i < m; i++) mask += strlen(QKV_TOKEN_MASK);
+    size_t before = (size_t)(mask - text);
+    if (size > 1 && token[0] == ' ' && (before == 0 || text[before - 1] == ' ')) {
+        token++;
+        size--;
+    }
+    print_plain(text, before);
+    print_plain(token, size);
+    print_plain(mask + strlen(QKV_TOKEN_MASK), strlen(mask + strlen(QKV_TOKEN_MASK)));
+}
+
+static int fill(struct qkv_model *model, const char *text, size_t top) {
+    struct qkv_filling *fillings;
+    size_t masks;
+    const struct qkv_tokenizer *tokenizer = qkv_model_source_tokenizer(model);
+    if (tokenizer && top > (size_t)qkv_tokenizer_vocab(tokenizer)) top = (size_t)qkv_tokenizer_vocab(tokenizer);
+    if (qkv_fill(model, text, top, &fillings, &masks)) return cli_broken(qkv_model_context(model));
+    for (size_t m = 0; m < masks; m++)
+        for (size_t i = 0; i < top; i++) {
+            const struct qkv_filling *f = &fillings[m * top + i];
+            size_t size = 0;
+            const char *token = qkv_tokenizer_token(tokenizer, f->id, &size);
+            if (!token) token = "";
+            printf("%zu\t%.4f\t", m + 1, f->probability);
+            cli_print_quoted(token, size);
+            putchar('\t');
+            print_filled(text, m, token, size);
+            putchar('\n');
+        }
+    qkv_free(fillings);
+    return CLI_DONE;
+}
+
+static int run(const void *values, const char *const *words, size_t count) {
+    const struct arguments *a = values;
+    struct qkv_context *ctx = NULL;
+    struct qkv_model *model = NULL;
+    if (count < 2)
+        return cli_usage("fill: say which %s: %s fill MODEL \"the <mask> of England\"", count ? "text" : "model folder",
+                         cli_program);
+    int code = cli_open(&a->common, &ctx);
+    if (code == CLI_DONE && qkv_model_load(ctx, words[0], &model)) code = cli_broken(ctx);
+    if (code == CLI_DONE) code = fill(model, words[1], (size_t)a->top);
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+    return code;
+}
+
+const struct cli_command *cli_fill(void) {
+    static const struct cli_command command = {
+        .name = "fill",
+        .summary = "the likeliest tokens in place of the masks of a text",
+        .usage = "MODEL TEXT [options]",
+        .description =
+            "Each <mask> in the text hides one token of a model that was trained with --task mlm. Writes lines of four "
+            "fields with tabs between them: which mask (from 1), the probability, the token in quotes, and the text "
+            "with "
+            "this mask filled. Where tokens bring their leading space along, the space before a mask is part of what "
+            "it "
+            "hides.",
+        .examples = "qkv fill enc/ \"the <mask> of England\"\n"
+                    "qkv fill enc/ \"to be or <mask> to <mask>\" --top 3",
+        .options = options,
+        .option_count = CLI_COUNT_OF(options),
+        .defaults = &defaults,
+        .size = sizeof defaults,
+        .arguments = 2,
+        .run = run,
+    };
+    return &command;
+}

@@ -1,0 +1,89 @@
+/* lines.c: commands that say something about each line of a text: where the lines come from, and output that appears whole or
+ * not at all. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+static int cut(struct cli_lines *lines, size_t size, const char *name) {
+    size_t count = 0;
+    for (size_t i = 0; i < size; i++) count += lines->data[i] == '\n';
+    count += size > 0 && lines->data[size - 1] != '\n';
+    lines->items = malloc((count + 1) * sizeof *lines->items);
+    if (!lines->items) return cli_failed("out of memory");
+    for (char *at = lines->data, *end = at + size; lines->count < count;) {
+        char *stop = memchr(at, '\n', (size_t)(end - at));
+        if (!stop) stop = end;
+        *stop = 0;
+        if (strlen(at) < (size_t)(stop - at))
+            return cli_failed("%s:%zu: a NUL byte in this line, so it is no text; convert it to UTF-8 first", name,
+                              lines->count + 1);
+        if (stop > at && stop[-1] == '\r') stop[-1] = 0;
+        lines->items[lines->count++] = at;
+        at = stop + 1;
+    }
+    return CLI_DONE;
+}
+
+int cli_lines_read(const char *const *words, size_t count, const char *input, struct cli_lines *lines) {
+    *lines = (struct cli_lines){0};
+    if (count && input) return cli_usage("texts on the command line and --input exclude each other");
+    if (count) {
+        lines->items = malloc(count * sizeof *lines->items);
+        if (!lines->items) return cli_failed("out of memory");
+        memcpy(lines->items, words, count * sizeof *lines->items);
+        lines->count = count;
+        return CLI_DONE;
+    }
+    if (!input) input = "-";
+    size_t size;
+    int code = cli_read_all(input, &lines->data, &size);
+    if (code) return code;
+    char *grown = realloc(lines->data, size + 1); /* room for the end of a last line without one */
+    if (!grown) return cli_failed("out of memory");
+    lines->data = grown;
+    return cut(lines, size, strcmp(input, "-") ? input : "standard input");
+}
+
+void cli_lines_free(struct cli_lines *lines) {
+    free(lines->data);
+    free(lines->items);
+    *lines = (struct cli_lines){0};
+}
+
+bool cli_is_blank(const char *text) {
+    return text[strspn(text, " \t\r\n\v\f")] == 0;
+}
+
+/* ---- --output ------------------------------------------------------------------------------------------------------------- */
+
+int cli_output_begin(const char *path, char **temporary) {
+    *temporary = NULL;
+    if (!path) return CLI_DONE;
+    size_t n = strlen(path) + 32;
+    *temporary = malloc(n);
+    if (!*temporary) return cli_failed("out of memory");
+    snprintf(*temporary, n, "%s.%ld.part", path, (long)getpid());
+    if (freopen(*temporary, "wb", stdout)) return CLI_DONE;
+    int code = cli_failed("cannot write %s: %s", path, strerror(errno));
+    free(*temporary);
+    *temporary = NULL;
+    return code;
+}
+
+int cli_output_end(const char *path, char *temporary, int code) {
+    if (!temporary) return code;
+    errno = 0;
+    bool bad = ferror(stdout) != 0;
+    if (fflush(stdout) != 0) bad = true;
+    if (!bad && code == CLI_DONE && fsync(STDOUT_FILENO) != 0 && errno != EINVAL) bad = true;
+    if (!bad && code == CLI_DONE && rename(temporary, path) != 0) bad = true;
+    if (bad && code == CLI_DONE)
+        code = cli_failed("cannot write %s: %s", path, errno ? strerror(errno) : "is the disk full?");
+    if (code != CLI_DONE) unlink(temporary);
+    free(temporary);
+    return code;
+}
