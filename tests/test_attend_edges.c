@@ -54,6 +54,56 @@ static void test_edges(void **state) {
     }
 }
 
+/* A NaN with every bit set would round to a zero: it stays a NaN in bf16. */
+static void test_nan_stored(void **state) {
+    static const uint32_t payloads[] = {0x7fffffff, 0xffffffff, 0x7f800001, 0x7fc00000};
+    struct qkv_context ctx;
+    (void)state;
+    FOR_TABLES(ctx) {
+        for (size_t i = 0; i < TEST_COUNT(payloads); i++) {
+            float one = 1, value, stored;
+            uint16_t y[2] = {0, 42};
+            int32_t lo = 0, hi = 1;
+            struct qkv_arena scratch;
+            struct qkv_heads x = {&one, 1, 1, 1, QKV_F32};
+            memcpy(&value, &payloads[i], 4);
+            struct qkv_attend a = {.B = 1, .H = 1, .Hkv = 1, .Tq = 1, .Tk = 1, .D = 1, .Dv = 1, .scale = 1};
+            a.q = a.k = a.v = a.y = x, a.lo = &lo, a.hi = &hi;
+            a.v.data = &value, a.y.data = y, a.y.dtype = QKV_BF16;
+            assert_ok(&ctx, qkv_arena_create(&ctx, &scratch, 1 << 20, "scratch"));
+            assert_ok(&ctx, qkv_attend_forward(&ctx, &scratch, &a));
+            qkv_to_float(&stored, y, QKV_BF16, 1);
+            assert_true(isnan(stored) && y[1] == 42);
+            qkv_arena_free(&scratch);
+        }
+    }
+}
+
+/* A row that is NaN because of one key: another key that it may not attend to still has no weight and no gradient. */
+static void test_nan_beside_mask(void **state) {
+    static const uint8_t mask[3] = {1, 0, 1};
+    struct qkv_context ctx;
+    (void)state;
+    FOR_TABLES(ctx) {
+        float q = 1, y, lse, dq, k[3] = {NAN, 1, 2}, v[3] = {3, 4, 5}, dk[3], dv[3], w[3];
+        int32_t lo = 0, hi = 3;
+        struct qkv_arena scratch;
+        struct qkv_heads one = {&q, 1, 1, 1, QKV_F32}, three = {k, 3, 1, 1, QKV_F32};
+        struct qkv_attend a = {.B = 1, .H = 1, .Hkv = 1, .Tq = 1, .Tk = 3, .D = 1, .Dv = 1, .scale = 1};
+        a.q = a.y = one, a.k = a.v = three, a.lo = &lo, a.hi = &hi, a.lse = &lse, a.mask = mask;
+        a.y.data = &y, a.v.data = v;
+        struct qkv_attend_gradients g = {.dy = one, .dq = one, .dk = three, .dv = three};
+        g.dq.data = &dq, g.dk.data = dk, g.dv.data = dv;
+        assert_ok(&ctx, qkv_arena_create(&ctx, &scratch, 1 << 20, "scratch"));
+        assert_ok(&ctx, qkv_attend_forward(&ctx, &scratch, &a));
+        assert_ok(&ctx, qkv_attend_backward(&ctx, &scratch, &a, &g));
+        assert_ok(&ctx, qkv_attend_weights(&ctx, &scratch, &a, QKV_ATTENTION_WEIGHTS, 0, 0, 0, 1, w));
+        assert_true(isnan(y) && isnan(lse) && isnan(dq) && isnan(dk[0]) && isnan(dv[2]) && isnan(w[0]));
+        assert_true(dk[1] == 0 && dv[1] == 0 && w[1] == 0);
+        qkv_arena_free(&scratch);
+    }
+}
+
 /* No batch, no queries, no keys: what is left is zero. */
 static void test_nothing(void **state) {
     struct qkv_context ctx;
@@ -172,9 +222,8 @@ static void test_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_edges),
-        cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_edges),   cmocka_unit_test(test_nan_stored), cmocka_unit_test(test_nan_beside_mask),
+        cmocka_unit_test(test_nothing), cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,7 +33,7 @@ void QKV_K(attend_addend)(const struct qkv_attend_plan *plan, size_t item, float
     struct backward f;
     QKV_K(attend_backward_start)(&f, plan, scratch);
     QKV_K(attend_backward_keys)(&f, b0, h0 / plan->group, block);
-    f.of_score = true, f.wants_k = false;
+    f.of_score = true, f.plain = false, f.wants_k = false;
     float *out = plan->g->daddend + pairs_at(pairs, b0, h0, 0) + f.key;
     if (shared) memset(f.sum, 0, KEYS * sizeof(float));
     for (size_t i0 = 0; i0 < a->Tq; i0 += plan->block) {

@@ -13,6 +13,7 @@ struct backward {
     const struct qkv_attend *a;
     struct mask_rule rule;
     float keep_scale;
+    bool plain;                         /* whether scores are scaled products, without dropout */
     bool of_score;                      /* ds is the gradient of the score, not of the product */
     size_t ldk, ldv;                    /* D and Dv padded */
     size_t b, n, key, keys;             /* the block of keys in work */

@@ -14,6 +14,7 @@ struct forward {
     const struct qkv_attend_plan *plan;
     const struct qkv_attend *a;
     struct mask_rule rule;
+    bool plain;        /* whether scores are just scaled products */
     size_t count, key; /* rows of this block, first key of the block in work */
     bool finite;       /* whether the packed V is */
     float *q;          /* (rows,D) */
@@ -55,7 +56,7 @@ static void forward_start(struct forward *f, float *scratch) {
 static float row_scores(const struct forward *f, const struct row *row, struct span span, float *x, size_t first,
                         size_t last) {
     vf top = vf_set(-INFINITY), scale = vf_set(f->a->scale);
-    if (plain_scores(f->a) && span.begin <= first && last <= span.end) {
+    if (f->plain && span.begin <= first && last <= span.end) {
         for (size_t j = first; j < last; j += W) {
             vf s = vf_mul(vf_load(x + j), scale);
             vf_store(x + j, s);
@@ -64,7 +65,8 @@ static float row_scores(const struct forward *f, const struct row *row, struct s
         return vf_largest(top);
     }
     for (size_t j = first; j < last; j += W) {
-        vf s = score(f->a, row, f->key, j, span, vf_load(x + j), NULL);
+        vf s = vf_load(x + j);
+        s = f->plain ? vf_mul(s, scale) : score(f->a, row, f->key, j, span, s, NULL);
         if (!vector_inside(span, j)) s = vf_select(lanes_inside(span, j), s, vf_set(-INFINITY));
         vf_store(x + j, s);
         top = vf_max(s, top);
@@ -198,6 +200,7 @@ void QKV_K(attend_forward)(const struct qkv_attend_plan *plan, size_t item, floa
     size_t r0 = (plan->blocks - 1 - item % plan->blocks) * plan->block;
     struct forward f;
     f.plan = plan, f.a = a;
+    f.plain = plain_scores(a);
     f.rule = mask_rule(a->key, a->dropout);
     f.keys = keys_of(a, b, n), f.values = values_of(a, b, n);
     f.count = plan->rows - r0 < plan->block ? plan->rows - r0 : plan->block;

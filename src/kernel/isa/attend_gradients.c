@@ -53,6 +53,7 @@ void QKV_K(attend_backward_start)(struct backward *f, const struct qkv_attend_pl
     f->plan = plan, f->a = a;
     f->rule = mask_rule(a->key, a->dropout), f->keep_scale = mask_scale(a->dropout);
     f->ldk = padded(a->D, W), f->ldv = padded(a->Dv, W);
+    f->plain = plain_scores(a) && !(a->dropout > 0);
     f->of_score = false, f->wants_k = plan->partial != NULL;
     carve(plan, f, scratch);
 }
@@ -103,13 +104,13 @@ struct span QKV_K(attend_backward_rows)(struct backward *f, size_t r0, size_t co
 /* ---- one tile of rows: P and dS ------------------------------------------------------------------------------------ */
 
 /* Products q·k in p and dy·v in ds become weights and gradients of the products (or scores); zeros where the row may not
- * attend. */
-static void row_gradients(const struct backward *f, const struct row *row, struct span span, float *p, float *ds,
-                          size_t first, size_t last) {
+ * attend. `plain`: scores are scaled products and there is no dropout. */
+QKV_INLINE void row_gradients(const struct backward *f, const bool plain, const struct row *row, struct span span,
+                              float *p, float *ds, size_t first, size_t last) {
     const struct qkv_attend *a = f->a;
     const vf lse = vf_set(a->lse[row->at]), delta = vf_set(f->plan->delta[row->at]);
     float keep[KEYS];
-    bool drop = a->dropout > 0, plain = plain_scores(a), apart = dense(a);
+    const bool drop = !plain && a->dropout > 0, product = plain || !f->of_score, apart = !plain && dense(a);
     if (drop) keep_of(a, &f->rule, row, f->key, first, last, f->keep_scale, keep);
     for (size_t j = first; j < last; j += W) {
         vf slope = vf_set(a->scale), s = vf_load(p + j), dp = vf_load(ds + j);
@@ -120,7 +121,7 @@ static void row_gradients(const struct backward *f, const struct row *row, struc
             dp = vf_mul(dp, vf_load(keep + j));
         }
         vf d = vf_mul(w, vf_sub(dp, delta));
-        if (!f->of_score) d = vf_mul(d, slope);
+        if (product) d = vf_mul(d, slope);
         if (apart) { /* 0 times what may not be finite */
             vm never = vf_eq(s, vf_set(-INFINITY));
             kept = vf_select(never, vf_zero(), kept);
@@ -158,7 +159,10 @@ void QKV_K(attend_tile_gradients)(struct backward *f, size_t r, size_t rows) {
         (rows, columns, FRESH, ds + j, KEYS, NULL, f->dy + r * f->ldv, f->ldv, 1, f->vt + j * Dv, PANEL, Dv);
     }
     for (size_t i = 0; i < rows; i++) {
-        row_gradients(f, &f->rows[r + i], f->spans[r + i], p + i * KEYS, ds + i * KEYS, first, last);
+        if (f->plain)
+            row_gradients(f, true, &f->rows[r + i], f->spans[r + i], p + i * KEYS, ds + i * KEYS, first, last);
+        else
+            row_gradients(f, false, &f->rows[r + i], f->spans[r + i], p + i * KEYS, ds + i * KEYS, first, last);
         zero_outside(p + i * KEYS, first, last, f->keys);
         zero_outside(ds + i * KEYS, first, last, f->keys);
     }
