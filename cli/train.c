@@ -43,7 +43,8 @@ static int check_start(const struct arguments *a, const struct qkv_train_options
         return cli_usage("train: say which model: --preset NAME or --spec FILE (\"%s help train\" lists the presets)",
                          cli_program);
     if (a->preset && a->spec) return cli_usage("train: --preset and --spec exclude each other");
-    if (!options->data) return cli_usage("train: say what to train on: --data FILE");
+    if (!options->data && !options->pairs && !options->labeled)
+        return cli_usage("train: say what to train on: --data FILE (or --pairs FILE, or --labeled FILE)");
     if (!a->out) return cli_usage("train: say where the run shall be: --out FOLDER");
     return CLI_DONE;
 }
@@ -104,13 +105,48 @@ static int resume(struct qkv_context *ctx, const struct arguments *a, struct cli
     return failed(ctx, status);
 }
 
+/* What is learnt from, and how much of it there is. */
+static void introduce_data(struct cli_progress *progress, struct qkv_trainer *trainer,
+                           const struct qkv_train_options *options) {
+    const struct qkv_spec *spec = qkv_model_spec(qkv_trainer_model(trainer));
+    size_t valid_tokens, tokens = qkv_trainer_tokens(trainer, &valid_tokens);
+    size_t valid, lines = qkv_trainer_lines(trainer, &valid);
+    const char *file = options->pairs ? options->pairs : options->labeled ? options->labeled : options->data;
+    char text[3][CLI_NUMBER], kind[64] = "lines";
+    if (!lines) {
+        cli_progress_line(progress, "data    %s, %s tokens to train on, %s to validate on", file,
+                          cli_grouped(text[0], tokens), cli_grouped(text[1], valid_tokens));
+        return;
+    }
+    if (options->pairs) snprintf(kind, sizeof kind, "pairs");
+    if (options->labeled) snprintf(kind, sizeof kind, "lines of %d classes", spec->head.classes);
+    cli_progress_line(progress, "data    %s, %s %s (%s tokens) to train on, %s to validate on", file,
+                      cli_grouped(text[0], lines), kind, cli_grouped(text[1], tokens), cli_grouped(text[2], valid));
+}
+
+static const char *batch_text(char *text, size_t size, const struct qkv_train_options *options,
+                              const struct qkv_spec *spec) {
+    char rows[48] = "";
+    if (options->data) {
+        snprintf(text, size, "%lld x %lld tokens", (long long)options->batch,
+                 (long long)(options->context > 0 ? options->context : spec->context));
+        return text;
+    }
+    if (options->batch) snprintf(rows, sizeof rows, "%lld lines", (long long)options->batch);
+    if (options->batch_tokens)
+        snprintf(text, size, "at most %s%s%lld tokens", rows, *rows ? " and " : "", (long long)options->batch_tokens);
+    else
+        snprintf(text, size, "%s", rows);
+    return text;
+}
+
 static void introduce(struct cli_progress *progress, struct qkv_trainer *trainer, const struct arguments *a) {
     const struct qkv_train_options *options = qkv_trainer_options(trainer);
     struct qkv_model *model = qkv_trainer_model(trainer);
     const struct qkv_context *ctx = qkv_model_context(model);
     const struct qkv_spec *spec = qkv_model_spec(model);
-    size_t parameters = 0, valid, tokens = qkv_trainer_tokens(trainer, &valid);
-    char text[4][CLI_NUMBER];
+    size_t parameters = 0;
+    char text[2][CLI_NUMBER];
     for (size_t i = 0; i < qkv_model_parameters(model); i++)
         parameters += qkv_array_elements(qkv_model_parameter(model, i));
     cli_progress_line(progress, "model   %s%s%s parameters, vocabulary %d, context %d",
@@ -119,13 +155,12 @@ static void introduce(struct cli_progress *progress, struct qkv_trainer *trainer
                                 : "",
                       a->preset || a->spec ? ", " : "", cli_short(text[0], (double)parameters), spec->vocab,
                       spec->context);
-    cli_progress_line(progress, "data    %s, %s tokens to train on, %s to validate on", options->data,
-                      cli_grouped(text[1], tokens), cli_grouped(text[2], valid));
+    introduce_data(progress, trainer, options);
     cli_progress_line(progress, "machine %d thread%s, %s, %s for weights, optimizer and one step", qkv_threads(ctx),
-                      qkv_threads(ctx) == 1 ? "" : "s", qkv_isa(ctx), cli_bytes(text[3], qkv_trainer_bytes(trainer)));
-    cli_progress_line(progress, "run     %s, %lld steps of %lld x %lld tokens; Ctrl-C saves and stops",
-                      a->resume ? a->resume : a->out, (long long)options->steps, (long long)options->batch,
-                      (long long)(options->context > 0 ? options->context : spec->context));
+                      qkv_threads(ctx) == 1 ? "" : "s", qkv_isa(ctx), cli_bytes(text[1], qkv_trainer_bytes(trainer)));
+    char batch[96];
+    cli_progress_line(progress, "run     %s, %lld steps of %s; Ctrl-C saves and stops", a->resume ? a->resume : a->out,
+                      (long long)options->steps, batch_text(batch, sizeof batch, options, spec));
 }
 
 /* ---- running --------------------------------------------------------------------------------------------------------- */
@@ -186,8 +221,10 @@ static enum qkv_status show_sample(struct cli_progress *progress, struct qkv_mod
 
 static void show_evaluation(struct cli_progress *progress, const struct qkv_train_report *r) {
     if (!r->evaluated || progress->kind == CLI_SILENT) return;
-    cli_progress_line(progress, "step %lld: loss %.4f, validation loss %.4f%s%s", (long long)r->step, r->loss,
-                      r->valid_loss, r->best ? ", the best so far" : "", r->saved ? ", saved" : "");
+    char metric[64] = "";
+    if (strcmp(r->metric_name, "loss") != 0) snprintf(metric, sizeof metric, ", %s %.4f", r->metric_name, r->metric);
+    cli_progress_line(progress, "step %lld: loss %.4f, validation loss %.4f%s%s%s", (long long)r->step, r->loss,
+                      r->valid_loss, metric, r->best ? ", the best so far" : "", r->saved ? ", saved" : "");
 }
 
 static int interrupted(struct qkv_trainer *trainer, struct cli_progress *progress, const struct arguments *a,
@@ -200,16 +237,36 @@ static int interrupted(struct qkv_trainer *trainer, struct cli_progress *progres
     return CLI_INTERRUPTED;
 }
 
-static void conclude(struct cli_progress *progress, const struct arguments *a, const struct qkv_train_report *r) {
+/* The command that suits what was learnt. */
+static void suggest(struct cli_progress *progress, const char *folder, const struct qkv_train_options *options) {
+    if (options->pairs)
+        cli_progress_line(progress, "try: %s translate %s \"a source\"", cli_program, folder);
+    else if (options->labeled)
+        cli_progress_line(progress, "try: %s classify %s \"a text\"", cli_program, folder);
+    else if (options->task && !strcmp(options->task, "mlm"))
+        cli_progress_line(progress, "try: %s fill %s \"a text with a <mask> in it\"", cli_program, folder);
+    else
+        cli_progress_line(progress, "try: %s generate %s -n 300", cli_program, folder);
+}
+
+static void conclude(struct cli_progress *progress, const struct arguments *a, struct qkv_trainer *trainer,
+                     const struct qkv_train_report *r) {
     const char *folder = a->resume ? a->resume : a->out, *slash = folder[strlen(folder) - 1] == '/' ? "" : "/";
-    char time[CLI_NUMBER], best[64] = "";
-    if (isfinite(r->best_loss)) snprintf(best, sizeof best, ", best validation loss %.4f", r->best_loss);
-    cli_progress_line(progress, "\n%lld steps done in %s%s", (long long)r->steps, cli_seconds(time, r->seconds), best);
+    const struct qkv_train_options *options = qkv_trainer_options(trainer);
+    bool loss = strcmp(r->metric_name, "loss") == 0;
+    char time[CLI_NUMBER], best[96] = "", early[96] = "";
+    if (isfinite(r->best_metric))
+        snprintf(best, sizeof best, ", best %s %.4f", loss ? "validation loss" : r->metric_name, r->best_metric);
+    if (r->ended)
+        snprintf(early, sizeof early, " (of %lld: the last %lld evaluations brought no better %s)",
+                 (long long)options->steps, (long long)options->patience, r->metric_name);
+    cli_progress_line(progress, "\n%lld steps done in %s%s%s", (long long)r->steps, cli_seconds(time, r->seconds), best,
+                      early);
     cli_progress_line(progress, "  model       %s%smodel.safetensors (with config.json and tokenizer.json)", folder,
                       slash);
     cli_progress_line(progress, "  log         %s%slog.jsonl", folder, slash);
     cli_progress_line(progress, "  checkpoint  %s%scheckpoint.safetensors", folder, slash);
-    cli_progress_line(progress, "try: %s generate %s -n 300", cli_program, folder);
+    suggest(progress, folder, options);
 }
 
 static int loop(struct qkv_trainer *trainer, struct cli_progress *progress, const struct arguments *a) {
@@ -234,7 +291,7 @@ static int loop(struct qkv_trainer *trainer, struct cli_progress *progress, cons
         if (r.evaluated && a->sample > 0 && show_sample(progress, qkv_trainer_model(trainer), a->sample))
             return cli_broken(ctx);
         if (r.step >= r.steps) {
-            conclude(progress, a, &r);
+            conclude(progress, a, trainer, &r);
             return CLI_DONE;
         }
         if (cli_stopping) return interrupted(trainer, progress, a, &r);
@@ -272,7 +329,7 @@ static int run_train(const void *values, const char *const *words, size_t count)
 static const char *argument_of(const char *value, const char *help) {
     int64_t whole;
     double number;
-    if (strstr(help, "text file")) return "FILE";
+    if (strstr(help, "file ")) return "FILE";
     if (!value || !*value) return "NAME";
     return cli_read_count(value, 0, INT64_MAX, &whole) ? "N" : cli_read_real(value, &number) ? "X" : "NAME";
 }
@@ -294,8 +351,10 @@ const struct cli_command *cli_train(void) {
     static struct cli_option options[CLI_COUNT_OF(own_options) + TRAIN_OPTIONS];
     static struct cli_command command = {
         .name = "train",
-        .summary = "train a model on a text, or go on with a run",
+        .summary = "train a model on a text, pairs or labelled lines, or go on with a run",
         .usage = "--preset NAME --data FILE --out RUN [options]\n"
+                 "--preset NAME --pairs FILE --out RUN [options]\n"
+                 "--preset NAME --labeled FILE --out RUN [options]\n"
                  "--spec FILE --data FILE --out RUN [options]\n"
                  "--resume RUN [--steps N]",
         .description =
@@ -306,10 +365,17 @@ const struct cli_command *cli_train(void) {
             "same, "
             "bit for bit.\n\nCtrl-C finishes the step, saves and exits with 130; a second one stops at once, and the "
             "checkpoint "
-            "of before stays whole. A preset brings its own defaults for the options below.",
+            "of before stays whole.\n\nWhat is learnt: the next token of a text (--data), its masked tokens (--data "
+            "and --task mlm), "
+            "the target of a source (--pairs: a source, a tab, a target in each line), the label of a line (--labeled: "
+            "a "
+            "label, a tab, a text). A preset brings its own defaults for the options below.",
         .examples = "qkv train --preset nano-gpt --data shakespeare.txt --out run/\n"
                     "qkv train --preset baby-gpt --set decoder.attention.kv_heads=2 --data shakespeare.txt --out run/\n"
                     "qkv train --spec my.json --tokenizer bpe:4096 --batch 32 --rate 6e-4 --data book.txt --out run/\n"
+                    "qkv train --preset g2p --pairs train.tsv --valid valid.tsv --out g2p/\n"
+                    "qkv train --preset text-classifier --labeled train.tsv --valid test.tsv --out topic/\n"
+                    "qkv train --preset bert-tiny --data text.txt --out enc/\n"
                     "qkv train --resume run/ --steps 10000",
         .options = options,
         .defaults = &defaults,

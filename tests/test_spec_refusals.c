@@ -95,7 +95,7 @@ static void test_bad_values(void **state) {
          "head.bias is true, but only a head of kind lm or classify has one"},
         {"head.classes=3", "head.classes is 3, but only a head of kind classify has one; leave it out"},
         {"head.pool=mean", "head.pool is \"mean\", but only a head of kind classify has one"},
-        {"head.kind=classify", "head.classes is missing; it must be a whole number from 1 to 1048576"},
+        {"head={\"kind\": \"classify\", \"classes\": -1}", "head.classes is -1; it must be a whole number from 1 to 1048576"},
         {"head.bias=1", "head.bias is 1; it must be true or false"},
         {"decoder=null", "there is neither an encoder nor a decoder; give at least one"},
         {"decoder=4", "decoder is 4; it must be an object, {\"layers\": ...} or null"},

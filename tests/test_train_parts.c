@@ -35,7 +35,7 @@ static void options_have_the_defaults_of_the_list(void **state) {
         if (!strcmp(name, "data")) assert_string_equal(value, "");
         if (*value && strcmp(name, "data") != 0) assert_ok(ctx, qkv_train_set(ctx, &o, name, value));
     }
-    assert_int_equal(count, 24);
+    assert_int_equal(count, 33);
 }
 
 static void options_are_set_from_text(void **state) {
@@ -111,7 +111,7 @@ static void impossible_options_are_named(void **state) {
         {"eval_batches", "-1", "eval_batches is -1"},
         {"save_every", "-1", "save_every is -1"},
         {"optimizer", "adm", "optimizer is \"adm\"; it must be adamw, adam or sgd"},
-        {"schedule", "cos", "schedule is \"cos\"; it must be cosine, linear or constant"},
+        {"schedule", "cos", "schedule is \"cos\"; it must be cosine, linear, constant or inverse_sqrt"},
         {"data", "", "data is missing"},
     };
     for (size_t i = 0; i < TEST_COUNT(bad); i++) {

@@ -110,6 +110,7 @@ static void run_head(struct qkv_pass *p, const struct qkv_batch *b, struct qkv_t
     if (p->loss_count) {
         options.scale = 1.0F / (float)p->loss_count;
     }
+    options.smoothing = (float)b->label_smoothing;
     if (classify || p->options.logits) {
         options.logits = qkv_tape_take(&p->tape, rows * V, sizeof(float));
     }
@@ -199,11 +200,41 @@ static enum qkv_status check_options(struct qkv_model *m, const struct qkv_pass_
         return qkv_fail(m->ctx, QKV_ARGUMENT, "a row of %zu positions is longer than the model's context of %zu",
                         o->T > context ? o->T : o->source_T, context);
     }
-    size_t rows;
-    if (!qkv_multiply(o->B, o->T, &rows) || rows > (size_t)1 << 30) {
-        return qkv_fail(m->ctx, QKV_ARGUMENT, "a batch of %zu rows of %zu positions is too large", o->B, o->T);
+    for (size_t i = 0; i < o->shape_count && o->shapes; i++) {
+        const struct qkv_pass_shape *s = &o->shapes[i];
+        if (s->B < 1 || s->T < 1 || s->B > o->B || s->T > o->T || s->source_T > o->source_T ||
+            (both && s->source_T < 1)) {
+            return qkv_fail(m->ctx, QKV_ARGUMENT,
+                            "shape %zu is (%zu,%zu) with a source of %zu, not within (%zu,%zu) "
+                            "and %zu",
+                            i, s->B, s->T, s->source_T, o->B, o->T, o->source_T);
+        }
     }
     return QKV_OK;
+}
+
+static enum qkv_status measure_shape(struct qkv_pass *p, size_t B, size_t T, size_t source_T, size_t *bytes) {
+    size_t longest = p->model->encoder.spec && p->model->decoder.spec && source_T > T ? source_T : T, rows;
+    if (!qkv_multiply(B, longest, &rows) || rows > (size_t)1 << 30) {
+        return qkv_fail(p->model->ctx, QKV_ARGUMENT, "a batch of %zu rows of %zu positions is too large", B, longest);
+    }
+    return measure(p, B, T, source_T, bytes);
+}
+
+/* What the largest of all shapes that will come needs. */
+static enum qkv_status measure_all(struct qkv_pass *p, size_t *bytes) {
+    const struct qkv_pass_options *o = &p->options;
+    enum qkv_status status = QKV_OK;
+    if (!o->shapes) {
+        return measure_shape(p, o->B, o->T, o->source_T, bytes);
+    }
+    *bytes = 0;
+    for (size_t i = 0; i < o->shape_count && status == QKV_OK; i++) {
+        size_t needed = 0;
+        status = measure_shape(p, o->shapes[i].B, o->shapes[i].T, o->shapes[i].source_T, &needed);
+        *bytes = needed > *bytes ? needed : *bytes;
+    }
+    return status;
 }
 
 /* Everything of a pass but the memory it computes in. */
@@ -236,7 +267,7 @@ enum qkv_status qkv_pass_measure(struct qkv_model *model, const struct qkv_pass_
     struct qkv_pass *p;
     enum qkv_status status = start(model, options, &p);
     if (status == QKV_OK) {
-        status = measure(p, options->B, options->T, options->source_T, bytes);
+        status = measure_all(p, bytes);
     }
     qkv_pass_free(p);
     return status;
@@ -252,7 +283,7 @@ enum qkv_status qkv_pass_create(struct qkv_model *model, const struct qkv_pass_o
     }
     status = start(model, options, out);
     if (status == QKV_OK) {
-        status = measure(*out, options->B, options->T, options->source_T, &bytes);
+        status = measure_all(*out, &bytes);
     }
     if (status == QKV_OK) {
         status = qkv_arena_create(model->ctx, &(*out)->arena, bytes, "one pass");
@@ -260,6 +291,8 @@ enum qkv_status qkv_pass_create(struct qkv_model *model, const struct qkv_pass_o
     if (status != QKV_OK) {
         qkv_pass_free(*out);
         *out = NULL;
+    } else {
+        (*out)->options.shapes = NULL; /* the caller's */
     }
     return status;
 }
@@ -303,6 +336,10 @@ static enum qkv_status check_batch(struct qkv_pass *p, const struct qkv_batch *b
     if (!b->ids || (both && !b->source)) {
         return qkv_fail(ctx, QKV_ARGUMENT, "the batch has no %s", b->ids ? "source ids" : "ids");
     }
+    if (!(b->label_smoothing >= 0 && b->label_smoothing < 1)) {
+        return qkv_fail(ctx, QKV_ARGUMENT, "label_smoothing is %g; it must be at least 0 and less than 1",
+                        b->label_smoothing);
+    }
     enum qkv_status status = check_lengths(p, "the length", b->lengths, b->B, b->T);
     return status == QKV_OK && both ? check_lengths(p, "the source length", b->source_lengths, b->B, b->source_T)
                                     : status;
@@ -312,7 +349,7 @@ static enum qkv_status check_batch(struct qkv_pass *p, const struct qkv_batch *b
 static enum qkv_status make_room(struct qkv_pass *p, const struct qkv_batch *b) {
     const struct qkv_pass_options *o = &p->options;
     size_t bytes = 0;
-    if (b->B == o->B && b->T == o->T && b->source_T == o->source_T) {
+    if (o->shape_count == 0 && b->B == o->B && b->T == o->T && b->source_T == o->source_T) {
         return QKV_OK;
     }
     enum qkv_status status = measure(p, b->B, b->T, b->source_T, &bytes);

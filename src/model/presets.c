@@ -60,6 +60,73 @@ static const struct preset presets[] = {
                    " \"attention\": {\"heads\": 8, \"kv_heads\": 1}, \"ffn\": {\"kind\": \"gelu_tanh\"}}}",
      .recipe = RECIPE("tokenizer=bpe:4096", "batch=16", "accumulate=4", "steps=10000", "rate=6e-4", "min_rate=6e-5",
                       "warmup=500", "beta2=0.95", "eval_every=500", "save_every=500")},
+    {.name = "transformer-base",
+     .summary =
+         "the original encoder-decoder: 6+6 layers, 8 heads, d_model 512, post-norm, all embeddings tied (Vaswani et "
+         "al. 2017)",
+     .json = START "\"d_model\": 512, \"context\": 512, \"position\": {\"kind\": \"sinusoidal\"},"
+                   " \"embed_scale\": 22.627416998, \"tie\": \"all\", \"dropout\": 0.1,"
+                   " \"encoder\": {\"layers\": 6, \"attention\": {\"heads\": 8}, \"norm\": {\"placement\": \"post\"},"
+                   " \"ffn\": {\"kind\": \"relu\", \"d_ff\": 2048}},"
+                   " \"decoder\": {\"layers\": 6, \"attention\": {\"heads\": 8}, \"norm\": {\"placement\": \"post\"},"
+                   " \"ffn\": {\"kind\": \"relu\", \"d_ff\": 2048}}}",
+     .recipe = RECIPE("tokenizer=bpe:37000", "batch=0", "batch_tokens=25000", "accumulate=8", "steps=100000",
+                      "schedule=inverse_sqrt", "rate=7e-4", "warmup=4000", "beta2=0.98", "eps=1e-9", "weight_decay=0",
+                      "clip=0", "label_smoothing=0.1", "eval_every=1000", "eval_batches=0", "save_every=1000")},
+    {.name = "t5-style",
+     .summary =
+         "an encoder-decoder without biases: RMSNorm, GeGLU, scores not scaled, RoPE where T5 has relative buckets: "
+         "6+6 layers, 8 heads, d_model 512 (after Raffel et al. 2020)",
+     .json =
+         START "\"d_model\": 512, \"context\": 512, \"position\": {\"kind\": \"rope\"}, \"tie\": \"all\","
+               " \"dropout\": 0.1,"
+               " \"encoder\": {\"layers\": 6, \"attention\": {\"heads\": 8, \"scale\": 1.0, \"bias\": false},"
+               " \"norm\": {\"kind\": \"rmsnorm\"}, \"ffn\": {\"kind\": \"geglu\", \"d_ff\": 1024, \"bias\": false}},"
+               " \"decoder\": {\"layers\": 6, \"attention\": {\"heads\": 8, \"scale\": 1.0, \"bias\": false},"
+               " \"norm\": {\"kind\": \"rmsnorm\"}, \"ffn\": {\"kind\": \"geglu\", \"d_ff\": 1024, \"bias\": "
+               "false}}}",
+     .recipe = RECIPE("tokenizer=bpe:32000", "batch=0", "batch_tokens=16384", "accumulate=8", "steps=100000",
+                      "schedule=inverse_sqrt", "rate=1e-3", "warmup=4000", "beta2=0.98", "weight_decay=0.01",
+                      "eval_every=1000", "eval_batches=0", "save_every=1000")},
+    {.name = "g2p",
+     .summary = "letters to phonemes: an encoder-decoder of 3+3 layers, 4 heads, d_model 128, context 64",
+     .json = START "\"d_model\": 128, \"context\": 64, \"position\": {\"kind\": \"sinusoidal\"}, \"dropout\": 0.1,"
+                   " \"encoder\": {\"layers\": 3, \"attention\": {\"heads\": 4}},"
+                   " \"decoder\": {\"layers\": 3, \"attention\": {\"heads\": 4}}}",
+     .recipe = RECIPE("tokenizer=words", "source_tokenizer=chars", "batch=0", "batch_tokens=4096", "steps=12000",
+                      "rate=2e-3", "min_rate=2e-5", "warmup=500", "beta2=0.98", "weight_decay=0.01",
+                      "label_smoothing=0.1", "eval_every=500", "eval_batches=0", "save_every=500")},
+    {.name = "tiny-seq2seq",
+     .summary = "an encoder-decoder for trying things out: 2+2 layers, 4 heads, d_model 64, context 64, characters",
+     .json = START "\"d_model\": 64, \"context\": 64, \"encoder\": {\"layers\": 2, \"attention\": {\"heads\": 4}},"
+                   " \"decoder\": {\"layers\": 2, \"attention\": {\"heads\": 4}}}",
+     .recipe = RECIPE("tokenizer=chars", "batch=64", "steps=2000", "rate=2e-3", "warmup=100", "beta2=0.98",
+                      "weight_decay=0.01", "eval_every=250", "eval_batches=0", "save_every=500")},
+    {.name = "bert-base",
+     .summary = "BERT with 12 layers, 12 heads, d_model 768, context 512 (Devlin et al. 2019)",
+     .json =
+         START "\"d_model\": 768, \"context\": 512, \"dropout\": 0.1, \"head\": {\"kind\": \"lm\", \"bias\": true},"
+               " \"encoder\": {\"layers\": 12, \"attention\": {\"heads\": 12},"
+               " \"norm\": {\"placement\": \"post\", \"eps\": 1e-12}, \"ffn\": {\"kind\": \"gelu\", \"d_ff\": 3072}}}",
+     .recipe = RECIPE("task=mlm", "tokenizer=bpe:30522", "batch=256", "accumulate=64", "steps=1000000", "rate=1e-4",
+                      "schedule=linear", "min_rate=0", "warmup=10000", "beta2=0.999", "weight_decay=0.01",
+                      "eval_every=5000", "save_every=1000")},
+    {.name = "bert-tiny",
+     .summary = "BERT with 2 layers, 2 heads, d_model 128, context 128 (after Turc et al. 2019)",
+     .json =
+         START "\"d_model\": 128, \"context\": 128, \"dropout\": 0.1, \"head\": {\"kind\": \"lm\", \"bias\": true},"
+               " \"encoder\": {\"layers\": 2, \"attention\": {\"heads\": 2},"
+               " \"norm\": {\"placement\": \"post\", \"eps\": 1e-12}, \"ffn\": {\"kind\": \"gelu\", \"d_ff\": 512}}}",
+     .recipe = RECIPE("task=mlm", "tokenizer=words:4096", "batch=32", "steps=5000", "rate=1e-3", "schedule=linear",
+                      "min_rate=0", "warmup=500", "beta2=0.98", "weight_decay=0.01", "eval_every=500")},
+    {.name = "text-classifier",
+     .summary = "an encoder that classifies lines: 1 layer, 4 heads, d_model 128, context 128, mean pooling",
+     .json = START "\"d_model\": 128, \"context\": 128, \"dropout\": 0.4,"
+                   " \"head\": {\"kind\": \"classify\", \"pool\": \"mean\"},"
+                   " \"encoder\": {\"layers\": 1, \"attention\": {\"heads\": 4}, \"ffn\": {\"d_ff\": 256}}}",
+     .recipe =
+         RECIPE("tokenizer=words", "batch=64", "steps=1500", "rate=1e-3", "warmup=100", "beta2=0.98",
+                "weight_decay=0.1", "label_smoothing=0.1", "eval_every=100", "eval_batches=0", "metric=accuracy")},
 };
 #define PRESET_COUNT (sizeof presets / sizeof *presets)
 
@@ -84,7 +151,7 @@ bool qkv_preset_at(size_t i, const char **name, const char **summary) {
 enum qkv_status qkv_spec_preset(struct qkv_context *ctx, struct qkv_spec *spec, const char *name,
                                 const char *const *settings, size_t setting_count) {
     const struct preset *preset = find_preset(name);
-    char text[256] = "";
+    char text[512] = "";
     if (preset) {
         snprintf(text, sizeof text, "preset %s", name);
         return qkv_spec_parse(ctx, spec, text, preset->json, strlen(preset->json), settings, setting_count);

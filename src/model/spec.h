@@ -19,7 +19,7 @@ enum qkv_key_type {
 enum {
     QKV_KEY_REQUIRED = 1,   /* has no default */
     QKV_KEY_NULL = 2,       /* null in JSON: 0 in the struct, an absent stack, a second attention without own keys */
-    QKV_KEY_LATE = 4,       /* may be missing until the tokenizer is known: 0 in the struct */
+    QKV_KEY_LATE = 4,       /* may be missing until tokenizer or data are known: 0 in the struct */
     QKV_KEY_MASK = 8,       /* self attention's mask, which cross attention does not take over */
     QKV_KEY_OF_HEADS = 16,  /* cross attention takes it over only with the same number of heads */
     QKV_KEY_ABOVE_LOW = 32, /* low itself is out of range */

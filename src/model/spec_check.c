@@ -33,8 +33,9 @@ static enum qkv_status check_field(const struct checker *c, const struct qkv_key
     }
     qkv_key_range_text(key, range, sizeof range);
     if (x == 0 && key->flags & QKV_KEY_LATE)
-        return qkv_fail(c->ctx, QKV_SPEC, "%s: %s%s is not set; give it the size of the tokenizer's vocabulary",
-                        c->name, place->path, key->name);
+        return qkv_fail(c->ctx, QKV_SPEC, "%s: %s%s is not set; give it the %s", c->name, place->path, key->name,
+                        key->offset == offsetof(struct qkv_spec, head.classes) ? "number of classes"
+                                                                              : "size of the tokenizer's vocabulary");
     return qkv_fail(c->ctx, QKV_SPEC, "%s: %s%s is %.10g; it must be %s", c->name, place->path, key->name, x, range);
 }
 

@@ -2,6 +2,7 @@
  *
  * scores = x·Wᵀ + b, x (N, C), W (V, C); loss = Σ_n lse(scores[n]) − scores[n][target[n]] over the targets that count.
  * Gradient of s·loss: dscores[n] = s·(softmax(scores[n]) − onehot(target[n])), dx = dscores·W, dW += dscoresᵀ·x.
+ * With label smoothing e (Szegedy et al. 2016), onehot becomes q = (1 − e)·onehot + e/V, and the loss lse − Σ q·scores.
  * Rows are taken in chunks, so a vocabulary of 50,000 needs the scores of a few hundred rows at a time and never all of them
  * with all of their gradient. The gradient is made chunk by chunk while the scores are at hand; a loss is where backward
  * starts, so nothing that comes later could change it. */
@@ -18,8 +19,30 @@ struct chunk {
     const float *scores;
     float *dscores; /* may be scores itself; NULL: no gradient */
     float *losses;  /* of each row */
-    float scale;
+    float scale, smoothing;
 };
+
+/* lse − Σ q·scores of one row. */
+static float row_loss(const struct chunk *c, const float *scores, size_t target, float lse) {
+    if (c->smoothing == 0) {
+        return lse - scores[target];
+    }
+    double sum = 0, e = (double)c->smoothing;
+    for (size_t v = 0; v < c->V; v++) {
+        sum += (double)scores[v];
+    }
+    return (float)((double)lse - (1 - e) * (double)scores[target] - e * sum / (double)c->V);
+}
+
+/* s·(softmax − q) of one row; in place of its scores, perhaps. */
+static void row_gradient(const struct chunk *c, const float *scores, float *dscores, size_t target, float lse) {
+    c->kernels->softmax_scaled(dscores, scores, lse, c->scale, c->V);
+    float share = c->smoothing / (float)c->V * c->scale;
+    for (size_t v = 0; share != 0 && v < c->V; v++) {
+        dscores[v] -= share;
+    }
+    dscores[target] -= (1 - c->smoothing) * c->scale;
+}
 
 static void loss_rows(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
@@ -36,10 +59,9 @@ static void loss_rows(void *argument, size_t begin, size_t end, int thread) {
         }
         size_t target = (size_t)c->targets[n];
         float lse = c->kernels->log_sum_exp(scores, c->V);
-        c->losses[n] = lse - scores[target];
+        c->losses[n] = row_loss(c, scores, target, lse);
         if (dscores) {
-            c->kernels->softmax_scaled(dscores, scores, lse, c->scale, c->V);
-            dscores[target] -= c->scale;
+            row_gradient(c, scores, dscores, target, lse);
         }
     }
 }
@@ -103,7 +125,8 @@ static enum qkv_status run_chunk(struct qkv_tape *tape, const struct qkv_tensor 
                       .scores = scores,
                       .dscores = g ? scratch : NULL,
                       .losses = losses + first,
-                      .scale = o->scale};
+                      .scale = o->scale,
+                      .smoothing = o->smoothing};
     qkv_parallel_range(tape->ctx, rows, ROWS_A_PIECE, loss_rows, &c);
     if (!g) {
         return QKV_OK;

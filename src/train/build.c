@@ -1,7 +1,7 @@
-/* What starting and resuming a run have in common: the model with its passes and optimizer, the token files and their
- * parts, and the end of a trainer. */
+/* What starting and resuming a run have in common: the model with its data, passes and optimizer, and the end of a trainer. */
 #include <math.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "train/train.h"
 
@@ -15,10 +15,14 @@ enum qkv_status qkv_trainer_begin(struct qkv_context *ctx, const char *folder, q
     t->user = user;
     t->started = qkv_clock();
     t->report.loss = t->report.norm = t->report.valid_loss = t->report.best_loss = NAN;
+    t->report.metric = t->report.best_metric = NAN;
     t->folder = qkv_copy_string(ctx, folder);
     t->data_path = qkv_join_path(ctx, folder, QKV_TOKENS_DATA_FILE);
     t->valid_path = qkv_join_path(ctx, folder, QKV_TOKENS_VALID_FILE);
-    return t->folder && t->data_path && t->valid_path ? QKV_OK : QKV_MEMORY;
+    t->beside_data_path = qkv_join_path(ctx, folder, QKV_BESIDE_DATA_FILE);
+    t->beside_valid_path = qkv_join_path(ctx, folder, QKV_BESIDE_VALID_FILE);
+    bool all = t->folder && t->data_path && t->valid_path && t->beside_data_path && t->beside_valid_path;
+    return all ? QKV_OK : QKV_MEMORY;
 }
 
 void qkv_trainer_free(struct qkv_trainer *trainer) {
@@ -30,12 +34,27 @@ void qkv_trainer_free(struct qkv_trainer *trainer) {
     qkv_model_free(t->model);
     qkv_tokens_close(&t->data_tokens);
     qkv_tokens_close(&t->valid_tokens);
+    qkv_examples_free(&t->examples);
+    qkv_examples_free(&t->valid_examples);
+    qkv_batches_free(&t->batches);
+    qkv_batches_free(&t->valid_batches);
+    qkv_tokenizer_free(t->tokenizer);
+    qkv_tokenizer_free(t->source_tokenizer);
+    for (size_t i = 0; i < t->label_count; i++) free(t->labels[i]);
+    free(t->labels);
     qkv_log_close(&t->log);
     qkv_train_release(&t->options);
     free(t->ids);
     free(t->targets);
+    free(t->source);
+    free(t->lengths);
+    free(t->source_lengths);
+    free(t->shapes);
+    free(t->validation_shapes);
     free(t->data_path);
     free(t->valid_path);
+    free(t->beside_data_path);
+    free(t->beside_valid_path);
     free(t->folder);
     free(t);
 }
@@ -51,17 +70,63 @@ enum qkv_status qkv_trainer_apply(struct qkv_context *ctx, const struct qkv_trai
     return QKV_OK;
 }
 
+bool qkv_trainer_validates(const struct qkv_trainer *t) {
+    return t->options.valid || t->options.valid_fraction > 0;
+}
+
+/* The largest of each dimension, and of their products. */
+struct most {
+    size_t B, T, source_T, positions, source_positions;
+};
+
+static void widen(struct most *most, const struct qkv_pass_shape *shapes, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        const struct qkv_pass_shape *s = &shapes[i];
+        if (s->B > most->B) most->B = s->B;
+        if (s->T > most->T) most->T = s->T;
+        if (s->source_T > most->source_T) most->source_T = s->source_T;
+        if (s->B * s->T > most->positions) most->positions = s->B * s->T;
+        if (s->B * s->source_T > most->source_positions) most->source_positions = s->B * s->source_T;
+    }
+}
+
+static enum qkv_status make_pass(struct qkv_trainer *t, const struct qkv_pass_shape *shapes, size_t count, bool train,
+                                 struct qkv_pass **pass) {
+    struct most most = {0};
+    struct qkv_pass_options options = {.B = t->B, .T = t->T, .train = train, .dropout = train};
+    widen(&most, shapes, count);
+    if (count) {
+        options.B = most.B;
+        options.T = most.T;
+        options.source_T = most.source_T;
+        options.shapes = shapes;
+        options.shape_count = count;
+    }
+    return qkv_pass_create(t->model, &options, pass);
+}
+
+static enum qkv_status make_buffers(struct qkv_trainer *t) {
+    struct most most = {.B = t->B, .T = t->T};
+    if (!t->shape_count && !qkv_multiply(t->B, t->T, &most.positions))
+        return qkv_fail_memory(t->ctx, SIZE_MAX, "the ids of a batch");
+    widen(&most, t->shapes, t->shape_count);
+    widen(&most, t->validation_shapes, t->validation_shape_count);
+    t->B = most.B;
+    t->positions = most.positions;
+    t->source_positions = most.source_positions;
+    t->ids = qkv_allocate(t->ctx, most.positions, sizeof *t->ids);
+    t->targets = qkv_allocate(t->ctx, most.positions, sizeof *t->targets);
+    t->source = qkv_allocate(t->ctx, most.source_positions + 1, sizeof *t->source);
+    t->lengths = qkv_allocate(t->ctx, most.B, sizeof *t->lengths);
+    t->source_lengths = qkv_allocate(t->ctx, most.B, sizeof *t->source_lengths);
+    return t->ids && t->targets && t->source && t->lengths && t->source_lengths ? QKV_OK : QKV_MEMORY;
+}
+
 static enum qkv_status make_passes(struct qkv_trainer *t) {
-    size_t n;
-    struct qkv_pass_options options = {.B = t->B, .T = t->T, .train = true, .dropout = true};
-    if (!qkv_multiply(t->B, t->T, &n)) return qkv_fail_memory(t->ctx, SIZE_MAX, "the ids of a batch");
-    t->ids = qkv_allocate(t->ctx, n, sizeof *t->ids);
-    t->targets = qkv_allocate(t->ctx, n, sizeof *t->targets);
-    if (!t->ids || !t->targets) return QKV_MEMORY;
-    enum qkv_status status = qkv_pass_create(t->model, &options, &t->pass);
-    options.train = false;
-    if (!status && (t->options.valid || t->options.valid_fraction > 0))
-        status = qkv_pass_create(t->model, &options, &t->validation_pass);
+    enum qkv_status status = make_buffers(t);
+    if (!status) status = make_pass(t, t->shapes, t->shape_count, true, &t->pass);
+    if (!status && qkv_trainer_validates(t))
+        status = make_pass(t, t->validation_shapes, t->validation_shape_count, false, &t->validation_pass);
     return status;
 }
 
@@ -76,61 +141,45 @@ static enum qkv_status make_optimizer(struct qkv_trainer *t) {
     return qkv_optimizer_create(t->model, &options, &t->optimizer);
 }
 
-enum qkv_status qkv_trainer_build(struct qkv_trainer *t, const struct qkv_spec *spec, struct qkv_tokenizer *tokenizer) {
-    const struct qkv_train_options *o = &t->options;
+/* The model takes the tokenizers, whatever comes of it. */
+static enum qkv_status give_tokenizers(struct qkv_trainer *t) {
+    struct qkv_tokenizer *tokenizer = t->tokenizer, *source = t->source_tokenizer;
+    t->tokenizer = t->source_tokenizer = NULL;
+    enum qkv_status status = qkv_model_set_tokenizer(t->model, tokenizer);
+    if (!source) return status;
+    enum qkv_status other = qkv_model_set_source_tokenizer(t->model, source);
+    return status ? status : other;
+}
+
+/* What a token costs: in a window of the context, or in an average line. A line's tokens are those of both its sides, and each
+ * goes through one of the two stacks. */
+static enum qkv_status measure(struct qkv_trainer *t, const struct qkv_spec *spec) {
     struct qkv_costs costs;
-    t->B = (size_t)((o->batch + o->accumulate - 1) / o->accumulate);
+    size_t T = t->T;
+    bool both = spec->encoder.layers && spec->decoder.layers;
+    if (t->batches.count) T = t->examples.main.count / t->examples.count;
+    enum qkv_status status = qkv_measure_costs(t->ctx, spec, 1, T ? T : 1, &costs);
+    t->train_flops = both ? costs.train_flops / 2 : costs.train_flops;
+    t->peak = qkv_measure_flops(t->ctx);
+    return status;
+}
+
+enum qkv_status qkv_trainer_build(struct qkv_trainer *t, const struct qkv_spec *spec) {
     t->T = (size_t)spec->context;
-    enum qkv_status status = qkv_model_create(t->ctx, spec, (uint64_t)o->seed, &t->model);
-    if (status) {
-        qkv_tokenizer_free(tokenizer);
-        return status;
-    }
-    status = qkv_model_set_tokenizer(t->model, tokenizer);
+    enum qkv_status status = qkv_model_create(t->ctx, spec, (uint64_t)t->options.seed, &t->model);
+    if (!status) status = give_tokenizers(t);
+    if (!status) status = t->feed->open(t);
     if (!status) status = make_passes(t);
     if (!status) status = make_optimizer(t);
-    if (!status) status = qkv_measure_costs(t->ctx, spec, t->B, t->T, &costs);
-    if (status) return status;
-    t->train_flops = costs.train_flops;
-    t->peak = qkv_measure_flops(t->ctx);
-    return QKV_OK;
+    return status ? status : measure(t, spec);
 }
 
-/* ---- parts of the text -------------------------------------------------------------------------------------------------- */
-
-static struct qkv_tokens part_of(const struct qkv_tokens *whole, size_t begin, size_t count) {
-    struct qkv_tokens part = *whole;
-    part.map = (struct qkv_map){0}; /* the whole owns it */
-    part.data += begin * whole->width;
-    part.count = count;
-    return part;
-}
-
-static enum qkv_status too_short(const struct qkv_trainer *t, const char *what, const char *text, size_t count,
-                                 const char *other_way) {
-    char shorter[64] = "";
-    if (count >= 2) snprintf(shorter, sizeof shorter, "a context of at most %zu, ", count - 1);
-    return qkv_fail(t->ctx, QKV_ARGUMENT,
-                    "the %s part of %s has %zu tokens, but a context of %zu needs %zu: choose "
-                    "%smore text%s",
-                    what, text, count, t->T, t->T + 1, shorter, other_way);
-}
-
-enum qkv_status qkv_trainer_split(struct qkv_trainer *t) {
-    const struct qkv_train_options *o = &t->options;
-    size_t count = t->data_tokens.count, kept = (size_t)((double)count * o->valid_fraction);
-    if (o->valid) {
-        t->train = part_of(&t->data_tokens, 0, count);
-        t->valid = part_of(&t->valid_tokens, 0, t->valid_tokens.count);
-    } else {
-        t->train = part_of(&t->data_tokens, 0, count - kept);
-        t->valid = part_of(&t->data_tokens, count - kept, kept);
-    }
-    if (t->train.count < t->T + 1)
-        return too_short(t, "training", o->data, t->train.count,
-                         !o->valid && count > t->T ? ", or a smaller valid_fraction" : "");
-    if (t->validation_pass && t->valid.count < t->T + 1)
-        return too_short(t, "validation", o->valid ? o->valid : o->data, t->valid.count,
-                         o->valid ? "" : ", a larger valid_fraction, or 0 for no validation");
-    return QKV_OK;
+enum qkv_status qkv_trainer_same_text(struct qkv_trainer *t, const char *path, const char *text,
+                                      const struct qkv_text_facts *then, const struct qkv_text_facts *now) {
+    if (now->bytes == then->bytes && now->hash == then->hash && now->tokens == then->tokens) return QKV_OK;
+    unlink(path);
+    return qkv_fail(t->ctx, QKV_FORMAT,
+                    "%s is missing and %s has changed since the run began (%llu bytes then, %llu now); "
+                    "restore one of them, or start a new run in another folder",
+                    path, text, (unsigned long long)then->bytes, (unsigned long long)now->bytes);
 }

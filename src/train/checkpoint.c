@@ -19,7 +19,7 @@ static const char *const moment_names[] = {"optimizer.m", "optimizer.v"};
 
 /* ---- metadata -------------------------------------------------------------------------------------------------------- */
 
-#define METADATA_MOST 20
+#define METADATA_MOST 24
 struct metadata {
     const char *pairs[2 * METADATA_MOST];
     char numbers[METADATA_MOST][QKV_REAL_TEXT];
@@ -57,6 +57,9 @@ static void fill_metadata(const struct qkv_trainer *t, const char *spec, struct 
     put_count(m, "step", (unsigned long long)t->report.step, "%llu");
     put_count(m, "optimizer_steps", qkv_optimizer_steps(t->optimizer), "%llu");
     put_count(m, "pending", t->pending, "%llu");
+    put_count(m, "stale", (unsigned long long)t->stale, "%llu");
+    put_real(m, "metric", report.metric);
+    put_real(m, "best_metric", report.best_metric);
 #define PUT(name) put_real(m, #name, report.name);
     REPORT_NUMBERS(PUT)
 #undef PUT
@@ -203,7 +206,7 @@ static enum qkv_status read_metadata(const struct reader *r) {
     const char *optimizer = qkv_tensors_metadata(r->file, "optimizer");
     const char *tokenizer = qkv_tensors_metadata(r->file, "tokenizer");
     char expected[17];
-    uint64_t step, optimizer_steps, pending;
+    uint64_t step, optimizer_steps, pending, stale;
     if (!format || strcmp(format, FORMAT) != 0) return no_key(r, "format");
     if (!version || strcmp(version, "1") != 0) return no_key(r, "version");
     if (!optimizer) return no_key(r, "optimizer");
@@ -224,6 +227,11 @@ static enum qkv_status read_metadata(const struct reader *r) {
     if (!get_real(r, #name, &t->report.name)) return no_key(r, #name);
     REPORT_NUMBERS(GET)
 #undef GET
+    /* Checkpoints from before there were other metrics have the loss alone. */
+    if (!get_count(r, "stale", (uint64_t)1 << 50, &stale)) stale = 0;
+    if (!get_real(r, "metric", &t->report.metric)) t->report.metric = t->report.valid_loss;
+    if (!get_real(r, "best_metric", &t->report.best_metric)) t->report.best_metric = t->report.best_loss;
+    t->stale = (int64_t)stale;
     t->report.step = (int64_t)step;
     t->saved_step = (int64_t)step;
     t->pending = pending;

@@ -48,6 +48,17 @@ static size_t spread(size_t i, size_t windows, size_t last) {
     return i * (last / (windows - 1)) + i * (last % (windows - 1)) / (windows - 1);
 }
 
+/* The b-th window of a batch, from `start` on. */
+static enum qkv_status read_window(struct qkv_context *ctx, const struct qkv_validation *v, size_t b, size_t start,
+                                   size_t T) {
+    int32_t *ids = v->ids + b * v->T, *targets = v->targets + b * v->T;
+    enum qkv_status status = qkv_tokens_window(ctx, v->tokens, start, T, ids, targets);
+    if (status || !v->masking) return status;
+    struct qkv_random random = qkv_draw_valid_masks(v->seed, start);
+    qkv_mask_row(v->masking, &random, T, ids, targets);
+    return QKV_OK;
+}
+
 enum qkv_status qkv_validate(struct qkv_context *ctx, const struct qkv_validation *v, qkv_progress *progress,
                              void *user, double *loss) {
     size_t targets = v->tokens->count - 1, full = targets / v->T, counted = 0;
@@ -60,14 +71,17 @@ enum qkv_status qkv_validate(struct qkv_context *ctx, const struct qkv_validatio
         status = qkv_train_progress(ctx, progress, user, "validating", (double)i, (double)windows);
         for (size_t b = 0; b < B && !status; b++) {
             size_t start = whole ? (i + b) * v->T : spread(i + b, windows, targets - v->T);
-            status = qkv_tokens_window(ctx, v->tokens, start, v->T, v->ids + b * v->T, v->targets + b * v->T);
+            status = read_window(ctx, v, b, start, v->T);
         }
         if (!status) status = add_batch(v->pass, B, v->T, v->ids, v->targets, &nll, &counted);
     }
     if (!status && tail) {
-        status = qkv_tokens_window(ctx, v->tokens, full * v->T, tail, v->ids, v->targets);
+        status = read_window(ctx, v, 0, full * v->T, tail);
         if (!status) status = add_batch(v->pass, 1, tail, v->ids, v->targets, &nll, &counted);
     }
+    if (!status && counted == 0)
+        status = qkv_fail(ctx, QKV_ARGUMENT,
+                          "no token of the validation part is masked; choose more text, or a larger mask_probability");
     *loss = nll / (double)counted;
     return status;
 }

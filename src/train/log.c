@@ -2,7 +2,7 @@
  *
  *   {"step":1,"loss":…,"norm":…,"rate":…,"tokens":…,"tokens_per_second":…,"flops_share":…,"seconds":…}
  *
- * and "valid_loss" on the steps that were evaluated. `tokens` and `seconds` count from the beginning of the run. What a
+ * and on the steps that were evaluated "valid_loss", and the metric under its name where it is another. `tokens` and `seconds` count from the beginning of the run. What a
  * killed run wrote past its checkpoint is cut away when it is resumed, so the file reads as if it had never stopped. */
 #include <errno.h>
 #include <fcntl.h>
@@ -75,7 +75,7 @@ static double rounded(double x, double unit) {
 static enum qkv_status print_line(struct qkv_context *ctx, struct qkv_buffer *line,
                                   const struct qkv_train_report *report, uint64_t tokens) {
     char loss[QKV_REAL_TEXT], norm[QKV_REAL_TEXT], rate[QKV_REAL_TEXT], speed[QKV_REAL_TEXT], share[QKV_REAL_TEXT],
-        seconds[QKV_REAL_TEXT], valid[QKV_REAL_TEXT];
+        seconds[QKV_REAL_TEXT], valid[QKV_REAL_TEXT], metric[QKV_REAL_TEXT];
     qkv_real_text(loss, report->loss);
     qkv_real_text(norm, report->norm);
     qkv_real_text(rate, report->rate);
@@ -83,6 +83,7 @@ static enum qkv_status print_line(struct qkv_context *ctx, struct qkv_buffer *li
     qkv_real_text(share, rounded(report->flops_share, 1e4));
     qkv_real_text(seconds, rounded(report->seconds, 1e3));
     qkv_real_text(valid, report->valid_loss);
+    qkv_real_text(metric, report->metric);
     enum qkv_status status =
         qkv_buffer_print(ctx, line,
                          "{\"step\":%lld,\"loss\":%s,\"norm\":%s,\"rate\":%s,\"tokens\":%llu,\"tokens_per_second\":%s,"
@@ -90,6 +91,8 @@ static enum qkv_status print_line(struct qkv_context *ctx, struct qkv_buffer *li
                          "\"seconds\":%s",
                          (long long)report->step, loss, norm, rate, (unsigned long long)tokens, speed, share, seconds);
     if (!status && report->evaluated) status = qkv_buffer_print(ctx, line, ",\"valid_loss\":%s", valid);
+    if (!status && report->evaluated && report->metric_name && strcmp(report->metric_name, "loss") != 0)
+        status = qkv_buffer_print(ctx, line, ",\"%s\":%s", report->metric_name, metric);
     return status ? status : qkv_buffer_append(ctx, line, "}\n", 2);
 }
 

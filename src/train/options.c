@@ -145,7 +145,10 @@ static const struct range {
 } ranges[] = {
     {"valid_fraction", 0, 1, OPEN_HIGH, "at least 0 and less than 1"},
     {"steps", 1, 1e15, 0, "at least 1"},
-    {"batch", 1, 1 << 24, 0, "from 1 to 16777216"},
+    {"mask_probability", 0, 1, OPEN_LOW | OPEN_HIGH, "greater than 0 and less than 1"},
+    {"batch", 0, 1 << 24, 0, "from 1 to 16777216 (0 with batch_tokens: no limit)"},
+    {"batch_tokens", 0, 1 << 24, 0, "from 1 to 16777216, or 0 for no limit"},
+    {"label_smoothing", 0, 1, OPEN_HIGH, "at least 0 and less than 1"},
     {"accumulate", 1, 1 << 24, 0, "from 1 to the size of the batch"},
     {"context", 0, 1 << 24, 0, "0 (the spec's) or a number of positions"},
     {"rate", 0, FLT_MAX, OPEN_LOW, "greater than 0"},
@@ -161,6 +164,7 @@ static const struct range {
     {"seed", 0, 9e18, 0, "at least 0"},
     {"eval_every", 0, 1e15, 0, "at least 0 (0: only at the end)"},
     {"eval_batches", 0, 1e15, 0, "at least 0 (0: the whole validation text)"},
+    {"patience", 0, 1e15, 0, "at least 0 (0: never)"},
     {"save_every", 0, 1e15, 0, "at least 0 (0: only at the end)"},
 };
 
@@ -183,24 +187,61 @@ static int find_name(const char *const *names, size_t count, const char *name) {
     return -1;
 }
 
+static bool given(const char *text) {
+    return text && *text;
+}
+
+/* One file to learn from, and options that belong to its kind. */
+static enum qkv_status check_files(struct qkv_context *ctx, const struct qkv_train_options *o) {
+    static const char *const tasks[] = {"text", "mlm"};
+    int files = given(o->data) + given(o->pairs) + given(o->labeled);
+    if (files == 0)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "data is missing: name the text file to train on (or pairs, or labeled: a file of lines)");
+    if (files > 1)
+        return qkv_fail(ctx, QKV_ARGUMENT, "%s and %s exclude each other: a run learns from one file",
+                        given(o->data) ? "data" : "pairs", given(o->labeled) ? "labeled" : "pairs");
+    if (given(o->task) && find_name(tasks, 2, o->task) < 0)
+        return qkv_fail(ctx, QKV_ARGUMENT, "task is \"%s\"; it must be text or mlm", o->task);
+    if (given(o->task) && !given(o->data))
+        return qkv_fail(ctx, QKV_ARGUMENT, "task %s learns from a text (data), not from %s", o->task,
+                        given(o->pairs) ? "pairs" : "labelled lines");
+    return QKV_OK;
+}
+
+static enum qkv_status check_metric(struct qkv_context *ctx, const struct qkv_train_options *o) {
+    static const char *const metrics[] = {"loss", "accuracy"};
+    int metric = find_name(metrics, sizeof metrics / sizeof *metrics, o->metric);
+    if (metric < 0)
+        return qkv_fail(ctx, QKV_ARGUMENT, "metric is \"%s\"; it must be loss or accuracy", o->metric ? o->metric : "");
+    if ((metric > 0 || o->patience > 0) && !given(o->valid) && o->valid_fraction == 0)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "%s needs something to validate on; give a file (valid), or a valid_fraction greater than 0",
+                        metric > 0 ? "metric" : "patience");
+    return QKV_OK;
+}
+
 enum qkv_status qkv_train_check(struct qkv_context *ctx, const struct qkv_train_options *options) {
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
         enum qkv_status status = check_range(ctx, options, &ranges[i]);
         if (status) return status;
     }
-    if (options->accumulate > options->batch)
+    enum qkv_status status = check_files(ctx, options);
+    if (!status) status = check_metric(ctx, options);
+    if (status) return status;
+    if (options->batch == 0 && options->batch_tokens == 0)
+        return qkv_fail(ctx, QKV_ARGUMENT, "batch is 0; it must be at least 1, unless batch_tokens limits the batch");
+    if (options->batch > 0 && options->accumulate > options->batch)
         return qkv_fail(ctx, QKV_ARGUMENT, "accumulate is %lld but a batch of %lld has only %lld sequences to divide",
                         (long long)options->accumulate, (long long)options->batch, (long long)options->batch);
     if (options->min_rate > options->rate)
         return qkv_fail(ctx, QKV_ARGUMENT, "min_rate is %g, more than rate, %g: the rate falls towards min_rate",
                         options->min_rate, options->rate);
-    if (!options->data || !*options->data)
-        return qkv_fail(ctx, QKV_ARGUMENT, "data is missing: name the text file to train on");
     if (find_name(optimizer_names, sizeof optimizer_names / sizeof *optimizer_names, options->optimizer) < 0)
         return qkv_fail(ctx, QKV_ARGUMENT, "optimizer is \"%s\"; it must be adamw, adam or sgd",
                         options->optimizer ? options->optimizer : "");
     if (find_name(schedule_names, sizeof schedule_names / sizeof *schedule_names, options->schedule) < 0)
-        return qkv_fail(ctx, QKV_ARGUMENT, "schedule is \"%s\"; it must be cosine, linear or constant",
+        return qkv_fail(ctx, QKV_ARGUMENT, "schedule is \"%s\"; it must be cosine, linear, constant or inverse_sqrt",
                         options->schedule ? options->schedule : "");
     return QKV_OK;
 }

@@ -44,8 +44,35 @@ static enum qkv_status write_ids(struct qkv_replace *replace, size_t width, cons
     return QKV_OK;
 }
 
-static enum qkv_status write_text(struct qkv_replace *replace, size_t width, struct qkv_text_stream *stream,
-                                  struct qkv_text_facts *facts, qkv_progress *progress, void *user) {
+enum qkv_status qkv_tokens_begin(struct qkv_context *ctx, const char *path, struct qkv_text_facts *facts,
+                                 struct qkv_tokens_writer *writer) {
+    *writer = (struct qkv_tokens_writer){.facts = facts};
+    facts->tokens = 0;
+    struct header header = make_header(facts);
+    enum qkv_status status = qkv_replace_begin(ctx, path, &writer->replace);
+    if (!status) status = qkv_replace_write(&writer->replace, &header, sizeof header);
+    return status;
+}
+
+enum qkv_status qkv_tokens_put(struct qkv_tokens_writer *writer, const int32_t *ids, size_t count) {
+    writer->facts->tokens += count;
+    return write_ids(&writer->replace, make_header(writer->facts).width, ids, count);
+}
+
+enum qkv_status qkv_tokens_end(struct qkv_tokens_writer *writer, enum qkv_status status) {
+    struct qkv_replace *replace = &writer->replace;
+    if (!replace->file) return status;
+    struct header header = make_header(writer->facts); /* now that the tokens are counted */
+    if (!status && fseeko(replace->file, 0, SEEK_SET) != 0)
+        status = qkv_fail_file(replace->ctx, "write", replace->path, errno);
+    if (!status) status = qkv_replace_write(replace, &header, sizeof header);
+    if (!status) return qkv_replace_commit(replace);
+    qkv_replace_cancel(replace);
+    return status;
+}
+
+static enum qkv_status write_text(struct qkv_tokens_writer *writer, struct qkv_text_stream *stream,
+                                  qkv_progress *progress, void *user) {
     for (;;) {
         size_t begin = stream->position, count;
         int32_t *ids;
@@ -54,43 +81,25 @@ static enum qkv_status write_text(struct qkv_replace *replace, size_t width, str
         if (!status) status = qkv_text_next(stream, &ids, &count);
         if (status) return status;
         if (!ids && stream->position == begin) return QKV_OK;
-        status = write_ids(replace, width, ids, count);
+        status = qkv_tokens_put(writer, ids, count);
         qkv_free(ids);
         if (status) return status;
-        facts->tokens += count;
-        facts->hash = qkv_hash(facts->hash, stream->map.data + begin, stream->position - begin);
+        writer->facts->hash = qkv_hash(writer->facts->hash, stream->map.data + begin, stream->position - begin);
     }
-}
-
-static enum qkv_status write_file(struct qkv_replace *replace, struct qkv_text_stream *stream,
-                                  struct qkv_text_facts *facts, qkv_progress *progress, void *user) {
-    struct header header = make_header(facts);
-    enum qkv_status status = qkv_replace_write(replace, &header, sizeof header);
-    if (!status) status = write_text(replace, header.width, stream, facts, progress, user);
-    if (status) return status;
-    header = make_header(facts); /* now that the tokens are counted */
-    if (fseeko(replace->file, 0, SEEK_SET) != 0) return qkv_fail_file(replace->ctx, "write", replace->path, errno);
-    return qkv_replace_write(replace, &header, sizeof header);
 }
 
 enum qkv_status qkv_tokens_write(struct qkv_context *ctx, const char *path, const char *text_path,
                                  const struct qkv_tokenizer *tokenizer, struct qkv_text_facts *facts,
                                  qkv_progress *progress, void *user) {
     struct qkv_text_stream stream;
-    struct qkv_replace replace;
+    struct qkv_tokens_writer writer;
     enum qkv_status status = qkv_text_open(ctx, text_path, tokenizer, &stream);
     if (status) return status;
-    facts->tokens = 0;
     facts->bytes = stream.map.size;
     facts->hash = QKV_HASH_START;
-    status = qkv_replace_begin(ctx, path, &replace);
-    if (!status) {
-        status = write_file(&replace, &stream, facts, progress, user);
-        if (!status)
-            status = qkv_replace_commit(&replace);
-        else
-            qkv_replace_cancel(&replace);
-    }
+    status = qkv_tokens_begin(ctx, path, facts, &writer);
+    if (!status) status = write_text(&writer, &stream, progress, user);
+    status = qkv_tokens_end(&writer, status);
     qkv_text_close(&stream);
     return status;
 }
@@ -146,8 +155,7 @@ void qkv_tokens_close(struct qkv_tokens *tokens) {
     *tokens = (struct qkv_tokens){0};
 }
 
-/* The i-th token; −1 for what is no id at all. */
-static int32_t token_at(const struct qkv_tokens *tokens, size_t i) {
+int32_t qkv_tokens_at(const struct qkv_tokens *tokens, size_t i) {
     uint16_t narrow;
     uint32_t wide;
     if (tokens->width == 2) {
@@ -159,15 +167,18 @@ static int32_t token_at(const struct qkv_tokens *tokens, size_t i) {
     return wide < (uint32_t)tokens->vocab ? (int32_t)wide : -1;
 }
 
+enum qkv_status qkv_tokens_outside(struct qkv_context *ctx, const struct qkv_tokens *tokens, size_t i) {
+    return qkv_fail(
+        ctx, QKV_FORMAT,
+        "%s: token %zu is outside the vocabulary of %d; remove the file, and it is made again from the text",
+        tokens->path, i, (int)tokens->vocab);
+}
+
 enum qkv_status qkv_tokens_window(struct qkv_context *ctx, const struct qkv_tokens *tokens, size_t start, size_t T,
                                   int32_t *ids, int32_t *targets) {
     for (size_t t = 0; t <= T; t++) {
-        int32_t id = token_at(tokens, start + t);
-        if (id < 0)
-            return qkv_fail(ctx, QKV_FORMAT,
-                            "%s: token %zu is outside the vocabulary of %d; remove the file, and it is "
-                            "made again from the text",
-                            tokens->path, start + t, (int)tokens->vocab);
+        int32_t id = qkv_tokens_at(tokens, start + t);
+        if (id < 0) return qkv_tokens_outside(ctx, tokens, start + t);
         if (t < T) ids[t] = id;
         if (t > 0) targets[t - 1] = id;
     }

@@ -1,11 +1,13 @@
-/* train: learning from a text file.
+/* train: learning from a text, from pairs or from labelled lines.
  *
- * Offers its callers what include/qkv.h declares under "optimizers" and "training on a text file"; the files of this
+ * Offers its callers what include/qkv.h declares under "optimizers" and "training on a file"; the files of this
  * room share what is declared here. A run's folder holds
  *
  *   config.json, tokenizer.json, model.safetensors   the model with the best weights so far (model room)
+ *   source_tokenizer.json, labels.txt                of pairs with two tokenizers; of labelled lines
  *   train.json                                       the options and what is known of the texts (train_json.c)
- *   tokens.data.bin, tokens.valid.bin                the tokenized texts (tokens.c)
+ *   tokens.data.bin, tokens.valid.bin                the tokenized texts, targets or labelled texts (tokens.c)
+ *   tokens.data.beside.bin, tokens.valid.beside.bin  the sources or labels that belong to them
  *   log.jsonl                                        a line a step (log.c)
  *   checkpoint.safetensors                           latest weights, moments and position (checkpoint.c)
  *
@@ -21,6 +23,13 @@
 #define QKV_LOG_FILE          "log.jsonl"
 #define QKV_TOKENS_DATA_FILE  "tokens.data.bin"
 #define QKV_TOKENS_VALID_FILE "tokens.valid.bin"
+#define QKV_BESIDE_DATA_FILE  "tokens.data.beside.bin"
+#define QKV_BESIDE_VALID_FILE "tokens.valid.beside.bin"
+#define QKV_CONFIG_FILE       "config.json"
+#define QKV_TOKENIZER_FILE    "tokenizer.json"
+#define QKV_SOURCE_FILE       "source_tokenizer.json"
+#define QKV_LABELS_FILE       "labels.txt"
+#define QKV_WEIGHTS_FILE      "model.safetensors"
 
 /* ---- options (options.c) --------------------------------------------------------------------------------------- */
 
@@ -95,6 +104,17 @@ struct qkv_text_facts {
     uint64_t tokenizer; /* hash of tokenizer.json */
     uint64_t vocab;
 };
+/* Writes a token file piece by piece, atomically. `facts` comes with tokenizer and vocab (and, at the end, bytes and hash)
+ * set; tokens are counted. */
+struct qkv_tokens_writer {
+    struct qkv_replace replace;
+    struct qkv_text_facts *facts;
+};
+enum qkv_status qkv_tokens_begin(struct qkv_context *ctx, const char *path, struct qkv_text_facts *facts,
+                                 struct qkv_tokens_writer *writer);
+enum qkv_status qkv_tokens_put(struct qkv_tokens_writer *writer, const int32_t *ids, size_t count);
+/* Finishes the file when `status` is fine, else takes it back; the first failure of both. Harmless on {0}. */
+enum qkv_status qkv_tokens_end(struct qkv_tokens_writer *writer, enum qkv_status status);
 struct qkv_tokens { /* a mapped token file, or a part of it */
     struct qkv_map map;
     const unsigned char *data;
@@ -111,6 +131,9 @@ enum qkv_status qkv_tokens_write(struct qkv_context *ctx, const char *path, cons
 enum qkv_status qkv_tokens_open(struct qkv_context *ctx, const char *path, const struct qkv_text_facts *facts,
                                 struct qkv_tokens *tokens);
 void qkv_tokens_close(struct qkv_tokens *tokens);
+/* The i-th token, −1 for what is outside the vocabulary. */
+int32_t qkv_tokens_at(const struct qkv_tokens *tokens, size_t i);
+enum qkv_status qkv_tokens_outside(struct qkv_context *ctx, const struct qkv_tokens *tokens, size_t i);
 /* ids[t] = token start + t, for t < T; targets[t] = token start + t + 1. Fails on a token outside the vocabulary. */
 enum qkv_status qkv_tokens_window(struct qkv_context *ctx, const struct qkv_tokens *tokens, size_t start, size_t T,
                                   int32_t *ids, int32_t *targets);
@@ -122,17 +145,73 @@ size_t qkv_draw_window(uint64_t seed, uint64_t step, uint64_t row, size_t window
 /* The dropout seed of a micro-batch. */
 uint64_t qkv_draw_dropout(uint64_t seed, uint64_t step, uint64_t part);
 
+/* The order of an epoch; the masks of a row (mlm), and those of a window of validation. */
+struct qkv_random qkv_draw_epoch(uint64_t seed, uint64_t epoch);
+struct qkv_random qkv_draw_masks(uint64_t seed, uint64_t step, uint64_t row);
+struct qkv_random qkv_draw_valid_masks(uint64_t seed, uint64_t window);
+
+/* ---- examples of two sides (examples.c) -------------------------------------------------------------------------------- */
+
+/* Targets with their sources, or labelled texts with their labels: sequences in two token files. */
+struct qkv_examples {
+    struct qkv_tokens main, beside;
+    int32_t end, beside_end;     /* the id that ends a sequence; −1: each token is a sequence */
+    size_t count;                /* examples */
+    size_t *main_at, *beside_at; /* (count + 1): where they begin */
+};
+/* Finds the sequences of opened token files, both of which must have as many, none longer than `most`; tokens are checked. */
+enum qkv_status qkv_examples_index(struct qkv_context *ctx, struct qkv_examples *examples, size_t most);
+void qkv_examples_free(struct qkv_examples *examples);
+/* Copies a sequence; returns its length. */
+size_t qkv_examples_main(const struct qkv_examples *examples, size_t i, int32_t *ids);
+size_t qkv_examples_beside(const struct qkv_examples *examples, size_t i, int32_t *ids);
+
+/* ---- batches of similar length (batches.c) ------------------------------------------------------------------------------ */
+
+/* Examples sorted by length and cut into batches, once and for all; what changes from epoch to epoch is the order of
+ * examples of the same shape and the order in which the batches come. */
+struct qkv_batches {
+    size_t examples, count;   /* of the batches */
+    uint32_t *sorted, *order; /* (examples): by shape; the same, examples of one shape shuffled */
+    uint32_t *group;          /* (groups + 1): where the examples of each shape begin */
+    size_t groups;
+    size_t *cut;                   /* (count + 1): where each batch begins in them */
+    struct qkv_pass_shape *shapes; /* (count) */
+    uint32_t *visit;               /* (count): the batches in the order of the epoch */
+    uint64_t *before;              /* (count + 1): tokens of the batches visited before */
+    uint64_t *tokens;              /* (count) */
+    uint64_t epoch;                /* that `order` and `visit` are of; UINT64_MAX: sorted */
+};
+struct qkv_batch_limits {
+    size_t rows, tokens; /* rows of a batch; rows times its longest sequence; 0: no limit */
+};
+/* Of the examples begin … begin + count. `text` is what messages name. */
+enum qkv_status qkv_batches_make(struct qkv_context *ctx, const struct qkv_examples *examples, size_t begin,
+                                 size_t count, const struct qkv_batch_limits *limits, const char *text,
+                                 struct qkv_batches *batches);
+void qkv_batches_free(struct qkv_batches *batches);
+/* Puts them into the order of the epoch that a step lies in; the answer is the batch of the step. */
+size_t qkv_batches_turn(struct qkv_batches *batches, uint64_t seed, uint64_t step);
+/* Tokens of all batches up to and including that of `step`. */
+uint64_t qkv_batches_tokens(struct qkv_batches *batches, uint64_t seed, uint64_t step);
+/* The shapes of all batches, cut into `parts` each, every one once; free() it. */
+enum qkv_status qkv_batches_shapes(struct qkv_context *ctx, const struct qkv_batches *batches, size_t parts,
+                                   struct qkv_pass_shape **shapes, size_t *count);
+
 /* ---- evaluation (evaluate.c) ------------------------------------------------------------------------------------------ */
 
 /* Whether the model predicts the next token of a text: one causal stack with an lm head. */
 enum qkv_status qkv_text_model_check(struct qkv_context *ctx, const struct qkv_spec *spec);
 /* Mean loss over `windows` windows of T tokens spread evenly over the text, always the same ones; 0, or more than lie
  * side by side: the whole text side by side. ids and targets hold B·T each, the largest batch of the pass. */
+struct qkv_masking;
 struct qkv_validation {
     struct qkv_pass *pass;
     const struct qkv_tokens *tokens;
     size_t B, T, windows;
     int32_t *ids, *targets;
+    const struct qkv_masking *masking; /* NULL: the next token is what is predicted */
+    uint64_t seed;                     /* of the masks */
 };
 enum qkv_status qkv_validate(struct qkv_context *ctx, const struct qkv_validation *validation, qkv_progress *progress,
                              void *user, double *loss);
@@ -156,13 +235,130 @@ void qkv_log_close(struct qkv_log *log);
 /* ---- train.json (train_json.c) ----------------------------------------------------------------------------------------- */
 
 struct qkv_run_facts {
-    struct qkv_text_facts data, valid;
+    struct qkv_text_facts data, valid, beside_data, beside_valid;
 };
 enum qkv_status qkv_train_json_write(struct qkv_context *ctx, const char *folder,
                                      const struct qkv_train_options *options, const struct qkv_run_facts *facts);
 /* Options come back checked and owning their texts (qkv_train_release). */
 enum qkv_status qkv_train_json_read(struct qkv_context *ctx, const char *folder, struct qkv_train_options *options,
                                     struct qkv_run_facts *facts);
+
+/* ---- tokenizers (tokenizers.c) ------------------------------------------------------------------------------------------ */
+
+/* What a choice of the options asks for ("chars", "bpe:4096", a file): trained on `text`, or read. `what` is the option that
+ * said so. `specials` are asked of it: a file that lacks one is refused. */
+struct qkv_tokenizer_choice {
+    const char *what, *choice, *text;
+    size_t size;
+    const char *const *specials;
+    size_t special_count;
+};
+/* Whether a text is needed for it (and not a file or bare bytes). */
+bool qkv_tokenizer_learns(const char *choice);
+enum qkv_status qkv_tokenizer_make(struct qkv_context *ctx, const struct qkv_tokenizer_choice *choice,
+                                   struct qkv_tokenizer **out);
+/* Writes FOLDER/NAME; facts get its hash and vocabulary. */
+enum qkv_status qkv_tokenizer_keep(struct qkv_context *ctx, const struct qkv_tokenizer *tokenizer, const char *folder,
+                                   const char *name, struct qkv_text_facts *data, struct qkv_text_facts *valid);
+/* Reads FOLDER/NAME, which must be what `facts` know. */
+enum qkv_status qkv_tokenizer_return(struct qkv_context *ctx, const char *folder, const char *name,
+                                     const struct qkv_text_facts *facts, struct qkv_tokenizer **out);
+/* Sets a vocabulary of 0, or compares it; `key` and `setting` name it in the spec. */
+enum qkv_status qkv_vocab_agree(struct qkv_context *ctx, const char *key, int *vocab, int found);
+
+/* ---- feeds: what a run learns from (feed.c; feed_text.c, feed_mlm.c, feed_pairs.c, feed_labeled.c) ------------------------- */
+
+struct qkv_trainer;
+struct qkv_feed_step { /* the batch of a step */
+    size_t rows;       /* that are cut into parts */
+    size_t targets;    /* that count, in all rows */
+    size_t tokens;     /* of all rows, without padding */
+};
+struct qkv_feed {
+    const char *name;
+    /* Whether a model can learn this, before anything is done. */
+    enum qkv_status (*check)(struct qkv_context *ctx, const struct qkv_train_options *options,
+                             const struct qkv_spec *spec);
+    /* For a new run: the tokenizers, what the spec takes from the data, and their files. */
+    enum qkv_status (*prepare)(struct qkv_trainer *trainer, struct qkv_spec *spec);
+    /* For a resumed one: the same from the files. */
+    enum qkv_status (*restore)(struct qkv_trainer *trainer);
+    /* Opens the token files, making those that are missing; cuts them into the parts to learn from and to validate on; says
+     * which shapes will come. */
+    enum qkv_status (*open)(struct qkv_trainer *trainer);
+    /* Looks at the batch of a step, then gives its rows begin … end. */
+    enum qkv_status (*begin)(struct qkv_trainer *trainer, uint64_t step, struct qkv_feed_step *out);
+    enum qkv_status (*fill)(struct qkv_trainer *trainer, uint64_t step, size_t begin, size_t end,
+                            struct qkv_batch *batch);
+    /* Tokens of all steps up to and including this one. */
+    uint64_t (*total)(struct qkv_trainer *trainer, uint64_t step);
+    /* The loss over what is kept for validation, and the metric where that is another one. */
+    enum qkv_status (*validate)(struct qkv_trainer *trainer, double *loss, double *metric);
+};
+extern const struct qkv_feed qkv_feed_text, qkv_feed_mlm, qkv_feed_pairs, qkv_feed_labeled;
+/* The one that (checked) options choose. */
+const struct qkv_feed *qkv_feed_choose(const struct qkv_train_options *options);
+/* Whether model and options suit it. */
+enum qkv_status qkv_feed_check(struct qkv_context *ctx, const struct qkv_train_options *options,
+                               const struct qkv_spec *spec);
+/* The file to learn from. */
+const char *qkv_feed_file(const struct qkv_train_options *options);
+
+/* Shared by the feeds of windows (feed_text.c). */
+enum qkv_status qkv_text_prepare(struct qkv_trainer *trainer, struct qkv_spec *spec, const char *const *specials,
+                                 size_t special_count);
+enum qkv_status qkv_text_restore(struct qkv_trainer *trainer);
+enum qkv_status qkv_text_feed_open(struct qkv_trainer *trainer);
+enum qkv_status qkv_text_begin(struct qkv_trainer *trainer, uint64_t step, struct qkv_feed_step *out);
+uint64_t qkv_text_total(struct qkv_trainer *trainer, uint64_t step);
+enum qkv_status qkv_text_fill(struct qkv_trainer *trainer, uint64_t step, size_t begin, size_t end,
+                              struct qkv_batch *batch);
+enum qkv_status qkv_text_validate(struct qkv_trainer *trainer, const struct qkv_masking *masking, double *loss);
+
+/* Masked-language modelling (feed_mlm.c; Devlin et al. 2018). */
+struct qkv_masking {
+    double probability;
+    int32_t mask, vocab;
+};
+/* Turns ids (T) into input and targets: of the chosen positions 80 % become the mask, 10 % a random token. Returns how many
+ * were chosen. */
+size_t qkv_mask_row(const struct qkv_masking *masking, struct qkv_random *random, size_t T, int32_t *ids,
+                    int32_t *targets);
+
+/* Shared by the feeds of lines (lines.c): both token files of one file of lines. `encode` gives both sequences of a row. */
+struct qkv_tsv;
+struct qkv_tsv_row;
+struct qkv_line {
+    int32_t *main, *beside; /* freed with qkv_free */
+    size_t main_count, beside_count;
+};
+typedef enum qkv_status qkv_encode_line(struct qkv_trainer *trainer, const struct qkv_tsv *file,
+                                        const struct qkv_tsv_row *row, struct qkv_line *line);
+struct qkv_lines {
+    const char *first, *second; /* what the fields are, for messages */
+    int32_t end, beside_end;    /* as in struct qkv_examples */
+    qkv_encode_line *encode;
+};
+/* Opens what is there and makes what is missing; the parts to learn from and to validate on, the batches. */
+enum qkv_status qkv_lines_open(struct qkv_trainer *trainer, const struct qkv_lines *lines);
+/* One side of a file as a text, a line each, to train a tokenizer on: 0 the first field, 1 the second, 2 both. */
+enum qkv_status qkv_lines_text(struct qkv_trainer *trainer, const char *path, const struct qkv_lines *lines, int side,
+                               struct qkv_buffer *text);
+/* The ids of a field between `begin` and `end` (−1: none). */
+enum qkv_status qkv_lines_encode(struct qkv_context *ctx, const struct qkv_tokenizer *tokenizer, const char *text,
+                                 size_t size, int32_t begin, int32_t end, int32_t **ids, size_t *count);
+uint64_t qkv_lines_total(struct qkv_trainer *trainer, uint64_t step);
+enum qkv_status qkv_lines_begin(struct qkv_trainer *trainer, uint64_t step, struct qkv_feed_step *out);
+/* Rows begin … end of the batch of a step: which examples, and their shape. */
+void qkv_lines_rows(struct qkv_trainer *trainer, uint64_t step, size_t begin, size_t end, const uint32_t **rows,
+                    struct qkv_batch *batch);
+/* Runs the validation batches, or option eval_batches of them, through fill(examples, order, batch) and the pass; `look` sees
+ * every batch that was run, or is NULL. */
+typedef void qkv_fill_rows(struct qkv_trainer *trainer, const struct qkv_examples *examples, const uint32_t *rows,
+                           struct qkv_batch *batch);
+typedef void qkv_look(struct qkv_trainer *trainer, const struct qkv_batch *batch, void *user);
+enum qkv_status qkv_lines_validate(struct qkv_trainer *trainer, qkv_fill_rows *fill, qkv_look *look, void *user,
+                                   double *loss);
 
 /* ---- the trainer (trainer.c; made by create.c or resume.c) ------------------------------------------------------------------------ */
 
@@ -171,16 +367,26 @@ struct qkv_trainer {
     char *folder;
     struct qkv_train_options options; /* owns its texts */
     struct qkv_run_facts facts;
+    const struct qkv_feed *feed;
+    struct qkv_tokenizer *tokenizer, *source_tokenizer; /* until the model has them */
+    char **labels;                                      /* sorted, of labelled lines */
+    size_t label_count;
     struct qkv_model *model;
     struct qkv_optimizer *optimizer;
-    struct qkv_pass *pass, *validation_pass; /* the latter NULL without a validation text */
-    size_t B, T;                             /* the largest micro-batch */
-    int32_t *ids, *targets;                  /* (B,T) each */
-    char *data_path, *valid_path;            /* the token files */
+    struct qkv_pass *pass, *validation_pass; /* the latter NULL without anything to validate on */
+    size_t B, T;                             /* windows: the largest micro-batch; lines: the longest of each */
+    struct qkv_pass_shape *shapes, *validation_shapes; /* lines: of all batches that will come */
+    size_t shape_count, validation_shape_count;
+    int32_t *ids, *targets, *source, *lengths, *source_lengths;          /* one batch */
+    size_t positions, source_positions;                                  /* what ids and targets, and source, hold */
+    char *data_path, *valid_path, *beside_data_path, *beside_valid_path; /* the token files */
     struct qkv_tokens data_tokens, valid_tokens;
-    struct qkv_tokens train, valid; /* the parts to learn from and to validate on; valid.count 0: none */
+    struct qkv_tokens train, valid; /* windows: the parts to learn from and to validate on; valid.count 0: none */
+    struct qkv_examples examples, valid_examples; /* lines; the latter empty where the former holds both parts */
+    struct qkv_batches batches, valid_batches;    /* lines; valid_batches.count 0: none */
     struct qkv_log log;
     struct qkv_train_report report; /* of the latest step; kept in the checkpoint */
+    int64_t stale;                  /* evaluations since the best */
     bool pending;                   /* the latest step's evaluation and log line are still due */
     bool failed;                    /* the loss was not finite: nothing may be saved any more */
     int64_t saved_step;             /* of the checkpoint on disk */
@@ -195,11 +401,13 @@ enum qkv_status qkv_trainer_begin(struct qkv_context *ctx, const char *folder, q
 /* Changes a spec as the options say: context, dropout. */
 enum qkv_status qkv_trainer_apply(struct qkv_context *ctx, const struct qkv_train_options *options,
                                   struct qkv_spec *spec);
-/* Makes model, passes and optimizer; the tokenizer is the trainer's from now on, also on failure. */
-enum qkv_status qkv_trainer_build(struct qkv_trainer *trainer, const struct qkv_spec *spec,
-                                  struct qkv_tokenizer *tokenizer);
-/* Cuts the opened token files into the parts to learn from and to validate on; fails where one is too short. */
-enum qkv_status qkv_trainer_split(struct qkv_trainer *trainer);
+/* Makes the model, opens the data, makes passes and optimizer. The model takes the trainer's tokenizers. */
+enum qkv_status qkv_trainer_build(struct qkv_trainer *trainer, const struct qkv_spec *spec);
+/* Whether there is anything to validate on. */
+bool qkv_trainer_validates(const struct qkv_trainer *trainer);
+/* Makes a missing token file again, if its text is still the one that the run began with; `now` is what its facts are now. */
+enum qkv_status qkv_trainer_same_text(struct qkv_trainer *trainer, const char *path, const char *text,
+                                      const struct qkv_text_facts *then, const struct qkv_text_facts *now);
 double qkv_clock(void); /* seconds of a clock that only goes forward */
 /* Calls progress if there is one; QKV_STOPPED when it asks to stop. */
 enum qkv_status qkv_train_progress(struct qkv_context *ctx, qkv_progress *progress, void *user, const char *what,

@@ -51,6 +51,20 @@ static enum qkv_status print_facts(struct qkv_context *ctx, struct qkv_buffer *o
                             (unsigned long long)facts->tokens);
 }
 
+/* What the sources of pairs, or the labels of lines, are known by. */
+static enum qkv_status print_beside(struct qkv_context *ctx, struct qkv_buffer *out,
+                                    const struct qkv_run_facts *facts) {
+    enum qkv_status status = qkv_buffer_print(ctx, out, ",\n    \"beside\": {\n");
+    if (!status) status = print_facts(ctx, out, "data", &facts->beside_data);
+    if (!status) status = qkv_buffer_print(ctx, out, ",\n");
+    if (!status) status = print_facts(ctx, out, "valid", &facts->beside_valid);
+    if (!status)
+        status = qkv_buffer_print(ctx, out, ",\n        \"tokenizer\": {\"vocab\": %llu, \"hash\": \"%016llx\"}\n    }",
+                                  (unsigned long long)facts->beside_data.vocab,
+                                  (unsigned long long)facts->beside_data.tokenizer);
+    return status;
+}
+
 static enum qkv_status print_all(struct qkv_context *ctx, struct qkv_buffer *out,
                                  const struct qkv_train_options *options, const struct qkv_run_facts *facts) {
     const struct qkv_train_option *option;
@@ -65,10 +79,10 @@ static enum qkv_status print_all(struct qkv_context *ctx, struct qkv_buffer *out
     if (!status) status = qkv_buffer_print(ctx, out, ",\n");
     if (!status) status = print_facts(ctx, out, "valid", &facts->valid);
     if (!status)
-        status =
-            qkv_buffer_print(ctx, out, "\n    },\n    \"tokenizer\": {\"vocab\": %llu, \"hash\": \"%016llx\"}\n}\n",
-                             (unsigned long long)facts->data.vocab, (unsigned long long)facts->data.tokenizer);
-    return status;
+        status = qkv_buffer_print(ctx, out, "\n    },\n    \"tokenizer\": {\"vocab\": %llu, \"hash\": \"%016llx\"}",
+                                  (unsigned long long)facts->data.vocab, (unsigned long long)facts->data.tokenizer);
+    if (!status && facts->beside_data.bytes) status = print_beside(ctx, out, facts);
+    return status ? status : qkv_buffer_print(ctx, out, "\n}\n");
 }
 
 enum qkv_status qkv_train_json_write(struct qkv_context *ctx, const char *folder,
@@ -160,6 +174,13 @@ static enum qkv_status read_all(struct qkv_context *ctx, const char *path, const
                      "an object of bytes, hash and tokens beside a tokenizer of vocab and hash");
     if (options->valid && !read_facts(texts, "valid", tokenizer, &facts->valid))
         return wrong(ctx, path, "texts.valid", "an object of bytes, hash and tokens, as there is a validation text");
+    if (!options->pairs && !options->labeled) return QKV_OK;
+    const json_t *beside = json_object_get(root, "beside"), *names = json_object_get(beside, "tokenizer");
+    if (!read_facts(beside, "data", names, &facts->beside_data))
+        return wrong(ctx, path, "beside.data",
+                     "an object of bytes, hash and tokens beside a tokenizer of vocab and hash");
+    if (options->valid && !read_facts(beside, "valid", names, &facts->beside_valid))
+        return wrong(ctx, path, "beside.valid", "an object of bytes, hash and tokens, as there is a validation file");
     return QKV_OK;
 }
 

@@ -2,6 +2,7 @@
  * 2013: gradients times clip/norm where norm > clip), the update, then what falls due: evaluation, the log's line, the
  * checkpoint. The line is written before the checkpoint, so a killed run may have lines too many but never too few. */
 #include <math.h>
+#include <string.h>
 #include <time.h>
 
 #include "train/train.h"
@@ -21,17 +22,14 @@ enum qkv_status qkv_train_progress(struct qkv_context *ctx, qkv_progress *progre
 /* ---- the update -------------------------------------------------------------------------------------------------------- */
 
 /* Forward and backward over rows [begin, end) of the batch; adds their share of the loss. */
-static enum qkv_status run_part(struct qkv_trainer *t, uint64_t part, size_t begin, size_t end, double *loss) {
-    uint64_t seed = (uint64_t)t->options.seed, s = (uint64_t)t->report.step;
-    enum qkv_status status = QKV_OK;
-    for (size_t r = begin; r < end && !status; r++) {
-        size_t start = qkv_draw_window(seed, s, r, t->train.count - t->T), at = (r - begin) * t->T;
-        status = qkv_tokens_window(t->ctx, &t->train, start, t->T, t->ids + at, t->targets + at);
-    }
-    struct qkv_batch batch = {.B = end - begin, .T = t->T, .ids = t->ids, .targets = t->targets};
-    batch.loss_count = (size_t)t->options.batch * t->T;
-    batch.dropout_seed = qkv_draw_dropout(seed, s, part);
+static enum qkv_status run_part(struct qkv_trainer *t, const struct qkv_feed_step *step, uint64_t part, size_t begin,
+                                size_t end, double *loss) {
+    uint64_t s = (uint64_t)t->report.step;
+    struct qkv_batch batch = {.ids = t->ids, .targets = t->targets, .loss_count = step->targets};
+    batch.label_smoothing = t->options.label_smoothing;
+    batch.dropout_seed = qkv_draw_dropout((uint64_t)t->options.seed, s, part);
     size_t counted;
+    enum qkv_status status = t->feed->fill(t, s, begin, end, &batch);
     if (!status) status = qkv_pass_forward(t->pass, &batch);
     if (!status) *loss += qkv_pass_loss(t->pass, &counted);
     return status ? status : qkv_pass_backward(t->pass);
@@ -48,12 +46,13 @@ static enum qkv_status fail_number(struct qkv_trainer *t, int64_t step, const ch
 
 static enum qkv_status update(struct qkv_trainer *t) {
     const struct qkv_train_options *o = &t->options;
-    size_t batch = (size_t)o->batch, parts = (size_t)o->accumulate;
+    struct qkv_feed_step batch;
     double started = qkv_clock(), loss = 0;
-    enum qkv_status status = QKV_OK;
+    enum qkv_status status = t->feed->begin(t, (uint64_t)t->report.step, &batch);
+    size_t parts = (size_t)o->accumulate < batch.rows ? (size_t)o->accumulate : batch.rows;
     qkv_model_clear_gradients(t->model);
     for (size_t k = 0; k < parts && !status; k++)
-        status = run_part(t, k, k * batch / parts, (k + 1) * batch / parts, &loss);
+        status = run_part(t, &batch, k, k * batch.rows / parts, (k + 1) * batch.rows / parts, &loss);
     if (status) return status;
     int64_t step = t->report.step + 1;
     if (!isfinite(loss)) return fail_number(t, step, "loss");
@@ -66,7 +65,7 @@ static enum qkv_status update(struct qkv_trainer *t) {
     t->report.loss = loss;
     t->report.norm = norm;
     t->report.rate = rate;
-    t->report.tokens_per_second = (double)(batch * t->T) / (seconds > 1e-9 ? seconds : 1e-9);
+    t->report.tokens_per_second = (double)batch.tokens / (seconds > 1e-9 ? seconds : 1e-9);
     t->report.flops_share = t->peak > 0 ? t->train_flops * t->report.tokens_per_second / t->peak : 0;
     t->pending = true;
     return QKV_OK;
@@ -74,32 +73,43 @@ static enum qkv_status update(struct qkv_trainer *t) {
 
 /* ---- what falls due ------------------------------------------------------------------------------------------------------ */
 
+static bool has_ended(const struct qkv_trainer *t) {
+    return t->options.patience > 0 && t->stale >= t->options.patience;
+}
+
 static bool falls_due(const struct qkv_trainer *t, int64_t every) {
-    return t->report.step >= t->options.steps || (every > 0 && t->report.step % every == 0);
+    return t->report.step >= t->options.steps || has_ended(t) || (every > 0 && t->report.step % every == 0);
+}
+
+/* Of accuracies more is better, of losses and errors less. The first is better than none, which is NaN. */
+static bool is_better(const char *name, double metric, double best) {
+    bool more = strcmp(name, "accuracy") == 0 || strcmp(name, "exact") == 0;
+    return more ? !(metric <= best) : !(metric >= best);
 }
 
 static enum qkv_status evaluate(struct qkv_trainer *t) {
-    size_t windows;
-    double loss;
-    qkv_multiply((size_t)t->options.eval_batches, (size_t)t->options.batch, &windows); /* SIZE_MAX: the whole text */
-    struct qkv_validation validation = {t->validation_pass, &t->valid, t->B, t->T, windows, t->ids, t->targets};
-    enum qkv_status status = qkv_validate(t->ctx, &validation, t->progress, t->user, &loss);
+    double loss, metric;
+    enum qkv_status status = t->feed->validate(t, &loss, &metric);
     if (status) return status;
     if (!isfinite(loss)) return fail_number(t, t->report.step, "validation loss");
-    bool best = !(loss >= t->report.best_loss); /* true for the first, when best_loss is NaN */
+    bool best = is_better(t->options.metric, metric, t->report.best_metric);
     if (best) status = qkv_model_save(t->model, t->folder);
     if (status) return status;
     t->report.evaluated = true;
     t->report.valid_loss = loss;
+    t->report.metric = metric;
     t->report.best = best;
+    t->stale = best ? 0 : t->stale + 1;
     if (best) t->report.best_loss = loss;
+    if (best) t->report.best_metric = metric;
     return QKV_OK;
 }
 
 static enum qkv_status write_line(struct qkv_trainer *t) {
     struct qkv_train_report line = t->report;
     line.seconds = t->earlier + qkv_clock() - t->started;
-    return qkv_log_write(t->ctx, &t->log, &line, (uint64_t)t->report.step * (uint64_t)t->options.batch * t->T);
+    line.metric_name = t->options.metric;
+    return qkv_log_write(t->ctx, &t->log, &line, t->feed->total(t, (uint64_t)t->report.step - 1));
 }
 
 enum qkv_status qkv_trainer_save(struct qkv_trainer *t) {
@@ -124,10 +134,10 @@ static enum qkv_status step(struct qkv_trainer *t) {
                         "of step %lld in %s",
                         (long long)t->saved_step, t->folder);
     if (!t->pending) {
-        if (t->report.step >= t->options.steps) return QKV_OK;
+        if (t->report.step >= t->options.steps || has_ended(t)) return QKV_OK;
         status = update(t);
     }
-    if (!status && t->valid.count && falls_due(t, t->options.eval_every)) status = evaluate(t);
+    if (!status && t->validation_pass && falls_due(t, t->options.eval_every)) status = evaluate(t);
     if (!status) status = write_line(t);
     if (status) return status;
     t->pending = false;
@@ -140,7 +150,9 @@ static enum qkv_status step(struct qkv_trainer *t) {
 
 enum qkv_status qkv_trainer_step(struct qkv_trainer *trainer, struct qkv_train_report *report) {
     enum qkv_status status = step(trainer);
-    trainer->report.steps = trainer->options.steps;
+    trainer->report.ended = !status && has_ended(trainer);
+    trainer->report.steps = trainer->report.ended ? trainer->report.step : trainer->options.steps;
+    trainer->report.metric_name = trainer->options.metric;
     trainer->report.seconds = qkv_clock() - trainer->started;
     if (report) *report = trainer->report;
     return status;
@@ -156,14 +168,27 @@ const struct qkv_train_options *qkv_trainer_options(const struct qkv_trainer *tr
     return &trainer->options;
 }
 
+size_t qkv_trainer_lines(const struct qkv_trainer *trainer, size_t *valid) {
+    if (valid) *valid = trainer->valid_batches.examples;
+    return trainer->batches.examples;
+}
+
+static size_t batch_tokens(const struct qkv_batches *batches) {
+    size_t tokens = 0;
+    for (size_t i = 0; i < batches->count; i++) tokens += (size_t)batches->tokens[i];
+    return tokens;
+}
+
 size_t qkv_trainer_tokens(const struct qkv_trainer *trainer, size_t *valid) {
-    if (valid) *valid = trainer->valid.count;
-    return trainer->train.count;
+    bool lines = trainer->batches.count > 0;
+    if (valid) *valid = lines ? batch_tokens(&trainer->valid_batches) : trainer->valid.count;
+    return lines ? batch_tokens(&trainer->batches) : trainer->train.count;
 }
 
 size_t qkv_trainer_bytes(const struct qkv_trainer *trainer) {
     const struct qkv_trainer *t = trainer;
-    size_t bytes = qkv_optimizer_bytes(t->optimizer) + qkv_pass_bytes(t->pass) + 2 * t->B * t->T * sizeof(int32_t);
+    size_t bytes = qkv_optimizer_bytes(t->optimizer) + qkv_pass_bytes(t->pass);
+    bytes += (2 * t->positions + t->source_positions + 2 * t->B) * sizeof(int32_t);
     if (t->validation_pass) bytes += qkv_pass_bytes(t->validation_pass);
     for (size_t i = 0; i < qkv_model_parameters(t->model); i++) /* weight and gradient */
         bytes += 2 * sizeof(float) * qkv_array_elements(qkv_model_parameter(t->model, i));

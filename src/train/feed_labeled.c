@@ -1,0 +1,300 @@
+/* Learning to classify lines: a label, a tab and a text in each.
+ *
+ * A text is stored as <s> x… </s>: pooling the first position then has one of its own to read. Its label is stored as the
+ * number of its class; the names, sorted, are in labels.txt. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/train.h"
+#include "train/tsv.h"
+
+static const char *const specials[] = {QKV_TOKEN_BEGIN, QKV_TOKEN_END};
+
+static enum qkv_status check(struct qkv_context *ctx, const struct qkv_train_options *options,
+                             const struct qkv_spec *spec) {
+    (void)options;
+    if (spec->head.kind != QKV_HEAD_CLASSIFY)
+        return qkv_fail(ctx, QKV_SPEC,
+                        "labelled lines need head.kind classify; choose a classifier, as the preset text-classifier");
+    return QKV_OK;
+}
+
+/* ---- labels ------------------------------------------------------------------------------------------------------------------- */
+
+struct text {
+    const char *data;
+    size_t size;
+};
+
+static int compare(const char *a, size_t na, const char *b, size_t nb) {
+    int order = memcmp(a, b, na < nb ? na : nb);
+    return order ? order : (na > nb) - (na < nb);
+}
+
+static int compare_texts(const void *left, const void *right) {
+    const struct text *a = left, *b = right;
+    return compare(a->data, a->size, b->data, b->size);
+}
+
+/* The label of each row of a file, in the mapping. */
+static enum qkv_status read_labels(struct qkv_trainer *t, struct qkv_tsv *file, struct text **out, size_t *count) {
+    struct text *all = NULL;
+    size_t capacity = 0;
+    struct qkv_tsv_row row;
+    bool end = false;
+    enum qkv_status status = QKV_OK;
+    *count = 0;
+    while (!status && !(status = qkv_tsv_next(file, &row, &end)) && !end) {
+        if (memchr(row.first, '\r', row.first_size))
+            status = qkv_tsv_fail(file, row.line, "the label holds a carriage return; remove it");
+        if (!status && *count == capacity) {
+            capacity = capacity ? 2 * capacity : 1024;
+            struct text *grown = qkv_reallocate(t->ctx, all, capacity, sizeof *grown);
+            if (!grown) status = QKV_MEMORY;
+            if (grown) all = grown;
+        }
+        if (!status) all[(*count)++] = (struct text){row.first, row.first_size};
+    }
+    *out = all;
+    return status;
+}
+
+/* The different ones, sorted, as the trainer's labels. */
+static enum qkv_status keep_labels(struct qkv_trainer *t, struct text *all, size_t count) {
+    size_t kept = 0;
+    qsort(all, count, sizeof *all, compare_texts);
+    for (size_t i = 0; i < count; i++)
+        if (i == 0 || compare_texts(&all[kept - 1], &all[i]) != 0) all[kept++] = all[i];
+    t->labels = qkv_allocate(t->ctx, kept, sizeof *t->labels);
+    if (!t->labels) return QKV_MEMORY;
+    for (; t->label_count < kept; t->label_count++) {
+        const struct text *label = &all[t->label_count];
+        t->labels[t->label_count] = qkv_copy_bytes(t->ctx, label->data, label->size);
+        if (!t->labels[t->label_count]) return QKV_MEMORY;
+    }
+    if (kept < 2)
+        return qkv_fail(t->ctx, QKV_FORMAT, "%s: every line has the label \"%.100s\"; a classifier needs at least two",
+                        t->options.labeled, t->labels[0]);
+    return QKV_OK;
+}
+
+static enum qkv_status find_labels(struct qkv_trainer *t) {
+    struct qkv_tsv file;
+    struct text *all = NULL;
+    size_t count = 0;
+    enum qkv_status status = qkv_tsv_open(t->ctx, t->options.labeled, "label", "text", &file);
+    if (status) return status;
+    status = read_labels(t, &file, &all, &count);
+    if (!status) status = keep_labels(t, all, count);
+    free(all);
+    qkv_tsv_close(&file);
+    return status;
+}
+
+/* labels.txt, and its hash in the facts. */
+static enum qkv_status write_labels(struct qkv_trainer *t) {
+    struct qkv_buffer text = {0};
+    char *path = qkv_join_path(t->ctx, t->folder, QKV_LABELS_FILE);
+    enum qkv_status status = path ? QKV_OK : QKV_MEMORY;
+    for (size_t i = 0; i < t->label_count && !status; i++)
+        status = qkv_buffer_print(t->ctx, &text, "%s\n", t->labels[i]);
+    if (!status) status = qkv_write_file(t->ctx, path, text.data, text.size);
+    struct qkv_text_facts *data = &t->facts.beside_data, *valid = &t->facts.beside_valid;
+    if (!status) data->tokenizer = valid->tokenizer = qkv_hash(QKV_HASH_START, text.data, text.size);
+    data->vocab = valid->vocab = t->label_count;
+    qkv_buffer_free(&text);
+    free(path);
+    return status;
+}
+
+/* The lines of labels.txt, whose hash is right, so it is what write_labels wrote. */
+static enum qkv_status split_labels(struct qkv_trainer *t, const char *text, size_t size) {
+    t->labels = qkv_allocate(t->ctx, (size_t)t->facts.beside_data.vocab, sizeof *t->labels);
+    if (!t->labels) return QKV_MEMORY;
+    while (size > 0 && t->label_count < t->facts.beside_data.vocab) {
+        const char *stop = memchr(text, '\n', size);
+        size_t n = stop ? (size_t)(stop - text) : size, taken = stop ? n + 1 : n;
+        t->labels[t->label_count] = qkv_copy_bytes(t->ctx, text, n);
+        if (!t->labels[t->label_count]) return QKV_MEMORY;
+        t->label_count++;
+        text += taken;
+        size -= taken;
+    }
+    return QKV_OK;
+}
+
+static enum qkv_status restore_labels(struct qkv_trainer *t) {
+    struct qkv_map map = {0};
+    char *path = qkv_join_path(t->ctx, t->folder, QKV_LABELS_FILE);
+    enum qkv_status status = path ? qkv_map_file(t->ctx, path, &map) : QKV_MEMORY;
+    if (!status && qkv_hash(QKV_HASH_START, map.data, map.size) != t->facts.beside_data.tokenizer)
+        status = qkv_fail(t->ctx, QKV_FORMAT,
+                          "%s does not hold the labels that this run was trained with; restore it, or start a new run "
+                          "in another folder",
+                          path);
+    if (!status) status = split_labels(t, (const char *)map.data, map.size);
+    qkv_unmap_file(&map);
+    free(path);
+    return status;
+}
+
+/* ---- tokenizer ---------------------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status make_tokenizer(struct qkv_trainer *t) {
+    struct qkv_lines lines = {.first = "label", .second = "text"};
+    struct qkv_buffer text = {0};
+    struct qkv_tokenizer_choice c = {
+        .what = "tokenizer", .choice = t->options.tokenizer, .specials = specials, .special_count = 2};
+    enum qkv_status status = qkv_train_progress(t->ctx, t->progress, t->user, "training the tokenizer", 0, 0);
+    if (!status && qkv_tokenizer_learns(c.choice)) status = qkv_lines_text(t, t->options.labeled, &lines, 1, &text);
+    c.text = text.data;
+    c.size = text.size;
+    if (!status) status = qkv_tokenizer_make(t->ctx, &c, &t->tokenizer);
+    qkv_buffer_free(&text);
+    return status;
+}
+
+static enum qkv_status set_classes(struct qkv_trainer *t, struct qkv_spec *spec) {
+    int count = (int)t->label_count;
+    if (spec->head.classes == 0) spec->head.classes = count;
+    if (spec->head.classes == count) return QKV_OK;
+    return qkv_fail(
+        t->ctx, QKV_SPEC,
+        "the spec's head.classes is %d but %s has %d different labels; set head.classes=%d, or leave it out",
+        spec->head.classes, t->options.labeled, count, count);
+}
+
+static enum qkv_status prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
+    enum qkv_status status = find_labels(t);
+    if (!status) status = set_classes(t, spec);
+    if (!status) status = make_tokenizer(t);
+    if (!status) status = qkv_vocab_agree(t->ctx, "vocab", &spec->vocab, qkv_tokenizer_vocab(t->tokenizer));
+    if (!status) status = qkv_spec_check(t->ctx, spec);
+    if (!status) status = write_labels(t);
+    return status ? status
+                  : qkv_tokenizer_keep(t->ctx, t->tokenizer, t->folder, QKV_TOKENIZER_FILE, &t->facts.data,
+                                       &t->facts.valid);
+}
+
+static enum qkv_status restore(struct qkv_trainer *t) {
+    enum qkv_status status = qkv_tokenizer_return(t->ctx, t->folder, QKV_TOKENIZER_FILE, &t->facts.data, &t->tokenizer);
+    return status ? status : restore_labels(t);
+}
+
+/* ---- lines as tokens ------------------------------------------------------------------------------------------------------------ */
+
+static enum qkv_status unknown_label(const struct qkv_trainer *t, const struct qkv_tsv *file,
+                                     const struct qkv_tsv_row *row) {
+    char known[256] = "";
+    for (size_t i = 0, used = 0; i < t->label_count && used < sizeof known; i++) {
+        if (used > 200) {
+            snprintf(known + used, sizeof known - used, ", …");
+            break;
+        }
+        int n = snprintf(known + used, sizeof known - used, "%s%.40s", i ? ", " : "", t->labels[i]);
+        used += n > 0 ? (size_t)n : 0;
+    }
+    return qkv_tsv_fail(file, row->line, "the label \"%.*s\" does not occur in training; the known ones are %s",
+                        (int)(row->first_size < 100 ? row->first_size : 100), row->first, known);
+}
+
+static size_t find_label(const struct qkv_trainer *t, const char *label, size_t size) {
+    size_t low = 0, high = t->label_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = compare(label, size, t->labels[middle], strlen(t->labels[middle]));
+        if (order == 0) return middle;
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return t->label_count;
+}
+
+static enum qkv_status encode(struct qkv_trainer *t, const struct qkv_tsv *file, const struct qkv_tsv_row *row,
+                              struct qkv_line *line) {
+    const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(t->model);
+    size_t label = find_label(t, row->first, row->first_size);
+    if (label == t->label_count) return unknown_label(t, file, row);
+    line->beside = qkv_allocate(t->ctx, 1, sizeof *line->beside);
+    if (!line->beside) return QKV_MEMORY;
+    line->beside[0] = (int32_t)label;
+    line->beside_count = 1;
+    enum qkv_status status = qkv_lines_encode(
+        t->ctx, tokenizer, row->second, row->second_size, qkv_tokenizer_special(tokenizer, QKV_TOKEN_BEGIN),
+        qkv_tokenizer_special(tokenizer, QKV_TOKEN_END), &line->main, &line->main_count);
+    if (status || line->main_count <= t->T) return status;
+    return qkv_tsv_fail(file, row->line,
+                        "the text has %zu tokens with " QKV_TOKEN_BEGIN " and " QKV_TOKEN_END
+                        ", more than the context of %zu; shorten or remove the line, or choose a larger context",
+                        line->main_count, t->T);
+}
+
+static enum qkv_status open_data(struct qkv_trainer *t) {
+    struct qkv_lines lines = {.first = "label",
+                              .second = "text",
+                              .end = qkv_tokenizer_special(qkv_model_tokenizer(t->model), QKV_TOKEN_END),
+                              .beside_end = -1,
+                              .encode = encode};
+    enum qkv_status status = qkv_model_set_labels(t->model, (const char *const *)t->labels, t->label_count);
+    return status ? status : qkv_lines_open(t, &lines);
+}
+
+/* ---- batches --------------------------------------------------------------------------------------------------------------------- */
+
+static void fill_rows(struct qkv_trainer *t, const struct qkv_examples *examples, const uint32_t *rows,
+                      struct qkv_batch *batch) {
+    size_t T = batch->T;
+    memset(t->ids, 0, batch->B * T * sizeof *t->ids); /* padding is masked; any token will do */
+    for (size_t r = 0; r < batch->B; r++) {
+        t->lengths[r] = (int32_t)qkv_examples_main(examples, rows[r], t->ids + r * T);
+        qkv_examples_beside(examples, rows[r], t->targets + r);
+    }
+    batch->ids = t->ids;
+    batch->targets = t->targets;
+    batch->lengths = t->lengths;
+}
+
+static enum qkv_status fill(struct qkv_trainer *t, uint64_t step, size_t begin, size_t end, struct qkv_batch *batch) {
+    const uint32_t *rows;
+    qkv_lines_rows(t, step, begin, end, &rows, batch);
+    fill_rows(t, &t->examples, rows, batch);
+    return QKV_OK;
+}
+
+struct score {
+    size_t right, all;
+};
+
+static void count_right(struct qkv_trainer *t, const struct qkv_batch *batch, void *user) {
+    struct score *score = user;
+    struct qkv_array logits = qkv_pass_output(t->validation_pass);
+    for (size_t r = 0; r < batch->B; r++) {
+        const float *row = (const float *)logits.data + r * logits.shape[1];
+        size_t best = 0;
+        for (size_t k = 1; k < logits.shape[1]; k++) best = row[k] > row[best] ? k : best;
+        score->right += best == (size_t)batch->targets[r];
+        score->all++;
+    }
+}
+
+static enum qkv_status validate(struct qkv_trainer *t, double *loss, double *metric) {
+    struct score score = {0};
+    enum qkv_status status = qkv_lines_validate(t, fill_rows, count_right, &score, loss);
+    bool accuracy = strcmp(t->options.metric, "accuracy") == 0;
+    *metric = accuracy && score.all ? (double)score.right / (double)score.all : *loss;
+    return status;
+}
+
+const struct qkv_feed qkv_feed_labeled = {
+    .name = "labeled",
+    .check = check,
+    .prepare = prepare,
+    .restore = restore,
+    .open = open_data,
+    .begin = qkv_lines_begin,
+    .fill = fill,
+    .total = qkv_lines_total,
+    .validate = validate,
+};

@@ -1,0 +1,95 @@
+/* Masked-language modelling (Devlin et al. 2018): windows of a text some of whose tokens are hidden and to be predicted.
+ *
+ * Each position is a target with probability p; of these 80 % are replaced by <mask>, 10 % by a token drawn uniformly, and
+ * 10 % stay. What a step hides is a pure function of (seed, step, row); validation hides the same tokens every time. */
+#include "train/train.h"
+
+size_t qkv_mask_row(const struct qkv_masking *masking, struct qkv_random *random, size_t T, int32_t *ids,
+                    int32_t *targets) {
+    size_t chosen = 0;
+    for (size_t t = 0; t < T; t++) {
+        targets[t] = QKV_IGNORE;
+        if (qkv_random_uniform(random) >= masking->probability || ids[t] == masking->mask) continue;
+        double what = qkv_random_uniform(random);
+        targets[t] = ids[t];
+        chosen++;
+        if (what < 0.8)
+            ids[t] = masking->mask;
+        else if (what < 0.9)
+            ids[t] = (int32_t)qkv_random_below(random, (uint64_t)masking->vocab);
+    }
+    return chosen;
+}
+
+static enum qkv_status check(struct qkv_context *ctx, const struct qkv_train_options *options,
+                             const struct qkv_spec *spec) {
+    const struct qkv_stack_spec *stack = spec->encoder.layers ? &spec->encoder : &spec->decoder;
+    const char *name = spec->encoder.layers ? "encoder" : "decoder";
+    (void)options;
+    if (spec->encoder.layers && spec->decoder.layers)
+        return qkv_fail(ctx, QKV_SPEC,
+                        "task mlm needs one stack, but this model has an encoder and a decoder; set decoder=null, or "
+                        "train it on pairs");
+    if (spec->head.kind != QKV_HEAD_LM)
+        return qkv_fail(ctx, QKV_SPEC, "task mlm predicts tokens, so the spec needs head.kind lm");
+    if (stack->attention.causal)
+        return qkv_fail(ctx, QKV_SPEC,
+                        "%s.attention.causal is true: a masked token could not be seen from both sides; task mlm needs "
+                        "causal=false, or choose task text",
+                        name);
+    return QKV_OK;
+}
+
+static enum qkv_status prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
+    static const char *const specials[] = {QKV_TOKEN_MASK};
+    return qkv_text_prepare(t, spec, specials, 1);
+}
+
+static struct qkv_masking masking_of(const struct qkv_trainer *t) {
+    const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(t->model);
+    return (struct qkv_masking){.probability = t->options.mask_probability,
+                                .mask = qkv_tokenizer_special(tokenizer, QKV_TOKEN_MASK),
+                                .vocab = qkv_tokenizer_vocab(tokenizer)};
+}
+
+static enum qkv_status fill(struct qkv_trainer *t, uint64_t step, size_t begin, size_t end, struct qkv_batch *batch) {
+    struct qkv_masking masking = masking_of(t);
+    enum qkv_status status = qkv_text_fill(t, step, begin, end, batch);
+    for (size_t r = begin; r < end && !status; r++) {
+        struct qkv_random random = qkv_draw_masks((uint64_t)t->options.seed, step, r);
+        size_t at = (r - begin) * t->T;
+        qkv_mask_row(&masking, &random, t->T, t->ids + at, t->targets + at);
+    }
+    return status;
+}
+
+/* The targets of all rows are counted by making each of them once. */
+static enum qkv_status begin(struct qkv_trainer *t, uint64_t step, struct qkv_feed_step *out) {
+    struct qkv_batch batch;
+    enum qkv_status status = qkv_text_begin(t, step, out);
+    out->targets = 0;
+    for (size_t r = 0; r < out->rows && !status; r++) {
+        status = fill(t, step, r, r + 1, &batch);
+        for (size_t i = 0; i < t->T && !status; i++) out->targets += t->targets[i] != QKV_IGNORE;
+    }
+    return status;
+}
+
+static enum qkv_status validate(struct qkv_trainer *t, double *loss, double *metric) {
+    struct qkv_masking masking = masking_of(t);
+    enum qkv_status status = qkv_text_validate(t, &masking, loss);
+    *metric = *loss;
+    return status;
+}
+
+const struct qkv_feed qkv_feed_mlm = {
+    .name = "mlm",
+    .check = check,
+    .prepare = prepare,
+    .restore = qkv_text_restore,
+    .open = qkv_text_feed_open,
+    .begin = begin,
+    .fill = fill,
+    .total = qkv_text_total,
+    .validate = validate,
+};

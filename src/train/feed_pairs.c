@@ -1,0 +1,160 @@
+/* Learning from pairs: an encoder reads the source, a decoder predicts its target, token by token.
+ *
+ * A source is stored as x… </s>, a target as y… </s>; the decoder reads <s> y… and predicts y… </s>. */
+#include <string.h>
+
+#include "train/train.h"
+#include "train/tsv.h"
+
+static const char *const specials[] = {QKV_TOKEN_BEGIN, QKV_TOKEN_END};
+
+static enum qkv_status check(struct qkv_context *ctx, const struct qkv_train_options *options,
+                             const struct qkv_spec *spec) {
+    if (!spec->encoder.layers || !spec->decoder.layers)
+        return qkv_fail(ctx, QKV_SPEC,
+                        "pairs need an encoder for the source and a decoder for the target, but this model has no %s; "
+                        "choose an encoder–decoder, as the preset tiny-seq2seq",
+                        spec->encoder.layers ? "decoder" : "encoder");
+    if (spec->head.kind != QKV_HEAD_LM)
+        return qkv_fail(ctx, QKV_SPEC, "pairs need scores for the target's tokens, so the spec needs head.kind lm");
+    if (!spec->decoder.attention.causal)
+        return qkv_fail(ctx, QKV_SPEC,
+                        "decoder.attention.causal is false: the model would see the tokens that it is to predict; "
+                        "pairs need a causal decoder");
+    if (spec->tie == QKV_TIE_ALL && options->source_tokenizer)
+        return qkv_fail(
+            ctx, QKV_ARGUMENT,
+            "source_tokenizer is given, but with tie all both sides share one tokenizer and embedding; leave "
+            "it out, or choose tie head or none");
+    return QKV_OK;
+}
+
+/* ---- tokenizers ------------------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status make_tokenizer(struct qkv_trainer *t, const char *what, const char *choice, int side,
+                                      struct qkv_tokenizer **out) {
+    struct qkv_lines lines = {.first = "source", .second = "target"};
+    struct qkv_buffer text = {0};
+    struct qkv_tokenizer_choice c = {.what = what, .choice = choice, .specials = specials, .special_count = 2};
+    enum qkv_status status = qkv_train_progress(t->ctx, t->progress, t->user, "training the tokenizer", 0, 0);
+    if (!status && qkv_tokenizer_learns(choice)) status = qkv_lines_text(t, t->options.pairs, &lines, side, &text);
+    c.text = text.data;
+    c.size = text.size;
+    if (!status) status = qkv_tokenizer_make(t->ctx, &c, out);
+    qkv_buffer_free(&text);
+    return status;
+}
+
+static enum qkv_status prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
+    const struct qkv_train_options *o = &t->options;
+    struct qkv_run_facts *f = &t->facts;
+    bool shared = spec->tie == QKV_TIE_ALL;
+    const char *source = o->source_tokenizer ? o->source_tokenizer : o->tokenizer;
+    enum qkv_status status = make_tokenizer(t, "tokenizer", o->tokenizer, shared ? 2 : 1, &t->tokenizer);
+    if (!status && !shared) status = make_tokenizer(t, "source_tokenizer", source, 0, &t->source_tokenizer);
+    if (status) return status;
+    const struct qkv_tokenizer *sources = shared ? t->tokenizer : t->source_tokenizer;
+    status = qkv_vocab_agree(t->ctx, "vocab", &spec->vocab, qkv_tokenizer_vocab(t->tokenizer));
+    if (!status) status = qkv_vocab_agree(t->ctx, "source_vocab", &spec->source_vocab, qkv_tokenizer_vocab(sources));
+    if (!status) status = qkv_spec_check(t->ctx, spec);
+    if (!status) status = qkv_tokenizer_keep(t->ctx, t->tokenizer, t->folder, QKV_TOKENIZER_FILE, &f->data, &f->valid);
+    return status ? status
+                  : qkv_tokenizer_keep(t->ctx, sources, t->folder, shared ? QKV_TOKENIZER_FILE : QKV_SOURCE_FILE,
+                                       &f->beside_data, &f->beside_valid);
+}
+
+static enum qkv_status restore(struct qkv_trainer *t) {
+    const struct qkv_run_facts *f = &t->facts;
+    enum qkv_status status = qkv_tokenizer_return(t->ctx, t->folder, QKV_TOKENIZER_FILE, &f->data, &t->tokenizer);
+    if (status || f->beside_data.tokenizer == f->data.tokenizer) return status;
+    return qkv_tokenizer_return(t->ctx, t->folder, QKV_SOURCE_FILE, &f->beside_data, &t->source_tokenizer);
+}
+
+/* ---- lines as tokens ---------------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status too_long(const struct qkv_trainer *t, const struct qkv_tsv *file, size_t line, const char *what,
+                                size_t count, const char *with) {
+    return qkv_tsv_fail(file, line,
+                        "the %s has %zu tokens with %s, more than the context of %zu; shorten or remove the line, or "
+                        "choose a larger context",
+                        what, count, with, t->T);
+}
+
+static enum qkv_status encode(struct qkv_trainer *t, const struct qkv_tsv *file, const struct qkv_tsv_row *row,
+                              struct qkv_line *line) {
+    const struct qkv_tokenizer *target = qkv_model_tokenizer(t->model), *source = qkv_model_source_tokenizer(t->model);
+    enum qkv_status status =
+        qkv_lines_encode(t->ctx, source, row->first, row->first_size, -1, qkv_tokenizer_special(source, QKV_TOKEN_END),
+                         &line->beside, &line->beside_count);
+    if (!status)
+        status = qkv_lines_encode(t->ctx, target, row->second, row->second_size, -1,
+                                  qkv_tokenizer_special(target, QKV_TOKEN_END), &line->main, &line->main_count);
+    if (status) return status;
+    if (line->beside_count > t->T)
+        return too_long(t, file, row->line, "source", line->beside_count, "the " QKV_TOKEN_END " at its end");
+    if (line->main_count > t->T)
+        return too_long(t, file, row->line, "target", line->main_count, "the " QKV_TOKEN_BEGIN " before it");
+    return QKV_OK;
+}
+
+static struct qkv_lines lines_of(struct qkv_trainer *t) {
+    return (struct qkv_lines){.first = "source",
+                              .second = "target",
+                              .end = qkv_tokenizer_special(qkv_model_tokenizer(t->model), QKV_TOKEN_END),
+                              .beside_end = qkv_tokenizer_special(qkv_model_source_tokenizer(t->model), QKV_TOKEN_END),
+                              .encode = encode};
+}
+
+static enum qkv_status open_data(struct qkv_trainer *t) {
+    struct qkv_lines lines = lines_of(t);
+    return qkv_lines_open(t, &lines);
+}
+
+/* ---- batches ------------------------------------------------------------------------------------------------------------------- */
+
+static void fill_rows(struct qkv_trainer *t, const struct qkv_examples *examples, const uint32_t *rows,
+                      struct qkv_batch *batch) {
+    size_t T = batch->T, S = batch->source_T;
+    int32_t begin = qkv_tokenizer_special(qkv_model_tokenizer(t->model), QKV_TOKEN_BEGIN);
+    memset(t->ids, 0, batch->B * T * sizeof *t->ids); /* padding is masked; any token will do */
+    memset(t->source, 0, batch->B * S * sizeof *t->source);
+    for (size_t r = 0; r < batch->B; r++) {
+        int32_t *targets = t->targets + r * T;
+        size_t n = qkv_examples_main(examples, rows[r], targets);
+        t->ids[r * T] = begin;
+        memcpy(t->ids + r * T + 1, targets, (n - 1) * sizeof *targets);
+        for (size_t i = n; i < T; i++) targets[i] = QKV_IGNORE;
+        t->lengths[r] = (int32_t)n;
+        t->source_lengths[r] = (int32_t)qkv_examples_beside(examples, rows[r], t->source + r * S);
+    }
+    batch->ids = t->ids;
+    batch->targets = t->targets;
+    batch->lengths = t->lengths;
+    batch->source = t->source;
+    batch->source_lengths = t->source_lengths;
+}
+
+static enum qkv_status fill(struct qkv_trainer *t, uint64_t step, size_t begin, size_t end, struct qkv_batch *batch) {
+    const uint32_t *rows;
+    qkv_lines_rows(t, step, begin, end, &rows, batch);
+    fill_rows(t, &t->examples, rows, batch);
+    return QKV_OK;
+}
+
+static enum qkv_status validate(struct qkv_trainer *t, double *loss, double *metric) {
+    enum qkv_status status = qkv_lines_validate(t, fill_rows, NULL, NULL, loss);
+    *metric = *loss;
+    return status;
+}
+
+const struct qkv_feed qkv_feed_pairs = {
+    .name = "pairs",
+    .check = check,
+    .prepare = prepare,
+    .restore = restore,
+    .open = open_data,
+    .begin = qkv_lines_begin,
+    .fill = fill,
+    .total = qkv_lines_total,
+    .validate = validate,
+};

@@ -1,0 +1,172 @@
+/* Learning the next token of a text: windows that begin anywhere in it. The masked feed has the same windows. */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "train/train.h"
+
+/* ---- tokenizer ------------------------------------------------------------------------------------------------------------ */
+
+enum qkv_status qkv_text_prepare(struct qkv_trainer *t, struct qkv_spec *spec, const char *const *specials,
+                                 size_t special_count) {
+    struct qkv_text_stream text = {0};
+    struct qkv_tokenizer_choice choice = {
+        .what = "tokenizer", .choice = t->options.tokenizer, .specials = specials, .special_count = special_count};
+    enum qkv_status status = QKV_OK;
+    if (qkv_tokenizer_learns(choice.choice)) {
+        status = qkv_text_open(t->ctx, t->options.data, NULL, &text);
+        if (!status) status = qkv_train_progress(t->ctx, t->progress, t->user, "training the tokenizer", 0, 0);
+        choice.text = (const char *)text.map.data;
+        choice.size = text.map.size;
+    }
+    if (!status) status = qkv_tokenizer_make(t->ctx, &choice, &t->tokenizer);
+    qkv_text_close(&text);
+    if (!status) status = qkv_vocab_agree(t->ctx, "vocab", &spec->vocab, qkv_tokenizer_vocab(t->tokenizer));
+    if (!status) status = qkv_spec_check(t->ctx, spec);
+    if (!status)
+        status =
+            qkv_tokenizer_keep(t->ctx, t->tokenizer, t->folder, QKV_TOKENIZER_FILE, &t->facts.data, &t->facts.valid);
+    return status;
+}
+
+static enum qkv_status prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
+    return qkv_text_prepare(t, spec, NULL, 0);
+}
+
+enum qkv_status qkv_text_restore(struct qkv_trainer *t) {
+    return qkv_tokenizer_return(t->ctx, t->folder, QKV_TOKENIZER_FILE, &t->facts.data, &t->tokenizer);
+}
+
+/* ---- the texts -------------------------------------------------------------------------------------------------------------- */
+
+/* Makes a missing token file again. */
+static enum qkv_status remake(struct qkv_trainer *t, const char *path, const char *text,
+                              const struct qkv_text_facts *facts) {
+    struct qkv_text_facts now = *facts;
+    enum qkv_status status =
+        qkv_tokens_write(t->ctx, path, text, qkv_model_tokenizer(t->model), &now, t->progress, t->user);
+    if (status) {
+        qkv_fail_at(t->ctx, "making %s again, which is missing", path);
+        return status;
+    }
+    return qkv_trainer_same_text(t, path, text, facts, &now);
+}
+
+static enum qkv_status open_tokens(struct qkv_trainer *t, const char *path, const char *text,
+                                   struct qkv_text_facts *facts, struct qkv_tokens *tokens) {
+    enum qkv_status status = QKV_OK;
+    if (facts->bytes == 0)
+        status = qkv_tokens_write(t->ctx, path, text, qkv_model_tokenizer(t->model), facts, t->progress, t->user);
+    else if (!qkv_file_exists(path))
+        status = remake(t, path, text, facts);
+    return status ? status : qkv_tokens_open(t->ctx, path, facts, tokens);
+}
+
+static struct qkv_tokens part_of(const struct qkv_tokens *whole, size_t begin, size_t count) {
+    struct qkv_tokens part = *whole;
+    part.map = (struct qkv_map){0}; /* the whole owns it */
+    part.data += begin * whole->width;
+    part.count = count;
+    return part;
+}
+
+static enum qkv_status too_short(const struct qkv_trainer *t, const char *what, const char *text, size_t count,
+                                 const char *other_way) {
+    char shorter[64] = "";
+    if (count >= 2) snprintf(shorter, sizeof shorter, "a context of at most %zu, ", count - 1);
+    return qkv_fail(t->ctx, QKV_ARGUMENT,
+                    "the %s part of %s has %zu tokens, but a context of %zu needs %zu: choose "
+                    "%smore text%s",
+                    what, text, count, t->T, t->T + 1, shorter, other_way);
+}
+
+/* Cuts the token files into the parts to learn from and to validate on. */
+static enum qkv_status split(struct qkv_trainer *t) {
+    const struct qkv_train_options *o = &t->options;
+    size_t count = t->data_tokens.count, kept = (size_t)((double)count * o->valid_fraction);
+    if (o->valid) {
+        t->train = part_of(&t->data_tokens, 0, count);
+        t->valid = part_of(&t->valid_tokens, 0, t->valid_tokens.count);
+    } else {
+        t->train = part_of(&t->data_tokens, 0, count - kept);
+        t->valid = part_of(&t->data_tokens, count - kept, kept);
+    }
+    if (t->train.count < t->T + 1)
+        return too_short(t, "training", o->data, t->train.count,
+                         !o->valid && count > t->T ? ", or a smaller valid_fraction" : "");
+    if (qkv_trainer_validates(t) && t->valid.count < t->T + 1)
+        return too_short(t, "validation", o->valid ? o->valid : o->data, t->valid.count,
+                         o->valid ? "" : ", a larger valid_fraction, or 0 for no validation");
+    return QKV_OK;
+}
+
+enum qkv_status qkv_text_feed_open(struct qkv_trainer *t) {
+    const struct qkv_train_options *o = &t->options;
+    t->B = (size_t)((o->batch + o->accumulate - 1) / o->accumulate);
+    enum qkv_status status = open_tokens(t, t->data_path, o->data, &t->facts.data, &t->data_tokens);
+    if (!status && o->valid) status = open_tokens(t, t->valid_path, o->valid, &t->facts.valid, &t->valid_tokens);
+    return status ? status : split(t);
+}
+
+/* ---- batches ---------------------------------------------------------------------------------------------------------------- */
+
+enum qkv_status qkv_text_begin(struct qkv_trainer *t, uint64_t step, struct qkv_feed_step *out) {
+    (void)step;
+    size_t rows = (size_t)t->options.batch;
+    *out = (struct qkv_feed_step){.rows = rows, .targets = rows * t->T, .tokens = rows * t->T};
+    return QKV_OK;
+}
+
+uint64_t qkv_text_total(struct qkv_trainer *t, uint64_t step) {
+    return (step + 1) * (uint64_t)t->options.batch * t->T;
+}
+
+enum qkv_status qkv_text_fill(struct qkv_trainer *t, uint64_t step, size_t begin, size_t end, struct qkv_batch *batch) {
+    enum qkv_status status = QKV_OK;
+    for (size_t r = begin; r < end && !status; r++) {
+        size_t start = qkv_draw_window((uint64_t)t->options.seed, step, r, t->train.count - t->T);
+        size_t at = (r - begin) * t->T;
+        status = qkv_tokens_window(t->ctx, &t->train, start, t->T, t->ids + at, t->targets + at);
+    }
+    batch->B = end - begin;
+    batch->T = t->T;
+    return status;
+}
+
+enum qkv_status qkv_text_validate(struct qkv_trainer *t, const struct qkv_masking *masking, double *loss) {
+    size_t windows;
+    qkv_multiply((size_t)t->options.eval_batches, (size_t)t->options.batch, &windows); /* SIZE_MAX: the whole text */
+    struct qkv_validation validation = {.pass = t->validation_pass,
+                                        .tokens = &t->valid,
+                                        .B = t->B,
+                                        .T = t->T,
+                                        .windows = windows,
+                                        .ids = t->ids,
+                                        .targets = t->targets,
+                                        .masking = masking,
+                                        .seed = (uint64_t)t->options.seed};
+    return qkv_validate(t->ctx, &validation, t->progress, t->user, loss);
+}
+
+static enum qkv_status check(struct qkv_context *ctx, const struct qkv_train_options *options,
+                             const struct qkv_spec *spec) {
+    (void)options;
+    return qkv_text_model_check(ctx, spec);
+}
+
+static enum qkv_status validate(struct qkv_trainer *t, double *loss, double *metric) {
+    enum qkv_status status = qkv_text_validate(t, NULL, loss);
+    *metric = *loss;
+    return status;
+}
+
+const struct qkv_feed qkv_feed_text = {
+    .name = "text",
+    .check = check,
+    .prepare = prepare,
+    .restore = qkv_text_restore,
+    .open = qkv_text_feed_open,
+    .begin = qkv_text_begin,
+    .fill = qkv_text_fill,
+    .total = qkv_text_total,
+    .validate = validate,
+};

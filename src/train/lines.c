@@ -1,0 +1,199 @@
+/* What the feeds of lines, pairs and labelled texts, share: files of lines become two token files, their examples batches.
+ * A resumed run needs the token files only; one that is missing is made again from the lines, if those are still the same. */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "train/train.h"
+#include "train/tsv.h"
+
+enum { LINES_A_REPORT = 4096 };
+
+enum qkv_status qkv_lines_text(struct qkv_trainer *t, const char *path, const struct qkv_lines *lines, int side,
+                               struct qkv_buffer *text) {
+    struct qkv_tsv file;
+    struct qkv_tsv_row row;
+    bool end = false;
+    enum qkv_status status = qkv_tsv_open(t->ctx, path, lines->first, lines->second, &file);
+    if (status) return status;
+    while (!status && !(status = qkv_tsv_next(&file, &row, &end)) && !end) {
+        if (side != 1) status = qkv_buffer_append(t->ctx, text, row.first, row.first_size);
+        if (side != 1 && !status) status = qkv_buffer_append(t->ctx, text, "\n", 1);
+        if (side != 0 && !status) status = qkv_buffer_append(t->ctx, text, row.second, row.second_size);
+        if (side != 0 && !status) status = qkv_buffer_append(t->ctx, text, "\n", 1);
+    }
+    qkv_tsv_close(&file);
+    return status;
+}
+
+enum qkv_status qkv_lines_encode(struct qkv_context *ctx, const struct qkv_tokenizer *tokenizer, const char *text,
+                                 size_t size, int32_t begin, int32_t end, int32_t **ids, size_t *count) {
+    int32_t *bare = NULL;
+    size_t n = 0, at = 0;
+    *ids = NULL;
+    *count = 0;
+    /* Special tokens written in a line are spelled out: an end among them would cut the sequence in two. */
+    enum qkv_status status = qkv_tokenizer_encode(ctx, tokenizer, text, size, false, &bare, &n);
+    if (!status && !(*ids = qkv_allocate(ctx, n + 2, sizeof **ids))) status = QKV_MEMORY;
+    if (!status) {
+        if (begin >= 0) (*ids)[at++] = begin;
+        for (size_t i = 0; i < n; i++) (*ids)[at++] = bare[i];
+        if (end >= 0) (*ids)[at++] = end;
+        *count = at;
+    }
+    qkv_free(bare);
+    return status;
+}
+
+/* ---- token files ------------------------------------------------------------------------------------------------------------ */
+
+struct files { /* of one file of lines */
+    const char *text, *main_path, *beside_path;
+    struct qkv_text_facts *main, *beside;
+};
+
+static enum qkv_status write_rows(struct qkv_trainer *t, struct qkv_tsv *file, const struct qkv_lines *lines,
+                                  struct qkv_tokens_writer *main, struct qkv_tokens_writer *beside) {
+    struct qkv_tsv_row row;
+    bool end = false;
+    enum qkv_status status = QKV_OK;
+    for (size_t n = 0; !status; n++) {
+        struct qkv_line line = {0};
+        if (n % LINES_A_REPORT == 0)
+            status = qkv_train_progress(t->ctx, t->progress, t->user, "tokenizing", (double)file->position,
+                                        (double)file->map.size);
+        if (!status) status = qkv_tsv_next(file, &row, &end);
+        if (status || end) return status;
+        status = lines->encode(t, file, &row, &line);
+        if (!status) status = qkv_tokens_put(main, line.main, line.main_count);
+        if (!status) status = qkv_tokens_put(beside, line.beside, line.beside_count);
+        qkv_free(line.main);
+        qkv_free(line.beside);
+    }
+    return status;
+}
+
+static enum qkv_status write_files(struct qkv_trainer *t, const struct files *f, const struct qkv_lines *lines) {
+    struct qkv_tsv file;
+    struct qkv_tokens_writer main = {0}, beside = {0};
+    enum qkv_status status = qkv_tsv_open(t->ctx, f->text, lines->first, lines->second, &file);
+    if (status) return status;
+    f->main->bytes = f->beside->bytes = file.map.size;
+    f->main->hash = f->beside->hash = qkv_hash(QKV_HASH_START, file.map.data, file.map.size);
+    status = qkv_tokens_begin(t->ctx, f->main_path, f->main, &main);
+    if (!status) status = qkv_tokens_begin(t->ctx, f->beside_path, f->beside, &beside);
+    if (!status) status = write_rows(t, &file, lines, &main, &beside);
+    status = qkv_tokens_end(&main, status);
+    status = qkv_tokens_end(&beside, status);
+    qkv_tsv_close(&file);
+    return status;
+}
+
+static enum qkv_status remake(struct qkv_trainer *t, const struct files *f, const struct qkv_lines *lines) {
+    struct qkv_text_facts main = *f->main, beside = *f->beside;
+    const char *missing = qkv_file_exists(f->main_path) ? f->beside_path : f->main_path;
+    struct files now = *f;
+    now.main = &main;
+    now.beside = &beside;
+    enum qkv_status status = write_files(t, &now, lines);
+    if (status) {
+        qkv_fail_at(t->ctx, "making %s again, which is missing", missing);
+        return status;
+    }
+    status = qkv_trainer_same_text(t, missing, f->text, f->main, &main);
+    return status ? status : qkv_trainer_same_text(t, missing, f->text, f->beside, &beside);
+}
+
+static enum qkv_status open_files(struct qkv_trainer *t, const struct files *f, const struct qkv_lines *lines,
+                                  struct qkv_examples *examples) {
+    enum qkv_status status = QKV_OK;
+    if (f->main->bytes == 0)
+        status = write_files(t, f, lines);
+    else if (!qkv_file_exists(f->main_path) || !qkv_file_exists(f->beside_path))
+        status = remake(t, f, lines);
+    examples->end = lines->end;
+    examples->beside_end = lines->beside_end;
+    if (!status) status = qkv_tokens_open(t->ctx, f->main_path, f->main, &examples->main);
+    if (!status) status = qkv_tokens_open(t->ctx, f->beside_path, f->beside, &examples->beside);
+    return status ? status : qkv_examples_index(t->ctx, examples, t->T);
+}
+
+/* ---- batches ---------------------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status make_batches(struct qkv_trainer *t) {
+    const struct qkv_train_options *o = &t->options;
+    struct qkv_batch_limits limits = {.rows = (size_t)o->batch, .tokens = (size_t)o->batch_tokens};
+    const char *text = qkv_feed_file(o);
+    size_t count = t->examples.count, kept = o->valid ? 0 : (size_t)((double)count * o->valid_fraction);
+    if (!o->valid && o->valid_fraction > 0 && kept == 0)
+        return qkv_fail(
+            t->ctx, QKV_ARGUMENT,
+            "%s has %zu line%s, of which a valid_fraction of %g keeps none for validation; give more lines, "
+            "a file to validate on (valid), or valid_fraction 0 for no validation",
+            text, count, count == 1 ? "" : "s", o->valid_fraction);
+    enum qkv_status status = qkv_batches_make(t->ctx, &t->examples, 0, count - kept, &limits, text, &t->batches);
+    if (!status && o->valid)
+        status = qkv_batches_make(t->ctx, &t->valid_examples, 0, t->valid_examples.count, &limits, o->valid,
+                                  &t->valid_batches);
+    if (!status && kept)
+        status = qkv_batches_make(t->ctx, &t->examples, count - kept, kept, &limits, text, &t->valid_batches);
+    if (!status) status = qkv_batches_shapes(t->ctx, &t->batches, (size_t)o->accumulate, &t->shapes, &t->shape_count);
+    if (!status && t->valid_batches.count)
+        status = qkv_batches_shapes(t->ctx, &t->valid_batches, 1, &t->validation_shapes, &t->validation_shape_count);
+    return status;
+}
+
+enum qkv_status qkv_lines_open(struct qkv_trainer *t, const struct qkv_lines *lines) {
+    const struct qkv_train_options *o = &t->options;
+    struct files data = {qkv_feed_file(o), t->data_path, t->beside_data_path, &t->facts.data, &t->facts.beside_data};
+    struct files valid = {o->valid, t->valid_path, t->beside_valid_path, &t->facts.valid, &t->facts.beside_valid};
+    enum qkv_status status = open_files(t, &data, lines, &t->examples);
+    if (!status && o->valid) status = open_files(t, &valid, lines, &t->valid_examples);
+    return status ? status : make_batches(t);
+}
+
+enum qkv_status qkv_lines_begin(struct qkv_trainer *t, uint64_t step, struct qkv_feed_step *out) {
+    uint64_t seed = (uint64_t)t->options.seed;
+    const struct qkv_examples *e = &t->examples;
+    size_t batch = qkv_batches_turn(&t->batches, seed, step);
+    const uint32_t *rows = t->batches.order + t->batches.cut[batch];
+    *out = (struct qkv_feed_step){.rows = t->batches.shapes[batch].B, .tokens = (size_t)t->batches.tokens[batch]};
+    for (size_t r = 0; r < out->rows; r++)
+        out->targets += e->beside_end < 0 ? 1 : e->main_at[rows[r] + 1] - e->main_at[rows[r]];
+    return QKV_OK;
+}
+
+uint64_t qkv_lines_total(struct qkv_trainer *t, uint64_t step) {
+    return qkv_batches_tokens(&t->batches, (uint64_t)t->options.seed, step);
+}
+
+void qkv_lines_rows(struct qkv_trainer *t, uint64_t step, size_t begin, size_t end, const uint32_t **rows,
+                    struct qkv_batch *batch) {
+    size_t b = qkv_batches_turn(&t->batches, (uint64_t)t->options.seed, step);
+    *rows = t->batches.order + t->batches.cut[b] + begin;
+    batch->B = end - begin;
+    batch->T = t->batches.shapes[b].T;
+    batch->source_T = t->batches.shapes[b].source_T;
+}
+
+enum qkv_status qkv_lines_validate(struct qkv_trainer *t, qkv_fill_rows *fill, qkv_look *look, void *user,
+                                   double *loss) {
+    struct qkv_batches *b = &t->valid_batches;
+    const struct qkv_examples *examples = t->options.valid ? &t->valid_examples : &t->examples;
+    size_t most = (size_t)t->options.eval_batches, count = most && most < b->count ? most : b->count, counted = 0;
+    double nll = 0;
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < count && !status; i++) {
+        size_t at = i * (b->count / count) + i * (b->count % count) / count, targets; /* spread evenly */
+        struct qkv_batch batch = {.B = b->shapes[at].B, .T = b->shapes[at].T, .source_T = b->shapes[at].source_T};
+        fill(t, examples, b->order + b->cut[at], &batch);
+        status = qkv_train_progress(t->ctx, t->progress, t->user, "validating", (double)i, (double)count);
+        if (!status) status = qkv_pass_forward(t->validation_pass, &batch);
+        if (status) return status;
+        double mean = qkv_pass_loss(t->validation_pass, &targets);
+        nll += mean * (double)targets;
+        counted += targets;
+        if (look) look(t, &batch, user);
+    }
+    *loss = nll / (double)counted;
+    return status;
+}

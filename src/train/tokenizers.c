@@ -1,0 +1,119 @@
+/* The tokenizers of a run: chosen by an option, trained on a text or read from a file, kept in the run's folder and found
+ * again there. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/train.h"
+
+/* Reads "chars" or "bpe:4096"; false where the choice is no kind, so that it must be a path. */
+static bool parse_kind(const char *choice, enum qkv_tokenizer_kind *kind, const char **size) {
+    static const char *const names[] = {
+#define NAME(name, text, help) text,
+        QKV_TOKENIZER_LIST(NAME)
+#undef NAME
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        size_t n = strlen(names[i]);
+        if (strncmp(choice, names[i], n) != 0 || (choice[n] != 0 && choice[n] != ':')) continue;
+        *kind = (enum qkv_tokenizer_kind)i;
+        *size = choice[n] ? choice + n + 1 : NULL;
+        return true;
+    }
+    return false;
+}
+
+bool qkv_tokenizer_learns(const char *choice) {
+    enum qkv_tokenizer_kind kind;
+    const char *size;
+    return parse_kind(choice ? choice : "chars", &kind, &size) && kind != QKV_TOKENIZER_BYTES;
+}
+
+static enum qkv_status parse_size(struct qkv_context *ctx, const struct qkv_tokenizer_choice *c, const char *size,
+                                  struct qkv_tokenizer_options *options) {
+    char *end = NULL;
+    bool digits = *size >= '0' && *size <= '9' && strlen(size) < 9;
+    long n = digits ? strtol(size, &end, 10) : 0;
+    if (!digits || *end || n < 1 || n > 1 << 24 || options->kind == QKV_TOKENIZER_BYTES)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "%s is \"%s\"; after bpe:, chars: or words: must come the size of "
+                        "the vocabulary, as in bpe:4096",
+                        c->what, c->choice);
+    options->vocab = (int)n;
+    return QKV_OK;
+}
+
+static enum qkv_status load(struct qkv_context *ctx, const struct qkv_tokenizer_choice *c, struct qkv_tokenizer **out) {
+    if (!qkv_file_exists(c->choice))
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "%s is \"%s\", which is neither bytes, chars, words, bpe, bpe:SIZE nor "
+                        "a tokenizer.json that exists",
+                        c->what, c->choice);
+    enum qkv_status status = qkv_tokenizer_load(ctx, c->choice, out);
+    for (size_t i = 0; i < c->special_count && !status; i++) {
+        if (qkv_tokenizer_special(*out, c->specials[i]) >= 0) continue;
+        status = qkv_fail(ctx, QKV_ARGUMENT,
+                          "%s is %s, which has no special token %s; choose one that has it, or a kind, as chars or "
+                          "bpe:4096",
+                          c->what, c->choice, c->specials[i]);
+        qkv_tokenizer_free(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+enum qkv_status qkv_tokenizer_make(struct qkv_context *ctx, const struct qkv_tokenizer_choice *choice,
+                                   struct qkv_tokenizer **out) {
+    static const char *const document[] = {"<|endoftext|>"};
+    struct qkv_tokenizer_choice c = *choice;
+    struct qkv_tokenizer_options options = {0};
+    const char *size = NULL;
+    *out = NULL;
+    if (!c.choice) c.choice = "chars";
+    if (!parse_kind(c.choice, &options.kind, &size)) return load(ctx, &c, out);
+    enum qkv_status status = size ? parse_size(ctx, &c, size, &options) : QKV_OK;
+    if (status) return status;
+    options.specials = c.specials;
+    options.special_count = c.special_count;
+    if (options.kind == QKV_TOKENIZER_BPE && c.special_count == 0) { /* as GPT-2 has it */
+        options.specials = document;
+        options.special_count = 1;
+    }
+    return qkv_tokenizer_train(ctx, &options, c.text ? c.text : "", c.size, out);
+}
+
+enum qkv_status qkv_tokenizer_keep(struct qkv_context *ctx, const struct qkv_tokenizer *tokenizer, const char *folder,
+                                   const char *name, struct qkv_text_facts *data, struct qkv_text_facts *valid) {
+    char *path = qkv_join_path(ctx, folder, name);
+    uint64_t hash;
+    enum qkv_status status = path ? qkv_tokenizer_save(ctx, tokenizer, path) : QKV_MEMORY;
+    if (!status) status = qkv_hash_file(ctx, path, &hash);
+    free(path);
+    if (status) return status;
+    data->tokenizer = valid->tokenizer = hash;
+    data->vocab = valid->vocab = (uint64_t)qkv_tokenizer_vocab(tokenizer);
+    return QKV_OK;
+}
+
+enum qkv_status qkv_tokenizer_return(struct qkv_context *ctx, const char *folder, const char *name,
+                                     const struct qkv_text_facts *facts, struct qkv_tokenizer **out) {
+    char *path = qkv_join_path(ctx, folder, name);
+    uint64_t hash = 0;
+    enum qkv_status status = path ? qkv_hash_file(ctx, path, &hash) : QKV_MEMORY;
+    if (!status && hash != facts->tokenizer)
+        status = qkv_fail(ctx, QKV_FORMAT,
+                          "%s is not the tokenizer that this run was trained with; restore it, or start "
+                          "a new run in another folder",
+                          path);
+    if (!status) status = qkv_tokenizer_load(ctx, path, out);
+    free(path);
+    return status;
+}
+
+enum qkv_status qkv_vocab_agree(struct qkv_context *ctx, const char *key, int *vocab, int found) {
+    if (*vocab == 0) *vocab = found;
+    if (*vocab == found) return QKV_OK;
+    return qkv_fail(ctx, QKV_SPEC,
+                    "the spec's %s is %d but the tokenizer has %d tokens; set %s=%d, or choose "
+                    "another tokenizer",
+                    key, *vocab, found, key, found);
+}
