@@ -1,27 +1,45 @@
-/* eval.c: "qkv eval": how well a model predicts a text. */
+/* eval.c: "qkv eval": how well a model predicts a text, finds the targets of pairs, or classifies labelled lines. */
 #include <stdio.h>
+#include <string.h>
 
 #include "cli.h"
 
 struct arguments {
-    const char *data;
-    int64_t batch, context;
+    const char *data, *pairs, *labeled;
+    int64_t batch, context, beam, max_tokens, no_repeat;
+    double length_penalty;
     bool json, quiet;
     struct cli_common common;
 };
 
-static const struct arguments defaults = {0};
+static const struct arguments defaults = {.beam = 1, .length_penalty = 0.6};
 
 static const struct cli_option options[] = {
-    {CLI_TEXT, 0, "data", "FILE", offsetof(struct arguments, data), "the text", 0, 0, NULL},
-    {CLI_COUNT, 0, "batch", "N", offsetof(struct arguments, batch), "windows at a time", 0, 1 << 20, "8"},
-    {CLI_COUNT, 0, "context", "N", offsetof(struct arguments, context), "tokens a window", 0, 1 << 24, "the model's"},
+    {CLI_TEXT, 0, "data", "FILE", offsetof(struct arguments, data), "a text, to predict token by token", 0, 0, NULL},
+    {CLI_TEXT, 0, "pairs", "FILE", offsetof(struct arguments, pairs), "pairs: a source, a tab, a target in each line",
+     0, 0, NULL},
+    {CLI_TEXT, 0, "labeled", "FILE", offsetof(struct arguments, labeled),
+     "labelled lines: a label, a tab, a text in each line", 0, 0, NULL},
+    {CLI_COUNT, 0, "batch", "N", offsetof(struct arguments, batch),
+     "text: windows at a time; pairs: sources searched at a time", 0, 1 << 20, "8; 32"},
+    {CLI_COUNT, 0, "context", "N", offsetof(struct arguments, context), "text: tokens a window", 0, 1 << 24,
+     "the model's"},
+    {CLI_COUNT, 0, "beam", "N", offsetof(struct arguments, beam), "pairs: hypotheses kept; 1 is greedy", 1, 1 << 16,
+     NULL},
+    {CLI_REAL, 0, "length-penalty", "X", offsetof(struct arguments, length_penalty),
+     "pairs: scores are divided by ((5 + length)/6)^X; 0 is off", 0, 0, NULL},
+    {CLI_COUNT, 0, "max-tokens", "N", offsetof(struct arguments, max_tokens), "pairs: longest target", 0, 1 << 24,
+     "as the context allows, at most 3 x source + 50"},
+    {CLI_COUNT, 0, "no-repeat", "N", offsetof(struct arguments, no_repeat), "pairs: no N tokens come twice (0: off)", 0,
+     1 << 24, NULL},
     {CLI_FLAG, 0, "json", NULL, offsetof(struct arguments, json), "print JSON", 0, 0, NULL},
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "no progress", 0, 0, NULL},
     CLI_COMMON(struct arguments),
 };
 
-static void print_result(const struct qkv_evaluation *e, bool json) {
+/* ---- a text ------------------------------------------------------------------------------------------------------------- */
+
+static void print_text(const struct qkv_evaluation *e, bool json) {
     if (json) {
         printf("{\"loss\": %.9g, \"perplexity\": %.9g, \"bits_per_byte\": %.9g, \"tokens\": %zu, \"bytes\": %zu, "
                "\"seconds\": %.3f}\n",
@@ -36,30 +54,180 @@ static void print_result(const struct qkv_evaluation *e, bool json) {
            cli_grouped(number[1], e->bytes), e->seconds);
 }
 
+/* ---- pairs ---------------------------------------------------------------------------------------------------------------- */
+
+static void print_pairs(const struct qkv_pairs_evaluation *e, bool json) {
+    if (json) {
+        printf("{\"loss\": %.9g, \"exact\": %.9g, \"token_error\": %.9g, \"bleu\": %.9g, \"chrf\": %.9g, \"sources\": "
+               "%zu, "
+               "\"pairs\": %zu, \"seconds\": %.3f, \"search_seconds\": %.3f}\n",
+               e->loss, e->exact, e->token_error, e->bleu, e->chrf, e->sources, e->pairs, e->seconds,
+               e->search_seconds);
+        return;
+    }
+    char number[2][CLI_NUMBER];
+    printf("loss         %.4f nats a token\n", e->loss);
+    printf("exact        %.2f %%\n", 100 * e->exact);
+    printf("token error  %.2f %%\n", 100 * e->token_error);
+    printf("BLEU         %.2f\n", e->bleu);
+    printf("chrF2        %.2f\n", e->chrf);
+    printf("over         %s sources (%s pairs), in %.1f s, of which searching %.1f s (%.0f sources/s)\n",
+           cli_grouped(number[0], e->sources), cli_grouped(number[1], e->pairs), e->seconds, e->search_seconds,
+           e->search_seconds > 0 ? (double)e->sources / e->search_seconds : 0);
+}
+
+/* ---- labelled lines --------------------------------------------------------------------------------------------------------- */
+
+enum {
+    NAME = 16,
+    CELL = 6,
+    CLASSES = 16
+}; /* columns of a row's name and of a cell; classes that a matrix is shown for */
+
+static const char *label(struct qkv_model *model, size_t k, char number[CLI_NUMBER]) {
+    const char *name = qkv_model_label(model, k);
+    snprintf(number, CLI_NUMBER, "%zu", k);
+    return name ? name : number;
+}
+
+/* At most `width` characters, the last one a period where more follow; padded with spaces on one side. */
+static void print_cut(const char *text, int width, bool right) {
+    size_t size = strlen(text), bytes = 0, kept = 0;
+    int shown = 0, all = 0;
+    for (size_t i = 0; i < size; all++) {
+        size_t n = cli_utf8(text + i, size - i);
+        i += n ? n : 1;
+        if (all < width - 1) kept = i;
+        if (all < width) bytes = i;
+    }
+    shown = all < width ? all : width;
+    if (right) printf("%*s", width - shown, "");
+    printf("%.*s%s", (int)(all > width ? kept : bytes), text, all > width ? "." : "");
+    if (!right) printf("%*s", width - shown, "");
+}
+
+static void print_matrix(struct qkv_model *model, const struct qkv_labels_evaluation *e) {
+    char number[CLI_NUMBER];
+    printf("\nlabels down, predictions across\n%*s", NAME, "");
+    for (size_t k = 0; k < e->classes; k++) {
+        putchar(' ');
+        print_cut(label(model, k, number), CELL, true);
+    }
+    putchar('\n');
+    for (size_t k = 0; k < e->classes; k++) {
+        print_cut(label(model, k, number), NAME, false);
+        for (size_t p = 0; p < e->classes; p++) printf(" %*zu", CELL, e->confusion[k * e->classes + p]);
+        putchar('\n');
+    }
+}
+
+/* Too many classes for a matrix: what is confused most often. */
+static void print_confusions(struct qkv_model *model, const struct qkv_labels_evaluation *e) {
+    char number[CLI_NUMBER];
+    size_t limit = SIZE_MAX, from = 0, shown = 0;
+    printf("\nconfused most often (label, prediction, times; --json has all)\n");
+    while (shown < CLASSES) {
+        /* The largest entry off the diagonal behind the one that was shown last. */
+        size_t best = 0, place = 0;
+        for (size_t i = 0; i < e->classes * e->classes; i++) {
+            size_t n = e->confusion[i];
+            bool behind = n < limit || (n == limit && i >= from);
+            if (i / e->classes != i % e->classes && behind && n > best) best = n, place = i;
+        }
+        if (best == 0) break;
+        print_cut(label(model, place / e->classes, number), NAME, false);
+        putchar(' ');
+        print_cut(label(model, place % e->classes, number), NAME, false);
+        printf(" %*zu\n", CELL, best);
+        limit = best;
+        from = place + 1;
+        shown++;
+    }
+    if (!shown) printf("nothing\n");
+}
+
+static void print_labels_json(struct qkv_model *model, const struct qkv_labels_evaluation *e) {
+    char number[CLI_NUMBER];
+    printf("{\"loss\": %.9g, \"accuracy\": %.9g, \"macro_f1\": %.9g, \"lines\": %zu, \"classes\": %zu, \"labels\": [",
+           e->loss, e->accuracy, e->macro_f1, e->lines, e->classes);
+    for (size_t k = 0; k < e->classes; k++) {
+        const char *name = label(model, k, number);
+        if (k) printf(", ");
+        cli_print_quoted(name, strlen(name));
+    }
+    printf("], \"confusion\": [");
+    for (size_t k = 0; k < e->classes; k++) {
+        printf("%s[", k ? ", " : "");
+        for (size_t p = 0; p < e->classes; p++) printf("%s%zu", p ? ", " : "", e->confusion[k * e->classes + p]);
+        putchar(']');
+    }
+    printf("], \"seconds\": %.3f}\n", e->seconds);
+}
+
+static void print_labels(struct qkv_model *model, const struct qkv_labels_evaluation *e, bool json) {
+    if (json) {
+        print_labels_json(model, e);
+        return;
+    }
+    char number[2][CLI_NUMBER];
+    printf("loss      %.4f nats a line\n", e->loss);
+    printf("accuracy  %.2f %%\n", 100 * e->accuracy);
+    printf("macro F1  %.2f %%\n", 100 * e->macro_f1);
+    printf("over      %s lines of %s classes, in %.1f s\n", cli_grouped(number[0], e->lines),
+           cli_grouped(number[1], e->classes), e->seconds);
+    (e->classes > CLASSES ? print_confusions : print_matrix)(model, e);
+}
+
+/* ---- the command --------------------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status evaluate(struct qkv_model *model, const struct arguments *a, struct cli_task *task) {
+    struct qkv_evaluation text;
+    struct qkv_pairs_evaluation pairs;
+    struct qkv_labels_evaluation labels;
+    enum qkv_status status;
+    if (a->data) {
+        struct qkv_evaluate_options o = {.batch = (size_t)a->batch, .context = (size_t)a->context};
+        status = qkv_evaluate_text(model, a->data, &o, cli_task_progress, task, &text);
+    } else if (a->pairs) {
+        struct qkv_search_options o = qkv_search_defaults();
+        o.beam = (size_t)a->beam;
+        o.length_penalty = a->length_penalty;
+        o.max_tokens = (size_t)a->max_tokens;
+        o.no_repeat = (size_t)a->no_repeat;
+        o.batch = (size_t)a->batch;
+        status = qkv_evaluate_pairs(model, a->pairs, &o, cli_task_progress, task, &pairs);
+    } else {
+        status = qkv_evaluate_labels(model, a->labeled, cli_task_progress, task, &labels);
+    }
+    cli_progress_clear(task->progress);
+    if (status) return status;
+    if (a->data) print_text(&text, a->json);
+    if (a->pairs) print_pairs(&pairs, a->json);
+    if (!a->labeled) return QKV_OK;
+    print_labels(model, &labels, a->json);
+    qkv_free(labels.confusion);
+    return QKV_OK;
+}
+
 static int run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
     struct qkv_model *model = NULL;
-    struct qkv_evaluation evaluation;
-    struct qkv_evaluate_options o = {.batch = (size_t)a->batch, .context = (size_t)a->context};
     struct cli_progress progress;
     struct cli_task task = {.progress = &progress};
+    int files = (a->data != NULL) + (a->pairs != NULL) + (a->labeled != NULL);
     if (!count) return cli_usage("eval: say which model folder: %s eval RUN --data FILE", cli_program);
-    if (!a->data) return cli_usage("eval: say which text: --data FILE");
+    if (!files)
+        return cli_usage("eval: say which text, pairs or labelled lines: --data FILE, --pairs FILE or --labeled FILE");
+    if (files > 1) return cli_usage("eval: --data, --pairs and --labeled exclude each other");
     cli_progress_start(&progress, a->quiet, false);
     if (progress.kind == CLI_LINES) progress.kind = CLI_SILENT; /* the result is the only line worth having */
     int code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE && qkv_model_load(ctx, words[0], &model)) code = cli_broken(ctx);
     if (code == CLI_DONE) {
         cli_catch_signals();
-        enum qkv_status status = qkv_evaluate_text(model, a->data, &o, cli_task_progress, &task, &evaluation);
-        cli_progress_clear(&progress);
-        if (status == QKV_STOPPED)
-            code = CLI_INTERRUPTED;
-        else if (status)
-            code = cli_broken(ctx);
-        else
-            print_result(&evaluation, a->json);
+        enum qkv_status status = evaluate(model, a, &task);
+        if (status) code = status == QKV_STOPPED ? CLI_INTERRUPTED : cli_broken(ctx);
     }
     qkv_model_free(model);
     qkv_context_free(ctx);
@@ -69,13 +237,22 @@ static int run(const void *values, const char *const *words, size_t count) {
 const struct cli_command *cli_eval(void) {
     static const struct cli_command command = {
         .name = "eval",
-        .summary = "loss, perplexity and bits per byte of a model on a text",
-        .usage = "RUN --data FILE [options]",
+        .summary = "how well a model does on a text, on pairs or on labelled lines",
+        .usage = "RUN --data FILE [options]\nRUN --pairs FILE [options]\nRUN --labeled FILE [options]",
         .description =
-            "Cuts the text into windows side by side and predicts every token but the first once. The loss is in "
-            "nats a token; bits per byte compare models with different tokenizers.",
+            "A text is cut into windows side by side and every token but the first predicted once: loss (nats a "
+            "token), "
+            "perplexity, and bits per byte, which compare models with different tokenizers.\n\n"
+            "Pairs: the loss of their targets; then the best target of each source is searched for: the share that is "
+            "exactly a reference, the edits to the closest reference over its tokens (words where targets have spaces, "
+            "else characters), BLEU and chrF2 as sacreBLEU computes them. Lines with the same source are its "
+            "references.\n\n"
+            "Labelled lines: the loss, the share of right classes, F1 averaged over the classes that occur, and what "
+            "was "
+            "taken for what.",
         .examples = "qkv eval run/ --data other.txt\n"
-                    "qkv eval run/ --data other.txt --json",
+                    "qkv eval g2p/ --pairs test.tsv --beam 5\n"
+                    "qkv eval topic/ --labeled test.tsv --json",
         .options = options,
         .option_count = CLI_COUNT_OF(options),
         .defaults = &defaults,

@@ -1,0 +1,264 @@
+/* Evaluating an encoder–decoder on a file of pairs: its loss, and how close to the references what it finds is. */
+#include "train/evaluate_pairs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "metric/metric.h"
+#include "text/sequence.h"
+#include "train/train.h"
+
+/* Distinct sources, what was found for each, and its references. */
+struct answers {
+    struct qkv_pairs *pairs;
+    struct qkv_context *ctx;
+    qkv_progress *progress;
+    void *user;
+    size_t count;
+    char **found;                    /* (count) */
+    const char **sources, **targets; /* (count); (pairs), by group */
+    const char *const **references;  /* (count): into targets */
+    size_t *reference_counts;        /* (count) */
+    enum qkv_status status;          /* of the callback */
+};
+
+static enum qkv_status check_model(struct qkv_model *model) {
+    struct qkv_context *ctx = qkv_model_context(model);
+    const struct qkv_spec *spec = qkv_model_spec(model);
+    const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(model);
+    bool both = spec->encoder.layers > 0 && spec->decoder.layers > 0;
+    if (!both || spec->head.kind != QKV_HEAD_LM)
+        return qkv_fail(ctx, QKV_ARGUMENT, "pairs need an encoder, a decoder and an lm head; this model has %s",
+                        both                   ? "another head"
+                        : spec->encoder.layers ? "an encoder alone: evaluate it on labelled lines"
+                                               : "a decoder alone: evaluate it on a text");
+    if (!tokenizer || !qkv_model_source_tokenizer(model))
+        return qkv_fail(
+            ctx, QKV_ARGUMENT,
+            "the model has no tokenizer, so it reads no text; put its tokenizer.json into the model's folder");
+    if (qkv_tokenizer_special(tokenizer, QKV_TOKEN_BEGIN) < 0 || qkv_tokenizer_special(tokenizer, QKV_TOKEN_END) < 0)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "the model's tokenizer has no " QKV_TOKEN_BEGIN " or no " QKV_TOKEN_END
+                        ", between which targets stand; train one on pairs");
+    return QKV_OK;
+}
+
+/* ---- the file ------------------------------------------------------------------------------------------------------------ */
+
+static enum qkv_status keep_text(struct qkv_context *ctx, struct qkv_buffer *b, const char *s, size_t n, size_t *at) {
+    *at = b->size;
+    enum qkv_status status = qkv_buffer_append(ctx, b, s, n);
+    return status ? status : qkv_buffer_append(ctx, b, "", 1);
+}
+
+static enum qkv_status add_pair(struct qkv_context *ctx, struct qkv_pairs *p, const struct qkv_tsv_row *row) {
+    if (p->count == p->capacity) {
+        size_t capacity = p->capacity ? 2 * p->capacity : 256;
+        struct qkv_pair *list = qkv_reallocate(ctx, p->list, capacity, sizeof *list);
+        if (!list) return QKV_MEMORY;
+        p->list = list;
+        p->capacity = capacity;
+    }
+    struct qkv_pair *pair = &p->list[p->count++];
+    const struct qkv_string *source = qkv_strings_add(ctx, &p->sources, row->first, row->first_size);
+    if (!source) return QKV_MEMORY;
+    pair->line = row->line;
+    pair->group = (size_t)(source - p->sources.entries);
+    enum qkv_status status = keep_text(ctx, &p->text, row->first, row->first_size, &pair->source);
+    return status ? status : keep_text(ctx, &p->text, row->second, row->second_size, &pair->target);
+}
+
+static enum qkv_status read_pairs(struct qkv_context *ctx, struct qkv_pairs *p) {
+    struct qkv_tsv tsv;
+    struct qkv_tsv_row row;
+    bool end = false;
+    enum qkv_status status = qkv_tsv_open(ctx, p->path, "source", "target", &tsv);
+    while (!status && !(status = qkv_tsv_next(&tsv, &row, &end)) && !end) status = add_pair(ctx, p, &row);
+    qkv_tsv_close(&tsv);
+    return status;
+}
+
+/* ---- groups ---------------------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status group(struct answers *a) {
+    const struct qkv_pairs *p = a->pairs;
+    a->count = p->sources.count;
+    a->found = qkv_allocate(a->ctx, a->count, sizeof *a->found);
+    a->sources = qkv_allocate(a->ctx, a->count, sizeof *a->sources);
+    a->targets = qkv_allocate(a->ctx, p->count, sizeof *a->targets);
+    a->references = qkv_allocate(a->ctx, a->count, sizeof *a->references);
+    a->reference_counts = qkv_allocate(a->ctx, a->count, sizeof *a->reference_counts);
+    if (!a->found || !a->sources || !a->targets || !a->references || !a->reference_counts) return QKV_MEMORY;
+    for (size_t i = 0; i < p->count; i++) a->reference_counts[p->list[i].group]++;
+    const char **next = a->targets;
+    for (size_t g = 0; g < a->count; g++) {
+        a->references[g] = next;
+        next += a->reference_counts[g];
+        a->reference_counts[g] = 0;
+    }
+    for (size_t i = 0; i < p->count; i++) {
+        size_t g = p->list[i].group, place = (size_t)(a->references[g] - (const char *const *)a->targets);
+        a->targets[place + a->reference_counts[g]++] = p->text.data + p->list[i].target;
+        a->sources[g] = p->text.data + p->list[i].source;
+    }
+    return QKV_OK;
+}
+
+static void release(struct answers *a) {
+    for (size_t g = 0; a->found && g < a->count; g++) free(a->found[g]);
+    free(a->found);
+    free(a->sources);
+    free(a->targets);
+    free(a->references);
+    free(a->reference_counts);
+}
+
+/* ---- search ---------------------------------------------------------------------------------------------------------------- */
+
+static bool take(void *user, size_t line, size_t rank, const char *text, size_t size, double score) {
+    struct answers *a = user;
+    (void)score;
+    if (rank > 0) return true;
+    /* What is found is compared as text: a NUL byte in it would hide the rest. */
+    a->found[line] = qkv_copy_bytes(a->ctx, text, size);
+    if (!a->found[line]) a->status = QKV_MEMORY;
+    for (size_t i = 0; a->found[line] && i < size; i++)
+        if (!a->found[line][i]) a->found[line][i] = '\1';
+    if (!a->status)
+        a->status = qkv_train_progress(a->ctx, a->progress, a->user, "searching", (double)(line + 1), (double)a->count);
+    return !a->status;
+}
+
+static enum qkv_status search(struct answers *a, const struct qkv_search_options *options) {
+    struct qkv_search_options o = options ? *options : qkv_search_defaults();
+    o.n_best = 1;
+    enum qkv_status status = qkv_translate(a->pairs->model, a->sources, a->count, &o, take, a);
+    return a->status ? a->status : status;
+}
+
+/* ---- comparison ------------------------------------------------------------------------------------------------------------ */
+
+struct span {
+    const char *at;
+    size_t size;
+};
+
+static struct span trim(const char *text) {
+    struct span s = {text, strlen(text)};
+    while (s.size && qkv_is_blank(s.at, 1)) s.at++, s.size--;
+    while (s.size && qkv_is_blank(s.at + s.size - 1, 1)) s.size--;
+    return s;
+}
+
+static bool same(const char *a, const char *b) {
+    struct span x = trim(a), y = trim(b);
+    return x.size == y.size && memcmp(x.at, y.at, x.size) == 0;
+}
+
+static double share_exact(const struct answers *a) {
+    size_t exact = 0;
+    for (size_t g = 0; g < a->count; g++) {
+        bool any = false;
+        for (size_t r = 0; r < a->reference_counts[g] && !any; r++) any = same(a->found[g], a->references[g][r]);
+        exact += any;
+    }
+    return (double)exact / (double)a->count;
+}
+
+/* The tokens of texts: words, each as its number in `names`, or characters. */
+struct units {
+    bool words;
+    struct qkv_strings names;
+    struct qkv_characters found, reference, word;
+};
+
+static enum qkv_status cut(struct qkv_context *ctx, struct units *u, const char *text, struct qkv_characters *out) {
+    if (!u->words) return qkv_characters_set(ctx, out, text);
+    enum qkv_status status = QKV_OK;
+    out->count = 0;
+    for (const char *at = text; *at && !status;) {
+        size_t n = 0;
+        while (at[n] && !qkv_is_blank(at + n, 1)) n++;
+        if (n == 0) {
+            at++;
+            continue;
+        }
+        const struct qkv_string *name = qkv_strings_add(ctx, &u->names, at, n);
+        if (!name) return QKV_MEMORY;
+        uint32_t number = (uint32_t)(name - u->names.entries);
+        status = qkv_characters_append(ctx, out, &number, 1);
+        at += n;
+    }
+    return status;
+}
+
+/* Edits to the closest of the references of a source (the first of equals), and its tokens. */
+static enum qkv_status closest(const struct answers *a, struct units *u, size_t g, size_t *edits, size_t *tokens) {
+    enum qkv_status status = cut(a->ctx, u, a->found[g], &u->found);
+    *edits = SIZE_MAX;
+    for (size_t r = 0; r < a->reference_counts[g] && !status; r++) {
+        status = cut(a->ctx, u, a->references[g][r], &u->reference);
+        if (status) break;
+        size_t n = qkv_edit_distance((const int32_t *)u->found.at, u->found.count, (const int32_t *)u->reference.at,
+                                     u->reference.count);
+        if (n == SIZE_MAX) return qkv_fail_memory(a->ctx, u->reference.count * sizeof(size_t), "an edit distance");
+        if (n >= *edits) continue;
+        *edits = n;
+        *tokens = u->reference.count;
+    }
+    return status;
+}
+
+static enum qkv_status token_error(const struct answers *a, double *error) {
+    struct units u = {0};
+    size_t edits = 0, tokens = 0;
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < a->pairs->count && !u.words; i++) {
+        struct span target = trim(a->targets[i]);
+        u.words = memchr(target.at, ' ', target.size) != NULL;
+    }
+    for (size_t g = 0; g < a->count && !status; g++) {
+        size_t more = 0, size = 0;
+        status = closest(a, &u, g, &more, &size);
+        edits += more;
+        tokens += size;
+    }
+    *error = tokens ? (double)edits / (double)tokens : 0;
+    qkv_strings_free(&u.names);
+    qkv_characters_free(&u.found);
+    qkv_characters_free(&u.reference);
+    return status;
+}
+
+static enum qkv_status compare(const struct answers *a, struct qkv_pairs_evaluation *e) {
+    const char *const *found = (const char *const *)a->found;
+    const char *const *const *references = (const char *const *const *)a->references;
+    e->exact = share_exact(a);
+    enum qkv_status status = token_error(a, &e->token_error);
+    if (!status) status = qkv_bleu(a->ctx, found, references, a->reference_counts, a->count, &e->bleu);
+    return status ? status : qkv_chrf(a->ctx, found, references, a->reference_counts, a->count, &e->chrf);
+}
+
+enum qkv_status qkv_evaluate_pairs(struct qkv_model *model, const char *path, const struct qkv_search_options *options,
+                                   qkv_progress *progress, void *user, struct qkv_pairs_evaluation *evaluation) {
+    struct qkv_pairs pairs = {.model = model, .path = path};
+    struct answers a = {.pairs = &pairs, .ctx = qkv_model_context(model), .progress = progress, .user = user};
+    double started = qkv_clock();
+    *evaluation = (struct qkv_pairs_evaluation){0};
+    enum qkv_status status = check_model(model);
+    if (!status) status = read_pairs(a.ctx, &pairs);
+    if (!status) status = qkv_pairs_loss(&pairs, progress, user, &evaluation->loss);
+    if (!status) status = group(&a);
+    double searching = qkv_clock();
+    if (!status) status = search(&a, options);
+    evaluation->search_seconds = qkv_clock() - searching;
+    if (!status) status = compare(&a, evaluation);
+    evaluation->sources = a.count;
+    evaluation->pairs = pairs.count;
+    evaluation->seconds = qkv_clock() - started;
+    release(&a);
+    qkv_buffer_free(&pairs.text);
+    free(pairs.list);
+    qkv_strings_free(&pairs.sources);
+    return status;
+}

@@ -1,0 +1,23 @@
+/* What the files of evaluating pairs share. */
+#ifndef QKV_TRAIN_EVALUATE_PAIRS_H
+#define QKV_TRAIN_EVALUATE_PAIRS_H
+
+#include "text/text.h"
+#include "train/tsv.h"
+
+struct qkv_pair {
+    size_t source, target; /* in text.data */
+    size_t line, group;    /* where it stands; which distinct source it has */
+};
+struct qkv_pairs { /* a file of pairs in memory; start it with model and path set */
+    struct qkv_model *model;
+    const char *path;
+    struct qkv_buffer text; /* zero-terminated */
+    struct qkv_pair *list;
+    size_t count, capacity;
+    struct qkv_strings sources; /* in order of appearance: the groups */
+};
+/* Teacher-forced loss over all pairs, in nats a token; fails at a pair longer than the context, with its line. */
+enum qkv_status qkv_pairs_loss(const struct qkv_pairs *pairs, qkv_progress *progress, void *user, double *loss);
+
+#endif

@@ -1,0 +1,160 @@
+#!/usr/bin/env bash
+# Encoders from the command line, on small models with random weights: classify, fill, embed, and eval on pairs and labelled lines.
+. "$(dirname "$0")/common.sh"
+tool=$BINARY/tests/cli/make_model
+for kind in classifier many encoder pairs decoder; do try 0 "$tool" $kind $kind; done
+
+# ---- classify ----
+try 0 "$QKV" classify classifier "what is the name of the queen ?" "London"
+cp out two
+same "$(wc -l <out)" 2 "lines of classify"
+has out '^(place|person|Größe und Gewicht)	0\.[0-9]{4}	[^	]+	0\.[0-9]{4}	[^	]+	0\.[0-9]{4}$'
+awk -F'\t' '{if (($2 + $4 + $6 - 1) ^ 2 > 1e-6 || $2 < $4 || $4 < $6) bad = 1} END {exit bad}' out ||
+    fail "probabilities do not add up or are not in order: $(cat out)"
+printf 'what is the name of the queen ?\n\nLondon' >lines.txt
+"$QKV" classify classifier <lines.txt >out 2>err
+same "$(cat out)" "$(sed -n 1p two; echo; sed -n 2p two)" "classify of standard input with a blank line"
+printf 'what is the name of the queen ?\r\n \r\nLondon\r\n' >dos.txt
+try 0 "$QKV" classify classifier --input dos.txt --output classes.tsv
+[ ! -s out ] || fail "classify --output writes to standard output too"
+same "$(cat classes.tsv)" "$(sed -n 1p two; echo; sed -n 2p two)" "classify --input --output"
+same "$(ls)" "$(ls | grep -v part)" "no temporary file is left"
+try 0 "$QKV" classify classifier London --top 1
+same "$(cat out)" "$(sed -n 2p two | cut -f1,2)" "classify --top 1"
+try 0 "$QKV" classify many London --top 100
+same "$(awk -F'\t' '{print NF}' out)" 40 "classify --top 100 of 20 classes"
+has out '^1?[0-9]	'
+: >empty.txt
+try 0 "$QKV" classify classifier --input empty.txt
+[ ! -s out ] || fail "classify of an empty file says something"
+refuse 1 'classify needs a model with a classify head; this one has head.kind lm' "$QKV" classify encoder London
+refuse 1 'line 2 has [0-9]+ tokens, but the model.s context is 40' "$QKV" classify many x "$(printf 'x%.0s' $(seq 60))"
+refuse 2 'say which model folder' "$QKV" classify
+refuse 2 'exclude each other' "$QKV" classify classifier London --input lines.txt
+refuse 2 'top' "$QKV" classify classifier London --top 0
+refuse 1 'cannot read missing\.txt' "$QKV" classify classifier --input missing.txt
+printf 'a\0b\n' >nul.txt
+refuse 1 'nul\.txt:1: a NUL byte' "$QKV" classify classifier --input nul.txt
+refuse 1 'cannot write no/where' "$QKV" classify classifier London --output no/where
+echo keep >classes.tsv
+refuse 1 'context is 40' "$QKV" classify many "$(printf 'x%.0s' $(seq 60))" --output classes.tsv
+same "$(cat classes.tsv)" keep "an output that was there before a failure"
+cp -r classifier mute && rm mute/tokenizer.json
+refuse 1 'classify: the model has no tokenizer' "$QKV" classify mute London
+
+# ---- fill ----
+try 0 "$QKV" fill encoder "the <mask> of England"
+same "$(wc -l <out)" 5 "lines of fill"
+has out '^1	0\.[0-9]{4}	".*"	the .* of England$'
+try 0 "$QKV" fill encoder "<mask> name of <mask> ?" --top 2
+same "$(cut -f1 out | tr '\n' ' ')" "1 1 2 2 " "the masks of fill"
+has out '^2	[0-9.]+	"[^"]*"	<mask> name of [^<]* \?$'
+try 0 "$QKV" fill encoder "the <mask>" --top 1000000
+awk -F'\t' '{sum += $2; if (NR > 1 && $2 > last) bad = 1; last = $2} END {exit bad || (sum - 1) ^ 2 > 1e-3}' out ||
+    fail "all fillings do not add up to 1, or are not in order"
+refuse 1 'there is no <mask> in the text' "$QKV" fill encoder "the queen"
+refuse 1 'fill needs an encoder alone; this model has a decoder alone: use generate' "$QKV" fill decoder "the <mask>"
+refuse 1 'use translate' "$QKV" fill pairs "the <mask>"
+refuse 1 'head\.kind classify' "$QKV" fill classifier "the <mask>"
+refuse 2 'say which text' "$QKV" fill encoder
+refuse 2 'say which model folder' "$QKV" fill
+refuse 2 'one argument too many' "$QKV" fill encoder the "<mask>"
+
+# ---- embed ----
+try 0 "$QKV" embed encoder --input lines.txt --text
+same "$(wc -l <out)" 3 "lines of embed --text"
+same "$(awk -F'\t' 'NR == 2 {for (i = 1; i <= NF; i++) n += $i != 0; print NF, n}' out)" "16 0" "the vector of a blank line"
+try 0 "$QKV" embed encoder --input lines.txt -o vectors.npy
+[ ! -s out ] || fail "embed -o writes to standard output too"
+# The file byte by byte: magic, version, header of 118 bytes, then the floats that --text shows.
+same "$(head -c 8 vectors.npy | od -An -tx1 | tr -d ' ')" 934e554d50590100 "the magic of a .npy file"
+same "$(tail -c +9 vectors.npy | head -c 2 | od -An -tu1 | tr -s ' ')" " 118 0" "the length of its header"
+same "$(tail -c +11 vectors.npy | head -c 117 | sed 's/ *$//')" \
+    "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 16), }" "its header"
+same "$(tail -c +128 vectors.npy | head -c 1 | od -An -tx1)" " 0a" "the end of its header"
+same "$(wc -c <vectors.npy)" $((128 + 3 * 16 * 4)) "its size"
+try 0 "$QKV" embed encoder --input lines.txt --text
+tail -c +129 vectors.npy | od -An -v -tf4 -w64 | tr -s ' ' '\t' | sed 's/^\t//' >floats
+paste out floats | awk -F'\t' '{for (i = 1; i <= 16; i++) if (($i - $(i + 16)) ^ 2 > 1e-12) bad = 1} END {exit bad || NR != 3}' ||
+    fail "the floats of the .npy file are not those of --text"
+try 0 "$QKV" embed encoder "what is the name of the queen ?" --text --normalize
+awk -F'\t' '{for (i = 1; i <= NF; i++) sum += $i * $i} END {exit (sum - 1) ^ 2 > 1e-9}' out || fail "--normalize: $(cat out)"
+try 0 "$QKV" embed encoder the --text --pool first
+cp out first
+try 0 "$QKV" embed encoder the --text --pool mean
+cmp -s out first || fail "one token: its first is its mean"
+try 0 "$QKV" embed encoder "the queen of London" --text --pool first
+cp out first
+try 0 "$QKV" embed encoder "the queen of London" --text
+cmp -s out first && fail "--pool changes nothing"
+try 0 "$QKV" embed pairs London --text
+try 0 "$QKV" embed classifier London --text -o vectors.txt
+same "$(awk -F'\t' '{print NF}' vectors.txt)" 16 "numbers of embed --text -o"
+try 0 "$QKV" embed encoder --nearest London --among lines.txt
+same "$(head -1 out)" "1.0000	3	London" "the line nearest to itself"
+same "$(wc -l <out)" 2 "lines near, without the blank one"
+try 0 "$QKV" embed encoder --nearest London --among lines.txt --top 1
+same "$(wc -l <out)" 1 "lines near with --top 1"
+refuse 2 'say where the vectors go' "$QKV" embed encoder London
+refuse 2 'need each other' "$QKV" embed encoder --nearest London
+refuse 2 'need each other' "$QKV" embed encoder --among lines.txt --text
+refuse 2 'takes no other lines' "$QKV" embed encoder --nearest London --among lines.txt Paris
+refuse 2 'not blank' "$QKV" embed encoder --nearest " " --among lines.txt
+refuse 2 'mean or first, not "max"' "$QKV" embed encoder London --text --pool max
+refuse 1 'embed needs an encoder; this model has a decoder alone' "$QKV" embed decoder London --text
+refuse 1 'cannot read missing' "$QKV" embed encoder --nearest London --among missing
+if [ -w /dev/full ]; then
+    "$QKV" embed encoder London --text >/dev/full 2>err
+    same $? 1 "the exit code of embed with a full disk"
+fi
+
+# ---- eval on labelled lines: what classify says is right ----
+printf 'London\nthe queen\nEngland\nname of\n' >texts
+"$QKV" classify classifier --input texts --top 1 | cut -f1 | paste - texts >right.tsv
+try 0 "$QKV" eval classifier --labeled right.tsv
+has out '^accuracy  100\.00 %$'
+has out '^macro F1  100\.00 %$'
+has out '^loss      0\.[0-9]{4} nats a line$'
+has out '^over      4 lines of 3 classes'
+has out '^Größe und Gewic\. +[0-9]+ +[0-9]+ +[0-9]+$'
+[ ! -s err ] || fail "eval says something off a terminal"
+printf '\n' >>right.tsv
+head -1 right.tsv | sed 's/^[^\t]*/\n/' | tail -1 | sed "s/^/$(cut -f1 right.tsv | head -1 | sed 's/place/other/;s/person/place/;s/other/person/')/" >>right.tsv
+try 0 "$QKV" eval classifier --labeled right.tsv --json
+has out '^\{"loss": [0-9.]+, "accuracy": (0\.8|1), "macro_f1": [0-9.]+, "lines": 5, "classes": 3, "labels": \["place", "person", "Größe und Gewicht"\], "confusion": \[\[[0-9]+, [0-9]+, [0-9]+\], \[.*\], \[.*\]\], "seconds": [0-9.]+\}$'
+printf '3\tLondon\n4\tthe queen\n3\tEngland\n' >numbers.tsv
+try 0 "$QKV" eval many --labeled numbers.tsv
+has out '^confused most often'
+printf 'place\tLondon\nplant\tEngland\n' >strange.tsv
+refuse 1 'strange\.tsv:2: the model has no class "plant"; its classes are place, person, Größe' "$QKV" eval classifier --labeled strange.tsv
+printf 'place\tLondon\n\nplace England\n' >notab.tsv
+refuse 1 'notab\.tsv:3: no tab in this line; write a label, a tab and a text' "$QKV" eval classifier --labeled notab.tsv
+printf '3\t%s\n' "$(printf 'x%.0s' $(seq 60))" >long.tsv
+refuse 1 'long\.tsv:1: the text has 62 tokens, but the model.s context is 40' "$QKV" eval many --labeled long.tsv
+refuse 1 'empty\.txt is empty' "$QKV" eval classifier --labeled empty.txt
+refuse 1 'classify needs' "$QKV" eval encoder --labeled right.tsv
+
+# ---- eval on pairs: what translate says is right ----
+printf 'London\nthe queen\nEngland\nname of\n' | tee sources | "$QKV" translate pairs -q --max-tokens 12 >targets
+paste sources targets >right.tsv
+printf 'London\tqueen\n' >>right.tsv
+try 0 "$QKV" eval pairs --pairs right.tsv --max-tokens 12
+has out '^exact        100\.00 %$'
+has out '^token error  0\.00 %$'
+has out '^chrF2        100\.00$'
+has out '^loss         [0-9.]+ nats a token$'
+has out '^over         4 sources \(5 pairs\)'
+try 0 "$QKV" eval pairs --pairs right.tsv --beam 3 --length-penalty 1 --no-repeat 2 --batch 2 --max-tokens 12 --json
+has out '^\{"loss": [0-9.]+, "exact": [0-9.]+, "token_error": [0-9.]+, "bleu": [0-9.]+, "chrf": [0-9.]+, "sources": 4, "pairs": 5, "seconds": [0-9.]+, "search_seconds": [0-9.]+\}$'
+refuse 1 'has an encoder beside its decoder' "$QKV" eval pairs --data strange.tsv
+printf 'a\tb\nc\td\te\n' >tabs.tsv
+refuse 1 'tabs\.tsv:2: more than one tab in this line; write a source, one tab and a target' "$QKV" eval pairs --pairs tabs.tsv
+printf 'a\tb\n%s\tb\n' "$(printf 'x%.0s' $(seq 60))" >long.tsv
+refuse 1 'long\.tsv:2: the source has 61 tokens with its end, but the model.s context is 40' "$QKV" eval pairs --pairs long.tsv
+printf 'a\t%s\n' "$(printf 'x%.0s' $(seq 60))" >long.tsv
+refuse 1 'long\.tsv:1: the target has 61 tokens with its end' "$QKV" eval pairs --pairs long.tsv
+refuse 1 'pairs need an encoder, a decoder and an lm head; this model has a decoder alone' "$QKV" eval decoder --pairs right.tsv
+refuse 1 'this model has an encoder alone' "$QKV" eval encoder --pairs right.tsv
+refuse 2 'exclude each other' "$QKV" eval pairs --pairs right.tsv --data right.tsv
+refuse 2 'say which text, pairs or labelled lines' "$QKV" eval pairs
+finish
