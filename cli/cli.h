@@ -66,6 +66,7 @@ struct cli_command {
 
 const struct cli_command *cli_train(void);
 const struct cli_command *cli_generate(void);
+const struct cli_command *cli_translate(void);
 const struct cli_command *cli_classify(void);
 const struct cli_command *cli_fill(void);
 const struct cli_command *cli_embed(void);

@@ -9,8 +9,9 @@
 
 #include "cli.h"
 
-static const struct cli_command *(*const commands[])(void) = {
-    cli_train, cli_generate, cli_classify, cli_fill, cli_embed, cli_eval, cli_info, cli_forward, cli_tokenize};
+static const struct cli_command *(*const commands[])(void) = {cli_train,   cli_generate, cli_translate, cli_classify,
+                                                              cli_fill,    cli_embed,    cli_eval,      cli_info,
+                                                              cli_forward, cli_tokenize};
 
 const struct cli_command *cli_command_at(size_t i) {
     return i < CLI_COUNT_OF(commands) ? commands[i]() : NULL;

@@ -71,7 +71,8 @@ struct qkv_search_options {
     size_t no_repeat;      /* n > 0: no n tokens come twice in a row of a hypothesis */
     bool sample; /* draw instead of searching: `sampling` says how; line i, hypothesis k have seeds of their own */
     struct qkv_sampling sampling;
-    size_t batch; /* sources side by side; 0: 32. Results do not depend on it */
+    size_t batch;   /* sources side by side; 0: 32. Results do not depend on it */
+    size_t *tokens; /* the tokens of what is given out, ends included, are added here; NULL: nowhere */
 };
 QKV_API struct qkv_search_options qkv_search_defaults(void); /* beam 1, n_best 1, length_penalty 0.6, all else off */
 
@@ -83,7 +84,9 @@ struct qkv_hypothesis {
     bool ended;             /* false: cut at max_tokens */
 };
 /* The best targets of `count` sources; sources[i] are lengths[i] ids (end included). `take` gets the n_best hypotheses of each
- * source, best first, in the order of the sources; returning false stops. */
+ * source (fewer where there are no more), best first, in the order of the sources; returning false stops. The search of a source
+ * ends when no hypothesis that still grows can come before its n_best, or, when greedy, with the first that ends; at the longest
+ * target the others are cut. */
 typedef bool qkv_take_hypotheses(void *user, size_t source, const struct qkv_hypothesis *hypotheses, size_t count);
 QKV_API enum qkv_status qkv_search(struct qkv_model *model, const int32_t *const *sources, const size_t *lengths,
                                    size_t count, const struct qkv_search_options *options, qkv_take_hypotheses *take,

@@ -240,6 +240,8 @@ static enum qkv_status run_window(struct search *s, size_t first, size_t count) 
 static enum qkv_status give_out(struct search *s, size_t count, qkv_take_hypotheses *take, void *user) {
     for (size_t i = 0; i < count; i++) {
         const struct qkv_beam *b = &s->beams[i];
+        for (size_t k = 0; s->rules.options->tokens && k < b->finished_count; k++)
+            *s->rules.options->tokens += b->finished[k].count + b->finished[k].ended;
         if (!take(user, b->source, b->finished, b->finished_count))
             return qkv_fail(s->rules.ctx, QKV_STOPPED, "searching was stopped by the caller");
     }

@@ -1,0 +1,195 @@
+/* translate.c: "qkv translate": lines to lines with an encoder–decoder, by greedy search, beam search or sampling. */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+struct arguments {
+    const char *input, *output;
+    int64_t beam, n_best, max_tokens, no_repeat, batch, top_k, seed;
+    double length_penalty, temperature, top_p;
+    bool sample, scores, quiet;
+    struct cli_common common;
+};
+
+static const struct arguments defaults = {
+    .beam = 1, .n_best = 1, .length_penalty = 0.6, .top_k = 0, .seed = -1, .temperature = 1, .top_p = 1};
+
+static const struct cli_option options[] = {
+    {CLI_COUNT, 0, "beam", "N", offsetof(struct arguments, beam), "hypotheses kept side by side (1: greedy)", 1, 65536,
+     NULL},
+    {CLI_COUNT, 0, "n-best", "N", offsetof(struct arguments, n_best),
+     "how many to write for each line, best first: its number, rank, score and text, tabs between", 1, 65536, NULL},
+    {CLI_REAL, 0, "length-penalty", "A", offsetof(struct arguments, length_penalty),
+     "scores are log-probability / ((5 + length)/6)^A (0: off)", 0, 0, NULL},
+    {CLI_COUNT, 0, "max-tokens", "N", offsetof(struct arguments, max_tokens),
+     "longest result in tokens (0: as the model's context allows, at most 3 times the line's + 50)", 0, INT64_MAX,
+     NULL},
+    {CLI_COUNT, 0, "no-repeat", "N", offsetof(struct arguments, no_repeat),
+     "no N tokens in a row come twice in a result (0: off)", 0, INT32_MAX, NULL},
+    {CLI_FLAG, 0, "sample", NULL, offsetof(struct arguments, sample), "draw at random instead of searching", 0, 0,
+     NULL},
+    {CLI_REAL, 0, "temp", "X", offsetof(struct arguments, temperature),
+     "sampling: temperature, 1 is the model's own distribution", 0, 0, NULL},
+    {CLI_COUNT, 0, "top-k", "N", offsetof(struct arguments, top_k),
+     "sampling: choose among the N likeliest tokens (0: all)", 0, INT32_MAX, NULL},
+    {CLI_REAL, 0, "top-p", "X", offsetof(struct arguments, top_p),
+     "sampling: choose among the fewest likeliest tokens that hold this probability (1: all)", 0, 0, NULL},
+    {CLI_COUNT, 's', "seed", "N", offsetof(struct arguments, seed), "sampling: names the random choices", 0, INT64_MAX,
+     "from the clock; shown at the end"},
+    {CLI_FLAG, 0, "scores", NULL, offsetof(struct arguments, scores), "write each line's score and a tab before it", 0,
+     0, NULL},
+    {CLI_TEXT, 0, "input", "FILE", offsetof(struct arguments, input), "read the lines from a file; - is standard input",
+     0, 0, NULL},
+    {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output),
+     "write to a file, which is replaced only when all is done", 0, 0, NULL},
+    {CLI_COUNT, 0, "batch", "N", offsetof(struct arguments, batch),
+     "lines side by side; the results do not depend on it (0: 32)", 0, 65536, NULL},
+    {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "no progress, no statistics", 0, 0, NULL},
+    CLI_COMMON(struct arguments),
+};
+
+struct writer {
+    const struct arguments *arguments;
+    struct cli_progress progress;
+    size_t lines;
+    bool terminal; /* control characters would act on it: show them as U+FFFD */
+};
+
+/* The text in one line: line ends in it become spaces. */
+static void write_text(const struct writer *w, const char *text, size_t size) {
+    for (size_t i = 0; i < size; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if (c == '\n' || c == '\r' || c == 0)
+            putchar(' ');
+        else if (w->terminal && (c < 32 || c == 127) && c != '\t')
+            fputs(cli_locale_utf8() ? "\xEF\xBF\xBD" : "?", stdout);
+        else
+            putchar(c);
+    }
+    putchar('\n');
+}
+
+static bool write_line(void *user, size_t line, size_t rank, const char *text, size_t size, double score) {
+    struct writer *w = user;
+    const struct arguments *a = w->arguments;
+    bool blank = score == 0 && size == 0;
+    if (!blank && a->n_best > 1)
+        printf("%zu\t%zu\t%.4f\t", line + 1, rank + 1, score);
+    else if (!blank && a->scores)
+        printf("%.4f\t", score);
+    write_text(w, text, size);
+    if (w->terminal) fflush(stdout);
+    if (rank == 0 && cli_progress_due(&w->progress)) {
+        char done[CLI_NUMBER], all[CLI_NUMBER], field[2 * CLI_NUMBER + 16];
+        snprintf(field, sizeof field, "%s of %s lines", cli_grouped(done, line + 1), cli_grouped(all, w->lines));
+        cli_progress_show(&w->progress, (double)(line + 1) / (double)w->lines, (const char *const[]){field}, 1);
+    }
+    return !cli_stopping && !ferror(stdout);
+}
+
+static int check(const struct arguments *a) {
+    const struct arguments *d = &defaults;
+    if (!a->sample &&
+        (a->temperature != d->temperature || a->top_k != d->top_k || a->top_p != d->top_p || a->seed >= 0))
+        return cli_usage("translate: --temp, --top-k, --top-p and --seed are for sampling; add --sample");
+    if (a->sample && a->beam > 1) return cli_usage("translate: --sample and --beam exclude each other");
+    if (a->sample && a->length_penalty != d->length_penalty && a->n_best == 1 && !a->scores)
+        return cli_usage("translate: --length-penalty changes nothing when one result is drawn; leave it out");
+    if (!a->sample && a->n_best > a->beam)
+        return cli_usage("translate: --n-best %lld needs --beam %lld or more (or --sample)", (long long)a->n_best,
+                         (long long)a->n_best);
+    return CLI_DONE;
+}
+
+static void print_statistics(const struct arguments *a, size_t lines, size_t tokens, double seconds, uint64_t seed) {
+    char text[CLI_NUMBER], seeded[48] = "";
+    if (a->sample) snprintf(seeded, sizeof seeded, "; seed %llu", (unsigned long long)seed);
+    fprintf(stderr, "%s lines in %.2f s (%.0f lines/s, %.0f tokens/s)%s\n", cli_grouped(text, lines), seconds,
+            seconds > 0 ? (double)lines / seconds : 0, seconds > 0 ? (double)tokens / seconds : 0, seeded);
+}
+
+static int translate(struct qkv_model *model, const struct arguments *a, const struct cli_lines *lines) {
+    struct writer w = {.arguments = a, .lines = lines->count};
+    struct qkv_search_options o = qkv_search_defaults();
+    size_t tokens = 0;
+    char *temporary;
+    o.beam = (size_t)a->beam;
+    o.n_best = (size_t)a->n_best;
+    o.length_penalty = a->length_penalty;
+    o.max_tokens = (size_t)a->max_tokens;
+    o.no_repeat = (size_t)a->no_repeat;
+    o.batch = (size_t)a->batch;
+    o.sample = a->sample;
+    o.sampling.temperature = a->temperature;
+    o.sampling.top_k = (int)a->top_k;
+    o.sampling.top_p = a->top_p;
+    o.sampling.seed = a->seed >= 0 ? (uint64_t)a->seed : (uint64_t)time(NULL);
+    o.tokens = &tokens;
+    int code = cli_output_begin(a->output, &temporary);
+    if (code) return code;
+    w.terminal = isatty(STDOUT_FILENO) != 0;
+    cli_progress_start(&w.progress, a->quiet || w.terminal, false);
+    double start = cli_now();
+    enum qkv_status status = qkv_translate(model, (const char *const *)lines->items, lines->count, &o, write_line, &w);
+    double seconds = cli_now() - start;
+    cli_progress_clear(&w.progress);
+    if (status && status != QKV_STOPPED)
+        code = cli_broken(qkv_model_context(model));
+    else if (cli_stopping)
+        code = CLI_INTERRUPTED;
+    code = cli_output_end(a->output, temporary, code);
+    if (code == CLI_DONE && !status && !a->quiet) print_statistics(a, lines->count, tokens, seconds, o.sampling.seed);
+    return code;
+}
+
+static int run(const void *values, const char *const *words, size_t count) {
+    const struct arguments *a = values;
+    struct qkv_context *ctx = NULL;
+    struct qkv_model *model = NULL;
+    struct cli_lines lines = {0};
+    if (!count)
+        return cli_usage("translate: say which model folder: %s translate MODEL \"a line of text\"", cli_program);
+    int code = check(a);
+    if (code == CLI_DONE) code = cli_open(&a->common, &ctx);
+    if (code == CLI_DONE && qkv_model_load(ctx, words[0], &model)) code = cli_broken(ctx);
+    /* A model that cannot translate says so before anything is read. */
+    struct qkv_search_options o = qkv_search_defaults();
+    if (code == CLI_DONE && qkv_translate(model, NULL, 0, &o, write_line, NULL)) code = cli_broken(ctx);
+    if (code == CLI_DONE) code = cli_lines_read(words + 1, count - 1, a->input, &lines);
+    if (code == CLI_DONE) {
+        cli_catch_signals();
+        code = translate(model, a, &lines);
+    }
+    cli_lines_free(&lines);
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+    return code;
+}
+
+const struct cli_command *cli_translate(void) {
+    static const struct cli_command command = {
+        .name = "translate",
+        .summary = "lines to lines with an encoder-decoder: greedy, beam search or sampling",
+        .usage = "MODEL TEXT… [options]\nMODEL [--input FILE] [--output FILE] [options]",
+        .description =
+            "Finds the likeliest target of each text, each line of the file or of standard input, and writes a line "
+            "for each, in their order; a blank line stays blank. What a line gives does not depend on its "
+            "neighbours.\n"
+            "With --n-best N there are up to N lines for each that is not blank: its number, the rank, the score and "
+            "the text, with tabs between. At the end the speed is told on standard error.",
+        .examples = "qkv translate g2p/ \"hello\" --beam 5 --n-best 3\n"
+                    "qkv translate g2p/ --beam 5 --input words.txt --output sounds.txt\n"
+                    "sort words.txt | qkv translate g2p/ -q | less\n"
+                    "qkv translate g2p/ \"hello\" --sample --temp 0.8 --seed 1",
+        .options = options,
+        .option_count = CLI_COUNT_OF(options),
+        .defaults = &defaults,
+        .size = sizeof defaults,
+        .arguments = SIZE_MAX,
+        .run = run,
+    };
+    return &command;
+}
