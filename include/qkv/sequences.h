@@ -99,11 +99,13 @@ QKV_API enum qkv_status qkv_translate(struct qkv_model *model, const char *const
 
 /* ---- encoders at work --------------------------------------------------------------------------------------------------- */
 
-/* Probabilities of the classes, (count,classes), of lines of text. */
+/* Probabilities of the classes, (count,classes), of lines of text; a blank line gives zeros. What is said of a line does not
+ * depend on its neighbours. */
 QKV_API enum qkv_status qkv_classify(struct qkv_model *model, const char *const *lines, size_t count,
                                      float *probabilities);
 
-/* The likeliest tokens in place of each QKV_TOKEN_MASK of a text, best first: `top` of them for each mask. */
+/* The likeliest tokens in place of each QKV_TOKEN_MASK of a text, best first: `top` of them for each mask. Where tokens bring
+ * their leading space along (words, bpe), spaces before a mask belong to what it hides. */
 struct qkv_filling {
     int32_t id;
     double probability;
@@ -120,7 +122,8 @@ QKV_API enum qkv_status qkv_embed(struct qkv_model *model, const char *const *li
 /* ---- metrics ------------------------------------------------------------------------------------------------------------ */
 
 /* BLEU as sacreBLEU defines it: corpus level, tokenizer 13a, 4-grams, exponential smoothing, brevity penalty by the closest
- * reference (Papineni et al. 2002; Post 2018). references[i] are reference_counts[i] texts. 0 to 100. */
+ * reference (Papineni et al. 2002; Post 2018). references[i] are reference_counts[i] texts, at least one, and so is count.
+ * 0 to 100. */
 QKV_API enum qkv_status qkv_bleu(struct qkv_context *ctx, const char *const *hypotheses,
                                  const char *const *const *references, const size_t *reference_counts, size_t count,
                                  double *bleu);
@@ -153,6 +156,7 @@ struct qkv_labels_evaluation {
     size_t *confusion; /* (classes,classes): rows are the labels, columns the predictions; freed with qkv_free */
     double seconds;
 };
+/* Classes without names (qkv_model_label) go by their numbers. */
 QKV_API enum qkv_status qkv_evaluate_labels(struct qkv_model *model, const char *path, qkv_progress *progress,
                                             void *user, struct qkv_labels_evaluation *evaluation);
 
