@@ -84,8 +84,8 @@ static void print_presets(void) {
     const char *name, *summary;
     printf("\npresets:\n");
     for (size_t i = 0; qkv_preset_at(i, &name, &summary); i++) {
-        printf("  %-16s", name);
-        wrap(summary, 18, 18);
+        printf("  %-17s", name);
+        wrap(summary, 19, 19);
     }
 }
 
