@@ -29,7 +29,7 @@ static const struct cli_option own_options[] = {
     {CLI_TEXT, 0, "resume", "RUN", offsetof(struct arguments, resume),
      "go on from the checkpoint in this folder; --steps may set a new end", 0, 0, NULL},
     {CLI_COUNT, 0, "sample", "N", offsetof(struct arguments, sample),
-     "tokens of a sample to show after each evaluation", 0, 1000000, NULL},
+     "tokens of a sample, or of some targets, to show after each evaluation", 0, 1000000, NULL},
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "show errors only", 0, 0, NULL},
     {CLI_FLAG, 0, "plain", NULL, offsetof(struct arguments, plain), "plain lines instead of a progress bar", 0, 0,
      NULL},
@@ -37,6 +37,13 @@ static const struct cli_option own_options[] = {
 };
 
 /* ---- starting -------------------------------------------------------------------------------------------------------- */
+
+static int check_sample(const struct qkv_train_options *options) {
+    bool masked = options->task && !strcmp(options->task, "mlm");
+    if (!options->labeled && !masked) return CLI_DONE;
+    return cli_usage("train: --sample shows what a model writes, but this one %s; leave it out",
+                     masked ? "fills masks" : "classifies");
+}
 
 static int check_start(const struct arguments *a, const struct qkv_train_options *options) {
     if (!a->preset && !a->spec)
@@ -46,7 +53,7 @@ static int check_start(const struct arguments *a, const struct qkv_train_options
     if (!options->data && !options->pairs && !options->labeled)
         return cli_usage("train: say what to train on: --data FILE (or --pairs FILE, or --labeled FILE)");
     if (!a->out) return cli_usage("train: say where the run shall be: --out FOLDER");
-    return CLI_DONE;
+    return a->sample > 0 ? check_sample(options) : CLI_DONE;
 }
 
 /* An option out of its range is a mistake of the command line, whoever finds it. */
@@ -219,6 +226,56 @@ static enum qkv_status show_sample(struct cli_progress *progress, struct qkv_mod
     return status;
 }
 
+/* The sources of the first lines of a file of pairs, each line's end and target cut off. */
+static size_t read_sources(const char *path, char lines[][256], size_t most) {
+    FILE *file = fopen(path, "r");
+    size_t count = 0;
+    while (file && count < most && fgets(lines[count], sizeof lines[count], file)) {
+        char *tab = strchr(lines[count], '\t');
+        if (!tab) continue; /* a blank line, or one too long to show */
+        *tab = 0;
+        count++;
+    }
+    if (file) fclose(file);
+    return count;
+}
+
+struct showing {
+    char (*lines)[256];
+};
+
+static bool show_target(void *user, size_t line, size_t rank, const char *text, size_t size, double score) {
+    const struct showing *s = user;
+    (void)rank, (void)score;
+    fputs("    ", stderr);
+    collect(NULL, s->lines[line], strlen(s->lines[line]));
+    fputs(" -> ", stderr);
+    collect(NULL, text, size);
+    fputc('\n', stderr);
+    return true;
+}
+
+/* A few validation sources with what greedy search makes of them. */
+static enum qkv_status show_targets(struct cli_progress *progress, struct qkv_trainer *trainer, int64_t tokens) {
+    enum { SHOWN = 3 };
+    const struct qkv_train_options *options = qkv_trainer_options(trainer);
+    struct qkv_search_options search = qkv_search_defaults();
+    char lines[SHOWN][256];
+    const char *texts[SHOWN];
+    struct showing showing = {lines};
+    if (progress->kind == CLI_SILENT) return QKV_OK;
+    size_t count = read_sources(options->valid ? options->valid : options->pairs, lines, SHOWN);
+    for (size_t i = 0; i < count; i++) texts[i] = lines[i];
+    search.max_tokens = (size_t)tokens;
+    cli_progress_clear(progress);
+    return qkv_translate(qkv_trainer_model(trainer), texts, count, &search, show_target, &showing);
+}
+
+static enum qkv_status show(struct cli_progress *progress, struct qkv_trainer *trainer, int64_t tokens) {
+    return qkv_trainer_options(trainer)->pairs ? show_targets(progress, trainer, tokens)
+                                               : show_sample(progress, qkv_trainer_model(trainer), tokens);
+}
+
 static void show_evaluation(struct cli_progress *progress, const struct qkv_train_report *r) {
     if (!r->evaluated || progress->kind == CLI_SILENT) return;
     char metric[64] = "";
@@ -288,8 +345,7 @@ static int loop(struct qkv_trainer *trainer, struct cli_progress *progress, cons
         }
         run.speed = run.speed > 0 ? 0.9 * run.speed + 0.1 * r.tokens_per_second : r.tokens_per_second;
         show_evaluation(progress, &r);
-        if (r.evaluated && a->sample > 0 && show_sample(progress, qkv_trainer_model(trainer), a->sample))
-            return cli_broken(ctx);
+        if (r.evaluated && a->sample > 0 && show(progress, trainer, a->sample)) return cli_broken(ctx);
         if (r.step >= r.steps) {
             conclude(progress, a, trainer, &r);
             return CLI_DONE;
@@ -312,6 +368,7 @@ static int run_train(const void *values, const char *const *words, size_t count)
         cli_catch_signals();
         code = a->resume ? resume(ctx, a, &task, &trainer) : start(ctx, a, &task, &trainer);
     }
+    if (code == CLI_DONE && a->resume && a->sample > 0) code = check_sample(qkv_trainer_options(trainer));
     if (code == CLI_DONE) {
         task.finish = true;
         introduce(&progress, trainer, a);

@@ -22,6 +22,9 @@ enum qkv_status qkv_feed_check(struct qkv_context *ctx, const struct qkv_train_o
         return qkv_fail(ctx, QKV_ARGUMENT, "source_tokenizer is given, but only pairs have sources");
     if (!strcmp(o->metric, "accuracy") && !o->labeled)
         return qkv_fail(ctx, QKV_ARGUMENT, "metric accuracy needs labelled lines (labeled)");
+    if ((!strcmp(o->metric, "exact") || !strcmp(o->metric, "token_error")) && !o->pairs)
+        return qkv_fail(ctx, QKV_ARGUMENT, "metric %s needs pairs: it compares what is found with the targets",
+                        o->metric);
     return QKV_OK;
 }
 

@@ -144,6 +144,11 @@ static enum qkv_status fill(struct qkv_trainer *t, uint64_t step, size_t begin, 
 static enum qkv_status validate(struct qkv_trainer *t, double *loss, double *metric) {
     enum qkv_status status = qkv_lines_validate(t, fill_rows, NULL, NULL, loss);
     *metric = *loss;
+    bool is_exact = !strcmp(t->options.metric, "exact"), is_error = !strcmp(t->options.metric, "token_error");
+    if (status || (!is_exact && !is_error)) return status;
+    double exact, token_error;
+    status = qkv_found_measure(t, &exact, &token_error);
+    *metric = is_exact ? exact : token_error;
     return status;
 }
 

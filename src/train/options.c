@@ -210,10 +210,11 @@ static enum qkv_status check_files(struct qkv_context *ctx, const struct qkv_tra
 }
 
 static enum qkv_status check_metric(struct qkv_context *ctx, const struct qkv_train_options *o) {
-    static const char *const metrics[] = {"loss", "accuracy"};
+    static const char *const metrics[] = {"loss", "accuracy", "exact", "token_error"};
     int metric = find_name(metrics, sizeof metrics / sizeof *metrics, o->metric);
     if (metric < 0)
-        return qkv_fail(ctx, QKV_ARGUMENT, "metric is \"%s\"; it must be loss or accuracy", o->metric ? o->metric : "");
+        return qkv_fail(ctx, QKV_ARGUMENT, "metric is \"%s\"; it must be loss, accuracy, exact or token_error",
+                        o->metric ? o->metric : "");
     if ((metric > 0 || o->patience > 0) && !given(o->valid) && o->valid_fraction == 0)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "%s needs something to validate on; give a file (valid), or a valid_fraction greater than 0",

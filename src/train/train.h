@@ -360,6 +360,9 @@ typedef void qkv_look(struct qkv_trainer *trainer, const struct qkv_batch *batch
 enum qkv_status qkv_lines_validate(struct qkv_trainer *trainer, qkv_fill_rows *fill, qkv_look *look, void *user,
                                    double *loss);
 
+/* Greedy search over the first 500 validation sources (found.c). */
+enum qkv_status qkv_found_measure(struct qkv_trainer *trainer, double *exact, double *token_error);
+
 /* ---- the trainer (trainer.c; made by create.c or resume.c) ------------------------------------------------------------------------ */
 
 struct qkv_trainer {
