@@ -19,7 +19,7 @@ static const char text[] =
 
 static int setup(void **state) {
     (void)state;
-    return qkv_context_create(&ctx, NULL) != QKV_OK;
+    return qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 1}) != QKV_OK;
 }
 
 static int teardown(void **state) {
@@ -322,6 +322,27 @@ static void test_early_end(void **state) {
     }
 }
 
+/* The same bits on two threads as on one. */
+static void test_threads(void **state) {
+    (void)state;
+    static struct results one, two;
+    static struct sources s;
+    struct qkv_context *single = ctx;
+    struct qkv_random random = test_random(9);
+    struct qkv_search_options o = qkv_search_defaults();
+    make_sources(&random, &s, 20, 12, 9);
+    o.beam = 4, o.n_best = 4;
+    for (int threads = 1; threads <= 2; threads++) {
+        assert_int_equal(qkv_context_create(&ctx, &(struct qkv_context_options){.threads = threads}), QKV_OK);
+        struct qkv_model *m = fixture_model(ctx, tiny, NULL, 0, 4, 0.3);
+        assert_ok(ctx, search(m, s.at, s.lengths, 20, &o, threads == 1 ? &one : &two));
+        qkv_model_free(m);
+        qkv_context_free(ctx);
+    }
+    ctx = single;
+    assert_memory_equal(&one, &two, sizeof one);
+}
+
 /* ---- lines -------------------------------------------------------------------------------------------------------- */
 
 static void give_tokenizer(struct qkv_model *m, size_t specials) {
@@ -474,8 +495,8 @@ static void test_stop(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_greedy_golden), cmocka_unit_test(test_greedy_random), cmocka_unit_test(test_exhaustive),
-        cmocka_unit_test(test_properties),    cmocka_unit_test(test_early_end),     cmocka_unit_test(test_lines),
-        cmocka_unit_test(test_refusals),      cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_properties),    cmocka_unit_test(test_early_end),     cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_lines),         cmocka_unit_test(test_refusals),      cmocka_unit_test(test_stop),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

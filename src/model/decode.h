@@ -22,7 +22,25 @@ struct qkv_encoded *qkv_encoded_allocate(struct qkv_model *model);
 enum qkv_status qkv_encoded_begin(struct qkv_encoded *encoded, const int32_t *ids, const int32_t *lengths, size_t B,
                                   size_t T);
 
-/* ---- decoder.c ---------------------------------------------------------------------------------------------------- */
+/* ---- decoder.c, decoder_rows.c ------------------------------------------------------------------------------------ */
+
+struct qkv_decoder {
+    struct qkv_model *model;
+    const struct qkv_encoded *encoded;
+    size_t most, rows; /* at the start, and now */
+    size_t capacity, length, chunk;
+    struct qkv_arena kept, arena, records;
+    struct qkv_key_values *cache; /* one a layer, `most` runs of `capacity` positions */
+    float *logits;                /* (most,V) */
+    int32_t *positions, *lo, *hi; /* (most·chunk) */
+    int32_t *memory_lo, *memory_hi;
+    int32_t *places, *next_places; /* (most): each row's run of the cache */
+    int32_t *sources, *next_sources, *source_lengths;
+    int32_t *memory_rows; /* (most): the source of each group of `group` rows */
+    size_t group;
+    size_t planned_rows, planned_group; /* what the step's memory was planned for */
+    bool scored;
+};
 
 struct qkv_decoder_options {
     const struct qkv_encoded *encoded; /* NULL: a decoder alone */
@@ -40,6 +58,8 @@ enum qkv_status qkv_decoder_measure(struct qkv_model *model, const struct qkv_de
 enum qkv_status qkv_decoder_append(struct qkv_decoder *decoder, const int32_t *ids, size_t T, bool score);
 /* As qkv_decoder_select, but the scores stay behind: for a step that comes next. */
 enum qkv_status qkv_decoder_move(struct qkv_decoder *decoder, const size_t *from, size_t count);
+/* Makes groups of rows, as large as all runs of equal sources can be cut into, after sources have changed. */
+void qkv_decoder_group(struct qkv_decoder *decoder);
 /* Forgets all positions at and past `length`, and the scores. */
 void qkv_decoder_truncate(struct qkv_decoder *decoder, size_t length);
 

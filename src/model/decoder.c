@@ -1,30 +1,9 @@
-/* decoder: targets that grow side by side, with a cache of self attention each, reading the encoded sources' keys and values.
- *
- * Every row has a run of the cache, found through `places`, so selecting rows copies only what two rows now continue. Rows of
- * one source that stand side by side read its keys as the queries of one attention row. A row's bits depend on its own
- * source and target only: the same as a pass over both alone. */
+/* decoder: targets that grow side by side, with a cache of self attention each, reading the encoded sources' keys and values. A
+ * row's bits depend on its own source and target only: the same as a pass over both alone. */
 #include "model/decode.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-struct qkv_decoder {
-    struct qkv_model *model;
-    const struct qkv_encoded *encoded;
-    size_t most, rows; /* at the start, and now */
-    size_t capacity, length, chunk;
-    struct qkv_arena kept, arena, records;
-    struct qkv_key_values *cache; /* one a layer, `most` runs of `capacity` positions */
-    float *logits;                /* (most,V) */
-    int32_t *positions, *lo, *hi; /* (most·chunk) */
-    int32_t *memory_lo, *memory_hi;
-    int32_t *places, *next_places; /* (most): each row's run of the cache */
-    int32_t *sources, *next_sources, *source_lengths;
-    int32_t *memory_rows; /* (most): the source of each group of `group` rows */
-    size_t group;
-    size_t planned_rows, planned_group; /* what the step's memory was planned for */
-    bool scored;
-};
 
 /* ---- memory --------------------------------------------------------------------------------------------------------- */
 
@@ -81,18 +60,16 @@ static enum qkv_status make_intervals(struct qkv_decoder *d, size_t T) {
     return qkv_mask_intervals(d->model->ctx, &mask, d->memory_lo, d->memory_hi);
 }
 
-struct gather {
+struct newest {
     float *to;
     const float *from;
-    const size_t *rows; /* NULL: row r is row (r + 1)·step − 1 */
-    size_t step, columns;
+    size_t T, columns;
 };
 
-static void gather_row(void *argument, size_t r, int thread) {
+static void newest_row(void *argument, size_t r, int thread) {
     (void)thread;
-    const struct gather *g = argument;
-    size_t from = g->rows ? g->rows[r] : (r + 1) * g->step - 1;
-    memcpy(g->to + r * g->columns, g->from + from * g->columns, g->columns * sizeof(float));
+    const struct newest *n = argument;
+    memcpy(n->to + r * n->columns, n->from + ((r + 1) * n->T - 1) * n->columns, n->columns * sizeof(float));
 }
 
 /* The newest position of each row. */
@@ -100,8 +77,8 @@ static struct qkv_tensor *newest(struct qkv_tape *tape, struct qkv_tensor *x, si
     if (!x || T == 1) return x;
     struct qkv_tensor *y = qkv_tape_tensor(tape, rows, x->columns);
     if (!y) return NULL;
-    struct gather g = {.to = y->data, .from = x->data, .step = T, .columns = x->columns};
-    qkv_parallel(tape->ctx, rows, gather_row, &g);
+    struct newest n = {.to = y->data, .from = x->data, .T = T, .columns = x->columns};
+    qkv_parallel(tape->ctx, rows, newest_row, &n);
     return y;
 }
 
@@ -187,120 +164,6 @@ static enum qkv_status prepare_step(struct qkv_decoder *d, size_t T) {
     d->planned_rows = status == QKV_OK ? d->rows : 0;
     d->planned_group = d->group;
     return status;
-}
-
-/* ---- rows and their sources ------------------------------------------------------------------------------------------- */
-
-static size_t common_divisor(size_t a, size_t b) {
-    while (b) {
-        size_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
-/* Groups as large as all runs of equal sources can be cut into. */
-static void find_groups(struct qkv_decoder *d) {
-    size_t group = 0, run = 0;
-    for (size_t r = 0; r < d->rows; r++) {
-        run++;
-        if (r + 1 < d->rows && d->sources[r + 1] == d->sources[r]) continue;
-        group = common_divisor(run, group);
-        run = 0;
-    }
-    d->group = group;
-    for (size_t r = 0; r < d->rows; r++) {
-        if (d->encoded) d->source_lengths[r] = d->encoded->lengths[d->sources[r]];
-        if (r % group == 0) d->memory_rows[r / group] = d->sources[r];
-    }
-}
-
-struct spread {
-    const struct qkv_key_values *cache;
-    const int32_t *from, *to; /* runs */
-    size_t layers, length, k_width, v_width;
-};
-
-static void spread_run(void *argument, size_t item, int thread) {
-    (void)thread;
-    const struct spread *s = argument;
-    const struct qkv_key_values *kv = &s->cache[item % s->layers];
-    size_t copy = item / s->layers;
-    size_t from = (size_t)s->from[copy] * kv->capacity, to = (size_t)s->to[copy] * kv->capacity;
-    memcpy(kv->k + to * s->k_width, kv->k + from * s->k_width, s->length * s->k_width * sizeof(float));
-    memcpy(kv->v + to * s->v_width, kv->v + from * s->v_width, s->length * s->v_width * sizeof(float));
-}
-
-/* Gives each of the new rows a run of the cache: the first to go on from a row keeps its run, the others get a copy in runs
- * that nobody goes on from. */
-static void move_runs(struct qkv_decoder *d, const size_t *from, size_t count) {
-    const struct qkv_attention_spec *a = &d->model->spec.decoder.attention;
-    int32_t *copy_from = d->lo, *copy_to = d->positions, *kept = d->hi; /* of a step: free now */
-    size_t copies = 0, free_run = 0;
-    for (size_t r = 0; r < d->most; r++) kept[r] = 0;
-    for (size_t r = 0; r < count; r++) {
-        int32_t run = d->places[from[r]];
-        d->next_places[r] = kept[run] ? -1 : run;
-        kept[run] = 1;
-    }
-    for (size_t r = 0; r < count; r++) {
-        if (d->next_places[r] >= 0) continue;
-        while (kept[free_run]) free_run++;
-        kept[free_run] = 1;
-        copy_from[copies] = d->places[from[r]];
-        copy_to[copies++] = d->next_places[r] = (int32_t)free_run;
-    }
-    struct spread s = {.cache = d->cache,
-                       .from = copy_from,
-                       .to = copy_to,
-                       .layers = (size_t)d->model->spec.decoder.layers,
-                       .length = d->length,
-                       .k_width = (size_t)a->kv_heads * (size_t)a->head_dim,
-                       .v_width = (size_t)a->kv_heads * (size_t)a->value_dim};
-    qkv_parallel(d->model->ctx, copies * s.layers, spread_run, &s);
-}
-
-static void swap(int32_t **a, int32_t **b) {
-    int32_t *c = *a;
-    *a = *b;
-    *b = c;
-}
-
-enum qkv_status qkv_decoder_move(struct qkv_decoder *d, const size_t *from, size_t count) {
-    struct qkv_context *ctx = d->model->ctx;
-    if (!from || count < 1 || count > d->most)
-        return qkv_fail(ctx, QKV_ARGUMENT, "cannot select %zu rows; the decoder was made for 1 to %zu", count, d->most);
-    for (size_t r = 0; r < count; r++)
-        if (from[r] >= d->rows)
-            return qkv_fail(ctx, QKV_ARGUMENT, "row %zu is to go on from row %zu, but there are only %zu rows", r,
-                            from[r], d->rows);
-    move_runs(d, from, count);
-    for (size_t r = 0; r < count; r++) d->next_sources[r] = d->sources[from[r]];
-    swap(&d->places, &d->next_places);
-    swap(&d->sources, &d->next_sources);
-    d->rows = count;
-    d->scored = false;
-    find_groups(d);
-    return QKV_OK;
-}
-
-enum qkv_status qkv_decoder_select(struct qkv_decoder *d, const size_t *from, size_t count) {
-    const bool scored = d->scored;
-    const size_t V = (size_t)d->model->spec.vocab;
-    enum qkv_status status = qkv_decoder_move(d, from, count);
-    if (status != QKV_OK || !scored || d->most == 1) {
-        d->scored = scored && (status != QKV_OK || d->most == 1);
-        return status;
-    }
-    qkv_arena_release(&d->arena, 0);
-    float *copy = qkv_arena_take(&d->arena, count, V * sizeof(float));
-    if (!copy) return QKV_MEMORY;
-    struct gather g = {.to = copy, .from = d->logits, .rows = from, .columns = V};
-    qkv_parallel(d->model->ctx, count, gather_row, &g);
-    memcpy(d->logits, copy, count * V * sizeof(float));
-    d->scored = true;
-    return QKV_OK;
 }
 
 /* ---- growing ---------------------------------------------------------------------------------------------------------- */
@@ -429,7 +292,7 @@ enum qkv_status qkv_decoder_begin(struct qkv_decoder *d, const struct qkv_decode
         d->places[r] = (int32_t)r;
         d->sources[r] = !o->encoded ? 0 : (int32_t)(o->sources ? o->sources[r] : r);
     }
-    find_groups(d);
+    qkv_decoder_group(d);
     return QKV_OK;
 }
 
