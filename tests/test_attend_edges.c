@@ -132,27 +132,32 @@ static void refused(struct qkv_attend a, enum qkv_status status, const char *par
     qkv_arena_free(&scratch);
 }
 
+static float numbers[64];
+static const int32_t zero[4], four[4] = {4, 4, 4, 4};
+static const struct qkv_heads heads = {numbers, 16, 4, 2, QKV_F32};
+
+/* A call with nothing wrong. */
+static struct qkv_attend good_call(void) {
+    return (struct qkv_attend){.B = 1,
+                               .H = 2,
+                               .Hkv = 1,
+                               .Tq = 4,
+                               .Tk = 4,
+                               .D = 2,
+                               .Dv = 2,
+                               .q = heads,
+                               .k = heads,
+                               .v = heads,
+                               .y = heads,
+                               .lo = zero,
+                               .hi = four,
+                               .scale = 1};
+}
+
 static void test_refused(void **state) {
-    float x[64] = {0};
-    int32_t zero[4] = {0}, four[4] = {4, 4, 4, 4};
-    struct qkv_heads heads = {x, 16, 4, 2, QKV_F32};
-    const struct qkv_attend good = {.B = 1,
-                                    .H = 2,
-                                    .Hkv = 1,
-                                    .Tq = 4,
-                                    .Tk = 4,
-                                    .D = 2,
-                                    .Dv = 2,
-                                    .q = heads,
-                                    .k = heads,
-                                    .v = heads,
-                                    .y = heads,
-                                    .lo = zero,
-                                    .hi = four,
-                                    .scale = 1};
     struct qkv_attend a;
     (void)state;
-#define REFUSED(change, status, part) (a = good, change, refused(a, status, part))
+#define REFUSED(change, status, part) (a = good_call(), change, refused(a, status, part))
     REFUSED((a.H = 3, a.Hkv = 2), QKV_SHAPE, "3 query heads cannot share 2 key heads");
     REFUSED(a.Hkv = 0, QKV_SHAPE, "cannot share");
     REFUSED(a.D = 0, QKV_SHAPE, "at least one channel");
@@ -176,27 +181,32 @@ static void test_refused(void **state) {
     REFUSED((a.past = 1, a.past_k = heads, a.past_k.dtype = QKV_F16), QKV_ARGUMENT, "past_k is neither");
     REFUSED((a.past = 1, a.past_k = a.past_v = heads, a.past_v.dtype = QKV_F16), QKV_ARGUMENT, "past_v is neither");
     REFUSED(a.y.data = NULL, QKV_ARGUMENT, "y must be given");
-    REFUSED((a.bias = x, a.bias_row = 8), QKV_ARGUMENT, "positions");
-    REFUSED((a.bias = x, a.bias_row = 8, a.bias_zero = 3, a.position = four), QKV_SHAPE, "make it longer");
-    REFUSED((a.bias = x, a.bias_row = 6, a.bias_zero = 3, a.position = zero), QKV_SHAPE, "distances -3 to 2");
+    REFUSED((a.bias = numbers, a.bias_row = 8), QKV_ARGUMENT, "positions");
+    REFUSED((a.bias = numbers, a.bias_row = 8, a.bias_zero = 3, a.position = four), QKV_SHAPE, "make it longer");
+    REFUSED((a.bias = numbers, a.bias_row = 6, a.bias_zero = 3, a.position = zero), QKV_SHAPE, "distances -3 to 2");
 #undef REFUSED
+}
+
+static void test_refused_gradients(void **state) {
+    struct qkv_attend a = good_call();
+    (void)state;
     struct qkv_context ctx = context_of(0, 1);
     struct qkv_attend_gradients g = {.dq = heads};
     struct qkv_arena scratch;
     qkv_arena_measure(&ctx, &scratch, "scratch");
-    assert_status(&ctx, qkv_attend_backward(&ctx, &scratch, &good, &g), QKV_ARGUMENT);
+    assert_status(&ctx, qkv_attend_backward(&ctx, &scratch, &a, &g), QKV_ARGUMENT);
     assert_message(&ctx, "needs dy, and y and lse");
-    a = good, a.lse = x;
+    a.lse = numbers;
     g.dy = heads, g.dq.dtype = QKV_F16;
     assert_status(&ctx, qkv_attend_backward(&ctx, &scratch, &a, &g), QKV_ARGUMENT);
     assert_message(&ctx, "dq is neither fp32 nor bf16");
-    g.dq.dtype = QKV_F32, g.daddend = x;
+    g.dq.dtype = QKV_F32, g.daddend = numbers;
     assert_status(&ctx, qkv_attend_backward(&ctx, &scratch, &a, &g), QKV_ARGUMENT);
     assert_message(&ctx, "needs the addend");
     const struct qkv_pairs overlapping[] = {{0, 0, 3}, {0, 4, 4}, {0, 2, 0}, {0, 15, 4}};
     const struct qkv_pairs apart[] = {{0, 0, 4}, {5, 16, 4}, {0, 4, 0}, {0, 4, 8}};
     for (size_t i = 0; i < TEST_COUNT(overlapping); i++) {
-        a.addend = x, a.addend_pairs = overlapping[i];
+        a.addend = numbers, a.addend_pairs = overlapping[i];
         assert_status(&ctx, qkv_attend_backward(&ctx, &scratch, &a, &g), QKV_ARGUMENT);
         assert_message(&ctx, "overlap");
         a.addend_pairs = apart[i];
@@ -204,13 +214,25 @@ static void test_refused(void **state) {
         assert_ok(&ctx, qkv_attend_backward(&ctx, &scratch, &a, &g));
         ctx.dry = false;
     }
+    qkv_arena_free(&scratch);
+}
+
+static void test_refused_weights(void **state) {
+    struct qkv_context ctx = context_of(0, 1);
+    struct qkv_attend good = good_call();
+    struct qkv_arena scratch;
+    (void)state;
+    qkv_arena_measure(&ctx, &scratch, "scratch");
     assert_status(&ctx, qkv_attend_weights(&ctx, &scratch, &good, QKV_ATTENTION_WEIGHTS, 0, 0, 0, 4, NULL),
                   QKV_ARGUMENT);
     assert_message(&ctx, "a place to go");
-    assert_status(&ctx, qkv_attend_weights(&ctx, &scratch, &good, QKV_ATTENTION_WEIGHTS, 0, 0, 0, 4, x), QKV_ARGUMENT);
+    assert_status(&ctx, qkv_attend_weights(&ctx, &scratch, &good, QKV_ATTENTION_WEIGHTS, 0, 0, 0, 4, numbers),
+                  QKV_ARGUMENT);
     assert_message(&ctx, "lse of the forward pass");
-    assert_status(&ctx, qkv_attend_weights(&ctx, &scratch, &good, QKV_ATTENTION_WEIGHTS, 0, 2, 0, 1, x), QKV_SHAPE);
-    assert_status(&ctx, qkv_attend_weights(&ctx, &scratch, &good, QKV_ATTENTION_WEIGHTS, 0, 0, 2, 3, x), QKV_SHAPE);
+    assert_status(&ctx, qkv_attend_weights(&ctx, &scratch, &good, QKV_ATTENTION_WEIGHTS, 0, 2, 0, 1, numbers),
+                  QKV_SHAPE);
+    assert_status(&ctx, qkv_attend_weights(&ctx, &scratch, &good, QKV_ATTENTION_WEIGHTS, 0, 0, 2, 3, numbers),
+                  QKV_SHAPE);
     assert_message(&ctx, "do not exist");
     qkv_arena_free(&scratch);
     assert_ok(&ctx, qkv_arena_create(&ctx, &scratch, 4096, "too little"));
@@ -222,8 +244,10 @@ static void test_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_edges),   cmocka_unit_test(test_nan_stored), cmocka_unit_test(test_nan_beside_mask),
-        cmocka_unit_test(test_nothing), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_edges),           cmocka_unit_test(test_nan_stored),
+        cmocka_unit_test(test_nan_beside_mask), cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_refused),         cmocka_unit_test(test_refused_gradients),
+        cmocka_unit_test(test_refused_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
