@@ -2,6 +2,8 @@
  * alone gives, over the grid of specs, through every selection of rows; and each refusal with its sentence. */
 #include "search_fixture.h"
 
+#include "kernel/kernel.h"
+
 enum { V = 29, CONTEXT = 24, ROWS = 12, SOURCES = 4 };
 
 static struct qkv_context *ctx;
@@ -237,6 +239,26 @@ static void test_decoder_refusals(void **state) {
     qkv_model_free(m);
 }
 
+/* Rows that choose their keys are for decoding: there is no gradient. */
+static void test_no_gradient(void **state) {
+    (void)state;
+    const int32_t rows[1] = {0};
+    struct qkv_arena arena;
+    assert_ok(ctx, qkv_arena_create(ctx, &arena, 4096, "scratch"));
+    float x[1] = {1};
+    const int32_t lo[1] = {0}, hi[1] = {1};
+    struct qkv_heads heads = {.data = x, .batch_stride = 1, .row_stride = 1, .head_stride = 1};
+    struct qkv_attend a = {.B = 1, .H = 1, .Hkv = 1, .Tq = 1, .Tk = 1, .D = 1, .Dv = 1, .scale = 1};
+    a.q = a.k = a.v = a.y = heads;
+    a.lse = x;
+    a.lo = lo;
+    a.hi = hi;
+    a.kv_rows = rows;
+    assert_fails(ctx, qkv_attend_backward(ctx, &arena, &a, &(struct qkv_attend_gradients){.dy = heads}), QKV_ARGUMENT,
+                 "kv_rows");
+    qkv_arena_free(&arena);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_grid),
@@ -244,6 +266,7 @@ int main(void) {
         cmocka_unit_test(test_encoded_output),
         cmocka_unit_test(test_encode_refusals),
         cmocka_unit_test(test_decoder_refusals),
+        cmocka_unit_test(test_no_gradient),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -37,9 +37,9 @@ static void *piece(unsigned char *block, size_t *used, size_t count, size_t size
 
 static bool lay_out(struct qkv_beam *b, unsigned char *block, size_t *bytes) {
     const size_t width = qkv_search_width(b->rules), n_best = b->rules->options->n_best;
-    bool fits = true;
     size_t used = 0, all, kept;
-    fits = qkv_multiply(width, b->most, &all) && qkv_multiply(n_best, b->most, &kept);
+    bool fits = qkv_multiply(width, b->most, &all);
+    fits = qkv_multiply(n_best, b->most, &kept) && fits;
     b->sums = piece(block, &used, width, sizeof *b->sums, &fits);
     b->heap = piece(block, &used, width, 2 * sizeof *b->heap, &fits);
     b->lanes = piece(block, &used, width, sizeof *b->lanes, &fits);

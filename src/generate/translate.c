@@ -5,14 +5,14 @@
 #include "generate/search.h"
 #include "text/sequence.h"
 
-enum { LINES = 512 }; /* at a time */
+enum { LINES = 512 }; /* at a time, or a batch */
 
 struct translation {
     struct qkv_context *ctx;
     struct qkv_model *model;
     qkv_take_translation *take;
     void *user;
-    int32_t **sources; /* (LINES) of the lines that are not blank; */
+    int32_t **sources; /* of the lines that are not blank; */
     size_t *lengths, *numbers, count;
     size_t given; /* lines given out */
     struct qkv_buffer text;
@@ -97,15 +97,16 @@ enum qkv_status qkv_translate(struct qkv_model *model, const char *const *lines,
     enum qkv_status status = qkv_search_check_model(model, "translate");
     if (!status) status = qkv_search_find_ids(model, &job);
     if (status) return status;
-    t.sources = qkv_allocate(ctx, LINES, sizeof *t.sources);
-    t.lengths = qkv_allocate(ctx, LINES, sizeof *t.lengths);
-    t.numbers = qkv_allocate(ctx, LINES, sizeof *t.numbers);
+    const size_t most = options->batch > LINES ? options->batch : LINES, some = count < most ? count + 1 : most;
+    t.sources = qkv_allocate(ctx, some, sizeof *t.sources);
+    t.lengths = qkv_allocate(ctx, some, sizeof *t.lengths);
+    t.numbers = qkv_allocate(ctx, some, sizeof *t.numbers);
     if (!t.sources || !t.lengths || !t.numbers) status = QKV_MEMORY;
     job.sources = (const int32_t *const *)t.sources;
     job.lengths = t.lengths;
     job.numbers = t.numbers;
-    for (size_t first = 0; first < count && !status; first += LINES)
-        status = translate_some(&t, &job, lines, first, count - first < LINES ? count : first + LINES);
+    for (size_t first = 0; first < count && !status; first += most)
+        status = translate_some(&t, &job, lines, first, count - first < most ? count : first + most);
     free(t.sources);
     free(t.lengths);
     free(t.numbers);
