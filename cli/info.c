@@ -162,7 +162,7 @@ struct subject {
     struct qkv_model *plan;
     struct qkv_costs costs;
     size_t batch, context;
-    bool guessed; /* the vocabulary */
+    bool guessed, classes_guessed; /* the vocabulary, the number of classes */
 };
 
 static void print_row(const char *label, const char *value, const char *remark) {
@@ -190,6 +190,9 @@ static int print_text(const struct subject *s) {
     print_row("", cli_short(number, s->costs.train_flops), "forward and backward");
     if (s->guessed)
         printf("\nThe vocabulary will come from the tokenizer; shown for %d. Another: --set vocab=N\n", s->spec.vocab);
+    if (s->classes_guessed)
+        printf("The classes will come from the labels; shown for %d. Another: --set head.classes=N\n",
+               s->spec.head.classes);
     return CLI_DONE;
 }
 
@@ -242,6 +245,8 @@ static int read_spec(struct qkv_context *ctx, const struct arguments *a, const c
     s->guessed = s->spec.vocab == 0;
     if (s->guessed) s->spec.vocab = 256;
     if (s->guessed && s->spec.source_vocab == 0) s->spec.source_vocab = 256;
+    s->classes_guessed = s->spec.head.kind == QKV_HEAD_CLASSIFY && s->spec.head.classes == 0;
+    if (s->classes_guessed) s->spec.head.classes = 2;
     return CLI_DONE;
 }
 
