@@ -125,7 +125,7 @@ static const struct preset presets[] = {
                    " \"head\": {\"kind\": \"classify\", \"pool\": \"mean\"},"
                    " \"encoder\": {\"layers\": 1, \"attention\": {\"heads\": 4}, \"ffn\": {\"d_ff\": 256}}}",
      .recipe =
-         RECIPE("tokenizer=words", "batch=64", "steps=1500", "rate=1e-3", "warmup=100", "beta2=0.98",
+         RECIPE("tokenizer=words:3000", "batch=64", "steps=1000", "rate=5e-4", "warmup=100", "beta2=0.98",
                 "weight_decay=0.1", "label_smoothing=0.1", "eval_every=100", "eval_batches=0", "metric=accuracy")},
 };
 #define PRESET_COUNT (sizeof presets / sizeof *presets)
