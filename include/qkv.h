@@ -100,6 +100,8 @@ QKV_API const char *qkv_isa(const struct qkv_context *ctx);
 QKV_API const char *qkv_isa_at(size_t i);
 /* Frees what a qkv call returned as the caller's own (texts, id arrays). NULL is fine. */
 QKV_API void qkv_free(void *block);
+/* Called during long work: what is being done and how far it is (total 0: unknown). Return false to stop. */
+typedef bool qkv_progress(void *user, const char *what, double done, double total);
 
 /* ---- tensor files: safetensors -------------------------------------------------------------------------------------
  * An 8-byte little-endian header length, a JSON header (name -> dtype, shape, data_offsets; "__metadata__" -> strings),
@@ -424,145 +426,6 @@ QKV_API bool qkv_pass_attention(const struct qkv_pass *pass, size_t i, struct qk
 QKV_API enum qkv_status qkv_pass_weights(struct qkv_pass *pass, size_t i, enum qkv_attention_stage stage, size_t b,
                                          size_t h, size_t first, size_t rows, float *out);
 
-/* ---- optimizers ------------------------------------------------------------------------------------------------------- */
-
-#define QKV_OPTIMIZER_LIST(X)                                                                                          \
-    X(ADAMW, "adamw", "Adam with decoupled weight decay (Loshchilov & Hutter 2019)")                                   \
-    X(ADAM, "adam", "Adam with weight decay as L2 (Kingma & Ba 2015)")                                                 \
-    X(SGD, "sgd", "gradient descent with momentum")
-#define QKV_SCHEDULE_LIST(X)                                                                                           \
-    X(COSINE, "cosine", "half a cosine from rate to min_rate")                                                         \
-    X(LINEAR, "linear", "a line from rate to min_rate")                                                                \
-    X(CONSTANT, "constant", "always rate")                                                                             \
-    X(INVERSE_SQRT, "inverse_sqrt", "rate times sqrt(warmup/step) (Vaswani et al. 2017)")
-#define QKV_OPTIMIZER_ENUM(name, text, help) QKV_OPTIMIZER_##name,
-#define QKV_SCHEDULE_ENUM(name, text, help)  QKV_SCHEDULE_##name,
-enum qkv_optimizer_kind { QKV_OPTIMIZER_LIST(QKV_OPTIMIZER_ENUM) };
-enum qkv_schedule_kind { QKV_SCHEDULE_LIST(QKV_SCHEDULE_ENUM) };
-
-struct qkv_optimizer_options {
-    enum qkv_optimizer_kind kind;
-    double beta1, beta2, eps; /* adam, adamw */
-    double momentum;          /* sgd */
-    double weight_decay;      /* on matrices (embeddings too), never on vectors */
-};
-struct qkv_optimizer;
-QKV_API enum qkv_status qkv_optimizer_create(struct qkv_model *model, const struct qkv_optimizer_options *options,
-                                             struct qkv_optimizer **out);
-QKV_API void qkv_optimizer_free(struct qkv_optimizer *optimizer);
-/* One step with the model's gradients times gradient_scale (clipping), at a learning rate. Does not clear them. */
-QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate, double gradient_scale);
-
-/* ---- training on a file -------------------------------------------------------------------------------------------------
- * From a text, to predict its next token or the ones that were masked (task mlm); from pairs, source to target; or from
- * labelled lines. A run is a model folder (the best weights by the validation metric) that also holds train.json (the
- * options), tokens.*.bin (what is learnt from, as tokens), log.jsonl (a line a step) and checkpoint.safetensors (the latest
- * weights, optimizer and position: what resume reads). */
-
-/* X(C type, name, default, help). One list makes the struct, the JSON, the command's options and its help. */
-#define QKV_TRAIN_LIST(X)                                                                                              \
-    X(TEXT, data, NULL, "text file to train on")                                                                       \
-    X(TEXT, pairs, NULL, "file of pairs to train on: a source, a tab, a target in each line")                          \
-    X(TEXT, labeled, NULL, "file of labelled lines to train on: a label, a tab, a text in each line")                  \
-    X(TEXT, valid, NULL, "file to validate on, of the same kind (default: the last part of the one to train on)")      \
-    X(REAL, valid_fraction, 0.1, "part of the data kept for validation when there is no validation file")              \
-    X(TEXT, task, NULL, "what to learn from a text: text (the next token) or mlm (masked tokens) (default: text)")     \
-    X(REAL, mask_probability, 0.15, "mlm: share of the tokens that are to be predicted")                               \
-    X(TEXT, tokenizer, NULL, "bytes, chars, words, bpe, bpe:SIZE, or a tokenizer.json (default: the preset's, else chars)") \
-    X(TEXT, source_tokenizer, NULL, "tokenizer of the sources of pairs (default: as tokenizer)")                       \
-    X(COUNT, steps, 2000, "optimizer steps")                                                                           \
-    X(COUNT, batch, 12, "sequences a step (0 with batch_tokens: no limit)")                                            \
-    X(COUNT, batch_tokens, 0, "limit of rows times longest row of a step, for pairs and labelled lines (0: none)")     \
-    X(COUNT, accumulate, 1, "parts that a batch is cut into, to save memory; same gradient")                           \
-    X(COUNT, context, 0, "positions a sequence (0: the spec's)")                                                       \
-    X(TEXT, optimizer, "adamw", "adamw, adam or sgd")                                                                  \
-    X(REAL, rate, 1e-3, "learning rate")                                                                               \
-    X(REAL, min_rate, -1, "learning rate at the end of the schedule (-1: a tenth of rate)")                            \
-    X(COUNT, warmup, 100, "steps over which the rate rises from 0")                                                    \
-    X(TEXT, schedule, "cosine", "cosine, linear, constant or inverse_sqrt")                                            \
-    X(REAL, beta1, 0.9, "decay of the first moment")                                                                   \
-    X(REAL, beta2, 0.99, "decay of the second moment")                                                                 \
-    X(REAL, eps, 1e-8, "added to the root of the second moment")                                                       \
-    X(REAL, momentum, 0.9, "momentum of sgd")                                                                          \
-    X(REAL, weight_decay, 0.1, "weight decay of matrices")                                                             \
-    X(REAL, clip, 1.0, "limit of the global gradient norm (0: none)")                                                  \
-    X(REAL, dropout, -1, "dropout (-1: the spec's)")                                                                   \
-    X(REAL, label_smoothing, 0, "part of the loss that all tokens or classes share (Szegedy et al. 2016)")             \
-    X(COUNT, seed, 1337, "names the initial weights, the batches and the dropout")                                     \
-    X(COUNT, eval_every, 250, "steps between evaluations (0: only at the end)")                                        \
-    X(COUNT, eval_batches, 20, "batches an evaluation (0: all that is kept for validation)")                           \
-    X(TEXT, metric, "loss", "what is best: loss, accuracy (labelled lines), exact or token_error (pairs)")             \
-    X(COUNT, patience, 0, "evaluations without a better metric that end the training (0: never)")                      \
-    X(COUNT, save_every, 250, "steps between checkpoints (0: only at the end)")
-#define QKV_TRAIN_TYPE_TEXT  const char *
-#define QKV_TRAIN_TYPE_REAL  double
-#define QKV_TRAIN_TYPE_COUNT int64_t
-#define QKV_TRAIN_FIELD(type, name, value, help) QKV_TRAIN_TYPE_##type name;
-struct qkv_train_options {
-    QKV_TRAIN_LIST(QKV_TRAIN_FIELD)
-};
-/* The defaults, changed by the recipe of a preset (NULL: none). */
-QKV_API enum qkv_status qkv_train_defaults(struct qkv_context *ctx, const char *preset, struct qkv_train_options *options);
-/* Sets one option from text ("rate", "3e-4"); `value` must live as long as the options. */
-QKV_API enum qkv_status qkv_train_set(struct qkv_context *ctx, struct qkv_train_options *options, const char *name,
-                                      const char *value);
-/* The i-th option for help texts: name, default and help; false past the last. */
-QKV_API bool qkv_train_option_at(size_t i, const char **name, const char **value, const char **help);
-
-/* Called during long work: what is being done and how far it is (total 0: unknown). Return false to stop. */
-typedef bool qkv_progress(void *user, const char *what, double done, double total);
-
-struct qkv_trainer;
-/* Starts a run in `folder` (must not hold one already): trains the tokenizers, tokenizes the data, makes the model.
- * spec->vocab, source_vocab and head.classes of 0 are set from tokenizers and labels; otherwise they must agree.
- * Targets of pairs end with QKV_TOKEN_END, as sources do, and the decoder reads them behind a QKV_TOKEN_BEGIN; labelled
- * texts stand between the two. */
-QKV_API enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spec *spec,
-                                           const struct qkv_train_options *options, const char *folder,
-                                           qkv_progress *progress, void *user, struct qkv_trainer **out);
-/* Goes on from the checkpoint in `folder` as if training had never stopped, bit for bit. `steps` > 0 sets a new end. */
-QKV_API enum qkv_status qkv_trainer_resume(struct qkv_context *ctx, const char *folder, int64_t steps,
-                                           qkv_progress *progress, void *user, struct qkv_trainer **out);
-QKV_API void qkv_trainer_free(struct qkv_trainer *trainer);
-
-struct qkv_train_report {
-    int64_t step, steps; /* steps done, steps in all */
-    double loss;         /* of this step's batch */
-    double norm;         /* gradient norm before clipping */
-    double rate;
-    double tokens_per_second, flops_share; /* of this step; share of the measured fp32 peak */
-    bool evaluated, best, saved;           /* whether this step ended with an evaluation, a new best, a checkpoint */
-    double valid_loss, best_loss;          /* of the latest evaluation and the best, NaN before the first */
-    const char *metric_name;               /* what chooses the best: the option `metric` */
-    double metric, best_metric;            /* of the latest evaluation and the best, NaN before the first */
-    bool ended;                            /* for want of better evaluations (patience): steps is then the step */
-    double seconds;                        /* since the trainer was made */
-};
-/* One optimizer step, with the evaluation and the checkpoint that fall due; QKV_NUMBER if the loss is not finite (the
- * checkpoint of before is untouched). Past the last step: report->step == report->steps and nothing is done. */
-QKV_API enum qkv_status qkv_trainer_step(struct qkv_trainer *trainer, struct qkv_train_report *report);
-/* Writes the checkpoint now. */
-QKV_API enum qkv_status qkv_trainer_save(struct qkv_trainer *trainer);
-QKV_API struct qkv_model *qkv_trainer_model(struct qkv_trainer *trainer); /* the latest weights; owned by the trainer */
-QKV_API const struct qkv_train_options *qkv_trainer_options(const struct qkv_trainer *trainer);
-QKV_API size_t qkv_trainer_bytes(const struct qkv_trainer *trainer);  /* memory of weights, optimizer and step */
-QKV_API size_t qkv_trainer_tokens(const struct qkv_trainer *trainer, size_t *valid); /* of the training/validation text */
-/* The pairs or labelled lines to train and to validate on; 0 for a text. */
-QKV_API size_t qkv_trainer_lines(const struct qkv_trainer *trainer, size_t *valid);
-
-struct qkv_evaluation {
-    double loss, perplexity, bits_per_byte; /* loss in nats a token */
-    size_t tokens, bytes;                   /* predicted tokens, bytes of text they stand for */
-    double seconds;
-};
-struct qkv_evaluate_options {
-    size_t batch, context; /* 0: 8, the spec's */
-};
-/* Loss over a text file, cut into windows of `context` tokens side by side: every token but the first is predicted once. */
-QKV_API enum qkv_status qkv_evaluate_text(struct qkv_model *model, const char *path,
-                                          const struct qkv_evaluate_options *options, qkv_progress *progress, void *user,
-                                          struct qkv_evaluation *evaluation);
-
 /* ---- generation ----------------------------------------------------------------------------------------------------------
  * A session is one sequence and its KV cache. */
 
@@ -618,6 +481,7 @@ QKV_API enum qkv_status qkv_generate(struct qkv_model *model, const char *prompt
 #endif
 
 #include "qkv/attention.h" /* attention on its own, without a model */
+#include "qkv/training.h"  /* optimizers, training runs, evaluation */
 #include "qkv/sequences.h" /* encoders and encoder–decoders: read, classify, translate */
 
 #endif

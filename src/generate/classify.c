@@ -72,7 +72,7 @@ enum qkv_status qkv_classify(struct qkv_model *model, const char *const *lines, 
     enum qkv_status status = qkv_lines_check(model, "classify");
     if (status) return status;
     if (count) memset(probabilities, 0, count * (size_t)spec->head.classes * sizeof *probabilities);
-    struct qkv_lines reader = {.model = model, .begin = true, .end = true, .run = run, .user = &c};
+    struct qkv_line_reader reader = {.model = model, .begin = true, .end = true, .run = run, .user = &c};
     status = qkv_lines_run(&reader, lines, count);
     qkv_pass_free(c.pass);
     return status;

@@ -73,7 +73,7 @@ enum qkv_status qkv_embed(struct qkv_model *model, const char *const *lines, siz
     if (!e.encoded) return model->planned ? QKV_ARGUMENT : QKV_MEMORY; /* a plan has no weights */
     /* As the encoder saw lines in training: a classifier's have both specials, a source its end, a plain text none. */
     bool classifier = spec->head.kind == QKV_HEAD_CLASSIFY;
-    struct qkv_lines reader = {
+    struct qkv_line_reader reader = {
         .model = model, .begin = classifier, .end = classifier || spec->decoder.layers > 0, .run = run, .user = &e};
     status = qkv_lines_run(&reader, lines, count);
     qkv_encoded_free(e.encoded);

@@ -45,7 +45,7 @@ static int by_length(const void *a, const void *b) {
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-static enum qkv_status read_line(const struct qkv_lines *l, const char *text, size_t index, struct window *w) {
+static enum qkv_status read_line(const struct qkv_line_reader *l, const char *text, size_t index, struct window *w) {
     struct qkv_context *ctx = qkv_model_context(l->model);
     size_t size = strlen(text), most = (size_t)qkv_model_spec(l->model)->context;
     if (qkv_is_blank(text, size)) return QKV_OK;
@@ -62,7 +62,7 @@ static enum qkv_status read_line(const struct qkv_lines *l, const char *text, si
 }
 
 /* Runs the rows [first, first + B) of the window, all of at most T tokens. */
-static enum qkv_status run_batch(const struct qkv_lines *l, struct window *w, size_t first, size_t B, size_t T) {
+static enum qkv_status run_batch(const struct qkv_line_reader *l, struct window *w, size_t first, size_t B, size_t T) {
     if (B * T > w->capacity) {
         int32_t *ids = qkv_reallocate(qkv_model_context(l->model), w->ids, B * T, sizeof *ids);
         if (!ids) return QKV_MEMORY;
@@ -80,7 +80,7 @@ static enum qkv_status run_batch(const struct qkv_lines *l, struct window *w, si
                   &(struct qkv_line_batch){.B = B, .T = T, .ids = w->ids, .lengths = w->lengths, .lines = w->indices});
 }
 
-static enum qkv_status run_window(const struct qkv_lines *l, struct window *w) {
+static enum qkv_status run_window(const struct qkv_line_reader *l, struct window *w) {
     enum qkv_status status = QKV_OK;
     qsort(w->lines, w->count, sizeof *w->lines, by_length);
     for (size_t first = 0, B; first < w->count && !status; first += B) {
@@ -95,7 +95,7 @@ static void clear(struct window *w) {
     w->count = 0;
 }
 
-enum qkv_status qkv_lines_run(const struct qkv_lines *l, const char *const *texts, size_t count) {
+enum qkv_status qkv_lines_run(const struct qkv_line_reader *l, const char *const *texts, size_t count) {
     size_t most = count < WINDOW ? count : WINDOW;
     struct window w = {.lines = qkv_allocate(qkv_model_context(l->model), most, sizeof *w.lines)};
     enum qkv_status status = w.lines ? QKV_OK : QKV_MEMORY;

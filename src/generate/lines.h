@@ -9,7 +9,7 @@ struct qkv_line_batch {
     const int32_t *ids, *lengths; /* (B,T), (B) */
     const size_t *lines;          /* (B): which line each row is, from 0 */
 };
-struct qkv_lines {
+struct qkv_line_reader {
     struct qkv_model *model;
     bool begin, end; /* <s> before each line, </s> after it */
     enum qkv_status (*run)(void *user, const struct qkv_line_batch *batch);
@@ -19,7 +19,7 @@ struct qkv_lines {
 size_t qkv_line_rows(size_t T);
 /* Calls run for all lines but blank ones, sorted by length within some thousands, batches in order of T. A line without end or
  * longer than the context fails before its batch is run, and is named by its number from 1. */
-enum qkv_status qkv_lines_run(const struct qkv_lines *lines, const char *const *texts, size_t count);
+enum qkv_status qkv_lines_run(const struct qkv_line_reader *lines, const char *const *texts, size_t count);
 /* Whether the model can read text at all; `doing` begins the sentence: "classify". */
 enum qkv_status qkv_lines_check(struct qkv_model *model, const char *doing);
 

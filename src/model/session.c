@@ -17,8 +17,11 @@ struct qkv_session {
 static enum qkv_status check(struct qkv_model *m, size_t capacity) {
     size_t context = (size_t)m->spec.context;
     if (!m->decoder.spec || m->encoder.spec || m->spec.head.kind != QKV_HEAD_LM) {
+        bool pair = m->encoder.spec && m->decoder.spec;
         return qkv_fail(m->ctx, QKV_ARGUMENT, "generating needs a decoder alone with an lm head; this model has %s",
-                        m->encoder.spec ? "an encoder" : "another head");
+                        pair              ? "an encoder beside it: translate with it"
+                        : m->encoder.spec ? "an encoder: classify, fill or embed with it"
+                                          : "another head");
     }
     if (capacity > context) {
         return qkv_fail(m->ctx, QKV_ARGUMENT, "a session of %zu positions is longer than the model's context of %zu",

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/sequence.h"
 #include "train/train.h"
 #include "train/tsv.h"
 
@@ -221,9 +222,8 @@ static enum qkv_status encode(struct qkv_trainer *t, const struct qkv_tsv *file,
     if (!line->beside) return QKV_MEMORY;
     line->beside[0] = (int32_t)label;
     line->beside_count = 1;
-    enum qkv_status status = qkv_lines_encode(
-        t->ctx, tokenizer, row->second, row->second_size, qkv_tokenizer_special(tokenizer, QKV_TOKEN_BEGIN),
-        qkv_tokenizer_special(tokenizer, QKV_TOKEN_END), &line->main, &line->main_count);
+    enum qkv_status status = qkv_sequence_encode(t->ctx, tokenizer, row->second, row->second_size, true, true,
+                                                 &line->main, &line->main_count);
     if (status || line->main_count <= t->T) return status;
     return qkv_tsv_fail(file, row->line,
                         "the text has %zu tokens with " QKV_TOKEN_BEGIN " and " QKV_TOKEN_END

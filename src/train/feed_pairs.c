@@ -3,6 +3,7 @@
  * A source is stored as x… </s>, a target as y… </s>; the decoder reads <s> y… and predicts y… </s>. */
 #include <string.h>
 
+#include "text/sequence.h"
 #include "train/train.h"
 #include "train/tsv.h"
 
@@ -83,12 +84,11 @@ static enum qkv_status too_long(const struct qkv_trainer *t, const struct qkv_ts
 static enum qkv_status encode(struct qkv_trainer *t, const struct qkv_tsv *file, const struct qkv_tsv_row *row,
                               struct qkv_line *line) {
     const struct qkv_tokenizer *target = qkv_model_tokenizer(t->model), *source = qkv_model_source_tokenizer(t->model);
-    enum qkv_status status =
-        qkv_lines_encode(t->ctx, source, row->first, row->first_size, -1, qkv_tokenizer_special(source, QKV_TOKEN_END),
-                         &line->beside, &line->beside_count);
+    enum qkv_status status = qkv_sequence_encode(t->ctx, source, row->first, row->first_size, false, true,
+                                                 &line->beside, &line->beside_count);
     if (!status)
-        status = qkv_lines_encode(t->ctx, target, row->second, row->second_size, -1,
-                                  qkv_tokenizer_special(target, QKV_TOKEN_END), &line->main, &line->main_count);
+        status = qkv_sequence_encode(t->ctx, target, row->second, row->second_size, false, true, &line->main,
+                                     &line->main_count);
     if (status) return status;
     if (line->beside_count > t->T)
         return too_long(t, file, row->line, "source", line->beside_count, "the " QKV_TOKEN_END " at its end");

@@ -25,25 +25,6 @@ enum qkv_status qkv_lines_text(struct qkv_trainer *t, const char *path, const st
     return status;
 }
 
-enum qkv_status qkv_lines_encode(struct qkv_context *ctx, const struct qkv_tokenizer *tokenizer, const char *text,
-                                 size_t size, int32_t begin, int32_t end, int32_t **ids, size_t *count) {
-    int32_t *bare = NULL;
-    size_t n = 0, at = 0;
-    *ids = NULL;
-    *count = 0;
-    /* Special tokens written in a line are spelled out: an end among them would cut the sequence in two. */
-    enum qkv_status status = qkv_tokenizer_encode(ctx, tokenizer, text, size, false, &bare, &n);
-    if (!status && !(*ids = qkv_allocate(ctx, n + 2, sizeof **ids))) status = QKV_MEMORY;
-    if (!status) {
-        if (begin >= 0) (*ids)[at++] = begin;
-        for (size_t i = 0; i < n; i++) (*ids)[at++] = bare[i];
-        if (end >= 0) (*ids)[at++] = end;
-        *count = at;
-    }
-    qkv_free(bare);
-    return status;
-}
-
 /* ---- token files ------------------------------------------------------------------------------------------------------------ */
 
 struct files { /* of one file of lines */

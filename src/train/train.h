@@ -344,9 +344,6 @@ enum qkv_status qkv_lines_open(struct qkv_trainer *trainer, const struct qkv_lin
 /* One side of a file as a text, a line each, to train a tokenizer on: 0 the first field, 1 the second, 2 both. */
 enum qkv_status qkv_lines_text(struct qkv_trainer *trainer, const char *path, const struct qkv_lines *lines, int side,
                                struct qkv_buffer *text);
-/* The ids of a field between `begin` and `end` (−1: none). */
-enum qkv_status qkv_lines_encode(struct qkv_context *ctx, const struct qkv_tokenizer *tokenizer, const char *text,
-                                 size_t size, int32_t begin, int32_t end, int32_t **ids, size_t *count);
 uint64_t qkv_lines_total(struct qkv_trainer *trainer, uint64_t step);
 enum qkv_status qkv_lines_begin(struct qkv_trainer *trainer, uint64_t step, struct qkv_feed_step *out);
 /* Rows begin … end of the batch of a step: which examples, and their shape. */
