@@ -116,7 +116,7 @@ static inline struct qkv_mask case_mask(struct attention_case *c, struct qkv_ran
     if (case_chance(r, 0.2)) m.offsets = case_integers(c, r, B, 5);
     if (case_chance(r, 0.2)) m.window = (int64_t)test_between(r, 1, 12);
     if (case_chance(r, 0.3)) m.lengths = case_integers(c, r, B, Tk);
-    if (case_chance(r, 0.2)) m.prefix = case_integers(c, r, B, Tk);
+    if (m.causal && case_chance(r, 0.4)) m.prefix = case_integers(c, r, B, Tk);
     if (case_chance(r, 0.2)) m.key_documents = case_documents(c, r, B, Tk);
     if (m.key_documents && case_chance(r, 0.5)) m.query_documents = case_documents(c, r, B, Tq);
     return m;
@@ -281,6 +281,49 @@ static inline void case_random(struct attention_case *c, struct qkv_random *r, b
     if (case_chance(r, 0.2)) case_dropout(c, r);
     c->g.accumulate = case_chance(r, 0.3);
     if (c->g.accumulate) strcat(c->text, " accumulate");
+}
+
+/* ---- running a case ------------------------------------------------------------------------------------------------- */
+
+static inline struct qkv_context *open_context(size_t table, int threads) {
+    struct qkv_context_options options = {.isa = qkv_isa_at(table), .threads = threads};
+    struct qkv_context *ctx;
+    assert_ok(ctx, qkv_context_create(&ctx, &options));
+    return ctx;
+}
+
+/* $QKV_TEST_CASES multiplies the number of random cases. */
+static inline size_t cases(size_t n) {
+    const char *text = getenv("QKV_TEST_CASES");
+#ifdef QKV_SANITIZE
+    n /= 5;
+#endif
+    return text ? n * strtoul(text, NULL, 10) : n;
+}
+
+static inline void fill(const struct qkv_view *v, double number) {
+    for (size_t e = 0; e < formula_elements(v); e++) formula_set(v, e, number);
+}
+
+static inline void run(struct qkv_context *ctx, struct attention_case *c) {
+    const struct qkv_view *outs[] = {&c->g.dq, &c->g.dk, &c->g.dv, &c->g.dpast_k, &c->g.dpast_v};
+    for (size_t i = 0; i < TEST_COUNT(outs); i++) fill(outs[i], 7);
+    fill(&c->call.y, 7);
+    if (qkv_attention_forward(ctx, &c->call) || qkv_attention_backward(ctx, &c->call, &c->g))
+        fail_msg("%s: %s", c->text, qkv_message(ctx));
+}
+
+static inline float *packed(const struct qkv_view *v) {
+    float *x = calloc(formula_elements(v) + 1, sizeof *x);
+    for (size_t e = 0; e < formula_elements(v); e++) x[e] = (float)formula_get(v, e);
+    return x;
+}
+
+static inline void same_view(const struct qkv_view *v, const float *expected, const struct attention_case *c,
+                             const char *what) {
+    float *got = packed(v);
+    if (memcmp(got, expected, formula_elements(v) * sizeof(float))) fail_msg("%s gives other bits: %s", what, c->text);
+    free(got);
 }
 
 #endif

@@ -97,6 +97,7 @@ static void test_storage(void **state) {
     REFUSE(c.k.data = (char *)x + 2, QKV_ARGUMENT, "is not a multiple of its 4-byte elements");
     REFUSE((c.k.data = (char *)x + 1, c.k.dtype = QKV_BF16), QKV_ARGUMENT, "is not a multiple of its 2-byte elements");
     REFUSE(c.lse = (float *)(void *)((char *)lse + 1), QKV_ARGUMENT, "lse is at");
+    REFUSE(c.alibi = (const float *)(const void *)((const char *)x + 2), QKV_ARGUMENT, "alibi is at");
     REFUSE(c.q.dtype = QKV_F16, QKV_ARGUMENT, "q has dtype 1; it must be QKV_F32 or QKV_BF16");
     REFUSE(c.q.dtype = (enum qkv_dtype)99, QKV_ARGUMENT, "q has dtype 99");
     REFUSE(c.y.head = 0, QKV_ARGUMENT, "y (2,4,3,6) is written, but with strides 72, 0, 6 its elements overlap");
@@ -146,6 +147,16 @@ static void test_looks(void **state) {
     assert_status(ctx, qkv_attention_weights(ctx, &c, QKV_ATTENTION_WEIGHTS, 0, 0, 2, 2, out), QKV_SHAPE);
     assert_status(ctx, qkv_attention_weights(ctx, &c, QKV_ATTENTION_WEIGHTS, 0, 0, 0, 1, NULL), QKV_ARGUMENT);
     assert_status(ctx, qkv_attention_weights(ctx, &c, (enum qkv_attention_stage)9, 0, 0, 0, 1, out), QKV_ARGUMENT);
+    assert_status(ctx,
+                  qkv_attention_weights(ctx, &c, QKV_ATTENTION_WEIGHTS, 0, 0, 0, 1, (float *)(void *)((char *)out + 1)),
+                  QKV_ARGUMENT);
+    assert_message(ctx, "out is at");
+    assert_status(ctx, qkv_attention_forward(ctx, NULL), QKV_ARGUMENT);
+    assert_message(ctx, "call is NULL");
+    assert_status(ctx, qkv_attention_backward(ctx, &c, NULL), QKV_ARGUMENT);
+    assert_message(ctx, "gradients is NULL");
+    assert_status(ctx, qkv_attention_measure(ctx, &c, NULL, NULL), QKV_ARGUMENT);
+    assert_status(NULL, qkv_attention_forward(NULL, &c), QKV_ARGUMENT);
     c.lse = NULL;
     assert_status(ctx, qkv_attention_weights(ctx, &c, QKV_ATTENTION_WEIGHTS, 0, 0, 0, 1, out), QKV_ARGUMENT);
     assert_message(ctx, "lse");
@@ -208,6 +219,9 @@ static void test_rotation(void **state) {
                   qkv_rotate(ctx, &v, (bad = r, bad.positions = (const int32_t[]){0, 1, 2, 3, 4, 0, 5, 0, 0, 0}, &bad)),
                   QKV_ARGUMENT);
     assert_message(ctx, "position 5 of batch row 1 is not in the table of 5");
+    assert_status(ctx, qkv_rotate(ctx, NULL, &r), QKV_ARGUMENT);
+    assert_status(ctx, qkv_rotate(ctx, &v, NULL), QKV_ARGUMENT);
+    assert_status(ctx, qkv_rotation_table(ctx, 10000, 5, 4, NULL), QKV_ARGUMENT);
     flat.head = 0;
     assert_status(ctx, qkv_rotate(ctx, &flat, &r), QKV_ARGUMENT);
     assert_message(ctx, "overlap");

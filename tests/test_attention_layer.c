@@ -26,7 +26,7 @@ static void add_masks(struct sample *s) {
         s->prefix[b] = (int32_t)test_between(&s->random, 0, s->Tk);
     }
     if (coin(&s->random)) in->mask.lengths = s->lengths;
-    if (coin(&s->random)) in->mask.prefix = s->prefix;
+    if ((in->mask.causal || s->spec->attention.causal) && coin(&s->random)) in->mask.prefix = s->prefix;
     if (coin(&s->random)) in->mask.causal = true;
     if (coin(&s->random)) in->mask.window = whole(&s->random, 1, 6);
     if (coin(&s->random) && !s->spec->cross) {

@@ -95,8 +95,9 @@ static void test_self_misuse(void **state) {
     assert_ok(s.ctx, qkv_attention_layer_create(s.ctx, &spec, 0, &other));
     assert_ok(s.ctx, qkv_attention_cache_create(s.layer, 2, 8, &cache));
     assert_ok(s.ctx, qkv_attention_cache_create(s.layer, 3, 8, &three));
-    REFUSE_INPUT(i.B = 0, QKV_ARGUMENT, "a batch of 0 rows of 5 positions is empty");
-    REFUSE_INPUT(i.T = 0, QKV_ARGUMENT, "a batch of 2 rows of 0 positions is empty");
+    REFUSE_INPUT(i.mask.Tk = 9, QKV_SHAPE, "the mask is made for (B,Tq,Tk) = (0,0,9), but the call has (2,5,5)");
+    REFUSE_INPUT(i.mask.offset = 3, QKV_ARGUMENT, "mask.offset is 3, but in self attention");
+    REFUSE_INPUT(i.x = (const float *)(const void *)((const char *)s.x + 1), QKV_ARGUMENT, "x is at");
     REFUSE_INPUT(i.B = SIZE_MAX / 2, QKV_SHAPE, "is too large");
     REFUSE_INPUT((i.B = 1 << 20, i.T = 1 << 20), QKV_SHAPE,
                  "a batch of 1048576 rows of 1048576 positions is too large");
@@ -149,7 +150,6 @@ static void test_cross_misuse(void **state) {
     assert_ok(s.ctx, qkv_attention_cache_create(s.layer, 2, 6, &cache));
     REFUSE_INPUT(i.memory = NULL, QKV_ARGUMENT, "cross attention needs a memory, or a cache that has one");
     REFUSE_INPUT((i.memory = NULL, i.cache = cache), QKV_ARGUMENT, "memory is NULL, but the cache holds none yet");
-    REFUSE_INPUT(i.memory_T = 0, QKV_ARGUMENT, "memory_T is 0");
     REFUSE_INPUT(i.memory_T = (size_t)1 << 40, QKV_SHAPE, "a memory of 2 rows of 1099511627776 positions is too large");
     REFUSE_INPUT(i.cache = cache, QKV_ARGUMENT, "a memory of 7 positions does not fit into a cache of 6");
     s.in.cache = cache;
@@ -202,12 +202,71 @@ static void test_backward_misuse(void **state) {
     finish(&s);
 }
 
+/* Empty batches, and a memory without positions, are not errors. */
+static void test_empty(void **state) {
+    (void)state;
+    struct sample s = {.random = test_random(2300)};
+    struct qkv_attention_layer_spec spec = {
+        .in = 4, .kv_in = 6, .cross = true, .attention = {.heads = 2, .bias = QKV_BIAS_ALL}};
+    assert_int_equal(qkv_context_create(&s.ctx, NULL), QKV_OK);
+    make(&s, &spec, 2, 5, 7);
+    s.in.train = true;
+    struct qkv_attention_input in = s.in;
+    in.B = 0;
+    in.x = NULL;
+    assert_ok(s.ctx, qkv_attention_layer_forward(s.layer, &in, NULL));
+    assert_ok(s.ctx, qkv_attention_layer_backward(s.layer, s.dy, s.dx, s.dmemory));
+    in = s.in;
+    in.T = 0;
+    assert_ok(s.ctx, qkv_attention_layer_forward(s.layer, &in, s.y));
+    assert_ok(s.ctx, qkv_attention_layer_backward(s.layer, s.dy, s.dx, s.dmemory));
+    for (size_t e = 0; e < 2 * 7 * 6; e++) assert_true(s.dmemory[e] == 0);
+    in = s.in;
+    in.memory_T = 0;
+    assert_ok(s.ctx, qkv_attention_layer_forward(s.layer, &in, s.y));
+    size_t last = qkv_attention_layer_parameters(s.layer) - 1;
+    assert_string_equal(qkv_attention_layer_parameter(s.layer, last)->name, "o.bias");
+    const float *bias = qkv_attention_layer_weights(s.layer, last), *g = qkv_attention_layer_gradient(s.layer, last);
+    for (size_t e = 0; e < 2 * 5 * 4; e++) assert_true(s.y[e] == bias[e % 4]);
+    qkv_attention_layer_clear_gradients(s.layer);
+    assert_ok(s.ctx, qkv_attention_layer_backward(s.layer, s.dy, s.dx, s.dmemory));
+    for (size_t c = 0; c < 4; c++) {
+        float sum = 0;
+        for (size_t n = 0; n < 10; n++) sum += s.dy[n * 4 + c];
+        assert_true(fabsf(sum - g[c]) < 1e-5F);
+    }
+    for (size_t e = 0; e < 2 * 5 * 4; e++) assert_true(s.dx[e] == 0);
+    finish(&s);
+}
+
+/* NaN in padding reaches neither outputs nor gradients, of weights too. */
+static void test_padding_of_anything(void **state) {
+    (void)state;
+    for (int cross = 0; cross < 2; cross++) {
+        struct sample s = {.random = test_random(2400)};
+        struct qkv_attention_layer_spec spec = {.in = 4, .kv_in = 4, .cross = cross, .attention.heads = 2};
+        int32_t lengths[2] = {5, 3};
+        assert_int_equal(qkv_context_create(&s.ctx, NULL), QKV_OK);
+        make(&s, &spec, 2, 5, cross ? 5 : 1);
+        s.in.mask.lengths = lengths;
+        s.in.train = true;
+        float *padded = cross ? s.memory : s.x;
+        for (size_t e = (5 + 3) * 4; e < 2 * 5 * 4; e++) padded[e] = e % 2 ? NAN : INFINITY;
+        assert_ok(s.ctx, qkv_attention_layer_forward(s.layer, &s.in, s.y));
+        assert_ok(s.ctx, qkv_attention_layer_backward(s.layer, s.dy, s.dx, cross ? s.dmemory : NULL));
+        for (size_t e = 0; e < 2 * 5 * 4; e++) assert_true(isfinite(s.y[e]) && isfinite(s.dx[e]));
+        for (size_t i = 0; i < qkv_attention_layer_parameters(s.layer); i++)
+            for (size_t e = 0; e < qkv_array_elements(qkv_attention_layer_parameter(s.layer, i)); e++)
+                assert_true(isfinite(qkv_attention_layer_gradient(s.layer, i)[e]));
+        finish(&s);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_specs),
-        cmocka_unit_test(test_self_misuse),
-        cmocka_unit_test(test_cross_misuse),
-        cmocka_unit_test(test_backward_misuse),
+        cmocka_unit_test(test_specs),        cmocka_unit_test(test_self_misuse),
+        cmocka_unit_test(test_cross_misuse), cmocka_unit_test(test_backward_misuse),
+        cmocka_unit_test(test_empty),        cmocka_unit_test(test_padding_of_anything),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

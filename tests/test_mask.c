@@ -117,12 +117,27 @@ static void test_refusals(void **state) {
     refuse((bad = m, bad.offset = INT64_MIN, bad), QKV_ARGUMENT, "offset is");
     refuse((bad = m, bad.lengths = negative, bad), QKV_ARGUMENT, "lengths[1] is -1, but there are 0 to 4 keys");
     refuse((bad = m, bad.lengths = high, bad), QKV_ARGUMENT, "lengths[1] is 5, but there are 0 to 4 keys");
-    refuse((bad = m, bad.prefix = high, bad), QKV_ARGUMENT, "prefix[1] is 5");
+    refuse((bad = m, bad.causal = true, bad.prefix = high, bad), QKV_ARGUMENT, "prefix[1] is 5");
+    refuse((bad = m, bad.prefix = high, bad), QKV_ARGUMENT, "prefix is given without causal");
+    refuse((bad = m, bad.lengths = (const int32_t *)(const void *)((const char *)high + 1), bad), QKV_ARGUMENT,
+           "mask.lengths is at");
     refuse((bad = m, bad.key_documents = falling, bad), QKV_ARGUMENT, "go from 1 down to 0 at key 2");
     refuse((bad = m, bad.key_documents = late, bad), QKV_ARGUMENT, "document 1 at key 2 behind padding");
     refuse((bad = m, bad.query_documents = late, bad), QKV_ARGUMENT, "without key_documents");
     refuse((bad = m, bad.Tk = SIZE_MAX, bad), QKV_SHAPE, "exceeds");
     refuse((bad = m, bad.B = INT32_MAX, bad.Tq = INT32_MAX, bad.Tk = INT32_MAX, bad), QKV_SHAPE, "address");
+}
+
+static void test_null(void **state) {
+    (void)state;
+    const struct qkv_mask m = {.B = 2, .Tq = 4, .Tk = 4};
+    int32_t lo[8];
+    assert_status(ctx, qkv_mask_intervals(ctx, NULL, lo, lo), QKV_ARGUMENT);
+    assert_status(ctx, qkv_mask_intervals(ctx, &m, lo, NULL), QKV_ARGUMENT);
+    assert_message(ctx, "lo and hi must both be given");
+    assert_status(ctx, qkv_mask_dense(ctx, &m, NULL), QKV_ARGUMENT);
+    assert_status(ctx, qkv_mask_documents(ctx, NULL, 1, 4, lo), QKV_ARGUMENT);
+    assert_message(ctx, "lengths is NULL");
 }
 
 /* Windows and offsets as large as they may be do not wrap. */
@@ -143,7 +158,7 @@ static void test_extremes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_definition), cmocka_unit_test(test_pictures),
-                                       cmocka_unit_test(test_documents), cmocka_unit_test(test_refusals),
-                                       cmocka_unit_test(test_extremes)};
+                                       cmocka_unit_test(test_documents),  cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_extremes),   cmocka_unit_test(test_null)};
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -37,7 +37,8 @@ struct qkv_mask {
     const int32_t *offsets; /* (B): added to offset, batch row by batch row; NULL: 0 */
     int64_t window;         /* w > 0: only keys with |i − j| < w; 0: all */
     const int32_t *lengths; /* (B), 0 to Tk: only keys j < lengths[b], the others are padding; NULL: all */
-    const int32_t *prefix;  /* (B): causal, but keys j < prefix[b] are open to every query (prefix-LM); NULL: none */
+    const int32_t *prefix;  /* (B), with causal: keys j < prefix[b] are open to every query all the same
+                               (prefix-LM); NULL: none */
     /* Packed documents: only keys of the query's own document. Documents are numbered; along a row of keys the numbers
      * do not decrease; a negative number is no document (padding, at the end). */
     const int32_t *key_documents;   /* (B,Tk); NULL: no documents */
@@ -83,7 +84,7 @@ struct qkv_attention_call {
     struct qkv_view q;    /* (B,H,Tq,D) */
     struct qkv_view k, v; /* (B,Hkv,Tk,D), (B,Hkv,Tk,Dv); Hkv divides H, head h reads key/value head h / (H/Hkv) */
     struct qkv_view past_k, past_v; /* (B,Hkv,past,D), (B,Hkv,past,Dv): keys and values before k and v, as from a cache:
-                                       there are past + Tk keys in all; data NULL: none */
+                                       there are past + Tk keys in all; T 0: none */
     struct qkv_view y;              /* (B,H,Tq,Dv), written */
     float *lse;           /* (B,H,Tq), written: log-sum-exp of each row's scores, −inf for a row without keys.
                                        Backward and weights need it; NULL: not kept */
@@ -191,9 +192,11 @@ struct qkv_attention_input {
     size_t memory_T;
     const float *memory;               /* cross: (B,memory_T,kv_in); NULL: the keys and values that the cache holds */
     struct qkv_attention_cache *cache; /* or NULL. With one, no backward */
-    struct qkv_mask mask; /* beside causal and window of the spec: keys that both allow. B, Tq and Tk are filled in;
-                             self attention fills in offset too (queries follow what the cache holds) and takes no
-                             offsets */
+    struct qkv_mask
+        mask; /* beside causal and window of the spec: keys that both allow. B, Tq and Tk may stay 0; in self
+                             attention offset does too, and offsets NULL: queries follow what the cache holds. Rows of x
+                             (self) or memory (cross) at and past the lengths are padding and may hold anything: they
+                             count as zeros where they are not finite */
     const uint8_t *dense; /* as in struct qkv_attention_call */
     struct qkv_pair_shape dense_shape;
     const float *bias;
@@ -202,7 +205,8 @@ struct qkv_attention_input {
     bool train;    /* keep what backward needs; dropout is on */
     uint64_t seed; /* of the dropout mask */
 };
-/* y (B,T,out). Memory is kept in the layer and grows to what the largest call needs. */
+/* y (B,T,out). Empty batches are fine, and so is a memory without positions: y then is the output's bias. Memory is kept in
+ * the layer and grows to what the largest call needs. */
 QKV_API enum qkv_status qkv_attention_layer_forward(struct qkv_attention_layer *layer,
                                                     const struct qkv_attention_input *input, float *y);
 /* After a forward with train, once: adds to the parameters' gradients, and writes dx (B,T,in) and dmemory (B,memory_T,kv_in);

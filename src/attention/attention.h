@@ -18,6 +18,8 @@ int64_t qkv_mask_position(const struct qkv_mask *mask, size_t b, size_t t);
  * of its elements share a place. */
 enum qkv_status qkv_view_check(struct qkv_context *ctx, const char *name, const struct qkv_view *view, const char *like,
                                size_t B, size_t H, size_t T, size_t D, bool written);
+/* Elements of `size` bytes may lie there; NULL is fine. */
+enum qkv_status qkv_aligned(struct qkv_context *ctx, const char *name, const void *data, size_t size);
 struct qkv_heads qkv_view_for_kernel(const struct qkv_view *view);
 /* The array called `name` (its elements have `size` bytes) fits (B,H,Tq,Tk); *out are its strides, 0 where it is broadcast. */
 enum qkv_status qkv_pair_shape_check(struct qkv_context *ctx, const char *name, const struct qkv_pair_shape *shape,

@@ -76,11 +76,10 @@ static enum qkv_status check_numbers(struct qkv_context *ctx, const struct qkv_a
     a->key[0] = (uint32_t)c->seed;
     a->key[1] = (uint32_t)(c->seed >> 32);
     a->lse = c->lse;
-    if (c->lse && (uintptr_t)c->lse % sizeof(float))
-        return qkv_fail(ctx, QKV_ARGUMENT, "attention: lse is at %p, which is not a multiple of 4", (void *)c->lse);
-    if (c->bias && (uintptr_t)c->bias % sizeof(float))
-        return qkv_fail(ctx, QKV_ARGUMENT, "attention: bias is at %p, which is not a multiple of 4",
-                        (const void *)c->bias);
+    enum qkv_status status = qkv_aligned(ctx, "lse", c->lse, sizeof(float));
+    if (status == QKV_OK) status = qkv_aligned(ctx, "bias", c->bias, sizeof(float));
+    if (status == QKV_OK) status = qkv_aligned(ctx, "alibi", c->alibi, sizeof(float));
+    if (status != QKV_OK) return status;
     for (size_t h = 0; c->alibi && h < a->H; h++)
         if (!isfinite(c->alibi[h]))
             return qkv_fail(ctx, QKV_ARGUMENT, "attention: the ALiBi slope of head %zu is %g; slopes are finite", h,
@@ -141,8 +140,7 @@ static enum qkv_status check_gradients(struct qkv_context *ctx, struct request *
     }
     if (g->dbias && !r->call->bias)
         return qkv_fail(ctx, QKV_ARGUMENT, "attention: dbias is asked for, but there is no bias");
-    if (g->dbias && (uintptr_t)g->dbias % sizeof(float))
-        return qkv_fail(ctx, QKV_ARGUMENT, "attention: dbias is at %p, which is not a multiple of 4", (void *)g->dbias);
+    if (qkv_aligned(ctx, "dbias", g->dbias, sizeof(float))) return QKV_ARGUMENT;
     bool empty = !a->B || !a->Tq || !a->Tk;
     r->g.daddend = empty ? NULL : g->dbias;
     r->g.accumulate = g->accumulate;
@@ -159,8 +157,10 @@ static enum qkv_status measure_positions(struct qkv_context *ctx, struct request
         if (first < least) least = first;
         if (last > most) most = last;
     }
-    if (most - least + (int64_t)a->Tk > INT32_MAX)
-        return qkv_fail(ctx, QKV_SHAPE, "attention: with ALiBi, queries at positions %lld to %lld are too far apart",
+    if (most - least > 4 * (int64_t)(a->Tq + a->Tk) + 65536 || most - least + (int64_t)a->Tk > INT32_MAX)
+        return qkv_fail(ctx, QKV_SHAPE,
+                        "attention: with ALiBi, queries at positions %lld to %lld are too far apart for a table of "
+                        "distances; batch rows whose offsets differ so much need calls of their own",
                         (long long)least, (long long)most);
     r->nearest = least;
     r->spread = (size_t)(most - least);
@@ -170,6 +170,9 @@ static enum qkv_status measure_positions(struct qkv_context *ctx, struct request
 static enum qkv_status prepare(struct qkv_context *ctx, struct request *r, const struct qkv_attention_gradients *g) {
     const struct qkv_attention_call *c = r->call;
     struct qkv_attend *a = &r->a;
+    if (!ctx) return QKV_ARGUMENT;
+    if (!c || (r->task == BACKWARD && !g))
+        return qkv_fail(ctx, QKV_ARGUMENT, "attention: %s is NULL", c ? "gradients" : "call");
     enum qkv_status status = check_views(ctx, c, a);
     if (status == QKV_OK && r->task != LOOK)
         status = qkv_view_check(ctx, "y", &c->y, "q and v", a->B, a->H, a->Tq, a->Dv, r->task == FORWARD);
@@ -180,6 +183,7 @@ static enum qkv_status prepare(struct qkv_context *ctx, struct request *r, const
     if (status == QKV_OK) status = measure_positions(ctx, r);
     if (status == QKV_OK && (unsigned)r->stage > QKV_ATTENTION_PRODUCTS)
         status = qkv_fail(ctx, QKV_ARGUMENT, "attention: there is no stage %d to look at", (int)r->stage);
+    if (status == QKV_OK) status = qkv_aligned(ctx, "out", r->out, sizeof(float));
     if (status == QKV_OK && r->task == BACKWARD) {
         status = check_gradients(ctx, r, g);
         if (status == QKV_OK && !c->lse && a->B && a->Tq)
@@ -294,7 +298,8 @@ enum qkv_status qkv_attention_weights(struct qkv_context *ctx, const struct qkv_
 enum qkv_status qkv_attention_measure(struct qkv_context *ctx, const struct qkv_attention_call *call,
                                       const struct qkv_attention_gradients *gradients, size_t *bytes) {
     struct request r = {.call = call, .task = gradients ? BACKWARD : FORWARD};
-    *bytes = 0;
     enum qkv_status status = prepare(ctx, &r, gradients);
+    if (!bytes) return qkv_fail(ctx, QKV_ARGUMENT, "attention: bytes is NULL");
+    *bytes = 0;
     return status == QKV_OK ? measure(ctx, &r, bytes) : status;
 }

@@ -24,6 +24,8 @@ struct qkv_attention_layer {
     const struct qkv_attend *kept;             /* what to look at; NULL when there is nothing */
     const struct qkv_attention_cache *kept_in; /* the cache that this reads, or NULL */
     bool trained;                              /* a forward with train waits for its backward */
+    bool hollow;                               /* it had no queries or no keys, */
+    size_t hollow_rows, hollow_memory;         /* but so many rows of x and of memory */
 };
 
 struct qkv_attention_cache {

@@ -18,14 +18,15 @@ struct keys {
 static enum qkv_status check_batch(const struct qkv_attention_layer *l, const struct qkv_attention_input *in) {
     const size_t most = (size_t)INT32_MAX;
     size_t rows, numbers;
-    if (!in->B || !in->T)
-        return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: a batch of %zu rows of %zu positions is empty", in->B,
-                        in->T);
     if (in->B > most || in->T > most || !qkv_multiply(in->B, in->T, &rows) || rows > most ||
         !qkv_multiply(rows, (size_t)l->spec.in * sizeof(float), &numbers))
         return qkv_fail(l->ctx, QKV_SHAPE, "attention layer: a batch of %zu rows of %zu positions is too large", in->B,
                         in->T);
-    if (!in->x) return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: x is NULL");
+    if (!in->x && rows) return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: x is NULL");
+    const void *arrays[] = {in->x, in->memory, in->bias, in->dbias};
+    static const char *const names[] = {"x", "memory", "bias", "dbias"};
+    for (size_t i = 0; i < 4; i++)
+        if (qkv_aligned(l->ctx, names[i], arrays[i], sizeof(float))) return QKV_ARGUMENT;
     if (in->dbias && (!in->bias || !in->train))
         return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: dbias needs a bias, and train");
     return QKV_OK;
@@ -76,7 +77,6 @@ static enum qkv_status find_cross(const struct qkv_attention_layer *l, const str
     if (!in->memory && !keys->count)
         return qkv_fail(l->ctx, QKV_ARGUMENT,
                         "attention layer: memory is NULL, but the cache holds none yet; give it once");
-    if (!keys->count) return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: memory_T is 0; a memory has positions");
     if (!in->memory && in->memory_T && in->memory_T != keys->count)
         return qkv_fail(l->ctx, QKV_SHAPE, "attention layer: memory_T is %zu, but the cache holds %zu positions",
                         in->memory_T, keys->count);
@@ -101,6 +101,17 @@ static enum qkv_status find_mask(const struct qkv_attention_layer *l, const stru
     struct qkv_mask *m = &keys->mask;
     const size_t H = (size_t)a->heads;
     *m = in->mask;
+    if ((m->B && m->B != in->B) || (m->Tq && m->Tq != in->T) || (m->Tk && m->Tk != keys->count))
+        return qkv_fail(l->ctx, QKV_SHAPE,
+                        "attention layer: the mask is made for (B,Tq,Tk) = (%zu,%zu,%zu), but the call has "
+                        "(%zu,%zu,%zu)",
+                        m->B, m->Tq, m->Tk, in->B, in->T, keys->count);
+    if (!l->spec.cross && m->offset)
+        return qkv_fail(
+            l->ctx, QKV_ARGUMENT,
+            "attention layer: mask.offset is %lld, but in self attention queries stand where their own keys "
+            "do; leave it 0",
+            (long long)m->offset);
     m->B = in->B;
     m->Tq = in->T;
     m->Tk = keys->count;
@@ -141,6 +152,28 @@ static void make_rows(struct qkv_attention_layer *l, const struct keys *keys, st
     f->hi = hi;
 }
 
+static bool all_finite(const float *x, size_t n) {
+    float sum = 0;
+    for (size_t i = 0; i < n; i++) sum += 0 * x[i];
+    return sum == 0;
+}
+
+/* Padding may hold anything, but gradients of weights are products with all of an input: where its rows at and past the lengths,
+ * `past` of which lie in a cache, are not finite, they are read as zeros. */
+static const float *without_padding(struct qkv_attention_layer *l, const float *data, const struct qkv_mask *mask,
+                                    size_t T, size_t past, size_t columns) {
+    if (!data || !mask->lengths) return data;
+    float *clean = qkv_tape_take(&l->tape, mask->B * T * columns, sizeof *clean);
+    for (size_t n = 0; clean && !l->ctx->dry && n < mask->B * T; n++) {
+        bool padding = past + n % T >= (size_t)mask->lengths[n / T];
+        if (padding && !all_finite(data + n * columns, columns))
+            memset(clean + n * columns, 0, columns * sizeof *clean);
+        else
+            memcpy(clean + n * columns, data + n * columns, columns * sizeof *clean);
+    }
+    return clean;
+}
+
 /* x and memory as tensors; they are read only. */
 static struct qkv_tensor *input_tensor(struct qkv_attention_layer *l, const float *data, size_t rows, int columns,
                                        bool wants) {
@@ -156,8 +189,14 @@ static enum qkv_status run(struct qkv_attention_layer *l, const struct qkv_atten
     qkv_arena_release(&l->records, 0);
     qkv_tape_start(&l->tape, l->ctx, &l->arena, &l->records, in->train);
     if (in->train) qkv_tape_train(&l->tape, in->seed);
-    l->x = input_tensor(l, in->x, in->B * in->T, l->spec.in, in->train);
-    l->memory = input_tensor(l, in->memory, in->B * keys->count, l->spec.kv_in, in->train);
+    const float *x = in->x, *memory = in->memory;
+    if (l->spec.cross)
+        memory = without_padding(l, memory, &keys->mask, keys->count, 0, (size_t)l->spec.kv_in);
+    else
+        x = without_padding(l, x, &keys->mask, in->T, keys->past, (size_t)l->spec.in);
+    if (l->tape.status != QKV_OK) return l->tape.status;
+    l->x = input_tensor(l, x, in->B * in->T, l->spec.in, in->train);
+    l->memory = input_tensor(l, memory, in->B * keys->count, l->spec.kv_in, in->train);
     struct qkv_attention_flow f = {.tape = &l->tape,
                                    .spec = &l->spec.attention,
                                    .parameters = &l->parameters,
@@ -224,14 +263,46 @@ static enum qkv_status make_room(struct qkv_attention_layer *l, const struct qkv
 
 /* ---- the interface ------------------------------------------------------------------------------------------------------- */
 
+/* A call with no queries or no keys: every y is the output's bias. */
+static void run_hollow(struct qkv_attention_layer *l, const struct qkv_attention_input *in, const struct keys *keys,
+                       float *y) {
+    const struct qkv_tensor *bias = qkv_tensor_or_null(&l->parameters.o.bias);
+    size_t out = (size_t)l->spec.out;
+    for (size_t n = 0; n < in->B * in->T; n++)
+        if (bias)
+            memcpy(y + n * out, bias->data, out * sizeof *y);
+        else
+            memset(y + n * out, 0, out * sizeof *y);
+    if (in->cache && in->memory) in->cache->length = 0;
+    l->hollow = true;
+    l->hollow_rows = in->B * in->T;
+    l->hollow_memory = l->spec.cross ? in->B * keys->count : 0;
+    l->trained = in->train;
+}
+
+static enum qkv_status hollow_backward(struct qkv_attention_layer *l, const float *dy, float *dx, float *dmemory) {
+    struct qkv_tensor *bias = qkv_tensor_or_null(&l->parameters.o.bias);
+    size_t out = (size_t)l->spec.out;
+    for (size_t e = 0; bias && e < l->hollow_rows * out; e++) bias->gradient[e % out] += dy[e];
+    if (dx) memset(dx, 0, l->hollow_rows * (size_t)l->spec.in * sizeof *dx);
+    if (dmemory) memset(dmemory, 0, l->hollow_memory * (size_t)l->spec.kv_in * sizeof *dmemory);
+    return QKV_OK;
+}
+
 enum qkv_status qkv_attention_layer_forward(struct qkv_attention_layer *l, const struct qkv_attention_input *in,
                                             float *y) {
     struct keys keys;
     if (!l) return QKV_ARGUMENT;
-    l->trained = false;
+    l->trained = l->hollow = false;
     l->kept = NULL;
-    if (!in || !y) return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: %s is NULL", in ? "y" : "input");
+    if (!in || (!y && in->B && in->T))
+        return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: %s is NULL", in ? "y" : "input");
     enum qkv_status status = find_keys(l, in, &keys);
+    if (status == QKV_OK) status = qkv_aligned(l->ctx, "y", y, sizeof(float));
+    if (status == QKV_OK && (!in->B || !in->T || !keys.count)) {
+        run_hollow(l, in, &keys, y);
+        return QKV_OK;
+    }
     if (status == QKV_OK) status = make_room(l, in, &keys);
     if (status != QKV_OK) return status;
     bool stores = in->cache && (in->memory || !l->spec.cross);
@@ -263,9 +334,14 @@ enum qkv_status qkv_attention_layer_backward(struct qkv_attention_layer *l, cons
     if (!l->trained)
         return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: backward needs a forward with train before it");
     if (!dy) return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: dy is NULL");
-    if (dmemory && !l->memory)
+    const float *arrays[] = {dy, dx, dmemory};
+    static const char *const names[] = {"dy", "dx", "dmemory"};
+    for (size_t i = 0; i < 3; i++)
+        if (qkv_aligned(l->ctx, names[i], arrays[i], sizeof(float))) return QKV_ARGUMENT;
+    if (dmemory && !l->spec.cross)
         return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: dmemory is given, but self attention has no memory");
     l->trained = false;
+    if (l->hollow) return hollow_backward(l, dy, dx, dmemory);
     l->x->wants = dx != NULL;
     if (l->memory) l->memory->wants = dmemory != NULL;
     enum qkv_status status = run_backward(l, dy);

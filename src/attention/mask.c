@@ -22,6 +22,8 @@ static enum qkv_status check_sizes(struct qkv_context *ctx, const struct qkv_mas
     if (m->offset > INT32_MAX || m->offset < -(int64_t)INT32_MAX)
         return qkv_fail(ctx, QKV_ARGUMENT, "mask: offset is %lld; positions lie within ±%d", (long long)m->offset,
                         INT32_MAX);
+    if (m->prefix && !m->causal)
+        return qkv_fail(ctx, QKV_ARGUMENT, "mask: prefix is given without causal; it opens keys that causal closes");
     if (m->query_documents && !m->key_documents)
         return qkv_fail(ctx, QKV_ARGUMENT, "mask: query_documents is given without key_documents");
     return QKV_OK;
@@ -54,8 +56,25 @@ static enum qkv_status check_documents(struct qkv_context *ctx, const struct qkv
     return QKV_OK;
 }
 
+static enum qkv_status check_pointers(struct qkv_context *ctx, const struct qkv_mask *m) {
+    const struct {
+        const char *name;
+        const void *data;
+    } arrays[] = {{"mask.offsets", m->offsets},
+                  {"mask.lengths", m->lengths},
+                  {"mask.prefix", m->prefix},
+                  {"mask.key_documents", m->key_documents},
+                  {"mask.query_documents", m->query_documents}};
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0] && status == QKV_OK; i++)
+        status = qkv_aligned(ctx, arrays[i].name, arrays[i].data, sizeof(int32_t));
+    return status;
+}
+
 enum qkv_status qkv_mask_check(struct qkv_context *ctx, const struct qkv_mask *m) {
+    if (!ctx || !m) return qkv_fail(ctx, QKV_ARGUMENT, "mask: the mask is NULL");
     enum qkv_status status = check_sizes(ctx, m);
+    if (status == QKV_OK) status = check_pointers(ctx, m);
     if (status == QKV_OK) status = check_counts(ctx, m, "lengths", m->lengths);
     if (status == QKV_OK) status = check_counts(ctx, m, "prefix", m->prefix);
     return status == QKV_OK ? check_documents(ctx, m) : status;
@@ -106,6 +125,8 @@ static struct interval keys_of(const struct qkv_mask *m, size_t b, size_t t) {
 
 enum qkv_status qkv_mask_intervals(struct qkv_context *ctx, const struct qkv_mask *m, int32_t *lo, int32_t *hi) {
     enum qkv_status status = qkv_mask_check(ctx, m);
+    if (status == QKV_OK && m->B && m->Tq && (!lo || !hi))
+        return qkv_fail(ctx, QKV_ARGUMENT, "mask: lo and hi must both be given");
     for (size_t b = 0; status == QKV_OK && b < m->B; b++)
         for (size_t t = 0; t < m->Tq; t++) {
             struct interval keys = keys_of(m, b, t);
@@ -117,6 +138,7 @@ enum qkv_status qkv_mask_intervals(struct qkv_context *ctx, const struct qkv_mas
 
 enum qkv_status qkv_mask_dense(struct qkv_context *ctx, const struct qkv_mask *m, uint8_t *dense) {
     enum qkv_status status = qkv_mask_check(ctx, m);
+    if (status == QKV_OK && m->B && m->Tq && m->Tk && !dense) return qkv_fail(ctx, QKV_ARGUMENT, "mask: dense is NULL");
     for (size_t row = 0; status == QKV_OK && m->Tk && row < m->B * m->Tq; row++) {
         struct interval keys = keys_of(m, row / m->Tq, row % m->Tq);
         memset(dense + row * m->Tk, 0, m->Tk);
@@ -128,6 +150,8 @@ enum qkv_status qkv_mask_dense(struct qkv_context *ctx, const struct qkv_mask *m
 enum qkv_status qkv_mask_documents(struct qkv_context *ctx, const size_t *lengths, size_t count, size_t T,
                                    int32_t *documents) {
     size_t used = 0;
+    if ((count && !lengths) || (T && !documents))
+        return qkv_fail(ctx, QKV_ARGUMENT, "mask: %s is NULL", documents ? "lengths" : "documents");
     for (size_t n = 0; n < count; n++) {
         if (lengths[n] > T - used)
             return qkv_fail(ctx, QKV_SHAPE, "mask: document %zu of %zu has %zu positions, but only %zu of %zu are left",

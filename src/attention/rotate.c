@@ -30,7 +30,10 @@ static void turn_row(void *argument, size_t row, int thread) {
 }
 
 static enum qkv_status check(struct qkv_context *ctx, const struct qkv_view *x, const struct qkv_rotation *r) {
+    if (!ctx || !x || !r) return qkv_fail(ctx, QKV_ARGUMENT, "rotate: %s is NULL", x ? "rotation" : "x");
     enum qkv_status status = qkv_view_check(ctx, "x", x, "itself", x->B, x->H, x->T, x->D, true);
+    if (status == QKV_OK) status = qkv_aligned(ctx, "the table", r->table, sizeof(float));
+    if (status == QKV_OK) status = qkv_aligned(ctx, "positions", r->positions, sizeof(int32_t));
     size_t floats;
     if (status != QKV_OK) return status;
     if (r->pairs > x->D / 2)
@@ -50,9 +53,9 @@ static enum qkv_status check(struct qkv_context *ctx, const struct qkv_view *x, 
 }
 
 enum qkv_status qkv_rotate(struct qkv_context *ctx, const struct qkv_view *x, const struct qkv_rotation *rotation) {
-    struct turn turn = {.kernels = ctx->kernels, .x = x, .r = rotation};
     enum qkv_status status = check(ctx, x, rotation);
     if (status != QKV_OK || !rotation->pairs || !x->B || !x->H || !x->T) return status;
+    struct turn turn = {.kernels = ctx->kernels, .x = x, .r = rotation};
     struct qkv_arena *arena;
     size_t floats = x->dtype == QKV_F32 ? 0 : 2 * rotation->pairs * (size_t)ctx->threads;
     status = qkv_workspace(ctx, floats * sizeof(float), &arena);
@@ -78,10 +81,11 @@ enum qkv_status qkv_rotation_table(struct qkv_context *ctx, double theta, size_t
     if (!qkv_multiply(count, pairs, &entries) || entries > (size_t)PTRDIFF_MAX / (2 * sizeof(float)))
         return qkv_fail(ctx, QKV_SHAPE, "rotate: a table of %zu positions and %zu pairs cannot be addressed", count,
                         pairs);
+    if (entries && !table) return qkv_fail(ctx, QKV_ARGUMENT, "rotate: the table is NULL");
     for (size_t t = 0; t < count; t++) qkv_rotation_row(theta, t, pairs, table + t * pairs * 2);
     return QKV_OK;
 }
 
 void qkv_alibi_slopes(size_t H, float *slopes) {
-    for (size_t h = 0; h < H; h++) slopes[h] = qkv_alibi_slope(h, H);
+    for (size_t h = 0; slopes && h < H; h++) slopes[h] = qkv_alibi_slope(h, H);
 }

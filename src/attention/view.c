@@ -32,6 +32,12 @@ struct qkv_view qkv_view_rows(struct qkv_view view, size_t first, size_t count) 
     return moved(view, first * view.row);
 }
 
+enum qkv_status qkv_aligned(struct qkv_context *ctx, const char *name, const void *data, size_t size) {
+    if ((uintptr_t)data % size == 0) return QKV_OK;
+    return qkv_fail(ctx, QKV_ARGUMENT, "attention: %s is at %p, which is not a multiple of its %zu-byte elements", name,
+                    data, size);
+}
+
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
 
 /* One dimension of an array: how many, how far apart. */
@@ -72,9 +78,7 @@ static enum qkv_status check_storage(struct qkv_context *ctx, const char *name, 
                         (int)v->dtype);
     if (!v->B || !v->H || !v->T || !v->D) return QKV_OK;
     if (!v->data) return qkv_fail(ctx, QKV_ARGUMENT, "attention: %s has no data", name);
-    if ((uintptr_t)v->data % size)
-        return qkv_fail(ctx, QKV_ARGUMENT, "attention: %s is at %p, which is not a multiple of its %zu-byte elements",
-                        name, v->data, size);
+    if (qkv_aligned(ctx, name, v->data, size)) return QKV_ARGUMENT;
     struct dimension d[3] = {{v->B, v->batch}, {v->H, v->head}, {v->T, v->row}};
     bool apart;
     if (!extent(d, v->D, size, &apart))

@@ -12,6 +12,8 @@
 
 enum { FORWARD_ITEMS = 24, DECODE_ITEMS = 8, BACKWARD_ITEMS = 64, BACKWARD_CHUNKS = 16, DELTA_GRAIN = 512 };
 enum { BACKWARD_ROWS = 96, WEIGHTS_ROWS = 48 };
+/* What all shares of dq together may hold, but for one share (1 GiB). */
+#define BACKWARD_FLOATS ((size_t)1 << 28)
 
 static enum qkv_status check_sizes(struct qkv_context *ctx, const struct qkv_attend *a) {
     const size_t most = (size_t)INT32_MAX;
@@ -173,6 +175,20 @@ static void delta_body(void *argument, size_t begin, size_t end, int thread) {
     work->kernels->delta(&work->plan, begin, end);
 }
 
+/* Before the gradients: see norm in struct qkv_attend_plan. */
+static void norm_body(void *argument, size_t item, int thread) {
+    const struct work *work = argument;
+    work->kernels->norm(&work->plan, item, work->scratch + (size_t)thread * work->floats);
+}
+
+static struct qkv_attend_plan norm_plan(const struct work *work) {
+    struct qkv_attend_plan plan = work->plan;
+    plan.stage = QKV_ATTENTION_WEIGHTS;
+    plan.block = WEIGHTS_ROWS / work->kernels->tile * work->kernels->tile;
+    plan.blocks = divide_up(plan.a->Tq, plan.block);
+    return plan;
+}
+
 static void backward_body(void *argument, size_t item, int thread) {
     const struct work *work = argument;
     work->kernels->backward(&work->plan, item, work->scratch + (size_t)thread * work->floats);
@@ -195,6 +211,8 @@ static void cut_keys(struct qkv_attend_plan *plan, size_t keys) {
     plan->key_blocks = divide_up(plan->a->Tk, keys);
     size_t chunks = heads ? divide_up(BACKWARD_ITEMS, heads) : 0;
     if (chunks > BACKWARD_CHUNKS) chunks = BACKWARD_CHUNKS;
+    size_t share = heads * plan->rows * plan->a->D; /* floats of one chunk's; the checked sizes say that this fits */
+    if (share && chunks > BACKWARD_FLOATS / share) chunks = share < BACKWARD_FLOATS ? BACKWARD_FLOATS / share : 1;
     if (chunks > plan->key_blocks) chunks = plan->key_blocks;
     plan->chunk = chunks ? divide_up(plan->key_blocks, chunks) : 1;
     plan->chunks = divide_up(plan->key_blocks, plan->chunk);
@@ -216,12 +234,15 @@ static enum qkv_status take_partial(struct qkv_context *ctx, struct qkv_arena *a
 static enum qkv_status take_backward(struct qkv_context *ctx, struct qkv_arena *scratch, struct work *work) {
     const struct qkv_attend *a = work->plan.a;
     work->plan.delta = qkv_arena_take(scratch, a->B * a->H * a->Tq, sizeof(float));
-    if (!work->plan.delta) return QKV_MEMORY;
+    work->plan.norm = qkv_arena_take(scratch, a->B * a->H * a->Tq, sizeof(float));
+    if (!work->plan.delta || !work->plan.norm) return QKV_MEMORY;
     if (work->plan.g->dq.data) {
         enum qkv_status status = take_partial(ctx, scratch, &work->plan, work->kernels->width);
         if (status != QKV_OK) return status;
     }
-    return take_scratch(ctx, scratch, work, work->kernels->backward_scratch(&work->plan));
+    struct qkv_attend_plan norm = norm_plan(work);
+    size_t floats = work->kernels->backward_scratch(&work->plan), other = work->kernels->weights_scratch(&norm);
+    return take_scratch(ctx, scratch, work, floats > other ? floats : other);
 }
 
 /* Entries of the addend's gradient that several items would write at once cannot be. */
@@ -273,7 +294,10 @@ static void run_backward(struct qkv_context *ctx, struct work *work) {
     const struct qkv_pairs *pairs = &a->addend_pairs;
     size_t distinct = (pairs->batch_stride ? a->B : 1) * (pairs->head_stride ? a->H : 1);
     bool past = a->past && (g->dpast_k.data || g->dpast_v.data);
+    struct work norm = *work;
+    norm.plan = norm_plan(work);
     qkv_parallel_range(ctx, a->B * a->H * a->Tq, DELTA_GRAIN, delta_body, work);
+    qkv_parallel(ctx, a->B * a->H * norm.plan.blocks, norm_body, &norm);
     if (past || g->dq.data || g->dk.data || g->dv.data)
         qkv_parallel(ctx, a->B * a->Hkv * plan->chunks, backward_body, work);
     if (g->dq.data) qkv_parallel(ctx, a->B * a->Hkv * plan->blocks, gather_body, work);

@@ -20,6 +20,7 @@ struct qkv_attend_plan {
     size_t key_blocks;                    /* backward: blocks of keys, */
     size_t chunk, chunks;                 /* shared out in `chunks` runs of `chunk` blocks */
     float *delta;                         /* backward: (B,H,Tq) Σ dy·y */
+    float *norm;                          /* backward: (B,H,Tq) what weights made from lse are multiplied by */
     float *partial;                       /* backward: (B,Hkv,chunks,rows,padded D) dq as each chunk sees it; or NULL */
     unsigned char *touched;               /* backward: (B,Hkv,chunks,blocks) whether that part of `partial` is in use */
     float *weights; /* attend_weights: (count,Tk), rows first… of head `head` in batch row `batch` */
@@ -47,6 +48,8 @@ struct qkv_attend_kernels {
     void (*gather)(const struct qkv_attend_plan *plan, size_t item);
     /* The weights, or what stage says, of the rows [first + item·block, …) of one head. */
     void (*weights)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
+    /* norm of the rows [item % blocks · block, …) of head item / blocks of (B,H). */
+    void (*norm)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
 };
 
 #endif

@@ -108,14 +108,15 @@ struct span QKV_K(attend_backward_rows)(struct backward *f, size_t r0, size_t co
 QKV_INLINE void row_gradients(const struct backward *f, const bool plain, const struct row *row, struct span span,
                               float *p, float *ds, size_t first, size_t last) {
     const struct qkv_attend *a = f->a;
-    const vf lse = vf_set(a->lse[row->at]), delta = vf_set(f->plan->delta[row->at]);
+    const vf lse = vf_set(a->lse[row->at]), delta = vf_set(f->plan->delta[row->at]),
+             norm = vf_set(f->plan->norm[row->at]);
     float keep[KEYS];
     const bool drop = !plain && a->dropout > 0, product = plain || !f->of_score, apart = !plain && dense(a);
     if (drop) keep_of(a, &f->rule, row, f->key, first, last, f->keep_scale, keep);
     for (size_t j = first; j < last; j += W) {
         vf slope = vf_set(a->scale), s = vf_load(p + j), dp = vf_load(ds + j);
         s = plain ? vf_mul(s, slope) : score(a, row, f->key, j, span, s, &slope);
-        vf w = weight(s, lse), kept = w;
+        vf w = vf_mul(weight(s, lse), norm), kept = w;
         if (drop) {
             kept = vf_mul(w, vf_load(keep + j));
             dp = vf_mul(dp, vf_load(keep + j));

@@ -15,4 +15,5 @@ const struct qkv_attend_kernels QKV_K(attend_kernels) = {
     .addend = QKV_K(attend_addend),
     .gather = QKV_K(attend_gather),
     .weights = QKV_K(attend_weights),
+    .norm = QKV_K(attend_norm),
 };

@@ -1,4 +1,5 @@
-/* attend_weights.c: rows of products, scores or softmax weights exp(score − lse), for looking at. */
+/* attend_weights.c: rows of products, scores or softmax weights exp(score − lse), for looking at; and what weights of rows with
+ * a large log-sum-exp are to be multiplied by, so that they sum to 1 all the same. */
 #include "kernel/isa/attend_score.h"
 
 enum { KEYS = 64 };
@@ -39,16 +40,18 @@ static struct row row_seen(const struct qkv_attend_plan *plan, size_t i) {
     return row;
 }
 
-void QKV_K(attend_weights)(const struct qkv_attend_plan *plan, size_t item, float *scratch) {
+/* Rows [first, first + count) of one head against all keys: out (count,Tk), or NULL for their sums only. */
+static void walk(const struct qkv_attend_plan *plan, size_t first, size_t count, float *out, float *sums,
+                 float *scratch) {
     const struct qkv_attend *a = plan->a;
-    size_t r0 = item * plan->block, count = plan->count - r0 < plan->block ? plan->count - r0 : plan->block;
     float *q = scratch, *k = q + padded(plan->block * a->D, QKV_CACHE_LINE / sizeof(float));
-    float *s = k + KEYS * a->D, *staging = s + KEYS;
+    float *s = k + KEYS * a->D, *staging = s + KEYS, here[KEYS];
     const struct stream stream = keys_of(a, plan->batch, plan->head / plan->group);
     struct row rows[QKV_ATTEND_ROWS];
     struct span spans[QKV_ATTEND_ROWS];
     for (size_t r = 0; r < count; r++) {
-        rows[r] = row_seen(plan, plan->first + r0 + r);
+        rows[r] = row_seen(plan, first + r);
+        sums[r] = 0;
         read_cells(q + r * a->D, cells_at(&a->q, rows[r].b, rows[r].i, rows[r].h), a->D);
     }
     for (size_t key = 0; key < a->Tk; key += KEYS) {
@@ -60,7 +63,39 @@ void QKV_K(attend_weights)(const struct qkv_attend_plan *plan, size_t item, floa
         for (size_t r = 0; r < count; r++) {
             for (size_t j = spans[r].begin / PANEL * PANEL; j < spans[r].end; j += PANEL)
                 QKV_K(attend_tiles)(1, PANEL, FRESH, s + j, KEYS, NULL, q + r * a->D, 0, 1, k + j * a->D, PANEL, a->D);
-            row_out(a, plan->stage, &rows[r], key, spans[r], s, plan->weights + (r0 + r) * a->Tk + key, keys);
+            float *to = out ? out + r * a->Tk + key : here, sum = 0;
+            row_out(a, plan->stage, &rows[r], key, spans[r], s, to, keys);
+            for (size_t j = spans[r].begin; j < spans[r].end; j++) sum += to[j];
+            sums[r] += sum;
         }
     }
+}
+
+/* A log-sum-exp of this size has too few digits left for the logarithm: its weights need their own sum. */
+static bool coarse(float lse) {
+    return fabsf(lse) > 64 && lse > -INFINITY;
+}
+
+void QKV_K(attend_weights)(const struct qkv_attend_plan *plan, size_t item, float *scratch) {
+    const struct qkv_attend *a = plan->a;
+    size_t r0 = item * plan->block, count = plan->count - r0 < plan->block ? plan->count - r0 : plan->block;
+    float sums[QKV_ATTEND_ROWS], *out = plan->weights + r0 * a->Tk;
+    walk(plan, plan->first + r0, count, out, sums, scratch);
+    for (size_t r = 0; plan->stage == QKV_ATTENTION_WEIGHTS && r < count; r++) {
+        if (!coarse(a->lse[(plan->batch * a->H + plan->head) * a->Tq + plan->first + r0 + r])) continue;
+        for (size_t j = 0; j < a->Tk; j++) out[r * a->Tk + j] /= sums[r];
+    }
+}
+
+void QKV_K(attend_norm)(const struct qkv_attend_plan *whole, size_t item, float *scratch) {
+    const struct qkv_attend *a = whole->a;
+    struct qkv_attend_plan plan = *whole;
+    float sums[QKV_ATTEND_ROWS];
+    size_t pair = item / plan.blocks, r0 = item % plan.blocks * plan.block;
+    size_t count = a->Tq - r0 < plan.block ? a->Tq - r0 : plan.block, at = pair * a->Tq + r0;
+    bool any = false;
+    plan.batch = pair / a->H, plan.head = pair % a->H;
+    for (size_t r = 0; r < count; r++) any = any || coarse(a->lse[at + r]);
+    if (any) walk(&plan, r0, count, NULL, sums, scratch);
+    for (size_t r = 0; r < count; r++) plan.norm[at + r] = any && coarse(a->lse[at + r]) ? 1 / sums[r] : 1.0f;
 }
