@@ -50,8 +50,9 @@ static int classify(struct qkv_model *model, const struct cli_lines *lines, cons
     char *temporary;
     float *probabilities = calloc(lines->count + 1, classes * sizeof *probabilities);
     if (!probabilities) return cli_failed("out of memory");
-    int code = qkv_classify(model, lines->items, lines->count, probabilities) ? cli_broken(qkv_model_context(model))
-                                                                              : CLI_DONE;
+    int code = qkv_classify(model, lines->items, lines->count, probabilities)
+                   ? cli_lines_broken(qkv_model_context(model), lines)
+                   : CLI_DONE;
     if (code == CLI_DONE) code = cli_output_begin(a->output, &temporary);
     if (code == CLI_DONE) {
         for (size_t i = 0; i < lines->count; i++) {

@@ -142,10 +142,13 @@ struct cli_lines {
     char *data;
     const char **items; /* without line ends */
     size_t count;
+    const char *name; /* of the file they come from; NULL: the command line */
 };
 /* The words of the command line, each a line; without any, the lines of `input`; without that, of standard input. */
 int cli_lines_read(const char *const *words, size_t count, const char *input, struct cli_lines *lines);
 void cli_lines_free(struct cli_lines *lines);
+/* As cli_broken, with the file in front where the sentence is about a line of it. */
+int cli_lines_broken(const struct qkv_context *ctx, const struct cli_lines *lines);
 bool cli_is_blank(const char *text);
 /* For an --output FILE: standard output goes to a temporary neighbour of `path` (NULL: stays what it is), which takes its
  * place at the end when all was written and `code` is CLI_DONE, else is removed. */

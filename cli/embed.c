@@ -77,7 +77,7 @@ static int write_vectors(struct qkv_model *model, const struct arguments *a, enu
     if (!vectors) return cli_failed("out of memory");
     int code = CLI_DONE;
     if (qkv_embed(model, lines->items, lines->count, pool, a->normalize, vectors))
-        code = cli_broken(qkv_model_context(model));
+        code = cli_lines_broken(qkv_model_context(model), lines);
     if (code == CLI_DONE) code = cli_output_begin(a->output, &temporary);
     if (code == CLI_DONE) {
         (a->text ? print_text : print_numpy)(vectors, lines->count, columns);
@@ -124,9 +124,14 @@ static int find_nearest(struct qkv_model *model, const struct arguments *a, enum
     int code = query && vectors && all ? CLI_DONE : cli_failed("out of memory");
     if (code == CLI_DONE && cli_is_blank(a->nearest))
         code = cli_usage("embed: --nearest needs a text that is not blank");
-    if (code == CLI_DONE && (qkv_embed(model, lines->items, lines->count, pool, true, vectors) ||
-                             qkv_embed(model, &a->nearest, 1, pool, true, query)))
-        code = cli_broken(ctx);
+    size_t filled = 0;
+    for (size_t i = 0; i < lines->count; i++) filled += !cli_is_blank(lines->items[i]);
+    if (code == CLI_DONE && !filled)
+        code = cli_failed("%s has no lines to compare with; give a text, a line each", lines->name);
+    if (code == CLI_DONE && qkv_embed(model, &a->nearest, 1, pool, true, query))
+        code = cli_failed("the text of --nearest: %s", qkv_message(ctx));
+    if (code == CLI_DONE && qkv_embed(model, lines->items, lines->count, pool, true, vectors))
+        code = cli_lines_broken(ctx, lines);
     if (code == CLI_DONE) print_nearest(query, vectors, columns, lines, all, (size_t)a->top);
     free(query);
     free(vectors);

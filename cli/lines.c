@@ -10,6 +10,10 @@
 
 static int cut(struct cli_lines *lines, size_t size, const char *name) {
     size_t count = 0;
+    if (size >= 3 && !memcmp(lines->data, "\xef\xbb\xbf", 3)) { /* a byte order mark is no text */
+        memmove(lines->data, lines->data + 3, size - 3);
+        size -= 3;
+    }
     for (size_t i = 0; i < size; i++) count += lines->data[i] == '\n';
     count += size > 0 && lines->data[size - 1] != '\n';
     lines->items = malloc((count + 1) * sizeof *lines->items);
@@ -45,13 +49,20 @@ int cli_lines_read(const char *const *words, size_t count, const char *input, st
     char *grown = realloc(lines->data, size + 1); /* room for the end of a last line without one */
     if (!grown) return cli_failed("out of memory");
     lines->data = grown;
-    return cut(lines, size, strcmp(input, "-") ? input : "standard input");
+    lines->name = strcmp(input, "-") ? input : "standard input";
+    return cut(lines, size, lines->name);
 }
 
 void cli_lines_free(struct cli_lines *lines) {
     free(lines->data);
     free(lines->items);
     *lines = (struct cli_lines){0};
+}
+
+int cli_lines_broken(const struct qkv_context *ctx, const struct cli_lines *lines) {
+    const char *sentence = qkv_message(ctx);
+    if (!lines->name || strncmp(sentence, "line ", 5) != 0) return cli_broken(ctx);
+    return cli_failed("%s, %s", lines->name, sentence);
 }
 
 bool cli_is_blank(const char *text) {

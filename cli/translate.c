@@ -137,7 +137,7 @@ static int translate(struct qkv_model *model, const struct arguments *a, const s
     double seconds = cli_now() - start;
     cli_progress_clear(&w.progress);
     if (status && status != QKV_STOPPED)
-        code = cli_broken(qkv_model_context(model));
+        code = cli_lines_broken(qkv_model_context(model), lines);
     else if (cli_stopping)
         code = CLI_INTERRUPTED;
     code = cli_output_end(a->output, temporary, code);

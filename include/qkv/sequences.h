@@ -24,7 +24,8 @@ extern "C" {
 #define QKV_TOKEN_END   "</s>"   /* a source and a target end with it */
 #define QKV_TOKEN_MASK  "<mask>" /* stands for a hidden token (masked-language modelling) */
 
-/* The tokenizer of sources: source_tokenizer.json in the model's folder, or the model's only one when that file is absent.
+/* The tokenizer of sources: source_tokenizer.json in the model's folder, or the model's only one when that file is absent and
+ * both vocabularies are as large.
  * Owned by the model; NULL when there is none. */
 QKV_API const struct qkv_tokenizer *qkv_model_source_tokenizer(const struct qkv_model *model);
 /* As qkv_model_set_tokenizer. */

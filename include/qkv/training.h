@@ -76,7 +76,8 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
     X(COUNT, seed, 1337, "names the initial weights, the batches and the dropout")                                     \
     X(COUNT, eval_every, 250, "steps between evaluations (0: only at the end)")                                        \
     X(COUNT, eval_batches, 20, "batches an evaluation (0: all that is kept for validation)")                           \
-    X(TEXT, metric, "loss", "what is best: loss, accuracy (labelled lines), exact or token_error (pairs)")             \
+    X(TEXT, metric, "loss",                                                                                            \
+      "what is best: loss, accuracy (labelled lines), exact or token_error (pairs: of 500 sources)")                   \
     X(COUNT, patience, 0, "evaluations without a better metric that end the training (0: never)")                      \
     X(COUNT, save_every, 250, "steps between checkpoints (0: only at the end)")
 #define QKV_TRAIN_TYPE_TEXT                      const char *

@@ -164,6 +164,7 @@ static void scan_row(struct qkv_beam *b, size_t row, const float *scores) {
     find_banned(b, b->ids + row * b->most);
     for (size_t i = 0; i < rules->vocab; i++) {
         if (!(scores[i] >= least) || scores[i] == -INFINITY || is_banned(b, (int32_t)i)) continue;
+        if ((int32_t)i == rules->begin && rules->begin != rules->end) continue; /* nothing begins twice */
         add_candidate(
             b,
             (struct qkv_candidate){.log_probability = base + (double)scores[i], .row = (int32_t)row, .id = (int32_t)i},
@@ -259,6 +260,7 @@ static enum qkv_status draw(struct qkv_beam *b, const float *scores, const int32
     find_banned(b, ids);
     memcpy(copy, scores, rules->V * sizeof *copy);
     for (size_t i = 0; i < b->banned_count; i++) copy[b->banned[i]] = -INFINITY;
+    if (rules->begin != rules->end) copy[rules->begin] = -INFINITY;
     enum qkv_status status =
         qkv_sample(rules->ctx, &sampling, copy, rules->vocab, ids, b->length, (uint64_t)b->length, &c->id);
     if (status) return status;

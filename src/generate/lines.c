@@ -33,9 +33,8 @@ size_t qkv_line_rows(size_t T) {
 enum qkv_status qkv_lines_check(struct qkv_model *model, const char *doing) {
     if (qkv_model_source_tokenizer(model)) return QKV_OK;
     return qkv_fail(qkv_model_context(model), QKV_ARGUMENT,
-                    "%s: the model has no tokenizer, so it reads no text; put its tokenizer.json into the model's "
-                    "folder",
-                    doing);
+                    "%s: the model has no tokenizer, so it reads no text; put its %s into the model's folder", doing,
+                    qkv_model_tokenizer(model) ? "source_tokenizer.json" : "tokenizer.json");
 }
 
 /* By length; lines of one length in their order, so that batches are the same every time. */

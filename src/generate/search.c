@@ -321,6 +321,11 @@ enum qkv_status qkv_search_find_ids(struct qkv_model *model, struct qkv_search_j
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "this model has no tokenizer, which says what targets begin and end with; put its "
                         "tokenizer.json into the model folder");
+    if (!qkv_model_source_tokenizer(model))
+        return qkv_fail(
+            ctx, QKV_ARGUMENT,
+            "this model's sources have a vocabulary of their own, but there is no tokenizer for it; put its "
+            "source_tokenizer.json into the model folder");
     job->vocab = (size_t)qkv_tokenizer_vocab(t);
     job->begin = qkv_tokenizer_special(t, QKV_TOKEN_BEGIN);
     job->end = qkv_tokenizer_special(t, QKV_TOKEN_END);

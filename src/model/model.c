@@ -121,7 +121,8 @@ enum qkv_status qkv_model_set_tokenizer(struct qkv_model *model, struct qkv_toke
     int vocab = qkv_tokenizer_vocab(tokenizer);
     if (vocab > model->spec.vocab) {
         qkv_tokenizer_free(tokenizer);
-        return qkv_fail(model->ctx, QKV_SPEC, "the tokenizer has %d tokens but the model only %d", vocab,
+        return qkv_fail(model->ctx, QKV_SPEC,
+                        "the tokenizer has %d tokens but the model only %d; use the one it was trained with", vocab,
                         model->spec.vocab);
     }
     qkv_tokenizer_free(model->tokenizer);
@@ -130,7 +131,11 @@ enum qkv_status qkv_model_set_tokenizer(struct qkv_model *model, struct qkv_toke
 }
 
 const struct qkv_tokenizer *qkv_model_source_tokenizer(const struct qkv_model *model) {
-    return model->source_tokenizer ? model->source_tokenizer : model->tokenizer;
+    const struct qkv_spec *spec = &model->spec;
+    bool both = spec->encoder.layers > 0 && spec->decoder.layers > 0;
+    if (model->source_tokenizer || !both || spec->source_vocab == spec->vocab)
+        return model->source_tokenizer ? model->source_tokenizer : model->tokenizer;
+    return NULL; /* the target's is another one */
 }
 
 enum qkv_status qkv_model_set_source_tokenizer(struct qkv_model *model, struct qkv_tokenizer *tokenizer) {
@@ -139,8 +144,9 @@ enum qkv_status qkv_model_set_source_tokenizer(struct qkv_model *model, struct q
     int vocab = qkv_tokenizer_vocab(tokenizer), room = both ? spec->source_vocab : spec->vocab;
     if (vocab > room) {
         qkv_tokenizer_free(tokenizer);
-        return qkv_fail(model->ctx, QKV_SPEC, "the tokenizer of sources has %d tokens but the model only %d", vocab,
-                        room);
+        return qkv_fail(model->ctx, QKV_SPEC,
+                        "the tokenizer of sources has %d tokens but the model only %d; use the one it was trained with",
+                        vocab, room);
     }
     qkv_tokenizer_free(model->source_tokenizer);
     model->source_tokenizer = tokenizer;

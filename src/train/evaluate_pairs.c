@@ -33,9 +33,9 @@ static enum qkv_status check_model(struct qkv_model *model) {
                         : spec->encoder.layers ? "an encoder alone: evaluate it on labelled lines"
                                                : "a decoder alone: evaluate it on a text");
     if (!tokenizer || !qkv_model_source_tokenizer(model))
-        return qkv_fail(
-            ctx, QKV_ARGUMENT,
-            "the model has no tokenizer, so it reads no text; put its tokenizer.json into the model's folder");
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "the model has no tokenizer, so it reads no text; put its %s into the model's folder",
+                        tokenizer ? "source_tokenizer.json" : "tokenizer.json");
     if (qkv_tokenizer_special(tokenizer, QKV_TOKEN_BEGIN) < 0 || qkv_tokenizer_special(tokenizer, QKV_TOKEN_END) < 0)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "the model's tokenizer has no " QKV_TOKEN_BEGIN " or no " QKV_TOKEN_END

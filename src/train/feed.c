@@ -20,6 +20,11 @@ enum qkv_status qkv_feed_check(struct qkv_context *ctx, const struct qkv_train_o
                         (long long)o->batch_tokens);
     if (o->source_tokenizer && !o->pairs)
         return qkv_fail(ctx, QKV_ARGUMENT, "source_tokenizer is given, but only pairs have sources");
+    struct qkv_train_options plain;
+    status = qkv_train_defaults(ctx, NULL, &plain);
+    if (status) return status;
+    if (o->mask_probability != plain.mask_probability && qkv_feed_choose(o) != &qkv_feed_mlm)
+        return qkv_fail(ctx, QKV_ARGUMENT, "mask_probability is given, but only the task mlm masks tokens");
     if (!strcmp(o->metric, "accuracy") && !o->labeled)
         return qkv_fail(ctx, QKV_ARGUMENT, "metric accuracy needs labelled lines (labeled)");
     if ((!strcmp(o->metric, "exact") || !strcmp(o->metric, "token_error")) && !o->pairs)

@@ -231,6 +231,27 @@ static enum qkv_status encode(struct qkv_trainer *t, const struct qkv_tsv *file,
                         line->main_count, t->T);
 }
 
+/* Without a file to validate on the last lines are: their labels must be among those to learn from. */
+static enum qkv_status check_held_out(struct qkv_trainer *t) {
+    const struct qkv_examples *examples = &t->examples;
+    size_t kept = t->options.valid ? 0 : (size_t)((double)examples->count * t->options.valid_fraction);
+    bool *seen = qkv_allocate(t->ctx, t->label_count + 1, sizeof *seen);
+    enum qkv_status status = seen ? QKV_OK : QKV_MEMORY;
+    for (size_t i = 0; i < examples->count && !status; i++) {
+        int32_t label;
+        qkv_examples_beside(examples, (uint32_t)i, &label);
+        if (i < examples->count - kept)
+            seen[label] = true;
+        else if (!seen[label])
+            status = qkv_fail(t->ctx, QKV_FORMAT,
+                              "the label \"%.100s\" stands only in the last %zu lines of %s, which are kept for "
+                              "validation; shuffle the lines, or give a file to validate on (valid)",
+                              t->labels[label], kept, qkv_feed_file(&t->options));
+    }
+    free(seen);
+    return status;
+}
+
 static enum qkv_status open_data(struct qkv_trainer *t) {
     struct qkv_lines lines = {.first = "label",
                               .second = "text",
@@ -238,7 +259,8 @@ static enum qkv_status open_data(struct qkv_trainer *t) {
                               .beside_end = -1,
                               .encode = encode};
     enum qkv_status status = qkv_model_set_labels(t->model, (const char *const *)t->labels, t->label_count);
-    return status ? status : qkv_lines_open(t, &lines);
+    if (!status) status = qkv_lines_open(t, &lines);
+    return status ? status : check_held_out(t);
 }
 
 /* ---- batches --------------------------------------------------------------------------------------------------------------------- */

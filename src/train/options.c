@@ -217,8 +217,13 @@ static enum qkv_status check_metric(struct qkv_context *ctx, const struct qkv_tr
                         o->metric ? o->metric : "");
     if ((metric > 0 || o->patience > 0) && !given(o->valid) && o->valid_fraction == 0)
         return qkv_fail(ctx, QKV_ARGUMENT,
-                        "%s needs something to validate on; give a file (valid), or a valid_fraction greater than 0",
-                        metric > 0 ? "metric" : "patience");
+                        "%s needs something to validate on; give a file (valid), or a valid_fraction greater than 0%s",
+                        metric > 0 ? "metric" : "patience", metric > 0 ? ", or set metric to loss" : "");
+    if (o->patience > 0 && o->eval_every == 0)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "patience counts evaluations, but eval_every 0 evaluates at the end only; set eval_every");
+    if (given(o->valid) && o->valid_fraction > 0 && o->valid_fraction != defaults.valid_fraction)
+        return qkv_fail(ctx, QKV_ARGUMENT, "valid_fraction has no place beside a file to validate on (valid)");
     return QKV_OK;
 }
 

@@ -42,6 +42,24 @@ same "$(cat labels/labels.txt)" "$(printf 'long\nshort')" "the labels"
 try 0 "$QKV" train --preset bert-tiny --data text.txt --tokenizer words --out masks $small --context 16
 has err 'fill masks'
 
+# ---- strings that were never seen are reversed ----
+if [ "${SANITIZE:-0}" = 0 ]; then
+    awk 'function draw(n) { x = (x * 16807) % 2147483647; return int(x / 16) % n }
+        BEGIN { x = 5; for (n = 0; n < 6000; n++) { s = r = ""; size = 2 + draw(5)
+            for (i = 0; i < size; i++) { c = substr("abcdefgh", draw(8) + 1, 1); s = s c; r = c r }
+            if (!seen[s]++) print s "\t" r > (n < 5600 ? "strings.tsv" : "unseen.tsv") } }'
+    try 0 "$QKV" train --preset tiny-seq2seq --set d_model=32 --pairs strings.tsv --valid unseen.tsv --out reverse --steps 800 \
+        --rate 4e-3 --eval-every 0 --save-every 0 --threads 1 --quiet
+    try 0 "$QKV" eval reverse --pairs unseen.tsv --threads 1
+    exact=$(awk '$1 == "exact" { print $2 }' out)
+    checks=$((checks + 1))
+    awk -v x="$exact" 'BEGIN { exit !(x >= 99) }' || fail "only $exact % of unseen strings are reversed"
+    cut -f1 unseen.tsv >sources.txt
+    try 0 "$QKV" translate reverse --input sources.txt --beam 3 --threads 1 --quiet
+    same "$(paste out <(cut -f2 unseen.tsv) | awk '$1 == $2 { n++ } END { print (n >= 0.99 * NR) }')" 1 \
+        "most unseen strings are reversed by beam search"
+fi
+
 # ---- bad files and options ----
 printf 'ab\tba\nabc\n' >bad.tsv
 refuse 1 'bad.tsv:2: no tab in this line; write a source, a tab and a target' \
@@ -50,6 +68,15 @@ printf 'good\tab\nbad\tba\ngood\tb\n' >few.tsv
 printf 'ugly\tab\n' >ugly.tsv
 refuse 1 'ugly.tsv:1: the label "ugly" does not occur in training; the known ones are bad, good' \
     "$QKV" train --preset text-classifier --labeled few.tsv --valid ugly.tsv --out none $small --quiet
+{ head -90 labels.tsv | sed 's/^[a-z]*/seen/'; tail -10 labels.tsv | sed 's/^[a-z]*/late/'; } >sorted.tsv
+refuse 1 'the label "late" stands only in the last 10 lines of .*shuffle the lines' \
+    "$QKV" train --preset text-classifier --labeled sorted.tsv --out none $small --quiet
+refuse 2 'mask_probability is given, but only the task mlm' \
+    "$QKV" train --preset tiny-seq2seq --pairs pairs.tsv --out none $small --mask-probability 0.3 --quiet
+refuse 2 'valid_fraction has no place beside' \
+    "$QKV" train --preset tiny-seq2seq --pairs pairs.tsv --valid valid.tsv --valid-fraction 0.2 --out none $small --quiet
+refuse 2 'or set metric to loss' \
+    "$QKV" train --preset text-classifier --labeled labels.tsv --valid-fraction 0 --out none $small --quiet
 refuse 1 'this model has no encoder' "$QKV" train --preset nano-gpt --pairs pairs.tsv --out none
 refuse 1 'need head.kind classify' "$QKV" train --preset nano-gpt --labeled labels.tsv --out none
 refuse 2 'exclude each other' "$QKV" train --preset tiny-seq2seq --pairs pairs.tsv --data text.txt --out none

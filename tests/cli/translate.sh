@@ -70,7 +70,7 @@ refuse 1 'top_p is 2' "$QKV" translate model --sample --top-p 2 text
 refuse 1 'max_tokens is 40, but the model.s context of 40 holds 39' "$QKV" translate model --max-tokens 40 text
 refuse 1 'missing.txt' "$QKV" translate model --input missing.txt
 printf 'fine\n\n%s\n' "$(printf 'x%.0s' $(seq 60))" >long.txt
-refuse 1 'line 3 has 61 tokens with its end, but the model.s context holds 40' "$QKV" translate model --input long.txt
+refuse 1 'long\.txt, line 3 has 61 tokens with its end, but the model.s context holds 40' "$QKV" translate model --input long.txt
 echo old >kept.txt
 refuse 1 'line 3 has' "$QKV" translate model --input long.txt --output kept.txt
 same "$(cat kept.txt)" old "the file of before, after a failure"
