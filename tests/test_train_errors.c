@@ -16,13 +16,6 @@ static int teardown(void **state) {
     return 0;
 }
 
-static struct qkv_trainer *begin(const char *folder, const struct qkv_train_options *options) {
-    struct qkv_spec spec = fixture_spec(ctx, NULL);
-    struct qkv_trainer *trainer;
-    assert_ok(ctx, qkv_trainer_create(ctx, &spec, options, folder, NULL, NULL, &trainer));
-    return trainer;
-}
-
 /* Starting fails with this status and sentence, and leaves no folder. */
 static void refuse(const char *const *settings, const struct qkv_train_options *options, enum qkv_status status,
                    const char *message) {
@@ -75,7 +68,7 @@ static void bytes_take_any_file(void **state) {
     test_write_file(path, data, sizeof data);
     o.data = path;
     o.tokenizer = "bytes";
-    struct qkv_trainer *trainer = begin(fixture_run("bytes"), &o);
+    struct qkv_trainer *trainer = fixture_begin(ctx, fixture_run("bytes"), &o);
     fixture_steps(ctx, trainer, 2);
     qkv_trainer_free(trainer);
 }
@@ -135,7 +128,7 @@ static void overrides_reach_the_spec(void **state) {
     struct qkv_train_options o = fixture_options(ctx);
     o.context = 9;
     o.dropout = 0.25;
-    struct qkv_trainer *trainer = begin(folder, &o);
+    struct qkv_trainer *trainer = fixture_begin(ctx, folder, &o);
     const struct qkv_spec *spec = qkv_model_spec(qkv_trainer_model(trainer));
     assert_int_equal(spec->context, 9);
     assert_true(spec->dropout == 0.25);
@@ -147,7 +140,7 @@ static void folders_in_use_are_refused(void **state) {
     const char *folder = fixture_run("used");
     struct qkv_spec spec = fixture_spec(ctx, NULL);
     struct qkv_train_options o = fixture_options(ctx);
-    struct qkv_trainer *trainer = begin(folder, &o), *second;
+    struct qkv_trainer *trainer = fixture_begin(ctx, folder, &o), *second;
     assert_status(ctx, qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &second), QKV_FILE);
     assert_message(ctx, "another process is training in this folder");
     qkv_trainer_free(trainer);
@@ -194,7 +187,7 @@ static void refuse_resume(const char *folder, enum qkv_status status, const char
 static const char *run_of_three_steps(const char *name) {
     const char *folder = fixture_run(name);
     struct qkv_train_options o = fixture_options(ctx);
-    struct qkv_trainer *trainer = begin(folder, &o);
+    struct qkv_trainer *trainer = fixture_begin(ctx, folder, &o);
     fixture_steps(ctx, trainer, 3);
     qkv_trainer_free(trainer);
     return folder;

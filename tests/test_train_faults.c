@@ -20,13 +20,6 @@ static int teardown(void **state) {
     return 0;
 }
 
-static struct qkv_trainer *begin(const char *folder, const struct qkv_train_options *options) {
-    struct qkv_spec spec = fixture_spec(ctx, NULL);
-    struct qkv_trainer *trainer;
-    assert_ok(ctx, qkv_trainer_create(ctx, &spec, options, folder, NULL, NULL, &trainer));
-    return trainer;
-}
-
 /* ---- numbers -------------------------------------------------------------------------------------------------------------------- */
 
 static void a_diverging_run_keeps_its_checkpoint(void **state) {
@@ -39,7 +32,7 @@ static void a_diverging_run_keeps_its_checkpoint(void **state) {
     o.clip = 0;
     o.steps = 50;
     o.save_every = o.eval_every = 0;
-    struct qkv_trainer *trainer = begin(folder, &o);
+    struct qkv_trainer *trainer = fixture_begin(ctx, folder, &o);
     size_t size, size_after;
     char *before = fixture_read(folder, "checkpoint.safetensors", &size), *after;
     enum qkv_status status = QKV_OK;
@@ -68,7 +61,7 @@ static void a_broken_evaluation_saves_nothing(void **state) {
     struct qkv_train_report report;
     o.rate = 1e30;
     o.eval_every = o.save_every = 1;
-    struct qkv_trainer *trainer = begin(folder, &o);
+    struct qkv_trainer *trainer = fixture_begin(ctx, folder, &o);
     assert_status(ctx, qkv_trainer_step(trainer, &report), QKV_NUMBER);
     assert_message(ctx, "step 1: the validation loss is not a finite number");
     assert_message(ctx, "the checkpoint of step 0");
@@ -82,7 +75,7 @@ static void broken_weights_are_not_saved(void **state) {
     (void)state;
     const char *folder = fixture_run("broken");
     struct qkv_train_options o = fixture_options(ctx);
-    struct qkv_trainer *trainer = begin(folder, &o);
+    struct qkv_trainer *trainer = fixture_begin(ctx, folder, &o);
     struct qkv_train_report report;
     fixture_steps(ctx, trainer, 1);
     qkv_model_weights(qkv_trainer_model(trainer), 1)[0] = INFINITY;
@@ -120,7 +113,7 @@ static void a_full_disk_loses_nothing(void **state) {
         assert_false(qkv_file_exists(folder));
     }
     o.eval_every = 0;
-    trainer = begin(folder, &o);
+    trainer = fixture_begin(ctx, folder, &o);
     fixture_steps(ctx, trainer, 2);
     size_t size, size_after;
     char *before = fixture_read(folder, "checkpoint.safetensors", &size), *after;
@@ -170,7 +163,7 @@ static int train_to_the_end(const char *folder, const char *data) {
     if (qkv_file_exists(path))
         assert_ok(ctx, qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &trainer));
     else
-        trainer = begin(folder, &o);
+        trainer = fixture_begin(ctx, folder, &o);
     while (report.step < KILL_STEPS) assert_ok(ctx, qkv_trainer_step(trainer, &report));
     qkv_trainer_free(trainer);
     return 0;

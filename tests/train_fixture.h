@@ -114,4 +114,13 @@ static inline void fixture_write(const char *folder, const char *name, const voi
     test_write_file(path, data, n);
 }
 
+/* A trainer of the small spec, which must come about. */
+static inline struct qkv_trainer *fixture_begin(struct qkv_context *ctx, const char *folder,
+                                                const struct qkv_train_options *options) {
+    struct qkv_spec spec = fixture_spec(ctx, NULL);
+    struct qkv_trainer *trainer;
+    assert_ok(ctx, qkv_trainer_create(ctx, &spec, options, folder, NULL, NULL, &trainer));
+    return trainer;
+}
+
 #endif
