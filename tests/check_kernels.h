@@ -24,6 +24,9 @@ static void check_vectors(Table k, struct qkv_random *random) {
         k->add(y, y, y, n); /* in place */
         for (size_t i = 0; i < n; i++) squares += (double)y[i] * (double)y[i];
         CHECK(fabs(k->sum_squares(y, n) - squares) <= 1e-13 * squares, "sum_squares of %zu", n);
+        double sum = 0; /* of whole numbers: exact in any order */
+        for (size_t i = 0; i < n; i++) sum += y[i] = (float)(i % 7);
+        CHECK(k->read_all(y, n) == sum, "read_all of %zu", n);
         guarded_free(a, n, "random");
         guarded_free(b, n, "random");
         guarded_free(y, n, "add or scale");

@@ -371,6 +371,16 @@ static void cpus(void **state) {
     assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
 }
 
+static void cache_sizes(void **state) {
+    (void)state;
+    size_t largest = qkv_cache_bytes(0);
+    for (int level = 1; level <= 3; level++) {
+        size_t bytes = qkv_cache_bytes(level);
+        assert_true(bytes == 0 || (bytes >= 1024 && bytes <= largest));
+    }
+    assert_int_equal(qkv_cache_bytes(9), 0);
+}
+
 static void write_text(const char *name, const char *text) {
     struct qkv_context ctx = {.threads = 1};
     char folder[1024];
@@ -429,6 +439,7 @@ int main(void) {
         cmocka_unit_test(items_run_at_once),
         cmocka_unit_test(cpus),
         cmocka_unit_test(cgroup_quotas),
+        cmocka_unit_test(cache_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

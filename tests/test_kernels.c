@@ -27,6 +27,7 @@ static void test_tables(void **state) {
         assert_ptr_equal(ctx->kernels, k);
         assert_string_equal(qkv_isa(ctx), k->isa);
         assert_true(qkv_measure_peak(ctx) > 1e7);
+        if (count == 0) assert_true(qkv_measure_bandwidth(ctx) > 1e7);
         qkv_context_free(ctx);
     }
     assert_true(count >= 1);

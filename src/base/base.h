@@ -107,6 +107,9 @@ int qkv_cpu_count(void);
 /* The CPUs that the cgroup quotas (v1 and v2) of the groups listed in `membership` ("/proc/self/cgroup") allow, rounded
  * up, with the hierarchy mounted at `mount` ("/sys/fs/cgroup"); INT32_MAX without a quota. */
 int32_t qkv_cgroup_cpus(const char *membership, const char *mount);
+/* Bytes of the first CPU's data cache of that level (1 to 3), of its last one for level 0; 0 where the system does not tell
+ * (cache.c). */
+size_t qkv_cache_bytes(int level);
 
 /* ---- random numbers (random.c) -------------------------------------------------------------------------------
  * Threefry-2x32 with 20 rounds (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): a pure function

@@ -73,7 +73,9 @@ enum qkv_activation_kind { QKV_ACT_RELU, QKV_ACT_GELU, QKV_ACT_GELU_TANH, QKV_AC
     X(void, sgd,                                                                                                                   \
       (float *w, float *m, const float *dw, float gscale, float rate, float momentum, float decay, size_t n))                      \
     /* Independent fused multiply-adds in registers only, for measuring the peak; returns the FLOPs done */                        \
-    X(double, fma_peak, (size_t iterations))
+    X(double, fma_peak, (size_t iterations))                                                                                       \
+    /* Reads n floats, whole cache lines at a time, for measuring the memory; returns their sum, rounded as it comes */            \
+    X(double, read_all, (const float *x, size_t n))
 
 #define QKV_KERNEL_POINTER(type, name, parameters) type(*name) parameters;
 
@@ -94,6 +96,9 @@ struct qkv_kernels {
 const struct qkv_kernels *qkv_kernels_at(size_t i);
 /* Measured peak of fused multiply-adds, FLOP/s, of all of the context's threads together; takes about 30 ms. */
 double qkv_measure_peak(struct qkv_context *ctx);
+/* Bytes a second that all of the context's threads together read from memory: from a buffer several times as large as the
+ * last-level cache. Takes some tenths of a second; 0, with the sentence recorded, when there is no memory for it. */
+double qkv_measure_bandwidth(struct qkv_context *ctx);
 
 /* ---- matrix product (gemm.c) -----------------------------------------------------------------------------------
  * C (M,N) = A (M,K) · B (K,N) [+ C] [+ bias], fp32. A and B are read through two strides each, one of which is 1, which

@@ -1,5 +1,5 @@
-/* peak: the most floating-point operations a second that this machine gives a context: the yardstick of every share of
- * the peak that is reported. */
+/* peak: the most floating-point operations a second, and the most bytes read a second, that this machine gives a context:
+ * the yardsticks of every share of the peak that is reported. */
 #include <time.h>
 
 #include "kernel/kernel.h"
@@ -44,5 +44,52 @@ double qkv_measure_peak(struct qkv_context *ctx) {
         double rate = flops * (double)count / seconds;
         if (rate > best) best = rate;
     }
+    return best;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+enum { READ_ROUNDS = 5, READ_PIECE = 1 << 18 /* floats, 1 MiB */ };
+#define READ_LEAST ((size_t)128 << 20)
+#define READ_MOST  ((size_t)2 << 30)
+#define READ_TIMES 4 /* the last-level cache */
+
+struct reading {
+    const struct qkv_kernels *kernels;
+    float *data;
+};
+
+/* The thread that touches a page first has it near. */
+static void fill_item(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct reading *r = argument;
+    for (size_t i = begin; i < end; i++) r->data[i] = 1;
+}
+
+static void read_item(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct reading *r = argument;
+    /* What is read has to be used, or the compiler might leave it out: a sum of ones is never negative. */
+    if (r->kernels->read_all(r->data + begin, end - begin) < 0) r->data[begin] = 0;
+}
+
+double qkv_measure_bandwidth(struct qkv_context *ctx) {
+    struct qkv_context measured = {.threads = ctx->threads, .kernels = ctx->kernels};
+    struct qkv_arena arena;
+    size_t bytes = READ_TIMES * qkv_cache_bytes(0);
+    if (bytes < READ_LEAST) bytes = READ_LEAST;
+    if (bytes > READ_MOST) bytes = READ_MOST;
+    if (qkv_arena_create(ctx, &arena, bytes, "buffer to measure the memory") != QKV_OK) return 0;
+    struct reading reading = {ctx->kernels, qkv_arena_take(&arena, bytes, 1)};
+    const size_t count = bytes / sizeof(float);
+    double best = 0;
+    if (reading.data) qkv_parallel_range(&measured, count, READ_PIECE, fill_item, &reading);
+    for (int round = 0; reading.data && round < READ_ROUNDS; round++) {
+        double start = seconds_now();
+        qkv_parallel_range(&measured, count, READ_PIECE, read_item, &reading);
+        double rate = (double)bytes / (seconds_now() - start);
+        if (rate > best) best = rate;
+    }
+    qkv_arena_free(&arena);
     return best;
 }

@@ -85,3 +85,23 @@ double QKV_K(fma_peak)(size_t iterations) {
     double flops = 2.0 * CHAINS * PEAK_LANES * W * (double)iterations;
     return sum < 0 ? -flops : flops; /* never negative, but the compiler has to compute it */
 }
+
+/* Eight independent sums: the additions keep up with any memory. */
+double QKV_K(read_all)(const float *x, size_t n) {
+    enum { SUMS = 8 };
+    vf sum[SUMS];
+    float last[SUMS * W];
+    QKV_UNROLL
+    for (int j = 0; j < SUMS; j++) sum[j] = vf_set(0);
+    size_t i = 0;
+    for (; n - i >= SUMS * W; i += SUMS * W) {
+        QKV_UNROLL
+        for (int j = 0; j < SUMS; j++) sum[j] = vf_add(sum[j], vf_load(x + i + j * W));
+    }
+    QKV_UNROLL
+    for (int j = 0; j < SUMS; j++) vf_store(last + j * W, sum[j]);
+    double total = 0;
+    for (int j = 0; j < SUMS * W; j++) total += (double)last[j];
+    for (; i < n; i++) total += (double)x[i];
+    return total;
+}
