@@ -182,6 +182,9 @@ static int print_text(const struct subject *s) {
     snprintf(remark, sizeof remark, "weights, gradients, two moments, one step of %zu x %zu tokens", s->batch,
              s->context);
     print_row("memory to train", cli_bytes(number, s->costs.train_bytes), remark);
+    snprintf(remark, sizeof remark, "with --checkpoint-activations: %.0f%% more FLOPs",
+             100 * (s->costs.checkpoint_flops / s->costs.train_flops - 1));
+    print_row("", cli_bytes(number, s->costs.checkpoint_bytes), remark);
     snprintf(remark, sizeof remark, "weights, a cache of %zu positions, one sequence", s->context);
     print_row("memory to run", cli_bytes(number, s->costs.run_bytes), remark);
     print_row("cache a token", cli_bytes(number, s->costs.cache_bytes_per_token), "keys and values of all layers");
@@ -204,12 +207,14 @@ static int print_json(const struct subject *s, struct qkv_context *ctx) {
     while (n && spec[n - 1] == '\n') spec[--n] = 0;
     printf("{\"name\": ");
     cli_print_quoted(s->name, strlen(s->name));
-    printf(",\n\"parameters\": %zu, \"parameter_bytes\": %zu, \"train_bytes\": %zu, \"run_bytes\": %zu,\n"
-           "\"cache_bytes_per_token\": %zu, \"forward_flops\": %.17g, \"train_flops\": %.17g, \"batch\": %zu, "
+    printf(",\n\"parameters\": %zu, \"parameter_bytes\": %zu, \"train_bytes\": %zu, "
+           "\"checkpoint_bytes\": %zu, \"run_bytes\": %zu,\n"
+           "\"cache_bytes_per_token\": %zu, \"forward_flops\": %.17g, \"train_flops\": %.17g, "
+           "\"checkpoint_flops\": %.17g, \"batch\": %zu, "
            "\"context\": %zu,\n"
            "\"spec\": %s,\n\"tensors\": [",
-           c->parameters, c->parameter_bytes, c->train_bytes, c->run_bytes, c->cache_bytes_per_token, c->forward_flops,
-           c->train_flops, s->batch, s->context, spec);
+           c->parameters, c->parameter_bytes, c->train_bytes, c->checkpoint_bytes, c->run_bytes,
+           c->cache_bytes_per_token, c->forward_flops, c->train_flops, c->checkpoint_flops, s->batch, s->context, spec);
     qkv_free(spec);
     for (size_t i = 0; i < qkv_model_parameters(s->plan); i++) {
         const struct qkv_array *array = qkv_model_parameter(s->plan, i);

@@ -16,6 +16,7 @@ struct arguments {
     bool quiet, plain;
     struct cli_common common;
     const char *option[TRAIN_OPTIONS]; /* in the order of qkv_train_option_at; NULL: not given */
+    bool flag[TRAIN_OPTIONS];          /* of those that take no value: given */
 };
 
 static const struct cli_option own_options[] = {
@@ -63,6 +64,11 @@ static int failed(const struct qkv_context *ctx, enum qkv_status status) {
     return status == QKV_ARGUMENT ? CLI_USAGE : CLI_FAILED;
 }
 
+/* The value of the i-th option of training as it was given, or NULL. */
+static const char *given(const struct arguments *a, size_t i) {
+    return a->flag[i] ? "true" : a->option[i];
+}
+
 static int start(struct qkv_context *ctx, const struct arguments *a, struct cli_task *task,
                  struct qkv_trainer **trainer) {
     struct qkv_train_options options;
@@ -71,7 +77,7 @@ static int start(struct qkv_context *ctx, const struct arguments *a, struct cli_
     if (a->preset && qkv_spec_preset(ctx, &spec, a->preset, NULL, 0)) return failed(ctx, QKV_ARGUMENT);
     if (qkv_train_defaults(ctx, a->preset, &options)) return cli_broken(ctx);
     for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++)
-        if (a->option[i] && qkv_train_set(ctx, &options, name, a->option[i])) return failed(ctx, QKV_ARGUMENT);
+        if (given(a, i) && qkv_train_set(ctx, &options, name, given(a, i))) return failed(ctx, QKV_ARGUMENT);
     int code = check_start(a, &options);
     if (code) return code;
     enum qkv_status status = a->preset ? qkv_spec_preset(ctx, &spec, a->preset, a->set.items, a->set.count)
@@ -97,7 +103,7 @@ static int resume(struct qkv_context *ctx, const struct arguments *a, struct cli
                          : a->out  ? "out"
                                    : "set");
     for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++) {
-        if (!a->option[i]) continue;
+        if (!given(a, i)) continue;
         if (strcmp(name, "steps") != 0)
             return cli_usage("train: beside --resume only --steps changes a run; %s was set when it began", name);
         if (!cli_read_count(a->option[i], 1, INT64_MAX, &steps))
@@ -396,10 +402,15 @@ static size_t fill_options(struct cli_option *options) {
     size_t count = CLI_COUNT_OF(own_options);
     const char *name, *value, *help;
     memcpy(options, own_options, sizeof own_options);
-    for (size_t i = 0; i < TRAIN_OPTIONS && qkv_train_option_at(i, &name, &value, &help); i++)
-        options[count++] = (struct cli_option){
-            CLI_TEXT, 0, name, argument_of(value, help), offsetof(struct arguments, option) + i * sizeof(const char *),
-            help,     0, 0,    value ? value : ""};
+    for (size_t i = 0; i < TRAIN_OPTIONS && qkv_train_option_at(i, &name, &value, &help); i++) {
+        size_t at = offsetof(struct arguments, option) + i * sizeof(const char *);
+        options[count] = (struct cli_option){CLI_TEXT, 0, name, argument_of(value, help), at, help, 0, 0, value};
+        if (strcmp(value, "false") == 0) {
+            at = offsetof(struct arguments, flag) + i * sizeof(bool);
+            options[count] = (struct cli_option){CLI_FLAG, 0, name, NULL, at, help, 0, 0, NULL};
+        }
+        count++;
+    }
     return count;
 }
 

@@ -352,10 +352,12 @@ struct qkv_costs {
     size_t parameters;           /* numbers, tied ones once */
     size_t parameter_bytes;      /* fp32 */
     size_t train_bytes;          /* weights, gradients, two moments and one step of batch × context */
+    size_t checkpoint_bytes;     /* the same with activations checkpointed (pass option checkpoint) */
     size_t run_bytes;            /* weights, a full cache and one step, for one sequence */
     size_t cache_bytes_per_token; /* keys and values of all layers, fp32 */
     double forward_flops;        /* a token of a full context, multiply and add counted as two */
     double train_flops;          /* the same, forward and backward */
+    double checkpoint_flops;     /* the same with activations checkpointed: the blocks run forward once more */
 };
 QKV_API enum qkv_status qkv_measure_costs(struct qkv_context *ctx, const struct qkv_spec *spec, size_t batch,
                                           size_t context, struct qkv_costs *costs);
@@ -401,6 +403,8 @@ struct qkv_pass_options {
                                             memory is planned for the one that needs most; NULL: for (B,T,source_T) */
     size_t shape_count;
     bool train;            /* keep what backward needs */
+    bool checkpoint;       /* with train: keep only each block's input and run it again in backward; same bits, less memory
+                              (Chen et al. 2016) */
     bool dropout;          /* dropout is on, as in training; needs train */
     bool logits;           /* keep the logits of lm heads (else only the loss is computed) */
     bool weights;          /* keep what attention weights are made from: of size T, never T×T */

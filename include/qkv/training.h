@@ -59,6 +59,8 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
     X(COUNT, batch, 12, "sequences a step (0 with batch_tokens: no limit)")                                            \
     X(COUNT, batch_tokens, 0, "limit of rows times longest row of a step, for pairs and labelled lines (0: none)")     \
     X(COUNT, accumulate, 1, "parts that a batch is cut into, to save memory; same gradient")                           \
+    X(FLAG, checkpoint_activations, false,                                                                             \
+      "keep only each block's input for backward and run the block again; same losses, less memory")                   \
     X(COUNT, context, 0, "positions a sequence (0: the spec's)")                                                       \
     X(TEXT, optimizer, "adamw", "adamw, adam or sgd")                                                                  \
     X(REAL, rate, 1e-3, "learning rate")                                                                               \
@@ -83,6 +85,7 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
 #define QKV_TRAIN_TYPE_TEXT                      const char *
 #define QKV_TRAIN_TYPE_REAL                      double
 #define QKV_TRAIN_TYPE_COUNT                     int64_t
+#define QKV_TRAIN_TYPE_FLAG                      bool
 #define QKV_TRAIN_FIELD(type, name, value, help) QKV_TRAIN_TYPE_##type name;
 struct qkv_train_options {
     QKV_TRAIN_LIST(QKV_TRAIN_FIELD)
@@ -90,10 +93,10 @@ struct qkv_train_options {
 /* The defaults, changed by the recipe of a preset (NULL: none). */
 QKV_API enum qkv_status qkv_train_defaults(struct qkv_context *ctx, const char *preset,
                                            struct qkv_train_options *options);
-/* Sets one option from text ("rate", "3e-4"); `value` must live as long as the options. */
+/* Sets one option from text ("rate", "3e-4"; a flag is "true" or "false"); `value` must live as long as the options. */
 QKV_API enum qkv_status qkv_train_set(struct qkv_context *ctx, struct qkv_train_options *options, const char *name,
                                       const char *value);
-/* The i-th option for help texts: name, default and help; false past the last. */
+/* The i-th option for help texts: name, default ("false" for a flag) and help; false past the last. */
 QKV_API bool qkv_train_option_at(size_t i, const char **name, const char **value, const char **help);
 
 struct qkv_trainer;

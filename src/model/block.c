@@ -5,6 +5,7 @@
  * Sublayers: self attention, cross attention in a decoder beside an encoder, feed-forward. One function serves training,
  * evaluation and decoding with a cache. */
 #include "model/model.h"
+#include "op/segment.h"
 
 static struct qkv_tensor *norm(struct qkv_flow *f, struct qkv_norm *n, struct qkv_tensor *x) {
     const struct qkv_norm_spec *spec = &f->stack->spec->norm;
@@ -97,6 +98,21 @@ static struct qkv_tensor *residual(struct qkv_flow *f, size_t layer, enum sublay
     return f->kept ? out : qkv_tape_keep(f->tape, mark, x, out);
 }
 
+struct block {
+    struct qkv_flow flow;
+    size_t layer;
+};
+
+static struct qkv_tensor *run_block(struct qkv_tape *tape, const void *argument, struct qkv_tensor *x) {
+    struct block b = *(const struct block *)argument;
+    b.flow.tape = tape;
+    x = residual(&b.flow, b.layer, SELF, x);
+    if (b.flow.stack->has_cross) {
+        x = residual(&b.flow, b.layer, CROSS, x);
+    }
+    return residual(&b.flow, b.layer, FFN, x);
+}
+
 struct qkv_tensor *qkv_stack_forward(struct qkv_flow *f, const int32_t *ids) {
     struct qkv_stack *s = f->stack;
     struct qkv_tensor *position = s->tables.learned ? &s->position : NULL;
@@ -107,11 +123,9 @@ struct qkv_tensor *qkv_stack_forward(struct qkv_flow *f, const int32_t *ids) {
         qkv_op_embed(f->tape, s->token, (float)f->spec->embed_scale, position, ids, f->positions, f->B * f->T);
     x = qkv_op_dropout(f->tape, x, (float)f->spec->dropout);
     for (size_t layer = 0; layer < (size_t)s->spec->layers; layer++) {
-        x = residual(f, layer, SELF, x);
-        if (s->has_cross) {
-            x = residual(f, layer, CROSS, x);
-        }
-        x = residual(f, layer, FFN, x);
+        struct block b = {.flow = *f, .layer = layer};
+        x = f->checkpoint ? qkv_tape_segment(f->tape, run_block, &b, sizeof b, x, f->memory)
+                          : run_block(f->tape, &b, x);
     }
     return s->spec->norm.final ? norm(f, &s->norm, x) : x;
 }

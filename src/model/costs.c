@@ -29,6 +29,11 @@ static double product_flops(const struct qkv_model *m) {
     return 2 * weights;
 }
 
+/* The head's product, which is in no block. */
+static double head_flops(const struct qkv_model *m) {
+    return m->head_weight ? 2 * (double)m->head_weight->rows * (double)m->head_weight->columns : 0;
+}
+
 static double forward_flops(const struct qkv_model *m, size_t T) {
     const struct qkv_stack_spec *e = &m->spec.encoder, *d = &m->spec.decoder;
     double flops = product_flops(m);
@@ -57,23 +62,29 @@ enum qkv_status qkv_measure_costs(struct qkv_context *ctx, const struct qkv_spec
     if (status != QKV_OK) {
         return status;
     }
-    size_t run_bytes = 0, step_bytes = 0;
+    size_t run_bytes = 0, step_bytes = 0, checkpoint_bytes = 0;
     status = measure_run(m, context, &run_bytes);
     if (status == QKV_OK) {
         struct qkv_pass_options train = {.B = batch, .T = context, .source_T = context, .train = true};
         status = qkv_pass_measure(m, &train, &step_bytes);
+        train.checkpoint = true;
+        if (status == QKV_OK) {
+            status = qkv_pass_measure(m, &train, &checkpoint_bytes);
+        }
     }
     for (size_t i = 0; i < m->parameter_count; i++) {
         costs->parameters += qkv_array_elements(&m->parameters[i].array);
     }
     costs->parameter_bytes = costs->parameters * sizeof(float);
     costs->train_bytes = m->arena.peak + m->gradients.peak + 2 * costs->parameter_bytes + step_bytes;
+    costs->checkpoint_bytes = costs->train_bytes - step_bytes + checkpoint_bytes;
     costs->run_bytes = m->arena.peak + run_bytes;
     const struct qkv_stack_spec *d = &spec->decoder;
     costs->cache_bytes_per_token = (size_t)d->layers * (size_t)d->attention.kv_heads *
                                    ((size_t)d->attention.head_dim + (size_t)d->attention.value_dim) * sizeof(float);
     costs->forward_flops = forward_flops(m, context);
     costs->train_flops = 3 * costs->forward_flops;
+    costs->checkpoint_flops = costs->train_flops + costs->forward_flops - head_flops(m);
     qkv_model_free(m);
     return status;
 }

@@ -112,6 +112,7 @@ struct qkv_flow {
     /* The attentions' calls, left for looking at their weights: self of layer 0, cross of layer 0, self of layer 1 …; then no
      * memory is given back between sublayers. NULL: not kept. */
     const struct qkv_attend **kept;
+    bool checkpoint; /* of a block only the input is kept, and backward runs it again; no `kept` then */
 };
 /* ids (B·T) → hidden states (B·T, C) after the final norm. */
 struct qkv_tensor *qkv_stack_forward(struct qkv_flow *flow, const int32_t *ids);

@@ -47,7 +47,8 @@ static struct qkv_tensor *run_stack(struct qkv_pass *p, struct qkv_stack *stack,
                             .T = T,
                             .memory = memory,
                             .memory_T = memory_T,
-                            .kept = kept};
+                            .kept = kept,
+                            .checkpoint = p->options.checkpoint};
     flow.positions = make_positions(p, B, T);
     struct qkv_mask mask = {
         .B = B, .Tq = T, .Tk = T, .causal = attention->causal, .window = attention->window, .lengths = lengths};
@@ -199,6 +200,12 @@ static enum qkv_status check_options(struct qkv_model *m, const struct qkv_pass_
     if (o->T > context || (both && o->source_T > context)) {
         return qkv_fail(m->ctx, QKV_ARGUMENT, "a row of %zu positions is longer than the model's context of %zu",
                         o->T > context ? o->T : o->source_T, context);
+    }
+    if (o->checkpoint && o->weights) {
+        return qkv_fail(
+            m->ctx, QKV_ARGUMENT,
+            "a pass that checkpoints its activations keeps nothing to make attention weights from; choose one "
+            "of checkpoint and weights");
     }
     for (size_t i = 0; i < o->shape_count && o->shapes; i++) {
         const struct qkv_pass_shape *s = &o->shapes[i];

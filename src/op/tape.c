@@ -4,6 +4,7 @@
  * and handed round: when an operator has gone backward, its output's slot is free for the next one of the same size, so a
  * deep stack needs only a few. Gradients of parameters live in the model and are added to. */
 #include "op/op.h"
+#include "op/segment.h"
 
 #include <string.h>
 
@@ -130,7 +131,7 @@ struct qkv_tensor *qkv_tape_keep(struct qkv_tape *tape, struct qkv_tape_mark mar
 
 /* ---- gradients ------------------------------------------------------------------------------------------------------ */
 
-static struct qkv_slot *take_slot(struct qkv_tape *tape, size_t count) {
+struct qkv_slot *qkv_slot_take(struct qkv_tape *tape, size_t count) {
     for (struct qkv_slot **link = &tape->free_slots; *link; link = &(*link)->next) {
         struct qkv_slot *slot = *link;
         if (slot->count != count) {
@@ -149,7 +150,7 @@ static struct qkv_slot *take_slot(struct qkv_tape *tape, size_t count) {
     return slot;
 }
 
-static void drop_slot(struct qkv_tape *tape, struct qkv_slot *slot) {
+void qkv_slot_drop(struct qkv_tape *tape, struct qkv_slot *slot) {
     if (slot && --slot->owners == 0) {
         slot->next = tape->free_slots;
         tape->free_slots = slot;
@@ -186,13 +187,13 @@ float *qkv_gradient_out(struct qkv_tape *tape, struct qkv_tensor *x, bool *accum
     }
     if (!x->slot) {
         *accumulate = false;
-        x->slot = take_slot(tape, x->rows * x->columns);
+        x->slot = qkv_slot_take(tape, x->rows * x->columns);
     } else if (x->slot->owners > 1) { /* somebody else reads it: go on with a copy */
-        struct qkv_slot *copy = take_slot(tape, x->slot->count);
+        struct qkv_slot *copy = qkv_slot_take(tape, x->slot->count);
         if (copy) {
             struct sum s = {.ctx = tape->ctx, .y = copy->data, .a = x->slot->data};
             qkv_parallel_range(tape->ctx, copy->count, ELEMENTS_A_PIECE, sum_body, &s);
-            drop_slot(tape, x->slot);
+            qkv_slot_drop(tape, x->slot);
         }
         x->slot = copy;
     }
@@ -232,12 +233,12 @@ static void finish_node(struct qkv_tape *tape, struct qkv_node *node) {
         }
     }
     if (node->output) {
-        drop_slot(tape, node->output->slot);
+        qkv_slot_drop(tape, node->output->slot);
         node->output->slot = NULL;
     }
 }
 
-enum qkv_status qkv_tape_backward(struct qkv_tape *tape) {
+enum qkv_status qkv_tape_go_back(struct qkv_tape *tape) {
     enum qkv_status status = tape->status;
     for (struct qkv_node *node = tape->last; node; node = node->previous) {
         /* An output that nothing used has no gradient; a loss has no output. */
@@ -247,6 +248,10 @@ enum qkv_status qkv_tape_backward(struct qkv_tape *tape) {
         finish_node(tape, node);
     }
     tape->last = NULL;
-    qkv_tape_failed(tape, status);
+    return status;
+}
+
+enum qkv_status qkv_tape_backward(struct qkv_tape *tape) {
+    qkv_tape_failed(tape, qkv_tape_go_back(tape));
     return tape->status;
 }

@@ -94,6 +94,7 @@ static enum qkv_status make_pass(struct qkv_trainer *t, const struct qkv_pass_sh
                                  struct qkv_pass **pass) {
     struct most most = {0};
     struct qkv_pass_options options = {.B = t->B, .T = t->T, .train = train, .dropout = train};
+    options.checkpoint = train && t->options.checkpoint_activations;
     widen(&most, shapes, count);
     if (count) {
         options.B = most.B;

@@ -14,6 +14,7 @@
 #define SHOW_TEXT(value)  value
 #define SHOW_REAL(value)  #value
 #define SHOW_COUNT(value) #value
+#define SHOW_FLAG(value)  ((value) ? "true" : "false")
 
 #define OPTION(type, name, value, help)                                                                                \
     {#name, QKV_TRAIN_##type, offsetof(struct qkv_train_options, name), SHOW_##type(value), help},
@@ -108,6 +109,11 @@ enum qkv_status qkv_train_set(struct qkv_context *ctx, struct qkv_train_options 
         if (!parse_count(value, &n))
             return qkv_fail(ctx, QKV_ARGUMENT, "%s is \"%s\"; it must be a whole number", name, value);
         memcpy(place, &n, sizeof n);
+        break;
+    case QKV_TRAIN_FLAG:
+        if (strcmp(value, "true") != 0 && strcmp(value, "false") != 0)
+            return qkv_fail(ctx, QKV_ARGUMENT, "%s is \"%s\"; it must be true or false", name, value);
+        *(bool *)place = strcmp(value, "true") == 0;
         break;
     }
     return QKV_OK;

@@ -33,7 +33,7 @@
 
 /* ---- options (options.c) --------------------------------------------------------------------------------------- */
 
-enum qkv_train_type { QKV_TRAIN_TEXT, QKV_TRAIN_REAL, QKV_TRAIN_COUNT };
+enum qkv_train_type { QKV_TRAIN_TEXT, QKV_TRAIN_REAL, QKV_TRAIN_COUNT, QKV_TRAIN_FLAG };
 struct qkv_train_option {
     const char *name;
     enum qkv_train_type type;

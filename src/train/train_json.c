@@ -37,6 +37,8 @@ static enum qkv_status print_option(struct qkv_context *ctx, struct qkv_buffer *
     case QKV_TRAIN_REAL:
         qkv_real_text(real, *(const double *)place);
         return qkv_buffer_print(ctx, out, "%s", real);
+    case QKV_TRAIN_FLAG:
+        return qkv_buffer_print(ctx, out, "%s", *(const bool *)place ? "true" : "false");
     case QKV_TRAIN_COUNT:
         break;
     }
@@ -124,6 +126,10 @@ static enum qkv_status read_option(struct qkv_context *ctx, const char *path, co
     case QKV_TRAIN_COUNT:
         if (!json_is_integer(value)) return wrong(ctx, path, key, "a whole number");
         memcpy(place, &n, sizeof n);
+        break;
+    case QKV_TRAIN_FLAG:
+        if (!json_is_boolean(value)) return wrong(ctx, path, key, "true or false");
+        *(bool *)place = json_is_true(value);
         break;
     }
     return QKV_OK;

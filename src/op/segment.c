@@ -1,0 +1,169 @@
+/* segment: forward runs a stretch of the tape, copies its output and gives all of its memory back; backward records it again
+ * from the kept input, with the same dropout masks, and goes back over it.
+ *
+ * The operators, their order and the tensors that the stretch reads from outside are those of a tape that keeps everything, so
+ * are all bits. What outlives the second run are the gradients of its inputs: where they came to lie in memory of the stretch,
+ * they move to a slot from outside, one of which is made sure of beforehand. */
+#include "op/segment.h"
+
+#include <string.h>
+
+enum { ELEMENTS_A_PIECE = 16384 };
+
+struct segment {
+    qkv_segment_run *run;
+    const void *argument;
+    uint32_t dropout_count; /* where its dropout masks begin */
+};
+
+struct copy {
+    float *to;
+    const float *from;
+};
+
+static void copy_elements(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct copy *c = argument;
+    memcpy(c->to + begin, c->from + begin, (end - begin) * sizeof(float));
+}
+
+static void copy(struct qkv_tape *tape, float *to, const float *from, size_t count) {
+    struct copy c = {to, from};
+    qkv_parallel_range(tape->ctx, count, ELEMENTS_A_PIECE, copy_elements, &c);
+}
+
+static void release(struct qkv_tape *tape, struct qkv_tape_mark mark) {
+    qkv_arena_release(tape->arena, mark.arena);
+    qkv_arena_release(tape->records, mark.records);
+}
+
+/* ---- forward -------------------------------------------------------------------------------------------------------- */
+
+static struct qkv_tensor *run_forward(struct qkv_tape *tape, const struct segment *s, struct qkv_tensor *x) {
+    struct qkv_tensor *y = qkv_tape_tensor(tape, x->rows, x->columns);
+    if (!y) {
+        return NULL;
+    }
+    struct qkv_tape_mark mark = qkv_tape_mark(tape);
+    struct qkv_node *last = tape->last;
+    struct qkv_tensor *out = s->run(tape, s->argument, x);
+    if (out && (out->rows != y->rows || out->columns != y->columns)) {
+        qkv_tape_failed(tape, qkv_fail(tape->ctx, QKV_SHAPE, "segment: x is (%zu,%zu) but the output (%zu,%zu)",
+                                       x->rows, x->columns, out->rows, out->columns));
+    }
+    if (out && tape->status == QKV_OK) {
+        copy(tape, y->data, out->data, y->rows * y->columns);
+    }
+    tape->last = last;
+    release(tape, mark);
+    return tape->status == QKV_OK ? y : NULL;
+}
+
+/* ---- backward ------------------------------------------------------------------------------------------------------- */
+
+/* The uses of parameters were counted by the first run; the second counted them again. */
+static void forget_uses(const struct qkv_node *node) {
+    for (; node; node = node->previous) {
+        for (size_t i = 0; i < QKV_INPUTS_MAX; i++) {
+            if (node->inputs[i] && node->inputs[i]->gradient) {
+                node->inputs[i]->uses--;
+            }
+        }
+    }
+}
+
+static bool lies_inside(const struct qkv_tape *tape, const struct qkv_slot *slot, struct qkv_tape_mark mark) {
+    return (uintptr_t)slot >= (uintptr_t)tape->records->base + mark.records;
+}
+
+/* As many free slots from outside as inputs may come to need. */
+static enum qkv_status reserve_slots(struct qkv_tape *tape, const struct qkv_node *node) {
+    struct qkv_slot *slots[QKV_INPUTS_MAX] = {NULL};
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < QKV_INPUTS_MAX; i++) {
+        const struct qkv_tensor *x = node->inputs[i];
+        bool has = x && x->slot && x->slot->owners == 1;
+        if (x && x->wants && !x->gradient && !has) {
+            slots[i] = qkv_slot_take(tape, x->rows * x->columns);
+            status = slots[i] ? status : QKV_MEMORY;
+        }
+    }
+    for (size_t i = 0; i < QKV_INPUTS_MAX; i++) {
+        qkv_slot_drop(tape, slots[i]);
+    }
+    return status;
+}
+
+/* Takes the slots of the stretch out of the free ones, and the inputs' gradients out of the stretch. */
+static enum qkv_status keep_gradients(struct qkv_tape *tape, struct qkv_node *node, struct qkv_tape_mark mark) {
+    struct qkv_slot **link = &tape->free_slots;
+    while (*link) {
+        if (lies_inside(tape, *link, mark)) {
+            *link = (*link)->next;
+        } else {
+            link = &(*link)->next;
+        }
+    }
+    for (size_t i = 0; i < QKV_INPUTS_MAX; i++) {
+        struct qkv_tensor *x = node->inputs[i];
+        if (!x || !x->slot || !lies_inside(tape, x->slot, mark)) {
+            continue;
+        }
+        struct qkv_slot *slot = qkv_slot_take(tape, x->slot->count);
+        if (!slot) {
+            return QKV_MEMORY;
+        }
+        copy(tape, slot->data, x->slot->data, slot->count);
+        x->slot = slot;
+    }
+    return QKV_OK;
+}
+
+static enum qkv_status backward_segment(struct qkv_tape *tape, struct qkv_node *node) {
+    const struct segment *s = node->saved;
+    enum qkv_status status = reserve_slots(tape, node);
+    if (status != QKV_OK) {
+        return status;
+    }
+    struct qkv_tape_mark mark = qkv_tape_mark(tape);
+    uint32_t dropout_count = tape->dropout_count;
+    tape->dropout_count = s->dropout_count;
+    tape->last = NULL;
+    struct qkv_tensor *out = s->run(tape, s->argument, node->inputs[0]);
+    tape->dropout_count = dropout_count;
+    forget_uses(tape->last);
+    if (out) {
+        out->slot = node->output->slot;
+        node->output->slot = NULL;
+        status = qkv_tape_go_back(tape);
+    }
+    tape->last = NULL;
+    if (status == QKV_OK && tape->status == QKV_OK) {
+        status = keep_gradients(tape, node, mark);
+    }
+    if (status == QKV_OK && tape->status == QKV_OK) {
+        release(tape, mark);
+    }
+    return tape->status != QKV_OK ? tape->status : status;
+}
+
+/* ---- builder --------------------------------------------------------------------------------------------------------- */
+
+struct qkv_tensor *qkv_tape_segment(struct qkv_tape *tape, qkv_segment_run *run, const void *argument, size_t size,
+                                    struct qkv_tensor *x, struct qkv_tensor *other) {
+    if (!x || tape->status != QKV_OK) {
+        return NULL;
+    }
+    if (!tape->recording) {
+        return run(tape, argument, x);
+    }
+    struct segment *s = qkv_tape_take_record(tape, sizeof *s);
+    void *kept = qkv_tape_take_record(tape, size);
+    if (!s || !kept) {
+        return NULL;
+    }
+    memcpy(kept, argument, size);
+    *s = (struct segment){.run = run, .argument = kept, .dropout_count = tape->dropout_count};
+    struct qkv_tensor *y = run_forward(tape, s, x);
+    return y ? qkv_tape_record(tape, backward_segment, (struct qkv_tensor *[]){x, other}, 2, y, s) : NULL;
+}
