@@ -23,12 +23,12 @@ help:
 	@echo "make test       build and run the tests (a few minutes)"
 	@echo "make test-slow  the tests that take longer as well"
 	@echo "make sanitize   build with the address and undefined-behaviour sanitizers in $(SANITIZE)/ and run the tests"
-	@echo "make bench      measure the speed of kernels and of training"
+	@echo "make bench      measure the speed of kernels, training and generation beside OpenBLAS and oneDNN"
 	@echo "make install    install to PREFIX ($(PREFIX)); DESTDIR is put before it"
 	@echo "make uninstall  remove what install installed"
 	@echo "make deps       install what the build needs (done by the targets above as well)"
 	@echo "make clean      remove what was built; demo/ and data/ stay"
-	@echo "Variables: CC=clang, JOBS=$(JOBS), CMAKE_FLAGS=-DQKV_WERROR=ON"
+	@echo "Variables: CC=clang, JOBS=$(JOBS), CMAKE_FLAGS=-DQKV_WERROR=ON, BENCH_FLAGS=--full"
 
 deps:
 	@CC="$(if $(COMPILER),$(CC))" scripts/install-deps
@@ -53,7 +53,7 @@ sanitize: deps
 	@cd $(SANITIZE) && $(CTEST) -LE slow
 
 bench: build
-	@QKV_BENCH_TEXT="$$(scripts/get-data)" $(BUILD)/bench/qkv_bench $(BENCH_FLAGS)
+	@$(BUILD)/bench/qkv bench --text "$$(scripts/get-data)" $(BENCH_FLAGS)
 
 install: build
 	cmake --install $(BUILD) --prefix $(PREFIX) --strip

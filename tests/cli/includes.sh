@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Reads the #includes of the sources: a room includes only rooms on its left,
-#     base <- kernel <- op <- attention <- model <- {io, generate, train, report} <- cli,   text beside them sees base only,
+#     base <- kernel <- op <- attention <- model <- {io, generate, train, report} <- bench <- cli,   text beside them sees base only,
 #     metric base and text; generate and train see text, and train metric,
 # the command sees qkv.h and its own header only, and nothing in src/ includes the command's.
 #     check_includes.sh SOURCE_FOLDER
@@ -21,6 +21,7 @@ allowed() { # allowed ROOM: the rooms that it may include
     generate) echo base kernel op attention model io text generate ;;
     train) echo base kernel op attention model io text metric train ;;
     report) echo base kernel op attention model io report ;;
+    bench) echo base kernel op attention model io text metric train generate bench ;;
     *) echo ;;
     esac
 }

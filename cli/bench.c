@@ -1,0 +1,226 @@
+/* bench.c: "qkv bench": measures the peaks of the machine, then the rows of the benchmark as shares of them. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+struct arguments {
+    const char *json, *text, *precision;
+    struct cli_texts filter;
+    double seconds;
+    int64_t rounds;
+    bool full, list, force, quiet;
+    struct cli_common common;
+};
+
+static const struct arguments defaults = {.seconds = 0.4, .rounds = 5};
+
+static const struct cli_option options[] = {
+    {CLI_TEXTS, 'f', "filter", "TEXT", offsetof(struct arguments, filter),
+     "only rows with TEXT in their label: a group, a shape, a form, a precision", 0, 0, NULL},
+    {CLI_FLAG, 0, "full", NULL, offsetof(struct arguments, full),
+     "the big rows too, which take long or much memory; a filter that names one includes it as well", 0, 0, NULL},
+    {CLI_FLAG, 0, "list", NULL, offsetof(struct arguments, list), "show the labels of all rows; measure nothing", 0, 0,
+     NULL},
+    {CLI_REAL, 0, "seconds", "X", offsetof(struct arguments, seconds), "how long a row is worked on, about", 0, 0,
+     NULL},
+    {CLI_COUNT, 0, "rounds", "N", offsetof(struct arguments, rounds),
+     "cut the time of a row into N rounds, of which the median counts", 1, 101, NULL},
+    {CLI_TEXT, 0, "precision", "NAME", offsetof(struct arguments, precision), "only rows of this precision", 0, 0,
+     "all"},
+    {CLI_TEXT, 0, "json", "FILE", offsetof(struct arguments, json), "write the results to a new file as JSON", 0, 0,
+     NULL},
+    {CLI_FLAG, 0, "force", NULL, offsetof(struct arguments, force), "replace the file of --json if there is one", 0, 0,
+     NULL},
+    {CLI_TEXT, 0, "text", "FILE", offsetof(struct arguments, text),
+     "text for the recipe of nano-gpt, a big row: 2,000 steps of training", 0, 0, NULL},
+    {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "no progress", 0, 0, NULL},
+    CLI_COMMON(struct arguments),
+};
+
+/* ---- the table ------------------------------------------------------------------------------------------------------- */
+
+struct table {
+    struct cli_progress progress;
+    const char *group; /* of the latest row */
+    size_t rows;
+};
+
+enum { LABEL = 42, UNIT = 64 };
+
+/* "12.3 us", "4.56 ms", "7.89 s" */
+static char *duration(char *text, double seconds) {
+    double scale = seconds < 1e-3 ? 1e6 : seconds < 1 ? 1e3 : 1, value = seconds * scale;
+    snprintf(text, UNIT, "%.*f %s",
+             value < 10    ? 2
+             : value < 100 ? 1
+                           : 0,
+             value,
+             scale == 1e6   ? "us"
+             : scale == 1e3 ? "ms"
+                            : "s");
+    return text;
+}
+
+/* "187 GFLOP/s", "27.4 GB/s" */
+static char *rate(char *text, double a_second, const char *unit) {
+    double value = a_second * 1e-9;
+    snprintf(text, UNIT, "%.*f %s", value < 100 ? 1 : 0, value, unit);
+    return text;
+}
+
+static void show_machine(void *user, const struct qkv_bench_machine *m) {
+    struct table *table = user;
+    char number[3][CLI_NUMBER], unit[UNIT];
+    cli_progress_clear(&table->progress);
+    printf("%s, %d thread%s, kernels %s", m->cpu, m->threads, m->threads == 1 ? "" : "s", m->isa);
+    if (m->cache[0])
+        printf("; caches %s, %s, %s", cli_bytes(number[0], m->cache[0]), cli_bytes(number[1], m->cache[1]),
+               cli_bytes(number[2], m->cache[2]));
+    printf("\nqkv %s, compiled by %s\n", qkv_version(), m->compiler);
+    printf("peaks: %s in fp32", rate(unit, m->fp32_flops, "GFLOP/s"));
+    if (m->bf16_flops > 0) printf(", %s in bf16", rate(unit, m->bf16_flops, "GFLOP/s"));
+    printf(", %s read\n", rate(unit, m->read_bytes, "GB/s"));
+    fflush(stdout);
+}
+
+static const char *meaning(const char *group) {
+    const char *name, *what;
+    for (size_t i = 0; (name = qkv_bench_group_at(i, &what)); i++)
+        if (!strcmp(name, group)) return what;
+    return "";
+}
+
+/* What else is known of a row, after its share. */
+static void show_more(const struct qkv_bench_row *row) {
+    char number[CLI_NUMBER], unit[UNIT];
+    const double amount = row->reads ? row->bytes : row->flops;
+    if (row->tokens > 0) printf("  %10s tokens/s", cli_grouped(number, (size_t)(row->tokens / row->seconds + 0.5)));
+    if (row->memory > 0) printf("  %9s", cli_bytes(number, row->memory));
+    if (row->pass_memory > 0) printf("  %9s a pass", cli_bytes(number, row->pass_memory));
+    if (!isnan(row->loss)) printf("  loss %.4f", row->loss);
+    for (size_t i = 0; i < row->peer_count; i++)
+        printf("  %s %s", row->peers[i].name,
+               rate(unit, amount / row->peers[i].seconds, row->reads ? "GB/s" : "GFLOP/s"));
+}
+
+static void show_row(void *user, const struct qkv_bench_row *row) {
+    struct table *table = user;
+    char label[QKV_BENCH_LABEL], time[UNIT], unit[UNIT];
+    cli_progress_clear(&table->progress);
+    if (!table->group || strcmp(table->group, row->group) != 0) printf("\n%s: %s\n", row->group, meaning(row->group));
+    table->group = row->group;
+    table->rows++;
+    snprintf(label, sizeof label, "%-26s %-8s %s", row->name, row->form, row->precision);
+    printf("  %-*s", LABEL, label);
+    if (row->left_out[0]) {
+        printf("left out: %s\n", row->left_out);
+    } else {
+        const double amount = row->reads ? row->bytes : row->flops;
+        printf("%9s  %12s %4.0f %% of %s", duration(time, row->seconds),
+               rate(unit, amount / row->seconds, row->reads ? "GB/s" : "GFLOP/s"), 100 * row->share,
+               row->reads ? "read" : "peak");
+        show_more(row);
+        printf("\n");
+    }
+    fflush(stdout);
+}
+
+static bool show_progress(void *user, const char *what, double done, double total) {
+    struct table *table = user;
+    if (cli_progress_due(&table->progress)) cli_progress_show(&table->progress, total > 0 ? done / total : 0, &what, 1);
+    return !cli_stopping;
+}
+
+/* ---- the command ----------------------------------------------------------------------------------------------------- */
+
+static int list_rows(void) {
+    struct qkv_bench_row row;
+    char label[QKV_BENCH_LABEL];
+    for (size_t i = 0; qkv_bench_row_at(i, &row); i++)
+        printf("%s%s\n", qkv_bench_label(&row, label), row.big ? " (big)" : "");
+    return CLI_DONE;
+}
+
+static int measure(const struct arguments *a, struct qkv_context *ctx) {
+    struct table table = {0};
+    struct qkv_bench_options o = {
+        .filters = a->filter.items,
+        .filter_count = a->filter.count,
+        .precision = a->precision,
+        .big = a->full,
+        .seconds = a->seconds,
+        .rounds = (int)a->rounds,
+        .json = a->json,
+        .text = a->text,
+        .begin = show_machine,
+        .row = show_row,
+        .progress = show_progress,
+        .user = &table,
+    };
+    o.peers = cli_bench_peers(&o.peer_count);
+    cli_progress_start(&table.progress, a->quiet || !isatty(STDERR_FILENO), false);
+    cli_catch_signals();
+    signal(SIGPIPE, SIG_DFL);
+    enum qkv_status status = qkv_bench(ctx, &o);
+    cli_progress_clear(&table.progress);
+    if (status && status != QKV_STOPPED) {
+        cli_broken(ctx);
+        return status == QKV_ARGUMENT ? CLI_USAGE : CLI_FAILED;
+    }
+    if (status == QKV_OK && !table.rows)
+        return cli_usage("bench: only big rows match; measure them with --full, or name one of them (--list)");
+    if (status == QKV_OK) return CLI_DONE;
+    cli_say("interrupted after %zu row%s%s%s", table.rows, table.rows == 1 ? "" : "s", a->json ? "; they are in " : "",
+            a->json ? a->json : "");
+    return CLI_INTERRUPTED;
+}
+
+static int run(const void *values, const char *const *words, size_t count) {
+    const struct arguments *a = values;
+    struct qkv_context *ctx = NULL;
+    struct stat info;
+    (void)words, (void)count;
+    if (!(a->seconds > 0)) return cli_usage("bench: --seconds must be above 0");
+    if (a->force && !a->json) return cli_usage("bench: --force is about the file of --json");
+    if (a->list) return list_rows();
+    if (a->json && !a->force && stat(a->json, &info) == 0 && S_ISREG(info.st_mode))
+        return cli_failed("%s exists; choose another file, or replace it with --force", a->json);
+    if (a->text && access(a->text, R_OK) != 0) return cli_failed("cannot read %s", a->text);
+    int code = cli_open(&a->common, &ctx);
+    if (code == CLI_DONE) code = measure(a, ctx);
+    qkv_context_free(ctx);
+    return code;
+}
+
+const struct cli_command *cli_bench(void) {
+    static const struct cli_command command = {
+        .name = "bench",
+        .summary = "measure the speed of this machine: peaks, kernels, training, generation",
+        .usage = "[--filter TEXT] [--full] [--json FILE] [options]",
+        .description =
+            "Measures the peaks of this machine first: fused multiply-adds in registers, and bytes read from memory. "
+            "Then "
+            "each row: the median time of several rounds, its FLOPs or bytes a second, and their share of the peak "
+            "that "
+            "bounds it. Without options it takes one to two minutes; other work on the machine makes all numbers "
+            "smaller. "
+            "\"make bench\" runs the same with OpenBLAS and oneDNN beside it, where they are installed. Ctrl-C ends it "
+            "with what was measured.",
+        .examples = "qkv bench\n"
+                    "qkv bench --filter products --json bench.json\n"
+                    "qkv bench --filter \"gpt2-small 4x512\" --seconds 10\n"
+                    "qkv bench --list",
+        .options = options,
+        .option_count = CLI_COUNT_OF(options),
+        .defaults = &defaults,
+        .size = sizeof defaults,
+        .arguments = 0,
+        .run = run,
+    };
+    return &command;
+}

@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# The benchmark as a user meets it: the table, the file, the choice of rows, what is refused, an interruption. Never how fast.
+. "$(dirname "$0")/common.sh"
+row="64x384x384 x.wT fp32"
+bench() { "$QKV" bench --threads 1 --rounds 3 --seconds 0.001 "$@"; }
+
+try 0 "$QKV" bench --list
+cp out rows
+for group in products attention training generation; do has out "^$group "; done
+for label in "products 4096x768x768 dyT.x fp32" "products 1x4096x4096 x.wT fp32" "attention MHA D64 T2048 full backward fp32" \
+    "attention MQA D128 T1/8192 decode fp32" "training nano-gpt 12x64 step fp32" "generation baby-gpt after 128 token fp32"; do
+    has out "^$label$"
+done
+has out '^training gpt2-small 8x1024 step fp32 \(big\)$'
+same "$(sort rows | uniq -d)" "" "labels that two rows have"
+
+# ---- one row: the table and the file ----
+try 0 bench -f "$row" --json one.json
+has out 'kernels (scalar|avx2|avx512|avx512bf16|amx|neon)'
+has out '^peaks: [0-9.]+ GFLOP/s in fp32.* [0-9.]+ GB/s read$'
+has out '^products: '
+has out '^  64x384x384 +x\.wT +fp32 +[0-9.]+ [mu]?s +[0-9.]+ GFLOP/s +[0-9]+ % of peak'
+same "$(grep -c '64x384x384' out)" 1 "rows of the table"
+[ ! -s err ] || fail "progress without a terminal: $(head -c 200 err)"
+cp one.json out
+has out '^\{"version": "[0-9.]+", "date": "20[0-9-]+T[0-9:]+Z",$'
+has out '"cpu": ".+", "compiler": ".+", "isa": "[a-z0-9]+", "threads": 1, "cache_bytes": \[[0-9]+, [0-9]+, [0-9]+\]'
+has out '"fp32_flops": [0-9.e+]+, "bf16_flops": [0-9.e+]+, "read_bytes": [0-9.e+]+\},$'
+has out '^\{"group": "products", "name": "64x384x384", "form": "x.wT", "precision": "fp32", "left_out": null, '
+has out '"seconds": [0-9.e-]+, .*"flops": 18874368, .*"share": [0-9.e-]+, .*"peers": \[.*\]\}$'
+has out '^"complete": true\}$'
+# Its syntax is right: read as a spec, only its keys are wrong.
+refuse 1 'version|key' "$QKV" info --spec one.json
+hasnt err 'line 1|syntax|expected|invalid token'
+sed 's/,$/;/' one.json >broken.json
+refuse 1 'broken\.json' "$QKV" info --spec broken.json
+last="a broken file"
+has err 'line 1'
+
+cp one.json before.json
+refuse 1 'one\.json exists.*--force' bench -f "$row" --json one.json
+cmp -s one.json before.json || fail "a refused run has changed the file"
+try 0 bench -f "$row" --json one.json --force
+cmp -s one.json before.json && fail "--force has not replaced the file"
+
+# ---- what is refused ----
+refuse 2 'no row .*"xyzzy".*products, attention, training, generation' bench -f xyzzy
+refuse 2 'no row .*"xyzzy"' bench -f "$row" -f xyzzy
+refuse 2 'precision "fp99".*fp32' bench --precision fp99
+refuse 2 '--seconds must be above 0' bench --seconds 0
+refuse 2 '--seconds' bench --seconds -1
+refuse 2 '--rounds needs a whole number' bench --rounds 0
+refuse 2 '--force' bench --force -f "$row"
+refuse 2 'one argument too many' bench products
+refuse 1 'nowhere/one\.json' bench -f "$row" --json nowhere/one.json
+refuse 1 'missing\.txt' bench -f "nano-gpt recipe" --text missing.txt
+try 0 bench -f "nano-gpt recipe"
+has out 'left out: no text'
+
+# ---- Ctrl-C: what was measured stays ----
+(
+    exec env --default-signal=INT "$QKV" bench --threads 1 --seconds 2 -f 64x384x384 --json cut.json >out 2>err
+) &
+child=$!
+for i in $(seq 400); do grep -q '^  64x384x384' out && break || sleep 0.05; done
+kill -INT $child
+(sleep 30 && kill -9 $child) >/dev/null 2>&1 &
+guard=$!
+wait $child
+same $? 130 "the exit code of bench after Ctrl-C"
+kill $guard
+last="bench, interrupted"
+has out '^  64x384x384 +x\.wT'
+has err '^qkv: interrupted after [12] rows?; they are in cut\.json$'
+cp cut.json out
+has out '^\{"group": "products", "name": "64x384x384"'
+has out '^"complete": false\}$'
+same "$(ls -A | grep -c 'json.*tmp')" 0 "temporary files that were left"
+finish
