@@ -74,10 +74,6 @@ const struct cli_command *cli_eval(void);
 const struct cli_command *cli_info(void);
 const struct cli_command *cli_forward(void);
 const struct cli_command *cli_tokenize(void);
-const struct cli_command *cli_bench(void);
-
-/* The libraries that the benchmark measures beside this one (peers.c). */
-const struct qkv_bench_peer *cli_bench_peers(size_t *count);
 
 /* The i-th command in the order of the help; NULL past the last. */
 const struct cli_command *cli_command_at(size_t i);
@@ -190,5 +186,14 @@ bool cli_task_progress(void *user, const char *what, double done, double total);
 /* After cli_catch_signals the first SIGINT, SIGTERM or SIGHUP sets this and the second one ends the process. */
 extern volatile sig_atomic_t cli_stopping;
 void cli_catch_signals(void);
+
+/* ---- training (train_show.c, train_profile.c) ------------------------------------------------------------------------ */
+
+/* A line about an evaluation, if there was one. */
+void cli_train_evaluated(struct cli_progress *progress, const struct qkv_train_report *report);
+/* What the model writes: a text of so many tokens, or the targets of a few sources. */
+enum qkv_status cli_train_show(struct cli_progress *progress, struct qkv_trainer *trainer, int64_t tokens);
+/* The table of --profile, on standard output. */
+void cli_print_profile(struct qkv_profile_report report);
 
 #endif

@@ -13,7 +13,7 @@ struct arguments {
     const char *preset, *spec, *out, *resume;
     struct cli_texts set;
     int64_t sample;
-    bool quiet, plain;
+    bool quiet, plain, profile;
     struct cli_common common;
     const char *option[TRAIN_OPTIONS]; /* in the order of qkv_train_option_at; NULL: not given */
     bool flag[TRAIN_OPTIONS];          /* of those that take no value: given */
@@ -34,6 +34,8 @@ static const struct cli_option own_options[] = {
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "show errors only", 0, 0, NULL},
     {CLI_FLAG, 0, "plain", NULL, offsetof(struct arguments, plain), "plain lines instead of a progress bar", 0, 0,
      NULL},
+    {CLI_FLAG, 0, "profile", NULL, offsetof(struct arguments, profile),
+     "at the end, show where the time of the steps went, by operator", 0, 0, NULL},
     CLI_COMMON(struct arguments),
 };
 
@@ -208,88 +210,6 @@ static void show_step(struct running *run, const struct qkv_train_report *r) {
     cli_progress_show(run->progress, r->steps > 0 ? (double)r->step / (double)r->steps : -1, fields, count);
 }
 
-static bool collect(void *user, const char *text, size_t size) {
-    (void)user;
-    for (size_t i = 0; i < size; i++) { /* four columns of margin; no control characters on a terminal */
-        unsigned char c = (unsigned char)text[i];
-        if (c == '\n')
-            fputs("\n    ", stderr);
-        else if (c >= 32 && c != 127)
-            fputc(c, stderr);
-    }
-    return true;
-}
-
-static enum qkv_status show_sample(struct cli_progress *progress, struct qkv_model *model, int64_t tokens) {
-    struct qkv_generate_options options = {.sampling = qkv_sampling_defaults(), .tokens = (size_t)tokens, .end_id = -1};
-    struct qkv_generate_report report;
-    options.sampling.temperature = 0.8;
-    if (progress->kind == CLI_SILENT) return QKV_OK;
-    cli_progress_clear(progress);
-    fputs("    ", stderr);
-    enum qkv_status status = qkv_generate(model, "\n", 1, &options, collect, NULL, &report);
-    fputc('\n', stderr);
-    return status;
-}
-
-/* The sources of the first lines of a file of pairs, each line's end and target cut off. */
-static size_t read_sources(const char *path, char lines[][256], size_t most) {
-    FILE *file = fopen(path, "r");
-    size_t count = 0;
-    while (file && count < most && fgets(lines[count], sizeof lines[count], file)) {
-        char *tab = strchr(lines[count], '\t');
-        if (!tab) continue; /* a blank line, or one too long to show */
-        *tab = 0;
-        count++;
-    }
-    if (file) fclose(file);
-    return count;
-}
-
-struct showing {
-    char (*lines)[256];
-};
-
-static bool show_target(void *user, size_t line, size_t rank, const char *text, size_t size, double score) {
-    const struct showing *s = user;
-    (void)rank, (void)score;
-    fputs("    ", stderr);
-    collect(NULL, s->lines[line], strlen(s->lines[line]));
-    fputs(" -> ", stderr);
-    collect(NULL, text, size);
-    fputc('\n', stderr);
-    return true;
-}
-
-/* A few validation sources with what greedy search makes of them. */
-static enum qkv_status show_targets(struct cli_progress *progress, struct qkv_trainer *trainer, int64_t tokens) {
-    enum { SHOWN = 3 };
-    const struct qkv_train_options *options = qkv_trainer_options(trainer);
-    struct qkv_search_options search = qkv_search_defaults();
-    char lines[SHOWN][256];
-    const char *texts[SHOWN];
-    struct showing showing = {lines};
-    if (progress->kind == CLI_SILENT) return QKV_OK;
-    size_t count = read_sources(options->valid ? options->valid : options->pairs, lines, SHOWN);
-    for (size_t i = 0; i < count; i++) texts[i] = lines[i];
-    search.max_tokens = (size_t)tokens;
-    cli_progress_clear(progress);
-    return qkv_translate(qkv_trainer_model(trainer), texts, count, &search, show_target, &showing);
-}
-
-static enum qkv_status show(struct cli_progress *progress, struct qkv_trainer *trainer, int64_t tokens) {
-    return qkv_trainer_options(trainer)->pairs ? show_targets(progress, trainer, tokens)
-                                               : show_sample(progress, qkv_trainer_model(trainer), tokens);
-}
-
-static void show_evaluation(struct cli_progress *progress, const struct qkv_train_report *r) {
-    if (!r->evaluated || progress->kind == CLI_SILENT) return;
-    char metric[64] = "";
-    if (strcmp(r->metric_name, "loss") != 0) snprintf(metric, sizeof metric, ", %s %.4f", r->metric_name, r->metric);
-    cli_progress_line(progress, "step %lld: loss %.4f, validation loss %.4f%s%s%s", (long long)r->step, r->loss,
-                      r->valid_loss, metric, r->best ? ", the best so far" : "", r->saved ? ", saved" : "");
-}
-
 static int interrupted(struct qkv_trainer *trainer, struct cli_progress *progress, const struct arguments *a,
                        const struct qkv_train_report *r) {
     const char *folder = a->resume ? a->resume : a->out;
@@ -350,8 +270,8 @@ static int loop(struct qkv_trainer *trainer, struct cli_progress *progress, cons
             }
         }
         run.speed = run.speed > 0 ? 0.9 * run.speed + 0.1 * r.tokens_per_second : r.tokens_per_second;
-        show_evaluation(progress, &r);
-        if (r.evaluated && a->sample > 0 && show(progress, trainer, a->sample)) return cli_broken(ctx);
+        cli_train_evaluated(progress, &r);
+        if (r.evaluated && a->sample > 0 && cli_train_show(progress, trainer, a->sample)) return cli_broken(ctx);
         if (r.step >= r.steps) {
             conclude(progress, a, trainer, &r);
             return CLI_DONE;
@@ -379,7 +299,11 @@ static int run_train(const void *values, const char *const *words, size_t count)
         task.finish = true;
         introduce(&progress, trainer, a);
         progress.latest = 0; /* the first step is shown at once */
+        if (a->profile && qkv_trainer_profile_start(trainer)) code = cli_broken(ctx);
+    }
+    if (code == CLI_DONE) {
         code = loop(trainer, &progress, a);
+        if (a->profile) cli_print_profile(qkv_trainer_profile(trainer));
     }
     qkv_trainer_free(trainer);
     qkv_context_free(ctx);
@@ -437,7 +361,13 @@ const struct cli_command *cli_train(void) {
             "and --task mlm), "
             "the target of a source (--pairs: a source, a tab, a target in each line), the label of a line (--labeled: "
             "a "
-            "label, a tab, a text). A preset brings its own defaults for the options below.",
+            "label, a tab, a text). A preset brings its own defaults for the options below.\n\n--profile prints, at "
+            "the end "
+            "or "
+            "when it is interrupted, a table of a step's time: for each operator the calls, the time and its share, "
+            "the "
+            "FLOP/s of products and attention with their share of the measured peak, and the bytes/s of what is bound "
+            "by memory. Evaluations, the log and checkpoints are not in it.",
         .examples = "qkv train --preset nano-gpt --data shakespeare.txt --out run/\n"
                     "qkv train --preset baby-gpt --set decoder.attention.kv_heads=2 --data shakespeare.txt --out run/\n"
                     "qkv train --spec my.json --tokenizer bpe:4096 --batch 32 --rate 6e-4 --data book.txt --out run/\n"

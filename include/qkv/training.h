@@ -138,6 +138,28 @@ QKV_API size_t qkv_trainer_tokens(const struct qkv_trainer *trainer,
 /* The pairs or labelled lines to train and to validate on; 0 for a text. */
 QKV_API size_t qkv_trainer_lines(const struct qkv_trainer *trainer, size_t *valid);
 
+/* Where the time of steps goes. */
+enum qkv_profile_direction { QKV_PROFILE_WHOLE, QKV_PROFILE_FORWARD, QKV_PROFILE_BACKWARD };
+struct qkv_profile_row {
+    const char *name; /* of an operator ("linear"), or of another part of a step ("optimizer") */
+    enum qkv_profile_direction direction;
+    uint64_t calls;
+    double seconds;
+    double flops; /* of products and attention, multiply and add counted as two */
+    double bytes; /* that must be read and written, of what is bound by memory */
+};
+struct qkv_profile_report {
+    int64_t steps;
+    double seconds;                     /* of all rows together: the steps without evaluations, log and checkpoints */
+    double peak;                        /* FLOP/s of this machine */
+    const struct qkv_profile_row *rows; /* in the order of a step; the trainer's */
+    size_t count;
+};
+/* From now on the time of steps is counted. */
+QKV_API enum qkv_status qkv_trainer_profile_start(struct qkv_trainer *trainer);
+/* What was counted so far; no rows if it was not started. */
+QKV_API struct qkv_profile_report qkv_trainer_profile(const struct qkv_trainer *trainer);
+
 struct qkv_evaluation {
     double loss, perplexity, bits_per_byte; /* loss in nats a token */
     size_t tokens, bytes;                   /* predicted tokens, bytes of text they stand for */

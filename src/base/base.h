@@ -28,6 +28,7 @@
 
 struct qkv_kernels; /* the kernel table, see kernel/kernel.h */
 struct qkv_arena;
+struct qkv_profile;
 
 struct qkv_context {
     int threads;                       /* >= 1 */
@@ -35,6 +36,7 @@ struct qkv_context {
     const struct qkv_kernels *kernels; /* chosen once, by qkv_context_create */
     char isa[16];                      /* the name of that table, "avx2" */
     char message[1024];                /* the sentence of the latest failure */
+    struct qkv_profile *profile;       /* where time is counted (base/profile.h); NULL: nowhere */
     struct qkv_arena *workspace;       /* scratch of calls that stand alone (qkv_workspace); NULL before the first */
 };
 

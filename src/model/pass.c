@@ -2,6 +2,7 @@
  *
  * The plan is the pass itself on a measuring arena: the same calls in the same order, without arithmetic. So what a pass
  * needs is known exactly, is taken once, and a step allocates nothing. */
+#include "base/profile.h"
 #include "model/pass.h"
 
 #include <stdlib.h>
@@ -63,6 +64,7 @@ static struct qkv_tensor *run_stack(struct qkv_pass *p, struct qkv_stack *stack,
                                        .lengths = memory_lengths};
         make_intervals(p, &memory_mask, &flow.memory_lo, &flow.memory_hi);
     }
+    qkv_profile_lap(p->model->ctx, "positions and masks", QKV_PROFILE_WHOLE, 0, 0);
     return p->tape.status == QKV_OK ? qkv_stack_forward(&flow, ids) : NULL;
 }
 
@@ -360,6 +362,7 @@ static enum qkv_status make_room(struct qkv_pass *p, const struct qkv_batch *b) 
         return QKV_OK;
     }
     enum qkv_status status = measure(p, b->B, b->T, b->source_T, &bytes);
+    qkv_profile_lap(p->model->ctx, "planning", QKV_PROFILE_WHOLE, 0, 0);
     if (status != QKV_OK || bytes <= p->arena.capacity) {
         return status;
     }

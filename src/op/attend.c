@@ -7,7 +7,7 @@
 #include <string.h>
 
 struct attend {
-    struct qkv_attend kernel;
+    struct qkv_attend kernel; /* first: profile.c looks at it */
     struct qkv_columns q, k, v;
     size_t batch_rows; /* rows of k and v a batch row */
     float *daddend;

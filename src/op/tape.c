@@ -4,6 +4,7 @@
  * and handed round: when an operator has gone backward, its output's slot is free for the next one of the same size, so a
  * deep stack needs only a few. Gradients of parameters live in the model and are added to. */
 #include "op/op.h"
+#include "op/profile.h"
 #include "op/segment.h"
 
 #include <string.h>
@@ -73,6 +74,9 @@ struct qkv_tensor *qkv_tape_tensor(struct qkv_tape *tape, size_t rows, size_t co
 struct qkv_tensor *qkv_tape_record(struct qkv_tape *tape, qkv_backward *backward, struct qkv_tensor *const *inputs,
                                    size_t count, struct qkv_tensor *output, void *saved) {
     bool wants = false;
+    if (tape->ctx->profile) {
+        qkv_profile_forward(tape, backward, inputs, count, output, saved);
+    }
     for (size_t i = 0; i < count; i++) {
         if (inputs[i] && inputs[i]->wants) {
             wants = true;
@@ -244,6 +248,9 @@ enum qkv_status qkv_tape_go_back(struct qkv_tape *tape) {
         /* An output that nothing used has no gradient; a loss has no output. */
         if (status == QKV_OK && (!node->output || node->output->slot)) {
             status = node->backward(tape, node);
+            if (tape->ctx->profile && status == QKV_OK) {
+                qkv_profile_backward(tape, node);
+            }
         }
         finish_node(tape, node);
     }

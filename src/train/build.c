@@ -43,6 +43,7 @@ void qkv_trainer_free(struct qkv_trainer *trainer) {
     for (size_t i = 0; i < t->label_count; i++) free(t->labels[i]);
     free(t->labels);
     qkv_log_close(&t->log);
+    free(t->profile);
     qkv_train_release(&t->options);
     free(t->ids);
     free(t->targets);

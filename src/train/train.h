@@ -388,6 +388,8 @@ struct qkv_trainer {
     struct qkv_train_report report; /* of the latest step; kept in the checkpoint */
     int64_t stale;                  /* evaluations since the best */
     bool pending;                   /* the latest step's evaluation and log line are still due */
+    struct qkv_profile *profile;    /* NULL: not asked for */
+    int64_t profiled;               /* steps in it */
     bool failed;                    /* the loss was not finite: nothing may be saved any more */
     int64_t saved_step;             /* of the checkpoint on disk */
     double train_flops, peak;       /* FLOPs a token; FLOP/s of this machine */

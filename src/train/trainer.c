@@ -5,6 +5,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/profile.h"
+#include "model/model.h"
 #include "train/train.h"
 
 double qkv_clock(void) {
@@ -30,6 +32,7 @@ static enum qkv_status run_part(struct qkv_trainer *t, const struct qkv_feed_ste
     batch.dropout_seed = qkv_draw_dropout((uint64_t)t->options.seed, s, part);
     size_t counted;
     enum qkv_status status = t->feed->fill(t, s, begin, end, &batch);
+    qkv_profile_lap(t->ctx, "data", QKV_PROFILE_WHOLE, 0, 0);
     if (!status) status = qkv_pass_forward(t->pass, &batch);
     if (!status) *loss += qkv_pass_loss(t->pass, &counted);
     return status ? status : qkv_pass_backward(t->pass);
@@ -44,22 +47,38 @@ static enum qkv_status fail_number(struct qkv_trainer *t, int64_t step, const ch
         (long long)step, what, t->options.rate, (long long)t->options.warmup, (long long)t->saved_step, t->folder);
 }
 
+/* A lap over `floats` of every parameter's. */
+static void lap(struct qkv_trainer *t, const char *name, double floats) {
+    qkv_profile_lap(t->ctx, name, QKV_PROFILE_WHOLE, 0, floats * sizeof(float) * (double)t->model->weight_floats);
+}
+
+/* Forward and backward over the whole batch. */
+static enum qkv_status run_batch(struct qkv_trainer *t, struct qkv_feed_step *batch, double *loss) {
+    const struct qkv_train_options *o = &t->options;
+    enum qkv_status status = t->feed->begin(t, (uint64_t)t->report.step, batch);
+    size_t parts = (size_t)o->accumulate < batch->rows ? (size_t)o->accumulate : batch->rows;
+    lap(t, "data", 0);
+    qkv_model_clear_gradients(t->model);
+    lap(t, "clear gradients", 1);
+    for (size_t k = 0; k < parts && !status; k++)
+        status = run_part(t, batch, k, k * batch->rows / parts, (k + 1) * batch->rows / parts, loss);
+    return status;
+}
+
 static enum qkv_status update(struct qkv_trainer *t) {
     const struct qkv_train_options *o = &t->options;
     struct qkv_feed_step batch;
     double started = qkv_clock(), loss = 0;
-    enum qkv_status status = t->feed->begin(t, (uint64_t)t->report.step, &batch);
-    size_t parts = (size_t)o->accumulate < batch.rows ? (size_t)o->accumulate : batch.rows;
-    qkv_model_clear_gradients(t->model);
-    for (size_t k = 0; k < parts && !status; k++)
-        status = run_part(t, &batch, k, k * batch.rows / parts, (k + 1) * batch.rows / parts, &loss);
+    enum qkv_status status = run_batch(t, &batch, &loss);
     if (status) return status;
     int64_t step = t->report.step + 1;
     if (!isfinite(loss)) return fail_number(t, step, "loss");
     double norm = qkv_model_gradient_norm(t->model), rate = qkv_train_rate(o, t->report.step);
+    lap(t, "gradient norm", 1);
     if (!isfinite(norm)) return fail_number(t, step, "norm of the gradients");
     status = qkv_optimizer_step(t->optimizer, rate, o->clip > 0 && norm > o->clip ? o->clip / norm : 1);
     if (status) return status;
+    lap(t, "optimizer", (double)(2 + 2 * qkv_optimizer_moments(t->optimizer) + 1));
     double seconds = qkv_clock() - started;
     t->report.step = step;
     t->report.loss = loss;
@@ -69,6 +88,34 @@ static enum qkv_status update(struct qkv_trainer *t) {
     t->report.flops_share = t->peak > 0 ? t->train_flops * t->report.tokens_per_second / t->peak : 0;
     t->pending = true;
     return QKV_OK;
+}
+
+/* With its time counted where that was asked for. */
+static enum qkv_status profiled_update(struct qkv_trainer *t) {
+    t->ctx->profile = t->profile;
+    if (t->profile) qkv_profile_start(t->profile);
+    enum qkv_status status = update(t);
+    t->ctx->profile = NULL;
+    if (!status) t->profiled++;
+    return status;
+}
+
+enum qkv_status qkv_trainer_profile_start(struct qkv_trainer *t) {
+    if (!t->profile) t->profile = qkv_allocate(t->ctx, 1, sizeof *t->profile);
+    if (!t->profile) return QKV_MEMORY;
+    t->profile->count = 0;
+    t->profiled = 0;
+    return QKV_OK;
+}
+
+struct qkv_profile_report qkv_trainer_profile(const struct qkv_trainer *t) {
+    struct qkv_profile_report report = {.peak = t->peak};
+    if (!t->profile) return report;
+    report.steps = t->profiled;
+    report.rows = t->profile->rows;
+    report.count = t->profile->count;
+    for (size_t i = 0; i < report.count; i++) report.seconds += report.rows[i].seconds;
+    return report;
 }
 
 /* ---- what falls due ------------------------------------------------------------------------------------------------------ */
@@ -135,7 +182,7 @@ static enum qkv_status step(struct qkv_trainer *t) {
                         (long long)t->saved_step, t->folder);
     if (!t->pending) {
         if (t->report.step >= t->options.steps || has_ended(t)) return QKV_OK;
-        status = update(t);
+        status = profiled_update(t);
     }
     if (!status && t->validation_pass && falls_due(t, t->options.eval_every)) status = evaluate(t);
     if (!status) status = write_line(t);

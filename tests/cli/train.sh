@@ -33,6 +33,15 @@ same "$(losses again)" "$(losses whole)" "losses of the same training with two t
 cmp -s again/checkpoint.safetensors whole/checkpoint.safetensors ||
     cmp -s again/model.safetensors whole/model.safetensors || fail "the same training gives other weights"
 
+# ---- where the time goes ----
+try 0 train profiled 6 --quiet --profile --checkpoint-activations
+has out '^profile of 6 steps; peak .*FLOP/s'
+has out '^  linear forward .*%.*%'
+has out '^  attend backward .*%.*%'
+has out '^  optimizer +1 .*%'
+has out '^  a step +1 .*100.0%'
+has profiled/train.json '"checkpoint_activations": true'
+
 # ---- resume: as if it had never stopped ----
 try 0 train halved 20 --plain
 try 0 train stopped 7 --set dropout=0.1

@@ -1,0 +1,132 @@
+/* The profile of training steps: its rows, what they count, and that looking changes nothing. */
+#include "train_fixture.h"
+
+enum { LAYERS = 2, BATCH = 4, LENGTH = 16, WIDTH = 32, HIDDEN = 64, HEADS = 2 };
+
+static struct qkv_train_options options_of(struct qkv_context *ctx) {
+    struct qkv_train_options options = fixture_options(ctx);
+    options.eval_every = 2; /* evaluations run the model too, and are not counted */
+    return options;
+}
+
+static const struct qkv_profile_row *row_of(const struct qkv_profile_report *report, const char *name,
+                                            enum qkv_profile_direction direction) {
+    for (size_t i = 0; i < report->count; i++)
+        if (report->rows[i].direction == direction && !strcmp(report->rows[i].name, name)) return &report->rows[i];
+    fail_msg("no row %s, direction %d", name, (int)direction);
+    return NULL;
+}
+
+static void expect(const struct qkv_profile_report *report, const char *name, enum qkv_profile_direction direction,
+                   uint64_t calls, double flops, double bytes) {
+    const struct qkv_profile_row *row = row_of(report, name, direction);
+    uint64_t steps = (uint64_t)report->steps;
+    if (row->calls != calls * steps || row->flops != flops * (double)steps || row->bytes != bytes * (double)steps)
+        fail_msg("%s, direction %d: %llu calls, %.0f FLOPs, %.0f bytes in %llu steps, expected %llu, %.0f, %.0f a step",
+                 name, (int)direction, (unsigned long long)row->calls, row->flops, row->bytes,
+                 (unsigned long long)steps, (unsigned long long)calls, flops, bytes);
+    assert_true(row->seconds > 0);
+}
+
+/* What a step of the fixture's model does, counted by hand. `runs`: how often each block goes forward. */
+static void expect_step(struct qkv_trainer *t, const struct qkv_profile_report *report, int runs) {
+    const double N = BATCH * LENGTH, C = WIDTH, F = HIDDEN, float_ = sizeof(float), L = LAYERS, r = runs;
+    double V = qkv_model_spec(qkv_trainer_model(t))->vocab;
+    double block = 2 * N * (3 * C * C + C * C + 2 * C * F);
+    double pairs = BATCH * HEADS * LENGTH * (LENGTH + 1) / 2.0;
+    unsigned long long n = (unsigned long long)(LAYERS * runs);
+    expect(report, "linear", QKV_PROFILE_FORWARD, 4 * n, L * r * block, 0);
+    expect(report, "linear", QKV_PROFILE_BACKWARD, 4 * LAYERS, 2 * L * block, 0);
+    expect(report, "attend", QKV_PROFILE_FORWARD, n, L * r * pairs * 4 * (C / HEADS), 0);
+    expect(report, "attend", QKV_PROFILE_BACKWARD, LAYERS, L * pairs * 10 * (C / HEADS), 0);
+    expect(report, "cross_entropy", QKV_PROFILE_WHOLE, 1, 3 * 2 * N * C * V, 0);
+    expect(report, "embed", QKV_PROFILE_FORWARD, 1, 0, 3 * N * C * float_);
+    expect(report, "embed", QKV_PROFILE_BACKWARD, 1, 0, 5 * N * C * float_);
+    expect(report, "norm", QKV_PROFILE_FORWARD, 2 * n + 1, 0, (2 * L * r + 1) * 2 * N * C * float_);
+    expect(report, "norm", QKV_PROFILE_BACKWARD, 2 * LAYERS + 1, 0, (2 * L + 1) * 3 * N * C * float_);
+    expect(report, "activation", QKV_PROFILE_FORWARD, n, 0, L * r * 2 * N * F * float_);
+    expect(report, "activation", QKV_PROFILE_BACKWARD, LAYERS, 0, L * 3 * N * F * float_);
+    expect(report, "add", QKV_PROFILE_FORWARD, 2 * n, 0, 2 * L * r * 3 * N * C * float_);
+    expect(report, "dropout", QKV_PROFILE_FORWARD, 2 * n + 1, 0, (2 * L * r + 1) * 2 * N * C * float_);
+    expect(report, "dropout", QKV_PROFILE_BACKWARD, 2 * LAYERS + 1, 0, (2 * L + 1) * 2 * N * C * float_);
+    assert_true(row_of(report, "optimizer", QKV_PROFILE_WHOLE)->bytes >=
+                (double)report->steps * 7 * float_ *
+                    (double)qkv_array_elements(qkv_model_parameter(qkv_trainer_model(t), 0)));
+    row_of(report, "gradient norm", QKV_PROFILE_WHOLE);
+    row_of(report, "data", QKV_PROFILE_WHOLE);
+}
+
+static void test_rows(void **state) {
+    (void)state;
+    struct qkv_context *ctx = fixture_context(2);
+    for (int runs = 1; runs <= 2; runs++) {
+        struct qkv_train_options options = options_of(ctx);
+        options.checkpoint_activations = runs == 2;
+        struct qkv_trainer *t = fixture_begin(ctx, fixture_run("rows"), &options);
+        double began = qkv_clock();
+        assert_ok(ctx, qkv_trainer_profile_start(t));
+        fixture_steps(ctx, t, 4);
+        struct qkv_profile_report report = qkv_trainer_profile(t);
+        assert_int_equal(report.steps, 4);
+        assert_true(report.peak > 0 && report.seconds > 0 && report.seconds < qkv_clock() - began);
+        double sum = 0;
+        for (size_t i = 0; i < report.count; i++) sum += report.rows[i].seconds;
+        assert_close(sum, report.seconds, 1e-9);
+        expect_step(t, &report, runs);
+        assert_ok(ctx, qkv_trainer_profile_start(t)); /* begins anew */
+        fixture_steps(ctx, t, 5);
+        report = qkv_trainer_profile(t);
+        assert_int_equal(report.steps, 1);
+        expect_step(t, &report, runs);
+        qkv_trainer_free(t);
+    }
+    qkv_context_free(ctx);
+}
+
+/* Rows add up to nearly all the time that steps say they took. */
+static void test_whole(void **state) {
+    (void)state;
+    struct qkv_context *ctx = fixture_context(1);
+    struct qkv_train_options options = options_of(ctx);
+    struct qkv_train_report step;
+    struct qkv_trainer *t = fixture_begin(ctx, fixture_run("whole"), &options);
+    double seconds = 0;
+    assert_ok(ctx, qkv_trainer_profile_start(t));
+    for (int i = 0; i < 6; i++) {
+        assert_ok(ctx, qkv_trainer_step(t, &step));
+        seconds += BATCH * LENGTH / step.tokens_per_second;
+    }
+    assert_close(qkv_trainer_profile(t).seconds / seconds, 1, 0.1);
+    qkv_trainer_free(t);
+    qkv_context_free(ctx);
+}
+
+static void test_same_losses(void **state) {
+    (void)state;
+    struct qkv_context *ctx = fixture_context(2);
+    struct qkv_train_options options = options_of(ctx);
+    double losses[6];
+    for (int profiled = 0; profiled < 2; profiled++) {
+        struct qkv_trainer *t = fixture_begin(ctx, fixture_run("same"), &options);
+        if (profiled) assert_ok(ctx, qkv_trainer_profile_start(t));
+        for (int i = 0; i < 6; i++) {
+            double loss = fixture_steps(ctx, t, i + 1).loss;
+            if (profiled) assert_true(loss == losses[i]);
+            losses[i] = loss;
+        }
+        struct qkv_profile_report report = qkv_trainer_profile(t);
+        assert_int_equal(report.steps, profiled ? 6 : 0);
+        assert_true(profiled == (report.count > 0));
+        qkv_trainer_free(t);
+    }
+    qkv_context_free(ctx);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_whole),
+        cmocka_unit_test(test_same_losses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
