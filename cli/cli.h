@@ -74,6 +74,10 @@ const struct cli_command *cli_eval(void);
 const struct cli_command *cli_info(void);
 const struct cli_command *cli_forward(void);
 const struct cli_command *cli_tokenize(void);
+const struct cli_command *cli_bench(void);
+
+/* The libraries that the benchmark measures beside this one (peers.c). */
+const struct qkv_bench_peer *cli_bench_peers(size_t *count);
 
 /* The i-th command in the order of the help; NULL past the last. */
 const struct cli_command *cli_command_at(size_t i);
