@@ -78,9 +78,16 @@ enum qkv_dtype {
 
 struct qkv_context;
 
+/* What matrix products multiply. bf16: weights and activations are rounded to bf16 (Kalamkar et al. 2019), and what is kept
+ * for the way back is stored so; sums, weights that learn, gradients, statistics and softmax stay fp32 (mixed precision:
+ * Micikevicius et al. 2018). A machine without bf16 products gives the same accuracy by multiplying the rounded numbers as
+ * fp32, at the speed of fp32. */
+enum qkv_precision { QKV_FP32, QKV_MIXED_BF16 };
 struct qkv_context_options {
     int threads;     /* 0: one for each CPU this process may use */
-    const char *isa; /* kernel table, "scalar", "avx2", "avx512", "neon"; NULL: $QKV_ISA if set, else the best here */
+    const char *isa; /* kernel table, "scalar", "avx2", "avx512", "avx512bf16", "amx", "neon"; NULL: $QKV_ISA if set, else the
+                        best here */
+    enum qkv_precision precision;
 };
 
 QKV_API const char *qkv_version(void);                       /* "0.1.0" */

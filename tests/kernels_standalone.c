@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "check_attend_apart.h"
+#include "check_bf16.h"
 #include "check_cuts.h"
 #include "check_gemm.h"
 
@@ -23,6 +24,7 @@ static void run_gemm_checks(const struct qkv_kernels *k, struct qkv_random *rand
         }
 #define RUN_GEMM_CHECK(name) check_##name(ctx, &scratch, random);
         GEMM_CHECKS(RUN_GEMM_CHECK)
+        BF16_CHECKS(RUN_GEMM_CHECK)
         qkv_arena_free(&scratch);
         qkv_context_free(ctx);
     }

@@ -1,6 +1,7 @@
 /* The matrix product, with every table that this machine has. */
 #include "test.h"
 
+#include "check_bf16.h"
 #include "check_gemm.h"
 
 typedef void gemm_checker(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *random);
@@ -29,9 +30,10 @@ static void each_table(gemm_checker *checker, const char *name, uint64_t stream)
         each_table(check_##name, #name, __LINE__);                                                                     \
     }
 GEMM_CHECKS(GEMM_TEST)
+BF16_CHECKS(GEMM_TEST)
 
 int main(void) {
 #define GEMM_UNIT_TEST(name) cmocka_unit_test(test_##name),
-    const struct CMUnitTest tests[] = {GEMM_CHECKS(GEMM_UNIT_TEST)};
+    const struct CMUnitTest tests[] = {GEMM_CHECKS(GEMM_UNIT_TEST) BF16_CHECKS(GEMM_UNIT_TEST)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

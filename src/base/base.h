@@ -35,6 +35,8 @@ struct qkv_context {
     bool dry;                          /* measuring: parallel bodies are skipped, only memory is counted */
     const struct qkv_kernels *kernels; /* chosen once, by qkv_context_create */
     char isa[16];                      /* the name of that table, "avx2" */
+    enum qkv_precision precision;      /* of matrix products and of what is kept for the way back */
+    size_t l1d, l2;                    /* bytes of the caches of one CPU; 0: not known */
     char message[1024];                /* the sentence of the latest failure */
     struct qkv_profile *profile;       /* where time is counted (base/profile.h); NULL: nowhere */
     struct qkv_arena *workspace;       /* scratch of calls that stand alone (qkv_workspace); NULL before the first */

@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "kernel/cpu.h"
-#include "kernel/kernel.h"
+#include "kernel/isa/bf16.h"
 
 #if defined(__x86_64__)
-extern const struct qkv_kernels qkv_kernels_avx512, qkv_kernels_avx2;
+extern const struct qkv_kernels qkv_kernels_amx, qkv_kernels_avx512bf16, qkv_kernels_avx512, qkv_kernels_avx2;
 #elif defined(__aarch64__)
 extern const struct qkv_kernels qkv_kernels_neon;
 #endif
@@ -23,6 +23,8 @@ const struct qkv_kernels *qkv_kernels_at(size_t i) {
         bool here;
     } tables[] = {
 #if defined(__x86_64__)
+        {&qkv_kernels_amx, cpu.amx},
+        {&qkv_kernels_avx512bf16, cpu.avx512bf16},
         {&qkv_kernels_avx512, cpu.avx512},
         {&qkv_kernels_avx2, cpu.avx2},
 #elif defined(__aarch64__)
@@ -70,6 +72,25 @@ static enum qkv_status choose_kernels(struct qkv_context *ctx, const char *isa) 
                     known);
 }
 
+const char *qkv_isa_note(const struct qkv_context *ctx) {
+    if (!qkv_cpu_detect().amx_refused || strcmp(ctx->isa, qkv_isa_at(0)) != 0) return NULL;
+    return "this processor has AMX, but the operating system does not let programs use it (it needs Linux 5.16 or "
+           "newer, and a "
+           "virtual machine that passes it on)";
+}
+
+enum qkv_precision qkv_get_precision(const struct qkv_context *ctx) {
+    return ctx->precision;
+}
+
+void qkv_set_precision(struct qkv_context *ctx, enum qkv_precision precision) {
+    ctx->precision = precision;
+}
+
+bool qkv_native_bf16(const struct qkv_context *ctx) {
+    return ctx->kernels->bf16->native;
+}
+
 static enum qkv_status choose_threads(struct qkv_context *ctx, int threads) {
     const char *text = threads == 0 ? getenv("QKV_THREADS") : NULL;
     if (text && *text) {
@@ -93,6 +114,9 @@ enum qkv_status qkv_context_create(struct qkv_context **out, const struct qkv_co
     struct qkv_context *ctx = *out = calloc(1, sizeof *ctx);
     if (!ctx) return QKV_MEMORY;
     ctx->threads = 1;
+    ctx->l1d = qkv_cache_bytes(1);
+    ctx->l2 = qkv_cache_bytes(2);
+    ctx->precision = options ? options->precision : QKV_FP32;
     enum qkv_status status = choose_kernels(ctx, options ? options->isa : NULL);
     if (status == QKV_OK) status = choose_threads(ctx, options ? options->threads : 0);
     return status;

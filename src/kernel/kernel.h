@@ -65,13 +65,13 @@ enum qkv_activation_kind { QKV_ACT_RELU, QKV_ACT_GELU, QKV_ACT_GELU_TANH, QKV_AC
     /* y = s·exp(x − lse), a row of softmax times s; y may be x */                                                              \
     X(void, softmax_scaled, (float *y, const float *x, float lse, float s, size_t n))                                              \
     /* AdamW (Loshchilov & Hutter 2019): g = gscale·dw; m, v moments; w −= rate·(m̂/(sqrt(v̂) + eps) + decay·w) with      \
-     * m̂ = m/correction1, v̂ = v/correction2. coupled: Adam with L2, g += decay·w instead */ \
+     * m̂ = m/correction1, v̂ = v/correction2. coupled: Adam with L2, g += decay·w instead. dw becomes 0 */ \
     X(void, adamw,                                                                                                                 \
-      (float *w, float *m, float *v, const float *dw, float gscale, float rate, float beta1, float beta2, float eps,               \
+      (float *w, float *m, float *v, float *dw, float gscale, float rate, float beta1, float beta2, float eps,               \
        float decay, float correction1, float correction2, bool coupled, size_t n))                                                 \
-    /* SGD with momentum: g = gscale·dw + decay·w; m = momentum·m + g; w −= rate·m */                                        \
+    /* SGD with momentum: g = gscale·dw + decay·w; m = momentum·m + g; w −= rate·m. dw becomes 0 */                                        \
     X(void, sgd,                                                                                                                   \
-      (float *w, float *m, const float *dw, float gscale, float rate, float momentum, float decay, size_t n))                      \
+      (float *w, float *m, float *dw, float gscale, float rate, float momentum, float decay, size_t n))                      \
     /* Independent fused multiply-adds in registers only, for measuring the peak; returns the FLOPs done */                        \
     X(double, fma_peak, (size_t iterations))                                                                                       \
     /* Reads n floats, whole cache lines at a time, for measuring the memory; returns their sum, rounded as it comes */            \
@@ -81,6 +81,8 @@ enum qkv_activation_kind { QKV_ACT_RELU, QKV_ACT_GELU, QKV_ACT_GELU_TANH, QKV_AC
 
 /* Tiles of the matrix product: see isa/gemm.c and gemm.c. */
 struct qkv_gemm_kernels;
+/* The same in bf16: see isa/bf16.c and gemm_bf16.c. */
+struct qkv_bf16_kernels;
 /* Tiles of attention: see isa/attend.c and attend.c. */
 struct qkv_attend_kernels;
 
@@ -89,6 +91,7 @@ struct qkv_kernels {
     int width; /* floats a vector */
     QKV_KERNEL_LIST(QKV_KERNEL_POINTER)
     const struct qkv_gemm_kernels *gemm;
+    const struct qkv_bf16_kernels *bf16;
     const struct qkv_attend_kernels *attend;
 };
 
@@ -118,6 +121,30 @@ struct qkv_gemm_options {
 size_t qkv_gemm_run_length(size_t K);
 enum qkv_status qkv_gemm(struct qkv_context *ctx, struct qkv_arena *scratch, float *c, size_t ldc, struct qkv_matrix a,
                          struct qkv_matrix b, size_t M, size_t N, size_t K, struct qkv_gemm_options options);
+
+/* ---- matrix product in bf16 (gemm_bf16.c) -------------------------------------------------------------------------
+ * C (M,N) = A (M,K) · B (K,N) [+ C] [+ bias]: A and B are rounded to bf16 where they are not bf16 yet, products and sums are
+ * fp32, and C is stored as fp32 or, rounded once, as bf16. A machine without bf16 products multiplies the rounded numbers as
+ * fp32. The same bits at any thread count; which bits depends on the kernel table. K > 0. */
+struct qkv_operand {
+    const void *data;
+    enum qkv_dtype dtype; /* QKV_F32 or QKV_BF16 */
+    size_t row_stride, column_stride; /* in elements; one of them is 1 */
+};
+struct qkv_bf16_options {
+    enum qkv_dtype dtype; /* of C */
+    bool accumulate;
+    const float *bias;  /* N floats, or NULL */
+    const void *panels; /* B as qkv_bf16_pack left it for (K,N): B's data is then not read; or NULL */
+};
+enum qkv_status qkv_gemm_bf16(struct qkv_context *ctx, struct qkv_arena *scratch, void *c, size_t ldc,
+                              struct qkv_operand a, struct qkv_operand b, size_t M, size_t N, size_t K,
+                              struct qkv_bf16_options options);
+/* B packed once for many products. The size depends on the table; false when it does not fit. */
+bool qkv_bf16_panels(const struct qkv_context *ctx, size_t K, size_t N, size_t *bytes);
+void qkv_bf16_pack(struct qkv_context *ctx, void *panels, struct qkv_operand b, size_t K, size_t N);
+/* Measured peak of products of bf16 in registers, FLOP/s, of all threads together. */
+double qkv_measure_bf16_peak(struct qkv_context *ctx);
 
 /* ---- attention (attend.c) ---------------------------------------------------------------------------------------
  * y = softmax(softcap(scale·q·kᵀ) + bias, over the keys that the row may attend to) · v, tiled with an online softmax

@@ -2,7 +2,7 @@
  * the yardsticks of every share of the peak that is reported. */
 #include <time.h>
 
-#include "kernel/kernel.h"
+#include "kernel/isa/bf16.h"
 
 static double seconds_now(void) {
     struct timespec now;
@@ -13,24 +13,23 @@ static double seconds_now(void) {
 enum { PIECES_A_THREAD = 8, ROUNDS = 3 };
 
 struct peak {
-    const struct qkv_kernels *kernels;
+    double (*kernel)(size_t iterations);
     size_t iterations;
 };
 
 static void peak_item(void *argument, size_t item, int thread) {
     (void)item, (void)thread;
     const struct peak *peak = argument;
-    peak->kernels->fma_peak(peak->iterations);
+    peak->kernel(peak->iterations);
 }
 
-double qkv_measure_peak(struct qkv_context *ctx) {
-    const struct qkv_kernels *kernels = ctx->kernels;
-    struct qkv_context measured = {.threads = ctx->threads, .kernels = kernels}; /* dry or not: it is measured */
-    struct peak peak = {kernels, 1000};
+static double measure(struct qkv_context *ctx, double (*kernel)(size_t)) {
+    struct qkv_context measured = {.threads = ctx->threads, .kernels = ctx->kernels}; /* dry or not: it is measured */
+    struct peak peak = {kernel, 1000};
     double seconds, flops = 0;
     for (;;) { /* how many iterations take about a millisecond */
         double start = seconds_now();
-        flops = kernels->fma_peak(peak.iterations);
+        flops = kernel(peak.iterations);
         seconds = seconds_now() - start;
         if (seconds >= 5e-4) break;
         peak.iterations *= 2;
@@ -45,6 +44,14 @@ double qkv_measure_peak(struct qkv_context *ctx) {
         if (rate > best) best = rate;
     }
     return best;
+}
+
+double qkv_measure_peak(struct qkv_context *ctx) {
+    return measure(ctx, ctx->kernels->fma_peak);
+}
+
+double qkv_measure_bf16_peak(struct qkv_context *ctx) {
+    return measure(ctx, ctx->kernels->bf16->peak);
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */

@@ -1,7 +1,4 @@
-/* attend_rows.h: rows of heads in memory: where they lie, as fp32 or bf16, and how they are packed for the tiles.
- *
- * bf16 is the upper half of a binary32 (Kalamkar et al. 2019): reading appends zeros, writing rounds to nearest even and
- * keeps NaN a NaN, as qkv_from_float does. */
+/* attend_rows.h: rows of heads in memory: where they lie, as fp32 or bf16, and how they are packed for the tiles. */
 #ifndef QKV_ISA_ATTEND_ROWS_H
 #define QKV_ISA_ATTEND_ROWS_H
 
@@ -35,25 +32,6 @@ QKV_INLINE void store_row(float *x, vf v, size_t n) {
         vf_store(x, v);
     else
         vf_store_n(x, v, n);
-}
-
-QKV_INLINE vf load_bf16(const uint16_t *x, size_t n) {
-    uint32_t bits[W];
-    if (n >= W)
-        for (size_t i = 0; i < W; i++) bits[i] = (uint32_t)x[i] << 16;
-    else
-        for (size_t i = 0; i < W; i++) bits[i] = i < n ? (uint32_t)x[i] << 16 : 0;
-    return vf_from_bits(vi_load(bits));
-}
-QKV_INLINE void store_bf16(uint16_t *x, vf v, size_t n) {
-    vi bits = vi_from_bits(v), upper = vi_shr(bits, 16), odd = vi_and(upper, vi_set(1));
-    vi rounded = vi_shr(vi_add(vi_add(bits, vi_set(0x7fff)), odd), 16);
-    uint32_t lanes[W];
-    vi_store(lanes, vi_select(vf_eq(v, v), rounded, vi_or(upper, vi_set(0x40))));
-    if (n >= W)
-        for (size_t i = 0; i < W; i++) x[i] = (uint16_t)lanes[i];
-    else
-        for (size_t i = 0; i < n; i++) x[i] = (uint16_t)lanes[i];
 }
 
 /* The channels c… of a row with n more of them. */

@@ -5,11 +5,15 @@
 #include "kernel/kernel.h"
 #include "kernel/isa/simd.h"
 
+/* One instruction set may serve several tables, which differ in how they multiply bf16: QKV_T(bf16_kernels) is of the table. */
+#define QKV_T(name) QKV_JOIN(qkv_, name, QKV_TABLE_NAME)
+
 #define QKV_KERNEL_PROTOTYPE(type, name, parameters) type QKV_K(name) parameters;
 QKV_KERNEL_LIST(QKV_KERNEL_PROTOTYPE)
 
 extern const struct qkv_gemm_kernels QKV_K(gemm_kernels);     /* gemm.c */
 extern const struct qkv_attend_kernels QKV_K(attend_kernels); /* attend.c */
-extern const struct qkv_kernels QKV_K(kernels);               /* table.c */
+extern const struct qkv_bf16_kernels QKV_T(bf16_kernels);     /* bf16.c */
+extern const struct qkv_kernels QKV_T(kernels);               /* table.c */
 
 #endif

@@ -75,6 +75,7 @@
 #error "define QKV_ISA_NAME and QKV_ISA_<name>"
 #endif
 
+#include "kernel/isa/bf16_cells.h"
 #include "kernel/isa/math.h"
 
 #endif

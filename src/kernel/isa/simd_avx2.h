@@ -116,6 +116,14 @@ QKV_INLINE vi vi_load(const uint32_t *p) {
 QKV_INLINE void vi_store(uint32_t *p, vi a) {
     _mm256_storeu_si256((__m256i *)(void *)p, a);
 }
+/* W 16-bit numbers, each in the lower half of a lane; and back, what is in the upper halves being 0. */
+QKV_INLINE vi vi_load_halves(const uint16_t *p) {
+    return _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+QKV_INLINE void vi_store_halves(uint16_t *p, vi a) {
+    __m128i halves = _mm_packus_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    _mm_storeu_si128((__m128i *)(void *)p, halves);
+}
 QKV_INLINE vi vi_add(vi a, vi b) {
     return _mm256_add_epi32(a, b);
 }

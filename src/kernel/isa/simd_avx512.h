@@ -2,7 +2,11 @@
 #ifndef QKV_SIMD_AVX512_H
 #define QKV_SIMD_AVX512_H
 
+#if defined(QKV_EMULATE_X86) /* in tests only: the same intrinsics in portable C */
+#include "emulate_x86.h"
+#else
 #include <immintrin.h>
+#endif
 
 #define W 16
 
@@ -115,6 +119,13 @@ QKV_INLINE vi vi_load(const uint32_t *p) {
 }
 QKV_INLINE void vi_store(uint32_t *p, vi a) {
     _mm512_storeu_si512(p, a);
+}
+/* W 16-bit numbers, each in the lower half of a lane; and back, what is in the upper halves being 0. */
+QKV_INLINE vi vi_load_halves(const uint16_t *p) {
+    return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+QKV_INLINE void vi_store_halves(uint16_t *p, vi a) {
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi32_epi16(a));
 }
 QKV_INLINE vi vi_add(vi a, vi b) {
     return _mm512_add_epi32(a, b);

@@ -126,6 +126,13 @@ QKV_INLINE vi vi_load(const uint32_t *p) {
 QKV_INLINE void vi_store(uint32_t *p, vi a) {
     vst1q_u32(p, a);
 }
+/* W 16-bit numbers, each in the lower half of a lane; and back, what is in the upper halves being 0. */
+QKV_INLINE vi vi_load_halves(const uint16_t *p) {
+    return vmovl_u16(vld1_u16(p));
+}
+QKV_INLINE void vi_store_halves(uint16_t *p, vi a) {
+    vst1_u16(p, vmovn_u32(a));
+}
 QKV_INLINE vi vi_add(vi a, vi b) {
     return vaddq_u32(a, b);
 }

@@ -110,6 +110,12 @@ QKV_INLINE vi vi_load(const uint32_t *p) {
 QKV_INLINE void vi_store(uint32_t *p, vi a) {
     *p = a;
 }
+QKV_INLINE vi vi_load_halves(const uint16_t *p) {
+    return *p;
+}
+QKV_INLINE void vi_store_halves(uint16_t *p, vi a) {
+    *p = (uint16_t)a;
+}
 QKV_INLINE vi vi_add(vi a, vi b) {
     return a + b;
 }

@@ -1,0 +1,29 @@
+/* bf16.c: the kernels of the matrix product in bf16, once for every table: on AMX tiles, by AVX-512's dot products, or
+ * widened to fp32 where a machine has neither. */
+#include "kernel/isa/isa.h"
+
+#if defined(QKV_TABLE_amx)
+#include "kernel/isa/bf16_amx.h"
+#elif defined(QKV_TABLE_avx512bf16)
+#include "kernel/isa/bf16_dot_tile.h"
+#else
+#include "kernel/isa/bf16_widened.h"
+#endif
+
+const struct qkv_bf16_kernels QKV_T(bf16_kernels) = {
+    .unit = UNIT,
+    .native = NATIVE,
+    .in_place = IN_PLACE,
+    .mr = MR,
+    .nr = NR,
+    .step = STEP,
+    .run = RUN,
+    .a_size = A_SIZE,
+    .few_rows = FEW,
+    .pack_b = pack_b,
+    .pack_a = pack_a,
+    .block = block,
+    .few_a = few_a,
+    .few = few,
+    .peak = peak,
+};

@@ -1,0 +1,99 @@
+/* bf16_dot_tile.h: tiles of 14 × 32 sums in registers, by dot products of words (see bf16_dot.h). */
+#ifndef QKV_ISA_BF16_DOT_TILE_H
+#define QKV_ISA_BF16_DOT_TILE_H
+
+#define STEP 2
+#include "kernel/isa/bf16_dot.h"
+
+enum { MR = 14, RUN = 384 };
+
+static void pack_a(void *out, struct qkv_operand a, size_t rows, size_t K, float *staging) {
+    (void)staging;
+    const struct lines x = {a.data, a.dtype, a.row_stride, a.column_stride};
+    const size_t pairs = bf16_pairs(K, STEP);
+    uint32_t turned[W * W];
+    for (size_t m = 0; m < rows; m += MR) {
+        const size_t height = rows - m < MR ? rows - m : MR;
+        uint32_t *to = (uint32_t *)out + m * pairs;
+        for (size_t p = 0; p < pairs; p += W) {
+            const size_t here = pairs - p < W ? pairs - p : W;
+            struct lines part = x;
+            const size_t size = x.dtype == QKV_BF16 ? sizeof(uint16_t) : sizeof(float);
+            part.data = (const char *)x.data + 2 * p * x.k_stride * size;
+            pack_pairs(turned, W, &part, m, height, K - 2 * p, here);
+            for (size_t i = 0; i < here; i++) memcpy(to + (p + i) * height, turned + i * W, height * sizeof *to);
+        }
+    }
+}
+
+QKV_INLINE void tile(const size_t rows, const struct qkv_bf16_block *b, size_t m, size_t n, size_t pairs) {
+    vf sum[MR][2];
+    const size_t columns = b->columns - n;
+    const uint32_t *left = (const uint32_t *)b->a + m * pairs, *right = b->b + n * pairs;
+    float sums[MR * NR], *c = b->c ? b->c + m * b->ldc + n : NULL;
+    QKV_UNROLL
+    for (size_t i = 0; i < rows; i++) {
+        QKV_UNROLL
+        for (size_t j = 0; j < 2; j++) sum[i][j] = vf_zero();
+    }
+    for (size_t p = 0; p < pairs; p++) {
+        vi b0 = vi_load(right + p * NR), b1 = vi_load(right + p * NR + W);
+        QKV_UNROLL
+        for (size_t i = 0; i < rows; i++) {
+            vi a = vi_set(left[p * rows + i]);
+            sum[i][0] = dot(sum[i][0], a, b0);
+            sum[i][1] = dot(sum[i][1], a, b1);
+        }
+    }
+    QKV_UNROLL
+    for (size_t i = 0; i < rows; i++) {
+        QKV_UNROLL
+        for (size_t j = 0; j < 2; j++) {
+            const size_t here = columns > j * W ? columns - j * W : 0;
+            if (b->resume && here) sum[i][j] = vf_add(vf_load_n(c + i * b->ldc + j * W, here), sum[i][j]);
+            if (b->out.data)
+                vf_store(sums + i * NR + j * W, sum[i][j]);
+            else if (here)
+                vf_store_n(c + i * b->ldc + j * W, sum[i][j], here);
+        }
+    }
+    if (b->out.data) put_sums(&b->out, m, n, sums, NR, rows, columns < NR ? columns : NR);
+}
+
+#define TILE_HEIGHTS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14)
+#define TILE_DEFINE(rows)                                                                                              \
+    static void tile_##rows(const struct qkv_bf16_block *b, size_t m, size_t n, size_t pairs) {                        \
+        tile(rows, b, m, n, pairs);                                                                                    \
+    }
+TILE_HEIGHTS(TILE_DEFINE)
+#define TILE_NAME(rows) tile_##rows,
+static void (*const tiles[MR])(const struct qkv_bf16_block *, size_t, size_t, size_t) = {TILE_HEIGHTS(TILE_NAME)};
+
+static void block(const struct qkv_bf16_block *b) {
+    const size_t pairs = bf16_pairs(b->K, STEP);
+    for (size_t n = 0; n < b->columns; n += NR)
+        for (size_t m = 0; m < b->rows; m += MR) tiles[(b->rows - m < MR ? b->rows - m : MR) - 1](b, m, n, pairs);
+}
+
+static double peak(size_t iterations) {
+    enum { CHAINS = 16 };
+    vf sum[CHAINS];
+    vi a = vi_set(0x3f803f80u);
+    QKV_UNROLL
+    for (int i = 0; i < CHAINS; i++) sum[i] = vf_set((float)i);
+    for (size_t n = 0; n < iterations; n++) {
+        QKV_UNROLL
+        for (int i = 0; i < CHAINS; i++) sum[i] = dot(sum[i], a, a);
+    }
+    float all = 0;
+    QKV_UNROLL
+    for (int i = 0; i < CHAINS; i++) all += vf_first(sum[i]);
+    double flops = 4.0 * CHAINS * W * (double)iterations;
+    return all < 0 ? -flops : flops;
+}
+
+#define UNIT     "bf16 dot products"
+#define NATIVE   true
+#define IN_PLACE false
+#define A_SIZE   sizeof(uint16_t)
+#endif

@@ -1,0 +1,102 @@
+/* bf16_pack.h: operands of any layout, fp32 or bf16, to words of two terms. A line is a row of A or a column of B. */
+#ifndef QKV_ISA_BF16_PACK_H
+#define QKV_ISA_BF16_PACK_H
+
+#include "kernel/isa/bf16.h"
+#include "kernel/isa/simd.h"
+
+struct lines { /* element (line, k) */
+    const void *data;
+    enum qkv_dtype dtype;
+    size_t line_stride, k_stride;
+};
+
+/* Up to W elements in a row from `at` on, the first n of which exist. */
+QKV_INLINE vf read_line(const struct lines *x, size_t at, size_t n) {
+    if (x->dtype == QKV_BF16) return load_bf16((const uint16_t *)x->data + at, n);
+    const float *from = (const float *)x->data + at;
+    return n >= W ? vf_load(from) : vf_load_n(from, n);
+}
+
+/* W words of one line that is contiguous along k: terms k … k + 2W, those before K. */
+QKV_INLINE vi words_along(const struct lines *x, size_t line, size_t k, size_t K) {
+    const size_t at = line * x->line_stride + k, left = K > k ? K - k : 0;
+    vf even = left ? read_line(x, at, left) : vf_zero();
+    vf odd = left > W ? read_line(x, at + W, left - W) : vf_zero();
+    vf_unzip(&even, &odd);
+    return bf16_words(even, odd);
+}
+
+/* The words of one pair of terms, k and k + 1, of `count` lines that lie side by side. */
+QKV_INLINE vi words_across(const struct lines *x, size_t line, size_t count, size_t k, size_t K) {
+    vf even = k < K ? read_line(x, line + k * x->k_stride, count) : vf_zero();
+    vf odd = k + 1 < K ? read_line(x, line + (k + 1) * x->k_stride, count) : vf_zero();
+    return bf16_words(even, odd);
+}
+
+QKV_INLINE void turn_words(vi r[W]) {
+    vf t[W];
+    QKV_UNROLL
+    for (size_t i = 0; i < W; i++) t[i] = vf_from_bits(r[i]);
+    vf_transpose(t);
+    QKV_UNROLL
+    for (size_t i = 0; i < W; i++) r[i] = vi_from_bits(t[i]);
+}
+
+/* out[pair·ld + i]: W words of each of `pairs` pairs, for lines `line` … of which `count` exist. */
+static void pack_pairs(uint32_t *out, size_t ld, const struct lines *x, size_t line, size_t count, size_t K,
+                       size_t pairs) {
+    if (x->line_stride == 1 || x->k_stride != 1) {
+        for (size_t p = 0; p < pairs; p++)
+            vi_store(out + p * ld, count ? words_across(x, line, count, 2 * p, K) : vi_set(0));
+        return;
+    }
+    for (size_t p = 0; p < pairs; p += W) {
+        vi r[W];
+        QKV_UNROLL
+        for (size_t i = 0; i < W; i++) r[i] = i < count ? words_along(x, line + i, 2 * p, K) : vi_set(0);
+        turn_words(r);
+        for (size_t i = 0; i < W && p + i < pairs; i++) vi_store(out + (p + i) * ld, r[i]);
+    }
+}
+
+static inline size_t bf16_pairs(size_t K, size_t step) {
+    return (K + step - 1) / step * step / 2;
+}
+
+/* Panels of `width` columns, a multiple of W. */
+QKV_INLINE void pack_b_panels(uint32_t *out, const size_t width, const size_t step, struct qkv_operand b, size_t K,
+                              size_t columns) {
+    const struct lines x = {b.data, b.dtype, b.column_stride, b.row_stride};
+    const size_t pairs = bf16_pairs(K, step);
+    for (size_t n = 0; n < columns; n += width) {
+        for (size_t j = 0; j < width; j += W) {
+            const size_t left = columns > n + j ? columns - n - j : 0;
+            pack_pairs(out + n * pairs + j, width, &x, left ? n + j : 0, left, K, pairs);
+        }
+    }
+}
+
+/* out (+)= sums + bias for a tile of sums in the first cache. */
+static void put_sums(const struct qkv_bf16_out *out, size_t row, size_t column, const float *sums, size_t ld,
+                     size_t rows, size_t columns) {
+    const float *bias = out->bias ? out->bias + column : NULL;
+    for (size_t i = 0; i < rows; i++) {
+        const size_t at = (row + i) * out->ld + column;
+        float *floats = (float *)out->data + at;
+        uint16_t *halves = (uint16_t *)out->data + at;
+        QKV_EACH(j, m, columns, {
+            vf v = vf_load_n(sums + i * ld + j, m);
+            if (bias) v = vf_add(v, vf_load_n(bias + j, m));
+            if (out->dtype == QKV_BF16) {
+                if (out->accumulate) v = vf_add(load_bf16(halves + j, m), v);
+                store_bf16(halves + j, v, m);
+            } else {
+                if (out->accumulate) v = vf_add(vf_load_n(floats + j, m), v);
+                vf_store_n(floats + j, v, m);
+            }
+        });
+    }
+}
+
+#endif

@@ -1,0 +1,154 @@
+/* bf16_widened.h: products of bf16 on a machine that has none: numbers are rounded to bf16 where they are packed, and
+ * multiplied and added as fp32 by the tiles of gemm.c. A product of two bf16 is exact in fp32, so what such a machine gives
+ * differs from one with bf16 only in the order and rounding of the sums. */
+#ifndef QKV_ISA_BF16_WIDENED_H
+#define QKV_ISA_BF16_WIDENED_H
+
+#include "kernel/isa/bf16_pack.h"
+#include "kernel/isa/gemm.h"
+#include "kernel/isa/isa.h"
+
+enum { RUN = 256, FEW = 8 };
+#if defined(QKV_ISA_avx512)
+enum { MR = 14, NR = 32 };
+#elif defined(QKV_ISA_avx2)
+enum { MR = 6, NR = 16 };
+#elif defined(QKV_ISA_neon)
+enum { MR = 6, NR = 16 };
+#else
+enum { MR = 4, NR = 8 };
+#endif
+
+QKV_INLINE vf rounded(vf v) {
+    return vf_from_bits(vi_shl(bf16_bits(v), 16));
+}
+
+static void pack_b(uint32_t *out, struct qkv_operand b, size_t K, size_t columns) {
+    pack_b_panels(out, NR, 2, b, K, columns);
+}
+
+static void round_floats(float *x, size_t n) {
+    QKV_EACH(i, m, n, { vf_store_n(x + i, rounded(vf_load_n(x + i, m)), m); });
+}
+
+/* bf16 is widened to the layout that it has, then packed as fp32 is. */
+static void pack_a(void *out, struct qkv_operand a, size_t rows, size_t K, float *staging) {
+    struct qkv_matrix wide = {a.data, a.row_stride, a.column_stride};
+    const bool along = a.column_stride == 1;
+    if (a.dtype == QKV_BF16) {
+        const size_t lines = along ? rows : K, length = along ? K : rows,
+                     stride = along ? a.row_stride : a.column_stride;
+        for (size_t i = 0; i < lines; i++) {
+            const uint16_t *from = (const uint16_t *)a.data + i * stride;
+            QKV_EACH(j, m, length, { vf_store_n(staging + i * length + j, load_bf16(from + j, m), m); });
+        }
+        wide = (struct qkv_matrix){staging, along ? K : 1, along ? 1 : rows};
+    }
+    QKV_K(gemm_kernels).pack_a(out, wide, rows, K, MR);
+    if (a.dtype != QKV_BF16) round_floats(out, rows * K);
+}
+
+static void block(const struct qkv_bf16_block *b) {
+    float panel[RUN * NR];
+    const size_t pairs = bf16_pairs(b->K, 2);
+    for (size_t n = 0; n < b->columns; n += NR) {
+        const uint32_t *words = b->b + n * pairs;
+        const size_t columns = b->columns - n < NR ? b->columns - n : NR;
+        for (size_t p = 0; p < pairs; p++) {
+            QKV_UNROLL
+            for (size_t j = 0; j < NR; j += W) {
+                vi pair = vi_load(words + p * NR + j);
+                vf_store(panel + 2 * p * NR + j, bf16_even(pair));
+                vf_store(panel + (2 * p + 1) * NR + j, bf16_odd(pair));
+            }
+        }
+        const struct qkv_gemm_block tiles = {.rows = b->rows,
+                                             .columns = columns,
+                                             .K = b->K,
+                                             .a = b->a,
+                                             .height = MR,
+                                             .b = panel,
+                                             .c = b->c + n,
+                                             .ldc = b->ldc,
+                                             .resume = b->resume};
+        QKV_K(gemm_kernels).block(&tiles);
+        if (b->out.data) put_sums(&b->out, 0, n, b->c + n, b->ldc, b->rows, columns);
+    }
+}
+
+static void few_a(void *out, struct qkv_operand row, size_t K) {
+    const struct lines x = {row.data, row.dtype, 0, row.column_stride};
+    float *to = out;
+    QKV_EACH(k, m, K, { vf_store_n(to + k, rounded(read_line(&x, k, m)), m); });
+    if (K % 2) to[K] = 0;
+}
+
+/* `rows` rows against one panel; even and odd terms in sums of their own, so that the adders do not wait. */
+QKV_INLINE void few_panel(const size_t rows, const struct qkv_bf16_few *f, size_t n, size_t pairs) {
+    vf even[FEW][NR / W], odd[FEW][NR / W];
+    QKV_UNROLL
+    for (size_t i = 0; i < rows; i++) {
+        QKV_UNROLL
+        for (size_t j = 0; j < NR / W; j++) even[i][j] = odd[i][j] = vf_zero();
+    }
+    const uint32_t *b = f->b + n * pairs;
+    for (size_t p = 0; p < pairs; p++) {
+        QKV_UNROLL
+        for (size_t j = 0; j < NR / W; j++) {
+            vi words = vi_load(b + p * NR + j * W);
+            QKV_UNROLL
+            for (size_t i = 0; i < rows; i++) {
+                const float *a = (const float *)(const void *)((const char *)f->a + i * f->lda) + 2 * p;
+                even[i][j] = vf_fma(vf_set(a[0]), bf16_even(words), even[i][j]);
+                odd[i][j] = vf_fma(vf_set(a[1]), bf16_odd(words), odd[i][j]);
+            }
+        }
+    }
+    QKV_UNROLL
+    for (size_t i = 0; i < rows; i++) {
+        QKV_UNROLL
+        for (size_t j = 0; j < NR / W; j++) {
+            if (n + j * W >= f->columns) continue;
+            const size_t left = f->columns - n - j * W;
+            float *c = f->c + i * f->ldc + n + j * W;
+            vf sum = vf_add(even[i][j], odd[i][j]);
+            if (f->resume) sum = vf_add(vf_load_n(c, left), sum);
+            vf_store_n(c, sum, left);
+        }
+    }
+}
+
+QKV_INLINE void few_panels(const size_t rows, const struct qkv_bf16_few *f) {
+    for (size_t n = 0; n < f->columns; n += NR) few_panel(rows, f, n, bf16_pairs(f->K, 2));
+}
+
+/* Rows are taken as many at a time as sums fit into registers; B is then in the cache for the others. */
+static void few(const struct qkv_bf16_few *f) {
+    struct qkv_bf16_few part = *f;
+    for (size_t n = 0; n < f->columns; n += NR) {
+        const size_t pairs = bf16_pairs(f->K, 2);
+        part.columns = f->columns - n < NR ? f->columns - n : NR;
+        part.b = f->b + n * pairs;
+        for (size_t i = 0, step; i < f->rows; i += step) {
+            step = f->rows - i >= 2 ? 2 : 1;
+            part.a = (const char *)f->a + i * f->lda;
+            part.c = f->c + i * f->ldc + n;
+            if (step == 2)
+                few_panels(2, &part);
+            else
+                few_panels(1, &part);
+        }
+        if (f->out.data) put_sums(&f->out, 0, n, f->c + n, f->ldc, f->rows, part.columns);
+    }
+}
+
+static double peak(size_t iterations) {
+    return QKV_K(fma_peak)(iterations);
+}
+
+#define UNIT     "fp32"
+#define NATIVE   false
+#define IN_PLACE false
+#define STEP     2
+#define A_SIZE   sizeof(float)
+#endif

@@ -1,0 +1,234 @@
+/* check_bf16.h: the matrix product in bf16 of one table against sums in double of the rounded numbers, within the bound that
+ * rounding a chain of fp32 additions has (Higham 2002, "Accuracy and Stability of Numerical Algorithms", ch. 4), and the same bits
+ * at any thread count. */
+#ifndef QKV_CHECK_BF16_H
+#define QKV_CHECK_BF16_H
+
+#include "checks.h"
+
+struct bf16_case {
+    size_t M, N, K, ldc;
+    bool a_turned, b_turned, a_half, b_half, c_half, accumulate, bias, panels;
+};
+
+struct bf16_data {
+    struct bf16_case shape;
+    float *a_floats, *b_floats, *c, *bias; /* exactly what is multiplied, for the oracle; c as it was */
+    size_t a_count, b_count, c_floats;     /* c in floats' space, also where it holds bf16 */
+    uint16_t *a_halves, *b_halves;
+    struct qkv_operand a, b;
+    void *panels;
+};
+
+/* `floats` becomes what bf16 holds of it; the operand reads it as it came or as bf16. */
+static struct qkv_operand bf16_operand(float *floats, size_t count, size_t rows, size_t columns, bool turned, bool half,
+                                       uint16_t **halves, float **rounded) {
+    struct qkv_operand x = {.row_stride = turned ? 1 : columns, .column_stride = turned ? rows : 1};
+    *halves = (uint16_t *)(void *)guarded_new(count / 2 + 1);
+    qkv_from_float(*halves, floats, QKV_BF16, count);
+    *rounded = guarded_new(count);
+    qkv_to_float(*rounded, *halves, QKV_BF16, count);
+    x.dtype = half ? QKV_BF16 : QKV_F32;
+    x.data = half ? (const void *)*halves : (const void *)floats;
+    return x;
+}
+
+static enum qkv_status bf16_run(struct qkv_context *ctx, struct qkv_arena *scratch, const struct bf16_data *d,
+                                float *c) {
+    const struct bf16_case *s = &d->shape;
+    struct qkv_bf16_options options = {.dtype = s->c_half ? QKV_BF16 : QKV_F32, .accumulate = s->accumulate};
+    options.bias = s->bias ? d->bias : NULL;
+    options.panels = d->panels;
+    struct qkv_operand b = d->b;
+    if (d->panels) b.data = NULL;
+    return qkv_gemm_bf16(ctx, scratch, c, s->ldc, d->a, b, s->M, s->N, s->K, options);
+}
+
+static float bf16_at(const struct bf16_case *s, const float *c, size_t i) {
+    float x = c[s->c_half ? 0 : i];
+    if (s->c_half) qkv_to_float(&x, (const uint16_t *)(const void *)c + i, QKV_BF16, 1);
+    return x;
+}
+
+static void bf16_check_element(const struct bf16_data *d, const float *c, size_t m, size_t n) {
+    const struct bf16_case *s = &d->shape;
+    double sum = s->bias ? (double)d->bias[n] : 0, size = fabs(sum);
+    for (size_t k = 0; k < s->K; k++) {
+        double product = (double)d->a_floats[m * d->a.row_stride + k * d->a.column_stride] *
+                         (double)d->b_floats[k * d->b.row_stride + n * d->b.column_stride];
+        sum += product;
+        size += fabs(product);
+    }
+    const size_t at = m * s->ldc + n;
+    if (s->accumulate) sum += (double)bf16_at(s, d->c, at), size += fabs((double)bf16_at(s, d->c, at));
+    const double bound = size * ((double)s->K + 8) * 0x1p-24 + (s->c_half ? fabs(sum) * 0x1p-8 + 1e-38 : 0);
+    const double got = (double)bf16_at(s, c, at);
+    CHECK(fabs(got - sum) <= bound,
+          "%zu×%zu×%zu a%d%d b%d%d c%d acc%d bias%d panels%d: (%zu,%zu) is %g, not %g within %g", s->M, s->N, s->K,
+          s->a_turned, s->a_half, s->b_turned, s->b_half, s->c_half, s->accumulate, s->bias, s->panels, m, n, got, sum,
+          bound);
+}
+
+static struct bf16_data bf16_data(struct qkv_context *ctx, struct qkv_random *random, const struct bf16_case *s) {
+    struct bf16_data d = {.shape = *s, .a_count = s->M * s->K, .b_count = s->K * s->N};
+    float *a = random_floats(random, d.a_count, 1), *b = random_floats(random, d.b_count, 1);
+    d.a = bf16_operand(a, d.a_count, s->M, s->K, s->a_turned, s->a_half, &d.a_halves, &d.a_floats);
+    d.b = bf16_operand(b, d.b_count, s->K, s->N, s->b_turned, s->b_half, &d.b_halves, &d.b_floats);
+    const size_t cells = (s->M - 1) * s->ldc + s->N;
+    d.c_floats = s->c_half ? (cells + 1) / 2 : cells;
+    d.c = guarded_new(d.c_floats);
+    float *start = random_floats(random, cells + 1, 1);
+    qkv_from_float(d.c, start, s->c_half ? QKV_BF16 : QKV_F32, s->c_half ? d.c_floats * 2 : cells);
+    guarded_free(start, cells + 1, "nothing");
+    d.bias = random_floats(random, s->N, 1);
+    size_t bytes;
+    if (s->panels && qkv_bf16_panels(ctx, s->K, s->N, &bytes)) {
+        d.panels = guarded_new(bytes / 4);
+        qkv_bf16_pack(ctx, d.panels, d.b, s->K, s->N);
+        guards_hold(d.panels, bytes / 4);
+    }
+    if (!s->a_half) d.a.data = a;
+    if (!s->b_half) d.b.data = b;
+    if (s->a_half) guarded_free(a, d.a_count, "bf16 into A");
+    if (s->b_half) guarded_free(b, d.b_count, "bf16 into B");
+    return d;
+}
+
+static void bf16_data_free(struct qkv_context *ctx, struct bf16_data *d) {
+    const struct bf16_case *s = &d->shape;
+    size_t bytes;
+    if (!s->a_half) guarded_free((float *)(uintptr_t)d->a.data, d->a_count, "bf16 into A");
+    if (!s->b_half) guarded_free((float *)(uintptr_t)d->b.data, d->b_count, "bf16 into B");
+    guarded_free((float *)(void *)d->a_halves, d->a_count / 2 + 1, "bf16 into A");
+    guarded_free((float *)(void *)d->b_halves, d->b_count / 2 + 1, "bf16 into B");
+    guarded_free(d->a_floats, d->a_count, "bf16");
+    guarded_free(d->b_floats, d->b_count, "bf16");
+    guarded_free(d->c, d->c_floats, "bf16");
+    guarded_free(d->bias, s->N, "bf16 into the bias");
+    if (d->panels && qkv_bf16_panels(ctx, s->K, s->N, &bytes)) guarded_free(d->panels, bytes / 4, "bf16 panels");
+}
+
+static void bf16_check(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *random,
+                       const struct bf16_case *s) {
+    struct bf16_data d = bf16_data(ctx, random, s);
+    float *c = copied(d.c, d.c_floats);
+    const size_t mark = qkv_arena_mark(scratch);
+    CHECK(bf16_run(ctx, scratch, &d, c) == QKV_OK, "%s", qkv_message(ctx));
+    CHECK(qkv_arena_mark(scratch) == mark, "scratch was not given back");
+    const double work = (double)s->M * (double)s->N * (double)s->K;
+    const size_t every = work > 1e5 ? (size_t)(work / 1e5) : 1;
+    for (size_t at = every > 1 ? between(random, 0, every - 1) : 0; at < s->M * s->N; at += every)
+        bf16_check_element(&d, c, at / s->N, at % s->N);
+    for (size_t m = 0; m + 1 < s->M; m++)
+        for (size_t n = s->N; n < s->ldc; n++) {
+            float is = bf16_at(s, c, m * s->ldc + n), was = bf16_at(s, d.c, m * s->ldc + n);
+            CHECK(same_bits(&is, &was, 1), "bf16 wrote between rows");
+        }
+    guarded_free(c, d.c_floats, "bf16");
+    bf16_data_free(ctx, &d);
+}
+
+static struct bf16_case bf16_any(struct qkv_random *random, size_t M, size_t N, size_t K) {
+    const uint64_t bits = qkv_random_bits(random);
+    struct bf16_case s = {.M = M, .N = N, .K = K, .ldc = N};
+    s.a_turned = bits & 1, s.b_turned = bits & 2, s.a_half = bits & 4, s.b_half = bits & 8, s.c_half = bits & 16;
+    s.accumulate = bits & 32, s.bias = bits & 64, s.panels = bits & 128;
+    if (bits & 256) s.ldc = N + between(random, 1, 40);
+    return s;
+}
+
+/* ---- checks ------------------------------------------------------------------------------------------------------ */
+
+static void check_bf16_ragged(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *random) {
+    for (size_t M = 1; M <= 67; M += M < 20 ? 1 : 7) {
+        for (size_t N = 1; N <= 67; N += M < 20 ? 3 : 9) {
+            struct bf16_case s = bf16_any(random, M, N, between(random, 1, 70));
+            bf16_check(ctx, scratch, random, &s);
+        }
+    }
+}
+
+static void check_bf16_large(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *random) {
+    static const size_t shapes[][3] = {{1, 700, 3000}, {3, 517, 1030}, {8, 400, 777},  {9, 1000, 600}, {97, 333, 257},
+                                       {129, 64, 512}, {401, 130, 96}, {64, 64, 5000}, {600, 5, 900},  {260, 2100, 64},
+                                       {300, 17, 1},   {256, 96, 768}, {515, 40, 2600}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        for (int form = 0; form < 4; form++) {
+            struct bf16_case s = bf16_any(random, shapes[i][0], shapes[i][1], shapes[i][2]);
+            s.a_turned = form & 1, s.b_turned = form & 2;
+            if (form == 0) s.a_half = true;
+            bf16_check(ctx, scratch, random, &s);
+        }
+    }
+}
+
+static void check_bf16_threads(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *random) {
+    for (int round = 0; round < 12; round++) {
+        struct bf16_case s =
+            bf16_any(random, between(random, 1, 400), between(random, 1, 300), between(random, 1, 900));
+        struct bf16_data d = bf16_data(ctx, random, &s);
+        float *one = copied(d.c, d.c_floats), *some = copied(d.c, d.c_floats);
+        CHECK(bf16_run(ctx, scratch, &d, one) == QKV_OK, "%s", qkv_message(ctx));
+        for (int threads = 1; threads <= 5; threads++) {
+            struct qkv_context other = *ctx;
+            other.threads = threads;
+            memcpy(some, d.c, d.c_floats * sizeof *some);
+            CHECK(bf16_run(&other, scratch, &d, some) == QKV_OK, "%s", qkv_message(&other));
+            CHECK(same_bits(one, some, d.c_floats), "%zu×%zu×%zu depends on threads", s.M, s.N, s.K);
+        }
+        guarded_free(one, d.c_floats, "bf16");
+        guarded_free(some, d.c_floats, "bf16");
+        bf16_data_free(ctx, &d);
+    }
+}
+
+/* A dry run counts the memory that the real run then uses and touches nothing. */
+static void check_bf16_memory(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *random) {
+    (void)scratch;
+    for (int round = 0; round < 12; round++) {
+        struct bf16_case s =
+            bf16_any(random, between(random, 1, 400), between(random, 1, 400), between(random, 1, 2000));
+        struct bf16_data d = bf16_data(ctx, random, &s);
+        float *c = copied(d.c, d.c_floats);
+        struct qkv_arena measure, real;
+        ctx->dry = true;
+        qkv_arena_measure(ctx, &measure, "measure");
+        CHECK(bf16_run(ctx, &measure, &d, c) == QKV_OK, "%s", qkv_message(ctx));
+        ctx->dry = false;
+        CHECK(same_bits(c, d.c, d.c_floats), "a dry run wrote to C");
+        CHECK(qkv_arena_create(ctx, &real, measure.peak, "real") == QKV_OK, "%s", qkv_message(ctx));
+        CHECK(bf16_run(ctx, &real, &d, c) == QKV_OK, "%s", qkv_message(ctx));
+        CHECK(real.peak == measure.peak, "measured %zu, used %zu", measure.peak, real.peak);
+        qkv_arena_free(&real);
+        qkv_arena_free(&measure);
+        guarded_free(c, d.c_floats, "bf16");
+        bf16_data_free(ctx, &d);
+    }
+}
+
+/* What is not finite in one row of A or one column of B stays in that row or column of C. */
+static void check_bf16_nan(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *random) {
+    for (int round = 0; round < 20; round++) {
+        struct bf16_case s = bf16_any(random, between(random, 2, 60), between(random, 2, 60), between(random, 1, 50));
+        s.accumulate = s.a_half = s.b_half = s.c_half = s.panels = false;
+        struct bf16_data d = bf16_data(ctx, random, &s);
+        const size_t row = between(random, 0, s.M - 1), column = between(random, 0, s.N - 1);
+        const size_t k = between(random, 0, s.K - 1);
+        ((float *)(uintptr_t)d.a.data)[row * d.a.row_stride + k * d.a.column_stride] = NAN;
+        ((float *)(uintptr_t)d.b.data)[k * d.b.row_stride + column * d.b.column_stride] = INFINITY;
+        CHECK(bf16_run(ctx, scratch, &d, d.c) == QKV_OK, "%s", qkv_message(ctx));
+        for (size_t m = 0; m < s.M; m++)
+            for (size_t n = 0; n < s.N; n++) {
+                float x = d.c[m * s.ldc + n];
+                CHECK(m == row      ? isnan(x)
+                      : n == column ? !isfinite(x)
+                                    : isfinite(x),
+                      "(%zu,%zu) is %g", m, n, (double)x);
+            }
+        bf16_data_free(ctx, &d);
+    }
+}
+
+#define BF16_CHECKS(X) X(bf16_ragged) X(bf16_large) X(bf16_threads) X(bf16_memory) X(bf16_nan)
+
+#endif

@@ -1,0 +1,184 @@
+/* emulate_x86.h: AVX-512, AVX-512 BF16 and AMX in portable C, so that their kernels can be run, slowly, on a machine that lacks
+ * them (scripts/test-x86). AVX-512 is SIMDe's (https://github.com/simd-everywhere/simde); what it lacks, and the eight tiles of
+ * AMX, are here, after Intel's Intrinsics Guide. */
+#ifndef QKV_EMULATE_X86_H
+#define QKV_EMULATE_X86_H
+
+#define SIMDE_ENABLE_NATIVE_ALIASES
+#include <simde/x86/avx512.h>
+#include <simde/x86/f16c.h>
+#include <simde/x86/fma.h>
+
+#include <stdint.h>
+#include <string.h>
+
+/* ---- AVX-512: what SIMDe 0.7 lacks ---------------------------------------------------------------------------------- */
+
+static inline __m256i emulated_cvtepi32_epi16(__m512i a) {
+    uint32_t words[16];
+    uint16_t halves[16];
+    memcpy(words, &a, sizeof words);
+    for (int i = 0; i < 16; i++) halves[i] = (uint16_t)words[i];
+    return _mm256_loadu_si256((const __m256i *)(const void *)halves);
+}
+static inline __m512i emulated_cvtepu16_epi32(__m256i a) {
+    uint16_t halves[16];
+    uint32_t words[16];
+    memcpy(halves, &a, sizeof halves);
+    for (int i = 0; i < 16; i++) words[i] = halves[i];
+    return _mm512_loadu_si512(words);
+}
+static inline __m512 emulated_cvtepi32_ps(__m512i a) {
+    int32_t words[16];
+    float floats[16];
+    memcpy(words, &a, sizeof words);
+    for (int i = 0; i < 16; i++) floats[i] = (float)words[i];
+    return _mm512_loadu_ps(floats);
+}
+static inline __m512d emulated_cvtps_pd(__m256 a) {
+    float floats[8];
+    double doubles[8];
+    memcpy(floats, &a, sizeof floats);
+    for (int i = 0; i < 8; i++) doubles[i] = (double)floats[i];
+    return _mm512_loadu_pd(doubles);
+}
+static inline __m256 emulated_extractf32x8_ps(__m512 a, int half) {
+    float floats[16];
+    memcpy(floats, &a, sizeof floats);
+    return _mm256_loadu_ps(floats + 8 * half);
+}
+static inline void emulated_mask_storeu_ps(void *p, uint16_t mask, __m512 a) {
+    float floats[16];
+    memcpy(floats, &a, sizeof floats);
+    for (int i = 0; i < 16; i++)
+        if (mask >> i & 1) memcpy((char *)p + 4 * i, floats + i, 4);
+}
+static inline __m512 emulated_maskz_loadu_ps(uint16_t mask, const void *p) {
+    float floats[16] = {0};
+    for (int i = 0; i < 16; i++)
+        if (mask >> i & 1) memcpy(floats + i, (const char *)p + 4 * i, 4);
+    return _mm512_loadu_ps(floats);
+}
+static inline __m512 emulated_shuffle_f32x4(__m512 a, __m512 b, int order) {
+    float from[32], to[16];
+    memcpy(from, &a, 64);
+    memcpy(from + 16, &b, 64);
+    for (int i = 0; i < 4; i++) memcpy(to + 4 * i, from + (i < 2 ? 0 : 16) + 4 * (order >> 2 * i & 3), 16);
+    return _mm512_loadu_ps(to);
+}
+static inline __m512i emulated_srav_epi32(__m512i a, __m512i b) {
+    int32_t words[16], counts[16];
+    memcpy(words, &a, sizeof words);
+    memcpy(counts, &b, sizeof counts);
+    for (int i = 0; i < 16; i++) words[i] >>= (uint32_t)counts[i] > 31 ? 31 : counts[i];
+    return _mm512_loadu_si512(words);
+}
+static inline uint16_t emulated_test_epi8_mask(__m128i a, __m128i b) {
+    uint8_t x[16], y[16];
+    uint16_t mask = 0;
+    memcpy(x, &a, sizeof x);
+    memcpy(y, &b, sizeof y);
+    for (int i = 0; i < 16; i++) mask |= (uint16_t)((x[i] & y[i]) != 0) << i;
+    return mask;
+}
+
+/* ---- AMX: eight tiles of up to 16 rows of 64 bytes, for each thread ------------------------------------------------- */
+
+struct emulated_tiles {
+    uint8_t bytes[8][16][64];
+    uint8_t rows[8];
+    uint16_t columns[8]; /* bytes */
+    int configured;
+};
+static _Thread_local struct emulated_tiles emulated;
+
+static inline void emulated_tile_check(int t) {
+    if (!emulated.configured || t < 0 || t > 7 || !emulated.rows[t]) __builtin_trap();
+}
+static inline void emulated_loadconfig(const void *config) {
+    const uint8_t *bytes = config;
+    if (bytes[0] != 1) __builtin_trap();
+    memset(&emulated, 0, sizeof emulated);
+    for (int t = 0; t < 8; t++) {
+        memcpy(&emulated.columns[t], bytes + 16 + 2 * t, 2);
+        emulated.rows[t] = bytes[48 + t];
+        if (emulated.rows[t] > 16 || emulated.columns[t] > 64) __builtin_trap();
+    }
+    emulated.configured = 1;
+}
+static inline void emulated_release(void) {
+    memset(&emulated, 0, sizeof emulated);
+}
+static inline void emulated_zero(int t) {
+    emulated_tile_check(t);
+    memset(emulated.bytes[t], 0, sizeof emulated.bytes[t]);
+}
+static inline void emulated_loadd(int t, const void *base, size_t stride) {
+    emulated_tile_check(t);
+    memset(emulated.bytes[t], 0, sizeof emulated.bytes[t]);
+    for (int r = 0; r < emulated.rows[t]; r++)
+        memcpy(emulated.bytes[t][r], (const char *)base + (size_t)r * stride, emulated.columns[t]);
+}
+static inline void emulated_stored(int t, void *base, size_t stride) {
+    emulated_tile_check(t);
+    for (int r = 0; r < emulated.rows[t]; r++)
+        memcpy((char *)base + (size_t)r * stride, emulated.bytes[t][r], emulated.columns[t]);
+}
+static inline float emulated_bf16(const uint8_t *at) {
+    uint16_t half;
+    memcpy(&half, at, 2);
+    uint32_t bits = (uint32_t)half << 16;
+    float x;
+    memcpy(&x, &bits, 4);
+    return x;
+}
+/* Even and odd products of a pair are added to the sum one after the other. */
+static inline void emulated_dpbf16ps(int c, int a, int b) {
+    emulated_tile_check(c), emulated_tile_check(a), emulated_tile_check(b);
+    for (int m = 0; m < emulated.rows[c]; m++) {
+        for (int k = 0; k < emulated.columns[a] / 4; k++) {
+            for (int n = 0; n < emulated.columns[c] / 4; n++) {
+                float sum;
+                memcpy(&sum, &emulated.bytes[c][m][4 * n], 4);
+                for (int i = 0; i < 2; i++)
+                    sum += emulated_bf16(&emulated.bytes[a][m][4 * k + 2 * i]) *
+                           emulated_bf16(&emulated.bytes[b][k][4 * n + 2 * i]);
+                memcpy(&emulated.bytes[c][m][4 * n], &sum, 4);
+            }
+        }
+    }
+}
+
+/* The compiler has these names too, some of them as macros. */
+#undef _mm512_cvtepi32_epi16
+#define _mm512_cvtepi32_epi16 emulated_cvtepi32_epi16
+#undef _mm512_cvtepu16_epi32
+#define _mm512_cvtepu16_epi32 emulated_cvtepu16_epi32
+#undef _mm512_cvtepi32_ps
+#define _mm512_cvtepi32_ps emulated_cvtepi32_ps
+#undef _mm512_cvtps_pd
+#define _mm512_cvtps_pd emulated_cvtps_pd
+#undef _mm512_extractf32x8_ps
+#define _mm512_extractf32x8_ps emulated_extractf32x8_ps
+#undef _mm512_mask_storeu_ps
+#define _mm512_mask_storeu_ps emulated_mask_storeu_ps
+#undef _mm512_maskz_loadu_ps
+#define _mm512_maskz_loadu_ps emulated_maskz_loadu_ps
+#undef _mm512_shuffle_f32x4
+#define _mm512_shuffle_f32x4 emulated_shuffle_f32x4
+#undef _mm512_srav_epi32
+#define _mm512_srav_epi32 emulated_srav_epi32
+#undef _mm_test_epi8_mask
+#define _mm_test_epi8_mask emulated_test_epi8_mask
+#undef _tile_zero
+#undef _tile_loadd
+#undef _tile_stored
+#undef _tile_dpbf16ps
+#define _tile_loadconfig emulated_loadconfig
+#define _tile_release    emulated_release
+#define _tile_zero       emulated_zero
+#define _tile_loadd      emulated_loadd
+#define _tile_stored     emulated_stored
+#define _tile_dpbf16ps   emulated_dpbf16ps
+
+#endif
