@@ -72,6 +72,8 @@ const struct cli_command *cli_fill(void);
 const struct cli_command *cli_embed(void);
 const struct cli_command *cli_eval(void);
 const struct cli_command *cli_info(void);
+const struct cli_command *cli_attend(void);
+const struct cli_command *cli_report(void);
 const struct cli_command *cli_forward(void);
 const struct cli_command *cli_tokenize(void);
 const struct cli_command *cli_bench(void);
@@ -158,6 +160,13 @@ bool cli_is_blank(const char *text);
  * place at the end when all was written and `code` is CLI_DONE, else is removed. */
 int cli_output_begin(const char *path, char **temporary);
 int cli_output_end(const char *path, char *temporary, int code);
+
+/* ---- pages (attend.c, attend_picture.c) -------------------------------------------------------------------------------- */
+
+/* Refuses to replace a file (NULL: none) unless forced. */
+int cli_check_output(const char *command, const char *path, bool force);
+/* The map of one attention in the terminal, of one head or the mean of all (negative), and the list of the heads. */
+int cli_attend_picture(struct qkv_context *ctx, struct qkv_look *look, const char *kind, int64_t layer, int64_t head);
 
 /* ---- terminal (progress.c) --------------------------------------------------------------------------------------- */
 

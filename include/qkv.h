@@ -493,6 +493,7 @@ QKV_API enum qkv_status qkv_generate(struct qkv_model *model, const char *prompt
 
 #include "qkv/attention.h" /* attention on its own, without a model */
 #include "qkv/training.h"  /* optimizers, training runs, evaluation */
+#include "qkv/report.h"    /* attention on a text, training runs: numbers and pages */
 #include "qkv/sequences.h" /* encoders and encoder–decoders: read, classify, translate */
 #include "qkv/bench.h"     /* the speed of this machine */
 

@@ -46,7 +46,7 @@ static enum qkv_status resume(struct qkv_trainer *t, int64_t steps) {
     if (!status) status = set_end(t, steps);
     if (!status) status = qkv_log_cut(t->ctx, &t->log, t->pending ? t->report.step - 1 : t->report.step);
     t->report.steps = t->options.steps;
-    return status;
+    return status || t->report.step == 0 ? status : qkv_machine_note(t->ctx, t->folder, t->report.step);
 }
 
 enum qkv_status qkv_trainer_resume(struct qkv_context *ctx, const char *folder, int64_t steps, qkv_progress *progress,

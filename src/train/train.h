@@ -9,6 +9,7 @@
  *   tokens.data.bin, tokens.valid.bin                the tokenized texts, targets or labelled texts (tokens.c)
  *   tokens.data.beside.bin, tokens.valid.beside.bin  the sources or labels that belong to them
  *   log.jsonl                                        a line a step (log.c)
+ *   machine.jsonl                                    a line for each time it was begun or gone on with (machine.c)
  *   checkpoint.safetensors                           latest weights, moments and position (checkpoint.c)
  *
  * Whatever a step draws at random is a pure function of (seed, step, place in the step), so the position of a run is
@@ -21,6 +22,7 @@
 #define QKV_TRAIN_FILE        "train.json"
 #define QKV_CHECKPOINT_FILE   "checkpoint.safetensors"
 #define QKV_LOG_FILE          "log.jsonl"
+#define QKV_MACHINE_FILE      "machine.jsonl"
 #define QKV_TOKENS_DATA_FILE  "tokens.data.bin"
 #define QKV_TOKENS_VALID_FILE "tokens.valid.bin"
 #define QKV_BESIDE_DATA_FILE  "tokens.data.beside.bin"
@@ -231,6 +233,9 @@ enum qkv_status qkv_log_write(struct qkv_context *ctx, struct qkv_log *log, cons
                               uint64_t tokens);
 enum qkv_status qkv_log_sync(struct qkv_context *ctx, struct qkv_log *log);
 void qkv_log_close(struct qkv_log *log);
+
+/* Appends a line about this machine to machine.jsonl (machine.c); at step 0 the file begins. */
+enum qkv_status qkv_machine_note(struct qkv_context *ctx, const char *folder, int64_t step);
 
 /* ---- train.json (train_json.c) ----------------------------------------------------------------------------------------- */
 

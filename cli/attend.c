@@ -1,0 +1,160 @@
+/* attend.c: "qkv attend": where a model looks when it reads a text: a page of all heads, numbers for other programs, or a picture in
+ * the terminal (attend_picture.c). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli.h"
+
+struct arguments {
+    const char *prompt, *file, *target, *kind, *output, *json;
+    int64_t layer, head;
+    bool force;
+    struct cli_common common;
+};
+
+static const struct arguments defaults = {.layer = -1, .head = -1};
+
+static const struct cli_option options[] = {
+    {CLI_TEXT, 'p', "prompt", "TEXT", offsetof(struct arguments, prompt),
+     "what the model reads; an encoder-decoder translates it", 0, 0, NULL},
+    {CLI_TEXT, 0, "file", "FILE", offsetof(struct arguments, file), "the same from a file; - is standard input", 0, 0,
+     NULL},
+    {CLI_TEXT, 0, "target", "TEXT", offsetof(struct arguments, target),
+     "encoder-decoders: what the decoder reads, in place of what greedy search finds", 0, 0, NULL},
+    {CLI_COUNT, 0, "layer", "N", offsetof(struct arguments, layer), "only this layer, counted from 0", 0, INT32_MAX,
+     "all; in the terminal the last"},
+    {CLI_COUNT, 0, "head", "N", offsetof(struct arguments, head), "only this head, counted from 0", 0, INT32_MAX,
+     "all; in the terminal their mean"},
+    {CLI_TEXT, 0, "kind", "NAME", offsetof(struct arguments, kind),
+     "which attention the terminal shows: encoder, decoder or cross", 0, 0, "cross where there is one"},
+    {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output), "write a page (HTML, one file)", 0, 0, NULL},
+    {CLI_TEXT, 0, "json", "FILE", offsetof(struct arguments, json), "write all weights as JSON", 0, 0, NULL},
+    {CLI_FLAG, 0, "force", NULL, offsetof(struct arguments, force), "replace files that exist", 0, 0, NULL},
+    CLI_COMMON(struct arguments),
+};
+
+int cli_check_output(const char *command, const char *path, bool force) {
+    struct stat info;
+    if (!path || force || stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return CLI_DONE;
+    return cli_failed("%s: %s exists; --force replaces it", command, path);
+}
+
+static int check(const struct arguments *a) {
+    if (!a->prompt && !a->file) return cli_usage("attend: say what the model shall read: --prompt TEXT or --file FILE");
+    if (a->prompt && a->file) return cli_usage("attend: --prompt and --file exclude each other");
+    if (a->kind && (a->output || a->json))
+        return cli_usage("attend: --kind is for the terminal; files hold all kinds: leave it out");
+    if (a->kind && strcmp(a->kind, "encoder") && strcmp(a->kind, "decoder") && strcmp(a->kind, "cross"))
+        return cli_usage("attend: --kind is encoder, decoder or cross, not \"%s\"", a->kind);
+    int code = cli_check_output("attend", a->output, a->force);
+    return code ? code : cli_check_output("attend", a->json, a->force);
+}
+
+/* The text to read; a file's last line end is none of it. */
+static int read_prompt(const struct arguments *a, char **text, size_t *size) {
+    if (a->file) {
+        int code = cli_read_all(a->file, text, size);
+        if (!code && *size && (*text)[*size - 1] == '\n') --*size;
+        if (!code && *size && (*text)[*size - 1] == '\r') --*size;
+        return code;
+    }
+    *size = strlen(a->prompt);
+    *text = malloc(*size + 1);
+    if (!*text) return cli_failed("out of memory");
+    memcpy(*text, a->prompt, *size + 1);
+    return CLI_DONE;
+}
+
+static void tell_written(const struct qkv_look *look, const char *path) {
+    struct qkv_look_attention attention;
+    struct stat info;
+    char text[2][CLI_NUMBER];
+    size_t tokens = qkv_look_tokens(look, true) + qkv_look_tokens(look, false), attentions = 0;
+    while (qkv_look_attention(look, attentions, &attention)) attentions++;
+    fprintf(stderr, "%s: %zu attention%s on %s token%s, %s\n", path, attentions, attentions == 1 ? "" : "s",
+            cli_grouped(text[0], tokens), tokens == 1 ? ": it attends to itself only" : "s",
+            cli_bytes(text[1], stat(path, &info) == 0 ? (size_t)info.st_size : 0));
+}
+
+static const char *last_part(const char *folder, char *name, size_t size) {
+    size_t n = strlen(folder);
+    while (n > 1 && folder[n - 1] == '/') n--;
+    size_t begin = n;
+    while (begin > 0 && folder[begin - 1] != '/') begin--;
+    snprintf(name, size, "%.*s", (int)(n - begin < size ? n - begin : size - 1), folder + begin);
+    return name;
+}
+
+static int write_all(struct qkv_context *ctx, struct qkv_look *look, const struct arguments *a, const char *folder) {
+    char name[256];
+    struct qkv_look_selection selection = {
+        .title = last_part(folder, name, sizeof name), .layer = (int)a->layer, .head = (int)a->head};
+    if (qkv_look_check(look, &selection)) return cli_broken(ctx);
+    if (a->output) {
+        if (qkv_look_write_page(look, &selection, a->output)) return cli_broken(ctx);
+        tell_written(look, a->output);
+    }
+    if (a->json) {
+        if (qkv_look_write_json(look, &selection, a->json)) return cli_broken(ctx);
+        tell_written(look, a->json);
+    }
+    return a->output || a->json ? CLI_DONE : cli_attend_picture(ctx, look, a->kind, a->layer, a->head);
+}
+
+static int attend(struct qkv_context *ctx, const char *folder, const struct arguments *a) {
+    struct qkv_model *model = NULL;
+    struct qkv_look *look = NULL;
+    char *text = NULL;
+    size_t size = 0;
+    int code = read_prompt(a, &text, &size);
+    if (!code && qkv_model_load(ctx, folder, &model)) code = cli_broken(ctx);
+    struct qkv_look_options o = {
+        .text = text, .text_size = size, .target = a->target, .target_size = a->target ? strlen(a->target) : 0};
+    if (!code && qkv_look_create(model, &o, &look)) code = cli_broken(ctx);
+    if (!code) code = write_all(ctx, look, a, folder);
+    qkv_look_free(look);
+    qkv_model_free(model);
+    free(text);
+    return code;
+}
+
+static int run(const void *values, const char *const *words, size_t count) {
+    const struct arguments *a = values;
+    struct qkv_context *ctx = NULL;
+    if (!count) return cli_usage("attend: say which model folder: %s attend MODEL --prompt \"a text\"", cli_program);
+    int code = check(a);
+    if (code == CLI_DONE) code = cli_open(&a->common, &ctx);
+    if (code == CLI_DONE) code = attend(ctx, words[0], a);
+    qkv_context_free(ctx);
+    return code;
+}
+
+const struct cli_command *cli_attend(void) {
+    static const struct cli_command command = {
+        .name = "attend",
+        .summary = "where a model looks: its attention weights as a page, a picture or JSON",
+        .usage = "MODEL --prompt TEXT [-o FILE] [options]\nMODEL --file FILE [-o FILE] [options]",
+        .description =
+            "Runs the model over a text and shows what each token attends to. With -o it writes a page, one HTML file "
+            "that loads nothing from anywhere: every head of every layer as a small picture, and of each the tokens "
+            "joined by lines and the matrix of weights. Without, it draws one head, or the mean of a layer's heads, "
+            "in the terminal, and lists the heads.\n"
+            "entropy: of the weights of a token in bits, the mean over the tokens; 2^entropy is how many tokens it "
+            "looks at. distance: how many tokens away what it looks at is, in the mean.\n"
+            "An encoder-decoder translates the text by greedy search, unless --target says what the decoder reads; "
+            "the page has the attention of the encoder, of the decoder, and from the decoder to the encoder.",
+        .examples = "qkv attend run/ --prompt \"To be, or not to be\" -o attention.html\n"
+                    "qkv attend run/ --prompt \"To be, or not to be\" --layer 3 --head 2\n"
+                    "qkv attend g2p/ --prompt \"hello\" --kind cross\n"
+                    "qkv attend run/ --file text.txt --json attention.json",
+        .options = options,
+        .option_count = CLI_COUNT_OF(options),
+        .defaults = &defaults,
+        .size = sizeof defaults,
+        .arguments = 1,
+        .run = run,
+    };
+    return &command;
+}

@@ -1,0 +1,209 @@
+/* report.c: "qkv report": what training runs have logged, as a page of curves or a few lines in the terminal. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <sys/stat.h>
+
+#include "cli.h"
+
+struct arguments {
+    const char *output;
+    int64_t every;
+    bool follow, force;
+    struct cli_common common;
+};
+
+static const struct arguments defaults = {.every = 5};
+
+static const struct cli_option options[] = {
+    {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output), "write a page (HTML, one file)", 0, 0, NULL},
+    {CLI_FLAG, 0, "follow", NULL, offsetof(struct arguments, follow),
+     "with -o: write it again as the runs go on, until they end; it loads itself again", 0, 0, NULL},
+    {CLI_COUNT, 0, "every", "SECONDS", offsetof(struct arguments, every), "with --follow: how often", 1, 86400, NULL},
+    {CLI_FLAG, 0, "force", NULL, offsetof(struct arguments, force), "replace a file that exists", 0, 0, NULL},
+    CLI_COMMON(struct arguments),
+};
+
+struct runs {
+    struct qkv_run **items;
+    size_t count;
+};
+
+static void forget(struct runs *runs) {
+    for (size_t i = 0; runs->items && i < runs->count; i++) qkv_run_free(runs->items[i]);
+    free(runs->items);
+    *runs = (struct runs){0};
+}
+
+static int read_runs(struct qkv_context *ctx, const char *const *folders, size_t count, struct runs *runs) {
+    *runs = (struct runs){.items = calloc(count, sizeof *runs->items), .count = count};
+    if (!runs->items) return cli_failed("out of memory");
+    for (size_t i = 0; i < count; i++)
+        if (qkv_run_read(ctx, folders[i], &runs->items[i])) return cli_broken(ctx);
+    return CLI_DONE;
+}
+
+/* ---- in the terminal ---------------------------------------------------------------------------------------------------- */
+
+/* The losses as a line of `cells` little bars, each the mean over a part of the run. */
+static void print_spark(const struct qkv_run *run, size_t cells, bool valid) {
+    static const char *const bars[] = {"\u2581", "\u2582", "\u2583", "\u2584", "\u2585", "\u2586", "\u2587", "\u2588"};
+    static const char plain[] = "_.-~=+*#";
+    double *mean = calloc(cells, sizeof *mean), low = INFINITY, high = -INFINITY;
+    size_t *seen = calloc(cells, sizeof *seen), steps = qkv_run_steps(run);
+    for (size_t i = 0; mean && seen && i < steps; i++) {
+        const struct qkv_run_step *s = qkv_run_step(run, i);
+        double x = valid ? s->valid_loss : s->loss;
+        size_t c = i * cells / steps;
+        if (!isfinite(x)) continue;
+        mean[c] += x;
+        seen[c]++;
+    }
+    for (size_t c = 0; mean && seen && c < cells; c++) {
+        if (!seen[c]) continue;
+        mean[c] /= (double)seen[c];
+        low = fmin(low, mean[c]);
+        high = fmax(high, mean[c]);
+    }
+    for (size_t c = 0; mean && seen && c < cells; c++) {
+        size_t level = seen[c] && high > low ? (size_t)((mean[c] - low) / (high - low) * 7.999) : 0;
+        if (!seen[c])
+            putchar(' ');
+        else if (cli_locale_utf8())
+            fputs(bars[level], stdout);
+        else
+            putchar(plain[level]);
+    }
+    if (high >= low) printf("  %.4g to %.4g", low, high);
+    putchar('\n');
+    free(mean);
+    free(seen);
+}
+
+static void print_run(const struct qkv_run *run) {
+    size_t steps = qkv_run_steps(run), evaluations = 0, cells = (size_t)cli_width(STDOUT_FILENO);
+    double best = NAN, latest = NAN, speed = 0;
+    int64_t best_step = 0;
+    char time[CLI_NUMBER], number[CLI_NUMBER];
+    cells = cells > 100 ? 60 : cells > 50 ? cells - 40 : 10;
+    for (const char *c = qkv_run_name(run); *c; c++) putchar((unsigned char)*c < 32 || *c == 127 ? '?' : *c);
+    const struct qkv_run_step *last = steps ? qkv_run_step(run, steps - 1) : NULL;
+    if (!last) {
+        printf("\n  no step is logged yet\n");
+        return;
+    }
+    for (size_t i = 0; i < steps; i++) {
+        const struct qkv_run_step *s = qkv_run_step(run, i);
+        if (isfinite(s->tokens_per_second)) speed += s->tokens_per_second / (double)steps;
+        if (!isfinite(s->valid_loss)) continue;
+        evaluations++;
+        latest = s->valid_loss;
+        if (!(s->valid_loss >= best)) best = s->valid_loss, best_step = s->step;
+    }
+    printf("\n  steps    %lld of %lld in %s, %s tokens/s\n", (long long)last->step, (long long)qkv_run_planned(run),
+           cli_seconds(time, isfinite(last->seconds) ? last->seconds : 0), cli_short(number, speed));
+    printf("  loss     %.4f  ", last->loss);
+    print_spark(run, cells, false);
+    if (evaluations) {
+        printf("  valid    %.4f  ", latest);
+        print_spark(run, cells, true);
+        printf("  best     %.4f  at step %lld\n", best, (long long)best_step);
+    }
+    if (qkv_run_machine(run)) printf("  machine  %s\n", qkv_run_machine(run));
+    if (qkv_run_damaged(run))
+        printf("  (%zu lines of the log are damaged and were passed over)\n", qkv_run_damaged(run));
+}
+
+/* ---- the page -------------------------------------------------------------------------------------------------------------- */
+
+static size_t all_steps(const struct runs *runs, bool *ended) {
+    size_t steps = 0;
+    *ended = true;
+    for (size_t i = 0; i < runs->count; i++) {
+        steps += qkv_run_steps(runs->items[i]);
+        if (!qkv_run_ended(runs->items[i])) *ended = false;
+    }
+    return steps;
+}
+
+static void rest(double seconds) {
+    double until = cli_now() + seconds;
+    while (!cli_stopping && cli_now() < until) nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+}
+
+/* Writes the page whenever there are new steps; the last one does not load itself again. */
+static int follow(struct qkv_context *ctx, const struct arguments *a, const char *const *folders, size_t count) {
+    size_t written = SIZE_MAX;
+    for (;;) {
+        struct runs runs;
+        bool ended = false;
+        int code = read_runs(ctx, folders, count, &runs);
+        size_t steps = code ? 0 : all_steps(&runs, &ended);
+        bool last = ended || cli_stopping;
+        if (!code && (last || steps != written) &&
+            qkv_runs_write_page(ctx, runs.items, runs.count, last ? 0 : (int)a->every, a->output))
+            code = cli_broken(ctx);
+        forget(&runs);
+        if (!code && written == SIZE_MAX && !last)
+            fprintf(stderr, "%s: written every %lld s until the run%s end%s; Ctrl-C ends it\n", a->output,
+                    (long long)a->every, count == 1 ? "" : "s", count == 1 ? "s" : "");
+        if (code || last) return code ? code : ended ? CLI_DONE : CLI_INTERRUPTED;
+        written = steps;
+        rest((double)a->every);
+    }
+}
+
+static int report(struct qkv_context *ctx, const struct arguments *a, const char *const *folders, size_t count) {
+    struct runs runs;
+    int code = read_runs(ctx, folders, count, &runs);
+    if (!code && a->output && qkv_runs_write_page(ctx, runs.items, runs.count, 0, a->output)) code = cli_broken(ctx);
+    for (size_t i = 0; !code && !a->output && i < runs.count; i++) {
+        if (i) putchar('\n');
+        print_run(runs.items[i]);
+    }
+    forget(&runs);
+    return code;
+}
+
+static int run(const void *values, const char *const *words, size_t count) {
+    const struct arguments *a = values;
+    struct qkv_context *ctx = NULL;
+    if (!count) return cli_usage("report: say which runs: %s report RUN… -o report.html", cli_program);
+    if (a->follow && !a->output) return cli_usage("report: --follow writes a page again and again; say where: -o FILE");
+    if (!a->follow && a->every != defaults.every) return cli_usage("report: --every is for --follow; add it");
+    int code = cli_check_output("report", a->output, a->force);
+    if (code == CLI_DONE) code = cli_open(&a->common, &ctx);
+    if (code == CLI_DONE && a->follow) cli_catch_signals();
+    if (code == CLI_DONE) code = a->follow ? follow(ctx, a, words, count) : report(ctx, a, words, count);
+    qkv_context_free(ctx);
+    return code;
+}
+
+const struct cli_command *cli_report(void) {
+    static const struct cli_command command = {
+        .name = "report",
+        .summary = "training runs as a page of curves, side by side, also while they go on",
+        .usage = "RUN… [-o FILE] [options]",
+        .description =
+            "Reads what training has logged in each folder: loss and validation loss, learning rate, gradient norm and "
+            "speed over steps and over time, the samples written along the way (train --sample N), options, spec and "
+            "machine. With -o it writes a page, one HTML file that loads nothing from anywhere; several runs share "
+            "its axes. Without, a few lines in the terminal.\n"
+            "With --follow the page is written again as the runs go on, and loads itself again in the browser, until "
+            "all have made their steps; Ctrl-C ends it before.",
+        .examples = "qkv report run/ -o report.html\n"
+                    "qkv report run/ other/ -o report.html --force\n"
+                    "qkv report run/ -o report.html --follow",
+        .options = options,
+        .option_count = CLI_COUNT_OF(options),
+        .defaults = &defaults,
+        .size = sizeof defaults,
+        .arguments = SIZE_MAX,
+        .run = run,
+    };
+    return &command;
+}

@@ -1,0 +1,106 @@
+/* qkv/report.h: looking inside: the attention of a model on a text, and what training runs have logged, as numbers and as
+ * self-contained HTML pages; a part of qkv.h, which includes it.
+ *
+ *     struct qkv_look_options o = {.text = "To be, or not to be", .text_size = 19};
+ *     struct qkv_look *look;
+ *     if (qkv_look_create(model, &o, &look) || qkv_look_write_page(look, NULL, "attention.html")) puts(qkv_message(ctx));
+ *
+ * Pages are one file each that loads nothing from anywhere; texts in them are escaped. Files appear whole or not at all, and
+ * replace what was there. */
+#ifndef QKV_REPORT_H
+#define QKV_REPORT_H
+
+#include "qkv.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- attention on a text ------------------------------------------------------------------------------------------------ */
+
+#define QKV_LOOK_KIND_LIST(X)                                                                                          \
+    X(ENCODER, "encoder", "self attention of the encoder")                                                             \
+    X(DECODER, "decoder", "self attention of the decoder")                                                             \
+    X(CROSS, "cross", "from the decoder to the encoder")
+#define QKV_LOOK_KIND_ENUM(name, text, help) QKV_LOOK_##name,
+enum qkv_look_kind { QKV_LOOK_KIND_LIST(QKV_LOOK_KIND_ENUM) };
+#undef QKV_LOOK_KIND_ENUM
+
+struct qkv_look_options {
+    const char *text; /* what a lone stack reads; encoder–decoders: the source */
+    size_t text_size;
+    const char *target; /* encoder–decoders: what the decoder reads; NULL: what greedy search makes of the source */
+    size_t target_size;
+};
+/* The model run once over a text, read as it was in training. Weights are made when they are asked for, from the log-sum-exp
+ * that attention leaves; nothing of size T×T is kept. The model must outlive it. */
+struct qkv_look;
+QKV_API enum qkv_status qkv_look_create(struct qkv_model *model, const struct qkv_look_options *options,
+                                        struct qkv_look **out);
+QKV_API void qkv_look_free(struct qkv_look *look);
+
+struct qkv_look_attention {
+    const char *name; /* "decoder.layers.0.attn" */
+    enum qkv_look_kind kind;
+    size_t layer, heads, queries, keys;
+    bool encoder_queries, encoder_keys; /* whose tokens they are */
+};
+/* The i-th attention; false past the last. */
+QKV_API bool qkv_look_attention(const struct qkv_look *look, size_t i, struct qkv_look_attention *attention);
+struct qkv_head_statistics {
+    double entropy;  /* of a row's weights in bits, mean over the rows: 2^entropy is how many keys it spreads over */
+    double distance; /* |i − j| weighted by the weights, mean over the rows: in tokens */
+};
+QKV_API enum qkv_status qkv_look_head(const struct qkv_look *look, size_t i, size_t head,
+                                      struct qkv_head_statistics *statistics);
+/* Weights of `rows` queries from `first` on, out (rows,keys). Head SIZE_MAX: the mean over the heads. */
+QKV_API enum qkv_status qkv_look_weights(struct qkv_look *look, size_t i, size_t head, size_t first, size_t rows,
+                                         float *out);
+/* The tokens that the encoder, or the decoder, has read: how many, and the bytes of one (owned by the model). */
+QKV_API size_t qkv_look_tokens(const struct qkv_look *look, bool encoder);
+QKV_API const char *qkv_look_token(const struct qkv_look *look, bool encoder, size_t t, size_t *size);
+
+struct qkv_look_selection {
+    const char *title; /* of the page: the model's name; NULL: none */
+    int layer, head;   /* only these; −1: all */
+};
+/* Fails, saying what there is, where the model has no such layer or head. */
+QKV_API enum qkv_status qkv_look_check(const struct qkv_look *look, const struct qkv_look_selection *selection);
+/* A page with all that is selected (NULL: everything): pictures of the heads, their lines and matrices. Weights are kept in 8
+ * bits; of long texts the largest of each row, so that the file stays below 20 MB. */
+QKV_API enum qkv_status qkv_look_write_page(struct qkv_look *look, const struct qkv_look_selection *selection,
+                                            const char *path);
+/* The same as JSON, for other programs, with all weights in full. */
+QKV_API enum qkv_status qkv_look_write_json(struct qkv_look *look, const struct qkv_look_selection *selection,
+                                            const char *path);
+
+/* ---- training runs ------------------------------------------------------------------------------------------------------ */
+
+struct qkv_run_step { /* a line of log.jsonl; NaN where it has no such number */
+    int64_t step;
+    double seconds, loss, norm, rate, tokens, tokens_per_second, valid_loss, metric;
+};
+/* What a run's folder says about it. A log that is being written, was cut off, or has damaged lines is read as far as it goes. */
+struct qkv_run;
+QKV_API enum qkv_status qkv_run_read(struct qkv_context *ctx, const char *folder, struct qkv_run **out);
+QKV_API void qkv_run_free(struct qkv_run *run);
+QKV_API size_t qkv_run_steps(const struct qkv_run *run);
+/* The i-th step of the log, rising; NULL past the last. */
+QKV_API const struct qkv_run_step *qkv_run_step(const struct qkv_run *run, size_t i);
+QKV_API size_t qkv_run_damaged(const struct qkv_run *run);      /* lines of the log that were passed over */
+QKV_API int64_t qkv_run_planned(const struct qkv_run *run);     /* the steps it shall have; 0: not known */
+QKV_API const char *qkv_run_name(const struct qkv_run *run);    /* the last part of the folder's name */
+QKV_API const char *qkv_run_metric(const struct qkv_run *run);  /* the name of its metric; NULL: the loss */
+QKV_API const char *qkv_run_machine(const struct qkv_run *run); /* "AMD …, 2 threads, avx2"; NULL: not known */
+/* Whether all steps were made, or patience ended it. */
+QKV_API bool qkv_run_ended(const struct qkv_run *run);
+/* A page with the curves, samples, options, specs and machines of some runs side by side. `refresh` > 0: it loads itself again
+ * after so many seconds. */
+QKV_API enum qkv_status qkv_runs_write_page(struct qkv_context *ctx, struct qkv_run *const *runs, size_t count,
+                                            int refresh, const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

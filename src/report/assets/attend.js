@@ -1,0 +1,276 @@
+/* attend.js: the attention page: small pictures of all heads, and one of them large, as lines or as a matrix. */
+"use strict";
+(function () {
+    const data = page.data;
+    const kinds = { encoder: "Encoder", decoder: "Decoder", cross: "Cross attention" };
+    const SMALL = 64; /* cells along a side of a small picture */
+
+    /* ---- heads ---- */
+
+    const visible = (text) => text.replace(/ /g, "␣").replace(/\n/g, "↵").replace(/\t/g, "⇥").replace(/\r/g, "␍") || "∅";
+    const labels = {};
+    for (const side of Object.keys(data.tokens)) labels[side] = data.tokens[side].texts.map(visible);
+
+    function decode(text) {
+        const bytes = atob(text), out = new Uint8Array(bytes.length);
+        for (let i = 0; i < bytes.length; i++) out[i] = bytes.charCodeAt(i);
+        return out;
+    }
+
+    /* A head as a grid: where its bytes are, whichever way they are stored (look_page.c says how). */
+    function makeHead(attention, stored) {
+        const rows = labels[attention.queries], columns = labels[attention.keys];
+        const head = {
+            attention, head: stored.head, entropy: stored.entropy, distance: stored.distance,
+            rows: rows.length, columns: columns.length, rowLabel: (i) => rows[i], columnLabel: (j) => columns[j],
+            name: `${kinds[attention.kind]}, layer ${attention.layer}, head ${stored.head}`,
+        };
+        let bytes = null;
+        const loaded = () => bytes || (bytes = decode(stored.weights));
+        const kept = Math.min(data.kept, columns.length);
+        const length = (i) => attention.causal ? Math.min(i + 1, columns.length) : columns.length;
+        const start = (i) => attention.causal ? i * (i + 1) / 2 : i * columns.length;
+        head.each = (i, take) => { /* the columns of a row that are not 0, with their bytes */
+            const all = loaded();
+            if (!data.kept)
+                for (let j = 0, at = start(i), n = length(i); j < n; j++) { if (all[at + j]) take(j, all[at + j]); }
+            else
+                for (let k = 0, v = i * kept, c = rows.length * kept + 2 * v; k < kept; k++)
+                    if (all[v + k]) take(all[c + 2 * k] + 256 * all[c + 2 * k + 1], all[v + k]);
+        };
+        head.entries = (i) => {
+            const list = [];
+            head.each(i, (j, q) => list.push([j, weight(q)]));
+            return list;
+        };
+        head.byte = (i, j) => {
+            let found = 0;
+            head.each(i, (column, q) => { if (column === j) found = q; });
+            return found;
+        };
+        head.fill = (out) => {
+            const least = 255 * Math.sqrt(state.threshold);
+            for (let i = 0; i < head.rows; i++) head.each(i, (j, q) => { if (q >= least) out[i * head.columns + j] = q; });
+        };
+        return head;
+    }
+    const weight = (q) => (q / 255) ** 2;
+
+    const heads = [];
+    for (const attention of data.attentions) for (const stored of attention.heads) heads.push(makeHead(attention, stored));
+    const state = {
+        kind: page.recall("kind", "all"), layer: page.recall("layer", "all"), head: page.recall("head", "all"),
+        view: page.recall("view", "lines"), threshold: page.recall("threshold", 0.05), chosen: null,
+    };
+    if (heads.length) state.chosen = heads[Math.min(page.recall("chosen", 0), heads.length - 1)];
+    const shown = () => heads.filter((h) => (state.kind === "all" || h.attention.kind === state.kind) &&
+        (state.layer === "all" || h.attention.layer === Number(state.layer)) && (state.head === "all" || h.head === Number(state.head)));
+
+    /* ---- small pictures ---- */
+
+    function paintSmall(head, canvas) {
+        const rows = Math.min(SMALL, head.rows), columns = Math.min(SMALL, head.columns), out = new Uint8Array(rows * columns);
+        for (let i = 0; i < head.rows; i++) {
+            const to = Math.floor(i * rows / head.rows) * columns;
+            head.each(i, (j, q) => {
+                const at = to + Math.floor(j * columns / head.columns);
+                if (q > out[at]) out[at] = q;
+            });
+        }
+        heat.paint(canvas, out, rows, columns);
+    }
+
+    const pictures = page.el("div");
+    const painted = new Map(); /* canvases that were seen, and their heads */
+    const watcher = new IntersectionObserver((found) => {
+        for (const { target, isIntersecting } of found) {
+            if (!isIntersecting || painted.has(target)) continue;
+            painted.set(target, target.head);
+            paintSmall(target.head, target);
+        }
+    }, { rootMargin: "200px" });
+    page.redraws.push(() => { for (const [canvas, head] of painted) paintSmall(head, canvas); });
+
+    function small(head) {
+        const canvas = page.el("canvas", { "aria-hidden": "true" });
+        canvas.head = head;
+        watcher.observe(canvas);
+        const text = `head ${head.head}`;
+        return page.el("button", {
+            type: "button", class: "head", "aria-pressed": String(head === state.chosen),
+            "aria-label": `${head.name}: entropy ${head.entropy.toFixed(2)} bits, mean distance ${head.distance.toFixed(1)} tokens`,
+            title: `${head.name}\nentropy ${head.entropy.toFixed(2)} bits\nmean distance ${head.distance.toFixed(1)} tokens`,
+            onclick: () => open(head, true),
+        }, canvas, text, page.el("br"), `${head.entropy.toFixed(1)} b · ${head.distance.toFixed(1)}`);
+    }
+
+    function fillPictures() {
+        const groups = new Map();
+        watcher.disconnect();
+        painted.clear();
+        for (const head of shown()) {
+            if (!groups.has(head.attention)) groups.set(head.attention, []);
+            groups.get(head.attention).push(head);
+        }
+        const children = [];
+        let kind = null;
+        for (const [attention, list] of groups) {
+            if (attention.kind !== kind && Object.keys(data.tokens).length > 1) children.push(page.el("h2", null, kinds[attention.kind]));
+            kind = attention.kind;
+            children.push(page.el("div", { class: "layer" }, page.el("h3", null, `Layer ${attention.layer}`),
+                page.el("div", { class: "heads", role: "group", "aria-label": `${kinds[kind]}, layer ${attention.layer}` }, ...list.map(small))));
+        }
+        if (!children.length) children.push(page.el("p", null, "No head is of this kind, layer and number."));
+        pictures.replaceChildren(...children);
+    }
+
+    /* ---- one head ---- */
+
+    const one = page.el("section", { class: "one", "aria-labelledby": "one" });
+    const title = page.el("h2", { id: "one", tabindex: "-1" }), facts = page.el("p", { class: "note" });
+    const reading = page.el("p", { class: "reading" }), place = page.el("div");
+    let view = null;
+    page.redraws.push(() => { if (view) view.redraw(); });
+
+    const percent = (w) => w >= 0.0995 ? `${(100 * w).toFixed(0)} %` : `${(100 * w).toFixed(1)} %`;
+    function readCell(head, i, j, spoken) {
+        const q = head.byte(i, j), missing = !q && data.kept;
+        const says = missing ? "less than what is kept of the row" : q ? weight(q).toFixed(3) : "0";
+        reading.replaceChildren(`${i} `, page.el("b", null, head.rowLabel(i)), ` looks at ${j} `, page.el("b", null, head.columnLabel(j)), `: ${says}`);
+        if (spoken) page.say(reading.textContent);
+    }
+    function readToken(head, side, index) {
+        const found = [];
+        if (side === 0) head.each(index, (j, q) => found.push([j, weight(q)]));
+        else for (let i = 0; i < head.rows; i++) head.each(i, (j, q) => { if (j === index) found.push([i, weight(q)]); });
+        found.sort((a, b) => b[1] - a[1]);
+        const label = side ? head.columnLabel : head.rowLabel, other = side ? head.rowLabel : head.columnLabel;
+        const parts = [`${index} `, page.el("b", null, label(index)), side ? " is looked at by " : " looks at "];
+        found.slice(0, 5).forEach(([at, w], n) => parts.push(n ? ", " : "", `${at} `, page.el("b", null, other(at)), ` ${percent(w)}`));
+        if (!found.length) parts.push("nothing that is kept");
+        if (found.length > 5) parts.push(` and ${found.length - 5} more`);
+        reading.replaceChildren(...parts);
+        page.say(reading.textContent);
+    }
+
+    function draw() {
+        const head = state.chosen;
+        if (!head) return;
+        title.textContent = head.name;
+        facts.textContent = `Entropy ${head.entropy.toFixed(2)} bits: as if each token looked at ${page.number(2 ** head.entropy, 3)} others alike. ` +
+            `Mean distance ${page.number(head.distance, 3)} tokens.` +
+            (data.kept ? ` Of each row the ${Math.min(data.kept, head.columns)} largest weights are kept.` : "");
+        reading.textContent = head.rows === 1 && head.columns === 1 ? "One token: it can attend to itself only."
+            : state.view === "lines" ? "Point at a token, or move with the arrow keys; a click keeps it." : "Point at a cell, or move with the arrow keys.";
+        view = state.view === "lines" ? lines.make(head, state.threshold, (side, index) => readToken(head, side, index))
+            : heat.matrix(head, place.clientWidth || 600, (i, j, spoken) => readCell(head, i, j, spoken));
+        place.replaceChildren(view.element);
+        view.redraw();
+    }
+    function open(head, move) {
+        state.chosen = head;
+        page.remember("chosen", heads.indexOf(head));
+        for (const b of pictures.querySelectorAll(".head")) b.setAttribute("aria-pressed", String(b.firstChild.head === head));
+        for (const b of document.querySelectorAll("tr[data-head]")) b.classList.toggle("best", Number(b.dataset.head) === heads.indexOf(head));
+        draw();
+        if (!move) return;
+        page.say(`${head.name} is open`);
+        const box = one.getBoundingClientRect();
+        if (box.top < 0 || box.top > innerHeight * .6) one.scrollIntoView({ block: "start" });
+        title.focus({ preventScroll: true });
+    }
+    function step(by) {
+        const list = shown(), at = list.indexOf(state.chosen);
+        if (list.length) open(list[(at + by + list.length) % list.length], false);
+    }
+
+    /* ---- controls and the table ---- */
+
+    const unique = (list) => [...new Set(list)];
+    const set = (key, value) => {
+        state[key] = value;
+        page.remember(key, value);
+    };
+    const filter = (key) => (value) => {
+        set(key, value);
+        fillPictures();
+        const list = shown();
+        if (list.length && !list.includes(state.chosen)) open(list[0], false);
+        page.say(`${list.length} heads are shown`);
+    };
+    const steps = [0, .005, .01, .02, .05, .1, .2, .3, .5, .8];
+    function controls() {
+        const all = (name, list) => [["all", `all ${name}`], ...list];
+        const kindList = unique(heads.map((h) => h.attention.kind));
+        const layerList = unique(heads.map((h) => h.attention.layer)).sort((a, b) => a - b);
+        const headList = unique(heads.map((h) => h.head)).sort((a, b) => a - b);
+        return page.el("div", { class: "controls", role: "group", "aria-label": "which heads" },
+            kindList.length > 1 ? page.select("Kind", all("kinds", kindList.map((k) => [k, kinds[k]])), state.kind, filter("kind")) : null,
+            page.select("Layer", all("layers", layerList.map((l) => [l, `layer ${l}`])), state.layer, filter("layer")),
+            page.select("Head", all("heads", headList.map((h) => [h, `head ${h}`])), state.head, filter("head")),
+            page.el("div", { class: "group" }, "Weight", heat.legend()));
+    }
+    function headControls() {
+        const value = page.el("output", null, `${state.threshold}`);
+        const slider = page.el("input", {
+            type: "range", min: "0", max: String(steps.length - 1), step: "1", id: "threshold",
+            value: String(Math.max(0, steps.indexOf(state.threshold))), "aria-valuetext": `${state.threshold}`,
+        });
+        slider.addEventListener("input", () => {
+            set("threshold", steps[slider.value]);
+            value.textContent = `${state.threshold}`;
+            slider.setAttribute("aria-valuetext", `${state.threshold}`);
+            if (view && state.view === "lines") view.threshold = state.threshold;
+            if (view) view.redraw();
+        });
+        return page.el("div", { class: "controls" },
+            page.choice("Show as", [["lines", "Lines"], ["matrix", "Matrix"]], state.view, (v) => { set("view", v); draw(); }),
+            page.el("label", { for: "threshold" }, page.el("span", null, "Weights from ", value), slider),
+            page.el("div", { class: "tabs" }, page.el("button", { type: "button", "aria-label": "previous head", onclick: () => step(-1) }, "←"),
+                page.el("button", { type: "button", "aria-label": "next head", onclick: () => step(1) }, "→")));
+    }
+
+    function table() {
+        let order = null, up = true;
+        const body = page.el("tbody");
+        const columns = [["Attention", (h) => kinds[h.attention.kind]], ["Layer", (h) => h.attention.layer], ["Head", (h) => h.head],
+            ["Entropy, bits", (h) => h.entropy], ["Mean distance, tokens", (h) => h.distance]];
+        function fill() {
+            const list = heads.slice();
+            if (order) list.sort((a, b) => (order(a) < order(b) ? -1 : order(a) > order(b) ? 1 : 0) * (up ? 1 : -1));
+            body.replaceChildren(...list.map((h) => page.el("tr", { "data-head": heads.indexOf(h), class: h === state.chosen ? "best" : null },
+                page.el("td", null, kinds[h.attention.kind]), page.el("td", null, String(h.attention.layer)),
+                page.el("td", null, page.el("button", { type: "button", "aria-label": `open ${h.name}`, onclick: () => open(h, true) }, String(h.head))),
+                page.el("td", null, h.entropy.toFixed(3)), page.el("td", null, h.distance.toFixed(2)))));
+        }
+        const headings = columns.map(([name, key]) => {
+            const heading = page.el("th", { scope: "col" });
+            heading.append(page.el("button", {
+                type: "button", onclick: () => {
+                    up = order === key ? !up : true;
+                    order = key;
+                    for (const h of headings) h.removeAttribute("aria-sort");
+                    heading.setAttribute("aria-sort", up ? "ascending" : "descending");
+                    fill();
+                },
+            }, name));
+            return heading;
+        });
+        fill();
+        return page.el("details", null, page.el("summary", null, "All heads as a table"),
+            page.el("div", { class: "scroll" }, page.el("table", null, page.el("thead", null, page.el("tr", null, ...headings)), body)));
+    }
+
+    function texts() {
+        const names = { encoder: data.tokens.decoder ? "Source" : "Text", decoder: data.tokens.encoder ? (data.greedy ? "Target, found by greedy search" : "Target") : "Text" };
+        return page.el("details", null, page.el("summary", null, "The text as the model reads it"),
+            ...Object.keys(data.tokens).map((side) => page.el("div", null, page.el("h3", null, `${names[side]}, ${data.tokens[side].texts.length} tokens`),
+                page.el("pre", null, data.tokens[side].texts.join("")))));
+    }
+
+    one.append(title, facts, headControls(), reading, place);
+    page.main.append(controls(), page.el("div", { class: "sides" },
+        page.el("section", { "aria-label": "all heads" }, pictures, table(), texts()), one));
+    fillPictures();
+    draw();
+})();

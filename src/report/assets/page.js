@@ -1,0 +1,121 @@
+/* page.js: what every page has: its data, elements made of text and never of HTML, colours of the theme, numbers for people, and
+ * sentences for screen readers. All pages share one global, `page`. */
+"use strict";
+const page = {
+    data: JSON.parse(document.getElementById("data").textContent),
+    main: document.getElementById("main"),
+
+    /* An element: page.el("button", {class: "x", onclick: f}, "text", child). Attributes that are null or false are left out. */
+    el(name, attributes, ...children) {
+        const element = document.createElement(name);
+        for (const [key, value] of Object.entries(attributes || {})) {
+            if (value === null || value === undefined || value === false) continue;
+            if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+            else element.setAttribute(key, value === true ? "" : value);
+        }
+        element.append(...children.filter((child) => child !== null && child !== undefined));
+        return element;
+    },
+
+    /* Says a sentence to a screen reader. */
+    say(text) { document.getElementById("live").textContent = text; },
+
+    /* A colour of the theme, "--ink", as the browser computes it. */
+    colour(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); },
+    isDark() { return getComputedStyle(document.documentElement).colorScheme === "dark"; },
+
+    /* What to do when the theme or the width changes. */
+    redraws: [],
+    redraw() { for (const draw of page.redraws) draw(); },
+
+    /* A canvas of the size that its element has on the screen, and its context in CSS pixels. */
+    context(canvas, width, height) {
+        const scale = window.devicePixelRatio || 1;
+        canvas.width = Math.max(1, Math.round(width * scale));
+        canvas.height = Math.max(1, Math.round(height * scale));
+        const context = canvas.getContext("2d");
+        context.scale(scale, scale);
+        return context;
+    },
+
+    /* 1234567 -> "1,234,567"; 0.00123 -> "0.00123"; 3 significant digits where it is no whole number. */
+    number(x, digits = 4) {
+        if (x === null || x === undefined || !Number.isFinite(x)) return "–";
+        if (Number.isInteger(x)) return x.toLocaleString("en-US");
+        const size = Math.abs(x);
+        if (size >= 1e5 || size < 1e-4) return x.toExponential(Math.max(0, digits - 2)).replace("e+", "e").replace("e-", "e−");
+        return String(Number(x.toPrecision(digits)));
+    },
+    short(x) {
+        const units = ["", "k", "M", "G", "T"];
+        let unit = 0;
+        if (x === null || !Number.isFinite(x)) return "–";
+        while (Math.abs(x) >= 999.5 && unit < 4) { x /= 1000; unit++; }
+        return String(Number(x.toPrecision(3))) + units[unit];
+    },
+    duration(seconds) {
+        if (seconds === null || !Number.isFinite(seconds)) return "–";
+        if (seconds < 60) return `${Number(seconds.toPrecision(3))} s`;
+        const two = (x) => String(Math.floor(x)).padStart(2, "0");
+        const hours = Math.floor(seconds / 3600);
+        return hours ? `${hours}:${two(seconds / 60 % 60)}:${two(seconds % 60)}` : `${Math.floor(seconds / 60)}:${two(seconds % 60)}`;
+    },
+
+    /* A labelled <select>: options are [value, text]; choose(value) when it changes. */
+    select(label, options, value, choose) {
+        const list = page.el("select", { onchange: () => choose(list.value) },
+            ...options.map(([v, text]) => page.el("option", { value: v, selected: String(v) === String(value) }, text)));
+        return page.el("label", null, label, list);
+    },
+
+    /* Buttons of which one is pressed. */
+    choice(label, options, value, choose) {
+        const buttons = options.map(([v, text]) => page.el("button", {
+            type: "button", "aria-pressed": String(v === value), "data-value": v,
+            onclick: () => {
+                for (const b of buttons) b.setAttribute("aria-pressed", String(b.dataset.value === v));
+                choose(v);
+            },
+        }, text));
+        return page.el("div", { class: "group", role: "group", "aria-label": label }, page.el("span", { "aria-hidden": "true" }, label),
+            page.el("div", { class: "tabs" }, ...buttons));
+    },
+
+    /* What the reader chose stays when the page is loaded again; where the browser keeps nothing it does not. */
+    recall(key, otherwise) {
+        try {
+            const text = sessionStorage.getItem(`qkv ${document.title} ${key}`);
+            return text === null ? otherwise : JSON.parse(text);
+        } catch (e) { return otherwise; }
+    },
+    remember(key, value) {
+        try { sessionStorage.setItem(`qkv ${document.title} ${key}`, JSON.stringify(value)); } catch (e) { /* not kept */ }
+    },
+};
+
+(function theme() {
+    const button = document.getElementById("theme");
+    const names = { auto: "as the system", light: "light", dark: "dark" };
+    const order = ["auto", "light", "dark"];
+    let now = "auto";
+    try { now = localStorage.getItem("qkv theme") || "auto"; } catch (e) { /* not kept */ }
+    function apply() {
+        if (!names[now]) now = "auto";
+        if (now === "auto") delete document.documentElement.dataset.theme;
+        else document.documentElement.dataset.theme = now;
+        button.textContent = `Colours: ${names[now]}`;
+    }
+    button.addEventListener("click", () => {
+        now = order[(order.indexOf(now) + 1) % order.length];
+        try { localStorage.setItem("qkv theme", now); } catch (e) { /* not kept */ }
+        apply();
+        page.redraw();
+    });
+    apply();
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => page.redraw());
+    let waiting = 0;
+    addEventListener("resize", () => {
+        clearTimeout(waiting);
+        waiting = setTimeout(() => page.redraw(), 100);
+    });
+})();

@@ -1,0 +1,269 @@
+/* run: what the folder of a training run says: log.jsonl, train.json, config.json, machine.jsonl, samples.jsonl. All of it may be
+ * missing but the log, and all of it may be damaged or in the middle of being written: what cannot be understood is passed over. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/run.h"
+
+enum { LINE_MOST = 1 << 16, SMALL_FILE = 1 << 20, SAMPLES_MOST = 1000 };
+
+/* ---- lines ------------------------------------------------------------------------------------------------------------------ */
+
+/* Whole lines of a file, one after the other, each as JSON; `take` gets NULL for what is none. */
+typedef enum qkv_status take_line(struct qkv_run *run, const json_t *line);
+
+static enum qkv_status read_lines(struct qkv_run *run, const char *name, take_line *take) {
+    struct qkv_map map;
+    char *path = qkv_join_path(run->ctx, run->folder, name);
+    if (!path) return QKV_MEMORY;
+    enum qkv_status status = qkv_file_exists(path) ? qkv_map_file(run->ctx, path, &map) : QKV_FILE;
+    free(path);
+    if (status) return QKV_OK; /* what is not there says nothing */
+    const char *at = (const char *)map.data, *end = at + map.size;
+    while (!status && at < end) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        if (!stop) break; /* being written, or cut off */
+        size_t size = (size_t)(stop - at);
+        json_t *line = size <= LINE_MOST ? json_loadb(at, size, 0, NULL) : NULL;
+        status = take(run, line);
+        json_decref(line);
+        at = stop + 1;
+    }
+    qkv_unmap_file(&map);
+    return status;
+}
+
+/* Makes room for one more item of a growing array. */
+static bool grow(struct qkv_context *ctx, void **items, size_t count, size_t *capacity, size_t size) {
+    if (count < *capacity) return true;
+    size_t wanted = *capacity ? 2 * *capacity : 256;
+    void *grown = qkv_reallocate(ctx, *items, wanted, size);
+    if (!grown) return false;
+    *items = grown;
+    *capacity = wanted;
+    return true;
+}
+
+static double number(const json_t *line, const char *key) {
+    const json_t *value = json_object_get(line, key);
+    double x = json_is_number(value) ? json_number_value(value) : NAN;
+    return isfinite(x) ? x : NAN;
+}
+
+static int64_t step_of(const json_t *line) {
+    const json_t *step = json_object_get(line, "step");
+    return json_is_integer(step) && json_integer_value(step) > 0 ? json_integer_value(step) : 0;
+}
+
+static enum qkv_status take_step(struct qkv_run *run, const json_t *line) {
+    int64_t step = step_of(line);
+    void *items = run->steps;
+    if (!step || (run->count && step <= run->steps[run->count - 1].step)) {
+        run->damaged++;
+        return QKV_OK;
+    }
+    bool room = grow(run->ctx, &items, run->count, &run->capacity, sizeof *run->steps);
+    run->steps = items;
+    if (!room) return QKV_MEMORY;
+    run->steps[run->count++] = (struct qkv_run_step){.step = step,
+                                                     .seconds = number(line, "seconds"),
+                                                     .loss = number(line, "loss"),
+                                                     .norm = number(line, "norm"),
+                                                     .rate = number(line, "rate"),
+                                                     .tokens = number(line, "tokens"),
+                                                     .tokens_per_second = number(line, "tokens_per_second"),
+                                                     .valid_loss = number(line, "valid_loss"),
+                                                     .metric = run->metric ? number(line, run->metric) : NAN};
+    return QKV_OK;
+}
+
+/* Where training went back to a checkpoint, what it wrote after it before is forgotten. */
+static enum qkv_status take_sample(struct qkv_run *run, const json_t *line) {
+    int64_t step = step_of(line);
+    const json_t *text = json_object_get(line, "text");
+    void *items = run->samples;
+    if (!step || !json_is_string(text)) return QKV_OK;
+    while (run->sample_count && run->samples[run->sample_count - 1].step > step)
+        free(run->samples[--run->sample_count].text);
+    if (run->sample_count == SAMPLES_MOST) { /* the latest are kept */
+        free(run->samples[0].text);
+        memmove(run->samples, run->samples + 1, --run->sample_count * sizeof *run->samples);
+    }
+    bool room = grow(run->ctx, &items, run->sample_count, &run->sample_capacity, sizeof *run->samples);
+    run->samples = items;
+    char *copy = room ? qkv_copy_bytes(run->ctx, json_string_value(text), json_string_length(text)) : NULL;
+    if (!copy) return QKV_MEMORY;
+    run->samples[run->sample_count++] = (struct qkv_run_sample){step, copy, json_string_length(text)};
+    return QKV_OK;
+}
+
+static enum qkv_status take_machine(struct qkv_run *run, const json_t *line) {
+    if (json_is_object(line) && json_array_size(run->machines) < SAMPLES_MOST)
+        json_array_append(run->machines, (json_t *)(uintptr_t)line);
+    return QKV_OK;
+}
+
+/* ---- small files -------------------------------------------------------------------------------------------------------------- */
+
+static json_t *read_object(struct qkv_run *run, const char *name) {
+    struct qkv_map map;
+    char *path = qkv_join_path(run->ctx, run->folder, name);
+    json_t *root = NULL;
+    if (path && qkv_file_exists(path) && !qkv_map_file(run->ctx, path, &map)) {
+        if (map.data && map.size <= SMALL_FILE) root = json_loadb((const char *)map.data, map.size, 0, NULL);
+        qkv_unmap_file(&map);
+    }
+    free(path);
+    if (json_is_object(root)) return root;
+    json_decref(root);
+    return NULL;
+}
+
+static enum qkv_status read_options(struct qkv_run *run) {
+    json_t *root = read_object(run, "train.json");
+    run->options = json_incref(json_object_get(root, "options"));
+    json_decref(root);
+    if (!json_is_object(run->options)) {
+        json_decref(run->options);
+        run->options = NULL;
+    }
+    const char *metric = json_string_value(json_object_get(run->options, "metric"));
+    run->planned = json_integer_value(json_object_get(run->options, "steps"));
+    run->patience = json_integer_value(json_object_get(run->options, "patience"));
+    if (run->planned < 0) run->planned = 0;
+    if (!metric || !strcmp(metric, "loss")) return QKV_OK;
+    run->metric = qkv_copy_string(run->ctx, metric);
+    return run->metric ? QKV_OK : QKV_MEMORY;
+}
+
+/* The numbers of the model that config.json describes; nothing of that size is allocated. */
+static void count_parameters(struct qkv_run *run) {
+    struct qkv_spec spec;
+    struct qkv_model *model = NULL;
+    char *path = qkv_join_path(run->ctx, run->folder, "config.json");
+    if (path && run->spec && !qkv_spec_read(run->ctx, &spec, path, NULL, 0) && !qkv_model_plan(run->ctx, &spec, &model))
+        for (size_t i = 0; i < qkv_model_parameters(model); i++)
+            run->parameters += qkv_array_elements(qkv_model_parameter(model, i));
+    qkv_model_free(model);
+    free(path);
+}
+
+static enum qkv_status describe_machine(struct qkv_run *run) {
+    const json_t *last = json_array_get(run->machines, json_array_size(run->machines) - 1);
+    const char *cpu = json_string_value(json_object_get(last, "cpu"));
+    const char *isa = json_string_value(json_object_get(last, "isa"));
+    const char *precision = json_string_value(json_object_get(run->options, "precision"));
+    const json_int_t threads = json_integer_value(json_object_get(last, "threads"));
+    struct qkv_buffer text = {0};
+    if (!cpu || !isa) return QKV_OK;
+    enum qkv_status status = qkv_buffer_print(run->ctx, &text, "%s, %lld thread%s, %s, %s", cpu, (long long)threads,
+                                              threads == 1 ? "" : "s", isa, precision ? precision : "fp32");
+    run->machine = text.data;
+    return status;
+}
+
+/* The last part of the folder's name, whatever way it is written. */
+static enum qkv_status find_name(struct qkv_run *run) {
+    char *path = realpath(run->folder, NULL);
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    run->name = qkv_copy_string(run->ctx, slash && slash[1] ? slash + 1 : run->folder);
+    free(path);
+    return run->name ? QKV_OK : QKV_MEMORY;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------------------------------------------ */
+
+static enum qkv_status check_folder(struct qkv_run *run) {
+    char *log = qkv_join_path(run->ctx, run->folder, "log.jsonl");
+    if (!log) return QKV_MEMORY;
+    bool found = qkv_file_exists(log);
+    free(log);
+    return found ? QKV_OK
+                 : qkv_fail(run->ctx, QKV_FILE,
+                            "%s holds no training run: there is no log.jsonl; name the folder of a run", run->folder);
+}
+
+static enum qkv_status read_run(struct qkv_run *run) {
+    run->machines = json_array();
+    enum qkv_status status = run->machines ? check_folder(run) : QKV_MEMORY;
+    if (!status) status = find_name(run);
+    if (!status) status = read_options(run);
+    if (!status) status = read_lines(run, "log.jsonl", take_step);
+    if (!status) status = read_lines(run, "samples.jsonl", take_sample);
+    if (!status) status = read_lines(run, "machine.jsonl", take_machine);
+    if (status) return status;
+    run->spec = read_object(run, "config.json");
+    count_parameters(run);
+    return describe_machine(run);
+}
+
+enum qkv_status qkv_run_read(struct qkv_context *ctx, const char *folder, struct qkv_run **out) {
+    struct qkv_run *run = *out = qkv_allocate(ctx, 1, sizeof *run);
+    if (!run) return QKV_MEMORY;
+    run->ctx = ctx;
+    run->folder = qkv_copy_string(ctx, folder);
+    enum qkv_status status = run->folder ? read_run(run) : QKV_MEMORY;
+    if (!status) return QKV_OK;
+    qkv_run_free(run);
+    *out = NULL;
+    return status;
+}
+
+void qkv_run_free(struct qkv_run *run) {
+    if (!run) return;
+    for (size_t i = 0; i < run->sample_count; i++) free(run->samples[i].text);
+    json_decref(run->options);
+    json_decref(run->spec);
+    json_decref(run->machines);
+    free(run->samples);
+    free(run->steps);
+    free(run->folder);
+    free(run->name);
+    free(run->metric);
+    free(run->machine);
+    free(run);
+}
+
+size_t qkv_run_steps(const struct qkv_run *run) {
+    return run->count;
+}
+
+const struct qkv_run_step *qkv_run_step(const struct qkv_run *run, size_t i) {
+    return i < run->count ? &run->steps[i] : NULL;
+}
+
+size_t qkv_run_damaged(const struct qkv_run *run) {
+    return run->damaged;
+}
+
+int64_t qkv_run_planned(const struct qkv_run *run) {
+    return run->planned;
+}
+
+const char *qkv_run_name(const struct qkv_run *run) {
+    return run->name;
+}
+
+const char *qkv_run_metric(const struct qkv_run *run) {
+    return run->metric;
+}
+
+const char *qkv_run_machine(const struct qkv_run *run) {
+    return run->machine;
+}
+
+bool qkv_run_ended(const struct qkv_run *run) {
+    if (run->planned > 0 && run->count && run->steps[run->count - 1].step >= run->planned) return true;
+    bool more = run->metric && (!strcmp(run->metric, "accuracy") || !strcmp(run->metric, "exact"));
+    double best = NAN;
+    int64_t stale = 0;
+    for (size_t i = 0; i < run->count; i++) {
+        double x = run->metric ? run->steps[i].metric : run->steps[i].valid_loss;
+        if (isnan(x)) continue;
+        bool better = more ? !(x <= best) : !(x >= best);
+        stale = better ? 0 : stale + 1;
+        if (better) best = x;
+    }
+    return run->patience > 0 && stale >= run->patience;
+}
