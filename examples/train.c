@@ -57,14 +57,14 @@ static enum qkv_status train(struct qkv_model *model, struct qkv_pass *pass, str
     for (int step = 1; step <= steps && !status; step++) {
         double rate = step < 50 ? 3e-3 * step / 50 : 3e-3 * (1 - (double)step / (steps + 1));
         fill(ids, targets);
-        qkv_model_clear_gradients(model);
         status = qkv_pass_forward(pass, &batch);
         if (!status && (step % 100 == 0 || step == steps))
             printf("step %4d  loss %.4f  right %5.1f%%\n", step, qkv_pass_loss(pass, NULL),
                    100 * accuracy(qkv_pass_output(pass).data, targets));
         if (!status) status = qkv_pass_backward(pass);
         double norm = status ? 0 : qkv_model_gradient_norm(model);
-        if (!status) status = qkv_optimizer_step(optimizer, rate, norm > 1 ? 1 / norm : 1);
+        if (!status) /* which leaves the gradients cleared */
+            status = qkv_optimizer_step(optimizer, rate, norm > 1 ? 1 / norm : 1);
     }
     return status;
 }

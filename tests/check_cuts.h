@@ -38,10 +38,10 @@ static void run_elementwise(Table k, int which, const struct cut_arrays *c, size
         k->softmax_scaled(y[0], x, 1.5f, 0.1f, n);
         break;
     case 6:
-        k->adamw(y[0], y[1], y[2], x, 0.9f, 0.1f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.5f, 0.4f, false, n);
+        k->adamw(y[0], y[1], y[2], y[3], 0.9f, 0.1f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.5f, 0.4f, false, n);
         break;
     case 7:
-        k->sgd(y[0], y[1], x, 0.9f, 0.1f, 0.9f, 0.1f, n);
+        k->sgd(y[0], y[1], y[3], 0.9f, 0.1f, 0.9f, 0.1f, n);
         break;
     default: {
         const enum qkv_activation_kind kind = (enum qkv_activation_kind)(which - 8);

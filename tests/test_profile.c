@@ -50,7 +50,7 @@ static void expect_step(struct qkv_trainer *t, const struct qkv_profile_report *
     expect(report, "dropout", QKV_PROFILE_FORWARD, 2 * n + 1, 0, (2 * L * r + 1) * 2 * N * C * float_);
     expect(report, "dropout", QKV_PROFILE_BACKWARD, 2 * LAYERS + 1, 0, (2 * L + 1) * 2 * N * C * float_);
     assert_true(row_of(report, "optimizer", QKV_PROFILE_WHOLE)->bytes >=
-                (double)report->steps * 7 * float_ *
+                (double)report->steps * 8 * float_ *
                     (double)qkv_array_elements(qkv_model_parameter(qkv_trainer_model(t), 0)));
     row_of(report, "gradient norm", QKV_PROFILE_WHOLE);
     row_of(report, "data", QKV_PROFILE_WHOLE);

@@ -69,6 +69,7 @@ static void three_steps_are_those_of_pytorch(void **state) {
             memcpy(qkv_model_gradient(b.model, i), gradients[s], sizeof gradients[s]);
             assert_ok(b.ctx, qkv_optimizer_step(optimizer, 0.05, 1));
             assert_floats_close(qkv_model_weights(b.model, i), expected[kind][s], 6, 5e-7);
+            for (int k = 0; k < 6; k++) assert_true(qkv_model_gradient(b.model, i)[k] == 0);
         }
         qkv_optimizer_free(optimizer);
         free_bench(&b);
@@ -184,6 +185,34 @@ static void a_zero_gradient_stays_finite(void **state) {
     }
 }
 
+/* Gradients that somebody else's pass left do not get into a step of a run. */
+static void a_pass_beside_a_run_changes_no_bit(void **state) {
+    (void)state;
+    struct qkv_context *ctx = fixture_context(1);
+    struct qkv_train_options options = fixture_options(ctx);
+    double losses[4];
+    for (int beside = 0; beside < 2; beside++) {
+        struct qkv_trainer *t = fixture_begin(ctx, fixture_run("beside"), &options);
+        struct qkv_pass *pass;
+        int32_t ids[4] = {1, 2, 3, 4};
+        struct qkv_batch batch = {.B = 1, .T = 4, .ids = ids, .targets = ids};
+        assert_ok(ctx, qkv_pass_create(qkv_trainer_model(t), &(struct qkv_pass_options){.B = 1, .T = 4, .train = true},
+                                       &pass));
+        for (int i = 0; i < 4; i++) {
+            double loss = fixture_steps(ctx, t, i + 1).loss;
+            assert_true(!beside || loss == losses[i]);
+            losses[i] = loss;
+            if (!beside) continue;
+            assert_ok(ctx, qkv_pass_forward(pass, &batch));
+            assert_ok(ctx, qkv_pass_backward(pass));
+            assert_true(qkv_model_gradient_norm(qkv_trainer_model(t)) > 0);
+        }
+        qkv_pass_free(pass);
+        qkv_trainer_free(t);
+    }
+    qkv_context_free(ctx);
+}
+
 static void impossible_options_are_named(void **state) {
     (void)state;
     struct bench b = make_bench(1);
@@ -208,7 +237,9 @@ static void impossible_options_are_named(void **state) {
     }
     struct qkv_optimizer_options good = options_of(QKV_OPTIMIZER_SGD);
     assert_ok(b.ctx, qkv_optimizer_create(b.model, &good, &optimizer));
+    qkv_model_gradient(b.model, 0)[0] = 3;
     assert_status(b.ctx, qkv_optimizer_step(optimizer, NAN, 1), QKV_NUMBER);
+    assert_true(qkv_model_gradient(b.model, 0)[0] == 3);
     assert_status(b.ctx, qkv_optimizer_step(optimizer, -1, 1), QKV_NUMBER);
     assert_status(b.ctx, qkv_optimizer_step(optimizer, 1, INFINITY), QKV_NUMBER);
     assert_int_equal(qkv_optimizer_steps(optimizer), 0);
@@ -243,6 +274,7 @@ int main(void) {
         cmocka_unit_test(every_parameter_follows_the_formula),
         cmocka_unit_test(threads_change_no_bit),
         cmocka_unit_test(a_zero_gradient_stays_finite),
+        cmocka_unit_test(a_pass_beside_a_run_changes_no_bit),
         cmocka_unit_test(impossible_options_are_named),
         cmocka_unit_test(a_model_without_gradients_is_refused),
     };

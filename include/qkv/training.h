@@ -34,7 +34,8 @@ struct qkv_optimizer;
 QKV_API enum qkv_status qkv_optimizer_create(struct qkv_model *model, const struct qkv_optimizer_options *options,
                                              struct qkv_optimizer **out);
 QKV_API void qkv_optimizer_free(struct qkv_optimizer *optimizer);
-/* One step with the model's gradients times gradient_scale (clipping), at a learning rate. Does not clear them. */
+/* One step with the model's gradients times gradient_scale (clipping), at a learning rate. In the same pass over memory the
+ * gradients become zero, so that nothing clears them between steps; after a step that failed they are as they were. */
 QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate, double gradient_scale);
 
 /* ---- training on a file -------------------------------------------------------------------------------------------------

@@ -38,7 +38,6 @@ struct work {
 static enum qkv_status one_step(void *argument, size_t turn) {
     struct work *w = argument;
     w->batch.dropout_seed = turn;
-    qkv_model_clear_gradients(w->model);
     enum qkv_status status = qkv_pass_forward(w->pass, &w->batch);
     if (status == QKV_OK) status = qkv_pass_backward(w->pass);
     if (status) return status;

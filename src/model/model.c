@@ -245,6 +245,7 @@ void qkv_model_clear_gradients(struct qkv_model *model) {
         return;
     }
     qkv_parallel_range(model->ctx, model->weight_floats, PIECE, clear_piece, model->gradients.base);
+    model->dirty = false;
 }
 
 struct squares {

@@ -56,6 +56,7 @@ struct qkv_model {
     struct qkv_arena arena;     /* weights, then tables */
     struct qkv_arena gradients; /* base NULL before the first training pass */
     double *gradient_sums;      /* in that arena: one for each piece of the gradient norm */
+    bool dirty;                 /* a pass has begun on the gradients since they were cleared */
     size_t weight_floats;       /* with the padding between tensors */
     struct qkv_parameter *parameters;
     size_t parameter_count, parameter_capacity;

@@ -377,6 +377,7 @@ enum qkv_status qkv_pass_forward(struct qkv_pass *p, const struct qkv_batch *bat
         status = make_room(p, batch);
     }
     if (status == QKV_OK) {
+        p->model->dirty = p->model->dirty || p->options.train;
         status = run(p, batch);
     }
     p->forwarded = status == QKV_OK && p->options.train;

@@ -1,5 +1,5 @@
 /* Optimizers: AdamW (Loshchilov & Hutter 2019), Adam with L2 (Kingma & Ba 2015), SGD with momentum. The formulas are
- * beside the kernels (kernel/kernel.h: adamw, sgd); here are the state and the cut into pieces of a size that does not
+ * beside the kernels (kernel/kernel.h: adamw, sgd), which clip and clear the gradients in the same pass; here are the state and the cut into pieces of a size that does not
  * depend on the number of threads. Decay acts on parameters of rank >= 2, that is on matrices. */
 #include <float.h>
 #include <math.h>
@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernel/kernel.h"
+#include "model/model.h"
 #include "train/train.h"
 
 #define PIECE ((size_t)1 << 14) /* elements a thread takes at a time: 4 arrays of 64 KiB */
@@ -135,7 +136,7 @@ static void step_piece(void *argument, size_t item, int thread) {
     const struct piece *piece = &o->pieces[item];
     size_t i = piece->parameter, begin = piece->begin, n = piece->end - begin;
     float *w = qkv_model_weights(o->model, i) + begin, *m = o->moment[i] + begin;
-    const float *dw = qkv_model_gradient(o->model, i) + begin;
+    float *dw = qkv_model_gradient(o->model, i) + begin;
     float decay = qkv_model_parameter(o->model, i)->rank >= 2 ? (float)p->weight_decay : 0;
     if (p->kind == QKV_OPTIMIZER_SGD) {
         s->kernels->sgd(w, m, dw, s->gradient_scale, s->rate, (float)p->momentum, decay, n);
@@ -163,6 +164,7 @@ enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate,
     step.correction1 = (float)(1 - pow(optimizer->options.beta1, t));
     step.correction2 = (float)(1 - pow(optimizer->options.beta2, t));
     qkv_parallel(ctx, optimizer->piece_count, step_piece, &step);
+    optimizer->model->dirty = false;
     return QKV_OK;
 }
 

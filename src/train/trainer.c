@@ -58,8 +58,7 @@ static enum qkv_status run_batch(struct qkv_trainer *t, struct qkv_feed_step *ba
     enum qkv_status status = t->feed->begin(t, (uint64_t)t->report.step, batch);
     size_t parts = (size_t)o->accumulate < batch->rows ? (size_t)o->accumulate : batch->rows;
     lap(t, "data", 0);
-    qkv_model_clear_gradients(t->model);
-    lap(t, "clear gradients", 1);
+    if (t->model->dirty) qkv_model_clear_gradients(t->model); /* a step was begun and not ended */
     for (size_t k = 0; k < parts && !status; k++)
         status = run_part(t, batch, k, k * batch->rows / parts, (k + 1) * batch->rows / parts, loss);
     return status;
@@ -78,7 +77,7 @@ static enum qkv_status update(struct qkv_trainer *t) {
     if (!isfinite(norm)) return fail_number(t, step, "norm of the gradients");
     status = qkv_optimizer_step(t->optimizer, rate, o->clip > 0 && norm > o->clip ? o->clip / norm : 1);
     if (status) return status;
-    lap(t, "optimizer", (double)(2 + 2 * qkv_optimizer_moments(t->optimizer) + 1));
+    lap(t, "optimizer", (double)(2 + 2 * qkv_optimizer_moments(t->optimizer) + 2));
     double seconds = qkv_clock() - started;
     t->report.step = step;
     t->report.loss = loss;

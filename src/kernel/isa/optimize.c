@@ -1,8 +1,9 @@
-/* optimize.c: the update rules of the optimizers, elementwise. */
+/* optimize.c: the update rules of the optimizers, elementwise. One pass reads and writes everything: the gradient is set to zero
+ * where it was just read, for the step that comes. */
 #include "kernel/isa/isa.h"
 
 /* Adam (Kingma & Ba 2015) with weight decay coupled (L2) or decoupled (AdamW, Loshchilov & Hutter 2019). */
-QKV_INLINE void adam(float *w, float *m, float *v, const float *dw, float gscale, float rate, float beta1, float beta2,
+QKV_INLINE void adam(float *w, float *m, float *v, float *dw, float gscale, float rate, float beta1, float beta2,
                      float eps, float decay, float correction1, float correction2, bool coupled, size_t n) {
     vf factor = vf_set(gscale), step = vf_set(rate), decays = vf_set(decay), epsilon = vf_set(eps);
     vf keep1 = vf_set(beta1), take1 = vf_set(1.0f - beta1), keep2 = vf_set(beta2), take2 = vf_set(1.0f - beta2);
@@ -10,6 +11,7 @@ QKV_INLINE void adam(float *w, float *m, float *v, const float *dw, float gscale
     QKV_EACH(i, l, n, {
         vf weight = vf_load_n(w + i, l);
         vf g = vf_mul(factor, vf_load_n(dw + i, l));
+        vf_store_n(dw + i, vf_set(0), l);
         if (coupled) g = vf_fma(decays, weight, g);
         vf first = vf_fma(keep1, vf_load_n(m + i, l), vf_mul(take1, g));
         vf second = vf_fma(keep2, vf_load_n(v + i, l), vf_mul(take2, vf_mul(g, g)));
@@ -22,7 +24,7 @@ QKV_INLINE void adam(float *w, float *m, float *v, const float *dw, float gscale
     });
 }
 
-void QKV_K(adamw)(float *w, float *m, float *v, const float *dw, float gscale, float rate, float beta1, float beta2,
+void QKV_K(adamw)(float *w, float *m, float *v, float *dw, float gscale, float rate, float beta1, float beta2,
                   float eps, float decay, float correction1, float correction2, bool coupled, size_t n) {
     if (coupled)
         adam(w, m, v, dw, gscale, rate, beta1, beta2, eps, decay, correction1, correction2, true, n);
@@ -30,11 +32,12 @@ void QKV_K(adamw)(float *w, float *m, float *v, const float *dw, float gscale, f
         adam(w, m, v, dw, gscale, rate, beta1, beta2, eps, decay, correction1, correction2, false, n);
 }
 
-void QKV_K(sgd)(float *w, float *m, const float *dw, float gscale, float rate, float momentum, float decay, size_t n) {
+void QKV_K(sgd)(float *w, float *m, float *dw, float gscale, float rate, float momentum, float decay, size_t n) {
     vf factor = vf_set(gscale), step = vf_set(rate), keep = vf_set(momentum), decays = vf_set(decay);
     QKV_EACH(i, l, n, {
         vf weight = vf_load_n(w + i, l);
         vf g = vf_fma(factor, vf_load_n(dw + i, l), vf_mul(decays, weight));
+        vf_store_n(dw + i, vf_set(0), l);
         vf moment = vf_fma(keep, vf_load_n(m + i, l), g);
         vf_store_n(m + i, moment, l);
         vf_store_n(w + i, vf_fnma(step, moment, weight), l);
