@@ -30,8 +30,9 @@ static const struct cli_option options[] = {
      NULL},
     {CLI_COUNT, 0, "rounds", "N", offsetof(struct arguments, rounds),
      "cut the time of a row into N rounds, of which the median counts", 1, 101, NULL},
-    {CLI_TEXT, 0, "precision", "NAME", offsetof(struct arguments, precision), "only rows of this precision", 0, 0,
-     "all"},
+    {CLI_TEXT, 0, "precision", "NAME", offsetof(struct arguments, precision),
+     "only rows of this precision, fp32 or bf16, emulated or not", 0, 0,
+     "those that this machine has instructions for"},
     {CLI_TEXT, 0, "json", "FILE", offsetof(struct arguments, json), "write the results to a new file as JSON", 0, 0,
      NULL},
     {CLI_FLAG, 0, "force", NULL, offsetof(struct arguments, force), "replace the file of --json if there is one", 0, 0,
@@ -173,7 +174,9 @@ static int measure(const struct arguments *a, struct qkv_context *ctx) {
         return status == QKV_ARGUMENT ? CLI_USAGE : CLI_FAILED;
     }
     if (status == QKV_OK && !table.rows)
-        return cli_usage("bench: only big rows match; measure them with --full, or name one of them (--list)");
+        return cli_usage(
+            "bench: only big rows match, or a precision that this machine emulates; measure them with --full or "
+            "--precision, or name one of them (--list)");
     if (status == QKV_OK) return CLI_DONE;
     cli_say("interrupted after %zu row%s%s%s", table.rows, table.rows == 1 ? "" : "s", a->json ? "; they are in " : "",
             a->json ? a->json : "");

@@ -14,10 +14,11 @@ enum { ROUNDS = 5, ROUNDS_MOST = 101, ROUNDS_LEAST = 3, FILL_PIECE = 1 << 16 };
 
 struct group {
     const char *name, *what;
+    size_t precisions; /* the first of the list */
     bool (*describe)(size_t i, struct qkv_bench_row *row);
     enum qkv_status (*measure)(struct qkv_bench *b, size_t i, struct qkv_bench_row *row);
 };
-#define GROUP_ENTRY(name, what) {#name, what, qkv_bench_##name##_case, qkv_bench_##name},
+#define GROUP_ENTRY(name, precisions, what) {#name, what, precisions, qkv_bench_##name##_case, qkv_bench_##name},
 static const struct group groups[] = {QKV_BENCH_GROUPS(GROUP_ENTRY)};
 enum { GROUP_COUNT = sizeof groups / sizeof *groups };
 
@@ -29,10 +30,8 @@ struct place {
 };
 
 static bool find_row(size_t i, struct place *place, struct qkv_bench_row *row) {
-    size_t precisions = 0;
-    while (qkv_bench_precision_at(precisions)) precisions++;
-    size_t index = i / precisions;
     for (size_t g = 0; g < GROUP_COUNT; g++) {
+        const size_t precisions = groups[g].precisions, index = i / precisions;
         *row = (struct qkv_bench_row){.group = groups[g].name, .loss = NAN};
         if (groups[g].describe(index, row)) {
             *place = (struct place){&groups[g], index, qkv_bench_precision_at(i % precisions)};
@@ -41,7 +40,7 @@ static bool find_row(size_t i, struct place *place, struct qkv_bench_row *row) {
         }
         size_t count = 0;
         while (groups[g].describe(count, row)) count++;
-        index -= count;
+        i -= count * precisions;
     }
     return false;
 }
@@ -79,16 +78,20 @@ static bool matches(const struct qkv_bench_row *row, const char *filter, bool *n
     return found;
 }
 
-static bool wanted(const struct qkv_bench_options *o, const struct qkv_bench_row *row) {
+/* Big rows, and a precision that this machine only emulates, have to be asked for. */
+static bool wanted(const struct qkv_bench *b, const struct place *place, const struct qkv_bench_row *row) {
+    const struct qkv_bench_options *o = b->options;
     if (o->precision && strcmp(o->precision, row->precision) != 0) return false;
-    bool found = o->filter_count == 0, named = false;
+    bool found = o->filter_count == 0, named = false, precise = o->precision != NULL;
     for (size_t i = 0; i < o->filter_count; i++) {
         bool by_name;
         if (!matches(row, o->filters[i], &by_name)) continue;
         found = true;
         named = named || by_name;
+        precise = precise || strcasestr(o->filters[i], row->precision);
     }
-    return found && (o->big || named || !row->big);
+    bool native = place->precision->dtype == QKV_F32 || b->machine.bf16_flops > 0;
+    return found && (o->big || named || !row->big) && (native || precise);
 }
 
 static enum qkv_status check_filters(struct qkv_context *ctx, const struct qkv_bench_options *o) {
@@ -207,7 +210,8 @@ enum qkv_status qkv_bench_measure(struct qkv_bench *b, struct qkv_bench_row *row
 }
 
 void qkv_bench_rate(const struct qkv_bench *b, struct qkv_bench_row *row) {
-    double arithmetic = row->flops / b->precision->peak(&b->machine), reading = row->bytes / b->machine.read_bytes;
+    double arithmetic = row->flops / qkv_bench_peak(&b->machine, b->precision),
+           reading = row->bytes / b->machine.read_bytes;
     row->reads = reading > arithmetic;
     row->share = row->seconds > 0 ? (row->reads ? reading : arithmetic) / row->seconds : 0;
 }
@@ -262,7 +266,7 @@ size_t qkv_bench_copies(size_t bytes) {
 /* A row; what fails because of memory is left out. */
 static enum qkv_status measure_row(struct qkv_bench *b, const struct place *place, struct qkv_bench_row *row) {
     b->precision = place->precision;
-    place->precision->choose(b->ctx);
+    b->ctx->precision = place->precision->precision;
     enum qkv_status status = qkv_bench_goes_on(b, row) ? place->group->measure(b, place->index, row) : QKV_STOPPED;
     if (status == QKV_MEMORY) {
         snprintf(row->left_out, sizeof row->left_out, "%s", qkv_status_text(status));
@@ -281,15 +285,16 @@ static enum qkv_status measure_rows(struct qkv_bench *b, struct qkv_buffer *json
     struct qkv_bench_row row;
     struct place place;
     enum qkv_status status = QKV_OK;
-    for (size_t i = 0; find_row(i, &place, &row); i++) b->rows += wanted(o, &row);
+    const enum qkv_precision before = b->ctx->precision;
+    for (size_t i = 0; find_row(i, &place, &row); i++) b->rows += wanted(b, &place, &row);
     for (size_t i = 0; status == QKV_OK && find_row(i, &place, &row); i++) {
-        if (!wanted(o, &row)) continue;
+        if (!wanted(b, &place, &row)) continue;
         status = measure_row(b, &place, &row);
         if (status == QKV_OK && o->json) status = qkv_bench_json_row(b->ctx, json, &row, b->row == 0);
         if (status == QKV_OK && o->row) o->row(o->user, &row);
         b->row++;
     }
-    qkv_bench_precision_at(0)->choose(b->ctx);
+    b->ctx->precision = before;
     return status;
 }
 

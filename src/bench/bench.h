@@ -13,13 +13,13 @@
 
 struct qkv_bench_precision {
     const char *name;
-    enum qkv_dtype dtype; /* of operands and activations; its size counts where bytes are */
-    /* The context works in it from now on. */
-    void (*choose)(struct qkv_context *ctx);
-    double (*peak)(const struct qkv_bench_machine *machine);
+    enum qkv_precision precision; /* of the context */
+    enum qkv_dtype dtype;         /* of operands and activations; its size counts where bytes are */
 };
 /* NULL past the last. */
 const struct qkv_bench_precision *qkv_bench_precision_at(size_t i);
+/* FLOP/s of its products. */
+double qkv_bench_peak(const struct qkv_bench_machine *machine, const struct qkv_bench_precision *precision);
 /* "fp32, bf16" */
 void qkv_bench_list_precisions(char *text, size_t capacity);
 
@@ -70,13 +70,13 @@ size_t qkv_bench_copies(size_t bytes);
 
 /* ---- groups --------------------------------------------------------------------------------------------------------- */
 
-/* X(name, what it measures) */
+/* X(name, how many of the precisions it has, what it measures) */
 #define QKV_BENCH_GROUPS(X)                                                                                            \
-    X(products, "matrix products of a layer: tokens x outputs x inputs")                                               \
-    X(attention, "attention, and one query with a cache of keys")                                                      \
-    X(training, "training steps: forward, backward, optimizer")                                                        \
-    X(generation, "generation: the tokens of a prompt, and one token after the other")
-#define QKV_BENCH_GROUP_PROTOTYPES(name, what)                                                                         \
+    X(products, 2, "matrix products of a layer: tokens x outputs x inputs")                                            \
+    X(attention, 2, "attention, and one query with a cache of keys")                                                   \
+    X(training, 1, "training steps: forward, backward, optimizer")                                                     \
+    X(generation, 1, "generation: the tokens of a prompt, and one token after the other")
+#define QKV_BENCH_GROUP_PROTOTYPES(name, precisions, what)                                                             \
     /* Describes the i-th case; false past the last. */                                                                \
     bool qkv_bench_##name##_case(size_t i, struct qkv_bench_row *row);                                                 \
     enum qkv_status qkv_bench_##name(struct qkv_bench *b, size_t i, struct qkv_bench_row *row);

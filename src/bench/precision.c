@@ -1,22 +1,19 @@
 /* precision: in which arithmetic rows are measured, a line each. */
 #include "bench/bench.h"
 
-/* What a context starts with. */
-static void choose_fp32(struct qkv_context *ctx) {
-    (void)ctx;
-}
-
-static double fp32_peak(const struct qkv_bench_machine *machine) {
-    return machine->fp32_flops;
-}
-
 static const struct qkv_bench_precision precisions[] = {
-    {"fp32", QKV_F32, choose_fp32, fp32_peak},
+    {"fp32", QKV_FP32, QKV_F32},
+    {"bf16", QKV_MIXED_BF16, QKV_BF16},
 };
 enum { PRECISION_COUNT = sizeof precisions / sizeof *precisions };
 
 const struct qkv_bench_precision *qkv_bench_precision_at(size_t i) {
     return i < PRECISION_COUNT ? &precisions[i] : NULL;
+}
+
+/* Without instructions for bf16 its products are those of fp32. */
+double qkv_bench_peak(const struct qkv_bench_machine *machine, const struct qkv_bench_precision *precision) {
+    return precision->dtype == QKV_BF16 && machine->bf16_flops > 0 ? machine->bf16_flops : machine->fp32_flops;
 }
 
 void qkv_bench_list_precisions(char *text, size_t capacity) {

@@ -34,10 +34,11 @@ struct work {
     struct qkv_bench_product product;
     const void *b[COPIES_MOST];
     float *c[COPIES_MOST];
+    void *panels[COPIES_MOST]; /* in bf16: weights packed ahead, as a model keeps them */
 };
 
-/* This library's product. */
-static enum qkv_status ours(void *argument, size_t turn) {
+/* This library's product in fp32. */
+static enum qkv_status ours_fp32(void *argument, size_t turn) {
     struct work *w = argument;
     const struct qkv_bench_product *p = &w->product;
     struct qkv_matrix a = {p->a, p->K, 1}, b = {p->b[turn % p->count], p->N, 1};
@@ -45,6 +46,19 @@ static enum qkv_status ours(void *argument, size_t turn) {
     if (p->b_turned) b = (struct qkv_matrix){b.data, 1, p->K};
     return qkv_gemm(w->ctx, &w->scratch, p->c[turn % p->count], p->N, a, b, p->M, p->N, p->K,
                     (struct qkv_gemm_options){.accumulate = false});
+}
+
+static struct qkv_operand operand(const void *data, size_t rows, size_t columns, bool turned) {
+    return (struct qkv_operand){data, QKV_BF16, turned ? 1 : columns, turned ? rows : 1};
+}
+
+static enum qkv_status ours_bf16(void *argument, size_t turn) {
+    struct work *w = argument;
+    const struct qkv_bench_product *p = &w->product;
+    const size_t i = turn % p->count;
+    return qkv_gemm_bf16(w->ctx, &w->scratch, p->c[i], p->N, operand(p->a, p->M, p->K, p->a_turned),
+                         operand(p->b[i], p->K, p->N, p->b_turned), p->M, p->N, p->K,
+                         (struct qkv_bf16_options){.dtype = QKV_F32, .panels = w->panels[i]});
 }
 
 /* C = A·B of a form of a layer. */
@@ -78,6 +92,24 @@ static bool make_operands(struct work *w, enum qkv_dtype dtype, bool many_b, boo
     return true;
 }
 
+/* Bytes of the panels of one B; 0 where it is not packed ahead. */
+static size_t panel_bytes(const struct work *w) {
+    size_t bytes;
+    const struct qkv_bench_product *p = &w->product;
+    return p->bf16 && p->weights && qkv_bf16_panels(w->ctx, p->K, p->N, &bytes) ? bytes : 0;
+}
+
+static bool pack(struct work *w) {
+    const struct qkv_bench_product *p = &w->product;
+    const size_t bytes = panel_bytes(w);
+    for (size_t i = 0; bytes && i < p->count; i++) {
+        w->panels[i] = qkv_arena_take(&w->memory, bytes, 1);
+        if (!w->panels[i]) return false;
+        qkv_bf16_pack(w->ctx, w->panels[i], operand(p->b[i], p->K, p->N, p->b_turned), p->K, p->N);
+    }
+    return true;
+}
+
 /* The state of a peer that takes part in a row. */
 struct guest {
     const struct qkv_bench_peer *peer;
@@ -91,7 +123,8 @@ static enum qkv_status theirs(void *argument, size_t turn) {
 }
 
 static enum qkv_status measure(struct qkv_bench *b, struct work *w, struct qkv_bench_row *row) {
-    struct qkv_bench_contestant contestants[QKV_BENCH_PEERS_MOST + 1] = {{"qkv", ours, w}};
+    struct qkv_bench_contestant contestants[QKV_BENCH_PEERS_MOST + 1] = {
+        {"qkv", w->product.bf16 ? ours_bf16 : ours_fp32, w}};
     struct guest guests[QKV_BENCH_PEERS_MOST];
     size_t count = 0;
     for (size_t i = 0; i < b->options->peer_count; i++) {
@@ -121,10 +154,12 @@ enum qkv_status qkv_bench_products(struct qkv_bench *b, size_t i, struct qkv_ben
     row->flops = 2.0 * (double)(s->M * s->N) * (double)s->K;
     if (few) row->bytes = (double)ws_bytes + (double)(s->M * (s->N + s->K) * size);
     size_t bytes = p->count * ws_bytes + (s->M * (s->N + s->K) + ws) * sizeof(float) + 4 * p->count * QKV_CACHE_LINE;
+    bytes += p->count * (panel_bytes(&w) + QKV_CACHE_LINE);
     if (!qkv_bench_has_memory(row, bytes)) return QKV_OK;
     enum qkv_status status = qkv_arena_create(b->ctx, &w.memory, bytes, "operands");
     if (status == QKV_OK) status = qkv_arena_create(b->ctx, &w.scratch, SCRATCH, "scratch");
     if (status == QKV_OK && !make_operands(&w, dtype, form != GRADIENT_W, form == GRADIENT_W)) status = QKV_MEMORY;
+    if (status == QKV_OK && !pack(&w)) status = QKV_MEMORY;
     if (status == QKV_OK) status = measure(b, &w, row);
     qkv_arena_free(&w.scratch);
     qkv_arena_free(&w.memory);
