@@ -9,6 +9,7 @@
 #include <cblas-openblas.h>
 #endif
 #ifdef BENCH_DNNL
+#include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 #endif
 
@@ -123,6 +124,7 @@ static void *onednn_prepare(const struct qkv_bench_product *product) {
     struct onednn *d = calloc(1, sizeof *d);
     if (!d) return NULL;
     d->product = product;
+    omp_set_num_threads(product->threads); /* this library says how many at each call */
     if (onednn_make(d)) return d;
     onednn_release(d);
     return NULL;
