@@ -9,12 +9,13 @@
 
 void qkv_parallel(struct qkv_context *ctx, size_t count, qkv_body *body, void *argument) {
     if (ctx->dry) return;
-    int threads = (size_t)ctx->threads < count ? ctx->threads : (int)count;
-    if (threads <= 1) {
+    if (ctx->threads <= 1 || count <= 1) {
         for (size_t item = 0; item < count; item++) body(argument, item, 0);
         return;
     }
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+    /* Always as many threads, also for fewer items: for a team of another size libgomp ends threads, starts new ones and
+     * allocates, which takes longer than to let some of them find nothing to do. */
+#pragma omp parallel for schedule(dynamic, 1) num_threads(ctx->threads)
     for (size_t item = 0; item < count; item++) body(argument, item, omp_get_thread_num());
 }
 

@@ -16,8 +16,9 @@
 #include "train/train.h"
 
 enum qkv_status qkv_log_open(struct qkv_context *ctx, struct qkv_log *log, const char *folder) {
+    static const char longest[1024]; /* room for any line, so that none has to ask for more */
     log->path = qkv_join_path(ctx, folder, QKV_LOG_FILE);
-    if (!log->path) return QKV_MEMORY;
+    if (!log->path || qkv_buffer_append(ctx, &log->line, longest, sizeof longest)) return QKV_MEMORY;
     log->file = open(log->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666);
     if (log->file < 0) return qkv_fail_file(ctx, "write", log->path, errno);
     if (flock(log->file, LOCK_EX | LOCK_NB) == 0) return QKV_OK;
@@ -98,21 +99,21 @@ static enum qkv_status print_line(struct qkv_context *ctx, struct qkv_buffer *li
 
 enum qkv_status qkv_log_write(struct qkv_context *ctx, struct qkv_log *log, const struct qkv_train_report *report,
                               uint64_t tokens) {
-    struct qkv_buffer line = {0};
+    const struct qkv_buffer *line = &log->line;
     size_t done = 0;
-    enum qkv_status status = print_line(ctx, &line, report, tokens);
-    while (!status && done < line.size) {
-        ssize_t n = pwrite(log->file, line.data + done, line.size - done, (off_t)(log->size + done));
+    log->line.size = 0;
+    enum qkv_status status = print_line(ctx, &log->line, report, tokens);
+    while (!status && done < line->size) {
+        ssize_t n = pwrite(log->file, line->data + done, line->size - done, (off_t)(log->size + done));
         if (n > 0)
             done += (size_t)n;
         else if (n == 0 || errno != EINTR)
             status = qkv_fail_file(ctx, "write", log->path, n == 0 ? ENOSPC : errno);
     }
     if (!status)
-        log->size += line.size;
+        log->size += line->size;
     else if (done && ftruncate(log->file, (off_t)log->size) != 0)
         qkv_fail_at(ctx, "a part of whose last line remains"); /* cut away when the run is resumed */
-    qkv_buffer_free(&line);
     return status;
 }
 
@@ -124,5 +125,6 @@ enum qkv_status qkv_log_sync(struct qkv_context *ctx, struct qkv_log *log) {
 void qkv_log_close(struct qkv_log *log) {
     if (log->path && log->file >= 0) close(log->file);
     free(log->path);
+    qkv_buffer_free(&log->line);
     *log = (struct qkv_log){.file = -1};
 }

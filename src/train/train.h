@@ -221,9 +221,10 @@ enum qkv_status qkv_validate(struct qkv_context *ctx, const struct qkv_validatio
 /* ---- log (log.c) -------------------------------------------------------------------------------------------------------- */
 
 struct qkv_log {
-    int file;    /* valid where path is not NULL; −1: not open */
-    char *path;  /* NULL: closed */
-    size_t size; /* bytes of whole lines */
+    int file;               /* valid where path is not NULL; −1: not open */
+    char *path;             /* NULL: closed */
+    size_t size;            /* bytes of whole lines */
+    struct qkv_buffer line; /* the one being written; its memory serves all of them */
 };
 /* Opens log.jsonl in a folder and locks it against a second trainer. */
 enum qkv_status qkv_log_open(struct qkv_context *ctx, struct qkv_log *log, const char *folder);
