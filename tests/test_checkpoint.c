@@ -15,13 +15,13 @@ struct stretch {
 /* x + dropout((x + memory)·weightᵀ): both inputs come to have several gradients. */
 static struct qkv_tensor *run_stretch(struct qkv_tape *tape, const void *argument, struct qkv_tensor *x) {
     const struct stretch *s = argument;
-    struct qkv_tensor *a = qkv_op_linear(tape, x, s->weight, NULL);
-    struct qkv_tensor *b = qkv_op_linear(tape, s->memory, s->weight, NULL);
+    struct qkv_tensor *a = qkv_op_linear(tape, x, s->weight, NULL, QKV_RESULT_FP32);
+    struct qkv_tensor *b = qkv_op_linear(tape, s->memory, s->weight, NULL, QKV_RESULT_FP32);
     return qkv_op_add(tape, x, qkv_op_dropout(tape, qkv_op_add(tape, a, b), 0.3F));
 }
 
 static struct qkv_tensor *run_wide(struct qkv_tape *tape, const void *argument, struct qkv_tensor *x) {
-    return qkv_op_linear(tape, x, *(struct qkv_tensor *const *)argument, NULL);
+    return qkv_op_linear(tape, x, *(struct qkv_tensor *const *)argument, NULL, QKV_RESULT_FP32);
 }
 
 struct heard {
@@ -59,8 +59,8 @@ static double run_tape(struct qkv_context *ctx, bool checkpoint, float *gradient
     *heard = (struct heard){.first = &w[0], .second = &w[1]};
     tape.listener = hear;
     tape.listener_user = heard;
-    struct qkv_tensor *x = qkv_op_linear(&tape, qkv_tape_view(&tape, input, ROWS, WIDTH), &w[0], NULL);
-    struct qkv_tensor *memory = qkv_op_linear(&tape, x, &w[1], NULL);
+    struct qkv_tensor *x = qkv_op_linear(&tape, qkv_tape_view(&tape, input, ROWS, WIDTH), &w[0], NULL, QKV_RESULT_FP32);
+    struct qkv_tensor *memory = qkv_op_linear(&tape, x, &w[1], NULL, QKV_RESULT_FP32);
     for (int i = 0; i < 3; i++) {
         struct stretch s = {.weight = &w[i % 2], .memory = memory};
         x = checkpoint ? qkv_tape_segment(&tape, run_stretch, &s, sizeof s, x, memory) : run_stretch(&tape, &s, x);

@@ -59,6 +59,12 @@ typedef struct qkv_tensor *build(struct fixture *f);
 
 /* Builds, weighs the output with random numbers, and goes backward when asked. A build without an output made its own loss,
  * and left it in f->tape's … see check_cross_entropy. */
+static float cell(const struct qkv_tensor *x, size_t i) {
+    float y;
+    qkv_to_float(&y, (const char *)x->data + i * qkv_dtype_size(x->dtype), x->dtype, 1);
+    return y;
+}
+
 static double evaluate(struct fixture *f, build *make, bool record) {
     qkv_arena_release(&f->arena, 0);
     qkv_arena_release(&f->records, 0);
@@ -75,7 +81,7 @@ static double evaluate(struct fixture *f, build *make, bool record) {
     }
     double sum = 0;
     for (size_t i = 0; i < n; i++) {
-        sum += (double)y->data[i] * (double)f->output_gradient[i];
+        sum += (double)cell(y, i) * (double)f->output_gradient[i];
     }
     if (record) {
         struct qkv_loss loss;
@@ -146,7 +152,8 @@ static void check_embed(void **state) {
 }
 
 static struct qkv_tensor *build_linear(struct fixture *f) {
-    return qkv_op_linear(&f->tape, &f->leaves[0], &f->leaves[1], f->leaf_count > 2 ? &f->leaves[2] : NULL);
+    return qkv_op_linear(&f->tape, &f->leaves[0], &f->leaves[1], f->leaf_count > 2 ? &f->leaves[2] : NULL,
+                         QKV_RESULT_FP32);
 }
 
 static void check_linear(void **state) {
@@ -166,7 +173,8 @@ static void check_linear(void **state) {
 
 static struct qkv_tensor *build_norm(struct fixture *f) {
     enum qkv_norm_kind kind = *(const enum qkv_norm_kind *)f->options;
-    return qkv_op_norm(&f->tape, &f->leaves[0], kind, &f->leaves[1], f->leaf_count > 2 ? &f->leaves[2] : NULL, 1e-5F);
+    return qkv_op_norm(&f->tape, &f->leaves[0], kind, &f->leaves[1], f->leaf_count > 2 ? &f->leaves[2] : NULL, 1e-5F,
+                       QKV_RESULT_FP32);
 }
 
 static void check_norm(void **state) {
@@ -190,7 +198,7 @@ static void check_norm(void **state) {
 static struct qkv_tensor *build_rotate(struct fixture *f) {
     static const float table[] = {1, 0, 1, 0, 0.6F, 0.8F, 0.96F, 0.28F, -0.28F, 0.96F, 0.8F, 0.6F, 0, 1, 0.28F, 0.96F};
     bool interleaved = *(const bool *)f->options;
-    struct qkv_tensor *x = qkv_op_linear(&f->tape, &f->leaves[0], &f->leaves[1], NULL);
+    struct qkv_tensor *x = qkv_op_linear(&f->tape, &f->leaves[0], &f->leaves[1], NULL, QKV_RESULT_FP32);
     return qkv_op_rotate(&f->tape, x, 3, 2, 5, 2, interleaved, table, places);
 }
 
@@ -284,12 +292,13 @@ static void check_gated(void **state) {
 
 /* x is used three times: the gradient's sharing and copying has to hold. */
 static struct qkv_tensor *build_add(struct fixture *f) {
-    struct qkv_tensor *x = qkv_op_linear(&f->tape, &f->leaves[0], &f->leaves[1], NULL);
-    struct qkv_tensor *a = qkv_op_linear(&f->tape, x, &f->leaves[2], NULL);
+    struct qkv_tensor *x = qkv_op_linear(&f->tape, &f->leaves[0], &f->leaves[1], NULL, QKV_RESULT_FP32);
+    struct qkv_tensor *a = qkv_op_linear(&f->tape, x, &f->leaves[2], NULL, QKV_RESULT_FP32);
     struct qkv_tensor *y = qkv_op_add(&f->tape, x, a);
-    struct qkv_tensor *b = qkv_op_linear(&f->tape, qkv_op_activation(&f->tape, y, QKV_ACT_SILU), &f->leaves[2], NULL);
+    struct qkv_tensor *b =
+        qkv_op_linear(&f->tape, qkv_op_activation(&f->tape, y, QKV_ACT_SILU), &f->leaves[2], NULL, QKV_RESULT_FP32);
     struct qkv_tensor *z = qkv_op_add(&f->tape, y, b);
-    return qkv_op_add(&f->tape, x, qkv_op_linear(&f->tape, z, &f->leaves[2], NULL));
+    return qkv_op_add(&f->tape, x, qkv_op_linear(&f->tape, z, &f->leaves[2], NULL, QKV_RESULT_FP32));
 }
 
 static void check_add(void **state) {
@@ -307,7 +316,7 @@ static void check_add(void **state) {
 }
 
 static struct qkv_tensor *build_dropout(struct fixture *f) {
-    return qkv_op_dropout(&f->tape, qkv_op_linear(&f->tape, &f->leaves[0], &f->leaves[1], NULL), 0.4F);
+    return qkv_op_dropout(&f->tape, qkv_op_linear(&f->tape, &f->leaves[0], &f->leaves[1], NULL, QKV_RESULT_FP32), 0.4F);
 }
 
 static void check_dropout(void **state) {
@@ -415,14 +424,14 @@ static void test_cross_entropy_chunks(void **state) {
         double sum = 0, mean[C] = {0};
         for (size_t v = 0; v < V; v++) {
             const float *w = f.values[1] + v * C;
-            double p = exp((double)x->data[n * C] * (double)w[0] + (double)x->data[n * C + 1] * (double)w[1]);
+            double p = exp((double)cell(x, n * C) * (double)w[0] + (double)cell(x, n * C + 1) * (double)w[1]);
             sum += p;
             for (size_t c = 0; c < C; c++) {
                 mean[c] += p * (double)w[c];
             }
         }
         const float *w = f.values[1] + (size_t)wanted[n] * C;
-        expected += log(sum) - (double)x->data[n * C] * (double)w[0] - (double)x->data[n * C + 1] * (double)w[1];
+        expected += log(sum) - (double)cell(x, n * C) * (double)w[0] - (double)cell(x, n * C + 1) * (double)w[1];
         for (size_t c = 0; c < C; c++) {
             dx[n * C + c] = (float)((mean[c] / sum - (double)w[c]) / 34);
         }
@@ -448,7 +457,7 @@ static void test_dropout_repeats(void **state) {
     qkv_tape_train(&f.tape, f.dropout_seed);
     struct qkv_tensor *y = build_dropout(&f);
     for (size_t i = 0; i < n; i++) {
-        zeros += y->data[i] == 0;
+        zeros += cell(y, i) == 0;
     }
     assert_true(zeros > 7600 && zeros < 8400); /* 8000 ± 69 expected */
     f.dropout_seed++;
@@ -524,7 +533,7 @@ static void test_shapes(void **state) {
     leaf(&f, 3, 6, 0);
     f.leaves[1].name = "decoder.layers.3.ffn.up.weight";
     qkv_tape_start(&f.tape, f.ctx, &f.arena, &f.records, false);
-    struct qkv_tensor *y = qkv_op_linear(&f.tape, &f.leaves[0], &f.leaves[1], NULL);
+    struct qkv_tensor *y = qkv_op_linear(&f.tape, &f.leaves[0], &f.leaves[1], NULL, QKV_RESULT_FP32);
     assert_null(y);
     assert_int_equal(f.tape.status, QKV_SHAPE);
     assert_string_equal(qkv_message(f.ctx),

@@ -33,7 +33,7 @@ static void name(struct qkv_attention_layer *l, const struct qkv_tensor *t, cons
                             .dtype = QKV_F32,
                             .rank = vector ? 1 : 2,
                             .shape = {rows, vector ? 0 : columns},
-                            .data = t->data + first * columns,
+                            .data = (float *)t->data + first * columns,
                             .bytes = rows * columns * sizeof(float)};
 }
 

@@ -6,10 +6,10 @@
 #include "attention/attention.h"
 
 #include <math.h>
-#include <string.h>
 
 struct append {
-    const float *rows;     /* (B·T, columns): k and v side by side from k_column on */
+    const void *rows; /* (B·T, columns): k and v side by side from k_column on */
+    enum qkv_dtype dtype;
     const int32_t *places; /* (B): the run of the cache of each batch row; NULL: its own */
     float *k, *v;          /* where position `past` of run 0 goes */
     size_t T, capacity, columns, k_column, k_width, v_width;
@@ -19,17 +19,19 @@ static void append_row(void *argument, size_t n, int thread) {
     (void)thread;
     const struct append *a = argument;
     size_t b = n / a->T, to = (a->places ? (size_t)a->places[b] : b) * a->capacity + n % a->T;
-    const float *k = a->rows + n * a->columns + a->k_column;
-    memcpy(a->k + to * a->k_width, k, a->k_width * sizeof(float));
-    memcpy(a->v + to * a->v_width, k + a->k_width, a->v_width * sizeof(float));
+    const size_t size = qkv_dtype_size(a->dtype);
+    const char *k = (const char *)a->rows + (n * a->columns + a->k_column) * size;
+    qkv_to_float(a->k + to * a->k_width, k, a->dtype, a->k_width);
+    qkv_to_float(a->v + to * a->v_width, k + a->k_width * size, a->dtype, a->v_width);
 }
 
 struct qkv_tensor *qkv_tensor_or_null(struct qkv_tensor *tensor) {
     return tensor->data ? tensor : NULL;
 }
 
-static struct qkv_tensor *project(const struct qkv_attention_flow *f, struct qkv_linear *linear, struct qkv_tensor *x) {
-    return qkv_op_linear(f->tape, x, &linear->weight, qkv_tensor_or_null(&linear->bias));
+static struct qkv_tensor *project(const struct qkv_attention_flow *f, struct qkv_linear *linear, struct qkv_tensor *x,
+                                  enum qkv_result result) {
+    return qkv_op_linear(f->tape, x, &linear->weight, qkv_tensor_or_null(&linear->bias), result);
 }
 
 static struct qkv_attend_options options(const struct qkv_attention_flow *f, size_t Tk) {
@@ -61,6 +63,7 @@ static struct qkv_attend_options options(const struct qkv_attention_flow *f, siz
 static void append(const struct qkv_attention_flow *f, struct qkv_columns kv, size_t T, size_t past) {
     size_t Hkv = (size_t)f->spec->kv_heads;
     struct append a = {.rows = kv.x->data,
+                       .dtype = kv.x->dtype,
                        .places = f->cache_rows,
                        .T = T,
                        .capacity = f->cache->capacity,
@@ -87,13 +90,13 @@ static struct qkv_tensor *attend(const struct qkv_attention_flow *f, struct qkv_
         v = (struct qkv_columns){qkv_tape_view(f->tape, f->cache->v, rows, o->Hkv * o->Dv), 0};
     }
     struct qkv_tensor *y = qkv_op_attend(f->tape, (struct qkv_columns){q, 0}, k, v, o);
-    return project(f, &f->parameters->o, y);
+    return project(f, &f->parameters->o, y, QKV_RESULT_FP32);
 }
 
 static struct qkv_tensor *self_attention(const struct qkv_attention_flow *f, struct qkv_tensor *x) {
     const struct qkv_position_tables *tables = f->tables;
     struct qkv_attend_options o = options(f, f->past + f->T);
-    struct qkv_tensor *qkv = project(f, &f->parameters->qkv, x);
+    struct qkv_tensor *qkv = project(f, &f->parameters->qkv, x, QKV_RESULT_NARROW);
     if (tables && tables->rotate) { /* queries and keys lie side by side, so their heads turn in one go */
         qkv = qkv_op_rotate(f->tape, qkv, 0, o.H + o.Hkv, o.D, tables->pairs, tables->interleaved, tables->rotate,
                             f->positions);
@@ -112,7 +115,7 @@ static struct qkv_tensor *self_attention(const struct qkv_attention_flow *f, str
 
 /* Keys and values of the memory, which go into the cache too where there is one. */
 static struct qkv_columns read_memory(const struct qkv_attention_flow *f) {
-    struct qkv_columns kv = {f->memory ? project(f, &f->parameters->kv, f->memory) : NULL, 0};
+    struct qkv_columns kv = {f->memory ? project(f, &f->parameters->kv, f->memory, QKV_RESULT_NARROW) : NULL, 0};
     if (kv.x && f->cache) {
         append(f, kv, f->memory_T, 0);
     }
@@ -125,7 +128,7 @@ void qkv_attention_remember(const struct qkv_attention_flow *f) {
 
 static struct qkv_tensor *cross_attention(const struct qkv_attention_flow *f, struct qkv_tensor *x) {
     struct qkv_attend_options o = options(f, f->memory_T);
-    struct qkv_tensor *q = project(f, &f->parameters->q, x);
+    struct qkv_tensor *q = project(f, &f->parameters->q, x, QKV_RESULT_NARROW);
     return attend(f, &o, q, read_memory(f));
 }
 

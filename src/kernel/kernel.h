@@ -20,6 +20,9 @@ enum qkv_activation_kind { QKV_ACT_RELU, QKV_ACT_GELU, QKV_ACT_GELU_TANH, QKV_AC
     X(void, add, (float *y, const float *a, const float *b, size_t n))                                                             \
     /* y = s·x, or y += s·x; y may be x */                                                                                       \
     X(void, scale, (float *y, bool accumulate, const float *x, float s, size_t n))                                                 \
+    /* bf16 to fp32; and back, rounded to nearest even, NaN staying NaN. In place (over the same memory) is not allowed */       \
+    X(void, widen, (float *y, const uint16_t *x, size_t n))                                                                        \
+    X(void, narrow, (uint16_t *y, const float *x, size_t n))                                                                       \
     /* sum of x², in double */                                                                                                    \
     X(double, sum_squares, (const float *x, size_t n))                                                                             \
     /* out[c] += sum over rows of x[row][c]: rows are added one after the other */                                                 \

@@ -7,14 +7,15 @@
 #include "model/model.h"
 #include "op/segment.h"
 
-static struct qkv_tensor *norm(struct qkv_flow *f, struct qkv_norm *n, struct qkv_tensor *x) {
+static struct qkv_tensor *norm(struct qkv_flow *f, struct qkv_norm *n, struct qkv_tensor *x, enum qkv_result result) {
     const struct qkv_norm_spec *spec = &f->stack->spec->norm;
-    return qkv_op_norm(f->tape, x, spec->kind, &n->weight, qkv_tensor_or_null(&n->bias), (float)spec->eps);
+    return qkv_op_norm(f->tape, x, spec->kind, &n->weight, qkv_tensor_or_null(&n->bias), (float)spec->eps, result);
 }
 
 static struct qkv_tensor *feed_forward(struct qkv_flow *f, struct qkv_ffn *ffn, struct qkv_tensor *x) {
     struct qkv_tape *tape = f->tape;
-    struct qkv_tensor *up = qkv_op_linear(tape, x, &ffn->up.weight, qkv_tensor_or_null(&ffn->up.bias));
+    struct qkv_tensor *up =
+        qkv_op_linear(tape, x, &ffn->up.weight, qkv_tensor_or_null(&ffn->up.bias), QKV_RESULT_NARROW);
     struct qkv_tensor *hidden = NULL;
     switch (f->stack->spec->ffn.kind) {
     case QKV_FFN_RELU:
@@ -36,7 +37,7 @@ static struct qkv_tensor *feed_forward(struct qkv_flow *f, struct qkv_ffn *ffn, 
         hidden = qkv_op_gated(tape, up, QKV_ACT_GELU);
         break;
     }
-    return qkv_op_linear(tape, hidden, &ffn->down.weight, qkv_tensor_or_null(&ffn->down.bias));
+    return qkv_op_linear(tape, hidden, &ffn->down.weight, qkv_tensor_or_null(&ffn->down.bias), QKV_RESULT_FP32);
 }
 
 static struct qkv_tensor *self_attention(struct qkv_flow *f, size_t layer, struct qkv_tensor *x) {
@@ -87,13 +88,13 @@ static struct qkv_tensor *residual(struct qkv_flow *f, size_t layer, enum sublay
     struct qkv_norm *n = kind == SELF ? &l->self.norm : kind == CROSS ? &l->cross.norm : &l->ffn.norm;
     bool pre = f->stack->spec->norm.placement == QKV_PLACEMENT_PRE;
     struct qkv_tape_mark mark = qkv_tape_mark(f->tape);
-    struct qkv_tensor *in = pre ? norm(f, n, x) : x;
+    struct qkv_tensor *in = pre ? norm(f, n, x, QKV_RESULT_NARROW) : x;
     struct qkv_tensor *out = kind == SELF    ? self_attention(f, layer, in)
                              : kind == CROSS ? cross_attention(f, layer, in)
                                              : feed_forward(f, &l->ffn, in);
     out = qkv_op_add(f->tape, x, qkv_op_dropout(f->tape, out, (float)f->spec->dropout));
     if (!pre) {
-        out = norm(f, n, out);
+        out = norm(f, n, out, QKV_RESULT_FP32);
     }
     return f->kept ? out : qkv_tape_keep(f->tape, mark, x, out);
 }
@@ -127,5 +128,5 @@ struct qkv_tensor *qkv_stack_forward(struct qkv_flow *f, const int32_t *ids) {
         x = f->checkpoint ? qkv_tape_segment(f->tape, run_block, &b, sizeof b, x, f->memory)
                           : run_block(f->tape, &b, x);
     }
-    return s->spec->norm.final ? norm(f, &s->norm, x) : x;
+    return s->spec->norm.final ? norm(f, &s->norm, x, QKV_RESULT_FP32) : x;
 }

@@ -77,7 +77,7 @@ static void name(struct builder *b, struct qkv_tensor *tensor, size_t first, int
     }
     struct qkv_parameter *p = &m->parameters[m->parameter_count++];
     *p = (struct qkv_parameter){.deviation = deviation, .start = start};
-    float *data = tensor->data + first;
+    float *data = (float *)tensor->data + first;
     p->offset = (size_t)((unsigned char *)data - m->arena.base) / sizeof(float);
     p->array = (struct qkv_array){.name = owned,
                                   .dtype = QKV_F32,

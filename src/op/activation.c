@@ -6,44 +6,88 @@
 
 enum { ELEMENTS_A_PIECE = 4096, ROWS_A_PIECE = 8 };
 
+/* In bf16, so many numbers at a time are widened. */
+enum { PART = 512 };
+
 struct activation {
     const struct qkv_kernels *kernels;
     enum qkv_activation_kind kind;
-    const float *x, *dy;
-    float *y, *dx;
+    const void *x;
+    void *y;
+    enum qkv_dtype dtype; /* of x and y */
+    const float *dy;
+    float *dx;
     size_t F; /* gated only */
     bool accumulate;
 };
 
+/* n numbers of x from `at` on: where they lie, or widened to `part`. */
+static const float *part_of_x(const struct activation *o, size_t at, size_t n, float part[PART]) {
+    if (o->dtype == QKV_F32) {
+        return (const float *)o->x + at;
+    }
+    o->kernels->widen(part, (const uint16_t *)o->x + at, n);
+    return part;
+}
+
 static void forward_elements(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct activation *o = argument;
-    o->kernels->activation_forward(o->kind, o->y + begin, o->x + begin, end - begin);
+    if (o->dtype == QKV_F32) {
+        o->kernels->activation_forward(o->kind, (float *)o->y + begin, (const float *)o->x + begin, end - begin);
+        return;
+    }
+    float x[PART], y[PART];
+    for (size_t n; begin < end; begin += n) {
+        n = end - begin < PART ? end - begin : PART;
+        o->kernels->activation_forward(o->kind, y, part_of_x(o, begin, n, x), n);
+        o->kernels->narrow((uint16_t *)o->y + begin, y, n);
+    }
 }
 
 static void backward_elements(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct activation *o = argument;
-    o->kernels->activation_backward(o->kind, o->dx + begin, o->accumulate, o->dy + begin, o->x + begin, end - begin);
+    float x[PART];
+    for (size_t n; begin < end; begin += n) {
+        n = o->dtype == QKV_F32 || end - begin < PART ? end - begin : PART;
+        o->kernels->activation_backward(o->kind, o->dx + begin, o->accumulate, o->dy + begin, part_of_x(o, begin, n, x),
+                                        n);
+    }
 }
 
 static void forward_gated_rows(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct activation *o = argument;
+    float gates[PART], ups[PART], y[PART];
     for (size_t n = begin; n < end; n++) {
-        const float *gate = o->x + n * 2 * o->F;
-        o->kernels->gated_forward(o->kind, o->y + n * o->F, gate, gate + o->F, o->F);
+        for (size_t f = 0, count; f < o->F; f += count) {
+            count = o->dtype == QKV_F32 || o->F - f < PART ? o->F - f : PART;
+            const float *gate = part_of_x(o, n * 2 * o->F + f, count, gates);
+            const float *up = part_of_x(o, n * 2 * o->F + o->F + f, count, ups);
+            if (o->dtype == QKV_F32) {
+                o->kernels->gated_forward(o->kind, (float *)o->y + n * o->F + f, gate, up, count);
+                continue;
+            }
+            o->kernels->gated_forward(o->kind, y, gate, up, count);
+            o->kernels->narrow((uint16_t *)o->y + n * o->F + f, y, count);
+        }
     }
 }
 
 static void backward_gated_rows(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct activation *o = argument;
+    float gates[PART], ups[PART];
     for (size_t n = begin; n < end; n++) {
-        const float *gate = o->x + n * 2 * o->F;
-        float *dgate = o->dx + n * 2 * o->F;
-        o->kernels->gated_backward(o->kind, dgate, dgate + o->F, o->accumulate, o->dy + n * o->F, gate, gate + o->F,
-                                   o->F);
+        float *dgate = o->dx + n * 2 * o->F, *dup = dgate + o->F;
+        for (size_t f = 0, count; f < o->F; f += count) {
+            count = o->dtype == QKV_F32 || o->F - f < PART ? o->F - f : PART;
+            const float *gate = part_of_x(o, n * 2 * o->F + f, count, gates);
+            const float *up = part_of_x(o, n * 2 * o->F + o->F + f, count, ups);
+            o->kernels->gated_backward(o->kind, dgate + f, dup + f, o->accumulate, o->dy + n * o->F + f, gate, up,
+                                       count);
+        }
     }
 }
 
@@ -67,13 +111,19 @@ enum qkv_status qkv_backward_gated(struct qkv_tape *tape, struct qkv_node *node)
     return backward(tape, node, node->output->rows, ROWS_A_PIECE, backward_gated_rows);
 }
 
+/* A tensor of x's type. */
+static struct qkv_tensor *like(struct qkv_tape *tape, const struct qkv_tensor *x, size_t columns) {
+    return x->dtype == QKV_F32 ? qkv_tape_tensor(tape, x->rows, columns) : qkv_tape_narrow(tape, x->rows, columns);
+}
+
 static struct activation *start(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *y,
                                 enum qkv_activation_kind kind) {
     struct activation *o = qkv_tape_take_record(tape, sizeof *o);
     if (!y || !o) {
         return NULL;
     }
-    *o = (struct activation){.kernels = tape->ctx->kernels, .kind = kind, .x = x->data, .y = y->data, .F = y->columns};
+    *o = (struct activation){
+        .kernels = tape->ctx->kernels, .kind = kind, .x = x->data, .y = y->data, .dtype = x->dtype, .F = y->columns};
     return o;
 }
 
@@ -81,7 +131,7 @@ struct qkv_tensor *qkv_op_activation(struct qkv_tape *tape, struct qkv_tensor *x
     if (!x || tape->status != QKV_OK) {
         return NULL;
     }
-    struct qkv_tensor *y = qkv_tape_tensor(tape, x->rows, x->columns);
+    struct qkv_tensor *y = like(tape, x, x->columns);
     struct activation *o = start(tape, x, y, kind);
     if (!o) {
         return NULL;
@@ -100,7 +150,7 @@ struct qkv_tensor *qkv_op_gated(struct qkv_tape *tape, struct qkv_tensor *x, enu
                                        x->columns));
         return NULL;
     }
-    struct qkv_tensor *y = qkv_tape_tensor(tape, x->rows, x->columns / 2);
+    struct qkv_tensor *y = like(tape, x, x->columns / 2);
     struct activation *o = start(tape, x, y, kind);
     if (!o) {
         return NULL;

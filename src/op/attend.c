@@ -13,12 +13,12 @@ struct attend {
     float *daddend;
 };
 
-static struct qkv_heads heads(float *data, struct qkv_columns c, size_t T, size_t D) {
+static struct qkv_heads heads(void *data, enum qkv_dtype dtype, struct qkv_columns c, size_t T, size_t D) {
     if (data) {
-        data += c.column;
+        data = (char *)data + c.column * qkv_dtype_size(dtype);
     }
     return (struct qkv_heads){
-        .data = data, .batch_stride = T * c.x->columns, .row_stride = c.x->columns, .head_stride = D};
+        .data = data, .batch_stride = T * c.x->columns, .row_stride = c.x->columns, .head_stride = D, .dtype = dtype};
 }
 
 static bool same(struct qkv_columns a, struct qkv_columns b) {
@@ -74,10 +74,11 @@ enum qkv_status qkv_backward_attend(struct qkv_tape *tape, struct qkv_node *node
     const struct qkv_attend *a = &o->kernel;
     struct qkv_heads dy = a->y;
     dy.data = node->output->slot->data;
+    dy.dtype = QKV_F32;
     struct qkv_attend_gradients g = {.dy = dy,
-                                     .dq = heads(gradients[0], o->q, a->Tq, a->D),
-                                     .dk = heads(gradients[1], o->k, o->batch_rows, a->D),
-                                     .dv = heads(gradients[2], o->v, o->batch_rows, a->Dv),
+                                     .dq = heads(gradients[0], QKV_F32, o->q, a->Tq, a->D),
+                                     .dk = heads(gradients[1], QKV_F32, o->k, o->batch_rows, a->D),
+                                     .dv = heads(gradients[2], QKV_F32, o->v, o->batch_rows, a->Dv),
                                      .daddend = o->daddend,
                                      .accumulate = any};
     return qkv_attend_backward(tape->ctx, tape->arena, a, &g);
@@ -102,7 +103,8 @@ struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, st
         qkv_tape_failed(tape, check(tape, v, "v", kv_count * batch_rows, o->Hkv * o->Dv))) {
         return NULL;
     }
-    struct qkv_tensor *y = qkv_tape_tensor(tape, o->B * o->Tq, o->H * o->Dv);
+    struct qkv_tensor *y = q.x->dtype == QKV_F32 ? qkv_tape_tensor(tape, o->B * o->Tq, o->H * o->Dv)
+                                                 : qkv_tape_narrow(tape, o->B * o->Tq, o->H * o->Dv);
     struct attend *s = qkv_tape_take_record(tape, sizeof *s);
     bool keeps_lse = tape->recording || o->kept;
     float *lse = keeps_lse ? qkv_tape_take(tape, o->B * o->H * o->Tq, sizeof(float)) : NULL;
@@ -110,32 +112,31 @@ struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, st
         return NULL;
     }
     *s = (struct attend){.q = q, .k = k, .v = v, .batch_rows = batch_rows, .daddend = o->daddend};
-    s->kernel = (struct qkv_attend){
-        .B = o->B,
-        .H = o->H,
-        .Hkv = o->Hkv,
-        .Tq = o->Tq,
-        .Tk = o->Tk,
-        .D = o->D,
-        .Dv = o->Dv,
-        .q = heads(q.x->data, q, o->Tq, o->D),
-        .k = heads(k.x->data, k, batch_rows, o->D),
-        .v = heads(v.x->data, v, batch_rows, o->Dv),
-        .y = {.data = y->data, .batch_stride = o->Tq * y->columns, .row_stride = y->columns, .head_stride = o->Dv},
-        .kv_rows = o->kv_rows,
-        .lse = lse,
-        .lo = o->lo,
-        .hi = o->hi,
-        .mask = o->mask,
-        .mask_pairs = o->mask_pairs,
-        .addend = o->addend,
-        .addend_pairs = o->addend_pairs,
-        .scale = o->scale,
-        .softcap = o->softcap,
-        .bias = o->bias,
-        .bias_row = o->bias_row,
-        .bias_zero = o->bias_zero,
-        .position = o->positions};
+    s->kernel = (struct qkv_attend){.B = o->B,
+                                    .H = o->H,
+                                    .Hkv = o->Hkv,
+                                    .Tq = o->Tq,
+                                    .Tk = o->Tk,
+                                    .D = o->D,
+                                    .Dv = o->Dv,
+                                    .q = heads(q.x->data, q.x->dtype, q, o->Tq, o->D),
+                                    .k = heads(k.x->data, k.x->dtype, k, batch_rows, o->D),
+                                    .v = heads(v.x->data, v.x->dtype, v, batch_rows, o->Dv),
+                                    .y = heads(y->data, y->dtype, (struct qkv_columns){y, 0}, o->Tq, o->Dv),
+                                    .kv_rows = o->kv_rows,
+                                    .lse = lse,
+                                    .lo = o->lo,
+                                    .hi = o->hi,
+                                    .mask = o->mask,
+                                    .mask_pairs = o->mask_pairs,
+                                    .addend = o->addend,
+                                    .addend_pairs = o->addend_pairs,
+                                    .scale = o->scale,
+                                    .softcap = o->softcap,
+                                    .bias = o->bias,
+                                    .bias_row = o->bias_row,
+                                    .bias_zero = o->bias_zero,
+                                    .position = o->positions};
     if (tape->training && o->dropout > 0) {
         s->kernel.dropout = o->dropout;
         qkv_tape_dropout_key(tape, s->kernel.key);

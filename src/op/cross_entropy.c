@@ -113,9 +113,10 @@ struct gradients {
 static enum qkv_status run_chunk(struct qkv_tape *tape, const struct qkv_tensor *x, size_t first, size_t rows,
                                  const struct qkv_tensor *weight, const struct qkv_tensor *bias, float *scratch,
                                  const struct qkv_cross_entropy_options *o, float *losses, const struct gradients *g) {
-    const float *rows_of_x = x->data + first * x->columns;
+    const size_t size = qkv_dtype_size(x->dtype);
+    const struct qkv_rows rows_of_x = {(char *)x->data + first * x->columns * size, x->dtype};
     float *scores = o->logits ? o->logits + first * weight->rows : scratch;
-    enum qkv_status status = qkv_linear_forward_parts(tape, scores, rows_of_x, rows, weight, bias);
+    enum qkv_status status = qkv_linear_forward_parts(tape, (struct qkv_rows){scores, QKV_F32}, rows_of_x, rows, weight, bias);
     if (status != QKV_OK || !o->targets) {
         return status;
     }

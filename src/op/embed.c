@@ -25,9 +25,9 @@ static void forward_rows(void *argument, size_t begin, size_t end, int thread) {
     const struct embed *e = argument;
     for (size_t n = begin; n < end; n++) {
         float *y = e->y + n * e->C;
-        e->kernels->scale(y, false, e->token->data + (size_t)e->ids[n] * e->C, e->scale, e->C);
+        e->kernels->scale(y, false, (const float *)e->token->data + (size_t)e->ids[n] * e->C, e->scale, e->C);
         if (e->position) {
-            e->kernels->add(y, y, e->position->data + (size_t)e->positions[n] * e->C, e->C);
+            e->kernels->add(y, y, (const float *)e->position->data + (size_t)e->positions[n] * e->C, e->C);
         }
     }
 }

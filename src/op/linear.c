@@ -1,6 +1,7 @@
 /* linear: y = x·Wᵀ + b.
  *
- * x (N, in), W (out, in), b (1, out) or none, y (N, out).
+ * x (N, in), W (out, in), b (1, out) or none, y (N, out). In mixed precision x, W and dy are rounded to bf16 where they are
+ * packed, and y where it is stored.
  * Backward: dx = dy·W, dW += dyᵀ·x, db += Σ_n dy[n]. */
 #include "op/linear.h"
 
@@ -19,22 +20,65 @@ static void sum_columns(void *argument, size_t begin, size_t end, int thread) {
     s->ctx->kernels->column_sums(s->out + begin, s->x + begin, s->columns, s->rows, end - begin);
 }
 
-static struct qkv_matrix matrix(const float *data, size_t row_stride, size_t column_stride) {
-    return (struct qkv_matrix){.data = data, .row_stride = row_stride, .column_stride = column_stride};
+/* One product of the three, in the context's precision: c (+)= a·b + bias. */
+struct product {
+    struct qkv_rows c;
+    bool accumulate;
+    struct qkv_operand a, b;
+    struct qkv_panels *panels; /* of b, or NULL */
+    const float *bias;
+    size_t M, N, K;
+};
+
+static struct qkv_operand operand(struct qkv_rows x, size_t row_stride, size_t column_stride) {
+    return (struct qkv_operand){x.data, x.dtype, row_stride, column_stride};
 }
 
-enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy, const float *x, size_t N, float *dx,
-                                          bool accumulate, const struct qkv_tensor *weight, float *dweight,
+static struct qkv_matrix matrix(struct qkv_operand x) {
+    return (struct qkv_matrix){.data = x.data, .row_stride = x.row_stride, .column_stride = x.column_stride};
+}
+
+static enum qkv_status multiply(struct qkv_tape *tape, const struct product *p) {
+    if (tape->ctx->precision == QKV_FP32) {
+        return qkv_gemm(tape->ctx, tape->arena, p->c.data, p->N, matrix(p->a), matrix(p->b), p->M, p->N, p->K,
+                        (struct qkv_gemm_options){.accumulate = p->accumulate, .bias = p->bias});
+    }
+    struct qkv_bf16_options options = {.dtype = p->c.dtype, .accumulate = p->accumulate, .bias = p->bias};
+    if (p->panels) {
+        if (p->panels->packed != *p->panels->now && !tape->ctx->dry) {
+            qkv_bf16_pack(tape->ctx, p->panels->data, p->b, p->K, p->N);
+            p->panels->packed = *p->panels->now;
+        }
+        options.panels = p->panels->data;
+    }
+    return qkv_gemm_bf16(tape->ctx, tape->arena, p->c.data, p->N, p->a, p->b, p->M, p->N, p->K, options);
+}
+
+static struct qkv_rows floats(const float *data) {
+    return (struct qkv_rows){(void *)(uintptr_t)data, QKV_F32};
+}
+
+enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy, struct qkv_rows x, size_t N,
+                                          float *dx, bool accumulate, const struct qkv_tensor *weight, float *dweight,
                                           float *dbias) {
     size_t in = weight->columns, out = weight->rows;
     enum qkv_status status = QKV_OK;
     if (dx) {
-        status = qkv_gemm(tape->ctx, tape->arena, dx, in, matrix(dy, out, 1), matrix(weight->data, in, 1), N, in, out,
-                          (struct qkv_gemm_options){.accumulate = accumulate});
+        struct product p = {floats(dx),
+                            accumulate,
+                            operand(floats(dy), out, 1),
+                            operand(floats(weight->data), in, 1),
+                            weight->turned,
+                            NULL,
+                            N,
+                            in,
+                            out};
+        status = multiply(tape, &p);
     }
     if (status == QKV_OK && dweight) {
-        status = qkv_gemm(tape->ctx, tape->arena, dweight, in, matrix(dy, 1, out), matrix(x, in, 1), out, in, N,
-                          (struct qkv_gemm_options){.accumulate = true});
+        struct product p = {
+            floats(dweight), true, operand(floats(dy), 1, out), operand(x, in, 1), NULL, NULL, out, in, N};
+        status = multiply(tape, &p);
     }
     if (status == QKV_OK && dbias) {
         struct column_sum s = {.ctx = tape->ctx, .out = dbias, .x = dy, .rows = N, .columns = out};
@@ -43,11 +87,19 @@ enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy
     return status;
 }
 
-enum qkv_status qkv_linear_forward_parts(struct qkv_tape *tape, float *y, const float *x, size_t N,
+enum qkv_status qkv_linear_forward_parts(struct qkv_tape *tape, struct qkv_rows y, struct qkv_rows x, size_t N,
                                          const struct qkv_tensor *weight, const struct qkv_tensor *bias) {
     size_t in = weight->columns, out = weight->rows;
-    return qkv_gemm(tape->ctx, tape->arena, y, out, matrix(x, in, 1), matrix(weight->data, 1, in), N, out, in,
-                    (struct qkv_gemm_options){.bias = bias ? bias->data : NULL});
+    struct product p = {y,
+                        false,
+                        operand(x, in, 1),
+                        operand(floats(weight->data), 1, in),
+                        weight->panels,
+                        bias ? bias->data : NULL,
+                        N,
+                        out,
+                        in};
+    return multiply(tape, &p);
 }
 
 enum qkv_status qkv_backward_linear(struct qkv_tape *tape, struct qkv_node *node) {
@@ -60,20 +112,25 @@ enum qkv_status qkv_backward_linear(struct qkv_tape *tape, struct qkv_node *node
     if (status != QKV_OK) {
         return status;
     }
-    return qkv_linear_backward_parts(tape, qkv_gradient_in(node), x->data, x->rows, dx, accumulate, weight, dweight,
-                                     dbias);
+    return qkv_linear_backward_parts(tape, qkv_gradient_in(node), (struct qkv_rows){x->data, x->dtype}, x->rows, dx,
+                                     accumulate, weight, dweight, dbias);
 }
 
 struct qkv_tensor *qkv_op_linear(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
-                                 struct qkv_tensor *bias) {
+                                 struct qkv_tensor *bias, enum qkv_result result) {
     if (!x || tape->status != QKV_OK) {
         return NULL;
     }
     if (qkv_tape_failed(tape, qkv_linear_check(tape, "linear", x, weight, bias))) {
         return NULL;
     }
-    struct qkv_tensor *y = qkv_tape_tensor(tape, x->rows, weight->rows);
-    if (!y || qkv_tape_failed(tape, qkv_linear_forward_parts(tape, y->data, x->data, x->rows, weight, bias))) {
+    struct qkv_tensor *y = result == QKV_RESULT_NARROW ? qkv_tape_narrow(tape, x->rows, weight->rows)
+                                                       : qkv_tape_tensor(tape, x->rows, weight->rows);
+    if (!y) {
+        return NULL;
+    }
+    struct qkv_rows to = {y->data, y->dtype}, from = {x->data, x->dtype};
+    if (qkv_tape_failed(tape, qkv_linear_forward_parts(tape, to, from, x->rows, weight, bias))) {
         return NULL;
     }
     return qkv_tape_record(tape, qkv_backward_linear, (struct qkv_tensor *[]){x, weight, bias}, 3, y, NULL);

@@ -6,11 +6,15 @@
 
 enum qkv_status qkv_linear_check(struct qkv_tape *tape, const char *what, const struct qkv_tensor *x,
                                  const struct qkv_tensor *weight, const struct qkv_tensor *bias);
-enum qkv_status qkv_linear_forward_parts(struct qkv_tape *tape, float *y, const float *x, size_t N,
+struct qkv_rows { /* of a tensor */
+    void *data;
+    enum qkv_dtype dtype;
+};
+enum qkv_status qkv_linear_forward_parts(struct qkv_tape *tape, struct qkv_rows y, struct qkv_rows x, size_t N,
                                          const struct qkv_tensor *weight, const struct qkv_tensor *bias);
 /* dx (or NULL) is added to or overwritten; dweight and dbias (or NULL) are added to. */
-enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy, const float *x, size_t N, float *dx,
-                                          bool accumulate, const struct qkv_tensor *weight, float *dweight,
+enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy, struct qkv_rows x, size_t N,
+                                          float *dx, bool accumulate, const struct qkv_tensor *weight, float *dweight,
                                           float *dbias);
 
 #endif

@@ -16,7 +16,10 @@ struct norm {
     float eps;
     size_t N, C;
     const float *x, *w, *b;
-    float *y, *mean, *rstd;
+    float *mean, *rstd;
+    void *y;
+    enum qkv_dtype dtype;
+    float *rows; /* bf16: of each thread, where a row is made before it is rounded */
     /* backward */
     const float *dy;
     float *dx, *dw, *db;
@@ -25,16 +28,27 @@ struct norm {
     bool accumulate;
 };
 
-static void forward_rows(void *argument, size_t begin, size_t end, int thread) {
-    (void)thread;
-    const struct norm *o = argument;
-    size_t at = begin * o->C, rows = end - begin;
+static void normalise(const struct norm *o, float *y, size_t begin, size_t rows) {
+    const float *x = o->x + begin * o->C;
     float *rstd = o->rstd ? o->rstd + begin : NULL;
     if (o->kind == QKV_NORM_LAYERNORM) {
         float *mean = o->mean ? o->mean + begin : NULL;
-        o->kernels->layernorm_forward(o->y + at, mean, rstd, o->x + at, o->w, o->b, o->eps, rows, o->C);
+        o->kernels->layernorm_forward(y, mean, rstd, x, o->w, o->b, o->eps, rows, o->C);
     } else {
-        o->kernels->rmsnorm_forward(o->y + at, rstd, o->x + at, o->w, o->eps, rows, o->C);
+        o->kernels->rmsnorm_forward(y, rstd, x, o->w, o->eps, rows, o->C);
+    }
+}
+
+static void forward_rows(void *argument, size_t begin, size_t end, int thread) {
+    const struct norm *o = argument;
+    if (o->dtype == QKV_F32) {
+        normalise(o, (float *)o->y + begin * o->C, begin, end - begin);
+        return;
+    }
+    float *row = o->rows + (size_t)thread * o->C;
+    for (size_t n = begin; n < end; n++) {
+        normalise(o, row, n, 1);
+        o->kernels->narrow((uint16_t *)o->y + n * o->C, row, o->C);
     }
 }
 
@@ -93,7 +107,7 @@ enum qkv_status qkv_backward_norm(struct qkv_tape *tape, struct qkv_node *node) 
 }
 
 struct qkv_tensor *qkv_op_norm(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_norm_kind kind,
-                               struct qkv_tensor *weight, struct qkv_tensor *bias, float eps) {
+                               struct qkv_tensor *weight, struct qkv_tensor *bias, float eps, enum qkv_result result) {
     if (!x || tape->status != QKV_OK) {
         return NULL;
     }
@@ -102,7 +116,8 @@ struct qkv_tensor *qkv_op_norm(struct qkv_tape *tape, struct qkv_tensor *x, enum
                                        x->columns, weight->name ? weight->name : "the weight", weight->columns));
         return NULL;
     }
-    struct qkv_tensor *y = qkv_tape_tensor(tape, x->rows, x->columns);
+    struct qkv_tensor *y = result == QKV_RESULT_NARROW ? qkv_tape_narrow(tape, x->rows, x->columns)
+                                                       : qkv_tape_tensor(tape, x->rows, x->columns);
     struct norm *o = qkv_tape_take_record(tape, sizeof *o);
     if (!y || !o) {
         return NULL;
@@ -115,7 +130,8 @@ struct qkv_tensor *qkv_op_norm(struct qkv_tape *tape, struct qkv_tensor *x, enum
                        .x = x->data,
                        .w = weight->data,
                        .b = bias ? bias->data : NULL,
-                       .y = y->data};
+                       .y = y->data,
+                       .dtype = y->dtype};
     if (tape->recording) {
         o->rstd = qkv_tape_take(tape, x->rows, sizeof(float));
         if (kind == QKV_NORM_LAYERNORM) {
@@ -125,6 +141,12 @@ struct qkv_tensor *qkv_op_norm(struct qkv_tape *tape, struct qkv_tensor *x, enum
             return NULL;
         }
     }
+    size_t mark = qkv_arena_mark(tape->arena);
+    o->rows = y->dtype == QKV_F32 ? NULL : qkv_tape_take(tape, (size_t)tape->ctx->threads * x->columns, sizeof(float));
+    if (tape->status != QKV_OK) {
+        return NULL;
+    }
     qkv_parallel_range(tape->ctx, x->rows, ROWS_A_PIECE, forward_rows, o);
+    qkv_arena_release(tape->arena, mark);
     return qkv_tape_record(tape, qkv_backward_norm, (struct qkv_tensor *[]){x, weight, bias}, 3, y, o);
 }

@@ -4,7 +4,8 @@
  * and, when the tape is recording, leaves a node that knows how to go backward. Without recording nothing is saved.
  * Builders pass NULL through and keep the first error, so model code is checked once, at its end.
  *
- * All activations are matrices (rows, columns), fp32, row-major and dense; a batch is rows = B·T. Arithmetic happens inside
+ * All activations are matrices (rows, columns), row-major and dense; a batch is rows = B·T. They are fp32, but in mixed precision
+ * (ctx->precision) those that only products and elementwise operators read are bf16; gradients are fp32 always. Arithmetic happens inside
  * qkv_parallel bodies only, so with ctx->dry set the same calls count memory and compute nothing. */
 #ifndef QKV_OP_H
 #define QKV_OP_H
@@ -20,14 +21,23 @@ struct qkv_slot {
     struct qkv_slot *next; /* in the tape's list of free slots */
 };
 
+/* A weight packed for products in bf16 (qkv_bf16_pack), kept by the model and packed again when its weights have changed. */
+struct qkv_panels {
+    void *data;
+    const uint64_t *now; /* counts the changes of the weights */
+    uint64_t packed;     /* what it was when they were packed */
+};
+
 struct qkv_tensor {
-    float *data;
+    void *data; /* floats, or bf16 */
+    enum qkv_dtype dtype;
     size_t rows, columns;
     bool wants;            /* its gradient is needed */
     struct qkv_slot *slot; /* an activation's gradient so far, NULL when none has come */
     float *gradient;       /* a parameter's gradient, kept by the model and always added to; NULL for activations */
     const char *name;      /* a parameter's name, for messages; may be NULL */
     unsigned uses;         /* a parameter's uses on the tape that have not gone backward yet */
+    struct qkv_panels *panels, *turned; /* a weight's, for x·wᵀ and for dy·w; NULL: packed at each use */
 };
 
 struct qkv_tape;
@@ -99,8 +109,11 @@ bool qkv_tape_failed(struct qkv_tape *tape, enum qkv_status status);   /* keeps 
 void *qkv_tape_take(struct qkv_tape *tape, size_t count, size_t size); /* to compute with */
 void *qkv_tape_take_record(struct qkv_tape *tape, size_t size);        /* to write at once */
 struct qkv_tensor *qkv_tape_tensor(struct qkv_tape *tape, size_t rows, size_t columns);
-/* A tensor of the same rows over data that is already there. */
+/* The same, but bf16 in mixed precision. */
+struct qkv_tensor *qkv_tape_narrow(struct qkv_tape *tape, size_t rows, size_t columns);
+/* A tensor over floats, or over the data of another tensor. */
 struct qkv_tensor *qkv_tape_view(struct qkv_tape *tape, float *data, size_t rows, size_t columns);
+struct qkv_tensor *qkv_tape_same(struct qkv_tape *tape, struct qkv_tensor *x);
 /* Records a node when recording and some input wants a gradient; the output then wants one too. */
 struct qkv_tensor *qkv_tape_record(struct qkv_tape *tape, qkv_backward *backward, struct qkv_tensor *const *inputs,
                                    size_t count, struct qkv_tensor *output, void *saved);
@@ -122,13 +135,16 @@ enum qkv_status qkv_gradient_pass(struct qkv_tape *tape, struct qkv_node *node, 
 struct qkv_tensor *qkv_op_embed(struct qkv_tape *tape, struct qkv_tensor *token, float scale,
                                 struct qkv_tensor *position, const int32_t *ids, const int32_t *positions, size_t N);
 
+/* What an operator's result is kept as: fp32, or, in mixed precision, bf16 where it goes into products only. */
+enum qkv_result { QKV_RESULT_FP32, QKV_RESULT_NARROW };
+
 /* x (N, in), weight (out, in), bias (1, out) or NULL: x·weightᵀ + bias, (N, out). */
 struct qkv_tensor *qkv_op_linear(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
-                                 struct qkv_tensor *bias);
+                                 struct qkv_tensor *bias, enum qkv_result result);
 
-/* LayerNorm (weight, bias or NULL) or RMSNorm of each row. */
+/* LayerNorm (weight, bias or NULL) or RMSNorm of each row of x, which is fp32. */
 struct qkv_tensor *qkv_op_norm(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_norm_kind kind,
-                               struct qkv_tensor *weight, struct qkv_tensor *bias, float eps);
+                               struct qkv_tensor *weight, struct qkv_tensor *bias, float eps, enum qkv_result result);
 
 /* Rotates columns [column, column + heads·D) of x in place: row n by table (positions, pairs, 2) at positions[n].
  * x must not be used by anybody else before or after. */

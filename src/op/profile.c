@@ -40,7 +40,7 @@ static const struct cost *cost_of(qkv_backward *backward) {
 }
 
 static double bytes_of(const struct qkv_tensor *t) {
-    return t ? (double)t->rows * (double)t->columns * sizeof(float) : 0;
+    return t ? (double)t->rows * (double)t->columns * (double)qkv_dtype_size(t->dtype) : 0;
 }
 
 /* Operations of one product of x (N, in) with a weight (out, in). */

@@ -8,7 +8,9 @@ enum { ROWS_A_PIECE = 16 };
 
 struct rotate {
     const struct qkv_kernels *kernels;
-    float *x;
+    void *x;
+    enum qkv_dtype dtype;
+    float *rows; /* bf16: of each thread, the heads of a row */
     size_t columns, column, heads, D, pairs;
     bool interleaved, inverse;
     const float *table;
@@ -16,11 +18,21 @@ struct rotate {
 };
 
 static void rotate_rows(void *argument, size_t begin, size_t end, int thread) {
-    (void)thread;
     const struct rotate *r = argument;
+    const size_t width = r->heads * r->D;
     for (size_t n = begin; n < end; n++) {
-        r->kernels->rotate(r->x + n * r->columns + r->column, r->heads, r->D, r->pairs, r->interleaved,
+        const size_t at = n * r->columns + r->column;
+        const bool wide = r->dtype == QKV_F32;
+        float *x = wide ? (float *)r->x + at : r->rows + (size_t)thread * width;
+        uint16_t *halves = (uint16_t *)r->x + at;
+        if (!wide) {
+            r->kernels->widen(x, halves, width);
+        }
+        r->kernels->rotate(x, r->heads, r->D, r->pairs, r->interleaved,
                            r->table + (size_t)r->positions[n] * r->pairs * 2, r->inverse);
+        if (!wide) {
+            r->kernels->narrow(halves, x, width);
+        }
     }
 }
 
@@ -31,6 +43,7 @@ enum qkv_status qkv_backward_rotate(struct qkv_tape *tape, struct qkv_node *node
     enum qkv_status status = QKV_OK;
     /* x has no other user, so what came to the output is all there is: turn it where it lies. */
     r.x = qkv_gradient_out(tape, node->output, &accumulate, &status);
+    r.dtype = QKV_F32;
     r.inverse = true;
     if (status != QKV_OK) {
         return status;
@@ -51,12 +64,17 @@ struct qkv_tensor *qkv_op_rotate(struct qkv_tape *tape, struct qkv_tensor *x, si
         return NULL;
     }
     struct rotate *r = qkv_tape_take_record(tape, sizeof *r);
-    struct qkv_tensor *y = qkv_tape_view(tape, x->data, x->rows, x->columns);
-    if (!r || !y) {
+    struct qkv_tensor *y = qkv_tape_same(tape, x);
+    size_t mark = qkv_arena_mark(tape->arena),
+           floats = x->dtype == QKV_F32 ? 0 : (size_t)tape->ctx->threads * heads * D;
+    float *rows = qkv_tape_take(tape, floats, sizeof(float));
+    if (!r || !y || !rows) {
         return NULL;
     }
     *r = (struct rotate){.kernels = tape->ctx->kernels,
                          .x = x->data,
+                         .dtype = x->dtype,
+                         .rows = rows,
                          .columns = x->columns,
                          .column = column,
                          .heads = heads,
@@ -66,5 +84,6 @@ struct qkv_tensor *qkv_op_rotate(struct qkv_tape *tape, struct qkv_tensor *x, si
                          .table = table,
                          .positions = positions};
     qkv_parallel_range(tape->ctx, x->rows, ROWS_A_PIECE, rotate_rows, r);
+    qkv_arena_release(tape->arena, mark);
     return qkv_tape_record(tape, qkv_backward_rotate, (struct qkv_tensor *[]){x}, 1, y, r);
 }

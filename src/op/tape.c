@@ -58,7 +58,15 @@ struct qkv_tensor *qkv_tape_view(struct qkv_tape *tape, float *data, size_t rows
     return tensor;
 }
 
-struct qkv_tensor *qkv_tape_tensor(struct qkv_tape *tape, size_t rows, size_t columns) {
+struct qkv_tensor *qkv_tape_same(struct qkv_tape *tape, struct qkv_tensor *x) {
+    struct qkv_tensor *y = qkv_tape_view(tape, x->data, x->rows, x->columns);
+    if (y) {
+        y->dtype = x->dtype;
+    }
+    return y;
+}
+
+static struct qkv_tensor *make_tensor(struct qkv_tape *tape, size_t rows, size_t columns, enum qkv_dtype dtype) {
     if (tape->status != QKV_OK) {
         return NULL;
     }
@@ -68,7 +76,19 @@ struct qkv_tensor *qkv_tape_tensor(struct qkv_tape *tape, size_t rows, size_t co
                         qkv_fail(tape->ctx, QKV_SHAPE, "a tensor of %zu x %zu elements is too large", rows, columns));
         return NULL;
     }
-    return qkv_tape_view(tape, qkv_tape_take(tape, count, sizeof(float)), rows, columns);
+    struct qkv_tensor *x = qkv_tape_view(tape, qkv_tape_take(tape, count, qkv_dtype_size(dtype)), rows, columns);
+    if (x) {
+        x->dtype = dtype;
+    }
+    return x;
+}
+
+struct qkv_tensor *qkv_tape_tensor(struct qkv_tape *tape, size_t rows, size_t columns) {
+    return make_tensor(tape, rows, columns, QKV_F32);
+}
+
+struct qkv_tensor *qkv_tape_narrow(struct qkv_tape *tape, size_t rows, size_t columns) {
+    return make_tensor(tape, rows, columns, tape->ctx->precision == QKV_MIXED_BF16 ? QKV_BF16 : QKV_F32);
 }
 
 struct qkv_tensor *qkv_tape_record(struct qkv_tape *tape, qkv_backward *backward, struct qkv_tensor *const *inputs,

@@ -13,6 +13,14 @@ void QKV_K(scale)(float *y, bool accumulate, const float *x, float s, size_t n) 
         QKV_EACH(i, m, n, { vf_store_n(y + i, vf_mul(vf_load_n(x + i, m), factor), m); });
 }
 
+void QKV_K(widen)(float *y, const uint16_t *x, size_t n) {
+    QKV_EACH(i, m, n, { vf_store_n(y + i, load_bf16(x + i, m), m); });
+}
+
+void QKV_K(narrow)(uint16_t *y, const float *x, size_t n) {
+    QKV_EACH(i, m, n, { store_bf16(y + i, vf_load_n(x + i, m), m); });
+}
+
 /* A square of two floats is exact in double, so only the additions round; four sums keep the adders busy. */
 double QKV_K(sum_squares)(const float *x, size_t n) {
     vd sum[4] = {vd_zero(), vd_zero(), vd_zero(), vd_zero()};
