@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "qkv.h"
 
@@ -130,6 +131,7 @@ int cli_broken(const struct qkv_context *ctx);            /* says the context's 
 int cli_finish(int code);
 /* Everything from a file, "-": standard input. The caller frees *data. */
 int cli_read_all(const char *path, char **data, size_t *size);
+void cli_write_quoted(FILE *file, const char *text, size_t size);
 void cli_print_quoted(const char *text,
                       size_t size); /* a JSON string on stdout; bytes that are no UTF-8 become U+FFFD */
 /* The length of the UTF-8 character at the front of size > 0 bytes; 0 if there is none. */
@@ -204,8 +206,9 @@ void cli_catch_signals(void);
 
 /* A line about an evaluation, if there was one. */
 void cli_train_evaluated(struct cli_progress *progress, const struct qkv_train_report *report);
-/* What the model writes: a text of so many tokens, or the targets of a few sources. */
-enum qkv_status cli_train_show(struct cli_progress *progress, struct qkv_trainer *trainer, int64_t tokens);
+/* What the model writes, a text of so many tokens or the targets of a few sources, is shown and kept in the run's folder. */
+int cli_train_show(struct cli_progress *progress, struct qkv_trainer *trainer, const char *folder, int64_t step,
+                   int64_t tokens);
 /* The table of --profile, on standard output. */
 void cli_print_profile(struct qkv_profile_report report);
 

@@ -108,24 +108,28 @@ size_t cli_utf8(const char *text, size_t size) {
     return n;
 }
 
-void cli_print_quoted(const char *text, size_t size) {
-    putchar('"');
+void cli_write_quoted(FILE *file, const char *text, size_t size) {
+    putc('"', file);
     for (size_t i = 0; i < size;) {
         size_t n = cli_utf8(text + i, size - i);
         unsigned char c = (unsigned char)text[i];
         if (!n)
-            fputs("\xEF\xBF\xBD", stdout);
+            fputs("\xEF\xBF\xBD", file);
         else if (c == '"' || c == '\\')
-            printf("\\%c", c);
+            fprintf(file, "\\%c", c);
         else if (c == '\n')
-            fputs("\\n", stdout);
+            fputs("\\n", file);
         else if (c < 32 || c == 127)
-            printf("\\u%04x", c);
+            fprintf(file, "\\u%04x", c);
         else
-            fwrite(text + i, 1, n, stdout);
+            fwrite(text + i, 1, n, file);
         i += n ? n : 1;
     }
-    putchar('"');
+    putc('"', file);
+}
+
+void cli_print_quoted(const char *text, size_t size) {
+    cli_write_quoted(stdout, text, size);
 }
 
 /* ---- numbers --------------------------------------------------------------------------------------------------------- */

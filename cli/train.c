@@ -30,7 +30,7 @@ static const struct cli_option own_options[] = {
     {CLI_TEXT, 0, "resume", "RUN", offsetof(struct arguments, resume),
      "go on from the checkpoint in this folder; --steps may set a new end", 0, 0, NULL},
     {CLI_COUNT, 0, "sample", "N", offsetof(struct arguments, sample),
-     "tokens of a sample, or of some targets, to show after each evaluation", 0, 1000000, NULL},
+     "tokens of a sample, or of some targets, to show after each evaluation and to keep in samples.jsonl", 0, 1000000, NULL},
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "show errors only", 0, 0, NULL},
     {CLI_FLAG, 0, "plain", NULL, offsetof(struct arguments, plain), "plain lines instead of a progress bar", 0, 0,
      NULL},
@@ -271,7 +271,10 @@ static int loop(struct qkv_trainer *trainer, struct cli_progress *progress, cons
         }
         run.speed = run.speed > 0 ? 0.9 * run.speed + 0.1 * r.tokens_per_second : r.tokens_per_second;
         cli_train_evaluated(progress, &r);
-        if (r.evaluated && a->sample > 0 && cli_train_show(progress, trainer, a->sample)) return cli_broken(ctx);
+        if (r.evaluated && a->sample > 0) {
+            int code = cli_train_show(progress, trainer, a->resume ? a->resume : a->out, r.step, a->sample);
+            if (code) return code;
+        }
         if (r.step >= r.steps) {
             conclude(progress, a, trainer, &r);
             return CLI_DONE;

@@ -1,31 +1,29 @@
-/* train_show.c: what a run shows after an evaluation: its numbers, and a sample of what the model writes. */
+/* train_show.c: what a run shows after an evaluation: its numbers, and a sample of what the model writes, which also becomes a line
+ * of samples.jsonl in the run's folder:
+ *
+ *   {"step":250,"text":"…"}
+ *
+ * After going back to a checkpoint steps come again: what was written before of that step and later ones is void. */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 
+/* ---- samples -------------------------------------------------------------------------------------------------------- */
+
 static bool collect(void *user, const char *text, size_t size) {
-    (void)user;
-    for (size_t i = 0; i < size; i++) { /* four columns of margin; no control characters on a terminal */
-        unsigned char c = (unsigned char)text[i];
-        if (c == '\n')
-            fputs("\n    ", stderr);
-        else if (c >= 32 && c != 127)
-            fputc(c, stderr);
-    }
-    return true;
+    return fwrite(text, 1, size, user) == size;
 }
 
-static enum qkv_status show_sample(struct cli_progress *progress, struct qkv_model *model, int64_t tokens) {
+static enum qkv_status write_sample(FILE *out, struct qkv_model *model, int64_t tokens) {
     struct qkv_generate_options options = {.sampling = qkv_sampling_defaults(), .tokens = (size_t)tokens, .end_id = -1};
     struct qkv_generate_report report;
     options.sampling.temperature = 0.8;
-    if (progress->kind == CLI_SILENT) return QKV_OK;
-    cli_progress_clear(progress);
-    fputs("    ", stderr);
-    enum qkv_status status = qkv_generate(model, "\n", 1, &options, collect, NULL, &report);
-    fputc('\n', stderr);
-    return status;
+    return qkv_generate(model, "\n", 1, &options, collect, out, &report);
 }
 
 /* The sources of the first lines of a file of pairs, each line's end and target cut off. */
@@ -42,40 +40,90 @@ static size_t read_sources(const char *path, char lines[][256], size_t most) {
     return count;
 }
 
-struct showing {
+struct writing {
+    FILE *out;
     char (*lines)[256];
 };
 
-static bool show_target(void *user, size_t line, size_t rank, const char *text, size_t size, double score) {
-    const struct showing *s = user;
+static bool write_target(void *user, size_t line, size_t rank, const char *text, size_t size, double score) {
+    const struct writing *w = user;
     (void)rank, (void)score;
-    fputs("    ", stderr);
-    collect(NULL, s->lines[line], strlen(s->lines[line]));
-    fputs(" -> ", stderr);
-    collect(NULL, text, size);
-    fputc('\n', stderr);
-    return true;
+    fprintf(w->out, line ? "\n%s -> " : "%s -> ", w->lines[line]);
+    return collect(w->out, text, size);
 }
 
 /* A few validation sources with what greedy search makes of them. */
-static enum qkv_status show_targets(struct cli_progress *progress, struct qkv_trainer *trainer, int64_t tokens) {
+static enum qkv_status write_targets(FILE *out, struct qkv_trainer *trainer, int64_t tokens) {
     enum { SHOWN = 3 };
     const struct qkv_train_options *options = qkv_trainer_options(trainer);
     struct qkv_search_options search = qkv_search_defaults();
     char lines[SHOWN][256];
     const char *texts[SHOWN];
-    struct showing showing = {lines};
-    if (progress->kind == CLI_SILENT) return QKV_OK;
+    struct writing writing = {out, lines};
     size_t count = read_sources(options->valid ? options->valid : options->pairs, lines, SHOWN);
     for (size_t i = 0; i < count; i++) texts[i] = lines[i];
     search.max_tokens = (size_t)tokens;
-    cli_progress_clear(progress);
-    return qkv_translate(qkv_trainer_model(trainer), texts, count, &search, show_target, &showing);
+    return qkv_translate(qkv_trainer_model(trainer), texts, count, &search, write_target, &writing);
 }
 
-enum qkv_status cli_train_show(struct cli_progress *progress, struct qkv_trainer *trainer, int64_t tokens) {
-    return qkv_trainer_options(trainer)->pairs ? show_targets(progress, trainer, tokens)
-                                               : show_sample(progress, qkv_trainer_model(trainer), tokens);
+/* Four columns of margin; no control characters on a terminal. */
+static void show(struct cli_progress *progress, const char *text, size_t size) {
+    if (progress->kind == CLI_SILENT) return;
+    cli_progress_clear(progress);
+    fputs("    ", stderr);
+    for (size_t i = 0; i < size; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if (c == '\n')
+            fputs("\n    ", stderr);
+        else if (c >= 32 && c != 127)
+            fputc(c, stderr);
+    }
+    fputc('\n', stderr);
+}
+
+/* The line, written at once, so that a reader meanwhile sees all of it or nothing. */
+static int keep(const char *folder, int64_t step, const char *text, size_t size) {
+    char *line = NULL, *path = NULL;
+    size_t length = 0, n = strlen(folder) + sizeof "/samples.jsonl";
+    FILE *out = open_memstream(&line, &length);
+    if (out) {
+        fprintf(out, "{\"step\":%lld,\"text\":", (long long)step);
+        cli_write_quoted(out, text, size);
+        fputs("}\n", out);
+        if (fclose(out) != 0) length = 0;
+        path = malloc(n);
+    }
+    int code = CLI_DONE, file = -1;
+    if (!path || !length) {
+        code = cli_failed("out of memory");
+    } else {
+        snprintf(path, n, "%s/samples.jsonl", folder);
+        errno = ENOSPC;
+        file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0666);
+        if (file < 0 || write(file, line, length) != (ssize_t)length)
+            code = cli_failed("cannot write %s: %s", path, strerror(errno));
+    }
+    if (file >= 0) close(file);
+    free(path);
+    free(line);
+    return code;
+}
+
+int cli_train_show(struct cli_progress *progress, struct qkv_trainer *trainer, const char *folder, int64_t step,
+                   int64_t tokens) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    if (!out) return cli_failed("out of memory");
+    bool pairs = qkv_trainer_options(trainer)->pairs != NULL;
+    enum qkv_status status =
+        pairs ? write_targets(out, trainer, tokens) : write_sample(out, qkv_trainer_model(trainer), tokens);
+    int code = status ? cli_broken(qkv_model_context(qkv_trainer_model(trainer))) : CLI_DONE;
+    if (fclose(out) != 0 && !code) code = cli_failed("out of memory");
+    if (!code) show(progress, text, size);
+    if (!code) code = keep(folder, step, text, size);
+    free(text);
+    return code;
 }
 
 void cli_train_evaluated(struct cli_progress *progress, const struct qkv_train_report *r) {

@@ -84,7 +84,7 @@ static enum qkv_status take_sample(struct qkv_run *run, const json_t *line) {
     const json_t *text = json_object_get(line, "text");
     void *items = run->samples;
     if (!step || !json_is_string(text)) return QKV_OK;
-    while (run->sample_count && run->samples[run->sample_count - 1].step > step)
+    while (run->sample_count && run->samples[run->sample_count - 1].step >= step)
         free(run->samples[--run->sample_count].text);
     if (run->sample_count == SAMPLES_MOST) { /* the latest are kept */
         free(run->samples[0].text);
