@@ -178,8 +178,9 @@ static int measure(const struct arguments *a, struct qkv_context *ctx) {
             "bench: only big rows match, or a precision that this machine emulates; measure them with --full or "
             "--precision, or name one of them (--list)");
     if (status == QKV_OK) return CLI_DONE;
-    cli_say("interrupted after %zu row%s%s%s", table.rows, table.rows == 1 ? "" : "s", a->json ? "; they are in " : "",
-            a->json ? a->json : "");
+    bool kept = a->json && table.rows > 0;
+    cli_say("interrupted after %zu row%s%s%s", table.rows, table.rows == 1 ? "" : "s", kept ? "; they are in " : "",
+            kept ? a->json : "");
     return CLI_INTERRUPTED;
 }
 

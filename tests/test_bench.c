@@ -252,6 +252,15 @@ static void the_file_has_it_all(void **state) {
     assert_int_equal(json_array_size(json_object_get(json, "rows")), seen.rows);
     assert_true(seen.rows >= 1 && seen.rows < 3);
     json_decref(json);
+    size_t kept = seen.rows;
+
+    /* Stopped before the first row: nothing to write, so the file stays. */
+    seen = (struct seen){.stop_at = 1};
+    assert_int_equal(qkv_bench(ctx, &o), QKV_STOPPED);
+    assert_message(ctx, "stopped");
+    json = read_results(path);
+    assert_int_equal(json_array_size(json_object_get(json, "rows")), kept);
+    json_decref(json);
     qkv_context_free(ctx);
 }
 

@@ -73,8 +73,8 @@ struct qkv_bench_options {
     bool big;              /* big rows too; otherwise only those of which a filter says a part of the name */
     double seconds;        /* that a row is worked on, all rounds together; 0: 0.4 */
     int rounds;            /* 0: 5 */
-    const char *json;      /* file that gets the results, replaced at the end, also after a stop; NULL: none */
-    const char *text;      /* text for the recipe of nano-gpt, a big row; NULL: that row is left out */
+    const char *json; /* file that gets the results, replaced at the end, after a stop with what there is; NULL: none */
+    const char *text; /* text for the recipe of nano-gpt, a big row; NULL: that row is left out */
     const struct qkv_bench_peer *peers;
     size_t peer_count;
     void (*begin)(void *user, const struct qkv_bench_machine *machine); /* peaks are known; these may be NULL */

@@ -307,7 +307,7 @@ static enum qkv_status run(struct qkv_bench *b, struct qkv_replace *file, struct
     if (status) return status;
     if (o->begin) o->begin(o->user, &b->machine);
     status = measure_rows(b, json);
-    if (!o->json || (status && status != QKV_STOPPED)) return status;
+    if (!o->json || (status && (status != QKV_STOPPED || b->row == 0))) return status;
     enum qkv_status written = qkv_bench_json_end(b->ctx, json, status == QKV_OK);
     if (written == QKV_OK) written = qkv_replace_write(file, json->data, json->size);
     if (written == QKV_OK) written = qkv_replace_commit(file);

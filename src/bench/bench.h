@@ -74,8 +74,8 @@ size_t qkv_bench_copies(size_t bytes);
 #define QKV_BENCH_GROUPS(X)                                                                                            \
     X(products, 2, "matrix products of a layer: tokens x outputs x inputs")                                            \
     X(attention, 2, "attention, and one query with a cache of keys")                                                   \
-    X(training, 1, "training steps: forward, backward, optimizer")                                                     \
-    X(generation, 1, "generation: the tokens of a prompt, and one token after the other")
+    X(training, 2, "training steps: forward, backward, optimizer")                                                     \
+    X(generation, 2, "generation: the tokens of a prompt, and one token after the other")
 #define QKV_BENCH_GROUP_PROTOTYPES(name, precisions, what)                                                             \
     /* Describes the i-th case; false past the last. */                                                                \
     bool qkv_bench_##name##_case(size_t i, struct qkv_bench_row *row);                                                 \

@@ -107,7 +107,7 @@ enum qkv_status qkv_bench_generation(struct qkv_bench *b, size_t i, struct qkv_b
         row->tokens = one ? 1 : PROMPT;
         row->flops = costs.forward_flops * row->tokens;
         row->bytes = (double)(read_elements(model) * element);
-        if (one) row->bytes += (double)(costs.cache_bytes_per_token / sizeof(float) * element * BEFORE);
+        if (one) row->bytes += (double)(costs.cache_bytes_per_token * BEFORE);
         status = qkv_bench_measure(b, row, &us, 1);
     }
     qkv_session_free(w.session);

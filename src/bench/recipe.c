@@ -19,6 +19,7 @@ static enum qkv_status train(struct qkv_bench *b, struct qkv_bench_row *row, con
     struct qkv_train_report report = {0};
     enum qkv_status status = qkv_train_defaults(b->ctx, "nano-gpt", &options);
     options.data = b->options->text;
+    options.precision = b->precision->name;
     options.batch = 12;
     options.steps = 2000;
     options.rate = 1e-3;
