@@ -292,7 +292,7 @@ static enum qkv_status measure_rows(struct qkv_bench *b, struct qkv_buffer *json
         status = measure_row(b, &place, &row);
         if (status == QKV_OK && o->json) status = qkv_bench_json_row(b->ctx, json, &row, b->row == 0);
         if (status == QKV_OK && o->row) o->row(o->user, &row);
-        b->row++;
+        b->row += status == QKV_OK;
     }
     b->ctx->precision = before;
     return status;
