@@ -21,7 +21,7 @@ has out '^peaks: [0-9.]+ GFLOP/s in fp32.* [0-9.]+ GB/s read$'
 has out '^products: '
 has out '^  64x384x384 +x\.wT +fp32 +[0-9.]+ [mu]?s +[0-9.]+ GFLOP/s +[0-9]+ % of peak'
 same "$(grep -c '64x384x384' out)" 1 "rows of the table"
-[ ! -s err ] || fail "progress without a terminal: $(head -c 200 err)"
+hasnt err "products" # progress without a terminal
 cp one.json out
 has out '^\{"version": "[0-9.]+", "date": "20[0-9-]+T[0-9:]+Z",$'
 has out '"cpu": ".+", "compiler": ".+", "isa": "[a-z0-9]+", "threads": 1, "cache_bytes": \[[0-9]+, [0-9]+, [0-9]+\]'
