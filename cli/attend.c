@@ -33,6 +33,7 @@ static const struct cli_option options[] = {
     {CLI_TEXT, 0, "json", "FILE", offsetof(struct arguments, json), "write all weights as JSON", 0, 0, NULL},
     {CLI_FLAG, 0, "force", NULL, offsetof(struct arguments, force), "replace files that exist", 0, 0, NULL},
     CLI_COMMON(struct arguments),
+    CLI_PRECISION(struct arguments),
 };
 
 int cli_check_output(const char *command, const char *path, bool force) {

@@ -20,6 +20,7 @@ static const struct cli_option options[] = {
     {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top), "how many classes to show for a line, likeliest first",
      1, 1 << 20, NULL},
     CLI_COMMON(struct arguments),
+    CLI_PRECISION(struct arguments),
 };
 
 static void print_label(struct qkv_model *model, size_t class) {

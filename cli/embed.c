@@ -34,6 +34,7 @@ static const struct cli_option options[] = {
      "the lines to find them among; - is standard input", 0, 0, NULL},
     {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top), "how many nearest lines to show", 1, INT32_MAX, NULL},
     CLI_COMMON(struct arguments),
+    CLI_PRECISION(struct arguments),
 };
 
 static int read_pool(const char *name, enum qkv_pool *pool) {

@@ -35,6 +35,7 @@ static const struct cli_option options[] = {
     {CLI_FLAG, 0, "json", NULL, offsetof(struct arguments, json), "print JSON", 0, 0, NULL},
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "no progress", 0, 0, NULL},
     CLI_COMMON(struct arguments),
+    CLI_PRECISION(struct arguments),
 };
 
 /* ---- a text ------------------------------------------------------------------------------------------------------------- */

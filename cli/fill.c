@@ -16,6 +16,7 @@ static const struct cli_option options[] = {
     {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top), "how many tokens to show for a mask, likeliest first",
      1, 1 << 30, NULL},
     CLI_COMMON(struct arguments),
+    CLI_PRECISION(struct arguments),
 };
 
 /* Control characters would break the lines, or act on the terminal. */

@@ -27,6 +27,7 @@ static const struct cli_option options[] = {
      "out.adamw_logits (after the last)",
      0, 0, NULL},
     CLI_COMMON(struct arguments),
+    CLI_PRECISION(struct arguments),
 };
 
 /* ---- inputs ---------------------------------------------------------------------------------------------------------- */

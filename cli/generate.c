@@ -45,6 +45,7 @@ static const struct cli_option options[] = {
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "only the continuation: no prompt, no statistics",
      0, 0, NULL},
     CLI_COMMON(struct arguments),
+    CLI_PRECISION(struct arguments),
 };
 
 struct output {

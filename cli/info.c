@@ -26,6 +26,7 @@ static const struct cli_option options[] = {
      1 << 20, NULL},
     {CLI_COUNT, 0, "context", "N", offsetof(struct arguments, context), "positions a sequence, for the costs", 0,
      1 << 24, "the model's"},
+    CLI_PRECISION(struct arguments),
     {CLI_FLAG, 0, "json", NULL, offsetof(struct arguments, json), "print JSON", 0, 0, NULL},
 };
 

@@ -48,10 +48,23 @@ int cli_broken(const struct qkv_context *ctx) {
     return cli_failed("%s", qkv_message(ctx));
 }
 
+void cli_say_emulated(const struct qkv_context *ctx) {
+    if (!qkv_native_bf16(ctx))
+        cli_say("bf16 is emulated with the %s kernels: the same rounding, but no faster than fp32", qkv_isa(ctx));
+}
+
 int cli_open(const struct cli_common *common, struct qkv_context **ctx) {
     struct qkv_context_options options = {.threads = (int)common->threads, .isa = common->isa};
+    const char *precision = common->precision ? common->precision : "fp32";
+    if (strcmp(precision, "fp32") != 0 && strcmp(precision, "bf16") != 0)
+        return cli_usage("--precision is \"%s\"; it must be fp32 or bf16", precision);
+    if (strcmp(precision, "bf16") == 0) options.precision = QKV_MIXED_BF16;
     enum qkv_status status = qkv_context_create(ctx, &options);
-    if (!status) return CLI_DONE;
+    if (!status) {
+        if (qkv_isa_note(*ctx)) cli_say("%s; kernels: %s", qkv_isa_note(*ctx), qkv_isa(*ctx));
+        if (options.precision == QKV_MIXED_BF16) cli_say_emulated(*ctx);
+        return CLI_DONE;
+    }
     if (!*ctx) return cli_failed("out of memory");
     cli_broken(*ctx);
     return status == QKV_ARGUMENT ? CLI_USAGE : CLI_FAILED;

@@ -171,8 +171,13 @@ static void introduce(struct cli_progress *progress, struct qkv_trainer *trainer
                       a->preset || a->spec ? ", " : "", cli_short(text[0], (double)parameters), spec->vocab,
                       spec->context);
     introduce_data(progress, trainer, options);
-    cli_progress_line(progress, "machine %d thread%s, %s, %s for weights, optimizer and one step", qkv_threads(ctx),
-                      qkv_threads(ctx) == 1 ? "" : "s", qkv_isa(ctx), cli_bytes(text[1], qkv_trainer_bytes(trainer)));
+    const char *precision = qkv_get_precision(ctx) == QKV_FP32 ? "fp32"
+                            : qkv_native_bf16(ctx)             ? "bf16"
+                                                               : "bf16 (emulated)";
+    cli_progress_line(progress, "machine %d thread%s, %s, %s, %s for weights, optimizer and one step", qkv_threads(ctx),
+                      qkv_threads(ctx) == 1 ? "" : "s", qkv_isa(ctx), precision,
+                      cli_bytes(text[1], qkv_trainer_bytes(trainer)));
+    if (qkv_get_precision(ctx) != QKV_FP32) cli_say_emulated(ctx);
     char batch[96];
     cli_progress_line(progress, "run     %s, %lld steps of %s; Ctrl-C saves and stops", a->resume ? a->resume : a->out,
                       (long long)options->steps, batch_text(batch, sizeof batch, options, spec));

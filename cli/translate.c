@@ -49,6 +49,7 @@ static const struct cli_option options[] = {
      "lines side by side; the results do not depend on it (0: 32)", 0, 65536, NULL},
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "no progress, no statistics", 0, 0, NULL},
     CLI_COMMON(struct arguments),
+    CLI_PRECISION(struct arguments),
 };
 
 struct writer {

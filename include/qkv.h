@@ -105,6 +105,13 @@ QKV_API int qkv_threads(const struct qkv_context *ctx);
 QKV_API const char *qkv_isa(const struct qkv_context *ctx);
 /* The i-th kernel table that this machine can run, best first; NULL past the last. */
 QKV_API const char *qkv_isa_at(size_t i);
+/* Why a better table than that is not used although the processor has it: one line, or NULL. */
+QKV_API const char *qkv_isa_note(const struct qkv_context *ctx);
+/* The precision may be changed while no model, pass or session of the context exists. */
+QKV_API enum qkv_precision qkv_get_precision(const struct qkv_context *ctx);
+QKV_API void qkv_set_precision(struct qkv_context *ctx, enum qkv_precision precision);
+/* Whether this machine multiplies bf16 itself. */
+QKV_API bool qkv_native_bf16(const struct qkv_context *ctx);
 /* Frees what a qkv call returned as the caller's own (texts, id arrays). NULL is fine. */
 QKV_API void qkv_free(void *block);
 /* Called during long work: what is being done and how far it is (total 0: unknown). Return false to stop. */
@@ -347,7 +354,8 @@ QKV_API enum qkv_status qkv_model_set_tokenizer(struct qkv_model *model, struct 
 /* The named tensors, in the order of the file. data is NULL in a planned model. */
 QKV_API size_t qkv_model_parameters(const struct qkv_model *model);
 QKV_API const struct qkv_array *qkv_model_parameter(const struct qkv_model *model, size_t i);
-/* Writable weights, and their gradients (NULL before the first training pass was made); shapes as the parameter's. */
+/* Writable weights, and their gradients (NULL before the first training pass was made); shapes as the parameter's. In mixed
+ * precision a copy of the weights is multiplied, made anew after this call: call it again after writing later. */
 QKV_API float *qkv_model_weights(struct qkv_model *model, size_t i);
 QKV_API float *qkv_model_gradient(struct qkv_model *model, size_t i);
 QKV_API void qkv_model_clear_gradients(struct qkv_model *model);

@@ -23,6 +23,7 @@ static void clear_stack(struct qkv_stack *stack) {
 }
 
 static void clear(struct qkv_model *m) {
+    qkv_model_drop_panels(m);
     for (size_t i = 0; i < m->parameter_count; i++) {
         free((void *)(uintptr_t)m->parameters[i].array.name);
     }
@@ -224,6 +225,7 @@ static float *at(const struct qkv_model *model, const struct qkv_arena *arena, s
 }
 
 float *qkv_model_weights(struct qkv_model *model, size_t i) {
+    model->changes++;
     return at(model, &model->arena, i);
 }
 

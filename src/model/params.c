@@ -259,6 +259,7 @@ static void start_piece(void *argument, size_t begin, size_t end, int thread) {
 }
 
 void qkv_parameters_start(struct qkv_model *m, uint64_t seed) {
+    m->changes++;
     for (size_t i = 0; i < m->parameter_count; i++) {
         struct qkv_parameter *p = &m->parameters[i];
         struct start s = {

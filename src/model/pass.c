@@ -260,7 +260,8 @@ static enum qkv_status start(struct qkv_model *m, const struct qkv_pass_options 
     p->model = m;
     p->options = *options;
     *out = p;
-    if (options->train) {
+    status = qkv_model_add_panels(m);
+    if (status == QKV_OK && options->train) {
         status = qkv_parameters_add_gradients(m);
     }
     if (status == QKV_OK && options->weights) {

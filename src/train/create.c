@@ -140,6 +140,7 @@ enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spe
     enum qkv_status status = check_all(ctx, options, &final);
     if (!status) status = qkv_trainer_begin(ctx, folder, progress, user, &t);
     if (!status) status = qkv_train_copy(ctx, &t->options, options);
+    if (!status) status = qkv_train_precision(ctx, &t->options, true);
     if (!status) t->feed = qkv_feed_choose(&t->options);
     if (!status) status = check_texts(t);
     if (!status) status = start(t, &final);

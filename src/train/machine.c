@@ -1,7 +1,7 @@
 /* machine.jsonl: where a run was trained: a line of JSON for each time it was begun or gone on with,
  *
  *   {"step":0,"time":"2024-05-01T12:00:00Z","cpu":"…","cpus":8,"threads":8,"isa":"avx2",
- *    "memory":…,"system":"Linux 6.1 x86_64","qkv":"0.1.0"}
+ *    "precision":"fp32","memory":…,"system":"Linux 6.1 x86_64","qkv":"0.1.0"}
  *
  * For people and reports; nothing is read back from it. */
 #include <errno.h>
@@ -45,8 +45,9 @@ static json_t *describe(const struct qkv_context *ctx, int64_t step) {
     snprintf(system_text, sizeof system_text, "%.48s %.48s %.48s", system.sysname, system.release, system.machine);
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     json_int_t memory = pages > 0 && page > 0 ? (json_int_t)pages * page : 0;
-    return json_pack("{s:I, s:s, s:s%, s:i, s:i, s:s, s:I, s:s, s:s}", "step", (json_int_t)step, "time", time_text,
+    return json_pack("{s:I, s:s, s:s%, s:i, s:i, s:s, s:s, s:I, s:s, s:s}", "step", (json_int_t)step, "time", time_text,
                      "cpu", cpu, strlen(cpu), "cpus", qkv_cpu_count(), "threads", qkv_threads(ctx), "isa", qkv_isa(ctx),
+                     "precision", qkv_get_precision(ctx) == QKV_FP32 ? "fp32" : "bf16",
                      "memory", memory, "system", system_text, "qkv", qkv_version());
 }
 

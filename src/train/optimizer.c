@@ -135,7 +135,8 @@ static void step_piece(void *argument, size_t item, int thread) {
     const struct qkv_optimizer_options *p = &o->options;
     const struct piece *piece = &o->pieces[item];
     size_t i = piece->parameter, begin = piece->begin, n = piece->end - begin;
-    float *w = qkv_model_weights(o->model, i) + begin, *m = o->moment[i] + begin;
+    float *w = (float *)(void *)o->model->arena.base + o->model->parameters[i].offset + begin;
+    float *m = o->moment[i] + begin;
     float *dw = qkv_model_gradient(o->model, i) + begin;
     float decay = qkv_model_parameter(o->model, i)->rank >= 2 ? (float)p->weight_decay : 0;
     if (p->kind == QKV_OPTIMIZER_SGD) {
@@ -164,6 +165,7 @@ enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate,
     step.correction1 = (float)(1 - pow(optimizer->options.beta1, t));
     step.correction2 = (float)(1 - pow(optimizer->options.beta2, t));
     qkv_parallel(ctx, optimizer->piece_count, step_piece, &step);
+    optimizer->model->changes++;
     optimizer->model->dirty = false;
     return QKV_OK;
 }

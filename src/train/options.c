@@ -255,6 +255,21 @@ enum qkv_status qkv_train_check(struct qkv_context *ctx, const struct qkv_train_
     if (find_name(schedule_names, sizeof schedule_names / sizeof *schedule_names, options->schedule) < 0)
         return qkv_fail(ctx, QKV_ARGUMENT, "schedule is \"%s\"; it must be cosine, linear, constant or inverse_sqrt",
                         options->schedule ? options->schedule : "");
+    const char *precision = options->precision ? options->precision : "";
+    if (strcmp(precision, "auto") != 0 && strcmp(precision, "fp32") != 0 && strcmp(precision, "bf16") != 0)
+        return qkv_fail(ctx, QKV_ARGUMENT, "precision is \"%s\"; it must be fp32, bf16 or auto", precision);
+    return QKV_OK;
+}
+
+enum qkv_status qkv_train_precision(struct qkv_context *ctx, struct qkv_train_options *options, bool fresh) {
+    if (strcmp(options->precision, "auto") == 0) {
+        const char *chosen = fresh && qkv_native_bf16(ctx) ? "bf16" : "fp32";
+        char *owned = qkv_copy_string(ctx, chosen);
+        if (!owned) return QKV_MEMORY;
+        free((void *)(uintptr_t)options->precision);
+        options->precision = owned;
+    }
+    qkv_set_precision(ctx, strcmp(options->precision, "bf16") == 0 ? QKV_MIXED_BF16 : QKV_FP32);
     return QKV_OK;
 }
 

@@ -38,6 +38,7 @@ static enum qkv_status set_end(struct qkv_trainer *t, int64_t steps) {
 
 static enum qkv_status resume(struct qkv_trainer *t, int64_t steps) {
     enum qkv_status status = qkv_train_json_read(t->ctx, t->folder, &t->options, &t->facts);
+    if (!status) status = qkv_train_precision(t->ctx, &t->options, false);
     t->feed = qkv_feed_choose(&t->options);
     if (!status) status = qkv_log_open(t->ctx, &t->log, t->folder);
     if (!status) status = read_model(t);

@@ -50,6 +50,9 @@ enum qkv_status qkv_train_check(struct qkv_context *ctx, const struct qkv_train_
 enum qkv_status qkv_train_copy(struct qkv_context *ctx, struct qkv_train_options *copy,
                                const struct qkv_train_options *options);
 void qkv_train_release(struct qkv_train_options *options);
+/* Gives the context the precision of checked, owned options; "auto" becomes the one chosen: of a new run what the machine
+ * multiplies itself, of an old one (that knew no other) fp32. */
+enum qkv_status qkv_train_precision(struct qkv_context *ctx, struct qkv_train_options *options, bool fresh);
 /* Checked options only: the kinds that the texts name. */
 enum qkv_optimizer_kind qkv_train_optimizer(const struct qkv_train_options *options);
 enum qkv_schedule_kind qkv_train_schedule(const struct qkv_train_options *options);
