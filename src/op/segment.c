@@ -47,9 +47,10 @@ static struct qkv_tensor *run_forward(struct qkv_tape *tape, const struct segmen
     struct qkv_tape_mark mark = qkv_tape_mark(tape);
     struct qkv_node *last = tape->last;
     struct qkv_tensor *out = s->run(tape, s->argument, x);
-    if (out && (out->rows != y->rows || out->columns != y->columns)) {
-        qkv_tape_failed(tape, qkv_fail(tape->ctx, QKV_SHAPE, "segment: x is (%zu,%zu) but the output (%zu,%zu)",
-                                       x->rows, x->columns, out->rows, out->columns));
+    if (out && (out->rows != y->rows || out->columns != y->columns || out->dtype != y->dtype)) {
+        qkv_tape_failed(tape, qkv_fail(tape->ctx, QKV_SHAPE, "segment: x is (%zu,%zu) but the output (%zu,%zu)%s",
+                                       x->rows, x->columns, out->rows, out->columns,
+                                       out->dtype == y->dtype ? "" : ", and that is not fp32"));
     }
     if (out && tape->status == QKV_OK) {
         copy(tape, y->data, out->data, y->rows * y->columns);

@@ -5,7 +5,7 @@
 
 #include "op/op.h"
 
-/* Builds the stretch: x to an output of the same shape. It may be called twice with the same argument and must then do the
+/* Builds the stretch: x to an fp32 output of the same shape. It may be called twice with the same argument and must then do the
  * same; it holds no loss. */
 typedef struct qkv_tensor *qkv_segment_run(struct qkv_tape *tape, const void *argument, struct qkv_tensor *x);
 /* Runs it. `argument` (size bytes) is copied. `other`: one more activation from outside that it reads, or NULL. Without
