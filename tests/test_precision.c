@@ -1,0 +1,168 @@
+/* Mixed precision: whole models in bf16 beside fp32, over the grid of specs. */
+#include "model_grid.h"
+
+enum { SPECS = 12 };
+
+static const struct qkv_context_options mixed = {.precision = QKV_MIXED_BF16};
+
+/* The same model, data and batch in another precision (and number of threads). */
+static double outputs(uint64_t stream, enum topology topology, const struct qkv_context_options *options, float **out,
+                      size_t *count, float **gradients, size_t *gradient_count) {
+    struct sample s;
+    start(&s, stream, topology, options);
+    struct qkv_pass *pass = make_pass(&s, true);
+    const double loss = forward(&s, pass);
+    struct qkv_array y = qkv_pass_output(pass);
+    *count = qkv_array_elements(&y);
+    *out = copy_output(pass);
+    assert_ok(s.ctx, qkv_pass_backward(pass));
+    size_t total = 0;
+    for (size_t i = 0; i < qkv_model_parameters(s.model); i++)
+        total += qkv_array_elements(qkv_model_parameter(s.model, i));
+    *gradients = malloc(total * sizeof(float));
+    *gradient_count = total;
+    float *to = *gradients;
+    for (size_t i = 0; i < qkv_model_parameters(s.model); i++) {
+        size_t n = qkv_array_elements(qkv_model_parameter(s.model, i));
+        memcpy(to, qkv_model_gradient(s.model, i), n * sizeof(float));
+        to += n;
+    }
+    qkv_pass_free(pass);
+    finish(&s);
+    return loss;
+}
+
+static double relative(const float *a, const float *b, size_t n) {
+    double difference = 0, size = 0;
+    for (size_t i = 0; i < n; i++) {
+        difference += pow((double)a[i] - (double)b[i], 2);
+        size += pow((double)b[i], 2);
+    }
+    return sqrt(difference / size);
+}
+
+/* Near to fp32 but not the same numbers, and the same bits at any number of threads. */
+static void test_near_fp32(void **state) {
+    (void)state;
+    for (uint64_t i = 0; i < SPECS; i++) {
+        const enum topology topology = (enum topology)(i % 3);
+        const struct qkv_context_options three = {.threads = 3, .precision = QKV_MIXED_BF16};
+        float *y[3], *g[3];
+        size_t n, m;
+        double loss[3];
+        smooth_only = true;
+        loss[0] = outputs(900 + i, topology, NULL, &y[0], &n, &g[0], &m);
+        loss[1] = outputs(900 + i, topology, &mixed, &y[1], &n, &g[1], &m);
+        loss[2] = outputs(900 + i, topology, &three, &y[2], &n, &g[2], &m);
+        assert_true(fabs(loss[1] - loss[0]) <= 0.03 * fabs(loss[0]));
+        const double off = relative(y[1], y[0], n), off_gradients = relative(g[1], g[0], m);
+        if (!(off < 0.06 && off > 1e-6 && off_gradients < 0.12))
+            fail_msg("spec %d: outputs are off by %g, gradients by %g", (int)i, off, off_gradients);
+        assert_memory_equal(y[1], y[2], n * sizeof(float));
+        assert_memory_equal(g[1], g[2], m * sizeof(float));
+        assert_true(loss[1] == loss[2]);
+        for (int k = 0; k < 3; k++) free(y[k]), free(g[k]);
+    }
+}
+
+static void copy_weights(struct qkv_model *to, struct qkv_model *from) {
+    for (size_t i = 0; i < qkv_model_parameters(from); i++)
+        memcpy(qkv_model_weights(to, i), qkv_model_weights(from, i),
+               qkv_array_elements(qkv_model_parameter(from, i)) * sizeof(float));
+}
+
+/* The packed copy of the weights follows them: after optimizer steps and after writing, a fresh model with the same weights
+ * gives the same bits. */
+static void test_packed_weights_follow(void **state) {
+    (void)state;
+    for (uint64_t i = 0; i < 6; i++) {
+        struct sample s;
+        struct qkv_optimizer *optimizer;
+        const struct qkv_optimizer_options adamw = {
+            .kind = QKV_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
+        start(&s, 950 + i, (enum topology)(i % 3), &mixed);
+        struct qkv_pass *pass = make_pass(&s, true);
+        assert_ok(s.ctx, qkv_optimizer_create(s.model, &adamw, &optimizer));
+        double before = forward(&s, pass);
+        for (int step = 0; step < 3; step++) {
+            assert_ok(s.ctx, qkv_pass_backward(pass));
+            assert_ok(s.ctx, qkv_optimizer_step(optimizer, 0.01, 1));
+            double after = forward(&s, pass);
+            assert_true(after != before);
+            before = after;
+        }
+        qkv_model_weights(s.model, 0)[0] += 3;
+        const struct qkv_spec *spec = qkv_model_spec(s.model);
+        struct sample fresh = s;
+        assert_ok(s.ctx, qkv_model_create(s.ctx, spec, 1, &fresh.model));
+        copy_weights(fresh.model, s.model);
+        struct qkv_pass *other = make_pass(&fresh, true);
+        assert_true(forward(&s, pass) == forward(&fresh, other));
+        qkv_pass_free(other);
+        qkv_model_free(fresh.model);
+        qkv_pass_free(pass);
+        qkv_optimizer_free(optimizer);
+        finish(&s);
+    }
+}
+
+/* Decoding token by token, by kernels for few rows, against one pass over the whole text. */
+static void test_decoding(void **state) {
+    (void)state;
+    size_t tried = 0;
+    for (uint64_t i = 0; i < 12; i++) {
+        struct sample s;
+        struct qkv_session *session;
+        start(&s, 980 + i, DECODER, &mixed);
+        s.batch.lengths = NULL;
+        struct qkv_pass *pass = make_pass(&s, false);
+        forward(&s, pass);
+        float *whole = copy_output(pass);
+        assert_ok(s.ctx, qkv_session_create(s.model, 0, &session));
+        for (size_t t = 0; t < T; t++) {
+            assert_ok(s.ctx, qkv_session_append(session, s.ids + t, 1));
+            const double off = relative(qkv_session_logits(session), whole + t * VOCAB, VOCAB);
+            if (!(off < 0.06)) fail_msg("spec %d: the logits of position %zu are off by %g", (int)i, t, off);
+            tried++;
+        }
+        free(whole);
+        qkv_session_free(session);
+        qkv_pass_free(pass);
+        finish(&s);
+    }
+    assert_true(tried == 12 * T);
+}
+
+/* What is kept for the way back takes less memory. */
+static void test_memory(void **state) {
+    (void)state;
+    struct qkv_spec spec;
+    size_t bytes[2];
+    for (int i = 0; i < 2; i++) {
+        struct qkv_context *ctx;
+        struct qkv_model *model;
+        struct qkv_pass *pass;
+        assert_int_equal(qkv_context_create(&ctx, i ? &mixed : NULL), QKV_OK);
+        const char json[] = "{\"format\": \"qkv\", \"version\": 1, \"vocab\": 50, \"d_model\": 64, \"context\": 128,"
+                            " \"decoder\": {\"layers\": 8, \"attention\": {\"heads\": 4}}}";
+        assert_ok(ctx, qkv_spec_parse(ctx, &spec, "spec", json, strlen(json), NULL, 0));
+        assert_ok(ctx, qkv_model_create(ctx, &spec, 1, &model));
+        const struct qkv_pass_options options = {.B = 8, .T = 128, .train = true};
+        assert_ok(ctx, qkv_pass_create(model, &options, &pass));
+        bytes[i] = qkv_pass_bytes(pass);
+        qkv_pass_free(pass);
+        qkv_model_free(model);
+        qkv_context_free(ctx);
+    }
+    assert_true(bytes[1] < bytes[0] * 3 / 4);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_near_fp32),
+        cmocka_unit_test(test_packed_weights_follow),
+        cmocka_unit_test(test_decoding),
+        cmocka_unit_test(test_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
