@@ -92,7 +92,7 @@ static enum qkv_status read_decoder(struct qkv_look *look, const struct qkv_look
     return status ? status : check_length(look, s, pair ? "target" : "prompt", 0);
 }
 
-static enum qkv_status read_texts(struct qkv_look *look, const struct qkv_look_options *o) {
+enum qkv_status qkv_look_read(struct qkv_look *look, const struct qkv_look_options *o) {
     const struct qkv_spec *spec = qkv_model_spec(look->model);
     enum qkv_status status = check_model(look->model);
     if (!status && o->target && !(spec->encoder.layers && spec->decoder.layers))
@@ -243,7 +243,7 @@ enum qkv_status qkv_look_create(struct qkv_model *model, const struct qkv_look_o
     if (!look) return QKV_MEMORY;
     look->ctx = ctx;
     look->model = model;
-    enum qkv_status status = read_texts(look, options);
+    enum qkv_status status = qkv_look_read(look, options);
     if (!status) status = run(look);
     if (!status) status = list_attentions(look);
     if (!status) status = measure_heads(look);

@@ -81,6 +81,8 @@ struct qkv_look {
     bool greedy; /* the target is what the model found itself */
 };
 enum { QKV_LOOK_ROWS = 64 }; /* rows of weights that are looked at at a time */
+/* Turns the texts into the ids that the model read in training; of `look` the context and the model are set. */
+enum qkv_status qkv_look_read(struct qkv_look *look, const struct qkv_look_options *options);
 /* Whether an attention, or a head, is selected (NULL: everything is). */
 bool qkv_look_selects(const struct qkv_look_selection *selection, const struct qkv_look_attention *attention,
                       size_t head);

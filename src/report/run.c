@@ -153,7 +153,7 @@ static enum qkv_status describe_machine(struct qkv_run *run) {
     const json_t *last = json_array_get(run->machines, json_array_size(run->machines) - 1);
     const char *cpu = json_string_value(json_object_get(last, "cpu"));
     const char *isa = json_string_value(json_object_get(last, "isa"));
-    const char *precision = json_string_value(json_object_get(run->options, "precision"));
+    const char *precision = json_string_value(json_object_get(last, "precision"));
     const json_int_t threads = json_integer_value(json_object_get(last, "threads"));
     struct qkv_buffer text = {0};
     if (!cpu || !isa) return QKV_OK;

@@ -68,11 +68,11 @@ static void put_extremes(struct qkv_json *json, const struct qkv_run *run, size_
     qkv_json_end(json, ']');
 }
 
-/* Exponential mean of the loss with a memory of a hundredth of the run, at least ten steps; unbiased at the start (Kingma & Ba
- * 2015). */
+/* Exponential mean of the loss with a memory of a hundredth of the run, or of ten steps where that is more and the run is not
+ * short; unbiased at the start (Kingma & Ba 2015). */
 static void put_smooth(struct qkv_json *json, const struct qkv_run *run, size_t points) {
-    double memory = (double)run->count / 100, sum = 0, weight = 0;
-    double keep = 1 - 1 / (memory < 10 ? 10 : memory);
+    double memory = fmax((double)run->count / 100, fmin((double)run->count / 20, 10)), sum = 0, weight = 0;
+    double keep = 1 - 1 / fmax(memory, 1);
     qkv_json_key(json, "smooth");
     qkv_json_begin(json, '[');
     for (size_t p = 0; p < points; p++) {

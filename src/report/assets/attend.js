@@ -49,7 +49,7 @@
             return found;
         };
         head.fill = (out) => {
-            const least = 255 * Math.sqrt(state.threshold);
+            const least = 255 * Math.sqrt(state.threshold || 0);
             for (let i = 0; i < head.rows; i++) head.each(i, (j, q) => { if (q >= least) out[i * head.columns + j] = q; });
         };
         return head;
@@ -57,10 +57,11 @@
     const weight = (q) => (q / 255) ** 2;
 
     const heads = [];
-    for (const attention of data.attentions) for (const stored of attention.heads) heads.push(makeHead(attention, stored));
+    for (const kind of Object.keys(kinds))
+        for (const attention of data.attentions.filter((a) => a.kind === kind)) for (const stored of attention.heads) heads.push(makeHead(attention, stored));
     const state = {
         kind: page.recall("kind", "all"), layer: page.recall("layer", "all"), head: page.recall("head", "all"),
-        view: page.recall("view", "lines"), threshold: page.recall("threshold", 0.05), chosen: null,
+        view: page.recall("view", "lines"), threshold: page.recall("threshold", null), chosen: null,
     };
     if (heads.length) state.chosen = heads[Math.min(page.recall("chosen", 0), heads.length - 1)];
     const shown = () => heads.filter((h) => (state.kind === "all" || h.attention.kind === state.kind) &&
@@ -89,7 +90,18 @@
             paintSmall(target.head, target);
         }
     }, { rootMargin: "200px" });
-    page.redraws.push(() => { for (const [canvas, head] of painted) paintSmall(head, canvas); });
+    page.redraws.push((colours) => {
+        arrange();
+        if (colours) for (const [canvas, head] of painted) paintSmall(head, canvas);
+    });
+
+    /* As many pictures in a row as there is room for, and all rows alike. */
+    function arrange() {
+        for (const group of pictures.querySelectorAll(".heads")) {
+            const count = group.children.length, most = Math.max(1, Math.floor(group.clientWidth / 62));
+            group.style.gridTemplateColumns = `repeat(${Math.ceil(count / Math.ceil(count / most))}, minmax(0, 7rem))`;
+        }
+    }
 
     function small(head) {
         const canvas = page.el("canvas", { "aria-hidden": "true" });
@@ -122,6 +134,7 @@
         }
         if (!children.length) children.push(page.el("p", null, "No head is of this kind, layer and number."));
         pictures.replaceChildren(...children);
+        arrange();
     }
 
     /* ---- one head ---- */
@@ -162,7 +175,8 @@
             (data.kept ? ` Of each row the ${Math.min(data.kept, head.columns)} largest weights are kept.` : "");
         reading.textContent = head.rows === 1 && head.columns === 1 ? "One token: it can attend to itself only."
             : state.view === "lines" ? "Point at a token, or move with the arrow keys; a click keeps it." : "Point at a cell, or move with the arrow keys.";
-        view = state.view === "lines" ? lines.make(head, state.threshold, (side, index) => readToken(head, side, index))
+        showThreshold(state.view === "lines" ? threshold(head) : state.threshold || 0);
+        view = state.view === "lines" ? lines.make(head, threshold(head), (side, index) => readToken(head, side, index))
             : heat.matrix(head, place.clientWidth || 600, (i, j, spoken) => readCell(head, i, j, spoken));
         place.replaceChildren(view.element);
         view.redraw();
@@ -199,6 +213,28 @@
         page.say(`${list.length} heads are shown`);
     };
     const steps = [0, .005, .01, .02, .05, .1, .2, .3, .5, .8];
+
+    /* Unless the reader has chosen: as many lines as about two for each token that looks. */
+    function threshold(head) {
+        if (state.threshold !== null) return state.threshold;
+        const counts = steps.map(() => 0);
+        for (let i = 0; i < head.rows; i++) head.each(i, (j, q) => { for (let s = 0; s < steps.length && weight(q) >= steps[s]; s++) counts[s]++; });
+        for (let s = steps.length - 1; s > 0; s--) if (counts[s] >= 2 * head.rows) return steps[s];
+        return 0;
+    }
+    const slider = page.el("input", { type: "range", min: "0", max: String(steps.length - 1), step: "1", id: "threshold" });
+    const sliderValue = page.el("output");
+    function showThreshold(value) {
+        slider.value = String(Math.max(0, steps.indexOf(value)));
+        slider.setAttribute("aria-valuetext", String(value));
+        sliderValue.textContent = String(value);
+    }
+    slider.addEventListener("input", () => {
+        set("threshold", steps[slider.value]);
+        showThreshold(state.threshold);
+        if (view && state.view === "lines") view.threshold = state.threshold;
+        if (view) view.redraw();
+    });
     function controls() {
         const all = (name, list) => [["all", `all ${name}`], ...list];
         const kindList = unique(heads.map((h) => h.attention.kind));
@@ -208,24 +244,13 @@
             kindList.length > 1 ? page.select("Kind", all("kinds", kindList.map((k) => [k, kinds[k]])), state.kind, filter("kind")) : null,
             page.select("Layer", all("layers", layerList.map((l) => [l, `layer ${l}`])), state.layer, filter("layer")),
             page.select("Head", all("heads", headList.map((h) => [h, `head ${h}`])), state.head, filter("head")),
-            page.el("div", { class: "group" }, "Weight", heat.legend()));
+            page.el("div", { class: "group" }, "Weight", heat.legend()),
+            page.el("span", { class: "note" }, "Below each head: its entropy in bits · its mean distance in tokens"));
     }
     function headControls() {
-        const value = page.el("output", null, `${state.threshold}`);
-        const slider = page.el("input", {
-            type: "range", min: "0", max: String(steps.length - 1), step: "1", id: "threshold",
-            value: String(Math.max(0, steps.indexOf(state.threshold))), "aria-valuetext": `${state.threshold}`,
-        });
-        slider.addEventListener("input", () => {
-            set("threshold", steps[slider.value]);
-            value.textContent = `${state.threshold}`;
-            slider.setAttribute("aria-valuetext", `${state.threshold}`);
-            if (view && state.view === "lines") view.threshold = state.threshold;
-            if (view) view.redraw();
-        });
         return page.el("div", { class: "controls" },
             page.choice("Show as", [["lines", "Lines"], ["matrix", "Matrix"]], state.view, (v) => { set("view", v); draw(); }),
-            page.el("label", { for: "threshold" }, page.el("span", null, "Weights from ", value), slider),
+            page.el("label", { for: "threshold" }, page.el("span", null, "Weights from ", sliderValue), slider),
             page.el("div", { class: "tabs" }, page.el("button", { type: "button", "aria-label": "previous head", onclick: () => step(-1) }, "←"),
                 page.el("button", { type: "button", "aria-label": "next head", onclick: () => step(1) }, "→")));
     }

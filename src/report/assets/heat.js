@@ -48,7 +48,7 @@ const heat = {
     /* The matrix of a head: {rows, columns, byte(i, j), rowLabel(i), columnLabel(j), describe(i, j)}. Moving tells `read`. */
     matrix(grid, width, read) {
         const size = heat.cellSize(grid, width);
-        const labels = size >= 11 ? Math.min(96, Math.max(...heat.lengths(grid)) * 7 + 12) : 0;
+        const labels = size >= 9 ? Math.min(96, Math.max(...heat.lengths(grid)) * 7 + 12) : 0;
         const canvas = page.el("canvas", {
             tabindex: "0", role: "application", "aria-roledescription": "matrix of weights",
             "aria-label": `${grid.rows} rows that look at ${grid.columns} columns; the arrow keys move, Home and End go to the ends of a row, page up and down ten rows`,
@@ -92,7 +92,7 @@ const heat = {
     drawLabels(view, context) {
         const { grid, size, labels } = view;
         context.fillStyle = page.colour("--ink");
-        context.font = "12px ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace";
+        context.font = `${Math.min(12, size + 1)}px ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace`;
         context.textBaseline = "middle";
         context.textAlign = "right";
         for (let i = 0; i < grid.rows; i++) context.fillText(heat.cut(grid.rowLabel(i)), labels - 6, labels + (i + .5) * size);

@@ -122,7 +122,7 @@ const lines = {
         context.strokeStyle = page.colour("--accent");
         for (const [i, j, w] of lines.wanted(view)) {
             const [x0, y0] = known(0, i), [x1, y1] = known(1, j), bend = (x1 - x0) * .45;
-            context.globalAlpha = Math.min(1, (view.chosen ? .25 : .08) + w * .9);
+            context.globalAlpha = Math.min(1, (view.chosen ? .3 : .13) + w * .9);
             context.lineWidth = .7 + 3.3 * w;
             context.beginPath();
             context.moveTo(x0, y0);

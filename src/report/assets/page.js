@@ -24,9 +24,9 @@ const page = {
     colour(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); },
     isDark() { return getComputedStyle(document.documentElement).colorScheme === "dark"; },
 
-    /* What to do when the theme or the width changes. */
+    /* What to do when the colours or the width change: draw(colours), colours being whether it is they. */
     redraws: [],
-    redraw() { for (const draw of page.redraws) draw(); },
+    redraw(colours) { for (const draw of page.redraws) draw(colours); },
 
     /* A canvas of the size that its element has on the screen, and its context in CSS pixels. */
     context(canvas, width, height) {
@@ -95,7 +95,7 @@ const page = {
 
 (function theme() {
     const button = document.getElementById("theme");
-    const names = { auto: "as the system", light: "light", dark: "dark" };
+    const names = { auto: "auto", light: "light", dark: "dark" };
     const order = ["auto", "light", "dark"];
     let now = "auto";
     try { now = localStorage.getItem("qkv theme") || "auto"; } catch (e) { /* not kept */ }
@@ -109,13 +109,14 @@ const page = {
         now = order[(order.indexOf(now) + 1) % order.length];
         try { localStorage.setItem("qkv theme", now); } catch (e) { /* not kept */ }
         apply();
-        page.redraw();
+        page.redraw(true);
     });
     apply();
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => page.redraw());
-    let waiting = 0;
-    addEventListener("resize", () => {
-        clearTimeout(waiting);
-        waiting = setTimeout(() => page.redraw(), 100);
-    });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => page.redraw(true));
+    let width = 0;
+    new ResizeObserver(() => {
+        if (page.main.clientWidth === width) return;
+        width = page.main.clientWidth;
+        page.redraw(false);
+    }).observe(page.main);
 })();

@@ -95,7 +95,7 @@
     }
     function machines(run) {
         const rows = run.machines.map((m) => page.el("li", null, `from step ${page.number(m.step)}, ${String(m.time).replace("T", " ").replace("Z", " UTC")}: ` +
-            `${m.cpu}, ${m.threads} of ${m.cpus} CPUs, ${m.isa}, ${page.short(m.memory)}B of memory, ${m.system}, qkv ${m.qkv}`));
+            `${m.cpu}, ${m.threads} of ${m.cpus} CPUs, ${m.isa}, ${m.precision || "fp32"}, ${page.short(m.memory)}B of memory, ${m.system}, qkv ${m.qkv}`));
         return rows.length > 0 ? page.el("ul", null, ...rows) : page.el("p", { class: "note" }, "The machine was not logged.");
     }
     function samples(run) {

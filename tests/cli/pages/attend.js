@@ -87,7 +87,7 @@ test.run(async () => {
     test.button("Entropy, bits").click();
     const entropies = test.all("tbody tr").map((row) => Number(row.children[3].textContent));
     test.check("the table is not sorted", entropies.every((v, i) => !i || v >= entropies[i - 1]), entropies.join(" "));
-    for (const theme of ["light", "dark", "as the system"]) {
+    for (const theme of ["light", "dark", "auto"]) {
         test.one("#theme").click();
         test.check("the theme's button", test.one("#theme").textContent.endsWith(theme), test.one("#theme").textContent);
         test.common();

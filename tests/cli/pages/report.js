@@ -46,7 +46,7 @@ test.run(async () => {
     }
     test.check("a foreign script ran", !window.injected);
     test.same("damaged lines", runs[0].damaged, EXPECTED.damaged);
-    for (const theme of ["light", "dark", "as the system"]) {
+    for (const theme of ["light", "dark", "auto"]) {
         test.one("#theme").click();
         test.check("the theme's button", test.one("#theme").textContent.endsWith(theme), test.one("#theme").textContent);
         test.common();
