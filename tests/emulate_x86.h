@@ -82,6 +82,30 @@ static inline uint16_t emulated_test_epi8_mask(__m128i a, __m128i b) {
     return mask;
 }
 
+/* ---- AVX-512 BF16: rounding to nearest even, what is subnormal becoming 0 ------------------------------------------------ */
+
+static inline uint16_t emulated_round_bf16(uint32_t bits) {
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(bits >> 16 | 0x40);
+    if ((bits & 0x7f800000u) == 0) return (uint16_t)(bits >> 16 & 0x8000);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+/* b in the lower half, a in the upper one. */
+static inline __m512i emulated_cvtne2ps_pbh(__m512 a, __m512 b) {
+    uint32_t words[32];
+    uint16_t halves[32];
+    memcpy(words, &b, 64);
+    memcpy(words + 16, &a, 64);
+    for (int i = 0; i < 32; i++) halves[i] = emulated_round_bf16(words[i]);
+    return _mm512_loadu_si512(halves);
+}
+static inline __m512i emulated_permutexvar_epi16(__m512i order, __m512i a) {
+    uint16_t places[32], from[32], to[32];
+    memcpy(places, &order, 64);
+    memcpy(from, &a, 64);
+    for (int i = 0; i < 32; i++) to[i] = from[places[i] & 31];
+    return _mm512_loadu_si512(to);
+}
+
 /* ---- AMX: eight tiles of up to 16 rows of 64 bytes, for each thread ------------------------------------------------- */
 
 struct emulated_tiles {
@@ -168,6 +192,10 @@ static inline void emulated_dpbf16ps(int c, int a, int b) {
 #define _mm512_shuffle_f32x4 emulated_shuffle_f32x4
 #undef _mm512_srav_epi32
 #define _mm512_srav_epi32 emulated_srav_epi32
+#undef _mm512_cvtne2ps_pbh
+#define _mm512_cvtne2ps_pbh emulated_cvtne2ps_pbh
+#undef _mm512_permutexvar_epi16
+#define _mm512_permutexvar_epi16 emulated_permutexvar_epi16
 #undef _mm_test_epi8_mask
 #define _mm_test_epi8_mask emulated_test_epi8_mask
 #undef _tile_zero

@@ -2,7 +2,7 @@
  * every table of the machine (or the one named), with a seed that may be given. Exit status 0 when all hold. */
 #include <time.h>
 
-#include "check_attend_apart.h"
+#include "check_attend_bf16.h"
 #include "check_bf16.h"
 #include "check_cuts.h"
 #include "check_gemm.h"
@@ -39,6 +39,23 @@ static void run_attend_checks(const struct qkv_kernels *k, uint64_t seed) {
     CHECK(attend_check_poisons(&ctx, seed, 20), "attention beside numbers that are not finite");
 }
 
+static void run_attend_bf16_checks(const struct qkv_kernels *k, uint64_t seed) {
+    struct qkv_kernels kernels;
+    struct qkv_context ctx = {.threads = 2, .kernels = k};
+    attend_bf16_context(&ctx, &kernels);
+    CHECK(attend_bf16_check_random(&ctx, seed, 40, NULL), "attention in bf16 and its gradient");
+    CHECK(attend_check_threads(&ctx, seed, 10), "attention in bf16 on more threads");
+    CHECK(attend_check_parts(&ctx, seed, 20), "attention in bf16 of a part");
+    CHECK(attend_check_twins(&ctx, seed, 20), "attention in bf16 stored and masked in another way");
+    CHECK(attend_check_poisons(&ctx, seed, 20), "attention in bf16 beside numbers that are not finite");
+}
+
+/* $QKV_CHECKS chooses among (v)ectors, (p)roducts, (a)ttention, attention in (b)f16; unset, all of them run. */
+static bool chosen(char letter) {
+    const char *letters = getenv("QKV_CHECKS");
+    return !letters || !*letters || strchr(letters, letter);
+}
+
 int main(int count, char **text) {
     const char *wanted = count > 1 && text[1][0] ? text[1] : NULL;
     const uint64_t seed = count > 2 ? strtoull(text[2], NULL, 0) : (uint64_t)time(NULL);
@@ -48,9 +65,10 @@ int main(int count, char **text) {
         if (wanted && strcmp(wanted, k->isa) != 0) continue;
         struct qkv_random random = qkv_random_start(seed, i);
         const int before = check_failures;
-        run_vector_checks(k, &random);
-        run_gemm_checks(k, &random);
-        run_attend_checks(k, seed);
+        if (chosen('v')) run_vector_checks(k, &random);
+        if (chosen('p')) run_gemm_checks(k, &random);
+        if (chosen('a')) run_attend_checks(k, seed);
+        if (chosen('b')) run_attend_bf16_checks(k, seed);
         printf("%-8s %2d floats a vector, seed %llu: %d failures\n", k->isa, k->width, (unsigned long long)seed,
                check_failures - before);
         fflush(stdout);

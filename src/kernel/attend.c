@@ -5,13 +5,18 @@
  * Gimelshein 2018, "Online normalizer calculation for softmax"; tiling: Dao et al. 2022, "FlashAttention").
  * Backward (Dao 2023, "FlashAttention-2"): delta = Σ dy·y first; then one item is a run of key blocks of one kv head,
  * which walks over all query rows and owns its dk and dv; dq is summed over the runs, in order, afterwards. The gradient of
- * the addend is a pass of its own. */
+ * the addend is a pass of its own.
+ *
+ * In bf16 (struct qkv_attend_bf16_kernels) the items are the same, but what all blocks of rows read (keys, forward) and what all
+ * blocks of keys do (rows, backward) is packed ahead, once. Few rows stay with the fp32 kernels, which stream keys and values
+ * as they lie. */
 #include "kernel/isa/attend.h"
 
 #include <math.h>
 
 enum { FORWARD_ITEMS = 24, DECODE_ITEMS = 8, BACKWARD_ITEMS = 64, BACKWARD_CHUNKS = 16, DELTA_GRAIN = 512 };
 enum { BACKWARD_ROWS = 96, WEIGHTS_ROWS = 48 };
+enum { BF16_ROWS = 16 }; /* fewest rows of a kv head that are worth packing its keys for */
 /* What all shares of dq together may hold, but for one share (1 GiB). */
 #define BACKWARD_FLOATS ((size_t)1 << 28)
 
@@ -130,9 +135,29 @@ static struct qkv_attend_plan start(const struct qkv_attend *a) {
 struct work {
     struct qkv_attend_plan plan;
     const struct qkv_attend_kernels *kernels;
+    const struct qkv_attend_bf16_kernels *bf16; /* those that the call's products are made with, or NULL */
     float *scratch;
     size_t floats;
 };
+
+/* The one place that decides; by the context and the shape alone. */
+static const struct qkv_attend_bf16_kernels *bf16_of(const struct qkv_context *ctx,
+                                                     const struct qkv_attend_plan *plan) {
+    const struct qkv_attend_bf16_kernels *kernels = ctx->kernels->attend_bf16;
+    const struct qkv_attend *a = plan->a;
+    if (ctx->precision != QKV_MIXED_BF16 || !kernels) return NULL;
+    if (plan->rows < BF16_ROWS || !a->Tk || a->D > kernels->channels || a->Dv > kernels->channels) return NULL;
+    return kernels;
+}
+
+static enum qkv_status take_packed(struct qkv_context *ctx, struct qkv_arena *arena, size_t blocks, size_t bytes,
+                                   char **out) {
+    size_t all;
+    if (!qkv_multiply(blocks, bytes, &all))
+        return qkv_fail(ctx, QKV_MEMORY, "attend: %zu packed blocks are more than this machine can address", blocks);
+    *out = qkv_arena_take(arena, all, 1);
+    return *out ? QKV_OK : QKV_MEMORY;
+}
 
 static enum qkv_status take_scratch(struct qkv_context *ctx, struct qkv_arena *arena, struct work *work,
                                     size_t floats) {
@@ -153,16 +178,47 @@ static void forward_body(void *argument, size_t item, int thread) {
     work->kernels->forward(&work->plan, item, work->scratch + (size_t)thread * work->floats);
 }
 
+static void pack_keys_body(void *argument, size_t item, int thread) {
+    const struct work *work = argument;
+    work->bf16->pack_keys(&work->plan, item, work->scratch + (size_t)thread * work->floats);
+}
+
+static void forward_bf16_body(void *argument, size_t item, int thread) {
+    const struct work *work = argument;
+    work->bf16->forward(&work->plan, item, work->scratch + (size_t)thread * work->floats);
+}
+
+static enum qkv_status forward_bf16(struct qkv_context *ctx, struct qkv_arena *scratch, struct work *work) {
+    struct qkv_attend_plan *plan = &work->plan;
+    const size_t pairs = plan->a->B * plan->a->Hkv;
+    cut_rows(plan, work->bf16->strip);
+    plan->key_blocks = divide_up(plan->a->Tk, work->bf16->keys);
+    plan->keys_bytes = work->bf16->keys_bytes(plan);
+    enum qkv_status status = take_packed(ctx, scratch, pairs * plan->key_blocks, plan->keys_bytes, &plan->packed_keys);
+    if (status == QKV_OK) status = take_scratch(ctx, scratch, work, work->bf16->scratch(plan));
+    if (status != QKV_OK) return status;
+    qkv_parallel(ctx, pairs * plan->key_blocks, pack_keys_body, work);
+    qkv_parallel(ctx, pairs * plan->blocks, forward_bf16_body, work);
+    return QKV_OK;
+}
+
+static enum qkv_status forward_fp32(struct qkv_context *ctx, struct qkv_arena *scratch, struct work *work) {
+    struct qkv_attend_plan *plan = &work->plan;
+    cut_rows(plan, work->kernels->tile);
+    enum qkv_status status = take_scratch(ctx, scratch, work, work->kernels->forward_scratch(plan));
+    if (status == QKV_OK) qkv_parallel(ctx, plan->a->B * plan->a->Hkv * plan->blocks, forward_body, work);
+    return status;
+}
+
 enum qkv_status qkv_attend_forward(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a) {
     enum qkv_status status = check(ctx, a);
     if (status != QKV_OK) return status;
     if (!a->B || !a->Tq) return QKV_OK;
     if (!a->y.data) return qkv_fail(ctx, QKV_ARGUMENT, "attend: y must be given");
     struct work work = {.plan = start(a), .kernels = ctx->kernels->attend};
-    cut_rows(&work.plan, work.kernels->tile);
+    work.bf16 = bf16_of(ctx, &work.plan);
     size_t mark = qkv_arena_mark(scratch);
-    status = take_scratch(ctx, scratch, &work, work.kernels->forward_scratch(&work.plan));
-    if (status == QKV_OK) qkv_parallel(ctx, a->B * a->Hkv * work.plan.blocks, forward_body, &work);
+    status = work.bf16 ? forward_bf16(ctx, scratch, &work) : forward_fp32(ctx, scratch, &work);
     qkv_arena_release(scratch, mark);
     return status;
 }
@@ -189,9 +245,18 @@ static struct qkv_attend_plan norm_plan(const struct work *work) {
     return plan;
 }
 
+static void pack_rows_body(void *argument, size_t item, int thread) {
+    const struct work *work = argument;
+    work->bf16->pack_rows(&work->plan, item, work->scratch + (size_t)thread * work->floats);
+}
+
 static void backward_body(void *argument, size_t item, int thread) {
     const struct work *work = argument;
-    work->kernels->backward(&work->plan, item, work->scratch + (size_t)thread * work->floats);
+    float *scratch = work->scratch + (size_t)thread * work->floats;
+    if (work->bf16)
+        work->bf16->backward(&work->plan, item, scratch);
+    else
+        work->kernels->backward(&work->plan, item, scratch);
 }
 
 static void addend_body(void *argument, size_t item, int thread) {
@@ -218,11 +283,27 @@ static void cut_keys(struct qkv_attend_plan *plan, size_t keys) {
     plan->chunks = divide_up(plan->key_blocks, plan->chunk);
 }
 
+static void cut_backward(struct qkv_attend_plan *plan, const struct qkv_attend_kernels *kernels,
+                         const struct qkv_attend_bf16_kernels *bf16) {
+    plan->block = bf16 ? bf16->backward_rows : BACKWARD_ROWS / kernels->tile * kernels->tile;
+    plan->blocks = divide_up(plan->rows, plan->block);
+    plan->partial_rows = bf16 ? plan->blocks * plan->block : plan->rows;
+    cut_keys(plan, bf16 ? bf16->keys : kernels->backward_keys);
+}
+
+/* The cuts of the fp32 kernels, which the gradient of the addend is left to. */
+static struct qkv_attend_plan fp32_plan(const struct work *work) {
+    struct qkv_attend_plan plan = work->plan;
+    plan.partial = NULL;
+    cut_backward(&plan, work->kernels, NULL);
+    return plan;
+}
+
 static enum qkv_status take_partial(struct qkv_context *ctx, struct qkv_arena *arena, struct qkv_attend_plan *plan,
                                     size_t width) {
     const struct qkv_attend *a = plan->a;
     size_t parts = a->B * a->Hkv * plan->chunks, padded = divide_up(a->D, width) * width, floats, bytes;
-    if (!qkv_multiply(parts, plan->rows, &floats) || !qkv_multiply(floats, padded, &floats) ||
+    if (!qkv_multiply(parts, plan->partial_rows, &floats) || !qkv_multiply(floats, padded, &floats) ||
         !qkv_multiply(floats, sizeof(float), &bytes))
         return qkv_fail(ctx, QKV_MEMORY, "attend: the gradient of q in %zu parts is more than this machine can address",
                         plan->chunks);
@@ -240,9 +321,19 @@ static enum qkv_status take_backward(struct qkv_context *ctx, struct qkv_arena *
         enum qkv_status status = take_partial(ctx, scratch, &work->plan, work->kernels->width);
         if (status != QKV_OK) return status;
     }
-    struct qkv_attend_plan norm = norm_plan(work);
-    size_t floats = work->kernels->backward_scratch(&work->plan), other = work->kernels->weights_scratch(&norm);
-    return take_scratch(ctx, scratch, work, floats > other ? floats : other);
+    struct qkv_attend_plan norm = norm_plan(work), addend = fp32_plan(work), *plan = &work->plan;
+    size_t floats = work->kernels->weights_scratch(&norm), other = 0;
+    if (!work->bf16 || plan->g->daddend) other = work->kernels->backward_scratch(&addend);
+    if (other > floats) floats = other;
+    if (work->bf16) {
+        plan->rows_bytes = work->bf16->rows_bytes(plan);
+        enum qkv_status status =
+            take_packed(ctx, scratch, a->B * a->Hkv * plan->blocks, plan->rows_bytes, &plan->packed_rows);
+        if (status != QKV_OK) return status;
+        other = work->bf16->scratch(plan);
+        if (other > floats) floats = other;
+    }
+    return take_scratch(ctx, scratch, work, floats);
 }
 
 /* Entries of the addend's gradient that several items would write at once cannot be. */
@@ -292,16 +383,18 @@ static void run_backward(struct qkv_context *ctx, struct work *work) {
     const struct qkv_attend *a = plan->a;
     const struct qkv_attend_gradients *g = plan->g;
     const struct qkv_pairs *pairs = &a->addend_pairs;
-    size_t distinct = (pairs->batch_stride ? a->B : 1) * (pairs->head_stride ? a->H : 1);
-    bool past = a->past && (g->dpast_k.data || g->dpast_v.data);
-    struct work norm = *work;
-    norm.plan = norm_plan(work);
+    const size_t heads = a->B * a->Hkv, distinct = (pairs->batch_stride ? a->B : 1) * (pairs->head_stride ? a->H : 1);
+    const bool past = a->past && (g->dpast_k.data || g->dpast_v.data);
+    struct work norm = *work, addend = *work;
+    norm.plan = norm_plan(work), addend.plan = fp32_plan(work);
     qkv_parallel_range(ctx, a->B * a->H * a->Tq, DELTA_GRAIN, delta_body, work);
-    qkv_parallel(ctx, a->B * a->H * norm.plan.blocks, norm_body, &norm);
-    if (past || g->dq.data || g->dk.data || g->dv.data)
-        qkv_parallel(ctx, a->B * a->Hkv * plan->chunks, backward_body, work);
-    if (g->dq.data) qkv_parallel(ctx, a->B * a->Hkv * plan->blocks, gather_body, work);
-    if (g->daddend) qkv_parallel(ctx, distinct * plan->key_blocks, addend_body, work);
+    if (!work->bf16 || g->daddend) qkv_parallel(ctx, a->B * a->H * norm.plan.blocks, norm_body, &norm);
+    if (past || g->dq.data || g->dk.data || g->dv.data) {
+        if (work->bf16) qkv_parallel(ctx, heads * plan->blocks, pack_rows_body, work);
+        qkv_parallel(ctx, heads * plan->chunks, backward_body, work);
+    }
+    if (g->dq.data) qkv_parallel(ctx, heads * plan->blocks, gather_body, work);
+    if (g->daddend) qkv_parallel(ctx, distinct * addend.plan.key_blocks, addend_body, &addend);
 }
 
 enum qkv_status qkv_attend_backward(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a,
@@ -314,9 +407,8 @@ enum qkv_status qkv_attend_backward(struct qkv_context *ctx, struct qkv_arena *s
     struct work work = {.plan = start(a), .kernels = ctx->kernels->attend};
     struct qkv_attend_plan *plan = &work.plan;
     plan->g = g;
-    plan->block = BACKWARD_ROWS / work.kernels->tile * work.kernels->tile;
-    plan->blocks = divide_up(plan->rows, plan->block);
-    cut_keys(plan, work.kernels->backward_keys);
+    work.bf16 = bf16_of(ctx, plan);
+    cut_backward(plan, work.kernels, work.bf16);
     size_t mark = qkv_arena_mark(scratch);
     status = take_backward(ctx, scratch, &work);
     if (status == QKV_OK) run_backward(ctx, &work);

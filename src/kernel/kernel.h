@@ -88,6 +88,8 @@ struct qkv_gemm_kernels;
 struct qkv_bf16_kernels;
 /* Tiles of attention: see isa/attend.c and attend.c. */
 struct qkv_attend_kernels;
+/* The same on products of bf16: see isa/attend_bf16.h. */
+struct qkv_attend_bf16_kernels;
 
 struct qkv_kernels {
     const char *isa;
@@ -96,6 +98,7 @@ struct qkv_kernels {
     const struct qkv_gemm_kernels *gemm;
     const struct qkv_bf16_kernels *bf16;
     const struct qkv_attend_kernels *attend;
+    const struct qkv_attend_bf16_kernels *attend_bf16; /* where products of bf16 are native, else NULL */
 };
 
 /* The i-th table that this machine can run, best first ("scalar" is the last); NULL past the end. */

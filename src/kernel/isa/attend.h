@@ -21,11 +21,15 @@ struct qkv_attend_plan {
     size_t chunk, chunks;                 /* shared out in `chunks` runs of `chunk` blocks */
     float *delta;                         /* backward: (B,H,Tq) Σ dy·y */
     float *norm;                          /* backward: (B,H,Tq) what weights made from lse are multiplied by */
-    float *partial;                       /* backward: (B,Hkv,chunks,rows,padded D) dq as each chunk sees it; or NULL */
+    float *partial;                       /* backward: (B,Hkv,chunks,partial_rows,padded D) dq as each chunk sees it; or NULL */
+    size_t partial_rows;                  /* at least `rows` */
     unsigned char *touched;               /* backward: (B,Hkv,chunks,blocks) whether that part of `partial` is in use */
     float *weights; /* attend_weights: (count,Tk), rows first… of head `head` in batch row `batch` */
     enum qkv_attention_stage stage;
     size_t batch, head, first, count;
+    char *packed_keys; /* in bf16, forward: (B,Hkv,key_blocks), */
+    char *packed_rows; /* and backward: (B,Hkv,blocks), packed */
+    size_t keys_bytes, rows_bytes;
 };
 
 struct qkv_attend_kernels {
@@ -50,6 +54,25 @@ struct qkv_attend_kernels {
     void (*weights)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
     /* norm of the rows [item % blocks · block, …) of head item / blocks of (B,H). */
     void (*norm)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
+};
+
+/* Attention whose products are those of bf16 (attend_bf16_*.c, once for every table). Row statistics, addend and gather are
+ * of the kernels above. */
+struct qkv_attend_bf16_kernels {
+    size_t strip;         /* query rows a product: blocks forward are a multiple of it */
+    size_t backward_rows; /* query rows a block of the backward pass */
+    size_t keys;          /* keys a block */
+    size_t channels;      /* the most that a head may have */
+    /* Bytes of a packed block of keys (forward), of rows (backward), and floats of scratch that each thread needs. */
+    size_t (*keys_bytes)(const struct qkv_attend_plan *plan);
+    size_t (*rows_bytes)(const struct qkv_attend_plan *plan);
+    size_t (*scratch)(const struct qkv_attend_plan *plan);
+    /* Packs one block: items are (B,Hkv,key_blocks) and (B,Hkv,blocks). */
+    void (*pack_keys)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
+    void (*pack_rows)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
+    /* As above. */
+    void (*forward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
+    void (*backward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
 };
 
 #endif

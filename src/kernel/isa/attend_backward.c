@@ -65,7 +65,7 @@ static void touch(struct backward *f, size_t chunk) {
     const struct qkv_attend_plan *plan = f->plan;
     size_t part = (f->b * f->a->Hkv + f->n) * plan->chunks + chunk;
     unsigned char *touched = &plan->touched[part * plan->blocks + f->r0 / plan->block];
-    f->dq = plan->partial + part * plan->rows * f->ldk;
+    f->dq = plan->partial + part * plan->partial_rows * f->ldk;
     if (*touched) return;
     *touched = 1;
     memset(f->dq + f->r0 * f->ldk, 0, f->count * f->ldk * sizeof(float));
@@ -149,7 +149,7 @@ void QKV_K(attend_gather)(const struct qkv_attend_plan *plan, size_t item) {
             vf sum = vf_zero();
             for (size_t part = pair * plan->chunks; part < (pair + 1) * plan->chunks; part++)
                 if (plan->touched[part * plan->blocks + block])
-                    sum = vf_add(sum, vf_load(plan->partial + (part * plan->rows + r) * ld + c));
+                    sum = vf_add(sum, vf_load(plan->partial + (part * plan->partial_rows + r) * ld + c));
             if (plan->g->accumulate) sum = vf_add(load_cells(to, c, a->D - c), sum);
             store_cells(to, c, sum, a->D - c);
         }

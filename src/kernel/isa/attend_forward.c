@@ -52,41 +52,6 @@ static void forward_start(struct forward *f, float *scratch) {
     for (size_t r = 0; r < f->count; r++) f->m[r] = -INFINITY, f->l[r] = 0;
 }
 
-/* The best score of a row of the block, whose products become scores in place; −inf where it may not attend. */
-static float row_scores(const struct forward *f, const struct row *row, struct span span, float *x, size_t first,
-                        size_t last) {
-    vf top = vf_set(-INFINITY), scale = vf_set(f->a->scale);
-    if (f->plain && span.begin <= first && last <= span.end) {
-        for (size_t j = first; j < last; j += W) {
-            vf s = vf_mul(vf_load(x + j), scale);
-            vf_store(x + j, s);
-            top = vf_max(s, top);
-        }
-        return vf_largest(top);
-    }
-    for (size_t j = first; j < last; j += W) {
-        vf s = vf_load(x + j);
-        s = f->plain ? vf_mul(s, scale) : score(f->a, row, f->key, j, span, s, NULL);
-        if (!vector_inside(span, j)) s = vf_select(lanes_inside(span, j), s, vf_set(-INFINITY));
-        vf_store(x + j, s);
-        top = vf_max(s, top);
-    }
-    return vf_largest(top);
-}
-
-/* Scores beyond the range of floats: +inf becomes the largest number, so that such keys share the weight; NaN stays and
- * makes the row NaN. Called for rows whose best score is not finite. */
-static float row_repair(struct span span, float *x) {
-    float top = -INFINITY;
-    bool nan = false;
-    for (size_t j = span.begin; j < span.end; j++) {
-        if (x[j] > FLT_MAX) x[j] = FLT_MAX;
-        if (x[j] > top) top = x[j];
-        if (isnan(x[j])) nan = true;
-    }
-    return top > -INFINITY || !nan ? top : 0.0f;
-}
-
 /* Scores to weights in place; returns their sum. */
 static float row_weights(float *x, float m, size_t first, size_t last) {
     vf sum = vf_zero(), top = vf_set(m);
@@ -110,7 +75,7 @@ static void tile_softmax(struct forward *f, size_t r0, size_t rows, size_t first
     for (size_t r = 0; r < rows; r++) {
         float *x = f->s + r * KEYS;
         struct span span = f->spans[r0 + r];
-        best[r] = span.end ? row_scores(f, &f->rows[r0 + r], span, x, first, last) : -INFINITY;
+        best[r] = span.end ? row_scores(f->a, f->plain, &f->rows[r0 + r], f->key, span, x, first, last) : -INFINITY;
         if (span.end && !(fabsf(best[r]) <= FLT_MAX)) best[r] = row_repair(span, x);
     }
     for (size_t r = 0; r < rows; r++) {

@@ -164,6 +164,41 @@ QKV_INLINE bool plain_scores(const struct qkv_attend *a) {
     return a->softcap == 0 && !a->bias && !dense(a);
 }
 
+/* The best score of a row of the block, whose products become scores in place; −inf where it may not attend. */
+static inline float row_scores(const struct qkv_attend *a, bool plain, const struct row *row, size_t key,
+                               struct span span, float *x, size_t first, size_t last) {
+    vf top = vf_set(-INFINITY), scale = vf_set(a->scale);
+    if (plain && span.begin <= first && last <= span.end) {
+        for (size_t j = first; j < last; j += W) {
+            vf s = vf_mul(vf_load(x + j), scale);
+            vf_store(x + j, s);
+            top = vf_max(s, top);
+        }
+        return vf_largest(top);
+    }
+    for (size_t j = first; j < last; j += W) {
+        vf s = vf_load(x + j);
+        s = plain ? vf_mul(s, scale) : score(a, row, key, j, span, s, NULL);
+        if (!vector_inside(span, j)) s = vf_select(lanes_inside(span, j), s, vf_set(-INFINITY));
+        vf_store(x + j, s);
+        top = vf_max(s, top);
+    }
+    return vf_largest(top);
+}
+
+/* Scores beyond the range of floats: +inf becomes the largest number, so that such keys share the weight; NaN stays and
+ * makes the row NaN. Called for rows whose best score is not finite. */
+static inline float row_repair(struct span span, float *x) {
+    float top = -INFINITY;
+    bool nan = false;
+    for (size_t j = span.begin; j < span.end; j++) {
+        if (x[j] > FLT_MAX) x[j] = FLT_MAX;
+        if (x[j] > top) top = x[j];
+        if (isnan(x[j])) nan = true;
+    }
+    return top > -INFINITY || !nan ? top : 0.0f;
+}
+
 /* What dropout multiplies the weights of the keys [first, last) of a block by; `kept` where they are kept. */
 static inline void keep_of(const struct qkv_attend *a, const struct mask_rule *rule, const struct row *row, size_t key,
                            size_t first, size_t last, float kept, float *keep) {

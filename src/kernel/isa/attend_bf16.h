@@ -1,0 +1,238 @@
+/* attend_bf16.h: what the files of attention in bf16 (attend_bf16_*.c, once for every table) share.
+ *
+ * The formulas are those of attend_forward.c and attend_backward.c. Q, K, V, P, dY and dS are rounded to bf16 where they are
+ * packed, and multiplied by the table's bf16 kernels (bf16.h); products, scores, softmax, row statistics and the sums of O,
+ * dQ, dK and dV are fp32. Rows go by strips, keys by blocks that begin at multiples of KEYS whatever a row's interval is, and a
+ * weight of 0 adds nothing: a row's bits depend on its own inputs only.
+ *
+ * 0·NaN would spread along the terms of a product, so that rows of terms that bf16 cannot hold as numbers are packed as zeros,
+ * and what they give is added in fp32 to those pairs that attend (add_apart). */
+#ifndef QKV_ISA_ATTEND_BF16_H
+#define QKV_ISA_ATTEND_BF16_H
+
+#include "kernel/isa/attend_score.h"
+#include "kernel/isa/bf16.h"
+#include "kernel/isa/isa.h"
+
+#if defined(QKV_TABLE_amx) || defined(QKV_TABLE_avx512bf16)
+#define QKV_BF16_NATIVE 1
+#endif
+
+#define BF16 QKV_T(bf16_kernels)
+
+enum {
+#if defined(QKV_TABLE_amx)
+    STRIP = 32, /* rows a product: two groups of the kernels */
+#else
+    STRIP = 28,
+#endif
+    BLOCK_ROWS = 4 * STRIP, /* rows a block of the backward pass: terms of dK and dV */
+    BLOCK_KEYS = 128,       /* keys a block: terms of O and dQ */
+    GRANULE = 32,           /* multiple of the kernels' step and width, and of two vectors */
+    CHANNELS = 256          /* most channels of a head */
+};
+
+/* ---- numbers -------------------------------------------------------------------------------------------------------- */
+
+/* 2W numbers, rounded, side by side. */
+QKV_INLINE void store_halves(uint16_t *out, vf a, vf b) {
+#if defined(QKV_BF16_NATIVE)
+    vi_store((uint32_t *)(void *)out, (vi)_mm512_cvtne2ps_pbh(b, a));
+#else
+    vi_store_halves(out, bf16_bits(a));
+    vi_store_halves(out + W, bf16_bits(b));
+#endif
+}
+
+/* Words of two rows: `even` in the lower halves. */
+QKV_INLINE vi words_of(vf even, vf odd) {
+#if defined(QKV_BF16_NATIVE)
+    const vi lanes = vi_iota();
+    return _mm512_permutexvar_epi16(vi_or(lanes, vi_shl(vi_add(lanes, vi_set(W)), 16)),
+                                    (vi)_mm512_cvtne2ps_pbh(odd, even));
+#else
+    return bf16_words(even, odd);
+#endif
+}
+
+/* exp(x) for x <= 0 where bf16 is all that is kept of it: as exp_down with a cubic for 2^r, relative error <= 1.02e-4, a
+ * fortieth of bf16's spacing. exp(0) is 1 exactly; below −86.5 the result is 0; NaN stays NaN. */
+QKV_INLINE vf exp_coarse(vf x) {
+    const vf magic = vf_set(12582912.0f), two = vf_set(1.44269504f);
+    vf t = vf_fma(x, two, magic);
+    vi n = vi_shl(vi_from_bits(t), 23);
+    vf r = vf_fma(x, two, vf_sub(magic, t));
+    vf p = vf_fma(r, vf_set(5.500911921e-2f), vf_set(2.422114611e-1f));
+    p = vf_fma(p, r, vf_set(6.932829618e-1f));
+    p = vf_fma(p, r, vf_set(1.0f));
+    vf y = vf_from_bits(vi_add(vi_from_bits(p), n));
+    return vf_select(vf_lt(x, vf_set(-86.5f)), vf_zero(), y);
+}
+
+/* Stays 0 while all numbers so far are ones in bf16 too: those that round to infinity are infinite after the product. */
+QKV_INLINE vf check_of(vf v, vf check) {
+    return vf_fma(vf_mul(v, vf_set(1.00390625f)), vf_zero(), check);
+}
+
+static inline bool fits(struct cells x, size_t columns) {
+    vf check = vf_zero();
+    for (size_t c = 0; c < columns; c += W) check = check_of(load_cells(x, c, columns - c), check);
+    return all_finite(check);
+}
+
+/* to[c·stride] += weight·x[c]. */
+static inline void add_apart(float *to, size_t stride, float weight, struct cells x, size_t columns) {
+    float row[CHANNELS];
+    read_cells(row, x, columns);
+    for (size_t c = 0; c < columns; c++) to[c * stride] += weight * row[c];
+}
+
+/* ---- scratch and layouts ------------------------------------------------------------------------------------------------ */
+
+struct carve { /* pieces of a block of memory, from NULL to measure */
+    char *at;
+    size_t used;
+};
+
+static inline void *take(struct carve *c, size_t bytes) {
+    void *piece = c->at ? c->at + c->used : NULL;
+    c->used += padded(bytes, QKV_CACHE_LINE);
+    return piece;
+}
+
+/* Bytes of some rows of a left operand, and of panels of a right one. */
+static inline size_t left_bytes(size_t rows, size_t K) {
+    return padded(rows, BF16.mr) * padded(K, GRANULE) * BF16.a_size;
+}
+static inline size_t pairs_of(size_t K) {
+    return padded(K, BF16.step) / 2;
+}
+static inline size_t panel_bytes(size_t K, size_t columns) {
+    return pairs_of(K) * padded(columns, BF16.nr) * sizeof(uint32_t);
+}
+
+struct key_block { /* the keys of one block, packed */
+    bool *finite_k, *finite_v;
+    uint32_t *k;      /* panels: channels by keys */
+    uint32_t *v;      /* forward: keys by channels; backward: channels by keys */
+    uint32_t *k_rows; /* backward: keys by channels */
+};
+struct row_block { /* the rows of one block, packed, backward */
+    bool *finite_q, *finite_dy;
+    struct row *rows;           /* BLOCK_ROWS; those past the end, and those without keys, attend to nothing */
+    char *q, *dy;               /* strips of left operands: rows by channels */
+    char *turned_q, *turned_dy; /* left operands: channels by rows */
+};
+
+static inline struct key_block carve_keys(const struct qkv_attend_plan *plan, struct carve *c) {
+    const size_t D = plan->a->D, Dv = plan->a->Dv;
+    struct key_block x;
+    x.finite_k = take(c, 2 * sizeof(bool));
+    x.finite_v = x.finite_k ? x.finite_k + 1 : NULL;
+    x.k = take(c, panel_bytes(D, BLOCK_KEYS));
+    x.v = take(c, plan->g ? panel_bytes(Dv, BLOCK_KEYS) : panel_bytes(BLOCK_KEYS, Dv));
+    x.k_rows = take(c, plan->g ? panel_bytes(BLOCK_KEYS, D) : 0);
+    return x;
+}
+
+static inline struct row_block carve_rows(const struct qkv_attend_plan *plan, struct carve *c) {
+    const size_t D = plan->a->D, Dv = plan->a->Dv;
+    struct row_block x;
+    x.finite_q = take(c, 2 * sizeof(bool));
+    x.finite_dy = x.finite_q ? x.finite_q + 1 : NULL;
+    x.rows = take(c, BLOCK_ROWS * sizeof(struct row));
+    x.q = take(c, BLOCK_ROWS / STRIP * left_bytes(STRIP, D));
+    x.dy = take(c, BLOCK_ROWS / STRIP * left_bytes(STRIP, Dv));
+    x.turned_q = take(c, left_bytes(D, BLOCK_ROWS));
+    x.turned_dy = take(c, left_bytes(Dv, BLOCK_ROWS));
+    return x;
+}
+
+/* ---- products ----------------------------------------------------------------------------------------------------------- */
+
+struct left { /* rows × terms: packed, or rows of bf16 where they lie */
+    const void *packed;
+    const uint16_t *rows;
+    size_t ld;
+};
+
+/* A strip of rows of bf16, `ld` apart, as a left operand: itself, or packed to `out`. */
+static inline struct left strip_of(const uint16_t *rows, size_t ld, size_t K, void *out, float *staging) {
+    if (BF16.in_place) return (struct left){rows, rows, ld};
+    BF16.pack_a(out, (struct qkv_operand){rows, QKV_BF16, ld, 1}, STRIP, K, staging);
+    return (struct left){out, NULL, 0};
+}
+
+/* The strip that keep_strip left at `at`. */
+static inline struct left kept_strip(const void *at, size_t K) {
+    return (struct left){at, BF16.in_place ? at : NULL, padded(K, GRANULE)};
+}
+static inline void keep_strip(void *at, const uint16_t *rows, size_t ld, size_t K, float *staging) {
+    struct left x = strip_of(rows, ld, K, at, staging);
+    if (x.rows) memcpy(at, rows, STRIP * ld * sizeof *rows); /* ld is K padded */
+}
+
+/* c (rows,columns) (+)= a·b over K terms. */
+static inline void product(const struct left *a, size_t rows, size_t K, const uint32_t *b, size_t columns, float *c,
+                           size_t ldc, bool resume) {
+    const struct qkv_bf16_block block = {.rows = rows,
+                                         .columns = columns,
+                                         .K = K,
+                                         .a = a->packed,
+                                         .rows_in_place = a->rows,
+                                         .lda = a->ld,
+                                         .b = b,
+                                         .c = c,
+                                         .ldc = ldc,
+                                         .resume = resume};
+    BF16.block(&block);
+}
+
+/* c (STRIP,columns) += a·b for `count` terms that are the terms first… of `terms` that the panels hold. */
+static inline void add_product(const struct left *a, size_t first, size_t count, const uint32_t *b, size_t terms,
+                               size_t columns, float *c, size_t ldc) {
+    const size_t nr = BF16.nr, pairs = pairs_of(terms);
+    if (first == 0 && pairs_of(count) == pairs) {
+        product(a, STRIP, count, b, columns, c, ldc, true);
+        return;
+    }
+    for (size_t n = 0; n < columns; n += nr)
+        product(a, STRIP, count, b + n * pairs + first / 2 * nr, columns - n < nr ? columns - n : nr, c + n, ldc, true);
+}
+
+/* ---- spans -------------------------------------------------------------------------------------------------------------- */
+
+/* The smallest span of whole granules that covers those of some rows. */
+static inline struct span cover_of(const struct span *spans, size_t count) {
+    struct span all = {SIZE_MAX, 0};
+    for (size_t r = 0; r < count; r++) {
+        if (!spans[r].end) continue;
+        if (spans[r].begin < all.begin) all.begin = spans[r].begin;
+        if (spans[r].end > all.end) all.end = spans[r].end;
+    }
+    if (!all.end) return (struct span){0, 0};
+    return (struct span){all.begin / GRANULE * GRANULE, padded(all.end, GRANULE)};
+}
+
+/* Whether a row may attend to key j of the block at `key`. */
+static inline bool attends(const struct qkv_attend *a, const struct row *row, size_t key, size_t j) {
+    const size_t at = key + j;
+    if (at < row->lo || at >= row->hi) return false;
+    return !(a->mask && !a->mask[row->mask + at]) && !(a->addend && a->addend[row->addend + at] == -INFINITY);
+}
+
+/* attend_bf16_pack.c */
+size_t QKV_T(attend_bf16_pack_scratch)(const struct qkv_attend_plan *plan);
+void QKV_T(attend_bf16_pack_block)(const struct qkv_attend_plan *plan, size_t b, size_t n, size_t block,
+                                   const struct key_block *out, float *scratch);
+void QKV_T(attend_bf16_pack_keys)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
+void QKV_T(attend_bf16_pack_rows)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
+/* One row to bf16, zeros up to ld; false when a number of it is none in bf16. */
+bool QKV_T(attend_bf16_round)(uint16_t *out, struct cells x, size_t columns, size_t ld);
+/* attend_bf16_forward.c, attend_bf16_backward.c */
+size_t QKV_T(attend_bf16_forward_scratch)(const struct qkv_attend_plan *plan);
+size_t QKV_T(attend_bf16_backward_scratch)(const struct qkv_attend_plan *plan);
+void QKV_T(attend_bf16_forward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
+void QKV_T(attend_bf16_backward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
+
+#endif

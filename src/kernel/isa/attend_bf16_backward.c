@@ -1,0 +1,260 @@
+/* attend_bf16_backward.c: the gradients of attention in bf16; formulas and items as in attend_backward.c.
+ *
+ * A block of rows meets a block of keys strip by strip: S and dP, then P and dS, which are kept twice: dS by rows, the left
+ * operand of dQ += dS·K, and both as words of two rows, the right operands of dVᵀ += dYᵀ·P and dKᵀ += Qᵀ·dS. So
+ * neither is ever turned; dK and dV are, once a block of keys. */
+#include "kernel/isa/attend_bf16.h"
+
+struct backward {
+    const struct qkv_attend_plan *plan;
+    const struct qkv_attend *a;
+    struct mask_rule rule;
+    float keep_scale;
+    bool plain; /* whether scores are scaled products, without dropout */
+    size_t b, n, key, keys, r0;
+    struct stream stream_k;
+    struct key_block block;
+    struct row_block rows;
+    struct span spans[BLOCK_ROWS];
+    char *packed;                 /* of the block of keys */
+    float *dk, *dv;               /* (D,BLOCK_KEYS), (Dv,BLOCK_KEYS) */
+    float *turned;                /* (BLOCK_KEYS,channels) */
+    float *p, *ds;                /* (STRIP,BLOCK_KEYS) */
+    uint16_t *ds_rows;            /* the same in bf16 */
+    uint32_t *p_words, *ds_words; /* panels (rows,BLOCK_KEYS) of the block of rows */
+    char *left;
+    float *staging; /* of the packing too */
+    float *dq;      /* this chunk's share of dq */
+    size_t ldq;
+};
+
+static size_t carve_backward(const struct qkv_attend_plan *plan, struct backward *f, float *scratch) {
+    const size_t D = padded(plan->a->D, W), Dv = padded(plan->a->Dv, W), wide = D > Dv ? D : Dv;
+    const size_t words = panel_bytes(BLOCK_ROWS, BLOCK_KEYS), sums = BLOCK_KEYS * sizeof(float);
+    struct carve keys = {0}, c = {(char *)scratch, 0};
+    carve_keys(plan, &keys);
+    f->ldq = D;
+    f->packed = take(&c, keys.used);
+    f->dk = take(&c, D * sums);
+    f->dv = take(&c, Dv * sums);
+    f->turned = take(&c, wide * sums);
+    f->p = take(&c, STRIP * sums);
+    f->ds = take(&c, STRIP * sums);
+    f->ds_rows = take(&c, STRIP * BLOCK_KEYS * sizeof *f->ds_rows);
+    f->p_words = take(&c, words);
+    f->ds_words = take(&c, words);
+    f->left = take(&c, BF16.in_place ? 0 : left_bytes(STRIP, BLOCK_KEYS));
+    f->staging = take(&c, QKV_T(attend_bf16_pack_scratch)(plan) * sizeof *f->staging);
+    return c.used / sizeof(float);
+}
+
+size_t QKV_T(attend_bf16_backward_scratch)(const struct qkv_attend_plan *plan) {
+    struct backward f;
+    return carve_backward(plan, &f, NULL);
+}
+
+/* ---- one strip of rows: P and dS ---------------------------------------------------------------------------------------- */
+
+/* Products q·k in p and dy·v in ds become weights and gradients of the products; zeros where the row may not attend. */
+QKV_INLINE void row_gradients(const struct backward *f, const bool plain, const struct row *row, struct span span,
+                              float *p, float *ds, size_t first, size_t last) {
+    const struct qkv_attend *a = f->a;
+    const vf lse = vf_set(a->lse[row->at]), delta = vf_set(f->plan->delta[row->at]);
+    float keep[BLOCK_KEYS];
+    const bool drop = !plain && a->dropout > 0, apart = !plain && dense(a);
+    if (drop) keep_of(a, &f->rule, row, f->key, first, last, f->keep_scale, keep);
+    for (size_t j = first; j < last; j += W) {
+        vf slope = vf_set(a->scale), s = vf_load(p + j), dp = vf_load(ds + j);
+        s = plain ? vf_mul(s, slope) : score(a, row, f->key, j, span, s, &slope);
+        vf w = exp_coarse(vf_min(vf_zero(), vf_sub(s, lse))), kept = w;
+        if (drop) {
+            kept = vf_mul(w, vf_load(keep + j));
+            dp = vf_mul(dp, vf_load(keep + j));
+        }
+        vf d = vf_mul(vf_mul(w, vf_sub(dp, delta)), slope);
+        if (apart) { /* 0 times what may not be finite */
+            vm never = vf_eq(s, vf_set(-INFINITY));
+            kept = vf_select(never, vf_zero(), kept);
+            d = vf_select(never, vf_zero(), d);
+        }
+        if (!vector_inside(span, j)) {
+            vm inside = lanes_inside(span, j);
+            kept = vf_select(inside, kept, vf_zero());
+            d = vf_select(inside, d, vf_zero());
+        }
+        vf_store(p + j, kept);
+        vf_store(ds + j, d);
+    }
+}
+
+static void strip_gradients(struct backward *f, size_t r0, size_t first, size_t last) {
+    const size_t D = f->a->D, Dv = f->a->Dv;
+    const struct left q = kept_strip(f->rows.q + r0 / STRIP * left_bytes(STRIP, D), D);
+    const struct left dy = kept_strip(f->rows.dy + r0 / STRIP * left_bytes(STRIP, Dv), Dv);
+    product(&q, STRIP, D, f->block.k + first * pairs_of(D), last - first, f->p + first, BLOCK_KEYS, false);
+    product(&dy, STRIP, Dv, f->block.v + first * pairs_of(Dv), last - first, f->ds + first, BLOCK_KEYS, false);
+    for (size_t r = 0; r < STRIP; r++) {
+        float *p = f->p + r * BLOCK_KEYS, *ds = f->ds + r * BLOCK_KEYS;
+        const struct span span = f->spans[r0 + r];
+        if (!span.end) {
+            memset(p + first, 0, (last - first) * sizeof *p);
+            memset(ds + first, 0, (last - first) * sizeof *ds);
+        } else if (f->plain) {
+            row_gradients(f, true, &f->rows.rows[r0 + r], span, p, ds, first, last);
+        } else {
+            row_gradients(f, false, &f->rows.rows[r0 + r], span, p, ds, first, last);
+        }
+    }
+}
+
+/* Two rows of dS, of `keys` keys in panels of nr, to bf16; words of them and of P. */
+QKV_INLINE void round_rows(const float *p, const float *ds, uint16_t *ds_rows, uint32_t *p_words, uint32_t *ds_words,
+                           size_t first, size_t last, size_t panel) {
+    const size_t nr = BF16.nr;
+    for (size_t n = first; n < last; n += nr) {
+        uint32_t *p_out = p_words + n * panel, *ds_out = ds_words + n * panel;
+        for (size_t j = 0; j < nr; j += 2 * W) {
+            const float *p0 = p + n + j, *p1 = p0 + BLOCK_KEYS, *ds0 = ds + n + j, *ds1 = ds0 + BLOCK_KEYS;
+            vf a = vf_load(ds0), b = vf_load(ds0 + W), c = vf_load(ds1), d = vf_load(ds1 + W);
+            store_halves(ds_rows + n + j, a, b);
+            store_halves(ds_rows + BLOCK_KEYS + n + j, c, d);
+            vi_store(ds_out + j, words_of(a, c));
+            vi_store(ds_out + j + W, words_of(b, d));
+            vi_store(p_out + j, words_of(vf_load(p0), vf_load(p1)));
+            vi_store(p_out + j + W, words_of(vf_load(p0 + W), vf_load(p1 + W)));
+        }
+    }
+}
+
+/* Words of rows that do not meet the keys [first, last). */
+static void clear_words(struct backward *f, size_t r0, size_t first, size_t last) {
+    const size_t nr = BF16.nr, pairs = pairs_of(BLOCK_ROWS), bytes = STRIP / 2 * nr * sizeof(uint32_t);
+    for (size_t n = first; n < last; n += nr) {
+        memset(f->p_words + n * pairs + r0 / 2 * nr, 0, bytes);
+        memset(f->ds_words + n * pairs + r0 / 2 * nr, 0, bytes);
+    }
+}
+
+static bool usable(const struct backward *f, size_t r, const struct qkv_heads *x, size_t columns) {
+    const struct row *row = &f->rows.rows[r];
+    return fits(cells_at(x, row->b, row->i, row->h), columns);
+}
+
+/* What rows of K, Q and dY that were packed as zeros add, to the pairs that attend. */
+static void add_strip_apart(struct backward *f, size_t r0) {
+    const struct qkv_attend *a = f->a;
+    const struct qkv_heads *dy = &f->plan->g->dy;
+    for (size_t r = 0; r < STRIP; r++) {
+        const struct row *row = &f->rows.rows[r0 + r];
+        const float *p = f->p + r * BLOCK_KEYS, *ds = f->ds + r * BLOCK_KEYS;
+        if (!f->spans[r0 + r].end) continue;
+        const bool bad_q = !*f->rows.finite_q && !usable(f, r0 + r, &a->q, a->D);
+        const bool bad_dy = !*f->rows.finite_dy && !usable(f, r0 + r, dy, a->Dv);
+        for (size_t j = f->spans[r0 + r].begin; j < f->spans[r0 + r].end; j++) {
+            if ((!bad_q && !bad_dy && *f->block.finite_k) || !attends(a, row, f->key, j)) continue;
+            const struct cells k = stream_at(&f->stream_k, f->key + j);
+            if (bad_q) add_apart(f->dk + j, BLOCK_KEYS, ds[j], cells_at(&a->q, row->b, row->i, row->h), a->D);
+            if (bad_dy) add_apart(f->dv + j, BLOCK_KEYS, p[j], cells_at(dy, row->b, row->i, row->h), a->Dv);
+            if (f->dq && !*f->block.finite_k && !fits(k, a->D))
+                add_apart(f->dq + (f->r0 + r0 + r) * f->ldq, 1, ds[j], k, a->D);
+        }
+    }
+}
+
+/* P and dS of one strip of the block of rows, whose words cover the keys in `all`; and its dQ. */
+static void backward_strip(struct backward *f, size_t r0, struct span all) {
+    const size_t nr = BF16.nr, pairs = pairs_of(BLOCK_ROWS);
+    const struct span cover = cover_of(f->spans + r0, STRIP);
+    if (!cover.end) {
+        clear_words(f, r0, all.begin, all.end);
+        return;
+    }
+    const size_t first = cover.begin, last = cover.end, end = last < f->keys ? last : f->keys;
+    clear_words(f, r0, all.begin, first);
+    clear_words(f, r0, last, all.end);
+    strip_gradients(f, r0, first, last);
+    for (size_t r = 0; r < STRIP; r += 2)
+        round_rows(f->p + r * BLOCK_KEYS, f->ds + r * BLOCK_KEYS, f->ds_rows + r * BLOCK_KEYS,
+                   f->p_words + (r0 + r) / 2 * nr, f->ds_words + (r0 + r) / 2 * nr, first, last, pairs);
+    if (f->dq) {
+        struct left ds = strip_of(f->ds_rows + first, BLOCK_KEYS, end - first, f->left, f->staging);
+        add_product(&ds, first, end - first, f->block.k_rows, f->keys, f->ldq, f->dq + (f->r0 + r0) * f->ldq, f->ldq);
+    }
+    if (!*f->block.finite_k || !*f->rows.finite_q || !*f->rows.finite_dy) add_strip_apart(f, r0);
+}
+
+/* ---- blocks ------------------------------------------------------------------------------------------------------------- */
+
+/* Marks the share of dq of a block of rows as used, zeroed the first time. */
+static void touch(struct backward *f, size_t chunk) {
+    const struct qkv_attend_plan *plan = f->plan;
+    const size_t part = (f->b * f->a->Hkv + f->n) * plan->chunks + chunk;
+    unsigned char *touched = &plan->touched[part * plan->blocks + f->r0 / BLOCK_ROWS];
+    f->dq = plan->partial + part * plan->partial_rows * f->ldq;
+    if (*touched) return;
+    *touched = 1;
+    memset(f->dq + f->r0 * f->ldq, 0, BLOCK_ROWS * f->ldq * sizeof *f->dq);
+}
+
+/* A block of rows against the block of keys. */
+static void block_gradients(struct backward *f, size_t rows, size_t chunk) {
+    const struct qkv_attend_plan *plan = f->plan;
+    const size_t D = f->a->D, Dv = f->a->Dv, pairs = pairs_of(BLOCK_ROWS);
+    struct carve c = {plan->packed_rows + ((f->b * f->a->Hkv + f->n) * plan->blocks + rows) * plan->rows_bytes, 0};
+    f->rows = carve_rows(plan, &c);
+    f->r0 = rows * BLOCK_ROWS;
+    if (!spans_of(f->rows.rows, BLOCK_ROWS, f->key, f->keys, f->spans).end) return;
+    if (plan->partial) touch(f, chunk);
+    const struct span all = cover_of(f->spans, BLOCK_ROWS);
+    for (size_t r = 0; r < BLOCK_ROWS; r += STRIP) backward_strip(f, r, all);
+    const struct left q = {f->rows.turned_q, NULL, 0}, dy = {f->rows.turned_dy, NULL, 0};
+    const size_t first = all.begin, columns = all.end - all.begin;
+    product(&dy, Dv, BLOCK_ROWS, f->p_words + first * pairs, columns, f->dv + first, BLOCK_KEYS, true);
+    product(&q, D, BLOCK_ROWS, f->ds_words + first * pairs, columns, f->dk + first, BLOCK_KEYS, true);
+}
+
+/* The sums of the block of keys, turned, to where they go. */
+static void put_keys(const struct backward *f, const struct stream *to, const float *sum) {
+    const size_t ld = padded(to->columns, W);
+    for (size_t c = 0; c < ld; c += W) {
+        for (size_t j = 0; j < BLOCK_KEYS; j += W) {
+            vf r[W];
+            QKV_UNROLL
+            for (size_t i = 0; i < W; i++) r[i] = vf_load(sum + (c + i) * BLOCK_KEYS + j);
+            vf_transpose(r);
+            QKV_UNROLL
+            for (size_t i = 0; i < W; i++) vf_store(f->turned + (j + i) * ld + c, r[i]);
+        }
+    }
+    for (size_t j = 0; j < f->keys; j++) {
+        const struct qkv_heads *x = f->key + j < to->turn ? to->past : to->now;
+        if (x->data) put_cells(stream_at(to, f->key + j), f->plan->g->accumulate, f->turned + j * ld, to->columns);
+    }
+}
+
+void QKV_T(attend_bf16_backward)(const struct qkv_attend_plan *plan, size_t item, float *scratch) {
+    const struct qkv_attend *a = plan->a;
+    const struct qkv_attend_gradients *g = plan->g;
+    const size_t chunk = item / (a->B * a->Hkv), n = item % a->Hkv, b = item / a->Hkv % a->B;
+    const struct stream dk = {&g->dpast_k, &g->dk, a->past, b, n, a->D};
+    const struct stream dv = {&g->dpast_v, &g->dv, a->past, b, n, a->Dv};
+    struct backward f = {.plan = plan, .a = a, .b = b, .n = n, .stream_k = keys_of(a, b, n)};
+    f.rule = mask_rule(a->key, a->dropout), f.keep_scale = mask_scale(a->dropout);
+    f.plain = plain_scores(a) && !(a->dropout > 0);
+    carve_backward(plan, &f, scratch);
+    if (plan->partial)
+        memset(plan->touched + ((b * a->Hkv + n) * plan->chunks + chunk) * plan->blocks, 0, plan->blocks);
+    size_t end = (chunk + 1) * plan->chunk < plan->key_blocks ? (chunk + 1) * plan->chunk : plan->key_blocks;
+    for (size_t block = chunk * plan->chunk; block < end; block++) {
+        struct carve c = {f.packed, 0};
+        f.block = carve_keys(plan, &c);
+        f.key = block * BLOCK_KEYS;
+        f.keys = a->Tk - f.key < BLOCK_KEYS ? a->Tk - f.key : BLOCK_KEYS;
+        QKV_T(attend_bf16_pack_block)(plan, b, n, block, &f.block, f.staging);
+        memset(f.dk, 0, padded(a->D, W) * BLOCK_KEYS * sizeof *f.dk);
+        memset(f.dv, 0, padded(a->Dv, W) * BLOCK_KEYS * sizeof *f.dv);
+        for (size_t rows = 0; rows < plan->blocks; rows++) block_gradients(&f, rows, chunk);
+        put_keys(&f, &dk, f.dk);
+        put_keys(&f, &dv, f.dv);
+    }
+}

@@ -1,0 +1,145 @@
+/* attend_bf16_pack.c: keys, values and rows packed for the bf16 kernels: once a call where every block of rows reads them
+ * (keys, forward) or every block of keys does (rows, backward). And the kernels of attention in bf16, gathered. */
+#include "kernel/isa/attend_bf16.h"
+
+bool QKV_T(attend_bf16_round)(uint16_t *out, struct cells x, size_t columns, size_t ld) {
+    vf check = vf_zero();
+    for (size_t c = 0; c < ld; c += 2 * W) {
+        vf a = c < columns ? load_cells(x, c, columns - c) : vf_zero();
+        vf b = c + W < columns ? load_cells(x, c + W, columns - c - W) : vf_zero();
+        check = check_of(b, check_of(a, check));
+        store_halves(out + c, a, b);
+    }
+    return all_finite(check);
+}
+
+struct staging {
+    uint16_t *rows; /* in bf16 */
+    float *floats;  /* where the kernels need them */
+    bool bad[BLOCK_KEYS > BLOCK_ROWS ? BLOCK_KEYS : BLOCK_ROWS];
+};
+
+static size_t carve_staging(const struct qkv_attend_plan *plan, struct staging *s, float *scratch) {
+    struct carve c = {(char *)scratch, 0};
+    const size_t wide = plan->a->D > plan->a->Dv ? plan->a->D : plan->a->Dv;
+    const size_t rows = BLOCK_KEYS > BLOCK_ROWS ? BLOCK_KEYS : BLOCK_ROWS;
+    s->rows = take(&c, rows * padded(wide, GRANULE) * sizeof *s->rows);
+    s->floats = take(&c, BF16.native ? 0 : rows * padded(wide, GRANULE) * sizeof *s->floats);
+    return c.used / sizeof(float);
+}
+
+size_t QKV_T(attend_bf16_pack_scratch)(const struct qkv_attend_plan *plan) {
+    struct staging s;
+    return carve_staging(plan, &s, NULL);
+}
+
+/* Rows that hold what bf16 cannot become zeros: they are terms of a product. Returns whether there are none. */
+static bool clear_bad(struct staging *s, size_t count, size_t ld) {
+    bool good = true;
+    for (size_t r = 0; r < count; r++) {
+        if (!s->bad[r]) continue;
+        memset(s->rows + r * ld, 0, ld * sizeof *s->rows);
+        good = false;
+    }
+    return good;
+}
+
+static size_t stage(struct staging *s, const struct stream *x, size_t first, size_t count) {
+    const size_t ld = padded(x->columns, GRANULE);
+    for (size_t j = 0; j < count; j++)
+        s->bad[j] = !QKV_T(attend_bf16_round)(s->rows + j * ld, stream_at(x, first + j), x->columns, ld);
+    return ld;
+}
+
+void QKV_T(attend_bf16_pack_block)(const struct qkv_attend_plan *plan, size_t b, size_t n, size_t block,
+                                   const struct key_block *out, float *scratch) {
+    const struct qkv_attend *a = plan->a;
+    const struct stream keys = keys_of(a, b, n), values = values_of(a, b, n);
+    const size_t key = block * BLOCK_KEYS, count = a->Tk - key < BLOCK_KEYS ? a->Tk - key : BLOCK_KEYS;
+    struct staging s;
+    carve_staging(plan, &s, scratch);
+    size_t ld = stage(&s, &keys, key, count);
+    BF16.pack_b(out->k, (struct qkv_operand){s.rows, QKV_BF16, 1, ld}, a->D, count);
+    *out->finite_k = *out->finite_v = true;
+    if (plan->g) {
+        *out->finite_k = clear_bad(&s, count, ld);
+        BF16.pack_b(out->k_rows, (struct qkv_operand){s.rows, QKV_BF16, ld, 1}, count, a->D);
+    }
+    ld = stage(&s, &values, key, count);
+    if (plan->g) {
+        BF16.pack_b(out->v, (struct qkv_operand){s.rows, QKV_BF16, 1, ld}, a->Dv, count);
+        return;
+    }
+    *out->finite_v = clear_bad(&s, count, ld);
+    BF16.pack_b(out->v, (struct qkv_operand){s.rows, QKV_BF16, ld, 1}, count, a->Dv);
+}
+
+void QKV_T(attend_bf16_pack_keys)(const struct qkv_attend_plan *plan, size_t item, float *scratch) {
+    const size_t pair = item / plan->key_blocks, Hkv = plan->a->Hkv;
+    struct carve c = {plan->packed_keys + item * plan->keys_bytes, 0};
+    const struct key_block out = carve_keys(plan, &c);
+    QKV_T(attend_bf16_pack_block)(plan, pair / Hkv, pair % Hkv, item % plan->key_blocks, &out, scratch);
+}
+
+/* The rows of a block as strips of left operands, and turned. Returns whether bf16 holds them all. */
+static bool pack_side(const struct qkv_heads *x, const struct row *rows, size_t count, size_t columns, char *strips,
+                      char *turned, struct staging *s) {
+    const size_t ld = padded(columns, GRANULE);
+    for (size_t r = 0; r < count; r++)
+        s->bad[r] =
+            !QKV_T(attend_bf16_round)(s->rows + r * ld, cells_at(x, rows[r].b, rows[r].i, rows[r].h), columns, ld);
+    memset(s->rows + count * ld, 0, (BLOCK_ROWS - count) * ld * sizeof *s->rows);
+    for (size_t r = 0; r < BLOCK_ROWS; r += STRIP)
+        keep_strip(strips + r / STRIP * left_bytes(STRIP, columns), s->rows + r * ld, ld, columns, s->floats);
+    const bool good = clear_bad(s, count, ld);
+    BF16.pack_a(turned, (struct qkv_operand){s->rows, QKV_BF16, 1, ld}, columns, BLOCK_ROWS, s->floats);
+    return good;
+}
+
+void QKV_T(attend_bf16_pack_rows)(const struct qkv_attend_plan *plan, size_t item, float *scratch) {
+    const struct qkv_attend *a = plan->a;
+    const size_t pair = item / plan->blocks, r0 = item % plan->blocks * BLOCK_ROWS;
+    const size_t count = plan->rows - r0 < BLOCK_ROWS ? plan->rows - r0 : BLOCK_ROWS;
+    struct carve c = {plan->packed_rows + item * plan->rows_bytes, 0};
+    const struct row_block out = carve_rows(plan, &c);
+    struct staging s;
+    carve_staging(plan, &s, scratch);
+    rows_of(plan, pair / a->Hkv, pair % a->Hkv, r0, count, out.rows);
+    for (size_t r = 0; r < count; r++)
+        if (a->lse[out.rows[r].at] == -INFINITY) out.rows[r].lo = out.rows[r].hi = 0;
+    for (size_t r = count; r < BLOCK_ROWS; r++) out.rows[r] = (struct row){0};
+    *out.finite_q = pack_side(&a->q, out.rows, count, a->D, out.q, out.turned_q, &s);
+    *out.finite_dy = pack_side(&plan->g->dy, out.rows, count, a->Dv, out.dy, out.turned_dy, &s);
+}
+
+static size_t keys_bytes(const struct qkv_attend_plan *plan) {
+    struct carve c = {0};
+    carve_keys(plan, &c);
+    return c.used;
+}
+
+static size_t rows_bytes(const struct qkv_attend_plan *plan) {
+    struct carve c = {0};
+    carve_rows(plan, &c);
+    return c.used;
+}
+
+static size_t scratch_floats(const struct qkv_attend_plan *plan) {
+    const size_t pack = QKV_T(attend_bf16_pack_scratch)(plan);
+    const size_t work = plan->g ? QKV_T(attend_bf16_backward_scratch)(plan) : QKV_T(attend_bf16_forward_scratch)(plan);
+    return pack > work ? pack : work;
+}
+
+const struct qkv_attend_bf16_kernels QKV_T(attend_bf16_kernels) = {
+    .strip = STRIP,
+    .backward_rows = BLOCK_ROWS,
+    .keys = BLOCK_KEYS,
+    .channels = CHANNELS,
+    .keys_bytes = keys_bytes,
+    .rows_bytes = rows_bytes,
+    .scratch = scratch_floats,
+    .pack_keys = QKV_T(attend_bf16_pack_keys),
+    .pack_rows = QKV_T(attend_bf16_pack_rows),
+    .forward = QKV_T(attend_bf16_forward),
+    .backward = QKV_T(attend_bf16_backward),
+};

@@ -1,0 +1,87 @@
+/* check_attend_bf16.h: attention whose products are those of bf16, against the reference in double precision. Tables that have
+ * no bf16 of their own run the same code on widened numbers, here only. Needs no test framework.
+ *
+ * Half of the cases have inputs that bf16 holds exactly: scores are then right to fp32, the log-sum-exp to what the coarse
+ * exponential is off (1.02e-4 of every weight), and y and the gradients to the rounding of weights and of dS (2^-9 each, as
+ * a part of the norm of the whole). In the others every term of q·k is off by up to 2^-8 of its size too. */
+#ifndef QKV_CHECK_ATTEND_BF16_H
+#define QKV_CHECK_ATTEND_BF16_H
+
+#include "check_attend_apart.h"
+#include "kernel/isa/attend.h"
+#include "kernel/isa/bf16.h"
+
+#if defined(__x86_64__)
+extern const struct qkv_attend_bf16_kernels qkv_attend_bf16_kernels_avx512, qkv_attend_bf16_kernels_avx2;
+#elif defined(__aarch64__)
+extern const struct qkv_attend_bf16_kernels qkv_attend_bf16_kernels_neon;
+#endif
+extern const struct qkv_attend_bf16_kernels qkv_attend_bf16_kernels_scalar;
+
+/* The context's table with attention in bf16, in `kernels`, and its precision. */
+static inline void attend_bf16_context(struct qkv_context *ctx, struct qkv_kernels *kernels) {
+    static const struct {
+        const char *isa;
+        const struct qkv_attend_bf16_kernels *kernels;
+    } widened[] = {
+#if defined(__x86_64__)
+        {"avx512", &qkv_attend_bf16_kernels_avx512},
+        {"avx2", &qkv_attend_bf16_kernels_avx2},
+#elif defined(__aarch64__)
+        {"neon", &qkv_attend_bf16_kernels_neon},
+#endif
+        {"scalar", &qkv_attend_bf16_kernels_scalar},
+    };
+    *kernels = *ctx->kernels;
+    for (size_t i = 0; i < sizeof widened / sizeof widened[0]; i++)
+        if (!kernels->bf16->native && strcmp(widened[i].isa, kernels->isa) == 0)
+            kernels->attend_bf16 = widened[i].kernels;
+    if (!kernels->attend_bf16) abort();
+    ctx->kernels = kernels;
+    ctx->precision = QKV_MIXED_BF16;
+}
+
+/* Every input becomes what bf16 holds of it. */
+static inline void attend_round_inputs(struct attend_case *c) {
+    for (size_t which = ATTEND_Q; which < ATTEND_Y; which++) {
+        const struct qkv_heads *x = attend_tensor(c, which);
+        if (x->dtype != QKV_F32) continue;
+        float *floats = c->buffer[which];
+        uint16_t half;
+        for (size_t i = 0; i < c->elements[which]; i++) {
+            qkv_from_float(&half, &floats[i], QKV_BF16, 1);
+            qkv_to_float(&floats[i], &half, QKV_BF16, 1);
+        }
+    }
+}
+
+static inline bool attend_bf16_check_case(struct qkv_context *ctx, struct attend_case *c, bool exact,
+                                          struct attend_error *worst) {
+    const double steep = fabs((double)c->a.scale) * sqrt((double)c->a.D), off = exact ? 0 : 0x1p-8 * steep;
+    const struct attend_limits limits = {
+        .y = 0x1p-9 + 2 * off, .gradient = 0x1p-7 + 4 * off, .lse = 2e-4 + 8 * off, .floor = 0.3};
+    if (exact) attend_round_inputs(c);
+    return attend_check_within(ctx, c, &limits, worst);
+}
+
+/* Random cases that have enough rows. The worst errors are those of exact inputs. */
+static inline bool attend_bf16_check_random(struct qkv_context *ctx, uint64_t seed, size_t cases,
+                                            struct attend_error *worst) {
+    for (size_t i = 0, ran = 0; ran < cases; i++) {
+        struct qkv_random random = qkv_random_start(seed, i);
+        struct attend_case c;
+        attend_case_random(&c, &random, true);
+        const bool enough = c.a.Tq * (c.a.H / c.a.Hkv) >= 16, exact = ran % 2;
+        const bool good = !enough || attend_bf16_check_case(ctx, &c, exact, exact ? worst : NULL);
+        attend_case_free(&c);
+        if (!good) {
+            printf("  in random case %zu of seed %llu, %s\n", i, (unsigned long long)seed,
+                   exact ? "of bf16" : "to be rounded");
+            return false;
+        }
+        ran += enough;
+    }
+    return true;
+}
+
+#endif
