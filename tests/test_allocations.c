@@ -124,6 +124,7 @@ static void expect_none(enum feed feed, int threads, int64_t accumulate, bool ch
     struct qkv_spec spec;
     o.accumulate = accumulate;
     o.checkpoint_activations = checkpoint;
+    o.precision = checkpoint ? "bf16" : "fp32";
     assert_ok(ctx, qkv_spec_parse(ctx, &spec, names[feed], specs[feed], strlen(specs[feed]), NULL, 0));
     assert_ok(ctx, qkv_trainer_create(ctx, &spec, &o, fixture_run("run"), NULL, NULL, &t));
     if (profile) assert_ok(ctx, qkv_trainer_profile_start(t));

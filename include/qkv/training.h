@@ -119,7 +119,7 @@ struct qkv_train_report {
     double loss;         /* of this step's batch */
     double norm;         /* gradient norm before clipping */
     double rate;
-    double tokens_per_second, flops_share; /* of this step; share of the measured fp32 peak */
+    double tokens_per_second, flops_share; /* of this step; share of the measured peak, see below */
     bool evaluated, best, saved;           /* whether this step ended with an evaluation, a new best, a checkpoint */
     double valid_loss, best_loss;          /* of the latest evaluation and the best, NaN before the first */
     const char *metric_name;               /* what chooses the best: the option `metric` */
@@ -153,7 +153,7 @@ struct qkv_profile_row {
 struct qkv_profile_report {
     int64_t steps;
     double seconds;                     /* of all rows together: the steps without evaluations, log and checkpoints */
-    double peak;                        /* FLOP/s of this machine */
+    double peak;                        /* FLOP/s of this machine: of bf16 products where they are made so, else of fp32 */
     const struct qkv_profile_row *rows; /* in the order of a step; the trainer's */
     size_t count;
 };

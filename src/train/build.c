@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "kernel/kernel.h"
 #include "train/train.h"
 
 enum qkv_status qkv_trainer_begin(struct qkv_context *ctx, const char *folder, qkv_progress *progress, void *user,
@@ -162,7 +163,8 @@ static enum qkv_status measure(struct qkv_trainer *t, const struct qkv_spec *spe
     if (t->batches.count) T = t->examples.main.count / t->examples.count;
     enum qkv_status status = qkv_measure_costs(t->ctx, spec, 1, T ? T : 1, &costs);
     t->train_flops = both ? costs.train_flops / 2 : costs.train_flops;
-    t->peak = qkv_measure_flops(t->ctx);
+    bool bf16 = qkv_get_precision(t->ctx) == QKV_MIXED_BF16 && qkv_native_bf16(t->ctx);
+    t->peak = bf16 ? qkv_measure_bf16_peak(t->ctx) : qkv_measure_flops(t->ctx);
     return status;
 }
 
