@@ -87,12 +87,15 @@ static void print_keys(const struct map *m) {
                 width_of(at, &n);
                 at += n;
             }
-            int width = *at ? width_of(at, &n) : 1;
-            if (!*at || width > m->cell) n = 0, width = n || !*at ? 1 : 1;
+            int width = *at ? width_of(at, &n) : 0;
+            if (width == 0 || width > m->cell) { /* nothing, or too wide for its column */
+                used = put(text, used, sizeof text, m->cell == 2 ? "  " : " ");
+                continue;
+            }
             char cell[16];
-            snprintf(cell, sizeof cell, "%.*s%*s", (int)n, at, m->cell - (n ? width : 0), "");
+            snprintf(cell, sizeof cell, "%.*s%*s", (int)n, at, m->cell - width, "");
             used = put(text, used, sizeof text, cell);
-            if (n) inked = used;
+            inked = used;
         }
         if (!inked) return;
         printf("%*s %.*s\n", LABEL, "", (int)inked, text);

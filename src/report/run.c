@@ -1,5 +1,6 @@
 /* run: what the folder of a training run says: log.jsonl, train.json, config.json, machine.jsonl, samples.jsonl. All of it may be
  * missing but the log, and all of it may be damaged or in the middle of being written: what cannot be understood is passed over. */
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,14 +14,27 @@ enum { LINE_MOST = 1 << 16, SMALL_FILE = 1 << 20, SAMPLES_MOST = 1000 };
 /* Whole lines of a file, one after the other, each as JSON; `take` gets NULL for what is none. */
 typedef enum qkv_status take_line(struct qkv_run *run, const json_t *line);
 
-static enum qkv_status read_lines(struct qkv_run *run, const char *name, take_line *take) {
-    struct qkv_map map;
+/* A whole file of the folder; one that is not there is empty. It is read, not mapped, as whoever trains may cut it meanwhile. */
+static enum qkv_status read_file(struct qkv_run *run, const char *name, struct qkv_buffer *text) {
+    char piece[1 << 16];
+    size_t got;
+    enum qkv_status status = QKV_OK;
     char *path = qkv_join_path(run->ctx, run->folder, name);
+    FILE *file = path ? fopen(path, "rbe") : NULL;
     if (!path) return QKV_MEMORY;
-    enum qkv_status status = qkv_file_exists(path) ? qkv_map_file(run->ctx, path, &map) : QKV_FILE;
+    while (file && !status && (got = fread(piece, 1, sizeof piece, file)) > 0)
+        status = qkv_buffer_append(run->ctx, text, piece, got);
+    if (!status && file && ferror(file)) status = qkv_fail_file(run->ctx, "read", path, errno);
+    if (!status && !file && errno != ENOENT) status = qkv_fail_file(run->ctx, "read", path, errno);
+    if (file) fclose(file);
     free(path);
-    if (status) return QKV_OK; /* what is not there says nothing */
-    const char *at = (const char *)map.data, *end = at + map.size;
+    return status;
+}
+
+static enum qkv_status read_lines(struct qkv_run *run, const char *name, take_line *take) {
+    struct qkv_buffer text = {0};
+    enum qkv_status status = read_file(run, name, &text);
+    const char *at = text.data, *end = at ? at + text.size : NULL;
     while (!status && at < end) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         if (!stop) break; /* being written, or cut off */
@@ -30,7 +44,7 @@ static enum qkv_status read_lines(struct qkv_run *run, const char *name, take_li
         json_decref(line);
         at = stop + 1;
     }
-    qkv_unmap_file(&map);
+    qkv_buffer_free(&text);
     return status;
 }
 
@@ -106,22 +120,20 @@ static enum qkv_status take_machine(struct qkv_run *run, const json_t *line) {
 
 /* ---- small files -------------------------------------------------------------------------------------------------------------- */
 
-static json_t *read_object(struct qkv_run *run, const char *name) {
-    struct qkv_map map;
-    char *path = qkv_join_path(run->ctx, run->folder, name);
-    json_t *root = NULL;
-    if (path && qkv_file_exists(path) && !qkv_map_file(run->ctx, path, &map)) {
-        if (map.data && map.size <= SMALL_FILE) root = json_loadb((const char *)map.data, map.size, 0, NULL);
-        qkv_unmap_file(&map);
-    }
-    free(path);
-    if (json_is_object(root)) return root;
-    json_decref(root);
-    return NULL;
+static enum qkv_status read_object(struct qkv_run *run, const char *name, json_t **out) {
+    struct qkv_buffer text = {0};
+    enum qkv_status status = read_file(run, name, &text);
+    json_t *root = text.data && text.size <= SMALL_FILE ? json_loadb(text.data, text.size, 0, NULL) : NULL;
+    qkv_buffer_free(&text);
+    *out = json_is_object(root) ? root : NULL;
+    if (root && !*out) json_decref(root);
+    return status;
 }
 
 static enum qkv_status read_options(struct qkv_run *run) {
-    json_t *root = read_object(run, "train.json");
+    json_t *root;
+    enum qkv_status status = read_object(run, "train.json", &root);
+    if (status) return status;
     run->options = json_incref(json_object_get(root, "options"));
     json_decref(root);
     if (!json_is_object(run->options)) {
@@ -192,8 +204,8 @@ static enum qkv_status read_run(struct qkv_run *run) {
     if (!status) status = read_lines(run, "log.jsonl", take_step);
     if (!status) status = read_lines(run, "samples.jsonl", take_sample);
     if (!status) status = read_lines(run, "machine.jsonl", take_machine);
+    if (!status) status = read_object(run, "config.json", &run->spec);
     if (status) return status;
-    run->spec = read_object(run, "config.json");
     count_parameters(run);
     return describe_machine(run);
 }

@@ -172,9 +172,16 @@ static void put_value(struct qkv_json *json, const json_t *value) {
     }
 }
 
-static void put_run(struct qkv_json *json, const struct qkv_run *run) {
+/* Runs whose folders are called alike go by the whole path. */
+static const char *name_of(struct qkv_run *const *runs, size_t count, size_t i) {
+    for (size_t k = 0; k < count; k++)
+        if (k != i && !strcmp(runs[k]->name, runs[i]->name)) return runs[i]->folder;
+    return runs[i]->name;
+}
+
+static void put_run(struct qkv_json *json, const struct qkv_run *run, const char *name) {
     qkv_json_begin(json, '{');
-    qkv_json_put_text(json, "name", run->name);
+    qkv_json_put_text(json, "name", name);
     qkv_json_put_integer(json, "planned", run->planned);
     qkv_json_key(json, "ended");
     qkv_json_bool(json, qkv_run_ended(run));
@@ -205,7 +212,7 @@ enum qkv_status qkv_runs_write_page(struct qkv_context *ctx, struct qkv_run *con
     qkv_json_put_integer(&json, "refresh", refresh);
     qkv_json_key(&json, "runs");
     qkv_json_begin(&json, '[');
-    for (size_t i = 0; i < count; i++) put_run(&json, runs[i]);
+    for (size_t i = 0; i < count; i++) put_run(&json, runs[i], name_of(runs, count, i));
     qkv_json_end(&json, ']');
     qkv_json_end(&json, '}');
     if (count == 1)

@@ -123,8 +123,8 @@ const chart = {
         context.fillStyle = page.colour(s.colour);
         context.globalAlpha = .15;
         context.beginPath();
-        for (let i = 0; i < s.x.length; i++) if (s.high[i] !== null) context.lineTo(view.scale.x(s.x[i]), view.scale.y(s.high[i]));
-        for (let i = s.x.length - 1; i >= 0; i--) if (s.low[i] !== null) context.lineTo(view.scale.x(s.x[i]), view.scale.y(s.low[i]));
+        for (let i = 0; i < s.x.length; i++) if (s.x[i] !== null && s.high[i] !== null) context.lineTo(view.scale.x(s.x[i]), view.scale.y(s.high[i]));
+        for (let i = s.x.length - 1; i >= 0; i--) if (s.x[i] !== null && s.low[i] !== null) context.lineTo(view.scale.x(s.x[i]), view.scale.y(s.low[i]));
         context.fill();
         context.globalAlpha = 1;
     },
@@ -144,7 +144,7 @@ const chart = {
         context.stroke();
         context.setLineDash([]);
         if (s.dots || s.x.length === 1)
-            for (let i = 0; i < s.x.length; i++) if (s.y[i] !== null) {
+            for (let i = 0; i < s.x.length; i++) if (s.x[i] !== null && s.y[i] !== null) {
                 context.beginPath();
                 context.arc(view.scale.x(s.x[i]), view.scale.y(s.y[i]), 2.6, 0, 7);
                 context.fill();

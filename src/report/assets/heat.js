@@ -60,8 +60,11 @@ const heat = {
         canvas.addEventListener("click", (event) => heat.point(view, event));
         canvas.addEventListener("keydown", (event) => heat.key(view, event));
         canvas.addEventListener("focus", () => { heat.draw(view); read(view.row, view.column, true); });
-        heat.draw(view);
-        view.redraw = () => heat.draw(view);
+        view.redraw = () => {
+            heat.fillCells(view);
+            heat.draw(view);
+        };
+        view.redraw();
         view.element = page.el("div", { class: "matrix" }, canvas);
         return view;
     },
@@ -77,12 +80,15 @@ const heat = {
         return lengths;
     },
 
-    draw(view) {
-        const { grid, size, labels } = view;
-        const bytes = new Uint8Array(grid.rows * grid.columns);
+    /* The cells, a pixel each, as colours and threshold are now. */
+    fillCells(view) {
+        const { grid } = view, bytes = new Uint8Array(grid.rows * grid.columns);
         grid.fill(bytes);
-        const cells = document.createElement("canvas");
-        heat.paint(cells, bytes, grid.rows, grid.columns);
+        view.cells = document.createElement("canvas");
+        heat.paint(view.cells, bytes, grid.rows, grid.columns);
+    },
+    draw(view) {
+        const { grid, size, labels, cells } = view;
         const context = page.context(view.canvas, labels + size * grid.columns, labels + size * grid.rows);
         context.imageSmoothingEnabled = false;
         context.drawImage(cells, labels, labels, size * grid.columns, size * grid.rows);

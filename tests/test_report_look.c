@@ -1,0 +1,268 @@
+/* Attention on a text: its weights, its JSON, and what its pages keep of them. */
+#include "report_fixture.h"
+
+/* ---- attention ---------------------------------------------------------------------------------------------------------------- */
+
+static struct qkv_model *make_model(struct qkv_context *ctx, const char *stacks, int vocab) {
+    struct qkv_model *model;
+    struct qkv_spec spec;
+    struct qkv_tokenizer *tokenizer;
+    static const char *const specials[] = {QKV_TOKEN_BEGIN, QKV_TOKEN_END};
+    struct qkv_tokenizer_options options = {.kind = QKV_TOKENIZER_BYTES, .specials = specials, .special_count = 2};
+    char json[1024];
+    int n =
+        snprintf(json, sizeof json, "{\"format\":\"qkv\",\"version\":1,\"vocab\":%d,\"d_model\":16,\"context\":300,%s}",
+                 vocab, stacks);
+    assert_ok(ctx, qkv_spec_parse(ctx, &spec, "test", json, (size_t)n, NULL, 0));
+    assert_ok(ctx, qkv_model_create(ctx, &spec, 3, &model));
+    for (size_t i = 0; i < qkv_model_parameters(model); i++) {
+        float *weights = qkv_model_weights(model, i);
+        for (size_t k = 0; k < qkv_array_elements(qkv_model_parameter(model, i)); k++) weights[k] *= 20;
+    }
+    assert_ok(ctx, qkv_tokenizer_train(ctx, &options, "", 0, &tokenizer));
+    assert_ok(ctx, qkv_model_set_tokenizer(model, tokenizer));
+    return model;
+}
+
+#define DECODER "\"decoder\":{\"layers\":2,\"attention\":{\"heads\":4}}"
+#define ENCODER "\"encoder\":{\"layers\":1,\"attention\":{\"heads\":2}}"
+
+static void weights_are_those_of_the_model(void **state) {
+    struct qkv_context *ctx = make_context();
+    struct qkv_model *model = make_model(ctx, DECODER, 258);
+    struct qkv_look_options o = {.text = "the cat sat", .text_size = 11};
+    struct qkv_look_attention a;
+    struct qkv_look *look;
+    (void)state;
+    assert_ok(ctx, qkv_look_create(model, &o, &look));
+    assert_int_equal(qkv_look_tokens(look, false), 11);
+    assert_int_equal(qkv_look_tokens(look, true), 0);
+    size_t size;
+    assert_memory_equal(qkv_look_token(look, false, 4, &size), "c", 1);
+    assert_int_equal(size, 1);
+    qkv_look_token(look, false, 11, &size);
+    assert_int_equal(size, 0);
+    assert_true(qkv_look_attention(look, 1, &a));
+    assert_false(qkv_look_attention(look, 2, &a));
+    assert_string_equal(a.name, "decoder.layers.1.attn");
+    assert_int_equal(a.layer, 1);
+    float rows[11 * 11], mean[11 * 11] = {0}, all[11 * 11];
+    for (size_t h = 0; h < 4; h++) {
+        double entropy = 0, distance = 0;
+        struct qkv_head_statistics s;
+        assert_ok(ctx, qkv_look_weights(look, 1, h, 0, 11, rows));
+        for (size_t i = 0; i < 11; i++) {
+            double sum = 0;
+            for (size_t j = 0; j < 11; j++) {
+                double w = (double)rows[i * 11 + j];
+                if (j > i) assert_true(w == 0);
+                sum += w;
+                if (w > 0) entropy -= w * log2(w) / 11;
+                distance += w * (i > j ? (double)(i - j) : (double)(j - i)) / 11;
+                mean[i * 11 + j] += rows[i * 11 + j] / 4;
+            }
+            assert_true(fabs(sum - 1) < 1e-5);
+        }
+        assert_ok(ctx, qkv_look_head(look, 1, h, &s));
+        assert_true(fabs(s.entropy - entropy) < 1e-9);
+        assert_true(fabs(s.distance - distance) < 1e-9);
+    }
+    assert_ok(ctx, qkv_look_weights(look, 1, SIZE_MAX, 0, 11, all));
+    for (size_t k = 0; k < 121; k++) assert_true(fabsf(all[k] - mean[k]) < 1e-6f);
+    struct qkv_head_statistics s;
+    assert_fails(ctx, qkv_look_head(look, 1, 4, &s), QKV_ARGUMENT, "no head 4");
+    struct qkv_look_selection none = {.layer = 2, .head = -1};
+    assert_fails(ctx, qkv_look_check(look, &none), QKV_ARGUMENT, "no layer 2: this model has layers 0 to 1");
+    none = (struct qkv_look_selection){.layer = -1, .head = 4};
+    assert_fails(ctx, qkv_look_write_page(look, &none, test_path("no.html")), QKV_ARGUMENT, "heads 0 to 3");
+    assert_fails(ctx, qkv_look_write_json(look, &none, test_path("no.json")), QKV_ARGUMENT, "heads 0 to 3");
+    qkv_look_free(look);
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+}
+
+/* The JSON that is written can be read, and its rows are the weights. */
+static void json_holds_all_weights(void **state) {
+    struct qkv_context *ctx = make_context();
+    struct qkv_model *model = make_model(ctx, ENCODER "," DECODER, 258);
+    struct qkv_look_options o = {.text = "ab\xE2</script>", .text_size = 12, .target = "xyz", .target_size = 3};
+    struct qkv_look_selection one = {.title = "<m>", .layer = 1, .head = 2};
+    const char *path = test_path("look.json");
+    struct qkv_look *look;
+    float rows[4 * 13];
+    (void)state;
+    assert_ok(ctx, qkv_look_create(model, &o, &look));
+    assert_int_equal(qkv_look_tokens(look, true), 13); /* and an end */
+    assert_int_equal(qkv_look_tokens(look, false), 4); /* a begin, too */
+    assert_ok(ctx, qkv_look_write_json(look, &one, path));
+    json_t *root = json_load_file(path, 0, NULL);
+    assert_non_null(root);
+    assert_string_equal(json_string_value(json_object_get(root, "model")), "<m>");
+    json_t *texts = json_object_get(json_object_get(json_object_get(root, "tokens"), "encoder"), "texts");
+    assert_string_equal(json_string_value(json_array_get(texts, 2)), "\\xe2");
+    assert_string_equal(json_string_value(json_array_get(texts, 12)), QKV_TOKEN_END);
+    json_t *attentions = json_object_get(root, "attentions");
+    assert_int_equal(json_array_size(attentions), 2); /* self and cross of decoder layer 1 */
+    json_t *cross = json_array_get(attentions, 1);
+    assert_string_equal(json_string_value(json_object_get(cross, "kind")), "cross");
+    assert_string_equal(json_string_value(json_object_get(cross, "keys")), "encoder");
+    json_t *heads = json_object_get(cross, "heads");
+    assert_int_equal(json_array_size(heads), 1);
+    json_t *weights = json_object_get(json_array_get(heads, 0), "weights");
+    assert_int_equal(json_array_size(weights), 4);
+    assert_ok(ctx, qkv_look_weights(look, 4, 2, 0, 4, rows));
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(json_array_size(json_array_get(weights, i)), 13);
+        for (size_t j = 0; j < 13; j++) {
+            double w = json_number_value(json_array_get(json_array_get(weights, i), j));
+            assert_true(fabs(w - (double)rows[i * 13 + j]) < 1e-6);
+        }
+    }
+    json_decref(root);
+    qkv_look_free(look);
+    o.target = NULL;
+    assert_ok(ctx, qkv_look_create(model, &o, &look)); /* what greedy search finds */
+    assert_true(qkv_look_tokens(look, false) >= 1);
+    qkv_look_free(look);
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+}
+
+static unsigned char *decode(const json_t *value, size_t *size) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const char *text = json_string_value(value);
+    unsigned char *out = malloc(strlen(text) + 3);
+    unsigned bits = 0, have = 0;
+    for (*size = 0; *text && *text != '='; text++) {
+        bits = bits << 6 | (unsigned)(strchr(digits, *text) - digits);
+        have += 6;
+        if (have < 8) continue;
+        have -= 8;
+        out[(*size)++] = (unsigned char)(bits >> have & 255);
+    }
+    return out;
+}
+
+static void pages_of_short_texts_hold_every_weight(void **state) {
+    struct qkv_context *ctx = make_context();
+    struct qkv_model *model = make_model(ctx, DECODER, 258);
+    char text[40];
+    struct qkv_look_options o = {.text = text, .text_size = sizeof text};
+    const char *path = test_path("look.html");
+    struct qkv_look *look;
+    float rows[40 * 40];
+    size_t size, at = 0;
+    (void)state;
+    for (size_t i = 0; i < sizeof text; i++) text[i] = (char)('a' + i * i % 26);
+    assert_ok(ctx, qkv_look_create(model, &o, &look));
+    assert_ok(ctx, qkv_look_write_page(look, NULL, path));
+    json_t *root = page_data(path);
+    assert_string_equal(json_string_value(json_object_get(root, "stored")), "all");
+    json_t *attention = json_array_get(json_object_get(root, "attentions"), 1);
+    assert_true(json_is_true(json_object_get(attention, "causal")));
+    json_t *head = json_array_get(json_object_get(attention, "heads"), 3);
+    unsigned char *bytes = decode(json_object_get(head, "weights"), &size);
+    assert_int_equal(size, 40 * 41 / 2);
+    assert_ok(ctx, qkv_look_weights(look, 1, 3, 0, 40, rows));
+    for (size_t i = 0; i < 40; i++)
+        for (size_t j = 0; j <= i; j++) {
+            double w = pow(bytes[at++] / 255.0, 2), real = (double)rows[i * 40 + j];
+            assert_true(fabs(w - real) <= sqrt(real) / 255 + 5e-6);
+        }
+    free(bytes);
+    json_decref(root);
+    qkv_look_free(look);
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+}
+
+/* Many heads on a text of hundreds of tokens: the largest weights of each row, largest first. */
+static void pages_of_long_texts_hold_the_largest(void **state) {
+    struct qkv_context *ctx = make_context();
+    struct qkv_model *model = make_model(ctx, "\"encoder\":{\"layers\":5,\"attention\":{\"heads\":16}}", 258);
+    static char text[300];
+    static float row[300];
+    struct qkv_look_options o = {.text = text, .text_size = sizeof text};
+    const char *path = test_path("long.html");
+    struct qkv_look *look;
+    size_t size;
+    (void)state;
+    for (size_t i = 0; i < sizeof text; i++) text[i] = (char)('a' + i * i % 23);
+    assert_ok(ctx, qkv_look_create(model, &o, &look));
+    assert_ok(ctx, qkv_look_write_page(look, NULL, path));
+    struct stat info;
+    assert_int_equal(stat(path, &info), 0);
+    assert_true(info.st_size < 20000000);
+    json_t *root = page_data(path);
+    assert_string_equal(json_string_value(json_object_get(root, "stored")), "most");
+    size_t kept = (size_t)json_integer_value(json_object_get(root, "kept"));
+    assert_true(kept >= 10 && kept <= 64);
+    json_t *heads = json_object_get(json_array_get(json_object_get(root, "attentions"), 2), "heads");
+    unsigned char *bytes = decode(json_object_get(json_array_get(heads, 5), "weights"), &size);
+    assert_int_equal(size, 3 * 300 * kept);
+    for (size_t i = 0; i < 300; i += 37) {
+        const unsigned char *values = bytes + i * kept, *keys = bytes + 300 * kept + 2 * i * kept;
+        double least = 2;
+        bool seen[300] = {false};
+        assert_ok(ctx, qkv_look_weights(look, 2, 5, i, 1, row));
+        for (size_t n = 0; n < kept; n++) {
+            size_t key = keys[2 * n] + 256u * keys[2 * n + 1];
+            assert_true(key < 300 && !seen[key]);
+            seen[key] = true;
+            double real = (double)row[key];
+            assert_true(fabs(pow(values[n] / 255.0, 2) - real) <= sqrt(real) / 255 + 5e-6);
+            assert_true(real <= least);
+            least = real;
+        }
+        for (size_t j = 0; j < 300; j++) assert_true(seen[j] || (double)row[j] <= least);
+    }
+    free(bytes);
+    json_decref(root);
+    qkv_look_free(look);
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+}
+
+static void what_cannot_be_read_is_refused(void **state) {
+    struct qkv_context *ctx = make_context();
+    struct qkv_model *model = make_model(ctx, DECODER, 258), *bare;
+    struct qkv_look_options o = {.text = "", .text_size = 0};
+    struct qkv_look *look;
+    char *text = malloc(400);
+    (void)state;
+    assert_fails(ctx, qkv_look_create(model, &o, &look), QKV_ARGUMENT, "the prompt is empty");
+    assert_null(look);
+    memset(text, 'a', 400);
+    o = (struct qkv_look_options){.text = text, .text_size = 301};
+    assert_fails(ctx, qkv_look_create(model, &o, &look), QKV_ARGUMENT, "301 tokens, but the model's context is 300");
+    o = (struct qkv_look_options){.text = text, .text_size = 3, .target = "x", .target_size = 1};
+    assert_fails(ctx, qkv_look_create(model, &o, &look), QKV_ARGUMENT, "a decoder alone");
+    assert_ok(ctx, qkv_model_create(ctx, qkv_model_spec(model), 1, &bare));
+    o = (struct qkv_look_options){.text = text, .text_size = 3};
+    assert_fails(ctx, qkv_look_create(bare, &o, &look), QKV_ARGUMENT, "no tokenizer");
+    o = (struct qkv_look_options){.text = text, .text_size = 1};
+    assert_ok(ctx, qkv_look_create(model, &o, &look)); /* one token attends to itself */
+    float one;
+    assert_ok(ctx, qkv_look_weights(look, 0, 0, 0, 1, &one));
+    assert_true(one == 1);
+    assert_ok(ctx, qkv_look_write_page(look, NULL, test_path("one.html")));
+    qkv_look_free(look);
+    for (size_t i = 0; i < qkv_model_parameters(model); i++) qkv_model_weights(model, i)[0] = NAN;
+    o.text_size = 5;
+    assert_fails(ctx, qkv_look_create(model, &o, &look), QKV_NUMBER, "are no finite numbers");
+    free(text);
+    qkv_model_free(bare);
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weights_are_those_of_the_model),
+        cmocka_unit_test(json_holds_all_weights),
+        cmocka_unit_test(pages_of_short_texts_hold_every_weight),
+        cmocka_unit_test(pages_of_long_texts_hold_the_largest),
+        cmocka_unit_test(what_cannot_be_read_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
