@@ -17,6 +17,7 @@
 
 enum qkv_status qkv_log_open(struct qkv_context *ctx, struct qkv_log *log, const char *folder) {
     static const char longest[1024]; /* room for any line, so that none has to ask for more */
+    *log = (struct qkv_log){.file = -1};
     log->path = qkv_join_path(ctx, folder, QKV_LOG_FILE);
     if (!log->path || qkv_buffer_append(ctx, &log->line, longest, sizeof longest)) return QKV_MEMORY;
     log->file = open(log->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666);
