@@ -226,8 +226,8 @@ browse six.html '{"heads":36,"queries":200,"keys":200,"kinds":1,"colours":20,"te
 browse long.html '{"heads":36,"queries":2000,"keys":2000,"kinds":1,"colours":10,"text":"that"}' attend.js
 browse report.html '{"runs":1,"steps":25,"samples":4,"damaged":0}' report.js
 browse report.html '{"runs":1,"steps":25,"samples":4,"damaged":0}' report.js 500 0
-# Opening 200 tokens of 6 x 6 heads, and every click, takes less than a second; the best of three, as others use the machine, too.
-for i in 1 2 3; do
+# Opening 200 tokens of 6 x 6 heads, and every click, takes less than a second; the best of five, as others use the machine, too.
+for i in 1 2 3 4 5; do
     with_script six.html '{"milliseconds":1000}' speed.js
     patience=--disable-gpu open_page "$folder/tested.html" 1300 900 1
     sed -n '/^@@begin$/,/^@@end$/p' dom >results

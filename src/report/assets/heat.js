@@ -102,11 +102,13 @@ const heat = {
         context.textBaseline = "middle";
         context.textAlign = "right";
         for (let i = 0; i < grid.rows; i++) context.fillText(heat.cut(grid.rowLabel(i)), labels - 6, labels + (i + .5) * size);
-        context.textAlign = "left";
+        /* Characters stand upright, words upwards. */
+        const upright = [...Array(grid.columns).keys()].every((j) => [...grid.columnLabel(j)].length === 1);
+        context.textAlign = upright ? "center" : "left";
         for (let j = 0; j < grid.columns; j++) {
             context.save();
-            context.translate(labels + (j + .5) * size, labels - 6);
-            context.rotate(-Math.PI / 2);
+            context.translate(labels + (j + .5) * size, labels - (upright ? 8 : 6));
+            if (!upright) context.rotate(-Math.PI / 2);
             context.fillText(heat.cut(grid.columnLabel(j)), 0, 0);
             context.restore();
         }
