@@ -49,6 +49,8 @@ static int check(const struct arguments *a) {
         return cli_usage("attend: --kind is for the terminal; files hold all kinds: leave it out");
     if (a->kind && strcmp(a->kind, "encoder") && strcmp(a->kind, "decoder") && strcmp(a->kind, "cross"))
         return cli_usage("attend: --kind is encoder, decoder or cross, not \"%s\"", a->kind);
+    if (a->output && a->json && !strcmp(a->output, a->json))
+        return cli_usage("attend: -o and --json write different things; name two files");
     int code = cli_check_output("attend", a->output, a->force);
     return code ? code : cli_check_output("attend", a->json, a->force);
 }

@@ -62,6 +62,10 @@ static void a_log_is_read_as_far_as_it_goes(void **state) {
     assert_null(qkv_run_machine(run));
     assert_ok(ctx, qkv_runs_write_page(ctx, &run, 1, 3, test_path("run.html")));
     qkv_run_free(run);
+    char fifo[1024];
+    snprintf(fifo, sizeof fifo, "%s/samples.jsonl", folder);
+    assert_int_equal(mkfifo(fifo, 0600), 0); /* nobody writes to it */
+    assert_fails(ctx, qkv_run_read(ctx, folder, &run), QKV_FILE, "samples.jsonl is no file");
     assert_fails(ctx, qkv_run_read(ctx, test_path("nowhere"), &run), QKV_FILE, "holds no training run");
     assert_fails(ctx, qkv_runs_write_page(ctx, NULL, 0, 0, test_path("run.html")), QKV_ARGUMENT, "no run");
     qkv_context_free(ctx);

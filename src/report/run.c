@@ -1,9 +1,13 @@
 /* run: what the folder of a training run says: log.jsonl, train.json, config.json, machine.jsonl, samples.jsonl. All of it may be
  * missing but the log, and all of it may be damaged or in the middle of being written: what cannot be understood is passed over. */
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include <sys/stat.h>
 
 #include "report/run.h"
 
@@ -11,40 +15,47 @@ enum { LINE_MOST = 1 << 16, SMALL_FILE = 1 << 20, SAMPLES_MOST = 1000 };
 
 /* ---- lines ------------------------------------------------------------------------------------------------------------------ */
 
-/* Whole lines of a file, one after the other, each as JSON; `take` gets NULL for what is none. */
-typedef enum qkv_status take_line(struct qkv_run *run, const json_t *line);
-
-/* A whole file of the folder; one that is not there is empty. It is read, not mapped, as whoever trains may cut it meanwhile. */
-static enum qkv_status read_file(struct qkv_run *run, const char *name, struct qkv_buffer *text) {
-    char piece[1 << 16];
-    size_t got;
-    enum qkv_status status = QKV_OK;
+/* A file of the folder, read and not mapped, as whoever trains may cut it meanwhile; NULL where there is none. */
+static enum qkv_status open_file(struct qkv_run *run, const char *name, FILE **file) {
+    struct stat info;
     char *path = qkv_join_path(run->ctx, run->folder, name);
-    FILE *file = path ? fopen(path, "rbe") : NULL;
+    *file = NULL;
     if (!path) return QKV_MEMORY;
-    while (file && !status && (got = fread(piece, 1, sizeof piece, file)) > 0)
-        status = qkv_buffer_append(run->ctx, text, piece, got);
-    if (!status && file && ferror(file)) status = qkv_fail_file(run->ctx, "read", path, errno);
-    if (!status && !file && errno != ENOENT) status = qkv_fail_file(run->ctx, "read", path, errno);
-    if (file) fclose(file);
+    int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    enum qkv_status status = QKV_OK;
+    if (descriptor < 0 && errno != ENOENT) status = qkv_fail_file(run->ctx, "read", path, errno);
+    if (descriptor >= 0 && (fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode)))
+        status = qkv_fail(run->ctx, QKV_FILE, "%s is no file; name the folder of a run", path);
+    if (!status && descriptor >= 0) *file = fdopen(descriptor, "rb");
+    if (!*file && descriptor >= 0) close(descriptor);
     free(path);
     return status;
 }
 
+/* Whole lines of a file, one after the other, each as JSON; `take` gets NULL for what is none, or too long. A last line
+ * without an end is being written, or was cut off. */
+typedef enum qkv_status take_line(struct qkv_run *run, const json_t *line);
+
 static enum qkv_status read_lines(struct qkv_run *run, const char *name, take_line *take) {
-    struct qkv_buffer text = {0};
-    enum qkv_status status = read_file(run, name, &text);
-    const char *at = text.data, *end = at ? at + text.size : NULL;
-    while (!status && at < end) {
-        const char *stop = memchr(at, '\n', (size_t)(end - at));
-        if (!stop) break; /* being written, or cut off */
-        size_t size = (size_t)(stop - at);
-        json_t *line = size <= LINE_MOST ? json_loadb(at, size, 0, NULL) : NULL;
+    FILE *file;
+    enum qkv_status status = open_file(run, name, &file);
+    char *text = file ? qkv_allocate(run->ctx, LINE_MOST, 1) : NULL;
+    size_t size = 0;
+    if (file && !text) status = QKV_MEMORY;
+    for (int c; file && !status && (c = getc_unlocked(file)) != EOF;) {
+        if (c != '\n') {
+            if (size < LINE_MOST) text[size] = (char)c;
+            size++;
+            continue;
+        }
+        json_t *line = size <= LINE_MOST ? json_loadb(text, size, 0, NULL) : NULL;
         status = take(run, line);
         json_decref(line);
-        at = stop + 1;
+        size = 0;
     }
-    qkv_buffer_free(&text);
+    if (file && !status && ferror(file)) status = qkv_fail_file(run->ctx, "read", name, errno);
+    if (file) fclose(file);
+    free(text);
     return status;
 }
 
@@ -121,12 +132,18 @@ static enum qkv_status take_machine(struct qkv_run *run, const json_t *line) {
 /* ---- small files -------------------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status read_object(struct qkv_run *run, const char *name, json_t **out) {
-    struct qkv_buffer text = {0};
-    enum qkv_status status = read_file(run, name, &text);
-    json_t *root = text.data && text.size <= SMALL_FILE ? json_loadb(text.data, text.size, 0, NULL) : NULL;
-    qkv_buffer_free(&text);
-    *out = json_is_object(root) ? root : NULL;
-    if (root && !*out) json_decref(root);
+    FILE *file;
+    enum qkv_status status = open_file(run, name, &file);
+    char *text = file ? qkv_allocate(run->ctx, SMALL_FILE + 1, 1) : NULL;
+    size_t size = text ? fread(text, 1, SMALL_FILE + 1, file) : 0;
+    *out = text && size <= SMALL_FILE ? json_loadb(text, size, 0, NULL) : NULL;
+    if (file && !text) status = QKV_MEMORY;
+    if (*out && !json_is_object(*out)) {
+        json_decref(*out);
+        *out = NULL;
+    }
+    if (file) fclose(file);
+    free(text);
     return status;
 }
 

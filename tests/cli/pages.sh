@@ -44,6 +44,7 @@ refuse 2 'say what the model shall read' "$QKV" attend decoder
 refuse 2 'exclude each other' "$QKV" attend decoder --prompt a --file b
 refuse 2 'encoder, decoder or cross, not "x"' "$QKV" attend decoder --prompt a --kind x
 refuse 2 '--kind is for the terminal' "$QKV" attend decoder --prompt a --kind decoder -o a.html
+refuse 2 'name two files' "$QKV" attend decoder --prompt a -o a.html --json a.html
 refuse 1 'no cross attention' "$QKV" attend decoder --prompt a --kind cross
 refuse 1 'the prompt is empty' "$QKV" attend decoder --prompt ""
 refuse 1 'a decoder alone' "$QKV" attend decoder --prompt a --target b
@@ -147,58 +148,8 @@ same $? 130 "the exit code of following that was interrupted"
 grep -q 'http-equiv="refresh"' going.html && fail "the page of following that was interrupted loads itself again"
 
 # ---- in the browser ----
-find_browser() { command -v chromium || command -v chromium-browser || command -v google-chrome; }
-if ! find_browser >/dev/null && command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
-    echo "installing chromium, to open the pages"
-    # Another process may be installing, too.
-    (export DEBIAN_FRONTEND=noninteractive
-     apt-get -o DPkg::Lock::Timeout=120 install -y -qq --no-install-recommends chromium ||
-         { apt-get update -qq && apt-get -o DPkg::Lock::Timeout=120 install -y -qq --no-install-recommends chromium; }) >apt.log 2>&1
-fi
-browser=$(find_browser) || browser=
-if [ -z "$browser" ]; then
-    echo "NOT TESTED: what the pages look like in a browser; there is no chromium, and it cannot be installed here"
-    finish
-fi
-
-# open PAGE WIDTH HEIGHT THEME [PICTURE]: prints the document as scripts have left it; messages of the console go to ./err.
-open_page() {
-    local page=$1 width=$2 height=$3 theme=$4 picture=${5:-} mode=--dump-dom
-    [ -z "$picture" ] || mode=--screenshot=$picture
-    rm -rf profile
-    timeout 100 "$browser" --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run --hide-scrollbars \
-        --disable-background-networking --disable-component-update --user-data-dir="$folder/profile" \
-        --window-size="$width,$height" --blink-settings=preferredColorScheme="$theme" --enable-logging=stderr --log-level=0 \
-        ${patience:-"--virtual-time-budget=20000"} "$mode" "file://$page" >dom 2>err </dev/null
-}
-# with_script PAGE EXPECTED SCRIPT: tested.html, a copy of the page with a script behind its own.
-with_script() {
-    local page=$1 expected=$2 script=$3 nonce
-    nonce=$(grep -o -m 1 '<script nonce="[0-9a-f]*"' "$page" | head -n 1)
-    {
-        sed '/^<\/body>$/,$d' "$page"
-        printf '%s>\nconst EXPECTED = %s;\n' "$nonce" "$expected"
-        cat "$here/pages/check.js" "$here/pages/$script"
-        printf '</script>\n</body>\n</html>\n'
-    } >tested.html
-}
-# browse PAGE EXPECTED SCRIPT [WIDTH [THEME]]: no message of the console, and all checks pass; themes are 0 dark, 1 light.
-browse() {
-    local page=$1 expected=$2 script=$3 width=${4:-1300} theme=${5:-1}
-    checks=$((checks + 1))
-    with_script "$page" "$expected" "$script"
-    open_page "$folder/tested.html" "$width" 900 "$theme"
-    if grep -q 'CONSOLE' err; then
-        fail "$page: the console has messages"
-        grep 'CONSOLE' err | head -5 | sed 's/^/    /'
-    fi
-    sed -n '/^@@begin$/,/^@@end$/p' dom >results
-    if ! grep -q '^PASSED [1-9]' results; then
-        fail "$page (width $width, theme $theme)"
-        sed 's/^/    /' results | head -20
-        [ -s results ] || grep -vE "dbus|WARNING" err | tail -5
-    fi
-}
+. "$here/browser.sh"
+need_browser
 # A test that cannot fail is none: a page that throws, and one that asks the network, are noticed.
 printf '<!DOCTYPE html><body><script>nothing.at.all()</script></body>\n' >broken.html
 open_page "$folder/broken.html" 800 600 1

@@ -109,7 +109,7 @@
         watcher.observe(canvas);
         const text = `head ${head.head}`;
         return page.el("button", {
-            type: "button", class: "head", "aria-pressed": String(head === state.chosen),
+            type: "button", class: "head", tabindex: head === state.chosen ? "0" : "-1", "aria-pressed": String(head === state.chosen),
             "aria-label": `${head.name}: entropy ${head.entropy.toFixed(2)} bits, mean distance ${head.distance.toFixed(1)} tokens`,
             title: `${head.name}\nentropy ${head.entropy.toFixed(2)} bits\nmean distance ${head.distance.toFixed(1)} tokens`,
             onclick: () => open(head, true),
@@ -134,8 +134,23 @@
         }
         if (!children.length) children.push(page.el("p", null, "No head is of this kind, layer and number."));
         pictures.replaceChildren(...children);
+        if (!pictures.querySelector(".head[tabindex='0']") && pictures.querySelector(".head")) pictures.querySelector(".head").tabIndex = 0;
         arrange();
     }
+
+    /* The tab key reaches one picture, the arrow keys the others: up and down lead to the layers before and after. */
+    pictures.addEventListener("keydown", (event) => {
+        const all = [...pictures.querySelectorAll(".head")], groups = [...pictures.querySelectorAll(".heads")];
+        const at = all.indexOf(event.target), group = groups.indexOf(event.target.parentNode);
+        if (at < 0) return;
+        const place = [...event.target.parentNode.children].indexOf(event.target);
+        const beside = (by) => groups[group + by] && groups[group + by].children[Math.min(place, groups[group + by].children.length - 1)];
+        const to = { ArrowLeft: all[at - 1], ArrowRight: all[at + 1], ArrowUp: beside(-1), ArrowDown: beside(1), Home: all[0], End: all[all.length - 1] }[event.key];
+        if (!to) return;
+        event.preventDefault();
+        for (const b of all) b.tabIndex = b === to ? 0 : -1;
+        to.focus();
+    });
 
     /* ---- one head ---- */
 

@@ -8,6 +8,13 @@ test.run(async () => {
     test.check("the first head has no entropy", Number.isFinite(first.entropy) && Number.isFinite(first.distance));
     test.check("the small pictures are not drawn", test.colours(heads[0].querySelector("canvas")) >= EXPECTED.colours, test.colours(heads[0].querySelector("canvas")));
 
+    test.same("pictures that the tab key reaches", test.all(".head[tabindex='0']").length, 1);
+    heads[0].focus();
+    test.press(heads[0], "ArrowRight");
+    test.same("the arrow key moves among the pictures", document.activeElement, heads[1]);
+    test.press(heads[1], "End");
+    test.same("to the last one", document.activeElement, heads[heads.length - 1]);
+
     /* Whatever the text holds is text. */
     const side = data.attentions[data.attentions.length - 1].queries;
     test.check("the text is not as it was", data.tokens[side].texts.join("").includes(EXPECTED.text), data.tokens[side].texts.join(""));
