@@ -88,6 +88,73 @@ static void test_long(void **state) {
     }
 }
 
+/* A causal case of B 1, H 2, Hkv 1, Tq = Tk = 40 in fp32 tensors. */
+static void small_case(struct attend_case *c, uint64_t seed) {
+    struct qkv_random random = test_random(seed);
+    *c = (struct attend_case){0};
+    c->a.B = c->a.Hkv = 1, c->a.H = 2, c->a.Tq = c->a.Tk = 40, c->a.D = 8, c->a.Dv = 12, c->a.scale = 0.3f;
+    attend_case_fill(c, &random, 1, (struct attend_extras){0});
+}
+
+/* Outputs of the kind, and where they are numbers about the size, that fp32 attention gives. */
+static void assert_alike(const float *got, const float *expected, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(isnan(got[i]), isnan(expected[i]));
+        assert_int_equal(isinf(got[i]), isinf(expected[i]));
+        if (isfinite(expected[i])) assert_true(fabsf(got[i] - expected[i]) <= 0.05f * (1 + fabsf(expected[i])));
+    }
+}
+
+/* One channel of a value, or of dy, that is none in bf16: it reaches that channel of the rows that attend, as in fp32, and
+ * no other. The largest float rounds to infinity there, but its share of a sum does not. */
+static void test_spoilt_channel(void **state) {
+    static const float spoilt[] = {INFINITY, NAN, 3.4e38f};
+    struct fixture f;
+    struct qkv_context *ctx;
+    (void)state;
+    FOR_BF16_TABLES(f, ctx) {
+        for (size_t i = 0; i < 2 * TEST_COUNT(spoilt); i++) {
+            struct attend_case c;
+            const bool value = i % 2;
+            float *out[2];
+            size_t floats;
+            small_case(&c, 30 + i);
+            attend_set(value ? &c.a.v : &c.g.dy, 0, 7, 0, 3, spoilt[i / 2]);
+            for (int precision = 0; precision < 2; precision++) {
+                ctx->precision = precision ? QKV_MIXED_BF16 : QKV_FP32;
+                assert_true(attend_run(ctx, &c, !value));
+                out[precision] = attend_outputs(&c, &floats);
+            }
+            const size_t queries = 2 * 40, dv = queries * (12 + 8) + 40 * 8;
+            assert_alike(out[1], out[0], queries * 12);
+            if (!value) assert_alike(out[1] + dv, out[0] + dv, 40 * 12);
+            free(out[0]), free(out[1]);
+            attend_case_free(&c);
+        }
+    }
+}
+
+/* Scores that all overflow to −inf leave a row without weights: y and its gradient are 0, and it adds nothing to others. */
+static void test_hopeless_row(void **state) {
+    struct fixture f;
+    struct qkv_context *ctx;
+    (void)state;
+    FOR_BF16_TABLES(f, ctx) {
+        struct attend_case c;
+        size_t floats;
+        small_case(&c, 40);
+        for (size_t j = 0; j < 40; j++) attend_set(&c.a.k, 0, j, 0, 0, 1e30f);
+        attend_set(&c.a.q, 0, 20, 1, 0, -1e30f);
+        assert_true(attend_run(ctx, &c, true));
+        float *out = attend_outputs(&c, &floats);
+        for (size_t d = 0; d < 12; d++) assert_true(attend_get(&c.a.y, 0, 20, 1, d) == 0);
+        for (size_t d = 0; d < 8; d++) assert_true(attend_get(&c.g.dq, 0, 20, 1, d) == 0);
+        for (size_t e = 0; e < 80 * (12 + 8) + 40 * (12 + 8); e++) assert_true(isfinite(out[e]));
+        free(out);
+        attend_case_free(&c);
+    }
+}
+
 /* Which kernels run is decided by precision, table and shape: bits differ from fp32 where they should, and only there. */
 static void test_choice(void **state) {
     struct fixture f;
@@ -115,9 +182,9 @@ static void test_choice(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_cases), cmocka_unit_test(test_threads), cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_poison),       cmocka_unit_test(test_twins),   cmocka_unit_test(test_long),
-        cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_random_cases), cmocka_unit_test(test_threads),        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_poison),       cmocka_unit_test(test_twins),          cmocka_unit_test(test_long),
+        cmocka_unit_test(test_choice),       cmocka_unit_test(test_spoilt_channel), cmocka_unit_test(test_hopeless_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -155,11 +155,14 @@ double qkv_measure_bf16_peak(struct qkv_context *ctx);
 /* ---- attention (attend.c) ---------------------------------------------------------------------------------------
  * y = softmax(softcap(scale·q·kᵀ) + bias, over the keys that the row may attend to) · v, tiled with an online softmax
  * (Milakov & Gimelshein 2018; Dao et al. 2022), never T×T. K and V are read by H/Hkv query heads each, never repeated.
+ * Arithmetic is fp32; in mixed precision on a table that multiplies bf16 itself, Q, K, V, the weights, dY and dS are rounded to
+ * bf16 and multiplied as such, but for calls of fewer than 16 rows a kv head, of more than 256 channels, and for the gradient of
+ * the addend. Scores, softmax, row statistics and all sums are fp32 there too.
  * Strides are in elements; the innermost (channel) stride is 1. Head h reads kv head h / (H/Hkv). */
 struct qkv_heads { /* (B, T, heads, channels) somewhere in memory */
     void *data;
     size_t batch_stride, row_stride, head_stride;
-    enum qkv_dtype dtype; /* QKV_F32 or QKV_BF16; arithmetic is fp32 */
+    enum qkv_dtype dtype; /* QKV_F32 or QKV_BF16 */
 };
 struct qkv_pairs { /* strides of something for each (b, h, i, j) of (B, H, Tq, Tk); 0 broadcasts, keys lie side by side */
     size_t batch_stride, head_stride, row_stride;
@@ -186,7 +189,8 @@ struct qkv_attend {
     uint32_t key[2]; /* names the dropout mask: element ((b·H + h)·Tq + i)·Tk + j, as in the dropout kernel */
 };
 /* A row without keys gives y = 0 and gradient 0. What a row may not attend to (NaN too, in k, v, bias and addend) is never
- * used for it. A row's bits depend on its own inputs only: not on Tq, on the other rows, or on thread count. */
+ * used for it. A row's bits depend on its own inputs (and on which products make it, see above) only: not on Tq, on the
+ * other rows, or on thread count. */
 enum qkv_status qkv_attend_forward(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a);
 /* Gradients of q, k, v from dy; `a` as in the forward call, with y and lse as it left them. dq, dk, dv have the strides
  * given; `accumulate` adds to what they hold. Any of them may have data NULL. */
