@@ -55,18 +55,17 @@ static int check(const struct arguments *a) {
     return code ? code : cli_check_output("attend", a->json, a->force);
 }
 
-/* The text to read; a file's last line end is none of it. */
-static int read_prompt(const struct arguments *a, char **text, size_t *size) {
-    if (a->file) {
-        int code = cli_read_all(a->file, text, size);
+int cli_read_prompt(const char *prompt, const char *path, char **text, size_t *size) {
+    if (path) {
+        int code = cli_read_all(path, text, size);
         if (!code && *size && (*text)[*size - 1] == '\n') --*size;
         if (!code && *size && (*text)[*size - 1] == '\r') --*size;
         return code;
     }
-    *size = strlen(a->prompt);
+    *size = strlen(prompt);
     *text = malloc(*size + 1);
     if (!*text) return cli_failed("out of memory");
-    memcpy(*text, a->prompt, *size + 1);
+    memcpy(*text, prompt, *size + 1);
     return CLI_DONE;
 }
 
@@ -111,7 +110,7 @@ static int attend(struct qkv_context *ctx, const char *folder, const struct argu
     struct qkv_look *look = NULL;
     char *text = NULL;
     size_t size = 0;
-    int code = read_prompt(a, &text, &size);
+    int code = cli_read_prompt(a->prompt, a->file, &text, &size);
     if (!code && qkv_model_load(ctx, folder, &model)) code = cli_broken(ctx);
     struct qkv_look_options o = {
         .text = text, .text_size = size, .target = a->target, .target_size = a->target ? strlen(a->target) : 0};

@@ -75,6 +75,8 @@ const struct cli_command *cli_eval(void);
 const struct cli_command *cli_info(void);
 const struct cli_command *cli_attend(void);
 const struct cli_command *cli_report(void);
+const struct cli_command *cli_inspect(void);
+const struct cli_command *cli_compare(void);
 const struct cli_command *cli_forward(void);
 const struct cli_command *cli_tokenize(void);
 const struct cli_command *cli_bench(void);
@@ -172,6 +174,10 @@ int cli_output_end(const char *path, char *temporary, int code);
 
 /* Refuses to replace a file (NULL: none) unless forced. */
 int cli_check_output(const char *command, const char *path, bool force);
+/* The text to read, from a file (NULL: the prompt itself), whose last line end is none of it. The caller frees *text. */
+int cli_read_prompt(const char *prompt, const char *path, char **text, size_t *size);
+/* What was measured, a row a variant; the best of each column marked. */
+int cli_compare_table(const struct qkv_comparison *comparison);
 /* The map of one attention in the terminal, of one head or the mean of all (negative), and the list of the heads. */
 int cli_attend_picture(struct qkv_context *ctx, struct qkv_look *look, const char *kind, int64_t layer, int64_t head);
 
@@ -209,6 +215,17 @@ void cli_catch_signals(void);
 
 /* ---- training (train_show.c, train_profile.c) ------------------------------------------------------------------------ */
 
+/* The options of training as a command line gives them. */
+enum { CLI_TRAIN_OPTIONS = 64 };
+struct cli_train_values {
+    const char *option[CLI_TRAIN_OPTIONS]; /* in the order of qkv_train_option_at; NULL: not given */
+    bool flag[CLI_TRAIN_OPTIONS];          /* of those that take no value: given */
+};
+/* The value of the i-th option of training as it was given, or NULL. */
+const char *cli_train_value(const struct cli_train_values *values, size_t i);
+/* Rows for the table of a command whose struct has the values at `offset`: how many. `texts_only`: without those that only pairs,
+ * labelled lines and masked texts have. */
+size_t cli_train_options(struct cli_option *options, size_t offset, bool texts_only);
 /* A line about an evaluation, if there was one. */
 void cli_train_evaluated(struct cli_progress *progress, const struct qkv_train_report *report);
 /* What the model writes, a text of so many tokens or the targets of a few sources, is shown and kept in the run's folder. */

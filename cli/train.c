@@ -7,16 +7,13 @@
 
 #include "cli.h"
 
-enum { TRAIN_OPTIONS = 64 };
-
 struct arguments {
     const char *preset, *spec, *out, *resume;
     struct cli_texts set;
     int64_t sample;
     bool quiet, plain, profile;
     struct cli_common common;
-    const char *option[TRAIN_OPTIONS]; /* in the order of qkv_train_option_at; NULL: not given */
-    bool flag[TRAIN_OPTIONS];          /* of those that take no value: given */
+    struct cli_train_values training;
 };
 
 static const struct cli_option own_options[] = {
@@ -66,9 +63,12 @@ static int failed(const struct qkv_context *ctx, enum qkv_status status) {
     return status == QKV_ARGUMENT ? CLI_USAGE : CLI_FAILED;
 }
 
-/* The value of the i-th option of training as it was given, or NULL. */
+const char *cli_train_value(const struct cli_train_values *values, size_t i) {
+    return values->flag[i] ? "true" : values->option[i];
+}
+
 static const char *given(const struct arguments *a, size_t i) {
-    return a->flag[i] ? "true" : a->option[i];
+    return cli_train_value(&a->training, i);
 }
 
 static int start(struct qkv_context *ctx, const struct arguments *a, struct cli_task *task,
@@ -108,8 +108,8 @@ static int resume(struct qkv_context *ctx, const struct arguments *a, struct cli
         if (!given(a, i)) continue;
         if (strcmp(name, "steps") != 0)
             return cli_usage("train: beside --resume only --steps changes a run; %s was set when it began", name);
-        if (!cli_read_count(a->option[i], 1, INT64_MAX, &steps))
-            return cli_usage("--steps needs a whole number from 1, not \"%s\"", a->option[i]);
+        if (!cli_read_count(a->training.option[i], 1, INT64_MAX, &steps))
+            return cli_usage("--steps needs a whole number from 1, not \"%s\"", a->training.option[i]);
     }
     enum qkv_status status = qkv_trainer_resume(ctx, a->resume, steps, cli_task_progress, task, trainer);
     cli_progress_clear(task->progress);
@@ -329,16 +329,24 @@ static const char *argument_of(const char *value, const char *help) {
     return cli_read_count(value, 0, INT64_MAX, &whole) ? "N" : cli_read_real(value, &number) ? "X" : "NAME";
 }
 
-/* The library's own list of options follows those of the command. */
-static size_t fill_options(struct cli_option *options) {
-    size_t count = CLI_COUNT_OF(own_options);
+/* Options that only other tasks than a text's next token have. */
+static bool is_for_others(const char *name) {
+    static const char *const others[] = {"pairs",  "labeled",      "task", "mask_probability", "source_tokenizer",
+                                         "metric", "batch_tokens"};
+    for (size_t i = 0; i < CLI_COUNT_OF(others); i++)
+        if (!strcmp(others[i], name)) return true;
+    return false;
+}
+
+size_t cli_train_options(struct cli_option *options, size_t offset, bool texts_only) {
+    size_t count = 0;
     const char *name, *value, *help;
-    memcpy(options, own_options, sizeof own_options);
-    for (size_t i = 0; i < TRAIN_OPTIONS && qkv_train_option_at(i, &name, &value, &help); i++) {
-        size_t at = offsetof(struct arguments, option) + i * sizeof(const char *);
+    for (size_t i = 0; i < CLI_TRAIN_OPTIONS && qkv_train_option_at(i, &name, &value, &help); i++) {
+        size_t at = offset + offsetof(struct cli_train_values, option) + i * sizeof(const char *);
+        if (texts_only && is_for_others(name)) continue;
         options[count] = (struct cli_option){CLI_TEXT, 0, name, argument_of(value, help), at, help, 0, 0, value};
         if (strcmp(value, "false") == 0) {
-            at = offsetof(struct arguments, flag) + i * sizeof(bool);
+            at = offset + offsetof(struct cli_train_values, flag) + i * sizeof(bool);
             options[count] = (struct cli_option){CLI_FLAG, 0, name, NULL, at, help, 0, 0, NULL};
         }
         count++;
@@ -348,7 +356,7 @@ static size_t fill_options(struct cli_option *options) {
 
 const struct cli_command *cli_train(void) {
     static const struct arguments defaults = {0};
-    static struct cli_option options[CLI_COUNT_OF(own_options) + TRAIN_OPTIONS];
+    static struct cli_option options[CLI_COUNT_OF(own_options) + CLI_TRAIN_OPTIONS];
     static struct cli_command command = {
         .name = "train",
         .summary = "train a model on a text, pairs or labelled lines, or go on with a run",
@@ -389,6 +397,11 @@ const struct cli_command *cli_train(void) {
         .presets = true,
         .run = run_train,
     };
-    if (!command.option_count) command.option_count = fill_options(options);
+    if (!command.option_count) {
+        memcpy(options, own_options, sizeof own_options);
+        command.option_count =
+            CLI_COUNT_OF(own_options) +
+            cli_train_options(options + CLI_COUNT_OF(own_options), offsetof(struct arguments, training), false);
+    }
     return &command;
 }

@@ -412,6 +412,27 @@ struct qkv_batch {
 struct qkv_pass_shape {
     size_t B, T, source_T;
 };
+
+/* Where a forward pass can be listened to. */
+#define QKV_TAP_LIST(X)                                                                                                \
+    X(EMBEDDING, "embedding", "the residual stream before the first block")                                            \
+    X(ATTENTION, "attention", "what self attention gives, before it is added to the stream")                           \
+    X(CROSS, "cross", "what cross attention gives, the same")                                                          \
+    X(FFN, "ffn", "what the feed-forward sublayer gives, the same")                                                    \
+    X(STREAM, "stream", "the residual stream after a block")                                                           \
+    X(FINAL, "final", "after the final norm")
+#define QKV_TAP_ENUM(name, text, help) QKV_TAP_##name,
+enum qkv_tap_kind { QKV_TAP_LIST(QKV_TAP_ENUM) };
+#undef QKV_TAP_ENUM
+struct qkv_tap_point {
+    enum qkv_tap_kind kind;
+    bool encoder;         /* whose: the encoder's, or the decoder's */
+    size_t layer;         /* of the block; 0 before the first one, the number of layers behind the last one */
+    size_t rows, columns; /* B·T, C */
+    const float *values;  /* valid during the call; as they are before dropout */
+};
+/* Called in the order of the computation, from the thread that runs the pass; must not call anything of the pass or its model. */
+typedef void qkv_tap(void *user, const struct qkv_tap_point *point);
 struct qkv_pass_options {
     size_t B, T, source_T; /* the largest batch that will come, or the largest of each */
     const struct qkv_pass_shape *shapes; /* all the shapes that will come, when (B,T,source_T) is too much for all of them:
@@ -423,6 +444,8 @@ struct qkv_pass_options {
     bool dropout;          /* dropout is on, as in training; needs train */
     bool logits;           /* keep the logits of lm heads (else only the loss is computed) */
     bool weights;          /* keep what attention weights are made from: of size T, never T×T */
+    qkv_tap *tap;          /* told of the numbers on the way, block by block; NULL: nobody. Not with checkpoint */
+    void *tap_user;
 };
 struct qkv_pass;
 /* Plans the memory by a dry run, then allocates all of it: passes themselves allocate nothing. */
@@ -502,6 +525,7 @@ QKV_API enum qkv_status qkv_generate(struct qkv_model *model, const char *prompt
 #include "qkv/attention.h" /* attention on its own, without a model */
 #include "qkv/training.h"  /* optimizers, training runs, evaluation */
 #include "qkv/report.h"    /* attention on a text, training runs: numbers and pages */
+#include "qkv/compare.h"   /* variants of a model side by side */
 #include "qkv/sequences.h" /* encoders and encoder–decoders: read, classify, translate */
 #include "qkv/bench.h"     /* the speed of this machine */
 

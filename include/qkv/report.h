@@ -74,6 +74,51 @@ QKV_API enum qkv_status qkv_look_write_page(struct qkv_look *look, const struct 
 QKV_API enum qkv_status qkv_look_write_json(struct qkv_look *look, const struct qkv_look_selection *selection,
                                             const char *path);
 
+/* ---- statistics, block by block ----------------------------------------------------------------------------------------- */
+
+struct qkv_inspect_options {
+    const char *text; /* what a lone stack reads; encoder–decoders: the source */
+    size_t text_size;
+    /* What the loss is taken of. Encoder–decoders: the target (NULL: what greedy search makes of the source). Classifiers: the name
+     * or number of the class (NULL: the likeliest one). Encoders with an lm head: the text without masks, token for token (NULL:
+     * every token that is no mask is to be found again). Lone decoders predict the text's next tokens and take none. */
+    const char *target;
+    size_t target_size;
+};
+struct qkv_statistics { /* of many numbers */
+    size_t count;
+    double broken;                        /* share of those that are not finite */
+    double mean, deviation, least, most;  /* of the others; NaN where there are none */
+};
+struct qkv_inspect_row { /* of one point of the pass (qkv_pass_options.tap) */
+    enum qkv_tap_kind kind;
+    bool encoder;
+    size_t layer;
+    struct qkv_statistics values;
+    /* Norm of the loss's gradient: of the sublayer's weights with its norm's, for a stream those of the whole block, for the
+     * embedding and the final norm theirs. NaN without a loss. */
+    double gradient;
+};
+/* The model run once over a text, forward and, where there is something to predict, backward; without dropout. The model's
+ * gradients are cleared. It stays when the model is freed. */
+struct qkv_inspection;
+QKV_API enum qkv_status qkv_inspect(struct qkv_model *model, const struct qkv_inspect_options *options,
+                                    struct qkv_inspection **out);
+QKV_API void qkv_inspection_free(struct qkv_inspection *inspection);
+/* The i-th row in the order of the computation, the encoder's first; NULL past the last. Owned by the inspection. */
+QKV_API const struct qkv_inspect_row *qkv_inspection_row(const struct qkv_inspection *inspection, size_t i);
+/* The loss, how many targets it is the mean of (0: there is none, and the loss is NaN), and the norm of all gradients. */
+QKV_API double qkv_inspection_loss(const struct qkv_inspection *inspection, size_t *counted, double *gradient_norm);
+/* What the loss is of, in a few words: "the next of 18 tokens". */
+QKV_API const char *qkv_inspection_about(const struct qkv_inspection *inspection);
+/* "attention", "stream", … */
+QKV_API const char *qkv_tap_name(enum qkv_tap_kind kind);
+/* A page, or JSON, of some inspections side by side, each with a name. */
+QKV_API enum qkv_status qkv_inspections_write_page(struct qkv_context *ctx, struct qkv_inspection *const *inspections,
+                                                   const char *const *names, size_t count, const char *path);
+QKV_API enum qkv_status qkv_inspections_write_json(struct qkv_context *ctx, struct qkv_inspection *const *inspections,
+                                                   const char *const *names, size_t count, const char *path);
+
 /* ---- training runs ------------------------------------------------------------------------------------------------------ */
 
 struct qkv_run_step { /* a line of log.jsonl; NaN where it has no such number */

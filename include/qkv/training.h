@@ -98,6 +98,8 @@ QKV_API enum qkv_status qkv_train_defaults(struct qkv_context *ctx, const char *
 /* Sets one option from text ("rate", "3e-4"; a flag is "true" or "false"); `value` must live as long as the options. */
 QKV_API enum qkv_status qkv_train_set(struct qkv_context *ctx, struct qkv_train_options *options, const char *name,
                                       const char *value);
+/* Whether every number lies in its range and every name is known; the sentence names the option. */
+QKV_API enum qkv_status qkv_train_check(struct qkv_context *ctx, const struct qkv_train_options *options);
 /* The i-th option for help texts: name, default ("false" for a flag) and help; false past the last. */
 QKV_API bool qkv_train_option_at(size_t i, const char **name, const char **value, const char **help);
 

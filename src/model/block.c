@@ -80,6 +80,20 @@ static struct qkv_tensor *cross_attention(struct qkv_flow *f, size_t layer, stru
     return qkv_attention_sublayer(&a, x);
 }
 
+/* Tells whoever listens to the pass. */
+static void tap(const struct qkv_flow *f, enum qkv_tap_kind kind, size_t layer, const struct qkv_tensor *x) {
+    if (!f->tap || !x || f->tape->ctx->dry) {
+        return;
+    }
+    const struct qkv_tap_point point = {.kind = kind,
+                                        .encoder = f->stack->spec == &f->spec->encoder,
+                                        .layer = layer,
+                                        .rows = x->rows,
+                                        .columns = x->columns,
+                                        .values = x->data};
+    f->tap(f->tap_user, &point);
+}
+
 /* The residual connection around a sublayer, with its norm on either side. */
 enum sublayer { SELF, CROSS, FFN };
 
@@ -92,6 +106,7 @@ static struct qkv_tensor *residual(struct qkv_flow *f, size_t layer, enum sublay
     struct qkv_tensor *out = kind == SELF    ? self_attention(f, layer, in)
                              : kind == CROSS ? cross_attention(f, layer, in)
                                              : feed_forward(f, &l->ffn, in);
+    tap(f, kind == SELF ? QKV_TAP_ATTENTION : kind == CROSS ? QKV_TAP_CROSS : QKV_TAP_FFN, layer, out);
     out = qkv_op_add(f->tape, x, qkv_op_dropout(f->tape, out, (float)f->spec->dropout));
     if (!pre) {
         out = norm(f, n, out, QKV_RESULT_FP32);
@@ -122,11 +137,17 @@ struct qkv_tensor *qkv_stack_forward(struct qkv_flow *f, const int32_t *ids) {
     }
     struct qkv_tensor *x =
         qkv_op_embed(f->tape, s->token, (float)f->spec->embed_scale, position, ids, f->positions, f->B * f->T);
+    tap(f, QKV_TAP_EMBEDDING, 0, x);
     x = qkv_op_dropout(f->tape, x, (float)f->spec->dropout);
     for (size_t layer = 0; layer < (size_t)s->spec->layers; layer++) {
         struct block b = {.flow = *f, .layer = layer};
         x = f->checkpoint ? qkv_tape_segment(f->tape, run_block, &b, sizeof b, x, f->memory)
                           : run_block(f->tape, &b, x);
+        tap(f, QKV_TAP_STREAM, layer, x);
     }
-    return s->spec->norm.final ? norm(f, &s->norm, x, QKV_RESULT_FP32) : x;
+    if (s->spec->norm.final) {
+        x = norm(f, &s->norm, x, QKV_RESULT_FP32);
+        tap(f, QKV_TAP_FINAL, (size_t)s->spec->layers, x);
+    }
+    return x;
 }

@@ -119,6 +119,8 @@ struct qkv_flow {
     /* The attentions' calls, left for looking at their weights: self of layer 0, cross of layer 0, self of layer 1 …; then no
      * memory is given back between sublayers. NULL: not kept. */
     const struct qkv_attend **kept;
+    qkv_tap *tap; /* told of the numbers on the way; NULL: nobody */
+    void *tap_user;
     bool checkpoint; /* of a block only the input is kept, and backward runs it again; no `kept` then */
 };
 /* ids (B·T) → hidden states (B·T, C) after the final norm. */

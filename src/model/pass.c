@@ -49,6 +49,8 @@ static struct qkv_tensor *run_stack(struct qkv_pass *p, struct qkv_stack *stack,
                             .memory = memory,
                             .memory_T = memory_T,
                             .kept = kept,
+                            .tap = p->options.tap,
+                            .tap_user = p->options.tap_user,
                             .checkpoint = p->options.checkpoint};
     flow.positions = make_positions(p, B, T);
     struct qkv_mask mask = {
@@ -208,6 +210,11 @@ static enum qkv_status check_options(struct qkv_model *m, const struct qkv_pass_
             m->ctx, QKV_ARGUMENT,
             "a pass that checkpoints its activations keeps nothing to make attention weights from; choose one "
             "of checkpoint and weights");
+    }
+    if (o->checkpoint && o->tap) {
+        return qkv_fail(m->ctx, QKV_ARGUMENT,
+                        "a pass that checkpoints its activations runs its blocks twice, so a tap would hear them twice; "
+                        "choose one of checkpoint and tap");
     }
     for (size_t i = 0; i < o->shape_count && o->shapes; i++) {
         const struct qkv_pass_shape *s = &o->shapes[i];

@@ -44,8 +44,6 @@ struct qkv_train_option {
 };
 /* The i-th option, NULL past the last. */
 const struct qkv_train_option *qkv_train_option(size_t i);
-/* Whether every number lies in its range and every name is known; the sentence names the option. */
-enum qkv_status qkv_train_check(struct qkv_context *ctx, const struct qkv_train_options *options);
 /* A copy that owns its texts, and its end. */
 enum qkv_status qkv_train_copy(struct qkv_context *ctx, struct qkv_train_options *copy,
                                const struct qkv_train_options *options);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Reads the #includes of the sources: a room includes only rooms on its left,
 #     base <- kernel <- op <- attention <- model <- {io, generate, train} <- bench <- cli,   text beside them sees base only,
-#     metric and report base and text; generate and train see text, and train metric,
+#     metric and report base and text, compare report as well; generate and train see text, and train metric,
 # the command sees qkv.h and its own header only, and nothing in src/ includes the command's.
 #     check_includes.sh SOURCE_FOLDER
 set -u
@@ -21,6 +21,7 @@ allowed() { # allowed ROOM: the rooms that it may include
     generate) echo base kernel op attention model io text generate ;;
     train) echo base kernel op attention model io text metric train ;;
     report) echo base text report ;;
+    compare) echo base text report compare ;;
     bench) echo base kernel op attention model io text metric train generate bench ;;
     *) echo ;;
     esac

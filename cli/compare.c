@@ -1,0 +1,273 @@
+/* compare.c: "qkv compare": trains variants of a model on the same data, measures them, and shows them in a table and a page. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+enum { CACHES = 16 };
+
+struct arguments {
+    const char *preset, *spec, *out, *cache;
+    struct cli_texts set, specs, axis;
+    int64_t seeds;
+    bool quiet, plain;
+    struct cli_common common;
+    struct cli_train_values training;
+};
+
+static const struct arguments defaults = {.seeds = 1};
+
+static const struct cli_option own_options[] = {
+    {CLI_TEXTS, 0, "axis", "NAME=A,B", offsetof(struct arguments, axis),
+     "what varies; with several axes every value of each goes with every one of the others", 0, 0, NULL},
+    {CLI_TEXTS, 0, "specs", "FILE...", offsetof(struct arguments, specs),
+     "compare these models (JSON, as config.json), in place of a preset", 0, 0, NULL},
+    {CLI_TEXT, 0, "out", "FOLDER", offsetof(struct arguments, out),
+     "the folder for the runs and the results; the same command again goes on with it", 0, 0, NULL},
+    {CLI_TEXT, 0, "preset", "NAME", offsetof(struct arguments, preset), "the model that is varied", 0, 0, "nano-gpt"},
+    {CLI_TEXT, 0, "spec", "FILE", offsetof(struct arguments, spec), "the same from a file", 0, 0, NULL},
+    {CLI_TEXTS, 0, "set", "KEY=VALUE", offsetof(struct arguments, set), "changes the model of all variants", 0, 0,
+     NULL},
+    {CLI_COUNT, 0, "seeds", "N", offsetof(struct arguments, seeds),
+     "train every variant with N seeds, from --seed on, and show mean and deviation", 1, 100, NULL},
+    {CLI_TEXT, 0, "cache", "N,N", offsetof(struct arguments, cache),
+     "lengths of the key-value cache at which decoding is measured", 0, 0, "64,256,1024,4096"},
+    {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "no progress", 0, 0, NULL},
+    {CLI_FLAG, 0, "plain", NULL, offsetof(struct arguments, plain), "plain lines instead of a progress bar", 0, 0,
+     NULL},
+    CLI_COMMON(struct arguments),
+};
+
+/* ---- progress ------------------------------------------------------------------------------------------------------------ */
+
+struct watch {
+    struct qkv_comparison *c;
+    struct cli_progress *progress;
+    struct cli_task task;
+    size_t variant, seed; /* the run that is under way; SIZE_MAX: none */
+    double began;
+    int64_t first;
+};
+
+/* "gqa:2", with several seeds "gqa:2, seed 2". */
+static const char *run_name(const struct watch *w, size_t variant, size_t seed, char *text, size_t size) {
+    const char *name = qkv_comparison_variant(w->c, variant)->name;
+    if (qkv_comparison_seeds(w->c) > 1)
+        snprintf(text, size, "%.60s, seed %zu", name, seed + 1);
+    else
+        snprintf(text, size, "%.60s", name);
+    return text;
+}
+
+static void show_bar(const struct watch *w, const char *name, const struct qkv_train_report *r) {
+    size_t runs = qkv_comparison_seeds(w->c) * qkv_comparison_count(w->c);
+    size_t at = w->seed * qkv_comparison_count(w->c) + w->variant;
+    char which[128], step[64], loss[32], left[64], number[CLI_NUMBER];
+    double share = r->steps > 0 ? (double)r->step / (double)r->steps : 0;
+    double each = r->step > w->first ? (cli_now() - w->began) / (double)(r->step - w->first) : 0;
+    snprintf(which, sizeof which, "%zu/%zu %s", at + 1, runs, name);
+    snprintf(step, sizeof step, "step %lld/%lld", (long long)r->step, (long long)r->steps);
+    snprintf(loss, sizeof loss, "loss %.4f", r->loss);
+    snprintf(left, sizeof left, "%s left",
+             cli_seconds(number, each * ((double)(runs - at) - share) * (double)r->steps));
+    const char *fields[] = {which, step, loss, left};
+    cli_progress_show(w->progress, ((double)at + share) / (double)runs, fields, CLI_COUNT_OF(fields));
+}
+
+static bool show_step(void *user, size_t variant, size_t seed, const struct qkv_train_report *r) {
+    struct watch *w = user;
+    char name[96];
+    run_name(w, variant, seed, name, sizeof name);
+    if (w->variant != variant || w->seed != seed) {
+        w->variant = variant;
+        w->seed = seed;
+        w->began = cli_now();
+        w->first = r->step;
+    }
+    if (r->evaluated && r->step >= r->steps)
+        cli_progress_line(w->progress, "%s: %lld steps, loss %.4f, validation loss %.4f", name, (long long)r->step,
+                          r->loss, r->valid_loss);
+    else if (cli_progress_due(w->progress))
+        show_bar(w, name, r);
+    return !cli_stopping;
+}
+
+static bool show_task(void *user, const char *what, double done, double total) {
+    struct watch *w = user;
+    return cli_task_progress(&w->task, what, done, total);
+}
+
+/* ---- running ---------------------------------------------------------------------------------------------------------------- */
+
+static int interrupted(struct cli_progress *progress, const char *out) {
+    cli_progress_clear(progress);
+    cli_say("interrupted; the same command goes on with %s", out);
+    return CLI_INTERRUPTED;
+}
+
+/* Some may fail, but if all do nothing was compared. */
+static int conclude(const struct qkv_comparison *c, struct cli_progress *progress, const char *out) {
+    const struct qkv_variant *v;
+    size_t failed = 0, count = qkv_comparison_count(c);
+    int code = cli_compare_table(c);
+    if (code) return code;
+    for (size_t i = 0; (v = qkv_comparison_variant(c, i)); i++) failed += v->failure != NULL;
+    const char *slash = out[strlen(out) - 1] == '/' ? "" : "/";
+    cli_progress_line(progress,
+                      "\n* the best of its column; %s%sindex.html shows curves and charts, results.json and "
+                      "results.csv have the numbers",
+                      out, slash);
+    if (failed == count) return cli_failed("no variant could be trained and measured");
+    if (failed) cli_say("%zu of %zu variants failed; the table says why", failed, count);
+    return CLI_DONE;
+}
+
+static int compare(struct qkv_context *ctx, const struct arguments *a, const struct qkv_compare_options *o) {
+    struct cli_progress progress;
+    struct qkv_comparison *c = NULL;
+    cli_progress_start(&progress, a->quiet, a->plain);
+    if (qkv_comparison_create(ctx, o, a->out, &c)) return cli_broken(ctx);
+    struct watch watch = {.c = c, .progress = &progress, .task = {.progress = &progress}, .variant = SIZE_MAX};
+    struct qkv_compare_listener listener = {.step = show_step, .progress = show_task, .user = &watch};
+    cli_catch_signals();
+    cli_progress_line(&progress, "%zu variants, %lld seed%s each, in %s; Ctrl-C stops, and the same command goes on",
+                      qkv_comparison_count(c), (long long)a->seeds, a->seeds == 1 ? "" : "s", a->out);
+    enum qkv_status status = qkv_comparison_train(c, &listener);
+    if (!status) status = qkv_comparison_measure(c, &listener);
+    cli_progress_clear(&progress);
+    if (!status) status = qkv_comparison_write(c);
+    int code = status == QKV_STOPPED ? interrupted(&progress, a->out)
+               : status              ? cli_broken(ctx)
+                                     : conclude(c, &progress, a->out);
+    qkv_comparison_free(c);
+    return code;
+}
+
+/* ---- the command line ---------------------------------------------------------------------------------------------------------- */
+
+static int read_caches(const char *text, size_t caches[CACHES], size_t *count) {
+    *count = 0;
+    while (text) {
+        size_t n = strcspn(text, ",");
+        char number[24] = "";
+        int64_t value;
+        if (n < sizeof number) memcpy(number, text, n);
+        if (!cli_read_count(number, 1, 1 << 24, &value) || *count == CACHES)
+            return cli_usage("--cache needs at most %d whole numbers with commas between them, not \"%s\"", CACHES,
+                             text);
+        caches[(*count)++] = (size_t)value;
+        text = text[n] ? text + n + 1 : NULL;
+    }
+    return CLI_DONE;
+}
+
+/* "name=value" of every option of training that was given; the caller frees them. */
+static int list_training(const struct arguments *a, char **list, size_t *count) {
+    const char *name, *value, *help;
+    for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++) {
+        const char *given = cli_train_value(&a->training, i);
+        if (!given) continue;
+        size_t n = strlen(name) + strlen(given) + 2;
+        list[*count] = malloc(n);
+        if (!list[*count]) return cli_failed("out of memory");
+        snprintf(list[(*count)++], n, "%s=%s", name, given);
+    }
+    return CLI_DONE;
+}
+
+static int check(const struct arguments *a, size_t words) {
+    if (words && !a->specs.count)
+        return cli_usage("compare: only --specs takes several files; write options with a name");
+    if (!a->axis.count && a->specs.count + words < 2)
+        return cli_usage("compare: say what varies: --axis kv=mha,gqa:2,mqa, or --specs and two files or more");
+    if ((a->preset != NULL) + (a->spec != NULL) + (a->specs.count > 0) > 1)
+        return cli_usage("compare: --preset, --spec and --specs exclude each other");
+    if (!a->out) return cli_usage("compare: say where the runs and the results shall be: --out FOLDER");
+    return CLI_DONE;
+}
+
+/* Every sentence of the library about an option is about the command line. */
+static int run_with(const struct arguments *a, const char *const *specs, size_t spec_count) {
+    struct qkv_context *ctx = NULL;
+    char *training[CLI_TRAIN_OPTIONS] = {NULL};
+    size_t training_count = 0, caches[CACHES], cache_count = 0;
+    int code = a->cache ? read_caches(a->cache, caches, &cache_count) : CLI_DONE;
+    if (!code) code = list_training(a, training, &training_count);
+    if (!code) code = cli_open(&a->common, &ctx);
+    struct qkv_compare_options o = {.preset = a->preset,
+                                    .spec = a->spec,
+                                    .settings = a->set.items,
+                                    .setting_count = a->set.count,
+                                    .specs = specs,
+                                    .spec_count = spec_count,
+                                    .axes = a->axis.items,
+                                    .axis_count = a->axis.count,
+                                    .training = (const char *const *)training,
+                                    .training_count = training_count,
+                                    .seeds = (size_t)a->seeds,
+                                    .caches = a->cache ? caches : NULL,
+                                    .cache_count = cache_count};
+    if (!code) code = compare(ctx, a, &o);
+    for (size_t i = 0; i < training_count; i++) free(training[i]);
+    qkv_context_free(ctx);
+    return code;
+}
+
+static int run(const void *values, const char *const *words, size_t count) {
+    const struct arguments *a = values;
+    int code = check(a, count);
+    if (code) return code;
+    const char **specs = calloc(a->specs.count + count + 1, sizeof *specs);
+    if (!specs) return cli_failed("out of memory");
+    if (a->specs.count) memcpy(specs, a->specs.items, a->specs.count * sizeof *specs);
+    for (size_t i = 0; i < count; i++) specs[a->specs.count + i] = words[i];
+    code = run_with(a, specs, a->specs.count + count);
+    free(specs);
+    return code;
+}
+
+const struct cli_command *cli_compare(void) {
+    static struct cli_option options[CLI_COUNT_OF(own_options) + CLI_TRAIN_OPTIONS];
+    static struct cli_command command = {
+        .name = "compare",
+        .summary = "train variants of a model on the same data and measure them side by side",
+        .usage = "--data FILE --axis NAME=A,B --out FOLDER [options]\n"
+                 "--data FILE --specs a.json b.json --out FOLDER [options]",
+        .description =
+            "Every variant is trained on the same text, with the same batches and seeds, in a run of its own below "
+            "FOLDER, which train --resume, eval, info, report and inspect take like any other. Then it measures: the "
+            "loss over the whole validation part (what eval gives for FOLDER/valid.txt), the speed of training, of a "
+            "prompt and of decoding at some lengths of the cache, the cache a token and the memory to train (what info "
+            "gives). Speeds are medians; those of prompts and of decoding are measured in turns, with random weights "
+            "and a context long enough.\n\n"
+            "Axes: kv (mha, gqa:N with N key-value heads, mqa), position (none, sinusoidal, learned, rope, rope:half, "
+            "rope:interleaved, rope:X with the part X of a head rotated, alibi), norm (pre, post, pre-layer, pre-rms, "
+            "post-layer, post-rms), ffn (relu, gelu, gelu_tanh, silu, swiglu, geglu; gated ones get 2/3 of the width, "
+            "so that parameters are about the same), options of training (warmup=0,100, rate=1e-3,3e-4, "
+            "precision=fp32,bf16, optimizer, schedule, dropout, and so on), and keys of the spec with a dot "
+            "(decoder.layers=2,4).\n\n"
+            "A table goes to standard output; FOLDER gets results.json, results.csv and index.html, a page that loads "
+            "nothing from anywhere. A variant that cannot be built or trained is marked, and the others go on; only "
+            "when all fail is the exit code 1. Ctrl-C finishes the step and saves; the same command goes on, and "
+            "another one is refused in the same folder.",
+        .examples = "qkv compare --data shakespeare.txt --axis kv=mha,gqa:2,mqa --steps 1000 --out compare/\n"
+                    "qkv compare --data book.txt --axis norm=pre,post --axis warmup=0,100 --seeds 3 --out norms/\n"
+                    "qkv compare --data book.txt --specs a.json b.json --out two/\n"
+                    "qkv report compare/mha compare/mqa -o report.html",
+        .options = options,
+        .defaults = &defaults,
+        .size = sizeof defaults,
+        .arguments = SIZE_MAX,
+        .presets = true,
+        .run = run,
+    };
+    if (!command.option_count) {
+        memcpy(options, own_options, sizeof own_options);
+        command.option_count =
+            CLI_COUNT_OF(own_options) +
+            cli_train_options(options + CLI_COUNT_OF(own_options), offsetof(struct arguments, training), true);
+    }
+    return &command;
+}

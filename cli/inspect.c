@@ -1,0 +1,199 @@
+/* inspect.c: "qkv inspect": what the numbers inside a model are like on a text, block by block, and its gradients; of several
+ * models side by side. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+struct arguments {
+    const char *prompt, *file, *target, *output, *json;
+    bool force;
+    struct cli_common common;
+};
+
+static const struct arguments defaults = {0};
+
+static const struct cli_option options[] = {
+    {CLI_TEXT, 'p', "prompt", "TEXT", offsetof(struct arguments, prompt), "what the model reads", 0, 0, NULL},
+    {CLI_TEXT, 0, "file", "FILE", offsetof(struct arguments, file), "the same from a file; - is standard input", 0, 0,
+     NULL},
+    {CLI_TEXT, 0, "target", "TEXT", offsetof(struct arguments, target),
+     "what the loss is of: an encoder-decoder's target, a classifier's class, the prompt with its masks filled", 0, 0,
+     "what greedy search finds; the likeliest class; every token itself"},
+    {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output), "write a page (HTML, one file)", 0, 0, NULL},
+    {CLI_TEXT, 0, "json", "FILE", offsetof(struct arguments, json), "write the numbers as JSON", 0, 0, NULL},
+    {CLI_FLAG, 0, "force", NULL, offsetof(struct arguments, force), "replace files that exist", 0, 0, NULL},
+    CLI_COMMON(struct arguments),
+    CLI_PRECISION(struct arguments),
+};
+
+enum { MODELS = 8 };
+
+/* ---- in the terminal ---------------------------------------------------------------------------------------------------- */
+
+static const char *place_of(const struct qkv_inspect_row *row, bool pair, char *text, size_t size) {
+    const char *stack = !pair ? "" : row->encoder ? "encoder " : "decoder ";
+    if (row->kind == QKV_TAP_EMBEDDING || row->kind == QKV_TAP_FINAL)
+        snprintf(text, size, "%s%s", stack, row->kind == QKV_TAP_FINAL ? "final norm" : "embedding");
+    else
+        snprintf(text, size, "%sblock %zu %s", stack, row->layer, qkv_tap_name(row->kind));
+    return text;
+}
+
+static const char *number(double x, char text[CLI_NUMBER]) {
+    snprintf(text, CLI_NUMBER, isnan(x) ? "-" : "%.4g", x);
+    return text;
+}
+
+static bool is_pair(const struct qkv_inspection *in) {
+    bool encoder = false, decoder = false;
+    const struct qkv_inspect_row *row;
+    for (size_t i = 0; (row = qkv_inspection_row(in, i)); i++) *(row->encoder ? &encoder : &decoder) = true;
+    return encoder && decoder;
+}
+
+static void print_model(const struct qkv_inspection *in, const char *name) {
+    size_t counted;
+    double norm, loss = qkv_inspection_loss(in, &counted, &norm);
+    const struct qkv_inspect_row *row;
+    for (const char *c = name; *c; c++) putchar((unsigned char)*c < 32 || *c == 127 ? '?' : *c);
+    if (counted)
+        printf(": loss %.4f nats, of %s; norm of all gradients %.4g\n", loss, qkv_inspection_about(in), norm);
+    else
+        printf(": there is nothing to predict, so no loss and no gradients\n");
+    printf("  %-28s %10s %10s %10s %10s %10s %10s\n", "", "mean", "deviation", "min", "max", "not finite", "gradient");
+    for (size_t i = 0; (row = qkv_inspection_row(in, i)); i++) {
+        char place[64], text[5][CLI_NUMBER], broken[CLI_NUMBER];
+        snprintf(broken, sizeof broken, row->values.broken > 0 ? "%.3g %%" : "none", 100 * row->values.broken);
+        printf("  %-28s %10s %10s %10s %10s %10s %10s\n", place_of(row, is_pair(in), place, sizeof place),
+               number(row->values.mean, text[0]), number(row->values.deviation, text[1]),
+               number(row->values.least, text[2]), number(row->values.most, text[3]), broken,
+               number(row->gradient, text[4]));
+    }
+}
+
+/* Of the i-th model the row at the same place as `row`, or NULL. */
+static const struct qkv_inspect_row *same_place(const struct qkv_inspection *in, const struct qkv_inspect_row *row) {
+    const struct qkv_inspect_row *other;
+    for (size_t i = 0; (other = qkv_inspection_row(in, i)); i++)
+        if (other->kind == row->kind && other->encoder == row->encoder &&
+            (other->layer == row->layer || row->kind == QKV_TAP_FINAL))
+            return other;
+    return NULL;
+}
+
+/* The residual streams and the gradients of the blocks, a column a model. */
+static void print_side_by_side(struct qkv_inspection *const *list, const char *const *names, size_t count) {
+    const struct qkv_inspection *longest = list[0];
+    const struct qkv_inspect_row *row;
+    for (size_t m = 1; m < count; m++) {
+        size_t rows = 0;
+        while (qkv_inspection_row(longest, rows)) rows++;
+        if (qkv_inspection_row(list[m], rows)) longest = list[m];
+    }
+    printf("\nside by side    ");
+    for (int part = 0; part < 2; part++) {
+        printf("  %-*s", (int)(12 * count), part ? "gradient of the block" : "deviation of the stream");
+    }
+    printf("\n%-16s", "");
+    for (int part = 0; part < 2; part++) {
+        printf("  ");
+        for (size_t m = 0; m < count; m++) printf("%-12.11s", names[m]);
+    }
+    putchar('\n');
+    for (size_t i = 0; (row = qkv_inspection_row(longest, i)); i++) {
+        char text[CLI_NUMBER];
+        if (row->kind != QKV_TAP_STREAM && row->kind != QKV_TAP_EMBEDDING) continue;
+        snprintf(text, sizeof text, row->kind == QKV_TAP_EMBEDDING ? "%sembedding" : "%sblock %zu",
+                 row->encoder ? "enc. " : "", row->layer);
+        printf("%-16s", text);
+        for (int part = 0; part < 2; part++) {
+            printf("  ");
+            for (size_t m = 0; m < count; m++) {
+                const struct qkv_inspect_row *here = same_place(list[m], row);
+                printf("%-12s", number(!here ? NAN : part ? here->gradient : here->values.deviation, text));
+            }
+        }
+        putchar('\n');
+    }
+}
+
+/* ---- the command ---------------------------------------------------------------------------------------------------------- */
+
+static int write_all(struct qkv_context *ctx, const struct arguments *a, struct qkv_inspection *const *list,
+                     const char *const *names, size_t count) {
+    if (a->json && qkv_inspections_write_json(ctx, list, names, count, a->json)) return cli_broken(ctx);
+    if (a->output && qkv_inspections_write_page(ctx, list, names, count, a->output)) return cli_broken(ctx);
+    for (size_t m = 0; m < count && !a->output && !a->json; m++) {
+        if (m) putchar('\n');
+        print_model(list[m], names[m]);
+    }
+    if (count > 1 && !a->output && !a->json) print_side_by_side(list, names, count);
+    return CLI_DONE;
+}
+
+static int inspect(struct qkv_context *ctx, const struct arguments *a, const char *const *folders, size_t count) {
+    struct qkv_inspection *list[MODELS] = {NULL};
+    char *text = NULL;
+    size_t size = 0;
+    int code = cli_read_prompt(a->prompt, a->file, &text, &size);
+    struct qkv_inspect_options o = {
+        .text = text, .text_size = size, .target = a->target, .target_size = a->target ? strlen(a->target) : 0};
+    for (size_t m = 0; m < count && !code; m++) {
+        struct qkv_model *model = NULL;
+        if (qkv_model_load(ctx, folders[m], &model) || qkv_inspect(model, &o, &list[m])) code = cli_broken(ctx);
+        qkv_model_free(model);
+    }
+    if (!code) code = write_all(ctx, a, list, folders, count);
+    for (size_t m = 0; m < count; m++) qkv_inspection_free(list[m]);
+    free(text);
+    return code;
+}
+
+static int check(const struct arguments *a, size_t count) {
+    if (!count) return cli_usage("inspect: say which model folder: %s inspect MODEL --prompt \"a text\"", cli_program);
+    if (count > MODELS) return cli_usage("inspect: %zu models are too many; at most %d side by side", count, MODELS);
+    if (!a->prompt && !a->file)
+        return cli_usage("inspect: say what the model shall read: --prompt TEXT or --file FILE");
+    if (a->prompt && a->file) return cli_usage("inspect: --prompt and --file exclude each other");
+    int code = cli_check_output("inspect", a->output, a->force);
+    return code ? code : cli_check_output("inspect", a->json, a->force);
+}
+
+static int run(const void *values, const char *const *words, size_t count) {
+    const struct arguments *a = values;
+    struct qkv_context *ctx = NULL;
+    int code = check(a, count);
+    if (code == CLI_DONE) code = cli_open(&a->common, &ctx);
+    if (code == CLI_DONE) code = inspect(ctx, a, words, count);
+    qkv_context_free(ctx);
+    return code;
+}
+
+const struct cli_command *cli_inspect(void) {
+    static const struct cli_command command = {
+        .name = "inspect",
+        .summary = "the numbers inside a model, block by block, and its gradients",
+        .usage = "MODEL… --prompt TEXT [-o FILE] [options]\nMODEL… --file FILE [-o FILE] [options]",
+        .description =
+            "Runs the model over a text, forward and backward, and shows for every block the mean, deviation and "
+            "extremes of what each sublayer adds and of the residual stream behind it, the share of numbers that are "
+            "not finite, and the norm of the gradients of its weights. Several models are shown side by side: one "
+            "with the norm before its sublayers beside one with the norm behind them, or the same before and after "
+            "training. With -o it writes a page, one HTML file that loads nothing from anywhere.\n"
+            "The loss is that of the text's next tokens; of an encoder-decoder's target, of a classifier's class, or "
+            "of an encoder's masked tokens, which --target gives. There is no dropout.",
+        .examples = "qkv inspect run/ --prompt \"To be, or not to be\"\n"
+                    "qkv inspect pre/ post/ --file text.txt -o inside.html\n"
+                    "qkv inspect g2p/ --prompt \"hello\" --target \" HH AH L OW\" --json inside.json",
+        .options = options,
+        .option_count = CLI_COUNT_OF(options),
+        .defaults = &defaults,
+        .size = sizeof defaults,
+        .arguments = SIZE_MAX,
+        .run = run,
+    };
+    return &command;
+}

@@ -1,0 +1,73 @@
+/* inspect.js: the page of inspections: how large numbers and gradients are from block to block, of some models side by side, and
+ * all of them in a table. */
+"use strict";
+(function () {
+    const models = page.data.models, many = models.length > 1;
+    const stacks = [...new Set(models.flatMap((m) => m.rows.map((r) => r.stack)))];
+    const state = { stack: stacks.includes("decoder") ? "decoder" : stacks[0], scale: "log" };
+    models.forEach((model, i) => {
+        model.style = chart.style(i);
+        model.hidden = false;
+    });
+    const shown = () => models.filter((m) => !m.hidden);
+    const rows = (model) => model.rows.filter((r) => r.stack === state.stack);
+    /* The embedding stands before block 0, and so at −1; blocks by their number. */
+    const place = (row) => row.what === "embedding" ? -1 : row.layer;
+    const axis = { name: "block", format: (v) => v < -.5 ? "embedding" : page.number(Math.round(v)) };
+
+    function series(what, value) {
+        return () => shown().map((model) => {
+            const list = rows(model).filter((r) => what.includes(r.what));
+            return { name: model.name, ...model.style, dots: true, x: list.map(place), y: list.map(value) };
+        }).filter((s) => s.x.length);
+    }
+    const y = { format: (v, full) => page.number(v, full ? 5 : 3), get log() { return state.scale === "log"; } };
+    const size = (r) => r.min === null ? null : Math.max(Math.abs(r.min), Math.abs(r.max));
+    const make = (title, what, value, wide) => chart.make({ title, wide, x: () => axis, y, series: series(what, value) });
+    const has = (what) => models.some((m) => m.rows.some((r) => r.what === what));
+    const trained = models.some((m) => m.targets > 0);
+    const charts = [
+        make("Deviation of the residual stream", ["embedding", "stream"], (r) => r.deviation, !trained),
+        trained ? make("Norm of the gradients of a block", ["stream"], (r) => r.gradient_norm) : null,
+        make("Largest size of a number in the residual stream", ["embedding", "stream"], size),
+        make("Deviation of what attention adds", ["attention"], (r) => r.deviation),
+        has("cross") ? make("Deviation of what cross attention adds", ["cross"], (r) => r.deviation) : null,
+        make("Deviation of what the feed-forward sublayer adds", ["ffn"], (r) => r.deviation),
+    ].filter((c) => c);
+    const draw = () => { for (const c of charts) c.redraw(); };
+
+    /* ---- the table ---- */
+
+    const columns = [["mean", "mean"], ["deviation", "deviation"], ["min", "min"], ["max", "max"], ["not finite", "not_finite"], ["gradient", "gradient_norm"]];
+    const named = (row) => row.what === "embedding" || row.what === "final" ? `${row.stack}, ${row.what}` : `${row.stack} ${row.layer}, ${row.what}`;
+    function table(model) {
+        const cell = (row, key) => page.el("td", null, key === "not_finite" ? (row[key] ? `${page.number(100 * row[key], 3)} %` : "none") : page.number(row[key], 4));
+        return page.el("div", { class: "scroll" }, page.el("table", null,
+            page.el("caption", { class: "hidden" }, `the numbers of ${model.name}`),
+            page.el("thead", null, page.el("tr", null, page.el("th", { scope: "col" }, "where"), ...columns.map(([n]) => page.el("th", { scope: "col" }, n)))),
+            page.el("tbody", null, ...model.rows.map((row) => page.el("tr", { class: row.what === "stream" ? "best" : null },
+                page.el("th", { scope: "row" }, named(row)), ...columns.map(([, key]) => cell(row, key)))))));
+    }
+    function about(model) {
+        const broken = model.rows.filter((r) => r.not_finite > 0);
+        const loss = model.targets ? `Loss ${page.number(model.loss, 5)} nats, of ${model.about}; norm of all gradients ${page.number(model.gradient_norm, 4)}.`
+            : "There is nothing to predict, so no loss and no gradients.";
+        return page.el("section", null, page.el("h2", null, model.name), page.el("p", null, loss),
+            broken.length ? page.el("p", null, `Numbers that are not finite begin at ${named(broken[0])}.`) : null, table(model));
+    }
+
+    const set = (key) => (value) => {
+        state[key] = value;
+        draw();
+    };
+    page.main.append(...[
+        page.el("div", { class: "controls" },
+            stacks.length > 1 ? page.choice("Stack", stacks.map((s) => [s, s]), state.stack, set("stack")) : null,
+            page.choice("Axis", [["linear", "linear"], ["log", "logarithmic"]], state.scale, set("scale"))),
+        many ? chart.legend(models, draw) : null,
+        page.el("div", { class: "charts" }, ...charts.map((c) => c.element)),
+        page.el("p", { class: "note" }, "Blocks are counted from 0; what sublayers add is measured before it is added to the stream. A gradient is that of the weights of a sublayer with its norm, or of a whole block (stream)."),
+        ...models.map(about),
+    ].filter((element) => element));
+    draw();
+})();

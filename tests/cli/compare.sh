@@ -1,0 +1,173 @@
+#!/usr/bin/env bash
+# qkv compare and qkv inspect: the numbers against those of eval and info, interruption and resumption, variants that fail, folders
+# that are refused, and the pages in Chromium.
+. "$(dirname "$0")/common.sh"
+make=$BINARY/tests/cli/make_model
+make_spec
+make_text 400 >text.txt
+sed 's/"decoder"/"head": {"kind": "none"}, "decoder"/' spec.json >hidden.json
+
+# compare OUT [OPTIONS]: small variants, one thread.
+compare() {
+    local out=$1
+    shift
+    "$QKV" compare --spec spec.json --data text.txt --out "$out" --steps 20 --batch 4 --warmup 2 --eval-every 5 --eval-batches 2 \
+        --save-every 5 --threads 1 --cache 16,48 --plain "$@"
+}
+# field FILE VARIANT KEY: a number of a variant, from results.json.
+field() { # every variant is one object without inner objects
+    sed 's/{"name":/\n&/g' "$1" | grep -F "{\"name\":\"$2\"," | grep -o "\"$3\":[^,}]*" | head -1 | cut -d: -f2
+}
+
+# ---- what makes no sense ----
+refuse 2 'say what varies' "$QKV" compare --data text.txt --out x
+refuse 2 'say where' "$QKV" compare --data text.txt --axis kv=mha,mqa
+refuse 2 'only --specs takes several files' "$QKV" compare a.json --axis kv=mha,mqa --out x
+refuse 2 'exclude each other' compare x --preset nano-gpt --axis kv=mha,mqa
+refuse 2 '--cache needs' "$QKV" compare --data text.txt --axis kv=mha,mqa --out x --cache 64,y
+refuse 1 'no axis "colour"; there are kv, position, norm, ffn' compare x --axis colour=red
+refuse 1 'axis kv has no value "gqb"; it has mha, gqa:N' compare x --axis kv=mha,gqb
+refuse 1 'axis ffn has no value "tanh"; it has relu' compare x --axis ffn=relu,tanh
+refuse 1 'say which text' "$QKV" compare --axis kv=mha,mqa --out x
+refuse 1 'nowhere.txt' "$QKV" compare --data nowhere.txt --axis kv=mha,mqa --out x
+refuse 1 'no variant can be built: gqa:3: .*kv_heads' compare x --axis kv=gqa:3
+refuse 2 'has no option --pairs' "$QKV" compare --pairs text.txt --axis kv=mha,mqa --out x
+[ ! -e x ] || fail "a folder was left by a command that made no sense"
+
+# ---- a comparison, one variant of which is impossible ----
+try 0 compare kv --axis kv=mha,gqa:2,gqa:3,mqa
+has out '^variant +parameters +loss'
+has out '^mha +[0-9.]+k +[0-9.]+'
+has out '^gqa:3 +failed: .*kv_heads'
+has err '1 of 4 variants failed'
+for column in 'validation' 'training' 'prompt 512' 'at 16' 'at 48' 'cache' 'memory'; do has out "$column"; done
+grep -q '\*' out || fail "no best is marked"
+for file in results.json results.csv index.html compare.json train.txt valid.txt; do [ -s kv/$file ] || fail "there is no kv/$file"; done
+for variant in mha gqa-2 mqa; do
+    name=${variant/gqa-/gqa:}
+    try 0 "$QKV" eval kv/$variant --data kv/valid.txt --json --threads 1
+    same "$(field kv/results.json $name valid_loss)" "$(grep -o '"loss": [^,]*' out | cut -d' ' -f2)" "the loss of $variant and that of eval"
+    try 0 "$QKV" info kv/$variant --batch 4 --json
+    for pair in parameters:parameters cache_bytes_per_token:cache_bytes_per_token train_bytes:train_bytes run_bytes:run_bytes; do
+        same "$(field kv/results.json $name "${pair%:*}")" "$(grep -o "\"${pair#*:}\": [0-9]*" out | head -1 | cut -d' ' -f2)" "${pair%:*} of $variant and of info"
+    done
+    same "$(wc -l <kv/$variant/log.jsonl)" 20 "steps of $variant"
+done
+mha=$(field kv/results.json mha cache_bytes_per_token)
+same "$mha" $((4 * $(field kv/results.json mqa cache_bytes_per_token))) "cache of mha, in those of mqa"
+same "$mha" $((2 * $(field kv/results.json gqa:2 cache_bytes_per_token))) "cache of mha, in those of gqa:2"
+cat kv/train.txt kv/valid.txt | cmp -s - text.txt || fail "the two parts are not the text"
+same "$(grep -c . kv/results.csv)" 5 "lines of results.csv"
+same "$(awk -F, 'NR == 1 {print NF}' kv/results.csv)" 12 "fields of results.csv"
+grep -q '^mha,[0-9]*,[0-9.]*,,[0-9.e+]*,' kv/results.csv || fail "results.csv: $(head -2 kv/results.csv)"
+# The same batches: a variant is the run that train makes of the two files.
+try 0 "$QKV" train --spec spec.json --data kv/train.txt --valid kv/valid.txt --out alone --steps 20 --batch 4 --warmup 2 --eval-every 5 \
+    --eval-batches 2 --save-every 5 --threads 1 -q --set decoder.attention.kv_heads=1
+cmp -s alone/model.safetensors kv/mqa/model.safetensors || fail "a variant is not what train makes"
+
+# Again: nothing is trained; other options are refused.
+cp kv/mha/log.jsonl before
+try 0 compare kv --axis kv=mha,gqa:2,gqa:3,mqa
+cmp -s kv/mha/log.jsonl before || fail "a finished variant was trained again"
+refuse 1 'begun with other options: training was .*steps=20.* is now .*steps=21' compare kv --axis kv=mha,gqa:2,gqa:3,mqa --steps 21
+refuse 1 'axis was kv=mha,gqa:2,gqa:3,mqa and is now kv=mha,mqa' compare kv --axis kv=mha,mqa
+refuse 1 'alone already holds a run' compare alone --axis kv=mha,mqa
+mkdir strange && echo '{}' >strange/compare.json
+refuse 1 'no record of a comparison' compare strange --axis kv=mha,mqa
+
+# ---- interrupted and gone on with: the losses are those of one that was not ----
+try 0 compare whole --axis norm=pre,post --axis warmup=0,5 --seeds 2 --steps 60
+has out '^pre warmup=0 '
+has out '± '
+for folder in pre-warmup-0-seed1337 post-warmup-5-seed1338; do [ -d whole/${folder/warmup-/warmup=} ] || fail "there is no run whole/$folder: $(ls whole)"; done
+compare parts --axis norm=pre,post --axis warmup=0,5 --seeds 2 --steps 60 >out 2>err </dev/null &
+pid=$!
+for i in $(seq 300); do
+    [ -s parts/post-warmup=0-seed1337/log.jsonl ] && break
+    sleep 0.05
+done
+kill -INT $pid
+wait $pid
+same $? 130 "the exit code of a comparison that was interrupted"
+grep -q 'interrupted; the same command goes on with parts' err || fail "no word about going on: $(cat err)"
+[ ! -e parts/results.json ] || fail "results of a comparison that was interrupted"
+try 0 compare parts --axis norm=pre,post --axis warmup=0,5 --seeds 2 --steps 60
+for run in whole/*-seed*; do
+    cmp -s "$run/model.safetensors" "parts/${run#*/}/model.safetensors" || fail "${run#*/} differs after an interruption"
+    [ "$(losses "$run")" = "$(losses "parts/${run#*/}")" ] || fail "the log of ${run#*/} differs after an interruption"
+done
+same "$(field whole/results.json "post warmup=5" valid_loss)" "$(field parts/results.json "post warmup=5" valid_loss)" "the loss after an interruption"
+try 0 "$QKV" report whole/pre-warmup=0-seed1337 whole/post-warmup=0-seed1337 -o runs.html
+
+# ---- specs, other axes, a run that fails ----
+sed 's/"d_ff": 64/"d_ff": 32/' spec.json >narrow.json
+try 0 "$QKV" compare --specs spec.json narrow.json hidden.json --data text.txt --out specs --steps 4 --batch 2 --warmup 1 --threads 1 --cache 8 -q
+has out '^narrow +'
+has out '^hidden +failed: .*another head than lm'
+try 0 compare axes --axis position=none,sinusoidal,learned,rope,rope:interleaved,rope:0.5,alibi --steps 2
+same "$(grep -c '^rope' out)" 3 "kinds of rope"
+try 0 compare ffn --axis ffn=relu,swiglu --axis precision=fp32,bf16 --steps 2
+has out '^swiglu bf16 '
+try 0 "$QKV" eval ffn/relu-bf16 --data ffn/valid.txt --json --threads 1 --precision bf16
+same "$(field ffn/results.json "relu bf16" valid_loss)" "$(grep -o '"loss": [^,]*' out | cut -d' ' -f2)" "the loss in bf16 and that of eval"
+try 0 compare rates --axis rate=1e-3,1e30 --clip 0 --steps 6
+has out '^rate=1e30 +failed: .*finite'
+has out '^rate=1e-3 '
+try 1 compare allrates --axis rate=1e29,1e30 --clip 0 --steps 6
+has err 'no variant could be trained'
+
+# ---- inspect ----
+for kind in decoder pairs classifier encoder; do try 0 "$make" $kind $kind; done
+text='a</script><script>injected=1</script>&'
+try 0 "$QKV" inspect decoder --prompt "the king"
+has out '^decoder: loss [0-9.]+ nats, of the next of 8 tokens; norm of all gradients [0-9.]+'
+has out '^  embedding +-?[0-9.e-]+ +[0-9.]+ +-[0-9.]+ +[0-9.]+ +none +[0-9.e-]+'
+has out '^  block 0 attention '
+has out '^  block 0 ffn '
+has out '^  block 0 stream '
+has out '^  final norm '
+try 0 "$QKV" inspect decoder --prompt "x"
+has out 'nothing to predict'
+try 0 "$QKV" inspect pairs --prompt "the queen" --target "is"
+has out '^  encoder block 0 attention '
+has out '^  decoder block 0 cross '
+try 0 "$QKV" inspect classifier --prompt "the queen" --target person
+has out 'of the class person;'
+try 0 "$QKV" inspect encoder --prompt "the <mask> of England" --target "the capital of England"
+has out 'those under the masks of 4 tokens'
+try 0 "$QKV" inspect whole/pre-warmup=0-seed1337 whole/post-warmup=0-seed1337 --prompt "the king"
+has out '^side by side +deviation of the stream +gradient of the block'
+has out '^block 1 '
+try 0 "$QKV" inspect whole/pre-warmup=0-seed1337/ whole/post-warmup=0-seed1337 pairs --prompt "$text" -o inside.html --json inside.json
+refuse 1 'inside.html exists; --force replaces it' "$QKV" inspect decoder --prompt a -o inside.html
+refuse 2 'say which model folder' "$QKV" inspect
+refuse 2 'say what the model shall read' "$QKV" inspect decoder
+refuse 2 'exclude each other' "$QKV" inspect decoder --prompt a --file b
+refuse 1 'no class of this model' "$QKV" inspect classifier --prompt a --target nobody
+refuse 1 'leave it out' "$QKV" inspect decoder --prompt a --target b
+refuse 1 'context is 40; shorten it' "$QKV" inspect decoder --prompt "$(printf '%060d' 0)"
+cp -r decoder bare && rm bare/tokenizer.json
+refuse 1 'has no tokenizer' "$QKV" inspect bare --prompt a
+# Against what forward writes: the gradients of one block's weights.
+try 0 "$QKV" inspect decoder --prompt "the king" --json one.json
+grep -q '"stack":"decoder","layer":0,"what":"stream"' one.json || fail "one.json: $(head -c 300 one.json)"
+
+# ---- in the browser ----
+. "$SOURCE/tests/cli/browser.sh"
+need_browser
+cp kv/index.html kv.html
+cp whole/index.html whole.html
+for theme in 1 0; do browse kv.html '{"variants":4,"failed":1,"curves":3,"best":"mqa"}' compare.js 1300 $theme; done
+browse kv.html '{"variants":4,"failed":1,"curves":3,"best":"mqa"}' compare.js 500
+browse whole.html '{"variants":4,"failed":0,"curves":8}' compare.js
+for theme in 1 0; do browse inside.html '{"models":3,"charts":6}' inspect.js 1300 $theme; done
+browse inside.html '{"models":3,"charts":6}' inspect.js 500
+for shape in kv,1300,1000,1 kv,1300,1000,0 whole,390,900,1 inside,1300,1000,1; do
+    IFS=, read -r page width height theme <<<"$shape"
+    open_page "$folder/$page.html" "$width" "$height" "$theme" "$folder/$page-$width-$theme.png"
+    checks=$((checks + 1))
+    size=$(stat -c %s "$page-$width-$theme.png" 2>/dev/null || echo 0)
+    [ "$size" -gt 20000 ] || fail "the picture of $page.html at width $width has $size bytes"
+done
+[ -z "${QKV_SCREENSHOTS:-}" ] || { mkdir -p "$QKV_SCREENSHOTS" && cp ./*.png "$QKV_SCREENSHOTS"; }
+finish

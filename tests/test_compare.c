@@ -1,0 +1,260 @@
+/* What a comparison varies, and the numbers it sums up: axes and their values, variants and their folders, medians and deviations. */
+#include "test.h"
+
+#include "compare/compare.h"
+
+#define assert_fails(ctx, call, expected, part)                                                                        \
+    do {                                                                                                               \
+        assert_status(ctx, call, expected);                                                                            \
+        if (ctx) test_message_has(ctx, part, __FILE__, __LINE__);                                                      \
+    } while (0)
+
+static struct qkv_context *make_context(void) {
+    struct qkv_context *ctx;
+    struct qkv_context_options options = {.threads = 1};
+    assert_ok(ctx, qkv_context_create(&ctx, &options));
+    return ctx;
+}
+
+/* ---- axes ------------------------------------------------------------------------------------------------------------------ */
+
+static void axes_are_read(void **state) {
+    struct qkv_context *ctx = make_context();
+    struct qkv_axis axis;
+    (void)state;
+    assert_ok(ctx, qkv_axis_parse(ctx, "kv=mha,gqa:2,mqa", &axis));
+    assert_string_equal(axis.name, "kv");
+    assert_int_equal(axis.values.count, 3);
+    assert_string_equal(axis.values.items[1], "gqa:2");
+    qkv_axis_free(&axis);
+    assert_ok(ctx, qkv_axis_parse(ctx, "weight-decay=0,0.1", &axis));
+    assert_string_equal(axis.name, "weight_decay");
+    qkv_axis_free(&axis);
+    assert_ok(ctx, qkv_axis_parse(ctx, "decoder.layers=1", &axis));
+    qkv_axis_free(&axis);
+    const char *const good[] = {"position=none,sinusoidal,learned,rope,alibi,rope:half,rope:interleaved,rope:0.25",
+                                "norm=pre,post,pre-layer,pre-rms,post-layer,post-rms",
+                                "ffn=relu,gelu,gelu_tanh,silu,swiglu,geglu",
+                                "precision=fp32,bf16",
+                                "warmup=0,100",
+                                "min_rate=1e-5,0.5",
+                                "accumulate=1,64",
+                                "checkpoint_activations=true,false"};
+    for (size_t i = 0; i < TEST_COUNT(good); i++) {
+        assert_ok(ctx, qkv_axis_parse(ctx, good[i], &axis));
+        qkv_axis_free(&axis);
+    }
+    qkv_context_free(ctx);
+}
+
+static void what_is_no_axis_is_refused(void **state) {
+    static const struct {
+        const char *text, *part;
+    } bad[] = {
+        {"colour=red", "there is no axis \"colour\"; there are kv, position, norm, ffn"},
+        {"steps=1,2", "there is no axis \"steps\""},
+        {"data=a,b", "there is no axis \"data\""},
+        {"kv=mha,foo", "axis kv has no value \"foo\"; it has mha, gqa:N"},
+        {"kv=gqa", "axis kv has no value \"gqa\""},
+        {"kv=gqa:0", "axis kv has no value \"gqa:0\""},
+        {"kv=gqa:2x", "axis kv has no value \"gqa:2x\""},
+        {"kv=gqa:1.5", "axis kv has no value"},
+        {"kv=mh", "axis kv has no value \"mh\""},
+        {"position=rope:0", "axis position has no value"},
+        {"position=rope:2", "axis position has no value"},
+        {"position=rope:X", "axis position has no value"},
+        {"position=absolute", "learned, rope, alibi, rope:half"},
+        {"norm=rms", "it has pre, post, pre-layer"},
+        {"ffn=tanh", "it has relu, gelu, gelu_tanh, silu, swiglu, geglu"},
+        {"kv", "axis kv has no values"},
+        {"kv=", "empty value"},
+        {"kv=mha,,mqa", "empty value"},
+        {"kv=mha,", "empty value"},
+        {"kv=mha,mha", "the value mha twice"},
+        {"warmup=soon", "warmup is \"soon\"; it must be a whole number"},
+        {"precision=fp8", "it must be fp32, bf16 or auto"},
+        {"optimizer=lion", "it must be adamw, adam or sgd"},
+        {"beta2=1.5", "beta2 is 1.5"},
+    };
+    struct qkv_context *ctx = make_context();
+    struct qkv_axis axis;
+    (void)state;
+    for (size_t i = 0; i < TEST_COUNT(bad); i++)
+        assert_fails(ctx, qkv_axis_parse(ctx, bad[i].text, &axis), QKV_ARGUMENT, bad[i].part);
+    qkv_context_free(ctx);
+}
+
+/* The spec that a value of an axis makes of a preset. */
+static struct qkv_spec vary(struct qkv_context *ctx, const char *preset, const char *text) {
+    struct qkv_axis axis;
+    struct qkv_texts settings = {0}, training = {0};
+    struct qkv_spec base, spec;
+    assert_ok(ctx, qkv_spec_preset(ctx, &base, preset, NULL, 0));
+    assert_ok(ctx, qkv_axis_parse(ctx, text, &axis));
+    assert_ok(ctx, qkv_axis_apply(ctx, &axis, axis.values.items[0], &base, &settings, &training));
+    assert_int_equal(training.count, 0);
+    assert_ok(ctx, qkv_spec_preset(ctx, &spec, preset, (const char *const *)settings.items, settings.count));
+    qkv_texts_free(&settings);
+    qkv_axis_free(&axis);
+    return spec;
+}
+
+static void values_change_the_spec(void **state) {
+    struct qkv_context *ctx = make_context();
+    (void)state;
+    assert_int_equal(vary(ctx, "nano-gpt", "kv=gqa:2").decoder.attention.kv_heads, 2);
+    assert_int_equal(vary(ctx, "nano-gpt", "kv=mqa").decoder.attention.kv_heads, 1);
+    assert_int_equal(vary(ctx, "llama-style", "kv=mha").decoder.attention.kv_heads, 16);
+    assert_int_equal(vary(ctx, "nano-gpt", "position=alibi").position.kind, QKV_POSITION_ALIBI);
+    struct qkv_spec rope = vary(ctx, "nano-gpt", "position=rope:0.5");
+    assert_int_equal(rope.position.kind, QKV_POSITION_ROPE);
+    assert_true(rope.position.fraction == 0.5);
+    assert_int_equal(vary(ctx, "nano-gpt", "position=rope:interleaved").position.pairing, QKV_PAIRING_INTERLEAVED);
+    struct qkv_spec post = vary(ctx, "nano-gpt", "norm=post");
+    assert_int_equal(post.decoder.norm.placement, QKV_PLACEMENT_POST);
+    assert_int_equal(post.decoder.norm.kind, QKV_NORM_LAYERNORM);
+    assert_false(post.decoder.norm.final);
+    struct qkv_spec rms = vary(ctx, "gpt2-small", "norm=pre-rms");
+    assert_int_equal(rms.decoder.norm.kind, QKV_NORM_RMSNORM);
+    assert_true(rms.decoder.norm.final);
+    assert_int_equal(vary(ctx, "llama-style", "norm=post-layer").decoder.norm.kind, QKV_NORM_LAYERNORM);
+    struct qkv_spec gated = vary(ctx, "nano-gpt", "ffn=swiglu"); /* 512 · 2/3, to a multiple of 8 */
+    assert_int_equal(gated.decoder.ffn.kind, QKV_FFN_SWIGLU);
+    assert_int_equal(gated.decoder.ffn.d_ff, 344);
+    assert_int_equal(vary(ctx, "nano-gpt", "ffn=relu").decoder.ffn.d_ff, 512);
+    assert_int_equal(vary(ctx, "llama-style", "ffn=gelu").decoder.ffn.d_ff, 4224); /* 2816 · 3/2 */
+    assert_int_equal(vary(ctx, "llama-style", "ffn=geglu").decoder.ffn.d_ff, 2816);
+    assert_int_equal(vary(ctx, "nano-gpt", "decoder.layers=3").decoder.layers, 3);
+    qkv_context_free(ctx);
+}
+
+static void values_change_the_training(void **state) {
+    struct qkv_context *ctx = make_context();
+    struct qkv_axis axis;
+    struct qkv_texts settings = {0}, training = {0};
+    struct qkv_spec base;
+    (void)state;
+    assert_ok(ctx, qkv_spec_preset(ctx, &base, "nano-gpt", NULL, 0));
+    assert_ok(ctx, qkv_axis_parse(ctx, "warmup=0,100", &axis));
+    assert_ok(ctx, qkv_axis_apply(ctx, &axis, "100", &base, &settings, &training));
+    assert_int_equal(settings.count, 0);
+    assert_string_equal(training.items[0], "warmup=100");
+    qkv_texts_free(&training);
+    qkv_axis_free(&axis);
+    qkv_context_free(ctx);
+}
+
+/* ---- variants ------------------------------------------------------------------------------------------------------------------ */
+
+static void write_text(const char *path) {
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (int i = 0; i < 200; i++) fputs("na\xC3\xAFve \xE2\x82\xAC ", file);
+    fclose(file);
+}
+
+static void several_axes_are_multiplied(void **state) {
+    static const char *const names[] = {"mha pre", "mha post", "gqa:3 pre", "gqa:3 post", "mqa pre", "mqa post"};
+    static const char *const axes[] = {"kv=mha,gqa:3,mqa", "norm=pre,post"};
+    struct qkv_context *ctx = make_context();
+    const char *text = test_path("text.txt"), *out = test_path("out");
+    char data[1100];
+    struct qkv_comparison *c;
+    (void)state;
+    snprintf(data, sizeof data, "data=%s", text);
+    write_text(text);
+    const char *training[] = {data, "seed=7"};
+    struct qkv_compare_options o = {
+        .axes = axes, .axis_count = 2, .training = training, .training_count = 2, .seeds = 2};
+    assert_ok(ctx, qkv_comparison_create(ctx, &o, out, &c));
+    assert_int_equal(qkv_comparison_count(c), 6);
+    for (size_t i = 0; i < 6; i++) {
+        const struct qkv_variant *v = qkv_comparison_variant(c, i);
+        assert_string_equal(v->name, names[i]);
+        bool impossible = i / 2 == 1; /* 4 heads are not divided by 3 */
+        assert_int_equal(v->failure != NULL, impossible);
+        if (impossible) assert_non_null(strstr(v->failure, "kv_heads"));
+    }
+    assert_null(qkv_comparison_variant(c, 6));
+    assert_string_equal(qkv_comparison_variant(c, 2)->folder, "gqa-3-pre-seed7");
+    /* Cut at the begin of a character. */
+    struct qkv_map whole, train, valid;
+    assert_ok(ctx, qkv_map_file(ctx, text, &whole));
+    assert_ok(ctx, qkv_map_file(ctx, test_path("out/train.txt"), &train));
+    assert_ok(ctx, qkv_map_file(ctx, qkv_comparison_valid(c), &valid));
+    assert_int_equal(train.size + valid.size, whole.size);
+    assert_memory_equal(train.data, whole.data, train.size);
+    assert_memory_equal(valid.data, whole.data + train.size, valid.size);
+    assert_true((valid.data[0] & 0xC0) != 0x80);
+    assert_in_range(valid.size, whole.size / 10, whole.size / 10 + 3);
+    qkv_unmap_file(&whole);
+    qkv_unmap_file(&train);
+    qkv_unmap_file(&valid);
+    qkv_comparison_free(c);
+    /* The same goes on; another does not. */
+    assert_ok(ctx, qkv_comparison_create(ctx, &o, out, &c));
+    qkv_comparison_free(c);
+    o.seeds = 3;
+    assert_fails(ctx, qkv_comparison_create(ctx, &o, out, &c), QKV_ARGUMENT, "seeds was 2 and is now 3");
+    assert_null(c);
+    o.seeds = 2;
+    o.axis_count = 1;
+    assert_fails(ctx, qkv_comparison_create(ctx, &o, out, &c), QKV_ARGUMENT, "axis was kv=mha,gqa:3,mqa norm=pre,post");
+    qkv_context_free(ctx);
+}
+
+static void what_makes_no_sense_is_refused(void **state) {
+    struct qkv_context *ctx = make_context();
+    struct qkv_comparison *c;
+    const char *axis = "kv=mha,mqa", *data = "data=/nowhere", *specs[] = {"a.json"};
+    struct qkv_compare_options o = {.axes = &axis, .axis_count = 1};
+    (void)state;
+    assert_fails(ctx, qkv_comparison_create(ctx, &o, "never", &c), QKV_ARGUMENT, "say which text to train on");
+    o.training = &data;
+    o.training_count = 1;
+    assert_fails(ctx, qkv_comparison_create(ctx, &o, "never", &c), QKV_FILE, "/nowhere");
+    const char *pairs = "pairs=x";
+    o.training = &pairs;
+    assert_fails(ctx, qkv_comparison_create(ctx, &o, "never", &c), QKV_ARGUMENT, "pairs has no place");
+    o.preset = "nano-gtp";
+    assert_fails(ctx, qkv_comparison_create(ctx, &o, "never", &c), QKV_ARGUMENT, "nano-gtp");
+    o = (struct qkv_compare_options){.specs = specs, .spec_count = 1};
+    assert_fails(ctx, qkv_comparison_create(ctx, &o, "never", &c), QKV_ARGUMENT, "say what to compare");
+    const char *twice[] = {"kv=mha", "kv=mqa"};
+    o = (struct qkv_compare_options){.axes = twice, .axis_count = 2};
+    assert_fails(ctx, qkv_comparison_create(ctx, &o, "never", &c), QKV_ARGUMENT, "the axis kv is there twice");
+    const size_t falling[] = {64, 64};
+    o = (struct qkv_compare_options){.axes = &axis, .axis_count = 1, .caches = falling, .cache_count = 2};
+    assert_fails(ctx, qkv_comparison_create(ctx, &o, "never", &c), QKV_ARGUMENT, "must rise");
+    assert_false(qkv_file_exists("never"));
+    qkv_context_free(ctx);
+}
+
+/* ---- statistics ------------------------------------------------------------------------------------------------------------------ */
+
+static void numbers_are_summed_up(void **state) {
+    double odd[] = {3, 1, 2}, even[] = {4, 1, 3, 2}, one[] = {5};
+    (void)state;
+    assert_true(qkv_median(odd, 3) == 2);
+    assert_true(qkv_median(even, 4) == 2.5);
+    assert_true(qkv_median(one, 1) == 5);
+    assert_true(isnan(qkv_median(one, 0)));
+    const double x[] = {2, 4, 4, 4, 5, 5, 7, 9}; /* squares of the differences from 5 add up to 32 */
+    assert_true(qkv_mean(x, 8) == 5);
+    assert_true(fabs(qkv_deviation(x, 8) - sqrt(32.0 / 7)) < 1e-12);
+    assert_true(isnan(qkv_deviation(x, 1)));
+    assert_true(isnan(qkv_mean(x, 0)));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(axes_are_read),
+        cmocka_unit_test(what_is_no_axis_is_refused),
+        cmocka_unit_test(values_change_the_spec),
+        cmocka_unit_test(values_change_the_training),
+        cmocka_unit_test(several_axes_are_multiplied),
+        cmocka_unit_test(what_makes_no_sense_is_refused),
+        cmocka_unit_test(numbers_are_summed_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
