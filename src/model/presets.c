@@ -93,7 +93,7 @@ static const struct preset presets[] = {
      .json = START "\"d_model\": 128, \"context\": 64, \"dropout\": 0.1,"
                    " \"encoder\": {\"layers\": 3, \"attention\": {\"heads\": 4}},"
                    " \"decoder\": {\"layers\": 3, \"attention\": {\"heads\": 4}}}",
-     .recipe = RECIPE("tokenizer=words", "source_tokenizer=chars", "batch=0", "batch_tokens=2048", "steps=6000",
+     .recipe = RECIPE("tokenizer=words", "source_tokenizer=chars", "batch=0", "batch_tokens=2048", "steps=20000",
                       "rate=2e-3", "min_rate=2e-5", "warmup=300", "beta2=0.98", "weight_decay=0.01",
                       "label_smoothing=0.1", "eval_every=500", "eval_batches=0", "save_every=500")},
     {.name = "tiny-seq2seq",
