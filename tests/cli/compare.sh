@@ -8,11 +8,12 @@ make_text 400 >text.txt
 sed 's/"decoder"/"head": {"kind": "none"}, "decoder"/' spec.json >hidden.json
 
 # compare OUT [OPTIONS]: small variants, one thread.
+small=(--spec spec.json --data text.txt --steps 20 --batch 4 --warmup 2 --eval-every 5 --eval-batches 2 --save-every 5 --threads 1
+    --cache 16,48 --plain)
 compare() {
     local out=$1
     shift
-    "$QKV" compare --spec spec.json --data text.txt --out "$out" --steps 20 --batch 4 --warmup 2 --eval-every 5 --eval-batches 2 \
-        --save-every 5 --threads 1 --cache 16,48 --plain "$@"
+    "$QKV" compare --out "$out" "${small[@]}" "$@"
 }
 # field FILE VARIANT KEY: a number of a variant, from results.json.
 field() { # every variant is one object without inner objects
@@ -79,14 +80,14 @@ refuse 1 'no record of a comparison' compare strange --axis kv=mha,mqa
 try 0 compare whole --axis norm=pre,post --axis warmup=0,5 --seeds 2 --steps 60
 has out '^pre warmup=0 '
 has out '± '
-for folder in pre-warmup-0-seed1337 post-warmup-5-seed1338; do [ -d whole/${folder/warmup-/warmup=} ] || fail "there is no run whole/$folder: $(ls whole)"; done
-compare parts --axis norm=pre,post --axis warmup=0,5 --seeds 2 --steps 60 >out 2>err </dev/null &
+for run in pre-warmup=0-seed1337 post-warmup=5-seed1338; do [ -d whole/$run ] || fail "there is no run whole/$run: $(ls whole)"; done
+"$QKV" compare --out parts "${small[@]}" --axis norm=pre,post --axis warmup=0,5 --seeds 2 --steps 60 >out 2>err </dev/null &
 pid=$!
 for i in $(seq 300); do
     [ -s parts/post-warmup=0-seed1337/log.jsonl ] && break
     sleep 0.05
 done
-kill -INT $pid
+kill -TERM $pid # what a shell starts in the background ignores SIGINT
 wait $pid
 same $? 130 "the exit code of a comparison that was interrupted"
 grep -q 'interrupted; the same command goes on with parts' err || fail "no word about going on: $(cat err)"
@@ -118,7 +119,8 @@ has err 'no variant could be trained'
 
 # ---- inspect ----
 for kind in decoder pairs classifier encoder; do try 0 "$make" $kind $kind; done
-text='a</script><script>injected=1</script>&'
+odd='a<!--<script>&' # a model of this name
+cp -r pairs "$odd"
 try 0 "$QKV" inspect decoder --prompt "the king"
 has out '^decoder: loss [0-9.]+ nats, of the next of 8 tokens; norm of all gradients [0-9.]+'
 has out '^  embedding +-?[0-9.e-]+ +[0-9.]+ +-[0-9.]+ +[0-9.]+ +none +[0-9.e-]+'
@@ -138,7 +140,7 @@ has out 'those under the masks of 4 tokens'
 try 0 "$QKV" inspect whole/pre-warmup=0-seed1337 whole/post-warmup=0-seed1337 --prompt "the king"
 has out '^side by side +deviation of the stream +gradient of the block'
 has out '^block 1 '
-try 0 "$QKV" inspect whole/pre-warmup=0-seed1337/ whole/post-warmup=0-seed1337 pairs --prompt "$text" -o inside.html --json inside.json
+try 0 "$QKV" inspect whole/pre-warmup=0-seed1337/ whole/post-warmup=0-seed1337 "$odd" --prompt "the king" -o inside.html --json inside.json
 refuse 1 'inside.html exists; --force replaces it' "$QKV" inspect decoder --prompt a -o inside.html
 refuse 2 'say which model folder' "$QKV" inspect
 refuse 2 'say what the model shall read' "$QKV" inspect decoder
@@ -148,7 +150,6 @@ refuse 1 'leave it out' "$QKV" inspect decoder --prompt a --target b
 refuse 1 'context is 40; shorten it' "$QKV" inspect decoder --prompt "$(printf '%060d' 0)"
 cp -r decoder bare && rm bare/tokenizer.json
 refuse 1 'has no tokenizer' "$QKV" inspect bare --prompt a
-# Against what forward writes: the gradients of one block's weights.
 try 0 "$QKV" inspect decoder --prompt "the king" --json one.json
 grep -q '"stack":"decoder","layer":0,"what":"stream"' one.json || fail "one.json: $(head -c 300 one.json)"
 

@@ -60,7 +60,7 @@
         return columns.map((c) => {
             const x = value(c, v), wins = x !== null && x === best(c);
             const text = x === null ? "–" : c.text(x, v);
-            return page.el("td", null, wins ? page.el("b", { title: "the best" }, text, page.el("span", { class: "hidden" }, " (best)")) : text);
+            return page.el("td", null, wins ? page.el("b", { title: "the best" }, `${text} ★`) : text);
         });
     }
     function fill() {
@@ -223,7 +223,7 @@
         page.el("h2", null, "Measures"), table,
         page.el("p", { class: "note" }, `Loss over the whole validation part${many ? `, mean and standard deviation of ${data.seeds.length} seeds` : ""}. Training: median of the steps. ` +
             "Prompts and decoding: medians of measurements in which the variants took turns, with random weights and a context long enough for the cache; decoding at N begins behind N tokens." +
-            (data.machine ? ` Machine: ${data.machine}.` : "")),
+            " ★ is the best of its column." + (data.machine ? ` Machine: ${data.machine}.` : "")),
         page.el("h2", null, "Quality, speed, memory"),
         page.el("div", { class: "controls" }, page.select("Speed", speeds, state.x, set("x")), page.select("Area of a bubble", sizes, state.size, set("size"))),
         chart.legend(all, redraw),
