@@ -13,7 +13,7 @@
     const rows = (model) => model.rows.filter((r) => r.stack === state.stack);
     /* The embedding stands before block 0, and so at −1; blocks by their number. */
     const place = (row) => row.what === "embedding" ? -1 : row.layer;
-    const axis = { name: "block", format: (v) => v < -.5 ? "embedding" : page.number(Math.round(v)) };
+    const axis = { name: "block", format: (v, full) => !full && Math.abs(v - Math.round(v)) > .01 ? "" : v < -.5 ? "embedding" : page.number(Math.abs(Math.round(v))) };
 
     function series(what, value) {
         return () => shown().map((model) => {
