@@ -51,7 +51,7 @@ static void gemm_data_free(struct gemm_data *d) {
 static enum qkv_status gemm_run(struct qkv_context *ctx, struct qkv_arena *scratch, const struct gemm_data *d,
                                 float *c) {
     const struct gemm_case *s = &d->shape;
-    struct qkv_gemm_options options = {s->accumulate, s->bias ? d->bias : NULL};
+    struct qkv_gemm_options options = {.accumulate = s->accumulate, .bias = s->bias ? d->bias : NULL};
     return qkv_gemm(ctx, scratch, c, s->ldc, d->a, d->b, s->M, s->N, s->K, options);
 }
 

@@ -94,6 +94,7 @@ struct qkv_attention_flow {
     const float *addend;
     struct qkv_pairs addend_pairs;
     float *daddend; /* backward adds to it */
+    struct qkv_tensor *residual; /* added to the output; NULL: nothing */
     float dropout;  /* on the weights, when the tape trains */
     const struct qkv_attend **kept;
 };

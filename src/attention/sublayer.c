@@ -90,7 +90,11 @@ static struct qkv_tensor *attend(const struct qkv_attention_flow *f, struct qkv_
         v = (struct qkv_columns){qkv_tape_view(f->tape, f->cache->v, rows, o->Hkv * o->Dv), 0};
     }
     struct qkv_tensor *y = qkv_op_attend(f->tape, (struct qkv_columns){q, 0}, k, v, o);
-    return project(f, &f->parameters->o, y, QKV_RESULT_FP32);
+    struct qkv_linear *o_linear = &f->parameters->o;
+    if (f->residual) {
+        return qkv_op_linear_add(f->tape, y, &o_linear->weight, qkv_tensor_or_null(&o_linear->bias), f->residual);
+    }
+    return project(f, o_linear, y, QKV_RESULT_FP32);
 }
 
 static struct qkv_tensor *self_attention(const struct qkv_attention_flow *f, struct qkv_tensor *x) {

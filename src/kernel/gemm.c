@@ -8,6 +8,7 @@
  * other cuts, nor on the number of threads. */
 #include <assert.h>
 
+#include "kernel/finish.h"
 #include "kernel/isa/gemm.h"
 
 enum {
@@ -40,6 +41,7 @@ struct product {
     float *packed_b;           /* shared, or of each thread */
     float *packed_a;           /* of each thread */
     size_t b_floats, a_floats; /* a thread */
+    qkv_finish_count *counts;  /* of each block of rows; NULL without anything to finish */
 };
 
 static size_t smaller(size_t a, size_t b) {
@@ -131,15 +133,8 @@ static void pack_item(void *argument, size_t item, int thread) {
 }
 
 /* One block of C over the whole part of B. */
-static void block_item(void *argument, size_t item, int thread) {
-    const struct product *p = argument;
-    const size_t nr = p->kernels->nr, width = round_up(p->n_end - p->n_begin, nr);
-    const size_t row_block = item % p->row_blocks, column_block = item / p->row_blocks;
-    const size_t m = share(p->row_panels, p->row_blocks, row_block) * p->height;
-    const size_t m_end = smaller(share(p->row_panels, p->row_blocks, row_block + 1) * p->height, p->M);
-    const size_t n = share(width / nr, p->column_blocks, column_block) * nr;
-    const size_t n_end = smaller(share(width / nr, p->column_blocks, column_block + 1) * nr, p->n_end - p->n_begin);
-    if (m >= m_end || n >= n_end) return;
+static void block_of(const struct product *p, size_t m, size_t m_end, size_t n, size_t n_end, int thread) {
+    const size_t width = round_up(p->n_end - p->n_begin, p->kernels->nr);
     float *own_a = p->packed_a + (size_t)thread * p->a_floats, *own_b = p->packed_b + (size_t)thread * p->b_floats;
     struct qkv_gemm_block block = {.rows = m_end - m, .columns = n_end - n, .height = p->height, .ldc = p->ldc};
     block.c = p->c + m * p->ldc + p->n_begin + n;
@@ -166,6 +161,20 @@ static void block_item(void *argument, size_t item, int thread) {
     } while (k < p->k_end);
 }
 
+static void block_item(void *argument, size_t item, int thread) {
+    const struct product *p = argument;
+    const size_t nr = p->kernels->nr, panels = pieces(p->n_end - p->n_begin, nr);
+    const size_t row_block = item % p->row_blocks, column_block = item / p->row_blocks;
+    const size_t m = share(p->row_panels, p->row_blocks, row_block) * p->height;
+    const size_t m_end = smaller(share(p->row_panels, p->row_blocks, row_block + 1) * p->height, p->M);
+    const size_t n = share(panels, p->column_blocks, column_block) * nr;
+    const size_t n_end = smaller(share(panels, p->column_blocks, column_block + 1) * nr, p->n_end - p->n_begin);
+    if (m < m_end && n < n_end) block_of(p, m, m_end, n, n_end, thread);
+    if (p->options.finish && p->k_end == p->K)
+        qkv_finish_block(p->options.finish, p->counts, row_block, m, m_end > m ? m_end - m : 0, p->n_begin + n,
+                         n_end > n ? n_end - n : 0, p->N);
+}
+
 /* ---- few rows ----------------------------------------------------------------------------------------------------- */
 
 static void few_item(void *argument, size_t item, int thread) {
@@ -185,6 +194,7 @@ static void few_item(void *argument, size_t item, int thread) {
                                      .accumulate = p->options.accumulate,
                                      .bias = p->options.bias ? p->options.bias + n : NULL};
     p->kernels->few(&few);
+    if (p->options.finish) qkv_finish_block(p->options.finish, p->counts, 0, 0, p->M, n, end - n, p->N);
 }
 
 /* Needs no scratch: a step of decoding only reads B. */
@@ -192,12 +202,16 @@ static void run_few(struct qkv_context *ctx, struct product *p) {
     p->kc = qkv_gemm_run_length(p->K);
     p->column_panels = pieces(p->N, p->kernels->nr);
     p->column_blocks = smaller(wanted_items(p, (size_t)ctx->threads), p->column_panels);
+    qkv_finish_count count;
+    p->counts = &count;
+    qkv_finish_begin(ctx, p->counts, 1, p->column_blocks);
     qkv_parallel(ctx, p->column_blocks, few_item, p);
 }
 
 /* ---- product ---------------------------------------------------------------------------------------------------- */
 
 static void run(struct qkv_context *ctx, struct product *p) {
+    qkv_finish_begin(ctx, p->counts, p->row_blocks, p->column_blocks * pieces(p->N, p->part_columns));
     for (p->n_begin = 0; p->n_begin < p->N; p->n_begin = p->n_end) {
         p->n_end = smaller(p->N, p->n_begin + p->part_columns);
         p->k_begin = 0;
@@ -230,7 +244,12 @@ enum qkv_status qkv_gemm(struct qkv_context *ctx, struct qkv_arena *scratch, flo
     const size_t mark = qkv_arena_mark(scratch), threads = (size_t)ctx->threads;
     p.packed_b = qkv_arena_take(scratch, p.shared ? 1 : threads, p.b_floats * sizeof(float));
     p.packed_a = p.packed_b ? qkv_arena_take(scratch, threads, p.a_floats * sizeof(float)) : NULL;
-    if (p.packed_a) run(ctx, &p);
+    bool taken = p.packed_a != NULL;
+    if (taken && options.finish) {
+        p.counts = qkv_arena_take(scratch, p.row_blocks, sizeof *p.counts);
+        taken = p.counts != NULL;
+    }
+    if (taken) run(ctx, &p);
     qkv_arena_release(scratch, mark);
-    return p.packed_a ? QKV_OK : QKV_MEMORY;
+    return taken ? QKV_OK : QKV_MEMORY;
 }

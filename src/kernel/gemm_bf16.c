@@ -10,6 +10,8 @@
 
 #include <assert.h>
 
+#include "kernel/finish.h"
+
 enum {
     ITEMS_A_THREAD = 4,
     ROWS_LEAST = 96, /* rows of a block: unpacking and reading B is paid once for them */
@@ -37,6 +39,7 @@ struct product {
     char *packed_a;        /* of each thread, or of each block of rows */
     float *sums, *staging; /* of each thread */
     size_t a_bytes, sums_floats, staging_floats;
+    qkv_finish_count *counts; /* of each block of rows; NULL without anything to finish */
 };
 
 static size_t smaller(size_t a, size_t b) {
@@ -203,6 +206,8 @@ static void block_item(void *argument, size_t item, int thread) {
         pack_rows(p, m, rows, a, thread);
     }
     for (size_t j = n; j < n_end; j += p->kernels->nr) panel(p, m, rows, j, a, thread);
+    if (p->options.finish && p->k_end == p->K)
+        qkv_finish_block(p->options.finish, p->counts, row_block, m, rows, p->n_begin + n, n_end - n, p->N);
 }
 
 /* ---- few rows ---------------------------------------------------------------------------------------------------- */
@@ -226,6 +231,7 @@ static void few_item(void *argument, size_t item, int thread) {
             few.out = (struct qkv_bf16_out){c, p->ldc, p->options.dtype, p->options.accumulate && p->sums_apart, bias};
         kernels->few(&few);
     }
+    if (p->options.finish) qkv_finish_block(p->options.finish, p->counts, 0, 0, p->M, n, few.columns, p->N);
 }
 
 static void few_rows_item(void *argument, size_t item, int thread) {
@@ -246,6 +252,9 @@ static enum qkv_status run_few(struct qkv_context *ctx, struct qkv_arena *scratc
     p->packed_a = qkv_arena_take(scratch, p->M, p->a_bytes);
     p->sums = p->packed_a ? qkv_arena_take(scratch, threads * p->sums_floats, sizeof(float)) : NULL;
     if (p->sums) {
+        qkv_finish_count count;
+        p->counts = &count;
+        qkv_finish_begin(ctx, p->counts, 1, pieces(p->N, p->columns));
         qkv_parallel(ctx, p->M, few_rows_item, p);
         qkv_parallel(ctx, pieces(p->N, p->columns), few_item, p);
     }
@@ -255,7 +264,14 @@ static enum qkv_status run_few(struct qkv_context *ctx, struct qkv_arena *scratc
 
 /* ---- product ---------------------------------------------------------------------------------------------------- */
 
+/* Blocks of columns in all parts. */
+static size_t all_column_blocks(const struct product *p) {
+    const size_t whole = p->N / p->part_columns, rest = p->N % p->part_columns;
+    return whole * pieces(p->part_columns, p->columns) + pieces(rest, p->columns);
+}
+
 static void run(struct qkv_context *ctx, struct product *p) {
+    qkv_finish_begin(ctx, p->counts, p->row_blocks, all_column_blocks(p));
     const bool ahead = p->panels != NULL;
     const size_t nr = p->kernels->nr, all = round_up(p->N, nr);
     const uint32_t *panels = p->panels;
@@ -279,7 +295,8 @@ static bool take(struct qkv_context *ctx, struct qkv_arena *scratch, struct prod
     const size_t words =
         p->panels ? 0 : round_up(p->part_columns, p->kernels->nr) * pairs_of(p->kernels, p->part_terms);
     p->packed_b = qkv_arena_take(scratch, words, sizeof(uint32_t));
-    return p->sums && p->staging && p->packed_a && p->packed_b;
+    if (p->options.finish) p->counts = qkv_arena_take(scratch, p->row_blocks, sizeof *p->counts);
+    return p->sums && p->staging && p->packed_a && p->packed_b && (!p->options.finish || p->counts);
 }
 
 enum qkv_status qkv_gemm_bf16(struct qkv_context *ctx, struct qkv_arena *scratch, void *c, size_t ldc,

@@ -120,9 +120,15 @@ struct qkv_matrix {
     const float *data;
     size_t row_stride, column_stride;
 };
+/* More to be done to each block of C once it is whole, while it is in the cache; called from the product's own threads. */
+struct qkv_finish {
+    void (*run)(const struct qkv_finish *finish, size_t row, size_t rows, size_t column, size_t columns);
+    bool whole_rows; /* only for whole rows: column 0, columns N */
+};
 struct qkv_gemm_options {
     bool accumulate;   /* add to what C holds */
     const float *bias; /* N floats added to every row, or NULL */
+    const struct qkv_finish *finish; /* or NULL */
 };
 size_t qkv_gemm_run_length(size_t K);
 enum qkv_status qkv_gemm(struct qkv_context *ctx, struct qkv_arena *scratch, float *c, size_t ldc, struct qkv_matrix a,
@@ -141,6 +147,7 @@ struct qkv_bf16_options {
     enum qkv_dtype dtype; /* of C */
     bool accumulate;
     const float *bias;  /* N floats, or NULL */
+    const struct qkv_finish *finish; /* or NULL */
     const void *panels; /* B as qkv_bf16_pack left it for (K,N): B's data is then not read; or NULL */
 };
 enum qkv_status qkv_gemm_bf16(struct qkv_context *ctx, struct qkv_arena *scratch, void *c, size_t ldc,

@@ -12,35 +12,28 @@ static struct qkv_tensor *norm(struct qkv_flow *f, struct qkv_norm *n, struct qk
     return qkv_op_norm(f->tape, x, spec->kind, &n->weight, qkv_tensor_or_null(&n->bias), (float)spec->eps, result);
 }
 
-static struct qkv_tensor *feed_forward(struct qkv_flow *f, struct qkv_ffn *ffn, struct qkv_tensor *x) {
-    struct qkv_tape *tape = f->tape;
-    struct qkv_tensor *up =
-        qkv_op_linear(tape, x, &ffn->up.weight, qkv_tensor_or_null(&ffn->up.bias), QKV_RESULT_NARROW);
-    struct qkv_tensor *hidden = NULL;
-    switch (f->stack->spec->ffn.kind) {
-    case QKV_FFN_RELU:
-        hidden = qkv_op_activation(tape, up, QKV_ACT_RELU);
-        break;
-    case QKV_FFN_GELU:
-        hidden = qkv_op_activation(tape, up, QKV_ACT_GELU);
-        break;
-    case QKV_FFN_GELU_TANH:
-        hidden = qkv_op_activation(tape, up, QKV_ACT_GELU_TANH);
-        break;
-    case QKV_FFN_SILU:
-        hidden = qkv_op_activation(tape, up, QKV_ACT_SILU);
-        break;
-    case QKV_FFN_SWIGLU:
-        hidden = qkv_op_gated(tape, up, QKV_ACT_SILU);
-        break;
-    case QKV_FFN_GEGLU:
-        hidden = qkv_op_gated(tape, up, QKV_ACT_GELU);
-        break;
-    }
-    return qkv_op_linear(tape, hidden, &ffn->down.weight, qkv_tensor_or_null(&ffn->down.bias), QKV_RESULT_FP32);
+/* The sublayers return their output, or, with `residual`, the sum of both. */
+
+static struct qkv_tensor *feed_forward(struct qkv_flow *f, struct qkv_ffn *ffn, struct qkv_tensor *x,
+                                       struct qkv_tensor *residual) {
+    static const struct {
+        enum qkv_activation_kind act;
+        bool gated;
+    } kinds[] = {
+        [QKV_FFN_RELU] = {QKV_ACT_RELU, false},           [QKV_FFN_GELU] = {QKV_ACT_GELU, false},
+        [QKV_FFN_GELU_TANH] = {QKV_ACT_GELU_TANH, false}, [QKV_FFN_SILU] = {QKV_ACT_SILU, false},
+        [QKV_FFN_SWIGLU] = {QKV_ACT_SILU, true},          [QKV_FFN_GEGLU] = {QKV_ACT_GELU, true},
+    };
+    const enum qkv_ffn_kind kind = f->stack->spec->ffn.kind;
+    struct qkv_tensor *bias = qkv_tensor_or_null(&ffn->up.bias), *down_bias = qkv_tensor_or_null(&ffn->down.bias);
+    struct qkv_tensor *hidden =
+        qkv_op_linear_activation(f->tape, x, &ffn->up.weight, bias, kinds[kind].act, kinds[kind].gated);
+    return residual ? qkv_op_linear_add(f->tape, hidden, &ffn->down.weight, down_bias, residual)
+                    : qkv_op_linear(f->tape, hidden, &ffn->down.weight, down_bias, QKV_RESULT_FP32);
 }
 
-static struct qkv_tensor *self_attention(struct qkv_flow *f, size_t layer, struct qkv_tensor *x) {
+static struct qkv_tensor *self_attention(struct qkv_flow *f, size_t layer, struct qkv_tensor *x,
+                                         struct qkv_tensor *residual) {
     struct qkv_attention_flow a = {.tape = f->tape,
                                    .spec = &f->stack->spec->attention,
                                    .parameters = &f->stack->layers[layer].self.parameters,
@@ -55,11 +48,13 @@ static struct qkv_tensor *self_attention(struct qkv_flow *f, size_t layer, struc
                                    .cache_count = f->cache_count,
                                    .past = f->past,
                                    .dropout = (float)f->spec->dropout,
+                                   .residual = residual,
                                    .kept = f->kept ? &f->kept[layer * (f->stack->has_cross ? 2 : 1)] : NULL};
     return qkv_attention_sublayer(&a, x);
 }
 
-static struct qkv_tensor *cross_attention(struct qkv_flow *f, size_t layer, struct qkv_tensor *x) {
+static struct qkv_tensor *cross_attention(struct qkv_flow *f, size_t layer, struct qkv_tensor *x,
+                                          struct qkv_tensor *residual) {
     size_t group = f->memory_cache ? f->memory_group : 1;
     struct qkv_attention_flow a = {.tape = f->tape,
                                    .spec = &f->stack->spec->cross,
@@ -76,6 +71,7 @@ static struct qkv_tensor *cross_attention(struct qkv_flow *f, size_t layer, stru
                                    .memory = f->memory,
                                    .memory_T = f->memory_T,
                                    .dropout = (float)f->spec->dropout,
+                                   .residual = residual,
                                    .kept = f->kept ? &f->kept[layer * 2 + 1] : NULL};
     return qkv_attention_sublayer(&a, x);
 }
@@ -103,11 +99,16 @@ static struct qkv_tensor *residual(struct qkv_flow *f, size_t layer, enum sublay
     bool pre = f->stack->spec->norm.placement == QKV_PLACEMENT_PRE;
     struct qkv_tape_mark mark = qkv_tape_mark(f->tape);
     struct qkv_tensor *in = pre ? norm(f, n, x, QKV_RESULT_NARROW) : x;
-    struct qkv_tensor *out = kind == SELF    ? self_attention(f, layer, in)
-                             : kind == CROSS ? cross_attention(f, layer, in)
-                                             : feed_forward(f, &l->ffn, in);
-    tap(f, kind == SELF ? QKV_TAP_ATTENTION : kind == CROSS ? QKV_TAP_CROSS : QKV_TAP_FFN, layer, out);
-    out = qkv_op_add(f->tape, x, qkv_op_dropout(f->tape, out, (float)f->spec->dropout));
+    /* With nothing in between the sum is made with the sublayer's last product. */
+    const bool drops = f->tape->training && f->spec->dropout > 0;
+    struct qkv_tensor *sum = drops || f->tap ? NULL : x;
+    struct qkv_tensor *out = kind == SELF    ? self_attention(f, layer, in, sum)
+                             : kind == CROSS ? cross_attention(f, layer, in, sum)
+                                             : feed_forward(f, &l->ffn, in, sum);
+    if (!sum) {
+        tap(f, kind == SELF ? QKV_TAP_ATTENTION : kind == CROSS ? QKV_TAP_CROSS : QKV_TAP_FFN, layer, out);
+        out = qkv_op_add(f->tape, x, qkv_op_dropout(f->tape, out, (float)f->spec->dropout));
+    }
     if (!pre) {
         out = norm(f, n, out, QKV_RESULT_FP32);
     }

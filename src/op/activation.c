@@ -2,7 +2,7 @@
  *
  * act is ReLU, GELU (Hendrycks & Gimpel 2016: x·Φ(x), or its tanh form) or SiLU; gated with SiLU it is SwiGLU, with GELU
  * GeGLU (Shazeer 2020). Backward from x, which is kept: dx = dy·act'(x); dgate = dy·up·act'(gate), dup = dy·act(gate). */
-#include "op/op.h"
+#include "op/linear.h"
 
 enum { ELEMENTS_A_PIECE = 4096, ROWS_A_PIECE = 8 };
 
@@ -111,50 +111,73 @@ enum qkv_status qkv_backward_gated(struct qkv_tape *tape, struct qkv_node *node)
     return backward(tape, node, node->output->rows, ROWS_A_PIECE, backward_gated_rows);
 }
 
-/* A tensor of x's type. */
-static struct qkv_tensor *like(struct qkv_tape *tape, const struct qkv_tensor *x, size_t columns) {
-    return x->dtype == QKV_F32 ? qkv_tape_tensor(tape, x->rows, columns) : qkv_tape_narrow(tape, x->rows, columns);
+/* ---- builders ------------------------------------------------------------------------------------------------------- */
+
+/* Of rows × columns of the output, which a product has just made the input of. */
+static void finish_elements(const struct qkv_finish *finish, size_t row, size_t rows, size_t column, size_t columns) {
+    const struct qkv_activation_finish *f = (const struct qkv_activation_finish *)(const void *)finish;
+    const struct qkv_tensor *y = f->output;
+    for (size_t n = row; n < row + rows; n++) {
+        forward_elements(f->record, n * y->columns + column, n * y->columns + column + columns, 0);
+    }
 }
 
-static struct activation *start(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *y,
-                                enum qkv_activation_kind kind) {
-    struct activation *o = qkv_tape_take_record(tape, sizeof *o);
-    if (!y || !o) {
-        return NULL;
-    }
-    *o = (struct activation){
-        .kernels = tape->ctx->kernels, .kind = kind, .x = x->data, .y = y->data, .dtype = x->dtype, .F = y->columns};
-    return o;
+static void finish_gated(const struct qkv_finish *finish, size_t row, size_t rows, size_t column, size_t columns) {
+    const struct qkv_activation_finish *f = (const struct qkv_activation_finish *)(const void *)finish;
+    (void)column, (void)columns;
+    forward_gated_rows(f->record, row, row + rows, 0);
 }
 
-struct qkv_tensor *qkv_op_activation(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_activation_kind kind) {
-    if (!x || tape->status != QKV_OK) {
-        return NULL;
-    }
-    struct qkv_tensor *y = like(tape, x, x->columns);
-    struct activation *o = start(tape, x, y, kind);
-    if (!o) {
-        return NULL;
-    }
-    qkv_parallel_range(tape->ctx, x->rows * x->columns, ELEMENTS_A_PIECE, forward_elements, o);
-    return qkv_tape_record(tape, qkv_backward_activation, &x, 1, y, o);
-}
-
-struct qkv_tensor *qkv_op_gated(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_activation_kind kind) {
-    if (!x || tape->status != QKV_OK) {
-        return NULL;
-    }
-    if (x->columns % 2) {
+bool qkv_activation_prepare(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_activation_kind kind, bool gated,
+                            struct qkv_activation_finish *out) {
+    if (gated && x->columns % 2) {
         qkv_tape_failed(tape, qkv_fail(tape->ctx, QKV_SHAPE,
                                        "gated: x is (%zu,%zu); gate and up need an even number of columns", x->rows,
                                        x->columns));
+        return false;
+    }
+    const size_t columns = gated ? x->columns / 2 : x->columns;
+    struct qkv_tensor *y =
+        x->dtype == QKV_F32 ? qkv_tape_tensor(tape, x->rows, columns) : qkv_tape_narrow(tape, x->rows, columns);
+    struct activation *o = qkv_tape_take_record(tape, sizeof *o);
+    if (!y || !o) {
+        return false;
+    }
+    *o = (struct activation){
+        .kernels = tape->ctx->kernels, .kind = kind, .x = x->data, .y = y->data, .dtype = x->dtype, .F = columns};
+    *out = (struct qkv_activation_finish){
+        .finish = {gated ? finish_gated : finish_elements, gated}, .record = o, .output = y};
+    return true;
+}
+
+static struct qkv_tensor *record(struct qkv_tape *tape, struct qkv_tensor *x, bool gated,
+                                 const struct qkv_activation_finish *f) {
+    qkv_backward *backward = gated ? qkv_backward_gated : qkv_backward_activation;
+    return qkv_tape_record(tape, backward, &x, 1, f->output, f->record);
+}
+
+struct qkv_tensor *qkv_activation_record(struct qkv_tape *tape, struct qkv_tensor *x, bool gated,
+                                         const struct qkv_activation_finish *finish) {
+    tape->fused = true;
+    struct qkv_tensor *y = record(tape, x, gated, finish);
+    tape->fused = false;
+    return y;
+}
+
+struct qkv_tensor *qkv_op_activation(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_activation_kind kind) {
+    struct qkv_activation_finish f;
+    if (!x || tape->status != QKV_OK || !qkv_activation_prepare(tape, x, kind, false, &f)) {
         return NULL;
     }
-    struct qkv_tensor *y = like(tape, x, x->columns / 2);
-    struct activation *o = start(tape, x, y, kind);
-    if (!o) {
+    qkv_parallel_range(tape->ctx, x->rows * x->columns, ELEMENTS_A_PIECE, forward_elements, f.record);
+    return record(tape, x, false, &f);
+}
+
+struct qkv_tensor *qkv_op_gated(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_activation_kind kind) {
+    struct qkv_activation_finish f;
+    if (!x || tape->status != QKV_OK || !qkv_activation_prepare(tape, x, kind, true, &f)) {
         return NULL;
     }
-    qkv_parallel_range(tape->ctx, x->rows, ROWS_A_PIECE, forward_gated_rows, o);
-    return qkv_tape_record(tape, qkv_backward_gated, &x, 1, y, o);
+    qkv_parallel_range(tape->ctx, x->rows, ROWS_A_PIECE, forward_gated_rows, f.record);
+    return record(tape, x, true, &f);
 }

@@ -27,6 +27,7 @@ struct product {
     struct qkv_operand a, b;
     struct qkv_panels *panels; /* of b, or NULL */
     const float *bias;
+    const struct qkv_finish *finish;
     size_t M, N, K;
 };
 
@@ -41,9 +42,10 @@ static struct qkv_matrix matrix(struct qkv_operand x) {
 static enum qkv_status multiply(struct qkv_tape *tape, const struct product *p) {
     if (tape->ctx->precision == QKV_FP32) {
         return qkv_gemm(tape->ctx, tape->arena, p->c.data, p->N, matrix(p->a), matrix(p->b), p->M, p->N, p->K,
-                        (struct qkv_gemm_options){.accumulate = p->accumulate, .bias = p->bias});
+                        (struct qkv_gemm_options){.accumulate = p->accumulate, .bias = p->bias, .finish = p->finish});
     }
-    struct qkv_bf16_options options = {.dtype = p->c.dtype, .accumulate = p->accumulate, .bias = p->bias};
+    struct qkv_bf16_options options = {
+        .dtype = p->c.dtype, .accumulate = p->accumulate, .bias = p->bias, .finish = p->finish};
     if (p->panels) {
         if (p->panels->packed != *p->panels->now && !tape->ctx->dry) {
             qkv_bf16_pack(tape->ctx, p->panels->data, p->b, p->K, p->N);
@@ -61,23 +63,27 @@ static struct qkv_rows floats(const float *data) {
 enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy, struct qkv_rows x, size_t N,
                                           float *dx, bool accumulate, const struct qkv_tensor *weight, float *dweight,
                                           float *dbias) {
-    size_t in = weight->columns, out = weight->rows;
+    const size_t in = weight->columns, out = weight->rows;
     enum qkv_status status = QKV_OK;
     if (dx) {
-        struct product p = {floats(dx),
-                            accumulate,
-                            operand(floats(dy), out, 1),
-                            operand(floats(weight->data), in, 1),
-                            weight->turned,
-                            NULL,
-                            N,
-                            in,
-                            out};
+        const struct product p = {.c = floats(dx),
+                                  .accumulate = accumulate,
+                                  .a = operand(floats(dy), out, 1),
+                                  .b = operand(floats(weight->data), in, 1),
+                                  .panels = weight->turned,
+                                  .M = N,
+                                  .N = in,
+                                  .K = out};
         status = multiply(tape, &p);
     }
     if (status == QKV_OK && dweight) {
-        struct product p = {
-            floats(dweight), true, operand(floats(dy), 1, out), operand(x, in, 1), NULL, NULL, out, in, N};
+        const struct product p = {.c = floats(dweight),
+                                  .accumulate = true,
+                                  .a = operand(floats(dy), 1, out),
+                                  .b = operand(x, in, 1),
+                                  .M = out,
+                                  .N = in,
+                                  .K = N};
         status = multiply(tape, &p);
     }
     if (status == QKV_OK && dbias) {
@@ -88,23 +94,23 @@ enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy
 }
 
 enum qkv_status qkv_linear_forward_parts(struct qkv_tape *tape, struct qkv_rows y, struct qkv_rows x, size_t N,
-                                         const struct qkv_tensor *weight, const struct qkv_tensor *bias) {
-    size_t in = weight->columns, out = weight->rows;
-    struct product p = {y,
-                        false,
-                        operand(x, in, 1),
-                        operand(floats(weight->data), 1, in),
-                        weight->panels,
-                        bias ? bias->data : NULL,
-                        N,
-                        out,
-                        in};
+                                         const struct qkv_tensor *weight, const struct qkv_tensor *bias,
+                                         const struct qkv_finish *finish) {
+    const struct product p = {.c = y,
+                              .a = operand(x, weight->columns, 1),
+                              .b = operand(floats(weight->data), 1, weight->columns),
+                              .panels = weight->panels,
+                              .bias = bias ? bias->data : NULL,
+                              .finish = finish,
+                              .M = N,
+                              .N = weight->rows,
+                              .K = weight->columns};
     return multiply(tape, &p);
 }
 
 enum qkv_status qkv_backward_linear(struct qkv_tape *tape, struct qkv_node *node) {
     struct qkv_tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
-    enum qkv_status status = QKV_OK;
+    enum qkv_status status = qkv_gradient_pass(tape, node, node->inputs[3]);
     bool accumulate, always;
     float *dweight = qkv_gradient_out(tape, weight, &always, &status);
     float *dbias = qkv_gradient_out(tape, bias, &always, &status);
@@ -116,24 +122,77 @@ enum qkv_status qkv_backward_linear(struct qkv_tape *tape, struct qkv_node *node
                                      accumulate, weight, dweight, dbias);
 }
 
-struct qkv_tensor *qkv_op_linear(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
-                                 struct qkv_tensor *bias, enum qkv_result result) {
-    if (!x || tape->status != QKV_OK) {
-        return NULL;
-    }
-    if (qkv_tape_failed(tape, qkv_linear_check(tape, "linear", x, weight, bias))) {
-        return NULL;
-    }
-    struct qkv_tensor *y = result == QKV_RESULT_NARROW ? qkv_tape_narrow(tape, x->rows, weight->rows)
-                                                       : qkv_tape_tensor(tape, x->rows, weight->rows);
+/* y = x·Wᵀ + b, then `finish`. NULL after a failure. */
+static struct qkv_tensor *forward(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
+                                  struct qkv_tensor *bias, struct qkv_tensor *y, const struct qkv_finish *finish) {
     if (!y) {
         return NULL;
     }
     struct qkv_rows to = {y->data, y->dtype}, from = {x->data, x->dtype};
-    if (qkv_tape_failed(tape, qkv_linear_forward_parts(tape, to, from, x->rows, weight, bias))) {
+    enum qkv_status status = qkv_linear_forward_parts(tape, to, from, x->rows, weight, bias, finish);
+    return qkv_tape_failed(tape, status) ? NULL : y;
+}
+
+struct qkv_tensor *qkv_op_linear(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
+                                 struct qkv_tensor *bias, enum qkv_result result) {
+    if (!x || tape->status != QKV_OK || qkv_tape_failed(tape, qkv_linear_check(tape, "linear", x, weight, bias))) {
         return NULL;
     }
-    return qkv_tape_record(tape, qkv_backward_linear, (struct qkv_tensor *[]){x, weight, bias}, 3, y, NULL);
+    struct qkv_tensor *y = result == QKV_RESULT_NARROW ? qkv_tape_narrow(tape, x->rows, weight->rows)
+                                                       : qkv_tape_tensor(tape, x->rows, weight->rows);
+    y = forward(tape, x, weight, bias, y, NULL);
+    return y ? qkv_tape_record(tape, qkv_backward_linear, (struct qkv_tensor *[]){x, weight, bias}, 3, y, NULL) : NULL;
+}
+
+/* ---- fused with what follows ---------------------------------------------------------------------------------------- */
+
+struct residual {
+    struct qkv_finish finish; /* first */
+    const struct qkv_kernels *kernels;
+    float *y;
+    const float *x;
+    size_t columns;
+};
+
+static void add_residual(const struct qkv_finish *finish, size_t row, size_t rows, size_t column, size_t columns) {
+    const struct residual *r = (const struct residual *)(const void *)finish;
+    for (size_t n = row; n < row + rows; n++) {
+        float *y = r->y + n * r->columns + column;
+        r->kernels->add(y, r->x + n * r->columns + column, y, columns);
+    }
+}
+
+struct qkv_tensor *qkv_op_linear_add(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
+                                     struct qkv_tensor *bias, struct qkv_tensor *residual) {
+    if (!x || !residual || tape->status != QKV_OK ||
+        qkv_tape_failed(tape, qkv_linear_check(tape, "linear", x, weight, bias))) {
+        return NULL;
+    }
+    if (residual->rows != x->rows || residual->columns != weight->rows) {
+        qkv_tape_failed(tape, qkv_fail(tape->ctx, QKV_SHAPE, "add: (%zu,%zu) and (%zu,%zu)", residual->rows,
+                                       residual->columns, x->rows, weight->rows));
+        return NULL;
+    }
+    struct qkv_tensor *y = qkv_tape_tensor(tape, x->rows, weight->rows);
+    struct residual r = {{.run = add_residual}, tape->ctx->kernels, y ? y->data : NULL, residual->data, weight->rows};
+    y = forward(tape, x, weight, bias, y, &r.finish);
+    struct qkv_tensor *inputs[] = {x, weight, bias, residual};
+    return y ? qkv_tape_record(tape, qkv_backward_linear, inputs, 4, y, NULL) : NULL;
+}
+
+struct qkv_tensor *qkv_op_linear_activation(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
+                                            struct qkv_tensor *bias, enum qkv_activation_kind kind, bool gated) {
+    struct qkv_activation_finish finish;
+    if (!x || tape->status != QKV_OK || qkv_tape_failed(tape, qkv_linear_check(tape, "linear", x, weight, bias))) {
+        return NULL;
+    }
+    struct qkv_tensor *y = qkv_tape_narrow(tape, x->rows, weight->rows);
+    if (!y || !qkv_activation_prepare(tape, y, kind, gated, &finish)) {
+        return NULL;
+    }
+    y = forward(tape, x, weight, bias, y, &finish.finish);
+    y = y ? qkv_tape_record(tape, qkv_backward_linear, (struct qkv_tensor *[]){x, weight, bias}, 3, y, NULL) : NULL;
+    return y ? qkv_activation_record(tape, y, gated, &finish) : NULL;
 }
 
 enum qkv_status qkv_linear_check(struct qkv_tape *tape, const char *what, const struct qkv_tensor *x,

@@ -10,11 +10,26 @@ struct qkv_rows { /* of a tensor */
     void *data;
     enum qkv_dtype dtype;
 };
+/* `finish`, or NULL, sees each block of y when it is whole. */
 enum qkv_status qkv_linear_forward_parts(struct qkv_tape *tape, struct qkv_rows y, struct qkv_rows x, size_t N,
-                                         const struct qkv_tensor *weight, const struct qkv_tensor *bias);
+                                         const struct qkv_tensor *weight, const struct qkv_tensor *bias,
+                                         const struct qkv_finish *finish);
 /* dx (or NULL) is added to or overwritten; dweight and dbias (or NULL) are added to. */
 enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy, struct qkv_rows x, size_t N,
                                           float *dx, bool accumulate, const struct qkv_tensor *weight, float *dweight,
                                           float *dbias);
+
+/* ---- activations (activation.c) ---- */
+
+/* The output, and the node that would have computed it: for linear, which fuses it. NULL when the shapes do not fit. */
+struct qkv_activation_finish {
+    struct qkv_finish finish; /* first */
+    void *record;
+    struct qkv_tensor *output;
+};
+bool qkv_activation_prepare(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_activation_kind kind, bool gated,
+                            struct qkv_activation_finish *out);
+struct qkv_tensor *qkv_activation_record(struct qkv_tape *tape, struct qkv_tensor *x, bool gated,
+                                         const struct qkv_activation_finish *finish);
 
 #endif

@@ -61,7 +61,7 @@ typedef enum qkv_status qkv_backward(struct qkv_tape *tape, struct qkv_node *nod
 #define QKV_OPERATOR_DECLARE(name) qkv_backward qkv_backward_##name;
 QKV_OPERATOR_LIST(QKV_OPERATOR_DECLARE)
 
-enum { QKV_INPUTS_MAX = 3 };
+enum { QKV_INPUTS_MAX = 4 };
 struct qkv_node {
     qkv_backward *backward;
     struct qkv_tensor *inputs[QKV_INPUTS_MAX]; /* activations and parameters that may want a gradient; NULL: absent */
@@ -84,6 +84,7 @@ struct qkv_tape {
     enum qkv_status status; /* the first error */
     struct qkv_node *last;
     struct qkv_slot *free_slots;
+    bool fused; /* the operator being recorded was computed by the one before it */
     qkv_gradient_listener *listener; /* may be NULL */
     void *listener_user;
 };
@@ -141,6 +142,14 @@ enum qkv_result { QKV_RESULT_FP32, QKV_RESULT_NARROW };
 /* x (N, in), weight (out, in), bias (1, out) or NULL: x·weightᵀ + bias, (N, out). */
 struct qkv_tensor *qkv_op_linear(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
                                  struct qkv_tensor *bias, enum qkv_result result);
+
+/* residual + x·weightᵀ + bias, fp32: what linear and add give, in one pass over the result. */
+struct qkv_tensor *qkv_op_linear_add(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
+                                     struct qkv_tensor *bias, struct qkv_tensor *residual);
+
+/* act(x·weightᵀ + bias), or gated: what linear and activation (or gated) give and record, in one pass over the result. */
+struct qkv_tensor *qkv_op_linear_activation(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
+                                            struct qkv_tensor *bias, enum qkv_activation_kind kind, bool gated);
 
 /* LayerNorm (weight, bias or NULL) or RMSNorm of each row of x, which is fp32. */
 struct qkv_tensor *qkv_op_norm(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_norm_kind kind,

@@ -94,7 +94,7 @@ struct qkv_tensor *qkv_tape_narrow(struct qkv_tape *tape, size_t rows, size_t co
 struct qkv_tensor *qkv_tape_record(struct qkv_tape *tape, qkv_backward *backward, struct qkv_tensor *const *inputs,
                                    size_t count, struct qkv_tensor *output, void *saved) {
     bool wants = false;
-    if (tape->ctx->profile) {
+    if (tape->ctx->profile && !tape->fused) {
         qkv_profile_forward(tape, backward, inputs, count, output, saved);
     }
     for (size_t i = 0; i < count; i++) {
