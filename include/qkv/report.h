@@ -96,7 +96,7 @@ struct qkv_inspect_row { /* of one point of the pass (qkv_pass_options.tap) */
     size_t layer;
     struct qkv_statistics values;
     /* Norm of the loss's gradient: of the sublayer's weights with its norm's, for a stream those of the whole block, for the
-     * embedding and the final norm theirs. NaN without a loss. */
+     * embedding and the final norm theirs. NaN without a loss, and where there are no weights. */
     double gradient;
 };
 /* The model run once over a text, forward and, where there is something to predict, backward; without dropout. The model's

@@ -147,16 +147,19 @@ static enum qkv_status aim(struct qkv_inspection *in, const struct qkv_inspect_o
 
 /* ---- gradients -------------------------------------------------------------------------------------------------------------- */
 
-/* The norm of the gradients of all weights whose name begins so. */
+/* The norm of the gradients of all weights whose name begins so; NaN where there are none, as of an encoder that has the decoder's
+ * embedding. */
 static double gradient_of(struct qkv_model *model, const char *begin) {
     double sum = 0;
+    bool found = false;
     for (size_t i = 0; i < qkv_model_parameters(model); i++) {
         const struct qkv_array *array = qkv_model_parameter(model, i);
         const float *g = qkv_model_gradient(model, i);
         if (!g || strncmp(array->name, begin, strlen(begin)) != 0) continue;
+        found = true;
         for (size_t k = 0; k < qkv_array_elements(array); k++) sum += (double)g[k] * (double)g[k];
     }
-    return sqrt(sum);
+    return found ? sqrt(sum) : NAN;
 }
 
 static void take_gradients(struct qkv_inspection *in) {
