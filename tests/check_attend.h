@@ -95,8 +95,10 @@ static inline bool attend_gaps_whole(struct attend_case *c) {
     return true;
 }
 
-struct attend_limits { /* what errors may be; gradients' floor counts in sizes of their terms */
-    double y, gradient, lse, floor;
+/* What errors may be. The gradients' floor counts in sizes of their terms; that of dk and of the addend's
+ * gradient, which are sums over rows, is floor_rows times as high. */
+struct attend_limits {
+    double y, gradient, lse, floor, floor_rows;
 };
 
 /* Forward and backward of one case against the reference, within limits. Outputs start as 7. */
@@ -110,11 +112,11 @@ static inline bool attend_check_within(struct qkv_context *ctx, struct attend_ca
            floor = limits->floor * (steep > 1 ? steep : 1);
     double y = attend_difference(c, ATTEND_Y, r.y, 0, a->Tq, limits->floor), lse = 0, most = 0;
     double gradients[] = {attend_difference(c, ATTEND_DQ, r.dq, 0, a->Tq, floor),
-                          attend_difference(c, ATTEND_DK, r.dk, a->past, a->Tk, floor),
+                          attend_difference(c, ATTEND_DK, r.dk, a->past, a->Tk, floor * limits->floor_rows),
                           attend_difference(c, ATTEND_DV, r.dv, a->past, a->Tk, limits->floor),
-                          attend_difference(c, ATTEND_DPAST_K, r.dk, 0, a->Tk, floor),
+                          attend_difference(c, ATTEND_DPAST_K, r.dk, 0, a->Tk, floor * limits->floor_rows),
                           attend_difference(c, ATTEND_DPAST_V, r.dv, 0, a->Tk, limits->floor),
-                          attend_addend_difference(c, r.daddend, limits->floor * wide)};
+                          attend_addend_difference(c, r.daddend, limits->floor * limits->floor_rows * wide)};
     for (size_t i = 0; i < a->B * a->H * a->Tq; i++) {
         double d = r.lse[i] == (double)a->lse[i] ? 0 : fabs(r.lse[i] - (double)a->lse[i]);
         if (!(d <= lse)) lse = isnan(d) ? INFINITY : d;
@@ -134,7 +136,8 @@ static inline bool attend_check_within(struct qkv_context *ctx, struct attend_ca
 }
 
 static inline bool attend_check_case(struct qkv_context *ctx, struct attend_case *c, struct attend_error *worst) {
-    static const struct attend_limits limits = {.y = 1e-5, .gradient = 1e-4, .lse = 2e-5, .floor = 0.05};
+    static const struct attend_limits limits = {
+        .y = 1e-5, .gradient = 1e-4, .lse = 2e-5, .floor = 0.05, .floor_rows = 1};
     return attend_check_within(ctx, c, &limits, worst);
 }
 

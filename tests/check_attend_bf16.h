@@ -58,8 +58,12 @@ static inline void attend_round_inputs(struct attend_case *c) {
 static inline bool attend_bf16_check_case(struct qkv_context *ctx, struct attend_case *c, bool exact,
                                           struct attend_error *worst) {
     const double steep = fabs((double)c->a.scale) * sqrt((double)c->a.D), off = exact ? 0 : 0x1p-8 * steep;
-    const struct attend_limits limits = {
-        .y = 0x1p-9 + 2 * off, .gradient = 0x1p-7 + 4 * off, .lse = 2e-4 + 8 * off, .floor = 0.3};
+    const double rows = (double)(c->a.B * c->a.H * c->a.Tq) / (double)(c->a.Tk ? c->a.Tk : 1);
+    const struct attend_limits limits = {.y = 0x1p-9 + 2 * off,
+                                         .gradient = 0x1.8p-7 + 4 * off,
+                                         .lse = 2e-4 + 24 * off,
+                                         .floor = 0.3,
+                                         .floor_rows = rows > 1 ? sqrt(rows) : 1}; /* sums of that many whole weights */
     if (exact) attend_round_inputs(c);
     return attend_check_within(ctx, c, &limits, worst);
 }
