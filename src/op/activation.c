@@ -152,8 +152,8 @@ bool qkv_activation_prepare(struct qkv_tape *tape, struct qkv_tensor *x, enum qk
 
 static struct qkv_tensor *record(struct qkv_tape *tape, struct qkv_tensor *x, bool gated,
                                  const struct qkv_activation_finish *f) {
-    qkv_backward *backward = gated ? qkv_backward_gated : qkv_backward_activation;
-    return qkv_tape_record(tape, backward, &x, 1, f->output, f->record);
+    qkv_backward *back = gated ? qkv_backward_gated : qkv_backward_activation;
+    return qkv_tape_record(tape, back, &x, 1, f->output, f->record);
 }
 
 struct qkv_tensor *qkv_activation_record(struct qkv_tape *tape, struct qkv_tensor *x, bool gated,
