@@ -13,7 +13,8 @@
 
 enum {
     KC = 256,                   /* terms a run: a panel of B of 16 KB stays in the first cache */
-    ROW_PANELS = 24,            /* most panels of A in a block: 144 rows of 256 terms lie in the second cache */
+    ROW_PANELS = 8,             /* least of the most panels of A in a block */
+    L2_SHARES = 10,             /* of which the rows of A in a block take three */
     ONE_BLOCK_PANELS = 16,      /* at most so many row panels make one block */
     COLUMN_PANELS = 16,         /* most panels of B that an item packs for itself */
     PACK_PANELS = 4,            /* panels of B packed by one item */
@@ -75,7 +76,9 @@ static size_t wanted_items(const struct product *p, size_t threads) {
     return items < (double)(threads * ITEMS_A_THREAD) ? (size_t)items : threads * ITEMS_A_THREAD;
 }
 
-static void plan_blocks(struct product *p, size_t threads) {
+static void plan_blocks(const struct qkv_context *ctx, struct product *p) {
+    const size_t threads = (size_t)ctx->threads, l2 = ctx->l2 ? ctx->l2 : 512 * 1024;
+    const size_t most = larger(l2 * 3 / L2_SHARES / (KC * sizeof(float) * p->kernels->mr), ROW_PANELS);
     const size_t mr = p->kernels->mr, nr = p->kernels->nr, items = wanted_items(p, threads);
     p->row_panels = pieces(p->M, mr);
     p->height = pieces(p->M, p->row_panels);
@@ -83,7 +86,7 @@ static void plan_blocks(struct product *p, size_t threads) {
     p->column_panels = pieces(p->N, nr);
     p->shared = p->row_panels > ONE_BLOCK_PANELS;
     if (p->shared) {
-        size_t blocks = larger(pieces(p->row_panels, ROW_PANELS), smaller(items, p->row_panels / 4));
+        size_t blocks = larger(pieces(p->row_panels, most), smaller(items, p->row_panels / 4));
         p->row_blocks = items > 1 ? smaller(round_up(blocks, threads), p->row_panels) : blocks;
         p->column_blocks = smaller(pieces(items, p->row_blocks), larger(p->column_panels / 4, 1));
     } else {
@@ -92,10 +95,10 @@ static void plan_blocks(struct product *p, size_t threads) {
     }
 }
 
-static void plan(struct product *p, size_t threads) {
+static void plan(const struct qkv_context *ctx, struct product *p) {
     const size_t nr = p->kernels->nr;
     p->kc = qkv_gemm_run_length(p->K);
-    plan_blocks(p, threads);
+    plan_blocks(ctx, p);
     p->part_columns = p->column_panels * nr;
     p->part_terms = larger(p->K, 1);
     const size_t terms = larger(p->kc, 1);
@@ -240,7 +243,7 @@ enum qkv_status qkv_gemm(struct qkv_context *ctx, struct qkv_arena *scratch, flo
         run_few(ctx, &p);
         return QKV_OK;
     }
-    plan(&p, (size_t)ctx->threads);
+    plan(ctx, &p);
     const size_t mark = qkv_arena_mark(scratch), threads = (size_t)ctx->threads;
     p.packed_b = qkv_arena_take(scratch, p.shared ? 1 : threads, p.b_floats * sizeof(float));
     p.packed_a = p.packed_b ? qkv_arena_take(scratch, threads, p.a_floats * sizeof(float)) : NULL;
