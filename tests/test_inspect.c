@@ -27,7 +27,7 @@ static struct qkv_model *make_model(struct qkv_context *ctx, const char *format,
     struct qkv_tokenizer *tokenizer;
     struct qkv_model *model;
     struct qkv_spec spec;
-    char json[1024], stacks[1024];
+    char json[1200], stacks[1024];
     assert_ok(ctx, qkv_tokenizer_train(ctx, &options, "", 0, &tokenizer));
     snprintf(stacks, sizeof stacks, format, placement, placement);
     snprintf(json, sizeof json, HEAD "%s}", qkv_tokenizer_vocab(tokenizer), stacks);
