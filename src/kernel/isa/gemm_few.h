@@ -6,11 +6,7 @@
 #include "kernel/isa/gemm.h"
 #include "kernel/isa/simd.h"
 
-#define FEW_ROWS   2
-#define FEW_GROUPS 4
-/* Terms taken from one group before the next one's turn: a cache line of each row, which is then done with. The rows of a
- * matrix are often a power of two apart, so that few of their lines fit into the first cache together. */
-#define FEW_TERMS (W < 16 ? 16 : W)
+#define FEW_ROWS 2
 
 /* Keeps the compiler from making a pointer of its own for every row of every square, which would leave no registers. */
 #if defined(__GNUC__)
@@ -48,65 +44,43 @@ QKV_INLINE void few_rest(const size_t rows, vf sum[FEW_ROWS], const struct qkv_g
     }
 }
 
-/* One run of terms [k, end) for `rows` × `groups` vectors of C from column n on, both constants where this is expanded;
- * `columns` exist of the last group: W unless groups is 1. */
-QKV_INLINE void few_run(const size_t rows, const size_t groups, const struct qkv_gemm_few *f, size_t n, size_t columns,
-                        size_t k, size_t end) {
-    vf sum[FEW_GROUPS][FEW_ROWS];
+/* One run of terms [k, end) for `rows` × one vector of C from column n on, of which `columns` exist. No more columns at a time:
+ * each is a stream of its own from memory, and the processor runs ahead of a few of them only. */
+QKV_INLINE void few_run(const size_t rows, const struct qkv_gemm_few *f, size_t n, size_t columns, size_t k,
+                        size_t end) {
+    vf sum[FEW_ROWS];
     const float *b = f->b.data + n * f->b.column_stride, *bias = f->bias && end == f->K ? f->bias + n : NULL;
     const bool resume = f->accumulate || k > 0;
-    const size_t group = W * f->b.column_stride;
     QKV_UNROLL
-    for (size_t g = 0; g < groups; g++) {
-        QKV_UNROLL
-        for (size_t m = 0; m < rows; m++) sum[g][m] = vf_zero();
-    }
-    for (; columns >= W && end - k >= FEW_TERMS; k += FEW_TERMS) {
-        QKV_UNROLL
-        for (size_t g = 0; g < groups; g++) {
-            QKV_UNROLL
-            for (size_t t = 0; t < FEW_TERMS; t += W)
-                few_square(rows, sum[g], f->a.data + k + t, f->a.row_stride, b + g * group + k + t, f->b.column_stride);
-        }
-    }
-    for (; k < end; k += W) {
-        QKV_UNROLL
-        for (size_t g = 0; g < groups; g++) few_rest(rows, sum[g], f, b + g * group, k, end, columns);
-    }
+    for (size_t m = 0; m < rows; m++) sum[m] = vf_zero();
+    for (; columns >= W && end - k >= W; k += W)
+        few_square(rows, sum, f->a.data + k, f->a.row_stride, b + k, f->b.column_stride);
+    for (; k < end; k += W) few_rest(rows, sum, f, b, k, end, columns);
     QKV_UNROLL
-    for (size_t g = 0; g < groups; g++) {
-        const size_t here = groups > 1 ? W : columns;
-        QKV_UNROLL
-        for (size_t m = 0; m < rows; m++) {
-            float *c = f->c + m * f->ldc + n + g * W;
-            if (resume) sum[g][m] = vf_add(vf_load_n(c, here), sum[g][m]);
-            if (bias) sum[g][m] = vf_add(sum[g][m], vf_load_n(bias + g * W, here));
-            vf_store_n(c, sum[g][m], here);
-        }
+    for (size_t m = 0; m < rows; m++) {
+        float *c = f->c + m * f->ldc + n;
+        if (resume) sum[m] = vf_add(vf_load_n(c, columns), sum[m]);
+        if (bias) sum[m] = vf_add(sum[m], vf_load_n(bias, columns));
+        vf_store_n(c, sum[m], columns);
     }
 }
 
-QKV_INLINE void few_columns(const size_t rows, const size_t groups, const struct qkv_gemm_few *f, size_t n,
-                            size_t columns) {
-    size_t k = 0;
-    do {
-        const size_t end = f->K - k < f->run ? f->K : k + f->run;
-        few_run(rows, groups, f, n, columns, k, end);
-        k = end;
-    } while (k < f->K);
-}
-
-QKV_INLINE void few_rows(const size_t rows, const size_t groups, const struct qkv_gemm_few *f) {
-    size_t n = 0;
-    for (; f->columns - n >= groups * W; n += groups * W) few_columns(rows, groups, f, n, W);
-    for (; n < f->columns; n += W) few_columns(rows, 1, f, n, f->columns - n);
+QKV_INLINE void few_columns(const size_t rows, const struct qkv_gemm_few *f) {
+    for (size_t n = 0; n < f->columns; n += W) {
+        size_t k = 0;
+        do {
+            const size_t end = f->K - k < f->run ? f->K : k + f->run;
+            few_run(rows, f, n, f->columns - n, k, end);
+            k = end;
+        } while (k < f->K);
+    }
 }
 
 static void gemm_few(const struct qkv_gemm_few *f) {
     if (f->rows == 1)
-        few_rows(1, FEW_GROUPS, f);
+        few_columns(1, f);
     else
-        few_rows(2, FEW_GROUPS, f);
+        few_columns(2, f);
 }
 
 #endif
