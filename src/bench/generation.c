@@ -77,6 +77,11 @@ static size_t read_elements(const struct qkv_model *model) {
     return elements;
 }
 
+/* Of the scores of one token: those of a prompt are made for its last one only. */
+static double head_flops(const struct qkv_model *model) {
+    return model->head_weight ? 2.0 * (double)model->head_weight->rows * (double)model->head_weight->columns : 0;
+}
+
 static enum qkv_status make(struct qkv_bench *b, const struct qkv_spec *spec, struct qkv_model **model,
                             struct work *w) {
     enum qkv_status status = qkv_model_allocate(b->ctx, spec, false, model);
@@ -105,7 +110,7 @@ enum qkv_status qkv_bench_generation(struct qkv_bench *b, size_t i, struct qkv_b
     if (status == QKV_OK) {
         const struct qkv_bench_contestant us = {"qkv", one ? token : prompt, &w};
         row->tokens = one ? 1 : PROMPT;
-        row->flops = costs.forward_flops * row->tokens;
+        row->flops = costs.forward_flops * row->tokens - head_flops(model) * (row->tokens - 1);
         row->bytes = (double)(read_elements(model) * element);
         if (one) row->bytes += (double)(costs.cache_bytes_per_token * BEFORE);
         status = qkv_bench_measure(b, row, &us, 1);
