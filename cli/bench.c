@@ -85,7 +85,7 @@ static void show_machine(void *user, const struct qkv_bench_machine *m) {
     printf("\nqkv %s, compiled by %s\n", qkv_version(), m->compiler);
     printf("peaks: %s in fp32", rate(unit, m->fp32_flops, "GFLOP/s"));
     if (m->bf16_flops > 0) printf(", %s in bf16", rate(unit, m->bf16_flops, "GFLOP/s"));
-    printf(", %s read\n", rate(unit, m->read_bytes, "GB/s"));
+    printf(", %s read%s\n", rate(unit, m->read_bytes, "GB/s"), m->bf16_flops > 0 ? "" : "; bf16 would be emulated");
     fflush(stdout);
 }
 

@@ -116,7 +116,7 @@ struct cli_common {
                        "$QKV_ISA, else the best here")
 /* Besides, where a model runs (training has an option of its own). */
 #define CLI_PRECISION(type)                                                                                            \
-    CLI_COMMON_ROW(CLI_TEXT, type, precision, "NAME", "fp32, or bf16: products of numbers rounded to bf16", 0, "fp32")
+    CLI_COMMON_ROW(CLI_TEXT, type, precision, "NAME", "fp32, bf16 (products of rounded numbers), or auto: bf16 where the CPU has it", 0, "fp32")
 #define CLI_COMMON_ROW(kind, type, name, argument, help, high, before)                                                 \
     { kind, 0, #name, argument, offsetof(type, common.name), help, 0, high, before }
 /* A context as the options say; CLI_DONE, or the exit code after a message. Free *ctx in any case. */

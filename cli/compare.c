@@ -188,6 +188,15 @@ static int check(const struct arguments *a, size_t words) {
     return CLI_DONE;
 }
 
+/* Whether some variant is to be trained in bf16 by name. */
+static bool asks_for_bf16(const struct qkv_compare_options *o) {
+    for (size_t i = 0; i < o->axis_count; i++)
+        if (!strncmp(o->axes[i], "precision=", 10) && strstr(o->axes[i], "bf16")) return true;
+    for (size_t i = 0; i < o->training_count; i++)
+        if (!strcmp(o->training[i], "precision=bf16")) return true;
+    return false;
+}
+
 /* Every sentence of the library about an option is about the command line. */
 static int run_with(const struct arguments *a, const char *const *specs, size_t spec_count) {
     struct qkv_context *ctx = NULL;
@@ -209,6 +218,7 @@ static int run_with(const struct arguments *a, const char *const *specs, size_t 
                                     .seeds = (size_t)a->seeds,
                                     .caches = a->cache ? caches : NULL,
                                     .cache_count = cache_count};
+    if (!code && asks_for_bf16(&o)) cli_say_emulated(ctx);
     if (!code) code = compare(ctx, a, &o);
     for (size_t i = 0; i < training_count; i++) free(training[i]);
     qkv_context_free(ctx);

@@ -163,6 +163,7 @@ struct subject {
     struct qkv_model *plan;
     struct qkv_costs costs;
     size_t batch, context;
+    const char *precision;
     bool guessed, classes_guessed; /* the vocabulary, the number of classes */
 };
 
@@ -180,10 +181,10 @@ static int print_text(const struct subject *s) {
     printf("\n");
     print_row("parameters", cli_grouped(number, s->costs.parameters), "tied ones once");
     print_row("weights", cli_bytes(number, s->costs.parameter_bytes), "in fp32");
-    snprintf(remark, sizeof remark, "weights, gradients, two moments, one step of %zu x %zu tokens", s->batch,
-             s->context);
+    snprintf(remark, sizeof remark, "in %s: weights, gradients, moments, a step and an evaluation of %zu x %zu",
+             s->precision, s->batch, s->context);
     print_row("memory to train", cli_bytes(number, s->costs.train_bytes), remark);
-    snprintf(remark, sizeof remark, "with --checkpoint-activations: %.0f%% more FLOPs",
+    snprintf(remark, sizeof remark, "with --checkpoint-activations: %.0f%% more FLOPs, and about as much more time",
              100 * (s->costs.checkpoint_flops / s->costs.train_flops - 1));
     print_row("", cli_bytes(number, s->costs.checkpoint_bytes), remark);
     snprintf(remark, sizeof remark, "weights, a cache of %zu positions, one sequence", s->context);
@@ -211,11 +212,12 @@ static int print_json(const struct subject *s, struct qkv_context *ctx) {
     printf(",\n\"parameters\": %zu, \"parameter_bytes\": %zu, \"train_bytes\": %zu, "
            "\"checkpoint_bytes\": %zu, \"run_bytes\": %zu,\n"
            "\"cache_bytes_per_token\": %zu, \"forward_flops\": %.17g, \"train_flops\": %.17g, "
-           "\"checkpoint_flops\": %.17g, \"batch\": %zu, "
+           "\"checkpoint_flops\": %.17g, \"precision\": \"%s\", \"batch\": %zu, "
            "\"context\": %zu,\n"
            "\"spec\": %s,\n\"tensors\": [",
            c->parameters, c->parameter_bytes, c->train_bytes, c->checkpoint_bytes, c->run_bytes,
-           c->cache_bytes_per_token, c->forward_flops, c->train_flops, c->checkpoint_flops, s->batch, s->context, spec);
+           c->cache_bytes_per_token, c->forward_flops, c->train_flops, c->checkpoint_flops, s->precision, s->batch,
+           s->context, spec);
     qkv_free(spec);
     for (size_t i = 0; i < qkv_model_parameters(s->plan); i++) {
         const struct qkv_array *array = qkv_model_parameter(s->plan, i);
@@ -258,6 +260,7 @@ static int read_spec(struct qkv_context *ctx, const struct arguments *a, const c
 
 static int show(struct qkv_context *ctx, const struct arguments *a, const char *folder) {
     struct subject s = {.batch = (size_t)a->batch};
+    s.precision = qkv_get_precision(ctx) == QKV_FP32 ? "fp32" : "bf16";
     int code = read_spec(ctx, a, folder, &s);
     if (code) return code;
     if (a->context > s.spec.context)

@@ -56,11 +56,13 @@ void cli_say_emulated(const struct qkv_context *ctx) {
 int cli_open(const struct cli_common *common, struct qkv_context **ctx) {
     struct qkv_context_options options = {.threads = (int)common->threads, .isa = common->isa};
     const char *precision = common->precision ? common->precision : "fp32";
-    if (strcmp(precision, "fp32") != 0 && strcmp(precision, "bf16") != 0)
-        return cli_usage("--precision is \"%s\"; it must be fp32 or bf16", precision);
+    const bool automatic = strcmp(precision, "auto") == 0;
+    if (!automatic && strcmp(precision, "fp32") != 0 && strcmp(precision, "bf16") != 0)
+        return cli_usage("--precision is \"%s\"; it must be fp32, bf16 or auto", precision);
     if (strcmp(precision, "bf16") == 0) options.precision = QKV_MIXED_BF16;
     enum qkv_status status = qkv_context_create(ctx, &options);
     if (!status) {
+        if (automatic && qkv_native_bf16(*ctx)) qkv_set_precision(*ctx, QKV_MIXED_BF16);
         if (qkv_isa_note(*ctx)) cli_say("%s; kernels: %s", qkv_isa_note(*ctx), qkv_isa(*ctx));
         if (options.precision == QKV_MIXED_BF16) cli_say_emulated(*ctx);
         return CLI_DONE;

@@ -383,7 +383,7 @@ const struct cli_command *cli_train(void) {
             "when it is interrupted, a table of a step's time: for each operator the calls, the time and its share, "
             "the "
             "FLOP/s of products and attention with their share of the measured peak, and the bytes/s of what is bound "
-            "by memory. Evaluations, the log and checkpoints are not in it.",
+            "by memory. Activations and residual additions forward are part of the products before them. Evaluations, the log and checkpoints are not in it.",
         .examples = "qkv train --preset nano-gpt --data shakespeare.txt --out run/\n"
                     "qkv train --preset baby-gpt --set decoder.attention.kv_heads=2 --data shakespeare.txt --out run/\n"
                     "qkv train --spec my.json --tokenizer bpe:4096 --batch 32 --rate 6e-4 --data book.txt --out run/\n"

@@ -78,10 +78,10 @@ enum qkv_dtype {
 
 struct qkv_context;
 
-/* What matrix products multiply. bf16: weights and activations are rounded to bf16 (Kalamkar et al. 2019), and what is kept
- * for the way back is stored so; sums, weights that learn, gradients, statistics and softmax stay fp32 (mixed precision:
- * Micikevicius et al. 2018). A machine without bf16 products gives the same accuracy by multiplying the rounded numbers as
- * fp32, at the speed of fp32. */
+/* What matrix products and attention multiply. bf16: weights and activations are rounded to bf16 (Kalamkar et al. 2019), and
+ * what is kept for the way back is stored so, but for the residual stream; sums, weights that learn, gradients, statistics and
+ * softmax stay fp32 (mixed precision: Micikevicius et al. 2018). A machine without bf16 products multiplies the rounded
+ * numbers as fp32: no faster, and the same but for the rounding of sums. */
 enum qkv_precision { QKV_FP32, QKV_MIXED_BF16 };
 struct qkv_context_options {
     int threads;     /* 0: one for each CPU this process may use */
@@ -366,7 +366,7 @@ QKV_API double qkv_model_gradient_norm(struct qkv_model *model);
 struct qkv_costs {
     size_t parameters;           /* numbers, tied ones once */
     size_t parameter_bytes;      /* fp32 */
-    size_t train_bytes;          /* weights, gradients, two moments and one step of batch × context */
+    size_t train_bytes;          /* weights, gradients, two moments, one step of batch × context and its evaluation */
     size_t checkpoint_bytes;     /* the same with activations checkpointed (pass option checkpoint) */
     size_t run_bytes;            /* weights, a full cache and one step, for one sequence */
     size_t cache_bytes_per_token; /* keys and values of all layers, fp32 */

@@ -145,7 +145,7 @@ static const struct qkv_attend_bf16_kernels *bf16_of(const struct qkv_context *c
                                                      const struct qkv_attend_plan *plan) {
     const struct qkv_attend_bf16_kernels *kernels = ctx->kernels->attend_bf16;
     const struct qkv_attend *a = plan->a;
-    if (ctx->precision != QKV_MIXED_BF16 || !kernels) return NULL;
+    if (ctx->precision != QKV_MIXED_BF16) return NULL;
     if (plan->rows < BF16_ROWS || !a->Tk || a->D > kernels->channels || a->Dv > kernels->channels) return NULL;
     return kernels;
 }

@@ -98,7 +98,7 @@ struct qkv_kernels {
     const struct qkv_gemm_kernels *gemm;
     const struct qkv_bf16_kernels *bf16;
     const struct qkv_attend_kernels *attend;
-    const struct qkv_attend_bf16_kernels *attend_bf16; /* where products of bf16 are native, else NULL */
+    const struct qkv_attend_bf16_kernels *attend_bf16;
 };
 
 /* The i-th table that this machine can run, best first ("scalar" is the last); NULL past the end. */

@@ -62,12 +62,16 @@ enum qkv_status qkv_measure_costs(struct qkv_context *ctx, const struct qkv_spec
     if (status != QKV_OK) {
         return status;
     }
-    size_t run_bytes = 0, step_bytes = 0, checkpoint_bytes = 0;
+    size_t run_bytes = 0, step_bytes = 0, checkpoint_bytes = 0, evaluation_bytes = 0;
     status = measure_run(m, context, &run_bytes);
     if (status == QKV_OK) {
         struct qkv_pass_options train = {.B = batch, .T = context, .source_T = context, .train = true};
         status = qkv_pass_measure(m, &train, &step_bytes);
-        train.checkpoint = true;
+        train.train = false;
+        if (status == QKV_OK) {
+            status = qkv_pass_measure(m, &train, &evaluation_bytes);
+        }
+        train.train = train.checkpoint = true;
         if (status == QKV_OK) {
             status = qkv_pass_measure(m, &train, &checkpoint_bytes);
         }
@@ -76,7 +80,7 @@ enum qkv_status qkv_measure_costs(struct qkv_context *ctx, const struct qkv_spec
         costs->parameters += qkv_array_elements(&m->parameters[i].array);
     }
     costs->parameter_bytes = costs->parameters * sizeof(float);
-    costs->train_bytes = m->arena.peak + m->packed.peak + m->gradients.peak + 2 * costs->parameter_bytes + step_bytes;
+    costs->train_bytes = m->arena.peak + m->packed.peak + m->gradients.peak + 2 * costs->parameter_bytes + step_bytes + evaluation_bytes;
     costs->checkpoint_bytes = costs->train_bytes - step_bytes + checkpoint_bytes;
     costs->run_bytes = m->arena.peak + m->packed.peak + run_bytes;
     const struct qkv_stack_spec *d = &spec->decoder;

@@ -12,6 +12,7 @@ enum qkv_status qkv_trainer_begin(struct qkv_context *ctx, const char *folder, q
     *out = t;
     if (!t) return QKV_MEMORY;
     t->ctx = ctx;
+    t->precision = ctx->precision;
     t->progress = progress;
     t->user = user;
     t->started = qkv_clock();
@@ -29,6 +30,7 @@ enum qkv_status qkv_trainer_begin(struct qkv_context *ctx, const char *folder, q
 void qkv_trainer_free(struct qkv_trainer *trainer) {
     struct qkv_trainer *t = trainer;
     if (!t) return;
+    qkv_set_precision(t->ctx, t->precision);
     qkv_pass_free(t->pass);
     qkv_pass_free(t->validation_pass);
     qkv_optimizer_free(t->optimizer);

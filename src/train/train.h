@@ -371,6 +371,7 @@ enum qkv_status qkv_found_measure(struct qkv_trainer *trainer, double *exact, do
 
 struct qkv_trainer {
     struct qkv_context *ctx;
+    enum qkv_precision precision; /* of the context before, and after */
     char *folder;
     struct qkv_train_options options; /* owns its texts */
     struct qkv_run_facts facts;

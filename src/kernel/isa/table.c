@@ -9,7 +9,5 @@ const struct qkv_kernels QKV_T(kernels) = {
     QKV_KERNEL_LIST(TABLE_ENTRY).gemm = &QKV_K(gemm_kernels),
     .bf16 = &QKV_T(bf16_kernels),
     .attend = &QKV_K(attend_kernels),
-#if defined(QKV_TABLE_amx) || defined(QKV_TABLE_avx512bf16)
     .attend_bf16 = &QKV_T(attend_bf16_kernels),
-#endif
 };
