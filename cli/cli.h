@@ -112,11 +112,12 @@ struct cli_common {
 /* Rows for the table of a command whose struct `type` has `struct cli_common common`. */
 #define CLI_COMMON(type)                                                                                               \
     CLI_COMMON_ROW(CLI_COUNT, type, threads, "N", "CPU threads (0: all that this process may use)", 4096, NULL),       \
-        CLI_COMMON_ROW(CLI_TEXT, type, isa, "NAME", "kernels: scalar, avx2, avx512, avx512bf16, amx or neon", 0,                        \
+        CLI_COMMON_ROW(CLI_TEXT, type, isa, "NAME", "kernels: scalar, avx2, avx512, avx512bf16, amx or neon", 0,       \
                        "$QKV_ISA, else the best here")
 /* Besides, where a model runs (training has an option of its own). */
 #define CLI_PRECISION(type)                                                                                            \
-    CLI_COMMON_ROW(CLI_TEXT, type, precision, "NAME", "fp32, bf16 (products of rounded numbers), or auto: bf16 where the CPU has it", 0, "fp32")
+    CLI_COMMON_ROW(CLI_TEXT, type, precision, "NAME",                                                                  \
+                   "fp32, bf16 (products of rounded numbers), or auto: bf16 where the CPU has it", 0, "fp32")
 #define CLI_COMMON_ROW(kind, type, name, argument, help, high, before)                                                 \
     { kind, 0, #name, argument, offsetof(type, common.name), help, 0, high, before }
 /* A context as the options say; CLI_DONE, or the exit code after a message. Free *ctx in any case. */

@@ -27,7 +27,8 @@ static const struct cli_option own_options[] = {
     {CLI_TEXT, 0, "resume", "RUN", offsetof(struct arguments, resume),
      "go on from the checkpoint in this folder; --steps may set a new end", 0, 0, NULL},
     {CLI_COUNT, 0, "sample", "N", offsetof(struct arguments, sample),
-     "tokens of a sample, or of some targets, to show after each evaluation and to keep in samples.jsonl", 0, 1000000, NULL},
+     "tokens of a sample, or of some targets, to show after each evaluation and to keep in samples.jsonl", 0, 1000000,
+     NULL},
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "show errors only", 0, 0, NULL},
     {CLI_FLAG, 0, "plain", NULL, offsetof(struct arguments, plain), "plain lines instead of a progress bar", 0, 0,
      NULL},
@@ -331,7 +332,7 @@ static const char *argument_of(const char *value, const char *help) {
 
 /* Options that only other tasks than a text's next token have. */
 static bool is_for_others(const char *name) {
-    static const char *const others[] = {"pairs",  "labeled",      "task", "mask_probability", "source_tokenizer",
+    static const char *const others[] = {"pairs",  "labeled",     "task", "mask_probability", "source_tokenizer",
                                          "metric", "batch_tokens"};
     for (size_t i = 0; i < CLI_COUNT_OF(others); i++)
         if (!strcmp(others[i], name)) return true;
@@ -383,7 +384,8 @@ const struct cli_command *cli_train(void) {
             "when it is interrupted, a table of a step's time: for each operator the calls, the time and its share, "
             "the "
             "FLOP/s of products and attention with their share of the measured peak, and the bytes/s of what is bound "
-            "by memory. Activations and residual additions forward are part of the products before them. Evaluations, the log and checkpoints are not in it.",
+            "by memory. Activations and residual additions forward are part of the products before them. Evaluations, "
+            "the log and checkpoints are not in it.",
         .examples = "qkv train --preset nano-gpt --data shakespeare.txt --out run/\n"
                     "qkv train --preset baby-gpt --set decoder.attention.kv_heads=2 --data shakespeare.txt --out run/\n"
                     "qkv train --spec my.json --tokenizer bpe:4096 --batch 32 --rate 6e-4 --data book.txt --out run/\n"

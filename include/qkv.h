@@ -84,8 +84,9 @@ struct qkv_context;
  * numbers as fp32: no faster, and the same but for the rounding of sums. */
 enum qkv_precision { QKV_FP32, QKV_MIXED_BF16 };
 struct qkv_context_options {
-    int threads;     /* 0: one for each CPU this process may use */
-    const char *isa; /* kernel table, "scalar", "avx2", "avx512", "avx512bf16", "amx", "neon"; NULL: $QKV_ISA if set, else the
+    int threads; /* 0: one for each CPU this process may use */
+    const char
+        *isa; /* kernel table, "scalar", "avx2", "avx512", "avx512bf16", "amx", "neon"; NULL: $QKV_ISA if set, else the
                         best here */
     enum qkv_precision precision;
 };
@@ -264,13 +265,13 @@ struct qkv_position_spec {
     double fraction;             /* rope: the first 2·⌊head_dim·fraction/2⌋ channels of a head are rotated, 1 */
 };
 struct qkv_attention_spec {
-    int heads, kv_heads;      /* kv_heads = heads */
-    int head_dim, value_dim;  /* head_dim = d_model / heads, value_dim = head_dim */
-    bool causal;              /* true in a decoder, false in an encoder and in cross attention */
-    int window;               /* w > 0: only keys with |i − j| < w; 0: all */
-    double softcap;           /* c > 0: a score s becomes c·tanh(s/c) before bias and mask; 0: off */
-    double scale;             /* 0 (null in JSON): 1/sqrt(head_dim) */
-    enum qkv_bias_kind bias;  /* true */
+    int heads, kv_heads;     /* kv_heads = heads */
+    int head_dim, value_dim; /* head_dim = d_model / heads, value_dim = head_dim */
+    bool causal;             /* true in a decoder, false in an encoder and in cross attention */
+    int window;              /* w > 0: only keys with |i − j| < w; 0: all */
+    double softcap;          /* c > 0: a score s becomes c·tanh(s/c) before bias and mask; 0: off */
+    double scale;            /* 0 (null in JSON): 1/sqrt(head_dim) */
+    enum qkv_bias_kind bias; /* true */
 };
 struct qkv_norm_spec {
     enum qkv_norm_kind kind;      /* layernorm */
@@ -312,8 +313,9 @@ struct qkv_spec {
 /* Reads a spec from JSON text, after replacing what `settings` say: "decoder.attention.kv_heads=2",
  * "position.kind=rope", "encoder=null". Unknown keys and impossible values fail with a sentence that names the key.
  * `name` is for messages ("my.json"). */
-QKV_API enum qkv_status qkv_spec_parse(struct qkv_context *ctx, struct qkv_spec *spec, const char *name, const char *json,
-                                       size_t size, const char *const *settings, size_t setting_count);
+QKV_API enum qkv_status qkv_spec_parse(struct qkv_context *ctx, struct qkv_spec *spec, const char *name,
+                                       const char *json, size_t size, const char *const *settings,
+                                       size_t setting_count);
 QKV_API enum qkv_status qkv_spec_read(struct qkv_context *ctx, struct qkv_spec *spec, const char *path,
                                       const char *const *settings, size_t setting_count);
 /* A named spec. vocab is 0 (to be set from a tokenizer) unless the preset has a vocabulary of its own. */
@@ -364,15 +366,15 @@ QKV_API double qkv_model_gradient_norm(struct qkv_model *model);
 
 /* What a spec costs; measured by a dry run, nothing of that size is allocated. */
 struct qkv_costs {
-    size_t parameters;           /* numbers, tied ones once */
-    size_t parameter_bytes;      /* fp32 */
-    size_t train_bytes;          /* weights, gradients, two moments, one step of batch × context and its evaluation */
-    size_t checkpoint_bytes;     /* the same with activations checkpointed (pass option checkpoint) */
-    size_t run_bytes;            /* weights, a full cache and one step, for one sequence */
+    size_t parameters;            /* numbers, tied ones once */
+    size_t parameter_bytes;       /* fp32 */
+    size_t train_bytes;           /* weights, gradients, two moments, one step of batch × context and its evaluation */
+    size_t checkpoint_bytes;      /* the same with activations checkpointed (pass option checkpoint) */
+    size_t run_bytes;             /* weights, a full cache and one step, for one sequence */
     size_t cache_bytes_per_token; /* keys and values of all layers, fp32 */
-    double forward_flops;        /* a token of a full context, multiply and add counted as two */
-    double train_flops;          /* the same, forward and backward */
-    double checkpoint_flops;     /* the same with activations checkpointed: the blocks run forward once more */
+    double forward_flops;         /* a token of a full context, multiply and add counted as two */
+    double train_flops;           /* the same, forward and backward */
+    double checkpoint_flops;      /* the same with activations checkpointed: the blocks run forward once more */
 };
 QKV_API enum qkv_status qkv_measure_costs(struct qkv_context *ctx, const struct qkv_spec *spec, size_t batch,
                                           size_t context, struct qkv_costs *costs);
@@ -395,19 +397,20 @@ enum qkv_attention_stage { QKV_ATTENTION_STAGE_LIST(QKV_ATTENTION_STAGE_ENUM) };
 
 struct qkv_batch {
     size_t B, T;
-    const int32_t *ids;      /* (B,T) */
-    const int32_t *lengths;  /* (B): keys at or past a row's length are masked; NULL: all T */
-    const int32_t *targets;  /* (B,T) for lm, (B) for classify; QKV_IGNORE does not count; NULL: no loss */
-    size_t source_T;         /* encoder–decoders: */
-    const int32_t *source;   /* (B,source_T) */
+    const int32_t *ids;            /* (B,T) */
+    const int32_t *lengths;        /* (B): keys at or past a row's length are masked; NULL: all T */
+    const int32_t *targets;        /* (B,T) for lm, (B) for classify; QKV_IGNORE does not count; NULL: no loss */
+    size_t source_T;               /* encoder–decoders: */
+    const int32_t *source;         /* (B,source_T) */
     const int32_t *source_lengths; /* (B) or NULL */
     const float *output_gradient;  /* head none: the gradient of the loss by the hidden states (B,T,C); the loss is
                                       then their product summed; NULL: no loss */
-    size_t loss_count;       /* what the summed loss is divided by; 0: the number of targets that count. Micro-batches
+    size_t loss_count; /* what the summed loss is divided by; 0: the number of targets that count. Micro-batches
                                 that share the count of their whole add up to the gradient of the whole batch */
-    double label_smoothing;  /* e: the loss is (1 - e) times the target's plus e times the mean over all tokens or classes
+    double
+        label_smoothing;   /* e: the loss is (1 - e) times the target's plus e times the mean over all tokens or classes
                                 (Szegedy et al. 2016); at least 0, less than 1 */
-    uint64_t dropout_seed;   /* names the dropout masks of this pass */
+    uint64_t dropout_seed; /* names the dropout masks of this pass */
 };
 struct qkv_pass_shape {
     size_t B, T, source_T;
@@ -435,16 +438,17 @@ struct qkv_tap_point {
 typedef void qkv_tap(void *user, const struct qkv_tap_point *point);
 struct qkv_pass_options {
     size_t B, T, source_T; /* the largest batch that will come, or the largest of each */
-    const struct qkv_pass_shape *shapes; /* all the shapes that will come, when (B,T,source_T) is too much for all of them:
+    const struct qkv_pass_shape
+        *shapes; /* all the shapes that will come, when (B,T,source_T) is too much for all of them:
                                             memory is planned for the one that needs most; NULL: for (B,T,source_T) */
     size_t shape_count;
-    bool train;            /* keep what backward needs */
-    bool checkpoint;       /* with train: keep only each block's input and run it again in backward; same bits, less memory
+    bool train;      /* keep what backward needs */
+    bool checkpoint; /* with train: keep only each block's input and run it again in backward; same bits, less memory
                               (Chen et al. 2016) */
-    bool dropout;          /* dropout is on, as in training; needs train */
-    bool logits;           /* keep the logits of lm heads (else only the loss is computed) */
-    bool weights;          /* keep what attention weights are made from: of size T, never T×T */
-    qkv_tap *tap;          /* told of the numbers on the way, block by block; NULL: nobody. Not with checkpoint */
+    bool dropout;    /* dropout is on, as in training; needs train */
+    bool logits;     /* keep the logits of lm heads (else only the loss is computed) */
+    bool weights;    /* keep what attention weights are made from: of size T, never T×T */
+    qkv_tap *tap;    /* told of the numbers on the way, block by block; NULL: nobody. Not with checkpoint */
     void *tap_user;
 };
 struct qkv_pass;
@@ -485,25 +489,27 @@ QKV_API size_t qkv_session_capacity(const struct qkv_session *session);
 QKV_API void qkv_session_truncate(struct qkv_session *session, size_t length);
 
 struct qkv_sampling {
-    double temperature;    /* 0: always the most likely token; 1: the model's own distribution */
-    int top_k;             /* keep the k most likely tokens; 0: all */
-    double top_p;          /* keep the fewest most likely tokens that hold this probability; 1: all (Holtzman et al. 2020) */
-    double min_p;          /* keep tokens of at least min_p times the likeliest one's probability; 0: all */
-    double repeat_penalty; /* logits of recent tokens are divided (if > 0) or multiplied by this; 1: off (Keskar et al. 2019) */
-    int repeat_last;       /* how many recent tokens the penalty looks at; 0: all */
+    double temperature; /* 0: always the most likely token; 1: the model's own distribution */
+    int top_k;          /* keep the k most likely tokens; 0: all */
+    double top_p; /* keep the fewest most likely tokens that hold this probability; 1: all (Holtzman et al. 2020) */
+    double min_p; /* keep tokens of at least min_p times the likeliest one's probability; 0: all */
+    double
+        repeat_penalty; /* logits of recent tokens are divided (if > 0) or multiplied by this; 1: off (Keskar et al. 2019) */
+    int repeat_last; /* how many recent tokens the penalty looks at; 0: all */
     uint64_t seed;
 };
 QKV_API struct qkv_sampling qkv_sampling_defaults(void); /* temperature 1, everything else off, seed 0 */
 /* Draws the draw-th token of a seeded sequence: penalty, temperature, top-k, top-p, min-p in that order. */
 QKV_API enum qkv_status qkv_sample(struct qkv_context *ctx, const struct qkv_sampling *sampling, const float *logits,
-                                   size_t vocab, const int32_t *history, size_t history_count, uint64_t draw, int32_t *id);
+                                   size_t vocab, const int32_t *history, size_t history_count, uint64_t draw,
+                                   int32_t *id);
 
 struct qkv_generate_options {
     struct qkv_sampling sampling;
-    size_t tokens;              /* how many to make at most */
-    const char *const *stops;   /* texts that end the generation; they are not given out */
+    size_t tokens;            /* how many to make at most */
+    const char *const *stops; /* texts that end the generation; they are not given out */
     size_t stop_count;
-    int32_t end_id;             /* a token that ends the generation, or -1 */
+    int32_t end_id; /* a token that ends the generation, or -1 */
 };
 struct qkv_generate_report {
     size_t prompt_tokens, tokens;

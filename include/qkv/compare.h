@@ -24,7 +24,8 @@ struct qkv_compare_options {
     size_t setting_count;
     const char *const *specs; /* or files of some models that are compared themselves */
     size_t spec_count;
-    const char *const *axes; /* what varies: "kv=mha,gqa:2,mqa"; with several, every value of each with every one of the others */
+    const char *const
+        *axes; /* what varies: "kv=mha,gqa:2,mqa"; with several, every value of each with every one of the others */
     size_t axis_count;
     const char *const *training; /* options of training over those of the preset: "data=book.txt", "steps=1000" */
     size_t training_count;
@@ -44,8 +45,8 @@ struct qkv_variant {
     const char *failure; /* why it cannot be built, trained or measured; NULL */
     struct qkv_spec spec;
     struct qkv_costs costs; /* parameters, cache_bytes_per_token; train_bytes for a micro-batch of the run */
-    size_t memory;          /* bytes to train: costs.train_bytes, or checkpoint_bytes where activations are checkpointed */
-    bool measured;          /* the numbers below are there */
+    size_t memory; /* bytes to train: costs.train_bytes, or checkpoint_bytes where activations are checkpointed */
+    bool measured; /* the numbers below are there */
     const double *losses;   /* over the whole validation part, of each seed: what qkv_evaluate_text gives */
     double loss, deviation; /* their mean, and the standard deviation of the seeds (NaN of one) */
     /* Tokens a second: median of the steps of training; of prompts of `prompt` tokens and of decoding behind so many tokens the

@@ -87,8 +87,8 @@ struct qkv_inspect_options {
 };
 struct qkv_statistics { /* of many numbers */
     size_t count;
-    double broken;                        /* share of those that are not finite */
-    double mean, deviation, least, most;  /* of the others; NaN where there are none */
+    double broken;                       /* share of those that are not finite */
+    double mean, deviation, least, most; /* of the others; NaN where there are none */
 };
 struct qkv_inspect_row { /* of one point of the pass (qkv_pass_options.tap) */
     enum qkv_tap_kind kind;

@@ -60,7 +60,8 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
     X(COUNT, batch, 12, "sequences a step (0 with batch_tokens: no limit)")                                            \
     X(COUNT, batch_tokens, 0, "limit of rows times longest row of a step, for pairs and labelled lines (0: none)")     \
     X(COUNT, accumulate, 1, "parts that a batch is cut into, to save memory; same gradient")                           \
-    X(TEXT, precision, "auto", "fp32, bf16 (products and what is kept for backward in bf16), or auto: what the CPU has")  \
+    X(TEXT, precision, "auto",                                                                                         \
+      "fp32, bf16 (products and what is kept for backward in bf16), or auto: what the CPU has")                        \
     X(FLAG, checkpoint_activations, false,                                                                             \
       "keep only each block's input for backward and run the block again; same losses, less memory")                   \
     X(COUNT, context, 0, "positions a sequence (0: the spec's)")                                                       \
@@ -155,8 +156,8 @@ struct qkv_profile_row {
 };
 struct qkv_profile_report {
     int64_t steps;
-    double seconds;                     /* of all rows together: the steps without evaluations, log and checkpoints */
-    double peak;                        /* FLOP/s of this machine: of bf16 products where they are made so, else of fp32 */
+    double seconds; /* of all rows together: the steps without evaluations, log and checkpoints */
+    double peak;    /* FLOP/s of this machine: of bf16 products where they are made so, else of fp32 */
     const struct qkv_profile_row *rows; /* in the order of a step; the trainer's */
     size_t count;
 };

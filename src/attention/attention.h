@@ -93,9 +93,9 @@ struct qkv_attention_flow {
     struct qkv_pairs mask_pairs;
     const float *addend;
     struct qkv_pairs addend_pairs;
-    float *daddend; /* backward adds to it */
+    float *daddend;              /* backward adds to it */
     struct qkv_tensor *residual; /* added to the output; NULL: nothing */
-    float dropout;  /* on the weights, when the tape trains */
+    float dropout;               /* on the weights, when the tape trains */
     const struct qkv_attend **kept;
 };
 /* x (B·T, in) → (B·T, out). */

@@ -126,10 +126,10 @@ struct qkv_random {
 };
 /* A stream of its own for each (seed, stream) pair. */
 struct qkv_random qkv_random_start(uint64_t seed, uint64_t stream);
-uint64_t qkv_random_bits(struct qkv_random *random);                   /* 64 uniform bits */
-double qkv_random_uniform(struct qkv_random *random);                  /* [0, 1) with 53 bits */
-double qkv_random_normal(struct qkv_random *random);                   /* mean 0, deviation 1 (Box–Muller) */
-uint64_t qkv_random_below(struct qkv_random *random, uint64_t bound);  /* uniform in [0, bound), without bias */
+uint64_t qkv_random_bits(struct qkv_random *random);                  /* 64 uniform bits */
+double qkv_random_uniform(struct qkv_random *random);                 /* [0, 1) with 53 bits */
+double qkv_random_normal(struct qkv_random *random);                  /* mean 0, deviation 1 (Box–Muller) */
+uint64_t qkv_random_below(struct qkv_random *random, uint64_t bound); /* uniform in [0, bound), without bias */
 
 /* ---- files (file.c, replace.c) -------------------------------------------------------------------------------
  * Reading maps the file; writing goes to a temporary neighbour that replaces the old file only when it is whole and

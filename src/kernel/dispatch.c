@@ -119,7 +119,8 @@ enum qkv_status qkv_context_create(struct qkv_context **out, const struct qkv_co
     ctx->precision = options ? options->precision : QKV_FP32;
     if (ctx->precision != QKV_FP32 && ctx->precision != QKV_MIXED_BF16) {
         ctx->precision = QKV_FP32;
-        return qkv_fail(ctx, QKV_ARGUMENT, "precision is %d; it must be QKV_FP32 or QKV_MIXED_BF16", (int)options->precision);
+        return qkv_fail(ctx, QKV_ARGUMENT, "precision is %d; it must be QKV_FP32 or QKV_MIXED_BF16",
+                        (int)options->precision);
     }
     enum qkv_status status = choose_kernels(ctx, options ? options->isa : NULL);
     if (status == QKV_OK) status = choose_threads(ctx, options ? options->threads : 0);

@@ -20,9 +20,9 @@ enum qkv_activation_kind { QKV_ACT_RELU, QKV_ACT_GELU, QKV_ACT_GELU_TANH, QKV_AC
     X(void, add, (float *y, const float *a, const float *b, size_t n))                                                             \
     /* y = s·x, or y += s·x; y may be x */                                                                                       \
     X(void, scale, (float *y, bool accumulate, const float *x, float s, size_t n))                                                 \
-    /* bf16 to fp32; and back, rounded to nearest even, NaN staying NaN. In place (over the same memory) is not allowed */       \
+    /* bf16 to fp32; and back, rounded to nearest even, NaN staying NaN. In place (over the same memory) is not allowed */         \
     X(void, widen, (float *y, const uint16_t *x, size_t n))                                                                        \
-    X(void, narrow, (uint16_t *y, const float *x, size_t n))                                                                       \
+    X(void, narrow, (uint16_t * y, const float *x, size_t n))                                                                      \
     /* sum of x², in double */                                                                                                    \
     X(double, sum_squares, (const float *x, size_t n))                                                                             \
     /* out[c] += sum over rows of x[row][c]: rows are added one after the other */                                                 \
@@ -70,11 +70,10 @@ enum qkv_activation_kind { QKV_ACT_RELU, QKV_ACT_GELU, QKV_ACT_GELU_TANH, QKV_AC
     /* AdamW (Loshchilov & Hutter 2019): g = gscale·dw; m, v moments; w −= rate·(m̂/(sqrt(v̂) + eps) + decay·w) with      \
      * m̂ = m/correction1, v̂ = v/correction2. coupled: Adam with L2, g += decay·w instead. dw becomes 0 */ \
     X(void, adamw,                                                                                                                 \
-      (float *w, float *m, float *v, float *dw, float gscale, float rate, float beta1, float beta2, float eps,               \
+      (float *w, float *m, float *v, float *dw, float gscale, float rate, float beta1, float beta2, float eps,                     \
        float decay, float correction1, float correction2, bool coupled, size_t n))                                                 \
-    /* SGD with momentum: g = gscale·dw + decay·w; m = momentum·m + g; w −= rate·m. dw becomes 0 */                                        \
-    X(void, sgd,                                                                                                                   \
-      (float *w, float *m, float *dw, float gscale, float rate, float momentum, float decay, size_t n))                      \
+    /* SGD with momentum: g = gscale·dw + decay·w; m = momentum·m + g; w −= rate·m. dw becomes 0 */                          \
+    X(void, sgd, (float *w, float *m, float *dw, float gscale, float rate, float momentum, float decay, size_t n))                 \
     /* Independent fused multiply-adds in registers only, for measuring the peak; returns the FLOPs done */                        \
     X(double, fma_peak, (size_t iterations))                                                                                       \
     /* Reads n floats, whole cache lines at a time, for measuring the memory; returns their sum, rounded as it comes */            \
@@ -126,8 +125,8 @@ struct qkv_finish {
     bool whole_rows; /* only for whole rows: column 0, columns N */
 };
 struct qkv_gemm_options {
-    bool accumulate;   /* add to what C holds */
-    const float *bias; /* N floats added to every row, or NULL */
+    bool accumulate;                 /* add to what C holds */
+    const float *bias;               /* N floats added to every row, or NULL */
     const struct qkv_finish *finish; /* or NULL */
 };
 size_t qkv_gemm_run_length(size_t K);
@@ -140,15 +139,15 @@ enum qkv_status qkv_gemm(struct qkv_context *ctx, struct qkv_arena *scratch, flo
  * fp32. The same bits at any thread count; which bits depends on the kernel table. K > 0. */
 struct qkv_operand {
     const void *data;
-    enum qkv_dtype dtype; /* QKV_F32 or QKV_BF16 */
+    enum qkv_dtype dtype;             /* QKV_F32 or QKV_BF16 */
     size_t row_stride, column_stride; /* in elements; one of them is 1 */
 };
 struct qkv_bf16_options {
     enum qkv_dtype dtype; /* of C */
     bool accumulate;
-    const float *bias;  /* N floats, or NULL */
+    const float *bias;               /* N floats, or NULL */
     const struct qkv_finish *finish; /* or NULL */
-    const void *panels; /* B as qkv_bf16_pack left it for (K,N): B's data is then not read; or NULL */
+    const void *panels;              /* B as qkv_bf16_pack left it for (K,N): B's data is then not read; or NULL */
 };
 enum qkv_status qkv_gemm_bf16(struct qkv_context *ctx, struct qkv_arena *scratch, void *c, size_t ldc,
                               struct qkv_operand a, struct qkv_operand b, size_t M, size_t N, size_t K,
@@ -171,13 +170,15 @@ struct qkv_heads { /* (B, T, heads, channels) somewhere in memory */
     size_t batch_stride, row_stride, head_stride;
     enum qkv_dtype dtype; /* QKV_F32 or QKV_BF16 */
 };
-struct qkv_pairs { /* strides of something for each (b, h, i, j) of (B, H, Tq, Tk); 0 broadcasts, keys lie side by side */
+struct
+    qkv_pairs { /* strides of something for each (b, h, i, j) of (B, H, Tq, Tk); 0 broadcasts, keys lie side by side */
     size_t batch_stride, head_stride, row_stride;
 };
 struct qkv_attend {
     size_t B, H, Hkv, Tq, Tk, D, Dv;
     struct qkv_heads q, k, v, y;
-    struct qkv_heads past_k, past_v; /* where the first `past` of the Tk keys are; k and v hold the others, from row 0 */
+    struct qkv_heads past_k,
+        past_v; /* where the first `past` of the Tk keys are; k and v hold the others, from row 0 */
     size_t past;
     const int32_t *kv_rows; /* (B): the batch row of all of these that row b reads, forward only; NULL: b */
     float *lse; /* (B, H, Tq): log-sum-exp of each row, −inf for a row without keys; may be NULL when not kept */

@@ -80,7 +80,8 @@ enum qkv_status qkv_measure_costs(struct qkv_context *ctx, const struct qkv_spec
         costs->parameters += qkv_array_elements(&m->parameters[i].array);
     }
     costs->parameter_bytes = costs->parameters * sizeof(float);
-    costs->train_bytes = m->arena.peak + m->packed.peak + m->gradients.peak + 2 * costs->parameter_bytes + step_bytes + evaluation_bytes;
+    costs->train_bytes =
+        m->arena.peak + m->packed.peak + m->gradients.peak + 2 * costs->parameter_bytes + step_bytes + evaluation_bytes;
     costs->checkpoint_bytes = costs->train_bytes - step_bytes + checkpoint_bytes;
     costs->run_bytes = m->arena.peak + m->packed.peak + run_bytes;
     const struct qkv_stack_spec *d = &spec->decoder;

@@ -212,9 +212,10 @@ static enum qkv_status check_options(struct qkv_model *m, const struct qkv_pass_
             "of checkpoint and weights");
     }
     if (o->checkpoint && o->tap) {
-        return qkv_fail(m->ctx, QKV_ARGUMENT,
-                        "a pass that checkpoints its activations runs its blocks twice, so a tap would hear them twice; "
-                        "choose one of checkpoint and tap");
+        return qkv_fail(
+            m->ctx, QKV_ARGUMENT,
+            "a pass that checkpoints its activations runs its blocks twice, so a tap would hear them twice; "
+            "choose one of checkpoint and tap");
     }
     for (size_t i = 0; i < o->shape_count && o->shapes; i++) {
         const struct qkv_pass_shape *s = &o->shapes[i];

@@ -35,7 +35,7 @@ static enum qkv_status check_field(const struct checker *c, const struct qkv_key
     if (x == 0 && key->flags & QKV_KEY_LATE)
         return qkv_fail(c->ctx, QKV_SPEC, "%s: %s%s is not set; give it the %s", c->name, place->path, key->name,
                         key->offset == offsetof(struct qkv_spec, head.classes) ? "number of classes"
-                                                                              : "size of the tokenizer's vocabulary");
+                                                                               : "size of the tokenizer's vocabulary");
     return qkv_fail(c->ctx, QKV_SPEC, "%s: %s%s is %.10g; it must be %s", c->name, place->path, key->name, x, range);
 }
 

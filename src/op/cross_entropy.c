@@ -116,7 +116,8 @@ static enum qkv_status run_chunk(struct qkv_tape *tape, const struct qkv_tensor 
     const size_t size = qkv_dtype_size(x->dtype);
     const struct qkv_rows rows_of_x = {(char *)x->data + first * x->columns * size, x->dtype};
     float *scores = o->logits ? o->logits + first * weight->rows : scratch;
-    enum qkv_status status = qkv_linear_forward_parts(tape, (struct qkv_rows){scores, QKV_F32}, rows_of_x, rows, weight, bias, NULL);
+    enum qkv_status status =
+        qkv_linear_forward_parts(tape, (struct qkv_rows){scores, QKV_F32}, rows_of_x, rows, weight, bias, NULL);
     if (status != QKV_OK || !o->targets) {
         return status;
     }

@@ -84,7 +84,7 @@ struct qkv_tape {
     enum qkv_status status; /* the first error */
     struct qkv_node *last;
     struct qkv_slot *free_slots;
-    bool fused; /* the operator being recorded was computed by the one before it */
+    bool fused;                      /* the operator being recorded was computed by the one before it */
     qkv_gradient_listener *listener; /* may be NULL */
     void *listener_user;
 };
@@ -167,8 +167,8 @@ struct qkv_columns {
 };
 struct qkv_attend_options {
     size_t B, H, Hkv, Tq, Tk, D, Dv;
-    size_t Tk_stride;                   /* rows between the batch rows of k and v; 0: Tk */
-    const int32_t *kv_rows;             /* (B): the batch row of k and v that each row reads, of `kv_count`; NULL: its own */
+    size_t Tk_stride;       /* rows between the batch rows of k and v; 0: Tk */
+    const int32_t *kv_rows; /* (B): the batch row of k and v that each row reads, of `kv_count`; NULL: its own */
     size_t kv_count;
     const int32_t *lo, *hi, *positions; /* (B, Tq), as in struct qkv_attend */
     float scale, softcap;
@@ -213,8 +213,8 @@ struct qkv_loss {
 struct qkv_cross_entropy_options {
     const int32_t *targets; /* (N), QKV_IGNORE does not count; NULL: no loss, logits only */
     float scale;            /* the gradient is that of scale·Σ loss */
-    float smoothing;        /* e: loss is (1 − e)·(−log p[target]) + e·mean over all of −log p (Szegedy et al. 2016) */
-    float *logits;          /* (N, V) to be filled, or NULL */
+    float smoothing; /* e: loss is (1 − e)·(−log p[target]) + e·mean over all of −log p (Szegedy et al. 2016) */
+    float *logits;   /* (N, V) to be filled, or NULL */
 };
 /* Scores x·weightᵀ + bias of x (N, C) against weight (V, C), and the loss −log softmax(scores)[target], in chunks of rows
  * so that all scores are never held at once (unless asked for). A recording tape computes the gradient on the way

@@ -47,8 +47,8 @@ static json_t *describe(const struct qkv_context *ctx, int64_t step) {
     json_int_t memory = pages > 0 && page > 0 ? (json_int_t)pages * page : 0;
     return json_pack("{s:I, s:s, s:s%, s:i, s:i, s:s, s:s, s:I, s:s, s:s}", "step", (json_int_t)step, "time", time_text,
                      "cpu", cpu, strlen(cpu), "cpus", qkv_cpu_count(), "threads", qkv_threads(ctx), "isa", qkv_isa(ctx),
-                     "precision", qkv_get_precision(ctx) == QKV_FP32 ? "fp32" : "bf16",
-                     "memory", memory, "system", system_text, "qkv", qkv_version());
+                     "precision", qkv_get_precision(ctx) == QKV_FP32 ? "fp32" : "bf16", "memory", memory, "system",
+                     system_text, "qkv", qkv_version());
 }
 
 enum qkv_status qkv_machine_note(struct qkv_context *ctx, const char *folder, int64_t step) {

@@ -21,10 +21,10 @@ struct qkv_attend_plan {
     size_t chunk, chunks;                 /* shared out in `chunks` runs of `chunk` blocks */
     float *delta;                         /* backward: (B,H,Tq) Σ dy·y */
     float *norm;                          /* backward: (B,H,Tq) what weights made from lse are multiplied by */
-    float *partial;                       /* backward: (B,Hkv,chunks,partial_rows,padded D) dq as each chunk sees it; or NULL */
-    size_t partial_rows;                  /* at least `rows` */
-    unsigned char *touched;               /* backward: (B,Hkv,chunks,blocks) whether that part of `partial` is in use */
-    float *weights; /* attend_weights: (count,Tk), rows first… of head `head` in batch row `batch` */
+    float *partial;         /* backward: (B,Hkv,chunks,partial_rows,padded D) dq as each chunk sees it; or NULL */
+    size_t partial_rows;    /* at least `rows` */
+    unsigned char *touched; /* backward: (B,Hkv,chunks,blocks) whether that part of `partial` is in use */
+    float *weights;         /* attend_weights: (count,Tk), rows first… of head `head` in batch row `batch` */
     enum qkv_attention_stage stage;
     size_t batch, head, first, count;
     char *packed_keys; /* in bf16, forward: (B,Hkv,key_blocks), */

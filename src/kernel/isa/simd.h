@@ -28,10 +28,10 @@
 #define QKV_TEXT(a)  QKV_TEXT2(a)
 
 #if defined(__clang__)
-#define QKV_INLINE static inline __attribute__((always_inline))
+#define QKV_INLINE      static inline __attribute__((always_inline))
 #define QKV_UNROLL_LOOP _Pragma("clang loop unroll(full)")
 #elif defined(__GNUC__)
-#define QKV_INLINE static inline __attribute__((always_inline))
+#define QKV_INLINE      static inline __attribute__((always_inline))
 #define QKV_UNROLL_LOOP _Pragma("GCC unroll 16")
 #else
 #define QKV_INLINE static inline
