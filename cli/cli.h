@@ -140,6 +140,8 @@ int cli_finish(int code);
 /* Everything from a file, "-": standard input. The caller frees *data. */
 int cli_read_all(const char *path, char **data, size_t *size);
 void cli_write_quoted(FILE *file, const char *text, size_t size);
+/* A name on stdout, at most `most` characters of it, control characters made harmless; returns how many there were. */
+size_t cli_print_name(const char *name, size_t most);
 void cli_print_quoted(const char *text,
                       size_t size); /* a JSON string on stdout; bytes that are no UTF-8 become U+FFFD */
 /* The length of the UTF-8 character at the front of size > 0 bytes; 0 if there is none. */

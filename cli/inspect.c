@@ -58,7 +58,7 @@ static void print_model(const struct qkv_inspection *in, const char *name) {
     size_t counted;
     double norm, loss = qkv_inspection_loss(in, &counted, &norm);
     const struct qkv_inspect_row *row;
-    for (const char *c = name; *c; c++) putchar((unsigned char)*c < 32 || *c == 127 ? '?' : *c);
+    cli_print_name(name, SIZE_MAX);
     if (counted)
         printf(": loss %.4f nats, of %s; norm of all gradients %.4g\n", loss, qkv_inspection_about(in), norm);
     else
@@ -100,7 +100,7 @@ static void print_side_by_side(struct qkv_inspection *const *list, const char *c
     printf("\n%-16s", "");
     for (int part = 0; part < 2; part++) {
         printf("  ");
-        for (size_t m = 0; m < count; m++) printf("%-12.11s", names[m]);
+        for (size_t m = 0; m < count; m++) printf("%*s", (int)(12 - cli_print_name(names[m], 11)), "");
     }
     putchar('\n');
     for (size_t i = 0; (row = qkv_inspection_row(longest, i)); i++) {

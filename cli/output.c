@@ -48,6 +48,12 @@ int cli_broken(const struct qkv_context *ctx) {
     return cli_failed("%s", qkv_message(ctx));
 }
 
+size_t cli_print_name(const char *name, size_t most) {
+    size_t n = 0;
+    for (; name[n] && n < most; n++) putchar((unsigned char)name[n] < 32 || name[n] == 127 ? '?' : name[n]);
+    return n;
+}
+
 void cli_say_emulated(const struct qkv_context *ctx) {
     if (!qkv_native_bf16(ctx))
         cli_say("bf16 is emulated with the %s kernels: the same rounding, but no faster than fp32", qkv_isa(ctx));

@@ -84,13 +84,19 @@ static void print_spark(const struct qkv_run *run, size_t cells, bool valid) {
     free(seen);
 }
 
+/* A loss for people: "-" where it is no number, short where it is out of all bounds. */
+static char *loss_text(char text[CLI_NUMBER], double x) {
+    snprintf(text, CLI_NUMBER, !isfinite(x) ? "-" : fabs(x) < 1e6 ? "%.4f" : "%.4g", x);
+    return text;
+}
+
 static void print_run(const struct qkv_run *run) {
-    size_t steps = qkv_run_steps(run), evaluations = 0, cells = (size_t)cli_width(STDOUT_FILENO);
+    size_t steps = qkv_run_steps(run), evaluations = 0, timed = 0, cells = (size_t)cli_width(STDOUT_FILENO);
     double best = NAN, latest = NAN, speed = 0;
     int64_t best_step = 0;
     char time[CLI_NUMBER], number[CLI_NUMBER];
     cells = cells > 100 ? 60 : cells > 50 ? cells - 40 : 10;
-    for (const char *c = qkv_run_name(run); *c; c++) putchar((unsigned char)*c < 32 || *c == 127 ? '?' : *c);
+    cli_print_name(qkv_run_name(run), SIZE_MAX);
     const struct qkv_run_step *last = steps ? qkv_run_step(run, steps - 1) : NULL;
     if (!last) {
         printf("\n  no step is logged yet\n");
@@ -98,22 +104,31 @@ static void print_run(const struct qkv_run *run) {
     }
     for (size_t i = 0; i < steps; i++) {
         const struct qkv_run_step *s = qkv_run_step(run, i);
-        if (isfinite(s->tokens_per_second)) speed += s->tokens_per_second / (double)steps;
+        if (isfinite(s->tokens_per_second)) speed += (s->tokens_per_second - speed) / (double)++timed;
         if (!isfinite(s->valid_loss)) continue;
         evaluations++;
         latest = s->valid_loss;
         if (!(s->valid_loss >= best)) best = s->valid_loss, best_step = s->step;
     }
-    printf("\n  steps    %lld of %lld in %s, %s tokens/s\n", (long long)last->step, (long long)qkv_run_planned(run),
-           cli_seconds(time, isfinite(last->seconds) ? last->seconds : 0), cli_short(number, speed));
-    printf("  loss     %.4f  ", last->loss);
+    printf("\n  steps    %lld", (long long)last->step);
+    if (qkv_run_planned(run) > 0) printf(" of %lld", (long long)qkv_run_planned(run));
+    printf(" in %s, ", cli_seconds(time, isfinite(last->seconds) ? last->seconds : 0));
+    if (timed && speed < 1e15)
+        printf("%s tokens/s\n", cli_short(number, speed));
+    else
+        printf("- tokens/s\n");
+    printf("  loss     %s  ", loss_text(number, last->loss));
     print_spark(run, cells, false);
     if (evaluations) {
-        printf("  valid    %.4f  ", latest);
+        printf("  valid    %s  ", loss_text(number, latest));
         print_spark(run, cells, true);
-        printf("  best     %.4f  at step %lld\n", best, (long long)best_step);
+        printf("  best     %s  at step %lld\n", loss_text(number, best), (long long)best_step);
     }
-    if (qkv_run_machine(run)) printf("  machine  %s\n", qkv_run_machine(run));
+    if (qkv_run_machine(run)) {
+        printf("  machine  ");
+        cli_print_name(qkv_run_machine(run), SIZE_MAX);
+        putchar('\n');
+    }
     if (qkv_run_damaged(run))
         printf("  (%zu lines of the log are damaged and were passed over)\n", qkv_run_damaged(run));
 }

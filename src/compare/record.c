@@ -111,15 +111,24 @@ static enum qkv_status check_record(struct qkv_comparison *c, const char *path, 
 
 /* A folder that holds a run or a model is no place for others. */
 static enum qkv_status check_free(struct qkv_comparison *c) {
-    static const char *const files[] = {"train.json", "model.safetensors", "config.json"};
+    static const struct {
+        const char *name, *what;
+    } files[] = {
+        {"train.json", "run"},
+        {"model.safetensors", "model"},
+        {"config.json", "model"},
+        {"train.txt", "train.txt that is not of a comparison"}, /* written by the comparison, so never replaced */
+        {"valid.txt", "valid.txt that is not of a comparison"},
+        {"results.json", "results.json that is not of a comparison"},
+        {"results.csv", "results.csv that is not of a comparison"},
+        {"index.html", "index.html that is not of a comparison"}};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        char *path = qkv_join_path(c->ctx, c->folder, files[i]);
+        char *path = qkv_join_path(c->ctx, c->folder, files[i].name);
         if (!path) return QKV_MEMORY;
         bool found = qkv_file_exists(path);
         free(path);
         if (found)
-            return qkv_fail(c->ctx, QKV_FILE, "%s already holds a %s; choose another folder", c->folder,
-                            i ? "model" : "run");
+            return qkv_fail(c->ctx, QKV_FILE, "%s already holds a %s; choose another folder", c->folder, files[i].what);
     }
     return QKV_OK;
 }

@@ -202,11 +202,21 @@ static enum qkv_status forward_bf16(struct qkv_context *ctx, struct qkv_arena *s
     return QKV_OK;
 }
 
+/* Waking a thread costs more than a step of decoding over a short cache. */
+static size_t forward_threads(const struct qkv_context *ctx, const struct qkv_attend *a) {
+    const double products = (double)(a->B * a->H * a->Tq) * (double)a->Tk * (double)(a->D + a->Dv);
+    return products < 1e5 ? 1 : (size_t)ctx->threads;
+}
+
 static enum qkv_status forward_fp32(struct qkv_context *ctx, struct qkv_arena *scratch, struct work *work) {
     struct qkv_attend_plan *plan = &work->plan;
     cut_rows(plan, work->kernels->tile);
     enum qkv_status status = take_scratch(ctx, scratch, work, work->kernels->forward_scratch(plan));
-    if (status == QKV_OK) qkv_parallel(ctx, plan->a->B * plan->a->Hkv * plan->blocks, forward_body, work);
+    const size_t items = plan->a->B * plan->a->Hkv * plan->blocks;
+    if (status == QKV_OK && forward_threads(ctx, plan->a) > 1)
+        qkv_parallel(ctx, items, forward_body, work);
+    else
+        for (size_t item = 0; status == QKV_OK && !ctx->dry && item < items; item++) forward_body(work, item, 0);
     return status;
 }
 

@@ -17,7 +17,7 @@ same "$(sort rows | uniq -d)" "" "labels that two rows have"
 # ---- one row: the table and the file ----
 try 0 bench -f "$row" --json one.json
 has out 'kernels (scalar|avx2|avx512|avx512bf16|amx|neon)'
-has out '^peaks: [0-9.]+ GFLOP/s in fp32.* [0-9.]+ GB/s read$'
+has out '^peaks: [0-9.]+ GFLOP/s in fp32.* [0-9.]+ GB/s read(; bf16 would be emulated)?$'
 has out '^products: '
 has out '^  64x384x384 +x\.wT +fp32 +[0-9.]+ [mu]?s +[0-9.]+ GFLOP/s +[0-9]+ % of peak'
 same "$(grep -c '64x384x384' out)" 1 "rows of the table"

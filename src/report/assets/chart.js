@@ -3,7 +3,7 @@
 "use strict";
 const chart = {
     COLOURS: 8,
-    DASHES: [[], [7, 4], [2, 3], [9, 3, 2, 3], [4, 4, 1, 4]],
+    DASHES: [[], [7, 4], [2, 3], [9, 3, 2, 3], [4, 4, 1, 4], [14, 4], [12, 3, 2, 3, 2, 3], [5, 8]],
 
     /* How the i-th of several things is drawn everywhere: colours first, then dashes, so that no two look alike. */
     style(i) { return { colour: `--c${i % chart.COLOURS}`, dash: chart.DASHES[(i + Math.floor(i / chart.COLOURS)) % chart.DASHES.length] }; },

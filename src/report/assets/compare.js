@@ -3,12 +3,13 @@
 "use strict";
 (function () {
     const data = page.data, all = data.variants;
-    all.forEach((v, i) => {
-        v.style = chart.style(i);
+    for (const v of all) {
         v.hidden = false;
         v.measured = v.parameters !== undefined;
-    });
+    }
     const measured = all.filter((v) => v.measured);
+    const drawn = all.filter((v) => v.measured || v.curves.some((c) => c.step.length)); /* one that failed may have curves */
+    all.forEach((v) => { v.style = chart.style(Math.max(0, drawn.indexOf(v))); });
     const shown = () => all.filter((v) => !v.hidden);
 
     /* ---- what there is to measure: name, value, better (−1 less, 1 more, 0 neither), text ---- */
@@ -79,7 +80,7 @@
         heads.push({ key, element });
         return element;
     }
-    const table = page.el("div", { class: "scroll" }, page.el("table", null,
+    const table = page.el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "the table of variants, which may be wider than the window" }, page.el("table", null,
         page.el("caption", { class: "hidden" }, "the variants; press a column's name to sort by it"),
         page.el("thead", null, page.el("tr", null, head("name", "variant"), ...columns.map((c) => head(c.key, c.name)))), body));
 
@@ -134,10 +135,11 @@
         axes(context, box, x, y, xs, ys);
         const largest = Math.max(...list.map((v) => value(column(state.size), v) || 0)) || 1;
         places = list.map((v) => ({ v, x: x(value(column(state.x), v)), y: y(v.valid_loss), r: Math.max(5, 30 * Math.sqrt((value(column(state.size), v) || 0) / largest)) }));
-        for (const p of [...places].sort((a, b) => b.r - a.r)) bubble(context, p, width);
+        for (const p of [...places].sort((a, b) => b.r - a.r)) bubble(context, p);
+        names(context, width);
         if (state.at >= 0 && places[state.at]) mark(context, places[state.at], width);
     }
-    function bubble(context, p, width) {
+    function bubble(context, p) {
         context.fillStyle = context.strokeStyle = page.colour(p.v.style.colour);
         context.lineWidth = 2;
         context.beginPath();
@@ -148,10 +150,21 @@
         context.setLineDash(p.v.style.dash);
         context.stroke();
         context.setLineDash([]);
+    }
+    /* Beside the bubbles, from top to bottom; where two would meet, the lower one moves down. */
+    function names(context, width) {
+        const taken = [];
         context.fillStyle = page.colour("--ink");
         context.textBaseline = "middle";
-        context.textAlign = p.x + p.r + 120 > width ? "right" : "left";
-        context.fillText(p.v.name, p.x + (context.textAlign === "right" ? -p.r - 6 : p.r + 6), p.y);
+        for (const p of [...places].sort((a, b) => a.y - b.y)) {
+            const long = context.measureText(p.v.name).width, right = p.x + p.r + 6 + long > width;
+            const left = right ? p.x - p.r - 6 - long : p.x + p.r + 6;
+            let y = p.y;
+            for (const t of taken) if (t.left < left + long && left < t.left + t.long && y < t.y + 14) y = t.y + 14;
+            taken.push({ left, long, y });
+            context.textAlign = "left";
+            context.fillText(p.v.name, left, y);
+        }
     }
     function mark(context, p, width) {
         context.strokeStyle = page.colour("--focus");
@@ -226,7 +239,7 @@
             " ★ is the best of its column." + (data.machine ? ` Machine: ${data.machine}.` : "")),
         page.el("h2", null, "Quality, speed, memory"),
         page.el("div", { class: "controls" }, page.select("Speed", speeds, state.x, set("x")), page.select("Area of a bubble", sizes, state.size, set("size"))),
-        chart.legend(all, redraw),
+        chart.legend(drawn, redraw),
         page.el("figure", { class: "chart wide" }, page.el("div", { class: "frame" }, canvas, tip)),
         page.el("h2", null, "Training"),
         page.el("div", { class: "charts" }, ...charts.map((c) => c.element)));

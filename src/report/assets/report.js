@@ -32,7 +32,7 @@
         const list = [];
         for (const run of shown()) {
             const x = run.curves[state.axis];
-            const training = many ? { ...run.style, dash: [1, 3] } : { colour: "--c0", dash: [] };
+            const training = many ? { ...run.style, thin: true } : { colour: "--c0", dash: [] };
             list.push({ name: "raw", faint: true, ...training, x, y: run.curves.loss, low: run.curves.low, high: run.curves.high });
             list.push({ name: named(run, "training"), ...training, x, y: run.curves.smooth });
             if (run.evaluations.length) list.push({ ...evaluations(run, 2, "validation"), ...(many ? {} : { colour: "--c1" }) });
