@@ -12,6 +12,7 @@ struct arguments {
     const char *preset, *spec, *out, *cache;
     struct cli_texts set, specs, axis;
     int64_t seeds;
+    bool force;
     bool quiet, plain;
     struct cli_common common;
     struct cli_train_values training;
@@ -34,6 +35,8 @@ static const struct cli_option own_options[] = {
      "train every variant with N seeds, from --seed on, and show mean and deviation", 1, 100, NULL},
     {CLI_TEXT, 0, "cache", "N,N", offsetof(struct arguments, cache),
      "lengths of the key-value cache at which decoding is measured", 0, 0, "64,256,1024,4096"},
+    {CLI_FLAG, 0, "force", NULL, offsetof(struct arguments, force),
+     "replace files in FOLDER that have the names of those that are written", 0, 0, NULL},
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "no progress", 0, 0, NULL},
     {CLI_FLAG, 0, "plain", NULL, offsetof(struct arguments, plain), "plain lines instead of a progress bar", 0, 0,
      NULL},
@@ -216,6 +219,7 @@ static int run_with(const struct arguments *a, const char *const *specs, size_t 
                                     .training = (const char *const *)training,
                                     .training_count = training_count,
                                     .seeds = (size_t)a->seeds,
+                                    .force = a->force,
                                     .caches = a->cache ? caches : NULL,
                                     .cache_count = cache_count};
     if (!code && asks_for_bf16(&o)) cli_say_emulated(ctx);

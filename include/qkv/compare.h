@@ -29,6 +29,7 @@ struct qkv_compare_options {
     size_t axis_count;
     const char *const *training; /* options of training over those of the preset: "data=book.txt", "steps=1000" */
     size_t training_count;
+    bool force;           /* replace files of the names that a comparison writes where none has begun */
     size_t seeds;         /* every variant is trained with so many seeds, beginning with that of the options; 0: 1 */
     const size_t *caches; /* lengths of the cache at which decoding is measured, rising; NULL: 64, 256, 1024, 4096 */
     size_t cache_count;

@@ -5,6 +5,7 @@
  *    "training": ["data=…", "steps=1000"], "seeds": 1, "cache": [64, …], "variants": [{"name": …, "spec": {…}}]} */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <jansson.h>
 
@@ -109,24 +110,24 @@ static enum qkv_status check_record(struct qkv_comparison *c, const char *path, 
     return status;
 }
 
-/* A folder that holds a run or a model is no place for others. */
-static enum qkv_status check_free(struct qkv_comparison *c) {
+/* A folder that holds a run or a model is no place for others. Files of the names that a comparison writes are somebody else's
+ * where no comparison has begun: they are taken away only by force. */
+static enum qkv_status check_free(struct qkv_comparison *c, bool force) {
     static const struct {
-        const char *name, *what;
-    } files[] = {
-        {"train.json", "run"},
-        {"model.safetensors", "model"},
-        {"config.json", "model"},
-        {"train.txt", "train.txt that is not of a comparison"}, /* written by the comparison, so never replaced */
-        {"valid.txt", "valid.txt that is not of a comparison"},
-        {"results.json", "results.json that is not of a comparison"},
-        {"results.csv", "results.csv that is not of a comparison"},
-        {"index.html", "index.html that is not of a comparison"}};
+        const char *name, *what; /* NULL: a file that a comparison writes */
+    } files[] = {{"train.json", "run"}, {"model.safetensors", "model"}, {"config.json", "model"}, {"train.txt", NULL},
+                 {"valid.txt", NULL},   {"results.json", NULL},         {"results.csv", NULL},    {"index.html", NULL}};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char *path = qkv_join_path(c->ctx, c->folder, files[i].name);
         if (!path) return QKV_MEMORY;
-        bool found = qkv_file_exists(path);
+        bool found = qkv_file_exists(path), ours = !files[i].what;
+        if (found && ours && force) found = unlink(path) != 0;
         free(path);
+        if (found && ours)
+            return qkv_fail(c->ctx, QKV_FILE,
+                            "%s already holds a %s that is not of a comparison; choose another folder, or --force to "
+                            "replace it",
+                            c->folder, files[i].name);
         if (found)
             return qkv_fail(c->ctx, QKV_FILE, "%s already holds a %s; choose another folder", c->folder, files[i].what);
     }
@@ -143,7 +144,7 @@ enum qkv_status qkv_comparison_record(struct qkv_comparison *c, const struct qkv
     if (!status && qkv_file_exists(path)) {
         status = check_record(c, path, now);
     } else if (!status) {
-        status = check_free(c);
+        status = check_free(c, options->force);
         if (!status) status = qkv_make_folder(c->ctx, c->folder);
         if (!status) status = qkv_buffer_append(c->ctx, &json.text, "\n", 1);
         if (!status) status = qkv_write_file(c->ctx, path, json.text.data, json.text.size);

@@ -73,6 +73,12 @@ cmp -s kv/mha/log.jsonl before || fail "a finished variant was trained again"
 refuse 1 'begun with other options: training was .*steps=20.* is now .*steps=21' compare kv --axis kv=mha,gqa:2,gqa:3,mqa --steps 21
 refuse 1 'axis was kv=mha,gqa:2,gqa:3,mqa and is now kv=mha,mqa' compare kv --axis kv=mha,mqa
 refuse 1 'alone already holds a run' compare alone --axis kv=mha,mqa
+mkdir foreign && echo mine >foreign/index.html && echo mine >foreign/train.txt
+refuse 1 'foreign already holds a train.txt that is not of a comparison; .*--force' compare foreign --axis kv=mha,mqa
+same "$(cat foreign/index.html foreign/train.txt | tr '\n' ' ')" "mine mine " "files of somebody else"
+try 0 compare foreign --axis kv=mha,mqa --steps 2 --force
+cmp -s foreign/train.txt kv/train.txt || fail "--force trained on somebody else's text"
+grep -q '<html' foreign/index.html || fail "--force wrote no page"
 mkdir strange && echo '{}' >strange/compare.json
 refuse 1 'no record of a comparison' compare strange --axis kv=mha,mqa
 
