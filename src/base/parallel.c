@@ -1,6 +1,7 @@
 /* parallel: the only use of OpenMP in the project, and how many CPUs there are for it. */
 #include <omp.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,8 +16,11 @@ void qkv_parallel(struct qkv_context *ctx, size_t count, qkv_body *body, void *a
     }
     /* Always as many threads, also for fewer items: for a team of another size libgomp ends threads, starts new ones and
      * allocates, which takes longer than to let some of them find nothing to do. */
-#pragma omp parallel for schedule(dynamic, 1) num_threads(ctx->threads)
-    for (size_t item = 0; item < count; item++) body(argument, item, omp_get_thread_num());
+    atomic_size_t next; /* a loop of OpenMP's own would do, but LLVM's library allocates memory for each */
+    atomic_init(&next, 0);
+#pragma omp parallel num_threads(ctx->threads)
+    for (size_t item; (item = atomic_fetch_add_explicit(&next, 1, memory_order_relaxed)) < count;)
+        body(argument, item, omp_get_thread_num());
 }
 
 struct range {
