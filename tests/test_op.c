@@ -1,96 +1,7 @@
 /* Every operator's gradient against directional differences, and the tape that carries them.
  *
  * QKV_OPERATOR_LIST makes the list of checks, so an operator without one does not link. */
-#include "test.h"
-
-#include "op/op.h"
-
-enum { LEAVES = 4, ARENA = 256 << 20 };
-
-struct fixture {
-    struct qkv_context *ctx;
-    struct qkv_arena arena, records;
-    struct qkv_random random;
-    struct qkv_tape tape;
-    struct qkv_tensor leaves[LEAVES];
-    float *values[LEAVES];
-    size_t leaf_count;
-    float *output_gradient; /* random weights of the outputs: the loss is their product */
-    uint64_t dropout_seed;
-    const void *options; /* of a check */
-};
-
-static void start(struct fixture *f, uint64_t stream) {
-    memset(f, 0, sizeof *f);
-    assert_int_equal(qkv_context_create(&f->ctx, NULL), QKV_OK);
-    assert_int_equal(qkv_arena_create(f->ctx, &f->arena, ARENA, "test"), QKV_OK);
-    assert_int_equal(qkv_arena_create(f->ctx, &f->records, 1 << 20, "records"), QKV_OK);
-    f->random = test_random(stream);
-    f->dropout_seed = qkv_random_bits(&f->random);
-}
-
-static void finish(struct fixture *f) {
-    for (size_t i = 0; i < f->leaf_count; i++) {
-        free(f->values[i]);
-        free(f->leaves[i].gradient);
-    }
-    free(f->output_gradient);
-    qkv_arena_free(&f->arena);
-    qkv_arena_free(&f->records);
-    qkv_context_free(f->ctx);
-}
-
-/* A leaf with a gradient, its values at least `away` from zero (for kinks). */
-static struct qkv_tensor *leaf(struct fixture *f, size_t rows, size_t columns, double away) {
-    size_t n = rows * columns, i = f->leaf_count++;
-    f->values[i] = calloc(n + 1, sizeof(float));
-    test_fill(&f->random, f->values[i], n, 1);
-    for (size_t k = 0; k < n; k++) {
-        if (fabsf(f->values[i][k]) < (float)away) {
-            f->values[i][k] += f->values[i][k] < 0 ? -(float)away : (float)away;
-        }
-    }
-    f->leaves[i] = (struct qkv_tensor){.data = f->values[i], .rows = rows, .columns = columns, .wants = true};
-    f->leaves[i].gradient = calloc(n + 1, sizeof(float));
-    return &f->leaves[i];
-}
-
-typedef struct qkv_tensor *build(struct fixture *f);
-
-/* Builds, weighs the output with random numbers, and goes backward when asked. A build without an output made its own loss,
- * and left it in f->tape's … see check_cross_entropy. */
-static float cell(const struct qkv_tensor *x, size_t i) {
-    float y;
-    qkv_to_float(&y, (const char *)x->data + i * qkv_dtype_size(x->dtype), x->dtype, 1);
-    return y;
-}
-
-static double evaluate(struct fixture *f, build *make, bool record) {
-    qkv_arena_release(&f->arena, 0);
-    qkv_arena_release(&f->records, 0);
-    qkv_tape_start(&f->tape, f->ctx, &f->arena, &f->records, record);
-    qkv_tape_train(&f->tape, f->dropout_seed);
-    struct qkv_tensor *y = make(f);
-    if (f->tape.status != QKV_OK) {
-        fail_msg("%s", qkv_message(f->ctx));
-    }
-    size_t n = y->rows * y->columns;
-    if (!f->output_gradient) {
-        f->output_gradient = malloc((n + 1) * sizeof(float));
-        test_fill(&f->random, f->output_gradient, n, 1);
-    }
-    double sum = 0;
-    for (size_t i = 0; i < n; i++) {
-        sum += (double)cell(y, i) * (double)f->output_gradient[i];
-    }
-    if (record) {
-        struct qkv_loss loss;
-        qkv_op_inner_product(&f->tape, y, f->output_gradient, 1, &loss);
-        assert_true(fabs(loss.sum - sum) <= 1e-9 * fabs(sum) + 1e-9);
-        assert_int_equal(qkv_tape_backward(&f->tape), QKV_OK);
-    }
-    return sum;
-}
+#include "op_fixture.h"
 
 /* Along a random direction of all leaves, the gradient's slope against a fourth-order central difference. */
 static void compare_slopes(struct fixture *f, build *make, double (*value)(struct fixture *, build *, bool)) {
@@ -548,72 +459,6 @@ static void test_shapes(void **state) {
     finish(&f);
 }
 
-/* ---- fused operators: the same bits as those that they are made of ------------------------------------------------------- */
-
-struct fused {
-    bool together, gated, residual;
-    enum qkv_activation_kind kind;
-};
-
-static struct qkv_tensor *build_fused(struct fixture *f) {
-    const struct fused *o = f->options;
-    struct qkv_tape *tape = &f->tape;
-    struct qkv_tensor *x = &f->leaves[0], *up = &f->leaves[1], *bias = &f->leaves[2], *down = &f->leaves[3];
-    struct qkv_tensor *hidden;
-    if (o->together) {
-        hidden = qkv_op_linear_activation(tape, x, up, bias, o->kind, o->gated);
-        return o->residual ? qkv_op_linear_add(tape, hidden, down, NULL, x)
-                           : qkv_op_linear(tape, hidden, down, NULL, QKV_RESULT_FP32);
-    }
-    hidden = qkv_op_linear(tape, x, up, bias, QKV_RESULT_NARROW);
-    hidden = o->gated ? qkv_op_gated(tape, hidden, o->kind) : qkv_op_activation(tape, hidden, o->kind);
-    hidden = qkv_op_linear(tape, hidden, down, NULL, QKV_RESULT_FP32);
-    return o->residual ? qkv_op_add(tape, x, hidden) : hidden;
-}
-
-static float *gradients_of(struct fixture *f, size_t *count) {
-    *count = 0;
-    for (size_t l = 0; l < f->leaf_count; l++) *count += f->leaves[l].rows * f->leaves[l].columns;
-    float *all = malloc(*count * sizeof(float)), *to = all;
-    for (size_t l = 0; l < f->leaf_count; l++) {
-        const size_t n = f->leaves[l].rows * f->leaves[l].columns;
-        memcpy(to, f->leaves[l].gradient, n * sizeof(float));
-        memset(f->leaves[l].gradient, 0, n * sizeof(float));
-        to += n;
-    }
-    return all;
-}
-
-static void test_fused(void **state) {
-    (void)state;
-    static const size_t shapes[][3] = {{1, 24, 40},  {2, 33, 64},    {7, 20, 130},
-                                       {70, 96, 40}, {300, 64, 256}, {640, 48, 96}};
-    for (uint64_t i = 0; i < 2 * TEST_COUNT(shapes) * 2; i++) {
-        const size_t *shape = shapes[i / 4];
-        struct fused o = {.gated = i % 2, .residual = i % 3 != 0, .kind = i % 2 ? QKV_ACT_SILU : QKV_ACT_GELU};
-        struct fixture f;
-        start(&f, 700 + i);
-        f.ctx->precision = i / 2 % 2 ? QKV_MIXED_BF16 : QKV_FP32;
-        f.options = &o;
-        leaf(&f, shape[0], shape[1], 0);
-        leaf(&f, shape[2] * (o.gated ? 2 : 1), shape[1], 0);
-        leaf(&f, 1, shape[2] * (o.gated ? 2 : 1), 0);
-        leaf(&f, shape[1], shape[2], 0);
-        size_t n;
-        const double apart = evaluate(&f, build_fused, true);
-        float *one = gradients_of(&f, &n);
-        o.together = true;
-        const double together = evaluate(&f, build_fused, true);
-        float *other = gradients_of(&f, &n);
-        assert_true(apart == together);
-        assert_memory_equal(one, other, n * sizeof(float));
-        assert_true(evaluate(&f, build_fused, false) == together);
-        free(one);
-        free(other);
-        finish(&f);
-    }
-}
-
 #define CHECK(name) cmocka_unit_test(check_##name),
 
 int main(void) {
@@ -622,7 +467,6 @@ int main(void) {
         cmocka_unit_test(test_dropout_repeats),
         cmocka_unit_test(test_dry_run),
         cmocka_unit_test(test_listener),
-        cmocka_unit_test(test_fused),
         cmocka_unit_test(test_shapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,97 @@
+/* op_fixture.h: a tape with leaves that have gradients, a build of operators over them, and its loss: the outputs weighed with
+ * random numbers. */
+#ifndef QKV_OP_FIXTURE_H
+#define QKV_OP_FIXTURE_H
+
+#include "test.h"
+
+#include "op/op.h"
+
+enum { LEAVES = 4, ARENA = 256 << 20 };
+
+struct fixture {
+    struct qkv_context *ctx;
+    struct qkv_arena arena, records;
+    struct qkv_random random;
+    struct qkv_tape tape;
+    struct qkv_tensor leaves[LEAVES];
+    float *values[LEAVES];
+    size_t leaf_count;
+    float *output_gradient; /* random weights of the outputs: the loss is their product */
+    uint64_t dropout_seed;
+    const void *options; /* of a check */
+};
+
+static inline void start(struct fixture *f, uint64_t stream) {
+    memset(f, 0, sizeof *f);
+    assert_int_equal(qkv_context_create(&f->ctx, NULL), QKV_OK);
+    assert_int_equal(qkv_arena_create(f->ctx, &f->arena, ARENA, "test"), QKV_OK);
+    assert_int_equal(qkv_arena_create(f->ctx, &f->records, 1 << 20, "records"), QKV_OK);
+    f->random = test_random(stream);
+    f->dropout_seed = qkv_random_bits(&f->random);
+}
+
+static inline void finish(struct fixture *f) {
+    for (size_t i = 0; i < f->leaf_count; i++) {
+        free(f->values[i]);
+        free(f->leaves[i].gradient);
+    }
+    free(f->output_gradient);
+    qkv_arena_free(&f->arena);
+    qkv_arena_free(&f->records);
+    qkv_context_free(f->ctx);
+}
+
+/* A leaf with a gradient, its values at least `away` from zero (for kinks). */
+static inline struct qkv_tensor *leaf(struct fixture *f, size_t rows, size_t columns, double away) {
+    size_t n = rows * columns, i = f->leaf_count++;
+    f->values[i] = calloc(n + 1, sizeof(float));
+    test_fill(&f->random, f->values[i], n, 1);
+    for (size_t k = 0; k < n; k++) {
+        if (fabsf(f->values[i][k]) < (float)away) {
+            f->values[i][k] += f->values[i][k] < 0 ? -(float)away : (float)away;
+        }
+    }
+    f->leaves[i] = (struct qkv_tensor){.data = f->values[i], .rows = rows, .columns = columns, .wants = true};
+    f->leaves[i].gradient = calloc(n + 1, sizeof(float));
+    return &f->leaves[i];
+}
+
+typedef struct qkv_tensor *build(struct fixture *f);
+
+/* Builds, weighs the output with random numbers, and goes backward when asked. A build without an output made its own loss,
+ * and left it in f->tape's … see check_cross_entropy. */
+static inline float cell(const struct qkv_tensor *x, size_t i) {
+    float y;
+    qkv_to_float(&y, (const char *)x->data + i * qkv_dtype_size(x->dtype), x->dtype, 1);
+    return y;
+}
+
+static inline double evaluate(struct fixture *f, build *make, bool record) {
+    qkv_arena_release(&f->arena, 0);
+    qkv_arena_release(&f->records, 0);
+    qkv_tape_start(&f->tape, f->ctx, &f->arena, &f->records, record);
+    qkv_tape_train(&f->tape, f->dropout_seed);
+    struct qkv_tensor *y = make(f);
+    if (f->tape.status != QKV_OK) {
+        fail_msg("%s", qkv_message(f->ctx));
+    }
+    size_t n = y->rows * y->columns;
+    if (!f->output_gradient) {
+        f->output_gradient = malloc((n + 1) * sizeof(float));
+        test_fill(&f->random, f->output_gradient, n, 1);
+    }
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        sum += (double)cell(y, i) * (double)f->output_gradient[i];
+    }
+    if (record) {
+        struct qkv_loss loss;
+        qkv_op_inner_product(&f->tape, y, f->output_gradient, 1, &loss);
+        assert_true(fabs(loss.sum - sum) <= 1e-9 * fabs(sum) + 1e-9);
+        assert_int_equal(qkv_tape_backward(&f->tape), QKV_OK);
+    }
+    return sum;
+}
+
+#endif
