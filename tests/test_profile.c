@@ -30,7 +30,9 @@ static void expect(const struct qkv_profile_report *report, const char *name, en
 
 /* What a step of the fixture's model does, counted by hand. `runs`: how often each block goes forward. */
 static void expect_step(struct qkv_trainer *t, const struct qkv_profile_report *report, int runs) {
+    const bool bf16 = !strcmp(qkv_trainer_options(t)->precision, "bf16");
     const double N = BATCH * LENGTH, C = WIDTH, F = HIDDEN, float_ = sizeof(float), L = LAYERS, r = runs;
+    const double product = bf16 ? 2 : float_; /* of what only products and elementwise operators read; see op/op.h */
     double V = qkv_model_spec(qkv_trainer_model(t))->vocab;
     double block = 2 * N * (3 * C * C + C * C + 2 * C * F);
     double pairs = BATCH * HEADS * LENGTH * (LENGTH + 1) / 2.0;
@@ -42,10 +44,12 @@ static void expect_step(struct qkv_trainer *t, const struct qkv_profile_report *
     expect(report, "cross_entropy", QKV_PROFILE_WHOLE, 1, 3 * 2 * N * C * V, 0);
     expect(report, "embed", QKV_PROFILE_FORWARD, 1, 0, 3 * N * C * float_);
     expect(report, "embed", QKV_PROFILE_BACKWARD, 1, 0, 5 * N * C * float_);
-    expect(report, "norm", QKV_PROFILE_FORWARD, 2 * n + 1, 0, (2 * L * r + 1) * 2 * N * C * float_);
+    /* Norms of blocks go into products; the last one goes into the loss. Gradients are fp32 always. */
+    expect(report, "norm", QKV_PROFILE_FORWARD, 2 * n + 1, 0,
+           2 * L * r * N * C * (float_ + product) + N * C * 2 * float_);
     expect(report, "norm", QKV_PROFILE_BACKWARD, 2 * LAYERS + 1, 0, (2 * L + 1) * 3 * N * C * float_);
     /* The activation forward, and the addition, are part of the products before them. */
-    expect(report, "activation", QKV_PROFILE_BACKWARD, LAYERS, 0, L * 3 * N * F * float_);
+    expect(report, "activation", QKV_PROFILE_BACKWARD, LAYERS, 0, L * N * F * (product + 2 * float_));
     expect(report, "dropout", QKV_PROFILE_FORWARD, 2 * n + 1, 0, (2 * L * r + 1) * 2 * N * C * float_);
     expect(report, "dropout", QKV_PROFILE_BACKWARD, 2 * LAYERS + 1, 0, (2 * L + 1) * 2 * N * C * float_);
     assert_true(row_of(report, "optimizer", QKV_PROFILE_WHOLE)->bytes >=
@@ -58,8 +62,10 @@ static void expect_step(struct qkv_trainer *t, const struct qkv_profile_report *
 static void test_rows(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(2);
-    for (int runs = 1; runs <= 2; runs++) {
+    for (int round = 0; round < 4; round++) {
+        const int runs = 1 + round % 2;
         struct qkv_train_options options = options_of(ctx);
+        options.precision = round / 2 ? "bf16" : "fp32";
         options.checkpoint_activations = runs == 2;
         struct qkv_trainer *t = fixture_begin(ctx, fixture_run("rows"), &options);
         double began = qkv_clock();

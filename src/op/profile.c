@@ -4,25 +4,26 @@
  * memory, in the bytes that they cannot avoid to read and write. */
 #include "op/profile.h"
 
-/* Bytes of an operator: so many times those of its first input and those of its output, forward and backward. None: counted
- * in operations, or (add, backward) only handed on. */
+/* Bytes of an operator: how often it reads or writes its first input and its output forward, and backward its first input and
+ * the gradients of the two, which are fp32 whatever the tensors are kept as. None: counted in operations, or (add, backward)
+ * only handed on. */
 static const struct cost {
     const char *name;
     qkv_backward *backward;
-    double forward_x, forward_y, backward_x, backward_y;
+    double forward_x, forward_y, backward_x, backward_dx, backward_dy;
 } costs[] = {
-    {"embed", qkv_backward_embed, 0, 2, 0, 3}, /* of the table only the rows that are read */
-    {"linear", qkv_backward_linear, 0, 0, 0, 0},
-    {"norm", qkv_backward_norm, 1, 1, 2, 1},
-    {"rotate", qkv_backward_rotate, 2, 0, 2, 0},
-    {"attend", qkv_backward_attend, 0, 0, 0, 0},
-    {"activation", qkv_backward_activation, 1, 1, 2, 1},
-    {"gated", qkv_backward_gated, 1, 1, 2, 1},
-    {"add", qkv_backward_add, 1, 2, 0, 0},
-    {"dropout", qkv_backward_dropout, 1, 1, 1, 1},
-    {"pool", qkv_backward_pool, 1, 1, 1, 1},
-    {"cross_entropy", qkv_backward_cross_entropy, 0, 0, 0, 0},
-    {"inner_product", qkv_backward_inner_product, 2, 0, 2, 0},
+    {"embed", qkv_backward_embed, 0, 2, 0, 0, 3}, /* of the table only the rows that are read */
+    {"linear", qkv_backward_linear, 0, 0, 0, 0, 0},
+    {"norm", qkv_backward_norm, 1, 1, 1, 1, 1},
+    {"rotate", qkv_backward_rotate, 2, 0, 0, 2, 0},
+    {"attend", qkv_backward_attend, 0, 0, 0, 0, 0},
+    {"activation", qkv_backward_activation, 1, 1, 1, 1, 1},
+    {"gated", qkv_backward_gated, 1, 1, 1, 1, 1},
+    {"add", qkv_backward_add, 1, 2, 0, 0, 0},
+    {"dropout", qkv_backward_dropout, 1, 1, 0, 1, 1},
+    {"pool", qkv_backward_pool, 1, 1, 0, 1, 1},
+    {"cross_entropy", qkv_backward_cross_entropy, 0, 0, 0, 0, 0},
+    {"inner_product", qkv_backward_inner_product, 2, 0, 1, 1, 0},
 };
 static const struct cost checkpoint = {.name = "checkpoint", .forward_y = 2}; /* a segment: the copy of its output */
 
@@ -41,6 +42,10 @@ static const struct cost *cost_of(qkv_backward *backward) {
 
 static double bytes_of(const struct qkv_tensor *t) {
     return t ? (double)t->rows * (double)t->columns * (double)qkv_dtype_size(t->dtype) : 0;
+}
+
+static double gradient_bytes(const struct qkv_tensor *t) {
+    return t ? (double)t->rows * (double)t->columns * (double)sizeof(float) : 0;
 }
 
 /* Operations of one product of x (N, in) with a weight (out, in). */
@@ -107,9 +112,10 @@ void qkv_profile_backward(struct qkv_tape *tape, const struct qkv_node *node) {
     } else if (node->backward == qkv_backward_cross_entropy) {
         return; /* was counted forward */
     }
-    double bytes = cost->backward_x * bytes_of(inputs[0]) + cost->backward_y * bytes_of(node->output);
+    double bytes = cost->backward_x * bytes_of(inputs[0]) + cost->backward_dx * gradient_bytes(inputs[0]) +
+                   cost->backward_dy * gradient_bytes(node->output);
     if (node->backward == qkv_backward_embed && wanted(inputs[1])) {
-        bytes += 2 * bytes_of(node->output);
+        bytes += 2 * gradient_bytes(node->output);
     }
     qkv_profile_lap(tape->ctx, cost->name, direction, flops, bytes);
 }
