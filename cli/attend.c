@@ -111,7 +111,7 @@ static int attend(struct qkv_context *ctx, const char *folder, const struct argu
     char *text = NULL;
     size_t size = 0;
     int code = cli_read_prompt(a->prompt, a->file, &text, &size);
-    if (!code && qkv_model_load(ctx, folder, &model)) code = cli_broken(ctx);
+    if (!code) code = cli_load(&a->common, ctx, folder, &model);
     struct qkv_look_options o = {
         .text = text, .text_size = size, .target = a->target, .target_size = a->target ? strlen(a->target) : 0};
     if (!code && qkv_look_create(model, &o, &look)) code = cli_broken(ctx);

@@ -75,7 +75,7 @@ static int run(const void *values, const char *const *words, size_t count) {
     struct cli_lines lines = {0};
     if (!count) return cli_usage("classify: say which model folder: %s classify MODEL \"a line of text\"", cli_program);
     int code = cli_open(&a->common, &ctx);
-    if (code == CLI_DONE && qkv_model_load(ctx, words[0], &model)) code = cli_broken(ctx);
+    if (code == CLI_DONE) code = cli_load(&a->common, ctx, words[0], &model);
     if (code == CLI_DONE) code = cli_lines_read(words + 1, count - 1, a->input, &lines);
     if (code == CLI_DONE) code = classify(model, &lines, a);
     cli_lines_free(&lines);

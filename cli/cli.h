@@ -115,15 +115,25 @@ struct cli_common {
         CLI_COMMON_ROW(CLI_TEXT, type, isa, "NAME", "kernels: scalar, avx2, avx512, avx512bf16, amx or neon", 0,       \
                        "$QKV_ISA, else the best here")
 /* Besides, where a model runs (training has an option of its own). */
-#define CLI_PRECISION(type)                                                                                            \
-    CLI_COMMON_ROW(CLI_TEXT, type, precision, "NAME",                                                                  \
-                   "fp32, bf16 (products of rounded numbers), or auto: bf16 where the CPU has it", 0, "fp32")
+#define CLI_PRECISION(type) CLI_COMMON_ROW(CLI_TEXT, type, precision, "NAME", CLI_PRECISION_HELP, 0, "auto")
+#define CLI_PRECISION_HELP                                                                                             \
+    "fp32, bf16 (products of rounded numbers; emulated where the CPU has none), or auto: the one that the run "        \
+    "records, "                                                                                                        \
+    "fp32 for a model without a record"
 #define CLI_COMMON_ROW(kind, type, name, argument, help, high, before)                                                 \
     { kind, 0, #name, argument, offsetof(type, common.name), help, 0, high, before }
-/* A context as the options say; CLI_DONE, or the exit code after a message. Free *ctx in any case. */
+/* A context as the options say, in fp32 until cli_set_precision; CLI_DONE, or the exit code after a message. Free *ctx in any
+ * case. */
 int cli_open(const struct cli_common *common, struct qkv_context **ctx);
-/* Says so where bf16 is multiplied as fp32. */
-void cli_say_emulated(const struct qkv_context *ctx);
+/* Gives the context the precision of the options, where they say auto or nothing the one that the run in `folder` records
+ * (fp32 for NULL). CLI_DONE, or the exit code after a message. */
+int cli_set_precision(const struct cli_common *common, struct qkv_context *ctx, const char *folder);
+/* That, then the model of the folder, and a message where its bf16 is emulated. */
+int cli_load(const struct cli_common *common, struct qkv_context *ctx, const char *folder, struct qkv_model **model);
+/* Whether --precision is auto, or not given. */
+bool cli_asks_record(const struct cli_common *common);
+/* Says so where bf16, which is asked for, is multiplied as fp32; `run`: whose record asks for it, NULL: the command line does. */
+void cli_say_emulated(const struct qkv_context *ctx, const char *run);
 
 /* ---- messages and output (output.c) -------------------------------------------------------------------------------- */
 

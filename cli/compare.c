@@ -191,13 +191,20 @@ static int check(const struct arguments *a, size_t words) {
     return CLI_DONE;
 }
 
-/* Whether some variant is to be trained in bf16 by name. */
-static bool asks_for_bf16(const struct qkv_compare_options *o) {
-    for (size_t i = 0; i < o->axis_count; i++)
-        if (!strncmp(o->axes[i], "precision=", 10) && strstr(o->axes[i], "bf16")) return true;
-    for (size_t i = 0; i < o->training_count; i++)
+/* Whether some variant is to be trained in bf16: by name, or by $QKV_PRECISION. */
+static bool asks_for_bf16(const struct qkv_context *ctx, const struct qkv_compare_options *o) {
+    bool automatic = true;
+    for (size_t i = 0; i < o->axis_count; i++) {
+        if (strncmp(o->axes[i], "precision=", 10) != 0) continue;
+        if (strstr(o->axes[i], "bf16")) return true;
+        automatic = strstr(o->axes[i], "auto") != NULL;
+    }
+    for (size_t i = 0; i < o->training_count; i++) {
+        if (strncmp(o->training[i], "precision=", 10) != 0) continue;
         if (!strcmp(o->training[i], "precision=bf16")) return true;
-    return false;
+        automatic = !strcmp(o->training[i], "precision=auto");
+    }
+    return automatic && qkv_auto_precision(ctx) == QKV_MIXED_BF16;
 }
 
 /* Every sentence of the library about an option is about the command line. */
@@ -222,7 +229,7 @@ static int run_with(const struct arguments *a, const char *const *specs, size_t 
                                     .force = a->force,
                                     .caches = a->cache ? caches : NULL,
                                     .cache_count = cache_count};
-    if (!code && asks_for_bf16(&o)) cli_say_emulated(ctx);
+    if (!code && asks_for_bf16(ctx, &o)) cli_say_emulated(ctx, NULL);
     if (!code) code = compare(ctx, a, &o);
     for (size_t i = 0; i < training_count; i++) free(training[i]);
     qkv_context_free(ctx);

@@ -162,7 +162,7 @@ static int run(const void *values, const char *const *words, size_t count) {
     int code = check(a, count - 1);
     if (code == CLI_DONE) code = read_pool(a->pool, &pool);
     if (code == CLI_DONE) code = cli_open(&a->common, &ctx);
-    if (code == CLI_DONE && qkv_model_load(ctx, words[0], &model)) code = cli_broken(ctx);
+    if (code == CLI_DONE) code = cli_load(&a->common, ctx, words[0], &model);
     if (code == CLI_DONE) code = cli_lines_read(words + 1, count - 1, a->nearest ? a->among : a->input, &lines);
     if (code == CLI_DONE) code = (a->nearest ? find_nearest : write_vectors)(model, a, pool, &lines);
     cli_lines_free(&lines);

@@ -224,7 +224,7 @@ static int run(const void *values, const char *const *words, size_t count) {
     cli_progress_start(&progress, a->quiet, false);
     if (progress.kind == CLI_LINES) progress.kind = CLI_SILENT; /* the result is the only line worth having */
     int code = cli_open(&a->common, &ctx);
-    if (code == CLI_DONE && qkv_model_load(ctx, words[0], &model)) code = cli_broken(ctx);
+    if (code == CLI_DONE) code = cli_load(&a->common, ctx, words[0], &model);
     if (code == CLI_DONE) {
         cli_catch_signals();
         enum qkv_status status = evaluate(model, a, &task);

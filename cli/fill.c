@@ -68,7 +68,7 @@ static int run(const void *values, const char *const *words, size_t count) {
         return cli_usage("fill: say which %s: %s fill MODEL \"the <mask> of England\"", count ? "text" : "model folder",
                          cli_program);
     int code = cli_open(&a->common, &ctx);
-    if (code == CLI_DONE && qkv_model_load(ctx, words[0], &model)) code = cli_broken(ctx);
+    if (code == CLI_DONE) code = cli_load(&a->common, ctx, words[0], &model);
     if (code == CLI_DONE) code = fill(model, words[1], (size_t)a->top);
     qkv_model_free(model);
     qkv_context_free(ctx);

@@ -13,7 +13,7 @@ struct arguments {
     struct cli_common common;
 };
 
-static const struct arguments defaults = {0};
+static const struct arguments defaults = {.common = {.precision = "fp32"}};
 
 static const struct cli_option options[] = {
     {CLI_TEXT, 'i', "inputs", "FILE", offsetof(struct arguments, inputs), "safetensors file with in.ids and more", 0, 0,
@@ -27,7 +27,7 @@ static const struct cli_option options[] = {
      "out.adamw_logits (after the last)",
      0, 0, NULL},
     CLI_COMMON(struct arguments),
-    CLI_PRECISION(struct arguments),
+    CLI_COMMON_ROW(CLI_TEXT, struct arguments, precision, "NAME", CLI_PRECISION_HELP, 0, NULL),
 };
 
 /* ---- inputs ---------------------------------------------------------------------------------------------------------- */
@@ -324,7 +324,7 @@ static int forward(struct work *w, const char *folder) {
     struct adamw adamw;
     int code = a->adamw ? read_adamw(a->adamw, &adamw) : CLI_DONE;
     if (!code) code = cli_open(&a->common, &w->ctx);
-    if (!code && qkv_model_load(w->ctx, folder, &w->model)) code = cli_broken(w->ctx);
+    if (!code) code = cli_load(&a->common, w->ctx, folder, &w->model);
     if (!code) code = read_inputs(w->ctx, qkv_model_spec(w->model), a->inputs, &w->in);
     if (code) return code;
     w->hidden = qkv_model_spec(w->model)->head.kind == QKV_HEAD_NONE;

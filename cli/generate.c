@@ -127,7 +127,7 @@ static int run(const void *values, const char *const *words, size_t count) {
     int code = a->prompt_file ? cli_read_all(a->prompt_file, &text, &size) : CLI_DONE;
     if (text) prompt = text;
     if (code == CLI_DONE) code = cli_open(&a->common, &ctx);
-    if (code == CLI_DONE && qkv_model_load(ctx, words[0], &model)) code = cli_broken(ctx);
+    if (code == CLI_DONE) code = cli_load(&a->common, ctx, words[0], &model);
     if (code == CLI_DONE) {
         cli_catch_signals();
         signal(SIGPIPE, SIG_DFL);

@@ -260,9 +260,11 @@ static int read_spec(struct qkv_context *ctx, const struct arguments *a, const c
 
 static int show(struct qkv_context *ctx, const struct arguments *a, const char *folder) {
     struct subject s = {.batch = (size_t)a->batch};
-    s.precision = qkv_get_precision(ctx) == QKV_FP32 ? "fp32" : "bf16";
     int code = read_spec(ctx, a, folder, &s);
+    if (!code) code = cli_set_precision(&a->common, ctx, folder);
     if (code) return code;
+    if (qkv_get_precision(ctx) != QKV_FP32) cli_say_emulated(ctx, cli_asks_record(&a->common) ? folder : NULL);
+    s.precision = qkv_get_precision(ctx) == QKV_FP32 ? "fp32" : "bf16";
     if (a->context > s.spec.context)
         return cli_failed("--context %lld is more than the %d positions of %s (--set context=%lld changes them)",
                           (long long)a->context, s.spec.context, s.name, (long long)a->context);

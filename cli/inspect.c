@@ -143,7 +143,8 @@ static int inspect(struct qkv_context *ctx, const struct arguments *a, const cha
         .text = text, .text_size = size, .target = a->target, .target_size = a->target ? strlen(a->target) : 0};
     for (size_t m = 0; m < count && !code; m++) {
         struct qkv_model *model = NULL;
-        if (qkv_model_load(ctx, folders[m], &model) || qkv_inspect(model, &o, &list[m])) code = cli_broken(ctx);
+        code = cli_load(&a->common, ctx, folders[m], &model);
+        if (!code && qkv_inspect(model, &o, &list[m])) code = cli_broken(ctx);
         qkv_model_free(model);
     }
     if (!code) code = write_all(ctx, a, list, folders, count);

@@ -54,28 +54,51 @@ size_t cli_print_name(const char *name, size_t most) {
     return n;
 }
 
-void cli_say_emulated(const struct qkv_context *ctx) {
-    if (!qkv_native_bf16(ctx))
+void cli_say_emulated(const struct qkv_context *ctx, const char *run) {
+    if (qkv_native_bf16(ctx)) return;
+    if (run)
+        cli_say("%s was trained in bf16, which is emulated with the %s kernels: the same rounding, but no faster than "
+                "fp32; --precision fp32 does without",
+                run, qkv_isa(ctx));
+    else
         cli_say("bf16 is emulated with the %s kernels: the same rounding, but no faster than fp32", qkv_isa(ctx));
 }
 
 int cli_open(const struct cli_common *common, struct qkv_context **ctx) {
     struct qkv_context_options options = {.threads = (int)common->threads, .isa = common->isa};
-    const char *precision = common->precision ? common->precision : "fp32";
-    const bool automatic = strcmp(precision, "auto") == 0;
-    if (!automatic && strcmp(precision, "fp32") != 0 && strcmp(precision, "bf16") != 0)
+    const char *precision = common->precision ? common->precision : "auto";
+    if (strcmp(precision, "auto") != 0 && strcmp(precision, "fp32") != 0 && strcmp(precision, "bf16") != 0)
         return cli_usage("--precision is \"%s\"; it must be fp32, bf16 or auto", precision);
-    if (strcmp(precision, "bf16") == 0) options.precision = QKV_MIXED_BF16;
     enum qkv_status status = qkv_context_create(ctx, &options);
     if (!status) {
-        if (automatic && qkv_native_bf16(*ctx)) qkv_set_precision(*ctx, QKV_MIXED_BF16);
         if (qkv_isa_note(*ctx)) cli_say("%s; kernels: %s", qkv_isa_note(*ctx), qkv_isa(*ctx));
-        if (options.precision == QKV_MIXED_BF16) cli_say_emulated(*ctx);
         return CLI_DONE;
     }
     if (!*ctx) return cli_failed("out of memory");
     cli_broken(*ctx);
     return status == QKV_ARGUMENT ? CLI_USAGE : CLI_FAILED;
+}
+
+bool cli_asks_record(const struct cli_common *common) {
+    return !common->precision || strcmp(common->precision, "auto") == 0;
+}
+
+int cli_set_precision(const struct cli_common *common, struct qkv_context *ctx, const char *folder) {
+    enum qkv_precision precision = QKV_FP32;
+    if (!cli_asks_record(common))
+        precision = strcmp(common->precision, "bf16") == 0 ? QKV_MIXED_BF16 : QKV_FP32;
+    else if (folder && qkv_model_precision(ctx, folder, &precision))
+        return cli_broken(ctx);
+    qkv_set_precision(ctx, precision);
+    return CLI_DONE;
+}
+
+int cli_load(const struct cli_common *common, struct qkv_context *ctx, const char *folder, struct qkv_model **model) {
+    int code = cli_set_precision(common, ctx, folder);
+    if (code == CLI_DONE && qkv_model_load(ctx, folder, model)) code = cli_broken(ctx);
+    if (code == CLI_DONE && qkv_get_precision(ctx) != QKV_FP32)
+        cli_say_emulated(ctx, cli_asks_record(common) ? folder : NULL);
+    return code;
 }
 
 /* ---- files ----------------------------------------------------------------------------------------------------------- */

@@ -178,7 +178,7 @@ static void introduce(struct cli_progress *progress, struct qkv_trainer *trainer
     cli_progress_line(progress, "machine %d thread%s, %s, %s, %s for weights, optimizer and one step", qkv_threads(ctx),
                       qkv_threads(ctx) == 1 ? "" : "s", qkv_isa(ctx), precision,
                       cli_bytes(text[1], qkv_trainer_bytes(trainer)));
-    if (qkv_get_precision(ctx) != QKV_FP32) cli_say_emulated(ctx);
+    if (qkv_get_precision(ctx) != QKV_FP32) cli_say_emulated(ctx, NULL);
     char batch[96];
     cli_progress_line(progress, "run     %s, %lld steps of %s; Ctrl-C saves and stops", a->resume ? a->resume : a->out,
                       (long long)options->steps, batch_text(batch, sizeof batch, options, spec));

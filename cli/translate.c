@@ -155,7 +155,7 @@ static int run(const void *values, const char *const *words, size_t count) {
         return cli_usage("translate: say which model folder: %s translate MODEL \"a line of text\"", cli_program);
     int code = check(a);
     if (code == CLI_DONE) code = cli_open(&a->common, &ctx);
-    if (code == CLI_DONE && qkv_model_load(ctx, words[0], &model)) code = cli_broken(ctx);
+    if (code == CLI_DONE) code = cli_load(&a->common, ctx, words[0], &model);
     /* A model that cannot translate says so before anything is read. */
     struct qkv_search_options o = qkv_search_defaults();
     if (code == CLI_DONE && qkv_translate(model, NULL, 0, &o, write_line, NULL)) code = cli_broken(ctx);

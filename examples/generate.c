@@ -18,6 +18,7 @@ int main(int argc, char **argv) {
     struct qkv_generate_options options = {.sampling = qkv_sampling_defaults(), .tokens = 200, .end_id = -1};
     const char *prompt = argc > 2 ? argv[2] : "";
 
+    enum qkv_precision precision = QKV_FP32;
     if (argc < 2) {
         fprintf(stderr, "usage: %s RUN [PROMPT [TOKENS]]\n", argv[0]);
         return 2;
@@ -28,6 +29,8 @@ int main(int argc, char **argv) {
 
     /* Every call gives a status; the context has the sentence that says what went wrong. */
     enum qkv_status status = qkv_context_create(&ctx, NULL);
+    if (!status) status = qkv_model_precision(ctx, argv[1], &precision);
+    if (!status) qkv_set_precision(ctx, precision); /* the one that the model was trained in */
     if (!status) status = qkv_model_load(ctx, argv[1], &model);
     if (!status) status = qkv_generate(model, prompt, strlen(prompt), &options, write_text, NULL, &report);
     if (status)

@@ -82,20 +82,25 @@ struct qkv_context;
  * what is kept for the way back is stored so, but for the residual stream; sums, weights that learn, gradients, statistics and
  * softmax stay fp32 (mixed precision: Micikevicius et al. 2018). A machine without bf16 products multiplies the rounded
  * numbers as fp32: no faster, and the same but for the rounding of sums. */
-enum qkv_precision { QKV_FP32, QKV_MIXED_BF16 };
+enum qkv_precision {
+    QKV_FP32,
+    QKV_MIXED_BF16,
+    QKV_PRECISION_AUTO /* asks for that of new runs (qkv_auto_precision); a context has one of the two above */
+};
 struct qkv_context_options {
     int threads; /* 0: one for each CPU this process may use */
     const char
         *isa; /* kernel table, "scalar", "avx2", "avx512", "avx512bf16", "amx", "neon"; NULL: $QKV_ISA if set, else the
                         best here */
-    enum qkv_precision precision;
+    enum qkv_precision precision; /* zero: QKV_FP32 */
 };
 
 QKV_API const char *qkv_version(void);                       /* "0.1.0" */
 QKV_API const char *qkv_status_text(enum qkv_status status); /* "out of memory" */
 
 /* Makes a context: threads, kernel table and the sentence of the latest failure. One context serves one thread at a
- * time; different contexts are independent. `options` may be NULL. On failure *out still is a context that holds the
+ * time; different contexts are independent. The environment has $QKV_THREADS and $QKV_ISA for what the options leave open, and
+ * $QKV_PRECISION (fp32, bf16 or auto) for QKV_PRECISION_AUTO; other values are QKV_ARGUMENT, empty ones are none. `options` may be NULL. On failure *out still is a context that holds the
  * sentence (free it), or NULL when there was no memory for one. */
 QKV_API enum qkv_status qkv_context_create(struct qkv_context **out, const struct qkv_context_options *options);
 QKV_API void qkv_context_free(struct qkv_context *ctx);
@@ -108,9 +113,13 @@ QKV_API const char *qkv_isa(const struct qkv_context *ctx);
 QKV_API const char *qkv_isa_at(size_t i);
 /* Why a better table than that is not used although the processor has it: one line, or NULL. */
 QKV_API const char *qkv_isa_note(const struct qkv_context *ctx);
-/* The precision may be changed while no model, pass or session of the context exists. */
+/* The precision may be changed while no model, pass or session of the context exists. Setting QKV_PRECISION_AUTO sets what it
+ * stands for; qkv_model_precision says what a model was trained in. */
 QKV_API enum qkv_precision qkv_get_precision(const struct qkv_context *ctx);
 QKV_API void qkv_set_precision(struct qkv_context *ctx, enum qkv_precision precision);
+/* What QKV_PRECISION_AUTO, and the training option precision=auto of a new run, stand for: $QKV_PRECISION where it was fp32 or
+ * bf16 when the context was made, else bf16 where the context's kernels multiply it themselves, else fp32. */
+QKV_API enum qkv_precision qkv_auto_precision(const struct qkv_context *ctx);
 /* Whether this machine multiplies bf16 itself. */
 QKV_API bool qkv_native_bf16(const struct qkv_context *ctx);
 /* Frees what a qkv call returned as the caller's own (texts, id arrays). NULL is fine. */
@@ -343,6 +352,13 @@ QKV_API enum qkv_status qkv_model_plan(struct qkv_context *ctx, const struct qkv
 /* Reads a model folder; weights of any float dtype become fp32. Every tensor of the spec must be there, with its shape,
  * and none besides. The tokenizer is read if there is one. */
 QKV_API enum qkv_status qkv_model_load(struct qkv_context *ctx, const char *folder, struct qkv_model **out);
+/* The precision that the run in `folder` records (train.json). QKV_FP32 where there is no record: a model from elsewhere, or of a
+ * run older than the option. QKV_FORMAT when the record is damaged, QKV_FILE when it cannot be read, QKV_MEMORY. Set it before
+ * the model is made and evaluations give the numbers of the training:
+ *     status = qkv_model_precision(ctx, folder, &precision);
+ *     if (!status) qkv_set_precision(ctx, precision);
+ *     if (!status) status = qkv_model_load(ctx, folder, &model); */
+QKV_API enum qkv_status qkv_model_precision(struct qkv_context *ctx, const char *folder, enum qkv_precision *precision);
 /* Writes a model folder, each file replaced atomically, the weights last. */
 QKV_API enum qkv_status qkv_model_save(struct qkv_model *model, const char *folder);
 QKV_API void qkv_model_free(struct qkv_model *model);

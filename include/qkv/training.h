@@ -61,7 +61,7 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
     X(COUNT, batch_tokens, 0, "limit of rows times longest row of a step, for pairs and labelled lines (0: none)")     \
     X(COUNT, accumulate, 1, "parts that a batch is cut into, to save memory; same gradient")                           \
     X(TEXT, precision, "auto",                                                                                         \
-      "fp32, bf16 (products and what is kept for backward in bf16), or auto: what the CPU has")                        \
+      "fp32, bf16 (products and what is kept for backward in bf16), or auto: $QKV_PRECISION, else what the CPU has")   \
     X(FLAG, checkpoint_activations, false,                                                                             \
       "keep only each block's input for backward and run the block again; same losses, less memory")                   \
     X(COUNT, context, 0, "positions a sequence (0: the spec's)")                                                       \

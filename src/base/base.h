@@ -36,6 +36,7 @@ struct qkv_context {
     const struct qkv_kernels *kernels; /* chosen once, by qkv_context_create */
     char isa[16];                      /* the name of that table, "avx2" */
     enum qkv_precision precision;      /* of matrix products and of what is kept for the way back */
+    enum qkv_precision automatic;      /* what QKV_PRECISION_AUTO stands for: see qkv_auto_precision */
     size_t l1d, l2;                    /* bytes of the caches of one CPU; 0: not known */
     char message[1024];                /* the sentence of the latest failure */
     struct qkv_profile *profile;       /* where time is counted (base/profile.h); NULL: nowhere */

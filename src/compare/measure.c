@@ -79,12 +79,16 @@ static bool works(const struct subject *s) {
 
 /* ---- losses, costs, training ------------------------------------------------------------------------------------------------------- */
 
-static enum qkv_status make_context(struct work *w, struct subject *s, const struct qkv_train_options *options) {
-    bool automatic = !strcmp(options->precision, "auto");
-    bool bf16 = automatic ? qkv_native_bf16(w->c->ctx) : !strcmp(options->precision, "bf16");
-    struct qkv_context_options o = {
-        .threads = qkv_threads(w->c->ctx), .isa = qkv_isa(w->c->ctx), .precision = bf16 ? QKV_MIXED_BF16 : QKV_FP32};
-    return qkv_context_create(&s->ctx, &o);
+/* In the precision that the first run records, as eval and info open it: a comparison may be finished on another machine. */
+static enum qkv_status make_context(struct work *w, struct subject *s) {
+    struct qkv_context_options o = {.threads = qkv_threads(w->c->ctx), .isa = qkv_isa(w->c->ctx)};
+    enum qkv_precision precision = QKV_FP32;
+    char *folder = qkv_join_path(w->c->ctx, w->c->folder, s->variant->folders.items[0]);
+    enum qkv_status status = folder ? qkv_context_create(&s->ctx, &o) : QKV_MEMORY;
+    if (!status) status = qkv_model_precision(s->ctx, folder, &precision);
+    if (!status) qkv_set_precision(s->ctx, precision);
+    free(folder);
+    return status;
 }
 
 static enum qkv_status evaluate(struct work *w, struct subject *s, size_t seed) {
@@ -147,7 +151,7 @@ static enum qkv_status judge(struct work *w, struct subject *s) {
         give_up(w, s, QKV_OK);
         return QKV_OK;
     }
-    status = make_context(w, s, &options);
+    status = make_context(w, s);
     for (size_t seed = 0; seed < w->c->seeds && !status; seed++) status = evaluate(w, s, seed);
     if (!status) status = measure_training(w, s);
     if (!status) status = measure_costs(s, &options);

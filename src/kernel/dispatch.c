@@ -83,12 +83,31 @@ enum qkv_precision qkv_get_precision(const struct qkv_context *ctx) {
     return ctx->precision;
 }
 
+enum qkv_precision qkv_auto_precision(const struct qkv_context *ctx) {
+    return ctx->automatic;
+}
+
 void qkv_set_precision(struct qkv_context *ctx, enum qkv_precision precision) {
-    ctx->precision = precision;
+    ctx->precision = precision == QKV_PRECISION_AUTO ? ctx->automatic : precision;
 }
 
 bool qkv_native_bf16(const struct qkv_context *ctx) {
     return ctx->kernels->bf16->native;
+}
+
+/* After the kernels. */
+static enum qkv_status choose_precision(struct qkv_context *ctx, enum qkv_precision precision) {
+    const char *text = getenv("QKV_PRECISION");
+    const bool open = !text || !*text || strcmp(text, "auto") == 0;
+    ctx->automatic = qkv_native_bf16(ctx) ? QKV_MIXED_BF16 : QKV_FP32;
+    if (!open && strcmp(text, "fp32") != 0 && strcmp(text, "bf16") != 0)
+        return qkv_fail(ctx, QKV_ARGUMENT, "QKV_PRECISION is \"%s\"; it must be fp32, bf16 or auto", text);
+    if (!open) ctx->automatic = strcmp(text, "bf16") == 0 ? QKV_MIXED_BF16 : QKV_FP32;
+    if (precision != QKV_FP32 && precision != QKV_MIXED_BF16 && precision != QKV_PRECISION_AUTO)
+        return qkv_fail(ctx, QKV_ARGUMENT, "precision is %d; it must be QKV_FP32, QKV_MIXED_BF16 or QKV_PRECISION_AUTO",
+                        (int)precision);
+    qkv_set_precision(ctx, precision);
+    return QKV_OK;
 }
 
 static enum qkv_status choose_threads(struct qkv_context *ctx, int threads) {
@@ -116,13 +135,8 @@ enum qkv_status qkv_context_create(struct qkv_context **out, const struct qkv_co
     ctx->threads = 1;
     ctx->l1d = qkv_cache_bytes(1);
     ctx->l2 = qkv_cache_bytes(2);
-    ctx->precision = options ? options->precision : QKV_FP32;
-    if (ctx->precision != QKV_FP32 && ctx->precision != QKV_MIXED_BF16) {
-        ctx->precision = QKV_FP32;
-        return qkv_fail(ctx, QKV_ARGUMENT, "precision is %d; it must be QKV_FP32 or QKV_MIXED_BF16",
-                        (int)options->precision);
-    }
     enum qkv_status status = choose_kernels(ctx, options ? options->isa : NULL);
+    if (status == QKV_OK) status = choose_precision(ctx, options ? options->precision : QKV_FP32);
     if (status == QKV_OK) status = choose_threads(ctx, options ? options->threads : 0);
     return status;
 }

@@ -261,18 +261,6 @@ enum qkv_status qkv_train_check(struct qkv_context *ctx, const struct qkv_train_
     return QKV_OK;
 }
 
-enum qkv_status qkv_train_precision(struct qkv_context *ctx, struct qkv_train_options *options, bool fresh) {
-    if (strcmp(options->precision, "auto") == 0) {
-        const char *chosen = fresh && qkv_native_bf16(ctx) ? "bf16" : "fp32";
-        char *owned = qkv_copy_string(ctx, chosen);
-        if (!owned) return QKV_MEMORY;
-        free((void *)(uintptr_t)options->precision);
-        options->precision = owned;
-    }
-    qkv_set_precision(ctx, strcmp(options->precision, "bf16") == 0 ? QKV_MIXED_BF16 : QKV_FP32);
-    return QKV_OK;
-}
-
 enum qkv_optimizer_kind qkv_train_optimizer(const struct qkv_train_options *options) {
     int i = find_name(optimizer_names, sizeof optimizer_names / sizeof *optimizer_names, options->optimizer);
     return i < 0 ? QKV_OPTIMIZER_ADAMW : (enum qkv_optimizer_kind)i;

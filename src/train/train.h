@@ -20,6 +20,7 @@
 #include "base/base.h"
 
 #define QKV_TRAIN_FILE        "train.json"
+#define QKV_TRAIN_FORMAT      "qkv-train" /* of the record that train.json is */
 #define QKV_CHECKPOINT_FILE   "checkpoint.safetensors"
 #define QKV_LOG_FILE          "log.jsonl"
 #define QKV_MACHINE_FILE      "machine.jsonl"
@@ -48,8 +49,8 @@ const struct qkv_train_option *qkv_train_option(size_t i);
 enum qkv_status qkv_train_copy(struct qkv_context *ctx, struct qkv_train_options *copy,
                                const struct qkv_train_options *options);
 void qkv_train_release(struct qkv_train_options *options);
-/* Gives the context the precision of checked, owned options; "auto" becomes the one chosen: of a new run what the machine
- * multiplies itself, of an old one (that knew no other) fp32. */
+/* Gives the context the precision of checked, owned options; "auto" becomes the one chosen: of a new run
+ * qkv_auto_precision, of an old one (that knew no other) fp32. (precision.c) */
 enum qkv_status qkv_train_precision(struct qkv_context *ctx, struct qkv_train_options *options, bool fresh);
 /* Checked options only: the kinds that the texts name. */
 enum qkv_optimizer_kind qkv_train_optimizer(const struct qkv_train_options *options);

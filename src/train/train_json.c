@@ -8,7 +8,6 @@
 
 #include "train/train.h"
 
-#define FORMAT  "qkv-train"
 #define VERSION 1
 
 /* ---- writing ------------------------------------------------------------------------------------------------------ */
@@ -71,7 +70,7 @@ static enum qkv_status print_all(struct qkv_context *ctx, struct qkv_buffer *out
                                  const struct qkv_train_options *options, const struct qkv_run_facts *facts) {
     const struct qkv_train_option *option;
     enum qkv_status status = qkv_buffer_print(
-        ctx, out, "{\n    \"format\": \"%s\",\n    \"version\": %d,\n    \"options\": {", FORMAT, VERSION);
+        ctx, out, "{\n    \"format\": \"%s\",\n    \"version\": %d,\n    \"options\": {", QKV_TRAIN_FORMAT, VERSION);
     for (size_t i = 0; !status && (option = qkv_train_option(i)); i++) {
         status = qkv_buffer_print(ctx, out, "%s\n        \"%s\": ", i ? "," : "", option->name);
         if (!status) status = print_option(ctx, out, options, option);
@@ -161,7 +160,7 @@ static enum qkv_status read_all(struct qkv_context *ctx, const char *path, const
     const char *format = json_string_value(json_object_get(root, "format")), *key;
     const json_t *tokenizer = json_object_get(root, "tokenizer"), *texts = json_object_get(root, "texts");
     json_t *values = json_object_get(root, "options"), *value;
-    if (!format || strcmp(format, FORMAT) != 0) return wrong(ctx, path, "format", "\"" FORMAT "\"");
+    if (!format || strcmp(format, QKV_TRAIN_FORMAT) != 0) return wrong(ctx, path, "format", "\"" QKV_TRAIN_FORMAT "\"");
     if (json_integer_value(json_object_get(root, "version")) != VERSION) return wrong(ctx, path, "version", "1");
     if (!json_is_object(values)) return wrong(ctx, path, "options", "an object");
     enum qkv_status status = qkv_train_defaults(ctx, NULL, options);
