@@ -184,11 +184,21 @@ static void introduce(struct cli_progress *progress, struct qkv_trainer *trainer
                       (long long)options->steps, batch_text(batch, sizeof batch, options, spec));
 }
 
+/* The notes that were not shown yet; they are no progress, so --quiet shows them too. */
+static void show_notes(struct cli_progress *progress, const struct qkv_trainer *trainer, size_t *shown) {
+    const char *note;
+    for (; (note = qkv_trainer_note(trainer, *shown)); ++*shown) {
+        cli_progress_clear(progress);
+        cli_say("%s", note);
+    }
+}
+
 /* ---- running --------------------------------------------------------------------------------------------------------- */
 
 struct running {
     struct cli_progress *progress;
     double began, speed; /* tokens a second, smoothed */
+    size_t notes;        /* of the trainer that were shown */
     int64_t first;       /* steps done before this process */
 };
 
@@ -260,6 +270,7 @@ static void conclude(struct cli_progress *progress, const struct arguments *a, s
 
 static int loop(struct qkv_trainer *trainer, struct cli_progress *progress, const struct arguments *a) {
     struct running run = {.progress = progress, .began = cli_now(), .first = -1};
+    show_notes(progress, trainer, &run.notes);
     struct qkv_context *ctx = qkv_model_context(qkv_trainer_model(trainer));
     for (;;) {
         struct qkv_train_report r = {0};
@@ -275,6 +286,7 @@ static int loop(struct qkv_trainer *trainer, struct cli_progress *progress, cons
                 return CLI_DONE;
             }
         }
+        show_notes(progress, trainer, &run.notes);
         run.speed = run.speed > 0 ? 0.9 * run.speed + 0.1 * r.tokens_per_second : r.tokens_per_second;
         cli_train_evaluated(progress, &r);
         if (r.evaluated && a->sample > 0) {

@@ -117,6 +117,10 @@ QKV_API enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct
 QKV_API enum qkv_status qkv_trainer_resume(struct qkv_context *ctx, const char *folder, int64_t steps,
                                            qkv_progress *progress, void *user, struct qkv_trainer **out);
 QKV_API void qkv_trainer_free(struct qkv_trainer *trainer);
+/* What a run has to say that is no failure, a sentence each: what it found in its files, what it chose where an option left it
+ * open. The i-th note, NULL past the last; the trainer's. Notes stay and keep their numbers; creating, resuming and steps may
+ * add some, so a caller shows those it has not shown yet. */
+QKV_API const char *qkv_trainer_note(const struct qkv_trainer *trainer, size_t i);
 
 struct qkv_train_report {
     int64_t step, steps; /* steps done, steps in all */

@@ -74,6 +74,17 @@ enum qkv_status qkv_buffer_print(struct qkv_context *ctx, struct qkv_buffer *b, 
     QKV_PRINTF(3, 4);
 void qkv_buffer_free(struct qkv_buffer *b);
 
+/* A growable list of texts that it owns (texts.c). Start it with {0}; adding copies. */
+struct qkv_texts {
+    char **items;
+    size_t count;
+};
+enum qkv_status qkv_texts_add(struct qkv_context *ctx, struct qkv_texts *list, const char *format, ...)
+    QKV_PRINTF(3, 4);
+enum qkv_status qkv_texts_print(struct qkv_context *ctx, struct qkv_texts *list, const char *format, va_list arguments)
+    QKV_PRINTF(3, 0);
+void qkv_texts_free(struct qkv_texts *list);
+
 /* ---- arenas (arena.c) ----------------------------------------------------------------------------------------
  * One mapping, handed out front to back in 64-byte aligned pieces and taken back as a whole or to a mark.
  * A measuring arena hands out made-up addresses and only counts: run a plan on it with ctx->dry set, and `peak` is the

@@ -4,31 +4,6 @@
 
 #include "compare/compare.h"
 
-/* ---- lists of texts --------------------------------------------------------------------------------------------------------- */
-
-enum qkv_status qkv_texts_add(struct qkv_context *ctx, struct qkv_texts *list, const char *format, ...) {
-    char text[512];
-    va_list arguments;
-    va_start(arguments, format);
-    int n = vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    if (n < 0 || (size_t)n >= sizeof text)
-        return qkv_fail(ctx, QKV_ARGUMENT, "\"%.40s…\" is too long: it has more than %zu bytes", text, sizeof text);
-    char **grown = qkv_reallocate(ctx, list->items, list->count + 1, sizeof *grown);
-    if (!grown) return QKV_MEMORY;
-    list->items = grown;
-    grown[list->count] = qkv_copy_string(ctx, text);
-    if (!grown[list->count]) return QKV_MEMORY;
-    list->count++;
-    return QKV_OK;
-}
-
-void qkv_texts_free(struct qkv_texts *list) {
-    for (size_t i = 0; i < list->count; i++) free(list->items[i]);
-    free(list->items);
-    *list = (struct qkv_texts){0};
-}
-
 /* ---- what there is ----------------------------------------------------------------------------------------------------------- */
 
 /* The names of a list, "relu, gelu, …". */

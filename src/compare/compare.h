@@ -11,14 +11,6 @@
 
 /* ---- axes (axes.c) ------------------------------------------------------------------------------------------------------ */
 
-struct qkv_texts { /* owned, growing */
-    char **items;
-    size_t count;
-};
-enum qkv_status qkv_texts_add(struct qkv_context *ctx, struct qkv_texts *list, const char *format, ...)
-    QKV_PRINTF(3, 4);
-void qkv_texts_free(struct qkv_texts *list);
-
 /* "kv=mha,gqa:2": an axis with its values, checked: what is unknown fails with a list of what there is. */
 struct qkv_axis {
     char *name;

@@ -48,6 +48,7 @@ void qkv_trainer_free(struct qkv_trainer *trainer) {
     qkv_log_close(&t->log);
     free(t->profile);
     qkv_train_release(&t->options);
+    qkv_texts_free(&t->notes);
     free(t->ids);
     free(t->targets);
     free(t->source);

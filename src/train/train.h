@@ -403,6 +403,7 @@ struct qkv_trainer {
     int64_t saved_step;             /* of the checkpoint on disk */
     double train_flops, peak;       /* FLOPs a token; FLOP/s of this machine */
     double started, earlier;        /* clock at the start; seconds of the run before that */
+    struct qkv_texts notes;         /* what qkv_trainer_note gives */
     qkv_progress *progress;
     void *user;
 };
@@ -419,6 +420,9 @@ bool qkv_trainer_validates(const struct qkv_trainer *trainer);
 /* Makes a missing token file again, if its text is still the one that the run began with; `now` is what its facts are now. */
 enum qkv_status qkv_trainer_same_text(struct qkv_trainer *trainer, const char *path, const char *text,
                                       const struct qkv_text_facts *then, const struct qkv_text_facts *now);
+/* Adds a note for whoever runs the trainer: one whole sentence without a period at its end, as of a failure. Control
+ * characters of foreign names are for the caller to make harmless. */
+enum qkv_status qkv_trainer_add_note(struct qkv_trainer *trainer, const char *format, ...) QKV_PRINTF(2, 3);
 double qkv_clock(void); /* seconds of a clock that only goes forward */
 /* Calls progress if there is one; QKV_STOPPED when it asks to stop. */
 enum qkv_status qkv_train_progress(struct qkv_context *ctx, qkv_progress *progress, void *user, const char *what,

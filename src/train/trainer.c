@@ -204,6 +204,20 @@ enum qkv_status qkv_trainer_step(struct qkv_trainer *trainer, struct qkv_train_r
     return status;
 }
 
+/* ---- notes --------------------------------------------------------------------------------------------------------------- */
+
+enum qkv_status qkv_trainer_add_note(struct qkv_trainer *t, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    enum qkv_status status = qkv_texts_print(t->ctx, &t->notes, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+const char *qkv_trainer_note(const struct qkv_trainer *trainer, size_t i) {
+    return i < trainer->notes.count ? trainer->notes.items[i] : NULL;
+}
+
 /* ---- looking at it ----------------------------------------------------------------------------------------------------- */
 
 struct qkv_model *qkv_trainer_model(struct qkv_trainer *trainer) {
