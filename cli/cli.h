@@ -30,8 +30,8 @@ enum cli_exit {
 /* ---- option tables (options.c, help.c) --------------------------------------------------------------------------- */
 
 enum cli_kind {
-    CLI_FLAG,  /* bool: present or not */
-    CLI_TEXT,  /* const char *: the last one given counts */
+    CLI_FLAG,  /* bool: present or not; to repeat it changes nothing */
+    CLI_TEXT,  /* const char *; to repeat it, or a number, is an error */
     CLI_TEXTS, /* struct cli_texts: may be repeated */
     CLI_COUNT, /* int64_t in [low, high] */
     CLI_REAL   /* double, finite */

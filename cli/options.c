@@ -1,6 +1,6 @@
 /* options.c: one table for each command says what its options are; this reads the words of a command line by it.
  * Long and short options, "--name value", "--name=value", "-n200", "-q", repeatable ones, and "--" after which
- * everything is an argument. */
+ * everything is an argument. An option that takes one value may come once; a flag that is repeated says nothing new. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -99,8 +99,21 @@ static int append(struct cli_texts *texts, const char *text) {
     return CLI_DONE;
 }
 
-static int set(const struct cli_option *option, const char *shown, const char *text, void *values) {
-    void *value = (char *)values + option->offset;
+/* The words of a command line while they are read. */
+struct parser {
+    const struct cli_command *command;
+    char **words;
+    size_t count, at;
+    void *values;
+    bool *given; /* of the command's options */
+};
+
+static int set(struct parser *p, const struct cli_option *option, const char *shown, const char *text) {
+    void *value = (char *)p->values + option->offset;
+    bool *given = &p->given[option - p->command->options];
+    if (*given && option->kind != CLI_FLAG && option->kind != CLI_TEXTS)
+        return cli_usage("%s takes one value, but it is given more than once; leave the others out", shown);
+    *given = true;
     switch (option->kind) {
     case CLI_FLAG:
         *(bool *)value = true;
@@ -134,9 +147,10 @@ static int unknown(const struct cli_command *command, const char *word, size_t n
                      command->name);
 }
 
-/* "--name", "--name=value" or "--name value" at words[*at]. */
-static int parse_long(const struct cli_command *command, char **words, size_t count, size_t *at, void *values) {
-    const char *word = words[*at] + 2, *equals = strchr(word, '=');
+/* "--name", "--name=value" or "--name value" at the parser's place. */
+static int parse_long(struct parser *p) {
+    const struct cli_command *command = p->command;
+    const char *word = p->words[p->at] + 2, *equals = strchr(word, '=');
     size_t n = equals ? (size_t)(equals - word) : strlen(word);
     if (same_name("help", word, n) && !equals) {
         cli_print_help(command);
@@ -148,17 +162,18 @@ static int parse_long(const struct cli_command *command, char **words, size_t co
         if (!same_name(option->name, word, n)) continue;
         strcat(shown, hyphens(option->name, name, sizeof name));
         if (option->kind == CLI_FLAG && equals) return cli_usage("%s takes no value", shown);
-        if (option->kind == CLI_FLAG) return set(option, shown, NULL, values);
-        if (equals) return set(option, shown, equals + 1, values);
-        if (*at + 1 >= count) return cli_usage("%s needs a value: %s %s", shown, shown, option->argument);
-        return set(option, shown, words[++*at], values);
+        if (option->kind == CLI_FLAG) return set(p, option, shown, NULL);
+        if (equals) return set(p, option, shown, equals + 1);
+        if (p->at + 1 >= p->count) return cli_usage("%s needs a value: %s %s", shown, shown, option->argument);
+        return set(p, option, shown, p->words[++p->at]);
     }
     return unknown(command, word, n);
 }
 
-/* "-q", "-n 200", "-n200" or "-qn200" at words[*at]. */
-static int parse_short(const struct cli_command *command, char **words, size_t count, size_t *at, void *values) {
-    for (const char *letter = words[*at] + 1; *letter; letter++) {
+/* "-q", "-n 200", "-n200" or "-qn200" at the parser's place. */
+static int parse_short(struct parser *p) {
+    const struct cli_command *command = p->command;
+    for (const char *letter = p->words[p->at] + 1; *letter; letter++) {
         const struct cli_option *option = NULL;
         char shown[3] = {'-', *letter, 0};
         if (*letter == 'h') {
@@ -171,35 +186,44 @@ static int parse_short(const struct cli_command *command, char **words, size_t c
             return cli_usage("%s has no option -%.*s (\"%s help %s\" lists them)", command->name, 1, letter,
                              cli_program, command->name);
         if (option->kind == CLI_FLAG) {
-            int code = set(option, shown, NULL, values);
+            int code = set(p, option, shown, NULL);
             if (code) return code;
             continue;
         }
-        if (letter[1]) return set(option, shown, letter + 1, values);
-        if (*at + 1 >= count) return cli_usage("%s needs a value: %s %s", shown, shown, option->argument);
-        return set(option, shown, words[++*at], values);
+        if (letter[1]) return set(p, option, shown, letter + 1);
+        if (p->at + 1 >= p->count) return cli_usage("%s needs a value: %s %s", shown, shown, option->argument);
+        return set(p, option, shown, p->words[++p->at]);
     }
     return CLI_DONE;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------------------------------- */
 
-int cli_parse(const struct cli_command *command, char **words, size_t *count, void *values) {
-    size_t arguments = 0, at;
-    memcpy(values, command->defaults, command->size);
-    for (at = 0; at < *count; at++) {
-        char *word = words[at];
+static int parse(struct parser *p, size_t *arguments) {
+    for (; p->at < p->count; p->at++) {
+        char *word = p->words[p->at];
         int code = CLI_DONE;
         if (!strcmp(word, "--")) break;
         if (word[0] == '-' && word[1] == '-')
-            code = parse_long(command, words, *count, &at, values);
+            code = parse_long(p);
         else if (word[0] == '-' && word[1])
-            code = parse_short(command, words, *count, &at, values);
+            code = parse_short(p);
         else
-            words[arguments++] = word;
+            p->words[(*arguments)++] = word;
         if (code) return code;
     }
-    for (at++; at < *count; at++) words[arguments++] = words[at];
+    for (p->at++; p->at < p->count; p->at++) p->words[(*arguments)++] = p->words[p->at];
+    return CLI_DONE;
+}
+
+int cli_parse(const struct cli_command *command, char **words, size_t *count, void *values) {
+    struct parser p = {.command = command, .words = words, .count = *count, .values = values};
+    size_t arguments = 0;
+    memcpy(values, command->defaults, command->size);
+    p.given = calloc(command->option_count + 1, sizeof *p.given);
+    int code = p.given ? parse(&p, &arguments) : cli_failed("out of memory");
+    free(p.given);
+    if (code) return code;
     *count = arguments;
     if (arguments > command->arguments)
         return cli_usage("%s: one argument too many: \"%s\" (usage: %s %s %.*s)", command->name,

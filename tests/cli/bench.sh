@@ -2,7 +2,7 @@
 # The benchmark as a user meets it: the table, the file, the choice of rows, what is refused, an interruption. Never how fast.
 . "$(dirname "$0")/common.sh"
 row="64x384x384 x.wT fp32"
-bench() { "$QKV" bench --threads 1 --rounds 3 --seconds 0.001 "$@"; }
+bench() { "$QKV" bench "$@" $(usual '--threads 1 --rounds 3 --seconds 0.001' "$@"); }
 
 try 0 "$QKV" bench --list
 cp out rows

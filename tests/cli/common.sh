@@ -100,15 +100,25 @@ make_spec() {
 END
 }
 
+# usual "NAME VALUE..." OPTIONS: the names with their values, but for those that are among the options: an option comes once.
+usual() {
+    local -a pairs=($1)
+    local i
+    shift
+    for ((i = 0; i < ${#pairs[@]}; i += 2)); do
+        [[ " $* " == *" ${pairs[i]}"[\ =]* ]] || printf '%s %s ' "${pairs[i]}" "${pairs[i + 1]}"
+    done
+}
+
 # train FOLDER STEPS [OPTIONS]: a short training on text.txt with spec.json. One thread: tests run side by side.
 train() {
     local run=$1 steps=$2
     shift 2
-    "$QKV" train --spec spec.json --data text.txt --out "$run" --steps "$steps" --batch 4 --warmup 2 --eval-every 5 \
-        --eval-batches 2 --save-every 5 --threads 1 "$@"
+    "$QKV" train --spec spec.json --out "$run" --steps "$steps" "$@" \
+        $(usual '--data text.txt --batch 4 --warmup 2 --eval-every 5 --eval-batches 2 --save-every 5 --threads 1' "$@")
 }
 resume() { # resume FOLDER [OPTIONS]
-    "$QKV" train --threads 1 --resume "$@"
+    "$QKV" train --resume "$@" $(usual '--threads 1' "$@")
 }
 
 # losses FOLDER: step, loss and validation loss of each line of the log, without the times.

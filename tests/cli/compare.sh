@@ -8,12 +8,12 @@ make_text 400 >text.txt
 sed 's/"decoder"/"head": {"kind": "none"}, "decoder"/' spec.json >hidden.json
 
 # compare OUT [OPTIONS]: small variants, one thread.
-small=(--spec spec.json --data text.txt --steps 20 --batch 4 --warmup 2 --eval-every 5 --eval-batches 2 --save-every 5 --threads 1
-    --cache 16,48 --plain)
+small='--spec spec.json --data text.txt --steps 20 --batch 4 --warmup 2 --eval-every 5 --eval-batches 2 --save-every 5 --threads 1
+    --cache 16,48'
 compare() {
     local out=$1
     shift
-    "$QKV" compare --out "$out" "${small[@]}" "$@"
+    "$QKV" compare --plain --out "$out" "$@" $(usual "$small" "$@")
 }
 # field FILE VARIANT KEY: a number of a variant, from results.json.
 field() { # every variant is one object without inner objects
@@ -87,7 +87,7 @@ try 0 compare whole --axis norm=pre,post --axis warmup=0,5 --seeds 2 --steps 60
 has out '^pre warmup=0 '
 has out '± '
 for run in pre-warmup=0-seed1337 post-warmup=5-seed1338; do [ -d whole/$run ] || fail "there is no run whole/$run: $(ls whole)"; done
-"$QKV" compare --out parts "${small[@]}" --axis norm=pre,post --axis warmup=0,5 --seeds 2 --steps 60 >out 2>err </dev/null &
+"$QKV" compare --out parts --plain --axis norm=pre,post --axis warmup=0,5 --seeds 2 --steps 60 ${small/--steps 20/} >out 2>err </dev/null &
 pid=$!
 for i in $(seq 300); do
     [ -s parts/post-warmup=0-seed1337/log.jsonl ] && break

@@ -26,7 +26,7 @@ done
 try 0 "$QKV" train --resume pairs --steps 9 --threads 1
 has err '9 steps done'
 same "$(wc -l <pairs/log.jsonl)" 9 "lines of the log"
-try 0 "$QKV" train --preset g2p --pairs pairs.tsv --out spent $small --batch 0 --batch-tokens 64 --metric token_error --patience 1 --rate 1e-30 --min-rate 0
+try 0 "$QKV" train --preset g2p --pairs pairs.tsv --out spent ${small/--batch 8/--batch 0} --batch-tokens 64 --metric token_error --patience 1 --rate 1e-30 --min-rate 0
 has err 'at most 64 tokens'
 has err 'token_error [0-9.]+'
 

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# An option that takes one value comes once: in every command, for every option that its help does not call repeatable.
+. "$(dirname "$0")/common.sh"
+
+# One line an option: "--name ARG text of the help", of those with a value.
+options() { # options COMMAND
+    "$QKV" help "$1" | awk '
+        /^options:/ { on = 1; next }
+        !on { next }
+        /^ +(-., )?--[a-z]/ { if (line != "") print line; sub(/^ +(-., )?/, ""); line = $0; next }
+        /^$|^  -h|^[a-z]/ { if (line != "") print line; exit }
+        { sub(/^ +/, " "); line = line $0 }' | grep -E '^--[a-z0-9-]+ [A-Z0-9]'
+}
+
+commands=$("$QKV" help | awk '/^commands:/ { on = 1; next } /^$/ { on = 0 } on && $1 != "help" { print $1 }')
+[ "$(wc -w <<<"$commands")" -ge 10 ] || fail "only $(wc -w <<<"$commands") commands were found in the help"
+for command in $commands; do
+    count=0
+    while read -r name argument help; do
+        count=$((count + 1))
+        case $help in *"(may be repeated)"*) continue ;; esac
+        refuse 2 "^qkv: $name takes one value, but it is given more than once" "$QKV" $command $name 1 $name=1
+    done < <(options $command)
+    [ $count -gt 0 ] || [ $command = tokenize ] || fail "no option of $command was found in its help"
+done
+
+# The same by its letter, and in any mixture; a flag says nothing new the second time.
+refuse 2 '^qkv: -n takes one value' "$QKV" generate run -n 5 -n5
+refuse 2 '^qkv: -n takes one value' "$QKV" generate run --tokens 5 -n5
+refuse 2 '^qkv: --tokens takes one value' "$QKV" generate run -n5 --tokens=5
+refuse 2 '^qkv: --min-rate takes one value' "$QKV" train --min_rate 0.1 --min-rate 0.1
+refuse 2 'say which model' "$QKV" train --quiet -q --quiet
+refuse 2 '^qkv: --preset takes one value' "$QKV" train --preset nano-gpt --preset baby-gpt --data text.txt --out run
+[ ! -e run ] || fail "$last: made a folder"
+finish
