@@ -231,11 +231,13 @@ void cli_catch_signals(void);
 /* The options of training as a command line gives them. */
 enum { CLI_TRAIN_OPTIONS = 64 };
 struct cli_train_values {
-    const char *option[CLI_TRAIN_OPTIONS]; /* in the order of qkv_train_option_at; NULL: not given */
-    bool flag[CLI_TRAIN_OPTIONS];          /* of those that take no value: given */
+    const char *option[CLI_TRAIN_OPTIONS];     /* in the order of qkv_train_option_at; NULL: not given */
+    struct cli_texts files[CLI_TRAIN_OPTIONS]; /* of those that may come more than once */
+    bool flag[CLI_TRAIN_OPTIONS];              /* of those that take no value: given */
 };
-/* The value of the i-th option of training as it was given, or NULL. */
+/* The value of the i-th option of training as it was given, or NULL; the first one, or the k-th, counted from 0. */
 const char *cli_train_value(const struct cli_train_values *values, size_t i);
+const char *cli_train_value_at(const struct cli_train_values *values, size_t i, size_t k);
 /* Rows for the table of a command whose struct has the values at `offset`: how many. `texts_only`: without those that only pairs,
  * labelled lines and masked texts have. */
 size_t cli_train_options(struct cli_option *options, size_t offset, bool texts_only);

@@ -6,7 +6,7 @@
 
 #include "cli.h"
 
-enum { CACHES = 16 };
+enum { CACHES = 16, TRAINING = CLI_TRAIN_OPTIONS + 2 * QKV_FILES_MAX };
 
 struct arguments {
     const char *preset, *spec, *out, *cache;
@@ -102,6 +102,12 @@ static bool show_task(void *user, const char *what, double done, double total) {
     return cli_task_progress(&w->task, what, done, total);
 }
 
+static void show_note(void *user, const char *note) {
+    struct watch *w = user;
+    cli_progress_clear(w->progress);
+    cli_say("%s", note);
+}
+
 /* ---- running ---------------------------------------------------------------------------------------------------------------- */
 
 static int interrupted(struct cli_progress *progress, const char *out) {
@@ -133,7 +139,8 @@ static int compare(struct qkv_context *ctx, const struct arguments *a, const str
     cli_progress_start(&progress, a->quiet, a->plain);
     if (qkv_comparison_create(ctx, o, a->out, &c)) return cli_broken(ctx);
     struct watch watch = {.c = c, .progress = &progress, .task = {.progress = &progress}, .variant = SIZE_MAX};
-    struct qkv_compare_listener listener = {.step = show_step, .progress = show_task, .user = &watch};
+    struct qkv_compare_listener listener = {
+        .step = show_step, .progress = show_task, .note = show_note, .user = &watch};
     cli_catch_signals();
     cli_progress_line(&progress, "%zu variants, %lld seed%s each, in %s; Ctrl-C stops, and the same command goes on",
                       qkv_comparison_count(c), (long long)a->seeds, a->seeds == 1 ? "" : "s", a->out);
@@ -170,12 +177,13 @@ static int read_caches(const char *text, size_t caches[CACHES], size_t *count) {
 static int list_training(const struct arguments *a, char **list, size_t *count) {
     const char *name, *value, *help;
     for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++) {
-        const char *given = cli_train_value(&a->training, i);
-        if (!given) continue;
-        size_t n = strlen(name) + strlen(given) + 2;
-        list[*count] = malloc(n);
-        if (!list[*count]) return cli_failed("out of memory");
-        snprintf(list[(*count)++], n, "%s=%s", name, given);
+        for (size_t k = 0; (value = cli_train_value_at(&a->training, i, k)); k++) {
+            if (*count == TRAINING) return cli_usage("compare: more than %d options of training", TRAINING);
+            size_t n = strlen(name) + strlen(value) + 2;
+            list[*count] = malloc(n);
+            if (!list[*count]) return cli_failed("out of memory");
+            snprintf(list[(*count)++], n, "%s=%s", name, value);
+        }
     }
     return CLI_DONE;
 }
@@ -210,7 +218,7 @@ static bool asks_for_bf16(const struct qkv_context *ctx, const struct qkv_compar
 /* Every sentence of the library about an option is about the command line. */
 static int run_with(const struct arguments *a, const char *const *specs, size_t spec_count) {
     struct qkv_context *ctx = NULL;
-    char *training[CLI_TRAIN_OPTIONS] = {NULL};
+    char *training[TRAINING] = {NULL};
     size_t training_count = 0, caches[CACHES], cache_count = 0;
     int code = a->cache ? read_caches(a->cache, caches, &cache_count) : CLI_DONE;
     if (!code) code = list_training(a, training, &training_count);

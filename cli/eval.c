@@ -5,7 +5,8 @@
 #include "cli.h"
 
 struct arguments {
-    const char *data, *pairs, *labeled;
+    struct cli_texts data;
+    const char *pairs, *labeled;
     int64_t batch, context, beam, max_tokens, no_repeat;
     double length_penalty;
     bool json, quiet;
@@ -15,7 +16,8 @@ struct arguments {
 static const struct arguments defaults = {.beam = 1, .length_penalty = 0.6};
 
 static const struct cli_option options[] = {
-    {CLI_TEXT, 0, "data", "FILE", offsetof(struct arguments, data), "a text, to predict token by token", 0, 0, NULL},
+    {CLI_TEXTS, 0, "data", "FILE", offsetof(struct arguments, data),
+     "a text, to predict token by token, or a folder of texts; several are one text, as in training", 0, 0, NULL},
     {CLI_TEXT, 0, "pairs", "FILE", offsetof(struct arguments, pairs), "pairs: a source, a tab, a target in each line",
      0, 0, NULL},
     {CLI_TEXT, 0, "labeled", "FILE", offsetof(struct arguments, labeled),
@@ -186,9 +188,9 @@ static enum qkv_status evaluate(struct qkv_model *model, const struct arguments 
     struct qkv_pairs_evaluation pairs;
     struct qkv_labels_evaluation labels;
     enum qkv_status status;
-    if (a->data) {
+    if (a->data.count) {
         struct qkv_evaluate_options o = {.batch = (size_t)a->batch, .context = (size_t)a->context};
-        status = qkv_evaluate_text(model, a->data, &o, cli_task_progress, task, &text);
+        status = qkv_evaluate_texts(model, a->data.items, a->data.count, &o, cli_task_progress, task, &text);
     } else if (a->pairs) {
         struct qkv_search_options o = qkv_search_defaults();
         o.beam = (size_t)a->beam;
@@ -202,7 +204,7 @@ static enum qkv_status evaluate(struct qkv_model *model, const struct arguments 
     }
     cli_progress_clear(task->progress);
     if (status) return status;
-    if (a->data) print_text(&text, a->json);
+    if (a->data.count) print_text(&text, a->json);
     if (a->pairs) print_pairs(&pairs, a->json);
     if (!a->labeled) return QKV_OK;
     print_labels(model, &labels, a->json);
@@ -216,7 +218,7 @@ static int run(const void *values, const char *const *words, size_t count) {
     struct qkv_model *model = NULL;
     struct cli_progress progress;
     struct cli_task task = {.progress = &progress};
-    int files = (a->data != NULL) + (a->pairs != NULL) + (a->labeled != NULL);
+    int files = (a->data.count > 0) + (a->pairs != NULL) + (a->labeled != NULL);
     if (!count) return cli_usage("eval: say which model folder: %s eval RUN --data FILE", cli_program);
     if (!files)
         return cli_usage("eval: say which text, pairs or labelled lines: --data FILE, --pairs FILE or --labeled FILE");

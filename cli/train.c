@@ -64,8 +64,14 @@ static int failed(const struct qkv_context *ctx, enum qkv_status status) {
     return status == QKV_ARGUMENT ? CLI_USAGE : CLI_FAILED;
 }
 
-const char *cli_train_value(const struct cli_train_values *values, size_t i) {
+const char *cli_train_value_at(const struct cli_train_values *values, size_t i, size_t k) {
+    if (values->files[i].count) return k < values->files[i].count ? values->files[i].items[k] : NULL;
+    if (k > 0) return NULL;
     return values->flag[i] ? "true" : values->option[i];
+}
+
+const char *cli_train_value(const struct cli_train_values *values, size_t i) {
+    return cli_train_value_at(values, i, 0);
 }
 
 static const char *given(const struct arguments *a, size_t i) {
@@ -80,7 +86,8 @@ static int start(struct qkv_context *ctx, const struct arguments *a, struct cli_
     if (a->preset && qkv_spec_preset(ctx, &spec, a->preset, NULL, 0)) return failed(ctx, QKV_ARGUMENT);
     if (qkv_train_defaults(ctx, a->preset, &options)) return cli_broken(ctx);
     for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++)
-        if (given(a, i) && qkv_train_set(ctx, &options, name, given(a, i))) return failed(ctx, QKV_ARGUMENT);
+        for (size_t k = 0; (value = cli_train_value_at(&a->training, i, k)); k++)
+            if (qkv_train_set(ctx, &options, name, value)) return failed(ctx, QKV_ARGUMENT);
     int code = check_start(a, &options);
     if (code) return code;
     enum qkv_status status = a->preset ? qkv_spec_preset(ctx, &spec, a->preset, a->set.items, a->set.count)
@@ -121,23 +128,56 @@ static int resume(struct qkv_context *ctx, const struct arguments *a, struct cli
     return failed(ctx, status);
 }
 
+/* "a.txt", or "a.txt and 2 more files", of those to train on. */
+static const char *name_data(const struct qkv_trainer *trainer, char *text, size_t size) {
+    struct qkv_train_file file = {.path = ""}, other;
+    size_t count = 1;
+    qkv_trainer_file(trainer, 0, &file);
+    while (qkv_trainer_file(trainer, count, &other) && !other.valid) count++;
+    if (count == 1)
+        snprintf(text, size, "%s", file.path);
+    else
+        snprintf(text, size, "%s and %zu more file%s", file.path, count - 1, count == 2 ? "" : "s");
+    return text;
+}
+
+/* Of several files the ones that what is held out begins and ends in. */
+static void introduce_held_out(struct cli_progress *progress, const struct qkv_trainer *trainer) {
+    struct qkv_train_file file, first = {0}, last = {0};
+    size_t count = 0, held = 0;
+    for (; qkv_trainer_file(trainer, count, &file) && !file.valid; count++) {
+        if (!file.held_out) continue;
+        if (held++ == 0) first = file;
+        last = file;
+    }
+    if (count < 2 || held == 0) return;
+    bool whole = first.held_out == (first.lines ? first.lines : first.tokens);
+    cli_progress_line(progress, "valid   %s %s%s%s", whole ? "all of" : "the end of", first.path,
+                      held > 2   ? ", and all up to the end of "
+                      : held > 1 ? " and all of "
+                                 : "",
+                      held > 1 ? last.path : "");
+}
+
 /* What is learnt from, and how much of it there is. */
 static void introduce_data(struct cli_progress *progress, struct qkv_trainer *trainer,
                            const struct qkv_train_options *options) {
     const struct qkv_spec *spec = qkv_model_spec(qkv_trainer_model(trainer));
     size_t valid_tokens, tokens = qkv_trainer_tokens(trainer, &valid_tokens);
     size_t valid, lines = qkv_trainer_lines(trainer, &valid);
-    const char *file = options->pairs ? options->pairs : options->labeled ? options->labeled : options->data;
-    char text[3][CLI_NUMBER], kind[64] = "lines";
+    char text[3][CLI_NUMBER], kind[64] = "lines", file[512];
+    name_data(trainer, file, sizeof file);
     if (!lines) {
         cli_progress_line(progress, "data    %s, %s tokens to train on, %s to validate on", file,
                           cli_grouped(text[0], tokens), cli_grouped(text[1], valid_tokens));
+        introduce_held_out(progress, trainer);
         return;
     }
     if (options->pairs) snprintf(kind, sizeof kind, "pairs");
     if (options->labeled) snprintf(kind, sizeof kind, "lines of %d classes", spec->head.classes);
     cli_progress_line(progress, "data    %s, %s %s (%s tokens) to train on, %s to validate on", file,
                       cli_grouped(text[0], lines), kind, cli_grouped(text[1], tokens), cli_grouped(text[2], valid));
+    introduce_held_out(progress, trainer);
 }
 
 static const char *batch_text(char *text, size_t size, const struct qkv_train_options *options,
@@ -358,6 +398,10 @@ size_t cli_train_options(struct cli_option *options, size_t offset, bool texts_o
         size_t at = offset + offsetof(struct cli_train_values, option) + i * sizeof(const char *);
         if (texts_only && is_for_others(name)) continue;
         options[count] = (struct cli_option){CLI_TEXT, 0, name, argument_of(value, help), at, help, 0, 0, value};
+        if (qkv_train_option_lists(i)) {
+            options[count].kind = CLI_TEXTS;
+            options[count].offset = offset + offsetof(struct cli_train_values, files) + i * sizeof(struct cli_texts);
+        }
         if (strcmp(value, "false") == 0) {
             at = offset + offsetof(struct cli_train_values, flag) + i * sizeof(bool);
             options[count] = (struct cli_option){CLI_FLAG, 0, name, NULL, at, help, 0, 0, NULL};
@@ -390,7 +434,11 @@ const struct cli_command *cli_train(void) {
             "and --task mlm), "
             "the target of a source (--pairs: a source, a tab, a target in each line), the label of a line (--labeled: "
             "a "
-            "label, a tab, a text). A preset brings its own defaults for the options below.\n\n--profile prints, at "
+            "label, a tab, a text). A preset brings its own defaults for the options below.\n\n--data, --pairs, "
+            "--labeled and --valid may be repeated, and a folder stands for the files in it, sorted by name, without "
+            "hidden files and inner folders. Several texts are one after the other, an end token between them where "
+            "the tokenizer has one; what is held out for validation is the last part of all of it. train.json records "
+            "each file.\n\n--profile prints, at "
             "the end "
             "or "
             "when it is interrupted, a table of a step's time: for each operator the calls, the time and its share, "

@@ -55,12 +55,15 @@ static bool write_target(void *user, size_t line, size_t rank, const char *text,
 /* A few validation sources with what greedy search makes of them. */
 static enum qkv_status write_targets(FILE *out, struct qkv_trainer *trainer, int64_t tokens) {
     enum { SHOWN = 3 };
-    const struct qkv_train_options *options = qkv_trainer_options(trainer);
+    struct qkv_train_file file = {0}, next;
     struct qkv_search_options search = qkv_search_defaults();
     char lines[SHOWN][256];
     const char *texts[SHOWN];
     struct writing writing = {out, lines};
-    size_t count = read_sources(options->valid ? options->valid : options->pairs, lines, SHOWN);
+    /* The first file to validate on; without one the first to train on. */
+    for (size_t i = 0; qkv_trainer_file(trainer, i, &next) && !file.valid; i++)
+        if (i == 0 || next.valid) file = next;
+    size_t count = read_sources(file.path, lines, SHOWN);
     for (size_t i = 0; i < count; i++) texts[i] = lines[i];
     search.max_tokens = (size_t)tokens;
     return qkv_translate(qkv_trainer_model(trainer), texts, count, &search, write_target, &writing);

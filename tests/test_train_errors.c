@@ -43,8 +43,6 @@ static void bad_texts_are_refused(void **state) {
     test_write_file(path, "a text too short", 16);
     refuse(NULL, &o, QKV_ARGUMENT, "the training part of");
     assert_message(ctx, "has 15 tokens, but a context of 16 needs 17: choose a context of at most 14, more text");
-    o.data = test_folder();
-    refuse(NULL, &o, QKV_FILE, "is a folder");
     o = fixture_options(ctx);
     o.valid = path;
     refuse(NULL, &o, QKV_ARGUMENT, "the validation part of");

@@ -204,7 +204,7 @@ static void validation_windows_are_fixed_and_cover(void **state) {
     fixture_text(path, 400, 8);
     w.model = make_model(QKV_TOKENIZER_BYTES, path, NULL);
     facts.vocab = 256;
-    assert_ok(ctx, qkv_tokens_write(ctx, file, path, qkv_model_tokenizer(w.model), &facts, NULL, NULL));
+    assert_ok(ctx, fixture_tokens(ctx, file, path, qkv_model_tokenizer(w.model), &facts, NULL, NULL));
     assert_ok(ctx, qkv_tokens_open(ctx, file, &facts, &w.tokens));
     assert_ok(ctx, qkv_pass_create(w.model, &(struct qkv_pass_options){.B = 4, .T = 16}, &w.pass));
     double loss[4], whole;

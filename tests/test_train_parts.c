@@ -112,7 +112,7 @@ static void impossible_options_are_named(void **state) {
         {"save_every", "-1", "save_every is -1"},
         {"optimizer", "adm", "optimizer is \"adm\"; it must be adamw, adam or sgd"},
         {"schedule", "cos", "schedule is \"cos\"; it must be cosine, linear, constant or inverse_sqrt"},
-        {"data", "", "data is missing"},
+        {"data", "", "data has an empty name in it"},
     };
     for (size_t i = 0; i < TEST_COUNT(bad); i++) {
         struct qkv_train_options o;
@@ -124,6 +124,10 @@ static void impossible_options_are_named(void **state) {
         assert_message(ctx, bad[i][2]);
     }
     struct qkv_train_options o = fixture_options(ctx);
+    o.data = "";
+    assert_status(ctx, qkv_train_check(ctx, &o), QKV_ARGUMENT);
+    assert_message(ctx, "data is missing");
+    o = fixture_options(ctx);
     o.rate = NAN;
     assert_status(ctx, qkv_train_check(ctx, &o), QKV_ARGUMENT);
 }
@@ -307,7 +311,11 @@ static void train_json_comes_back(void **state) {
     assert_string_equal(back.data, o.data);
     assert_null(back.valid);
     assert_true(back.rate == o.rate && back.eps == o.eps && back.steps == 6 && back.dropout == 0.1);
-    assert_memory_equal(&found, &facts, sizeof facts);
+    assert_memory_equal(&found.data, &facts.data, sizeof facts.data);
+    assert_int_equal(found.data_files.count, 1); /* no files were recorded: the one that is named is all of the text */
+    assert_string_equal(found.data_files.items[0].path, o.data);
+    assert_int_equal(found.data_files.items[0].tokens, 2000);
+    qkv_text_files_free(&found.data_files);
     qkv_train_release(&back);
     o.data = "caf\xe9";
     assert_status(ctx, qkv_train_json_write(ctx, folder, &o, &facts), QKV_ARGUMENT);
@@ -385,7 +393,7 @@ static void check_tokens(enum qkv_tokenizer_kind kind, const char *path, const c
     int32_t *ids, one[2], next[2];
     size_t count;
     assert_ok(ctx, qkv_tokenizer_encode(ctx, tokenizer, text, size, true, &ids, &count));
-    assert_ok(ctx, qkv_tokens_write(ctx, file, path, tokenizer, &facts, NULL, NULL));
+    assert_ok(ctx, fixture_tokens(ctx, file, path, tokenizer, &facts, NULL, NULL));
     assert_int_equal(facts.bytes, size);
     assert_int_equal(facts.tokens, count);
     assert_true(facts.hash == qkv_hash(QKV_HASH_START, text, size));
@@ -420,7 +428,7 @@ static void wide_vocabularies_take_four_bytes(void **state) {
     struct qkv_tokens tokens;
     int32_t ids[4], targets[4];
     test_write_file(text, "hello", 5);
-    assert_ok(ctx, qkv_tokens_write(ctx, file, text, tokenizer, &facts, NULL, NULL));
+    assert_ok(ctx, fixture_tokens(ctx, file, text, tokenizer, &facts, NULL, NULL));
     assert_ok(ctx, qkv_tokens_open(ctx, file, &facts, &tokens));
     assert_int_equal(tokens.map.size, 64 + 5 * 4);
     assert_ok(ctx, qkv_tokens_window(ctx, &tokens, 0, 4, ids, targets));
@@ -438,7 +446,7 @@ static void damaged_token_files_are_refused(void **state) {
     int32_t ids[8], targets[8];
     size_t size = 0;
     test_write_file(text, "hello \xff!", 8);
-    assert_ok(ctx, qkv_tokens_write(ctx, file, text, tokenizer, &facts, NULL, NULL));
+    assert_ok(ctx, fixture_tokens(ctx, file, text, tokenizer, &facts, NULL, NULL));
     char *good = test_read_file(file, &size);
     assert_ok(ctx, qkv_tokens_open(ctx, file, &facts, &tokens));
     assert_ok(ctx, qkv_tokens_window(ctx, &tokens, 0, 5, ids, targets));
@@ -479,19 +487,19 @@ static void texts_that_are_none_are_refused(void **state) {
     const char *file = test_path("none.bin"), *text = test_path("none.txt");
     int calls = 0;
     test_write_file(text, "ab\0c", 4);
-    assert_status(ctx, qkv_tokens_write(ctx, file, text, chars, &facts, NULL, NULL), QKV_FORMAT);
+    assert_status(ctx, fixture_tokens(ctx, file, text, chars, &facts, NULL, NULL), QKV_FORMAT);
     assert_message(ctx, "none.txt is not a text: byte 2 is NUL");
-    assert_ok(ctx, qkv_tokens_write(ctx, file, text, bytes, &facts, NULL, NULL));
+    assert_ok(ctx, fixture_tokens(ctx, file, text, bytes, &facts, NULL, NULL));
     assert_int_equal(facts.tokens, 4);
     unlink(file);
     test_write_file(text, "", 0);
-    assert_status(ctx, qkv_tokens_write(ctx, file, text, chars, &facts, NULL, NULL), QKV_FORMAT);
+    assert_status(ctx, fixture_tokens(ctx, file, text, chars, &facts, NULL, NULL), QKV_FORMAT);
     assert_message(ctx, "none.txt is empty");
     unlink(text);
-    assert_status(ctx, qkv_tokens_write(ctx, file, text, chars, &facts, NULL, NULL), QKV_FILE);
+    assert_status(ctx, fixture_tokens(ctx, file, text, chars, &facts, NULL, NULL), QKV_FILE);
     assert_message(ctx, "none.txt");
     fixture_text(text, 3000000, 4);
-    assert_status(ctx, qkv_tokens_write(ctx, file, text, chars, &facts, stop_at_once, &calls), QKV_STOPPED);
+    assert_status(ctx, fixture_tokens(ctx, file, text, chars, &facts, stop_at_once, &calls), QKV_STOPPED);
     assert_int_equal(calls, 2);
     assert_false(qkv_file_exists(file));
     qkv_tokenizer_free(bytes);

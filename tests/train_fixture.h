@@ -114,6 +114,17 @@ static inline void fixture_write(const char *folder, const char *name, const voi
     test_write_file(path, data, n);
 }
 
+/* qkv_tokens_write of one file. */
+static inline enum qkv_status fixture_tokens(struct qkv_context *ctx, const char *path, const char *text,
+                                             const struct qkv_tokenizer *tokenizer, struct qkv_text_facts *facts,
+                                             qkv_progress *progress, void *user) {
+    struct qkv_text_files files = {0};
+    assert_ok(ctx, qkv_text_files_add(ctx, &files, &(struct qkv_text_file){.path = (char *)(uintptr_t)text}));
+    enum qkv_status status = qkv_tokens_write(ctx, path, &files, tokenizer, facts, NULL, progress, user);
+    qkv_text_files_free(&files);
+    return status;
+}
+
 /* A trainer of the small spec, which must come about. */
 static inline struct qkv_trainer *fixture_begin(struct qkv_context *ctx, const char *folder,
                                                 const struct qkv_train_options *options) {

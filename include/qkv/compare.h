@@ -73,6 +73,8 @@ QKV_API const char *qkv_comparison_valid(const struct qkv_comparison *comparison
 struct qkv_compare_listener { /* any of the functions may be NULL; returning false stops the work */
     bool (*step)(void *user, size_t variant, size_t seed, const struct qkv_train_report *report);
     qkv_progress *progress; /* of preparing the data, evaluating, measuring */
+    void (*note)(void *user,
+                 const char *note); /* what the trainings have to say (qkv_trainer_note), each sentence once */
     void *user;
 };
 /* Trains all variants with all seeds, in runs that qkv_trainer_resume and qkv_model_load can use; goes on where runs are begun.

@@ -44,12 +44,16 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
  * options), tokens.*.bin (what is learnt from, as tokens), log.jsonl (a line a step) and checkpoint.safetensors (the latest
  * weights, optimizer and position: what resume reads). */
 
-/* X(C type, name, default, help). One list makes the struct, the JSON, the command's options and its help. */
+/* X(C type, name, default, help). One list makes the struct, the JSON, the command's options and its help. Options of type FILES
+ * name some files one after the other: options.data is the first, options.data_files[0], and options.data_files[1] the second, up
+ * to the first that is NULL. A folder stands for the regular files in it, sorted by the bytes of their names; hidden files and
+ * folders in it are left out. So that more than QKV_FILES_MAX files can be given, they are put into a folder. */
+#define QKV_FILES_MAX 64
 #define QKV_TRAIN_LIST(X)                                                                                              \
-    X(TEXT, data, NULL, "text file to train on")                                                                       \
-    X(TEXT, pairs, NULL, "file of pairs to train on: a source, a tab, a target in each line")                          \
-    X(TEXT, labeled, NULL, "file of labelled lines to train on: a label, a tab, a text in each line")                  \
-    X(TEXT, valid, NULL, "file to validate on, of the same kind (default: the last part of the one to train on)")      \
+    X(FILES, data, NULL, "text file to train on, or a folder of them; several are one text after the other")           \
+    X(FILES, pairs, NULL, "file of pairs to train on: a source, a tab, a target in each line")                         \
+    X(FILES, labeled, NULL, "file of labelled lines to train on: a label, a tab, a text in each line")                 \
+    X(FILES, valid, NULL, "file to validate on, of the same kind (default: the last part of the one to train on)")     \
     X(REAL, valid_fraction, 0.1, "part of the data kept for validation when there is no validation file")              \
     X(TEXT, task, NULL, "what to learn from a text: text (the next token) or mlm (masked tokens) (default: text)")     \
     X(REAL, mask_probability, 0.15, "mlm: share of the tokens that are to be predicted")                               \
@@ -85,27 +89,38 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
       "what is best: loss, accuracy (labelled lines), exact or token_error (pairs: of 500 sources)")                   \
     X(COUNT, patience, 0, "evaluations without a better metric that end the training (0: never)")                      \
     X(COUNT, save_every, 250, "steps between checkpoints (0: only at the end)")
-#define QKV_TRAIN_TYPE_TEXT                      const char *
-#define QKV_TRAIN_TYPE_REAL                      double
-#define QKV_TRAIN_TYPE_COUNT                     int64_t
-#define QKV_TRAIN_TYPE_FLAG                      bool
-#define QKV_TRAIN_FIELD(type, name, value, help) QKV_TRAIN_TYPE_##type name;
+#define QKV_TRAIN_FIELD_TEXT(name)  const char *name;
+#define QKV_TRAIN_FIELD_REAL(name)  double name;
+#define QKV_TRAIN_FIELD_COUNT(name) int64_t name;
+#define QKV_TRAIN_FIELD_FLAG(name)  bool name;
+#define QKV_TRAIN_FIELD_FILES(name)                                                                                    \
+    union {                                                                                                            \
+        const char *name;                                                                                              \
+        const char *name##_files[QKV_FILES_MAX];                                                                       \
+    };
+#define QKV_TRAIN_FIELD(type, name, value, help) QKV_TRAIN_FIELD_##type(name)
 struct qkv_train_options {
     QKV_TRAIN_LIST(QKV_TRAIN_FIELD)
 };
 /* The defaults, changed by the recipe of a preset (NULL: none). */
 QKV_API enum qkv_status qkv_train_defaults(struct qkv_context *ctx, const char *preset,
                                            struct qkv_train_options *options);
-/* Sets one option from text ("rate", "3e-4"; a flag is "true" or "false"); `value` must live as long as the options. */
+/* Sets one option from text ("rate", "3e-4"; a flag is "true" or "false"); `value` must live as long as the options. An option
+ * that names files gets one more. */
 QKV_API enum qkv_status qkv_train_set(struct qkv_context *ctx, struct qkv_train_options *options, const char *name,
                                       const char *value);
 /* Whether every number lies in its range and every name is known; the sentence names the option. */
 QKV_API enum qkv_status qkv_train_check(struct qkv_context *ctx, const struct qkv_train_options *options);
 /* The i-th option for help texts: name, default ("false" for a flag) and help; false past the last. */
 QKV_API bool qkv_train_option_at(size_t i, const char **name, const char **value, const char **help);
+/* Whether the i-th option names files, so that it may be given more than once. */
+QKV_API bool qkv_train_option_lists(size_t i);
 
 struct qkv_trainer;
-/* Starts a run in `folder` (must not hold one already): trains the tokenizers, tokenizes the data, makes the model.
+/* Starts a run in `folder` (must not hold one already): trains the tokenizers, tokenizes the data, makes the model. Several texts
+ * are one after the other, an end token (<|endoftext|>, else </s>) between two of them where the tokenizer has one; tokenizers
+ * learn from all of them. Without a file to validate on, the last valid_fraction of the tokens (of the lines, for pairs and
+ * labelled lines) is held out, whichever files that is; train.json says it file by file.
  * spec->vocab, source_vocab and head.classes of 0 are set from tokenizers and labels; otherwise they must agree.
  * Targets of pairs end with QKV_TOKEN_END, as sources do, and the decoder reads them behind a QKV_TOKEN_BEGIN; labelled
  * texts stand between the two. The context has the precision of the options until the trainer is freed, so nothing else of
@@ -145,6 +160,17 @@ QKV_API const struct qkv_train_options *qkv_trainer_options(const struct qkv_tra
 QKV_API size_t qkv_trainer_bytes(const struct qkv_trainer *trainer); /* memory of weights, optimizer and step */
 QKV_API size_t qkv_trainer_tokens(const struct qkv_trainer *trainer,
                                   size_t *valid); /* of the training/validation text */
+/* A file that a run learns from or validates on. */
+struct qkv_train_file {
+    const char *path; /* absolute; the trainer's */
+    bool valid;       /* given to validate on; else to train on, but for what is held out */
+    uint64_t bytes, hash;
+    uint64_t tokens;   /* with the end token behind it; of lines those of the targets or texts */
+    uint64_t lines;    /* examples in it; 0 of a text */
+    uint64_t held_out; /* tokens, or lines where there are some, at its end that are kept for validation */
+};
+/* The i-th file, those to train on first, each in the order in which they are read; false past the last. */
+QKV_API bool qkv_trainer_file(const struct qkv_trainer *trainer, size_t i, struct qkv_train_file *file);
 /* The pairs or labelled lines to train and to validate on; 0 for a text. */
 QKV_API size_t qkv_trainer_lines(const struct qkv_trainer *trainer, size_t *valid);
 
@@ -178,10 +204,15 @@ struct qkv_evaluation {
 struct qkv_evaluate_options {
     size_t batch, context; /* 0: 8, the spec's */
 };
-/* Loss over a text file, cut into windows of `context` tokens side by side: every token but the first is predicted once. */
+/* Loss over a text, cut into windows of `context` tokens side by side: every token but the first is predicted once. `path` is a
+ * file, or a folder of files, which are one text as in training, an end token between two of them. */
 QKV_API enum qkv_status qkv_evaluate_text(struct qkv_model *model, const char *path,
                                           const struct qkv_evaluate_options *options, qkv_progress *progress,
                                           void *user, struct qkv_evaluation *evaluation);
+/* The same over several files or folders, one after the other. */
+QKV_API enum qkv_status qkv_evaluate_texts(struct qkv_model *model, const char *const *paths, size_t count,
+                                           const struct qkv_evaluate_options *options, qkv_progress *progress,
+                                           void *user, struct qkv_evaluation *evaluation);
 
 #ifdef __cplusplus
 }

@@ -84,6 +84,11 @@ enum qkv_status qkv_texts_add(struct qkv_context *ctx, struct qkv_texts *list, c
 enum qkv_status qkv_texts_print(struct qkv_context *ctx, struct qkv_texts *list, const char *format, va_list arguments)
     QKV_PRINTF(3, 0);
 void qkv_texts_free(struct qkv_texts *list);
+/* Adds the absolute paths of what `count` names stand for, up to one that is NULL (list_files.c): a file for itself, a folder for
+ * its regular files sorted by the bytes of their names. Hidden files are left out; what else is in a folder gets a note, where
+ * there is a place for notes. A folder without files fails; whether others can be read shows when they are. */
+enum qkv_status qkv_list_files(struct qkv_context *ctx, const char *const *names, size_t count, struct qkv_texts *paths,
+                               struct qkv_texts *notes);
 
 /* ---- arenas (arena.c) ----------------------------------------------------------------------------------------
  * One mapping, handed out front to back in 64-byte aligned pieces and taken back as a whole or to a mark.

@@ -1,5 +1,5 @@
 /* plan: the variants of a comparison: every model with every value of every axis, each with a spec, options of training and a
- * folder; and the text that all of them see, cut in two. */
+ * folder. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +27,11 @@ static enum qkv_status read_options(struct qkv_comparison *c, struct qkv_train_o
     return status;
 }
 
+/* One file in place of all that are named. */
+static void set_file(const char **files, const char *path) {
+    for (size_t i = 0; i < QKV_FILES_MAX; i++) files[i] = i ? NULL : path;
+}
+
 enum qkv_status qkv_variant_options(struct qkv_comparison *c, const struct qkv_variant_state *v, size_t seed,
                                     struct qkv_train_options *options) {
     struct qkv_train_options plain;
@@ -34,8 +39,8 @@ enum qkv_status qkv_variant_options(struct qkv_comparison *c, const struct qkv_v
     if (!status) status = read_options(c, options);
     for (size_t i = 0; i < v->training.count && !status; i++)
         status = set_option(c->ctx, options, v->training.items[i]);
-    if (c->data) options->data = c->data;
-    if (c->valid) options->valid = c->valid;
+    if (c->data) set_file(options->data_files, c->data);
+    if (c->valid) set_file(options->valid_files, c->valid);
     options->valid_fraction = plain.valid_fraction;
     options->seed = c->seed + (int64_t)seed;
     return status;
@@ -210,38 +215,10 @@ static enum qkv_status check_text(struct qkv_comparison *c, const struct qkv_tra
         return qkv_fail(c->ctx, QKV_ARGUMENT,
                         "a comparison needs something to validate on; give a file (valid), or a valid_fraction "
                         "greater than 0");
-    if (!qkv_file_exists(options->data)) {
-        struct qkv_map map;
-        return qkv_map_file(c->ctx, options->data, &map);
-    }
-    return QKV_OK;
-}
-
-/* A text in two files, cut where a training would cut it that keeps `fraction` of its bytes: at the begin of a character. */
-static enum qkv_status cut_text(struct qkv_comparison *c, const char *text, double fraction) {
-    struct qkv_map map;
-    c->data = qkv_join_path(c->ctx, c->folder, "train.txt");
-    c->valid = qkv_join_path(c->ctx, c->folder, "valid.txt");
-    if (!c->data || !c->valid) return QKV_MEMORY;
-    if (qkv_file_exists(c->data) && qkv_file_exists(c->valid)) return QKV_OK;
-    enum qkv_status status = qkv_map_file(c->ctx, text, &map);
-    if (status) return status;
-    size_t cut = map.size - (size_t)((double)map.size * fraction);
-    while (cut > 0 && cut < map.size && (map.data[cut] & 0xC0) == 0x80) cut--;
-    if (cut == 0 || cut == map.size)
-        status = qkv_fail(c->ctx, QKV_ARGUMENT, "%s has %zu bytes: too few to be cut in two; give more text", text,
-                          map.size);
-    if (!status) status = qkv_write_file(c->ctx, c->data, map.data, cut);
-    if (!status) status = qkv_write_file(c->ctx, c->valid, map.data + cut, map.size - cut);
-    qkv_unmap_file(&map);
+    struct qkv_texts files = {0};
+    enum qkv_status status = qkv_list_files(c->ctx, options->data_files, QKV_FILES_MAX, &files, NULL);
+    qkv_texts_free(&files);
     return status;
-}
-
-static enum qkv_status share_text(struct qkv_comparison *c, const struct qkv_train_options *options) {
-    if (!options->valid) return cut_text(c, options->data, options->valid_fraction);
-    c->data = qkv_copy_string(c->ctx, options->data);
-    c->valid = qkv_copy_string(c->ctx, options->valid);
-    return c->data && c->valid ? QKV_OK : QKV_MEMORY;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------------------------------------------ */
@@ -283,7 +260,7 @@ static enum qkv_status make(struct qkv_comparison *c, const struct qkv_compare_o
     if (!status) status = make_variants(c, o);
     if (!status) status = check_any(c);
     if (!status) status = qkv_comparison_record(c, o);
-    return status ? status : share_text(c, &options);
+    return status ? status : qkv_comparison_texts(c, &options);
 }
 
 enum qkv_status qkv_comparison_create(struct qkv_context *ctx, const struct qkv_compare_options *options,
@@ -314,6 +291,7 @@ void qkv_comparison_free(struct qkv_comparison *c) {
     }
     for (size_t a = 0; a < c->axis_count; a++) qkv_axis_free(&c->axes[a]);
     qkv_texts_free(&c->training);
+    qkv_texts_free(&c->notes);
     free(c->variants);
     free(c->axes);
     free(c->caches);

@@ -1,6 +1,7 @@
 /* train: the variants trained one after the other, with the first seed all of them, then with the next. Each is a run like any
  * other; what is begun is gone on with. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "compare/compare.h"
 
@@ -30,6 +31,21 @@ static enum qkv_status open_run(struct qkv_comparison *c, const struct qkv_varia
                   : qkv_trainer_create(c->ctx, &v->shown.spec, &options, folder, l->progress, l->user, trainer);
 }
 
+/* What a trainer has said by now, and no other one before. */
+static enum qkv_status tell(struct qkv_comparison *c, const struct qkv_trainer *trainer,
+                            const struct qkv_compare_listener *l) {
+    const char *note;
+    for (size_t i = 0; (note = qkv_trainer_note(trainer, i)); i++) {
+        size_t k = 0;
+        while (k < c->notes.count && strcmp(c->notes.items[k], note) != 0) k++;
+        if (k < c->notes.count) continue;
+        if (l->note) l->note(l->user, note);
+        enum qkv_status status = qkv_texts_add(c->ctx, &c->notes, "%s", note);
+        if (status) return status;
+    }
+    return QKV_OK;
+}
+
 static enum qkv_status go(struct qkv_trainer *trainer, size_t variant, size_t seed,
                           const struct qkv_compare_listener *l) {
     for (;;) {
@@ -53,6 +69,7 @@ static enum qkv_status train(struct qkv_comparison *c, size_t variant, size_t se
     enum qkv_status status = QKV_OK;
     if (!has_ended(c, folder)) {
         status = open_run(c, v, seed, folder, l, &trainer);
+        if (!status) status = tell(c, trainer, l);
         if (!status) status = go(trainer, variant, seed, l);
     }
     if (status && status != QKV_STOPPED) {

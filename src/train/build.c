@@ -48,6 +48,8 @@ void qkv_trainer_free(struct qkv_trainer *trainer) {
     qkv_log_close(&t->log);
     free(t->profile);
     qkv_train_release(&t->options);
+    qkv_text_files_free(&t->facts.data_files);
+    qkv_text_files_free(&t->facts.valid_files);
     qkv_texts_free(&t->notes);
     free(t->ids);
     free(t->targets);
@@ -181,12 +183,23 @@ enum qkv_status qkv_trainer_build(struct qkv_trainer *t, const struct qkv_spec *
     return status ? status : measure(t, spec);
 }
 
-enum qkv_status qkv_trainer_same_text(struct qkv_trainer *t, const char *path, const char *text,
-                                      const struct qkv_text_facts *then, const struct qkv_text_facts *now) {
-    if (now->bytes == then->bytes && now->hash == then->hash && now->tokens == then->tokens) return QKV_OK;
+/* Lines were not always recorded. */
+static bool build_same_file(const struct qkv_text_file *then, const struct qkv_text_file *now) {
+    bool lines = then->lines == 0 || then->lines == now->lines;
+    return then->bytes == now->bytes && then->hash == now->hash && then->tokens == now->tokens && lines;
+}
+
+enum qkv_status qkv_trainer_same_text(struct qkv_trainer *t, const char *path, const struct qkv_same_text *text) {
+    const struct qkv_text_facts *then = text->facts, *now = text->now_facts;
+    size_t count = text->files->count, i = 0;
+    while (i < count && build_same_file(&text->files->items[i], &text->now_files->items[i])) i++;
+    if (i == count && now->bytes == then->bytes && now->hash == then->hash && now->tokens == then->tokens)
+        return QKV_OK;
+    const struct qkv_text_file *old = &text->files->items[i < count ? i : 0];
+    const struct qkv_text_file *new = &text->now_files->items[i < count ? i : 0];
     unlink(path);
     return qkv_fail(t->ctx, QKV_FORMAT,
                     "%s is missing and %s has changed since the run began (%llu bytes then, %llu now); "
                     "restore one of them, or start a new run in another folder",
-                    path, text, (unsigned long long)then->bytes, (unsigned long long)now->bytes);
+                    path, old->path, (unsigned long long)old->bytes, (unsigned long long)new->bytes);
 }

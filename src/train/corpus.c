@@ -68,6 +68,7 @@ enum qkv_status qkv_text_next(struct qkv_text_stream *stream, int32_t **ids, siz
         take = qkv_tokenizer_cut(stream->tokenizer, text, end ? left : piece, end);
     }
     enum qkv_status status = check_text(stream, stream->position, take);
+    if (!status && stream->check) qkv_text_check_piece(stream->check, text, take, take == left, stream->binary);
     if (!status) status = qkv_tokenizer_encode(stream->ctx, stream->tokenizer, text, take, true, ids, count);
     if (status) qkv_fail_at(stream->ctx, "%s", stream->path);
     stream->position += take;

@@ -61,22 +61,31 @@ static enum qkv_status make_absolute(struct qkv_context *ctx, const char **optio
     return QKV_OK;
 }
 
+/* Readable and not empty, at least. */
+static enum qkv_status check_file(struct qkv_context *ctx, const char *path) {
+    struct qkv_text_stream text;
+    struct qkv_map map;
+    enum qkv_status status = qkv_map_file(ctx, path, &map);
+    if (status) return status;
+    bool empty = map.size == 0;
+    qkv_unmap_file(&map);
+    return empty ? qkv_text_open(ctx, path, NULL, &text) : QKV_OK;
+}
+
+/* What an option's names stand for; the names themselves become absolute. */
+static enum qkv_status check_names(struct qkv_trainer *t, const char **names, struct qkv_text_files *files) {
+    enum qkv_status status = qkv_text_files_list(t->ctx, names, files, &t->notes);
+    for (size_t i = 0; i < files->count && !status; i++) status = check_file(t->ctx, files->items[i].path);
+    for (size_t i = 0; i < QKV_FILES_MAX && names[i] && !status; i++) status = make_absolute(t->ctx, &names[i]);
+    return status;
+}
+
 static enum qkv_status check_texts(struct qkv_trainer *t) {
     struct qkv_train_options *o = &t->options;
-    const char **names[] = {&o->data, &o->pairs, &o->labeled, &o->valid};
-    struct qkv_text_stream text;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (!*names[i]) continue;
-        struct qkv_map map;
-        enum qkv_status status = qkv_map_file(t->ctx, *names[i], &map); /* readable and not empty, at least */
-        if (status) return status;
-        bool empty = map.size == 0;
-        qkv_unmap_file(&map);
-        if (empty) return qkv_text_open(t->ctx, *names[i], NULL, &text);
-        status = make_absolute(t->ctx, names[i]);
-        if (status) return status;
-    }
-    return QKV_OK;
+    const char **names = o->pairs ? o->pairs_files : o->labeled ? o->labeled_files : o->data_files;
+    enum qkv_status status = check_names(t, names, &t->facts.data_files);
+    if (!status && o->valid) status = check_names(t, o->valid_files, &t->facts.valid_files);
+    return status;
 }
 
 /* ---- all of it -------------------------------------------------------------------------------------------------------------- */

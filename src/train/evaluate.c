@@ -6,6 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include <sys/stat.h>
+
 #include "train/train.h"
 
 enum qkv_status qkv_text_model_check(struct qkv_context *ctx, const struct qkv_spec *spec) {
@@ -89,11 +91,15 @@ enum qkv_status qkv_validate(struct qkv_context *ctx, const struct qkv_validatio
 /* ---- any text file --------------------------------------------------------------------------------------------------- */
 
 struct evaluator {
+    struct qkv_context *ctx;
     struct qkv_model *model;
+    const struct qkv_tokenizer *tokenizer;
     struct qkv_pass *pass;
-    struct qkv_text_stream stream;
-    size_t B, T, held; /* ids held, the last of which is not yet an input */
-    int32_t *ids;      /* B·T + 1 */
+    struct qkv_text_files files;
+    char name[QKV_FILES_NAME]; /* of the files, for messages */
+    double before, total;      /* bytes of the files before; of all of them */
+    size_t B, T, held;         /* ids held, the last of which is not yet an input */
+    int32_t *ids;              /* B·T + 1 */
     bool begun;
     double nll;
     size_t tokens, bytes;
@@ -111,52 +117,81 @@ static enum qkv_status flush(struct evaluator *e) {
     return status;
 }
 
-static enum qkv_status feed(struct evaluator *e, const int32_t *ids, size_t count, qkv_progress *progress, void *user) {
-    struct qkv_context *ctx = e->stream.ctx;
-    double begin = (double)e->stream.position, total = (double)e->stream.map.size;
+static enum qkv_status feed(struct evaluator *e, const int32_t *ids, size_t count, double begin, qkv_progress *progress,
+                            void *user) {
     for (size_t i = 0; i < count; i++) {
         size_t size = 0;
-        qkv_tokenizer_token(e->stream.tokenizer, ids[i], &size);
+        qkv_tokenizer_token(e->tokenizer, ids[i], &size);
         if (e->begun) e->bytes += size;
         e->begun = true;
         e->ids[e->held++] = ids[i];
         if (e->held <= e->B * e->T) continue;
         enum qkv_status status = flush(e);
-        if (!status) status = qkv_train_progress(ctx, progress, user, "evaluating", begin, total);
+        if (!status) status = qkv_train_progress(e->ctx, progress, user, "evaluating", begin, e->total);
         if (status) return status;
     }
     return QKV_OK;
 }
 
-static enum qkv_status run(struct evaluator *e, qkv_progress *progress, void *user) {
-    struct qkv_context *ctx = e->stream.ctx;
-    while (e->stream.position < e->stream.map.size) {
+static enum qkv_status run_stream(struct evaluator *e, struct qkv_text_stream *stream, qkv_progress *progress,
+                                  void *user) {
+    while (stream->position < stream->map.size) {
         int32_t *ids = NULL;
         size_t count;
-        enum qkv_status status = qkv_train_progress(ctx, progress, user, "evaluating", (double)e->stream.position,
-                                                    (double)e->stream.map.size);
-        if (!status) status = qkv_text_next(&e->stream, &ids, &count);
-        if (!status) status = feed(e, ids, count, progress, user);
+        double begin = e->before + (double)stream->position;
+        enum qkv_status status = qkv_train_progress(e->ctx, progress, user, "evaluating", begin, e->total);
+        if (!status) status = qkv_text_next(stream, &ids, &count);
+        if (!status) status = feed(e, ids, count, begin, progress, user);
         qkv_free(ids);
         if (status) return status;
     }
+    e->before += (double)stream->map.size;
+    return QKV_OK;
+}
+
+/* The files one after the other, with the end token between two of them that training puts there. */
+static enum qkv_status run(struct evaluator *e, qkv_progress *progress, void *user) {
+    int32_t end = qkv_text_end(e->tokenizer);
+    for (size_t i = 0; i < e->files.count; i++) {
+        struct qkv_text_stream stream;
+        enum qkv_status status = qkv_text_open(e->ctx, e->files.items[i].path, e->tokenizer, &stream);
+        if (status) return status;
+        status = run_stream(e, &stream, progress, user);
+        qkv_text_close(&stream);
+        if (!status && end >= 0 && i + 1 < e->files.count) status = feed(e, &end, 1, e->before, progress, user);
+        if (status) return status;
+    }
     if (e->tokens == 0 && e->held < 2)
-        return qkv_fail(ctx, QKV_FORMAT,
-                        "%s has %zu token%s, so there is none to predict from another; give a longer text",
-                        e->stream.path, e->held, e->held == 1 ? "" : "s");
+        return qkv_fail(e->ctx, QKV_FORMAT,
+                        "%s has %zu token%s, so there is none to predict from another; give a longer text", e->name,
+                        e->held, e->held == 1 ? "" : "s");
     return e->held > 1 ? flush(e) : QKV_OK;
 }
 
-static enum qkv_status prepare(struct evaluator *e, const char *path, const struct qkv_evaluate_options *options) {
-    struct qkv_context *ctx = qkv_model_context(e->model);
+/* What the paths stand for, and how much it is. */
+static enum qkv_status list(struct evaluator *e, const char *const *paths, size_t count) {
+    struct qkv_texts found = {0};
+    enum qkv_status status = qkv_list_files(e->ctx, paths, count, &found, NULL);
+    for (size_t i = 0; i < found.count && !status; i++) {
+        struct stat info;
+        status = qkv_text_files_add(e->ctx, &e->files, &(struct qkv_text_file){.path = found.items[i]});
+        if (!status && stat(found.items[i], &info) == 0) e->total += (double)info.st_size;
+    }
+    qkv_texts_free(&found);
+    qkv_text_files_name(&e->files, e->name);
+    if (!status && e->files.count == 0) return qkv_fail(e->ctx, QKV_ARGUMENT, "no text to evaluate is named");
+    return status;
+}
+
+static enum qkv_status prepare(struct evaluator *e, const struct qkv_evaluate_options *options) {
+    struct qkv_context *ctx = e->ctx;
     const struct qkv_spec *spec = qkv_model_spec(e->model);
-    const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(e->model);
     size_t n, most = (size_t)spec->context;
     e->B = options && options->batch ? options->batch : 8;
     e->T = options && options->context ? options->context : most;
     enum qkv_status status = qkv_text_model_check(ctx, spec);
     if (status) return status;
-    if (!tokenizer)
+    if (!e->tokenizer)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "the model has no tokenizer, so it reads no text; put its tokenizer.json into "
                         "the model's folder");
@@ -164,8 +199,6 @@ static enum qkv_status prepare(struct evaluator *e, const char *path, const stru
         return qkv_fail(ctx, QKV_ARGUMENT, "context is %zu but the model's is %zu; choose at most that", e->T, most);
     if (!qkv_multiply(e->B, e->T, &n) || !qkv_add_size(n, 1, &n))
         return qkv_fail_memory(ctx, SIZE_MAX, "the ids of a batch");
-    status = qkv_text_open(ctx, path, tokenizer, &e->stream);
-    if (status) return status;
     e->ids = qkv_allocate(ctx, n, sizeof *e->ids);
     if (!e->ids) return QKV_MEMORY;
     return qkv_pass_create(e->model, &(struct qkv_pass_options){.B = e->B, .T = e->T}, &e->pass);
@@ -173,10 +206,10 @@ static enum qkv_status prepare(struct evaluator *e, const char *path, const stru
 
 static enum qkv_status report(const struct evaluator *e, struct qkv_evaluation *evaluation) {
     if (!isfinite(e->nll))
-        return qkv_fail(e->stream.ctx, QKV_NUMBER,
+        return qkv_fail(e->ctx, QKV_NUMBER,
                         "the loss over %s is not a finite number: the model's weights are "
                         "broken; take those of an earlier checkpoint",
-                        e->stream.path);
+                        e->name);
     evaluation->tokens = e->tokens;
     evaluation->bytes = e->bytes;
     evaluation->loss = e->nll / (double)e->tokens;
@@ -185,17 +218,24 @@ static enum qkv_status report(const struct evaluator *e, struct qkv_evaluation *
     return QKV_OK;
 }
 
-enum qkv_status qkv_evaluate_text(struct qkv_model *model, const char *path, const struct qkv_evaluate_options *options,
-                                  qkv_progress *progress, void *user, struct qkv_evaluation *evaluation) {
-    struct evaluator e = {.model = model};
+enum qkv_status qkv_evaluate_texts(struct qkv_model *model, const char *const *paths, size_t count,
+                                   const struct qkv_evaluate_options *options, qkv_progress *progress, void *user,
+                                   struct qkv_evaluation *evaluation) {
+    struct evaluator e = {.ctx = qkv_model_context(model), .model = model, .tokenizer = qkv_model_tokenizer(model)};
     double started = qkv_clock();
     *evaluation = (struct qkv_evaluation){0};
-    enum qkv_status status = prepare(&e, path, options);
+    enum qkv_status status = prepare(&e, options);
+    if (!status) status = list(&e, paths, count);
     if (!status) status = run(&e, progress, user);
     if (!status) status = report(&e, evaluation);
     evaluation->seconds = qkv_clock() - started;
     qkv_pass_free(e.pass);
     free(e.ids);
-    qkv_text_close(&e.stream);
+    qkv_text_files_free(&e.files);
     return status;
+}
+
+enum qkv_status qkv_evaluate_text(struct qkv_model *model, const char *path, const struct qkv_evaluate_options *options,
+                                  qkv_progress *progress, void *user, struct qkv_evaluation *evaluation) {
+    return qkv_evaluate_texts(model, &path, 1, options, progress, user, evaluation);
 }

@@ -33,6 +33,6 @@ enum qkv_status qkv_feed_check(struct qkv_context *ctx, const struct qkv_train_o
     return QKV_OK;
 }
 
-const char *qkv_feed_file(const struct qkv_train_options *options) {
-    return options->pairs ? options->pairs : options->labeled ? options->labeled : options->data;
+const char *const *qkv_feed_files(const struct qkv_train_options *options) {
+    return options->pairs ? options->pairs_files : options->labeled ? options->labeled_files : options->data_files;
 }

@@ -37,31 +37,33 @@ static int compare_texts(const void *left, const void *right) {
     return compare(a->data, a->size, b->data, b->size);
 }
 
-/* The label of each row of a file, in the mapping. */
-static enum qkv_status read_labels(struct qkv_trainer *t, struct qkv_tsv *file, struct text **out, size_t *count) {
-    struct text *all = NULL;
-    size_t capacity = 0;
+struct found { /* the labels of all rows, in the files that are open */
+    struct text *items;
+    size_t count, capacity;
+};
+
+static enum qkv_status read_labels(struct qkv_trainer *t, struct qkv_tsv *file, struct found *all) {
     struct qkv_tsv_row row;
     bool end = false;
     enum qkv_status status = QKV_OK;
-    *count = 0;
     while (!status && !(status = qkv_tsv_next(file, &row, &end)) && !end) {
         if (memchr(row.first, '\r', row.first_size))
             status = qkv_tsv_fail(file, row.line, "the label holds a carriage return; remove it");
-        if (!status && *count == capacity) {
-            capacity = capacity ? 2 * capacity : 1024;
-            struct text *grown = qkv_reallocate(t->ctx, all, capacity, sizeof *grown);
-            if (!grown) status = QKV_MEMORY;
-            if (grown) all = grown;
+        if (!status && all->count == all->capacity) {
+            size_t capacity = all->capacity ? 2 * all->capacity : 1024;
+            struct text *grown = qkv_reallocate(t->ctx, all->items, capacity, sizeof *grown);
+            if (!grown) return QKV_MEMORY;
+            all->items = grown;
+            all->capacity = capacity;
         }
-        if (!status) all[(*count)++] = (struct text){row.first, row.first_size};
+        if (!status) all->items[all->count++] = (struct text){row.first, row.first_size};
     }
-    *out = all;
     return status;
 }
 
 /* The different ones, sorted, as the trainer's labels. */
 static enum qkv_status keep_labels(struct qkv_trainer *t, struct text *all, size_t count) {
+    char name[QKV_FILES_NAME];
     size_t kept = 0;
     qsort(all, count, sizeof *all, compare_texts);
     for (size_t i = 0; i < count; i++)
@@ -75,20 +77,23 @@ static enum qkv_status keep_labels(struct qkv_trainer *t, struct text *all, size
     }
     if (kept < 2)
         return qkv_fail(t->ctx, QKV_FORMAT, "%s: every line has the label \"%.100s\"; a classifier needs at least two",
-                        t->options.labeled, t->labels[0]);
+                        qkv_text_files_name(&t->facts.data_files, name), t->labels[0]);
     return QKV_OK;
 }
 
 static enum qkv_status find_labels(struct qkv_trainer *t) {
-    struct qkv_tsv file;
-    struct text *all = NULL;
-    size_t count = 0;
-    enum qkv_status status = qkv_tsv_open(t->ctx, t->options.labeled, "label", "text", &file);
-    if (status) return status;
-    status = read_labels(t, &file, &all, &count);
-    if (!status) status = keep_labels(t, all, count);
-    free(all);
-    qkv_tsv_close(&file);
+    const struct qkv_text_files *files = &t->facts.data_files;
+    struct qkv_tsv *open = qkv_allocate(t->ctx, files->count, sizeof *open);
+    struct found all = {0};
+    enum qkv_status status = open ? QKV_OK : QKV_MEMORY;
+    for (size_t i = 0; i < files->count && !status; i++) {
+        status = qkv_tsv_open(t->ctx, files->items[i].path, "label", "text", &open[i]);
+        if (!status) status = read_labels(t, &open[i], &all);
+    }
+    if (!status) status = keep_labels(t, all.items, all.count);
+    free(all.items);
+    for (size_t i = 0; open && i < files->count; i++) qkv_tsv_close(&open[i]);
+    free(open);
     return status;
 }
 
@@ -147,7 +152,7 @@ static enum qkv_status make_tokenizer(struct qkv_trainer *t) {
     struct qkv_tokenizer_choice c = {
         .what = "tokenizer", .choice = t->options.tokenizer, .specials = specials, .special_count = 2};
     enum qkv_status status = qkv_train_progress(t->ctx, t->progress, t->user, "training the tokenizer", 0, 0);
-    if (!status && qkv_tokenizer_learns(c.choice)) status = qkv_lines_text(t, t->options.labeled, &lines, 1, &text);
+    if (!status && qkv_tokenizer_learns(c.choice)) status = qkv_lines_text(t, &lines, 1, &text);
     c.text = text.data;
     c.size = text.size;
     if (!status) status = qkv_tokenizer_make(t->ctx, &c, &t->tokenizer);
@@ -157,12 +162,13 @@ static enum qkv_status make_tokenizer(struct qkv_trainer *t) {
 
 static enum qkv_status set_classes(struct qkv_trainer *t, struct qkv_spec *spec) {
     int count = (int)t->label_count;
+    char name[QKV_FILES_NAME];
     if (spec->head.classes == 0) spec->head.classes = count;
     if (spec->head.classes == count) return QKV_OK;
     return qkv_fail(
         t->ctx, QKV_SPEC,
         "the spec's head.classes is %d but %s has %d different labels; set head.classes=%d, or leave it out",
-        spec->head.classes, t->options.labeled, count, count);
+        spec->head.classes, qkv_text_files_name(&t->facts.data_files, name), count, count);
 }
 
 static enum qkv_status prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
@@ -234,6 +240,7 @@ static enum qkv_status encode(struct qkv_trainer *t, const struct qkv_tsv *file,
 /* Without a file to validate on the last lines are: their labels must be among those to learn from. */
 static enum qkv_status check_held_out(struct qkv_trainer *t) {
     const struct qkv_examples *examples = &t->examples;
+    char name[QKV_FILES_NAME];
     size_t kept = t->options.valid ? 0 : (size_t)((double)examples->count * t->options.valid_fraction);
     bool *seen = qkv_allocate(t->ctx, t->label_count + 1, sizeof *seen);
     enum qkv_status status = seen ? QKV_OK : QKV_MEMORY;
@@ -246,7 +253,7 @@ static enum qkv_status check_held_out(struct qkv_trainer *t) {
             status = qkv_fail(t->ctx, QKV_FORMAT,
                               "the label \"%.100s\" stands only in the last %zu lines of %s, which are kept for "
                               "validation; shuffle the lines, or give a file to validate on (valid)",
-                              t->labels[label], kept, qkv_feed_file(&t->options));
+                              t->labels[label], kept, qkv_text_files_name(&t->facts.data_files, name));
     }
     free(seen);
     return status;

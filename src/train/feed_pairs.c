@@ -38,7 +38,7 @@ static enum qkv_status make_tokenizer(struct qkv_trainer *t, const char *what, c
     struct qkv_buffer text = {0};
     struct qkv_tokenizer_choice c = {.what = what, .choice = choice, .specials = specials, .special_count = 2};
     enum qkv_status status = qkv_train_progress(t->ctx, t->progress, t->user, "training the tokenizer", 0, 0);
-    if (!status && qkv_tokenizer_learns(choice)) status = qkv_lines_text(t, t->options.pairs, &lines, side, &text);
+    if (!status && qkv_tokenizer_learns(choice)) status = qkv_lines_text(t, &lines, side, &text);
     c.text = text.data;
     c.size = text.size;
     if (!status) status = qkv_tokenizer_make(t->ctx, &c, out);

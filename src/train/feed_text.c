@@ -6,20 +6,32 @@
 
 /* ---- tokenizer ------------------------------------------------------------------------------------------------------------ */
 
+/* All files one after the other, to learn a tokenizer from. */
+static enum qkv_status read_all(struct qkv_trainer *t, struct qkv_buffer *all) {
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < t->facts.data_files.count && !status; i++) {
+        struct qkv_text_stream text = {0};
+        status = qkv_text_open(t->ctx, t->facts.data_files.items[i].path, NULL, &text);
+        if (!status) status = qkv_buffer_append(t->ctx, all, text.map.data, text.map.size);
+        qkv_text_close(&text);
+    }
+    return status;
+}
+
 enum qkv_status qkv_text_prepare(struct qkv_trainer *t, struct qkv_spec *spec, const char *const *specials,
                                  size_t special_count) {
-    struct qkv_text_stream text = {0};
+    struct qkv_buffer text = {0};
     struct qkv_tokenizer_choice choice = {
         .what = "tokenizer", .choice = t->options.tokenizer, .specials = specials, .special_count = special_count};
     enum qkv_status status = QKV_OK;
     if (qkv_tokenizer_learns(choice.choice)) {
-        status = qkv_text_open(t->ctx, t->options.data, NULL, &text);
+        status = read_all(t, &text);
         if (!status) status = qkv_train_progress(t->ctx, t->progress, t->user, "training the tokenizer", 0, 0);
-        choice.text = (const char *)text.map.data;
-        choice.size = text.map.size;
+        choice.text = text.data;
+        choice.size = text.size;
     }
     if (!status) status = qkv_tokenizer_make(t->ctx, &choice, &t->tokenizer);
-    qkv_text_close(&text);
+    qkv_buffer_free(&text);
     if (!status) status = qkv_vocab_agree(t->ctx, "vocab", &spec->vocab, qkv_tokenizer_vocab(t->tokenizer));
     if (!status) status = qkv_spec_check(t->ctx, spec);
     if (!status)
@@ -38,27 +50,36 @@ enum qkv_status qkv_text_restore(struct qkv_trainer *t) {
 
 /* ---- the texts -------------------------------------------------------------------------------------------------------------- */
 
+struct text {         /* the one to learn from, or to validate on */
+    const char *path; /* of its token file */
+    struct qkv_text_files *files;
+    struct qkv_text_facts *facts;
+};
+
 /* Makes a missing token file again. */
-static enum qkv_status remake(struct qkv_trainer *t, const char *path, const char *text,
-                              const struct qkv_text_facts *facts) {
-    struct qkv_text_facts now = *facts;
-    enum qkv_status status =
-        qkv_tokens_write(t->ctx, path, text, qkv_model_tokenizer(t->model), &now, t->progress, t->user);
-    if (status) {
-        qkv_fail_at(t->ctx, "making %s again, which is missing", path);
-        return status;
-    }
-    return qkv_trainer_same_text(t, path, text, facts, &now);
+static enum qkv_status remake(struct qkv_trainer *t, const struct text *text) {
+    struct qkv_text_facts now = *text->facts;
+    struct qkv_text_files files;
+    enum qkv_status status = qkv_text_files_copy(t->ctx, text->files, &files);
+    if (status) return status;
+    status =
+        qkv_tokens_write(t->ctx, text->path, &files, qkv_model_tokenizer(t->model), &now, NULL, t->progress, t->user);
+    if (status)
+        qkv_fail_at(t->ctx, "making %s again, which is missing", text->path);
+    else
+        status = qkv_trainer_same_text(t, text->path, &(struct qkv_same_text){text->files, &files, text->facts, &now});
+    qkv_text_files_free(&files);
+    return status;
 }
 
-static enum qkv_status open_tokens(struct qkv_trainer *t, const char *path, const char *text,
-                                   struct qkv_text_facts *facts, struct qkv_tokens *tokens) {
+static enum qkv_status open_tokens(struct qkv_trainer *t, const struct text *text, struct qkv_tokens *tokens) {
     enum qkv_status status = QKV_OK;
-    if (facts->bytes == 0)
-        status = qkv_tokens_write(t->ctx, path, text, qkv_model_tokenizer(t->model), facts, t->progress, t->user);
-    else if (!qkv_file_exists(path))
-        status = remake(t, path, text, facts);
-    return status ? status : qkv_tokens_open(t->ctx, path, facts, tokens);
+    if (text->facts->bytes == 0)
+        status = qkv_tokens_write(t->ctx, text->path, text->files, qkv_model_tokenizer(t->model), text->facts,
+                                  &t->notes, t->progress, t->user);
+    else if (!qkv_file_exists(text->path))
+        status = remake(t, text);
+    return status ? status : qkv_tokens_open(t->ctx, text->path, text->facts, tokens);
 }
 
 static struct qkv_tokens part_of(const struct qkv_tokens *whole, size_t begin, size_t count) {
@@ -69,20 +90,22 @@ static struct qkv_tokens part_of(const struct qkv_tokens *whole, size_t begin, s
     return part;
 }
 
-static enum qkv_status too_short(const struct qkv_trainer *t, const char *what, const char *text, size_t count,
-                                 const char *other_way) {
-    char shorter[64] = "";
+static enum qkv_status too_short(const struct qkv_trainer *t, const char *what, const struct qkv_text_files *files,
+                                 size_t count, const char *other_way) {
+    char shorter[64] = "", text[QKV_FILES_NAME];
     if (count >= 2) snprintf(shorter, sizeof shorter, "a context of at most %zu, ", count - 1);
     return qkv_fail(t->ctx, QKV_ARGUMENT,
                     "the %s part of %s has %zu tokens, but a context of %zu needs %zu: choose "
                     "%smore text%s",
-                    what, text, count, t->T, t->T + 1, shorter, other_way);
+                    what, qkv_text_files_name(files, text), count, t->T, t->T + 1, shorter, other_way);
 }
 
 /* Cuts the token files into the parts to learn from and to validate on. */
 static enum qkv_status split(struct qkv_trainer *t) {
     const struct qkv_train_options *o = &t->options;
-    size_t count = t->data_tokens.count, kept = (size_t)((double)count * o->valid_fraction);
+    struct qkv_text_files *data = &t->facts.data_files;
+    size_t count = t->data_tokens.count, kept = o->valid ? 0 : (size_t)((double)count * o->valid_fraction);
+    qkv_text_files_hold_out(data, kept);
     if (o->valid) {
         t->train = part_of(&t->data_tokens, 0, count);
         t->valid = part_of(&t->valid_tokens, 0, t->valid_tokens.count);
@@ -91,10 +114,10 @@ static enum qkv_status split(struct qkv_trainer *t) {
         t->valid = part_of(&t->data_tokens, count - kept, kept);
     }
     if (t->train.count < t->T + 1)
-        return too_short(t, "training", o->data, t->train.count,
+        return too_short(t, "training", data, t->train.count,
                          !o->valid && count > t->T ? ", or a smaller valid_fraction" : "");
     if (qkv_trainer_validates(t) && t->valid.count < t->T + 1)
-        return too_short(t, "validation", o->valid ? o->valid : o->data, t->valid.count,
+        return too_short(t, "validation", o->valid ? &t->facts.valid_files : data, t->valid.count,
                          o->valid ? "" : ", a larger valid_fraction, or 0 for no validation");
     return QKV_OK;
 }
@@ -102,8 +125,10 @@ static enum qkv_status split(struct qkv_trainer *t) {
 enum qkv_status qkv_text_feed_open(struct qkv_trainer *t) {
     const struct qkv_train_options *o = &t->options;
     t->B = (size_t)((o->batch + o->accumulate - 1) / o->accumulate);
-    enum qkv_status status = open_tokens(t, t->data_path, o->data, &t->facts.data, &t->data_tokens);
-    if (!status && o->valid) status = open_tokens(t, t->valid_path, o->valid, &t->facts.valid, &t->valid_tokens);
+    struct text data = {t->data_path, &t->facts.data_files, &t->facts.data};
+    struct text valid = {t->valid_path, &t->facts.valid_files, &t->facts.valid};
+    enum qkv_status status = open_tokens(t, &data, &t->data_tokens);
+    if (!status && o->valid) status = open_tokens(t, &valid, &t->valid_tokens);
     return status ? status : split(t);
 }
 

@@ -8,8 +8,8 @@
 
 enum { LINES_A_REPORT = 4096 };
 
-enum qkv_status qkv_lines_text(struct qkv_trainer *t, const char *path, const struct qkv_lines *lines, int side,
-                               struct qkv_buffer *text) {
+static enum qkv_status lines_text_of(struct qkv_trainer *t, const char *path, const struct qkv_lines *lines, int side,
+                                     struct qkv_buffer *text) {
     struct qkv_tsv file;
     struct qkv_tsv_row row;
     bool end = false;
@@ -25,63 +25,86 @@ enum qkv_status qkv_lines_text(struct qkv_trainer *t, const char *path, const st
     return status;
 }
 
+enum qkv_status qkv_lines_text(struct qkv_trainer *t, const struct qkv_lines *lines, int side,
+                               struct qkv_buffer *text) {
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < t->facts.data_files.count && !status; i++)
+        status = lines_text_of(t, t->facts.data_files.items[i].path, lines, side, text);
+    return status;
+}
+
 /* ---- token files ------------------------------------------------------------------------------------------------------------ */
 
-struct files { /* of one file of lines */
-    const char *text, *main_path, *beside_path;
+struct files { /* of lines, and their token files */
+    const char *main_path, *beside_path;
+    struct qkv_text_files *texts;
     struct qkv_text_facts *main, *beside;
 };
 
+struct line_writers {
+    struct qkv_tokens_writer main, beside;
+};
+
 static enum qkv_status write_rows(struct qkv_trainer *t, struct qkv_tsv *file, const struct qkv_lines *lines,
-                                  struct qkv_tokens_writer *main, struct qkv_tokens_writer *beside) {
+                                  struct line_writers *to, uint64_t *count) {
     struct qkv_tsv_row row;
     bool end = false;
     enum qkv_status status = QKV_OK;
-    for (size_t n = 0; !status; n++) {
+    for (*count = 0; !status; ++*count) {
         struct qkv_line line = {0};
-        if (n % LINES_A_REPORT == 0)
+        if (*count % LINES_A_REPORT == 0)
             status = qkv_train_progress(t->ctx, t->progress, t->user, "tokenizing", (double)file->position,
                                         (double)file->map.size);
         if (!status) status = qkv_tsv_next(file, &row, &end);
         if (status || end) return status;
         status = lines->encode(t, file, &row, &line);
-        if (!status) status = qkv_tokens_put(main, line.main, line.main_count);
-        if (!status) status = qkv_tokens_put(beside, line.beside, line.beside_count);
+        if (!status) status = qkv_tokens_put(&to->main, line.main, line.main_count);
+        if (!status) status = qkv_tokens_put(&to->beside, line.beside, line.beside_count);
         qkv_free(line.main);
         qkv_free(line.beside);
     }
     return status;
 }
 
-static enum qkv_status write_files(struct qkv_trainer *t, const struct files *f, const struct qkv_lines *lines) {
+static enum qkv_status write_lines_of(struct qkv_trainer *t, struct qkv_text_file *text, const struct qkv_lines *lines,
+                                      struct line_writers *to) {
     struct qkv_tsv file;
-    struct qkv_tokens_writer main = {0}, beside = {0};
-    enum qkv_status status = qkv_tsv_open(t->ctx, f->text, lines->first, lines->second, &file);
+    uint64_t before = to->main.facts->tokens;
+    enum qkv_status status = qkv_tsv_open(t->ctx, text->path, lines->first, lines->second, &file);
     if (status) return status;
-    f->main->bytes = f->beside->bytes = file.map.size;
-    f->main->hash = f->beside->hash = qkv_hash(QKV_HASH_START, file.map.data, file.map.size);
-    status = qkv_tokens_begin(t->ctx, f->main_path, f->main, &main);
-    if (!status) status = qkv_tokens_begin(t->ctx, f->beside_path, f->beside, &beside);
-    if (!status) status = write_rows(t, &file, lines, &main, &beside);
-    status = qkv_tokens_end(&main, status);
-    status = qkv_tokens_end(&beside, status);
+    text->bytes = file.map.size;
+    text->hash = qkv_hash(QKV_HASH_START, file.map.data, file.map.size);
+    status = write_rows(t, &file, lines, to, &text->lines);
+    text->tokens = to->main.facts->tokens - before;
     qkv_tsv_close(&file);
     return status;
 }
 
+static enum qkv_status write_files(struct qkv_trainer *t, const struct files *f, const struct qkv_lines *lines) {
+    struct line_writers to = {0};
+    enum qkv_status status = qkv_tokens_begin(t->ctx, f->main_path, f->main, &to.main);
+    if (!status) status = qkv_tokens_begin(t->ctx, f->beside_path, f->beside, &to.beside);
+    for (size_t i = 0; i < f->texts->count && !status; i++) status = write_lines_of(t, &f->texts->items[i], lines, &to);
+    qkv_text_files_sum(f->texts, f->main);
+    qkv_text_files_sum(f->texts, f->beside);
+    status = qkv_tokens_end(&to.main, status);
+    return qkv_tokens_end(&to.beside, status);
+}
+
 static enum qkv_status remake(struct qkv_trainer *t, const struct files *f, const struct qkv_lines *lines) {
     struct qkv_text_facts main = *f->main, beside = *f->beside;
+    struct qkv_text_files texts;
     const char *missing = qkv_file_exists(f->main_path) ? f->beside_path : f->main_path;
-    struct files now = *f;
-    now.main = &main;
-    now.beside = &beside;
-    enum qkv_status status = write_files(t, &now, lines);
-    if (status) {
-        qkv_fail_at(t->ctx, "making %s again, which is missing", missing);
-        return status;
-    }
-    status = qkv_trainer_same_text(t, missing, f->text, f->main, &main);
-    return status ? status : qkv_trainer_same_text(t, missing, f->text, f->beside, &beside);
+    struct files now = {f->main_path, f->beside_path, &texts, &main, &beside};
+    enum qkv_status status = qkv_text_files_copy(t->ctx, f->texts, &texts);
+    if (status) return status;
+    status = write_files(t, &now, lines);
+    if (status) qkv_fail_at(t->ctx, "making %s again, which is missing", missing);
+    if (!status) status = qkv_trainer_same_text(t, missing, &(struct qkv_same_text){f->texts, &texts, f->main, &main});
+    if (!status)
+        status = qkv_trainer_same_text(t, missing, &(struct qkv_same_text){f->texts, &texts, f->beside, &beside});
+    qkv_text_files_free(&texts);
+    return status;
 }
 
 static enum qkv_status open_files(struct qkv_trainer *t, const struct files *f, const struct qkv_lines *lines,
@@ -103,8 +126,11 @@ static enum qkv_status open_files(struct qkv_trainer *t, const struct files *f, 
 static enum qkv_status make_batches(struct qkv_trainer *t) {
     const struct qkv_train_options *o = &t->options;
     struct qkv_batch_limits limits = {.rows = (size_t)o->batch, .tokens = (size_t)o->batch_tokens};
-    const char *text = qkv_feed_file(o);
+    char text[QKV_FILES_NAME], valid[QKV_FILES_NAME];
+    qkv_text_files_name(&t->facts.data_files, text);
+    qkv_text_files_name(&t->facts.valid_files, valid);
     size_t count = t->examples.count, kept = o->valid ? 0 : (size_t)((double)count * o->valid_fraction);
+    qkv_text_files_hold_out(&t->facts.data_files, kept);
     if (!o->valid && o->valid_fraction > 0 && kept == 0)
         return qkv_fail(
             t->ctx, QKV_ARGUMENT,
@@ -113,8 +139,8 @@ static enum qkv_status make_batches(struct qkv_trainer *t) {
             text, count, count == 1 ? "" : "s", o->valid_fraction);
     enum qkv_status status = qkv_batches_make(t->ctx, &t->examples, 0, count - kept, &limits, text, &t->batches);
     if (!status && o->valid)
-        status = qkv_batches_make(t->ctx, &t->valid_examples, 0, t->valid_examples.count, &limits, o->valid,
-                                  &t->valid_batches);
+        status =
+            qkv_batches_make(t->ctx, &t->valid_examples, 0, t->valid_examples.count, &limits, valid, &t->valid_batches);
     if (!status && kept)
         status = qkv_batches_make(t->ctx, &t->examples, count - kept, kept, &limits, text, &t->valid_batches);
     if (!status) status = qkv_batches_shapes(t->ctx, &t->batches, (size_t)o->accumulate, &t->shapes, &t->shape_count);
@@ -125,8 +151,10 @@ static enum qkv_status make_batches(struct qkv_trainer *t) {
 
 enum qkv_status qkv_lines_open(struct qkv_trainer *t, const struct qkv_lines *lines) {
     const struct qkv_train_options *o = &t->options;
-    struct files data = {qkv_feed_file(o), t->data_path, t->beside_data_path, &t->facts.data, &t->facts.beside_data};
-    struct files valid = {o->valid, t->valid_path, t->beside_valid_path, &t->facts.valid, &t->facts.beside_valid};
+    struct qkv_run_facts *facts = &t->facts;
+    struct files data = {t->data_path, t->beside_data_path, &facts->data_files, &facts->data, &facts->beside_data};
+    struct files valid = {t->valid_path, t->beside_valid_path, &facts->valid_files, &facts->valid,
+                          &facts->beside_valid};
     enum qkv_status status = open_files(t, &data, lines, &t->examples);
     if (!status && o->valid) status = open_files(t, &valid, lines, &t->valid_examples);
     return status ? status : make_batches(t);

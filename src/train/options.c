@@ -12,6 +12,7 @@
 
 /* The default as text: a text itself, a number as it is written in the list. */
 #define SHOW_TEXT(value)  value
+#define SHOW_FILES(value) value
 #define SHOW_REAL(value)  #value
 #define SHOW_COUNT(value) #value
 #define SHOW_FLAG(value)  ((value) ? "true" : "false")
@@ -21,7 +22,12 @@
 static const struct qkv_train_option table[] = {QKV_TRAIN_LIST(OPTION)};
 #define OPTION_COUNT (sizeof table / sizeof *table)
 
-#define DEFAULT(type, name, value, help) .name = value,
+#define DEFAULT_TEXT(name, value)        .name = value,
+#define DEFAULT_FILES(name, value)       .name##_files = {value},
+#define DEFAULT_REAL(name, value)        .name = value,
+#define DEFAULT_COUNT(name, value)       .name = value,
+#define DEFAULT_FLAG(name, value)        .name = value,
+#define DEFAULT(type, name, value, help) DEFAULT_##type(name, value)
 static const struct qkv_train_options defaults = {QKV_TRAIN_LIST(DEFAULT)};
 
 static const char *const optimizer_names[] = {
@@ -41,6 +47,10 @@ bool qkv_train_option_at(size_t i, const char **name, const char **value, const 
     return true;
 }
 
+bool qkv_train_option_lists(size_t i) {
+    return i < OPTION_COUNT && table[i].type == QKV_TRAIN_FILES;
+}
+
 static const struct qkv_train_option *find_option(const char *name) {
     for (size_t i = 0; i < OPTION_COUNT; i++)
         if (!strcmp(table[i].name, name)) return &table[i];
@@ -49,6 +59,11 @@ static const struct qkv_train_option *find_option(const char *name) {
 
 static void *field(const struct qkv_train_option *option, const struct qkv_train_options *options) {
     return (char *)(uintptr_t)options + option->offset;
+}
+
+/* How many texts an option of this type has room for; 0 of numbers. */
+static size_t option_texts(const struct qkv_train_option *option) {
+    return option->type == QKV_TRAIN_FILES ? QKV_FILES_MAX : option->type == QKV_TRAIN_TEXT;
 }
 
 /* ---- numbers as text ------------------------------------------------------------------------------------------- */
@@ -82,6 +97,17 @@ void qkv_real_text(char text[QKV_REAL_TEXT], double x) {
 
 /* ---- defaults, setting -------------------------------------------------------------------------------------------- */
 
+static enum qkv_status option_add_file(struct qkv_context *ctx, const char *name, const char **files,
+                                       const char *value) {
+    for (size_t i = 0; i < QKV_FILES_MAX; i++) {
+        if (files[i]) continue;
+        files[i] = value;
+        return QKV_OK;
+    }
+    return qkv_fail(ctx, QKV_ARGUMENT, "%s names more than %d files; put them into a folder and name that", name,
+                    QKV_FILES_MAX);
+}
+
 enum qkv_status qkv_train_set(struct qkv_context *ctx, struct qkv_train_options *options, const char *name,
                               const char *value) {
     const struct qkv_train_option *option = find_option(name);
@@ -100,6 +126,8 @@ enum qkv_status qkv_train_set(struct qkv_context *ctx, struct qkv_train_options 
     case QKV_TRAIN_TEXT:
         memcpy(place, &value, sizeof value);
         break;
+    case QKV_TRAIN_FILES:
+        return option_add_file(ctx, name, place, value);
     case QKV_TRAIN_REAL:
         if (!qkv_real_parse(value, &x))
             return qkv_fail(ctx, QKV_ARGUMENT, "%s is \"%s\"; it must be a number", name, value);
@@ -197,7 +225,19 @@ static bool given(const char *text) {
     return text && *text;
 }
 
-/* One file to learn from, and options that belong to its kind. */
+/* Behind the first name of a file, whose want the sentences below are about. */
+static enum qkv_status check_names(struct qkv_context *ctx, const struct qkv_train_options *o) {
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        const char *const *files = field(&table[i], o);
+        for (size_t k = 1; k < option_texts(&table[i]) && files[k]; k++)
+            if (!files[k][0])
+                return qkv_fail(ctx, QKV_ARGUMENT, "%s has an empty name in it; name a file or leave it out",
+                                table[i].name);
+    }
+    return QKV_OK;
+}
+
+/* One kind of files to learn from, and options that belong to it. */
 static enum qkv_status check_files(struct qkv_context *ctx, const struct qkv_train_options *o) {
     static const char *const tasks[] = {"text", "mlm"};
     int files = given(o->data) + given(o->pairs) + given(o->labeled);
@@ -205,7 +245,7 @@ static enum qkv_status check_files(struct qkv_context *ctx, const struct qkv_tra
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "data is missing: name the text file to train on (or pairs, or labeled: a file of lines)");
     if (files > 1)
-        return qkv_fail(ctx, QKV_ARGUMENT, "%s and %s exclude each other: a run learns from one file",
+        return qkv_fail(ctx, QKV_ARGUMENT, "%s and %s exclude each other: a run learns from one kind of files",
                         given(o->data) ? "data" : "pairs", given(o->labeled) ? "labeled" : "pairs");
     if (given(o->task) && find_name(tasks, 2, o->task) < 0)
         return qkv_fail(ctx, QKV_ARGUMENT, "task is \"%s\"; it must be text or mlm", o->task);
@@ -238,7 +278,8 @@ enum qkv_status qkv_train_check(struct qkv_context *ctx, const struct qkv_train_
         enum qkv_status status = check_range(ctx, options, &ranges[i]);
         if (status) return status;
     }
-    enum qkv_status status = check_files(ctx, options);
+    enum qkv_status status = check_names(ctx, options);
+    if (!status) status = check_files(ctx, options);
     if (!status) status = check_metric(ctx, options);
     if (status) return status;
     if (options->batch == 0 && options->batch_tokens == 0)
@@ -278,11 +319,12 @@ enum qkv_status qkv_train_copy(struct qkv_context *ctx, struct qkv_train_options
     enum qkv_status status = QKV_OK;
     *copy = *options;
     for (size_t i = 0; i < OPTION_COUNT; i++) {
-        if (table[i].type != QKV_TRAIN_TEXT) continue;
         const char *const *from = field(&table[i], options);
         const char **to = field(&table[i], copy);
-        *to = *from && !status ? qkv_copy_string(ctx, *from) : NULL;
-        if (*from && !*to) status = QKV_MEMORY;
+        for (size_t k = 0; k < option_texts(&table[i]); k++) {
+            to[k] = from[k] && !status ? qkv_copy_string(ctx, from[k]) : NULL;
+            if (from[k] && !to[k]) status = QKV_MEMORY;
+        }
     }
     if (status) qkv_train_release(copy);
     return status;
@@ -290,9 +332,10 @@ enum qkv_status qkv_train_copy(struct qkv_context *ctx, struct qkv_train_options
 
 void qkv_train_release(struct qkv_train_options *options) {
     for (size_t i = 0; i < OPTION_COUNT; i++) {
-        if (table[i].type != QKV_TRAIN_TEXT) continue;
-        char **text = field(&table[i], options);
-        free(*text);
-        *text = NULL;
+        char **texts = field(&table[i], options);
+        for (size_t k = 0; k < option_texts(&table[i]); k++) {
+            free(texts[k]);
+            texts[k] = NULL;
+        }
     }
 }

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <sys/stat.h>
+
 #include "train/train.h"
 
 #define MAGIC   "qkvtoken"
@@ -71,36 +73,80 @@ enum qkv_status qkv_tokens_end(struct qkv_tokens_writer *writer, enum qkv_status
     return status;
 }
 
-static enum qkv_status write_text(struct qkv_tokens_writer *writer, struct qkv_text_stream *stream,
-                                  qkv_progress *progress, void *user) {
+/* How far a text of several files is written. */
+struct text_writer {
+    struct qkv_tokens_writer *writer;
+    struct qkv_text_stream stream;
+    double before, total; /* bytes of the files before; of all of them */
+    qkv_progress *progress;
+    void *user;
+};
+
+static enum qkv_status write_text(struct text_writer *w, uint64_t *hash) {
+    struct qkv_text_stream *stream = &w->stream;
+    *hash = QKV_HASH_START;
     for (;;) {
         size_t begin = stream->position, count;
         int32_t *ids;
         enum qkv_status status =
-            qkv_train_progress(stream->ctx, progress, user, "tokenizing", (double)begin, (double)stream->map.size);
+            qkv_train_progress(stream->ctx, w->progress, w->user, "tokenizing", w->before + (double)begin, w->total);
         if (!status) status = qkv_text_next(stream, &ids, &count);
         if (status) return status;
         if (!ids && stream->position == begin) return QKV_OK;
-        status = qkv_tokens_put(writer, ids, count);
+        status = qkv_tokens_put(w->writer, ids, count);
         qkv_free(ids);
         if (status) return status;
-        writer->facts->hash = qkv_hash(writer->facts->hash, stream->map.data + begin, stream->position - begin);
+        *hash = qkv_hash(*hash, stream->map.data + begin, stream->position - begin);
     }
 }
 
-enum qkv_status qkv_tokens_write(struct qkv_context *ctx, const char *path, const char *text_path,
-                                 const struct qkv_tokenizer *tokenizer, struct qkv_text_facts *facts,
-                                 qkv_progress *progress, void *user) {
-    struct qkv_text_stream stream;
-    struct qkv_tokens_writer writer;
-    enum qkv_status status = qkv_text_open(ctx, text_path, tokenizer, &stream);
+/* A file, and behind it the end token where there is one. */
+static enum qkv_status write_file(struct text_writer *w, struct qkv_context *ctx, struct qkv_text_file *file,
+                                  const struct qkv_tokenizer *tokenizer, int32_t end,
+                                  struct qkv_text_findings *findings) {
+    struct qkv_text_check check = {0};
+    uint64_t before = w->writer->facts->tokens;
+    enum qkv_status status = qkv_text_open(ctx, file->path, tokenizer, &w->stream);
     if (status) return status;
-    facts->bytes = stream.map.size;
-    facts->hash = QKV_HASH_START;
-    status = qkv_tokens_begin(ctx, path, facts, &writer);
-    if (!status) status = write_text(&writer, &stream, progress, user);
+    w->stream.check = &check;
+    file->bytes = w->stream.map.size;
+    status = write_text(w, &file->hash);
+    if (!status && end >= 0) status = qkv_tokens_put(w->writer, &end, 1);
+    file->tokens = w->writer->facts->tokens - before;
+    w->before += (double)file->bytes;
+    qkv_text_check_end(findings, &check, file->path);
+    qkv_text_close(&w->stream);
+    return status;
+}
+
+/* For the progress alone. */
+static double size_of_all(const struct qkv_text_files *files) {
+    double total = 0;
+    struct stat info;
+    for (size_t i = 0; i < files->count; i++)
+        if (stat(files->items[i].path, &info) == 0) total += (double)info.st_size;
+    return total;
+}
+
+int32_t qkv_text_end(const struct qkv_tokenizer *tokenizer) {
+    int end = qkv_tokenizer_special(tokenizer, "<|endoftext|>");
+    return end >= 0 ? end : qkv_tokenizer_special(tokenizer, QKV_TOKEN_END);
+}
+
+enum qkv_status qkv_tokens_write(struct qkv_context *ctx, const char *path, struct qkv_text_files *files,
+                                 const struct qkv_tokenizer *tokenizer, struct qkv_text_facts *facts,
+                                 struct qkv_texts *notes, qkv_progress *progress, void *user) {
+    struct qkv_tokens_writer writer;
+    struct qkv_text_findings findings = {0};
+    struct text_writer w = {.writer = &writer, .total = size_of_all(files), .progress = progress, .user = user};
+    enum qkv_status status = qkv_tokens_begin(ctx, path, facts, &writer);
+    for (size_t i = 0; i < files->count && !status; i++) {
+        int32_t end = i + 1 < files->count ? qkv_text_end(tokenizer) : -1;
+        status = write_file(&w, ctx, &files->items[i], tokenizer, end, &findings);
+    }
+    qkv_text_files_sum(files, facts);
     status = qkv_tokens_end(&writer, status);
-    qkv_text_close(&stream);
+    if (!status && notes) status = qkv_text_findings_note(ctx, &findings, notes);
     return status;
 }
 

@@ -36,7 +36,7 @@
 
 /* ---- options (options.c) --------------------------------------------------------------------------------------- */
 
-enum qkv_train_type { QKV_TRAIN_TEXT, QKV_TRAIN_REAL, QKV_TRAIN_COUNT, QKV_TRAIN_FLAG };
+enum qkv_train_type { QKV_TRAIN_TEXT, QKV_TRAIN_FILES, QKV_TRAIN_REAL, QKV_TRAIN_COUNT, QKV_TRAIN_FLAG };
 struct qkv_train_option {
     const char *name;
     enum qkv_train_type type;
@@ -84,8 +84,9 @@ struct qkv_text_stream {
     const struct qkv_tokenizer *tokenizer;
     const char *path;
     struct qkv_map map;
-    size_t position; /* bytes encoded so far */
-    bool binary;     /* NUL bytes are fine */
+    size_t position;              /* bytes encoded so far */
+    bool binary;                  /* NUL bytes are fine */
+    struct qkv_text_check *check; /* sees what is encoded; NULL: nobody does */
 };
 /* Maps a text and refuses one that is empty or looks binary: that holds a NUL byte, unless the tokenizer is one of bare
  * bytes (or NULL is given, when none is known yet and only the first part of the file is looked at). */
@@ -101,6 +102,37 @@ uint64_t qkv_hash(uint64_t hash, const void *data, size_t n);
 /* The hash of a whole file. */
 enum qkv_status qkv_hash_file(struct qkv_context *ctx, const char *path, uint64_t *hash);
 
+/* ---- what a text looks like besides (text_check.c) -------------------------------------------------------------------- */
+
+/* Of one file, piece by piece. */
+struct qkv_text_check {
+    uint64_t bytes, lines, crlf; /* seen; line ends; those that are CR LF */
+    /* Bytes with the high bit; those that belong to no character of UTF-8, where the first stands, and how many of them are
+     * controls in Latin-1 and unknown to Windows-1252. */
+    uint64_t high, invalid, first_invalid, controls, unknown;
+    size_t json_lines; /* of the first ones, when all of these are JSON objects */
+    char json_key[32];
+    bool mark, after_return; /* a byte order mark; the latest byte was a CR */
+};
+/* The next piece, which ends between characters unless `binary`; `end`: it is the last one. */
+void qkv_text_check_piece(struct qkv_text_check *check, const char *text, size_t size, bool end, bool binary);
+/* Of all files of a text: for each kind the first file that it was found in. */
+enum { QKV_TEXT_FINDINGS = 4 };
+struct qkv_text_finding {
+    const char *path; /* the caller's; NULL: not found */
+    struct qkv_text_check check;
+    size_t others;
+};
+struct qkv_text_findings {
+    struct qkv_text_finding kind[QKV_TEXT_FINDINGS];
+};
+void qkv_text_check_end(struct qkv_text_findings *findings, const struct qkv_text_check *check, const char *path);
+/* A note for each kind that was found, with what helps. */
+enum qkv_status qkv_text_findings_note(struct qkv_context *ctx, const struct qkv_text_findings *findings,
+                                       struct qkv_texts *notes);
+
+/* ---- tokens on disk (tokens.c) ------------------------------------------------------------------------------------------ */
+
 /* What a text and its tokens are known by. bytes 0: there is no such text. */
 struct qkv_text_facts {
     uint64_t bytes, hash; /* of the text */
@@ -108,6 +140,36 @@ struct qkv_text_facts {
     uint64_t tokenizer; /* hash of tokenizer.json */
     uint64_t vocab;
 };
+/* The files that it consists of (text_files.c). */
+struct qkv_text_file {
+    char *path; /* absolute */
+    uint64_t bytes, hash;
+    uint64_t tokens;   /* with the end token behind it */
+    uint64_t lines;    /* examples of a file of lines; 0 of a text */
+    uint64_t held_out; /* lines, of a text tokens, at its end that are kept for validation */
+};
+struct qkv_text_files {
+    struct qkv_text_file *items;
+    size_t count;
+};
+/* Adds the files that the names of an option (its QKV_FILES_MAX, up to the first NULL) stand for. */
+enum qkv_status qkv_text_files_list(struct qkv_context *ctx, const char *const *names, struct qkv_text_files *files,
+                                    struct qkv_texts *notes);
+enum qkv_status qkv_text_files_add(struct qkv_context *ctx, struct qkv_text_files *files,
+                                   const struct qkv_text_file *file);
+enum qkv_status qkv_text_files_copy(struct qkv_context *ctx, const struct qkv_text_files *files,
+                                    struct qkv_text_files *copy);
+void qkv_text_files_free(struct qkv_text_files *files);
+/* "a.txt", "a.txt and 2 more files", for messages; returns `name`. */
+#define QKV_FILES_NAME 560
+const char *qkv_text_files_name(const struct qkv_text_files *files, char name[QKV_FILES_NAME]);
+/* Bytes and hash of all of them; of one file they are its own. */
+void qkv_text_files_sum(const struct qkv_text_files *files, struct qkv_text_facts *facts);
+/* Says of each file how much of it lies in the last `kept` tokens, or lines where it has some. */
+void qkv_text_files_hold_out(struct qkv_text_files *files, uint64_t kept);
+/* The id of the token that stands between two texts: <|endoftext|>, else </s>, else -1. */
+int32_t qkv_text_end(const struct qkv_tokenizer *tokenizer);
+
 /* Writes a token file piece by piece, atomically. `facts` comes with tokenizer and vocab (and, at the end, bytes and hash)
  * set; tokens are counted. */
 struct qkv_tokens_writer {
@@ -126,11 +188,11 @@ struct qkv_tokens { /* a mapped token file, or a part of it */
     int32_t vocab;
     const char *path; /* for messages; the caller's */
 };
-/* Encodes the text at `text_path` into a token file at `path`, atomically. `facts` comes with tokenizer and vocab set
- * and gets the rest. */
-enum qkv_status qkv_tokens_write(struct qkv_context *ctx, const char *path, const char *text_path,
+/* Encodes files into a token file at `path`, atomically, an end token between two of them where there is one. `facts` comes with
+ * tokenizer and vocab set and gets the rest, as the files do; `notes` gets what they look like (NULL: nobody asks). */
+enum qkv_status qkv_tokens_write(struct qkv_context *ctx, const char *path, struct qkv_text_files *files,
                                  const struct qkv_tokenizer *tokenizer, struct qkv_text_facts *facts,
-                                 qkv_progress *progress, void *user);
+                                 struct qkv_texts *notes, qkv_progress *progress, void *user);
 /* Opens a token file; everything in its header must be as `facts` says. */
 enum qkv_status qkv_tokens_open(struct qkv_context *ctx, const char *path, const struct qkv_text_facts *facts,
                                 struct qkv_tokens *tokens);
@@ -244,10 +306,11 @@ enum qkv_status qkv_machine_note(struct qkv_context *ctx, const char *folder, in
 
 struct qkv_run_facts {
     struct qkv_text_facts data, valid, beside_data, beside_valid;
+    struct qkv_text_files data_files, valid_files; /* none of a run that was begun when files were not recorded */
 };
 enum qkv_status qkv_train_json_write(struct qkv_context *ctx, const char *folder,
                                      const struct qkv_train_options *options, const struct qkv_run_facts *facts);
-/* Options come back checked and owning their texts (qkv_train_release). */
+/* Options come back checked and owning their texts (qkv_train_release), the facts owning their files (qkv_text_files_free). */
 enum qkv_status qkv_train_json_read(struct qkv_context *ctx, const char *folder, struct qkv_train_options *options,
                                     struct qkv_run_facts *facts);
 
@@ -309,8 +372,8 @@ const struct qkv_feed *qkv_feed_choose(const struct qkv_train_options *options);
 /* Whether model and options suit it. */
 enum qkv_status qkv_feed_check(struct qkv_context *ctx, const struct qkv_train_options *options,
                                const struct qkv_spec *spec);
-/* The file to learn from. */
-const char *qkv_feed_file(const struct qkv_train_options *options);
+/* The names of the files to learn from, QKV_FILES_MAX of them. */
+const char *const *qkv_feed_files(const struct qkv_train_options *options);
 
 /* Shared by the feeds of windows (feed_text.c). */
 enum qkv_status qkv_text_prepare(struct qkv_trainer *trainer, struct qkv_spec *spec, const char *const *specials,
@@ -349,8 +412,8 @@ struct qkv_lines {
 };
 /* Opens what is there and makes what is missing; the parts to learn from and to validate on, the batches. */
 enum qkv_status qkv_lines_open(struct qkv_trainer *trainer, const struct qkv_lines *lines);
-/* One side of a file as a text, a line each, to train a tokenizer on: 0 the first field, 1 the second, 2 both. */
-enum qkv_status qkv_lines_text(struct qkv_trainer *trainer, const char *path, const struct qkv_lines *lines, int side,
+/* One side of the files as a text, a line each, to train a tokenizer on: 0 the first field, 1 the second, 2 both. */
+enum qkv_status qkv_lines_text(struct qkv_trainer *trainer, const struct qkv_lines *lines, int side,
                                struct qkv_buffer *text);
 uint64_t qkv_lines_total(struct qkv_trainer *trainer, uint64_t step);
 enum qkv_status qkv_lines_begin(struct qkv_trainer *trainer, uint64_t step, struct qkv_feed_step *out);
@@ -417,9 +480,13 @@ enum qkv_status qkv_trainer_apply(struct qkv_context *ctx, const struct qkv_trai
 enum qkv_status qkv_trainer_build(struct qkv_trainer *trainer, const struct qkv_spec *spec);
 /* Whether there is anything to validate on. */
 bool qkv_trainer_validates(const struct qkv_trainer *trainer);
-/* Makes a missing token file again, if its text is still the one that the run began with; `now` is what its facts are now. */
-enum qkv_status qkv_trainer_same_text(struct qkv_trainer *trainer, const char *path, const char *text,
-                                      const struct qkv_text_facts *then, const struct qkv_text_facts *now);
+/* Whether a token file that was missing and made again has the text that the run began with; otherwise it is removed, and the
+ * sentence names the file that has changed. */
+struct qkv_same_text {
+    const struct qkv_text_files *files, *now_files;
+    const struct qkv_text_facts *facts, *now_facts;
+};
+enum qkv_status qkv_trainer_same_text(struct qkv_trainer *trainer, const char *path, const struct qkv_same_text *text);
 /* Adds a note for whoever runs the trainer: one whole sentence without a period at its end, as of a failure. Control
  * characters of foreign names are for the caller to make harmless. */
 enum qkv_status qkv_trainer_add_note(struct qkv_trainer *trainer, const char *format, ...) QKV_PRINTF(2, 3);

@@ -26,6 +26,18 @@ static enum qkv_status print_text(struct qkv_context *ctx, struct qkv_buffer *ou
     return status;
 }
 
+/* A name alone is a text, several are a list. */
+static enum qkv_status print_names(struct qkv_context *ctx, struct qkv_buffer *out, const char *name,
+                                   const char *const *files) {
+    enum qkv_status status = QKV_OK;
+    if (!files[0] || !files[1]) return print_text(ctx, out, name, files[0]);
+    for (size_t i = 0; i < QKV_FILES_MAX && files[i] && !status; i++) {
+        status = qkv_buffer_print(ctx, out, "%s", i ? ", " : "[");
+        if (!status) status = print_text(ctx, out, name, files[i]);
+    }
+    return status ? status : qkv_buffer_print(ctx, out, "]");
+}
+
 static enum qkv_status print_option(struct qkv_context *ctx, struct qkv_buffer *out,
                                     const struct qkv_train_options *options, const struct qkv_train_option *option) {
     const void *place = (const char *)options + option->offset;
@@ -33,6 +45,8 @@ static enum qkv_status print_option(struct qkv_context *ctx, struct qkv_buffer *
     switch (option->type) {
     case QKV_TRAIN_TEXT:
         return print_text(ctx, out, option->name, *(const char *const *)place);
+    case QKV_TRAIN_FILES:
+        return print_names(ctx, out, option->name, place);
     case QKV_TRAIN_REAL:
         qkv_real_text(real, *(const double *)place);
         return qkv_buffer_print(ctx, out, "%s", real);
@@ -44,21 +58,40 @@ static enum qkv_status print_option(struct qkv_context *ctx, struct qkv_buffer *
     return qkv_buffer_print(ctx, out, "%lld", (long long)*(const int64_t *)place);
 }
 
+static enum qkv_status print_file(struct qkv_context *ctx, struct qkv_buffer *out, const struct qkv_text_file *file) {
+    enum qkv_status status = qkv_buffer_print(ctx, out, "\n            {\"path\": ");
+    if (!status) status = print_text(ctx, out, file->path, file->path);
+    if (!status)
+        status = qkv_buffer_print(ctx, out, ", \"bytes\": %llu, \"hash\": \"%016llx\", \"tokens\": %llu",
+                                  (unsigned long long)file->bytes, (unsigned long long)file->hash,
+                                  (unsigned long long)file->tokens);
+    if (!status && file->lines)
+        status = qkv_buffer_print(ctx, out, ", \"lines\": %llu", (unsigned long long)file->lines);
+    return status ? status : qkv_buffer_print(ctx, out, ", \"held_out\": %llu}", (unsigned long long)file->held_out);
+}
+
+/* files NULL, or none: they are not said. */
 static enum qkv_status print_facts(struct qkv_context *ctx, struct qkv_buffer *out, const char *name,
-                                   const struct qkv_text_facts *facts) {
+                                   const struct qkv_text_facts *facts, const struct qkv_text_files *files) {
     if (facts->bytes == 0) return qkv_buffer_print(ctx, out, "        \"%s\": null", name);
-    return qkv_buffer_print(ctx, out, "        \"%s\": {\"bytes\": %llu, \"hash\": \"%016llx\", \"tokens\": %llu}",
-                            name, (unsigned long long)facts->bytes, (unsigned long long)facts->hash,
-                            (unsigned long long)facts->tokens);
+    enum qkv_status status = qkv_buffer_print(
+        ctx, out, "        \"%s\": {\"bytes\": %llu, \"hash\": \"%016llx\", \"tokens\": %llu", name,
+        (unsigned long long)facts->bytes, (unsigned long long)facts->hash, (unsigned long long)facts->tokens);
+    for (size_t i = 0; files && i < files->count && !status; i++) {
+        status = qkv_buffer_print(ctx, out, "%s", i ? "," : ", \"files\": [");
+        if (!status) status = print_file(ctx, out, &files->items[i]);
+    }
+    if (!status && files && files->count) status = qkv_buffer_print(ctx, out, "\n        ]");
+    return status ? status : qkv_buffer_print(ctx, out, "}");
 }
 
 /* What the sources of pairs, or the labels of lines, are known by. */
 static enum qkv_status print_beside(struct qkv_context *ctx, struct qkv_buffer *out,
                                     const struct qkv_run_facts *facts) {
     enum qkv_status status = qkv_buffer_print(ctx, out, ",\n    \"beside\": {\n");
-    if (!status) status = print_facts(ctx, out, "data", &facts->beside_data);
+    if (!status) status = print_facts(ctx, out, "data", &facts->beside_data, NULL);
     if (!status) status = qkv_buffer_print(ctx, out, ",\n");
-    if (!status) status = print_facts(ctx, out, "valid", &facts->beside_valid);
+    if (!status) status = print_facts(ctx, out, "valid", &facts->beside_valid, NULL);
     if (!status)
         status = qkv_buffer_print(ctx, out, ",\n        \"tokenizer\": {\"vocab\": %llu, \"hash\": \"%016llx\"}\n    }",
                                   (unsigned long long)facts->beside_data.vocab,
@@ -76,9 +109,9 @@ static enum qkv_status print_all(struct qkv_context *ctx, struct qkv_buffer *out
         if (!status) status = print_option(ctx, out, options, option);
     }
     if (!status) status = qkv_buffer_print(ctx, out, "\n    },\n    \"texts\": {\n");
-    if (!status) status = print_facts(ctx, out, "data", &facts->data);
+    if (!status) status = print_facts(ctx, out, "data", &facts->data, &facts->data_files);
     if (!status) status = qkv_buffer_print(ctx, out, ",\n");
-    if (!status) status = print_facts(ctx, out, "valid", &facts->valid);
+    if (!status) status = print_facts(ctx, out, "valid", &facts->valid, &facts->valid_files);
     if (!status)
         status = qkv_buffer_print(ctx, out, "\n    },\n    \"tokenizer\": {\"vocab\": %llu, \"hash\": \"%016llx\"}",
                                   (unsigned long long)facts->data.vocab, (unsigned long long)facts->data.tokenizer);
@@ -103,6 +136,20 @@ static enum qkv_status wrong(struct qkv_context *ctx, const char *path, const ch
     return qkv_fail(ctx, QKV_FORMAT, "%s: %s must be %s; restore the file or start a new run", path, key, expected);
 }
 
+/* A text, null, or a list of texts. */
+static enum qkv_status read_names(struct qkv_context *ctx, const char *path, const char *key, const json_t *value,
+                                  const char **files) {
+    size_t count = json_is_array(value) ? json_array_size(value) : 1;
+    if (count < 1 || count > QKV_FILES_MAX) return wrong(ctx, path, key, "a list of at most 64 texts");
+    for (size_t i = 0; i < QKV_FILES_MAX; i++) files[i] = NULL;
+    for (size_t i = 0; i < count; i++) {
+        const json_t *item = json_is_array(value) ? json_array_get(value, i) : value;
+        files[i] = json_string_value(item);
+        if (!files[i] && !json_is_null(value)) return wrong(ctx, path, key, "a text, a list of texts or null");
+    }
+    return QKV_OK;
+}
+
 static enum qkv_status read_option(struct qkv_context *ctx, const char *path, const char *key, const json_t *value,
                                    struct qkv_train_options *options) {
     const struct qkv_train_option *option;
@@ -118,6 +165,8 @@ static enum qkv_status read_option(struct qkv_context *ctx, const char *path, co
         if (!text && !json_is_null(value)) return wrong(ctx, path, key, "a text or null");
         memcpy(place, &text, sizeof text);
         break;
+    case QKV_TRAIN_FILES:
+        return read_names(ctx, path, key, value, place);
     case QKV_TRAIN_REAL:
         if (!json_is_number(value)) return wrong(ctx, path, key, "a number");
         memcpy(place, &x, sizeof x);
@@ -155,6 +204,36 @@ static bool read_facts(const json_t *texts, const char *name, const json_t *toke
            read_hash(tokenizer, "hash", &facts->tokenizer);
 }
 
+static bool read_file(const json_t *file, struct qkv_text_file *out) {
+    const char *path = json_string_value(json_object_get(file, "path"));
+    json_int_t tokens = json_integer_value(json_object_get(file, "tokens"));
+    json_int_t lines = json_integer_value(json_object_get(file, "lines"));
+    *out =
+        (struct qkv_text_file){.path = (char *)(uintptr_t)path, .tokens = (uint64_t)tokens, .lines = (uint64_t)lines};
+    return path && tokens >= 0 && lines >= 0 && read_count(file, "bytes", &out->bytes) &&
+           read_hash(file, "hash", &out->hash);
+}
+
+/* The files of a text, of which together it has the bytes and tokens; a run of before that has one, which its option names. */
+static enum qkv_status read_files(struct qkv_context *ctx, const char *path, const json_t *text,
+                                  const char *const *names, const struct qkv_text_facts *facts,
+                                  struct qkv_text_files *files) {
+    const json_t *list = json_object_get(text, "files");
+    struct qkv_text_file file = {(char *)(uintptr_t)names[0], facts->bytes, facts->hash, facts->tokens, 0, 0};
+    uint64_t bytes = 0, tokens = 0;
+    if (!list && !names[1]) return qkv_text_files_add(ctx, files, &file);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        if (!read_file(json_array_get(list, i), &file))
+            return wrong(ctx, path, "texts.*.files", "objects of path, bytes, hash and tokens");
+        bytes += file.bytes;
+        tokens += file.tokens;
+        enum qkv_status status = qkv_text_files_add(ctx, files, &file);
+        if (status) return status;
+    }
+    if (bytes == facts->bytes && tokens == facts->tokens) return QKV_OK;
+    return wrong(ctx, path, "texts.*.files", "a list of files that have the bytes and tokens of the text together");
+}
+
 static enum qkv_status read_all(struct qkv_context *ctx, const char *path, const json_t *root,
                                 struct qkv_train_options *options, struct qkv_run_facts *facts) {
     const char *format = json_string_value(json_object_get(root, "format")), *key;
@@ -173,13 +252,17 @@ static enum qkv_status read_all(struct qkv_context *ctx, const char *path, const
         qkv_fail_at(ctx, "%s", path);
         return status;
     }
-    *facts = (struct qkv_run_facts){0};
     if (!read_facts(texts, "data", tokenizer, &facts->data))
         return wrong(ctx, path, "texts.data",
                      "an object of bytes, hash and tokens beside a tokenizer of vocab and hash");
     if (options->valid && !read_facts(texts, "valid", tokenizer, &facts->valid))
         return wrong(ctx, path, "texts.valid", "an object of bytes, hash and tokens, as there is a validation text");
-    if (!options->pairs && !options->labeled) return QKV_OK;
+    status = read_files(ctx, path, json_object_get(texts, "data"), qkv_feed_files(options), &facts->data,
+                        &facts->data_files);
+    if (!status && options->valid)
+        status = read_files(ctx, path, json_object_get(texts, "valid"), options->valid_files, &facts->valid,
+                            &facts->valid_files);
+    if (status || (!options->pairs && !options->labeled)) return status;
     const json_t *beside = json_object_get(root, "beside"), *names = json_object_get(beside, "tokenizer");
     if (!read_facts(beside, "data", names, &facts->beside_data))
         return wrong(ctx, path, "beside.data",
@@ -192,6 +275,7 @@ static enum qkv_status read_all(struct qkv_context *ctx, const char *path, const
 enum qkv_status qkv_train_json_read(struct qkv_context *ctx, const char *folder, struct qkv_train_options *options,
                                     struct qkv_run_facts *facts) {
     *options = (struct qkv_train_options){0};
+    *facts = (struct qkv_run_facts){0};
     struct qkv_map map = {0};
     struct qkv_train_options borrowed;
     json_error_t error;
@@ -211,6 +295,10 @@ enum qkv_status qkv_train_json_read(struct qkv_context *ctx, const char *folder,
                                 path, root ? 1 : error.line, root ? "not an object" : error.text);
     }
     if (!status) status = qkv_train_copy(ctx, options, &borrowed);
+    if (status) {
+        qkv_text_files_free(&facts->data_files);
+        qkv_text_files_free(&facts->valid_files);
+    }
     json_decref(root);
     qkv_unmap_file(&map);
     free(path);

@@ -228,6 +228,19 @@ const struct qkv_train_options *qkv_trainer_options(const struct qkv_trainer *tr
     return &trainer->options;
 }
 
+bool qkv_trainer_file(const struct qkv_trainer *trainer, size_t i, struct qkv_train_file *file) {
+    const struct qkv_text_files *files = &trainer->facts.data_files;
+    bool valid = i >= files->count;
+    if (valid) {
+        i -= files->count;
+        files = &trainer->facts.valid_files;
+    }
+    if (i >= files->count) return false;
+    const struct qkv_text_file *f = &files->items[i];
+    *file = (struct qkv_train_file){f->path, valid, f->bytes, f->hash, f->tokens, f->lines, f->held_out};
+    return true;
+}
+
 size_t qkv_trainer_lines(const struct qkv_trainer *trainer, size_t *valid) {
     if (valid) *valid = trainer->valid_batches.examples;
     return trainer->batches.examples;

@@ -17,7 +17,9 @@ printf 'too short' >short.txt
 refuse 1 'missing\.txt' start --spec spec.json --data missing.txt
 refuse 1 'empty\.txt' start --spec spec.json --data empty.txt
 refuse 2 'short\.txt.*context|context.*short\.txt|context' start --spec spec.json --data short.txt
-refuse 1 'folder|directory' start --spec spec.json --data .
+mkdir bare
+refuse 1 'bare holds no files' start --spec spec.json --data bare
+refuse 1 'bare: it is a folder' "$QKV" eval good --pairs bare
 head -c 20000 /dev/urandom >binary.dat
 refuse 1 'binary\.dat' start --spec spec.json --data binary.dat
 refuse 1 'missing\.txt' start --spec spec.json --data text.txt --valid missing.txt

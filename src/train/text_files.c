@@ -1,0 +1,76 @@
+/* The files that a text, or the lines of a run, consist of: what is known of each, and of all of them together. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/train.h"
+
+enum qkv_status qkv_text_files_list(struct qkv_context *ctx, const char *const *names, struct qkv_text_files *files,
+                                    struct qkv_texts *notes) {
+    struct qkv_texts paths = {0};
+    enum qkv_status status = qkv_list_files(ctx, names, QKV_FILES_MAX, &paths, notes);
+    for (size_t i = 0; i < paths.count && !status; i++)
+        status = qkv_text_files_add(ctx, files, &(struct qkv_text_file){.path = paths.items[i]});
+    qkv_texts_free(&paths);
+    return status;
+}
+
+enum qkv_status qkv_text_files_add(struct qkv_context *ctx, struct qkv_text_files *files,
+                                   const struct qkv_text_file *file) {
+    size_t n = files->count;
+    if ((n & (n - 1)) == 0) { /* the room doubles */
+        struct qkv_text_file *grown = qkv_reallocate(ctx, files->items, n ? 2 * n : 1, sizeof *grown);
+        if (!grown) return QKV_MEMORY;
+        files->items = grown;
+    }
+    files->items[n] = *file;
+    files->items[n].path = qkv_copy_string(ctx, file->path);
+    if (!files->items[n].path) return QKV_MEMORY;
+    files->count++;
+    return QKV_OK;
+}
+
+enum qkv_status qkv_text_files_copy(struct qkv_context *ctx, const struct qkv_text_files *files,
+                                    struct qkv_text_files *copy) {
+    enum qkv_status status = QKV_OK;
+    *copy = (struct qkv_text_files){0};
+    for (size_t i = 0; i < files->count && !status; i++) status = qkv_text_files_add(ctx, copy, &files->items[i]);
+    if (status) qkv_text_files_free(copy);
+    return status;
+}
+
+void qkv_text_files_free(struct qkv_text_files *files) {
+    for (size_t i = 0; i < files->count; i++) free(files->items[i].path);
+    free(files->items);
+    *files = (struct qkv_text_files){0};
+}
+
+const char *qkv_text_files_name(const struct qkv_text_files *files, char name[QKV_FILES_NAME]) {
+    size_t more = files->count ? files->count - 1 : 0;
+    const char *first = files->count ? files->items[0].path : "the text";
+    if (more)
+        snprintf(name, QKV_FILES_NAME, "%.500s and %zu more file%s", first, more, more == 1 ? "" : "s");
+    else
+        snprintf(name, QKV_FILES_NAME, "%.500s", first);
+    return name;
+}
+
+void qkv_text_files_sum(const struct qkv_text_files *files, struct qkv_text_facts *facts) {
+    facts->bytes = 0;
+    facts->hash = QKV_HASH_START;
+    for (size_t i = 0; i < files->count; i++) {
+        const struct qkv_text_file *f = &files->items[i];
+        facts->bytes += f->bytes;
+        facts->hash = qkv_hash(facts->hash, &f->bytes, sizeof f->bytes);
+        facts->hash = qkv_hash(facts->hash, &f->hash, sizeof f->hash);
+    }
+    if (files->count == 1) facts->hash = files->items[0].hash;
+}
+
+void qkv_text_files_hold_out(struct qkv_text_files *files, uint64_t kept) {
+    for (size_t i = files->count; i-- > 0;) {
+        struct qkv_text_file *f = &files->items[i];
+        uint64_t size = f->lines ? f->lines : f->tokens;
+        f->held_out = kept < size ? kept : size;
+        kept -= f->held_out;
+    }
+}

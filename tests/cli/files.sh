@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Several files to train on, to evaluate and to compare on; and what the command says about texts that look like something else.
+. "$(dirname "$0")/common.sh"
+make_spec
+mkdir texts
+make_text 100 >texts/a.txt
+make_text 300 | tail -200 >texts/b.txt
+make_text 400 | tail -100 >texts/c.txt
+half='--data texts/a.txt --data texts/b.txt'
+
+try 0 train both 10 $half --tokenizer bpe:300
+has err '^data    .*texts/a\.txt and 1 more file, [0-9,]+ tokens'
+has err '^valid   the end of .*texts/b\.txt'
+has both/train.json '"data": \[".*texts/a\.txt", ".*texts/b\.txt"\]'
+has both/train.json '"path": ".*texts/b\.txt", "bytes": [0-9]+, "hash": "[0-9a-f]{16}", "tokens": [0-9]+, "held_out": [1-9]'
+try 0 train one 10 --data texts/a.txt --tokenizer bpe:300
+[ "$(stat -c %s both/tokens.data.bin)" -gt "$(($(stat -c %s one/tokens.data.bin) * 2))" ] || fail "the second file is not learnt from"
+
+# The same files by their folder; the run goes on with the ones it began with, whatever comes into the folder.
+rm texts/c.txt
+try 0 train folder 10 --data texts --tokenizer bpe:300
+cmp -s both/tokens.data.bin folder/tokens.data.bin || fail "a folder gives other tokens than its files"
+same "$(losses both)" "$(losses folder)" "losses of a folder and of its files"
+echo 'a new text' >texts/0.txt
+rm folder/tokens.data.bin
+try 0 resume folder --steps 12
+cmp -s both/tokens.data.bin folder/tokens.data.bin || fail "$last: other tokens than before"
+rm folder/tokens.data.bin texts/0.txt
+sed -i 's/king/kong/' texts/b.txt
+refuse 1 'texts/b\.txt has changed since the run began' resume folder --steps 14 --quiet
+sed -i 's/kong/king/' texts/b.txt
+
+# Several to validate on.
+try 0 train valid 10 --data texts/a.txt --valid texts/b.txt --valid texts/a.txt --quiet
+has valid/train.json '"valid": \[".*texts/b\.txt", ".*texts/a\.txt"\]'
+
+# Evaluation: the same text, from files, from their folder, and from one file with the end token written in it.
+(cat texts/a.txt; printf '<|endoftext|>'; cat texts/b.txt) >joined.txt
+numbers() { sed 's/, "seconds.*//' out; }
+try 0 "$QKV" eval both --data joined.txt --json
+joined=$(numbers)
+try 0 "$QKV" eval both $half --json
+same "$(numbers)" "$joined" "eval of two files"
+try 0 "$QKV" eval both --data texts --json
+same "$(numbers)" "$joined" "eval of a folder"
+refuse 2 'pairs takes one value' "$QKV" eval both --pairs a.tsv --pairs b.tsv
+
+# Comparisons share one text of all files.
+try 0 "$QKV" compare $half --tokenizer bpe:300 --spec spec.json --axis kv=mha,mqa --steps 4 --batch 2 --warmup 1 --threads 1 --cache 8 --quiet --out cmp
+cat cmp/train.txt cmp/valid.txt | cmp -s - joined.txt || fail "the texts of compare are not the files with an end token between them"
+try 0 "$QKV" compare $half --valid texts/a.txt --valid texts/b.txt --spec spec.json --axis kv=mha,mqa --steps 4 --batch 2 --warmup 1 --threads 1 --cache 8 --quiet --out cmp2
+cat texts/a.txt texts/b.txt >bare.txt # chars have no end token
+cmp -s cmp2/train.txt bare.txt && cmp -s cmp2/valid.txt bare.txt || fail "$last: other texts"
+
+# Pairs from two files.
+printf 'one\teins\ntwo\tzwei\n%.0s' 1 2 3 4 5 6 >first.tsv
+printf 'three\tdrei\n%.0s' 1 2 3 4 5 6 >second.tsv
+try 0 "$QKV" train --preset g2p --set d_model=16 --pairs first.tsv --pairs second.tsv --out pairs --steps 2 --batch 4 --warmup 1 --threads 1 --sample 5
+has err 'first\.tsv and 1 more file, 17 pairs'
+has pairs/train.json '"lines": 12, "held_out": 0'
+has pairs/train.json '"lines": 6, "held_out": 1'
+
+# What a text looks like is said, by --quiet too, and the training goes on.
+sed 's/.*/{"id": 1, "text": "&"}/' texts/a.txt >lines.jsonl
+try 0 train json 2 --data lines.jsonl --quiet --warmup 1
+has err '^qkv: .*lines\.jsonl looks like JSONL: its first 5 lines are JSON objects.*jq -r \.text'
+[ -e json/model.safetensors ] || fail "$last: no model"
+sed 's/$/\r/; s/king/k\xefng/' texts/a.txt >other.txt
+try 0 train other 2 --data other.txt --warmup 1
+has err '^qkv: .*other\.txt has Windows line ends \(CR LF: 100 of 100 lines\)'
+has err '^qkv: .*other\.txt is not UTF-8: .*Latin-1.*iconv -f ISO-8859-1 -t UTF-8'
+try 0 "$QKV" compare --data lines.jsonl --spec spec.json --axis kv=mha,mqa --steps 2 --batch 2 --warmup 1 --threads 1 --cache 8 --quiet --out cmp3
+same "$(grep -c 'train.txt looks like JSONL' err)" 1 "notes of a comparison"
+finish
