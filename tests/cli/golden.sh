@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
 # Golden cases, computed elsewhere in float64, through "qkv forward": outputs, attention weights, gradients, AdamW steps;
-# with the best kernels of this machine and with the scalar ones.
+# with the kernels of $QKV_ISA (not set: the best of this machine) and with the scalar ones.
 . "$(dirname "$0")/common.sh"
 compare=$BINARY/tests/cli/compare_case
 cases=0
-for isa in "" scalar; do
+for isa in "${QKV_ISA:-}" scalar; do
     export QKV_ISA=$isa
-    [ -n "$isa" ] || unset QKV_ISA
     for case in "$SOURCE"/tests/golden/*/case.safetensors; do
         model=$(dirname "$case") weights=
         cases=$((cases + 1))
