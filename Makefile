@@ -28,6 +28,7 @@ help:
 	@echo "make uninstall  remove what install installed"
 	@echo "make deps       install what the build needs (done by the targets above as well)"
 	@echo "make clean      remove what was built; demo/ and data/ stay"
+	@echo "QKV_ISA=avx2 QKV_PRECISION=bf16 make test: with the kernels and the precision of another machine"
 	@echo "Variables: CC=clang, JOBS=$(JOBS), CMAKE_FLAGS=-DQKV_WERROR=ON, BENCH_FLAGS=--full"
 
 deps:

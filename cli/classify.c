@@ -92,8 +92,7 @@ const struct cli_command *cli_classify(void) {
         .description =
             "Writes a line for each text, each line of the file or of standard input: the likeliest class, a tab, its "
             "probability, then the next ones. A blank line gives a blank line. What is said of a line does not depend "
-            "on "
-            "the others.",
+            "on the others, in bf16 but for rounding.",
         .examples = "qkv classify topic/ \"What is the capital of Peru ?\"\n"
                     "qkv classify topic/ --input questions.txt --output answers.tsv --top 1\n"
                     "head -5 questions.txt | qkv classify topic/ | cut -f1",

@@ -178,7 +178,7 @@ const struct cli_command *cli_translate(void) {
         .description =
             "Finds the likeliest target of each text, each line of the file or of standard input, and writes a line "
             "for each, in their order; a blank line stays blank. What a line gives does not depend on its "
-            "neighbours.\n"
+            "neighbours, in bf16 but for rounding.\n"
             "With --n-best N there are up to N lines for each that is not blank: its number, the rank, the score and "
             "the text, with tabs between. At the end the speed is told on standard error.",
         .examples = "qkv translate g2p/ \"hello\" --beam 5 --n-best 3\n"

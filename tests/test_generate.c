@@ -33,7 +33,7 @@ static void give_tokenizer(struct qkv_model *m) {
 
 static int setup(void **state) {
     (void)state;
-    if (qkv_context_create(&ctx, NULL)) return -1;
+    if (qkv_context_create(&ctx, &(struct qkv_context_options){.precision = QKV_PRECISION_AUTO})) return -1;
     model = make_model(NULL, 0);
     give_tokenizer(model);
     return 0;

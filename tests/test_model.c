@@ -323,7 +323,7 @@ static void test_costs(void **state) {
     struct qkv_context *ctx;
     struct qkv_spec spec;
     struct qkv_costs costs;
-    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    assert_int_equal(qkv_context_create(&ctx, &(struct qkv_context_options){.precision = QKV_PRECISION_AUTO}), QKV_OK);
     assert_int_equal(qkv_spec_preset(ctx, &spec, "gpt2-small", NULL, 0), QKV_OK);
     assert_int_equal(qkv_measure_costs(ctx, &spec, 4, 1024, &costs), QKV_OK);
     assert_int_equal(costs.parameters, 124439808); /* the published count of GPT-2 small */
