@@ -13,7 +13,7 @@
  *
  * Conventions.
  * - Calls that can fail return enum qkv_status, QKV_OK being 0; qkv_message(ctx) then has a sentence that says what is wrong,
- *   where, and what to do. The library never prints, exits or aborts. After a failed create or load the out pointer is
+ *   where, and what to do; after a call that succeeded it is empty. The library never prints, exits or aborts. After a failed create or load the out pointer is
  *   NULL (but see qkv_context_create); free calls take NULL.
  * - Tensors are row-major fp32. Letters: B batch rows, T positions (Tq queries, Tk keys), C = d_model, H and Hkv heads,
  *   D = head_dim, Dv = value_dim, V the vocabulary. Losses are in nats.
@@ -104,7 +104,7 @@ QKV_API const char *qkv_status_text(enum qkv_status status); /* "out of memory" 
  * sentence (free it), or NULL when there was no memory for one. */
 QKV_API enum qkv_status qkv_context_create(struct qkv_context **out, const struct qkv_context_options *options);
 QKV_API void qkv_context_free(struct qkv_context *ctx);
-/* The sentence of the latest failure: what went wrong, where, and what to do. "" if nothing has; never NULL.
+/* What went wrong in the latest call that returned a status, where, and what to do; "" if it was a success; never NULL.
  * Owned by the context, valid until the next call with it. */
 QKV_API const char *qkv_message(const struct qkv_context *ctx);
 QKV_API int qkv_threads(const struct qkv_context *ctx);

@@ -263,6 +263,7 @@ static enum qkv_status perform(struct qkv_context *ctx, struct request *r) {
 }
 
 enum qkv_status qkv_attention_forward(struct qkv_context *ctx, const struct qkv_attention_call *call) {
+    QKV_CALL(ctx);
     struct request r = {.call = call, .task = FORWARD};
     enum qkv_status status = prepare(ctx, &r, NULL);
     return status == QKV_OK ? perform(ctx, &r) : status;
@@ -279,6 +280,7 @@ static void clear_pairs(float *x, const struct qkv_pair_shape *s, const struct q
 
 enum qkv_status qkv_attention_backward(struct qkv_context *ctx, const struct qkv_attention_call *call,
                                        const struct qkv_attention_gradients *gradients) {
+    QKV_CALL(ctx);
     struct request r = {.call = call, .task = BACKWARD};
     enum qkv_status status = prepare(ctx, &r, gradients);
     if (status == QKV_OK && gradients->dbias && !r.g.daddend && !gradients->accumulate)
@@ -289,6 +291,7 @@ enum qkv_status qkv_attention_backward(struct qkv_context *ctx, const struct qkv
 enum qkv_status qkv_attention_weights(struct qkv_context *ctx, const struct qkv_attention_call *call,
                                       enum qkv_attention_stage stage, size_t b, size_t h, size_t first, size_t rows,
                                       float *out) {
+    QKV_CALL(ctx);
     struct request r = {
         .call = call, .task = LOOK, .stage = stage, .b = b, .h = h, .first = first, .rows = rows, .out = out};
     enum qkv_status status = prepare(ctx, &r, NULL);
@@ -297,6 +300,7 @@ enum qkv_status qkv_attention_weights(struct qkv_context *ctx, const struct qkv_
 
 enum qkv_status qkv_attention_measure(struct qkv_context *ctx, const struct qkv_attention_call *call,
                                       const struct qkv_attention_gradients *gradients, size_t *bytes) {
+    QKV_CALL(ctx);
     struct request r = {.call = call, .task = gradients ? BACKWARD : FORWARD};
     enum qkv_status status = prepare(ctx, &r, gradients);
     if (!bytes) return qkv_fail(ctx, QKV_ARGUMENT, "attention: bytes is NULL");

@@ -136,6 +136,7 @@ static void start_weights(struct qkv_attention_layer *l, uint64_t seed) {
 
 enum qkv_status qkv_attention_layer_create(struct qkv_context *ctx, const struct qkv_attention_layer_spec *spec,
                                            uint64_t seed, struct qkv_attention_layer **out) {
+    QKV_CALL(ctx);
     if (!out) return qkv_fail(ctx, QKV_ARGUMENT, "attention layer: out is NULL; give a place for the layer");
     *out = NULL;
     if (!ctx || !spec) return qkv_fail(ctx, QKV_ARGUMENT, "attention layer: spec is NULL");
@@ -226,6 +227,7 @@ static enum qkv_status take_cache(struct qkv_attention_cache *c) {
 
 enum qkv_status qkv_attention_cache_create(struct qkv_attention_layer *l, size_t B, size_t capacity,
                                            struct qkv_attention_cache **out) {
+    QKV_CALL(l ? l->ctx : NULL);
     if (!out) return qkv_fail(l ? l->ctx : NULL, QKV_ARGUMENT, "attention cache: out is NULL");
     *out = NULL;
     if (!l) return QKV_ARGUMENT;

@@ -291,6 +291,7 @@ static enum qkv_status hollow_backward(struct qkv_attention_layer *l, const floa
 
 enum qkv_status qkv_attention_layer_forward(struct qkv_attention_layer *l, const struct qkv_attention_input *in,
                                             float *y) {
+    QKV_CALL(l ? l->ctx : NULL);
     struct keys keys;
     if (!l) return QKV_ARGUMENT;
     l->trained = l->hollow = false;
@@ -330,6 +331,7 @@ static void give_out(float *out, const struct qkv_tensor *x) {
 
 enum qkv_status qkv_attention_layer_backward(struct qkv_attention_layer *l, const float *dy, float *dx,
                                              float *dmemory) {
+    QKV_CALL(l ? l->ctx : NULL);
     if (!l) return QKV_ARGUMENT;
     if (!l->trained)
         return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: backward needs a forward with train before it");
@@ -352,6 +354,7 @@ enum qkv_status qkv_attention_layer_backward(struct qkv_attention_layer *l, cons
 
 enum qkv_status qkv_attention_layer_look(struct qkv_attention_layer *l, enum qkv_attention_stage stage, size_t b,
                                          size_t h, size_t first, size_t rows, float *out) {
+    QKV_CALL(l ? l->ctx : NULL);
     if (!l) return QKV_ARGUMENT;
     const struct qkv_attend *a = l->kept;
     if (!a)

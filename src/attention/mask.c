@@ -124,6 +124,7 @@ static struct interval keys_of(const struct qkv_mask *m, size_t b, size_t t) {
 }
 
 enum qkv_status qkv_mask_intervals(struct qkv_context *ctx, const struct qkv_mask *m, int32_t *lo, int32_t *hi) {
+    QKV_CALL(ctx);
     enum qkv_status status = qkv_mask_check(ctx, m);
     if (status == QKV_OK && m->B && m->Tq && (!lo || !hi))
         return qkv_fail(ctx, QKV_ARGUMENT, "mask: lo and hi must both be given");
@@ -137,6 +138,7 @@ enum qkv_status qkv_mask_intervals(struct qkv_context *ctx, const struct qkv_mas
 }
 
 enum qkv_status qkv_mask_dense(struct qkv_context *ctx, const struct qkv_mask *m, uint8_t *dense) {
+    QKV_CALL(ctx);
     enum qkv_status status = qkv_mask_check(ctx, m);
     if (status == QKV_OK && m->B && m->Tq && m->Tk && !dense) return qkv_fail(ctx, QKV_ARGUMENT, "mask: dense is NULL");
     for (size_t row = 0; status == QKV_OK && m->Tk && row < m->B * m->Tq; row++) {
@@ -149,6 +151,7 @@ enum qkv_status qkv_mask_dense(struct qkv_context *ctx, const struct qkv_mask *m
 
 enum qkv_status qkv_mask_documents(struct qkv_context *ctx, const size_t *lengths, size_t count, size_t T,
                                    int32_t *documents) {
+    QKV_CALL(ctx);
     size_t used = 0;
     if ((count && !lengths) || (T && !documents))
         return qkv_fail(ctx, QKV_ARGUMENT, "mask: %s is NULL", documents ? "lengths" : "documents");

@@ -53,6 +53,7 @@ static enum qkv_status check(struct qkv_context *ctx, const struct qkv_view *x, 
 }
 
 enum qkv_status qkv_rotate(struct qkv_context *ctx, const struct qkv_view *x, const struct qkv_rotation *rotation) {
+    QKV_CALL(ctx);
     enum qkv_status status = check(ctx, x, rotation);
     if (status != QKV_OK || !rotation->pairs || !x->B || !x->H || !x->T) return status;
     struct turn turn = {.kernels = ctx->kernels, .x = x, .r = rotation};
@@ -75,6 +76,7 @@ void qkv_rotation_row(double theta, size_t t, size_t pairs, float *row) {
 }
 
 enum qkv_status qkv_rotation_table(struct qkv_context *ctx, double theta, size_t count, size_t pairs, float *table) {
+    QKV_CALL(ctx);
     if (!(theta > 0) || !isfinite(theta))
         return qkv_fail(ctx, QKV_ARGUMENT, "rotate: theta is %g; give a positive number, as 10000", theta);
     size_t entries;

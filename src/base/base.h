@@ -38,7 +38,8 @@ struct qkv_context {
     enum qkv_precision precision;      /* of matrix products and of what is kept for the way back */
     enum qkv_precision automatic;      /* what QKV_PRECISION_AUTO stands for: see qkv_auto_precision */
     size_t l1d, l2;                    /* bytes of the caches of one CPU; 0: not known */
-    char message[1024];                /* the sentence of the latest failure */
+    char message[1024];                /* the sentence of the latest call's failure */
+    int calls;                         /* public calls that are at work, one within the other */
     struct qkv_profile *profile;       /* where time is counted (base/profile.h); NULL: nowhere */
     struct qkv_arena *workspace;       /* scratch of calls that stand alone (qkv_workspace); NULL before the first */
 };
@@ -47,6 +48,15 @@ struct qkv_context {
  * A NULL context only returns the status. */
 enum qkv_status qkv_fail(struct qkv_context *ctx, enum qkv_status status, const char *format, ...) QKV_PRINTF(3, 4);
 enum qkv_status qkv_fail_memory(struct qkv_context *ctx, size_t bytes, const char *what);
+/* Clears the sentence: for who recovers from a failure and goes on. */
+void qkv_forgive(struct qkv_context *ctx);
+/* Stands at the head of every public function that returns a status: the sentence is cleared when a caller of the library
+ * calls it, but not when it is called within another one, which may have failed already. So after a success the sentence is
+ * empty (tests/cli/calls.sh finds functions that lack it). The context may be NULL. */
+#define QKV_CALL(context)                                                                                              \
+    struct qkv_context *qkv_call __attribute__((cleanup(qkv_call_end), unused)) = qkv_call_begin(context)
+struct qkv_context *qkv_call_begin(struct qkv_context *ctx);
+void qkv_call_end(struct qkv_context **ctx);
 /* Appends ", at <place>" to the sentence: "…, at decoder.layers.3.ffn.up". */
 void qkv_fail_at(struct qkv_context *ctx, const char *format, ...) QKV_PRINTF(2, 3);
 

@@ -77,6 +77,19 @@ static void write_sentence(struct qkv_context *ctx, size_t start, const char *fo
     memcpy(ctx->message + start, text, strlen(text) + 1);
 }
 
+void qkv_forgive(struct qkv_context *ctx) {
+    if (ctx) ctx->message[0] = 0;
+}
+
+struct qkv_context *qkv_call_begin(struct qkv_context *ctx) {
+    if (ctx && ctx->calls++ == 0) qkv_forgive(ctx);
+    return ctx;
+}
+
+void qkv_call_end(struct qkv_context **ctx) {
+    if (*ctx) (*ctx)->calls--;
+}
+
 enum qkv_status qkv_fail(struct qkv_context *ctx, enum qkv_status status, const char *format, ...) {
     if (ctx) {
         va_list arguments;

@@ -315,6 +315,7 @@ static enum qkv_status run(struct qkv_bench *b, struct qkv_replace *file, struct
 }
 
 enum qkv_status qkv_bench(struct qkv_context *ctx, const struct qkv_bench_options *options) {
+    QKV_CALL(ctx);
     struct qkv_bench b = {.ctx = ctx, .options = options};
     struct qkv_replace file = {.ctx = ctx};
     struct qkv_buffer json = {0};

@@ -256,6 +256,7 @@ static enum qkv_status measure(struct work *w) {
 }
 
 enum qkv_status qkv_comparison_measure(struct qkv_comparison *c, const struct qkv_compare_listener *listener) {
+    QKV_CALL(c->ctx);
     static const struct qkv_compare_listener nobody = {0};
     struct work w = {.c = c, .listener = listener ? listener : &nobody};
     size_t longest = c->cache_count ? c->caches[c->cache_count - 1] : 0;

@@ -51,6 +51,7 @@ enum qkv_status qkv_variant_options(struct qkv_comparison *c, const struct qkv_v
 void qkv_variant_fail(struct qkv_comparison *c, struct qkv_variant_state *v) {
     if (!v->failure) v->failure = qkv_copy_string(NULL, qkv_message(c->ctx));
     v->shown.failure = v->failure ? v->failure : "out of memory";
+    qkv_forgive(c->ctx); /* the others go on */
 }
 
 /* The last part of a path, without ".json". */
@@ -265,6 +266,7 @@ static enum qkv_status make(struct qkv_comparison *c, const struct qkv_compare_o
 
 enum qkv_status qkv_comparison_create(struct qkv_context *ctx, const struct qkv_compare_options *options,
                                       const char *folder, struct qkv_comparison **out) {
+    QKV_CALL(ctx);
     struct qkv_comparison *c = *out = qkv_allocate(ctx, 1, sizeof *c);
     if (!c) return QKV_MEMORY;
     c->ctx = ctx;

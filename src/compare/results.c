@@ -170,6 +170,7 @@ static enum qkv_status write_csv(const struct qkv_comparison *c, const char *pat
 /* ---- all of it ------------------------------------------------------------------------------------------------------------------------ */
 
 enum qkv_status qkv_comparison_write(struct qkv_comparison *c) {
+    QKV_CALL(c->ctx);
     static enum qkv_status (*const writers[])(const struct qkv_comparison *,
                                               const char *) = {write_json, write_csv, qkv_comparison_write_page};
     static const char *const names[] = {"results.json", "results.csv", "index.html"};

@@ -82,6 +82,7 @@ static enum qkv_status train(struct qkv_comparison *c, size_t variant, size_t se
 }
 
 enum qkv_status qkv_comparison_train(struct qkv_comparison *c, const struct qkv_compare_listener *listener) {
+    QKV_CALL(c->ctx);
     static const struct qkv_compare_listener nobody = {0};
     enum qkv_status status = QKV_OK;
     for (size_t s = 0; s < c->seeds; s++)

@@ -61,6 +61,7 @@ static enum qkv_status run(void *user, const struct qkv_line_batch *batch) {
 }
 
 enum qkv_status qkv_classify(struct qkv_model *model, const char *const *lines, size_t count, float *probabilities) {
+    QKV_CALL(qkv_model_context(model));
     struct qkv_context *ctx = qkv_model_context(model);
     const struct qkv_spec *spec = qkv_model_spec(model);
     struct classifier c = {.model = model, .lines = count, .probabilities = probabilities};

@@ -59,6 +59,7 @@ static enum qkv_status run(void *user, const struct qkv_line_batch *batch) {
 
 enum qkv_status qkv_embed(struct qkv_model *model, const char *const *lines, size_t count, enum qkv_pool pool,
                           bool normalize, float *vectors) {
+    QKV_CALL(qkv_model_context(model));
     struct qkv_context *ctx = qkv_model_context(model);
     const struct qkv_spec *spec = qkv_model_spec(model);
     struct embedder e = {.model = model, .pool = pool, .normalize = normalize, .vectors = vectors};

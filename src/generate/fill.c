@@ -105,6 +105,7 @@ static enum qkv_status fill(struct filler *f) {
 
 enum qkv_status qkv_fill(struct qkv_model *model, const char *text, size_t top, struct qkv_filling **fillings,
                          size_t *masks) {
+    QKV_CALL(qkv_model_context(model));
     struct filler f = {.model = model, .top = top};
     *fillings = NULL;
     *masks = 0;

@@ -134,6 +134,7 @@ static enum qkv_status generate(struct generation *g, struct qkv_model *model, c
 enum qkv_status qkv_generate(struct qkv_model *model, const char *prompt, size_t prompt_size,
                              const struct qkv_generate_options *options, qkv_write_text *write, void *user,
                              struct qkv_generate_report *report) {
+    QKV_CALL(qkv_model_context(model));
     enum qkv_status status = check(model, options);
     struct generation g = {.ctx = qkv_model_context(model), .options = options};
     if (!status) {

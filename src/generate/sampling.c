@@ -177,6 +177,7 @@ static enum qkv_status choose(struct qkv_context *ctx, struct candidates *c, con
 
 enum qkv_status qkv_sample(struct qkv_context *ctx, const struct qkv_sampling *sampling, const float *logits,
                            size_t vocab, const int32_t *history, size_t history_count, uint64_t draw, int32_t *id) {
+    QKV_CALL(ctx);
     enum qkv_status status = qkv_sampling_check(ctx, sampling);
     *id = -1;
     if (status) return status;

@@ -338,6 +338,7 @@ enum qkv_status qkv_search_find_ids(struct qkv_model *model, struct qkv_search_j
 
 enum qkv_status qkv_search(struct qkv_model *model, const int32_t *const *sources, const size_t *lengths, size_t count,
                            const struct qkv_search_options *options, qkv_take_hypotheses *take, void *user) {
+    QKV_CALL(qkv_model_context(model));
     struct qkv_search_job job = {.sources = sources,
                                  .lengths = lengths,
                                  .what = "source",

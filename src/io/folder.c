@@ -190,6 +190,7 @@ static void free_paths(struct paths *p) {
 }
 
 enum qkv_status qkv_model_load(struct qkv_context *ctx, const char *folder, struct qkv_model **out) {
+    QKV_CALL(ctx);
     struct paths p;
     struct qkv_spec spec;
     *out = NULL;
@@ -242,6 +243,7 @@ static enum qkv_status write_weights(struct qkv_model *m, const char *path) {
 }
 
 enum qkv_status qkv_model_save(struct qkv_model *m, const char *folder) {
+    QKV_CALL(m->ctx);
     struct paths p;
     char *json = NULL;
     if (m->planned) {

@@ -321,6 +321,7 @@ static enum qkv_status read_tensors(struct qkv_context *ctx, struct qkv_tensors 
 }
 
 enum qkv_status qkv_tensors_open(struct qkv_context *ctx, const char *path, struct qkv_tensors **out) {
+    QKV_CALL(ctx);
     *out = NULL;
     if (!path) return qkv_fail(ctx, QKV_ARGUMENT, "a tensor file needs a path");
     struct qkv_tensors *t = qkv_allocate(ctx, 1, sizeof *t);

@@ -175,6 +175,7 @@ static enum qkv_status write_parts(struct qkv_context *ctx, const char *path, co
 
 enum qkv_status qkv_tensors_write(struct qkv_context *ctx, const char *path, const struct qkv_array *arrays,
                                   size_t count, const char *const *metadata, size_t metadata_count) {
+    QKV_CALL(ctx);
     if (!path) return qkv_fail(ctx, QKV_ARGUMENT, "a tensor file needs a path");
     if ((count && !arrays) || (metadata_count && !metadata)) {
         return qkv_fail(ctx, QKV_ARGUMENT, "%s: arrays or metadata are missing", path);

@@ -58,6 +58,7 @@ static enum qkv_status add(struct qkv_context *ctx, struct qkv_13a *tokenizer, s
 
 enum qkv_status qkv_bleu(struct qkv_context *ctx, const char *const *hypotheses, const char *const *const *references,
                          const size_t *reference_counts, size_t count, double *bleu) {
+    QKV_CALL(ctx);
     struct qkv_13a tokenizer = {0};
     struct qkv_grams grams = {.order = ORDER};
     struct statistics s = {0};

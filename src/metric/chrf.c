@@ -71,6 +71,7 @@ static enum qkv_status add(struct qkv_context *ctx, struct qkv_characters *chara
 
 enum qkv_status qkv_chrf(struct qkv_context *ctx, const char *const *hypotheses, const char *const *const *references,
                          const size_t *reference_counts, size_t count, double *chrf) {
+    QKV_CALL(ctx);
     struct qkv_characters characters = {0};
     struct qkv_grams grams = {.order = ORDER};
     struct statistics s = {0};

@@ -56,6 +56,7 @@ static enum qkv_status measure_run(struct qkv_model *m, size_t T, size_t *bytes)
 
 enum qkv_status qkv_measure_costs(struct qkv_context *ctx, const struct qkv_spec *spec, size_t batch, size_t context,
                                   struct qkv_costs *costs) {
+    QKV_CALL(ctx);
     struct qkv_model *m;
     *costs = (struct qkv_costs){0};
     enum qkv_status status = qkv_model_plan(ctx, spec, &m);

@@ -192,6 +192,7 @@ enum qkv_status qkv_decoder_append(struct qkv_decoder *d, const int32_t *ids, si
 }
 
 enum qkv_status qkv_decoder_step(struct qkv_decoder *d, const int32_t *ids) {
+    QKV_CALL(d->model->ctx);
     return qkv_decoder_append(d, ids, 1, true);
 }
 
@@ -320,6 +321,7 @@ enum qkv_status qkv_decoder_measure(struct qkv_model *model, const struct qkv_de
 
 enum qkv_status qkv_decoder_create(struct qkv_model *model, const struct qkv_encoded *encoded, const size_t *sources,
                                    size_t rows, size_t capacity, struct qkv_decoder **out) {
+    QKV_CALL(model->ctx);
     struct qkv_decoder_options o = {
         .encoded = encoded, .sources = sources, .rows = rows, .capacity = capacity, .chunk = 1};
     *out = NULL;

@@ -113,6 +113,7 @@ static void gather_row(void *argument, size_t r, int thread) {
 }
 
 enum qkv_status qkv_decoder_select(struct qkv_decoder *d, const size_t *from, size_t count) {
+    QKV_CALL(d->model->ctx);
     const bool scored = d->scored;
     const size_t V = (size_t)d->model->spec.vocab;
     enum qkv_status status = qkv_decoder_move(d, from, count);

@@ -176,6 +176,7 @@ enum qkv_status qkv_encoded_begin(struct qkv_encoded *e, const int32_t *ids, con
 
 enum qkv_status qkv_encode(struct qkv_model *model, const int32_t *ids, const int32_t *lengths, size_t B, size_t T,
                            struct qkv_encoded **out) {
+    QKV_CALL(model->ctx);
     enum qkv_status status = QKV_ARGUMENT;
     *out = NULL;
     struct qkv_encoded *e = qkv_encoded_allocate(model);

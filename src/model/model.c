@@ -77,6 +77,7 @@ enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spe
 
 enum qkv_status qkv_model_create(struct qkv_context *ctx, const struct qkv_spec *spec, uint64_t seed,
                                  struct qkv_model **out) {
+    QKV_CALL(ctx);
     enum qkv_status status = qkv_model_allocate(ctx, spec, false, out);
     if (status == QKV_OK) {
         qkv_parameters_start(*out, seed);
@@ -85,6 +86,7 @@ enum qkv_status qkv_model_create(struct qkv_context *ctx, const struct qkv_spec 
 }
 
 enum qkv_status qkv_model_plan(struct qkv_context *ctx, const struct qkv_spec *spec, struct qkv_model **out) {
+    QKV_CALL(ctx);
     return qkv_model_allocate(ctx, spec, true, out);
 }
 
@@ -119,6 +121,7 @@ const struct qkv_tokenizer *qkv_model_tokenizer(const struct qkv_model *model) {
 }
 
 enum qkv_status qkv_model_set_tokenizer(struct qkv_model *model, struct qkv_tokenizer *tokenizer) {
+    QKV_CALL(model->ctx);
     int vocab = qkv_tokenizer_vocab(tokenizer);
     if (vocab > model->spec.vocab) {
         qkv_tokenizer_free(tokenizer);
@@ -140,6 +143,7 @@ const struct qkv_tokenizer *qkv_model_source_tokenizer(const struct qkv_model *m
 }
 
 enum qkv_status qkv_model_set_source_tokenizer(struct qkv_model *model, struct qkv_tokenizer *tokenizer) {
+    QKV_CALL(model->ctx);
     const struct qkv_spec *spec = &model->spec;
     bool both = spec->encoder.layers > 0 && spec->decoder.layers > 0;
     int vocab = qkv_tokenizer_vocab(tokenizer), room = both ? spec->source_vocab : spec->vocab;
@@ -193,6 +197,7 @@ static enum qkv_status copy_labels(struct qkv_context *ctx, const char *const *l
 }
 
 enum qkv_status qkv_model_set_labels(struct qkv_model *model, const char *const *labels, size_t count) {
+    QKV_CALL(model->ctx);
     if (model->spec.head.kind != QKV_HEAD_CLASSIFY || count != (size_t)model->spec.head.classes) {
         return qkv_fail(model->ctx, QKV_ARGUMENT, "%zu labels are given, but the model has %d classes", count,
                         model->spec.head.kind == QKV_HEAD_CLASSIFY ? model->spec.head.classes : 0);

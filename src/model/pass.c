@@ -293,6 +293,7 @@ enum qkv_status qkv_pass_measure(struct qkv_model *model, const struct qkv_pass_
 
 enum qkv_status qkv_pass_create(struct qkv_model *model, const struct qkv_pass_options *options,
                                 struct qkv_pass **out) {
+    QKV_CALL(model->ctx);
     size_t bytes = 0;
     enum qkv_status status = QKV_OK;
     *out = NULL;
@@ -380,6 +381,7 @@ static enum qkv_status make_room(struct qkv_pass *p, const struct qkv_batch *b) 
 }
 
 enum qkv_status qkv_pass_forward(struct qkv_pass *p, const struct qkv_batch *batch) {
+    QKV_CALL(p->model->ctx);
     p->forwarded = p->looks = false;
     enum qkv_status status = check_batch(p, batch);
     if (status == QKV_OK) {
@@ -395,6 +397,7 @@ enum qkv_status qkv_pass_forward(struct qkv_pass *p, const struct qkv_batch *bat
 }
 
 enum qkv_status qkv_pass_backward(struct qkv_pass *p) {
+    QKV_CALL(p->model->ctx);
     if (!p->forwarded) {
         return qkv_fail(p->model->ctx, QKV_ARGUMENT, "backward needs a forward before it, of a pass made with train");
     }

@@ -100,6 +100,7 @@ bool qkv_pass_attention(const struct qkv_pass *p, size_t i, struct qkv_array *at
 
 enum qkv_status qkv_pass_weights(struct qkv_pass *p, size_t i, enum qkv_attention_stage stage, size_t b, size_t h,
                                  size_t first, size_t rows, float *out) {
+    QKV_CALL(p->model->ctx);
     enum qkv_status status = check_weights(p, i, stage, b, h, first, rows);
     if (status == QKV_OK && !out) {
         status = qkv_fail(p->model->ctx, QKV_ARGUMENT, "the weights have no place to go: out is NULL");

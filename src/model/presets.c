@@ -150,6 +150,7 @@ bool qkv_preset_at(size_t i, const char **name, const char **summary) {
 
 enum qkv_status qkv_spec_preset(struct qkv_context *ctx, struct qkv_spec *spec, const char *name,
                                 const char *const *settings, size_t setting_count) {
+    QKV_CALL(ctx);
     const struct preset *preset = find_preset(name);
     char text[512] = "";
     if (preset) {

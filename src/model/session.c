@@ -38,6 +38,7 @@ enum qkv_status qkv_session_measure(struct qkv_model *model, size_t capacity, si
 }
 
 enum qkv_status qkv_session_create(struct qkv_model *model, size_t capacity, struct qkv_session **out) {
+    QKV_CALL(model->ctx);
     struct qkv_decoder_options options = {.rows = 1, .capacity = capacity, .chunk = CHUNK};
     *out = NULL;
     if (model->planned) {
@@ -91,6 +92,7 @@ static enum qkv_status check_append(struct qkv_session *s, const int32_t *ids, s
 }
 
 enum qkv_status qkv_session_append(struct qkv_session *s, const int32_t *ids, size_t n) {
+    QKV_CALL(s->model->ctx);
     enum qkv_status status = check_append(s, ids, n);
     size_t before = qkv_decoder_length(s->decoder);
     for (size_t done = 0; done < n && status == QKV_OK;) {

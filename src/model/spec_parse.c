@@ -308,6 +308,7 @@ static enum qkv_status load_tree(const struct reader *r, const char *json, size_
 
 enum qkv_status qkv_spec_parse(struct qkv_context *ctx, struct qkv_spec *spec, const char *name, const char *json,
                                size_t size, const char *const *settings, size_t setting_count) {
+    QKV_CALL(ctx);
     struct reader r = {.ctx = ctx, .name = name ? name : "spec", .settings = settings, .setting_count = setting_count};
     json_t *root = NULL;
     memset(spec, 0, sizeof *spec);
@@ -323,6 +324,7 @@ enum qkv_status qkv_spec_parse(struct qkv_context *ctx, struct qkv_spec *spec, c
 
 enum qkv_status qkv_spec_read(struct qkv_context *ctx, struct qkv_spec *spec, const char *path,
                               const char *const *settings, size_t setting_count) {
+    QKV_CALL(ctx);
     struct qkv_map map;
     memset(spec, 0, sizeof *spec);
     enum qkv_status status = qkv_map_file(ctx, path, &map);

@@ -75,6 +75,7 @@ static enum qkv_status write_object(struct writer *w, const struct qkv_key *keys
 }
 
 enum qkv_status qkv_spec_print(struct qkv_context *ctx, const struct qkv_spec *spec, char **json) {
+    QKV_CALL(ctx);
     struct qkv_spec copy = *spec; /* places can be written through */
     struct qkv_buffer out = {0};
     struct writer w = {.ctx = ctx, .out = &out};

@@ -223,6 +223,7 @@ static enum qkv_status run(struct qkv_inspection *in) {
 
 enum qkv_status qkv_inspect(struct qkv_model *model, const struct qkv_inspect_options *options,
                             struct qkv_inspection **out) {
+    QKV_CALL(qkv_model_context(model));
     struct qkv_context *ctx = qkv_model_context(model);
     const struct qkv_spec *spec = qkv_model_spec(model);
     bool pair = spec->encoder.layers && spec->decoder.layers;

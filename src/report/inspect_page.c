@@ -61,6 +61,7 @@ static void put_all(struct qkv_json *json, struct qkv_inspection *const *list, c
 
 enum qkv_status qkv_inspections_write_json(struct qkv_context *ctx, struct qkv_inspection *const *inspections,
                                            const char *const *names, size_t count, const char *path) {
+    QKV_CALL(ctx);
     struct qkv_json json = {.ctx = ctx};
     put_all(&json, inspections, names, count);
     enum qkv_status status = json.status ? json.status : qkv_buffer_append(ctx, &json.text, "\n", 1);
@@ -71,6 +72,7 @@ enum qkv_status qkv_inspections_write_json(struct qkv_context *ctx, struct qkv_i
 
 enum qkv_status qkv_inspections_write_page(struct qkv_context *ctx, struct qkv_inspection *const *inspections,
                                            const char *const *names, size_t count, const char *path) {
+    QKV_CALL(ctx);
     static const char *const scripts[] = {"chart.js", "inspect.js", NULL};
     struct qkv_json json = {.ctx = ctx};
     char title[256];

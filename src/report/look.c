@@ -160,6 +160,7 @@ bool qkv_look_attention(const struct qkv_look *look, size_t i, struct qkv_look_a
 }
 
 enum qkv_status qkv_look_weights(struct qkv_look *look, size_t i, size_t head, size_t first, size_t rows, float *out) {
+    QKV_CALL(look->ctx);
     if (head != SIZE_MAX || i >= look->count)
         return qkv_pass_weights(look->pass, i, QKV_ATTENTION_WEIGHTS, 0, head, first, rows, out);
     const struct qkv_look_attention *a = &look->attentions[i];
@@ -228,6 +229,7 @@ static enum qkv_status measure_heads(struct qkv_look *look) {
 
 enum qkv_status qkv_look_head(const struct qkv_look *look, size_t i, size_t head,
                               struct qkv_head_statistics *statistics) {
+    QKV_CALL(look->ctx);
     if (i >= look->count || head >= look->attentions[i].heads)
         return qkv_fail(look->ctx, QKV_ARGUMENT, "there is no head %zu of attention %zu", head, i);
     *statistics = look->statistics[i][head];
@@ -238,6 +240,7 @@ enum qkv_status qkv_look_head(const struct qkv_look *look, size_t i, size_t head
 
 enum qkv_status qkv_look_create(struct qkv_model *model, const struct qkv_look_options *options,
                                 struct qkv_look **out) {
+    QKV_CALL(qkv_model_context(model));
     struct qkv_context *ctx = qkv_model_context(model);
     struct qkv_look *look = *out = qkv_allocate(ctx, 1, sizeof *look);
     if (!look) return QKV_MEMORY;

@@ -18,6 +18,7 @@ bool qkv_look_selects(const struct qkv_look_selection *selection, const struct q
 }
 
 enum qkv_status qkv_look_check(const struct qkv_look *look, const struct qkv_look_selection *selection) {
+    QKV_CALL(look->ctx);
     size_t layers = 0, heads = 0;
     for (size_t i = 0; i < look->count; i++) {
         if (look->attentions[i].layer + 1 > layers) layers = look->attentions[i].layer + 1;
@@ -147,6 +148,7 @@ static enum qkv_status put_all(struct qkv_look *look, const struct qkv_look_sele
 
 enum qkv_status qkv_look_write_json(struct qkv_look *look, const struct qkv_look_selection *selection,
                                     const char *path) {
+    QKV_CALL(look->ctx);
     struct qkv_replace file;
     enum qkv_status status = qkv_look_check(look, selection);
     if (!status) status = qkv_replace_begin(look->ctx, path, &file);

@@ -202,6 +202,7 @@ static void describe(const struct qkv_look *look, char *text, size_t size) {
 
 enum qkv_status qkv_look_write_page(struct qkv_look *look, const struct qkv_look_selection *selection,
                                     const char *path) {
+    QKV_CALL(look->ctx);
     static const char *const scripts[] = {"heat.js", "lines.js", "attend.js", NULL};
     struct picture p = {.look = look, .selection = selection, .json = {.ctx = look->ctx}};
     char title[256], summary[256];

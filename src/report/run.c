@@ -176,6 +176,7 @@ static void count_parameters(struct qkv_run *run) {
             run->parameters += qkv_array_elements(qkv_model_parameter(model, i));
     qkv_model_free(model);
     free(path);
+    qkv_forgive(run->ctx); /* without them, a run can be reported all the same */
 }
 
 static enum qkv_status describe_machine(struct qkv_run *run) {
@@ -228,6 +229,7 @@ static enum qkv_status read_run(struct qkv_run *run) {
 }
 
 enum qkv_status qkv_run_read(struct qkv_context *ctx, const char *folder, struct qkv_run **out) {
+    QKV_CALL(ctx);
     struct qkv_run *run = *out = qkv_allocate(ctx, 1, sizeof *run);
     if (!run) return QKV_MEMORY;
     run->ctx = ctx;

@@ -203,6 +203,7 @@ static void put_run(struct qkv_json *json, const struct qkv_run *run, const char
 
 enum qkv_status qkv_runs_write_page(struct qkv_context *ctx, struct qkv_run *const *runs, size_t count, int refresh,
                                     const char *path) {
+    QKV_CALL(ctx);
     static const char *const scripts[] = {"chart.js", "report.js", NULL};
     struct qkv_json json = {.ctx = ctx};
     char title[256], summary[96];

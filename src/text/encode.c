@@ -147,6 +147,7 @@ static enum qkv_status encode_between(struct encoder *e, const char *text, size_
 
 enum qkv_status qkv_tokenizer_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
                                      size_t size, bool specials, int32_t **ids, size_t *count) {
+    QKV_CALL(ctx);
     *ids = NULL;
     *count = 0;
     if (!text && size > 0) return qkv_fail(ctx, QKV_ARGUMENT, "encode: the text is NULL but its size is %zu", size);

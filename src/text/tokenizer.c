@@ -154,6 +154,7 @@ const char *qkv_tokenizer_token(const struct qkv_tokenizer *t, int id, size_t *s
 
 enum qkv_status qkv_tokenizer_decode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const int32_t *ids,
                                      size_t count, char **text, size_t *size) {
+    QKV_CALL(ctx);
     *text = NULL;
     *size = 0;
     size_t total = 0;

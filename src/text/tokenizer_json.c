@@ -399,6 +399,7 @@ enum qkv_status qkv_tokenizer_parse(struct qkv_context *ctx, const char *json, s
 }
 
 enum qkv_status qkv_tokenizer_load(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **out) {
+    QKV_CALL(ctx);
     *out = NULL;
     struct qkv_map map;
     enum qkv_status status = qkv_map_file(ctx, path, &map);

@@ -132,6 +132,7 @@ enum qkv_status qkv_tokenizer_print(struct qkv_context *ctx, const struct qkv_to
 }
 
 enum qkv_status qkv_tokenizer_save(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *path) {
+    QKV_CALL(ctx);
     struct qkv_buffer out = {0};
     enum qkv_status status = qkv_tokenizer_print(ctx, t, &out);
     if (!status) status = qkv_write_file(ctx, path, out.data, out.size);

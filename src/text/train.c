@@ -236,6 +236,7 @@ static enum qkv_status count_text(struct qkv_context *ctx, struct qkv_tokenizer 
 
 enum qkv_status qkv_tokenizer_train(struct qkv_context *ctx, const struct qkv_tokenizer_options *options,
                                     const char *text, size_t size, struct qkv_tokenizer **out) {
+    QKV_CALL(ctx);
     *out = NULL;
     enum qkv_status status = check_options(ctx, options, text, size);
     if (status) return status;

@@ -143,6 +143,7 @@ static enum qkv_status check_all(struct qkv_context *ctx, const struct qkv_train
 enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spec *spec,
                                    const struct qkv_train_options *options, const char *folder, qkv_progress *progress,
                                    void *user, struct qkv_trainer **out) {
+    QKV_CALL(ctx);
     struct qkv_trainer *t = NULL;
     struct qkv_spec final = *spec;
     *out = NULL;

@@ -221,6 +221,7 @@ static enum qkv_status report(const struct evaluator *e, struct qkv_evaluation *
 enum qkv_status qkv_evaluate_texts(struct qkv_model *model, const char *const *paths, size_t count,
                                    const struct qkv_evaluate_options *options, qkv_progress *progress, void *user,
                                    struct qkv_evaluation *evaluation) {
+    QKV_CALL(qkv_model_context(model));
     struct evaluator e = {.ctx = qkv_model_context(model), .model = model, .tokenizer = qkv_model_tokenizer(model)};
     double started = qkv_clock();
     *evaluation = (struct qkv_evaluation){0};
@@ -237,5 +238,6 @@ enum qkv_status qkv_evaluate_texts(struct qkv_model *model, const char *const *p
 
 enum qkv_status qkv_evaluate_text(struct qkv_model *model, const char *path, const struct qkv_evaluate_options *options,
                                   qkv_progress *progress, void *user, struct qkv_evaluation *evaluation) {
+    QKV_CALL(qkv_model_context(model));
     return qkv_evaluate_texts(model, &path, 1, options, progress, user, evaluation);
 }

@@ -241,6 +241,7 @@ static enum qkv_status compare(const struct answers *a, struct qkv_pairs_evaluat
 
 enum qkv_status qkv_evaluate_pairs(struct qkv_model *model, const char *path, const struct qkv_search_options *options,
                                    qkv_progress *progress, void *user, struct qkv_pairs_evaluation *evaluation) {
+    QKV_CALL(qkv_model_context(model));
     struct qkv_pairs pairs = {.model = model, .path = path};
     struct answers a = {.pairs = &pairs, .ctx = qkv_model_context(model), .progress = progress, .user = user};
     double started = qkv_clock();

@@ -93,6 +93,7 @@ static enum qkv_status fill_optimizer(struct qkv_context *ctx, struct qkv_optimi
 
 enum qkv_status qkv_optimizer_create(struct qkv_model *model, const struct qkv_optimizer_options *options,
                                      struct qkv_optimizer **out) {
+    QKV_CALL(qkv_model_context(model));
     *out = NULL;
     struct qkv_context *ctx = qkv_model_context(model);
     enum qkv_status status = check_options(ctx, options);
@@ -149,6 +150,7 @@ static void step_piece(void *argument, size_t item, int thread) {
 }
 
 enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate, double gradient_scale) {
+    QKV_CALL(qkv_model_context(optimizer->model));
     struct qkv_context *ctx = qkv_model_context(optimizer->model);
     if (!(rate >= 0) || !isfinite((float)rate) || !isfinite((float)gradient_scale))
         return qkv_fail(ctx, QKV_NUMBER,

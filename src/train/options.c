@@ -110,6 +110,7 @@ static enum qkv_status option_add_file(struct qkv_context *ctx, const char *name
 
 enum qkv_status qkv_train_set(struct qkv_context *ctx, struct qkv_train_options *options, const char *name,
                               const char *value) {
+    QKV_CALL(ctx);
     const struct qkv_train_option *option = find_option(name);
     if (!option) {
         char known[640] = "";
@@ -159,6 +160,7 @@ static enum qkv_status apply_line(struct qkv_context *ctx, struct qkv_train_opti
 }
 
 enum qkv_status qkv_train_defaults(struct qkv_context *ctx, const char *preset, struct qkv_train_options *options) {
+    QKV_CALL(ctx);
     *options = defaults;
     if (!preset) return QKV_OK;
     struct qkv_spec spec; /* only to have the sentence about an unknown preset from one place */
@@ -274,6 +276,7 @@ static enum qkv_status check_metric(struct qkv_context *ctx, const struct qkv_tr
 }
 
 enum qkv_status qkv_train_check(struct qkv_context *ctx, const struct qkv_train_options *options) {
+    QKV_CALL(ctx);
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
         enum qkv_status status = check_range(ctx, options, &ranges[i]);
         if (status) return status;

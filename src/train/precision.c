@@ -34,6 +34,7 @@ static enum qkv_status precision_named(struct qkv_context *ctx, const char *path
 }
 
 enum qkv_status qkv_model_precision(struct qkv_context *ctx, const char *folder, enum qkv_precision *precision) {
+    QKV_CALL(ctx);
     struct qkv_map map = {0};
     json_error_t error;
     *precision = QKV_FP32;

@@ -52,6 +52,7 @@ static enum qkv_status resume(struct qkv_trainer *t, int64_t steps) {
 
 enum qkv_status qkv_trainer_resume(struct qkv_context *ctx, const char *folder, int64_t steps, qkv_progress *progress,
                                    void *user, struct qkv_trainer **out) {
+    QKV_CALL(ctx);
     struct qkv_trainer *t = NULL;
     *out = NULL;
     enum qkv_status status = qkv_trainer_begin(ctx, folder, progress, user, &t);

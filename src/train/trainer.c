@@ -100,6 +100,7 @@ static enum qkv_status profiled_update(struct qkv_trainer *t) {
 }
 
 enum qkv_status qkv_trainer_profile_start(struct qkv_trainer *t) {
+    QKV_CALL(t->ctx);
     if (!t->profile) t->profile = qkv_allocate(t->ctx, 1, sizeof *t->profile);
     if (!t->profile) return QKV_MEMORY;
     t->profile->count = 0;
@@ -159,6 +160,7 @@ static enum qkv_status write_line(struct qkv_trainer *t) {
 }
 
 enum qkv_status qkv_trainer_save(struct qkv_trainer *t) {
+    QKV_CALL(t->ctx);
     if (t->failed)
         return qkv_fail(t->ctx, QKV_NUMBER,
                         "nothing was saved, as training failed with numbers that are not finite; the "
@@ -195,6 +197,7 @@ static enum qkv_status step(struct qkv_trainer *t) {
 }
 
 enum qkv_status qkv_trainer_step(struct qkv_trainer *trainer, struct qkv_train_report *report) {
+    QKV_CALL(trainer->ctx);
     enum qkv_status status = step(trainer);
     trainer->report.ended = !status && has_ended(trainer);
     trainer->report.steps = trainer->report.ended ? trainer->report.step : trainer->options.steps;
