@@ -278,7 +278,7 @@ struct qkv_attention_spec {
     int head_dim, value_dim; /* head_dim = d_model / heads, value_dim = head_dim */
     bool causal;             /* true in a decoder, false in an encoder and in cross attention */
     int window;              /* w > 0: only keys with |i − j| < w; 0: all */
-    double softcap;          /* c > 0: a score s becomes c·tanh(s/c) before bias and mask; 0: off */
+    double softcap;          /* c >= 2.94e-39: a score s becomes c·tanh(s/c) before bias and mask; 0: off */
     double scale;            /* 0 (null in JSON): 1/sqrt(head_dim) */
     enum qkv_bias_kind bias; /* true */
 };

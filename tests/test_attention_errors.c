@@ -83,6 +83,8 @@ static void test_numbers(void **state) {
     REFUSE(c.scale = 1e300, QKV_ARGUMENT, "scale is 1e+300");
     REFUSE(c.softcap = -1, QKV_ARGUMENT, "softcap is -1");
     REFUSE(c.softcap = (double)INFINITY, QKV_ARGUMENT, "softcap is inf");
+    REFUSE(c.softcap = 1e-40, QKV_ARGUMENT, "softcap is 1e-40; give a number of at least 2.94e-39");
+    REFUSE(c.softcap = 1e-60, QKV_ARGUMENT, "softcap is 1e-60");
     REFUSE(c.dropout = 1, QKV_ARGUMENT, "dropout is 1; a probability below 1 is needed");
     REFUSE(c.dropout = 1 - 1e-12, QKV_ARGUMENT, "dropout is 1");
     REFUSE(c.dropout = -0.1, QKV_ARGUMENT, "dropout is -0.1");

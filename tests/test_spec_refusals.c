@@ -121,6 +121,7 @@ static void test_bad_values(void **state) {
         {"decoder.attention.window=2147483648", "decoder.attention.window is 2147483648;"},
         {"decoder.attention.softcap=-1", "decoder.attention.softcap is -1;"},
         {"decoder.attention.softcap=1e-60", "decoder.attention.softcap is 1e-60;"},
+        {"decoder.attention.softcap=1e-40", "decoder.attention.softcap is 1e-40;"},
         {"decoder.attention.scale=0", "scale is 0; it must be a number greater than 0, or null for 1/sqrt(head_dim)"},
         {"decoder.attention.bias=kv", "decoder.attention.bias is \"kv\"; it must be one of false, true, qkv"},
         {"decoder.attention.bias=\"true\"", "decoder.attention.bias is \"true\";"},

@@ -89,7 +89,7 @@ struct qkv_attention_call {
     float *lse;           /* (B,H,Tq), written: log-sum-exp of each row's scores, −inf for a row without keys.
                                        Backward and weights need it; NULL: not kept */
     double scale;         /* of q·k; 0: 1/sqrt(D) */
-    double softcap;       /* c > 0: s becomes c·tanh(s/c) before biases and masks */
+    double softcap;       /* c >= 2.94e-39 (1/c is finite): s becomes c·tanh(s/c) before biases and masks */
     struct qkv_mask mask; /* B, Tq and Tk are the call's and may stay 0. Keys are counted from the first of the
                                        past, but offset from the first of k: a query stands at past + offset + … */
     const uint8_t *dense; /* only keys where this is not 0 (true = attend); NULL: all */

@@ -64,9 +64,9 @@ static enum qkv_status check_numbers(struct qkv_context *ctx, const struct qkv_a
     if (!isfinite(c->scale) || !isfinite((float)c->scale))
         return qkv_fail(ctx, QKV_ARGUMENT, "attention: scale is %g; give a finite number, or 0 for 1/sqrt(D)",
                         c->scale);
-    if (!(c->softcap >= 0) || !isfinite((float)c->softcap))
-        return qkv_fail(ctx, QKV_ARGUMENT, "attention: softcap is %g; give a positive number, or 0 for none",
-                        c->softcap);
+    if (!qkv_softcap_valid(c->softcap))
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "attention: softcap is %g; give a number of at least 2.94e-39, or 0 for none", c->softcap);
     if (!(c->dropout >= 0 && (float)c->dropout < 1))
         return qkv_fail(ctx, QKV_ARGUMENT, "attention: dropout is %g; a probability below 1 is needed, or 0 for none",
                         c->dropout);

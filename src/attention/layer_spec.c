@@ -36,8 +36,8 @@ static enum qkv_status check_reals(struct qkv_context *ctx, const struct qkv_att
         bool fine;
         const char *range;
     } fields[] = {
-        {"attention.softcap", s->attention.softcap, s->attention.softcap >= 0,
-         "a number greater than 0, or 0 for none"},
+        {"attention.softcap", s->attention.softcap, qkv_softcap_valid(s->attention.softcap),
+         "a number of at least 2.94e-39, or 0 for none"},
         {"attention.scale", s->attention.scale, s->attention.scale >= 0,
          "a number greater than 0, or 0 for 1/sqrt(head_dim)"},
         {"dropout", s->dropout, s->dropout >= 0 && (float)s->dropout < 1, "a number from 0 to less than 1"},

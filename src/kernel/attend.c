@@ -70,11 +70,16 @@ static enum qkv_status check_data(struct qkv_context *ctx, const struct qkv_atte
     return status;
 }
 
+bool qkv_softcap_valid(double c) {
+    const float x = (float)c;
+    return c == 0 || (x > 0 && isfinite(x) && isfinite(1 / x));
+}
+
 static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_attend *a) {
     if (!(a->dropout >= 0 && a->dropout < 1))
         return qkv_fail(ctx, QKV_ARGUMENT, "attend: dropout is %g; it must lie in [0, 1)", (double)a->dropout);
-    if (!(a->softcap >= 0) || isinf(a->softcap))
-        return qkv_fail(ctx, QKV_ARGUMENT, "attend: softcap is %g; give a positive number, or 0 for none",
+    if (!qkv_softcap_valid((double)a->softcap))
+        return qkv_fail(ctx, QKV_ARGUMENT, "attend: softcap is %g; give a number of at least 2.94e-39, or 0 for none",
                         (double)a->softcap);
     if (a->B && a->Tq && a->bias && !a->position)
         return qkv_fail(ctx, QKV_ARGUMENT, "attend: a bias table needs the queries' positions");

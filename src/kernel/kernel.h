@@ -199,6 +199,8 @@ struct qkv_attend {
 /* A row without keys gives y = 0 and gradient 0. What a row may not attend to (NaN too, in k, v, bias and addend) is never
  * used for it. A row's bits depend on its own inputs (and on which products make it, see above) only: not on Tq, on the
  * other rows, or on thread count. */
+/* Whether c can be a softcap: 0, or a positive number whose float is finite and has a finite inverse (from about 2.94e-39 on). */
+bool qkv_softcap_valid(double c);
 enum qkv_status qkv_attend_forward(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a);
 /* Gradients of q, k, v from dy; `a` as in the forward call, with y and lse as it left them. dq, dk, dv have the strides
  * given; `accumulate` adds to what they hold. Any of them may have data NULL. */

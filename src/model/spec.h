@@ -25,7 +25,8 @@ enum {
     QKV_KEY_ABOVE_LOW = 32, /* low itself is out of range */
     QKV_KEY_BELOW_HIGH = 64,
     QKV_KEY_NOT_ZERO = 128,
-    QKV_KEY_IDLE = 256 /* where it has no meaning any valid value is accepted, and dropped */
+    QKV_KEY_IDLE = 256,   /* where it has no meaning any valid value is accepted, and dropped */
+    QKV_KEY_SOFTCAP = 512 /* attention divides by it: qkv_softcap_valid */
 };
 
 enum { QKV_KEY_PATH = 64 };

@@ -1,5 +1,6 @@
 /* The keys of config.json: one line each, with type, range, default and where it means something. The order is the order
  * of printing, and a default may depend on what stands before. */
+#include "kernel/kernel.h"
 #include "model/spec.h"
 
 #include <float.h>
@@ -146,7 +147,8 @@ static const struct qkv_key attention_keys[] = {
     WHOLE(qkv_attention_spec, value_dim, 1, DIMENSION, .flags = QKV_KEY_OF_HEADS, .rule = rule_value_dim),
     FLAG(qkv_attention_spec, causal, .flags = QKV_KEY_MASK, .rule = rule_causal),
     WHOLE(qkv_attention_spec, window, 0, INT_MAX, .flags = QKV_KEY_MASK),
-    REAL(qkv_attention_spec, softcap, 0, FLT_MAX, "a number greater than 0, or 0 for none", .value = 0),
+    REAL(qkv_attention_spec, softcap, 0, FLT_MAX, "a number of at least 2.94e-39, or 0 for none",
+         .flags = QKV_KEY_SOFTCAP, .value = 0),
     REAL(qkv_attention_spec, scale, 0, FLT_MAX, "a number greater than 0, or null for 1/sqrt(head_dim)",
          .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_NULL),
     CHOICE(qkv_attention_spec, bias, biases, .value = QKV_BIAS_ALL),
@@ -295,6 +297,7 @@ double qkv_key_default(const struct qkv_key *key, const struct qkv_place *place)
 /* Reals are used as floats: one that becomes infinite, or 0 where it is not, is out of range too. */
 bool qkv_key_in_range(const struct qkv_key *key, double value) {
     if (!(fabs(value) <= (double)FLT_MAX)) return false;
+    if (key->flags & QKV_KEY_SOFTCAP && !qkv_softcap_valid(value)) return false;
     double x = key->type == QKV_KEY_REAL ? (double)(float)value : value;
     bool above = key->flags & QKV_KEY_ABOVE_LOW ? x > key->low : x >= key->low;
     bool below = key->flags & QKV_KEY_BELOW_HIGH ? x < key->high : x <= key->high;
