@@ -34,6 +34,8 @@ static const struct cli_option options[] = {
     {CLI_FLAG, 0, "force", NULL, offsetof(struct arguments, force), "replace files that exist", 0, 0, NULL},
     CLI_COMMON(struct arguments),
     CLI_PRECISION(struct arguments),
+    CLI_IGNORE_MEMORY(struct arguments),
+    CLI_IGNORE_DIGEST(struct arguments),
 };
 
 int cli_check_output(const char *command, const char *path, bool force) {

@@ -41,6 +41,7 @@ static const struct cli_option options[] = {
      "text for the recipe of nano-gpt, a big row: 2,000 steps of training", 0, 0, NULL},
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "no progress", 0, 0, NULL},
     CLI_COMMON(struct arguments),
+    CLI_IGNORE_MEMORY(struct arguments),
 };
 
 /* ---- the table ------------------------------------------------------------------------------------------------------- */

@@ -21,6 +21,8 @@ static const struct cli_option options[] = {
      1, 1 << 20, NULL},
     CLI_COMMON(struct arguments),
     CLI_PRECISION(struct arguments),
+    CLI_IGNORE_MEMORY(struct arguments),
+    CLI_IGNORE_DIGEST(struct arguments),
 };
 
 static void print_label(struct qkv_model *model, size_t class) {

@@ -108,6 +108,7 @@ void cli_print_help(const struct cli_command *command);
 struct cli_common {
     int64_t threads;
     const char *isa, *precision;
+    bool ignore_memory, ignore_digest;
 };
 /* Rows for the table of a command whose struct `type` has `struct cli_common common`. */
 #define CLI_COMMON(type)                                                                                               \
@@ -120,6 +121,13 @@ struct cli_common {
     "fp32, bf16 (products of rounded numbers; emulated where the CPU has none), or auto: the one that the run "        \
     "records, "                                                                                                        \
     "fp32 for a model without a record"
+/* Where memory of a model's size is taken. */
+#define CLI_IGNORE_MEMORY(type)                                                                                        \
+    CLI_COMMON_ROW(CLI_FLAG, type, ignore_memory, NULL, "go on where more memory is needed than there is", 0, NULL)
+/* Where a model or a run is read. */
+#define CLI_IGNORE_DIGEST(type)                                                                                        \
+    CLI_COMMON_ROW(CLI_FLAG, type, ignore_digest, NULL,                                                                \
+                   "go on where config.json or train.json was changed since the weights were saved", 0, NULL)
 #define CLI_COMMON_ROW(kind, type, name, argument, help, high, before)                                                 \
     { kind, 0, #name, argument, offsetof(type, common.name), help, 0, high, before }
 /* A context as the options say, in fp32 until cli_set_precision; CLI_DONE, or the exit code after a message. Free *ctx in any

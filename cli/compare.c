@@ -41,6 +41,8 @@ static const struct cli_option own_options[] = {
     {CLI_FLAG, 0, "plain", NULL, offsetof(struct arguments, plain), "plain lines instead of a progress bar", 0, 0,
      NULL},
     CLI_COMMON(struct arguments),
+    CLI_IGNORE_MEMORY(struct arguments),
+    CLI_IGNORE_DIGEST(struct arguments),
 };
 
 /* ---- progress ------------------------------------------------------------------------------------------------------------ */

@@ -35,6 +35,8 @@ static const struct cli_option options[] = {
     {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top), "how many nearest lines to show", 1, INT32_MAX, NULL},
     CLI_COMMON(struct arguments),
     CLI_PRECISION(struct arguments),
+    CLI_IGNORE_MEMORY(struct arguments),
+    CLI_IGNORE_DIGEST(struct arguments),
 };
 
 static int read_pool(const char *name, enum qkv_pool *pool) {

@@ -38,6 +38,8 @@ static const struct cli_option options[] = {
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "no progress", 0, 0, NULL},
     CLI_COMMON(struct arguments),
     CLI_PRECISION(struct arguments),
+    CLI_IGNORE_MEMORY(struct arguments),
+    CLI_IGNORE_DIGEST(struct arguments),
 };
 
 /* ---- a text ------------------------------------------------------------------------------------------------------------- */

@@ -17,6 +17,8 @@ static const struct cli_option options[] = {
      1, 1 << 30, NULL},
     CLI_COMMON(struct arguments),
     CLI_PRECISION(struct arguments),
+    CLI_IGNORE_MEMORY(struct arguments),
+    CLI_IGNORE_DIGEST(struct arguments),
 };
 
 /* Control characters would break the lines, or act on the terminal. */

@@ -28,6 +28,8 @@ static const struct cli_option options[] = {
      0, 0, NULL},
     CLI_COMMON(struct arguments),
     CLI_COMMON_ROW(CLI_TEXT, struct arguments, precision, "NAME", CLI_PRECISION_HELP, 0, NULL),
+    CLI_IGNORE_MEMORY(struct arguments),
+    CLI_IGNORE_DIGEST(struct arguments),
 };
 
 /* ---- inputs ---------------------------------------------------------------------------------------------------------- */

@@ -46,6 +46,8 @@ static const struct cli_option options[] = {
      0, 0, NULL},
     CLI_COMMON(struct arguments),
     CLI_PRECISION(struct arguments),
+    CLI_IGNORE_MEMORY(struct arguments),
+    CLI_IGNORE_DIGEST(struct arguments),
 };
 
 struct output {

@@ -65,7 +65,10 @@ void cli_say_emulated(const struct qkv_context *ctx, const char *run) {
 }
 
 int cli_open(const struct cli_common *common, struct qkv_context **ctx) {
-    struct qkv_context_options options = {.threads = (int)common->threads, .isa = common->isa};
+    struct qkv_context_options options = {.threads = (int)common->threads,
+                                          .isa = common->isa,
+                                          .ignore_memory = common->ignore_memory,
+                                          .ignore_digest = common->ignore_digest};
     const char *precision = common->precision ? common->precision : "auto";
     if (strcmp(precision, "auto") != 0 && strcmp(precision, "fp32") != 0 && strcmp(precision, "bf16") != 0)
         return cli_usage("--precision is \"%s\"; it must be fp32, bf16 or auto", precision);

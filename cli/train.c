@@ -35,6 +35,8 @@ static const struct cli_option own_options[] = {
     {CLI_FLAG, 0, "profile", NULL, offsetof(struct arguments, profile),
      "at the end, show where the time of the steps went, by operator", 0, 0, NULL},
     CLI_COMMON(struct arguments),
+    CLI_IGNORE_MEMORY(struct arguments),
+    CLI_IGNORE_DIGEST(struct arguments),
 };
 
 /* ---- starting -------------------------------------------------------------------------------------------------------- */

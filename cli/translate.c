@@ -50,6 +50,8 @@ static const struct cli_option options[] = {
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "no progress, no statistics", 0, 0, NULL},
     CLI_COMMON(struct arguments),
     CLI_PRECISION(struct arguments),
+    CLI_IGNORE_MEMORY(struct arguments),
+    CLI_IGNORE_DIGEST(struct arguments),
 };
 
 struct writer {

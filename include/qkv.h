@@ -13,7 +13,8 @@
  *
  * Conventions.
  * - Calls that can fail return enum qkv_status, QKV_OK being 0; qkv_message(ctx) then has a sentence that says what is wrong,
- *   where, and what to do; after a call that succeeded it is empty. The library never prints, exits or aborts. After a failed create or load the out pointer is
+ *   where, and what to do; after a call that succeeded it is empty. The library never prints, exits or aborts. After a
+ *   failed create or load the out pointer is
  *   NULL (but see qkv_context_create); free calls take NULL.
  * - Tensors are row-major fp32. Letters: B batch rows, T positions (Tq queries, Tk keys), C = d_model, H and Hkv heads,
  *   D = head_dim, Dv = value_dim, V the vocabulary. Losses are in nats.
@@ -93,6 +94,10 @@ struct qkv_context_options {
         *isa; /* kernel table, "scalar", "avx2", "avx512", "avx512bf16", "amx", "neon"; NULL: $QKV_ISA if set, else the
                         best here */
     enum qkv_precision precision; /* zero: QKV_FP32 */
+    /* Go on where more memory is needed than is left; else QKV_MEMORY, before any of it is used. */
+    bool ignore_memory;
+    /* Load weights whose spec was another one than that of config.json, resume with options that were others. */
+    bool ignore_digest;
 };
 
 QKV_API const char *qkv_version(void);                       /* "0.1.0" */
@@ -350,7 +355,9 @@ QKV_API enum qkv_status qkv_model_create(struct qkv_context *ctx, const struct q
 /* Names and shapes only, no memory for weights: for looking at a spec of any size. */
 QKV_API enum qkv_status qkv_model_plan(struct qkv_context *ctx, const struct qkv_spec *spec, struct qkv_model **out);
 /* Reads a model folder; weights of any float dtype become fp32. Every tensor of the spec must be there, with its shape,
- * and none besides. The tokenizer is read if there is one. */
+ * and none besides. The tokenizer is read if there is one. Weights that carry the digest of another spec than that of
+ * config.json are QKV_SPEC (docs/digests.md), unless the context has ignore_digest; weights without a digest load. More
+ * memory than there is: QKV_MEMORY, before the weights are read, unless it has ignore_memory. */
 QKV_API enum qkv_status qkv_model_load(struct qkv_context *ctx, const char *folder, struct qkv_model **out);
 /* The precision that the run in `folder` records (train.json). QKV_FP32 where there is no record: a model from elsewhere, or of a
  * run older than the option. QKV_FORMAT when the record is damaged, QKV_FILE when it cannot be read, QKV_MEMORY. Set it before

@@ -2,6 +2,7 @@
  * nothing until it is touched. Under AddressSanitizer what is not handed out is poisoned: an operator that reads past
  * its piece, or a piece of a step that is over, is found at once. */
 #include <assert.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include <sys/mman.h>
@@ -23,6 +24,14 @@
 #endif
 
 #define HUGE_PAGE ((size_t)2 << 20)
+
+#define CHECKED ((size_t)4 << 20) /* smaller arenas are not worth a look at what memory is left */
+
+static atomic_size_t arena_total; /* of all threads: what is left is the process's */
+
+size_t qkv_arena_total(void) {
+    return atomic_load(&arena_total);
+}
 
 /* Shadow memory is an eighth of what is poisoned or cleared, and it is real: only so much past `used` is poisoned at any
  * time, and the ends of pieces (up to their cache line) only so far into the arena. */
@@ -84,11 +93,14 @@ enum qkv_status qkv_arena_create(struct qkv_context *ctx, struct qkv_arena *aren
     size_t bytes;
     if (!round_up(capacity, &bytes) || bytes > PTRDIFF_MAX) return qkv_fail_memory(ctx, SIZE_MAX, what);
     if (bytes == 0) bytes = QKV_CACHE_LINE;
+    enum qkv_status status = bytes >= CHECKED ? qkv_memory_check(ctx, bytes, what, NULL) : QKV_OK;
+    if (status) return status;
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) return qkv_fail_memory(ctx, bytes, what);
 #ifdef MADV_HUGEPAGE
     if (bytes >= HUGE_PAGE) madvise(base, bytes, MADV_HUGEPAGE); /* only speed: a refusal changes nothing else */
 #endif
+    atomic_fetch_add(&arena_total, bytes);
     arena->base = base;
     arena->capacity = bytes;
     poison(arena, 0, guard_end(arena, 0));
@@ -106,6 +118,7 @@ void qkv_arena_free(struct qkv_arena *arena) {
     if (arena->base && !arena->measuring) {
         unpoison(arena, 0, larger(guard_end(arena, arena->used), smaller(arena->peak, PADDED)));
         munmap(arena->base, arena->capacity);
+        atomic_fetch_sub(&arena_total, arena->capacity);
     }
     *arena = (struct qkv_arena){0};
 }

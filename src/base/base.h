@@ -32,6 +32,7 @@ struct qkv_profile;
 
 struct qkv_context {
     int threads;                       /* >= 1 */
+    bool ignore_memory, ignore_digest; /* as in struct qkv_context_options */
     bool dry;                          /* measuring: parallel bodies are skipped, only memory is counted */
     const struct qkv_kernels *kernels; /* chosen once, by qkv_context_create */
     char isa[16];                      /* the name of that table, "avx2" */
@@ -42,6 +43,8 @@ struct qkv_context {
     int calls;                         /* public calls that are at work, one within the other */
     struct qkv_profile *profile;       /* where time is counted (base/profile.h); NULL: nowhere */
     struct qkv_arena *workspace;       /* scratch of calls that stand alone (qkv_workspace); NULL before the first */
+    /* Where memory is told about; NULL: the system's own files. */
+    const struct qkv_memory_files *memory_files;
 };
 
 /* Records the sentence and returns `status`, so that `return qkv_fail(...)` is the whole error path.
@@ -57,6 +60,9 @@ void qkv_forgive(struct qkv_context *ctx);
     struct qkv_context *qkv_call __attribute__((cleanup(qkv_call_end), unused)) = qkv_call_begin(context)
 struct qkv_context *qkv_call_begin(struct qkv_context *ctx);
 void qkv_call_end(struct qkv_context **ctx);
+/* "2.1 GiB"; returns `text`. */
+#define QKV_BYTES_TEXT 32
+const char *qkv_bytes_text(char text[QKV_BYTES_TEXT], size_t bytes);
 /* Appends ", at <place>" to the sentence: "…, at decoder.layers.3.ffn.up". */
 void qkv_fail_at(struct qkv_context *ctx, const char *format, ...) QKV_PRINTF(2, 3);
 
@@ -101,7 +107,7 @@ enum qkv_status qkv_list_files(struct qkv_context *ctx, const char *const *names
                                struct qkv_texts *notes);
 
 /* ---- arenas (arena.c) ----------------------------------------------------------------------------------------
- * One mapping, handed out front to back in 64-byte aligned pieces and taken back as a whole or to a mark.
+ * One mapping, which is refused where there is not as much memory (qkv_memory_check), handed out front to back in 64-byte aligned pieces and taken back as a whole or to a mark.
  * A measuring arena hands out made-up addresses and only counts: run a plan on it with ctx->dry set, and `peak` is the
  * exact memory that the plan needs. Nobody may touch what it hands out. */
 struct qkv_arena {
@@ -119,9 +125,27 @@ void qkv_arena_free(struct qkv_arena *arena);
 void *qkv_arena_take(struct qkv_arena *arena, size_t count, size_t size);
 size_t qkv_arena_mark(const struct qkv_arena *arena);
 void qkv_arena_release(struct qkv_arena *arena, size_t mark);
+/* The bytes of all arenas of this process, used or not. */
+size_t qkv_arena_total(void);
 /* The context's own arena, empty, with room for `bytes`: replaced by a larger one when a call needs more. */
 enum qkv_status qkv_workspace(struct qkv_context *ctx, size_t bytes, struct qkv_arena **out);
 void qkv_workspace_free(struct qkv_context *ctx);
+
+/* ---- memory that is left (available.c) ---------------------------------------------------------------------------
+ * Where the system tells about memory. */
+struct qkv_memory_files {
+    const char *meminfo, *membership, *mount, *process; /* /proc/meminfo, /proc/self/cgroup, /sys/fs/cgroup, …/statm */
+};
+struct qkv_memory_left {
+    uint64_t bytes;
+    char why[192]; /* what sets the limit, for messages */
+};
+/* What the machine and the control groups (v1 and v2, all ancestors) leave to this process; UINT64_MAX where nothing is
+ * told. NULL: the system's own files. */
+struct qkv_memory_left qkv_memory_physical(const struct qkv_memory_files *files);
+/* Refuses (QKV_MEMORY) what needs more bytes than they, RLIMIT_AS and RLIMIT_DATA leave, unless ctx->ignore_memory. `what`
+ * begins the sentence: "training"; `help` says what would need less: "a smaller batch"; NULL: nothing known. */
+enum qkv_status qkv_memory_check(struct qkv_context *ctx, size_t bytes, const char *what, const char *help);
 
 /* ---- parallel ranges (parallel.c) ----------------------------------------------------------------------------
  * Calls body(argument, item, thread) once for every item in [0, count), from up to ctx->threads threads; `thread` is
@@ -138,6 +162,11 @@ int qkv_cpu_count(void);
 /* The CPUs that the cgroup quotas (v1 and v2) of the groups listed in `membership` ("/proc/self/cgroup") allow, rounded
  * up, with the hierarchy mounted at `mount` ("/sys/fs/cgroup"); INT32_MAX without a quota. */
 int32_t qkv_cgroup_cpus(const char *membership, const char *mount);
+/* Calls visit(user, folder, v2) for the groups of a process and all groups that hold them, of the v2 hierarchy and of the v1
+ * one of that controller (cgroup.c). */
+typedef void qkv_cgroup_visit(void *user, const char *folder, bool v2);
+void qkv_cgroup_walk(const char *membership, const char *mount, const char *controller, qkv_cgroup_visit *visit,
+                     void *user);
 /* Bytes of the first CPU's data cache of that level (1 to 3), of its last one for level 0; 0 where the system does not tell
  * (cache.c). */
 size_t qkv_cache_bytes(int level);
@@ -169,6 +198,8 @@ struct qkv_map {
 enum qkv_status qkv_fail_file(struct qkv_context *ctx, const char *doing, const char *path, int error);
 enum qkv_status qkv_map_file(struct qkv_context *ctx, const char *path, struct qkv_map *map);
 void qkv_unmap_file(struct qkv_map *map);
+/* Gives the pages of data that was read back to the system; read again, they come from the file. */
+void qkv_map_drop(const struct qkv_map *map, const void *data, size_t n);
 
 struct qkv_replace {
     struct qkv_context *ctx;
@@ -188,6 +219,13 @@ enum qkv_status qkv_make_folder(struct qkv_context *ctx, const char *path);
 /* folder + "/" + name as a heap string, or NULL with the sentence recorded. */
 char *qkv_join_path(struct qkv_context *ctx, const char *folder, const char *name);
 bool qkv_file_exists(const char *path);
+
+/* ---- hash (hash.c) ----------------------------------------------------------------------------------------------
+ * FNV-1a (Fowler, Noll, Vo), 64 bits, continued from `hash`: tells texts apart, no protection against malice. */
+#define QKV_HASH_START UINT64_C(0xcbf29ce484222325)
+uint64_t qkv_hash(uint64_t hash, const void *data, size_t n);
+/* Of `head` and the lines of a text (NULL: none), sorted by their bytes, each with its line end. The text is cut up. */
+enum qkv_status qkv_hash_lines(struct qkv_context *ctx, const char *head, char *text, uint64_t *hash);
 
 /* ---- element types (dtype.c) ---------------------------------------------------------------------------------- */
 size_t qkv_dtype_size(enum qkv_dtype dtype); /* bytes an element, 0 for an invalid type */

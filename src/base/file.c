@@ -73,6 +73,13 @@ void qkv_unmap_file(struct qkv_map *map) {
     *map = (struct qkv_map){0};
 }
 
+void qkv_map_drop(const struct qkv_map *map, const void *data, size_t n) {
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)map->data;
+    uintptr_t begin = (uintptr_t)data & ~(page - 1), end = ((uintptr_t)data + n) & ~(page - 1);
+    if (begin < first) begin = first;                                                 /* a mapping begins with a page */
+    if (map->data && begin < end) madvise((void *)begin, end - begin, MADV_DONTNEED); /* a refusal only costs memory */
+}
+
 static enum qkv_status make_one_folder(struct qkv_context *ctx, const char *path) {
     if (mkdir(path, 0777) == 0) return QKV_OK;
     int error = errno;

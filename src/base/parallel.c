@@ -3,7 +3,6 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -55,77 +54,6 @@ static int affinity_cpus(void) {
     }
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     return online < 1 ? 1 : (int)online;
-}
-
-/* Reads "QUOTA PERIOD" (cgroup v2; QUOTA may be "max"), or QUOTA and PERIOD from two files (v1; QUOTA may be -1).
- * Returns the CPUs that the quota amounts to, rounded up; INT32_MAX without a quota. */
-static int32_t quota_cpus(const char *folder, bool v2) {
-    static const char *const names[2][2] = {{"cpu.cfs_quota_us", "cpu.cfs_period_us"}, {"cpu.max", NULL}};
-    char path[4096 + 32], text[64];
-    long long number[2] = {-1, -1};
-    for (int i = 0; i < 2 && names[v2][i]; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, names[v2][i]);
-        FILE *file = fopen(path, "re");
-        if (!file) return INT32_MAX;
-        char *end = text;
-        if (fgets(text, sizeof text, file)) {
-            number[i] = strtoll(text, &end, 10);
-            if (v2 && end != text) number[1] = strtoll(end, NULL, 10);
-        }
-        fclose(file);
-        if (end == text) return INT32_MAX;
-    }
-    if (number[0] <= 0 || number[1] <= 0) return INT32_MAX;
-    long long cpus = number[0] / number[1] + (number[0] % number[1] != 0);
-    return cpus < INT32_MAX ? (int32_t)cpus : INT32_MAX;
-}
-
-/* The least quota of a group and all groups that hold it. In a container the group's path may not exist below the mount,
- * but its own group is mounted there as the root, where the walk ends. */
-static int32_t least_quota(const char *mount, const char *group, bool v2) {
-    char folder[4096];
-    int n = snprintf(folder, sizeof folder, "%s%s", mount, group);
-    if (n < 0 || (size_t)n >= sizeof folder) return INT32_MAX;
-    int32_t least = INT32_MAX;
-    for (size_t root = strlen(mount);;) {
-        int32_t cpus = quota_cpus(folder, v2);
-        if (cpus < least) least = cpus;
-        char *slash = strrchr(folder + root, '/');
-        if (!slash) return least;
-        *slash = 0;
-    }
-}
-
-/* Whether "cpu" is among v1 controllers "cpu,cpuacct". */
-static bool has_cpu_controller(const char *list) {
-    for (;;) {
-        size_t n = strcspn(list, ",");
-        if (n == 3 && memcmp(list, "cpu", 3) == 0) return true;
-        if (!list[n]) return false;
-        list += n + 1;
-    }
-}
-
-int32_t qkv_cgroup_cpus(const char *membership, const char *mount) {
-    char line[4096], controller_mount[4096];
-    int32_t least = INT32_MAX;
-    FILE *file = fopen(membership, "re");
-    if (!file) return least;
-    while (fgets(line, sizeof line, file)) { /* "0::/group" is v2, "4:cpu,cpuacct:/group" v1 */
-        line[strcspn(line, "\n")] = 0;
-        char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;
-        if (!group) continue;
-        *group++ = 0;
-        controllers++;
-        bool v2 = !*controllers;
-        if (!v2 && !has_cpu_controller(controllers)) continue;
-        int n = snprintf(controller_mount, sizeof controller_mount, "%s%s", mount, v2 ? "" : "/cpu");
-        if (n < 0 || (size_t)n >= sizeof controller_mount) continue;
-        int32_t cpus = least_quota(controller_mount, group, v2);
-        if (cpus < least) least = cpus;
-    }
-    fclose(file);
-    return least;
 }
 
 int qkv_cpu_count(void) {

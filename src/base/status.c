@@ -100,19 +100,25 @@ enum qkv_status qkv_fail(struct qkv_context *ctx, enum qkv_status status, const 
     return status;
 }
 
-enum qkv_status qkv_fail_memory(struct qkv_context *ctx, size_t bytes, const char *what) {
+const char *qkv_bytes_text(char text[QKV_BYTES_TEXT], size_t bytes) {
     static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double amount = (double)bytes;
+    size_t unit = 0;
+    for (; amount >= 1024 && unit + 1 < sizeof units / sizeof units[0]; unit++) amount /= 1024;
+    snprintf(text, QKV_BYTES_TEXT, "%.*f %s", unit == 0 ? 0 : 1, amount, units[unit]);
+    return text;
+}
+
+enum qkv_status qkv_fail_memory(struct qkv_context *ctx, size_t bytes, const char *what) {
+    char amount[QKV_BYTES_TEXT];
     const char *link = what ? " for " : "";
     if (!what) what = "";
     if (bytes == SIZE_MAX) {
         return qkv_fail(ctx, QKV_MEMORY, "out of memory: more than this machine can address%s%s; choose smaller sizes",
                         link, what);
     }
-    double amount = (double)bytes;
-    size_t unit = 0;
-    for (; amount >= 1024 && unit + 1 < sizeof units / sizeof units[0]; unit++) amount /= 1024;
-    return qkv_fail(ctx, QKV_MEMORY, "out of memory: %.*f %s%s%s; choose smaller sizes or free some memory",
-                    unit == 0 ? 0 : 1, amount, units[unit], link, what);
+    return qkv_fail(ctx, QKV_MEMORY, "out of memory: %s%s%s; choose smaller sizes or free some memory",
+                    qkv_bytes_text(amount, bytes), link, what);
 }
 
 void qkv_fail_at(struct qkv_context *ctx, const char *format, ...) {

@@ -81,7 +81,10 @@ static bool works(const struct subject *s) {
 
 /* In the precision that the first run records, as eval and info open it: a comparison may be finished on another machine. */
 static enum qkv_status make_context(struct work *w, struct subject *s) {
-    struct qkv_context_options o = {.threads = qkv_threads(w->c->ctx), .isa = qkv_isa(w->c->ctx)};
+    struct qkv_context_options o = {.threads = qkv_threads(w->c->ctx),
+                                    .isa = qkv_isa(w->c->ctx),
+                                    .ignore_memory = w->c->ctx->ignore_memory,
+                                    .ignore_digest = w->c->ctx->ignore_digest};
     enum qkv_precision precision = QKV_FP32;
     char *folder = qkv_join_path(w->c->ctx, w->c->folder, s->variant->folders.items[0]);
     enum qkv_status status = folder ? qkv_context_create(&s->ctx, &o) : QKV_MEMORY;
@@ -133,7 +136,10 @@ static enum qkv_status measure_training(struct work *w, struct subject *s) {
 static enum qkv_status measure_costs(struct subject *s, const struct qkv_train_options *o) {
     struct qkv_variant *v = &s->variant->shown;
     struct qkv_context *one = NULL;
-    struct qkv_context_options options = {.threads = 1, .isa = qkv_isa(s->ctx), .precision = qkv_get_precision(s->ctx)};
+    struct qkv_context_options options = {.threads = 1,
+                                          .isa = qkv_isa(s->ctx),
+                                          .precision = qkv_get_precision(s->ctx),
+                                          .ignore_memory = true}; /* dry runs only */
     size_t batch = (size_t)((o->batch + o->accumulate - 1) / o->accumulate);
     enum qkv_status status = qkv_context_create(&one, &options);
     if (!status) status = qkv_measure_costs(one, &v->spec, batch ? batch : 1, (size_t)v->spec.context, &v->costs);

@@ -4,7 +4,9 @@
  * Every file is replaced atomically. The weights come last: a folder whose writing was cut off still has the old weights,
  * and reading checks them against the spec. */
 #include "io/io.h"
+#include "io/safetensors.h"
 #include "model/model.h"
+#include "model/spec.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +37,7 @@ static enum qkv_status read_parameter(struct qkv_model *m, struct qkv_tensors *f
     if (!is_float(have->dtype)) {
         return qkv_fail(m->ctx, QKV_FORMAT, "%s: %s holds integers; weights are floats", path, want->name);
     }
-    qkv_array_floats(have, qkv_model_weights(m, i));
+    qkv_tensors_floats(file, have, qkv_model_weights(m, i));
     return QKV_OK;
 }
 
@@ -65,6 +67,19 @@ static enum qkv_status find_stranger(struct qkv_model *m, struct qkv_tensors *fi
     return status;
 }
 
+/* Files of other programs, and old ones, have no digest: what they were made with is not known. */
+static enum qkv_status check_digest(struct qkv_model *m, const struct qkv_tensors *file, const char *path) {
+    const char *saved = qkv_tensors_metadata(file, QKV_DIGEST_KEY);
+    char digest[QKV_DIGEST_TEXT];
+    if (!saved || m->ctx->ignore_digest) return QKV_OK;
+    enum qkv_status status = qkv_spec_digest(m->ctx, &m->spec, digest);
+    if (status || strcmp(saved, digest) == 0) return status;
+    return qkv_fail(m->ctx, QKV_SPEC,
+                    "%s: these weights belong to another spec than config.json has now (digest %.*s, not %s), so they "
+                    "would compute something else; restore config.json, or use them all the same with --ignore-digest",
+                    path, QKV_DIGEST_TEXT, saved, digest);
+}
+
 static enum qkv_status read_weights(struct qkv_model *m, const char *path) {
     struct qkv_tensors *file;
     enum qkv_status status = qkv_tensors_open(m->ctx, path, &file);
@@ -76,6 +91,9 @@ static enum qkv_status read_weights(struct qkv_model *m, const char *path) {
     }
     if (status == QKV_OK) {
         status = find_stranger(m, file, path);
+    }
+    if (status == QKV_OK) { /* last: where shapes differ, the tensor that does says more */
+        status = check_digest(m, file, path);
     }
     qkv_tensors_close(file);
     return status;
@@ -189,6 +207,32 @@ static void free_paths(struct paths *p) {
     free(p->labels);
 }
 
+static enum qkv_status weights_bytes(struct qkv_context *ctx, const struct qkv_spec *spec, size_t *bytes) {
+    struct qkv_model *plan;
+    enum qkv_status status = qkv_model_plan(ctx, spec, &plan);
+    if (status) return status;
+    status = qkv_model_add_panels(plan);
+    *bytes = plan->arena.peak + qkv_model_panel_bytes(plan, false);
+    qkv_model_free(plan);
+    return status;
+}
+
+/* Whether there is memory for the weights, in bf16 for both copies; what the model computes in is checked when it is made. */
+static enum qkv_status check_memory(struct qkv_context *ctx, const struct qkv_spec *spec, const char *folder) {
+    size_t bytes, plain = 0;
+    char help[64] = "", text[QKV_BYTES_TEXT];
+    if (ctx->ignore_memory) return QKV_OK;
+    enum qkv_status status = weights_bytes(ctx, spec, &bytes);
+    if (!status && ctx->precision != QKV_FP32) {
+        const enum qkv_precision precision = ctx->precision;
+        ctx->precision = QKV_FP32;
+        status = weights_bytes(ctx, spec, &plain);
+        ctx->precision = precision;
+        snprintf(help, sizeof help, "choose --precision fp32 (%s)", qkv_bytes_text(text, plain));
+    }
+    return status ? status : qkv_memory_check(ctx, bytes, folder, help);
+}
+
 enum qkv_status qkv_model_load(struct qkv_context *ctx, const char *folder, struct qkv_model **out) {
     QKV_CALL(ctx);
     struct paths p;
@@ -204,6 +248,9 @@ enum qkv_status qkv_model_load(struct qkv_context *ctx, const char *folder, stru
     }
     if (status == QKV_OK) {
         status = qkv_spec_read(ctx, &spec, p.config, NULL, 0);
+    }
+    if (status == QKV_OK) {
+        status = check_memory(ctx, &spec, folder);
     }
     if (status == QKV_OK) {
         status = qkv_model_allocate(ctx, &spec, false, out);
@@ -236,8 +283,10 @@ static enum qkv_status write_weights(struct qkv_model *m, const char *path) {
     for (size_t i = 0; i < m->parameter_count; i++) {
         arrays[i] = m->parameters[i].array;
     }
-    enum qkv_status status =
-        qkv_tensors_write(m->ctx, path, arrays, m->parameter_count, (const char *const[]){"format", "qkv"}, 1);
+    char digest[QKV_DIGEST_TEXT];
+    const char *const metadata[] = {"format", "qkv", QKV_DIGEST_KEY, digest};
+    enum qkv_status status = qkv_spec_digest(m->ctx, &m->spec, digest);
+    if (!status) status = qkv_tensors_write(m->ctx, path, arrays, m->parameter_count, metadata, 2);
     free(arrays);
     return status;
 }

@@ -349,6 +349,17 @@ void qkv_tensors_close(struct qkv_tensors *tensors) {
     free(tensors);
 }
 
+void qkv_tensors_floats(const struct qkv_tensors *tensors, const struct qkv_array *array, float *out) {
+    enum { PIECE = 1 << 20 }; /* elements */
+    const size_t count = qkv_array_elements(array), width = qkv_dtype_size(array->dtype);
+    for (size_t begin = 0; begin < count; begin += PIECE) {
+        const size_t n = count - begin < PIECE ? count - begin : PIECE;
+        const unsigned char *data = (const unsigned char *)array->data + begin * width;
+        qkv_to_float(out + begin, data, array->dtype, n);
+        qkv_map_drop(&tensors->map, data, n * width);
+    }
+}
+
 size_t qkv_tensors_count(const struct qkv_tensors *tensors) {
     return tensors->count;
 }

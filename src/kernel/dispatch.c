@@ -135,6 +135,8 @@ enum qkv_status qkv_context_create(struct qkv_context **out, const struct qkv_co
     ctx->threads = 1;
     ctx->l1d = qkv_cache_bytes(1);
     ctx->l2 = qkv_cache_bytes(2);
+    ctx->ignore_memory = options && options->ignore_memory;
+    ctx->ignore_digest = options && options->ignore_digest;
     enum qkv_status status = choose_kernels(ctx, options ? options->isa : NULL);
     if (status == QKV_OK) status = choose_precision(ctx, options ? options->precision : QKV_FP32);
     if (status == QKV_OK) status = choose_threads(ctx, options ? options->threads : 0);

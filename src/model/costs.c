@@ -84,7 +84,7 @@ enum qkv_status qkv_measure_costs(struct qkv_context *ctx, const struct qkv_spec
     costs->train_bytes =
         m->arena.peak + m->packed.peak + m->gradients.peak + 2 * costs->parameter_bytes + step_bytes + evaluation_bytes;
     costs->checkpoint_bytes = costs->train_bytes - step_bytes + checkpoint_bytes;
-    costs->run_bytes = m->arena.peak + m->packed.peak + run_bytes;
+    costs->run_bytes = m->arena.peak + qkv_model_panel_bytes(m, false) + run_bytes;
     const struct qkv_stack_spec *d = &spec->decoder;
     costs->cache_bytes_per_token = (size_t)d->layers * (size_t)d->attention.kv_heads *
                                    ((size_t)d->attention.head_dim + (size_t)d->attention.value_dim) * sizeof(float);

@@ -82,6 +82,8 @@ enum qkv_status qkv_parameters_add_gradients(struct qkv_model *model);
 /* In mixed precision: room for the weights packed as bf16. Done once, before anything of the model is measured or run. */
 enum qkv_status qkv_model_add_panels(struct qkv_model *model);
 void qkv_model_drop_panels(struct qkv_model *model);
+/* Bytes of the panels: all, or without those that only backward uses and running never touches. */
+size_t qkv_model_panel_bytes(const struct qkv_model *model, bool backward);
 /* A model whose weights are all zero: what create, plan and load start from. */
 enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spec *spec, bool planned,
                                    struct qkv_model **out);

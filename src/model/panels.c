@@ -74,6 +74,13 @@ enum qkv_status qkv_model_add_panels(struct qkv_model *m) {
     return status;
 }
 
+size_t qkv_model_panel_bytes(const struct qkv_model *m, bool backward) {
+    size_t bytes = 0;
+    if (m->panels && m->head_weight && m->head_weight->turned)
+        qkv_bf16_panels(m->ctx, m->head_weight->rows, m->head_weight->columns, &bytes);
+    return backward ? m->packed.peak : m->packed.peak - bytes;
+}
+
 void qkv_model_drop_panels(struct qkv_model *m) {
     for (size_t i = 0; i < m->tensor_count; i++) {
         m->tensors[i]->panels = m->tensors[i]->turned = NULL;

@@ -25,8 +25,9 @@ enum {
     QKV_KEY_ABOVE_LOW = 32, /* low itself is out of range */
     QKV_KEY_BELOW_HIGH = 64,
     QKV_KEY_NOT_ZERO = 128,
-    QKV_KEY_IDLE = 256,   /* where it has no meaning any valid value is accepted, and dropped */
-    QKV_KEY_SOFTCAP = 512 /* attention divides by it: qkv_softcap_valid */
+    QKV_KEY_IDLE = 256,    /* where it has no meaning any valid value is accepted, and dropped */
+    QKV_KEY_SOFTCAP = 512, /* attention divides by it: qkv_softcap_valid */
+    QKV_KEY_LATER = 1024   /* from after version 1: enters the digest only where it is not `neutral` (spec_digest.c) */
 };
 
 enum { QKV_KEY_PATH = 64 };
@@ -49,6 +50,7 @@ struct qkv_key {
     const char *text;                          /* REAL: the range in words; CONSTANT: the JSON text */
     const char *const *choices;                /* CHOICE: NULL-terminated, in the order of the enum */
     const struct qkv_key *keys;                /* OBJECT: ends with a name that is NULL */
+    double neutral;                            /* QKV_KEY_LATER: the value that means "as in version 1" */
     double value;                              /* the default, */
     double (*rule)(const struct qkv_place *);  /* or a function for it */
     bool (*applies)(const struct qkv_place *); /* whether it means anything here; NULL: always */
@@ -74,6 +76,15 @@ char *qkv_key_real_text(double x);
 /* The check behind qkv_spec_check; `name` is what messages begin with. `vocab_known`: a missing vocabulary is an error. */
 enum qkv_status qkv_spec_check_as(struct qkv_context *ctx, const struct qkv_spec *spec, const char *name,
                                   bool vocab_known);
+
+/* The digest of a spec with all its defaults, as 16 hexadecimal digits: the same for every way to write the spec, in this
+ * version of the format and in later ones (spec_digest.c; docs/digests.md has the canonical form). */
+#define QKV_DIGEST_TEXT 17
+#define QKV_DIGEST_KEY  "spec_digest" /* in the metadata of weights */
+enum qkv_status qkv_spec_digest(struct qkv_context *ctx, const struct qkv_spec *spec, char text[QKV_DIGEST_TEXT]);
+/* The same as a number, by a table of keys that ends with a name that is NULL. */
+enum qkv_status qkv_spec_digest_keys(struct qkv_context *ctx, const struct qkv_key *keys, const struct qkv_spec *spec,
+                                     uint64_t *digest);
 
 /* The training options that suit a preset, "rate=1e-3", NULL-terminated; NULL for an unknown name. */
 const char *const *qkv_preset_recipe(const char *name);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "kernel/kernel.h"
+#include "model/model.h"
 #include "train/train.h"
 
 enum qkv_status qkv_trainer_begin(struct qkv_context *ctx, const char *folder, qkv_progress *progress, void *user,
@@ -173,11 +174,35 @@ static enum qkv_status measure(struct qkv_trainer *t, const struct qkv_spec *spe
     return status;
 }
 
+static enum qkv_status check_memory(struct qkv_trainer *t, const struct qkv_spec *spec) {
+    const struct qkv_train_options *o = &t->options;
+    const bool windows = o->data != NULL;
+    const struct qkv_train_shapes shapes = {.B = windows ? (size_t)((o->batch + o->accumulate - 1) / o->accumulate) : 0,
+                                            .T = (size_t)spec->context,
+                                            .train = t->shapes,
+                                            .valid = t->validation_shapes,
+                                            .train_count = t->shape_count,
+                                            .valid_count = t->validation_shape_count,
+                                            .validates = qkv_trainer_validates(t)};
+    return qkv_train_memory(t->ctx, spec, o, &shapes, t->fresh);
+}
+
+enum qkv_status qkv_trainer_check_memory(struct qkv_trainer *t, const struct qkv_spec *spec) {
+    struct qkv_spec guess = *spec; /* every tokenizer has the 256 bytes */
+    if (guess.vocab == 0) guess.vocab = 256;
+    if (guess.source_vocab == 0) guess.source_vocab = guess.vocab;
+    if (guess.head.classes == 0) guess.head.classes = 1;
+    return check_memory(t, &guess);
+}
+
 enum qkv_status qkv_trainer_build(struct qkv_trainer *t, const struct qkv_spec *spec) {
     t->T = (size_t)spec->context;
-    enum qkv_status status = qkv_model_create(t->ctx, spec, (uint64_t)t->options.seed, &t->model);
+    enum qkv_status status = check_memory(t, spec); /* windows; before their weights take an address */
+    if (!status) status = qkv_model_allocate(t->ctx, spec, false, &t->model);
     if (!status) status = give_tokenizers(t);
     if (!status) status = t->feed->open(t);
+    if (!status && t->shape_count) status = check_memory(t, spec);          /* lines, whose shapes are known only now */
+    if (!status) qkv_parameters_start(t->model, (uint64_t)t->options.seed); /* the first use of the model's memory */
     if (!status) status = make_passes(t);
     if (!status) status = make_optimizer(t);
     return status ? status : measure(t, spec);

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/safetensors.h"
 #include "kernel/kernel.h"
+#include "model/spec.h"
 #include "train/train.h"
 
 #define FORMAT "qkv-checkpoint"
@@ -45,13 +47,14 @@ static void put_real(struct metadata *m, const char *key, double x) {
     put(m, key, m->numbers[m->count]);
 }
 
-static void fill_metadata(const struct qkv_trainer *t, const char *spec, struct metadata *m) {
+static void fill_metadata(const struct qkv_trainer *t, const char *spec, const char *options, struct metadata *m) {
     struct qkv_train_report report = t->report;
     report.seconds = t->earlier + qkv_clock() - t->started;
     m->count = 0;
     put(m, "format", FORMAT);
     put(m, "version", "1");
     put(m, "spec", spec);
+    put(m, "options_digest", options);
     put(m, "optimizer", t->options.optimizer);
     put_count(m, "tokenizer", t->facts.data.tokenizer, "%016llx");
     put_count(m, "step", (unsigned long long)t->report.step, "%llu");
@@ -108,10 +111,11 @@ enum qkv_status qkv_checkpoint_write(struct qkv_trainer *t) {
     struct metadata *metadata = NULL;
     struct qkv_array *arrays = NULL;
     struct qkv_buffer names = {0};
-    char *spec = NULL, *path = NULL;
+    char *spec = NULL, *path = NULL, options[QKV_DIGEST_TEXT];
     size_t count = qkv_model_parameters(t->model) * (1 + qkv_optimizer_moments(t->optimizer));
     enum qkv_status status = check_weights(t);
     if (!status) status = qkv_spec_print(t->ctx, qkv_model_spec(t->model), &spec);
+    if (!status) status = qkv_train_digest(t->ctx, &t->options, options);
     if (!status) {
         metadata = qkv_allocate(t->ctx, 1, sizeof *metadata);
         arrays = qkv_allocate(t->ctx, count, sizeof *arrays);
@@ -119,7 +123,7 @@ enum qkv_status qkv_checkpoint_write(struct qkv_trainer *t) {
         status = metadata && arrays && path ? list_arrays(t, arrays, &names) : QKV_MEMORY;
     }
     if (!status) {
-        fill_metadata(t, spec, metadata);
+        fill_metadata(t, spec, options, metadata);
         status = qkv_tensors_write(t->ctx, path, arrays, count, metadata->pairs, metadata->count);
     }
     if (!status) t->saved_step = t->report.step;
@@ -171,33 +175,53 @@ static void trim(const char **line, size_t *size) {
     while (*size && ((*line)[*size - 1] == ',' || (*line)[*size - 1] == ' ')) --*size;
 }
 
-/* Compares the spec of config.json with that of the checkpoint; both are printed one key a line. */
-static enum qkv_status compare_specs(const struct reader *r, const char *ours, const char *theirs) {
+/* Says where the spec of config.json differs from that of the checkpoint; both are printed one key a line. */
+static enum qkv_status fail_specs(const struct reader *r, const char *ours, const char *theirs) {
     const char *a = ours, *b = theirs;
     while (*a && line_length(a) == line_length(b) && strncmp(a, b, line_length(a)) == 0) {
         a += line_length(a) + (a[line_length(a)] == '\n');
         b += line_length(b) + (b[line_length(b)] == '\n');
     }
-    if (!*a && !*b) return QKV_OK;
     size_t na, nb;
     trim(&a, &na);
     trim(&b, &nb);
     return qkv_fail(
         r->t->ctx, QKV_SPEC,
         "%s/config.json is not the spec of the checkpoint: it says %.*s where the checkpoint has %.*s; restore "
-        "config.json, or start a new run in another folder",
+        "config.json, start a new run in another folder, or go on all the same with --ignore-digest",
         r->t->folder, (int)(na < 200 ? na : 200), a, (int)(nb < 200 ? nb : 200), b);
 }
 
 static enum qkv_status check_spec(const struct reader *r) {
     const char *theirs = qkv_tensors_metadata(r->file, "spec");
-    char *ours;
+    struct qkv_context *ctx = r->t->ctx;
+    struct qkv_spec spec;
+    char digest[QKV_DIGEST_TEXT], saved[QKV_DIGEST_TEXT], *ours;
     if (!theirs) return no_key(r, "spec");
-    enum qkv_status status = qkv_spec_print(r->t->ctx, qkv_model_spec(r->t->model), &ours);
+    if (ctx->ignore_digest) return QKV_OK;
+    enum qkv_status status = qkv_spec_parse(ctx, &spec, r->path, theirs, strlen(theirs), NULL, 0);
+    if (!status) status = qkv_spec_digest(ctx, &spec, saved);
+    if (!status) status = qkv_spec_digest(ctx, qkv_model_spec(r->t->model), digest);
+    if (status || strcmp(saved, digest) == 0) return status;
+    status = qkv_spec_print(ctx, qkv_model_spec(r->t->model), &ours);
     if (status) return status;
-    status = compare_specs(r, ours, theirs);
+    status = fail_specs(r, ours, theirs);
     qkv_free(ours);
     return status;
+}
+
+/* Options that were changed by hand since would change the numbers of the run. */
+static enum qkv_status check_options(const struct reader *r) {
+    const char *saved = qkv_tensors_metadata(r->file, "options_digest");
+    char digest[QKV_DIGEST_TEXT];
+    if (!saved || r->t->ctx->ignore_digest) return QKV_OK; /* older checkpoints have none */
+    enum qkv_status status = qkv_train_digest(r->t->ctx, &r->t->options, digest);
+    if (status || strcmp(saved, digest) == 0) return status;
+    return qkv_fail(
+        r->t->ctx, QKV_FORMAT,
+        "%s/%s has other options than the checkpoint was trained with (digest %s, not %.*s), so the run would "
+        "go on with other numbers; restore it, or go on all the same with --ignore-digest",
+        r->t->folder, QKV_TRAIN_FILE, digest, QKV_DIGEST_TEXT, saved);
 }
 
 static enum qkv_status read_metadata(const struct reader *r) {
@@ -256,7 +280,7 @@ static enum qkv_status read_tensor(const struct reader *r, const char *name, con
                         "%s: %s does not have the shape or type that the spec in config.json asks "
                         "for; restore the files of the run",
                         r->path, name);
-    memcpy(out, array->data, qkv_array_elements(like) * sizeof(float));
+    qkv_tensors_floats(r->file, array, out);
     return QKV_OK;
 }
 
@@ -298,6 +322,7 @@ enum qkv_status qkv_checkpoint_read(struct qkv_trainer *t) {
     if (!status) {
         status = check_spec(&r);
         if (!status) status = read_metadata(&r);
+        if (!status) status = check_options(&r);
         if (!status) status = read_tensors(&r);
         qkv_tensors_close(r.file);
     }

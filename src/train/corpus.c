@@ -7,12 +7,6 @@
 #define PIECE ((size_t)1 << 20)
 #define LOOK  ((size_t)1 << 16) /* bytes looked at before any work is done */
 
-uint64_t qkv_hash(uint64_t hash, const void *data, size_t n) {
-    const unsigned char *bytes = data;
-    for (size_t i = 0; i < n; i++) hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
-    return hash;
-}
-
 enum qkv_status qkv_hash_file(struct qkv_context *ctx, const char *path, uint64_t *hash) {
     struct qkv_map map;
     enum qkv_status status = qkv_map_file(ctx, path, &map);

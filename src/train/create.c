@@ -152,7 +152,9 @@ enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spe
     if (!status) status = qkv_train_copy(ctx, &t->options, options);
     if (!status) status = qkv_train_precision(ctx, &t->options, true);
     if (!status) t->feed = qkv_feed_choose(&t->options);
+    if (!status) t->fresh = true;
     if (!status) status = check_texts(t);
+    if (!status) status = qkv_trainer_check_memory(t, &final);
     if (!status) status = start(t, &final);
     if (status) {
         qkv_trainer_free(t);

@@ -49,6 +49,11 @@ const struct qkv_train_option *qkv_train_option(size_t i);
 enum qkv_status qkv_train_copy(struct qkv_context *ctx, struct qkv_train_options *copy,
                                const struct qkv_train_options *options);
 void qkv_train_release(struct qkv_train_options *options);
+/* Whether an option changes the numbers of the steps that are still to come: only then its value is part of the digest of
+ * the options, which a checkpoint carries and resuming compares. */
+bool qkv_train_changes_numbers(const char *name);
+/* The digest of the options that do (options_digest.c; docs/digests.md): 17 bytes with the terminating zero. */
+enum qkv_status qkv_train_digest(struct qkv_context *ctx, const struct qkv_train_options *options, char text[17]);
 /* Gives the context the precision of checked, owned options; "auto" becomes the one chosen: of a new run
  * qkv_auto_precision, of an old one (that knew no other) fp32. (precision.c) */
 enum qkv_status qkv_train_precision(struct qkv_context *ctx, struct qkv_train_options *options, bool fresh);
@@ -60,6 +65,21 @@ enum qkv_schedule_kind qkv_train_schedule(const struct qkv_train_options *option
 void qkv_real_text(char text[QKV_REAL_TEXT], double x);
 /* Reads a finite number written in full, with a point in every locale. */
 bool qkv_real_parse(const char *text, double *x);
+
+/* ---- memory (plan.c) --------------------------------------------------------------------------------------------- */
+
+/* The shapes that passes will have: windows (B,T), or those of lines. B 0 and no shapes: not known yet. */
+struct qkv_train_shapes {
+    size_t B, T;
+    const struct qkv_pass_shape *train, *valid;
+    size_t train_count, valid_count;
+    bool validates;
+};
+/* Refuses (QKV_MEMORY) a run that needs more memory than there is, before any of it is used; the sentence says what would
+ * need less where the run is `fresh`, that is, still free to choose. The context has the precision of the run. */
+enum qkv_status qkv_train_memory(struct qkv_context *ctx, const struct qkv_spec *spec,
+                                 const struct qkv_train_options *options, const struct qkv_train_shapes *shapes,
+                                 bool fresh);
 
 /* ---- learning rate (schedule.c) ---------------------------------------------------------------------------------- */
 
@@ -96,9 +116,6 @@ void qkv_text_close(struct qkv_text_stream *stream);
 /* The ids of the next piece, freed with qkv_free; *ids NULL at the end of the text. */
 enum qkv_status qkv_text_next(struct qkv_text_stream *stream, int32_t **ids, size_t *count);
 
-/* FNV-1a (Fowler, Noll, Vo), 64 bits, continued from `hash`: tells texts apart, no protection against malice. */
-#define QKV_HASH_START UINT64_C(0xcbf29ce484222325)
-uint64_t qkv_hash(uint64_t hash, const void *data, size_t n);
 /* The hash of a whole file. */
 enum qkv_status qkv_hash_file(struct qkv_context *ctx, const char *path, uint64_t *hash);
 
@@ -436,6 +453,7 @@ enum qkv_status qkv_found_measure(struct qkv_trainer *trainer, double *exact, do
 struct qkv_trainer {
     struct qkv_context *ctx;
     enum qkv_precision precision; /* of the context before, and after */
+    bool fresh;                   /* a new run, not one that goes on */
     char *folder;
     struct qkv_train_options options; /* owns its texts */
     struct qkv_run_facts facts;
@@ -476,6 +494,9 @@ enum qkv_status qkv_trainer_begin(struct qkv_context *ctx, const char *folder, q
 /* Changes a spec as the options say: context, dropout. */
 enum qkv_status qkv_trainer_apply(struct qkv_context *ctx, const struct qkv_train_options *options,
                                   struct qkv_spec *spec);
+/* qkv_train_memory with what is known before the tokenizers: vocabularies of 256 where they are not given, and of lines no
+ * shapes. */
+enum qkv_status qkv_trainer_check_memory(struct qkv_trainer *trainer, const struct qkv_spec *spec);
 /* Makes the model, opens the data, makes passes and optimizer. The model takes the trainer's tokenizers. */
 enum qkv_status qkv_trainer_build(struct qkv_trainer *trainer, const struct qkv_spec *spec);
 /* Whether there is anything to validate on. */

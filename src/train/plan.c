@@ -1,0 +1,121 @@
+/* The memory that a run will need, by dry runs, compared with what is left before anything of that size is made; and what
+ * would need less. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/model.h"
+#include "train/train.h"
+
+struct plan {
+    struct qkv_context *ctx;
+    const struct qkv_spec *spec;
+    const struct qkv_train_options *options;
+    const struct qkv_train_shapes *shapes;
+    bool one_row, checkpoint; /* instead of what the options say */
+    enum qkv_precision precision;
+};
+
+/* One pass over windows, or over the largest of some shapes. */
+static enum qkv_status plan_pass(const struct plan *p, struct qkv_model *m, const struct qkv_pass_shape *shapes,
+                                 size_t count, bool train, size_t *bytes) {
+    size_t B = p->one_row ? 1 : p->shapes->B, longest = 0;
+    *bytes = 0;
+    if (!count && !B) return QKV_OK; /* not known yet */
+    struct qkv_pass_options options = {
+        .B = B, .T = p->shapes->T, .source_T = p->shapes->T, .train = train, .dropout = train};
+    options.checkpoint = train && p->checkpoint;
+    if (!count) return qkv_pass_measure(m, &options, bytes);
+    for (size_t i = 0; i < count; i++) { /* each by itself: no list has to be made */
+        options.B = p->one_row ? 1 : shapes[i].B;
+        options.T = shapes[i].T;
+        options.source_T = shapes[i].source_T;
+        size_t needed;
+        enum qkv_status status = qkv_pass_measure(m, &options, &needed);
+        if (status) return status;
+        if (needed > longest) longest = needed;
+    }
+    *bytes = longest;
+    return QKV_OK;
+}
+
+static enum qkv_status plan_model(const struct plan *p, struct qkv_model *m, size_t *bytes) {
+    const struct qkv_train_shapes *s = p->shapes;
+    const size_t moments = qkv_train_optimizer(p->options) == QKV_OPTIMIZER_SGD ? 1 : 2;
+    size_t step, evaluation = 0, weights = 0;
+    enum qkv_status status = qkv_model_add_panels(m);
+    if (!status) status = qkv_parameters_add_gradients(m);
+    if (!status) status = plan_pass(p, m, s->train, s->train_count, true, &step);
+    if (!status && s->validates) status = plan_pass(p, m, s->valid, s->valid_count, false, &evaluation);
+    if (status) return status;
+    for (size_t i = 0; i < qkv_model_parameters(m); i++)
+        weights += qkv_array_elements(qkv_model_parameter(m, i)) * sizeof(float) + QKV_CACHE_LINE;
+    *bytes = m->arena.peak + m->packed.peak + m->gradients.peak + moments * weights + step + evaluation;
+    return QKV_OK;
+}
+
+static enum qkv_status plan_bytes(const struct plan *p, size_t *bytes) {
+    const enum qkv_precision precision = qkv_get_precision(p->ctx);
+    struct qkv_model *m = NULL;
+    *bytes = 0;
+    qkv_set_precision(p->ctx, p->precision);
+    enum qkv_status status = qkv_model_plan(p->ctx, p->spec, &m);
+    if (!status) status = plan_model(p, m, bytes);
+    qkv_model_free(m);
+    qkv_set_precision(p->ctx, precision);
+    return status;
+}
+
+/* Appends a way to need less, with what it would need, if it does. */
+static enum qkv_status plan_way(const struct plan *p, size_t bytes, const char *way, struct qkv_buffer *help) {
+    size_t needed;
+    char text[QKV_BYTES_TEXT];
+    enum qkv_status status = plan_bytes(p, &needed);
+    if (status || needed >= bytes) return status;
+    return qkv_buffer_print(p->ctx, help, "%s%s (%s)", help->size ? ", " : "choose ", way,
+                            qkv_bytes_text(text, needed));
+}
+
+/* The ways that there are: a run that goes on has none. */
+static enum qkv_status plan_ways(const struct plan *now, size_t bytes, struct qkv_buffer *help) {
+    const struct qkv_train_options *o = now->options;
+    struct plan other = *now;
+    enum qkv_status status = QKV_OK;
+    char way[96];
+    other.one_row = true;
+    if (o->batch > 0)
+        snprintf(way, sizeof way, "a smaller --batch or an --accumulate of up to %lld", (long long)o->batch);
+    else
+        snprintf(way, sizeof way, "smaller --batch-tokens or a larger --accumulate");
+    status = plan_way(&other, bytes, way, help);
+    other = *now;
+    other.checkpoint = true;
+    if (!status) status = plan_way(&other, bytes, "--checkpoint-activations", help);
+    other = *now;
+    other.precision = now->precision == QKV_FP32 ? QKV_MIXED_BF16 : QKV_FP32;
+    if (!status)
+        status = plan_way(&other, bytes, now->precision == QKV_FP32 ? "--precision bf16" : "--precision fp32", help);
+    other.one_row = other.checkpoint = true;
+    other.precision = now->precision;
+    if (!status && help->size) status = plan_way(&other, bytes, "or the first two together", help);
+    return status ? status : qkv_buffer_print(now->ctx, help, "%sa smaller model", help->size ? ", " : "choose ");
+}
+
+enum qkv_status qkv_train_memory(struct qkv_context *ctx, const struct qkv_spec *spec,
+                                 const struct qkv_train_options *options, const struct qkv_train_shapes *shapes,
+                                 bool fresh) {
+    struct plan p = {.ctx = ctx,
+                     .spec = spec,
+                     .options = options,
+                     .shapes = shapes,
+                     .checkpoint = options->checkpoint_activations,
+                     .precision = qkv_get_precision(ctx)};
+    struct qkv_buffer help = {0};
+    size_t bytes;
+    if (ctx->ignore_memory) return QKV_OK;
+    enum qkv_status status = plan_bytes(&p, &bytes);
+    if (status || !qkv_memory_check(ctx, bytes, "training", NULL)) return status;
+    status = fresh ? plan_ways(&p, bytes, &help) : QKV_OK;
+    if (!status) status = qkv_memory_check(ctx, bytes, "training", help.data);
+    qkv_buffer_free(&help);
+    return status;
+}

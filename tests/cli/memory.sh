@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# What needs more memory than there is is refused before it begins; models and options that were changed by hand too.
+. "$(dirname "$0")/common.sh"
+
+make_text 400 >text.txt
+make_spec
+within() { # within KIB COMMAND...: with so many addresses
+    (
+        ulimit -v "$1"
+        shift
+        exec "$@"
+    )
+}
+large="--set d_model=1024 --set decoder.layers=8 --set decoder.ffn.d_ff=4096"
+
+# ---- training ----
+if [ "${SANITIZE:-0}" != 1 ]; then # whose shadow is larger than any limit
+    # shellcheck disable=SC2086
+    refuse 1 '^qkv: training: [0-9.]+ GiB are needed, but only [0-9.]+ MiB are left by the limit of addresses \(ulimit -v\); .*--ignore-memory$' \
+        within 500000 "$QKV" train --spec spec.json $large --data text.txt --out large --batch 4 --threads 1
+    [ ! -e large ] || fail "a refused run has made its folder"
+    # shellcheck disable=SC2086
+    refuse 1 'out of memory' \
+        within 500000 "$QKV" train --spec spec.json $large --data text.txt --out large --batch 4 --threads 1 --quiet --ignore-memory
+    [ ! -e large ] || fail "a run that failed has left its folder"
+fi
+try 0 train run 5 --quiet --set position.kind=alibi
+try 0 "$QKV" generate run -n 5 -q --threads 1
+
+# ---- specs changed by hand ----
+sed 's/"context": 32/"context": 1000000/' run/config.json >longer && cp longer run/config.json
+refuse 1 'model\.safetensors: these weights belong to another spec than config\.json .*--ignore-digest$' "$QKV" generate run -n 5
+refuse 1 'another spec' "$QKV" eval run --data text.txt --context 16
+refuse 1 'another spec' "$QKV" attend run --prompt "the king"
+refuse 1 'another spec' "$QKV" inspect run --prompt "the king"
+refuse 1 'another spec' "$QKV" embed run "the king" --text
+try 0 "$QKV" eval run --data text.txt --context 16 --threads 1 --ignore-digest
+if [ "${SANITIZE:-0}" != 1 ]; then
+    refuse 1 '[0-9.]+ [MG]iB are needed, but only [0-9.]+ MiB are left by the limit of addresses' \
+        within 500000 "$QKV" generate run -n 5 -q --threads 1 --ignore-digest
+fi
+
+# ---- options changed by hand ----
+try 0 train options 5 --quiet
+sed 's/"rate": 0.001/"rate": 0.002/' options/train.json >other && cp other options/train.json
+refuse 1 'options/train\.json has other options than the checkpoint .*--ignore-digest$' resume options --steps 7
+try 0 resume options --steps 7 --quiet --ignore-digest
+try 0 resume options --steps 8 --quiet # the digest is now that of the options that it went on with
+
+finish

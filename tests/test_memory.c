@@ -1,0 +1,331 @@
+/* Memory: what is left is read of the machine, of control groups and of limits; a plan that needs more is refused before
+ * anything is made; what info says is what a process needs. */
+#include "train_fixture.h"
+
+#include <fcntl.h>
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#define MIB ((uint64_t)1 << 20)
+
+/* ---- a machine of files ------------------------------------------------------------------------------------------- */
+
+static void write_text(const char *name, const char *text) {
+    struct qkv_context ctx = {.threads = 1};
+    char folder[1024];
+    snprintf(folder, sizeof folder, "%s", test_path(name));
+    *strrchr(folder, '/') = 0;
+    assert_ok(&ctx, qkv_make_folder(&ctx, folder));
+    test_write_file(test_path(name), text, strlen(text));
+}
+
+static void write_number(const char *name, uint64_t number) {
+    char text[32];
+    snprintf(text, sizeof text, "%llu\n", (unsigned long long)number);
+    write_text(name, text);
+}
+
+/* The files below a folder of the test's own; nothing is used by the process. */
+static struct qkv_memory_files machine(const char *name, const char *membership) {
+    static char paths[4][1100];
+    static const char *const names[] = {"meminfo", "membership", "cgroup", "statm"};
+    char path[200];
+    test_remove_tree(test_path(name));
+    for (size_t i = 0; i < 4; i++) {
+        snprintf(path, sizeof path, "%s/%s", name, names[i]);
+        snprintf(paths[i], sizeof paths[i], "%s", test_path(path));
+    }
+    snprintf(path, sizeof path, "%s/meminfo", name);
+    write_text(path, "MemTotal:  8388608 kB\nMemFree:   100 kB\nMemAvailable:   4194304 kB\n"); /* 4 GiB */
+    snprintf(path, sizeof path, "%s/membership", name);
+    write_text(path, membership);
+    snprintf(path, sizeof path, "%s/statm", name);
+    write_text(path, "0 0 0 0 0 0 0\n");
+    return (struct qkv_memory_files){paths[0], paths[1], paths[2], paths[3]};
+}
+
+static void the_machine_tells_what_is_available(void **state) {
+    (void)state;
+    struct qkv_memory_files files = machine("plain", "0::/\n");
+    struct qkv_memory_left left = qkv_memory_physical(&files);
+    assert_true(left.bytes == 4096 * MIB);
+    assert_string_equal(left.why, "the memory of this machine");
+    files.meminfo = test_path("nothing");
+    assert_true(qkv_memory_physical(&files).bytes == UINT64_MAX);
+}
+
+static void groups_leave_their_limit_less_what_no_file_holds(void **state) {
+    (void)state;
+    struct qkv_memory_files files = machine("v2", "0::/outer/inner\n");
+    write_text("v2/cgroup/outer/inner/memory.max", "max\n");
+    write_number("v2/cgroup/outer/inner/memory.current", 200 * MIB);
+    assert_true(qkv_memory_physical(&files).bytes == 4096 * MIB);
+    write_number("v2/cgroup/outer/memory.max", 1000 * MIB); /* a group that holds ours */
+    write_number("v2/cgroup/outer/memory.current", 700 * MIB);
+    assert_true(qkv_memory_physical(&files).bytes == 300 * MIB);
+    write_text("v2/cgroup/outer/memory.stat", "anon 5\nfile 9\ninactive_file 104857600\nactive_file 104857600\n");
+    struct qkv_memory_left left = qkv_memory_physical(&files); /* pages of files can be given back */
+    assert_true(left.bytes == 500 * MIB);
+    assert_non_null(strstr(left.why, "the limit of the control group at "));
+    assert_non_null(strstr(left.why, "/v2/cgroup/outer"));
+    write_number("v2/cgroup/outer/inner/memory.max", 100 * MIB); /* more is used than allowed */
+    assert_true(qkv_memory_physical(&files).bytes == 0);
+}
+
+/* Of v1 the controller "memory" counts; in a container its own group is the root of the mount. */
+static void groups_of_version_1_are_read_too(void **state) {
+    (void)state;
+    struct qkv_memory_files files = machine("v1", "4:cpu,cpuacct:/c\n7:memory:/docker/abc\n0::/\n");
+    write_number("v1/cgroup/memory/memory.limit_in_bytes", 300 * MIB);
+    write_number("v1/cgroup/memory/memory.usage_in_bytes", 150 * MIB);
+    write_text("v1/cgroup/memory/memory.stat", "cache 1\ntotal_inactive_file 20971520\ntotal_active_file 10485760\n");
+    assert_true(qkv_memory_physical(&files).bytes == 180 * MIB);
+    write_number("v1/cgroup/memory/memory.limit_in_bytes", UINT64_C(9223372036854771712)); /* no limit */
+    assert_true(qkv_memory_physical(&files).bytes == 4096 * MIB);
+}
+
+/* ---- refusals ------------------------------------------------------------------------------------------------------- */
+
+/* A context in a group that has so much left. */
+static struct qkv_context *limited(struct qkv_memory_files *files, uint64_t bytes, bool ignore) {
+    struct qkv_context *ctx;
+    struct qkv_context_options options = {.threads = 1, .ignore_memory = ignore};
+    *files = machine("box", "0::/\n");
+    write_number("box/cgroup/memory.max", bytes);
+    write_number("box/cgroup/memory.current", 0);
+    assert_int_equal(qkv_context_create(&ctx, &options), QKV_OK);
+    ctx->memory_files = files;
+    return ctx;
+}
+
+static struct qkv_spec large_spec(struct qkv_context *ctx) {
+    return fixture_spec(ctx, (const char *const[]){"d_model=256", "context=128", "vocab=4096", NULL});
+}
+
+static void a_run_that_needs_more_is_refused_before_its_folder_is_made(void **state) {
+    (void)state;
+    struct qkv_memory_files files;
+    struct qkv_context *ctx = limited(&files, 20 * MIB, false);
+    struct qkv_train_options options = fixture_options(ctx);
+    struct qkv_spec spec = fixture_spec(ctx, (const char *const[]){"d_model=256", "context=128", NULL});
+    struct qkv_trainer *trainer;
+    options.batch = 64;
+    options.accumulate = 1;
+    options.precision = "fp32";
+    const char *folder = fixture_run("refused");
+    assert_status(ctx, qkv_trainer_create(ctx, &spec, &options, folder, NULL, NULL, &trainer), QKV_MEMORY);
+    assert_null(trainer);
+    assert_message(ctx, "training: ");
+    assert_message(ctx, "MiB are needed, but only 20.0 MiB are left by the limit of the control group");
+    assert_message(ctx, "choose a smaller --batch or an --accumulate of up to 64 (");
+    assert_message(ctx, "--checkpoint-activations (");
+    assert_message(ctx, "--precision bf16 (");
+    assert_message(ctx, "--ignore-memory");
+    assert_int_not_equal(access(folder, F_OK), 0);
+    write_number("box/cgroup/memory.max", 5 * MIB);
+    options.batch = 1;
+    options.checkpoint_activations = true; /* what cannot help any more is not said */
+    assert_status(ctx, qkv_trainer_create(ctx, &spec, &options, folder, NULL, NULL, &trainer), QKV_MEMORY);
+    assert_null(strstr(qkv_message(ctx), "--batch"));
+    assert_null(strstr(qkv_message(ctx), "--checkpoint-activations"));
+    assert_message(ctx, "a smaller model");
+    qkv_context_free(ctx);
+}
+
+static void a_refused_run_starts_when_memory_is_ignored_or_enough(void **state) {
+    (void)state;
+    for (int ignore = 0; ignore < 2; ignore++) {
+        struct qkv_memory_files files;
+        struct qkv_context *ctx = limited(&files, ignore ? 1 * MIB : 3000 * MIB, ignore);
+        struct qkv_train_options options = fixture_options(ctx);
+        struct qkv_spec spec = fixture_spec(ctx, (const char *const[]){"d_model=256", "context=128", NULL});
+        struct qkv_trainer *trainer;
+        options.batch = 8;
+        assert_ok(ctx, qkv_trainer_create(ctx, &spec, &options, fixture_run("taken"), NULL, NULL, &trainer));
+        qkv_trainer_free(trainer);
+        qkv_context_free(ctx);
+    }
+}
+
+/* Lines: their shapes are known when they are read; what was begun is cleared away. */
+static void a_run_on_lines_is_refused_by_their_shapes(void **state) {
+    (void)state;
+    struct qkv_memory_files files;
+    struct qkv_context *ctx = limited(&files, 24 * MIB, false);
+    char lines[64 * 130 + 1], *at = lines;
+    for (int i = 0; i < 64; i++) {
+        at += sprintf(at, "%c\t", 'a' + i % 2);
+        memset(at, 'x', 120), at += 120;
+        at += sprintf(at, "\n");
+    }
+    test_write_file(test_path("lines.tsv"), lines, (size_t)(at - lines));
+    struct qkv_train_options options = fixture_options(ctx);
+    struct qkv_spec spec =
+        fixture_spec(ctx, (const char *const[]){"d_model=256", "context=128", "head.kind=classify", "tie=none", NULL});
+    struct qkv_trainer *trainer;
+    options.data = NULL;
+    options.labeled = test_path("lines.tsv");
+    options.batch = 32;
+    options.precision = "fp32";
+    const char *folder = fixture_run("refused");
+    assert_status(ctx, qkv_trainer_create(ctx, &spec, &options, folder, NULL, NULL, &trainer), QKV_MEMORY);
+    assert_message(ctx, "choose a smaller --batch or an --accumulate of up to 32 (");
+    assert_int_not_equal(access(folder, F_OK), 0);
+    write_number("box/cgroup/memory.max", 3000 * MIB);
+    assert_ok(ctx, qkv_trainer_create(ctx, &spec, &options, folder, NULL, NULL, &trainer));
+    qkv_trainer_free(trainer);
+    qkv_context_free(ctx);
+}
+
+static void a_model_that_needs_more_is_not_loaded(void **state) {
+    (void)state;
+    struct qkv_memory_files files;
+    struct qkv_context *ctx = limited(&files, 1000 * MIB, false);
+    struct qkv_spec spec = large_spec(ctx);
+    struct qkv_model *model;
+    const char *folder = fixture_run("large");
+    assert_ok(ctx, qkv_model_create(ctx, &spec, 1, &model));
+    assert_ok(ctx, qkv_model_save(model, folder));
+    qkv_model_free(model);
+    write_number("box/cgroup/memory.max", 5 * MIB);
+    assert_status(ctx, qkv_model_load(ctx, folder, &model), QKV_MEMORY);
+    assert_message(ctx, "MiB are needed, but only 5.0 MiB are left by the limit of the control group");
+    assert_null(strstr(qkv_message(ctx), "--precision"));
+    ctx->ignore_memory = true;
+    assert_ok(ctx, qkv_model_load(ctx, folder, &model));
+    qkv_model_free(model);
+    ctx->ignore_memory = false;
+    qkv_set_precision(ctx, QKV_MIXED_BF16); /* weights twice: once is less */
+    assert_status(ctx, qkv_model_load(ctx, folder, &model), QKV_MEMORY);
+    assert_message(ctx, "choose --precision fp32 (");
+    qkv_context_free(ctx);
+}
+
+/* What a session or pass computes in is compared as well, with the weights that were made and not used yet. */
+static void passes_and_sessions_are_compared_with_what_is_left(void **state) {
+    (void)state;
+    struct qkv_memory_files files;
+    struct qkv_context *ctx = limited(&files, 1000 * MIB, false);
+    struct qkv_spec spec = large_spec(ctx);
+    struct qkv_model *model;
+    struct qkv_pass *pass;
+    assert_ok(ctx, qkv_model_create(ctx, &spec, 1, &model));
+    write_number("box/cgroup/memory.max", qkv_arena_total() + 8 * MIB);
+    struct qkv_pass_options options = {.B = 64, .T = 128, .logits = true};
+    assert_status(ctx, qkv_pass_create(model, &options, &pass), QKV_MEMORY);
+    assert_message(ctx, "one pass: ");
+    assert_message(ctx, "MiB are left by the limit of the control group"); /* 8 less the records */
+    options.B = 1;
+    assert_ok(ctx, qkv_pass_create(model, &options, &pass));
+    qkv_pass_free(pass);
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+}
+
+#ifndef TEST_ADDRESS_SANITIZER
+static void limits_of_the_process_count(void **state) {
+    (void)state;
+    pid_t child = fork();
+    if (child == 0) {
+        struct qkv_memory_files files = machine("limits", "0::/\n");
+        files.process = "/proc/self/statm";
+        struct qkv_context ctx = {.threads = 1, .memory_files = &files};
+        bool good = !qkv_memory_check(&ctx, 512 * MIB, "this", NULL);
+        struct rlimit limit = {256 * MIB, 256 * MIB};
+        good = good && !setrlimit(RLIMIT_DATA, &limit);
+        good =
+            good && qkv_memory_check(&ctx, 512 * MIB, "this", NULL) == QKV_MEMORY && strstr(ctx.message, "ulimit -d");
+        good = good && !setrlimit(RLIMIT_AS, &limit);
+        good =
+            good && qkv_memory_check(&ctx, 512 * MIB, "this", NULL) == QKV_MEMORY && strstr(ctx.message, "ulimit -v");
+        good = good && !qkv_memory_check(&ctx, 1 * MIB, "this", NULL);
+        _exit(good ? 0 : 1);
+    }
+    int result;
+    assert_int_equal(waitpid(child, &result, 0), child);
+    assert_int_equal(result, 0);
+}
+
+/* ---- the peak of a process ------------------------------------------------------------------------------------------ */
+
+/* Runs the command with its output in a file; the most memory that it had, in bytes. */
+static double peak_of(const char *const *words) {
+    struct rusage usage;
+    int result;
+    pid_t child = fork();
+    if (child == 0) {
+        int out = open(test_path("out"), O_WRONLY | O_CREAT | O_TRUNC, 0666);
+        if (out < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0) _exit(126);
+        execv(TEST_COMMAND, (char *const *)(uintptr_t)words);
+        _exit(127);
+    }
+    assert_int_equal(wait4(child, &result, 0, &usage), child);
+    assert_int_equal(result, 0);
+    return (double)usage.ru_maxrss * 1024;
+}
+
+/* A model of 74 MB, made by a child: this process stays small, as the peak of what it starts begins with its own. */
+static void save_peak_model(const char *folder) {
+    int result;
+    pid_t child = fork();
+    if (child == 0) {
+        struct qkv_context *ctx = fixture_context(1);
+        struct qkv_spec spec =
+            fixture_spec(ctx, (const char *const[]){"d_model=512", "context=64", "vocab=8192", "decoder.layers=4",
+                                                    "decoder.ffn.d_ff=2048", "decoder.attention.heads=8", NULL});
+        struct qkv_tokenizer_options options = {.kind = QKV_TOKENIZER_BYTES};
+        struct qkv_tokenizer *tokenizer;
+        struct qkv_model *model;
+        bool good = !qkv_tokenizer_train(ctx, &options, "", 0, &tokenizer) &&
+                    !qkv_model_create(ctx, &spec, 1, &model) && !qkv_model_set_tokenizer(model, tokenizer) &&
+                    !qkv_model_save(model, folder);
+        _exit(good ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &result, 0), child);
+    assert_int_equal(result, 0);
+}
+
+static void generating_peaks_at_what_info_says(void **state) {
+    (void)state;
+    if (!*TEST_COMMAND) skip();
+    const char *folder = fixture_run("peak");
+    save_peak_model(folder);
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        const char *precision = bf16 ? "bf16" : "fp32";
+        const char *info[] = {"qkv", "info", folder, "--precision", precision, "--json", NULL};
+        const char *run[] = {"qkv",         "generate", folder, "-n", "63",        "--prompt", "a", "-q",
+                             "--precision", precision,  "-s",   "1",  "--threads", "1",        NULL};
+        double base = peak_of(info); /* a process that looks at the model and makes nothing of it */
+        char *json = test_read_file(test_path("out"), NULL), *at = json ? strstr(json, "\"run_bytes\": ") : NULL;
+        assert_non_null(at);
+        double said = strtod(at + strlen("\"run_bytes\": "), NULL);
+        free(json);
+        double peak = peak_of(run);
+        print_message("%s: %.1f MiB, %.1f besides the process's own %.1f; info says %.1f\n", precision,
+                      peak / (double)MIB, (peak - base) / (double)MIB, base / (double)MIB, said / (double)MIB);
+        assert_true(said > 70e6);
+        assert_true(peak - base < 1.04 * said + 2.0 * (double)MIB);
+        assert_true(peak > 0.96 * said);
+    }
+}
+#endif
+
+int main(void) {
+    test_seed();
+    const struct CMUnitTest tests[] = {
+#ifndef TEST_ADDRESS_SANITIZER
+        cmocka_unit_test(generating_peaks_at_what_info_says), /* first: this process is still small */
+        cmocka_unit_test(limits_of_the_process_count),
+#endif
+        cmocka_unit_test(the_machine_tells_what_is_available),
+        cmocka_unit_test(groups_leave_their_limit_less_what_no_file_holds),
+        cmocka_unit_test(groups_of_version_1_are_read_too),
+        cmocka_unit_test(a_run_that_needs_more_is_refused_before_its_folder_is_made),
+        cmocka_unit_test(a_refused_run_starts_when_memory_is_ignored_or_enough),
+        cmocka_unit_test(a_run_on_lines_is_refused_by_their_shapes),
+        cmocka_unit_test(a_model_that_needs_more_is_not_loaded),
+        cmocka_unit_test(passes_and_sessions_are_compared_with_what_is_left),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
