@@ -236,17 +236,16 @@ static inline void attend_cut(const struct attend_case *c, size_t which, size_t 
     }
 }
 
-/* The forward pass of the rows [first, first + rows) of batch row b, alone, gives the bits of the whole; so does a longer
- * K and V whose further rows are NaN, with another past. This covers a row alone, chunks, and queries at the end of a
+/* The forward pass of the rows [first, first + rows) of batch row b, alone, gives the bits of the whole; so do K and V with
+ * `more` further rows, which are NaN, with another past. This covers a row alone, chunks, and queries at the end of a
  * cache. */
-static inline bool attend_check_part(struct qkv_context *ctx, struct attend_case *c, struct qkv_random *random) {
+static inline bool attend_check_rows(struct qkv_context *ctx, struct attend_case *c, size_t b, size_t first,
+                                     size_t rows, size_t more, size_t past) {
     struct attend_case part = *c;
     struct qkv_attend *a = &part.a;
     struct qkv_heads k[2], v[2];
-    size_t b = attend_uniform(random, 0, a->B - 1), more = attend_uniform(random, 0, 200);
-    size_t first = attend_uniform(random, 0, a->Tq - 1), rows = attend_uniform(random, 1, a->Tq - first);
     if (ctx->precision != QKV_FP32 && rows * (a->H / a->Hkv) < 16) return true; /* few rows stay with fp32 */
-    a->B = 1, a->Tq = rows, a->Tk += more, a->past = attend_uniform(random, 0, a->Tk);
+    a->B = 1, a->Tq = rows, a->Tk += more, a->past = past;
     a->q.data = attend_place(&c->a.q, b, first, 0, 0);
     a->lo += b * c->a.Tq + first, a->hi += b * c->a.Tq + first;
     if (a->position) a->position += b * c->a.Tq + first;
@@ -274,6 +273,12 @@ static inline bool attend_check_part(struct qkv_context *ctx, struct attend_case
     for (size_t o = 0; o < 2; o++) free(k[o].data), free(v[o].data);
     free(hi), free(a->lse), free(a->y.data);
     return good;
+}
+
+static inline bool attend_check_part(struct qkv_context *ctx, struct attend_case *c, struct qkv_random *random) {
+    const size_t b = attend_uniform(random, 0, c->a.B - 1), more = attend_uniform(random, 0, 200);
+    const size_t first = attend_uniform(random, 0, c->a.Tq - 1), rows = attend_uniform(random, 1, c->a.Tq - first);
+    return attend_check_rows(ctx, c, b, first, rows, more, attend_uniform(random, 0, c->a.Tk + more));
 }
 
 static inline bool attend_check_parts(struct qkv_context *ctx, uint64_t seed, size_t cases) {

@@ -2,7 +2,9 @@
  * kernels of isa/attend_*.c in parallel.
  *
  * Forward: one item is a block of query rows of one kv head, which walks over all its keys (online softmax: Milakov &
- * Gimelshein 2018, "Online normalizer calculation for softmax"; tiling: Dao et al. 2022, "FlashAttention").
+ * Gimelshein 2018, "Online normalizer calculation for softmax"; tiling: Dao et al. 2022, "FlashAttention"). Where there are too
+ * few blocks for the threads, as in decoding with one kv head, an item walks over one piece of the keys only (Dao et al. 2023,
+ * "Flash-Decoding for long-context inference"), and the pieces' sums are merged afterwards, as one item would: isa/attend_sums.h.
  * Backward (Dao 2023, "FlashAttention-2"): delta = Σ dy·y first; then one item is a run of key blocks of one kv head,
  * which walks over all query rows and owns its dk and dv; dq is summed over the runs, in order, afterwards. The gradient of
  * the addend is a pass of its own.
@@ -131,7 +133,7 @@ static void cut_rows(struct qkv_attend_plan *plan, size_t tile) {
 }
 
 static struct qkv_attend_plan start(const struct qkv_attend *a) {
-    struct qkv_attend_plan plan = {.a = a, .group = a->H / a->Hkv};
+    struct qkv_attend_plan plan = {.a = a, .group = a->H / a->Hkv, .pieces = 1};
     plan.rows = plan.group * a->Tq;
     return plan;
 }
@@ -180,7 +182,11 @@ static enum qkv_status take_scratch(struct qkv_context *ctx, struct qkv_arena *a
 
 static void forward_body(void *argument, size_t item, int thread) {
     const struct work *work = argument;
-    work->kernels->forward(&work->plan, item, work->scratch + (size_t)thread * work->floats);
+    float *scratch = work->scratch + (size_t)thread * work->floats;
+    if (work->bf16)
+        work->bf16->forward(&work->plan, item, scratch);
+    else
+        work->kernels->forward(&work->plan, item, scratch);
 }
 
 static void pack_keys_body(void *argument, size_t item, int thread) {
@@ -188,9 +194,37 @@ static void pack_keys_body(void *argument, size_t item, int thread) {
     work->bf16->pack_keys(&work->plan, item, work->scratch + (size_t)thread * work->floats);
 }
 
-static void forward_bf16_body(void *argument, size_t item, int thread) {
-    const struct work *work = argument;
-    work->bf16->forward(&work->plan, item, work->scratch + (size_t)thread * work->floats);
+/* Waking a thread costs more than a step of decoding over a short cache. */
+static bool forward_is_short(const struct qkv_attend *a) {
+    return (double)(a->B * a->H * a->Tq) * (double)a->Tk * (double)(a->D + a->Dv) < 1e5;
+}
+
+/* The pieces of the keys become items where blocks of rows alone are too few. This changes no bits. */
+static enum qkv_status forward_cut_keys(struct qkv_context *ctx, struct qkv_arena *scratch, struct work *work) {
+    struct qkv_attend_plan *plan = &work->plan;
+    const size_t units = plan->a->B * plan->a->Hkv * plan->blocks, pieces = divide_up(plan->a->Tk, QKV_ATTEND_PIECE);
+    if (ctx->threads == 1 || units >= DECODE_ITEMS || pieces < 2 || forward_is_short(plan->a)) return QKV_OK;
+    plan->sums_floats = work->bf16 ? work->bf16->sums_floats(plan) : work->kernels->sums_floats(plan);
+    size_t count, bytes;
+    if (!qkv_multiply(units * pieces, plan->sums_floats, &count) || !qkv_multiply(count, sizeof(float), &bytes))
+        return qkv_fail(ctx, QKV_MEMORY,
+                        "attend: the sums of %zu pieces of keys are more than this machine can address", pieces);
+    plan->pieces = pieces;
+    plan->sums = qkv_arena_take(scratch, count, sizeof(float));
+    return plan->sums ? QKV_OK : QKV_MEMORY;
+}
+
+static void forward_run(struct qkv_context *ctx, struct work *work) {
+    const struct qkv_attend_plan *plan = &work->plan;
+    const size_t units = plan->a->B * plan->a->Hkv * plan->blocks, items = units * plan->pieces;
+    if (ctx->dry) return;
+    if (work->bf16 || !forward_is_short(plan->a))
+        qkv_parallel(ctx, items, forward_body, work);
+    else
+        for (size_t item = 0; item < items; item++) forward_body(work, item, 0);
+    /* Few rows: waking the threads again would take longer. */
+    void (*combine)(const struct qkv_attend_plan *, size_t) = work->bf16 ? work->bf16->combine : work->kernels->combine;
+    for (size_t unit = 0; plan->sums && unit < units; unit++) combine(plan, unit);
 }
 
 static enum qkv_status forward_bf16(struct qkv_context *ctx, struct qkv_arena *scratch, struct work *work) {
@@ -200,28 +234,20 @@ static enum qkv_status forward_bf16(struct qkv_context *ctx, struct qkv_arena *s
     plan->key_blocks = divide_up(plan->a->Tk, work->bf16->keys);
     plan->keys_bytes = work->bf16->keys_bytes(plan);
     enum qkv_status status = take_packed(ctx, scratch, pairs * plan->key_blocks, plan->keys_bytes, &plan->packed_keys);
+    if (status == QKV_OK) status = forward_cut_keys(ctx, scratch, work);
     if (status == QKV_OK) status = take_scratch(ctx, scratch, work, work->bf16->scratch(plan));
     if (status != QKV_OK) return status;
     qkv_parallel(ctx, pairs * plan->key_blocks, pack_keys_body, work);
-    qkv_parallel(ctx, pairs * plan->blocks, forward_bf16_body, work);
+    forward_run(ctx, work);
     return QKV_OK;
-}
-
-/* Waking a thread costs more than a step of decoding over a short cache. */
-static size_t forward_threads(const struct qkv_context *ctx, const struct qkv_attend *a) {
-    const double products = (double)(a->B * a->H * a->Tq) * (double)a->Tk * (double)(a->D + a->Dv);
-    return products < 1e5 ? 1 : (size_t)ctx->threads;
 }
 
 static enum qkv_status forward_fp32(struct qkv_context *ctx, struct qkv_arena *scratch, struct work *work) {
     struct qkv_attend_plan *plan = &work->plan;
     cut_rows(plan, work->kernels->tile);
-    enum qkv_status status = take_scratch(ctx, scratch, work, work->kernels->forward_scratch(plan));
-    const size_t items = plan->a->B * plan->a->Hkv * plan->blocks;
-    if (status == QKV_OK && forward_threads(ctx, plan->a) > 1)
-        qkv_parallel(ctx, items, forward_body, work);
-    else
-        for (size_t item = 0; status == QKV_OK && !ctx->dry && item < items; item++) forward_body(work, item, 0);
+    enum qkv_status status = forward_cut_keys(ctx, scratch, work);
+    if (status == QKV_OK) status = take_scratch(ctx, scratch, work, work->kernels->forward_scratch(plan));
+    if (status == QKV_OK) forward_run(ctx, work);
     return status;
 }
 

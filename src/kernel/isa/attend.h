@@ -8,19 +8,23 @@
 
 #include "kernel/kernel.h"
 
-#define QKV_ATTEND_ROWS 264 /* most query rows a block holds */
+#define QKV_ATTEND_ROWS  264 /* most query rows a block holds */
+#define QKV_ATTEND_PIECE 512 /* keys summed together, see attend_sums.h: part of what the bits of a result are */
 
-/* What the driver made of one call; every number depends on shapes only. */
+/* What the driver made of one call; every number depends on shapes, and `pieces` on whether there are several threads. */
 struct qkv_attend_plan {
     const struct qkv_attend *a;
     const struct qkv_attend_gradients *g; /* backward only */
     size_t group;                         /* query heads a kv head: H / Hkv */
     size_t rows;                          /* query rows a kv head: group·Tq */
     size_t block, blocks;                 /* query rows a block, a multiple of the tile; blocks a kv head */
-    size_t key_blocks;                    /* backward: blocks of keys, */
-    size_t chunk, chunks;                 /* shared out in `chunks` runs of `chunk` blocks */
-    float *delta;                         /* backward: (B,H,Tq) Σ dy·y */
-    float *norm;                          /* backward: (B,H,Tq) what weights made from lse are multiplied by */
+    size_t pieces; /* forward: items that the keys of a block of rows are shared out to, a piece each; or 1 */
+    float *sums;   /* then (B,Hkv,blocks,pieces,sums_floats), what each of them gathered; or NULL */
+    size_t sums_floats;
+    size_t key_blocks;      /* backward: blocks of keys, */
+    size_t chunk, chunks;   /* shared out in `chunks` runs of `chunk` blocks */
+    float *delta;           /* backward: (B,H,Tq) Σ dy·y */
+    float *norm;            /* backward: (B,H,Tq) what weights made from lse are multiplied by */
     float *partial;         /* backward: (B,Hkv,chunks,partial_rows,padded D) dq as each chunk sees it; or NULL */
     size_t partial_rows;    /* at least `rows` */
     unsigned char *touched; /* backward: (B,Hkv,chunks,blocks) whether that part of `partial` is in use */
@@ -40,8 +44,12 @@ struct qkv_attend_kernels {
     size_t (*forward_scratch)(const struct qkv_attend_plan *plan);
     size_t (*backward_scratch)(const struct qkv_attend_plan *plan);
     size_t (*weights_scratch)(const struct qkv_attend_plan *plan);
-    /* y and lse of one block of rows; items are (B,Hkv,blocks). */
+    /* Floats of what a block of rows gathers over a piece of the keys. */
+    size_t (*sums_floats)(const struct qkv_attend_plan *plan);
+    /* y and lse of one block of rows; items are (B,Hkv,blocks). With `sums`: those of one piece, items (B,Hkv,blocks,pieces). */
     void (*forward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
+    /* y and lse of one block of rows from the sums of its pieces, in order; items are (B,Hkv,blocks). */
+    void (*combine)(const struct qkv_attend_plan *plan, size_t item);
     /* delta of the rows [begin, end) of (B,H,Tq). */
     void (*delta)(const struct qkv_attend_plan *plan, size_t begin, size_t end);
     /* dk, dv of one chunk of keys, and its share of dq; items are (chunks,B,Hkv). */
@@ -71,7 +79,9 @@ struct qkv_attend_bf16_kernels {
     void (*pack_keys)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
     void (*pack_rows)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
     /* As above. */
+    size_t (*sums_floats)(const struct qkv_attend_plan *plan);
     void (*forward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
+    void (*combine)(const struct qkv_attend_plan *plan, size_t item);
     void (*backward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
 };
 

@@ -236,7 +236,9 @@ bool QKV_T(attend_bf16_round)(uint16_t *out, struct cells x, size_t columns, siz
 /* attend_bf16_forward.c, attend_bf16_backward.c */
 size_t QKV_T(attend_bf16_forward_scratch)(const struct qkv_attend_plan *plan);
 size_t QKV_T(attend_bf16_backward_scratch)(const struct qkv_attend_plan *plan);
+size_t QKV_T(attend_bf16_sums_floats)(const struct qkv_attend_plan *plan);
 void QKV_T(attend_bf16_forward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
+void QKV_T(attend_bf16_combine)(const struct qkv_attend_plan *plan, size_t unit);
 void QKV_T(attend_bf16_backward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
 
 #endif

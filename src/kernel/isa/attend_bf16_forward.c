@@ -1,6 +1,10 @@
 /* attend_bf16_forward.c: y and log-sum-exp of one block of query rows, walking over packed keys once: the online softmax of
- * attend_forward.c, strip by strip of rows. Sums of weights are kept lane by lane until the end. */
+ * attend_forward.c, strip by strip of rows; or over one piece of them, and then y from the sums of all pieces. Sums of weights
+ * are kept lane by lane until the end. */
 #include "kernel/isa/attend_bf16.h"
+#include "kernel/isa/attend_sums.h"
+
+_Static_assert(QKV_ATTEND_PIECE % BLOCK_KEYS == 0, "a piece is whole blocks of keys");
 
 struct forward {
     const struct qkv_attend_plan *plan;
@@ -11,25 +15,32 @@ struct forward {
     struct stream values;
     struct key_block block;
     char *q;     /* strips of left operands */
-    float *o;    /* (rows,ldo) */
-    float *l;    /* (rows,W): sums of weights */
     float *s;    /* (STRIP,BLOCK_KEYS): scores */
     uint16_t *p; /* the same of weights */
     char *left;  /* p packed, where it cannot be read in place */
     float *staging;
-    size_t ldo;
-    float m[QKV_ATTEND_ROWS];
+    struct sums sums; /* of the piece in work, */
+    struct sums all;  /* and of all pieces so far */
     struct row rows[QKV_ATTEND_ROWS];
     struct span spans[QKV_ATTEND_ROWS];
 };
 
+/* The sums of weights of a row are kept in W parts. */
+static struct sums forward_sums(const struct qkv_attend_plan *plan, float *at) {
+    return sums_at(at, plan->block, padded(plan->a->Dv, GRANULE), W);
+}
+
+size_t QKV_T(attend_bf16_sums_floats)(const struct qkv_attend_plan *plan) {
+    return sums_floats(plan->block, padded(plan->a->Dv, GRANULE), W);
+}
+
 static size_t carve_forward(const struct qkv_attend_plan *plan, struct forward *f, float *scratch) {
-    const size_t D = plan->a->D, Dv = plan->a->Dv, wide = D > BLOCK_KEYS ? D : BLOCK_KEYS;
+    const size_t D = plan->a->D, wide = D > BLOCK_KEYS ? D : BLOCK_KEYS;
+    const size_t sums = QKV_T(attend_bf16_sums_floats)(plan) * sizeof(float);
     struct carve c = {(char *)scratch, 0};
-    f->ldo = padded(Dv, GRANULE);
     f->q = take(&c, plan->block / STRIP * left_bytes(STRIP, D));
-    f->o = take(&c, plan->block * f->ldo * sizeof *f->o);
-    f->l = take(&c, plan->block * W * sizeof *f->l);
+    float *piece = take(&c, sums), *all = take(&c, plan->a->Tk > QKV_ATTEND_PIECE ? sums : 0);
+    if (scratch) f->sums = forward_sums(plan, piece), f->all = forward_sums(plan, all);
     f->s = take(&c, STRIP * BLOCK_KEYS * sizeof *f->s);
     f->p = take(&c, STRIP * (padded(D, GRANULE) > BLOCK_KEYS ? padded(D, GRANULE) : BLOCK_KEYS) * sizeof *f->p);
     f->left = take(&c, BF16.in_place ? 0 : left_bytes(STRIP, BLOCK_KEYS));
@@ -42,13 +53,10 @@ size_t QKV_T(attend_bf16_forward_scratch)(const struct qkv_attend_plan *plan) {
     return carve_forward(plan, &f, NULL);
 }
 
-/* The rows of the block; those that fill its last strip attend to nothing. Returns how many there are with them. */
-static size_t forward_start(struct forward *f, size_t r0, float *scratch) {
+/* Packs the rows; those that fill the last strip attend to nothing. Returns how many there are with them. */
+static size_t forward_start(struct forward *f, size_t count) {
     const struct qkv_attend *a = f->a;
-    const size_t count = f->plan->rows - r0 < f->plan->block ? f->plan->rows - r0 : f->plan->block;
     const size_t all = padded(count, STRIP), ld = padded(a->D, GRANULE);
-    carve_forward(f->plan, f, scratch);
-    rows_of(f->plan, f->b, f->n, r0, count, f->rows);
     for (size_t r = count; r < all; r++) f->rows[r] = (struct row){0};
     for (size_t r = 0; r < all; r++) {
         uint16_t *to = f->p + r % STRIP * ld;
@@ -57,10 +65,7 @@ static size_t forward_start(struct forward *f, size_t r0, float *scratch) {
         else
             memset(to, 0, ld * sizeof *to);
         if ((r + 1) % STRIP == 0) keep_strip(f->q + r / STRIP * left_bytes(STRIP, a->D), f->p, ld, a->D, f->staging);
-        f->m[r] = -INFINITY;
     }
-    memset(f->o, 0, all * f->ldo * sizeof *f->o);
-    memset(f->l, 0, all * W * sizeof *f->l);
     return all;
 }
 
@@ -85,27 +90,27 @@ static void scale_row(float *x, float s, size_t n) {
 /* m, l and the weights of one row for the keys [first, last) of the block; O and l follow m. */
 static void row_softmax(struct forward *f, size_t r, float *x, uint16_t *p, size_t first, size_t last) {
     const struct span span = f->spans[r];
-    float best = -INFINITY;
+    float best = -INFINITY, *m = f->sums.m + r, *o = f->sums.o + r * f->sums.ldo, *l = f->sums.l + r * W;
     if (span.end) best = row_scores(f->a, f->plain, &f->rows[r], f->key, span, x, first, last);
     if (span.end && !(fabsf(best) <= FLT_MAX)) best = row_repair(span, x);
     if (best == -INFINITY) {
         memset(p + first, 0, (last - first) * sizeof *p);
         return;
     }
-    if (f->m[r] < best) {
-        if (f->m[r] > -INFINITY) {
-            const float rescale = vf_first(exp_down(vf_set(f->m[r] - best)));
-            scale_row(f->o + r * f->ldo, rescale, f->ldo);
-            scale_row(f->l + r * W, rescale, W);
+    if (*m < best) {
+        if (*m > -INFINITY) {
+            const float rescale = vf_first(exp_down(vf_set(*m - best)));
+            scale_row(o, rescale, f->sums.ldo);
+            scale_row(l, rescale, W);
         }
-        f->m[r] = best;
+        *m = best;
     }
     if (f->a->dropout > 0) {
         float keep[BLOCK_KEYS];
         keep_of(f->a, &f->rule, &f->rows[r], f->key, first, last, 1.0f, keep);
-        row_weights(x, p, f->m[r], keep, first, last, f->l + r * W);
+        row_weights(x, p, *m, keep, first, last, l);
     } else {
-        row_weights(x, p, f->m[r], NULL, first, last, f->l + r * W);
+        row_weights(x, p, *m, NULL, first, last, l);
     }
 }
 
@@ -119,7 +124,7 @@ static void add_values_apart(struct forward *f, size_t r0) {
             const uint32_t bits = (uint32_t)f->p[r * BLOCK_KEYS + j] << 16;
             if (!attends(f->a, &f->rows[r0 + r], f->key, j)) continue;
             memcpy(&p, &bits, sizeof p);
-            add_apart(f->o + (r0 + r) * f->ldo, 1, p, v, f->a->Dv);
+            add_apart(f->sums.o + (r0 + r) * f->sums.ldo, 1, p, v, f->a->Dv);
         }
     }
 }
@@ -135,41 +140,77 @@ static void forward_strip(struct forward *f, size_t r0) {
     for (size_t r = 0; r < STRIP; r++)
         row_softmax(f, r0 + r, f->s + r * BLOCK_KEYS, f->p + r * BLOCK_KEYS, first, last);
     struct left p = strip_of(f->p + first, BLOCK_KEYS, end - first, f->left, f->staging);
-    add_product(&p, first, end - first, f->block.v, f->keys, f->a->Dv, f->o + r0 * f->ldo, f->ldo);
+    add_product(&p, first, end - first, f->block.v, f->keys, f->a->Dv, f->sums.o + r0 * f->sums.ldo, f->sums.ldo);
     if (!*f->block.finite_v) add_values_apart(f, r0);
 }
 
 /* y = O / l, with dropout's scale; adding 0 makes every zero a positive one, however it came about. */
-static void forward_finish(const struct forward *f, size_t count) {
-    const struct qkv_attend *a = f->a;
+static void forward_finish(const struct qkv_attend *a, const struct row *rows, size_t count, const struct sums *sums) {
     for (size_t r = 0; r < count; r++) {
-        const struct row *row = &f->rows[r];
-        const bool empty = f->m[r] == -INFINITY;
-        const float l = vf_sum(vf_load(f->l + r * W));
+        const struct row *row = &rows[r];
+        const bool empty = sums->m[r] == -INFINITY;
+        const float l = vf_sum(vf_load(sums->l + r * W));
         const vf s = vf_set(empty ? 0.0f : mask_scale(a->dropout) / l);
         struct cells y = cells_at(&a->y, row->b, row->i, row->h);
         for (size_t c = 0; c < a->Dv; c += W)
-            store_cells(y, c, vf_add(vf_mul(vf_load(f->o + r * f->ldo + c), s), vf_zero()), a->Dv - c);
-        if (a->lse) a->lse[row->at] = empty ? -INFINITY : f->m[r] + logf(l);
+            store_cells(y, c, vf_add(vf_mul(vf_load(sums->o + r * sums->ldo + c), s), vf_zero()), a->Dv - c);
+        if (a->lse) a->lse[row->at] = empty ? -INFINITY : sums->m[r] + logf(l);
     }
+}
+
+/* f->sums of the keys [begin, end), which are of one piece, for all rows and those that fill the last strip. */
+static void forward_walk(struct forward *f, size_t begin, size_t end, size_t all) {
+    const struct qkv_attend_plan *plan = f->plan;
+    const size_t pair = f->b * f->a->Hkv + f->n;
+    sums_clear(&f->sums, all);
+    for (f->key = begin / BLOCK_KEYS * BLOCK_KEYS; f->key < end; f->key += BLOCK_KEYS) {
+        f->keys = f->a->Tk - f->key < BLOCK_KEYS ? f->a->Tk - f->key : BLOCK_KEYS;
+        if (!spans_of(f->rows, all, f->key, f->keys, f->spans).end) continue;
+        struct carve c = {plan->packed_keys + (pair * plan->key_blocks + f->key / BLOCK_KEYS) * plan->keys_bytes, 0};
+        f->block = carve_keys(plan, &c);
+        for (size_t r = 0; r < all; r += STRIP) forward_strip(f, r);
+    }
+}
+
+/* The sums of the keys [begin, end), piece after piece. */
+static const struct sums *forward_pieces(struct forward *f, size_t begin, size_t end, size_t all) {
+    if (begin / QKV_ATTEND_PIECE == (end ? end - 1 : 0) / QKV_ATTEND_PIECE) {
+        forward_walk(f, begin, end, all);
+        return &f->sums;
+    }
+    sums_clear(&f->all, all);
+    for (size_t next; begin < end; begin = next) {
+        next = (begin / QKV_ATTEND_PIECE + 1) * QKV_ATTEND_PIECE;
+        if (next > end) next = end;
+        forward_walk(f, begin, next, all);
+        sums_merge(&f->all, &f->sums, all);
+    }
+    return &f->all;
 }
 
 void QKV_T(attend_bf16_forward)(const struct qkv_attend_plan *plan, size_t item, float *scratch) {
     const struct qkv_attend *a = plan->a;
-    const size_t pair = item / plan->blocks, r0 = (plan->blocks - 1 - item % plan->blocks) * plan->block;
+    const size_t unit = item / plan->pieces, pair = unit / plan->blocks;
     struct forward f;
     f.plan = plan, f.a = a, f.b = pair / a->Hkv, f.n = pair % a->Hkv;
     f.plain = plain_scores(a);
     f.rule = mask_rule(a->key, a->dropout);
     f.values = values_of(a, f.b, f.n);
-    const size_t all = forward_start(&f, r0, scratch);
-    for (size_t block = 0; block < plan->key_blocks; block++) {
-        f.key = block * BLOCK_KEYS;
-        f.keys = a->Tk - f.key < BLOCK_KEYS ? a->Tk - f.key : BLOCK_KEYS;
-        if (!spans_of(f.rows, all, f.key, f.keys, f.spans).end) continue;
-        struct carve c = {plan->packed_keys + (pair * plan->key_blocks + block) * plan->keys_bytes, 0};
-        f.block = carve_keys(plan, &c);
-        for (size_t r = 0; r < all; r += STRIP) forward_strip(&f, r);
+    carve_forward(plan, &f, scratch);
+    const size_t count = unit_rows(plan, unit, f.rows), all = forward_start(&f, count);
+    struct span keys = rows_span(f.rows, count);
+    if (!plan->sums) {
+        forward_finish(a, f.rows, count, forward_pieces(&f, keys.begin, keys.end, all));
+        return;
     }
-    forward_finish(&f, plan->rows - r0 < plan->block ? plan->rows - r0 : plan->block);
+    keys = piece_span(keys, item % plan->pieces);
+    f.sums = forward_sums(plan, plan->sums + item * plan->sums_floats);
+    forward_walk(&f, keys.begin, keys.end, all);
+}
+
+void QKV_T(attend_bf16_combine)(const struct qkv_attend_plan *plan, size_t unit) {
+    struct row rows[QKV_ATTEND_ROWS];
+    const size_t count = unit_rows(plan, unit, rows);
+    const struct sums all = unit_sums(plan, unit, count, padded(plan->a->Dv, GRANULE), W);
+    forward_finish(plan->a, rows, count, &all);
 }

@@ -140,6 +140,8 @@ const struct qkv_attend_bf16_kernels QKV_T(attend_bf16_kernels) = {
     .scratch = scratch_floats,
     .pack_keys = QKV_T(attend_bf16_pack_keys),
     .pack_rows = QKV_T(attend_bf16_pack_rows),
+    .sums_floats = QKV_T(attend_bf16_sums_floats),
     .forward = QKV_T(attend_bf16_forward),
+    .combine = QKV_T(attend_bf16_combine),
     .backward = QKV_T(attend_bf16_backward),
 };

@@ -1,14 +1,17 @@
-/* attend_forward.c: y and log-sum-exp of one block of query rows, walking over the keys once.
+/* attend_forward.c: y and log-sum-exp of one block of query rows, walking over the keys once; or over one piece of them, and
+ * then y from the sums of all pieces.
  *
  * Online softmax (Milakov & Gimelshein 2018; Dao et al. 2022): for every block of keys
  *
  *   S = score(Q·Kᵀ)    m' = max(m, max S)    P = exp(S − m')    l = l·exp(m − m') + Σ P    O = O·exp(m − m') + P·V
  *
- * and at the end y = O / l, lse = m + log l. Blocks of keys begin at multiples of KEYS whatever the interval of a row is,
- * and a block in which a row has no key leaves its m, l and O as they are: a row's bits depend on its own inputs only. */
-#include "kernel/isa/attend_score.h"
+ * and at the end y = O / l, lse = m + log l. Blocks of keys begin at multiples of KEYS and pieces (attend_sums.h) at multiples
+ * of QKV_ATTEND_PIECE whatever the interval of a row is, and a block in which a row has no key leaves its m, l and O as they
+ * are: a row's bits depend on its own inputs only. */
+#include "kernel/isa/attend_sums.h"
 
 enum { KEYS = 64 }; /* keys a block */
+_Static_assert(QKV_ATTEND_PIECE % KEYS == 0, "a piece is whole blocks of keys");
 
 struct forward {
     const struct qkv_attend_plan *plan;
@@ -20,36 +23,40 @@ struct forward {
     float *q;          /* (rows,D) */
     float *k;          /* panels of (D,PANEL) */
     float *v;          /* (KEYS,Dv padded) */
-    float *o;          /* (rows,Dv padded) */
     float *s;          /* (TILE,KEYS) scores, then weights */
     float *staging;    /* keys or values that cannot be packed where they lie */
+    struct sums sums;  /* of the piece in work, */
+    struct sums all;   /* and of all pieces so far */
     struct stream keys, values;
-    float m[QKV_ATTEND_ROWS + W], l[QKV_ATTEND_ROWS + W];
     struct row rows[QKV_ATTEND_ROWS];
     struct span spans[QKV_ATTEND_ROWS];
 };
 
-size_t QKV_K(attend_forward_scratch)(const struct qkv_attend_plan *plan) {
-    size_t D = plan->a->D, ldv = padded(plan->a->Dv, W), line = QKV_CACHE_LINE / sizeof(float);
-    return padded(plan->block * D, line) + KEYS * D + KEYS * padded(ldv, line) + padded(plan->block * ldv, line) +
-           TILE * KEYS + KEYS * (D > plan->a->Dv ? D : plan->a->Dv);
+static struct sums forward_sums(const struct qkv_attend_plan *plan, float *at) {
+    return sums_at(at, plan->block, padded(plan->a->Dv, W), 1);
 }
 
-static void forward_start(struct forward *f, float *scratch) {
+size_t QKV_K(attend_sums_floats)(const struct qkv_attend_plan *plan) {
+    return sums_floats(plan->block, padded(plan->a->Dv, W), 1);
+}
+
+size_t QKV_K(attend_forward_scratch)(const struct qkv_attend_plan *plan) {
+    size_t D = plan->a->D, ldv = padded(plan->a->Dv, W), line = QKV_CACHE_LINE / sizeof(float);
+    return padded(plan->block * D, line) + KEYS * D + KEYS * padded(ldv, line) + TILE * KEYS +
+           KEYS * (D > plan->a->Dv ? D : plan->a->Dv) +
+           (plan->a->Tk > QKV_ATTEND_PIECE ? 2 : 1) * QKV_K(attend_sums_floats)(plan);
+}
+
+static void forward_carve(struct forward *f, float *scratch) {
     const struct qkv_attend *a = f->a;
     size_t ldv = padded(a->Dv, W), line = QKV_CACHE_LINE / sizeof(float);
     f->q = scratch;
     f->k = f->q + padded(f->plan->block * a->D, line);
     f->v = f->k + KEYS * a->D;
-    f->o = f->v + KEYS * padded(ldv, line);
-    f->s = f->o + padded(f->plan->block * ldv, line);
+    f->s = f->v + KEYS * padded(ldv, line);
     f->staging = f->s + TILE * KEYS;
-    for (size_t r = 0; r < f->count; r++) {
-        const struct row *row = &f->rows[r];
-        read_cells(f->q + r * a->D, cells_at(&a->q, row->b, row->i, row->h), a->D);
-    }
-    memset(f->o, 0, f->count * ldv * sizeof(float));
-    for (size_t r = 0; r < f->count; r++) f->m[r] = -INFINITY, f->l[r] = 0;
+    f->sums = forward_sums(f->plan, f->staging + KEYS * (a->D > a->Dv ? a->D : a->Dv));
+    f->all = forward_sums(f->plan, f->sums.o + QKV_K(attend_sums_floats)(f->plan)); /* where there are several pieces */
 }
 
 /* Scores to weights in place; returns their sum. */
@@ -71,7 +78,7 @@ static void row_dropout(const struct forward *f, const struct row *row, float *x
 
 /* m and l of a tile's rows, and the weights of its keys [first, last); rescale is what O is to be multiplied by. */
 static void tile_softmax(struct forward *f, size_t r0, size_t rows, size_t first, size_t last, float *rescale) {
-    float best[TILE + W], *m = f->m + r0;
+    float best[TILE + W], *m = f->sums.m + r0, *l = f->sums.l + r0;
     for (size_t r = 0; r < rows; r++) {
         float *x = f->s + r * KEYS;
         struct span span = f->spans[r0 + r];
@@ -91,7 +98,7 @@ static void tile_softmax(struct forward *f, size_t r0, size_t rows, size_t first
             for (size_t j = first; j < last; j += W) vf_store(x + j, vf_zero());
             continue;
         }
-        f->l[r0 + r] = f->l[r0 + r] * rescale[r] + row_weights(x, m[r], first, last);
+        l[r] = l[r] * rescale[r] + row_weights(x, m[r], first, last);
         if (f->a->dropout > 0) row_dropout(f, &f->rows[r0 + r], x, first, last);
     }
 }
@@ -104,7 +111,7 @@ static void add_rows_apart(const struct forward *f, size_t r0, size_t rows, cons
         struct span span = f->spans[r0 + r], run = run_of(f->a, row, f->key, span, span.begin);
         for (enum tile_start how = RESCALE; run.end; how = ADD) {
             QKV_K(attend_tiles)
-            (1, ldv, how, f->o + (r0 + r) * ldv, ldv, rescale + r, f->s + r * KEYS + run.begin, KEYS, 1,
+            (1, ldv, how, f->sums.o + (r0 + r) * ldv, ldv, rescale + r, f->s + r * KEYS + run.begin, KEYS, 1,
              f->v + run.begin * ldv, ldv, run.end - run.begin);
             run = run_of(f->a, row, f->key, span, run.end);
         }
@@ -115,7 +122,7 @@ static void add_rows_apart(const struct forward *f, size_t r0, size_t rows, cons
 static void forward_tile(struct forward *f, size_t r0, size_t rows) {
     const size_t D = f->a->D, ldv = padded(f->a->Dv, W);
     const struct span *spans = f->spans + r0;
-    float rescale[TILE + W], *o = f->o + r0 * ldv;
+    float rescale[TILE + W], *o = f->sums.o + r0 * ldv;
     struct span all = {KEYS, 0};
     for (size_t r = 0; r < rows; r++) {
         if (!spans[r].end) continue;
@@ -133,21 +140,6 @@ static void forward_tile(struct forward *f, size_t r0, size_t rows) {
     else add_rows_apart(f, r0, rows, rescale);
 }
 
-/* y = O / l, with dropout's scale; adding 0 makes every zero a positive one, however it came about. */
-static void forward_finish(const struct forward *f) {
-    const struct qkv_attend *a = f->a;
-    size_t ldv = padded(a->Dv, W);
-    for (size_t r = 0; r < f->count; r++) {
-        const struct row *row = &f->rows[r];
-        bool empty = f->m[r] == -INFINITY;
-        vf s = vf_set(empty ? 0.0f : mask_scale(a->dropout) / f->l[r]);
-        struct cells y = cells_at(&a->y, row->b, row->i, row->h);
-        for (size_t c = 0; c < a->Dv; c += W)
-            store_cells(y, c, vf_add(vf_mul(vf_load(f->o + r * ldv + c), s), vf_zero()), a->Dv - c);
-        if (a->lse) a->lse[row->at] = empty ? -INFINITY : f->m[r] + logf(f->l[r]);
-    }
-}
-
 /* The keys `all` of the block; V is asked for while K is packed, and the next block's K while V is. */
 static void pack_block(struct forward *f, struct span all, size_t last) {
     const struct qkv_attend *a = f->a;
@@ -159,29 +151,71 @@ static void pack_block(struct forward *f, struct span all, size_t last) {
     f->finite = pack_rows(f->v + all.begin * ldv, ldv, v, count, a->Dv, soon_k);
 }
 
+/* y = O / l, with dropout's scale; adding 0 makes every zero a positive one, however it came about. */
+static void forward_finish(const struct qkv_attend *a, const struct row *rows, size_t count, const struct sums *sums) {
+    for (size_t r = 0; r < count; r++) {
+        const struct row *row = &rows[r];
+        bool empty = sums->m[r] == -INFINITY;
+        vf s = vf_set(empty ? 0.0f : mask_scale(a->dropout) / sums->l[r]);
+        struct cells y = cells_at(&a->y, row->b, row->i, row->h);
+        for (size_t c = 0; c < a->Dv; c += W)
+            store_cells(y, c, vf_add(vf_mul(vf_load(sums->o + r * sums->ldo + c), s), vf_zero()), a->Dv - c);
+        if (a->lse) a->lse[row->at] = empty ? -INFINITY : sums->m[r] + logf(sums->l[r]);
+    }
+}
+
+/* f->sums of the keys [begin, end), which are of one piece; keys before `last` are read afterwards. */
+static void forward_walk(struct forward *f, size_t begin, size_t end, size_t last) {
+    sums_clear(&f->sums, f->count);
+    for (f->key = begin / KEYS * KEYS; f->key < end; f->key += KEYS) {
+        struct span all = spans_of(f->rows, f->count, f->key, KEYS, f->spans);
+        if (!all.end) continue;
+        pack_block(f, all, last);
+        for (size_t r = 0; r < f->count; r += TILE) forward_tile(f, r, f->count - r < TILE ? f->count - r : TILE);
+    }
+}
+
+/* The sums of the keys [begin, end), piece after piece. */
+static const struct sums *forward_pieces(struct forward *f, size_t begin, size_t end) {
+    if (begin / QKV_ATTEND_PIECE == (end ? end - 1 : 0) / QKV_ATTEND_PIECE) {
+        forward_walk(f, begin, end, end);
+        return &f->sums;
+    }
+    sums_clear(&f->all, f->count);
+    for (size_t next; begin < end; begin = next) {
+        next = (begin / QKV_ATTEND_PIECE + 1) * QKV_ATTEND_PIECE;
+        if (next > end) next = end;
+        forward_walk(f, begin, next, end);
+        sums_merge(&f->all, &f->sums, f->count);
+    }
+    return &f->all;
+}
+
 void QKV_K(attend_forward)(const struct qkv_attend_plan *plan, size_t item, float *scratch) {
     const struct qkv_attend *a = plan->a;
-    size_t n = item / plan->blocks % a->Hkv, b = item / plan->blocks / a->Hkv;
-    size_t r0 = (plan->blocks - 1 - item % plan->blocks) * plan->block;
+    const size_t unit = item / plan->pieces, b = unit / plan->blocks / a->Hkv, n = unit / plan->blocks % a->Hkv;
     struct forward f;
     f.plan = plan, f.a = a;
     f.plain = plain_scores(a);
     f.rule = mask_rule(a->key, a->dropout);
     f.keys = keys_of(a, b, n), f.values = values_of(a, b, n);
-    f.count = plan->rows - r0 < plan->block ? plan->rows - r0 : plan->block;
-    rows_of(plan, b, n, r0, f.count, f.rows);
-    forward_start(&f, scratch);
-    size_t first = a->Tk, last = 0;
-    for (size_t r = 0; r < f.count; r++) {
-        if (f.rows[r].lo == f.rows[r].hi) continue;
-        if (f.rows[r].lo < first) first = f.rows[r].lo;
-        if (f.rows[r].hi > last) last = f.rows[r].hi;
+    f.count = unit_rows(plan, unit, f.rows);
+    forward_carve(&f, scratch);
+    for (size_t r = 0; r < f.count; r++)
+        read_cells(f.q + r * a->D, cells_at(&a->q, f.rows[r].b, f.rows[r].i, f.rows[r].h), a->D);
+    struct span keys = rows_span(f.rows, f.count);
+    if (!plan->sums) {
+        forward_finish(a, f.rows, f.count, forward_pieces(&f, keys.begin, keys.end));
+        return;
     }
-    for (f.key = first / KEYS * KEYS; f.key < last; f.key += KEYS) {
-        struct span all = spans_of(f.rows, f.count, f.key, KEYS, f.spans);
-        if (!all.end) continue;
-        pack_block(&f, all, last);
-        for (size_t r = 0; r < f.count; r += TILE) forward_tile(&f, r, f.count - r < TILE ? f.count - r : TILE);
-    }
-    forward_finish(&f);
+    keys = piece_span(keys, item % plan->pieces);
+    f.sums = forward_sums(plan, plan->sums + item * plan->sums_floats);
+    forward_walk(&f, keys.begin, keys.end, keys.end);
+}
+
+void QKV_K(attend_combine)(const struct qkv_attend_plan *plan, size_t unit) {
+    struct row rows[QKV_ATTEND_ROWS];
+    const size_t count = unit_rows(plan, unit, rows);
+    const struct sums all = unit_sums(plan, unit, count, padded(plan->a->Dv, W), 1);
+    forward_finish(plan->a, rows, count, &all);
 }

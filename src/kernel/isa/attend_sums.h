@@ -1,0 +1,100 @@
+/* attend_sums.h: what query rows have gathered over some keys, and how two such sums become one.
+ *
+ *   m = max score    l = Σ exp(score − m)    O = Σ exp(score − m)·v
+ *
+ * Keys are summed in pieces of QKV_ATTEND_PIECE that begin at multiples of it, each from nothing, and the sums of pieces are
+ * merged in ascending order: whether one item walks over all pieces or each is an item of its own, the bits are the same. A
+ * piece in which a row has no score changes nothing; the first that has one is taken over as it is. */
+#ifndef QKV_ISA_ATTEND_SUMS_H
+#define QKV_ISA_ATTEND_SUMS_H
+
+#include "kernel/isa/attend_score.h"
+
+/* The keys that some rows may attend to, from the first to the last. */
+static inline struct span rows_span(const struct row *rows, size_t count) {
+    struct span keys = {SIZE_MAX, 0};
+    for (size_t r = 0; r < count; r++) {
+        if (rows[r].lo == rows[r].hi) continue;
+        if (rows[r].lo < keys.begin) keys.begin = rows[r].lo;
+        if (rows[r].hi > keys.end) keys.end = rows[r].hi;
+    }
+    return keys.end ? keys : (struct span){0, 0};
+}
+
+/* Those of them that are in a piece; 0, 0 when there are none. */
+static inline struct span piece_span(struct span keys, size_t piece) {
+    const size_t begin = piece * QKV_ATTEND_PIECE, end = begin + QKV_ATTEND_PIECE;
+    if (keys.begin < begin) keys.begin = begin;
+    if (keys.end > end) keys.end = end;
+    return keys.begin < keys.end ? keys : (struct span){0, 0};
+}
+
+struct sums {
+    float *o, *l, *m; /* (rows,ldo), (rows,ldl), (rows) */
+    size_t ldo, ldl;  /* ldl: l is kept in so many parts */
+};
+
+static inline size_t sums_floats(size_t rows, size_t ldo, size_t ldl) {
+    const size_t line = QKV_CACHE_LINE / sizeof(float);
+    return padded(rows * ldo, line) + padded(rows * ldl, line) + padded(rows, line);
+}
+
+static inline struct sums sums_at(float *at, size_t rows, size_t ldo, size_t ldl) {
+    const size_t line = QKV_CACHE_LINE / sizeof(float);
+    float *l = at + padded(rows * ldo, line);
+    return (struct sums){at, l, l + padded(rows * ldl, line), ldo, ldl};
+}
+
+static inline void sums_clear(const struct sums *s, size_t rows) {
+    memset(s->o, 0, rows * s->ldo * sizeof *s->o);
+    memset(s->l, 0, rows * s->ldl * sizeof *s->l);
+    for (size_t r = 0; r < rows; r++) s->m[r] = -INFINITY;
+}
+
+/* Row r of `to`, which has scores, and of `from`, which has some too. */
+static inline void sums_merge_row(const struct sums *to, const struct sums *from, size_t r) {
+    const float top = to->m[r] < from->m[r] ? from->m[r] : to->m[r];
+    const vf old = exp_down(vf_set(to->m[r] - top)), new = exp_down(vf_set(from->m[r] - top));
+    const float old_l = vf_first(old), new_l = vf_first(new);
+    float *o = to->o + r * to->ldo, *l = to->l + r * to->ldl;
+    for (size_t c = 0; c < to->ldo; c += W)
+        vf_store(o + c, vf_fma(vf_load(from->o + r * from->ldo + c), new, vf_mul(vf_load(o + c), old)));
+    for (size_t c = 0; c < to->ldl; c++) l[c] = l[c] * old_l + from->l[r * from->ldl + c] * new_l;
+    to->m[r] = top;
+}
+
+/* `to` gathers what `from` has, whose keys are behind its own. */
+static inline void sums_merge(const struct sums *to, const struct sums *from, size_t rows) {
+    for (size_t r = 0; r < rows; r++) {
+        if (from->m[r] == -INFINITY) continue;
+        if (to->m[r] > -INFINITY) {
+            sums_merge_row(to, from, r);
+            continue;
+        }
+        memcpy(to->o + r * to->ldo, from->o + r * from->ldo, to->ldo * sizeof *to->o);
+        memcpy(to->l + r * to->ldl, from->l + r * from->ldl, to->ldl * sizeof *to->l);
+        to->m[r] = from->m[r];
+    }
+}
+
+/* The rows of a block; `unit` counts (B,Hkv,blocks). Later rows come first: under a causal mask they have more keys. */
+static inline size_t unit_rows(const struct qkv_attend_plan *plan, size_t unit, struct row *rows) {
+    const size_t pair = unit / plan->blocks, r0 = (plan->blocks - 1 - unit % plan->blocks) * plan->block;
+    const size_t count = plan->rows - r0 < plan->block ? plan->rows - r0 : plan->block;
+    rows_of(plan, pair / plan->a->Hkv, pair % plan->a->Hkv, r0, count, rows);
+    return count;
+}
+
+/* What the items of a block's pieces gathered, in order; it is left in the sums of the first. */
+static inline struct sums unit_sums(const struct qkv_attend_plan *plan, size_t unit, size_t count, size_t ldo,
+                                    size_t ldl) {
+    float *at = plan->sums + unit * plan->pieces * plan->sums_floats;
+    const struct sums all = sums_at(at, plan->block, ldo, ldl);
+    for (size_t piece = 1; piece < plan->pieces; piece++) {
+        const struct sums next = sums_at(at + piece * plan->sums_floats, plan->block, ldo, ldl);
+        sums_merge(&all, &next, count);
+    }
+    return all;
+}
+
+#endif
