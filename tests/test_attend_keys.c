@@ -111,7 +111,7 @@ static void bits_over_a_long_cache_do_not_depend_on_threads(void **state) {
     struct qkv_context *ctx;
     (void)state;
     FOR_PRECISIONS(f, ctx) {
-        for (size_t i = 0; i < 3 * TEST_COUNT(lengths); i++) {
+        for (size_t i = 0; i < TEST_COUNT(lengths); i++) {
             struct qkv_random random = test_random(100 + i);
             struct attend_case c;
             size_t floats;
@@ -140,7 +140,7 @@ static void a_row_has_the_same_bits_in_a_prompt_and_over_the_cache(void **state)
     struct qkv_context *ctx;
     (void)state;
     FOR_PRECISIONS(f, ctx) {
-        for (size_t i = 0; i < 6; i++) {
+        for (size_t i = 0; i < 4; i++) {
             const size_t T = 2 * PIECE + 12, rows = ctx->precision ? 5 : 1 + i % 2; /* with bf16 those of 16 or more */
             struct qkv_random random = test_random(200 + i);
             struct attend_case c;
@@ -161,7 +161,7 @@ static void results_over_several_pieces_are_those_of_the_reference(void **state)
     struct qkv_context *ctx;
     (void)state;
     FOR_PRECISIONS(f, ctx) {
-        for (size_t i = 0; i < 2 * TEST_COUNT(lengths); i++) {
+        for (size_t i = 0; i < TEST_COUNT(lengths); i++) {
             struct qkv_random random = test_random(300 + i);
             struct attend_case c;
             long_case(&c, &random, i, 1 + i % 2, ctx->precision ? 8 : 1 + i % 4, lengths[i % TEST_COUNT(lengths)]);
@@ -177,7 +177,7 @@ static void what_is_not_finite_stays_with_the_rows_that_meet_it(void **state) {
     struct qkv_context *ctx;
     (void)state;
     FOR_PRECISIONS(f, ctx) {
-        for (size_t i = 0; i < 12; i++) {
+        for (size_t i = 0; i < 6; i++) {
             struct qkv_random random = test_random(400 + i);
             struct attend_case c;
             long_case(&c, &random, i, 1, ctx->precision ? 5 : 1 + i % 4, 2 * PIECE + 40 * i);
