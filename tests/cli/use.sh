@@ -17,6 +17,7 @@ cmp -s out first && fail "another seed gives the same text"
 try 0 "$QKV" generate run --prompt "the king " -n 40 --seed 7 --threads 1 --isa scalar
 has out '^the king '
 try 0 "$QKV" generate run --prompt "the king " -n 40 --seed 7 -q
+drop_emulation
 [ ! -s err ] || fail "-q says something"
 hasnt out '^the king the king'
 same "the king $(cat out; echo .)" "$(cat first; echo .)" "the continuation alone"
@@ -45,6 +46,7 @@ refuse 1 'no special token "<end>"' "$QKV" generate run --end '<end>' -n 3 -q
 refuse 1 'context' "$QKV" generate run -q --prompt "$(printf 'x%.0s' $(seq 100))"
 "$QKV" generate run --prompt the -n 300 2>err | head -c 10 >out
 same "$(head -c 3 out)" the "the first characters through a pipe that closes"
+drop_emulation
 grep -q '^qkv:' err && fail "generate | head complains: $(cat err)"
 (
     # What a shell without job control, or nohup, lets its children ignore.
@@ -70,6 +72,7 @@ try 0 "$QKV" eval run --data text.txt
 has out '^loss +[0-9.]+ nats a token'
 has out '^perplexity +[0-9.]+'
 has out '^bits per byte +[0-9.]+'
+drop_emulation
 [ ! -s err ] || fail "eval says something off a terminal"
 try 0 "$QKV" eval run --data text.txt --json --batch 3 --context 16
 awk -F'[:,}]' '/"loss"/ {loss = $2; perplexity = $4; bits = $6; n = $8}
