@@ -99,11 +99,14 @@ static struct qkv_tokenizer *with_pattern(struct qkv_context *ctx, const char *p
 static void test_patterns(void **state) {
     static const char *const patterns[] = {
         TEST_GPT2_LIKE,
-        "\\p{L}+",                  /* gaps */
-        "a(?=.*b)|[^ab]+|.|\\n",    /* looks ahead without end */
-        "\\s?\\p{L}{1,3}(?!the)",   /* gaps and looking ahead */
-        "(?<=a)the|.|\\n",          /* looks back: never cut */
-        "(?:ab)+|a+(?!b)|\\s+$|\n", /* depends on the end */
+        "\\p{L}+",                                       /* gaps */
+        "a(?=.*b)|[^ab]+|.|\\n",                         /* looks ahead without end */
+        "\\s?\\p{L}{1,3}(?!the)",                        /* gaps and looking ahead */
+        "(?<=a)the|.|\\n",                               /* looks back: never cut */
+        "(?:ab)+|a+(?!b)|\\s+$|\n",                      /* depends on the end */
+        "[\\w&&[^ab]]+|[a-b[0-9]]+(?!the)|[^\\S\\n]+|.", /* classes that become groups */
+        "\\h{2}+|[^[:alpha:]&&[^!]]+|(?i:'ll|'s)|\\R|[^[^t]]{1,2}?",
+        "a*|\\b", /* matches nothing: never cut */
     };
     for (size_t i = 0; i < TEST_COUNT(patterns); i++) {
         struct qkv_tokenizer *t = with_pattern(*state, patterns[i]);

@@ -1,8 +1,8 @@
 /* Cutting a text into pieces with a regular expression, run by PCRE2. GPT-2's is built in; a tokenizer.json may bring
- * its own. Three things need care:
+ * its own. Four things need care:
  *
- * - \s is Unicode's White_Space here as in the engines the patterns were written for. PCRE2's own \s also matches
- *   U+180E, so the class is written out.
+ * - Patterns are written for Oniguruma: onig.c translates them.
+ * - A pattern may match nothing. Matches are then listed as the onig crate lists them, which the tokenizers package cuts at.
  * - A text need not be UTF-8. It is cut at bytes that are no character, and the pattern sees the valid runs between.
  * - An open text (more may follow) is matched with PCRE2_PARTIAL_HARD: a match that looked past the end is no match
  *   yet, so every piece that does come out is certain. */
@@ -23,7 +23,7 @@ const char qkv_pattern_gpt2[] = "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\
 struct qkv_pattern {
     char *source;
     pcre2_code *code;
-    bool looks_back;
+    bool looks_back, may_be_empty;
 };
 
 struct qkv_splitter {
@@ -34,86 +34,54 @@ struct qkv_splitter {
     const char *text;
     size_t size, at;
     bool open;
+    size_t search;                 /* where the next match is looked for, if matches may be empty */
+    size_t last_end;               /* of the last match; SIZE_MAX if there is none */
     size_t run_begin, run_end;     /* the valid UTF-8 around `at` */
     size_t found_begin, found_end; /* a match waiting behind the gap before it; empty if none */
     int error;                     /* of PCRE2, when a split failed */
 };
 
-/* Copies a pattern with \s and \S written out. In a class \S stays PCRE2's own: a class has no room for a complement. */
-static enum qkv_status write_spaces(struct qkv_context *ctx, const char *source, struct qkv_buffer *out) {
-    bool in_class = false;
-    for (const char *s = source; *s;) {
-        size_t n = s[0] == '\\' && s[1] ? 2 : 1;
-        const char *put = s;
-        size_t put_size = n;
-        if (n == 2 && s[1] == 's') {
-            put = in_class ? SPACES : "[" SPACES "]";
-            put_size = strlen(put);
-        } else if (n == 2 && s[1] == 'S' && !in_class) {
-            put = "[^" SPACES "]";
-            put_size = strlen(put);
-        } else if (n == 1 && *s == '[' && !in_class) {
-            in_class = true; /* a ] that comes first is an ordinary character */
-            put_size = n = s[1] == '^' ? (s[2] == ']' ? 3 : 2) : (s[1] == ']' ? 2 : 1);
-        } else if (n == 1 && *s == ']') {
-            in_class = false;
-        }
-        enum qkv_status status = qkv_buffer_append(ctx, out, put, put_size);
-        if (status) return status;
-        s += n;
+static enum qkv_status pattern_compile(struct qkv_context *ctx, struct qkv_pattern *pattern,
+                                       const struct qkv_buffer *written) {
+    pcre2_compile_context *compile = pcre2_compile_context_create(NULL);
+    if (!compile) return qkv_fail_memory(ctx, 0, "the pattern of a tokenizer");
+    int error;
+    PCRE2_SIZE offset;
+    uint32_t empty = 0;
+    pcre2_set_newline(compile, PCRE2_NEWLINE_LF);
+    pattern->code =
+        pcre2_compile((PCRE2_SPTR)(written->data ? written->data : ""), written->size,
+                      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &offset, compile);
+    pcre2_compile_context_free(compile);
+    if (!pattern->code) {
+        PCRE2_UCHAR why[120] = "";
+        pcre2_get_error_message(error, why, sizeof why);
+        return qkv_fail(ctx, QKV_FORMAT, "the pattern \"%.200s\" is not a regular expression: %s", pattern->source,
+                        (const char *)why);
     }
-    return qkv_buffer_append(ctx, out, "", 0);
-}
-
-/* Whether a pattern has anything whose meaning depends on what stands before the match. Errs on the side of yes. */
-static bool looks_back(const char *source) {
-    bool in_class = false;
-    for (const char *s = source; *s; s++) {
-        if (*s == '\\' && s[1]) {
-            s++;
-            if (!in_class && strchr("AGbBKQ", *s)) return true;
-        } else if (in_class) {
-            in_class = *s != ']';
-        } else if (*s == '[') {
-            in_class = true;
-            if (s[1] == '^') s++;
-            if (s[1] == ']') s++;
-        } else if (*s == '^' || strncmp(s, "(?<", 3) == 0 || strncmp(s, "(*", 2) == 0) {
-            return true;
-        }
-    }
-    return false;
+    pcre2_pattern_info(pattern->code, PCRE2_INFO_MATCHEMPTY, &empty);
+    pattern->may_be_empty = empty != 0;
+    pattern->looks_back =
+        pattern->looks_back || pattern->may_be_empty; /* which of them count depends on those before */
+    /* Where there is no just-in-time compiler, the interpreter gives the same pieces. */
+    pcre2_jit_compile(pattern->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
+    return QKV_OK;
 }
 
 enum qkv_status qkv_pattern_create(struct qkv_context *ctx, const char *source, struct qkv_pattern **out) {
     *out = NULL;
     struct qkv_pattern *pattern = qkv_allocate(ctx, 1, sizeof *pattern);
+    if (!pattern) return QKV_MEMORY;
     struct qkv_buffer written = {0};
-    enum qkv_status status = pattern ? write_spaces(ctx, source, &written) : QKV_MEMORY;
-    if (!status) {
-        pattern->source = qkv_copy_string(ctx, source);
-        status = pattern->source ? QKV_OK : QKV_MEMORY;
-    }
-    if (!status) {
-        int error;
-        PCRE2_SIZE offset;
-        pattern->looks_back = looks_back(source);
-        pattern->code = pcre2_compile((PCRE2_SPTR)(written.data ? written.data : ""), written.size,
-                                      PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset, NULL);
-        if (!pattern->code) {
-            PCRE2_UCHAR why[120] = "";
-            pcre2_get_error_message(error, why, sizeof why);
-            status = qkv_fail(ctx, QKV_FORMAT, "the pattern \"%.200s\" is not a regular expression: %s", source,
-                              (const char *)why);
-        }
-    }
+    pattern->source = qkv_copy_string(ctx, source);
+    enum qkv_status status = pattern->source ? QKV_OK : QKV_MEMORY;
+    if (!status) status = qkv_onig_translate(ctx, source, &written, &pattern->looks_back);
+    if (!status) status = pattern_compile(ctx, pattern, &written);
     qkv_buffer_free(&written);
     if (status) {
         qkv_pattern_free(pattern);
         return status;
     }
-    /* Where there is no just-in-time compiler, the interpreter gives the same pieces. */
-    pcre2_jit_compile(pattern->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
     *out = pattern;
     return QKV_OK;
 }
@@ -163,7 +131,8 @@ void qkv_splitter_start(struct qkv_splitter *splitter, const char *text, size_t 
     splitter->text = text;
     splitter->size = size;
     splitter->open = open;
-    splitter->at = splitter->run_begin = splitter->run_end = 0;
+    splitter->at = splitter->search = splitter->run_begin = splitter->run_end = 0;
+    splitter->last_end = SIZE_MAX;
     splitter->found_begin = splitter->found_end = 0;
     splitter->error = 0;
 }
@@ -174,11 +143,11 @@ static enum qkv_split give(struct qkv_splitter *s, size_t end, size_t *begin_out
     return QKV_SPLIT_PIECE;
 }
 
-/* Matches from `at` on. Few patterns outgrow the small stack that PCRE2 starts with; those get a larger one. */
-static int match(struct qkv_splitter *s, uint32_t options) {
+/* Matches from a place on. Few patterns outgrow the small stack that PCRE2 starts with; those get a larger one. */
+static int match(struct qkv_splitter *s, size_t from, uint32_t options) {
     for (;;) {
         int rc = pcre2_match(s->pattern->code, (PCRE2_SPTR)(s->text + s->run_begin), s->run_end - s->run_begin,
-                             s->at - s->run_begin, options, s->match, s->match_context);
+                             from - s->run_begin, options, s->match, s->match_context);
         if (rc != PCRE2_ERROR_JIT_STACKLIMIT || s->stack) return rc;
         s->stack = pcre2_jit_stack_create(STACK_LEAST, STACK_MOST, NULL);
         if (!s->stack) return rc;
@@ -186,28 +155,52 @@ static int match(struct qkv_splitter *s, uint32_t options) {
     }
 }
 
-enum qkv_split qkv_splitter_next(struct qkv_splitter *s, size_t *begin, size_t *end) {
-    if (s->at >= s->size) return QKV_SPLIT_END;
-    if (!s->pattern) return s->open ? QKV_SPLIT_END : give(s, s->size, begin, end);
-    if (s->found_end > s->at) return give(s, s->found_end, begin, end);
-    if (s->at >= s->run_end) {
-        s->run_begin = s->at;
-        s->run_end = s->at + qkv_utf8_valid(s->text + s->at, s->size - s->at);
-        if (s->run_end == s->at) return give(s, s->at + 1, begin, end);
-    }
-    bool hard = s->open && s->run_end == s->size;
-    uint32_t options = PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY | (hard ? PCRE2_PARTIAL_HARD : 0);
-    int rc = match(s, options);
-    if (hard && (rc == PCRE2_ERROR_PARTIAL || rc == PCRE2_ERROR_NOMATCH)) return QKV_SPLIT_END;
-    if (rc == PCRE2_ERROR_NOMATCH) return give(s, s->run_end, begin, end);
+/* Finds the next match, empty ones included but those that begin where the match before ended. */
+static int match_next(struct qkv_splitter *s, uint32_t options, size_t *begin, size_t *end) {
     const PCRE2_SIZE *span = pcre2_get_ovector_pointer(s->match);
-    if (rc < 0 || span[0] >= span[1] || s->run_begin + span[0] < s->at) {
-        s->error = rc < 0 ? rc : PCRE2_ERROR_INTERNAL;
-        return QKV_SPLIT_FAILED;
+    for (;;) {
+        if (s->search > s->run_end) return PCRE2_ERROR_NOMATCH;
+        int rc = match(s, s->search, options);
+        if (rc < 0) return rc;
+        *begin = s->run_begin + span[0];
+        *end = s->run_begin + span[1];
+        if (*begin > *end || *begin < s->search) return PCRE2_ERROR_INTERNAL;
+        s->search = *end;
+        if (*begin < *end || *end != s->last_end) {
+            s->last_end = *end;
+            return rc;
+        }
+        uint32_t code;
+        int length = qkv_utf8_scan(s->text + *end, s->run_end - *end, &code);
+        s->search += length > 0 ? (size_t)length : 1;
     }
-    s->found_begin = s->run_begin + span[0];
-    s->found_end = s->run_begin + span[1];
-    return give(s, s->found_begin > s->at ? s->found_begin : s->found_end, begin, end);
+}
+
+enum qkv_split qkv_splitter_next(struct qkv_splitter *s, size_t *begin, size_t *end) {
+    for (;;) {
+        if (s->at >= s->size) return QKV_SPLIT_END;
+        if (!s->pattern) return s->open ? QKV_SPLIT_END : give(s, s->size, begin, end);
+        if (s->found_end > s->at) return give(s, s->found_end, begin, end);
+        if (s->at >= s->run_end) {
+            s->run_begin = s->search = s->at;
+            s->last_end = SIZE_MAX;
+            s->run_end = s->at + qkv_utf8_valid(s->text + s->at, s->size - s->at);
+            if (s->run_end == s->at) return give(s, s->at + 1, begin, end);
+        }
+        bool hard = s->open && s->run_end == s->size;
+        size_t from = 0, to = 0;
+        int rc = match_next(s, PCRE2_NO_UTF_CHECK | (hard ? PCRE2_PARTIAL_HARD : 0), &from, &to);
+        if (hard && (rc == PCRE2_ERROR_PARTIAL || rc == PCRE2_ERROR_NOMATCH)) return QKV_SPLIT_END;
+        if (rc == PCRE2_ERROR_NOMATCH) return give(s, s->run_end, begin, end);
+        if (rc < 0) {
+            s->error = rc;
+            return QKV_SPLIT_FAILED;
+        }
+        s->found_begin = from;
+        s->found_end = to;
+        if (from > s->at) return give(s, from, begin, end);
+        if (to > s->at) return give(s, to, begin, end);
+    }
 }
 
 enum qkv_status qkv_splitter_fail(struct qkv_context *ctx, const struct qkv_splitter *splitter) {

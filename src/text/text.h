@@ -14,6 +14,7 @@
  *   bpe      bytes              GPT-2's   trained   -
  *
  * Files: bytes.c (byte alphabet, UTF-8), strings.c (hash table of byte strings), normal.c (NFC), pattern.c (pieces),
+ * onig.c and onig_class.c (Oniguruma's patterns for PCRE2), template.c (what stands around a sequence),
  * added.c (special tokens in a text), merge.c (merging a piece), bpe_train.c (learning merges), train.c (vocabularies
  * from a text), encode.c, cut.c, tokenizer.c (the object, decoding), tokenizer_json.c (reading), tokenizer_save.c. */
 #ifndef QKV_TEXT_H
@@ -72,6 +73,14 @@ struct qkv_steps {
 enum qkv_status qkv_normalize(struct qkv_context *ctx, const char *text, size_t size, struct qkv_buffer *out,
                               struct qkv_steps *steps);
 
+/* ---- onig.c, onig_class.c ------------------------------------------------------------------------------------ */
+
+/* Writes a pattern of Oniguruma (as Hugging Face tokenizers compiles it) for PCRE2 with UTF, UCP and MULTILINE. What would
+ * match otherwise is refused by name (QKV_FORMAT). *looks_back: a piece may depend on what stands before it. *out is the
+ * caller's, also after a failure. */
+enum qkv_status qkv_onig_translate(struct qkv_context *ctx, const char *source, struct qkv_buffer *out,
+                                   bool *looks_back);
+
 /* ---- pattern.c ----------------------------------------------------------------------------------------------- */
 
 struct qkv_pattern;
@@ -129,6 +138,13 @@ struct qkv_added { /* text that is one token wherever it stands */
     bool normalized; /* looked for after NFC */
 };
 
+struct qkv_template { /* what stands around a sequence */
+    int32_t *ids;     /* `before` and then `after` of them */
+    size_t before, after;
+    bool whole; /* a template was read, to its end */
+    char *json; /* the post-processor as its file has it, NULL if it has none */
+};
+
 struct qkv_tokenizer {
     bool byte_level;    /* symbols are bytes; otherwise characters, and bytes for characters not in the vocabulary */
     bool ignore_merges; /* a piece that is a token is that token, whatever the merges say */
@@ -145,6 +161,7 @@ struct qkv_tokenizer {
     size_t added_count, added_capacity;
     bool added_begin[256]; /* whether one begins with this byte */
     size_t added_longest;
+    struct qkv_template around;
 };
 
 struct qkv_tokenizer *qkv_tokenizer_new(struct qkv_context *ctx);
@@ -197,6 +214,13 @@ void qkv_merger_free(struct qkv_merger *merger);
  * left. t has the 256 bytes, id = byte, and no other token. */
 enum qkv_status qkv_bpe_train(struct qkv_context *ctx, const struct qkv_strings *pieces, size_t vocab,
                               struct qkv_tokenizer *t);
+
+/* ---- template.c -------------------------------------------------------------------------------------------------- */
+
+/* Reads a post_processor into t->around; t has its tokens. `name`: of the file, for sentences. */
+struct json_t;
+enum qkv_status qkv_template_read(struct qkv_context *ctx, const char *name, const struct json_t *value,
+                                  struct qkv_tokenizer *t);
 
 /* ---- tokenizer_json.c, tokenizer_save.c ------------------------------------------------------------------------ */
 
