@@ -19,7 +19,10 @@ static const struct cli_option options[] = {
     {CLI_FLAG, 0, "pieces", NULL, offsetof(struct arguments, pieces), "a line for each token: its id and its text", 0,
      0, NULL},
     {CLI_FLAG, 0, "specials", NULL, offsetof(struct arguments, specials),
-     "special tokens written in the text, as <|endoftext|>, become their id", 0, 0, NULL},
+     "special tokens written in the text, as <|endoftext|>, become their id, and those that the tokenizer's template "
+     "places "
+     "around a text are added: the ids of encode() in Hugging Face tokenizers",
+     0, 0, NULL},
 };
 
 /* A model folder's tokenizer, or a tokenizer.json itself. */
@@ -45,11 +48,7 @@ struct printer {
     size_t printed;
 };
 
-static int print_ids(struct printer *p, const char *text, size_t size) {
-    int32_t *ids;
-    size_t count;
-    if (qkv_tokenizer_encode(p->ctx, p->tokenizer, text, size, p->arguments->specials, &ids, &count))
-        return cli_broken(p->ctx);
+static void print_some(struct printer *p, const int32_t *ids, size_t count) {
     for (size_t i = 0; i < count; i++) {
         if (p->arguments->pieces) {
             size_t n;
@@ -62,6 +61,14 @@ static int print_ids(struct printer *p, const char *text, size_t size) {
         }
         p->printed++;
     }
+}
+
+static int print_ids(struct printer *p, const char *text, size_t size) {
+    int32_t *ids;
+    size_t count;
+    if (qkv_tokenizer_encode(p->ctx, p->tokenizer, text, size, p->arguments->specials, &ids, &count))
+        return cli_broken(p->ctx);
+    print_some(p, ids, count);
     qkv_free(ids);
     return CLI_DONE;
 }
@@ -96,7 +103,12 @@ static int encode_stream(struct printer *p) {
 }
 
 static int encode(struct printer *p, const char *const *words, size_t count) {
+    const int32_t *before = NULL, *after = NULL;
+    size_t before_count = 0, after_count = 0;
+    if (p->arguments->specials) qkv_tokenizer_template(p->tokenizer, &before, &before_count, &after, &after_count);
+    print_some(p, before, before_count);
     int code = count > 0 ? print_ids(p, words[0], strlen(words[0])) : encode_stream(p);
+    if (code == CLI_DONE) print_some(p, after, after_count);
     if (code == CLI_DONE && !p->arguments->pieces) putchar('\n');
     return code;
 }
@@ -167,7 +179,8 @@ const struct cli_command *cli_tokenize(void) {
         .usage = "RUN [TEXT]\nRUN --ids [IDS]",
         .description =
             "RUN is a model folder or a tokenizer.json. Without TEXT or IDS they are read from standard input. Every "
-            "text, valid UTF-8 or not, comes back from its ids byte for byte.",
+            "text, valid UTF-8 or not, comes back from its ids byte for byte (with --specials, with the template's "
+            "tokens).",
         .examples = "qkv tokenize run/ \"To be, or not to be\"\n"
                     "qkv tokenize run/ --pieces \"To be\"\n"
                     "qkv tokenize run/ < book.txt | qkv tokenize run/ --ids > same-book.txt",

@@ -203,6 +203,17 @@ QKV_API int qkv_tokenizer_special(const struct qkv_tokenizer *t, const char *tex
  * in the text become their id (a trusted text) or are spelled out (text from a stranger). */
 QKV_API enum qkv_status qkv_tokenizer_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
                                              size_t size, bool specials, int32_t **ids, size_t *count);
+/* Text to ids as a sequence of its own: qkv_tokenizer_encode, and around its ids those that the TemplateProcessing of the
+ * tokenizer.json places around a single sequence, as Hugging Face's encode(text) does with its add_special_tokens. A tokenizer
+ * without a template, as all made here are, gives what qkv_tokenizer_encode gives. Templates of pairs and type ids are kept
+ * when a tokenizer is saved; nothing here uses them. */
+QKV_API enum qkv_status qkv_tokenizer_encode_sequence(struct qkv_context *ctx, const struct qkv_tokenizer *t,
+                                                      const char *text, size_t size, bool specials, int32_t **ids,
+                                                      size_t *count);
+/* The ids that the template places before and after a sequence, for texts encoded piece by piece; owned by the tokenizer,
+ * NULL where there are none. Whether there are any. */
+QKV_API bool qkv_tokenizer_template(const struct qkv_tokenizer *t, const int32_t **before, size_t *before_count,
+                                    const int32_t **after, size_t *after_count);
 /* Ids to text, zero-terminated besides its *size; the caller's, freed with qkv_free. An id out of range fails. */
 QKV_API enum qkv_status qkv_tokenizer_decode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const int32_t *ids,
                                              size_t count, char **text, size_t *size);

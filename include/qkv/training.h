@@ -123,7 +123,8 @@ struct qkv_trainer;
  * labelled lines) is held out, whichever files that is; train.json says it file by file.
  * spec->vocab, source_vocab and head.classes of 0 are set from tokenizers and labels; otherwise they must agree.
  * Targets of pairs end with QKV_TOKEN_END, as sources do, and the decoder reads them behind a QKV_TOKEN_BEGIN; labelled
- * texts stand between the two. The context has the precision of the options until the trainer is freed, so nothing else of
+ * texts stand between the two. A tokenizer.json with a template (qkv_tokenizer_template) decides what stands around a text, a
+ * source or a labelled text instead; targets keep their two. The context has the precision of the options until the trainer is freed, so nothing else of
  * that context should be at work meanwhile but with the trainer's model. */
 QKV_API enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spec *spec,
                                            const struct qkv_train_options *options, const char *folder,

@@ -54,10 +54,11 @@ static enum qkv_status add_id(struct generation *g, int32_t id) {
     return QKV_OK;
 }
 
-/* An empty text has no last token to continue from: a newline stands for the start of a line. */
+/* The prompt as a sequence, with what the tokenizer's template places around it. Without a token there is none to continue
+ * from: a newline stands for the start of a line. */
 static enum qkv_status read_prompt(struct generation *g, const char *prompt, size_t size) {
     enum qkv_status status =
-        size ? qkv_tokenizer_encode(g->ctx, g->tokenizer, prompt, size, true, &g->ids, &g->count) : QKV_OK;
+        qkv_tokenizer_encode_sequence(g->ctx, g->tokenizer, size ? prompt : "", size, true, &g->ids, &g->count);
     if (!status && g->count == 0) {
         qkv_free(g->ids);
         g->ids = NULL;

@@ -50,8 +50,8 @@ static enum qkv_status read_line(const struct qkv_line_reader *l, const char *te
     if (qkv_is_blank(text, size)) return QKV_OK;
     struct line *line = &w->lines[w->count];
     line->index = index;
-    enum qkv_status status = qkv_sequence_encode(ctx, qkv_model_source_tokenizer(l->model), text, size, l->begin,
-                                                 l->end, &line->ids, &line->count);
+    enum qkv_status status = qkv_source_encode(ctx, qkv_model_source_tokenizer(l->model), text, size, l->begin, l->end,
+                                               &line->ids, &line->count);
     if (status) return status;
     w->count++;
     if (line->count <= most) return QKV_OK;

@@ -67,8 +67,8 @@ static enum qkv_status read_lines(struct translation *t, const char *const *line
     for (size_t i = first; i < end && !status; i++) {
         size_t size = strlen(lines[i]);
         if (qkv_is_blank(lines[i], size)) continue;
-        status = qkv_sequence_encode(t->ctx, qkv_model_source_tokenizer(t->model), lines[i], size, false, true,
-                                     &t->sources[t->count], &t->lengths[t->count]);
+        status = qkv_source_encode(t->ctx, qkv_model_source_tokenizer(t->model), lines[i], size, false, true,
+                                   &t->sources[t->count], &t->lengths[t->count]);
         if (!status) t->numbers[t->count++] = i;
     }
     return status;

@@ -79,7 +79,7 @@ static enum qkv_status aim_masked(struct qkv_inspection *in, const struct qkv_in
     enum qkv_status status = QKV_OK;
     for (size_t t = 0; t < side->count; t++) masks += mask >= 0 && side->ids[t] == mask;
     if (o->target)
-        status = qkv_sequence_encode(ctx, side->tokenizer, o->target, o->target_size, false, false, &whole, &count);
+        status = qkv_source_encode(ctx, side->tokenizer, o->target, o->target_size, false, false, &whole, &count);
     if (!status && count != side->count)
         status = qkv_fail(ctx, QKV_ARGUMENT,
                           "the target has %zu tokens and the prompt %zu: it must be the prompt with its masks filled, "

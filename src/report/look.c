@@ -44,10 +44,10 @@ static enum qkv_status read_encoder(struct qkv_look *look, const char *text, siz
     s->tokenizer = qkv_model_source_tokenizer(look->model);
     int mask = qkv_tokenizer_special(s->tokenizer, QKV_TOKEN_MASK);
     if (!size) return check_length(look, s, pair ? "source" : "prompt", 0);
-    enum qkv_status status = pair || classifier || mask < 0
-                                 ? qkv_sequence_encode(look->ctx, s->tokenizer, text, size, classifier,
-                                                       pair || classifier, &s->ids, &s->count)
-                                 : qkv_masked_encode(look->ctx, s->tokenizer, text, size, mask, &s->ids, &s->count);
+    enum qkv_status status =
+        pair || classifier || mask < 0
+            ? qkv_source_encode(look->ctx, s->tokenizer, text, size, classifier, pair || classifier, &s->ids, &s->count)
+            : qkv_masked_encode(look->ctx, s->tokenizer, text, size, mask, &s->ids, &s->count);
     return status ? status : check_length(look, s, pair ? "source" : "prompt", 0);
 }
 
@@ -84,9 +84,9 @@ static enum qkv_status read_decoder(struct qkv_look *look, const struct qkv_look
         status =
             qkv_sequence_encode(look->ctx, s->tokenizer, o->target, o->target_size, true, false, &s->ids, &s->count);
     else
-        status = o->text_size
-                     ? qkv_tokenizer_encode(look->ctx, s->tokenizer, o->text, o->text_size, true, &s->ids, &s->count)
-                     : QKV_OK;
+        status = o->text_size ? qkv_tokenizer_encode_sequence(look->ctx, s->tokenizer, o->text, o->text_size, true,
+                                                              &s->ids, &s->count)
+                              : QKV_OK;
     size_t most = (size_t)qkv_model_spec(look->model)->context;
     if (!status && look->greedy && s->count > most) s->count = most; /* the last of a full context is read by nobody */
     return status ? status : check_length(look, s, pair ? "target" : "prompt", 0);

@@ -64,11 +64,23 @@ enum qkv_status qkv_sequence_encode(struct qkv_context *ctx, const struct qkv_to
     return give(status, &s, ids, count);
 }
 
+enum qkv_status qkv_source_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text, size_t size,
+                                  bool begin, bool end, int32_t **ids, size_t *count) {
+    const int32_t *before, *after;
+    size_t before_count, after_count;
+    if (qkv_tokenizer_template(t, &before, &before_count, &after, &after_count))
+        return qkv_tokenizer_encode_sequence(ctx, t, text, size, false, ids, count);
+    return qkv_sequence_encode(ctx, t, text, size, begin, end, ids, count);
+}
+
 enum qkv_status qkv_masked_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text, size_t size,
                                   int32_t mask, int32_t **ids, size_t *count) {
     const size_t mark = strlen(QKV_TOKEN_MASK);
     struct sequence s = {0};
-    enum qkv_status status = QKV_OK;
+    const int32_t *before, *after;
+    size_t before_count, after_count;
+    qkv_tokenizer_template(t, &before, &before_count, &after, &after_count);
+    enum qkv_status status = append(ctx, &s, before, before_count);
     for (size_t at = 0; !status;) {
         const char *next = memmem(text + at, size - at, QKV_TOKEN_MASK, mark);
         size_t end = next ? (size_t)(next - text) : size, stop = end;
@@ -78,5 +90,6 @@ enum qkv_status qkv_masked_encode(struct qkv_context *ctx, const struct qkv_toke
         if (!status) status = append(ctx, &s, &mask, 1);
         at = end + mark;
     }
+    if (!status) status = append(ctx, &s, after, after_count);
     return give(status, &s, ids, count);
 }

@@ -9,7 +9,12 @@
  * in the text are spelled out. *ids is freed with qkv_free. */
 enum qkv_status qkv_sequence_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
                                     size_t size, bool begin, bool end, int32_t **ids, size_t *count);
-/* The ids of a text in which each QKV_TOKEN_MASK becomes the id `mask`; no other special is looked for. Where tokens bring their
+/* The same for what an encoder reads, a source or a text alone. A tokenizer with a template (qkv_tokenizer_template) places
+ * its own tokens around the text, in place of <s> and </s>: what it was made with decides. */
+enum qkv_status qkv_source_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text, size_t size,
+                                  bool begin, bool end, int32_t **ids, size_t *count);
+/* The ids of a text in which each QKV_TOKEN_MASK becomes the id `mask`; no other special is looked for, and
+ * the tokenizer's template is placed around it. Where tokens bring their
  * leading space along (words, bpe), spaces before a mask belong to what it hides. */
 enum qkv_status qkv_masked_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text, size_t size,
                                   int32_t mask, int32_t **ids, size_t *count);

@@ -17,6 +17,8 @@ void qkv_tokenizer_free(struct qkv_tokenizer *t) {
     qkv_strings_free(&t->pieces);
     qkv_merges_free(&t->merges);
     free(t->added);
+    free(t->around.ids);
+    free(t->around.json);
     free(t);
 }
 

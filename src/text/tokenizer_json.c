@@ -1,9 +1,6 @@
 /* Reading Hugging Face tokenizer.json: byte-level BPE as GPT-2, Llama 3 and Qwen have it, and BPE over characters with
  * bytes as fallback. A file that asks for anything else is refused with the key and the value: it would not give the
- * ids it was made for.
- *
- * A post_processor that only places special tokens around a text (TemplateProcessing) is accepted and not kept:
- * encoding here never adds tokens, whoever builds a prompt writes them. */
+ * ids it was made for. The post_processor is read by template.c. */
 #include "text/text.h"
 
 #include <jansson.h>
@@ -115,20 +112,6 @@ static enum qkv_status read_normalizer(const struct reader *r, const json_t *val
     if (is_type(value, "Sequence") && json_is_array(parts) && json_array_size(parts) == 0) return QKV_OK;
     r->t->nfc = is_type(value, "NFC");
     return r->t->nfc ? QKV_OK : refuse(r, "normalizer", value, "null and NFC");
-}
-
-static enum qkv_status read_post_processor(const struct reader *r, const json_t *value) {
-    static const char knows[] = "null, ByteLevel and TemplateProcessing";
-    if (absent(value) || is_type(value, "ByteLevel") || is_type(value, "TemplateProcessing")) return QKV_OK;
-    const json_t *parts = json_object_get(value, "processors");
-    if (!is_type(value, "Sequence") || !json_is_array(parts)) return refuse(r, "post_processor", value, knows);
-    for (size_t i = 0; i < json_array_size(parts); i++) {
-        const json_t *part = json_array_get(parts, i);
-        if (!is_type(part, "ByteLevel") && !is_type(part, "TemplateProcessing")) {
-            return refuse(r, "post_processor.processors", part, knows);
-        }
-    }
-    return QKV_OK;
 }
 
 static enum qkv_status read_decoder(struct reader *r, const json_t *value) {
@@ -365,7 +348,6 @@ static enum qkv_status read_all(struct reader *r, const json_t *root) {
     const json_t *model = json_object_get(root, "model"), *added = json_object_get(root, "added_tokens");
     enum qkv_status status = read_normalizer(r, json_object_get(root, "normalizer"));
     if (!status) status = read_pre_tokenizer(r, json_object_get(root, "pre_tokenizer"));
-    if (!status) status = read_post_processor(r, json_object_get(root, "post_processor"));
     if (!status) status = read_model(r, model);
     if (!status) status = read_decoder(r, json_object_get(root, "decoder"));
     if (!status && !absent(added) && !json_is_array(added)) status = refuse(r, "added_tokens", added, "a list");
@@ -375,6 +357,7 @@ static enum qkv_status read_all(struct reader *r, const json_t *root) {
     if (!status) status = read_merges(r, json_object_get(model, "merges"));
     for (size_t i = 0; i < json_array_size(added) && !status; i++)
         status = read_added_token(r, json_array_get(added, i));
+    if (!status) status = qkv_template_read(r->ctx, r->name, json_object_get(root, "post_processor"), r->t);
     return status ? status : with_name(r, "model", qkv_tokenizer_finish(r->ctx, r->t));
 }
 

@@ -111,7 +111,8 @@ enum qkv_status qkv_tokenizer_print(struct qkv_context *ctx, const struct qkv_to
     if (!status) status = print_pre_tokenizer(ctx, t, out);
     if (!status) {
         status = qkv_buffer_print(
-            ctx, out, "  \"post_processor\": null,\n  \"decoder\": %s,\n  \"model\": {\n    \"type\": \"BPE\",\n",
+            ctx, out, "  \"post_processor\": %s,\n  \"decoder\": %s,\n  \"model\": {\n    \"type\": \"BPE\",\n",
+            t->around.json ? t->around.json : "null",
             t->byte_level
                 ? BYTE_LEVEL("true")
                 : "{\"type\": \"Sequence\", \"decoders\": [{\"type\": \"ByteFallback\"}, {\"type\": \"Fuse\"}]}");

@@ -51,8 +51,30 @@ void qkv_text_close(struct qkv_text_stream *stream) {
     qkv_unmap_file(&stream->map);
 }
 
+/* Places the template before the first piece of a text and after the last. */
+static enum qkv_status place_template(struct qkv_text_stream *stream, bool first, bool last, int32_t **ids,
+                                      size_t *count) {
+    const int32_t *before, *after;
+    size_t total;
+    if (!qkv_tokenizer_template(stream->tokenizer, &before, &stream->before, &after, &stream->after)) return QKV_OK;
+    if (!first) stream->before = 0;
+    if (!last) stream->after = 0;
+    if (!qkv_add_size(*count, stream->before + stream->after, &total))
+        return qkv_fail_memory(stream->ctx, SIZE_MAX, "the ids of a text");
+    if (total == *count) return QKV_OK;
+    int32_t *all = qkv_reallocate(stream->ctx, *ids, total, sizeof *all);
+    if (!all) return QKV_MEMORY;
+    if (*count) memmove(all + stream->before, all, *count * sizeof *all);
+    if (stream->before) memcpy(all, before, stream->before * sizeof *all);
+    if (stream->after) memcpy(all + stream->before + *count, after, stream->after * sizeof *all);
+    *ids = all;
+    *count = total;
+    return QKV_OK;
+}
+
 enum qkv_status qkv_text_next(struct qkv_text_stream *stream, int32_t **ids, size_t *count) {
     *ids = NULL;
+    stream->before = stream->after = 0;
     *count = 0;
     const char *text = (const char *)stream->map.data + stream->position;
     size_t left = stream->map.size - stream->position, take = 0;
@@ -64,7 +86,12 @@ enum qkv_status qkv_text_next(struct qkv_text_stream *stream, int32_t **ids, siz
     enum qkv_status status = check_text(stream, stream->position, take);
     if (!status && stream->check) qkv_text_check_piece(stream->check, text, take, take == left, stream->binary);
     if (!status) status = qkv_tokenizer_encode(stream->ctx, stream->tokenizer, text, take, true, ids, count);
-    if (status) qkv_fail_at(stream->ctx, "%s", stream->path);
+    if (!status) status = place_template(stream, stream->position == 0, take == left, ids, count);
+    if (status) {
+        qkv_fail_at(stream->ctx, "%s", stream->path);
+        qkv_free(*ids);
+        *ids = NULL;
+    }
     stream->position += take;
     return status;
 }

@@ -100,6 +100,7 @@ struct evaluator {
     double before, total;      /* bytes of the files before; of all of them */
     size_t B, T, held;         /* ids held, the last of which is not yet an input */
     int32_t *ids;              /* B·T + 1 */
+    size_t front, back;        /* ids of a piece, its first and last ones, that the template placed */
     bool begun;
     double nll;
     size_t tokens, bytes;
@@ -121,7 +122,8 @@ static enum qkv_status feed(struct evaluator *e, const int32_t *ids, size_t coun
                             void *user) {
     for (size_t i = 0; i < count; i++) {
         size_t size = 0;
-        qkv_tokenizer_token(e->tokenizer, ids[i], &size);
+        bool placed = i < e->front || i >= count - e->back; /* by the template, for no byte of the text */
+        if (!placed) qkv_tokenizer_token(e->tokenizer, ids[i], &size);
         if (e->begun) e->bytes += size;
         e->begun = true;
         e->ids[e->held++] = ids[i];
@@ -141,10 +143,13 @@ static enum qkv_status run_stream(struct evaluator *e, struct qkv_text_stream *s
         double begin = e->before + (double)stream->position;
         enum qkv_status status = qkv_train_progress(e->ctx, progress, user, "evaluating", begin, e->total);
         if (!status) status = qkv_text_next(stream, &ids, &count);
+        e->front = stream->before;
+        e->back = stream->after;
         if (!status) status = feed(e, ids, count, begin, progress, user);
         qkv_free(ids);
         if (status) return status;
     }
+    e->front = e->back = 0;
     e->before += (double)stream->map.size;
     return QKV_OK;
 }

@@ -60,8 +60,8 @@ static enum qkv_status unknown_label(const struct evaluator *e, const struct qkv
 static enum qkv_status check_length(const struct evaluator *e, const struct qkv_tsv_row *row) {
     size_t most = (size_t)qkv_model_spec(e->model)->context, count;
     int32_t *ids;
-    enum qkv_status status = qkv_sequence_encode(qkv_model_context(e->model), qkv_model_source_tokenizer(e->model),
-                                                 row->second, row->second_size, true, true, &ids, &count);
+    enum qkv_status status = qkv_source_encode(qkv_model_context(e->model), qkv_model_source_tokenizer(e->model),
+                                               row->second, row->second_size, true, true, &ids, &count);
     qkv_free(ids);
     if (status || count <= most) return status;
     return qkv_tsv_fail(&e->tsv, row->line,

@@ -43,8 +43,8 @@ static enum qkv_status read_example(struct run *r, const struct qkv_pair *pair) 
     size_t most = (size_t)qkv_model_spec(model)->context, n;
     struct example *e = &r->examples[r->count++];
     *e = (struct example){0};
-    enum qkv_status status = qkv_sequence_encode(r->ctx, qkv_model_source_tokenizer(model), source, strlen(source),
-                                                 false, true, &e->source, &e->source_count);
+    enum qkv_status status = qkv_source_encode(r->ctx, qkv_model_source_tokenizer(model), source, strlen(source), false,
+                                               true, &e->source, &e->source_count);
     if (!status)
         status =
             qkv_sequence_encode(r->ctx, qkv_model_tokenizer(model), target, strlen(target), true, true, &e->target, &n);

@@ -228,8 +228,8 @@ static enum qkv_status encode(struct qkv_trainer *t, const struct qkv_tsv *file,
     if (!line->beside) return QKV_MEMORY;
     line->beside[0] = (int32_t)label;
     line->beside_count = 1;
-    enum qkv_status status = qkv_sequence_encode(t->ctx, tokenizer, row->second, row->second_size, true, true,
-                                                 &line->main, &line->main_count);
+    enum qkv_status status =
+        qkv_source_encode(t->ctx, tokenizer, row->second, row->second_size, true, true, &line->main, &line->main_count);
     if (status || line->main_count <= t->T) return status;
     return qkv_tsv_fail(file, row->line,
                         "the text has %zu tokens with " QKV_TOKEN_BEGIN " and " QKV_TOKEN_END
@@ -265,7 +265,8 @@ static enum qkv_status open_data(struct qkv_trainer *t) {
                               .end = qkv_tokenizer_special(qkv_model_tokenizer(t->model), QKV_TOKEN_END),
                               .beside_end = -1,
                               .encode = encode};
-    enum qkv_status status = qkv_model_set_labels(t->model, (const char *const *)t->labels, t->label_count);
+    enum qkv_status status = qkv_lines_template(t, qkv_model_tokenizer(t->model));
+    if (!status) status = qkv_model_set_labels(t->model, (const char *const *)t->labels, t->label_count);
     if (!status) status = qkv_lines_open(t, &lines);
     return status ? status : check_held_out(t);
 }

@@ -84,8 +84,8 @@ static enum qkv_status too_long(const struct qkv_trainer *t, const struct qkv_ts
 static enum qkv_status encode(struct qkv_trainer *t, const struct qkv_tsv *file, const struct qkv_tsv_row *row,
                               struct qkv_line *line) {
     const struct qkv_tokenizer *target = qkv_model_tokenizer(t->model), *source = qkv_model_source_tokenizer(t->model);
-    enum qkv_status status = qkv_sequence_encode(t->ctx, source, row->first, row->first_size, false, true,
-                                                 &line->beside, &line->beside_count);
+    enum qkv_status status =
+        qkv_source_encode(t->ctx, source, row->first, row->first_size, false, true, &line->beside, &line->beside_count);
     if (!status)
         status = qkv_sequence_encode(t->ctx, target, row->second, row->second_size, false, true, &line->main,
                                      &line->main_count);
@@ -107,7 +107,8 @@ static struct qkv_lines lines_of(struct qkv_trainer *t) {
 
 static enum qkv_status open_data(struct qkv_trainer *t) {
     struct qkv_lines lines = lines_of(t);
-    return qkv_lines_open(t, &lines);
+    enum qkv_status status = qkv_lines_template(t, qkv_model_source_tokenizer(t->model));
+    return status ? status : qkv_lines_open(t, &lines);
 }
 
 /* ---- batches ------------------------------------------------------------------------------------------------------------------- */

@@ -33,6 +33,21 @@ enum qkv_status qkv_lines_text(struct qkv_trainer *t, const struct qkv_lines *li
     return status;
 }
 
+enum qkv_status qkv_lines_template(struct qkv_trainer *t, const struct qkv_tokenizer *tokenizer) {
+    const int32_t *before, *after;
+    size_t before_count, after_count, ends = 0;
+    if (!qkv_tokenizer_template(tokenizer, &before, &before_count, &after, &after_count)) return QKV_OK;
+    int32_t end = (int32_t)qkv_tokenizer_special(tokenizer, QKV_TOKEN_END);
+    for (size_t i = 0; i < before_count; i++) ends += before[i] == end;
+    for (size_t i = 0; i < after_count; i++) ends += after[i] == end;
+    if (ends == 1 && after_count && after[after_count - 1] == end) return QKV_OK;
+    return qkv_fail(t->ctx, QKV_ARGUMENT,
+                    "the tokenizer's template (post_processor) does not have " QKV_TOKEN_END
+                    " at its end and only there, which the lines of a token file are told apart by; change it in "
+                    "tokenizer.json, or set post_processor to null to have each line between " QKV_TOKEN_BEGIN
+                    " and " QKV_TOKEN_END);
+}
+
 /* ---- token files ------------------------------------------------------------------------------------------------------------ */
 
 struct files { /* of lines, and their token files */

@@ -129,6 +129,9 @@ static double size_of_all(const struct qkv_text_files *files) {
 }
 
 int32_t qkv_text_end(const struct qkv_tokenizer *tokenizer) {
+    const int32_t *before, *after;
+    size_t before_count, after_count;
+    if (qkv_tokenizer_template(tokenizer, &before, &before_count, &after, &after_count) && after_count) return -1;
     int end = qkv_tokenizer_special(tokenizer, "<|endoftext|>");
     return end >= 0 ? end : qkv_tokenizer_special(tokenizer, QKV_TOKEN_END);
 }

@@ -105,6 +105,7 @@ struct qkv_text_stream {
     const char *path;
     struct qkv_map map;
     size_t position;              /* bytes encoded so far */
+    size_t before, after;         /* first and last ids of the piece given last that the tokenizer's template placed */
     bool binary;                  /* NUL bytes are fine */
     struct qkv_text_check *check; /* sees what is encoded; NULL: nobody does */
 };
@@ -113,7 +114,8 @@ struct qkv_text_stream {
 enum qkv_status qkv_text_open(struct qkv_context *ctx, const char *path, const struct qkv_tokenizer *tokenizer,
                               struct qkv_text_stream *stream);
 void qkv_text_close(struct qkv_text_stream *stream);
-/* The ids of the next piece, freed with qkv_free; *ids NULL at the end of the text. */
+/* The ids of the next piece, freed with qkv_free; *ids NULL at the end of the text. A text is one sequence: what the
+ * tokenizer's template places around one comes before its first piece and after its last. */
 enum qkv_status qkv_text_next(struct qkv_text_stream *stream, int32_t **ids, size_t *count);
 
 /* The hash of a whole file. */
@@ -184,7 +186,8 @@ const char *qkv_text_files_name(const struct qkv_text_files *files, char name[QK
 void qkv_text_files_sum(const struct qkv_text_files *files, struct qkv_text_facts *facts);
 /* Says of each file how much of it lies in the last `kept` tokens, or lines where it has some. */
 void qkv_text_files_hold_out(struct qkv_text_files *files, uint64_t kept);
-/* The id of the token that stands between two texts: <|endoftext|>, else </s>, else -1. */
+/* The id of the token that stands between two texts: <|endoftext|>, else </s>, else -1; -1 too where the tokenizer's template ends
+ * each text. */
 int32_t qkv_text_end(const struct qkv_tokenizer *tokenizer);
 
 /* Writes a token file piece by piece, atomically. `facts` comes with tokenizer and vocab (and, at the end, bytes and hash)
@@ -427,6 +430,8 @@ struct qkv_lines {
     int32_t end, beside_end;    /* as in struct qkv_examples */
     qkv_encode_line *encode;
 };
+/* Whether the lines of a token file are told apart when this tokenizer's template is around them: it must end with </s>. */
+enum qkv_status qkv_lines_template(struct qkv_trainer *trainer, const struct qkv_tokenizer *tokenizer);
 /* Opens what is there and makes what is missing; the parts to learn from and to validate on, the batches. */
 enum qkv_status qkv_lines_open(struct qkv_trainer *trainer, const struct qkv_lines *lines);
 /* One side of the files as a text, a line each, to train a tokenizer on: 0 the first field, 1 the second, 2 both. */

@@ -1,0 +1,149 @@
+/* The post-processor of a tokenizer.json: TemplateProcessing places special tokens before and after a sequence. ByteLevel
+ * moves offsets only, which nothing here has. Both are kept as they are for saving, and with them what is not used: the
+ * template of pairs, and type ids. */
+#include "text/text.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_IDS 4096 /* around a sequence */
+
+struct template_reader {
+    struct qkv_context *ctx;
+    const char *name; /* of the file */
+    struct qkv_tokenizer *t;
+    size_t capacity;
+    bool seen; /* a TemplateProcessing */
+};
+
+static enum qkv_status template_refuse(const struct template_reader *r, const char *key, const json_t *value,
+                                       const char *knows) {
+    char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+    enum qkv_status status = qkv_fail(r->ctx, QKV_FORMAT, "%s: %s is %.80s; this reader knows %s", r->name, key,
+                                      text ? text : "missing", knows);
+    free(text);
+    return status;
+}
+
+static bool template_is_type(const json_t *value, const char *type) {
+    const char *is = json_string_value(json_object_get(value, "type"));
+    return is && strcmp(is, type) == 0;
+}
+
+static enum qkv_status template_add_id(struct template_reader *r, int32_t id) {
+    struct qkv_template *around = &r->t->around;
+    size_t count = around->before + around->after;
+    if (count == MAX_IDS)
+        return qkv_fail(r->ctx, QKV_FORMAT, "%s: post_processor.single places more than %d tokens around a sequence",
+                        r->name, MAX_IDS);
+    if (count == r->capacity) {
+        size_t capacity = r->capacity ? 2 * r->capacity : 4;
+        int32_t *ids = qkv_reallocate(r->ctx, around->ids, capacity, sizeof *ids);
+        if (!ids) return QKV_MEMORY;
+        around->ids = ids;
+        r->capacity = capacity;
+    }
+    around->ids[count] = id;
+    if (around->whole)
+        around->after++;
+    else
+        around->before++;
+    return QKV_OK;
+}
+
+/* The ids of a special token, which is listed in special_tokens: usually one, that of the token of its name. */
+static enum qkv_status template_add_special(struct template_reader *r, const json_t *specials, const json_t *piece) {
+    const char *name = json_string_value(json_object_get(piece, "id"));
+    const json_t *special = name ? json_object_get(specials, name) : NULL, *ids = json_object_get(special, "ids");
+    if (!name) return template_refuse(r, "post_processor.single", piece, "a SpecialToken with an id");
+    if (!json_is_array(ids))
+        return qkv_fail(r->ctx, QKV_FORMAT, "%s: post_processor.special_tokens has no ids for \"%.60s\"", r->name,
+                        name);
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < json_array_size(ids) && !status; i++) {
+        const json_t *value = json_array_get(ids, i);
+        json_int_t id = json_integer_value(value);
+        if (!json_is_integer(value) || id < 0 || id > INT32_MAX || !qkv_tokenizer_token(r->t, (int)id, NULL))
+            return qkv_fail(r->ctx, QKV_FORMAT,
+                            "%s: post_processor.special_tokens gives \"%.60s\" an id that no token has", r->name, name);
+        status = template_add_id(r, (int32_t)id);
+    }
+    return status;
+}
+
+static enum qkv_status template_read_single(struct template_reader *r, const json_t *value) {
+    static const char knows[] = "a list of SpecialToken and, once, the Sequence A";
+    const json_t *single = json_object_get(value, "single"), *specials = json_object_get(value, "special_tokens");
+    enum qkv_status status = QKV_OK;
+    if (r->seen) return template_refuse(r, "post_processor.processors", value, "one TemplateProcessing");
+    r->seen = true;
+    for (size_t i = 0; i < json_array_size(single) && !status; i++) {
+        const json_t *piece = json_array_get(single, i), *sequence = json_object_get(piece, "Sequence");
+        const char *which = json_string_value(json_object_get(sequence, "id"));
+        const json_t *special = json_object_get(piece, "SpecialToken");
+        if (special) {
+            status = template_add_special(r, specials, special);
+        } else if (which && strcmp(which, "A") == 0 && !r->t->around.whole) {
+            r->t->around.whole = true;
+        } else {
+            return template_refuse(r, "post_processor.single", single, knows);
+        }
+    }
+    return status || r->t->around.whole ? status : template_refuse(r, "post_processor.single", single, knows);
+}
+
+static enum qkv_status template_read_part(struct template_reader *r, const char *key, const json_t *value) {
+    if (template_is_type(value, "ByteLevel")) return QKV_OK;
+    if (template_is_type(value, "TemplateProcessing")) return template_read_single(r, value);
+    return template_refuse(r, key, value, "null, ByteLevel and TemplateProcessing");
+}
+
+enum qkv_status qkv_template_read(struct qkv_context *ctx, const char *name, const struct json_t *value,
+                                  struct qkv_tokenizer *t) {
+    struct template_reader r = {.ctx = ctx, .name = name, .t = t};
+    if (!value || json_is_null(value)) return QKV_OK;
+    const json_t *parts = template_is_type(value, "Sequence") ? json_object_get(value, "processors") : NULL;
+    enum qkv_status status = QKV_OK;
+    if (!json_is_array(parts)) status = template_read_part(&r, "post_processor", value);
+    for (size_t i = 0; i < json_array_size(parts) && !status; i++)
+        status = template_read_part(&r, "post_processor.processors", json_array_get(parts, i));
+    if (status) return status;
+    char *text = json_dumps(value, JSON_ENCODE_ANY);
+    if (text) t->around.json = qkv_copy_string(ctx, text);
+    free(text);
+    return t->around.json ? QKV_OK : qkv_fail_memory(ctx, 0, "the post-processor of a tokenizer");
+}
+
+bool qkv_tokenizer_template(const struct qkv_tokenizer *t, const int32_t **before, size_t *before_count,
+                            const int32_t **after, size_t *after_count) {
+    const struct qkv_template *around = &t->around;
+    *before_count = around->before;
+    *after_count = around->after;
+    *before = around->before ? around->ids : NULL;
+    *after = around->after ? around->ids + around->before : NULL;
+    return around->before + around->after > 0;
+}
+
+enum qkv_status qkv_tokenizer_encode_sequence(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
+                                              size_t size, bool specials, int32_t **ids, size_t *count) {
+    const int32_t *before, *after;
+    size_t before_count, after_count, n;
+    enum qkv_status status = qkv_tokenizer_encode(ctx, t, text, size, specials, ids, count);
+    if (status || !qkv_tokenizer_template(t, &before, &before_count, &after, &after_count)) return status;
+    bool fits = qkv_add_size(*count, before_count + after_count, &n);
+    int32_t *all = fits ? qkv_reallocate(ctx, *ids, n, sizeof *all) : NULL;
+    if (!all) {
+        status = fits ? QKV_MEMORY : qkv_fail_memory(ctx, SIZE_MAX, "the ids of a text");
+        free(*ids);
+        *ids = NULL;
+        *count = 0;
+        return status;
+    }
+    if (*count) memmove(all + before_count, all, *count * sizeof *all);
+    if (before_count) memcpy(all, before, before_count * sizeof *all);
+    if (after_count) memcpy(all + before_count + *count, after, after_count * sizeof *all);
+    *ids = all;
+    *count = n;
+    return QKV_OK;
+}
