@@ -2,6 +2,8 @@
  * file; where the library uses them; and saving. */
 #include "test_text.h"
 
+#include <jansson.h>
+
 #include "text/sequence.h"
 #include "train_fixture.h"
 
@@ -74,6 +76,50 @@ static void template_tokens_stand_around_a_sequence(void **state) {
         qkv_free(ids);
         if (*cases[i].text == 't') assert_ids(ctx, t, "the cat", true, 258, 264); /* a piece of a text has none */
         qkv_tokenizer_free(t);
+    }
+}
+
+static void check_line(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *line,
+                       const json_t *expected) {
+    int32_t *ids;
+    size_t count;
+    assert_ok(ctx, qkv_tokenizer_encode_sequence(ctx, t, line, strlen(line), true, &ids, &count));
+    if (count != json_array_size(expected)) fail_msg("\"%s\": %zu ids", line, count);
+    for (size_t i = 0; i < count; i++)
+        if (ids[i] != json_integer_value(json_array_get(expected, i)))
+            fail_msg("\"%s\": id %zu is %d", line, i, ids[i]);
+    qkv_free(ids);
+}
+
+/* Files as they are published, and the ids that the package gives for some lines. */
+static void published_files_give_their_ids(void **state) {
+    static const char *const names[] = {"cohere-command", "phi-2"};
+    struct qkv_context *ctx = *state;
+    for (size_t i = 0; i < TEST_COUNT(names); i++) {
+        char path[128];
+        size_t size = 0, lines_size = 0, n = 0;
+        snprintf(path, sizeof path, "tokenizers/%s.json", names[i]);
+        char *file = test_shared_file(path, &size),
+             *lines_file = test_shared_file("tokenizers/lines.json", &lines_size);
+        snprintf(path, sizeof path, "tokenizers/%s.expected.jsonl", names[i]);
+        char *expected = test_shared_file(path, &(size_t){0});
+        json_t *lines = lines_file ? json_loadb(lines_file, lines_size, 0, NULL) : NULL;
+        if (file && lines && expected) {
+            struct qkv_tokenizer *t;
+            assert_ok(ctx, qkv_tokenizer_parse(ctx, file, size, names[i], &t));
+            for (char *row = strtok(expected, "\n"); row; row = strtok(NULL, "\n"), n++) {
+                json_t *object = json_loads(row, 0, NULL);
+                assert_non_null(object);
+                check_line(ctx, t, json_string_value(json_array_get(lines, n)), json_object_get(object, "ids"));
+                json_decref(object);
+            }
+            assert_int_equal(n, json_array_size(lines));
+            qkv_tokenizer_free(t);
+        }
+        json_decref(lines);
+        free(file);
+        free(lines_file);
+        free(expected);
     }
 }
 
@@ -272,6 +318,7 @@ static void lines_need_a_template_that_ends_them(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(template_tokens_stand_around_a_sequence),
+        cmocka_unit_test(published_files_give_their_ids),
         cmocka_unit_test(the_post_processor_is_saved_as_it_was),
         cmocka_unit_test(templates_that_cannot_be_applied_are_refused),
         cmocka_unit_test(encoders_read_the_template_in_place_of_their_own_specials),

@@ -131,6 +131,14 @@ has out '^[0-9]+	"\\""$'
 try 0 "$QKV" tokenize run ""
 same "$(cat out)" "" "the ids of no text"
 refuse 1 '9999999' "$QKV" tokenize run --ids "1 9999999"
+# A template stands around the text where special tokens are asked for, and only there.
+piece='{"SpecialToken": {"id": "x", "type_id": 0}}' text='{"Sequence": {"id": "A", "type_id": 0}}'
+template="{\"type\": \"TemplateProcessing\", \"single\": [$piece, $text, $piece], \"special_tokens\": {\"x\": {\"id\": \"x\", \"ids\": [1, 2], \"tokens\": [\"x\", \"y\"]}}}"
+sed "s|\"post_processor\": null|\"post_processor\": $template|" run/tokenizer.json >template.json
+plain=$("$QKV" tokenize run "the king")
+same "$("$QKV" tokenize template.json "the king")" "$plain" "tokenize without --specials"
+same "$("$QKV" tokenize template.json --specials "the king")" "1 2 $plain 1 2" "tokenize --specials"
+same "$(printf 'the king' | "$QKV" tokenize template.json --specials)" "1 2 $plain 1 2" "tokenize --specials of a stream"
 refuse 1 'no token id' "$QKV" tokenize run --ids "1 x 2"
 refuse 1 'no token id' "$QKV" tokenize run --ids "1 -2"
 refuse 1 'no token id' "$QKV" tokenize run --ids "123456789012345678901234567890"
