@@ -61,6 +61,7 @@ static void what_is_not_translated_is_refused_by_name(void **state) {
         {"(?i:[\xC3\xA0-\xC3\xBD])", "in a class that ignores case"},
         {"(?i:[a-z&&[^b]])", "an intersection in a class that ignores case"},
         {"(?i:[[^a]b])", "a negated class in a class that ignores case"},
+        {"[^[^\\W\\d[\\w]]_]", "a negated class in another one, which may be empty"},
         {"[a-c-e]", "a - that is neither between two characters nor at an end"},
         {"[\\w-x]", "a - that is neither between two characters nor at an end"},
         {"[a-\\d]", "a range that ends in a class"},

@@ -374,11 +374,11 @@ static enum qkv_status onig_atom(struct onig *o, bool first, bool *option) {
     size_t from = o->at, start = o->out.size;
     bool anchor = false, repeats;
     struct repeat r;
+    *option = false;
     enum qkv_status status = onig_repeat(o, &r, &repeats);
     if (status) return status;
     if (repeats) return qkv_onig_refuse(o, from, "a repeat of nothing");
     uint32_t code = qkv_onig_next(o);
-    *option = false;
     if (code == '(') {
         status = onig_group(o, from, first, &anchor, option);
         if (*option) return status;

@@ -17,6 +17,8 @@ struct onig {
     bool looks_back;
     int depth, nest;  /* of groups, of classes in classes */
     bool in_opposite; /* in a class that begins with [^ */
+    int opposites;    /* of these, how many are around this place */
+    size_t wide;      /* sets met that may have all but a few characters */
     uint32_t before;  /* the literal before this place where case is ignored, in lower case; 0 if none */
 };
 

@@ -20,7 +20,7 @@
 #define ANY      "(?s:.)"
 #define MAX_NEST 20
 
-enum folding { FOLD_CLOSED, FOLD_LETTERS, FOLD_OPEN };
+enum folding { FOLD_CLOSED, FOLD_LETTERS, FOLD_OPEN, FOLD_WIDE /* open, and nearly all characters */ };
 struct named {
     const char *name, *items;
     bool negated;
@@ -102,7 +102,7 @@ static const char *find_category(const char *name, char shorter[3]) {
     static const char known[] =
         " c cc cf cn co l ll lm lo lt lu m mc me mn n nd nl no p pc pd pe pf pi po ps s sc sk sm "
         "so z zl zp zs ";
-    char word[8];
+    char word[64];
     for (size_t i = 0; i < sizeof categories / sizeof categories[0]; i++)
         if (strcmp(categories[i].name, name) == 0) return categories[i].category;
     if (strlen(name) > 2) return NULL;
@@ -136,6 +136,7 @@ static enum qkv_status set_name(struct onig *o, struct onig_set *set, const char
 static enum qkv_status set_folded(struct onig *o, size_t from, bool in_class, const struct named *named, bool opposite,
                                   struct onig_set *set) {
     bool negated = named->negated != opposite;
+    o->wide += negated || named->folding == FOLD_WIDE;
     bool closed = named->folding == FOLD_CLOSED || (named->folding == FOLD_LETTERS && o->in_opposite);
     if (o->fold && in_class && (negated || !closed)) return qkv_onig_refuse(o, from, "in a class that ignores case");
     enum qkv_status status = set_name(o, set, named->items, negated);
@@ -178,7 +179,7 @@ static enum qkv_status read_property(struct onig *o, size_t from, bool in_class,
         return set_folded(o, from, in_class, &named, opposite, set);
     }
     if (strcmp(name, "any") == 0) {
-        struct named named = {name, "\\x{0}-\\x{10FFFF}", false, FOLD_OPEN};
+        struct named named = {name, "\\x{0}-\\x{10FFFF}", false, FOLD_WIDE};
         return set_folded(o, from, in_class, &named, opposite, set);
     }
     const char *same = strcmp(name, "alphabetic") == 0   ? "alpha"
@@ -200,7 +201,7 @@ static enum qkv_status read_property(struct onig *o, size_t from, bool in_class,
 enum qkv_status qkv_onig_shorthand(struct onig *o, size_t from, bool in_class, struct onig_set *set, bool *found) {
     /* Outside of classes \w also has the superscript digits and the fractions of Latin-1. */
     static const struct named word = {"w", WORD "\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}", false, FOLD_OPEN};
-    static const struct named no_spaces = {"S", NO_SPACES, false, FOLD_OPEN};
+    static const struct named no_spaces = {"S", NO_SPACES, false, FOLD_WIDE};
     char c = o->at < o->size ? o->source[o->at] : 0;
     *found = c && strchr("wWdDsShHpP", c);
     if (!*found) return QKV_OK;
@@ -248,6 +249,7 @@ static uint32_t larger(uint32_t a, uint32_t b) {
 /* A range of characters, with their other cases where case is ignored. */
 static enum qkv_status add_range(struct onig *o, size_t from, uint32_t low, uint32_t high, struct operand *to) {
     to->count++;
+    o->wide += high > 0xFFFF;
     enum qkv_status status = write_range(o, low, high, &to->items);
     if (status || !o->fold) return status;
     if (high >= 0x80) {
@@ -439,9 +441,16 @@ enum qkv_status qkv_onig_class(struct onig *o, size_t from, struct onig_set *set
     bool negated = is_at(o, "^");
     if (negated) o->at++;
     if (o->nest == 1) o->in_opposite = negated;
+    size_t wide = o->wide;
+    o->opposites += negated;
     enum qkv_status status = read_items(o, from, &operand, &both);
     if (!status) status = finish_class(o, from, negated, &operand, &both, set);
     o->nest--;
+    o->opposites -= negated;
+    /* Oniguruma takes an empty [^…] in another [^…] for one that has all characters beyond ASCII. */
+    if (!status && negated && o->opposites && o->wide != wide)
+        status = qkv_onig_refuse(o, from, "a negated class in another one, which may be empty");
+    o->wide += negated;
     qkv_buffer_free(&operand.items);
     qkv_buffer_free(&operand.others);
     qkv_buffer_free(&both);
