@@ -158,7 +158,7 @@ static enum qkv_status onig_refuse_escape(struct onig *o, size_t from, char c) {
 
 static enum qkv_status onig_anchor(struct onig *o, const char *text, bool looks_back, bool *anchor) {
     o->at++;
-    o->looks_back = o->looks_back || looks_back;
+    o->found.looks_back = o->found.looks_back || looks_back;
     *anchor = true;
     return onig_put(o, text);
 }
@@ -261,10 +261,17 @@ static enum qkv_status onig_repeats(struct onig *o, size_t start, bool anchor) {
     enum qkv_status status = onig_repeat(o, &r, &found);
     if (status || !found) return status;
     if (anchor) return qkv_onig_refuse(o, from, "a repeat of what matches no character");
+    /* When a repeat ends whose last round matched nothing is not the same everywhere. */
+    if (o->may_be_empty && r.high > 1) return qkv_onig_refuse(o, from, "a repeat of what may match nothing");
+    o->may_be_empty = o->may_be_empty || r.low == 0;
     status = onig_write_repeat(o, &r);
     char c = o->at < o->size ? o->source[o->at] : 0;
     if (!status && (c == '?' || c == '+')) {
         o->at++;
+        o->found.atomic = o->found.atomic || (c == '+' && !r.in_braces);
+        if (r.in_braces && c == '+' && o->may_be_empty)
+            return qkv_onig_refuse(o, from, "a repeat of what may match nothing");
+        if (r.in_braces && c == '?' && r.fixed) o->may_be_empty = true;
         if (r.in_braces && (c == '+' || r.fixed)) {
             status = onig_put_before(o, start, "(?:");
             if (!status) status = onig_put(o, c == '+' ? ")+" : ")?");
@@ -335,7 +342,8 @@ static enum qkv_status onig_open(struct onig *o, size_t from, bool first, bool *
         if (!onig_is_at(o, kinds[i])) continue;
         o->at += strlen(kinds[i]);
         *anchor = i >= 2;
-        o->looks_back = o->looks_back || i >= 4;
+        o->found.looks_back = o->found.looks_back || i >= 4;
+        o->found.atomic = o->found.atomic || i == 1;
         return qkv_buffer_print(o->ctx, &o->out, "(%s", kinds[i]);
     }
     if (onig_is_at(o, "*")) {
@@ -360,6 +368,7 @@ static enum qkv_status onig_group(struct onig *o, size_t from, bool first, bool 
     if (++o->depth > MAX_DEPTH) return qkv_onig_refuse(o, from, "more than %d groups in each other", MAX_DEPTH);
     status = onig_branches(o);
     if (status) return status;
+    o->may_be_empty = o->may_be_empty || *anchor;
     if (o->at == o->size) return qkv_onig_refuse(o, from, "a group without its )");
     o->at++;
     o->depth--;
@@ -379,6 +388,7 @@ static enum qkv_status onig_atom(struct onig *o, bool first, bool *option) {
     if (status) return status;
     if (repeats) return qkv_onig_refuse(o, from, "a repeat of nothing");
     uint32_t code = qkv_onig_next(o);
+    o->may_be_empty = code == '^' || code == '$';
     if (code == '(') {
         status = onig_group(o, from, first, &anchor, option);
         if (*option) return status;
@@ -390,12 +400,13 @@ static enum qkv_status onig_atom(struct onig *o, bool first, bool *option) {
         o->before = 0;
     } else if (code == '\\') {
         status = onig_escape(o, from, &anchor);
+        o->may_be_empty = anchor;
     } else if (code == '.') {
         status = onig_put(o, o->dotall ? "(?s:.)" : "[^\\x0A]");
         o->before = 0;
     } else if (code == '^' || code == '$') {
         anchor = true;
-        o->looks_back = o->looks_back || code == '^';
+        o->found.looks_back = o->found.looks_back || code == '^';
         status = onig_put(o, code == '^' ? "^" : "$");
     } else {
         status = onig_literal(o, from, code);
@@ -407,9 +418,11 @@ static enum qkv_status onig_atom(struct onig *o, bool first, bool *option) {
 /* Alternatives up to the end or the ) of the group. */
 static enum qkv_status onig_branches(struct onig *o) {
     enum qkv_status status = QKV_OK;
-    bool first = true;
+    bool first = true, any_empty = false, empty = true;
     while (!status && o->at < o->size && o->source[o->at] != ')') {
         if (o->source[o->at] == '|') {
+            any_empty = any_empty || empty;
+            empty = true;
             o->at++;
             o->before = 0;
             first = false;
@@ -419,12 +432,14 @@ static enum qkv_status onig_branches(struct onig *o) {
         bool option;
         status = onig_atom(o, first, &option);
         first = first && option;
+        empty = empty && (option || o->may_be_empty);
     }
+    o->may_be_empty = any_empty || empty;
     return status;
 }
 
 enum qkv_status qkv_onig_translate(struct qkv_context *ctx, const char *source, struct qkv_buffer *out,
-                                   bool *looks_back) {
+                                   struct qkv_onig *found) {
     struct onig o = {.ctx = ctx, .source = source, .size = strlen(source)};
     if (o.size > MAX_SOURCE)
         return qkv_fail(ctx, QKV_FORMAT, "the pattern has %zu bytes; at most %zu are read", o.size, MAX_SOURCE);
@@ -433,7 +448,7 @@ enum qkv_status qkv_onig_translate(struct qkv_context *ctx, const char *source, 
         o.at++;
         status = qkv_onig_refuse(&o, o.at - 1, "the end of a group that has no beginning");
     }
-    *looks_back = o.looks_back;
+    *found = o.found;
     *out = o.out;
     return status;
 }

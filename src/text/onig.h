@@ -14,12 +14,13 @@ struct onig {
     size_t size, at;
     struct qkv_buffer out;
     bool fold, dotall; /* (?i), (?m) */
-    bool looks_back;
-    int depth, nest;  /* of groups, of classes in classes */
-    bool in_opposite; /* in a class that begins with [^ */
-    int opposites;    /* of these, how many are around this place */
-    size_t wide;      /* sets met that may have all but a few characters */
-    uint32_t before;  /* the literal before this place where case is ignored, in lower case; 0 if none */
+    struct qkv_onig found;
+    bool may_be_empty; /* what was read last */
+    int depth, nest;   /* of groups, of classes in classes */
+    bool in_opposite;  /* in a class that begins with [^ */
+    int opposites;     /* of these, how many are around this place */
+    size_t wide;       /* sets met that may have all but a few characters */
+    uint32_t before;   /* the literal before this place where case is ignored, in lower case; 0 if none */
 };
 
 /* A set of characters: the inside of a class of PCRE2 (without the brackets), or an expression that matches one character. */

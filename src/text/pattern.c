@@ -41,17 +41,19 @@ struct qkv_splitter {
     int error;                     /* of PCRE2, when a split failed */
 };
 
+/* `atomic`: PCRE2's just-in-time compiler (10.42) passes over a repeat at the beginning of a match where it failed before, which
+ * makes an atomic group take its next alternative. Without optimizations of the start it does not. */
 static enum qkv_status pattern_compile(struct qkv_context *ctx, struct qkv_pattern *pattern,
-                                       const struct qkv_buffer *written) {
+                                       const struct qkv_buffer *written, bool atomic) {
     pcre2_compile_context *compile = pcre2_compile_context_create(NULL);
     if (!compile) return qkv_fail_memory(ctx, 0, "the pattern of a tokenizer");
     int error;
     PCRE2_SIZE offset;
-    uint32_t empty = 0;
+    uint32_t empty = 0, options = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
+    if (atomic) options |= PCRE2_NO_START_OPTIMIZE;
     pcre2_set_newline(compile, PCRE2_NEWLINE_LF);
-    pattern->code =
-        pcre2_compile((PCRE2_SPTR)(written->data ? written->data : ""), written->size,
-                      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &offset, compile);
+    pattern->code = pcre2_compile((PCRE2_SPTR)(written->data ? written->data : ""), written->size, options, &error,
+                                  &offset, compile);
     pcre2_compile_context_free(compile);
     if (!pattern->code) {
         PCRE2_UCHAR why[120] = "";
@@ -75,8 +77,10 @@ enum qkv_status qkv_pattern_create(struct qkv_context *ctx, const char *source, 
     struct qkv_buffer written = {0};
     pattern->source = qkv_copy_string(ctx, source);
     enum qkv_status status = pattern->source ? QKV_OK : QKV_MEMORY;
-    if (!status) status = qkv_onig_translate(ctx, source, &written, &pattern->looks_back);
-    if (!status) status = pattern_compile(ctx, pattern, &written);
+    struct qkv_onig found = {0};
+    if (!status) status = qkv_onig_translate(ctx, source, &written, &found);
+    pattern->looks_back = found.looks_back;
+    if (!status) status = pattern_compile(ctx, pattern, &written, found.atomic);
     qkv_buffer_free(&written);
     if (status) {
         qkv_pattern_free(pattern);

@@ -76,10 +76,13 @@ enum qkv_status qkv_normalize(struct qkv_context *ctx, const char *text, size_t 
 /* ---- onig.c, onig_class.c ------------------------------------------------------------------------------------ */
 
 /* Writes a pattern of Oniguruma (as Hugging Face tokenizers compiles it) for PCRE2 with UTF, UCP and MULTILINE. What would
- * match otherwise is refused by name (QKV_FORMAT). *looks_back: a piece may depend on what stands before it. *out is the
- * caller's, also after a failure. */
+ * match otherwise is refused by name (QKV_FORMAT). *out is the caller's, also after a failure. */
+struct qkv_onig {
+    bool looks_back; /* a piece may depend on what stands before it */
+    bool atomic;     /* has groups that are not gone back into */
+};
 enum qkv_status qkv_onig_translate(struct qkv_context *ctx, const char *source, struct qkv_buffer *out,
-                                   bool *looks_back);
+                                   struct qkv_onig *found);
 
 /* ---- pattern.c ----------------------------------------------------------------------------------------------- */
 
