@@ -235,6 +235,12 @@ static void a_text_to_learn_from_is_one_sequence(void **state) {
     qkv_text_close(&stream);
     qkv_free(whole);
     qkv_tokenizer_free(t);
+    static const char *const posts[] = {"null", BEGIN_ONLY, BOTH};
+    for (size_t i = 0; i < TEST_COUNT(posts); i++) { /* texts that the template ends need no end between them */
+        t = tokenizer_of(ctx, posts[i]);
+        assert_int_equal(qkv_text_end(t), i < 2 ? END : -1);
+        qkv_tokenizer_free(t);
+    }
     qkv_buffer_free(&text);
 }
 
