@@ -127,6 +127,7 @@ bool qkv_tokenizer_template(const struct qkv_tokenizer *t, const int32_t **befor
 
 enum qkv_status qkv_tokenizer_encode_sequence(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
                                               size_t size, bool specials, int32_t **ids, size_t *count) {
+    QKV_CALL(ctx);
     const int32_t *before, *after;
     size_t before_count, after_count, n;
     enum qkv_status status = qkv_tokenizer_encode(ctx, t, text, size, specials, ids, count);
