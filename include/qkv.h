@@ -336,7 +336,9 @@ struct qkv_spec {
 };
 
 /* Reads a spec from JSON text, after replacing what `settings` say: "decoder.attention.kv_heads=2",
- * "position.kind=rope", "encoder=null". Unknown keys and impossible values fail with a sentence that names the key.
+ * "position.kind=rope", "encoder=null". Unknown keys and impossible values fail with a sentence that names the key
+ * (QKV_SPEC; QKV_FORMAT where the text is no JSON object; QKV_ARGUMENT where a setting is not KEY=VALUE). So does a setting
+ * without effect: of a key that means nothing in this spec, as position.theta without rope, or that a later setting replaces.
  * `name` is for messages ("my.json"). */
 QKV_API enum qkv_status qkv_spec_parse(struct qkv_context *ctx, struct qkv_spec *spec, const char *name,
                                        const char *json, size_t size, const char *const *settings,
@@ -346,6 +348,19 @@ QKV_API enum qkv_status qkv_spec_read(struct qkv_context *ctx, struct qkv_spec *
 /* A named spec. vocab is 0 (to be set from a tokenizer) unless the preset has a vocabulary of its own. */
 QKV_API enum qkv_status qkv_spec_preset(struct qkv_context *ctx, struct qkv_spec *spec, const char *name,
                                         const char *const *settings, size_t setting_count);
+/* Whether settings are KEY=VALUE of keys that exist, with values of their type and range, none replaced by a later one: what
+ * can be said without a spec. QKV_ARGUMENT or QKV_SPEC. */
+QKV_API enum qkv_status qkv_spec_check_settings(struct qkv_context *ctx, const char *const *settings,
+                                                size_t setting_count);
+/* Settings that several specs share: those without effect in one of them are no failure there, but told. */
+struct qkv_settings {
+    const char *const *items;
+    size_t count;
+    bool *idle; /* [count], written: which had no effect (NULL: that is a failure) */
+};
+/* A spec from the file at `path`, or with NULL a preset, changed by settings. Statuses as of qkv_spec_read. */
+QKV_API enum qkv_status qkv_spec_vary(struct qkv_context *ctx, struct qkv_spec *spec, const char *preset,
+                                      const char *path, const struct qkv_settings *settings);
 /* The JSON of a spec, every value written out; the caller's, freed with qkv_free. Reading it back gives the same spec. */
 QKV_API enum qkv_status qkv_spec_print(struct qkv_context *ctx, const struct qkv_spec *spec, char **json);
 /* Checks a spec filled in by hand. */

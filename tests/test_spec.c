@@ -99,9 +99,8 @@ static void test_settings(void **state) {
               parse(&s, GPT, SETTINGS("position.kind=rope", "position.theta=5e5", "position.pairing=interleaved")));
     assert_true(s.position.kind == QKV_POSITION_ROPE && s.position.theta == 5e5 &&
                 s.position.pairing == QKV_PAIRING_INTERLEAVED);
-    assert_ok(ctx,
-              parse(&s, GPT, SETTINGS("position={\"kind\": \"rope\", \"theta\": 7}", "position.kind=\"learned\"")));
-    assert_true(s.position.kind == QKV_POSITION_LEARNED && s.position.theta == 10000);
+    assert_ok(ctx, parse(&s, GPT, SETTINGS("position={\"theta\": 7}", "position.kind=\"rope\"")));
+    assert_true(s.position.kind == QKV_POSITION_ROPE && s.position.theta == 7);
     assert_ok(ctx, parse(&s, GPT, SETTINGS("decoder.attention.bias=qkv", "decoder.attention.scale=0.25", "tie=none")));
     assert_true(s.decoder.attention.bias == QKV_BIAS_QKV && s.decoder.attention.scale == 0.25 && s.tie == QKV_TIE_NONE);
     assert_ok(ctx, parse(&s, GPT, SETTINGS("decoder.attention.bias=false", "decoder.attention.scale=null")));

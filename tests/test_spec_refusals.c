@@ -71,7 +71,7 @@ static void test_bad_values(void **state) {
         {"context=16777217", "context is 16777217;"},
         {"source_vocab=99", "source_vocab is 99, but only an encoder beside a decoder has one; leave it out"},
         {"embed_scale=0", "embed_scale is 0; it must be a number other than 0"},
-        {"embed_scale=1e300", "embed_scale is 1e300;"},
+        {"embed_scale=1e300", "embed_scale is 1e300; it must be a number other than 0 (as a float: its size is from "},
         {"embed_scale=1e-300", "embed_scale is 1e-300;"},
         {"embed_scale=NaN", "embed_scale is \"NaN\";"},
         {"dropout=1", "dropout is 1; it must be a number from 0 to less than 1"},
@@ -156,6 +156,82 @@ static void test_bad_values_of_two_stacks(void **state) {
     refuse_all(SEQ2SEQ, refusals, TEST_COUNT(refusals));
 }
 
+/* What a key that means nothing here may hold in a file, it must not be set to. */
+static void settings_without_effect_are_refused(void **state) {
+    (void)state;
+    static const struct refusal refusals[] = {
+        {"position.theta=500", "my.json, set by position.theta=500: position.theta is 500, but only position.kind rope "
+                               "has one; leave it out"},
+        {"position.theta=10000", "position.theta is 10000, but only position.kind rope has one"},
+        {"position.pairing=interleaved", "position.pairing is \"interleaved\", but only position.kind rope has one"},
+        {"position.fraction=0.5", "position.fraction is 0.5, but only position.kind rope has one"},
+        {"position={\"kind\": \"alibi\", \"theta\": 5}", "position.theta is 5, but only position.kind rope has one"},
+        {"head.pool=first", "head.pool is \"first\", but only a head of kind classify has one"},
+        {"source_vocab=100", "source_vocab is 100, but only an encoder beside a decoder has one"},
+    };
+    struct qkv_spec s;
+    refuse_all(GPT, refusals, TEST_COUNT(refusals));
+    assert_ok(ctx, parse(&s, GPT, SETTINGS("position.kind=rope", "position.theta=500")));
+    assert_true(s.position.theta == 500);
+    static const char file[] =
+        "{" HEAD "\"vocab\": 100, \"d_model\": 32, \"context\": 32, \"source_vocab\": 100, "
+        "\"position\": {\"kind\": \"learned\", \"theta\": 500}, \"head\": {\"pool\": \"first\"}, "
+        "\"decoder\": {\"layers\": 2, \"attention\": {\"heads\": 2}}}";
+    assert_ok(ctx, parse(&s, file, NULL, 0));
+    assert_true(s.position.theta == 10000);
+    assert_ok(ctx, parse(&s, file, SETTINGS("position.kind=none"))); /* not the setting, but the file has a theta */
+}
+
+static void a_setting_that_a_later_one_replaces_is_refused(void **state) {
+    (void)state;
+    struct qkv_spec s;
+    assert_status(ctx, parse(&s, GPT, SETTINGS("decoder.layers=3", "tie=none", "decoder.layers=4")), QKV_ARGUMENT);
+    assert_message(ctx, "setting \"decoder.layers=3\" has no effect, as \"decoder.layers=4\" comes after it");
+    assert_status(ctx, parse(&s, GPT, SETTINGS("position.theta=3", "position={\"kind\": \"rope\"}")), QKV_ARGUMENT);
+    assert_ok(ctx, parse(&s, GPT, SETTINGS("position={\"kind\": \"rope\"}", "position.theta=3")));
+    assert_true(s.position.theta == 3);
+}
+
+static void settings_are_checked_without_a_spec(void **state) {
+    (void)state;
+    static const struct refusal refusals[] = {
+        {"decoder", "setting \"decoder\" has no ="},
+        {"decoder.layer=3", "setting \"decoder.layer=3\": unknown key decoder.layer; did you mean layers?"},
+        {"decoder.layers=0",
+         "setting \"decoder.layers=0\": decoder.layers is 0; it must be a whole number from 1 to 1000"},
+        {"decoder.layers=five", "decoder.layers is \"five\""},
+        {"position.kind=rotary", "it must be one of none, sinusoidal, learned, rope, alibi"},
+        {"decoder={\"layers\": 2, \"heads\": 3}", "unknown key decoder.heads; did you mean decoder.attention.heads?"},
+        {"decoder=3", "decoder is 3; it must be an object, {\"layers\": ...} or null"},
+        {"position=null", "position is null"},
+        {"version=2", "version is 2"},
+    };
+    for (size_t i = 0; i < TEST_COUNT(refusals); i++) {
+        if (qkv_spec_check_settings(ctx, &refusals[i].setting, 1) == QKV_OK)
+            fail_msg("%s was accepted", refusals[i].setting);
+        assert_message(ctx, refusals[i].sentence);
+    }
+    assert_ok(ctx, qkv_spec_check_settings(ctx, SETTINGS("decoder.attention.kv_heads=3", "encoder=null", "tie=all")));
+    assert_status(ctx, qkv_spec_check_settings(ctx, SETTINGS("dropout=0.1", "dropout=0.2")), QKV_ARGUMENT);
+}
+
+static void settings_that_specs_share_are_told_where_they_do_nothing(void **state) {
+    (void)state;
+    bool idle[3] = {true, true, true};
+    const char *const settings[] = {"position.theta=500", "decoder.layers=2", "decoder.layers=3"};
+    struct qkv_settings shared = {settings, 3, idle};
+    struct qkv_spec s;
+    assert_ok(ctx, qkv_spec_vary(ctx, &s, "nano-gpt", NULL, &shared));
+    assert_true(idle[0] && idle[1] && !idle[2] && s.decoder.layers == 3);
+    assert_ok(ctx, qkv_spec_vary(ctx, &s, "llama-style", NULL, &shared));
+    assert_true(!idle[0] && idle[1] && !idle[2] && s.position.theta == 500);
+    shared.idle = NULL;
+    assert_status(ctx, qkv_spec_vary(ctx, &s, "nano-gpt", NULL, &shared), QKV_ARGUMENT);
+    assert_status(ctx, qkv_spec_vary(ctx, &s, "mini-gpt", NULL, &shared), QKV_ARGUMENT);
+    assert_message(ctx, "there is no preset \"mini-gpt\"; known presets: nano-gpt");
+    assert_status(ctx, qkv_spec_vary(ctx, &s, NULL, test_path("none.json"), &shared), QKV_FILE);
+}
+
 static void test_unknown_keys(void **state) {
     (void)state;
     static const struct refusal refusals[] = {
@@ -183,7 +259,7 @@ static void test_unknown_keys(void **state) {
     assert_status(ctx, parse(&s, GPT, SETTINGS("decoder")), QKV_ARGUMENT);
     assert_message(ctx, "setting \"decoder\" has no =; write KEY=VALUE");
     assert_status(ctx, parse(&s, GPT, SETTINGS("tie=\xff")), QKV_ARGUMENT);
-    assert_status(ctx, parse(&s, GPT, SETTINGS("decoder.layers=3", "decoder.layers=-3")), QKV_SPEC);
+    assert_status(ctx, parse(&s, GPT, SETTINGS("dropout=0.5", "decoder.layers=-3")), QKV_SPEC);
     assert_message(ctx, "my.json, set by decoder.layers=-3: decoder.layers is -3");
     char *name = malloc(5001), json[6000];
     memset(name, 'x', 5000), name[5000] = 0;
@@ -267,9 +343,15 @@ static void test_check_by_hand(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bad_values),    cmocka_unit_test(test_bad_values_of_two_stacks),
-        cmocka_unit_test(test_unknown_keys),  cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_bad_values),
+        cmocka_unit_test(test_bad_values_of_two_stacks),
+        cmocka_unit_test(test_unknown_keys),
+        cmocka_unit_test(test_bad_files),
         cmocka_unit_test(test_check_by_hand),
+        cmocka_unit_test(settings_without_effect_are_refused),
+        cmocka_unit_test(a_setting_that_a_later_one_replaces_is_refused),
+        cmocka_unit_test(settings_are_checked_without_a_spec),
+        cmocka_unit_test(settings_that_specs_share_are_told_where_they_do_nothing),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

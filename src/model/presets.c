@@ -141,6 +141,11 @@ const char *const *qkv_preset_recipe(const char *name) {
     return preset ? preset->recipe : NULL;
 }
 
+const char *qkv_preset_json(const char *name) {
+    const struct preset *preset = find_preset(name);
+    return preset ? preset->json : NULL;
+}
+
 bool qkv_preset_at(size_t i, const char **name, const char **summary) {
     if (i >= PRESET_COUNT) return false;
     if (name) *name = presets[i].name;

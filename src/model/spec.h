@@ -89,4 +89,7 @@ enum qkv_status qkv_spec_digest_keys(struct qkv_context *ctx, const struct qkv_k
 /* The training options that suit a preset, "rate=1e-3", NULL-terminated; NULL for an unknown name. */
 const char *const *qkv_preset_recipe(const char *name);
 
+/* The JSON of a preset; NULL for an unknown name. */
+const char *qkv_preset_json(const char *name);
+
 #endif

@@ -10,8 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DIMENSION (1 << 20)
-#define VOCAB     (1 << 24)
+#define DIMENSION   (1 << 20)
+#define VOCAB       (1 << 24)
+#define FLOAT_RANGE " (as a float: its size is from 1.4e-45 to 3.4e38)"
 
 _Static_assert(sizeof(enum qkv_position_kind) == sizeof(int) && sizeof(enum qkv_bias_kind) == sizeof(int),
                "choices are read and written as int");
@@ -133,10 +134,11 @@ static bool has_decoder(const struct qkv_place *p) {
 static const struct qkv_key position_keys[] = {
     CHOICE(qkv_position_spec, kind, positions, .value = QKV_POSITION_LEARNED),
     REAL(qkv_position_spec, theta, 0, FLT_MAX, "a number greater than 0", .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_IDLE,
-         .value = 10000, .applies = in_rope),
-    CHOICE(qkv_position_spec, pairing, pairings, .flags = QKV_KEY_IDLE, .value = QKV_PAIRING_HALF, .applies = in_rope),
+         .value = 10000, .applies = in_rope, .owner = "position.kind rope"),
+    CHOICE(qkv_position_spec, pairing, pairings, .flags = QKV_KEY_IDLE, .value = QKV_PAIRING_HALF, .applies = in_rope,
+           .owner = "position.kind rope"),
     REAL(qkv_position_spec, fraction, 0, 1, "a number greater than 0 and at most 1",
-         .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_IDLE, .value = 1, .applies = in_rope),
+         .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_IDLE, .value = 1, .applies = in_rope, .owner = "position.kind rope"),
     END,
 };
 
@@ -312,7 +314,7 @@ void qkv_key_range_text(const struct qkv_key *key, char *text, size_t size) {
         snprintf(text, size, "a whole number from %.0f to %.0f", key->low, key->high);
         break;
     case QKV_KEY_REAL:
-        snprintf(text, size, "%s", key->text);
+        snprintf(text, size, "%s%s", key->text, key->high < (double)FLT_MAX ? "" : FLOAT_RANGE);
         break;
     case QKV_KEY_FLAG:
         snprintf(text, size, "true or false");

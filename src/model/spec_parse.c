@@ -11,9 +11,11 @@ enum { FILE_BYTES = 1 << 20, NAME_BYTES = 64, RANGE_BYTES = 256, KNOWN_BYTES = 5
 
 struct reader {
     struct qkv_context *ctx;
-    const char *name;
+    const char *name; /* of what the settings change, for messages; NULL: of nothing yet */
     const char *const *settings;
     size_t setting_count;
+    bool *idle;         /* [setting_count]: which settings have no effect; NULL: that is a failure */
+    const json_t *file; /* the tree as it was before the settings */
 };
 
 static enum qkv_status read_keys(const struct reader *r, const struct qkv_key *keys, const struct qkv_place *place,
@@ -21,13 +23,17 @@ static enum qkv_status read_keys(const struct reader *r, const struct qkv_key *k
 
 /* ---- messages --------------------------------------------------------------------------------------------------- */
 
-/* The setting that a key or a part of its path was set by, or NULL. */
-static const char *find_setting(const struct reader *r, const char *path) {
-    for (size_t i = r->setting_count; i-- > 0;) {
-        size_t n = strcspn(r->settings[i], "=");
-        if (!strncmp(r->settings[i], path, n) && (path[n] == 0 || path[n] == '.')) return r->settings[i];
-    }
-    return NULL;
+/* Whether a setting is of the key at `path`, or of an object that holds it. */
+static bool setting_covers(const char *setting, const char *path) {
+    size_t n = strcspn(setting, "=");
+    return !strncmp(setting, path, n) && (path[n] == 0 || path[n] == '.' || path[n] == '=');
+}
+
+/* The setting that a key or a part of its path was set by: its number, or setting_count. */
+static size_t find_setting(const struct reader *r, const char *path) {
+    for (size_t i = r->setting_count; i-- > 0;)
+        if (setting_covers(r->settings[i], path)) return i;
+    return r->setting_count;
 }
 
 static enum qkv_status fail(const struct reader *r, const char *path, const char *format, ...) QKV_PRINTF(3, 4);
@@ -37,9 +43,10 @@ static enum qkv_status fail(const struct reader *r, const char *path, const char
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    const char *setting = find_setting(r, path);
-    if (setting) return qkv_fail(r->ctx, QKV_SPEC, "%s, set by %.200s: %s", r->name, setting, text);
-    return qkv_fail(r->ctx, QKV_SPEC, "%s: %s", r->name, text);
+    size_t setting = find_setting(r, path);
+    if (setting == r->setting_count) return qkv_fail(r->ctx, QKV_SPEC, "%s: %s", r->name, text);
+    if (!r->name) return qkv_fail(r->ctx, QKV_SPEC, "setting \"%.200s\": %s", r->settings[setting], text);
+    return qkv_fail(r->ctx, QKV_SPEC, "%s, set by %.200s: %s", r->name, r->settings[setting], text);
 }
 
 /* Copies a text, cut between characters where it is long. */
@@ -54,7 +61,8 @@ static void copy_name(char out[NAME_BYTES], const char *text) {
 
 /* A value as it stands in the file. */
 static void value_text(const json_t *value, char text[NAME_BYTES]) {
-    char *dump = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(12));
+    char *dump = json_is_real(value) ? qkv_key_real_text(json_real_value(value))
+                                     : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(12));
     copy_name(text, dump ? dump : "?");
     free(dump);
 }
@@ -173,6 +181,36 @@ static bool convert(const struct qkv_key *key, const json_t *value, double *x) {
     }
 }
 
+/* Whether the file, before the settings, has a value at a path. */
+static bool is_in_file(const struct reader *r, const char *path) {
+    const json_t *at = r->file;
+    char name[2 * QKV_KEY_PATH];
+    while (at && *path) {
+        size_t n = strcspn(path, ".");
+        snprintf(name, sizeof name, "%.*s", (int)n, path);
+        at = json_object_get(at, name);
+        path += n + (path[n] == '.');
+    }
+    return at != NULL;
+}
+
+/* A key that means nothing in this spec: in a file its default may stand, and any value of one that is dropped. To set it is
+ * a mistake whatever the value, unless the default takes the place of what the file has. */
+static enum qkv_status read_idle(const struct reader *r, const struct qkv_key *key, const struct qkv_place *place,
+                                 const json_t *value, bool differs) {
+    char path[2 * QKV_KEY_PATH], text[NAME_BYTES];
+    snprintf(path, sizeof path, "%s%s", place->path, key->name);
+    size_t setting = find_setting(r, path);
+    if (setting < r->setting_count && r->idle) {
+        r->idle[setting] = true;
+        return QKV_OK;
+    }
+    if (setting == r->setting_count && (!differs || key->flags & QKV_KEY_IDLE)) return QKV_OK;
+    if (!differs && !(key->flags & QKV_KEY_IDLE) && is_in_file(r, path)) return QKV_OK;
+    value_text(value, text);
+    return fail(r, path, "%s is %s, but only %s has one; leave it out", path, text, key->owner);
+}
+
 static enum qkv_status read_scalar(const struct reader *r, const struct qkv_key *key, const struct qkv_place *place,
                                    const json_t *value) {
     bool applies = qkv_key_applies(key, place);
@@ -183,14 +221,9 @@ static enum qkv_status read_scalar(const struct reader *r, const struct qkv_key 
         return QKV_OK;
     }
     if (!convert(key, value, &x)) return fail_value(r, key, place, value);
-    if (!applies && x != fallback && !(key->flags & QKV_KEY_IDLE)) {
-        char path[2 * QKV_KEY_PATH], text[NAME_BYTES];
-        snprintf(path, sizeof path, "%s%s", place->path, key->name);
-        value_text(value, text);
-        return fail(r, path, "%s is %s, but only %s has one; leave it out", path, text, key->owner);
-    }
+    enum qkv_status status = applies ? QKV_OK : read_idle(r, key, place, value, x != fallback);
     qkv_key_set(key, place, applies ? x : fallback);
-    return QKV_OK;
+    return status;
 }
 
 /* format and version say that the rest means what is written here. */
@@ -291,6 +324,57 @@ static enum qkv_status apply_setting(const struct reader *r, json_t *root, const
     return status;
 }
 
+/* A setting that a later one replaces has no effect. */
+static enum qkv_status apply_settings(const struct reader *r, json_t *root) {
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < r->setting_count && !status; i++) {
+        size_t later = r->setting_count - 1;
+        while (later > i && !setting_covers(r->settings[later], r->settings[i])) later--;
+        bool replaced = later > i && strchr(r->settings[i], '=') && strchr(r->settings[later], '=');
+        if (replaced && r->idle)
+            r->idle[i] = true;
+        else if (replaced)
+            status = qkv_fail(r->ctx, QKV_ARGUMENT,
+                              "setting \"%.200s\" has no effect, as \"%.200s\" comes after it; leave one of them out",
+                              r->settings[i], r->settings[later]);
+        if (!status) status = apply_setting(r, root, r->settings[i]);
+    }
+    return status;
+}
+
+/* The names, types and ranges of what a tree sets, whatever the spec. */
+static enum qkv_status check_values(const struct reader *r, const struct qkv_key *keys, const struct qkv_place *place,
+                                    const json_t *tree) {
+    enum qkv_status status = check_names(r, keys, place, tree);
+    double x;
+    for (const struct qkv_key *key = keys; key->name && !status; key++) {
+        const json_t *value = json_object_get(tree, key->name);
+        struct qkv_place in = qkv_key_enter(place, key);
+        if (!value) continue;
+        if (key->type == QKV_KEY_CONSTANT)
+            status = read_constant(r, key, value);
+        else if (key->type == QKV_KEY_OBJECT && json_is_object(value))
+            status = check_values(r, key->keys, &in, value);
+        else if (key->type == QKV_KEY_OBJECT ? !(json_is_null(value) && key->flags & QKV_KEY_NULL)
+                                             : !convert(key, value, &x))
+            status = fail_value(r, key, place, value);
+    }
+    return status;
+}
+
+enum qkv_status qkv_spec_check_settings(struct qkv_context *ctx, const char *const *settings, size_t setting_count) {
+    QKV_CALL(ctx);
+    struct reader r = {.ctx = ctx, .settings = settings, .setting_count = setting_count};
+    struct qkv_spec nothing = {0};
+    struct qkv_place place = qkv_spec_place(&nothing);
+    json_t *root = json_object();
+    if (!root) return qkv_fail_memory(ctx, 64, "settings");
+    enum qkv_status status = apply_settings(&r, root);
+    if (!status) status = check_values(&r, qkv_spec_keys, &place, root);
+    json_decref(root);
+    return status;
+}
+
 /* ---- the whole ---------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status load_tree(const struct reader *r, const char *json, size_t size, json_t **root) {
@@ -306,25 +390,38 @@ static enum qkv_status load_tree(const struct reader *r, const char *json, size_
     return QKV_OK;
 }
 
-enum qkv_status qkv_spec_parse(struct qkv_context *ctx, struct qkv_spec *spec, const char *name, const char *json,
-                               size_t size, const char *const *settings, size_t setting_count) {
-    QKV_CALL(ctx);
-    struct reader r = {.ctx = ctx, .name = name ? name : "spec", .settings = settings, .setting_count = setting_count};
+static enum qkv_status parse(struct qkv_context *ctx, struct qkv_spec *spec, const char *name, const char *json,
+                             size_t size, const struct qkv_settings *settings) {
+    struct reader r = {.ctx = ctx,
+                       .name = name ? name : "spec",
+                       .settings = settings->items,
+                       .setting_count = settings->count,
+                       .idle = settings->idle};
     json_t *root = NULL;
     memset(spec, 0, sizeof *spec);
+    for (size_t i = 0; r.idle && i < r.setting_count; i++) r.idle[i] = false;
     enum qkv_status status = load_tree(&r, json, size, &root);
-    for (size_t i = 0; i < setting_count && !status; i++) status = apply_setting(&r, root, settings[i]);
+    json_t *file = !status && r.setting_count ? json_deep_copy(root) : NULL;
+    if (!status && r.setting_count && !file) status = qkv_fail_memory(ctx, size, "a spec");
+    r.file = file;
+    if (!status) status = apply_settings(&r, root);
     struct qkv_place place = qkv_spec_place(spec);
     if (!status) status = read_keys(&r, qkv_spec_keys, &place, root);
     json_decref(root);
+    json_decref(file);
     if (!status) status = qkv_spec_check_as(ctx, spec, r.name, false);
     if (status) memset(spec, 0, sizeof *spec);
     return status;
 }
 
-enum qkv_status qkv_spec_read(struct qkv_context *ctx, struct qkv_spec *spec, const char *path,
-                              const char *const *settings, size_t setting_count) {
+enum qkv_status qkv_spec_parse(struct qkv_context *ctx, struct qkv_spec *spec, const char *name, const char *json,
+                               size_t size, const char *const *settings, size_t setting_count) {
     QKV_CALL(ctx);
+    return parse(ctx, spec, name, json, size, &(struct qkv_settings){.items = settings, .count = setting_count});
+}
+
+static enum qkv_status read_file(struct qkv_context *ctx, struct qkv_spec *spec, const char *path,
+                                 const struct qkv_settings *settings) {
     struct qkv_map map;
     memset(spec, 0, sizeof *spec);
     enum qkv_status status = qkv_map_file(ctx, path, &map);
@@ -333,8 +430,27 @@ enum qkv_status qkv_spec_read(struct qkv_context *ctx, struct qkv_spec *spec, co
         status = qkv_fail(ctx, QKV_FORMAT, "%s is not a spec: it has %zu bytes, a config.json has less than %d", path,
                           map.size, FILE_BYTES);
     else
-        status =
-            qkv_spec_parse(ctx, spec, path, map.size ? (const char *)map.data : "", map.size, settings, setting_count);
+        status = parse(ctx, spec, path, map.size ? (const char *)map.data : "", map.size, settings);
     qkv_unmap_file(&map);
     return status;
+}
+
+enum qkv_status qkv_spec_read(struct qkv_context *ctx, struct qkv_spec *spec, const char *path,
+                              const char *const *settings, size_t setting_count) {
+    QKV_CALL(ctx);
+    return read_file(ctx, spec, path, &(struct qkv_settings){.items = settings, .count = setting_count});
+}
+
+enum qkv_status qkv_spec_vary(struct qkv_context *ctx, struct qkv_spec *spec, const char *preset, const char *path,
+                              const struct qkv_settings *settings) {
+    QKV_CALL(ctx);
+    struct qkv_spec plain;
+    if (path) return read_file(ctx, spec, path, settings);
+    enum qkv_status status = qkv_spec_preset(ctx, &plain, preset, NULL, 0); /* the sentence about an unknown one */
+    char name[128];
+    if (status) memset(spec, 0, sizeof *spec);
+    if (status) return status;
+    const char *json = qkv_preset_json(preset);
+    snprintf(name, sizeof name, "preset %s", preset);
+    return parse(ctx, spec, name, json, strlen(json), settings);
 }
