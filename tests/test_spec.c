@@ -107,8 +107,6 @@ static void test_settings(void **state) {
     assert_true(s.decoder.attention.bias == QKV_BIAS_NONE && s.decoder.attention.scale == 0);
     assert_ok(ctx, parse(&s, GPT, SETTINGS("decoder=null", "encoder.layers=3", "encoder.attention.heads=2")));
     assert_true(s.decoder.layers == 0 && s.encoder.layers == 3 && !s.encoder.attention.causal);
-    assert_ok(ctx, parse(&s, GPT, SETTINGS("decoder.layers=3", "decoder.layers=4"))); /* the last one counts */
-    assert_int_equal(s.decoder.layers, 4);
 }
 
 /* ---- round trips --------------------------------------------------------------------------------------------------------- */

@@ -110,7 +110,7 @@ static void bad_lines_are_refused_with_their_number(void **state) {
         {"\n \n", "bad.tsv is empty"},
     };
     struct qkv_train_options o = options_of(false, "bad.tsv", 0);
-    o.valid_fraction = 0;
+    fixture_no_validation(&o);
     for (size_t i = 0; i < TEST_COUNT(bad); i++) {
         test_write_file(o.pairs, bad[i].text, strlen(bad[i].text));
         refuse(pair_json, NULL, &o, QKV_FORMAT, bad[i].message);

@@ -129,7 +129,7 @@ static void thirty_bytes_are_learnt_by_heart(void **state) {
     struct qkv_train_options o = fixture_options(ctx);
     test_write_file(path, text, sizeof text - 1);
     o.data = path;
-    o.valid_fraction = 0;
+    fixture_no_validation(&o);
     o.steps = 200;
     o.batch = 8;
     o.rate = 1e-2;
@@ -302,7 +302,7 @@ static void resuming_changes_no_bit_with_a_validation_file(void **state) {
     o.eval_batches = 0;
     check_resume(&o, 3);
     o.valid = NULL;
-    o.valid_fraction = 0;
+    fixture_no_validation(&o);
     check_resume(&o, 3);
 }
 

@@ -72,6 +72,13 @@ static inline struct qkv_train_options fixture_options(struct qkv_context *ctx) 
     return fixture_options_on(ctx, path);
 }
 
+/* Nothing is kept for validation, so there are no evaluations to choose. */
+static inline void fixture_no_validation(struct qkv_train_options *options) {
+    options->valid_fraction = 0;
+    qkv_train_unset(options, "eval_every");
+    qkv_train_unset(options, "eval_batches");
+}
+
 /* A fresh path in the test's folder with nothing there. The text stays valid for the next 15 calls of test_path. */
 static inline const char *fixture_run(const char *name) {
     const char *path = test_path(name);

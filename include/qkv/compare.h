@@ -57,6 +57,9 @@ struct qkv_variant {
 };
 
 struct qkv_comparison;
+/* Whether axes, settings and options are known, go together and have an effect in some variant; with a preset also whether a
+ * variant can be built. Reads no file. QKV_ARGUMENT or QKV_SPEC. */
+QKV_API enum qkv_status qkv_compare_check(struct qkv_context *ctx, const struct qkv_compare_options *options);
 /* Makes the folder of a comparison, or goes on with what is there. A folder that was begun with other options, or holds something
  * else, is refused. Variants that cannot be built have a `failure`. */
 QKV_API enum qkv_status qkv_comparison_create(struct qkv_context *ctx, const struct qkv_compare_options *options,

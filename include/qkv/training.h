@@ -101,16 +101,32 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
 #define QKV_TRAIN_FIELD(type, name, value, help) QKV_TRAIN_FIELD_##type(name)
 struct qkv_train_options {
     QKV_TRAIN_LIST(QKV_TRAIN_FIELD)
+    struct {                     /* the library's: what is a default and what the caller chose */
+        const char *preset;      /* whose recipe the defaults are of */
+        uint64_t given, settled; /* bit i: option i was set by qkv_train_set; is a default that gave way */
+        bool recorded;           /* read from a run, where nobody chooses */
+    } origin;
 };
 /* The defaults, changed by the recipe of a preset (NULL: none). */
 QKV_API enum qkv_status qkv_train_defaults(struct qkv_context *ctx, const char *preset,
                                            struct qkv_train_options *options);
 /* Sets one option from text ("rate", "3e-4"; a flag is "true" or "false"); `value` must live as long as the options. An option
- * that names files gets one more. */
+ * that names files gets one more. QKV_ARGUMENT for a name that is none and for what is out of its range. */
 QKV_API enum qkv_status qkv_train_set(struct qkv_context *ctx, struct qkv_train_options *options, const char *name,
                                       const char *value);
-/* Whether every number lies in its range and every name is known; the sentence names the option. */
+/* Makes one option a default again. */
+QKV_API void qkv_train_unset(struct qkv_train_options *options, const char *name);
+/* Whether every number lies in its range, every name is known, options go together and each that was chosen has an effect;
+ * the sentence names the option (QKV_ARGUMENT). Chosen is what qkv_train_set set, and what was written into the struct if it
+ * is not the default. A default that contradicts what was chosen is fine: it gives way when the run begins (warmup becomes a
+ * tenth of the steps where it has as many as the run, min_rate a tenth of a rate below it, …), which a note of the
+ * trainer tells. Reads no file. */
 QKV_API enum qkv_status qkv_train_check(struct qkv_context *ctx, const struct qkv_train_options *options);
+/* The same, and whether the options suit a spec (whose vocabulary and classes may be 0). QKV_ARGUMENT or QKV_SPEC. */
+QKV_API enum qkv_status qkv_train_check_spec(struct qkv_context *ctx, const struct qkv_train_options *options,
+                                             const struct qkv_spec *spec);
+/* Whether the i-th option was chosen and has no effect beside the others; *why (may be NULL) is the reason. */
+QKV_API bool qkv_train_idle(const struct qkv_train_options *options, size_t i, const char **why);
 /* The i-th option for help texts: name, default ("false" for a flag) and help; false past the last. */
 QKV_API bool qkv_train_option_at(size_t i, const char **name, const char **value, const char **help);
 /* Whether the i-th option names files, so that it may be given more than once. */

@@ -97,7 +97,18 @@ static enum qkv_status check_training(struct qkv_context *ctx, const char *name,
     options.rate = 1000; /* what is compared with other options is so when these are known */
     options.batch = 1 << 20;
     if (!status) status = qkv_train_set(ctx, &options, name, value);
+    if (!strcmp(name, "warmup")) options.steps = options.warmup + 1;
+    for (size_t i = 0; !status && qkv_train_option_at(i, NULL, NULL, NULL); i++)
+        if (qkv_train_idle(&options, i, NULL)) return QKV_OK; /* until its variant is known */
     return status ? status : qkv_train_check(ctx, &options);
+}
+
+static enum qkv_status check_key(struct qkv_context *ctx, const char *name, const char *value) {
+    struct qkv_buffer text = {0};
+    enum qkv_status status = qkv_buffer_print(ctx, &text, "%s=%s", name, value);
+    if (!status) status = qkv_spec_check_settings(ctx, (const char *const[]){text.data}, 1);
+    qkv_buffer_free(&text);
+    return status;
 }
 
 static enum qkv_status check_value(struct qkv_context *ctx, const struct qkv_axis *axis, const char *value) {
@@ -110,7 +121,7 @@ static enum qkv_status check_value(struct qkv_context *ctx, const struct qkv_axi
     for (size_t i = 0; i < KNOWN; i++)
         if (!strcmp(known[i].name, axis->name))
             return is_value(axis->name, value) ? QKV_OK : no_value(ctx, &known[i], value);
-    return qkv_axis_trains(axis->name) ? check_training(ctx, axis->name, value) : QKV_OK;
+    return qkv_axis_trains(axis->name) ? check_training(ctx, axis->name, value) : check_key(ctx, axis->name, value);
 }
 
 static enum qkv_status read_values(struct qkv_context *ctx, struct qkv_axis *axis, const char *text) {

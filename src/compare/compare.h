@@ -1,4 +1,5 @@
-/* compare: variants of a model side by side: what varies (axes.c), the variants and their folder (plan.c, record.c), the texts (texts.c), training
+/* compare: variants of a model side by side: what varies (axes.c), the variants and their folder (plan.c, idle.c, record.c), the
+ * texts (texts.c), training
  * them (train.c), measuring them (measure.c), and the results as files (results.c, results_page.c).
  *
  * Offers its callers what include/qkv/compare.h declares. It stands on the public interface alone, with what writes JSON and pages
@@ -46,14 +47,21 @@ struct qkv_comparison {
     size_t *caches;
     struct qkv_variant_state *variants;
     size_t count;
+    bool *used;             /* by some variant: each setting that all share, then each axis */
     int64_t seed;           /* the first one */
     struct qkv_texts notes; /* of the trainings, each sentence once */
 };
 void qkv_variant_fail(struct qkv_comparison *c,
                       struct qkv_variant_state *v); /* the context's sentence is its failure */
-/* The options of training of a variant; its texts are the variant's and the comparison's. */
+/* The options of training that were chosen for a variant, with those that have no effect in it. */
+enum qkv_status qkv_variant_choices(struct qkv_comparison *c, const struct qkv_variant_state *v,
+                                    struct qkv_train_options *options);
+/* The options of training of a variant, without those; its texts are the variant's and the comparison's. */
 enum qkv_status qkv_variant_options(struct qkv_comparison *c, const struct qkv_variant_state *v, size_t seed,
                                     struct qkv_train_options *options);
+
+/* Whether every setting, axis and option of training has an effect in some variant (idle.c). */
+enum qkv_status qkv_comparison_check_idle(struct qkv_comparison *c, const struct qkv_compare_options *options);
 
 /* ---- the texts (texts.c) -------------------------------------------------------------------------------------------------- */
 

@@ -32,16 +32,23 @@ static void set_file(const char **files, const char *path) {
     for (size_t i = 0; i < QKV_FILES_MAX; i++) files[i] = i ? NULL : path;
 }
 
-enum qkv_status qkv_variant_options(struct qkv_comparison *c, const struct qkv_variant_state *v, size_t seed,
+enum qkv_status qkv_variant_choices(struct qkv_comparison *c, const struct qkv_variant_state *v,
                                     struct qkv_train_options *options) {
-    struct qkv_train_options plain;
-    enum qkv_status status = qkv_train_defaults(c->ctx, NULL, &plain);
-    if (!status) status = read_options(c, options);
+    enum qkv_status status = read_options(c, options);
     for (size_t i = 0; i < v->training.count && !status; i++)
         status = set_option(c->ctx, options, v->training.items[i]);
     if (c->data) set_file(options->data_files, c->data);
     if (c->valid) set_file(options->valid_files, c->valid);
-    options->valid_fraction = plain.valid_fraction;
+    qkv_train_unset(options, "valid_fraction"); /* it says where the text is cut, which all share */
+    return status;
+}
+
+enum qkv_status qkv_variant_options(struct qkv_comparison *c, const struct qkv_variant_state *v, size_t seed,
+                                    struct qkv_train_options *options) {
+    const char *name;
+    enum qkv_status status = qkv_variant_choices(c, v, options);
+    for (size_t i = 0; !status && qkv_train_option_at(i, &name, NULL, NULL); i++)
+        if (qkv_train_idle(options, i, NULL)) qkv_train_unset(options, name);
     options->seed = c->seed + (int64_t)seed;
     return status;
 }
@@ -99,11 +106,19 @@ static enum qkv_status name_folders(struct qkv_comparison *c, size_t i) {
 }
 
 static enum qkv_status read_spec(struct qkv_comparison *c, const struct qkv_compare_options *o, size_t model,
-                                 const struct qkv_texts *settings, struct qkv_spec *spec) {
-    const char *path = o->spec_count ? o->specs[model] : o->spec;
-    const char *const *items = (const char *const *)settings->items;
-    return path ? qkv_spec_read(c->ctx, spec, path, items, settings->count)
-                : qkv_spec_preset(c->ctx, spec, c->preset, items, settings->count);
+                                 const struct qkv_texts *settings, bool *idle, struct qkv_spec *spec) {
+    struct qkv_settings changes = {(const char *const *)settings->items, settings->count, idle};
+    return qkv_spec_vary(c->ctx, spec, c->preset, o->spec_count ? o->specs[model] : o->spec, &changes);
+}
+
+/* Notes which settings had an effect: the shared ones come first, then those of each axis, up to ends[axis]. */
+static void note_used(struct qkv_comparison *c, size_t shared, const size_t *ends, const bool *idle) {
+    for (size_t i = 0; i < shared; i++) c->used[i] = c->used[i] || !idle[i];
+    for (size_t a = 0, i = shared; a < c->axis_count; a++) {
+        bool trains = i == ends[a]; /* an option of training sets nothing here */
+        c->used[shared + a] = c->used[shared + a] || trains;
+        for (; i < ends[a]; i++) c->used[shared + a] = c->used[shared + a] || !idle[i];
+    }
 }
 
 static enum qkv_status check_kind(struct qkv_context *ctx, const struct qkv_spec *spec) {
@@ -116,25 +131,41 @@ static enum qkv_status check_kind(struct qkv_context *ctx, const struct qkv_spec
                                                      : "has attention that is not causal");
 }
 
-/* The spec and the options of a variant; what is wrong with them is its failure. */
-static enum qkv_status build(struct qkv_comparison *c, const struct qkv_compare_options *o,
-                             struct qkv_variant_state *v) {
+enum { AXIS_SETTINGS = 4 }; /* the most settings of a value of an axis */
+
+/* The spec of a variant. `idle` and `ends` have room for every setting and every axis. */
+static enum qkv_status build_spec(struct qkv_comparison *c, const struct qkv_compare_options *o,
+                                  struct qkv_variant_state *v, bool *idle, size_t *ends) {
     struct qkv_texts settings = {0};
     struct qkv_spec base;
-    struct qkv_train_options options;
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < o->setting_count && !status; i++)
         status = qkv_texts_add(c->ctx, &settings, "%s", o->settings[i]);
-    if (!status) status = read_spec(c, o, v->model, &settings, &base);
+    if (!status) status = read_spec(c, o, v->model, &settings, idle, &base);
     if (!status) status = check_kind(c->ctx, &base);
-    for (size_t a = 0; a < c->axis_count && !status; a++)
-        status =
-            qkv_axis_apply(c->ctx, &c->axes[a], c->axes[a].values.items[v->values[a]], &base, &settings, &v->training);
-    if (!status) status = read_spec(c, o, v->model, &settings, &v->shown.spec);
+    for (size_t a = 0; a < c->axis_count && !status; a++) {
+        const char *value = c->axes[a].values.items[v->values[a]];
+        status = qkv_axis_apply(c->ctx, &c->axes[a], value, &base, &settings, &v->training);
+        ends[a] = settings.count;
+    }
+    if (!status) status = read_spec(c, o, v->model, &settings, idle, &v->shown.spec);
     if (!status) status = check_kind(c->ctx, &v->shown.spec);
+    if (!status) note_used(c, o->setting_count, ends, idle);
+    qkv_texts_free(&settings);
+    return status;
+}
+
+/* The spec and the options of a variant; what is wrong with them is its failure. */
+static enum qkv_status build(struct qkv_comparison *c, const struct qkv_compare_options *o,
+                             struct qkv_variant_state *v) {
+    struct qkv_train_options options;
+    bool *idle = qkv_allocate(c->ctx, o->setting_count + AXIS_SETTINGS * c->axis_count + 1, sizeof *idle);
+    size_t *ends = qkv_allocate(c->ctx, c->axis_count + 1, sizeof *ends);
+    enum qkv_status status = idle && ends ? build_spec(c, o, v, idle, ends) : QKV_MEMORY;
     if (!status) status = qkv_variant_options(c, v, 0, &options);
     if (!status) status = qkv_train_check(c->ctx, &options);
-    qkv_texts_free(&settings);
+    free(idle);
+    free(ends);
     if (status == QKV_MEMORY) return status;
     if (status) qkv_variant_fail(c, v);
     return QKV_OK;
@@ -147,7 +178,8 @@ static enum qkv_status make_variants(struct qkv_comparison *c, const struct qkv_
         return qkv_fail(c->ctx, QKV_ARGUMENT, "the axes make %zu variants or more; at most %d can be compared", count,
                         MOST_VARIANTS);
     c->variants = qkv_allocate(c->ctx, count, sizeof *c->variants);
-    if (!c->variants) return QKV_MEMORY;
+    c->used = qkv_allocate(c->ctx, o->setting_count + c->axis_count + 1, sizeof *c->used);
+    if (!c->variants || !c->used) return QKV_MEMORY;
     c->count = count;
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < count && !status; i++) {
@@ -216,6 +248,15 @@ static enum qkv_status check_text(struct qkv_comparison *c, const struct qkv_tra
         return qkv_fail(c->ctx, QKV_ARGUMENT,
                         "a comparison needs something to validate on; give a file (valid), or a valid_fraction "
                         "greater than 0");
+    const char *name, *why;
+    for (size_t i = 0; qkv_train_option_at(i, &name, NULL, NULL); i++)
+        if (!strcmp(name, "valid_fraction") && qkv_train_idle(options, i, &why))
+            return qkv_fail(c->ctx, QKV_ARGUMENT, "%s; leave it out", why);
+    return QKV_OK;
+}
+
+/* What is wrong with the files before anything is made. */
+static enum qkv_status check_file(struct qkv_comparison *c, const struct qkv_train_options *options) {
     struct qkv_texts files = {0};
     enum qkv_status status = qkv_list_files(c->ctx, options->data_files, QKV_FILES_MAX, &files, NULL);
     qkv_texts_free(&files);
@@ -243,8 +284,9 @@ static enum qkv_status check_any(struct qkv_comparison *c) {
                     c->variants[0].shown.failure);
 }
 
-static enum qkv_status make(struct qkv_comparison *c, const struct qkv_compare_options *o) {
-    struct qkv_train_options options;
+/* The axes and options: what reads no file. */
+static enum qkv_status make_plan(struct qkv_comparison *c, const struct qkv_compare_options *o,
+                                 struct qkv_train_options *options) {
     enum qkv_status status = check(c, o);
     c->seeds = o->seeds ? o->seeds : 1;
     if (!status && !o->spec && !o->spec_count) {
@@ -253,27 +295,52 @@ static enum qkv_status make(struct qkv_comparison *c, const struct qkv_compare_o
     }
     for (size_t i = 0; i < o->training_count && !status; i++)
         status = qkv_texts_add(c->ctx, &c->training, "%s", o->training[i]);
+    if (!status && !c->preset) status = qkv_spec_check_settings(c->ctx, o->settings, o->setting_count);
     if (!status) status = read_axes(c, o);
     if (!status) status = read_caches(c, o);
-    if (!status) status = read_options(c, &options);
-    if (!status) status = check_text(c, &options);
-    if (!status) c->seed = options.seed;
-    if (!status) status = make_variants(c, o);
+    if (!status) status = read_options(c, options);
+    if (!status) status = check_text(c, options);
+    if (!status) c->seed = options->seed;
+    return status;
+}
+
+static enum qkv_status make_all_variants(struct qkv_comparison *c, const struct qkv_compare_options *o) {
+    enum qkv_status status = make_variants(c, o);
     if (!status) status = check_any(c);
-    if (!status) status = qkv_comparison_record(c, o);
-    return status ? status : qkv_comparison_texts(c, &options);
+    return status ? status : qkv_comparison_check_idle(c, o);
+}
+
+static enum qkv_status begin(struct qkv_context *ctx, const char *folder, struct qkv_comparison **out) {
+    *out = qkv_allocate(ctx, 1, sizeof **out);
+    if (!*out) return QKV_MEMORY;
+    (*out)->ctx = ctx;
+    (*out)->folder = qkv_copy_string(ctx, folder);
+    return (*out)->folder ? QKV_OK : QKV_MEMORY;
+}
+
+enum qkv_status qkv_compare_check(struct qkv_context *ctx, const struct qkv_compare_options *options) {
+    QKV_CALL(ctx);
+    struct qkv_train_options training;
+    struct qkv_comparison *c;
+    enum qkv_status status = begin(ctx, "", &c);
+    if (!status) status = make_plan(c, options, &training);
+    if (!status && c->preset) status = make_all_variants(c, options);
+    qkv_comparison_free(c);
+    return status;
 }
 
 enum qkv_status qkv_comparison_create(struct qkv_context *ctx, const struct qkv_compare_options *options,
                                       const char *folder, struct qkv_comparison **out) {
     QKV_CALL(ctx);
-    struct qkv_comparison *c = *out = qkv_allocate(ctx, 1, sizeof *c);
-    if (!c) return QKV_MEMORY;
-    c->ctx = ctx;
-    c->folder = qkv_copy_string(ctx, folder);
-    enum qkv_status status = c->folder ? make(c, options) : QKV_MEMORY;
+    struct qkv_train_options training;
+    enum qkv_status status = begin(ctx, folder, out);
+    if (!status) status = make_plan(*out, options, &training);
+    if (!status) status = check_file(*out, &training);
+    if (!status) status = make_all_variants(*out, options);
+    if (!status) status = qkv_comparison_record(*out, options);
+    if (!status) status = qkv_comparison_texts(*out, &training);
     if (!status) return QKV_OK;
-    qkv_comparison_free(c);
+    qkv_comparison_free(*out);
     *out = NULL;
     return status;
 }
@@ -295,6 +362,7 @@ void qkv_comparison_free(struct qkv_comparison *c) {
     qkv_texts_free(&c->training);
     qkv_texts_free(&c->notes);
     free(c->variants);
+    free(c->used);
     free(c->axes);
     free(c->caches);
     free(c->preset);

@@ -126,7 +126,7 @@ static enum qkv_status start(struct qkv_trainer *t, struct qkv_spec *spec) {
     return status;
 }
 
-/* What can be checked before anything is done. */
+/* What can be checked before anything is done: options whose defaults gave way, and the spec that they change. */
 static enum qkv_status check_all(struct qkv_context *ctx, const struct qkv_train_options *options,
                                  struct qkv_spec *spec) {
     enum qkv_status status = qkv_train_check(ctx, options);
@@ -140,16 +140,27 @@ static enum qkv_status check_all(struct qkv_context *ctx, const struct qkv_train
     return qkv_spec_check(ctx, &trial);
 }
 
+enum qkv_status qkv_train_check_spec(struct qkv_context *ctx, const struct qkv_train_options *options,
+                                     const struct qkv_spec *spec) {
+    QKV_CALL(ctx);
+    struct qkv_train_options settled = *options;
+    struct qkv_spec copy = *spec;
+    enum qkv_status status = qkv_train_settle(ctx, &settled, spec, NULL);
+    return status ? status : check_all(ctx, &settled, &copy);
+}
+
 enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spec *spec,
                                    const struct qkv_train_options *options, const char *folder, qkv_progress *progress,
                                    void *user, struct qkv_trainer **out) {
     QKV_CALL(ctx);
     struct qkv_trainer *t = NULL;
     struct qkv_spec final = *spec;
+    struct qkv_train_options settled = *options;
     *out = NULL;
-    enum qkv_status status = check_all(ctx, options, &final);
-    if (!status) status = qkv_trainer_begin(ctx, folder, progress, user, &t);
-    if (!status) status = qkv_train_copy(ctx, &t->options, options);
+    enum qkv_status status = qkv_trainer_begin(ctx, folder, progress, user, &t);
+    if (!status) status = qkv_train_settle(ctx, &settled, spec, &t->notes);
+    if (!status) status = check_all(ctx, &settled, &final);
+    if (!status) status = qkv_train_copy(ctx, &t->options, &settled);
     if (!status) status = qkv_train_precision(ctx, &t->options, true);
     if (!status) t->feed = qkv_feed_choose(&t->options);
     if (!status) t->fresh = true;

@@ -28,6 +28,7 @@ static const struct qkv_train_option table[] = {QKV_TRAIN_LIST(OPTION)};
 #define DEFAULT_COUNT(name, value)       .name = value,
 #define DEFAULT_FLAG(name, value)        .name = value,
 #define DEFAULT(type, name, value, help) DEFAULT_##type(name, value)
+_Static_assert(OPTION_COUNT <= 64, "origin.given has a bit for each option");
 static const struct qkv_train_options defaults = {QKV_TRAIN_LIST(DEFAULT)};
 
 static const char *const optimizer_names[] = {
@@ -108,6 +109,10 @@ static enum qkv_status option_add_file(struct qkv_context *ctx, const char *name
                     QKV_FILES_MAX);
 }
 
+struct range;
+static const struct range *find_range(const char *name);
+static enum qkv_status range_check(struct qkv_context *ctx, const struct range *range, double x, const char *shown);
+
 enum qkv_status qkv_train_set(struct qkv_context *ctx, struct qkv_train_options *options, const char *name,
                               const char *value) {
     QKV_CALL(ctx);
@@ -121,6 +126,7 @@ enum qkv_status qkv_train_set(struct qkv_context *ctx, struct qkv_train_options 
         return qkv_fail(ctx, QKV_ARGUMENT, "there is no training option \"%s\"; known: %s", name, known);
     }
     void *place = field(option, options);
+    enum qkv_status status = QKV_OK;
     double x;
     int64_t n;
     switch (option->type) {
@@ -128,15 +134,18 @@ enum qkv_status qkv_train_set(struct qkv_context *ctx, struct qkv_train_options 
         memcpy(place, &value, sizeof value);
         break;
     case QKV_TRAIN_FILES:
-        return option_add_file(ctx, name, place, value);
+        status = option_add_file(ctx, name, place, value);
+        break;
     case QKV_TRAIN_REAL:
         if (!qkv_real_parse(value, &x))
             return qkv_fail(ctx, QKV_ARGUMENT, "%s is \"%s\"; it must be a number", name, value);
+        status = range_check(ctx, find_range(name), x, value);
         memcpy(place, &x, sizeof x);
         break;
     case QKV_TRAIN_COUNT:
         if (!parse_count(value, &n))
             return qkv_fail(ctx, QKV_ARGUMENT, "%s is \"%s\"; it must be a whole number", name, value);
+        status = range_check(ctx, find_range(name), (double)n, value);
         memcpy(place, &n, sizeof n);
         break;
     case QKV_TRAIN_FLAG:
@@ -145,7 +154,22 @@ enum qkv_status qkv_train_set(struct qkv_context *ctx, struct qkv_train_options 
         *(bool *)place = strcmp(value, "true") == 0;
         break;
     }
-    return QKV_OK;
+    options->origin.given |= UINT64_C(1) << (option - table);
+    return status;
+}
+
+void qkv_train_unset(struct qkv_train_options *options, const char *name) {
+    const struct qkv_train_option *option = find_option(name);
+    static const size_t sizes[] = {[QKV_TRAIN_TEXT] = sizeof(const char *),
+                                   [QKV_TRAIN_FILES] = QKV_FILES_MAX * sizeof(const char *),
+                                   [QKV_TRAIN_REAL] = sizeof(double),
+                                   [QKV_TRAIN_COUNT] = sizeof(int64_t),
+                                   [QKV_TRAIN_FLAG] = sizeof(bool)};
+    struct qkv_train_options base;
+    if (!option) return;
+    qkv_train_base(options, &base);
+    memcpy(field(option, options), field(option, &base), sizes[option->type]);
+    options->origin.given &= ~(UINT64_C(1) << (option - table));
 }
 
 /* One "name=value" of a recipe; the texts of recipes live as long as the program. */
@@ -167,7 +191,47 @@ enum qkv_status qkv_train_defaults(struct qkv_context *ctx, const char *preset, 
     enum qkv_status status = qkv_spec_preset(ctx, &spec, preset, NULL, 0);
     const char *const *recipe = status ? NULL : qkv_preset_recipe(preset);
     for (; recipe && *recipe && !status; recipe++) status = apply_line(ctx, options, *recipe);
+    options->origin.given = 0; /* a recipe makes defaults */
+    for (size_t i = 0; !options->origin.preset && qkv_preset_at(i, &options->origin.preset, NULL); i++)
+        if (strcmp(options->origin.preset, preset) != 0) options->origin.preset = NULL;
     return status;
+}
+
+void qkv_train_base(const struct qkv_train_options *options, struct qkv_train_options *base) {
+    qkv_train_defaults(NULL, options->origin.preset, base);
+}
+
+bool qkv_train_same(const struct qkv_train_option *option, const struct qkv_train_options *a,
+                    const struct qkv_train_options *b) {
+    const void *x = field(option, a), *y = field(option, b);
+    for (size_t k = 0; option->type == QKV_TRAIN_FILES && k < QKV_FILES_MAX; k++)
+        if (((const char *const *)x)[k] != ((const char *const *)y)[k]) return false;
+    if (option->type == QKV_TRAIN_FILES) return true;
+    if (option->type == QKV_TRAIN_TEXT) {
+        const char *left = *(const char *const *)x, *right = *(const char *const *)y;
+        return left && right ? !strcmp(left, right) : left == right;
+    }
+    if (option->type == QKV_TRAIN_REAL) return *(const double *)x == *(const double *)y;
+    if (option->type == QKV_TRAIN_FLAG) return *(const bool *)x == *(const bool *)y;
+    return *(const int64_t *)x == *(const int64_t *)y;
+}
+
+void qkv_train_value_text(const struct qkv_train_option *option, const struct qkv_train_options *options,
+                          char text[QKV_OPTION_TEXT]) {
+    const void *place = field(option, options);
+    bool is_text = option->type == QKV_TRAIN_TEXT || option->type == QKV_TRAIN_FILES;
+    const char *value = is_text ? *(const char *const *)place : NULL;
+    char real[QKV_REAL_TEXT];
+    if (is_text) {
+        snprintf(text, QKV_OPTION_TEXT, "%s", value ? value : "none");
+    } else if (option->type == QKV_TRAIN_REAL) {
+        qkv_real_text(real, *(const double *)place);
+        snprintf(text, QKV_OPTION_TEXT, "%s", real);
+    } else if (option->type == QKV_TRAIN_FLAG) {
+        snprintf(text, QKV_OPTION_TEXT, "%s", *(const bool *)place ? "true" : "false");
+    } else {
+        snprintf(text, QKV_OPTION_TEXT, "%lld", (long long)*(const int64_t *)place);
+    }
 }
 
 /* ---- checks ----------------------------------------------------------------------------------------------------------- */
@@ -177,44 +241,70 @@ static const struct range {
     const char *name;
     double low, high;
     int ends;
-    const char *text;
+    const char *remark; /* what a value that stands out means */
 } ranges[] = {
-    {"valid_fraction", 0, 1, OPEN_HIGH, "at least 0 and less than 1"},
-    {"steps", 1, 1e15, 0, "at least 1"},
-    {"mask_probability", 0, 1, OPEN_LOW | OPEN_HIGH, "greater than 0 and less than 1"},
-    {"batch", 0, 1 << 24, 0, "from 1 to 16777216 (0 with batch_tokens: no limit)"},
-    {"batch_tokens", 0, 1 << 24, 0, "from 1 to 16777216, or 0 for no limit"},
-    {"label_smoothing", 0, 1, OPEN_HIGH, "at least 0 and less than 1"},
-    {"accumulate", 1, 1 << 24, 0, "from 1 to the size of the batch"},
-    {"context", 0, 1 << 24, 0, "0 (the spec's) or a number of positions"},
-    {"rate", 0, FLT_MAX, OPEN_LOW, "greater than 0"},
-    {"min_rate", 0, FLT_MAX, OR_MINUS_ONE, "at least 0, or -1 for a tenth of rate"},
-    {"warmup", 0, 1e15, 0, "at least 0"},
-    {"beta1", 0, 1, OPEN_HIGH, "at least 0 and less than 1"},
-    {"beta2", 0, 1, OPEN_HIGH, "at least 0 and less than 1"},
-    {"eps", FLT_MIN, FLT_MAX, 0, "greater than 1.2e-38, the least float"},
-    {"momentum", 0, 1, OPEN_HIGH, "at least 0 and less than 1"},
-    {"weight_decay", 0, FLT_MAX, 0, "at least 0"},
-    {"clip", 0, FLT_MAX, 0, "at least 0 (0: none)"},
-    {"dropout", 0, 1, OPEN_HIGH | OR_MINUS_ONE, "at least 0 and less than 1, or -1 for the spec's"},
-    {"seed", 0, 9e18, 0, "at least 0"},
-    {"eval_every", 0, 1e15, 0, "at least 0 (0: only at the end)"},
-    {"eval_batches", 0, 1e15, 0, "at least 0 (0: the whole validation text)"},
-    {"patience", 0, 1e15, 0, "at least 0 (0: never)"},
-    {"save_every", 0, 1e15, 0, "at least 0 (0: only at the end)"},
+    {"valid_fraction", 0, 1, OPEN_HIGH, NULL},
+    {"steps", 1, 1e15, 0, NULL},
+    {"mask_probability", 0, 1, OPEN_LOW | OPEN_HIGH, NULL},
+    {"batch", 0, 1 << 24, 0, "0: no limit, with batch_tokens"},
+    {"batch_tokens", 0, 1 << 24, 0, "0: no limit"},
+    {"label_smoothing", 0, 1, OPEN_HIGH, NULL},
+    {"accumulate", 1, 1 << 24, 0, NULL},
+    {"context", 0, 1 << 24, 0, "0: the spec's"},
+    {"rate", 0, FLT_MAX, OPEN_LOW, NULL},
+    {"min_rate", 0, FLT_MAX, OR_MINUS_ONE, "-1: a tenth of rate"},
+    {"warmup", 0, 1e15, 0, NULL},
+    {"beta1", 0, 1, OPEN_HIGH, NULL},
+    {"beta2", 0, 1, OPEN_HIGH, NULL},
+    {"eps", FLT_MIN, FLT_MAX, 0, NULL},
+    {"momentum", 0, 1, OPEN_HIGH, NULL},
+    {"weight_decay", 0, FLT_MAX, 0, NULL},
+    {"clip", 0, FLT_MAX, 0, "0: none"},
+    {"dropout", 0, 1, OPEN_HIGH | OR_MINUS_ONE, "-1: the spec's"},
+    {"seed", 0, 9e18, 0, NULL},
+    {"eval_every", 0, 1e15, 0, "0: only at the end"},
+    {"eval_batches", 0, 1e15, 0, "0: the whole validation text"},
+    {"patience", 0, 1e15, 0, "0: never"},
+    {"save_every", 0, 1e15, 0, "0: only at the end"},
 };
+enum { RANGES = sizeof ranges / sizeof *ranges };
+
+static const struct range *find_range(const char *name) {
+    for (size_t i = 0; i < RANGES; i++)
+        if (!strcmp(ranges[i].name, name)) return &ranges[i];
+    return NULL;
+}
+
+/* "16777216", "3.4e38": counts in full, the ends of a float in short. */
+static void range_end(char text[QKV_REAL_TEXT], double x) {
+    snprintf(text, QKV_REAL_TEXT, x == floor(x) && fabs(x) < 1e19 ? "%.0f" : "%.2g", x);
+}
+
+/* The name of an option is followed by its value as the caller wrote it. A range may be NULL: there is none. */
+static enum qkv_status range_check(struct qkv_context *ctx, const struct range *range, double x, const char *shown) {
+    char low[QKV_REAL_TEXT], high[QKV_REAL_TEXT];
+    if (!range) return QKV_OK;
+    bool above = range->ends & OPEN_LOW ? x > range->low : x >= range->low;
+    bool below = range->ends & OPEN_HIGH ? x < range->high : x <= range->high;
+    if ((above && below) || (range->ends & OR_MINUS_ONE && x == -1)) return QKV_OK;
+    range_end(low, range->low);
+    range_end(high, range->high);
+    const char *from = range->ends & OPEN_LOW ? "greater than" : range->ends & OPEN_HIGH ? "at least" : "from";
+    const char *to = range->ends & OPEN_HIGH ? "and less than" : range->ends & OPEN_LOW ? "and at most" : "to";
+    const char *remark = range->remark ? range->remark : "";
+    return qkv_fail(ctx, QKV_ARGUMENT,
+                    *remark ? "%s is %s; it must be %s %s %s %s (%s)" : "%s is %s; it must be %s %s %s %s%s",
+                    range->name, shown, from, low, to, high, remark);
+}
 
 static enum qkv_status check_range(struct qkv_context *ctx, const struct qkv_train_options *options,
                                    const struct range *range) {
     const struct qkv_train_option *option = find_option(range->name);
     double x = option->type == QKV_TRAIN_REAL ? *(const double *)field(option, options)
                                               : (double)*(const int64_t *)field(option, options);
-    bool above = range->ends & OPEN_LOW ? x > range->low : x >= range->low;
-    bool below = range->ends & OPEN_HIGH ? x < range->high : x <= range->high;
-    if ((above && below) || (range->ends & OR_MINUS_ONE && x == -1)) return QKV_OK;
-    char text[QKV_REAL_TEXT];
-    qkv_real_text(text, x);
-    return qkv_fail(ctx, QKV_ARGUMENT, "%s is %s; it must be %s", range->name, text, range->text);
+    char text[QKV_OPTION_TEXT];
+    qkv_train_value_text(option, options, text);
+    return range_check(ctx, range, x, text);
 }
 
 static int find_name(const char *const *names, size_t count, const char *name) {
@@ -270,14 +360,32 @@ static enum qkv_status check_metric(struct qkv_context *ctx, const struct qkv_tr
     if (o->patience > 0 && o->eval_every == 0)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "patience counts evaluations, but eval_every 0 evaluates at the end only; set eval_every");
-    if (given(o->valid) && o->valid_fraction > 0 && o->valid_fraction != defaults.valid_fraction)
-        return qkv_fail(ctx, QKV_ARGUMENT, "valid_fraction has no place beside a file to validate on (valid)");
+    if (!strcmp(o->metric, "accuracy") && !given(o->labeled))
+        return qkv_fail(ctx, QKV_ARGUMENT, "metric accuracy needs labelled lines (labeled)");
+    if (metric > 1 && !given(o->pairs))
+        return qkv_fail(ctx, QKV_ARGUMENT, "metric %s needs pairs: it compares what is found with the targets",
+                        o->metric);
     return QKV_OK;
+}
+
+static enum qkv_status fail_rates(struct qkv_context *ctx, const struct qkv_train_options *options) {
+    char least[QKV_REAL_TEXT], rate[QKV_REAL_TEXT];
+    qkv_real_text(least, options->min_rate);
+    qkv_real_text(rate, options->rate);
+    return qkv_fail(ctx, QKV_ARGUMENT, "min_rate is %s, more than rate, %s: the rate falls towards min_rate", least,
+                    rate);
 }
 
 enum qkv_status qkv_train_check(struct qkv_context *ctx, const struct qkv_train_options *options) {
     QKV_CALL(ctx);
-    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+    struct qkv_train_options settled = *options;
+    enum qkv_status status = qkv_train_settle(ctx, &settled, NULL, NULL);
+    if (!status) status = qkv_train_check_values(ctx, &settled);
+    return status ? status : qkv_train_check_needs(ctx, &settled);
+}
+
+enum qkv_status qkv_train_check_values(struct qkv_context *ctx, const struct qkv_train_options *options) {
+    for (size_t i = 0; i < RANGES; i++) {
         enum qkv_status status = check_range(ctx, options, &ranges[i]);
         if (status) return status;
     }
@@ -290,9 +398,7 @@ enum qkv_status qkv_train_check(struct qkv_context *ctx, const struct qkv_train_
     if (options->batch > 0 && options->accumulate > options->batch)
         return qkv_fail(ctx, QKV_ARGUMENT, "accumulate is %lld but a batch of %lld has only %lld sequences to divide",
                         (long long)options->accumulate, (long long)options->batch, (long long)options->batch);
-    if (options->min_rate > options->rate)
-        return qkv_fail(ctx, QKV_ARGUMENT, "min_rate is %g, more than rate, %g: the rate falls towards min_rate",
-                        options->min_rate, options->rate);
+    if (options->min_rate > options->rate) return fail_rates(ctx, options);
     if (find_name(optimizer_names, sizeof optimizer_names / sizeof *optimizer_names, options->optimizer) < 0)
         return qkv_fail(ctx, QKV_ARGUMENT, "optimizer is \"%s\"; it must be adamw, adam or sgd",
                         options->optimizer ? options->optimizer : "");

@@ -45,6 +45,23 @@ struct qkv_train_option {
 };
 /* The i-th option, NULL past the last. */
 const struct qkv_train_option *qkv_train_option(size_t i);
+/* The defaults behind options, those of the recipe that they began with. */
+void qkv_train_base(const struct qkv_train_options *options, struct qkv_train_options *base);
+/* Whether an option has the same value in both. */
+bool qkv_train_same(const struct qkv_train_option *option, const struct qkv_train_options *a,
+                    const struct qkv_train_options *b);
+/* An option's value for messages: "none" for a text that is NULL. */
+#define QKV_OPTION_TEXT 160
+void qkv_train_value_text(const struct qkv_train_option *option, const struct qkv_train_options *options,
+                          char text[QKV_OPTION_TEXT]);
+/* Values and what they say about each other, without asking who chose them: what a run recorded has to satisfy. */
+enum qkv_status qkv_train_check_values(struct qkv_context *ctx, const struct qkv_train_options *options);
+/* Whether every option that was chosen has an effect (needs.c). */
+enum qkv_status qkv_train_check_needs(struct qkv_context *ctx, const struct qkv_train_options *options);
+/* Defaults that contradict what was chosen give way, with a sentence in `notes` (NULL: none) for each (needs.c). `spec` may be
+ * NULL. The new texts are constants. */
+enum qkv_status qkv_train_settle(struct qkv_context *ctx, struct qkv_train_options *options,
+                                 const struct qkv_spec *spec, struct qkv_texts *notes);
 /* A copy that owns its texts, and its end. */
 enum qkv_status qkv_train_copy(struct qkv_context *ctx, struct qkv_train_options *copy,
                                const struct qkv_train_options *options);

@@ -247,7 +247,8 @@ static enum qkv_status read_all(struct qkv_context *ctx, const char *path, const
         if (!status) status = read_option(ctx, path, key, value, options);
     }
     if (status) return status;
-    status = qkv_train_check(ctx, options);
+    options->origin.recorded = true;
+    status = qkv_train_check_values(ctx, options);
     if (status) {
         qkv_fail_at(ctx, "%s", path);
         return status;

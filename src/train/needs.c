@@ -1,0 +1,226 @@
+/* Which options of training mean something beside each other: two tables that checking and starting are driven by.
+ *
+ * An option that was set has to have an effect: that is a mistake which nothing else would show. A default, of the list or of a
+ * preset's recipe, gives way to what was set where the two contradict each other, and a note tells what it became. */
+#include <string.h>
+
+#include "train/train.h"
+
+static bool is_file(const char *text) {
+    return text && *text;
+}
+
+static bool is_name(const char *text, const char *name) {
+    return text && !strcmp(text, name);
+}
+
+static bool learns_lines(const struct qkv_train_options *o) {
+    return is_file(o->pairs) || is_file(o->labeled);
+}
+
+static bool validates(const struct qkv_train_options *o) {
+    return is_file(o->valid) || o->valid_fraction > 0;
+}
+
+/* ---- options without effect ---------------------------------------------------------------------------------------- */
+
+static bool need_lines(const struct qkv_train_options *o) {
+    return learns_lines(o) || o->batch_tokens == 0;
+}
+
+static bool need_pairs(const struct qkv_train_options *o) {
+    return is_file(o->pairs);
+}
+
+static bool need_masks(const struct qkv_train_options *o) {
+    return is_name(o->task, "mlm");
+}
+
+static bool need_fraction(const struct qkv_train_options *o) {
+    return !is_file(o->valid) || o->valid_fraction == 0;
+}
+
+static bool need_evaluations(const struct qkv_train_options *o) {
+    return validates(o) || o->eval_every == 0;
+}
+
+static bool need_validation(const struct qkv_train_options *o) {
+    return validates(o);
+}
+
+static bool need_fall(const struct qkv_train_options *o) {
+    return o->min_rate < 0 || is_name(o->schedule, "cosine") || is_name(o->schedule, "linear");
+}
+
+static bool need_moments(const struct qkv_train_options *o) {
+    return !is_name(o->optimizer, "sgd");
+}
+
+static bool need_sgd(const struct qkv_train_options *o) {
+    return is_name(o->optimizer, "sgd");
+}
+
+/* An option, when it has an effect (or says that there shall be none), and why it has none otherwise. */
+static const struct need {
+    const char *option;
+    bool (*holds)(const struct qkv_train_options *options);
+    const char *why, *way_out;
+} needs[] = {
+    {"valid_fraction", need_fraction, "valid_fraction has no place beside a file to validate on (valid)", NULL},
+    {"mask_probability", need_masks, "only the task mlm masks tokens", "leave it out, or choose task mlm"},
+    {"source_tokenizer", need_pairs, "only pairs have sources", NULL},
+    {"batch_tokens", need_lines, "the windows of a text are all as long", "leave it out, and set batch instead"},
+    {"min_rate", need_fall, "only the schedules cosine and linear fall to it",
+     "leave it out, or choose one of these schedules"},
+    {"beta1", need_moments, "the optimizer sgd has none", "leave it out, or choose adamw or adam"},
+    {"beta2", need_moments, "the optimizer sgd has none", "leave it out, or choose adamw or adam"},
+    {"eps", need_moments, "the optimizer sgd has none", "leave it out, or choose adamw or adam"},
+    {"momentum", need_sgd, "only the optimizer sgd has one", "leave it out, or choose sgd"},
+    {"eval_every", need_evaluations, "nothing is kept for validation (valid_fraction 0)", NULL},
+    {"eval_batches", need_validation, "nothing is kept for validation (valid_fraction 0)", NULL},
+};
+enum { NEEDS = sizeof needs / sizeof *needs };
+
+/* Whether the value is the caller's: set by qkv_train_set, or written into the struct by hand and another one than the
+ * default. What a file recorded is nobody's. */
+static bool need_is_own(const struct qkv_train_options *o, const struct qkv_train_options *base, size_t i) {
+    const struct qkv_train_option *option = qkv_train_option(i);
+    if (o->origin.given >> i & 1) return true;
+    if (o->origin.recorded || o->origin.settled >> i & 1) return false;
+    return !qkv_train_same(option, o, base);
+}
+
+bool qkv_train_idle(const struct qkv_train_options *options, size_t i, const char **why) {
+    const struct qkv_train_option *option = qkv_train_option(i);
+    struct qkv_train_options base;
+    qkv_train_base(options, &base);
+    for (size_t k = 0; k < NEEDS && option; k++) {
+        if (strcmp(needs[k].option, option->name) != 0 || needs[k].holds(options)) continue;
+        if (!need_is_own(options, &base, i)) continue;
+        if (why) *why = needs[k].why;
+        return true;
+    }
+    return false;
+}
+
+/* A default would have given way. */
+static enum qkv_status check_warmup(struct qkv_context *ctx, const struct qkv_train_options *o) {
+    if (o->origin.recorded || o->warmup == 0 || o->warmup < o->steps) return QKV_OK;
+    return qkv_fail(ctx, QKV_ARGUMENT,
+                    "warmup is %lld, but steps is %lld: the rate would never be reached; choose a warmup of less than "
+                    "%lld, or more steps",
+                    (long long)o->warmup, (long long)o->steps, (long long)o->steps);
+}
+
+enum qkv_status qkv_train_check_needs(struct qkv_context *ctx, const struct qkv_train_options *options) {
+    const struct qkv_train_option *option;
+    for (size_t i = 0; (option = qkv_train_option(i)); i++) {
+        const char *why;
+        if (!qkv_train_idle(options, i, &why)) continue;
+        const struct need *need = needs;
+        while (strcmp(need->option, option->name) != 0) need++;
+        if (!strncmp(why, option->name, strlen(option->name)))
+            return qkv_fail(ctx, QKV_ARGUMENT, "%s; leave it out", why);
+        return qkv_fail(ctx, QKV_ARGUMENT, "%s is given, but %s; %s", option->name, why,
+                        need->way_out ? need->way_out : "leave it out");
+    }
+    return check_warmup(ctx, options);
+}
+
+/* ---- defaults that give way ---------------------------------------------------------------------------------------- */
+
+static bool above_rate(const struct qkv_train_options *o, const struct qkv_spec *spec) {
+    (void)spec;
+    return o->min_rate > o->rate;
+}
+
+static void follow_rate(struct qkv_train_options *o) {
+    o->min_rate = o->rate / 10; /* what the default of the list is */
+}
+
+static bool all_warmup(const struct qkv_train_options *o, const struct qkv_spec *spec) {
+    (void)spec;
+    return o->warmup > 0 && o->warmup >= o->steps;
+}
+
+static void follow_steps(struct qkv_train_options *o) {
+    o->warmup = o->steps / 10;
+}
+
+static bool too_many_parts(const struct qkv_train_options *o, const struct qkv_spec *spec) {
+    (void)spec;
+    return o->batch > 0 && o->accumulate > o->batch;
+}
+
+/* Parts of as many sequences as the recipe's. */
+static void follow_batch(struct qkv_train_options *o) {
+    struct qkv_train_options base;
+    qkv_train_base(o, &base);
+    int64_t rows = base.batch > base.accumulate && base.accumulate > 0 ? base.batch / base.accumulate : 1;
+    o->accumulate = o->batch > rows ? o->batch / rows : 1;
+}
+
+static bool task_of_text(const struct qkv_train_options *o, const struct qkv_spec *spec) {
+    (void)spec;
+    return is_file(o->task) && !is_file(o->data) && learns_lines(o);
+}
+
+static void follow_file(struct qkv_train_options *o) {
+    o->task = NULL;
+}
+
+static bool metric_of_others(const struct qkv_train_options *o, const struct qkv_spec *spec) {
+    (void)spec;
+    if (is_name(o->metric, "accuracy")) return !is_file(o->labeled) || !validates(o);
+    return (is_name(o->metric, "exact") || is_name(o->metric, "token_error")) && (!is_file(o->pairs) || !validates(o));
+}
+
+static void follow_task(struct qkv_train_options *o) {
+    o->metric = "loss";
+}
+
+static bool one_embedding(const struct qkv_train_options *o, const struct qkv_spec *spec) {
+    return o->source_tokenizer && spec && spec->tie == QKV_TIE_ALL;
+}
+
+static void follow_tie(struct qkv_train_options *o) {
+    o->source_tokenizer = NULL;
+}
+
+static const struct yield {
+    const char *option;
+    bool (*contradicts)(const struct qkv_train_options *options, const struct qkv_spec *spec);
+    void (*follow)(struct qkv_train_options *options);
+    const char *why;
+} yields[] = {
+    {"min_rate", above_rate, follow_rate, "rate is below that"},
+    {"warmup", all_warmup, follow_steps, "the run has no more steps than that"},
+    {"accumulate", too_many_parts, follow_batch, "the batch has fewer sequences than that"},
+    {"task", task_of_text, follow_file, "the run learns from lines"},
+    {"metric", metric_of_others, follow_task, "the run has no such metric"},
+    {"source_tokenizer", one_embedding, follow_tie, "both sides share one embedding (tie all)"},
+};
+
+enum qkv_status qkv_train_settle(struct qkv_context *ctx, struct qkv_train_options *options,
+                                 const struct qkv_spec *spec, struct qkv_texts *notes) {
+    const struct qkv_train_option *option;
+    struct qkv_train_options base;
+    enum qkv_status status = QKV_OK;
+    char before[QKV_OPTION_TEXT], after[QKV_OPTION_TEXT];
+    if (options->origin.recorded) return QKV_OK;
+    qkv_train_base(options, &base);
+    for (size_t k = 0; k < sizeof yields / sizeof *yields && !status; k++)
+        for (size_t i = 0; (option = qkv_train_option(i)) && !status; i++) {
+            if (strcmp(yields[k].option, option->name) != 0 || need_is_own(options, &base, i) ||
+                !yields[k].contradicts(options, spec))
+                continue;
+            qkv_train_value_text(option, options, before);
+            yields[k].follow(options);
+            options->origin.settled |= UINT64_C(1) << i;
+            qkv_train_value_text(option, options, after);
+            if (notes)
+                status = qkv_texts_add(ctx, notes, "%s is %s in place of the default %s, as %s", option->name, after,
+                                       before, yields[k].why);
+        }
+    return status;
+}
