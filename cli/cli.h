@@ -152,6 +152,7 @@ void cli_say(const char *format, ...)
 int cli_usage(const char *format, ...) CLI_PRINTF(1, 2);  /* the same; returns CLI_USAGE */
 int cli_failed(const char *format, ...) CLI_PRINTF(1, 2); /* the same; returns CLI_FAILED */
 int cli_broken(const struct qkv_context *ctx);            /* says the context's sentence; returns CLI_FAILED */
+int cli_misused(const struct qkv_context *ctx);           /* the same, where no file was read yet; returns CLI_USAGE */
 /* Flushes standard output; a write that failed turns `code` CLI_DONE into CLI_FAILED with a message (none for a pipe
  * whose reader has gone). */
 int cli_finish(int code);

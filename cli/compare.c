@@ -239,6 +239,7 @@ static int run_with(const struct arguments *a, const char *const *specs, size_t 
                                     .force = a->force,
                                     .caches = a->cache ? caches : NULL,
                                     .cache_count = cache_count};
+    if (!code && qkv_compare_check(ctx, &o)) code = cli_misused(ctx);
     if (!code && asks_for_bf16(ctx, &o)) cli_say_emulated(ctx, NULL);
     if (!code) code = compare(ctx, a, &o);
     for (size_t i = 0; i < training_count; i++) free(training[i]);

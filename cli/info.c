@@ -237,6 +237,7 @@ static int read_spec(struct qkv_context *ctx, const struct arguments *a, const c
     enum qkv_status status;
     const char *const *set = a->set.items;
     s->name = folder ? folder : a->preset ? a->preset : a->spec;
+    if (!a->preset && qkv_spec_check_settings(ctx, set, a->set.count)) return cli_misused(ctx);
     if (folder) {
         size_t n = strlen(folder) + sizeof "/config.json";
         char *path = malloc(n);
@@ -249,7 +250,7 @@ static int read_spec(struct qkv_context *ctx, const struct arguments *a, const c
     } else {
         status = qkv_spec_read(ctx, &s->spec, a->spec, set, a->set.count);
     }
-    if (status) return cli_broken(ctx);
+    if (status) return a->preset ? cli_misused(ctx) : cli_broken(ctx);
     s->guessed = s->spec.vocab == 0;
     if (s->guessed) s->spec.vocab = 256;
     if (s->guessed && s->spec.source_vocab == 0) s->spec.source_vocab = 256;

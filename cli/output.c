@@ -48,6 +48,10 @@ int cli_broken(const struct qkv_context *ctx) {
     return cli_failed("%s", qkv_message(ctx));
 }
 
+int cli_misused(const struct qkv_context *ctx) {
+    return cli_usage("%s", qkv_message(ctx));
+}
+
 size_t cli_print_name(const char *name, size_t most) {
     size_t n = 0;
     for (; name[n] && n < most; n++) putchar((unsigned char)name[n] < 32 || name[n] == 127 ? '?' : name[n]);

@@ -59,11 +59,9 @@ static int check_start(const struct arguments *a, const struct qkv_train_options
     return a->sample > 0 ? check_sample(options) : CLI_DONE;
 }
 
-/* An option out of its range is a mistake of the command line, whoever finds it. */
+/* What is wrong with the files of a run, or with the options beside them. */
 static int failed(const struct qkv_context *ctx, enum qkv_status status) {
-    if (!status) return CLI_DONE;
-    cli_broken(ctx);
-    return status == QKV_ARGUMENT ? CLI_USAGE : CLI_FAILED;
+    return status ? cli_broken(ctx) : CLI_DONE;
 }
 
 const char *cli_train_value_at(const struct cli_train_values *values, size_t i, size_t k) {
@@ -80,22 +78,31 @@ static const char *given(const struct arguments *a, size_t i) {
     return cli_train_value(&a->training, i);
 }
 
+/* All that can be said of a new run's options before a file is read: with a preset, whether they suit its spec too. */
+static int read_options(struct qkv_context *ctx, const struct arguments *a, struct qkv_train_options *options,
+                        struct qkv_spec *spec) {
+    const char *name, *value, *help;
+    if (qkv_train_defaults(ctx, a->preset, options)) return cli_misused(ctx);
+    for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++)
+        for (size_t k = 0; (value = cli_train_value_at(&a->training, i, k)); k++)
+            if (qkv_train_set(ctx, options, name, value)) return cli_misused(ctx);
+    int code = check_start(a, options);
+    if (code) return code;
+    if (qkv_train_check(ctx, options)) return cli_misused(ctx);
+    if (a->spec) return qkv_spec_check_settings(ctx, a->set.items, a->set.count) ? cli_misused(ctx) : CLI_DONE;
+    if (qkv_spec_preset(ctx, spec, a->preset, a->set.items, a->set.count) || qkv_train_check_spec(ctx, options, spec))
+        return cli_misused(ctx);
+    return CLI_DONE;
+}
+
 static int start(struct qkv_context *ctx, const struct arguments *a, struct cli_task *task,
                  struct qkv_trainer **trainer) {
     struct qkv_train_options options;
     struct qkv_spec spec;
-    const char *name, *value, *help;
-    if (a->preset && qkv_spec_preset(ctx, &spec, a->preset, NULL, 0)) return failed(ctx, QKV_ARGUMENT);
-    if (qkv_train_defaults(ctx, a->preset, &options)) return cli_broken(ctx);
-    for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++)
-        for (size_t k = 0; (value = cli_train_value_at(&a->training, i, k)); k++)
-            if (qkv_train_set(ctx, &options, name, value)) return failed(ctx, QKV_ARGUMENT);
-    int code = check_start(a, &options);
+    int code = read_options(ctx, a, &options, &spec);
     if (code) return code;
-    enum qkv_status status = a->preset ? qkv_spec_preset(ctx, &spec, a->preset, a->set.items, a->set.count)
-                                       : qkv_spec_read(ctx, &spec, a->spec, a->set.items, a->set.count);
-    if (status) return cli_broken(ctx);
-    status = qkv_trainer_create(ctx, &spec, &options, a->out, cli_task_progress, task, trainer);
+    if (a->spec && qkv_spec_read(ctx, &spec, a->spec, a->set.items, a->set.count)) return cli_broken(ctx);
+    enum qkv_status status = qkv_trainer_create(ctx, &spec, &options, a->out, cli_task_progress, task, trainer);
     cli_progress_clear(task->progress);
     if (status == QKV_STOPPED) {
         cli_say("interrupted before the first step; there is nothing to resume");

@@ -84,7 +84,7 @@ static void presets_bring_their_recipe(void **state) {
 static void impossible_options_are_named(void **state) {
     (void)state;
     static const char *const bad[][3] = {
-        {"steps", "0", "steps is 0; it must be at least 1"},
+        {"steps", "0", "steps is 0; it must be from 1 to 1000000000000000"},
         {"batch", "0", "batch is 0"},
         {"batch", "99999999999", "batch is 99999999999"},
         {"accumulate", "0", "accumulate is 0"},

@@ -42,6 +42,14 @@ static enum qkv_status parse_size(struct qkv_context *ctx, const struct qkv_toke
     return QKV_OK;
 }
 
+enum qkv_status qkv_tokenizer_check_choice(struct qkv_context *ctx, const char *what, const char *choice) {
+    struct qkv_tokenizer_choice c = {.what = what, .choice = choice};
+    struct qkv_tokenizer_options options = {0};
+    const char *size = NULL;
+    if (!choice || !parse_kind(choice, &options.kind, &size) || !size) return QKV_OK;
+    return parse_size(ctx, &c, size, &options);
+}
+
 static enum qkv_status load(struct qkv_context *ctx, const struct qkv_tokenizer_choice *c, struct qkv_tokenizer **out) {
     if (!qkv_file_exists(c->choice))
         return qkv_fail(ctx, QKV_ARGUMENT,

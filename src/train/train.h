@@ -362,6 +362,8 @@ struct qkv_tokenizer_choice {
     size_t special_count;
 };
 /* Whether a text is needed for it (and not a file or bare bytes). */
+/* Whether the size behind a kind ("bpe:4096") is one; what is no kind is a file, which is not read here. */
+enum qkv_status qkv_tokenizer_check_choice(struct qkv_context *ctx, const char *what, const char *choice);
 bool qkv_tokenizer_learns(const char *choice);
 enum qkv_status qkv_tokenizer_make(struct qkv_context *ctx, const struct qkv_tokenizer_choice *choice,
                                    struct qkv_tokenizer **out);

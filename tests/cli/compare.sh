@@ -8,7 +8,7 @@ make_text 400 >text.txt
 sed 's/"decoder"/"head": {"kind": "none"}, "decoder"/' spec.json >hidden.json
 
 # compare OUT [OPTIONS]: small variants, one thread.
-small='--spec spec.json --data text.txt --steps 20 --batch 4 --warmup 2 --eval-every 5 --eval-batches 2 --save-every 5 --threads 1
+small='--spec spec.json --data text.txt --steps 20 --batch 4 --eval-every 5 --eval-batches 2 --save-every 5 --threads 1
     --cache 16,48'
 compare() {
     local out=$1
@@ -26,13 +26,21 @@ refuse 2 'say where' "$QKV" compare --data text.txt --axis kv=mha,mqa
 refuse 2 'only --specs takes several files' "$QKV" compare a.json --axis kv=mha,mqa --out x
 refuse 2 'exclude each other' compare x --preset nano-gpt --axis kv=mha,mqa
 refuse 2 '--cache needs' "$QKV" compare --data text.txt --axis kv=mha,mqa --out x --cache 64,y
-refuse 1 'no axis "colour"; there are kv, position, norm, ffn' compare x --axis colour=red
-refuse 1 'axis kv has no value "gqb"; it has mha, gqa:N' compare x --axis kv=mha,gqb
-refuse 1 'axis ffn has no value "tanh"; it has relu' compare x --axis ffn=relu,tanh
-refuse 1 'say which text' "$QKV" compare --axis kv=mha,mqa --out x
+refuse 2 'no axis "colour"; there are kv, position, norm, ffn' compare x --axis colour=red
+refuse 2 'axis kv has no value "gqb"; it has mha, gqa:N' compare x --axis kv=mha,gqb
+refuse 2 'axis ffn has no value "tanh"; it has relu' compare x --axis ffn=relu,tanh
+refuse 2 'say which text' "$QKV" compare --axis kv=mha,mqa --out x
 refuse 1 'nowhere.txt' "$QKV" compare --data nowhere.txt --axis kv=mha,mqa --out x
 refuse 1 'no variant can be built: gqa:3: .*kv_heads' compare x --axis kv=gqa:3
 refuse 2 'has no option --pairs' "$QKV" compare --pairs text.txt --axis kv=mha,mqa --out x
+refuse 2 'decoder.layer; did you mean layers' compare x --axis decoder.layer=1,2
+refuse 1 'warmup has no effect beside the axis warmup' compare x --axis warmup=0,5 --warmup 2
+refuse 1 'momentum has no effect in any variant: only the optimizer sgd has one' compare x --axis kv=mha,mqa --momentum 0.5
+refuse 2 'momentum has no effect in any variant' "$QKV" compare --data text.txt --axis momentum=0,0.5 --out x
+refuse 2 'setting "position.theta=500" has no effect in any variant' \
+    "$QKV" compare --data text.txt --out x --axis position=learned,alibi --set position.theta=500
+refuse 1 'axis position.theta has no effect in any variant' compare x --axis position.theta=500,1000
+refuse 2 'valid_fraction has no place beside a file' "$QKV" compare --data text.txt --axis kv=mha,mqa --out x --valid text.txt --valid-fraction 0.2
 [ ! -e x ] || fail "a folder was left by a command that made no sense"
 
 # ---- a comparison, one variant of which is impossible ----
@@ -143,6 +151,12 @@ try 0 "$QKV" inspect classifier --prompt "the queen" --target person
 has out 'of the class person;'
 try 0 "$QKV" inspect encoder --prompt "the <mask> of England" --target "the capital of England"
 has out 'those under the masks of 4 tokens'
+# What means something in one variant may be given to all.
+try 0 compare bases --axis position=learned,rope --set position.theta=500 --steps 2 --axis optimizer=adamw,sgd --momentum 0.5
+hasnt out 'theta|momentum'
+grep -q '"theta": 500' bases/rope-sgd/config.json || fail "the variant with rope has another theta"
+grep -q '"momentum": 0.5' bases/rope-sgd/train.json || fail "the variant with sgd has another momentum"
+grep -q '"momentum": 0.9' bases/rope-adamw/train.json || fail "the variant without sgd was given its momentum"
 try 0 "$QKV" inspect whole/pre-warmup=0-seed1337 whole/post-warmup=0-seed1337 --prompt "the king"
 has out '^side by side +deviation of the stream +gradient of the block'
 has out '^block 1 '

@@ -16,7 +16,7 @@ printf '' >empty.txt
 printf 'too short' >short.txt
 refuse 1 'missing\.txt' start --spec spec.json --data missing.txt
 refuse 1 'empty\.txt' start --spec spec.json --data empty.txt
-refuse 2 'short\.txt.*context|context.*short\.txt|context' start --spec spec.json --data short.txt
+refuse 1 'short\.txt.*context|context.*short\.txt|context' start --spec spec.json --data short.txt
 mkdir bare
 refuse 1 'bare holds no files' start --spec spec.json --data bare
 refuse 1 'pairs need an encoder' "$QKV" eval good --pairs bare
@@ -53,8 +53,8 @@ refuse 1 'changed\.json' start --spec changed.json --data text.txt
 refuse 1 'missing\.json' start --spec missing.json --data text.txt
 refuse 1 'vocab' start --spec spec.json --set vocab=5 --data text.txt
 refuse 1 'decoder\.attention\.heads' start --spec spec.json --set decoder.attention.heads=3 --data text.txt
-refuse 1 'layer' start --spec spec.json --set decoder.layer=3 --data text.txt
-refuse 1 '=' start --spec spec.json --set decoder --data text.txt
+refuse 2 'layer' start --spec spec.json --set decoder.layer=3 --data text.txt
+refuse 2 '=' start --spec spec.json --set decoder --data text.txt
 
 # ---- options ----
 for option in steps=0 batch=0 batch=-1 rate=-1 rate=0 weight-decay=x beta1=1 dropout=1 optimizer=adamq schedule=round valid-fraction=1 \
@@ -63,8 +63,10 @@ for option in steps=0 batch=0 batch=-1 rate=-1 rate=0 weight-decay=x beta1=1 dro
     name=${option%%=*}
     refuse 2 "${name//-/[-_]}" "$QKV" train --spec spec.json --data text.txt --out run --batch 4 --quiet --$option
 done
-refuse 2 'context' start --spec spec.json --data text.txt --context 64
-refuse 2 'tokenizer|missing\.json' start --spec spec.json --data text.txt --tokenizer missing.json
+refuse 1 'context' start --spec spec.json --data text.txt --context 64
+refuse 2 'context is 65' start --preset nano-gpt --data text.txt --context 65
+refuse 2 'size of the vocabulary' start --spec spec.json --data text.txt --tokenizer bpe:x
+refuse 1 'tokenizer|missing\.json' start --spec spec.json --data text.txt --tokenizer missing.json
 refuse 1 'good.*resume|resume.*good' "$QKV" train --spec spec.json --data text.txt --out good --steps 3
 untouched
 

@@ -76,9 +76,11 @@ refuse 2 'mask_probability is given, but only the task mlm' \
 refuse 2 'valid_fraction has no place beside' \
     "$QKV" train --preset tiny-seq2seq --pairs pairs.tsv --valid valid.tsv --valid-fraction 0.2 --out none $small --quiet
 refuse 2 'or set metric to loss' \
-    "$QKV" train --preset text-classifier --labeled labels.tsv --valid-fraction 0 --out none $small --quiet
-refuse 1 'this model has no encoder' "$QKV" train --preset nano-gpt --pairs pairs.tsv --out none
-refuse 1 'need head.kind classify' "$QKV" train --preset nano-gpt --labeled labels.tsv --out none
+    "$QKV" train --preset text-classifier --labeled labels.tsv --valid-fraction 0 --metric accuracy --out none --quiet
+refuse 2 'eval_every is given, but nothing is kept for validation' \
+    "$QKV" train --preset text-classifier --labeled labels.tsv --valid-fraction 0 --eval-every 3 --out none --quiet
+refuse 2 'this model has no encoder' "$QKV" train --preset nano-gpt --pairs pairs.tsv --out none
+refuse 2 'need head.kind classify' "$QKV" train --preset nano-gpt --labeled labels.tsv --out none
 refuse 2 'exclude each other' "$QKV" train --preset tiny-seq2seq --pairs pairs.tsv --data text.txt --out none
 refuse 2 'sample shows what a model writes' "$QKV" train --preset text-classifier --labeled labels.tsv --out none --sample 3
 [ ! -e none ] || fail "a refused run left a folder"
