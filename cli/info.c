@@ -266,9 +266,11 @@ static int show(struct qkv_context *ctx, const struct arguments *a, const char *
     if (code) return code;
     if (qkv_get_precision(ctx) != QKV_FP32) cli_say_emulated(ctx, cli_asks_record(&a->common) ? folder : NULL);
     s.precision = qkv_get_precision(ctx) == QKV_FP32 ? "fp32" : "bf16";
-    if (a->context > s.spec.context)
-        return cli_failed("--context %lld is more than the %d positions of %s (--set context=%lld changes them)",
-                          (long long)a->context, s.spec.context, s.name, (long long)a->context);
+    if (a->context > s.spec.context) {
+        cli_say("--context %lld is more than the %d positions of %s (--set context=%lld changes them)",
+                (long long)a->context, s.spec.context, s.name, (long long)a->context);
+        return a->preset ? CLI_USAGE : CLI_FAILED;
+    }
     s.context = a->context > 0 ? (size_t)a->context : (size_t)s.spec.context;
     if (qkv_model_plan(ctx, &s.spec, &s.plan) || qkv_measure_costs(ctx, &s.spec, s.batch, s.context, &s.costs))
         code = cli_broken(ctx);

@@ -143,6 +143,7 @@ static void the_last_part_of_all_is_held_out_and_its_files_are_recorded(void **s
     const double fractions[] = {0.1, 0.5, 0};
     for (size_t k = 0; k < 3; k++) {
         o.valid_fraction = fractions[k];
+        if (fractions[k] == 0) fixture_no_validation(&o);
         struct qkv_trainer *t = fixture_begin(ctx, fixture_run("held"), &o);
         for (size_t i = 0; i < 3; i++) {
             assert_true(qkv_trainer_file(t, i, &file));
