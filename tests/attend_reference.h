@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "guard_page.h"
 #include "kernel/kernel.h"
 
 /* The tensors of a case; outputs come last. */
@@ -44,10 +45,10 @@ struct attend_extras { /* what a case has beside the plain formula */
     bool mask, addend, past, bf16;
 };
 
+/* Zeros in front of a page that nobody may touch; freed with guard_page_free. */
 static inline void *attend_memory(size_t count, size_t size) {
-    void *block = calloc(count ? count : 1, size);
-    if (!block) abort();
-    return block;
+    if (size && count > SIZE_MAX / size) abort();
+    return guard_page_new(count * size);
 }
 
 static inline size_t attend_uniform(struct qkv_random *random, size_t low, size_t high) {
@@ -240,11 +241,12 @@ static inline void attend_reference(const struct attend_case *c, bool backward, 
         }
         if (backward) attend_row_gradient(c, b, h, i, p, slope, out);
     }
-    free(p), free(slope);
+    guard_page_free(p), guard_page_free(slope);
 }
 
 static inline void attend_answer_free(struct attend_answer *out) {
-    free(out->y), free(out->lse), free(out->dq), free(out->dk), free(out->dv), free(out->daddend);
+    guard_page_free(out->y), guard_page_free(out->lse), guard_page_free(out->dq), guard_page_free(out->dk),
+        guard_page_free(out->dv), guard_page_free(out->daddend);
 }
 
 /* ---- random cases -------------------------------------------------------------------------------------------------- */
@@ -346,7 +348,7 @@ static inline void attend_case_dense(struct attend_case *c, struct qkv_random *r
             c->g.daddend[e] = gap ? NAN : 7;
         }
     }
-    free(keys);
+    guard_page_free(keys);
 }
 
 /* Shapes are filled in; makes everything else. */
@@ -400,9 +402,10 @@ static inline void attend_case_random(struct attend_case *c, struct qkv_random *
 }
 
 static inline void attend_case_free(struct attend_case *c) {
-    for (size_t i = 0; i < ATTEND_TENSORS; i++) free(c->buffer[i]);
-    free(c->lse), free(c->bias), free(c->lo), free(c->hi), free(c->position);
-    free(c->mask), free(c->addend), free(c->g.daddend);
+    for (size_t i = 0; i < ATTEND_TENSORS; i++) guard_page_free(c->buffer[i]);
+    guard_page_free(c->lse), guard_page_free(c->bias), guard_page_free(c->lo), guard_page_free(c->hi),
+        guard_page_free(c->position);
+    guard_page_free(c->mask), guard_page_free(c->addend), guard_page_free(c->g.daddend);
 }
 
 #endif

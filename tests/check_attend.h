@@ -89,7 +89,7 @@ static inline bool attend_gaps_whole(struct attend_case *c) {
             qkv_to_float(&value, start + i * size, x->dtype, 1);
             if (!inside[i] && !isnan(value)) whole = false;
         }
-        free(inside);
+        guard_page_free(inside);
         if (!whole) return false;
     }
     return true;
@@ -208,10 +208,10 @@ static inline bool attend_check_threads(struct qkv_context *ctx, uint64_t seed, 
                        c.text, ctx->threads, i, (unsigned long long)seed);
                 good = false;
             }
-            free(first);
+            guard_page_free(first);
             first = all;
         }
-        free(first);
+        guard_page_free(first);
         attend_case_free(&c);
     }
     ctx->threads = threads;
@@ -270,8 +270,8 @@ static inline bool attend_check_rows(struct qkv_context *ctx, struct attend_case
             good = false;
         }
     }
-    for (size_t o = 0; o < 2; o++) free(k[o].data), free(v[o].data);
-    free(hi), free(a->lse), free(a->y.data);
+    for (size_t o = 0; o < 2; o++) guard_page_free(k[o].data), guard_page_free(v[o].data);
+    guard_page_free(hi), guard_page_free(a->lse), guard_page_free(a->y.data);
     return good;
 }
 

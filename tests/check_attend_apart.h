@@ -80,7 +80,7 @@ static inline bool attend_check_poison(struct qkv_context *ctx, struct attend_ca
     if (!good)
         printf("%s: %s: %s %zu of batch row %zu is %g and it spread, or did not\n", ctx->kernels->isa, c->text,
                bad.key ? "key" : "query", bad.at, bad.b, (double)poison);
-    free(clean), free(now), free(marks);
+    guard_page_free(clean), guard_page_free(now), guard_page_free(marks);
     return good;
 }
 
@@ -110,7 +110,7 @@ static inline void attend_hide(struct attend_case *c) {
         if (!bias[e]) c->bias[e] = NAN;
     for (size_t e = 0; e < c->addend_floats; e++) /* −inf is what hides, unless the mask does too */
         if (!addend[e] && c->addend[e] != -INFINITY) c->addend[e] = NAN;
-    free(q), free(k), free(bias), free(addend);
+    guard_page_free(q), guard_page_free(k), guard_page_free(bias), guard_page_free(addend);
 }
 
 static inline bool attend_check_hidden(struct qkv_context *ctx, struct attend_case *c) {
@@ -122,7 +122,7 @@ static inline bool attend_check_hidden(struct qkv_context *ctx, struct attend_ca
     float *now = attend_outputs(c, &floats);
     for (size_t e = 0; good && e < floats; e++) good = attend_same(&now[e], &clean[e], 1);
     if (!good) printf("%s: %s: NaN where nobody attends has spread\n", ctx->kernels->isa, c->text);
-    free(clean), free(now);
+    guard_page_free(clean), guard_page_free(now);
     return good;
 }
 
@@ -163,7 +163,7 @@ static inline void attend_twin(const struct attend_case *c, struct attend_case *
     *twin = *c;
     a->past = 0;
     attend_cut(c, ATTEND_K, from->B, 0, 0, k), attend_cut(c, ATTEND_V, from->B, 0, 0, v);
-    free(k[0].data), free(v[0].data);
+    guard_page_free(k[0].data), guard_page_free(v[0].data);
     a->k = k[1], a->v = v[1];
     a->q = attend_plain(a->B, attend_shape_of(a, ATTEND_Q), &from->q);
     twin->g.dy = attend_plain(a->B, attend_shape_of(a, ATTEND_DY), &c->g.dy);
@@ -207,8 +207,9 @@ static inline void attend_take_over(struct attend_case *c, struct attend_case *t
 
 static inline void attend_twin_free(struct attend_case *twin) {
     static const size_t own[] = {ATTEND_Q, ATTEND_K, ATTEND_V, ATTEND_DY, ATTEND_Y, ATTEND_DQ, ATTEND_DK, ATTEND_DV};
-    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) free(attend_tensor(twin, own[i])->data);
-    free(twin->lse), free(twin->lo), free(twin->hi), free(twin->mask), free(twin->addend), free(twin->g.daddend);
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) guard_page_free(attend_tensor(twin, own[i])->data);
+    guard_page_free(twin->lse), guard_page_free(twin->lo), guard_page_free(twin->hi), guard_page_free(twin->mask),
+        guard_page_free(twin->addend), guard_page_free(twin->g.daddend);
 }
 
 /* A case and its twin have the same bits. The backward pass starts from the case's own y, which may be rounded. */
@@ -223,7 +224,7 @@ static inline bool attend_check_twin(struct qkv_context *ctx, struct attend_case
     good = good && qkv_arena_create(ctx, &scratch, (size_t)256 << 20, "scratch") == QKV_OK;
     good = good && qkv_attend_forward(ctx, &scratch, &twin.a) == QKV_OK;
     attend_take_over(c, &twin, ATTEND_Y, ATTEND_Y);
-    free(twin.a.y.data);
+    guard_page_free(twin.a.y.data);
     twin.a.y = y;
     good = good && qkv_attend_backward(ctx, &scratch, &twin.a, &twin.g) == QKV_OK;
     attend_take_over(c, &twin, ATTEND_DQ, ATTEND_DPAST_V);
@@ -234,7 +235,7 @@ static inline bool attend_check_twin(struct qkv_context *ctx, struct attend_case
     if (!good) printf("%s: %s: the plain twin has other bits\n", ctx->kernels->isa, c->text);
     qkv_arena_free(&scratch);
     attend_twin_free(&twin);
-    free(all), free(again);
+    guard_page_free(all), guard_page_free(again);
     return good;
 }
 

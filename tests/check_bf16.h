@@ -85,7 +85,6 @@ static struct bf16_data bf16_data(struct qkv_context *ctx, struct qkv_random *ra
     if (s->panels && qkv_bf16_panels(ctx, s->K, s->N, &bytes)) {
         d.panels = guarded_new(bytes / 4);
         qkv_bf16_pack(ctx, d.panels, d.b, s->K, s->N);
-        guards_hold(d.panels, bytes / 4);
     }
     if (!s->a_half) d.a.data = a;
     if (!s->b_half) d.b.data = b;

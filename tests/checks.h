@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "guard_page.h"
 #include "kernel/kernel.h"
 
 static int check_failures; /* since the program began */
@@ -24,39 +25,27 @@ static int check_failures; /* since the program began */
         }                                                                                                              \
     } while (0)
 
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
-#else
-#define ASAN_POISON_MEMORY_REGION(address, size)   ((void)(address), (void)(size))
-#define ASAN_UNPOISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
-#endif
-
-/* A block of floats between two guards that must stay as they are; the sanitizer sees reads of them too. */
+/* A block of floats behind a guard that must stay as it is and in front of a page that nobody may touch. */
 enum { GUARD = 64 };
 #define GUARD_BITS 0x7fc0dead
 static inline float *guarded_new(size_t n) {
-    if (n > SIZE_MAX / 8 - 2 * GUARD) abort();
-    uint32_t *block = malloc((n + 2 * GUARD) * sizeof *block);
-    if (!block) abort();
-    for (size_t i = 0; i < n + 2 * GUARD; i++) block[i] = GUARD_BITS;
-    ASAN_POISON_MEMORY_REGION(block, GUARD * sizeof *block);
-    ASAN_POISON_MEMORY_REGION(block + GUARD + n, GUARD * sizeof *block);
+    if (n > SIZE_MAX / 8 - GUARD) abort();
+    uint32_t *block = guard_page_new((n + GUARD) * sizeof *block);
+    for (size_t i = 0; i < n + GUARD; i++) block[i] = GUARD_BITS;
     return (float *)(void *)(block + GUARD);
 }
-static inline bool guards_hold(const float *p, size_t n) {
+static inline bool guards_hold(const float *p) {
     bool hold = true;
-    ASAN_UNPOISON_MEMORY_REGION(p - GUARD, (n + 2 * GUARD) * sizeof *p);
     for (size_t i = 0; i < GUARD; i++) {
-        uint32_t before, after;
+        uint32_t before;
         memcpy(&before, p - GUARD + i, 4);
-        memcpy(&after, p + n + i, 4);
-        hold = hold && before == GUARD_BITS && after == GUARD_BITS;
+        hold = hold && before == GUARD_BITS;
     }
     return hold;
 }
 static inline void guarded_free(float *p, size_t n, const char *what) {
-    CHECK(guards_hold(p, n), "%s wrote outside its %zu floats", what, n);
-    free(p - GUARD);
+    CHECK(guards_hold(p), "%s wrote before its %zu floats", what, n);
+    guard_page_free(p - GUARD);
 }
 
 /* n floats of mean 0 and this deviation, near enough to normal: the sum of four uniform numbers. */

@@ -61,7 +61,7 @@ static void test_long(void **state) {
             assert_memory_equal(two, three, floats * sizeof(float));
             for (size_t part = 0; part < 3; part++) assert_true(attend_check_part(&ctx, &c, &random));
             ctx.threads = 2;
-            free(two), free(three);
+            guard_page_free(two), guard_page_free(three);
             attend_case_free(&c);
         }
     }

@@ -82,7 +82,7 @@ static void test_long(void **state) {
             assert_memory_equal(two, three, floats * sizeof(float));
             for (size_t part = 0; part < 3; part++) assert_true(attend_check_part(ctx, &c, &random));
             ctx->threads = 2;
-            free(two), free(three);
+            guard_page_free(two), guard_page_free(three);
             attend_case_free(&c);
         }
     }
@@ -128,7 +128,7 @@ static void test_spoilt_channel(void **state) {
             const size_t queries = 2 * 40, dv = queries * (12 + 8) + 40 * 8;
             assert_alike(out[1], out[0], queries * 12);
             if (!value) assert_alike(out[1] + dv, out[0] + dv, 40 * 12);
-            free(out[0]), free(out[1]);
+            guard_page_free(out[0]), guard_page_free(out[1]);
             attend_case_free(&c);
         }
     }
@@ -150,7 +150,7 @@ static void test_hopeless_row(void **state) {
         for (size_t d = 0; d < 12; d++) assert_true(attend_get(&c.a.y, 0, 20, 1, d) == 0);
         for (size_t d = 0; d < 8; d++) assert_true(attend_get(&c.g.dq, 0, 20, 1, d) == 0);
         for (size_t e = 0; e < 80 * (12 + 8) + 40 * (12 + 8); e++) assert_true(isfinite(out[e]));
-        free(out);
+        guard_page_free(out);
         attend_case_free(&c);
     }
 }
@@ -174,7 +174,7 @@ static void test_choice(void **state) {
             float *single = attend_outputs(&c, &floats);
             ctx->precision = QKV_MIXED_BF16;
             assert_int_equal(attend_same(mixed, single, floats), Tq < 16);
-            free(mixed), free(single);
+            guard_page_free(mixed), guard_page_free(single);
             attend_case_free(&c);
         }
     }

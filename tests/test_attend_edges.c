@@ -26,7 +26,7 @@ static float edge(struct qkv_context *ctx, float q, const float *k, const float 
     assert_ok(ctx, qkv_attend_backward(ctx, &scratch, &a, &g));
     for (size_t j = 0; j < Tk; j++) assert_true(!isnan(dv[j]) || isnan(y));
     qkv_arena_free(&scratch);
-    free(keys), free(values), free(dk), free(dv);
+    guard_page_free(keys), guard_page_free(values), guard_page_free(dk), guard_page_free(dv);
     return y;
 }
 

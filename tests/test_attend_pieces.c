@@ -59,7 +59,7 @@ static void directional(struct qkv_context *ctx, struct attend_case *c, struct q
     if (fabs(difference - slope) > 1e-4 * (fabs(difference) + size) + 1e-6)
         fail_msg("%s: %s: along gradient %zu it says %g, differences %g", ctx->kernels->isa, c->text, gradient, slope,
                  difference);
-    free(saved), free(direction), free(x), free(dx);
+    guard_page_free(saved), guard_page_free(direction), guard_page_free(x), guard_page_free(dx);
 }
 
 static void test_directional(void **state) {
@@ -107,7 +107,7 @@ static void check_one_by_one(struct qkv_context *ctx, struct qkv_arena *scratch,
     }
     float *again = attend_outputs(c, &floats);
     assert_memory_equal(all, again, floats * sizeof(float));
-    free(all), free(again);
+    guard_page_free(all), guard_page_free(again);
 }
 
 /* A stage of one head is the reference's, in any range of rows; nothing behind it is written. */
@@ -138,7 +138,7 @@ static void check_stage(struct qkv_context *ctx, struct qkv_arena *scratch, cons
             assert_true(attend_may(a, b, h, first + r, j) ? fabs(p[j] - got) <= 1e-5 + 2 * most : got == 0);
         }
     }
-    free(w), free(p), free(slopes);
+    guard_page_free(w), guard_page_free(p), guard_page_free(slopes);
 }
 
 static void test_pieces(void **state) {
