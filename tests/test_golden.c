@@ -1,9 +1,10 @@
 /* Whole models against the golden cases: folders with the inputs, outputs, gradients, attention weights and AdamW losses of a
- * float64 reference (tests/golden, and whatever else lies in ../shared/golden), on every kernel table of the machine, in fp32 and,
+ * float64 reference (tests/golden, and whatever else lies in ../shared/golden or $QKV_GOLDEN), on every kernel table of the machine, in fp32 and,
  * within wider tolerances, in mixed precision. */
 #include "test.h"
 
 #include <dirent.h>
+#include <glob.h>
 
 /* Relative errors allowed, by 2-norm. A number rounded to bf16 is off by up to 2^-9 = 0.002, and a layer rounds several times,
  * which may take a ReLU across its kink; where gradients nearly cancel (those of biases of keys, of norms), what is left is
@@ -235,10 +236,36 @@ static void test_golden(void **state) {
     for (size_t i = 0; qkv_isa_at(i); i++) {
         assert_true(run_folder(TEST_SOURCE_DIR "/tests/golden", qkv_isa_at(i)) >= 14);
         run_folder(TEST_SOURCE_DIR "/../shared/golden", qkv_isa_at(i));
+        if (getenv("QKV_GOLDEN")) assert_true(run_folder(getenv("QKV_GOLDEN"), qkv_isa_at(i)) > 0);
     }
 }
 
+/* What made a case is known: the metadata hold the command, whose generator is in the tree. */
+static void every_case_names_the_command_that_made_it(void **state) {
+    (void)state;
+    glob_t found;
+    struct qkv_context *ctx;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    assert_int_equal(glob(TEST_SOURCE_DIR "/tests/golden/*/case.safetensors", 0, NULL, &found), 0);
+    assert_int_equal(glob(TEST_SOURCE_DIR "/tests/golden/attention/*.safetensors", GLOB_APPEND, NULL, &found), 0);
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        struct qkv_tensors *file;
+        char generator[256], path[512];
+        assert_int_equal(qkv_tensors_open(ctx, found.gl_pathv[i], &file), QKV_OK);
+        const char *command = qkv_tensors_metadata(file, "command");
+        if (!command || sscanf(command, "%255s", generator) != 1)
+            fail_msg("%s has no command in its metadata", found.gl_pathv[i]);
+        snprintf(path, sizeof path, "%s/tests/golden/make/%s", TEST_SOURCE_DIR, generator);
+        if (access(path, R_OK) != 0) fail_msg("%s: there is no %s", found.gl_pathv[i], path);
+        qkv_tensors_close(file);
+    }
+    assert_true(found.gl_pathc >= 14 + 22);
+    globfree(&found);
+    qkv_context_free(ctx);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_golden)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_golden),
+                                       cmocka_unit_test(every_case_names_the_command_that_made_it)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
