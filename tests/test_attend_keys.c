@@ -123,10 +123,10 @@ static void bits_over_a_long_cache_do_not_depend_on_threads(void **state) {
                 float *all = attend_outputs(&c, &floats);
                 if (first && memcmp(first, all, floats * sizeof *all))
                     fail_msg("%s: %s: %d threads give other bits", ctx->kernels->isa, c.text, ctx->threads);
-                free(first);
+                guard_page_free(first);
                 first = all;
             }
-            free(first);
+            guard_page_free(first);
             attend_case_free(&c);
         }
         ctx->threads = 2;
