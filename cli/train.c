@@ -8,7 +8,7 @@
 #include "cli.h"
 
 struct arguments {
-    const char *preset, *spec, *out, *resume;
+    const char *preset, *spec, *out, *resume, *extend;
     struct cli_texts set;
     int64_t sample;
     bool quiet, plain, profile;
@@ -26,6 +26,10 @@ static const struct cli_option own_options[] = {
     {CLI_TEXT, 0, "out", "RUN", offsetof(struct arguments, out), "the folder to make for the run", 0, 0, NULL},
     {CLI_TEXT, 0, "resume", "RUN", offsetof(struct arguments, resume),
      "go on from the checkpoint in this folder; --steps may set a new end", 0, 0, NULL},
+    {CLI_TEXT, 0, "extend", "HOW", offsetof(struct arguments, extend),
+     "with --resume and --steps, the rate up to the new end, from the rate reached: decay (falls on to min-rate), flat "
+     "(stays), rewarm (rises to rate again, then the schedule)",
+     0, 0, "decay"},
     {CLI_COUNT, 0, "sample", "N", offsetof(struct arguments, sample),
      "tokens of a sample, or of some targets, to show after each evaluation and to keep in samples.jsonl", 0, 1000000,
      NULL},
@@ -56,6 +60,9 @@ static int check_start(const struct arguments *a, const struct qkv_train_options
     if (!options->data && !options->pairs && !options->labeled)
         return cli_usage("train: say what to train on: --data FILE (or --pairs FILE, or --labeled FILE)");
     if (!a->out) return cli_usage("train: say where the run shall be: --out FOLDER");
+    if (a->extend)
+        return cli_usage(
+            "train: --extend says what the rate does where a run gets a new end, beside --resume and --steps");
     return a->sample > 0 ? check_sample(options) : CLI_DONE;
 }
 
@@ -111,10 +118,26 @@ static int start(struct qkv_context *ctx, const struct arguments *a, struct cli_
     return failed(ctx, status);
 }
 
-static int resume(struct qkv_context *ctx, const struct arguments *a, struct cli_task *task,
-                  struct qkv_trainer **trainer) {
+/* An option's name as it is typed, "--eval-every". */
+static void append_option(char *text, size_t size, const char *before, const char *name) {
+    size_t used = strlen(text);
+    snprintf(text + used, size - used, "%s--%s", before, name);
+    for (char *c = text + used; *c; c++) *c = *c == '_' ? '-' : *c;
+}
+
+static int refuse_change(const char *option, const char *why) {
     const char *name, *value, *help;
-    int64_t steps = 0;
+    char may[256] = "", asked[64] = "";
+    append_option(asked, sizeof asked, "", option);
+    for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++)
+        if (qkv_train_may_change(name, NULL)) append_option(may, sizeof may, *may ? ", " : "", name);
+    return cli_usage("train: %s cannot change beside --resume: %s; what may change: %s", asked, why, may);
+}
+
+/* What is wrong with the words beside --resume before any file was read. */
+static int check_resume(const struct arguments *a) {
+    const char *name, *value, *help, *why;
+    bool longer = false;
     if (a->preset || a->spec || a->set.count || a->out)
         return cli_usage("train: --resume goes on with the model and folder of the run; --%s has no place beside it",
                          a->preset ? "preset"
@@ -123,13 +146,42 @@ static int resume(struct qkv_context *ctx, const struct arguments *a, struct cli
                                    : "set");
     for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++) {
         if (!given(a, i)) continue;
-        if (strcmp(name, "steps") != 0)
-            return cli_usage("train: beside --resume only --steps changes a run; %s was set when it began", name);
-        if (!cli_read_count(a->training.option[i], 1, INT64_MAX, &steps))
-            return cli_usage("--steps needs a whole number from 1, not \"%s\"", a->training.option[i]);
+        longer |= !strcmp(name, "steps");
+        if (!qkv_train_may_change(name, &why)) return refuse_change(name, why);
     }
-    enum qkv_status status = qkv_trainer_resume(ctx, a->resume, steps, cli_task_progress, task, trainer);
+    if (a->extend && !longer)
+        return cli_usage("train: --extend says what the rate does up to a new end; set that with --steps");
+    return CLI_DONE;
+}
+
+/* The options that change, "name=value" each, in texts that the caller frees. */
+static size_t list_changes(const struct arguments *a, char **settings) {
+    const char *name, *value, *help;
+    size_t count = 0;
+    for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++) {
+        if (!given(a, i)) continue;
+        size_t n = strlen(name) + strlen(given(a, i)) + 2;
+        settings[count] = malloc(n);
+        if (settings[count]) snprintf(settings[count], n, "%s=%s", name, given(a, i));
+        count++;
+    }
+    return count;
+}
+
+static int resume(struct qkv_context *ctx, const struct arguments *a, struct cli_task *task,
+                  struct qkv_trainer **trainer) {
+    char *settings[CLI_TRAIN_OPTIONS];
+    int code = check_resume(a);
+    if (code) return code;
+    size_t count = list_changes(a, settings), known = 0;
+    while (known < count && settings[known]) known++;
+    struct qkv_resume_options options = {
+        .extend = a->extend, .settings = (const char *const *)settings, .setting_count = count};
+    enum qkv_status status = QKV_MEMORY;
+    if (known == count) status = qkv_trainer_resume_with(ctx, a->resume, &options, cli_task_progress, task, trainer);
+    for (size_t i = 0; i < count; i++) free(settings[i]);
     cli_progress_clear(task->progress);
+    if (known < count) return cli_failed("out of memory");
     if (status == QKV_STOPPED) {
         cli_say("interrupted before the first step; %s is as it was", a->resume);
         return CLI_INTERRUPTED;
@@ -430,14 +482,18 @@ const struct cli_command *cli_train(void) {
                  "--preset NAME --pairs FILE --out RUN [options]\n"
                  "--preset NAME --labeled FILE --out RUN [options]\n"
                  "--spec FILE --data FILE --out RUN [options]\n"
-                 "--resume RUN [--steps N]",
+                 "--resume RUN [--steps N [--extend HOW]]",
         .description =
             "Makes a folder RUN: the model with the best validation loss (config.json, model.safetensors, "
             "tokenizer.json), "
             "the latest state (checkpoint.safetensors), the options (train.json) and a log with a line of JSON a step "
             "(log.jsonl). --resume goes on from the checkpoint as if training had never stopped: the losses are the "
             "same, "
-            "bit for bit.\n\nCtrl-C finishes the step, saves and exits with 130; a second one stops at once, and the "
+            "bit for bit. With --steps it gets a new end; from there on the learning rate follows --extend, and both "
+            "rates are reported. By default it decays: it never jumps, and a finished run goes on at min-rate. Other "
+            "options that change no number of a step may change too: --eval-every (which chooses the steps that may be "
+            "the best, and what --patience counts), --save-every, --patience, --checkpoint-activations.\n\nCtrl-C "
+            "finishes the step, saves and exits with 130; a second one stops at once, and the "
             "checkpoint "
             "of before stays whole.\n\nWhat is learnt: the next token of a text (--data), its masked tokens (--data "
             "and --task mlm), "
@@ -461,7 +517,8 @@ const struct cli_command *cli_train(void) {
                     "qkv train --preset g2p --pairs train.tsv --valid valid.tsv --out g2p/\n"
                     "qkv train --preset text-classifier --labeled train.tsv --valid test.tsv --out topic/\n"
                     "qkv train --preset bert-tiny --data text.txt --out enc/\n"
-                    "qkv train --resume run/ --steps 10000",
+                    "qkv train --resume run/ --steps 10000\n"
+                    "qkv train --resume run/ --steps 10000 --extend rewarm",
         .options = options,
         .defaults = &defaults,
         .size = sizeof defaults,

@@ -269,11 +269,11 @@ static void the_inverse_square_root_rises_and_falls(void **state) {
     o.rate = 1;
     o.warmup = 99;
     o.steps = 1000000;
-    assert_close(qkv_train_rate(&o, 0), 0.01, 1e-12);
-    assert_close(qkv_train_rate(&o, 49), 0.5, 1e-12);
-    assert_close(qkv_train_rate(&o, 99), 1, 1e-12);
-    assert_close(qkv_train_rate(&o, 399), 0.5, 1e-12);
-    assert_close(qkv_train_rate(&o, 9999), 0.1, 1e-12);
+    assert_close(qkv_train_rate(&o, NULL, 0), 0.01, 1e-12);
+    assert_close(qkv_train_rate(&o, NULL, 49), 0.5, 1e-12);
+    assert_close(qkv_train_rate(&o, NULL, 99), 1, 1e-12);
+    assert_close(qkv_train_rate(&o, NULL, 399), 0.5, 1e-12);
+    assert_close(qkv_train_rate(&o, NULL, 9999), 0.1, 1e-12);
 }
 
 /* ---- every topology ---------------------------------------------------------------------------------------------------------------- */

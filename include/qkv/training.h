@@ -19,10 +19,17 @@ extern "C" {
     X(LINEAR, "linear", "a line from rate to min_rate")                                                                \
     X(CONSTANT, "constant", "always rate")                                                                             \
     X(INVERSE_SQRT, "inverse_sqrt", "rate times sqrt(warmup/step) (Vaswani et al. 2017)")
+/* What the rate does where a run gets a new end, from the rate r of the last step done. It never jumps. */
+#define QKV_EXTEND_LIST(X)                                                                                             \
+    X(DECAY, "decay", "the schedule goes on from r down to min_rate at the new end (at most r; a warm-up ends first)") \
+    X(FLAT, "flat", "always r")                                                                                        \
+    X(REWARM, "rewarm", "a warm-up from r to rate again, then the schedule over the steps that are left")
 #define QKV_OPTIMIZER_ENUM(name, text, help) QKV_OPTIMIZER_##name,
 #define QKV_SCHEDULE_ENUM(name, text, help)  QKV_SCHEDULE_##name,
 enum qkv_optimizer_kind { QKV_OPTIMIZER_LIST(QKV_OPTIMIZER_ENUM) };
 enum qkv_schedule_kind { QKV_SCHEDULE_LIST(QKV_SCHEDULE_ENUM) };
+#define QKV_EXTEND_ENUM(name, text, help) QKV_EXTEND_##name,
+enum qkv_extend { QKV_EXTEND_LIST(QKV_EXTEND_ENUM) };
 
 struct qkv_optimizer_options {
     enum qkv_optimizer_kind kind;
@@ -132,6 +139,11 @@ QKV_API bool qkv_train_option_at(size_t i, const char **name, const char **value
 /* Whether the i-th option names files, so that it may be given more than once. */
 QKV_API bool qkv_train_option_lists(size_t i);
 
+/* Whether an option may be another one when a run goes on: it changes no number of any step. If not, *why says why (may be
+ * NULL). Evaluations choose the best model and are what patience counts, so eval_every changes which steps may be the best,
+ * and how many steps patience waits. */
+QKV_API bool qkv_train_may_change(const char *name, const char **why);
+
 struct qkv_trainer;
 /* Starts a run in `folder` (must not hold one already): trains the tokenizers, tokenizes the data, makes the model. Several texts
  * are one after the other, an end token (<|endoftext|>, else </s>) between two of them where the tokenizer has one; tokenizers
@@ -145,9 +157,25 @@ struct qkv_trainer;
 QKV_API enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spec *spec,
                                            const struct qkv_train_options *options, const char *folder,
                                            qkv_progress *progress, void *user, struct qkv_trainer **out);
-/* Goes on from the checkpoint in `folder` as if training had never stopped, bit for bit. `steps` > 0 sets a new end. */
+/* Goes on from the checkpoint in `folder` as if training had never stopped, bit for bit. `steps` > 0 sets a new end, as below
+ * with extend NULL. */
 QKV_API enum qkv_status qkv_trainer_resume(struct qkv_context *ctx, const char *folder, int64_t steps,
                                            qkv_progress *progress, void *user, struct qkv_trainer **out);
+/* The same with changes, which are kept in train.json and reported by a note. Where a run gets a new end its rate has a seam,
+ * one for each extension, so that going on later is exact too. */
+struct qkv_resume_options {
+    int64_t steps; /* the new end, not before the steps done; 0: as it was */
+    const char
+        *extend; /* what the rate does from here to a new end: a name of QKV_EXTEND_LIST; NULL: decay, because it does
+                           not rise unless a warm-up was not over, and ends where the schedule was to end */
+    const char *const *settings; /* "eval_every=100": options that qkv_train_may_change */
+    size_t setting_count;
+};
+/* `options` NULL: none. QKV_ARGUMENT for changes that are refused, QKV_FILE and QKV_FORMAT for files that are missing or were
+ * changed by others; the folder is then as it was. */
+QKV_API enum qkv_status qkv_trainer_resume_with(struct qkv_context *ctx, const char *folder,
+                                                const struct qkv_resume_options *options, qkv_progress *progress,
+                                                void *user, struct qkv_trainer **out);
 QKV_API void qkv_trainer_free(struct qkv_trainer *trainer);
 /* What a run has to say that is no failure, a sentence each: what it found in its files, what it chose where an option left it
  * open. The i-th note, NULL past the last; the trainer's. Notes stay and keep their numbers; creating, resuming and steps may

@@ -51,6 +51,7 @@ void qkv_trainer_free(struct qkv_trainer *trainer) {
     qkv_train_release(&t->options);
     qkv_text_files_free(&t->facts.data_files);
     qkv_text_files_free(&t->facts.valid_files);
+    qkv_seams_free(&t->facts.seams);
     qkv_texts_free(&t->notes);
     free(t->ids);
     free(t->targets);

@@ -61,6 +61,7 @@ static void fill_metadata(const struct qkv_trainer *t, const char *spec, const c
     put_count(m, "optimizer_steps", qkv_optimizer_steps(t->optimizer), "%llu");
     put_count(m, "pending", t->pending, "%llu");
     put_count(m, "stale", (unsigned long long)t->stale, "%llu");
+    put_count(m, "end", (unsigned long long)t->options.steps, "%llu");
     put_real(m, "metric", report.metric);
     put_real(m, "best_metric", report.best_metric);
 #define PUT(name) put_real(m, #name, report.name);
@@ -230,7 +231,7 @@ static enum qkv_status read_metadata(const struct reader *r) {
     const char *optimizer = qkv_tensors_metadata(r->file, "optimizer");
     const char *tokenizer = qkv_tensors_metadata(r->file, "tokenizer");
     char expected[17];
-    uint64_t step, optimizer_steps, pending, stale;
+    uint64_t step, optimizer_steps, pending, stale, end;
     if (!format || strcmp(format, FORMAT) != 0) return no_key(r, "format");
     if (!version || strcmp(version, "1") != 0) return no_key(r, "version");
     if (!optimizer) return no_key(r, "optimizer");
@@ -253,6 +254,8 @@ static enum qkv_status read_metadata(const struct reader *r) {
 #undef GET
     /* Checkpoints from before there were other metrics have the loss alone. */
     if (!get_count(r, "stale", (uint64_t)1 << 50, &stale)) stale = 0;
+    /* Written before the run got a new end, which gives it patience again. */
+    if (get_count(r, "end", (uint64_t)1 << 50, &end) && end != (uint64_t)t->options.steps) stale = 0;
     if (!get_real(r, "metric", &t->report.metric)) t->report.metric = t->report.valid_loss;
     if (!get_real(r, "best_metric", &t->report.best_metric)) t->report.best_metric = t->report.best_loss;
     t->stale = (int64_t)stale;

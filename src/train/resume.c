@@ -25,42 +25,113 @@ static enum qkv_status check_best(struct qkv_trainer *t) {
     return QKV_OK;
 }
 
-static enum qkv_status set_end(struct qkv_trainer *t, int64_t steps) {
-    if (steps > 0 && steps < t->report.step)
-        return qkv_fail(t->ctx, QKV_ARGUMENT, "steps is %lld but the run has done %lld already; choose more",
-                        (long long)steps, (long long)t->report.step);
-    if (steps <= 0 || steps == t->options.steps) return QKV_OK;
-    t->options.steps = steps;
-    t->stale = 0; /* whoever asks for more steps has patience */
-    enum qkv_status status = qkv_train_check(t->ctx, &t->options);
-    return status ? status : qkv_train_json_write(t->ctx, t->folder, &t->options, &t->facts);
+/* ---- changes ------------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status resume_note_end(struct qkv_trainer *t, int64_t before, const struct qkv_seam *seam) {
+    const struct qkv_seams *seams = &t->facts.seams;
+    long long step = t->report.step, steps = t->options.steps;
+    if (!seam)
+        return qkv_trainer_add_note(
+            t,
+            "the run ends at step %lld now, no longer at %lld; no step was done, so the schedule "
+            "is the one of a run of that length",
+            steps, (long long)before);
+    double was = qkv_train_rate(&t->options, seams, step - 1);
+    if (steps == step)
+        return qkv_trainer_add_note(t, "the run ends at step %lld now, no longer at %lld; the rate was %.3g", steps,
+                                    (long long)before, was);
+    double is = qkv_train_rate(&t->options, seams, step), last = qkv_train_rate(&t->options, seams, steps - 1);
+    return qkv_trainer_add_note(
+        t,
+        "the run ends at step %lld now, no longer at %lld: the rate was %.3g at step %lld, is %.3g "
+        "at the next and %.3g at the last one (extend %s)",
+        steps, (long long)before, was, step, is, last, qkv_extend_name(seam->extend));
 }
 
-static enum qkv_status resume(struct qkv_trainer *t, int64_t steps) {
+/* Another number of steps: from the next step on the rate follows another curve. */
+static enum qkv_status resume_set_end(struct qkv_trainer *t, const struct qkv_resume_options *o) {
+    int64_t before = t->options.steps, step = t->report.step;
+    struct qkv_seam seam = {.step = step, .end = o->steps};
+    enum qkv_status status = o->extend ? qkv_extend_parse(t->ctx, o->extend, &seam.extend) : QKV_OK;
+    if (status) return status;
+    if (o->steps > 0 && o->steps < step)
+        return qkv_fail(t->ctx, QKV_ARGUMENT, "steps is %lld but the run has done %lld already; choose more",
+                        (long long)o->steps, (long long)step);
+    if (o->steps <= 0 || o->steps == before) {
+        if (!o->extend) return QKV_OK;
+        return qkv_fail(t->ctx, QKV_ARGUMENT,
+                        "extend says what the rate does up to a new end, but the run ends at step %lld as before; set "
+                        "steps, or leave extend out",
+                        (long long)before);
+    }
+    t->options.steps = o->steps;
+    t->stale = 0; /* whoever asks for more steps has patience */
+    if (step > 0) status = qkv_seams_add(t->ctx, &t->facts.seams, before, &seam);
+    if (!status) status = qkv_train_check(t->ctx, &t->options);
+    return status ? status : resume_note_end(t, before, step > 0 ? &seam : NULL);
+}
+
+/* Evaluations choose the best model and are what patience counts. */
+static enum qkv_status resume_note_evaluations(struct qkv_trainer *t, int64_t before) {
+    const struct qkv_train_options *o = &t->options;
+    char every[48] = "at the end only", waits[96] = "";
+    if (o->eval_every == before || !qkv_trainer_validates(t)) return QKV_OK;
+    if (o->eval_every > 0) snprintf(every, sizeof every, "every %lld steps", (long long)o->eval_every);
+    if (o->patience > 0)
+        snprintf(waits, sizeof waits, ", and a patience of %lld evaluations is %.15g steps", (long long)o->patience,
+                 (double)o->patience * (double)o->eval_every);
+    return qkv_trainer_add_note(t, "evaluations come %s now; the best model is chosen among those%s", every, waits);
+}
+
+/* Reads the options, then what is to change: in *options the end that is asked for. */
+static enum qkv_status resume_options(struct qkv_trainer *t, struct qkv_resume_options *o) {
     enum qkv_status status = qkv_train_json_read(t->ctx, t->folder, &t->options, &t->facts);
+    int64_t end = t->options.steps, every = t->options.eval_every;
+    if (!status) status = qkv_train_change(t->ctx, &t->options, o->settings, o->setting_count);
+    if (!status && o->setting_count) status = qkv_train_check(t->ctx, &t->options);
+    if (!status) status = resume_note_evaluations(t, every);
+    if (o->steps == 0 && t->options.steps != end) o->steps = t->options.steps;
+    t->options.steps = end; /* until the checkpoint tells where the seam lies */
+    return status;
+}
+
+/* ---- all of it ----------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status resume(struct qkv_trainer *t, struct qkv_resume_options *o) {
+    enum qkv_status status = resume_options(t, o);
     if (!status) status = qkv_train_precision(t->ctx, &t->options, false);
     t->feed = qkv_feed_choose(&t->options);
     if (!status) status = qkv_log_open(t->ctx, &t->log, t->folder);
     if (!status) status = read_model(t);
     if (!status) status = qkv_checkpoint_read(t);
     if (!status) status = check_best(t);
-    if (!status) status = set_end(t, steps);
+    int64_t end = t->options.steps;
+    if (!status) status = resume_set_end(t, o);
+    if (!status && (o->setting_count || t->options.steps != end))
+        status = qkv_train_json_write(t->ctx, t->folder, &t->options, &t->facts);
     if (!status) status = qkv_log_cut(t->ctx, &t->log, t->pending ? t->report.step - 1 : t->report.step);
     t->report.steps = t->options.steps;
     return status || t->report.step == 0 ? status : qkv_machine_note(t->ctx, t->folder, t->report.step);
 }
 
-enum qkv_status qkv_trainer_resume(struct qkv_context *ctx, const char *folder, int64_t steps, qkv_progress *progress,
-                                   void *user, struct qkv_trainer **out) {
+enum qkv_status qkv_trainer_resume_with(struct qkv_context *ctx, const char *folder,
+                                        const struct qkv_resume_options *options, qkv_progress *progress, void *user,
+                                        struct qkv_trainer **out) {
     QKV_CALL(ctx);
+    struct qkv_resume_options changes = options ? *options : (struct qkv_resume_options){0};
     struct qkv_trainer *t = NULL;
     *out = NULL;
     enum qkv_status status = qkv_trainer_begin(ctx, folder, progress, user, &t);
-    if (!status) status = resume(t, steps);
+    if (!status) status = resume(t, &changes);
     if (status) {
         qkv_trainer_free(t);
         return status;
     }
     *out = t;
     return QKV_OK;
+}
+
+enum qkv_status qkv_trainer_resume(struct qkv_context *ctx, const char *folder, int64_t steps, qkv_progress *progress,
+                                   void *user, struct qkv_trainer **out) {
+    return qkv_trainer_resume_with(ctx, folder, &(struct qkv_resume_options){.steps = steps}, progress, user, out);
 }

@@ -5,20 +5,74 @@
  *   else:        min + (rate − min)·c(p),  p = (s − warmup)/(steps − 1 − warmup)
  *
  * with c(p) = (1 + cos πp)/2 or 1 − p, so that the last step has min_rate; inverse_sqrt is rate·√((warmup + 1)/(s + 1)),
- * whatever the number of steps. */
+ * whatever the number of steps.
+ *
+ * A run that got a new end after `a` steps has a seam there: from step a on the rate follows another curve, which begins at
+ * the rate r of step a − 1 (the last one done), so that it never jumps:
+ *
+ *   decay   the schedule's curve from r at step a − 1 to min_rate, or r if that is less, at the new last step. A warm-up
+ *           that is not over goes on first. Schedules that know no end (constant, inverse_sqrt) go on as they were.
+ *   flat    r.
+ *   rewarm  a line from r up to `rate` over `warmup` steps, then the schedule's curve from `rate` to min_rate. */
 #include <math.h>
 
 #include "train/train.h"
 
-double qkv_train_rate(const struct qkv_train_options *options, int64_t s) {
-    double rate = options->rate, least = options->min_rate < 0 ? rate / 10 : options->min_rate;
-    if (s < options->warmup) return rate * ((double)s + 1) / ((double)options->warmup + 1);
+/* One curve: a line from `low` at step begin − 1 to `top` at step begin + warmup, then the schedule down to `min`. */
+struct curve {
+    int64_t begin, warmup, end;
+    double low, top, min;
+    int64_t shift; /* inverse_sqrt: steps before `begin` that count */
+    bool flat;     /* always `top` */
+};
+
+static double curve_rate(const struct qkv_train_options *options, const struct curve *c, int64_t s) {
     enum qkv_schedule_kind kind = qkv_train_schedule(options);
-    if (kind == QKV_SCHEDULE_CONSTANT) return rate;
-    if (kind == QKV_SCHEDULE_INVERSE_SQRT) return rate * sqrt(((double)options->warmup + 1) / ((double)s + 1));
-    int64_t last = options->steps - 1;
-    if (s >= last) return last > options->warmup ? least : rate;
-    double p = (double)(s - options->warmup) / (double)(last - options->warmup);
-    double c = kind == QKV_SCHEDULE_COSINE ? 0.5 * (1 + cos(3.14159265358979323846 * p)) : 1 - p;
-    return least + (rate - least) * c;
+    int64_t i = s - c->begin, last = c->end - 1 - c->begin;
+    if (c->flat) return c->top;
+    if (i < c->warmup) return c->low + (c->top - c->low) * ((double)i + 1) / ((double)c->warmup + 1);
+    if (kind == QKV_SCHEDULE_CONSTANT) return c->top;
+    if (kind == QKV_SCHEDULE_INVERSE_SQRT)
+        return c->top * sqrt(((double)(c->warmup + c->shift) + 1) / ((double)(i + c->shift) + 1));
+    if (i >= last) return last > c->warmup ? c->min : c->top;
+    double p = (double)(i - c->warmup) / (double)(last - c->warmup);
+    double share = kind == QKV_SCHEDULE_COSINE ? 0.5 * (1 + cos(3.14159265358979323846 * p)) : 1 - p;
+    return c->min + (c->top - c->min) * share;
+}
+
+static struct curve curve_first(const struct qkv_train_options *o, int64_t end) {
+    return (struct curve){
+        .warmup = o->warmup, .end = end, .top = o->rate, .min = o->min_rate < 0 ? o->rate / 10 : o->min_rate};
+}
+
+/* The curve behind a seam. */
+static struct curve curve_after(const struct qkv_train_options *o, const struct curve *before,
+                                const struct qkv_seam *seam) {
+    double reached = curve_rate(o, before, seam->step - 1);
+    struct curve first = curve_first(o, seam->end), next = *before;
+    enum qkv_schedule_kind kind = qkv_train_schedule(o);
+    bool endless = kind == QKV_SCHEDULE_CONSTANT || kind == QKV_SCHEDULE_INVERSE_SQRT;
+    bool warming = seam->step < before->begin + before->warmup;
+    next.end = seam->end;
+    if (seam->extend == QKV_EXTEND_DECAY && !before->flat && (warming || endless)) return next;
+    next = (struct curve){.begin = seam->step, .end = seam->end, .low = reached, .top = reached};
+    if (seam->extend == QKV_EXTEND_FLAT) {
+        next.flat = true;
+    } else if (seam->extend == QKV_EXTEND_REWARM) {
+        next.warmup = first.warmup;
+        next.top = first.top;
+        next.min = first.min;
+    } else {
+        next.begin = next.shift = seam->step - 1;
+        next.min = reached < first.min ? reached : first.min;
+    }
+    return next;
+}
+
+double qkv_train_rate(const struct qkv_train_options *options, const struct qkv_seams *seams, int64_t s) {
+    bool any = seams && seams->count > 0;
+    struct curve curve = curve_first(options, any ? seams->first_end : options->steps);
+    for (size_t i = 0; any && i < seams->count && seams->items[i].step <= s; i++)
+        curve = curve_after(options, &curve, &seams->items[i]);
+    return curve_rate(options, &curve, s);
 }

@@ -83,6 +83,10 @@ void qkv_real_text(char text[QKV_REAL_TEXT], double x);
 /* Reads a finite number written in full, with a point in every locale. */
 bool qkv_real_parse(const char *text, double *x);
 
+/* Sets what `settings` say, "eval_every=100", each an option that may change when a run goes on (changes.c). */
+enum qkv_status qkv_train_change(struct qkv_context *ctx, struct qkv_train_options *options,
+                                 const char *const *settings, size_t count);
+
 /* ---- memory (plan.c) --------------------------------------------------------------------------------------------- */
 
 /* The shapes that passes will have: windows (B,T), or those of lines. B 0 and no shapes: not known yet. */
@@ -98,10 +102,33 @@ enum qkv_status qkv_train_memory(struct qkv_context *ctx, const struct qkv_spec 
                                  const struct qkv_train_options *options, const struct qkv_train_shapes *shapes,
                                  bool fresh);
 
-/* ---- learning rate (schedule.c) ---------------------------------------------------------------------------------- */
+/* ---- learning rate (schedule.c, seams.c) ---------------------------------------------------------------------------------- */
 
-/* The rate of step s, counted from 0. */
-double qkv_train_rate(const struct qkv_train_options *options, int64_t s);
+/* A place where the run got a new end, and what the rate does from there on (seams.c). */
+struct qkv_seam {
+    int64_t step, end; /* steps done when that was, at least 1; the new number of steps */
+    enum qkv_extend extend;
+};
+struct qkv_seams { /* {0}: none */
+    struct qkv_seam *items;
+    size_t count;
+    int64_t first_end; /* the number of steps before the first seam */
+};
+/* The rate of step s, counted from 0. `seams` NULL: none. */
+double qkv_train_rate(const struct qkv_train_options *options, const struct qkv_seams *seams, int64_t s);
+
+/* "decay", "flat", "rewarm". */
+enum qkv_status qkv_extend_parse(struct qkv_context *ctx, const char *name, enum qkv_extend *extend);
+const char *qkv_extend_name(enum qkv_extend extend);
+/* Adds a seam; those at its step and later, behind which no step came, go. `end_before`: the number of steps until then. */
+enum qkv_status qkv_seams_add(struct qkv_context *ctx, struct qkv_seams *seams, int64_t end_before,
+                              const struct qkv_seam *seam);
+void qkv_seams_free(struct qkv_seams *seams);
+/* The part of train.json: nothing for none; `steps` is the option, which the last seam agrees with. */
+struct json_t;
+enum qkv_status qkv_seams_print(struct qkv_context *ctx, struct qkv_buffer *out, const struct qkv_seams *seams);
+enum qkv_status qkv_seams_read(struct qkv_context *ctx, const char *path, const struct json_t *root, int64_t steps,
+                               struct qkv_seams *seams);
 
 /* ---- optimizer (optimizer.c) ------------------------------------------------------------------------------------- */
 
@@ -344,6 +371,7 @@ enum qkv_status qkv_machine_note(struct qkv_context *ctx, const char *folder, in
 struct qkv_run_facts {
     struct qkv_text_facts data, valid, beside_data, beside_valid;
     struct qkv_text_files data_files, valid_files; /* none of a run that was begun when files were not recorded */
+    struct qkv_seams seams; /* qkv_seams_free ends them */
 };
 enum qkv_status qkv_train_json_write(struct qkv_context *ctx, const char *folder,
                                      const struct qkv_train_options *options, const struct qkv_run_facts *facts);

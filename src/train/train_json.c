@@ -116,6 +116,7 @@ static enum qkv_status print_all(struct qkv_context *ctx, struct qkv_buffer *out
         status = qkv_buffer_print(ctx, out, "\n    },\n    \"tokenizer\": {\"vocab\": %llu, \"hash\": \"%016llx\"}",
                                   (unsigned long long)facts->data.vocab, (unsigned long long)facts->data.tokenizer);
     if (!status && facts->beside_data.bytes) status = print_beside(ctx, out, facts);
+    if (!status) status = qkv_seams_print(ctx, out, &facts->seams);
     return status ? status : qkv_buffer_print(ctx, out, "\n}\n");
 }
 
@@ -295,6 +296,7 @@ enum qkv_status qkv_train_json_read(struct qkv_context *ctx, const char *folder,
                      : qkv_fail(ctx, QKV_FORMAT, "%s is damaged, line %d: %s; restore the file or start a new run",
                                 path, root ? 1 : error.line, root ? "not an object" : error.text);
     }
+    if (!status) status = qkv_seams_read(ctx, path, root, borrowed.steps, &facts->seams);
     if (!status) status = qkv_train_copy(ctx, options, &borrowed);
     if (status) {
         qkv_text_files_free(&facts->data_files);

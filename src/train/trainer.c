@@ -72,7 +72,7 @@ static enum qkv_status update(struct qkv_trainer *t) {
     if (status) return status;
     int64_t step = t->report.step + 1;
     if (!isfinite(loss)) return fail_number(t, step, "loss");
-    double norm = qkv_model_gradient_norm(t->model), rate = qkv_train_rate(o, t->report.step);
+    double norm = qkv_model_gradient_norm(t->model), rate = qkv_train_rate(o, &t->facts.seams, t->report.step);
     lap(t, "gradient norm", 1);
     if (!isfinite(norm)) return fail_number(t, step, "norm of the gradients");
     status = qkv_optimizer_step(t->optimizer, rate, o->clip > 0 && norm > o->clip ? o->clip / norm : 1);

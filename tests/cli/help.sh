@@ -74,7 +74,7 @@ refuse 2 'say what to train on' "$QKV" train --preset nano-gpt --out run
 refuse 2 'say where' "$QKV" train --preset nano-gpt --data x
 refuse 2 'nano-gpt' "$QKV" train --preset nano-gtp --data x --out run
 refuse 2 'no place beside' "$QKV" train --resume run --preset nano-gpt
-refuse 2 'only --steps' "$QKV" train --resume run --batch 3
+refuse 2 'batch cannot change beside --resume.*what may change: .*--eval-every' "$QKV" train --resume run --batch 3
 refuse 2 'exclude each other' "$QKV" generate run --prompt a --prompt-file b
 refuse 2 'say one of' "$QKV" info
 refuse 2 'say one of' "$QKV" info run --preset gpt2-small

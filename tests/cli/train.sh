@@ -99,6 +99,16 @@ done
 # ---- a longer end ----
 try 0 resume stopped --steps 12
 same "$(wc -l <stopped/log.jsonl)" 12 "lines of the log after --resume --steps 12"
+has err 'ends at step 12 now, no longer at 7: the rate was 0.0001 at step 7, is 0.0001 .*extend decay'
+try 0 resume stopped --steps 14 --extend rewarm --quiet
+has err 'is 0.0004 at the next and 0.0007 at the last one \(extend rewarm\)'
+try 0 resume stopped --steps 16 --extend flat --eval-every 1 --save-every 1 --plain
+has err 'evaluations come every 1 steps now'
+same "$(tail -n 2 stopped/log.jsonl | grep -c valid_loss)" 2 "evaluations of the last two steps with --eval-every 1"
+refuse 2 '--extend .*--steps' resume stopped --extend flat
+refuse 2 'extend is "up"' resume stopped --steps 18 --extend up
+refuse 2 '--resume and --steps' train fresh 5 --extend flat
+refuse 2 'eval-batches cannot change.*best one so far' resume stopped --eval-batches 3
 
 # ---- a terminal ----
 if ! script -qec true typescript >/dev/null 2>&1; then
