@@ -53,7 +53,11 @@ static int check_sample(const struct qkv_train_options *options) {
 }
 
 static int check_start(const struct arguments *a, const struct qkv_train_options *options) {
-    if (!a->preset && !a->spec)
+    if (options->from) {
+        const char *beside = a->preset ? "preset" : a->spec ? "spec" : NULL;
+        if (beside)
+            return cli_usage("train: --%s has no place beside --from: the model is that of %s", beside, options->from);
+    } else if (!a->preset && !a->spec)
         return cli_usage("train: say which model: --preset NAME or --spec FILE (\"%s help train\" lists the presets)",
                          cli_program);
     if (a->preset && a->spec) return cli_usage("train: --preset and --spec exclude each other");
@@ -85,6 +89,21 @@ static const char *given(const struct arguments *a, size_t i) {
     return cli_train_value(&a->training, i);
 }
 
+/* Beside --from the model stays as it is, but for its dropout. */
+static int set_from(struct qkv_context *ctx, const struct arguments *a, struct qkv_train_options *options) {
+    static const char dropout[] = "dropout=";
+    for (size_t i = 0; options->from && i < a->set.count; i++) {
+        const char *setting = a->set.items[i];
+        if (strncmp(setting, dropout, sizeof dropout - 1) != 0)
+            return cli_usage(
+                "train: --set %s has no place beside --from: the model is that of %s (only its dropout may be "
+                "another)",
+                setting, options->from);
+        if (qkv_train_set(ctx, options, "dropout", setting + sizeof dropout - 1)) return cli_misused(ctx);
+    }
+    return CLI_DONE;
+}
+
 /* All that can be said of a new run's options before a file is read: with a preset, whether they suit its spec too. */
 static int read_options(struct qkv_context *ctx, const struct arguments *a, struct qkv_train_options *options,
                         struct qkv_spec *spec) {
@@ -93,9 +112,11 @@ static int read_options(struct qkv_context *ctx, const struct arguments *a, stru
     for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++)
         for (size_t k = 0; (value = cli_train_value_at(&a->training, i, k)); k++)
             if (qkv_train_set(ctx, options, name, value)) return cli_misused(ctx);
-    int code = check_start(a, options);
+    int code = set_from(ctx, a, options);
+    if (!code) code = check_start(a, options);
     if (code) return code;
     if (qkv_train_check(ctx, options)) return cli_misused(ctx);
+    if (options->from) return CLI_DONE;
     if (a->spec) return qkv_spec_check_settings(ctx, a->set.items, a->set.count) ? cli_misused(ctx) : CLI_DONE;
     if (qkv_spec_preset(ctx, spec, a->preset, a->set.items, a->set.count) || qkv_train_check_spec(ctx, options, spec))
         return cli_misused(ctx);
@@ -109,7 +130,8 @@ static int start(struct qkv_context *ctx, const struct arguments *a, struct cli_
     int code = read_options(ctx, a, &options, &spec);
     if (code) return code;
     if (a->spec && qkv_spec_read(ctx, &spec, a->spec, a->set.items, a->set.count)) return cli_broken(ctx);
-    enum qkv_status status = qkv_trainer_create(ctx, &spec, &options, a->out, cli_task_progress, task, trainer);
+    enum qkv_status status =
+        qkv_trainer_create(ctx, options.from ? NULL : &spec, &options, a->out, cli_task_progress, task, trainer);
     cli_progress_clear(task->progress);
     if (status == QKV_STOPPED) {
         cli_say("interrupted before the first step; there is nothing to resume");
@@ -134,9 +156,21 @@ static int refuse_change(const char *option, const char *why) {
     return cli_usage("train: %s cannot change beside --resume: %s; what may change: %s", asked, why, may);
 }
 
+static bool is_extend(const char *word) {
+    static const char *const names[] = {
+#define NAME(name, text, help) text,
+        QKV_EXTEND_LIST(NAME)
+#undef NAME
+    };
+    for (size_t i = 0; i < CLI_COUNT_OF(names); i++)
+        if (!strcmp(names[i], word)) return true;
+    return false;
+}
+
 /* What is wrong with the words beside --resume before any file was read. */
-static int check_resume(const struct arguments *a) {
+static int check_resume(struct qkv_context *ctx, const struct arguments *a) {
     const char *name, *value, *help, *why;
+    struct qkv_train_options trial;
     bool longer = false;
     if (a->preset || a->spec || a->set.count || a->out)
         return cli_usage("train: --resume goes on with the model and folder of the run; --%s has no place beside it",
@@ -144,11 +178,15 @@ static int check_resume(const struct arguments *a) {
                          : a->spec ? "spec"
                          : a->out  ? "out"
                                    : "set");
+    if (qkv_train_defaults(ctx, NULL, &trial)) return cli_misused(ctx);
     for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++) {
         if (!given(a, i)) continue;
         longer |= !strcmp(name, "steps");
         if (!qkv_train_may_change(name, &why)) return refuse_change(name, why);
+        if (qkv_train_set(ctx, &trial, name, given(a, i))) return cli_misused(ctx);
     }
+    if (a->extend && !is_extend(a->extend))
+        return cli_usage("train: extend is \"%s\"; it must be decay, flat or rewarm", a->extend);
     if (a->extend && !longer)
         return cli_usage("train: --extend says what the rate does up to a new end; set that with --steps");
     return CLI_DONE;
@@ -171,7 +209,7 @@ static size_t list_changes(const struct arguments *a, char **settings) {
 static int resume(struct qkv_context *ctx, const struct arguments *a, struct cli_task *task,
                   struct qkv_trainer **trainer) {
     char *settings[CLI_TRAIN_OPTIONS];
-    int code = check_resume(a);
+    int code = check_resume(ctx, a);
     if (code) return code;
     size_t count = list_changes(a, settings), known = 0;
     while (known < count && settings[known]) known++;
@@ -267,11 +305,12 @@ static void introduce(struct cli_progress *progress, struct qkv_trainer *trainer
     for (size_t i = 0; i < qkv_model_parameters(model); i++)
         parameters += qkv_array_elements(qkv_model_parameter(model, i));
     cli_progress_line(progress, "model   %s%s%s parameters, vocabulary %d, context %d",
-                      a->preset ? a->preset
-                      : a->spec ? a->spec
-                                : "",
-                      a->preset || a->spec ? ", " : "", cli_short(text[0], (double)parameters), spec->vocab,
-                      spec->context);
+                      a->preset                     ? a->preset
+                      : a->spec                     ? a->spec
+                      : !a->resume && options->from ? options->from
+                                                    : "",
+                      a->preset || a->spec || (!a->resume && options->from) ? ", " : "",
+                      cli_short(text[0], (double)parameters), spec->vocab, spec->context);
     introduce_data(progress, trainer, options);
     const char *precision = qkv_get_precision(ctx) == QKV_FP32 ? "fp32"
                             : qkv_native_bf16(ctx)             ? "bf16"
@@ -439,14 +478,15 @@ static const char *argument_of(const char *value, const char *help) {
     int64_t whole;
     double number;
     if (strstr(help, "file ")) return "FILE";
+    if (strstr(help, "model folder")) return "MODEL";
     if (!value || !*value) return "NAME";
     return cli_read_count(value, 0, INT64_MAX, &whole) ? "N" : cli_read_real(value, &number) ? "X" : "NAME";
 }
 
-/* Options that only other tasks than a text's next token have. */
+/* Options that only other tasks than a text's next token have, and those about a model that there is already. */
 static bool is_for_others(const char *name) {
-    static const char *const others[] = {"pairs",  "labeled",     "task", "mask_probability", "source_tokenizer",
-                                         "metric", "batch_tokens"};
+    static const char *const others[] = {"pairs",  "labeled",      "task", "mask_probability", "source_tokenizer",
+                                         "metric", "batch_tokens", "from", "new_head"};
     for (size_t i = 0; i < CLI_COUNT_OF(others); i++)
         if (!strcmp(others[i], name)) return true;
     return false;
@@ -482,6 +522,7 @@ const struct cli_command *cli_train(void) {
                  "--preset NAME --pairs FILE --out RUN [options]\n"
                  "--preset NAME --labeled FILE --out RUN [options]\n"
                  "--spec FILE --data FILE --out RUN [options]\n"
+                 "--from MODEL --data FILE --out RUN [options]\n"
                  "--resume RUN [--steps N [--extend HOW]]",
         .description =
             "Makes a folder RUN: the model with the best validation loss (config.json, model.safetensors, "
@@ -499,7 +540,11 @@ const struct cli_command *cli_train(void) {
             "and --task mlm), "
             "the target of a source (--pairs: a source, a tab, a target in each line), the label of a line (--labeled: "
             "a "
-            "label, a tab, a text). A preset brings its own defaults for the options below.\n\n--data, --pairs, "
+            "label, a tab, a text). --from MODEL begins with the weights, spec and tokenizers of a model folder or run "
+            "instead of --preset or --spec, with a new optimizer and schedule; --new-head gives it a new head where "
+            "its "
+            "own does not fit the task or the labels. A preset brings its own defaults for the options "
+            "below.\n\n--data, --pairs, "
             "--labeled and --valid may be repeated, and a folder stands for the files in it, sorted by name, without "
             "hidden files and inner folders. Several texts are one after the other, an end token between them where "
             "the tokenizer has one; what is held out for validation is the last part of all of it. train.json records "
@@ -517,6 +562,8 @@ const struct cli_command *cli_train(void) {
                     "qkv train --preset g2p --pairs train.tsv --valid valid.tsv --out g2p/\n"
                     "qkv train --preset text-classifier --labeled train.tsv --valid test.tsv --out topic/\n"
                     "qkv train --preset bert-tiny --data text.txt --out enc/\n"
+                    "qkv train --from run/ --data other.txt --rate 1e-4 --out tuned/\n"
+                    "qkv train --from enc/ --new-head --labeled train.tsv --out topic/\n"
                     "qkv train --resume run/ --steps 10000\n"
                     "qkv train --resume run/ --steps 10000 --extend rewarm",
         .options = options,

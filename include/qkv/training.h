@@ -67,6 +67,9 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
     X(TEXT, tokenizer, NULL,                                                                                           \
       "bytes, chars, words, bpe, bpe:SIZE, or a tokenizer.json (default: the preset's, else chars)")                   \
     X(TEXT, source_tokenizer, NULL, "tokenizer of the sources of pairs (default: as tokenizer)")                       \
+    X(TEXT, from, NULL,                                                                                                \
+      "model folder to begin with: its weights, spec, tokenizers and labels; optimizer and schedule are new")          \
+    X(FLAG, new_head, false, "with from: begin with a new head, for another task or other labels")                     \
     X(COUNT, steps, 2000, "optimizer steps")                                                                           \
     X(COUNT, batch, 12, "sequences a step (0 with batch_tokens: no limit)")                                            \
     X(COUNT, batch_tokens, 0, "limit of rows times longest row of a step, for pairs and labelled lines (0: none)")     \
@@ -150,6 +153,11 @@ struct qkv_trainer;
  * learn from all of them. Without a file to validate on, the last valid_fraction of the tokens (of the lines, for pairs and
  * labelled lines) is held out, whichever files that is; train.json says it file by file.
  * spec->vocab, source_vocab and head.classes of 0 are set from tokenizers and labels; otherwise they must agree.
+ * With options->from the run begins with the weights of a model folder, and `spec` is NULL: spec, tokenizers and labels are the
+ * model's. A head that does not fit the task or the labels is an error (QKV_SPEC) that names what differs, unless new_head puts
+ * a new one in its place (a classifier: mean pooling and a bias; tokens: an untied matrix). Special tokens that the task needs
+ * are added. Notes tell what is new. The model's folder is not needed afterwards; train.json keeps its path and the hash of its
+ * weights.
  * Targets of pairs end with QKV_TOKEN_END, as sources do, and the decoder reads them behind a QKV_TOKEN_BEGIN; labelled
  * texts stand between the two. A tokenizer.json with a template (qkv_tokenizer_template) decides what stands around a text, a
  * source or a labelled text instead; targets keep their two. The context has the precision of the options until the trainer is freed, so nothing else of

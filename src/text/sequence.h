@@ -21,4 +21,7 @@ enum qkv_status qkv_masked_encode(struct qkv_context *ctx, const struct qkv_toke
 /* Whether a line holds nothing but ASCII white space. */
 bool qkv_is_blank(const char *text, size_t size);
 
+/* Gives a tokenizer one more special token, behind all others. */
+enum qkv_status qkv_tokenizer_add_special(struct qkv_context *ctx, struct qkv_tokenizer *t, const char *text);
+
 #endif

@@ -36,6 +36,7 @@ void qkv_trainer_free(struct qkv_trainer *trainer) {
     qkv_pass_free(t->validation_pass);
     qkv_optimizer_free(t->optimizer);
     qkv_model_free(t->model);
+    qkv_model_free(t->origin);
     qkv_tokens_close(&t->data_tokens);
     qkv_tokens_close(&t->valid_tokens);
     qkv_examples_free(&t->examples);
@@ -204,6 +205,7 @@ enum qkv_status qkv_trainer_build(struct qkv_trainer *t, const struct qkv_spec *
     if (!status) status = t->feed->open(t);
     if (!status && t->shape_count) status = check_memory(t, spec);          /* lines, whose shapes are known only now */
     if (!status) qkv_parameters_start(t->model, (uint64_t)t->options.seed); /* the first use of the model's memory */
+    if (!status && t->origin) status = qkv_origin_copy(t);
     if (!status) status = make_passes(t);
     if (!status) status = make_optimizer(t);
     return status ? status : measure(t, spec);

@@ -1,4 +1,5 @@
-/* Which options may be others when a run goes on: those that change no number of any step. The one place that says so. */
+/* Which options may be others when a run goes on: those that change no number of any step
+ * (qkv_train_changes_numbers), but not what it learns from and began with, which is checked by itself. */
 #include <string.h>
 
 #include "train/train.h"
@@ -6,44 +7,43 @@
 static const char data[] = "the run goes on with the data that it began with";
 static const char tokens[] = "the weights belong to the tokens that they were trained on";
 static const char best[] = "evaluations that measure something else could not be compared with the best one so far";
+static const char begun[] = "a run begins with other weights only once";
 static const char numbers[] = "another value would give other numbers than the run that began with it";
 
-/* `why` not, NULL for those that may; what is not listed changes numbers. */
-static const struct change {
+/* What has a reason of its own. Of the rest those may change that change no number (options_digest.c). */
+static const struct reason {
     const char *name, *why;
-} changes[] = {
-    {"steps", NULL},
-    {"eval_every", NULL},
-    {"save_every", NULL},
-    {"patience", NULL},
-    {"checkpoint_activations", NULL},
+} reasons[] = {
     {"data", data},
     {"pairs", data},
     {"labeled", data},
     {"valid", data},
     {"valid_fraction", data},
     {"task", data},
+    {"mask_probability", data},
     {"metric", best},
     {"eval_batches", best},
-    {"mask_probability", data},
     {"tokenizer", tokens},
     {"source_tokenizer", tokens},
+    {"from", begun},
+    {"new_head", begun},
 };
-enum { CHANGES = sizeof changes / sizeof *changes };
 
 bool qkv_train_may_change(const char *name, const char **why) {
-    const char *reason = numbers;
-    for (size_t i = 0; i < CHANGES; i++)
-        if (!strcmp(changes[i].name, name)) reason = changes[i].why;
+    const char *reason = qkv_train_changes_numbers(name) ? numbers : NULL;
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
+        if (!strcmp(reasons[i].name, name)) reason = reasons[i].why;
     if (why) *why = reason;
     return !reason;
 }
 
 static enum qkv_status changes_refuse(struct qkv_context *ctx, const char *name, const char *why) {
     char may[256] = "";
-    for (size_t i = 0; i < CHANGES; i++) {
+    const struct qkv_train_option *option;
+    for (size_t i = 0; (option = qkv_train_option(i)); i++) {
         size_t used = strlen(may);
-        if (!changes[i].why) snprintf(may + used, sizeof may - used, "%s%s", used ? ", " : "", changes[i].name);
+        if (!qkv_train_may_change(option->name, NULL)) continue;
+        snprintf(may + used, sizeof may - used, "%s%s", used ? ", " : "", option->name);
     }
     return qkv_fail(ctx, QKV_ARGUMENT, "%s cannot change when a run goes on: %s; what may change: %s", name, why, may);
 }
@@ -58,11 +58,12 @@ enum qkv_status qkv_train_change(struct qkv_context *ctx, struct qkv_train_optio
             return qkv_fail(ctx, QKV_ARGUMENT, "\"%.100s\" is not NAME=VALUE, as in eval_every=100", settings[i]);
         memcpy(name, settings[i], n);
         name[n] = 0;
-        struct qkv_train_options trial = *options; /* an unknown name is told of as one */
-        enum qkv_status status = qkv_train_set(ctx, &trial, name, equals + 1);
+        bool known = false;
+        const struct qkv_train_option *option;
+        for (size_t k = 0; (option = qkv_train_option(k)); k++) known |= !strcmp(option->name, name);
+        if (known && !qkv_train_may_change(name, &why)) return changes_refuse(ctx, name, why);
+        enum qkv_status status = qkv_train_set(ctx, options, name, equals + 1); /* numbers and flags only */
         if (status) return status;
-        if (!qkv_train_may_change(name, &why)) return changes_refuse(ctx, name, why);
-        *options = trial; /* numbers and flags only, so no text changes hands */
     }
     return QKV_OK;
 }

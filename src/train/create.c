@@ -105,6 +105,7 @@ static enum qkv_status fill_folder(struct qkv_trainer *t, struct qkv_spec *spec)
     if (!status) status = t->feed->prepare(t, spec);
     if (!status) status = qkv_trainer_build(t, spec);
     if (!status) status = write_config(t);
+    if (!status && t->options.from) status = qkv_origin_record(t);
     if (!status) status = qkv_machine_note(t->ctx, t->folder, 0);
     if (!status) status = qkv_train_json_write(t->ctx, t->folder, &t->options, &t->facts);
     return status ? status : qkv_checkpoint_write(t);
@@ -124,6 +125,20 @@ static enum qkv_status start(struct qkv_trainer *t, struct qkv_spec *spec) {
     status = fill_folder(t, spec);
     if (status) clear_folder(t->folder, &before);
     return status;
+}
+
+/* The spec given, or that of the model to begin with. */
+static enum qkv_status choose_spec(struct qkv_context *ctx, const struct qkv_spec *spec,
+                                   const struct qkv_train_options *options, const char *folder,
+                                   struct qkv_model **origin, struct qkv_spec *final) {
+    if (options->from && spec)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "a spec and a model to begin with (from) exclude each other: the spec is that of %s",
+                        options->from);
+    if (options->from) return qkv_origin_open(ctx, options, folder, origin, final);
+    if (!spec) return qkv_fail(ctx, QKV_ARGUMENT, "there is neither a spec nor a model to begin with (from)");
+    *final = *spec;
+    return QKV_OK;
 }
 
 /* What can be checked before anything is done: options whose defaults gave way, and the spec that they change. */
@@ -154,17 +169,20 @@ enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spe
                                    void *user, struct qkv_trainer **out) {
     QKV_CALL(ctx);
     struct qkv_trainer *t = NULL;
-    struct qkv_spec final = *spec;
+    struct qkv_spec final;
     struct qkv_train_options settled = *options;
     *out = NULL;
     enum qkv_status status = qkv_trainer_begin(ctx, folder, progress, user, &t);
-    if (!status) status = qkv_train_settle(ctx, &settled, spec, &t->notes);
+    if (!status) status = qkv_train_check(ctx, options);
+    if (!status) status = choose_spec(ctx, spec, options, folder, &t->origin, &final);
+    if (!status) status = qkv_train_settle(ctx, &settled, &final, &t->notes);
     if (!status) status = check_all(ctx, &settled, &final);
     if (!status) status = qkv_train_copy(ctx, &t->options, &settled);
     if (!status) status = qkv_train_precision(ctx, &t->options, true);
     if (!status) t->feed = qkv_feed_choose(&t->options);
     if (!status) t->fresh = true;
     if (!status) status = check_texts(t);
+    if (!status) status = make_absolute(t->ctx, &t->options.from);
     if (!status) status = qkv_trainer_check_memory(t, &final);
     if (!status) status = start(t, &final);
     if (status) {

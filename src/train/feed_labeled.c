@@ -151,6 +151,7 @@ static enum qkv_status make_tokenizer(struct qkv_trainer *t) {
     struct qkv_buffer text = {0};
     struct qkv_tokenizer_choice c = {
         .what = "tokenizer", .choice = t->options.tokenizer, .specials = specials, .special_count = 2};
+    if (t->origin) return qkv_origin_tokenizer(t, false, specials, 2, &t->tokenizer);
     enum qkv_status status = qkv_train_progress(t->ctx, t->progress, t->user, "training the tokenizer", 0, 0);
     if (!status && qkv_tokenizer_learns(c.choice)) status = qkv_lines_text(t, &lines, 1, &text);
     c.text = text.data;
@@ -173,9 +174,10 @@ static enum qkv_status set_classes(struct qkv_trainer *t, struct qkv_spec *spec)
 
 static enum qkv_status prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
     enum qkv_status status = find_labels(t);
+    if (!status && t->origin) status = qkv_origin_labels(t);
     if (!status) status = set_classes(t, spec);
     if (!status) status = make_tokenizer(t);
-    if (!status) status = qkv_vocab_agree(t->ctx, "vocab", &spec->vocab, qkv_tokenizer_vocab(t->tokenizer));
+    if (!status) status = qkv_origin_vocab(t, "vocab", &spec->vocab, qkv_tokenizer_vocab(t->tokenizer));
     if (!status) status = qkv_spec_check(t->ctx, spec);
     if (!status) status = write_labels(t);
     return status ? status

@@ -37,6 +37,7 @@ static enum qkv_status make_tokenizer(struct qkv_trainer *t, const char *what, c
     struct qkv_lines lines = {.first = "source", .second = "target"};
     struct qkv_buffer text = {0};
     struct qkv_tokenizer_choice c = {.what = what, .choice = choice, .specials = specials, .special_count = 2};
+    if (t->origin) return qkv_origin_tokenizer(t, side == 0, specials, 2, out);
     enum qkv_status status = qkv_train_progress(t->ctx, t->progress, t->user, "training the tokenizer", 0, 0);
     if (!status && qkv_tokenizer_learns(choice)) status = qkv_lines_text(t, &lines, side, &text);
     c.text = text.data;
@@ -55,8 +56,8 @@ static enum qkv_status prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
     if (!status && !shared) status = make_tokenizer(t, "source_tokenizer", source, 0, &t->source_tokenizer);
     if (status) return status;
     const struct qkv_tokenizer *sources = shared ? t->tokenizer : t->source_tokenizer;
-    status = qkv_vocab_agree(t->ctx, "vocab", &spec->vocab, qkv_tokenizer_vocab(t->tokenizer));
-    if (!status) status = qkv_vocab_agree(t->ctx, "source_vocab", &spec->source_vocab, qkv_tokenizer_vocab(sources));
+    status = qkv_origin_vocab(t, "vocab", &spec->vocab, qkv_tokenizer_vocab(t->tokenizer));
+    if (!status) status = qkv_origin_vocab(t, "source_vocab", &spec->source_vocab, qkv_tokenizer_vocab(sources));
     if (!status) status = qkv_spec_check(t->ctx, spec);
     if (!status) status = qkv_tokenizer_keep(t->ctx, t->tokenizer, t->folder, QKV_TOKENIZER_FILE, &f->data, &f->valid);
     return status ? status

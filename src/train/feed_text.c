@@ -24,15 +24,17 @@ enum qkv_status qkv_text_prepare(struct qkv_trainer *t, struct qkv_spec *spec, c
     struct qkv_tokenizer_choice choice = {
         .what = "tokenizer", .choice = t->options.tokenizer, .specials = specials, .special_count = special_count};
     enum qkv_status status = QKV_OK;
-    if (qkv_tokenizer_learns(choice.choice)) {
+    if (!t->origin && qkv_tokenizer_learns(choice.choice)) {
         status = read_all(t, &text);
         if (!status) status = qkv_train_progress(t->ctx, t->progress, t->user, "training the tokenizer", 0, 0);
         choice.text = text.data;
         choice.size = text.size;
     }
-    if (!status) status = qkv_tokenizer_make(t->ctx, &choice, &t->tokenizer);
+    if (!status)
+        status = t->origin ? qkv_origin_tokenizer(t, false, specials, special_count, &t->tokenizer)
+                           : qkv_tokenizer_make(t->ctx, &choice, &t->tokenizer);
     qkv_buffer_free(&text);
-    if (!status) status = qkv_vocab_agree(t->ctx, "vocab", &spec->vocab, qkv_tokenizer_vocab(t->tokenizer));
+    if (!status) status = qkv_origin_vocab(t, "vocab", &spec->vocab, qkv_tokenizer_vocab(t->tokenizer));
     if (!status) status = qkv_spec_check(t->ctx, spec);
     if (!status)
         status =

@@ -347,6 +347,18 @@ static enum qkv_status check_files(struct qkv_context *ctx, const struct qkv_tra
     return QKV_OK;
 }
 
+/* What a model to begin with brings is not given beside it. */
+static enum qkv_status check_from(struct qkv_context *ctx, const struct qkv_train_options *o) {
+    const char *beside = given(o->tokenizer) ? "tokenizer" : given(o->source_tokenizer) ? "source_tokenizer" : NULL;
+    if (given(o->from) && beside)
+        return qkv_fail(ctx, QKV_ARGUMENT, "%s has no place beside from: the weights belong to the tokenizer of %s",
+                        beside, o->from);
+    if (o->new_head && !given(o->from))
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "new_head is given without a model to begin with (from): all of a new model is new");
+    return QKV_OK;
+}
+
 static enum qkv_status check_metric(struct qkv_context *ctx, const struct qkv_train_options *o) {
     static const char *const metrics[] = {"loss", "accuracy", "exact", "token_error"};
     int metric = find_name(metrics, sizeof metrics / sizeof *metrics, o->metric);
@@ -393,6 +405,7 @@ enum qkv_status qkv_train_check_values(struct qkv_context *ctx, const struct qkv
     }
     enum qkv_status status = check_names(ctx, options);
     if (!status) status = check_files(ctx, options);
+    if (!status) status = check_from(ctx, options);
     if (!status) status = check_metric(ctx, options);
     if (status) return status;
     if (options->batch == 0 && options->batch_tokens == 0)

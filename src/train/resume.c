@@ -133,5 +133,6 @@ enum qkv_status qkv_trainer_resume_with(struct qkv_context *ctx, const char *fol
 
 enum qkv_status qkv_trainer_resume(struct qkv_context *ctx, const char *folder, int64_t steps, qkv_progress *progress,
                                    void *user, struct qkv_trainer **out) {
+    QKV_CALL(ctx);
     return qkv_trainer_resume_with(ctx, folder, &(struct qkv_resume_options){.steps = steps}, progress, user, out);
 }

@@ -372,6 +372,7 @@ struct qkv_run_facts {
     struct qkv_text_facts data, valid, beside_data, beside_valid;
     struct qkv_text_files data_files, valid_files; /* none of a run that was begun when files were not recorded */
     struct qkv_seams seams; /* qkv_seams_free ends them */
+    uint64_t from_bytes, from_hash; /* of the weights that the run began with; 0: new ones */
 };
 enum qkv_status qkv_train_json_write(struct qkv_context *ctx, const char *folder,
                                      const struct qkv_train_options *options, const struct qkv_run_facts *facts);
@@ -403,6 +404,24 @@ enum qkv_status qkv_tokenizer_return(struct qkv_context *ctx, const char *folder
                                      const struct qkv_text_facts *facts, struct qkv_tokenizer **out);
 /* Sets a vocabulary of 0, or compares it; `key` and `setting` name it in the spec. */
 enum qkv_status qkv_vocab_agree(struct qkv_context *ctx, const char *key, int *vocab, int found);
+
+/* ---- beginning with a model (origin.c) ------------------------------------------------------------------------------------- */
+
+/* Reads the model of option from, which is not to be written to `folder`: it, and the spec of the run before anything of the data
+ * is known (classes 0: from the labels). */
+enum qkv_status qkv_origin_open(struct qkv_context *ctx, const struct qkv_train_options *options, const char *folder,
+                                struct qkv_model **origin, struct qkv_spec *spec);
+/* The facts about it. */
+enum qkv_status qkv_origin_record(struct qkv_trainer *trainer);
+/* Its tokenizer, of targets or sources, with the special tokens that it lacks added. */
+enum qkv_status qkv_origin_tokenizer(struct qkv_trainer *trainer, bool source, const char *const *specials, size_t count,
+                                     struct qkv_tokenizer **out);
+/* As qkv_vocab_agree, but that the vocabulary of a model may have rows that no token uses, and grows with added tokens. */
+enum qkv_status qkv_origin_vocab(struct qkv_trainer *trainer, const char *key, int *vocab, int found);
+/* Whether a classifier that keeps its head knows the trainer's labels and no others. */
+enum qkv_status qkv_origin_labels(struct qkv_trainer *trainer);
+/* Copies its weights into the trainer's model, and frees it. */
+enum qkv_status qkv_origin_copy(struct qkv_trainer *trainer);
 
 /* ---- feeds: what a run learns from (feed.c; feed_text.c, feed_mlm.c, feed_pairs.c, feed_labeled.c) ------------------------- */
 
@@ -513,6 +532,7 @@ struct qkv_trainer {
     struct qkv_tokenizer *tokenizer, *source_tokenizer; /* until the model has them */
     char **labels;                                      /* sorted, of labelled lines */
     size_t label_count;
+    struct qkv_model *origin; /* that the run begins with, until its weights are copied; NULL: none */
     struct qkv_model *model;
     struct qkv_optimizer *optimizer;
     struct qkv_pass *pass, *validation_pass; /* the latter NULL without anything to validate on */

@@ -116,6 +116,9 @@ static enum qkv_status print_all(struct qkv_context *ctx, struct qkv_buffer *out
         status = qkv_buffer_print(ctx, out, "\n    },\n    \"tokenizer\": {\"vocab\": %llu, \"hash\": \"%016llx\"}",
                                   (unsigned long long)facts->data.vocab, (unsigned long long)facts->data.tokenizer);
     if (!status && facts->beside_data.bytes) status = print_beside(ctx, out, facts);
+    if (!status && facts->from_bytes)
+        status = qkv_buffer_print(ctx, out, ",\n    \"from\": {\"bytes\": %llu, \"hash\": \"%016llx\"}",
+                                  (unsigned long long)facts->from_bytes, (unsigned long long)facts->from_hash);
     if (!status) status = qkv_seams_print(ctx, out, &facts->seams);
     return status ? status : qkv_buffer_print(ctx, out, "\n}\n");
 }
@@ -254,6 +257,9 @@ static enum qkv_status read_all(struct qkv_context *ctx, const char *path, const
         qkv_fail_at(ctx, "%s", path);
         return status;
     }
+    const json_t *from = json_object_get(root, "from");
+    if (from && (!read_count(from, "bytes", &facts->from_bytes) || !read_hash(from, "hash", &facts->from_hash)))
+        return wrong(ctx, path, "from", "an object of bytes and hash: those of the weights that the run began with");
     if (!read_facts(texts, "data", tokenizer, &facts->data))
         return wrong(ctx, path, "texts.data",
                      "an object of bytes, hash and tokens beside a tokenizer of vocab and hash");

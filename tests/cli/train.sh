@@ -150,6 +150,30 @@ for tokenizer in bytes words bpe bpe:300; do
     try 0 train "with-$tokenizer" 3 --tokenizer $tokenizer --quiet
 done
 try 0 train tokenized 3 --tokenizer with-bpe/tokenizer.json --accumulate 2 --optimizer sgd --schedule linear --quiet
+# ---- beginning with a model ----
+tune() { # tune FOLDER OPTIONS: a short training that begins with the model of the run whole
+    local run=$1
+    shift
+    "$QKV" train --from whole --data text.txt --out "$run" --steps 3 --batch 4 --warmup 2 --eval-every 0 --threads 1 "$@"
+}
+try 0 tune tuned --set dropout=0.2
+has err '^model .*whole, '
+has tuned/config.json '"dropout": 0.2'
+has tuned/train.json '"from": ".*/whole"'
+cmp -s tuned/tokenizer.json whole/tokenizer.json || fail "a run that begins with a model has another tokenizer"
+awk -v a="$first" -v b="$(sed -nE '1s/.*"loss": *([0-9.]+).*/\1/p' tuned/log.jsonl)" 'BEGIN {exit !(b < 0.9 * a)}' ||
+    fail "the first loss of a run that begins with a model is that of a new one"
+awk '{print (NR % 2 ? "odd" : "even") "\t" $1 " " $2}' text.txt >labels.tsv
+try 0 "$QKV" train --from whole --new-head --labeled labels.tsv --out classes --steps 3 --batch 4 --threads 1 --quiet
+has err 'head.weight is new \(new_head\)'
+has err 'tokenizer.json has no special token <s>, which this task needs: it was added'
+refuse 1 'need a head of kind classify' "$QKV" train --from whole --labeled labels.tsv --out refused --quiet
+refuse 2 '--preset has no place beside --from' tune refused --preset nano-gpt
+refuse 2 '--set d_model=8 has no place beside --from' tune refused --set d_model=8
+refuse 2 'tokenizer has no place beside from' tune refused --tokenizer bytes
+refuse 2 'new_head is given without' train refused 3 --new-head
+refuse 1 'whole is the model to begin with' tune whole
+refuse 2 'from cannot change beside --resume' resume tuned --from whole
 # Messages of a program whose stderr is closed do not end up in its files.
 "$QKV" train --spec spec.json --data text.txt --out closed --steps 4 --plain --threads 1 2>&-
 same "$(wc -l <closed/log.jsonl) $(grep -c '^{"step"' closed/log.jsonl)" "4 4" "lines of the log with stderr closed"

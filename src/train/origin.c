@@ -1,0 +1,207 @@
+/* Beginning a run with the weights of a model (option from): its spec, tokenizers and labels, and the weights by their names. What
+ * the model does not have, a new head or the rows of new tokens, keeps the random values of a new model. The model is read
+ * once; a run that goes on never needs it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <sys/stat.h>
+
+#include "model/model.h"
+#include "text/sequence.h"
+#include "train/train.h"
+
+/* ---- the model and its spec ---------------------------------------------------------------------------------------- */
+
+static bool origin_same_folder(const char *a, const char *b) {
+    struct stat one, other;
+    return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
+static const char *origin_head_name(enum qkv_head_kind kind) {
+    static const char *const names[] = {
+#define NAME(name, text, help) text,
+        QKV_HEAD_LIST(NAME)
+#undef NAME
+    };
+    return names[kind];
+}
+
+/* The head that the task needs: the model's, or a new one in its place. */
+static enum qkv_status origin_head(struct qkv_context *ctx, const struct qkv_train_options *o, struct qkv_spec *spec) {
+    enum qkv_head_kind have = spec->head.kind, need = o->labeled ? QKV_HEAD_CLASSIFY : QKV_HEAD_LM;
+    if (!o->new_head && have == need) return QKV_OK;
+    if (!o->new_head)
+        return qkv_fail(
+            ctx, QKV_SPEC,
+            "%s need a head of kind %s, but the one of %s is %s; begin with a new head (new_head), or choose "
+            "another model",
+            o->labeled ? "labelled lines"
+            : o->pairs ? "pairs"
+                       : "texts",
+            origin_head_name(need), o->from, origin_head_name(have));
+    if (need == QKV_HEAD_LM && have == QKV_HEAD_LM && spec->tie != QKV_TIE_NONE)
+        return qkv_fail(ctx, QKV_SPEC,
+                        "new_head is given, but the head of %s is its token embedding (tie %s), which stays; leave "
+                        "new_head out",
+                        o->from, spec->tie == QKV_TIE_ALL ? "all" : "head");
+    spec->tie = QKV_TIE_NONE;
+    spec->head.classes = 0; /* from the labels */
+    if (have == need) return QKV_OK;
+    spec->head.kind = need;
+    spec->head.bias = need == QKV_HEAD_CLASSIFY;
+    spec->head.pool = need == QKV_HEAD_CLASSIFY ? QKV_POOL_MEAN : QKV_POOL_FIRST;
+    return QKV_OK;
+}
+
+static enum qkv_status origin_check_tokenizers(struct qkv_context *ctx, const struct qkv_train_options *o,
+                                               const struct qkv_model *model) {
+    bool source = qkv_model_tokenizer(model) != NULL;
+    if (source && (!o->pairs || qkv_model_source_tokenizer(model))) return QKV_OK;
+    return qkv_fail(ctx, QKV_FILE,
+                    "%s has no %s, so its weights do not say what they stand for; put the one that it was trained with "
+                    "there",
+                    o->from, source ? QKV_SOURCE_FILE : QKV_TOKENIZER_FILE);
+}
+
+enum qkv_status qkv_origin_open(struct qkv_context *ctx, const struct qkv_train_options *options, const char *folder,
+                                struct qkv_model **origin, struct qkv_spec *spec) {
+    *origin = NULL;
+    if (origin_same_folder(options->from, folder))
+        return qkv_fail(ctx, QKV_ARGUMENT, "%s is the model to begin with; the run needs a folder of its own", folder);
+    enum qkv_status status = qkv_model_load(ctx, options->from, origin);
+    if (!status) *spec = *qkv_model_spec(*origin);
+    if (!status) status = origin_head(ctx, options, spec);
+    if (!status) status = origin_check_tokenizers(ctx, options, *origin);
+    if (!status && options->context > spec->context)
+        status = qkv_fail(ctx, QKV_ARGUMENT, "context is %lld but %s has %d positions; choose at most that",
+                          (long long)options->context, options->from, spec->context);
+    if (!status) return QKV_OK;
+    qkv_model_free(*origin);
+    *origin = NULL;
+    return status;
+}
+
+enum qkv_status qkv_origin_record(struct qkv_trainer *t) {
+    struct qkv_map map;
+    char *path = qkv_join_path(t->ctx, t->options.from, QKV_WEIGHTS_FILE);
+    enum qkv_status status = path ? qkv_map_file(t->ctx, path, &map) : QKV_MEMORY;
+    free(path);
+    if (status) return status;
+    t->facts.from_bytes = map.size;
+    t->facts.from_hash = qkv_hash(QKV_HASH_START, map.data, map.size);
+    qkv_unmap_file(&map);
+    return QKV_OK;
+}
+
+/* ---- tokenizers and labels ------------------------------------------------------------------------------------------ */
+
+enum qkv_status qkv_origin_tokenizer(struct qkv_trainer *t, bool source, const char *const *specials, size_t count,
+                                     struct qkv_tokenizer **out) {
+    const char *name = source && t->origin->source_tokenizer ? QKV_SOURCE_FILE : QKV_TOKENIZER_FILE;
+    char *path = qkv_join_path(t->ctx, t->options.from, name);
+    enum qkv_status status = path ? qkv_tokenizer_load(t->ctx, path, out) : QKV_MEMORY;
+    for (size_t i = 0; i < count && !status; i++) {
+        if (qkv_tokenizer_special(*out, specials[i]) >= 0) continue;
+        status = qkv_tokenizer_add_special(t->ctx, *out, specials[i]);
+        if (!status)
+            status = qkv_trainer_add_note(t, "%s has no special token %s, which this task needs: it was added", path,
+                                          specials[i]);
+    }
+    free(path);
+    return status;
+}
+
+enum qkv_status qkv_origin_vocab(struct qkv_trainer *t, const char *key, int *vocab, int found) {
+    if (!t->origin) return qkv_vocab_agree(t->ctx, key, vocab, found);
+    if (*vocab < found) *vocab = found; /* with the specials that were added */
+    return QKV_OK;
+}
+
+static size_t origin_find_label(const struct qkv_model *m, const char *label) {
+    size_t i = 0;
+    while (i < m->label_count && strcmp(m->labels[i], label) != 0) i++;
+    return i;
+}
+
+/* Labels differ from each other on both sides, so as many and each of them found is the same set. */
+enum qkv_status qkv_origin_labels(struct qkv_trainer *t) {
+    const struct qkv_model *m = t->origin;
+    const char *from = t->options.from, *data = t->options.labeled;
+    if (t->options.new_head) return QKV_OK;
+    if (m->label_count == 0)
+        return qkv_fail(t->ctx, QKV_FILE,
+                        "%s has no %s, so nobody knows what its classes are; put it there, or begin with a new head "
+                        "(new_head)",
+                        from, QKV_LABELS_FILE);
+    for (size_t i = 0; i < t->label_count; i++)
+        if (origin_find_label(m, t->labels[i]) == m->label_count)
+            return qkv_fail(t->ctx, QKV_SPEC,
+                            "the label \"%.100s\" of %s is none of the %zu that %s knows; begin with a new head "
+                            "(new_head)",
+                            t->labels[i], data, m->label_count, from);
+    if (t->label_count == m->label_count) return QKV_OK;
+    return qkv_fail(t->ctx, QKV_SPEC,
+                    "%s knows %zu labels, but %s has only %zu of them; begin with a new head (new_head)", from,
+                    m->label_count, data, t->label_count);
+}
+
+/* ---- weights --------------------------------------------------------------------------------------------------------- */
+
+static bool origin_ends(const char *name, const char *end) {
+    size_t n = strlen(name), m = strlen(end);
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+static const struct qkv_array *origin_find(const struct qkv_model *m, const char *name) {
+    for (size_t i = 0; i < qkv_model_parameters(m); i++) {
+        const struct qkv_array *array = qkv_model_parameter(m, i);
+        if (strcmp(array->name, name) == 0) return array;
+    }
+    return NULL;
+}
+
+/* How many of the model's rows a parameter takes; 0: they do not fit. Tokens may have been added, and a smaller context needs
+ * the first positions only. */
+static size_t origin_rows(const struct qkv_array *to, const struct qkv_array *from) {
+    bool same_width = to->rank == from->rank && (to->rank < 2 || to->shape[1] == from->shape[1]);
+    bool tokens = origin_ends(to->name, "embed.token.weight") || strncmp(to->name, "head.", 5) == 0;
+    if (!same_width) return 0;
+    if (to->shape[0] == from->shape[0]) return to->shape[0];
+    if (to->shape[0] > from->shape[0]) return tokens ? from->shape[0] : 0;
+    return origin_ends(to->name, "embed.position.weight") ? to->shape[0] : 0;
+}
+
+static enum qkv_status origin_wrong_shape(struct qkv_trainer *t, const struct qkv_array *to,
+                                          const struct qkv_array *from) {
+    return qkv_fail(t->ctx, QKV_SHAPE, "%s is %zu x %zu in the run but %zu x %zu in %s; the model does not fit",
+                    to->name, to->shape[0], to->rank > 1 ? to->shape[1] : 1, from->shape[0],
+                    from->rank > 1 ? from->shape[1] : 1, t->options.from);
+}
+
+/* Row i of a classifier's head belongs to label i, in both models' orders. */
+static size_t origin_row(const struct qkv_trainer *t, const struct qkv_array *to, size_t i) {
+    bool classes = t->label_count > 0 && strncmp(to->name, "head.", 5) == 0;
+    return classes ? origin_find_label(t->origin, t->labels[i]) : i;
+}
+
+static enum qkv_status origin_copy_parameter(struct qkv_trainer *t, size_t p) {
+    const struct qkv_array *to = qkv_model_parameter(t->model, p), *from = origin_find(t->origin, to->name);
+    if (t->options.new_head && strncmp(to->name, "head.", 5) == 0)
+        return qkv_trainer_add_note(t, "%s is new (new_head): nothing of it comes from %s", to->name, t->options.from);
+    if (!from) return qkv_fail(t->ctx, QKV_SHAPE, "%s has no %s, which the run needs", t->options.from, to->name);
+    size_t rows = origin_rows(to, from), width = qkv_array_elements(to) / to->shape[0];
+    if (rows == 0) return origin_wrong_shape(t, to, from);
+    float *weights = qkv_model_weights(t->model, p);
+    const float *source = from->data;
+    for (size_t i = 0; i < rows; i++)
+        memcpy(weights + i * width, source + origin_row(t, to, i) * width, width * sizeof *weights);
+    return QKV_OK;
+}
+
+enum qkv_status qkv_origin_copy(struct qkv_trainer *t) {
+    enum qkv_status status = QKV_OK;
+    for (size_t p = 0; p < qkv_model_parameters(t->model) && !status; p++) status = origin_copy_parameter(t, p);
+    qkv_model_free(t->origin);
+    t->origin = NULL;
+    return status;
+}
