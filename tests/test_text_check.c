@@ -28,7 +28,7 @@ static void check_notes(const char *line, size_t lines, const char *tokenizer, c
     free(text);
     o.data = path;
     o.tokenizer = tokenizer;
-    o.valid_fraction = 0;
+    fixture_no_validation(&o);
     struct qkv_trainer *t = fixture_begin(ctx, fixture_run("looked"), &o);
     for (; expected[i]; i++) {
         const char *note = qkv_trainer_note(t, i);

@@ -75,7 +75,7 @@ for model in six long; do
     [ $model = six ] || context=2000
     sed "s/\"context\": 32/\"context\": $context, \"position\": {\"kind\": \"rope\"}/; s/\"layers\": 2/\"layers\": 6/
          s/\"heads\": 4/\"heads\": 6/; s/\"d_model\": 32/\"d_model\": 24/" spec.json >$model.json
-    try 0 "$QKV" train --spec $model.json --data text.txt --out $model --steps 1 --batch 1 --warmup 1 --eval-batches 1 --threads 1 -q
+    try 0 "$QKV" train --spec $model.json --data text.txt --out $model --steps 1 --batch 1 --warmup 0 --eval-batches 1 --threads 1 -q
 done
 head -c 200 text.txt >200.txt
 head -c 2000 text.txt >2000.txt
