@@ -565,7 +565,7 @@ static void wide_vocabularies_take_four_bytes(void **state) {
     test_write_file(text, "hello", 5);
     assert_ok(ctx, fixture_tokens(ctx, file, text, tokenizer, &facts, NULL, NULL));
     assert_ok(ctx, qkv_tokens_open(ctx, file, &facts, &tokens));
-    assert_int_equal(tokens.map.size, 64 + 5 * 4);
+    assert_int_equal(tokens.file.size, 64 + 5 * 4);
     assert_ok(ctx, qkv_tokens_window(ctx, &tokens, 0, 4, ids, targets));
     assert_true(ids[0] == 'h' && ids[3] == 'l' && targets[3] == 'o');
     qkv_tokens_close(&tokens);

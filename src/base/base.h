@@ -1,8 +1,8 @@
 /* base: what every other room stands on.
  *
  * Offers: a failing sentence kept in the context (qkv_fail), checked sizes and heap blocks, arenas, growable byte
- * buffers, parallel ranges (the only OpenMP in the project), the counter-based random numbers, mapped and atomically
- * replaced files, and element types with their conversions. Includes nothing of the other rooms.
+ * buffers, parallel ranges (the only OpenMP in the project), the counter-based random numbers, files read and
+ * atomically replaced, and element types with their conversions. Includes nothing of the other rooms.
  *
  * Everything with external linkage is called qkv_*; only what include/qkv.h declares leaves the shared library. */
 #ifndef QKV_BASE_H
@@ -188,14 +188,36 @@ double qkv_random_normal(struct qkv_random *random);                  /* mean 0,
 uint64_t qkv_random_below(struct qkv_random *random, uint64_t bound); /* uniform in [0, bound), without bias */
 
 /* ---- files (file.c, replace.c) -------------------------------------------------------------------------------
- * Reading maps the file; writing goes to a temporary neighbour that replaces the old file only when it is whole and
- * on disk, so a crash, a kill or a full disk at any moment leaves either the old file or the new one. */
-struct qkv_map {
+ * Reading copies bytes into memory, so a file that another program shortens meanwhile gives a sentence and no signal; only
+ * tensors are mapped. Writing goes to a temporary neighbour that replaces the old file only when it is whole and on disk,
+ * so a crash, a kill or a full disk at any moment leaves either the old file or the new one. */
+
+/* A regular file that is open for reading; {0} is none. Threads may read the same one. */
+struct qkv_file {
+    struct qkv_context *ctx;
+    const char *path; /* for messages; the caller's */
+    size_t size;      /* bytes, as it was opened */
+    int descriptor;
+    bool open;
+};
+/* Opens a file. Folders, pipes and devices are refused, without waiting for anybody (QKV_FILE). */
+enum qkv_status qkv_file_open(struct qkv_context *ctx, const char *path, struct qkv_file *file);
+/* Copies `n` bytes from byte `offset` on; they must lie within file->size. QKV_FILE when the file cannot be read, or has
+ * become shorter. */
+enum qkv_status qkv_file_read(const struct qkv_file *file, size_t offset, void *out, size_t n);
+void qkv_file_close(struct qkv_file *file); /* harmless on {0} */
+
+struct qkv_map {               /* all bytes of a file */
     const unsigned char *data; /* NULL when the file is empty */
     size_t size;
+    bool mapped; /* else a heap block */
 };
 /* "cannot <doing> <path>: <the system's error>; <what to do>", for an errno; QKV_FILE, or QKV_MEMORY for ENOMEM. */
 enum qkv_status qkv_fail_file(struct qkv_context *ctx, const char *doing, const char *path, int error);
+/* A copy of a whole file in memory. */
+enum qkv_status qkv_read_file(struct qkv_context *ctx, const char *path, struct qkv_map *map);
+/* The file itself. Who uses it when another program has made it shorter is killed by SIGBUS: for large files that only this
+ * library replaces. */
 enum qkv_status qkv_map_file(struct qkv_context *ctx, const char *path, struct qkv_map *map);
 void qkv_unmap_file(struct qkv_map *map);
 /* Gives the pages of data that was read back to the system; read again, they come from the file. */

@@ -1,4 +1,4 @@
-/* file: mapped files, folders and paths, and the sentence for what the system refuses. Writing is in replace.c. */
+/* file: files that are read, folders and paths, and the sentence for what the system refuses. Writing is in replace.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -41,35 +41,94 @@ enum qkv_status qkv_fail_file(struct qkv_context *ctx, const char *doing, const 
                     way_out(error));
 }
 
-static enum qkv_status map_descriptor(struct qkv_context *ctx, const char *path, int descriptor, struct qkv_map *map) {
+/* ---- reading -------------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status file_check(struct qkv_file *file) {
     struct stat info;
-    if (fstat(descriptor, &info) != 0) return qkv_fail_file(ctx, "read", path, errno);
-    if (S_ISDIR(info.st_mode)) return qkv_fail(ctx, QKV_FILE, "cannot read %s: it is a folder; name a file", path);
-    if (!S_ISREG(info.st_mode)) {
-        return qkv_fail(ctx, QKV_FILE, "cannot read %s: it is a pipe or device; save its contents as a file first",
-                        path);
-    }
-    if (info.st_size == 0) return QKV_OK;
-    if ((uintmax_t)info.st_size > PTRDIFF_MAX) return qkv_fail_file(ctx, "map", path, EFBIG);
-    void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    if (data == MAP_FAILED) return qkv_fail_file(ctx, "map", path, errno);
-    map->data = data;
-    map->size = (size_t)info.st_size;
+    if (fstat(file->descriptor, &info) != 0) return qkv_fail_file(file->ctx, "read", file->path, errno);
+    if (S_ISDIR(info.st_mode))
+        return qkv_fail(file->ctx, QKV_FILE, "cannot read %s: it is a folder; name a file", file->path);
+    if (!S_ISREG(info.st_mode))
+        return qkv_fail(file->ctx, QKV_FILE,
+                        "cannot read %s: it is a pipe or device; save its contents as a file first", file->path);
+    if ((uintmax_t)info.st_size > PTRDIFF_MAX) return qkv_fail_file(file->ctx, "read", file->path, EFBIG);
+    file->size = (size_t)info.st_size;
     return QKV_OK;
 }
 
-enum qkv_status qkv_map_file(struct qkv_context *ctx, const char *path, struct qkv_map *map) {
-    *map = (struct qkv_map){0};
+enum qkv_status qkv_file_open(struct qkv_context *ctx, const char *path, struct qkv_file *file) {
+    *file = (struct qkv_file){.ctx = ctx, .path = path};
     /* O_NONBLOCK: opening a pipe that nobody writes to must not wait for ever. */
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (descriptor < 0) return qkv_fail_file(ctx, "read", path, errno);
-    enum qkv_status status = map_descriptor(ctx, path, descriptor, map);
-    close(descriptor); /* the mapping stays */
+    file->descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (file->descriptor < 0) return qkv_fail_file(ctx, "read", path, errno);
+    file->open = true;
+    enum qkv_status status = file_check(file);
+    if (status) qkv_file_close(file);
+    return status;
+}
+
+enum qkv_status qkv_file_read(const struct qkv_file *file, size_t offset, void *out, size_t n) {
+    char *bytes = out;
+    for (size_t done = 0; done < n;) {
+        ssize_t got = pread(file->descriptor, bytes + done, n - done, (off_t)(offset + done));
+        if (got > 0) {
+            done += (size_t)got;
+        } else if (got == 0) {
+            return qkv_fail(file->ctx, QKV_FILE,
+                            "%s has become shorter while it was read: it had %zu bytes and ends now before byte %zu; "
+                            "restore the file",
+                            file->path, file->size, offset + n);
+        } else if (errno != EINTR) {
+            return qkv_fail_file(file->ctx, "read", file->path, errno);
+        }
+    }
+    return QKV_OK;
+}
+
+void qkv_file_close(struct qkv_file *file) {
+    if (file->open) close(file->descriptor);
+    *file = (struct qkv_file){0};
+}
+
+enum qkv_status qkv_read_file(struct qkv_context *ctx, const char *path, struct qkv_map *map) {
+    struct qkv_file file;
+    *map = (struct qkv_map){0};
+    enum qkv_status status = qkv_file_open(ctx, path, &file);
+    if (status) return status;
+    unsigned char *data = file.size ? qkv_allocate(ctx, file.size, 1) : NULL;
+    if (file.size && !data) status = QKV_MEMORY;
+    if (!status) status = qkv_file_read(&file, 0, data, file.size);
+    if (status)
+        free(data);
+    else
+        *map = (struct qkv_map){.data = data, .size = file.size};
+    qkv_file_close(&file);
+    return status;
+}
+
+enum qkv_status qkv_map_file(struct qkv_context *ctx, const char *path, struct qkv_map *map) {
+    struct qkv_file file;
+    *map = (struct qkv_map){0};
+    enum qkv_status status = qkv_file_open(ctx, path, &file);
+    if (status || !file.size) {
+        qkv_file_close(&file);
+        return status;
+    }
+    void *data = mmap(NULL, file.size, PROT_READ, MAP_PRIVATE, file.descriptor, 0);
+    if (data == MAP_FAILED)
+        status = qkv_fail_file(ctx, "map", path, errno);
+    else
+        *map = (struct qkv_map){.data = data, .size = file.size, .mapped = true};
+    qkv_file_close(&file); /* the mapping stays */
     return status;
 }
 
 void qkv_unmap_file(struct qkv_map *map) {
-    if (map->data) munmap((void *)(uintptr_t)map->data, map->size);
+    void *data = (void *)(uintptr_t)map->data;
+    if (map->mapped)
+        munmap(data, map->size);
+    else
+        free(data);
     *map = (struct qkv_map){0};
 }
 
@@ -79,6 +138,8 @@ void qkv_map_drop(const struct qkv_map *map, const void *data, size_t n) {
     if (begin < first) begin = first;                                                 /* a mapping begins with a page */
     if (map->data && begin < end) madvise((void *)begin, end - begin, MADV_DONTNEED); /* a refusal only costs memory */
 }
+
+/* ---- folders and paths ---------------------------------------------------------------------------------------------- */
 
 static enum qkv_status make_one_folder(struct qkv_context *ctx, const char *path) {
     if (mkdir(path, 0777) == 0) return QKV_OK;

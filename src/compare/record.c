@@ -96,7 +96,7 @@ static enum qkv_status compare(struct qkv_comparison *c, const json_t *then, con
 
 static enum qkv_status check_record(struct qkv_comparison *c, const char *path, const json_t *now) {
     struct qkv_map map;
-    enum qkv_status status = qkv_map_file(c->ctx, path, &map);
+    enum qkv_status status = qkv_read_file(c->ctx, path, &map);
     if (status) return status;
     json_t *then =
         map.data && map.size < (size_t)1 << 24 ? json_loadb((const char *)map.data, map.size, 0, NULL) : NULL;

@@ -52,14 +52,36 @@ static enum qkv_status texts_put(struct texts_writer *w, const char *data, size_
     return status;
 }
 
+/* A file in pieces, so that it need not fit into memory. A cut before the first byte of a piece falls back by the bytes of a
+ * character that the piece before holds, so a piece ends where a character does. */
+static enum qkv_status texts_copy_file(struct texts_writer *w, const char *path) {
+    enum { PIECE = 1 << 16, TAIL = 4 };
+    struct qkv_file file;
+    char *piece = qkv_allocate(w->c->ctx, PIECE, 1);
+    enum qkv_status status = piece ? qkv_file_open(w->c->ctx, path, &file) : QKV_MEMORY;
+    if (status) {
+        free(piece);
+        return status;
+    }
+    for (size_t at = 0; at < file.size && !status;) {
+        size_t n = file.size - at < PIECE ? file.size - at : PIECE, tail = 0;
+        status = qkv_file_read(&file, at, piece, n);
+        while (at + n < file.size && tail < TAIL && ((unsigned char)piece[n - tail - 1] & 0xC0) == 0x80) tail++;
+        if (at + n < file.size && ((unsigned char)piece[n - tail - 1] & 0xC0) == 0xC0) tail++;
+        if (at + n < file.size) n -= tail;
+        if (!status) status = texts_put(w, piece, n, true);
+        at += n;
+    }
+    qkv_file_close(&file);
+    free(piece);
+    return status;
+}
+
 static enum qkv_status texts_copy(struct texts_writer *w, const struct qkv_texts *files, const char *between) {
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < files->count && !status; i++) {
-        struct qkv_map map;
-        status = qkv_map_file(w->c->ctx, files->items[i], &map);
-        if (!status) status = texts_put(w, (const char *)map.data, map.size, true);
+        status = texts_copy_file(w, files->items[i]);
         if (!status && i + 1 < files->count) status = texts_put(w, between, strlen(between), false);
-        qkv_unmap_file(&map);
     }
     return status;
 }
@@ -68,11 +90,11 @@ static enum qkv_status texts_measure(struct qkv_comparison *c, const struct qkv_
                                      size_t *total) {
     *total = (files->count - 1) * strlen(between);
     for (size_t i = 0; i < files->count; i++) {
-        struct qkv_map map;
-        enum qkv_status status = qkv_map_file(c->ctx, files->items[i], &map);
+        struct qkv_file file;
+        enum qkv_status status = qkv_file_open(c->ctx, files->items[i], &file);
         if (status) return status;
-        bool fits = qkv_add_size(*total, map.size, total);
-        qkv_unmap_file(&map);
+        bool fits = qkv_add_size(*total, file.size, total);
+        qkv_file_close(&file);
         if (!fits) return qkv_fail_memory(c->ctx, SIZE_MAX, "a text");
     }
     return QKV_OK;

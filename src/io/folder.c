@@ -158,7 +158,7 @@ static enum qkv_status read_labels(struct qkv_model *m, const char *path) {
     if (!qkv_file_exists(path)) {
         return QKV_OK;
     }
-    enum qkv_status status = qkv_map_file(m->ctx, path, &map);
+    enum qkv_status status = qkv_read_file(m->ctx, path, &map);
     if (status != QKV_OK) {
         return status;
     }

@@ -422,15 +422,18 @@ enum qkv_status qkv_spec_parse(struct qkv_context *ctx, struct qkv_spec *spec, c
 
 static enum qkv_status read_file(struct qkv_context *ctx, struct qkv_spec *spec, const char *path,
                                  const struct qkv_settings *settings) {
-    struct qkv_map map;
+    struct qkv_file file;
+    struct qkv_map map = {0};
     memset(spec, 0, sizeof *spec);
-    enum qkv_status status = qkv_map_file(ctx, path, &map);
+    enum qkv_status status = qkv_file_open(ctx, path, &file);
     if (status) return status;
-    if (map.size > FILE_BYTES)
-        status = qkv_fail(ctx, QKV_FORMAT, "%s is not a spec: it has %zu bytes, a config.json has less than %d", path,
-                          map.size, FILE_BYTES);
-    else
-        status = parse(ctx, spec, path, map.size ? (const char *)map.data : "", map.size, settings);
+    size_t size = file.size;
+    qkv_file_close(&file);
+    if (size > FILE_BYTES)
+        return qkv_fail(ctx, QKV_FORMAT, "%s is not a spec: it has %zu bytes, a config.json has less than %d", path,
+                        size, FILE_BYTES);
+    status = qkv_read_file(ctx, path, &map);
+    if (!status) status = parse(ctx, spec, path, map.size ? (const char *)map.data : "", map.size, settings);
     qkv_unmap_file(&map);
     return status;
 }

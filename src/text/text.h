@@ -211,6 +211,20 @@ enum qkv_status qkv_merge(struct qkv_context *ctx, struct qkv_merger *merger, co
                           int32_t *symbols, size_t *n);
 void qkv_merger_free(struct qkv_merger *merger);
 
+/* ---- train.c ---------------------------------------------------------------------------------------------------- */
+
+/* A tokenizer being made from a text that comes in pieces. Read all pieces in their order, then end it. */
+struct qkv_learner;
+/* The specials of `options` stay the caller's until the end. */
+enum qkv_status qkv_learner_begin(struct qkv_context *ctx, const struct qkv_tokenizer_options *options,
+                                  struct qkv_learner **out);
+/* Where a piece may end, as qkv_tokenizer_cut. */
+size_t qkv_learner_cut(const struct qkv_learner *l, const char *text, size_t size, bool end);
+enum qkv_status qkv_learner_read(struct qkv_learner *l, const char *text, size_t size);
+/* The tokenizer: that of qkv_tokenizer_train with all pieces as one text. */
+enum qkv_status qkv_learner_end(struct qkv_learner *l, struct qkv_tokenizer **out);
+void qkv_learner_free(struct qkv_learner *l);
+
 /* ---- bpe_train.c ------------------------------------------------------------------------------------------------ */
 
 /* Adds merges, and their tokens, learnt from distinct pieces (value: how often) until t has `vocab` tokens or no pair is

@@ -385,7 +385,7 @@ enum qkv_status qkv_tokenizer_load(struct qkv_context *ctx, const char *path, st
     QKV_CALL(ctx);
     *out = NULL;
     struct qkv_map map;
-    enum qkv_status status = qkv_map_file(ctx, path, &map);
+    enum qkv_status status = qkv_read_file(ctx, path, &map);
     if (status) return status;
     status = qkv_tokenizer_parse(ctx, (const char *)map.data, map.size, path, out);
     qkv_unmap_file(&map);

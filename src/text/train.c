@@ -1,5 +1,5 @@
 /* Making a tokenizer from a text: the vocabularies of bytes, chars, words and bpe. The text is read once, front to back,
- * and only its distinct pieces are kept. Special tokens in it are cut out and teach nothing. */
+ * whole or cut, and only its distinct pieces are kept. Special tokens in it are cut out and teach nothing. */
 #include "text/text.h"
 
 #include <stdlib.h>
@@ -186,8 +186,7 @@ static enum qkv_status check_keys(struct qkv_context *ctx, const struct qkv_toke
     return status;
 }
 
-static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_tokenizer_options *options,
-                                     const char *text, size_t size) {
+static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_tokenizer_options *options) {
     static const char *const names[] = {
 #define NAME(name, text_name, help) text_name,
         QKV_TOKENIZER_LIST(NAME)
@@ -207,56 +206,95 @@ static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_t
                         "tokenizer: %s cannot have a vocabulary of %d; it must hold 256 bytes and %zu special tokens",
                         names[options->kind], options->vocab, options->special_count);
     }
-    if (!text && size > 0 && options->kind != QKV_TOKENIZER_BYTES) {
-        return qkv_fail(ctx, QKV_ARGUMENT, "tokenizer: the text is NULL but its size is %zu", size);
-    }
     return check_specials(ctx, options);
 }
 
 /* ---- training ------------------------------------------------------------------------------------------------------ */
 
-/* Counts what the vocabulary is made of. A tokenizer with the specials alone finds them in the text. */
-static enum qkv_status count_text(struct qkv_context *ctx, struct qkv_tokenizer *t,
-                                  const struct qkv_tokenizer_options *options, const char *text, size_t size,
-                                  struct qkv_strings *pieces) {
-    if (options->kind == QKV_TOKENIZER_BYTES) return QKV_OK;
-    struct qkv_tokenizer *finder = qkv_tokenizer_new(ctx);
-    if (!finder) return QKV_MEMORY;
-    finder->pattern = t->pattern;
-    enum qkv_status status = add_specials(ctx, finder, options);
-    if (!status) {
-        qkv_added_index(finder);
-        status = visit_text(ctx, finder, text, size,
-                            options->kind == QKV_TOKENIZER_CHARS ? count_characters : count_pieces, pieces);
-    }
-    finder->pattern = NULL;
-    qkv_tokenizer_free(finder);
+struct qkv_learner {
+    struct qkv_context *ctx;
+    struct qkv_tokenizer_options options;
+    struct qkv_tokenizer *t;
+    struct qkv_tokenizer *finder; /* has the specials alone, and finds them in the text; the pattern is t's */
+    struct qkv_strings pieces;    /* what the vocabulary is made of, and how often it occurs */
+};
+
+static enum qkv_status learner_prepare(struct qkv_learner *l) {
+    enum qkv_tokenizer_kind kind = l->options.kind;
+    l->t = qkv_tokenizer_new(l->ctx);
+    l->finder = qkv_tokenizer_new(l->ctx);
+    if (!l->t || !l->finder) return QKV_MEMORY;
+    l->t->byte_level = kind != QKV_TOKENIZER_CHARS;
+    l->t->ignore_merges = kind == QKV_TOKENIZER_WORDS;
+    l->t->gpt2 = kind == QKV_TOKENIZER_WORDS || kind == QKV_TOKENIZER_BPE;
+    enum qkv_status status = l->t->gpt2 ? qkv_pattern_create(l->ctx, qkv_pattern_gpt2, &l->t->pattern) : QKV_OK;
+    if (!status) status = add_specials(l->ctx, l->finder, &l->options);
+    if (status) return status;
+    l->finder->pattern = l->t->pattern;
+    qkv_added_index(l->finder);
+    return QKV_OK;
+}
+
+enum qkv_status qkv_learner_begin(struct qkv_context *ctx, const struct qkv_tokenizer_options *options,
+                                  struct qkv_learner **out) {
+    *out = NULL;
+    enum qkv_status status = check_options(ctx, options);
+    if (status) return status;
+    struct qkv_learner *l = qkv_allocate(ctx, 1, sizeof *l);
+    if (!l) return QKV_MEMORY;
+    l->ctx = ctx;
+    l->options = *options;
+    status = learner_prepare(l);
+    if (status)
+        qkv_learner_free(l);
+    else
+        *out = l;
     return status;
+}
+
+void qkv_learner_free(struct qkv_learner *l) {
+    if (!l) return;
+    if (l->finder) l->finder->pattern = NULL;
+    qkv_tokenizer_free(l->finder);
+    qkv_tokenizer_free(l->t);
+    qkv_strings_free(&l->pieces);
+    free(l);
+}
+
+size_t qkv_learner_cut(const struct qkv_learner *l, const char *text, size_t size, bool end) {
+    return qkv_tokenizer_cut(l->finder, text, size, end);
+}
+
+enum qkv_status qkv_learner_read(struct qkv_learner *l, const char *text, size_t size) {
+    if (l->options.kind == QKV_TOKENIZER_BYTES) return QKV_OK;
+    visit *each = l->options.kind == QKV_TOKENIZER_CHARS ? count_characters : count_pieces;
+    return visit_text(l->ctx, l->finder, text, size, each, &l->pieces);
+}
+
+enum qkv_status qkv_learner_end(struct qkv_learner *l, struct qkv_tokenizer **out) {
+    enum qkv_status status = add_vocabulary(l->ctx, l->t, &l->options, &l->pieces);
+    *out = NULL;
+    if (!status) status = check_keys(l->ctx, l->t, &l->options);
+    if (!status) status = add_specials(l->ctx, l->t, &l->options);
+    if (!status) status = qkv_tokenizer_finish(l->ctx, l->t);
+    if (status) return status;
+    *out = l->t;
+    l->finder->pattern = NULL;
+    l->t = NULL;
+    return QKV_OK;
 }
 
 enum qkv_status qkv_tokenizer_train(struct qkv_context *ctx, const struct qkv_tokenizer_options *options,
                                     const char *text, size_t size, struct qkv_tokenizer **out) {
     QKV_CALL(ctx);
+    struct qkv_learner *learner;
     *out = NULL;
-    enum qkv_status status = check_options(ctx, options, text, size);
+    enum qkv_status status = qkv_learner_begin(ctx, options, &learner);
     if (status) return status;
-    struct qkv_tokenizer *t = qkv_tokenizer_new(ctx);
-    if (!t) return QKV_MEMORY;
-    struct qkv_strings pieces = {0};
-    t->byte_level = options->kind != QKV_TOKENIZER_CHARS;
-    t->ignore_merges = options->kind == QKV_TOKENIZER_WORDS;
-    t->gpt2 = options->kind == QKV_TOKENIZER_WORDS || options->kind == QKV_TOKENIZER_BPE;
-    if (t->gpt2) status = qkv_pattern_create(ctx, qkv_pattern_gpt2, &t->pattern);
-    if (!status) status = count_text(ctx, t, options, text, size, &pieces);
-    if (!status) status = add_vocabulary(ctx, t, options, &pieces);
-    if (!status) status = check_keys(ctx, t, options);
-    if (!status) status = add_specials(ctx, t, options);
-    if (!status) status = qkv_tokenizer_finish(ctx, t);
-    qkv_strings_free(&pieces);
-    if (status) {
-        qkv_tokenizer_free(t);
-        return status;
-    }
-    *out = t;
-    return QKV_OK;
+    if (!text && size > 0 && options->kind != QKV_TOKENIZER_BYTES)
+        status = qkv_fail(ctx, QKV_ARGUMENT, "tokenizer: the text is NULL but its size is %zu", size);
+    if (!status) status = qkv_learner_read(learner, text, size);
+    if (!status) status = qkv_learner_end(learner, out);
+    qkv_learner_free(learner);
+    return status;
 }

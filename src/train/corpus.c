@@ -1,5 +1,6 @@
-/* Texts of any size as a stream of tokens: the file is mapped and encoded piece by piece, cut where the tokenizer says
+/* Texts of any size as a stream of tokens: the file is read and encoded piece by piece, cut where the tokenizer says
  * that a cut changes nothing, so memory holds one piece at a time. And the hash that texts are told apart by. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "train/train.h"
@@ -9,7 +10,7 @@
 
 enum qkv_status qkv_hash_file(struct qkv_context *ctx, const char *path, uint64_t *hash) {
     struct qkv_map map;
-    enum qkv_status status = qkv_map_file(ctx, path, &map);
+    enum qkv_status status = qkv_read_file(ctx, path, &map);
     if (status) return status;
     *hash = qkv_hash(QKV_HASH_START, map.data, map.size);
     qkv_unmap_file(&map);
@@ -26,29 +27,60 @@ static bool is_bare_bytes(const struct qkv_tokenizer *tokenizer) {
     return true;
 }
 
-static enum qkv_status check_text(const struct qkv_text_stream *stream, size_t begin, size_t size) {
-    const unsigned char *text = stream->map.data + begin, *nul = stream->binary ? NULL : memchr(text, 0, size);
+static enum qkv_status check_text(const struct qkv_text_stream *stream, size_t size) {
+    const char *nul = stream->binary ? NULL : memchr(stream->text, 0, size);
     if (!nul) return QKV_OK;
     return qkv_fail(stream->ctx, QKV_FORMAT,
                     "%s is not a text: byte %zu is NUL; convert it to UTF-8 first, or train with tokenizer bytes, "
                     "which takes any file",
-                    stream->path, begin + (size_t)(nul - text));
+                    stream->path, stream->position + (size_t)(nul - stream->text));
 }
 
 enum qkv_status qkv_text_open(struct qkv_context *ctx, const char *path, const struct qkv_tokenizer *tokenizer,
                               struct qkv_text_stream *stream) {
-    *stream = (struct qkv_text_stream){.ctx = ctx, .tokenizer = tokenizer, .path = path};
-    enum qkv_status status = qkv_map_file(ctx, path, &stream->map);
+    bool end;
+    *stream = (struct qkv_text_stream){.ctx = ctx, .tokenizer = tokenizer, .path = path, .hash = QKV_HASH_START};
+    enum qkv_status status = qkv_file_open(ctx, path, &stream->file);
     if (status) return status;
-    if (stream->map.size == 0) return qkv_fail(ctx, QKV_FORMAT, "%s is empty; give a file with text in it", path);
     stream->binary = tokenizer && is_bare_bytes(tokenizer);
-    status = check_text(stream, 0, stream->map.size < LOOK ? stream->map.size : LOOK);
+    if (stream->file.size == 0)
+        status = qkv_fail(ctx, QKV_FORMAT, "%s is empty; give a file with text in it", path);
+    else
+        status = qkv_text_hold(stream, LOOK, &end);
+    if (!status) status = check_text(stream, stream->held < LOOK ? stream->held : LOOK);
     if (status) qkv_text_close(stream);
     return status;
 }
 
 void qkv_text_close(struct qkv_text_stream *stream) {
-    qkv_unmap_file(&stream->map);
+    qkv_file_close(&stream->file);
+    free(stream->text);
+    stream->text = NULL;
+    stream->held = stream->capacity = 0;
+}
+
+enum qkv_status qkv_text_hold(struct qkv_text_stream *stream, size_t bytes, bool *end) {
+    size_t left = stream->file.size - stream->position;
+    if (bytes > left) bytes = left;
+    *end = bytes == left;
+    if (bytes <= stream->held) return QKV_OK;
+    if (bytes > stream->capacity) {
+        char *text = qkv_reallocate(stream->ctx, stream->text, bytes, 1);
+        if (!text) return QKV_MEMORY;
+        stream->text = text;
+        stream->capacity = bytes;
+    }
+    enum qkv_status status = qkv_file_read(&stream->file, stream->position + stream->held, stream->text + stream->held,
+                                           bytes - stream->held);
+    if (!status) stream->held = bytes;
+    return status;
+}
+
+void qkv_text_take(struct qkv_text_stream *stream, size_t bytes) {
+    stream->hash = qkv_hash(stream->hash, stream->text, bytes);
+    stream->position += bytes;
+    stream->held -= bytes;
+    memmove(stream->text, stream->text + bytes, stream->held);
 }
 
 /* Places the template before the first piece of a text and after the last. */
@@ -73,25 +105,28 @@ static enum qkv_status place_template(struct qkv_text_stream *stream, bool first
 }
 
 enum qkv_status qkv_text_next(struct qkv_text_stream *stream, int32_t **ids, size_t *count) {
+    enum qkv_status status = QKV_OK;
+    size_t take = 0;
     *ids = NULL;
     stream->before = stream->after = 0;
     *count = 0;
-    const char *text = (const char *)stream->map.data + stream->position;
-    size_t left = stream->map.size - stream->position, take = 0;
-    if (left == 0) return QKV_OK;
+    if (stream->position == stream->file.size) return QKV_OK;
     for (size_t piece = PIECE; take == 0; piece *= 2) {
-        bool end = piece >= left;
-        take = qkv_tokenizer_cut(stream->tokenizer, text, end ? left : piece, end);
+        bool end;
+        status = qkv_text_hold(stream, piece, &end);
+        if (status) return status;
+        take = qkv_tokenizer_cut(stream->tokenizer, stream->text, end ? stream->held : piece, end);
     }
-    enum qkv_status status = check_text(stream, stream->position, take);
-    if (!status && stream->check) qkv_text_check_piece(stream->check, text, take, take == left, stream->binary);
-    if (!status) status = qkv_tokenizer_encode(stream->ctx, stream->tokenizer, text, take, true, ids, count);
-    if (!status) status = place_template(stream, stream->position == 0, take == left, ids, count);
+    bool first = stream->position == 0, last = stream->position + take == stream->file.size;
+    status = check_text(stream, take);
+    if (!status && stream->check) qkv_text_check_piece(stream->check, stream->text, take, last, stream->binary);
+    if (!status) status = qkv_tokenizer_encode(stream->ctx, stream->tokenizer, stream->text, take, true, ids, count);
+    if (!status) status = place_template(stream, first, last, ids, count);
     if (status) {
         qkv_fail_at(stream->ctx, "%s", stream->path);
         qkv_free(*ids);
         *ids = NULL;
     }
-    stream->position += take;
+    qkv_text_take(stream, take);
     return status;
 }

@@ -64,11 +64,11 @@ static enum qkv_status make_absolute(struct qkv_context *ctx, const char **optio
 /* Readable and not empty, at least. */
 static enum qkv_status check_file(struct qkv_context *ctx, const char *path) {
     struct qkv_text_stream text;
-    struct qkv_map map;
-    enum qkv_status status = qkv_map_file(ctx, path, &map);
+    struct qkv_file file;
+    enum qkv_status status = qkv_file_open(ctx, path, &file);
     if (status) return status;
-    bool empty = map.size == 0;
-    qkv_unmap_file(&map);
+    bool empty = file.size == 0;
+    qkv_file_close(&file);
     return empty ? qkv_text_open(ctx, path, NULL, &text) : QKV_OK;
 }
 

@@ -137,7 +137,7 @@ static enum qkv_status feed(struct evaluator *e, const int32_t *ids, size_t coun
 
 static enum qkv_status run_stream(struct evaluator *e, struct qkv_text_stream *stream, qkv_progress *progress,
                                   void *user) {
-    while (stream->position < stream->map.size) {
+    while (stream->position < stream->file.size) {
         int32_t *ids = NULL;
         size_t count;
         double begin = e->before + (double)stream->position;
@@ -150,7 +150,7 @@ static enum qkv_status run_stream(struct evaluator *e, struct qkv_text_stream *s
         if (status) return status;
     }
     e->front = e->back = 0;
-    e->before += (double)stream->map.size;
+    e->before += (double)stream->file.size;
     return QKV_OK;
 }
 

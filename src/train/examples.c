@@ -32,7 +32,9 @@ static enum qkv_status scan(struct qkv_context *ctx, const struct qkv_tokens *to
 
 enum qkv_status qkv_examples_index(struct qkv_context *ctx, struct qkv_examples *e, size_t most) {
     size_t beside;
-    enum qkv_status status = scan(ctx, &e->main, e->end, most, NULL, &e->count);
+    enum qkv_status status = qkv_tokens_load(&e->main);
+    if (!status) status = qkv_tokens_load(&e->beside);
+    if (!status) status = scan(ctx, &e->main, e->end, most, NULL, &e->count);
     if (!status) status = scan(ctx, &e->beside, e->beside_end, most, NULL, &beside);
     if (status) return status;
     if (beside != e->count)

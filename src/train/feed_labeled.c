@@ -132,7 +132,7 @@ static enum qkv_status split_labels(struct qkv_trainer *t, const char *text, siz
 static enum qkv_status restore_labels(struct qkv_trainer *t) {
     struct qkv_map map = {0};
     char *path = qkv_join_path(t->ctx, t->folder, QKV_LABELS_FILE);
-    enum qkv_status status = path ? qkv_map_file(t->ctx, path, &map) : QKV_MEMORY;
+    enum qkv_status status = path ? qkv_read_file(t->ctx, path, &map) : QKV_MEMORY;
     if (!status && qkv_hash(QKV_HASH_START, map.data, map.size) != t->facts.beside_data.tokenizer)
         status = qkv_fail(t->ctx, QKV_FORMAT,
                           "%s does not hold the labels that this run was trained with; restore it, or start a new run "

@@ -6,34 +6,18 @@
 
 /* ---- tokenizer ------------------------------------------------------------------------------------------------------------ */
 
-/* All files one after the other, to learn a tokenizer from. */
-static enum qkv_status read_all(struct qkv_trainer *t, struct qkv_buffer *all) {
-    enum qkv_status status = QKV_OK;
-    for (size_t i = 0; i < t->facts.data_files.count && !status; i++) {
-        struct qkv_text_stream text = {0};
-        status = qkv_text_open(t->ctx, t->facts.data_files.items[i].path, NULL, &text);
-        if (!status) status = qkv_buffer_append(t->ctx, all, text.map.data, text.map.size);
-        qkv_text_close(&text);
-    }
-    return status;
-}
-
 enum qkv_status qkv_text_prepare(struct qkv_trainer *t, struct qkv_spec *spec, const char *const *specials,
                                  size_t special_count) {
-    struct qkv_buffer text = {0};
     struct qkv_tokenizer_choice choice = {
         .what = "tokenizer", .choice = t->options.tokenizer, .specials = specials, .special_count = special_count};
     enum qkv_status status = QKV_OK;
     if (!t->origin && qkv_tokenizer_learns(choice.choice)) {
-        status = read_all(t, &text);
-        if (!status) status = qkv_train_progress(t->ctx, t->progress, t->user, "training the tokenizer", 0, 0);
-        choice.text = text.data;
-        choice.size = text.size;
+        status = qkv_train_progress(t->ctx, t->progress, t->user, "training the tokenizer", 0, 0);
+        choice.files = &t->facts.data_files;
     }
     if (!status)
         status = t->origin ? qkv_origin_tokenizer(t, false, specials, special_count, &t->tokenizer)
                            : qkv_tokenizer_make(t->ctx, &choice, &t->tokenizer);
-    qkv_buffer_free(&text);
     if (!status) status = qkv_origin_vocab(t, "vocab", &spec->vocab, qkv_tokenizer_vocab(t->tokenizer));
     if (!status) status = qkv_spec_check(t->ctx, spec);
     if (!status)
@@ -86,8 +70,7 @@ static enum qkv_status open_tokens(struct qkv_trainer *t, const struct text *tex
 
 static struct qkv_tokens part_of(const struct qkv_tokens *whole, size_t begin, size_t count) {
     struct qkv_tokens part = *whole;
-    part.map = (struct qkv_map){0}; /* the whole owns it */
-    part.data += begin * whole->width;
+    part.start += begin; /* the whole owns the file */
     part.count = count;
     return part;
 }

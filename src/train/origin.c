@@ -84,7 +84,7 @@ enum qkv_status qkv_origin_open(struct qkv_context *ctx, const struct qkv_train_
 enum qkv_status qkv_origin_record(struct qkv_trainer *t) {
     struct qkv_map map;
     char *path = qkv_join_path(t->ctx, t->options.from, QKV_WEIGHTS_FILE);
-    enum qkv_status status = path ? qkv_map_file(t->ctx, path, &map) : QKV_MEMORY;
+    enum qkv_status status = path ? qkv_read_file(t->ctx, path, &map) : QKV_MEMORY;
     free(path);
     if (status) return status;
     t->facts.from_bytes = map.size;

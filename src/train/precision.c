@@ -42,7 +42,7 @@ enum qkv_status qkv_model_precision(struct qkv_context *ctx, const char *folder,
     if (!path) return QKV_MEMORY;
     enum qkv_status status = QKV_OK;
     if (qkv_file_exists(path)) {
-        status = qkv_map_file(ctx, path, &map);
+        status = qkv_read_file(ctx, path, &map);
         json_t *root =
             status ? NULL
                    : json_loadb(map.data ? (const char *)map.data : "", map.size, JSON_REJECT_DUPLICATES, &error);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/text.h"
 #include "train/train.h"
 
 /* Reads "chars" or "bpe:4096"; false where the choice is no kind, so that it must be a path. */
@@ -69,6 +70,38 @@ static enum qkv_status load(struct qkv_context *ctx, const struct qkv_tokenizer_
     return status;
 }
 
+/* Learns from a file, of which memory holds a piece at a time. */
+static enum qkv_status learn_file(struct qkv_learner *learner, struct qkv_text_stream *stream) {
+    const size_t least = (size_t)1 << 20;
+    enum qkv_status status = QKV_OK;
+    while (!status && stream->position < stream->file.size) {
+        size_t take = 0;
+        for (size_t piece = least; take == 0 && !status; piece *= 2) {
+            bool end;
+            status = qkv_text_hold(stream, piece, &end);
+            if (!status) take = qkv_learner_cut(learner, stream->text, end ? stream->held : piece, end);
+        }
+        if (!status) status = qkv_learner_read(learner, stream->text, take);
+        if (!status) qkv_text_take(stream, take);
+    }
+    return status;
+}
+
+static enum qkv_status learn_files(struct qkv_context *ctx, const struct qkv_tokenizer_options *options,
+                                   const struct qkv_text_files *files, struct qkv_tokenizer **out) {
+    struct qkv_learner *learner;
+    enum qkv_status status = qkv_learner_begin(ctx, options, &learner);
+    for (size_t i = 0; i < files->count && !status; i++) {
+        struct qkv_text_stream stream;
+        status = qkv_text_open(ctx, files->items[i].path, NULL, &stream);
+        if (!status) status = learn_file(learner, &stream);
+        qkv_text_close(&stream);
+    }
+    if (!status) status = qkv_learner_end(learner, out);
+    qkv_learner_free(learner);
+    return status;
+}
+
 enum qkv_status qkv_tokenizer_make(struct qkv_context *ctx, const struct qkv_tokenizer_choice *choice,
                                    struct qkv_tokenizer **out) {
     static const char *const document[] = {"<|endoftext|>"};
@@ -86,6 +119,7 @@ enum qkv_status qkv_tokenizer_make(struct qkv_context *ctx, const struct qkv_tok
         options.specials = document;
         options.special_count = 1;
     }
+    if (c.files) return learn_files(ctx, &options, c.files, out);
     return qkv_tokenizer_train(ctx, &options, c.text ? c.text : "", c.size, out);
 }
 

@@ -1,4 +1,4 @@
-/* Token files: a tokenized text on disk, mapped when it is used, so a corpus may be larger than memory.
+/* Token files: a tokenized text on disk, of which windows are read, so a corpus may be larger than memory.
  *
  * 64 bytes of header, all little-endian: "qkvtoken", u32 version 1, u32 width (2 or 4 bytes a token), then u64 vocab,
  * tokens, bytes of the text, hash of the text, hash of tokenizer.json, 0. The tokens follow. */
@@ -82,9 +82,8 @@ struct text_writer {
     void *user;
 };
 
-static enum qkv_status write_text(struct text_writer *w, uint64_t *hash) {
+static enum qkv_status write_text(struct text_writer *w) {
     struct qkv_text_stream *stream = &w->stream;
-    *hash = QKV_HASH_START;
     for (;;) {
         size_t begin = stream->position, count;
         int32_t *ids;
@@ -96,7 +95,6 @@ static enum qkv_status write_text(struct text_writer *w, uint64_t *hash) {
         status = qkv_tokens_put(w->writer, ids, count);
         qkv_free(ids);
         if (status) return status;
-        *hash = qkv_hash(*hash, stream->map.data + begin, stream->position - begin);
     }
 }
 
@@ -109,8 +107,9 @@ static enum qkv_status write_file(struct text_writer *w, struct qkv_context *ctx
     enum qkv_status status = qkv_text_open(ctx, file->path, tokenizer, &w->stream);
     if (status) return status;
     w->stream.check = &check;
-    file->bytes = w->stream.map.size;
-    status = write_text(w, &file->hash);
+    file->bytes = w->stream.file.size;
+    status = write_text(w);
+    file->hash = w->stream.hash;
     if (!status && end >= 0) status = qkv_tokens_put(w->writer, &end, 1);
     file->tokens = w->writer->facts->tokens - before;
     w->before += (double)file->bytes;
@@ -155,27 +154,28 @@ enum qkv_status qkv_tokens_write(struct qkv_context *ctx, const char *path, stru
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
-static enum qkv_status check_header(struct qkv_context *ctx, const char *path, const struct qkv_map *map,
-                                    const struct qkv_text_facts *facts) {
+static enum qkv_status check_header(const struct qkv_file *file, const struct qkv_text_facts *facts) {
     const char *way_out = "remove it, and it is made again from the text";
+    struct qkv_context *ctx = file->ctx;
     struct header header, expected = make_header(facts);
-    if (map->size < sizeof header)
-        return qkv_fail(ctx, QKV_FORMAT, "%s is cut off: %zu bytes are less than a header; %s", path, map->size,
+    if (file->size < sizeof header)
+        return qkv_fail(ctx, QKV_FORMAT, "%s is cut off: %zu bytes are less than a header; %s", file->path, file->size,
                         way_out);
-    memcpy(&header, map->data, sizeof header);
+    enum qkv_status status = qkv_file_read(file, 0, &header, sizeof header);
+    if (status) return status;
     if (memcmp(header.magic, MAGIC, sizeof header.magic) != 0)
-        return qkv_fail(ctx, QKV_FORMAT, "%s is not a token file; %s", path, way_out);
+        return qkv_fail(ctx, QKV_FORMAT, "%s is not a token file; %s", file->path, way_out);
     if (header.version != VERSION)
-        return qkv_fail(ctx, QKV_FORMAT, "%s is of version %u, this library reads version %d; %s", path,
+        return qkv_fail(ctx, QKV_FORMAT, "%s is of version %u, this library reads version %d; %s", file->path,
                         (unsigned)header.version, VERSION, way_out);
     if (memcmp(&header, &expected, sizeof header) != 0)
         return qkv_fail(ctx, QKV_FORMAT,
-                        "%s holds another text's or another tokenizer's tokens than train.json says; %s", path,
+                        "%s holds another text's or another tokenizer's tokens than train.json says; %s", file->path,
                         way_out);
     size_t bytes;
     if (!qkv_multiply((size_t)header.tokens, header.width, &bytes) || !qkv_add_size(bytes, sizeof header, &bytes) ||
-        bytes != map->size)
-        return qkv_fail(ctx, QKV_FORMAT, "%s has %zu bytes, not those of its %llu tokens; %s", path, map->size,
+        bytes != file->size)
+        return qkv_fail(ctx, QKV_FORMAT, "%s has %zu bytes, not those of its %llu tokens; %s", file->path, file->size,
                         (unsigned long long)header.tokens, way_out);
     return QKV_OK;
 }
@@ -186,13 +186,12 @@ enum qkv_status qkv_tokens_open(struct qkv_context *ctx, const char *path, const
     if (facts->vocab > INT32_MAX)
         return qkv_fail(ctx, QKV_FORMAT, "%s: a vocabulary of %llu is too large", path,
                         (unsigned long long)facts->vocab);
-    enum qkv_status status = qkv_map_file(ctx, path, &tokens->map);
-    if (!status) status = check_header(ctx, path, &tokens->map, facts);
+    enum qkv_status status = qkv_file_open(ctx, path, &tokens->file);
+    if (!status) status = check_header(&tokens->file, facts);
     if (status) {
         qkv_tokens_close(tokens);
         return status;
     }
-    tokens->data = tokens->map.data + sizeof(struct header);
     tokens->count = (size_t)facts->tokens;
     tokens->width = make_header(facts).width;
     tokens->vocab = (int32_t)facts->vocab;
@@ -200,36 +199,71 @@ enum qkv_status qkv_tokens_open(struct qkv_context *ctx, const char *path, const
 }
 
 void qkv_tokens_close(struct qkv_tokens *tokens) {
-    qkv_unmap_file(&tokens->map);
+    qkv_file_close(&tokens->file);
+    qkv_unmap_file(&tokens->all);
     *tokens = (struct qkv_tokens){0};
-}
-
-int32_t qkv_tokens_at(const struct qkv_tokens *tokens, size_t i) {
-    uint16_t narrow;
-    uint32_t wide;
-    if (tokens->width == 2) {
-        memcpy(&narrow, tokens->data + 2 * i, sizeof narrow);
-        wide = narrow;
-    } else {
-        memcpy(&wide, tokens->data + 4 * i, sizeof wide);
-    }
-    return wide < (uint32_t)tokens->vocab ? (int32_t)wide : -1;
 }
 
 enum qkv_status qkv_tokens_outside(struct qkv_context *ctx, const struct qkv_tokens *tokens, size_t i) {
     return qkv_fail(
         ctx, QKV_FORMAT,
         "%s: token %zu is outside the vocabulary of %d; remove the file, and it is made again from the text",
-        tokens->path, i, (int)tokens->vocab);
+        tokens->path, tokens->start + i, (int)tokens->vocab);
+}
+
+static enum qkv_status tokens_bytes(const struct qkv_tokens *tokens, size_t start, size_t count, void *out) {
+    size_t width = tokens->width, at = sizeof(struct header) + (tokens->start + start) * width;
+    enum qkv_status status = qkv_file_read(&tokens->file, at, out, count * width);
+    if (status) qkv_fail_at(tokens->file.ctx, "or remove it, and it is made again from the text");
+    return status;
+}
+
+enum qkv_status qkv_tokens_read(const struct qkv_tokens *tokens, size_t start, size_t count, int32_t *ids) {
+    unsigned char *bytes = (unsigned char *)ids + count * (sizeof *ids - tokens->width);
+    enum qkv_status status = tokens_bytes(tokens, start, count, bytes);
+    if (status) return status;
+    for (size_t i = 0; i < count; i++) {
+        uint16_t narrow;
+        uint32_t id;
+        if (tokens->width == 2) { /* they end where the ids end, so that none is written over before it is read */
+            memcpy(&narrow, bytes + 2 * i, sizeof narrow);
+            id = narrow;
+        } else {
+            memcpy(&id, bytes + 4 * i, sizeof id);
+        }
+        if (id >= (uint32_t)tokens->vocab) return qkv_tokens_outside(tokens->file.ctx, tokens, start + i);
+        ids[i] = (int32_t)id;
+    }
+    return QKV_OK;
+}
+
+enum qkv_status qkv_tokens_load(struct qkv_tokens *tokens) {
+    size_t bytes = tokens->count * tokens->width; /* as large as the file, so it fits */
+    unsigned char *data = qkv_allocate(tokens->file.ctx, bytes, 1);
+    if (!data) return QKV_MEMORY;
+    enum qkv_status status = tokens_bytes(tokens, 0, tokens->count, data);
+    qkv_unmap_file(&tokens->all);
+    tokens->all = (struct qkv_map){.data = data, .size = bytes};
+    return status;
+}
+
+int32_t qkv_tokens_at(const struct qkv_tokens *tokens, size_t i) {
+    uint16_t narrow;
+    uint32_t wide;
+    if (tokens->width == 2) {
+        memcpy(&narrow, tokens->all.data + 2 * i, sizeof narrow);
+        wide = narrow;
+    } else {
+        memcpy(&wide, tokens->all.data + 4 * i, sizeof wide);
+    }
+    return wide < (uint32_t)tokens->vocab ? (int32_t)wide : -1;
 }
 
 enum qkv_status qkv_tokens_window(struct qkv_context *ctx, const struct qkv_tokens *tokens, size_t start, size_t T,
                                   int32_t *ids, int32_t *targets) {
-    for (size_t t = 0; t <= T; t++) {
-        int32_t id = qkv_tokens_at(tokens, start + t);
-        if (id < 0) return qkv_tokens_outside(ctx, tokens, start + t);
-        if (t < T) ids[t] = id;
-        if (t > 0) targets[t - 1] = id;
-    }
-    return QKV_OK;
+    (void)ctx;
+    enum qkv_status status = qkv_tokens_read(tokens, start, 1, ids);
+    if (!status) status = qkv_tokens_read(tokens, start + 1, T, targets);
+    if (!status) memcpy(ids + 1, targets, (T - 1) * sizeof *ids);
+    return status;
 }

@@ -142,18 +142,21 @@ size_t qkv_optimizer_bytes(const struct qkv_optimizer *optimizer);
 
 /* ---- texts as tokens (corpus.c, tokens.c) --------------------------------------------------------------------------- */
 
-/* A mapped text being encoded piece by piece, so that its tokens need no memory of the size of the text. */
+/* A text being read and encoded piece by piece, so that neither it nor its tokens need memory of its size. */
 struct qkv_text_stream {
     struct qkv_context *ctx;
     const struct qkv_tokenizer *tokenizer;
     const char *path;
-    struct qkv_map map;
-    size_t position;              /* bytes encoded so far */
+    struct qkv_file file;
+    char *text; /* bytes of the file from `position` on: `held` of them */
+    size_t held, capacity;
+    size_t position;              /* bytes encoded, or taken, so far */
+    uint64_t hash;                /* of them */
     size_t before, after;         /* first and last ids of the piece given last that the tokenizer's template placed */
     bool binary;                  /* NUL bytes are fine */
     struct qkv_text_check *check; /* sees what is encoded; NULL: nobody does */
 };
-/* Maps a text and refuses one that is empty or looks binary: that holds a NUL byte, unless the tokenizer is one of bare
+/* Opens a text and refuses one that is empty or looks binary: that holds a NUL byte, unless the tokenizer is one of bare
  * bytes (or NULL is given, when none is known yet and only the first part of the file is looked at). */
 enum qkv_status qkv_text_open(struct qkv_context *ctx, const char *path, const struct qkv_tokenizer *tokenizer,
                               struct qkv_text_stream *stream);
@@ -161,6 +164,10 @@ void qkv_text_close(struct qkv_text_stream *stream);
 /* The ids of the next piece, freed with qkv_free; *ids NULL at the end of the text. A text is one sequence: what the
  * tokenizer's template places around one comes before its first piece and after its last. */
 enum qkv_status qkv_text_next(struct qkv_text_stream *stream, int32_t **ids, size_t *count);
+/* Has at least `bytes` bytes in stream->text, or all that are left, which sets *end. */
+enum qkv_status qkv_text_hold(struct qkv_text_stream *stream, size_t bytes, bool *end);
+/* Goes over the first `bytes` of those held. */
+void qkv_text_take(struct qkv_text_stream *stream, size_t bytes);
 
 /* The hash of a whole file. */
 enum qkv_status qkv_hash_file(struct qkv_context *ctx, const char *path, uint64_t *hash);
@@ -245,10 +252,10 @@ enum qkv_status qkv_tokens_begin(struct qkv_context *ctx, const char *path, stru
 enum qkv_status qkv_tokens_put(struct qkv_tokens_writer *writer, const int32_t *ids, size_t count);
 /* Finishes the file when `status` is fine, else takes it back; the first failure of both. Harmless on {0}. */
 enum qkv_status qkv_tokens_end(struct qkv_tokens_writer *writer, enum qkv_status status);
-struct qkv_tokens { /* a mapped token file, or a part of it */
-    struct qkv_map map;
-    const unsigned char *data;
-    size_t count, width; /* tokens, bytes a token */
+struct qkv_tokens { /* an open token file, or a part of it */
+    struct qkv_file file;
+    struct qkv_map all;         /* once loaded: all bytes of the file */
+    size_t start, count, width; /* the first token in the file, tokens, bytes a token */
     int32_t vocab;
     const char *path; /* for messages; the caller's */
 };
@@ -261,7 +268,11 @@ enum qkv_status qkv_tokens_write(struct qkv_context *ctx, const char *path, stru
 enum qkv_status qkv_tokens_open(struct qkv_context *ctx, const char *path, const struct qkv_text_facts *facts,
                                 struct qkv_tokens *tokens);
 void qkv_tokens_close(struct qkv_tokens *tokens);
-/* The i-th token, −1 for what is outside the vocabulary. */
+/* Copies `count` tokens from the `start`-th on. Fails on one outside the vocabulary, and when the file has become shorter. */
+enum qkv_status qkv_tokens_read(const struct qkv_tokens *tokens, size_t start, size_t count, int32_t *ids);
+/* Reads all tokens into memory, for qkv_tokens_at. */
+enum qkv_status qkv_tokens_load(struct qkv_tokens *tokens);
+/* The i-th token of a loaded file, −1 for what is outside the vocabulary. */
 int32_t qkv_tokens_at(const struct qkv_tokens *tokens, size_t i);
 enum qkv_status qkv_tokens_outside(struct qkv_context *ctx, const struct qkv_tokens *tokens, size_t i);
 /* ids[t] = token start + t, for t < T; targets[t] = token start + t + 1. Fails on a token outside the vocabulary. */
@@ -387,6 +398,7 @@ enum qkv_status qkv_train_json_read(struct qkv_context *ctx, const char *folder,
 struct qkv_tokenizer_choice {
     const char *what, *choice, *text;
     size_t size;
+    const struct qkv_text_files *files; /* in place of the text: its files, one after the other */
     const char *const *specials;
     size_t special_count;
 };

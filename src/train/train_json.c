@@ -294,7 +294,7 @@ enum qkv_status qkv_train_json_read(struct qkv_context *ctx, const char *folder,
         status = qkv_fail(ctx, QKV_FILE, "%s holds no training run: there is no %s; name the folder of a run", folder,
                           QKV_TRAIN_FILE);
     else if (path)
-        status = qkv_map_file(ctx, path, &map);
+        status = qkv_read_file(ctx, path, &map);
     if (!status) {
         root = json_loadb(map.data ? (const char *)map.data : "", map.size, JSON_REJECT_DUPLICATES, &error);
         status = json_is_object(root)

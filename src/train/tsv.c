@@ -27,7 +27,7 @@ static size_t line_of(const struct qkv_tsv *tsv, const unsigned char *place) {
 enum qkv_status qkv_tsv_open(struct qkv_context *ctx, const char *path, const char *first, const char *second,
                              struct qkv_tsv *tsv) {
     *tsv = (struct qkv_tsv){.ctx = ctx, .path = path, .first = first, .second = second};
-    enum qkv_status status = qkv_map_file(ctx, path, &tsv->map);
+    enum qkv_status status = qkv_read_file(ctx, path, &tsv->map);
     if (status) return status;
     qkv_tsv_rewind(tsv);
     const unsigned char *nul = tsv->map.size ? memchr(tsv->map.data, 0, tsv->map.size) : NULL;

@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 
-struct qkv_tsv { /* a mapped file and how far it is read */
+struct qkv_tsv { /* a file in memory and how far it is read */
     struct qkv_context *ctx;
     const char *path;           /* the caller's */
     const char *first, *second; /* what the fields are, for messages: "source", "target" */
@@ -13,7 +13,7 @@ struct qkv_tsv { /* a mapped file and how far it is read */
     size_t position, line; /* bytes read, number of the line read last */
 };
 struct qkv_tsv_row {
-    const char *first, *second; /* in the mapping, not zero-terminated */
+    const char *first, *second; /* in the file, not zero-terminated */
     size_t first_size, second_size;
     size_t line; /* counted from 1, blank ones too */
 };
