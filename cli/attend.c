@@ -19,8 +19,8 @@ static const struct arguments defaults = {.layer = -1, .head = -1};
 static const struct cli_option options[] = {
     {CLI_TEXT, 'p', "prompt", "TEXT", offsetof(struct arguments, prompt),
      "what the model reads; an encoder-decoder translates it", 0, 0, NULL},
-    {CLI_TEXT, 0, "file", "FILE", offsetof(struct arguments, file), "the same from a file; - is standard input", 0, 0,
-     NULL},
+    {CLI_TEXT, 0, "file", "FILE", offsetof(struct arguments, file),
+     "the same from a file of at most 64 MiB; - is standard input", 0, 0, NULL},
     {CLI_TEXT, 0, "target", "TEXT", offsetof(struct arguments, target),
      "encoder-decoders: what the decoder reads, in place of what greedy search finds", 0, 0, NULL},
     {CLI_COUNT, 0, "layer", "N", offsetof(struct arguments, layer), "only this layer, counted from 0", 0, INT32_MAX,
@@ -31,18 +31,12 @@ static const struct cli_option options[] = {
      "which attention the terminal shows: encoder, decoder or cross", 0, 0, "cross where there is one"},
     {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output), "write a page (HTML, one file)", 0, 0, NULL},
     {CLI_TEXT, 0, "json", "FILE", offsetof(struct arguments, json), "write all weights as JSON", 0, 0, NULL},
-    {CLI_FLAG, 0, "force", NULL, offsetof(struct arguments, force), "replace files that exist", 0, 0, NULL},
+    CLI_FORCE(struct arguments),
     CLI_COMMON(struct arguments),
     CLI_PRECISION(struct arguments),
     CLI_IGNORE_MEMORY(struct arguments),
     CLI_IGNORE_DIGEST(struct arguments),
 };
-
-int cli_check_output(const char *command, const char *path, bool force) {
-    struct stat info;
-    if (!path || force || stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return CLI_DONE;
-    return cli_failed("%s: %s exists; --force replaces it", command, path);
-}
 
 static int check(const struct arguments *a) {
     if (!a->prompt && !a->file) return cli_usage("attend: say what the model shall read: --prompt TEXT or --file FILE");
@@ -53,13 +47,12 @@ static int check(const struct arguments *a) {
         return cli_usage("attend: --kind is encoder, decoder or cross, not \"%s\"", a->kind);
     if (a->output && a->json && !strcmp(a->output, a->json))
         return cli_usage("attend: -o and --json write different things; name two files");
-    int code = cli_check_output("attend", a->output, a->force);
-    return code ? code : cli_check_output("attend", a->json, a->force);
+    return CLI_DONE;
 }
 
 int cli_read_prompt(const char *prompt, const char *path, char **text, size_t *size) {
     if (path) {
-        int code = cli_read_all(path, text, size);
+        int code = cli_read_all(path, CLI_PROMPT_MOST, text, size);
         if (!code && *size && (*text)[*size - 1] == '\n') --*size;
         if (!code && *size && (*text)[*size - 1] == '\r') --*size;
         return code;
@@ -128,8 +121,11 @@ static int run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
     if (!count) return cli_usage("attend: say which model folder: %s attend MODEL --prompt \"a text\"", cli_program);
+    struct cli_reads reads = {words, count, a->file};
     int code = check(a);
     if (code == CLI_DONE) code = cli_open(&a->common, &ctx);
+    if (code == CLI_DONE) code = cli_output_check(ctx, a->output, a->force, &reads);
+    if (code == CLI_DONE) code = cli_output_check(ctx, a->json, a->force, &reads);
     if (code == CLI_DONE) code = attend(ctx, words[0], a);
     qkv_context_free(ctx);
     return code;

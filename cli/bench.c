@@ -188,15 +188,13 @@ static int measure(const struct arguments *a, struct qkv_context *ctx) {
 static int run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
-    struct stat info;
     (void)words, (void)count;
     if (!(a->seconds > 0)) return cli_usage("bench: --seconds must be above 0");
     if (a->force && !a->json) return cli_usage("bench: --force is about the file of --json");
     if (a->list) return list_rows();
-    if (a->json && !a->force && stat(a->json, &info) == 0 && S_ISREG(info.st_mode))
-        return cli_failed("%s exists; choose another file, or replace it with --force", a->json);
     if (a->text && access(a->text, R_OK) != 0) return cli_failed("cannot read %s", a->text);
     int code = cli_open(&a->common, &ctx);
+    if (code == CLI_DONE) code = cli_output_check(ctx, a->json, a->force, &(struct cli_reads){&a->text, 1, NULL});
     if (code == CLI_DONE) code = measure(a, ctx);
     qkv_context_free(ctx);
     return code;

@@ -7,16 +7,18 @@
 struct arguments {
     const char *input, *output;
     int64_t top;
+    bool force;
     struct cli_common common;
 };
 
 static const struct arguments defaults = {.top = 3};
 
 static const struct cli_option options[] = {
-    {CLI_TEXT, 0, "input", "FILE", offsetof(struct arguments, input), "read the lines from a file; - is standard input",
-     0, 0, NULL},
+    {CLI_TEXT, 0, "input", "FILE", offsetof(struct arguments, input),
+     "read the lines from a file of at most 1 GiB; - is standard input", 0, 0, NULL},
     {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output), "write to a file, once all lines are done", 0,
      0, NULL},
+    CLI_FORCE(struct arguments),
     {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top), "how many classes to show for a line, likeliest first",
      1, 1 << 20, NULL},
     CLI_COMMON(struct arguments),
@@ -25,46 +27,47 @@ static const struct cli_option options[] = {
     CLI_IGNORE_DIGEST(struct arguments),
 };
 
-static void print_label(struct qkv_model *model, size_t class) {
+static void print_label(FILE *file, struct qkv_model *model, size_t class) {
     const char *label = qkv_model_label(model, class);
     if (label)
-        fputs(label, stdout);
+        fputs(label, file);
     else
-        printf("%zu", class);
+        fprintf(file, "%zu", class);
 }
 
 /* The likeliest first, of equals the one of lower number; shown ones are taken out of `probabilities`. */
-static void print_line(struct qkv_model *model, float *probabilities, size_t classes, size_t top) {
+static void print_line(FILE *file, struct qkv_model *model, float *probabilities, size_t classes, size_t top) {
     for (size_t i = 0; i < top && i < classes; i++) {
         size_t best = 0;
         for (size_t k = 1; k < classes; k++)
             if (probabilities[k] > probabilities[best]) best = k;
-        if (i) putchar('\t');
-        print_label(model, best);
-        printf("\t%.4f", (double)probabilities[best]);
+        if (i) putc('\t', file);
+        print_label(file, model, best);
+        fprintf(file, "\t%.4f", (double)probabilities[best]);
         probabilities[best] = -1;
     }
-    putchar('\n');
+    putc('\n', file);
 }
 
-static int classify(struct qkv_model *model, const struct cli_lines *lines, const struct arguments *a) {
+static int classify(struct qkv_model *model, const struct cli_lines *lines, const struct arguments *a,
+                    const struct cli_reads *reads) {
     const struct qkv_spec *spec = qkv_model_spec(model);
     size_t classes = spec->head.classes > 0 ? (size_t)spec->head.classes : 1;
-    char *temporary;
+    struct cli_output output = {0};
     float *probabilities = calloc(lines->count + 1, classes * sizeof *probabilities);
     if (!probabilities) return cli_failed("out of memory");
     int code = qkv_classify(model, lines->items, lines->count, probabilities)
                    ? cli_lines_broken(qkv_model_context(model), lines)
                    : CLI_DONE;
-    if (code == CLI_DONE) code = cli_output_begin(a->output, &temporary);
+    if (code == CLI_DONE) code = cli_output_begin(qkv_model_context(model), a->output, a->force, reads, &output);
     if (code == CLI_DONE) {
         for (size_t i = 0; i < lines->count; i++) {
             if (cli_is_blank(lines->items[i]))
-                putchar('\n');
+                putc('\n', output.file);
             else
-                print_line(model, probabilities + i * classes, classes, (size_t)a->top);
+                print_line(output.file, model, probabilities + i * classes, classes, (size_t)a->top);
         }
-        code = cli_output_end(a->output, temporary, code);
+        code = cli_output_end(&output, code);
     }
     free(probabilities);
     return code;
@@ -76,10 +79,12 @@ static int run(const void *values, const char *const *words, size_t count) {
     struct qkv_model *model = NULL;
     struct cli_lines lines = {0};
     if (!count) return cli_usage("classify: say which model folder: %s classify MODEL \"a line of text\"", cli_program);
+    struct cli_reads reads = {words, 1, count > 1 ? NULL : a->input ? a->input : "-"};
     int code = cli_open(&a->common, &ctx);
+    if (code == CLI_DONE) code = cli_output_check(ctx, a->output, a->force, &reads);
     if (code == CLI_DONE) code = cli_load(&a->common, ctx, words[0], &model);
     if (code == CLI_DONE) code = cli_lines_read(words + 1, count - 1, a->input, &lines);
-    if (code == CLI_DONE) code = classify(model, &lines, a);
+    if (code == CLI_DONE) code = classify(model, &lines, a, &reads);
     cli_lines_free(&lines);
     qkv_model_free(model);
     qkv_context_free(ctx);

@@ -156,8 +156,11 @@ int cli_misused(const struct qkv_context *ctx);           /* the same, where no 
 /* Flushes standard output; a write that failed turns `code` CLI_DONE into CLI_FAILED with a message (none for a pipe
  * whose reader has gone). */
 int cli_finish(int code);
-/* Everything from a file, "-": standard input. The caller frees *data. */
-int cli_read_all(const char *path, char **data, size_t *size);
+/* Everything from a file, "-": standard input; the caller frees *data. More than `most` bytes are refused, as a device or pipe
+ * may never end. */
+#define CLI_PROMPT_MOST ((size_t)64 << 20) /* of a text that a model reads at once */
+#define CLI_LINES_MOST  ((size_t)1 << 30)  /* of lines, and of texts to tokenize */
+int cli_read_all(const char *path, size_t most, char **data, size_t *size);
 void cli_write_quoted(FILE *file, const char *text, size_t size);
 /* A name on stdout, at most `most` characters of it, control characters made harmless; returns how many there were. */
 size_t cli_print_name(const char *name, size_t most);
@@ -187,15 +190,33 @@ void cli_lines_free(struct cli_lines *lines);
 /* As cli_broken, with the file in front where the sentence is about a line of it. */
 int cli_lines_broken(const struct qkv_context *ctx, const struct cli_lines *lines);
 bool cli_is_blank(const char *text);
-/* For an --output FILE: standard output goes to a temporary neighbour of `path` (NULL: stays what it is), which takes its
- * place at the end when all was written and `code` is CLI_DONE, else is removed. */
-int cli_output_begin(const char *path, char **temporary);
-int cli_output_end(const char *path, char *temporary, int code);
+
+/* ---- results (result.c) ------------------------------------------------------------------------------------------------- */
+
+/* What a command reads: files, and folders of models and runs. "-": standard input. NULLs are nothing. */
+struct cli_reads {
+    const char *const *items;
+    size_t count;
+    const char *also;
+};
+/* Whether `path` (NULL: fine) may be written, as qkv_output_check; CLI_FAILED after a message. */
+int cli_output_check(struct qkv_context *ctx, const char *path, bool force, const struct cli_reads *reads);
+/* A file by qkv_output_begin, or with NULL standard output. Write to `file`. */
+struct cli_output {
+    struct qkv_context *ctx;
+    struct qkv_output *output; /* NULL: standard output, or ended */
+    FILE *file;
+};
+int cli_output_begin(struct qkv_context *ctx, const char *path, bool force, const struct cli_reads *reads,
+                     struct cli_output *output);
+/* Commits the file if `code` is CLI_DONE, else cancels it; the exit code. */
+int cli_output_end(struct cli_output *output, int code);
+/* The row for the table of a command whose struct has `bool force`. */
+#define CLI_FORCE(type)                                                                                                \
+    { CLI_FLAG, 0, "force", NULL, offsetof(type, force), "replace files that exist", 0, 0, NULL }
 
 /* ---- pages (attend.c, attend_picture.c) -------------------------------------------------------------------------------- */
 
-/* Refuses to replace a file (NULL: none) unless forced. */
-int cli_check_output(const char *command, const char *path, bool force);
 /* The text to read, from a file (NULL: the prompt itself), whose last line end is none of it. The caller frees *text. */
 int cli_read_prompt(const char *prompt, const char *path, char **text, size_t *size);
 /* What was measured, a row a variant; the best of each column marked. */

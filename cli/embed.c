@@ -12,17 +12,18 @@
 struct arguments {
     const char *input, *output, *pool, *nearest, *among;
     int64_t top;
-    bool text, normalize;
+    bool text, normalize, force;
     struct cli_common common;
 };
 
 static const struct arguments defaults = {.pool = "mean", .top = 5};
 
 static const struct cli_option options[] = {
-    {CLI_TEXT, 0, "input", "FILE", offsetof(struct arguments, input), "read the lines from a file; - is standard input",
-     0, 0, NULL},
+    {CLI_TEXT, 0, "input", "FILE", offsetof(struct arguments, input),
+     "read the lines from a file of at most 1 GiB; - is standard input", 0, 0, NULL},
     {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output),
      "write the vectors as a NumPy file (.npy, float32, a row a line); with --text, as text", 0, 0, NULL},
+    CLI_FORCE(struct arguments),
     {CLI_FLAG, 0, "text", NULL, offsetof(struct arguments, text), "write them as text, tabs between the numbers", 0, 0,
      NULL},
     {CLI_TEXT, 0, "pool", "NAME", offsetof(struct arguments, pool), "mean of a line's tokens, or the first one", 0, 0,
@@ -31,7 +32,7 @@ static const struct cli_option options[] = {
     {CLI_TEXT, 0, "nearest", "TEXT", offsetof(struct arguments, nearest), "find the lines nearest to this one", 0, 0,
      NULL},
     {CLI_TEXT, 0, "among", "FILE", offsetof(struct arguments, among),
-     "the lines to find them among; - is standard input", 0, 0, NULL},
+     "the lines to find them among, at most 1 GiB; - is standard input", 0, 0, NULL},
     {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top), "how many nearest lines to show", 1, INT32_MAX, NULL},
     CLI_COMMON(struct arguments),
     CLI_PRECISION(struct arguments),
@@ -47,7 +48,7 @@ static int read_pool(const char *name, enum qkv_pool *pool) {
 
 /* ---- vectors --------------------------------------------------------------------------------------------------------------- */
 
-static void print_numpy(const float *vectors, size_t rows, size_t columns) {
+static void print_numpy(FILE *file, const float *vectors, size_t rows, size_t columns) {
     char header[192];
     size_t front = 10; /* bytes before the header */
     int n = snprintf(header, sizeof header, "{'descr': '<f4', 'fortran_order': False, 'shape': (%zu, %zu), }", rows,
@@ -55,36 +56,36 @@ static void print_numpy(const float *vectors, size_t rows, size_t columns) {
     size_t size = (front + (size_t)n + 1 + 63) / 64 * 64 - front;
     memset(header + n, ' ', size - (size_t)n);
     header[size - 1] = '\n';
-    fwrite("\x93NUMPY\x01\x00", 1, 8, stdout);
-    putchar((int)(size & 255));
-    putchar((int)(size >> 8));
-    fwrite(header, 1, size, stdout);
+    fwrite("\x93NUMPY\x01\x00", 1, 8, file);
+    putc((int)(size & 255), file);
+    putc((int)(size >> 8), file);
+    fwrite(header, 1, size, file);
     for (size_t i = 0; i < rows * columns; i++) {
         uint32_t bits;
         memcpy(&bits, vectors + i, sizeof bits);
-        for (int shift = 0; shift < 32; shift += 8) putchar((int)(bits >> shift & 255));
+        for (int shift = 0; shift < 32; shift += 8) putc((int)(bits >> shift & 255), file);
     }
 }
 
-static void print_text(const float *vectors, size_t rows, size_t columns) {
+static void print_text(FILE *file, const float *vectors, size_t rows, size_t columns) {
     for (size_t i = 0; i < rows; i++)
         for (size_t c = 0; c < columns; c++)
-            printf("%.9g%c", (double)vectors[i * columns + c], c + 1 < columns ? '\t' : '\n');
+            fprintf(file, "%.9g%c", (double)vectors[i * columns + c], c + 1 < columns ? '\t' : '\n');
 }
 
 static int write_vectors(struct qkv_model *model, const struct arguments *a, enum qkv_pool pool,
-                         const struct cli_lines *lines) {
+                         const struct cli_lines *lines, const struct cli_reads *reads) {
+    struct qkv_context *ctx = qkv_model_context(model);
     size_t columns = (size_t)qkv_model_spec(model)->d_model;
-    char *temporary;
+    struct cli_output output = {0};
     float *vectors = calloc(lines->count + 1, columns * sizeof *vectors);
     if (!vectors) return cli_failed("out of memory");
     int code = CLI_DONE;
-    if (qkv_embed(model, lines->items, lines->count, pool, a->normalize, vectors))
-        code = cli_lines_broken(qkv_model_context(model), lines);
-    if (code == CLI_DONE) code = cli_output_begin(a->output, &temporary);
+    if (qkv_embed(model, lines->items, lines->count, pool, a->normalize, vectors)) code = cli_lines_broken(ctx, lines);
+    if (code == CLI_DONE) code = cli_output_begin(ctx, a->output, a->force, reads, &output);
     if (code == CLI_DONE) {
-        (a->text ? print_text : print_numpy)(vectors, lines->count, columns);
-        code = cli_output_end(a->output, temporary, code);
+        (a->text ? print_text : print_numpy)(output.file, vectors, lines->count, columns);
+        code = cli_output_end(&output, code);
     }
     free(vectors);
     return code;
@@ -158,15 +159,20 @@ static int run(const void *values, const char *const *words, size_t count) {
     struct qkv_context *ctx = NULL;
     struct qkv_model *model = NULL;
     struct cli_lines lines = {0};
-    enum qkv_pool pool;
+    enum qkv_pool pool = QKV_POOL_MEAN;
     if (!count)
         return cli_usage("embed: say which model folder: %s embed MODEL \"a line of text\" -o FILE", cli_program);
     int code = check(a, count - 1);
     if (code == CLI_DONE) code = read_pool(a->pool, &pool);
+    const char *input = a->nearest ? a->among : a->input;
+    struct cli_reads reads = {words, 1, count > 1 ? NULL : input ? input : "-"};
     if (code == CLI_DONE) code = cli_open(&a->common, &ctx);
+    if (code == CLI_DONE) code = cli_output_check(ctx, a->output, a->force, &reads);
     if (code == CLI_DONE) code = cli_load(&a->common, ctx, words[0], &model);
-    if (code == CLI_DONE) code = cli_lines_read(words + 1, count - 1, a->nearest ? a->among : a->input, &lines);
-    if (code == CLI_DONE) code = (a->nearest ? find_nearest : write_vectors)(model, a, pool, &lines);
+    if (code == CLI_DONE) code = cli_lines_read(words + 1, count - 1, input, &lines);
+    if (code == CLI_DONE) {
+        code = a->nearest ? find_nearest(model, a, pool, &lines) : write_vectors(model, a, pool, &lines, &reads);
+    }
     cli_lines_free(&lines);
     qkv_model_free(model);
     qkv_context_free(ctx);

@@ -9,7 +9,7 @@
 
 struct arguments {
     const char *inputs, *output, *adamw;
-    bool gradients, weights;
+    bool gradients, weights, force;
     struct cli_common common;
 };
 
@@ -19,6 +19,7 @@ static const struct cli_option options[] = {
     {CLI_TEXT, 'i', "inputs", "FILE", offsetof(struct arguments, inputs), "safetensors file with in.ids and more", 0, 0,
      NULL},
     {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output), "safetensors file to write", 0, 0, NULL},
+    CLI_FORCE(struct arguments),
     {CLI_FLAG, 0, "gradients", NULL, offsetof(struct arguments, gradients), "also write grad.PARAMETER", 0, 0, NULL},
     {CLI_FLAG, 0, "weights", NULL, offsetof(struct arguments, weights), "also write out.weights.ATTENTION (B,H,Tq,Tk)",
      0, 0, NULL},
@@ -326,6 +327,7 @@ static int forward(struct work *w, const char *folder) {
     struct adamw adamw;
     int code = a->adamw ? read_adamw(a->adamw, &adamw) : CLI_DONE;
     if (!code) code = cli_open(&a->common, &w->ctx);
+    if (!code) code = cli_output_check(w->ctx, a->output, a->force, &(struct cli_reads){&folder, 1, a->inputs});
     if (!code) code = cli_load(&a->common, w->ctx, folder, &w->model);
     if (!code) code = read_inputs(w->ctx, qkv_model_spec(w->model), a->inputs, &w->in);
     if (code) return code;

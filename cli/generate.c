@@ -22,7 +22,7 @@ static const struct arguments defaults = {
 static const struct cli_option options[] = {
     {CLI_TEXT, 'p', "prompt", "TEXT", offsetof(struct arguments, prompt), "the text to continue", 0, 0, NULL},
     {CLI_TEXT, 0, "prompt-file", "FILE", offsetof(struct arguments, prompt_file),
-     "read the text to continue from a file; - is standard input", 0, 0, NULL},
+     "read the text to continue from a file of at most 64 MiB; - is standard input", 0, 0, NULL},
     {CLI_COUNT, 'n', "tokens", "N", offsetof(struct arguments, tokens), "how many tokens to make at most", 0, INT64_MAX,
      NULL},
     {CLI_REAL, 0, "temp", "X", offsetof(struct arguments, temperature),
@@ -126,7 +126,7 @@ static int run(const void *values, const char *const *words, size_t count) {
     size_t size = strlen(prompt);
     if (!count) return cli_usage("generate: say which model folder: %s generate RUN", cli_program);
     if (a->prompt && a->prompt_file) return cli_usage("generate: --prompt and --prompt-file exclude each other");
-    int code = a->prompt_file ? cli_read_all(a->prompt_file, &text, &size) : CLI_DONE;
+    int code = a->prompt_file ? cli_read_all(a->prompt_file, CLI_PROMPT_MOST, &text, &size) : CLI_DONE;
     if (text) prompt = text;
     if (code == CLI_DONE) code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE) code = cli_load(&a->common, ctx, words[0], &model);

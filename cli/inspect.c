@@ -17,14 +17,14 @@ static const struct arguments defaults = {0};
 
 static const struct cli_option options[] = {
     {CLI_TEXT, 'p', "prompt", "TEXT", offsetof(struct arguments, prompt), "what the model reads", 0, 0, NULL},
-    {CLI_TEXT, 0, "file", "FILE", offsetof(struct arguments, file), "the same from a file; - is standard input", 0, 0,
-     NULL},
+    {CLI_TEXT, 0, "file", "FILE", offsetof(struct arguments, file),
+     "the same from a file of at most 64 MiB; - is standard input", 0, 0, NULL},
     {CLI_TEXT, 0, "target", "TEXT", offsetof(struct arguments, target),
      "what the loss is of: an encoder-decoder's target, a classifier's class, the prompt with its masks filled", 0, 0,
      "what greedy search finds; the likeliest class; every token itself"},
     {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output), "write a page (HTML, one file)", 0, 0, NULL},
     {CLI_TEXT, 0, "json", "FILE", offsetof(struct arguments, json), "write the numbers as JSON", 0, 0, NULL},
-    {CLI_FLAG, 0, "force", NULL, offsetof(struct arguments, force), "replace files that exist", 0, 0, NULL},
+    CLI_FORCE(struct arguments),
     CLI_COMMON(struct arguments),
     CLI_PRECISION(struct arguments),
     CLI_IGNORE_MEMORY(struct arguments),
@@ -161,15 +161,17 @@ static int check(const struct arguments *a, size_t count) {
     if (!a->prompt && !a->file)
         return cli_usage("inspect: say what the model shall read: --prompt TEXT or --file FILE");
     if (a->prompt && a->file) return cli_usage("inspect: --prompt and --file exclude each other");
-    int code = cli_check_output("inspect", a->output, a->force);
-    return code ? code : cli_check_output("inspect", a->json, a->force);
+    return CLI_DONE;
 }
 
 static int run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
+    struct cli_reads reads = {words, count, a->file};
     int code = check(a, count);
     if (code == CLI_DONE) code = cli_open(&a->common, &ctx);
+    if (code == CLI_DONE) code = cli_output_check(ctx, a->output, a->force, &reads);
+    if (code == CLI_DONE) code = cli_output_check(ctx, a->json, a->force, &reads);
     if (code == CLI_DONE) code = inspect(ctx, a, words, count);
     qkv_context_free(ctx);
     return code;

@@ -1,10 +1,7 @@
-/* lines.c: commands that say something about each line of a text: where the lines come from, and output that appears whole or
- * not at all. */
-#include <errno.h>
+/* lines.c: commands that say something about each line of a text: where the lines come from. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli.h"
 
@@ -44,7 +41,7 @@ int cli_lines_read(const char *const *words, size_t count, const char *input, st
     }
     if (!input) input = "-";
     size_t size;
-    int code = cli_read_all(input, &lines->data, &size);
+    int code = cli_read_all(input, CLI_LINES_MOST, &lines->data, &size);
     if (code) return code;
     char *grown = realloc(lines->data, size + 1); /* room for the end of a last line without one */
     if (!grown) return cli_failed("out of memory");
@@ -67,34 +64,4 @@ int cli_lines_broken(const struct qkv_context *ctx, const struct cli_lines *line
 
 bool cli_is_blank(const char *text) {
     return text[strspn(text, " \t\r\n\v\f")] == 0;
-}
-
-/* ---- --output ------------------------------------------------------------------------------------------------------------- */
-
-int cli_output_begin(const char *path, char **temporary) {
-    *temporary = NULL;
-    if (!path) return CLI_DONE;
-    size_t n = strlen(path) + 32;
-    *temporary = malloc(n);
-    if (!*temporary) return cli_failed("out of memory");
-    snprintf(*temporary, n, "%s.%ld.part", path, (long)getpid());
-    if (freopen(*temporary, "wb", stdout)) return CLI_DONE;
-    int code = cli_failed("cannot write %s: %s", path, strerror(errno));
-    free(*temporary);
-    *temporary = NULL;
-    return code;
-}
-
-int cli_output_end(const char *path, char *temporary, int code) {
-    if (!temporary) return code;
-    errno = 0;
-    bool bad = ferror(stdout) != 0;
-    if (fflush(stdout) != 0) bad = true;
-    if (!bad && code == CLI_DONE && fsync(STDOUT_FILENO) != 0 && errno != EINVAL) bad = true;
-    if (!bad && code == CLI_DONE && rename(temporary, path) != 0) bad = true;
-    if (bad && code == CLI_DONE)
-        code = cli_failed("cannot write %s: %s", path, errno ? strerror(errno) : "is the disk full?");
-    if (code != CLI_DONE) unlink(temporary);
-    free(temporary);
-    return code;
 }

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <locale.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,6 +98,7 @@ static void fill_descriptor(int descriptor) {
 
 int main(int argc, char **argv) {
     settle_waiting(argv);
+    signal(SIGXFSZ, SIG_IGN); /* a file at its limit of size (ulimit -f) is a write that fails, as on a full disk */
     for (int i = 0; i <= 2; i++) fill_descriptor(i);
     setlocale(LC_CTYPE, "");
     if (argc > 0 && argv[0] && *argv[0]) cli_program = argv[0];

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <sys/stat.h>
+
 #include "cli.h"
 
 const char *cli_program = "qkv";
@@ -116,35 +118,54 @@ int cli_finish(int code) {
     if (fflush(stdout) != 0) bad = true;
     if (!bad || code != CLI_DONE) return code;
     if (errno != EPIPE)
-        cli_say("cannot write the output%s%s", errno ? ": " : " (is the disk full?)", errno ? strerror(errno) : "");
+        cli_say("cannot write the output%s%s%s", errno ? ": " : " (is the disk full?)", errno ? strerror(errno) : "",
+                errno == EFBIG ? "; raise the limit of the file size (ulimit -f)" : "");
     return CLI_FAILED;
 }
 
-int cli_read_all(const char *path, char **data, size_t *size) {
-    bool standard = !strcmp(path, "-");
-    const char *name = standard ? "standard input" : path;
-    FILE *file = standard ? stdin : fopen(path, "rb");
+static int too_much(const char *name, size_t most) {
+    char limit[CLI_NUMBER];
+    return cli_failed("%s has more than %s, the most that is read at once; give a shorter text", name,
+                      cli_bytes(limit, most));
+}
+
+/* Makes room for more of a text, of which there are `size` bytes; never for more than one byte past the most. */
+static bool grow_text(char **data, size_t *capacity, size_t most) {
+    size_t wanted = *capacity ? *capacity * 2 : 1 << 16;
+    if (wanted > most + 1) wanted = most + 1;
+    char *grown = realloc(*data, wanted);
+    if (!grown) return false;
+    *data = grown;
+    *capacity = wanted;
+    return true;
+}
+
+static int read_stream(FILE *file, const char *name, size_t most, char **data, size_t *size) {
     size_t capacity = 0, got;
-    *data = NULL;
-    *size = 0;
-    if (!file) return cli_failed("cannot read %s: %s", name, strerror(errno));
+    struct stat info;
+    if (fstat(fileno(file), &info) == 0 && S_ISREG(info.st_mode) && (uintmax_t)info.st_size > most)
+        return too_much(name, most);
     do {
-        if (*size == capacity) {
-            capacity = capacity ? capacity * 2 : 1 << 16;
-            char *grown = realloc(*data, capacity);
-            if (!grown) {
-                if (!standard) fclose(file);
-                return cli_failed("%s is too large for the memory of this machine", name);
-            }
-            *data = grown;
-        }
+        if (*size == capacity && !grow_text(data, &capacity, most))
+            return cli_failed("%s is too large for the memory of this machine", name);
         errno = 0;
         got = fread(*data + *size, 1, capacity - *size, file);
         *size += got;
+        if (*size > most) return too_much(name, most);
     } while (got > 0);
-    int error = ferror(file) ? errno : 0;
+    return ferror(file) ? cli_failed("cannot read %s: %s", name, strerror(errno)) : CLI_DONE;
+}
+
+int cli_read_all(const char *path, size_t most, char **data, size_t *size) {
+    bool standard = !strcmp(path, "-");
+    const char *name = standard ? "standard input" : path;
+    FILE *file = standard ? stdin : fopen(path, "rb");
+    *data = NULL;
+    *size = 0;
+    if (!file) return cli_failed("cannot read %s: %s", name, strerror(errno));
+    int code = read_stream(file, name, most, data, size);
     if (!standard) fclose(file);
-    return error ? cli_failed("cannot read %s: %s", name, strerror(error)) : CLI_DONE;
+    return code;
 }
 
 size_t cli_utf8(const char *text, size_t size) {

@@ -190,8 +190,8 @@ static int run(const void *values, const char *const *words, size_t count) {
     if (!count) return cli_usage("report: say which runs: %s report RUN… -o report.html", cli_program);
     if (a->follow && !a->output) return cli_usage("report: --follow writes a page again and again; say where: -o FILE");
     if (!a->follow && a->every != defaults.every) return cli_usage("report: --every is for --follow; add it");
-    int code = cli_check_output("report", a->output, a->force);
-    if (code == CLI_DONE) code = cli_open(&a->common, &ctx);
+    int code = cli_open(&a->common, &ctx);
+    if (code == CLI_DONE) code = cli_output_check(ctx, a->output, a->force, &(struct cli_reads){words, count, NULL});
     if (code == CLI_DONE && a->follow) cli_catch_signals();
     if (code == CLI_DONE) code = a->follow ? follow(ctx, a, words, count) : report(ctx, a, words, count);
     qkv_context_free(ctx);

@@ -81,7 +81,7 @@ static int encode_stream(struct printer *p) {
     bool end = false;
     while (text && !end && code == CLI_DONE) {
         if (size == capacity) {
-            char *grown = realloc(text, capacity *= 2);
+            char *grown = capacity < CLI_LINES_MOST ? realloc(text, capacity *= 2) : NULL;
             if (!grown) break;
             text = grown;
         }
@@ -148,7 +148,7 @@ static int decode(struct printer *p, const char *const *words, size_t count) {
     char *text = NULL;
     size_t size = 0;
     if (count > 0) return decode_ids(p, words[0], strlen(words[0]));
-    int code = cli_read_all("-", &text, &size);
+    int code = cli_read_all("-", CLI_LINES_MOST, &text, &size);
     if (code == CLI_DONE) code = decode_ids(p, text, size);
     free(text);
     return code;
@@ -178,9 +178,9 @@ const struct cli_command *cli_tokenize(void) {
         .summary = "turn text into token ids, or ids into text",
         .usage = "RUN [TEXT]\nRUN --ids [IDS]",
         .description =
-            "RUN is a model folder or a tokenizer.json. Without TEXT or IDS they are read from standard input. Every "
-            "text, valid UTF-8 or not, comes back from its ids byte for byte (with --specials, with the template's "
-            "tokens).",
+            "RUN is a model folder or a tokenizer.json. Without TEXT or IDS they are read from standard input (ids: at "
+            "most 1 GiB). Every text, valid UTF-8 or not, comes back from its ids byte for byte (with --specials, with "
+            "the template's tokens).",
         .examples = "qkv tokenize run/ \"To be, or not to be\"\n"
                     "qkv tokenize run/ --pieces \"To be\"\n"
                     "qkv tokenize run/ < book.txt | qkv tokenize run/ --ids > same-book.txt",

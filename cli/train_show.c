@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <sys/stat.h>
+
 #include "cli.h"
 
 /* ---- samples -------------------------------------------------------------------------------------------------------- */
@@ -28,8 +30,12 @@ static enum qkv_status write_sample(FILE *out, struct qkv_model *model, int64_t 
 
 /* The sources of the first lines of a file of pairs, each line's end and target cut off. */
 static size_t read_sources(const char *path, char lines[][256], size_t most) {
-    FILE *file = fopen(path, "r");
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    struct stat info;
+    FILE *file =
+        descriptor >= 0 && fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode) ? fdopen(descriptor, "r") : NULL;
     size_t count = 0;
+    if (!file && descriptor >= 0) close(descriptor);
     while (file && count < most && fgets(lines[count], sizeof lines[count], file)) {
         char *tab = strchr(lines[count], '\t');
         if (!tab) continue; /* a blank line, or one too long to show */
@@ -84,29 +90,62 @@ static void show(struct cli_progress *progress, const char *text, size_t size) {
     fputc('\n', stderr);
 }
 
-/* The line, written at once, so that a reader meanwhile sees all of it or nothing. */
+/* Opens the samples to append a line: *size is where, *torn whether the last line has no end, as a full disk leaves it. */
+static int open_samples(const char *path, off_t *size, bool *torn) {
+    /* O_NONBLOCK: a pipe must not keep the training waiting. */
+    int file = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
+    struct stat info;
+    char last = '\n';
+    if (file < 0) return -1;
+    bool fine = fstat(file, &info) == 0;
+    if (fine && !S_ISREG(info.st_mode)) fine = false, errno = EINVAL;
+    *size = fine ? info.st_size : 0;
+    if (fine && *size > 0) fine = pread(file, &last, 1, *size - 1) == 1;
+    *torn = last != '\n';
+    if (fine) return file;
+    int error = errno;
+    close(file);
+    errno = error;
+    return -1;
+}
+
+/* Appends a line, written at once, so that a reader meanwhile sees all of it or nothing; of one that does not fit nothing stays.
+ * `line` begins with the line end that a torn line before it lacks. */
+static bool append_sample(const char *path, const char *line, size_t length) {
+    off_t size;
+    bool torn;
+    int file = open_samples(path, &size, &torn);
+    if (file < 0) return false;
+    if (!torn) line++, length--;
+    errno = ENOSPC;
+    bool whole = write(file, line, length) == (ssize_t)length;
+    int error = errno;
+    if (!whole && ftruncate(file, size) != 0) {
+        /* a part stays; the next line begins behind it */
+    }
+    close(file);
+    errno = error;
+    return whole;
+}
+
 static int keep(const char *folder, int64_t step, const char *text, size_t size) {
     char *line = NULL, *path = NULL;
     size_t length = 0, n = strlen(folder) + sizeof "/samples.jsonl";
     FILE *out = open_memstream(&line, &length);
     if (out) {
-        fprintf(out, "{\"step\":%lld,\"text\":", (long long)step);
+        fprintf(out, "\n{\"step\":%lld,\"text\":", (long long)step);
         cli_write_quoted(out, text, size);
         fputs("}\n", out);
         if (fclose(out) != 0) length = 0;
         path = malloc(n);
     }
-    int code = CLI_DONE, file = -1;
+    int code = CLI_DONE;
     if (!path || !length) {
         code = cli_failed("out of memory");
     } else {
         snprintf(path, n, "%s/samples.jsonl", folder);
-        errno = ENOSPC;
-        file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0666);
-        if (file < 0 || write(file, line, length) != (ssize_t)length)
-            code = cli_failed("cannot write %s: %s", path, strerror(errno));
+        if (!append_sample(path, line, length)) code = cli_failed("cannot write %s: %s", path, strerror(errno));
     }
-    if (file >= 0) close(file);
     free(path);
     free(line);
     return code;

@@ -10,7 +10,7 @@ struct arguments {
     const char *input, *output;
     int64_t beam, n_best, max_tokens, no_repeat, batch, top_k, seed;
     double length_penalty, temperature, top_p;
-    bool sample, scores, quiet;
+    bool sample, scores, quiet, force;
     struct cli_common common;
 };
 
@@ -41,10 +41,11 @@ static const struct cli_option options[] = {
      "from the clock; shown at the end"},
     {CLI_FLAG, 0, "scores", NULL, offsetof(struct arguments, scores), "write each line's score and a tab before it", 0,
      0, NULL},
-    {CLI_TEXT, 0, "input", "FILE", offsetof(struct arguments, input), "read the lines from a file; - is standard input",
-     0, 0, NULL},
-    {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output),
-     "write to a file, which is replaced only when all is done", 0, 0, NULL},
+    {CLI_TEXT, 0, "input", "FILE", offsetof(struct arguments, input),
+     "read the lines from a file of at most 1 GiB; - is standard input", 0, 0, NULL},
+    {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output), "write to a file, once all is done", 0, 0,
+     NULL},
+    CLI_FORCE(struct arguments),
     {CLI_COUNT, 0, "batch", "N", offsetof(struct arguments, batch),
      "lines side by side; the results do not depend on it (0: 32)", 0, 65536, NULL},
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "no progress, no statistics", 0, 0, NULL},
@@ -57,6 +58,7 @@ static const struct cli_option options[] = {
 struct writer {
     const struct arguments *arguments;
     struct cli_progress progress;
+    FILE *file;
     size_t lines;
     bool terminal; /* control characters would act on it: show them as U+FFFD */
 };
@@ -66,13 +68,13 @@ static void write_text(const struct writer *w, const char *text, size_t size) {
     for (size_t i = 0; i < size; i++) {
         unsigned char c = (unsigned char)text[i];
         if (c == '\n' || c == '\r' || c == 0)
-            putchar(' ');
+            putc(' ', w->file);
         else if (w->terminal && (c < 32 || c == 127) && c != '\t')
-            fputs(cli_locale_utf8() ? "\xEF\xBF\xBD" : "?", stdout);
+            fputs(cli_locale_utf8() ? "\xEF\xBF\xBD" : "?", w->file);
         else
-            putchar(c);
+            putc(c, w->file);
     }
-    putchar('\n');
+    putc('\n', w->file);
 }
 
 static bool write_line(void *user, size_t line, size_t rank, const char *text, size_t size, double score) {
@@ -80,17 +82,17 @@ static bool write_line(void *user, size_t line, size_t rank, const char *text, s
     const struct arguments *a = w->arguments;
     bool blank = score == 0 && size == 0;
     if (!blank && a->n_best > 1)
-        printf("%zu\t%zu\t%.4f\t", line + 1, rank + 1, score);
+        fprintf(w->file, "%zu\t%zu\t%.4f\t", line + 1, rank + 1, score);
     else if (!blank && a->scores)
-        printf("%.4f\t", score);
+        fprintf(w->file, "%.4f\t", score);
     write_text(w, text, size);
-    if (w->terminal) fflush(stdout);
+    if (w->terminal) fflush(w->file);
     if (rank == 0 && cli_progress_due(&w->progress)) {
         char done[CLI_NUMBER], all[CLI_NUMBER], field[2 * CLI_NUMBER + 16];
         snprintf(field, sizeof field, "%s of %s lines", cli_grouped(done, line + 1), cli_grouped(all, w->lines));
         cli_progress_show(&w->progress, (double)(line + 1) / (double)w->lines, (const char *const[]){field}, 1);
     }
-    return !cli_stopping && !ferror(stdout);
+    return !cli_stopping && !ferror(w->file);
 }
 
 static int check(const struct arguments *a) {
@@ -114,11 +116,11 @@ static void print_statistics(const struct arguments *a, size_t lines, size_t tok
             seconds > 0 ? (double)lines / seconds : 0, seconds > 0 ? (double)tokens / seconds : 0, seeded);
 }
 
-static int translate(struct qkv_model *model, const struct arguments *a, const struct cli_lines *lines) {
-    struct writer w = {.arguments = a, .lines = lines->count};
+static int translate(struct qkv_model *model, const struct arguments *a, const struct cli_lines *lines, FILE *file) {
+    struct writer w = {.arguments = a, .file = file, .lines = lines->count};
     struct qkv_search_options o = qkv_search_defaults();
     size_t tokens = 0;
-    char *temporary;
+    int code = CLI_DONE;
     o.beam = (size_t)a->beam;
     o.n_best = (size_t)a->n_best;
     o.length_penalty = a->length_penalty;
@@ -131,9 +133,7 @@ static int translate(struct qkv_model *model, const struct arguments *a, const s
     o.sampling.top_p = a->top_p;
     o.sampling.seed = a->seed >= 0 ? (uint64_t)a->seed : (uint64_t)time(NULL);
     o.tokens = &tokens;
-    int code = cli_output_begin(a->output, &temporary);
-    if (code) return code;
-    w.terminal = isatty(STDOUT_FILENO) != 0;
+    w.terminal = isatty(fileno(file)) != 0;
     cli_progress_start(&w.progress, a->quiet || w.terminal, false);
     double start = cli_now();
     enum qkv_status status = qkv_translate(model, (const char *const *)lines->items, lines->count, &o, write_line, &w);
@@ -143,7 +143,6 @@ static int translate(struct qkv_model *model, const struct arguments *a, const s
         code = cli_lines_broken(qkv_model_context(model), lines);
     else if (cli_stopping)
         code = CLI_INTERRUPTED;
-    code = cli_output_end(a->output, temporary, code);
     if (code == CLI_DONE && !status && !a->quiet) print_statistics(a, lines->count, tokens, seconds, o.sampling.seed);
     return code;
 }
@@ -155,17 +154,23 @@ static int run(const void *values, const char *const *words, size_t count) {
     struct cli_lines lines = {0};
     if (!count)
         return cli_usage("translate: say which model folder: %s translate MODEL \"a line of text\"", cli_program);
+    struct cli_output output = {0};
+    struct cli_reads reads = {words, 1, count > 1 ? NULL : a->input ? a->input : "-"};
     int code = check(a);
     if (code == CLI_DONE) code = cli_open(&a->common, &ctx);
+    if (code == CLI_DONE) code = cli_output_check(ctx, a->output, a->force, &reads);
     if (code == CLI_DONE) code = cli_load(&a->common, ctx, words[0], &model);
     /* A model that cannot translate says so before anything is read. */
     struct qkv_search_options o = qkv_search_defaults();
     if (code == CLI_DONE && qkv_translate(model, NULL, 0, &o, write_line, NULL)) code = cli_broken(ctx);
     if (code == CLI_DONE) code = cli_lines_read(words + 1, count - 1, a->input, &lines);
+    if (code == CLI_DONE)
+        code = cli_output_begin(ctx, a->output, a->force, &reads, &output); /* may wait for a reader */
     if (code == CLI_DONE) {
         cli_catch_signals();
-        code = translate(model, a, &lines);
+        code = translate(model, a, &lines, output.file);
     }
+    code = cli_output_end(&output, code);
     cli_lines_free(&lines);
     qkv_model_free(model);
     qkv_context_free(ctx);

@@ -577,6 +577,7 @@ QKV_API enum qkv_status qkv_generate(struct qkv_model *model, const char *prompt
 }
 #endif
 
+#include "qkv/output.h"    /* files that a program writes for its user */
 #include "qkv/attention.h" /* attention on its own, without a model */
 #include "qkv/training.h"  /* optimizers, training runs, evaluation */
 #include "qkv/report.h"    /* attention on a text, training runs: numbers and pages */

@@ -234,6 +234,8 @@ enum qkv_status qkv_replace_write(struct qkv_replace *replace, const void *data,
  * the disk breaks at the very last step, naming the folder, may the new file be in place already). */
 enum qkv_status qkv_replace_commit(struct qkv_replace *replace);
 void qkv_replace_cancel(struct qkv_replace *replace); /* harmless after a commit */
+/* Sets *out to the path without symbolic links as its last part (a link may point to nothing yet), a heap string. */
+enum qkv_status qkv_follow_links(struct qkv_context *ctx, const char *path, char **out);
 /* All of it in one call. */
 enum qkv_status qkv_write_file(struct qkv_context *ctx, const char *path, const void *data, size_t n);
 /* Makes a folder and its missing parents. Existing folders are fine. */
@@ -241,6 +243,11 @@ enum qkv_status qkv_make_folder(struct qkv_context *ctx, const char *path);
 /* folder + "/" + name as a heap string, or NULL with the sentence recorded. */
 char *qkv_join_path(struct qkv_context *ctx, const char *folder, const char *name);
 bool qkv_file_exists(const char *path);
+/* Whether something is there that is no regular file, links followed: a folder, pipe or device. */
+bool qkv_is_special(const char *path);
+/* Locks a folder until the descriptor in *lock is closed, or the process ends. QKV_FILE when another process holds it:
+ * "FOLDER: <who>; wait for it or choose another folder". Where the file system knows no locks *lock is -1. */
+enum qkv_status qkv_lock_folder(struct qkv_context *ctx, const char *folder, const char *who, int *lock);
 
 /* ---- hash (hash.c) ----------------------------------------------------------------------------------------------
  * FNV-1a (Fowler, Noll, Vo), 64 bits, continued from `hash`: tells texts apart, no protection against malice. */

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -182,4 +183,22 @@ char *qkv_join_path(struct qkv_context *ctx, const char *folder, const char *nam
 bool qkv_file_exists(const char *path) {
     struct stat info;
     return stat(path, &info) == 0;
+}
+
+bool qkv_is_special(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && !S_ISREG(info.st_mode);
+}
+
+enum qkv_status qkv_lock_folder(struct qkv_context *ctx, const char *folder, const char *who, int *lock) {
+    *lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*lock < 0) return qkv_fail_file(ctx, "lock", folder, errno);
+    if (flock(*lock, LOCK_EX | LOCK_NB) == 0) return QKV_OK;
+    int error = errno;
+    close(*lock);
+    *lock = -1;
+    if (error == EWOULDBLOCK)
+        return qkv_fail(ctx, QKV_FILE, "%s: %s; wait for it or choose another folder", folder, who);
+    bool unknown = error == ENOLCK || error == ENOTSUP || error == ENOSYS || error == EBADF; /* EBADF: NFS */
+    return unknown ? QKV_OK : qkv_fail_file(ctx, "lock", folder, error);
 }

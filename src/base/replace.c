@@ -26,8 +26,7 @@ static size_t folder_length(const char *path) { /* with its slash; 0: the curren
     return slash ? (size_t)(slash - path) + 1 : 0;
 }
 
-/* Sets *out to the path without symbolic links as its last part (a link may point to nothing yet), a heap string. */
-static enum qkv_status follow_links(struct qkv_context *ctx, const char *path, char **out) {
+enum qkv_status qkv_follow_links(struct qkv_context *ctx, const char *path, char **out) {
     char *current = qkv_copy_string(ctx, path);
     for (int links = 0; current; links++) {
         char target[PATH_MAX];
@@ -145,7 +144,7 @@ static enum qkv_status begin(struct qkv_replace *r, const char *path) {
         int descriptor = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
         return descriptor < 0 ? qkv_fail_file(r->ctx, "write", path, errno) : open_stream(r, descriptor);
     }
-    enum qkv_status status = follow_links(r->ctx, path, &r->path);
+    enum qkv_status status = qkv_follow_links(r->ctx, path, &r->path);
     if (status) return status;
     if (!r->path[folder_length(r->path)]) return qkv_fail_file(r->ctx, "write", *path ? path : "\"\"", ENOENT);
     return begin_beside(r, exists ? &old : NULL);

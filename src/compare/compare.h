@@ -50,6 +50,7 @@ struct qkv_comparison {
     bool *used;             /* by some variant: each setting that all share, then each axis */
     int64_t seed;           /* the first one */
     struct qkv_texts notes; /* of the trainings, each sentence once */
+    int lock;               /* the folder's, against another comparison; -1: none */
 };
 void qkv_variant_fail(struct qkv_comparison *c,
                       struct qkv_variant_state *v); /* the context's sentence is its failure */
@@ -70,7 +71,7 @@ enum qkv_status qkv_comparison_texts(struct qkv_comparison *c, const struct qkv_
 
 /* ---- compare.json (record.c) ------------------------------------------------------------------------------------------------ */
 
-/* Writes down what was asked for, or compares it with what is there. */
+/* Makes and locks the folder, and writes down what was asked for, or compares it with what is there. */
 enum qkv_status qkv_comparison_record(struct qkv_comparison *c, const struct qkv_compare_options *options);
 
 /* ---- statistics (measure.c) --------------------------------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
  * folder. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "compare/compare.h"
 
@@ -314,6 +315,7 @@ static enum qkv_status begin(struct qkv_context *ctx, const char *folder, struct
     *out = qkv_allocate(ctx, 1, sizeof **out);
     if (!*out) return QKV_MEMORY;
     (*out)->ctx = ctx;
+    (*out)->lock = -1;
     (*out)->folder = qkv_copy_string(ctx, folder);
     return (*out)->folder ? QKV_OK : QKV_MEMORY;
 }
@@ -359,6 +361,7 @@ void qkv_comparison_free(struct qkv_comparison *c) {
         free(v->decode);
     }
     for (size_t a = 0; a < c->axis_count; a++) qkv_axis_free(&c->axes[a]);
+    if (c->lock >= 0) close(c->lock);
     qkv_texts_free(&c->training);
     qkv_texts_free(&c->notes);
     free(c->variants);

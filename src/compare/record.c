@@ -141,11 +141,12 @@ enum qkv_status qkv_comparison_record(struct qkv_comparison *c, const struct qkv
     enum qkv_status status = path ? json.status : QKV_MEMORY;
     json_t *now = status ? NULL : json_loadb(json.text.data, json.text.size, 0, NULL);
     if (!status && !now) status = qkv_fail_memory(c->ctx, json.text.size, "the record of a comparison");
+    if (!status) status = qkv_make_folder(c->ctx, c->folder);
+    if (!status) status = qkv_lock_folder(c->ctx, c->folder, "another comparison is running in this folder", &c->lock);
     if (!status && qkv_file_exists(path)) {
         status = check_record(c, path, now);
     } else if (!status) {
         status = check_free(c, options->force);
-        if (!status) status = qkv_make_folder(c->ctx, c->folder);
         if (!status) status = qkv_buffer_append(c->ctx, &json.text, "\n", 1);
         if (!status) status = qkv_write_file(c->ctx, path, json.text.data, json.text.size);
     }

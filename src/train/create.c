@@ -15,6 +15,26 @@ static const char *const run_files[] = {QKV_TRAIN_FILE,        QKV_CHECKPOINT_FI
                                         QKV_SOURCE_FILE,       QKV_LABELS_FILE,       QKV_MACHINE_FILE};
 #define RUN_FILES (sizeof run_files / sizeof *run_files)
 
+enum qkv_status qkv_run_special(struct qkv_context *ctx, const char *path) {
+    return qkv_fail(ctx, QKV_FILE,
+                    "%s is a pipe, a device or a folder, where a run has a file; remove it, or choose "
+                    "another folder",
+                    path);
+}
+
+enum qkv_status qkv_run_check_files(struct qkv_context *ctx, const char *folder) {
+    static const char *const others[] = {QKV_WEIGHTS_FILE, QKV_SAMPLES_FILE};
+    size_t count = sizeof others / sizeof *others;
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < RUN_FILES + count && !status; i++) {
+        char *path = qkv_join_path(ctx, folder, i < RUN_FILES ? run_files[i] : others[i - RUN_FILES]);
+        if (!path) return QKV_MEMORY;
+        if (qkv_is_special(path)) status = qkv_run_special(ctx, path);
+        free(path);
+    }
+    return status;
+}
+
 struct leavings { /* what was there before, and so stays when starting fails */
     bool file[RUN_FILES], folder;
 };
@@ -101,7 +121,7 @@ static enum qkv_status write_config(struct qkv_trainer *t) {
 
 static enum qkv_status fill_folder(struct qkv_trainer *t, struct qkv_spec *spec) {
     enum qkv_status status = check_free(t->ctx, t->folder); /* again, as nobody else can change that any more */
-    if (!status) status = qkv_log_cut(t->ctx, &t->log, 0);
+    if (!status) status = qkv_trainer_cut_log(t, 0);
     if (!status) status = t->feed->prepare(t, spec);
     if (!status) status = qkv_trainer_build(t, spec);
     if (!status) status = write_config(t);
@@ -116,6 +136,7 @@ static enum qkv_status start(struct qkv_trainer *t, struct qkv_spec *spec) {
     struct leavings before;
     look_around(t->folder, &before);
     enum qkv_status status = check_free(t->ctx, t->folder);
+    if (!status) status = qkv_run_check_files(t->ctx, t->folder);
     if (!status) status = qkv_make_folder(t->ctx, t->folder);
     if (!status) status = qkv_log_open(t->ctx, &t->log, t->folder);
     if (status) {

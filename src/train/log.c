@@ -2,8 +2,9 @@
  *
  *   {"step":1,"loss":…,"norm":…,"rate":…,"tokens":…,"tokens_per_second":…,"flops_share":…,"seconds":…}
  *
- * and on the steps that were evaluated "valid_loss", and the metric under its name where it is another. `tokens` and `seconds` count from the beginning of the run. What a
- * killed run wrote past its checkpoint is cut away when it is resumed, so the file reads as if it had never stopped. */
+ * and on the steps that were evaluated "valid_loss", and the metric under its name where it is another. `tokens` and
+ * `seconds` count from the beginning of the run. What a killed run wrote past its checkpoint is taken out when it is resumed
+ * (log_cut.c), so the file reads as if it had never stopped. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -12,62 +13,47 @@
 #include <unistd.h>
 
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include "train/train.h"
+
+/* Opens and locks the file at log->path. Between the two steps another trainer may have put a new one in its place. */
+static enum qkv_status log_lock(struct qkv_context *ctx, struct qkv_log *log) {
+    for (;;) {
+        struct stat mine, there;
+        /* O_NONBLOCK: a pipe must not keep the run waiting; it is refused below. */
+        log->file = open(log->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
+        if (log->file < 0 || fstat(log->file, &mine) != 0) return qkv_fail_file(ctx, "write", log->path, errno);
+        if (!S_ISREG(mine.st_mode)) return qkv_run_special(ctx, log->path);
+        if (flock(log->file, LOCK_EX | LOCK_NB) != 0) {
+            if (errno == EWOULDBLOCK)
+                return qkv_fail(ctx, QKV_FILE,
+                                "%.*s: another process is training in this folder; wait for it or choose another "
+                                "folder",
+                                (int)(strlen(log->path) - sizeof QKV_LOG_FILE), log->path);
+            bool unknown = errno == ENOLCK || errno == ENOTSUP || errno == ENOSYS;
+            return unknown ? QKV_OK : qkv_fail_file(ctx, "lock", log->path, errno);
+        }
+        if (stat(log->path, &there) == 0 && there.st_dev == mine.st_dev && there.st_ino == mine.st_ino) return QKV_OK;
+        close(log->file);
+    }
+}
 
 enum qkv_status qkv_log_open(struct qkv_context *ctx, struct qkv_log *log, const char *folder) {
     static const char longest[1024]; /* room for any line, so that none has to ask for more */
     *log = (struct qkv_log){.file = -1};
     log->path = qkv_join_path(ctx, folder, QKV_LOG_FILE);
     if (!log->path || qkv_buffer_append(ctx, &log->line, longest, sizeof longest)) return QKV_MEMORY;
-    log->file = open(log->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666);
-    if (log->file < 0) return qkv_fail_file(ctx, "write", log->path, errno);
-    if (flock(log->file, LOCK_EX | LOCK_NB) == 0) return QKV_OK;
-    if (errno == EWOULDBLOCK)
-        return qkv_fail(ctx, QKV_FILE,
-                        "%s: another process is training in this folder; wait for it or choose another "
-                        "folder",
-                        folder);
-    return errno == ENOLCK || errno == ENOTSUP || errno == ENOSYS ? QKV_OK
-                                                                  : qkv_fail_file(ctx, "lock", log->path, errno);
+    return log_lock(ctx, log);
 }
 
-/* The step of a whole line of `size` bytes, −1 if it is none. */
-static int64_t step_of(const char *line, size_t size) {
-    static const char start[] = "{\"step\":";
-    size_t i = sizeof start - 1;
-    int64_t step = 0;
-    if (size < i + 2 || memcmp(line, start, i) != 0 || line[size - 1] != '}') return -1;
-    size_t digits = i;
-    for (; i < size && line[i] >= '0' && line[i] <= '9' && i - digits < 16; i++) step = step * 10 + (line[i] - '0');
-    return i > digits && line[i] == ',' ? step : -1;
-}
-
-/* Bytes of the leading lines with rising steps up to `last`. */
-static size_t kept_bytes(const struct qkv_map *map, int64_t last) {
-    const char *text = (const char *)map->data;
-    size_t begin = 0;
-    int64_t before = 0;
-    while (begin < map->size) {
-        const char *end = memchr(text + begin, '\n', map->size - begin);
-        if (!end) break;
-        size_t size = (size_t)(end - text) - begin;
-        int64_t step = step_of(text + begin, size);
-        if (step <= before || step > last) break;
-        before = step;
-        begin += size + 1;
-    }
-    return begin;
-}
-
-enum qkv_status qkv_log_cut(struct qkv_context *ctx, struct qkv_log *log, int64_t step) {
-    struct qkv_map map;
-    enum qkv_status status = qkv_map_file(ctx, log->path, &map);
+enum qkv_status qkv_log_replace(struct qkv_context *ctx, struct qkv_log *log, const void *data, size_t n) {
+    int old = log->file;
+    enum qkv_status status = qkv_write_file(ctx, log->path, data, n);
     if (status) return status;
-    log->size = kept_bytes(&map, step);
-    qkv_unmap_file(&map);
-    if (ftruncate(log->file, (off_t)log->size) != 0) return qkv_fail_file(ctx, "shorten", log->path, errno);
-    return QKV_OK;
+    status = log_lock(ctx, log);
+    close(old); /* only now: until then nobody else gets the lock of the old file */
+    return status;
 }
 
 static double rounded(double x, double unit) {

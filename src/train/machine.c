@@ -62,7 +62,7 @@ enum qkv_status qkv_machine_note(struct qkv_context *ctx, const char *folder, in
         return status;
     }
     struct qkv_buffer out = {0};
-    int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | (step ? 0 : O_TRUNC), 0666);
+    int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | (step ? 0 : O_TRUNC), 0666);
     status = qkv_buffer_print(ctx, &out, "%s\n", text);
     if (!status && (file < 0 || write(file, out.data, out.size) != (ssize_t)out.size))
         status = qkv_fail_file(ctx, "write", path, errno ? errno : ENOSPC);

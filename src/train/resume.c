@@ -98,7 +98,8 @@ static enum qkv_status resume_options(struct qkv_trainer *t, struct qkv_resume_o
 /* ---- all of it ----------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status resume(struct qkv_trainer *t, struct qkv_resume_options *o) {
-    enum qkv_status status = resume_options(t, o);
+    enum qkv_status status = qkv_run_check_files(t->ctx, t->folder);
+    if (!status) status = resume_options(t, o);
     if (!status) status = qkv_train_precision(t->ctx, &t->options, false);
     t->feed = qkv_feed_choose(&t->options);
     if (!status) status = qkv_log_open(t->ctx, &t->log, t->folder);
@@ -109,7 +110,7 @@ static enum qkv_status resume(struct qkv_trainer *t, struct qkv_resume_options *
     if (!status) status = resume_set_end(t, o);
     if (!status && (o->setting_count || t->options.steps != end))
         status = qkv_train_json_write(t->ctx, t->folder, &t->options, &t->facts);
-    if (!status) status = qkv_log_cut(t->ctx, &t->log, t->pending ? t->report.step - 1 : t->report.step);
+    if (!status) status = qkv_trainer_cut_log(t, t->pending ? t->report.step - 1 : t->report.step);
     t->report.steps = t->options.steps;
     return status || t->report.step == 0 ? status : qkv_machine_note(t->ctx, t->folder, t->report.step);
 }

@@ -33,6 +33,7 @@
 #define QKV_SOURCE_FILE       "source_tokenizer.json"
 #define QKV_LABELS_FILE       "labels.txt"
 #define QKV_WEIGHTS_FILE      "model.safetensors"
+#define QKV_SAMPLES_FILE      "samples.jsonl"
 
 /* ---- options (options.c) --------------------------------------------------------------------------------------- */
 
@@ -357,7 +358,14 @@ struct qkv_validation {
 enum qkv_status qkv_validate(struct qkv_context *ctx, const struct qkv_validation *validation, qkv_progress *progress,
                              void *user, double *loss);
 
-/* ---- log (log.c) -------------------------------------------------------------------------------------------------------- */
+/* ---- the folder (create.c) ------------------------------------------------------------------------------------------------ */
+
+/* Refuses a folder in which something has the name of a run's file and is a pipe, a device or a folder: reading or writing it
+ * might wait for ever. */
+enum qkv_status qkv_run_check_files(struct qkv_context *ctx, const char *folder);
+enum qkv_status qkv_run_special(struct qkv_context *ctx, const char *path); /* the sentence for it */
+
+/* ---- log (log.c, log_cut.c) -------------------------------------------------------------------------------------------------------- */
 
 struct qkv_log {
     int file;               /* valid where path is not NULL; −1: not open */
@@ -367,8 +375,13 @@ struct qkv_log {
 };
 /* Opens log.jsonl in a folder and locks it against a second trainer. */
 enum qkv_status qkv_log_open(struct qkv_context *ctx, struct qkv_log *log, const char *folder);
-/* Keeps the lines of steps up to `step` and cuts the rest. */
-enum qkv_status qkv_log_cut(struct qkv_context *ctx, struct qkv_log *log, int64_t step);
+struct qkv_log_strays { /* lines that cannot be read */
+    size_t count, first; /* how many, and the number of the first one, from 1 */
+};
+/* Takes the lines of steps past `step` out, and what is left of one that was being written. All others stay (log_cut.c). */
+enum qkv_status qkv_log_cut(struct qkv_context *ctx, struct qkv_log *log, int64_t step, struct qkv_log_strays *strays);
+/* Puts a new file in the place of the log, which stays locked. */
+enum qkv_status qkv_log_replace(struct qkv_context *ctx, struct qkv_log *log, const void *data, size_t n);
 enum qkv_status qkv_log_write(struct qkv_context *ctx, struct qkv_log *log, const struct qkv_train_report *report,
                               uint64_t tokens);
 enum qkv_status qkv_log_sync(struct qkv_context *ctx, struct qkv_log *log);
@@ -595,6 +608,8 @@ enum qkv_status qkv_trainer_same_text(struct qkv_trainer *trainer, const char *p
 /* Adds a note for whoever runs the trainer: one whole sentence without a period at its end, as of a failure. Control
  * characters of foreign names are for the caller to make harmless. */
 enum qkv_status qkv_trainer_add_note(struct qkv_trainer *trainer, const char *format, ...) QKV_PRINTF(2, 3);
+/* Cuts the log after the line of `step`; a note says what could not be read. */
+enum qkv_status qkv_trainer_cut_log(struct qkv_trainer *trainer, int64_t step);
 double qkv_clock(void); /* seconds of a clock that only goes forward */
 /* Calls progress if there is one; QKV_STOPPED when it asks to stop. */
 enum qkv_status qkv_train_progress(struct qkv_context *ctx, qkv_progress *progress, void *user, const char *what,

@@ -37,7 +37,7 @@ printf 'a\0b\n' >nul.txt
 refuse 1 'nul\.txt:1: a NUL byte' "$QKV" classify classifier --input nul.txt
 refuse 1 'cannot write no/where' "$QKV" classify classifier London --output no/where
 echo keep >classes.tsv
-refuse 1 'context is 40' "$QKV" classify many "$(printf 'x%.0s' $(seq 60))" --output classes.tsv
+refuse 1 'context is 40' "$QKV" classify many "$(printf 'x%.0s' $(seq 60))" --output classes.tsv --force
 same "$(cat classes.tsv)" keep "an output that was there before a failure"
 cp -r classifier mute && rm mute/tokenizer.json
 refuse 1 'classify: the model has no tokenizer' "$QKV" classify mute London

@@ -114,7 +114,6 @@ fi
 # A file that may not grow is what a full disk looks like to a program.
 cp -r good full
 limited() { (
-    trap '' XFSZ
     ulimit -f 8
     "$@"
 ); }
@@ -174,11 +173,11 @@ make_text 400 >text.txt
 
 # ---- inputs of forward ----
 golden=$SOURCE/tests/golden
-refuse 1 'missing' "$QKV" forward $golden/gpt2 --inputs missing -o out.safetensors
-refuse 1 'in\.ids' "$QKV" forward $golden/gpt2 --inputs $golden/gpt2/model.safetensors -o out.safetensors
-refuse 1 'in\.source' "$QKV" forward $golden/gpt2 --inputs $golden/tiny_seq2seq/case.safetensors -o out.safetensors
-refuse 1 'in\.source' "$QKV" forward $golden/tiny_seq2seq --inputs $golden/gpt2/case.safetensors -o out.safetensors
-refuse 1 'in\.targets' "$QKV" forward $golden/classifier_mean --inputs $golden/gpt2/case.safetensors -o out.safetensors
+refuse 1 'missing' "$QKV" forward $golden/gpt2 --inputs missing --force -o out.safetensors
+refuse 1 'in\.ids' "$QKV" forward $golden/gpt2 --inputs $golden/gpt2/model.safetensors --force -o out.safetensors
+refuse 1 'in\.source' "$QKV" forward $golden/gpt2 --inputs $golden/tiny_seq2seq/case.safetensors --force -o out.safetensors
+refuse 1 'in\.source' "$QKV" forward $golden/tiny_seq2seq --inputs $golden/gpt2/case.safetensors --force -o out.safetensors
+refuse 1 'in\.targets' "$QKV" forward $golden/classifier_mean --inputs $golden/gpt2/case.safetensors --force -o out.safetensors
 refuse 1 'output_gradient' "$QKV" forward $golden/encoder_hidden --inputs $golden/gpt2/case.safetensors -o o --gradients
 make_inputs() { # make_inputs SHAPE I32...: a safetensors file by hand
     local shape=$1 header n
@@ -191,17 +190,17 @@ make_inputs() { # make_inputs SHAPE I32...: a safetensors file by hand
     } >ids.safetensors
 }
 make_inputs 1,3 5 6 7
-try 0 "$QKV" forward $golden/gpt2 --inputs ids.safetensors -o out.safetensors
-refuse 1 'in\.targets' "$QKV" forward $golden/gpt2 --inputs ids.safetensors -o out.safetensors --gradients
+try 0 "$QKV" forward $golden/gpt2 --inputs ids.safetensors --force -o out.safetensors
+refuse 1 'in\.targets' "$QKV" forward $golden/gpt2 --inputs ids.safetensors --force -o out.safetensors --gradients
 make_inputs 1,3 5 29 7
-refuse 1 '29' "$QKV" forward $golden/gpt2 --inputs ids.safetensors -o out.safetensors
+refuse 1 '29' "$QKV" forward $golden/gpt2 --inputs ids.safetensors --force -o out.safetensors
 make_inputs 1,3 5 -1 7
-refuse 1 '\-1' "$QKV" forward $golden/gpt2 --inputs ids.safetensors -o out.safetensors
+refuse 1 '\-1' "$QKV" forward $golden/gpt2 --inputs ids.safetensors --force -o out.safetensors
 make_inputs 1,17 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17
-refuse 1 '17.*16|16.*17' "$QKV" forward $golden/gpt2 --inputs ids.safetensors -o out.safetensors
+refuse 1 '17.*16|16.*17' "$QKV" forward $golden/gpt2 --inputs ids.safetensors --force -o out.safetensors
 make_inputs 3 5 6 7
-refuse 1 'in\.ids has the shape \(3\)' "$QKV" forward $golden/gpt2 --inputs ids.safetensors -o out.safetensors
+refuse 1 'in\.ids has the shape \(3\)' "$QKV" forward $golden/gpt2 --inputs ids.safetensors --force -o out.safetensors
 make_inputs 0,3
-refuse 1 'in\.ids has the shape' "$QKV" forward $golden/gpt2 --inputs ids.safetensors -o out.safetensors
+refuse 1 'in\.ids has the shape' "$QKV" forward $golden/gpt2 --inputs ids.safetensors --force -o out.safetensors
 untouched
 finish

@@ -10,7 +10,7 @@ for isa in "${QKV_ISA:-}" scalar; do
         model=$(dirname "$case") weights=
         cases=$((cases + 1))
         grep -aq 'out\.weights\.' "$case" && weights=--weights
-        try 0 "$QKV" forward --threads 1 "$model" --inputs "$case" -o got.safetensors --gradients $weights --adamw 3,0.01,0.9,0.95,1e-8,0.1
+        try 0 "$QKV" forward --threads 1 "$model" --inputs "$case" --force -o got.safetensors --gradients $weights --adamw 3,0.01,0.9,0.95,1e-8,0.1
         try 0 "$compare" "$case" got.safetensors
         grep -q ' 0 differ' out || cat out
     done
@@ -18,10 +18,10 @@ done
 [ $cases -ge 20 ] || fail "only $cases golden cases were found"
 # The comparison can fail: another model's case, and a result without gradients.
 model=$SOURCE/tests/golden/gpt2
-try 0 "$QKV" forward --threads 1 "$model" --inputs "$model/case.safetensors" -o got.safetensors
+try 0 "$QKV" forward --threads 1 "$model" --inputs "$model/case.safetensors" --force -o got.safetensors
 try 1 "$compare" "$model/case.safetensors" got.safetensors
 has out 'grad\..*missing'
-try 0 "$QKV" forward --threads 1 "$model" --inputs "$model/case.safetensors" -o got.safetensors --gradients --weights --adamw 3,0.011,0.9,0.95,1e-8,0.1
+try 0 "$QKV" forward --threads 1 "$model" --inputs "$model/case.safetensors" --force -o got.safetensors --gradients --weights --adamw 3,0.011,0.9,0.95,1e-8,0.1
 try 1 "$compare" "$model/case.safetensors" got.safetensors
 has out 'out.adamw_losses: differs'
 finish

@@ -72,7 +72,7 @@ refuse 1 'missing.txt' "$QKV" translate model --input missing.txt
 printf 'fine\n\n%s\n' "$(printf 'x%.0s' $(seq 60))" >long.txt
 refuse 1 'long\.txt, line 3 has 61 tokens with its end, but the model.s context holds 40' "$QKV" translate model --input long.txt
 echo old >kept.txt
-refuse 1 'line 3 has' "$QKV" translate model --input long.txt --output kept.txt
+refuse 1 'line 3 has' "$QKV" translate model --input long.txt --output kept.txt --force
 same "$(cat kept.txt)" old "the file of before, after a failure"
 [ "$(ls | grep -c 'kept.txt')" = 1 ] || fail "a failure leaves a temporary: $(ls)"
 refuse 1 'cannot write nowhere/out.txt' "$QKV" translate model --output nowhere/out.txt text
