@@ -376,8 +376,9 @@ static void hash_is_fnv_1a(void **state) { /* vectors from the authors' test sui
 
 static void write_lines(const char *folder, int64_t cut, int64_t first, int64_t last) {
     struct qkv_log log;
+    struct qkv_log_strays strays;
     assert_ok(ctx, qkv_log_open(ctx, &log, folder));
-    assert_ok(ctx, qkv_log_cut(ctx, &log, cut));
+    assert_ok(ctx, qkv_log_cut(ctx, &log, cut, &strays));
     for (int64_t s = first; s <= last; s++) {
         struct qkv_train_report report = {.step = s, .loss = 1.0 / (double)s, .norm = 2, .rate = 1e-3};
         report.evaluated = s % 2 == 0;
@@ -401,8 +402,8 @@ static void log_is_cut_and_goes_on(void **state) {
     again = fixture_read(folder, "log.jsonl", &size);
     assert_string_equal(again, first);
     free(again);
-    static const char *const tails[] = {"{\"step\":6,\"lo", "garbage\n", "{\"step\":5,\"loss\":1}\n", "\n\n",
-                                        "{\"step\":9}\n"};
+    static const char *const tails[] = {"{\"step\":6,\"lo", "{\"st", "{\"step\":9}\n",
+                                        "{ \"loss\": 1, \"step\": 6 }\n"};
     for (size_t i = 0; i < TEST_COUNT(tails); i++) {
         char broken[4096];
         size_t n = whole + strlen(tails[i]);
@@ -415,6 +416,44 @@ static void log_is_cut_and_goes_on(void **state) {
         free(again);
     }
     free(first);
+}
+
+static void a_log_loses_only_lines_of_steps_past_the_checkpoint(void **state) {
+    (void)state;
+    static const struct {
+        const char *before, *after;
+        size_t strays, first;
+    } cases[] = {
+        {"", "", 0, 0},
+        {"{\"step\":5,\"loss\":1}\n", "{\"step\":5,\"loss\":1}\n", 0, 0},
+        {"{ \"loss\": 2, \"step\": 4}\n{\"step\":6}\n", "{ \"loss\": 2, \"step\": 4}\n", 0, 0},
+        {"mine\n{\"step\":6}\n\n{\"step\":3}\n{\"step\":7}\n", "mine\n\n{\"step\":3}\n", 2, 1},
+        {"{\"step\":1}\n{\"step\":2,,}\n{\"step\":9}\nend", "{\"step\":1}\n{\"step\":2,,}\nend\n", 2, 2},
+        {"{\"step\":4,\"lo", "{\"step\":4,\"lo\n", 1, 1},
+        {"{\"step\":5}", "{\"step\":5}\n", 0, 0},
+        {"{\"step\":6}", "", 0, 0},
+        {"[6]\n{\"step\":\"6\"}\n", "[6]\n{\"step\":\"6\"}\n", 2, 1},
+    };
+    const char *folder = fixture_run("strays");
+    assert_ok(ctx, qkv_make_folder(ctx, folder));
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        struct qkv_log log, second;
+        struct qkv_log_strays strays;
+        size_t size;
+        fixture_write(folder, "log.jsonl", cases[i].before, strlen(cases[i].before));
+        assert_ok(ctx, qkv_log_open(ctx, &log, folder));
+        assert_ok(ctx, qkv_log_cut(ctx, &log, 5, &strays));
+        assert_int_equal(strays.count, cases[i].strays);
+        assert_int_equal(strays.first, cases[i].first);
+        char *text = fixture_read(folder, "log.jsonl", &size);
+        assert_int_equal(size, strlen(cases[i].after));
+        assert_memory_equal(text, cases[i].after, size);
+        free(text);
+        assert_int_equal(log.size, size);
+        assert_status(ctx, qkv_log_open(ctx, &second, folder), QKV_FILE); /* whether it was replaced or not */
+        qkv_log_close(&second);
+        qkv_log_close(&log);
+    }
 }
 
 static void log_is_locked(void **state) {
@@ -658,6 +697,7 @@ int main(void) {
         cmocka_unit_test(dropout_seeds_differ),
         cmocka_unit_test(hash_is_fnv_1a),
         cmocka_unit_test(log_is_cut_and_goes_on),
+        cmocka_unit_test(a_log_loses_only_lines_of_steps_past_the_checkpoint),
         cmocka_unit_test(log_is_locked),
         cmocka_unit_test(train_json_comes_back),
         cmocka_unit_test(damaged_train_json_is_refused),
