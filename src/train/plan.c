@@ -65,12 +65,12 @@ static enum qkv_status plan_bytes(const struct plan *p, size_t *bytes) {
     return status;
 }
 
-/* Appends a way to need less, with what it would need, if it does. */
+/* Appends a way to need less, with what it would need, if there is as much. */
 static enum qkv_status plan_way(const struct plan *p, size_t bytes, const char *way, struct qkv_buffer *help) {
     size_t needed;
     char text[QKV_BYTES_TEXT];
     enum qkv_status status = plan_bytes(p, &needed);
-    if (status || needed >= bytes) return status;
+    if (status || needed >= bytes || qkv_memory_check(p->ctx, needed, "training", NULL)) return status;
     return qkv_buffer_print(p->ctx, help, "%s%s (%s)", help->size ? ", " : "choose ", way,
                             qkv_bytes_text(text, needed));
 }
@@ -80,7 +80,7 @@ static enum qkv_status plan_ways(const struct plan *now, size_t bytes, struct qk
     const struct qkv_train_options *o = now->options;
     struct plan other = *now;
     enum qkv_status status = QKV_OK;
-    char way[96];
+    char way[96], both[160];
     other.one_row = true;
     if (o->batch > 0)
         snprintf(way, sizeof way, "a smaller --batch or an --accumulate of up to %lld", (long long)o->batch);
@@ -96,8 +96,9 @@ static enum qkv_status plan_ways(const struct plan *now, size_t bytes, struct qk
         status = plan_way(&other, bytes, now->precision == QKV_FP32 ? "--precision bf16" : "--precision fp32", help);
     other.one_row = other.checkpoint = true;
     other.precision = now->precision;
-    if (!status && help->size) status = plan_way(&other, bytes, "or the first two together", help);
-    return status ? status : qkv_buffer_print(now->ctx, help, "%sa smaller model", help->size ? ", " : "choose ");
+    snprintf(both, sizeof both, "%s, with --checkpoint-activations", way);
+    if (!status && !help->size) status = plan_way(&other, bytes, both, help);
+    return status ? status : qkv_buffer_print(now->ctx, help, "%sa smaller model", help->size ? ", or " : "choose ");
 }
 
 enum qkv_status qkv_train_memory(struct qkv_context *ctx, const struct qkv_spec *spec,
