@@ -210,7 +210,7 @@ static const struct refusal refusals[] = {
     {QKV_TOKENIZER_BPE, "\"!\": 33,", "", "no token spells the byte 0x21"},
     {QKV_TOKENIZER_CHARS, "\"<0x7F>\"", "\"<0x7f>\"", "no token spells the byte 0x7F"},
     {QKV_TOKENIZER_CHARS, "\"merges\": []", "\"merges\": [[\"<0x41>\", \"a\"]]", "needs the token \"<0x41>\""},
-    {QKV_TOKENIZER_BPE, "\"!\": 33", "\"!\": 33, \"!\": 33", "not valid JSON at line"},
+    {QKV_TOKENIZER_BPE, "\"!\": 33", "\"!\": 33, \"!\": 33", "not valid JSON: line"},
     {QKV_TOKENIZER_BPE, "\"added_tokens\": [", "\"added_tokens\": {}, \"a\": [",
      "added_tokens is {}; this reader knows a list"},
     {QKV_TOKENIZER_BPE, "\"content\": \"<|endoftext|>\"", "\"content\": 5",

@@ -121,14 +121,25 @@ enum qkv_status qkv_fail_memory(struct qkv_context *ctx, size_t bytes, const cha
                     qkv_bytes_text(amount, bytes), link, what);
 }
 
+/* Whether the sentence names the place already, as a word of its own. */
+static bool names_place(const char *sentence, const char *place) {
+    size_t n = strlen(place);
+    for (const char *at = sentence; n && (at = strstr(at, place)); at++)
+        if ((at == sentence || at[-1] == ' ') && (at[n] == 0 || strchr(" :;,", at[n]))) return true;
+    return false;
+}
+
 void qkv_fail_at(struct qkv_context *ctx, const char *format, ...) {
     if (!ctx) return;
     static const char link[] = ", at ";
     size_t size = strlen(ctx->message);
     if (size + sizeof link >= sizeof ctx->message) return;
-    memcpy(ctx->message + size, link, sizeof link);
     va_list arguments;
     va_start(arguments, format);
     write_sentence(ctx, size + sizeof link - 1, format, arguments);
     va_end(arguments);
+    /* The sentence still ends where it did: the link is not there yet. */
+    ctx->message[size] = 0;
+    if (!names_place(ctx->message, ctx->message + size + sizeof link - 1))
+        memcpy(ctx->message + size, link, sizeof link - 1);
 }

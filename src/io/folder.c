@@ -8,6 +8,7 @@
 #include "model/model.h"
 #include "model/spec.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -240,7 +241,8 @@ enum qkv_status qkv_model_load(struct qkv_context *ctx, const char *folder, stru
     *out = NULL;
     enum qkv_status status = make_paths(ctx, folder, &p);
     if (status == QKV_OK && !qkv_file_exists(p.config)) {
-        status = qkv_fail(ctx, QKV_FILE, "%s is not a model folder: it has no config.json", folder);
+        status = errno == EACCES ? qkv_fail_file(ctx, "read", p.config, EACCES)
+                                 : qkv_fail(ctx, QKV_FILE, "%s is not a model folder: it has no config.json", folder);
     }
     if (status == QKV_OK && !qkv_file_exists(p.weights)) {
         status = qkv_fail(ctx, QKV_FILE,

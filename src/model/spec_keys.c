@@ -149,7 +149,7 @@ static const struct qkv_key attention_keys[] = {
     WHOLE(qkv_attention_spec, value_dim, 1, DIMENSION, .flags = QKV_KEY_OF_HEADS, .rule = rule_value_dim),
     FLAG(qkv_attention_spec, causal, .flags = QKV_KEY_MASK, .rule = rule_causal),
     WHOLE(qkv_attention_spec, window, 0, INT_MAX, .flags = QKV_KEY_MASK),
-    REAL(qkv_attention_spec, softcap, 0, FLT_MAX, "a number of at least 2.94e-39, or 0 for none",
+    REAL(qkv_attention_spec, softcap, 0, FLT_MAX, "a number from 2.94e-39 to 3.4e38, or 0 for none",
          .flags = QKV_KEY_SOFTCAP, .value = 0),
     REAL(qkv_attention_spec, scale, 0, FLT_MAX, "a number greater than 0, or null for 1/sqrt(head_dim)",
          .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_NULL),
@@ -314,7 +314,8 @@ void qkv_key_range_text(const struct qkv_key *key, char *text, size_t size) {
         snprintf(text, size, "a whole number from %.0f to %.0f", key->low, key->high);
         break;
     case QKV_KEY_REAL:
-        snprintf(text, size, "%s%s", key->text, key->high < (double)FLT_MAX ? "" : FLOAT_RANGE);
+        snprintf(text, size, "%s%s", key->text,
+                 key->high < (double)FLT_MAX || key->flags & QKV_KEY_SOFTCAP ? "" : FLOAT_RANGE);
         break;
     case QKV_KEY_FLAG:
         snprintf(text, size, "true or false");

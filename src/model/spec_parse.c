@@ -2,6 +2,7 @@
  * table's order, so that defaults see what they depend on. */
 #include "model/spec.h"
 
+#include "base/json.h"
 #include <jansson.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -59,8 +60,14 @@ static void copy_name(char out[NAME_BYTES], const char *text) {
     memcpy(out + n, cut ? "..." : "", cut ? 4 : 1);
 }
 
-/* A value as it stands in the file. */
-static void value_text(const json_t *value, char text[NAME_BYTES]) {
+/* A value as it stands in the file; the number of a setting as it was written. */
+static void value_text(const struct reader *r, const char *path, const json_t *value, char text[NAME_BYTES]) {
+    size_t setting = find_setting(r, path), n = strlen(path);
+    const char *written = setting < r->setting_count ? r->settings[setting] : NULL;
+    if (written && json_is_number(value) && strncmp(written, path, n) == 0 && written[n] == '=') {
+        copy_name(text, written + n + 1);
+        return;
+    }
     char *dump = json_is_real(value) ? qkv_key_real_text(json_real_value(value))
                                      : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(12));
     copy_name(text, dump ? dump : "?");
@@ -73,7 +80,7 @@ static enum qkv_status fail_value(const struct reader *r, const struct qkv_key *
     snprintf(path, sizeof path, "%s%s", place->path, key->name);
     qkv_key_range_text(key, range, sizeof range);
     if (!value) return fail(r, path, "%s is missing; it must be %s", path, range);
-    value_text(value, text);
+    value_text(r, path, value, text);
     return fail(r, path, "%s is %s; it must be %s", path, text, range);
 }
 
@@ -207,7 +214,7 @@ static enum qkv_status read_idle(const struct reader *r, const struct qkv_key *k
     }
     if (setting == r->setting_count && (!differs || key->flags & QKV_KEY_IDLE)) return QKV_OK;
     if (!differs && !(key->flags & QKV_KEY_IDLE) && is_in_file(r, path)) return QKV_OK;
-    value_text(value, text);
+    value_text(r, path, value, text);
     return fail(r, path, "%s is %s, but only %s has one; leave it out", path, text, key->owner);
 }
 
@@ -229,7 +236,7 @@ static enum qkv_status read_scalar(const struct reader *r, const struct qkv_key 
 /* format and version say that the rest means what is written here. */
 static enum qkv_status read_constant(const struct reader *r, const struct qkv_key *key, const json_t *value) {
     char text[NAME_BYTES] = "missing";
-    if (value) value_text(value, text);
+    if (value) value_text(r, key->name, value, text);
     if (!strcmp(text, key->text)) return QKV_OK;
     return fail(r, key->name, "%s is %s; a spec that this program reads has \"%s\": %s", key->name, text, key->name,
                 key->text);
@@ -379,11 +386,12 @@ enum qkv_status qkv_spec_check_settings(struct qkv_context *ctx, const char *con
 
 static enum qkv_status load_tree(const struct reader *r, const char *json, size_t size, json_t **root) {
     json_error_t error;
+    char fault[QKV_JSON_FAULT];
     *root = json_loadb(json, size, JSON_REJECT_DUPLICATES, &error);
     if (!*root && json_error_code(&error) == json_error_out_of_memory) return qkv_fail_memory(r->ctx, size, "a spec");
     if (!*root)
-        return qkv_fail(r->ctx, QKV_FORMAT, "%s is not valid JSON: line %d, column %d: %s", r->name, error.line,
-                        error.column, error.text);
+        return qkv_fail(r->ctx, QKV_FORMAT, "%s is not valid JSON: %s", r->name,
+                        qkv_json_fault(&error, json, size, fault));
     if (!json_is_object(*root))
         return qkv_fail(r->ctx, QKV_FORMAT, "%s is not a spec: it must be a JSON object, {\"format\": \"qkv\", ...}",
                         r->name);

@@ -3,6 +3,7 @@
  * ids it was made for. The post_processor is read by template.c. */
 #include "text/text.h"
 
+#include "base/json.h"
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -366,10 +367,9 @@ enum qkv_status qkv_tokenizer_parse(struct qkv_context *ctx, const char *json, s
     *out = NULL;
     json_error_t error;
     json_t *root = json_loadb(json ? json : "", size, JSON_REJECT_DUPLICATES, &error);
-    if (!root) {
-        return qkv_fail(ctx, QKV_FORMAT, "%s: not valid JSON at line %d, column %d: %s", name, error.line, error.column,
-                        error.text);
-    }
+    char fault[QKV_JSON_FAULT];
+    if (!root)
+        return qkv_fail(ctx, QKV_FORMAT, "%s: not valid JSON: %s", name, qkv_json_fault(&error, json, size, fault));
     struct reader r = {.ctx = ctx, .name = name, .t = qkv_tokenizer_new(ctx)};
     enum qkv_status status = r.t ? read_all(&r, root) : QKV_MEMORY;
     json_decref(root);

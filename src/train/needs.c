@@ -207,6 +207,7 @@ enum qkv_status qkv_train_settle(struct qkv_context *ctx, struct qkv_train_optio
     struct qkv_train_options base;
     enum qkv_status status = QKV_OK;
     char before[QKV_OPTION_TEXT], after[QKV_OPTION_TEXT];
+    double x;
     if (options->origin.recorded) return QKV_OK;
     qkv_train_base(options, &base);
     for (size_t k = 0; k < sizeof yields / sizeof *yields && !status; k++)
@@ -218,6 +219,8 @@ enum qkv_status qkv_train_settle(struct qkv_context *ctx, struct qkv_train_optio
             yields[k].follow(options);
             options->origin.settled |= UINT64_C(1) << i;
             qkv_train_value_text(option, options, after);
+            /* A tenth of 1e-5 is 1.0000000000000002e-06. */
+            if (option->type == QKV_TRAIN_REAL && qkv_real_parse(after, &x)) snprintf(after, sizeof after, "%.6g", x);
             if (notes)
                 status = qkv_texts_add(ctx, notes, "%s is %s in place of the default %s, as %s", option->name, after,
                                        before, yields[k].why);

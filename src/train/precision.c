@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 
+#include "base/json.h"
 #include "train/train.h"
 
 enum qkv_status qkv_train_precision(struct qkv_context *ctx, struct qkv_train_options *options, bool fresh) {
@@ -37,6 +38,7 @@ enum qkv_status qkv_model_precision(struct qkv_context *ctx, const char *folder,
     QKV_CALL(ctx);
     struct qkv_map map = {0};
     json_error_t error;
+    char fault[QKV_JSON_FAULT];
     *precision = QKV_FP32;
     char *path = qkv_join_path(ctx, folder, QKV_TRAIN_FILE);
     if (!path) return QKV_MEMORY;
@@ -49,10 +51,10 @@ enum qkv_status qkv_model_precision(struct qkv_context *ctx, const char *folder,
         if (root)
             status = precision_named(ctx, path, root, precision);
         else if (!status)
-            status = qkv_fail(
-                ctx, QKV_FORMAT,
-                "%s, which records the precision, is damaged, line %d: %s; restore it, or say which precision to use",
-                path, error.line, error.text);
+            status =
+                qkv_fail(ctx, QKV_FORMAT,
+                         "%s, which records the precision, is damaged: %s; restore it, or say which precision to use",
+                         path, qkv_json_fault(&error, map.data, map.size, fault));
         json_decref(root);
         qkv_unmap_file(&map);
     }

@@ -6,6 +6,7 @@
 
 #include <jansson.h>
 
+#include "base/json.h"
 #include "train/train.h"
 
 #define VERSION 1
@@ -287,20 +288,23 @@ enum qkv_status qkv_train_json_read(struct qkv_context *ctx, const char *folder,
     struct qkv_map map = {0};
     struct qkv_train_options borrowed;
     json_error_t error;
+    char fault[QKV_JSON_FAULT];
     json_t *root = NULL;
     char *path = qkv_join_path(ctx, folder, QKV_TRAIN_FILE);
     enum qkv_status status = QKV_MEMORY;
     if (path && !qkv_file_exists(path))
-        status = qkv_fail(ctx, QKV_FILE, "%s holds no training run: there is no %s; name the folder of a run", folder,
-                          QKV_TRAIN_FILE);
+        status = errno == EACCES
+                     ? qkv_fail_file(ctx, "read", path, EACCES)
+                     : qkv_fail(ctx, QKV_FILE, "%s holds no training run: there is no %s; name the folder of a run",
+                                folder, QKV_TRAIN_FILE);
     else if (path)
         status = qkv_read_file(ctx, path, &map);
     if (!status) {
         root = json_loadb(map.data ? (const char *)map.data : "", map.size, JSON_REJECT_DUPLICATES, &error);
         status = json_is_object(root)
                      ? read_all(ctx, path, root, &borrowed, facts)
-                     : qkv_fail(ctx, QKV_FORMAT, "%s is damaged, line %d: %s; restore the file or start a new run",
-                                path, root ? 1 : error.line, root ? "not an object" : error.text);
+                     : qkv_fail(ctx, QKV_FORMAT, "%s is damaged: %s; restore the file or start a new run", path,
+                                root ? "it is not an object" : qkv_json_fault(&error, map.data, map.size, fault));
     }
     if (!status) status = qkv_seams_read(ctx, path, root, borrowed.steps, &facts->seams);
     if (!status) status = qkv_train_copy(ctx, options, &borrowed);
