@@ -24,8 +24,8 @@ static const struct cli_option options[] = {
      "only rows with TEXT in their label: a group, a shape, a form, a precision", 0, 0, NULL},
     {CLI_FLAG, 0, "full", NULL, offsetof(struct arguments, full),
      "the big rows too, which take long or much memory; a filter that names one includes it as well", 0, 0, NULL},
-    {CLI_FLAG, 0, "list", NULL, offsetof(struct arguments, list), "show the labels of all rows; measure nothing", 0, 0,
-     NULL},
+    {CLI_FLAG, 0, "list", NULL, offsetof(struct arguments, list),
+     "show the labels of all rows, or of those that --filter and --precision choose; measure nothing", 0, 0, NULL},
     {CLI_REAL, 0, "seconds", "X", offsetof(struct arguments, seconds), "how long a row is worked on, about", 0, 0,
      NULL},
     {CLI_COUNT, 0, "rounds", "N", offsetof(struct arguments, rounds),
@@ -140,12 +140,25 @@ static bool show_progress(void *user, const char *what, double done, double tota
 
 /* ---- the command ----------------------------------------------------------------------------------------------------- */
 
-static int list_rows(void) {
+/* Whether --filter and --precision, as far as they are given, choose the row. */
+static bool is_listed(const struct arguments *a, const struct qkv_bench_row *row, const char *label) {
+    bool found = a->filter.count == 0;
+    for (size_t i = 0; i < a->filter.count && !found; i++) found = strcasestr(label, a->filter.items[i]) != NULL;
+    return found && (!a->precision || strcmp(a->precision, row->precision) == 0);
+}
+
+static int list_rows(const struct arguments *a) {
     struct qkv_bench_row row;
     char label[QKV_BENCH_LABEL];
-    for (size_t i = 0; qkv_bench_row_at(i, &row); i++)
-        printf("%s%s\n", qkv_bench_label(&row, label), row.big ? " (big)" : "");
-    return CLI_DONE;
+    size_t shown = 0;
+    if (a->json || a->text || a->full || a->seconds != defaults.seconds || a->rounds != defaults.rounds)
+        return cli_usage("bench: --list measures nothing; beside it only --filter and --precision have a meaning");
+    for (size_t i = 0; qkv_bench_row_at(i, &row); i++) {
+        if (!is_listed(a, &row, qkv_bench_label(&row, label))) continue;
+        printf("%s%s\n", label, row.big ? " (big)" : "");
+        shown++;
+    }
+    return shown ? CLI_DONE : cli_usage("bench: no row matches --filter and --precision; --list alone shows all");
 }
 
 static int measure(const struct arguments *a, struct qkv_context *ctx) {
@@ -191,7 +204,7 @@ static int run(const void *values, const char *const *words, size_t count) {
     (void)words, (void)count;
     if (!(a->seconds > 0)) return cli_usage("bench: --seconds must be above 0");
     if (a->force && !a->json) return cli_usage("bench: --force is about the file of --json");
-    if (a->list) return list_rows();
+    if (a->list) return list_rows(a);
     if (a->text && access(a->text, R_OK) != 0) return cli_failed("cannot read %s", a->text);
     int code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE) code = cli_output_check(ctx, a->json, a->force, &(struct cli_reads){&a->text, 1, NULL});

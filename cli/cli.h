@@ -30,11 +30,12 @@ enum cli_exit {
 /* ---- option tables (options.c, help.c) --------------------------------------------------------------------------- */
 
 enum cli_kind {
-    CLI_FLAG,  /* bool: present or not; to repeat it changes nothing */
-    CLI_TEXT,  /* const char *; to repeat it, or a number, is an error */
-    CLI_TEXTS, /* struct cli_texts: may be repeated */
-    CLI_COUNT, /* int64_t in [low, high] */
-    CLI_REAL   /* double, finite */
+    CLI_FLAG,    /* bool: present or not; to repeat it changes nothing */
+    CLI_TEXT,    /* const char *; to repeat it, or a number, is an error */
+    CLI_TEXTS,   /* struct cli_texts: may be repeated */
+    CLI_COUNT,   /* int64_t in [low, high] */
+    CLI_REAL,    /* double in [low, high], finite alone where both are 0 */
+    CLI_POSITIVE /* double in (0, high] */
 };
 struct cli_texts {
     const char **items;
@@ -47,7 +48,7 @@ struct cli_option {
     const char *argument; /* "FILE", for the help */
     size_t offset;        /* of the value in the command's struct */
     const char *help;
-    int64_t low, high;  /* CLI_COUNT */
+    int64_t low, high;  /* of numbers; INT64_MAX of CLI_REAL and CLI_POSITIVE: no end */
     const char *before; /* the default, for the help, of what cannot show it itself; NULL: the value in `defaults` */
 };
 struct cli_command {
@@ -268,6 +269,8 @@ struct cli_train_values {
 /* The value of the i-th option of training as it was given, or NULL; the first one, or the k-th, counted from 0. */
 const char *cli_train_value(const struct cli_train_values *values, size_t i);
 const char *cli_train_value_at(const struct cli_train_values *values, size_t i, size_t k);
+/* Refuses settings that an option of training takes the place of, as both say how large dropout or context is. */
+int cli_check_doubles(const char *command, const struct cli_texts *set, const struct cli_train_values *values);
 /* Rows for the table of a command whose struct has the values at `offset`: how many. `texts_only`: without those that only pairs,
  * labelled lines and masked texts have. */
 size_t cli_train_options(struct cli_option *options, size_t offset, bool texts_only);

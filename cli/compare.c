@@ -198,7 +198,7 @@ static int check(const struct arguments *a, size_t words) {
     if ((a->preset != NULL) + (a->spec != NULL) + (a->specs.count > 0) > 1)
         return cli_usage("compare: --preset, --spec and --specs exclude each other");
     if (!a->out) return cli_usage("compare: say where the runs and the results shall be: --out FOLDER");
-    return CLI_DONE;
+    return cli_check_doubles("compare", &a->set, &a->training);
 }
 
 /* Whether some variant is to be trained in bf16: by name, or by $QKV_PRECISION. */

@@ -149,6 +149,9 @@ static int check(const struct arguments *a, size_t texts) {
     if (!a->nearest != !a->among) return cli_usage("embed: --nearest TEXT and --among FILE need each other");
     if (a->nearest && (texts || a->input || a->output || a->text))
         return cli_usage("embed: --nearest finds lines of --among; it takes no other lines and writes no vectors");
+    if (!a->nearest && a->top != defaults.top) return cli_usage("embed: --top is for --nearest; leave it out");
+    if (a->nearest && a->normalize)
+        return cli_usage("embed: --nearest compares directions, so --normalize changes nothing; leave it out");
     if (!a->nearest && !a->output && !a->text)
         return cli_usage("embed: say where the vectors go: -o vectors.npy, or --text for standard output");
     return CLI_DONE;

@@ -214,20 +214,36 @@ static enum qkv_status evaluate(struct qkv_model *model, const struct arguments 
     return QKV_OK;
 }
 
+/* Options of other files than those that are evaluated change nothing. */
+static int check(const struct arguments *a) {
+    const struct arguments *d = &defaults;
+    int files = (a->data.count > 0) + (a->pairs != NULL) + (a->labeled != NULL);
+    bool searches = a->beam != d->beam || a->length_penalty != d->length_penalty || a->max_tokens || a->no_repeat;
+    if (!files)
+        return cli_usage("eval: say which text, pairs or labelled lines: --data FILE, --pairs FILE or --labeled FILE");
+    if (files > 1) return cli_usage("eval: --data, --pairs and --labeled exclude each other");
+    if (!a->pairs && searches)
+        return cli_usage(
+            "eval: --beam, --length-penalty, --max-tokens and --no-repeat are for --pairs; leave them out");
+    if (a->beam == 1 && a->length_penalty != d->length_penalty)
+        return cli_usage("eval: --length-penalty changes nothing without a --beam of 2 or more; leave it out");
+    if (!a->data.count && a->context) return cli_usage("eval: --context is for --data; leave it out");
+    if (a->labeled && a->batch) return cli_usage("eval: --batch is for --data and --pairs; leave it out");
+    return CLI_DONE;
+}
+
 static int run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
     struct qkv_model *model = NULL;
     struct cli_progress progress;
     struct cli_task task = {.progress = &progress};
-    int files = (a->data.count > 0) + (a->pairs != NULL) + (a->labeled != NULL);
     if (!count) return cli_usage("eval: say which model folder: %s eval RUN --data FILE", cli_program);
-    if (!files)
-        return cli_usage("eval: say which text, pairs or labelled lines: --data FILE, --pairs FILE or --labeled FILE");
-    if (files > 1) return cli_usage("eval: --data, --pairs and --labeled exclude each other");
+    int code = check(a);
+    if (code) return code;
     cli_progress_start(&progress, a->quiet, false);
     if (progress.kind == CLI_LINES) progress.kind = CLI_SILENT; /* the result is the only line worth having */
-    int code = cli_open(&a->common, &ctx);
+    code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE) code = cli_load(&a->common, ctx, words[0], &model);
     if (code == CLI_DONE) {
         cli_catch_signals();

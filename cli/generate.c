@@ -26,15 +26,15 @@ static const struct cli_option options[] = {
     {CLI_COUNT, 'n', "tokens", "N", offsetof(struct arguments, tokens), "how many tokens to make at most", 0, INT64_MAX,
      NULL},
     {CLI_REAL, 0, "temp", "X", offsetof(struct arguments, temperature),
-     "temperature: 0 takes the likeliest token, 1 is the model's own distribution", 0, 0, NULL},
+     "temperature: 0 takes the likeliest token, 1 is the model's own distribution", 0, INT64_MAX, NULL},
     {CLI_COUNT, 0, "top-k", "N", offsetof(struct arguments, top_k), "choose among the N likeliest tokens (0: all)", 0,
      INT32_MAX, NULL},
-    {CLI_REAL, 0, "top-p", "X", offsetof(struct arguments, top_p),
-     "choose among the fewest likeliest tokens that hold this probability (1: all)", 0, 0, NULL},
+    {CLI_POSITIVE, 0, "top-p", "X", offsetof(struct arguments, top_p),
+     "choose among the fewest likeliest tokens that hold this probability (1: all)", 0, 1, NULL},
     {CLI_REAL, 0, "min-p", "X", offsetof(struct arguments, min_p),
-     "leave out tokens below X times the likeliest one's probability", 0, 0, NULL},
-    {CLI_REAL, 0, "repeat-penalty", "X", offsetof(struct arguments, repeat_penalty),
-     "make recent tokens less likely (1: off)", 0, 0, NULL},
+     "leave out tokens below X times the likeliest one's probability", 0, 1, NULL},
+    {CLI_POSITIVE, 0, "repeat-penalty", "X", offsetof(struct arguments, repeat_penalty),
+     "make recent tokens less likely (1: off)", 0, INT64_MAX, NULL},
     {CLI_COUNT, 0, "repeat-last", "N", offsetof(struct arguments, repeat_last),
      "how many tokens are recent to the penalty (0: all)", 0, INT32_MAX, NULL},
     {CLI_COUNT, 's', "seed", "N", offsetof(struct arguments, seed), "names the random choices", 0, INT64_MAX,
@@ -117,6 +117,19 @@ static int generate(struct qkv_model *model, const struct arguments *a, const ch
     return cli_stopping ? CLI_INTERRUPTED : CLI_DONE;
 }
 
+/* Options that change nothing beside others. */
+static int check(const struct arguments *a) {
+    const struct arguments *d = &defaults;
+    bool chooses = a->top_k != d->top_k || a->top_p != d->top_p || a->min_p != d->min_p || a->seed >= 0;
+    if (a->prompt && a->prompt_file) return cli_usage("generate: --prompt and --prompt-file exclude each other");
+    if (a->temperature == 0 && chooses)
+        return cli_usage("generate: --temp 0 takes the likeliest token, so --top-k, --top-p, --min-p and --seed change "
+                         "nothing; leave them out");
+    if (a->repeat_penalty == 1 && a->repeat_last != d->repeat_last)
+        return cli_usage("generate: --repeat-last is for --repeat-penalty; add it");
+    return CLI_DONE;
+}
+
 static int run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
@@ -125,8 +138,9 @@ static int run(const void *values, const char *const *words, size_t count) {
     const char *prompt = a->prompt ? a->prompt : "";
     size_t size = strlen(prompt);
     if (!count) return cli_usage("generate: say which model folder: %s generate RUN", cli_program);
-    if (a->prompt && a->prompt_file) return cli_usage("generate: --prompt and --prompt-file exclude each other");
-    int code = a->prompt_file ? cli_read_all(a->prompt_file, CLI_PROMPT_MOST, &text, &size) : CLI_DONE;
+    int code = check(a);
+    if (code) return code;
+    code = a->prompt_file ? cli_read_all(a->prompt_file, CLI_PROMPT_MOST, &text, &size) : CLI_DONE;
     if (text) prompt = text;
     if (code == CLI_DONE) code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE) code = cli_load(&a->common, ctx, words[0], &model);

@@ -108,6 +108,25 @@ struct parser {
     bool *given; /* of the command's options */
 };
 
+static int set_real(const struct cli_option *option, const char *shown, const char *text, double *value) {
+    bool bounded = option->low != option->high, ends = bounded && option->high < INT64_MAX;
+    bool positive = option->kind == CLI_POSITIVE;
+    double x;
+    if (cli_read_real(text, &x) && (!bounded || (positive ? x > 0 : x >= (double)option->low)) &&
+        (!ends || x <= (double)option->high)) {
+        *value = x;
+        return CLI_DONE;
+    }
+    char range[96] = "";
+    if (positive && ends)
+        snprintf(range, sizeof range, " greater than 0 and at most %lld", (long long)option->high);
+    else if (ends)
+        snprintf(range, sizeof range, " from %lld to %lld", (long long)option->low, (long long)option->high);
+    else if (bounded)
+        snprintf(range, sizeof range, positive ? " greater than 0" : " of at least %lld", (long long)option->low);
+    return cli_usage("%s needs a number%s, not \"%s\"", shown, range, text);
+}
+
 static int set(struct parser *p, const struct cli_option *option, const char *shown, const char *text) {
     void *value = (char *)p->values + option->offset;
     bool *given = &p->given[option - p->command->options];
@@ -128,8 +147,8 @@ static int set(struct parser *p, const struct cli_option *option, const char *sh
         return cli_usage("%s needs a whole number from %lld to %lld, not \"%s\"", shown, (long long)option->low,
                          (long long)option->high, text);
     case CLI_REAL:
-        if (cli_read_real(text, value)) return CLI_DONE;
-        return cli_usage("%s needs a number, not \"%s\"", shown, text);
+    case CLI_POSITIVE:
+        return set_real(option, shown, text, value);
     }
     return CLI_USAGE;
 }

@@ -85,6 +85,19 @@ const char *cli_train_value(const struct cli_train_values *values, size_t i) {
     return cli_train_value_at(values, i, 0);
 }
 
+int cli_check_doubles(const char *command, const struct cli_texts *set, const struct cli_train_values *values) {
+    const char *name, *value, *help;
+    for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++) {
+        if (strcmp(name, "dropout") != 0 && strcmp(name, "context") != 0) continue;
+        size_t n = strlen(name);
+        for (size_t k = 0; cli_train_value(values, i) && k < set->count; k++)
+            if (strncmp(set->items[k], name, n) == 0 && set->items[k][n] == '=')
+                return cli_usage("%s: --set %s has no effect beside --%s %s; leave one of them out", command,
+                                 set->items[k], name, cli_train_value(values, i));
+    }
+    return CLI_DONE;
+}
+
 static const char *given(const struct arguments *a, size_t i) {
     return cli_train_value(&a->training, i);
 }
@@ -114,6 +127,7 @@ static int read_options(struct qkv_context *ctx, const struct arguments *a, stru
             if (qkv_train_set(ctx, options, name, value)) return cli_misused(ctx);
     int code = set_from(ctx, a, options);
     if (!code) code = check_start(a, options);
+    if (!code) code = cli_check_doubles("train", &a->set, &a->training);
     if (code) return code;
     if (qkv_train_check(ctx, options)) return cli_misused(ctx);
     if (options->from) return CLI_DONE;

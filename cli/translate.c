@@ -32,11 +32,11 @@ static const struct cli_option options[] = {
     {CLI_FLAG, 0, "sample", NULL, offsetof(struct arguments, sample), "draw at random instead of searching", 0, 0,
      NULL},
     {CLI_REAL, 0, "temp", "X", offsetof(struct arguments, temperature),
-     "sampling: temperature, 1 is the model's own distribution", 0, 0, NULL},
+     "sampling: temperature, 1 is the model's own distribution", 0, INT64_MAX, NULL},
     {CLI_COUNT, 0, "top-k", "N", offsetof(struct arguments, top_k),
      "sampling: choose among the N likeliest tokens (0: all)", 0, INT32_MAX, NULL},
-    {CLI_REAL, 0, "top-p", "X", offsetof(struct arguments, top_p),
-     "sampling: choose among the fewest likeliest tokens that hold this probability (1: all)", 0, 0, NULL},
+    {CLI_POSITIVE, 0, "top-p", "X", offsetof(struct arguments, top_p),
+     "sampling: choose among the fewest likeliest tokens that hold this probability (1: all)", 0, 1, NULL},
     {CLI_COUNT, 's', "seed", "N", offsetof(struct arguments, seed), "sampling: names the random choices", 0, INT64_MAX,
      "from the clock; shown at the end"},
     {CLI_FLAG, 0, "scores", NULL, offsetof(struct arguments, scores), "write each line's score and a tab before it", 0,
@@ -101,8 +101,9 @@ static int check(const struct arguments *a) {
         (a->temperature != d->temperature || a->top_k != d->top_k || a->top_p != d->top_p || a->seed >= 0))
         return cli_usage("translate: --temp, --top-k, --top-p and --seed are for sampling; add --sample");
     if (a->sample && a->beam > 1) return cli_usage("translate: --sample and --beam exclude each other");
-    if (a->sample && a->length_penalty != d->length_penalty && a->n_best == 1 && !a->scores)
-        return cli_usage("translate: --length-penalty changes nothing when one result is drawn; leave it out");
+    if (a->beam == 1 && a->length_penalty != d->length_penalty && a->n_best == 1 && !a->scores)
+        return cli_usage("translate: --length-penalty changes nothing when one result is %s; leave it out",
+                         a->sample ? "drawn" : "searched for without --beam");
     if (!a->sample && a->n_best > a->beam)
         return cli_usage("translate: --n-best %lld needs --beam %lld or more (or --sample)", (long long)a->n_best,
                          (long long)a->n_best);

@@ -58,7 +58,7 @@ for number in x '' 1.5 1e3 0x10 ' 5' '5 ' 99999999999999999999 -1; do
     refuse 2 '--tokens needs a whole number from 0 to [0-9]+, not' "$QKV" generate run --tokens "$number"
 done
 for number in x '' nan inf 1e999 0.5x ' 1'; do
-    refuse 2 '--temp needs a number, not' "$QKV" generate run --temp "$number"
+    refuse 2 '--temp needs a number of at least 0, not' "$QKV" generate run --temp "$number"
 done
 refuse 2 'one argument too many: "two"' "$QKV" generate one two
 refuse 2 'one argument too many: "-n"' "$QKV" generate one -- -n
