@@ -197,7 +197,7 @@ static int check(const struct arguments *a, size_t words) {
         return cli_usage("compare: say what varies: --axis kv=mha,gqa:2,mqa, or --specs and two files or more");
     if ((a->preset != NULL) + (a->spec != NULL) + (a->specs.count > 0) > 1)
         return cli_usage("compare: --preset, --spec and --specs exclude each other");
-    if (!a->out) return cli_usage("compare: say where the runs and the results shall be: --out FOLDER");
+    if (!a->out || !*a->out) return cli_usage("compare: say where the runs and the results shall be: --out FOLDER");
     return cli_check_doubles("compare", &a->set, &a->training);
 }
 

@@ -63,7 +63,7 @@ static int check_start(const struct arguments *a, const struct qkv_train_options
     if (a->preset && a->spec) return cli_usage("train: --preset and --spec exclude each other");
     if (!options->data && !options->pairs && !options->labeled)
         return cli_usage("train: say what to train on: --data FILE (or --pairs FILE, or --labeled FILE)");
-    if (!a->out) return cli_usage("train: say where the run shall be: --out FOLDER");
+    if (!a->out || !*a->out) return cli_usage("train: say where the run shall be: --out FOLDER");
     if (a->extend)
         return cli_usage(
             "train: --extend says what the rate does where a run gets a new end, beside --resume and --steps");

@@ -207,11 +207,14 @@ static enum qkv_status find_name(struct qkv_run *run) {
 static enum qkv_status check_folder(struct qkv_run *run) {
     char *log = qkv_join_path(run->ctx, run->folder, "log.jsonl");
     if (!log) return QKV_MEMORY;
-    bool found = qkv_file_exists(log);
+    enum qkv_status status = QKV_OK;
+    if (!qkv_file_exists(log))
+        status = errno == EACCES ? qkv_fail_file(run->ctx, "read", log, EACCES)
+                                 : qkv_fail(run->ctx, QKV_FILE,
+                                            "%s holds no training run: there is no log.jsonl; name the folder of a run",
+                                            run->folder);
     free(log);
-    return found ? QKV_OK
-                 : qkv_fail(run->ctx, QKV_FILE,
-                            "%s holds no training run: there is no log.jsonl; name the folder of a run", run->folder);
+    return status;
 }
 
 static enum qkv_status read_run(struct qkv_run *run) {

@@ -34,11 +34,13 @@ static enum qkv_status parse_size(struct qkv_context *ctx, const struct qkv_toke
     char *end = NULL;
     bool digits = *size >= '0' && *size <= '9' && strlen(size) < 9;
     long n = digits ? strtol(size, &end, 10) : 0;
-    if (!digits || *end || n < 1 || n > 1 << 24 || options->kind == QKV_TOKENIZER_BYTES)
+    /* All bytes have a token, and bpe one more, which ends a text. */
+    const int least = options->kind == QKV_TOKENIZER_BPE ? 257 : 256;
+    if (!digits || *end || n < least || n > 1 << 24 || options->kind == QKV_TOKENIZER_BYTES)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "%s is \"%s\"; after bpe:, chars: or words: must come the size of "
-                        "the vocabulary, as in bpe:4096",
-                        c->what, c->choice);
+                        "the vocabulary from %d to %d, as in bpe:4096",
+                        c->what, c->choice, least, 1 << 24);
     options->vocab = (int)n;
     return QKV_OK;
 }

@@ -16,6 +16,11 @@ for good in "--temp 1e9" "--top-p 1" "--min-p 1" "--repeat-penalty 0.5" "--repea
     refuse 1 'missing is not a model folder' "$QKV" generate missing $good
 done
 
+refuse 2 'tokenizer is "bpe:256"; .* from 257 to 16777216' "$QKV" train --preset nano-gpt --data missing --tokenizer bpe:256 --out run
+refuse 2 'tokenizer is "chars:255"; .* from 256 to' "$QKV" train --preset nano-gpt --data missing --tokenizer chars:255 --out run
+refuse 2 'say where the run shall be' "$QKV" train --preset nano-gpt --data missing --out ''
+refuse 2 'say where the runs and the results shall be' "$QKV" compare --data missing --axis kv=mha,mqa --out ''
+
 # ---- without effect beside the others ----
 for idle in "--top-k 5" "--top-p 0.5" "--min-p 0.1" "--seed 3"; do
     # shellcheck disable=SC2086
@@ -76,6 +81,7 @@ if [ "$(id -u)" != 0 ]; then
     chmod 000 marked
     refuse 1 'marked/config\.json: Permission denied; check the permissions' "$QKV" eval marked --data text.txt
     refuse 1 'marked/train\.json: Permission denied; check the permissions' resume marked
+    refuse 1 'marked/log\.jsonl: Permission denied; check the permissions' "$QKV" report marked
     chmod 755 marked
 fi
 
