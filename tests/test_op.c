@@ -1,6 +1,7 @@
 /* Every operator's gradient against directional differences, and the tape that carries them.
  *
  * QKV_OPERATOR_LIST makes the list of checks, so an operator without one does not link. */
+#include "op/segment.h"
 #include "op_fixture.h"
 
 /* Along a random direction of all leaves, the gradient's slope against a fourth-order central difference. */
@@ -256,6 +257,30 @@ static void check_pool(void **state) {
         check(&f, build_pool);
         finish(&f);
     }
+}
+
+static struct qkv_tensor *run_stretch(struct qkv_tape *tape, const void *argument, struct qkv_tensor *x) {
+    struct fixture *f = *(struct fixture *const *)argument;
+    struct qkv_tensor *y = qkv_op_linear(tape, x, &f->leaves[1], &f->leaves[2], QKV_RESULT_FP32);
+    return qkv_op_add(
+        tape, &f->leaves[0],
+        qkv_op_linear(tape, qkv_op_activation(tape, y, QKV_ACT_SILU), &f->leaves[1], NULL, QKV_RESULT_FP32));
+}
+
+static struct qkv_tensor *build_checkpoint(struct fixture *f) {
+    struct qkv_tensor *x = qkv_op_activation(&f->tape, &f->leaves[0], QKV_ACT_SILU);
+    return qkv_tape_segment(&f->tape, run_stretch, &f, sizeof f, x, NULL);
+}
+
+static void check_checkpoint(void **state) {
+    (void)state;
+    struct fixture f;
+    start(&f, 85);
+    leaf(&f, 6, 9, 0);
+    leaf(&f, 9, 9, 0);
+    leaf(&f, 1, 9, 0);
+    check(&f, build_checkpoint);
+    finish(&f);
 }
 
 /* The losses end the graph themselves. */

@@ -10,8 +10,9 @@ enum { ELEMENTS_A_PIECE = 4096, ROWS_A_PIECE = 8 };
 enum { PART = 512 };
 
 struct activation {
-    const struct qkv_kernels *kernels;
     enum qkv_activation_kind kind;
+    /* while it runs */
+    const struct qkv_kernels *kernels;
     const void *x;
     void *y;
     enum qkv_dtype dtype; /* of x and y */
@@ -91,9 +92,24 @@ static void backward_gated_rows(void *argument, size_t begin, size_t end, int th
     }
 }
 
+static bool activation_is_gated(const struct qkv_tape *tape, const struct qkv_node *node) {
+    return node->row == &tape->rows[QKV_OPERATOR_gated];
+}
+
+static struct activation activation_of(const struct qkv_tape *tape, const struct qkv_node *node) {
+    struct activation o = *(const struct activation *)node->saved;
+    const struct qkv_tensor *x = node->inputs[0], *y = node->output;
+    o.kernels = tape->ctx->kernels;
+    o.x = x->data;
+    o.y = y->data;
+    o.dtype = x->dtype;
+    o.F = y->columns;
+    return o;
+}
+
 static enum qkv_status backward(struct qkv_tape *tape, struct qkv_node *node, size_t count, size_t grain,
                                 qkv_range_body *body) {
-    struct activation o = *(const struct activation *)node->saved;
+    struct activation o = activation_of(tape, node);
     enum qkv_status status = QKV_OK;
     o.dy = qkv_gradient_in(node);
     o.dx = qkv_gradient_out(tape, node->inputs[0], &o.accumulate, &status);
@@ -103,81 +119,110 @@ static enum qkv_status backward(struct qkv_tape *tape, struct qkv_node *node, si
     return status;
 }
 
+static struct qkv_cost activation_cost(const struct qkv_node *node, bool backward) {
+    const struct qkv_tensor *x = node->inputs[0], *y = node->output;
+    return (struct qkv_cost){.bytes = qkv_tensor_bytes(x) +
+                                      (backward ? qkv_gradient_bytes(x) + qkv_gradient_bytes(y) : qkv_tensor_bytes(y))};
+}
+
+/* ---- activation ------------------------------------------------------------------------------------------------- */
+
+/* Any shape will do. */
+enum qkv_status qkv_check_activation(struct qkv_tape *tape, struct qkv_node *node) {
+    (void)node;
+    return tape->status;
+}
+
+enum qkv_status qkv_forward_activation(struct qkv_tape *tape, struct qkv_node *node) {
+    struct activation o = activation_of(tape, node);
+    qkv_parallel_range(tape->ctx, node->output->rows * node->output->columns, ELEMENTS_A_PIECE, forward_elements, &o);
+    return QKV_OK;
+}
+
 enum qkv_status qkv_backward_activation(struct qkv_tape *tape, struct qkv_node *node) {
     return backward(tape, node, node->output->rows * node->output->columns, ELEMENTS_A_PIECE, backward_elements);
+}
+
+struct qkv_cost qkv_cost_activation(const struct qkv_node *node, bool backward) {
+    return activation_cost(node, backward);
+}
+
+/* ---- gated ------------------------------------------------------------------------------------------------------ */
+
+enum qkv_status qkv_check_gated(struct qkv_tape *tape, struct qkv_node *node) {
+    const struct qkv_tensor *x = node->inputs[0];
+    if (x->columns % 2 == 0) {
+        return QKV_OK;
+    }
+    return qkv_fail(tape->ctx, QKV_SHAPE, "gated: x is (%zu,%zu); gate and up need an even number of columns", x->rows,
+                    x->columns);
+}
+
+enum qkv_status qkv_forward_gated(struct qkv_tape *tape, struct qkv_node *node) {
+    struct activation o = activation_of(tape, node);
+    qkv_parallel_range(tape->ctx, node->output->rows, ROWS_A_PIECE, forward_gated_rows, &o);
+    return QKV_OK;
 }
 
 enum qkv_status qkv_backward_gated(struct qkv_tape *tape, struct qkv_node *node) {
     return backward(tape, node, node->output->rows, ROWS_A_PIECE, backward_gated_rows);
 }
 
-/* ---- builders ------------------------------------------------------------------------------------------------------- */
+struct qkv_cost qkv_cost_gated(const struct qkv_node *node, bool backward) {
+    return activation_cost(node, backward);
+}
+
+/* ---- fused with the product that makes the input ---------------------------------------------------------------- */
 
 /* Of rows × columns of the output, which a product has just made the input of. */
 static void finish_elements(const struct qkv_finish *finish, size_t row, size_t rows, size_t column, size_t columns) {
     const struct qkv_activation_finish *f = (const struct qkv_activation_finish *)(const void *)finish;
-    const struct qkv_tensor *y = f->output;
+    const struct activation *o = f->activation;
     for (size_t n = row; n < row + rows; n++) {
-        forward_elements(f->record, n * y->columns + column, n * y->columns + column + columns, 0);
+        forward_elements(f->activation, n * o->F + column, n * o->F + column + columns, 0);
     }
 }
 
 static void finish_gated(const struct qkv_finish *finish, size_t row, size_t rows, size_t column, size_t columns) {
     const struct qkv_activation_finish *f = (const struct qkv_activation_finish *)(const void *)finish;
     (void)column, (void)columns;
-    forward_gated_rows(f->record, row, row + rows, 0);
+    forward_gated_rows(f->activation, row, row + rows, 0);
 }
 
-bool qkv_activation_prepare(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_activation_kind kind, bool gated,
-                            struct qkv_activation_finish *out) {
-    if (gated && x->columns % 2) {
-        qkv_tape_failed(tape, qkv_fail(tape->ctx, QKV_SHAPE,
-                                       "gated: x is (%zu,%zu); gate and up need an even number of columns", x->rows,
-                                       x->columns));
+void qkv_activation_fuse(struct qkv_tape *tape, struct qkv_node *node, struct qkv_activation_finish *finish) {
+    const bool gated = activation_is_gated(tape, node);
+    struct activation *o = node->saved;
+    *o = activation_of(tape, node);
+    *finish =
+        (struct qkv_activation_finish){.finish = {gated ? finish_gated : finish_elements, gated}, .activation = o};
+}
+
+/* ---- builders ------------------------------------------------------------------------------------------------------- */
+
+bool qkv_activation_node(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_activation_kind kind, bool gated,
+                         struct qkv_node *node) {
+    struct activation *o = x && tape->status == QKV_OK ? qkv_tape_take_record(tape, sizeof *o) : NULL;
+    if (!o) {
+        return false;
+    }
+    *o = (struct activation){.kind = kind};
+    *node = qkv_tape_node(tape, gated ? QKV_OPERATOR_gated : QKV_OPERATOR_activation, o);
+    node->inputs[0] = x;
+    if (!qkv_tape_check(tape, node)) {
         return false;
     }
     const size_t columns = gated ? x->columns / 2 : x->columns;
-    struct qkv_tensor *y =
+    node->output =
         x->dtype == QKV_F32 ? qkv_tape_tensor(tape, x->rows, columns) : qkv_tape_narrow(tape, x->rows, columns);
-    struct activation *o = qkv_tape_take_record(tape, sizeof *o);
-    if (!y || !o) {
-        return false;
-    }
-    *o = (struct activation){
-        .kernels = tape->ctx->kernels, .kind = kind, .x = x->data, .y = y->data, .dtype = x->dtype, .F = columns};
-    *out = (struct qkv_activation_finish){
-        .finish = {gated ? finish_gated : finish_elements, gated}, .record = o, .output = y};
-    return true;
-}
-
-static struct qkv_tensor *record(struct qkv_tape *tape, struct qkv_tensor *x, bool gated,
-                                 const struct qkv_activation_finish *f) {
-    qkv_backward *back = gated ? qkv_backward_gated : qkv_backward_activation;
-    return qkv_tape_record(tape, back, &x, 1, f->output, f->record);
-}
-
-struct qkv_tensor *qkv_activation_record(struct qkv_tape *tape, struct qkv_tensor *x, bool gated,
-                                         const struct qkv_activation_finish *finish) {
-    tape->fused = true;
-    struct qkv_tensor *y = record(tape, x, gated, finish);
-    tape->fused = false;
-    return y;
+    return node->output != NULL;
 }
 
 struct qkv_tensor *qkv_op_activation(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_activation_kind kind) {
-    struct qkv_activation_finish f;
-    if (!x || tape->status != QKV_OK || !qkv_activation_prepare(tape, x, kind, false, &f)) {
-        return NULL;
-    }
-    qkv_parallel_range(tape->ctx, x->rows * x->columns, ELEMENTS_A_PIECE, forward_elements, f.record);
-    return record(tape, x, false, &f);
+    struct qkv_node node;
+    return qkv_activation_node(tape, x, kind, false, &node) ? qkv_tape_run(tape, &node) : NULL;
 }
 
 struct qkv_tensor *qkv_op_gated(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_activation_kind kind) {
-    struct qkv_activation_finish f;
-    if (!x || tape->status != QKV_OK || !qkv_activation_prepare(tape, x, kind, true, &f)) {
-        return NULL;
-    }
-    qkv_parallel_range(tape->ctx, x->rows, ROWS_A_PIECE, forward_gated_rows, f.record);
-    return record(tape, x, true, &f);
+    struct qkv_node node;
+    return qkv_activation_node(tape, x, kind, true, &node) ? qkv_tape_run(tape, &node) : NULL;
 }

@@ -7,10 +7,12 @@
 #include <string.h>
 
 struct attend {
-    struct qkv_attend kernel; /* first: profile.c looks at it */
+    struct qkv_attend kernel;
     struct qkv_columns q, k, v;
-    size_t batch_rows; /* rows of k and v a batch row */
+    size_t batch_rows, kv_count; /* rows of k and v a batch row; batch rows of k and v */
+    bool keeps_lse;
     float *daddend;
+    double pairs;
 };
 
 static struct qkv_heads heads(void *data, enum qkv_dtype dtype, struct qkv_columns c, size_t T, size_t D) {
@@ -92,26 +94,67 @@ static enum qkv_status check(struct qkv_tape *tape, struct qkv_columns c, const 
                     name, rows, width, c.column, c.x->rows, c.x->columns);
 }
 
+enum qkv_status qkv_check_attend(struct qkv_tape *tape, struct qkv_node *node) {
+    const struct attend *o = node->saved;
+    const struct qkv_attend *a = &o->kernel;
+    enum qkv_status status = check(tape, o->q, "q", a->B * a->Tq, a->H * a->D);
+    if (status == QKV_OK) {
+        status = check(tape, o->k, "k", o->kv_count * o->batch_rows, a->Hkv * a->D);
+    }
+    return status == QKV_OK ? check(tape, o->v, "v", o->kv_count * o->batch_rows, a->Hkv * a->Dv) : status;
+}
+
+enum qkv_status qkv_forward_attend(struct qkv_tape *tape, struct qkv_node *node) {
+    struct attend *o = node->saved;
+    struct qkv_attend *a = &o->kernel;
+    struct qkv_tensor *y = node->output;
+    a->q = heads(o->q.x->data, o->q.x->dtype, o->q, a->Tq, a->D);
+    a->k = heads(o->k.x->data, o->k.x->dtype, o->k, o->batch_rows, a->D);
+    a->v = heads(o->v.x->data, o->v.x->dtype, o->v, o->batch_rows, a->Dv);
+    a->y = heads(y->data, y->dtype, (struct qkv_columns){y, 0}, a->Tq, a->Dv);
+    if (o->keeps_lse) {
+        a->lse = qkv_tape_take(tape, a->B * a->H * a->Tq, sizeof(float));
+    }
+    return tape->status == QKV_OK ? qkv_attend_forward(tape->ctx, tape->arena, a) : tape->status;
+}
+
+/* Of one head. */
+static double attend_pairs(const struct attend *o) {
+    const struct qkv_attend *a = &o->kernel;
+    double sum = 0;
+    for (size_t r = 0; o->pairs == 0 && r < a->B * a->Tq; r++) {
+        int64_t lo = a->lo[r] > 0 ? a->lo[r] : 0, hi = a->hi[r] < (int64_t)a->Tk ? a->hi[r] : (int64_t)a->Tk;
+        sum += hi > lo ? (double)(hi - lo) : 0;
+    }
+    return o->pairs > 0 ? o->pairs : sum;
+}
+
+/* q·k and weights·v forward; backward q·k again, dy·v, and the gradients of q, k and v. */
+struct qkv_cost qkv_cost_attend(const struct qkv_node *node, bool backward) {
+    const struct attend *o = node->saved;
+    const double D = (double)o->kernel.D, Dv = (double)o->kernel.Dv;
+    const double columns = 2 * attend_pairs(o) * (double)o->kernel.H;
+    return (struct qkv_cost){.flops = columns * (backward ? 3 * D + 2 * Dv : D + Dv),
+                             .again = backward ? columns * D : 0};
+}
+
 struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, struct qkv_columns k,
                                  struct qkv_columns v, const struct qkv_attend_options *o) {
     if (!q.x || !k.x || !v.x || tape->status != QKV_OK) {
         return NULL;
     }
-    size_t batch_rows = o->Tk_stride ? o->Tk_stride : o->Tk, kv_count = o->kv_rows ? o->kv_count : o->B;
-    if (qkv_tape_failed(tape, check(tape, q, "q", o->B * o->Tq, o->H * o->D)) ||
-        qkv_tape_failed(tape, check(tape, k, "k", kv_count * batch_rows, o->Hkv * o->D)) ||
-        qkv_tape_failed(tape, check(tape, v, "v", kv_count * batch_rows, o->Hkv * o->Dv))) {
-        return NULL;
-    }
-    struct qkv_tensor *y = q.x->dtype == QKV_F32 ? qkv_tape_tensor(tape, o->B * o->Tq, o->H * o->Dv)
-                                                 : qkv_tape_narrow(tape, o->B * o->Tq, o->H * o->Dv);
     struct attend *s = qkv_tape_take_record(tape, sizeof *s);
-    bool keeps_lse = tape->recording || o->kept;
-    float *lse = keeps_lse ? qkv_tape_take(tape, o->B * o->H * o->Tq, sizeof(float)) : NULL;
-    if (!y || !s || tape->status != QKV_OK) {
+    if (!s) {
         return NULL;
     }
-    *s = (struct attend){.q = q, .k = k, .v = v, .batch_rows = batch_rows, .daddend = o->daddend};
+    *s = (struct attend){.q = q,
+                         .k = k,
+                         .v = v,
+                         .batch_rows = o->Tk_stride ? o->Tk_stride : o->Tk,
+                         .kv_count = o->kv_rows ? o->kv_count : o->B,
+                         .keeps_lse = tape->recording || o->kept,
+                         .daddend = o->daddend,
+                         .pairs = o->pairs};
     s->kernel = (struct qkv_attend){.B = o->B,
                                     .H = o->H,
                                     .Hkv = o->Hkv,
@@ -119,12 +162,7 @@ struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, st
                                     .Tk = o->Tk,
                                     .D = o->D,
                                     .Dv = o->Dv,
-                                    .q = heads(q.x->data, q.x->dtype, q, o->Tq, o->D),
-                                    .k = heads(k.x->data, k.x->dtype, k, batch_rows, o->D),
-                                    .v = heads(v.x->data, v.x->dtype, v, batch_rows, o->Dv),
-                                    .y = heads(y->data, y->dtype, (struct qkv_columns){y, 0}, o->Tq, o->Dv),
                                     .kv_rows = o->kv_rows,
-                                    .lse = lse,
                                     .lo = o->lo,
                                     .hi = o->hi,
                                     .mask = o->mask,
@@ -137,15 +175,22 @@ struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, st
                                     .bias_row = o->bias_row,
                                     .bias_zero = o->bias_zero,
                                     .position = o->positions};
+    struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_attend, s);
+    node.inputs[0] = q.x;
+    node.inputs[1] = k.x;
+    node.inputs[2] = v.x;
+    if (!qkv_tape_check(tape, &node)) {
+        return NULL;
+    }
+    node.output = q.x->dtype == QKV_F32 ? qkv_tape_tensor(tape, o->B * o->Tq, o->H * o->Dv)
+                                        : qkv_tape_narrow(tape, o->B * o->Tq, o->H * o->Dv);
     if (tape->training && o->dropout > 0) {
         s->kernel.dropout = o->dropout;
         qkv_tape_dropout_key(tape, s->kernel.key);
     }
-    if (qkv_tape_failed(tape, qkv_attend_forward(tape->ctx, tape->arena, &s->kernel))) {
-        return NULL;
-    }
-    if (o->kept) {
+    struct qkv_tensor *y = qkv_tape_run(tape, &node);
+    if (y && o->kept) {
         *o->kept = &s->kernel;
     }
-    return qkv_tape_record(tape, qkv_backward_attend, (struct qkv_tensor *[]){q.x, k.x, v.x}, 3, y, s);
+    return y;
 }

@@ -98,12 +98,6 @@ static enum qkv_status check_targets(struct qkv_tape *tape, const int32_t *targe
     return QKV_OK;
 }
 
-/* Everything is there already: see the top. */
-enum qkv_status qkv_backward_cross_entropy(struct qkv_tape *tape, struct qkv_node *node) {
-    (void)node;
-    return tape->status;
-}
-
 struct gradients {
     float *dx, *dweight, *dbias;
     bool accumulate;
@@ -137,57 +131,105 @@ static enum qkv_status run_chunk(struct qkv_tape *tape, const struct qkv_tensor 
     return qkv_linear_backward_parts(tape, scratch, rows_of_x, rows, dx, g->accumulate, weight, g->dweight, g->dbias);
 }
 
-void qkv_op_cross_entropy(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
-                          struct qkv_tensor *bias, const struct qkv_cross_entropy_options *o, struct qkv_loss *loss) {
-    *loss = (struct qkv_loss){0};
-    if (!x || tape->status != QKV_OK || (!o->targets && !o->logits)) {
-        return;
+struct cross_entropy {
+    struct qkv_cross_entropy_options options;
+    struct qkv_loss *loss; /* the caller's: gone once forward has run */
+};
+
+/* Counts the targets on the way. */
+enum qkv_status qkv_check_cross_entropy(struct qkv_tape *tape, struct qkv_node *node) {
+    struct cross_entropy *s = node->saved;
+    const struct qkv_tensor *x = node->inputs[0], *weight = node->inputs[1];
+    enum qkv_status status = qkv_linear_check(tape, "head", x, weight, node->inputs[2]);
+    if (status != QKV_OK || !s->options.targets) {
+        return status;
     }
-    size_t N = x->rows, V = weight->rows;
-    if (qkv_tape_failed(tape, qkv_linear_check(tape, "head", x, weight, bias)) ||
-        (o->targets && qkv_tape_failed(tape, check_targets(tape, o->targets, N, V, &loss->counted)))) {
-        return;
-    }
+    return check_targets(tape, s->options.targets, x->rows, weight->rows, &s->loss->counted);
+}
+
+/* Where the gradients go. */
+static enum qkv_status take_gradients(struct qkv_tape *tape, struct qkv_node *node, struct gradients *g) {
+    bool always;
+    enum qkv_status status = QKV_OK;
+    g->dweight = qkv_gradient_out(tape, node->inputs[1], &always, &status);
+    g->dbias = qkv_gradient_out(tape, node->inputs[2], &always, &status);
+    g->dx = qkv_gradient_out(tape, node->inputs[0], &g->accumulate, &status);
+    return status;
+}
+
+enum qkv_status qkv_forward_cross_entropy(struct qkv_tape *tape, struct qkv_node *node) {
+    struct cross_entropy *s = node->saved;
+    const struct qkv_cross_entropy_options *o = &s->options;
+    const struct qkv_tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
+    const size_t N = x->rows, V = weight->rows;
     struct gradients g = {0};
-    bool wants = tape->recording && o->targets && (x->wants || weight->wants);
-    if (wants) {
-        bool always;
-        enum qkv_status status = QKV_OK;
-        g.dweight = qkv_gradient_out(tape, weight, &always, &status);
-        g.dbias = qkv_gradient_out(tape, bias, &always, &status);
-        g.dx = qkv_gradient_out(tape, x, &g.accumulate, &status);
-        if (qkv_tape_failed(tape, status)) {
-            return;
-        }
+    node->whole = tape->recording && o->targets && (x->wants || weight->wants);
+    if (node->whole && qkv_tape_failed(tape, take_gradients(tape, node, &g))) {
+        return tape->status;
     }
     size_t chunk = CHUNK_FLOATS / V < 16 ? 16 : CHUNK_FLOATS / V;
     if (chunk > N) {
         chunk = N;
     }
     size_t mark = qkv_arena_mark(tape->arena);
-    float *scratch = wants || !o->logits ? qkv_tape_take(tape, chunk * V, sizeof(float)) : NULL;
+    float *scratch = node->whole || !o->logits ? qkv_tape_take(tape, chunk * V, sizeof(float)) : NULL;
     float *losses = qkv_tape_take(tape, N, sizeof(float));
     for (size_t first = 0; first < N && tape->status == QKV_OK; first += chunk) {
         size_t rows = N - first < chunk ? N - first : chunk;
-        qkv_tape_failed(tape, run_chunk(tape, x, first, rows, weight, bias, scratch, o, losses, wants ? &g : NULL));
+        qkv_tape_failed(tape,
+                        run_chunk(tape, x, first, rows, weight, bias, scratch, o, losses, node->whole ? &g : NULL));
     }
     struct total t = {.values = losses, .count = o->targets ? N : 0};
     if (tape->status == QKV_OK) {
         qkv_parallel(tape->ctx, 1, add_up, &t);
     }
-    loss->sum = t.sum;
+    s->loss->sum = t.sum;
+    s->loss = NULL;
     qkv_arena_release(tape->arena, mark);
-    qkv_tape_record(tape, qkv_backward_cross_entropy, (struct qkv_tensor *[]){x, weight, bias}, 3, NULL, NULL);
+    return tape->status;
+}
+
+/* Everything is there already: see the top. */
+enum qkv_status qkv_backward_cross_entropy(struct qkv_tape *tape, struct qkv_node *node) {
+    (void)node;
+    return tape->status;
+}
+
+struct qkv_cost qkv_cost_cross_entropy(const struct qkv_node *node, bool backward) {
+    return (struct qkv_cost){.flops = qkv_product_flops(node->inputs[0], node->inputs[1], backward)};
+}
+
+void qkv_op_cross_entropy(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
+                          struct qkv_tensor *bias, const struct qkv_cross_entropy_options *o, struct qkv_loss *loss) {
+    *loss = (struct qkv_loss){0};
+    if (!x || tape->status != QKV_OK || (!o->targets && !o->logits)) {
+        return;
+    }
+    struct cross_entropy *s = qkv_tape_take_record(tape, sizeof *s);
+    if (!s) {
+        return;
+    }
+    *s = (struct cross_entropy){.options = *o, .loss = loss};
+    struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_cross_entropy, s);
+    node.inputs[0] = x;
+    node.inputs[1] = weight;
+    node.inputs[2] = bias;
+    if (qkv_tape_check(tape, &node)) {
+        qkv_tape_run(tape, &node);
+    }
 }
 
 /* ---- inner_product -------------------------------------------------------------------------------------------------- */
 
 struct inner_product {
+    const float *g;
+    float scale;
+    struct qkv_loss *loss; /* the caller's: gone once forward has run */
+    /* while it runs */
     const struct qkv_kernels *kernels;
-    const float *x, *g;
+    const float *x;
     float *dx;
     size_t count;
-    float scale;
     bool accumulate;
     double sum;
 };
@@ -206,8 +248,32 @@ static void scale_elements(void *argument, size_t begin, size_t end, int thread)
     o->kernels->scale(o->dx + begin, o->accumulate, o->g + begin, o->scale, end - begin);
 }
 
-enum qkv_status qkv_backward_inner_product(struct qkv_tape *tape, struct qkv_node *node) {
+static struct inner_product inner_product_of(const struct qkv_tape *tape, const struct qkv_node *node) {
     struct inner_product o = *(const struct inner_product *)node->saved;
+    const struct qkv_tensor *x = node->inputs[0];
+    o.kernels = tape->ctx->kernels;
+    o.x = x->data;
+    o.count = x->rows * x->columns;
+    return o;
+}
+
+enum qkv_status qkv_check_inner_product(struct qkv_tape *tape, struct qkv_node *node) {
+    if (node->inputs[0]->dtype == QKV_F32) {
+        return QKV_OK;
+    }
+    return qkv_fail(tape->ctx, QKV_SHAPE, "inner_product: x is bf16, but the product is one of fp32 numbers");
+}
+
+enum qkv_status qkv_forward_inner_product(struct qkv_tape *tape, struct qkv_node *node) {
+    struct inner_product *saved = node->saved, o = inner_product_of(tape, node);
+    qkv_parallel(tape->ctx, 1, multiply_up, &o);
+    *saved->loss = (struct qkv_loss){.sum = o.sum, .counted = 1};
+    saved->loss = NULL;
+    return QKV_OK;
+}
+
+enum qkv_status qkv_backward_inner_product(struct qkv_tape *tape, struct qkv_node *node) {
+    struct inner_product o = inner_product_of(tape, node);
     enum qkv_status status = QKV_OK;
     o.dx = qkv_gradient_out(tape, node->inputs[0], &o.accumulate, &status);
     if (o.dx) {
@@ -216,19 +282,22 @@ enum qkv_status qkv_backward_inner_product(struct qkv_tape *tape, struct qkv_nod
     return status;
 }
 
+struct qkv_cost qkv_cost_inner_product(const struct qkv_node *node, bool backward) {
+    const struct qkv_tensor *x = node->inputs[0];
+    return (struct qkv_cost){.bytes = qkv_tensor_bytes(x) + (backward ? qkv_gradient_bytes(x) : qkv_tensor_bytes(x))};
+}
+
 void qkv_op_inner_product(struct qkv_tape *tape, struct qkv_tensor *x, const float *g, float scale,
                           struct qkv_loss *loss) {
     *loss = (struct qkv_loss){0};
-    if (!x || tape->status != QKV_OK) {
-        return;
-    }
-    struct inner_product *o = qkv_tape_take_record(tape, sizeof *o);
+    struct inner_product *o = x && tape->status == QKV_OK ? qkv_tape_take_record(tape, sizeof *o) : NULL;
     if (!o) {
         return;
     }
-    *o = (struct inner_product){
-        .kernels = tape->ctx->kernels, .x = x->data, .g = g, .count = x->rows * x->columns, .scale = scale};
-    qkv_parallel(tape->ctx, 1, multiply_up, o);
-    *loss = (struct qkv_loss){.sum = o->sum, .counted = 1};
-    qkv_tape_record(tape, qkv_backward_inner_product, &x, 1, NULL, o);
+    *o = (struct inner_product){.g = g, .scale = scale, .loss = loss};
+    struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_inner_product, o);
+    node.inputs[0] = x;
+    if (qkv_tape_check(tape, &node)) {
+        qkv_tape_run(tape, &node);
+    }
 }

@@ -18,27 +18,44 @@ static void add_elements(void *argument, size_t begin, size_t end, int thread) {
     o->ctx->kernels->add(o->y + begin, o->x + begin, o->y + begin, end - begin);
 }
 
+enum qkv_status qkv_check_add(struct qkv_tape *tape, struct qkv_node *node) {
+    const struct qkv_tensor *x = node->inputs[0], *f = node->inputs[1];
+    if (x->rows == f->rows && x->columns == f->columns) {
+        return QKV_OK;
+    }
+    return qkv_fail(tape->ctx, QKV_SHAPE, "add: (%zu,%zu) and (%zu,%zu)", x->rows, x->columns, f->rows, f->columns);
+}
+
+enum qkv_status qkv_forward_add(struct qkv_tape *tape, struct qkv_node *node) {
+    const struct qkv_tensor *y = node->output;
+    struct add o = {.ctx = tape->ctx, .y = y->data, .x = node->inputs[0]->data};
+    qkv_parallel_range(tape->ctx, y->rows * y->columns, ELEMENTS_A_PIECE, add_elements, &o);
+    return QKV_OK;
+}
+
 enum qkv_status qkv_backward_add(struct qkv_tape *tape, struct qkv_node *node) {
     enum qkv_status status = qkv_gradient_pass(tape, node, node->inputs[0]);
     return status == QKV_OK ? qkv_gradient_pass(tape, node, node->inputs[1]) : status;
+}
+
+/* Backward only hands on. */
+struct qkv_cost qkv_cost_add(const struct qkv_node *node, bool backward) {
+    return (struct qkv_cost){.bytes =
+                                 backward ? 0 : qkv_tensor_bytes(node->inputs[0]) + 2 * qkv_tensor_bytes(node->output)};
 }
 
 struct qkv_tensor *qkv_op_add(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *f) {
     if (!x || !f || tape->status != QKV_OK) {
         return NULL;
     }
-    if (x->rows != f->rows || x->columns != f->columns) {
-        qkv_tape_failed(tape, qkv_fail(tape->ctx, QKV_SHAPE, "add: (%zu,%zu) and (%zu,%zu)", x->rows, x->columns,
-                                       f->rows, f->columns));
+    struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_add, NULL);
+    node.inputs[0] = x;
+    node.inputs[1] = f;
+    if (!qkv_tape_check(tape, &node)) {
         return NULL;
     }
-    struct qkv_tensor *y = qkv_tape_view(tape, f->data, f->rows, f->columns);
-    if (!y) {
-        return NULL;
-    }
-    struct add o = {.ctx = tape->ctx, .y = y->data, .x = x->data};
-    qkv_parallel_range(tape->ctx, y->rows * y->columns, ELEMENTS_A_PIECE, add_elements, &o);
-    return qkv_tape_record(tape, qkv_backward_add, (struct qkv_tensor *[]){x, f}, 2, y, NULL);
+    node.output = qkv_tape_view(tape, f->data, f->rows, f->columns);
+    return qkv_tape_run(tape, &node);
 }
 
 struct dropout {
@@ -56,15 +73,42 @@ static void drop_elements(void *argument, size_t begin, size_t end, int thread) 
     o->kernels->dropout(o->y + begin, o->accumulate, o->x + begin, o->rate, o->key, begin, end - begin);
 }
 
+static void dropout_run(struct qkv_context *ctx, const struct qkv_node *node, struct dropout *o) {
+    o->kernels = ctx->kernels;
+    qkv_parallel_range(ctx, node->output->rows * node->output->columns, ELEMENTS_A_PIECE, drop_elements, o);
+}
+
+enum qkv_status qkv_check_dropout(struct qkv_tape *tape, struct qkv_node *node) {
+    const struct dropout *o = node->saved;
+    if (o->rate > 0 && o->rate < 1) {
+        return QKV_OK;
+    }
+    return qkv_fail(tape->ctx, QKV_ARGUMENT, "dropout: the rate is %g; it must be less than 1", (double)o->rate);
+}
+
+enum qkv_status qkv_forward_dropout(struct qkv_tape *tape, struct qkv_node *node) {
+    struct dropout o = *(const struct dropout *)node->saved;
+    o.y = node->output->data;
+    o.x = node->inputs[0]->data;
+    dropout_run(tape->ctx, node, &o);
+    return QKV_OK;
+}
+
 enum qkv_status qkv_backward_dropout(struct qkv_tape *tape, struct qkv_node *node) {
     struct dropout o = *(const struct dropout *)node->saved;
     enum qkv_status status = QKV_OK;
     o.x = qkv_gradient_in(node);
     o.y = qkv_gradient_out(tape, node->inputs[0], &o.accumulate, &status);
     if (o.y) {
-        qkv_parallel_range(tape->ctx, node->output->rows * node->output->columns, ELEMENTS_A_PIECE, drop_elements, &o);
+        dropout_run(tape->ctx, node, &o);
     }
     return status;
+}
+
+struct qkv_cost qkv_cost_dropout(const struct qkv_node *node, bool backward) {
+    const struct qkv_tensor *x = node->inputs[0], *y = node->output;
+    return (struct qkv_cost){.bytes = backward ? qkv_gradient_bytes(x) + qkv_gradient_bytes(y)
+                                               : qkv_tensor_bytes(x) + qkv_tensor_bytes(y)};
 }
 
 void qkv_tape_dropout_key(struct qkv_tape *tape, uint32_t key[2]) {
@@ -76,13 +120,17 @@ struct qkv_tensor *qkv_op_dropout(struct qkv_tape *tape, struct qkv_tensor *x, f
     if (!x || tape->status != QKV_OK || !tape->training || rate <= 0) {
         return x;
     }
-    struct qkv_tensor *y = qkv_tape_view(tape, x->data, x->rows, x->columns);
     struct dropout *o = qkv_tape_take_record(tape, sizeof *o);
-    if (!y || !o) {
+    if (!o) {
         return NULL;
     }
-    *o = (struct dropout){.kernels = tape->ctx->kernels, .rate = rate, .y = y->data, .x = x->data};
+    *o = (struct dropout){.rate = rate};
+    struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_dropout, o);
+    node.inputs[0] = x;
+    if (!qkv_tape_check(tape, &node)) {
+        return NULL;
+    }
     qkv_tape_dropout_key(tape, o->key);
-    qkv_parallel_range(tape->ctx, y->rows * y->columns, ELEMENTS_A_PIECE, drop_elements, o);
-    return qkv_tape_record(tape, qkv_backward_dropout, &x, 1, y, o);
+    node.output = qkv_tape_view(tape, x->data, x->rows, x->columns);
+    return qkv_tape_run(tape, &node);
 }

@@ -10,11 +10,13 @@
 enum { ROWS_A_PIECE = 16, COLUMNS_A_PIECE = 64 };
 
 struct embed {
-    const struct qkv_kernels *kernels;
-    const struct qkv_tensor *token, *position;
     float scale;
     const int32_t *ids, *positions;
-    size_t N, C;
+    size_t N;
+    /* while it runs */
+    const struct qkv_kernels *kernels;
+    const float *token, *position;
+    size_t C;
     float *y;        /* forward */
     const float *dy; /* backward */
     float *dtoken, *dposition;
@@ -25,9 +27,9 @@ static void forward_rows(void *argument, size_t begin, size_t end, int thread) {
     const struct embed *e = argument;
     for (size_t n = begin; n < end; n++) {
         float *y = e->y + n * e->C;
-        e->kernels->scale(y, false, (const float *)e->token->data + (size_t)e->ids[n] * e->C, e->scale, e->C);
+        e->kernels->scale(y, false, e->token + (size_t)e->ids[n] * e->C, e->scale, e->C);
         if (e->position) {
-            e->kernels->add(y, y, (const float *)e->position->data + (size_t)e->positions[n] * e->C, e->C);
+            e->kernels->add(y, y, e->position + (size_t)e->positions[n] * e->C, e->C);
         }
     }
 }
@@ -46,8 +48,24 @@ static void backward_columns(void *argument, size_t begin, size_t end, int threa
     }
 }
 
-enum qkv_status qkv_backward_embed(struct qkv_tape *tape, struct qkv_node *node) {
+static struct embed embed_of(const struct qkv_tape *tape, const struct qkv_node *node) {
     struct embed e = *(const struct embed *)node->saved;
+    e.kernels = tape->ctx->kernels;
+    e.C = node->output->columns;
+    return e;
+}
+
+enum qkv_status qkv_forward_embed(struct qkv_tape *tape, struct qkv_node *node) {
+    struct embed e = embed_of(tape, node);
+    e.token = node->inputs[0]->data;
+    e.position = node->inputs[1] ? node->inputs[1]->data : NULL;
+    e.y = node->output->data;
+    qkv_parallel_range(tape->ctx, e.N, ROWS_A_PIECE, forward_rows, &e);
+    return QKV_OK;
+}
+
+enum qkv_status qkv_backward_embed(struct qkv_tape *tape, struct qkv_node *node) {
+    struct embed e = embed_of(tape, node);
     bool accumulate;
     enum qkv_status status = QKV_OK;
     e.dy = qkv_gradient_in(node);
@@ -57,6 +75,15 @@ enum qkv_status qkv_backward_embed(struct qkv_tape *tape, struct qkv_node *node)
         qkv_parallel_range(tape->ctx, e.C, COLUMNS_A_PIECE, backward_columns, &e);
     }
     return status;
+}
+
+/* Of the tables only the rows that are looked up. */
+struct qkv_cost qkv_cost_embed(const struct qkv_node *node, bool backward) {
+    const struct qkv_tensor *position = node->inputs[1];
+    if (backward) {
+        return (struct qkv_cost){.bytes = qkv_gradient_bytes(node->output) * (position && position->wants ? 5 : 3)};
+    }
+    return (struct qkv_cost){.bytes = qkv_tensor_bytes(node->output) * (position ? 3 : 2)};
 }
 
 static enum qkv_status check_ids(struct qkv_tape *tape, const struct qkv_tensor *token, const int32_t *ids, size_t N) {
@@ -73,33 +100,29 @@ static enum qkv_status check_ids(struct qkv_tape *tape, const struct qkv_tensor 
     return QKV_OK;
 }
 
+enum qkv_status qkv_check_embed(struct qkv_tape *tape, struct qkv_node *node) {
+    const struct embed *e = node->saved;
+    const struct qkv_tensor *token = node->inputs[0], *position = node->inputs[1];
+    if (position && position->columns != token->columns) {
+        return qkv_fail(tape->ctx, QKV_SHAPE, "embed: tokens are (%zu,%zu) but positions are (%zu,%zu)", token->rows,
+                        token->columns, position->rows, position->columns);
+    }
+    return check_ids(tape, token, e->ids, e->N);
+}
+
 struct qkv_tensor *qkv_op_embed(struct qkv_tape *tape, struct qkv_tensor *token, float scale,
                                 struct qkv_tensor *position, const int32_t *ids, const int32_t *positions, size_t N) {
-    if (tape->status != QKV_OK) {
+    struct embed *e = tape->status == QKV_OK ? qkv_tape_take_record(tape, sizeof *e) : NULL;
+    if (!e) {
         return NULL;
     }
-    if (position && position->columns != token->columns) {
-        qkv_tape_failed(tape, qkv_fail(tape->ctx, QKV_SHAPE, "embed: tokens are (%zu,%zu) but positions are (%zu,%zu)",
-                                       token->rows, token->columns, position->rows, position->columns));
+    *e = (struct embed){.scale = scale, .ids = ids, .positions = positions, .N = N};
+    struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_embed, e);
+    node.inputs[0] = token;
+    node.inputs[1] = position;
+    if (!qkv_tape_check(tape, &node)) {
         return NULL;
     }
-    if (qkv_tape_failed(tape, check_ids(tape, token, ids, N))) {
-        return NULL;
-    }
-    struct qkv_tensor *y = qkv_tape_tensor(tape, N, token->columns);
-    struct embed *e = qkv_tape_take_record(tape, sizeof *e);
-    if (!y || !e) {
-        return NULL;
-    }
-    *e = (struct embed){.kernels = tape->ctx->kernels,
-                        .token = token,
-                        .position = position,
-                        .scale = scale,
-                        .ids = ids,
-                        .positions = positions,
-                        .N = N,
-                        .C = token->columns,
-                        .y = y->data};
-    qkv_parallel_range(tape->ctx, N, ROWS_A_PIECE, forward_rows, e);
-    return qkv_tape_record(tape, qkv_backward_embed, (struct qkv_tensor *[]){token, position}, 2, y, e);
+    node.output = qkv_tape_tensor(tape, N, token->columns);
+    return qkv_tape_run(tape, &node);
 }

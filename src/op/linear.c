@@ -108,43 +108,38 @@ enum qkv_status qkv_linear_forward_parts(struct qkv_tape *tape, struct qkv_rows 
     return multiply(tape, &p);
 }
 
-enum qkv_status qkv_backward_linear(struct qkv_tape *tape, struct qkv_node *node) {
-    struct qkv_tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
-    enum qkv_status status = qkv_gradient_pass(tape, node, node->inputs[3]);
-    bool accumulate, always;
-    float *dweight = qkv_gradient_out(tape, weight, &always, &status);
-    float *dbias = qkv_gradient_out(tape, bias, &always, &status);
-    float *dx = qkv_gradient_out(tape, x, &accumulate, &status);
-    if (status != QKV_OK) {
-        return status;
+enum qkv_status qkv_linear_check(struct qkv_tape *tape, const char *what, const struct qkv_tensor *x,
+                                 const struct qkv_tensor *weight, const struct qkv_tensor *bias) {
+    if (x->columns == weight->columns && (!bias || bias->columns == weight->rows)) {
+        return QKV_OK;
     }
-    return qkv_linear_backward_parts(tape, qkv_gradient_in(node), (struct qkv_rows){x->data, x->dtype}, x->rows, dx,
-                                     accumulate, weight, dweight, dbias);
+    if (x->columns != weight->columns) {
+        qkv_fail(tape->ctx, QKV_SHAPE, "%s: x is (%zu,%zu) but w (%zu,%zu) expects %zu columns", what, x->rows,
+                 x->columns, weight->rows, weight->columns, weight->columns);
+    } else {
+        qkv_fail(tape->ctx, QKV_SHAPE, "%s: w is (%zu,%zu) but the bias has %zu elements", what, weight->rows,
+                 weight->columns, bias->columns);
+    }
+    if (weight->name) {
+        qkv_fail_at(tape->ctx, "%s", weight->name);
+    }
+    return QKV_SHAPE;
 }
 
-/* y = x·Wᵀ + b, then `finish`. NULL after a failure. */
-static struct qkv_tensor *forward(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
-                                  struct qkv_tensor *bias, struct qkv_tensor *y, const struct qkv_finish *finish) {
-    if (!y) {
-        return NULL;
-    }
-    struct qkv_rows to = {y->data, y->dtype}, from = {x->data, x->dtype};
-    enum qkv_status status = qkv_linear_forward_parts(tape, to, from, x->rows, weight, bias, finish);
-    return qkv_tape_failed(tape, status) ? NULL : y;
-}
+/* ---- the operator ----------------------------------------------------------------------------------------------- */
 
-struct qkv_tensor *qkv_op_linear(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
-                                 struct qkv_tensor *bias, enum qkv_result result) {
-    if (!x || tape->status != QKV_OK || qkv_tape_failed(tape, qkv_linear_check(tape, "linear", x, weight, bias))) {
-        return NULL;
-    }
-    struct qkv_tensor *y = result == QKV_RESULT_NARROW ? qkv_tape_narrow(tape, x->rows, weight->rows)
-                                                       : qkv_tape_tensor(tape, x->rows, weight->rows);
-    y = forward(tape, x, weight, bias, y, NULL);
-    return y ? qkv_tape_record(tape, qkv_backward_linear, (struct qkv_tensor *[]){x, weight, bias}, 3, y, NULL) : NULL;
-}
+/* The inputs of a node: x, weight, bias or NULL, and what is added to the product or NULL. */
+enum { X, WEIGHT, BIAS, RESIDUAL };
 
-/* ---- fused with what follows ---------------------------------------------------------------------------------------- */
+enum qkv_status qkv_check_linear(struct qkv_tape *tape, struct qkv_node *node) {
+    const struct qkv_tensor *x = node->inputs[X], *weight = node->inputs[WEIGHT], *residual = node->inputs[RESIDUAL];
+    enum qkv_status status = qkv_linear_check(tape, "linear", x, weight, node->inputs[BIAS]);
+    if (status == QKV_OK && residual && (residual->rows != x->rows || residual->columns != weight->rows)) {
+        status = qkv_fail(tape->ctx, QKV_SHAPE, "add: (%zu,%zu) and (%zu,%zu)", residual->rows, residual->columns,
+                          x->rows, weight->rows);
+    }
+    return status;
+}
 
 struct residual {
     struct qkv_finish finish; /* first */
@@ -162,53 +157,87 @@ static void add_residual(const struct qkv_finish *finish, size_t row, size_t row
     }
 }
 
+enum qkv_status qkv_forward_linear(struct qkv_tape *tape, struct qkv_node *node) {
+    const struct qkv_tensor *x = node->inputs[X], *residual = node->inputs[RESIDUAL], *y = node->output;
+    struct residual sum;
+    struct qkv_activation_finish activation;
+    const struct qkv_finish *finish = NULL;
+    if (residual) {
+        sum = (struct residual){{.run = add_residual}, tape->ctx->kernels, y->data, residual->data, y->columns};
+        finish = &sum.finish;
+    } else if (node->fused) {
+        qkv_activation_fuse(tape, node->fused, &activation);
+        finish = &activation.finish;
+    }
+    return qkv_linear_forward_parts(tape, (struct qkv_rows){y->data, y->dtype}, (struct qkv_rows){x->data, x->dtype},
+                                    x->rows, node->inputs[WEIGHT], node->inputs[BIAS], finish);
+}
+
+enum qkv_status qkv_backward_linear(struct qkv_tape *tape, struct qkv_node *node) {
+    struct qkv_tensor *x = node->inputs[X], *weight = node->inputs[WEIGHT], *bias = node->inputs[BIAS];
+    enum qkv_status status = qkv_gradient_pass(tape, node, node->inputs[RESIDUAL]);
+    bool accumulate, always;
+    float *dweight = qkv_gradient_out(tape, weight, &always, &status);
+    float *dbias = qkv_gradient_out(tape, bias, &always, &status);
+    float *dx = qkv_gradient_out(tape, x, &accumulate, &status);
+    if (status != QKV_OK) {
+        return status;
+    }
+    return qkv_linear_backward_parts(tape, qkv_gradient_in(node), (struct qkv_rows){x->data, x->dtype}, x->rows, dx,
+                                     accumulate, weight, dweight, dbias);
+}
+
+struct qkv_cost qkv_cost_linear(const struct qkv_node *node, bool backward) {
+    return (struct qkv_cost){.flops = qkv_product_flops(node->inputs[X], node->inputs[WEIGHT], backward)};
+}
+
+/* ---- builders --------------------------------------------------------------------------------------------------- */
+
+/* A checked node without output; false after an error, and without x. */
+static bool linear_node(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight, struct qkv_tensor *bias,
+                        struct qkv_tensor *residual, struct qkv_node *node) {
+    if (!x || tape->status != QKV_OK) {
+        return false;
+    }
+    *node = qkv_tape_node(tape, QKV_OPERATOR_linear, NULL);
+    node->inputs[X] = x;
+    node->inputs[WEIGHT] = weight;
+    node->inputs[BIAS] = bias;
+    node->inputs[RESIDUAL] = residual;
+    return qkv_tape_check(tape, node);
+}
+
+struct qkv_tensor *qkv_op_linear(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
+                                 struct qkv_tensor *bias, enum qkv_result result) {
+    struct qkv_node node;
+    if (!linear_node(tape, x, weight, bias, NULL, &node)) {
+        return NULL;
+    }
+    node.output = result == QKV_RESULT_NARROW ? qkv_tape_narrow(tape, x->rows, weight->rows)
+                                              : qkv_tape_tensor(tape, x->rows, weight->rows);
+    return qkv_tape_run(tape, &node);
+}
+
 struct qkv_tensor *qkv_op_linear_add(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
                                      struct qkv_tensor *bias, struct qkv_tensor *residual) {
-    if (!x || !residual || tape->status != QKV_OK ||
-        qkv_tape_failed(tape, qkv_linear_check(tape, "linear", x, weight, bias))) {
+    struct qkv_node node;
+    if (!residual || !linear_node(tape, x, weight, bias, residual, &node)) {
         return NULL;
     }
-    if (residual->rows != x->rows || residual->columns != weight->rows) {
-        qkv_tape_failed(tape, qkv_fail(tape->ctx, QKV_SHAPE, "add: (%zu,%zu) and (%zu,%zu)", residual->rows,
-                                       residual->columns, x->rows, weight->rows));
-        return NULL;
-    }
-    struct qkv_tensor *y = qkv_tape_tensor(tape, x->rows, weight->rows);
-    struct residual r = {{.run = add_residual}, tape->ctx->kernels, y ? y->data : NULL, residual->data, weight->rows};
-    y = forward(tape, x, weight, bias, y, &r.finish);
-    struct qkv_tensor *inputs[] = {x, weight, bias, residual};
-    return y ? qkv_tape_record(tape, qkv_backward_linear, inputs, 4, y, NULL) : NULL;
+    node.output = qkv_tape_tensor(tape, x->rows, weight->rows);
+    return qkv_tape_run(tape, &node);
 }
 
 struct qkv_tensor *qkv_op_linear_activation(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
                                             struct qkv_tensor *bias, enum qkv_activation_kind kind, bool gated) {
-    struct qkv_activation_finish finish;
-    if (!x || tape->status != QKV_OK || qkv_tape_failed(tape, qkv_linear_check(tape, "linear", x, weight, bias))) {
+    struct qkv_node node, activation;
+    if (!linear_node(tape, x, weight, bias, NULL, &node)) {
         return NULL;
     }
-    struct qkv_tensor *y = qkv_tape_narrow(tape, x->rows, weight->rows);
-    if (!y || !qkv_activation_prepare(tape, y, kind, gated, &finish)) {
+    node.output = qkv_tape_narrow(tape, x->rows, weight->rows);
+    if (!qkv_activation_node(tape, node.output, kind, gated, &activation)) {
         return NULL;
     }
-    y = forward(tape, x, weight, bias, y, &finish.finish);
-    y = y ? qkv_tape_record(tape, qkv_backward_linear, (struct qkv_tensor *[]){x, weight, bias}, 3, y, NULL) : NULL;
-    return y ? qkv_activation_record(tape, y, gated, &finish) : NULL;
-}
-
-enum qkv_status qkv_linear_check(struct qkv_tape *tape, const char *what, const struct qkv_tensor *x,
-                                 const struct qkv_tensor *weight, const struct qkv_tensor *bias) {
-    if (x->columns == weight->columns && (!bias || bias->columns == weight->rows)) {
-        return QKV_OK;
-    }
-    if (x->columns != weight->columns) {
-        qkv_fail(tape->ctx, QKV_SHAPE, "%s: x is (%zu,%zu) but w (%zu,%zu) expects %zu columns", what, x->rows,
-                 x->columns, weight->rows, weight->columns, weight->columns);
-    } else {
-        qkv_fail(tape->ctx, QKV_SHAPE, "%s: w is (%zu,%zu) but the bias has %zu elements", what, weight->rows,
-                 weight->columns, bias->columns);
-    }
-    if (weight->name) {
-        qkv_fail_at(tape->ctx, "%s", weight->name);
-    }
-    return QKV_SHAPE;
+    node.fused = &activation;
+    return qkv_tape_run(tape, &node);
 }

@@ -21,15 +21,14 @@ enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy
 
 /* ---- activations (activation.c) ---- */
 
-/* The output, and the node that would have computed it: for linear, which fuses it. NULL when the shapes do not fit. */
+/* A checked node of an activation with its output; false after an error, and without x. */
+bool qkv_activation_node(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_activation_kind kind, bool gated,
+                         struct qkv_node *node);
+/* For the product that makes such a node's input: what computes the node's output block by block. */
 struct qkv_activation_finish {
     struct qkv_finish finish; /* first */
-    void *record;
-    struct qkv_tensor *output;
+    void *activation;
 };
-bool qkv_activation_prepare(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_activation_kind kind, bool gated,
-                            struct qkv_activation_finish *out);
-struct qkv_tensor *qkv_activation_record(struct qkv_tape *tape, struct qkv_tensor *x, bool gated,
-                                         const struct qkv_activation_finish *finish);
+void qkv_activation_fuse(struct qkv_tape *tape, struct qkv_node *node, struct qkv_activation_finish *finish);
 
 #endif

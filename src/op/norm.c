@@ -11,12 +11,13 @@
 enum { ROWS_A_PIECE = 16, BACKWARD_PIECES = 32, COLUMNS_A_PIECE = 64 };
 
 struct norm {
-    const struct qkv_kernels *kernels;
     enum qkv_norm_kind kind;
     float eps;
+    float *mean, *rstd; /* (N), kept for backward, or NULL */
+    /* while it runs */
+    const struct qkv_kernels *kernels;
     size_t N, C;
     const float *x, *w, *b;
-    float *mean, *rstd;
     void *y;
     enum qkv_dtype dtype;
     float *rows; /* bf16: of each thread, where a row is made before it is rounded */
@@ -80,8 +81,48 @@ static void add_pieces(void *argument, size_t begin, size_t end, int thread) {
     }
 }
 
-enum qkv_status qkv_backward_norm(struct qkv_tape *tape, struct qkv_node *node) {
+static struct norm norm_of(const struct qkv_tape *tape, const struct qkv_node *node) {
     struct norm o = *(const struct norm *)node->saved;
+    o.kernels = tape->ctx->kernels;
+    o.N = node->output->rows;
+    o.C = node->output->columns;
+    o.x = node->inputs[0]->data;
+    o.w = node->inputs[1]->data;
+    o.b = node->inputs[2] ? node->inputs[2]->data : NULL;
+    return o;
+}
+
+enum qkv_status qkv_check_norm(struct qkv_tape *tape, struct qkv_node *node) {
+    const struct qkv_tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
+    if (weight->columns == x->columns && (!bias || bias->columns == x->columns)) {
+        return QKV_OK;
+    }
+    return qkv_fail(tape->ctx, QKV_SHAPE, "norm: x is (%zu,%zu) but %s has %zu elements", x->rows, x->columns,
+                    weight->name ? weight->name : "the weight", weight->columns);
+}
+
+enum qkv_status qkv_forward_norm(struct qkv_tape *tape, struct qkv_node *node) {
+    struct norm *saved = node->saved;
+    const struct qkv_tensor *y = node->output;
+    if (tape->recording) {
+        saved->rstd = qkv_tape_take(tape, y->rows, sizeof(float));
+        saved->mean = saved->kind == QKV_NORM_LAYERNORM ? qkv_tape_take(tape, y->rows, sizeof(float)) : NULL;
+    }
+    struct norm o = norm_of(tape, node);
+    size_t mark = qkv_arena_mark(tape->arena);
+    o.y = y->data;
+    o.dtype = y->dtype;
+    o.rows = y->dtype == QKV_F32 ? NULL : qkv_tape_take(tape, (size_t)tape->ctx->threads * o.C, sizeof(float));
+    if (tape->status != QKV_OK) {
+        return tape->status;
+    }
+    qkv_parallel_range(tape->ctx, o.N, ROWS_A_PIECE, forward_rows, &o);
+    qkv_arena_release(tape->arena, mark);
+    return QKV_OK;
+}
+
+enum qkv_status qkv_backward_norm(struct qkv_tape *tape, struct qkv_node *node) {
+    struct norm o = norm_of(tape, node);
     enum qkv_status status = QKV_OK;
     bool always;
     o.dy = qkv_gradient_in(node);
@@ -106,47 +147,27 @@ enum qkv_status qkv_backward_norm(struct qkv_tape *tape, struct qkv_node *node) 
     return status;
 }
 
+struct qkv_cost qkv_cost_norm(const struct qkv_node *node, bool backward) {
+    const struct qkv_tensor *x = node->inputs[0], *y = node->output;
+    return (struct qkv_cost){.bytes = qkv_tensor_bytes(x) +
+                                      (backward ? qkv_gradient_bytes(x) + qkv_gradient_bytes(y) : qkv_tensor_bytes(y))};
+}
+
 struct qkv_tensor *qkv_op_norm(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_norm_kind kind,
                                struct qkv_tensor *weight, struct qkv_tensor *bias, float eps, enum qkv_result result) {
-    if (!x || tape->status != QKV_OK) {
+    struct norm *o = x && tape->status == QKV_OK ? qkv_tape_take_record(tape, sizeof *o) : NULL;
+    if (!o) {
         return NULL;
     }
-    if (weight->columns != x->columns || (bias && bias->columns != x->columns)) {
-        qkv_tape_failed(tape, qkv_fail(tape->ctx, QKV_SHAPE, "norm: x is (%zu,%zu) but %s has %zu elements", x->rows,
-                                       x->columns, weight->name ? weight->name : "the weight", weight->columns));
+    *o = (struct norm){.kind = kind, .eps = eps};
+    struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_norm, o);
+    node.inputs[0] = x;
+    node.inputs[1] = weight;
+    node.inputs[2] = bias;
+    if (!qkv_tape_check(tape, &node)) {
         return NULL;
     }
-    struct qkv_tensor *y = result == QKV_RESULT_NARROW ? qkv_tape_narrow(tape, x->rows, x->columns)
-                                                       : qkv_tape_tensor(tape, x->rows, x->columns);
-    struct norm *o = qkv_tape_take_record(tape, sizeof *o);
-    if (!y || !o) {
-        return NULL;
-    }
-    *o = (struct norm){.kernels = tape->ctx->kernels,
-                       .kind = kind,
-                       .eps = eps,
-                       .N = x->rows,
-                       .C = x->columns,
-                       .x = x->data,
-                       .w = weight->data,
-                       .b = bias ? bias->data : NULL,
-                       .y = y->data,
-                       .dtype = y->dtype};
-    if (tape->recording) {
-        o->rstd = qkv_tape_take(tape, x->rows, sizeof(float));
-        if (kind == QKV_NORM_LAYERNORM) {
-            o->mean = qkv_tape_take(tape, x->rows, sizeof(float));
-        }
-        if (tape->status != QKV_OK) {
-            return NULL;
-        }
-    }
-    size_t mark = qkv_arena_mark(tape->arena);
-    o->rows = y->dtype == QKV_F32 ? NULL : qkv_tape_take(tape, (size_t)tape->ctx->threads * x->columns, sizeof(float));
-    if (tape->status != QKV_OK) {
-        return NULL;
-    }
-    qkv_parallel_range(tape->ctx, x->rows, ROWS_A_PIECE, forward_rows, o);
-    qkv_arena_release(tape->arena, mark);
-    return qkv_tape_record(tape, qkv_backward_norm, (struct qkv_tensor *[]){x, weight, bias}, 3, y, o);
+    node.output = result == QKV_RESULT_NARROW ? qkv_tape_narrow(tape, x->rows, x->columns)
+                                              : qkv_tape_tensor(tape, x->rows, x->columns);
+    return qkv_tape_run(tape, &node);
 }

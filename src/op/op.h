@@ -1,7 +1,8 @@
 /* op: the tape and the operators, each with its gradient.
  *
- * Offers: a define-by-run tape. A builder (qkv_op_linear(tape, x, …)) checks shapes, takes memory for its output, runs,
- * and, when the tape is recording, leaves a node that knows how to go backward. Without recording nothing is saved.
+ * Offers: a define-by-run tape, and the operators as rows {name, check, forward, backward, cost} of one list. A builder
+ * (qkv_op_linear(tape, x, …)) makes a node, has it checked, takes memory for its output, has it run by the row, and, when the
+ * tape is recording, leaves the node on the tape. Without recording nothing is saved.
  * Builders pass NULL through and keep the first error, so model code is checked once, at its end.
  *
  * All activations are matrices (rows, columns), row-major and dense; a batch is rows = B·T. They are fp32, but in mixed precision
@@ -42,9 +43,29 @@ struct qkv_tensor {
 
 struct qkv_tape;
 struct qkv_node;
-typedef enum qkv_status qkv_backward(struct qkv_tape *tape, struct qkv_node *node);
 
-/* Every operator: X(name). The list makes the backward declarations and, in the tests, one gradient check each. */
+/* Work of an operator in one direction. Products and attention are counted in operations; the others, which are bound by memory,
+ * in the bytes that they cannot avoid to read and write. */
+struct qkv_cost {
+    double flops; /* a multiply and an add are two */
+    double again; /* those of flops that compute what forward computed and did not keep (the scores of attention) */
+    double bytes;
+};
+
+/* One implementation of an operator. A row reads and writes the tensors of a node and what the node has saved, nothing else, so
+ * another table of rows can take the place of this one. */
+typedef enum qkv_status qkv_operator_step(struct qkv_tape *tape, struct qkv_node *node);
+typedef struct qkv_cost qkv_operator_cost(const struct qkv_node *node, bool backward);
+struct qkv_operator {
+    const char *name;
+    qkv_operator_step *check;    /* inputs and options agree (QKV_SHAPE, QKV_ARGUMENT); there is no output yet */
+    qkv_operator_step *forward;  /* inputs to output, and to what the node saves */
+    qkv_operator_step *backward; /* the output's gradient to those of the inputs */
+    qkv_operator_cost *cost;     /* of a node that has run; reads none of the numbers of tensors */
+};
+
+/* Every operator: X(name). The list makes the rows (operators.c) out of qkv_check_NAME, qkv_forward_NAME, qkv_backward_NAME and
+ * qkv_cost_NAME, and, in the tests, one gradient check each. */
 #define QKV_OPERATOR_LIST(X)                                                                                           \
     X(embed)                                                                                                           \
     X(linear)                                                                                                          \
@@ -57,21 +78,35 @@ typedef enum qkv_status qkv_backward(struct qkv_tape *tape, struct qkv_node *nod
     X(dropout)                                                                                                         \
     X(pool)                                                                                                            \
     X(cross_entropy)                                                                                                   \
-    X(inner_product)
-#define QKV_OPERATOR_DECLARE(name) qkv_backward qkv_backward_##name;
+    X(inner_product)                                                                                                   \
+    X(checkpoint)
+#define QKV_OPERATOR_DECLARE(name)                                                                                     \
+    qkv_operator_step qkv_check_##name, qkv_forward_##name, qkv_backward_##name;                                       \
+    qkv_operator_cost qkv_cost_##name;
 QKV_OPERATOR_LIST(QKV_OPERATOR_DECLARE)
+#define QKV_OPERATOR_NUMBER(name) QKV_OPERATOR_##name,
+enum { QKV_OPERATOR_LIST(QKV_OPERATOR_NUMBER) QKV_OPERATOR_COUNT };
+/* The rows for CPUs, by number. */
+extern const struct qkv_operator qkv_operators[QKV_OPERATOR_COUNT];
 
 enum { QKV_INPUTS_MAX = 4 };
 struct qkv_node {
-    qkv_backward *backward;
+    const struct qkv_operator *row;
     struct qkv_tensor *inputs[QKV_INPUTS_MAX]; /* activations and parameters that may want a gradient; NULL: absent */
-    struct qkv_tensor *output;
-    void *saved; /* what the operator keeps: a record */
+    struct qkv_tensor *output;                 /* NULL: a loss */
+    void *saved;                               /* options, and what forward keeps for backward: a record */
+    struct qkv_node *fused; /* while forward runs: the next operator, which it computes in the same pass; NULL: none */
+    bool whole;             /* forward has made the gradients too */
     struct qkv_node *previous;
 };
 
 /* Told when the last use of a parameter has gone backward: its gradient is complete. */
 typedef void qkv_gradient_listener(void *user, struct qkv_tensor *parameter);
+
+/* The work of a tape: forward, backward, and forward once more (checkpoints). */
+struct qkv_tape_costs {
+    struct qkv_cost forward, backward, repeated;
+};
 
 struct qkv_tape {
     struct qkv_context *ctx;
@@ -84,7 +119,9 @@ struct qkv_tape {
     enum qkv_status status; /* the first error */
     struct qkv_node *last;
     struct qkv_slot *free_slots;
-    bool fused;                      /* the operator being recorded was computed by the one before it */
+    const struct qkv_operator *rows; /* who computes: qkv_operators, or another table in its order */
+    struct qkv_tape_costs *costs;    /* where work is added up; NULL: nowhere */
+    bool repeats;                    /* what runs forward has run before: backward of a checkpoint */
     qkv_gradient_listener *listener; /* may be NULL */
     void *listener_user;
 };
@@ -115,9 +152,13 @@ struct qkv_tensor *qkv_tape_narrow(struct qkv_tape *tape, size_t rows, size_t co
 /* A tensor over floats, or over the data of another tensor. */
 struct qkv_tensor *qkv_tape_view(struct qkv_tape *tape, float *data, size_t rows, size_t columns);
 struct qkv_tensor *qkv_tape_same(struct qkv_tape *tape, struct qkv_tensor *x);
-/* Records a node when recording and some input wants a gradient; the output then wants one too. */
-struct qkv_tensor *qkv_tape_record(struct qkv_tape *tape, qkv_backward *backward, struct qkv_tensor *const *inputs,
-                                   size_t count, struct qkv_tensor *output, void *saved);
+/* A node of an operator (QKV_OPERATOR_NAME), in the rows of this tape. */
+struct qkv_node qkv_tape_node(const struct qkv_tape *tape, int operator, void * saved);
+/* Whether the node can run; keeps the error. */
+bool qkv_tape_check(struct qkv_tape *tape, struct qkv_node *node);
+/* Runs a checked node forward, and records a copy when recording and some input wants a gradient; the output then wants one
+ * too. The output (of the operator fused with it, if there is one), or NULL after an error. */
+struct qkv_tensor *qkv_tape_run(struct qkv_tape *tape, struct qkv_node *node);
 /* A key for one more dropout mask of this tape. */
 void qkv_tape_dropout_key(struct qkv_tape *tape, uint32_t key[2]);
 /* The gradient of a node's output; never NULL while its backward runs. */
@@ -127,6 +168,15 @@ const float *qkv_gradient_in(const struct qkv_node *node);
 float *qkv_gradient_out(struct qkv_tape *tape, struct qkv_tensor *x, bool *accumulate, enum qkv_status *status);
 /* x's gradient += the output's gradient, without copying where possible. */
 enum qkv_status qkv_gradient_pass(struct qkv_tape *tape, struct qkv_node *node, struct qkv_tensor *x);
+
+/* ---- rows (operators.c) ----------------------------------------------------------------------------------------- */
+/* Tells profile and plan of a node that has run. */
+void qkv_operator_count(struct qkv_tape *tape, const struct qkv_node *node, bool backward);
+/* For costs: bytes of a tensor and of its gradient, which is fp32 whatever the tensor is kept as; NULL has none. */
+double qkv_tensor_bytes(const struct qkv_tensor *tensor);
+double qkv_gradient_bytes(const struct qkv_tensor *tensor);
+/* Operations of x (N, in) times a weight (out, in), forward or backward: one product for each of the two that wants it. */
+double qkv_product_flops(const struct qkv_tensor *x, const struct qkv_tensor *weight, bool backward);
 
 /* ---- operators -------------------------------------------------------------------------------------------------
  * Shapes in comments are (rows, columns). N = B·T. */
@@ -183,6 +233,9 @@ struct qkv_attend_options {
     /* Where to leave the call that was made, lse kept, for qkv_attend_weights to look at as long as the memory of the tape
      * lasts; NULL: nowhere. */
     const struct qkv_attend **kept;
+    /* Pairs of a query and a key of one head that lo and hi let through, for the cost. 0: they are counted when needed, which
+     * a dry run, whose lo and hi hold nothing, cannot. */
+    double pairs;
 };
 /* softmax(q·kᵀ…)·v: (B·Tq, H·Dv). lo, hi, positions, bias, mask and addend must outlive the tape. */
 struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, struct qkv_columns k,

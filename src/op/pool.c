@@ -5,10 +5,12 @@
 #include <string.h>
 
 struct pool {
-    const struct qkv_kernels *kernels;
     enum qkv_pool kind;
-    size_t B, T, C;
+    size_t B, T;
     const int32_t *lengths;
+    /* while it runs */
+    const struct qkv_kernels *kernels;
+    size_t C;
     const float *x, *dy;
     float *y, *dx;
     bool accumulate;
@@ -48,8 +50,33 @@ static void backward_row(void *argument, size_t b, int thread) {
     }
 }
 
-enum qkv_status qkv_backward_pool(struct qkv_tape *tape, struct qkv_node *node) {
+static struct pool pool_of(const struct qkv_tape *tape, const struct qkv_node *node) {
     struct pool o = *(const struct pool *)node->saved;
+    o.kernels = tape->ctx->kernels;
+    o.C = node->output->columns;
+    return o;
+}
+
+enum qkv_status qkv_check_pool(struct qkv_tape *tape, struct qkv_node *node) {
+    const struct pool *o = node->saved;
+    const struct qkv_tensor *x = node->inputs[0];
+    if (x->rows == o->B * o->T) {
+        return QKV_OK;
+    }
+    return qkv_fail(tape->ctx, QKV_SHAPE, "pool: x is (%zu,%zu) but the batch is %zu x %zu", x->rows, x->columns, o->B,
+                    o->T);
+}
+
+enum qkv_status qkv_forward_pool(struct qkv_tape *tape, struct qkv_node *node) {
+    struct pool o = pool_of(tape, node);
+    o.x = node->inputs[0]->data;
+    o.y = node->output->data;
+    qkv_parallel(tape->ctx, o.B, forward_row, &o);
+    return QKV_OK;
+}
+
+enum qkv_status qkv_backward_pool(struct qkv_tape *tape, struct qkv_node *node) {
+    struct pool o = pool_of(tape, node);
     enum qkv_status status = QKV_OK;
     o.dy = qkv_gradient_in(node);
     o.dx = qkv_gradient_out(tape, node->inputs[0], &o.accumulate, &status);
@@ -59,29 +86,24 @@ enum qkv_status qkv_backward_pool(struct qkv_tape *tape, struct qkv_node *node) 
     return status;
 }
 
+struct qkv_cost qkv_cost_pool(const struct qkv_node *node, bool backward) {
+    const struct qkv_tensor *x = node->inputs[0], *y = node->output;
+    return (struct qkv_cost){.bytes = backward ? qkv_gradient_bytes(x) + qkv_gradient_bytes(y)
+                                               : qkv_tensor_bytes(x) + qkv_tensor_bytes(y)};
+}
+
 struct qkv_tensor *qkv_op_pool(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_pool kind, size_t B, size_t T,
                                const int32_t *lengths) {
-    if (!x || tape->status != QKV_OK) {
+    struct pool *o = x && tape->status == QKV_OK ? qkv_tape_take_record(tape, sizeof *o) : NULL;
+    if (!o) {
         return NULL;
     }
-    if (x->rows != B * T) {
-        qkv_tape_failed(tape, qkv_fail(tape->ctx, QKV_SHAPE, "pool: x is (%zu,%zu) but the batch is %zu x %zu", x->rows,
-                                       x->columns, B, T));
+    *o = (struct pool){.kind = kind, .B = B, .T = T, .lengths = lengths};
+    struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_pool, o);
+    node.inputs[0] = x;
+    if (!qkv_tape_check(tape, &node)) {
         return NULL;
     }
-    struct qkv_tensor *y = qkv_tape_tensor(tape, B, x->columns);
-    struct pool *o = qkv_tape_take_record(tape, sizeof *o);
-    if (!y || !o) {
-        return NULL;
-    }
-    *o = (struct pool){.kernels = tape->ctx->kernels,
-                       .kind = kind,
-                       .B = B,
-                       .T = T,
-                       .C = x->columns,
-                       .lengths = lengths,
-                       .x = x->data,
-                       .y = y->data};
-    qkv_parallel(tape->ctx, B, forward_row, o);
-    return qkv_tape_record(tape, qkv_backward_pool, &x, 1, y, o);
+    node.output = qkv_tape_tensor(tape, B, x->columns);
+    return qkv_tape_run(tape, &node);
 }

@@ -7,14 +7,17 @@
 enum { ROWS_A_PIECE = 16 };
 
 struct rotate {
+    size_t column, heads, D, pairs;
+    bool interleaved;
+    const float *table;
+    const int32_t *positions;
+    /* while it runs */
     const struct qkv_kernels *kernels;
     void *x;
     enum qkv_dtype dtype;
     float *rows; /* bf16: of each thread, the heads of a row */
-    size_t columns, column, heads, D, pairs;
-    bool interleaved, inverse;
-    const float *table;
-    const int32_t *positions;
+    size_t columns;
+    bool inverse;
 };
 
 static void rotate_rows(void *argument, size_t begin, size_t end, int thread) {
@@ -36,9 +39,41 @@ static void rotate_rows(void *argument, size_t begin, size_t end, int thread) {
     }
 }
 
+static struct rotate rotate_of(const struct qkv_tape *tape, const struct qkv_node *node) {
+    struct rotate r = *(const struct rotate *)node->saved;
+    r.kernels = tape->ctx->kernels;
+    r.columns = node->output->columns;
+    return r;
+}
+
+enum qkv_status qkv_check_rotate(struct qkv_tape *tape, struct qkv_node *node) {
+    const struct rotate *r = node->saved;
+    const struct qkv_tensor *x = node->inputs[0];
+    if (r->column + r->heads * r->D <= x->columns && 2 * r->pairs <= r->D) {
+        return QKV_OK;
+    }
+    return qkv_fail(tape->ctx, QKV_SHAPE, "rotate: %zu heads of %zu from column %zu, %zu pairs, of x (%zu,%zu)",
+                    r->heads, r->D, r->column, r->pairs, x->rows, x->columns);
+}
+
+enum qkv_status qkv_forward_rotate(struct qkv_tape *tape, struct qkv_node *node) {
+    struct qkv_tensor *x = node->inputs[0];
+    struct rotate r = rotate_of(tape, node);
+    size_t mark = qkv_arena_mark(tape->arena);
+    r.x = x->data;
+    r.dtype = x->dtype;
+    r.rows = qkv_tape_take(tape, x->dtype == QKV_F32 ? 0 : (size_t)tape->ctx->threads * r.heads * r.D, sizeof(float));
+    if (!r.rows) {
+        return QKV_MEMORY;
+    }
+    qkv_parallel_range(tape->ctx, x->rows, ROWS_A_PIECE, rotate_rows, &r);
+    qkv_arena_release(tape->arena, mark);
+    return QKV_OK;
+}
+
 enum qkv_status qkv_backward_rotate(struct qkv_tape *tape, struct qkv_node *node) {
     struct qkv_tensor *x = node->inputs[0];
-    struct rotate r = *(const struct rotate *)node->saved;
+    struct rotate r = rotate_of(tape, node);
     bool accumulate;
     enum qkv_status status = QKV_OK;
     /* x has no other user, so what came to the output is all there is: turn it where it lies. */
@@ -52,38 +87,29 @@ enum qkv_status qkv_backward_rotate(struct qkv_tape *tape, struct qkv_node *node
     return qkv_gradient_pass(tape, node, x);
 }
 
+struct qkv_cost qkv_cost_rotate(const struct qkv_node *node, bool backward) {
+    const struct qkv_tensor *x = node->inputs[0];
+    return (struct qkv_cost){.bytes = 2 * (backward ? qkv_gradient_bytes(x) : qkv_tensor_bytes(x))};
+}
+
 struct qkv_tensor *qkv_op_rotate(struct qkv_tape *tape, struct qkv_tensor *x, size_t column, size_t heads, size_t D,
                                  size_t pairs, bool interleaved, const float *table, const int32_t *positions) {
-    if (!x || tape->status != QKV_OK) {
+    struct rotate *r = x && tape->status == QKV_OK ? qkv_tape_take_record(tape, sizeof *r) : NULL;
+    if (!r) {
         return NULL;
     }
-    if (column + heads * D > x->columns || 2 * pairs > D) {
-        qkv_tape_failed(tape, qkv_fail(tape->ctx, QKV_SHAPE,
-                                       "rotate: %zu heads of %zu from column %zu, %zu pairs, of x (%zu,%zu)", heads, D,
-                                       column, pairs, x->rows, x->columns));
-        return NULL;
-    }
-    struct rotate *r = qkv_tape_take_record(tape, sizeof *r);
-    struct qkv_tensor *y = qkv_tape_same(tape, x);
-    size_t mark = qkv_arena_mark(tape->arena),
-           floats = x->dtype == QKV_F32 ? 0 : (size_t)tape->ctx->threads * heads * D;
-    float *rows = qkv_tape_take(tape, floats, sizeof(float));
-    if (!r || !y || !rows) {
-        return NULL;
-    }
-    *r = (struct rotate){.kernels = tape->ctx->kernels,
-                         .x = x->data,
-                         .dtype = x->dtype,
-                         .rows = rows,
-                         .columns = x->columns,
-                         .column = column,
+    *r = (struct rotate){.column = column,
                          .heads = heads,
                          .D = D,
                          .pairs = pairs,
                          .interleaved = interleaved,
                          .table = table,
                          .positions = positions};
-    qkv_parallel_range(tape->ctx, x->rows, ROWS_A_PIECE, rotate_rows, r);
-    qkv_arena_release(tape->arena, mark);
-    return qkv_tape_record(tape, qkv_backward_rotate, (struct qkv_tensor *[]){x}, 1, y, r);
+    struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_rotate, r);
+    node.inputs[0] = x;
+    if (!qkv_tape_check(tape, &node)) {
+        return NULL;
+    }
+    node.output = qkv_tape_same(tape, x);
+    return qkv_tape_run(tape, &node);
 }

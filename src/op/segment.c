@@ -39,17 +39,24 @@ static void release(struct qkv_tape *tape, struct qkv_tape_mark mark) {
 
 /* ---- forward -------------------------------------------------------------------------------------------------------- */
 
-static struct qkv_tensor *run_forward(struct qkv_tape *tape, const struct segment *s, struct qkv_tensor *x) {
-    struct qkv_tensor *y = qkv_tape_tensor(tape, x->rows, x->columns);
-    if (!y) {
-        return NULL;
+enum qkv_status qkv_check_checkpoint(struct qkv_tape *tape, struct qkv_node *node) {
+    const struct qkv_tensor *x = node->inputs[0];
+    if (x->dtype == QKV_F32) {
+        return QKV_OK;
     }
+    return qkv_fail(tape->ctx, QKV_SHAPE, "segment: x (%zu,%zu) is bf16, but inputs and outputs are fp32", x->rows,
+                    x->columns);
+}
+
+enum qkv_status qkv_forward_checkpoint(struct qkv_tape *tape, struct qkv_node *node) {
+    const struct segment *s = node->saved;
+    const struct qkv_tensor *y = node->output;
     struct qkv_tape_mark mark = qkv_tape_mark(tape);
     struct qkv_node *last = tape->last;
-    struct qkv_tensor *out = s->run(tape, s->argument, x);
+    struct qkv_tensor *out = s->run(tape, s->argument, node->inputs[0]);
     if (out && (out->rows != y->rows || out->columns != y->columns || out->dtype != y->dtype)) {
         qkv_tape_failed(tape, qkv_fail(tape->ctx, QKV_SHAPE, "segment: x is (%zu,%zu) but the output (%zu,%zu)%s",
-                                       x->rows, x->columns, out->rows, out->columns,
+                                       y->rows, y->columns, out->rows, out->columns,
                                        out->dtype == y->dtype ? "" : ", and that is not fp32"));
     }
     if (out && tape->status == QKV_OK) {
@@ -57,7 +64,12 @@ static struct qkv_tensor *run_forward(struct qkv_tape *tape, const struct segmen
     }
     tape->last = last;
     release(tape, mark);
-    return tape->status == QKV_OK ? y : NULL;
+    return tape->status;
+}
+
+/* The stretch counts by itself; here is the copy of its output. */
+struct qkv_cost qkv_cost_checkpoint(const struct qkv_node *node, bool backward) {
+    return (struct qkv_cost){.bytes = backward ? 0 : 2 * qkv_tensor_bytes(node->output)};
 }
 
 /* ---- backward ------------------------------------------------------------------------------------------------------- */
@@ -120,7 +132,7 @@ static enum qkv_status keep_gradients(struct qkv_tape *tape, struct qkv_node *no
     return QKV_OK;
 }
 
-static enum qkv_status backward_segment(struct qkv_tape *tape, struct qkv_node *node) {
+enum qkv_status qkv_backward_checkpoint(struct qkv_tape *tape, struct qkv_node *node) {
     const struct segment *s = node->saved;
     enum qkv_status status = reserve_slots(tape, node);
     if (status != QKV_OK) {
@@ -130,7 +142,9 @@ static enum qkv_status backward_segment(struct qkv_tape *tape, struct qkv_node *
     uint32_t dropout_count = tape->dropout_count;
     tape->dropout_count = s->dropout_count;
     tape->last = NULL;
+    tape->repeats = true;
     struct qkv_tensor *out = s->run(tape, s->argument, node->inputs[0]);
+    tape->repeats = false;
     tape->dropout_count = dropout_count;
     forget_uses(tape->last);
     if (out) {
@@ -165,6 +179,12 @@ struct qkv_tensor *qkv_tape_segment(struct qkv_tape *tape, qkv_segment_run *run,
     }
     memcpy(kept, argument, size);
     *s = (struct segment){.run = run, .argument = kept, .dropout_count = tape->dropout_count};
-    struct qkv_tensor *y = run_forward(tape, s, x);
-    return y ? qkv_tape_record(tape, backward_segment, (struct qkv_tensor *[]){x, other}, 2, y, s) : NULL;
+    struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_checkpoint, s);
+    node.inputs[0] = x;
+    node.inputs[1] = other;
+    if (!qkv_tape_check(tape, &node)) {
+        return NULL;
+    }
+    node.output = qkv_tape_tensor(tape, x->rows, x->columns);
+    return qkv_tape_run(tape, &node);
 }

@@ -4,7 +4,6 @@
  * and handed round: when an operator has gone backward, its output's slot is free for the next one of the same size, so a
  * deep stack needs only a few. Gradients of parameters live in the model and are added to. */
 #include "op/op.h"
-#include "op/profile.h"
 #include "op/segment.h"
 
 #include <string.h>
@@ -13,7 +12,12 @@ enum { ELEMENTS_A_PIECE = 16384 };
 
 void qkv_tape_start(struct qkv_tape *tape, struct qkv_context *ctx, struct qkv_arena *arena, struct qkv_arena *records,
                     bool recording) {
-    *tape = (struct qkv_tape){.ctx = ctx, .arena = arena, .records = records, .recording = recording, .status = QKV_OK};
+    *tape = (struct qkv_tape){.ctx = ctx,
+                              .arena = arena,
+                              .records = records,
+                              .recording = recording,
+                              .status = QKV_OK,
+                              .rows = qkv_operators};
 }
 
 void qkv_tape_train(struct qkv_tape *tape, uint64_t dropout_seed) {
@@ -91,36 +95,52 @@ struct qkv_tensor *qkv_tape_narrow(struct qkv_tape *tape, size_t rows, size_t co
     return make_tensor(tape, rows, columns, tape->ctx->precision == QKV_MIXED_BF16 ? QKV_BF16 : QKV_F32);
 }
 
-struct qkv_tensor *qkv_tape_record(struct qkv_tape *tape, qkv_backward *backward, struct qkv_tensor *const *inputs,
-                                   size_t count, struct qkv_tensor *output, void *saved) {
+/* ---- nodes --------------------------------------------------------------------------------------------------------- */
+
+struct qkv_node qkv_tape_node(const struct qkv_tape *tape, int operator, void * saved) {
+    return (struct qkv_node){.row = &tape->rows[operator], .saved = saved};
+}
+
+bool qkv_tape_check(struct qkv_tape *tape, struct qkv_node *node) {
+    return !qkv_tape_failed(tape, node->row->check(tape, node));
+}
+
+static struct qkv_tensor *tape_record(struct qkv_tape *tape, const struct qkv_node *call) {
     bool wants = false;
-    if (tape->ctx->profile && !tape->fused) {
-        qkv_profile_forward(tape, backward, inputs, count, output, saved);
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (inputs[i] && inputs[i]->wants) {
+    for (size_t i = 0; i < QKV_INPUTS_MAX; i++) {
+        if (call->inputs[i] && call->inputs[i]->wants) {
             wants = true;
         }
     }
-    if (!tape->recording || !wants || tape->status != QKV_OK) {
-        return tape->status == QKV_OK ? output : NULL;
+    if (!tape->recording || !wants) {
+        return call->output;
     }
     struct qkv_node *node = qkv_tape_take_record(tape, sizeof *node);
     if (!node) {
         return NULL;
     }
-    *node = (struct qkv_node){.backward = backward, .output = output, .saved = saved, .previous = tape->last};
-    for (size_t i = 0; i < count; i++) {
-        node->inputs[i] = inputs[i];
-        if (inputs[i] && inputs[i]->gradient) {
-            inputs[i]->uses++;
+    *node = *call;
+    node->fused = NULL;
+    node->previous = tape->last;
+    for (size_t i = 0; i < QKV_INPUTS_MAX; i++) {
+        if (node->inputs[i] && node->inputs[i]->gradient) {
+            node->inputs[i]->uses++;
         }
     }
-    if (output) {
-        output->wants = true;
+    if (node->output) {
+        node->output->wants = true;
     }
     tape->last = node;
-    return output;
+    return node->output;
+}
+
+struct qkv_tensor *qkv_tape_run(struct qkv_tape *tape, struct qkv_node *node) {
+    if (tape->status != QKV_OK || qkv_tape_failed(tape, node->row->forward(tape, node))) {
+        return NULL;
+    }
+    qkv_operator_count(tape, node, false);
+    struct qkv_tensor *y = tape_record(tape, node);
+    return node->fused && tape->status == QKV_OK ? tape_record(tape, node->fused) : y;
 }
 
 /* ---- memory of a pass that does not record ------------------------------------------------------------------------ */
@@ -267,9 +287,9 @@ enum qkv_status qkv_tape_go_back(struct qkv_tape *tape) {
     for (struct qkv_node *node = tape->last; node; node = node->previous) {
         /* An output that nothing used has no gradient; a loss has no output. */
         if (status == QKV_OK && (!node->output || node->output->slot)) {
-            status = node->backward(tape, node);
-            if (tape->ctx->profile && status == QKV_OK) {
-                qkv_profile_backward(tape, node);
+            status = node->row->backward(tape, node);
+            if (status == QKV_OK) {
+                qkv_operator_count(tape, node, true);
             }
         }
         finish_node(tape, node);
