@@ -10,6 +10,8 @@
 /* ---- masks (mask.c) -------------------------------------------------------------------------------------------- */
 /* Sizes, lengths, prefixes and document numbers make sense. */
 enum qkv_status qkv_mask_check(struct qkv_context *ctx, const struct qkv_mask *mask);
+/* How many pairs of a query and a key the mask lets through. */
+double qkv_mask_pairs(const struct qkv_mask *mask);
 /* Where the query of row t in batch row b stands among the keys. */
 int64_t qkv_mask_position(const struct qkv_mask *mask, size_t b, size_t t);
 
@@ -82,6 +84,7 @@ struct qkv_attention_flow {
     size_t B, T;
     const int32_t *positions;     /* (B·T): of the queries; needed where there are tables */
     const int32_t *lo, *hi;       /* (B, T): the keys that each query may attend to */
+    double pairs;                 /* how many pairs that are, of one head; 0: counted when needed (op/op.h) */
     struct qkv_key_values *cache; /* self: new keys are appended; cross: those of the memory are kept in it */
     const int32_t *cache_rows;    /* (B): each row's run of the cache, of `cache_count`; NULL: its own */
     size_t cache_count;

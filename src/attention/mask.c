@@ -123,6 +123,16 @@ static struct interval keys_of(const struct qkv_mask *m, size_t b, size_t t) {
     return keys.lo < keys.hi ? keys : (struct interval){0, 0};
 }
 
+double qkv_mask_pairs(const struct qkv_mask *m) {
+    double pairs = 0;
+    for (size_t b = 0; b < m->B; b++)
+        for (size_t t = 0; t < m->Tq; t++) {
+            struct interval keys = keys_of(m, b, t);
+            pairs += (double)(keys.hi - keys.lo);
+        }
+    return pairs;
+}
+
 enum qkv_status qkv_mask_intervals(struct qkv_context *ctx, const struct qkv_mask *m, int32_t *lo, int32_t *hi) {
     QKV_CALL(ctx);
     enum qkv_status status = qkv_mask_check(ctx, m);

@@ -46,6 +46,7 @@ static struct qkv_attend_options options(const struct qkv_attention_flow *f, siz
         .Dv = (size_t)spec->value_dim,
         .lo = f->lo,
         .hi = f->hi,
+        .pairs = f->pairs,
         .positions = f->positions,
         .scale = (float)(spec->scale > 0 ? spec->scale : 1 / sqrt((double)spec->head_dim)),
         .softcap = (float)spec->softcap,

@@ -105,6 +105,7 @@ struct qkv_flow {
     size_t B, T;                  /* T new positions a row */
     const int32_t *positions;     /* (B·T) */
     const int32_t *lo, *hi;       /* self attention's intervals (B, T) */
+    double pairs, memory_pairs;   /* of self and cross attention: as in struct qkv_attention_flow */
     size_t past;                  /* positions already in the cache */
     struct qkv_key_values *cache; /* one a layer, NULL without */
     const int32_t *cache_rows;    /* (B): each row's run of the cache, of cache_count; NULL: its own */
@@ -132,8 +133,21 @@ struct qkv_tensor *qkv_stack_forward(struct qkv_flow *flow, const int32_t *ids);
 /* Room for the nodes and tensors of one pass over a model: generous, backed lazily. */
 size_t qkv_record_bytes(const struct qkv_spec *spec);
 
-/* Bytes of a session's cache and step, and of one pass, by dry runs. The model may be planned. */
+/* Bytes of a session's cache and step, by dry runs. The model may be planned. */
 enum qkv_status qkv_session_measure(struct qkv_model *model, size_t capacity, size_t *bytes);
-enum qkv_status qkv_pass_measure(struct qkv_model *model, const struct qkv_pass_options *options, size_t *bytes);
+
+/* What a pass needs and does, by a dry run of each of its shapes. */
+struct qkv_pass_plan {
+    size_t bytes;                /* of memory to compute in, for the largest of its shapes */
+    double positions, tokens;    /* of all shapes: B·T, and with the source's, B·(T + source_T) */
+    struct qkv_tape_costs costs; /* the work, of all shapes */
+};
+/* The model may be planned. */
+enum qkv_status qkv_pass_measure(struct qkv_model *model, const struct qkv_pass_options *options,
+                                 struct qkv_pass_plan *plan);
+/* The plan that a pass was made with. */
+const struct qkv_pass_plan *qkv_pass_planned(const struct qkv_pass *pass);
+/* Operations of forward and backward in a plan, each counted once: not what is computed again to save memory. */
+double qkv_pass_plan_flops(const struct qkv_pass_plan *plan);
 
 #endif

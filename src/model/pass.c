@@ -27,13 +27,23 @@ static int32_t *make_positions(struct qkv_pass *p, size_t B, size_t T) {
     return positions;
 }
 
-static void make_intervals(struct qkv_pass *p, const struct qkv_mask *mask, const int32_t **lo, const int32_t **hi) {
+/* In a dry run no length is known, so all rows are full, and alike. */
+static double planned_pairs(const struct qkv_mask *mask) {
+    struct qkv_mask row = *mask;
+    row.B = 1;
+    row.lengths = NULL;
+    return (double)mask->B * qkv_mask_pairs(&row);
+}
+
+static void make_intervals(struct qkv_pass *p, const struct qkv_mask *mask, const int32_t **lo, const int32_t **hi,
+                           double *pairs) {
     int32_t *from = take_ints(p, mask->B * mask->Tq), *to = take_ints(p, mask->B * mask->Tq);
     if (from && to && !p->model->ctx->dry) {
         qkv_tape_failed(&p->tape, qkv_mask_intervals(p->model->ctx, mask, from, to));
     }
     *lo = from;
     *hi = to;
+    *pairs = p->costs ? planned_pairs(mask) : 0;
 }
 
 /* A stack over (B, T) ids. */
@@ -55,7 +65,7 @@ static struct qkv_tensor *run_stack(struct qkv_pass *p, struct qkv_stack *stack,
     flow.positions = make_positions(p, B, T);
     struct qkv_mask mask = {
         .B = B, .Tq = T, .Tk = T, .causal = attention->causal, .window = attention->window, .lengths = lengths};
-    make_intervals(p, &mask, &flow.lo, &flow.hi);
+    make_intervals(p, &mask, &flow.lo, &flow.hi, &flow.pairs);
     if (memory) {
         const struct qkv_attention_spec *cross = &stack->spec->cross;
         struct qkv_mask memory_mask = {.B = B,
@@ -64,7 +74,7 @@ static struct qkv_tensor *run_stack(struct qkv_pass *p, struct qkv_stack *stack,
                                        .causal = cross->causal,
                                        .window = cross->window,
                                        .lengths = memory_lengths};
-        make_intervals(p, &memory_mask, &flow.memory_lo, &flow.memory_hi);
+        make_intervals(p, &memory_mask, &flow.memory_lo, &flow.memory_hi, &flow.memory_pairs);
     }
     qkv_profile_lap(p->model->ctx, "positions and masks", QKV_PROFILE_WHOLE, 0, 0);
     return p->tape.status == QKV_OK ? qkv_stack_forward(&flow, ids) : NULL;
@@ -133,6 +143,7 @@ static enum qkv_status run(struct qkv_pass *p, const struct qkv_batch *b) {
     qkv_arena_release(&p->arena, 0);
     qkv_arena_release(&p->records, 0);
     qkv_tape_start(&p->tape, m->ctx, &p->arena, &p->records, p->options.train);
+    p->tape.costs = p->costs;
     if (p->options.train && p->options.dropout) {
         qkv_tape_train(&p->tape, b->dropout_seed);
     }
@@ -160,8 +171,8 @@ static enum qkv_status run(struct qkv_pass *p, const struct qkv_batch *b) {
 
 /* ---- making ----------------------------------------------------------------------------------------------------------- */
 
-/* Runs a batch of some shape on a measuring arena. */
-static enum qkv_status measure(struct qkv_pass *p, size_t B, size_t T, size_t source_T, size_t *bytes) {
+/* Runs a batch of some shape on a measuring arena, and adds it to the plan. */
+static enum qkv_status measure(struct qkv_pass *p, size_t B, size_t T, size_t source_T, struct qkv_pass_plan *plan) {
     struct qkv_context *ctx = p->model->ctx;
     static const int32_t none[1];
     static const float nothing[1];
@@ -177,6 +188,7 @@ static enum qkv_status measure(struct qkv_pass *p, size_t B, size_t T, size_t so
     const struct qkv_arena real = p->arena;
     const bool dry = ctx->dry;
     ctx->dry = true;
+    p->costs = &plan->costs;
     qkv_arena_measure(ctx, &p->arena, "one pass");
     enum qkv_status status = run(p, &b);
     if (status == QKV_OK) {
@@ -189,7 +201,10 @@ static enum qkv_status measure(struct qkv_pass *p, size_t B, size_t T, size_t so
         }
     }
     ctx->dry = dry;
-    *bytes = p->arena.peak;
+    p->costs = NULL;
+    plan->bytes = p->arena.peak > plan->bytes ? p->arena.peak : plan->bytes;
+    plan->positions += (double)(B * T);
+    plan->tokens += (double)(B * (p->model->encoder.spec && p->model->decoder.spec ? T + source_T : T));
     p->arena = real;
     return status;
 }
@@ -230,26 +245,23 @@ static enum qkv_status check_options(struct qkv_model *m, const struct qkv_pass_
     return QKV_OK;
 }
 
-static enum qkv_status measure_shape(struct qkv_pass *p, size_t B, size_t T, size_t source_T, size_t *bytes) {
+static enum qkv_status measure_shape(struct qkv_pass *p, size_t B, size_t T, size_t source_T) {
     size_t longest = p->model->encoder.spec && p->model->decoder.spec && source_T > T ? source_T : T, rows;
     if (!qkv_multiply(B, longest, &rows) || rows > (size_t)1 << 30) {
         return qkv_fail(p->model->ctx, QKV_ARGUMENT, "a batch of %zu rows of %zu positions is too large", B, longest);
     }
-    return measure(p, B, T, source_T, bytes);
+    return measure(p, B, T, source_T, &p->plan);
 }
 
-/* What the largest of all shapes that will come needs. */
-static enum qkv_status measure_all(struct qkv_pass *p, size_t *bytes) {
+/* All shapes that will come. */
+static enum qkv_status measure_all(struct qkv_pass *p) {
     const struct qkv_pass_options *o = &p->options;
     enum qkv_status status = QKV_OK;
     if (!o->shapes) {
-        return measure_shape(p, o->B, o->T, o->source_T, bytes);
+        return measure_shape(p, o->B, o->T, o->source_T);
     }
-    *bytes = 0;
     for (size_t i = 0; i < o->shape_count && status == QKV_OK; i++) {
-        size_t needed = 0;
-        status = measure_shape(p, o->shapes[i].B, o->shapes[i].T, o->shapes[i].source_T, &needed);
-        *bytes = needed > *bytes ? needed : *bytes;
+        status = measure_shape(p, o->shapes[i].B, o->shapes[i].T, o->shapes[i].source_T);
     }
     return status;
 }
@@ -281,11 +293,13 @@ static enum qkv_status start(struct qkv_model *m, const struct qkv_pass_options 
     return status;
 }
 
-enum qkv_status qkv_pass_measure(struct qkv_model *model, const struct qkv_pass_options *options, size_t *bytes) {
+enum qkv_status qkv_pass_measure(struct qkv_model *model, const struct qkv_pass_options *options,
+                                 struct qkv_pass_plan *plan) {
     struct qkv_pass *p;
     enum qkv_status status = start(model, options, &p);
     if (status == QKV_OK) {
-        status = measure_all(p, bytes);
+        status = measure_all(p);
+        *plan = p->plan;
     }
     qkv_pass_free(p);
     return status;
@@ -294,7 +308,6 @@ enum qkv_status qkv_pass_measure(struct qkv_model *model, const struct qkv_pass_
 enum qkv_status qkv_pass_create(struct qkv_model *model, const struct qkv_pass_options *options,
                                 struct qkv_pass **out) {
     QKV_CALL(model->ctx);
-    size_t bytes = 0;
     enum qkv_status status = QKV_OK;
     *out = NULL;
     if (model->planned) {
@@ -302,10 +315,10 @@ enum qkv_status qkv_pass_create(struct qkv_model *model, const struct qkv_pass_o
     }
     status = start(model, options, out);
     if (status == QKV_OK) {
-        status = measure_all(*out, &bytes);
+        status = measure_all(*out);
     }
     if (status == QKV_OK) {
-        status = qkv_arena_create(model->ctx, &(*out)->arena, bytes, "one pass");
+        status = qkv_arena_create(model->ctx, &(*out)->arena, (*out)->plan.bytes, "one pass");
     }
     if (status != QKV_OK) {
         qkv_pass_free(*out);
@@ -328,6 +341,15 @@ void qkv_pass_free(struct qkv_pass *p) {
 
 size_t qkv_pass_bytes(const struct qkv_pass *p) {
     return p->arena.capacity;
+}
+
+const struct qkv_pass_plan *qkv_pass_planned(const struct qkv_pass *p) {
+    return &p->plan;
+}
+
+double qkv_pass_plan_flops(const struct qkv_pass_plan *plan) {
+    const struct qkv_tape_costs *c = &plan->costs;
+    return c->forward.flops + c->backward.flops - c->backward.again;
 }
 
 /* ---- running ------------------------------------------------------------------------------------------------------------ */
@@ -367,17 +389,17 @@ static enum qkv_status check_batch(struct qkv_pass *p, const struct qkv_batch *b
 /* Work on a smaller batch is cut differently, which can take more scratch than the largest batch needs. */
 static enum qkv_status make_room(struct qkv_pass *p, const struct qkv_batch *b) {
     const struct qkv_pass_options *o = &p->options;
-    size_t bytes = 0;
+    struct qkv_pass_plan plan = {0};
     if (o->shape_count == 0 && b->B == o->B && b->T == o->T && b->source_T == o->source_T) {
         return QKV_OK;
     }
-    enum qkv_status status = measure(p, b->B, b->T, b->source_T, &bytes);
+    enum qkv_status status = measure(p, b->B, b->T, b->source_T, &plan);
     qkv_profile_lap(p->model->ctx, "planning", QKV_PROFILE_WHOLE, 0, 0);
-    if (status != QKV_OK || bytes <= p->arena.capacity) {
+    if (status != QKV_OK || plan.bytes <= p->arena.capacity) {
         return status;
     }
     qkv_arena_free(&p->arena);
-    return qkv_arena_create(p->model->ctx, &p->arena, bytes, "one pass");
+    return qkv_arena_create(p->model->ctx, &p->arena, plan.bytes, "one pass");
 }
 
 enum qkv_status qkv_pass_forward(struct qkv_pass *p, const struct qkv_batch *batch) {

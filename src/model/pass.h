@@ -9,6 +9,8 @@ struct qkv_pass {
     struct qkv_pass_options options;
     struct qkv_arena arena, records;
     struct qkv_tape tape;
+    struct qkv_pass_plan plan;    /* of all its shapes */
+    struct qkv_tape_costs *costs; /* in a dry run: where the work is added up */
     struct qkv_loss loss;
     size_t loss_count;
     struct qkv_array output;

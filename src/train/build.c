@@ -162,18 +162,12 @@ static enum qkv_status give_tokenizers(struct qkv_trainer *t) {
     return status ? status : other;
 }
 
-/* What a token costs: in a window of the context, or in an average line. A line's tokens are those of both its sides, and each
- * goes through one of the two stacks. */
-static enum qkv_status measure(struct qkv_trainer *t, const struct qkv_spec *spec) {
-    struct qkv_costs costs;
-    size_t T = t->T;
-    bool both = spec->encoder.layers && spec->decoder.layers;
-    if (t->batches.count) T = t->examples.main.count / t->examples.count;
-    enum qkv_status status = qkv_measure_costs(t->ctx, spec, 1, T ? T : 1, &costs);
-    t->train_flops = both ? costs.train_flops / 2 : costs.train_flops;
+/* What a token costs, in the plan of the passes that train: of a window, or of all shapes that batches of lines have. */
+static void build_measure(struct qkv_trainer *t) {
+    const struct qkv_pass_plan *plan = qkv_pass_planned(t->pass);
+    t->train_flops = qkv_pass_plan_flops(plan) / plan->tokens;
     bool bf16 = qkv_get_precision(t->ctx) == QKV_MIXED_BF16 && qkv_native_bf16(t->ctx);
     t->peak = bf16 ? qkv_measure_bf16_peak(t->ctx) : qkv_measure_flops(t->ctx);
-    return status;
 }
 
 static enum qkv_status check_memory(struct qkv_trainer *t, const struct qkv_spec *spec) {
@@ -208,7 +202,8 @@ enum qkv_status qkv_trainer_build(struct qkv_trainer *t, const struct qkv_spec *
     if (!status && t->origin) status = qkv_origin_copy(t);
     if (!status) status = make_passes(t);
     if (!status) status = make_optimizer(t);
-    return status ? status : measure(t, spec);
+    if (!status) build_measure(t);
+    return status;
 }
 
 /* Lines were not always recorded. */

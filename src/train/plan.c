@@ -18,21 +18,25 @@ struct plan {
 /* One pass over windows, or over the largest of some shapes. */
 static enum qkv_status plan_pass(const struct plan *p, struct qkv_model *m, const struct qkv_pass_shape *shapes,
                                  size_t count, bool train, size_t *bytes) {
+    struct qkv_pass_plan plan = {0};
     size_t B = p->one_row ? 1 : p->shapes->B, longest = 0;
     *bytes = 0;
     if (!count && !B) return QKV_OK; /* not known yet */
     struct qkv_pass_options options = {
         .B = B, .T = p->shapes->T, .source_T = p->shapes->T, .train = train, .dropout = train};
     options.checkpoint = train && p->checkpoint;
-    if (!count) return qkv_pass_measure(m, &options, bytes);
+    if (!count) {
+        enum qkv_status status = qkv_pass_measure(m, &options, &plan);
+        *bytes = plan.bytes;
+        return status;
+    }
     for (size_t i = 0; i < count; i++) { /* each by itself: no list has to be made */
         options.B = p->one_row ? 1 : shapes[i].B;
         options.T = shapes[i].T;
         options.source_T = shapes[i].source_T;
-        size_t needed;
-        enum qkv_status status = qkv_pass_measure(m, &options, &needed);
+        enum qkv_status status = qkv_pass_measure(m, &options, &plan);
         if (status) return status;
-        if (needed > longest) longest = needed;
+        if (plan.bytes > longest) longest = plan.bytes;
     }
     *bytes = longest;
     return QKV_OK;
