@@ -79,14 +79,14 @@ static void test_masks(void **state) {
 
 static void test_numbers(void **state) {
     (void)state;
-    REFUSE(c.scale = (double)NAN, QKV_ARGUMENT, "scale is nan; give a finite number, or 0 for 1/sqrt(D)");
+    REFUSE(c.scale = (double)NAN, QKV_ARGUMENT, "scale is nan; it must be from -3.4e38 to 3.4e38 (0: 1/sqrt(D))");
     REFUSE(c.scale = 1e300, QKV_ARGUMENT, "scale is 1e+300");
     REFUSE(c.softcap = -1, QKV_ARGUMENT, "softcap is -1");
     REFUSE(c.softcap = (double)INFINITY, QKV_ARGUMENT, "softcap is inf");
-    REFUSE(c.softcap = 1e-40, QKV_ARGUMENT, "softcap is 1e-40; give a number of at least 2.94e-39");
+    REFUSE(c.softcap = 1e-40, QKV_ARGUMENT, "softcap is 1e-40; it must be from 2.94e-39 to 3.4e38");
     REFUSE(c.softcap = 1e-60, QKV_ARGUMENT, "softcap is 1e-60");
-    REFUSE(c.dropout = 1, QKV_ARGUMENT, "dropout is 1; a probability below 1 is needed");
-    REFUSE(c.dropout = 1 - 1e-12, QKV_ARGUMENT, "dropout is 1");
+    REFUSE(c.dropout = 1, QKV_ARGUMENT, "dropout is 1; it must be at least 0 (none) and less than 1");
+    REFUSE(c.dropout = 1 - 1e-12, QKV_ARGUMENT, "dropout is 0.999999999999;");
     REFUSE(c.dropout = -0.1, QKV_ARGUMENT, "dropout is -0.1");
     REFUSE(c.dropout = (double)NAN, QKV_ARGUMENT, "dropout is nan");
 }

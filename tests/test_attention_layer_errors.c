@@ -43,7 +43,7 @@ static void test_specs(void **state) {
     REFUSE(s.attention.window = -1, "attention.window is -1; it must be");
     REFUSE(s.attention.head_dim = 1 << 20, "3 heads of 1048576 channels are too many");
     REFUSE(s.attention.softcap = -1,
-           "attention.softcap is -1; it must be a number of at least 2.94e-39, or 0 for none");
+           "attention.softcap is -1; it must be a number from 2.94e-39 to 3.4e38, or 0 for none");
     REFUSE(s.attention.softcap = 1e-40, "attention.softcap is 1e-40; it must be");
     REFUSE(s.attention.softcap = 1e300, "attention.softcap is 1e+300; it must be");
     REFUSE(s.attention.scale = NAN, "attention.scale is nan; it must be");

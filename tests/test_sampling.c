@@ -249,19 +249,19 @@ static void refuse(struct qkv_sampling s, const char *sentence) {
 
 static void test_refusals(void **state) {
     (void)state;
-    refuse(WITH(.temperature = -1), "temperature is -1; it must be 0 (always the likeliest token) or more");
+    refuse(WITH(.temperature = -1), "temperature is -1; it must be from 0 (always the likeliest token) to 1.7e308");
     refuse(WITH(.temperature = NAN), "temperature is nan;");
     refuse(WITH(.temperature = INFINITY), "temperature is inf;");
-    refuse(WITH(.top_k = -1), "top_k is -1; it must be at least 1, or 0 for all");
+    refuse(WITH(.top_k = -1), "top_k is -1; it must be from 0 (all) to 2147483647");
     refuse(WITH(.top_p = -0.5), "top_p is -0.5; it must be greater than 0 and at most 1");
     refuse(WITH(.top_p = 1.5), "top_p is 1.5;");
     refuse(WITH(.top_p = NAN), "top_p is nan;");
     refuse(WITH(.min_p = -0.1), "min_p is -0.1; it must be from 0 (all) to 1");
     refuse(WITH(.min_p = 1.1), "min_p is 1.1;");
     refuse(WITH(.min_p = NAN), "min_p is nan;");
-    refuse(WITH(.repeat_penalty = -2), "repeat_penalty is -2; it must be greater than 0 (1: off)");
+    refuse(WITH(.repeat_penalty = -2), "repeat_penalty is -2; it must be greater than 0 and at most 1.7e308 (1: off)");
     refuse(WITH(.repeat_penalty = INFINITY), "repeat_penalty is inf;");
-    refuse(WITH(.repeat_last = -1), "repeat_last is -1; it must be at least 1, or 0 for all");
+    refuse(WITH(.repeat_last = -1), "repeat_last is -1; it must be from 0 (all) to 2147483647");
     struct qkv_sampling s = qkv_sampling_defaults();
     s.top_p = 0;
     refuse(s, "top_p is 0;");

@@ -221,7 +221,8 @@ static void impossible_options_are_named(void **state) {
         struct qkv_optimizer_options options;
         const char *message;
     } bad[] = {
-        {{.kind = QKV_OPTIMIZER_ADAMW, .beta1 = 1, .beta2 = 0.9, .eps = 1e-8}, "beta1 is 1; it must lie in [0, 1)"},
+        {{.kind = QKV_OPTIMIZER_ADAMW, .beta1 = 1, .beta2 = 0.9, .eps = 1e-8},
+         "beta1 is 1; it must be at least 0 and less than 1"},
         {{.kind = QKV_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = -1, .eps = 1e-8}, "beta2 is -1"},
         {{.kind = QKV_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = NAN, .eps = 1e-8}, "beta2 is"},
         {{.kind = QKV_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.9, .eps = 0}, "eps is 0"},

@@ -520,8 +520,8 @@ static void damaged_train_json_is_refused(void **state) {
         {"\"bytes\": 3000", "\"bytes\": -1", "texts.data must be"},
         {"\"hash\": \"", "\"hash\": \"x", "texts.data must be"},
         {"\"vocab\": 300", "\"vocab\": 0", "texts.data must be"},
-        {"{", "[", "damaged"},
-        {"\"steps\": 6", "\"rate\": 6", "damaged"},
+        {"{", "[", "is not valid JSON: line "},
+        {"\"steps\": 6", "\"rate\": 6", "duplicate object key"},
     };
     const char *folder = fixture_run("damaged");
     struct qkv_train_options o = fixture_options(ctx), back;
@@ -544,7 +544,8 @@ static void damaged_train_json_is_refused(void **state) {
     for (size_t n = 0; n < size - 1; n += 7) { /* cut off */
         fixture_write(folder, "train.json", good, n);
         assert_status(ctx, qkv_train_json_read(ctx, folder, &back, &found), QKV_FORMAT);
-        assert_message(ctx, "train.json is damaged");
+        assert_message(ctx, n ? "train.json is not valid JSON: line " : "train.json is empty");
+        assert_message(ctx, "; restore the file or start a new run");
     }
     free(good);
 }

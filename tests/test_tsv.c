@@ -48,7 +48,7 @@ static void rows_are_read(void **state) {
         {"\xef\xbb\xbf"
          "a\tb\n",
          "1:a|b;"},
-        {"\xff\xfe\x80\t\xc3\n", "1:\xff\xfe\x80|\xc3;"},
+        {"\xff\xfd\x80\t\xc3\n", "1:\xff\xfd\x80|\xc3;"},
         {"a\tb\rc\n", "1:a|b\rc;"},
     };
     char out[256];
@@ -88,6 +88,12 @@ static void bad_lines_are_refused(void **state) {
         {"", 0, "rows.tsv is empty; give a file with a source, a tab and a target in each line"},
         {"\n \r\n\n", 5, "rows.tsv is empty"},
         {"\xef\xbb\xbf\n", 4, "rows.tsv is empty"},
+        {"\xff\xfe"
+         "a\0\t\0b\0",
+         8, "rows.tsv begins with a byte order mark (BOM) of UTF-16; save it as UTF-8: iconv"},
+        {"\xfe\xff"
+         "\0a\0\t\0b",
+         8, "rows.tsv begins with a byte order mark (BOM) of UTF-16"},
         {"a\tb\nc d\n", 8, "rows.tsv:2: no tab in this line; write a source, a tab and a target"},
         {"a\tb\tc\n", 6, "rows.tsv:1: more than one tab in this line; write a source, one tab and a target"},
         {"a\tb\n\n\tc\n", 8, "rows.tsv:3: the source is empty; write one before the tab, or remove the line"},

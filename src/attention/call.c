@@ -61,15 +61,17 @@ static enum qkv_status check_views(struct qkv_context *ctx, const struct qkv_att
 
 static enum qkv_status check_numbers(struct qkv_context *ctx, const struct qkv_attention_call *c,
                                      struct qkv_attend *a) {
+    char shown[QKV_REAL_TEXT];
     if (!isfinite(c->scale) || !isfinite((float)c->scale))
-        return qkv_fail(ctx, QKV_ARGUMENT, "attention: scale is %g; give a finite number, or 0 for 1/sqrt(D)",
-                        c->scale);
+        return qkv_fail(ctx, QKV_ARGUMENT, "attention: scale is %s; it must be from -3.4e38 to 3.4e38 (0: 1/sqrt(D))",
+                        qkv_real_text(shown, c->scale));
     if (!qkv_softcap_valid(c->softcap))
         return qkv_fail(ctx, QKV_ARGUMENT,
-                        "attention: softcap is %g; give a number of at least 2.94e-39, or 0 for none", c->softcap);
+                        "attention: softcap is %s; it must be from 2.94e-39 to 3.4e38, or 0 for none",
+                        qkv_real_text(shown, c->softcap));
     if (!(c->dropout >= 0 && (float)c->dropout < 1))
-        return qkv_fail(ctx, QKV_ARGUMENT, "attention: dropout is %g; a probability below 1 is needed, or 0 for none",
-                        c->dropout);
+        return qkv_fail(ctx, QKV_ARGUMENT, "attention: dropout is %s; it must be at least 0 (none) and less than 1",
+                        qkv_real_text(shown, c->dropout));
     a->scale = (float)(c->scale == 0 ? 1 / sqrt((double)a->D) : c->scale);
     a->softcap = (float)c->softcap;
     a->dropout = (float)c->dropout;

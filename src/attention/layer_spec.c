@@ -37,18 +37,19 @@ static enum qkv_status check_reals(struct qkv_context *ctx, const struct qkv_att
         const char *range;
     } fields[] = {
         {"attention.softcap", s->attention.softcap, qkv_softcap_valid(s->attention.softcap),
-         "a number of at least 2.94e-39, or 0 for none"},
+         "a number from 2.94e-39 to 3.4e38, or 0 for none"},
         {"attention.scale", s->attention.scale, s->attention.scale >= 0,
-         "a number greater than 0, or 0 for 1/sqrt(head_dim)"},
+         "a number from 0 to 3.4e38 (0: 1/sqrt(head_dim))"},
         {"dropout", s->dropout, s->dropout >= 0 && (float)s->dropout < 1, "a number from 0 to less than 1"},
-        {"position.theta", s->position.theta, s->position.theta > 0, "a number greater than 0, or 0 for 10000"},
+        {"position.theta", s->position.theta, s->position.theta > 0, "a number from 0 to 3.4e38 (0: 10000)"},
         {"position.fraction", s->position.fraction, s->position.fraction > 0 && s->position.fraction <= 1,
          "a number greater than 0 and at most 1, or 0 for 1"},
     };
+    char shown[QKV_REAL_TEXT];
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (!fields[i].fine || !is_float(fields[i].value))
-            return qkv_fail(ctx, QKV_SPEC, "attention layer: %s is %.10g; it must be %s", fields[i].name,
-                            fields[i].value, fields[i].range);
+            return qkv_fail(ctx, QKV_SPEC, "attention layer: %s is %s; it must be %s", fields[i].name,
+                            qkv_real_text(shown, fields[i].value), fields[i].range);
     return QKV_OK;
 }
 

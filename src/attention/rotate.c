@@ -77,8 +77,11 @@ void qkv_rotation_row(double theta, size_t t, size_t pairs, float *row) {
 
 enum qkv_status qkv_rotation_table(struct qkv_context *ctx, double theta, size_t count, size_t pairs, float *table) {
     QKV_CALL(ctx);
+    char shown[QKV_REAL_TEXT];
     if (!(theta > 0) || !isfinite(theta))
-        return qkv_fail(ctx, QKV_ARGUMENT, "rotate: theta is %g; give a positive number, as 10000", theta);
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "rotate: theta is %s; it must be greater than 0 and at most 1.7e308, as 10000",
+                        qkv_real_text(shown, theta));
     size_t entries;
     if (!qkv_multiply(count, pairs, &entries) || entries > (size_t)PTRDIFF_MAX / (2 * sizeof(float)))
         return qkv_fail(ctx, QKV_SHAPE, "rotate: a table of %zu positions and %zu pairs cannot be addressed", count,

@@ -187,6 +187,14 @@ double qkv_random_uniform(struct qkv_random *random);                 /* [0, 1) 
 double qkv_random_normal(struct qkv_random *random);                  /* mean 0, deviation 1 (Box–Muller) */
 uint64_t qkv_random_below(struct qkv_random *random, uint64_t bound); /* uniform in [0, bound), without bias */
 
+/* ---- numbers as text (real.c) -------------------------------------------------------------------------------
+ * The shortest decimal that reads back as x, with a point in every locale; returns `text`. */
+#define QKV_REAL_TEXT 40
+const char *qkv_real_text(char text[QKV_REAL_TEXT], double x);
+const char *qkv_float_text(char text[QKV_REAL_TEXT], float x);
+/* Reads a finite number written in full, with a point in every locale. */
+bool qkv_real_parse(const char *text, double *x);
+
 /* ---- files (file.c, replace.c) -------------------------------------------------------------------------------
  * Reading copies bytes into memory, so a file that another program shortens meanwhile gives a sentence and no signal; only
  * tensors are mapped. Writing goes to a temporary neighbour that replaces the old file only when it is whole and on disk,
@@ -248,6 +256,12 @@ bool qkv_is_special(const char *path);
 /* Locks a folder until the descriptor in *lock is closed, or the process ends. QKV_FILE when another process holds it:
  * "FOLDER: <who>; wait for it or choose another folder". Where the file system knows no locks *lock is -1. */
 enum qkv_status qkv_lock_folder(struct qkv_context *ctx, const char *folder, const char *who, int *lock);
+/* The same where what cannot be looked at must not pass for missing: fails with the system's reason. */
+enum qkv_status qkv_file_find(struct qkv_context *ctx, const char *path, bool *found);
+/* The encoding whose byte order mark begins the data, "UTF-8", "UTF-16" or "UTF-32"; NULL: none (byte_order.c). */
+const char *qkv_byte_order_mark(const void *data, size_t size);
+/* Refuses data that begins with one (QKV_FORMAT): "<name> begins with a byte order mark (BOM) of UTF-16; …". */
+enum qkv_status qkv_byte_order_mark_refuse(struct qkv_context *ctx, const char *name, const void *data, size_t size);
 
 /* ---- hash (hash.c) ----------------------------------------------------------------------------------------------
  * FNV-1a (Fowler, Noll, Vo), 64 bits, continued from `hash`: tells texts apart, no protection against malice. */

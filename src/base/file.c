@@ -38,7 +38,8 @@ static const char *way_out(int error) {
 }
 
 enum qkv_status qkv_fail_file(struct qkv_context *ctx, const char *doing, const char *path, int error) {
-    return qkv_fail(ctx, error == ENOMEM ? QKV_MEMORY : QKV_FILE, "cannot %s %s: %s%s", doing, path, strerror(error),
+    const char *cause = error == EACCES || error == EPERM ? "no permission" : strerror(error);
+    return qkv_fail(ctx, error == ENOMEM ? QKV_MEMORY : QKV_FILE, "cannot %s %s: %s%s", doing, path, cause,
                     way_out(error));
 }
 
@@ -201,4 +202,10 @@ enum qkv_status qkv_lock_folder(struct qkv_context *ctx, const char *folder, con
         return qkv_fail(ctx, QKV_FILE, "%s: %s; wait for it or choose another folder", folder, who);
     bool unknown = error == ENOLCK || error == ENOTSUP || error == ENOSYS || error == EBADF; /* EBADF: NFS */
     return unknown ? QKV_OK : qkv_fail_file(ctx, "lock", folder, error);
+}
+
+enum qkv_status qkv_file_find(struct qkv_context *ctx, const char *path, bool *found) {
+    struct stat info;
+    *found = stat(path, &info) == 0;
+    return *found || errno == ENOENT || errno == ENOTDIR ? QKV_OK : qkv_fail_file(ctx, "read", path, errno);
 }

@@ -112,12 +112,14 @@ static enum qkv_status check_filters(struct qkv_context *ctx, const struct qkv_b
 }
 
 static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_bench_options *o) {
-    char known[64];
+    char known[64], shown[QKV_REAL_TEXT];
     bool found = !o->precision;
     if (!(o->seconds >= 0) || o->seconds > 1e6)
-        return qkv_fail(ctx, QKV_ARGUMENT, "seconds is %g, but must be from 0 to 1e6", o->seconds);
+        return qkv_fail(ctx, QKV_ARGUMENT, "seconds is %s; it must be from 0 to 1000000",
+                        qkv_real_text(shown, o->seconds));
     if (o->rounds < 0 || o->rounds > ROUNDS_MOST)
-        return qkv_fail(ctx, QKV_ARGUMENT, "rounds is %d, but must be from 1 to %d", o->rounds, ROUNDS_MOST);
+        return qkv_fail(ctx, QKV_ARGUMENT, "rounds is %d; it must be from 0 (as many as needed) to %d", o->rounds,
+                        ROUNDS_MOST);
     if (o->peer_count > QKV_BENCH_PEERS_MOST)
         return qkv_fail(ctx, QKV_ARGUMENT, "there are %zu peers, but %d at most may take part", o->peer_count,
                         QKV_BENCH_PEERS_MOST);

@@ -7,11 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <jansson.h>
-
+#include "base/json_load.h"
 #include "compare/compare.h"
 
-#define RECORD_FILE "compare.json"
+#define RECORD_FILE  "compare.json"
+#define RECORD_BYTES ((size_t)1 << 24)
 
 static void put_texts(struct qkv_json *json, const char *key, const char *const *items, size_t count) {
     qkv_json_key(json, key);
@@ -98,9 +98,15 @@ static enum qkv_status check_record(struct qkv_comparison *c, const char *path, 
     struct qkv_map map;
     enum qkv_status status = qkv_read_file(c->ctx, path, &map);
     if (status) return status;
-    json_t *then =
-        map.data && map.size < (size_t)1 << 24 ? json_loadb((const char *)map.data, map.size, 0, NULL) : NULL;
+    json_t *then;
+    const struct qkv_json_text text = {.name = path,
+                                       .help = "restore the file, or choose another folder",
+                                       .data = map.data,
+                                       .size = map.size,
+                                       .max_size = RECORD_BYTES};
+    status = qkv_json_load(c->ctx, &text, &then);
     qkv_unmap_file(&map);
+    if (status) return status;
     const char *format = json_string_value(json_object_get(then, "format"));
     if (!format || strcmp(format, "qkv-compare") != 0)
         status = qkv_fail(c->ctx, QKV_FORMAT, "%s is no record of a comparison; choose another folder", path);
@@ -139,8 +145,13 @@ enum qkv_status qkv_comparison_record(struct qkv_comparison *c, const struct qkv
     char *path = qkv_join_path(c->ctx, c->folder, RECORD_FILE);
     put_all(&json, c, options);
     enum qkv_status status = path ? json.status : QKV_MEMORY;
-    json_t *now = status ? NULL : json_loadb(json.text.data, json.text.size, 0, NULL);
-    if (!status && !now) status = qkv_fail_memory(c->ctx, json.text.size, "the record of a comparison");
+    json_t *now = NULL;
+    if (!status)
+        status =
+            qkv_json_load(c->ctx,
+                          &(struct qkv_json_text){
+                              .name = path, .data = json.text.data, .size = json.text.size, .max_size = RECORD_BYTES},
+                          &now);
     if (!status) status = qkv_make_folder(c->ctx, c->folder);
     if (!status) status = qkv_lock_folder(c->ctx, c->folder, "another comparison is running in this folder", &c->lock);
     if (!status && qkv_file_exists(path)) {

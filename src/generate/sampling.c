@@ -30,19 +30,24 @@ struct qkv_sampling qkv_sampling_defaults(void) {
 }
 
 enum qkv_status qkv_sampling_check(struct qkv_context *ctx, const struct qkv_sampling *s) {
+    char shown[QKV_REAL_TEXT];
     if (!(s->temperature >= 0 && isfinite(s->temperature)))
-        return qkv_fail(ctx, QKV_ARGUMENT, "temperature is %g; it must be 0 (always the likeliest token) or more",
-                        s->temperature);
-    if (s->top_k < 0) return qkv_fail(ctx, QKV_ARGUMENT, "top_k is %d; it must be at least 1, or 0 for all", s->top_k);
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "temperature is %s; it must be from 0 (always the likeliest token) to 1.7e308",
+                        qkv_real_text(shown, s->temperature));
+    if (s->top_k < 0)
+        return qkv_fail(ctx, QKV_ARGUMENT, "top_k is %d; it must be from 0 (all) to %d", s->top_k, INT_MAX);
     if (!(s->top_p > 0 && s->top_p <= 1))
-        return qkv_fail(ctx, QKV_ARGUMENT, "top_p is %g; it must be greater than 0 and at most 1 (1: all)", s->top_p);
+        return qkv_fail(ctx, QKV_ARGUMENT, "top_p is %s; it must be greater than 0 and at most 1 (1: all)",
+                        qkv_real_text(shown, s->top_p));
     if (!(s->min_p >= 0 && s->min_p <= 1))
-        return qkv_fail(ctx, QKV_ARGUMENT, "min_p is %g; it must be from 0 (all) to 1", s->min_p);
+        return qkv_fail(ctx, QKV_ARGUMENT, "min_p is %s; it must be from 0 (all) to 1", qkv_real_text(shown, s->min_p));
     if (!(s->repeat_penalty > 0 && isfinite(s->repeat_penalty)))
-        return qkv_fail(ctx, QKV_ARGUMENT, "repeat_penalty is %g; it must be greater than 0 (1: off)",
-                        s->repeat_penalty);
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "repeat_penalty is %s; it must be greater than 0 and at most 1.7e308 (1: off)",
+                        qkv_real_text(shown, s->repeat_penalty));
     if (s->repeat_last < 0)
-        return qkv_fail(ctx, QKV_ARGUMENT, "repeat_last is %d; it must be at least 1, or 0 for all", s->repeat_last);
+        return qkv_fail(ctx, QKV_ARGUMENT, "repeat_last is %d; it must be from 0 (all) to %d", s->repeat_last, INT_MAX);
     return QKV_OK;
 }
 

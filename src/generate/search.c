@@ -55,6 +55,7 @@ enum qkv_status qkv_search_check_model(struct qkv_model *model, const char *doin
 
 static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_spec *spec,
                                      const struct qkv_search_options *o) {
+    char shown[QKV_REAL_TEXT];
     if (o->beam < 1 || o->beam > 65536)
         return qkv_fail(ctx, QKV_ARGUMENT, "beam is %zu; it must be from 1 (greedy) to 65536", o->beam);
     if (o->n_best < 1 || o->n_best > 65536)
@@ -65,14 +66,14 @@ static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_s
         return qkv_fail(ctx, QKV_ARGUMENT, "n_best is %zu, but a beam of %zu keeps no more than %zu; widen the beam",
                         o->n_best, o->beam, o->beam);
     if (!isfinite(o->length_penalty))
-        return qkv_fail(ctx, QKV_ARGUMENT, "length_penalty is %g; it must be a finite number (0: off)",
-                        o->length_penalty);
+        return qkv_fail(ctx, QKV_ARGUMENT, "length_penalty is %s; it must be from -1.7e308 to 1.7e308 (0: off)",
+                        qkv_real_text(shown, o->length_penalty));
     if (o->max_tokens > (size_t)spec->context - 1 && o->max_tokens)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "max_tokens is %zu, but the model's context of %d holds %d after the beginning; give less",
                         o->max_tokens, spec->context, spec->context - 1);
     if (o->batch > 65536)
-        return qkv_fail(ctx, QKV_ARGUMENT, "batch is %zu; it must be at most 65536 (0: %d)", o->batch, BATCH);
+        return qkv_fail(ctx, QKV_ARGUMENT, "batch is %zu; it must be from 0 to 65536 (0: %d)", o->batch, BATCH);
     return o->sample ? qkv_sampling_check(ctx, &o->sampling) : QKV_OK;
 }
 

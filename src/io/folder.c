@@ -8,7 +8,6 @@
 #include "model/model.h"
 #include "model/spec.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -102,17 +101,14 @@ static enum qkv_status read_weights(struct qkv_model *m, const char *path) {
 
 static enum qkv_status read_tokenizer(struct qkv_model *m, const char *path,
                                       enum qkv_status (*set)(struct qkv_model *, struct qkv_tokenizer *)) {
-    if (!qkv_file_exists(path)) {
-        return QKV_OK;
-    }
+    bool found;
+    enum qkv_status status = qkv_file_find(m->ctx, path, &found);
+    if (status || !found) return status;
     struct qkv_tokenizer *tokenizer;
-    enum qkv_status status = qkv_tokenizer_load(m->ctx, path, &tokenizer);
-    if (status == QKV_OK) {
-        status = set(m, tokenizer);
-    }
-    if (status != QKV_OK) {
-        qkv_fail_at(m->ctx, "%s", path);
-    }
+    status = qkv_tokenizer_load(m->ctx, path, &tokenizer);
+    if (status) return status; /* names the path */
+    status = set(m, tokenizer);
+    if (status) qkv_fail_at(m->ctx, "%s", path);
     return status;
 }
 
@@ -156,17 +152,15 @@ static enum qkv_status parse_labels(struct qkv_model *m, const struct qkv_map *m
 
 static enum qkv_status read_labels(struct qkv_model *m, const char *path) {
     struct qkv_map map;
-    if (!qkv_file_exists(path)) {
-        return QKV_OK;
-    }
-    enum qkv_status status = qkv_read_file(m->ctx, path, &map);
+    bool found;
+    enum qkv_status status = qkv_file_find(m->ctx, path, &found);
+    if (status || !found) return status;
+    status = qkv_read_file(m->ctx, path, &map);
     if (status != QKV_OK) {
         return status;
     }
-    status = parse_labels(m, &map);
-    if (status != QKV_OK) {
-        qkv_fail_at(m->ctx, "%s", path);
-    }
+    status = qkv_byte_order_mark_refuse(m->ctx, path, map.data, map.size);
+    if (!status && (status = parse_labels(m, &map)) != QKV_OK) qkv_fail_at(m->ctx, "%s", path);
     qkv_unmap_file(&map);
     return status;
 }
@@ -234,20 +228,25 @@ static enum qkv_status check_memory(struct qkv_context *ctx, const struct qkv_sp
     return status ? status : qkv_memory_check(ctx, bytes, folder, help);
 }
 
+/* A folder that cannot be searched may well hold a model: only what is known to be missing is called so. */
+static enum qkv_status check_folder(struct qkv_context *ctx, const char *folder, const struct paths *p) {
+    bool found;
+    enum qkv_status status = qkv_file_find(ctx, p->config, &found);
+    if (!status && !found) status = qkv_fail(ctx, QKV_FILE, "%s is not a model folder: it has no config.json", folder);
+    if (!status) status = qkv_file_find(ctx, p->weights, &found);
+    if (!status && !found)
+        status = qkv_fail(ctx, QKV_FILE,
+                          "%s has no model.safetensors; a training run writes it at its first evaluation", folder);
+    return status;
+}
+
 enum qkv_status qkv_model_load(struct qkv_context *ctx, const char *folder, struct qkv_model **out) {
     QKV_CALL(ctx);
     struct paths p;
     struct qkv_spec spec;
     *out = NULL;
     enum qkv_status status = make_paths(ctx, folder, &p);
-    if (status == QKV_OK && !qkv_file_exists(p.config)) {
-        status = errno == EACCES ? qkv_fail_file(ctx, "read", p.config, EACCES)
-                                 : qkv_fail(ctx, QKV_FILE, "%s is not a model folder: it has no config.json", folder);
-    }
-    if (status == QKV_OK && !qkv_file_exists(p.weights)) {
-        status = qkv_fail(ctx, QKV_FILE,
-                          "%s has no model.safetensors; a training run writes it at its first evaluation", folder);
-    }
+    if (status == QKV_OK) status = check_folder(ctx, folder, &p);
     if (status == QKV_OK) {
         status = qkv_spec_read(ctx, &spec, p.config, NULL, 0);
     }

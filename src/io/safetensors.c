@@ -8,10 +8,10 @@
  *              where the one before it ends, and the last ends with the file.
  *
  * This file reads; safetensors_write.c writes. */
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_load.h"
 #include "io/io.h"
 #include "io/safetensors.h"
 
@@ -141,19 +141,13 @@ static enum qkv_status parse_header(struct qkv_context *ctx, struct qkv_tensors 
     enum qkv_status status = find_header(ctx, t, &json, &size);
     if (status) return status;
     *data_at = 8 + size;
-    json_error_t error;
-    t->root = json_loadb(json, size, JSON_REJECT_DUPLICATES, &error);
-    if (t->root) return QKV_OK; /* an object, as it starts with '{' */
-    switch (json_error_code(&error)) {
-    case json_error_out_of_memory:
-        return qkv_fail_memory(ctx, size, "the header of a tensor file");
-    case json_error_null_character:
-    case json_error_null_byte_in_key:
-        return qkv_fail(ctx, QKV_FORMAT, "%s: a name or text in the header holds the character U+0000", t->path);
-    default:
-        return qkv_fail(ctx, QKV_FORMAT, "%s: the header is not valid JSON: line %d, column %d: %s", t->path,
-                        error.line, error.column, error.text);
-    }
+    struct qkv_buffer name = {0};
+    status = qkv_buffer_print(ctx, &name, "%s: the header", t->path);
+    if (!status) /* an object, as it starts with '{' */
+        status = qkv_json_load(
+            ctx, &(struct qkv_json_text){.name = name.data, .data = json, .size = size, .max_size = size}, &t->root);
+    qkv_buffer_free(&name);
+    return status;
 }
 
 static enum qkv_status check_metadata(struct qkv_context *ctx, const struct qkv_tensors *t, json_t *metadata) {

@@ -78,11 +78,13 @@ bool qkv_softcap_valid(double c) {
 }
 
 static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_attend *a) {
+    char shown[QKV_REAL_TEXT];
     if (!(a->dropout >= 0 && a->dropout < 1))
-        return qkv_fail(ctx, QKV_ARGUMENT, "attend: dropout is %g; it must lie in [0, 1)", (double)a->dropout);
+        return qkv_fail(ctx, QKV_ARGUMENT, "attend: dropout is %s; it must be at least 0 and less than 1",
+                        qkv_float_text(shown, a->dropout));
     if (!qkv_softcap_valid((double)a->softcap))
-        return qkv_fail(ctx, QKV_ARGUMENT, "attend: softcap is %g; give a number of at least 2.94e-39, or 0 for none",
-                        (double)a->softcap);
+        return qkv_fail(ctx, QKV_ARGUMENT, "attend: softcap is %s; it must be from 2.94e-39 to 3.4e38, or 0 for none",
+                        qkv_float_text(shown, a->softcap));
     if (a->B && a->Tq && a->bias && !a->position)
         return qkv_fail(ctx, QKV_ARGUMENT, "attend: a bias table needs the queries' positions");
     return QKV_OK;

@@ -68,8 +68,8 @@ static enum qkv_status choose_kernels(struct qkv_context *ctx, const char *isa) 
     }
     char known[128];
     list_tables(known, sizeof known);
-    return qkv_fail(ctx, QKV_ARGUMENT, "%s is \"%s\", which is not among this machine's kernel tables: %s", from, isa,
-                    known);
+    return qkv_fail(ctx, QKV_ARGUMENT, "%s is \"%.40s\", which is not among this machine's kernel tables: %s", from,
+                    isa, known);
 }
 
 const char *qkv_isa_note(const struct qkv_context *ctx) {

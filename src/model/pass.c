@@ -377,9 +377,10 @@ static enum qkv_status check_batch(struct qkv_pass *p, const struct qkv_batch *b
     if (!b->ids || (both && !b->source)) {
         return qkv_fail(ctx, QKV_ARGUMENT, "the batch has no %s", b->ids ? "source ids" : "ids");
     }
+    char shown[QKV_REAL_TEXT];
     if (!(b->label_smoothing >= 0 && b->label_smoothing < 1)) {
-        return qkv_fail(ctx, QKV_ARGUMENT, "label_smoothing is %g; it must be at least 0 and less than 1",
-                        b->label_smoothing);
+        return qkv_fail(ctx, QKV_ARGUMENT, "label_smoothing is %s; it must be at least 0 and less than 1",
+                        qkv_real_text(shown, b->label_smoothing));
     }
     enum qkv_status status = check_lengths(p, "the length", b->lengths, b->B, b->T);
     return status == QKV_OK && both ? check_lengths(p, "the source length", b->source_lengths, b->B, b->source_T)

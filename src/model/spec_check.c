@@ -18,7 +18,7 @@ struct checker {
 
 static enum qkv_status check_field(const struct checker *c, const struct qkv_key *key, const struct qkv_place *place) {
     double x = qkv_key_get(key, place);
-    char range[256];
+    char range[256], shown[QKV_REAL_TEXT];
     size_t choices = 0;
     switch (key->type) {
     case QKV_KEY_FLAG:
@@ -36,7 +36,8 @@ static enum qkv_status check_field(const struct checker *c, const struct qkv_key
         return qkv_fail(c->ctx, QKV_SPEC, "%s: %s%s is not set; give it the %s", c->name, place->path, key->name,
                         key->offset == offsetof(struct qkv_spec, head.classes) ? "number of classes"
                                                                                : "size of the tokenizer's vocabulary");
-    return qkv_fail(c->ctx, QKV_SPEC, "%s: %s%s is %.10g; it must be %s", c->name, place->path, key->name, x, range);
+    return qkv_fail(c->ctx, QKV_SPEC, "%s: %s%s is %s; it must be %s", c->name, place->path, key->name,
+                    qkv_real_text(shown, x), range);
 }
 
 /* The divisors of n next to k, "6 or 8". */

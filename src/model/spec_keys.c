@@ -1,10 +1,10 @@
 /* The keys of config.json: one line each, with type, range, default and where it means something. The order is the order
  * of printing, and a default may depend on what stands before. */
+#include "base/json_load.h"
 #include "kernel/kernel.h"
 #include "model/spec.h"
 
 #include <float.h>
-#include <jansson.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -341,7 +341,7 @@ char *qkv_key_real_text(double x) {
     char *text = NULL;
     for (size_t digits = 9; real && digits <= 17; digits++) { /* trailing zeros are dropped */
         text = json_dumps(real, JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits));
-        json_t *back = text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
+        json_t *back = text ? qkv_json_value(text) : NULL;
         bool same = back && json_is_real(back) && json_real_value(back) == x;
         json_decref(back);
         if (same || !text) break;

@@ -2,11 +2,11 @@
  * table's order, so that defaults see what they depend on. */
 #include "model/spec.h"
 
-#include "base/json.h"
-#include <jansson.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/json_load.h"
 
 enum { FILE_BYTES = 1 << 20, NAME_BYTES = 64, RANGE_BYTES = 256, KNOWN_BYTES = 512, SETTING_PARTS = 8 };
 
@@ -318,7 +318,7 @@ static enum qkv_status apply_path(const struct reader *r, json_t *root, const ch
 static enum qkv_status apply_setting(const struct reader *r, json_t *root, const char *setting) {
     const char *equal = strchr(setting, '=');
     if (!equal) return fail_setting(r, setting, "has no =");
-    json_t *value = json_loads(equal + 1, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
+    json_t *value = qkv_json_value(equal + 1);
     if (!value) value = json_string(equal + 1);
     if (!value) return fail_setting(r, setting, "is not UTF-8, or memory ran out");
     char *path = qkv_copy_bytes(r->ctx, setting, (size_t)(equal - setting));
@@ -385,13 +385,9 @@ enum qkv_status qkv_spec_check_settings(struct qkv_context *ctx, const char *con
 /* ---- the whole ---------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status load_tree(const struct reader *r, const char *json, size_t size, json_t **root) {
-    json_error_t error;
-    char fault[QKV_JSON_FAULT];
-    *root = json_loadb(json, size, JSON_REJECT_DUPLICATES, &error);
-    if (!*root && json_error_code(&error) == json_error_out_of_memory) return qkv_fail_memory(r->ctx, size, "a spec");
-    if (!*root)
-        return qkv_fail(r->ctx, QKV_FORMAT, "%s is not valid JSON: %s", r->name,
-                        qkv_json_fault(&error, json, size, fault));
+    const struct qkv_json_text text = {.name = r->name, .data = json, .size = size, .max_size = FILE_BYTES};
+    enum qkv_status status = qkv_json_load(r->ctx, &text, root);
+    if (status) return status;
     if (!json_is_object(*root))
         return qkv_fail(r->ctx, QKV_FORMAT, "%s is not a spec: it must be a JSON object, {\"format\": \"qkv\", ...}",
                         r->name);
@@ -438,10 +434,10 @@ static enum qkv_status read_file(struct qkv_context *ctx, struct qkv_spec *spec,
     size_t size = file.size;
     qkv_file_close(&file);
     if (size > FILE_BYTES)
-        return qkv_fail(ctx, QKV_FORMAT, "%s is not a spec: it has %zu bytes, a config.json has less than %d", path,
-                        size, FILE_BYTES);
+        return qkv_fail(ctx, QKV_FORMAT, "%s is not a spec: it has %zu bytes, a config.json has at most %d", path, size,
+                        FILE_BYTES);
     status = qkv_read_file(ctx, path, &map);
-    if (!status) status = parse(ctx, spec, path, map.size ? (const char *)map.data : "", map.size, settings);
+    if (!status) status = parse(ctx, spec, path, (const char *)map.data, map.size, settings);
     qkv_unmap_file(&map);
     return status;
 }

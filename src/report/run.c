@@ -9,6 +9,7 @@
 
 #include <sys/stat.h>
 
+#include "base/json_load.h"
 #include "report/run.h"
 
 enum { LINE_MOST = 1 << 16, SMALL_FILE = 1 << 20, SAMPLES_MOST = 1000 };
@@ -48,7 +49,9 @@ static enum qkv_status read_lines(struct qkv_run *run, const char *name, take_li
             size++;
             continue;
         }
-        json_t *line = size <= LINE_MOST ? json_loadb(text, size, 0, NULL) : NULL;
+        json_t *line; /* without a context: what cannot be understood is passed over */
+        qkv_json_load(NULL, &(struct qkv_json_text){.name = name, .data = text, .size = size, .max_size = LINE_MOST},
+                      &line);
         status = take(run, line);
         json_decref(line);
         size = 0;
@@ -136,7 +139,10 @@ static enum qkv_status read_object(struct qkv_run *run, const char *name, json_t
     enum qkv_status status = open_file(run, name, &file);
     char *text = file ? qkv_allocate(run->ctx, SMALL_FILE + 1, 1) : NULL;
     size_t size = text ? fread(text, 1, SMALL_FILE + 1, file) : 0;
-    *out = text && size <= SMALL_FILE ? json_loadb(text, size, 0, NULL) : NULL;
+    *out = NULL;
+    if (text)
+        qkv_json_load(NULL, &(struct qkv_json_text){.name = name, .data = text, .size = size, .max_size = SMALL_FILE},
+                      out);
     if (file && !text) status = QKV_MEMORY;
     if (*out && !json_is_object(*out)) {
         json_decref(*out);
@@ -207,14 +213,12 @@ static enum qkv_status find_name(struct qkv_run *run) {
 static enum qkv_status check_folder(struct qkv_run *run) {
     char *log = qkv_join_path(run->ctx, run->folder, "log.jsonl");
     if (!log) return QKV_MEMORY;
-    enum qkv_status status = QKV_OK;
-    if (!qkv_file_exists(log))
-        status = errno == EACCES ? qkv_fail_file(run->ctx, "read", log, EACCES)
-                                 : qkv_fail(run->ctx, QKV_FILE,
-                                            "%s holds no training run: there is no log.jsonl; name the folder of a run",
-                                            run->folder);
+    bool found;
+    enum qkv_status status = qkv_file_find(run->ctx, log, &found);
     free(log);
-    return status;
+    if (status || found) return status;
+    return qkv_fail(run->ctx, QKV_FILE, "%s holds no training run: there is no log.jsonl; name the folder of a run",
+                    run->folder);
 }
 
 static enum qkv_status read_run(struct qkv_run *run) {

@@ -3,10 +3,12 @@
  * ids it was made for. The post_processor is read by template.c. */
 #include "text/text.h"
 
-#include "base/json.h"
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/json_load.h"
+
+enum { FILE_BYTES = 1 << 28 };
 
 struct reader {
     struct qkv_context *ctx;
@@ -365,13 +367,12 @@ static enum qkv_status read_all(struct reader *r, const json_t *root) {
 enum qkv_status qkv_tokenizer_parse(struct qkv_context *ctx, const char *json, size_t size, const char *name,
                                     struct qkv_tokenizer **out) {
     *out = NULL;
-    json_error_t error;
-    json_t *root = json_loadb(json ? json : "", size, JSON_REJECT_DUPLICATES, &error);
-    char fault[QKV_JSON_FAULT];
-    if (!root)
-        return qkv_fail(ctx, QKV_FORMAT, "%s: not valid JSON: %s", name, qkv_json_fault(&error, json, size, fault));
+    json_t *root;
+    const struct qkv_json_text text = {.name = name, .data = json, .size = size, .max_size = FILE_BYTES};
+    enum qkv_status status = qkv_json_load(ctx, &text, &root);
+    if (status) return status;
     struct reader r = {.ctx = ctx, .name = name, .t = qkv_tokenizer_new(ctx)};
-    enum qkv_status status = r.t ? read_all(&r, root) : QKV_MEMORY;
+    status = r.t ? read_all(&r, root) : QKV_MEMORY;
     json_decref(root);
     if (status) {
         qkv_tokenizer_free(r.t);

@@ -315,13 +315,14 @@ enum qkv_status qkv_checkpoint_read(struct qkv_trainer *t) {
     char *path = qkv_join_path(t->ctx, t->folder, QKV_CHECKPOINT_FILE);
     if (!path) return QKV_MEMORY;
     r.path = path;
-    enum qkv_status status =
-        qkv_file_exists(path)
-            ? qkv_tensors_open(t->ctx, path, &r.file)
-            : qkv_fail(t->ctx, QKV_FILE,
-                       "%s has no %s: the run was stopped before its first; remove the folder and start "
-                       "the run again",
-                       t->folder, QKV_CHECKPOINT_FILE);
+    bool found;
+    enum qkv_status status = qkv_file_find(t->ctx, path, &found);
+    if (!status && !found)
+        status =
+            qkv_fail(t->ctx, QKV_FILE,
+                     "%s has no %s: the run was stopped before its first; remove the folder and start the run again",
+                     t->folder, QKV_CHECKPOINT_FILE);
+    if (!status) status = qkv_tensors_open(t->ctx, path, &r.file);
     if (!status) {
         status = check_spec(&r);
         if (!status) status = read_metadata(&r);

@@ -89,7 +89,9 @@ static enum qkv_status write_lines_of(struct qkv_trainer *t, struct qkv_text_fil
     if (status) return status;
     text->bytes = file.map.size;
     text->hash = qkv_hash(QKV_HASH_START, file.map.data, file.map.size);
-    status = write_rows(t, &file, lines, to, &text->lines);
+    if (file.mark)
+        status = qkv_trainer_add_note(t, "%s begins with a byte order mark (BOM), which is left out", text->path);
+    if (!status) status = write_rows(t, &file, lines, to, &text->lines);
     text->tokens = to->main.facts->tokens - before;
     qkv_tsv_close(&file);
     return status;

@@ -36,14 +36,17 @@ static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_o
                   {"momentum", o->momentum, o->kind == QKV_OPTIMIZER_SGD}};
     if (o->kind != QKV_OPTIMIZER_ADAMW && o->kind != QKV_OPTIMIZER_ADAM && o->kind != QKV_OPTIMIZER_SGD)
         return qkv_fail(ctx, QKV_ARGUMENT, "optimizer: there is no kind %d", (int)o->kind);
+    char shown[QKV_REAL_TEXT];
     for (size_t i = 0; i < sizeof decays / sizeof *decays; i++)
         if (decays[i].used && !(decays[i].value >= 0 && decays[i].value < 1))
-            return qkv_fail(ctx, QKV_ARGUMENT, "optimizer: %s is %g; it must lie in [0, 1)", decays[i].name,
-                            decays[i].value);
+            return qkv_fail(ctx, QKV_ARGUMENT, "optimizer: %s is %s; it must be at least 0 and less than 1",
+                            decays[i].name, qkv_real_text(shown, decays[i].value));
     if (o->kind != QKV_OPTIMIZER_SGD && !(o->eps >= FLT_MIN && o->eps <= FLT_MAX))
-        return qkv_fail(ctx, QKV_ARGUMENT, "optimizer: eps is %g; it must be greater than 0, as a float too", o->eps);
+        return qkv_fail(ctx, QKV_ARGUMENT, "optimizer: eps is %s; it must be from 1.2e-38 to 3.4e38",
+                        qkv_real_text(shown, o->eps));
     if (!(o->weight_decay >= 0 && o->weight_decay <= FLT_MAX))
-        return qkv_fail(ctx, QKV_ARGUMENT, "optimizer: weight_decay is %g; it must be at least 0", o->weight_decay);
+        return qkv_fail(ctx, QKV_ARGUMENT, "optimizer: weight_decay is %s; it must be from 0 to 3.4e38",
+                        qkv_real_text(shown, o->weight_decay));
     return QKV_OK;
 }
 
@@ -152,10 +155,12 @@ static void step_piece(void *argument, size_t item, int thread) {
 enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate, double gradient_scale) {
     QKV_CALL(qkv_model_context(optimizer->model));
     struct qkv_context *ctx = qkv_model_context(optimizer->model);
+    char shown[2][QKV_REAL_TEXT];
     if (!(rate >= 0) || !isfinite((float)rate) || !isfinite((float)gradient_scale))
         return qkv_fail(ctx, QKV_NUMBER,
-                        "optimizer: rate %g and gradient scale %g must be finite, the rate not negative", rate,
-                        gradient_scale);
+                        "optimizer: the rate is %s and the gradient scale %s; the rate must be from 0 to 3.4e38, the "
+                        "scale from -3.4e38 to 3.4e38",
+                        qkv_real_text(shown[0], rate), qkv_real_text(shown[1], gradient_scale));
     for (size_t i = 0; i < optimizer->parameters; i++)
         if (!qkv_model_gradient(optimizer->model, i))
             return qkv_fail(ctx, QKV_ARGUMENT,

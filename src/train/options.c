@@ -2,7 +2,6 @@
  * ranges of the numbers beside it. */
 #include <errno.h>
 #include <float.h>
-#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,31 +68,12 @@ static size_t option_texts(const struct qkv_train_option *option) {
 
 /* ---- numbers as text ------------------------------------------------------------------------------------------- */
 
-bool qkv_real_parse(const char *text, double *x) {
-    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (!plain) return false;
-    char *end;
-    *x = strtod_l(text, &end, plain);
-    freelocale(plain);
-    return end != text && !*end && isfinite(*x) && !strpbrk(text, " \t\n\r\v\f");
-}
-
 static bool parse_count(const char *text, int64_t *n) {
     const char *digits = text + (*text == '-');
     if (!*digits || strspn(digits, "0123456789") != strlen(digits)) return false;
     errno = 0;
     *n = strtoll(text, NULL, 10);
     return errno == 0;
-}
-
-void qkv_real_text(char text[QKV_REAL_TEXT], double x) {
-    double back = 0;
-    for (int digits = 15; digits <= 17; digits++) {
-        snprintf(text, QKV_REAL_TEXT, "%.*g", digits, x);
-        char *point = strpbrk(text, ",");
-        if (point) *point = '.';
-        if (qkv_real_parse(text, &back) && back == x) return;
-    }
 }
 
 /* ---- defaults, setting -------------------------------------------------------------------------------------------- */
@@ -409,7 +389,8 @@ enum qkv_status qkv_train_check_values(struct qkv_context *ctx, const struct qkv
     if (!status) status = check_metric(ctx, options);
     if (status) return status;
     if (options->batch == 0 && options->batch_tokens == 0)
-        return qkv_fail(ctx, QKV_ARGUMENT, "batch is 0; it must be at least 1, unless batch_tokens limits the batch");
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "batch is 0; it must be from 1 to 16777216, unless batch_tokens limits the batch");
     if (options->batch > 0 && options->accumulate > options->batch)
         return qkv_fail(ctx, QKV_ARGUMENT, "accumulate is %lld but a batch of %lld has only %lld sequences to divide",
                         (long long)options->accumulate, (long long)options->batch, (long long)options->batch);

@@ -2,9 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
-#include "base/json.h"
+#include "base/json_load.h"
 #include "train/train.h"
 
 enum qkv_status qkv_train_precision(struct qkv_context *ctx, struct qkv_train_options *options, bool fresh) {
@@ -37,27 +35,23 @@ static enum qkv_status precision_named(struct qkv_context *ctx, const char *path
 enum qkv_status qkv_model_precision(struct qkv_context *ctx, const char *folder, enum qkv_precision *precision) {
     QKV_CALL(ctx);
     struct qkv_map map = {0};
-    json_error_t error;
-    char fault[QKV_JSON_FAULT];
+    json_t *root = NULL;
+    bool found = false;
     *precision = QKV_FP32;
     char *path = qkv_join_path(ctx, folder, QKV_TRAIN_FILE);
     if (!path) return QKV_MEMORY;
-    enum qkv_status status = QKV_OK;
-    if (qkv_file_exists(path)) {
-        status = qkv_read_file(ctx, path, &map);
-        json_t *root =
-            status ? NULL
-                   : json_loadb(map.data ? (const char *)map.data : "", map.size, JSON_REJECT_DUPLICATES, &error);
-        if (root)
-            status = precision_named(ctx, path, root, precision);
-        else if (!status)
-            status =
-                qkv_fail(ctx, QKV_FORMAT,
-                         "%s, which records the precision, is damaged: %s; restore it, or say which precision to use",
-                         path, qkv_json_fault(&error, map.data, map.size, fault));
-        json_decref(root);
-        qkv_unmap_file(&map);
-    }
+    enum qkv_status status = qkv_file_find(ctx, path, &found);
+    if (found) status = qkv_read_file(ctx, path, &map);
+    if (found && !status)
+        status = qkv_json_load(ctx,
+                               &(struct qkv_json_text){path,
+                                                       "it records the precision: restore it, or say which precision "
+                                                       "to use",
+                                                       map.data, map.size, QKV_TRAIN_FILE_BYTES},
+                               &root);
+    if (root) status = precision_named(ctx, path, root, precision);
+    json_decref(root);
+    qkv_unmap_file(&map);
     free(path);
     return status;
 }

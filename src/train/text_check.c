@@ -2,8 +2,7 @@
  * keeps it from being learnt, so it becomes notes: one for each kind, which names the first file and counts the others. */
 #include <string.h>
 
-#include <jansson.h>
-
+#include "base/json_load.h"
 #include "text/text.h"
 #include "train/train.h"
 
@@ -40,8 +39,9 @@ static size_t check_json(const char *text, size_t size, bool end, char *key, siz
         size_t n = stop ? (size_t)(stop - text) : size, blanks = check_blanks(text, n);
         if (!stop && !end) break;
         if (blanks < n) {
-            json_t *line = text[blanks] == '{' ? json_loadb(text, n, 0, NULL) : NULL;
-            bool object = json_is_object(line);
+            json_t *line = NULL;
+            const struct qkv_json_text object_text = {.name = "a line", .data = text, .size = n, .max_size = n};
+            bool object = text[blanks] == '{' && !qkv_json_load(NULL, &object_text, &line);
             if (object && count == 0) check_key(line, key, key_size);
             json_decref(line);
             if (!object) return 0;

@@ -54,12 +54,15 @@ enum qkv_status qkv_tokenizer_check_choice(struct qkv_context *ctx, const char *
 }
 
 static enum qkv_status load(struct qkv_context *ctx, const struct qkv_tokenizer_choice *c, struct qkv_tokenizer **out) {
-    if (!qkv_file_exists(c->choice))
+    bool found;
+    enum qkv_status status = qkv_file_find(ctx, c->choice, &found);
+    if (status) return status;
+    if (!found)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "%s is \"%s\", which is neither bytes, chars, words, bpe, bpe:SIZE nor "
                         "a tokenizer.json that exists",
                         c->what, c->choice);
-    enum qkv_status status = qkv_tokenizer_load(ctx, c->choice, out);
+    status = qkv_tokenizer_load(ctx, c->choice, out);
     for (size_t i = 0; i < c->special_count && !status; i++) {
         if (qkv_tokenizer_special(*out, c->specials[i]) >= 0) continue;
         status = qkv_fail(ctx, QKV_ARGUMENT,

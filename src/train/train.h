@@ -20,7 +20,8 @@
 #include "base/base.h"
 
 #define QKV_TRAIN_FILE        "train.json"
-#define QKV_TRAIN_FORMAT      "qkv-train" /* of the record that train.json is */
+#define QKV_TRAIN_FILE_BYTES  ((size_t)1 << 24) /* no larger one is read */
+#define QKV_TRAIN_FORMAT      "qkv-train"       /* of the record that train.json is */
 #define QKV_CHECKPOINT_FILE   "checkpoint.safetensors"
 #define QKV_LOG_FILE          "log.jsonl"
 #define QKV_MACHINE_FILE      "machine.jsonl"
@@ -78,11 +79,6 @@ enum qkv_status qkv_train_precision(struct qkv_context *ctx, struct qkv_train_op
 /* Checked options only: the kinds that the texts name. */
 enum qkv_optimizer_kind qkv_train_optimizer(const struct qkv_train_options *options);
 enum qkv_schedule_kind qkv_train_schedule(const struct qkv_train_options *options);
-/* The shortest decimal that reads back as x, with a point in every locale. */
-#define QKV_REAL_TEXT 40
-void qkv_real_text(char text[QKV_REAL_TEXT], double x);
-/* Reads a finite number written in full, with a point in every locale. */
-bool qkv_real_parse(const char *text, double *x);
 
 /* Sets what `settings` say, "eval_every=100", each an option that may change when a run goes on (changes.c). */
 enum qkv_status qkv_train_change(struct qkv_context *ctx, struct qkv_train_options *options,
@@ -375,7 +371,7 @@ struct qkv_log {
 };
 /* Opens log.jsonl in a folder and locks it against a second trainer. */
 enum qkv_status qkv_log_open(struct qkv_context *ctx, struct qkv_log *log, const char *folder);
-struct qkv_log_strays { /* lines that cannot be read */
+struct qkv_log_strays {  /* lines that cannot be read */
     size_t count, first; /* how many, and the number of the first one, from 1 */
 };
 /* Takes the lines of steps past `step` out, and what is left of one that was being written. All others stay (log_cut.c). */
@@ -395,8 +391,8 @@ enum qkv_status qkv_machine_note(struct qkv_context *ctx, const char *folder, in
 struct qkv_run_facts {
     struct qkv_text_facts data, valid, beside_data, beside_valid;
     struct qkv_text_files data_files, valid_files; /* none of a run that was begun when files were not recorded */
-    struct qkv_seams seams; /* qkv_seams_free ends them */
-    uint64_t from_bytes, from_hash; /* of the weights that the run began with; 0: new ones */
+    struct qkv_seams seams;                        /* qkv_seams_free ends them */
+    uint64_t from_bytes, from_hash;                /* of the weights that the run began with; 0: new ones */
 };
 enum qkv_status qkv_train_json_write(struct qkv_context *ctx, const char *folder,
                                      const struct qkv_train_options *options, const struct qkv_run_facts *facts);
@@ -439,8 +435,8 @@ enum qkv_status qkv_origin_open(struct qkv_context *ctx, const struct qkv_train_
 /* The facts about it. */
 enum qkv_status qkv_origin_record(struct qkv_trainer *trainer);
 /* Its tokenizer, of targets or sources, with the special tokens that it lacks added. */
-enum qkv_status qkv_origin_tokenizer(struct qkv_trainer *trainer, bool source, const char *const *specials, size_t count,
-                                     struct qkv_tokenizer **out);
+enum qkv_status qkv_origin_tokenizer(struct qkv_trainer *trainer, bool source, const char *const *specials,
+                                     size_t count, struct qkv_tokenizer **out);
 /* As qkv_vocab_agree, but that the vocabulary of a model may have rows that no token uses, and grows with added tokens. */
 enum qkv_status qkv_origin_vocab(struct qkv_trainer *trainer, const char *key, int *vocab, int found);
 /* Whether a classifier that keeps its head knows the trainer's labels and no others. */

@@ -1,12 +1,9 @@
 /* train.json: what a run was started with. The options, one key each, and what the texts and the tokenizer are known
  * by, so that a run is resumed with the same ones or not at all. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
-#include "base/json.h"
+#include "base/json_load.h"
 #include "train/train.h"
 
 #define VERSION 1
@@ -287,25 +284,20 @@ enum qkv_status qkv_train_json_read(struct qkv_context *ctx, const char *folder,
     *facts = (struct qkv_run_facts){0};
     struct qkv_map map = {0};
     struct qkv_train_options borrowed;
-    json_error_t error;
-    char fault[QKV_JSON_FAULT];
     json_t *root = NULL;
+    bool found = false;
     char *path = qkv_join_path(ctx, folder, QKV_TRAIN_FILE);
-    enum qkv_status status = QKV_MEMORY;
-    if (path && !qkv_file_exists(path))
-        status = errno == EACCES
-                     ? qkv_fail_file(ctx, "read", path, EACCES)
-                     : qkv_fail(ctx, QKV_FILE, "%s holds no training run: there is no %s; name the folder of a run",
-                                folder, QKV_TRAIN_FILE);
-    else if (path)
-        status = qkv_read_file(ctx, path, &map);
-    if (!status) {
-        root = json_loadb(map.data ? (const char *)map.data : "", map.size, JSON_REJECT_DUPLICATES, &error);
-        status = json_is_object(root)
-                     ? read_all(ctx, path, root, &borrowed, facts)
-                     : qkv_fail(ctx, QKV_FORMAT, "%s is damaged: %s; restore the file or start a new run", path,
-                                root ? "it is not an object" : qkv_json_fault(&error, map.data, map.size, fault));
-    }
+    enum qkv_status status = path ? qkv_file_find(ctx, path, &found) : QKV_MEMORY;
+    if (!status && !found)
+        status = qkv_fail(ctx, QKV_FILE, "%s holds no training run: there is no %s; name the folder of a run", folder,
+                          QKV_TRAIN_FILE);
+    if (!status) status = qkv_read_file(ctx, path, &map);
+    if (!status)
+        status = qkv_json_load(ctx,
+                               &(struct qkv_json_text){path, "restore the file or start a new run", map.data, map.size,
+                                                       QKV_TRAIN_FILE_BYTES},
+                               &root);
+    if (!status) status = read_all(ctx, path, root, &borrowed, facts);
     if (!status) status = qkv_seams_read(ctx, path, root, borrowed.steps, &facts->seams);
     if (!status) status = qkv_train_copy(ctx, options, &borrowed);
     if (status) {

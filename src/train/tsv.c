@@ -29,9 +29,13 @@ enum qkv_status qkv_tsv_open(struct qkv_context *ctx, const char *path, const ch
     *tsv = (struct qkv_tsv){.ctx = ctx, .path = path, .first = first, .second = second};
     enum qkv_status status = qkv_read_file(ctx, path, &tsv->map);
     if (status) return status;
+    const char *encoding = qkv_byte_order_mark(tsv->map.data, tsv->map.size);
+    tsv->mark = encoding && strcmp(encoding, "UTF-8") == 0;
     qkv_tsv_rewind(tsv);
     const unsigned char *nul = tsv->map.size ? memchr(tsv->map.data, 0, tsv->map.size) : NULL;
-    if (tsv->map.size == 0 || is_blank((const char *)tsv->map.data + tsv->position, tsv->map.size - tsv->position))
+    if (encoding && !tsv->mark)
+        status = qkv_byte_order_mark_refuse(ctx, path, tsv->map.data, tsv->map.size);
+    else if (tsv->map.size == 0 || is_blank((const char *)tsv->map.data + tsv->position, tsv->map.size - tsv->position))
         status = qkv_fail(ctx, QKV_FORMAT, "%s is empty; give a file with a %s, a tab and a %s in each line", path,
                           first, second);
     else if (nul)
@@ -43,8 +47,7 @@ enum qkv_status qkv_tsv_open(struct qkv_context *ctx, const char *path, const ch
 }
 
 void qkv_tsv_rewind(struct qkv_tsv *tsv) {
-    bool mark = tsv->map.size >= 3 && memcmp(tsv->map.data, "\xef\xbb\xbf", 3) == 0;
-    tsv->position = mark ? 3 : 0;
+    tsv->position = tsv->mark ? 3 : 0;
     tsv->line = 0;
 }
 

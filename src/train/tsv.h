@@ -11,13 +11,15 @@ struct qkv_tsv { /* a file in memory and how far it is read */
     const char *first, *second; /* what the fields are, for messages: "source", "target" */
     struct qkv_map map;
     size_t position, line; /* bytes read, number of the line read last */
+    bool mark;             /* begins with the byte order mark of UTF-8, which is no part of the first line */
 };
 struct qkv_tsv_row {
     const char *first, *second; /* in the file, not zero-terminated */
     size_t first_size, second_size;
     size_t line; /* counted from 1, blank ones too */
 };
-/* Maps a file; an empty one, one of blank lines only, or one that holds a NUL byte, is refused. A byte order mark is passed over. */
+/* Maps a file; an empty one, one of blank lines only, or one that holds a NUL byte, is refused. The
+ * byte order mark of UTF-8 is passed over and noted in `mark`; those of other encodings are refused. */
 enum qkv_status qkv_tsv_open(struct qkv_context *ctx, const char *path, const char *first, const char *second,
                              struct qkv_tsv *tsv);
 /* The next line that is not blank; *end when there is none. Lines end with LF or CR LF, the last one may end with the file.

@@ -79,9 +79,9 @@ refuse 1 'nul\.json is not valid JSON: line 1.* the character U\+0000' "$QKV" in
 hasnt err 'JSON_'
 if [ "$(id -u)" != 0 ]; then
     chmod 000 marked
-    refuse 1 'marked/config\.json: Permission denied; check the permissions' "$QKV" eval marked --data text.txt
-    refuse 1 'marked/train\.json: Permission denied; check the permissions' resume marked
-    refuse 1 'marked/log\.jsonl: Permission denied; check the permissions' "$QKV" report marked
+    refuse 1 'marked/config\.json: no permission; check the permissions' "$QKV" eval marked --data text.txt
+    refuse 1 'marked/train\.json: no permission; check the permissions' resume marked
+    refuse 1 'marked/log\.jsonl: no permission; check the permissions' "$QKV" report marked
     chmod 755 marked
 fi
 
