@@ -109,8 +109,8 @@ static void a_model_without_a_record_is_fp32_and_a_damaged_record_is_refused(voi
         {"[1,2]", NULL, QKV_FP32},
         {"{\"format\":\"qkv-train\",\"options\":{\"precision\":\"fp8\"}}", "precision must be fp32, bf16 or auto", 0},
         {"{\"format\":\"qkv-train\",\"options\":{\"precision\":16}}", "precision must be fp32, bf16 or auto", 0},
-        {"{\"format\":\n\"qkv-train", "train.json, which records the precision, is damaged: line 2, ", 0},
-        {"", "which records the precision, is damaged", 0},
+        {"{\"format\":\n\"qkv-train", "train.json is not valid JSON: line 2, ", 0},
+        {"", "train.json is empty; it records the precision: restore it", 0},
     };
     struct qkv_context *ctx = context_in("bf16", QKV_FP32, NULL);
     const char *folder = fixture_run("foreign");

@@ -47,7 +47,7 @@ cp -r bf16 bare && rm bare/train.json
 try 0 "$QKV" info bare --json
 same "$(number precision)" '"fp32"' "the precision of a model without a record"
 cp -r bf16 damaged && echo '{"format": "qkv-train",' >damaged/train.json
-refuse 1 'damaged/train.json, which records the precision, is damaged: line 2' "$QKV" eval damaged --data text.txt
+refuse 1 'damaged/train.json is not valid JSON: line 2.*it records the precision: restore it' "$QKV" eval damaged --data text.txt
 try 0 "$QKV" eval damaged --data text.txt --precision fp32
 
 # ---- compare, eval and info agree, in either ----
