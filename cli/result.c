@@ -18,6 +18,7 @@ static struct qkv_output_options output_options(const struct cli_reads *reads, b
 }
 
 int cli_output_check(struct qkv_context *ctx, const char *path, bool force, const struct cli_reads *reads) {
+    if (path && !*path) return cli_usage("the name of an output is empty; name a file");
     const char *inputs[READ_MOST];
     struct qkv_output_options options = output_options(reads, force, inputs);
     return path && qkv_output_check(ctx, path, &options) ? cli_broken(ctx) : CLI_DONE;
