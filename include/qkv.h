@@ -413,7 +413,8 @@ QKV_API void qkv_model_clear_gradients(struct qkv_model *model);
 /* sqrt of the sum of squares of all gradients. */
 QKV_API double qkv_model_gradient_norm(struct qkv_model *model);
 
-/* What a spec costs; measured by a dry run, nothing of that size is allocated. */
+/* What a spec costs; measured by dry runs, nothing of that size is allocated. Bytes are those that numbers lie in, exactly, in
+ * the context's precision and with its threads; names, the nodes of a pass and the ids of batches are beside them. */
 struct qkv_costs {
     size_t parameters;            /* numbers, tied ones once */
     size_t parameter_bytes;       /* fp32 */

@@ -27,6 +27,7 @@ enum qkv_status qkv_measure_costs(struct qkv_context *ctx, const struct qkv_spec
     struct qkv_pass_plan step = {0}, evaluation = {0}, checkpoint = {0};
     struct qkv_pass_options options = {.B = batch, .T = context, .source_T = context};
     status = measure_run(m, context, &run_bytes);
+    costs->run_bytes = qkv_model_bytes(m) + run_bytes; /* there are no gradients yet */
     if (status == QKV_OK) {
         status = qkv_pass_measure(m, &options, &evaluation);
     }
@@ -46,10 +47,8 @@ enum qkv_status qkv_measure_costs(struct qkv_context *ctx, const struct qkv_spec
         costs->parameters += qkv_array_elements(&m->parameters[i].array);
     }
     costs->parameter_bytes = costs->parameters * sizeof(float);
-    costs->train_bytes =
-        m->arena.peak + m->packed.peak + m->gradients.peak + 2 * costs->parameter_bytes + step.bytes + evaluation.bytes;
+    costs->train_bytes = qkv_model_bytes(m) + 2 * qkv_model_moment_bytes(m) + step.bytes + evaluation.bytes;
     costs->checkpoint_bytes = costs->train_bytes - step.bytes + checkpoint.bytes;
-    costs->run_bytes = m->arena.peak + qkv_model_panel_bytes(m, false) + run_bytes;
     const struct qkv_stack_spec *d = &spec->decoder;
     costs->cache_bytes_per_token = (size_t)d->layers * (size_t)d->attention.kv_heads *
                                    ((size_t)d->attention.head_dim + (size_t)d->attention.value_dim) * sizeof(float);

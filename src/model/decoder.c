@@ -298,7 +298,7 @@ enum qkv_status qkv_decoder_begin(struct qkv_decoder *d, const struct qkv_decode
 }
 
 struct qkv_decoder *qkv_decoder_allocate(struct qkv_model *m) {
-    if (qkv_model_add_panels(m) != QKV_OK) return NULL;
+    if (qkv_model_add_panels(m, false) != QKV_OK) return NULL;
     struct qkv_decoder *d = qkv_allocate(m->ctx, 1, sizeof *d);
     if (!d) return NULL;
     d->model = m;

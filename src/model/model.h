@@ -52,15 +52,17 @@ struct qkv_stack {
 struct qkv_model {
     struct qkv_context *ctx;
     struct qkv_spec spec;
-    bool planned;               /* names and shapes only */
-    struct qkv_arena arena;     /* weights, then tables */
-    struct qkv_arena gradients; /* base NULL before the first training pass */
-    double *gradient_sums;      /* in that arena: one for each piece of the gradient norm */
-    struct qkv_arena packed;    /* weights in bf16; empty in fp32 */
-    struct qkv_panels *panels;  /* what lies there, or NULL */
-    uint64_t changes;           /* of the weights, counted from 1 */
-    bool dirty;                 /* a pass has begun on the gradients since they were cleared */
-    size_t weight_floats;       /* with the padding between tensors */
+    bool planned;                 /* names and shapes only */
+    struct qkv_arena arena;       /* weights, then tables */
+    struct qkv_arena gradients;   /* base NULL before the first training pass */
+    double *gradient_sums;        /* in that arena: one for each piece of the gradient norm */
+    struct qkv_arena packed;      /* weights in bf16; empty in fp32 */
+    struct qkv_panels *panels;    /* what lies there, or NULL */
+    struct qkv_arena packed_back; /* the head's for backward; empty before the first training pass */
+    struct qkv_panels head_back;  /* what lies there */
+    uint64_t changes;             /* of the weights, counted from 1 */
+    bool dirty;                   /* a pass has begun on the gradients since they were cleared */
+    size_t weight_floats;         /* with the padding between tensors */
     struct qkv_parameter *parameters;
     size_t parameter_count, parameter_capacity;
     struct qkv_tensor **tensors; /* what the parameters are rows of, in the order of memory */
@@ -79,11 +81,14 @@ enum qkv_status qkv_parameters_build(struct qkv_model *model);
 void qkv_parameters_start(struct qkv_model *model, uint64_t seed);
 /* Gives every parameter tensor its gradient storage, zeroed. Done once, by the first training pass. */
 enum qkv_status qkv_parameters_add_gradients(struct qkv_model *model);
-/* In mixed precision: room for the weights packed as bf16. Done once, before anything of the model is measured or run. */
-enum qkv_status qkv_model_add_panels(struct qkv_model *model);
+/* In mixed precision: room for the weights packed as bf16, and, when there will be a backward, for what only that uses. Each is
+ * made once, before anything of the model is measured or run. */
+enum qkv_status qkv_model_add_panels(struct qkv_model *model, bool backward);
 void qkv_model_drop_panels(struct qkv_model *model);
-/* Bytes of the panels: all, or without those that only backward uses and running never touches. */
-size_t qkv_model_panel_bytes(const struct qkv_model *model, bool backward);
+/* Bytes of all that a model keeps: weights, tables, gradients and packed weights, as far as they have been asked for. */
+size_t qkv_model_bytes(const struct qkv_model *model);
+/* Bytes of one more copy of all parameters, each from a cache line on: a moment of an optimizer. */
+size_t qkv_model_moment_bytes(const struct qkv_model *model);
 /* A model whose weights are all zero: what create, plan and load start from. */
 enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spec *spec, bool planned,
                                    struct qkv_model **out);

@@ -21,64 +21,63 @@ static bool multiplies(const struct qkv_model *m, const struct qkv_tensor *t) {
 }
 
 /* Panels of K × N from an arena, which may be measuring. */
-static enum qkv_status take(struct qkv_model *m, struct qkv_panels *panels, size_t K, size_t N) {
+static enum qkv_status take(struct qkv_model *m, struct qkv_arena *arena, struct qkv_panels *panels, size_t K,
+                            size_t N) {
     size_t bytes;
     if (!qkv_bf16_panels(m->ctx, K, N, &bytes)) {
         return qkv_fail(m->ctx, QKV_SHAPE, "a weight of %zu x %zu is too large", N, K);
     }
-    *panels = (struct qkv_panels){.data = qkv_arena_take(&m->packed, bytes, 1), .now = &m->changes};
+    *panels = (struct qkv_panels){.data = qkv_arena_take(arena, bytes, 1), .now = &m->changes};
     return panels->data ? QKV_OK : QKV_MEMORY;
 }
 
-static enum qkv_status take_all(struct qkv_model *m, bool keep) {
+static enum qkv_status take_forward(struct qkv_model *m) {
     enum qkv_status status = QKV_OK;
-    struct qkv_panels *next = m->panels, none;
+    struct qkv_panels *next = m->panels;
     for (size_t i = 0; i < m->tensor_count && status == QKV_OK; i++) {
         struct qkv_tensor *t = m->tensors[i];
-        if (!multiplies(m, t)) {
-            continue;
-        }
-        struct qkv_panels *panels = keep ? next++ : &none, *turned = keep ? next++ : &none;
-        status = take(m, panels, t->columns, t->rows);
-        t->panels = keep ? panels : NULL;
-        if (status == QKV_OK && t == m->head_weight) {
-            status = take(m, turned, t->rows, t->columns);
-            t->turned = keep ? turned : NULL;
+        if (multiplies(m, t)) {
+            t->panels = next++;
+            status = take(m, &m->packed, t->panels, t->columns, t->rows);
         }
     }
     return status;
 }
 
-enum qkv_status qkv_model_add_panels(struct qkv_model *m) {
-    if (m->ctx->precision == QKV_FP32 || m->panels) {
+static enum qkv_status take_backward(struct qkv_model *m) {
+    struct qkv_tensor *head = m->head_weight;
+    head->turned = &m->head_back;
+    return take(m, &m->packed_back, head->turned, head->rows, head->columns);
+}
+
+/* Measures first, so that the memory taken is exact. */
+static enum qkv_status add(struct qkv_model *m, struct qkv_arena *arena,
+                           enum qkv_status (*take_all)(struct qkv_model *)) {
+    qkv_arena_measure(m->ctx, arena, "weights in bf16");
+    enum qkv_status status = take_all(m);
+    if (status != QKV_OK || m->planned) {
+        return status;
+    }
+    status = qkv_arena_create(m->ctx, arena, arena->peak, "weights in bf16");
+    return status == QKV_OK ? take_all(m) : status;
+}
+
+enum qkv_status qkv_model_add_panels(struct qkv_model *m, bool backward) {
+    enum qkv_status status = QKV_OK;
+    if (m->ctx->precision == QKV_FP32) {
         return QKV_OK;
     }
-    qkv_arena_measure(m->ctx, &m->packed, "weights in bf16");
-    enum qkv_status status = take_all(m, false);
-    const size_t bytes = m->packed.peak;
-    m->panels = status == QKV_OK ? qkv_allocate(m->ctx, 2 * m->tensor_count + 1, sizeof *m->panels) : NULL;
     if (!m->panels) {
-        return status == QKV_OK ? QKV_MEMORY : status;
+        m->panels = qkv_allocate(m->ctx, m->tensor_count + 1, sizeof *m->panels);
+        status = m->panels ? add(m, &m->packed, take_forward) : QKV_MEMORY;
     }
-    if (m->planned) {
-        qkv_arena_measure(m->ctx, &m->packed, "weights in bf16");
-    } else {
-        status = qkv_arena_create(m->ctx, &m->packed, bytes, "weights in bf16");
-    }
-    if (status == QKV_OK) {
-        status = take_all(m, true);
+    if (status == QKV_OK && backward && m->head_weight && multiplies(m, m->head_weight) && !m->head_weight->turned) {
+        status = add(m, &m->packed_back, take_backward);
     }
     if (status != QKV_OK) {
         qkv_model_drop_panels(m);
     }
     return status;
-}
-
-size_t qkv_model_panel_bytes(const struct qkv_model *m, bool backward) {
-    size_t bytes = 0;
-    if (m->panels && m->head_weight && m->head_weight->turned)
-        qkv_bf16_panels(m->ctx, m->head_weight->rows, m->head_weight->columns, &bytes);
-    return backward ? m->packed.peak : m->packed.peak - bytes;
 }
 
 void qkv_model_drop_panels(struct qkv_model *m) {
@@ -88,4 +87,18 @@ void qkv_model_drop_panels(struct qkv_model *m) {
     free(m->panels);
     m->panels = NULL;
     qkv_arena_free(&m->packed);
+    qkv_arena_free(&m->packed_back);
+}
+
+size_t qkv_model_bytes(const struct qkv_model *m) {
+    return m->arena.peak + m->gradients.peak + m->packed.peak + m->packed_back.peak;
+}
+
+size_t qkv_model_moment_bytes(const struct qkv_model *m) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < m->parameter_count; i++) {
+        const size_t parameter = m->parameters[i].array.bytes;
+        bytes += (parameter + QKV_CACHE_LINE - 1) / QKV_CACHE_LINE * QKV_CACHE_LINE;
+    }
+    return bytes;
 }

@@ -268,24 +268,27 @@ void qkv_parameters_start(struct qkv_model *m, uint64_t seed) {
     }
 }
 
+/* From an arena, which may be measuring; fresh memory is zero. */
+static float *take_gradients(struct qkv_model *m) {
+    float *base = qkv_arena_take(&m->gradients, m->weight_floats, sizeof(float));
+    m->gradient_sums = qkv_arena_take(&m->gradients, m->weight_floats / QKV_GRADIENT_PIECE + 1, sizeof(double));
+    return m->gradient_sums ? base : NULL;
+}
+
 enum qkv_status qkv_parameters_add_gradients(struct qkv_model *m) {
     if (m->gradients.base) {
         return QKV_OK;
     }
-    size_t pieces = m->weight_floats / QKV_GRADIENT_PIECE + 1;
-    size_t bytes = m->weight_floats * sizeof(float) + (pieces + QKV_CACHE_LINE) * sizeof(double);
-    enum qkv_status status = QKV_OK;
-    if (m->planned) {
-        qkv_arena_measure(m->ctx, &m->gradients, "gradients");
-    } else {
-        status = qkv_arena_create(m->ctx, &m->gradients, bytes, "gradients");
+    qkv_arena_measure(m->ctx, &m->gradients, "gradients");
+    float *base = take_gradients(m);
+    if (base && !m->planned) {
+        enum qkv_status status = qkv_arena_create(m->ctx, &m->gradients, m->gradients.peak, "gradients");
+        if (status != QKV_OK) {
+            return status;
+        }
+        base = take_gradients(m);
     }
-    if (status != QKV_OK) {
-        return status;
-    }
-    float *base = qkv_arena_take(&m->gradients, m->weight_floats, sizeof(float)); /* fresh memory is zero */
-    m->gradient_sums = qkv_arena_take(&m->gradients, pieces, sizeof(double));
-    if (!base || !m->gradient_sums) {
+    if (!base) {
         return QKV_MEMORY;
     }
     for (size_t i = 0; i < m->tensor_count; i++) {

@@ -280,7 +280,7 @@ static enum qkv_status start(struct qkv_model *m, const struct qkv_pass_options 
     p->model = m;
     p->options = *options;
     *out = p;
-    status = qkv_model_add_panels(m);
+    status = qkv_model_add_panels(m, options->train);
     if (status == QKV_OK && options->train) {
         status = qkv_parameters_add_gradients(m);
     }

@@ -62,14 +62,9 @@ static size_t cut_pieces(struct qkv_model *model, struct piece *pieces) {
 }
 
 static enum qkv_status take_moments(struct qkv_context *ctx, struct qkv_optimizer *o) {
-    size_t bytes = 0, total;
-    for (size_t i = 0; i < o->parameters; i++) {
-        size_t n;
-        if (!qkv_multiply(qkv_array_elements(qkv_model_parameter(o->model, i)), sizeof(float), &n) ||
-            !qkv_add_size(bytes, n + QKV_CACHE_LINE, &bytes))
-            return qkv_fail_memory(ctx, SIZE_MAX, "optimizer state");
-    }
-    if (!qkv_multiply(bytes, o->moments, &total)) return qkv_fail_memory(ctx, SIZE_MAX, "optimizer state");
+    size_t total;
+    if (!qkv_multiply(qkv_model_moment_bytes(o->model), o->moments, &total))
+        return qkv_fail_memory(ctx, SIZE_MAX, "optimizer state");
     enum qkv_status status = qkv_arena_create(ctx, &o->arena, total, "optimizer state");
     for (size_t k = 0; k < o->moments && !status; k++) {
         for (size_t i = 0; i < o->parameters; i++) {

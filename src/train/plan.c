@@ -45,15 +45,13 @@ static enum qkv_status plan_pass(const struct plan *p, struct qkv_model *m, cons
 static enum qkv_status plan_model(const struct plan *p, struct qkv_model *m, size_t *bytes) {
     const struct qkv_train_shapes *s = p->shapes;
     const size_t moments = qkv_train_optimizer(p->options) == QKV_OPTIMIZER_SGD ? 1 : 2;
-    size_t step, evaluation = 0, weights = 0;
-    enum qkv_status status = qkv_model_add_panels(m);
+    size_t step, evaluation = 0;
+    enum qkv_status status = qkv_model_add_panels(m, true);
     if (!status) status = qkv_parameters_add_gradients(m);
     if (!status) status = plan_pass(p, m, s->train, s->train_count, true, &step);
     if (!status && s->validates) status = plan_pass(p, m, s->valid, s->valid_count, false, &evaluation);
     if (status) return status;
-    for (size_t i = 0; i < qkv_model_parameters(m); i++)
-        weights += qkv_array_elements(qkv_model_parameter(m, i)) * sizeof(float) + QKV_CACHE_LINE;
-    *bytes = m->arena.peak + m->packed.peak + m->gradients.peak + moments * weights + step + evaluation;
+    *bytes = qkv_model_bytes(m) + moments * qkv_model_moment_bytes(m) + step + evaluation;
     return QKV_OK;
 }
 

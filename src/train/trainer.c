@@ -265,7 +265,7 @@ size_t qkv_trainer_bytes(const struct qkv_trainer *trainer) {
     const struct qkv_trainer *t = trainer;
     size_t bytes = qkv_optimizer_bytes(t->optimizer) + qkv_pass_bytes(t->pass);
     bytes += (2 * t->positions + t->source_positions + 2 * t->B) * sizeof(int32_t);
-    bytes += t->model->packed.capacity;
+    bytes += t->model->packed.capacity + t->model->packed_back.capacity;
     if (t->validation_pass) bytes += qkv_pass_bytes(t->validation_pass);
     for (size_t i = 0; i < qkv_model_parameters(t->model); i++) /* weight and gradient */
         bytes += 2 * sizeof(float) * qkv_array_elements(qkv_model_parameter(t->model, i));
