@@ -87,6 +87,8 @@ enum qkv_status qkv_output_check(struct qkv_context *ctx, const char *path, cons
     enum qkv_status status = output_find(ctx, path, &place);
     for (size_t i = 0; i < o->input_count && !status; i++)
         if (o->inputs[i]) status = output_check_input(ctx, path, &place, o->inputs[i]);
+    if (!status && place.exists && S_ISDIR(place.file.st_mode))
+        status = qkv_fail(ctx, QKV_FILE, "cannot write %s: it is a folder; name a file", path);
     if (!status && !o->force && place.exists && S_ISREG(place.file.st_mode))
         status = qkv_fail(ctx, QKV_FILE, "%s exists; --force replaces it", path);
     free(place.path);
