@@ -63,6 +63,7 @@ static void tokens_that_shrink_stop_the_run_which_stays_whole(void **state) {
     assert_int_equal(truncate(path, 0), 0);
     assert_status(ctx, qkv_trainer_step(t, &report), QKV_FILE);
     assert_message(ctx, "tokens.data.bin has become shorter");
+    assert_message(ctx, "restore the file; or remove it, and it is made again from the text");
     assert_message(ctx, "remove it, and it is made again");
     qkv_trainer_free(t);
     assert_int_equal(unlink(path), 0);

@@ -214,7 +214,11 @@ enum qkv_status qkv_tokens_outside(struct qkv_context *ctx, const struct qkv_tok
 static enum qkv_status tokens_bytes(const struct qkv_tokens *tokens, size_t start, size_t count, void *out) {
     size_t width = tokens->width, at = sizeof(struct header) + (tokens->start + start) * width;
     enum qkv_status status = qkv_file_read(&tokens->file, at, out, count * width);
-    if (status) qkv_fail_at(tokens->file.ctx, "or remove it, and it is made again from the text");
+    if (status) {
+        char said[sizeof tokens->file.ctx->message];
+        memcpy(said, tokens->file.ctx->message, sizeof said);
+        qkv_fail(tokens->file.ctx, status, "%s; or remove it, and it is made again from the text", said);
+    }
     return status;
 }
 
