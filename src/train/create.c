@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <sys/stat.h>
+
 #include "train/train.h"
 
 /* ---- the folder -------------------------------------------------------------------------------------------------------- */
@@ -51,6 +53,15 @@ static enum qkv_status check_free(struct qkv_context *ctx, const char *folder) {
         return qkv_fail(ctx, QKV_FILE, "%s already holds a run; resume it or choose another folder", folder);
     if (holds(folder, QKV_WEIGHTS_FILE))
         return qkv_fail(ctx, QKV_FILE, "%s already holds a model, which training would replace; choose another folder",
+                        folder);
+    struct stat info;
+    char *log = qkv_join_path(ctx, folder, QKV_LOG_FILE);
+    if (!log) return QKV_MEMORY;
+    bool lines = stat(log, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0; /* a killed start leaves none */
+    free(log);
+    if (lines)
+        return qkv_fail(ctx, QKV_FILE,
+                        "%s already holds the log of a run, which training would replace; choose another folder",
                         folder);
     return QKV_OK;
 }

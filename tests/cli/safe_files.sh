@@ -148,6 +148,12 @@ lines=$(grep -c . edited/samples.jsonl)
 try 0 resume edited --steps 10 --quiet --sample 4
 same "$(grep -c '^{"step":' edited/samples.jsonl)" $lines "samples after a torn one"
 
+# A log whose run is gone stays: a new run takes another folder.
+mkdir alone
+cp run/log.jsonl alone/
+refuse 1 'alone already holds the log of a run' train alone 5 --quiet
+cmp -s alone/log.jsonl run/log.jsonl || fail "a new run cuts the log of another"
+
 # ---- limits of file sizes ----
 limited() { (
     ulimit -f 8
