@@ -265,6 +265,7 @@ static void recorded_options_need_no_effect(void **state) {
     qkv_train_unset(&back, "momentum");
     back.momentum = 0.9;
     qkv_train_release(&back);
+    qkv_text_files_free(&read.data_files);
 }
 
 static void reals_are_written_short_and_read_back(void **state) {
