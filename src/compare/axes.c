@@ -60,7 +60,7 @@ static enum qkv_status no_axis(struct qkv_context *ctx, const char *name) {
         used += (size_t)snprintf(list + used, sizeof list - used, i ? ", %s" : "%s", trains[i]);
     return qkv_fail(
         ctx, QKV_ARGUMENT,
-        "there is no axis \"%s\"; there are kv, position, norm, ffn, the options of training %s, and keys of "
+        "there is no axis \"%.40s\"; there are kv, position, norm, ffn, the options of training %s, and keys of "
         "the spec with a dot (decoder.layers)",
         name, list);
 }

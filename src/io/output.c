@@ -84,7 +84,10 @@ enum qkv_status qkv_output_check(struct qkv_context *ctx, const char *path, cons
     const struct qkv_output_options *o = options ? options : &none;
     struct output_place place;
     if (!path) return qkv_fail(ctx, QKV_ARGUMENT, "an output needs a path");
+    errno = 0;
     enum qkv_status status = output_find(ctx, path, &place);
+    if (!status && (!place.has_folder || !S_ISDIR(place.folder.st_mode)))
+        status = qkv_fail_file(ctx, "write", path, place.has_folder ? ENOTDIR : errno ? errno : ENOENT);
     for (size_t i = 0; i < o->input_count && !status; i++)
         if (o->inputs[i]) status = output_check_input(ctx, path, &place, o->inputs[i]);
     if (!status && place.exists && S_ISDIR(place.file.st_mode))

@@ -77,7 +77,7 @@ bad() {
     judge $? "$@"
 }
 
-# An option that the command line has already is taken out of it.
+# An option that the command line has already is taken out of it, with its value.
 without() { # without OPTION LETTER WORDS...
     local option=$1 letter=$2
     shift 2
@@ -111,12 +111,12 @@ for command in $commands; do
     done
     while read -r letter option argument; do
         [ "$letter" = . ] && letter=
-        mapfile -t words < <(without "$option" "$letter" $(line_of "$command"))
         swept=$((swept + 1))
         if [ -z "$argument" ]; then
-            bad "$QKV" "$command" "${words[@]}" "$option=yes"
+            bad "$QKV" "$command" $(line_of "$command") "$option=yes"
             continue
         fi
+        mapfile -t words < <(without "$option" "$letter" $(line_of "$command"))
         bad "$QKV" "$command" "${words[@]}" "$option"
         kind_of "$option" "$argument"
         case $kind in
