@@ -27,7 +27,8 @@ struct qkv_bench_row {
     /* What it is. The four words with spaces between are the row's label, "products 4096x768x768 x.wT fp32". */
     const char *group, *form, *precision;
     char name[QKV_BENCH_TEXT];
-    bool big; /* takes long or much memory: only measured when asked for */
+    bool big;        /* takes long or much memory: only measured when asked for */
+    bool reads_text; /* is left out without a text */
     /* What was measured. */
     char left_out[QKV_BENCH_TEXT]; /* why it was not; "" if it was */
     double seconds, fastest;       /* of one piece of work: the median of the rounds, and the least */
@@ -85,6 +86,11 @@ struct qkv_bench_options {
 /* Measures the rows that the options choose, one after the other. A filter that no row has is a failure that lists the
  * groups; QKV_STOPPED when `progress` said so. A row for which there is no memory is left out, and says so. */
 QKV_API enum qkv_status qkv_bench(struct qkv_context *ctx, const struct qkv_bench_options *options);
+/* Whether qkv_bench would take the options, which reads no file and measures nothing; QKV_ARGUMENT if not. */
+QKV_API enum qkv_status qkv_bench_check(struct qkv_context *ctx, const struct qkv_bench_options *options);
+/* Whether the filters, the precision and `big` of the options choose a row of qkv_bench_row_at. Of the rows in bf16 qkv_bench
+ * leaves those out that would be emulated, unless the precision or a filter names it. */
+QKV_API bool qkv_bench_chooses(const struct qkv_bench_options *options, const struct qkv_bench_row *row);
 /* What the i-th row is, in the order in which they are measured; false past the last. */
 QKV_API bool qkv_bench_row_at(size_t i, struct qkv_bench_row *row);
 /* The i-th group, and what it measures; NULL past the last. */

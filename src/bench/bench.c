@@ -78,20 +78,27 @@ static bool matches(const struct qkv_bench_row *row, const char *filter, bool *n
     return found;
 }
 
-/* Big rows, and a precision that this machine only emulates, have to be asked for. */
-static bool wanted(const struct qkv_bench *b, const struct place *place, const struct qkv_bench_row *row) {
-    const struct qkv_bench_options *o = b->options;
+/* Big rows have to be asked for. */
+bool qkv_bench_chooses(const struct qkv_bench_options *o, const struct qkv_bench_row *row) {
     if (o->precision && strcmp(o->precision, row->precision) != 0) return false;
-    bool found = o->filter_count == 0, named = false, precise = o->precision != NULL;
+    bool found = o->filter_count == 0, named = false;
     for (size_t i = 0; i < o->filter_count; i++) {
         bool by_name;
         if (!matches(row, o->filters[i], &by_name)) continue;
         found = true;
         named = named || by_name;
-        precise = precise || strcasestr(o->filters[i], row->precision);
     }
+    return found && (o->big || named || !row->big);
+}
+
+/* So has a precision that this machine only emulates. */
+static bool wanted(const struct qkv_bench *b, const struct place *place, const struct qkv_bench_row *row) {
+    const struct qkv_bench_options *o = b->options;
+    bool precise = o->precision != NULL, named;
+    for (size_t i = 0; i < o->filter_count; i++)
+        precise = precise || (matches(row, o->filters[i], &named) && strcasestr(o->filters[i], row->precision));
     bool native = place->precision->dtype == QKV_F32 || b->machine.bf16_flops > 0;
-    return found && (o->big || named || !row->big) && (native || precise);
+    return qkv_bench_chooses(o, row) && (native || precise);
 }
 
 static enum qkv_status check_filters(struct qkv_context *ctx, const struct qkv_bench_options *o) {
@@ -129,6 +136,11 @@ static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_b
     if (!found)
         return qkv_fail(ctx, QKV_ARGUMENT, "no rows have the precision \"%.40s\"; known: %s", o->precision, known);
     return check_filters(ctx, o);
+}
+
+enum qkv_status qkv_bench_check(struct qkv_context *ctx, const struct qkv_bench_options *options) {
+    QKV_CALL(ctx);
+    return check_options(ctx, options);
 }
 
 /* ---- time ------------------------------------------------------------------------------------------------------------ */

@@ -24,6 +24,7 @@ bool qkv_bench_training_case(size_t i, struct qkv_bench_row *row) {
         snprintf(row->name, sizeof row->name, "%s %zux%zu", cases[i].preset, cases[i].B, cases[i].T);
     row->form = i == CASES ? "run" : "step";
     row->big = i == CASES || cases[i].big;
+    row->reads_text = i == CASES;
     return true;
 }
 
