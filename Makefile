@@ -53,8 +53,9 @@ sanitize: deps
 	@cmake --build $(SANITIZE) -j$(JOBS)
 	@cd $(SANITIZE) && $(CTEST) -LE slow
 
+# The text is for the recipe, which is not among the usual rows.
 bench: build
-	@$(BUILD)/bench/qkv bench --text "$$(scripts/get-data)" $(BENCH_FLAGS)
+	@$(BUILD)/bench/qkv bench $(if $(findstring --full,$(BENCH_FLAGS))$(findstring recipe,$(BENCH_FLAGS)),--text "$$(scripts/get-data)") $(BENCH_FLAGS)
 
 install: build
 	cmake --install $(BUILD) --prefix $(PREFIX) --strip

@@ -38,11 +38,26 @@ static const struct cli_option options[] = {
     CLI_IGNORE_DIGEST(struct arguments),
 };
 
+static bool writes_no_file(const void *values, size_t arguments) {
+    const struct arguments *a = values;
+    (void)arguments;
+    return !a->output && !a->json;
+}
+
+static bool writes_files(const void *values, size_t arguments) {
+    const struct arguments *a = values;
+    (void)arguments;
+    return a->output || a->json;
+}
+
+static const struct cli_rule rules[] = {
+    {"kind", writes_files, "only the terminal shows one kind; files hold all: leave it out"},
+    {"force", writes_no_file, "no file is written; name one with -o FILE or --json FILE"},
+};
+
 static int check(const struct arguments *a) {
     if (!a->prompt && !a->file) return cli_usage("attend: say what the model shall read: --prompt TEXT or --file FILE");
     if (a->prompt && a->file) return cli_usage("attend: --prompt and --file exclude each other");
-    if (a->kind && (a->output || a->json))
-        return cli_usage("attend: --kind is for the terminal; files hold all kinds: leave it out");
     if (a->kind && strcmp(a->kind, "encoder") && strcmp(a->kind, "decoder") && strcmp(a->kind, "cross"))
         return cli_usage("attend: --kind is encoder, decoder or cross, not \"%s\"", a->kind);
     if (a->output && a->json && !strcmp(a->output, a->json))
@@ -151,6 +166,8 @@ const struct cli_command *cli_attend(void) {
                     "qkv attend run/ --file text.txt --json attention.json",
         .options = options,
         .option_count = CLI_COUNT_OF(options),
+        .rules = rules,
+        .rule_count = CLI_COUNT_OF(rules),
         .defaults = &defaults,
         .size = sizeof defaults,
         .arguments = 1,

@@ -25,9 +25,9 @@ static const struct cli_option options[] = {
     {CLI_FLAG, 0, "full", NULL, offsetof(struct arguments, full),
      "the big rows too, which take long or much memory; a filter that names one includes it as well", 0, 0, NULL},
     {CLI_FLAG, 0, "list", NULL, offsetof(struct arguments, list),
-     "show the labels of all rows, or of those that --filter and --precision choose; measure nothing", 0, 0, NULL},
-    {CLI_REAL, 0, "seconds", "X", offsetof(struct arguments, seconds), "how long a row is worked on, about", 0, 0,
-     NULL},
+     "show the labels of all rows, or of those of --filter and --precision; measure nothing", 0, 0, NULL},
+    {CLI_ABOVE, 0, "seconds", "X", offsetof(struct arguments, seconds), "how long a row is worked on, about", 0,
+     1000000, NULL},
     {CLI_COUNT, 0, "rounds", "N", offsetof(struct arguments, rounds),
      "cut the time of a row into N rounds, of which the median counts", 1, 101, NULL},
     {CLI_TEXT, 0, "precision", "NAME", offsetof(struct arguments, precision),
@@ -38,10 +38,56 @@ static const struct cli_option options[] = {
     {CLI_FLAG, 0, "force", NULL, offsetof(struct arguments, force), "replace the file of --json if there is one", 0, 0,
      NULL},
     {CLI_TEXT, 0, "text", "FILE", offsetof(struct arguments, text),
-     "text for the recipe of nano-gpt, a big row: 2,000 steps of training", 0, 0, NULL},
+     "text for the recipe of nano-gpt, a big row (--full or --filter recipe): 2,000 steps of training", 0, 0, NULL},
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "no progress", 0, 0, NULL},
     CLI_COMMON(struct arguments),
     CLI_IGNORE_MEMORY(struct arguments),
+};
+
+/* The rows that the options ask for, with the big ones or without. */
+static struct qkv_bench_options chosen_rows(const struct arguments *a, bool big) {
+    return (struct qkv_bench_options){
+        .filters = a->filter.items, .filter_count = a->filter.count, .precision = a->precision, .big = big};
+}
+
+static bool only_lists(const void *values, size_t arguments) {
+    const struct arguments *a = values;
+    (void)arguments;
+    return a->list;
+}
+
+static bool writes_no_file(const void *values, size_t arguments) {
+    const struct arguments *a = values;
+    (void)arguments;
+    return !a->json;
+}
+
+/* No big row is chosen that would not be chosen without --full. */
+static bool adds_nothing(const void *values, size_t arguments) {
+    const struct arguments *a = values;
+    const struct qkv_bench_options all = chosen_rows(a, true), usual = chosen_rows(a, false);
+    struct qkv_bench_row row;
+    (void)arguments;
+    for (size_t i = 0; a->full && qkv_bench_row_at(i, &row); i++)
+        if (qkv_bench_chooses(&all, &row) && !qkv_bench_chooses(&usual, &row)) return false;
+    return true;
+}
+
+static bool trains_no_recipe(const void *values, size_t arguments) {
+    const struct arguments *a = values;
+    const struct qkv_bench_options chosen = chosen_rows(a, a->full);
+    struct qkv_bench_row row;
+    (void)arguments;
+    for (size_t i = 0; qkv_bench_row_at(i, &row); i++)
+        if (row.reads_text && qkv_bench_chooses(&chosen, &row)) return false;
+    return true;
+}
+
+static const struct cli_rule rules[] = {
+    {"full seconds rounds json force text quiet threads isa ignore-memory", only_lists, "--list measures nothing"},
+    {"full", adds_nothing, "the filter has no big rows, or names them"},
+    {"text", trains_no_recipe, "the recipe of nano-gpt is not among the rows; add --full, or --filter recipe"},
+    {"force", writes_no_file, "it is about the file of --json"},
 };
 
 /* ---- the table ------------------------------------------------------------------------------------------------------- */
@@ -140,25 +186,14 @@ static bool show_progress(void *user, const char *what, double done, double tota
 
 /* ---- the command ----------------------------------------------------------------------------------------------------- */
 
-/* Whether --filter and --precision, as far as they are given, choose the row. */
-static bool is_listed(const struct arguments *a, const struct qkv_bench_row *row, const char *label) {
-    bool found = a->filter.count == 0;
-    for (size_t i = 0; i < a->filter.count && !found; i++) found = strcasestr(label, a->filter.items[i]) != NULL;
-    return found && (!a->precision || strcmp(a->precision, row->precision) == 0);
-}
-
-static int list_rows(const struct arguments *a) {
+static int list_rows(const struct arguments *a, struct qkv_context *ctx) {
+    const struct qkv_bench_options chosen = chosen_rows(a, true);
     struct qkv_bench_row row;
     char label[QKV_BENCH_LABEL];
-    size_t shown = 0;
-    if (a->json || a->text || a->full || a->seconds != defaults.seconds || a->rounds != defaults.rounds)
-        return cli_usage("bench: --list measures nothing; beside it only --filter and --precision have a meaning");
-    for (size_t i = 0; qkv_bench_row_at(i, &row); i++) {
-        if (!is_listed(a, &row, qkv_bench_label(&row, label))) continue;
-        printf("%s%s\n", label, row.big ? " (big)" : "");
-        shown++;
-    }
-    return shown ? CLI_DONE : cli_usage("bench: no row matches --filter and --precision; --list alone shows all");
+    if (qkv_bench_check(ctx, &chosen)) return cli_misused(ctx);
+    for (size_t i = 0; qkv_bench_row_at(i, &row); i++)
+        if (qkv_bench_chooses(&chosen, &row)) printf("%s%s\n", qkv_bench_label(&row, label), row.big ? " (big)" : "");
+    return CLI_DONE;
 }
 
 static int measure(const struct arguments *a, struct qkv_context *ctx) {
@@ -202,11 +237,15 @@ static int run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
     (void)words, (void)count;
-    if (!(a->seconds > 0)) return cli_usage("bench: --seconds must be above 0");
-    if (a->force && !a->json) return cli_usage("bench: --force is about the file of --json");
-    if (a->list) return list_rows(a);
-    if (a->text && access(a->text, R_OK) != 0) return cli_failed("cannot read %s", a->text);
     int code = cli_open(&a->common, &ctx);
+    if (code == CLI_DONE && a->list) {
+        code = list_rows(a, ctx);
+        qkv_context_free(ctx);
+        return code;
+    }
+    const struct qkv_bench_options chosen = chosen_rows(a, a->full);
+    if (code == CLI_DONE && qkv_bench_check(ctx, &chosen)) code = cli_misused(ctx);
+    if (code == CLI_DONE && a->text && access(a->text, R_OK) != 0) code = cli_failed("cannot read %s", a->text);
     if (code == CLI_DONE) code = cli_output_check(ctx, a->json, a->force, &(struct cli_reads){&a->text, 1, NULL});
     if (code == CLI_DONE) code = measure(a, ctx);
     qkv_context_free(ctx);
@@ -233,6 +272,8 @@ const struct cli_command *cli_bench(void) {
                     "qkv bench --list",
         .options = options,
         .option_count = CLI_COUNT_OF(options),
+        .rules = rules,
+        .rule_count = CLI_COUNT_OF(rules),
         .defaults = &defaults,
         .size = sizeof defaults,
         .arguments = 0,

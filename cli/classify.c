@@ -27,6 +27,22 @@ static const struct cli_option options[] = {
     CLI_IGNORE_DIGEST(struct arguments),
 };
 
+static bool has_texts(const void *values, size_t arguments) {
+    (void)values;
+    return arguments > 1;
+}
+
+static bool writes_no_file(const void *values, size_t arguments) {
+    const struct arguments *a = values;
+    (void)arguments;
+    return !a->output;
+}
+
+static const struct cli_rule rules[] = {
+    {"input", has_texts, CLI_WHY_TEXTS},
+    {"force", writes_no_file, CLI_WHY_OUTPUT},
+};
+
 static void print_label(FILE *file, struct qkv_model *model, size_t class) {
     const char *label = qkv_model_label(model, class);
     if (label)
@@ -105,6 +121,8 @@ const struct cli_command *cli_classify(void) {
                     "head -5 questions.txt | qkv classify topic/ | cut -f1",
         .options = options,
         .option_count = CLI_COUNT_OF(options),
+        .rules = rules,
+        .rule_count = CLI_COUNT_OF(rules),
         .defaults = &defaults,
         .size = sizeof defaults,
         .arguments = SIZE_MAX,

@@ -30,13 +30,14 @@ enum cli_exit {
 /* ---- option tables (options.c, help.c) --------------------------------------------------------------------------- */
 
 enum cli_kind {
-    CLI_FLAG,    /* bool: present or not; to repeat it changes nothing */
-    CLI_TEXT,    /* const char *; to repeat it, or a number, is an error */
-    CLI_TEXTS,   /* struct cli_texts: may be repeated */
-    CLI_COUNT,   /* int64_t in [low, high] */
-    CLI_REAL,    /* double in [low, high], finite alone where both are 0 */
-    CLI_POSITIVE /* double in (0, high] */
+    CLI_FLAG,  /* bool: present or not; to repeat it changes nothing */
+    CLI_TEXT,  /* const char *; to repeat it, or a number, is an error */
+    CLI_TEXTS, /* struct cli_texts: may be repeated */
+    CLI_COUNT, /* int64_t in [low, high] */
+    CLI_REAL,  /* double, finite, in [low, high]; high CLI_ENDLESS: at least low; both 0: any */
+    CLI_ABOVE  /* the same without low itself: in (low, high] */
 };
+#define CLI_ENDLESS INT64_MAX
 struct cli_texts {
     const char **items;
     size_t count;
@@ -48,8 +49,15 @@ struct cli_option {
     const char *argument; /* "FILE", for the help */
     size_t offset;        /* of the value in the command's struct */
     const char *help;
-    int64_t low, high;  /* of numbers; INT64_MAX of CLI_REAL and CLI_POSITIVE: no end */
+    int64_t low, high;  /* CLI_COUNT, CLI_REAL, CLI_ABOVE */
     const char *before; /* the default, for the help, of what cannot show it itself; NULL: the value in `defaults` */
+};
+/* Where options change nothing, from the command line alone: to give one of them is an error. What depends on a model or a
+ * file is told after that was read. */
+struct cli_rule {
+    const char *options;                                /* names with spaces between: "top-k seed" */
+    bool (*idle)(const void *values, size_t arguments); /* whether they have no effect beside the rest */
+    const char *why;                                    /* and why: the end of "--seed has no effect: ..." */
 };
 struct cli_command {
     const char *name;
@@ -59,6 +67,8 @@ struct cli_command {
     const char *examples;    /* lines */
     const struct cli_option *options;
     size_t option_count;
+    const struct cli_rule *rules;
+    size_t rule_count;
     const void *defaults; /* the struct that the options fill, as it is before */
     size_t size;
     size_t arguments; /* the most arguments that are no options */
@@ -91,7 +101,8 @@ const struct cli_command *cli_command_at(size_t i);
 const struct cli_command *cli_command_find(const char *name);
 
 /* Reads a command's words into `values` (a copy of its defaults, freed with cli_forget) and moves those that are no
- * options to the front of `words`, *count of them. CLI_DONE, CLI_USAGE after a message, or CLI_HELPED. */
+ * options to the front of `words`, *count of them; options that break a rule of the command are refused. CLI_DONE, CLI_USAGE after a message, or
+ * CLI_HELPED. */
 int cli_parse(const struct cli_command *command, char **words, size_t *count, void *values);
 void cli_forget(const struct cli_command *command, void *values);
 /* Of `count` names, name_at(list, i), the one most like `word`; NULL if none is near. */
@@ -131,6 +142,10 @@ struct cli_common {
                    "go on where config.json or train.json was changed since the weights were saved", 0, NULL)
 #define CLI_COMMON_ROW(kind, type, name, argument, help, high, before)                                                 \
     { kind, 0, #name, argument, offsetof(type, common.name), help, 0, high, before }
+/* Why options of several commands have no effect. */
+#define CLI_WHY_OUTPUT "no file is written; name one with -o FILE"
+#define CLI_WHY_TEXTS  "the lines are those of the command line; leave one of them out"
+#define CLI_WHY_QUIET  "--quiet shows no progress; leave one of them out"
 /* A context as the options say, in fp32 until cli_set_precision; CLI_DONE, or the exit code after a message. Free *ctx in any
  * case. */
 int cli_open(const struct cli_common *common, struct qkv_context **ctx);
@@ -185,7 +200,8 @@ struct cli_lines {
     size_t count;
     const char *name; /* of the file they come from; NULL: the command line */
 };
-/* The words of the command line, each a line; without any, the lines of `input`; without that, of standard input. */
+/* The words of the command line, each a line; without any, the lines of `input`; without that, of standard input. A rule of the
+ * command refuses `input` beside words. */
 int cli_lines_read(const char *const *words, size_t count, const char *input, struct cli_lines *lines);
 void cli_lines_free(struct cli_lines *lines);
 /* As cli_broken, with the file in front where the sentence is about a line of it. */

@@ -45,6 +45,14 @@ static const struct cli_option own_options[] = {
     CLI_IGNORE_DIGEST(struct arguments),
 };
 
+static bool is_quiet(const void *values, size_t arguments) {
+    const struct arguments *a = values;
+    (void)arguments;
+    return a->quiet;
+}
+
+static const struct cli_rule rules[] = {{"plain", is_quiet, CLI_WHY_QUIET}};
+
 /* ---- progress ------------------------------------------------------------------------------------------------------------ */
 
 struct watch {
@@ -289,6 +297,8 @@ const struct cli_command *cli_compare(void) {
                     "qkv compare --data book.txt --specs a.json b.json --out two/\n"
                     "qkv report compare/mha compare/mqa -o report.html",
         .options = options,
+        .rules = rules,
+        .rule_count = CLI_COUNT_OF(rules),
         .defaults = &defaults,
         .size = sizeof defaults,
         .arguments = SIZE_MAX,

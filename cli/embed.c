@@ -40,6 +40,38 @@ static const struct cli_option options[] = {
     CLI_IGNORE_DIGEST(struct arguments),
 };
 
+static bool has_texts(const void *values, size_t arguments) {
+    (void)values;
+    return arguments > 1;
+}
+
+static bool writes_no_file(const void *values, size_t arguments) {
+    const struct arguments *a = values;
+    (void)arguments;
+    return !a->output;
+}
+
+static bool compares(const void *values, size_t arguments) {
+    const struct arguments *a = values;
+    (void)arguments;
+    return a->nearest;
+}
+
+static bool writes_vectors(const void *values, size_t arguments) {
+    const struct arguments *a = values;
+    (void)arguments;
+    return !a->nearest;
+}
+
+static const struct cli_rule rules[] = {
+    {"normalize", compares, "--nearest compares by the cosine, which the length of vectors does not change"},
+    {"input text output force", compares,
+     "--nearest shows lines of --among; it takes no other lines and writes no vectors"},
+    {"top", writes_vectors, "only --nearest shows lines; add it, or leave this out"},
+    {"input", has_texts, CLI_WHY_TEXTS},
+    {"force", writes_no_file, CLI_WHY_OUTPUT},
+};
+
 static int read_pool(const char *name, enum qkv_pool *pool) {
     *pool = strcmp(name, "first") ? QKV_POOL_MEAN : QKV_POOL_FIRST;
     if (*pool == QKV_POOL_FIRST || !strcmp(name, "mean")) return CLI_DONE;
@@ -126,8 +158,6 @@ static int find_nearest(struct qkv_model *model, const struct arguments *a, enum
     float *query = calloc(columns, sizeof *query), *vectors = calloc(lines->count + 1, columns * sizeof *vectors);
     struct neighbour *all = calloc(lines->count + 1, sizeof *all);
     int code = query && vectors && all ? CLI_DONE : cli_failed("out of memory");
-    if (code == CLI_DONE && cli_is_blank(a->nearest))
-        code = cli_usage("embed: --nearest needs a text that is not blank");
     size_t filled = 0;
     for (size_t i = 0; i < lines->count; i++) filled += !cli_is_blank(lines->items[i]);
     if (code == CLI_DONE && !filled)
@@ -147,11 +177,9 @@ static int find_nearest(struct qkv_model *model, const struct arguments *a, enum
 
 static int check(const struct arguments *a, size_t texts) {
     if (!a->nearest != !a->among) return cli_usage("embed: --nearest TEXT and --among FILE need each other");
-    if (a->nearest && (texts || a->input || a->output || a->text))
-        return cli_usage("embed: --nearest finds lines of --among; it takes no other lines and writes no vectors");
-    if (!a->nearest && a->top != defaults.top) return cli_usage("embed: --top is for --nearest; leave it out");
-    if (a->nearest && a->normalize)
-        return cli_usage("embed: --nearest compares directions, so --normalize changes nothing; leave it out");
+    if (a->nearest && texts)
+        return cli_usage("embed: --nearest shows lines of --among; it takes no other lines and writes no vectors");
+    if (a->nearest && cli_is_blank(a->nearest)) return cli_usage("embed: --nearest needs a text that is not blank");
     if (!a->nearest && !a->output && !a->text)
         return cli_usage("embed: say where the vectors go: -o vectors.npy, or --text for standard output");
     return CLI_DONE;
@@ -198,6 +226,8 @@ const struct cli_command *cli_embed(void) {
                     "qkv embed enc/ --nearest \"a ship at sea\" --among lines.txt --top 3",
         .options = options,
         .option_count = CLI_COUNT_OF(options),
+        .rules = rules,
+        .rule_count = CLI_COUNT_OF(rules),
         .defaults = &defaults,
         .size = sizeof defaults,
         .arguments = SIZE_MAX,

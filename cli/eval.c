@@ -42,6 +42,37 @@ static const struct cli_option options[] = {
     CLI_IGNORE_DIGEST(struct arguments),
 };
 
+static bool has_no_text(const void *values, size_t arguments) {
+    const struct arguments *a = values;
+    (void)arguments;
+    return !a->data.count;
+}
+
+static bool has_no_pairs(const void *values, size_t arguments) {
+    const struct arguments *a = values;
+    (void)arguments;
+    return !a->pairs;
+}
+
+static bool has_labels(const void *values, size_t arguments) {
+    const struct arguments *a = values;
+    (void)arguments;
+    return a->labeled;
+}
+
+static bool is_greedy(const void *values, size_t arguments) {
+    const struct arguments *a = values;
+    (void)arguments;
+    return a->beam == 1;
+}
+
+static const struct cli_rule rules[] = {
+    {"context", has_no_text, "only a text is cut into windows (--data)"},
+    {"beam length-penalty max-tokens no-repeat", has_no_pairs, "only the targets of pairs are searched for (--pairs)"},
+    {"batch", has_labels, "labelled lines are batched by their lengths"},
+    {"length-penalty", is_greedy, "a greedy search has one result; add --beam N"},
+};
+
 /* ---- a text ------------------------------------------------------------------------------------------------------------- */
 
 static void print_text(const struct qkv_evaluation *e, bool json) {
@@ -214,21 +245,11 @@ static enum qkv_status evaluate(struct qkv_model *model, const struct arguments 
     return QKV_OK;
 }
 
-/* Options of other files than those that are evaluated change nothing. */
 static int check(const struct arguments *a) {
-    const struct arguments *d = &defaults;
     int files = (a->data.count > 0) + (a->pairs != NULL) + (a->labeled != NULL);
-    bool searches = a->beam != d->beam || a->length_penalty != d->length_penalty || a->max_tokens || a->no_repeat;
     if (!files)
         return cli_usage("eval: say which text, pairs or labelled lines: --data FILE, --pairs FILE or --labeled FILE");
     if (files > 1) return cli_usage("eval: --data, --pairs and --labeled exclude each other");
-    if (!a->pairs && searches)
-        return cli_usage(
-            "eval: --beam, --length-penalty, --max-tokens and --no-repeat are for --pairs; leave them out");
-    if (a->beam == 1 && a->length_penalty != d->length_penalty)
-        return cli_usage("eval: --length-penalty changes nothing without a --beam of 2 or more; leave it out");
-    if (!a->data.count && a->context) return cli_usage("eval: --context is for --data; leave it out");
-    if (a->labeled && a->batch) return cli_usage("eval: --batch is for --data and --pairs; leave it out");
     return CLI_DONE;
 }
 
@@ -276,6 +297,8 @@ const struct cli_command *cli_eval(void) {
                     "qkv eval topic/ --labeled test.tsv --json",
         .options = options,
         .option_count = CLI_COUNT_OF(options),
+        .rules = rules,
+        .rule_count = CLI_COUNT_OF(rules),
         .defaults = &defaults,
         .size = sizeof defaults,
         .arguments = 1,

@@ -1,5 +1,6 @@
 /* forward.c: "qkv forward": runs a model over the inputs of a safetensors file and writes what came out, for whoever
  * compares with another implementation: logits, loss, attention weights, gradients, losses over optimizer steps. */
+#include <float.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -262,10 +263,34 @@ static int first_pass(struct work *w) {
     return code;
 }
 
+enum { ADAMW_STEPS = 1000000 };
+
 struct adamw {
     int64_t steps;
     double number[5]; /* rate, beta1, beta2, eps, decay */
 };
+
+/* What the optimizer takes: numbers in [low, high). */
+static const struct {
+    const char *name, *range;
+    double low, high;
+} adamw_numbers[] = {{"RATE", "from 0 to 3.4e38", 0, (double)FLT_MAX},
+                     {"BETA1", "at least 0 and less than 1", 0, 1},
+                     {"BETA2", "at least 0 and less than 1", 0, 1},
+                     {"EPS", "from 1.2e-38 to 3.4e38", (double)FLT_MIN, (double)FLT_MAX},
+                     {"DECAY", "from 0 to 3.4e38", 0, (double)FLT_MAX}};
+
+/* One part of --adamw, `word`: the steps, then the numbers. */
+static int read_adamw_part(const char *word, int i, struct adamw *adamw) {
+    if (i == 0) {
+        if (cli_read_count(word, 1, ADAMW_STEPS, &adamw->steps)) return CLI_DONE;
+        return cli_usage("--adamw: STEPS is \"%s\"; it must be a whole number from 1 to %d", word, ADAMW_STEPS);
+    }
+    double *x = &adamw->number[i - 1];
+    if (cli_read_real(word, x) && *x >= adamw_numbers[i - 1].low && *x < adamw_numbers[i - 1].high) return CLI_DONE;
+    return cli_usage("--adamw: %s is \"%s\"; it must be a number, %s", adamw_numbers[i - 1].name, word,
+                     adamw_numbers[i - 1].range);
+}
 
 static int read_adamw(const char *text, struct adamw *adamw) {
     const char *const form = "--adamw needs STEPS,RATE,BETA1,BETA2,EPS,DECAY, as 3,0.01,0.9,0.95,1e-8,0.1, not \"%s\"";
@@ -276,8 +301,8 @@ static int read_adamw(const char *text, struct adamw *adamw) {
         if (n >= sizeof word || (at[n] == 0) != (i == 5)) return cli_usage(form, text);
         memcpy(word, at, n);
         word[n] = 0;
-        if (i == 0 ? !cli_read_count(word, 1, 1000000, &adamw->steps) : !cli_read_real(word, &adamw->number[i - 1]))
-            return cli_usage(form, text);
+        int code = read_adamw_part(word, i, adamw);
+        if (code) return code;
         at += n + 1;
     }
     return CLI_DONE;

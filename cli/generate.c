@@ -26,17 +26,17 @@ static const struct cli_option options[] = {
     {CLI_COUNT, 'n', "tokens", "N", offsetof(struct arguments, tokens), "how many tokens to make at most", 0, INT64_MAX,
      NULL},
     {CLI_REAL, 0, "temp", "X", offsetof(struct arguments, temperature),
-     "temperature: 0 takes the likeliest token, 1 is the model's own distribution", 0, INT64_MAX, NULL},
+     "temperature: 0 takes the likeliest token, 1 is the model's own distribution", 0, CLI_ENDLESS, NULL},
     {CLI_COUNT, 0, "top-k", "N", offsetof(struct arguments, top_k), "choose among the N likeliest tokens (0: all)", 0,
      INT32_MAX, NULL},
-    {CLI_POSITIVE, 0, "top-p", "X", offsetof(struct arguments, top_p),
+    {CLI_ABOVE, 0, "top-p", "X", offsetof(struct arguments, top_p),
      "choose among the fewest likeliest tokens that hold this probability (1: all)", 0, 1, NULL},
     {CLI_REAL, 0, "min-p", "X", offsetof(struct arguments, min_p),
      "leave out tokens below X times the likeliest one's probability", 0, 1, NULL},
-    {CLI_POSITIVE, 0, "repeat-penalty", "X", offsetof(struct arguments, repeat_penalty),
-     "make recent tokens less likely (1: off)", 0, INT64_MAX, NULL},
+    {CLI_ABOVE, 0, "repeat-penalty", "X", offsetof(struct arguments, repeat_penalty),
+     "make recent tokens less likely (1: off)", 0, CLI_ENDLESS, NULL},
     {CLI_COUNT, 0, "repeat-last", "N", offsetof(struct arguments, repeat_last),
-     "how many tokens are recent to the penalty (0: all)", 0, INT32_MAX, NULL},
+     "with --repeat-penalty: how many tokens are recent to it (0: all)", 0, INT32_MAX, NULL},
     {CLI_COUNT, 's', "seed", "N", offsetof(struct arguments, seed), "names the random choices", 0, INT64_MAX,
      "from the clock; shown at the end"},
     {CLI_TEXTS, 0, "stop", "TEXT", offsetof(struct arguments, stop), "end before this text", 0, 0, NULL},
@@ -48,6 +48,37 @@ static const struct cli_option options[] = {
     CLI_PRECISION(struct arguments),
     CLI_IGNORE_MEMORY(struct arguments),
     CLI_IGNORE_DIGEST(struct arguments),
+};
+
+static bool makes_nothing(const void *values, size_t arguments) {
+    const struct arguments *a = values;
+    (void)arguments;
+    return a->tokens == 0;
+}
+
+static bool is_greedy(const void *values, size_t arguments) {
+    const struct arguments *a = values;
+    (void)arguments;
+    return a->temperature == 0;
+}
+
+static bool keeps_one(const void *values, size_t arguments) {
+    const struct arguments *a = values;
+    (void)arguments;
+    return a->top_k == 1;
+}
+
+static bool has_no_penalty(const void *values, size_t arguments) {
+    const struct arguments *a = values;
+    (void)arguments;
+    return a->repeat_penalty == 1;
+}
+
+static const struct cli_rule rules[] = {
+    {"temp top-k top-p min-p repeat-penalty repeat-last seed stop end", makes_nothing, "-n 0 makes no tokens"},
+    {"top-k top-p min-p seed", is_greedy, "--temp 0 always takes the likeliest token"},
+    {"temp top-p min-p seed", keeps_one, "--top-k 1 always takes the likeliest token"},
+    {"repeat-last", has_no_penalty, "there is no penalty; add --repeat-penalty X"},
 };
 
 struct output {
@@ -117,19 +148,6 @@ static int generate(struct qkv_model *model, const struct arguments *a, const ch
     return cli_stopping ? CLI_INTERRUPTED : CLI_DONE;
 }
 
-/* Options that change nothing beside others. */
-static int check(const struct arguments *a) {
-    const struct arguments *d = &defaults;
-    bool chooses = a->top_k != d->top_k || a->top_p != d->top_p || a->min_p != d->min_p || a->seed >= 0;
-    if (a->prompt && a->prompt_file) return cli_usage("generate: --prompt and --prompt-file exclude each other");
-    if (a->temperature == 0 && chooses)
-        return cli_usage("generate: --temp 0 takes the likeliest token, so --top-k, --top-p, --min-p and --seed change "
-                         "nothing; leave them out");
-    if (a->repeat_penalty == 1 && a->repeat_last != d->repeat_last)
-        return cli_usage("generate: --repeat-last is for --repeat-penalty; add it");
-    return CLI_DONE;
-}
-
 static int run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
@@ -138,11 +156,10 @@ static int run(const void *values, const char *const *words, size_t count) {
     const char *prompt = a->prompt ? a->prompt : "";
     size_t size = strlen(prompt);
     if (!count) return cli_usage("generate: say which model folder: %s generate RUN", cli_program);
-    int code = check(a);
-    if (code) return code;
-    code = a->prompt_file ? cli_read_all(a->prompt_file, CLI_PROMPT_MOST, &text, &size) : CLI_DONE;
+    if (a->prompt && a->prompt_file) return cli_usage("generate: --prompt and --prompt-file exclude each other");
+    int code = cli_open(&a->common, &ctx);
+    if (code == CLI_DONE && a->prompt_file) code = cli_read_all(a->prompt_file, CLI_PROMPT_MOST, &text, &size);
     if (text) prompt = text;
-    if (code == CLI_DONE) code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE) code = cli_load(&a->common, ctx, words[0], &model);
     if (code == CLI_DONE) {
         cli_catch_signals();
@@ -165,12 +182,15 @@ const struct cli_command *cli_generate(void) {
             "Without a prompt it begins at the start of a line. When the context is full the older half of the text is "
             "forgotten. Tokens are chosen after the repeat penalty, the temperature, top-k, top-p and min-p, in that "
             "order; "
-            "the same seed gives the same text.",
+            "the same seed gives the same text. --temp 0 and --top-k 1 leave nothing to choose: the other options of "
+            "choosing, but for the repeat penalty, are errors beside them.",
         .examples = "qkv generate run/ --prompt \"ROMEO:\" -n 200 --temp 0.8 --top-k 40\n"
                     "qkv generate run/ --prompt-file letter.txt --stop \"\\n\\n\" --seed 7 -q\n"
                     "echo \"Once upon a time\" | qkv generate run/ --prompt-file -",
         .options = options,
         .option_count = CLI_COUNT_OF(options),
+        .rules = rules,
+        .rule_count = CLI_COUNT_OF(rules),
         .defaults = &defaults,
         .size = sizeof defaults,
         .arguments = 1,

@@ -41,7 +41,7 @@ static void describe_default(const struct cli_option *option, const void *defaul
     if (option->before && *option->before) snprintf(text, size, " (default: %s)", option->before);
     if (option->before) return;
     if (option->kind == CLI_COUNT) snprintf(text, size, " (default: %lld)", (long long)*(const int64_t *)value);
-    if (option->kind == CLI_REAL || option->kind == CLI_POSITIVE)
+    if (option->kind == CLI_REAL || option->kind == CLI_ABOVE)
         snprintf(text, size, " (default: %.12g)", *(const double *)value);
     if (option->kind == CLI_TEXT && *(const char *const *)value)
         snprintf(text, size, " (default: %s)", *(const char *const *)value);

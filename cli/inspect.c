@@ -31,6 +31,16 @@ static const struct cli_option options[] = {
     CLI_IGNORE_DIGEST(struct arguments),
 };
 
+static bool writes_no_file(const void *values, size_t arguments) {
+    const struct arguments *a = values;
+    (void)arguments;
+    return !a->output && !a->json;
+}
+
+static const struct cli_rule rules[] = {
+    {"force", writes_no_file, "no file is written; name one with -o FILE or --json FILE"},
+};
+
 enum { MODELS = 8 };
 
 /* ---- in the terminal ---------------------------------------------------------------------------------------------------- */
@@ -195,6 +205,8 @@ const struct cli_command *cli_inspect(void) {
                     "qkv inspect g2p/ --prompt \"hello\" --target \" HH AH L OW\" --json inside.json",
         .options = options,
         .option_count = CLI_COUNT_OF(options),
+        .rules = rules,
+        .rule_count = CLI_COUNT_OF(rules),
         .defaults = &defaults,
         .size = sizeof defaults,
         .arguments = SIZE_MAX,

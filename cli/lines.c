@@ -31,7 +31,6 @@ static int cut(struct cli_lines *lines, size_t size, const char *name) {
 
 int cli_lines_read(const char *const *words, size_t count, const char *input, struct cli_lines *lines) {
     *lines = (struct cli_lines){0};
-    if (count && input) return cli_usage("texts on the command line and --input exclude each other");
     if (count) {
         lines->items = malloc(count * sizeof *lines->items);
         if (!lines->items) return cli_failed("out of memory");

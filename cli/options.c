@@ -108,26 +108,27 @@ struct parser {
     bool *given; /* of the command's options */
 };
 
-static int set_real(const struct cli_option *option, const char *shown, const char *text, double *value) {
-    bool bounded = option->low != option->high, ends = bounded && option->high < INT64_MAX;
-    bool positive = option->kind == CLI_POSITIVE;
-    double x;
-    if (cli_read_real(text, &x) && (!bounded || (positive ? x > 0 : x >= (double)option->low)) &&
-        (!ends || x <= (double)option->high)) {
-        *value = x;
-        return CLI_DONE;
-    }
-    char range[96] = "";
-    if (positive && ends)
-        snprintf(range, sizeof range, " greater than 0 and at most %lld", (long long)option->high);
-    else if (ends)
-        snprintf(range, sizeof range, " from %lld to %lld", (long long)option->low, (long long)option->high);
-    else if (bounded)
-        snprintf(range, sizeof range, positive ? " greater than 0" : " of at least %lld", (long long)option->low);
-    return cli_usage("%s needs a number%s, not \"%s\"", shown, range, text);
+static bool in_range(const struct cli_option *option, double x) {
+    if (option->low == 0 && option->high == 0) return true;
+    if (option->kind == CLI_ABOVE ? x <= (double)option->low : x < (double)option->low) return false;
+    return option->high == CLI_ENDLESS || x <= (double)option->high;
+}
+
+/* " from 0 to 1", of an option that takes a real number; "" if any will do. */
+static const char *range(const struct cli_option *option, char *text, size_t size) {
+    const bool above = option->kind == CLI_ABOVE, endless = option->high == CLI_ENDLESS;
+    const long long low = (long long)option->low, high = (long long)option->high;
+    text[0] = 0;
+    if (low == 0 && high == 0) return text;
+    if (endless)
+        snprintf(text, size, above ? " greater than %lld" : " of at least %lld", low);
+    else
+        snprintf(text, size, above ? " greater than %lld and at most %lld" : " from %lld to %lld", low, high);
+    return text;
 }
 
 static int set(struct parser *p, const struct cli_option *option, const char *shown, const char *text) {
+    char name[64];
     void *value = (char *)p->values + option->offset;
     bool *given = &p->given[option - p->command->options];
     if (*given && option->kind != CLI_FLAG && option->kind != CLI_TEXTS)
@@ -147,8 +148,9 @@ static int set(struct parser *p, const struct cli_option *option, const char *sh
         return cli_usage("%s needs a whole number from %lld to %lld, not \"%s\"", shown, (long long)option->low,
                          (long long)option->high, text);
     case CLI_REAL:
-    case CLI_POSITIVE:
-        return set_real(option, shown, text, value);
+    case CLI_ABOVE:
+        if (cli_read_real(text, value) && in_range(option, *(const double *)value)) return CLI_DONE;
+        return cli_usage("%s needs a number%s, not \"%s\"", shown, range(option, name, sizeof name), text);
     }
     return CLI_USAGE;
 }
@@ -235,20 +237,43 @@ static int parse(struct parser *p, size_t *arguments) {
     return CLI_DONE;
 }
 
+static bool is_listed(const char *names, const char *name) {
+    for (const char *at = names; *at;) {
+        size_t n = strcspn(at, " ");
+        if (same_name(name, at, n)) return true;
+        at += n + (at[n] == ' ');
+    }
+    return false;
+}
+
+/* What was given may not be without effect: nothing else would show that it is. */
+static int check_rules(const struct parser *p, size_t arguments) {
+    const struct cli_command *command = p->command;
+    char name[64];
+    for (size_t r = 0; r < command->rule_count; r++) {
+        const struct cli_rule *rule = &command->rules[r];
+        for (size_t i = 0; i < command->option_count; i++)
+            if (p->given[i] && is_listed(rule->options, command->options[i].name) && rule->idle(p->values, arguments))
+                return cli_usage("%s: --%s has no effect: %s", command->name,
+                                 hyphens(command->options[i].name, name, sizeof name), rule->why);
+    }
+    return CLI_DONE;
+}
+
 int cli_parse(const struct cli_command *command, char **words, size_t *count, void *values) {
     struct parser p = {.command = command, .words = words, .count = *count, .values = values};
     size_t arguments = 0;
     memcpy(values, command->defaults, command->size);
     p.given = calloc(command->option_count + 1, sizeof *p.given);
     int code = p.given ? parse(&p, &arguments) : cli_failed("out of memory");
+    if (code == CLI_DONE && arguments > command->arguments)
+        code =
+            cli_usage("%s: one argument too many: \"%s\" (usage: %s %s %.*s)", command->name, words[command->arguments],
+                      cli_program, command->name, (int)strcspn(command->usage, "\n"), command->usage);
+    if (code == CLI_DONE) code = check_rules(&p, arguments);
     free(p.given);
-    if (code) return code;
-    *count = arguments;
-    if (arguments > command->arguments)
-        return cli_usage("%s: one argument too many: \"%s\" (usage: %s %s %.*s)", command->name,
-                         words[command->arguments], cli_program, command->name, (int)strcspn(command->usage, "\n"),
-                         command->usage);
-    return CLI_DONE;
+    if (code == CLI_DONE) *count = arguments;
+    return code;
 }
 
 void cli_forget(const struct cli_command *command, void *values) {

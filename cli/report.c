@@ -17,7 +17,7 @@ struct arguments {
     struct cli_common common;
 };
 
-static const struct arguments defaults = {.every = 5};
+static const struct arguments defaults = {.every = 5, .common = {.threads = 1}};
 
 static const struct cli_option options[] = {
     {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output), "write a page (HTML, one file)", 0, 0, NULL},
@@ -25,7 +25,23 @@ static const struct cli_option options[] = {
      "with -o: write it again as the runs go on, until they end; it loads itself again", 0, 0, NULL},
     {CLI_COUNT, 0, "every", "SECONDS", offsetof(struct arguments, every), "with --follow: how often", 1, 86400, NULL},
     {CLI_FLAG, 0, "force", NULL, offsetof(struct arguments, force), "replace a file that exists", 0, 0, NULL},
-    CLI_COMMON(struct arguments),
+};
+
+static bool writes_once(const void *values, size_t arguments) {
+    const struct arguments *a = values;
+    (void)arguments;
+    return !a->follow;
+}
+
+static bool writes_no_file(const void *values, size_t arguments) {
+    const struct arguments *a = values;
+    (void)arguments;
+    return !a->output;
+}
+
+static const struct cli_rule rules[] = {
+    {"every", writes_once, "it is for --follow; add that"},
+    {"force", writes_no_file, CLI_WHY_OUTPUT},
 };
 
 struct runs {
@@ -189,7 +205,6 @@ static int run(const void *values, const char *const *words, size_t count) {
     struct qkv_context *ctx = NULL;
     if (!count) return cli_usage("report: say which runs: %s report RUN… -o report.html", cli_program);
     if (a->follow && !a->output) return cli_usage("report: --follow writes a page again and again; say where: -o FILE");
-    if (!a->follow && a->every != defaults.every) return cli_usage("report: --every is for --follow; add it");
     int code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE) code = cli_output_check(ctx, a->output, a->force, &(struct cli_reads){words, count, NULL});
     if (code == CLI_DONE && a->follow) cli_catch_signals();
@@ -215,6 +230,8 @@ const struct cli_command *cli_report(void) {
                     "qkv report run/ -o report.html --follow",
         .options = options,
         .option_count = CLI_COUNT_OF(options),
+        .rules = rules,
+        .rule_count = CLI_COUNT_OF(rules),
         .defaults = &defaults,
         .size = sizeof defaults,
         .arguments = SIZE_MAX,

@@ -25,6 +25,16 @@ static const struct cli_option options[] = {
      0, 0, NULL},
 };
 
+static bool reads_ids(const void *values, size_t arguments) {
+    const struct arguments *a = values;
+    (void)arguments;
+    return a->ids;
+}
+
+static const struct cli_rule rules[] = {
+    {"pieces specials", reads_ids, "--ids makes text of ids; leave one of them out"},
+};
+
 /* A model folder's tokenizer, or a tokenizer.json itself. */
 static int load(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **tokenizer) {
     struct stat info;
@@ -159,8 +169,6 @@ static int run(const void *values, const char *const *words, size_t count) {
     struct qkv_context *ctx = NULL;
     struct qkv_tokenizer *tokenizer = NULL;
     if (!count) return cli_usage("tokenize: say which tokenizer: a model folder or a tokenizer.json");
-    if (a->ids && (a->pieces || a->specials))
-        return cli_usage("tokenize: --%s has no meaning with --ids", a->pieces ? "pieces" : "specials");
     int code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE) code = load(ctx, words[0], &tokenizer);
     if (code == CLI_DONE) {
@@ -186,6 +194,8 @@ const struct cli_command *cli_tokenize(void) {
                     "qkv tokenize run/ < book.txt | qkv tokenize run/ --ids > same-book.txt",
         .options = options,
         .option_count = CLI_COUNT_OF(options),
+        .rules = rules,
+        .rule_count = CLI_COUNT_OF(rules),
         .defaults = &defaults,
         .size = sizeof defaults,
         .arguments = 2,

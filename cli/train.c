@@ -43,13 +43,45 @@ static const struct cli_option own_options[] = {
     CLI_IGNORE_DIGEST(struct arguments),
 };
 
+/* The value of an option of training, NULL if it is not given. */
+static const char *training_value(const struct arguments *a, const char *option) {
+    const char *name, *value, *help;
+    for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++)
+        if (!strcmp(name, option)) return cli_train_value(&a->training, i);
+    return NULL;
+}
+
+static bool reads_no_model(const void *values, size_t arguments) {
+    const struct arguments *a = values;
+    (void)arguments;
+    return !a->resume && !training_value(a, "from");
+}
+
+static bool is_quiet(const void *values, size_t arguments) {
+    const struct arguments *a = values;
+    (void)arguments;
+    return a->quiet;
+}
+
+static const struct cli_rule rules[] = {
+    {"plain", is_quiet, CLI_WHY_QUIET},
+    {"ignore-digest", reads_no_model, "a new run has no model to check; it is for --resume and --from"},
+};
+
 /* ---- starting -------------------------------------------------------------------------------------------------------- */
 
-static int check_sample(const struct qkv_train_options *options) {
-    bool masked = options->task && !strcmp(options->task, "mlm");
-    if (!options->labeled && !masked) return CLI_DONE;
-    return cli_usage("train: --sample shows what a model writes, but this one %s; leave it out",
-                     masked ? "fills masks" : "classifies");
+/* What is wrong with --sample in this run; false if nothing is. */
+static bool is_sample_idle(const struct arguments *a, const struct qkv_train_options *options) {
+    const char *why = NULL;
+    if (a->sample == 0) return false;
+    if (options->labeled)
+        why = "shows what a model writes, but this one classifies";
+    else if (options->task && !strcmp(options->task, "mlm"))
+        why = "shows what a model writes, but this one fills masks";
+    else if (!options->valid && options->valid_fraction == 0)
+        why = "shows a sample after each evaluation, but nothing is kept for validation (valid_fraction 0)";
+    if (why) cli_say("train: --sample %s; leave it out", why);
+    return why != NULL;
 }
 
 static int check_start(const struct arguments *a, const struct qkv_train_options *options) {
@@ -67,7 +99,7 @@ static int check_start(const struct arguments *a, const struct qkv_train_options
     if (a->extend)
         return cli_usage(
             "train: --extend says what the rate does where a run gets a new end, beside --resume and --steps");
-    return a->sample > 0 ? check_sample(options) : CLI_DONE;
+    return is_sample_idle(a, options) ? CLI_USAGE : CLI_DONE;
 }
 
 /* What is wrong with the files of a run, or with the options beside them. */
@@ -469,7 +501,7 @@ static int run_train(const void *values, const char *const *words, size_t count)
         cli_catch_signals();
         code = a->resume ? resume(ctx, a, &task, &trainer) : start(ctx, a, &task, &trainer);
     }
-    if (code == CLI_DONE && a->resume && a->sample > 0) code = check_sample(qkv_trainer_options(trainer));
+    if (code == CLI_DONE && a->resume && is_sample_idle(a, qkv_trainer_options(trainer))) code = CLI_FAILED;
     if (code == CLI_DONE) {
         task.finish = true;
         introduce(&progress, trainer, a);
@@ -581,6 +613,8 @@ const struct cli_command *cli_train(void) {
                     "qkv train --resume run/ --steps 10000\n"
                     "qkv train --resume run/ --steps 10000 --extend rewarm",
         .options = options,
+        .rules = rules,
+        .rule_count = CLI_COUNT_OF(rules),
         .defaults = &defaults,
         .size = sizeof defaults,
         .presets = true,

@@ -32,10 +32,10 @@ static const struct cli_option options[] = {
     {CLI_FLAG, 0, "sample", NULL, offsetof(struct arguments, sample), "draw at random instead of searching", 0, 0,
      NULL},
     {CLI_REAL, 0, "temp", "X", offsetof(struct arguments, temperature),
-     "sampling: temperature, 1 is the model's own distribution", 0, INT64_MAX, NULL},
+     "sampling: temperature, 1 is the model's own distribution", 0, CLI_ENDLESS, NULL},
     {CLI_COUNT, 0, "top-k", "N", offsetof(struct arguments, top_k),
      "sampling: choose among the N likeliest tokens (0: all)", 0, INT32_MAX, NULL},
-    {CLI_POSITIVE, 0, "top-p", "X", offsetof(struct arguments, top_p),
+    {CLI_ABOVE, 0, "top-p", "X", offsetof(struct arguments, top_p),
      "sampling: choose among the fewest likeliest tokens that hold this probability (1: all)", 0, 1, NULL},
     {CLI_COUNT, 's', "seed", "N", offsetof(struct arguments, seed), "sampling: names the random choices", 0, INT64_MAX,
      "from the clock; shown at the end"},
@@ -53,6 +53,65 @@ static const struct cli_option options[] = {
     CLI_PRECISION(struct arguments),
     CLI_IGNORE_MEMORY(struct arguments),
     CLI_IGNORE_DIGEST(struct arguments),
+};
+
+static bool searches(const void *values, size_t arguments) {
+    const struct arguments *a = values;
+    (void)arguments;
+    return !a->sample;
+}
+
+static bool samples(const void *values, size_t arguments) {
+    const struct arguments *a = values;
+    (void)arguments;
+    return a->sample;
+}
+
+static bool is_greedy(const void *values, size_t arguments) {
+    const struct arguments *a = values;
+    (void)arguments;
+    return a->temperature == 0;
+}
+
+static bool keeps_one(const void *values, size_t arguments) {
+    const struct arguments *a = values;
+    (void)arguments;
+    return a->top_k == 1;
+}
+
+static bool has_one_result(const void *values, size_t arguments) {
+    const struct arguments *a = values;
+    (void)arguments;
+    return (a->sample ? a->n_best : a->beam) == 1 && !a->scores;
+}
+
+static bool writes_scores(const void *values, size_t arguments) {
+    const struct arguments *a = values;
+    (void)arguments;
+    return a->n_best > 1;
+}
+
+static bool has_texts(const void *values, size_t arguments) {
+    (void)values;
+    return arguments > 1;
+}
+
+static bool writes_no_file(const void *values, size_t arguments) {
+    const struct arguments *a = values;
+    (void)arguments;
+    return !a->output;
+}
+
+static const struct cli_rule rules[] = {
+    {"temp top-k top-p seed", searches, "only sampling chooses; add --sample"},
+    {"beam", samples, "--sample draws instead of searching"},
+    {"top-k top-p seed", is_greedy, "--temp 0 always takes the likeliest token"},
+    {"temp top-p seed", keeps_one, "--top-k 1 always takes the likeliest token"},
+    {"length-penalty", has_one_result,
+     "there is one result to a line, and its score is not written; add --beam N or --scores"},
+    {"scores", writes_scores, "--n-best writes them anyway"},
+    {"input", has_texts, CLI_WHY_TEXTS},
+    {"force", writes_no_file, CLI_WHY_OUTPUT},
 };
 
 struct writer {
@@ -96,14 +155,6 @@ static bool write_line(void *user, size_t line, size_t rank, const char *text, s
 }
 
 static int check(const struct arguments *a) {
-    const struct arguments *d = &defaults;
-    if (!a->sample &&
-        (a->temperature != d->temperature || a->top_k != d->top_k || a->top_p != d->top_p || a->seed >= 0))
-        return cli_usage("translate: --temp, --top-k, --top-p and --seed are for sampling; add --sample");
-    if (a->sample && a->beam > 1) return cli_usage("translate: --sample and --beam exclude each other");
-    if (a->beam == 1 && a->length_penalty != d->length_penalty && a->n_best == 1 && !a->scores)
-        return cli_usage("translate: --length-penalty changes nothing when one result is %s; leave it out",
-                         a->sample ? "drawn" : "searched for without --beam");
     if (!a->sample && a->n_best > a->beam)
         return cli_usage("translate: --n-best %lld needs --beam %lld or more (or --sample)", (long long)a->n_best,
                          (long long)a->n_best);
@@ -195,6 +246,8 @@ const struct cli_command *cli_translate(void) {
                     "qkv translate g2p/ \"hello\" --sample --temp 0.8 --seed 1",
         .options = options,
         .option_count = CLI_COUNT_OF(options),
+        .rules = rules,
+        .rule_count = CLI_COUNT_OF(rules),
         .defaults = &defaults,
         .size = sizeof defaults,
         .arguments = SIZE_MAX,

@@ -30,7 +30,7 @@ try 0 "$QKV" classify classifier --input empty.txt
 refuse 1 'classify needs a model with a classify head; this one has head.kind lm' "$QKV" classify encoder London
 refuse 1 'line 2 has [0-9]+ tokens, but the model.s context is 40' "$QKV" classify many x "$(printf 'x%.0s' $(seq 60))"
 refuse 2 'say which model folder' "$QKV" classify
-refuse 2 'exclude each other' "$QKV" classify classifier London --input lines.txt
+refuse 2 'input has no effect' "$QKV" classify classifier London --input lines.txt
 refuse 2 'top' "$QKV" classify classifier London --top 0
 refuse 1 'cannot read missing\.txt' "$QKV" classify classifier --input missing.txt
 printf 'a\0b\n' >nul.txt

@@ -78,7 +78,7 @@ refuse 2 'batch cannot change beside --resume.*what may change: .*--eval-every' 
 refuse 2 'exclude each other' "$QKV" generate run --prompt a --prompt-file b
 refuse 2 'say one of' "$QKV" info
 refuse 2 'say one of' "$QKV" info run --preset gpt2-small
-refuse 2 'no meaning with --ids' "$QKV" tokenize run --ids --pieces
+refuse 2 'pieces has no effect: --ids makes text of ids' "$QKV" tokenize run --ids --pieces
 refuse 2 'isa|kernel|neither|avx2' "$QKV" generate run --isa mmx
 refuse 2 '--adamw needs STEPS' "$QKV" forward run --inputs x -o y --adamw 3,0.1
 refuse 2 '--adamw needs STEPS' "$QKV" forward run --inputs x -o y --adamw 3,0.1,0.9,0.9,1e-8,0.1,7

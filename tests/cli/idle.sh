@@ -1,61 +1,22 @@
 #!/usr/bin/env bash
-# Options that change nothing are refused, and numbers out of range too, before a file is read: no model is there.
+# Settings and options of training that change nothing are refused, and values out of range too, before a file is read; what the
+# messages say. The options of the other commands: options.sh.
 . "$(dirname "$0")/common.sh"
 make_text 40 >text.txt
 
 # ---- numbers out of range: the exit code is that of a command line that makes no sense ----
-refuse 2 '^qkv: --temp needs a number of at least 0, not "-1"$' "$QKV" generate missing --temp -1
-refuse 2 '^qkv: --top-p needs a number greater than 0 and at most 1, not "1\.50"$' "$QKV" generate missing --top-p 1.50
-refuse 2 '^qkv: --top-p .* not "0"$' "$QKV" generate missing --top-p 0
-refuse 2 '^qkv: --min-p needs a number from 0 to 1, not "2"$' "$QKV" generate missing --min-p 2
-refuse 2 '^qkv: --repeat-penalty needs a number greater than 0, not "0"$' "$QKV" generate missing --repeat-penalty 0
-refuse 2 '^qkv: --temp .* not "-1"$' "$QKV" translate missing x --sample --temp -1
-refuse 2 '^qkv: --top-p .* not "3"$' "$QKV" translate missing x --sample --top-p 3
-for good in "--temp 1e9" "--top-p 1" "--min-p 1" "--repeat-penalty 0.5" "--repeat-penalty 1.2 --repeat-last 5" "--temp 0"; do
-    # shellcheck disable=SC2086
-    refuse 1 'missing is not a model folder' "$QKV" generate missing $good
-done
-
 refuse 2 'tokenizer is "bpe:256"; .* from 257 to 16777216' "$QKV" train --preset nano-gpt --data missing --tokenizer bpe:256 --out run
 refuse 2 'tokenizer is "chars:255"; .* from 256 to' "$QKV" train --preset nano-gpt --data missing --tokenizer chars:255 --out run
 refuse 2 'say where the run shall be' "$QKV" train --preset nano-gpt --data missing --out ''
 refuse 2 'say where the runs and the results shall be' "$QKV" compare --data missing --axis kv=mha,mqa --out ''
 
 # ---- without effect beside the others ----
-for idle in "--top-k 5" "--top-p 0.5" "--min-p 0.1" "--seed 3"; do
-    # shellcheck disable=SC2086
-    refuse 2 '--temp 0 takes the likeliest token' "$QKV" generate missing --temp 0 $idle
-done
-refuse 2 '--repeat-last is for --repeat-penalty' "$QKV" generate missing --repeat-last 5
-refuse 2 '--length-penalty changes nothing' "$QKV" translate missing x --length-penalty 1
-refuse 1 'missing is not a model folder' "$QKV" translate missing x --length-penalty 1 --scores
-for idle in "--beam 3" "--length-penalty 1" "--max-tokens 5" "--no-repeat 2"; do
-    # shellcheck disable=SC2086
-    refuse 2 'are for --pairs' "$QKV" eval missing --data text.txt $idle
-    # shellcheck disable=SC2086
-    refuse 2 'are for --pairs' "$QKV" eval missing --labeled text.txt $idle
-done
-refuse 2 '--length-penalty changes nothing without a --beam' "$QKV" eval missing --pairs text.txt --length-penalty 1
-refuse 2 '--context is for --data' "$QKV" eval missing --pairs text.txt --context 8
-refuse 2 '--context is for --data' "$QKV" eval missing --labeled text.txt --context 8
-refuse 2 '--batch is for --data and --pairs' "$QKV" eval missing --labeled text.txt --batch 8
-refuse 2 '--top is for --nearest' "$QKV" embed missing x --text --top 3
-refuse 2 '--normalize changes nothing' "$QKV" embed missing --nearest x --among text.txt --normalize
 for name in dropout=0.2 context=16; do
     refuse 2 "--set $name has no effect beside --${name%=*} " \
         "$QKV" train --preset nano-gpt --data text.txt --out run --set $name --${name%=*} 0
     refuse 2 "--set $name has no effect beside --${name%=*} " \
         "$QKV" compare --data text.txt --out both --axis kv=mha,mqa --set $name --${name%=*} 0
 done
-
-# ---- rows of the benchmark ----
-try 0 "$QKV" bench --list
-grep 'decode fp32' out >wanted
-try 0 "$QKV" bench --list --filter DECODE --precision fp32
-same "$(cat out)" "$(cat wanted)" "the rows that --filter and --precision choose"
-refuse 2 'no row matches' "$QKV" bench --list --filter nothing-like-this
-refuse 2 '--list measures nothing' "$QKV" bench --list --json rows.json
-refuse 2 '--list measures nothing' "$QKV" bench --list --rounds 3
 
 # ---- messages: numbers as they were written, marks, permissions, one path once ----
 refuse 2 'decoder\.layers is 1e3; it must be a whole number from 1 to 1000$' "$QKV" info --preset nano-gpt --set decoder.layers=1e3

@@ -63,10 +63,10 @@ refuse 1 'translate needs an encoder and a decoder; this model has a decoder alo
 refuse 1 'this model has an encoder alone' "$QKV" translate encoder text
 refuse 2 'n-best 3 needs --beam 3' "$QKV" translate model --n-best 3 text
 refuse 2 'add --sample' "$QKV" translate model --temp 2 text
-refuse 2 'exclude each other' "$QKV" translate model --sample --beam 3 text
-refuse 2 'exclude each other' "$QKV" translate model --input lines.txt text
+refuse 2 'beam has no effect: --sample' "$QKV" translate model --sample --beam 3 text
+refuse 2 'input has no effect' "$QKV" translate model --input lines.txt text
 refuse 2 'whole number from 1' "$QKV" translate model --beam 0 text
-refuse 2 'top-p .* at most 1, not "2"' "$QKV" translate model --sample --top-p 2 text
+refuse 2 'top-p needs a number greater than 0 and at most 1' "$QKV" translate model --sample --top-p 2 text
 refuse 1 'max_tokens is 40, but the model.s context of 40 holds 39' "$QKV" translate model --max-tokens 40 text
 refuse 1 'missing.txt' "$QKV" translate model --input missing.txt
 printf 'fine\n\n%s\n' "$(printf 'x%.0s' $(seq 60))" >long.txt

@@ -40,8 +40,8 @@ if grep -q ' l' <(tail -c +4 out); then
 else
     fail "a text of 200 characters without \" l\": nothing to test --stop with"
 fi
-refuse 2 '--temp needs a number of at least 0' "$QKV" generate run --temp -1 -n 3 -q
-refuse 2 'top-p' "$QKV" generate run --top-p 2 -n 3 -q
+refuse 2 'temp needs a number of at least 0' "$QKV" generate run --temp -1 -n 3 -q
+refuse 2 'top-p needs a number greater than 0' "$QKV" generate run --top-p 2 -n 3 -q
 refuse 1 'no special token "<end>"' "$QKV" generate run --end '<end>' -n 3 -q
 refuse 1 'context' "$QKV" generate run -q --prompt "$(printf 'x%.0s' $(seq 100))"
 "$QKV" generate run --prompt the -n 300 2>err | head -c 10 >out
