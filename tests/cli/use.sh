@@ -48,6 +48,7 @@ refuse 1 'context' "$QKV" generate run -q --prompt "$(printf 'x%.0s' $(seq 100))
 same "$(head -c 3 out)" the "the first characters through a pipe that closes"
 drop_emulation
 grep -q '^qkv:' err && fail "generate | head complains: $(cat err)"
+rm -f out err # what shows that it has begun must be its own
 (
     # What a shell without job control, or nohup, lets its children ignore. timeout passes the signal on.
     exec env --default-signal=INT timeout --foreground -s KILL 60 "$QKV" generate run --prompt the -n 100000000 >out 2>err
