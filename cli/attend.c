@@ -55,7 +55,7 @@ static const struct cli_rule rules[] = {
     {"force", writes_no_file, "no file is written; name one with -o FILE or --json FILE"},
 };
 
-static int check(const struct arguments *a) {
+static int attend_check(const struct arguments *a) {
     if (!a->prompt && !a->file) return cli_usage("attend: say what the model shall read: --prompt TEXT or --file FILE");
     if (a->prompt && a->file) return cli_usage("attend: --prompt and --file exclude each other");
     if (a->kind && strcmp(a->kind, "encoder") && strcmp(a->kind, "decoder") && strcmp(a->kind, "cross"))
@@ -79,12 +79,12 @@ int cli_read_prompt(const char *prompt, const char *path, char **text, size_t *s
     return CLI_DONE;
 }
 
-static void tell_written(const struct qkv_look *look, const char *path) {
-    struct qkv_look_attention attention;
+static void tell_written(const struct qkv_attention_view *look, const char *path) {
+    struct qkv_attention_view_head attention;
     struct stat info;
     char text[2][CLI_NUMBER];
     size_t tokens = qkv_look_tokens(look, true) + qkv_look_tokens(look, false), attentions = 0;
-    while (qkv_look_attention(look, attentions, &attention)) attentions++;
+    while (qkv_attention_view_head(look, attentions, &attention)) attentions++;
     fprintf(stderr, "%s: %zu attention%s on %s token%s, %s\n", path, attentions, attentions == 1 ? "" : "s",
             cli_grouped(text[0], tokens), tokens == 1 ? ": it attends to itself only" : "s",
             cli_bytes(text[1], stat(path, &info) == 0 ? (size_t)info.st_size : 0));
@@ -99,7 +99,8 @@ static const char *last_part(const char *folder, char *name, size_t size) {
     return name;
 }
 
-static int write_all(struct qkv_context *ctx, struct qkv_look *look, const struct arguments *a, const char *folder) {
+static int write_all(struct qkv_context *ctx, struct qkv_attention_view *look, const struct arguments *a,
+                     const char *folder) {
     char name[256];
     struct qkv_look_selection selection = {
         .title = last_part(folder, name, sizeof name), .layer = (int)a->layer, .head = (int)a->head};
@@ -115,9 +116,9 @@ static int write_all(struct qkv_context *ctx, struct qkv_look *look, const struc
     return a->output || a->json ? CLI_DONE : cli_attend_picture(ctx, look, a->kind, a->layer, a->head);
 }
 
-static int attend(struct qkv_context *ctx, const char *folder, const struct arguments *a) {
+static int attend_all(struct qkv_context *ctx, const char *folder, const struct arguments *a) {
     struct qkv_model *model = NULL;
-    struct qkv_look *look = NULL;
+    struct qkv_attention_view *look = NULL;
     char *text = NULL;
     size_t size = 0;
     int code = cli_read_prompt(a->prompt, a->file, &text, &size);
@@ -132,16 +133,16 @@ static int attend(struct qkv_context *ctx, const char *folder, const struct argu
     return code;
 }
 
-static int run(const void *values, const char *const *words, size_t count) {
+static int attend_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
     if (!count) return cli_usage("attend: say which model folder: %s attend MODEL --prompt \"a text\"", cli_program);
     struct cli_reads reads = {words, count, a->file};
-    int code = check(a);
+    int code = attend_check(a);
     if (code == CLI_DONE) code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE) code = cli_output_check(ctx, a->output, a->force, &reads);
     if (code == CLI_DONE) code = cli_output_check(ctx, a->json, a->force, &reads);
-    if (code == CLI_DONE) code = attend(ctx, words[0], a);
+    if (code == CLI_DONE) code = attend_all(ctx, words[0], a);
     qkv_context_free(ctx);
     return code;
 }
@@ -171,7 +172,7 @@ const struct cli_command *cli_attend(void) {
         .defaults = &defaults,
         .size = sizeof defaults,
         .arguments = 1,
-        .run = run,
+        .run = attend_run,
     };
     return &command;
 }

@@ -12,8 +12,8 @@
 enum { LABEL = 12, DOWN = 6, ROWS_MOST = 48 };
 
 struct map {
-    struct qkv_look *look;
-    struct qkv_look_attention attention;
+    struct qkv_attention_view *look;
+    struct qkv_attention_view_head attention;
     bool blocks;                 /* else ASCII */
     size_t row, rows, key, keys; /* the part that is shown */
     int cell;                    /* columns of a cell */
@@ -21,7 +21,7 @@ struct map {
 
 /* ---- labels ------------------------------------------------------------------------------------------------------------ */
 
-static size_t put(char *out, size_t used, size_t size, const char *text) {
+static size_t attend_picture_put(char *out, size_t used, size_t size, const char *text) {
     size_t n = strlen(text);
     if (used + n >= size) return used;
     memcpy(out + used, text, n + 1);
@@ -46,7 +46,7 @@ static void label_of(const struct map *m, bool encoder, size_t t, char *out, siz
             snprintf(piece, sizeof piece, "\\x%02x", c), length = 1;
         else
             snprintf(piece, sizeof piece, "%.*s", (int)length, text + i);
-        used = put(out, used, size, piece);
+        used = attend_picture_put(out, used, size, piece);
     }
 }
 
@@ -89,12 +89,12 @@ static void print_keys(const struct map *m) {
             }
             int width = *at ? width_of(at, &n) : 0;
             if (width == 0 || width > m->cell) { /* nothing, or too wide for its column */
-                used = put(text, used, sizeof text, m->cell == 2 ? "  " : " ");
+                used = attend_picture_put(text, used, sizeof text, m->cell == 2 ? "  " : " ");
                 continue;
             }
             char cell[16];
             snprintf(cell, sizeof cell, "%.*s%*s", (int)n, at, m->cell - width, "");
-            used = put(text, used, sizeof text, cell);
+            used = attend_picture_put(text, used, sizeof text, cell);
             inked = used;
         }
         if (!inked) return;
@@ -104,7 +104,7 @@ static void print_keys(const struct map *m) {
 
 /* ---- the map ------------------------------------------------------------------------------------------------------------ */
 
-static const char *shade(const struct map *m, float weight) {
+static const char *attend_picture_shade(const struct map *m, float weight) {
     static const char *const blocks[] = {" ", "\u00B7", "\u2591", "\u2592", "\u2593", "\u2588"};
     static const char *const plain[] = {" ", ".", ":", "+", "*", "#"};
     static const float from[] = {1e-6f, 0.02f, 0.1f, 0.3f, 0.6f};
@@ -127,7 +127,7 @@ static int print_rows(struct qkv_context *ctx, const struct map *m, size_t i, si
         size_t end = m->keys;
         while (end > 0 && row[m->key + end - 1] < 1e-6f) end--;
         for (size_t k = 0; k < end; k++)
-            for (int c = 0; c < m->cell; c++) fputs(shade(m, row[m->key + k]), stdout);
+            for (int c = 0; c < m->cell; c++) fputs(attend_picture_shade(m, row[m->key + k]), stdout);
         putchar('\n');
     }
     free(row);
@@ -158,12 +158,12 @@ static void print_title(const struct map *m, int64_t head) {
     if (m->attention.queries == 1 && m->attention.keys == 1) printf("(one token: it can attend to itself only)\n");
 }
 
-static void print_heads(const struct qkv_look *look, int64_t layer, int64_t head) {
-    struct qkv_look_attention a;
+static void print_heads(const struct qkv_attention_view *look, int64_t layer, int64_t head) {
+    struct qkv_attention_view_head a;
     struct qkv_head_statistics s;
     static const char *const kinds[] = {"encoder", "decoder", "cross"};
     printf("\n%-10s %5s %5s %9s %9s\n", "attention", "layer", "head", "entropy", "distance");
-    for (size_t i = 0; qkv_look_attention(look, i, &a); i++)
+    for (size_t i = 0; qkv_attention_view_head(look, i, &a); i++)
         for (size_t h = 0; h < a.heads; h++)
             if ((layer < 0 || (size_t)layer == a.layer) && (head < 0 || (size_t)head == h) &&
                 !qkv_look_head(look, i, h, &s))
@@ -173,27 +173,28 @@ static void print_heads(const struct qkv_look *look, int64_t layer, int64_t head
 /* ---- which one ------------------------------------------------------------------------------------------------------------ */
 
 /* The attention of the wanted kind (NULL: cross where there is one) and layer (negative: the last); SIZE_MAX: there is none. */
-static size_t find(const struct qkv_look *look, const char *kind, int64_t layer) {
+static size_t attend_picture_find(const struct qkv_attention_view *look, const char *kind, int64_t layer) {
     static const char *const kinds[] = {"encoder", "decoder", "cross"};
-    struct qkv_look_attention a;
+    struct qkv_attention_view_head a;
     size_t found = SIZE_MAX;
     bool cross = qkv_look_tokens(look, true) && qkv_look_tokens(look, false);
-    for (size_t i = 0; qkv_look_attention(look, i, &a); i++)
+    for (size_t i = 0; qkv_attention_view_head(look, i, &a); i++)
         if ((kind ? !strcmp(kind, kinds[a.kind]) : !cross || a.kind == QKV_LOOK_CROSS) &&
             (layer < 0 || (size_t)layer == a.layer))
             found = i;
     return found;
 }
 
-int cli_attend_picture(struct qkv_context *ctx, struct qkv_look *look, const char *kind, int64_t layer, int64_t head) {
+int cli_attend_picture(struct qkv_context *ctx, struct qkv_attention_view *look, const char *kind, int64_t layer,
+                       int64_t head) {
     const char *no_color = getenv("NO_COLOR");
     struct map m = {.look = look, .blocks = cli_locale_utf8() && !(no_color && *no_color)};
-    size_t i = find(look, kind, layer);
-    if (i == SIZE_MAX && kind && find(look, kind, -1) == SIZE_MAX)
+    size_t i = attend_picture_find(look, kind, layer);
+    if (i == SIZE_MAX && kind && attend_picture_find(look, kind, -1) == SIZE_MAX)
         return cli_failed("attend: this model has no %s attention: it is %s", kind,
                           qkv_look_tokens(look, true) ? "an encoder" : "a decoder");
     if (i == SIZE_MAX) return cli_failed("attend: there is no layer %lld of this kind", (long long)layer);
-    qkv_look_attention(look, i, &m.attention);
+    qkv_attention_view_head(look, i, &m.attention);
     if (head >= 0 && (size_t)head >= m.attention.heads)
         return cli_failed("attend: there is no head %lld: %s has heads 0 to %zu", (long long)head, m.attention.name,
                           m.attention.heads - 1);
@@ -202,8 +203,9 @@ int cli_attend_picture(struct qkv_context *ctx, struct qkv_look *look, const cha
     print_keys(&m);
     int code = print_rows(ctx, &m, i, head < 0 ? SIZE_MAX : (size_t)head);
     if (code) return code;
-    printf("%*s %s 2%% %s 10%% %s 30%% %s 60%% %s\n", LABEL, "", shade(&m, 1e-3f), shade(&m, 0.05f), shade(&m, 0.2f),
-           shade(&m, 0.4f), shade(&m, 1));
+    printf("%*s %s 2%% %s 10%% %s 30%% %s 60%% %s\n", LABEL, "", attend_picture_shade(&m, 1e-3f),
+           attend_picture_shade(&m, 0.05f), attend_picture_shade(&m, 0.2f), attend_picture_shade(&m, 0.4f),
+           attend_picture_shade(&m, 1));
     print_heads(look, layer, head);
     return CLI_DONE;
 }

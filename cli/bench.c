@@ -101,7 +101,7 @@ struct table {
 enum { LABEL = 42, UNIT = 64 };
 
 /* "12.3 us", "4.56 ms", "7.89 s" */
-static char *duration(char *text, double seconds) {
+static char *bench_duration(char *text, double seconds) {
     double scale = seconds < 1e-3 ? 1e6 : seconds < 1 ? 1e3 : 1, value = seconds * scale;
     snprintf(text, UNIT, "%.*f %s",
              value < 10    ? 2
@@ -115,7 +115,7 @@ static char *duration(char *text, double seconds) {
 }
 
 /* "187 GFLOP/s", "27.4 GB/s" */
-static char *rate(char *text, double a_second, const char *unit) {
+static char *bench_rate(char *text, double a_second, const char *unit) {
     double value = a_second * 1e-9;
     snprintf(text, UNIT, "%.*f %s", value < 100 ? 1 : 0, value, unit);
     return text;
@@ -130,13 +130,14 @@ static void show_machine(void *user, const struct qkv_bench_machine *m) {
         printf("; caches %s, %s, %s", cli_bytes(number[0], m->cache[0]), cli_bytes(number[1], m->cache[1]),
                cli_bytes(number[2], m->cache[2]));
     printf("\nqkv %s, compiled by %s\n", qkv_version(), m->compiler);
-    printf("peaks: %s in fp32", rate(unit, m->fp32_flops, "GFLOP/s"));
-    if (m->bf16_flops > 0) printf(", %s in bf16", rate(unit, m->bf16_flops, "GFLOP/s"));
-    printf(", %s read%s\n", rate(unit, m->read_bytes, "GB/s"), m->bf16_flops > 0 ? "" : "; bf16 would be emulated");
+    printf("peaks: %s in fp32", bench_rate(unit, m->fp32_flops, "GFLOP/s"));
+    if (m->bf16_flops > 0) printf(", %s in bf16", bench_rate(unit, m->bf16_flops, "GFLOP/s"));
+    printf(", %s read%s\n", bench_rate(unit, m->read_bytes, "GB/s"),
+           m->bf16_flops > 0 ? "" : "; bf16 would be emulated");
     fflush(stdout);
 }
 
-static const char *meaning(const char *group) {
+static const char *bench_meaning(const char *group) {
     const char *name, *what;
     for (size_t i = 0; (name = qkv_bench_group_at(i, &what)); i++)
         if (!strcmp(name, group)) return what;
@@ -153,14 +154,15 @@ static void show_more(const struct qkv_bench_row *row) {
     if (!isnan(row->loss)) printf("  loss %.4f", row->loss);
     for (size_t i = 0; i < row->peer_count; i++)
         printf("  %s %s", row->peers[i].name,
-               rate(unit, amount / row->peers[i].seconds, row->reads ? "GB/s" : "GFLOP/s"));
+               bench_rate(unit, amount / row->peers[i].seconds, row->reads ? "GB/s" : "GFLOP/s"));
 }
 
 static void show_row(void *user, const struct qkv_bench_row *row) {
     struct table *table = user;
     char label[QKV_BENCH_LABEL], time[UNIT], unit[UNIT];
     cli_progress_clear(&table->progress);
-    if (!table->group || strcmp(table->group, row->group) != 0) printf("\n%s: %s\n", row->group, meaning(row->group));
+    if (!table->group || strcmp(table->group, row->group) != 0)
+        printf("\n%s: %s\n", row->group, bench_meaning(row->group));
     table->group = row->group;
     table->rows++;
     snprintf(label, sizeof label, "%-26s %-8s %s", row->name, row->form, row->precision);
@@ -169,8 +171,8 @@ static void show_row(void *user, const struct qkv_bench_row *row) {
         printf("left out: %s\n", row->left_out);
     } else {
         const double amount = row->reads ? row->bytes : row->flops;
-        printf("%9s  %12s %4.0f %% of %s", duration(time, row->seconds),
-               rate(unit, amount / row->seconds, row->reads ? "GB/s" : "GFLOP/s"), 100 * row->share,
+        printf("%9s  %12s %4.0f %% of %s", bench_duration(time, row->seconds),
+               bench_rate(unit, amount / row->seconds, row->reads ? "GB/s" : "GFLOP/s"), 100 * row->share,
                row->reads ? "read" : "peak");
         show_more(row);
         printf("\n");
@@ -196,7 +198,7 @@ static int list_rows(const struct arguments *a, struct qkv_context *ctx) {
     return CLI_DONE;
 }
 
-static int measure(const struct arguments *a, struct qkv_context *ctx) {
+static int bench_measure(const struct arguments *a, struct qkv_context *ctx) {
     struct table table = {0};
     struct qkv_bench_options o = {
         .filters = a->filter.items,
@@ -233,7 +235,7 @@ static int measure(const struct arguments *a, struct qkv_context *ctx) {
     return CLI_INTERRUPTED;
 }
 
-static int run(const void *values, const char *const *words, size_t count) {
+static int bench_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
     (void)words, (void)count;
@@ -247,7 +249,7 @@ static int run(const void *values, const char *const *words, size_t count) {
     if (code == CLI_DONE && qkv_bench_check(ctx, &chosen)) code = cli_misused(ctx);
     if (code == CLI_DONE && a->text && access(a->text, R_OK) != 0) code = cli_failed("cannot read %s", a->text);
     if (code == CLI_DONE) code = cli_output_check(ctx, a->json, a->force, &(struct cli_reads){&a->text, 1, NULL});
-    if (code == CLI_DONE) code = measure(a, ctx);
+    if (code == CLI_DONE) code = bench_measure(a, ctx);
     qkv_context_free(ctx);
     return code;
 }
@@ -277,7 +279,7 @@ const struct cli_command *cli_bench(void) {
         .defaults = &defaults,
         .size = sizeof defaults,
         .arguments = 0,
-        .run = run,
+        .run = bench_run,
     };
     return &command;
 }

@@ -65,8 +65,8 @@ static void print_line(FILE *file, struct qkv_model *model, float *probabilities
     putc('\n', file);
 }
 
-static int classify(struct qkv_model *model, const struct cli_lines *lines, const struct arguments *a,
-                    const struct cli_reads *reads) {
+static int classify_all(struct qkv_model *model, const struct cli_lines *lines, const struct arguments *a,
+                        const struct cli_reads *reads) {
     const struct qkv_spec *spec = qkv_model_spec(model);
     size_t classes = spec->head.classes > 0 ? (size_t)spec->head.classes : 1;
     struct cli_output output = {0};
@@ -89,7 +89,7 @@ static int classify(struct qkv_model *model, const struct cli_lines *lines, cons
     return code;
 }
 
-static int run(const void *values, const char *const *words, size_t count) {
+static int classify_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
     struct qkv_model *model = NULL;
@@ -100,7 +100,7 @@ static int run(const void *values, const char *const *words, size_t count) {
     if (code == CLI_DONE) code = cli_output_check(ctx, a->output, a->force, &reads);
     if (code == CLI_DONE) code = cli_load(&a->common, ctx, words[0], &model);
     if (code == CLI_DONE) code = cli_lines_read(words + 1, count - 1, a->input, &lines);
-    if (code == CLI_DONE) code = classify(model, &lines, a, &reads);
+    if (code == CLI_DONE) code = classify_all(model, &lines, a, &reads);
     cli_lines_free(&lines);
     qkv_model_free(model);
     qkv_context_free(ctx);
@@ -126,7 +126,7 @@ const struct cli_command *cli_classify(void) {
         .defaults = &defaults,
         .size = sizeof defaults,
         .arguments = SIZE_MAX,
-        .run = run,
+        .run = classify_run,
     };
     return &command;
 }

@@ -239,7 +239,8 @@ int cli_read_prompt(const char *prompt, const char *path, char **text, size_t *s
 /* What was measured, a row a variant; the best of each column marked. */
 int cli_compare_table(const struct qkv_comparison *comparison);
 /* The map of one attention in the terminal, of one head or the mean of all (negative), and the list of the heads. */
-int cli_attend_picture(struct qkv_context *ctx, struct qkv_look *look, const char *kind, int64_t layer, int64_t head);
+int cli_attend_picture(struct qkv_context *ctx, struct qkv_attention_view *look, const char *kind, int64_t layer,
+                       int64_t head);
 
 /* ---- terminal (progress.c) --------------------------------------------------------------------------------------- */
 

@@ -120,14 +120,14 @@ static void show_note(void *user, const char *note) {
 
 /* ---- running ---------------------------------------------------------------------------------------------------------------- */
 
-static int interrupted(struct cli_progress *progress, const char *out) {
+static int compare_interrupted(struct cli_progress *progress, const char *out) {
     cli_progress_clear(progress);
     cli_say("interrupted; the same command goes on with %s", out);
     return CLI_INTERRUPTED;
 }
 
 /* Some may fail, but if all do nothing was compared. */
-static int conclude(const struct qkv_comparison *c, struct cli_progress *progress, const char *out) {
+static int compare_conclude(const struct qkv_comparison *c, struct cli_progress *progress, const char *out) {
     const struct qkv_variant *v;
     size_t failed = 0, count = qkv_comparison_count(c);
     int code = cli_compare_table(c);
@@ -143,7 +143,7 @@ static int conclude(const struct qkv_comparison *c, struct cli_progress *progres
     return CLI_DONE;
 }
 
-static int compare(struct qkv_context *ctx, const struct arguments *a, const struct qkv_compare_options *o) {
+static int compare_all(struct qkv_context *ctx, const struct arguments *a, const struct qkv_compare_options *o) {
     struct cli_progress progress;
     struct qkv_comparison *c = NULL;
     cli_progress_start(&progress, a->quiet, a->plain);
@@ -158,9 +158,9 @@ static int compare(struct qkv_context *ctx, const struct arguments *a, const str
     if (!status) status = qkv_comparison_measure(c, &listener);
     cli_progress_clear(&progress);
     if (!status) status = qkv_comparison_write(c);
-    int code = status == QKV_STOPPED ? interrupted(&progress, a->out)
+    int code = status == QKV_STOPPED ? compare_interrupted(&progress, a->out)
                : status              ? cli_broken(ctx)
-                                     : conclude(c, &progress, a->out);
+                                     : compare_conclude(c, &progress, a->out);
     qkv_comparison_free(c);
     return code;
 }
@@ -198,7 +198,7 @@ static int list_training(const struct arguments *a, char **list, size_t *count) 
     return CLI_DONE;
 }
 
-static int check(const struct arguments *a, size_t words) {
+static int compare_check(const struct arguments *a, size_t words) {
     if (words && !a->specs.count)
         return cli_usage("compare: only --specs takes several files; write options with a name");
     if (!a->axis.count && a->specs.count + words < 2)
@@ -249,15 +249,15 @@ static int run_with(const struct arguments *a, const char *const *specs, size_t 
                                     .cache_count = cache_count};
     if (!code && qkv_compare_check(ctx, &o)) code = cli_misused(ctx);
     if (!code && asks_for_bf16(ctx, &o)) cli_say_emulated(ctx, NULL);
-    if (!code) code = compare(ctx, a, &o);
+    if (!code) code = compare_all(ctx, a, &o);
     for (size_t i = 0; i < training_count; i++) free(training[i]);
     qkv_context_free(ctx);
     return code;
 }
 
-static int run(const void *values, const char *const *words, size_t count) {
+static int compare_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
-    int code = check(a, count);
+    int code = compare_check(a, count);
     if (code) return code;
     const char **specs = calloc(a->specs.count + count + 1, sizeof *specs);
     if (!specs) return cli_failed("out of memory");
@@ -303,7 +303,7 @@ const struct cli_command *cli_compare(void) {
         .size = sizeof defaults,
         .arguments = SIZE_MAX,
         .presets = true,
-        .run = run,
+        .run = compare_run,
     };
     if (!command.option_count) {
         memcpy(options, own_options, sizeof own_options);

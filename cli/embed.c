@@ -51,7 +51,7 @@ static bool writes_no_file(const void *values, size_t arguments) {
     return !a->output;
 }
 
-static bool compares(const void *values, size_t arguments) {
+static bool embed_compares(const void *values, size_t arguments) {
     const struct arguments *a = values;
     (void)arguments;
     return a->nearest;
@@ -64,8 +64,8 @@ static bool writes_vectors(const void *values, size_t arguments) {
 }
 
 static const struct cli_rule rules[] = {
-    {"normalize", compares, "--nearest compares by the cosine, which the length of vectors does not change"},
-    {"input text output force", compares,
+    {"normalize", embed_compares, "--nearest compares by the cosine, which the length of vectors does not change"},
+    {"input text output force", embed_compares,
      "--nearest shows lines of --among; it takes no other lines and writes no vectors"},
     {"top", writes_vectors, "only --nearest shows lines; add it, or leave this out"},
     {"input", has_texts, CLI_WHY_TEXTS},
@@ -175,7 +175,7 @@ static int find_nearest(struct qkv_model *model, const struct arguments *a, enum
 
 /* ---- the command --------------------------------------------------------------------------------------------------------------- */
 
-static int check(const struct arguments *a, size_t texts) {
+static int embed_check(const struct arguments *a, size_t texts) {
     if (!a->nearest != !a->among) return cli_usage("embed: --nearest TEXT and --among FILE need each other");
     if (a->nearest && texts)
         return cli_usage("embed: --nearest shows lines of --among; it takes no other lines and writes no vectors");
@@ -185,7 +185,7 @@ static int check(const struct arguments *a, size_t texts) {
     return CLI_DONE;
 }
 
-static int run(const void *values, const char *const *words, size_t count) {
+static int embed_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
     struct qkv_model *model = NULL;
@@ -193,7 +193,7 @@ static int run(const void *values, const char *const *words, size_t count) {
     enum qkv_pool pool = QKV_POOL_MEAN;
     if (!count)
         return cli_usage("embed: say which model folder: %s embed MODEL \"a line of text\" -o FILE", cli_program);
-    int code = check(a, count - 1);
+    int code = embed_check(a, count - 1);
     if (code == CLI_DONE) code = read_pool(a->pool, &pool);
     const char *input = a->nearest ? a->among : a->input;
     struct cli_reads reads = {words, 1, count > 1 ? NULL : input ? input : "-"};
@@ -231,7 +231,7 @@ const struct cli_command *cli_embed(void) {
         .defaults = &defaults,
         .size = sizeof defaults,
         .arguments = SIZE_MAX,
-        .run = run,
+        .run = embed_run,
     };
     return &command;
 }

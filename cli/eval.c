@@ -120,7 +120,7 @@ enum {
     CLASSES = 16
 }; /* columns of a row's name and of a cell; classes that a matrix is shown for */
 
-static const char *label(struct qkv_model *model, size_t k, char number[CLI_NUMBER]) {
+static const char *eval_label(struct qkv_model *model, size_t k, char number[CLI_NUMBER]) {
     const char *name = qkv_model_label(model, k);
     snprintf(number, CLI_NUMBER, "%zu", k);
     return name ? name : number;
@@ -147,11 +147,11 @@ static void print_matrix(struct qkv_model *model, const struct qkv_labels_evalua
     printf("\nlabels down, predictions across\n%*s", NAME, "");
     for (size_t k = 0; k < e->classes; k++) {
         putchar(' ');
-        print_cut(label(model, k, number), CELL, true);
+        print_cut(eval_label(model, k, number), CELL, true);
     }
     putchar('\n');
     for (size_t k = 0; k < e->classes; k++) {
-        print_cut(label(model, k, number), NAME, false);
+        print_cut(eval_label(model, k, number), NAME, false);
         for (size_t p = 0; p < e->classes; p++) printf(" %*zu", CELL, e->confusion[k * e->classes + p]);
         putchar('\n');
     }
@@ -171,9 +171,9 @@ static void print_confusions(struct qkv_model *model, const struct qkv_labels_ev
             if (i / e->classes != i % e->classes && behind && n > best) best = n, place = i;
         }
         if (best == 0) break;
-        print_cut(label(model, place / e->classes, number), NAME, false);
+        print_cut(eval_label(model, place / e->classes, number), NAME, false);
         putchar(' ');
-        print_cut(label(model, place % e->classes, number), NAME, false);
+        print_cut(eval_label(model, place % e->classes, number), NAME, false);
         printf(" %*zu\n", CELL, best);
         limit = best;
         from = place + 1;
@@ -187,7 +187,7 @@ static void print_labels_json(struct qkv_model *model, const struct qkv_labels_e
     printf("{\"loss\": %.9g, \"accuracy\": %.9g, \"macro_f1\": %.9g, \"lines\": %zu, \"classes\": %zu, \"labels\": [",
            e->loss, e->accuracy, e->macro_f1, e->lines, e->classes);
     for (size_t k = 0; k < e->classes; k++) {
-        const char *name = label(model, k, number);
+        const char *name = eval_label(model, k, number);
         if (k) printf(", ");
         cli_print_quoted(name, strlen(name));
     }
@@ -216,7 +216,7 @@ static void print_labels(struct qkv_model *model, const struct qkv_labels_evalua
 
 /* ---- the command --------------------------------------------------------------------------------------------------------------- */
 
-static enum qkv_status evaluate(struct qkv_model *model, const struct arguments *a, struct cli_task *task) {
+static enum qkv_status eval_evaluate(struct qkv_model *model, const struct arguments *a, struct cli_task *task) {
     struct qkv_evaluation text;
     struct qkv_pairs_evaluation pairs;
     struct qkv_labels_evaluation labels;
@@ -245,7 +245,7 @@ static enum qkv_status evaluate(struct qkv_model *model, const struct arguments 
     return QKV_OK;
 }
 
-static int check(const struct arguments *a) {
+static int eval_check(const struct arguments *a) {
     int files = (a->data.count > 0) + (a->pairs != NULL) + (a->labeled != NULL);
     if (!files)
         return cli_usage("eval: say which text, pairs or labelled lines: --data FILE, --pairs FILE or --labeled FILE");
@@ -253,14 +253,14 @@ static int check(const struct arguments *a) {
     return CLI_DONE;
 }
 
-static int run(const void *values, const char *const *words, size_t count) {
+static int eval_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
     struct qkv_model *model = NULL;
     struct cli_progress progress;
     struct cli_task task = {.progress = &progress};
     if (!count) return cli_usage("eval: say which model folder: %s eval RUN --data FILE", cli_program);
-    int code = check(a);
+    int code = eval_check(a);
     if (code) return code;
     cli_progress_start(&progress, a->quiet, false);
     if (progress.kind == CLI_LINES) progress.kind = CLI_SILENT; /* the result is the only line worth having */
@@ -268,7 +268,7 @@ static int run(const void *values, const char *const *words, size_t count) {
     if (code == CLI_DONE) code = cli_load(&a->common, ctx, words[0], &model);
     if (code == CLI_DONE) {
         cli_catch_signals();
-        enum qkv_status status = evaluate(model, a, &task);
+        enum qkv_status status = eval_evaluate(model, a, &task);
         if (status) code = status == QKV_STOPPED ? CLI_INTERRUPTED : cli_broken(ctx);
     }
     qkv_model_free(model);
@@ -302,7 +302,7 @@ const struct cli_command *cli_eval(void) {
         .defaults = &defaults,
         .size = sizeof defaults,
         .arguments = 1,
-        .run = run,
+        .run = eval_run,
     };
     return &command;
 }

@@ -40,7 +40,7 @@ static void print_filled(const char *text, size_t m, const char *token, size_t s
     print_plain(mask + strlen(QKV_TOKEN_MASK), strlen(mask + strlen(QKV_TOKEN_MASK)));
 }
 
-static int fill(struct qkv_model *model, const char *text, size_t top) {
+static int fill_all(struct qkv_model *model, const char *text, size_t top) {
     struct qkv_filling *fillings;
     size_t masks;
     const struct qkv_tokenizer *tokenizer = qkv_model_source_tokenizer(model);
@@ -62,7 +62,7 @@ static int fill(struct qkv_model *model, const char *text, size_t top) {
     return CLI_DONE;
 }
 
-static int run(const void *values, const char *const *words, size_t count) {
+static int fill_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
     struct qkv_model *model = NULL;
@@ -71,7 +71,7 @@ static int run(const void *values, const char *const *words, size_t count) {
                          cli_program);
     int code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE) code = cli_load(&a->common, ctx, words[0], &model);
-    if (code == CLI_DONE) code = fill(model, words[1], (size_t)a->top);
+    if (code == CLI_DONE) code = fill_all(model, words[1], (size_t)a->top);
     qkv_model_free(model);
     qkv_context_free(ctx);
     return code;
@@ -96,7 +96,7 @@ const struct cli_command *cli_fill(void) {
         .defaults = &defaults,
         .size = sizeof defaults,
         .arguments = 2,
-        .run = run,
+        .run = fill_run,
     };
     return &command;
 }

@@ -166,7 +166,7 @@ static void outputs_free(struct outputs *out) {
 }
 
 /* Copies an array of floats under the name prefix + array->name. */
-static int keep(struct outputs *out, const char *prefix, const struct qkv_array *array) {
+static int forward_keep(struct outputs *out, const char *prefix, const struct qkv_array *array) {
     size_t n = strlen(prefix) + strlen(array->name) + 1, bytes = qkv_array_elements(array) * sizeof(float);
     struct qkv_array *grown = realloc(out->arrays, (out->count + 1) * sizeof *grown);
     if (grown) out->arrays = grown;
@@ -198,14 +198,14 @@ static int keep_weights(struct outputs *out, struct qkv_context *ctx, struct qkv
                              weights + n * head))
             code = cli_broken(ctx);
     array->data = weights;
-    if (!code) code = keep(out, "out.weights.", array);
+    if (!code) code = forward_keep(out, "out.weights.", array);
     free(weights);
     return code;
 }
 
 static int keep_numbers(struct outputs *out, const char *name, const float *numbers, size_t n) {
     struct qkv_array array = {.name = name, .dtype = QKV_F32, .rank = 1, .shape = {n}, .data = numbers};
-    return keep(out, "", &array);
+    return forward_keep(out, "", &array);
 }
 
 static int keep_gradients(struct outputs *out, struct qkv_model *model) {
@@ -213,7 +213,7 @@ static int keep_gradients(struct outputs *out, struct qkv_model *model) {
     for (size_t i = 0; i < qkv_model_parameters(model) && !code; i++) {
         struct qkv_array array = *qkv_model_parameter(model, i);
         array.data = qkv_model_gradient(model, i);
-        code = keep(out, "grad.", &array);
+        code = forward_keep(out, "grad.", &array);
     }
     return code;
 }
@@ -222,7 +222,7 @@ static int keep_result(struct outputs *out, const struct qkv_pass *pass, bool hi
     struct qkv_array array = qkv_pass_output(pass);
     float value = (float)qkv_pass_loss(pass, NULL);
     array.name = hidden ? "out.hidden" : "out.logits";
-    int code = keep(out, "", &array);
+    int code = forward_keep(out, "", &array);
     return code || !loss ? code : keep_numbers(out, "out.loss", &value, 1);
 }
 
@@ -308,8 +308,8 @@ static int read_adamw(const char *text, struct adamw *adamw) {
     return CLI_DONE;
 }
 
-static int optimize(struct work *w, const struct adamw *adamw, struct qkv_optimizer *optimizer, struct qkv_pass *pass,
-                    float *losses) {
+static int forward_optimize(struct work *w, const struct adamw *adamw, struct qkv_optimizer *optimizer,
+                            struct qkv_pass *pass, float *losses) {
     for (int64_t step = 0; step < adamw->steps; step++) {
         qkv_model_clear_gradients(w->model);
         if (qkv_pass_forward(pass, &w->in.batch)) return cli_broken(w->ctx);
@@ -331,14 +331,14 @@ static int adamw_steps(struct work *w, const struct adamw *adamw) {
     int code = losses ? make_pass(w, true, false, &train) : cli_failed("out of memory");
     if (!code) code = make_pass(w, false, false, &after);
     if (!code && qkv_optimizer_create(w->model, &o, &optimizer)) code = cli_broken(w->ctx);
-    if (!code) code = optimize(w, adamw, optimizer, train, losses);
+    if (!code) code = forward_optimize(w, adamw, optimizer, train, losses);
     if (!code && qkv_pass_forward(after, &w->in.batch)) code = cli_broken(w->ctx);
     if (!code) {
         struct qkv_array array = qkv_pass_output(after);
         array.name = w->hidden ? "out.adamw_hidden" : "out.adamw_logits";
         losses[adamw->steps] = (float)qkv_pass_loss(after, NULL);
         code = keep_numbers(&w->out, "out.adamw_losses", losses, (size_t)adamw->steps + 1);
-        if (!code) code = keep(&w->out, "", &array);
+        if (!code) code = forward_keep(&w->out, "", &array);
     }
     qkv_optimizer_free(optimizer);
     qkv_pass_free(train);
@@ -347,7 +347,7 @@ static int adamw_steps(struct work *w, const struct adamw *adamw) {
     return code;
 }
 
-static int forward(struct work *w, const char *folder) {
+static int forward_all(struct work *w, const char *folder) {
     const struct arguments *a = w->arguments;
     struct adamw adamw;
     int code = a->adamw ? read_adamw(a->adamw, &adamw) : CLI_DONE;
@@ -367,12 +367,12 @@ static int forward(struct work *w, const char *folder) {
     return code;
 }
 
-static int run(const void *values, const char *const *words, size_t count) {
+static int forward_run(const void *values, const char *const *words, size_t count) {
     struct work w = {.arguments = values};
     if (!count) return cli_usage("forward: say which model folder: %s forward RUN --inputs FILE -o FILE", cli_program);
     if (!w.arguments->inputs) return cli_usage("forward: say what to run it on: --inputs FILE");
     if (!w.arguments->output) return cli_usage("forward: say where to write: -o FILE");
-    int code = forward(&w, words[0]);
+    int code = forward_all(&w, words[0]);
     outputs_free(&w.out);
     inputs_free(&w.in);
     qkv_model_free(w.model);
@@ -398,7 +398,7 @@ const struct cli_command *cli_forward(void) {
         .defaults = &defaults,
         .size = sizeof defaults,
         .arguments = 1,
-        .run = run,
+        .run = forward_run,
     };
     return &command;
 }

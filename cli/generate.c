@@ -86,7 +86,7 @@ struct output {
     bool broken;
 };
 
-static bool show(void *user, const char *text, size_t size) {
+static bool generate_show(void *user, const char *text, size_t size) {
     struct output *output = user;
     for (size_t i = 0; i < size; i++) {
         unsigned char c = (unsigned char)text[i];
@@ -115,7 +115,7 @@ static void print_statistics(const struct qkv_generate_report *r, uint64_t seed,
             r->seconds > 0 ? (double)r->tokens / r->seconds : 0, cause, (unsigned long long)seed);
 }
 
-static int generate(struct qkv_model *model, const struct arguments *a, const char *prompt, size_t size) {
+static int generate_all(struct qkv_model *model, const struct arguments *a, const char *prompt, size_t size) {
     struct output output = {.terminal = isatty(STDOUT_FILENO) != 0};
     struct qkv_generate_report report = {0};
     struct qkv_generate_options o = {
@@ -132,8 +132,8 @@ static int generate(struct qkv_model *model, const struct arguments *a, const ch
     };
     int code = find_end(model, a->end, &o.end_id);
     if (code) return code;
-    if (!a->quiet) show(&output, prompt, size);
-    enum qkv_status status = qkv_generate(model, prompt, size, &o, show, &output, &report);
+    if (!a->quiet) generate_show(&output, prompt, size);
+    enum qkv_status status = qkv_generate(model, prompt, size, &o, generate_show, &output, &report);
     if (report.tokens > 0 && output.terminal) putchar('\n');
     if (status && status != QKV_STOPPED) {
         if (size && !a->quiet && !report.tokens) putchar('\n');
@@ -148,7 +148,7 @@ static int generate(struct qkv_model *model, const struct arguments *a, const ch
     return cli_stopping ? CLI_INTERRUPTED : CLI_DONE;
 }
 
-static int run(const void *values, const char *const *words, size_t count) {
+static int generate_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
     struct qkv_model *model = NULL;
@@ -164,7 +164,7 @@ static int run(const void *values, const char *const *words, size_t count) {
     if (code == CLI_DONE) {
         cli_catch_signals();
         signal(SIGPIPE, SIG_DFL);
-        code = generate(model, a, prompt, size);
+        code = generate_all(model, a, prompt, size);
     }
     qkv_model_free(model);
     qkv_context_free(ctx);
@@ -194,7 +194,7 @@ const struct cli_command *cli_generate(void) {
         .defaults = &defaults,
         .size = sizeof defaults,
         .arguments = 1,
-        .run = run,
+        .run = generate_run,
     };
     return &command;
 }

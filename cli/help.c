@@ -5,14 +5,14 @@
 
 #include "cli.h"
 
-static int width(void) {
+static int help_width(void) {
     int columns = cli_width(STDOUT_FILENO);
     return columns < 40 ? 40 : columns > 100 ? 100 : columns;
 }
 
 /* Prints `text` from column `at` on, broken between words so that every line begins at column `indent`. */
-static void wrap(const char *text, int at, int indent) {
-    int most = width() - 1;
+static void help_wrap(const char *text, int at, int indent) {
+    int most = help_width() - 1;
     while (*text) {
         size_t n = strcspn(text, " \n");
         if (at > indent && at + 1 + (int)n > most) {
@@ -76,7 +76,7 @@ static void print_options(const struct cli_command *command) {
             printf("\n%*s", indent, "");
         else
             printf("%*s", indent - n, "");
-        wrap(help, indent, indent);
+        help_wrap(help, indent, indent);
     }
     printf("%-*s", indent, "  -h, --help");
     printf("this text\n");
@@ -87,7 +87,7 @@ static void print_presets(void) {
     printf("\npresets:\n");
     for (size_t i = 0; qkv_preset_at(i, &name, &summary); i++) {
         printf("  %-17s", name);
-        wrap(summary, 19, 19);
+        help_wrap(summary, 19, 19);
     }
 }
 
@@ -106,7 +106,7 @@ void cli_print_help(const struct cli_command *command) {
     printf("qkv %s: %s\n\nusage:\n", command->name, command->summary);
     print_calls(command->usage, prefix);
     putchar('\n');
-    wrap(command->description, 0, 0);
+    help_wrap(command->description, 0, 0);
     print_options(command);
     if (command->presets) print_presets();
     printf("\nexamples:\n");

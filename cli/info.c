@@ -51,7 +51,7 @@ static void node_free(struct node *node) {
 }
 
 /* The child of that name, made if it is not there yet; NULL without memory. */
-static struct node *child(struct node *parent, const char *name, size_t n) {
+static struct node *info_child(struct node *parent, const char *name, size_t n) {
     struct node *c;
     if (n >= sizeof c->name) n = sizeof c->name - 1;
     for (c = parent->first; c; c = c->next)
@@ -67,20 +67,20 @@ static struct node *child(struct node *parent, const char *name, size_t n) {
 }
 
 /* "decoder.layers.0.attn.q.weight" becomes decoder, layers.0, attn, q.weight. */
-static size_t part(const char *name) {
+static size_t info_part(const char *name) {
     size_t n = strcspn(name, ".");
     if (name[n] && name[n + 1] >= '0' && name[n + 1] <= '9') n += 1 + strcspn(name + n + 1, ".");
     if (!strcmp(name + n, ".weight") || !strcmp(name + n, ".bias")) n = strlen(name);
     return n;
 }
 
-static bool insert(struct node *root, const struct qkv_array *array) {
+static bool info_insert(struct node *root, const struct qkv_array *array) {
     struct node *at = root;
     size_t numbers = qkv_array_elements(array);
     at->numbers += numbers;
     for (const char *name = array->name; *name;) {
-        size_t n = part(name);
-        if (!(at = child(at, name, n))) return false;
+        size_t n = info_part(name);
+        if (!(at = info_child(at, name, n))) return false;
         at->numbers += numbers;
         name += n + (name[n] == '.');
     }
@@ -91,7 +91,7 @@ static bool insert(struct node *root, const struct qkv_array *array) {
 static struct node *build_tree(const struct qkv_model *model) {
     struct node *root = calloc(1, sizeof *root);
     for (size_t i = 0; root && i < qkv_model_parameters(model); i++) {
-        if (insert(root, qkv_model_parameter(model, i))) continue;
+        if (info_insert(root, qkv_model_parameter(model, i))) continue;
         node_free(root);
         root = NULL;
     }
@@ -259,13 +259,13 @@ static int read_spec(struct qkv_context *ctx, const struct arguments *a, const c
     return CLI_DONE;
 }
 
-static int show(struct qkv_context *ctx, const struct arguments *a, const char *folder) {
+static int info_show(struct qkv_context *ctx, const struct arguments *a, const char *folder) {
     struct subject s = {.batch = (size_t)a->batch};
     int code = read_spec(ctx, a, folder, &s);
     if (!code) code = cli_set_precision(&a->common, ctx, folder);
     if (code) return code;
-    if (qkv_get_precision(ctx) != QKV_FP32) cli_say_emulated(ctx, cli_asks_record(&a->common) ? folder : NULL);
-    s.precision = qkv_get_precision(ctx) == QKV_FP32 ? "fp32" : "bf16";
+    if (qkv_context_precision(ctx) != QKV_FP32) cli_say_emulated(ctx, cli_asks_record(&a->common) ? folder : NULL);
+    s.precision = qkv_context_precision(ctx) == QKV_FP32 ? "fp32" : "bf16";
     if (a->context > s.spec.context) {
         cli_say("--context %lld is more than the %d positions of %s (--set context=%lld changes them)",
                 (long long)a->context, s.spec.context, s.name, (long long)a->context);
@@ -280,13 +280,13 @@ static int show(struct qkv_context *ctx, const struct arguments *a, const char *
     return code;
 }
 
-static int run(const void *values, const char *const *words, size_t count) {
+static int info_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
     if (count + (a->preset != NULL) + (a->spec != NULL) != 1)
         return cli_usage("info: say one of a model folder, --preset NAME and --spec FILE");
     int code = cli_open(&a->common, &ctx);
-    if (code == CLI_DONE) code = show(ctx, a, count ? words[0] : NULL);
+    if (code == CLI_DONE) code = info_show(ctx, a, count ? words[0] : NULL);
     qkv_context_free(ctx);
     return code;
 }
@@ -309,7 +309,7 @@ const struct cli_command *cli_info(void) {
         .size = sizeof defaults,
         .arguments = 1,
         .presets = true,
-        .run = run,
+        .run = info_run,
     };
     return &command;
 }

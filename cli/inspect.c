@@ -47,14 +47,14 @@ enum { MODELS = 8 };
 
 static const char *place_of(const struct qkv_inspect_row *row, bool pair, char *text, size_t size) {
     const char *stack = !pair ? "" : row->encoder ? "encoder " : "decoder ";
-    if (row->kind == QKV_TAP_EMBEDDING || row->kind == QKV_TAP_FINAL)
-        snprintf(text, size, "%s%s", stack, row->kind == QKV_TAP_FINAL ? "final norm" : "embedding");
+    if (row->kind == QKV_HOOK_EMBEDDING || row->kind == QKV_HOOK_FINAL)
+        snprintf(text, size, "%s%s", stack, row->kind == QKV_HOOK_FINAL ? "final norm" : "embedding");
     else
-        snprintf(text, size, "%sblock %zu %s", stack, row->layer, qkv_tap_name(row->kind));
+        snprintf(text, size, "%sblock %zu %s", stack, row->layer, qkv_hook_name(row->kind));
     return text;
 }
 
-static const char *number(double x, char text[CLI_NUMBER]) {
+static const char *inspect_number(double x, char text[CLI_NUMBER]) {
     snprintf(text, CLI_NUMBER, isnan(x) ? "-" : "%.4g", x);
     return text;
 }
@@ -80,9 +80,9 @@ static void print_model(const struct qkv_inspection *in, const char *name) {
         char place[64], text[5][CLI_NUMBER], broken[CLI_NUMBER];
         snprintf(broken, sizeof broken, row->values.broken > 0 ? "%.3g %%" : "none", 100 * row->values.broken);
         printf("  %-28s %10s %10s %10s %10s %10s %10s\n", place_of(row, is_pair(in), place, sizeof place),
-               number(row->values.mean, text[0]), number(row->values.deviation, text[1]),
-               number(row->values.least, text[2]), number(row->values.most, text[3]), broken,
-               number(row->gradient, text[4]));
+               inspect_number(row->values.mean, text[0]), inspect_number(row->values.deviation, text[1]),
+               inspect_number(row->values.least, text[2]), inspect_number(row->values.most, text[3]), broken,
+               inspect_number(row->gradient, text[4]));
     }
 }
 
@@ -91,7 +91,7 @@ static const struct qkv_inspect_row *same_place(const struct qkv_inspection *in,
     const struct qkv_inspect_row *other;
     for (size_t i = 0; (other = qkv_inspection_row(in, i)); i++)
         if (other->kind == row->kind && other->encoder == row->encoder &&
-            (other->layer == row->layer || row->kind == QKV_TAP_FINAL))
+            (other->layer == row->layer || row->kind == QKV_HOOK_FINAL))
             return other;
     return NULL;
 }
@@ -117,15 +117,15 @@ static void print_side_by_side(struct qkv_inspection *const *list, const char *c
     putchar('\n');
     for (size_t i = 0; (row = qkv_inspection_row(longest, i)); i++) {
         char text[CLI_NUMBER];
-        if (row->kind != QKV_TAP_STREAM && row->kind != QKV_TAP_EMBEDDING) continue;
-        snprintf(text, sizeof text, row->kind == QKV_TAP_EMBEDDING ? "%sembedding" : "%sblock %zu",
+        if (row->kind != QKV_HOOK_RESIDUAL && row->kind != QKV_HOOK_EMBEDDING) continue;
+        snprintf(text, sizeof text, row->kind == QKV_HOOK_EMBEDDING ? "%sembedding" : "%sblock %zu",
                  row->encoder ? "enc. " : "", row->layer);
         printf("%-16s", text);
         for (int part = 0; part < 2; part++) {
             printf("  ");
             for (size_t m = 0; m < count; m++) {
                 const struct qkv_inspect_row *here = same_place(list[m], row);
-                printf("%-12s", number(!here ? NAN : part ? here->gradient : here->values.deviation, text));
+                printf("%-12s", inspect_number(!here ? NAN : part ? here->gradient : here->values.deviation, text));
             }
         }
         putchar('\n');
@@ -146,7 +146,7 @@ static int write_all(struct qkv_context *ctx, const struct arguments *a, struct 
     return CLI_DONE;
 }
 
-static int inspect(struct qkv_context *ctx, const struct arguments *a, const char *const *folders, size_t count) {
+static int inspect_all(struct qkv_context *ctx, const struct arguments *a, const char *const *folders, size_t count) {
     struct qkv_inspection *list[MODELS] = {NULL};
     char *text = NULL;
     size_t size = 0;
@@ -165,7 +165,7 @@ static int inspect(struct qkv_context *ctx, const struct arguments *a, const cha
     return code;
 }
 
-static int check(const struct arguments *a, size_t count) {
+static int inspect_check(const struct arguments *a, size_t count) {
     if (!count) return cli_usage("inspect: say which model folder: %s inspect MODEL --prompt \"a text\"", cli_program);
     if (count > MODELS) return cli_usage("inspect: %zu models are too many; at most %d side by side", count, MODELS);
     if (!a->prompt && !a->file)
@@ -174,15 +174,15 @@ static int check(const struct arguments *a, size_t count) {
     return CLI_DONE;
 }
 
-static int run(const void *values, const char *const *words, size_t count) {
+static int inspect_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
     struct cli_reads reads = {words, count, a->file};
-    int code = check(a, count);
+    int code = inspect_check(a, count);
     if (code == CLI_DONE) code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE) code = cli_output_check(ctx, a->output, a->force, &reads);
     if (code == CLI_DONE) code = cli_output_check(ctx, a->json, a->force, &reads);
-    if (code == CLI_DONE) code = inspect(ctx, a, words, count);
+    if (code == CLI_DONE) code = inspect_all(ctx, a, words, count);
     qkv_context_free(ctx);
     return code;
 }
@@ -210,7 +210,7 @@ const struct cli_command *cli_inspect(void) {
         .defaults = &defaults,
         .size = sizeof defaults,
         .arguments = SIZE_MAX,
-        .run = run,
+        .run = inspect_run,
     };
     return &command;
 }

@@ -5,7 +5,7 @@
 
 #include "cli.h"
 
-static int cut(struct cli_lines *lines, size_t size, const char *name) {
+static int lines_cut(struct cli_lines *lines, size_t size, const char *name) {
     size_t count = 0;
     if (size >= 3 && !memcmp(lines->data, "\xef\xbb\xbf", 3)) { /* a byte order mark is no text */
         memmove(lines->data, lines->data + 3, size - 3);
@@ -46,7 +46,7 @@ int cli_lines_read(const char *const *words, size_t count, const char *input, st
     if (!grown) return cli_failed("out of memory");
     lines->data = grown;
     lines->name = strcmp(input, "-") ? input : "standard input";
-    return cut(lines, size, lines->name);
+    return lines_cut(lines, size, lines->name);
 }
 
 void cli_lines_free(struct cli_lines *lines) {

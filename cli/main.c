@@ -47,7 +47,7 @@ static void settle_waiting(char **argv) {
     execv("/proc/self/exe", argv);
 }
 
-static int run(const struct cli_command *command, char **words, size_t count) {
+static int main_run(const struct cli_command *command, char **words, size_t count) {
     void *values = calloc(1, command->size);
     if (!values) return cli_failed("out of memory");
     int code = cli_parse(command, words, &count, values);
@@ -57,7 +57,7 @@ static int run(const struct cli_command *command, char **words, size_t count) {
     return code == CLI_HELPED ? CLI_DONE : code;
 }
 
-static int help(char **words, size_t count) {
+static int main_help(char **words, size_t count) {
     if (count == 0 || !strcmp(words[0], "--help") || !strcmp(words[0], "-h") || !strcmp(words[0], "help")) {
         cli_print_overview();
         return CLI_DONE;
@@ -69,13 +69,13 @@ static int help(char **words, size_t count) {
     return CLI_DONE;
 }
 
-static int dispatch(char **words, size_t count) {
+static int main_dispatch(char **words, size_t count) {
     if (count == 0) {
         cli_print_overview();
         return cli_usage("say which command");
     }
     if (!strcmp(words[0], "help") || !strcmp(words[0], "--help") || !strcmp(words[0], "-h"))
-        return help(words + 1, count - 1);
+        return main_help(words + 1, count - 1);
     if (!strcmp(words[0], "--version") || !strcmp(words[0], "-V")) {
         printf("qkv %s\n", qkv_version());
         return CLI_DONE;
@@ -84,7 +84,7 @@ static int dispatch(char **words, size_t count) {
         return cli_usage("the command comes first, then its options; %s is no command (\"%s help\" lists them)",
                          words[0], cli_program);
     const struct cli_command *command = cli_command_find(words[0]);
-    return command ? run(command, words + 1, count - 1) : CLI_USAGE;
+    return command ? main_run(command, words + 1, count - 1) : CLI_USAGE;
 }
 
 /* A descriptor that the caller closed would be given to the next file that is opened, and messages written into it.
@@ -102,5 +102,5 @@ int main(int argc, char **argv) {
     for (int i = 0; i <= 2; i++) fill_descriptor(i);
     setlocale(LC_CTYPE, "");
     if (argc > 0 && argv[0] && *argv[0]) cli_program = argv[0];
-    return cli_finish(dispatch(argc > 1 ? argv + 1 : argv, argc > 1 ? (size_t)argc - 1 : 0));
+    return cli_finish(main_dispatch(argc > 1 ? argv + 1 : argv, argc > 1 ? (size_t)argc - 1 : 0));
 }

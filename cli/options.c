@@ -42,12 +42,12 @@ static bool same_name(const char *name, const char *word, size_t n) {
     return name[n] == 0;
 }
 
-static size_t least(size_t a, size_t b) {
+static size_t options_least(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
 /* Insertions, deletions, replacements and swaps of neighbours that turn a into b (optimal string alignment). */
-static size_t distance(const char *a, const char *b) {
+static size_t options_distance(const char *a, const char *b) {
     enum { MOST = 40 };
     size_t n = strlen(a), m = strlen(b), rows[3][MOST + 1];
     if (n > MOST || m > MOST) return MOST;
@@ -56,9 +56,10 @@ static size_t distance(const char *a, const char *b) {
         size_t *row = rows[i % 3], *above = rows[(i + 2) % 3], *second = rows[(i + 1) % 3];
         row[0] = i;
         for (size_t j = 1; j <= m; j++) {
-            row[j] = least(least(above[j] + 1, row[j - 1] + 1), above[j - 1] + !same_character(a[i - 1], b[j - 1]));
+            row[j] = options_least(options_least(above[j] + 1, row[j - 1] + 1),
+                                   above[j - 1] + !same_character(a[i - 1], b[j - 1]));
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                row[j] = least(row[j], second[j - 2] + 1);
+                row[j] = options_least(row[j], second[j - 2] + 1);
         }
     }
     return rows[n % 3][m];
@@ -70,7 +71,7 @@ const char *cli_closest(const char *word, const char *(*name_at)(const void *lis
     size_t nearest = strlen(word) < 6 ? 3 : strlen(word) / 3 + 2;
     for (size_t i = 0; i < count; i++) {
         const char *name = name_at(list, i);
-        size_t d = distance(word, name), n = strlen(word);
+        size_t d = options_distance(word, name), n = strlen(word);
         if (n >= 3 && !strncmp(word, name, n)) d = 1; /* an abbreviation */
         if (d < nearest && d < strlen(name)) nearest = d, best = name;
     }
@@ -82,7 +83,7 @@ static const char *option_name(const void *list, size_t i) {
 }
 
 /* "--top_k" as it is written: "--top-k". */
-static const char *hyphens(const char *name, char *text, size_t size) {
+static const char *options_hyphens(const char *name, char *text, size_t size) {
     size_t n = 0;
     for (; name[n] && n + 1 < size; n++) text[n] = name[n] == '_' ? '-' : name[n];
     text[n] = 0;
@@ -91,7 +92,7 @@ static const char *hyphens(const char *name, char *text, size_t size) {
 
 /* ---- one option ------------------------------------------------------------------------------------------------------ */
 
-static int append(struct cli_texts *texts, const char *text) {
+static int options_append(struct cli_texts *texts, const char *text) {
     const char **items = realloc(texts->items, (texts->count + 1) * sizeof *items);
     if (!items) return cli_failed("out of memory");
     items[texts->count++] = text;
@@ -115,7 +116,7 @@ static bool in_range(const struct cli_option *option, double x) {
 }
 
 /* " from 0 to 1", of an option that takes a real number; "" if any will do. */
-static const char *range(const struct cli_option *option, char *text, size_t size) {
+static const char *options_range(const struct cli_option *option, char *text, size_t size) {
     const bool above = option->kind == CLI_ABOVE, endless = option->high == CLI_ENDLESS;
     const long long low = (long long)option->low, high = (long long)option->high;
     text[0] = 0;
@@ -127,7 +128,7 @@ static const char *range(const struct cli_option *option, char *text, size_t siz
     return text;
 }
 
-static int set(struct parser *p, const struct cli_option *option, const char *shown, const char *text) {
+static int options_set(struct parser *p, const struct cli_option *option, const char *shown, const char *text) {
     char name[64];
     void *value = (char *)p->values + option->offset;
     bool *given = &p->given[option - p->command->options];
@@ -142,7 +143,7 @@ static int set(struct parser *p, const struct cli_option *option, const char *sh
         *(const char **)value = text;
         return CLI_DONE;
     case CLI_TEXTS:
-        return append(value, text);
+        return options_append(value, text);
     case CLI_COUNT:
         if (cli_read_count(text, option->low, option->high, value)) return CLI_DONE;
         return cli_usage("%s needs a whole number from %lld to %lld, not \"%s\"", shown, (long long)option->low,
@@ -150,12 +151,12 @@ static int set(struct parser *p, const struct cli_option *option, const char *sh
     case CLI_REAL:
     case CLI_ABOVE:
         if (cli_read_real(text, value) && in_range(option, *(const double *)value)) return CLI_DONE;
-        return cli_usage("%s needs a number%s, not \"%s\"", shown, range(option, name, sizeof name), text);
+        return cli_usage("%s needs a number%s, not \"%s\"", shown, options_range(option, name, sizeof name), text);
     }
     return CLI_USAGE;
 }
 
-static int unknown(const struct cli_command *command, const char *word, size_t n) {
+static int options_unknown(const struct cli_command *command, const char *word, size_t n) {
     char name[64], near[64];
     size_t cut = n < sizeof name - 1 ? n : sizeof name - 1;
     memcpy(name, word, cut);
@@ -163,7 +164,7 @@ static int unknown(const struct cli_command *command, const char *word, size_t n
     const char *closest = cli_closest(name, option_name, command->options, command->option_count);
     if (closest)
         return cli_usage("%s has no option --%s; did you mean --%s? (\"%s help %s\" lists them)", command->name, name,
-                         hyphens(closest, near, sizeof near), cli_program, command->name);
+                         options_hyphens(closest, near, sizeof near), cli_program, command->name);
     return cli_usage("%s has no option --%s (\"%s help %s\" lists them)", command->name, name, cli_program,
                      command->name);
 }
@@ -181,14 +182,14 @@ static int parse_long(struct parser *p) {
         const struct cli_option *option = &command->options[i];
         char name[64], shown[68] = "--";
         if (!same_name(option->name, word, n)) continue;
-        strcat(shown, hyphens(option->name, name, sizeof name));
+        strcat(shown, options_hyphens(option->name, name, sizeof name));
         if (option->kind == CLI_FLAG && equals) return cli_usage("%s takes no value", shown);
-        if (option->kind == CLI_FLAG) return set(p, option, shown, NULL);
-        if (equals) return set(p, option, shown, equals + 1);
+        if (option->kind == CLI_FLAG) return options_set(p, option, shown, NULL);
+        if (equals) return options_set(p, option, shown, equals + 1);
         if (p->at + 1 >= p->count) return cli_usage("%s needs a value: %s %s", shown, shown, option->argument);
-        return set(p, option, shown, p->words[++p->at]);
+        return options_set(p, option, shown, p->words[++p->at]);
     }
-    return unknown(command, word, n);
+    return options_unknown(command, word, n);
 }
 
 /* "-q", "-n 200", "-n200" or "-qn200" at the parser's place. */
@@ -207,20 +208,20 @@ static int parse_short(struct parser *p) {
             return cli_usage("%s has no option -%.*s (\"%s help %s\" lists them)", command->name, 1, letter,
                              cli_program, command->name);
         if (option->kind == CLI_FLAG) {
-            int code = set(p, option, shown, NULL);
+            int code = options_set(p, option, shown, NULL);
             if (code) return code;
             continue;
         }
-        if (letter[1]) return set(p, option, shown, letter + 1);
+        if (letter[1]) return options_set(p, option, shown, letter + 1);
         if (p->at + 1 >= p->count) return cli_usage("%s needs a value: %s %s", shown, shown, option->argument);
-        return set(p, option, shown, p->words[++p->at]);
+        return options_set(p, option, shown, p->words[++p->at]);
     }
     return CLI_DONE;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------------------------------- */
 
-static int parse(struct parser *p, size_t *arguments) {
+static int options_parse(struct parser *p, size_t *arguments) {
     for (; p->at < p->count; p->at++) {
         char *word = p->words[p->at];
         int code = CLI_DONE;
@@ -255,7 +256,7 @@ static int check_rules(const struct parser *p, size_t arguments) {
         for (size_t i = 0; i < command->option_count; i++)
             if (p->given[i] && is_listed(rule->options, command->options[i].name) && rule->idle(p->values, arguments))
                 return cli_usage("%s: --%s has no effect: %s", command->name,
-                                 hyphens(command->options[i].name, name, sizeof name), rule->why);
+                                 options_hyphens(command->options[i].name, name, sizeof name), rule->why);
     }
     return CLI_DONE;
 }
@@ -265,7 +266,7 @@ int cli_parse(const struct cli_command *command, char **words, size_t *count, vo
     size_t arguments = 0;
     memcpy(values, command->defaults, command->size);
     p.given = calloc(command->option_count + 1, sizeof *p.given);
-    int code = p.given ? parse(&p, &arguments) : cli_failed("out of memory");
+    int code = p.given ? options_parse(&p, &arguments) : cli_failed("out of memory");
     if (code == CLI_DONE && arguments > command->arguments)
         code =
             cli_usage("%s: one argument too many: \"%s\" (usage: %s %s %.*s)", command->name, words[command->arguments],

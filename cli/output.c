@@ -14,7 +14,7 @@ const char *cli_program = "qkv";
 /* ---- messages ------------------------------------------------------------------------------------------------------ */
 
 /* A file's name or a key of a foreign file may hold escape sequences: they must not reach the terminal. */
-static void say(const char *format, va_list list) {
+static void output_say(const char *format, va_list list) {
     char line[2048];
     vsnprintf(line, sizeof line, format, list);
     for (char *c = line; *c; c++)
@@ -26,14 +26,14 @@ static void say(const char *format, va_list list) {
 void cli_say(const char *format, ...) {
     va_list list;
     va_start(list, format);
-    say(format, list);
+    output_say(format, list);
     va_end(list);
 }
 
 int cli_usage(const char *format, ...) {
     va_list list;
     va_start(list, format);
-    say(format, list);
+    output_say(format, list);
     va_end(list);
     return CLI_USAGE;
 }
@@ -41,7 +41,7 @@ int cli_usage(const char *format, ...) {
 int cli_failed(const char *format, ...) {
     va_list list;
     va_start(list, format);
-    say(format, list);
+    output_say(format, list);
     va_end(list);
     return CLI_FAILED;
 }
@@ -61,13 +61,14 @@ size_t cli_print_name(const char *name, size_t most) {
 }
 
 void cli_say_emulated(const struct qkv_context *ctx, const char *run) {
-    if (qkv_native_bf16(ctx)) return;
+    if (qkv_context_native_bf16(ctx)) return;
     if (run)
         cli_say("%s was trained in bf16, which is emulated with the %s kernels: the same rounding, but no faster than "
                 "fp32; --precision fp32 does without",
-                run, qkv_isa(ctx));
+                run, qkv_context_isa(ctx));
     else
-        cli_say("bf16 is emulated with the %s kernels: the same rounding, but no faster than fp32", qkv_isa(ctx));
+        cli_say("bf16 is emulated with the %s kernels: the same rounding, but no faster than fp32",
+                qkv_context_isa(ctx));
 }
 
 int cli_open(const struct cli_common *common, struct qkv_context **ctx) {
@@ -80,7 +81,7 @@ int cli_open(const struct cli_common *common, struct qkv_context **ctx) {
         return cli_usage("--precision is \"%s\"; it must be fp32, bf16 or auto", precision);
     enum qkv_status status = qkv_context_create(ctx, &options);
     if (!status) {
-        if (qkv_isa_note(*ctx)) cli_say("%s; kernels: %s", qkv_isa_note(*ctx), qkv_isa(*ctx));
+        if (qkv_context_isa_note(*ctx)) cli_say("%s; kernels: %s", qkv_context_isa_note(*ctx), qkv_context_isa(*ctx));
         return CLI_DONE;
     }
     if (!*ctx) return cli_failed("out of memory");
@@ -98,14 +99,14 @@ int cli_set_precision(const struct cli_common *common, struct qkv_context *ctx, 
         precision = strcmp(common->precision, "bf16") == 0 ? QKV_MIXED_BF16 : QKV_FP32;
     else if (folder && qkv_model_precision(ctx, folder, &precision))
         return cli_broken(ctx);
-    qkv_set_precision(ctx, precision);
+    qkv_context_set_precision(ctx, precision);
     return CLI_DONE;
 }
 
 int cli_load(const struct cli_common *common, struct qkv_context *ctx, const char *folder, struct qkv_model **model) {
     int code = cli_set_precision(common, ctx, folder);
     if (code == CLI_DONE && qkv_model_load(ctx, folder, model)) code = cli_broken(ctx);
-    if (code == CLI_DONE && qkv_get_precision(ctx) != QKV_FP32)
+    if (code == CLI_DONE && qkv_context_precision(ctx) != QKV_FP32)
         cli_say_emulated(ctx, cli_asks_record(common) ? folder : NULL);
     return code;
 }

@@ -32,7 +32,7 @@ double cli_now(void) {
 
 volatile sig_atomic_t cli_stopping;
 
-static void stop(int signal) {
+static void progress_stop(int signal) {
     (void)signal;
     cli_stopping = 1;
 }
@@ -41,7 +41,7 @@ void cli_catch_signals(void) {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
     for (size_t i = 0; i < CLI_COUNT_OF(signals); i++) {
         struct sigaction before, action = {0};
-        action.sa_handler = stop;
+        action.sa_handler = progress_stop;
         action.sa_flags = SA_RESTART | (int)SA_RESETHAND; /* the second one has its usual effect */
         sigemptyset(&action.sa_mask);
         /* What is ignored (nohup, a background job) stays ignored. */

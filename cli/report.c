@@ -49,7 +49,7 @@ struct runs {
     size_t count;
 };
 
-static void forget(struct runs *runs) {
+static void report_forget(struct runs *runs) {
     for (size_t i = 0; runs->items && i < runs->count; i++) qkv_run_free(runs->items[i]);
     free(runs->items);
     *runs = (struct runs){0};
@@ -161,13 +161,13 @@ static size_t all_steps(const struct runs *runs, bool *ended) {
     return steps;
 }
 
-static void rest(double seconds) {
+static void report_rest(double seconds) {
     double until = cli_now() + seconds;
     while (!cli_stopping && cli_now() < until) nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
 }
 
 /* Writes the page whenever there are new steps; the last one does not load itself again. */
-static int follow(struct qkv_context *ctx, const struct arguments *a, const char *const *folders, size_t count) {
+static int report_follow(struct qkv_context *ctx, const struct arguments *a, const char *const *folders, size_t count) {
     size_t written = SIZE_MAX;
     for (;;) {
         struct runs runs;
@@ -178,17 +178,17 @@ static int follow(struct qkv_context *ctx, const struct arguments *a, const char
         if (!code && (last || steps != written) &&
             qkv_runs_write_page(ctx, runs.items, runs.count, last ? 0 : (int)a->every, a->output))
             code = cli_broken(ctx);
-        forget(&runs);
+        report_forget(&runs);
         if (!code && written == SIZE_MAX && !last)
             fprintf(stderr, "%s: written every %lld s until the run%s end%s; Ctrl-C ends it\n", a->output,
                     (long long)a->every, count == 1 ? "" : "s", count == 1 ? "s" : "");
         if (code || last) return code ? code : ended ? CLI_DONE : CLI_INTERRUPTED;
         written = steps;
-        rest((double)a->every);
+        report_rest((double)a->every);
     }
 }
 
-static int report(struct qkv_context *ctx, const struct arguments *a, const char *const *folders, size_t count) {
+static int report_all(struct qkv_context *ctx, const struct arguments *a, const char *const *folders, size_t count) {
     struct runs runs;
     int code = read_runs(ctx, folders, count, &runs);
     if (!code && a->output && qkv_runs_write_page(ctx, runs.items, runs.count, 0, a->output)) code = cli_broken(ctx);
@@ -196,11 +196,11 @@ static int report(struct qkv_context *ctx, const struct arguments *a, const char
         if (i) putchar('\n');
         print_run(runs.items[i]);
     }
-    forget(&runs);
+    report_forget(&runs);
     return code;
 }
 
-static int run(const void *values, const char *const *words, size_t count) {
+static int report_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
     if (!count) return cli_usage("report: say which runs: %s report RUN… -o report.html", cli_program);
@@ -208,7 +208,7 @@ static int run(const void *values, const char *const *words, size_t count) {
     int code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE) code = cli_output_check(ctx, a->output, a->force, &(struct cli_reads){words, count, NULL});
     if (code == CLI_DONE && a->follow) cli_catch_signals();
-    if (code == CLI_DONE) code = a->follow ? follow(ctx, a, words, count) : report(ctx, a, words, count);
+    if (code == CLI_DONE) code = a->follow ? report_follow(ctx, a, words, count) : report_all(ctx, a, words, count);
     qkv_context_free(ctx);
     return code;
 }
@@ -235,7 +235,7 @@ const struct cli_command *cli_report(void) {
         .defaults = &defaults,
         .size = sizeof defaults,
         .arguments = SIZE_MAX,
-        .run = run,
+        .run = report_run,
     };
     return &command;
 }

@@ -36,7 +36,7 @@ static const struct cli_rule rules[] = {
 };
 
 /* A model folder's tokenizer, or a tokenizer.json itself. */
-static int load(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **tokenizer) {
+static int tokenize_load(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **tokenizer) {
     struct stat info;
     char *inside = NULL;
     if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) {
@@ -112,7 +112,7 @@ static int encode_stream(struct printer *p) {
     return code;
 }
 
-static int encode(struct printer *p, const char *const *words, size_t count) {
+static int tokenize_encode(struct printer *p, const char *const *words, size_t count) {
     const int32_t *before = NULL, *after = NULL;
     size_t before_count = 0, after_count = 0;
     if (p->arguments->specials) qkv_tokenizer_template(p->tokenizer, &before, &before_count, &after, &after_count);
@@ -154,7 +154,7 @@ static int decode_ids(struct printer *p, const char *text, size_t size) {
     return code;
 }
 
-static int decode(struct printer *p, const char *const *words, size_t count) {
+static int tokenize_decode(struct printer *p, const char *const *words, size_t count) {
     char *text = NULL;
     size_t size = 0;
     if (count > 0) return decode_ids(p, words[0], strlen(words[0]));
@@ -164,16 +164,16 @@ static int decode(struct printer *p, const char *const *words, size_t count) {
     return code;
 }
 
-static int run(const void *values, const char *const *words, size_t count) {
+static int tokenize_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
     struct qkv_tokenizer *tokenizer = NULL;
     if (!count) return cli_usage("tokenize: say which tokenizer: a model folder or a tokenizer.json");
     int code = cli_open(&a->common, &ctx);
-    if (code == CLI_DONE) code = load(ctx, words[0], &tokenizer);
+    if (code == CLI_DONE) code = tokenize_load(ctx, words[0], &tokenizer);
     if (code == CLI_DONE) {
         struct printer p = {ctx, tokenizer, a, 0};
-        code = a->ids ? decode(&p, words + 1, count - 1) : encode(&p, words + 1, count - 1);
+        code = a->ids ? tokenize_decode(&p, words + 1, count - 1) : tokenize_encode(&p, words + 1, count - 1);
     }
     qkv_tokenizer_free(tokenizer);
     qkv_context_free(ctx);
@@ -199,7 +199,7 @@ const struct cli_command *cli_tokenize(void) {
         .defaults = &defaults,
         .size = sizeof defaults,
         .arguments = 2,
-        .run = run,
+        .run = tokenize_run,
     };
     return &command;
 }

@@ -103,7 +103,7 @@ static int check_start(const struct arguments *a, const struct qkv_train_options
 }
 
 /* What is wrong with the files of a run, or with the options beside them. */
-static int failed(const struct qkv_context *ctx, enum qkv_status status) {
+static int train_failed(const struct qkv_context *ctx, enum qkv_status status) {
     return status ? cli_broken(ctx) : CLI_DONE;
 }
 
@@ -130,7 +130,7 @@ int cli_check_doubles(const char *command, const struct cli_texts *set, const st
     return CLI_DONE;
 }
 
-static const char *given(const struct arguments *a, size_t i) {
+static const char *train_given(const struct arguments *a, size_t i) {
     return cli_train_value(&a->training, i);
 }
 
@@ -169,8 +169,8 @@ static int read_options(struct qkv_context *ctx, const struct arguments *a, stru
     return CLI_DONE;
 }
 
-static int start(struct qkv_context *ctx, const struct arguments *a, struct cli_task *task,
-                 struct qkv_trainer **trainer) {
+static int train_start(struct qkv_context *ctx, const struct arguments *a, struct cli_task *task,
+                       struct qkv_trainer **trainer) {
     struct qkv_train_options options;
     struct qkv_spec spec;
     int code = read_options(ctx, a, &options, &spec);
@@ -183,7 +183,7 @@ static int start(struct qkv_context *ctx, const struct arguments *a, struct cli_
         cli_say("interrupted before the first step; there is nothing to resume");
         return CLI_INTERRUPTED;
     }
-    return failed(ctx, status);
+    return train_failed(ctx, status);
 }
 
 /* An option's name as it is typed, "--eval-every". */
@@ -226,10 +226,10 @@ static int check_resume(struct qkv_context *ctx, const struct arguments *a) {
                                    : "set");
     if (qkv_train_defaults(ctx, NULL, &trial)) return cli_misused(ctx);
     for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++) {
-        if (!given(a, i)) continue;
+        if (!train_given(a, i)) continue;
         longer |= !strcmp(name, "steps");
         if (!qkv_train_may_change(name, &why)) return refuse_change(name, why);
-        if (qkv_train_set(ctx, &trial, name, given(a, i))) return cli_misused(ctx);
+        if (qkv_train_set(ctx, &trial, name, train_given(a, i))) return cli_misused(ctx);
     }
     if (a->extend && !is_extend(a->extend))
         return cli_usage("train: extend is \"%s\"; it must be decay, flat or rewarm", a->extend);
@@ -243,17 +243,17 @@ static size_t list_changes(const struct arguments *a, char **settings) {
     const char *name, *value, *help;
     size_t count = 0;
     for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++) {
-        if (!given(a, i)) continue;
-        size_t n = strlen(name) + strlen(given(a, i)) + 2;
+        if (!train_given(a, i)) continue;
+        size_t n = strlen(name) + strlen(train_given(a, i)) + 2;
         settings[count] = malloc(n);
-        if (settings[count]) snprintf(settings[count], n, "%s=%s", name, given(a, i));
+        if (settings[count]) snprintf(settings[count], n, "%s=%s", name, train_given(a, i));
         count++;
     }
     return count;
 }
 
-static int resume(struct qkv_context *ctx, const struct arguments *a, struct cli_task *task,
-                  struct qkv_trainer **trainer) {
+static int train_resume(struct qkv_context *ctx, const struct arguments *a, struct cli_task *task,
+                        struct qkv_trainer **trainer) {
     char *settings[CLI_TRAIN_OPTIONS];
     int code = check_resume(ctx, a);
     if (code) return code;
@@ -270,7 +270,7 @@ static int resume(struct qkv_context *ctx, const struct arguments *a, struct cli
         cli_say("interrupted before the first step; %s is as it was", a->resume);
         return CLI_INTERRUPTED;
     }
-    return failed(ctx, status);
+    return train_failed(ctx, status);
 }
 
 /* "a.txt", or "a.txt and 2 more files", of those to train on. */
@@ -341,7 +341,7 @@ static const char *batch_text(char *text, size_t size, const struct qkv_train_op
     return text;
 }
 
-static void introduce(struct cli_progress *progress, struct qkv_trainer *trainer, const struct arguments *a) {
+static void train_introduce(struct cli_progress *progress, struct qkv_trainer *trainer, const struct arguments *a) {
     const struct qkv_train_options *options = qkv_trainer_options(trainer);
     struct qkv_model *model = qkv_trainer_model(trainer);
     const struct qkv_context *ctx = qkv_model_context(model);
@@ -358,13 +358,13 @@ static void introduce(struct cli_progress *progress, struct qkv_trainer *trainer
                       a->preset || a->spec || (!a->resume && options->from) ? ", " : "",
                       cli_short(text[0], (double)parameters), spec->vocab, spec->context);
     introduce_data(progress, trainer, options);
-    const char *precision = qkv_get_precision(ctx) == QKV_FP32 ? "fp32"
-                            : qkv_native_bf16(ctx)             ? "bf16"
-                                                               : "bf16 (emulated)";
-    cli_progress_line(progress, "machine %d thread%s, %s, %s, %s for weights, optimizer and one step", qkv_threads(ctx),
-                      qkv_threads(ctx) == 1 ? "" : "s", qkv_isa(ctx), precision,
-                      cli_bytes(text[1], qkv_trainer_bytes(trainer)));
-    if (qkv_get_precision(ctx) != QKV_FP32) cli_say_emulated(ctx, NULL);
+    const char *precision = qkv_context_precision(ctx) == QKV_FP32 ? "fp32"
+                            : qkv_context_native_bf16(ctx)         ? "bf16"
+                                                                   : "bf16 (emulated)";
+    cli_progress_line(progress, "machine %d thread%s, %s, %s, %s for weights, optimizer and one step",
+                      qkv_context_threads(ctx), qkv_context_threads(ctx) == 1 ? "" : "s", qkv_context_isa(ctx),
+                      precision, cli_bytes(text[1], qkv_trainer_bytes(trainer)));
+    if (qkv_context_precision(ctx) != QKV_FP32) cli_say_emulated(ctx, NULL);
     char batch[96];
     cli_progress_line(progress, "run     %s, %lld steps of %s; Ctrl-C saves and stops", a->resume ? a->resume : a->out,
                       (long long)options->steps, batch_text(batch, sizeof batch, options, spec));
@@ -412,8 +412,8 @@ static void show_step(struct running *run, const struct qkv_train_report *r) {
     cli_progress_show(run->progress, r->steps > 0 ? (double)r->step / (double)r->steps : -1, fields, count);
 }
 
-static int interrupted(struct qkv_trainer *trainer, struct cli_progress *progress, const struct arguments *a,
-                       const struct qkv_train_report *r) {
+static int train_interrupted(struct qkv_trainer *trainer, struct cli_progress *progress, const struct arguments *a,
+                             const struct qkv_train_report *r) {
     const char *folder = a->resume ? a->resume : a->out;
     cli_progress_clear(progress);
     if (!r->saved && qkv_trainer_save(trainer)) return cli_broken(qkv_model_context(qkv_trainer_model(trainer)));
@@ -423,7 +423,7 @@ static int interrupted(struct qkv_trainer *trainer, struct cli_progress *progres
 }
 
 /* The command that suits what was learnt. */
-static void suggest(struct cli_progress *progress, const char *folder, const struct qkv_train_options *options) {
+static void train_suggest(struct cli_progress *progress, const char *folder, const struct qkv_train_options *options) {
     if (options->pairs)
         cli_progress_line(progress, "try: %s translate %s \"a source\"", cli_program, folder);
     else if (options->labeled)
@@ -434,8 +434,8 @@ static void suggest(struct cli_progress *progress, const char *folder, const str
         cli_progress_line(progress, "try: %s generate %s -n 300", cli_program, folder);
 }
 
-static void conclude(struct cli_progress *progress, const struct arguments *a, struct qkv_trainer *trainer,
-                     const struct qkv_train_report *r) {
+static void train_conclude(struct cli_progress *progress, const struct arguments *a, struct qkv_trainer *trainer,
+                           const struct qkv_train_report *r) {
     const char *folder = a->resume ? a->resume : a->out, *slash = folder[strlen(folder) - 1] == '/' ? "" : "/";
     const struct qkv_train_options *options = qkv_trainer_options(trainer);
     bool loss = strcmp(r->metric_name, "loss") == 0;
@@ -451,10 +451,10 @@ static void conclude(struct cli_progress *progress, const struct arguments *a, s
                       slash);
     cli_progress_line(progress, "  log         %s%slog.jsonl", folder, slash);
     cli_progress_line(progress, "  checkpoint  %s%scheckpoint.safetensors", folder, slash);
-    suggest(progress, folder, options);
+    train_suggest(progress, folder, options);
 }
 
-static int loop(struct qkv_trainer *trainer, struct cli_progress *progress, const struct arguments *a) {
+static int train_loop(struct qkv_trainer *trainer, struct cli_progress *progress, const struct arguments *a) {
     struct running run = {.progress = progress, .began = cli_now(), .first = -1};
     show_notes(progress, trainer, &run.notes);
     struct qkv_context *ctx = qkv_model_context(qkv_trainer_model(trainer));
@@ -480,10 +480,10 @@ static int loop(struct qkv_trainer *trainer, struct cli_progress *progress, cons
             if (code) return code;
         }
         if (r.step >= r.steps) {
-            conclude(progress, a, trainer, &r);
+            train_conclude(progress, a, trainer, &r);
             return CLI_DONE;
         }
-        if (cli_stopping) return interrupted(trainer, progress, a, &r);
+        if (cli_stopping) return train_interrupted(trainer, progress, a, &r);
         if (cli_progress_due(progress)) show_step(&run, &r);
     }
 }
@@ -499,17 +499,17 @@ static int run_train(const void *values, const char *const *words, size_t count)
     int code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE) {
         cli_catch_signals();
-        code = a->resume ? resume(ctx, a, &task, &trainer) : start(ctx, a, &task, &trainer);
+        code = a->resume ? train_resume(ctx, a, &task, &trainer) : train_start(ctx, a, &task, &trainer);
     }
     if (code == CLI_DONE && a->resume && is_sample_idle(a, qkv_trainer_options(trainer))) code = CLI_FAILED;
     if (code == CLI_DONE) {
         task.finish = true;
-        introduce(&progress, trainer, a);
+        train_introduce(&progress, trainer, a);
         progress.latest = 0; /* the first step is shown at once */
         if (a->profile && qkv_trainer_profile_start(trainer)) code = cli_broken(ctx);
     }
     if (code == CLI_DONE) {
-        code = loop(trainer, &progress, a);
+        code = train_loop(trainer, &progress, a);
         if (a->profile) cli_print_profile(qkv_trainer_profile(trainer));
     }
     qkv_trainer_free(trainer);

@@ -12,7 +12,7 @@ static int by_time(const void *a, const void *b) {
 }
 
 /* "71.2G", or "-" for nothing. */
-static const char *rate(char *text, double count, double seconds) {
+static const char *train_profile_rate(char *text, double count, double seconds) {
     if (!(count > 0 && seconds > 0)) return "-";
     return cli_short(text, count / seconds);
 }
@@ -25,8 +25,9 @@ static void print_row(const struct qkv_profile_report *report, const struct qkv_
     if (row->flops > 0 && row->seconds > 0 && report->peak > 0)
         snprintf(share, sizeof share, "%.1f%%", 100 * row->flops / row->seconds / report->peak);
     printf("  %-22s %10.4g %11.3f %7.1f%% %9s %8s %9s\n", name, (double)row->calls / steps, 1e3 * row->seconds / steps,
-           report->seconds > 0 ? 100 * row->seconds / report->seconds : 0, rate(flops, row->flops, row->seconds), share,
-           rate(bytes, row->bytes, row->seconds));
+           report->seconds > 0 ? 100 * row->seconds / report->seconds : 0,
+           train_profile_rate(flops, row->flops, row->seconds), share,
+           train_profile_rate(bytes, row->bytes, row->seconds));
 }
 
 void cli_print_profile(struct qkv_profile_report report) {

@@ -17,7 +17,7 @@
 
 /* ---- samples -------------------------------------------------------------------------------------------------------- */
 
-static bool collect(void *user, const char *text, size_t size) {
+static bool train_show_collect(void *user, const char *text, size_t size) {
     return fwrite(text, 1, size, user) == size;
 }
 
@@ -25,7 +25,7 @@ static enum qkv_status write_sample(FILE *out, struct qkv_model *model, int64_t 
     struct qkv_generate_options options = {.sampling = qkv_sampling_defaults(), .tokens = (size_t)tokens, .end_id = -1};
     struct qkv_generate_report report;
     options.sampling.temperature = 0.8;
-    return qkv_generate(model, "\n", 1, &options, collect, out, &report);
+    return qkv_generate(model, "\n", 1, &options, train_show_collect, out, &report);
 }
 
 /* The sources of the first lines of a file of pairs, each line's end and target cut off. */
@@ -55,7 +55,7 @@ static bool write_target(void *user, size_t line, size_t rank, const char *text,
     const struct writing *w = user;
     (void)rank, (void)score;
     fprintf(w->out, line ? "\n%s -> " : "%s -> ", w->lines[line]);
-    return collect(w->out, text, size);
+    return train_show_collect(w->out, text, size);
 }
 
 /* A few validation sources with what greedy search makes of them. */
@@ -76,7 +76,7 @@ static enum qkv_status write_targets(FILE *out, struct qkv_trainer *trainer, int
 }
 
 /* Four columns of margin; no control characters on a terminal. */
-static void show(struct cli_progress *progress, const char *text, size_t size) {
+static void train_show_all(struct cli_progress *progress, const char *text, size_t size) {
     if (progress->kind == CLI_SILENT) return;
     cli_progress_clear(progress);
     fputs("    ", stderr);
@@ -128,7 +128,7 @@ static bool append_sample(const char *path, const char *line, size_t length) {
     return whole;
 }
 
-static int keep(const char *folder, int64_t step, const char *text, size_t size) {
+static int train_show_keep(const char *folder, int64_t step, const char *text, size_t size) {
     char *line = NULL, *path = NULL;
     size_t length = 0, n = strlen(folder) + sizeof "/samples.jsonl";
     FILE *out = open_memstream(&line, &length);
@@ -162,8 +162,8 @@ int cli_train_show(struct cli_progress *progress, struct qkv_trainer *trainer, c
         pairs ? write_targets(out, trainer, tokens) : write_sample(out, qkv_trainer_model(trainer), tokens);
     int code = status ? cli_broken(qkv_model_context(qkv_trainer_model(trainer))) : CLI_DONE;
     if (fclose(out) != 0 && !code) code = cli_failed("out of memory");
-    if (!code) show(progress, text, size);
-    if (!code) code = keep(folder, step, text, size);
+    if (!code) train_show_all(progress, text, size);
+    if (!code) code = train_show_keep(folder, step, text, size);
     free(text);
     return code;
 }

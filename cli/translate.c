@@ -55,13 +55,13 @@ static const struct cli_option options[] = {
     CLI_IGNORE_DIGEST(struct arguments),
 };
 
-static bool searches(const void *values, size_t arguments) {
+static bool translate_searches(const void *values, size_t arguments) {
     const struct arguments *a = values;
     (void)arguments;
     return !a->sample;
 }
 
-static bool samples(const void *values, size_t arguments) {
+static bool translate_samples(const void *values, size_t arguments) {
     const struct arguments *a = values;
     (void)arguments;
     return a->sample;
@@ -103,8 +103,8 @@ static bool writes_no_file(const void *values, size_t arguments) {
 }
 
 static const struct cli_rule rules[] = {
-    {"temp top-k top-p seed", searches, "only sampling chooses; add --sample"},
-    {"beam", samples, "--sample draws instead of searching"},
+    {"temp top-k top-p seed", translate_searches, "only sampling chooses; add --sample"},
+    {"beam", translate_samples, "--sample draws instead of searching"},
     {"top-k top-p seed", is_greedy, "--temp 0 always takes the likeliest token"},
     {"temp top-p seed", keeps_one, "--top-k 1 always takes the likeliest token"},
     {"length-penalty", has_one_result,
@@ -154,7 +154,7 @@ static bool write_line(void *user, size_t line, size_t rank, const char *text, s
     return !cli_stopping && !ferror(w->file);
 }
 
-static int check(const struct arguments *a) {
+static int translate_check(const struct arguments *a) {
     if (!a->sample && a->n_best > a->beam)
         return cli_usage("translate: --n-best %lld needs --beam %lld or more (or --sample)", (long long)a->n_best,
                          (long long)a->n_best);
@@ -168,7 +168,8 @@ static void print_statistics(const struct arguments *a, size_t lines, size_t tok
             seconds > 0 ? (double)lines / seconds : 0, seconds > 0 ? (double)tokens / seconds : 0, seeded);
 }
 
-static int translate(struct qkv_model *model, const struct arguments *a, const struct cli_lines *lines, FILE *file) {
+static int translate_all(struct qkv_model *model, const struct arguments *a, const struct cli_lines *lines,
+                         FILE *file) {
     struct writer w = {.arguments = a, .file = file, .lines = lines->count};
     struct qkv_search_options o = qkv_search_defaults();
     size_t tokens = 0;
@@ -199,7 +200,7 @@ static int translate(struct qkv_model *model, const struct arguments *a, const s
     return code;
 }
 
-static int run(const void *values, const char *const *words, size_t count) {
+static int translate_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
     struct qkv_model *model = NULL;
@@ -208,7 +209,7 @@ static int run(const void *values, const char *const *words, size_t count) {
         return cli_usage("translate: say which model folder: %s translate MODEL \"a line of text\"", cli_program);
     struct cli_output output = {0};
     struct cli_reads reads = {words, 1, count > 1 ? NULL : a->input ? a->input : "-"};
-    int code = check(a);
+    int code = translate_check(a);
     if (code == CLI_DONE) code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE) code = cli_output_check(ctx, a->output, a->force, &reads);
     if (code == CLI_DONE) code = cli_load(&a->common, ctx, words[0], &model);
@@ -220,7 +221,7 @@ static int run(const void *values, const char *const *words, size_t count) {
         code = cli_output_begin(ctx, a->output, a->force, &reads, &output); /* may wait for a reader */
     if (code == CLI_DONE) {
         cli_catch_signals();
-        code = translate(model, a, &lines, output.file);
+        code = translate_all(model, a, &lines, output.file);
     }
     code = cli_output_end(&output, code);
     cli_lines_free(&lines);
@@ -251,7 +252,7 @@ const struct cli_command *cli_translate(void) {
         .defaults = &defaults,
         .size = sizeof defaults,
         .arguments = SIZE_MAX,
-        .run = run,
+        .run = translate_run,
     };
     return &command;
 }

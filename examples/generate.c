@@ -30,7 +30,7 @@ int main(int argc, char **argv) {
     /* Every call gives a status; the context has the sentence that says what went wrong. */
     enum qkv_status status = qkv_context_create(&ctx, NULL);
     if (!status) status = qkv_model_precision(ctx, argv[1], &precision);
-    if (!status) qkv_set_precision(ctx, precision); /* the one that the model was trained in */
+    if (!status) qkv_context_set_precision(ctx, precision); /* the one that the model was trained in */
     if (!status) status = qkv_model_load(ctx, argv[1], &model);
     if (!status) status = qkv_generate(model, prompt, strlen(prompt), &options, write_text, NULL, &report);
     if (status)

@@ -112,21 +112,21 @@ QKV_API void qkv_context_free(struct qkv_context *ctx);
 /* What went wrong in the latest call that returned a status, where, and what to do; "" if it was a success; never NULL.
  * Owned by the context, valid until the next call with it. */
 QKV_API const char *qkv_message(const struct qkv_context *ctx);
-QKV_API int qkv_threads(const struct qkv_context *ctx);
-QKV_API const char *qkv_isa(const struct qkv_context *ctx);
+QKV_API int qkv_context_threads(const struct qkv_context *ctx);
+QKV_API const char *qkv_context_isa(const struct qkv_context *ctx);
 /* The i-th kernel table that this machine can run, best first; NULL past the last. */
 QKV_API const char *qkv_isa_at(size_t i);
 /* Why a better table than that is not used although the processor has it: one line, or NULL. */
-QKV_API const char *qkv_isa_note(const struct qkv_context *ctx);
+QKV_API const char *qkv_context_isa_note(const struct qkv_context *ctx);
 /* The precision may be changed while no model, pass or session of the context exists. Setting QKV_PRECISION_AUTO sets what it
  * stands for; qkv_model_precision says what a model was trained in. */
-QKV_API enum qkv_precision qkv_get_precision(const struct qkv_context *ctx);
-QKV_API void qkv_set_precision(struct qkv_context *ctx, enum qkv_precision precision);
+QKV_API enum qkv_precision qkv_context_precision(const struct qkv_context *ctx);
+QKV_API void qkv_context_set_precision(struct qkv_context *ctx, enum qkv_precision precision);
 /* What QKV_PRECISION_AUTO, and the training option precision=auto of a new run, stand for: $QKV_PRECISION where it was fp32 or
  * bf16 when the context was made, else bf16 where the context's kernels multiply it themselves, else fp32. */
 QKV_API enum qkv_precision qkv_auto_precision(const struct qkv_context *ctx);
 /* Whether this machine multiplies bf16 itself. */
-QKV_API bool qkv_native_bf16(const struct qkv_context *ctx);
+QKV_API bool qkv_context_native_bf16(const struct qkv_context *ctx);
 /* Frees what a qkv call returned as the caller's own (texts, id arrays). NULL is fine. */
 QKV_API void qkv_free(void *block);
 /* Called during long work: what is being done and how far it is (total 0: unknown). Return false to stop. */
@@ -389,7 +389,7 @@ QKV_API enum qkv_status qkv_model_load(struct qkv_context *ctx, const char *fold
  * run older than the option. QKV_FORMAT when the record is damaged, QKV_FILE when it cannot be read, QKV_MEMORY. Set it before
  * the model is made and evaluations give the numbers of the training:
  *     status = qkv_model_precision(ctx, folder, &precision);
- *     if (!status) qkv_set_precision(ctx, precision);
+ *     if (!status) qkv_context_set_precision(ctx, precision);
  *     if (!status) status = qkv_model_load(ctx, folder, &model); */
 QKV_API enum qkv_status qkv_model_precision(struct qkv_context *ctx, const char *folder, enum qkv_precision *precision);
 /* Writes a model folder, each file replaced atomically, the weights last. */
@@ -467,25 +467,25 @@ struct qkv_pass_shape {
 };
 
 /* Where a forward pass can be listened to. */
-#define QKV_TAP_LIST(X)                                                                                                \
+#define QKV_HOOK_LIST(X)                                                                                               \
     X(EMBEDDING, "embedding", "the residual stream before the first block")                                            \
     X(ATTENTION, "attention", "what self attention gives, before it is added to the stream")                           \
     X(CROSS, "cross", "what cross attention gives, the same")                                                          \
     X(FFN, "ffn", "what the feed-forward sublayer gives, the same")                                                    \
-    X(STREAM, "stream", "the residual stream after a block")                                                           \
+    X(RESIDUAL, "stream", "the residual stream after a block")                                                         \
     X(FINAL, "final", "after the final norm")
-#define QKV_TAP_ENUM(name, text, help) QKV_TAP_##name,
-enum qkv_tap_kind { QKV_TAP_LIST(QKV_TAP_ENUM) };
-#undef QKV_TAP_ENUM
-struct qkv_tap_point {
-    enum qkv_tap_kind kind;
+#define QKV_HOOK_ENUM(name, text, help) QKV_HOOK_##name,
+enum qkv_hook_kind { QKV_HOOK_LIST(QKV_HOOK_ENUM) };
+#undef QKV_HOOK_ENUM
+struct qkv_hook_point {
+    enum qkv_hook_kind kind;
     bool encoder;         /* whose: the encoder's, or the decoder's */
     size_t layer;         /* of the block; 0 before the first one, the number of layers behind the last one */
     size_t rows, columns; /* B·T, C */
     const float *values;  /* valid during the call; as they are before dropout */
 };
 /* Called in the order of the computation, from the thread that runs the pass; must not call anything of the pass or its model. */
-typedef void qkv_tap(void *user, const struct qkv_tap_point *point);
+typedef void qkv_hook(void *user, const struct qkv_hook_point *point);
 struct qkv_pass_options {
     size_t B, T, source_T; /* the largest batch that will come, or the largest of each */
     const struct qkv_pass_shape
@@ -498,8 +498,8 @@ struct qkv_pass_options {
     bool dropout;    /* dropout is on, as in training; needs train */
     bool logits;     /* keep the logits of lm heads (else only the loss is computed) */
     bool weights;    /* keep what attention weights are made from: of size T, never T×T */
-    qkv_tap *tap;    /* told of the numbers on the way, block by block; NULL: nobody. Not with checkpoint */
-    void *tap_user;
+    qkv_hook *hook;  /* told of the numbers on the way, block by block; NULL: nobody. Not with checkpoint */
+    void *hook_user;
 };
 struct qkv_pass;
 /* Plans the memory by a dry run, then allocates all of it: passes themselves allocate nothing. */

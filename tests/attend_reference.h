@@ -34,7 +34,7 @@ struct attend_case {
     struct qkv_attend_gradients g;
     void *buffer[ATTEND_TENSORS];
     size_t elements[ATTEND_TENSORS];
-    float *lse, *bias, *addend;
+    float *lse, *bias, *attention_bias;
     uint8_t *mask;
     size_t addend_floats;
     int32_t *lo, *hi, *position;
@@ -42,7 +42,7 @@ struct attend_case {
 };
 
 struct attend_extras { /* what a case has beside the plain formula */
-    bool mask, addend, past, bf16;
+    bool mask, attention_bias, past, bf16;
 };
 
 /* Zeros in front of a page that nobody may touch; freed with guard_page_free. */
@@ -131,7 +131,7 @@ static inline bool attend_may(const struct qkv_attend *a, size_t b, size_t h, si
     size_t row = b * a->Tq + i;
     if ((int64_t)j < a->lo[row] || (int64_t)j >= a->hi[row]) return false;
     if (a->mask && !a->mask[attend_pair(&a->mask_pairs, b, h, i, j)]) return false;
-    return !(a->addend && a->addend[attend_pair(&a->addend_pairs, b, h, i, j)] == -INFINITY);
+    return !(a->attention_bias && a->attention_bias[attend_pair(&a->attention_bias_strides, b, h, i, j)] == -INFINITY);
 }
 
 static inline bool attend_may_any(const struct qkv_attend *a, size_t b, size_t h, size_t i) {
@@ -163,9 +163,10 @@ static inline double attend_stage(const struct qkv_attend *a, enum qkv_attention
     if (stage == QKV_ATTENTION_CAPPED) return s;
     if (!attend_may(a, b, h, i, j)) return -INFINITY;
     double bias = a->bias ? (double)a->bias[attend_bias_at(a, b, h, i, j)] : 0;
-    double addend = a->addend ? (double)a->addend[attend_pair(&a->addend_pairs, b, h, i, j)] : 0;
-    if (bound) *bound += 0x1p-22 * (fabs(s) + fabs(bias) + fabs(addend));
-    return s + bias + addend;
+    double attention_bias =
+        a->attention_bias ? (double)a->attention_bias[attend_pair(&a->attention_bias_strides, b, h, i, j)] : 0;
+    if (bound) *bound += 0x1p-22 * (fabs(s) + fabs(bias) + fabs(attention_bias));
+    return s + bias + attention_bias;
 }
 
 /* Weights of one row before dropout; returns its log-sum-exp. */
@@ -182,9 +183,9 @@ static inline double attend_row(const struct qkv_attend *a, size_t b, size_t h, 
 }
 
 /* y (B,H,Tq,Dv) and, where dy is given, the gradients dq (B,H,Tq,D), dk (B,Hkv,Tk,D), dv (B,Hkv,Tk,Dv) of all keys, and
- * daddend (addend_floats), all plain. */
+ * dattention_bias (addend_floats), all plain. */
 struct attend_answer {
-    double *y, *lse, *dq, *dk, *dv, *daddend;
+    double *y, *lse, *dq, *dk, *dv, *dattention_bias;
 };
 
 /* Σ dy·y of a row. Backward takes y as it is stored, so a rounded one counts as rounded. */
@@ -212,7 +213,7 @@ static inline void attend_row_gradient(const struct attend_case *c, size_t b, si
             dv[d] += p[j] * keep * g;
         }
         double ds = p[j] * (dp - delta);
-        if (c->g.daddend) out->daddend[attend_pair(&a->addend_pairs, b, h, i, j)] += ds;
+        if (c->g.dattention_bias) out->dattention_bias[attend_pair(&a->attention_bias_strides, b, h, i, j)] += ds;
         for (size_t d = 0; d < a->D; d++) {
             out->dq[row * a->D + d] += ds * slope[j] * attend_key(a, b, j, n, d);
             dk[d] += ds * slope[j] * (double)attend_get(&a->q, b, i, h, d);
@@ -228,7 +229,7 @@ static inline void attend_reference(const struct attend_case *c, bool backward, 
     out->dq = attend_memory(queries * a->D, sizeof(double));
     out->dk = attend_memory(keys * a->D, sizeof(double));
     out->dv = attend_memory(keys * a->Dv, sizeof(double));
-    out->daddend = attend_memory(c->addend_floats, sizeof(double));
+    out->dattention_bias = attend_memory(c->addend_floats, sizeof(double));
     double *p = attend_memory(a->Tk, sizeof(double)), *slope = attend_memory(a->Tk, sizeof(double));
     for (size_t row = 0; row < queries; row++) {
         size_t i = row % a->Tq, h = row / a->Tq % a->H, b = row / a->Tq / a->H;
@@ -246,7 +247,7 @@ static inline void attend_reference(const struct attend_case *c, bool backward, 
 
 static inline void attend_answer_free(struct attend_answer *out) {
     guard_page_free(out->y), guard_page_free(out->lse), guard_page_free(out->dq), guard_page_free(out->dk),
-        guard_page_free(out->dv), guard_page_free(out->daddend);
+        guard_page_free(out->dv), guard_page_free(out->dattention_bias);
 }
 
 /* ---- random cases -------------------------------------------------------------------------------------------------- */
@@ -337,15 +338,15 @@ static inline void attend_case_dense(struct attend_case *c, struct qkv_random *r
                 c->mask[e] = (uint8_t)attend_uniform(random, 1, 255);
         }
     }
-    if (extras.addend) {
-        a->addend_pairs = attend_pairs(a, random, &run, &c->addend_floats);
-        a->addend = c->addend = attend_memory(c->addend_floats, sizeof(float));
-        c->g.daddend = attend_memory(c->addend_floats, sizeof(float));
+    if (extras.attention_bias) {
+        a->attention_bias_strides = attend_pairs(a, random, &run, &c->addend_floats);
+        a->attention_bias = c->attention_bias = attend_memory(c->addend_floats, sizeof(float));
+        c->g.dattention_bias = attend_memory(c->addend_floats, sizeof(float));
         for (size_t e = 0; e < c->addend_floats; e++) {
             if (e % run == 0) row = masks && attend_chance(random, 0.1);
             bool gap = e % run >= a->Tk, never = !gap && masks && attend_masked(random, keys, row, e % run, density);
-            c->addend[e] = gap ? NAN : never ? -INFINITY : (float)qkv_random_normal(random);
-            c->g.daddend[e] = gap ? NAN : 7;
+            c->attention_bias[e] = gap ? NAN : never ? -INFINITY : (float)qkv_random_normal(random);
+            c->g.dattention_bias[e] = gap ? NAN : 7;
         }
     }
     guard_page_free(keys);
@@ -367,9 +368,9 @@ static inline void attend_case_fill(struct attend_case *c, struct qkv_random *ra
     attend_case_dense(c, random, extras);
     int at = snprintf(c->text, sizeof c->text,
                       "B %zu H %zu Hkv %zu Tq %zu Tk %zu past %zu D %zu Dv %zu kind %zu scale %g softcap %g dropout %g "
-                      "add %d mask %d addend %d bf16 ",
+                      "add %d mask %d attention_bias %d bf16 ",
                       a->B, a->H, a->Hkv, a->Tq, a->Tk, a->past, a->D, a->Dv, kind, (double)a->scale,
-                      (double)a->softcap, (double)a->dropout, c->g.accumulate, extras.mask, extras.addend);
+                      (double)a->softcap, (double)a->dropout, c->g.accumulate, extras.mask, extras.attention_bias);
     for (size_t i = 0; i < ATTEND_TENSORS; i++)
         c->text[at + (int)i] = attend_tensor(c, i)->dtype == QKV_BF16 ? '1' : '0';
 }
@@ -405,7 +406,7 @@ static inline void attend_case_free(struct attend_case *c) {
     for (size_t i = 0; i < ATTEND_TENSORS; i++) guard_page_free(c->buffer[i]);
     guard_page_free(c->lse), guard_page_free(c->bias), guard_page_free(c->lo), guard_page_free(c->hi),
         guard_page_free(c->position);
-    guard_page_free(c->mask), guard_page_free(c->addend), guard_page_free(c->g.daddend);
+    guard_page_free(c->mask), guard_page_free(c->attention_bias), guard_page_free(c->g.dattention_bias);
 }
 
 #endif

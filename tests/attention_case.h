@@ -182,7 +182,7 @@ static inline void case_bias(struct attention_case *c, struct qkv_random *r) {
         size_t j = p % c->f.Tk, i = p / c->f.Tk % c->f.Tq, h = p / c->f.Tk / c->f.Tq % c->f.H,
                b = p / c->f.Tk / c->f.Tq / c->f.H;
         float x = bias[case_pair_at(&d.shape, b, h, i, j)];
-        if (x != -INFINITY) c->f.addend[p] += (double)x;
+        if (x != -INFINITY) c->f.attention_bias[p] += (double)x;
     }
     if (case_chance(r, 0.8)) {
         c->g.dbias = case_memory(c, n * sizeof(float));
@@ -199,7 +199,7 @@ static inline void case_alibi(struct attention_case *c, struct qkv_random *r, co
     for (size_t p = 0; p < f->B * f->H * f->Tq * f->Tk; p++) {
         size_t j = p % f->Tk, i = p / f->Tk % f->Tq, h = p / f->Tk / f->Tq % f->H, b = p / f->Tk / f->Tq / f->H;
         int64_t at = m->offset + (m->offsets ? m->offsets[b] : 0) + (int64_t)i;
-        c->f.addend[p] -= (double)slopes[h] * fabs((double)(at - (int64_t)j));
+        c->f.attention_bias[p] -= (double)slopes[h] * fabs((double)(at - (int64_t)j));
     }
     strcat(c->text, " alibi");
 }

@@ -9,9 +9,9 @@ struct formula { /* arrays are packed, heads first */
     size_t B, H, Hkv, Tq, Tk, D, Dv;
     double *q, *k, *v, *dy; /* (B,H,Tq,D), (B,Hkv,Tk,D), (B,Hkv,Tk,Dv), (B,H,Tq,Dv) */
     double scale, softcap;
-    bool *open;            /* (B,H,Tq,Tk) */
-    double *addend, *keep; /* (B,H,Tq,Tk): ALiBi and bias; what dropout multiplies the weight by */
-    double *y, *lse;       /* out: (B,H,Tq,Dv), (B,H,Tq) */
+    bool *open;                    /* (B,H,Tq,Tk) */
+    double *attention_bias, *keep; /* (B,H,Tq,Tk): ALiBi and bias; what dropout multiplies the weight by */
+    double *y, *lse;               /* out: (B,H,Tq,Dv), (B,H,Tq) */
     double *products, *capped, *scores, *weights, *dscores; /* out: (B,H,Tq,Tk) */
     double *dq, *dk, *dv;                                   /* out */
 };
@@ -30,14 +30,14 @@ static inline void formula_start(struct formula *f) {
     f->y = formula_doubles(queries * f->Dv), f->dy = formula_doubles(queries * f->Dv);
     f->lse = formula_doubles(queries);
     f->open = calloc(pairs + 1, sizeof *f->open);
-    double **each[] = {&f->addend, &f->keep, &f->products, &f->capped, &f->scores, &f->weights, &f->dscores};
+    double **each[] = {&f->attention_bias, &f->keep, &f->products, &f->capped, &f->scores, &f->weights, &f->dscores};
     for (size_t i = 0; i < TEST_COUNT(each); i++) *each[i] = formula_doubles(pairs);
     for (size_t p = 0; p < pairs; p++) f->open[p] = true, f->keep[p] = 1;
 }
 
 static inline void formula_free(struct formula *f) {
-    double *each[] = {f->q,  f->k,  f->v,   f->dy,       f->addend, f->keep,   f->y,       f->dq,
-                      f->dk, f->dv, f->lse, f->products, f->capped, f->scores, f->weights, f->dscores};
+    double *each[] = {f->q,  f->k,  f->v,   f->dy,       f->attention_bias, f->keep,   f->y,       f->dq,
+                      f->dk, f->dv, f->lse, f->products, f->capped,         f->scores, f->weights, f->dscores};
     for (size_t i = 0; i < TEST_COUNT(each); i++) free(each[i]);
     free(f->open);
 }
@@ -56,7 +56,7 @@ static inline void formula_row(struct formula *f, size_t b, size_t h, size_t i) 
         for (size_t d = 0; d < f->D; d++) s += f->q[row * f->D + d] * f->k[(kv * f->Tk + j) * f->D + d];
         f->products[p] = s *= f->scale;
         f->capped[p] = s = f->softcap > 0 ? f->softcap * tanh(s / f->softcap) : s;
-        f->scores[p] = f->open[p] ? s + f->addend[p] : -INFINITY;
+        f->scores[p] = f->open[p] ? s + f->attention_bias[p] : -INFINITY;
         if (f->scores[p] > top) top = f->scores[p];
     }
     for (size_t j = 0; j < f->Tk; j++)

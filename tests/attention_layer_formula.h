@@ -8,7 +8,7 @@
 struct layer_formula {
     const struct qkv_attention_layer_spec *spec;
     struct qkv_attention_layer *layer;
-    struct formula f;             /* its masks, addend and keep are filled in between start and run */
+    struct formula f;             /* its masks, attention_bias and keep are filled in between start and run */
     const float *x, *memory, *dy; /* memory is x in self attention */
     double *y, *dx, *dmemory;     /* out; dmemory is dx in self attention */
     double *gradients[8];         /* out: by parameter */

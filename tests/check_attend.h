@@ -58,12 +58,12 @@ static inline double attend_difference(const struct attend_case *c, size_t which
     return error / sqrt(norm + floor * floor * (double)(c->a.B * s.heads * s.T * s.channels) + 1e-30);
 }
 
-/* The same for the addend's gradient; its gaps must hold NaN still. */
+/* The same for the attention_bias's gradient; its gaps must hold NaN still. */
 static inline double attend_addend_difference(const struct attend_case *c, const double *expected, double floor) {
     double difference = 0, norm = 0, offset = c->g.accumulate ? 7 : 0;
-    for (size_t e = 0; c->g.daddend && e < c->addend_floats; e++) {
-        double got = (double)c->g.daddend[e] - offset;
-        bool gap = isnan(c->addend[e]);
+    for (size_t e = 0; c->g.dattention_bias && e < c->addend_floats; e++) {
+        double got = (double)c->g.dattention_bias[e] - offset;
+        bool gap = isnan(c->attention_bias[e]);
         if (gap != isnan(got)) return INFINITY;
         if (gap) continue;
         difference += (got - expected[e]) * (got - expected[e]);
@@ -95,7 +95,7 @@ static inline bool attend_gaps_whole(struct attend_case *c) {
     return true;
 }
 
-/* What errors may be. The gradients' floor counts in sizes of their terms; that of dk and of the addend's
+/* What errors may be. The gradients' floor counts in sizes of their terms; that of dk and of the attention_bias's
  * gradient, which are sums over rows, is floor_rows times as high. */
 struct attend_limits {
     double y, gradient, lse, floor, floor_rows;
@@ -116,7 +116,7 @@ static inline bool attend_check_within(struct qkv_context *ctx, struct attend_ca
                           attend_difference(c, ATTEND_DV, r.dv, a->past, a->Tk, limits->floor),
                           attend_difference(c, ATTEND_DPAST_K, r.dk, 0, a->Tk, floor * limits->floor_rows),
                           attend_difference(c, ATTEND_DPAST_V, r.dv, 0, a->Tk, limits->floor),
-                          attend_addend_difference(c, r.daddend, limits->floor * limits->floor_rows * wide)};
+                          attend_addend_difference(c, r.dattention_bias, limits->floor * limits->floor_rows * wide)};
     for (size_t i = 0; i < a->B * a->H * a->Tq; i++) {
         double d = r.lse[i] == (double)a->lse[i] ? 0 : fabs(r.lse[i] - (double)a->lse[i]);
         if (!(d <= lse)) lse = isnan(d) ? INFINITY : d;
@@ -129,7 +129,7 @@ static inline bool attend_check_within(struct qkv_context *ctx, struct attend_ca
     if (worst && most > worst->gradient && !c->g.accumulate) worst->gradient = most;
     bool gaps = attend_gaps_whole(c);
     if (y <= limits->y && most <= limits->gradient && lse <= limits->lse && gaps) return true;
-    printf("%s: %s\n  errors: y %.3g lse %.3g dq %.3g dk %.3g dv %.3g past: dk %.3g dv %.3g daddend %.3g%s\n",
+    printf("%s: %s\n  errors: y %.3g lse %.3g dq %.3g dk %.3g dv %.3g past: dk %.3g dv %.3g dattention_bias %.3g%s\n",
            ctx->kernels->isa, c->text, y, lse, gradients[0], gradients[1], gradients[2], gradients[3], gradients[4],
            gradients[5], gaps ? "" : "; a gap between rows was written");
     return false;
@@ -160,7 +160,7 @@ static inline bool attend_check_random(struct qkv_context *ctx, uint64_t seed, s
 /* ---- the same bits -------------------------------------------------------------------------------------------------- */
 
 /* The outputs of a case as numbers, in a plain order that their layout, type and split into past and others do not change:
- * y, dq, dk, dv, daddend, lse. */
+ * y, dq, dk, dv, dattention_bias, lse. */
 static inline float *attend_outputs(struct attend_case *c, size_t *floats) {
     const struct qkv_attend *a = &c->a;
     size_t queries = a->B * a->H * a->Tq, keys = a->B * a->Hkv * a->Tk;
@@ -177,7 +177,7 @@ static inline float *attend_outputs(struct attend_case *c, size_t *floats) {
             *to++ = attend_get(attend_tensor(c, which), e / s.channels / T / s.heads, row, h, d);
         }
     }
-    if (c->g.daddend) memcpy(to, c->g.daddend, c->addend_floats * sizeof(float));
+    if (c->g.dattention_bias) memcpy(to, c->g.dattention_bias, c->addend_floats * sizeof(float));
     memcpy(to + c->addend_floats, c->lse, queries * sizeof(float));
     return all;
 }
@@ -250,7 +250,7 @@ static inline bool attend_check_rows(struct qkv_context *ctx, struct attend_case
     a->lo += b * c->a.Tq + first, a->hi += b * c->a.Tq + first;
     if (a->position) a->position += b * c->a.Tq + first;
     if (a->mask) a->mask += attend_pair(&a->mask_pairs, b, 0, first, 0);
-    if (a->addend) a->addend += attend_pair(&a->addend_pairs, b, 0, first, 0);
+    if (a->attention_bias) a->attention_bias += attend_pair(&a->attention_bias_strides, b, 0, first, 0);
     int32_t *hi = attend_memory(rows, sizeof(int32_t));
     for (size_t i = 0; i < rows; i++) hi[i] = a->hi[i] < (int32_t)c->a.Tk ? a->hi[i] : (int32_t)c->a.Tk;
     a->hi = hi;

@@ -36,7 +36,8 @@ static inline unsigned char *attend_marks(const struct attend_case *c, const str
     const struct qkv_attend *a = &c->a;
     size_t queries = a->B * a->H * a->Tq, keys = a->B * a->Hkv * a->Tk;
     unsigned char *marks = attend_memory(floats, 1), *dq = marks + queries * a->Dv, *dk = dq + queries * a->D;
-    unsigned char *dv = dk + keys * a->D, *daddend = dv + keys * a->Dv, *lse = daddend + c->addend_floats;
+    unsigned char *dv = dk + keys * a->D, *dattention_bias = dv + keys * a->Dv,
+                  *lse = dattention_bias + c->addend_floats;
     for (size_t row = 0; row < queries; row++) {
         size_t i = row % a->Tq, h = row / a->Tq % a->H, b = row / a->Tq / a->H, n = h / (a->H / a->Hkv);
         if (!attend_meets(a, bad, b, h, i)) continue;
@@ -47,7 +48,7 @@ static inline unsigned char *attend_marks(const struct attend_case *c, const str
             if (!attend_may(a, b, h, i, j)) continue;
             memset(dk + ((b * a->Hkv + n) * a->Tk + j) * a->D, 1, a->D);
             memset(dv + ((b * a->Hkv + n) * a->Tk + j) * a->Dv, 1, a->Dv);
-            if (a->addend) daddend[attend_pair(&a->addend_pairs, b, h, i, j)] = 1;
+            if (a->attention_bias) dattention_bias[attend_pair(&a->attention_bias_strides, b, h, i, j)] = 1;
         }
     }
     return marks;
@@ -84,19 +85,19 @@ static inline bool attend_check_poison(struct qkv_context *ctx, struct attend_ca
     return good;
 }
 
-/* Makes everything NaN that no pair which may attend reads: keys, queries, entries of the bias table and of the addend. */
+/* Makes everything NaN that no pair which may attend reads: keys, queries, entries of the bias table and of the attention_bias. */
 static inline void attend_hide(struct attend_case *c) {
     const struct qkv_attend *a = &c->a;
     size_t queries = a->B * a->H * a->Tq, keys = a->B * a->Hkv * a->Tk, biases = a->bias ? a->H * a->bias_row : 0;
     unsigned char *q = attend_memory(queries, 1), *k = attend_memory(keys, 1), *bias = attend_memory(biases, 1);
-    unsigned char *addend = attend_memory(c->addend_floats, 1);
+    unsigned char *attention_bias = attend_memory(c->addend_floats, 1);
     for (size_t row = 0; row < queries; row++) {
         size_t i = row % a->Tq, h = row / a->Tq % a->H, b = row / a->Tq / a->H, n = h / (a->H / a->Hkv);
         for (size_t j = 0; j < a->Tk; j++) {
             if (!attend_may(a, b, h, i, j)) continue;
             q[row] = k[(b * a->Hkv + n) * a->Tk + j] = 1;
             if (a->bias) bias[attend_bias_at(a, b, h, i, j)] = 1;
-            if (a->addend) addend[attend_pair(&a->addend_pairs, b, h, i, j)] = 1;
+            if (a->attention_bias) attention_bias[attend_pair(&a->attention_bias_strides, b, h, i, j)] = 1;
         }
     }
     for (size_t r = 0; r < queries; r++)
@@ -109,8 +110,8 @@ static inline void attend_hide(struct attend_case *c) {
     for (size_t e = 0; e < biases; e++)
         if (!bias[e]) c->bias[e] = NAN;
     for (size_t e = 0; e < c->addend_floats; e++) /* −inf is what hides, unless the mask does too */
-        if (!addend[e] && c->addend[e] != -INFINITY) c->addend[e] = NAN;
-    guard_page_free(q), guard_page_free(k), guard_page_free(bias), guard_page_free(addend);
+        if (!attention_bias[e] && c->attention_bias[e] != -INFINITY) c->attention_bias[e] = NAN;
+    guard_page_free(q), guard_page_free(k), guard_page_free(bias), guard_page_free(attention_bias);
 }
 
 static inline bool attend_check_hidden(struct qkv_context *ctx, struct attend_case *c) {
@@ -154,7 +155,7 @@ static inline struct qkv_heads attend_plain(size_t B, struct attend_shape s, con
 }
 
 /* The same case with plain fp32 tensors, no past, the intervals written out as a mask, and a bias table, where nothing else
- * is added, as an addend. */
+ * is added, as an attention_bias. */
 static inline void attend_twin(const struct attend_case *c, struct attend_case *twin) {
     const struct qkv_attend *from = &c->a;
     struct qkv_attend *a = &twin->a;
@@ -174,18 +175,20 @@ static inline void attend_twin(const struct attend_case *c, struct attend_case *
     for (size_t r = 0; r < a->B * a->Tq; r++) twin->hi[r] = INT32_MAX;
     a->mask = twin->mask = attend_memory(pairs, 1);
     a->mask_pairs = (struct qkv_pairs){a->H * a->Tq * a->Tk, a->Tq * a->Tk, a->Tk};
-    twin->addend = NULL;
-    if (a->bias && !a->addend) {
-        a->addend = twin->addend = attend_memory(pairs, 4), a->addend_pairs = a->mask_pairs;
+    twin->attention_bias = NULL;
+    if (a->bias && !a->attention_bias) {
+        a->attention_bias = twin->attention_bias = attend_memory(pairs, 4), a->attention_bias_strides = a->mask_pairs;
         a->bias = NULL;
-    } else if (a->addend) {
-        twin->g.daddend = attend_memory(c->addend_floats, 4);
-        for (size_t e = 0; e < c->addend_floats; e++) twin->g.daddend[e] = isnan(c->addend[e]) ? NAN : 7.0f;
+    } else if (a->attention_bias) {
+        twin->g.dattention_bias = attend_memory(c->addend_floats, 4);
+        for (size_t e = 0; e < c->addend_floats; e++)
+            twin->g.dattention_bias[e] = isnan(c->attention_bias[e]) ? NAN : 7.0f;
     }
     for (size_t e = 0; e < pairs; e++) {
         size_t j = e % a->Tk, i = e / a->Tk % a->Tq, h = e / a->Tk / a->Tq % a->H, b = e / a->Tk / a->Tq / a->H;
         twin->mask[e] = attend_may(from, b, h, i, j);
-        if (twin->addend && twin->mask[e]) twin->addend[e] = from->bias[attend_bias_at(from, b, h, i, j)];
+        if (twin->attention_bias && twin->mask[e])
+            twin->attention_bias[e] = from->bias[attend_bias_at(from, b, h, i, j)];
     }
 }
 
@@ -209,7 +212,7 @@ static inline void attend_twin_free(struct attend_case *twin) {
     static const size_t own[] = {ATTEND_Q, ATTEND_K, ATTEND_V, ATTEND_DY, ATTEND_Y, ATTEND_DQ, ATTEND_DK, ATTEND_DV};
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) guard_page_free(attend_tensor(twin, own[i])->data);
     guard_page_free(twin->lse), guard_page_free(twin->lo), guard_page_free(twin->hi), guard_page_free(twin->mask),
-        guard_page_free(twin->addend), guard_page_free(twin->g.daddend);
+        guard_page_free(twin->attention_bias), guard_page_free(twin->g.dattention_bias);
 }
 
 /* A case and its twin have the same bits. The backward pass starts from the case's own y, which may be rounded. */
@@ -228,7 +231,7 @@ static inline bool attend_check_twin(struct qkv_context *ctx, struct attend_case
     twin.a.y = y;
     good = good && qkv_attend_backward(ctx, &scratch, &twin.a, &twin.g) == QKV_OK;
     attend_take_over(c, &twin, ATTEND_DQ, ATTEND_DPAST_V);
-    if (c->g.daddend) memcpy(c->g.daddend, twin.g.daddend, c->addend_floats * 4);
+    if (c->g.dattention_bias) memcpy(c->g.dattention_bias, twin.g.dattention_bias, c->addend_floats * 4);
     if (c->lse) memcpy(c->lse, twin.lse, c->a.B * c->a.H * c->a.Tq * 4);
     float *again = attend_outputs(c, &floats);
     for (size_t e = 0; good && e < floats; e++) good = attend_same(&all[e], &again[e], 1);

@@ -8,7 +8,7 @@
 
 struct bf16_case {
     size_t M, N, K, ldc;
-    bool a_turned, b_turned, a_half, b_half, c_half, accumulate, bias, panels;
+    bool a_turned, b_turned, a_half, b_half, c_half, accumulate, bias, packed;
 };
 
 struct bf16_data {
@@ -17,7 +17,7 @@ struct bf16_data {
     size_t a_count, b_count, c_floats;     /* c in floats' space, also where it holds bf16 */
     uint16_t *a_halves, *b_halves;
     struct qkv_operand a, b;
-    void *panels;
+    void *packed;
 };
 
 /* `floats` becomes what bf16 holds of it; the operand reads it as it came or as bf16. */
@@ -38,9 +38,9 @@ static enum qkv_status bf16_run(struct qkv_context *ctx, struct qkv_arena *scrat
     const struct bf16_case *s = &d->shape;
     struct qkv_bf16_options options = {.dtype = s->c_half ? QKV_BF16 : QKV_F32, .accumulate = s->accumulate};
     options.bias = s->bias ? d->bias : NULL;
-    options.panels = d->panels;
+    options.packed = d->packed;
     struct qkv_operand b = d->b;
-    if (d->panels) b.data = NULL;
+    if (d->packed) b.data = NULL;
     return qkv_gemm_bf16(ctx, scratch, c, s->ldc, d->a, b, s->M, s->N, s->K, options);
 }
 
@@ -65,7 +65,7 @@ static void bf16_check_element(const struct bf16_data *d, const float *c, size_t
     const double got = (double)bf16_at(s, c, at);
     CHECK(fabs(got - sum) <= bound,
           "%zu×%zu×%zu a%d%d b%d%d c%d acc%d bias%d panels%d: (%zu,%zu) is %g, not %g within %g", s->M, s->N, s->K,
-          s->a_turned, s->a_half, s->b_turned, s->b_half, s->c_half, s->accumulate, s->bias, s->panels, m, n, got, sum,
+          s->a_turned, s->a_half, s->b_turned, s->b_half, s->c_half, s->accumulate, s->bias, s->packed, m, n, got, sum,
           bound);
 }
 
@@ -82,9 +82,9 @@ static struct bf16_data bf16_data(struct qkv_context *ctx, struct qkv_random *ra
     guarded_free(start, cells + 1, "nothing");
     d.bias = random_floats(random, s->N, 1);
     size_t bytes;
-    if (s->panels && qkv_bf16_panels(ctx, s->K, s->N, &bytes)) {
-        d.panels = guarded_new(bytes / 4);
-        qkv_bf16_pack(ctx, d.panels, d.b, s->K, s->N);
+    if (s->packed && qkv_bf16_packed_bytes(ctx, s->K, s->N, &bytes)) {
+        d.packed = guarded_new(bytes / 4);
+        qkv_bf16_pack(ctx, d.packed, d.b, s->K, s->N);
     }
     if (!s->a_half) d.a.data = a;
     if (!s->b_half) d.b.data = b;
@@ -104,7 +104,7 @@ static void bf16_data_free(struct qkv_context *ctx, struct bf16_data *d) {
     guarded_free(d->b_floats, d->b_count, "bf16");
     guarded_free(d->c, d->c_floats, "bf16");
     guarded_free(d->bias, s->N, "bf16 into the bias");
-    if (d->panels && qkv_bf16_panels(ctx, s->K, s->N, &bytes)) guarded_free(d->panels, bytes / 4, "bf16 panels");
+    if (d->packed && qkv_bf16_packed_bytes(ctx, s->K, s->N, &bytes)) guarded_free(d->packed, bytes / 4, "bf16 panels");
 }
 
 static void bf16_check(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *random,
@@ -131,7 +131,7 @@ static struct bf16_case bf16_any(struct qkv_random *random, size_t M, size_t N, 
     const uint64_t bits = qkv_random_bits(random);
     struct bf16_case s = {.M = M, .N = N, .K = K, .ldc = N};
     s.a_turned = bits & 1, s.b_turned = bits & 2, s.a_half = bits & 4, s.b_half = bits & 8, s.c_half = bits & 16;
-    s.accumulate = bits & 32, s.bias = bits & 64, s.panels = bits & 128;
+    s.accumulate = bits & 32, s.bias = bits & 64, s.packed = bits & 128;
     if (bits & 256) s.ldc = N + between(random, 1, 40);
     return s;
 }
@@ -209,7 +209,7 @@ static void check_bf16_memory(struct qkv_context *ctx, struct qkv_arena *scratch
 static void check_bf16_nan(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *random) {
     for (int round = 0; round < 20; round++) {
         struct bf16_case s = bf16_any(random, between(random, 2, 60), between(random, 2, 60), between(random, 1, 50));
-        s.accumulate = s.a_half = s.b_half = s.c_half = s.panels = false;
+        s.accumulate = s.a_half = s.b_half = s.c_half = s.packed = false;
         struct bf16_data d = bf16_data(ctx, random, &s);
         const size_t row = between(random, 0, s.M - 1), column = between(random, 0, s.N - 1);
         const size_t k = between(random, 0, s.K - 1);

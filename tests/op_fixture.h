@@ -11,7 +11,7 @@ enum { LEAVES = 4, ARENA = 256 << 20 };
 
 struct fixture {
     struct qkv_context *ctx;
-    struct qkv_arena arena, records;
+    struct qkv_arena arena, graph_arena;
     struct qkv_random random;
     struct qkv_tape tape;
     struct qkv_tensor leaves[LEAVES];
@@ -26,7 +26,7 @@ static inline void start(struct fixture *f, uint64_t stream) {
     memset(f, 0, sizeof *f);
     assert_int_equal(qkv_context_create(&f->ctx, NULL), QKV_OK);
     assert_int_equal(qkv_arena_create(f->ctx, &f->arena, ARENA, "test"), QKV_OK);
-    assert_int_equal(qkv_arena_create(f->ctx, &f->records, 1 << 20, "records"), QKV_OK);
+    assert_int_equal(qkv_arena_create(f->ctx, &f->graph_arena, 1 << 20, "records"), QKV_OK);
     f->random = test_random(stream);
     f->dropout_seed = qkv_random_bits(&f->random);
 }
@@ -38,7 +38,7 @@ static inline void finish(struct fixture *f) {
     }
     free(f->output_gradient);
     qkv_arena_free(&f->arena);
-    qkv_arena_free(&f->records);
+    qkv_arena_free(&f->graph_arena);
     qkv_context_free(f->ctx);
 }
 
@@ -52,7 +52,7 @@ static inline struct qkv_tensor *leaf(struct fixture *f, size_t rows, size_t col
             f->values[i][k] += f->values[i][k] < 0 ? -(float)away : (float)away;
         }
     }
-    f->leaves[i] = (struct qkv_tensor){.data = f->values[i], .rows = rows, .columns = columns, .wants = true};
+    f->leaves[i] = (struct qkv_tensor){.data = f->values[i], .rows = rows, .columns = columns, .requires_grad = true};
     f->leaves[i].gradient = calloc(n + 1, sizeof(float));
     return &f->leaves[i];
 }
@@ -69,8 +69,8 @@ static inline float cell(const struct qkv_tensor *x, size_t i) {
 
 static inline double evaluate(struct fixture *f, build *make, bool record) {
     qkv_arena_release(&f->arena, 0);
-    qkv_arena_release(&f->records, 0);
-    qkv_tape_start(&f->tape, f->ctx, &f->arena, &f->records, record);
+    qkv_arena_release(&f->graph_arena, 0);
+    qkv_tape_start(&f->tape, f->ctx, &f->arena, &f->graph_arena, record);
     qkv_tape_train(&f->tape, f->dropout_seed);
     struct qkv_tensor *y = make(f);
     if (f->tape.status != QKV_OK) {

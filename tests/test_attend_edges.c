@@ -201,16 +201,16 @@ static void test_refused_gradients(void **state) {
     g.dy = heads, g.dq.dtype = QKV_F16;
     assert_status(&ctx, qkv_attend_backward(&ctx, &scratch, &a, &g), QKV_ARGUMENT);
     assert_message(&ctx, "dq is neither fp32 nor bf16");
-    g.dq.dtype = QKV_F32, g.daddend = numbers;
+    g.dq.dtype = QKV_F32, g.dattention_bias = numbers;
     assert_status(&ctx, qkv_attend_backward(&ctx, &scratch, &a, &g), QKV_ARGUMENT);
-    assert_message(&ctx, "needs the addend");
+    assert_message(&ctx, "needs the attention_bias");
     const struct qkv_pairs overlapping[] = {{0, 0, 3}, {0, 4, 4}, {0, 2, 0}, {0, 15, 4}};
     const struct qkv_pairs apart[] = {{0, 0, 4}, {5, 16, 4}, {0, 4, 0}, {0, 4, 8}};
     for (size_t i = 0; i < TEST_COUNT(overlapping); i++) {
-        a.addend = numbers, a.addend_pairs = overlapping[i];
+        a.attention_bias = numbers, a.attention_bias_strides = overlapping[i];
         assert_status(&ctx, qkv_attend_backward(&ctx, &scratch, &a, &g), QKV_ARGUMENT);
         assert_message(&ctx, "overlap");
-        a.addend_pairs = apart[i];
+        a.attention_bias_strides = apart[i];
         ctx.dry = true;
         assert_ok(&ctx, qkv_attend_backward(&ctx, &scratch, &a, &g));
         ctx.dry = false;

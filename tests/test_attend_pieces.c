@@ -15,7 +15,7 @@ static double objective(const struct attend_case *c) {
     return sum;
 }
 
-/* Numbers in gathered order: of a tensor without its gaps, or of the addend where it is finite. */
+/* Numbers in gathered order: of a tensor without its gaps, or of the attention_bias where it is finite. */
 static float **gathered(struct attend_case *c, size_t which, size_t *n) {
     struct attend_shape s = attend_shape_of(&c->a, which);
     const struct qkv_heads *x = attend_tensor(c, which);
@@ -31,7 +31,7 @@ static float **gathered_addend(struct attend_case *c, float *of, size_t *n) {
     float **at = attend_memory(c->addend_floats, sizeof *at);
     *n = 0;
     for (size_t e = 0; e < c->addend_floats; e++)
-        if (isfinite(c->addend[e])) at[(*n)++] = of + e;
+        if (isfinite(c->attention_bias[e])) at[(*n)++] = of + e;
     return at;
 }
 
@@ -40,8 +40,8 @@ static float **gathered_addend(struct attend_case *c, float *of, size_t *n) {
 static void directional(struct qkv_context *ctx, struct attend_case *c, struct qkv_random *random, size_t which,
                         size_t gradient) {
     size_t n;
-    float **x = which == ATTEND_TENSORS ? gathered_addend(c, c->addend, &n) : gathered(c, which, &n);
-    float **dx = which == ATTEND_TENSORS ? gathered_addend(c, c->g.daddend, &n) : gathered(c, gradient, &n);
+    float **x = which == ATTEND_TENSORS ? gathered_addend(c, c->attention_bias, &n) : gathered(c, which, &n);
+    float **dx = which == ATTEND_TENSORS ? gathered_addend(c, c->g.dattention_bias, &n) : gathered(c, gradient, &n);
     float *saved = attend_memory(n, 4), *direction = attend_memory(n, 4);
     double value[2], slope = 0, size = 0;
     test_fill(random, direction, n, 2e-4);
@@ -98,10 +98,10 @@ static void check_one_by_one(struct qkv_context *ctx, struct qkv_arena *scratch,
         if (which < ATTEND_TENSORS) {
             clear_outputs(c, which);
             *attend_tensor(&one, which) = *attend_tensor(c, which);
-        } else if (c->g.daddend) {
-            one.g.daddend = c->g.daddend;
+        } else if (c->g.dattention_bias) {
+            one.g.dattention_bias = c->g.dattention_bias;
             for (size_t e = 0; e < c->addend_floats; e++)
-                if (!isnan(c->addend[e])) c->g.daddend[e] = 3;
+                if (!isnan(c->attention_bias[e])) c->g.dattention_bias[e] = 3;
         }
         assert_ok(ctx, qkv_attend_backward(ctx, scratch, &one.a, &one.g));
     }

@@ -148,7 +148,7 @@ static void test_definition(void **state) {
             bool good = y <= tolerance_of(&c.call.y, 1e-5) && check_lse(&c);
             if (!good) print_error("y: error %g\n", y);
             good = good && check_backward(&c) && check_stages(ctx, &c, &r);
-            if (!good) fail_msg("%s, random case %zu: %s", qkv_isa(ctx), i, c.text);
+            if (!good) fail_msg("%s, random case %zu: %s", qkv_context_isa(ctx), i, c.text);
             case_free(&c);
         }
         qkv_context_free(ctx);
@@ -307,7 +307,7 @@ static void scratch_grows_with_the_rows_and_not_with_the_pairs(void **state) {
     static float somewhere[4];
     for (size_t i = 0; qkv_isa_at(i / 2); i++) {
         struct qkv_context *ctx = open_context(i / 2, 2);
-        qkv_set_precision(ctx, i % 2 ? QKV_MIXED_BF16 : QKV_FP32);
+        qkv_context_set_precision(ctx, i % 2 ? QKV_MIXED_BF16 : QKV_FP32);
         for (size_t T = 16384; T <= 131072; T *= 2) {
             const size_t share = H * T * D * sizeof(float),
                          pairs = H * T * T; /* one byte for each of these is too much */
@@ -319,8 +319,8 @@ static void scratch_grows_with_the_rows_and_not_with_the_pairs(void **state) {
             assert_ok(ctx, qkv_attention_measure(ctx, &c, &g, &backward));
             if (forward > 2 * T * sizeof(int32_t) + (i % 2 ? share : 0) + FIXED ||
                 backward > (size_t)(i % 2 ? 16 + 1 + 4 : 16 + 1) * share + FIXED)
-                fail_msg("%s, bf16 %zu, T %zu: %zu bytes forward, %zu backward", qkv_isa(ctx), i % 2, T, forward,
-                         backward);
+                fail_msg("%s, bf16 %zu, T %zu: %zu bytes forward, %zu backward", qkv_context_isa(ctx), i % 2, T,
+                         forward, backward);
             assert_true(forward < pairs / 8 && backward < pairs / 2);
         }
         qkv_context_free(ctx);

@@ -253,7 +253,7 @@ static size_t for_files(const char *pattern, void (*run)(const char *path)) {
         struct qkv_context_options options = {.isa = qkv_isa_at(t), .threads = 2};
         assert_ok(ctx, qkv_context_create(&ctx, &options));
         for (size_t i = 0; i < found.gl_pathc; i++) {
-            print_message("%s: %s\n", qkv_isa(ctx), strrchr(found.gl_pathv[i], '/') + 1);
+            print_message("%s: %s\n", qkv_context_isa(ctx), strrchr(found.gl_pathv[i], '/') + 1);
             run(found.gl_pathv[i]);
         }
         qkv_context_free(ctx);

@@ -177,7 +177,7 @@ static void check_order(struct qkv_context *ctx, struct attention_case *c, struc
     for (size_t p = 0; p < pairs; p++) {
         size_t j = order[p % T], from = p - p % T + j;
         dense[p] = f->open[from];
-        bias[p] = (float)f->addend[from];
+        bias[p] = (float)f->attention_bias[from];
     }
     const struct qkv_pair_shape whole = {.B = f->B, .H = f->H, .Tq = f->Tq, .Tk = T};
     struct qkv_attention_gradients g = {.dy = c->g.dy,

@@ -78,8 +78,8 @@ static void expect(struct sample *s, struct layer_formula *l) {
         size_t j = p % f->Tk, i = p / f->Tk % f->Tq, h = p / f->Tk / f->Tq % f->H, b = p / f->Tk / f->Tq / f->H;
         double distance = fabs((double)i - (double)j);
         f->open[p] = open_pair(s, b, h, i, j);
-        if (s->spec->position.kind == QKV_POSITION_ALIBI) f->addend[p] -= slope(h, f->H) * distance;
-        if (s->bias) f->addend[p] += (double)s->bias[in_shape(&s->in.bias_shape, b, h, i, j)];
+        if (s->spec->position.kind == QKV_POSITION_ALIBI) f->attention_bias[p] -= slope(h, f->H) * distance;
+        if (s->bias) f->attention_bias[p] += (double)s->bias[in_shape(&s->in.bias_shape, b, h, i, j)];
     }
     layer_formula_run(l);
 }
@@ -139,8 +139,8 @@ static void expect_looks(struct sample *s, struct layer_formula *l) {
     for (size_t n = 0; n < 4 * f->B * f->H; n++) {
         size_t head = n / 4, first = test_between(&s->random, 0, f->Tq - 1);
         size_t rows = test_between(&s->random, 1, f->Tq - first);
-        assert_ok(s->ctx, qkv_attention_layer_look(s->layer, (enum qkv_attention_stage)(n % 4), head / f->H,
-                                                   head % f->H, first, rows, got));
+        assert_ok(s->ctx, qkv_attention_layer_weights_of(s->layer, (enum qkv_attention_stage)(n % 4), head / f->H,
+                                                         head % f->H, first, rows, got));
         for (size_t k = 0; k < rows * f->Tk; k++) {
             double expected = stages[n % 4][(head * f->Tq + first) * f->Tk + k];
             bool same = (double)got[k] == expected;

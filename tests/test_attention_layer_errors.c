@@ -74,7 +74,8 @@ static void refuse(struct sample *s, struct qkv_attention_input in, enum qkv_sta
     assert_status(s->ctx, qkv_attention_layer_forward(s->layer, &in, s->y), status);
     assert_message(s->ctx, sentence);
     float unused;
-    assert_status(s->ctx, qkv_attention_layer_look(s->layer, QKV_ATTENTION_WEIGHTS, 0, 0, 0, 1, &unused), QKV_ARGUMENT);
+    assert_status(s->ctx, qkv_attention_layer_weights_of(s->layer, QKV_ATTENTION_WEIGHTS, 0, 0, 0, 1, &unused),
+                  QKV_ARGUMENT);
     assert_message(s->ctx, "looking needs a forward before it");
 }
 #define REFUSE_INPUT(change, status, sentence)                                                                         \
@@ -161,7 +162,8 @@ static void test_cross_misuse(void **state) {
     assert_ok(s.ctx, qkv_attention_layer_forward(s.layer, &s.in, s.y));
     qkv_attention_cache_free(cache);
     float unused[6];
-    assert_status(s.ctx, qkv_attention_layer_look(s.layer, QKV_ATTENTION_WEIGHTS, 0, 0, 0, 1, unused), QKV_ARGUMENT);
+    assert_status(s.ctx, qkv_attention_layer_weights_of(s.layer, QKV_ATTENTION_WEIGHTS, 0, 0, 0, 1, unused),
+                  QKV_ARGUMENT);
     assert_message(s.ctx, "looking needs a forward before it, its cache alive");
     finish(&s);
 }
@@ -186,20 +188,22 @@ static void test_backward_misuse(void **state) {
     assert_ok(s.ctx, qkv_attention_layer_backward(s.layer, s.dy, s.dx, NULL));
     assert_status(s.ctx, qkv_attention_layer_backward(s.layer, s.dy, s.dx, NULL), QKV_ARGUMENT);
     assert_ok(s.ctx,
-              qkv_attention_layer_look(s.layer, QKV_ATTENTION_WEIGHTS, 1, 1, 0, 5, out)); /* backward leaves it */
+              qkv_attention_layer_weights_of(s.layer, QKV_ATTENTION_WEIGHTS, 1, 1, 0, 5, out)); /* backward leaves it */
     static const size_t bad[][4] = {{2, 0, 0, 1}, {0, 2, 0, 1}, {0, 0, 6, 0}, {0, 0, 4, 2}, {0, 0, 1, SIZE_MAX}};
     for (size_t i = 0; i < TEST_COUNT(bad); i++) {
-        assert_status(
-            s.ctx,
-            qkv_attention_layer_look(s.layer, QKV_ATTENTION_WEIGHTS, bad[i][0], bad[i][1], bad[i][2], bad[i][3], out),
-            QKV_ARGUMENT);
+        assert_status(s.ctx,
+                      qkv_attention_layer_weights_of(s.layer, QKV_ATTENTION_WEIGHTS, bad[i][0], bad[i][1], bad[i][2],
+                                                     bad[i][3], out),
+                      QKV_ARGUMENT);
         assert_message(s.ctx, "are not among the latest call's 5 queries, 2 heads, 2 rows");
     }
-    assert_status(s.ctx, qkv_attention_layer_look(s.layer, (enum qkv_attention_stage)9, 0, 0, 0, 1, out), QKV_ARGUMENT);
+    assert_status(s.ctx, qkv_attention_layer_weights_of(s.layer, (enum qkv_attention_stage)9, 0, 0, 0, 1, out),
+                  QKV_ARGUMENT);
     assert_message(s.ctx, "stage is 9; it must be");
-    assert_status(s.ctx, qkv_attention_layer_look(s.layer, QKV_ATTENTION_WEIGHTS, 0, 0, 0, 1, NULL), QKV_ARGUMENT);
+    assert_status(s.ctx, qkv_attention_layer_weights_of(s.layer, QKV_ATTENTION_WEIGHTS, 0, 0, 0, 1, NULL),
+                  QKV_ARGUMENT);
     assert_message(s.ctx, "out is NULL");
-    assert_int_equal(qkv_attention_layer_look(NULL, QKV_ATTENTION_WEIGHTS, 0, 0, 0, 1, out), QKV_ARGUMENT);
+    assert_int_equal(qkv_attention_layer_weights_of(NULL, QKV_ATTENTION_WEIGHTS, 0, 0, 0, 1, out), QKV_ARGUMENT);
     assert_int_equal(qkv_attention_layer_backward(NULL, s.dy, NULL, NULL), QKV_ARGUMENT);
     finish(&s);
 }

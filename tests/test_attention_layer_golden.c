@@ -108,7 +108,7 @@ static void run_stack(struct golden *g, const struct qkv_stack_spec *stack, cons
     float *got = malloc(g->B * H * head * sizeof(float)), *golden = malloc(g->B * H * head * sizeof(float));
     for (size_t n = 0; n < g->B * H; n++)
         assert_ok(g->ctx,
-                  qkv_attention_layer_look(layer, QKV_ATTENTION_WEIGHTS, n / H, n % H, 0, g->T, got + n * head));
+                  qkv_attention_layer_weights_of(layer, QKV_ATTENTION_WEIGHTS, n / H, n % H, 0, g->T, got + n * head));
     assert_int_equal(qkv_array_elements(expected), g->B * H * head);
     qkv_array_floats(expected, golden);
     assert_floats_close(got, golden, g->B * H * head, 1e-5);

@@ -25,8 +25,8 @@ static void sentences(void **state) {
     assert_int_equal(qkv_fail(NULL, QKV_SPEC, "nobody hears"), QKV_SPEC);
     qkv_fail_at(NULL, "nowhere");
     assert_string_equal(qkv_message(NULL), "out of memory");
-    assert_int_equal(qkv_threads(&ctx), 3);
-    assert_string_equal(qkv_isa(&ctx), "scalar");
+    assert_int_equal(qkv_context_threads(&ctx), 3);
+    assert_string_equal(qkv_context_isa(&ctx), "scalar");
     assert_string_equal(qkv_status_text(QKV_OK), "ok");
     assert_string_equal(qkv_status_text(QKV_STOPPED), "stopped by the caller");
     assert_string_equal(qkv_status_text((enum qkv_status)99), "unknown status");

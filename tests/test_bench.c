@@ -150,8 +150,8 @@ static void each_group_runs(void **state) {
     assert_string_equal(seen.latest.group, "training");
     assert_true(seen.latest.tokens == 12 * 64 && seen.latest.memory > seen.latest.pass_memory &&
                 seen.latest.pass_memory > 0);
-    assert_true(seen.machine.read_bytes > 0 && seen.machine.threads == qkv_threads(ctx));
-    assert_string_equal(seen.machine.isa, qkv_isa(ctx));
+    assert_true(seen.machine.read_bytes > 0 && seen.machine.threads == qkv_context_threads(ctx));
+    assert_string_equal(seen.machine.isa, qkv_context_isa(ctx));
     assert_string_equal(qkv_message(ctx), "");
     qkv_context_free(ctx);
 }

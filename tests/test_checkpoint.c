@@ -1,7 +1,7 @@
 /* Checkpointed activations: the same losses, outputs and gradients as a pass that keeps everything, bit for bit, in less
  * memory; on a bare tape, over the grid of specs, and in training runs. */
 #include "model_grid.h"
-#include "op/segment.h"
+#include "op/recompute_segment.h"
 #include "train_fixture.h"
 
 /* ---- the tape -------------------------------------------------------------------------------------------------------- */
@@ -46,11 +46,11 @@ static void hear(void *user, struct qkv_tensor *parameter) {
 }
 
 /* Three stretches over one memory; weights are used in several of them. Gradients of weights and loss. */
-static double run_tape(struct qkv_context *ctx, qkv_segment_run *run, bool checkpoint, float *gradients,
+static double run_tape(struct qkv_context *ctx, qkv_recompute_segment_run *run, bool checkpoint, float *gradients,
                        struct heard *heard, size_t *peak) {
     float values[2][WIDTH * WIDTH], input[ROWS * WIDTH], target[ROWS * WIDTH];
     struct qkv_random random = test_random(1);
-    struct qkv_arena arena, records;
+    struct qkv_arena arena, graph_arena;
     struct qkv_tape tape;
     struct qkv_loss loss;
     for (int i = 0; i < 2; i++) test_fill(&random, values[i], WIDTH * WIDTH, 0.5F);
@@ -62,11 +62,11 @@ static double run_tape(struct qkv_context *ctx, qkv_segment_run *run, bool check
         w[i] = (struct qkv_tensor){.data = values[i],
                                    .rows = WIDTH,
                                    .columns = WIDTH,
-                                   .wants = true,
+                                   .requires_grad = true,
                                    .gradient = gradients + i * WIDTH * WIDTH};
     assert_ok(ctx, qkv_arena_create(ctx, &arena, 1 << 20, "test"));
-    assert_ok(ctx, qkv_arena_create(ctx, &records, 1 << 16, "test"));
-    qkv_tape_start(&tape, ctx, &arena, &records, true);
+    assert_ok(ctx, qkv_arena_create(ctx, &graph_arena, 1 << 16, "test"));
+    qkv_tape_start(&tape, ctx, &arena, &graph_arena, true);
     qkv_tape_train(&tape, 9);
     *heard = (struct heard){.first = &w[0], .second = &w[1]};
     tape.listener = hear;
@@ -76,7 +76,7 @@ static double run_tape(struct qkv_context *ctx, qkv_segment_run *run, bool check
     for (int i = 0; i < 3; i++) {
         struct stretch s = {.weight = &w[i % 2], .memory = memory};
         struct qkv_tensor *other = run == run_stretch ? memory : NULL;
-        x = checkpoint ? qkv_tape_segment(&tape, run, &s, sizeof s, x, other) : run(&tape, &s, x);
+        x = checkpoint ? qkv_tape_recompute_segment(&tape, run, &s, sizeof s, x, other) : run(&tape, &s, x);
         assert_non_null(x);
     }
     qkv_op_inner_product(&tape, x, target, 1, &loss);
@@ -85,11 +85,11 @@ static double run_tape(struct qkv_context *ctx, qkv_segment_run *run, bool check
     assert_int_equal(w[1].uses, 0);
     *peak = arena.peak;
     qkv_arena_free(&arena);
-    qkv_arena_free(&records);
+    qkv_arena_free(&graph_arena);
     return loss.sum;
 }
 
-static void check_tape(qkv_segment_run *run) {
+static void check_tape(qkv_recompute_segment_run *run) {
     struct qkv_context *ctx = fixture_context(2);
     float kept[2 * WIDTH * WIDTH], again[2 * WIDTH * WIDTH];
     struct heard heard[2];
@@ -114,19 +114,19 @@ static void test_tape(void **state) {
 static void test_tape_shape(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
-    struct qkv_arena arena, records;
+    struct qkv_arena arena, graph_arena;
     struct qkv_tape tape;
     float data[8 * WIDTH] = {0};
     struct qkv_tensor w = {.data = data, .rows = 8, .columns = WIDTH}, x = {.data = data, .rows = 2, .columns = WIDTH};
     const struct qkv_tensor *argument = &w;
     assert_ok(ctx, qkv_arena_create(ctx, &arena, 1 << 16, "test"));
-    assert_ok(ctx, qkv_arena_create(ctx, &records, 1 << 16, "test"));
-    qkv_tape_start(&tape, ctx, &arena, &records, true);
-    assert_null(qkv_tape_segment(&tape, run_wide, &argument, sizeof argument, &x, NULL));
+    assert_ok(ctx, qkv_arena_create(ctx, &graph_arena, 1 << 16, "test"));
+    qkv_tape_start(&tape, ctx, &arena, &graph_arena, true);
+    assert_null(qkv_tape_recompute_segment(&tape, run_wide, &argument, sizeof argument, &x, NULL));
     assert_int_equal(tape.status, QKV_SHAPE);
     assert_message(ctx, "segment: x is (2,12) but the output (2,8)");
     qkv_arena_free(&arena);
-    qkv_arena_free(&records);
+    qkv_arena_free(&graph_arena);
     qkv_context_free(ctx);
 }
 
@@ -205,7 +205,7 @@ static const char *const deep[] = {"decoder.layers=12", NULL};
 static void test_memory(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
-    qkv_set_precision(ctx, QKV_FP32);
+    qkv_context_set_precision(ctx, QKV_FP32);
     for (int layers = 6; layers <= 12; layers += 6) {
         struct qkv_spec spec = fixture_spec(ctx, deep);
         struct qkv_model *model;

@@ -51,12 +51,12 @@ static const char decoder[] = "\"decoder\":" STACK, encoder[] = "\"encoder\":" S
 
 enum { T = 9, C = 16, HEARD = 32 };
 struct heard {
-    struct qkv_tap_point points[HEARD];
+    struct qkv_hook_point points[HEARD];
     float values[HEARD][T * C];
     size_t count;
 };
 
-static void hear(void *user, const struct qkv_tap_point *point) {
+static void hear(void *user, const struct qkv_hook_point *point) {
     struct heard *h = user;
     assert_true(h->count < HEARD);
     assert_int_equal(point->rows * point->columns, T * C);
@@ -64,16 +64,17 @@ static void hear(void *user, const struct qkv_tap_point *point) {
     h->points[h->count++] = *point;
 }
 
-static const float *heard_at(const struct heard *h, enum qkv_tap_kind kind, size_t layer) {
+static const float *heard_at(const struct heard *h, enum qkv_hook_kind kind, size_t layer) {
     for (size_t i = 0; i < h->count; i++)
         if (h->points[i].kind == kind && h->points[i].layer == layer) return h->values[i];
-    fail_msg("nothing was heard of %s %zu", qkv_tap_name(kind), layer);
+    fail_msg("nothing was heard of %s %zu", qkv_hook_name(kind), layer);
     return NULL;
 }
 
 static void run(struct qkv_model *model, struct heard *h, bool train, float *output) {
     struct qkv_context *ctx = qkv_model_context(model);
-    struct qkv_pass_options o = {.B = 1, .T = T, .logits = true, .train = train, .tap = h ? hear : NULL, .tap_user = h};
+    struct qkv_pass_options o = {
+        .B = 1, .T = T, .logits = true, .train = train, .hook = h ? hear : NULL, .hook_user = h};
     int32_t ids[T];
     for (int t = 0; t < T; t++) ids[t] = 7 * t % 40;
     struct qkv_batch batch = {.B = 1, .T = T, .ids = ids};
@@ -100,13 +101,13 @@ static void a_stream_is_the_sum_of_its_sublayers(void **state) {
         assert_memory_equal(with, without, sizeof with);
         assert_int_equal(h.count, 1 + 3 * 2 + 1);
         float sum[T * C];
-        memcpy(sum, heard_at(&h, QKV_TAP_EMBEDDING, 0), sizeof sum);
+        memcpy(sum, heard_at(&h, QKV_HOOK_EMBEDDING, 0), sizeof sum);
         for (size_t layer = 0; layer < 2; layer++) {
-            const float *a = heard_at(&h, QKV_TAP_ATTENTION, layer), *f = heard_at(&h, QKV_TAP_FFN, layer);
+            const float *a = heard_at(&h, QKV_HOOK_ATTENTION, layer), *f = heard_at(&h, QKV_HOOK_FFN, layer);
             for (size_t i = 0; i < T * C; i++) sum[i] = (sum[i] + a[i]) + f[i];
-            assert_memory_equal(sum, heard_at(&h, QKV_TAP_STREAM, layer), sizeof sum);
+            assert_memory_equal(sum, heard_at(&h, QKV_HOOK_RESIDUAL, layer), sizeof sum);
         }
-        (void)heard_at(&h, QKV_TAP_FINAL, 2);
+        (void)heard_at(&h, QKV_HOOK_FINAL, 2);
     }
     qkv_model_free(model);
     qkv_context_free(ctx);
@@ -122,17 +123,17 @@ static void the_last_of_a_pass_is_its_output(void **state) {
         struct qkv_model *model = make_model(ctx, hidden, post ? "post" : "pre");
         h.count = 0;
         run(model, &h, false, output);
-        assert_int_equal(h.points[h.count - 1].kind, post ? QKV_TAP_STREAM : QKV_TAP_FINAL);
+        assert_int_equal(h.points[h.count - 1].kind, post ? QKV_HOOK_RESIDUAL : QKV_HOOK_FINAL);
         assert_memory_equal(h.values[h.count - 1], output, sizeof output);
         if (post) { /* every block ends with a LayerNorm of weights one and zero */
-            struct qkv_statistics s = qkv_statistics_of(heard_at(&h, QKV_TAP_STREAM, 0), T * C);
+            struct qkv_statistics s = qkv_statistics_of(heard_at(&h, QKV_HOOK_RESIDUAL, 0), T * C);
             assert_true(fabs(s.mean) < 1e-6);
             assert_true(fabs(s.deviation - 1) < 1e-4);
         }
         qkv_model_free(model);
     }
     struct qkv_model *model = make_model(ctx, decoder, "pre");
-    struct qkv_pass_options o = {.B = 1, .T = T, .train = true, .checkpoint = true, .tap = hear, .tap_user = &h};
+    struct qkv_pass_options o = {.B = 1, .T = T, .train = true, .checkpoint = true, .hook = hear, .hook_user = &h};
     struct qkv_pass *pass;
     assert_fails(ctx, qkv_pass_create(model, &o, &pass), QKV_ARGUMENT, "one of checkpoint and tap");
     qkv_model_free(model);
@@ -155,12 +156,12 @@ static void statistics_are_of_finite_numbers(void **state) {
 
 /* ---- inspections ------------------------------------------------------------------------------------------------------------- */
 
-static const struct qkv_inspect_row *row_of(const struct qkv_inspection *in, enum qkv_tap_kind kind, bool of_encoder,
+static const struct qkv_inspect_row *row_of(const struct qkv_inspection *in, enum qkv_hook_kind kind, bool of_encoder,
                                             size_t layer) {
     const struct qkv_inspect_row *row;
     for (size_t i = 0; (row = qkv_inspection_row(in, i)); i++)
         if (row->kind == kind && row->encoder == of_encoder && row->layer == layer) return row;
-    fail_msg("there is no %s %zu", qkv_tap_name(kind), layer);
+    fail_msg("there is no %s %zu", qkv_hook_name(kind), layer);
     return NULL;
 }
 
@@ -204,19 +205,19 @@ static void gradients_are_those_of_the_model(void **state) {
         assert_true(loss == qkv_pass_loss(pass, NULL));
         assert_int_equal(counted, N - 1);
         assert_near(norm, qkv_model_gradient_norm(model));
-        assert_near(row_of(in, QKV_TAP_EMBEDDING, false, 0)->gradient, norm_of(model, "decoder.embed."));
-        assert_near(row_of(in, QKV_TAP_ATTENTION, false, 1)->gradient, norm_of(model, "decoder.layers.1.attn"));
-        assert_near(row_of(in, QKV_TAP_FFN, false, 0)->gradient, norm_of(model, "decoder.layers.0.ffn"));
+        assert_near(row_of(in, QKV_HOOK_EMBEDDING, false, 0)->gradient, norm_of(model, "decoder.embed."));
+        assert_near(row_of(in, QKV_HOOK_ATTENTION, false, 1)->gradient, norm_of(model, "decoder.layers.1.attn"));
+        assert_near(row_of(in, QKV_HOOK_FFN, false, 0)->gradient, norm_of(model, "decoder.layers.0.ffn"));
         /* Blocks, embedding and final norm are all there is, as the head is tied. */
         for (size_t layer = 0; layer < 2; layer++) {
-            double block = row_of(in, QKV_TAP_STREAM, false, layer)->gradient;
-            double parts = pow(row_of(in, QKV_TAP_ATTENTION, false, layer)->gradient, 2) +
-                           pow(row_of(in, QKV_TAP_FFN, false, layer)->gradient, 2);
+            double block = row_of(in, QKV_HOOK_RESIDUAL, false, layer)->gradient;
+            double parts = pow(row_of(in, QKV_HOOK_ATTENTION, false, layer)->gradient, 2) +
+                           pow(row_of(in, QKV_HOOK_FFN, false, layer)->gradient, 2);
             assert_near(block * block, parts);
             all += block * block;
         }
-        all += pow(row_of(in, QKV_TAP_EMBEDDING, false, 0)->gradient, 2);
-        if (!post) all += pow(row_of(in, QKV_TAP_FINAL, false, 2)->gradient, 2);
+        all += pow(row_of(in, QKV_HOOK_EMBEDDING, false, 0)->gradient, 2);
+        if (!post) all += pow(row_of(in, QKV_HOOK_FINAL, false, 2)->gradient, 2);
         assert_near(all, norm * norm);
         assert_string_equal(qkv_inspection_about(in), "the next of 13 tokens");
         qkv_pass_free(pass);
@@ -236,10 +237,10 @@ static void broken_numbers_are_found_where_they_begin(void **state) {
         if (!strcmp(qkv_model_parameter(model, i)->name, "decoder.layers.1.attn.o.weight"))
             qkv_model_weights(model, i)[0] = INFINITY;
     assert_ok(ctx, qkv_inspect(model, &o, &in));
-    assert_true(row_of(in, QKV_TAP_STREAM, false, 0)->values.broken == 0);
-    assert_true(row_of(in, QKV_TAP_ATTENTION, false, 1)->values.broken == 1.0 / 16); /* one channel of each token */
-    assert_true(row_of(in, QKV_TAP_FFN, false, 1)->values.broken == 1);
-    assert_true(isnan(row_of(in, QKV_TAP_FFN, false, 1)->values.mean));
+    assert_true(row_of(in, QKV_HOOK_RESIDUAL, false, 0)->values.broken == 0);
+    assert_true(row_of(in, QKV_HOOK_ATTENTION, false, 1)->values.broken == 1.0 / 16); /* one channel of each token */
+    assert_true(row_of(in, QKV_HOOK_FFN, false, 1)->values.broken == 1);
+    assert_true(isnan(row_of(in, QKV_HOOK_FFN, false, 1)->values.mean));
     assert_false(isfinite(qkv_inspection_loss(in, NULL, NULL)) != 0);
     const char *name = "broken";
     assert_ok(ctx, qkv_inspections_write_json(ctx, &in, &name, 1, test_path("broken.json")));
@@ -286,8 +287,8 @@ static void all_kinds_can_be_looked_into(void **state) {
         assert_int_equal(isfinite(norm) != 0, counted > 0);
         if (cases[i].about && !strstr(qkv_inspection_about(in), cases[i].about))
             fail_msg("\"%s\" is not about %s", qkv_inspection_about(in), cases[i].about);
-        if (cases[i].format == pair) assert_true(row_of(in, QKV_TAP_CROSS, false, 1)->gradient > 0);
-        if (cases[i].format == pair) assert_true(row_of(in, QKV_TAP_STREAM, true, 0)->gradient > 0);
+        if (cases[i].format == pair) assert_true(row_of(in, QKV_HOOK_CROSS, false, 1)->gradient > 0);
+        if (cases[i].format == pair) assert_true(row_of(in, QKV_HOOK_RESIDUAL, true, 0)->gradient > 0);
         qkv_inspection_free(in);
         qkv_model_free(model);
     }

@@ -25,7 +25,7 @@ static void test_tables(void **state) {
         struct qkv_context *ctx;
         assert_int_equal(qkv_context_create(&ctx, &options), QKV_OK);
         assert_ptr_equal(ctx->kernels, k);
-        assert_string_equal(qkv_isa(ctx), k->isa);
+        assert_string_equal(qkv_context_isa(ctx), k->isa);
         assert_true(qkv_measure_peak(ctx) > 1e7);
         if (count == 0) assert_true(qkv_measure_bandwidth(ctx) > 1e7);
         qkv_context_free(ctx);
@@ -43,8 +43,8 @@ static void test_context(void **state) {
     unsetenv("QKV_ISA");
     unsetenv("QKV_THREADS");
     assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
-    assert_string_equal(qkv_isa(ctx), qkv_isa_at(0));
-    assert_int_equal(qkv_threads(ctx), qkv_cpu_count());
+    assert_string_equal(qkv_context_isa(ctx), qkv_isa_at(0));
+    assert_int_equal(qkv_context_threads(ctx), qkv_cpu_count());
     assert_string_equal(qkv_message(ctx), "");
     qkv_context_free(ctx);
     qkv_context_free(NULL);
@@ -52,13 +52,13 @@ static void test_context(void **state) {
     setenv("QKV_ISA", "scalar", 1);
     setenv("QKV_THREADS", "3", 1);
     assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
-    assert_string_equal(qkv_isa(ctx), "scalar");
-    assert_int_equal(qkv_threads(ctx), 3);
+    assert_string_equal(qkv_context_isa(ctx), "scalar");
+    assert_int_equal(qkv_context_threads(ctx), 3);
     qkv_context_free(ctx);
     struct qkv_context_options options = {.threads = 2, .isa = qkv_isa_at(0)}; /* options come before variables */
     assert_int_equal(qkv_context_create(&ctx, &options), QKV_OK);
-    assert_string_equal(qkv_isa(ctx), qkv_isa_at(0));
-    assert_int_equal(qkv_threads(ctx), 2);
+    assert_string_equal(qkv_context_isa(ctx), qkv_isa_at(0));
+    assert_int_equal(qkv_context_threads(ctx), 2);
     qkv_context_free(ctx);
     unsetenv("QKV_ISA");
     unsetenv("QKV_THREADS");

@@ -227,7 +227,7 @@ static void a_model_that_needs_more_is_not_loaded(void **state) {
     assert_ok(ctx, qkv_model_load(ctx, folder, &model));
     qkv_model_free(model);
     ctx->ignore_memory = false;
-    qkv_set_precision(ctx, QKV_MIXED_BF16); /* weights twice: once is less */
+    qkv_context_set_precision(ctx, QKV_MIXED_BF16); /* weights twice: once is less */
     assert_status(ctx, qkv_model_load(ctx, folder, &model), QKV_MEMORY);
     assert_message(ctx, "choose --precision fp32 (");
     qkv_context_free(ctx);
@@ -246,7 +246,7 @@ static void passes_and_sessions_are_compared_with_what_is_left(void **state) {
     struct qkv_pass_options options = {.B = 64, .T = 128, .logits = true};
     assert_status(ctx, qkv_pass_create(model, &options, &pass), QKV_MEMORY);
     assert_message(ctx, "one pass: ");
-    assert_message(ctx, "MiB are left by the limit of the control group"); /* 8 less the records */
+    assert_message(ctx, "MiB are left by the limit of the control group"); /* 8 less the graph_arena */
     options.B = 1;
     assert_ok(ctx, qkv_pass_create(model, &options, &pass));
     qkv_pass_free(pass);

@@ -342,7 +342,7 @@ static void test_costs(void **state) {
 
 /* What all arenas hold that were made since, but for the room for nodes of `graphs` tapes, which is backed as it is used. */
 static size_t arenas_since(size_t before, const struct sample *s, size_t graphs) {
-    return qkv_arena_total() - before - graphs * qkv_record_bytes(qkv_model_spec(s->model));
+    return qkv_arena_total() - before - graphs * qkv_graph_bytes(qkv_model_spec(s->model));
 }
 
 static void expect_run_bytes(struct sample *s, size_t before, size_t bytes) {

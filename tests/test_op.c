@@ -1,7 +1,7 @@
 /* Every operator's gradient against directional differences, and the tape that carries them.
  *
  * QKV_OPERATOR_LIST makes the list of checks, so an operator without one does not link. */
-#include "op/segment.h"
+#include "op/recompute_segment.h"
 #include "op_fixture.h"
 
 /* Along a random direction of all leaves, the gradient's slope against a fourth-order central difference. */
@@ -269,7 +269,7 @@ static struct qkv_tensor *run_stretch(struct qkv_tape *tape, const void *argumen
 
 static struct qkv_tensor *build_checkpoint(struct fixture *f) {
     struct qkv_tensor *x = qkv_op_activation(&f->tape, &f->leaves[0], QKV_ACT_SILU);
-    return qkv_tape_segment(&f->tape, run_stretch, &f, sizeof f, x, NULL);
+    return qkv_tape_recompute_segment(&f->tape, run_stretch, &f, sizeof f, x, NULL);
 }
 
 static void check_checkpoint(void **state) {
@@ -290,8 +290,8 @@ static double evaluate_loss(struct fixture *f, build *make, bool record) {
     (void)make;
     struct qkv_loss loss;
     qkv_arena_release(&f->arena, 0);
-    qkv_arena_release(&f->records, 0);
-    qkv_tape_start(&f->tape, f->ctx, &f->arena, &f->records, record);
+    qkv_arena_release(&f->graph_arena, 0);
+    qkv_tape_start(&f->tape, f->ctx, &f->arena, &f->graph_arena, record);
     struct qkv_tensor *x = qkv_op_activation(&f->tape, &f->leaves[0], QKV_ACT_SILU);
     struct qkv_cross_entropy_options o = {.targets = targets, .scale = 1};
     qkv_op_cross_entropy(&f->tape, x, &f->leaves[1], f->leaf_count > 2 ? &f->leaves[2] : NULL, &o, &loss);
@@ -345,7 +345,7 @@ static void test_cross_entropy_chunks(void **state) {
     for (size_t n = 0; n < N; n++) {
         wanted[n] = n % 7 ? (int32_t)qkv_random_below(&f.random, V) : QKV_IGNORE;
     }
-    qkv_tape_start(&f.tape, f.ctx, &f.arena, &f.records, true);
+    qkv_tape_start(&f.tape, f.ctx, &f.arena, &f.graph_arena, true);
     struct qkv_loss loss;
     struct qkv_cross_entropy_options o = {.targets = wanted, .scale = 1.0F / 34};
     struct qkv_tensor *x = qkv_op_activation(&f.tape, &f.leaves[0], QKV_ACT_RELU);
@@ -374,7 +374,7 @@ static void test_cross_entropy_chunks(void **state) {
     }
     assert_true(fabs(loss.sum - expected) < 1e-5 * expected);
     for (size_t i = 0; i < (size_t)N * C; i++) {
-        assert_true(fabsf(x->slot->data[i] - dx[i]) < 1e-4F); /* sums of 900,000 in fp32 */
+        assert_true(fabsf(x->grad_buffer->data[i] - dx[i]) < 1e-4F); /* sums of 900,000 in fp32 */
     }
     free(dx);
     finish(&f);
@@ -389,7 +389,7 @@ static void test_dropout_repeats(void **state) {
     double first = evaluate(&f, build_dropout, false), again = evaluate(&f, build_dropout, true);
     assert_true(first == again);
     size_t zeros = 0, n = 20000;
-    qkv_tape_start(&f.tape, f.ctx, &f.arena, &f.records, false);
+    qkv_tape_start(&f.tape, f.ctx, &f.arena, &f.graph_arena, false);
     qkv_tape_train(&f.tape, f.dropout_seed);
     struct qkv_tensor *y = build_dropout(&f);
     for (size_t i = 0; i < n; i++) {
@@ -410,8 +410,8 @@ static size_t run_memory(struct fixture *f, bool dry) {
         assert_int_equal(qkv_arena_create(f->ctx, &arena, 64 << 20, "real"), QKV_OK);
     }
     f->ctx->dry = dry;
-    qkv_arena_release(&f->records, 0);
-    qkv_tape_start(&f->tape, f->ctx, &arena, &f->records, true);
+    qkv_arena_release(&f->graph_arena, 0);
+    qkv_tape_start(&f->tape, f->ctx, &arena, &f->graph_arena, true);
     struct qkv_tensor *y = build_add(f);
     struct qkv_loss loss;
     qkv_op_inner_product(&f->tape, y, f->values[0], 1, &loss);
@@ -450,7 +450,7 @@ static void test_listener(void **state) {
     leaf(&f, 6, 5, 0);
     leaf(&f, 7, 5, 0);
     leaf(&f, 7, 7, 0);
-    qkv_tape_start(&f.tape, f.ctx, &f.arena, &f.records, true);
+    qkv_tape_start(&f.tape, f.ctx, &f.arena, &f.graph_arena, true);
     f.tape.listener = count_ready;
     f.tape.listener_user = &told;
     struct qkv_loss loss;
@@ -468,7 +468,7 @@ static void test_shapes(void **state) {
     leaf(&f, 4, 5, 0);
     leaf(&f, 3, 6, 0);
     f.leaves[1].name = "decoder.layers.3.ffn.up.weight";
-    qkv_tape_start(&f.tape, f.ctx, &f.arena, &f.records, false);
+    qkv_tape_start(&f.tape, f.ctx, &f.arena, &f.graph_arena, false);
     struct qkv_tensor *y = qkv_op_linear(&f.tape, &f.leaves[0], &f.leaves[1], NULL, QKV_RESULT_FP32);
     assert_null(y);
     assert_int_equal(f.tape.status, QKV_SHAPE);
@@ -476,7 +476,7 @@ static void test_shapes(void **state) {
                         "linear: x is (4,5) but w (3,6) expects 6 columns, at decoder.layers.3.ffn.up.weight");
     assert_null(qkv_op_activation(&f.tape, y, QKV_ACT_RELU));
     assert_null(qkv_op_add(&f.tape, y, &f.leaves[0]));
-    qkv_tape_start(&f.tape, f.ctx, &f.arena, &f.records, false);
+    qkv_tape_start(&f.tape, f.ctx, &f.arena, &f.graph_arena, false);
     static const int32_t bad[] = {1, 4};
     assert_null(qkv_op_embed(&f.tape, &f.leaves[0], 1, NULL, bad, places, 2));
     assert_int_equal(f.tape.status, QKV_ARGUMENT);

@@ -31,8 +31,8 @@ static void weights_are_those_of_the_model(void **state) {
     struct qkv_context *ctx = make_context();
     struct qkv_model *model = make_model(ctx, DECODER, 258);
     struct qkv_look_options o = {.text = "the cat sat", .text_size = 11};
-    struct qkv_look_attention a;
-    struct qkv_look *look;
+    struct qkv_attention_view_head a;
+    struct qkv_attention_view *look;
     (void)state;
     assert_ok(ctx, qkv_look_create(model, &o, &look));
     assert_int_equal(qkv_look_tokens(look, false), 11);
@@ -42,8 +42,8 @@ static void weights_are_those_of_the_model(void **state) {
     assert_int_equal(size, 1);
     qkv_look_token(look, false, 11, &size);
     assert_int_equal(size, 0);
-    assert_true(qkv_look_attention(look, 1, &a));
-    assert_false(qkv_look_attention(look, 2, &a));
+    assert_true(qkv_attention_view_head(look, 1, &a));
+    assert_false(qkv_attention_view_head(look, 2, &a));
     assert_string_equal(a.name, "decoder.layers.1.attn");
     assert_int_equal(a.layer, 1);
     float rows[11 * 11], mean[11 * 11] = {0}, all[11 * 11];
@@ -88,7 +88,7 @@ static void json_holds_all_weights(void **state) {
     struct qkv_look_options o = {.text = "ab\xE2</script>", .text_size = 12, .target = "xyz", .target_size = 3};
     struct qkv_look_selection one = {.title = "<m>", .layer = 1, .head = 2};
     const char *path = test_path("look.json");
-    struct qkv_look *look;
+    struct qkv_attention_view *look;
     float rows[4 * 13];
     (void)state;
     assert_ok(ctx, qkv_look_create(model, &o, &look));
@@ -149,7 +149,7 @@ static void pages_of_short_texts_hold_every_weight(void **state) {
     char text[40];
     struct qkv_look_options o = {.text = text, .text_size = sizeof text};
     const char *path = test_path("look.html");
-    struct qkv_look *look;
+    struct qkv_attention_view *look;
     float rows[40 * 40];
     size_t size, at = 0;
     (void)state;
@@ -184,7 +184,7 @@ static void pages_of_long_texts_hold_the_largest(void **state) {
     static float row[300];
     struct qkv_look_options o = {.text = text, .text_size = sizeof text};
     const char *path = test_path("long.html");
-    struct qkv_look *look;
+    struct qkv_attention_view *look;
     size_t size;
     (void)state;
     for (size_t i = 0; i < sizeof text; i++) text[i] = (char)('a' + i * i % 23);
@@ -227,7 +227,7 @@ static void what_cannot_be_read_is_refused(void **state) {
     struct qkv_context *ctx = make_context();
     struct qkv_model *model = make_model(ctx, DECODER, 258), *bare;
     struct qkv_look_options o = {.text = "", .text_size = 0};
-    struct qkv_look *look;
+    struct qkv_attention_view *look;
     char *text = malloc(400);
     (void)state;
     assert_fails(ctx, qkv_look_create(model, &o, &look), QKV_ARGUMENT, "the prompt is empty");

@@ -68,8 +68,8 @@ static double loss_by_hand(struct qkv_model *model, const char *path, size_t T, 
 /* In fp32: in bf16 batches of another shape are summed in another order, and losses differ by more than 1e-6. */
 static void windows_are_those_made_by_hand(void **state) {
     (void)state;
-    const enum qkv_precision usual = qkv_get_precision(ctx);
-    qkv_set_precision(ctx, QKV_FP32);
+    const enum qkv_precision usual = qkv_context_precision(ctx);
+    qkv_context_set_precision(ctx, QKV_FP32);
     static const enum qkv_tokenizer_kind kinds[] = {QKV_TOKENIZER_BYTES, QKV_TOKENIZER_CHARS, QKV_TOKENIZER_BPE};
     static const size_t sizes[] = {2, 3, 16, 17, 18, 33, 128, 129, 130, 1000};
     const char *path = test_path("hand.txt");
@@ -94,7 +94,7 @@ static void windows_are_those_made_by_hand(void **state) {
         }
         qkv_model_free(model);
     }
-    qkv_set_precision(ctx, usual);
+    qkv_context_set_precision(ctx, usual);
 }
 
 /* All weights zero: every token has probability 1/vocab. The text is longer than a piece of the stream. */

@@ -62,7 +62,7 @@ static void the_rate_is_continuous_at_every_seam(void **state) {
                 struct qkv_seam items[] = {{at, 40, (enum qkv_extend)extend}, {at + 3, 60, (enum qkv_extend)extend}};
                 struct qkv_seams seams = {items, 2, 30};
                 for (int64_t s = 1; s < 60; s++) {
-                    double before = qkv_train_rate(&o, &seams, s - 1), now = qkv_train_rate(&o, &seams, s);
+                    double before = qkv_learning_rate(&o, &seams, s - 1), now = qkv_learning_rate(&o, &seams, s);
                     assert_true(now > 0 && now <= 1 + 1e-12 && now - before <= 0.2 + 1e-12); /* a step of the warm-up */
                     if (extend == QKV_EXTEND_DECAY && s >= 5) assert_true(now <= before + 1e-12);
                     if (extend == QKV_EXTEND_FLAT && s >= at) assert_true(now == before);
@@ -77,16 +77,16 @@ static void decay_ends_at_the_least_rate_and_rewarm_is_a_schedule_of_its_own(voi
     struct qkv_train_options o = plain_options("linear", 40);
     struct qkv_seam seam = {20, 40, QKV_EXTEND_DECAY};
     struct qkv_seams seams = {&seam, 1, 25};
-    double reached = qkv_train_rate(&o, &seams, 19);
+    double reached = qkv_learning_rate(&o, &seams, 19);
     assert_close(reached, 1 - 0.8 * 15 / 20, 1e-12); /* of a run of 25 steps: steps 4 … 24 */
-    assert_close(qkv_train_rate(&o, &seams, 39), 0.2, 1e-12);
-    assert_close(qkv_train_rate(&o, &seams, 29), (reached + 0.2) / 2, 1e-12);
+    assert_close(qkv_learning_rate(&o, &seams, 39), 0.2, 1e-12);
+    assert_close(qkv_learning_rate(&o, &seams, 29), (reached + 0.2) / 2, 1e-12);
     seam.extend = QKV_EXTEND_REWARM;
-    assert_close(qkv_train_rate(&o, &seams, 20), reached + (1 - reached) / 5, 1e-12);
-    assert_close(qkv_train_rate(&o, &seams, 24), 1, 1e-12);
-    assert_close(qkv_train_rate(&o, &seams, 39), 0.2, 1e-12);
+    assert_close(qkv_learning_rate(&o, &seams, 20), reached + (1 - reached) / 5, 1e-12);
+    assert_close(qkv_learning_rate(&o, &seams, 24), 1, 1e-12);
+    assert_close(qkv_learning_rate(&o, &seams, 39), 0.2, 1e-12);
     seam.extend = QKV_EXTEND_FLAT;
-    assert_true(qkv_train_rate(&o, &seams, 39) == reached);
+    assert_true(qkv_learning_rate(&o, &seams, 39) == reached);
 }
 
 static void schedules_without_an_end_go_on_as_they_were(void **state) {
@@ -96,7 +96,8 @@ static void schedules_without_an_end_go_on_as_they_were(void **state) {
         struct qkv_train_options o = plain_options(schedules[k], 50);
         struct qkv_seam items[] = {{2, 30, QKV_EXTEND_DECAY}, {17, 50, QKV_EXTEND_DECAY}};
         struct qkv_seams seams = {items, 2, 10};
-        for (int64_t s = 0; s < 50; s++) assert_true(qkv_train_rate(&o, &seams, s) == qkv_train_rate(&o, NULL, s));
+        for (int64_t s = 0; s < 50; s++)
+            assert_true(qkv_learning_rate(&o, &seams, s) == qkv_learning_rate(&o, NULL, s));
     }
 }
 

@@ -193,7 +193,7 @@ static void an_epoch_visits_every_example_once(void **state) {
     uint32_t *first = malloc(examples * sizeof *first);
     size_t at = 0, moved = 0;
     for (uint64_t step = 0; step < 2 * count; step++) {
-        size_t b = qkv_batches_turn(&t->batches, 7, step);
+        size_t b = qkv_batches_at_step(&t->batches, 7, step);
         const struct qkv_pass_shape *shape = &t->batches.shapes[b];
         size_t longest = shape->T > shape->source_T ? shape->T : shape->source_T;
         assert_true(shape->B * longest <= 60 && shape->B == t->batches.cut[b + 1] - t->batches.cut[b]);
@@ -212,10 +212,10 @@ static void an_epoch_visits_every_example_once(void **state) {
     assert_true(moved > 200);        /* another epoch, another order */
     for (size_t k = 0; k < 5; k++) { /* a place is a function of seed and step, wherever one came from */
         uint64_t step = (k * 97) % (3 * count);
-        size_t b = qkv_batches_turn(&t->batches, 7, step);
+        size_t b = qkv_batches_at_step(&t->batches, 7, step);
         uint32_t row = t->batches.order[t->batches.cut[b]];
-        qkv_batches_turn(&t->batches, 7, step + 5 * count);
-        assert_int_equal(qkv_batches_turn(&t->batches, 7, step), b);
+        qkv_batches_at_step(&t->batches, 7, step + 5 * count);
+        assert_int_equal(qkv_batches_at_step(&t->batches, 7, step), b);
         assert_int_equal(t->batches.order[t->batches.cut[b]], row);
     }
     free(seen);

@@ -188,7 +188,7 @@ static void smoothing_in_bf16(const struct qkv_spec *spec, const struct qkv_batc
                               size_t i, size_t n, const float *gradient) {
     struct qkv_model *m;
     struct qkv_pass *pass;
-    qkv_set_precision(ctx, QKV_MIXED_BF16);
+    qkv_context_set_precision(ctx, QKV_MIXED_BF16);
     assert_ok(ctx, qkv_model_create(ctx, spec, 1, &m));
     memcpy(qkv_model_weights(m, i), weights, n * sizeof *weights);
     const struct qkv_pass_options options = {.B = batch->B, .T = batch->T, .train = true, .logits = true};
@@ -205,14 +205,14 @@ static void smoothing_in_bf16(const struct qkv_spec *spec, const struct qkv_batc
     assert_true(difference > 0 && sqrt(difference / size) < 0.12);
     qkv_pass_free(pass);
     qkv_model_free(m);
-    qkv_set_precision(ctx, QKV_FP32);
+    qkv_context_set_precision(ctx, QKV_FP32);
 }
 
 /* Differences of losses are those of fp32: a step of 1e-3 moves weights by less than the spacing of bf16 numbers. */
 static void smoothing_is_its_definition_and_so_is_its_gradient(void **state) {
     (void)state;
     enum { B = 2, T = 5, V = 11 };
-    qkv_set_precision(ctx, QKV_FP32);
+    qkv_context_set_precision(ctx, QKV_FP32);
     struct qkv_spec spec = spec_of(encoder_json, (const char *const[]){"vocab=11"}, 1);
     struct qkv_random random = qkv_random_start(3, 3);
     struct qkv_model *m;
@@ -269,11 +269,11 @@ static void the_inverse_square_root_rises_and_falls(void **state) {
     o.rate = 1;
     o.warmup = 99;
     o.steps = 1000000;
-    assert_close(qkv_train_rate(&o, NULL, 0), 0.01, 1e-12);
-    assert_close(qkv_train_rate(&o, NULL, 49), 0.5, 1e-12);
-    assert_close(qkv_train_rate(&o, NULL, 99), 1, 1e-12);
-    assert_close(qkv_train_rate(&o, NULL, 399), 0.5, 1e-12);
-    assert_close(qkv_train_rate(&o, NULL, 9999), 0.1, 1e-12);
+    assert_close(qkv_learning_rate(&o, NULL, 0), 0.01, 1e-12);
+    assert_close(qkv_learning_rate(&o, NULL, 49), 0.5, 1e-12);
+    assert_close(qkv_learning_rate(&o, NULL, 99), 1, 1e-12);
+    assert_close(qkv_learning_rate(&o, NULL, 399), 0.5, 1e-12);
+    assert_close(qkv_learning_rate(&o, NULL, 9999), 0.1, 1e-12);
 }
 
 /* ---- every topology ---------------------------------------------------------------------------------------------------------------- */

@@ -301,20 +301,20 @@ static void rate_follows_the_schedule(void **state) {
     static const char *const schedules[] = {"cosine", "linear", "constant"};
     for (size_t k = 0; k < 3; k++) {
         o.schedule = schedules[k];
-        for (int s = 0; s < 4; s++) assert_close(qkv_train_rate(&o, NULL, s), warm[s], 1e-12);
-        assert_close(qkv_train_rate(&o, NULL, 4), 1, 1e-12);
+        for (int s = 0; s < 4; s++) assert_close(qkv_learning_rate(&o, NULL, s), warm[s], 1e-12);
+        assert_close(qkv_learning_rate(&o, NULL, 4), 1, 1e-12);
     }
-    assert_close(qkv_train_rate(&o, NULL, 14), 1, 1e-12);
+    assert_close(qkv_learning_rate(&o, NULL, 14), 1, 1e-12);
     o.schedule = "linear";
-    assert_close(qkv_train_rate(&o, NULL, 9), 0.6, 1e-12);
-    assert_close(qkv_train_rate(&o, NULL, 14), 0.2, 1e-12);
+    assert_close(qkv_learning_rate(&o, NULL, 9), 0.6, 1e-12);
+    assert_close(qkv_learning_rate(&o, NULL, 14), 0.2, 1e-12);
     o.schedule = "cosine";
-    assert_close(qkv_train_rate(&o, NULL, 9), 0.6, 1e-12);
-    assert_close(qkv_train_rate(&o, NULL, 6), 0.2 + 0.4 * (1 + 0.80901699437494745), 1e-12); /* cos 36° */
-    assert_close(qkv_train_rate(&o, NULL, 14), 0.2, 1e-12);
-    for (int s = 5; s < 15; s++) assert_true(qkv_train_rate(&o, NULL, s) < qkv_train_rate(&o, NULL, s - 1));
+    assert_close(qkv_learning_rate(&o, NULL, 9), 0.6, 1e-12);
+    assert_close(qkv_learning_rate(&o, NULL, 6), 0.2 + 0.4 * (1 + 0.80901699437494745), 1e-12); /* cos 36° */
+    assert_close(qkv_learning_rate(&o, NULL, 14), 0.2, 1e-12);
+    for (int s = 5; s < 15; s++) assert_true(qkv_learning_rate(&o, NULL, s) < qkv_learning_rate(&o, NULL, s - 1));
     o.min_rate = -1;
-    assert_close(qkv_train_rate(&o, NULL, 14), 0.1, 1e-12);
+    assert_close(qkv_learning_rate(&o, NULL, 14), 0.1, 1e-12);
 }
 
 static void warmup_may_outlast_the_run(void **state) {
@@ -324,12 +324,13 @@ static void warmup_may_outlast_the_run(void **state) {
     o.rate = 1;
     for (o.steps = 1; o.steps < 6; o.steps++) {
         o.warmup = 100;
-        for (int64_t s = 0; s < o.steps; s++) assert_close(qkv_train_rate(&o, NULL, s), ((double)s + 1) / 101, 1e-12);
+        for (int64_t s = 0; s < o.steps; s++)
+            assert_close(qkv_learning_rate(&o, NULL, s), ((double)s + 1) / 101, 1e-12);
         o.warmup = o.steps - 1;
-        assert_close(qkv_train_rate(&o, NULL, o.steps - 1), 1, 1e-12);
+        assert_close(qkv_learning_rate(&o, NULL, o.steps - 1), 1, 1e-12);
         o.warmup = 0;
-        assert_close(qkv_train_rate(&o, NULL, 0), 1, 1e-12);
-        if (o.steps > 1) assert_close(qkv_train_rate(&o, NULL, o.steps - 1), 0.1, 1e-12);
+        assert_close(qkv_learning_rate(&o, NULL, 0), 1, 1e-12);
+        if (o.steps > 1) assert_close(qkv_learning_rate(&o, NULL, o.steps - 1), 0.1, 1e-12);
     }
 }
 

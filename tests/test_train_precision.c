@@ -18,27 +18,27 @@ static void auto_is_the_variable_and_else_what_the_kernels_multiply(void **state
     for (size_t i = 0; qkv_isa_at(i); i++) {
         for (size_t k = 0; k < TEST_COUNT(open); k++) {
             struct qkv_context *ctx = context_in(open[k], QKV_PRECISION_AUTO, qkv_isa_at(i));
-            enum qkv_precision best = qkv_native_bf16(ctx) ? QKV_MIXED_BF16 : QKV_FP32;
-            assert_int_equal(qkv_get_precision(ctx), best);
+            enum qkv_precision best = qkv_context_native_bf16(ctx) ? QKV_MIXED_BF16 : QKV_FP32;
+            assert_int_equal(qkv_context_precision(ctx), best);
             assert_int_equal(qkv_auto_precision(ctx), best);
             qkv_context_free(ctx);
         }
         struct qkv_context *ctx = context_in("bf16", QKV_PRECISION_AUTO, qkv_isa_at(i)); /* emulated or not */
-        assert_int_equal(qkv_get_precision(ctx), QKV_MIXED_BF16);
+        assert_int_equal(qkv_context_precision(ctx), QKV_MIXED_BF16);
         qkv_context_free(ctx);
         ctx = context_in("fp32", QKV_PRECISION_AUTO, qkv_isa_at(i));
-        assert_int_equal(qkv_get_precision(ctx), QKV_FP32);
-        qkv_set_precision(ctx, QKV_MIXED_BF16);
-        assert_int_equal(qkv_get_precision(ctx), QKV_MIXED_BF16);
-        qkv_set_precision(ctx, QKV_PRECISION_AUTO);
-        assert_int_equal(qkv_get_precision(ctx), QKV_FP32);
+        assert_int_equal(qkv_context_precision(ctx), QKV_FP32);
+        qkv_context_set_precision(ctx, QKV_MIXED_BF16);
+        assert_int_equal(qkv_context_precision(ctx), QKV_MIXED_BF16);
+        qkv_context_set_precision(ctx, QKV_PRECISION_AUTO);
+        assert_int_equal(qkv_context_precision(ctx), QKV_FP32);
         qkv_context_free(ctx);
     }
     struct qkv_context *ctx = context_in("bf16", QKV_FP32, NULL); /* options come before variables */
-    assert_int_equal(qkv_get_precision(ctx), QKV_FP32);
+    assert_int_equal(qkv_context_precision(ctx), QKV_FP32);
     qkv_context_free(ctx);
     ctx = context_in("fp32", QKV_MIXED_BF16, NULL);
-    assert_int_equal(qkv_get_precision(ctx), QKV_MIXED_BF16);
+    assert_int_equal(qkv_context_precision(ctx), QKV_MIXED_BF16);
     qkv_context_free(ctx);
     setenv("QKV_PRECISION", "fp16", 1);
     assert_status(ctx, qkv_context_create(&ctx, NULL), QKV_ARGUMENT);
@@ -59,7 +59,7 @@ static double loss_of(struct qkv_context *ctx, const char *folder, const char *d
     enum qkv_precision precision = (enum qkv_precision)99;
     assert_ok(ctx, qkv_model_precision(ctx, folder, &precision));
     if (other) precision = precision == QKV_FP32 ? QKV_MIXED_BF16 : QKV_FP32;
-    qkv_set_precision(ctx, precision);
+    qkv_context_set_precision(ctx, precision);
     assert_ok(ctx, qkv_model_load(ctx, folder, &model));
     assert_ok(ctx, qkv_evaluate_text(model, data, &o, NULL, NULL, &e));
     qkv_model_free(model);

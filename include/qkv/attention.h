@@ -215,8 +215,9 @@ QKV_API enum qkv_status qkv_attention_layer_backward(struct qkv_attention_layer 
                                                      float *dmemory);
 /* Of the latest forward, as qkv_attention_weights: out (rows,keys), keys being cache and new ones together. Its cache, dense
  * mask and bias must still be there. */
-QKV_API enum qkv_status qkv_attention_layer_look(struct qkv_attention_layer *layer, enum qkv_attention_stage stage,
-                                                 size_t b, size_t h, size_t first, size_t rows, float *out);
+QKV_API enum qkv_status qkv_attention_layer_weights_of(struct qkv_attention_layer *layer,
+                                                       enum qkv_attention_stage stage, size_t b, size_t h, size_t first,
+                                                       size_t rows, float *out);
 
 #ifdef __cplusplus
 }

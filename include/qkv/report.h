@@ -2,7 +2,7 @@
  * self-contained HTML pages; a part of qkv.h, which includes it.
  *
  *     struct qkv_look_options o = {.text = "To be, or not to be", .text_size = 19};
- *     struct qkv_look *look;
+ *     struct qkv_attention_view *look;
  *     if (qkv_look_create(model, &o, &look) || qkv_look_write_page(look, NULL, "attention.html")) puts(qkv_message(ctx));
  *
  * Pages are one file each that loads nothing from anywhere; texts in them are escaped. Files appear whole or not at all, and
@@ -34,44 +34,46 @@ struct qkv_look_options {
 };
 /* The model run once over a text, read as it was in training. Weights are made when they are asked for, from the log-sum-exp
  * that attention leaves; nothing of size T×T is kept. The model must outlive it. */
-struct qkv_look;
+struct qkv_attention_view;
 QKV_API enum qkv_status qkv_look_create(struct qkv_model *model, const struct qkv_look_options *options,
-                                        struct qkv_look **out);
-QKV_API void qkv_look_free(struct qkv_look *look);
+                                        struct qkv_attention_view **out);
+QKV_API void qkv_look_free(struct qkv_attention_view *look);
 
-struct qkv_look_attention {
+struct qkv_attention_view_head {
     const char *name; /* "decoder.layers.0.attn" */
     enum qkv_look_kind kind;
     size_t layer, heads, queries, keys;
     bool encoder_queries, encoder_keys; /* whose tokens they are */
 };
 /* The i-th attention; false past the last. */
-QKV_API bool qkv_look_attention(const struct qkv_look *look, size_t i, struct qkv_look_attention *attention);
+QKV_API bool qkv_attention_view_head(const struct qkv_attention_view *look, size_t i,
+                                     struct qkv_attention_view_head *attention);
 struct qkv_head_statistics {
     double entropy;  /* of a row's weights in bits, mean over the rows: 2^entropy is how many keys it spreads over */
     double distance; /* |i − j| weighted by the weights, mean over the rows: in tokens */
 };
-QKV_API enum qkv_status qkv_look_head(const struct qkv_look *look, size_t i, size_t head,
+QKV_API enum qkv_status qkv_look_head(const struct qkv_attention_view *look, size_t i, size_t head,
                                       struct qkv_head_statistics *statistics);
 /* Weights of `rows` queries from `first` on, out (rows,keys). Head SIZE_MAX: the mean over the heads. */
-QKV_API enum qkv_status qkv_look_weights(struct qkv_look *look, size_t i, size_t head, size_t first, size_t rows,
-                                         float *out);
+QKV_API enum qkv_status qkv_look_weights(struct qkv_attention_view *look, size_t i, size_t head, size_t first,
+                                         size_t rows, float *out);
 /* The tokens that the encoder, or the decoder, has read: how many, and the bytes of one (owned by the model). */
-QKV_API size_t qkv_look_tokens(const struct qkv_look *look, bool encoder);
-QKV_API const char *qkv_look_token(const struct qkv_look *look, bool encoder, size_t t, size_t *size);
+QKV_API size_t qkv_look_tokens(const struct qkv_attention_view *look, bool encoder);
+QKV_API const char *qkv_look_token(const struct qkv_attention_view *look, bool encoder, size_t t, size_t *size);
 
 struct qkv_look_selection {
     const char *title; /* of the page: the model's name; NULL: none */
     int layer, head;   /* only these; −1: all */
 };
 /* Fails, saying what there is, where the model has no such layer or head. */
-QKV_API enum qkv_status qkv_look_check(const struct qkv_look *look, const struct qkv_look_selection *selection);
+QKV_API enum qkv_status qkv_look_check(const struct qkv_attention_view *look,
+                                       const struct qkv_look_selection *selection);
 /* A page with all that is selected (NULL: everything): pictures of the heads, their lines and matrices. Weights are kept in 8
  * bits; of long texts the largest of each row, so that the file stays below 20 MB. */
-QKV_API enum qkv_status qkv_look_write_page(struct qkv_look *look, const struct qkv_look_selection *selection,
+QKV_API enum qkv_status qkv_look_write_page(struct qkv_attention_view *look, const struct qkv_look_selection *selection,
                                             const char *path);
 /* The same as JSON, for other programs, with all weights in full. */
-QKV_API enum qkv_status qkv_look_write_json(struct qkv_look *look, const struct qkv_look_selection *selection,
+QKV_API enum qkv_status qkv_look_write_json(struct qkv_attention_view *look, const struct qkv_look_selection *selection,
                                             const char *path);
 
 /* ---- statistics, block by block ----------------------------------------------------------------------------------------- */
@@ -90,8 +92,8 @@ struct qkv_statistics { /* of many numbers */
     double broken;                       /* share of those that are not finite */
     double mean, deviation, least, most; /* of the others; NaN where there are none */
 };
-struct qkv_inspect_row { /* of one point of the pass (qkv_pass_options.tap) */
-    enum qkv_tap_kind kind;
+struct qkv_inspect_row { /* of one point of the pass (qkv_pass_options.hook) */
+    enum qkv_hook_kind kind;
     bool encoder;
     size_t layer;
     struct qkv_statistics values;
@@ -112,7 +114,7 @@ QKV_API double qkv_inspection_loss(const struct qkv_inspection *inspection, size
 /* What the loss is of, in a few words: "the next of 18 tokens". */
 QKV_API const char *qkv_inspection_about(const struct qkv_inspection *inspection);
 /* "attention", "stream", … */
-QKV_API const char *qkv_tap_name(enum qkv_tap_kind kind);
+QKV_API const char *qkv_hook_name(enum qkv_hook_kind kind);
 /* A page, or JSON, of some inspections side by side, each with a name. */
 QKV_API enum qkv_status qkv_inspections_write_page(struct qkv_context *ctx, struct qkv_inspection *const *inspections,
                                                    const char *const *names, size_t count, const char *path);

@@ -76,7 +76,7 @@ struct qkv_key_values {
 };
 
 /* One attention with its projections on its way over a tape. What is not used is NULL or 0. */
-struct qkv_attention_flow {
+struct qkv_attention_args {
     struct qkv_tape *tape;
     const struct qkv_attention_spec *spec;
     struct qkv_attention_parameters *parameters;
@@ -94,16 +94,16 @@ struct qkv_attention_flow {
     size_t memory_T;
     const uint8_t *mask; /* dense, as in struct qkv_attend, and what is added to the scores */
     struct qkv_pairs mask_pairs;
-    const float *addend;
-    struct qkv_pairs addend_pairs;
-    float *daddend;              /* backward adds to it */
+    const float *attention_bias;
+    struct qkv_pairs attention_bias_strides;
+    float *dattention_bias;      /* backward adds to it */
     struct qkv_tensor *residual; /* added to the output; NULL: nothing */
     float dropout;               /* on the weights, when the tape trains */
     const struct qkv_attend **kept;
 };
 /* x (B·T, in) → (B·T, out). */
-struct qkv_tensor *qkv_attention_sublayer(const struct qkv_attention_flow *flow, struct qkv_tensor *x);
+struct qkv_tensor *qkv_attention_sublayer(const struct qkv_attention_args *flow, struct qkv_tensor *x);
 /* Cross attention: only puts the memory's keys and values into the cache, for calls without a memory to read. */
-void qkv_attention_remember(const struct qkv_attention_flow *flow);
+void qkv_attention_cache_memory(const struct qkv_attention_args *flow);
 
 #endif

@@ -108,13 +108,13 @@ static enum qkv_status check_pairs(struct qkv_context *ctx, const struct qkv_att
                                    bool gradient) {
     enum qkv_status status = QKV_OK;
     a->mask = c->dense;
-    a->addend = c->bias;
+    a->attention_bias = c->bias;
     if (c->dense)
         status = qkv_pair_shape_check(ctx, "the dense mask", &c->dense_shape, a->B, a->H, a->Tq, a->Tk, 1, false,
                                       &a->mask_pairs);
     if (status == QKV_OK && c->bias)
         status = qkv_pair_shape_check(ctx, "bias", &c->bias_shape, a->B, a->H, a->Tq, a->Tk, sizeof(float), gradient,
-                                      &a->addend_pairs);
+                                      &a->attention_bias_strides);
     return status;
 }
 
@@ -144,7 +144,7 @@ static enum qkv_status check_gradients(struct qkv_context *ctx, struct request *
         return qkv_fail(ctx, QKV_ARGUMENT, "attention: dbias is asked for, but there is no bias");
     if (qkv_aligned(ctx, "dbias", g->dbias, sizeof(float))) return QKV_ARGUMENT;
     bool empty = !a->B || !a->Tq || !a->Tk;
-    r->g.daddend = empty ? NULL : g->dbias;
+    r->g.dattention_bias = empty ? NULL : g->dbias;
     r->g.accumulate = g->accumulate;
     return QKV_OK;
 }
@@ -169,7 +169,8 @@ static enum qkv_status measure_positions(struct qkv_context *ctx, struct request
     return QKV_OK;
 }
 
-static enum qkv_status prepare(struct qkv_context *ctx, struct request *r, const struct qkv_attention_gradients *g) {
+static enum qkv_status call_prepare(struct qkv_context *ctx, struct request *r,
+                                    const struct qkv_attention_gradients *g) {
     const struct qkv_attention_call *c = r->call;
     struct qkv_attend *a = &r->a;
     if (!ctx) return QKV_ARGUMENT;
@@ -221,7 +222,7 @@ static enum qkv_status make_alibi(struct qkv_arena *arena, struct request *r) {
     return QKV_OK;
 }
 
-static enum qkv_status compute(struct qkv_context *ctx, struct qkv_arena *arena, struct request *r) {
+static enum qkv_status call_compute(struct qkv_context *ctx, struct qkv_arena *arena, struct request *r) {
     struct qkv_attend *a = &r->a;
     int32_t *lo = qkv_arena_take(arena, a->B * a->Tq, sizeof *lo),
             *hi = qkv_arena_take(arena, a->B * a->Tq, sizeof *hi);
@@ -241,25 +242,25 @@ static enum qkv_status compute(struct qkv_context *ctx, struct qkv_arena *arena,
     return qkv_attend_weights(ctx, arena, a, r->stage, r->b, r->h, r->first, r->rows, r->out);
 }
 
-static enum qkv_status measure(struct qkv_context *ctx, struct request *r, size_t *bytes) {
+static enum qkv_status call_measure(struct qkv_context *ctx, struct request *r, size_t *bytes) {
     struct qkv_arena arena;
     bool dry = ctx->dry;
     qkv_arena_measure(ctx, &arena, "attention");
     ctx->dry = true;
-    enum qkv_status status = compute(ctx, &arena, r);
+    enum qkv_status status = call_compute(ctx, &arena, r);
     ctx->dry = dry;
     *bytes = arena.peak;
     qkv_arena_free(&arena);
     return status;
 }
 
-static enum qkv_status perform(struct qkv_context *ctx, struct request *r) {
+static enum qkv_status call_perform(struct qkv_context *ctx, struct request *r) {
     size_t bytes = 0;
     struct qkv_arena *arena;
-    enum qkv_status status = measure(ctx, r, &bytes);
+    enum qkv_status status = call_measure(ctx, r, &bytes);
     if (status == QKV_OK) status = qkv_workspace(ctx, bytes, &arena);
     if (status != QKV_OK) return status;
-    status = compute(ctx, arena, r);
+    status = call_compute(ctx, arena, r);
     qkv_arena_release(arena, 0);
     return status;
 }
@@ -267,8 +268,8 @@ static enum qkv_status perform(struct qkv_context *ctx, struct request *r) {
 enum qkv_status qkv_attention_forward(struct qkv_context *ctx, const struct qkv_attention_call *call) {
     QKV_CALL(ctx);
     struct request r = {.call = call, .task = FORWARD};
-    enum qkv_status status = prepare(ctx, &r, NULL);
-    return status == QKV_OK ? perform(ctx, &r) : status;
+    enum qkv_status status = call_prepare(ctx, &r, NULL);
+    return status == QKV_OK ? call_perform(ctx, &r) : status;
 }
 
 /* A bias that is broadcast has a gradient, 0, also where there are no queries. */
@@ -284,10 +285,10 @@ enum qkv_status qkv_attention_backward(struct qkv_context *ctx, const struct qkv
                                        const struct qkv_attention_gradients *gradients) {
     QKV_CALL(ctx);
     struct request r = {.call = call, .task = BACKWARD};
-    enum qkv_status status = prepare(ctx, &r, gradients);
-    if (status == QKV_OK && gradients->dbias && !r.g.daddend && !gradients->accumulate)
-        clear_pairs(gradients->dbias, &call->bias_shape, &r.a.addend_pairs);
-    return status == QKV_OK ? perform(ctx, &r) : status;
+    enum qkv_status status = call_prepare(ctx, &r, gradients);
+    if (status == QKV_OK && gradients->dbias && !r.g.dattention_bias && !gradients->accumulate)
+        clear_pairs(gradients->dbias, &call->bias_shape, &r.a.attention_bias_strides);
+    return status == QKV_OK ? call_perform(ctx, &r) : status;
 }
 
 enum qkv_status qkv_attention_weights(struct qkv_context *ctx, const struct qkv_attention_call *call,
@@ -296,16 +297,16 @@ enum qkv_status qkv_attention_weights(struct qkv_context *ctx, const struct qkv_
     QKV_CALL(ctx);
     struct request r = {
         .call = call, .task = LOOK, .stage = stage, .b = b, .h = h, .first = first, .rows = rows, .out = out};
-    enum qkv_status status = prepare(ctx, &r, NULL);
-    return status == QKV_OK ? perform(ctx, &r) : status;
+    enum qkv_status status = call_prepare(ctx, &r, NULL);
+    return status == QKV_OK ? call_perform(ctx, &r) : status;
 }
 
 enum qkv_status qkv_attention_measure(struct qkv_context *ctx, const struct qkv_attention_call *call,
                                       const struct qkv_attention_gradients *gradients, size_t *bytes) {
     QKV_CALL(ctx);
     struct request r = {.call = call, .task = gradients ? BACKWARD : FORWARD};
-    enum qkv_status status = prepare(ctx, &r, gradients);
+    enum qkv_status status = call_prepare(ctx, &r, gradients);
     if (!bytes) return qkv_fail(ctx, QKV_ARGUMENT, "attention: bytes is NULL");
     *bytes = 0;
-    return status == QKV_OK ? measure(ctx, &r, bytes) : status;
+    return status == QKV_OK ? call_measure(ctx, &r, bytes) : status;
 }

@@ -13,19 +13,19 @@ enum { START_PIECE = 1 << 16 };
 
 /* ---- storage ------------------------------------------------------------------------------------------------------ */
 
-static enum qkv_status take(struct qkv_attention_layer *l, struct qkv_tensor *t, size_t rows, size_t columns) {
+static enum qkv_status layer_take(struct qkv_attention_layer *l, struct qkv_tensor *t, size_t rows, size_t columns) {
     size_t count;
     if (!qkv_multiply(rows, columns, &count))
         return qkv_fail(l->ctx, QKV_SPEC, "attention layer: a matrix of %zu x %zu numbers is too large", rows, columns);
-    *t = (struct qkv_tensor){.rows = rows, .columns = columns, .wants = true};
+    *t = (struct qkv_tensor){.rows = rows, .columns = columns, .requires_grad = true};
     t->data = qkv_arena_take(&l->storage, count, sizeof(float)); /* fresh memory is zero */
     t->gradient = t->data ? qkv_arena_take(&l->storage, count, sizeof(float)) : NULL;
     return t->gradient ? QKV_OK : QKV_MEMORY;
 }
 
 /* `rows` rows of a tensor get a name; a bias is a vector. */
-static void name(struct qkv_attention_layer *l, const struct qkv_tensor *t, const char *text, bool vector, size_t first,
-                 size_t rows) {
+static void layer_name(struct qkv_attention_layer *l, const struct qkv_tensor *t, const char *text, bool vector,
+                       size_t first, size_t rows) {
     size_t columns = vector ? 1 : t->columns;
     l->gradients[l->array_count] = t->gradient + first * columns;
     struct qkv_array *a = &l->arrays[l->array_count++];
@@ -43,18 +43,18 @@ struct part {
     size_t rows;
 };
 
-static enum qkv_status linear(struct qkv_attention_layer *l, struct qkv_linear *to, size_t in, bool bias,
-                              const struct part *parts, size_t count) {
+static enum qkv_status layer_linear(struct qkv_attention_layer *l, struct qkv_linear *to, size_t in, bool bias,
+                                    const struct part *parts, size_t count) {
     size_t out = 0, first = 0;
     for (size_t i = 0; i < count; i++) out += parts[i].rows;
-    enum qkv_status status = take(l, &to->weight, out, in);
-    if (status == QKV_OK && bias) status = take(l, &to->bias, 1, out);
+    enum qkv_status status = layer_take(l, &to->weight, out, in);
+    if (status == QKV_OK && bias) status = layer_take(l, &to->bias, 1, out);
     if (status != QKV_OK) return status;
     for (size_t i = 0; i < count; first += parts[i++].rows)
-        name(l, &to->weight, parts[i].weight, false, first, parts[i].rows);
+        layer_name(l, &to->weight, parts[i].weight, false, first, parts[i].rows);
     first = 0;
     for (size_t i = 0; bias && i < count; first += parts[i++].rows)
-        name(l, &to->bias, parts[i].bias, true, first, parts[i].rows);
+        layer_name(l, &to->bias, parts[i].bias, true, first, parts[i].rows);
     return QKV_OK;
 }
 
@@ -70,12 +70,12 @@ static enum qkv_status take_parameters(struct qkv_attention_layer *l) {
     enum qkv_status status;
     l->array_count = 0;
     if (s->cross) {
-        status = linear(l, &p->q, (size_t)s->in, bias, qkv, 1);
-        if (status == QKV_OK) status = linear(l, &p->kv, (size_t)s->kv_in, bias, qkv + 1, 2);
+        status = layer_linear(l, &p->q, (size_t)s->in, bias, qkv, 1);
+        if (status == QKV_OK) status = layer_linear(l, &p->kv, (size_t)s->kv_in, bias, qkv + 1, 2);
     } else {
-        status = linear(l, &p->qkv, (size_t)s->in, bias, qkv, 3);
+        status = layer_linear(l, &p->qkv, (size_t)s->in, bias, qkv, 3);
     }
-    return status == QKV_OK ? linear(l, &p->o, H * Dv, a->bias == QKV_BIAS_ALL, &o, 1) : status;
+    return status == QKV_OK ? layer_linear(l, &p->o, H * Dv, a->bias == QKV_BIAS_ALL, &o, 1) : status;
 }
 
 static enum qkv_status take_tables(struct qkv_attention_layer *l) {
@@ -150,7 +150,7 @@ enum qkv_status qkv_attention_layer_create(struct qkv_context *ctx, const struct
     l->owners = 1;
     status = make_storage(l);
     if (status == QKV_OK)
-        status = qkv_arena_create(ctx, &l->records, (size_t)64 << 10, "records of an attention layer");
+        status = qkv_arena_create(ctx, &l->graph_arena, (size_t)64 << 10, "records of an attention layer");
     if (status != QKV_OK) {
         qkv_attention_layer_free(l);
         return status;
@@ -164,7 +164,7 @@ void qkv_attention_layer_free(struct qkv_attention_layer *l) {
     if (!l || --l->owners > 0) return; /* its caches hold it */
     qkv_arena_free(&l->storage);
     qkv_arena_free(&l->arena);
-    qkv_arena_free(&l->records);
+    qkv_arena_free(&l->graph_arena);
     free(l);
 }
 

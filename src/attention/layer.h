@@ -18,14 +18,14 @@ struct qkv_attention_layer {
     float *gradients[QKV_LAYER_PARAMETERS];
     size_t array_count;
 
-    struct qkv_arena arena, records; /* of one call */
+    struct qkv_arena arena, graph_arena; /* of one call */
     struct qkv_tape tape;
     struct qkv_tensor *x, *memory, *y;         /* of the latest forward; memory NULL without one */
     const struct qkv_attend *kept;             /* what to look at; NULL when there is nothing */
     const struct qkv_attention_cache *kept_in; /* the cache that this reads, or NULL */
     bool trained;                              /* a forward with train waits for its backward */
-    bool hollow;                               /* it had no queries or no keys, */
-    size_t hollow_rows, hollow_memory;         /* but so many rows of x and of memory */
+    bool empty_call;                           /* it had no queries or no keys, */
+    size_t empty_rows, empty_memory;           /* but so many rows of x and of memory */
 };
 
 struct qkv_attention_cache {

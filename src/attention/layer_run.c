@@ -139,7 +139,7 @@ static enum qkv_status find_keys(const struct qkv_attention_layer *l, const stru
 /* ---- the call ---------------------------------------------------------------------------------------------------------- */
 
 /* Positions and intervals of all queries. */
-static void make_rows(struct qkv_attention_layer *l, const struct keys *keys, struct qkv_attention_flow *f) {
+static void make_rows(struct qkv_attention_layer *l, const struct keys *keys, struct qkv_attention_args *f) {
     size_t rows = f->B * f->T;
     int32_t *positions = qkv_tape_take(&l->tape, rows, sizeof *positions);
     int32_t *lo = qkv_tape_take(&l->tape, rows, sizeof *lo), *hi = qkv_tape_take(&l->tape, rows, sizeof *hi);
@@ -176,18 +176,18 @@ static const float *without_padding(struct qkv_attention_layer *l, const float *
 
 /* x and memory as tensors; they are read only. */
 static struct qkv_tensor *input_tensor(struct qkv_attention_layer *l, const float *data, size_t rows, int columns,
-                                       bool wants) {
+                                       bool requires_grad) {
     struct qkv_tensor *t = qkv_tape_view(&l->tape, (float *)(uintptr_t)data, rows, (size_t)columns);
-    if (t) t->wants = wants;
+    if (t) t->requires_grad = requires_grad;
     return t;
 }
 
 /* The whole forward; with ctx->dry, its plan. */
-static enum qkv_status run(struct qkv_attention_layer *l, const struct qkv_attention_input *in,
-                           const struct keys *keys) {
+static enum qkv_status layer_run_all(struct qkv_attention_layer *l, const struct qkv_attention_input *in,
+                                     const struct keys *keys) {
     qkv_arena_release(&l->arena, 0);
-    qkv_arena_release(&l->records, 0);
-    qkv_tape_start(&l->tape, l->ctx, &l->arena, &l->records, in->train);
+    qkv_arena_release(&l->graph_arena, 0);
+    qkv_tape_start(&l->tape, l->ctx, &l->arena, &l->graph_arena, in->train);
     if (in->train) qkv_tape_train(&l->tape, in->seed);
     const float *x = in->x, *memory = in->memory;
     if (l->spec.cross)
@@ -197,7 +197,7 @@ static enum qkv_status run(struct qkv_attention_layer *l, const struct qkv_atten
     if (l->tape.status != QKV_OK) return l->tape.status;
     l->x = input_tensor(l, x, in->B * in->T, l->spec.in, in->train);
     l->memory = input_tensor(l, memory, in->B * keys->count, l->spec.kv_in, in->train);
-    struct qkv_attention_flow f = {.tape = &l->tape,
+    struct qkv_attention_args f = {.tape = &l->tape,
                                    .spec = &l->spec.attention,
                                    .parameters = &l->parameters,
                                    .tables = l->spec.cross ? NULL : &l->tables,
@@ -210,9 +210,9 @@ static enum qkv_status run(struct qkv_attention_layer *l, const struct qkv_atten
                                    .memory_T = keys->count,
                                    .mask = in->dense,
                                    .mask_pairs = keys->dense,
-                                   .addend = in->bias,
-                                   .addend_pairs = keys->bias,
-                                   .daddend = in->dbias,
+                                   .attention_bias = in->bias,
+                                   .attention_bias_strides = keys->bias,
+                                   .dattention_bias = in->dbias,
                                    .dropout = (float)l->spec.dropout,
                                    .kept = &l->kept};
     make_rows(l, keys, &f);
@@ -222,10 +222,10 @@ static enum qkv_status run(struct qkv_attention_layer *l, const struct qkv_atten
 
 /* The gradient of y is the caller's: a second owner keeps it from being written. */
 static enum qkv_status run_backward(struct qkv_attention_layer *l, const float *dy) {
-    struct qkv_slot *slot = qkv_tape_take_record(&l->tape, sizeof *slot);
+    struct qkv_grad_buffer *slot = qkv_tape_take_graph(&l->tape, sizeof *slot);
     if (!slot) return QKV_MEMORY;
-    *slot = (struct qkv_slot){.data = (float *)(uintptr_t)dy, .count = l->y->rows * l->y->columns, .owners = 2};
-    l->y->slot = slot;
+    *slot = (struct qkv_grad_buffer){.data = (float *)(uintptr_t)dy, .count = l->y->rows * l->y->columns, .owners = 2};
+    l->y->grad_buffer = slot;
     return qkv_tape_backward(&l->tape);
 }
 
@@ -235,13 +235,13 @@ static enum qkv_status plan_look(struct qkv_attention_layer *l) {
 }
 
 /* Bytes of a call with its backward and with looking at it. */
-static enum qkv_status measure(struct qkv_attention_layer *l, const struct qkv_attention_input *in,
-                               const struct keys *keys, size_t *bytes) {
+static enum qkv_status layer_run_measure(struct qkv_attention_layer *l, const struct qkv_attention_input *in,
+                                         const struct keys *keys, size_t *bytes) {
     const struct qkv_arena real = l->arena;
     const bool dry = l->ctx->dry;
     l->ctx->dry = true;
     qkv_arena_measure(l->ctx, &l->arena, "a call of an attention layer");
-    enum qkv_status status = run(l, in, keys);
+    enum qkv_status status = layer_run_all(l, in, keys);
     if (status == QKV_OK) status = plan_look(l);
     if (status == QKV_OK && in->train) status = run_backward(l, l->y->data);
     if (status == QKV_OK && in->train) status = plan_look(l);
@@ -255,7 +255,7 @@ static enum qkv_status measure(struct qkv_attention_layer *l, const struct qkv_a
 static enum qkv_status make_room(struct qkv_attention_layer *l, const struct qkv_attention_input *in,
                                  const struct keys *keys) {
     size_t bytes;
-    enum qkv_status status = measure(l, in, keys, &bytes);
+    enum qkv_status status = layer_run_measure(l, in, keys, &bytes);
     if (status != QKV_OK || (l->arena.base && bytes <= l->arena.capacity)) return status;
     qkv_arena_free(&l->arena);
     return qkv_arena_create(l->ctx, &l->arena, bytes, "a call of an attention layer");
@@ -274,18 +274,18 @@ static void run_hollow(struct qkv_attention_layer *l, const struct qkv_attention
         else
             memset(y + n * out, 0, out * sizeof *y);
     if (in->cache && in->memory) in->cache->length = 0;
-    l->hollow = true;
-    l->hollow_rows = in->B * in->T;
-    l->hollow_memory = l->spec.cross ? in->B * keys->count : 0;
+    l->empty_call = true;
+    l->empty_rows = in->B * in->T;
+    l->empty_memory = l->spec.cross ? in->B * keys->count : 0;
     l->trained = in->train;
 }
 
-static enum qkv_status hollow_backward(struct qkv_attention_layer *l, const float *dy, float *dx, float *dmemory) {
+static enum qkv_status empty_backward(struct qkv_attention_layer *l, const float *dy, float *dx, float *dmemory) {
     struct qkv_tensor *bias = qkv_tensor_or_null(&l->parameters.o.bias);
     size_t out = (size_t)l->spec.out;
-    for (size_t e = 0; bias && e < l->hollow_rows * out; e++) bias->gradient[e % out] += dy[e];
-    if (dx) memset(dx, 0, l->hollow_rows * (size_t)l->spec.in * sizeof *dx);
-    if (dmemory) memset(dmemory, 0, l->hollow_memory * (size_t)l->spec.kv_in * sizeof *dmemory);
+    for (size_t e = 0; bias && e < l->empty_rows * out; e++) bias->gradient[e % out] += dy[e];
+    if (dx) memset(dx, 0, l->empty_rows * (size_t)l->spec.in * sizeof *dx);
+    if (dmemory) memset(dmemory, 0, l->empty_memory * (size_t)l->spec.kv_in * sizeof *dmemory);
     return QKV_OK;
 }
 
@@ -294,7 +294,7 @@ enum qkv_status qkv_attention_layer_forward(struct qkv_attention_layer *l, const
     QKV_CALL(l ? l->ctx : NULL);
     struct keys keys;
     if (!l) return QKV_ARGUMENT;
-    l->trained = l->hollow = false;
+    l->trained = l->empty_call = false;
     l->kept = NULL;
     if (!in || (!y && in->B && in->T))
         return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: %s is NULL", in ? "y" : "input");
@@ -308,7 +308,7 @@ enum qkv_status qkv_attention_layer_forward(struct qkv_attention_layer *l, const
     if (status != QKV_OK) return status;
     bool stores = in->cache && (in->memory || !l->spec.cross);
     if (stores) in->cache->length = keys.past; /* what lies behind is being replaced */
-    status = run(l, in, &keys);
+    status = layer_run_all(l, in, &keys);
     if (status != QKV_OK) {
         l->kept = NULL;
         return status;
@@ -323,8 +323,8 @@ enum qkv_status qkv_attention_layer_forward(struct qkv_attention_layer *l, const
 /* An input's gradient; without one it got none, which is 0. */
 static void give_out(float *out, const struct qkv_tensor *x) {
     size_t bytes = x->rows * x->columns * sizeof(float);
-    if (x->slot)
-        memcpy(out, x->slot->data, bytes);
+    if (x->grad_buffer)
+        memcpy(out, x->grad_buffer->data, bytes);
     else
         memset(out, 0, bytes);
 }
@@ -343,17 +343,17 @@ enum qkv_status qkv_attention_layer_backward(struct qkv_attention_layer *l, cons
     if (dmemory && !l->spec.cross)
         return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: dmemory is given, but self attention has no memory");
     l->trained = false;
-    if (l->hollow) return hollow_backward(l, dy, dx, dmemory);
-    l->x->wants = dx != NULL;
-    if (l->memory) l->memory->wants = dmemory != NULL;
+    if (l->empty_call) return empty_backward(l, dy, dx, dmemory);
+    l->x->requires_grad = dx != NULL;
+    if (l->memory) l->memory->requires_grad = dmemory != NULL;
     enum qkv_status status = run_backward(l, dy);
     if (status == QKV_OK && dx) give_out(dx, l->x);
     if (status == QKV_OK && dmemory) give_out(dmemory, l->memory);
     return status;
 }
 
-enum qkv_status qkv_attention_layer_look(struct qkv_attention_layer *l, enum qkv_attention_stage stage, size_t b,
-                                         size_t h, size_t first, size_t rows, float *out) {
+enum qkv_status qkv_attention_layer_weights_of(struct qkv_attention_layer *l, enum qkv_attention_stage stage, size_t b,
+                                               size_t h, size_t first, size_t rows, float *out) {
     QKV_CALL(l ? l->ctx : NULL);
     if (!l) return QKV_ARGUMENT;
     const struct qkv_attend *a = l->kept;

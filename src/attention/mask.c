@@ -101,7 +101,7 @@ struct interval {
     int64_t lo, hi;
 };
 
-static void keep(struct interval *keys, int64_t lo, int64_t hi) {
+static void mask_keep(struct interval *keys, int64_t lo, int64_t hi) {
     if (keys->lo < lo) keys->lo = lo;
     if (keys->hi > hi) keys->hi = hi;
 }
@@ -111,14 +111,14 @@ static struct interval keys_of(const struct qkv_mask *m, size_t b, size_t t) {
     struct interval keys = {0, m->lengths ? m->lengths[b] : Tk};
     if (m->causal) {
         int64_t open = m->prefix ? m->prefix[b] : 0;
-        keep(&keys, 0, i + 1 > open ? i + 1 : open);
+        mask_keep(&keys, 0, i + 1 > open ? i + 1 : open);
     }
-    if (m->window > 0 && m->window <= INT32_MAX) keep(&keys, i - m->window + 1, i + m->window);
+    if (m->window > 0 && m->window <= INT32_MAX) mask_keep(&keys, i - m->window + 1, i + m->window);
     if (m->key_documents) {
         const int32_t *numbers = m->key_documents + b * m->Tk;
         int64_t number = m->query_documents ? m->query_documents[b * m->Tq + t] : i >= 0 && i < Tk ? numbers[i] : -1;
         if (number < 0) return (struct interval){0, 0};
-        keep(&keys, lower_bound(numbers, m->Tk, number), lower_bound(numbers, m->Tk, number + 1));
+        mask_keep(&keys, lower_bound(numbers, m->Tk, number), lower_bound(numbers, m->Tk, number + 1));
     }
     return keys.lo < keys.hi ? keys : (struct interval){0, 0};
 }

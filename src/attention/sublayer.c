@@ -29,12 +29,12 @@ struct qkv_tensor *qkv_tensor_or_null(struct qkv_tensor *tensor) {
     return tensor->data ? tensor : NULL;
 }
 
-static struct qkv_tensor *project(const struct qkv_attention_flow *f, struct qkv_linear *linear, struct qkv_tensor *x,
-                                  enum qkv_result result) {
+static struct qkv_tensor *sublayer_project(const struct qkv_attention_args *f, struct qkv_linear *linear,
+                                           struct qkv_tensor *x, enum qkv_result result) {
     return qkv_op_linear(f->tape, x, &linear->weight, qkv_tensor_or_null(&linear->bias), result);
 }
 
-static struct qkv_attend_options options(const struct qkv_attention_flow *f, size_t Tk) {
+static struct qkv_attend_options sublayer_options(const struct qkv_attention_args *f, size_t Tk) {
     const struct qkv_attention_spec *spec = f->spec;
     return (struct qkv_attend_options){
         .B = f->B,
@@ -52,16 +52,16 @@ static struct qkv_attend_options options(const struct qkv_attention_flow *f, siz
         .softcap = (float)spec->softcap,
         .mask = f->mask,
         .mask_pairs = f->mask_pairs,
-        .addend = f->addend,
-        .addend_pairs = f->addend_pairs,
-        .daddend = f->daddend,
+        .attention_bias = f->attention_bias,
+        .attention_bias_strides = f->attention_bias_strides,
+        .dattention_bias = f->dattention_bias,
         .dropout = f->dropout,
         .kept = f->kept,
     };
 }
 
 /* Puts T new positions a row into the cache, behind `past`. */
-static void append(const struct qkv_attention_flow *f, struct qkv_columns kv, size_t T, size_t past) {
+static void sublayer_append(const struct qkv_attention_args *f, struct qkv_columns kv, size_t T, size_t past) {
     size_t Hkv = (size_t)f->spec->kv_heads;
     struct append a = {.rows = kv.x->data,
                        .dtype = kv.x->dtype,
@@ -78,8 +78,8 @@ static void append(const struct qkv_attention_flow *f, struct qkv_columns kv, si
 }
 
 /* The heads put together again. kv: where k and then v lie side by side, unless the cache holds them. */
-static struct qkv_tensor *attend(const struct qkv_attention_flow *f, struct qkv_attend_options *o, struct qkv_tensor *q,
-                                 struct qkv_columns kv) {
+static struct qkv_tensor *sublayer_attend(const struct qkv_attention_args *f, struct qkv_attend_options *o,
+                                          struct qkv_tensor *q, struct qkv_columns kv) {
     size_t k_width = o->Hkv * o->D;
     struct qkv_columns k = kv, v = {kv.x, kv.column + k_width};
     if (f->cache) {
@@ -95,48 +95,49 @@ static struct qkv_tensor *attend(const struct qkv_attention_flow *f, struct qkv_
     if (f->residual) {
         return qkv_op_linear_add(f->tape, y, &o_linear->weight, qkv_tensor_or_null(&o_linear->bias), f->residual);
     }
-    return project(f, o_linear, y, QKV_RESULT_FP32);
+    return sublayer_project(f, o_linear, y, QKV_RESULT_FP32);
 }
 
-static struct qkv_tensor *self_attention(const struct qkv_attention_flow *f, struct qkv_tensor *x) {
+static struct qkv_tensor *self_attention(const struct qkv_attention_args *f, struct qkv_tensor *x) {
     const struct qkv_position_tables *tables = f->tables;
-    struct qkv_attend_options o = options(f, f->past + f->T);
-    struct qkv_tensor *qkv = project(f, &f->parameters->qkv, x, QKV_RESULT_NARROW);
+    struct qkv_attend_options o = sublayer_options(f, f->past + f->T);
+    struct qkv_tensor *qkv = sublayer_project(f, &f->parameters->qkv, x, QKV_RESULT_BF16_IF_MIXED);
     if (tables && tables->rotate) { /* queries and keys lie side by side, so their heads turn in one go */
         qkv = qkv_op_rotate(f->tape, qkv, 0, o.H + o.Hkv, o.D, tables->pairs, tables->interleaved, tables->rotate,
                             f->positions);
     }
     struct qkv_columns kv = {qkv, o.H * o.D};
     if (qkv && f->cache) {
-        append(f, kv, f->T, f->past);
+        sublayer_append(f, kv, f->T, f->past);
     }
     if (tables) {
         o.bias = tables->bias;
         o.bias_row = tables->bias_row;
         o.bias_zero = tables->bias_zero;
     }
-    return attend(f, &o, qkv, kv);
+    return sublayer_attend(f, &o, qkv, kv);
 }
 
 /* Keys and values of the memory, which go into the cache too where there is one. */
-static struct qkv_columns read_memory(const struct qkv_attention_flow *f) {
-    struct qkv_columns kv = {f->memory ? project(f, &f->parameters->kv, f->memory, QKV_RESULT_NARROW) : NULL, 0};
+static struct qkv_columns read_memory(const struct qkv_attention_args *f) {
+    struct qkv_columns kv = {
+        f->memory ? sublayer_project(f, &f->parameters->kv, f->memory, QKV_RESULT_BF16_IF_MIXED) : NULL, 0};
     if (kv.x && f->cache) {
-        append(f, kv, f->memory_T, 0);
+        sublayer_append(f, kv, f->memory_T, 0);
     }
     return kv;
 }
 
-void qkv_attention_remember(const struct qkv_attention_flow *f) {
+void qkv_attention_cache_memory(const struct qkv_attention_args *f) {
     read_memory(f);
 }
 
-static struct qkv_tensor *cross_attention(const struct qkv_attention_flow *f, struct qkv_tensor *x) {
-    struct qkv_attend_options o = options(f, f->memory_T);
-    struct qkv_tensor *q = project(f, &f->parameters->q, x, QKV_RESULT_NARROW);
-    return attend(f, &o, q, read_memory(f));
+static struct qkv_tensor *cross_attention(const struct qkv_attention_args *f, struct qkv_tensor *x) {
+    struct qkv_attend_options o = sublayer_options(f, f->memory_T);
+    struct qkv_tensor *q = sublayer_project(f, &f->parameters->q, x, QKV_RESULT_BF16_IF_MIXED);
+    return sublayer_attend(f, &o, q, read_memory(f));
 }
 
-struct qkv_tensor *qkv_attention_sublayer(const struct qkv_attention_flow *f, struct qkv_tensor *x) {
+struct qkv_tensor *qkv_attention_sublayer(const struct qkv_attention_args *f, struct qkv_tensor *x) {
     return f->cross ? cross_attention(f, x) : self_attention(f, x);
 }

@@ -15,7 +15,7 @@ struct qkv_view qkv_view_bthd(void *data, enum qkv_dtype dtype, size_t B, size_t
         .data = data, .dtype = dtype, .B = B, .H = H, .T = T, .D = D, .batch = T * H * D, .head = D, .row = H * D};
 }
 
-static struct qkv_view moved(struct qkv_view view, size_t elements) {
+static struct qkv_view view_moved(struct qkv_view view, size_t elements) {
     if (view.data) view.data = (unsigned char *)view.data + elements * qkv_dtype_size(view.dtype);
     return view;
 }
@@ -23,13 +23,13 @@ static struct qkv_view moved(struct qkv_view view, size_t elements) {
 struct qkv_view qkv_view_heads(struct qkv_view view, size_t first, size_t count) {
     if (first > view.H || count > view.H - first) return (struct qkv_view){.dtype = view.dtype};
     view.H = count;
-    return moved(view, first * view.head);
+    return view_moved(view, first * view.head);
 }
 
 struct qkv_view qkv_view_rows(struct qkv_view view, size_t first, size_t count) {
     if (first > view.T || count > view.T - first) return (struct qkv_view){.dtype = view.dtype};
     view.T = count;
-    return moved(view, first * view.row);
+    return view_moved(view, first * view.row);
 }
 
 enum qkv_status qkv_aligned(struct qkv_context *ctx, const char *name, const void *data, size_t size) {
@@ -56,7 +56,7 @@ static void sort_by_stride(struct dimension d[3]) {
 
 /* The elements from the first to the last one of an array whose innermost `inner` elements lie side by side; false when no
  * machine can address them. *apart: no two elements share a place. */
-static bool extent(struct dimension d[3], size_t inner, size_t size, bool *apart) {
+static bool view_extent(struct dimension d[3], size_t inner, size_t size, bool *apart) {
     size_t elements = inner;
     *apart = true;
     if (!d[0].count || !d[1].count || !d[2].count) return true;
@@ -81,7 +81,7 @@ static enum qkv_status check_storage(struct qkv_context *ctx, const char *name, 
     if (qkv_aligned(ctx, name, v->data, size)) return QKV_ARGUMENT;
     struct dimension d[3] = {{v->B, v->batch}, {v->H, v->head}, {v->T, v->row}};
     bool apart;
-    if (!extent(d, v->D, size, &apart))
+    if (!view_extent(d, v->D, size, &apart))
         return qkv_fail(
             ctx, QKV_SHAPE,
             "attention: %s (%zu,%zu,%zu,%zu) with strides %zu, %zu, %zu reaches further than this machine can "
@@ -125,7 +125,7 @@ enum qkv_status qkv_pair_shape_check(struct qkv_context *ctx, const char *name, 
     if (!s->batch && !s->head && !s->row) p.row = p.Tk;
     struct dimension d[3] = {{p.B, p.batch}, {p.H, p.head}, {p.Tq, p.row}};
     bool apart;
-    if (!extent(d, p.Tk, size, &apart))
+    if (!view_extent(d, p.Tk, size, &apart))
         return qkv_fail(
             ctx, QKV_SHAPE,
             "attention: %s (%zu,%zu,%zu,%zu) with strides %zu, %zu, %zu reaches further than this machine can "

@@ -52,19 +52,19 @@ static bool round_up(size_t bytes, size_t *out) {
     return fits;
 }
 
-static void poison(const struct qkv_arena *arena, size_t begin, size_t end) {
+static void arena_poison(const struct qkv_arena *arena, size_t begin, size_t end) {
     if (begin < end) ASAN_POISON_MEMORY_REGION(arena->base + begin, end - begin);
 }
 
-static void unpoison(const struct qkv_arena *arena, size_t begin, size_t end) {
+static void arena_unpoison(const struct qkv_arena *arena, size_t begin, size_t end) {
     if (begin < end) ASAN_UNPOISON_MEMORY_REGION(arena->base + begin, end - begin);
 }
 
-static size_t smaller(size_t a, size_t b) {
+static size_t arena_smaller(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-static size_t larger(size_t a, size_t b) {
+static size_t arena_larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
@@ -80,11 +80,12 @@ static void move_used(struct qkv_arena *arena, size_t used) {
     if (arena->measuring) return;
     size_t old_end = guard_end(arena, old), end = guard_end(arena, used);
     if (used > old) {
-        unpoison(arena, old, smaller(larger(old_end, PADDED), used)); /* ends of released pieces may lie there */
-        poison(arena, larger(old_end, used), end);
+        arena_unpoison(arena, old,
+                       arena_smaller(arena_larger(old_end, PADDED), used)); /* ends of released pieces may lie there */
+        arena_poison(arena, arena_larger(old_end, used), end);
     } else {
-        unpoison(arena, larger(old, end), old_end);
-        poison(arena, used, smaller(old, end));
+        arena_unpoison(arena, arena_larger(old, end), old_end);
+        arena_poison(arena, used, arena_smaller(old, end));
     }
 }
 
@@ -103,7 +104,7 @@ enum qkv_status qkv_arena_create(struct qkv_context *ctx, struct qkv_arena *aren
     atomic_fetch_add(&arena_total, bytes);
     arena->base = base;
     arena->capacity = bytes;
-    poison(arena, 0, guard_end(arena, 0));
+    arena_poison(arena, 0, guard_end(arena, 0));
     return QKV_OK;
 }
 
@@ -116,7 +117,7 @@ void qkv_arena_measure(struct qkv_context *ctx, struct qkv_arena *arena, const c
 
 void qkv_arena_free(struct qkv_arena *arena) {
     if (arena->base && !arena->measuring) {
-        unpoison(arena, 0, larger(guard_end(arena, arena->used), smaller(arena->peak, PADDED)));
+        arena_unpoison(arena, 0, arena_larger(guard_end(arena, arena->used), arena_smaller(arena->peak, PADDED)));
         munmap(arena->base, arena->capacity);
         atomic_fetch_sub(&arena_total, arena->capacity);
     }
@@ -136,7 +137,7 @@ void *qkv_arena_take(struct qkv_arena *arena, size_t count, size_t size) {
     }
     size_t begin = arena->used;
     move_used(arena, begin + piece);
-    if (!arena->measuring && begin + piece <= PADDED) poison(arena, begin + bytes, begin + piece);
+    if (!arena->measuring && begin + piece <= PADDED) arena_poison(arena, begin + bytes, begin + piece);
     return (unsigned char *)((uintptr_t)arena->base + begin);
 }
 

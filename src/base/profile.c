@@ -4,17 +4,18 @@
 #include <string.h>
 #include <time.h>
 
-static double now(void) {
+static double profile_now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 void qkv_profile_start(struct qkv_profile *profile) {
-    profile->latest = now();
+    profile->latest = profile_now();
 }
 
-static struct qkv_profile_row *find(struct qkv_profile *p, const char *name, enum qkv_profile_direction direction) {
+static struct qkv_profile_row *profile_find(struct qkv_profile *p, const char *name,
+                                            enum qkv_profile_direction direction) {
     for (size_t i = 0; i < p->count; i++) {
         struct qkv_profile_row *row = &p->rows[i];
         if (row->direction == direction && (row->name == name || strcmp(row->name, name) == 0)) return row;
@@ -29,8 +30,8 @@ void qkv_profile_lap(struct qkv_context *ctx, const char *name, enum qkv_profile
                      double bytes) {
     struct qkv_profile *p = ctx->profile;
     if (!p || ctx->dry) return;
-    double time = now();
-    struct qkv_profile_row *row = find(p, name, direction);
+    double time = profile_now();
+    struct qkv_profile_row *row = profile_find(p, name, direction);
     row->calls++;
     row->seconds += time - p->latest;
     row->flops += flops;

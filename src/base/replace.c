@@ -129,7 +129,7 @@ static enum qkv_status begin_beside(struct qkv_replace *r, const struct stat *ol
     return open_stream(r, descriptor);
 }
 
-static enum qkv_status begin(struct qkv_replace *r, const char *path) {
+static enum qkv_status replace_begin(struct qkv_replace *r, const char *path) {
     struct stat old;
     bool exists = stat(path, &old) == 0;
     if (exists && S_ISDIR(old.st_mode)) {
@@ -152,7 +152,7 @@ static enum qkv_status begin(struct qkv_replace *r, const char *path) {
 
 enum qkv_status qkv_replace_begin(struct qkv_context *ctx, const char *path, struct qkv_replace *replace) {
     *replace = (struct qkv_replace){.ctx = ctx};
-    enum qkv_status status = begin(replace, path);
+    enum qkv_status status = replace_begin(replace, path);
     if (status) qkv_replace_cancel(replace);
     return status;
 }

@@ -29,11 +29,11 @@ const char *qkv_message(const struct qkv_context *ctx) {
     return ctx ? ctx->message : qkv_status_text(QKV_MEMORY);
 }
 
-int qkv_threads(const struct qkv_context *ctx) {
+int qkv_context_threads(const struct qkv_context *ctx) {
     return ctx ? ctx->threads : 0;
 }
 
-const char *qkv_isa(const struct qkv_context *ctx) {
+const char *qkv_context_isa(const struct qkv_context *ctx) {
     return ctx ? ctx->isa : "";
 }
 

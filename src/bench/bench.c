@@ -64,7 +64,7 @@ char *qkv_bench_label(const struct qkv_bench_row *row, char text[QKV_BENCH_LABEL
 /* ---- choice ---------------------------------------------------------------------------------------------------------- */
 
 /* Whether the label has it; *named: and a part of it lies in the row's name. */
-static bool matches(const struct qkv_bench_row *row, const char *filter, bool *named) {
+static bool bench_matches(const struct qkv_bench_row *row, const char *filter, bool *named) {
     char label[QKV_BENCH_LABEL];
     qkv_bench_label(row, label);
     const char *begin = label + strlen(row->group) + 1, *end = begin + strlen(row->name);
@@ -84,7 +84,7 @@ bool qkv_bench_chooses(const struct qkv_bench_options *o, const struct qkv_bench
     bool found = o->filter_count == 0, named = false;
     for (size_t i = 0; i < o->filter_count; i++) {
         bool by_name;
-        if (!matches(row, o->filters[i], &by_name)) continue;
+        if (!bench_matches(row, o->filters[i], &by_name)) continue;
         found = true;
         named = named || by_name;
     }
@@ -92,11 +92,11 @@ bool qkv_bench_chooses(const struct qkv_bench_options *o, const struct qkv_bench
 }
 
 /* So has a precision that this machine only emulates. */
-static bool wanted(const struct qkv_bench *b, const struct place *place, const struct qkv_bench_row *row) {
+static bool bench_wanted(const struct qkv_bench *b, const struct place *place, const struct qkv_bench_row *row) {
     const struct qkv_bench_options *o = b->options;
     bool precise = o->precision != NULL, named;
     for (size_t i = 0; i < o->filter_count; i++)
-        precise = precise || (matches(row, o->filters[i], &named) && strcasestr(o->filters[i], row->precision));
+        precise = precise || (bench_matches(row, o->filters[i], &named) && strcasestr(o->filters[i], row->precision));
     bool native = place->precision->dtype == QKV_F32 || b->machine.bf16_flops > 0;
     return qkv_bench_chooses(o, row) && (native || precise);
 }
@@ -110,7 +110,7 @@ static enum qkv_status check_filters(struct qkv_context *ctx, const struct qkv_b
     }
     for (size_t f = 0; f < o->filter_count; f++) {
         bool found = false, named;
-        for (size_t i = 0; !found && qkv_bench_row_at(i, &row); i++) found = matches(&row, o->filters[f], &named);
+        for (size_t i = 0; !found && qkv_bench_row_at(i, &row); i++) found = bench_matches(&row, o->filters[f], &named);
         if (!found)
             return qkv_fail(ctx, QKV_ARGUMENT, "no row of the benchmark has \"%.60s\" in it; its groups are: %s",
                             o->filters[f], names);
@@ -190,7 +190,7 @@ static enum qkv_status time_round(struct qkv_bench *b, const struct qkv_bench_ro
     return status;
 }
 
-static int compare(const void *a, const void *b) {
+static int bench_compare(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
@@ -211,7 +211,7 @@ enum qkv_status qkv_bench_measure(struct qkv_bench *b, struct qkv_bench_row *row
         if (rounds >= ROUNDS_LEAST && qkv_bench_now() - start > limit) break;
     }
     if (status) return status;
-    for (size_t i = 0; i < count; i++) qsort(watches[i].times, (size_t)rounds, sizeof(double), compare);
+    for (size_t i = 0; i < count; i++) qsort(watches[i].times, (size_t)rounds, sizeof(double), bench_compare);
     row->seconds = watches[0].times[rounds / 2];
     row->fastest = watches[0].times[0];
     for (row->peer_count = 0; row->peer_count + 1 < count; row->peer_count++) {
@@ -246,7 +246,7 @@ struct filling {
 };
 
 /* Numbers only have to differ: the low bits of a multiplied counter, mixed (Steele et al. 2014, SplitMix64). */
-static float mixed(uint64_t i) {
+static float bench_mixed(uint64_t i) {
     uint64_t x = (i + 1) * UINT64_C(0x9e3779b97f4a7c15);
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
     return (float)(x >> 40) * 0x1p-24f - 0.5f;
@@ -260,7 +260,7 @@ static void fill_piece(void *argument, size_t begin, size_t end, int thread) {
     float block[BLOCK];
     for (size_t i = begin; i < end; i += BLOCK) {
         size_t n = end - i < BLOCK ? end - i : BLOCK;
-        for (size_t j = 0; j < n; j++) block[j] = mixed(i + j);
+        for (size_t j = 0; j < n; j++) block[j] = bench_mixed(i + j);
         qkv_from_float((char *)f->data + i * size, block, f->dtype, n);
     }
 }
@@ -300,9 +300,9 @@ static enum qkv_status measure_rows(struct qkv_bench *b, struct qkv_buffer *json
     struct place place;
     enum qkv_status status = QKV_OK;
     const enum qkv_precision before = b->ctx->precision;
-    for (size_t i = 0; find_row(i, &place, &row); i++) b->rows += wanted(b, &place, &row);
+    for (size_t i = 0; find_row(i, &place, &row); i++) b->rows += bench_wanted(b, &place, &row);
     for (size_t i = 0; status == QKV_OK && find_row(i, &place, &row); i++) {
-        if (!wanted(b, &place, &row)) continue;
+        if (!bench_wanted(b, &place, &row)) continue;
         status = measure_row(b, &place, &row);
         if (status == QKV_OK && o->json) status = qkv_bench_json_row(b->ctx, json, &row, b->row == 0);
         if (status == QKV_OK && o->row) o->row(o->user, &row);
@@ -313,7 +313,7 @@ static enum qkv_status measure_rows(struct qkv_bench *b, struct qkv_buffer *json
 }
 
 /* The file is begun before anything is measured: where it cannot be written, that is said at once. */
-static enum qkv_status run(struct qkv_bench *b, struct qkv_replace *file, struct qkv_buffer *json) {
+static enum qkv_status bench_run(struct qkv_bench *b, struct qkv_replace *file, struct qkv_buffer *json) {
     const struct qkv_bench_options *o = b->options;
     enum qkv_status status = o->json ? qkv_replace_begin(b->ctx, o->json, file) : QKV_OK;
     if (status == QKV_OK) status = qkv_bench_measure_machine(b->ctx, &b->machine);
@@ -337,7 +337,7 @@ enum qkv_status qkv_bench(struct qkv_context *ctx, const struct qkv_bench_option
     if (status) return status;
     b.rounds = options->rounds ? options->rounds : ROUNDS;
     b.seconds = (options->seconds > 0 ? options->seconds : SECONDS) / b.rounds;
-    status = run(&b, &file, &json);
+    status = bench_run(&b, &file, &json);
     qkv_replace_cancel(&file);
     qkv_buffer_free(&json);
     return status;

@@ -23,7 +23,7 @@ double qkv_bench_peak(const struct qkv_bench_machine *machine, const struct qkv_
 /* "fp32, bf16" */
 void qkv_bench_list_precisions(char *text, size_t capacity);
 
-/* ---- the machine (machine.c) ---------------------------------------------------------------------------------------- */
+/* ---- the machine (bench_machine.c) ---------------------------------------------------------------------------------------- */
 
 /* Measures the peaks: some tenths of a second. */
 enum qkv_status qkv_bench_measure_machine(struct qkv_context *ctx, struct qkv_bench_machine *machine);

@@ -37,14 +37,14 @@ struct work {
     int32_t ids[PROMPT];
 };
 
-static enum qkv_status prompt(void *argument, size_t turn) {
+static enum qkv_status generation_prompt(void *argument, size_t turn) {
     (void)turn;
     struct work *w = argument;
     qkv_session_truncate(w->session, 0);
     return qkv_session_append(w->session, w->ids, PROMPT);
 }
 
-static enum qkv_status token(void *argument, size_t turn) {
+static enum qkv_status generation_token(void *argument, size_t turn) {
     struct work *w = argument;
     qkv_session_truncate(w->session, BEFORE);
     return qkv_session_append(w->session, &w->ids[turn % PROMPT], 1);
@@ -82,8 +82,8 @@ static double head_flops(const struct qkv_model *model) {
     return model->head_weight ? 2.0 * (double)model->head_weight->rows * (double)model->head_weight->columns : 0;
 }
 
-static enum qkv_status make(struct qkv_bench *b, const struct qkv_spec *spec, struct qkv_model **model,
-                            struct work *w) {
+static enum qkv_status generation_make(struct qkv_bench *b, const struct qkv_spec *spec, struct qkv_model **model,
+                                       struct work *w) {
     enum qkv_status status = qkv_model_allocate(b->ctx, spec, false, model);
     if (status) return status;
     fill_weights(b->ctx, *model);
@@ -106,9 +106,9 @@ enum qkv_status qkv_bench_generation(struct qkv_bench *b, size_t i, struct qkv_b
     if (status == QKV_OK) status = qkv_measure_costs(b->ctx, &spec, 1, PROMPT, &costs);
     if (status) return status;
     if (!qkv_bench_has_memory(row, costs.run_bytes)) return QKV_OK;
-    status = make(b, &spec, &model, &w);
+    status = generation_make(b, &spec, &model, &w);
     if (status == QKV_OK) {
-        const struct qkv_bench_contestant us = {"qkv", one ? token : prompt, &w};
+        const struct qkv_bench_contestant us = {"qkv", one ? generation_token : generation_prompt, &w};
         row->tokens = one ? 1 : PROMPT;
         row->flops = costs.forward_flops * row->tokens - head_flops(model) * (row->tokens - 1);
         row->bytes = (double)(read_elements(model) * element);

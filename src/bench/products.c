@@ -48,7 +48,7 @@ static enum qkv_status ours_fp32(void *argument, size_t turn) {
                     (struct qkv_gemm_options){.accumulate = false});
 }
 
-static struct qkv_operand operand(const void *data, size_t rows, size_t columns, bool turned) {
+static struct qkv_operand products_operand(const void *data, size_t rows, size_t columns, bool turned) {
     return (struct qkv_operand){data, QKV_BF16, turned ? 1 : columns, turned ? rows : 1};
 }
 
@@ -56,9 +56,9 @@ static enum qkv_status ours_bf16(void *argument, size_t turn) {
     struct work *w = argument;
     const struct qkv_bench_product *p = &w->product;
     const size_t i = turn % p->count;
-    return qkv_gemm_bf16(w->ctx, &w->scratch, p->c[i], p->N, operand(p->a, p->M, p->K, p->a_turned),
-                         operand(p->b[i], p->K, p->N, p->b_turned), p->M, p->N, p->K,
-                         (struct qkv_bf16_options){.dtype = QKV_F32, .panels = w->panels[i]});
+    return qkv_gemm_bf16(w->ctx, &w->scratch, p->c[i], p->N, products_operand(p->a, p->M, p->K, p->a_turned),
+                         products_operand(p->b[i], p->K, p->N, p->b_turned), p->M, p->N, p->K,
+                         (struct qkv_bf16_options){.dtype = QKV_F32, .packed = w->panels[i]});
 }
 
 /* C = A·B of a form of a layer. */
@@ -96,16 +96,16 @@ static bool make_operands(struct work *w, enum qkv_dtype dtype, bool many_b, boo
 static size_t panel_bytes(const struct work *w) {
     size_t bytes;
     const struct qkv_bench_product *p = &w->product;
-    return p->bf16 && p->weights && qkv_bf16_panels(w->ctx, p->K, p->N, &bytes) ? bytes : 0;
+    return p->bf16 && p->weights && qkv_bf16_packed_bytes(w->ctx, p->K, p->N, &bytes) ? bytes : 0;
 }
 
-static bool pack(struct work *w) {
+static bool products_pack(struct work *w) {
     const struct qkv_bench_product *p = &w->product;
     const size_t bytes = panel_bytes(w);
     for (size_t i = 0; bytes && i < p->count; i++) {
         w->panels[i] = qkv_arena_take(&w->memory, bytes, 1);
         if (!w->panels[i]) return false;
-        qkv_bf16_pack(w->ctx, w->panels[i], operand(p->b[i], p->K, p->N, p->b_turned), p->K, p->N);
+        qkv_bf16_pack(w->ctx, w->panels[i], products_operand(p->b[i], p->K, p->N, p->b_turned), p->K, p->N);
     }
     return true;
 }
@@ -116,13 +116,13 @@ struct guest {
     void *prepared;
 };
 
-static enum qkv_status theirs(void *argument, size_t turn) {
+static enum qkv_status products_theirs(void *argument, size_t turn) {
     const struct guest *guest = argument;
     guest->peer->run(guest->prepared, turn);
     return QKV_OK;
 }
 
-static enum qkv_status measure(struct qkv_bench *b, struct work *w, struct qkv_bench_row *row) {
+static enum qkv_status products_measure(struct qkv_bench *b, struct work *w, struct qkv_bench_row *row) {
     struct qkv_bench_contestant contestants[QKV_BENCH_PEERS_MOST + 1] = {
         {"qkv", w->product.bf16 ? ours_bf16 : ours_fp32, w}};
     struct guest guests[QKV_BENCH_PEERS_MOST];
@@ -131,7 +131,7 @@ static enum qkv_status measure(struct qkv_bench *b, struct work *w, struct qkv_b
         const struct qkv_bench_peer *peer = &b->options->peers[i];
         guests[count] = (struct guest){peer, peer->prepare(&w->product)};
         if (!guests[count].prepared) continue;
-        contestants[count + 1] = (struct qkv_bench_contestant){peer->name, theirs, &guests[count]};
+        contestants[count + 1] = (struct qkv_bench_contestant){peer->name, products_theirs, &guests[count]};
         count++;
     }
     enum qkv_status status = qkv_bench_measure(b, row, contestants, count + 1);
@@ -159,8 +159,8 @@ enum qkv_status qkv_bench_products(struct qkv_bench *b, size_t i, struct qkv_ben
     enum qkv_status status = qkv_arena_create(b->ctx, &w.memory, bytes, "operands");
     if (status == QKV_OK) status = qkv_arena_create(b->ctx, &w.scratch, SCRATCH, "scratch");
     if (status == QKV_OK && !make_operands(&w, dtype, form != GRADIENT_W, form == GRADIENT_W)) status = QKV_MEMORY;
-    if (status == QKV_OK && !pack(&w)) status = QKV_MEMORY;
-    if (status == QKV_OK) status = measure(b, &w, row);
+    if (status == QKV_OK && !products_pack(&w)) status = QKV_MEMORY;
+    if (status == QKV_OK) status = products_measure(b, &w, row);
     qkv_arena_free(&w.scratch);
     qkv_arena_free(&w.memory);
     return status;

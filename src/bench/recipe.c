@@ -11,7 +11,7 @@ static int remove_entry(const char *path, const struct stat *info, int kind, str
     return remove(path);
 }
 
-static enum qkv_status train(struct qkv_bench *b, struct qkv_bench_row *row, const char *folder) {
+static enum qkv_status recipe_train(struct qkv_bench *b, struct qkv_bench_row *row, const char *folder) {
     struct qkv_train_options options;
     struct qkv_spec spec;
     struct qkv_costs costs;
@@ -58,7 +58,7 @@ enum qkv_status qkv_bench_recipe(struct qkv_bench *b, struct qkv_bench_row *row)
     snprintf(root, sizeof root, "%s/qkv-bench-XXXXXX", parent && *parent ? parent : "/tmp");
     if (!mkdtemp(root)) return qkv_fail(b->ctx, QKV_FILE, "cannot make a folder %s; name another one in TMPDIR", root);
     snprintf(folder, sizeof folder, "%s/run", root);
-    enum qkv_status status = train(b, row, folder);
+    enum qkv_status status = recipe_train(b, row, folder);
     nftw(root, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
     return status;
 }

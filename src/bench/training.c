@@ -46,8 +46,8 @@ static enum qkv_status one_step(void *argument, size_t turn) {
     return qkv_optimizer_step(w->optimizer, 1e-6, norm > 1 ? 1 / norm : 1);
 }
 
-static enum qkv_status make(struct qkv_context *ctx, const struct qkv_spec *spec, const struct step_case *c,
-                            struct work *w) {
+static enum qkv_status training_make(struct qkv_context *ctx, const struct qkv_spec *spec, const struct step_case *c,
+                                     struct work *w) {
     const bool pair = spec->encoder.layers > 0;
     struct qkv_pass_options pass = {.B = c->B, .T = c->T, .source_T = pair ? c->T : 0, .train = true, .dropout = true};
     struct qkv_optimizer_options adamw = {
@@ -81,7 +81,7 @@ enum qkv_status qkv_bench_training(struct qkv_bench *b, size_t i, struct qkv_ben
     row->flops = costs.train_flops * row->tokens;
     row->memory = costs.train_bytes;
     if (!qkv_bench_has_memory(row, costs.train_bytes)) return QKV_OK;
-    status = make(b->ctx, &spec, c, &w);
+    status = training_make(b->ctx, &spec, c, &w);
     if (status == QKV_OK) {
         const struct qkv_bench_contestant us = {"qkv", one_step, &w};
         row->pass_memory = qkv_pass_bytes(w.pass);

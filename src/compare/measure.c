@@ -55,13 +55,13 @@ struct work {
     double done, total;
 };
 
-static double now(void) {
+static double measure_now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static enum qkv_status tell(struct work *w, const char *what) {
+static enum qkv_status measure_tell(struct work *w, const char *what) {
     const struct qkv_compare_listener *l = w->listener;
     if (!l->progress || l->progress(l->user, what, w->done, w->total)) return QKV_OK;
     return qkv_fail(w->c->ctx, QKV_STOPPED, "stopped by the caller while %s", what);
@@ -73,28 +73,28 @@ static void give_up(struct work *w, struct subject *s, enum qkv_status status) {
     qkv_variant_fail(w->c, s->variant);
 }
 
-static bool works(const struct subject *s) {
+static bool measure_works(const struct subject *s) {
     return !s->variant->shown.failure;
 }
 
 /* ---- losses, costs, training ------------------------------------------------------------------------------------------------------- */
 
-/* In the precision that the first run records, as eval and info open it: a comparison may be finished on another machine. */
+/* In the precision that the first run graph_arena, as eval and info open it: a comparison may be finished on another machine. */
 static enum qkv_status make_context(struct work *w, struct subject *s) {
-    struct qkv_context_options o = {.threads = qkv_threads(w->c->ctx),
-                                    .isa = qkv_isa(w->c->ctx),
+    struct qkv_context_options o = {.threads = qkv_context_threads(w->c->ctx),
+                                    .isa = qkv_context_isa(w->c->ctx),
                                     .ignore_memory = w->c->ctx->ignore_memory,
                                     .ignore_digest = w->c->ctx->ignore_digest};
     enum qkv_precision precision = QKV_FP32;
     char *folder = qkv_join_path(w->c->ctx, w->c->folder, s->variant->folders.items[0]);
     enum qkv_status status = folder ? qkv_context_create(&s->ctx, &o) : QKV_MEMORY;
     if (!status) status = qkv_model_precision(s->ctx, folder, &precision);
-    if (!status) qkv_set_precision(s->ctx, precision);
+    if (!status) qkv_context_set_precision(s->ctx, precision);
     free(folder);
     return status;
 }
 
-static enum qkv_status evaluate(struct work *w, struct subject *s, size_t seed) {
+static enum qkv_status measure_evaluate(struct work *w, struct subject *s, size_t seed) {
     struct qkv_model *model = NULL;
     struct qkv_evaluation e;
     struct qkv_evaluate_options o = {0};
@@ -137,8 +137,8 @@ static enum qkv_status measure_costs(struct subject *s, const struct qkv_train_o
     struct qkv_variant *v = &s->variant->shown;
     struct qkv_context *one = NULL;
     struct qkv_context_options options = {.threads = 1,
-                                          .isa = qkv_isa(s->ctx),
-                                          .precision = qkv_get_precision(s->ctx),
+                                          .isa = qkv_context_isa(s->ctx),
+                                          .precision = qkv_context_precision(s->ctx),
                                           .ignore_memory = true}; /* dry runs only */
     size_t batch = (size_t)((o->batch + o->accumulate - 1) / o->accumulate);
     enum qkv_status status = qkv_context_create(&one, &options);
@@ -149,7 +149,7 @@ static enum qkv_status measure_costs(struct subject *s, const struct qkv_train_o
     return status;
 }
 
-static enum qkv_status judge(struct work *w, struct subject *s) {
+static enum qkv_status measure_judge(struct work *w, struct subject *s) {
     struct qkv_train_options options;
     struct qkv_variant *v = &s->variant->shown;
     enum qkv_status status = qkv_variant_options(w->c, s->variant, 0, &options);
@@ -158,7 +158,7 @@ static enum qkv_status judge(struct work *w, struct subject *s) {
         return QKV_OK;
     }
     status = make_context(w, s);
-    for (size_t seed = 0; seed < w->c->seeds && !status; seed++) status = evaluate(w, s, seed);
+    for (size_t seed = 0; seed < w->c->seeds && !status; seed++) status = measure_evaluate(w, s, seed);
     if (!status) status = measure_training(w, s);
     if (!status) status = measure_costs(s, &options);
     if (status == QKV_STOPPED) return status;
@@ -170,23 +170,23 @@ static enum qkv_status judge(struct work *w, struct subject *s) {
 
 /* ---- prompts and decoding ------------------------------------------------------------------------------------------------------------ */
 
-static enum qkv_status start(struct work *w, struct subject *s) {
+static enum qkv_status measure_start(struct work *w, struct subject *s) {
     struct qkv_spec spec = s->variant->shown.spec;
     spec.context = (int)w->length;
     enum qkv_status status = qkv_model_create(s->ctx, &spec, 1, &s->model);
     return status ? status : qkv_session_create(s->model, w->length, &s->session);
 }
 
-static enum qkv_status append(struct work *w, struct subject *s, size_t count) {
+static enum qkv_status measure_append(struct work *w, struct subject *s, size_t count) {
     int32_t *ids = w->ids;
     int32_t vocab = s->variant->shown.spec.vocab;
     for (size_t i = 0; i < count; i++) ids[i] = (int32_t)(i * 7919 % (size_t)vocab);
     return qkv_session_append(s->session, ids, count);
 }
 
-static enum qkv_status decode(struct work *w, struct subject *s, size_t tokens) {
+static enum qkv_status measure_decode(struct work *w, struct subject *s, size_t tokens) {
     enum qkv_status status = QKV_OK;
-    for (size_t i = 0; i < tokens && !status; i++) status = append(w, s, 1);
+    for (size_t i = 0; i < tokens && !status; i++) status = measure_append(w, s, 1);
     return status;
 }
 
@@ -194,9 +194,9 @@ static enum qkv_status decode(struct work *w, struct subject *s, size_t tokens) 
 static enum qkv_status take_turn(struct work *w, struct subject *s, size_t past, size_t tokens, bool prompt,
                                  double *seconds) {
     qkv_session_truncate(s->session, past);
-    double began = now();
-    enum qkv_status status = prompt ? append(w, s, tokens) : decode(w, s, tokens);
-    *seconds = now() - began;
+    double began = measure_now();
+    enum qkv_status status = prompt ? measure_append(w, s, tokens) : measure_decode(w, s, tokens);
+    *seconds = measure_now() - began;
     return status;
 }
 
@@ -206,7 +206,7 @@ static enum qkv_status warm_up(struct work *w, struct subject *s, size_t past, b
     size_t length = qkv_session_length(s->session);
     enum qkv_status status = QKV_OK;
     if (length > past) qkv_session_truncate(s->session, past);
-    if (length < past) status = append(w, s, past - length);
+    if (length < past) status = measure_append(w, s, past - length);
     s->tokens = w->c->prompt;
     if (status || prompt) return status ? status : take_turn(w, s, past, s->tokens, true, &seconds);
     for (int i = 0; i < 2 && !status; i++) status = take_turn(w, s, past, 2, false, &seconds);
@@ -222,8 +222,8 @@ static enum qkv_status measure_turns(struct work *w, size_t past, bool prompt, s
         for (size_t i = 0; i < w->c->count && !status; i++) {
             struct subject *s = &w->subjects[i];
             double seconds = 0;
-            if (!works(s)) continue;
-            status = tell(w, "measuring speeds");
+            if (!measure_works(s)) continue;
+            status = measure_tell(w, "measuring speeds");
             if (status) break;
             enum qkv_status mine =
                 turn < 0 ? warm_up(w, s, past, prompt) : take_turn(w, s, past, s->tokens, prompt, &seconds);
@@ -233,7 +233,7 @@ static enum qkv_status measure_turns(struct work *w, size_t past, bool prompt, s
         }
     for (size_t i = 0; i < w->c->count && !status; i++) {
         struct subject *s = &w->subjects[i];
-        double speed = works(s) ? qkv_median(s->turns, TURNS) : NAN;
+        double speed = measure_works(s) ? qkv_median(s->turns, TURNS) : NAN;
         if (prompt)
             s->variant->shown.prompt_speed = speed;
         else
@@ -244,20 +244,20 @@ static enum qkv_status measure_turns(struct work *w, size_t past, bool prompt, s
 
 /* ---- all of it ------------------------------------------------------------------------------------------------------------------------ */
 
-static enum qkv_status measure(struct work *w) {
+static enum qkv_status measure_all(struct work *w) {
     struct qkv_comparison *c = w->c;
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < c->count && !status; i++)
-        if (works(&w->subjects[i])) status = judge(w, &w->subjects[i]);
+        if (measure_works(&w->subjects[i])) status = measure_judge(w, &w->subjects[i]);
     for (size_t i = 0; i < c->count && !status; i++) {
         struct subject *s = &w->subjects[i];
-        enum qkv_status mine = works(s) ? start(w, s) : QKV_OK;
+        enum qkv_status mine = measure_works(s) ? measure_start(w, s) : QKV_OK;
         if (mine) give_up(w, s, mine);
     }
     w->total = (double)((TURNS + 1) * c->count * (c->cache_count + 1));
     if (!status) status = measure_turns(w, 0, true, 0);
     for (size_t i = 0; i < c->cache_count && !status; i++) status = measure_turns(w, c->caches[i], false, i);
-    for (size_t i = 0; i < c->count && !status; i++) c->variants[i].shown.measured = works(&w->subjects[i]);
+    for (size_t i = 0; i < c->count && !status; i++) c->variants[i].shown.measured = measure_works(&w->subjects[i]);
     return status;
 }
 
@@ -270,7 +270,7 @@ enum qkv_status qkv_comparison_measure(struct qkv_comparison *c, const struct qk
     w.subjects = qkv_allocate(c->ctx, c->count, sizeof *w.subjects);
     w.ids = qkv_allocate(c->ctx, w.length, sizeof *w.ids);
     for (size_t i = 0; w.subjects && i < c->count; i++) w.subjects[i].variant = &c->variants[i];
-    enum qkv_status status = w.subjects && w.ids ? measure(&w) : QKV_MEMORY;
+    enum qkv_status status = w.subjects && w.ids ? measure_all(&w) : QKV_MEMORY;
     for (size_t i = 0; w.subjects && i < c->count; i++) {
         qkv_session_free(w.subjects[i].session);
         qkv_model_free(w.subjects[i].model);

@@ -157,8 +157,8 @@ static enum qkv_status build_spec(struct qkv_comparison *c, const struct qkv_com
 }
 
 /* The spec and the options of a variant; what is wrong with them is its failure. */
-static enum qkv_status build(struct qkv_comparison *c, const struct qkv_compare_options *o,
-                             struct qkv_variant_state *v) {
+static enum qkv_status plan_build(struct qkv_comparison *c, const struct qkv_compare_options *o,
+                                  struct qkv_variant_state *v) {
     struct qkv_train_options options;
     bool *idle = qkv_allocate(c->ctx, o->setting_count + AXIS_SETTINGS * c->axis_count + 1, sizeof *idle);
     size_t *ends = qkv_allocate(c->ctx, c->axis_count + 1, sizeof *ends);
@@ -199,7 +199,7 @@ static enum qkv_status make_variants(struct qkv_comparison *c, const struct qkv_
         v->shown.decode_speeds = v->decode;
         status = name_variant(c, o, i);
         if (!status) status = name_folders(c, i);
-        if (!status) status = build(c, o, v);
+        if (!status) status = plan_build(c, o, v);
     }
     return status;
 }
@@ -266,7 +266,7 @@ static enum qkv_status check_file(struct qkv_comparison *c, const struct qkv_tra
 
 /* ---- all of it ------------------------------------------------------------------------------------------------------------------ */
 
-static enum qkv_status check(struct qkv_comparison *c, const struct qkv_compare_options *o) {
+static enum qkv_status plan_check(struct qkv_comparison *c, const struct qkv_compare_options *o) {
     if ((o->preset != NULL) + (o->spec != NULL) + (o->spec_count > 0) > 1)
         return qkv_fail(c->ctx, QKV_ARGUMENT, "preset, spec and specs exclude each other");
     if (!o->axis_count && o->spec_count < 2)
@@ -288,7 +288,7 @@ static enum qkv_status check_any(struct qkv_comparison *c) {
 /* The axes and options: what reads no file. */
 static enum qkv_status make_plan(struct qkv_comparison *c, const struct qkv_compare_options *o,
                                  struct qkv_train_options *options) {
-    enum qkv_status status = check(c, o);
+    enum qkv_status status = plan_check(c, o);
     c->seeds = o->seeds ? o->seeds : 1;
     if (!status && !o->spec && !o->spec_count) {
         c->preset = qkv_copy_string(c->ctx, o->preset ? o->preset : "nano-gpt");
@@ -311,7 +311,7 @@ static enum qkv_status make_all_variants(struct qkv_comparison *c, const struct 
     return status ? status : qkv_comparison_check_idle(c, o);
 }
 
-static enum qkv_status begin(struct qkv_context *ctx, const char *folder, struct qkv_comparison **out) {
+static enum qkv_status plan_begin(struct qkv_context *ctx, const char *folder, struct qkv_comparison **out) {
     *out = qkv_allocate(ctx, 1, sizeof **out);
     if (!*out) return QKV_MEMORY;
     (*out)->ctx = ctx;
@@ -324,7 +324,7 @@ enum qkv_status qkv_compare_check(struct qkv_context *ctx, const struct qkv_comp
     QKV_CALL(ctx);
     struct qkv_train_options training;
     struct qkv_comparison *c;
-    enum qkv_status status = begin(ctx, "", &c);
+    enum qkv_status status = plan_begin(ctx, "", &c);
     if (!status) status = make_plan(c, options, &training);
     if (!status && c->preset) status = make_all_variants(c, options);
     qkv_comparison_free(c);
@@ -335,7 +335,7 @@ enum qkv_status qkv_comparison_create(struct qkv_context *ctx, const struct qkv_
                                       const char *folder, struct qkv_comparison **out) {
     QKV_CALL(ctx);
     struct qkv_train_options training;
-    enum qkv_status status = begin(ctx, folder, out);
+    enum qkv_status status = plan_begin(ctx, folder, out);
     if (!status) status = make_plan(*out, options, &training);
     if (!status) status = check_file(*out, &training);
     if (!status) status = make_all_variants(*out, options);

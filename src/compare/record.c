@@ -56,7 +56,7 @@ static void put_all(struct qkv_json *json, const struct qkv_comparison *c, const
 }
 
 /* A value for a message: a list's items one after the other. */
-static void describe(const json_t *value, char *text, size_t size) {
+static void record_describe(const json_t *value, char *text, size_t size) {
     size_t used = 0, i;
     json_t *item;
     text[0] = 0;
@@ -72,7 +72,7 @@ static void describe(const json_t *value, char *text, size_t size) {
 }
 
 /* The first thing that was asked for otherwise. */
-static enum qkv_status compare(struct qkv_comparison *c, const json_t *then, const json_t *now) {
+static enum qkv_status record_compare(struct qkv_comparison *c, const json_t *then, const json_t *now) {
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)now, key, value) {
@@ -84,8 +84,8 @@ static enum qkv_status compare(struct qkv_comparison *c, const json_t *then, con
                             "the specs have changed since the comparison in %s began; bring them back, or choose "
                             "another folder",
                             c->folder);
-        describe(old, before, sizeof before);
-        describe(value, here, sizeof here);
+        record_describe(old, before, sizeof before);
+        record_describe(value, here, sizeof here);
         return qkv_fail(c->ctx, QKV_ARGUMENT,
                         "the comparison in %s was begun with other options: %s was %s and is now %s; go on with the "
                         "same ones, or choose another folder",
@@ -111,7 +111,7 @@ static enum qkv_status check_record(struct qkv_comparison *c, const char *path, 
     if (!format || strcmp(format, "qkv-compare") != 0)
         status = qkv_fail(c->ctx, QKV_FORMAT, "%s is no record of a comparison; choose another folder", path);
     else
-        status = compare(c, then, now);
+        status = record_compare(c, then, now);
     json_decref(then);
     return status;
 }

@@ -102,20 +102,20 @@ struct table {
     bool more; /* a field stands before in this line */
 };
 
-static void put(struct table *t, const char *text, size_t size) {
+static void results_put(struct table *t, const char *text, size_t size) {
     if (!t->status) t->status = qkv_buffer_append(t->ctx, &t->text, text, size);
 }
 
 static void put_field(struct table *t, const char *text) {
-    if (t->more) put(t, ",", 1);
+    if (t->more) results_put(t, ",", 1);
     t->more = true;
     if (!strpbrk(text, "\",\r\n")) {
-        put(t, text, strlen(text));
+        results_put(t, text, strlen(text));
         return;
     }
-    put(t, "\"", 1);
-    for (; *text; text++) put(t, *text == '"' ? "\"\"" : text, *text == '"' ? 2 : 1);
-    put(t, "\"", 1);
+    results_put(t, "\"", 1);
+    for (; *text; text++) results_put(t, *text == '"' ? "\"\"" : text, *text == '"' ? 2 : 1);
+    results_put(t, "\"", 1);
 }
 
 static void put_number(struct table *t, double x, int digits) {
@@ -127,7 +127,7 @@ static void put_number(struct table *t, double x, int digits) {
 }
 
 static void end_line(struct table *t) {
-    put(t, "\r\n", 2);
+    results_put(t, "\r\n", 2);
     t->more = false;
 }
 

@@ -28,7 +28,7 @@ static double score_of(const struct qkv_beam *b, double log_probability, size_t 
 /* ---- memory ----------------------------------------------------------------------------------------------------------- */
 
 /* Hands out the next piece of a block; with `block` NULL only counts. */
-static void *piece(unsigned char *block, size_t *used, size_t count, size_t size, bool *fits) {
+static void *beam_piece(unsigned char *block, size_t *used, size_t count, size_t size, bool *fits) {
     size_t bytes, at = *used, padded;
     *fits = qkv_multiply(count, size, &bytes) && qkv_add_size(bytes, 15, &padded) &&
             qkv_add_size(at, padded & ~(size_t)15, used) && *fits;
@@ -40,16 +40,16 @@ static bool lay_out(struct qkv_beam *b, unsigned char *block, size_t *bytes) {
     size_t used = 0, all, kept;
     bool fits = qkv_multiply(width, b->most, &all);
     fits = qkv_multiply(n_best, b->most, &kept) && fits;
-    b->sums = piece(block, &used, width, sizeof *b->sums, &fits);
-    b->heap = piece(block, &used, width, 2 * sizeof *b->heap, &fits);
-    b->lanes = piece(block, &used, width, sizeof *b->lanes, &fits);
-    b->parents = piece(block, &used, width, sizeof *b->parents, &fits);
-    b->finished = piece(block, &used, n_best, sizeof *b->finished, &fits);
-    b->next = piece(block, &used, width, sizeof *b->next, &fits);
-    b->ids = piece(block, &used, all, sizeof *b->ids, &fits);
-    b->next_ids = piece(block, &used, all, sizeof *b->next_ids, &fits);
-    b->banned = piece(block, &used, b->most, sizeof *b->banned, &fits);
-    b->kept_ids = piece(block, &used, kept, sizeof *b->kept_ids, &fits);
+    b->sums = beam_piece(block, &used, width, sizeof *b->sums, &fits);
+    b->heap = beam_piece(block, &used, width, 2 * sizeof *b->heap, &fits);
+    b->lanes = beam_piece(block, &used, width, sizeof *b->lanes, &fits);
+    b->parents = beam_piece(block, &used, width, sizeof *b->parents, &fits);
+    b->finished = beam_piece(block, &used, n_best, sizeof *b->finished, &fits);
+    b->next = beam_piece(block, &used, width, sizeof *b->next, &fits);
+    b->ids = beam_piece(block, &used, all, sizeof *b->ids, &fits);
+    b->next_ids = beam_piece(block, &used, all, sizeof *b->next_ids, &fits);
+    b->banned = beam_piece(block, &used, b->most, sizeof *b->banned, &fits);
+    b->kept_ids = beam_piece(block, &used, kept, sizeof *b->kept_ids, &fits);
     *bytes = used;
     return fits;
 }
@@ -73,7 +73,7 @@ void qkv_beam_free(struct qkv_beam *beam) {
 /* ---- hypotheses that are done ------------------------------------------------------------------------------------------- */
 
 /* Keeps a hypothesis if it is among the n_best; of equal ones the first stays first. */
-static void finish(struct qkv_beam *b, const int32_t *ids, double log_probability, bool ended) {
+static void beam_finish(struct qkv_beam *b, const int32_t *ids, double log_probability, bool ended) {
     const size_t n_best = b->rules->options->n_best, count = b->length;
     double score = score_of(b, log_probability, count + ended);
     size_t at = b->finished_count;
@@ -90,7 +90,7 @@ static void finish(struct qkv_beam *b, const int32_t *ids, double log_probabilit
 }
 
 /* Whether no live hypothesis can come before the last of the n_best. */
-static bool decided(const struct qkv_beam *b) {
+static bool beam_decided(const struct qkv_beam *b) {
     const struct qkv_search_options *o = b->rules->options;
     if (o->beam == 1 && b->finished_count) return true;
     if (b->finished_count < o->n_best) return false;
@@ -102,7 +102,7 @@ static bool decided(const struct qkv_beam *b) {
 
 /* ---- candidates --------------------------------------------------------------------------------------------------------- */
 
-static bool better(struct qkv_candidate a, struct qkv_candidate b) {
+static bool beam_better(struct qkv_candidate a, struct qkv_candidate b) {
     if (a.log_probability != b.log_probability) return a.log_probability > b.log_probability;
     return a.row != b.row ? a.row < b.row : a.id < b.id;
 }
@@ -110,8 +110,8 @@ static bool better(struct qkv_candidate a, struct qkv_candidate b) {
 static void sift_down(struct qkv_beam *b, size_t i) {
     struct qkv_candidate x = b->heap[i];
     for (size_t child; (child = 2 * i + 1) < b->heaped; i = child) {
-        if (child + 1 < b->heaped && better(b->heap[child], b->heap[child + 1])) child++;
-        if (!better(x, b->heap[child])) break;
+        if (child + 1 < b->heaped && beam_better(b->heap[child], b->heap[child + 1])) child++;
+        if (!beam_better(x, b->heap[child])) break;
         b->heap[i] = b->heap[child];
     }
     b->heap[i] = x;
@@ -119,7 +119,8 @@ static void sift_down(struct qkv_beam *b, size_t i) {
 
 static void sift_up(struct qkv_beam *b, size_t i) {
     struct qkv_candidate x = b->heap[i];
-    for (size_t parent; i > 0 && better(b->heap[parent = (i - 1) / 2], x); i = parent) b->heap[i] = b->heap[parent];
+    for (size_t parent; i > 0 && beam_better(b->heap[parent = (i - 1) / 2], x); i = parent)
+        b->heap[i] = b->heap[parent];
     b->heap[i] = x;
 }
 
@@ -143,7 +144,7 @@ static void add_candidate(struct qkv_beam *b, struct qkv_candidate c, size_t mos
     if (b->heaped < most) {
         b->heap[b->heaped++] = c;
         sift_up(b, b->heaped - 1);
-    } else if (better(c, b->heap[0])) {
+    } else if (beam_better(c, b->heap[0])) {
         b->heap[0] = c;
         sift_down(b, 0);
     }
@@ -192,7 +193,7 @@ static size_t sort_candidates(struct qkv_beam *b) {
 /* ---- a step ------------------------------------------------------------------------------------------------------------- */
 
 /* The new live hypotheses are the parents' with one token more. */
-static void grow(struct qkv_beam *b, size_t live) {
+static void beam_grow(struct qkv_beam *b, size_t live) {
     for (size_t r = 0; r < live; r++) {
         int32_t *to = b->next_ids + r * b->most;
         if (b->length) memcpy(to, b->ids + b->parents[r] * b->most, b->length * sizeof *to);
@@ -213,7 +214,7 @@ static void finish_all(struct qkv_beam *b, size_t candidates) {
         size_t c = 0;
         while (c < first && !(b->heap[c].id == rules->end && (size_t)b->heap[c].row == r)) c++;
         bool ended = c < first;
-        finish(b, b->ids + r * b->most, ended ? b->heap[c].log_probability : b->sums[r], ended);
+        beam_finish(b, b->ids + r * b->most, ended ? b->heap[c].log_probability : b->sums[r], ended);
     }
     b->live = 0;
 }
@@ -229,15 +230,15 @@ void qkv_beam_step(struct qkv_beam *b, const float *scores) {
     }
     for (size_t c = 0; c < count; c++)
         if (b->heap[c].id == rules->end && c < beam)
-            finish(b, b->ids + (size_t)b->heap[c].row * b->most, b->heap[c].log_probability, true);
+            beam_finish(b, b->ids + (size_t)b->heap[c].row * b->most, b->heap[c].log_probability, true);
     for (size_t c = 0; c < count && live < beam; c++) {
         if (b->heap[c].id == rules->end) continue;
         b->parents[live] = (size_t)b->heap[c].row;
         b->next[live] = b->heap[c].id;
         b->sums[live++] = b->heap[c].log_probability;
     }
-    grow(b, live);
-    if (decided(b)) b->live = 0;
+    beam_grow(b, live);
+    if (beam_decided(b)) b->live = 0;
 }
 
 /* ---- sampling ----------------------------------------------------------------------------------------------------------- */
@@ -252,8 +253,8 @@ static uint64_t seed_of(const struct qkv_beam *b, size_t lane) {
 }
 
 /* Draws the next token of a row, and its log-probability for the model itself. */
-static enum qkv_status draw(struct qkv_beam *b, const float *scores, const int32_t *ids, size_t lane, float *copy,
-                            struct qkv_candidate *c) {
+static enum qkv_status beam_draw(struct qkv_beam *b, const float *scores, const int32_t *ids, size_t lane, float *copy,
+                                 struct qkv_candidate *c) {
     const struct qkv_search_rules *rules = b->rules;
     struct qkv_sampling sampling = rules->options->sampling;
     sampling.seed = seed_of(b, lane);
@@ -281,11 +282,11 @@ enum qkv_status qkv_beam_draw(struct qkv_beam *b, const float *scores) {
         const int32_t *ids = b->ids + parent * b->most;
         struct qkv_candidate c;
         double sum = first ? 0 : b->sums[r];
-        status = draw(b, scores + parent * rules->V, ids, lane, copy, &c);
+        status = beam_draw(b, scores + parent * rules->V, ids, lane, copy, &c);
         if (status) break;
         if (c.id == rules->end || b->length == b->most) {
             bool ended = c.id == rules->end;
-            finish(b, ids, ended ? sum + c.log_probability : sum, ended);
+            beam_finish(b, ids, ended ? sum + c.log_probability : sum, ended);
             continue;
         }
         b->parents[live] = parent;
@@ -297,6 +298,6 @@ enum qkv_status qkv_beam_draw(struct qkv_beam *b, const float *scores) {
     if (b->length == b->most || status)
         b->live = 0;
     else
-        grow(b, live);
+        beam_grow(b, live);
     return status;
 }

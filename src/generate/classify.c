@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "generate/lines.h"
+#include "generate/line_batches.h"
 
 struct classifier {
     struct qkv_model *model;
@@ -30,7 +30,7 @@ static enum qkv_status make_room(struct classifier *c, const struct qkv_line_bat
     return QKV_OK;
 }
 
-static bool softmax(const float *logits, size_t n, float *out) {
+static bool classify_softmax(const float *logits, size_t n, float *out) {
     double most = -INFINITY, sum = 0;
     for (size_t k = 0; k < n; k++) {
         if (!isfinite(logits[k])) return false;
@@ -41,7 +41,7 @@ static bool softmax(const float *logits, size_t n, float *out) {
     return true;
 }
 
-static enum qkv_status run(void *user, const struct qkv_line_batch *batch) {
+static enum qkv_status classify_run(void *user, const struct qkv_line_batch *batch) {
     struct classifier *c = user;
     size_t classes = (size_t)qkv_model_spec(c->model)->head.classes;
     enum qkv_status status = make_room(c, batch);
@@ -51,7 +51,8 @@ static enum qkv_status run(void *user, const struct qkv_line_batch *batch) {
     if (status) return status;
     struct qkv_array logits = qkv_pass_output(c->pass);
     for (size_t b = 0; b < batch->B; b++)
-        if (!softmax((const float *)logits.data + b * classes, classes, c->probabilities + batch->lines[b] * classes))
+        if (!classify_softmax((const float *)logits.data + b * classes, classes,
+                              c->probabilities + batch->lines[b] * classes))
             return qkv_fail(
                 qkv_model_context(c->model), QKV_NUMBER,
                 "the scores of line %zu are no finite numbers: the model's weights are broken; take those of "
@@ -73,7 +74,7 @@ enum qkv_status qkv_classify(struct qkv_model *model, const char *const *lines, 
     enum qkv_status status = qkv_lines_check(model, "classify");
     if (status) return status;
     if (count) memset(probabilities, 0, count * (size_t)spec->head.classes * sizeof *probabilities);
-    struct qkv_line_reader reader = {.model = model, .begin = true, .end = true, .run = run, .user = &c};
+    struct qkv_line_reader reader = {.model = model, .begin = true, .end = true, .run = classify_run, .user = &c};
     status = qkv_lines_run(&reader, lines, count);
     qkv_pass_free(c.pass);
     return status;

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "generate/lines.h"
+#include "generate/line_batches.h"
 #include "model/decode.h"
 
 struct embedder {
@@ -26,7 +26,7 @@ static void pool_mean(const float *x, size_t T, size_t C, float *out) {
 }
 
 /* False where a number is not finite. */
-static bool finish(float *x, size_t C, bool normalize) {
+static bool embed_finish(float *x, size_t C, bool normalize) {
     double sum = 0;
     for (size_t c = 0; c < C; c++) sum += (double)x[c] * (double)x[c];
     if (!isfinite(sum)) return false;
@@ -34,7 +34,7 @@ static bool finish(float *x, size_t C, bool normalize) {
     return true;
 }
 
-static enum qkv_status run(void *user, const struct qkv_line_batch *batch) {
+static enum qkv_status embed_run(void *user, const struct qkv_line_batch *batch) {
     struct embedder *e = user;
     size_t C = (size_t)qkv_model_spec(e->model)->d_model;
     enum qkv_status status = qkv_encoded_begin(e->encoded, batch->ids, batch->lengths, batch->B, batch->T);
@@ -47,7 +47,7 @@ static enum qkv_status run(void *user, const struct qkv_line_batch *batch) {
             pool_first(x, C, out);
         else
             pool_mean(x, (size_t)batch->lengths[b], C, out);
-        if (!finish(out, C, e->normalize))
+        if (!embed_finish(out, C, e->normalize))
             status =
                 qkv_fail(qkv_model_context(e->model), QKV_NUMBER,
                          "the hidden states of line %zu are no finite numbers: the model's weights are broken; take "
@@ -74,8 +74,11 @@ enum qkv_status qkv_embed(struct qkv_model *model, const char *const *lines, siz
     if (!e.encoded) return model->planned ? QKV_ARGUMENT : QKV_MEMORY; /* a plan has no weights */
     /* As the encoder saw lines in training: a classifier's have both specials, a source its end, a plain text none. */
     bool classifier = spec->head.kind == QKV_HEAD_CLASSIFY;
-    struct qkv_line_reader reader = {
-        .model = model, .begin = classifier, .end = classifier || spec->decoder.layers > 0, .run = run, .user = &e};
+    struct qkv_line_reader reader = {.model = model,
+                                     .begin = classifier,
+                                     .end = classifier || spec->decoder.layers > 0,
+                                     .run = embed_run,
+                                     .user = &e};
     status = qkv_lines_run(&reader, lines, count);
     qkv_encoded_free(e.encoded);
     return status;

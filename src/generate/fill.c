@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "generate/lines.h"
+#include "generate/line_batches.h"
 #include "text/sequence.h"
 
 struct filler {
@@ -15,7 +15,7 @@ struct filler {
     struct qkv_filling *fillings; /* (masks,top) */
 };
 
-static enum qkv_status check(struct filler *f) {
+static enum qkv_status fill_check(struct filler *f) {
     struct qkv_context *ctx = qkv_model_context(f->model);
     const struct qkv_spec *spec = qkv_model_spec(f->model);
     if (spec->decoder.layers > 0)
@@ -41,7 +41,7 @@ static enum qkv_status check(struct filler *f) {
     return QKV_OK;
 }
 
-static enum qkv_status read(struct filler *f, const char *text) {
+static enum qkv_status fill_read(struct filler *f, const char *text) {
     struct qkv_context *ctx = qkv_model_context(f->model);
     size_t most = (size_t)qkv_model_spec(f->model)->context;
     enum qkv_status status = qkv_masked_encode(ctx, f->tokenizer, text, strlen(text), f->mask, &f->ids, &f->count);
@@ -63,7 +63,7 @@ static int likelier_first(const void *a, const void *b) {
 }
 
 /* All tokens that the tokenizer knows, likeliest first; false where a score is no number. */
-static bool rank(const struct filler *f, const float *logits, struct qkv_filling *all) {
+static bool fill_rank(const struct filler *f, const float *logits, struct qkv_filling *all) {
     size_t V = (size_t)qkv_model_spec(f->model)->vocab, known = (size_t)qkv_tokenizer_vocab(f->tokenizer);
     double most = -INFINITY, sum = 0;
     for (size_t v = 0; v < V; v++) {
@@ -77,7 +77,7 @@ static bool rank(const struct filler *f, const float *logits, struct qkv_filling
     return true;
 }
 
-static enum qkv_status fill(struct filler *f) {
+static enum qkv_status fill_all(struct filler *f) {
     struct qkv_context *ctx = qkv_model_context(f->model);
     struct qkv_pass *pass = NULL;
     size_t n, V = (size_t)qkv_model_spec(f->model)->vocab;
@@ -91,7 +91,7 @@ static enum qkv_status fill(struct filler *f) {
     const float *logits = status ? NULL : qkv_pass_output(pass).data;
     for (size_t t = 0; t < f->count && !status; t++) {
         if (f->ids[t] != f->mask) continue;
-        if (!rank(f, logits + t * V, all))
+        if (!fill_rank(f, logits + t * V, all))
             status = qkv_fail(ctx, QKV_NUMBER,
                               "the scores are no finite numbers: the model's weights are broken; take those of an "
                               "earlier checkpoint");
@@ -109,9 +109,9 @@ enum qkv_status qkv_fill(struct qkv_model *model, const char *text, size_t top, 
     struct filler f = {.model = model, .top = top};
     *fillings = NULL;
     *masks = 0;
-    enum qkv_status status = check(&f);
-    if (!status) status = read(&f, text);
-    if (!status) status = fill(&f);
+    enum qkv_status status = fill_check(&f);
+    if (!status) status = fill_read(&f, text);
+    if (!status) status = fill_all(&f);
     qkv_free(f.ids);
     if (status) {
         free(f.fillings);

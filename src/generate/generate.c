@@ -17,13 +17,13 @@ struct generation {
     struct qkv_generate_report report;
 };
 
-static double now(void) {
+static double generate_now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static enum qkv_status check(struct qkv_model *model, const struct qkv_generate_options *o) {
+static enum qkv_status generate_check(struct qkv_model *model, const struct qkv_generate_options *o) {
     struct qkv_context *ctx = qkv_model_context(model);
     int vocab = qkv_model_spec(model)->vocab;
     if (!qkv_model_tokenizer(model))
@@ -120,15 +120,15 @@ static enum qkv_status make_tokens(struct generation *g) {
     return status ? status : qkv_text_stream_end(&g->stream);
 }
 
-static enum qkv_status generate(struct generation *g, struct qkv_model *model, const char *prompt, size_t size) {
-    double start = now();
+static enum qkv_status generate_all(struct generation *g, struct qkv_model *model, const char *prompt, size_t size) {
+    double start = generate_now();
     enum qkv_status status = read_prompt(g, prompt, size);
     if (!status) status = qkv_session_create(model, 0, &g->session);
     if (!status) status = run_prompt(g);
-    double middle = now();
+    double middle = generate_now();
     if (!status) status = make_tokens(g);
     g->report.prompt_seconds = middle - start;
-    g->report.seconds = now() - middle;
+    g->report.seconds = generate_now() - middle;
     return status;
 }
 
@@ -136,7 +136,7 @@ enum qkv_status qkv_generate(struct qkv_model *model, const char *prompt, size_t
                              const struct qkv_generate_options *options, qkv_write_text *write, void *user,
                              struct qkv_generate_report *report) {
     QKV_CALL(qkv_model_context(model));
-    enum qkv_status status = check(model, options);
+    enum qkv_status status = generate_check(model, options);
     struct generation g = {.ctx = qkv_model_context(model), .options = options};
     if (!status) {
         size_t vocab = (size_t)qkv_model_spec(model)->vocab;
@@ -145,7 +145,7 @@ enum qkv_status qkv_generate(struct qkv_model *model, const char *prompt, size_t
         if (g.vocab > vocab) g.vocab = vocab;
         g.stream = (struct qkv_text_stream){
             .ctx = g.ctx, .stops = options->stops, .stop_count = options->stop_count, .write = write, .user = user};
-        status = generate(&g, model, prompt, prompt_size);
+        status = generate_all(&g, model, prompt, prompt_size);
     }
     if (report) *report = g.report;
     qkv_text_stream_free(&g.stream);

@@ -64,8 +64,8 @@ static enum qkv_status copy_scores(struct qkv_context *ctx, struct candidates *c
 }
 
 /* Each recent token is penalised once, however often it came: what it gets is computed from its own logit. */
-static enum qkv_status penalise(struct qkv_context *ctx, struct candidates *c, const struct qkv_sampling *s,
-                                const float *logits, const int32_t *history, size_t count) {
+static enum qkv_status sampling_penalise(struct qkv_context *ctx, struct candidates *c, const struct qkv_sampling *s,
+                                         const float *logits, const int32_t *history, size_t count) {
     size_t last = s->repeat_last && (size_t)s->repeat_last < count ? (size_t)s->repeat_last : count;
     for (size_t i = count - last; i < count && s->repeat_penalty != 1; i++) {
         int32_t id = history[i];
@@ -79,21 +79,21 @@ static enum qkv_status penalise(struct qkv_context *ctx, struct candidates *c, c
 }
 
 /* The probability relative to the likeliest token's: 1 for that one. */
-static double weight(const struct candidates *c, struct candidate x) {
+static double sampling_weight(const struct candidates *c, struct candidate x) {
     return x.score == c->best ? 1 : exp(((double)x.score - (double)c->best) / c->temperature);
 }
 
 /* ---- the likeliest ones ------------------------------------------------------------------------------------------- */
 
-static bool likelier(struct candidate a, struct candidate b) {
+static bool sampling_likelier(struct candidate a, struct candidate b) {
     return a.score > b.score || (a.score == b.score && a.id < b.id);
 }
 
 static void sift_down(struct candidates *c, size_t i) {
     struct candidate x = c->at[i];
     for (size_t child; (child = 2 * i + 1) < c->count; i = child) {
-        if (child + 1 < c->count && likelier(c->at[child + 1], c->at[child])) child++;
-        if (!likelier(c->at[child], x)) break;
+        if (child + 1 < c->count && sampling_likelier(c->at[child + 1], c->at[child])) child++;
+        if (!sampling_likelier(c->at[child], x)) break;
         c->at[i] = c->at[child];
     }
     c->at[i] = x;
@@ -104,7 +104,7 @@ static void make_heap(struct candidates *c) {
 }
 
 /* Moves the likeliest one of the heap in front of those taken before. */
-static struct candidate take(struct candidates *c) {
+static struct candidate sampling_take(struct candidates *c) {
     struct candidate top = c->at[0];
     c->at[0] = c->at[--c->count];
     c->at[c->count] = top;
@@ -113,24 +113,24 @@ static struct candidate take(struct candidates *c) {
 }
 
 /* The n-th likeliest one of those taken. */
-static struct candidate taken(const struct candidates *c, size_t n) {
+static struct candidate sampling_taken(const struct candidates *c, size_t n) {
     return c->at[c->total - 1 - n];
 }
 
 /* How many of the likeliest ones the filters keep; they are taken. *sum is their weight. */
-static size_t filter(struct candidates *c, const struct qkv_sampling *s, double *sum) {
+static size_t sampling_filter(struct candidates *c, const struct qkv_sampling *s, double *sum) {
     size_t most = s->top_k && (size_t)s->top_k < c->total ? (size_t)s->top_k : c->total, kept = 0;
     double whole = 0;
     make_heap(c);
     if (most < c->total) {
-        for (size_t n = 0; n < most; n++) whole += weight(c, take(c));
+        for (size_t n = 0; n < most; n++) whole += sampling_weight(c, sampling_take(c));
     } else {
-        for (size_t i = 0; i < c->total; i++) whole += weight(c, c->at[i]);
+        for (size_t i = 0; i < c->total; i++) whole += sampling_weight(c, c->at[i]);
     }
     *sum = 0;
     while (kept < most) {
-        struct candidate x = kept < c->total - c->count ? taken(c, kept) : take(c);
-        double share = weight(c, x);
+        struct candidate x = kept < c->total - c->count ? sampling_taken(c, kept) : sampling_take(c);
+        double share = sampling_weight(c, x);
         if (kept > 0 && (share == 0 || share < s->min_p * (1 - SHARE_ERROR))) break;
         *sum += share;
         kept++;
@@ -143,20 +143,20 @@ static size_t filter(struct candidates *c, const struct qkv_sampling *s, double 
 
 static int32_t draw_filtered(struct candidates *c, const struct qkv_sampling *s, double uniform) {
     double sum, below = 0;
-    size_t kept = filter(c, s, &sum);
+    size_t kept = sampling_filter(c, s, &sum);
     for (size_t n = 0; n < kept; n++) {
-        below += weight(c, taken(c, n));
-        if (below > uniform * sum) return taken(c, n).id;
+        below += sampling_weight(c, sampling_taken(c, n));
+        if (below > uniform * sum) return sampling_taken(c, n).id;
     }
-    return taken(c, kept - 1).id;
+    return sampling_taken(c, kept - 1).id;
 }
 
 static int32_t draw_any(const struct candidates *c, double uniform) {
     double sum = 0, below = 0;
     int32_t last = 0;
-    for (size_t i = 0; i < c->total; i++) sum += weight(c, c->at[i]);
+    for (size_t i = 0; i < c->total; i++) sum += sampling_weight(c, c->at[i]);
     for (size_t i = 0; i < c->total; i++) {
-        double share = weight(c, c->at[i]);
+        double share = sampling_weight(c, c->at[i]);
         if (share > 0) last = (int32_t)i;
         below += share;
         if (share > 0 && below > uniform * sum) break;
@@ -164,8 +164,8 @@ static int32_t draw_any(const struct candidates *c, double uniform) {
     return last;
 }
 
-static enum qkv_status choose(struct qkv_context *ctx, struct candidates *c, const struct qkv_sampling *s,
-                              uint64_t draw, int32_t *id) {
+static enum qkv_status sampling_choose(struct qkv_context *ctx, struct candidates *c, const struct qkv_sampling *s,
+                                       uint64_t draw, int32_t *id) {
     struct candidate best = c->at[0];
     for (size_t i = 1; i < c->total; i++)
         if (c->at[i].score > best.score) best = c->at[i];
@@ -193,8 +193,8 @@ enum qkv_status qkv_sample(struct qkv_context *ctx, const struct qkv_sampling *s
     c.at = qkv_allocate(ctx, vocab, sizeof *c.at);
     if (!c.at) return QKV_MEMORY;
     status = copy_scores(ctx, &c, logits);
-    if (!status) status = penalise(ctx, &c, sampling, logits, history, history_count);
-    if (!status) status = choose(ctx, &c, sampling, draw, id);
+    if (!status) status = sampling_penalise(ctx, &c, sampling, logits, history, history_count);
+    if (!status) status = sampling_choose(ctx, &c, sampling, draw, id);
     free(c.at);
     return status;
 }

@@ -251,7 +251,7 @@ static enum qkv_status give_out(struct search *s, size_t count, qkv_take_hypothe
 
 /* ---- the whole ---------------------------------------------------------------------------------------------------------- */
 
-static enum qkv_status start(struct search *s, size_t count, size_t *window) {
+static enum qkv_status search_start(struct search *s, size_t count, size_t *window) {
     struct qkv_context *ctx = s->rules.ctx;
     const size_t width = qkv_search_width(&s->rules);
     s->batch = s->rules.options->batch ? s->rules.options->batch : BATCH;
@@ -273,7 +273,7 @@ static enum qkv_status start(struct search *s, size_t count, size_t *window) {
     return s->decoder ? QKV_OK : s->model->planned ? QKV_ARGUMENT : QKV_MEMORY;
 }
 
-static void clear(struct search *s) {
+static void search_clear(struct search *s) {
     qkv_decoder_free(s->decoder);
     qkv_encoded_free(s->encoded);
     free(s->beams);
@@ -304,14 +304,14 @@ enum qkv_status qkv_search_run(struct qkv_model *model, const struct qkv_search_
     if (!status) status = check_options(ctx, qkv_model_spec(model), job->options);
     if (!status) status = check_ids(&s, job->begin, job->end);
     if (status || job->count == 0) return status;
-    status = start(&s, job->count, &window);
+    status = search_start(&s, job->count, &window);
     for (size_t first = 0; first < job->count && !status; first += window) {
         size_t now = job->count - first < window ? job->count - first : window;
         status = run_window(&s, first, now);
         if (!status) status = give_out(&s, now, job->take, job->user);
         for (size_t i = 0; i < now; i++) qkv_beam_free(&s.beams[i]);
     }
-    clear(&s);
+    search_clear(&s);
     return status;
 }
 

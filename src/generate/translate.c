@@ -19,7 +19,8 @@ struct translation {
     enum qkv_status status; /* what went wrong while results were taken */
 };
 
-static bool give(struct translation *t, size_t line, size_t rank, const char *text, size_t size, double score) {
+static bool translate_give(struct translation *t, size_t line, size_t rank, const char *text, size_t size,
+                           double score) {
     if (t->take(t->user, line, rank, text, size, score)) return true;
     t->status = qkv_fail(t->ctx, QKV_STOPPED, "translating was stopped by the caller");
     return false;
@@ -28,7 +29,7 @@ static bool give(struct translation *t, size_t line, size_t rank, const char *te
 /* The lines before `end` that nothing was given out for are blank. */
 static bool give_blanks(struct translation *t, size_t end) {
     for (; t->given < end; t->given++)
-        if (!give(t, t->given, 0, "", 0, 0)) return false;
+        if (!translate_give(t, t->given, 0, "", 0, 0)) return false;
     return true;
 }
 
@@ -55,7 +56,7 @@ static bool take_hypotheses(void *user, size_t source, const struct qkv_hypothes
         t->status = write_text(t, &hypotheses[rank]);
         if (t->status) return false;
         const char *text = t->text.size ? t->text.data : "";
-        if (!give(t, line, rank, text, t->text.size, hypotheses[rank].score)) return false;
+        if (!translate_give(t, line, rank, text, t->text.size, hypotheses[rank].score)) return false;
     }
     return true;
 }

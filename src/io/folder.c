@@ -206,7 +206,7 @@ static enum qkv_status weights_bytes(struct qkv_context *ctx, const struct qkv_s
     struct qkv_model *plan;
     enum qkv_status status = qkv_model_plan(ctx, spec, &plan);
     if (status) return status;
-    status = qkv_model_add_panels(plan, false);
+    status = qkv_model_add_packed(plan, false);
     *bytes = qkv_model_bytes(plan);
     qkv_model_free(plan);
     return status;

@@ -29,7 +29,7 @@ static int compare_texts(const void *a, const void *b) {
 }
 
 /* The JSON text of a string, quoted. NULL for what is not UTF-8 (or without memory); free() it. */
-static char *quote(const char *s) {
+static char *safetensors_write_quote(const char *s) {
     json_t *value = json_string(s);
     char *text = value ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
     json_decref(value);
@@ -38,7 +38,7 @@ static char *quote(const char *s) {
 
 static enum qkv_status append_quoted(struct qkv_context *ctx, struct qkv_buffer *header, const char *path,
                                      const char *s) {
-    char *text = quote(s);
+    char *text = safetensors_write_quote(s);
     if (!text) {
         return qkv_fail(ctx, QKV_ARGUMENT, "%s: \"%.*s\" cannot be written: it is not valid UTF-8", path,
                         qkv_shown_length(s), s);

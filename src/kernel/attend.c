@@ -7,7 +7,7 @@
  * "Flash-Decoding for long-context inference"), and the pieces' sums are merged afterwards, as one item would: isa/attend_sums.h.
  * Backward (Dao 2023, "FlashAttention-2"): delta = Σ dy·y first; then one item is a run of key blocks of one kv head,
  * which walks over all query rows and owns its dk and dv; dq is summed over the runs, in order, afterwards. The gradient of
- * the addend is a pass of its own.
+ * the attention_bias is a pass of its own.
  *
  * In bf16 (struct qkv_attend_bf16_kernels) the items are the same, but what all blocks of rows read (keys, forward) and what all
  * blocks of keys do (rows, backward) is packed ahead, once. Few rows stay with the fp32 kernels, which stream keys and values
@@ -110,7 +110,7 @@ static enum qkv_status check_bias(struct qkv_context *ctx, const struct qkv_atte
     return QKV_OK;
 }
 
-static enum qkv_status check(struct qkv_context *ctx, const struct qkv_attend *a) {
+static enum qkv_status attend_check(struct qkv_context *ctx, const struct qkv_attend *a) {
     enum qkv_status status = check_sizes(ctx, a);
     if (status == QKV_OK) status = check_data(ctx, a);
     if (status == QKV_OK) status = check_options(ctx, a);
@@ -134,7 +134,7 @@ static void cut_rows(struct qkv_attend_plan *plan, size_t tile) {
     plan->blocks = divide_up(plan->rows, plan->block);
 }
 
-static struct qkv_attend_plan start(const struct qkv_attend *a) {
+static struct qkv_attend_plan attend_start(const struct qkv_attend *a) {
     struct qkv_attend_plan plan = {.a = a, .group = a->H / a->Hkv, .pieces = 1};
     plan.rows = plan.group * a->Tq;
     return plan;
@@ -254,11 +254,11 @@ static enum qkv_status forward_fp32(struct qkv_context *ctx, struct qkv_arena *s
 }
 
 enum qkv_status qkv_attend_forward(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a) {
-    enum qkv_status status = check(ctx, a);
+    enum qkv_status status = attend_check(ctx, a);
     if (status != QKV_OK) return status;
     if (!a->B || !a->Tq) return QKV_OK;
     if (!a->y.data) return qkv_fail(ctx, QKV_ARGUMENT, "attend: y must be given");
-    struct work work = {.plan = start(a), .kernels = ctx->kernels->attend};
+    struct work work = {.plan = attend_start(a), .kernels = ctx->kernels->attend};
     work.bf16 = bf16_of(ctx, &work.plan);
     size_t mark = qkv_arena_mark(scratch);
     status = work.bf16 ? forward_bf16(ctx, scratch, &work) : forward_fp32(ctx, scratch, &work);
@@ -304,7 +304,7 @@ static void backward_body(void *argument, size_t item, int thread) {
 
 static void addend_body(void *argument, size_t item, int thread) {
     const struct work *work = argument;
-    work->kernels->addend(&work->plan, item, work->scratch + (size_t)thread * work->floats);
+    work->kernels->attention_bias(&work->plan, item, work->scratch + (size_t)thread * work->floats);
 }
 
 static void gather_body(void *argument, size_t item, int thread) {
@@ -334,7 +334,7 @@ static void cut_backward(struct qkv_attend_plan *plan, const struct qkv_attend_k
     cut_keys(plan, bf16 ? bf16->keys : kernels->backward_keys);
 }
 
-/* The cuts of the fp32 kernels, which the gradient of the addend is left to. */
+/* The cuts of the fp32 kernels, which the gradient of the attention_bias is left to. */
 static struct qkv_attend_plan fp32_plan(const struct work *work) {
     struct qkv_attend_plan plan = work->plan;
     plan.partial = NULL;
@@ -364,9 +364,9 @@ static enum qkv_status take_backward(struct qkv_context *ctx, struct qkv_arena *
         enum qkv_status status = take_partial(ctx, scratch, &work->plan, work->kernels->width);
         if (status != QKV_OK) return status;
     }
-    struct qkv_attend_plan norm = norm_plan(work), addend = fp32_plan(work), *plan = &work->plan;
+    struct qkv_attend_plan norm = norm_plan(work), attention_bias = fp32_plan(work), *plan = &work->plan;
     size_t floats = work->kernels->weights_scratch(&norm), other = 0;
-    if (!work->bf16 || plan->g->daddend) other = work->kernels->backward_scratch(&addend);
+    if (!work->bf16 || plan->g->dattention_bias) other = work->kernels->backward_scratch(&attention_bias);
     if (other > floats) floats = other;
     if (work->bf16) {
         plan->rows_bytes = work->bf16->rows_bytes(plan);
@@ -379,14 +379,15 @@ static enum qkv_status take_backward(struct qkv_context *ctx, struct qkv_arena *
     return take_scratch(ctx, scratch, work, floats);
 }
 
-/* Entries of the addend's gradient that several items would write at once cannot be. */
+/* Entries of the attention_bias's gradient that several items would write at once cannot be. */
 static enum qkv_status check_addend_gradient(struct qkv_context *ctx, const struct qkv_attend *a) {
-    const struct qkv_pairs *pairs = &a->addend_pairs;
+    const struct qkv_pairs *pairs = &a->attention_bias_strides;
     struct {
         size_t stride, count;
     } sides[] = {{pairs->row_stride, a->Tq}, {pairs->head_stride, a->H}, {pairs->batch_stride, a->B}};
     size_t reach = a->Tk, last;
-    if (!a->addend) return qkv_fail(ctx, QKV_ARGUMENT, "attend: the gradient of an addend needs the addend");
+    if (!a->attention_bias)
+        return qkv_fail(ctx, QKV_ARGUMENT, "attend: the gradient of an attention_bias needs the attention_bias");
     for (size_t done = 0; done < 3; done++) {
         size_t least = 3;
         for (size_t i = 0; i < 3; i++)
@@ -395,10 +396,11 @@ static enum qkv_status check_addend_gradient(struct qkv_context *ctx, const stru
         if (least == 3) break;
         if (sides[least].stride < reach || !qkv_multiply(sides[least].stride, sides[least].count - 1, &last) ||
             !qkv_add_size(reach, last, &reach))
-            return qkv_fail(ctx, QKV_ARGUMENT,
-                            "attend: the addend's gradient has strides (%zu,%zu,%zu) of batch, head and row whose "
-                            "entries overlap; copy the addend apart",
-                            pairs->batch_stride, pairs->head_stride, pairs->row_stride);
+            return qkv_fail(
+                ctx, QKV_ARGUMENT,
+                "attend: the attention_bias's gradient has strides (%zu,%zu,%zu) of batch, head and row whose "
+                "entries overlap; copy the attention_bias apart",
+                pairs->batch_stride, pairs->head_stride, pairs->row_stride);
         sides[least].count = 0;
     }
     return QKV_OK;
@@ -415,7 +417,7 @@ static enum qkv_status check_gradients(struct qkv_context *ctx, const struct qkv
         const struct qkv_heads *x;
     } given[] = {{"dy", &g->dy}, {"dq", &g->dq},           {"dk", &g->dk},
                  {"dv", &g->dv}, {"dpast_k", &g->dpast_k}, {"dpast_v", &g->dpast_v}};
-    enum qkv_status status = g->daddend ? check_addend_gradient(ctx, a) : QKV_OK;
+    enum qkv_status status = g->dattention_bias ? check_addend_gradient(ctx, a) : QKV_OK;
     for (size_t i = 0; status == QKV_OK && i < sizeof given / sizeof given[0]; i++)
         status = check_heads(ctx, given[i].name, given[i].x, false);
     return status;
@@ -425,29 +427,29 @@ static void run_backward(struct qkv_context *ctx, struct work *work) {
     struct qkv_attend_plan *plan = &work->plan;
     const struct qkv_attend *a = plan->a;
     const struct qkv_attend_gradients *g = plan->g;
-    const struct qkv_pairs *pairs = &a->addend_pairs;
+    const struct qkv_pairs *pairs = &a->attention_bias_strides;
     const size_t heads = a->B * a->Hkv, distinct = (pairs->batch_stride ? a->B : 1) * (pairs->head_stride ? a->H : 1);
     const bool past = a->past && (g->dpast_k.data || g->dpast_v.data);
-    struct work norm = *work, addend = *work;
-    norm.plan = norm_plan(work), addend.plan = fp32_plan(work);
+    struct work norm = *work, attention_bias = *work;
+    norm.plan = norm_plan(work), attention_bias.plan = fp32_plan(work);
     qkv_parallel_range(ctx, a->B * a->H * a->Tq, DELTA_GRAIN, delta_body, work);
-    if (!work->bf16 || g->daddend) qkv_parallel(ctx, a->B * a->H * norm.plan.blocks, norm_body, &norm);
+    if (!work->bf16 || g->dattention_bias) qkv_parallel(ctx, a->B * a->H * norm.plan.blocks, norm_body, &norm);
     if (past || g->dq.data || g->dk.data || g->dv.data) {
         if (work->bf16) qkv_parallel(ctx, heads * plan->blocks, pack_rows_body, work);
         qkv_parallel(ctx, heads * plan->chunks, backward_body, work);
     }
     if (g->dq.data) qkv_parallel(ctx, heads * plan->blocks, gather_body, work);
-    if (g->daddend) qkv_parallel(ctx, distinct * addend.plan.key_blocks, addend_body, &addend);
+    if (g->dattention_bias) qkv_parallel(ctx, distinct * attention_bias.plan.key_blocks, addend_body, &attention_bias);
 }
 
 enum qkv_status qkv_attend_backward(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a,
                                     const struct qkv_attend_gradients *g) {
-    enum qkv_status status = check(ctx, a);
+    enum qkv_status status = attend_check(ctx, a);
     if (status != QKV_OK) return status;
-    if (!a->B && !g->daddend) return QKV_OK;
+    if (!a->B && !g->dattention_bias) return QKV_OK;
     status = check_gradients(ctx, a, g);
     if (status != QKV_OK) return status;
-    struct work work = {.plan = start(a), .kernels = ctx->kernels->attend};
+    struct work work = {.plan = attend_start(a), .kernels = ctx->kernels->attend};
     struct qkv_attend_plan *plan = &work.plan;
     plan->g = g;
     work.bf16 = bf16_of(ctx, plan);
@@ -470,7 +472,7 @@ enum qkv_status qkv_attend_weights(struct qkv_context *ctx, struct qkv_arena *sc
                                    enum qkv_attention_stage stage, size_t b, size_t h, size_t first, size_t rows,
                                    float *out) {
 
-    enum qkv_status status = check(ctx, a);
+    enum qkv_status status = attend_check(ctx, a);
     if (status != QKV_OK) return status;
     if (b >= a->B || h >= a->H || first > a->Tq || rows > a->Tq - first)
         return qkv_fail(ctx, QKV_SHAPE,
@@ -481,7 +483,7 @@ enum qkv_status qkv_attend_weights(struct qkv_context *ctx, struct qkv_arena *sc
     if (!out) return qkv_fail(ctx, QKV_ARGUMENT, "attend: weights need a place to go");
     if (stage == QKV_ATTENTION_WEIGHTS && !a->lse)
         return qkv_fail(ctx, QKV_ARGUMENT, "attend: weights need lse of the forward pass");
-    struct work work = {.plan = start(a), .kernels = ctx->kernels->attend};
+    struct work work = {.plan = attend_start(a), .kernels = ctx->kernels->attend};
     struct qkv_attend_plan *plan = &work.plan;
     plan->weights = out, plan->stage = stage, plan->batch = b, plan->head = h, plan->first = first, plan->count = rows;
     plan->block = WEIGHTS_ROWS / work.kernels->tile * work.kernels->tile;

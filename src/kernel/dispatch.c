@@ -72,14 +72,14 @@ static enum qkv_status choose_kernels(struct qkv_context *ctx, const char *isa) 
                     isa, known);
 }
 
-const char *qkv_isa_note(const struct qkv_context *ctx) {
+const char *qkv_context_isa_note(const struct qkv_context *ctx) {
     if (!qkv_cpu_detect().amx_refused || strcmp(ctx->isa, qkv_isa_at(0)) != 0) return NULL;
     return "this processor has AMX, but the operating system does not let programs use it (it needs Linux 5.16 or "
            "newer, and a "
            "virtual machine that passes it on)";
 }
 
-enum qkv_precision qkv_get_precision(const struct qkv_context *ctx) {
+enum qkv_precision qkv_context_precision(const struct qkv_context *ctx) {
     return ctx->precision;
 }
 
@@ -87,11 +87,11 @@ enum qkv_precision qkv_auto_precision(const struct qkv_context *ctx) {
     return ctx->automatic;
 }
 
-void qkv_set_precision(struct qkv_context *ctx, enum qkv_precision precision) {
+void qkv_context_set_precision(struct qkv_context *ctx, enum qkv_precision precision) {
     ctx->precision = precision == QKV_PRECISION_AUTO ? ctx->automatic : precision;
 }
 
-bool qkv_native_bf16(const struct qkv_context *ctx) {
+bool qkv_context_native_bf16(const struct qkv_context *ctx) {
     return ctx->kernels->bf16->native;
 }
 
@@ -99,14 +99,14 @@ bool qkv_native_bf16(const struct qkv_context *ctx) {
 static enum qkv_status choose_precision(struct qkv_context *ctx, enum qkv_precision precision) {
     const char *text = getenv("QKV_PRECISION");
     const bool open = !text || !*text || strcmp(text, "auto") == 0;
-    ctx->automatic = qkv_native_bf16(ctx) ? QKV_MIXED_BF16 : QKV_FP32;
+    ctx->automatic = qkv_context_native_bf16(ctx) ? QKV_MIXED_BF16 : QKV_FP32;
     if (!open && strcmp(text, "fp32") != 0 && strcmp(text, "bf16") != 0)
         return qkv_fail(ctx, QKV_ARGUMENT, "QKV_PRECISION is \"%s\"; it must be fp32, bf16 or auto", text);
     if (!open) ctx->automatic = strcmp(text, "bf16") == 0 ? QKV_MIXED_BF16 : QKV_FP32;
     if (precision != QKV_FP32 && precision != QKV_MIXED_BF16 && precision != QKV_PRECISION_AUTO)
         return qkv_fail(ctx, QKV_ARGUMENT, "precision is %d; it must be QKV_FP32, QKV_MIXED_BF16 or QKV_PRECISION_AUTO",
                         (int)precision);
-    qkv_set_precision(ctx, precision);
+    qkv_context_set_precision(ctx, precision);
     return QKV_OK;
 }
 

@@ -8,7 +8,7 @@
  * other cuts, nor on the number of threads. */
 #include <assert.h>
 
-#include "kernel/finish.h"
+#include "kernel/epilogue.h"
 #include "kernel/isa/gemm.h"
 
 enum {
@@ -39,31 +39,31 @@ struct product {
     size_t part_columns, part_terms;  /* of B packed at a time, when shared */
     size_t n_begin, n_end;            /* the part of B being worked on */
     size_t k_begin, k_end;
-    float *packed_b;           /* shared, or of each thread */
-    float *packed_a;           /* of each thread */
-    size_t b_floats, a_floats; /* a thread */
-    qkv_finish_count *counts;  /* of each block of rows; NULL without anything to finish */
+    float *packed_b;            /* shared, or of each thread */
+    float *packed_a;            /* of each thread */
+    size_t b_floats, a_floats;  /* a thread */
+    qkv_epilogue_count *counts; /* of each block of rows; NULL without anything to epilogue */
 };
 
-static size_t smaller(size_t a, size_t b) {
+static size_t gemm_smaller(size_t a, size_t b) {
     return a < b ? a : b;
 }
-static size_t larger(size_t a, size_t b) {
+static size_t gemm_larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
-static size_t pieces(size_t n, size_t size) {
+static size_t gemm_pieces(size_t n, size_t size) {
     return n / size + (n % size != 0);
 }
 static size_t round_up(size_t n, size_t multiple) {
-    return pieces(n, multiple) * multiple;
+    return gemm_pieces(n, multiple) * multiple;
 }
 /* Where the i-th of `count` nearly equal shares of n begins. */
-static size_t share(size_t n, size_t count, size_t i) {
-    return n / count * i + smaller(i, n % count);
+static size_t gemm_share(size_t n, size_t count, size_t i) {
+    return n / count * i + gemm_smaller(i, n % count);
 }
 
 size_t qkv_gemm_run_length(size_t K) {
-    return K ? round_up(pieces(K, pieces(K, KC)), 16) : 0;
+    return K ? round_up(gemm_pieces(K, gemm_pieces(K, KC)), 16) : 0;
 }
 
 /* ---- plan ------------------------------------------------------------------------------------------------------- */
@@ -78,47 +78,48 @@ static size_t wanted_items(const struct product *p, size_t threads) {
 
 static void plan_blocks(const struct qkv_context *ctx, struct product *p) {
     const size_t threads = (size_t)ctx->threads, l2 = ctx->l2 ? ctx->l2 : 512 * 1024;
-    const size_t most = larger(l2 * 3 / L2_SHARES / (KC * sizeof(float) * p->kernels->mr), ROW_PANELS);
+    const size_t most = gemm_larger(l2 * 3 / L2_SHARES / (KC * sizeof(float) * p->kernels->mr), ROW_PANELS);
     const size_t mr = p->kernels->mr, nr = p->kernels->nr, items = wanted_items(p, threads);
-    p->row_panels = pieces(p->M, mr);
-    p->height = pieces(p->M, p->row_panels);
-    p->row_panels = pieces(p->M, p->height);
-    p->column_panels = pieces(p->N, nr);
+    p->row_panels = gemm_pieces(p->M, mr);
+    p->height = gemm_pieces(p->M, p->row_panels);
+    p->row_panels = gemm_pieces(p->M, p->height);
+    p->column_panels = gemm_pieces(p->N, nr);
     p->shared = p->row_panels > ONE_BLOCK_PANELS;
     if (p->shared) {
-        size_t blocks = larger(pieces(p->row_panels, most), smaller(items, p->row_panels / 4));
-        p->row_blocks = items > 1 ? smaller(round_up(blocks, threads), p->row_panels) : blocks;
-        p->column_blocks = smaller(pieces(items, p->row_blocks), larger(p->column_panels / 4, 1));
+        size_t blocks = gemm_larger(gemm_pieces(p->row_panels, most), gemm_smaller(items, p->row_panels / 4));
+        p->row_blocks = items > 1 ? gemm_smaller(round_up(blocks, threads), p->row_panels) : blocks;
+        p->column_blocks = gemm_smaller(gemm_pieces(items, p->row_blocks), gemm_larger(p->column_panels / 4, 1));
     } else {
         p->row_blocks = 1;
-        p->column_blocks = smaller(larger(pieces(p->column_panels, COLUMN_PANELS), items), p->column_panels);
+        p->column_blocks =
+            gemm_smaller(gemm_larger(gemm_pieces(p->column_panels, COLUMN_PANELS), items), p->column_panels);
     }
 }
 
-static void plan(const struct qkv_context *ctx, struct product *p) {
+static void gemm_plan(const struct qkv_context *ctx, struct product *p) {
     const size_t nr = p->kernels->nr;
     p->kc = qkv_gemm_run_length(p->K);
     plan_blocks(ctx, p);
     p->part_columns = p->column_panels * nr;
-    p->part_terms = larger(p->K, 1);
-    const size_t terms = larger(p->kc, 1);
+    p->part_terms = gemm_larger(p->K, 1);
+    const size_t terms = gemm_larger(p->kc, 1);
     if (p->shared) {
-        p->part_columns = smaller(p->part_columns, PACKED_FLOATS / terms / nr * nr);
-        p->part_terms = smaller(p->part_terms, PACKED_FLOATS / p->part_columns / terms * terms);
-        p->b_floats = smaller(p->part_terms, p->K) * p->part_columns;
+        p->part_columns = gemm_smaller(p->part_columns, PACKED_FLOATS / terms / nr * nr);
+        p->part_terms = gemm_smaller(p->part_terms, PACKED_FLOATS / p->part_columns / terms * terms);
+        p->b_floats = gemm_smaller(p->part_terms, p->K) * p->part_columns;
     } else {
-        p->b_floats = p->kc * pieces(p->column_panels, p->column_blocks) * nr;
+        p->b_floats = p->kc * gemm_pieces(p->column_panels, p->column_blocks) * nr;
     }
-    p->in_place = p->a.column_stride == 1 && pieces(p->part_columns, p->column_blocks) <= 4 * nr &&
+    p->in_place = p->a.column_stride == 1 && gemm_pieces(p->part_columns, p->column_blocks) <= 4 * nr &&
                   p->height <= p->kernels->in_place_rows;
-    size_t block_panels = pieces(p->row_panels, p->row_blocks);
+    size_t block_panels = gemm_pieces(p->row_panels, p->row_blocks);
     p->a_floats = p->in_place ? 0 : round_up(block_panels * p->height * p->kc, 16);
     p->b_floats = round_up(p->b_floats, 16);
 }
 
 /* ---- work items ------------------------------------------------------------------------------------------------- */
 
-static struct qkv_matrix at(struct qkv_matrix m, size_t row, size_t column) {
+static struct qkv_matrix gemm_at(struct qkv_matrix m, size_t row, size_t column) {
     m.data += row * m.row_stride + column * m.column_stride;
     return m;
 }
@@ -128,11 +129,11 @@ static void pack_item(void *argument, size_t item, int thread) {
     (void)thread;
     const struct product *p = argument;
     const size_t nr = p->kernels->nr, width = round_up(p->n_end - p->n_begin, nr);
-    const size_t groups = pieces(width / nr, PACK_PANELS);
+    const size_t groups = gemm_pieces(width / nr, PACK_PANELS);
     const size_t k = p->k_begin + item / groups * p->kc, n = item % groups * PACK_PANELS * nr;
-    const size_t terms = smaller(p->kc, p->k_end - k);
-    p->kernels->pack_b(p->packed_b + (k - p->k_begin) * width + n * terms, at(p->b, k, p->n_begin + n), terms,
-                       smaller(PACK_PANELS * nr, p->n_end - p->n_begin - n));
+    const size_t terms = gemm_smaller(p->kc, p->k_end - k);
+    p->kernels->pack_b(p->packed_b + (k - p->k_begin) * width + n * terms, gemm_at(p->b, k, p->n_begin + n), terms,
+                       gemm_smaller(PACK_PANELS * nr, p->n_end - p->n_begin - n));
 }
 
 /* One block of C over the whole part of B. */
@@ -143,18 +144,18 @@ static void block_of(const struct product *p, size_t m, size_t m_end, size_t n, 
     block.c = p->c + m * p->ldc + p->n_begin + n;
     size_t k = p->k_begin;
     do {
-        block.K = smaller(p->kc, p->k_end - k);
+        block.K = gemm_smaller(p->kc, p->k_end - k);
         if (p->in_place) {
             block.a = p->a.data + m * p->a.row_stride + k;
             block.a_stride = p->a.row_stride;
         } else {
-            p->kernels->pack_a(own_a, at(p->a, m, k), block.rows, block.K, p->height);
+            p->kernels->pack_a(own_a, gemm_at(p->a, m, k), block.rows, block.K, p->height);
             block.a = own_a;
         }
         if (p->shared) {
             block.b = p->packed_b + (k - p->k_begin) * width + n * block.K;
         } else {
-            p->kernels->pack_b(own_b, at(p->b, k, n), block.K, block.columns);
+            p->kernels->pack_b(own_b, gemm_at(p->b, k, n), block.K, block.columns);
             block.b = own_b;
         }
         block.resume = k > 0 || p->options.accumulate;
@@ -166,16 +167,17 @@ static void block_of(const struct product *p, size_t m, size_t m_end, size_t n, 
 
 static void block_item(void *argument, size_t item, int thread) {
     const struct product *p = argument;
-    const size_t nr = p->kernels->nr, panels = pieces(p->n_end - p->n_begin, nr);
+    const size_t nr = p->kernels->nr, panels = gemm_pieces(p->n_end - p->n_begin, nr);
     const size_t row_block = item % p->row_blocks, column_block = item / p->row_blocks;
-    const size_t m = share(p->row_panels, p->row_blocks, row_block) * p->height;
-    const size_t m_end = smaller(share(p->row_panels, p->row_blocks, row_block + 1) * p->height, p->M);
-    const size_t n = share(panels, p->column_blocks, column_block) * nr;
-    const size_t n_end = smaller(share(panels, p->column_blocks, column_block + 1) * nr, p->n_end - p->n_begin);
+    const size_t m = gemm_share(p->row_panels, p->row_blocks, row_block) * p->height;
+    const size_t m_end = gemm_smaller(gemm_share(p->row_panels, p->row_blocks, row_block + 1) * p->height, p->M);
+    const size_t n = gemm_share(panels, p->column_blocks, column_block) * nr;
+    const size_t n_end =
+        gemm_smaller(gemm_share(panels, p->column_blocks, column_block + 1) * nr, p->n_end - p->n_begin);
     if (m < m_end && n < n_end) block_of(p, m, m_end, n, n_end, thread);
-    if (p->options.finish && p->k_end == p->K)
-        qkv_finish_block(p->options.finish, p->counts, row_block, m, m_end > m ? m_end - m : 0, p->n_begin + n,
-                         n_end > n ? n_end - n : 0, p->N);
+    if (p->options.epilogue && p->k_end == p->K)
+        qkv_epilogue_block(p->options.epilogue, p->counts, row_block, m, m_end > m ? m_end - m : 0, p->n_begin + n,
+                           n_end > n ? n_end - n : 0, p->N);
 }
 
 /* ---- few rows ----------------------------------------------------------------------------------------------------- */
@@ -184,45 +186,45 @@ static void few_item(void *argument, size_t item, int thread) {
     (void)thread;
     const struct product *p = argument;
     const size_t nr = p->kernels->nr;
-    const size_t n = share(p->column_panels, p->column_blocks, item) * nr;
-    const size_t end = smaller(share(p->column_panels, p->column_blocks, item + 1) * nr, p->N);
+    const size_t n = gemm_share(p->column_panels, p->column_blocks, item) * nr;
+    const size_t end = gemm_smaller(gemm_share(p->column_panels, p->column_blocks, item + 1) * nr, p->N);
     const struct qkv_gemm_few few = {.rows = p->M,
                                      .columns = end - n,
                                      .K = p->K,
                                      .run = p->kc,
                                      .a = p->a,
-                                     .b = at(p->b, 0, n),
+                                     .b = gemm_at(p->b, 0, n),
                                      .c = p->c + n,
                                      .ldc = p->ldc,
                                      .accumulate = p->options.accumulate,
                                      .bias = p->options.bias ? p->options.bias + n : NULL};
     p->kernels->few(&few);
-    if (p->options.finish) qkv_finish_block(p->options.finish, p->counts, 0, 0, p->M, n, end - n, p->N);
+    if (p->options.epilogue) qkv_epilogue_block(p->options.epilogue, p->counts, 0, 0, p->M, n, end - n, p->N);
 }
 
 /* Needs no scratch: a step of decoding only reads B. */
 static void run_few(struct qkv_context *ctx, struct product *p) {
     p->kc = qkv_gemm_run_length(p->K);
-    p->column_panels = pieces(p->N, p->kernels->nr);
-    p->column_blocks = smaller(wanted_items(p, (size_t)ctx->threads), p->column_panels);
-    qkv_finish_count count;
+    p->column_panels = gemm_pieces(p->N, p->kernels->nr);
+    p->column_blocks = gemm_smaller(wanted_items(p, (size_t)ctx->threads), p->column_panels);
+    qkv_epilogue_count count;
     p->counts = &count;
-    qkv_finish_begin(ctx, p->counts, 1, p->column_blocks);
+    qkv_epilogue_begin(ctx, p->counts, 1, p->column_blocks);
     qkv_parallel(ctx, p->column_blocks, few_item, p);
 }
 
 /* ---- product ---------------------------------------------------------------------------------------------------- */
 
-static void run(struct qkv_context *ctx, struct product *p) {
-    qkv_finish_begin(ctx, p->counts, p->row_blocks, p->column_blocks * pieces(p->N, p->part_columns));
+static void gemm_run(struct qkv_context *ctx, struct product *p) {
+    qkv_epilogue_begin(ctx, p->counts, p->row_blocks, p->column_blocks * gemm_pieces(p->N, p->part_columns));
     for (p->n_begin = 0; p->n_begin < p->N; p->n_begin = p->n_end) {
-        p->n_end = smaller(p->N, p->n_begin + p->part_columns);
+        p->n_end = gemm_smaller(p->N, p->n_begin + p->part_columns);
         p->k_begin = 0;
         do {
-            p->k_end = smaller(p->K, p->k_begin + p->part_terms);
+            p->k_end = gemm_smaller(p->K, p->k_begin + p->part_terms);
             if (p->shared) {
-                size_t runs = p->kc ? pieces(p->k_end - p->k_begin, p->kc) : 0;
-                size_t groups = pieces(pieces(p->n_end - p->n_begin, p->kernels->nr), PACK_PANELS);
+                size_t runs = p->kc ? gemm_pieces(p->k_end - p->k_begin, p->kc) : 0;
+                size_t groups = gemm_pieces(gemm_pieces(p->n_end - p->n_begin, p->kernels->nr), PACK_PANELS);
                 qkv_parallel(ctx, runs * groups, pack_item, p);
             }
             qkv_parallel(ctx, p->row_blocks * p->column_blocks, block_item, p);
@@ -243,16 +245,16 @@ enum qkv_status qkv_gemm(struct qkv_context *ctx, struct qkv_arena *scratch, flo
         run_few(ctx, &p);
         return QKV_OK;
     }
-    plan(ctx, &p);
+    gemm_plan(ctx, &p);
     const size_t mark = qkv_arena_mark(scratch), threads = (size_t)ctx->threads;
     p.packed_b = qkv_arena_take(scratch, p.shared ? 1 : threads, p.b_floats * sizeof(float));
     p.packed_a = p.packed_b ? qkv_arena_take(scratch, threads, p.a_floats * sizeof(float)) : NULL;
     bool taken = p.packed_a != NULL;
-    if (taken && options.finish) {
+    if (taken && options.epilogue) {
         p.counts = qkv_arena_take(scratch, p.row_blocks, sizeof *p.counts);
         taken = p.counts != NULL;
     }
-    if (taken) run(ctx, &p);
+    if (taken) gemm_run(ctx, &p);
     qkv_arena_release(scratch, mark);
     return taken ? QKV_OK : QKV_MEMORY;
 }

@@ -10,7 +10,7 @@
 
 #include <assert.h>
 
-#include "kernel/finish.h"
+#include "kernel/epilogue.h"
 
 enum {
     ITEMS_A_THREAD = 4,
@@ -34,25 +34,25 @@ struct product {
     size_t part_columns, part_terms; /* of B at a time */
     size_t n_begin, n_end, k_begin, k_end;
     bool share_a, in_place, sums_apart;
-    const uint32_t *panels; /* of the part, or of all of B */
+    const uint32_t *packed; /* of the part, or of all of B */
     uint32_t *packed_b;
     char *packed_a;        /* of each thread, or of each block of rows */
     float *sums, *staging; /* of each thread */
     size_t a_bytes, sums_floats, staging_floats;
-    qkv_finish_count *counts; /* of each block of rows; NULL without anything to finish */
+    qkv_epilogue_count *counts; /* of each block of rows; NULL without anything to epilogue */
 };
 
-static size_t smaller(size_t a, size_t b) {
+static size_t gemm_bf16_smaller(size_t a, size_t b) {
     return a < b ? a : b;
 }
-static size_t larger(size_t a, size_t b) {
+static size_t gemm_bf16_larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
-static size_t pieces(size_t n, size_t size) {
+static size_t gemm_bf16_pieces(size_t n, size_t size) {
     return n / size + (n % size != 0);
 }
 static size_t round_up(size_t n, size_t multiple) {
-    return pieces(n, multiple) * multiple;
+    return gemm_bf16_pieces(n, multiple) * multiple;
 }
 
 /* Terms a run: as even as they can be, none longer than fits beside a panel in the first cache. */
@@ -61,8 +61,8 @@ static size_t run_length(const struct qkv_context *ctx, size_t K) {
     const size_t l1d = ctx->l1d ? ctx->l1d : 32 * 1024;
     const size_t unit = kernels->step > 16 ? kernels->step : 16;
     const size_t fits = l1d * 2 / 3 / (kernels->nr * sizeof(uint16_t)) / unit * unit;
-    const size_t most = larger(smaller(kernels->run, fits), unit);
-    return K ? smaller(round_up(pieces(K, pieces(K, most)), unit), kernels->run) : 0;
+    const size_t most = gemm_bf16_larger(gemm_bf16_smaller(kernels->run, fits), unit);
+    return K ? gemm_bf16_smaller(round_up(gemm_bf16_pieces(K, gemm_bf16_pieces(K, most)), unit), kernels->run) : 0;
 }
 
 /* Words of packed B before term k, of panels `width` columns wide in all. */
@@ -80,22 +80,23 @@ static void pack_b_item(void *argument, size_t item, int thread) {
     (void)thread;
     const struct product *p = argument;
     enum { PANELS = 4 };
-    const size_t nr = p->kernels->nr, width = round_up(p->n_end - p->n_begin, nr), groups = pieces(width / nr, PANELS);
+    const size_t nr = p->kernels->nr, width = round_up(p->n_end - p->n_begin, nr),
+                 groups = gemm_bf16_pieces(width / nr, PANELS);
     const size_t k = p->k_begin + item / groups * p->run, n = item % groups * PANELS * nr;
-    const size_t terms = smaller(p->run, p->k_end - k), size = qkv_dtype_size(p->b.dtype);
+    const size_t terms = gemm_bf16_smaller(p->run, p->k_end - k), size = qkv_dtype_size(p->b.dtype);
     struct qkv_operand b = p->b;
     b.data = (const char *)b.data + (k * b.row_stride + (p->n_begin + n) * b.column_stride) * size;
     p->kernels->pack_b(p->packed_b + words_before(k - p->k_begin, width) + n * pairs_of(p->kernels, terms), b, terms,
-                       smaller(PANELS * nr, p->n_end - p->n_begin - n));
+                       gemm_bf16_smaller(PANELS * nr, p->n_end - p->n_begin - n));
 }
 
 static void pack_b_part(struct qkv_context *ctx, struct product *p) {
-    const size_t groups = pieces(pieces(p->n_end - p->n_begin, p->kernels->nr), 4);
-    const size_t runs = p->run ? pieces(p->k_end - p->k_begin, p->run) : 0;
+    const size_t groups = gemm_bf16_pieces(gemm_bf16_pieces(p->n_end - p->n_begin, p->kernels->nr), 4);
+    const size_t runs = p->run ? gemm_bf16_pieces(p->k_end - p->k_begin, p->run) : 0;
     qkv_parallel(ctx, runs * groups, pack_b_item, p);
 }
 
-bool qkv_bf16_panels(const struct qkv_context *ctx, size_t K, size_t N, size_t *bytes) {
+bool qkv_bf16_packed_bytes(const struct qkv_context *ctx, size_t K, size_t N, size_t *bytes) {
     const struct qkv_bf16_kernels *kernels = ctx->kernels->bf16;
     size_t terms, columns, padded;
     return qkv_add_size(K, kernels->step, &terms) && qkv_add_size(N, kernels->nr, &columns) &&
@@ -103,10 +104,10 @@ bool qkv_bf16_panels(const struct qkv_context *ctx, size_t K, size_t N, size_t *
            qkv_multiply(padded, sizeof(uint16_t), bytes);
 }
 
-void qkv_bf16_pack(struct qkv_context *ctx, void *panels, struct qkv_operand b, size_t K, size_t N) {
+void qkv_bf16_pack(struct qkv_context *ctx, void *packed, struct qkv_operand b, size_t K, size_t N) {
     struct product p = {.kernels = ctx->kernels->bf16, .b = b, .K = K, .N = N, .n_end = N, .k_end = K};
     p.run = run_length(ctx, K);
-    p.packed_b = panels;
+    p.packed_b = packed;
     if (N) pack_b_part(ctx, &p);
 }
 
@@ -118,34 +119,35 @@ static void plan_blocks(const struct qkv_context *ctx, struct product *p) {
     const double work = 2.0 * (double)p->M * (double)p->N * (double)p->K / ITEM_FLOPS;
     size_t wanted = threads == 1 ? 1 : threads * ITEMS_A_THREAD;
     if (work < (double)wanted) wanted = work < 2 ? 1 : (size_t)work;
-    size_t most = l2 / 2 / (larger(p->part_terms, 1) * kernels->a_size);
-    most = most < ROWS_LEAST ? ROWS_LEAST : smaller(most, ROWS_MOST);
-    size_t blocks = larger(pieces(p->M, most), smaller(wanted, p->M / ROWS_LEAST));
-    if (blocks > 1) blocks = round_up(blocks, smaller(threads, blocks));
-    p->rows = round_up(pieces(p->M, blocks), group);
-    p->row_blocks = pieces(p->M, p->rows);
-    const size_t panels = pieces(p->part_columns, kernels->nr);
-    p->column_blocks = smaller(pieces(wanted, p->row_blocks), panels);
-    p->columns = pieces(panels, p->column_blocks) * kernels->nr;
-    p->column_blocks = pieces(panels * kernels->nr, p->columns);
+    size_t most = l2 / 2 / (gemm_bf16_larger(p->part_terms, 1) * kernels->a_size);
+    most = most < ROWS_LEAST ? ROWS_LEAST : gemm_bf16_smaller(most, ROWS_MOST);
+    size_t blocks = gemm_bf16_larger(gemm_bf16_pieces(p->M, most), gemm_bf16_smaller(wanted, p->M / ROWS_LEAST));
+    if (blocks > 1) blocks = round_up(blocks, gemm_bf16_smaller(threads, blocks));
+    p->rows = round_up(gemm_bf16_pieces(p->M, blocks), group);
+    p->row_blocks = gemm_bf16_pieces(p->M, p->rows);
+    const size_t panels = gemm_bf16_pieces(p->part_columns, kernels->nr);
+    p->column_blocks = gemm_bf16_smaller(gemm_bf16_pieces(wanted, p->row_blocks), panels);
+    p->columns = gemm_bf16_pieces(panels, p->column_blocks) * kernels->nr;
+    p->column_blocks = gemm_bf16_pieces(panels * kernels->nr, p->columns);
 }
 
-static void plan(const struct qkv_context *ctx, struct product *p) {
+static void gemm_bf16_plan(const struct qkv_context *ctx, struct product *p) {
     const struct qkv_bf16_kernels *kernels = p->kernels;
     p->run = run_length(ctx, p->K);
-    const size_t run = larger(p->run, 1);
+    const size_t run = gemm_bf16_larger(p->run, 1);
     p->sums_apart = p->options.dtype == QKV_BF16;
-    p->part_terms = p->sums_apart ? larger(p->K, 1) : smaller(larger(p->K, 1), round_up(PART_TERMS, run));
-    p->part_columns = larger(round_up(p->N, kernels->nr), 1);
-    if (!p->panels) {
+    p->part_terms = p->sums_apart ? gemm_bf16_larger(p->K, 1)
+                                  : gemm_bf16_smaller(gemm_bf16_larger(p->K, 1), round_up(PART_TERMS, run));
+    p->part_columns = gemm_bf16_larger(round_up(p->N, kernels->nr), 1);
+    if (!p->packed) {
         const size_t fit = PACKED_WORDS / pairs_of(kernels, p->part_terms) / kernels->nr * kernels->nr;
-        p->part_columns = smaller(p->part_columns, larger(fit, kernels->nr));
+        p->part_columns = gemm_bf16_smaller(p->part_columns, gemm_bf16_larger(fit, kernels->nr));
     }
     plan_blocks(ctx, p);
     p->in_place = kernels->in_place && p->a.dtype == QKV_BF16 && p->a.column_stride == 1 && p->K % kernels->step == 0;
     p->share_a = p->column_blocks > 1 && !p->in_place;
     const size_t rows = p->in_place ? kernels->mr : p->rows;
-    p->a_bytes = rows * round_up(smaller(p->part_terms, p->K), kernels->step) * kernels->a_size;
+    p->a_bytes = rows * round_up(gemm_bf16_smaller(p->part_terms, p->K), kernels->step) * kernels->a_size;
     p->sums_floats = p->sums_apart ? p->rows * kernels->nr : 0;
     p->staging_floats = !kernels->native && p->a.dtype == QKV_BF16 ? p->rows * run : 0;
 }
@@ -158,7 +160,7 @@ static void pack_rows(const struct product *p, size_t m, size_t rows, char *out,
     float *staging = p->staging + (size_t)thread * p->staging_floats;
     for (size_t k = p->k_begin; k < p->k_end; k += p->run) {
         struct qkv_operand a = p->a;
-        const size_t terms = smaller(p->run, p->k_end - k);
+        const size_t terms = gemm_bf16_smaller(p->run, p->k_end - k);
         a.data = (const char *)a.data + (m * a.row_stride + k * a.column_stride) * size;
         p->kernels->pack_a(out + height * (k - p->k_begin) * p->kernels->a_size, a, rows, terms, staging);
     }
@@ -167,25 +169,25 @@ static void pack_rows(const struct product *p, size_t m, size_t rows, char *out,
 static void pack_a_item(void *argument, size_t item, int thread) {
     const struct product *p = argument;
     const size_t m = item * p->rows;
-    pack_rows(p, m, smaller(p->rows, p->M - m), p->packed_a + item * p->a_bytes, thread);
+    pack_rows(p, m, gemm_bf16_smaller(p->rows, p->M - m), p->packed_a + item * p->a_bytes, thread);
 }
 
 /* One panel of columns, run after run. */
-static void panel(const struct product *p, size_t m, size_t rows, size_t n, const char *a, int thread) {
+static void gemm_bf16_panel(const struct product *p, size_t m, size_t rows, size_t n, const char *a, int thread) {
     const struct qkv_bf16_kernels *kernels = p->kernels;
     const size_t width = round_up(p->n_end - p->n_begin, kernels->nr), column = p->n_begin + n;
     const size_t loose = p->in_place ? rows % kernels->mr : rows, height = round_up(loose, kernels->mr);
     char *c = p->c + (m * p->ldc + column) * p->c_size;
     struct qkv_bf16_block block = {
-        .rows = rows, .columns = smaller(kernels->nr, p->n_end - column), .lda = p->a.row_stride};
+        .rows = rows, .columns = gemm_bf16_smaller(kernels->nr, p->n_end - column), .lda = p->a.row_stride};
     block.c = p->sums_apart ? p->sums + (size_t)thread * p->sums_floats : (float *)(void *)c;
     block.ldc = p->sums_apart ? kernels->nr : p->ldc;
     const float *bias = p->options.bias ? p->options.bias + column : NULL;
     for (size_t k = p->k_begin; k < p->k_end; k += p->run) {
-        block.K = smaller(p->run, p->k_end - k);
+        block.K = gemm_bf16_smaller(p->run, p->k_end - k);
         block.a = a + height * (k - p->k_begin) * kernels->a_size;
         if (p->in_place) block.rows_in_place = (const uint16_t *)p->a.data + m * p->a.row_stride + k;
-        block.b = p->panels + words_before(k - p->k_begin, width) + n * pairs_of(kernels, block.K);
+        block.b = p->packed + words_before(k - p->k_begin, width) + n * pairs_of(kernels, block.K);
         block.resume = k > 0 || (p->options.accumulate && !p->sums_apart);
         if (k + block.K == p->K && (p->sums_apart || bias))
             block.out =
@@ -196,8 +198,9 @@ static void panel(const struct product *p, size_t m, size_t rows, size_t n, cons
 
 static void block_item(void *argument, size_t item, int thread) {
     const struct product *p = argument;
-    const size_t row_block = item % p->row_blocks, m = row_block * p->rows, rows = smaller(p->rows, p->M - m);
-    const size_t n = item / p->row_blocks * p->columns, n_end = smaller(n + p->columns, p->n_end - p->n_begin);
+    const size_t row_block = item % p->row_blocks, m = row_block * p->rows, rows = gemm_bf16_smaller(p->rows, p->M - m);
+    const size_t n = item / p->row_blocks * p->columns,
+                 n_end = gemm_bf16_smaller(n + p->columns, p->n_end - p->n_begin);
     char *a = p->packed_a + (p->share_a ? row_block : (size_t)thread) * p->a_bytes;
     if (p->in_place) {
         const size_t whole = rows / p->kernels->mr * p->kernels->mr;
@@ -205,9 +208,9 @@ static void block_item(void *argument, size_t item, int thread) {
     } else if (!p->share_a) {
         pack_rows(p, m, rows, a, thread);
     }
-    for (size_t j = n; j < n_end; j += p->kernels->nr) panel(p, m, rows, j, a, thread);
-    if (p->options.finish && p->k_end == p->K)
-        qkv_finish_block(p->options.finish, p->counts, row_block, m, rows, p->n_begin + n, n_end - n, p->N);
+    for (size_t j = n; j < n_end; j += p->kernels->nr) gemm_bf16_panel(p, m, rows, j, a, thread);
+    if (p->options.epilogue && p->k_end == p->K)
+        qkv_epilogue_block(p->options.epilogue, p->counts, row_block, m, rows, p->n_begin + n, n_end - n, p->N);
 }
 
 /* ---- few rows ---------------------------------------------------------------------------------------------------- */
@@ -216,22 +219,22 @@ static void few_item(void *argument, size_t item, int thread) {
     const struct product *p = argument;
     const struct qkv_bf16_kernels *kernels = p->kernels;
     const size_t width = round_up(p->N, kernels->nr), n = item * p->columns;
-    struct qkv_bf16_few few = {.rows = p->M, .columns = smaller(p->columns, p->N - n)};
+    struct qkv_bf16_few few = {.rows = p->M, .columns = gemm_bf16_smaller(p->columns, p->N - n)};
     char *c = p->c + n * p->c_size;
     few.c = p->sums_apart ? p->sums + (size_t)thread * p->sums_floats : (float *)(void *)c;
     few.ldc = p->sums_apart ? p->columns : p->ldc;
     few.lda = p->a_bytes;
     const float *bias = p->options.bias ? p->options.bias + n : NULL;
     for (size_t k = 0; k < p->K; k += p->run) {
-        few.K = smaller(p->run, p->K - k);
+        few.K = gemm_bf16_smaller(p->run, p->K - k);
         few.a = p->packed_a + k * kernels->a_size;
-        few.b = p->panels + words_before(k, width) + n * pairs_of(kernels, few.K);
+        few.b = p->packed + words_before(k, width) + n * pairs_of(kernels, few.K);
         few.resume = k > 0 || (p->options.accumulate && !p->sums_apart);
         if (k + few.K == p->K && (p->sums_apart || bias))
             few.out = (struct qkv_bf16_out){c, p->ldc, p->options.dtype, p->options.accumulate && p->sums_apart, bias};
         kernels->few(&few);
     }
-    if (p->options.finish) qkv_finish_block(p->options.finish, p->counts, 0, 0, p->M, n, few.columns, p->N);
+    if (p->options.epilogue) qkv_epilogue_block(p->options.epilogue, p->counts, 0, 0, p->M, n, few.columns, p->N);
 }
 
 static void few_rows_item(void *argument, size_t item, int thread) {
@@ -243,20 +246,21 @@ static void few_rows_item(void *argument, size_t item, int thread) {
 }
 
 static enum qkv_status run_few(struct qkv_context *ctx, struct qkv_arena *scratch, struct product *p) {
-    const size_t panels = pieces(p->N, p->kernels->nr), threads = (size_t)ctx->threads, mark = qkv_arena_mark(scratch);
+    const size_t panels = gemm_bf16_pieces(p->N, p->kernels->nr), threads = (size_t)ctx->threads,
+                 mark = qkv_arena_mark(scratch);
     p->run = run_length(ctx, p->K);
     p->sums_apart = p->options.dtype == QKV_BF16;
-    p->columns = pieces(panels, smaller(panels, threads * ITEMS_A_THREAD)) * p->kernels->nr;
+    p->columns = gemm_bf16_pieces(panels, gemm_bf16_smaller(panels, threads * ITEMS_A_THREAD)) * p->kernels->nr;
     p->a_bytes = round_up(p->K, p->kernels->step) * p->kernels->a_size;
     p->sums_floats = p->sums_apart ? p->M * p->columns : 0;
     p->packed_a = qkv_arena_take(scratch, p->M, p->a_bytes);
     p->sums = p->packed_a ? qkv_arena_take(scratch, threads * p->sums_floats, sizeof(float)) : NULL;
     if (p->sums) {
-        qkv_finish_count count;
+        qkv_epilogue_count count;
         p->counts = &count;
-        qkv_finish_begin(ctx, p->counts, 1, pieces(p->N, p->columns));
+        qkv_epilogue_begin(ctx, p->counts, 1, gemm_bf16_pieces(p->N, p->columns));
         qkv_parallel(ctx, p->M, few_rows_item, p);
-        qkv_parallel(ctx, pieces(p->N, p->columns), few_item, p);
+        qkv_parallel(ctx, gemm_bf16_pieces(p->N, p->columns), few_item, p);
     }
     qkv_arena_release(scratch, mark);
     return p->sums ? QKV_OK : QKV_MEMORY;
@@ -267,36 +271,36 @@ static enum qkv_status run_few(struct qkv_context *ctx, struct qkv_arena *scratc
 /* Blocks of columns in all parts. */
 static size_t all_column_blocks(const struct product *p) {
     const size_t whole = p->N / p->part_columns, rest = p->N % p->part_columns;
-    return whole * pieces(p->part_columns, p->columns) + pieces(rest, p->columns);
+    return whole * gemm_bf16_pieces(p->part_columns, p->columns) + gemm_bf16_pieces(rest, p->columns);
 }
 
-static void run(struct qkv_context *ctx, struct product *p) {
-    qkv_finish_begin(ctx, p->counts, p->row_blocks, all_column_blocks(p));
-    const bool ahead = p->panels != NULL;
+static void gemm_bf16_run(struct qkv_context *ctx, struct product *p) {
+    qkv_epilogue_begin(ctx, p->counts, p->row_blocks, all_column_blocks(p));
+    const bool ahead = p->packed != NULL;
     const size_t nr = p->kernels->nr, all = round_up(p->N, nr);
-    const uint32_t *panels = p->panels;
+    const uint32_t *packed = p->packed;
     for (p->k_begin = 0; p->k_begin < p->K; p->k_begin = p->k_end) {
-        p->k_end = smaller(p->K, p->k_begin + p->part_terms);
+        p->k_end = gemm_bf16_smaller(p->K, p->k_begin + p->part_terms);
         if (p->share_a) qkv_parallel(ctx, p->row_blocks, pack_a_item, p);
         for (p->n_begin = 0; p->n_begin < p->N; p->n_begin = p->n_end) {
-            p->n_end = smaller(p->N, p->n_begin + p->part_columns);
-            p->panels = ahead ? panels + words_before(p->k_begin, all) : p->packed_b;
+            p->n_end = gemm_bf16_smaller(p->N, p->n_begin + p->part_columns);
+            p->packed = ahead ? packed + words_before(p->k_begin, all) : p->packed_b;
             if (!ahead) pack_b_part(ctx, p);
-            qkv_parallel(ctx, p->row_blocks * pieces(p->n_end - p->n_begin, p->columns), block_item, p);
+            qkv_parallel(ctx, p->row_blocks * gemm_bf16_pieces(p->n_end - p->n_begin, p->columns), block_item, p);
         }
     }
 }
 
-static bool take(struct qkv_context *ctx, struct qkv_arena *scratch, struct product *p) {
+static bool gemm_bf16_take(struct qkv_context *ctx, struct qkv_arena *scratch, struct product *p) {
     const size_t threads = (size_t)ctx->threads;
     p->sums = qkv_arena_take(scratch, threads * p->sums_floats, sizeof(float));
     p->staging = qkv_arena_take(scratch, threads * p->staging_floats, sizeof(float));
     p->packed_a = qkv_arena_take(scratch, p->share_a ? p->row_blocks : threads, p->a_bytes);
     const size_t words =
-        p->panels ? 0 : round_up(p->part_columns, p->kernels->nr) * pairs_of(p->kernels, p->part_terms);
+        p->packed ? 0 : round_up(p->part_columns, p->kernels->nr) * pairs_of(p->kernels, p->part_terms);
     p->packed_b = qkv_arena_take(scratch, words, sizeof(uint32_t));
-    if (p->options.finish) p->counts = qkv_arena_take(scratch, p->row_blocks, sizeof *p->counts);
-    return p->sums && p->staging && p->packed_a && p->packed_b && (!p->options.finish || p->counts);
+    if (p->options.epilogue) p->counts = qkv_arena_take(scratch, p->row_blocks, sizeof *p->counts);
+    return p->sums && p->staging && p->packed_a && p->packed_b && (!p->options.epilogue || p->counts);
 }
 
 enum qkv_status qkv_gemm_bf16(struct qkv_context *ctx, struct qkv_arena *scratch, void *c, size_t ldc,
@@ -305,16 +309,16 @@ enum qkv_status qkv_gemm_bf16(struct qkv_context *ctx, struct qkv_arena *scratch
     if (M == 0 || N == 0) return QKV_OK;
     struct product p = {.kernels = ctx->kernels->bf16, .c = c, .ldc = ldc, .a = a, .b = b, .M = M, .N = N, .K = K};
     p.options = options;
-    p.panels = options.panels;
+    p.packed = options.packed;
     p.c_size = qkv_dtype_size(options.dtype);
     assert(K > 0);
     assert(a.row_stride == 1 || a.column_stride == 1);
-    assert(options.panels || b.row_stride == 1 || b.column_stride == 1);
-    if (M <= p.kernels->few_rows && options.panels && a.column_stride == 1) return run_few(ctx, scratch, &p);
-    plan(ctx, &p);
+    assert(options.packed || b.row_stride == 1 || b.column_stride == 1);
+    if (M <= p.kernels->few_rows && options.packed && a.column_stride == 1) return run_few(ctx, scratch, &p);
+    gemm_bf16_plan(ctx, &p);
     const size_t mark = qkv_arena_mark(scratch);
-    const bool taken = take(ctx, scratch, &p);
-    if (taken) run(ctx, &p);
+    const bool taken = gemm_bf16_take(ctx, scratch, &p);
+    if (taken) gemm_bf16_run(ctx, &p);
     qkv_arena_release(scratch, mark);
     return taken ? QKV_OK : QKV_MEMORY;
 }

@@ -81,7 +81,7 @@ enum qkv_activation_kind { QKV_ACT_RELU, QKV_ACT_GELU, QKV_ACT_GELU_TANH, QKV_AC
 
 #define QKV_KERNEL_POINTER(type, name, parameters) type(*name) parameters;
 
-/* Tiles of the matrix product: see isa/gemm.c and gemm.c. */
+/* Tiles of the matrix product: see isa/gemm_tiles.c and gemm.c. */
 struct qkv_gemm_kernels;
 /* The same in bf16: see isa/bf16.c and gemm_bf16.c. */
 struct qkv_bf16_kernels;
@@ -120,14 +120,14 @@ struct qkv_matrix {
     size_t row_stride, column_stride;
 };
 /* More to be done to each block of C once it is whole, while it is in the cache; called from the product's own threads. */
-struct qkv_finish {
-    void (*run)(const struct qkv_finish *finish, size_t row, size_t rows, size_t column, size_t columns);
+struct qkv_epilogue {
+    void (*run)(const struct qkv_epilogue *epilogue, size_t row, size_t rows, size_t column, size_t columns);
     bool whole_rows; /* only for whole rows: column 0, columns N */
 };
 struct qkv_gemm_options {
-    bool accumulate;                 /* add to what C holds */
-    const float *bias;               /* N floats added to every row, or NULL */
-    const struct qkv_finish *finish; /* or NULL */
+    bool accumulate;                     /* add to what C holds */
+    const float *bias;                   /* N floats added to every row, or NULL */
+    const struct qkv_epilogue *epilogue; /* or NULL */
 };
 size_t qkv_gemm_run_length(size_t K);
 enum qkv_status qkv_gemm(struct qkv_context *ctx, struct qkv_arena *scratch, float *c, size_t ldc, struct qkv_matrix a,
@@ -145,16 +145,16 @@ struct qkv_operand {
 struct qkv_bf16_options {
     enum qkv_dtype dtype; /* of C */
     bool accumulate;
-    const float *bias;               /* N floats, or NULL */
-    const struct qkv_finish *finish; /* or NULL */
-    const void *panels;              /* B as qkv_bf16_pack left it for (K,N): B's data is then not read; or NULL */
+    const float *bias;                   /* N floats, or NULL */
+    const struct qkv_epilogue *epilogue; /* or NULL */
+    const void *packed;                  /* B as qkv_bf16_pack left it for (K,N): B's data is then not read; or NULL */
 };
 enum qkv_status qkv_gemm_bf16(struct qkv_context *ctx, struct qkv_arena *scratch, void *c, size_t ldc,
                               struct qkv_operand a, struct qkv_operand b, size_t M, size_t N, size_t K,
                               struct qkv_bf16_options options);
 /* B packed once for many products. The size depends on the table; false when it does not fit. */
-bool qkv_bf16_panels(const struct qkv_context *ctx, size_t K, size_t N, size_t *bytes);
-void qkv_bf16_pack(struct qkv_context *ctx, void *panels, struct qkv_operand b, size_t K, size_t N);
+bool qkv_bf16_packed_bytes(const struct qkv_context *ctx, size_t K, size_t N, size_t *bytes);
+void qkv_bf16_pack(struct qkv_context *ctx, void *packed, struct qkv_operand b, size_t K, size_t N);
 /* Measured peak of products of bf16 in registers, FLOP/s, of all threads together. */
 double qkv_measure_bf16_peak(struct qkv_context *ctx);
 
@@ -163,7 +163,7 @@ double qkv_measure_bf16_peak(struct qkv_context *ctx);
  * (Milakov & Gimelshein 2018; Dao et al. 2022), never T×T. K and V are read by H/Hkv query heads each, never repeated.
  * Arithmetic is fp32; in mixed precision on a table that multiplies bf16 itself, Q, K, V, the weights, dY and dS are rounded to
  * bf16 and multiplied as such, but for calls of fewer than 16 rows a kv head, of more than 256 channels, and for the gradient of
- * the addend. Scores, softmax, row statistics and all sums are fp32 there too.
+ * the attention_bias. Scores, softmax, row statistics and all sums are fp32 there too.
  * Strides are in elements; the innermost (channel) stride is 1. Head h reads kv head h / (H/Hkv). */
 struct qkv_heads { /* (B, T, heads, channels) somewhere in memory */
     void *data;
@@ -185,8 +185,8 @@ struct qkv_attend {
     const int32_t *lo, *hi; /* (B, Tq): row i attends to keys j with lo <= j < hi; values outside [0, Tk] are clamped */
     const uint8_t *mask;    /* or NULL: of those, only where mask is not 0 */
     struct qkv_pairs mask_pairs;
-    const float *addend; /* or NULL: added to the score, after the softcap; −inf masks */
-    struct qkv_pairs addend_pairs;
+    const float *attention_bias; /* or NULL: added to the score, after the softcap; −inf masks */
+    struct qkv_pairs attention_bias_strides;
     float scale;
     float softcap;     /* c > 0: s becomes c·tanh(s/c); 0: off */
     const float *bias; /* (H, bias_row) table by distance, or NULL: bias[h][j − i + bias_zero] is added, where i */
@@ -196,7 +196,7 @@ struct qkv_attend {
     float dropout;           /* on the weights, after the softmax; 0: off */
     uint32_t key[2]; /* names the dropout mask: element ((b·H + h)·Tq + i)·Tk + j, as in the dropout kernel */
 };
-/* A row without keys gives y = 0 and gradient 0. What a row may not attend to (NaN too, in k, v, bias and addend) is never
+/* A row without keys gives y = 0 and gradient 0. What a row may not attend to (NaN too, in k, v, bias and attention_bias) is never
  * used for it. A row's bits depend on its own inputs (and on which products make it, see above) only: not on Tq, on the
  * other rows, or on thread count. */
 /* Whether c can be a softcap: 0, or a positive number whose float is finite and has a finite inverse (from about 2.94e-39 on). */
@@ -207,7 +207,8 @@ enum qkv_status qkv_attend_forward(struct qkv_context *ctx, struct qkv_arena *sc
 struct qkv_attend_gradients {
     struct qkv_heads dy, dq, dk, dv;
     struct qkv_heads dpast_k, dpast_v; /* of the first `past` keys */
-    float *daddend; /* or NULL: the gradient of the addend, in its strides: summed over what is broadcast */
+    float *
+        dattention_bias; /* or NULL: the gradient of the attention_bias, in its strides: summed over what is broadcast */
     bool accumulate;
 };
 enum qkv_status qkv_attend_backward(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a,

@@ -23,7 +23,7 @@ static void peak_item(void *argument, size_t item, int thread) {
     peak->kernel(peak->iterations);
 }
 
-static double measure(struct qkv_context *ctx, double (*kernel)(size_t)) {
+static double peak_measure(struct qkv_context *ctx, double (*kernel)(size_t)) {
     struct qkv_context measured = {.threads = ctx->threads, .kernels = ctx->kernels}; /* dry or not: it is measured */
     struct peak peak = {kernel, 1000};
     double seconds, flops = 0;
@@ -47,11 +47,11 @@ static double measure(struct qkv_context *ctx, double (*kernel)(size_t)) {
 }
 
 double qkv_measure_peak(struct qkv_context *ctx) {
-    return measure(ctx, ctx->kernels->fma_peak);
+    return peak_measure(ctx, ctx->kernels->fma_peak);
 }
 
 double qkv_measure_bf16_peak(struct qkv_context *ctx) {
-    return measure(ctx, ctx->kernels->bf16->peak);
+    return peak_measure(ctx, ctx->kernels->bf16->peak);
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */

@@ -16,7 +16,7 @@ struct statistics {
     size_t matches[QKV_GRAM_MOST], total[ORDER];
 };
 
-static double score(const struct statistics *s) {
+static double bleu_score(const struct statistics *s) {
     double smooth = 1, sum = 0;
     size_t any = 0;
     for (int n = 0; n < ORDER; n++) any += s->matches[n];
@@ -33,12 +33,13 @@ static double score(const struct statistics *s) {
     return penalty * exp(sum / ORDER);
 }
 
-static size_t distance(size_t a, size_t b) {
+static size_t bleu_distance(size_t a, size_t b) {
     return a > b ? a - b : b - a;
 }
 
-static enum qkv_status add(struct qkv_context *ctx, struct qkv_13a *tokenizer, struct qkv_grams *grams,
-                           const char *hypothesis, const char *const *references, size_t count, struct statistics *s) {
+static enum qkv_status bleu_add(struct qkv_context *ctx, struct qkv_13a *tokenizer, struct qkv_grams *grams,
+                                const char *hypothesis, const char *const *references, size_t count,
+                                struct statistics *s) {
     enum qkv_status status = qkv_13a_tokenize(ctx, tokenizer, hypothesis);
     if (!status) status = qkv_grams_start(ctx, grams, tokenizer->tokens.at, tokenizer->tokens.count);
     size_t size = tokenizer->tokens.count, closest = SIZE_MAX, ignored[QKV_GRAM_MOST] = {0};
@@ -48,8 +49,9 @@ static enum qkv_status add(struct qkv_context *ctx, struct qkv_13a *tokenizer, s
         if (status) break;
         size_t other = tokenizer->tokens.count;
         qkv_grams_match(grams, tokenizer->tokens.at, other, ignored, s->matches);
-        bool equal = distance(other, size) == distance(closest, size);
-        if (r == 0 || distance(other, size) < distance(closest, size) || (equal && other < closest)) closest = other;
+        bool equal = bleu_distance(other, size) == bleu_distance(closest, size);
+        if (r == 0 || bleu_distance(other, size) < bleu_distance(closest, size) || (equal && other < closest))
+            closest = other;
     }
     s->hypothesis += size;
     s->reference += closest;
@@ -65,8 +67,8 @@ enum qkv_status qkv_bleu(struct qkv_context *ctx, const char *const *hypotheses,
     *bleu = 0;
     enum qkv_status status = qkv_metric_check(ctx, "BLEU", reference_counts, count);
     for (size_t i = 0; i < count && !status; i++)
-        status = add(ctx, &tokenizer, &grams, hypotheses[i], references[i], reference_counts[i], &s);
-    if (!status) *bleu = score(&s);
+        status = bleu_add(ctx, &tokenizer, &grams, hypotheses[i], references[i], reference_counts[i], &s);
+    if (!status) *bleu = bleu_score(&s);
     qkv_13a_free(&tokenizer);
     qkv_grams_free(&grams);
     return status;

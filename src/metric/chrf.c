@@ -14,7 +14,7 @@ struct statistics {
     size_t hypothesis[ORDER], reference[ORDER], matches[ORDER];
 };
 
-static double score(const struct statistics *s) {
+static double chrf_score(const struct statistics *s) {
     const double factor = 4;
     double precision = 0, recall = 0;
     int orders = 0;
@@ -30,7 +30,7 @@ static double score(const struct statistics *s) {
     return 100 * ((1 + factor) * precision * recall / (factor * precision + recall));
 }
 
-static enum qkv_status read(struct qkv_context *ctx, struct qkv_characters *characters, const char *text) {
+static enum qkv_status chrf_read(struct qkv_context *ctx, struct qkv_characters *characters, const char *text) {
     size_t kept = 0;
     enum qkv_status status = qkv_characters_set(ctx, characters, text);
     for (size_t i = 0; i < characters->count; i++)
@@ -39,26 +39,26 @@ static enum qkv_status read(struct qkv_context *ctx, struct qkv_characters *char
     return status;
 }
 
-static enum qkv_status add(struct qkv_context *ctx, struct qkv_characters *characters, struct qkv_grams *grams,
-                           const char *hypothesis, const char *const *references, size_t count,
-                           struct statistics *sum) {
+static enum qkv_status chrf_add(struct qkv_context *ctx, struct qkv_characters *characters, struct qkv_grams *grams,
+                                const char *hypothesis, const char *const *references, size_t count,
+                                struct statistics *sum) {
     struct statistics best = {0};
     double best_score = -1;
-    enum qkv_status status = read(ctx, characters, hypothesis);
+    enum qkv_status status = chrf_read(ctx, characters, hypothesis);
     if (!status) status = qkv_grams_start(ctx, grams, characters->at, characters->count);
     size_t size = characters->count;
     for (size_t r = 0; r < count && !status; r++) {
         struct statistics s = {0};
         size_t ignored[ORDER] = {0};
-        status = read(ctx, characters, references[r]);
+        status = chrf_read(ctx, characters, references[r]);
         if (status) break;
         qkv_grams_match(grams, characters->at, characters->count, s.matches, ignored);
         for (size_t n = 0; n < ORDER; n++) {
             s.reference[n] = qkv_gram_count(characters->count, n + 1);
             s.hypothesis[n] = s.reference[n] ? qkv_gram_count(size, n + 1) : 0;
         }
-        if (score(&s) <= best_score) continue;
-        best_score = score(&s);
+        if (chrf_score(&s) <= best_score) continue;
+        best_score = chrf_score(&s);
         best = s;
     }
     for (size_t n = 0; n < ORDER; n++) {
@@ -78,8 +78,8 @@ enum qkv_status qkv_chrf(struct qkv_context *ctx, const char *const *hypotheses,
     *chrf = 0;
     enum qkv_status status = qkv_metric_check(ctx, "chrF", reference_counts, count);
     for (size_t i = 0; i < count && !status; i++)
-        status = add(ctx, &characters, &grams, hypotheses[i], references[i], reference_counts[i], &s);
-    if (!status) *chrf = score(&s);
+        status = chrf_add(ctx, &characters, &grams, hypotheses[i], references[i], reference_counts[i], &s);
+    if (!status) *chrf = chrf_score(&s);
     qkv_characters_free(&characters);
     qkv_grams_free(&grams);
     return status;

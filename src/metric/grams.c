@@ -8,7 +8,7 @@ size_t qkv_gram_count(size_t units, size_t n) {
     return units < n ? 0 : units - n + 1;
 }
 
-static enum qkv_status add(struct qkv_context *ctx, struct qkv_grams *g, const uint32_t *units, size_t n) {
+static enum qkv_status grams_add(struct qkv_context *ctx, struct qkv_grams *g, const uint32_t *units, size_t n) {
     struct qkv_string *key = qkv_strings_add(ctx, &g->keys, (const char *)units, n * sizeof *units);
     if (!key) return QKV_MEMORY;
     size_t i = (size_t)(key - g->keys.entries);
@@ -30,7 +30,7 @@ enum qkv_status qkv_grams_start(struct qkv_context *ctx, struct qkv_grams *g, co
     qkv_strings_free(&g->keys);
     g->references = 0;
     for (size_t n = 1; n <= g->order; n++)
-        for (size_t i = 0; i < qkv_gram_count(count, n) && !status; i++) status = add(ctx, g, units + i, n);
+        for (size_t i = 0; i < qkv_gram_count(count, n) && !status; i++) status = grams_add(ctx, g, units + i, n);
     return status;
 }
 

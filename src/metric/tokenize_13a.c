@@ -32,7 +32,7 @@ static bool is_symbol(uint32_t c) {
            (c >= ':' && c <= '@') || c == '/';
 }
 
-static void swap(struct qkv_13a *t) {
+static void tokenize_13a_swap(struct qkv_13a *t) {
     struct qkv_characters from = t->from;
     t->from = t->into;
     t->into = from;
@@ -40,7 +40,8 @@ static void swap(struct qkv_13a *t) {
 }
 
 /* str.replace: what stands in t->from, `word` becoming `by`. */
-static enum qkv_status replace(struct qkv_context *ctx, struct qkv_13a *t, const char *word, const char *by) {
+static enum qkv_status tokenize_13a_replace(struct qkv_context *ctx, struct qkv_13a *t, const char *word,
+                                            const char *by) {
     size_t n = strlen(word);
     uint32_t put = (unsigned char)by[0];
     const struct qkv_characters *s = &t->from;
@@ -53,7 +54,7 @@ static enum qkv_status replace(struct qkv_context *ctx, struct qkv_13a *t, const
                            : qkv_characters_append(ctx, &t->into, s->at + i, 1);
         i += same == n ? n : 1;
     }
-    swap(t);
+    tokenize_13a_swap(t);
     return status;
 }
 
@@ -66,7 +67,7 @@ static enum qkv_status space_symbols(struct qkv_context *ctx, struct qkv_13a *t)
         status = is_symbol(s->at[i]) ? qkv_characters_append(ctx, &t->into, spaced, 3)
                                      : qkv_characters_append(ctx, &t->into, s->at + i, 1);
     }
-    swap(t);
+    tokenize_13a_swap(t);
     return status;
 }
 
@@ -83,27 +84,27 @@ static enum qkv_status space_pairs(struct qkv_context *ctx, struct qkv_13a *t, b
         status = qkv_characters_append(ctx, &t->into, pair ? (around_second ? behind : before) : &a, pair ? 4 : 1);
         i += pair ? 2 : 1;
     }
-    swap(t);
+    tokenize_13a_swap(t);
     return status;
 }
 
-static enum qkv_status read(struct qkv_context *ctx, struct qkv_13a *t, const char *text) {
+static enum qkv_status tokenize_13a_read(struct qkv_context *ctx, struct qkv_13a *t, const char *text) {
     static const char *const marks[][2] = {{"<skipped>", ""}, {"-\n", ""},   {"\n", " "},  {"&quot;", "\""},
                                            {"&amp;", "&"},    {"&lt;", "<"}, {"&gt;", ">"}};
     enum qkv_status status = qkv_characters_set(ctx, &t->from, text);
     while (t->from.count && qkv_is_space(t->from.at[t->from.count - 1])) t->from.count--;
     for (size_t i = 0; i < sizeof marks / sizeof marks[0] && !status; i++)
-        status = replace(ctx, t, marks[i][0], marks[i][1]);
+        status = tokenize_13a_replace(ctx, t, marks[i][0], marks[i][1]);
     static const uint32_t space = ' '; /* so that a period at either end has a neighbour */
     t->into.count = 0;
     if (!status) status = qkv_characters_append(ctx, &t->into, &space, 1);
     if (!status) status = qkv_characters_append(ctx, &t->into, t->from.at, t->from.count);
     if (!status) status = qkv_characters_append(ctx, &t->into, &space, 1);
-    swap(t);
+    tokenize_13a_swap(t);
     return status;
 }
 
-static enum qkv_status cut(struct qkv_context *ctx, struct qkv_13a *t) {
+static enum qkv_status tokenize_13a_cut(struct qkv_context *ctx, struct qkv_13a *t) {
     const struct qkv_characters *s = &t->from;
     t->tokens.count = 0;
     for (size_t i = 0; i < s->count;) {
@@ -123,12 +124,12 @@ static enum qkv_status cut(struct qkv_context *ctx, struct qkv_13a *t) {
 }
 
 enum qkv_status qkv_13a_tokenize(struct qkv_context *ctx, struct qkv_13a *t, const char *text) {
-    enum qkv_status status = read(ctx, t, text);
+    enum qkv_status status = tokenize_13a_read(ctx, t, text);
     if (!status) status = space_symbols(ctx, t);
     if (!status) status = space_pairs(ctx, t, is_no_digit, is_point, true);
     if (!status) status = space_pairs(ctx, t, is_point, is_no_digit, false);
     if (!status) status = space_pairs(ctx, t, is_digit, is_dash, true);
-    return status ? status : cut(ctx, t);
+    return status ? status : tokenize_13a_cut(ctx, t);
 }
 
 void qkv_13a_free(struct qkv_13a *t) {

@@ -5,16 +5,17 @@
  * Sublayers: self attention, cross attention in a decoder beside an encoder, feed-forward. One function serves training,
  * evaluation and decoding with a cache. */
 #include "model/model.h"
-#include "op/segment.h"
+#include "op/recompute_segment.h"
 
-static struct qkv_tensor *norm(struct qkv_flow *f, struct qkv_norm *n, struct qkv_tensor *x, enum qkv_result result) {
+static struct qkv_tensor *block_norm(struct qkv_forward_args *f, struct qkv_norm *n, struct qkv_tensor *x,
+                                     enum qkv_result result) {
     const struct qkv_norm_spec *spec = &f->stack->spec->norm;
     return qkv_op_norm(f->tape, x, spec->kind, &n->weight, qkv_tensor_or_null(&n->bias), (float)spec->eps, result);
 }
 
 /* The sublayers return their output, or, with `residual`, the sum of both. */
 
-static struct qkv_tensor *feed_forward(struct qkv_flow *f, struct qkv_ffn *ffn, struct qkv_tensor *x,
+static struct qkv_tensor *feed_forward(struct qkv_forward_args *f, struct qkv_ffn *ffn, struct qkv_tensor *x,
                                        struct qkv_tensor *residual) {
     static const struct {
         enum qkv_activation_kind act;
@@ -32,9 +33,9 @@ static struct qkv_tensor *feed_forward(struct qkv_flow *f, struct qkv_ffn *ffn, 
                     : qkv_op_linear(f->tape, hidden, &ffn->down.weight, down_bias, QKV_RESULT_FP32);
 }
 
-static struct qkv_tensor *self_attention(struct qkv_flow *f, size_t layer, struct qkv_tensor *x,
+static struct qkv_tensor *self_attention(struct qkv_forward_args *f, size_t layer, struct qkv_tensor *x,
                                          struct qkv_tensor *residual) {
-    struct qkv_attention_flow a = {.tape = f->tape,
+    struct qkv_attention_args a = {.tape = f->tape,
                                    .spec = &f->stack->spec->attention,
                                    .parameters = &f->stack->layers[layer].self.parameters,
                                    .tables = &f->stack->tables,
@@ -54,10 +55,10 @@ static struct qkv_tensor *self_attention(struct qkv_flow *f, size_t layer, struc
     return qkv_attention_sublayer(&a, x);
 }
 
-static struct qkv_tensor *cross_attention(struct qkv_flow *f, size_t layer, struct qkv_tensor *x,
+static struct qkv_tensor *cross_attention(struct qkv_forward_args *f, size_t layer, struct qkv_tensor *x,
                                           struct qkv_tensor *residual) {
     size_t group = f->memory_cache ? f->memory_group : 1;
-    struct qkv_attention_flow a = {.tape = f->tape,
+    struct qkv_attention_args a = {.tape = f->tape,
                                    .spec = &f->stack->spec->cross,
                                    .parameters = &f->stack->layers[layer].cross.parameters,
                                    .B = f->B / group,
@@ -79,60 +80,62 @@ static struct qkv_tensor *cross_attention(struct qkv_flow *f, size_t layer, stru
 }
 
 /* Tells whoever listens to the pass. */
-static void tap(const struct qkv_flow *f, enum qkv_tap_kind kind, size_t layer, const struct qkv_tensor *x) {
-    if (!f->tap || !x || f->tape->ctx->dry) {
+static void call_hook(const struct qkv_forward_args *f, enum qkv_hook_kind kind, size_t layer,
+                      const struct qkv_tensor *x) {
+    if (!f->hook || !x || f->tape->ctx->dry) {
         return;
     }
-    const struct qkv_tap_point point = {.kind = kind,
-                                        .encoder = f->stack->spec == &f->spec->encoder,
-                                        .layer = layer,
-                                        .rows = x->rows,
-                                        .columns = x->columns,
-                                        .values = x->data};
-    f->tap(f->tap_user, &point);
+    const struct qkv_hook_point point = {.kind = kind,
+                                         .encoder = f->stack->spec == &f->spec->encoder,
+                                         .layer = layer,
+                                         .rows = x->rows,
+                                         .columns = x->columns,
+                                         .values = x->data};
+    f->hook(f->hook_user, &point);
 }
 
 /* The residual connection around a sublayer, with its norm on either side. */
 enum sublayer { SELF, CROSS, FFN };
 
-static struct qkv_tensor *residual(struct qkv_flow *f, size_t layer, enum sublayer kind, struct qkv_tensor *x) {
+static struct qkv_tensor *block_residual(struct qkv_forward_args *f, size_t layer, enum sublayer kind,
+                                         struct qkv_tensor *x) {
     struct qkv_layer *l = &f->stack->layers[layer];
     struct qkv_norm *n = kind == SELF ? &l->self.norm : kind == CROSS ? &l->cross.norm : &l->ffn.norm;
     bool pre = f->stack->spec->norm.placement == QKV_PLACEMENT_PRE;
     struct qkv_tape_mark mark = qkv_tape_mark(f->tape);
-    struct qkv_tensor *in = pre ? norm(f, n, x, QKV_RESULT_NARROW) : x;
+    struct qkv_tensor *in = pre ? block_norm(f, n, x, QKV_RESULT_BF16_IF_MIXED) : x;
     /* With nothing in between the sum is made with the sublayer's last product. */
     const bool drops = f->tape->training && f->spec->dropout > 0;
-    struct qkv_tensor *sum = drops || f->tap ? NULL : x;
+    struct qkv_tensor *sum = drops || f->hook ? NULL : x;
     struct qkv_tensor *out = kind == SELF    ? self_attention(f, layer, in, sum)
                              : kind == CROSS ? cross_attention(f, layer, in, sum)
                                              : feed_forward(f, &l->ffn, in, sum);
     if (!sum) {
-        tap(f, kind == SELF ? QKV_TAP_ATTENTION : kind == CROSS ? QKV_TAP_CROSS : QKV_TAP_FFN, layer, out);
+        call_hook(f, kind == SELF ? QKV_HOOK_ATTENTION : kind == CROSS ? QKV_HOOK_CROSS : QKV_HOOK_FFN, layer, out);
         out = qkv_op_add(f->tape, x, qkv_op_dropout(f->tape, out, (float)f->spec->dropout));
     }
     if (!pre) {
-        out = norm(f, n, out, QKV_RESULT_FP32);
+        out = block_norm(f, n, out, QKV_RESULT_FP32);
     }
     return f->kept ? out : qkv_tape_keep(f->tape, mark, x, out);
 }
 
 struct block {
-    struct qkv_flow flow;
+    struct qkv_forward_args flow;
     size_t layer;
 };
 
 static struct qkv_tensor *run_block(struct qkv_tape *tape, const void *argument, struct qkv_tensor *x) {
     struct block b = *(const struct block *)argument;
     b.flow.tape = tape;
-    x = residual(&b.flow, b.layer, SELF, x);
+    x = block_residual(&b.flow, b.layer, SELF, x);
     if (b.flow.stack->has_cross) {
-        x = residual(&b.flow, b.layer, CROSS, x);
+        x = block_residual(&b.flow, b.layer, CROSS, x);
     }
-    return residual(&b.flow, b.layer, FFN, x);
+    return block_residual(&b.flow, b.layer, FFN, x);
 }
 
-struct qkv_tensor *qkv_stack_forward(struct qkv_flow *f, const int32_t *ids) {
+struct qkv_tensor *qkv_stack_forward(struct qkv_forward_args *f, const int32_t *ids) {
     struct qkv_stack *s = f->stack;
     struct qkv_tensor *position = s->tables.learned ? &s->position : NULL;
     if (s->tables.embed) {
@@ -140,17 +143,17 @@ struct qkv_tensor *qkv_stack_forward(struct qkv_flow *f, const int32_t *ids) {
     }
     struct qkv_tensor *x =
         qkv_op_embed(f->tape, s->token, (float)f->spec->embed_scale, position, ids, f->positions, f->B * f->T);
-    tap(f, QKV_TAP_EMBEDDING, 0, x);
+    call_hook(f, QKV_HOOK_EMBEDDING, 0, x);
     x = qkv_op_dropout(f->tape, x, (float)f->spec->dropout);
     for (size_t layer = 0; layer < (size_t)s->spec->layers; layer++) {
         struct block b = {.flow = *f, .layer = layer};
-        x = f->checkpoint ? qkv_tape_segment(f->tape, run_block, &b, sizeof b, x, f->memory)
+        x = f->checkpoint ? qkv_tape_recompute_segment(f->tape, run_block, &b, sizeof b, x, f->memory)
                           : run_block(f->tape, &b, x);
-        tap(f, QKV_TAP_STREAM, layer, x);
+        call_hook(f, QKV_HOOK_RESIDUAL, layer, x);
     }
     if (s->spec->norm.final) {
-        x = norm(f, &s->norm, x, QKV_RESULT_FP32);
-        tap(f, QKV_TAP_FINAL, (size_t)s->spec->layers, x);
+        x = block_norm(f, &s->norm, x, QKV_RESULT_FP32);
+        call_hook(f, QKV_HOOK_FINAL, (size_t)s->spec->layers, x);
     }
     return x;
 }

@@ -6,15 +6,15 @@
 
 #include "model/model.h"
 
-/* ---- encode.c ----------------------------------------------------------------------------------------------------- */
+/* ---- encoder.c ---------------------------------------------------------------------------------------------------- */
 
 struct qkv_encoded {
     struct qkv_model *model;
     size_t B, T;
-    struct qkv_arena kept, arena, records; /* what is kept; what encoding computes in */
-    float *output;                         /* (B·T, C) */
-    int32_t *lengths;                      /* (B) */
-    struct qkv_key_values *memory;         /* cross attention's, one a decoder layer, B runs of T positions; or NULL */
+    struct qkv_arena kept, arena, graph_arena; /* what is kept; what encoding computes in */
+    float *output;                             /* (B·T, C) */
+    int32_t *lengths;                          /* (B) */
+    struct qkv_key_values *memory; /* cross attention's, one a decoder layer, B runs of T positions; or NULL */
 };
 /* One that has encoded nothing yet; NULL with the sentence recorded. */
 struct qkv_encoded *qkv_encoded_allocate(struct qkv_model *model);
@@ -29,7 +29,7 @@ struct qkv_decoder {
     const struct qkv_encoded *encoded;
     size_t most, rows; /* at the start, and now */
     size_t capacity, length, chunk;
-    struct qkv_arena kept, arena, records;
+    struct qkv_arena kept, arena, graph_arena;
     struct qkv_key_values *cache; /* one a layer, `most` runs of `capacity` positions */
     float *logits;                /* (most,V) */
     int32_t *positions, *lo, *hi; /* (most·chunk) */

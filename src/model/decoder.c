@@ -73,7 +73,7 @@ static void newest_row(void *argument, size_t r, int thread) {
 }
 
 /* The newest position of each row. */
-static struct qkv_tensor *newest(struct qkv_tape *tape, struct qkv_tensor *x, size_t rows, size_t T) {
+static struct qkv_tensor *decoder_newest(struct qkv_tape *tape, struct qkv_tensor *x, size_t rows, size_t T) {
     if (!x || T == 1) return x;
     struct qkv_tensor *y = qkv_tape_tensor(tape, rows, x->columns);
     if (!y) return NULL;
@@ -83,25 +83,25 @@ static struct qkv_tensor *newest(struct qkv_tape *tape, struct qkv_tensor *x, si
 }
 
 /* With ctx->dry, the plan. */
-static enum qkv_status run(struct qkv_decoder *d, const int32_t *ids, size_t T, bool score) {
+static enum qkv_status decoder_run(struct qkv_decoder *d, const int32_t *ids, size_t T, bool score) {
     struct qkv_model *m = d->model;
     struct qkv_tape tape;
     qkv_arena_release(&d->arena, 0);
-    qkv_arena_release(&d->records, 0);
-    qkv_tape_start(&tape, m->ctx, &d->arena, &d->records, false);
+    qkv_arena_release(&d->graph_arena, 0);
+    qkv_tape_start(&tape, m->ctx, &d->arena, &d->graph_arena, false);
     if (!m->ctx->dry && qkv_tape_failed(&tape, make_intervals(d, T))) return tape.status;
-    struct qkv_flow flow = {.tape = &tape,
-                            .spec = &m->spec,
-                            .stack = &m->decoder,
-                            .B = d->rows,
-                            .T = T,
-                            .positions = d->positions,
-                            .lo = d->lo,
-                            .hi = d->hi,
-                            .past = d->length,
-                            .cache = d->cache,
-                            .cache_rows = d->places,
-                            .cache_count = d->most};
+    struct qkv_forward_args flow = {.tape = &tape,
+                                    .spec = &m->spec,
+                                    .stack = &m->decoder,
+                                    .B = d->rows,
+                                    .T = T,
+                                    .positions = d->positions,
+                                    .lo = d->lo,
+                                    .hi = d->hi,
+                                    .past = d->length,
+                                    .cache = d->cache,
+                                    .cache_rows = d->places,
+                                    .cache_count = d->most};
     if (d->encoded) {
         flow.memory_T = d->encoded->T;
         flow.memory_lo = d->memory_lo;
@@ -114,7 +114,8 @@ static enum qkv_status run(struct qkv_decoder *d, const int32_t *ids, size_t T, 
     struct qkv_tensor *x = qkv_stack_forward(&flow, ids);
     if (score) {
         struct qkv_loss unused;
-        qkv_op_cross_entropy(&tape, newest(&tape, x, d->rows, T), m->head_weight, qkv_tensor_or_null(&m->head_bias),
+        qkv_op_cross_entropy(&tape, decoder_newest(&tape, x, d->rows, T), m->head_weight,
+                             qkv_tensor_or_null(&m->head_bias),
                              &(struct qkv_cross_entropy_options){.logits = d->logits}, &unused);
     }
     return tape.status;
@@ -129,7 +130,7 @@ static enum qkv_status measure_step(struct qkv_decoder *d, size_t T, size_t *byt
     ctx->dry = true;
     qkv_arena_measure(ctx, &d->arena, "one decoding step");
     d->length = d->capacity - T;
-    enum qkv_status status = run(d, NULL, T, true);
+    enum qkv_status status = decoder_run(d, NULL, T, true);
     qkv_arena_release(&d->arena, 0);
     if (status == QKV_OK && d->most > 1 &&
         !qkv_arena_take(&d->arena, d->most, (size_t)d->model->spec.vocab * sizeof(float)))
@@ -185,7 +186,7 @@ static enum qkv_status check_append(const struct qkv_decoder *d, const int32_t *
 enum qkv_status qkv_decoder_append(struct qkv_decoder *d, const int32_t *ids, size_t T, bool score) {
     enum qkv_status status = check_append(d, ids, T);
     if (status == QKV_OK) status = prepare_step(d, T);
-    if (status == QKV_OK) status = run(d, ids, T, score);
+    if (status == QKV_OK) status = decoder_run(d, ids, T, score);
     d->scored = status == QKV_OK && score;
     if (status == QKV_OK) d->length += T;
     return status;
@@ -252,7 +253,7 @@ static enum qkv_status check_rows(struct qkv_model *m, const struct qkv_decoder_
 }
 
 /* Everything but the memory. */
-static enum qkv_status start(struct qkv_decoder *d, const struct qkv_decoder_options *o) {
+static enum qkv_status decoder_start(struct qkv_decoder *d, const struct qkv_decoder_options *o) {
     enum qkv_status status = check_model(d->model, o->encoded);
     if (status == QKV_OK) status = check_rows(d->model, o);
     if (status != QKV_OK) return status;
@@ -267,7 +268,7 @@ static enum qkv_status start(struct qkv_decoder *d, const struct qkv_decoder_opt
     return QKV_OK;
 }
 
-static enum qkv_status measure(struct qkv_decoder *d, size_t *kept_bytes, size_t *step_bytes) {
+static enum qkv_status decoder_measure(struct qkv_decoder *d, size_t *kept_bytes, size_t *step_bytes) {
     const struct qkv_arena real = d->kept;
     qkv_arena_measure(d->model->ctx, &d->kept, "the KV cache");
     enum qkv_status status = take_kept(d);
@@ -281,8 +282,8 @@ static enum qkv_status measure(struct qkv_decoder *d, size_t *kept_bytes, size_t
 enum qkv_status qkv_decoder_begin(struct qkv_decoder *d, const struct qkv_decoder_options *o) {
     struct qkv_context *ctx = d->model->ctx;
     size_t kept_bytes, step_bytes;
-    enum qkv_status status = start(d, o);
-    if (status == QKV_OK) status = measure(d, &kept_bytes, &step_bytes);
+    enum qkv_status status = decoder_start(d, o);
+    if (status == QKV_OK) status = decoder_measure(d, &kept_bytes, &step_bytes);
     if (status == QKV_OK) status = make_room(ctx, &d->kept, kept_bytes, "the KV cache");
     if (status == QKV_OK) status = make_room(ctx, &d->arena, step_bytes, "one decoding step");
     if (status != QKV_OK) return status;
@@ -298,12 +299,13 @@ enum qkv_status qkv_decoder_begin(struct qkv_decoder *d, const struct qkv_decode
 }
 
 struct qkv_decoder *qkv_decoder_allocate(struct qkv_model *m) {
-    if (qkv_model_add_panels(m, false) != QKV_OK) return NULL;
+    if (qkv_model_add_packed(m, false) != QKV_OK) return NULL;
     struct qkv_decoder *d = qkv_allocate(m->ctx, 1, sizeof *d);
     if (!d) return NULL;
     d->model = m;
     d->cache = qkv_allocate(m->ctx, (size_t)m->spec.decoder.layers + 1, sizeof *d->cache);
-    if (d->cache && qkv_arena_create(m->ctx, &d->records, qkv_record_bytes(&m->spec), "records of one step") == QKV_OK)
+    if (d->cache &&
+        qkv_arena_create(m->ctx, &d->graph_arena, qkv_graph_bytes(&m->spec), "records of one step") == QKV_OK)
         return d;
     qkv_decoder_free(d);
     return NULL;
@@ -312,8 +314,8 @@ struct qkv_decoder *qkv_decoder_allocate(struct qkv_model *m) {
 enum qkv_status qkv_decoder_measure(struct qkv_model *model, const struct qkv_decoder_options *options, size_t *bytes) {
     size_t kept_bytes = 0, step_bytes = 0;
     struct qkv_decoder *d = qkv_decoder_allocate(model);
-    enum qkv_status status = d ? start(d, options) : QKV_MEMORY;
-    if (status == QKV_OK) status = measure(d, &kept_bytes, &step_bytes);
+    enum qkv_status status = d ? decoder_start(d, options) : QKV_MEMORY;
+    if (status == QKV_OK) status = decoder_measure(d, &kept_bytes, &step_bytes);
     *bytes = kept_bytes + step_bytes;
     qkv_decoder_free(d);
     return status;
@@ -339,7 +341,7 @@ void qkv_decoder_free(struct qkv_decoder *d) {
     if (!d) return;
     qkv_arena_free(&d->kept);
     qkv_arena_free(&d->arena);
-    qkv_arena_free(&d->records);
+    qkv_arena_free(&d->graph_arena);
     free(d->cache);
     free(d);
 }

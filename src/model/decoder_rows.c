@@ -75,7 +75,7 @@ static void move_runs(struct qkv_decoder *d, const size_t *from, size_t count) {
     qkv_parallel(d->model->ctx, copies * s.layers, spread_run, &s);
 }
 
-static void swap(int32_t **a, int32_t **b) {
+static void decoder_rows_swap(int32_t **a, int32_t **b) {
     int32_t *c = *a;
     *a = *b;
     *b = c;
@@ -91,8 +91,8 @@ enum qkv_status qkv_decoder_move(struct qkv_decoder *d, const size_t *from, size
                             from[r], d->rows);
     move_runs(d, from, count);
     for (size_t r = 0; r < count; r++) d->next_sources[r] = d->sources[from[r]];
-    swap(&d->places, &d->next_places);
-    swap(&d->sources, &d->next_sources);
+    decoder_rows_swap(&d->places, &d->next_places);
+    decoder_rows_swap(&d->sources, &d->next_sources);
     d->rows = count;
     d->scored = false;
     qkv_decoder_group(d);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Builds parameters and tables in model->arena, whatever that is backed by. */
-static enum qkv_status fill(struct qkv_model *m) {
+static enum qkv_status model_fill(struct qkv_model *m) {
     enum qkv_status status = qkv_parameters_build(m);
     if (status == QKV_OK && m->decoder.spec) {
         status = qkv_position_tables_make(m, m->decoder.spec, &m->decoder.tables);
@@ -22,8 +22,8 @@ static void clear_stack(struct qkv_stack *stack) {
     *stack = (struct qkv_stack){0};
 }
 
-static void clear(struct qkv_model *m) {
-    qkv_model_drop_panels(m);
+static void model_clear(struct qkv_model *m) {
+    qkv_model_drop_packed(m);
     for (size_t i = 0; i < m->parameter_count; i++) {
         free((void *)(uintptr_t)m->parameters[i].array.name);
     }
@@ -57,14 +57,14 @@ enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spe
     bool dry = ctx->dry;
     ctx->dry = true;
     qkv_arena_measure(ctx, &m->arena, "weights");
-    status = fill(m);
+    status = model_fill(m);
     ctx->dry = dry;
     if (status == QKV_OK && !planned) {
         size_t bytes = m->arena.peak;
-        clear(m);
+        model_clear(m);
         status = qkv_arena_create(ctx, &m->arena, bytes, "weights");
         if (status == QKV_OK) {
-            status = fill(m);
+            status = model_fill(m);
         }
     }
     if (status != QKV_OK) {
@@ -101,7 +101,7 @@ void qkv_model_free(struct qkv_model *model) {
     if (!model) {
         return;
     }
-    clear(model);
+    model_clear(model);
     qkv_tokenizer_free(model->tokenizer);
     qkv_tokenizer_free(model->source_tokenizer);
     free_labels(model->labels, model->label_count);
@@ -222,7 +222,7 @@ const struct qkv_array *qkv_model_parameter(const struct qkv_model *model, size_
     return i < model->parameter_count ? &model->parameters[i].array : NULL;
 }
 
-static float *at(const struct qkv_model *model, const struct qkv_arena *arena, size_t i) {
+static float *model_at(const struct qkv_model *model, const struct qkv_arena *arena, size_t i) {
     if (i >= model->parameter_count || model->planned || !arena->base) {
         return NULL;
     }
@@ -231,11 +231,11 @@ static float *at(const struct qkv_model *model, const struct qkv_arena *arena, s
 
 float *qkv_model_weights(struct qkv_model *model, size_t i) {
     model->changes++;
-    return at(model, &model->arena, i);
+    return model_at(model, &model->arena, i);
 }
 
 float *qkv_model_gradient(struct qkv_model *model, size_t i) {
-    return at(model, &model->gradients, i);
+    return model_at(model, &model->gradients, i);
 }
 
 /* ---- all gradients at once ------------------------------------------------------------------------------------------- */

@@ -52,17 +52,17 @@ struct qkv_stack {
 struct qkv_model {
     struct qkv_context *ctx;
     struct qkv_spec spec;
-    bool planned;                 /* names and shapes only */
-    struct qkv_arena arena;       /* weights, then tables */
-    struct qkv_arena gradients;   /* base NULL before the first training pass */
-    double *gradient_sums;        /* in that arena: one for each piece of the gradient norm */
-    struct qkv_arena packed;      /* weights in bf16; empty in fp32 */
-    struct qkv_panels *panels;    /* what lies there, or NULL */
-    struct qkv_arena packed_back; /* the head's for backward; empty before the first training pass */
-    struct qkv_panels head_back;  /* what lies there */
-    uint64_t changes;             /* of the weights, counted from 1 */
-    bool dirty;                   /* a pass has begun on the gradients since they were cleared */
-    size_t weight_floats;         /* with the padding between tensors */
+    bool planned;                             /* names and shapes only */
+    struct qkv_arena arena;                   /* weights, then tables */
+    struct qkv_arena gradients;               /* base NULL before the first training pass */
+    double *gradient_sums;                    /* in that arena: one for each piece of the gradient norm */
+    struct qkv_arena packed_arena;            /* weights in bf16; empty in fp32 */
+    struct qkv_packed_weight *packed_weights; /* what lies there, or NULL */
+    struct qkv_arena packed_back;             /* the head's for backward; empty before the first training pass */
+    struct qkv_packed_weight head_back;       /* what lies there */
+    uint64_t changes;                         /* of the weights, counted from 1 */
+    bool dirty;                               /* a pass has begun on the gradients since they were cleared */
+    size_t weight_floats;                     /* with the padding between tensors */
     struct qkv_parameter *parameters;
     size_t parameter_count, parameter_capacity;
     struct qkv_tensor **tensors; /* what the parameters are rows of, in the order of memory */
@@ -83,8 +83,8 @@ void qkv_parameters_start(struct qkv_model *model, uint64_t seed);
 enum qkv_status qkv_parameters_add_gradients(struct qkv_model *model);
 /* In mixed precision: room for the weights packed as bf16, and, when there will be a backward, for what only that uses. Each is
  * made once, before anything of the model is measured or run. */
-enum qkv_status qkv_model_add_panels(struct qkv_model *model, bool backward);
-void qkv_model_drop_panels(struct qkv_model *model);
+enum qkv_status qkv_model_add_packed(struct qkv_model *model, bool backward);
+void qkv_model_drop_packed(struct qkv_model *model);
 /* Bytes of all that a model keeps: weights, tables, gradients and packed weights, as far as they have been asked for. */
 size_t qkv_model_bytes(const struct qkv_model *model);
 /* Bytes of one more copy of all parameters, each from a cache line on: a moment of an optimizer. */
@@ -103,14 +103,14 @@ enum qkv_status qkv_position_tables_make(struct qkv_model *model, const struct q
 /* ---- forward (block.c) --------------------------------------------------------------------------- */
 
 /* One sequence batch on its way through a stack. */
-struct qkv_flow {
+struct qkv_forward_args {
     struct qkv_tape *tape;
     const struct qkv_spec *spec;
     struct qkv_stack *stack;
     size_t B, T;                  /* T new positions a row */
     const int32_t *positions;     /* (B·T) */
     const int32_t *lo, *hi;       /* self attention's intervals (B, T) */
-    double pairs, memory_pairs;   /* of self and cross attention: as in struct qkv_attention_flow */
+    double pairs, memory_pairs;   /* of self and cross attention: as in struct qkv_attention_args */
     size_t past;                  /* positions already in the cache */
     struct qkv_key_values *cache; /* one a layer, NULL without */
     const int32_t *cache_rows;    /* (B): each row's run of the cache, of cache_count; NULL: its own */
@@ -127,16 +127,16 @@ struct qkv_flow {
     /* The attentions' calls, left for looking at their weights: self of layer 0, cross of layer 0, self of layer 1 …; then no
      * memory is given back between sublayers. NULL: not kept. */
     const struct qkv_attend **kept;
-    qkv_tap *tap; /* told of the numbers on the way; NULL: nobody */
-    void *tap_user;
+    qkv_hook *hook; /* told of the numbers on the way; NULL: nobody */
+    void *hook_user;
     bool checkpoint; /* of a block only the input is kept, and backward runs it again; no `kept` then */
 };
 /* ids (B·T) → hidden states (B·T, C) after the final norm. */
-struct qkv_tensor *qkv_stack_forward(struct qkv_flow *flow, const int32_t *ids);
+struct qkv_tensor *qkv_stack_forward(struct qkv_forward_args *flow, const int32_t *ids);
 
-/* ---- memory for records ------------------------------------------------------------------------------------------------ */
+/* ---- memory for graph_arena ------------------------------------------------------------------------------------------------ */
 /* Room for the nodes and tensors of one pass over a model: generous, backed lazily. */
-size_t qkv_record_bytes(const struct qkv_spec *spec);
+size_t qkv_graph_bytes(const struct qkv_spec *spec);
 
 /* Bytes of a session's cache and step, by dry runs. The model may be planned. */
 enum qkv_status qkv_session_measure(struct qkv_model *model, size_t capacity, size_t *bytes);

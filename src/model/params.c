@@ -17,7 +17,7 @@ struct builder {
 
 static const float DEVIATION = 0.02F; /* GPT-2's */
 
-static void take(struct builder *b, struct qkv_tensor *tensor, size_t rows, size_t columns) {
+static void params_take(struct builder *b, struct qkv_tensor *tensor, size_t rows, size_t columns) {
     struct qkv_model *m = b->model;
     size_t count;
     if (b->status != QKV_OK) {
@@ -47,10 +47,10 @@ static void take(struct builder *b, struct qkv_tensor *tensor, size_t rows, size
 }
 
 /* Names a part of a tensor, from row `row` on: rank 2 is (rows, columns), rank 1 the first `columns` of a single row. */
-static void name(struct builder *b, struct qkv_tensor *tensor, size_t first, int rank, size_t rows, size_t columns,
-                 float deviation, float start, const char *format, ...) QKV_PRINTF(9, 10);
-static void name(struct builder *b, struct qkv_tensor *tensor, size_t first, int rank, size_t rows, size_t columns,
-                 float deviation, float start, const char *format, ...) {
+static void params_name(struct builder *b, struct qkv_tensor *tensor, size_t first, int rank, size_t rows,
+                        size_t columns, float deviation, float start, const char *format, ...) QKV_PRINTF(9, 10);
+static void params_name(struct builder *b, struct qkv_tensor *tensor, size_t first, int rank, size_t rows,
+                        size_t columns, float deviation, float start, const char *format, ...) {
     struct qkv_model *m = b->model;
     if (b->status != QKV_OK) {
         return;
@@ -91,81 +91,81 @@ static void name(struct builder *b, struct qkv_tensor *tensor, size_t first, int
     }
 }
 
-static void norm(struct builder *b, struct qkv_norm *n, const struct qkv_norm_spec *spec, const char *where) {
+static void params_norm(struct builder *b, struct qkv_norm *n, const struct qkv_norm_spec *spec, const char *where) {
     size_t C = (size_t)b->model->spec.d_model;
-    take(b, &n->weight, 1, C);
-    name(b, &n->weight, 0, 1, 1, C, 0, 1, "%s.weight", where);
+    params_take(b, &n->weight, 1, C);
+    params_name(b, &n->weight, 0, 1, 1, C, 0, 1, "%s.weight", where);
     if (spec->bias) {
-        take(b, &n->bias, 1, C);
-        name(b, &n->bias, 0, 1, 1, C, 0, 0, "%s.bias", where);
+        params_take(b, &n->bias, 1, C);
+        params_name(b, &n->bias, 0, 1, 1, C, 0, 0, "%s.bias", where);
     }
 }
 
 /* A linear layer whose rows are shared out to `count` names. */
-static void linear(struct builder *b, struct qkv_linear *l, size_t in, bool bias, float deviation, const char *where,
-                   const char *const *parts, const size_t *outs, size_t count) {
+static void params_linear(struct builder *b, struct qkv_linear *l, size_t in, bool bias, float deviation,
+                          const char *where, const char *const *parts, const size_t *outs, size_t count) {
     size_t out = 0, first = 0;
     for (size_t i = 0; i < count; i++) {
         out += outs[i];
     }
-    take(b, &l->weight, out, in);
+    params_take(b, &l->weight, out, in);
     for (size_t i = 0; i < count; first += outs[i++]) {
-        name(b, &l->weight, first * in, 2, outs[i], in, deviation, 0, "%s.%s.weight", where, parts[i]);
+        params_name(b, &l->weight, first * in, 2, outs[i], in, deviation, 0, "%s.%s.weight", where, parts[i]);
     }
     if (!bias) {
         return;
     }
-    take(b, &l->bias, 1, out);
+    params_take(b, &l->bias, 1, out);
     first = 0;
     for (size_t i = 0; i < count; first += outs[i++]) {
-        name(b, &l->bias, first, 1, 1, outs[i], 0, 0, "%s.%s.bias", where, parts[i]);
+        params_name(b, &l->bias, first, 1, 1, outs[i], 0, 0, "%s.%s.bias", where, parts[i]);
     }
 }
 
-static void attention(struct builder *b, struct qkv_attention *to, const struct qkv_attention_spec *spec,
-                      const struct qkv_norm_spec *norm_spec, bool cross, const char *stack, int layer) {
+static void params_attention(struct builder *b, struct qkv_attention *to, const struct qkv_attention_spec *spec,
+                             const struct qkv_norm_spec *norm_spec, bool cross, const char *stack, int layer) {
     size_t C = (size_t)b->model->spec.d_model, H = (size_t)spec->heads, Hkv = (size_t)spec->kv_heads;
     size_t D = (size_t)spec->head_dim, Dv = (size_t)spec->value_dim;
     struct qkv_attention_parameters *a = &to->parameters;
     const char *kind = cross ? "cross" : "attn";
     char where[64];
     snprintf(where, sizeof where, "%s.layers.%d.%s_norm", stack, layer, kind);
-    norm(b, &to->norm, norm_spec, where);
+    params_norm(b, &to->norm, norm_spec, where);
     snprintf(where, sizeof where, "%s.layers.%d.%s", stack, layer, kind);
     const char *const parts[] = {"q", "k", "v"};
     const size_t outs[] = {H * D, Hkv * D, Hkv * Dv};
     bool bias = spec->bias != QKV_BIAS_NONE;
     if (cross) {
-        linear(b, &a->q, C, bias, DEVIATION, where, parts, outs, 1);
-        linear(b, &a->kv, C, bias, DEVIATION, where, parts + 1, outs + 1, 2);
+        params_linear(b, &a->q, C, bias, DEVIATION, where, parts, outs, 1);
+        params_linear(b, &a->kv, C, bias, DEVIATION, where, parts + 1, outs + 1, 2);
     } else {
-        linear(b, &a->qkv, C, bias, DEVIATION, where, parts, outs, 3);
+        params_linear(b, &a->qkv, C, bias, DEVIATION, where, parts, outs, 3);
     }
-    linear(b, &a->o, H * Dv, spec->bias == QKV_BIAS_ALL, b->residual_deviation, where, (const char *const[]){"o"},
-           (const size_t[]){C}, 1);
+    params_linear(b, &a->o, H * Dv, spec->bias == QKV_BIAS_ALL, b->residual_deviation, where,
+                  (const char *const[]){"o"}, (const size_t[]){C}, 1);
 }
 
-static bool gated(enum qkv_ffn_kind kind) {
+static bool params_gated(enum qkv_ffn_kind kind) {
     return kind == QKV_FFN_SWIGLU || kind == QKV_FFN_GEGLU;
 }
 
-static void ffn(struct builder *b, struct qkv_ffn *f, const struct qkv_ffn_spec *spec,
-                const struct qkv_norm_spec *norm_spec, const char *stack, int layer) {
+static void params_ffn(struct builder *b, struct qkv_ffn *f, const struct qkv_ffn_spec *spec,
+                       const struct qkv_norm_spec *norm_spec, const char *stack, int layer) {
     size_t C = (size_t)b->model->spec.d_model, F = (size_t)spec->d_ff;
     char where[64];
     snprintf(where, sizeof where, "%s.layers.%d.ffn_norm", stack, layer);
-    norm(b, &f->norm, norm_spec, where);
+    params_norm(b, &f->norm, norm_spec, where);
     snprintf(where, sizeof where, "%s.layers.%d.ffn", stack, layer);
     const char *const parts[] = {"gate", "up"};
     const size_t outs[] = {F, F};
-    size_t skip = gated(spec->kind) ? 0 : 1;
-    linear(b, &f->up, C, spec->bias, DEVIATION, where, parts + skip, outs + skip, 2 - skip);
-    linear(b, &f->down, F, spec->bias, b->residual_deviation, where, (const char *const[]){"down"}, (const size_t[]){C},
-           1);
+    size_t skip = params_gated(spec->kind) ? 0 : 1;
+    params_linear(b, &f->up, C, spec->bias, DEVIATION, where, parts + skip, outs + skip, 2 - skip);
+    params_linear(b, &f->down, F, spec->bias, b->residual_deviation, where, (const char *const[]){"down"},
+                  (const size_t[]){C}, 1);
 }
 
-static void stack(struct builder *b, struct qkv_stack *s, const struct qkv_stack_spec *spec, const char *stack_name,
-                  size_t vocab, struct qkv_tensor *shared_token) {
+static void params_stack(struct builder *b, struct qkv_stack *s, const struct qkv_stack_spec *spec,
+                         const char *stack_name, size_t vocab, struct qkv_tensor *shared_token) {
     struct qkv_model *m = b->model;
     size_t C = (size_t)m->spec.d_model;
     s->spec = spec;
@@ -180,29 +180,30 @@ static void stack(struct builder *b, struct qkv_stack *s, const struct qkv_stack
     }
     s->token = shared_token ? shared_token : &s->token_storage;
     if (!shared_token) {
-        take(b, &s->token_storage, vocab, C);
-        name(b, &s->token_storage, 0, 2, vocab, C, DEVIATION, 0, "%s.embed.token.weight", stack_name);
+        params_take(b, &s->token_storage, vocab, C);
+        params_name(b, &s->token_storage, 0, 2, vocab, C, DEVIATION, 0, "%s.embed.token.weight", stack_name);
     }
     if (m->spec.position.kind == QKV_POSITION_LEARNED) {
-        take(b, &s->position, (size_t)m->spec.context, C);
-        name(b, &s->position, 0, 2, (size_t)m->spec.context, C, DEVIATION, 0, "%s.embed.position.weight", stack_name);
+        params_take(b, &s->position, (size_t)m->spec.context, C);
+        params_name(b, &s->position, 0, 2, (size_t)m->spec.context, C, DEVIATION, 0, "%s.embed.position.weight",
+                    stack_name);
     }
     b->residual_deviation = DEVIATION / sqrtf((float)(spec->layers * (s->has_cross ? 3 : 2)));
     for (int i = 0; i < spec->layers; i++) {
-        attention(b, &s->layers[i].self, &spec->attention, &spec->norm, false, stack_name, i);
+        params_attention(b, &s->layers[i].self, &spec->attention, &spec->norm, false, stack_name, i);
         if (s->has_cross) {
-            attention(b, &s->layers[i].cross, &spec->cross, &spec->norm, true, stack_name, i);
+            params_attention(b, &s->layers[i].cross, &spec->cross, &spec->norm, true, stack_name, i);
         }
-        ffn(b, &s->layers[i].ffn, &spec->ffn, &spec->norm, stack_name, i);
+        params_ffn(b, &s->layers[i].ffn, &spec->ffn, &spec->norm, stack_name, i);
     }
     if (spec->norm.final) {
         char where[64];
         snprintf(where, sizeof where, "%s.norm", stack_name);
-        norm(b, &s->norm, &spec->norm, where);
+        params_norm(b, &s->norm, &spec->norm, where);
     }
 }
 
-static void head(struct builder *b, struct qkv_stack *last) {
+static void params_head(struct builder *b, struct qkv_stack *last) {
     struct qkv_model *m = b->model;
     const struct qkv_spec *spec = &m->spec;
     if (spec->head.kind == QKV_HEAD_NONE) {
@@ -212,12 +213,12 @@ static void head(struct builder *b, struct qkv_stack *last) {
     size_t out = (size_t)(spec->head.kind == QKV_HEAD_LM ? spec->vocab : spec->head.classes);
     m->head_weight = spec->tie == QKV_TIE_NONE ? &m->head_storage : last->token;
     if (spec->tie == QKV_TIE_NONE) {
-        take(b, &m->head_storage, out, C);
-        name(b, &m->head_storage, 0, 2, out, C, DEVIATION, 0, "head.weight");
+        params_take(b, &m->head_storage, out, C);
+        params_name(b, &m->head_storage, 0, 2, out, C, DEVIATION, 0, "head.weight");
     }
     if (spec->head.bias) {
-        take(b, &m->head_bias, 1, out);
-        name(b, &m->head_bias, 0, 1, 1, out, 0, 0, "head.bias");
+        params_take(b, &m->head_bias, 1, out);
+        params_name(b, &m->head_bias, 0, 1, 1, out, 0, 0, "head.bias");
     }
 }
 
@@ -226,13 +227,13 @@ enum qkv_status qkv_parameters_build(struct qkv_model *m) {
     const struct qkv_spec *spec = &m->spec;
     bool both = spec->encoder.layers > 0 && spec->decoder.layers > 0;
     if (spec->decoder.layers > 0) {
-        stack(&b, &m->decoder, &spec->decoder, "decoder", (size_t)spec->vocab, NULL);
+        params_stack(&b, &m->decoder, &spec->decoder, "decoder", (size_t)spec->vocab, NULL);
     }
     if (spec->encoder.layers > 0) {
-        stack(&b, &m->encoder, &spec->encoder, "encoder", (size_t)(both ? spec->source_vocab : spec->vocab),
-              both && spec->tie == QKV_TIE_ALL ? m->decoder.token : NULL);
+        params_stack(&b, &m->encoder, &spec->encoder, "encoder", (size_t)(both ? spec->source_vocab : spec->vocab),
+                     both && spec->tie == QKV_TIE_ALL ? m->decoder.token : NULL);
     }
-    head(&b, m->decoder.spec ? &m->decoder : &m->encoder);
+    params_head(&b, m->decoder.spec ? &m->decoder : &m->encoder);
     m->weight_floats = m->arena.used / sizeof(float);
     return b.status;
 }
@@ -294,7 +295,7 @@ enum qkv_status qkv_parameters_add_gradients(struct qkv_model *m) {
     for (size_t i = 0; i < m->tensor_count; i++) {
         struct qkv_tensor *t = m->tensors[i];
         t->gradient = base + ((size_t)((unsigned char *)t->data - m->arena.base)) / sizeof(float);
-        t->wants = true;
+        t->requires_grad = true;
     }
     return QKV_OK;
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-size_t qkv_record_bytes(const struct qkv_spec *spec) {
+size_t qkv_graph_bytes(const struct qkv_spec *spec) {
     size_t layers = (size_t)spec->encoder.layers + (size_t)spec->decoder.layers;
     return (layers + 4) * ((size_t)64 << 10);
 }
@@ -51,17 +51,17 @@ static struct qkv_tensor *run_stack(struct qkv_pass *p, struct qkv_stack *stack,
                                     const int32_t *lengths, struct qkv_tensor *memory, size_t memory_T,
                                     const int32_t *memory_lengths, const struct qkv_attend **kept) {
     const struct qkv_attention_spec *attention = &stack->spec->attention;
-    struct qkv_flow flow = {.tape = &p->tape,
-                            .spec = &p->model->spec,
-                            .stack = stack,
-                            .B = B,
-                            .T = T,
-                            .memory = memory,
-                            .memory_T = memory_T,
-                            .kept = kept,
-                            .tap = p->options.tap,
-                            .tap_user = p->options.tap_user,
-                            .checkpoint = p->options.checkpoint};
+    struct qkv_forward_args flow = {.tape = &p->tape,
+                                    .spec = &p->model->spec,
+                                    .stack = stack,
+                                    .B = B,
+                                    .T = T,
+                                    .memory = memory,
+                                    .memory_T = memory_T,
+                                    .kept = kept,
+                                    .hook = p->options.hook,
+                                    .hook_user = p->options.hook_user,
+                                    .checkpoint = p->options.checkpoint};
     flow.positions = make_positions(p, B, T);
     struct qkv_mask mask = {
         .B = B, .Tq = T, .Tk = T, .causal = attention->causal, .window = attention->window, .lengths = lengths};
@@ -138,11 +138,11 @@ static void run_head(struct qkv_pass *p, const struct qkv_batch *b, struct qkv_t
 }
 
 /* The whole forward pass; with ctx->dry, its plan. */
-static enum qkv_status run(struct qkv_pass *p, const struct qkv_batch *b) {
+static enum qkv_status pass_run(struct qkv_pass *p, const struct qkv_batch *b) {
     struct qkv_model *m = p->model;
     qkv_arena_release(&p->arena, 0);
-    qkv_arena_release(&p->records, 0);
-    qkv_tape_start(&p->tape, m->ctx, &p->arena, &p->records, p->options.train);
+    qkv_arena_release(&p->graph_arena, 0);
+    qkv_tape_start(&p->tape, m->ctx, &p->arena, &p->graph_arena, p->options.train);
     p->tape.costs = p->costs;
     if (p->options.train && p->options.dropout) {
         qkv_tape_train(&p->tape, b->dropout_seed);
@@ -172,7 +172,8 @@ static enum qkv_status run(struct qkv_pass *p, const struct qkv_batch *b) {
 /* ---- making ----------------------------------------------------------------------------------------------------------- */
 
 /* Runs a batch of some shape on a measuring arena, and adds it to the plan. */
-static enum qkv_status measure(struct qkv_pass *p, size_t B, size_t T, size_t source_T, struct qkv_pass_plan *plan) {
+static enum qkv_status pass_measure(struct qkv_pass *p, size_t B, size_t T, size_t source_T,
+                                    struct qkv_pass_plan *plan) {
     struct qkv_context *ctx = p->model->ctx;
     static const int32_t none[1];
     static const float nothing[1];
@@ -190,7 +191,7 @@ static enum qkv_status measure(struct qkv_pass *p, size_t B, size_t T, size_t so
     ctx->dry = true;
     p->costs = &plan->costs;
     qkv_arena_measure(ctx, &p->arena, "one pass");
-    enum qkv_status status = run(p, &b);
+    enum qkv_status status = pass_run(p, &b);
     if (status == QKV_OK) {
         status = qkv_pass_plan_weights(p);
     }
@@ -226,7 +227,7 @@ static enum qkv_status check_options(struct qkv_model *m, const struct qkv_pass_
             "a pass that checkpoints its activations keeps nothing to make attention weights from; choose one "
             "of checkpoint and weights");
     }
-    if (o->checkpoint && o->tap) {
+    if (o->checkpoint && o->hook) {
         return qkv_fail(
             m->ctx, QKV_ARGUMENT,
             "a pass that checkpoints its activations runs its blocks twice, so a tap would hear them twice; "
@@ -250,7 +251,7 @@ static enum qkv_status measure_shape(struct qkv_pass *p, size_t B, size_t T, siz
     if (!qkv_multiply(B, longest, &rows) || rows > (size_t)1 << 30) {
         return qkv_fail(p->model->ctx, QKV_ARGUMENT, "a batch of %zu rows of %zu positions is too large", B, longest);
     }
-    return measure(p, B, T, source_T, &p->plan);
+    return pass_measure(p, B, T, source_T, &p->plan);
 }
 
 /* All shapes that will come. */
@@ -267,7 +268,7 @@ static enum qkv_status measure_all(struct qkv_pass *p) {
 }
 
 /* Everything of a pass but the memory it computes in. */
-static enum qkv_status start(struct qkv_model *m, const struct qkv_pass_options *options, struct qkv_pass **out) {
+static enum qkv_status pass_start(struct qkv_model *m, const struct qkv_pass_options *options, struct qkv_pass **out) {
     *out = NULL;
     enum qkv_status status = check_options(m, options);
     if (status != QKV_OK) {
@@ -280,7 +281,7 @@ static enum qkv_status start(struct qkv_model *m, const struct qkv_pass_options 
     p->model = m;
     p->options = *options;
     *out = p;
-    status = qkv_model_add_panels(m, options->train);
+    status = qkv_model_add_packed(m, options->train);
     if (status == QKV_OK && options->train) {
         status = qkv_parameters_add_gradients(m);
     }
@@ -288,7 +289,7 @@ static enum qkv_status start(struct qkv_model *m, const struct qkv_pass_options 
         status = qkv_pass_prepare_attentions(p);
     }
     if (status == QKV_OK) {
-        status = qkv_arena_create(m->ctx, &p->records, qkv_record_bytes(&m->spec), "records of one pass");
+        status = qkv_arena_create(m->ctx, &p->graph_arena, qkv_graph_bytes(&m->spec), "records of one pass");
     }
     return status;
 }
@@ -296,7 +297,7 @@ static enum qkv_status start(struct qkv_model *m, const struct qkv_pass_options 
 enum qkv_status qkv_pass_measure(struct qkv_model *model, const struct qkv_pass_options *options,
                                  struct qkv_pass_plan *plan) {
     struct qkv_pass *p;
-    enum qkv_status status = start(model, options, &p);
+    enum qkv_status status = pass_start(model, options, &p);
     if (status == QKV_OK) {
         status = measure_all(p);
         *plan = p->plan;
@@ -313,7 +314,7 @@ enum qkv_status qkv_pass_create(struct qkv_model *model, const struct qkv_pass_o
     if (model->planned) {
         return qkv_fail(model->ctx, QKV_ARGUMENT, "a planned model has no weights to run with");
     }
-    status = start(model, options, out);
+    status = pass_start(model, options, out);
     if (status == QKV_OK) {
         status = measure_all(*out);
     }
@@ -335,7 +336,7 @@ void qkv_pass_free(struct qkv_pass *p) {
     }
     qkv_pass_free_attentions(p);
     qkv_arena_free(&p->arena);
-    qkv_arena_free(&p->records);
+    qkv_arena_free(&p->graph_arena);
     free(p);
 }
 
@@ -394,7 +395,7 @@ static enum qkv_status make_room(struct qkv_pass *p, const struct qkv_batch *b) 
     if (o->shape_count == 0 && b->B == o->B && b->T == o->T && b->source_T == o->source_T) {
         return QKV_OK;
     }
-    enum qkv_status status = measure(p, b->B, b->T, b->source_T, &plan);
+    enum qkv_status status = pass_measure(p, b->B, b->T, b->source_T, &plan);
     qkv_profile_lap(p->model->ctx, "planning", QKV_PROFILE_WHOLE, 0, 0);
     if (status != QKV_OK || plan.bytes <= p->arena.capacity) {
         return status;
@@ -412,7 +413,7 @@ enum qkv_status qkv_pass_forward(struct qkv_pass *p, const struct qkv_batch *bat
     }
     if (status == QKV_OK) {
         p->model->dirty = p->model->dirty || p->options.train;
-        status = run(p, batch);
+        status = pass_run(p, batch);
     }
     p->forwarded = status == QKV_OK && p->options.train;
     p->looks = status == QKV_OK;

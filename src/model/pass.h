@@ -7,7 +7,7 @@
 struct qkv_pass {
     struct qkv_model *model;
     struct qkv_pass_options options;
-    struct qkv_arena arena, records;
+    struct qkv_arena arena, graph_arena;
     struct qkv_tape tape;
     struct qkv_pass_plan plan;    /* of all its shapes */
     struct qkv_tape_costs *costs; /* in a dry run: where the work is added up */

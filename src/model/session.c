@@ -14,7 +14,7 @@ struct qkv_session {
     size_t capacity;
 };
 
-static enum qkv_status check(struct qkv_model *m, size_t capacity) {
+static enum qkv_status session_check(struct qkv_model *m, size_t capacity) {
     size_t context = (size_t)m->spec.context;
     if (!m->decoder.spec || m->encoder.spec || m->spec.head.kind != QKV_HEAD_LM) {
         bool pair = m->encoder.spec && m->decoder.spec;
@@ -32,7 +32,7 @@ static enum qkv_status check(struct qkv_model *m, size_t capacity) {
 
 enum qkv_status qkv_session_measure(struct qkv_model *model, size_t capacity, size_t *bytes) {
     struct qkv_decoder_options options = {.rows = 1, .capacity = capacity, .chunk = CHUNK};
-    enum qkv_status status = check(model, capacity);
+    enum qkv_status status = session_check(model, capacity);
     *bytes = 0;
     return status == QKV_OK ? qkv_decoder_measure(model, &options, bytes) : status;
 }
@@ -44,7 +44,7 @@ enum qkv_status qkv_session_create(struct qkv_model *model, size_t capacity, str
     if (model->planned) {
         return qkv_fail(model->ctx, QKV_ARGUMENT, "a planned model has no weights to run with");
     }
-    enum qkv_status status = check(model, capacity);
+    enum qkv_status status = session_check(model, capacity);
     if (status != QKV_OK) {
         return status;
     }

@@ -37,8 +37,9 @@ static size_t find_setting(const struct reader *r, const char *path) {
     return r->setting_count;
 }
 
-static enum qkv_status fail(const struct reader *r, const char *path, const char *format, ...) QKV_PRINTF(3, 4);
-static enum qkv_status fail(const struct reader *r, const char *path, const char *format, ...) {
+static enum qkv_status spec_parse_fail(const struct reader *r, const char *path, const char *format, ...)
+    QKV_PRINTF(3, 4);
+static enum qkv_status spec_parse_fail(const struct reader *r, const char *path, const char *format, ...) {
     char text[900];
     va_list arguments;
     va_start(arguments, format);
@@ -79,14 +80,14 @@ static enum qkv_status fail_value(const struct reader *r, const struct qkv_key *
     char path[2 * QKV_KEY_PATH], range[RANGE_BYTES], text[NAME_BYTES];
     snprintf(path, sizeof path, "%s%s", place->path, key->name);
     qkv_key_range_text(key, range, sizeof range);
-    if (!value) return fail(r, path, "%s is missing; it must be %s", path, range);
+    if (!value) return spec_parse_fail(r, path, "%s is missing; it must be %s", path, range);
     value_text(r, path, value, text);
-    return fail(r, path, "%s is %s; it must be %s", path, text, range);
+    return spec_parse_fail(r, path, "%s is %s; it must be %s", path, text, range);
 }
 
 /* ---- unknown keys ---------------------------------------------------------------------------------------------- */
 
-static size_t smaller(size_t a, size_t b) {
+static size_t spec_parse_smaller(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
@@ -101,7 +102,7 @@ static size_t edit_distance(const char *a, const char *b) {
         for (size_t j = 1; j <= n; j++) {
             size_t replaced = diagonal + (*a != b[j - 1]);
             diagonal = row[j];
-            row[j] = smaller(replaced, smaller(row[j], row[j - 1]) + 1);
+            row[j] = spec_parse_smaller(replaced, spec_parse_smaller(row[j], row[j - 1]) + 1);
         }
     }
     return row[n];
@@ -137,7 +138,7 @@ static enum qkv_status fail_unknown(const struct reader *r, const struct qkv_key
     if (exact && (best > 2 || strchr(elsewhere, '.'))) snprintf(meant, sizeof meant, " did you mean %s?", elsewhere);
     copy_name(shown, name);
     snprintf(path, sizeof path, "%s%s", place->path, shown);
-    return fail(r, path, "unknown key %s;%s known here: %s", path, meant, known);
+    return spec_parse_fail(r, path, "unknown key %s;%s known here: %s", path, meant, known);
 }
 
 static enum qkv_status check_names(const struct reader *r, const struct qkv_key *keys, const struct qkv_place *place,
@@ -169,7 +170,7 @@ static bool convert_choice(const struct qkv_key *key, const json_t *value, doubl
 }
 
 /* The value as a number; false when it is of another type or out of range. */
-static bool convert(const struct qkv_key *key, const json_t *value, double *x) {
+static bool spec_parse_convert(const struct qkv_key *key, const json_t *value, double *x) {
     switch (key->type) {
     case QKV_KEY_WHOLE:
         *x = (double)json_integer_value(value);
@@ -215,7 +216,7 @@ static enum qkv_status read_idle(const struct reader *r, const struct qkv_key *k
     if (setting == r->setting_count && (!differs || key->flags & QKV_KEY_IDLE)) return QKV_OK;
     if (!differs && !(key->flags & QKV_KEY_IDLE) && is_in_file(r, path)) return QKV_OK;
     value_text(r, path, value, text);
-    return fail(r, path, "%s is %s, but only %s has one; leave it out", path, text, key->owner);
+    return spec_parse_fail(r, path, "%s is %s, but only %s has one; leave it out", path, text, key->owner);
 }
 
 static enum qkv_status read_scalar(const struct reader *r, const struct qkv_key *key, const struct qkv_place *place,
@@ -227,7 +228,7 @@ static enum qkv_status read_scalar(const struct reader *r, const struct qkv_key 
         qkv_key_set(key, place, fallback);
         return QKV_OK;
     }
-    if (!convert(key, value, &x)) return fail_value(r, key, place, value);
+    if (!spec_parse_convert(key, value, &x)) return fail_value(r, key, place, value);
     enum qkv_status status = applies ? QKV_OK : read_idle(r, key, place, value, x != fallback);
     qkv_key_set(key, place, applies ? x : fallback);
     return status;
@@ -238,8 +239,8 @@ static enum qkv_status read_constant(const struct reader *r, const struct qkv_ke
     char text[NAME_BYTES] = "missing";
     if (value) value_text(r, key->name, value, text);
     if (!strcmp(text, key->text)) return QKV_OK;
-    return fail(r, key->name, "%s is %s; a spec that this program reads has \"%s\": %s", key->name, text, key->name,
-                key->text);
+    return spec_parse_fail(r, key->name, "%s is %s; a spec that this program reads has \"%s\": %s", key->name, text,
+                           key->name, key->text);
 }
 
 static enum qkv_status read_object(const struct reader *r, const struct qkv_key *key, const struct qkv_place *place,
@@ -256,7 +257,7 @@ static enum qkv_status read_object(const struct reader *r, const struct qkv_key 
     if (in.like && !qkv_key_applies(key, place)) {
         char path[2 * QKV_KEY_PATH];
         snprintf(path, sizeof path, "%s%s", place->path, key->name);
-        return fail(r, path, "%s is given, but only %s has one; leave it out", path, key->owner);
+        return spec_parse_fail(r, path, "%s is given, but only %s has one; leave it out", path, key->owner);
     }
     return read_keys(r, key->keys, &in, value);
 }
@@ -363,7 +364,7 @@ static enum qkv_status check_values(const struct reader *r, const struct qkv_key
         else if (key->type == QKV_KEY_OBJECT && json_is_object(value))
             status = check_values(r, key->keys, &in, value);
         else if (key->type == QKV_KEY_OBJECT ? !(json_is_null(value) && key->flags & QKV_KEY_NULL)
-                                             : !convert(key, value, &x))
+                                             : !spec_parse_convert(key, value, &x))
             status = fail_value(r, key, place, value);
     }
     return status;
@@ -394,8 +395,8 @@ static enum qkv_status load_tree(const struct reader *r, const char *json, size_
     return QKV_OK;
 }
 
-static enum qkv_status parse(struct qkv_context *ctx, struct qkv_spec *spec, const char *name, const char *json,
-                             size_t size, const struct qkv_settings *settings) {
+static enum qkv_status spec_parse_all(struct qkv_context *ctx, struct qkv_spec *spec, const char *name,
+                                      const char *json, size_t size, const struct qkv_settings *settings) {
     struct reader r = {.ctx = ctx,
                        .name = name ? name : "spec",
                        .settings = settings->items,
@@ -421,7 +422,8 @@ static enum qkv_status parse(struct qkv_context *ctx, struct qkv_spec *spec, con
 enum qkv_status qkv_spec_parse(struct qkv_context *ctx, struct qkv_spec *spec, const char *name, const char *json,
                                size_t size, const char *const *settings, size_t setting_count) {
     QKV_CALL(ctx);
-    return parse(ctx, spec, name, json, size, &(struct qkv_settings){.items = settings, .count = setting_count});
+    return spec_parse_all(ctx, spec, name, json, size,
+                          &(struct qkv_settings){.items = settings, .count = setting_count});
 }
 
 static enum qkv_status read_file(struct qkv_context *ctx, struct qkv_spec *spec, const char *path,
@@ -437,7 +439,7 @@ static enum qkv_status read_file(struct qkv_context *ctx, struct qkv_spec *spec,
         return qkv_fail(ctx, QKV_FORMAT, "%s is not a spec: it has %zu bytes, a config.json has at most %d", path, size,
                         FILE_BYTES);
     status = qkv_read_file(ctx, path, &map);
-    if (!status) status = parse(ctx, spec, path, (const char *)map.data, map.size, settings);
+    if (!status) status = spec_parse_all(ctx, spec, path, (const char *)map.data, map.size, settings);
     qkv_unmap_file(&map);
     return status;
 }
@@ -459,5 +461,5 @@ enum qkv_status qkv_spec_vary(struct qkv_context *ctx, struct qkv_spec *spec, co
     if (status) return status;
     const char *json = qkv_preset_json(preset);
     snprintf(name, sizeof name, "preset %s", preset);
-    return parse(ctx, spec, name, json, strlen(json), settings);
+    return spec_parse_all(ctx, spec, name, json, strlen(json), settings);
 }

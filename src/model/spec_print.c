@@ -44,7 +44,7 @@ static enum qkv_status write_line(struct writer *w, bool first) {
 }
 
 /* Keys that mean nothing here are left out, but an absent stack is said to be null. */
-static bool shown(const struct qkv_key *key, const struct qkv_place *place) {
+static bool spec_print_shown(const struct qkv_key *key, const struct qkv_place *place) {
     bool stack = key->type == QKV_KEY_OBJECT && !place->stack;
     if (stack) return true;
     if (!qkv_key_applies(key, place)) return false;
@@ -56,7 +56,7 @@ static enum qkv_status write_object(struct writer *w, const struct qkv_key *keys
     bool first = true;
     w->depth++;
     for (const struct qkv_key *key = keys; key->name && !status; key++) {
-        if (!shown(key, place)) continue;
+        if (!spec_print_shown(key, place)) continue;
         status = write_line(w, first);
         first = false;
         if (!status) status = qkv_buffer_print(w->ctx, w->out, "\"%s\": ", key->name);

@@ -107,8 +107,8 @@ static struct activation activation_of(const struct qkv_tape *tape, const struct
     return o;
 }
 
-static enum qkv_status backward(struct qkv_tape *tape, struct qkv_node *node, size_t count, size_t grain,
-                                qkv_range_body *body) {
+static enum qkv_status activation_backward(struct qkv_tape *tape, struct qkv_node *node, size_t count, size_t grain,
+                                           qkv_range_body *body) {
     struct activation o = activation_of(tape, node);
     enum qkv_status status = QKV_OK;
     o.dy = qkv_gradient_in(node);
@@ -140,7 +140,8 @@ enum qkv_status qkv_forward_activation(struct qkv_tape *tape, struct qkv_node *n
 }
 
 enum qkv_status qkv_backward_activation(struct qkv_tape *tape, struct qkv_node *node) {
-    return backward(tape, node, node->output->rows * node->output->columns, ELEMENTS_A_PIECE, backward_elements);
+    return activation_backward(tape, node, node->output->rows * node->output->columns, ELEMENTS_A_PIECE,
+                               backward_elements);
 }
 
 struct qkv_cost qkv_cost_activation(const struct qkv_node *node, bool backward) {
@@ -165,7 +166,7 @@ enum qkv_status qkv_forward_gated(struct qkv_tape *tape, struct qkv_node *node) 
 }
 
 enum qkv_status qkv_backward_gated(struct qkv_tape *tape, struct qkv_node *node) {
-    return backward(tape, node, node->output->rows, ROWS_A_PIECE, backward_gated_rows);
+    return activation_backward(tape, node, node->output->rows, ROWS_A_PIECE, backward_gated_rows);
 }
 
 struct qkv_cost qkv_cost_gated(const struct qkv_node *node, bool backward) {
@@ -175,33 +176,34 @@ struct qkv_cost qkv_cost_gated(const struct qkv_node *node, bool backward) {
 /* ---- fused with the product that makes the input ---------------------------------------------------------------- */
 
 /* Of rows × columns of the output, which a product has just made the input of. */
-static void finish_elements(const struct qkv_finish *finish, size_t row, size_t rows, size_t column, size_t columns) {
-    const struct qkv_activation_finish *f = (const struct qkv_activation_finish *)(const void *)finish;
+static void finish_elements(const struct qkv_epilogue *epilogue, size_t row, size_t rows, size_t column,
+                            size_t columns) {
+    const struct qkv_activation_epilogue *f = (const struct qkv_activation_epilogue *)(const void *)epilogue;
     const struct activation *o = f->activation;
     for (size_t n = row; n < row + rows; n++) {
         forward_elements(f->activation, n * o->F + column, n * o->F + column + columns, 0);
     }
 }
 
-static void finish_gated(const struct qkv_finish *finish, size_t row, size_t rows, size_t column, size_t columns) {
-    const struct qkv_activation_finish *f = (const struct qkv_activation_finish *)(const void *)finish;
+static void finish_gated(const struct qkv_epilogue *epilogue, size_t row, size_t rows, size_t column, size_t columns) {
+    const struct qkv_activation_epilogue *f = (const struct qkv_activation_epilogue *)(const void *)epilogue;
     (void)column, (void)columns;
     forward_gated_rows(f->activation, row, row + rows, 0);
 }
 
-void qkv_activation_fuse(struct qkv_tape *tape, struct qkv_node *node, struct qkv_activation_finish *finish) {
+void qkv_activation_fuse(struct qkv_tape *tape, struct qkv_node *node, struct qkv_activation_epilogue *epilogue) {
     const bool gated = activation_is_gated(tape, node);
     struct activation *o = node->saved;
     *o = activation_of(tape, node);
-    *finish =
-        (struct qkv_activation_finish){.finish = {gated ? finish_gated : finish_elements, gated}, .activation = o};
+    *epilogue =
+        (struct qkv_activation_epilogue){.epilogue = {gated ? finish_gated : finish_elements, gated}, .activation = o};
 }
 
 /* ---- builders ------------------------------------------------------------------------------------------------------- */
 
 bool qkv_activation_node(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_activation_kind kind, bool gated,
                          struct qkv_node *node) {
-    struct activation *o = x && tape->status == QKV_OK ? qkv_tape_take_record(tape, sizeof *o) : NULL;
+    struct activation *o = x && tape->status == QKV_OK ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
     if (!o) {
         return false;
     }
@@ -213,7 +215,7 @@ bool qkv_activation_node(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_a
     }
     const size_t columns = gated ? x->columns / 2 : x->columns;
     node->output =
-        x->dtype == QKV_F32 ? qkv_tape_tensor(tape, x->rows, columns) : qkv_tape_narrow(tape, x->rows, columns);
+        x->dtype == QKV_F32 ? qkv_tape_tensor(tape, x->rows, columns) : qkv_tape_bf16_if_mixed(tape, x->rows, columns);
     return node->output != NULL;
 }
 

@@ -163,7 +163,7 @@ enum qkv_status qkv_forward_cross_entropy(struct qkv_tape *tape, struct qkv_node
     const struct qkv_tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
     const size_t N = x->rows, V = weight->rows;
     struct gradients g = {0};
-    node->whole = tape->recording && o->targets && (x->wants || weight->wants);
+    node->whole = tape->recording && o->targets && (x->requires_grad || weight->requires_grad);
     if (node->whole && qkv_tape_failed(tape, take_gradients(tape, node, &g))) {
         return tape->status;
     }
@@ -205,7 +205,7 @@ void qkv_op_cross_entropy(struct qkv_tape *tape, struct qkv_tensor *x, struct qk
     if (!x || tape->status != QKV_OK || (!o->targets && !o->logits)) {
         return;
     }
-    struct cross_entropy *s = qkv_tape_take_record(tape, sizeof *s);
+    struct cross_entropy *s = qkv_tape_take_graph(tape, sizeof *s);
     if (!s) {
         return;
     }
@@ -290,7 +290,7 @@ struct qkv_cost qkv_cost_inner_product(const struct qkv_node *node, bool backwar
 void qkv_op_inner_product(struct qkv_tape *tape, struct qkv_tensor *x, const float *g, float scale,
                           struct qkv_loss *loss) {
     *loss = (struct qkv_loss){0};
-    struct inner_product *o = x && tape->status == QKV_OK ? qkv_tape_take_record(tape, sizeof *o) : NULL;
+    struct inner_product *o = x && tape->status == QKV_OK ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
     if (!o) {
         return;
     }

@@ -120,7 +120,7 @@ struct qkv_tensor *qkv_op_dropout(struct qkv_tape *tape, struct qkv_tensor *x, f
     if (!x || tape->status != QKV_OK || !tape->training || rate <= 0) {
         return x;
     }
-    struct dropout *o = qkv_tape_take_record(tape, sizeof *o);
+    struct dropout *o = qkv_tape_take_graph(tape, sizeof *o);
     if (!o) {
         return NULL;
     }

@@ -25,38 +25,39 @@ struct product {
     struct qkv_rows c;
     bool accumulate;
     struct qkv_operand a, b;
-    struct qkv_panels *panels; /* of b, or NULL */
+    struct qkv_packed_weight *packed; /* of b, or NULL */
     const float *bias;
-    const struct qkv_finish *finish;
+    const struct qkv_epilogue *epilogue;
     size_t M, N, K;
 };
 
-static struct qkv_operand operand(struct qkv_rows x, size_t row_stride, size_t column_stride) {
+static struct qkv_operand linear_operand(struct qkv_rows x, size_t row_stride, size_t column_stride) {
     return (struct qkv_operand){x.data, x.dtype, row_stride, column_stride};
 }
 
-static struct qkv_matrix matrix(struct qkv_operand x) {
+static struct qkv_matrix linear_matrix(struct qkv_operand x) {
     return (struct qkv_matrix){.data = x.data, .row_stride = x.row_stride, .column_stride = x.column_stride};
 }
 
-static enum qkv_status multiply(struct qkv_tape *tape, const struct product *p) {
+static enum qkv_status linear_multiply(struct qkv_tape *tape, const struct product *p) {
     if (tape->ctx->precision == QKV_FP32) {
-        return qkv_gemm(tape->ctx, tape->arena, p->c.data, p->N, matrix(p->a), matrix(p->b), p->M, p->N, p->K,
-                        (struct qkv_gemm_options){.accumulate = p->accumulate, .bias = p->bias, .finish = p->finish});
+        return qkv_gemm(
+            tape->ctx, tape->arena, p->c.data, p->N, linear_matrix(p->a), linear_matrix(p->b), p->M, p->N, p->K,
+            (struct qkv_gemm_options){.accumulate = p->accumulate, .bias = p->bias, .epilogue = p->epilogue});
     }
     struct qkv_bf16_options options = {
-        .dtype = p->c.dtype, .accumulate = p->accumulate, .bias = p->bias, .finish = p->finish};
-    if (p->panels) {
-        if (p->panels->packed != *p->panels->now && !tape->ctx->dry) {
-            qkv_bf16_pack(tape->ctx, p->panels->data, p->b, p->K, p->N);
-            p->panels->packed = *p->panels->now;
+        .dtype = p->c.dtype, .accumulate = p->accumulate, .bias = p->bias, .epilogue = p->epilogue};
+    if (p->packed) {
+        if (p->packed->packed != *p->packed->now && !tape->ctx->dry) {
+            qkv_bf16_pack(tape->ctx, p->packed->data, p->b, p->K, p->N);
+            p->packed->packed = *p->packed->now;
         }
-        options.panels = p->panels->data;
+        options.packed = p->packed->data;
     }
     return qkv_gemm_bf16(tape->ctx, tape->arena, p->c.data, p->N, p->a, p->b, p->M, p->N, p->K, options);
 }
 
-static struct qkv_rows floats(const float *data) {
+static struct qkv_rows linear_floats(const float *data) {
     return (struct qkv_rows){(void *)(uintptr_t)data, QKV_F32};
 }
 
@@ -66,25 +67,25 @@ enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy
     const size_t in = weight->columns, out = weight->rows;
     enum qkv_status status = QKV_OK;
     if (dx) {
-        const struct product p = {.c = floats(dx),
+        const struct product p = {.c = linear_floats(dx),
                                   .accumulate = accumulate,
-                                  .a = operand(floats(dy), out, 1),
-                                  .b = operand(floats(weight->data), in, 1),
-                                  .panels = weight->turned,
+                                  .a = linear_operand(linear_floats(dy), out, 1),
+                                  .b = linear_operand(linear_floats(weight->data), in, 1),
+                                  .packed = weight->packed_transposed,
                                   .M = N,
                                   .N = in,
                                   .K = out};
-        status = multiply(tape, &p);
+        status = linear_multiply(tape, &p);
     }
     if (status == QKV_OK && dweight) {
-        const struct product p = {.c = floats(dweight),
+        const struct product p = {.c = linear_floats(dweight),
                                   .accumulate = true,
-                                  .a = operand(floats(dy), 1, out),
-                                  .b = operand(x, in, 1),
+                                  .a = linear_operand(linear_floats(dy), 1, out),
+                                  .b = linear_operand(x, in, 1),
                                   .M = out,
                                   .N = in,
                                   .K = N};
-        status = multiply(tape, &p);
+        status = linear_multiply(tape, &p);
     }
     if (status == QKV_OK && dbias) {
         struct column_sum s = {.ctx = tape->ctx, .out = dbias, .x = dy, .rows = N, .columns = out};
@@ -95,17 +96,17 @@ enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy
 
 enum qkv_status qkv_linear_forward_parts(struct qkv_tape *tape, struct qkv_rows y, struct qkv_rows x, size_t N,
                                          const struct qkv_tensor *weight, const struct qkv_tensor *bias,
-                                         const struct qkv_finish *finish) {
+                                         const struct qkv_epilogue *epilogue) {
     const struct product p = {.c = y,
-                              .a = operand(x, weight->columns, 1),
-                              .b = operand(floats(weight->data), 1, weight->columns),
-                              .panels = weight->panels,
+                              .a = linear_operand(x, weight->columns, 1),
+                              .b = linear_operand(linear_floats(weight->data), 1, weight->columns),
+                              .packed = weight->packed,
                               .bias = bias ? bias->data : NULL,
-                              .finish = finish,
+                              .epilogue = epilogue,
                               .M = N,
                               .N = weight->rows,
                               .K = weight->columns};
-    return multiply(tape, &p);
+    return linear_multiply(tape, &p);
 }
 
 enum qkv_status qkv_linear_check(struct qkv_tape *tape, const char *what, const struct qkv_tensor *x,
@@ -142,15 +143,15 @@ enum qkv_status qkv_check_linear(struct qkv_tape *tape, struct qkv_node *node) {
 }
 
 struct residual {
-    struct qkv_finish finish; /* first */
+    struct qkv_epilogue epilogue; /* first */
     const struct qkv_kernels *kernels;
     float *y;
     const float *x;
     size_t columns;
 };
 
-static void add_residual(const struct qkv_finish *finish, size_t row, size_t rows, size_t column, size_t columns) {
-    const struct residual *r = (const struct residual *)(const void *)finish;
+static void add_residual(const struct qkv_epilogue *epilogue, size_t row, size_t rows, size_t column, size_t columns) {
+    const struct residual *r = (const struct residual *)(const void *)epilogue;
     for (size_t n = row; n < row + rows; n++) {
         float *y = r->y + n * r->columns + column;
         r->kernels->add(y, r->x + n * r->columns + column, y, columns);
@@ -160,17 +161,17 @@ static void add_residual(const struct qkv_finish *finish, size_t row, size_t row
 enum qkv_status qkv_forward_linear(struct qkv_tape *tape, struct qkv_node *node) {
     const struct qkv_tensor *x = node->inputs[X], *residual = node->inputs[RESIDUAL], *y = node->output;
     struct residual sum;
-    struct qkv_activation_finish activation;
-    const struct qkv_finish *finish = NULL;
+    struct qkv_activation_epilogue activation;
+    const struct qkv_epilogue *epilogue = NULL;
     if (residual) {
         sum = (struct residual){{.run = add_residual}, tape->ctx->kernels, y->data, residual->data, y->columns};
-        finish = &sum.finish;
+        epilogue = &sum.epilogue;
     } else if (node->fused) {
         qkv_activation_fuse(tape, node->fused, &activation);
-        finish = &activation.finish;
+        epilogue = &activation.epilogue;
     }
     return qkv_linear_forward_parts(tape, (struct qkv_rows){y->data, y->dtype}, (struct qkv_rows){x->data, x->dtype},
-                                    x->rows, node->inputs[WEIGHT], node->inputs[BIAS], finish);
+                                    x->rows, node->inputs[WEIGHT], node->inputs[BIAS], epilogue);
 }
 
 enum qkv_status qkv_backward_linear(struct qkv_tape *tape, struct qkv_node *node) {
@@ -213,8 +214,8 @@ struct qkv_tensor *qkv_op_linear(struct qkv_tape *tape, struct qkv_tensor *x, st
     if (!linear_node(tape, x, weight, bias, NULL, &node)) {
         return NULL;
     }
-    node.output = result == QKV_RESULT_NARROW ? qkv_tape_narrow(tape, x->rows, weight->rows)
-                                              : qkv_tape_tensor(tape, x->rows, weight->rows);
+    node.output = result == QKV_RESULT_BF16_IF_MIXED ? qkv_tape_bf16_if_mixed(tape, x->rows, weight->rows)
+                                                     : qkv_tape_tensor(tape, x->rows, weight->rows);
     return qkv_tape_run(tape, &node);
 }
 
@@ -234,7 +235,7 @@ struct qkv_tensor *qkv_op_linear_activation(struct qkv_tape *tape, struct qkv_te
     if (!linear_node(tape, x, weight, bias, NULL, &node)) {
         return NULL;
     }
-    node.output = qkv_tape_narrow(tape, x->rows, weight->rows);
+    node.output = qkv_tape_bf16_if_mixed(tape, x->rows, weight->rows);
     if (!qkv_activation_node(tape, node.output, kind, gated, &activation)) {
         return NULL;
     }

@@ -10,10 +10,10 @@ struct qkv_rows { /* of a tensor */
     void *data;
     enum qkv_dtype dtype;
 };
-/* `finish`, or NULL, sees each block of y when it is whole. */
+/* `epilogue`, or NULL, sees each block of y when it is whole. */
 enum qkv_status qkv_linear_forward_parts(struct qkv_tape *tape, struct qkv_rows y, struct qkv_rows x, size_t N,
                                          const struct qkv_tensor *weight, const struct qkv_tensor *bias,
-                                         const struct qkv_finish *finish);
+                                         const struct qkv_epilogue *epilogue);
 /* dx (or NULL) is added to or overwritten; dweight and dbias (or NULL) are added to. */
 enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy, struct qkv_rows x, size_t N,
                                           float *dx, bool accumulate, const struct qkv_tensor *weight, float *dweight,
@@ -25,10 +25,10 @@ enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy
 bool qkv_activation_node(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_activation_kind kind, bool gated,
                          struct qkv_node *node);
 /* For the product that makes such a node's input: what computes the node's output block by block. */
-struct qkv_activation_finish {
-    struct qkv_finish finish; /* first */
+struct qkv_activation_epilogue {
+    struct qkv_epilogue epilogue; /* first */
     void *activation;
 };
-void qkv_activation_fuse(struct qkv_tape *tape, struct qkv_node *node, struct qkv_activation_finish *finish);
+void qkv_activation_fuse(struct qkv_tape *tape, struct qkv_node *node, struct qkv_activation_epilogue *epilogue);
 
 #endif

@@ -29,7 +29,7 @@ struct norm {
     bool accumulate;
 };
 
-static void normalise(const struct norm *o, float *y, size_t begin, size_t rows) {
+static void norm_normalise(const struct norm *o, float *y, size_t begin, size_t rows) {
     const float *x = o->x + begin * o->C;
     float *rstd = o->rstd ? o->rstd + begin : NULL;
     if (o->kind == QKV_NORM_LAYERNORM) {
@@ -43,12 +43,12 @@ static void normalise(const struct norm *o, float *y, size_t begin, size_t rows)
 static void forward_rows(void *argument, size_t begin, size_t end, int thread) {
     const struct norm *o = argument;
     if (o->dtype == QKV_F32) {
-        normalise(o, (float *)o->y + begin * o->C, begin, end - begin);
+        norm_normalise(o, (float *)o->y + begin * o->C, begin, end - begin);
         return;
     }
     float *row = o->rows + (size_t)thread * o->C;
     for (size_t n = begin; n < end; n++) {
-        normalise(o, row, n, 1);
+        norm_normalise(o, row, n, 1);
         o->kernels->narrow((uint16_t *)o->y + n * o->C, row, o->C);
     }
 }
@@ -155,7 +155,7 @@ struct qkv_cost qkv_cost_norm(const struct qkv_node *node, bool backward) {
 
 struct qkv_tensor *qkv_op_norm(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_norm_kind kind,
                                struct qkv_tensor *weight, struct qkv_tensor *bias, float eps, enum qkv_result result) {
-    struct norm *o = x && tape->status == QKV_OK ? qkv_tape_take_record(tape, sizeof *o) : NULL;
+    struct norm *o = x && tape->status == QKV_OK ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
     if (!o) {
         return NULL;
     }
@@ -167,7 +167,7 @@ struct qkv_tensor *qkv_op_norm(struct qkv_tape *tape, struct qkv_tensor *x, enum
     if (!qkv_tape_check(tape, &node)) {
         return NULL;
     }
-    node.output = result == QKV_RESULT_NARROW ? qkv_tape_narrow(tape, x->rows, x->columns)
-                                              : qkv_tape_tensor(tape, x->rows, x->columns);
+    node.output = result == QKV_RESULT_BF16_IF_MIXED ? qkv_tape_bf16_if_mixed(tape, x->rows, x->columns)
+                                                     : qkv_tape_tensor(tape, x->rows, x->columns);
     return qkv_tape_run(tape, &node);
 }

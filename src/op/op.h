@@ -15,15 +15,15 @@
 #include "kernel/kernel.h"
 
 /* A gradient's storage, shared while two tensors' gradients are equal, copied when one of them changes. */
-struct qkv_slot {
+struct qkv_grad_buffer {
     float *data;
     size_t count; /* floats */
     int owners;
-    struct qkv_slot *next; /* in the tape's list of free slots */
+    struct qkv_grad_buffer *next; /* in the tape's list of free slots */
 };
 
 /* A weight packed for products in bf16 (qkv_bf16_pack), kept by the model and packed again when its weights have changed. */
-struct qkv_panels {
+struct qkv_packed_weight {
     void *data;
     const uint64_t *now; /* counts the changes of the weights */
     uint64_t packed;     /* what it was when they were packed */
@@ -33,12 +33,13 @@ struct qkv_tensor {
     void *data; /* floats, or bf16 */
     enum qkv_dtype dtype;
     size_t rows, columns;
-    bool wants;            /* its gradient is needed */
-    struct qkv_slot *slot; /* an activation's gradient so far, NULL when none has come */
-    float *gradient;       /* a parameter's gradient, kept by the model and always added to; NULL for activations */
-    const char *name;      /* a parameter's name, for messages; may be NULL */
-    unsigned uses;         /* a parameter's uses on the tape that have not gone backward yet */
-    struct qkv_panels *panels, *turned; /* a weight's, for x·wᵀ and for dy·w; NULL: packed at each use */
+    bool requires_grad;                  /* its gradient is needed */
+    struct qkv_grad_buffer *grad_buffer; /* an activation's gradient so far, NULL when none has come */
+    float *gradient;  /* a parameter's gradient, kept by the model and always added to; NULL for activations */
+    const char *name; /* a parameter's name, for messages; may be NULL */
+    unsigned uses;    /* a parameter's uses on the tape that have not gone backward yet */
+    struct qkv_packed_weight *packed,
+        *packed_transposed; /* a weight's, for x·wᵀ and for dy·w; NULL: packed at each use */
 };
 
 struct qkv_tape;
@@ -110,15 +111,15 @@ struct qkv_tape_costs {
 
 struct qkv_tape {
     struct qkv_context *ctx;
-    struct qkv_arena *arena;   /* what operators compute with; may be a measuring one */
-    struct qkv_arena *records; /* nodes, tensors and slots themselves; always real memory */
+    struct qkv_arena *arena;       /* what operators compute with; may be a measuring one */
+    struct qkv_arena *graph_arena; /* nodes, tensors and slots themselves; always real memory */
     bool recording;
     bool training; /* dropout is on */
     uint32_t dropout_key[2];
     uint32_t dropout_count; /* how many dropouts this tape has made: each has a key of its own */
     enum qkv_status status; /* the first error */
     struct qkv_node *last;
-    struct qkv_slot *free_slots;
+    struct qkv_grad_buffer *free_grad_buffers;
     const struct qkv_operator *rows; /* who computes: qkv_operators, or another table in its order */
     struct qkv_tape_costs *costs;    /* where work is added up; NULL: nowhere */
     bool repeats;                    /* what runs forward has run before: backward of a checkpoint */
@@ -127,8 +128,8 @@ struct qkv_tape {
 };
 
 /* ---- tape (tape.c) ------------------------------------------------------------------------------------------- */
-void qkv_tape_start(struct qkv_tape *tape, struct qkv_context *ctx, struct qkv_arena *arena, struct qkv_arena *records,
-                    bool recording);
+void qkv_tape_start(struct qkv_tape *tape, struct qkv_context *ctx, struct qkv_arena *arena,
+                    struct qkv_arena *graph_arena, bool recording);
 /* Turns dropout on; the seed names all masks of this tape. */
 void qkv_tape_train(struct qkv_tape *tape, uint64_t dropout_seed);
 /* Goes backward over everything recorded, from the operators that are losses. */
@@ -136,7 +137,7 @@ enum qkv_status qkv_tape_backward(struct qkv_tape *tape);
 /* Without recording: moves x into the storage of `into` (same shape, older than the mark), takes back all memory since the
  * mark and returns `into`. With recording, and on a tape with an error, x is returned as it is. */
 struct qkv_tape_mark {
-    size_t arena, records;
+    size_t arena, graph_arena;
 };
 struct qkv_tape_mark qkv_tape_mark(const struct qkv_tape *tape);
 struct qkv_tensor *qkv_tape_keep(struct qkv_tape *tape, struct qkv_tape_mark mark, struct qkv_tensor *into,
@@ -145,10 +146,10 @@ struct qkv_tensor *qkv_tape_keep(struct qkv_tape *tape, struct qkv_tape_mark mar
 /* For operators. */
 bool qkv_tape_failed(struct qkv_tape *tape, enum qkv_status status);   /* keeps the first error; true if there is one */
 void *qkv_tape_take(struct qkv_tape *tape, size_t count, size_t size); /* to compute with */
-void *qkv_tape_take_record(struct qkv_tape *tape, size_t size);        /* to write at once */
+void *qkv_tape_take_graph(struct qkv_tape *tape, size_t size);         /* to write at once */
 struct qkv_tensor *qkv_tape_tensor(struct qkv_tape *tape, size_t rows, size_t columns);
 /* The same, but bf16 in mixed precision. */
-struct qkv_tensor *qkv_tape_narrow(struct qkv_tape *tape, size_t rows, size_t columns);
+struct qkv_tensor *qkv_tape_bf16_if_mixed(struct qkv_tape *tape, size_t rows, size_t columns);
 /* A tensor over floats, or over the data of another tensor. */
 struct qkv_tensor *qkv_tape_view(struct qkv_tape *tape, float *data, size_t rows, size_t columns);
 struct qkv_tensor *qkv_tape_same(struct qkv_tape *tape, struct qkv_tensor *x);
@@ -187,7 +188,7 @@ struct qkv_tensor *qkv_op_embed(struct qkv_tape *tape, struct qkv_tensor *token,
                                 struct qkv_tensor *position, const int32_t *ids, const int32_t *positions, size_t N);
 
 /* What an operator's result is kept as: fp32, or, in mixed precision, bf16 where it goes into products only. */
-enum qkv_result { QKV_RESULT_FP32, QKV_RESULT_NARROW };
+enum qkv_result { QKV_RESULT_FP32, QKV_RESULT_BF16_IF_MIXED };
 
 /* x (N, in), weight (out, in), bias (1, out) or NULL: x·weightᵀ + bias, (N, out). */
 struct qkv_tensor *qkv_op_linear(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
@@ -226,10 +227,10 @@ struct qkv_attend_options {
     size_t bias_row, bias_zero;
     const uint8_t *mask; /* dense, or NULL, and its strides, as in struct qkv_attend */
     struct qkv_pairs mask_pairs;
-    const float *addend; /* added to the scores, or NULL */
-    struct qkv_pairs addend_pairs;
-    float *daddend; /* its gradient, in its strides, which backward adds to; NULL: not wanted */
-    float dropout;  /* applied when the tape trains */
+    const float *attention_bias; /* added to the scores, or NULL */
+    struct qkv_pairs attention_bias_strides;
+    float *dattention_bias; /* its gradient, in its strides, which backward adds to; NULL: not wanted */
+    float dropout;          /* applied when the tape trains */
     /* Where to leave the call that was made, lse kept, for qkv_attend_weights to look at as long as the memory of the tape
      * lasts; NULL: nowhere. */
     const struct qkv_attend **kept;
@@ -237,7 +238,7 @@ struct qkv_attend_options {
      * a dry run, whose lo and hi hold nothing, cannot. */
     double pairs;
 };
-/* softmax(q·kᵀ…)·v: (B·Tq, H·Dv). lo, hi, positions, bias, mask and addend must outlive the tape. */
+/* softmax(q·kᵀ…)·v: (B·Tq, H·Dv). lo, hi, positions, bias, mask and attention_bias must outlive the tape. */
 struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, struct qkv_columns k,
                                  struct qkv_columns v, const struct qkv_attend_options *options);
 

@@ -16,7 +16,7 @@ struct pool {
     bool accumulate;
 };
 
-static size_t pooled(const struct pool *o, size_t b) {
+static size_t pool_pooled(const struct pool *o, size_t b) {
     size_t length = !o->lengths ? o->T : o->lengths[b] < 0 ? 0 : (size_t)o->lengths[b];
     if (length > o->T) {
         length = o->T;
@@ -27,7 +27,7 @@ static size_t pooled(const struct pool *o, size_t b) {
 static void forward_row(void *argument, size_t b, int thread) {
     (void)thread;
     const struct pool *o = argument;
-    size_t count = pooled(o, b);
+    size_t count = pool_pooled(o, b);
     float *y = o->y + b * o->C;
     memset(y, 0, o->C * sizeof(float));
     o->kernels->column_sums(y, o->x + b * o->T * o->C, o->C, count, o->C);
@@ -39,7 +39,7 @@ static void forward_row(void *argument, size_t b, int thread) {
 static void backward_row(void *argument, size_t b, int thread) {
     (void)thread;
     const struct pool *o = argument;
-    size_t count = pooled(o, b);
+    size_t count = pool_pooled(o, b);
     float *dx = o->dx + b * o->T * o->C;
     for (size_t t = 0; t < o->T; t++, dx += o->C) {
         if (t < count) {
@@ -94,7 +94,7 @@ struct qkv_cost qkv_cost_pool(const struct qkv_node *node, bool backward) {
 
 struct qkv_tensor *qkv_op_pool(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_pool kind, size_t B, size_t T,
                                const int32_t *lengths) {
-    struct pool *o = x && tape->status == QKV_OK ? qkv_tape_take_record(tape, sizeof *o) : NULL;
+    struct pool *o = x && tape->status == QKV_OK ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
     if (!o) {
         return NULL;
     }

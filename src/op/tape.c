@@ -4,17 +4,17 @@
  * and handed round: when an operator has gone backward, its output's slot is free for the next one of the same size, so a
  * deep stack needs only a few. Gradients of parameters live in the model and are added to. */
 #include "op/op.h"
-#include "op/segment.h"
+#include "op/recompute_segment.h"
 
 #include <string.h>
 
 enum { ELEMENTS_A_PIECE = 16384 };
 
-void qkv_tape_start(struct qkv_tape *tape, struct qkv_context *ctx, struct qkv_arena *arena, struct qkv_arena *records,
-                    bool recording) {
+void qkv_tape_start(struct qkv_tape *tape, struct qkv_context *ctx, struct qkv_arena *arena,
+                    struct qkv_arena *graph_arena, bool recording) {
     *tape = (struct qkv_tape){.ctx = ctx,
                               .arena = arena,
-                              .records = records,
+                              .graph_arena = graph_arena,
                               .recording = recording,
                               .status = QKV_OK,
                               .rows = qkv_operators};
@@ -43,8 +43,8 @@ void *qkv_tape_take(struct qkv_tape *tape, size_t count, size_t size) {
     return block;
 }
 
-void *qkv_tape_take_record(struct qkv_tape *tape, size_t size) {
-    void *block = qkv_arena_take(tape->records, 1, size);
+void *qkv_tape_take_graph(struct qkv_tape *tape, size_t size) {
+    void *block = qkv_arena_take(tape->graph_arena, 1, size);
     if (!block) {
         qkv_tape_failed(tape, QKV_MEMORY);
     }
@@ -55,7 +55,7 @@ struct qkv_tensor *qkv_tape_view(struct qkv_tape *tape, float *data, size_t rows
     if (tape->status != QKV_OK || !data) {
         return NULL;
     }
-    struct qkv_tensor *tensor = qkv_tape_take_record(tape, sizeof *tensor);
+    struct qkv_tensor *tensor = qkv_tape_take_graph(tape, sizeof *tensor);
     if (tensor) {
         *tensor = (struct qkv_tensor){.data = data, .rows = rows, .columns = columns};
     }
@@ -91,7 +91,7 @@ struct qkv_tensor *qkv_tape_tensor(struct qkv_tape *tape, size_t rows, size_t co
     return make_tensor(tape, rows, columns, QKV_F32);
 }
 
-struct qkv_tensor *qkv_tape_narrow(struct qkv_tape *tape, size_t rows, size_t columns) {
+struct qkv_tensor *qkv_tape_bf16_if_mixed(struct qkv_tape *tape, size_t rows, size_t columns) {
     return make_tensor(tape, rows, columns, tape->ctx->precision == QKV_MIXED_BF16 ? QKV_BF16 : QKV_F32);
 }
 
@@ -106,16 +106,16 @@ bool qkv_tape_check(struct qkv_tape *tape, struct qkv_node *node) {
 }
 
 static struct qkv_tensor *tape_record(struct qkv_tape *tape, const struct qkv_node *call) {
-    bool wants = false;
+    bool requires_grad = false;
     for (size_t i = 0; i < QKV_INPUTS_MAX; i++) {
-        if (call->inputs[i] && call->inputs[i]->wants) {
-            wants = true;
+        if (call->inputs[i] && call->inputs[i]->requires_grad) {
+            requires_grad = true;
         }
     }
-    if (!tape->recording || !wants) {
+    if (!tape->recording || !requires_grad) {
         return call->output;
     }
-    struct qkv_node *node = qkv_tape_take_record(tape, sizeof *node);
+    struct qkv_node *node = qkv_tape_take_graph(tape, sizeof *node);
     if (!node) {
         return NULL;
     }
@@ -128,7 +128,7 @@ static struct qkv_tensor *tape_record(struct qkv_tape *tape, const struct qkv_no
         }
     }
     if (node->output) {
-        node->output->wants = true;
+        node->output->requires_grad = true;
     }
     tape->last = node;
     return node->output;
@@ -146,7 +146,7 @@ struct qkv_tensor *qkv_tape_run(struct qkv_tape *tape, struct qkv_node *node) {
 /* ---- memory of a pass that does not record ------------------------------------------------------------------------ */
 
 struct qkv_tape_mark qkv_tape_mark(const struct qkv_tape *tape) {
-    return (struct qkv_tape_mark){qkv_arena_mark(tape->arena), qkv_arena_mark(tape->records)};
+    return (struct qkv_tape_mark){qkv_arena_mark(tape->arena), qkv_arena_mark(tape->graph_arena)};
 }
 
 struct move {
@@ -169,15 +169,15 @@ struct qkv_tensor *qkv_tape_keep(struct qkv_tape *tape, struct qkv_tape_mark mar
     struct move m = {.to = into->data, .from = x->data, .bytes = x->rows * x->columns * sizeof(float)};
     qkv_parallel(tape->ctx, 1, move_body, &m);
     qkv_arena_release(tape->arena, mark.arena);
-    qkv_arena_release(tape->records, mark.records);
+    qkv_arena_release(tape->graph_arena, mark.graph_arena);
     return into;
 }
 
 /* ---- gradients ------------------------------------------------------------------------------------------------------ */
 
-struct qkv_slot *qkv_slot_take(struct qkv_tape *tape, size_t count) {
-    for (struct qkv_slot **link = &tape->free_slots; *link; link = &(*link)->next) {
-        struct qkv_slot *slot = *link;
+struct qkv_grad_buffer *qkv_grad_buffer_take(struct qkv_tape *tape, size_t count) {
+    for (struct qkv_grad_buffer **link = &tape->free_grad_buffers; *link; link = &(*link)->next) {
+        struct qkv_grad_buffer *slot = *link;
         if (slot->count != count) {
             continue;
         }
@@ -185,24 +185,24 @@ struct qkv_slot *qkv_slot_take(struct qkv_tape *tape, size_t count) {
         slot->owners = 1;
         return slot;
     }
-    struct qkv_slot *slot = qkv_tape_take_record(tape, sizeof *slot);
+    struct qkv_grad_buffer *slot = qkv_tape_take_graph(tape, sizeof *slot);
     float *data = slot ? qkv_tape_take(tape, count, sizeof(float)) : NULL;
     if (!data) {
         return NULL;
     }
-    *slot = (struct qkv_slot){.data = data, .count = count, .owners = 1};
+    *slot = (struct qkv_grad_buffer){.data = data, .count = count, .owners = 1};
     return slot;
 }
 
-void qkv_slot_drop(struct qkv_tape *tape, struct qkv_slot *slot) {
+void qkv_grad_buffer_drop(struct qkv_tape *tape, struct qkv_grad_buffer *slot) {
     if (slot && --slot->owners == 0) {
-        slot->next = tape->free_slots;
-        tape->free_slots = slot;
+        slot->next = tape->free_grad_buffers;
+        tape->free_grad_buffers = slot;
     }
 }
 
 const float *qkv_gradient_in(const struct qkv_node *node) {
-    return node->output->slot->data;
+    return node->output->grad_buffer->data;
 }
 
 struct sum {
@@ -223,39 +223,39 @@ static void sum_body(void *argument, size_t begin, size_t end, int thread) {
 
 float *qkv_gradient_out(struct qkv_tape *tape, struct qkv_tensor *x, bool *accumulate, enum qkv_status *status) {
     *accumulate = true;
-    if (!x || !x->wants) {
+    if (!x || !x->requires_grad) {
         return NULL;
     }
     if (x->gradient) {
         return x->gradient;
     }
-    if (!x->slot) {
+    if (!x->grad_buffer) {
         *accumulate = false;
-        x->slot = qkv_slot_take(tape, x->rows * x->columns);
-    } else if (x->slot->owners > 1) { /* somebody else reads it: go on with a copy */
-        struct qkv_slot *copy = qkv_slot_take(tape, x->slot->count);
+        x->grad_buffer = qkv_grad_buffer_take(tape, x->rows * x->columns);
+    } else if (x->grad_buffer->owners > 1) { /* somebody else reads it: go on with a copy */
+        struct qkv_grad_buffer *copy = qkv_grad_buffer_take(tape, x->grad_buffer->count);
         if (copy) {
-            struct sum s = {.ctx = tape->ctx, .y = copy->data, .a = x->slot->data};
+            struct sum s = {.ctx = tape->ctx, .y = copy->data, .a = x->grad_buffer->data};
             qkv_parallel_range(tape->ctx, copy->count, ELEMENTS_A_PIECE, sum_body, &s);
-            qkv_slot_drop(tape, x->slot);
+            qkv_grad_buffer_drop(tape, x->grad_buffer);
         }
-        x->slot = copy;
+        x->grad_buffer = copy;
     }
-    if (!x->slot) {
+    if (!x->grad_buffer) {
         *status = QKV_MEMORY;
         return NULL;
     }
-    return x->slot->data;
+    return x->grad_buffer->data;
 }
 
 enum qkv_status qkv_gradient_pass(struct qkv_tape *tape, struct qkv_node *node, struct qkv_tensor *x) {
-    if (!x || !x->wants) {
+    if (!x || !x->requires_grad) {
         return QKV_OK;
     }
-    struct qkv_slot *slot = node->output->slot;
-    if (!x->gradient && !x->slot) {
+    struct qkv_grad_buffer *slot = node->output->grad_buffer;
+    if (!x->gradient && !x->grad_buffer) {
         slot->owners++;
-        x->slot = slot;
+        x->grad_buffer = slot;
         return QKV_OK;
     }
     bool accumulate;
@@ -277,8 +277,8 @@ static void finish_node(struct qkv_tape *tape, struct qkv_node *node) {
         }
     }
     if (node->output) {
-        qkv_slot_drop(tape, node->output->slot);
-        node->output->slot = NULL;
+        qkv_grad_buffer_drop(tape, node->output->grad_buffer);
+        node->output->grad_buffer = NULL;
     }
 }
 
@@ -286,7 +286,7 @@ enum qkv_status qkv_tape_go_back(struct qkv_tape *tape) {
     enum qkv_status status = tape->status;
     for (struct qkv_node *node = tape->last; node; node = node->previous) {
         /* An output that nothing used has no gradient; a loss has no output. */
-        if (status == QKV_OK && (!node->output || node->output->slot)) {
+        if (status == QKV_OK && (!node->output || node->output->grad_buffer)) {
             status = node->row->backward(tape, node);
             if (status == QKV_OK) {
                 qkv_operator_count(tape, node, true);

@@ -8,10 +8,10 @@
 #include "report/inspect.h"
 #include "text/sequence.h"
 
-const char *qkv_tap_name(enum qkv_tap_kind kind) {
+const char *qkv_hook_name(enum qkv_hook_kind kind) {
     static const char *const names[] = {
 #define NAME(name, text, help) text,
-        QKV_TAP_LIST(NAME)
+        QKV_HOOK_LIST(NAME)
 #undef NAME
     };
     return (size_t)kind < sizeof names / sizeof *names ? names[kind] : "";
@@ -42,7 +42,7 @@ struct qkv_statistics qkv_statistics_of(const float *x, size_t count) {
     return s;
 }
 
-static void listen(void *user, const struct qkv_tap_point *point) {
+static void inspect_listen(void *user, const struct qkv_hook_point *point) {
     struct qkv_inspection *in = user;
     if (in->count == in->capacity) return; /* there are never more */
     in->rows[in->count++] =
@@ -129,7 +129,7 @@ static enum qkv_status aim_class(struct qkv_inspection *in, const struct qkv_ins
     return status;
 }
 
-static enum qkv_status aim(struct qkv_inspection *in, const struct qkv_inspect_options *o) {
+static enum qkv_status inspect_aim(struct qkv_inspection *in, const struct qkv_inspect_options *o) {
     const struct qkv_spec *spec = qkv_model_spec(in->look.model);
     bool pair = spec->encoder.layers && spec->decoder.layers;
     const struct qkv_stack_spec *stack = spec->decoder.layers ? &spec->decoder : &spec->encoder;
@@ -168,18 +168,18 @@ static void take_gradients(struct qkv_inspection *in) {
         const char *stack = row->encoder ? "encoder" : "decoder";
         char begin[64];
         switch (row->kind) {
-        case QKV_TAP_EMBEDDING:
+        case QKV_HOOK_EMBEDDING:
             snprintf(begin, sizeof begin, "%s.embed.", stack);
             break;
-        case QKV_TAP_FINAL:
+        case QKV_HOOK_FINAL:
             snprintf(begin, sizeof begin, "%s.norm.", stack);
             break;
         default:
             snprintf(begin, sizeof begin, "%s.layers.%zu.%s", stack, row->layer,
-                     row->kind == QKV_TAP_ATTENTION ? "attn"
-                     : row->kind == QKV_TAP_CROSS   ? "cross"
-                     : row->kind == QKV_TAP_FFN     ? "ffn"
-                                                    : "");
+                     row->kind == QKV_HOOK_ATTENTION ? "attn"
+                     : row->kind == QKV_HOOK_CROSS   ? "cross"
+                     : row->kind == QKV_HOOK_FFN     ? "ffn"
+                                                     : "");
         }
         row->gradient = gradient_of(in->look.model, begin);
     }
@@ -194,13 +194,14 @@ static enum qkv_status make_rows(struct qkv_inspection *in) {
     return in->rows ? QKV_OK : QKV_MEMORY;
 }
 
-static enum qkv_status run(struct qkv_inspection *in) {
-    const struct qkv_look *look = &in->look;
+static enum qkv_status inspect_run(struct qkv_inspection *in) {
+    const struct qkv_attention_view *look = &in->look;
     bool pair = look->encoder.count && look->decoder.count;
     const struct qkv_look_side *main = look->decoder.count ? &look->decoder : &look->encoder;
     size_t targets = 0;
     for (size_t t = 0; t < main->count; t++) targets += in->targets[t] != QKV_IGNORE;
-    struct qkv_pass_options o = {.B = 1, .T = main->count, .train = targets > 0, .tap = listen, .tap_user = in};
+    struct qkv_pass_options o = {
+        .B = 1, .T = main->count, .train = targets > 0, .hook = inspect_listen, .hook_user = in};
     struct qkv_batch batch = {.B = 1, .T = main->count, .ids = main->ids, .targets = targets ? in->targets : NULL};
     struct qkv_pass *pass = NULL;
     if (pair) {
@@ -237,9 +238,9 @@ enum qkv_status qkv_inspect(struct qkv_model *model, const struct qkv_inspect_op
     in->look.model = model;
     in->loss = in->norm = NAN;
     enum qkv_status status = qkv_look_read(&in->look, &o);
-    if (!status) status = aim(in, options);
+    if (!status) status = inspect_aim(in, options);
     if (!status) status = make_rows(in);
-    if (!status) status = run(in);
+    if (!status) status = inspect_run(in);
     if (!status) return QKV_OK;
     qkv_inspection_free(in);
     *out = NULL;

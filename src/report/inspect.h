@@ -5,8 +5,8 @@
 #include "report/report.h"
 
 struct qkv_inspection {
-    struct qkv_look look; /* what was read; no pass */
-    int32_t *targets;     /* of the decoder, or of the lone encoder */
+    struct qkv_attention_view look; /* what was read; no pass */
+    int32_t *targets;               /* of the decoder, or of the lone encoder */
     struct qkv_inspect_row *rows;
     size_t count, capacity, counted;
     double loss, norm;

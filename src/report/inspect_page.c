@@ -12,7 +12,7 @@ static void put_row(struct qkv_json *json, const struct qkv_inspect_row *row) {
     qkv_json_begin(json, '{');
     qkv_json_put_text(json, "stack", row->encoder ? "encoder" : "decoder");
     qkv_json_put_integer(json, "layer", (int64_t)row->layer);
-    qkv_json_put_text(json, "what", qkv_tap_name(row->kind));
+    qkv_json_put_text(json, "what", qkv_hook_name(row->kind));
     qkv_json_put_integer(json, "count", (int64_t)row->values.count);
     qkv_json_put_number(json, "mean", row->values.mean, 9);
     qkv_json_put_number(json, "deviation", row->values.deviation, 9);

@@ -11,7 +11,7 @@ const struct qkv_asset *qkv_asset_find(const char *name) {
     return NULL;
 }
 
-static enum qkv_status put(struct qkv_replace *file, const char *text) {
+static enum qkv_status page_put(struct qkv_replace *file, const char *text) {
     return qkv_replace_write(file, text, strlen(text));
 }
 
@@ -27,7 +27,7 @@ static enum qkv_status put_text(struct qkv_replace *file, const char *text) {
                               : text[i] == '&' ? "&amp;"
                               : text[i] == '"' ? "&quot;"
                                                : NULL;
-        status = spelled ? put(file, spelled) : qkv_replace_write(file, text + i, n);
+        status = spelled ? page_put(file, spelled) : qkv_replace_write(file, text + i, n);
     }
     return status;
 }
@@ -44,33 +44,35 @@ static void make_nonce(char nonce[33], const struct qkv_page *page) {
 
 static enum qkv_status put_head(struct qkv_replace *file, const struct qkv_page *page, const char *nonce) {
     char text[512];
-    enum qkv_status status = put(file, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-                                       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-                                       "<meta name=\"generator\" content=\"qkv\">\n");
+    enum qkv_status status = page_put(file, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+                                            "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+                                            "<meta name=\"generator\" content=\"qkv\">\n");
     snprintf(text, sizeof text,
              "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'nonce-%s'; "
              "style-src 'nonce-%s'; base-uri 'none'; form-action 'none'\">\n",
              nonce, nonce);
-    if (!status) status = put(file, text);
+    if (!status) status = page_put(file, text);
     snprintf(text, sizeof text, "<meta http-equiv=\"refresh\" content=\"%d\">\n", page->refresh);
-    if (!status && page->refresh > 0) status = put(file, text);
-    if (!status) status = put(file, "<title>");
+    if (!status && page->refresh > 0) status = page_put(file, text);
+    if (!status) status = page_put(file, "<title>");
     if (!status) status = put_text(file, page->title);
-    return status ? status : put(file, "</title>\n");
+    return status ? status : page_put(file, "</title>\n");
 }
 
 static enum qkv_status put_body(struct qkv_replace *file, const struct qkv_page *page) {
-    enum qkv_status status = put(file, "</head>\n<body>\n<a class=\"skip\" href=\"#main\">Skip to the content</a>\n"
-                                       "<header>\n<div class=\"titles\">\n<h1>");
+    enum qkv_status status =
+        page_put(file, "</head>\n<body>\n<a class=\"skip\" href=\"#main\">Skip to the content</a>\n"
+                       "<header>\n<div class=\"titles\">\n<h1>");
     if (!status) status = put_text(file, page->title);
-    if (!status) status = put(file, "</h1>\n<p class=\"summary\">");
+    if (!status) status = page_put(file, "</h1>\n<p class=\"summary\">");
     if (!status && page->summary) status = put_text(file, page->summary);
-    return status ? status
-                  : put(file, "</p>\n</div>\n<button id=\"theme\" type=\"button\"></button>\n</header>\n"
-                              "<main id=\"main\" tabindex=\"-1\"></main>\n"
-                              "<noscript>This page draws its data with JavaScript, which is switched off; it loads "
-                              "nothing from anywhere.</noscript>\n"
-                              "<div id=\"live\" class=\"hidden\" role=\"status\" aria-live=\"polite\"></div>\n");
+    return status
+               ? status
+               : page_put(file, "</p>\n</div>\n<button id=\"theme\" type=\"button\"></button>\n</header>\n"
+                                "<main id=\"main\" tabindex=\"-1\"></main>\n"
+                                "<noscript>This page draws its data with JavaScript, which is switched off; it loads "
+                                "nothing from anywhere.</noscript>\n"
+                                "<div id=\"live\" class=\"hidden\" role=\"status\" aria-live=\"polite\"></div>\n");
 }
 
 static enum qkv_status put_asset(struct qkv_replace *file, const char *name, const char *element, const char *nonce) {
@@ -78,10 +80,10 @@ static enum qkv_status put_asset(struct qkv_replace *file, const char *name, con
     char text[96];
     if (!asset) return qkv_fail(file->ctx, QKV_ARGUMENT, "pages have no part called %s", name);
     snprintf(text, sizeof text, "<%s nonce=\"%s\">\n", element, nonce);
-    enum qkv_status status = put(file, text);
+    enum qkv_status status = page_put(file, text);
     if (!status) status = qkv_replace_write(file, asset->data, asset->size);
     snprintf(text, sizeof text, "</%s>\n", element);
-    return status ? status : put(file, text);
+    return status ? status : page_put(file, text);
 }
 
 static enum qkv_status put_page(struct qkv_replace *file, const struct qkv_page *page) {
@@ -90,12 +92,12 @@ static enum qkv_status put_page(struct qkv_replace *file, const struct qkv_page 
     enum qkv_status status = put_head(file, page, nonce);
     if (!status) status = put_asset(file, "page.css", "style", nonce);
     if (!status) status = put_body(file, page);
-    if (!status) status = put(file, "<script type=\"application/json\" id=\"data\">");
+    if (!status) status = page_put(file, "<script type=\"application/json\" id=\"data\">");
     if (!status) status = qkv_replace_write(file, page->data, page->data_size);
-    if (!status) status = put(file, "</script>\n");
+    if (!status) status = page_put(file, "</script>\n");
     if (!status) status = put_asset(file, "page.js", "script", nonce);
     for (size_t i = 0; !status && page->scripts[i]; i++) status = put_asset(file, page->scripts[i], "script", nonce);
-    return status ? status : put(file, "</body>\n</html>\n");
+    return status ? status : page_put(file, "</body>\n</html>\n");
 }
 
 enum qkv_status qkv_page_write(struct qkv_context *ctx, const struct qkv_page *page, const char *path) {

@@ -61,19 +61,19 @@ struct qkv_page {
 };
 enum qkv_status qkv_page_write(struct qkv_context *ctx, const struct qkv_page *page, const char *path);
 
-/* ---- looks (look.c makes them; look_page.c, look_json.c write them) ------------------------------------------------------- */
+/* ---- views of attention (attention_view.c makes them; attention_view_page.c, attention_view_json.c write them) ------------------------------------------------------- */
 
 struct qkv_look_side {
     int32_t *ids;
     size_t count;
     const struct qkv_tokenizer *tokenizer;
 };
-struct qkv_look {
+struct qkv_attention_view {
     struct qkv_context *ctx;
     struct qkv_model *model;
     struct qkv_pass *pass;
     struct qkv_look_side encoder, decoder;
-    struct qkv_look_attention *attentions;
+    struct qkv_attention_view_head *attentions;
     struct qkv_head_statistics **statistics; /* of each attention, of each head */
     size_t count;
     float *rows; /* scratch: LOOK_ROWS rows of the most keys */
@@ -82,16 +82,16 @@ struct qkv_look {
 };
 enum { QKV_LOOK_ROWS = 64 }; /* rows of weights that are looked at at a time */
 /* Turns the texts into the ids that the model read in training; of `look` the context and the model are set. */
-enum qkv_status qkv_look_read(struct qkv_look *look, const struct qkv_look_options *options);
+enum qkv_status qkv_look_read(struct qkv_attention_view *look, const struct qkv_look_options *options);
 /* Whether an attention, or a head, is selected (NULL: everything is). */
-bool qkv_look_selects(const struct qkv_look_selection *selection, const struct qkv_look_attention *attention,
+bool qkv_look_selects(const struct qkv_look_selection *selection, const struct qkv_attention_view_head *attention,
                       size_t head);
 /* The attention's weights, QKV_LOOK_ROWS rows at a time; returning false from `take` ends it (QKV_STOPPED). */
 typedef bool qkv_take_rows(void *user, size_t first, size_t rows, const float *weights);
-enum qkv_status qkv_look_walk(struct qkv_look *look, size_t i, size_t head, qkv_take_rows *take, void *user);
+enum qkv_status qkv_look_walk(struct qkv_attention_view *look, size_t i, size_t head, qkv_take_rows *take, void *user);
 /* "tokens": {"encoder": …, "decoder": …}, of a side that has read something. */
-void qkv_look_put_tokens(const struct qkv_look *look, struct qkv_json *json);
+void qkv_look_put_tokens(const struct qkv_attention_view *look, struct qkv_json *json);
 /* "name", "kind", "layer", "queries", "keys": members of an object that is begun. */
-void qkv_look_put_attention(struct qkv_json *json, const struct qkv_look_attention *attention);
+void qkv_look_put_attention(struct qkv_json *json, const struct qkv_attention_view_head *attention);
 
 #endif

@@ -63,7 +63,7 @@ static enum qkv_status read_lines(struct qkv_run *run, const char *name, take_li
 }
 
 /* Makes room for one more item of a growing array. */
-static bool grow(struct qkv_context *ctx, void **items, size_t count, size_t *capacity, size_t size) {
+static bool run_grow(struct qkv_context *ctx, void **items, size_t count, size_t *capacity, size_t size) {
     if (count < *capacity) return true;
     size_t wanted = *capacity ? 2 * *capacity : 256;
     void *grown = qkv_reallocate(ctx, *items, wanted, size);
@@ -73,7 +73,7 @@ static bool grow(struct qkv_context *ctx, void **items, size_t count, size_t *ca
     return true;
 }
 
-static double number(const json_t *line, const char *key) {
+static double run_number(const json_t *line, const char *key) {
     const json_t *value = json_object_get(line, key);
     double x = json_is_number(value) ? json_number_value(value) : NAN;
     return isfinite(x) ? x : NAN;
@@ -91,18 +91,18 @@ static enum qkv_status take_step(struct qkv_run *run, const json_t *line) {
         run->damaged++;
         return QKV_OK;
     }
-    bool room = grow(run->ctx, &items, run->count, &run->capacity, sizeof *run->steps);
+    bool room = run_grow(run->ctx, &items, run->count, &run->capacity, sizeof *run->steps);
     run->steps = items;
     if (!room) return QKV_MEMORY;
     run->steps[run->count++] = (struct qkv_run_step){.step = step,
-                                                     .seconds = number(line, "seconds"),
-                                                     .loss = number(line, "loss"),
-                                                     .norm = number(line, "norm"),
-                                                     .rate = number(line, "rate"),
-                                                     .tokens = number(line, "tokens"),
-                                                     .tokens_per_second = number(line, "tokens_per_second"),
-                                                     .valid_loss = number(line, "valid_loss"),
-                                                     .metric = run->metric ? number(line, run->metric) : NAN};
+                                                     .seconds = run_number(line, "seconds"),
+                                                     .loss = run_number(line, "loss"),
+                                                     .norm = run_number(line, "norm"),
+                                                     .rate = run_number(line, "rate"),
+                                                     .tokens = run_number(line, "tokens"),
+                                                     .tokens_per_second = run_number(line, "tokens_per_second"),
+                                                     .valid_loss = run_number(line, "valid_loss"),
+                                                     .metric = run->metric ? run_number(line, run->metric) : NAN};
     return QKV_OK;
 }
 
@@ -118,7 +118,7 @@ static enum qkv_status take_sample(struct qkv_run *run, const json_t *line) {
         free(run->samples[0].text);
         memmove(run->samples, run->samples + 1, --run->sample_count * sizeof *run->samples);
     }
-    bool room = grow(run->ctx, &items, run->sample_count, &run->sample_capacity, sizeof *run->samples);
+    bool room = run_grow(run->ctx, &items, run->sample_count, &run->sample_capacity, sizeof *run->samples);
     run->samples = items;
     char *copy = room ? qkv_copy_bytes(run->ctx, json_string_value(text), json_string_length(text)) : NULL;
     if (!copy) return QKV_MEMORY;

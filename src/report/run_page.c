@@ -19,7 +19,7 @@ static const struct column columns[] = {
     COLUMN(seconds, 6),           COLUMN(loss, 6),   COLUMN(norm, 5), COLUMN(rate, 5),
     COLUMN(tokens_per_second, 5), COLUMN(tokens, 12)};
 
-static double at(const struct qkv_run_step *step, size_t offset) {
+static double run_page_at(const struct qkv_run_step *step, size_t offset) {
     double x;
     memcpy(&x, (const char *)step + offset, sizeof x);
     return x;
@@ -34,7 +34,7 @@ static double mean_of(const struct qkv_run *run, size_t begin, size_t end, size_
     double sum = 0;
     size_t n = 0;
     for (size_t i = begin; i < end; i++) {
-        double x = at(&run->steps[i], offset);
+        double x = run_page_at(&run->steps[i], offset);
         if (isnan(x)) continue;
         sum += x;
         n++;
@@ -48,7 +48,8 @@ static void put_column(struct qkv_json *json, const struct qkv_run *run, size_t 
     qkv_json_begin(json, '[');
     for (size_t p = 0; p < points; p++) {
         size_t begin = begin_of(run, p, points), end = begin_of(run, p + 1, points);
-        qkv_json_number(json, grows ? at(&run->steps[end - 1], c->offset) : mean_of(run, begin, end, c->offset),
+        qkv_json_number(json,
+                        grows ? run_page_at(&run->steps[end - 1], c->offset) : mean_of(run, begin, end, c->offset),
                         c->digits);
     }
     qkv_json_end(json, ']');

@@ -140,7 +140,7 @@ static bool comes_first(const struct trainer *r, struct entry a, struct entry b)
     return order > 0;
 }
 
-static enum qkv_status push(struct trainer *r, uint32_t pair) {
+static enum qkv_status bpe_train_push(struct trainer *r, uint32_t pair) {
     if (r->heap_count == r->heap_capacity) {
         size_t capacity = r->heap_capacity ? r->heap_capacity * 2 : 1024;
         struct entry *heap = qkv_reallocate(r->ctx, r->heap, capacity, sizeof *heap);
@@ -155,7 +155,7 @@ static enum qkv_status push(struct trainer *r, uint32_t pair) {
     return QKV_OK;
 }
 
-static struct entry pop(struct trainer *r) {
+static struct entry bpe_train_pop(struct trainer *r) {
     struct entry first = r->heap[0], last = r->heap[--r->heap_count];
     size_t i = 0;
     for (size_t child; (child = 2 * i + 1) < r->heap_count; i = child) {
@@ -170,7 +170,7 @@ static struct entry pop(struct trainer *r) {
 /* The most frequent pair as things are now; *pair = UINT32_MAX when none is left. */
 static enum qkv_status best_pair(struct trainer *r, uint32_t *pair) {
     while (r->heap_count > 0) {
-        struct entry entry = pop(r);
+        struct entry entry = bpe_train_pop(r);
         int64_t count = r->pairs[entry.pair].count;
         if (count == entry.count && count > 0) {
             *pair = entry.pair;
@@ -178,7 +178,7 @@ static enum qkv_status best_pair(struct trainer *r, uint32_t *pair) {
         }
         /* A count that rose was pushed when it did; one that fell is put back where it belongs. */
         if (count > 0 && count < entry.count) {
-            enum qkv_status status = push(r, entry.pair);
+            enum qkv_status status = bpe_train_push(r, entry.pair);
             if (status) return status;
         }
     }
@@ -235,7 +235,7 @@ static enum qkv_status merge_pair(struct trainer *r, uint32_t index, int32_t res
     free(pair.places);
     for (size_t i = 0; i < r->grown_count; i++) {
         r->pairs[r->grown[i]].grew = false;
-        if (!status && r->pairs[r->grown[i]].count > 0) status = push(r, r->grown[i]);
+        if (!status && r->pairs[r->grown[i]].count > 0) status = bpe_train_push(r, r->grown[i]);
     }
     r->grown_count = 0;
     return status;
@@ -292,7 +292,7 @@ static enum qkv_status lay_out(struct trainer *r) {
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < r->grown_count; i++) {
         r->pairs[r->grown[i]].grew = false;
-        if (!status) status = push(r, r->grown[i]);
+        if (!status) status = bpe_train_push(r, r->grown[i]);
     }
     r->grown_count = 0;
     return status;

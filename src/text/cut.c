@@ -48,8 +48,8 @@ static bool add_span(struct spans *spans, size_t begin, size_t end) {
 }
 
 /* The same two passes as in encoding. Where an added token may be about to begin, an open text ends. */
-static bool collect(struct cutter *c, struct spans *spans, size_t begin, size_t size, bool open,
-                    enum qkv_added_pass pass) {
+static bool cut_collect(struct cutter *c, struct spans *spans, size_t begin, size_t size, bool open,
+                        enum qkv_added_pass pass) {
     for (size_t at = begin;;) {
         size_t next, certain = size;
         const struct qkv_added *added = qkv_added_next(c->t, c->text, size, at, pass, spans->specials, &next);
@@ -63,7 +63,7 @@ static bool collect(struct cutter *c, struct spans *spans, size_t begin, size_t 
         size_t end = added ? next : certain;
         if (pass == QKV_ADDED_NORMALIZED) {
             if (!add_span(spans, at, end)) return false;
-        } else if (!collect(c, spans, at, end, open && !added, QKV_ADDED_NORMALIZED)) {
+        } else if (!cut_collect(c, spans, at, end, open && !added, QKV_ADDED_NORMALIZED)) {
             return false;
         }
         if (!added) return true;
@@ -137,7 +137,7 @@ static bool know_normal(struct cutter *c, const char *text, size_t size) {
 /* ---- with a pattern ------------------------------------------------------------------------------------------------ */
 
 /* Whether a cut at n leaves the pieces of this mode as they are. */
-static bool agrees(struct cutter *c, const struct spans *spans, size_t n) {
+static bool cut_agrees(struct cutter *c, const struct spans *spans, size_t n) {
     size_t k = spans->count;
     while (k > 0 && spans->at[k - 1].begin > n) k--;
     if (k == 0 || n > spans->at[k - 1].end) return false; /* inside an added token, or not certain */
@@ -155,15 +155,15 @@ static bool agrees(struct cutter *c, const struct spans *spans, size_t n) {
     }
 }
 
-static bool good(struct cutter *c, size_t n) {
+static bool cut_good(struct cutter *c, size_t n) {
     if (n == 0 || source_place(c, n) == SIZE_MAX) return false;
     if (c->tries >= TRIES_MAX) return false;
     c->tries++;
-    return agrees(c, &c->modes[0], n) && agrees(c, &c->modes[1], n);
+    return cut_agrees(c, &c->modes[0], n) && cut_agrees(c, &c->modes[1], n);
 }
 
 /* A quick look before the full check: do the last few pieces before n come out the same without what follows? */
-static bool likely(struct cutter *c, const size_t *ends, size_t count) {
+static bool cut_likely(struct cutter *c, const size_t *ends, size_t count) {
     size_t back = count > 4 ? 4 : count - 1, from = ends[count - 1 - back], n = ends[count - 1];
     if (back == 0) return true;
     qkv_splitter_start(c->alone, c->text + from, n - from, false);
@@ -177,7 +177,7 @@ static bool likely(struct cutter *c, const size_t *ends, size_t count) {
 /* The last good cut in a span after its begin; 0 if there is none. */
 static size_t cut_span(struct cutter *c, const struct span *span, bool open) {
     size_t ends[2 * RECENT], count = 0, begin, end;
-    if (!open && span->end > span->begin && good(c, span->end)) return span->end;
+    if (!open && span->end > span->begin && cut_good(c, span->end)) return span->end;
     qkv_splitter_start(c->open, c->text + span->begin, span->end - span->begin, open);
     while (qkv_splitter_next(c->open, &begin, &end) == QKV_SPLIT_PIECE) {
         if (count == 2 * RECENT) {
@@ -187,7 +187,7 @@ static size_t cut_span(struct cutter *c, const struct span *span, bool open) {
         ends[count++] = span->begin + end;
     }
     for (; count > 0; count--) {
-        if (likely(c, ends, count) && good(c, ends[count - 1])) return ends[count - 1];
+        if (cut_likely(c, ends, count) && cut_good(c, ends[count - 1])) return ends[count - 1];
     }
     return 0;
 }
@@ -199,7 +199,7 @@ static size_t cut_pieces(struct cutter *c) {
         const struct span *span = &spans->at[k - 1];
         size_t n = cut_span(c, span, k == spans->count);
         if (n > 0) return n;
-        if (good(c, span->begin)) return span->begin;
+        if (cut_good(c, span->begin)) return span->begin;
     }
     return 0;
 }
@@ -252,7 +252,7 @@ static size_t cut_bytes(struct cutter *c) {
 static size_t cut_known(struct cutter *c) {
     for (int mode = 0; mode < 2; mode++) {
         c->modes[mode].specials = mode == 1;
-        if (!collect(c, &c->modes[mode], 0, c->size, true, QKV_ADDED_RAW)) return 0;
+        if (!cut_collect(c, &c->modes[mode], 0, c->size, true, QKV_ADDED_RAW)) return 0;
     }
     if (!c->t->pattern) return cut_bytes(c);
     if (qkv_splitter_create(NULL, c->t->pattern, &c->open)) return 0;

@@ -27,7 +27,7 @@ struct encoder {
     size_t cache_size;
 };
 
-static enum qkv_status reserve(struct encoder *e, size_t more) {
+static enum qkv_status encode_reserve(struct encoder *e, size_t more) {
     size_t need;
     if (!qkv_add_size(e->count, more, &need)) return qkv_fail_memory(e->ctx, SIZE_MAX, "the ids of a text");
     if (need <= e->capacity) return QKV_OK;
@@ -67,7 +67,7 @@ static size_t write_symbols(struct encoder *e, const char *s, size_t n) {
 }
 
 /* Whether the cached ids spell these bytes. */
-static bool spells(const struct encoder *e, const struct known *known, const char *s, size_t n) {
+static bool encode_spells(const struct encoder *e, const struct known *known, const char *s, size_t n) {
     if (known->size != n) return false;
     for (size_t i = 0; i < known->count; i++) {
         const struct qkv_token *token = &e->t->tokens[e->ids[known->at + i]];
@@ -78,7 +78,7 @@ static bool spells(const struct encoder *e, const struct known *known, const cha
 }
 
 static enum qkv_status encode_piece(struct encoder *e, const char *s, size_t n) {
-    enum qkv_status status = reserve(e, n);
+    enum qkv_status status = encode_reserve(e, n);
     if (status) return status;
     if (n == 1 && e->t->byte_level) {
         e->ids[e->count++] = e->t->byte_ids[(unsigned char)*s];
@@ -89,7 +89,7 @@ static enum qkv_status encode_piece(struct encoder *e, const char *s, size_t n) 
     if (n <= CACHED_PIECE) {
         hash = qkv_hash_bytes(s, n);
         known = &e->cache[(size_t)hash & (e->cache_size - 1)];
-        if (known->count > 0 && known->hash == hash && spells(e, known, s, n)) {
+        if (known->count > 0 && known->hash == hash && encode_spells(e, known, s, n)) {
             memcpy(e->ids + e->count, e->ids + known->at, known->count * sizeof *e->ids);
             known->at = e->count; /* the latest copy is the likeliest to be near */
             e->count += known->count;
@@ -137,7 +137,7 @@ static enum qkv_status encode_between(struct encoder *e, const char *text, size_
             status = encode_between(e, text + at, begin - at, QKV_ADDED_NORMALIZED);
         }
         if (!status && added) {
-            status = reserve(e, 1);
+            status = encode_reserve(e, 1);
             if (!status) e->ids[e->count++] = added->id;
         }
         at = begin + (added ? added->size : 0);
@@ -155,7 +155,7 @@ enum qkv_status qkv_tokenizer_encode(struct qkv_context *ctx, const struct qkv_t
     while (e.cache_size < CACHE_MOST && e.cache_size < size / 4) e.cache_size *= 2;
     e.cache = qkv_allocate(ctx, e.cache_size, sizeof *e.cache);
     enum qkv_status status = e.cache ? qkv_splitter_create(ctx, t->pattern, &e.splitter) : QKV_MEMORY;
-    if (!status) status = reserve(&e, size / 3 + 1);
+    if (!status) status = encode_reserve(&e, size / 3 + 1);
     if (!status) status = encode_between(&e, text, size, QKV_ADDED_RAW);
     free(e.cache);
     qkv_splitter_free(e.splitter);

@@ -96,13 +96,13 @@ static bool step_before(struct qkv_merge_step a, struct qkv_merge_step b) {
     return a.rank != b.rank ? a.rank < b.rank : a.at < b.at;
 }
 
-static void push(struct qkv_merger *m, struct qkv_merge_step step) {
+static void merge_push(struct qkv_merger *m, struct qkv_merge_step step) {
     size_t i = m->heap_count++;
     for (; i > 0 && step_before(step, m->heap[(i - 1) / 2]); i = (i - 1) / 2) m->heap[i] = m->heap[(i - 1) / 2];
     m->heap[i] = step;
 }
 
-static struct qkv_merge_step pop(struct qkv_merger *m) {
+static struct qkv_merge_step merge_pop(struct qkv_merger *m) {
     struct qkv_merge_step first = m->heap[0], last = m->heap[--m->heap_count];
     size_t i = 0;
     for (size_t child; (child = 2 * i + 1) < m->heap_count; i = child) {
@@ -114,7 +114,7 @@ static struct qkv_merge_step pop(struct qkv_merger *m) {
     return first;
 }
 
-static enum qkv_status reserve(struct qkv_context *ctx, struct qkv_merger *m, size_t n) {
+static enum qkv_status merge_reserve(struct qkv_context *ctx, struct qkv_merger *m, size_t n) {
     if (n > m->node_capacity) {
         struct qkv_merge_node *nodes = qkv_reallocate(ctx, m->nodes, n, sizeof *nodes);
         if (!nodes) return QKV_MEMORY;
@@ -133,16 +133,16 @@ static enum qkv_status reserve(struct qkv_context *ctx, struct qkv_merger *m, si
     return QKV_OK;
 }
 
-static void consider(struct qkv_merger *m, const struct qkv_merges *merges, size_t at, size_t n) {
+static void merge_consider(struct qkv_merger *m, const struct qkv_merges *merges, size_t at, size_t n) {
     size_t after = m->nodes[at].after;
     if (after >= n) return;
     int32_t rank = rank_of(merges, m->nodes[at].symbol, m->nodes[after].symbol);
-    if (rank != INT32_MAX) push(m, (struct qkv_merge_step){rank, at});
+    if (rank != INT32_MAX) merge_push(m, (struct qkv_merge_step){rank, at});
 }
 
 static void merge_long(struct qkv_merger *m, const struct qkv_merges *merges, size_t n) {
     while (m->heap_count > 0) {
-        struct qkv_merge_step step = pop(m);
+        struct qkv_merge_step step = merge_pop(m);
         const struct qkv_merge *merge = &merges->list[step.rank];
         struct qkv_merge_node *node = &m->nodes[step.at];
         if (node->symbol != merge->left || node->after >= n || m->nodes[node->after].symbol != merge->right) continue;
@@ -150,8 +150,8 @@ static void merge_long(struct qkv_merger *m, const struct qkv_merges *merges, si
         m->nodes[node->after].symbol = -1;
         node->after = m->nodes[node->after].after;
         if (node->after < n) m->nodes[node->after].before = step.at;
-        if (node->before < n) consider(m, merges, node->before, n);
-        consider(m, merges, step.at, n);
+        if (node->before < n) merge_consider(m, merges, node->before, n);
+        merge_consider(m, merges, step.at, n);
     }
 }
 
@@ -162,13 +162,13 @@ enum qkv_status qkv_merge(struct qkv_context *ctx, struct qkv_merger *merger, co
         *n = merge_short(merges, symbols, *n);
         return QKV_OK;
     }
-    enum qkv_status status = reserve(ctx, merger, *n);
+    enum qkv_status status = merge_reserve(ctx, merger, *n);
     if (status) return status;
     for (size_t i = 0; i < *n; i++) {
         merger->nodes[i] = (struct qkv_merge_node){symbols[i], i > 0 ? i - 1 : SIZE_MAX, i + 1};
     }
     merger->heap_count = 0;
-    for (size_t i = 0; i + 1 < *n; i++) consider(merger, merges, i, *n);
+    for (size_t i = 0; i + 1 < *n; i++) merge_consider(merger, merges, i, *n);
     merge_long(merger, merges, *n);
     size_t left = 0;
     for (size_t i = 0; i < *n; i = merger->nodes[i].after) symbols[left++] = merger->nodes[i].symbol;

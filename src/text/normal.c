@@ -103,7 +103,7 @@ static enum qkv_status sort_marks(struct qkv_context *ctx, const char *text, siz
 
 /* ---- stretches --------------------------------------------------------------------------------------------------- */
 
-static enum qkv_status compose(struct qkv_context *ctx, const char *text, size_t size, struct qkv_buffer *out) {
+static enum qkv_status normal_compose(struct qkv_context *ctx, const char *text, size_t size, struct qkv_buffer *out) {
     if (size > PTRDIFF_MAX / 8) return qkv_fail(ctx, QKV_MEMORY, "NFC: %zu bytes without an ASCII character", size);
     utf8proc_uint8_t *normal = NULL;
     utf8proc_ssize_t n = utf8proc_map((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)size, &normal,
@@ -116,10 +116,10 @@ static enum qkv_status compose(struct qkv_context *ctx, const char *text, size_t
 
 static enum qkv_status normalize_valid(struct qkv_context *ctx, const char *text, size_t size, struct qkv_buffer *out) {
     if (!may_change(text, size)) return qkv_buffer_append(ctx, out, text, size);
-    if (!has_many_marks(text, size)) return compose(ctx, text, size, out);
+    if (!has_many_marks(text, size)) return normal_compose(ctx, text, size, out);
     struct qkv_buffer sorted = {0};
     enum qkv_status status = sort_marks(ctx, text, size, &sorted);
-    if (!status) status = compose(ctx, sorted.data, sorted.size, out);
+    if (!status) status = normal_compose(ctx, sorted.data, sorted.size, out);
     qkv_buffer_free(&sorted);
     return status;
 }

@@ -239,10 +239,10 @@ static enum qkv_status write_range(struct onig *o, uint32_t low, uint32_t high, 
     return qkv_buffer_print(o->ctx, out, low < high ? "\\x{%X}-\\x{%X}" : "\\x{%X}", (unsigned)low, (unsigned)high);
 }
 
-static uint32_t smaller(uint32_t a, uint32_t b) {
+static uint32_t onig_class_smaller(uint32_t a, uint32_t b) {
     return a < b ? a : b;
 }
-static uint32_t larger(uint32_t a, uint32_t b) {
+static uint32_t onig_class_larger(uint32_t a, uint32_t b) {
     return a > b ? a : b;
 }
 
@@ -256,8 +256,8 @@ static enum qkv_status add_range(struct onig *o, size_t from, uint32_t low, uint
         if (low == high && qkv_onig_caseless(low)) return QKV_OK;
         return qkv_onig_refuse(o, from, "in a class that ignores case");
     }
-    uint32_t upper = larger(low, 'A'), upper_end = smaller(high, 'Z'), lower = larger(low, 'a'),
-             lower_end = smaller(high, 'z');
+    uint32_t upper = onig_class_larger(low, 'A'), upper_end = onig_class_smaller(high, 'Z'),
+             lower = onig_class_larger(low, 'a'), lower_end = onig_class_smaller(high, 'z');
     if (upper <= upper_end) status = write_range(o, upper + 32, upper_end + 32, &to->items);
     if (!status && lower <= lower_end) status = write_range(o, lower - 32, lower_end - 32, &to->items);
     bool k = (low <= 'K' && high >= 'K') || (low <= 'k' && high >= 'k');

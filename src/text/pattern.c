@@ -141,14 +141,14 @@ void qkv_splitter_start(struct qkv_splitter *splitter, const char *text, size_t 
     splitter->error = 0;
 }
 
-static enum qkv_split give(struct qkv_splitter *s, size_t end, size_t *begin_out, size_t *end_out) {
+static enum qkv_split pattern_give(struct qkv_splitter *s, size_t end, size_t *begin_out, size_t *end_out) {
     *begin_out = s->at;
     *end_out = s->at = end;
     return QKV_SPLIT_PIECE;
 }
 
 /* Matches from a place on. Few patterns outgrow the small stack that PCRE2 starts with; those get a larger one. */
-static int match(struct qkv_splitter *s, size_t from, uint32_t options) {
+static int pattern_match(struct qkv_splitter *s, size_t from, uint32_t options) {
     for (;;) {
         int rc = pcre2_match(s->pattern->code, (PCRE2_SPTR)(s->text + s->run_begin), s->run_end - s->run_begin,
                              from - s->run_begin, options, s->match, s->match_context);
@@ -164,7 +164,7 @@ static int match_next(struct qkv_splitter *s, uint32_t options, size_t *begin, s
     const PCRE2_SIZE *span = pcre2_get_ovector_pointer(s->match);
     for (;;) {
         if (s->search > s->run_end) return PCRE2_ERROR_NOMATCH;
-        int rc = match(s, s->search, options);
+        int rc = pattern_match(s, s->search, options);
         if (rc < 0) return rc;
         *begin = s->run_begin + span[0];
         *end = s->run_begin + span[1];
@@ -183,27 +183,27 @@ static int match_next(struct qkv_splitter *s, uint32_t options, size_t *begin, s
 enum qkv_split qkv_splitter_next(struct qkv_splitter *s, size_t *begin, size_t *end) {
     for (;;) {
         if (s->at >= s->size) return QKV_SPLIT_END;
-        if (!s->pattern) return s->open ? QKV_SPLIT_END : give(s, s->size, begin, end);
-        if (s->found_end > s->at) return give(s, s->found_end, begin, end);
+        if (!s->pattern) return s->open ? QKV_SPLIT_END : pattern_give(s, s->size, begin, end);
+        if (s->found_end > s->at) return pattern_give(s, s->found_end, begin, end);
         if (s->at >= s->run_end) {
             s->run_begin = s->search = s->at;
             s->last_end = SIZE_MAX;
             s->run_end = s->at + qkv_utf8_valid(s->text + s->at, s->size - s->at);
-            if (s->run_end == s->at) return give(s, s->at + 1, begin, end);
+            if (s->run_end == s->at) return pattern_give(s, s->at + 1, begin, end);
         }
         bool hard = s->open && s->run_end == s->size;
         size_t from = 0, to = 0;
         int rc = match_next(s, PCRE2_NO_UTF_CHECK | (hard ? PCRE2_PARTIAL_HARD : 0), &from, &to);
         if (hard && (rc == PCRE2_ERROR_PARTIAL || rc == PCRE2_ERROR_NOMATCH)) return QKV_SPLIT_END;
-        if (rc == PCRE2_ERROR_NOMATCH) return give(s, s->run_end, begin, end);
+        if (rc == PCRE2_ERROR_NOMATCH) return pattern_give(s, s->run_end, begin, end);
         if (rc < 0) {
             s->error = rc;
             return QKV_SPLIT_FAILED;
         }
         s->found_begin = from;
         s->found_end = to;
-        if (from > s->at) return give(s, from, begin, end);
-        if (to > s->at) return give(s, to, begin, end);
+        if (from > s->at) return pattern_give(s, from, begin, end);
+        if (to > s->at) return pattern_give(s, to, begin, end);
     }
 }
 

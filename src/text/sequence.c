@@ -17,7 +17,7 @@ struct sequence {
     size_t count, capacity;
 };
 
-static enum qkv_status append(struct qkv_context *ctx, struct sequence *s, const int32_t *ids, size_t n) {
+static enum qkv_status sequence_append(struct qkv_context *ctx, struct sequence *s, const int32_t *ids, size_t n) {
     size_t need;
     if (!qkv_add_size(s->count, n, &need)) return qkv_fail_memory(ctx, SIZE_MAX, "the ids of a line");
     if (need > s->capacity) {
@@ -37,7 +37,7 @@ static enum qkv_status append_text(struct qkv_context *ctx, struct sequence *s, 
     int32_t *ids;
     size_t n;
     enum qkv_status status = qkv_tokenizer_encode(ctx, t, text, size, false, &ids, &n);
-    if (!status) status = append(ctx, s, ids, n);
+    if (!status) status = sequence_append(ctx, s, ids, n);
     qkv_free(ids);
     return status;
 }
@@ -45,10 +45,10 @@ static enum qkv_status append_text(struct qkv_context *ctx, struct sequence *s, 
 static enum qkv_status append_special(struct qkv_context *ctx, struct sequence *s, const struct qkv_tokenizer *t,
                                       const char *name) {
     int32_t id = qkv_tokenizer_special(t, name);
-    return id < 0 ? QKV_OK : append(ctx, s, &id, 1);
+    return id < 0 ? QKV_OK : sequence_append(ctx, s, &id, 1);
 }
 
-static enum qkv_status give(enum qkv_status status, struct sequence *s, int32_t **ids, size_t *count) {
+static enum qkv_status sequence_give(enum qkv_status status, struct sequence *s, int32_t **ids, size_t *count) {
     if (status) free(s->ids);
     *ids = status ? NULL : s->ids;
     *count = status ? 0 : s->count;
@@ -61,7 +61,7 @@ enum qkv_status qkv_sequence_encode(struct qkv_context *ctx, const struct qkv_to
     enum qkv_status status = begin ? append_special(ctx, &s, t, QKV_TOKEN_BEGIN) : QKV_OK;
     if (!status) status = append_text(ctx, &s, t, text, size);
     if (!status && end) status = append_special(ctx, &s, t, QKV_TOKEN_END);
-    return give(status, &s, ids, count);
+    return sequence_give(status, &s, ids, count);
 }
 
 enum qkv_status qkv_source_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text, size_t size,
@@ -80,16 +80,16 @@ enum qkv_status qkv_masked_encode(struct qkv_context *ctx, const struct qkv_toke
     const int32_t *before, *after;
     size_t before_count, after_count;
     qkv_tokenizer_template(t, &before, &before_count, &after, &after_count);
-    enum qkv_status status = append(ctx, &s, before, before_count);
+    enum qkv_status status = sequence_append(ctx, &s, before, before_count);
     for (size_t at = 0; !status;) {
         const char *next = memmem(text + at, size - at, QKV_TOKEN_MASK, mark);
         size_t end = next ? (size_t)(next - text) : size, stop = end;
         while (next && t->pattern && stop > at && text[stop - 1] == ' ') stop--;
         if (stop > at) status = append_text(ctx, &s, t, text + at, stop - at);
         if (!next) break;
-        if (!status) status = append(ctx, &s, &mask, 1);
+        if (!status) status = sequence_append(ctx, &s, &mask, 1);
         at = end + mark;
     }
-    if (!status) status = append(ctx, &s, after, after_count);
-    return give(status, &s, ids, count);
+    if (!status) status = sequence_append(ctx, &s, after, after_count);
+    return sequence_give(status, &s, ids, count);
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t mix(uint64_t h) {
+static uint64_t strings_mix(uint64_t h) {
     h ^= h >> 32;
     h *= UINT64_C(0xD6E8FEB86659FD93);
     h ^= h >> 29;
@@ -16,11 +16,11 @@ uint64_t qkv_hash_bytes(const char *s, size_t n) {
     uint64_t word;
     for (; n >= sizeof word; s += sizeof word, n -= sizeof word) {
         memcpy(&word, s, sizeof word);
-        h = mix((h ^ word) * UINT64_C(0xFF51AFD7ED558CCD));
+        h = strings_mix((h ^ word) * UINT64_C(0xFF51AFD7ED558CCD));
     }
     word = 0;
     memcpy(&word, s, n);
-    return mix(mix((h ^ word) * UINT64_C(0xC4CEB9FE1A85EC53)));
+    return strings_mix(strings_mix((h ^ word) * UINT64_C(0xC4CEB9FE1A85EC53)));
 }
 
 /* The slot of a string, or the free one where it belongs. */
@@ -48,7 +48,7 @@ static enum qkv_status grow_slots(struct qkv_context *ctx, struct qkv_strings *s
     return QKV_OK;
 }
 
-static enum qkv_status grow(struct qkv_context *ctx, struct qkv_strings *strings) {
+static enum qkv_status strings_grow(struct qkv_context *ctx, struct qkv_strings *strings) {
     if (strings->count >= UINT32_MAX - 1) {
         return qkv_fail(ctx, QKV_MEMORY, "text: more than %u distinct pieces; use a smaller text", UINT32_MAX - 1);
     }
@@ -69,7 +69,7 @@ struct qkv_string *qkv_strings_add(struct qkv_context *ctx, struct qkv_strings *
         uint32_t entry = strings->slots[find_slot(strings, s, n, hash)];
         if (entry) return &strings->entries[entry - 1];
     }
-    if (grow(ctx, strings)) return NULL;
+    if (strings_grow(ctx, strings)) return NULL;
     size_t offset = strings->bytes.size;
     if (qkv_buffer_append(ctx, &strings->bytes, s, n)) return NULL;
     size_t slot = find_slot(strings, s, n, hash);

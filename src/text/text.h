@@ -15,7 +15,7 @@
  *
  * Files: bytes.c (byte alphabet, UTF-8), strings.c (hash table of byte strings), normal.c (NFC), pattern.c (pieces),
  * onig.c and onig_class.c (Oniguruma's patterns for PCRE2), template.c (what stands around a sequence),
- * added.c (special tokens in a text), merge.c (merging a piece), bpe_train.c (learning merges), train.c (vocabularies
+ * added.c (special tokens in a text), merge.c (merging a piece), bpe_train.c (learning merges), train_tokenizer.c (vocabularies
  * from a text), encode.c, cut.c, tokenizer.c (the object, decoding), tokenizer_json.c (reading), tokenizer_save.c. */
 #ifndef QKV_TEXT_H
 #define QKV_TEXT_H
@@ -211,7 +211,7 @@ enum qkv_status qkv_merge(struct qkv_context *ctx, struct qkv_merger *merger, co
                           int32_t *symbols, size_t *n);
 void qkv_merger_free(struct qkv_merger *merger);
 
-/* ---- train.c ---------------------------------------------------------------------------------------------------- */
+/* ---- train_tokenizer.c ---------------------------------------------------------------------------------------------------- */
 
 /* A tokenizer being made from a text that comes in pieces. Read all pieces in their order, then end it. */
 struct qkv_learner;

@@ -70,7 +70,7 @@ static void cut_batches(const struct item *items, size_t count, const struct qkv
     if (!count_only) b->cut[b->count] = count;
 }
 
-static enum qkv_status allocate(struct qkv_context *ctx, struct qkv_batches *b) {
+static enum qkv_status batches_allocate(struct qkv_context *ctx, struct qkv_batches *b) {
     b->sorted = qkv_allocate(ctx, b->examples, sizeof *b->sorted);
     b->order = qkv_allocate(ctx, b->examples, sizeof *b->order);
     b->group = qkv_allocate(ctx, b->examples + 1, sizeof *b->group);
@@ -89,15 +89,15 @@ static void put_in_order(struct qkv_batches *b) {
     b->epoch = UINT64_MAX;
 }
 
-static enum qkv_status fill(struct qkv_context *ctx, const struct item *items, size_t count,
-                            const struct qkv_batch_limits *limits, const char *text, struct qkv_batches *b) {
+static enum qkv_status batches_fill(struct qkv_context *ctx, const struct item *items, size_t count,
+                                    const struct qkv_batch_limits *limits, const char *text, struct qkv_batches *b) {
     size_t longest = items[count - 1].longest;
     if (limits->tokens && longest > limits->tokens)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "batch_tokens is %zu but the longest line of %s has %zu tokens; choose at least that",
                         limits->tokens, text, longest);
     cut_batches(items, count, limits, b, true);
-    enum qkv_status status = allocate(ctx, b);
+    enum qkv_status status = batches_allocate(ctx, b);
     if (status) return status;
     cut_batches(items, count, limits, b, false);
     for (size_t i = 0; i < count; i++) {
@@ -119,7 +119,7 @@ enum qkv_status qkv_batches_make(struct qkv_context *ctx, const struct qkv_examp
     struct item *items = qkv_allocate(ctx, count, sizeof *items);
     if (!items) return QKV_MEMORY;
     sort_items(examples, begin, count, items);
-    enum qkv_status status = fill(ctx, items, count, limits, text, batches);
+    enum qkv_status status = batches_fill(ctx, items, count, limits, text, batches);
     free(items);
     if (status) qkv_batches_free(batches);
     return status;
@@ -140,7 +140,7 @@ void qkv_batches_free(struct qkv_batches *b) {
 /* ---- epochs ---------------------------------------------------------------------------------------------------------------- */
 
 /* Fisher and Yates. */
-static void shuffle(uint32_t *values, size_t count, struct qkv_random *random) {
+static void batches_shuffle(uint32_t *values, size_t count, struct qkv_random *random) {
     for (size_t i = count; i > 1; i--) {
         size_t k = (size_t)qkv_random_below(random, i);
         uint32_t value = values[i - 1];
@@ -152,21 +152,22 @@ static void shuffle(uint32_t *values, size_t count, struct qkv_random *random) {
 static void set_epoch(struct qkv_batches *b, uint64_t seed, uint64_t epoch) {
     struct qkv_random random = qkv_draw_epoch(seed, epoch);
     put_in_order(b);
-    for (size_t g = 0; g < b->groups; g++) shuffle(b->order + b->group[g], b->group[g + 1] - b->group[g], &random);
-    shuffle(b->visit, b->count, &random);
+    for (size_t g = 0; g < b->groups; g++)
+        batches_shuffle(b->order + b->group[g], b->group[g + 1] - b->group[g], &random);
+    batches_shuffle(b->visit, b->count, &random);
     b->before[0] = 0;
     for (size_t v = 0; v < b->count; v++) b->before[v + 1] = b->before[v] + b->tokens[b->visit[v]];
     b->epoch = epoch;
 }
 
-size_t qkv_batches_turn(struct qkv_batches *b, uint64_t seed, uint64_t step) {
+size_t qkv_batches_at_step(struct qkv_batches *b, uint64_t seed, uint64_t step) {
     uint64_t epoch = step / b->count;
     if (b->epoch != epoch) set_epoch(b, seed, epoch);
     return b->visit[step % b->count];
 }
 
 uint64_t qkv_batches_tokens(struct qkv_batches *b, uint64_t seed, uint64_t step) {
-    qkv_batches_turn(b, seed, step);
+    qkv_batches_at_step(b, seed, step);
     return step / b->count * b->before[b->count] + b->before[step % b->count + 1];
 }
 

@@ -31,7 +31,7 @@ enum qkv_status qkv_trainer_begin(struct qkv_context *ctx, const char *folder, q
 void qkv_trainer_free(struct qkv_trainer *trainer) {
     struct qkv_trainer *t = trainer;
     if (!t) return;
-    qkv_set_precision(t->ctx, t->precision);
+    qkv_context_set_precision(t->ctx, t->precision);
     qkv_pass_free(t->pass);
     qkv_pass_free(t->validation_pass);
     qkv_optimizer_free(t->optimizer);
@@ -89,7 +89,7 @@ struct most {
     size_t B, T, source_T, positions, source_positions;
 };
 
-static void widen(struct most *most, const struct qkv_pass_shape *shapes, size_t count) {
+static void build_widen(struct most *most, const struct qkv_pass_shape *shapes, size_t count) {
     for (size_t i = 0; i < count; i++) {
         const struct qkv_pass_shape *s = &shapes[i];
         if (s->B > most->B) most->B = s->B;
@@ -105,7 +105,7 @@ static enum qkv_status make_pass(struct qkv_trainer *t, const struct qkv_pass_sh
     struct most most = {0};
     struct qkv_pass_options options = {.B = t->B, .T = t->T, .train = train, .dropout = train};
     options.checkpoint = train && t->options.checkpoint_activations;
-    widen(&most, shapes, count);
+    build_widen(&most, shapes, count);
     if (count) {
         options.B = most.B;
         options.T = most.T;
@@ -120,8 +120,8 @@ static enum qkv_status make_buffers(struct qkv_trainer *t) {
     struct most most = {.B = t->B, .T = t->T};
     if (!t->shape_count && !qkv_multiply(t->B, t->T, &most.positions))
         return qkv_fail_memory(t->ctx, SIZE_MAX, "the ids of a batch");
-    widen(&most, t->shapes, t->shape_count);
-    widen(&most, t->validation_shapes, t->validation_shape_count);
+    build_widen(&most, t->shapes, t->shape_count);
+    build_widen(&most, t->validation_shapes, t->validation_shape_count);
     t->B = most.B;
     t->positions = most.positions;
     t->source_positions = most.source_positions;
@@ -166,7 +166,7 @@ static enum qkv_status give_tokenizers(struct qkv_trainer *t) {
 static void build_measure(struct qkv_trainer *t) {
     const struct qkv_pass_plan *plan = qkv_pass_planned(t->pass);
     t->train_flops = qkv_pass_plan_flops(plan) / plan->tokens;
-    bool bf16 = qkv_get_precision(t->ctx) == QKV_MIXED_BF16 && qkv_native_bf16(t->ctx);
+    bool bf16 = qkv_context_precision(t->ctx) == QKV_MIXED_BF16 && qkv_context_native_bf16(t->ctx);
     t->peak = bf16 ? qkv_measure_bf16_peak(t->ctx) : qkv_measure_flops(t->ctx);
 }
 

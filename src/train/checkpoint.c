@@ -28,7 +28,7 @@ struct metadata {
     size_t count;
 };
 
-static void put(struct metadata *m, const char *key, const char *value) {
+static void checkpoint_put(struct metadata *m, const char *key, const char *value) {
     m->pairs[2 * m->count] = key;
     m->pairs[2 * m->count + 1] = value;
     m->count++;
@@ -36,7 +36,7 @@ static void put(struct metadata *m, const char *key, const char *value) {
 
 static void put_count(struct metadata *m, const char *key, unsigned long long n, const char *format) {
     snprintf(m->numbers[m->count], QKV_REAL_TEXT, format, n);
-    put(m, key, m->numbers[m->count]);
+    checkpoint_put(m, key, m->numbers[m->count]);
 }
 
 static void put_real(struct metadata *m, const char *key, double x) {
@@ -44,18 +44,18 @@ static void put_real(struct metadata *m, const char *key, double x) {
         snprintf(m->numbers[m->count], QKV_REAL_TEXT, "nan");
     else
         qkv_real_text(m->numbers[m->count], x);
-    put(m, key, m->numbers[m->count]);
+    checkpoint_put(m, key, m->numbers[m->count]);
 }
 
 static void fill_metadata(const struct qkv_trainer *t, const char *spec, const char *options, struct metadata *m) {
     struct qkv_train_report report = t->report;
     report.seconds = t->earlier + qkv_clock() - t->started;
     m->count = 0;
-    put(m, "format", FORMAT);
-    put(m, "version", "1");
-    put(m, "spec", spec);
-    put(m, "options_digest", options);
-    put(m, "optimizer", t->options.optimizer);
+    checkpoint_put(m, "format", FORMAT);
+    checkpoint_put(m, "version", "1");
+    checkpoint_put(m, "spec", spec);
+    checkpoint_put(m, "options_digest", options);
+    checkpoint_put(m, "optimizer", t->options.optimizer);
     put_count(m, "tokenizer", t->facts.data.tokenizer, "%016llx");
     put_count(m, "step", (unsigned long long)t->report.step, "%llu");
     put_count(m, "optimizer_steps", qkv_optimizer_steps(t->optimizer), "%llu");
@@ -170,7 +170,7 @@ static size_t line_length(const char *text) {
     return strcspn(text, "\n");
 }
 
-static void trim(const char **line, size_t *size) {
+static void checkpoint_trim(const char **line, size_t *size) {
     *size = line_length(*line);
     while (*size && **line == ' ') ++*line, --*size;
     while (*size && ((*line)[*size - 1] == ',' || (*line)[*size - 1] == ' ')) --*size;
@@ -184,8 +184,8 @@ static enum qkv_status fail_specs(const struct reader *r, const char *ours, cons
         b += line_length(b) + (b[line_length(b)] == '\n');
     }
     size_t na, nb;
-    trim(&a, &na);
-    trim(&b, &nb);
+    checkpoint_trim(&a, &na);
+    checkpoint_trim(&b, &nb);
     return qkv_fail(
         r->t->ctx, QKV_SPEC,
         "%s/config.json is not the spec of the checkpoint: it says %.*s where the checkpoint has %.*s; restore "

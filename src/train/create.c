@@ -41,7 +41,7 @@ struct leavings { /* what was there before, and so stays when starting fails */
     bool file[RUN_FILES], folder;
 };
 
-static bool holds(const char *folder, const char *name) {
+static bool create_holds(const char *folder, const char *name) {
     char *path = qkv_join_path(NULL, folder, name);
     bool found = path && qkv_file_exists(path);
     free(path);
@@ -49,9 +49,9 @@ static bool holds(const char *folder, const char *name) {
 }
 
 static enum qkv_status check_free(struct qkv_context *ctx, const char *folder) {
-    if (holds(folder, QKV_TRAIN_FILE) || holds(folder, QKV_CHECKPOINT_FILE))
+    if (create_holds(folder, QKV_TRAIN_FILE) || create_holds(folder, QKV_CHECKPOINT_FILE))
         return qkv_fail(ctx, QKV_FILE, "%s already holds a run; resume it or choose another folder", folder);
-    if (holds(folder, QKV_WEIGHTS_FILE))
+    if (create_holds(folder, QKV_WEIGHTS_FILE))
         return qkv_fail(ctx, QKV_FILE, "%s already holds a model, which training would replace; choose another folder",
                         folder);
     struct stat info;
@@ -68,7 +68,7 @@ static enum qkv_status check_free(struct qkv_context *ctx, const char *folder) {
 
 static void look_around(const char *folder, struct leavings *before) {
     before->folder = qkv_file_exists(folder);
-    for (size_t i = 0; i < RUN_FILES; i++) before->file[i] = holds(folder, run_files[i]);
+    for (size_t i = 0; i < RUN_FILES; i++) before->file[i] = create_holds(folder, run_files[i]);
 }
 
 static void clear_folder(const char *folder, const struct leavings *before) {
@@ -143,7 +143,7 @@ static enum qkv_status fill_folder(struct qkv_trainer *t, struct qkv_spec *spec)
 }
 
 /* Makes the folder a run; what was begun is cleared away when that fails, but only by whoever holds its lock. */
-static enum qkv_status start(struct qkv_trainer *t, struct qkv_spec *spec) {
+static enum qkv_status create_start(struct qkv_trainer *t, struct qkv_spec *spec) {
     struct leavings before;
     look_around(t->folder, &before);
     enum qkv_status status = check_free(t->ctx, t->folder);
@@ -177,7 +177,7 @@ static enum qkv_status choose_spec(struct qkv_context *ctx, const struct qkv_spe
 static enum qkv_status check_all(struct qkv_context *ctx, const struct qkv_train_options *options,
                                  struct qkv_spec *spec) {
     enum qkv_status status = qkv_train_check(ctx, options);
-    if (!status) status = qkv_feed_check(ctx, options, spec);
+    if (!status) status = qkv_dataset_check(ctx, options, spec);
     if (!status) status = qkv_trainer_apply(ctx, options, spec);
     if (status) return status;
     struct qkv_spec trial = *spec; /* what the tokenizers and the data say is not known yet */
@@ -211,12 +211,12 @@ enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spe
     if (!status) status = check_all(ctx, &settled, &final);
     if (!status) status = qkv_train_copy(ctx, &t->options, &settled);
     if (!status) status = qkv_train_precision(ctx, &t->options, true);
-    if (!status) t->feed = qkv_feed_choose(&t->options);
+    if (!status) t->feed = qkv_dataset_choose(&t->options);
     if (!status) t->fresh = true;
     if (!status) status = check_texts(t);
     if (!status) status = make_absolute(t->ctx, &t->options.from);
     if (!status) status = qkv_trainer_check_memory(t, &final);
-    if (!status) status = start(t, &final);
+    if (!status) status = create_start(t, &final);
     if (status) {
         qkv_trainer_free(t);
         return status;

@@ -45,7 +45,7 @@ static enum qkv_status add_batch(struct qkv_pass *pass, size_t B, size_t T, cons
 /* ---- a validation text, while training -------------------------------------------------------------------------- */
 
 /* Where window i of `windows` begins: evenly spread from the first token to the last that a window can begin with. */
-static size_t spread(size_t i, size_t windows, size_t last) {
+static size_t evaluate_spread(size_t i, size_t windows, size_t last) {
     if (windows == 1) return 0;
     return i * (last / (windows - 1)) + i * (last % (windows - 1)) / (windows - 1);
 }
@@ -72,7 +72,7 @@ enum qkv_status qkv_validate(struct qkv_context *ctx, const struct qkv_validatio
         size_t B = windows - i < v->B ? windows - i : v->B;
         status = qkv_train_progress(ctx, progress, user, "validating", (double)i, (double)windows);
         for (size_t b = 0; b < B && !status; b++) {
-            size_t start = whole ? (i + b) * v->T : spread(i + b, windows, targets - v->T);
+            size_t start = whole ? (i + b) * v->T : evaluate_spread(i + b, windows, targets - v->T);
             status = read_window(ctx, v, b, start, v->T);
         }
         if (!status) status = add_batch(v->pass, B, v->T, v->ids, v->targets, &nll, &counted);
@@ -107,7 +107,7 @@ struct evaluator {
 };
 
 /* Runs over what is held, but for its last token: rows of T, then what is left as one short row. */
-static enum qkv_status flush(struct evaluator *e) {
+static enum qkv_status evaluate_flush(struct evaluator *e) {
     size_t n = e->held - 1, rows = n / e->T, tail = n % e->T;
     enum qkv_status status = QKV_OK;
     if (rows) status = add_batch(e->pass, rows, e->T, e->ids, e->ids + 1, &e->nll, &e->tokens);
@@ -118,8 +118,8 @@ static enum qkv_status flush(struct evaluator *e) {
     return status;
 }
 
-static enum qkv_status feed(struct evaluator *e, const int32_t *ids, size_t count, double begin, qkv_progress *progress,
-                            void *user) {
+static enum qkv_status evaluate_feed(struct evaluator *e, const int32_t *ids, size_t count, double begin,
+                                     qkv_progress *progress, void *user) {
     for (size_t i = 0; i < count; i++) {
         size_t size = 0;
         bool placed = i < e->front || i >= count - e->back; /* by the template, for no byte of the text */
@@ -128,7 +128,7 @@ static enum qkv_status feed(struct evaluator *e, const int32_t *ids, size_t coun
         e->begun = true;
         e->ids[e->held++] = ids[i];
         if (e->held <= e->B * e->T) continue;
-        enum qkv_status status = flush(e);
+        enum qkv_status status = evaluate_flush(e);
         if (!status) status = qkv_train_progress(e->ctx, progress, user, "evaluating", begin, e->total);
         if (status) return status;
     }
@@ -145,7 +145,7 @@ static enum qkv_status run_stream(struct evaluator *e, struct qkv_text_stream *s
         if (!status) status = qkv_text_next(stream, &ids, &count);
         e->front = stream->before;
         e->back = stream->after;
-        if (!status) status = feed(e, ids, count, begin, progress, user);
+        if (!status) status = evaluate_feed(e, ids, count, begin, progress, user);
         qkv_free(ids);
         if (status) return status;
     }
@@ -155,7 +155,7 @@ static enum qkv_status run_stream(struct evaluator *e, struct qkv_text_stream *s
 }
 
 /* The files one after the other, with the end token between two of them that training puts there. */
-static enum qkv_status run(struct evaluator *e, qkv_progress *progress, void *user) {
+static enum qkv_status evaluate_run(struct evaluator *e, qkv_progress *progress, void *user) {
     int32_t end = qkv_text_end(e->tokenizer);
     for (size_t i = 0; i < e->files.count; i++) {
         struct qkv_text_stream stream;
@@ -163,18 +163,19 @@ static enum qkv_status run(struct evaluator *e, qkv_progress *progress, void *us
         if (status) return status;
         status = run_stream(e, &stream, progress, user);
         qkv_text_close(&stream);
-        if (!status && end >= 0 && i + 1 < e->files.count) status = feed(e, &end, 1, e->before, progress, user);
+        if (!status && end >= 0 && i + 1 < e->files.count)
+            status = evaluate_feed(e, &end, 1, e->before, progress, user);
         if (status) return status;
     }
     if (e->tokens == 0 && e->held < 2)
         return qkv_fail(e->ctx, QKV_FORMAT,
                         "%s has %zu token%s, so there is none to predict from another; give a longer text", e->name,
                         e->held, e->held == 1 ? "" : "s");
-    return e->held > 1 ? flush(e) : QKV_OK;
+    return e->held > 1 ? evaluate_flush(e) : QKV_OK;
 }
 
 /* What the paths stand for, and how much it is. */
-static enum qkv_status list(struct evaluator *e, const char *const *paths, size_t count) {
+static enum qkv_status evaluate_list(struct evaluator *e, const char *const *paths, size_t count) {
     struct qkv_texts found = {0};
     enum qkv_status status = qkv_list_files(e->ctx, paths, count, &found, NULL);
     for (size_t i = 0; i < found.count && !status; i++) {
@@ -188,7 +189,7 @@ static enum qkv_status list(struct evaluator *e, const char *const *paths, size_
     return status;
 }
 
-static enum qkv_status prepare(struct evaluator *e, const struct qkv_evaluate_options *options) {
+static enum qkv_status evaluate_prepare(struct evaluator *e, const struct qkv_evaluate_options *options) {
     struct qkv_context *ctx = e->ctx;
     const struct qkv_spec *spec = qkv_model_spec(e->model);
     size_t n, most = (size_t)spec->context;
@@ -209,7 +210,7 @@ static enum qkv_status prepare(struct evaluator *e, const struct qkv_evaluate_op
     return qkv_pass_create(e->model, &(struct qkv_pass_options){.B = e->B, .T = e->T}, &e->pass);
 }
 
-static enum qkv_status report(const struct evaluator *e, struct qkv_evaluation *evaluation) {
+static enum qkv_status evaluate_report(const struct evaluator *e, struct qkv_evaluation *evaluation) {
     if (!isfinite(e->nll))
         return qkv_fail(e->ctx, QKV_NUMBER,
                         "the loss over %s is not a finite number: the model's weights are "
@@ -230,10 +231,10 @@ enum qkv_status qkv_evaluate_texts(struct qkv_model *model, const char *const *p
     struct evaluator e = {.ctx = qkv_model_context(model), .model = model, .tokenizer = qkv_model_tokenizer(model)};
     double started = qkv_clock();
     *evaluation = (struct qkv_evaluation){0};
-    enum qkv_status status = prepare(&e, options);
-    if (!status) status = list(&e, paths, count);
-    if (!status) status = run(&e, progress, user);
-    if (!status) status = report(&e, evaluation);
+    enum qkv_status status = evaluate_prepare(&e, options);
+    if (!status) status = evaluate_list(&e, paths, count);
+    if (!status) status = evaluate_run(&e, progress, user);
+    if (!status) status = evaluate_report(&e, evaluation);
     evaluation->seconds = qkv_clock() - started;
     qkv_pass_free(e.pass);
     free(e.ids);

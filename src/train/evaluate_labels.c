@@ -88,7 +88,7 @@ static void count_line(struct evaluator *e, const float *probabilities, size_t t
     e->result->lines++;
 }
 
-static enum qkv_status flush(struct evaluator *e) {
+static enum qkv_status evaluate_labels_flush(struct evaluator *e) {
     enum qkv_status status = qkv_classify(e->model, (const char *const *)e->texts, e->count, e->probabilities);
     for (size_t i = 0; i < e->count; i++) {
         if (!status) count_line(e, e->probabilities + i * e->classes, e->truth[i]);
@@ -98,7 +98,7 @@ static enum qkv_status flush(struct evaluator *e) {
     return status;
 }
 
-static enum qkv_status run(struct evaluator *e, qkv_progress *progress, void *user) {
+static enum qkv_status evaluate_labels_run(struct evaluator *e, qkv_progress *progress, void *user) {
     struct qkv_context *ctx = qkv_model_context(e->model);
     struct qkv_tsv_row row;
     bool end = false;
@@ -109,12 +109,12 @@ static enum qkv_status run(struct evaluator *e, qkv_progress *progress, void *us
         if (status || (!end && e->count < LINES)) continue;
         status =
             qkv_train_progress(ctx, progress, user, "evaluating", (double)e->tsv.position, (double)e->tsv.map.size);
-        if (!status) status = flush(e);
+        if (!status) status = evaluate_labels_flush(e);
     }
     return status;
 }
 
-static enum qkv_status prepare(struct evaluator *e, const char *path) {
+static enum qkv_status evaluate_labels_prepare(struct evaluator *e, const char *path) {
     struct qkv_context *ctx = qkv_model_context(e->model);
     size_t n;
     enum qkv_status status = qkv_classify(e->model, NULL, 0, NULL); /* whether the model can */
@@ -138,8 +138,8 @@ enum qkv_status qkv_evaluate_labels(struct qkv_model *model, const char *path, q
     if (!e) return QKV_MEMORY;
     e->model = model;
     e->result = evaluation;
-    enum qkv_status status = prepare(e, path);
-    if (!status) status = run(e, progress, user);
+    enum qkv_status status = evaluate_labels_prepare(e, path);
+    if (!status) status = evaluate_labels_run(e, progress, user);
     if (!status) {
         evaluation->classes = e->classes;
         evaluation->loss = e->nll / (double)evaluation->lines;

@@ -80,7 +80,7 @@ static enum qkv_status read_pairs(struct qkv_context *ctx, struct qkv_pairs *p) 
 
 /* ---- groups ---------------------------------------------------------------------------------------------------------------- */
 
-static enum qkv_status group(struct answers *a) {
+static enum qkv_status evaluate_pairs_group(struct answers *a) {
     const struct qkv_pairs *p = a->pairs;
     a->count = p->sources.count;
     a->found = qkv_allocate(a->ctx, a->count, sizeof *a->found);
@@ -104,7 +104,7 @@ static enum qkv_status group(struct answers *a) {
     return QKV_OK;
 }
 
-static void release(struct answers *a) {
+static void evaluate_pairs_release(struct answers *a) {
     for (size_t g = 0; a->found && g < a->count; g++) free(a->found[g]);
     free(a->found);
     free(a->sources);
@@ -115,7 +115,7 @@ static void release(struct answers *a) {
 
 /* ---- search ---------------------------------------------------------------------------------------------------------------- */
 
-static bool take(void *user, size_t line, size_t rank, const char *text, size_t size, double score) {
+static bool evaluate_pairs_take(void *user, size_t line, size_t rank, const char *text, size_t size, double score) {
     struct answers *a = user;
     (void)score;
     if (rank > 0) return true;
@@ -129,10 +129,10 @@ static bool take(void *user, size_t line, size_t rank, const char *text, size_t 
     return !a->status;
 }
 
-static enum qkv_status search(struct answers *a, const struct qkv_search_options *options) {
+static enum qkv_status evaluate_pairs_search(struct answers *a, const struct qkv_search_options *options) {
     struct qkv_search_options o = options ? *options : qkv_search_defaults();
     o.n_best = 1;
-    enum qkv_status status = qkv_translate(a->pairs->model, a->sources, a->count, &o, take, a);
+    enum qkv_status status = qkv_translate(a->pairs->model, a->sources, a->count, &o, evaluate_pairs_take, a);
     return a->status ? a->status : status;
 }
 
@@ -143,15 +143,15 @@ struct span {
     size_t size;
 };
 
-static struct span trim(const char *text) {
+static struct span evaluate_pairs_trim(const char *text) {
     struct span s = {text, strlen(text)};
     while (s.size && qkv_is_blank(s.at, 1)) s.at++, s.size--;
     while (s.size && qkv_is_blank(s.at + s.size - 1, 1)) s.size--;
     return s;
 }
 
-static bool same(const char *a, const char *b) {
-    struct span x = trim(a), y = trim(b);
+static bool evaluate_pairs_same(const char *a, const char *b) {
+    struct span x = evaluate_pairs_trim(a), y = evaluate_pairs_trim(b);
     return x.size == y.size && memcmp(x.at, y.at, x.size) == 0;
 }
 
@@ -159,7 +159,8 @@ static double share_exact(const struct answers *a) {
     size_t exact = 0;
     for (size_t g = 0; g < a->count; g++) {
         bool any = false;
-        for (size_t r = 0; r < a->reference_counts[g] && !any; r++) any = same(a->found[g], a->references[g][r]);
+        for (size_t r = 0; r < a->reference_counts[g] && !any; r++)
+            any = evaluate_pairs_same(a->found[g], a->references[g][r]);
         exact += any;
     }
     return (double)exact / (double)a->count;
@@ -172,7 +173,8 @@ struct units {
     struct qkv_characters found, reference, word;
 };
 
-static enum qkv_status cut(struct qkv_context *ctx, struct units *u, const char *text, struct qkv_characters *out) {
+static enum qkv_status evaluate_pairs_cut(struct qkv_context *ctx, struct units *u, const char *text,
+                                          struct qkv_characters *out) {
     if (!u->words) return qkv_characters_set(ctx, out, text);
     enum qkv_status status = QKV_OK;
     out->count = 0;
@@ -193,11 +195,12 @@ static enum qkv_status cut(struct qkv_context *ctx, struct units *u, const char 
 }
 
 /* Edits to the closest of the references of a source (the first of equals), and its tokens. */
-static enum qkv_status closest(const struct answers *a, struct units *u, size_t g, size_t *edits, size_t *tokens) {
-    enum qkv_status status = cut(a->ctx, u, a->found[g], &u->found);
+static enum qkv_status evaluate_pairs_closest(const struct answers *a, struct units *u, size_t g, size_t *edits,
+                                              size_t *tokens) {
+    enum qkv_status status = evaluate_pairs_cut(a->ctx, u, a->found[g], &u->found);
     *edits = SIZE_MAX;
     for (size_t r = 0; r < a->reference_counts[g] && !status; r++) {
-        status = cut(a->ctx, u, a->references[g][r], &u->reference);
+        status = evaluate_pairs_cut(a->ctx, u, a->references[g][r], &u->reference);
         if (status) break;
         size_t n = qkv_edit_distance((const int32_t *)u->found.at, u->found.count, (const int32_t *)u->reference.at,
                                      u->reference.count);
@@ -214,12 +217,12 @@ static enum qkv_status token_error(const struct answers *a, double *error) {
     size_t edits = 0, tokens = 0;
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < a->pairs->count && !u.words; i++) {
-        struct span target = trim(a->targets[i]);
+        struct span target = evaluate_pairs_trim(a->targets[i]);
         u.words = memchr(target.at, ' ', target.size) != NULL;
     }
     for (size_t g = 0; g < a->count && !status; g++) {
         size_t more = 0, size = 0;
-        status = closest(a, &u, g, &more, &size);
+        status = evaluate_pairs_closest(a, &u, g, &more, &size);
         edits += more;
         tokens += size;
     }
@@ -230,7 +233,7 @@ static enum qkv_status token_error(const struct answers *a, double *error) {
     return status;
 }
 
-static enum qkv_status compare(const struct answers *a, struct qkv_pairs_evaluation *e) {
+static enum qkv_status evaluate_pairs_compare(const struct answers *a, struct qkv_pairs_evaluation *e) {
     const char *const *found = (const char *const *)a->found;
     const char *const *const *references = (const char *const *const *)a->references;
     e->exact = share_exact(a);
@@ -249,15 +252,15 @@ enum qkv_status qkv_evaluate_pairs(struct qkv_model *model, const char *path, co
     enum qkv_status status = check_model(model);
     if (!status) status = read_pairs(a.ctx, &pairs);
     if (!status) status = qkv_pairs_loss(&pairs, progress, user, &evaluation->loss);
-    if (!status) status = group(&a);
+    if (!status) status = evaluate_pairs_group(&a);
     double searching = qkv_clock();
-    if (!status) status = search(&a, options);
+    if (!status) status = evaluate_pairs_search(&a, options);
     evaluation->search_seconds = qkv_clock() - searching;
-    if (!status) status = compare(&a, evaluation);
+    if (!status) status = evaluate_pairs_compare(&a, evaluation);
     evaluation->sources = a.count;
     evaluation->pairs = pairs.count;
     evaluation->seconds = qkv_clock() - started;
-    release(&a);
+    evaluate_pairs_release(&a);
     qkv_buffer_free(&pairs.text);
     free(pairs.list);
     qkv_strings_free(&pairs.sources);

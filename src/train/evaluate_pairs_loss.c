@@ -139,7 +139,7 @@ static enum qkv_status run_window(struct run *r, size_t done, qkv_progress *prog
     return status;
 }
 
-static void clear(struct run *r) {
+static void evaluate_pairs_loss_clear(struct run *r) {
     for (size_t i = 0; i < r->count; i++) {
         qkv_free(r->examples[i].source);
         qkv_free(r->examples[i].target);
@@ -155,7 +155,7 @@ enum qkv_status qkv_pairs_loss(const struct qkv_pairs *pairs, qkv_progress *prog
     for (size_t i = 0, begin = 0; i < pairs->count && !status; begin = i) {
         while (i < pairs->count && i < begin + WINDOW && !status) status = read_example(&r, &pairs->list[i++]);
         if (!status) status = run_window(&r, begin, progress, user);
-        clear(&r);
+        evaluate_pairs_loss_clear(&r);
     }
     *loss = r.tokens ? r.nll / (double)r.tokens : 0;
     if (!status && !isfinite(*loss))

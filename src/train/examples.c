@@ -5,8 +5,8 @@
 #include "train/train.h"
 
 /* Counts the sequences of a side, and with `at` notes where they begin. */
-static enum qkv_status scan(struct qkv_context *ctx, const struct qkv_tokens *tokens, int32_t end, size_t most,
-                            size_t *at, size_t *count) {
+static enum qkv_status examples_scan(struct qkv_context *ctx, const struct qkv_tokens *tokens, int32_t end, size_t most,
+                                     size_t *at, size_t *count) {
     size_t begin = 0;
     *count = 0;
     for (size_t i = 0; i < tokens->count; i++) {
@@ -34,8 +34,8 @@ enum qkv_status qkv_examples_index(struct qkv_context *ctx, struct qkv_examples 
     size_t beside;
     enum qkv_status status = qkv_tokens_load(&e->main);
     if (!status) status = qkv_tokens_load(&e->beside);
-    if (!status) status = scan(ctx, &e->main, e->end, most, NULL, &e->count);
-    if (!status) status = scan(ctx, &e->beside, e->beside_end, most, NULL, &beside);
+    if (!status) status = examples_scan(ctx, &e->main, e->end, most, NULL, &e->count);
+    if (!status) status = examples_scan(ctx, &e->beside, e->beside_end, most, NULL, &beside);
     if (status) return status;
     if (beside != e->count)
         return qkv_fail(ctx, QKV_FORMAT, "%s has %zu sequences but %s has %zu; remove both, and they are made again",
@@ -43,8 +43,8 @@ enum qkv_status qkv_examples_index(struct qkv_context *ctx, struct qkv_examples 
     e->main_at = qkv_allocate(ctx, e->count + 1, sizeof *e->main_at);
     e->beside_at = qkv_allocate(ctx, e->count + 1, sizeof *e->beside_at);
     if (!e->main_at || !e->beside_at) return QKV_MEMORY;
-    status = scan(ctx, &e->main, e->end, most, e->main_at, &e->count);
-    return status ? status : scan(ctx, &e->beside, e->beside_end, most, e->beside_at, &beside);
+    status = examples_scan(ctx, &e->main, e->end, most, e->main_at, &e->count);
+    return status ? status : examples_scan(ctx, &e->beside, e->beside_end, most, e->beside_at, &beside);
 }
 
 void qkv_examples_free(struct qkv_examples *e) {
@@ -55,15 +55,15 @@ void qkv_examples_free(struct qkv_examples *e) {
     *e = (struct qkv_examples){0};
 }
 
-static size_t copy(const struct qkv_tokens *tokens, const size_t *at, size_t i, int32_t *ids) {
+static size_t examples_copy(const struct qkv_tokens *tokens, const size_t *at, size_t i, int32_t *ids) {
     for (size_t k = at[i]; k < at[i + 1]; k++) *ids++ = qkv_tokens_at(tokens, k);
     return at[i + 1] - at[i];
 }
 
 size_t qkv_examples_main(const struct qkv_examples *e, size_t i, int32_t *ids) {
-    return copy(&e->main, e->main_at, i, ids);
+    return examples_copy(&e->main, e->main_at, i, ids);
 }
 
 size_t qkv_examples_beside(const struct qkv_examples *e, size_t i, int32_t *ids) {
-    return copy(&e->beside, e->beside_at, i, ids);
+    return examples_copy(&e->beside, e->beside_at, i, ids);
 }

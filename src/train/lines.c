@@ -108,7 +108,7 @@ static enum qkv_status write_files(struct qkv_trainer *t, const struct files *f,
     return qkv_tokens_end(&to.beside, status);
 }
 
-static enum qkv_status remake(struct qkv_trainer *t, const struct files *f, const struct qkv_lines *lines) {
+static enum qkv_status lines_remake(struct qkv_trainer *t, const struct files *f, const struct qkv_lines *lines) {
     struct qkv_text_facts main = *f->main, beside = *f->beside;
     struct qkv_text_files texts;
     const char *missing = qkv_file_exists(f->main_path) ? f->beside_path : f->main_path;
@@ -130,7 +130,7 @@ static enum qkv_status open_files(struct qkv_trainer *t, const struct files *f, 
     if (f->main->bytes == 0)
         status = write_files(t, f, lines);
     else if (!qkv_file_exists(f->main_path) || !qkv_file_exists(f->beside_path))
-        status = remake(t, f, lines);
+        status = lines_remake(t, f, lines);
     examples->end = lines->end;
     examples->beside_end = lines->beside_end;
     if (!status) status = qkv_tokens_open(t->ctx, f->main_path, f->main, &examples->main);
@@ -177,12 +177,12 @@ enum qkv_status qkv_lines_open(struct qkv_trainer *t, const struct qkv_lines *li
     return status ? status : make_batches(t);
 }
 
-enum qkv_status qkv_lines_begin(struct qkv_trainer *t, uint64_t step, struct qkv_feed_step *out) {
+enum qkv_status qkv_lines_begin(struct qkv_trainer *t, uint64_t step, struct qkv_dataset_step *out) {
     uint64_t seed = (uint64_t)t->options.seed;
     const struct qkv_examples *e = &t->examples;
-    size_t batch = qkv_batches_turn(&t->batches, seed, step);
+    size_t batch = qkv_batches_at_step(&t->batches, seed, step);
     const uint32_t *rows = t->batches.order + t->batches.cut[batch];
-    *out = (struct qkv_feed_step){.rows = t->batches.shapes[batch].B, .tokens = (size_t)t->batches.tokens[batch]};
+    *out = (struct qkv_dataset_step){.rows = t->batches.shapes[batch].B, .tokens = (size_t)t->batches.tokens[batch]};
     for (size_t r = 0; r < out->rows; r++)
         out->targets += e->beside_end < 0 ? 1 : e->main_at[rows[r] + 1] - e->main_at[rows[r]];
     return QKV_OK;
@@ -194,14 +194,14 @@ uint64_t qkv_lines_total(struct qkv_trainer *t, uint64_t step) {
 
 void qkv_lines_rows(struct qkv_trainer *t, uint64_t step, size_t begin, size_t end, const uint32_t **rows,
                     struct qkv_batch *batch) {
-    size_t b = qkv_batches_turn(&t->batches, (uint64_t)t->options.seed, step);
+    size_t b = qkv_batches_at_step(&t->batches, (uint64_t)t->options.seed, step);
     *rows = t->batches.order + t->batches.cut[b] + begin;
     batch->B = end - begin;
     batch->T = t->batches.shapes[b].T;
     batch->source_T = t->batches.shapes[b].source_T;
 }
 
-enum qkv_status qkv_lines_validate(struct qkv_trainer *t, qkv_fill_rows *fill, qkv_look *look, void *user,
+enum qkv_status qkv_lines_validate(struct qkv_trainer *t, qkv_fill_rows *fill, qkv_attention_view *look, void *user,
                                    double *loss) {
     struct qkv_batches *b = &t->valid_batches;
     const struct qkv_examples *examples = t->options.valid ? &t->valid_examples : &t->examples;

@@ -56,7 +56,7 @@ enum qkv_status qkv_log_replace(struct qkv_context *ctx, struct qkv_log *log, co
     return status;
 }
 
-static double rounded(double x, double unit) {
+static double log_rounded(double x, double unit) {
     return round(x * unit) / unit;
 }
 
@@ -67,9 +67,9 @@ static enum qkv_status print_line(struct qkv_context *ctx, struct qkv_buffer *li
     qkv_real_text(loss, report->loss);
     qkv_real_text(norm, report->norm);
     qkv_real_text(rate, report->rate);
-    qkv_real_text(speed, rounded(report->tokens_per_second, 10));
-    qkv_real_text(share, rounded(report->flops_share, 1e4));
-    qkv_real_text(seconds, rounded(report->seconds, 1e3));
+    qkv_real_text(speed, log_rounded(report->tokens_per_second, 10));
+    qkv_real_text(share, log_rounded(report->flops_share, 1e4));
+    qkv_real_text(seconds, log_rounded(report->seconds, 1e3));
     qkv_real_text(valid, report->valid_loss);
     qkv_real_text(metric, report->metric);
     enum qkv_status status =

@@ -18,7 +18,7 @@ static bool learns_lines(const struct qkv_train_options *o) {
     return is_file(o->pairs) || is_file(o->labeled);
 }
 
-static bool validates(const struct qkv_train_options *o) {
+static bool needs_validates(const struct qkv_train_options *o) {
     return is_file(o->valid) || o->valid_fraction > 0;
 }
 
@@ -41,11 +41,11 @@ static bool need_fraction(const struct qkv_train_options *o) {
 }
 
 static bool need_evaluations(const struct qkv_train_options *o) {
-    return validates(o) || o->eval_every == 0;
+    return needs_validates(o) || o->eval_every == 0;
 }
 
 static bool need_validation(const struct qkv_train_options *o) {
-    return validates(o);
+    return needs_validates(o);
 }
 
 static bool need_fall(const struct qkv_train_options *o) {
@@ -171,8 +171,9 @@ static void follow_file(struct qkv_train_options *o) {
 
 static bool metric_of_others(const struct qkv_train_options *o, const struct qkv_spec *spec) {
     (void)spec;
-    if (is_name(o->metric, "accuracy")) return !is_file(o->labeled) || !validates(o);
-    return (is_name(o->metric, "exact") || is_name(o->metric, "token_error")) && (!is_file(o->pairs) || !validates(o));
+    if (is_name(o->metric, "accuracy")) return !is_file(o->labeled) || !needs_validates(o);
+    return (is_name(o->metric, "exact") || is_name(o->metric, "token_error")) &&
+           (!is_file(o->pairs) || !needs_validates(o));
 }
 
 static void follow_task(struct qkv_train_options *o) {

@@ -57,7 +57,7 @@ static const struct qkv_train_option *find_option(const char *name) {
     return NULL;
 }
 
-static void *field(const struct qkv_train_option *option, const struct qkv_train_options *options) {
+static void *options_field(const struct qkv_train_option *option, const struct qkv_train_options *options) {
     return (char *)(uintptr_t)options + option->offset;
 }
 
@@ -105,7 +105,7 @@ enum qkv_status qkv_train_set(struct qkv_context *ctx, struct qkv_train_options 
         }
         return qkv_fail(ctx, QKV_ARGUMENT, "there is no training option \"%s\"; known: %s", name, known);
     }
-    void *place = field(option, options);
+    void *place = options_field(option, options);
     enum qkv_status status = QKV_OK;
     double x;
     int64_t n;
@@ -148,7 +148,7 @@ void qkv_train_unset(struct qkv_train_options *options, const char *name) {
     struct qkv_train_options base;
     if (!option) return;
     qkv_train_base(options, &base);
-    memcpy(field(option, options), field(option, &base), sizes[option->type]);
+    memcpy(options_field(option, options), options_field(option, &base), sizes[option->type]);
     options->origin.given &= ~(UINT64_C(1) << (option - table));
 }
 
@@ -183,7 +183,7 @@ void qkv_train_base(const struct qkv_train_options *options, struct qkv_train_op
 
 bool qkv_train_same(const struct qkv_train_option *option, const struct qkv_train_options *a,
                     const struct qkv_train_options *b) {
-    const void *x = field(option, a), *y = field(option, b);
+    const void *x = options_field(option, a), *y = options_field(option, b);
     for (size_t k = 0; option->type == QKV_TRAIN_FILES && k < QKV_FILES_MAX; k++)
         if (((const char *const *)x)[k] != ((const char *const *)y)[k]) return false;
     if (option->type == QKV_TRAIN_FILES) return true;
@@ -198,7 +198,7 @@ bool qkv_train_same(const struct qkv_train_option *option, const struct qkv_trai
 
 void qkv_train_value_text(const struct qkv_train_option *option, const struct qkv_train_options *options,
                           char text[QKV_OPTION_TEXT]) {
-    const void *place = field(option, options);
+    const void *place = options_field(option, options);
     bool is_text = option->type == QKV_TRAIN_TEXT || option->type == QKV_TRAIN_FILES;
     const char *value = is_text ? *(const char *const *)place : NULL;
     char real[QKV_REAL_TEXT];
@@ -280,8 +280,8 @@ static enum qkv_status range_check(struct qkv_context *ctx, const struct range *
 static enum qkv_status check_range(struct qkv_context *ctx, const struct qkv_train_options *options,
                                    const struct range *range) {
     const struct qkv_train_option *option = find_option(range->name);
-    double x = option->type == QKV_TRAIN_REAL ? *(const double *)field(option, options)
-                                              : (double)*(const int64_t *)field(option, options);
+    double x = option->type == QKV_TRAIN_REAL ? *(const double *)options_field(option, options)
+                                              : (double)*(const int64_t *)options_field(option, options);
     char text[QKV_OPTION_TEXT];
     qkv_train_value_text(option, options, text);
     return range_check(ctx, range, x, text);
@@ -293,14 +293,14 @@ static int find_name(const char *const *names, size_t count, const char *name) {
     return -1;
 }
 
-static bool given(const char *text) {
+static bool options_given(const char *text) {
     return text && *text;
 }
 
 /* Behind the first name of a file, whose want the sentences below are about. */
 static enum qkv_status check_names(struct qkv_context *ctx, const struct qkv_train_options *o) {
     for (size_t i = 0; i < OPTION_COUNT; i++) {
-        const char *const *files = field(&table[i], o);
+        const char *const *files = options_field(&table[i], o);
         for (size_t k = 1; k < option_texts(&table[i]) && files[k]; k++)
             if (!files[k][0])
                 return qkv_fail(ctx, QKV_ARGUMENT, "%s has an empty name in it; name a file or leave it out",
@@ -312,28 +312,30 @@ static enum qkv_status check_names(struct qkv_context *ctx, const struct qkv_tra
 /* One kind of files to learn from, and options that belong to it. */
 static enum qkv_status check_files(struct qkv_context *ctx, const struct qkv_train_options *o) {
     static const char *const tasks[] = {"text", "mlm"};
-    int files = given(o->data) + given(o->pairs) + given(o->labeled);
+    int files = options_given(o->data) + options_given(o->pairs) + options_given(o->labeled);
     if (files == 0)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "data is missing: name the text file to train on (or pairs, or labeled: a file of lines)");
     if (files > 1)
         return qkv_fail(ctx, QKV_ARGUMENT, "%s and %s exclude each other: a run learns from one kind of files",
-                        given(o->data) ? "data" : "pairs", given(o->labeled) ? "labeled" : "pairs");
-    if (given(o->task) && find_name(tasks, 2, o->task) < 0)
+                        options_given(o->data) ? "data" : "pairs", options_given(o->labeled) ? "labeled" : "pairs");
+    if (options_given(o->task) && find_name(tasks, 2, o->task) < 0)
         return qkv_fail(ctx, QKV_ARGUMENT, "task is \"%s\"; it must be text or mlm", o->task);
-    if (given(o->task) && !given(o->data))
+    if (options_given(o->task) && !options_given(o->data))
         return qkv_fail(ctx, QKV_ARGUMENT, "task %s learns from a text (data), not from %s", o->task,
-                        given(o->pairs) ? "pairs" : "labelled lines");
+                        options_given(o->pairs) ? "pairs" : "labelled lines");
     return QKV_OK;
 }
 
 /* What a model to begin with brings is not given beside it. */
 static enum qkv_status check_from(struct qkv_context *ctx, const struct qkv_train_options *o) {
-    const char *beside = given(o->tokenizer) ? "tokenizer" : given(o->source_tokenizer) ? "source_tokenizer" : NULL;
-    if (given(o->from) && beside)
+    const char *beside = options_given(o->tokenizer)          ? "tokenizer"
+                         : options_given(o->source_tokenizer) ? "source_tokenizer"
+                                                              : NULL;
+    if (options_given(o->from) && beside)
         return qkv_fail(ctx, QKV_ARGUMENT, "%s has no place beside from: the weights belong to the tokenizer of %s",
                         beside, o->from);
-    if (o->new_head && !given(o->from))
+    if (o->new_head && !options_given(o->from))
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "new_head is given without a model to begin with (from): all of a new model is new");
     return QKV_OK;
@@ -345,16 +347,16 @@ static enum qkv_status check_metric(struct qkv_context *ctx, const struct qkv_tr
     if (metric < 0)
         return qkv_fail(ctx, QKV_ARGUMENT, "metric is \"%s\"; it must be loss, accuracy, exact or token_error",
                         o->metric ? o->metric : "");
-    if ((metric > 0 || o->patience > 0) && !given(o->valid) && o->valid_fraction == 0)
+    if ((metric > 0 || o->patience > 0) && !options_given(o->valid) && o->valid_fraction == 0)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "%s needs something to validate on; give a file (valid), or a valid_fraction greater than 0%s",
                         metric > 0 ? "metric" : "patience", metric > 0 ? ", or set metric to loss" : "");
     if (o->patience > 0 && o->eval_every == 0)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "patience counts evaluations, but eval_every 0 evaluates at the end only; set eval_every");
-    if (!strcmp(o->metric, "accuracy") && !given(o->labeled))
+    if (!strcmp(o->metric, "accuracy") && !options_given(o->labeled))
         return qkv_fail(ctx, QKV_ARGUMENT, "metric accuracy needs labelled lines (labeled)");
-    if (metric > 1 && !given(o->pairs))
+    if (metric > 1 && !options_given(o->pairs))
         return qkv_fail(ctx, QKV_ARGUMENT, "metric %s needs pairs: it compares what is found with the targets",
                         o->metric);
     return QKV_OK;
@@ -424,8 +426,8 @@ enum qkv_status qkv_train_copy(struct qkv_context *ctx, struct qkv_train_options
     enum qkv_status status = QKV_OK;
     *copy = *options;
     for (size_t i = 0; i < OPTION_COUNT; i++) {
-        const char *const *from = field(&table[i], options);
-        const char **to = field(&table[i], copy);
+        const char *const *from = options_field(&table[i], options);
+        const char **to = options_field(&table[i], copy);
         for (size_t k = 0; k < option_texts(&table[i]); k++) {
             to[k] = from[k] && !status ? qkv_copy_string(ctx, from[k]) : NULL;
             if (from[k] && !to[k]) status = QKV_MEMORY;
@@ -437,7 +439,7 @@ enum qkv_status qkv_train_copy(struct qkv_context *ctx, struct qkv_train_options
 
 void qkv_train_release(struct qkv_train_options *options) {
     for (size_t i = 0; i < OPTION_COUNT; i++) {
-        char **texts = field(&table[i], options);
+        char **texts = options_field(&table[i], options);
         for (size_t k = 0; k < option_texts(&table[i]); k++) {
             free(texts[k]);
             texts[k] = NULL;

@@ -13,7 +13,7 @@ enum qkv_status qkv_train_precision(struct qkv_context *ctx, struct qkv_train_op
         free((void *)(uintptr_t)options->precision);
         options->precision = owned;
     }
-    qkv_set_precision(ctx, strcmp(options->precision, "bf16") == 0 ? QKV_MIXED_BF16 : QKV_FP32);
+    qkv_context_set_precision(ctx, strcmp(options->precision, "bf16") == 0 ? QKV_MIXED_BF16 : QKV_FP32);
     return QKV_OK;
 }
 

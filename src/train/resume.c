@@ -10,7 +10,7 @@ static enum qkv_status read_model(struct qkv_trainer *t) {
     char *path = qkv_join_path(t->ctx, t->folder, QKV_CONFIG_FILE);
     enum qkv_status status = path ? qkv_spec_read(t->ctx, &spec, path, NULL, 0) : QKV_MEMORY;
     free(path);
-    if (!status) status = qkv_feed_check(t->ctx, &t->options, &spec);
+    if (!status) status = qkv_dataset_check(t->ctx, &t->options, &spec);
     if (!status) status = qkv_trainer_apply(t->ctx, &t->options, &spec);
     if (!status) status = t->feed->restore(t);
     return status ? status : qkv_trainer_build(t, &spec);
@@ -36,11 +36,11 @@ static enum qkv_status resume_note_end(struct qkv_trainer *t, int64_t before, co
             "the run ends at step %lld now, no longer at %lld; no step was done, so the schedule "
             "is the one of a run of that length",
             steps, (long long)before);
-    double was = qkv_train_rate(&t->options, seams, step - 1);
+    double was = qkv_learning_rate(&t->options, seams, step - 1);
     if (steps == step)
         return qkv_trainer_add_note(t, "the run ends at step %lld now, no longer at %lld; the rate was %.3g", steps,
                                     (long long)before, was);
-    double is = qkv_train_rate(&t->options, seams, step), last = qkv_train_rate(&t->options, seams, steps - 1);
+    double is = qkv_learning_rate(&t->options, seams, step), last = qkv_learning_rate(&t->options, seams, steps - 1);
     return qkv_trainer_add_note(
         t,
         "the run ends at step %lld now, no longer at %lld: the rate was %.3g at step %lld, is %.3g "
@@ -97,11 +97,11 @@ static enum qkv_status resume_options(struct qkv_trainer *t, struct qkv_resume_o
 
 /* ---- all of it ----------------------------------------------------------------------------------------------------- */
 
-static enum qkv_status resume(struct qkv_trainer *t, struct qkv_resume_options *o) {
+static enum qkv_status resume_all(struct qkv_trainer *t, struct qkv_resume_options *o) {
     enum qkv_status status = qkv_run_check_files(t->ctx, t->folder);
     if (!status) status = resume_options(t, o);
     if (!status) status = qkv_train_precision(t->ctx, &t->options, false);
-    t->feed = qkv_feed_choose(&t->options);
+    t->feed = qkv_dataset_choose(&t->options);
     if (!status) status = qkv_log_open(t->ctx, &t->log, t->folder);
     if (!status) status = read_model(t);
     if (!status) status = qkv_checkpoint_read(t);
@@ -123,7 +123,7 @@ enum qkv_status qkv_trainer_resume_with(struct qkv_context *ctx, const char *fol
     struct qkv_trainer *t = NULL;
     *out = NULL;
     enum qkv_status status = qkv_trainer_begin(ctx, folder, progress, user, &t);
-    if (!status) status = resume(t, &changes);
+    if (!status) status = resume_all(t, &changes);
     if (status) {
         qkv_trainer_free(t);
         return status;

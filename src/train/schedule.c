@@ -69,7 +69,7 @@ static struct curve curve_after(const struct qkv_train_options *o, const struct 
     return next;
 }
 
-double qkv_train_rate(const struct qkv_train_options *options, const struct qkv_seams *seams, int64_t s) {
+double qkv_learning_rate(const struct qkv_train_options *options, const struct qkv_seams *seams, int64_t s) {
     bool any = seams && seams->count > 0;
     struct curve curve = curve_first(options, any ? seams->first_end : options->steps);
     for (size_t i = 0; any && i < seams->count && seams->items[i].step <= s; i++)

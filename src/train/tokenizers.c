@@ -53,7 +53,8 @@ enum qkv_status qkv_tokenizer_check_choice(struct qkv_context *ctx, const char *
     return parse_size(ctx, &c, size, &options);
 }
 
-static enum qkv_status load(struct qkv_context *ctx, const struct qkv_tokenizer_choice *c, struct qkv_tokenizer **out) {
+static enum qkv_status tokenizers_load(struct qkv_context *ctx, const struct qkv_tokenizer_choice *c,
+                                       struct qkv_tokenizer **out) {
     bool found;
     enum qkv_status status = qkv_file_find(ctx, c->choice, &found);
     if (status) return status;
@@ -115,7 +116,7 @@ enum qkv_status qkv_tokenizer_make(struct qkv_context *ctx, const struct qkv_tok
     const char *size = NULL;
     *out = NULL;
     if (!c.choice) c.choice = "chars";
-    if (!parse_kind(c.choice, &options.kind, &size)) return load(ctx, &c, out);
+    if (!parse_kind(c.choice, &options.kind, &size)) return tokenizers_load(ctx, &c, out);
     enum qkv_status status = size ? parse_size(ctx, &c, size, &options) : QKV_OK;
     if (status) return status;
     options.specials = c.specials;

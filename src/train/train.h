@@ -9,7 +9,7 @@
  *   tokens.data.bin, tokens.valid.bin                the tokenized texts, targets or labelled texts (tokens.c)
  *   tokens.data.beside.bin, tokens.valid.beside.bin  the sources or labels that belong to them
  *   log.jsonl                                        a line a step (log.c)
- *   machine.jsonl                                    a line for each time it was begun or gone on with (machine.c)
+ *   machine.jsonl                                    a line for each time it was begun or gone on with (machine_log.c)
  *   checkpoint.safetensors                           latest weights, moments and position (checkpoint.c)
  *
  * Whatever a step draws at random is a pure function of (seed, step, place in the step), so the position of a run is
@@ -112,7 +112,7 @@ struct qkv_seams { /* {0}: none */
     int64_t first_end; /* the number of steps before the first seam */
 };
 /* The rate of step s, counted from 0. `seams` NULL: none. */
-double qkv_train_rate(const struct qkv_train_options *options, const struct qkv_seams *seams, int64_t s);
+double qkv_learning_rate(const struct qkv_train_options *options, const struct qkv_seams *seams, int64_t s);
 
 /* "decay", "flat", "rewarm". */
 enum qkv_status qkv_extend_parse(struct qkv_context *ctx, const char *name, enum qkv_extend *extend);
@@ -276,7 +276,7 @@ enum qkv_status qkv_tokens_outside(struct qkv_context *ctx, const struct qkv_tok
 enum qkv_status qkv_tokens_window(struct qkv_context *ctx, const struct qkv_tokens *tokens, size_t start, size_t T,
                                   int32_t *ids, int32_t *targets);
 
-/* ---- what is drawn at random (draw.c) -------------------------------------------------------------------------------- */
+/* ---- what is drawn at random (rng_streams.c) -------------------------------------------------------------------------------- */
 
 /* Where row r of step s begins, uniform over the `count` − context windows of a text. */
 size_t qkv_draw_window(uint64_t seed, uint64_t step, uint64_t row, size_t windows);
@@ -329,7 +329,7 @@ enum qkv_status qkv_batches_make(struct qkv_context *ctx, const struct qkv_examp
                                  struct qkv_batches *batches);
 void qkv_batches_free(struct qkv_batches *batches);
 /* Puts them into the order of the epoch that a step lies in; the answer is the batch of the step. */
-size_t qkv_batches_turn(struct qkv_batches *batches, uint64_t seed, uint64_t step);
+size_t qkv_batches_at_step(struct qkv_batches *batches, uint64_t seed, uint64_t step);
 /* Tokens of all batches up to and including that of `step`. */
 uint64_t qkv_batches_tokens(struct qkv_batches *batches, uint64_t seed, uint64_t step);
 /* The shapes of all batches, cut into `parts` each, every one once; free() it. */
@@ -383,7 +383,7 @@ enum qkv_status qkv_log_write(struct qkv_context *ctx, struct qkv_log *log, cons
 enum qkv_status qkv_log_sync(struct qkv_context *ctx, struct qkv_log *log);
 void qkv_log_close(struct qkv_log *log);
 
-/* Appends a line about this machine to machine.jsonl (machine.c); at step 0 the file begins. */
+/* Appends a line about this machine to machine.jsonl (machine_log.c); at step 0 the file begins. */
 enum qkv_status qkv_machine_note(struct qkv_context *ctx, const char *folder, int64_t step);
 
 /* ---- train.json (train_json.c) ----------------------------------------------------------------------------------------- */
@@ -444,15 +444,15 @@ enum qkv_status qkv_origin_labels(struct qkv_trainer *trainer);
 /* Copies its weights into the trainer's model, and frees it. */
 enum qkv_status qkv_origin_copy(struct qkv_trainer *trainer);
 
-/* ---- feeds: what a run learns from (feed.c; feed_text.c, feed_mlm.c, feed_pairs.c, feed_labeled.c) ------------------------- */
+/* ---- datasets: what a run learns from (dataset.c, dataset_*.c) ------------------------- */
 
 struct qkv_trainer;
-struct qkv_feed_step { /* the batch of a step */
-    size_t rows;       /* that are cut into parts */
-    size_t targets;    /* that count, in all rows */
-    size_t tokens;     /* of all rows, without padding */
+struct qkv_dataset_step { /* the batch of a step */
+    size_t rows;          /* that are cut into parts */
+    size_t targets;       /* that count, in all rows */
+    size_t tokens;        /* of all rows, without padding */
 };
-struct qkv_feed {
+struct qkv_dataset {
     const char *name;
     /* Whether a model can learn this, before anything is done. */
     enum qkv_status (*check)(struct qkv_context *ctx, const struct qkv_train_options *options,
@@ -465,7 +465,7 @@ struct qkv_feed {
      * which shapes will come. */
     enum qkv_status (*open)(struct qkv_trainer *trainer);
     /* Looks at the batch of a step, then gives its rows begin … end. */
-    enum qkv_status (*begin)(struct qkv_trainer *trainer, uint64_t step, struct qkv_feed_step *out);
+    enum qkv_status (*begin)(struct qkv_trainer *trainer, uint64_t step, struct qkv_dataset_step *out);
     enum qkv_status (*fill)(struct qkv_trainer *trainer, uint64_t step, size_t begin, size_t end,
                             struct qkv_batch *batch);
     /* Tokens of all steps up to and including this one. */
@@ -473,27 +473,27 @@ struct qkv_feed {
     /* The loss over what is kept for validation, and the metric where that is another one. */
     enum qkv_status (*validate)(struct qkv_trainer *trainer, double *loss, double *metric);
 };
-extern const struct qkv_feed qkv_feed_text, qkv_feed_mlm, qkv_feed_pairs, qkv_feed_labeled;
+extern const struct qkv_dataset qkv_dataset_text, qkv_dataset_mlm, qkv_dataset_pairs, qkv_dataset_labeled;
 /* The one that (checked) options choose. */
-const struct qkv_feed *qkv_feed_choose(const struct qkv_train_options *options);
+const struct qkv_dataset *qkv_dataset_choose(const struct qkv_train_options *options);
 /* Whether model and options suit it. */
-enum qkv_status qkv_feed_check(struct qkv_context *ctx, const struct qkv_train_options *options,
-                               const struct qkv_spec *spec);
+enum qkv_status qkv_dataset_check(struct qkv_context *ctx, const struct qkv_train_options *options,
+                                  const struct qkv_spec *spec);
 /* The names of the files to learn from, QKV_FILES_MAX of them. */
 const char *const *qkv_feed_files(const struct qkv_train_options *options);
 
-/* Shared by the feeds of windows (feed_text.c). */
+/* Shared by the datasets of windows (dataset_text.c). */
 enum qkv_status qkv_text_prepare(struct qkv_trainer *trainer, struct qkv_spec *spec, const char *const *specials,
                                  size_t special_count);
 enum qkv_status qkv_text_restore(struct qkv_trainer *trainer);
-enum qkv_status qkv_text_feed_open(struct qkv_trainer *trainer);
-enum qkv_status qkv_text_begin(struct qkv_trainer *trainer, uint64_t step, struct qkv_feed_step *out);
+enum qkv_status qkv_text_dataset_open(struct qkv_trainer *trainer);
+enum qkv_status qkv_text_begin(struct qkv_trainer *trainer, uint64_t step, struct qkv_dataset_step *out);
 uint64_t qkv_text_total(struct qkv_trainer *trainer, uint64_t step);
 enum qkv_status qkv_text_fill(struct qkv_trainer *trainer, uint64_t step, size_t begin, size_t end,
                               struct qkv_batch *batch);
 enum qkv_status qkv_text_validate(struct qkv_trainer *trainer, const struct qkv_masking *masking, double *loss);
 
-/* Masked-language modelling (feed_mlm.c; Devlin et al. 2018). */
+/* Masked-language modelling (dataset_mlm.c; Devlin et al. 2018). */
 struct qkv_masking {
     double probability;
     int32_t mask, vocab;
@@ -525,7 +525,7 @@ enum qkv_status qkv_lines_open(struct qkv_trainer *trainer, const struct qkv_lin
 enum qkv_status qkv_lines_text(struct qkv_trainer *trainer, const struct qkv_lines *lines, int side,
                                struct qkv_buffer *text);
 uint64_t qkv_lines_total(struct qkv_trainer *trainer, uint64_t step);
-enum qkv_status qkv_lines_begin(struct qkv_trainer *trainer, uint64_t step, struct qkv_feed_step *out);
+enum qkv_status qkv_lines_begin(struct qkv_trainer *trainer, uint64_t step, struct qkv_dataset_step *out);
 /* Rows begin … end of the batch of a step: which examples, and their shape. */
 void qkv_lines_rows(struct qkv_trainer *trainer, uint64_t step, size_t begin, size_t end, const uint32_t **rows,
                     struct qkv_batch *batch);
@@ -533,12 +533,12 @@ void qkv_lines_rows(struct qkv_trainer *trainer, uint64_t step, size_t begin, si
  * every batch that was run, or is NULL. */
 typedef void qkv_fill_rows(struct qkv_trainer *trainer, const struct qkv_examples *examples, const uint32_t *rows,
                            struct qkv_batch *batch);
-typedef void qkv_look(struct qkv_trainer *trainer, const struct qkv_batch *batch, void *user);
-enum qkv_status qkv_lines_validate(struct qkv_trainer *trainer, qkv_fill_rows *fill, qkv_look *look, void *user,
-                                   double *loss);
+typedef void qkv_attention_view(struct qkv_trainer *trainer, const struct qkv_batch *batch, void *user);
+enum qkv_status qkv_lines_validate(struct qkv_trainer *trainer, qkv_fill_rows *fill, qkv_attention_view *look,
+                                   void *user, double *loss);
 
-/* Greedy search over the first 500 validation sources (found.c). */
-enum qkv_status qkv_found_measure(struct qkv_trainer *trainer, double *exact, double *token_error);
+/* Greedy search over the first 500 validation sources (validate_search.c). */
+enum qkv_status qkv_validate_search(struct qkv_trainer *trainer, double *exact, double *token_error);
 
 /* ---- the trainer (trainer.c; made by create.c or resume.c) ------------------------------------------------------------------------ */
 
@@ -549,7 +549,7 @@ struct qkv_trainer {
     char *folder;
     struct qkv_train_options options; /* owns its texts */
     struct qkv_run_facts facts;
-    const struct qkv_feed *feed;
+    const struct qkv_dataset *feed;
     struct qkv_tokenizer *tokenizer, *source_tokenizer; /* until the model has them */
     char **labels;                                      /* sorted, of labelled lines */
     size_t label_count;

@@ -134,7 +134,8 @@ enum qkv_status qkv_train_json_write(struct qkv_context *ctx, const char *folder
 
 /* ---- reading ------------------------------------------------------------------------------------------------------- */
 
-static enum qkv_status wrong(struct qkv_context *ctx, const char *path, const char *key, const char *expected) {
+static enum qkv_status train_json_wrong(struct qkv_context *ctx, const char *path, const char *key,
+                                        const char *expected) {
     return qkv_fail(ctx, QKV_FORMAT, "%s: %s must be %s; restore the file or start a new run", path, key, expected);
 }
 
@@ -142,12 +143,13 @@ static enum qkv_status wrong(struct qkv_context *ctx, const char *path, const ch
 static enum qkv_status read_names(struct qkv_context *ctx, const char *path, const char *key, const json_t *value,
                                   const char **files) {
     size_t count = json_is_array(value) ? json_array_size(value) : 1;
-    if (count < 1 || count > QKV_FILES_MAX) return wrong(ctx, path, key, "a list of at most 64 texts");
+    if (count < 1 || count > QKV_FILES_MAX) return train_json_wrong(ctx, path, key, "a list of at most 64 texts");
     for (size_t i = 0; i < QKV_FILES_MAX; i++) files[i] = NULL;
     for (size_t i = 0; i < count; i++) {
         const json_t *item = json_is_array(value) ? json_array_get(value, i) : value;
         files[i] = json_string_value(item);
-        if (!files[i] && !json_is_null(value)) return wrong(ctx, path, key, "a text, a list of texts or null");
+        if (!files[i] && !json_is_null(value))
+            return train_json_wrong(ctx, path, key, "a text, a list of texts or null");
     }
     return QKV_OK;
 }
@@ -164,21 +166,21 @@ static enum qkv_status read_option(struct qkv_context *ctx, const char *path, co
     const char *text = json_string_value(value);
     switch (option->type) {
     case QKV_TRAIN_TEXT:
-        if (!text && !json_is_null(value)) return wrong(ctx, path, key, "a text or null");
+        if (!text && !json_is_null(value)) return train_json_wrong(ctx, path, key, "a text or null");
         memcpy(place, &text, sizeof text);
         break;
     case QKV_TRAIN_FILES:
         return read_names(ctx, path, key, value, place);
     case QKV_TRAIN_REAL:
-        if (!json_is_number(value)) return wrong(ctx, path, key, "a number");
+        if (!json_is_number(value)) return train_json_wrong(ctx, path, key, "a number");
         memcpy(place, &x, sizeof x);
         break;
     case QKV_TRAIN_COUNT:
-        if (!json_is_integer(value)) return wrong(ctx, path, key, "a whole number");
+        if (!json_is_integer(value)) return train_json_wrong(ctx, path, key, "a whole number");
         memcpy(place, &n, sizeof n);
         break;
     case QKV_TRAIN_FLAG:
-        if (!json_is_boolean(value)) return wrong(ctx, path, key, "true or false");
+        if (!json_is_boolean(value)) return train_json_wrong(ctx, path, key, "true or false");
         *(bool *)place = json_is_true(value);
         break;
     }
@@ -226,14 +228,15 @@ static enum qkv_status read_files(struct qkv_context *ctx, const char *path, con
     if (!list && !names[1]) return qkv_text_files_add(ctx, files, &file);
     for (size_t i = 0; i < json_array_size(list); i++) {
         if (!read_file(json_array_get(list, i), &file))
-            return wrong(ctx, path, "texts.*.files", "objects of path, bytes, hash and tokens");
+            return train_json_wrong(ctx, path, "texts.*.files", "objects of path, bytes, hash and tokens");
         bytes += file.bytes;
         tokens += file.tokens;
         enum qkv_status status = qkv_text_files_add(ctx, files, &file);
         if (status) return status;
     }
     if (bytes == facts->bytes && tokens == facts->tokens) return QKV_OK;
-    return wrong(ctx, path, "texts.*.files", "a list of files that have the bytes and tokens of the text together");
+    return train_json_wrong(ctx, path, "texts.*.files",
+                            "a list of files that have the bytes and tokens of the text together");
 }
 
 static enum qkv_status read_all(struct qkv_context *ctx, const char *path, const json_t *root,
@@ -241,9 +244,11 @@ static enum qkv_status read_all(struct qkv_context *ctx, const char *path, const
     const char *format = json_string_value(json_object_get(root, "format")), *key;
     const json_t *tokenizer = json_object_get(root, "tokenizer"), *texts = json_object_get(root, "texts");
     json_t *values = json_object_get(root, "options"), *value;
-    if (!format || strcmp(format, QKV_TRAIN_FORMAT) != 0) return wrong(ctx, path, "format", "\"" QKV_TRAIN_FORMAT "\"");
-    if (json_integer_value(json_object_get(root, "version")) != VERSION) return wrong(ctx, path, "version", "1");
-    if (!json_is_object(values)) return wrong(ctx, path, "options", "an object");
+    if (!format || strcmp(format, QKV_TRAIN_FORMAT) != 0)
+        return train_json_wrong(ctx, path, "format", "\"" QKV_TRAIN_FORMAT "\"");
+    if (json_integer_value(json_object_get(root, "version")) != VERSION)
+        return train_json_wrong(ctx, path, "version", "1");
+    if (!json_is_object(values)) return train_json_wrong(ctx, path, "options", "an object");
     enum qkv_status status = qkv_train_defaults(ctx, NULL, options);
     json_object_foreach(values, key, value) {
         if (!status) status = read_option(ctx, path, key, value, options);
@@ -257,12 +262,14 @@ static enum qkv_status read_all(struct qkv_context *ctx, const char *path, const
     }
     const json_t *from = json_object_get(root, "from");
     if (from && (!read_count(from, "bytes", &facts->from_bytes) || !read_hash(from, "hash", &facts->from_hash)))
-        return wrong(ctx, path, "from", "an object of bytes and hash: those of the weights that the run began with");
+        return train_json_wrong(ctx, path, "from",
+                                "an object of bytes and hash: those of the weights that the run began with");
     if (!read_facts(texts, "data", tokenizer, &facts->data))
-        return wrong(ctx, path, "texts.data",
-                     "an object of bytes, hash and tokens beside a tokenizer of vocab and hash");
+        return train_json_wrong(ctx, path, "texts.data",
+                                "an object of bytes, hash and tokens beside a tokenizer of vocab and hash");
     if (options->valid && !read_facts(texts, "valid", tokenizer, &facts->valid))
-        return wrong(ctx, path, "texts.valid", "an object of bytes, hash and tokens, as there is a validation text");
+        return train_json_wrong(ctx, path, "texts.valid",
+                                "an object of bytes, hash and tokens, as there is a validation text");
     status = read_files(ctx, path, json_object_get(texts, "data"), qkv_feed_files(options), &facts->data,
                         &facts->data_files);
     if (!status && options->valid)
@@ -271,10 +278,11 @@ static enum qkv_status read_all(struct qkv_context *ctx, const char *path, const
     if (status || (!options->pairs && !options->labeled)) return status;
     const json_t *beside = json_object_get(root, "beside"), *names = json_object_get(beside, "tokenizer");
     if (!read_facts(beside, "data", names, &facts->beside_data))
-        return wrong(ctx, path, "beside.data",
-                     "an object of bytes, hash and tokens beside a tokenizer of vocab and hash");
+        return train_json_wrong(ctx, path, "beside.data",
+                                "an object of bytes, hash and tokens beside a tokenizer of vocab and hash");
     if (options->valid && !read_facts(beside, "valid", names, &facts->beside_valid))
-        return wrong(ctx, path, "beside.valid", "an object of bytes, hash and tokens, as there is a validation file");
+        return train_json_wrong(ctx, path, "beside.valid",
+                                "an object of bytes, hash and tokens, as there is a validation file");
     return QKV_OK;
 }
 

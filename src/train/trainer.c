@@ -24,7 +24,7 @@ enum qkv_status qkv_train_progress(struct qkv_context *ctx, qkv_progress *progre
 /* ---- the update -------------------------------------------------------------------------------------------------------- */
 
 /* Forward and backward over rows [begin, end) of the batch; adds their share of the loss. */
-static enum qkv_status run_part(struct qkv_trainer *t, const struct qkv_feed_step *step, uint64_t part, size_t begin,
+static enum qkv_status run_part(struct qkv_trainer *t, const struct qkv_dataset_step *step, uint64_t part, size_t begin,
                                 size_t end, double *loss) {
     uint64_t s = (uint64_t)t->report.step;
     struct qkv_batch batch = {.ids = t->ids, .targets = t->targets, .loss_count = step->targets};
@@ -48,36 +48,36 @@ static enum qkv_status fail_number(struct qkv_trainer *t, int64_t step, const ch
 }
 
 /* A lap over `floats` of every parameter's. */
-static void lap(struct qkv_trainer *t, const char *name, double floats) {
+static void trainer_lap(struct qkv_trainer *t, const char *name, double floats) {
     qkv_profile_lap(t->ctx, name, QKV_PROFILE_WHOLE, 0, floats * sizeof(float) * (double)t->model->weight_floats);
 }
 
 /* Forward and backward over the whole batch. */
-static enum qkv_status run_batch(struct qkv_trainer *t, struct qkv_feed_step *batch, double *loss) {
+static enum qkv_status run_batch(struct qkv_trainer *t, struct qkv_dataset_step *batch, double *loss) {
     const struct qkv_train_options *o = &t->options;
     enum qkv_status status = t->feed->begin(t, (uint64_t)t->report.step, batch);
     size_t parts = (size_t)o->accumulate < batch->rows ? (size_t)o->accumulate : batch->rows;
-    lap(t, "data", 0);
+    trainer_lap(t, "data", 0);
     if (t->model->dirty) qkv_model_clear_gradients(t->model); /* a step was begun and not ended */
     for (size_t k = 0; k < parts && !status; k++)
         status = run_part(t, batch, k, k * batch->rows / parts, (k + 1) * batch->rows / parts, loss);
     return status;
 }
 
-static enum qkv_status update(struct qkv_trainer *t) {
+static enum qkv_status trainer_update(struct qkv_trainer *t) {
     const struct qkv_train_options *o = &t->options;
-    struct qkv_feed_step batch;
+    struct qkv_dataset_step batch;
     double started = qkv_clock(), loss = 0;
     enum qkv_status status = run_batch(t, &batch, &loss);
     if (status) return status;
     int64_t step = t->report.step + 1;
     if (!isfinite(loss)) return fail_number(t, step, "loss");
-    double norm = qkv_model_gradient_norm(t->model), rate = qkv_train_rate(o, &t->facts.seams, t->report.step);
-    lap(t, "gradient norm", 1);
+    double norm = qkv_model_gradient_norm(t->model), rate = qkv_learning_rate(o, &t->facts.seams, t->report.step);
+    trainer_lap(t, "gradient norm", 1);
     if (!isfinite(norm)) return fail_number(t, step, "norm of the gradients");
     status = qkv_optimizer_step(t->optimizer, rate, o->clip > 0 && norm > o->clip ? o->clip / norm : 1);
     if (status) return status;
-    lap(t, "optimizer", (double)(2 + 2 * qkv_optimizer_moments(t->optimizer) + 2));
+    trainer_lap(t, "optimizer", (double)(2 + 2 * qkv_optimizer_moments(t->optimizer) + 2));
     double seconds = qkv_clock() - started;
     t->report.step = step;
     t->report.loss = loss;
@@ -93,7 +93,7 @@ static enum qkv_status update(struct qkv_trainer *t) {
 static enum qkv_status profiled_update(struct qkv_trainer *t) {
     t->ctx->profile = t->profile;
     if (t->profile) qkv_profile_start(t->profile);
-    enum qkv_status status = update(t);
+    enum qkv_status status = trainer_update(t);
     t->ctx->profile = NULL;
     if (!status) t->profiled++;
     return status;
@@ -134,7 +134,7 @@ static bool is_better(const char *name, double metric, double best) {
     return more ? !(metric <= best) : !(metric >= best);
 }
 
-static enum qkv_status evaluate(struct qkv_trainer *t) {
+static enum qkv_status trainer_evaluate(struct qkv_trainer *t) {
     double loss, metric;
     enum qkv_status status = t->feed->validate(t, &loss, &metric);
     if (status) return status;
@@ -173,7 +173,7 @@ enum qkv_status qkv_trainer_save(struct qkv_trainer *t) {
     return status;
 }
 
-static enum qkv_status step(struct qkv_trainer *t) {
+static enum qkv_status trainer_step(struct qkv_trainer *t) {
     enum qkv_status status = QKV_OK;
     t->report.evaluated = t->report.best = t->report.saved = false;
     if (t->failed)
@@ -185,7 +185,7 @@ static enum qkv_status step(struct qkv_trainer *t) {
         if (t->report.step >= t->options.steps || has_ended(t)) return QKV_OK;
         status = profiled_update(t);
     }
-    if (!status && t->validation_pass && falls_due(t, t->options.eval_every)) status = evaluate(t);
+    if (!status && t->validation_pass && falls_due(t, t->options.eval_every)) status = trainer_evaluate(t);
     if (!status) status = write_line(t);
     if (status) return status;
     t->pending = false;
@@ -198,7 +198,7 @@ static enum qkv_status step(struct qkv_trainer *t) {
 
 enum qkv_status qkv_trainer_step(struct qkv_trainer *trainer, struct qkv_train_report *report) {
     QKV_CALL(trainer->ctx);
-    enum qkv_status status = step(trainer);
+    enum qkv_status status = trainer_step(trainer);
     trainer->report.ended = !status && has_ended(trainer);
     trainer->report.steps = trainer->report.ended ? trainer->report.step : trainer->options.steps;
     trainer->report.metric_name = trainer->options.metric;
@@ -265,7 +265,7 @@ size_t qkv_trainer_bytes(const struct qkv_trainer *trainer) {
     const struct qkv_trainer *t = trainer;
     size_t bytes = qkv_optimizer_bytes(t->optimizer) + qkv_pass_bytes(t->pass);
     bytes += (2 * t->positions + t->source_positions + 2 * t->B) * sizeof(int32_t);
-    bytes += t->model->packed.capacity + t->model->packed_back.capacity;
+    bytes += t->model->packed_arena.capacity + t->model->packed_back.capacity;
     if (t->validation_pass) bytes += qkv_pass_bytes(t->validation_pass);
     for (size_t i = 0; i < qkv_model_parameters(t->model); i++) /* weight and gradient */
         bytes += 2 * sizeof(float) * qkv_array_elements(qkv_model_parameter(t->model, i));

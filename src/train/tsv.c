@@ -55,7 +55,7 @@ void qkv_tsv_close(struct qkv_tsv *tsv) {
     qkv_unmap_file(&tsv->map);
 }
 
-static enum qkv_status split(const struct qkv_tsv *tsv, const char *line, size_t size, struct qkv_tsv_row *row) {
+static enum qkv_status tsv_split(const struct qkv_tsv *tsv, const char *line, size_t size, struct qkv_tsv_row *row) {
     const char *tab = memchr(line, '\t', size);
     if (!tab)
         return qkv_tsv_fail(tsv, tsv->line, "no tab in this line; write a %s, a tab and a %s", tsv->first, tsv->second);
@@ -85,7 +85,7 @@ enum qkv_status qkv_tsv_next(struct qkv_tsv *tsv, struct qkv_tsv_row *row, bool 
         if (size > 0 && line[size - 1] == '\r') size--;
         /* A line of tabs alone is no blank line but one whose sides are empty. */
         if (is_blank(line, size) && !memchr(line, '\t', size)) continue;
-        return split(tsv, line, size, row);
+        return tsv_split(tsv, line, size, row);
     }
     *end = true;
     return QKV_OK;

@@ -54,8 +54,8 @@ struct qkv_attend_kernels {
     void (*delta)(const struct qkv_attend_plan *plan, size_t begin, size_t end);
     /* dk, dv of one chunk of keys, and its share of dq; items are (chunks,B,Hkv). */
     void (*backward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
-    /* The gradient of the addend for one block of keys; items are (distinct batch rows,distinct heads,key_blocks). */
-    void (*addend)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
+    /* The gradient of the attention_bias for one block of keys; items are (distinct batch rows,distinct heads,key_blocks). */
+    void (*attention_bias)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
     /* dq of one block of rows from the chunks' shares; items are (B,Hkv,blocks). */
     void (*gather)(const struct qkv_attend_plan *plan, size_t item);
     /* The weights, or what stage says, of the rows [first + item·block, …) of one head. */
@@ -64,7 +64,7 @@ struct qkv_attend_kernels {
     void (*norm)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
 };
 
-/* Attention whose products are those of bf16 (attend_bf16_*.c, once for every table). Row statistics, addend and gather are
+/* Attention whose products are those of bf16 (attend_bf16_*.c, once for every table). Row statistics, attention_bias and gather are
  * of the kernels above. */
 struct qkv_attend_bf16_kernels {
     size_t strip;         /* query rows a product: blocks forward are a multiple of it */

@@ -1,7 +1,7 @@
 /* attend_addend.c: the gradient of what is added to the scores, dA = P∘(dP − delta), summed over what it is broadcast
  * over; P, dP and delta as in attend_backward.c.
  *
- * One item owns a block of keys of one distinct batch row and head of the addend, and walks over all the rows that share
+ * One item owns a block of keys of one distinct batch row and head of the attention_bias, and walks over all the rows that share
  * its entries, always in the same order. Tiles are summed in scratch, block by block, before anything is written. */
 #include "kernel/isa/attend_backward.h"
 
@@ -25,7 +25,7 @@ static void add_head(struct backward *f, size_t block, size_t b, size_t h, size_
 
 void QKV_K(attend_addend)(const struct qkv_attend_plan *plan, size_t item, float *scratch) {
     const struct qkv_attend *a = plan->a;
-    const struct qkv_pairs *pairs = &a->addend_pairs;
+    const struct qkv_pairs *pairs = &a->attention_bias_strides;
     size_t block = item % plan->key_blocks, heads = pairs->head_stride ? a->H : 1;
     size_t h0 = item / plan->key_blocks % heads, b0 = item / plan->key_blocks / heads;
     size_t h1 = pairs->head_stride ? h0 + 1 : a->H, b1 = pairs->batch_stride ? b0 + 1 : a->B;
@@ -34,7 +34,7 @@ void QKV_K(attend_addend)(const struct qkv_attend_plan *plan, size_t item, float
     QKV_K(attend_backward_start)(&f, plan, scratch);
     QKV_K(attend_backward_keys)(&f, b0, h0 / plan->group, block);
     f.of_score = true, f.plain = false, f.wants_k = false;
-    float *out = plan->g->daddend + pairs_at(pairs, b0, h0, 0) + f.key;
+    float *out = plan->g->dattention_bias + pairs_at(pairs, b0, h0, 0) + f.key;
     if (shared) memset(f.sum, 0, KEYS * sizeof(float));
     for (size_t i0 = 0; i0 < a->Tq; i0 += plan->block) {
         size_t count = a->Tq - i0 < plan->block ? a->Tq - i0 : plan->block;

@@ -1,6 +1,6 @@
 /* attend_backward.h: what the passes of the backward direction share: one block of rows against one block of keys, with
  * the weights computed again (attend_gradients.c). attend_backward.c makes dq, dk and dv of it, attend_addend.c the
- * gradient of the addend. */
+ * gradient of the attention_bias. */
 #ifndef QKV_ISA_ATTEND_BACKWARD_H
 #define QKV_ISA_ATTEND_BACKWARD_H
 
@@ -27,7 +27,7 @@ struct backward {
     float *dk, *dv;                     /* (KEYS,D padded), (KEYS,Dv padded) */
     float *q, *dy;                      /* (rows,D padded), (rows,Dv padded) */
     float *p, *ds;                      /* (rows,KEYS) */
-    float *sum;                         /* (rows,KEYS) of the addend's gradient, where it is wanted */
+    float *sum;                         /* (rows,KEYS) of the attention_bias's gradient, where it is wanted */
     float *staging;                     /* keys or values that cannot be packed where they lie */
     float *dq;                          /* this chunk's share of dq: all rows of the kv head; or NULL */
     struct row rows[QKV_ATTEND_ROWS];

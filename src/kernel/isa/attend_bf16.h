@@ -222,7 +222,8 @@ static inline struct span cover_of(const struct span *spans, size_t count) {
 static inline bool attends(const struct qkv_attend *a, const struct row *row, size_t key, size_t j) {
     const size_t at = key + j;
     if (at < row->lo || at >= row->hi) return false;
-    return !(a->mask && !a->mask[row->mask + at]) && !(a->addend && a->addend[row->addend + at] == -INFINITY);
+    return !(a->mask && !a->mask[row->mask + at]) &&
+           !(a->attention_bias && a->attention_bias[row->attention_bias + at] == -INFINITY);
 }
 
 /* attend_bf16_pack.c */

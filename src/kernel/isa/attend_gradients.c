@@ -22,7 +22,7 @@ static size_t carve(const struct qkv_attend_plan *plan, struct backward *f, floa
                   {&f->p, rows * KEYS},
                   {&f->ds, rows * KEYS},
                   {&f->staging, KEYS * wide},
-                  {&f->sum, plan->g->daddend ? rows * KEYS : 0}};
+                  {&f->sum, plan->g->dattention_bias ? rows * KEYS : 0}};
     for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
         if (scratch) *pieces[i].at = scratch + used;
         used += padded(pieces[i].floats, line);

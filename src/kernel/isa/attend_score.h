@@ -1,8 +1,8 @@
 /* attend_score.h: from products q·k to scores and weights, one row at a time; and where a row begins and ends.
  *
- *   score = softcap(scale·q·k) + bias + addend,   softcap(s) = c·tanh(s / c),   weight = exp(score − log-sum-exp)
+ *   score = softcap(scale·q·k) + bias + attention_bias,   softcap(s) = c·tanh(s / c),   weight = exp(score − log-sum-exp)
  *
- * The score is −inf where the dense mask is 0 or the addend is −inf, whatever the other terms are, and such scores carry no
+ * The score is −inf where the dense mask is 0 or the attention_bias is −inf, whatever the other terms are, and such scores carry no
  * weight. A row's numbers depend on that row only. */
 #ifndef QKV_ISA_ATTEND_SCORE_H
 #define QKV_ISA_ATTEND_SCORE_H
@@ -13,9 +13,9 @@
 struct row {   /* one query row of one head */
     size_t at; /* (b·H + h)·Tq + i: its place in lse and delta, and its row of the dropout mask */
     size_t b, h, i;
-    size_t lo, hi;       /* its keys; 0, 0 when there are none */
-    int64_t bias;        /* where in the bias table key 0 would be */
-    size_t mask, addend; /* where in the dense mask and the addend key 0 is */
+    size_t lo, hi;               /* its keys; 0, 0 when there are none */
+    int64_t bias;                /* where in the bias table key 0 would be */
+    size_t mask, attention_bias; /* where in the dense mask and the attention_bias key 0 is */
 };
 
 struct span { /* keys of one block, counted from the block's first */
@@ -28,7 +28,7 @@ QKV_INLINE size_t pairs_at(const struct qkv_pairs *x, size_t b, size_t h, size_t
 
 /* Whether a row may be kept from single keys of its interval. */
 QKV_INLINE bool dense(const struct qkv_attend *a) {
-    return a->mask || a->addend;
+    return a->mask || a->attention_bias;
 }
 
 QKV_INLINE struct row row_of(const struct qkv_attend *a, size_t b, size_t h, size_t i) {
@@ -41,7 +41,7 @@ QKV_INLINE struct row row_of(const struct qkv_attend *a, size_t b, size_t h, siz
     if (row.lo >= row.hi) row.lo = row.hi = 0;
     if (a->bias) row.bias = (int64_t)(h * a->bias_row + a->bias_zero) - a->position[place];
     if (a->mask) row.mask = pairs_at(&a->mask_pairs, b, h, i);
-    if (a->addend) row.addend = pairs_at(&a->addend_pairs, b, h, i);
+    if (a->attention_bias) row.attention_bias = pairs_at(&a->attention_bias_strides, b, h, i);
     return row;
 }
 
@@ -85,10 +85,10 @@ QKV_INLINE bool all_like(const struct span *spans, size_t count, struct span all
 static inline struct span run_of(const struct qkv_attend *a, const struct row *row, size_t key, struct span span,
                                  size_t from) {
     const uint8_t *mask = a->mask ? a->mask + row->mask + key : NULL;
-    const float *addend = a->addend ? a->addend + row->addend + key : NULL;
-    while (from < span.end && ((mask && !mask[from]) || (addend && addend[from] == -INFINITY))) from++;
+    const float *attention_bias = a->attention_bias ? a->attention_bias + row->attention_bias + key : NULL;
+    while (from < span.end && ((mask && !mask[from]) || (attention_bias && attention_bias[from] == -INFINITY))) from++;
     size_t end = from;
-    while (end < span.end && !(mask && !mask[end]) && !(addend && addend[end] == -INFINITY)) end++;
+    while (end < span.end && !(mask && !mask[end]) && !(attention_bias && attention_bias[end] == -INFINITY)) end++;
     return from < end ? (struct span){from, end} : (struct span){0, 0};
 }
 
@@ -152,9 +152,9 @@ QKV_INLINE vf score(const struct qkv_attend *a, const struct row *row, size_t ke
     const vf never = vf_set(-INFINITY);
     x = capped(a, x, slope);
     if (a->bias) x = vf_add(x, lanes_of(a->bias, row->bias + (int64_t)(key + j), j, span));
-    if (a->addend) {
-        vf addend = lanes_of(a->addend, (int64_t)(row->addend + key + j), j, span);
-        x = vf_select(vf_eq(addend, never), never, vf_add(x, addend));
+    if (a->attention_bias) {
+        vf attention_bias = lanes_of(a->attention_bias, (int64_t)(row->attention_bias + key + j), j, span);
+        x = vf_select(vf_eq(attention_bias, never), never, vf_add(x, attention_bias));
     }
     if (a->mask) x = vf_select(mask_of(a->mask, row->mask + key + j, j, span), x, never);
     return x;

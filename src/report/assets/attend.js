@@ -17,7 +17,7 @@
         return out;
     }
 
-    /* A head as a grid: where its bytes are, whichever way they are stored (look_page.c says how). */
+    /* A head as a grid: where its bytes are, whichever way they are stored (attention_view_page.c says how). */
     function makeHead(attention, stored) {
         const rows = labels[attention.queries], columns = labels[attention.keys];
         const head = {

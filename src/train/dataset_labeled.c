@@ -11,8 +11,8 @@
 
 static const char *const specials[] = {QKV_TOKEN_BEGIN, QKV_TOKEN_END};
 
-static enum qkv_status check(struct qkv_context *ctx, const struct qkv_train_options *options,
-                             const struct qkv_spec *spec) {
+static enum qkv_status dataset_labeled_check(struct qkv_context *ctx, const struct qkv_train_options *options,
+                                             const struct qkv_spec *spec) {
     (void)options;
     if (spec->head.kind != QKV_HEAD_CLASSIFY)
         return qkv_fail(ctx, QKV_SPEC,
@@ -27,14 +27,14 @@ struct text {
     size_t size;
 };
 
-static int compare(const char *a, size_t na, const char *b, size_t nb) {
+static int dataset_labeled_compare(const char *a, size_t na, const char *b, size_t nb) {
     int order = memcmp(a, b, na < nb ? na : nb);
     return order ? order : (na > nb) - (na < nb);
 }
 
 static int compare_texts(const void *left, const void *right) {
     const struct text *a = left, *b = right;
-    return compare(a->data, a->size, b->data, b->size);
+    return dataset_labeled_compare(a->data, a->size, b->data, b->size);
 }
 
 struct found { /* the labels of all rows, in the files that are open */
@@ -172,7 +172,7 @@ static enum qkv_status set_classes(struct qkv_trainer *t, struct qkv_spec *spec)
         spec->head.classes, qkv_text_files_name(&t->facts.data_files, name), count, count);
 }
 
-static enum qkv_status prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
+static enum qkv_status dataset_labeled_prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
     enum qkv_status status = find_labels(t);
     if (!status && t->origin) status = qkv_origin_labels(t);
     if (!status) status = set_classes(t, spec);
@@ -185,7 +185,7 @@ static enum qkv_status prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
                                        &t->facts.valid);
 }
 
-static enum qkv_status restore(struct qkv_trainer *t) {
+static enum qkv_status dataset_labeled_restore(struct qkv_trainer *t) {
     enum qkv_status status = qkv_tokenizer_return(t->ctx, t->folder, QKV_TOKENIZER_FILE, &t->facts.data, &t->tokenizer);
     return status ? status : restore_labels(t);
 }
@@ -211,7 +211,7 @@ static size_t find_label(const struct qkv_trainer *t, const char *label, size_t 
     size_t low = 0, high = t->label_count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        int order = compare(label, size, t->labels[middle], strlen(t->labels[middle]));
+        int order = dataset_labeled_compare(label, size, t->labels[middle], strlen(t->labels[middle]));
         if (order == 0) return middle;
         if (order < 0)
             high = middle;
@@ -221,8 +221,8 @@ static size_t find_label(const struct qkv_trainer *t, const char *label, size_t 
     return t->label_count;
 }
 
-static enum qkv_status encode(struct qkv_trainer *t, const struct qkv_tsv *file, const struct qkv_tsv_row *row,
-                              struct qkv_line *line) {
+static enum qkv_status dataset_labeled_encode(struct qkv_trainer *t, const struct qkv_tsv *file,
+                                              const struct qkv_tsv_row *row, struct qkv_line *line) {
     const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(t->model);
     size_t label = find_label(t, row->first, row->first_size);
     if (label == t->label_count) return unknown_label(t, file, row);
@@ -266,7 +266,7 @@ static enum qkv_status open_data(struct qkv_trainer *t) {
                               .second = "text",
                               .end = qkv_tokenizer_special(qkv_model_tokenizer(t->model), QKV_TOKEN_END),
                               .beside_end = -1,
-                              .encode = encode};
+                              .encode = dataset_labeled_encode};
     enum qkv_status status = qkv_lines_template(t, qkv_model_tokenizer(t->model));
     if (!status) status = qkv_model_set_labels(t->model, (const char *const *)t->labels, t->label_count);
     if (!status) status = qkv_lines_open(t, &lines);
@@ -288,7 +288,8 @@ static void fill_rows(struct qkv_trainer *t, const struct qkv_examples *examples
     batch->lengths = t->lengths;
 }
 
-static enum qkv_status fill(struct qkv_trainer *t, uint64_t step, size_t begin, size_t end, struct qkv_batch *batch) {
+static enum qkv_status dataset_labeled_fill(struct qkv_trainer *t, uint64_t step, size_t begin, size_t end,
+                                            struct qkv_batch *batch) {
     const uint32_t *rows;
     qkv_lines_rows(t, step, begin, end, &rows, batch);
     fill_rows(t, &t->examples, rows, batch);
@@ -311,7 +312,7 @@ static void count_right(struct qkv_trainer *t, const struct qkv_batch *batch, vo
     }
 }
 
-static enum qkv_status validate(struct qkv_trainer *t, double *loss, double *metric) {
+static enum qkv_status dataset_labeled_validate(struct qkv_trainer *t, double *loss, double *metric) {
     struct score score = {0};
     enum qkv_status status = qkv_lines_validate(t, fill_rows, count_right, &score, loss);
     bool accuracy = strcmp(t->options.metric, "accuracy") == 0;
@@ -319,14 +320,14 @@ static enum qkv_status validate(struct qkv_trainer *t, double *loss, double *met
     return status;
 }
 
-const struct qkv_feed qkv_feed_labeled = {
+const struct qkv_dataset qkv_dataset_labeled = {
     .name = "labeled",
-    .check = check,
-    .prepare = prepare,
-    .restore = restore,
+    .check = dataset_labeled_check,
+    .prepare = dataset_labeled_prepare,
+    .restore = dataset_labeled_restore,
     .open = open_data,
     .begin = qkv_lines_begin,
-    .fill = fill,
+    .fill = dataset_labeled_fill,
     .total = qkv_lines_total,
-    .validate = validate,
+    .validate = dataset_labeled_validate,
 };

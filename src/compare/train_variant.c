@@ -32,8 +32,8 @@ static enum qkv_status open_run(struct qkv_comparison *c, const struct qkv_varia
 }
 
 /* What a trainer has said by now, and no other one before. */
-static enum qkv_status tell(struct qkv_comparison *c, const struct qkv_trainer *trainer,
-                            const struct qkv_compare_listener *l) {
+static enum qkv_status train_variant_tell(struct qkv_comparison *c, const struct qkv_trainer *trainer,
+                                          const struct qkv_compare_listener *l) {
     const char *note;
     for (size_t i = 0; (note = qkv_trainer_note(trainer, i)); i++) {
         size_t k = 0;
@@ -46,8 +46,8 @@ static enum qkv_status tell(struct qkv_comparison *c, const struct qkv_trainer *
     return QKV_OK;
 }
 
-static enum qkv_status go(struct qkv_trainer *trainer, size_t variant, size_t seed,
-                          const struct qkv_compare_listener *l) {
+static enum qkv_status train_variant_go(struct qkv_trainer *trainer, size_t variant, size_t seed,
+                                        const struct qkv_compare_listener *l) {
     for (;;) {
         struct qkv_train_report r = {0};
         enum qkv_status status = qkv_trainer_step(trainer, &r);
@@ -60,8 +60,8 @@ static enum qkv_status go(struct qkv_trainer *trainer, size_t variant, size_t se
     }
 }
 
-static enum qkv_status train(struct qkv_comparison *c, size_t variant, size_t seed,
-                             const struct qkv_compare_listener *l) {
+static enum qkv_status train_variant_train(struct qkv_comparison *c, size_t variant, size_t seed,
+                                           const struct qkv_compare_listener *l) {
     struct qkv_variant_state *v = &c->variants[variant];
     struct qkv_trainer *trainer = NULL;
     char *folder = qkv_join_path(c->ctx, c->folder, v->folders.items[seed]);
@@ -69,8 +69,8 @@ static enum qkv_status train(struct qkv_comparison *c, size_t variant, size_t se
     enum qkv_status status = QKV_OK;
     if (!has_ended(c, folder)) {
         status = open_run(c, v, seed, folder, l, &trainer);
-        if (!status) status = tell(c, trainer, l);
-        if (!status) status = go(trainer, variant, seed, l);
+        if (!status) status = train_variant_tell(c, trainer, l);
+        if (!status) status = train_variant_go(trainer, variant, seed, l);
     }
     if (status && status != QKV_STOPPED) {
         qkv_variant_fail(c, v);
@@ -87,6 +87,6 @@ enum qkv_status qkv_comparison_train(struct qkv_comparison *c, const struct qkv_
     enum qkv_status status = QKV_OK;
     for (size_t s = 0; s < c->seeds; s++)
         for (size_t i = 0; i < c->count && !status; i++)
-            if (!c->variants[i].shown.failure) status = train(c, i, s, listener ? listener : &nobody);
+            if (!c->variants[i].shown.failure) status = train_variant_train(c, i, s, listener ? listener : &nobody);
     return status;
 }

@@ -10,7 +10,8 @@
 typedef enum qkv_status visit(struct qkv_context *ctx, struct qkv_strings *pieces, struct qkv_splitter *splitter,
                               const char *text, size_t size);
 
-static enum qkv_status count(struct qkv_context *ctx, struct qkv_strings *pieces, const char *s, size_t n) {
+static enum qkv_status train_tokenizer_count(struct qkv_context *ctx, struct qkv_strings *pieces, const char *s,
+                                             size_t n) {
     struct qkv_string *piece = qkv_strings_add(ctx, pieces, s, n);
     if (!piece) return QKV_MEMORY;
     piece->value++;
@@ -23,7 +24,7 @@ static enum qkv_status count_pieces(struct qkv_context *ctx, struct qkv_strings 
     qkv_splitter_start(splitter, text, size, false);
     for (enum qkv_split split; (split = qkv_splitter_next(splitter, &begin, &end)) != QKV_SPLIT_END;) {
         if (split == QKV_SPLIT_FAILED) return qkv_splitter_fail(ctx, splitter);
-        enum qkv_status status = count(ctx, pieces, text + begin, end - begin);
+        enum qkv_status status = train_tokenizer_count(ctx, pieces, text + begin, end - begin);
         if (status) return status;
     }
     return QKV_OK;
@@ -37,7 +38,7 @@ static enum qkv_status count_characters(struct qkv_context *ctx, struct qkv_stri
         uint32_t code;
         int length = qkv_utf8_scan(text + at, size - at, &code);
         size_t n = length > 0 ? (size_t)length : 1;
-        enum qkv_status status = length > 0 && code > 0 ? count(ctx, pieces, text + at, n) : QKV_OK;
+        enum qkv_status status = length > 0 && code > 0 ? train_tokenizer_count(ctx, pieces, text + at, n) : QKV_OK;
         if (status) return status;
         at += n;
     }
@@ -71,7 +72,7 @@ static enum qkv_status add_bytes(struct qkv_context *ctx, struct qkv_tokenizer *
 }
 
 /* How many tokens fit besides the bytes and the specials; SIZE_MAX: as many as there are. */
-static size_t room(const struct qkv_tokenizer_options *options) {
+static size_t train_tokenizer_room(const struct qkv_tokenizer_options *options) {
     return options->vocab > 0 ? (size_t)options->vocab - 256 - options->special_count : SIZE_MAX;
 }
 
@@ -121,11 +122,12 @@ static enum qkv_status add_vocabulary(struct qkv_context *ctx, struct qkv_tokeni
                                       const struct qkv_tokenizer_options *options, const struct qkv_strings *pieces) {
     enum qkv_status status = QKV_OK;
     if (options->kind == QKV_TOKENIZER_CHARS) {
-        status = add_frequent(ctx, t, pieces, room(options), true);
+        status = add_frequent(ctx, t, pieces, train_tokenizer_room(options), true);
         return status ? status : add_bytes(ctx, t);
     }
     status = add_bytes(ctx, t);
-    if (!status && options->kind == QKV_TOKENIZER_WORDS) status = add_frequent(ctx, t, pieces, room(options), false);
+    if (!status && options->kind == QKV_TOKENIZER_WORDS)
+        status = add_frequent(ctx, t, pieces, train_tokenizer_room(options), false);
     if (!status && options->kind == QKV_TOKENIZER_BPE) {
         size_t vocab = options->vocab > 0 ? (size_t)options->vocab : DEFAULT_BPE_VOCAB;
         if (vocab > options->special_count) status = qkv_bpe_train(ctx, pieces, vocab - options->special_count, t);

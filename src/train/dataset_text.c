@@ -26,7 +26,7 @@ enum qkv_status qkv_text_prepare(struct qkv_trainer *t, struct qkv_spec *spec, c
     return status;
 }
 
-static enum qkv_status prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
+static enum qkv_status dataset_text_prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
     return qkv_text_prepare(t, spec, NULL, 0);
 }
 
@@ -43,7 +43,7 @@ struct text {         /* the one to learn from, or to validate on */
 };
 
 /* Makes a missing token file again. */
-static enum qkv_status remake(struct qkv_trainer *t, const struct text *text) {
+static enum qkv_status dataset_text_remake(struct qkv_trainer *t, const struct text *text) {
     struct qkv_text_facts now = *text->facts;
     struct qkv_text_files files;
     enum qkv_status status = qkv_text_files_copy(t->ctx, text->files, &files);
@@ -64,7 +64,7 @@ static enum qkv_status open_tokens(struct qkv_trainer *t, const struct text *tex
         status = qkv_tokens_write(t->ctx, text->path, text->files, qkv_model_tokenizer(t->model), text->facts,
                                   &t->notes, t->progress, t->user);
     else if (!qkv_file_exists(text->path))
-        status = remake(t, text);
+        status = dataset_text_remake(t, text);
     return status ? status : qkv_tokens_open(t->ctx, text->path, text->facts, tokens);
 }
 
@@ -86,7 +86,7 @@ static enum qkv_status too_short(const struct qkv_trainer *t, const char *what, 
 }
 
 /* Cuts the token files into the parts to learn from and to validate on. */
-static enum qkv_status split(struct qkv_trainer *t) {
+static enum qkv_status dataset_text_split(struct qkv_trainer *t) {
     const struct qkv_train_options *o = &t->options;
     struct qkv_text_files *data = &t->facts.data_files;
     size_t count = t->data_tokens.count, kept = o->valid ? 0 : (size_t)((double)count * o->valid_fraction);
@@ -107,22 +107,22 @@ static enum qkv_status split(struct qkv_trainer *t) {
     return QKV_OK;
 }
 
-enum qkv_status qkv_text_feed_open(struct qkv_trainer *t) {
+enum qkv_status qkv_text_dataset_open(struct qkv_trainer *t) {
     const struct qkv_train_options *o = &t->options;
     t->B = (size_t)((o->batch + o->accumulate - 1) / o->accumulate);
     struct text data = {t->data_path, &t->facts.data_files, &t->facts.data};
     struct text valid = {t->valid_path, &t->facts.valid_files, &t->facts.valid};
     enum qkv_status status = open_tokens(t, &data, &t->data_tokens);
     if (!status && o->valid) status = open_tokens(t, &valid, &t->valid_tokens);
-    return status ? status : split(t);
+    return status ? status : dataset_text_split(t);
 }
 
 /* ---- batches ---------------------------------------------------------------------------------------------------------------- */
 
-enum qkv_status qkv_text_begin(struct qkv_trainer *t, uint64_t step, struct qkv_feed_step *out) {
+enum qkv_status qkv_text_begin(struct qkv_trainer *t, uint64_t step, struct qkv_dataset_step *out) {
     (void)step;
     size_t rows = (size_t)t->options.batch;
-    *out = (struct qkv_feed_step){.rows = rows, .targets = rows * t->T, .tokens = rows * t->T};
+    *out = (struct qkv_dataset_step){.rows = rows, .targets = rows * t->T, .tokens = rows * t->T};
     return QKV_OK;
 }
 
@@ -157,26 +157,26 @@ enum qkv_status qkv_text_validate(struct qkv_trainer *t, const struct qkv_maskin
     return qkv_validate(t->ctx, &validation, t->progress, t->user, loss);
 }
 
-static enum qkv_status check(struct qkv_context *ctx, const struct qkv_train_options *options,
-                             const struct qkv_spec *spec) {
+static enum qkv_status dataset_text_check(struct qkv_context *ctx, const struct qkv_train_options *options,
+                                          const struct qkv_spec *spec) {
     (void)options;
     return qkv_text_model_check(ctx, spec);
 }
 
-static enum qkv_status validate(struct qkv_trainer *t, double *loss, double *metric) {
+static enum qkv_status dataset_text_validate(struct qkv_trainer *t, double *loss, double *metric) {
     enum qkv_status status = qkv_text_validate(t, NULL, loss);
     *metric = *loss;
     return status;
 }
 
-const struct qkv_feed qkv_feed_text = {
+const struct qkv_dataset qkv_dataset_text = {
     .name = "text",
-    .check = check,
-    .prepare = prepare,
+    .check = dataset_text_check,
+    .prepare = dataset_text_prepare,
     .restore = qkv_text_restore,
-    .open = qkv_text_feed_open,
+    .open = qkv_text_dataset_open,
     .begin = qkv_text_begin,
     .fill = qkv_text_fill,
     .total = qkv_text_total,
-    .validate = validate,
+    .validate = dataset_text_validate,
 };

@@ -7,7 +7,7 @@
 
 enum { FLUSH = 1 << 20 };
 
-static void put(struct qkv_json *j, const void *data, size_t n) {
+static void json_writer_put(struct qkv_json *j, const void *data, size_t n) {
     if (j->status) return;
     j->status = qkv_buffer_append(j->ctx, &j->text, data, n);
     if (j->status || !j->file || j->text.size < FLUSH) return;
@@ -15,19 +15,19 @@ static void put(struct qkv_json *j, const void *data, size_t n) {
     j->text.size = 0;
 }
 
-static void value(struct qkv_json *j) {
-    if (j->more) put(j, ",", 1);
+static void json_writer_value(struct qkv_json *j) {
+    if (j->more) json_writer_put(j, ",", 1);
     j->more = true;
 }
 
 void qkv_json_begin(struct qkv_json *j, char bracket) {
-    value(j);
-    put(j, &bracket, 1);
+    json_writer_value(j);
+    json_writer_put(j, &bracket, 1);
     j->more = false;
 }
 
 void qkv_json_end(struct qkv_json *j, char bracket) {
-    put(j, &bracket, 1);
+    json_writer_put(j, &bracket, 1);
     j->more = true;
 }
 
@@ -47,7 +47,7 @@ static bool is_separator(const char *text, size_t n) { /* U+2028, U+2029 */
 }
 
 /* The escape of a character of n bytes, "" where it stands for itself. */
-static void escape(char out[8], const char *text, size_t n) {
+static void json_writer_escape(char out[8], const char *text, size_t n) {
     unsigned char c = (unsigned char)text[0];
     out[0] = 0;
     if (!n)
@@ -62,26 +62,26 @@ static void escape(char out[8], const char *text, size_t n) {
         snprintf(out, 8, "\\u%04x", c);
 }
 
-static void quote(struct qkv_json *j, const char *text, size_t size) {
+static void json_writer_quote(struct qkv_json *j, const char *text, size_t size) {
     char escaped[8];
-    put(j, "\"", 1);
+    json_writer_put(j, "\"", 1);
     for (size_t i = 0, n; i < size; i += n ? n : 1) {
         n = qkv_utf8_length(text + i, size - i);
-        escape(escaped, text + i, n);
+        json_writer_escape(escaped, text + i, n);
         if (escaped[0])
-            put(j, escaped, strlen(escaped));
+            json_writer_put(j, escaped, strlen(escaped));
         else
-            put(j, text + i, n);
+            json_writer_put(j, text + i, n);
     }
-    put(j, "\"", 1);
+    json_writer_put(j, "\"", 1);
 }
 
 void qkv_json_string(struct qkv_json *j, const char *text, size_t size) {
-    value(j);
+    json_writer_value(j);
     if (text)
-        quote(j, text, size);
+        json_writer_quote(j, text, size);
     else
-        put(j, "null", 4);
+        json_writer_put(j, "null", 4);
 }
 
 void qkv_json_text(struct qkv_json *j, const char *text) {
@@ -89,42 +89,42 @@ void qkv_json_text(struct qkv_json *j, const char *text) {
 }
 
 void qkv_json_key(struct qkv_json *j, const char *key) {
-    value(j);
-    quote(j, key, strlen(key));
-    put(j, ":", 1);
+    json_writer_value(j);
+    json_writer_quote(j, key, strlen(key));
+    json_writer_put(j, ":", 1);
     j->more = false;
 }
 
 void qkv_json_number(struct qkv_json *j, double x, int digits) {
     char text[48];
-    value(j);
+    json_writer_value(j);
     if (!isfinite(x)) {
-        put(j, "null", 4);
+        json_writer_put(j, "null", 4);
         return;
     }
     snprintf(text, sizeof text, "%.*g", digits, x);
     char *point = text + strspn(text, "-+0123456789"); /* a comma in some locales */
     if (*point && *point != 'e') *point = '.';
-    put(j, text, strlen(text));
+    json_writer_put(j, text, strlen(text));
 }
 
 void qkv_json_integer(struct qkv_json *j, int64_t x) {
     char text[32];
-    value(j);
-    put(j, text, (size_t)snprintf(text, sizeof text, "%lld", (long long)x));
+    json_writer_value(j);
+    json_writer_put(j, text, (size_t)snprintf(text, sizeof text, "%lld", (long long)x));
 }
 
 void qkv_json_bool(struct qkv_json *j, bool x) {
-    value(j);
-    put(j, x ? "true" : "false", x ? 4 : 5);
+    json_writer_value(j);
+    json_writer_put(j, x ? "true" : "false", x ? 4 : 5);
 }
 
 void qkv_json_base64(struct qkv_json *j, const unsigned char *data, size_t size) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     char piece[1024];
     size_t used = 0;
-    value(j);
-    put(j, "\"", 1);
+    json_writer_value(j);
+    json_writer_put(j, "\"", 1);
     for (size_t i = 0; i < size; i += 3) {
         unsigned a = data[i], b = i + 1 < size ? data[i + 1] : 0, c = i + 2 < size ? data[i + 2] : 0;
         piece[used++] = digits[a >> 2];
@@ -132,12 +132,12 @@ void qkv_json_base64(struct qkv_json *j, const unsigned char *data, size_t size)
         piece[used++] = i + 1 < size ? digits[(b & 15) << 2 | c >> 6] : '=';
         piece[used++] = i + 2 < size ? digits[c & 63] : '=';
         if (used == sizeof piece) {
-            put(j, piece, used);
+            json_writer_put(j, piece, used);
             used = 0;
         }
     }
-    put(j, piece, used);
-    put(j, "\"", 1);
+    json_writer_put(j, piece, used);
+    json_writer_put(j, "\"", 1);
 }
 
 void qkv_json_put_text(struct qkv_json *j, const char *key, const char *text) {

@@ -87,7 +87,7 @@ static enum qkv_status copy_sources(struct found *f) {
 }
 
 /* Compares what was found for a source with each of its references. */
-static bool take(void *user, size_t source, const struct qkv_hypothesis *hypotheses, size_t count) {
+static bool validate_search_take(void *user, size_t source, const struct qkv_hypothesis *hypotheses, size_t count) {
     struct found *f = user;
     const struct group *group = &f->groups[source];
     size_t best = SIZE_MAX, tokens = 0;
@@ -106,21 +106,21 @@ static bool take(void *user, size_t source, const struct qkv_hypothesis *hypothe
     return !f->failed;
 }
 
-static enum qkv_status search(struct found *f) {
+static enum qkv_status validate_search_all(struct found *f) {
     struct qkv_search_options options = qkv_search_defaults();
     const int32_t *const *sources = (const int32_t *const *)f->sources;
     enum qkv_status status = qkv_train_progress(f->t->ctx, f->t->progress, f->t->user, "searching", 0, 0);
-    if (!status) status = qkv_search(f->t->model, sources, f->lengths, f->count, &options, take, f);
+    if (!status) status = qkv_search(f->t->model, sources, f->lengths, f->count, &options, validate_search_take, f);
     return f->failed ? qkv_fail_memory(f->t->ctx, f->t->T, "an edit distance") : status;
 }
 
-enum qkv_status qkv_found_measure(struct qkv_trainer *t, double *exact, double *token_error) {
+enum qkv_status qkv_validate_search(struct qkv_trainer *t, double *exact, double *token_error) {
     bool own = t->options.valid != NULL;
     size_t count = t->valid_batches.examples, begin = own ? 0 : t->examples.count - count;
     struct found f = {.t = t, .examples = own ? &t->valid_examples : &t->examples};
     enum qkv_status status = group_sources(&f, begin, count);
     if (!status) status = copy_sources(&f);
-    if (!status) status = search(&f);
+    if (!status) status = validate_search_all(&f);
     *exact = f.count ? (double)f.exact / (double)f.count : 0;
     *token_error = (double)f.edits / (double)(f.tokens ? f.tokens : 1);
     free(f.order);

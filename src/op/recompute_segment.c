@@ -4,14 +4,14 @@
  * The operators, their order and the tensors that the stretch reads from outside are those of a tape that keeps everything, so
  * are all bits. What outlives the second run are the gradients of its inputs: where they came to lie in memory of the stretch,
  * they move to a slot from outside, one of which is made sure of beforehand. */
-#include "op/segment.h"
+#include "op/recompute_segment.h"
 
 #include <string.h>
 
 enum { ELEMENTS_A_PIECE = 16384 };
 
 struct segment {
-    qkv_segment_run *run;
+    qkv_recompute_segment_run *run;
     const void *argument;
     uint32_t dropout_count; /* where its dropout masks begin */
 };
@@ -27,14 +27,14 @@ static void copy_elements(void *argument, size_t begin, size_t end, int thread) 
     memcpy(c->to + begin, c->from + begin, (end - begin) * sizeof(float));
 }
 
-static void copy(struct qkv_tape *tape, float *to, const float *from, size_t count) {
+static void recompute_segment_copy(struct qkv_tape *tape, float *to, const float *from, size_t count) {
     struct copy c = {to, from};
     qkv_parallel_range(tape->ctx, count, ELEMENTS_A_PIECE, copy_elements, &c);
 }
 
-static void release(struct qkv_tape *tape, struct qkv_tape_mark mark) {
+static void recompute_segment_release(struct qkv_tape *tape, struct qkv_tape_mark mark) {
     qkv_arena_release(tape->arena, mark.arena);
-    qkv_arena_release(tape->records, mark.records);
+    qkv_arena_release(tape->graph_arena, mark.graph_arena);
 }
 
 /* ---- forward -------------------------------------------------------------------------------------------------------- */
@@ -60,10 +60,10 @@ enum qkv_status qkv_forward_checkpoint(struct qkv_tape *tape, struct qkv_node *n
                                        out->dtype == y->dtype ? "" : ", and that is not fp32"));
     }
     if (out && tape->status == QKV_OK) {
-        copy(tape, y->data, out->data, y->rows * y->columns);
+        recompute_segment_copy(tape, y->data, out->data, y->rows * y->columns);
     }
     tape->last = last;
-    release(tape, mark);
+    recompute_segment_release(tape, mark);
     return tape->status;
 }
 
@@ -85,31 +85,31 @@ static void forget_uses(const struct qkv_node *node) {
     }
 }
 
-static bool lies_inside(const struct qkv_tape *tape, const struct qkv_slot *slot, struct qkv_tape_mark mark) {
-    return (uintptr_t)slot >= (uintptr_t)tape->records->base + mark.records;
+static bool lies_inside(const struct qkv_tape *tape, const struct qkv_grad_buffer *slot, struct qkv_tape_mark mark) {
+    return (uintptr_t)slot >= (uintptr_t)tape->graph_arena->base + mark.graph_arena;
 }
 
 /* As many free slots from outside as inputs may come to need. */
 static enum qkv_status reserve_slots(struct qkv_tape *tape, const struct qkv_node *node) {
-    struct qkv_slot *slots[QKV_INPUTS_MAX] = {NULL};
+    struct qkv_grad_buffer *slots[QKV_INPUTS_MAX] = {NULL};
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < QKV_INPUTS_MAX; i++) {
         const struct qkv_tensor *x = node->inputs[i];
-        bool has = x && x->slot && x->slot->owners == 1;
-        if (x && x->wants && !x->gradient && !has) {
-            slots[i] = qkv_slot_take(tape, x->rows * x->columns);
+        bool has = x && x->grad_buffer && x->grad_buffer->owners == 1;
+        if (x && x->requires_grad && !x->gradient && !has) {
+            slots[i] = qkv_grad_buffer_take(tape, x->rows * x->columns);
             status = slots[i] ? status : QKV_MEMORY;
         }
     }
     for (size_t i = 0; i < QKV_INPUTS_MAX; i++) {
-        qkv_slot_drop(tape, slots[i]);
+        qkv_grad_buffer_drop(tape, slots[i]);
     }
     return status;
 }
 
 /* Takes the slots of the stretch out of the free ones, and the inputs' gradients out of the stretch. */
 static enum qkv_status keep_gradients(struct qkv_tape *tape, struct qkv_node *node, struct qkv_tape_mark mark) {
-    struct qkv_slot **link = &tape->free_slots;
+    struct qkv_grad_buffer **link = &tape->free_grad_buffers;
     while (*link) {
         if (lies_inside(tape, *link, mark)) {
             *link = (*link)->next;
@@ -119,15 +119,15 @@ static enum qkv_status keep_gradients(struct qkv_tape *tape, struct qkv_node *no
     }
     for (size_t i = 0; i < QKV_INPUTS_MAX; i++) {
         struct qkv_tensor *x = node->inputs[i];
-        if (!x || !x->slot || !lies_inside(tape, x->slot, mark)) {
+        if (!x || !x->grad_buffer || !lies_inside(tape, x->grad_buffer, mark)) {
             continue;
         }
-        struct qkv_slot *slot = qkv_slot_take(tape, x->slot->count);
+        struct qkv_grad_buffer *slot = qkv_grad_buffer_take(tape, x->grad_buffer->count);
         if (!slot) {
             return QKV_MEMORY;
         }
-        copy(tape, slot->data, x->slot->data, slot->count);
-        x->slot = slot;
+        recompute_segment_copy(tape, slot->data, x->grad_buffer->data, slot->count);
+        x->grad_buffer = slot;
     }
     return QKV_OK;
 }
@@ -148,8 +148,8 @@ enum qkv_status qkv_backward_checkpoint(struct qkv_tape *tape, struct qkv_node *
     tape->dropout_count = dropout_count;
     forget_uses(tape->last);
     if (out) {
-        out->slot = node->output->slot;
-        node->output->slot = NULL;
+        out->grad_buffer = node->output->grad_buffer;
+        node->output->grad_buffer = NULL;
         status = qkv_tape_go_back(tape);
     }
     tape->last = NULL;
@@ -157,23 +157,24 @@ enum qkv_status qkv_backward_checkpoint(struct qkv_tape *tape, struct qkv_node *
         status = keep_gradients(tape, node, mark);
     }
     if (status == QKV_OK && tape->status == QKV_OK) {
-        release(tape, mark);
+        recompute_segment_release(tape, mark);
     }
     return tape->status != QKV_OK ? tape->status : status;
 }
 
 /* ---- builder --------------------------------------------------------------------------------------------------------- */
 
-struct qkv_tensor *qkv_tape_segment(struct qkv_tape *tape, qkv_segment_run *run, const void *argument, size_t size,
-                                    struct qkv_tensor *x, struct qkv_tensor *other) {
+struct qkv_tensor *qkv_tape_recompute_segment(struct qkv_tape *tape, qkv_recompute_segment_run *run,
+                                              const void *argument, size_t size, struct qkv_tensor *x,
+                                              struct qkv_tensor *other) {
     if (!x || tape->status != QKV_OK) {
         return NULL;
     }
     if (!tape->recording) {
         return run(tape, argument, x);
     }
-    struct segment *s = qkv_tape_take_record(tape, sizeof *s);
-    void *kept = qkv_tape_take_record(tape, size);
+    struct segment *s = qkv_tape_take_graph(tape, sizeof *s);
+    void *kept = qkv_tape_take_graph(tape, size);
     if (!s || !kept) {
         return NULL;
     }

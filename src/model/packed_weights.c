@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 /* Whether a parameter tensor is the right side of a product: all matrices are, but for look-up tables that are no head. */
-static bool multiplies(const struct qkv_model *m, const struct qkv_tensor *t) {
+static bool packed_weights_multiplies(const struct qkv_model *m, const struct qkv_tensor *t) {
     const struct qkv_tensor *const tables[] = {&m->encoder.token_storage, &m->decoder.token_storage,
                                                &m->encoder.position, &m->decoder.position};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
@@ -21,24 +21,24 @@ static bool multiplies(const struct qkv_model *m, const struct qkv_tensor *t) {
 }
 
 /* Panels of K × N from an arena, which may be measuring. */
-static enum qkv_status take(struct qkv_model *m, struct qkv_arena *arena, struct qkv_panels *panels, size_t K,
-                            size_t N) {
+static enum qkv_status packed_weights_take(struct qkv_model *m, struct qkv_arena *arena,
+                                           struct qkv_packed_weight *panels, size_t K, size_t N) {
     size_t bytes;
-    if (!qkv_bf16_panels(m->ctx, K, N, &bytes)) {
+    if (!qkv_bf16_packed_bytes(m->ctx, K, N, &bytes)) {
         return qkv_fail(m->ctx, QKV_SHAPE, "a weight of %zu x %zu is too large", N, K);
     }
-    *panels = (struct qkv_panels){.data = qkv_arena_take(arena, bytes, 1), .now = &m->changes};
+    *panels = (struct qkv_packed_weight){.data = qkv_arena_take(arena, bytes, 1), .now = &m->changes};
     return panels->data ? QKV_OK : QKV_MEMORY;
 }
 
 static enum qkv_status take_forward(struct qkv_model *m) {
     enum qkv_status status = QKV_OK;
-    struct qkv_panels *next = m->panels;
+    struct qkv_packed_weight *next = m->packed_weights;
     for (size_t i = 0; i < m->tensor_count && status == QKV_OK; i++) {
         struct qkv_tensor *t = m->tensors[i];
-        if (multiplies(m, t)) {
-            t->panels = next++;
-            status = take(m, &m->packed, t->panels, t->columns, t->rows);
+        if (packed_weights_multiplies(m, t)) {
+            t->packed = next++;
+            status = packed_weights_take(m, &m->packed_arena, t->packed, t->columns, t->rows);
         }
     }
     return status;
@@ -46,13 +46,13 @@ static enum qkv_status take_forward(struct qkv_model *m) {
 
 static enum qkv_status take_backward(struct qkv_model *m) {
     struct qkv_tensor *head = m->head_weight;
-    head->turned = &m->head_back;
-    return take(m, &m->packed_back, head->turned, head->rows, head->columns);
+    head->packed_transposed = &m->head_back;
+    return packed_weights_take(m, &m->packed_back, head->packed_transposed, head->rows, head->columns);
 }
 
 /* Measures first, so that the memory taken is exact. */
-static enum qkv_status add(struct qkv_model *m, struct qkv_arena *arena,
-                           enum qkv_status (*take_all)(struct qkv_model *)) {
+static enum qkv_status packed_weights_add(struct qkv_model *m, struct qkv_arena *arena,
+                                          enum qkv_status (*take_all)(struct qkv_model *)) {
     qkv_arena_measure(m->ctx, arena, "weights in bf16");
     enum qkv_status status = take_all(m);
     if (status != QKV_OK || m->planned) {
@@ -62,36 +62,37 @@ static enum qkv_status add(struct qkv_model *m, struct qkv_arena *arena,
     return status == QKV_OK ? take_all(m) : status;
 }
 
-enum qkv_status qkv_model_add_panels(struct qkv_model *m, bool backward) {
+enum qkv_status qkv_model_add_packed(struct qkv_model *m, bool backward) {
     enum qkv_status status = QKV_OK;
     if (m->ctx->precision == QKV_FP32) {
         return QKV_OK;
     }
-    if (!m->panels) {
-        m->panels = qkv_allocate(m->ctx, m->tensor_count + 1, sizeof *m->panels);
-        status = m->panels ? add(m, &m->packed, take_forward) : QKV_MEMORY;
+    if (!m->packed_weights) {
+        m->packed_weights = qkv_allocate(m->ctx, m->tensor_count + 1, sizeof *m->packed_weights);
+        status = m->packed_weights ? packed_weights_add(m, &m->packed_arena, take_forward) : QKV_MEMORY;
     }
-    if (status == QKV_OK && backward && m->head_weight && multiplies(m, m->head_weight) && !m->head_weight->turned) {
-        status = add(m, &m->packed_back, take_backward);
+    if (status == QKV_OK && backward && m->head_weight && packed_weights_multiplies(m, m->head_weight) &&
+        !m->head_weight->packed_transposed) {
+        status = packed_weights_add(m, &m->packed_back, take_backward);
     }
     if (status != QKV_OK) {
-        qkv_model_drop_panels(m);
+        qkv_model_drop_packed(m);
     }
     return status;
 }
 
-void qkv_model_drop_panels(struct qkv_model *m) {
+void qkv_model_drop_packed(struct qkv_model *m) {
     for (size_t i = 0; i < m->tensor_count; i++) {
-        m->tensors[i]->panels = m->tensors[i]->turned = NULL;
+        m->tensors[i]->packed = m->tensors[i]->packed_transposed = NULL;
     }
-    free(m->panels);
-    m->panels = NULL;
-    qkv_arena_free(&m->packed);
+    free(m->packed_weights);
+    m->packed_weights = NULL;
+    qkv_arena_free(&m->packed_arena);
     qkv_arena_free(&m->packed_back);
 }
 
 size_t qkv_model_bytes(const struct qkv_model *m) {
-    return m->arena.peak + m->gradients.peak + m->packed.peak + m->packed_back.peak;
+    return m->arena.peak + m->gradients.peak + m->packed_arena.peak + m->packed_back.peak;
 }
 
 size_t qkv_model_moment_bytes(const struct qkv_model *m) {

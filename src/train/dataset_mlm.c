@@ -21,8 +21,8 @@ size_t qkv_mask_row(const struct qkv_masking *masking, struct qkv_random *random
     return chosen;
 }
 
-static enum qkv_status check(struct qkv_context *ctx, const struct qkv_train_options *options,
-                             const struct qkv_spec *spec) {
+static enum qkv_status dataset_mlm_check(struct qkv_context *ctx, const struct qkv_train_options *options,
+                                         const struct qkv_spec *spec) {
     const struct qkv_stack_spec *stack = spec->encoder.layers ? &spec->encoder : &spec->decoder;
     const char *name = spec->encoder.layers ? "encoder" : "decoder";
     (void)options;
@@ -40,7 +40,7 @@ static enum qkv_status check(struct qkv_context *ctx, const struct qkv_train_opt
     return QKV_OK;
 }
 
-static enum qkv_status prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
+static enum qkv_status dataset_mlm_prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
     static const char *const specials[] = {QKV_TOKEN_MASK};
     return qkv_text_prepare(t, spec, specials, 1);
 }
@@ -52,7 +52,8 @@ static struct qkv_masking masking_of(const struct qkv_trainer *t) {
                                 .vocab = qkv_tokenizer_vocab(tokenizer)};
 }
 
-static enum qkv_status fill(struct qkv_trainer *t, uint64_t step, size_t begin, size_t end, struct qkv_batch *batch) {
+static enum qkv_status dataset_mlm_fill(struct qkv_trainer *t, uint64_t step, size_t begin, size_t end,
+                                        struct qkv_batch *batch) {
     struct qkv_masking masking = masking_of(t);
     enum qkv_status status = qkv_text_fill(t, step, begin, end, batch);
     for (size_t r = begin; r < end && !status; r++) {
@@ -64,32 +65,32 @@ static enum qkv_status fill(struct qkv_trainer *t, uint64_t step, size_t begin, 
 }
 
 /* The targets of all rows are counted by making each of them once. */
-static enum qkv_status begin(struct qkv_trainer *t, uint64_t step, struct qkv_feed_step *out) {
+static enum qkv_status dataset_mlm_begin(struct qkv_trainer *t, uint64_t step, struct qkv_dataset_step *out) {
     struct qkv_batch batch;
     enum qkv_status status = qkv_text_begin(t, step, out);
     out->targets = 0;
     for (size_t r = 0; r < out->rows && !status; r++) {
-        status = fill(t, step, r, r + 1, &batch);
+        status = dataset_mlm_fill(t, step, r, r + 1, &batch);
         for (size_t i = 0; i < t->T && !status; i++) out->targets += t->targets[i] != QKV_IGNORE;
     }
     return status;
 }
 
-static enum qkv_status validate(struct qkv_trainer *t, double *loss, double *metric) {
+static enum qkv_status dataset_mlm_validate(struct qkv_trainer *t, double *loss, double *metric) {
     struct qkv_masking masking = masking_of(t);
     enum qkv_status status = qkv_text_validate(t, &masking, loss);
     *metric = *loss;
     return status;
 }
 
-const struct qkv_feed qkv_feed_mlm = {
+const struct qkv_dataset qkv_dataset_mlm = {
     .name = "mlm",
-    .check = check,
-    .prepare = prepare,
+    .check = dataset_mlm_check,
+    .prepare = dataset_mlm_prepare,
     .restore = qkv_text_restore,
-    .open = qkv_text_feed_open,
-    .begin = begin,
-    .fill = fill,
+    .open = qkv_text_dataset_open,
+    .begin = dataset_mlm_begin,
+    .fill = dataset_mlm_fill,
     .total = qkv_text_total,
-    .validate = validate,
+    .validate = dataset_mlm_validate,
 };

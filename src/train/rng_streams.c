@@ -11,19 +11,19 @@
 #define STREAM_VALID   (UINT64_C(5) << 56)
 
 /* Each place has 2^16 counters of the step's stream to itself: a draw without bias may need more than one. */
-static struct qkv_random place(uint64_t seed, uint64_t stream, uint64_t n) {
+static struct qkv_random rng_streams_place(uint64_t seed, uint64_t stream, uint64_t n) {
     struct qkv_random random = qkv_random_start(seed, stream);
     random.counter = n << 16;
     return random;
 }
 
 size_t qkv_draw_window(uint64_t seed, uint64_t step, uint64_t row, size_t windows) {
-    struct qkv_random random = place(seed, STREAM_WINDOW + step, row);
+    struct qkv_random random = rng_streams_place(seed, STREAM_WINDOW + step, row);
     return (size_t)qkv_random_below(&random, windows);
 }
 
 uint64_t qkv_draw_dropout(uint64_t seed, uint64_t step, uint64_t part) {
-    struct qkv_random random = place(seed, STREAM_DROPOUT + step, part);
+    struct qkv_random random = rng_streams_place(seed, STREAM_DROPOUT + step, part);
     return qkv_random_bits(&random);
 }
 

@@ -47,31 +47,31 @@ static struct qkv_tensor *run_stack(struct qkv_encoded *e, struct qkv_tape *tape
         for (size_t n = 0; n < rows; n++) positions[n] = (int32_t)(n % e->T);
         if (qkv_tape_failed(tape, qkv_mask_intervals(m->ctx, &mask, lo, hi))) return NULL;
     }
-    struct qkv_flow flow = {.tape = tape,
-                            .spec = &m->spec,
-                            .stack = &m->encoder,
-                            .B = e->B,
-                            .T = e->T,
-                            .positions = positions,
-                            .lo = lo,
-                            .hi = hi};
+    struct qkv_forward_args flow = {.tape = tape,
+                                    .spec = &m->spec,
+                                    .stack = &m->encoder,
+                                    .B = e->B,
+                                    .T = e->T,
+                                    .positions = positions,
+                                    .lo = lo,
+                                    .hi = hi};
     return qkv_stack_forward(&flow, ids);
 }
 
 /* With ctx->dry, the plan. */
-static enum qkv_status run(struct qkv_encoded *e, const int32_t *ids) {
+static enum qkv_status encoder_run(struct qkv_encoded *e, const int32_t *ids) {
     struct qkv_model *m = e->model;
     struct qkv_tape tape;
     qkv_arena_release(&e->arena, 0);
-    qkv_arena_release(&e->records, 0);
-    qkv_tape_start(&tape, m->ctx, &e->arena, &e->records, false);
+    qkv_arena_release(&e->graph_arena, 0);
+    qkv_tape_start(&tape, m->ctx, &e->arena, &e->graph_arena, false);
     struct qkv_tensor *x = run_stack(e, &tape, ids);
     if (!x) return tape.status;
     struct copy copy = {.to = e->output, .from = x->data, .bytes = x->rows * x->columns * sizeof(float)};
     qkv_parallel(m->ctx, 1, copy_body, &copy);
     for (size_t layer = 0; e->memory && layer < (size_t)m->spec.decoder.layers; layer++) {
         size_t mark = qkv_arena_mark(&e->arena);
-        struct qkv_attention_flow flow = {.tape = &tape,
+        struct qkv_attention_args flow = {.tape = &tape,
                                           .spec = &m->decoder.spec->cross,
                                           .parameters = &m->decoder.layers[layer].cross.parameters,
                                           .B = e->B,
@@ -79,7 +79,7 @@ static enum qkv_status run(struct qkv_encoded *e, const int32_t *ids) {
                                           .cross = true,
                                           .memory = x,
                                           .memory_T = e->T};
-        qkv_attention_remember(&flow);
+        qkv_attention_cache_memory(&flow);
         qkv_arena_release(&e->arena, mark);
     }
     return tape.status;
@@ -96,7 +96,7 @@ static enum qkv_status make_room(struct qkv_context *ctx, struct qkv_arena *aren
     return qkv_arena_create(ctx, arena, bytes, what);
 }
 
-static enum qkv_status measure(struct qkv_encoded *e, size_t *kept_bytes, size_t *step_bytes) {
+static enum qkv_status encoder_measure(struct qkv_encoded *e, size_t *kept_bytes, size_t *step_bytes) {
     struct qkv_context *ctx = e->model->ctx;
     const struct qkv_arena kept = e->kept, arena = e->arena;
     const bool dry = ctx->dry;
@@ -104,7 +104,7 @@ static enum qkv_status measure(struct qkv_encoded *e, size_t *kept_bytes, size_t
     qkv_arena_measure(ctx, &e->kept, "encoded sources");
     qkv_arena_measure(ctx, &e->arena, "encoding");
     enum qkv_status status = take_kept(e);
-    if (status == QKV_OK) status = run(e, NULL);
+    if (status == QKV_OK) status = encoder_run(e, NULL);
     *kept_bytes = e->kept.peak;
     *step_bytes = e->arena.peak;
     ctx->dry = dry;
@@ -113,7 +113,8 @@ static enum qkv_status measure(struct qkv_encoded *e, size_t *kept_bytes, size_t
     return status;
 }
 
-static enum qkv_status check(struct qkv_model *m, const int32_t *ids, const int32_t *lengths, size_t B, size_t T) {
+static enum qkv_status encoder_check(struct qkv_model *m, const int32_t *ids, const int32_t *lengths, size_t B,
+                                     size_t T) {
     size_t context = (size_t)m->spec.context, rows;
     if (!ids || B < 1 || T < 1)
         return qkv_fail(m->ctx, QKV_ARGUMENT, "there is nothing to encode: a batch of %zu rows of %zu positions", B, T);
@@ -140,11 +141,12 @@ struct qkv_encoded *qkv_encoded_allocate(struct qkv_model *m) {
         qkv_fail(m->ctx, QKV_ARGUMENT, "a planned model has no weights to run with");
         return NULL;
     }
-    if (qkv_model_add_panels(m, false) != QKV_OK) return NULL;
+    if (qkv_model_add_packed(m, false) != QKV_OK) return NULL;
     struct qkv_encoded *e = qkv_allocate(m->ctx, 1, sizeof *e);
     if (!e) return NULL;
     e->model = m;
-    enum qkv_status status = qkv_arena_create(m->ctx, &e->records, qkv_record_bytes(&m->spec), "records of encoding");
+    enum qkv_status status =
+        qkv_arena_create(m->ctx, &e->graph_arena, qkv_graph_bytes(&m->spec), "records of encoding");
     if (status == QKV_OK && m->decoder.spec) {
         e->memory = qkv_allocate(m->ctx, (size_t)m->spec.decoder.layers, sizeof *e->memory);
         if (!e->memory) status = QKV_MEMORY;
@@ -158,17 +160,17 @@ enum qkv_status qkv_encoded_begin(struct qkv_encoded *e, const int32_t *ids, con
                                   size_t T) {
     struct qkv_context *ctx = e->model->ctx;
     size_t kept_bytes, step_bytes;
-    enum qkv_status status = check(e->model, ids, lengths, B, T);
+    enum qkv_status status = encoder_check(e->model, ids, lengths, B, T);
     if (status != QKV_OK) return status;
     e->B = B;
     e->T = T;
-    status = measure(e, &kept_bytes, &step_bytes);
+    status = encoder_measure(e, &kept_bytes, &step_bytes);
     if (status == QKV_OK) status = make_room(ctx, &e->kept, kept_bytes, "encoded sources");
     if (status == QKV_OK) status = make_room(ctx, &e->arena, step_bytes, "encoding");
     if (status == QKV_OK) status = take_kept(e);
     if (status == QKV_OK) {
         for (size_t b = 0; b < B; b++) e->lengths[b] = lengths ? lengths[b] : (int32_t)T;
-        status = run(e, ids);
+        status = encoder_run(e, ids);
     }
     if (status != QKV_OK) e->B = 0;
     return status;
@@ -195,7 +197,7 @@ void qkv_encoded_free(struct qkv_encoded *e) {
     if (!e) return;
     qkv_arena_free(&e->kept);
     qkv_arena_free(&e->arena);
-    qkv_arena_free(&e->records);
+    qkv_arena_free(&e->graph_arena);
     free(e->memory);
     free(e);
 }

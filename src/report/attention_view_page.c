@@ -15,7 +15,7 @@
 enum { DENSE_BYTES = 3 << 20, SPARSE_BYTES = 12 << 20, MOST_KEPT = 64, ENTRY = 3 };
 
 struct picture {
-    struct qkv_look *look;
+    struct qkv_attention_view *look;
     const struct qkv_look_selection *selection;
     struct qkv_json json;
     size_t kept;         /* weights of a row; 0: all */
@@ -26,11 +26,11 @@ struct picture {
     bool causal;
 };
 
-static unsigned char quantized(float w) {
+static unsigned char attention_view_page_quantized(float w) {
     return (unsigned char)(255 * sqrt((double)(w < 0 ? 0 : w > 1 ? 1 : w)) + 0.5);
 }
 
-static bool is_causal(const struct qkv_look *look, const struct qkv_look_attention *a) {
+static bool is_causal(const struct qkv_attention_view *look, const struct qkv_attention_view_head *a) {
     const struct qkv_spec *spec = qkv_model_spec(look->model);
     return a->kind == QKV_LOOK_DECODER   ? spec->decoder.attention.causal
            : a->kind == QKV_LOOK_ENCODER ? spec->encoder.attention.causal
@@ -43,7 +43,7 @@ static bool take_dense(void *user, size_t first, size_t rows, const float *weigh
     struct picture *p = user;
     for (size_t r = 0; r < rows; r++) {
         size_t n = p->causal && first + r + 1 < p->keys ? first + r + 1 : p->keys;
-        for (size_t k = 0; k < n; k++) p->head[p->used++] = quantized(weights[r * p->keys + k]);
+        for (size_t k = 0; k < n; k++) p->head[p->used++] = attention_view_page_quantized(weights[r * p->keys + k]);
     }
     return true;
 }
@@ -90,7 +90,7 @@ static bool take_largest(void *user, size_t first, size_t rows, const float *wei
         unsigned char *values = p->head + (first + r) * p->kept;
         unsigned char *keys = p->head + p->queries * p->kept + 2 * (first + r) * p->kept;
         for (size_t i = 0; i < p->kept; i++) {
-            values[i] = quantized(heap[i].weight);
+            values[i] = attention_view_page_quantized(heap[i].weight);
             keys[2 * i] = (unsigned char)(heap[i].key & 255);
             keys[2 * i + 1] = (unsigned char)(heap[i].key >> 8);
         }
@@ -106,7 +106,7 @@ static enum qkv_status choose_kept(struct picture *p, size_t *head_bytes) {
     double all = 0, rows = 0;
     size_t largest = 1, queries = 0, keys = SIZE_MAX;
     for (size_t i = 0; i < p->look->count; i++) {
-        const struct qkv_look_attention *a = &p->look->attentions[i];
+        const struct qkv_attention_view_head *a = &p->look->attentions[i];
         if (!qkv_look_selects(p->selection, a, SIZE_MAX)) continue;
         size_t heads = p->selection && p->selection->head >= 0 ? 1 : a->heads;
         double cells = (double)a->queries * (double)a->keys;
@@ -133,7 +133,7 @@ static enum qkv_status choose_kept(struct picture *p, size_t *head_bytes) {
 /* ---- the data ------------------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status put_heads(struct picture *p, size_t i) {
-    const struct qkv_look_attention *a = &p->look->attentions[i];
+    const struct qkv_attention_view_head *a = &p->look->attentions[i];
     struct qkv_json *json = &p->json;
     enum qkv_status status = QKV_OK;
     qkv_json_key(json, "heads");
@@ -168,7 +168,7 @@ static enum qkv_status put_all(struct picture *p) {
     qkv_json_key(json, "attentions");
     qkv_json_begin(json, '[');
     for (size_t i = 0; i < p->look->count && !status; i++) {
-        const struct qkv_look_attention *a = &p->look->attentions[i];
+        const struct qkv_attention_view_head *a = &p->look->attentions[i];
         if (!qkv_look_selects(p->selection, a, SIZE_MAX)) continue;
         p->queries = a->queries;
         p->keys = a->keys;
@@ -185,7 +185,7 @@ static enum qkv_status put_all(struct picture *p) {
     return json->status ? json->status : status;
 }
 
-static void describe(const struct qkv_look *look, char *text, size_t size) {
+static void attention_view_page_describe(const struct qkv_attention_view *look, char *text, size_t size) {
     const struct qkv_spec *spec = qkv_model_spec(look->model);
     int encoder = spec->encoder.layers, decoder = spec->decoder.layers;
     if (encoder && decoder)
@@ -200,7 +200,7 @@ static void describe(const struct qkv_look *look, char *text, size_t size) {
                  look->encoder.count + look->decoder.count == 1 ? ": it can attend to itself only" : "s");
 }
 
-enum qkv_status qkv_look_write_page(struct qkv_look *look, const struct qkv_look_selection *selection,
+enum qkv_status qkv_look_write_page(struct qkv_attention_view *look, const struct qkv_look_selection *selection,
                                     const char *path) {
     QKV_CALL(look->ctx);
     static const char *const scripts[] = {"heat.js", "lines.js", "attend.js", NULL};
@@ -214,7 +214,7 @@ enum qkv_status qkv_look_write_page(struct qkv_look *look, const struct qkv_look
     status = p.head ? put_all(&p) : QKV_MEMORY;
     snprintf(title, sizeof title, "Attention%s%.200s", selection && selection->title ? " of " : "",
              selection && selection->title ? selection->title : "");
-    describe(look, summary, sizeof summary);
+    attention_view_page_describe(look, summary, sizeof summary);
     if (!status)
         status = qkv_page_write(look->ctx,
                                 &(struct qkv_page){.title = title,

@@ -81,7 +81,8 @@ enum qkv_status qkv_backward_embed(struct qkv_tape *tape, struct qkv_node *node)
 struct qkv_cost qkv_cost_embed(const struct qkv_node *node, bool backward) {
     const struct qkv_tensor *position = node->inputs[1];
     if (backward) {
-        return (struct qkv_cost){.bytes = qkv_gradient_bytes(node->output) * (position && position->wants ? 5 : 3)};
+        return (struct qkv_cost){.bytes =
+                                     qkv_gradient_bytes(node->output) * (position && position->requires_grad ? 5 : 3)};
     }
     return (struct qkv_cost){.bytes = qkv_tensor_bytes(node->output) * (position ? 3 : 2)};
 }
@@ -112,7 +113,7 @@ enum qkv_status qkv_check_embed(struct qkv_tape *tape, struct qkv_node *node) {
 
 struct qkv_tensor *qkv_op_embed(struct qkv_tape *tape, struct qkv_tensor *token, float scale,
                                 struct qkv_tensor *position, const int32_t *ids, const int32_t *positions, size_t N) {
-    struct embed *e = tape->status == QKV_OK ? qkv_tape_take_record(tape, sizeof *e) : NULL;
+    struct embed *e = tape->status == QKV_OK ? qkv_tape_take_graph(tape, sizeof *e) : NULL;
     if (!e) {
         return NULL;
     }

@@ -34,7 +34,7 @@ static void name_cpu(char *name, size_t size, const char *otherwise) {
     if (file) fclose(file);
 }
 
-static json_t *describe(const struct qkv_context *ctx, int64_t step) {
+static json_t *machine_log_describe(const struct qkv_context *ctx, int64_t step) {
     struct utsname system = {0};
     char cpu[256], time_text[32], system_text[160];
     time_t now = time(NULL);
@@ -46,13 +46,13 @@ static json_t *describe(const struct qkv_context *ctx, int64_t step) {
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     json_int_t memory = pages > 0 && page > 0 ? (json_int_t)pages * page : 0;
     return json_pack("{s:I, s:s, s:s%, s:i, s:i, s:s, s:s, s:I, s:s, s:s}", "step", (json_int_t)step, "time", time_text,
-                     "cpu", cpu, strlen(cpu), "cpus", qkv_cpu_count(), "threads", qkv_threads(ctx), "isa", qkv_isa(ctx),
-                     "precision", qkv_get_precision(ctx) == QKV_FP32 ? "fp32" : "bf16", "memory", memory, "system",
-                     system_text, "qkv", qkv_version());
+                     "cpu", cpu, strlen(cpu), "cpus", qkv_cpu_count(), "threads", qkv_context_threads(ctx), "isa",
+                     qkv_context_isa(ctx), "precision", qkv_context_precision(ctx) == QKV_FP32 ? "fp32" : "bf16",
+                     "memory", memory, "system", system_text, "qkv", qkv_version());
 }
 
 enum qkv_status qkv_machine_note(struct qkv_context *ctx, const char *folder, int64_t step) {
-    json_t *line = describe(ctx, step);
+    json_t *line = machine_log_describe(ctx, step);
     char *text = line ? json_dumps(line, JSON_COMPACT) : NULL, *path = qkv_join_path(ctx, folder, QKV_MACHINE_FILE);
     enum qkv_status status = path ? QKV_OK : QKV_MEMORY;
     json_decref(line);
@@ -62,7 +62,8 @@ enum qkv_status qkv_machine_note(struct qkv_context *ctx, const char *folder, in
         return status;
     }
     struct qkv_buffer out = {0};
-    int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | (step ? 0 : O_TRUNC), 0666);
+    int file =
+        open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | (step ? 0 : O_TRUNC), 0666);
     status = qkv_buffer_print(ctx, &out, "%s\n", text);
     if (!status && (file < 0 || write(file, out.data, out.size) != (ssize_t)out.size))
         status = qkv_fail_file(ctx, "write", path, errno ? errno : ENOSPC);

@@ -1,6 +1,6 @@
 /* Lines of text in batches of similar length, so that little is computed for padding. In fp32 the bits of a row do not depend on
  * the rows and the padding beside it, so neither does what is said about a line depend on its neighbours. */
-#include "generate/lines.h"
+#include "generate/line_batches.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -89,7 +89,7 @@ static enum qkv_status run_window(const struct qkv_line_reader *l, struct window
     return status;
 }
 
-static void clear(struct window *w) {
+static void line_batches_clear(struct window *w) {
     for (size_t i = 0; i < w->count; i++) qkv_free(w->lines[i].ids);
     w->count = 0;
 }
@@ -102,7 +102,7 @@ enum qkv_status qkv_lines_run(const struct qkv_line_reader *l, const char *const
         size_t end = count - i < WINDOW ? count : i + WINDOW;
         for (; i < end && !status; i++) status = read_line(l, texts[i], i, &w);
         if (!status) status = run_window(l, &w);
-        clear(&w);
+        line_batches_clear(&w);
     }
     free(w.lines);
     free(w.ids);

@@ -11,11 +11,11 @@ struct attend {
     struct qkv_columns q, k, v;
     size_t batch_rows, kv_count; /* rows of k and v a batch row; batch rows of k and v */
     bool keeps_lse;
-    float *daddend;
+    float *dattention_bias;
     double pairs;
 };
 
-static struct qkv_heads heads(void *data, enum qkv_dtype dtype, struct qkv_columns c, size_t T, size_t D) {
+static struct qkv_heads attention_heads(void *data, enum qkv_dtype dtype, struct qkv_columns c, size_t T, size_t D) {
     if (data) {
         data = (char *)data + c.column * qkv_dtype_size(dtype);
     }
@@ -23,7 +23,7 @@ static struct qkv_heads heads(void *data, enum qkv_dtype dtype, struct qkv_colum
         .data = data, .batch_stride = T * c.x->columns, .row_stride = c.x->columns, .head_stride = D, .dtype = dtype};
 }
 
-static bool same(struct qkv_columns a, struct qkv_columns b) {
+static bool attention_same(struct qkv_columns a, struct qkv_columns b) {
     return a.x == b.x;
 }
 
@@ -39,16 +39,16 @@ static void zero_body(void *argument, size_t item, int thread) {
 }
 
 /* The gradients are either all overwritten or all added to: where they differ, the new ones start from zero. That of the
- * addend is always added to. */
+ * attention_bias is always added to. */
 enum qkv_status qkv_backward_attend(struct qkv_tape *tape, struct qkv_node *node) {
     const struct attend *o = node->saved;
     const struct qkv_columns *parts[3] = {&o->q, &o->k, &o->v};
     float *gradients[3];
-    bool accumulates[3], any = o->daddend != NULL, all = true;
+    bool accumulates[3], any = o->dattention_bias != NULL, all = true;
     enum qkv_status status = QKV_OK;
     for (int i = 0; i < 3; i++) {
         int first = 0;
-        while (!same(*parts[first], *parts[i])) {
+        while (!attention_same(*parts[first], *parts[i])) {
             first++;
         }
         if (first < i) { /* its tensor came before: same storage, same state */
@@ -75,18 +75,19 @@ enum qkv_status qkv_backward_attend(struct qkv_tape *tape, struct qkv_node *node
     }
     const struct qkv_attend *a = &o->kernel;
     struct qkv_heads dy = a->y;
-    dy.data = node->output->slot->data;
+    dy.data = node->output->grad_buffer->data;
     dy.dtype = QKV_F32;
     struct qkv_attend_gradients g = {.dy = dy,
-                                     .dq = heads(gradients[0], QKV_F32, o->q, a->Tq, a->D),
-                                     .dk = heads(gradients[1], QKV_F32, o->k, o->batch_rows, a->D),
-                                     .dv = heads(gradients[2], QKV_F32, o->v, o->batch_rows, a->Dv),
-                                     .daddend = o->daddend,
+                                     .dq = attention_heads(gradients[0], QKV_F32, o->q, a->Tq, a->D),
+                                     .dk = attention_heads(gradients[1], QKV_F32, o->k, o->batch_rows, a->D),
+                                     .dv = attention_heads(gradients[2], QKV_F32, o->v, o->batch_rows, a->Dv),
+                                     .dattention_bias = o->dattention_bias,
                                      .accumulate = any};
     return qkv_attend_backward(tape->ctx, tape->arena, a, &g);
 }
 
-static enum qkv_status check(struct qkv_tape *tape, struct qkv_columns c, const char *name, size_t rows, size_t width) {
+static enum qkv_status attention_check(struct qkv_tape *tape, struct qkv_columns c, const char *name, size_t rows,
+                                       size_t width) {
     if (c.x->rows == rows && c.column + width <= c.x->columns) {
         return QKV_OK;
     }
@@ -97,21 +98,21 @@ static enum qkv_status check(struct qkv_tape *tape, struct qkv_columns c, const 
 enum qkv_status qkv_check_attend(struct qkv_tape *tape, struct qkv_node *node) {
     const struct attend *o = node->saved;
     const struct qkv_attend *a = &o->kernel;
-    enum qkv_status status = check(tape, o->q, "q", a->B * a->Tq, a->H * a->D);
+    enum qkv_status status = attention_check(tape, o->q, "q", a->B * a->Tq, a->H * a->D);
     if (status == QKV_OK) {
-        status = check(tape, o->k, "k", o->kv_count * o->batch_rows, a->Hkv * a->D);
+        status = attention_check(tape, o->k, "k", o->kv_count * o->batch_rows, a->Hkv * a->D);
     }
-    return status == QKV_OK ? check(tape, o->v, "v", o->kv_count * o->batch_rows, a->Hkv * a->Dv) : status;
+    return status == QKV_OK ? attention_check(tape, o->v, "v", o->kv_count * o->batch_rows, a->Hkv * a->Dv) : status;
 }
 
 enum qkv_status qkv_forward_attend(struct qkv_tape *tape, struct qkv_node *node) {
     struct attend *o = node->saved;
     struct qkv_attend *a = &o->kernel;
     struct qkv_tensor *y = node->output;
-    a->q = heads(o->q.x->data, o->q.x->dtype, o->q, a->Tq, a->D);
-    a->k = heads(o->k.x->data, o->k.x->dtype, o->k, o->batch_rows, a->D);
-    a->v = heads(o->v.x->data, o->v.x->dtype, o->v, o->batch_rows, a->Dv);
-    a->y = heads(y->data, y->dtype, (struct qkv_columns){y, 0}, a->Tq, a->Dv);
+    a->q = attention_heads(o->q.x->data, o->q.x->dtype, o->q, a->Tq, a->D);
+    a->k = attention_heads(o->k.x->data, o->k.x->dtype, o->k, o->batch_rows, a->D);
+    a->v = attention_heads(o->v.x->data, o->v.x->dtype, o->v, o->batch_rows, a->Dv);
+    a->y = attention_heads(y->data, y->dtype, (struct qkv_columns){y, 0}, a->Tq, a->Dv);
     if (o->keeps_lse) {
         a->lse = qkv_tape_take(tape, a->B * a->H * a->Tq, sizeof(float));
     }
@@ -143,7 +144,7 @@ struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, st
     if (!q.x || !k.x || !v.x || tape->status != QKV_OK) {
         return NULL;
     }
-    struct attend *s = qkv_tape_take_record(tape, sizeof *s);
+    struct attend *s = qkv_tape_take_graph(tape, sizeof *s);
     if (!s) {
         return NULL;
     }
@@ -153,7 +154,7 @@ struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, st
                          .batch_rows = o->Tk_stride ? o->Tk_stride : o->Tk,
                          .kv_count = o->kv_rows ? o->kv_count : o->B,
                          .keeps_lse = tape->recording || o->kept,
-                         .daddend = o->daddend,
+                         .dattention_bias = o->dattention_bias,
                          .pairs = o->pairs};
     s->kernel = (struct qkv_attend){.B = o->B,
                                     .H = o->H,
@@ -167,8 +168,8 @@ struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, st
                                     .hi = o->hi,
                                     .mask = o->mask,
                                     .mask_pairs = o->mask_pairs,
-                                    .addend = o->addend,
-                                    .addend_pairs = o->addend_pairs,
+                                    .attention_bias = o->attention_bias,
+                                    .attention_bias_strides = o->attention_bias_strides,
                                     .scale = o->scale,
                                     .softcap = o->softcap,
                                     .bias = o->bias,
@@ -183,7 +184,7 @@ struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, st
         return NULL;
     }
     node.output = q.x->dtype == QKV_F32 ? qkv_tape_tensor(tape, o->B * o->Tq, o->H * o->Dv)
-                                        : qkv_tape_narrow(tape, o->B * o->Tq, o->H * o->Dv);
+                                        : qkv_tape_bf16_if_mixed(tape, o->B * o->Tq, o->H * o->Dv);
     if (tape->training && o->dropout > 0) {
         s->kernel.dropout = o->dropout;
         qkv_tape_dropout_key(tape, s->kernel.key);

@@ -94,7 +94,7 @@ struct qkv_cost qkv_cost_rotate(const struct qkv_node *node, bool backward) {
 
 struct qkv_tensor *qkv_op_rotate(struct qkv_tape *tape, struct qkv_tensor *x, size_t column, size_t heads, size_t D,
                                  size_t pairs, bool interleaved, const float *table, const int32_t *positions) {
-    struct rotate *r = x && tape->status == QKV_OK ? qkv_tape_take_record(tape, sizeof *r) : NULL;
+    struct rotate *r = x && tape->status == QKV_OK ? qkv_tape_take_graph(tape, sizeof *r) : NULL;
     if (!r) {
         return NULL;
     }

@@ -9,8 +9,8 @@
 
 static const char *const specials[] = {QKV_TOKEN_BEGIN, QKV_TOKEN_END};
 
-static enum qkv_status check(struct qkv_context *ctx, const struct qkv_train_options *options,
-                             const struct qkv_spec *spec) {
+static enum qkv_status dataset_pairs_check(struct qkv_context *ctx, const struct qkv_train_options *options,
+                                           const struct qkv_spec *spec) {
     if (!spec->encoder.layers || !spec->decoder.layers)
         return qkv_fail(ctx, QKV_SPEC,
                         "pairs need an encoder for the source and a decoder for the target, but this model has no %s; "
@@ -47,7 +47,7 @@ static enum qkv_status make_tokenizer(struct qkv_trainer *t, const char *what, c
     return status;
 }
 
-static enum qkv_status prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
+static enum qkv_status dataset_pairs_prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
     const struct qkv_train_options *o = &t->options;
     struct qkv_run_facts *f = &t->facts;
     bool shared = spec->tie == QKV_TIE_ALL;
@@ -65,7 +65,7 @@ static enum qkv_status prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
                                        &f->beside_data, &f->beside_valid);
 }
 
-static enum qkv_status restore(struct qkv_trainer *t) {
+static enum qkv_status dataset_pairs_restore(struct qkv_trainer *t) {
     const struct qkv_run_facts *f = &t->facts;
     enum qkv_status status = qkv_tokenizer_return(t->ctx, t->folder, QKV_TOKENIZER_FILE, &f->data, &t->tokenizer);
     if (status || f->beside_data.tokenizer == f->data.tokenizer) return status;
@@ -82,8 +82,8 @@ static enum qkv_status too_long(const struct qkv_trainer *t, const struct qkv_ts
                         what, count, with, t->T);
 }
 
-static enum qkv_status encode(struct qkv_trainer *t, const struct qkv_tsv *file, const struct qkv_tsv_row *row,
-                              struct qkv_line *line) {
+static enum qkv_status dataset_pairs_encode(struct qkv_trainer *t, const struct qkv_tsv *file,
+                                            const struct qkv_tsv_row *row, struct qkv_line *line) {
     const struct qkv_tokenizer *target = qkv_model_tokenizer(t->model), *source = qkv_model_source_tokenizer(t->model);
     enum qkv_status status =
         qkv_source_encode(t->ctx, source, row->first, row->first_size, false, true, &line->beside, &line->beside_count);
@@ -103,7 +103,7 @@ static struct qkv_lines lines_of(struct qkv_trainer *t) {
                               .second = "target",
                               .end = qkv_tokenizer_special(qkv_model_tokenizer(t->model), QKV_TOKEN_END),
                               .beside_end = qkv_tokenizer_special(qkv_model_source_tokenizer(t->model), QKV_TOKEN_END),
-                              .encode = encode};
+                              .encode = dataset_pairs_encode};
 }
 
 static enum qkv_status open_data(struct qkv_trainer *t) {
@@ -136,32 +136,33 @@ static void fill_rows(struct qkv_trainer *t, const struct qkv_examples *examples
     batch->source_lengths = t->source_lengths;
 }
 
-static enum qkv_status fill(struct qkv_trainer *t, uint64_t step, size_t begin, size_t end, struct qkv_batch *batch) {
+static enum qkv_status dataset_pairs_fill(struct qkv_trainer *t, uint64_t step, size_t begin, size_t end,
+                                          struct qkv_batch *batch) {
     const uint32_t *rows;
     qkv_lines_rows(t, step, begin, end, &rows, batch);
     fill_rows(t, &t->examples, rows, batch);
     return QKV_OK;
 }
 
-static enum qkv_status validate(struct qkv_trainer *t, double *loss, double *metric) {
+static enum qkv_status dataset_pairs_validate(struct qkv_trainer *t, double *loss, double *metric) {
     enum qkv_status status = qkv_lines_validate(t, fill_rows, NULL, NULL, loss);
     *metric = *loss;
     bool is_exact = !strcmp(t->options.metric, "exact"), is_error = !strcmp(t->options.metric, "token_error");
     if (status || (!is_exact && !is_error)) return status;
     double exact, token_error;
-    status = qkv_found_measure(t, &exact, &token_error);
+    status = qkv_validate_search(t, &exact, &token_error);
     *metric = is_exact ? exact : token_error;
     return status;
 }
 
-const struct qkv_feed qkv_feed_pairs = {
+const struct qkv_dataset qkv_dataset_pairs = {
     .name = "pairs",
-    .check = check,
-    .prepare = prepare,
-    .restore = restore,
+    .check = dataset_pairs_check,
+    .prepare = dataset_pairs_prepare,
+    .restore = dataset_pairs_restore,
     .open = open_data,
     .begin = qkv_lines_begin,
-    .fill = fill,
+    .fill = dataset_pairs_fill,
     .total = qkv_lines_total,
-    .validate = validate,
+    .validate = dataset_pairs_validate,
 };

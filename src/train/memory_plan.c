@@ -46,7 +46,7 @@ static enum qkv_status plan_model(const struct plan *p, struct qkv_model *m, siz
     const struct qkv_train_shapes *s = p->shapes;
     const size_t moments = qkv_train_optimizer(p->options) == QKV_OPTIMIZER_SGD ? 1 : 2;
     size_t step, evaluation = 0;
-    enum qkv_status status = qkv_model_add_panels(m, true);
+    enum qkv_status status = qkv_model_add_packed(m, true);
     if (!status) status = qkv_parameters_add_gradients(m);
     if (!status) status = plan_pass(p, m, s->train, s->train_count, true, &step);
     if (!status && s->validates) status = plan_pass(p, m, s->valid, s->valid_count, false, &evaluation);
@@ -56,14 +56,14 @@ static enum qkv_status plan_model(const struct plan *p, struct qkv_model *m, siz
 }
 
 static enum qkv_status plan_bytes(const struct plan *p, size_t *bytes) {
-    const enum qkv_precision precision = qkv_get_precision(p->ctx);
+    const enum qkv_precision precision = qkv_context_precision(p->ctx);
     struct qkv_model *m = NULL;
     *bytes = 0;
-    qkv_set_precision(p->ctx, p->precision);
+    qkv_context_set_precision(p->ctx, p->precision);
     enum qkv_status status = qkv_model_plan(p->ctx, p->spec, &m);
     if (!status) status = plan_model(p, m, bytes);
     qkv_model_free(m);
-    qkv_set_precision(p->ctx, precision);
+    qkv_context_set_precision(p->ctx, precision);
     return status;
 }
 
@@ -111,7 +111,7 @@ enum qkv_status qkv_train_memory(struct qkv_context *ctx, const struct qkv_spec 
                      .options = options,
                      .shapes = shapes,
                      .checkpoint = options->checkpoint_activations,
-                     .precision = qkv_get_precision(ctx)};
+                     .precision = qkv_context_precision(ctx)};
     struct qkv_buffer help = {0};
     size_t bytes;
     if (ctx->ignore_memory) return QKV_OK;

@@ -11,13 +11,13 @@ static const char *const kinds[] = {
 #undef KIND
 };
 
-bool qkv_look_selects(const struct qkv_look_selection *selection, const struct qkv_look_attention *attention,
+bool qkv_look_selects(const struct qkv_look_selection *selection, const struct qkv_attention_view_head *attention,
                       size_t head) {
     return !selection || ((selection->layer < 0 || (size_t)selection->layer == attention->layer) &&
                           (selection->head < 0 || head == SIZE_MAX || (size_t)selection->head == head));
 }
 
-enum qkv_status qkv_look_check(const struct qkv_look *look, const struct qkv_look_selection *selection) {
+enum qkv_status qkv_look_check(const struct qkv_attention_view *look, const struct qkv_look_selection *selection) {
     QKV_CALL(look->ctx);
     size_t layers = 0, heads = 0;
     for (size_t i = 0; i < look->count; i++) {
@@ -34,7 +34,7 @@ enum qkv_status qkv_look_check(const struct qkv_look *look, const struct qkv_loo
 }
 
 /* The text of a token for people: a piece of a character is written as its bytes, "\xe2". */
-static void put_token(const struct qkv_look *look, struct qkv_json *json, bool encoder, size_t t) {
+static void put_token(const struct qkv_attention_view *look, struct qkv_json *json, bool encoder, size_t t) {
     size_t size;
     const char *text = qkv_look_token(look, encoder, t, &size);
     char bytes[4 * 8 + 1];
@@ -53,7 +53,7 @@ static void put_token(const struct qkv_look *look, struct qkv_json *json, bool e
     qkv_json_string(json, bytes, used);
 }
 
-static void put_side(const struct qkv_look *look, struct qkv_json *json, bool encoder) {
+static void put_side(const struct qkv_attention_view *look, struct qkv_json *json, bool encoder) {
     const struct qkv_look_side *side = encoder ? &look->encoder : &look->decoder;
     if (!side->count) return;
     qkv_json_key(json, encoder ? "encoder" : "decoder");
@@ -69,7 +69,7 @@ static void put_side(const struct qkv_look *look, struct qkv_json *json, bool en
     qkv_json_end(json, '}');
 }
 
-void qkv_look_put_tokens(const struct qkv_look *look, struct qkv_json *json) {
+void qkv_look_put_tokens(const struct qkv_attention_view *look, struct qkv_json *json) {
     qkv_json_key(json, "tokens");
     qkv_json_begin(json, '{');
     put_side(look, json, true);
@@ -77,7 +77,7 @@ void qkv_look_put_tokens(const struct qkv_look *look, struct qkv_json *json) {
     qkv_json_end(json, '}');
 }
 
-void qkv_look_put_attention(struct qkv_json *json, const struct qkv_look_attention *a) {
+void qkv_look_put_attention(struct qkv_json *json, const struct qkv_attention_view_head *a) {
     qkv_json_put_text(json, "name", a->name);
     qkv_json_put_text(json, "kind", kinds[a->kind]);
     qkv_json_put_integer(json, "layer", (int64_t)a->layer);
@@ -101,9 +101,9 @@ static bool put_rows(void *user, size_t first, size_t rows, const float *weights
     return !w->json->status;
 }
 
-static enum qkv_status put_heads(struct qkv_look *look, size_t i, const struct qkv_look_selection *selection,
+static enum qkv_status put_heads(struct qkv_attention_view *look, size_t i, const struct qkv_look_selection *selection,
                                  struct qkv_json *json) {
-    const struct qkv_look_attention *a = &look->attentions[i];
+    const struct qkv_attention_view_head *a = &look->attentions[i];
     struct row_writer writer = {json, a->keys};
     enum qkv_status status = QKV_OK;
     qkv_json_key(json, "heads");
@@ -124,7 +124,7 @@ static enum qkv_status put_heads(struct qkv_look *look, size_t i, const struct q
     return status;
 }
 
-static enum qkv_status put_all(struct qkv_look *look, const struct qkv_look_selection *selection,
+static enum qkv_status put_all(struct qkv_attention_view *look, const struct qkv_look_selection *selection,
                                struct qkv_json *json) {
     enum qkv_status status = QKV_OK;
     qkv_json_begin(json, '{');
@@ -146,7 +146,7 @@ static enum qkv_status put_all(struct qkv_look *look, const struct qkv_look_sele
     return json->status ? json->status : status;
 }
 
-enum qkv_status qkv_look_write_json(struct qkv_look *look, const struct qkv_look_selection *selection,
+enum qkv_status qkv_look_write_json(struct qkv_attention_view *look, const struct qkv_look_selection *selection,
                                     const char *path) {
     QKV_CALL(look->ctx);
     struct qkv_replace file;

@@ -64,7 +64,7 @@ struct work {
     size_t cache_bytes, count;
 };
 
-static enum qkv_status forward(void *argument, size_t turn) {
+static enum qkv_status bench_attention_forward(void *argument, size_t turn) {
     struct work *w = argument;
     if (w->count) {
         w->a.k.data = w->caches + turn % w->count * w->cache_bytes;
@@ -73,24 +73,24 @@ static enum qkv_status forward(void *argument, size_t turn) {
     return qkv_attend_forward(w->ctx, &w->scratch, &w->a);
 }
 
-static enum qkv_status backward(void *argument, size_t turn) {
+static enum qkv_status bench_attention_backward(void *argument, size_t turn) {
     (void)turn;
     struct work *w = argument;
     return qkv_attend_backward(w->ctx, &w->scratch, &w->a, &w->g);
 }
 
 /* Random elements of that type from the arena; NULL without memory. */
-static void *elements(struct work *w, enum qkv_dtype dtype, size_t n) {
+static void *bench_attention_elements(struct work *w, enum qkv_dtype dtype, size_t n) {
     void *data = qkv_arena_take(&w->memory, n, qkv_dtype_size(dtype));
     if (data) qkv_bench_fill(w->ctx, data, dtype, n);
     return data;
 }
 
 /* Queries, keys and values side by side in rows, as a fused projection leaves them; a cache lies head by head. */
-static bool place(struct work *w, const struct shape *s, enum qkv_dtype dtype, struct qkv_heads *q, struct qkv_heads *k,
-                  struct qkv_heads *v) {
+static bool bench_attention_place(struct work *w, const struct shape *s, enum qkv_dtype dtype, struct qkv_heads *q,
+                                  struct qkv_heads *k, struct qkv_heads *v) {
     const size_t C = s->H * s->D, Ckv = s->Hkv * s->D, row = s->decode ? C : C + 2 * Ckv, size = qkv_dtype_size(dtype);
-    char *x = elements(w, dtype, s->Tq * row);
+    char *x = bench_attention_elements(w, dtype, s->Tq * row);
     if (!x) return false;
     *q = (struct qkv_heads){x, s->Tq * row, row, s->D, dtype};
     if (!s->decode) {
@@ -99,26 +99,27 @@ static bool place(struct work *w, const struct shape *s, enum qkv_dtype dtype, s
         return true;
     }
     *k = *v = (struct qkv_heads){NULL, s->Tk * Ckv, s->D, s->Tk * s->D, dtype};
-    w->caches = elements(w, dtype, w->count * w->cache_bytes / size);
+    w->caches = bench_attention_elements(w, dtype, w->count * w->cache_bytes / size);
     return w->caches != NULL;
 }
 
-static bool make(struct work *w, const struct shape *s, enum qkv_dtype dtype) {
+static bool bench_attention_make(struct work *w, const struct shape *s, enum qkv_dtype dtype) {
     const size_t C = s->H * s->D;
     w->a = (struct qkv_attend){.B = 1, .H = s->H, .Hkv = s->Hkv, .Tq = s->Tq, .Tk = s->Tk, .D = s->D, .Dv = s->D};
     w->a.scale = 1 / sqrtf((float)s->D);
-    w->a.y = (struct qkv_heads){elements(w, dtype, s->Tq * C), s->Tq * C, C, s->D, dtype};
-    w->a.lse = elements(w, QKV_F32, s->Tq * s->H);
+    w->a.y = (struct qkv_heads){bench_attention_elements(w, dtype, s->Tq * C), s->Tq * C, C, s->D, dtype};
+    w->a.lse = bench_attention_elements(w, QKV_F32, s->Tq * s->H);
     int32_t *interval = qkv_arena_take(&w->memory, 2 * s->Tq, sizeof *interval);
-    if (!w->a.y.data || !w->a.lse || !interval || !place(w, s, dtype, &w->a.q, &w->a.k, &w->a.v)) return false;
+    if (!w->a.y.data || !w->a.lse || !interval || !bench_attention_place(w, s, dtype, &w->a.q, &w->a.k, &w->a.v))
+        return false;
     for (size_t i = 0; i < s->Tq; i++) {
         interval[i] = 0;
         interval[s->Tq + i] = (int32_t)(s->causal ? i + 1 : s->Tk);
     }
     w->a.lo = interval, w->a.hi = interval + s->Tq;
     if (!s->backward) return true;
-    w->g.dy = (struct qkv_heads){elements(w, dtype, s->Tq * C), s->Tq * C, C, s->D, dtype};
-    return w->g.dy.data && place(w, s, dtype, &w->g.dq, &w->g.dk, &w->g.dv);
+    w->g.dy = (struct qkv_heads){bench_attention_elements(w, dtype, s->Tq * C), s->Tq * C, C, s->D, dtype};
+    return w->g.dy.data && bench_attention_place(w, s, dtype, &w->g.dq, &w->g.dk, &w->g.dv);
 }
 
 enum qkv_status qkv_bench_attention(struct qkv_bench *b, size_t i, struct qkv_bench_row *row) {
@@ -137,9 +138,9 @@ enum qkv_status qkv_bench_attention(struct qkv_bench *b, size_t i, struct qkv_be
     if (!qkv_bench_has_memory(row, bytes)) return QKV_OK;
     enum qkv_status status = qkv_arena_create(b->ctx, &w.memory, bytes, "operands of attention");
     if (status == QKV_OK) status = qkv_arena_create(b->ctx, &w.scratch, SCRATCH, "scratch of attention");
-    if (status == QKV_OK && !make(&w, &s, dtype)) status = QKV_MEMORY;
-    if (status == QKV_OK && s.backward) status = forward(&w, 0);
-    const struct qkv_bench_contestant us = {"qkv", s.backward ? backward : forward, &w};
+    if (status == QKV_OK && !bench_attention_make(&w, &s, dtype)) status = QKV_MEMORY;
+    if (status == QKV_OK && s.backward) status = bench_attention_forward(&w, 0);
+    const struct qkv_bench_contestant us = {"qkv", s.backward ? bench_attention_backward : bench_attention_forward, &w};
     if (status == QKV_OK) status = qkv_bench_measure(b, row, &us, 1);
     qkv_arena_free(&w.scratch);
     qkv_arena_free(&w.memory);

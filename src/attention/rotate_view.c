@@ -29,7 +29,8 @@ static void turn_row(void *argument, size_t row, int thread) {
     qkv_from_float((uint16_t *)x->data + at, copy, x->dtype, channels);
 }
 
-static enum qkv_status check(struct qkv_context *ctx, const struct qkv_view *x, const struct qkv_rotation *r) {
+static enum qkv_status rotate_view_check(struct qkv_context *ctx, const struct qkv_view *x,
+                                         const struct qkv_rotation *r) {
     if (!ctx || !x || !r) return qkv_fail(ctx, QKV_ARGUMENT, "rotate: %s is NULL", x ? "rotation" : "x");
     enum qkv_status status = qkv_view_check(ctx, "x", x, "itself", x->B, x->H, x->T, x->D, true);
     if (status == QKV_OK) status = qkv_aligned(ctx, "the table", r->table, sizeof(float));
@@ -54,7 +55,7 @@ static enum qkv_status check(struct qkv_context *ctx, const struct qkv_view *x, 
 
 enum qkv_status qkv_rotate(struct qkv_context *ctx, const struct qkv_view *x, const struct qkv_rotation *rotation) {
     QKV_CALL(ctx);
-    enum qkv_status status = check(ctx, x, rotation);
+    enum qkv_status status = rotate_view_check(ctx, x, rotation);
     if (status != QKV_OK || !rotation->pairs || !x->B || !x->H || !x->T) return status;
     struct turn turn = {.kernels = ctx->kernels, .x = x, .r = rotation};
     struct qkv_arena *arena;

@@ -22,8 +22,8 @@ static enum qkv_status check_model(struct qkv_model *model) {
                     "the model has no tokenizer, so it reads no text; put its %s into the model's folder", missing);
 }
 
-static enum qkv_status check_length(const struct qkv_look *look, const struct qkv_look_side *side, const char *what,
-                                    size_t added) {
+static enum qkv_status check_length(const struct qkv_attention_view *look, const struct qkv_look_side *side,
+                                    const char *what, size_t added) {
     size_t most = (size_t)qkv_model_spec(look->model)->context;
     if (side->count <= added)
         return qkv_fail(look->ctx, QKV_ARGUMENT, "the %s is empty: there is nothing to attend to", what);
@@ -37,7 +37,7 @@ static enum qkv_status check_length(const struct qkv_look *look, const struct qk
 }
 
 /* What an encoder reads: see where it learnt. */
-static enum qkv_status read_encoder(struct qkv_look *look, const char *text, size_t size) {
+static enum qkv_status read_encoder(struct qkv_attention_view *look, const char *text, size_t size) {
     const struct qkv_spec *spec = qkv_model_spec(look->model);
     struct qkv_look_side *s = &look->encoder;
     bool pair = spec->decoder.layers > 0, classifier = !pair && spec->head.kind == QKV_HEAD_CLASSIFY;
@@ -53,7 +53,7 @@ static enum qkv_status read_encoder(struct qkv_look *look, const char *text, siz
 
 /* Keeps the ids of the best hypothesis behind a begin. */
 static bool take_target(void *user, size_t source, const struct qkv_hypothesis *found, size_t count) {
-    struct qkv_look *look = user;
+    struct qkv_attention_view *look = user;
     (void)source;
     if (!count || look->decoder.ids) return true;
     look->decoder.ids = malloc((found[0].count + 1) * sizeof(int32_t));
@@ -64,7 +64,7 @@ static bool take_target(void *user, size_t source, const struct qkv_hypothesis *
     return true;
 }
 
-static enum qkv_status find_target(struct qkv_look *look) {
+static enum qkv_status find_target(struct qkv_attention_view *look) {
     struct qkv_search_options o = qkv_search_defaults();
     const int32_t *source = look->encoder.ids;
     enum qkv_status status = qkv_search(look->model, &source, &look->encoder.count, 1, &o, take_target, look);
@@ -73,7 +73,7 @@ static enum qkv_status find_target(struct qkv_look *look) {
     return status == QKV_STOPPED ? qkv_fail_memory(look->ctx, sizeof(int32_t), "a target") : status;
 }
 
-static enum qkv_status read_decoder(struct qkv_look *look, const struct qkv_look_options *o) {
+static enum qkv_status read_decoder(struct qkv_attention_view *look, const struct qkv_look_options *o) {
     struct qkv_look_side *s = &look->decoder;
     bool pair = look->encoder.tokenizer != NULL;
     enum qkv_status status;
@@ -92,7 +92,7 @@ static enum qkv_status read_decoder(struct qkv_look *look, const struct qkv_look
     return status ? status : check_length(look, s, pair ? "target" : "prompt", 0);
 }
 
-enum qkv_status qkv_look_read(struct qkv_look *look, const struct qkv_look_options *o) {
+enum qkv_status qkv_look_read(struct qkv_attention_view *look, const struct qkv_look_options *o) {
     const struct qkv_spec *spec = qkv_model_spec(look->model);
     enum qkv_status status = check_model(look->model);
     if (!status && o->target && !(spec->encoder.layers && spec->decoder.layers))
@@ -106,7 +106,7 @@ enum qkv_status qkv_look_read(struct qkv_look *look, const struct qkv_look_optio
 
 /* ---- the pass ------------------------------------------------------------------------------------------------------------ */
 
-static enum qkv_status run(struct qkv_look *look) {
+static enum qkv_status attention_view_run(struct qkv_attention_view *look) {
     bool pair = look->encoder.count && look->decoder.count;
     const struct qkv_look_side *main = look->decoder.count ? &look->decoder : &look->encoder;
     struct qkv_pass_options o = {.B = 1, .T = main->count, .weights = true};
@@ -119,22 +119,22 @@ static enum qkv_status run(struct qkv_look *look) {
     return status ? status : qkv_pass_forward(look->pass, &batch);
 }
 
-static struct qkv_look_attention describe(const struct qkv_array *array) {
+static struct qkv_attention_view_head attention_view_describe(const struct qkv_array *array) {
     bool encoder = !strncmp(array->name, "encoder", 7), cross = strstr(array->name, ".cross") != NULL;
     const char *number = strstr(array->name, "layers.");
-    return (struct qkv_look_attention){.name = array->name,
-                                       .kind = cross     ? QKV_LOOK_CROSS
-                                               : encoder ? QKV_LOOK_ENCODER
-                                                         : QKV_LOOK_DECODER,
-                                       .layer = number ? strtoul(number + 7, NULL, 10) : 0,
-                                       .heads = array->shape[1],
-                                       .queries = array->shape[2],
-                                       .keys = array->shape[3],
-                                       .encoder_queries = encoder,
-                                       .encoder_keys = encoder || cross};
+    return (struct qkv_attention_view_head){.name = array->name,
+                                            .kind = cross     ? QKV_LOOK_CROSS
+                                                    : encoder ? QKV_LOOK_ENCODER
+                                                              : QKV_LOOK_DECODER,
+                                            .layer = number ? strtoul(number + 7, NULL, 10) : 0,
+                                            .heads = array->shape[1],
+                                            .queries = array->shape[2],
+                                            .keys = array->shape[3],
+                                            .encoder_queries = encoder,
+                                            .encoder_keys = encoder || cross};
 }
 
-static enum qkv_status list_attentions(struct qkv_look *look) {
+static enum qkv_status list_attentions(struct qkv_attention_view *look) {
     struct qkv_array array;
     size_t keys = look->encoder.count > look->decoder.count ? look->encoder.count : look->decoder.count;
     while (qkv_pass_attention(look->pass, look->count, &array)) look->count++;
@@ -144,7 +144,7 @@ static enum qkv_status list_attentions(struct qkv_look *look) {
     look->sum = qkv_allocate(look->ctx, keys, QKV_LOOK_ROWS * sizeof *look->sum);
     if (!look->attentions || !look->statistics || !look->rows || !look->sum) return QKV_MEMORY;
     for (size_t i = 0; i < look->count && qkv_pass_attention(look->pass, i, &array); i++) {
-        look->attentions[i] = describe(&array);
+        look->attentions[i] = attention_view_describe(&array);
         look->statistics[i] = qkv_allocate(look->ctx, array.shape[1], sizeof **look->statistics);
         if (!look->statistics[i]) return QKV_MEMORY;
     }
@@ -153,17 +153,19 @@ static enum qkv_status list_attentions(struct qkv_look *look) {
 
 /* ---- weights -------------------------------------------------------------------------------------------------------------- */
 
-bool qkv_look_attention(const struct qkv_look *look, size_t i, struct qkv_look_attention *attention) {
+bool qkv_attention_view_head(const struct qkv_attention_view *look, size_t i,
+                             struct qkv_attention_view_head *attention) {
     if (i >= look->count) return false;
     *attention = look->attentions[i];
     return true;
 }
 
-enum qkv_status qkv_look_weights(struct qkv_look *look, size_t i, size_t head, size_t first, size_t rows, float *out) {
+enum qkv_status qkv_look_weights(struct qkv_attention_view *look, size_t i, size_t head, size_t first, size_t rows,
+                                 float *out) {
     QKV_CALL(look->ctx);
     if (head != SIZE_MAX || i >= look->count)
         return qkv_pass_weights(look->pass, i, QKV_ATTENTION_WEIGHTS, 0, head, first, rows, out);
-    const struct qkv_look_attention *a = &look->attentions[i];
+    const struct qkv_attention_view_head *a = &look->attentions[i];
     float *one = look->sum;
     enum qkv_status status = QKV_OK;
     for (size_t done = 0; done < rows && !status;) { /* as many as there is scratch for */
@@ -179,7 +181,7 @@ enum qkv_status qkv_look_weights(struct qkv_look *look, size_t i, size_t head, s
     return status;
 }
 
-enum qkv_status qkv_look_walk(struct qkv_look *look, size_t i, size_t head, qkv_take_rows *take, void *user) {
+enum qkv_status qkv_look_walk(struct qkv_attention_view *look, size_t i, size_t head, qkv_take_rows *take, void *user) {
     size_t queries = look->attentions[i].queries;
     enum qkv_status status = QKV_OK;
     for (size_t first = 0; first < queries && !status; first += QKV_LOOK_ROWS) {
@@ -208,9 +210,9 @@ static bool measure_rows(void *user, size_t first, size_t rows, const float *wei
     return m->finite;
 }
 
-static enum qkv_status measure_heads(struct qkv_look *look) {
+static enum qkv_status measure_heads(struct qkv_attention_view *look) {
     for (size_t i = 0; i < look->count; i++) {
-        const struct qkv_look_attention *a = &look->attentions[i];
+        const struct qkv_attention_view_head *a = &look->attentions[i];
         for (size_t h = 0; h < a->heads; h++) {
             struct measure m = {.keys = a->keys, .finite = true};
             enum qkv_status status = qkv_look_walk(look, i, h, measure_rows, &m);
@@ -227,7 +229,7 @@ static enum qkv_status measure_heads(struct qkv_look *look) {
     return QKV_OK;
 }
 
-enum qkv_status qkv_look_head(const struct qkv_look *look, size_t i, size_t head,
+enum qkv_status qkv_look_head(const struct qkv_attention_view *look, size_t i, size_t head,
                               struct qkv_head_statistics *statistics) {
     QKV_CALL(look->ctx);
     if (i >= look->count || head >= look->attentions[i].heads)
@@ -239,15 +241,15 @@ enum qkv_status qkv_look_head(const struct qkv_look *look, size_t i, size_t head
 /* ---- all of it ------------------------------------------------------------------------------------------------------------- */
 
 enum qkv_status qkv_look_create(struct qkv_model *model, const struct qkv_look_options *options,
-                                struct qkv_look **out) {
+                                struct qkv_attention_view **out) {
     QKV_CALL(qkv_model_context(model));
     struct qkv_context *ctx = qkv_model_context(model);
-    struct qkv_look *look = *out = qkv_allocate(ctx, 1, sizeof *look);
+    struct qkv_attention_view *look = *out = qkv_allocate(ctx, 1, sizeof *look);
     if (!look) return QKV_MEMORY;
     look->ctx = ctx;
     look->model = model;
     enum qkv_status status = qkv_look_read(look, options);
-    if (!status) status = run(look);
+    if (!status) status = attention_view_run(look);
     if (!status) status = list_attentions(look);
     if (!status) status = measure_heads(look);
     if (!status) return QKV_OK;
@@ -256,7 +258,7 @@ enum qkv_status qkv_look_create(struct qkv_model *model, const struct qkv_look_o
     return status;
 }
 
-void qkv_look_free(struct qkv_look *look) {
+void qkv_look_free(struct qkv_attention_view *look) {
     if (!look) return;
     for (size_t i = 0; look->statistics && i < look->count; i++) free(look->statistics[i]);
     qkv_pass_free(look->pass);
@@ -269,11 +271,11 @@ void qkv_look_free(struct qkv_look *look) {
     free(look);
 }
 
-size_t qkv_look_tokens(const struct qkv_look *look, bool encoder) {
+size_t qkv_look_tokens(const struct qkv_attention_view *look, bool encoder) {
     return encoder ? look->encoder.count : look->decoder.count;
 }
 
-const char *qkv_look_token(const struct qkv_look *look, bool encoder, size_t t, size_t *size) {
+const char *qkv_look_token(const struct qkv_attention_view *look, bool encoder, size_t t, size_t *size) {
     const struct qkv_look_side *side = encoder ? &look->encoder : &look->decoder;
     const char *text = t < side->count ? qkv_tokenizer_token(side->tokenizer, side->ids[t], size) : NULL;
     if (!text) *size = 0;

@@ -1,0 +1,29 @@
+/* epilogue.h: what is done to a block of C as soon as a product has made it, while it lies in the cache: the epilogues that are
+ * fused into products (residual, activation, gate). For the drivers gemm.c and gemm_bf16.c. */
+#ifndef QKV_FINISH_H
+#define QKV_FINISH_H
+
+#include <stdatomic.h>
+
+#include "kernel/kernel.h"
+
+/* Counts the blocks of columns that are still to come of each block of rows. */
+typedef atomic_uint qkv_epilogue_count;
+
+static inline void qkv_epilogue_begin(const struct qkv_context *ctx, qkv_epilogue_count *counts, size_t row_blocks,
+                                      size_t column_blocks) {
+    for (size_t i = 0; counts && !ctx->dry && i < row_blocks; i++) atomic_init(&counts[i], (unsigned)column_blocks);
+}
+
+/* Called when the columns [column, column + columns) of a block of rows are whole. Where whole rows are asked for, whoever makes
+ * their last block does all of them. */
+static inline void qkv_epilogue_block(const struct qkv_epilogue *epilogue, qkv_epilogue_count *counts, size_t row_block,
+                                      size_t row, size_t rows, size_t column, size_t columns, size_t N) {
+    if (!epilogue->whole_rows) {
+        if (rows && columns) epilogue->run(epilogue, row, rows, column, columns);
+    } else if (atomic_fetch_sub_explicit(&counts[row_block], 1, memory_order_acq_rel) == 1) {
+        epilogue->run(epilogue, row, rows, 0, N);
+    }
+}
+
+#endif
