@@ -86,10 +86,9 @@ static struct pages available_pages(const struct qkv_memory_files *files) {
     return (struct pages){size, resident > shared ? resident - shared : 0, data};
 }
 
-static void available_limit(struct qkv_memory_left *left, int resource, uint64_t used, const char *why) {
-    struct rlimit limit;
-    if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
-    available_lower(left, limit.rlim_cur > used ? limit.rlim_cur - used : 0, why);
+static void available_limit(struct qkv_memory_left *left, const struct rlimit *limit, uint64_t used, const char *why) {
+    if (limit->rlim_cur == RLIM_INFINITY) return;
+    available_lower(left, limit->rlim_cur > used ? limit->rlim_cur - used : 0, why);
 }
 
 enum qkv_status qkv_memory_check(struct qkv_context *ctx, size_t bytes, const char *what, const char *help) {
@@ -101,8 +100,11 @@ enum qkv_status qkv_memory_check(struct qkv_context *ctx, size_t bytes, const ch
     /* Arenas that were taken and not used yet will need what now seems to be free. */
     uint64_t taken = qkv_arena_total(), used = pages.anonymous * page, owed = taken > used ? taken - used : 0;
     left.bytes -= owed < left.bytes ? owed : left.bytes;
-    available_limit(&left, RLIMIT_AS, pages.addresses * page, "the limit of addresses (ulimit -v)");
-    available_limit(&left, RLIMIT_DATA, pages.data * page, "the limit of data (ulimit -d)");
+    struct rlimit addresses, data;
+    if (getrlimit(RLIMIT_AS, &addresses) == 0)
+        available_limit(&left, &addresses, pages.addresses * page, "the limit of addresses (ulimit -v)");
+    if (getrlimit(RLIMIT_DATA, &data) == 0)
+        available_limit(&left, &data, pages.data * page, "the limit of data (ulimit -d)");
     if (bytes <= left.bytes) return QKV_OK;
     char needed[QKV_BYTES_TEXT], free_text[QKV_BYTES_TEXT];
     return qkv_fail(ctx, QKV_MEMORY,
