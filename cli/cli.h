@@ -172,6 +172,8 @@ int cli_misused(const struct qkv_context *ctx);           /* the same, where no 
 /* Flushes standard output; a write that failed turns `code` CLI_DONE into CLI_FAILED with a message (none for a pipe
  * whose reader has gone). */
 int cli_finish(int code);
+/* Why the system refused, for an errno: "no permission", or its own words. */
+const char *cli_error_text(int error);
 /* Everything from a file, "-": standard input; the caller frees *data. More than `most` bytes are refused, as a device or pipe
  * may never end. */
 #define CLI_PROMPT_MOST ((size_t)64 << 20) /* of a text that a model reads at once */

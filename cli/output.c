@@ -113,13 +113,18 @@ int cli_load(const struct cli_common *common, struct qkv_context *ctx, const cha
 
 /* ---- files ----------------------------------------------------------------------------------------------------------- */
 
+const char *cli_error_text(int error) {
+    return error == EACCES || error == EPERM ? "no permission" : strerror(error);
+}
+
 int cli_finish(int code) {
     errno = 0;
     bool bad = ferror(stdout) != 0;
     if (fflush(stdout) != 0) bad = true;
     if (!bad || code != CLI_DONE) return code;
     if (errno != EPIPE)
-        cli_say("cannot write the output%s%s%s", errno ? ": " : " (is the disk full?)", errno ? strerror(errno) : "",
+        cli_say("cannot write the output%s%s%s", errno ? ": " : " (is the disk full?)",
+                errno ? cli_error_text(errno) : "",
                 errno == EFBIG ? "; raise the limit of the file size (ulimit -f)" : "");
     return CLI_FAILED;
 }
@@ -154,7 +159,7 @@ static int read_stream(FILE *file, const char *name, size_t most, char **data, s
         *size += got;
         if (*size > most) return too_much(name, most);
     } while (got > 0);
-    return ferror(file) ? cli_failed("cannot read %s: %s", name, strerror(errno)) : CLI_DONE;
+    return ferror(file) ? cli_failed("cannot read %s: %s", name, cli_error_text(errno)) : CLI_DONE;
 }
 
 int cli_read_all(const char *path, size_t most, char **data, size_t *size) {
@@ -163,7 +168,7 @@ int cli_read_all(const char *path, size_t most, char **data, size_t *size) {
     FILE *file = standard ? stdin : fopen(path, "rb");
     *data = NULL;
     *size = 0;
-    if (!file) return cli_failed("cannot read %s: %s", name, strerror(errno));
+    if (!file) return cli_failed("cannot read %s: %s", name, cli_error_text(errno));
     int code = read_stream(file, name, most, data, size);
     if (!standard) fclose(file);
     return code;

@@ -144,7 +144,7 @@ static int train_show_keep(const char *folder, int64_t step, const char *text, s
         code = cli_failed("out of memory");
     } else {
         snprintf(path, n, "%s/samples.jsonl", folder);
-        if (!append_sample(path, line, length)) code = cli_failed("cannot write %s: %s", path, strerror(errno));
+        if (!append_sample(path, line, length)) code = cli_failed("cannot write %s: %s", path, cli_error_text(errno));
     }
     free(path);
     free(line);
