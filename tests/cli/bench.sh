@@ -60,7 +60,7 @@ has out 'left out: no text'
 # ---- Ctrl-C: what was measured stays ----
 rm -f out err # what shows that it has begun must be its own
 (
-    exec env --default-signal=INT timeout --foreground -s KILL 120 "$QKV" bench --threads 1 --seconds 2 -f 64x384x384 --json cut.json >out 2>err
+    exec env --default-signal=INT "$QKV" bench --threads 1 --seconds 2 -f 64x384x384 --json cut.json >out 2>err
 ) &
 child=$!
 for i in $(seq 400); do grep -qs '^  64x384x384' out && break || sleep 0.05; done
