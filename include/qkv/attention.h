@@ -18,10 +18,10 @@
  *     if (qkv_attention_backward(ctx, &call, &g)) puts(qkv_message(ctx));
  *
  * examples/attention.c is a whole program. One convention holds everywhere: in a mask, true means "attend". */
-#ifndef QKV_ATTENTION_H
-#define QKV_ATTENTION_H
+#ifndef QKV_PUBLIC_ATTENTION_H
+#define QKV_PUBLIC_ATTENTION_H
 
-#include "qkv.h"
+#include "qkv/pass.h"
 
 #ifdef __cplusplus
 extern "C" {

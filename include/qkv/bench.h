@@ -3,10 +3,10 @@
  *
  * The peaks come first: fused multiply-adds in registers, and bytes read from memory. Then each row is worked on again and
  * again; of several rounds, in which peers take turns with the library, the median counts. */
-#ifndef QKV_BENCH_H
-#define QKV_BENCH_H
+#ifndef QKV_PUBLIC_BENCH_H
+#define QKV_PUBLIC_BENCH_H
 
-#include "qkv.h"
+#include "qkv/context.h"
 
 #ifdef __cplusplus
 extern "C" {

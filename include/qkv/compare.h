@@ -8,10 +8,10 @@
  *
  * What is compared are decoders that predict the next token of a text. All variants see the same text, cut in the same two parts,
  * the same tokens in the same order, and start from the same seed. */
-#ifndef QKV_COMPARE_H
-#define QKV_COMPARE_H
+#ifndef QKV_PUBLIC_COMPARE_H
+#define QKV_PUBLIC_COMPARE_H
 
-#include "qkv.h"
+#include "qkv/training.h"
 
 #ifdef __cplusplus
 extern "C" {

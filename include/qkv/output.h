@@ -2,12 +2,12 @@
  *
  * A regular file appears whole or not at all, when it is committed; devices and pipes are written through, symbolic links
  * followed. An existing file is replaced only if that is wanted, and never one that is read at the same time. */
-#ifndef QKV_OUTPUT_H
-#define QKV_OUTPUT_H
+#ifndef QKV_PUBLIC_OUTPUT_H
+#define QKV_PUBLIC_OUTPUT_H
 
 #include <stdio.h>
 
-#include "qkv.h"
+#include "qkv/context.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -7,10 +7,11 @@
  *
  * Pages are one file each that loads nothing from anywhere; texts in them are escaped. Files appear whole or not at all, and
  * replace what was there. */
-#ifndef QKV_REPORT_H
-#define QKV_REPORT_H
+#ifndef QKV_PUBLIC_REPORT_H
+#define QKV_PUBLIC_REPORT_H
 
-#include "qkv.h"
+#include "qkv/model.h"
+#include "qkv/pass.h"
 
 #ifdef __cplusplus
 extern "C" {

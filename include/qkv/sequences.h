@@ -10,10 +10,11 @@
  *
  * Files. Pairs: a source, a tab, a target in each line; sources that stand in several lines have several references. Labelled
  * lines: a label, a tab, the text. Both are UTF-8; blank lines are skipped when training and refused nowhere. */
-#ifndef QKV_SEQUENCES_H
-#define QKV_SEQUENCES_H
+#ifndef QKV_PUBLIC_SEQUENCES_H
+#define QKV_PUBLIC_SEQUENCES_H
 
-#include "qkv.h"
+#include "qkv/pass.h"
+#include "qkv/generate.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,8 +1,8 @@
 /* qkv/training.h: optimizers, training runs and the evaluation of texts; a part of qkv.h, which includes it. */
-#ifndef QKV_TRAINING_H
-#define QKV_TRAINING_H
+#ifndef QKV_PUBLIC_TRAINING_H
+#define QKV_PUBLIC_TRAINING_H
 
-#include "qkv.h"
+#include "qkv/pass.h"
 
 #ifdef __cplusplus
 extern "C" {

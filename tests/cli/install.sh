@@ -72,4 +72,9 @@ if command -v g++ >/dev/null; then
 fi
 printf '#include <qkv.h>\nint main(void) { return qkv_version()[0] == 0; }\n' >version.c
 try 0 $compiler -std=c11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only $(pkg-config --cflags qkv) version.c
+# Each part of the interface can be included alone.
+for part in "$root"/include/qkv/*.h; do
+    printf '#include <qkv/%s>\nint main(void) { return 0; }\n' "$(basename "$part")" >part.c
+    try 0 $compiler -std=c11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only $(pkg-config --cflags qkv) part.c
+done
 finish

@@ -1,0 +1,94 @@
+/* qkv/context.h: contexts: threads, kernels, precision, and the sentence of the latest failure; a part of qkv.h, which includes it. */
+#ifndef QKV_PUBLIC_CONTEXT_H
+#define QKV_PUBLIC_CONTEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(QKV_BUILDING) && defined(__GNUC__)
+#define QKV_API __attribute__((visibility("default")))
+#else
+#define QKV_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define QKV_STATUS_LIST(X)                                                                                             \
+    X(OK, "ok")                                                                                                        \
+    X(ARGUMENT, "invalid argument")                                                                                    \
+    X(MEMORY, "out of memory")                                                                                         \
+    X(FILE, "file error")                                                                                              \
+    X(FORMAT, "invalid file contents")                                                                                 \
+    X(SPEC, "invalid spec")                                                                                            \
+    X(SHAPE, "shapes do not agree")                                                                                    \
+    X(NUMBER, "not a finite number")                                                                                   \
+    X(STOPPED, "stopped by the caller")
+enum qkv_status {
+#define QKV_STATUS_ENUM(name, text) QKV_##name,
+    QKV_STATUS_LIST(QKV_STATUS_ENUM)
+#undef QKV_STATUS_ENUM
+};
+
+struct qkv_context;
+
+/* What matrix products and attention multiply. bf16: weights and activations are rounded to bf16 (Kalamkar et al. 2019), and
+ * what is kept for the way back is stored so, but for the residual stream; sums, weights that learn, gradients, statistics and
+ * softmax stay fp32 (mixed precision: Micikevicius et al. 2018). A machine without bf16 products multiplies the rounded
+ * numbers as fp32: no faster, and the same but for the rounding of sums. */
+enum qkv_precision {
+    QKV_FP32,
+    QKV_MIXED_BF16,
+    QKV_PRECISION_AUTO /* asks for that of new runs (qkv_auto_precision); a context has one of the two above */
+};
+struct qkv_context_options {
+    int threads; /* 0: one for each CPU this process may use */
+    const char
+        *isa; /* kernel table, "scalar", "avx2", "avx512", "avx512bf16", "amx", "neon"; NULL: $QKV_ISA if set, else the
+                        best here */
+    enum qkv_precision precision; /* zero: QKV_FP32 */
+    /* Go on where more memory is needed than is left; else QKV_MEMORY, before any of it is used. */
+    bool ignore_memory;
+    /* Load weights whose spec was another one than that of config.json, resume with options that were others. */
+    bool ignore_digest;
+};
+
+QKV_API const char *qkv_version(void);                       /* "0.1.0" */
+QKV_API const char *qkv_status_text(enum qkv_status status); /* "out of memory" */
+
+/* Makes a context: threads, kernel table and the sentence of the latest failure. One context serves one thread at a
+ * time; different contexts are independent. The environment has $QKV_THREADS and $QKV_ISA for what the options leave open, and
+ * $QKV_PRECISION (fp32, bf16 or auto) for QKV_PRECISION_AUTO; other values are QKV_ARGUMENT, empty ones are none. `options` may be NULL. On failure *out still is a context that holds the
+ * sentence (free it), or NULL when there was no memory for one. */
+QKV_API enum qkv_status qkv_context_create(struct qkv_context **out, const struct qkv_context_options *options);
+QKV_API void qkv_context_free(struct qkv_context *ctx);
+/* What went wrong in the latest call that returned a status, where, and what to do; "" if it was a success; never NULL.
+ * Owned by the context, valid until the next call with it. */
+QKV_API const char *qkv_message(const struct qkv_context *ctx);
+QKV_API int qkv_context_threads(const struct qkv_context *ctx);
+QKV_API const char *qkv_context_isa(const struct qkv_context *ctx);
+/* The i-th kernel table that this machine can run, best first; NULL past the last. */
+QKV_API const char *qkv_isa_at(size_t i);
+/* Why a better table than that is not used although the processor has it: one line, or NULL. */
+QKV_API const char *qkv_context_isa_note(const struct qkv_context *ctx);
+/* The precision may be changed while no model, pass or session of the context exists. Setting QKV_PRECISION_AUTO sets what it
+ * stands for; qkv_model_precision says what a model was trained in. */
+QKV_API enum qkv_precision qkv_context_precision(const struct qkv_context *ctx);
+QKV_API void qkv_context_set_precision(struct qkv_context *ctx, enum qkv_precision precision);
+/* What QKV_PRECISION_AUTO, and the training option precision=auto of a new run, stand for: $QKV_PRECISION where it was fp32 or
+ * bf16 when the context was made, else bf16 where the context's kernels multiply it themselves, else fp32. */
+QKV_API enum qkv_precision qkv_auto_precision(const struct qkv_context *ctx);
+/* Whether this machine multiplies bf16 itself. */
+QKV_API bool qkv_context_native_bf16(const struct qkv_context *ctx);
+/* Frees what a qkv call returned as the caller's own (texts, id arrays). NULL is fine. */
+QKV_API void qkv_free(void *block);
+/* Called during long work: what is being done and how far it is (total 0: unknown). Return false to stop. */
+typedef bool qkv_progress(void *user, const char *what, double done, double total);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

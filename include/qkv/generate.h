@@ -1,0 +1,66 @@
+/* qkv/generate.h: sessions, sampling, generation; a part of qkv.h, which includes it.
+ *
+ * A session is one sequence and its KV cache. */
+#ifndef QKV_PUBLIC_GENERATE_H
+#define QKV_PUBLIC_GENERATE_H
+
+#include "qkv/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct qkv_session;
+/* `capacity`: the most positions, at most the spec's context; 0: the spec's context. */
+QKV_API enum qkv_status qkv_session_create(struct qkv_model *model, size_t capacity, struct qkv_session **out);
+QKV_API void qkv_session_free(struct qkv_session *session);
+/* Runs the model over n more ids. Fails when they do not fit into the capacity; nothing is appended then. */
+QKV_API enum qkv_status qkv_session_append(struct qkv_session *session, const int32_t *ids, size_t n);
+/* Scores of the next token (vocab of them), after at least one id. Valid until the next call with the session. */
+QKV_API const float *qkv_session_logits(const struct qkv_session *session);
+QKV_API size_t qkv_session_length(const struct qkv_session *session);
+QKV_API size_t qkv_session_capacity(const struct qkv_session *session);
+/* Forgets all positions at and past `length`. Append at least one id before asking for logits again. */
+QKV_API void qkv_session_truncate(struct qkv_session *session, size_t length);
+
+struct qkv_sampling {
+    double temperature; /* 0: always the most likely token; 1: the model's own distribution */
+    int top_k;          /* keep the k most likely tokens; 0: all */
+    double top_p; /* keep the fewest most likely tokens that hold this probability; 1: all (Holtzman et al. 2020) */
+    double min_p; /* keep tokens of at least min_p times the likeliest one's probability; 0: all */
+    double
+        repeat_penalty; /* logits of recent tokens are divided (if > 0) or multiplied by this; 1: off (Keskar et al. 2019) */
+    int repeat_last; /* how many recent tokens the penalty looks at; 0: all */
+    uint64_t seed;
+};
+QKV_API struct qkv_sampling qkv_sampling_defaults(void); /* temperature 1, everything else off, seed 0 */
+/* Draws the draw-th token of a seeded sequence: penalty, temperature, top-k, top-p, min-p in that order. */
+QKV_API enum qkv_status qkv_sample(struct qkv_context *ctx, const struct qkv_sampling *sampling, const float *logits,
+                                   size_t vocab, const int32_t *history, size_t history_count, uint64_t draw,
+                                   int32_t *id);
+
+struct qkv_generate_options {
+    struct qkv_sampling sampling;
+    size_t tokens;            /* how many to make at most */
+    const char *const *stops; /* texts that end the generation; they are not given out */
+    size_t stop_count;
+    int32_t end_id; /* a token that ends the generation, or -1 */
+};
+struct qkv_generate_report {
+    size_t prompt_tokens, tokens;
+    double prompt_seconds, seconds;
+    bool stopped; /* by a stop text or end_id */
+};
+/* Receives whole UTF-8 characters as soon as they are known; return false to stop. */
+typedef bool qkv_write_text(void *user, const char *text, size_t size);
+/* Continues a prompt. When the context is full the older half is forgotten and the rest run again. An empty prompt
+ * starts from a newline, or token 0. */
+QKV_API enum qkv_status qkv_generate(struct qkv_model *model, const char *prompt, size_t prompt_size,
+                                     const struct qkv_generate_options *options, qkv_write_text *write, void *user,
+                                     struct qkv_generate_report *report);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,79 @@
+/* qkv/model.h: models: weights and what they cost; a part of qkv.h, which includes it.
+ *
+ * A model is a spec, its named weights in fp32 and, where known, a tokenizer. A model folder holds config.json,
+ * model.safetensors and tokenizer.json. */
+#ifndef QKV_PUBLIC_MODEL_H
+#define QKV_PUBLIC_MODEL_H
+
+#include "qkv/spec.h"
+#include "qkv/tensors.h"
+#include "qkv/tokenizer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct qkv_model;
+
+/* New weights: N(0, 0.02) for matrices, those that end a residual branch smaller by 1/sqrt(2·layers) (GPT-2); zero
+ * biases, norm weights one. */
+QKV_API enum qkv_status qkv_model_create(struct qkv_context *ctx, const struct qkv_spec *spec, uint64_t seed,
+                                         struct qkv_model **out);
+/* Names and shapes only, no memory for weights: for looking at a spec of any size. */
+QKV_API enum qkv_status qkv_model_plan(struct qkv_context *ctx, const struct qkv_spec *spec, struct qkv_model **out);
+/* Reads a model folder; weights of any float dtype become fp32. Every tensor of the spec must be there, with its shape,
+ * and none besides. The tokenizer is read if there is one. Weights that carry the digest of another spec than that of
+ * config.json are QKV_SPEC (docs/digests.md), unless the context has ignore_digest; weights without a digest load. More
+ * memory than there is: QKV_MEMORY, before the weights are read, unless it has ignore_memory. */
+QKV_API enum qkv_status qkv_model_load(struct qkv_context *ctx, const char *folder, struct qkv_model **out);
+/* The precision that the run in `folder` records (train.json). QKV_FP32 where there is no record: a model from elsewhere, or of a
+ * run older than the option. QKV_FORMAT when the record is damaged, QKV_FILE when it cannot be read, QKV_MEMORY. Set it before
+ * the model is made and evaluations give the numbers of the training:
+ *     status = qkv_model_precision(ctx, folder, &precision);
+ *     if (!status) qkv_context_set_precision(ctx, precision);
+ *     if (!status) status = qkv_model_load(ctx, folder, &model); */
+QKV_API enum qkv_status qkv_model_precision(struct qkv_context *ctx, const char *folder, enum qkv_precision *precision);
+/* Writes a model folder, each file replaced atomically, the weights last. */
+QKV_API enum qkv_status qkv_model_save(struct qkv_model *model, const char *folder);
+QKV_API void qkv_model_free(struct qkv_model *model);
+QKV_API struct qkv_context *qkv_model_context(struct qkv_model *model);
+QKV_API const struct qkv_spec *qkv_model_spec(const struct qkv_model *model);
+/* NULL if there is none. Owned by the model. */
+QKV_API const struct qkv_tokenizer *qkv_model_tokenizer(const struct qkv_model *model);
+/* The model owns the tokenizer from now on (also on failure: it may have no more tokens than the spec's vocabulary). */
+QKV_API enum qkv_status qkv_model_set_tokenizer(struct qkv_model *model, struct qkv_tokenizer *tokenizer);
+
+/* The named tensors, in the order of the file. data is NULL in a planned model. */
+QKV_API size_t qkv_model_parameters(const struct qkv_model *model);
+QKV_API const struct qkv_array *qkv_model_parameter(const struct qkv_model *model, size_t i);
+/* Writable weights, and their gradients (NULL before the first training pass was made); shapes as the parameter's. In mixed
+ * precision a copy of the weights is multiplied, made anew after this call: call it again after writing later. */
+QKV_API float *qkv_model_weights(struct qkv_model *model, size_t i);
+QKV_API float *qkv_model_gradient(struct qkv_model *model, size_t i);
+QKV_API void qkv_model_clear_gradients(struct qkv_model *model);
+/* sqrt of the sum of squares of all gradients. */
+QKV_API double qkv_model_gradient_norm(struct qkv_model *model);
+
+/* What a spec costs; measured by dry runs, nothing of that size is allocated. Bytes are those that numbers lie in, exactly, in
+ * the context's precision and with its threads; names, the nodes of a pass and the ids of batches are beside them. */
+struct qkv_costs {
+    size_t parameters;            /* numbers, tied ones once */
+    size_t parameter_bytes;       /* fp32 */
+    size_t train_bytes;           /* weights, gradients, two moments, one step of batch × context and its evaluation */
+    size_t checkpoint_bytes;      /* the same with activations checkpointed (pass option checkpoint) */
+    size_t run_bytes;             /* weights, a full cache and one step, for one sequence */
+    size_t cache_bytes_per_token; /* keys and values of all layers, fp32 */
+    double forward_flops;         /* a token of a full context, multiply and add counted as two */
+    double train_flops;           /* the same, forward and backward */
+    double checkpoint_flops;      /* the same with activations checkpointed: the blocks run forward once more */
+};
+QKV_API enum qkv_status qkv_measure_costs(struct qkv_context *ctx, const struct qkv_spec *spec, size_t batch,
+                                          size_t context, struct qkv_costs *costs);
+/* The fp32 peak of this context's threads in FLOP/s, measured by fused multiply-adds in registers (about 30 ms). */
+QKV_API double qkv_measure_flops(struct qkv_context *ctx);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,104 @@
+/* qkv/pass.h: passes: forward and backward over a batch; a part of qkv.h, which includes it. */
+#ifndef QKV_PUBLIC_PASS_H
+#define QKV_PUBLIC_PASS_H
+
+#include "qkv/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define QKV_IGNORE (-100) /* a target that does not count */
+
+/* What can be looked at on the way from q and k to the attention weights, for a query and all its keys. */
+#define QKV_ATTENTION_STAGE_LIST(X)                                                                                    \
+    X(WEIGHTS, "weights", "softmax over the keys, before dropout; a row sums to 1, or to 0 where no key is left")      \
+    X(SCORES, "scores", "capped, plus ALiBi and bias; -inf where masked")                                              \
+    X(CAPPED, "capped", "products after the softcap, not masked")                                                      \
+    X(PRODUCTS, "products", "scale times q times k, not masked")
+#define QKV_ATTENTION_STAGE_ENUM(name, text, help) QKV_ATTENTION_##name,
+enum qkv_attention_stage { QKV_ATTENTION_STAGE_LIST(QKV_ATTENTION_STAGE_ENUM) };
+#undef QKV_ATTENTION_STAGE_ENUM
+
+struct qkv_batch {
+    size_t B, T;
+    const int32_t *ids;            /* (B,T) */
+    const int32_t *lengths;        /* (B): keys at or past a row's length are masked; NULL: all T */
+    const int32_t *targets;        /* (B,T) for lm, (B) for classify; QKV_IGNORE does not count; NULL: no loss */
+    size_t source_T;               /* encoder–decoders: */
+    const int32_t *source;         /* (B,source_T) */
+    const int32_t *source_lengths; /* (B) or NULL */
+    const float *output_gradient;  /* head none: the gradient of the loss by the hidden states (B,T,C); the loss is
+                                      then their product summed; NULL: no loss */
+    size_t loss_count; /* what the summed loss is divided by; 0: the number of targets that count. Micro-batches
+                                that share the count of their whole add up to the gradient of the whole batch */
+    double
+        label_smoothing;   /* e: the loss is (1 - e) times the target's plus e times the mean over all tokens or classes
+                                (Szegedy et al. 2016); at least 0, less than 1 */
+    uint64_t dropout_seed; /* names the dropout masks of this pass */
+};
+struct qkv_pass_shape {
+    size_t B, T, source_T;
+};
+
+/* Where a forward pass can be listened to. */
+#define QKV_HOOK_LIST(X)                                                                                               \
+    X(EMBEDDING, "embedding", "the residual stream before the first block")                                            \
+    X(ATTENTION, "attention", "what self attention gives, before it is added to the stream")                           \
+    X(CROSS, "cross", "what cross attention gives, the same")                                                          \
+    X(FFN, "ffn", "what the feed-forward sublayer gives, the same")                                                    \
+    X(RESIDUAL, "stream", "the residual stream after a block")                                                         \
+    X(FINAL, "final", "after the final norm")
+#define QKV_HOOK_ENUM(name, text, help) QKV_HOOK_##name,
+enum qkv_hook_kind { QKV_HOOK_LIST(QKV_HOOK_ENUM) };
+#undef QKV_HOOK_ENUM
+struct qkv_hook_point {
+    enum qkv_hook_kind kind;
+    bool encoder;         /* whose: the encoder's, or the decoder's */
+    size_t layer;         /* of the block; 0 before the first one, the number of layers behind the last one */
+    size_t rows, columns; /* B·T, C */
+    const float *values;  /* valid during the call; as they are before dropout */
+};
+/* Called in the order of the computation, from the thread that runs the pass; must not call anything of the pass or its model. */
+typedef void qkv_hook(void *user, const struct qkv_hook_point *point);
+struct qkv_pass_options {
+    size_t B, T, source_T; /* the largest batch that will come, or the largest of each */
+    const struct qkv_pass_shape
+        *shapes; /* all the shapes that will come, when (B,T,source_T) is too much for all of them:
+                                            memory is planned for the one that needs most; NULL: for (B,T,source_T) */
+    size_t shape_count;
+    bool train;      /* keep what backward needs */
+    bool checkpoint; /* with train: keep only each block's input and run it again in backward; same bits, less memory
+                              (Chen et al. 2016) */
+    bool dropout;    /* dropout is on, as in training; needs train */
+    bool logits;     /* keep the logits of lm heads (else only the loss is computed) */
+    bool weights;    /* keep what attention weights are made from: of size T, never T×T */
+    qkv_hook *hook;  /* told of the numbers on the way, block by block; NULL: nobody. Not with checkpoint */
+    void *hook_user;
+};
+struct qkv_pass;
+/* Plans the memory by a dry run, then allocates all of it: passes themselves allocate nothing. */
+QKV_API enum qkv_status qkv_pass_create(struct qkv_model *model, const struct qkv_pass_options *options,
+                                        struct qkv_pass **out);
+QKV_API void qkv_pass_free(struct qkv_pass *pass);
+QKV_API size_t qkv_pass_bytes(const struct qkv_pass *pass);
+/* Runs the model. With options.train a call must be followed by qkv_pass_backward, as it may have begun on gradients. */
+QKV_API enum qkv_status qkv_pass_forward(struct qkv_pass *pass, const struct qkv_batch *batch);
+/* Adds the gradient of the loss to the model's gradients. */
+QKV_API enum qkv_status qkv_pass_backward(struct qkv_pass *pass);
+/* The summed loss over the targets that count, divided by loss_count, and how many counted. */
+QKV_API double qkv_pass_loss(const struct qkv_pass *pass, size_t *counted);
+/* logits (B,T,V) or (B,classes), or hidden (B,T,C), of the latest forward; data NULL if not kept. */
+QKV_API struct qkv_array qkv_pass_output(const struct qkv_pass *pass);
+/* The i-th attention, "decoder.layers.0.attn", and the shape of its weights (B,H,Tq,Tk) in the latest forward; data is NULL.
+ * False past the last. Needs options.weights. */
+QKV_API bool qkv_pass_attention(const struct qkv_pass *pass, size_t i, struct qkv_array *attention);
+/* Makes some of them: head h of batch row b, for `rows` queries from `first` on, out (rows,Tk), of the latest forward. */
+QKV_API enum qkv_status qkv_pass_weights(struct qkv_pass *pass, size_t i, enum qkv_attention_stage stage, size_t b,
+                                         size_t h, size_t first, size_t rows, float *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

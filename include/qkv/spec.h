@@ -1,0 +1,159 @@
+/* qkv/spec.h: specs: a transformer as data; a part of qkv.h, which includes it.
+ *
+ * One to one with config.json (format "qkv", version 1). Numbers not given take the defaults written here. */
+#ifndef QKV_PUBLIC_SPEC_H
+#define QKV_PUBLIC_SPEC_H
+
+#include "qkv/context.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define QKV_POSITION_LIST(X)                                                                                           \
+    X(NONE, "none", "no position at all")                                                                              \
+    X(SINUSOIDAL, "sinusoidal", "fixed sines and cosines added to the embedding (Vaswani et al. 2017)")                \
+    X(LEARNED, "learned", "a learned vector for each position added to the embedding")                                 \
+    X(ROPE, "rope", "queries and keys rotated by their position (Su et al. 2021)")                                     \
+    X(ALIBI, "alibi", "a penalty linear in the distance added to the scores (Press et al. 2022)")
+#define QKV_PAIRING_LIST(X)                                                                                            \
+    X(HALF, "half", "channel i turns with i + half of the rotated ones (GPT-NeoX, Llama)")                             \
+    X(INTERLEAVED, "interleaved", "channel 2i turns with 2i + 1 (GPT-J, the paper)")
+#define QKV_BIAS_LIST(X)                                                                                               \
+    X(NONE, "false", "no biases")                                                                                      \
+    X(ALL, "true", "biases on q, k, v and the output projection")                                                      \
+    X(QKV, "qkv", "biases on q, k, v only")
+#define QKV_NORM_LIST(X)                                                                                               \
+    X(LAYERNORM, "layernorm", "mean and variance (Ba et al. 2016)")                                                    \
+    X(RMSNORM, "rmsnorm", "root mean square only (Zhang & Sennrich 2019)")
+#define QKV_PLACEMENT_LIST(X)                                                                                          \
+    X(PRE, "pre", "x + f(norm(x)) (GPT-2 and later)")                                                                  \
+    X(POST, "post", "norm(x + f(x)) (Vaswani et al. 2017, BERT)")
+#define QKV_FFN_LIST(X)                                                                                                \
+    X(RELU, "relu", "max(x, 0)")                                                                                       \
+    X(GELU, "gelu", "x times the normal distribution function (BERT)")                                                 \
+    X(GELU_TANH, "gelu_tanh", "the tanh approximation of GELU (GPT-2)")                                                \
+    X(SILU, "silu", "x times sigmoid(x)")                                                                              \
+    X(SWIGLU, "swiglu", "silu(gate) times up (Llama)")                                                                 \
+    X(GEGLU, "geglu", "gelu(gate) times up")
+#define QKV_TIE_LIST(X)                                                                                                \
+    X(NONE, "none", "the head has weights of its own")                                                                 \
+    X(HEAD, "head", "the head uses the token embedding")                                                               \
+    X(ALL, "all", "the head and both stacks share one token embedding")
+#define QKV_HEAD_LIST(X)                                                                                               \
+    X(LM, "lm", "a score for each token of the vocabulary at every position")                                          \
+    X(CLASSIFY, "classify", "a score for each class, from pooled hidden states")                                       \
+    X(NONE, "none", "the hidden states themselves")
+#define QKV_POOL_LIST(X)                                                                                               \
+    X(FIRST, "first", "the first position")                                                                            \
+    X(MEAN, "mean", "the mean over the positions before the row's length")
+
+#define QKV_SPEC_ENUM_POSITION(name, text, help)  QKV_POSITION_##name,
+#define QKV_SPEC_ENUM_PAIRING(name, text, help)   QKV_PAIRING_##name,
+#define QKV_SPEC_ENUM_BIAS(name, text, help)      QKV_BIAS_##name,
+#define QKV_SPEC_ENUM_NORM(name, text, help)      QKV_NORM_##name,
+#define QKV_SPEC_ENUM_PLACEMENT(name, text, help) QKV_PLACEMENT_##name,
+#define QKV_SPEC_ENUM_FFN(name, text, help)       QKV_FFN_##name,
+#define QKV_SPEC_ENUM_TIE(name, text, help)       QKV_TIE_##name,
+#define QKV_SPEC_ENUM_HEAD(name, text, help)      QKV_HEAD_##name,
+#define QKV_SPEC_ENUM_POOL(name, text, help)      QKV_POOL_##name,
+enum qkv_position_kind { QKV_POSITION_LIST(QKV_SPEC_ENUM_POSITION) };
+enum qkv_pairing { QKV_PAIRING_LIST(QKV_SPEC_ENUM_PAIRING) };
+enum qkv_bias_kind { QKV_BIAS_LIST(QKV_SPEC_ENUM_BIAS) };
+enum qkv_norm_kind { QKV_NORM_LIST(QKV_SPEC_ENUM_NORM) };
+enum qkv_placement { QKV_PLACEMENT_LIST(QKV_SPEC_ENUM_PLACEMENT) };
+enum qkv_ffn_kind { QKV_FFN_LIST(QKV_SPEC_ENUM_FFN) };
+enum qkv_tie { QKV_TIE_LIST(QKV_SPEC_ENUM_TIE) };
+enum qkv_head_kind { QKV_HEAD_LIST(QKV_SPEC_ENUM_HEAD) };
+enum qkv_pool { QKV_POOL_LIST(QKV_SPEC_ENUM_POOL) };
+
+struct qkv_position_spec {
+    enum qkv_position_kind kind; /* learned */
+    double theta;                /* rope: the base of the wavelengths, 10000 */
+    enum qkv_pairing pairing;    /* rope: half */
+    double fraction;             /* rope: the first 2·⌊head_dim·fraction/2⌋ channels of a head are rotated, 1 */
+};
+struct qkv_attention_spec {
+    int heads, kv_heads;     /* kv_heads = heads */
+    int head_dim, value_dim; /* head_dim = d_model / heads, value_dim = head_dim */
+    bool causal;             /* true in a decoder, false in an encoder and in cross attention */
+    int window;              /* w > 0: only keys with |i − j| < w; 0: all */
+    double softcap;          /* c >= 2.94e-39: a score s becomes c·tanh(s/c) before bias and mask; 0: off */
+    double scale;            /* 0 (null in JSON): 1/sqrt(head_dim) */
+    enum qkv_bias_kind bias; /* true */
+};
+struct qkv_norm_spec {
+    enum qkv_norm_kind kind;      /* layernorm */
+    enum qkv_placement placement; /* pre */
+    double eps;                   /* 1e-5 */
+    bool final;                   /* a norm after the last layer; true for pre, false for post */
+    bool bias;                    /* true for layernorm; rmsnorm never has one */
+};
+struct qkv_ffn_spec {
+    enum qkv_ffn_kind kind; /* gelu */
+    int d_ff;               /* 4·d_model */
+    bool bias;              /* true */
+};
+struct qkv_stack_spec {
+    int layers; /* 0: this stack is absent (null in JSON) */
+    struct qkv_attention_spec attention;
+    struct qkv_attention_spec cross; /* in a decoder beside an encoder: attention without causal and window */
+    struct qkv_norm_spec norm;
+    struct qkv_ffn_spec ffn;
+};
+struct qkv_spec {
+    int vocab;        /* of the decoder, or of the lone encoder */
+    int source_vocab; /* of an encoder beside a decoder; vocab */
+    int d_model;
+    int context; /* the most positions of a sequence */
+    struct qkv_position_spec position;
+    double embed_scale; /* multiplies the token embedding before a position is added; 1 */
+    enum qkv_tie tie;   /* head */
+    double dropout;     /* on embeddings, attention weights and the output of every sublayer; 0 */
+    struct {
+        enum qkv_head_kind kind; /* lm */
+        int classes;             /* classify */
+        enum qkv_pool pool;      /* classify: first */
+        bool bias;               /* false for lm, true for classify */
+    } head;
+    struct qkv_stack_spec encoder, decoder;
+};
+
+/* Reads a spec from JSON text, after replacing what `settings` say: "decoder.attention.kv_heads=2",
+ * "position.kind=rope", "encoder=null". Unknown keys and impossible values fail with a sentence that names the key
+ * (QKV_SPEC; QKV_FORMAT where the text is no JSON object; QKV_ARGUMENT where a setting is not KEY=VALUE). So does a setting
+ * without effect: of a key that means nothing in this spec, as position.theta without rope, or that a later setting replaces.
+ * `name` is for messages ("my.json"). */
+QKV_API enum qkv_status qkv_spec_parse(struct qkv_context *ctx, struct qkv_spec *spec, const char *name,
+                                       const char *json, size_t size, const char *const *settings,
+                                       size_t setting_count);
+QKV_API enum qkv_status qkv_spec_read(struct qkv_context *ctx, struct qkv_spec *spec, const char *path,
+                                      const char *const *settings, size_t setting_count);
+/* A named spec. vocab is 0 (to be set from a tokenizer) unless the preset has a vocabulary of its own. */
+QKV_API enum qkv_status qkv_spec_preset(struct qkv_context *ctx, struct qkv_spec *spec, const char *name,
+                                        const char *const *settings, size_t setting_count);
+/* Whether settings are KEY=VALUE of keys that exist, with values of their type and range, none replaced by a later one: what
+ * can be said without a spec. QKV_ARGUMENT or QKV_SPEC. */
+QKV_API enum qkv_status qkv_spec_check_settings(struct qkv_context *ctx, const char *const *settings,
+                                                size_t setting_count);
+/* Settings that several specs share: those without effect in one of them are no failure there, but told. */
+struct qkv_settings {
+    const char *const *items;
+    size_t count;
+    bool *idle; /* [count], written: which had no effect (NULL: that is a failure) */
+};
+/* A spec from the file at `path`, or with NULL a preset, changed by settings. Statuses as of qkv_spec_read. */
+QKV_API enum qkv_status qkv_spec_vary(struct qkv_context *ctx, struct qkv_spec *spec, const char *preset,
+                                      const char *path, const struct qkv_settings *settings);
+/* The JSON of a spec, every value written out; the caller's, freed with qkv_free. Reading it back gives the same spec. */
+QKV_API enum qkv_status qkv_spec_print(struct qkv_context *ctx, const struct qkv_spec *spec, char **json);
+/* Checks a spec filled in by hand. */
+QKV_API enum qkv_status qkv_spec_check(struct qkv_context *ctx, const struct qkv_spec *spec);
+/* Name and one-line description of the i-th preset; false past the last. */
+QKV_API bool qkv_preset_at(size_t i, const char **name, const char **summary);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,71 @@
+/* qkv/tokenizer.h: tokenizers: bytes, characters, words, byte-pair encoding; a part of qkv.h, which includes it.
+ *
+ * Saved and read as Hugging Face tokenizer.json. Every kind turns any bytes, valid UTF-8 or not, into ids and back into
+ * the same bytes: what is not in the vocabulary is spelled with 256 byte tokens, which every kind has. */
+#ifndef QKV_PUBLIC_TOKENIZER_H
+#define QKV_PUBLIC_TOKENIZER_H
+
+#include "qkv/context.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define QKV_TOKENIZER_LIST(X)                                                                                          \
+    X(BYTES, "bytes", "one token a byte")                                                                              \
+    X(CHARS, "chars", "one token for each character of the training text; other characters as bytes")                  \
+    X(WORDS, "words", "one token for each word of the training text, its leading space included; others as bytes")     \
+    X(BPE, "bpe", "byte-level byte-pair encoding, trained on the text to a vocabulary of chosen size")
+enum qkv_tokenizer_kind {
+#define QKV_TOKENIZER_ENUM(name, text, help) QKV_TOKENIZER_##name,
+    QKV_TOKENIZER_LIST(QKV_TOKENIZER_ENUM)
+#undef QKV_TOKENIZER_ENUM
+};
+
+struct qkv_tokenizer_options {
+    enum qkv_tokenizer_kind kind;
+    int vocab;                   /* BPE: size of the vocabulary with specials (0: 1024, less if merges run out);
+                                    chars, words: keep only the most frequent so that this holds (0: all) */
+    const char *const *specials; /* texts that are one token wherever they stand: "<|endoftext|>" */
+    size_t special_count;
+};
+
+struct qkv_tokenizer;
+/* Makes a tokenizer from a training text (ignored by bytes). The text may be a mapping larger than memory. */
+QKV_API enum qkv_status qkv_tokenizer_train(struct qkv_context *ctx, const struct qkv_tokenizer_options *options,
+                                            const char *text, size_t size, struct qkv_tokenizer **out);
+QKV_API enum qkv_status qkv_tokenizer_load(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **out);
+QKV_API enum qkv_status qkv_tokenizer_save(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *path);
+QKV_API void qkv_tokenizer_free(struct qkv_tokenizer *t);
+QKV_API int qkv_tokenizer_vocab(const struct qkv_tokenizer *t); /* ids are [0, vocab) */
+/* The id of a special token, or -1. */
+QKV_API int qkv_tokenizer_special(const struct qkv_tokenizer *t, const char *text);
+/* Text to ids. *ids is the caller's, freed with qkv_free; *count may be 0. `specials`: whether special tokens written
+ * in the text become their id (a trusted text) or are spelled out (text from a stranger). */
+QKV_API enum qkv_status qkv_tokenizer_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
+                                             size_t size, bool specials, int32_t **ids, size_t *count);
+/* Text to ids as a sequence of its own: qkv_tokenizer_encode, and around its ids those that the TemplateProcessing of the
+ * tokenizer.json places around a single sequence, as Hugging Face's encode(text) does with its add_special_tokens. A tokenizer
+ * without a template, as all made here are, gives what qkv_tokenizer_encode gives. Templates of pairs and type ids are kept
+ * when a tokenizer is saved; nothing here uses them. */
+QKV_API enum qkv_status qkv_tokenizer_encode_sequence(struct qkv_context *ctx, const struct qkv_tokenizer *t,
+                                                      const char *text, size_t size, bool specials, int32_t **ids,
+                                                      size_t *count);
+/* The ids that the template places before and after a sequence, for texts encoded piece by piece; owned by the tokenizer,
+ * NULL where there are none. Whether there are any. */
+QKV_API bool qkv_tokenizer_template(const struct qkv_tokenizer *t, const int32_t **before, size_t *before_count,
+                                    const int32_t **after, size_t *after_count);
+/* Ids to text, zero-terminated besides its *size; the caller's, freed with qkv_free. An id out of range fails. */
+QKV_API enum qkv_status qkv_tokenizer_decode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const int32_t *ids,
+                                             size_t count, char **text, size_t *size);
+/* The bytes of one token (for a special: its text), owned by the tokenizer; NULL for an id out of range. */
+QKV_API const char *qkv_tokenizer_token(const struct qkv_tokenizer *t, int id, size_t *size);
+/* For encoding a stream piece by piece: the largest n <= size such that encoding text[0,n) and then what follows gives
+ * the ids of encoding everything, whatever follows text[0,size). `end`: nothing follows, so n = size. May be 0: bring more. */
+QKV_API size_t qkv_tokenizer_cut(const struct qkv_tokenizer *t, const char *text, size_t size, bool end);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
