@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "lab/lab.h"
 #include "qkv.h"
 
 #if defined(__GNUC__)

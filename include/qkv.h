@@ -37,9 +37,6 @@
 #include "qkv/generate.h"  /* sessions, sampling, generation */
 #include "qkv/attention.h" /* attention on its own, without a model */
 #include "qkv/training.h"  /* optimizers, training runs, evaluation */
-#include "qkv/report.h"    /* attention on a text, training runs: numbers and pages */
-#include "qkv/compare.h"   /* variants of a model side by side */
 #include "qkv/sequences.h" /* encoders and encoder–decoders: read, classify, translate */
-#include "qkv/bench.h"     /* the speed of this machine */
 
 #endif

@@ -1,6 +1,6 @@
 # Turns files into arrays of C, so that the library carries them: run by the build as
 #     cmake -D OUTPUT=assets.c -D "FILES=a.js;b.css" -P scripts/embed.cmake
-# The file it writes defines qkv_assets (src/report/report.h).
+# The file it writes defines qkv_assets (lab/report/report_room.h).
 set(arrays "")
 set(rows "")
 set(i 0)
@@ -17,7 +17,7 @@ foreach(file IN LISTS FILES)
     math(EXPR i "${i} + 1")
 endforeach()
 file(WRITE ${OUTPUT} "/* Made by scripts/embed.cmake. */
-#include \"report/report.h\"
+#include \"lab/report/report_room.h\"
 
 ${arrays}
 const struct qkv_asset qkv_assets[] = {

@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-#include "report/report.h"
+#include "lab/report/report_room.h"
 
 #define assert_fails(ctx, call, expected, part)                                                                        \
     do {                                                                                                               \

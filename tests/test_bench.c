@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "bench/bench.h"
+#include "lab/bench/bench_room.h"
 
 struct seen {
     size_t rows, calls, stop_at; /* stop_at: calls of progress after which it says stop; 0: never */

@@ -1,7 +1,7 @@
 /* What a comparison varies, and the numbers it sums up: axes and their values, variants and their folders, medians and deviations. */
 #include "test.h"
 
-#include "compare/compare.h"
+#include "lab/compare/compare_room.h"
 
 #define assert_fails(ctx, call, expected, part)                                                                        \
     do {                                                                                                               \

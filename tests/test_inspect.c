@@ -2,7 +2,7 @@
  * gradients, and in models whose numbers are broken. */
 #include "test.h"
 
-#include "report/inspect.h"
+#include "lab/report/inspect.h"
 
 #define assert_fails(ctx, call, expected, part)                                                                        \
     do {                                                                                                               \

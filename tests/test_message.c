@@ -1,4 +1,5 @@
 /* The sentence of a context is that of the latest call: empty after a success, whatever failed before or within. */
+#include "lab/lab.h"
 #include "train_fixture.h"
 
 /* Fails on purpose, so that there is a sentence. */

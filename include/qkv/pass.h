@@ -61,6 +61,8 @@ struct qkv_hook_point {
 };
 /* Called in the order of the computation, from the thread that runs the pass; must not call anything of the pass or its model. */
 typedef void qkv_hook(void *user, const struct qkv_hook_point *point);
+/* "attention", "stream", …: the kind in a word; "" for what is none. */
+QKV_API const char *qkv_hook_name(enum qkv_hook_kind kind);
 struct qkv_pass_options {
     size_t B, T, source_T; /* the largest batch that will come, or the largest of each */
     const struct qkv_pass_shape

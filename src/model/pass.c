@@ -439,3 +439,12 @@ double qkv_pass_loss(const struct qkv_pass *p, size_t *counted) {
 struct qkv_array qkv_pass_output(const struct qkv_pass *p) {
     return p->output;
 }
+
+const char *qkv_hook_name(enum qkv_hook_kind kind) {
+    static const char *const names[] = {
+#define NAME(name, text, help) text,
+        QKV_HOOK_LIST(NAME)
+#undef NAME
+    };
+    return (size_t)kind < sizeof names / sizeof *names ? names[kind] : "";
+}

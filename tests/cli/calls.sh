@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# Reads the sources: every public function that returns a status begins with QKV_CALL, which clears the sentence of the context,
+# Reads the sources: every public function that returns a status, and every one that the lab offers, begins with QKV_CALL, which clears the sentence of the context,
 # so that qkv_message is empty after a success. Only qkv_context_create has no context before.
 #     calls.sh SOURCE_FOLDER
 set -u
 cd "${1:?}" || exit 2
 bad=0 seen=0
 names=$(cat include/qkv.h include/qkv/*.h | grep -oE 'QKV_API enum qkv_status qkv_\w+\(' | grep -oE 'qkv_\w+\(' | tr -d '(' | grep -v qkv_status)
+names+=" $(cat lab/*.h | grep -oE '^enum qkv_status qkv_\w+\(' | grep -oE 'qkv_\w+\(' | tr -d '(')"
 for name in $names; do
     [ "$name" != qkv_context_create ] || continue
     seen=$((seen + 1))
     # The first line after the one that ends the head of the definition.
-    first=$(cat src/*/*.c | awk -v head="enum qkv_status $name(" '
+    first=$(cat src/*/*.c lab/*/*.c | awk -v head="enum qkv_status $name(" '
         inside == 2 {print; exit}
         index($0, head) == 1 {inside = 1}
         inside && substr($0, length($0)) == "{" {inside = 2}')

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Reads the #includes of the sources: a room includes only rooms on its left,
-#     base <- kernel <- op <- attention <- model <- {io, generate, train} <- bench <- cli,   text beside them sees base only,
-#     metric and report base and text, compare report as well; generate and train see text, and train metric,
-# the command sees qkv.h and its own header only, and nothing in src/ includes the command's.
+#     base <- kernel <- op <- attention <- model <- {io, generate, train} <- lab <- cli,   text beside them sees base only,
+#     metric base and text; generate and train see text, and train metric,
+# the lab sees qkv.h, base, the texts of models, and in its benchmark what that measures; the command sees qkv.h, lab/lab.h and its
+# own header only; nothing in src/ includes anything of the lab or of the command.
 #     check_includes.sh SOURCE_FOLDER
 set -u
 cd "${1:?}" || exit 2
@@ -20,9 +21,9 @@ allowed() { # allowed ROOM: the rooms that it may include
     io) echo base kernel op attention model io ;;
     generate) echo base kernel op attention model io text generate ;;
     train) echo base kernel op attention model io text metric train ;;
-    report) echo base text report ;;
-    compare) echo base text report compare ;;
-    bench) echo base kernel op attention model io text metric train generate bench ;;
+    lab/report) echo base text lab/report ;;
+    lab/compare) echo base lab/report lab/compare ;;
+    lab/bench) echo base kernel model lab/bench ;;
     *) echo ;;
     esac
 }
@@ -32,15 +33,18 @@ complain() {
     bad=1
 }
 
-for folder in src/*/; do
-    room=$(basename "$folder")
+for folder in src/*/ lab/*/; do
+    room=${folder#src/}
+    room=${room%/}
     rooms=$(allowed "$room")
-    [ -n "$rooms" ] || complain "src/$room: this room has no place in the order"
+    [ -n "$rooms" ] || complain "$folder: this room has no place in the order"
     while IFS=: read -r file line include; do
         name=$(sed 's/.*"\(.*\)".*/\1/' <<<"$include")
         seen=$((seen + 1))
         case $name in
         qkv.h | qkv/*) continue ;;
+        "$room.h") continue ;; # what a room of the lab offers
+        lab/*/*) other=${name%/*} ;;
         */*) other=${name%%/*} ;;
         *) other=$room ;; # beside it
         esac
@@ -51,7 +55,7 @@ while IFS=: read -r file line include; do
     seen=$((seen + 1))
     name=$(sed 's/.*"\(.*\)".*/\1/' <<<"$include")
     case $name in
-    qkv.h | cli.h) ;;
+    qkv.h | lab/lab.h | cli.h) ;;
     *) complain "$file:$line: the command must not include $name" ;;
     esac
 done < <(grep -nE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' cli/*.[ch] /dev/null)

@@ -1,0 +1,344 @@
+/* bench: chooses the rows, lets the contestants of each take turns, and hands out what was measured. */
+#include "lab/bench/bench_room.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROUNDS = 5, ROUNDS_MOST = 101, ROUNDS_LEAST = 3, FILL_PIECE = 1 << 16 };
+#define SECONDS  0.4
+#define SLOW     0.05 /* seconds of a call that needs no other one to wake threads and caches */
+#define PATIENCE 3.0  /* times the seconds of a row, after which fewer rounds have to do */
+
+/* ---- rows ------------------------------------------------------------------------------------------------------------ */
+
+struct group {
+    const char *name, *what;
+    size_t precisions; /* the first of the list */
+    bool (*describe)(size_t i, struct qkv_bench_row *row);
+    enum qkv_status (*measure)(struct qkv_bench *b, size_t i, struct qkv_bench_row *row);
+};
+#define GROUP_ENTRY(name, precisions, what) {#name, what, precisions, qkv_bench_##name##_case, qkv_bench_##name},
+static const struct group groups[] = {QKV_BENCH_GROUPS(GROUP_ENTRY)};
+enum { GROUP_COUNT = sizeof groups / sizeof *groups };
+
+/* A row's place: its group, the case in it, and the precision, which turns fastest. */
+struct place {
+    const struct group *group;
+    size_t index;
+    const struct qkv_bench_precision *precision;
+};
+
+static bool find_row(size_t i, struct place *place, struct qkv_bench_row *row) {
+    for (size_t g = 0; g < GROUP_COUNT; g++) {
+        const size_t precisions = groups[g].precisions, index = i / precisions;
+        *row = (struct qkv_bench_row){.group = groups[g].name, .loss = NAN};
+        if (groups[g].describe(index, row)) {
+            *place = (struct place){&groups[g], index, qkv_bench_precision_at(i % precisions)};
+            row->precision = place->precision->name;
+            return true;
+        }
+        size_t count = 0;
+        while (groups[g].describe(count, row)) count++;
+        i -= count * precisions;
+    }
+    return false;
+}
+
+bool qkv_bench_row_at(size_t i, struct qkv_bench_row *row) {
+    struct place place;
+    return find_row(i, &place, row);
+}
+
+const char *qkv_bench_group_at(size_t i, const char **what) {
+    if (i >= GROUP_COUNT) return NULL;
+    if (what) *what = groups[i].what;
+    return groups[i].name;
+}
+
+char *qkv_bench_label(const struct qkv_bench_row *row, char text[QKV_BENCH_LABEL]) {
+    snprintf(text, QKV_BENCH_LABEL, "%s %s %s %s", row->group, row->name, row->form, row->precision);
+    return text;
+}
+
+/* ---- choice ---------------------------------------------------------------------------------------------------------- */
+
+/* Whether the label has it; *named: and a part of it lies in the row's name. */
+static bool bench_matches(const struct qkv_bench_row *row, const char *filter, bool *named) {
+    char label[QKV_BENCH_LABEL];
+    qkv_bench_label(row, label);
+    const char *begin = label + strlen(row->group) + 1, *end = begin + strlen(row->name);
+    bool found = false;
+    *named = false;
+    for (const char *at = label; (at = strcasestr(at, filter)); at++) {
+        found = true;
+        if (at < end && at + strlen(filter) > begin) *named = true;
+        if (!*at) break;
+    }
+    return found;
+}
+
+/* Big rows have to be asked for. */
+bool qkv_bench_chooses(const struct qkv_bench_options *o, const struct qkv_bench_row *row) {
+    if (o->precision && strcmp(o->precision, row->precision) != 0) return false;
+    bool found = o->filter_count == 0, named = false;
+    for (size_t i = 0; i < o->filter_count; i++) {
+        bool by_name;
+        if (!bench_matches(row, o->filters[i], &by_name)) continue;
+        found = true;
+        named = named || by_name;
+    }
+    return found && (o->big || named || !row->big);
+}
+
+/* So has a precision that this machine only emulates. */
+static bool bench_wanted(const struct qkv_bench *b, const struct place *place, const struct qkv_bench_row *row) {
+    const struct qkv_bench_options *o = b->options;
+    bool precise = o->precision != NULL, named;
+    for (size_t i = 0; i < o->filter_count; i++)
+        precise = precise || (bench_matches(row, o->filters[i], &named) && strcasestr(o->filters[i], row->precision));
+    bool native = place->precision->dtype == QKV_F32 || b->machine.bf16_flops > 0;
+    return qkv_bench_chooses(o, row) && (native || precise);
+}
+
+static enum qkv_status check_filters(struct qkv_context *ctx, const struct qkv_bench_options *o) {
+    struct qkv_bench_row row;
+    char names[256] = "";
+    for (size_t g = 0; g < GROUP_COUNT; g++) {
+        if (g) strcat(names, ", ");
+        strcat(names, groups[g].name);
+    }
+    for (size_t f = 0; f < o->filter_count; f++) {
+        bool found = false, named;
+        for (size_t i = 0; !found && qkv_bench_row_at(i, &row); i++) found = bench_matches(&row, o->filters[f], &named);
+        if (!found)
+            return qkv_fail(ctx, QKV_ARGUMENT, "no row of the benchmark has \"%.60s\" in it; its groups are: %s",
+                            o->filters[f], names);
+    }
+    return QKV_OK;
+}
+
+static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_bench_options *o) {
+    char known[64], shown[QKV_REAL_TEXT];
+    bool found = !o->precision;
+    if (!(o->seconds >= 0) || o->seconds > 1e6)
+        return qkv_fail(ctx, QKV_ARGUMENT, "seconds is %s; it must be from 0 to 1000000",
+                        qkv_real_text(shown, o->seconds));
+    if (o->rounds < 0 || o->rounds > ROUNDS_MOST)
+        return qkv_fail(ctx, QKV_ARGUMENT, "rounds is %d; it must be from 0 (as many as needed) to %d", o->rounds,
+                        ROUNDS_MOST);
+    if (o->peer_count > QKV_BENCH_PEERS_MOST)
+        return qkv_fail(ctx, QKV_ARGUMENT, "there are %zu peers, but %d at most may take part", o->peer_count,
+                        QKV_BENCH_PEERS_MOST);
+    for (size_t i = 0; !found && qkv_bench_precision_at(i); i++)
+        found = strcmp(o->precision, qkv_bench_precision_at(i)->name) == 0;
+    qkv_bench_list_precisions(known, sizeof known);
+    if (!found)
+        return qkv_fail(ctx, QKV_ARGUMENT, "no rows have the precision \"%.40s\"; known: %s", o->precision, known);
+    return check_filters(ctx, o);
+}
+
+enum qkv_status qkv_bench_check(struct qkv_context *ctx, const struct qkv_bench_options *options) {
+    QKV_CALL(ctx);
+    return check_options(ctx, options);
+}
+
+/* ---- time ------------------------------------------------------------------------------------------------------------ */
+
+bool qkv_bench_goes_on(struct qkv_bench *b, const struct qkv_bench_row *row) {
+    char label[QKV_BENCH_LABEL];
+    const struct qkv_bench_options *o = b->options;
+    return !o->progress || o->progress(o->user, qkv_bench_label(row, label), (double)b->row, (double)b->rows);
+}
+
+/* Worker threads of every library spin for some milliseconds after their work, which would disturb the next one's. */
+static void let_threads_sleep(void) {
+    const struct timespec pause = {0, 60 * 1000 * 1000};
+    nanosleep(&pause, NULL);
+}
+
+/* One contestant's times. */
+struct watch {
+    size_t turn;
+    double warm; /* seconds of the first call */
+    double times[ROUNDS_MOST];
+};
+
+static enum qkv_status time_call(const struct qkv_bench_contestant *c, struct watch *watch, double *seconds) {
+    double start = qkv_bench_now();
+    enum qkv_status status = c->work(c->argument, watch->turn++);
+    *seconds = qkv_bench_now() - start;
+    return status;
+}
+
+/* Seconds a call, of calls that go on for b->seconds. */
+static enum qkv_status time_round(struct qkv_bench *b, const struct qkv_bench_row *row,
+                                  const struct qkv_bench_contestant *c, struct watch *watch, int round) {
+    double spent = 0;
+    size_t calls = 0, batch = 1;
+    enum qkv_status status = QKV_OK;
+    if (round == 0 || watch->warm < SLOW) status = time_call(c, watch, &watch->warm);
+    do {
+        if (status == QKV_OK && !qkv_bench_goes_on(b, row)) status = QKV_STOPPED;
+        double start = qkv_bench_now();
+        for (size_t i = 0; i < batch && status == QKV_OK; i++) status = c->work(c->argument, watch->turn++);
+        spent += qkv_bench_now() - start;
+        calls += batch;
+        if (spent < b->seconds / 16) batch *= 2;
+    } while (status == QKV_OK && spent < b->seconds);
+    watch->times[round] = spent / (double)calls;
+    return status;
+}
+
+static int bench_compare(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+enum qkv_status qkv_bench_measure(struct qkv_bench *b, struct qkv_bench_row *row,
+                                  const struct qkv_bench_contestant *contestants, size_t count) {
+    struct watch watches[QKV_BENCH_PEERS_MOST + 1] = {0};
+    enum qkv_status status = QKV_OK;
+    double start = qkv_bench_now();
+    int rounds = 0;
+    while (rounds < b->rounds && status == QKV_OK) {
+        for (size_t i = 0; i < count && status == QKV_OK; i++) {
+            if (count > 1) let_threads_sleep();
+            status = time_round(b, row, &contestants[i], &watches[i], rounds);
+        }
+        rounds++;
+        double limit = PATIENCE * b->seconds * (double)(count * (size_t)b->rounds);
+        if (rounds >= ROUNDS_LEAST && qkv_bench_now() - start > limit) break;
+    }
+    if (status) return status;
+    for (size_t i = 0; i < count; i++) qsort(watches[i].times, (size_t)rounds, sizeof(double), bench_compare);
+    row->seconds = watches[0].times[rounds / 2];
+    row->fastest = watches[0].times[0];
+    for (row->peer_count = 0; row->peer_count + 1 < count; row->peer_count++) {
+        size_t i = row->peer_count;
+        row->peers[i].name = contestants[i + 1].name;
+        row->peers[i].seconds = watches[i + 1].times[rounds / 2];
+    }
+    qkv_bench_rate(b, row);
+    return QKV_OK;
+}
+
+void qkv_bench_rate(const struct qkv_bench *b, struct qkv_bench_row *row) {
+    double arithmetic = row->flops / qkv_bench_peak(&b->machine, b->precision),
+           reading = row->bytes / b->machine.read_bytes;
+    row->reads = reading > arithmetic;
+    row->share = row->seconds > 0 ? (row->reads ? reading : arithmetic) / row->seconds : 0;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------------------------------- */
+
+bool qkv_bench_has_memory(struct qkv_bench_row *row, size_t bytes) {
+    size_t left = qkv_bench_free_memory(), spare = left / 16; /* for the system itself */
+    if (bytes <= left - spare) return true;
+    snprintf(row->left_out, sizeof row->left_out, "needs %.1f GB of memory, %.1f GB are free", (double)bytes / 1e9,
+             (double)(left - spare) / 1e9);
+    return false;
+}
+
+struct filling {
+    void *data;
+    enum qkv_dtype dtype;
+};
+
+/* Numbers only have to differ: the low bits of a multiplied counter, mixed (Steele et al. 2014, SplitMix64). */
+static float bench_mixed(uint64_t i) {
+    uint64_t x = (i + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    return (float)(x >> 40) * 0x1p-24f - 0.5f;
+}
+
+static void fill_piece(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    enum { BLOCK = 256 };
+    const struct filling *f = argument;
+    size_t size = qkv_dtype_size(f->dtype);
+    float block[BLOCK];
+    for (size_t i = begin; i < end; i += BLOCK) {
+        size_t n = end - i < BLOCK ? end - i : BLOCK;
+        for (size_t j = 0; j < n; j++) block[j] = bench_mixed(i + j);
+        qkv_from_float((char *)f->data + i * size, block, f->dtype, n);
+    }
+}
+
+void qkv_bench_fill(struct qkv_context *ctx, void *data, enum qkv_dtype dtype, size_t n) {
+    struct filling filling = {data, dtype};
+    qkv_parallel_range(ctx, n, FILL_PIECE, fill_piece, &filling);
+}
+
+size_t qkv_bench_copies(size_t bytes) {
+    size_t copies = bytes ? 2 * qkv_cache_bytes(0) / bytes + 1 : 1;
+    return copies < 2 ? 2 : copies;
+}
+
+/* ---- the benchmark --------------------------------------------------------------------------------------------------- */
+
+/* A row; what fails because of memory is left out. */
+static enum qkv_status measure_row(struct qkv_bench *b, const struct place *place, struct qkv_bench_row *row) {
+    b->precision = place->precision;
+    b->ctx->precision = place->precision->precision;
+    enum qkv_status status = qkv_bench_goes_on(b, row) ? place->group->measure(b, place->index, row) : QKV_STOPPED;
+    if (status == QKV_MEMORY) {
+        snprintf(row->left_out, sizeof row->left_out, "%s", qkv_status_text(status));
+        return QKV_OK;
+    }
+    if (status == QKV_STOPPED) return qkv_fail(b->ctx, status, "the benchmark was stopped by the caller");
+    if (status) {
+        char label[QKV_BENCH_LABEL];
+        qkv_fail_at(b->ctx, "row \"%s\" of the benchmark", qkv_bench_label(row, label));
+    }
+    return status;
+}
+
+static enum qkv_status measure_rows(struct qkv_bench *b, struct qkv_buffer *json) {
+    const struct qkv_bench_options *o = b->options;
+    struct qkv_bench_row row;
+    struct place place;
+    enum qkv_status status = QKV_OK;
+    const enum qkv_precision before = b->ctx->precision;
+    for (size_t i = 0; find_row(i, &place, &row); i++) b->rows += bench_wanted(b, &place, &row);
+    for (size_t i = 0; status == QKV_OK && find_row(i, &place, &row); i++) {
+        if (!bench_wanted(b, &place, &row)) continue;
+        status = measure_row(b, &place, &row);
+        if (status == QKV_OK && o->json) status = qkv_bench_json_row(b->ctx, json, &row, b->row == 0);
+        if (status == QKV_OK && o->row) o->row(o->user, &row);
+        b->row += status == QKV_OK;
+    }
+    b->ctx->precision = before;
+    return status;
+}
+
+/* The file is begun before anything is measured: where it cannot be written, that is said at once. */
+static enum qkv_status bench_run(struct qkv_bench *b, struct qkv_replace *file, struct qkv_buffer *json) {
+    const struct qkv_bench_options *o = b->options;
+    enum qkv_status status = o->json ? qkv_replace_begin(b->ctx, o->json, file) : QKV_OK;
+    if (status == QKV_OK) status = qkv_bench_measure_machine(b->ctx, &b->machine);
+    if (status == QKV_OK && o->json) status = qkv_bench_json_begin(b->ctx, json, &b->machine);
+    if (status) return status;
+    if (o->begin) o->begin(o->user, &b->machine);
+    status = measure_rows(b, json);
+    if (!o->json || (status && (status != QKV_STOPPED || b->row == 0))) return status;
+    enum qkv_status written = qkv_bench_json_end(b->ctx, json, status == QKV_OK);
+    if (written == QKV_OK) written = qkv_replace_write(file, json->data, json->size);
+    if (written == QKV_OK) written = qkv_replace_commit(file);
+    return written ? written : status;
+}
+
+enum qkv_status qkv_bench(struct qkv_context *ctx, const struct qkv_bench_options *options) {
+    QKV_CALL(ctx);
+    struct qkv_bench b = {.ctx = ctx, .options = options};
+    struct qkv_replace file = {.ctx = ctx};
+    struct qkv_buffer json = {0};
+    enum qkv_status status = check_options(ctx, options);
+    if (status) return status;
+    b.rounds = options->rounds ? options->rounds : ROUNDS;
+    b.seconds = (options->seconds > 0 ? options->seconds : SECONDS) / b.rounds;
+    status = bench_run(&b, &file, &json);
+    qkv_replace_cancel(&file);
+    qkv_buffer_free(&json);
+    return status;
+}

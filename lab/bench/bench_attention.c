@@ -1,0 +1,148 @@
+/* attention: forward and backward of B = 1 sequences with 1024 channels of queries, and one query with a long cache.
+ *
+ * Counted are 4·H·Tq·Tk·D FLOPs forward and 10·H·Tq·Tk·D backward, half of that for causal masks; recomputed products do not
+ * count. Decoding is bound by the bytes of keys and values: its turns go over caches that together exceed the last-level
+ * cache. */
+#include <math.h>
+
+#include "lab/bench/bench_room.h"
+#include "kernel/kernel.h"
+
+static const size_t widths[] = {64, 128}, lengths[] = {512, 2048, 8192};
+static const char *const masks[] = {"full", "causal"};
+static const struct kind {
+    const char *name;
+    size_t divisor; /* of the heads; 0: one key-value head */
+} kinds[] = {{"MHA", 1}, {"GQA", 4}, {"MQA", 0}};
+enum { WIDTHS = 2, LENGTHS = 3, MASKS = 2, KINDS = 3, FORMS = 2, CHANNELS = 1024, CACHE = 8192, LONG = 8192 };
+enum { BLOCKS = WIDTHS * LENGTHS * MASKS * KINDS * FORMS, DECODES = WIDTHS * KINDS, COPIES_MOST = 512 };
+#define SCRATCH ((size_t)2 << 30) /* backed only where it is touched */
+
+struct shape {
+    size_t H, Hkv, Tq, Tk, D;
+    bool causal, backward, decode;
+    const struct kind *kind;
+};
+
+static struct shape shape_of(size_t i) {
+    struct shape s = {.decode = i >= BLOCKS};
+    if (s.decode) {
+        i -= BLOCKS;
+        s.Tq = 1, s.Tk = CACHE;
+    } else {
+        s.backward = i % FORMS == 1, i /= FORMS;
+    }
+    s.kind = &kinds[i % KINDS], i /= KINDS;
+    if (!s.decode) {
+        s.causal = i % MASKS == 1, i /= MASKS;
+        s.Tq = s.Tk = lengths[i % LENGTHS], i /= LENGTHS;
+    }
+    s.D = widths[i];
+    s.H = CHANNELS / s.D;
+    s.Hkv = s.kind->divisor ? s.H / s.kind->divisor : 1;
+    return s;
+}
+
+bool qkv_bench_attention_case(size_t i, struct qkv_bench_row *row) {
+    if (i >= BLOCKS + DECODES) return false;
+    const struct shape s = shape_of(i);
+    if (s.decode)
+        snprintf(row->name, sizeof row->name, "%s D%zu T1/%zu", s.kind->name, s.D, s.Tk);
+    else
+        snprintf(row->name, sizeof row->name, "%s D%zu T%zu %s", s.kind->name, s.D, s.Tk, masks[s.causal]);
+    row->form = s.decode ? "decode" : s.backward ? "backward" : "forward";
+    row->big = !s.decode && s.Tk >= LONG;
+    return true;
+}
+
+struct work {
+    struct qkv_context *ctx;
+    struct qkv_arena memory, scratch;
+    struct qkv_attend a;
+    struct qkv_attend_gradients g;
+    char *caches; /* of decoding: keys and values of each, one behind the other */
+    size_t cache_bytes, count;
+};
+
+static enum qkv_status bench_attention_forward(void *argument, size_t turn) {
+    struct work *w = argument;
+    if (w->count) {
+        w->a.k.data = w->caches + turn % w->count * w->cache_bytes;
+        w->a.v.data = (char *)w->a.k.data + w->cache_bytes / 2;
+    }
+    return qkv_attend_forward(w->ctx, &w->scratch, &w->a);
+}
+
+static enum qkv_status bench_attention_backward(void *argument, size_t turn) {
+    (void)turn;
+    struct work *w = argument;
+    return qkv_attend_backward(w->ctx, &w->scratch, &w->a, &w->g);
+}
+
+/* Random elements of that type from the arena; NULL without memory. */
+static void *bench_attention_elements(struct work *w, enum qkv_dtype dtype, size_t n) {
+    void *data = qkv_arena_take(&w->memory, n, qkv_dtype_size(dtype));
+    if (data) qkv_bench_fill(w->ctx, data, dtype, n);
+    return data;
+}
+
+/* Queries, keys and values side by side in rows, as a fused projection leaves them; a cache lies head by head. */
+static bool bench_attention_place(struct work *w, const struct shape *s, enum qkv_dtype dtype, struct qkv_heads *q,
+                                  struct qkv_heads *k, struct qkv_heads *v) {
+    const size_t C = s->H * s->D, Ckv = s->Hkv * s->D, row = s->decode ? C : C + 2 * Ckv, size = qkv_dtype_size(dtype);
+    char *x = bench_attention_elements(w, dtype, s->Tq * row);
+    if (!x) return false;
+    *q = (struct qkv_heads){x, s->Tq * row, row, s->D, dtype};
+    if (!s->decode) {
+        *k = (struct qkv_heads){x + C * size, s->Tk * row, row, s->D, dtype};
+        *v = (struct qkv_heads){x + (C + Ckv) * size, s->Tk * row, row, s->D, dtype};
+        return true;
+    }
+    *k = *v = (struct qkv_heads){NULL, s->Tk * Ckv, s->D, s->Tk * s->D, dtype};
+    w->caches = bench_attention_elements(w, dtype, w->count * w->cache_bytes / size);
+    return w->caches != NULL;
+}
+
+static bool bench_attention_make(struct work *w, const struct shape *s, enum qkv_dtype dtype) {
+    const size_t C = s->H * s->D;
+    w->a = (struct qkv_attend){.B = 1, .H = s->H, .Hkv = s->Hkv, .Tq = s->Tq, .Tk = s->Tk, .D = s->D, .Dv = s->D};
+    w->a.scale = 1 / sqrtf((float)s->D);
+    w->a.y = (struct qkv_heads){bench_attention_elements(w, dtype, s->Tq * C), s->Tq * C, C, s->D, dtype};
+    w->a.lse = bench_attention_elements(w, QKV_F32, s->Tq * s->H);
+    int32_t *interval = qkv_arena_take(&w->memory, 2 * s->Tq, sizeof *interval);
+    if (!w->a.y.data || !w->a.lse || !interval || !bench_attention_place(w, s, dtype, &w->a.q, &w->a.k, &w->a.v))
+        return false;
+    for (size_t i = 0; i < s->Tq; i++) {
+        interval[i] = 0;
+        interval[s->Tq + i] = (int32_t)(s->causal ? i + 1 : s->Tk);
+    }
+    w->a.lo = interval, w->a.hi = interval + s->Tq;
+    if (!s->backward) return true;
+    w->g.dy = (struct qkv_heads){bench_attention_elements(w, dtype, s->Tq * C), s->Tq * C, C, s->D, dtype};
+    return w->g.dy.data && bench_attention_place(w, s, dtype, &w->g.dq, &w->g.dk, &w->g.dv);
+}
+
+enum qkv_status qkv_bench_attention(struct qkv_bench *b, size_t i, struct qkv_bench_row *row) {
+    const struct shape s = shape_of(i);
+    const enum qkv_dtype dtype = b->precision->dtype;
+    struct work w = {.ctx = b->ctx};
+    const size_t C = s.H * s.D, Ckv = s.Hkv * s.D, cache = 2 * s.Tk * Ckv * qkv_dtype_size(dtype);
+    row->flops = 4.0 * (double)(s.H * s.Tq) * (double)(s.Tk * s.D) * (s.causal ? 0.5 : 1.0) * (s.backward ? 2.5 : 1.0);
+    if (s.decode) {
+        row->bytes = (double)cache;
+        w.cache_bytes = cache;
+        w.count = qkv_bench_copies(cache);
+        if (w.count > COPIES_MOST) w.count = COPIES_MOST;
+    }
+    size_t bytes = s.Tq * (4 * C + 4 * Ckv + s.H + 2) * sizeof(float) * 2 + w.count * cache + ((size_t)1 << 20);
+    if (!qkv_bench_has_memory(row, bytes)) return QKV_OK;
+    enum qkv_status status = qkv_arena_create(b->ctx, &w.memory, bytes, "operands of attention");
+    if (status == QKV_OK) status = qkv_arena_create(b->ctx, &w.scratch, SCRATCH, "scratch of attention");
+    if (status == QKV_OK && !bench_attention_make(&w, &s, dtype)) status = QKV_MEMORY;
+    if (status == QKV_OK && s.backward) status = bench_attention_forward(&w, 0);
+    const struct qkv_bench_contestant us = {"qkv", s.backward ? bench_attention_backward : bench_attention_forward, &w};
+    if (status == QKV_OK) status = qkv_bench_measure(b, row, &us, 1);
+    qkv_arena_free(&w.scratch);
+    qkv_arena_free(&w.memory);
+    return status;
+}

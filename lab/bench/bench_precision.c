@@ -1,0 +1,27 @@
+/* precision: in which arithmetic rows are measured, a line each. */
+#include "lab/bench/bench_room.h"
+
+static const struct qkv_bench_precision precisions[] = {
+    {"fp32", QKV_FP32, QKV_F32},
+    {"bf16", QKV_MIXED_BF16, QKV_BF16},
+};
+enum { PRECISION_COUNT = sizeof precisions / sizeof *precisions };
+
+const struct qkv_bench_precision *qkv_bench_precision_at(size_t i) {
+    return i < PRECISION_COUNT ? &precisions[i] : NULL;
+}
+
+/* Without instructions for bf16 its products are those of fp32. */
+double qkv_bench_peak(const struct qkv_bench_machine *machine, const struct qkv_bench_precision *precision) {
+    return precision->dtype == QKV_BF16 && machine->bf16_flops > 0 ? machine->bf16_flops : machine->fp32_flops;
+}
+
+void qkv_bench_list_precisions(char *text, size_t capacity) {
+    size_t used = 0;
+    text[0] = 0;
+    for (size_t i = 0; i < PRECISION_COUNT; i++) {
+        int n = snprintf(text + used, capacity - used, "%s%s", i ? ", " : "", precisions[i].name);
+        if (n < 0 || (size_t)n >= capacity - used) return;
+        used += (size_t)n;
+    }
+}

@@ -1,0 +1,121 @@
+/* generation: a prompt's tokens together, and one token after the other, by models with random weights.
+ *
+ * The floor of a token is reading every weight that it is multiplied by, and the keys and values before it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lab/bench/bench_room.h"
+#include "kernel/kernel.h"
+#include "model/model.h"
+
+/* TinyLlama's shape (Zhang et al. 2024): 1.1 billion parameters. */
+static const char llama[] =
+    "{\"format\": \"qkv\", \"version\": 1, \"vocab\": 32000, \"d_model\": 2048, \"context\": 2048,"
+    " \"position\": {\"kind\": \"rope\"}, \"tie\": \"none\", \"decoder\": {\"layers\": 22,"
+    " \"attention\": {\"heads\": 32, \"kv_heads\": 4, \"bias\": false}, \"norm\": {\"kind\": \"rmsnorm\"},"
+    " \"ffn\": {\"kind\": \"swiglu\", \"d_ff\": 5632, \"bias\": false}}}";
+
+static const struct subject {
+    const char *name, *preset; /* NULL: llama */
+    int vocab;
+    bool big;
+} subjects[] = {
+    {"baby-gpt", "baby-gpt", 321, false}, {"gpt2-small", "gpt2-small", 0, false}, {"llama-1.1B", NULL, 0, true}};
+enum { SUBJECTS = 3, FORMS = 2, PROMPT = 256, BEFORE = 128 };
+
+bool qkv_bench_generation_case(size_t i, struct qkv_bench_row *row) {
+    if (i >= SUBJECTS * FORMS) return false;
+    const struct subject *s = &subjects[i / FORMS];
+    snprintf(row->name, sizeof row->name, "%s %s %d", s->name, i % FORMS ? "after" : "of", i % FORMS ? BEFORE : PROMPT);
+    row->form = i % FORMS ? "token" : "prompt";
+    row->big = s->big;
+    return true;
+}
+
+struct work {
+    struct qkv_session *session;
+    int32_t ids[PROMPT];
+};
+
+static enum qkv_status generation_prompt(void *argument, size_t turn) {
+    (void)turn;
+    struct work *w = argument;
+    qkv_session_truncate(w->session, 0);
+    return qkv_session_append(w->session, w->ids, PROMPT);
+}
+
+static enum qkv_status generation_token(void *argument, size_t turn) {
+    struct work *w = argument;
+    qkv_session_truncate(w->session, BEFORE);
+    return qkv_session_append(w->session, &w->ids[turn % PROMPT], 1);
+}
+
+/* Every page is written, or all would be one page of zeros; norms keep what they scale, biases stay 0. */
+static void fill_weights(struct qkv_context *ctx, struct qkv_model *model) {
+    for (size_t i = 0; i < qkv_model_parameters(model); i++) {
+        const struct qkv_array *array = qkv_model_parameter(model, i);
+        float *weights = qkv_model_weights(model, i);
+        size_t n = qkv_array_elements(array);
+        if (array->rank == 2) {
+            qkv_bench_fill(ctx, weights, QKV_F32, n);
+            ctx->kernels->scale(weights, false, weights, 0.05f, n);
+        } else if (strstr(array->name, "norm") && strstr(array->name, ".weight")) {
+            for (size_t j = 0; j < n; j++) weights[j] = 1;
+        }
+    }
+}
+
+/* Elements of the weights that a token is multiplied by: of the embedding it only reads a row, unless it is the head too. */
+static size_t read_elements(const struct qkv_model *model) {
+    size_t elements = 0;
+    for (size_t i = 0; i < qkv_model_parameters(model); i++) {
+        const struct qkv_array *array = qkv_model_parameter(model, i);
+        bool looked_up = strstr(array->name, ".embed.") != NULL;
+        bool head = qkv_model_spec(model)->tie != QKV_TIE_NONE && strstr(array->name, ".embed.token");
+        if (!looked_up || head) elements += qkv_array_elements(array);
+    }
+    return elements;
+}
+
+/* Of the scores of one token: those of a prompt are made for its last one only. */
+static double head_flops(const struct qkv_model *model) {
+    return model->head_weight ? 2.0 * (double)model->head_weight->rows * (double)model->head_weight->columns : 0;
+}
+
+static enum qkv_status generation_make(struct qkv_bench *b, const struct qkv_spec *spec, struct qkv_model **model,
+                                       struct work *w) {
+    enum qkv_status status = qkv_model_allocate(b->ctx, spec, false, model);
+    if (status) return status;
+    fill_weights(b->ctx, *model);
+    for (size_t i = 0; i < PROMPT; i++) w->ids[i] = (int32_t)(i * 7919 % (size_t)spec->vocab);
+    status = qkv_session_create(*model, PROMPT, &w->session);
+    return status ? status : qkv_session_append(w->session, w->ids, BEFORE);
+}
+
+enum qkv_status qkv_bench_generation(struct qkv_bench *b, size_t i, struct qkv_bench_row *row) {
+    const struct subject *s = &subjects[i / FORMS];
+    const bool one = i % FORMS != 0;
+    const size_t element = qkv_dtype_size(b->precision->dtype);
+    struct qkv_model *model = NULL;
+    struct work w = {0};
+    struct qkv_spec spec;
+    struct qkv_costs costs;
+    enum qkv_status status = s->preset ? qkv_spec_preset(b->ctx, &spec, s->preset, NULL, 0)
+                                       : qkv_spec_parse(b->ctx, &spec, s->name, llama, strlen(llama), NULL, 0);
+    if (status == QKV_OK && s->vocab) spec.vocab = s->vocab;
+    if (status == QKV_OK) status = qkv_measure_costs(b->ctx, &spec, 1, PROMPT, &costs);
+    if (status) return status;
+    if (!qkv_bench_has_memory(row, costs.run_bytes)) return QKV_OK;
+    status = generation_make(b, &spec, &model, &w);
+    if (status == QKV_OK) {
+        const struct qkv_bench_contestant us = {"qkv", one ? generation_token : generation_prompt, &w};
+        row->tokens = one ? 1 : PROMPT;
+        row->flops = costs.forward_flops * row->tokens - head_flops(model) * (row->tokens - 1);
+        row->bytes = (double)(read_elements(model) * element);
+        if (one) row->bytes += (double)(costs.cache_bytes_per_token * BEFORE);
+        status = qkv_bench_measure(b, row, &us, 1);
+    }
+    qkv_session_free(w.session);
+    qkv_model_free(model);
+    return status;
+}

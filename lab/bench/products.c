@@ -1,0 +1,167 @@
+/* products: the matrix products of a linear layer in the shapes of transformers, beside those of peers.
+ *
+ * A layer with N outputs and K inputs sees M tokens: x (M,K), w (N,K), y (M,N). Its three forms are "x.wT", y = x·wᵀ;
+ * "dy.w", dx = dy·w; "dyT.x", dw = dyᵀ·x: 2·M·N·K FLOPs each. Where there are few tokens the time is that of reading w (or of
+ * writing dw): then turns go over several of them, which together exceed the last-level cache. */
+#include <string.h>
+
+#include "lab/bench/bench_room.h"
+#include "kernel/kernel.h"
+
+enum form { FORWARD, GRADIENT_X, GRADIENT_W, FORMS };
+static const char *const form_names[] = {"x.wT", "dy.w", "dyT.x"};
+
+static const struct shape {
+    size_t M, N, K;
+} shapes[] = {
+    {4096, 768, 768}, {4096, 3072, 768}, {4096, 768, 3072}, {2048, 2048, 2048}, {1024, 4096, 1024},
+    {256, 768, 768},  {64, 384, 384},    {1, 4096, 4096},   {8, 4096, 4096},
+};
+enum { SHAPES = sizeof shapes / sizeof *shapes, FEW_TOKENS = 16, COPIES_MOST = 64 };
+#define SCRATCH ((size_t)256 << 20) /* backed only where it is touched */
+
+bool qkv_bench_products_case(size_t i, struct qkv_bench_row *row) {
+    if (i >= (size_t)SHAPES * FORMS) return false;
+    const struct shape *s = &shapes[i / FORMS];
+    snprintf(row->name, sizeof row->name, "%zux%zux%zu", s->M, s->N, s->K);
+    row->form = form_names[i % FORMS];
+    return true;
+}
+
+struct work {
+    struct qkv_context *ctx;
+    struct qkv_arena memory, scratch;
+    struct qkv_bench_product product;
+    const void *b[COPIES_MOST];
+    float *c[COPIES_MOST];
+    void *panels[COPIES_MOST]; /* in bf16: weights packed ahead, as a model keeps them */
+};
+
+/* This library's product in fp32. */
+static enum qkv_status ours_fp32(void *argument, size_t turn) {
+    struct work *w = argument;
+    const struct qkv_bench_product *p = &w->product;
+    struct qkv_matrix a = {p->a, p->K, 1}, b = {p->b[turn % p->count], p->N, 1};
+    if (p->a_turned) a = (struct qkv_matrix){p->a, 1, p->M};
+    if (p->b_turned) b = (struct qkv_matrix){b.data, 1, p->K};
+    return qkv_gemm(w->ctx, &w->scratch, p->c[turn % p->count], p->N, a, b, p->M, p->N, p->K,
+                    (struct qkv_gemm_options){.accumulate = false});
+}
+
+static struct qkv_operand products_operand(const void *data, size_t rows, size_t columns, bool turned) {
+    return (struct qkv_operand){data, QKV_BF16, turned ? 1 : columns, turned ? rows : 1};
+}
+
+static enum qkv_status ours_bf16(void *argument, size_t turn) {
+    struct work *w = argument;
+    const struct qkv_bench_product *p = &w->product;
+    const size_t i = turn % p->count;
+    return qkv_gemm_bf16(w->ctx, &w->scratch, p->c[i], p->N, products_operand(p->a, p->M, p->K, p->a_turned),
+                         products_operand(p->b[i], p->K, p->N, p->b_turned), p->M, p->N, p->K,
+                         (struct qkv_bf16_options){.dtype = QKV_F32, .packed = w->panels[i]});
+}
+
+/* C = A·B of a form of a layer. */
+static struct qkv_bench_product make_product(const struct shape *s, enum form form) {
+    switch (form) {
+    case FORWARD:
+        return (struct qkv_bench_product){.M = s->M, .N = s->N, .K = s->K, .b_turned = true, .weights = true};
+    case GRADIENT_X:
+        return (struct qkv_bench_product){.M = s->M, .N = s->K, .K = s->N, .weights = true};
+    default:
+        return (struct qkv_bench_product){.M = s->N, .N = s->K, .K = s->M, .a_turned = true};
+    }
+}
+
+/* Operands of random numbers: one A, and B and C as often as the product counts, or once and shared. */
+static bool make_operands(struct work *w, enum qkv_dtype dtype, bool many_b, bool many_c) {
+    struct qkv_bench_product *p = &w->product;
+    const size_t size = qkv_dtype_size(dtype);
+    void *a = qkv_arena_take(&w->memory, p->M * p->K, size);
+    if (!a) return false;
+    qkv_bench_fill(w->ctx, a, dtype, p->M * p->K);
+    for (size_t i = 0; i < p->count; i++) {
+        void *b = i == 0 || many_b ? qkv_arena_take(&w->memory, p->K * p->N, size) : NULL;
+        float *c = i == 0 || many_c ? qkv_arena_take(&w->memory, p->M * p->N, sizeof(float)) : w->c[0];
+        if (b) qkv_bench_fill(w->ctx, b, dtype, p->K * p->N);
+        w->b[i] = b ? b : w->b[0];
+        w->c[i] = c;
+        if (!w->b[i] || !c) return false;
+    }
+    p->a = a, p->b = w->b, p->c = w->c;
+    return true;
+}
+
+/* Bytes of the panels of one B; 0 where it is not packed ahead. */
+static size_t panel_bytes(const struct work *w) {
+    size_t bytes;
+    const struct qkv_bench_product *p = &w->product;
+    return p->bf16 && p->weights && qkv_bf16_packed_bytes(w->ctx, p->K, p->N, &bytes) ? bytes : 0;
+}
+
+static bool products_pack(struct work *w) {
+    const struct qkv_bench_product *p = &w->product;
+    const size_t bytes = panel_bytes(w);
+    for (size_t i = 0; bytes && i < p->count; i++) {
+        w->panels[i] = qkv_arena_take(&w->memory, bytes, 1);
+        if (!w->panels[i]) return false;
+        qkv_bf16_pack(w->ctx, w->panels[i], products_operand(p->b[i], p->K, p->N, p->b_turned), p->K, p->N);
+    }
+    return true;
+}
+
+/* The state of a peer that takes part in a row. */
+struct guest {
+    const struct qkv_bench_peer *peer;
+    void *prepared;
+};
+
+static enum qkv_status products_theirs(void *argument, size_t turn) {
+    const struct guest *guest = argument;
+    guest->peer->run(guest->prepared, turn);
+    return QKV_OK;
+}
+
+static enum qkv_status products_measure(struct qkv_bench *b, struct work *w, struct qkv_bench_row *row) {
+    struct qkv_bench_contestant contestants[QKV_BENCH_PEERS_MOST + 1] = {
+        {"qkv", w->product.bf16 ? ours_bf16 : ours_fp32, w}};
+    struct guest guests[QKV_BENCH_PEERS_MOST];
+    size_t count = 0;
+    for (size_t i = 0; i < b->options->peer_count; i++) {
+        const struct qkv_bench_peer *peer = &b->options->peers[i];
+        guests[count] = (struct guest){peer, peer->prepare(&w->product)};
+        if (!guests[count].prepared) continue;
+        contestants[count + 1] = (struct qkv_bench_contestant){peer->name, products_theirs, &guests[count]};
+        count++;
+    }
+    enum qkv_status status = qkv_bench_measure(b, row, contestants, count + 1);
+    for (size_t i = 0; i < count; i++) guests[i].peer->release(guests[i].prepared);
+    return status;
+}
+
+enum qkv_status qkv_bench_products(struct qkv_bench *b, size_t i, struct qkv_bench_row *row) {
+    const struct shape *s = &shapes[i / FORMS];
+    const enum form form = (enum form)(i % FORMS);
+    const enum qkv_dtype dtype = b->precision->dtype;
+    struct work w = {.ctx = b->ctx, .product = make_product(s, form)};
+    struct qkv_bench_product *p = &w.product;
+    const size_t size = qkv_dtype_size(dtype), ws = s->N * s->K, few = s->M < FEW_TOKENS;
+    const size_t ws_bytes = ws * (form == GRADIENT_W ? sizeof(float) : size);
+    p->bf16 = dtype == QKV_BF16;
+    p->threads = b->ctx->threads;
+    p->count = few ? qkv_bench_copies(ws_bytes) : 1;
+    if (p->count > COPIES_MOST) p->count = COPIES_MOST;
+    row->flops = 2.0 * (double)(s->M * s->N) * (double)s->K;
+    if (few) row->bytes = (double)ws_bytes + (double)(s->M * (s->N + s->K) * size);
+    size_t bytes = p->count * ws_bytes + (s->M * (s->N + s->K) + ws) * sizeof(float) + 4 * p->count * QKV_CACHE_LINE;
+    bytes += p->count * (panel_bytes(&w) + QKV_CACHE_LINE);
+    if (!qkv_bench_has_memory(row, bytes)) return QKV_OK;
+    enum qkv_status status = qkv_arena_create(b->ctx, &w.memory, bytes, "operands");
+    if (status == QKV_OK) status = qkv_arena_create(b->ctx, &w.scratch, SCRATCH, "scratch");
+    if (status == QKV_OK && !make_operands(&w, dtype, form != GRADIENT_W, form == GRADIENT_W)) status = QKV_MEMORY;
+    if (status == QKV_OK && !products_pack(&w)) status = QKV_MEMORY;
+    if (status == QKV_OK) status = products_measure(b, &w, row);
+    qkv_arena_free(&w.scratch);
+    qkv_arena_free(&w.memory);
+    return status;
+}

@@ -1,0 +1,229 @@
+/* axes: what may vary. An axis turns a value into settings of the spec or of training, which are read as a user's are. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lab/compare/compare_room.h"
+
+/* ---- what there is ----------------------------------------------------------------------------------------------------------- */
+
+/* The names of a list, "relu, gelu, …". */
+#define FIRST_NAME(name, text, help) ", " text
+
+static const char ffn_values[] = QKV_FFN_LIST(FIRST_NAME);
+static const char position_values[] =
+    QKV_POSITION_LIST(FIRST_NAME) ", rope:half, rope:interleaved, rope:X (the part X of a head is rotated)";
+static const struct known {
+    const char *name, *values, *help;
+} known[] = {
+    {"kv", "mha, gqa:N (N key-value heads), mqa", "how many heads share keys and values"},
+    {"position", position_values + 2, "how positions are told apart"},
+    {"norm", "pre, post, pre-layer, pre-rms, post-layer, post-rms",
+     "the norm before or behind a sublayer, LayerNorm or RMSNorm"},
+    {"ffn", ffn_values + 2,
+     "the feed-forward sublayer; between gated and others d_ff changes by 2/3, so that parameters are about the same"},
+};
+enum { KNOWN = sizeof known / sizeof *known };
+
+static const char *const trains[] = {"precision", "optimizer",       "rate",       "min_rate",
+                                     "warmup",    "schedule",        "beta1",      "beta2",
+                                     "eps",       "momentum",        "clip",       "weight_decay",
+                                     "dropout",   "label_smoothing", "accumulate", "checkpoint_activations"};
+enum { TRAINS = sizeof trains / sizeof *trains };
+
+bool qkv_axis_at(size_t i, const char **name, const char **values, const char **help) {
+    if (i >= KNOWN) return false;
+    *name = known[i].name;
+    *values = known[i].values;
+    *help = known[i].help;
+    return true;
+}
+
+bool qkv_axis_trains(const char *option) {
+    for (size_t i = 0; i < TRAINS; i++)
+        if (!strcmp(trains[i], option)) return true;
+    return false;
+}
+
+static bool is_in(const char *list, const char *value) { /* ", a, b": whether it is one of them */
+    size_t n = strlen(value);
+    for (const char *at = list; (at = strstr(at, ", ")); at += 2)
+        if (!strncmp(at + 2, value, n) && (at[2 + n] == ',' || at[2 + n] == 0)) return true;
+    return false;
+}
+
+/* ---- reading ------------------------------------------------------------------------------------------------------------------ */
+
+static enum qkv_status no_axis(struct qkv_context *ctx, const char *name) {
+    char list[512];
+    size_t used = 0;
+    for (size_t i = 0; i < TRAINS; i++)
+        used += (size_t)snprintf(list + used, sizeof list - used, i ? ", %s" : "%s", trains[i]);
+    return qkv_fail(
+        ctx, QKV_ARGUMENT,
+        "there is no axis \"%.40s\"; there are kv, position, norm, ffn, the options of training %s, and keys of "
+        "the spec with a dot (decoder.layers)",
+        name, list);
+}
+
+static enum qkv_status no_value(struct qkv_context *ctx, const struct known *axis, const char *value) {
+    return qkv_fail(ctx, QKV_ARGUMENT, "axis %s has no value \"%s\"; it has %s", axis->name, value, axis->values);
+}
+
+/* A whole number behind "gqa:", or a part in (0, 1] behind "rope:". */
+static bool read_tail(const char *value, const char *begin, double least, double most, bool whole, double *number) {
+    size_t n = strlen(begin);
+    char *end;
+    if (strncmp(value, begin, n) != 0 || value[n] < '0' || value[n] > '9') return false;
+    *number = strtod(value + n, &end);
+    bool fits = *number > least && *number <= most;
+    return !*end && fits && (!whole || *number == (double)(long)*number);
+}
+
+static bool is_value(const char *axis, const char *value) {
+    static const char kv[] = ", mha, mqa", norm[] = ", pre, post, pre-layer, pre-rms, post-layer, post-rms";
+    double number;
+    if (!strcmp(axis, "kv")) return is_in(kv, value) || read_tail(value, "gqa:", 0, 1e6, true, &number);
+    if (!strcmp(axis, "norm")) return is_in(norm, value);
+    if (!strcmp(axis, "ffn")) return is_in(ffn_values, value);
+    return strcmp(value, "rope:X") != 0 &&
+           (is_in(position_values, value) || read_tail(value, "rope:", 0, 1, false, &number));
+}
+
+/* Options of training are tried: their names, types and ranges are theirs. */
+static enum qkv_status check_training(struct qkv_context *ctx, const char *name, const char *value) {
+    struct qkv_train_options options;
+    enum qkv_status status = qkv_train_defaults(ctx, NULL, &options);
+    options.data = "-";
+    options.rate = 1000; /* what is compared with other options is so when these are known */
+    options.batch = 1 << 20;
+    if (!status) status = qkv_train_set(ctx, &options, name, value);
+    if (!strcmp(name, "warmup")) options.steps = options.warmup + 1;
+    for (size_t i = 0; !status && qkv_train_option_at(i, NULL, NULL, NULL); i++)
+        if (qkv_train_idle(&options, i, NULL)) return QKV_OK; /* until its variant is known */
+    return status ? status : qkv_train_check(ctx, &options);
+}
+
+static enum qkv_status check_key(struct qkv_context *ctx, const char *name, const char *value) {
+    struct qkv_buffer text = {0};
+    enum qkv_status status = qkv_buffer_print(ctx, &text, "%s=%s", name, value);
+    if (!status) status = qkv_spec_check_settings(ctx, (const char *const[]){text.data}, 1);
+    qkv_buffer_free(&text);
+    return status;
+}
+
+static enum qkv_status check_value(struct qkv_context *ctx, const struct qkv_axis *axis, const char *value) {
+    if (!*value)
+        return qkv_fail(ctx, QKV_ARGUMENT, "axis %s has an empty value; values are separated by single commas",
+                        axis->name);
+    for (size_t i = 0; i < axis->values.count; i++)
+        if (!strcmp(axis->values.items[i], value))
+            return qkv_fail(ctx, QKV_ARGUMENT, "axis %s has the value %s twice", axis->name, value);
+    for (size_t i = 0; i < KNOWN; i++)
+        if (!strcmp(known[i].name, axis->name))
+            return is_value(axis->name, value) ? QKV_OK : no_value(ctx, &known[i], value);
+    return qkv_axis_trains(axis->name) ? check_training(ctx, axis->name, value) : check_key(ctx, axis->name, value);
+}
+
+static enum qkv_status read_values(struct qkv_context *ctx, struct qkv_axis *axis, const char *text) {
+    enum qkv_status status = QKV_OK;
+    for (bool more = true; more && !status;) {
+        size_t n = strcspn(text, ",");
+        char *value = qkv_copy_bytes(ctx, text, n);
+        status = value ? check_value(ctx, axis, value) : QKV_MEMORY;
+        if (!status) status = qkv_texts_add(ctx, &axis->values, "%s", value);
+        free(value);
+        more = text[n] == ',';
+        text += n + more;
+    }
+    return status;
+}
+
+enum qkv_status qkv_axis_parse(struct qkv_context *ctx, const char *text, struct qkv_axis *axis) {
+    const char *equals = strchr(text, '=');
+    bool found = false;
+    *axis = (struct qkv_axis){0};
+    axis->name = qkv_copy_bytes(ctx, text, equals ? (size_t)(equals - text) : strlen(text));
+    if (!axis->name) return QKV_MEMORY;
+    for (char *c = axis->name; *c; c++) /* weight-decay */
+        if (*c == '-' && !strchr(axis->name, '.')) *c = '_';
+    for (size_t i = 0; i < KNOWN; i++) found = found || !strcmp(known[i].name, axis->name);
+    enum qkv_status status = QKV_OK;
+    if (!found && !qkv_axis_trains(axis->name) && !strchr(axis->name, '.'))
+        status = no_axis(ctx, axis->name);
+    else if (!equals)
+        status = qkv_fail(ctx, QKV_ARGUMENT, "axis %s has no values; write them behind it: kv=mha,mqa", axis->name);
+    if (!status) status = read_values(ctx, axis, equals + 1);
+    if (status) qkv_axis_free(axis);
+    return status;
+}
+
+void qkv_axis_free(struct qkv_axis *axis) {
+    free(axis->name);
+    qkv_texts_free(&axis->values);
+    *axis = (struct qkv_axis){0};
+}
+
+/* ---- applying ------------------------------------------------------------------------------------------------------------------ */
+
+static enum qkv_status apply_kv(struct qkv_context *ctx, const char *value, const struct qkv_spec *base,
+                                struct qkv_texts *settings) {
+    int heads = !strcmp(value, "mha")   ? base->decoder.attention.heads
+                : !strcmp(value, "mqa") ? 1
+                                        : atoi(value + strlen("gqa:"));
+    return qkv_texts_add(ctx, settings, "decoder.attention.kv_heads=%d", heads);
+}
+
+static enum qkv_status apply_position(struct qkv_context *ctx, const char *value, struct qkv_texts *settings) {
+    const char *tail = strchr(value, ':');
+    enum qkv_status status = qkv_texts_add(ctx, settings, "position.kind=%.*s", (int)strcspn(value, ":"), value);
+    if (status || !tail) return status;
+    bool number = tail[1] >= '0' && tail[1] <= '9';
+    return qkv_texts_add(ctx, settings, "position.%s=%s", number ? "fraction" : "pairing", tail + 1);
+}
+
+static enum qkv_status apply_norm(struct qkv_context *ctx, const char *value, struct qkv_texts *settings) {
+    bool pre = !strncmp(value, "pre", 3), rms = strstr(value, "-rms") != NULL;
+    enum qkv_status status = qkv_texts_add(ctx, settings, "decoder.norm.placement=%s", pre ? "pre" : "post");
+    /* A norm behind the last sublayer is the final one. */
+    if (!status) status = qkv_texts_add(ctx, settings, "decoder.norm.final=%s", pre ? "true" : "false");
+    if (status || !strchr(value, '-')) return status;
+    status = qkv_texts_add(ctx, settings, "decoder.norm.kind=%s", rms ? "rmsnorm" : "layernorm");
+    return status || !rms ? status : qkv_texts_add(ctx, settings, "decoder.norm.bias=false");
+}
+
+static bool is_gated(const char *kind) {
+    return !strcmp(kind, "swiglu") || !strcmp(kind, "geglu");
+}
+
+/* Gated sublayers have three matrices where others have two (Shazeer 2020, "GLU variants improve transformer"). */
+static enum qkv_status apply_ffn(struct qkv_context *ctx, const char *value, const struct qkv_spec *base,
+                                 struct qkv_texts *settings) {
+    enum { MULTIPLE = 8 };
+    bool from = base->decoder.ffn.kind == QKV_FFN_SWIGLU || base->decoder.ffn.kind == QKV_FFN_GEGLU;
+    bool to = is_gated(value);
+    double d_ff = base->decoder.ffn.d_ff * (from == to ? 1.0 : to ? 2.0 / 3 : 1.5);
+    long rounded = (long)(d_ff / MULTIPLE + 0.5) * MULTIPLE;
+    enum qkv_status status = qkv_texts_add(ctx, settings, "decoder.ffn.kind=%s", value);
+    if (status || from == to) return status;
+    return qkv_texts_add(ctx, settings, "decoder.ffn.d_ff=%ld", rounded > 0 ? rounded : MULTIPLE);
+}
+
+enum qkv_status qkv_axis_apply(struct qkv_context *ctx, const struct qkv_axis *axis, const char *value,
+                               const struct qkv_spec *base, struct qkv_texts *settings, struct qkv_texts *training) {
+    if (!strcmp(axis->name, "kv")) return apply_kv(ctx, value, base, settings);
+    if (!strcmp(axis->name, "position")) return apply_position(ctx, value, settings);
+    if (!strcmp(axis->name, "norm")) return apply_norm(ctx, value, settings);
+    if (!strcmp(axis->name, "ffn")) return apply_ffn(ctx, value, base, settings);
+    return qkv_texts_add(ctx, qkv_axis_trains(axis->name) ? training : settings, "%s=%s", axis->name, value);
+}
+
+enum qkv_status qkv_axis_name(struct qkv_context *ctx, const struct qkv_axis *axis, const char *value,
+                              struct qkv_buffer *name) {
+    const char *space = name->size ? " " : "";
+    for (size_t i = 0; i < KNOWN; i++)
+        if (!strcmp(known[i].name, axis->name)) return qkv_buffer_print(ctx, name, "%s%s", space, value);
+    if (!strcmp(axis->name, "precision") || !strcmp(axis->name, "optimizer") || !strcmp(axis->name, "schedule"))
+        return qkv_buffer_print(ctx, name, "%s%s", space, value);
+    const char *dot = strrchr(axis->name, '.');
+    return qkv_buffer_print(ctx, name, "%s%s=%s", space, dot ? dot + 1 : axis->name, value);
+}

@@ -1,0 +1,84 @@
+/* compare: variants of a model side by side: what varies (axes.c), the variants and their folder (plan.c, idle.c, record.c), the
+ * texts (texts.c), training
+ * them (train.c), measuring them (measure.c), and the results as files (results.c, results_page.c).
+ *
+ * Offers its callers what lab/compare.h declares. It stands on the public interface alone, with what writes JSON and pages
+ * from the report room. */
+#ifndef QKV_COMPARE_ROOM_H
+#define QKV_COMPARE_ROOM_H
+
+#include "base/base.h"
+#include "lab/compare.h"
+#include "lab/report/report_room.h"
+
+/* ---- axes (axes.c) ------------------------------------------------------------------------------------------------------ */
+
+/* "kv=mha,gqa:2": an axis with its values, checked: what is unknown fails with a list of what there is. */
+struct qkv_axis {
+    char *name;
+    struct qkv_texts values;
+};
+enum qkv_status qkv_axis_parse(struct qkv_context *ctx, const char *text, struct qkv_axis *axis);
+void qkv_axis_free(struct qkv_axis *axis);
+/* What a value changes of a model that is `base` otherwise: settings of its spec, or of training. */
+enum qkv_status qkv_axis_apply(struct qkv_context *ctx, const struct qkv_axis *axis, const char *value,
+                               const struct qkv_spec *base, struct qkv_texts *settings, struct qkv_texts *training);
+/* How a value is called in the name of a variant: values that do not speak for themselves follow their axis. */
+enum qkv_status qkv_axis_name(struct qkv_context *ctx, const struct qkv_axis *axis, const char *value,
+                              struct qkv_buffer *name);
+
+/* ---- a comparison (plan.c) ------------------------------------------------------------------------------------------------ */
+
+struct qkv_variant_state {
+    struct qkv_variant shown;    /* what the caller sees; it refers to what follows */
+    char *name, *base, *failure; /* base: of the folders' names */
+    size_t model;                /* of the specs */
+    size_t *values;              /* one for each axis */
+    struct qkv_texts training;   /* options that the axes change */
+    struct qkv_texts folders;    /* of the runs, one a seed */
+    double *losses, *decode;
+};
+struct qkv_comparison {
+    struct qkv_context *ctx;
+    char *folder, *preset;     /* preset NULL: files of specs */
+    char *data, *valid;        /* the files that are trained and validated on */
+    struct qkv_texts training; /* options that all share */
+    struct qkv_axis *axes;
+    size_t axis_count, seeds, cache_count, prompt;
+    size_t *caches;
+    struct qkv_variant_state *variants;
+    size_t count;
+    bool *used;             /* by some variant: each setting that all share, then each axis */
+    int64_t seed;           /* the first one */
+    struct qkv_texts notes; /* of the trainings, each sentence once */
+    int lock;               /* the folder's, against another comparison; -1: none */
+};
+void qkv_variant_fail(struct qkv_comparison *c,
+                      struct qkv_variant_state *v); /* the context's sentence is its failure */
+/* The options of training that were chosen for a variant, with those that have no effect in it. */
+enum qkv_status qkv_variant_choices(struct qkv_comparison *c, const struct qkv_variant_state *v,
+                                    struct qkv_train_options *options);
+/* The options of training of a variant, without those; its texts are the variant's and the comparison's. */
+enum qkv_status qkv_variant_options(struct qkv_comparison *c, const struct qkv_variant_state *v, size_t seed,
+                                    struct qkv_train_options *options);
+
+/* Whether every setting, axis and option of training has an effect in some variant (idle.c). */
+enum qkv_status qkv_comparison_check_idle(struct qkv_comparison *c, const struct qkv_compare_options *options);
+
+/* ---- the texts (texts.c) -------------------------------------------------------------------------------------------------- */
+
+/* Sets c->data and c->valid: the files that the options name, or ones made of them in the comparison's folder. */
+enum qkv_status qkv_comparison_texts(struct qkv_comparison *c, const struct qkv_train_options *options);
+
+/* ---- compare.json (record.c) ------------------------------------------------------------------------------------------------ */
+
+/* Makes and locks the folder, and writes down what was asked for, or compares it with what is there. */
+enum qkv_status qkv_comparison_record(struct qkv_comparison *c, const struct qkv_compare_options *options);
+
+/* ---- statistics (measure.c) --------------------------------------------------------------------------------------------------- */
+
+double qkv_median(double *x, size_t count); /* sorts x; NaN of nothing */
+double qkv_mean(const double *x, size_t count);
+double qkv_deviation(const double *x, size_t count); /* of a sample: n − 1; NaN of less than two */
+
+#endif

@@ -1,0 +1,282 @@
+/* measure: what the trained variants are worth. Losses come from the models of the runs. Speeds come from models of the same specs
+ * with random weights and a context that holds the longest cache, as speed depends on shapes alone; the variants take turns, so
+ * that a machine that slows down does so for all of them, and medians are taken. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "lab/compare/compare_room.h"
+
+enum { TURNS = 5, TOKENS_MOST = 64 };
+#define TURN_SECONDS 0.02
+
+/* ---- statistics ------------------------------------------------------------------------------------------------------------------ */
+
+static int by_size(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double qkv_median(double *x, size_t count) {
+    if (!count) return NAN;
+    qsort(x, count, sizeof *x, by_size);
+    return count % 2 ? x[count / 2] : (x[count / 2 - 1] + x[count / 2]) / 2;
+}
+
+double qkv_mean(const double *x, size_t count) {
+    double sum = 0;
+    for (size_t i = 0; i < count; i++) sum += x[i];
+    return count ? sum / (double)count : NAN;
+}
+
+double qkv_deviation(const double *x, size_t count) {
+    double mean = qkv_mean(x, count), squares = 0;
+    for (size_t i = 0; i < count; i++) squares += (x[i] - mean) * (x[i] - mean);
+    return count > 1 ? sqrt(squares / (double)(count - 1)) : NAN;
+}
+
+/* ---- a variant at work ------------------------------------------------------------------------------------------------------------ */
+
+struct subject {
+    struct qkv_variant_state *variant;
+    struct qkv_context *ctx; /* of its own: precisions differ */
+    struct qkv_model *model;
+    struct qkv_session *session;
+    size_t tokens; /* decoded a turn */
+    double turns[TURNS];
+};
+struct work {
+    struct qkv_comparison *c;
+    const struct qkv_compare_listener *listener;
+    struct subject *subjects;
+    int32_t *ids; /* as many as the longest context; below the vocabulary of each by `% vocab` */
+    size_t length;
+    double done, total;
+};
+
+static double measure_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static enum qkv_status measure_tell(struct work *w, const char *what) {
+    const struct qkv_compare_listener *l = w->listener;
+    if (!l->progress || l->progress(l->user, what, w->done, w->total)) return QKV_OK;
+    return qkv_fail(w->c->ctx, QKV_STOPPED, "stopped by the caller while %s", what);
+}
+
+/* A failure of the variant's own context becomes its failure, and it does without the rest. */
+static void give_up(struct work *w, struct subject *s, enum qkv_status status) {
+    if (s->ctx && status) qkv_fail(w->c->ctx, status, "%s", qkv_message(s->ctx));
+    qkv_variant_fail(w->c, s->variant);
+}
+
+static bool measure_works(const struct subject *s) {
+    return !s->variant->shown.failure;
+}
+
+/* ---- losses, costs, training ------------------------------------------------------------------------------------------------------- */
+
+/* In the precision that the first run graph_arena, as eval and info open it: a comparison may be finished on another machine. */
+static enum qkv_status make_context(struct work *w, struct subject *s) {
+    struct qkv_context_options o = {.threads = qkv_context_threads(w->c->ctx),
+                                    .isa = qkv_context_isa(w->c->ctx),
+                                    .ignore_memory = w->c->ctx->ignore_memory,
+                                    .ignore_digest = w->c->ctx->ignore_digest};
+    enum qkv_precision precision = QKV_FP32;
+    char *folder = qkv_join_path(w->c->ctx, w->c->folder, s->variant->folders.items[0]);
+    enum qkv_status status = folder ? qkv_context_create(&s->ctx, &o) : QKV_MEMORY;
+    if (!status) status = qkv_model_precision(s->ctx, folder, &precision);
+    if (!status) qkv_context_set_precision(s->ctx, precision);
+    free(folder);
+    return status;
+}
+
+static enum qkv_status measure_evaluate(struct work *w, struct subject *s, size_t seed) {
+    struct qkv_model *model = NULL;
+    struct qkv_evaluation e;
+    struct qkv_evaluate_options o = {0};
+    char *folder = qkv_join_path(s->ctx, w->c->folder, s->variant->folders.items[seed]);
+    enum qkv_status status = folder ? qkv_model_load(s->ctx, folder, &model) : QKV_MEMORY;
+    if (!status) status = qkv_evaluate_text(model, w->c->valid, &o, w->listener->progress, w->listener->user, &e);
+    if (!status) s->variant->losses[seed] = e.loss;
+    if (!status) s->variant->shown.spec = *qkv_model_spec(model);
+    qkv_model_free(model);
+    free(folder);
+    return status;
+}
+
+/* The median of all steps of all seeds. */
+static enum qkv_status measure_training(struct work *w, struct subject *s) {
+    double *speeds = NULL;
+    size_t count = 0;
+    enum qkv_status status = QKV_OK;
+    for (size_t seed = 0; seed < w->c->seeds && !status; seed++) {
+        struct qkv_run *run = NULL;
+        char *folder = qkv_join_path(s->ctx, w->c->folder, s->variant->folders.items[seed]);
+        status = folder ? qkv_run_read(s->ctx, folder, &run) : QKV_MEMORY;
+        double *grown = status ? NULL : qkv_reallocate(s->ctx, speeds, count + qkv_run_steps(run) + 1, sizeof *speeds);
+        if (grown) speeds = grown;
+        if (!grown && !status) status = QKV_MEMORY;
+        for (size_t i = 0; !status && i < qkv_run_steps(run); i++) {
+            double x = qkv_run_step(run, i)->tokens_per_second;
+            if (isfinite(x)) speeds[count++] = x;
+        }
+        qkv_run_free(run);
+        free(folder);
+    }
+    s->variant->shown.train_speed = qkv_median(speeds, count);
+    free(speeds);
+    return status;
+}
+
+/* Of one thread, as info shows them. */
+static enum qkv_status measure_costs(struct subject *s, const struct qkv_train_options *o) {
+    struct qkv_variant *v = &s->variant->shown;
+    struct qkv_context *one = NULL;
+    struct qkv_context_options options = {.threads = 1,
+                                          .isa = qkv_context_isa(s->ctx),
+                                          .precision = qkv_context_precision(s->ctx),
+                                          .ignore_memory = true}; /* dry runs only */
+    size_t batch = (size_t)((o->batch + o->accumulate - 1) / o->accumulate);
+    enum qkv_status status = qkv_context_create(&one, &options);
+    if (!status) status = qkv_measure_costs(one, &v->spec, batch ? batch : 1, (size_t)v->spec.context, &v->costs);
+    if (status && one) qkv_fail(s->ctx, status, "%s", qkv_message(one));
+    v->memory = o->checkpoint_activations ? v->costs.checkpoint_bytes : v->costs.train_bytes;
+    qkv_context_free(one);
+    return status;
+}
+
+static enum qkv_status measure_judge(struct work *w, struct subject *s) {
+    struct qkv_train_options options;
+    struct qkv_variant *v = &s->variant->shown;
+    enum qkv_status status = qkv_variant_options(w->c, s->variant, 0, &options);
+    if (status) {
+        give_up(w, s, QKV_OK);
+        return QKV_OK;
+    }
+    status = make_context(w, s);
+    for (size_t seed = 0; seed < w->c->seeds && !status; seed++) status = measure_evaluate(w, s, seed);
+    if (!status) status = measure_training(w, s);
+    if (!status) status = measure_costs(s, &options);
+    if (status == QKV_STOPPED) return status;
+    if (status) give_up(w, s, status);
+    v->loss = qkv_mean(v->losses, w->c->seeds);
+    v->deviation = qkv_deviation(v->losses, w->c->seeds);
+    return QKV_OK;
+}
+
+/* ---- prompts and decoding ------------------------------------------------------------------------------------------------------------ */
+
+static enum qkv_status measure_start(struct work *w, struct subject *s) {
+    struct qkv_spec spec = s->variant->shown.spec;
+    spec.context = (int)w->length;
+    enum qkv_status status = qkv_model_create(s->ctx, &spec, 1, &s->model);
+    return status ? status : qkv_session_create(s->model, w->length, &s->session);
+}
+
+static enum qkv_status measure_append(struct work *w, struct subject *s, size_t count) {
+    int32_t *ids = w->ids;
+    int32_t vocab = s->variant->shown.spec.vocab;
+    for (size_t i = 0; i < count; i++) ids[i] = (int32_t)(i * 7919 % (size_t)vocab);
+    return qkv_session_append(s->session, ids, count);
+}
+
+static enum qkv_status measure_decode(struct work *w, struct subject *s, size_t tokens) {
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < tokens && !status; i++) status = measure_append(w, s, 1);
+    return status;
+}
+
+/* One turn: seconds for `tokens` behind `past`, together as a prompt or one by one. */
+static enum qkv_status take_turn(struct work *w, struct subject *s, size_t past, size_t tokens, bool prompt,
+                                 double *seconds) {
+    qkv_session_truncate(s->session, past);
+    double began = measure_now();
+    enum qkv_status status = prompt ? measure_append(w, s, tokens) : measure_decode(w, s, tokens);
+    *seconds = measure_now() - began;
+    return status;
+}
+
+/* Fills the cache, and finds how many tokens make a turn that can be timed. */
+static enum qkv_status warm_up(struct work *w, struct subject *s, size_t past, bool prompt) {
+    double seconds = 0;
+    size_t length = qkv_session_length(s->session);
+    enum qkv_status status = QKV_OK;
+    if (length > past) qkv_session_truncate(s->session, past);
+    if (length < past) status = measure_append(w, s, past - length);
+    s->tokens = w->c->prompt;
+    if (status || prompt) return status ? status : take_turn(w, s, past, s->tokens, true, &seconds);
+    for (int i = 0; i < 2 && !status; i++) status = take_turn(w, s, past, 2, false, &seconds);
+    double fits = TURN_SECONDS / (seconds / 2 + 1e-9);
+    s->tokens = fits < 2 ? 2 : fits > TOKENS_MOST ? TOKENS_MOST : (size_t)fits;
+    return status;
+}
+
+/* Tokens a second of all variants in turns, into speed_of(variant). */
+static enum qkv_status measure_turns(struct work *w, size_t past, bool prompt, size_t cache) {
+    enum qkv_status status = QKV_OK;
+    for (int turn = -1; turn < TURNS && !status; turn++)
+        for (size_t i = 0; i < w->c->count && !status; i++) {
+            struct subject *s = &w->subjects[i];
+            double seconds = 0;
+            if (!measure_works(s)) continue;
+            status = measure_tell(w, "measuring speeds");
+            if (status) break;
+            enum qkv_status mine =
+                turn < 0 ? warm_up(w, s, past, prompt) : take_turn(w, s, past, s->tokens, prompt, &seconds);
+            if (mine) give_up(w, s, mine);
+            if (turn >= 0) s->turns[turn] = (double)s->tokens / (seconds + 1e-9);
+            w->done++;
+        }
+    for (size_t i = 0; i < w->c->count && !status; i++) {
+        struct subject *s = &w->subjects[i];
+        double speed = measure_works(s) ? qkv_median(s->turns, TURNS) : NAN;
+        if (prompt)
+            s->variant->shown.prompt_speed = speed;
+        else
+            s->variant->decode[cache] = speed;
+    }
+    return status;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------------------------------------------------ */
+
+static enum qkv_status measure_all(struct work *w) {
+    struct qkv_comparison *c = w->c;
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < c->count && !status; i++)
+        if (measure_works(&w->subjects[i])) status = measure_judge(w, &w->subjects[i]);
+    for (size_t i = 0; i < c->count && !status; i++) {
+        struct subject *s = &w->subjects[i];
+        enum qkv_status mine = measure_works(s) ? measure_start(w, s) : QKV_OK;
+        if (mine) give_up(w, s, mine);
+    }
+    w->total = (double)((TURNS + 1) * c->count * (c->cache_count + 1));
+    if (!status) status = measure_turns(w, 0, true, 0);
+    for (size_t i = 0; i < c->cache_count && !status; i++) status = measure_turns(w, c->caches[i], false, i);
+    for (size_t i = 0; i < c->count && !status; i++) c->variants[i].shown.measured = measure_works(&w->subjects[i]);
+    return status;
+}
+
+enum qkv_status qkv_comparison_measure(struct qkv_comparison *c, const struct qkv_compare_listener *listener) {
+    QKV_CALL(c->ctx);
+    static const struct qkv_compare_listener nobody = {0};
+    struct work w = {.c = c, .listener = listener ? listener : &nobody};
+    size_t longest = c->cache_count ? c->caches[c->cache_count - 1] : 0;
+    w.length = (longest > c->prompt ? longest : c->prompt) + TOKENS_MOST;
+    w.subjects = qkv_allocate(c->ctx, c->count, sizeof *w.subjects);
+    w.ids = qkv_allocate(c->ctx, w.length, sizeof *w.ids);
+    for (size_t i = 0; w.subjects && i < c->count; i++) w.subjects[i].variant = &c->variants[i];
+    enum qkv_status status = w.subjects && w.ids ? measure_all(&w) : QKV_MEMORY;
+    for (size_t i = 0; w.subjects && i < c->count; i++) {
+        qkv_session_free(w.subjects[i].session);
+        qkv_model_free(w.subjects[i].model);
+        qkv_context_free(w.subjects[i].ctx);
+    }
+    free(w.subjects);
+    free(w.ids);
+    return status;
+}

@@ -1,0 +1,168 @@
+/* record: compare.json, which says what a comparison was asked for, so that the same command goes on with it and no other one
+ * mixes its runs with it:
+ *
+ *   {"format": "qkv-compare", "version": 1, "preset": "nano-gpt", "spec": null, "set": […], "specs": […], "axis": ["kv=mha,mqa"],
+ *    "training": ["data=…", "steps=1000"], "seeds": 1, "cache": [64, …], "variants": [{"name": …, "spec": {…}}]} */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/json_load.h"
+#include "lab/compare/compare_room.h"
+
+#define RECORD_FILE  "compare.json"
+#define RECORD_BYTES ((size_t)1 << 24)
+
+static void put_texts(struct qkv_json *json, const char *key, const char *const *items, size_t count) {
+    qkv_json_key(json, key);
+    qkv_json_begin(json, '[');
+    for (size_t i = 0; i < count; i++) qkv_json_text(json, items[i]);
+    qkv_json_end(json, ']');
+}
+
+static void put_variants(struct qkv_json *json, const struct qkv_comparison *c) {
+    qkv_json_key(json, "variants");
+    qkv_json_begin(json, '[');
+    for (size_t i = 0; i < c->count; i++) {
+        const struct qkv_variant *v = &c->variants[i].shown;
+        char *spec = NULL;
+        qkv_json_begin(json, '{');
+        qkv_json_put_text(json, "name", v->name);
+        if (!v->failure && !json->status) json->status = qkv_spec_print(c->ctx, &v->spec, &spec);
+        qkv_json_put_text(json, "spec", spec);
+        qkv_free(spec);
+        qkv_json_end(json, '}');
+    }
+    qkv_json_end(json, ']');
+}
+
+static void put_all(struct qkv_json *json, const struct qkv_comparison *c, const struct qkv_compare_options *o) {
+    qkv_json_begin(json, '{');
+    qkv_json_put_text(json, "format", "qkv-compare");
+    qkv_json_put_integer(json, "version", 1);
+    qkv_json_put_text(json, "preset", c->preset);
+    qkv_json_put_text(json, "spec", o->spec);
+    put_texts(json, "set", o->settings, o->setting_count);
+    put_texts(json, "specs", o->specs, o->spec_count);
+    put_texts(json, "axis", o->axes, o->axis_count);
+    put_texts(json, "training", o->training, o->training_count);
+    qkv_json_put_integer(json, "seeds", (int64_t)c->seeds);
+    qkv_json_key(json, "cache");
+    qkv_json_begin(json, '[');
+    for (size_t i = 0; i < c->cache_count; i++) qkv_json_integer(json, (int64_t)c->caches[i]);
+    qkv_json_end(json, ']');
+    put_variants(json, c);
+    qkv_json_end(json, '}');
+}
+
+/* A value for a message: a list's items one after the other. */
+static void record_describe(const json_t *value, char *text, size_t size) {
+    size_t used = 0, i;
+    json_t *item;
+    text[0] = 0;
+    if (json_is_string(value)) snprintf(text, size, "%s", json_string_value(value));
+    if (json_is_integer(value)) snprintf(text, size, "%lld", (long long)json_integer_value(value));
+    json_array_foreach((json_t *)(uintptr_t)value, i, item) {
+        char one[160] = "";
+        if (json_is_string(item)) snprintf(one, sizeof one, "%s", json_string_value(item));
+        if (json_is_integer(item)) snprintf(one, sizeof one, "%lld", (long long)json_integer_value(item));
+        if (used < size) used += (size_t)snprintf(text + used, size - used, "%s%s", i ? " " : "", one);
+    }
+    if (!text[0]) snprintf(text, size, "nothing");
+}
+
+/* The first thing that was asked for otherwise. */
+static enum qkv_status record_compare(struct qkv_comparison *c, const json_t *then, const json_t *now) {
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)now, key, value) {
+        char before[256], here[256];
+        const json_t *old = json_object_get(then, key);
+        if (json_equal(value, old)) continue;
+        if (!strcmp(key, "variants"))
+            return qkv_fail(c->ctx, QKV_ARGUMENT,
+                            "the specs have changed since the comparison in %s began; bring them back, or choose "
+                            "another folder",
+                            c->folder);
+        record_describe(old, before, sizeof before);
+        record_describe(value, here, sizeof here);
+        return qkv_fail(c->ctx, QKV_ARGUMENT,
+                        "the comparison in %s was begun with other options: %s was %s and is now %s; go on with the "
+                        "same ones, or choose another folder",
+                        c->folder, key, before, here);
+    }
+    return QKV_OK;
+}
+
+static enum qkv_status check_record(struct qkv_comparison *c, const char *path, const json_t *now) {
+    struct qkv_map map;
+    enum qkv_status status = qkv_read_file(c->ctx, path, &map);
+    if (status) return status;
+    json_t *then;
+    const struct qkv_json_text text = {.name = path,
+                                       .help = "restore the file, or choose another folder",
+                                       .data = map.data,
+                                       .size = map.size,
+                                       .max_size = RECORD_BYTES};
+    status = qkv_json_load(c->ctx, &text, &then);
+    qkv_unmap_file(&map);
+    if (status) return status;
+    const char *format = json_string_value(json_object_get(then, "format"));
+    if (!format || strcmp(format, "qkv-compare") != 0)
+        status = qkv_fail(c->ctx, QKV_FORMAT, "%s is no record of a comparison; choose another folder", path);
+    else
+        status = record_compare(c, then, now);
+    json_decref(then);
+    return status;
+}
+
+/* A folder that holds a run or a model is no place for others. Files of the names that a comparison writes are somebody else's
+ * where no comparison has begun: they are taken away only by force. */
+static enum qkv_status check_free(struct qkv_comparison *c, bool force) {
+    static const struct {
+        const char *name, *what; /* NULL: a file that a comparison writes */
+    } files[] = {{"train.json", "run"}, {"model.safetensors", "model"}, {"config.json", "model"}, {"train.txt", NULL},
+                 {"valid.txt", NULL},   {"results.json", NULL},         {"results.csv", NULL},    {"index.html", NULL}};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char *path = qkv_join_path(c->ctx, c->folder, files[i].name);
+        if (!path) return QKV_MEMORY;
+        bool found = qkv_file_exists(path), ours = !files[i].what;
+        if (found && ours && force) found = unlink(path) != 0;
+        free(path);
+        if (found && ours)
+            return qkv_fail(c->ctx, QKV_FILE,
+                            "%s already holds a %s that is not of a comparison; choose another folder, or --force to "
+                            "replace it",
+                            c->folder, files[i].name);
+        if (found)
+            return qkv_fail(c->ctx, QKV_FILE, "%s already holds a %s; choose another folder", c->folder, files[i].what);
+    }
+    return QKV_OK;
+}
+
+enum qkv_status qkv_comparison_record(struct qkv_comparison *c, const struct qkv_compare_options *options) {
+    struct qkv_json json = {.ctx = c->ctx};
+    char *path = qkv_join_path(c->ctx, c->folder, RECORD_FILE);
+    put_all(&json, c, options);
+    enum qkv_status status = path ? json.status : QKV_MEMORY;
+    json_t *now = NULL;
+    if (!status)
+        status =
+            qkv_json_load(c->ctx,
+                          &(struct qkv_json_text){
+                              .name = path, .data = json.text.data, .size = json.text.size, .max_size = RECORD_BYTES},
+                          &now);
+    if (!status) status = qkv_make_folder(c->ctx, c->folder);
+    if (!status) status = qkv_lock_folder(c->ctx, c->folder, "another comparison is running in this folder", &c->lock);
+    if (!status && qkv_file_exists(path)) {
+        status = check_record(c, path, now);
+    } else if (!status) {
+        status = check_free(c, options->force);
+        if (!status) status = qkv_buffer_append(c->ctx, &json.text, "\n", 1);
+        if (!status) status = qkv_write_file(c->ctx, path, json.text.data, json.text.size);
+    }
+    json_decref(now);
+    qkv_buffer_free(&json.text);
+    free(path);
+    return status;
+}

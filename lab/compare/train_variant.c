@@ -1,0 +1,92 @@
+/* train: the variants trained one after the other, with the first seed all of them, then with the next. Each is a run like any
+ * other; what is begun is gone on with. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lab/compare/compare_room.h"
+
+/* Whether a run has made all of its steps. */
+static bool has_ended(struct qkv_comparison *c, const char *folder) {
+    struct qkv_run *run = NULL;
+    char *model = qkv_join_path(c->ctx, folder, "model.safetensors"), *log = qkv_join_path(c->ctx, folder, "log.jsonl");
+    bool ended = model && log && qkv_file_exists(model) && qkv_file_exists(log) &&
+                 !qkv_run_read(c->ctx, folder, &run) && qkv_run_ended(run);
+    qkv_run_free(run);
+    free(model);
+    free(log);
+    return ended;
+}
+
+static enum qkv_status open_run(struct qkv_comparison *c, const struct qkv_variant_state *v, size_t seed,
+                                const char *folder, const struct qkv_compare_listener *l,
+                                struct qkv_trainer **trainer) {
+    char *begun = qkv_join_path(c->ctx, folder, "train.json");
+    if (!begun) return QKV_MEMORY;
+    bool goes_on = qkv_file_exists(begun);
+    free(begun);
+    if (goes_on) return qkv_trainer_resume(c->ctx, folder, 0, l->progress, l->user, trainer);
+    struct qkv_train_options options;
+    enum qkv_status status = qkv_variant_options(c, v, seed, &options);
+    return status ? status
+                  : qkv_trainer_create(c->ctx, &v->shown.spec, &options, folder, l->progress, l->user, trainer);
+}
+
+/* What a trainer has said by now, and no other one before. */
+static enum qkv_status train_variant_tell(struct qkv_comparison *c, const struct qkv_trainer *trainer,
+                                          const struct qkv_compare_listener *l) {
+    const char *note;
+    for (size_t i = 0; (note = qkv_trainer_note(trainer, i)); i++) {
+        size_t k = 0;
+        while (k < c->notes.count && strcmp(c->notes.items[k], note) != 0) k++;
+        if (k < c->notes.count) continue;
+        if (l->note) l->note(l->user, note);
+        enum qkv_status status = qkv_texts_add(c->ctx, &c->notes, "%s", note);
+        if (status) return status;
+    }
+    return QKV_OK;
+}
+
+static enum qkv_status train_variant_go(struct qkv_trainer *trainer, size_t variant, size_t seed,
+                                        const struct qkv_compare_listener *l) {
+    for (;;) {
+        struct qkv_train_report r = {0};
+        enum qkv_status status = qkv_trainer_step(trainer, &r);
+        if (status) return status;
+        bool more = !l->step || l->step(l->user, variant, seed, &r);
+        if (r.step >= r.steps) return QKV_OK;
+        if (more) continue;
+        status = r.saved ? QKV_OK : qkv_trainer_save(trainer);
+        return status ? status : QKV_STOPPED;
+    }
+}
+
+static enum qkv_status train_variant_train(struct qkv_comparison *c, size_t variant, size_t seed,
+                                           const struct qkv_compare_listener *l) {
+    struct qkv_variant_state *v = &c->variants[variant];
+    struct qkv_trainer *trainer = NULL;
+    char *folder = qkv_join_path(c->ctx, c->folder, v->folders.items[seed]);
+    if (!folder) return QKV_MEMORY;
+    enum qkv_status status = QKV_OK;
+    if (!has_ended(c, folder)) {
+        status = open_run(c, v, seed, folder, l, &trainer);
+        if (!status) status = train_variant_tell(c, trainer, l);
+        if (!status) status = train_variant_go(trainer, variant, seed, l);
+    }
+    if (status && status != QKV_STOPPED) {
+        qkv_variant_fail(c, v);
+        status = QKV_OK;
+    }
+    qkv_trainer_free(trainer);
+    free(folder);
+    return status;
+}
+
+enum qkv_status qkv_comparison_train(struct qkv_comparison *c, const struct qkv_compare_listener *listener) {
+    QKV_CALL(c->ctx);
+    static const struct qkv_compare_listener nobody = {0};
+    enum qkv_status status = QKV_OK;
+    for (size_t s = 0; s < c->seeds; s++)
+        for (size_t i = 0; i < c->count && !status; i++)
+            if (!c->variants[i].shown.failure) status = train_variant_train(c, i, s, listener ? listener : &nobody);
+    return status;
+}

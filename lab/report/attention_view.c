@@ -1,0 +1,283 @@
+/* look: a model run once over a text, and the weights of its attentions, some rows at a time. The text becomes the ids that the
+ * model saw in training: a lone decoder's as they are, a classifier's between <s> and </s>, sources before </s>, targets behind
+ * <s>. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lab/report/report_room.h"
+#include "text/sequence.h"
+
+/* ---- the text as ids ---------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status check_model(struct qkv_model *model) {
+    const struct qkv_spec *spec = qkv_model_spec(model);
+    bool source = spec->encoder.layers > 0, target = spec->decoder.layers > 0;
+    const char *missing =
+        source && !qkv_model_source_tokenizer(model) && qkv_model_tokenizer(model) ? "source_tokenizer.json"
+        : (source && !qkv_model_source_tokenizer(model)) || (target && !qkv_model_tokenizer(model)) ? "tokenizer.json"
+                                                                                                    : NULL;
+    if (!missing) return QKV_OK;
+    return qkv_fail(qkv_model_context(model), QKV_ARGUMENT,
+                    "the model has no tokenizer, so it reads no text; put its %s into the model's folder", missing);
+}
+
+static enum qkv_status check_length(const struct qkv_attention_view *look, const struct qkv_look_side *side,
+                                    const char *what, size_t added) {
+    size_t most = (size_t)qkv_model_spec(look->model)->context;
+    if (side->count <= added)
+        return qkv_fail(look->ctx, QKV_ARGUMENT, "the %s is empty: there is nothing to attend to", what);
+    if (side->count > most)
+        return qkv_fail(look->ctx, QKV_ARGUMENT, "the %s has %zu tokens, but the model's context is %zu; shorten it",
+                        what, side->count, most);
+    if (side->count > UINT16_MAX)
+        return qkv_fail(look->ctx, QKV_ARGUMENT, "the %s has %zu tokens; at most %d can be looked at", what,
+                        side->count, UINT16_MAX);
+    return QKV_OK;
+}
+
+/* What an encoder reads: see where it learnt. */
+static enum qkv_status read_encoder(struct qkv_attention_view *look, const char *text, size_t size) {
+    const struct qkv_spec *spec = qkv_model_spec(look->model);
+    struct qkv_look_side *s = &look->encoder;
+    bool pair = spec->decoder.layers > 0, classifier = !pair && spec->head.kind == QKV_HEAD_CLASSIFY;
+    s->tokenizer = qkv_model_source_tokenizer(look->model);
+    int mask = qkv_tokenizer_special(s->tokenizer, QKV_TOKEN_MASK);
+    if (!size) return check_length(look, s, pair ? "source" : "prompt", 0);
+    enum qkv_status status =
+        pair || classifier || mask < 0
+            ? qkv_source_encode(look->ctx, s->tokenizer, text, size, classifier, pair || classifier, &s->ids, &s->count)
+            : qkv_masked_encode(look->ctx, s->tokenizer, text, size, mask, &s->ids, &s->count);
+    return status ? status : check_length(look, s, pair ? "source" : "prompt", 0);
+}
+
+/* Keeps the ids of the best hypothesis behind a begin. */
+static bool take_target(void *user, size_t source, const struct qkv_hypothesis *found, size_t count) {
+    struct qkv_attention_view *look = user;
+    (void)source;
+    if (!count || look->decoder.ids) return true;
+    look->decoder.ids = malloc((found[0].count + 1) * sizeof(int32_t));
+    if (!look->decoder.ids) return false;
+    look->decoder.ids[0] = (int32_t)qkv_tokenizer_special(look->decoder.tokenizer, QKV_TOKEN_BEGIN);
+    if (found[0].count) memcpy(look->decoder.ids + 1, found[0].ids, found[0].count * sizeof(int32_t));
+    look->decoder.count = found[0].count + 1;
+    return true;
+}
+
+static enum qkv_status find_target(struct qkv_attention_view *look) {
+    struct qkv_search_options o = qkv_search_defaults();
+    const int32_t *source = look->encoder.ids;
+    enum qkv_status status = qkv_search(look->model, &source, &look->encoder.count, 1, &o, take_target, look);
+    look->greedy = true;
+    if (!status && !look->decoder.ids) return qkv_fail_memory(look->ctx, sizeof(int32_t), "a target");
+    return status == QKV_STOPPED ? qkv_fail_memory(look->ctx, sizeof(int32_t), "a target") : status;
+}
+
+static enum qkv_status read_decoder(struct qkv_attention_view *look, const struct qkv_look_options *o) {
+    struct qkv_look_side *s = &look->decoder;
+    bool pair = look->encoder.tokenizer != NULL;
+    enum qkv_status status;
+    s->tokenizer = qkv_model_tokenizer(look->model);
+    if (pair && !o->target)
+        status = find_target(look);
+    else if (pair)
+        status =
+            qkv_sequence_encode(look->ctx, s->tokenizer, o->target, o->target_size, true, false, &s->ids, &s->count);
+    else
+        status = o->text_size ? qkv_tokenizer_encode_sequence(look->ctx, s->tokenizer, o->text, o->text_size, true,
+                                                              &s->ids, &s->count)
+                              : QKV_OK;
+    size_t most = (size_t)qkv_model_spec(look->model)->context;
+    if (!status && look->greedy && s->count > most) s->count = most; /* the last of a full context is read by nobody */
+    return status ? status : check_length(look, s, pair ? "target" : "prompt", 0);
+}
+
+enum qkv_status qkv_look_read(struct qkv_attention_view *look, const struct qkv_look_options *o) {
+    const struct qkv_spec *spec = qkv_model_spec(look->model);
+    enum qkv_status status = check_model(look->model);
+    if (!status && o->target && !(spec->encoder.layers && spec->decoder.layers))
+        return qkv_fail(look->ctx, QKV_ARGUMENT,
+                        "a target is for models with encoder and decoder; this one has %s alone: leave it out",
+                        spec->encoder.layers ? "an encoder" : "a decoder");
+    if (!status && spec->encoder.layers) status = read_encoder(look, o->text, o->text_size);
+    if (!status && spec->decoder.layers) status = read_decoder(look, o);
+    return status;
+}
+
+/* ---- the pass ------------------------------------------------------------------------------------------------------------ */
+
+static enum qkv_status attention_view_run(struct qkv_attention_view *look) {
+    bool pair = look->encoder.count && look->decoder.count;
+    const struct qkv_look_side *main = look->decoder.count ? &look->decoder : &look->encoder;
+    struct qkv_pass_options o = {.B = 1, .T = main->count, .weights = true};
+    struct qkv_batch batch = {.B = 1, .T = main->count, .ids = main->ids};
+    if (pair) {
+        o.source_T = batch.source_T = look->encoder.count;
+        batch.source = look->encoder.ids;
+    }
+    enum qkv_status status = qkv_pass_create(look->model, &o, &look->pass);
+    return status ? status : qkv_pass_forward(look->pass, &batch);
+}
+
+static struct qkv_attention_view_head attention_view_describe(const struct qkv_array *array) {
+    bool encoder = !strncmp(array->name, "encoder", 7), cross = strstr(array->name, ".cross") != NULL;
+    const char *number = strstr(array->name, "layers.");
+    return (struct qkv_attention_view_head){.name = array->name,
+                                            .kind = cross     ? QKV_LOOK_CROSS
+                                                    : encoder ? QKV_LOOK_ENCODER
+                                                              : QKV_LOOK_DECODER,
+                                            .layer = number ? strtoul(number + 7, NULL, 10) : 0,
+                                            .heads = array->shape[1],
+                                            .queries = array->shape[2],
+                                            .keys = array->shape[3],
+                                            .encoder_queries = encoder,
+                                            .encoder_keys = encoder || cross};
+}
+
+static enum qkv_status list_attentions(struct qkv_attention_view *look) {
+    struct qkv_array array;
+    size_t keys = look->encoder.count > look->decoder.count ? look->encoder.count : look->decoder.count;
+    while (qkv_pass_attention(look->pass, look->count, &array)) look->count++;
+    look->attentions = qkv_allocate(look->ctx, look->count, sizeof *look->attentions);
+    look->statistics = qkv_allocate(look->ctx, look->count, sizeof *look->statistics);
+    look->rows = qkv_allocate(look->ctx, keys, QKV_LOOK_ROWS * sizeof *look->rows);
+    look->sum = qkv_allocate(look->ctx, keys, QKV_LOOK_ROWS * sizeof *look->sum);
+    if (!look->attentions || !look->statistics || !look->rows || !look->sum) return QKV_MEMORY;
+    for (size_t i = 0; i < look->count && qkv_pass_attention(look->pass, i, &array); i++) {
+        look->attentions[i] = attention_view_describe(&array);
+        look->statistics[i] = qkv_allocate(look->ctx, array.shape[1], sizeof **look->statistics);
+        if (!look->statistics[i]) return QKV_MEMORY;
+    }
+    return QKV_OK;
+}
+
+/* ---- weights -------------------------------------------------------------------------------------------------------------- */
+
+bool qkv_attention_view_head(const struct qkv_attention_view *look, size_t i,
+                             struct qkv_attention_view_head *attention) {
+    if (i >= look->count) return false;
+    *attention = look->attentions[i];
+    return true;
+}
+
+enum qkv_status qkv_look_weights(struct qkv_attention_view *look, size_t i, size_t head, size_t first, size_t rows,
+                                 float *out) {
+    QKV_CALL(look->ctx);
+    if (head != SIZE_MAX || i >= look->count)
+        return qkv_pass_weights(look->pass, i, QKV_ATTENTION_WEIGHTS, 0, head, first, rows, out);
+    const struct qkv_attention_view_head *a = &look->attentions[i];
+    float *one = look->sum;
+    enum qkv_status status = QKV_OK;
+    for (size_t done = 0; done < rows && !status;) { /* as many as there is scratch for */
+        size_t some = rows - done < QKV_LOOK_ROWS ? rows - done : QKV_LOOK_ROWS, n = some * a->keys;
+        float *to = out + done * a->keys;
+        memset(to, 0, n * sizeof *to);
+        for (size_t h = 0; h < a->heads && !status; h++) {
+            status = qkv_pass_weights(look->pass, i, QKV_ATTENTION_WEIGHTS, 0, h, first + done, some, one);
+            for (size_t k = 0; k < n && !status; k++) to[k] += one[k] / (float)a->heads;
+        }
+        done += some;
+    }
+    return status;
+}
+
+enum qkv_status qkv_look_walk(struct qkv_attention_view *look, size_t i, size_t head, qkv_take_rows *take, void *user) {
+    size_t queries = look->attentions[i].queries;
+    enum qkv_status status = QKV_OK;
+    for (size_t first = 0; first < queries && !status; first += QKV_LOOK_ROWS) {
+        size_t rows = queries - first < QKV_LOOK_ROWS ? queries - first : QKV_LOOK_ROWS;
+        status = qkv_look_weights(look, i, head, first, rows, look->rows);
+        if (!status && !take(user, first, rows, look->rows)) status = QKV_STOPPED;
+    }
+    return status;
+}
+
+struct measure {
+    size_t keys;
+    double entropy, distance;
+    bool finite;
+};
+
+static bool measure_rows(void *user, size_t first, size_t rows, const float *weights) {
+    struct measure *m = user;
+    for (size_t r = 0; r < rows; r++)
+        for (size_t k = 0; k < m->keys; k++) {
+            double w = (double)weights[r * m->keys + k];
+            if (!isfinite(w)) m->finite = false;
+            if (w > 0) m->entropy -= w * log2(w);
+            m->distance += w * fabs((double)(first + r) - (double)k);
+        }
+    return m->finite;
+}
+
+static enum qkv_status measure_heads(struct qkv_attention_view *look) {
+    for (size_t i = 0; i < look->count; i++) {
+        const struct qkv_attention_view_head *a = &look->attentions[i];
+        for (size_t h = 0; h < a->heads; h++) {
+            struct measure m = {.keys = a->keys, .finite = true};
+            enum qkv_status status = qkv_look_walk(look, i, h, measure_rows, &m);
+            if (!m.finite)
+                return qkv_fail(look->ctx, QKV_NUMBER,
+                                "the weights of head %zu of %s are no finite numbers: the model's weights are broken; "
+                                "take those of an earlier checkpoint",
+                                h, a->name);
+            if (status) return status;
+            look->statistics[i][h].entropy = m.entropy / (double)a->queries + 0.0;
+            look->statistics[i][h].distance = m.distance / (double)a->queries;
+        }
+    }
+    return QKV_OK;
+}
+
+enum qkv_status qkv_look_head(const struct qkv_attention_view *look, size_t i, size_t head,
+                              struct qkv_head_statistics *statistics) {
+    QKV_CALL(look->ctx);
+    if (i >= look->count || head >= look->attentions[i].heads)
+        return qkv_fail(look->ctx, QKV_ARGUMENT, "there is no head %zu of attention %zu", head, i);
+    *statistics = look->statistics[i][head];
+    return QKV_OK;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------------------------------------- */
+
+enum qkv_status qkv_look_create(struct qkv_model *model, const struct qkv_look_options *options,
+                                struct qkv_attention_view **out) {
+    QKV_CALL(qkv_model_context(model));
+    struct qkv_context *ctx = qkv_model_context(model);
+    struct qkv_attention_view *look = *out = qkv_allocate(ctx, 1, sizeof *look);
+    if (!look) return QKV_MEMORY;
+    look->ctx = ctx;
+    look->model = model;
+    enum qkv_status status = qkv_look_read(look, options);
+    if (!status) status = attention_view_run(look);
+    if (!status) status = list_attentions(look);
+    if (!status) status = measure_heads(look);
+    if (!status) return QKV_OK;
+    qkv_look_free(look);
+    *out = NULL;
+    return status;
+}
+
+void qkv_look_free(struct qkv_attention_view *look) {
+    if (!look) return;
+    for (size_t i = 0; look->statistics && i < look->count; i++) free(look->statistics[i]);
+    qkv_pass_free(look->pass);
+    qkv_free(look->encoder.ids);
+    qkv_free(look->decoder.ids);
+    free(look->attentions);
+    free(look->statistics);
+    free(look->rows);
+    free(look->sum);
+    free(look);
+}
+
+size_t qkv_look_tokens(const struct qkv_attention_view *look, bool encoder) {
+    return encoder ? look->encoder.count : look->decoder.count;
+}
+
+const char *qkv_look_token(const struct qkv_attention_view *look, bool encoder, size_t t, size_t *size) {
+    const struct qkv_look_side *side = encoder ? &look->encoder : &look->decoder;
+    const char *text = t < side->count ? qkv_tokenizer_token(side->tokenizer, side->ids[t], size) : NULL;
+    if (!text) *size = 0;
+    return text ? text : "";
+}

@@ -1,0 +1,229 @@
+/* look_page: the data of the attention page. A weight w is kept as the byte round(255·sqrt(w)): small weights keep their
+ * proportions, and 0 is below 4·10⁻⁶.
+ *
+ * A head is stored as base64 of
+ *   "all":  for every query a row of bytes, up to the last key that any weight is kept of in this attention's row t: causal rows have
+ *           t + 1, others all keys;
+ *   "most": for every query k bytes, the largest weights, largest first, and then, for every query, their k keys as 16 bits,
+ *           low byte first: what is not there is at most the smallest one that is. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lab/report/report_room.h"
+
+enum { DENSE_BYTES = 3 << 20, SPARSE_BYTES = 12 << 20, MOST_KEPT = 64, ENTRY = 3 };
+
+struct picture {
+    struct qkv_attention_view *look;
+    const struct qkv_look_selection *selection;
+    struct qkv_json json;
+    size_t kept;         /* weights of a row; 0: all */
+    unsigned char *head; /* the bytes of one head */
+    size_t used;         /* of them */
+    /* of the attention that is being written */
+    size_t queries, keys;
+    bool causal;
+};
+
+static unsigned char attention_view_page_quantized(float w) {
+    return (unsigned char)(255 * sqrt((double)(w < 0 ? 0 : w > 1 ? 1 : w)) + 0.5);
+}
+
+static bool is_causal(const struct qkv_attention_view *look, const struct qkv_attention_view_head *a) {
+    const struct qkv_spec *spec = qkv_model_spec(look->model);
+    return a->kind == QKV_LOOK_DECODER   ? spec->decoder.attention.causal
+           : a->kind == QKV_LOOK_ENCODER ? spec->encoder.attention.causal
+                                         : false;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------------------------------------ */
+
+static bool take_dense(void *user, size_t first, size_t rows, const float *weights) {
+    struct picture *p = user;
+    for (size_t r = 0; r < rows; r++) {
+        size_t n = p->causal && first + r + 1 < p->keys ? first + r + 1 : p->keys;
+        for (size_t k = 0; k < n; k++) p->head[p->used++] = attention_view_page_quantized(weights[r * p->keys + k]);
+    }
+    return true;
+}
+
+/* The largest weights of a row so far, as a heap whose root is the smallest of them. */
+struct kept {
+    float weight;
+    uint16_t key;
+};
+
+static bool is_less(const struct kept *a, const struct kept *b) { /* of equal weights the first key is the larger */
+    return a->weight < b->weight || (!(b->weight < a->weight) && a->key > b->key);
+}
+
+static void sift_down(struct kept *heap, size_t count, size_t i) {
+    for (size_t child; (child = 2 * i + 1) < count; i = child) {
+        if (child + 1 < count && is_less(&heap[child + 1], &heap[child])) child++;
+        if (!is_less(&heap[child], &heap[i])) return;
+        struct kept swap = heap[i];
+        heap[i] = heap[child];
+        heap[child] = swap;
+    }
+}
+
+static int larger_first(const void *a, const void *b) {
+    return is_less(a, b) ? 1 : is_less(b, a) ? -1 : 0;
+}
+
+static bool take_largest(void *user, size_t first, size_t rows, const float *weights) {
+    struct picture *p = user;
+    struct kept heap[MOST_KEPT];
+    for (size_t r = 0; r < rows; r++) {
+        for (size_t k = 0; k < p->keys; k++) {
+            struct kept entry = {weights[r * p->keys + k], (uint16_t)k};
+            if (k < p->kept) {
+                heap[k] = entry;
+                for (size_t i = p->kept / 2 + 1; k + 1 == p->kept && i-- > 0;) sift_down(heap, p->kept, i);
+            } else if (is_less(&heap[0], &entry)) {
+                heap[0] = entry;
+                sift_down(heap, p->kept, 0);
+            }
+        }
+        qsort(heap, p->kept, sizeof *heap, larger_first);
+        unsigned char *values = p->head + (first + r) * p->kept;
+        unsigned char *keys = p->head + p->queries * p->kept + 2 * (first + r) * p->kept;
+        for (size_t i = 0; i < p->kept; i++) {
+            values[i] = attention_view_page_quantized(heap[i].weight);
+            keys[2 * i] = (unsigned char)(heap[i].key & 255);
+            keys[2 * i + 1] = (unsigned char)(heap[i].key >> 8);
+        }
+    }
+    p->used = ENTRY * p->queries * p->kept;
+    return true;
+}
+
+/* ---- how much is kept -------------------------------------------------------------------------------------------------------- */
+
+/* All weights where that is little; else as many of each row as the file has room for. */
+static enum qkv_status choose_kept(struct picture *p, size_t *head_bytes) {
+    double all = 0, rows = 0;
+    size_t largest = 1, queries = 0, keys = SIZE_MAX;
+    for (size_t i = 0; i < p->look->count; i++) {
+        const struct qkv_attention_view_head *a = &p->look->attentions[i];
+        if (!qkv_look_selects(p->selection, a, SIZE_MAX)) continue;
+        size_t heads = p->selection && p->selection->head >= 0 ? 1 : a->heads;
+        double cells = (double)a->queries * (double)a->keys;
+        all += (double)heads * (is_causal(p->look, a) ? cells / 2 : cells);
+        rows += (double)heads * (double)a->queries;
+        if (a->queries * a->keys > largest) largest = a->queries * a->keys;
+        if (a->queries > queries) queries = a->queries;
+        if (a->keys < keys) keys = a->keys;
+    }
+    *head_bytes = largest;
+    if (all <= DENSE_BYTES) return QKV_OK;
+    double room = SPARSE_BYTES / (ENTRY * rows);
+    if (room < 1)
+        return qkv_fail(p->look->ctx, QKV_ARGUMENT,
+                        "%.0f rows of weights are too many for a page; choose one layer of the model, or a shorter "
+                        "text",
+                        rows);
+    p->kept = room < MOST_KEPT ? (size_t)room : MOST_KEPT;
+    if (p->kept > keys) p->kept = keys;
+    *head_bytes = ENTRY * queries * p->kept;
+    return QKV_OK;
+}
+
+/* ---- the data ------------------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status put_heads(struct picture *p, size_t i) {
+    const struct qkv_attention_view_head *a = &p->look->attentions[i];
+    struct qkv_json *json = &p->json;
+    enum qkv_status status = QKV_OK;
+    qkv_json_key(json, "heads");
+    qkv_json_begin(json, '[');
+    for (size_t h = 0; h < a->heads && !status; h++) {
+        if (!qkv_look_selects(p->selection, a, h)) continue;
+        const struct qkv_head_statistics *s = &p->look->statistics[i][h];
+        p->used = 0;
+        status = qkv_look_walk(p->look, i, h, p->kept ? take_largest : take_dense, p);
+        qkv_json_begin(json, '{');
+        qkv_json_put_integer(json, "head", (int64_t)h);
+        qkv_json_put_number(json, "entropy", s->entropy, 5);
+        qkv_json_put_number(json, "distance", s->distance, 5);
+        qkv_json_key(json, "weights");
+        qkv_json_base64(json, p->head, p->used);
+        qkv_json_end(json, '}');
+    }
+    qkv_json_end(json, ']');
+    return status ? status : json->status;
+}
+
+static enum qkv_status put_all(struct picture *p) {
+    struct qkv_json *json = &p->json;
+    enum qkv_status status = QKV_OK;
+    qkv_json_begin(json, '{');
+    qkv_json_put_text(json, "kind", "attention");
+    qkv_json_put_text(json, "stored", p->kept ? "most" : "all");
+    qkv_json_put_integer(json, "kept", (int64_t)p->kept);
+    qkv_json_key(json, "greedy");
+    qkv_json_bool(json, p->look->greedy);
+    qkv_look_put_tokens(p->look, json);
+    qkv_json_key(json, "attentions");
+    qkv_json_begin(json, '[');
+    for (size_t i = 0; i < p->look->count && !status; i++) {
+        const struct qkv_attention_view_head *a = &p->look->attentions[i];
+        if (!qkv_look_selects(p->selection, a, SIZE_MAX)) continue;
+        p->queries = a->queries;
+        p->keys = a->keys;
+        p->causal = is_causal(p->look, a);
+        qkv_json_begin(json, '{');
+        qkv_look_put_attention(json, a);
+        qkv_json_key(json, "causal");
+        qkv_json_bool(json, p->causal);
+        status = put_heads(p, i);
+        qkv_json_end(json, '}');
+    }
+    qkv_json_end(json, ']');
+    qkv_json_end(json, '}');
+    return json->status ? json->status : status;
+}
+
+static void attention_view_page_describe(const struct qkv_attention_view *look, char *text, size_t size) {
+    const struct qkv_spec *spec = qkv_model_spec(look->model);
+    int encoder = spec->encoder.layers, decoder = spec->decoder.layers;
+    if (encoder && decoder)
+        snprintf(text, size, "encoder of %d and decoder of %d layers, width %d; %zu tokens to %zu%s", encoder, decoder,
+                 spec->d_model, look->encoder.count, look->decoder.count,
+                 look->greedy ? ", found by greedy search" : "");
+    else
+        snprintf(text, size, "%s of %d layer%s, %d heads, width %d; %zu token%s", encoder ? "encoder" : "decoder",
+                 encoder + decoder, encoder + decoder == 1 ? "" : "s",
+                 encoder ? spec->encoder.attention.heads : spec->decoder.attention.heads, spec->d_model,
+                 look->encoder.count + look->decoder.count,
+                 look->encoder.count + look->decoder.count == 1 ? ": it can attend to itself only" : "s");
+}
+
+enum qkv_status qkv_look_write_page(struct qkv_attention_view *look, const struct qkv_look_selection *selection,
+                                    const char *path) {
+    QKV_CALL(look->ctx);
+    static const char *const scripts[] = {"heat.js", "lines.js", "attend.js", NULL};
+    struct picture p = {.look = look, .selection = selection, .json = {.ctx = look->ctx}};
+    char title[256], summary[256];
+    size_t head_bytes;
+    enum qkv_status status = qkv_look_check(look, selection);
+    if (!status) status = choose_kept(&p, &head_bytes);
+    if (status) return status;
+    p.head = qkv_allocate(look->ctx, head_bytes, 1);
+    status = p.head ? put_all(&p) : QKV_MEMORY;
+    snprintf(title, sizeof title, "Attention%s%.200s", selection && selection->title ? " of " : "",
+             selection && selection->title ? selection->title : "");
+    attention_view_page_describe(look, summary, sizeof summary);
+    if (!status)
+        status = qkv_page_write(look->ctx,
+                                &(struct qkv_page){.title = title,
+                                                   .summary = summary,
+                                                   .scripts = scripts,
+                                                   .data = p.json.text.data,
+                                                   .data_size = p.json.text.size},
+                                path);
+    qkv_buffer_free(&p.json.text);
+    free(p.head);
+    return status;
+}

@@ -1,0 +1,262 @@
+/* inspect: a model run once over a text with somebody listening: what the numbers are like after every block and sublayer, and
+ * how large the gradients of each are. In post-norm transformers those of the last blocks are the largest at the start of training,
+ * in pre-norm ones they are about alike (Xiong et al. 2020, "On layer normalization in the transformer architecture"). */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lab/report/inspect.h"
+#include "text/sequence.h"
+
+/* ---- statistics ----------------------------------------------------------------------------------------------------------- */
+
+struct qkv_statistics qkv_statistics_of(const float *x, size_t count) {
+    struct qkv_statistics s = {.count = count, .mean = NAN, .deviation = NAN, .least = NAN, .most = NAN};
+    double sum = 0, squares = 0;
+    size_t finite = 0;
+    for (size_t i = 0; i < count; i++) {
+        double v = (double)x[i];
+        if (!isfinite(v)) continue;
+        sum += v;
+        if (!finite || v < s.least) s.least = v;
+        if (!finite || v > s.most) s.most = v;
+        finite++;
+    }
+    s.broken = count ? (double)(count - finite) / (double)count : 0;
+    if (!finite) return s;
+    s.mean = sum / (double)finite;
+    for (size_t i = 0; i < count; i++) {
+        double d = (double)x[i] - s.mean;
+        if (isfinite(d)) squares += d * d;
+    }
+    s.deviation = sqrt(squares / (double)finite);
+    return s;
+}
+
+static void inspect_listen(void *user, const struct qkv_hook_point *point) {
+    struct qkv_inspection *in = user;
+    if (in->count == in->capacity) return; /* there are never more */
+    in->rows[in->count++] =
+        (struct qkv_inspect_row){.kind = point->kind,
+                                 .encoder = point->encoder,
+                                 .layer = point->layer,
+                                 .values = qkv_statistics_of(point->values, point->rows * point->columns),
+                                 .gradient = NAN};
+}
+
+/* ---- what is to be predicted ------------------------------------------------------------------------------------------------ */
+
+static enum qkv_status refuse_target(struct qkv_inspection *in) {
+    return qkv_fail(in->look.ctx, QKV_ARGUMENT,
+                    "a target is for models that do not predict the text's own next tokens, as this one does: leave it "
+                    "out");
+}
+
+/* A text's tokens predict the next ones; targets of pairs end with their end. */
+static enum qkv_status aim_next(struct qkv_inspection *in, const struct qkv_look_side *side, int32_t last) {
+    for (size_t t = 0; t + 1 < side->count; t++) in->targets[t] = side->ids[t + 1];
+    in->targets[side->count - 1] = last;
+    snprintf(in->about, sizeof in->about, "the next of %zu token%s", side->count, side->count == 1 ? "" : "s");
+    return QKV_OK;
+}
+
+/* The tokens under the masks, or, without a text that knows them, all others. */
+static enum qkv_status aim_masked(struct qkv_inspection *in, const struct qkv_inspect_options *o) {
+    const struct qkv_look_side *side = &in->look.encoder;
+    struct qkv_context *ctx = in->look.ctx;
+    int mask = qkv_tokenizer_special(side->tokenizer, QKV_TOKEN_MASK);
+    int32_t *whole = NULL;
+    size_t count = side->count, masks = 0;
+    enum qkv_status status = QKV_OK;
+    for (size_t t = 0; t < side->count; t++) masks += mask >= 0 && side->ids[t] == mask;
+    if (o->target)
+        status = qkv_source_encode(ctx, side->tokenizer, o->target, o->target_size, false, false, &whole, &count);
+    if (!status && count != side->count)
+        status = qkv_fail(ctx, QKV_ARGUMENT,
+                          "the target has %zu tokens and the prompt %zu: it must be the prompt with its masks filled, "
+                          "token for token",
+                          count, side->count);
+    for (size_t t = 0; t < side->count && !status; t++) {
+        bool masked = mask >= 0 && side->ids[t] == mask;
+        bool counts = o->target ? masked || !masks : !masked;
+        in->targets[t] = !counts ? QKV_IGNORE : whole ? whole[t] : side->ids[t];
+    }
+    snprintf(in->about, sizeof in->about, "%s of %zu tokens",
+             o->target && masks ? "those under the masks" : "each again", side->count);
+    qkv_free(whole);
+    return status;
+}
+
+/* The class that the text is given, or that the model finds likeliest. */
+static enum qkv_status aim_class(struct qkv_inspection *in, const struct qkv_inspect_options *o) {
+    struct qkv_model *model = in->look.model;
+    size_t classes = (size_t)qkv_model_spec(model)->head.classes, best = classes;
+    for (size_t k = 0; k < classes && o->target; k++) {
+        const char *name = qkv_model_label(model, k);
+        char number[24];
+        snprintf(number, sizeof number, "%zu", k);
+        if (!name) name = number;
+        if (strlen(name) == o->target_size && !memcmp(name, o->target, o->target_size)) best = k;
+    }
+    if (o->target && best == classes)
+        return qkv_fail(in->look.ctx, QKV_ARGUMENT,
+                        "the target \"%.*s\" is no class of this model, which has %zu: %s%s, …", (int)o->target_size,
+                        o->target, classes, qkv_model_label(model, 0) ? "" : "numbers from 0",
+                        qkv_model_label(model, 0) ? qkv_model_label(model, 0) : "");
+    const struct qkv_look_side *side = &in->look.encoder;
+    struct qkv_pass_options options = {.B = 1, .T = side->count};
+    struct qkv_batch batch = {.B = 1, .T = side->count, .ids = side->ids};
+    struct qkv_pass *pass = NULL;
+    enum qkv_status status = o->target ? QKV_OK : qkv_pass_create(model, &options, &pass);
+    if (!status && pass) status = qkv_pass_forward(pass, &batch);
+    const float *scores = !status && pass ? qkv_pass_output(pass).data : NULL;
+    for (size_t k = 0; k < classes && scores; k++)
+        if (best == classes || scores[k] > scores[best]) best = k;
+    qkv_pass_free(pass);
+    in->targets[0] = (int32_t)(best < classes ? best : 0);
+    const char *name = qkv_model_label(model, (size_t)in->targets[0]);
+    snprintf(in->about, sizeof in->about, "the class %.100s%s", name ? name : "by its number",
+             o->target ? "" : ", the likeliest");
+    return status;
+}
+
+static enum qkv_status inspect_aim(struct qkv_inspection *in, const struct qkv_inspect_options *o) {
+    const struct qkv_spec *spec = qkv_model_spec(in->look.model);
+    bool pair = spec->encoder.layers && spec->decoder.layers;
+    const struct qkv_stack_spec *stack = spec->decoder.layers ? &spec->decoder : &spec->encoder;
+    const struct qkv_look_side *side = spec->decoder.layers ? &in->look.decoder : &in->look.encoder;
+    in->targets = qkv_allocate(in->look.ctx, side->count, sizeof *in->targets);
+    if (!in->targets) return QKV_MEMORY;
+    for (size_t t = 0; t < side->count; t++) in->targets[t] = QKV_IGNORE;
+    snprintf(in->about, sizeof in->about, "nothing: the model has no head");
+    if (spec->head.kind == QKV_HEAD_NONE) return o->target && !pair ? refuse_target(in) : QKV_OK;
+    if (spec->head.kind == QKV_HEAD_CLASSIFY) return aim_class(in, o);
+    if (pair) return aim_next(in, side, (int32_t)qkv_tokenizer_special(in->look.decoder.tokenizer, QKV_TOKEN_END));
+    if (!stack->attention.causal) return aim_masked(in, o);
+    return o->target ? refuse_target(in) : aim_next(in, side, QKV_IGNORE);
+}
+
+/* ---- gradients -------------------------------------------------------------------------------------------------------------- */
+
+/* The norm of the gradients of all weights whose name begins so; NaN where there are none, as of an encoder that has the decoder's
+ * embedding. */
+static double gradient_of(struct qkv_model *model, const char *begin) {
+    double sum = 0;
+    bool found = false;
+    for (size_t i = 0; i < qkv_model_parameters(model); i++) {
+        const struct qkv_array *array = qkv_model_parameter(model, i);
+        const float *g = qkv_model_gradient(model, i);
+        if (!g || strncmp(array->name, begin, strlen(begin)) != 0) continue;
+        found = true;
+        for (size_t k = 0; k < qkv_array_elements(array); k++) sum += (double)g[k] * (double)g[k];
+    }
+    return found ? sqrt(sum) : NAN;
+}
+
+static void take_gradients(struct qkv_inspection *in) {
+    for (size_t i = 0; i < in->count; i++) {
+        struct qkv_inspect_row *row = &in->rows[i];
+        const char *stack = row->encoder ? "encoder" : "decoder";
+        char begin[64];
+        switch (row->kind) {
+        case QKV_HOOK_EMBEDDING:
+            snprintf(begin, sizeof begin, "%s.embed.", stack);
+            break;
+        case QKV_HOOK_FINAL:
+            snprintf(begin, sizeof begin, "%s.norm.", stack);
+            break;
+        default:
+            snprintf(begin, sizeof begin, "%s.layers.%zu.%s", stack, row->layer,
+                     row->kind == QKV_HOOK_ATTENTION ? "attn"
+                     : row->kind == QKV_HOOK_CROSS   ? "cross"
+                     : row->kind == QKV_HOOK_FFN     ? "ffn"
+                                                     : "");
+        }
+        row->gradient = gradient_of(in->look.model, begin);
+    }
+}
+
+/* ---- all of it -------------------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status make_rows(struct qkv_inspection *in) {
+    const struct qkv_spec *spec = qkv_model_spec(in->look.model);
+    in->capacity = 4 + 4 * ((size_t)spec->encoder.layers + (size_t)spec->decoder.layers);
+    in->rows = qkv_allocate(in->look.ctx, in->capacity, sizeof *in->rows);
+    return in->rows ? QKV_OK : QKV_MEMORY;
+}
+
+static enum qkv_status inspect_run(struct qkv_inspection *in) {
+    const struct qkv_attention_view *look = &in->look;
+    bool pair = look->encoder.count && look->decoder.count;
+    const struct qkv_look_side *main = look->decoder.count ? &look->decoder : &look->encoder;
+    size_t targets = 0;
+    for (size_t t = 0; t < main->count; t++) targets += in->targets[t] != QKV_IGNORE;
+    struct qkv_pass_options o = {
+        .B = 1, .T = main->count, .train = targets > 0, .hook = inspect_listen, .hook_user = in};
+    struct qkv_batch batch = {.B = 1, .T = main->count, .ids = main->ids, .targets = targets ? in->targets : NULL};
+    struct qkv_pass *pass = NULL;
+    if (pair) {
+        o.source_T = batch.source_T = look->encoder.count;
+        batch.source = look->encoder.ids;
+    }
+    enum qkv_status status = qkv_pass_create(look->model, &o, &pass);
+    if (!status && targets) qkv_model_clear_gradients(look->model);
+    if (!status) status = qkv_pass_forward(pass, &batch);
+    if (!status && targets) status = qkv_pass_backward(pass);
+    if (!status && targets) {
+        in->loss = qkv_pass_loss(pass, &in->counted);
+        in->norm = qkv_model_gradient_norm(look->model);
+        take_gradients(in);
+    }
+    if (targets && pass) qkv_model_clear_gradients(look->model);
+    qkv_pass_free(pass);
+    return status;
+}
+
+enum qkv_status qkv_inspect(struct qkv_model *model, const struct qkv_inspect_options *options,
+                            struct qkv_inspection **out) {
+    QKV_CALL(qkv_model_context(model));
+    struct qkv_context *ctx = qkv_model_context(model);
+    const struct qkv_spec *spec = qkv_model_spec(model);
+    bool pair = spec->encoder.layers && spec->decoder.layers;
+    struct qkv_look_options o = {.text = options->text,
+                                 .text_size = options->text_size,
+                                 .target = pair ? options->target : NULL,
+                                 .target_size = pair ? options->target_size : 0};
+    struct qkv_inspection *in = *out = qkv_allocate(ctx, 1, sizeof *in);
+    if (!in) return QKV_MEMORY;
+    in->look.ctx = ctx;
+    in->look.model = model;
+    in->loss = in->norm = NAN;
+    enum qkv_status status = qkv_look_read(&in->look, &o);
+    if (!status) status = inspect_aim(in, options);
+    if (!status) status = make_rows(in);
+    if (!status) status = inspect_run(in);
+    if (!status) return QKV_OK;
+    qkv_inspection_free(in);
+    *out = NULL;
+    return status;
+}
+
+void qkv_inspection_free(struct qkv_inspection *in) {
+    if (!in) return;
+    qkv_free(in->look.encoder.ids);
+    qkv_free(in->look.decoder.ids);
+    free(in->targets);
+    free(in->rows);
+    free(in);
+}
+
+const struct qkv_inspect_row *qkv_inspection_row(const struct qkv_inspection *in, size_t i) {
+    return i < in->count ? &in->rows[i] : NULL;
+}
+
+double qkv_inspection_loss(const struct qkv_inspection *in, size_t *counted, double *gradient_norm) {
+    if (counted) *counted = in->counted;
+    if (gradient_norm) *gradient_norm = in->norm;
+    return in->loss;
+}
+
+const char *qkv_inspection_about(const struct qkv_inspection *in) {
+    return in->about;
+}

@@ -1,0 +1,96 @@
+/* inspect_page: inspections as JSON, for programs and for a page:
+ *
+ *   {"format": "qkv-inspection", "version": 1,
+ *    "models": [{"name": …, "loss": …, "targets": 18, "about": …, "gradient_norm": …, "decoder_ids": […],
+ *                "rows": [{"stack": "decoder", "layer": 0, "what": "attention", "count": …, "mean": …, "deviation": …,
+ *                          "min": …, "max": …, "not_finite": 0, "gradient_norm": …}]}]} */
+#include <string.h>
+
+#include "lab/report/inspect.h"
+
+static void put_row(struct qkv_json *json, const struct qkv_inspect_row *row) {
+    qkv_json_begin(json, '{');
+    qkv_json_put_text(json, "stack", row->encoder ? "encoder" : "decoder");
+    qkv_json_put_integer(json, "layer", (int64_t)row->layer);
+    qkv_json_put_text(json, "what", qkv_hook_name(row->kind));
+    qkv_json_put_integer(json, "count", (int64_t)row->values.count);
+    qkv_json_put_number(json, "mean", row->values.mean, 9);
+    qkv_json_put_number(json, "deviation", row->values.deviation, 9);
+    qkv_json_put_number(json, "min", row->values.least, 9);
+    qkv_json_put_number(json, "max", row->values.most, 9);
+    qkv_json_put_number(json, "not_finite", row->values.broken, 9);
+    qkv_json_put_number(json, "gradient_norm", row->gradient, 9);
+    qkv_json_end(json, '}');
+}
+
+static void put_ids(struct qkv_json *json, const struct qkv_inspection *in) {
+    for (int side = 0; side < 2; side++) {
+        const struct qkv_look_side *s = side ? &in->look.decoder : &in->look.encoder;
+        if (!s->count) continue;
+        qkv_json_key(json, side ? "decoder_ids" : "encoder_ids");
+        qkv_json_begin(json, '[');
+        for (size_t t = 0; t < s->count; t++) qkv_json_integer(json, s->ids[t]);
+        qkv_json_end(json, ']');
+    }
+}
+
+static void put_all(struct qkv_json *json, struct qkv_inspection *const *list, const char *const *names, size_t count) {
+    qkv_json_begin(json, '{');
+    qkv_json_put_text(json, "format", "qkv-inspection");
+    qkv_json_put_integer(json, "version", 1);
+    qkv_json_key(json, "models");
+    qkv_json_begin(json, '[');
+    for (size_t m = 0; m < count; m++) {
+        const struct qkv_inspection *in = list[m];
+        qkv_json_begin(json, '{');
+        qkv_json_put_text(json, "name", names[m]);
+        qkv_json_put_number(json, "loss", in->loss, 9);
+        qkv_json_put_integer(json, "targets", (int64_t)in->counted);
+        qkv_json_put_text(json, "about", in->about);
+        qkv_json_put_number(json, "gradient_norm", in->norm, 9);
+        put_ids(json, in);
+        qkv_json_key(json, "rows");
+        qkv_json_begin(json, '[');
+        for (size_t i = 0; i < in->count; i++) put_row(json, &in->rows[i]);
+        qkv_json_end(json, ']');
+        qkv_json_end(json, '}');
+    }
+    qkv_json_end(json, ']');
+    qkv_json_end(json, '}');
+}
+
+enum qkv_status qkv_inspections_write_json(struct qkv_context *ctx, struct qkv_inspection *const *inspections,
+                                           const char *const *names, size_t count, const char *path) {
+    QKV_CALL(ctx);
+    struct qkv_json json = {.ctx = ctx};
+    put_all(&json, inspections, names, count);
+    enum qkv_status status = json.status ? json.status : qkv_buffer_append(ctx, &json.text, "\n", 1);
+    if (!status) status = qkv_write_file(ctx, path, json.text.data, json.text.size);
+    qkv_buffer_free(&json.text);
+    return status;
+}
+
+enum qkv_status qkv_inspections_write_page(struct qkv_context *ctx, struct qkv_inspection *const *inspections,
+                                           const char *const *names, size_t count, const char *path) {
+    QKV_CALL(ctx);
+    static const char *const scripts[] = {"chart.js", "inspect.js", NULL};
+    struct qkv_json json = {.ctx = ctx};
+    char title[256];
+    put_all(&json, inspections, names, count);
+    if (count == 1)
+        snprintf(title, sizeof title, "Inside %.200s", names[0]);
+    else
+        snprintf(title, sizeof title, "Inside %zu models", count);
+    enum qkv_status status = json.status;
+    if (!status)
+        status =
+            qkv_page_write(ctx,
+                           &(struct qkv_page){.title = title,
+                                              .summary = "the numbers after every block, and the gradients of each",
+                                              .scripts = scripts,
+                                              .data = json.text.data,
+                                              .data_size = json.text.size},
+                           path);
+    qkv_buffer_free(&json.text);
+    return status;
+}

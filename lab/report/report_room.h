@@ -1,0 +1,98 @@
+/* report: what is known about models and runs as HTML pages and JSON.
+ *
+ * Offers its callers what lab/report.h declares; the files of this room share what is declared here. A page is made
+ * of three things: a skeleton with its assets (page.c; the files in assets, which the build turns into arrays), data as JSON
+ * (json.c), and nothing else: what it shows is drawn in the browser from the data. */
+#ifndef QKV_REPORT_ROOM_H
+#define QKV_REPORT_ROOM_H
+
+#include "base/base.h"
+#include "lab/report.h"
+
+/* ---- JSON (json.c) ---------------------------------------------------------------------------------------------------- */
+
+/* Written front to back; commas come by themselves. The first failure stays in `status` and makes the rest do nothing, so a
+ * writer is checked once. With a file, what is written goes there whenever there is much of it. */
+struct qkv_json {
+    struct qkv_context *ctx;
+    struct qkv_buffer text;
+    struct qkv_replace *file; /* or NULL: all stays in text */
+    enum qkv_status status;
+    bool more; /* a value stands before the place where the next one comes */
+};
+void qkv_json_begin(struct qkv_json *json, char bracket); /* '{' or '[' */
+void qkv_json_end(struct qkv_json *json, char bracket);   /* '}' or ']' */
+void qkv_json_key(struct qkv_json *json, const char *key);
+/* Bytes that are no UTF-8 become U+FFFD. Everything that could end a <script> or a line of JavaScript is escaped: '<', '>',
+ * '&', U+2028 and U+2029. NULL becomes null. */
+void qkv_json_string(struct qkv_json *json, const char *text, size_t size);
+void qkv_json_text(struct qkv_json *json, const char *text); /* zero-terminated */
+/* The shortest of `digits` that says it; null where it is not finite. */
+void qkv_json_number(struct qkv_json *json, double x, int digits);
+void qkv_json_integer(struct qkv_json *json, int64_t x);
+void qkv_json_bool(struct qkv_json *json, bool x);
+/* Bytes as base64 (RFC 4648) in a string. */
+void qkv_json_base64(struct qkv_json *json, const unsigned char *data, size_t size);
+/* A key and its value. */
+void qkv_json_put_text(struct qkv_json *json, const char *key, const char *text);
+void qkv_json_put_number(struct qkv_json *json, const char *key, double x, int digits);
+void qkv_json_put_integer(struct qkv_json *json, const char *key, int64_t x);
+/* The length of the UTF-8 character at the front of size > 0 bytes; 0 if there is none. */
+size_t qkv_utf8_length(const char *text, size_t size);
+
+/* ---- pages (page.c) ------------------------------------------------------------------------------------------------------ */
+
+/* A file of lab/report/assets/ (made by the build). */
+struct qkv_asset {
+    const char *name; /* "page.js" */
+    const unsigned char *data;
+    size_t size;
+};
+extern const struct qkv_asset qkv_assets[];
+extern const size_t qkv_asset_count;
+const struct qkv_asset *qkv_asset_find(const char *name); /* NULL: there is none */
+
+struct qkv_page {
+    const char *title;          /* plain text, as the others; it stands in the tab and on the page */
+    const char *summary;        /* a line below it; NULL: none */
+    const char *const *scripts; /* assets beside page.js, in their order; NULL at the end */
+    const char *data;           /* JSON as qkv_json_* write it: nothing in it can end its element */
+    size_t data_size;
+    int refresh; /* seconds after which the page loads itself again; 0: never */
+};
+enum qkv_status qkv_page_write(struct qkv_context *ctx, const struct qkv_page *page, const char *path);
+
+/* ---- views of attention (attention_view.c makes them; attention_view_page.c, attention_view_json.c write them) ------------------------------------------------------- */
+
+struct qkv_look_side {
+    int32_t *ids;
+    size_t count;
+    const struct qkv_tokenizer *tokenizer;
+};
+struct qkv_attention_view {
+    struct qkv_context *ctx;
+    struct qkv_model *model;
+    struct qkv_pass *pass;
+    struct qkv_look_side encoder, decoder;
+    struct qkv_attention_view_head *attentions;
+    struct qkv_head_statistics **statistics; /* of each attention, of each head */
+    size_t count;
+    float *rows; /* scratch: LOOK_ROWS rows of the most keys */
+    float *sum;  /* the same: while a mean over the heads is taken */
+    bool greedy; /* the target is what the model found itself */
+};
+enum { QKV_LOOK_ROWS = 64 }; /* rows of weights that are looked at at a time */
+/* Turns the texts into the ids that the model read in training; of `look` the context and the model are set. */
+enum qkv_status qkv_look_read(struct qkv_attention_view *look, const struct qkv_look_options *options);
+/* Whether an attention, or a head, is selected (NULL: everything is). */
+bool qkv_look_selects(const struct qkv_look_selection *selection, const struct qkv_attention_view_head *attention,
+                      size_t head);
+/* The attention's weights, QKV_LOOK_ROWS rows at a time; returning false from `take` ends it (QKV_STOPPED). */
+typedef bool qkv_take_rows(void *user, size_t first, size_t rows, const float *weights);
+enum qkv_status qkv_look_walk(struct qkv_attention_view *look, size_t i, size_t head, qkv_take_rows *take, void *user);
+/* "tokens": {"encoder": …, "decoder": …}, of a side that has read something. */
+void qkv_look_put_tokens(const struct qkv_attention_view *look, struct qkv_json *json);
+/* "name", "kind", "layer", "queries", "keys": members of an object that is begun. */
+void qkv_look_put_attention(struct qkv_json *json, const struct qkv_attention_view_head *attention);
+
+#endif

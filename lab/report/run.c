@@ -1,0 +1,307 @@
+/* run: what the folder of a training run says: log.jsonl, train.json, config.json, machine.jsonl, samples.jsonl. All of it may be
+ * missing but the log, and all of it may be damaged or in the middle of being written: what cannot be understood is passed over. */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sys/stat.h>
+
+#include "base/json_load.h"
+#include "lab/report/run.h"
+
+enum { LINE_MOST = 1 << 16, SMALL_FILE = 1 << 20, SAMPLES_MOST = 1000 };
+
+/* ---- lines ------------------------------------------------------------------------------------------------------------------ */
+
+/* A file of the folder, read and not mapped, as whoever trains may cut it meanwhile; NULL where there is none. */
+static enum qkv_status open_file(struct qkv_run *run, const char *name, FILE **file) {
+    struct stat info;
+    char *path = qkv_join_path(run->ctx, run->folder, name);
+    *file = NULL;
+    if (!path) return QKV_MEMORY;
+    int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    enum qkv_status status = QKV_OK;
+    if (descriptor < 0 && errno != ENOENT) status = qkv_fail_file(run->ctx, "read", path, errno);
+    if (descriptor >= 0 && (fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode)))
+        status = qkv_fail(run->ctx, QKV_FILE, "%s is no file; name the folder of a run", path);
+    if (!status && descriptor >= 0) *file = fdopen(descriptor, "rb");
+    if (!*file && descriptor >= 0) close(descriptor);
+    free(path);
+    return status;
+}
+
+/* Whole lines of a file, one after the other, each as JSON; `take` gets NULL for what is none, or too long. A last line
+ * without an end is being written, or was cut off. */
+typedef enum qkv_status take_line(struct qkv_run *run, const json_t *line);
+
+static enum qkv_status read_lines(struct qkv_run *run, const char *name, take_line *take) {
+    FILE *file;
+    enum qkv_status status = open_file(run, name, &file);
+    char *text = file ? qkv_allocate(run->ctx, LINE_MOST, 1) : NULL;
+    size_t size = 0;
+    if (file && !text) status = QKV_MEMORY;
+    for (int c; file && !status && (c = getc_unlocked(file)) != EOF;) {
+        if (c != '\n') {
+            if (size < LINE_MOST) text[size] = (char)c;
+            size++;
+            continue;
+        }
+        json_t *line; /* without a context: what cannot be understood is passed over */
+        qkv_json_load(NULL, &(struct qkv_json_text){.name = name, .data = text, .size = size, .max_size = LINE_MOST},
+                      &line);
+        status = take(run, line);
+        json_decref(line);
+        size = 0;
+    }
+    if (file && !status && ferror(file)) status = qkv_fail_file(run->ctx, "read", name, errno);
+    if (file) fclose(file);
+    free(text);
+    return status;
+}
+
+/* Makes room for one more item of a growing array. */
+static bool run_grow(struct qkv_context *ctx, void **items, size_t count, size_t *capacity, size_t size) {
+    if (count < *capacity) return true;
+    size_t wanted = *capacity ? 2 * *capacity : 256;
+    void *grown = qkv_reallocate(ctx, *items, wanted, size);
+    if (!grown) return false;
+    *items = grown;
+    *capacity = wanted;
+    return true;
+}
+
+static double run_number(const json_t *line, const char *key) {
+    const json_t *value = json_object_get(line, key);
+    double x = json_is_number(value) ? json_number_value(value) : NAN;
+    return isfinite(x) ? x : NAN;
+}
+
+static int64_t step_of(const json_t *line) {
+    const json_t *step = json_object_get(line, "step");
+    return json_is_integer(step) && json_integer_value(step) > 0 ? json_integer_value(step) : 0;
+}
+
+static enum qkv_status take_step(struct qkv_run *run, const json_t *line) {
+    int64_t step = step_of(line);
+    void *items = run->steps;
+    if (!step || (run->count && step <= run->steps[run->count - 1].step)) {
+        run->damaged++;
+        return QKV_OK;
+    }
+    bool room = run_grow(run->ctx, &items, run->count, &run->capacity, sizeof *run->steps);
+    run->steps = items;
+    if (!room) return QKV_MEMORY;
+    run->steps[run->count++] = (struct qkv_run_step){.step = step,
+                                                     .seconds = run_number(line, "seconds"),
+                                                     .loss = run_number(line, "loss"),
+                                                     .norm = run_number(line, "norm"),
+                                                     .rate = run_number(line, "rate"),
+                                                     .tokens = run_number(line, "tokens"),
+                                                     .tokens_per_second = run_number(line, "tokens_per_second"),
+                                                     .valid_loss = run_number(line, "valid_loss"),
+                                                     .metric = run->metric ? run_number(line, run->metric) : NAN};
+    return QKV_OK;
+}
+
+/* Where training went back to a checkpoint, what it wrote after it before is forgotten. */
+static enum qkv_status take_sample(struct qkv_run *run, const json_t *line) {
+    int64_t step = step_of(line);
+    const json_t *text = json_object_get(line, "text");
+    void *items = run->samples;
+    if (!step || !json_is_string(text)) return QKV_OK;
+    while (run->sample_count && run->samples[run->sample_count - 1].step >= step)
+        free(run->samples[--run->sample_count].text);
+    if (run->sample_count == SAMPLES_MOST) { /* the latest are kept */
+        free(run->samples[0].text);
+        memmove(run->samples, run->samples + 1, --run->sample_count * sizeof *run->samples);
+    }
+    bool room = run_grow(run->ctx, &items, run->sample_count, &run->sample_capacity, sizeof *run->samples);
+    run->samples = items;
+    char *copy = room ? qkv_copy_bytes(run->ctx, json_string_value(text), json_string_length(text)) : NULL;
+    if (!copy) return QKV_MEMORY;
+    run->samples[run->sample_count++] = (struct qkv_run_sample){step, copy, json_string_length(text)};
+    return QKV_OK;
+}
+
+static enum qkv_status take_machine(struct qkv_run *run, const json_t *line) {
+    if (json_is_object(line) && json_array_size(run->machines) < SAMPLES_MOST)
+        json_array_append(run->machines, (json_t *)(uintptr_t)line);
+    return QKV_OK;
+}
+
+/* ---- small files -------------------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status read_object(struct qkv_run *run, const char *name, json_t **out) {
+    FILE *file;
+    enum qkv_status status = open_file(run, name, &file);
+    char *text = file ? qkv_allocate(run->ctx, SMALL_FILE + 1, 1) : NULL;
+    size_t size = text ? fread(text, 1, SMALL_FILE + 1, file) : 0;
+    *out = NULL;
+    if (text)
+        qkv_json_load(NULL, &(struct qkv_json_text){.name = name, .data = text, .size = size, .max_size = SMALL_FILE},
+                      out);
+    if (file && !text) status = QKV_MEMORY;
+    if (*out && !json_is_object(*out)) {
+        json_decref(*out);
+        *out = NULL;
+    }
+    if (file) fclose(file);
+    free(text);
+    return status;
+}
+
+static enum qkv_status read_options(struct qkv_run *run) {
+    json_t *root;
+    enum qkv_status status = read_object(run, "train.json", &root);
+    if (status) return status;
+    run->options = json_incref(json_object_get(root, "options"));
+    json_decref(root);
+    if (!json_is_object(run->options)) {
+        json_decref(run->options);
+        run->options = NULL;
+    }
+    const char *metric = json_string_value(json_object_get(run->options, "metric"));
+    run->planned = json_integer_value(json_object_get(run->options, "steps"));
+    run->patience = json_integer_value(json_object_get(run->options, "patience"));
+    if (run->planned < 0) run->planned = 0;
+    if (!metric || !strcmp(metric, "loss")) return QKV_OK;
+    run->metric = qkv_copy_string(run->ctx, metric);
+    return run->metric ? QKV_OK : QKV_MEMORY;
+}
+
+/* The numbers of the model that config.json describes; nothing of that size is allocated. */
+static void count_parameters(struct qkv_run *run) {
+    struct qkv_spec spec;
+    struct qkv_model *model = NULL;
+    char *path = qkv_join_path(run->ctx, run->folder, "config.json");
+    if (path && run->spec && !qkv_spec_read(run->ctx, &spec, path, NULL, 0) && !qkv_model_plan(run->ctx, &spec, &model))
+        for (size_t i = 0; i < qkv_model_parameters(model); i++)
+            run->parameters += qkv_array_elements(qkv_model_parameter(model, i));
+    qkv_model_free(model);
+    free(path);
+    qkv_forgive(run->ctx); /* without them, a run can be reported all the same */
+}
+
+static enum qkv_status describe_machine(struct qkv_run *run) {
+    const json_t *last = json_array_get(run->machines, json_array_size(run->machines) - 1);
+    const char *cpu = json_string_value(json_object_get(last, "cpu"));
+    const char *isa = json_string_value(json_object_get(last, "isa"));
+    const char *precision = json_string_value(json_object_get(last, "precision"));
+    const json_int_t threads = json_integer_value(json_object_get(last, "threads"));
+    struct qkv_buffer text = {0};
+    if (!cpu || !isa) return QKV_OK;
+    enum qkv_status status = qkv_buffer_print(run->ctx, &text, "%s, %lld thread%s, %s, %s", cpu, (long long)threads,
+                                              threads == 1 ? "" : "s", isa, precision ? precision : "fp32");
+    run->machine = text.data;
+    return status;
+}
+
+/* The last part of the folder's name, whatever way it is written. */
+static enum qkv_status find_name(struct qkv_run *run) {
+    char *path = realpath(run->folder, NULL);
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    run->name = qkv_copy_string(run->ctx, slash && slash[1] ? slash + 1 : run->folder);
+    free(path);
+    return run->name ? QKV_OK : QKV_MEMORY;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------------------------------------------ */
+
+static enum qkv_status check_folder(struct qkv_run *run) {
+    char *log = qkv_join_path(run->ctx, run->folder, "log.jsonl");
+    if (!log) return QKV_MEMORY;
+    bool found;
+    enum qkv_status status = qkv_file_find(run->ctx, log, &found);
+    free(log);
+    if (status || found) return status;
+    return qkv_fail(run->ctx, QKV_FILE, "%s holds no training run: there is no log.jsonl; name the folder of a run",
+                    run->folder);
+}
+
+static enum qkv_status read_run(struct qkv_run *run) {
+    run->machines = json_array();
+    enum qkv_status status = run->machines ? check_folder(run) : QKV_MEMORY;
+    if (!status) status = find_name(run);
+    if (!status) status = read_options(run);
+    if (!status) status = read_lines(run, "log.jsonl", take_step);
+    if (!status) status = read_lines(run, "samples.jsonl", take_sample);
+    if (!status) status = read_lines(run, "machine.jsonl", take_machine);
+    if (!status) status = read_object(run, "config.json", &run->spec);
+    if (status) return status;
+    count_parameters(run);
+    return describe_machine(run);
+}
+
+enum qkv_status qkv_run_read(struct qkv_context *ctx, const char *folder, struct qkv_run **out) {
+    QKV_CALL(ctx);
+    struct qkv_run *run = *out = qkv_allocate(ctx, 1, sizeof *run);
+    if (!run) return QKV_MEMORY;
+    run->ctx = ctx;
+    run->folder = qkv_copy_string(ctx, folder);
+    enum qkv_status status = run->folder ? read_run(run) : QKV_MEMORY;
+    if (!status) return QKV_OK;
+    qkv_run_free(run);
+    *out = NULL;
+    return status;
+}
+
+void qkv_run_free(struct qkv_run *run) {
+    if (!run) return;
+    for (size_t i = 0; i < run->sample_count; i++) free(run->samples[i].text);
+    json_decref(run->options);
+    json_decref(run->spec);
+    json_decref(run->machines);
+    free(run->samples);
+    free(run->steps);
+    free(run->folder);
+    free(run->name);
+    free(run->metric);
+    free(run->machine);
+    free(run);
+}
+
+size_t qkv_run_steps(const struct qkv_run *run) {
+    return run->count;
+}
+
+const struct qkv_run_step *qkv_run_step(const struct qkv_run *run, size_t i) {
+    return i < run->count ? &run->steps[i] : NULL;
+}
+
+size_t qkv_run_damaged(const struct qkv_run *run) {
+    return run->damaged;
+}
+
+int64_t qkv_run_planned(const struct qkv_run *run) {
+    return run->planned;
+}
+
+const char *qkv_run_name(const struct qkv_run *run) {
+    return run->name;
+}
+
+const char *qkv_run_metric(const struct qkv_run *run) {
+    return run->metric;
+}
+
+const char *qkv_run_machine(const struct qkv_run *run) {
+    return run->machine;
+}
+
+bool qkv_run_ended(const struct qkv_run *run) {
+    if (run->planned > 0 && run->count && run->steps[run->count - 1].step >= run->planned) return true;
+    bool more = run->metric && (!strcmp(run->metric, "accuracy") || !strcmp(run->metric, "exact"));
+    double best = NAN;
+    int64_t stale = 0;
+    for (size_t i = 0; i < run->count; i++) {
+        double x = run->metric ? run->steps[i].metric : run->steps[i].valid_loss;
+        if (isnan(x)) continue;
+        bool better = more ? !(x <= best) : !(x >= best);
+        stale = better ? 0 : stale + 1;
+        if (better) best = x;
+    }
+    return run->patience > 0 && stale >= run->patience;
+}

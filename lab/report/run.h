@@ -1,0 +1,29 @@
+/* run.h: a training run as its folder tells of it: read by run.c, written as a page by run_page.c. */
+#ifndef QKV_RUN_H
+#define QKV_RUN_H
+
+#include <jansson.h>
+
+#include "lab/report/report_room.h"
+
+struct qkv_run_sample {
+    int64_t step;
+    char *text;
+    size_t size;
+};
+struct qkv_run {
+    struct qkv_context *ctx;
+    char *folder, *name;
+    char *metric;  /* NULL: the loss */
+    char *machine; /* in words; NULL: not known */
+    struct qkv_run_step *steps;
+    size_t count, capacity, damaged;
+    struct qkv_run_sample *samples;
+    size_t sample_count, sample_capacity;
+    int64_t planned, patience;
+    json_t *options, *spec; /* objects; NULL: none */
+    json_t *machines;       /* an array of objects */
+    size_t parameters;      /* 0: not known */
+};
+
+#endif
