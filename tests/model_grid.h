@@ -78,7 +78,7 @@ static inline void start(struct sample *s, uint64_t stream, enum topology topolo
     }
     for (size_t i = 0; i < qkv_model_parameters(s->model);
          i++) { /* larger than at the start, so that everything matters */
-        float *w = qkv_model_weights(s->model, i);
+        float *w = qkv_model_weights_mutable(s->model, i);
         const struct qkv_array *p = qkv_model_parameter(s->model, i);
         for (size_t k = 0; k < qkv_array_elements(p); k++) {
             w[k] += 0.2F * (float)qkv_random_normal(&s->random);

@@ -52,7 +52,7 @@ static struct qkv_model *make_model(const char *position, const char *rest, stru
     /* Larger weights than a new model's, so that lines differ. */
     struct qkv_random random = test_random(9);
     for (size_t i = 0; i < qkv_model_parameters(model); i++)
-        test_fill(&random, qkv_model_weights(model, i), qkv_array_elements(qkv_model_parameter(model, i)), 0.3);
+        test_fill(&random, qkv_model_weights_mutable(model, i), qkv_array_elements(qkv_model_parameter(model, i)), 0.3);
     if (tokenizer) assert_ok(ctx, qkv_model_set_tokenizer(model, tokenizer));
     return model;
 }
@@ -332,8 +332,8 @@ static void broken_weights_are_told(void **state) {
     struct qkv_model *classifier = make_model("learned", CLASSIFIER("mean"), make_tokenizer(QKV_TOKENIZER_CHARS, 2)),
                      *filler = make_model("learned", ENCODER, make_tokenizer(QKV_TOKENIZER_CHARS, ALL_SPECIALS));
     (void)state;
-    for (size_t i = 0; i < qkv_model_parameters(classifier); i++) qkv_model_weights(classifier, i)[0] = NAN;
-    for (size_t i = 0; i < qkv_model_parameters(filler); i++) qkv_model_weights(filler, i)[0] = NAN;
+    for (size_t i = 0; i < qkv_model_parameters(classifier); i++) qkv_model_weights_mutable(classifier, i)[0] = NAN;
+    for (size_t i = 0; i < qkv_model_parameters(filler); i++) qkv_model_weights_mutable(filler, i)[0] = NAN;
     assert_status(ctx, qkv_classify(classifier, &line, 1, out), QKV_NUMBER);
     assert_message(ctx, "the scores of line 1 are no finite numbers: the model's weights are broken");
     assert_status(ctx, qkv_embed(classifier, &line, 1, QKV_POOL_MEAN, true, out), QKV_NUMBER);

@@ -35,7 +35,7 @@ static struct qkv_model *make_model(struct qkv_context *ctx, const char *format,
     assert_ok(ctx, qkv_model_create(ctx, &spec, 3, &model));
     for (size_t i = 0; i < qkv_model_parameters(model); i++) {
         const struct qkv_array *array = qkv_model_parameter(model, i);
-        float *weights = qkv_model_weights(model, i);
+        float *weights = qkv_model_weights_mutable(model, i);
         for (size_t k = 0; array->rank == 2 && k < qkv_array_elements(array); k++) weights[k] *= 8;
     }
     assert_ok(ctx, qkv_model_set_tokenizer(model, tokenizer));
@@ -235,7 +235,7 @@ static void broken_numbers_are_found_where_they_begin(void **state) {
     (void)state;
     for (size_t i = 0; i < qkv_model_parameters(model); i++)
         if (!strcmp(qkv_model_parameter(model, i)->name, "decoder.layers.1.attn.o.weight"))
-            qkv_model_weights(model, i)[0] = INFINITY;
+            qkv_model_weights_mutable(model, i)[0] = INFINITY;
     assert_ok(ctx, qkv_inspect(model, &o, &in));
     assert_true(row_of(in, QKV_HOOK_RESIDUAL, false, 0)->values.broken == 0);
     assert_true(row_of(in, QKV_HOOK_ATTENTION, false, 1)->values.broken == 1.0 / 16); /* one channel of each token */

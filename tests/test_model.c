@@ -29,7 +29,7 @@ static void check_slope(struct sample *s) {
     double h = 1.5e-3;
     for (int step = 0; step < 4; step++) {
         for (size_t i = 0; i < count; i++) {
-            float *w = qkv_model_weights(s->model, i);
+            float *w = qkv_model_weights_mutable(s->model, i);
             for (size_t k = 0; k < qkv_array_elements(qkv_model_parameter(s->model, i)); k++) {
                 w[k] = (float)((double)at[i][k] + steps[step] * h * (double)direction[i][k]);
             }

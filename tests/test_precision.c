@@ -67,7 +67,7 @@ static void test_near_fp32(void **state) {
 
 static void copy_weights(struct qkv_model *to, struct qkv_model *from) {
     for (size_t i = 0; i < qkv_model_parameters(from); i++)
-        memcpy(qkv_model_weights(to, i), qkv_model_weights(from, i),
+        memcpy(qkv_model_weights_mutable(to, i), qkv_model_weights(from, i),
                qkv_array_elements(qkv_model_parameter(from, i)) * sizeof(float));
 }
 
@@ -91,7 +91,7 @@ static void test_packed_weights_follow(void **state) {
             assert_true(after != before);
             before = after;
         }
-        qkv_model_weights(s.model, 0)[0] += 3;
+        qkv_model_weights_mutable(s.model, 0)[0] += 3;
         const struct qkv_spec *spec = qkv_model_spec(s.model);
         struct sample fresh = s;
         assert_ok(s.ctx, qkv_model_create(s.ctx, spec, 1, &fresh.model));

@@ -78,7 +78,7 @@ static void broken_weights_are_not_saved(void **state) {
     struct qkv_trainer *trainer = fixture_begin(ctx, folder, &o);
     struct qkv_train_report report;
     fixture_steps(ctx, trainer, 1);
-    qkv_model_weights(qkv_trainer_model(trainer), 1)[0] = INFINITY;
+    qkv_model_weights_mutable(qkv_trainer_model(trainer), 1)[0] = INFINITY;
     assert_status(ctx, qkv_trainer_save(trainer), QKV_NUMBER);
     assert_message(ctx, "step 1: ");
     assert_message(ctx, "the checkpoint of step 0");

@@ -190,7 +190,7 @@ static void smoothing_in_bf16(const struct qkv_spec *spec, const struct qkv_batc
     struct qkv_pass *pass;
     qkv_context_set_precision(ctx, QKV_MIXED_BF16);
     assert_ok(ctx, qkv_model_create(ctx, spec, 1, &m));
-    memcpy(qkv_model_weights(m, i), weights, n * sizeof *weights);
+    memcpy(qkv_model_weights_mutable(m, i), weights, n * sizeof *weights);
     const struct qkv_pass_options options = {.B = batch->B, .T = batch->T, .train = true, .logits = true};
     assert_ok(ctx, qkv_pass_create(m, &options, &pass));
     const double loss = run(pass, batch);
@@ -231,7 +231,7 @@ static void smoothing_is_its_definition_and_so_is_its_gradient(void **state) {
         while (i < P && strcmp(qkv_model_parameter(m, i)->name, "encoder.layers.0.ffn.up.weight") != 0) i++;
         assert_true(i < P);
         size_t n = qkv_array_elements(qkv_model_parameter(m, i));
-        float *w = qkv_model_weights(m, i);
+        float *w = qkv_model_weights_mutable(m, i);
         for (size_t k = 0; k < n; k++) w[k] = 0.3F * (float)qkv_random_normal(&random);
         qkv_model_clear_gradients(m);
         double loss = run(pass, &batch), slope = 0, h = 1e-3;

@@ -64,7 +64,7 @@ static void three_steps_are_those_of_pytorch(void **state) {
         struct qkv_optimizer *optimizer;
         size_t i = some_matrix(&b);
         assert_ok(b.ctx, qkv_optimizer_create(b.model, &options, &optimizer));
-        memcpy(qkv_model_weights(b.model, i), start, sizeof start);
+        memcpy(qkv_model_weights_mutable(b.model, i), start, sizeof start);
         for (int s = 0; s < 3; s++) {
             memcpy(qkv_model_gradient(b.model, i), gradients[s], sizeof gradients[s]);
             assert_ok(b.ctx, qkv_optimizer_step(optimizer, 0.05, 1));

@@ -46,9 +46,12 @@ QKV_API enum qkv_status qkv_model_set_tokenizer(struct qkv_model *model, struct 
 /* The named tensors, in the order of the file. data is NULL in a planned model. */
 QKV_API size_t qkv_model_parameters(const struct qkv_model *model);
 QKV_API const struct qkv_array *qkv_model_parameter(const struct qkv_model *model, size_t i);
-/* Writable weights, and their gradients (NULL before the first training pass was made); shapes as the parameter's. In mixed
- * precision a copy of the weights is multiplied, made anew after this call: call it again after writing later. */
-QKV_API float *qkv_model_weights(struct qkv_model *model, size_t i);
+/* The numbers of the i-th, with its shape; NULL in a planned model and past the last. Owned by the model. */
+QKV_API const float *qkv_model_weights(const struct qkv_model *model, size_t i);
+/* The same to write to. In mixed precision a copy of the weights is multiplied, made anew after this call: call it again after
+ * writing later. */
+QKV_API float *qkv_model_weights_mutable(struct qkv_model *model, size_t i);
+/* Its gradient, with its shape; NULL before the first training pass was made, too. */
 QKV_API float *qkv_model_gradient(struct qkv_model *model, size_t i);
 QKV_API void qkv_model_clear_gradients(struct qkv_model *model);
 /* sqrt of the sum of squares of all gradients. */

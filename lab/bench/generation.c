@@ -54,7 +54,7 @@ static enum qkv_status generation_token(void *argument, size_t turn) {
 static void fill_weights(struct qkv_context *ctx, struct qkv_model *model) {
     for (size_t i = 0; i < qkv_model_parameters(model); i++) {
         const struct qkv_array *array = qkv_model_parameter(model, i);
-        float *weights = qkv_model_weights(model, i);
+        float *weights = qkv_model_weights_mutable(model, i);
         size_t n = qkv_array_elements(array);
         if (array->rank == 2) {
             qkv_bench_fill(ctx, weights, QKV_F32, n);

@@ -6,6 +6,7 @@
 
 #include "base/base.h"
 #include "op/op.h"
+#include "op/weights.h"
 
 /* ---- masks (mask.c) -------------------------------------------------------------------------------------------- */
 /* Sizes, lengths, prefixes and document numbers make sense. */
@@ -57,17 +58,17 @@ float qkv_alibi_slope(size_t h, size_t H);
 
 /* ---- the sublayer (sublayer.c) ------------------------------------------------------------------------------------------ */
 
-struct qkv_linear {
-    struct qkv_tensor weight, bias; /* bias.data is NULL without one */
-};
 struct qkv_attention_parameters {
     struct qkv_linear q;   /* cross attention: from x (H·D, in) */
     struct qkv_linear kv;  /* cross attention: from the memory (Hkv·D + Hkv·Dv, kv_in) */
     struct qkv_linear qkv; /* self attention: the three in one (H·D + Hkv·D + Hkv·Dv, in) */
     struct qkv_linear o;   /* (out, H·Dv) */
 };
-/* A tensor that is there, or NULL: qkv_tensor_or_null(&parameters->o.bias). */
-struct qkv_tensor *qkv_tensor_or_null(struct qkv_tensor *tensor);
+
+/* Takes them from the builder of a list, of self or of cross attention; the place has their sizes. */
+void qkv_attention_build_weights(struct qkv_weights *weights, const struct qkv_weight_place *place,
+                                 const struct qkv_attention_spec *spec, bool cross,
+                                 struct qkv_attention_parameters *parameters);
 
 /* Keys and values of one attention, a run of `capacity` positions for each batch row: (B·capacity, Hkv·D), (B·capacity, Hkv·Dv). */
 struct qkv_key_values {

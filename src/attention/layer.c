@@ -1,81 +1,29 @@
 /* layer: an attention layer by itself: its parameters, their gradients and its position tables, in one arena. What it computes
- * is in sublayer.c, a call of it in layer_run.c.
- *
- * Weights that are always used together (q, k and v of self attention; k and v of cross attention) lie side by side in one
- * tensor, so one product serves them all. */
+ * is in sublayer.c, a call of it in layer_run.c. */
 #include "attention/layer.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { START_PIECE = 1 << 16 };
-
 /* ---- storage ------------------------------------------------------------------------------------------------------ */
 
-static enum qkv_status layer_take(struct qkv_attention_layer *l, struct qkv_tensor *t, size_t rows, size_t columns) {
-    size_t count;
-    if (!qkv_multiply(rows, columns, &count))
-        return qkv_fail(l->ctx, QKV_SPEC, "attention layer: a matrix of %zu x %zu numbers is too large", rows, columns);
-    *t = (struct qkv_tensor){.rows = rows, .columns = columns, .requires_grad = true};
-    t->data = qkv_arena_take(&l->storage, count, sizeof(float)); /* fresh memory is zero */
-    t->gradient = t->data ? qkv_arena_take(&l->storage, count, sizeof(float)) : NULL;
-    return t->gradient ? QKV_OK : QKV_MEMORY;
-}
-
-/* `rows` rows of a tensor get a name; a bias is a vector. */
-static void layer_name(struct qkv_attention_layer *l, const struct qkv_tensor *t, const char *text, bool vector,
-                       size_t first, size_t rows) {
-    size_t columns = vector ? 1 : t->columns;
-    l->gradients[l->array_count] = t->gradient + first * columns;
-    struct qkv_array *a = &l->arrays[l->array_count++];
-    *a = (struct qkv_array){.name = text,
-                            .dtype = QKV_F32,
-                            .rank = vector ? 1 : 2,
-                            .shape = {rows, vector ? 0 : columns},
-                            .data = (float *)t->data + first * columns,
-                            .bytes = rows * columns * sizeof(float)};
-}
-
-/* Rows of one product that have a name of their own. */
-struct part {
-    const char *weight, *bias;
-    size_t rows;
-};
-
-static enum qkv_status layer_linear(struct qkv_attention_layer *l, struct qkv_linear *to, size_t in, bool bias,
-                                    const struct part *parts, size_t count) {
-    size_t out = 0, first = 0;
-    for (size_t i = 0; i < count; i++) out += parts[i].rows;
-    enum qkv_status status = layer_take(l, &to->weight, out, in);
-    if (status == QKV_OK && bias) status = layer_take(l, &to->bias, 1, out);
-    if (status != QKV_OK) return status;
-    for (size_t i = 0; i < count; first += parts[i++].rows)
-        layer_name(l, &to->weight, parts[i].weight, false, first, parts[i].rows);
-    first = 0;
-    for (size_t i = 0; bias && i < count; first += parts[i++].rows)
-        layer_name(l, &to->bias, parts[i].bias, true, first, parts[i].rows);
-    return QKV_OK;
-}
-
-static enum qkv_status take_parameters(struct qkv_attention_layer *l) {
+static enum qkv_status take_weights(struct qkv_attention_layer *l) {
     const struct qkv_attention_layer_spec *s = &l->spec;
     const struct qkv_attention_spec *a = &s->attention;
-    struct qkv_attention_parameters *p = &l->parameters;
-    size_t H = (size_t)a->heads, Hkv = (size_t)a->kv_heads, D = (size_t)a->head_dim, Dv = (size_t)a->value_dim;
-    bool bias = a->bias != QKV_BIAS_NONE;
-    const struct part qkv[] = {
-        {"q.weight", "q.bias", H * D}, {"k.weight", "k.bias", Hkv * D}, {"v.weight", "v.bias", Hkv * Dv}};
-    const struct part o = {"o.weight", "o.bias", (size_t)s->out};
-    enum qkv_status status;
-    l->array_count = 0;
-    if (s->cross) {
-        status = layer_linear(l, &p->q, (size_t)s->in, bias, qkv, 1);
-        if (status == QKV_OK) status = layer_linear(l, &p->kv, (size_t)s->kv_in, bias, qkv + 1, 2);
-    } else {
-        status = layer_linear(l, &p->qkv, (size_t)s->in, bias, qkv, 3);
-    }
-    return status == QKV_OK ? layer_linear(l, &p->o, H * Dv, a->bias == QKV_BIAS_ALL, &o, 1) : status;
+    const struct qkv_dimensions sizes = {.C = (size_t)s->in,
+                                         .H = (size_t)a->heads,
+                                         .Hkv = (size_t)a->kv_heads,
+                                         .D = (size_t)a->head_dim,
+                                         .Dv = (size_t)a->value_dim,
+                                         .M = (size_t)(s->cross ? s->kv_in : s->in),
+                                         .O = (size_t)s->out};
+    const struct qkv_weight_place place = {.layer = -1, .single = true, .sizes = &sizes};
+    qkv_weights_free(&l->weights);
+    l->weights = (struct qkv_weights){.ctx = l->ctx, .arena = &l->storage};
+    l->parameters = (struct qkv_attention_parameters){0};
+    qkv_attention_build_weights(&l->weights, &place, a, s->cross, &l->parameters);
+    enum qkv_status status = qkv_weights_finish(&l->weights);
+    return status ? status : qkv_weights_add_gradients(&l->weights, &l->storage);
 }
 
 static enum qkv_status take_tables(struct qkv_attention_layer *l) {
@@ -95,41 +43,14 @@ static enum qkv_status make_storage(struct qkv_attention_layer *l) {
     bool dry = l->ctx->dry;
     l->ctx->dry = true;
     qkv_arena_measure(l->ctx, &l->storage, "an attention layer");
-    enum qkv_status status = take_parameters(l);
+    enum qkv_status status = take_weights(l);
     if (status == QKV_OK) status = take_tables(l);
     l->ctx->dry = dry;
     size_t bytes = l->storage.peak;
     l->storage = (struct qkv_arena){0};
     if (status == QKV_OK) status = qkv_arena_create(l->ctx, &l->storage, bytes, "an attention layer");
-    if (status == QKV_OK) status = take_parameters(l);
+    if (status == QKV_OK) status = take_weights(l);
     return status == QKV_OK ? take_tables(l) : status;
-}
-
-/* ---- weights ------------------------------------------------------------------------------------------------------- */
-
-struct start {
-    float *data, deviation;
-    uint64_t seed, parameter;
-};
-
-/* Every piece draws from a stream of its own, so the weights do not depend on who fills what. */
-static void start_piece(void *argument, size_t begin, size_t end, int thread) {
-    (void)thread;
-    const struct start *s = argument;
-    struct qkv_random random = qkv_random_start(s->seed, s->parameter << 32 | begin / START_PIECE);
-    for (size_t i = begin; i < end; i++) s->data[i] = s->deviation * (float)qkv_random_normal(&random);
-}
-
-static void start_weights(struct qkv_attention_layer *l, uint64_t seed) {
-    for (size_t i = 0; i < l->array_count; i++) {
-        const struct qkv_array *a = &l->arrays[i];
-        if (a->rank != 2) continue;
-        struct start s = {.data = qkv_attention_layer_weights(l, i),
-                          .deviation = 1 / sqrtf((float)a->shape[1]),
-                          .seed = seed,
-                          .parameter = i};
-        qkv_parallel_range(l->ctx, a->shape[0] * a->shape[1], START_PIECE, start_piece, &s);
-    }
 }
 
 /* ---- making and freeing ---------------------------------------------------------------------------------------------- */
@@ -155,13 +76,14 @@ enum qkv_status qkv_attention_layer_create(struct qkv_context *ctx, const struct
         qkv_attention_layer_free(l);
         return status;
     }
-    start_weights(l, seed);
+    qkv_weights_start(&l->weights, seed);
     *out = l;
     return QKV_OK;
 }
 
 void qkv_attention_layer_free(struct qkv_attention_layer *l) {
     if (!l || --l->owners > 0) return; /* its caches hold it */
+    qkv_weights_free(&l->weights);
     qkv_arena_free(&l->storage);
     qkv_arena_free(&l->arena);
     qkv_arena_free(&l->graph_arena);
@@ -173,23 +95,23 @@ const struct qkv_attention_layer_spec *qkv_attention_layer_spec(const struct qkv
 }
 
 size_t qkv_attention_layer_parameters(const struct qkv_attention_layer *l) {
-    return l->array_count;
+    return l->weights.count;
 }
 
 const struct qkv_array *qkv_attention_layer_parameter(const struct qkv_attention_layer *l, size_t i) {
-    return i < l->array_count ? &l->arrays[i] : NULL;
+    return i < l->weights.count ? &l->weights.list[i].array : NULL;
 }
 
 float *qkv_attention_layer_weights(struct qkv_attention_layer *l, size_t i) {
-    return i < l->array_count ? (float *)(uintptr_t)l->arrays[i].data : NULL;
+    return i < l->weights.count ? l->weights.list[i].data : NULL;
 }
 
 float *qkv_attention_layer_gradient(struct qkv_attention_layer *l, size_t i) {
-    return i < l->array_count ? l->gradients[i] : NULL;
+    return i < l->weights.count ? l->weights.list[i].gradient : NULL;
 }
 
 void qkv_attention_layer_clear_gradients(struct qkv_attention_layer *l) {
-    for (size_t i = 0; i < l->array_count; i++) memset(l->gradients[i], 0, l->arrays[i].bytes);
+    qkv_weights_clear_gradients(&l->weights);
 }
 
 /* ---- caches ------------------------------------------------------------------------------------------------------------ */

@@ -4,19 +4,15 @@
 
 #include "attention/attention.h"
 
-enum { QKV_LAYER_PARAMETERS = 8 }; /* weight and bias of q, k, v and o */
-
 struct qkv_attention_layer {
     struct qkv_context *ctx;
     struct qkv_attention_layer_spec spec;
     size_t owners; /* the caller until it frees the layer, and every cache */
 
     struct qkv_arena storage; /* weights, gradients, tables */
+    struct qkv_weights weights;
     struct qkv_attention_parameters parameters;
     struct qkv_position_tables tables;
-    struct qkv_array arrays[QKV_LAYER_PARAMETERS]; /* parts of the parameters, by name */
-    float *gradients[QKV_LAYER_PARAMETERS];
-    size_t array_count;
 
     struct qkv_arena arena, graph_arena; /* of one call */
     struct qkv_tape tape;

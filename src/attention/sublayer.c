@@ -25,8 +25,21 @@ static void append_row(void *argument, size_t n, int thread) {
     qkv_to_float(a->v + to * a->v_width, k + a->k_width * size, a->dtype, a->v_width);
 }
 
-struct qkv_tensor *qkv_tensor_or_null(struct qkv_tensor *tensor) {
-    return tensor->data ? tensor : NULL;
+/* Weights that are always used together lie side by side in one operand. */
+void qkv_attention_build_weights(struct qkv_weights *weights, const struct qkv_weight_place *place,
+                                 const struct qkv_attention_spec *spec, bool cross,
+                                 struct qkv_attention_parameters *parameters) {
+    static const enum qkv_role self_roles[] = {QKV_ROLE_ATTN_Q, QKV_ROLE_ATTN_K, QKV_ROLE_ATTN_V, QKV_ROLE_ATTN_O};
+    static const enum qkv_role cross_roles[] = {QKV_ROLE_CROSS_Q, QKV_ROLE_CROSS_K, QKV_ROLE_CROSS_V, QKV_ROLE_CROSS_O};
+    const bool bias = spec->bias != QKV_BIAS_NONE;
+    if (cross) {
+        qkv_weights_linear(weights, place, &parameters->q, cross_roles, 1, bias);
+        qkv_weights_linear(weights, place, &parameters->kv, cross_roles + 1, 2, bias);
+    } else {
+        qkv_weights_linear(weights, place, &parameters->qkv, self_roles, 3, bias);
+    }
+    qkv_weights_linear(weights, place, &parameters->o, (cross ? cross_roles : self_roles) + 3, 1,
+                       spec->bias == QKV_BIAS_ALL);
 }
 
 static struct qkv_tensor *sublayer_project(const struct qkv_attention_args *f, struct qkv_linear *linear,

@@ -23,7 +23,7 @@ static bool is_float(enum qkv_dtype dtype) {
 }
 
 static enum qkv_status read_parameter(struct qkv_model *m, struct qkv_tensors *file, const char *path, size_t i) {
-    const struct qkv_array *want = &m->parameters[i].array, *have = qkv_tensors_find(file, want->name);
+    const struct qkv_array *want = &m->weights.list[i].array, *have = qkv_tensors_find(file, want->name);
     if (!have) {
         return qkv_fail(m->ctx, QKV_FORMAT, "%s has no tensor %s, which config.json asks for", path, want->name);
     }
@@ -37,7 +37,7 @@ static enum qkv_status read_parameter(struct qkv_model *m, struct qkv_tensors *f
     if (!is_float(have->dtype)) {
         return qkv_fail(m->ctx, QKV_FORMAT, "%s: %s holds integers; weights are floats", path, want->name);
     }
-    qkv_tensors_floats(file, have, qkv_model_weights(m, i));
+    qkv_tensors_floats(file, have, m->weights.list[i].data);
     return QKV_OK;
 }
 
@@ -47,13 +47,13 @@ static int compare_names(const void *a, const void *b) {
 
 /* A tensor that no parameter is called after, or NULL. */
 static enum qkv_status find_stranger(struct qkv_model *m, struct qkv_tensors *file, const char *path) {
-    size_t count = m->parameter_count;
+    size_t count = m->weights.count;
     const char **names = qkv_allocate(m->ctx, count, sizeof *names);
     if (!names) {
         return QKV_MEMORY;
     }
     for (size_t i = 0; i < count; i++) {
-        names[i] = m->parameters[i].array.name;
+        names[i] = m->weights.list[i].array.name;
     }
     qsort(names, count, sizeof *names, compare_names);
     enum qkv_status status = QKV_OK;
@@ -86,9 +86,10 @@ static enum qkv_status read_weights(struct qkv_model *m, const char *path) {
     if (status != QKV_OK) {
         return status;
     }
-    for (size_t i = 0; i < m->parameter_count && status == QKV_OK; i++) {
+    for (size_t i = 0; i < m->weights.count && status == QKV_OK; i++) {
         status = read_parameter(m, file, path, i);
     }
+    qkv_weights_changed(&m->weights);
     if (status == QKV_OK) {
         status = find_stranger(m, file, path);
     }
@@ -277,17 +278,17 @@ enum qkv_status qkv_model_load(struct qkv_context *ctx, const char *folder, stru
 }
 
 static enum qkv_status write_weights(struct qkv_model *m, const char *path) {
-    struct qkv_array *arrays = qkv_allocate(m->ctx, m->parameter_count, sizeof *arrays);
+    struct qkv_array *arrays = qkv_allocate(m->ctx, m->weights.count, sizeof *arrays);
     if (!arrays) {
         return QKV_MEMORY;
     }
-    for (size_t i = 0; i < m->parameter_count; i++) {
-        arrays[i] = m->parameters[i].array;
+    for (size_t i = 0; i < m->weights.count; i++) {
+        arrays[i] = m->weights.list[i].array;
     }
     char digest[QKV_DIGEST_TEXT];
     const char *const metadata[] = {"format", "qkv", QKV_DIGEST_KEY, digest};
     enum qkv_status status = qkv_spec_digest(m->ctx, &m->spec, digest);
-    if (!status) status = qkv_tensors_write(m->ctx, path, arrays, m->parameter_count, metadata, 2);
+    if (!status) status = qkv_tensors_write(m->ctx, path, arrays, m->weights.count, metadata, 2);
     free(arrays);
     return status;
 }

@@ -43,11 +43,11 @@ enum qkv_status qkv_measure_costs(struct qkv_context *ctx, const struct qkv_spec
         qkv_model_free(m);
         return status;
     }
-    for (size_t i = 0; i < m->parameter_count; i++) {
-        costs->parameters += qkv_array_elements(&m->parameters[i].array);
+    for (size_t i = 0; i < m->weights.count; i++) {
+        costs->parameters += m->weights.list[i].rows * m->weights.list[i].columns;
     }
     costs->parameter_bytes = costs->parameters * sizeof(float);
-    costs->train_bytes = qkv_model_bytes(m) + 2 * qkv_model_moment_bytes(m) + step.bytes + evaluation.bytes;
+    costs->train_bytes = qkv_model_bytes(m) + 2 * qkv_weights_moment_bytes(&m->weights) + step.bytes + evaluation.bytes;
     costs->checkpoint_bytes = costs->train_bytes - step.bytes + checkpoint.bytes;
     const struct qkv_stack_spec *d = &spec->decoder;
     costs->cache_bytes_per_token = (size_t)d->layers * (size_t)d->attention.kv_heads *

@@ -115,7 +115,7 @@ static enum qkv_status decoder_run(struct qkv_decoder *d, const int32_t *ids, si
     if (score) {
         struct qkv_loss unused;
         qkv_op_cross_entropy(&tape, decoder_newest(&tape, x, d->rows, T), m->head_weight,
-                             qkv_tensor_or_null(&m->head_bias),
+                             qkv_tensor_or_null(&m->head.bias),
                              &(struct qkv_cross_entropy_options){.logits = d->logits}, &unused);
     }
     return tape.status;

@@ -1,13 +1,12 @@
 /* model: making, planning and freeing a model, and its accessors. Reading and writing folders is in io. */
 #include "model/model.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Builds parameters and tables in model->arena, whatever that is backed by. */
 static enum qkv_status model_fill(struct qkv_model *m) {
-    enum qkv_status status = qkv_parameters_build(m);
+    enum qkv_status status = qkv_model_build_weights(m);
     if (status == QKV_OK && m->decoder.spec) {
         status = qkv_position_tables_make(m, m->decoder.spec, &m->decoder.tables);
     }
@@ -24,17 +23,10 @@ static void clear_stack(struct qkv_stack *stack) {
 
 static void model_clear(struct qkv_model *m) {
     qkv_model_drop_packed(m);
-    for (size_t i = 0; i < m->parameter_count; i++) {
-        free((void *)(uintptr_t)m->parameters[i].array.name);
-    }
-    free(m->parameters);
-    free(m->tensors);
-    m->parameters = NULL;
-    m->tensors = NULL;
-    m->parameter_count = m->parameter_capacity = m->tensor_count = m->tensor_capacity = 0;
+    qkv_weights_free(&m->weights);
     clear_stack(&m->encoder);
     clear_stack(&m->decoder);
-    m->head_storage = m->head_bias = (struct qkv_tensor){0};
+    m->head = (struct qkv_linear){0};
     qkv_arena_free(&m->arena);
     qkv_arena_free(&m->gradients);
 }
@@ -80,7 +72,7 @@ enum qkv_status qkv_model_create(struct qkv_context *ctx, const struct qkv_spec 
     QKV_CALL(ctx);
     enum qkv_status status = qkv_model_allocate(ctx, spec, false, out);
     if (status == QKV_OK) {
-        qkv_parameters_start(*out, seed);
+        qkv_weights_start(&(*out)->weights, seed);
     }
     return status;
 }
@@ -215,71 +207,32 @@ enum qkv_status qkv_model_set_labels(struct qkv_model *model, const char *const 
 }
 
 size_t qkv_model_parameters(const struct qkv_model *model) {
-    return model->parameter_count;
+    return model->weights.count;
 }
 
 const struct qkv_array *qkv_model_parameter(const struct qkv_model *model, size_t i) {
-    return i < model->parameter_count ? &model->parameters[i].array : NULL;
+    return i < model->weights.count ? &model->weights.list[i].array : NULL;
 }
 
-static float *model_at(const struct qkv_model *model, const struct qkv_arena *arena, size_t i) {
-    if (i >= model->parameter_count || model->planned || !arena->base) {
-        return NULL;
-    }
-    return (float *)(void *)arena->base + model->parameters[i].offset;
+const float *qkv_model_weights(const struct qkv_model *model, size_t i) {
+    return i < model->weights.count ? model->weights.list[i].data : NULL;
 }
 
-float *qkv_model_weights(struct qkv_model *model, size_t i) {
-    model->changes++;
-    return model_at(model, &model->arena, i);
+float *qkv_model_weights_mutable(struct qkv_model *model, size_t i) {
+    if (i >= model->weights.count) return NULL;
+    model->weights.list[i].version++;
+    return model->weights.list[i].data;
 }
 
 float *qkv_model_gradient(struct qkv_model *model, size_t i) {
-    return model_at(model, &model->gradients, i);
-}
-
-/* ---- all gradients at once ------------------------------------------------------------------------------------------- */
-
-enum { PIECE = QKV_GRADIENT_PIECE };
-
-static void clear_piece(void *argument, size_t begin, size_t end, int thread) {
-    (void)thread;
-    memset((float *)argument + begin, 0, (end - begin) * sizeof(float));
+    return i < model->weights.count ? model->weights.list[i].gradient : NULL;
 }
 
 void qkv_model_clear_gradients(struct qkv_model *model) {
-    if (!model->gradients.base) {
-        return;
-    }
-    qkv_parallel_range(model->ctx, model->weight_floats, PIECE, clear_piece, model->gradients.base);
+    qkv_weights_clear_gradients(&model->weights);
     model->dirty = false;
 }
 
-struct squares {
-    const struct qkv_kernels *kernels;
-    const float *x;
-    double *sums;
-};
-
-static void sum_piece(void *argument, size_t begin, size_t end, int thread) {
-    (void)thread;
-    const struct squares *s = argument;
-    s->sums[begin / PIECE] = s->kernels->sum_squares(s->x + begin, end - begin);
-}
-
-/* The padding between tensors is zero in the gradients' arena, so one range over all of them is enough. */
 double qkv_model_gradient_norm(struct qkv_model *model) {
-    if (!model->gradients.base || model->planned) {
-        return 0;
-    }
-    size_t pieces = (model->weight_floats + PIECE - 1) / PIECE;
-    struct squares s = {.kernels = model->ctx->kernels,
-                        .x = (const float *)(const void *)model->gradients.base,
-                        .sums = model->gradient_sums};
-    qkv_parallel_range(model->ctx, model->weight_floats, PIECE, sum_piece, &s);
-    double sum = 0;
-    for (size_t i = 0; i < pieces; i++) {
-        sum += s.sums[i];
-    }
-    return sqrt(sum);
+    return qkv_weights_gradient_norm(&model->weights);
 }

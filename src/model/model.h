@@ -9,21 +9,8 @@
 #include "base/base.h"
 #include "op/op.h"
 
-enum { QKV_GRADIENT_PIECE = 1 << 16 }; /* floats that the gradient norm adds up in one go */
+/* ---- weights (params.c) ----------------------------------------------------------------------------------------- */
 
-/* ---- parameters (params.c) -------------------------------------------------------------------------------------- */
-
-/* A named tensor: some rows of one of the model's parameter tensors. */
-struct qkv_parameter {
-    struct qkv_array array; /* name is owned; data NULL in a plan */
-    size_t offset;          /* floats from the start of the model's weights, and of its gradients */
-    float deviation;        /* of the normal distribution it starts from; 0: constant `start` */
-    float start;
-};
-
-struct qkv_norm {
-    struct qkv_tensor weight, bias;
-};
 struct qkv_attention {
     struct qkv_norm norm;
     struct qkv_attention_parameters parameters;
@@ -52,43 +39,33 @@ struct qkv_stack {
 struct qkv_model {
     struct qkv_context *ctx;
     struct qkv_spec spec;
-    bool planned;                             /* names and shapes only */
-    struct qkv_arena arena;                   /* weights, then tables */
-    struct qkv_arena gradients;               /* base NULL before the first training pass */
-    double *gradient_sums;                    /* in that arena: one for each piece of the gradient norm */
+    bool planned;               /* names and shapes only */
+    struct qkv_arena arena;     /* weights, then tables */
+    struct qkv_arena gradients; /* base NULL before the first training pass */
+    struct qkv_weights weights;
     struct qkv_arena packed_arena;            /* weights in bf16; empty in fp32 */
     struct qkv_packed_weight *packed_weights; /* what lies there, or NULL */
     struct qkv_arena packed_back;             /* the head's for backward; empty before the first training pass */
     struct qkv_packed_weight head_back;       /* what lies there */
-    uint64_t changes;                         /* of the weights, counted from 1 */
     bool dirty;                               /* a pass has begun on the gradients since they were cleared */
-    size_t weight_floats;                     /* with the padding between tensors */
-    struct qkv_parameter *parameters;
-    size_t parameter_count, parameter_capacity;
-    struct qkv_tensor **tensors; /* what the parameters are rows of, in the order of memory */
-    size_t tensor_count, tensor_capacity;
-    struct qkv_stack encoder, decoder; /* spec NULL when absent */
-    struct qkv_tensor *head_weight;    /* NULL for head none */
-    struct qkv_tensor head_storage, head_bias;
+    struct qkv_stack encoder, decoder;        /* spec NULL when absent */
+    struct qkv_tensor *head_weight;           /* NULL for head none */
+    struct qkv_linear head;                   /* weight.data NULL when tied */
     struct qkv_tokenizer *tokenizer, *source_tokenizer; /* the latter NULL: sources have the former */
     char **labels;                                      /* the names of the classes, or NULL */
     size_t label_count;
 };
 
-/* Takes all parameters from model->arena (which may be measuring), names them and fills the stacks. */
-enum qkv_status qkv_parameters_build(struct qkv_model *model);
-/* Fills new weights. */
-void qkv_parameters_start(struct qkv_model *model, uint64_t seed);
-/* Gives every parameter tensor its gradient storage, zeroed. Done once, by the first training pass. */
-enum qkv_status qkv_parameters_add_gradients(struct qkv_model *model);
+/* Lists all weights, takes them from model->arena (which may be measuring), and fills the stacks with them. */
+enum qkv_status qkv_model_build_weights(struct qkv_model *model);
+/* Gives every weight its gradient, zeroed. Done once, by the first training pass. */
+enum qkv_status qkv_model_add_gradients(struct qkv_model *model);
 /* In mixed precision: room for the weights packed as bf16, and, when there will be a backward, for what only that uses. Each is
  * made once, before anything of the model is measured or run. */
 enum qkv_status qkv_model_add_packed(struct qkv_model *model, bool backward);
 void qkv_model_drop_packed(struct qkv_model *model);
 /* Bytes of all that a model keeps: weights, tables, gradients and packed weights, as far as they have been asked for. */
 size_t qkv_model_bytes(const struct qkv_model *model);
-/* Bytes of one more copy of all parameters, each from a cache line on: a moment of an optimizer. */
-size_t qkv_model_moment_bytes(const struct qkv_model *model);
 /* A model whose weights are all zero: what create, plan and load start from. */
 enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spec *spec, bool planned,
                                    struct qkv_model **out);

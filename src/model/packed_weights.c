@@ -1,4 +1,4 @@
-/* panels: a model's weights packed for products in bf16, beside the fp32 weights that learn (mixed precision, Micikevicius et
+/* packed_weights: a model's weights packed for products in bf16, beside the fp32 weights that learn (mixed precision, Micikevicius et
  * al. 2018). Made once, when the first pass, session or encoding of mixed precision begins; packed at the first use and again
  * after the weights have changed.
  *
@@ -27,15 +27,15 @@ static enum qkv_status packed_weights_take(struct qkv_model *m, struct qkv_arena
     if (!qkv_bf16_packed_bytes(m->ctx, K, N, &bytes)) {
         return qkv_fail(m->ctx, QKV_SHAPE, "a weight of %zu x %zu is too large", N, K);
     }
-    *panels = (struct qkv_packed_weight){.data = qkv_arena_take(arena, bytes, 1), .now = &m->changes};
+    *panels = (struct qkv_packed_weight){.data = qkv_arena_take(arena, bytes, 1)};
     return panels->data ? QKV_OK : QKV_MEMORY;
 }
 
 static enum qkv_status take_forward(struct qkv_model *m) {
     enum qkv_status status = QKV_OK;
     struct qkv_packed_weight *next = m->packed_weights;
-    for (size_t i = 0; i < m->tensor_count && status == QKV_OK; i++) {
-        struct qkv_tensor *t = m->tensors[i];
+    for (size_t i = 0; i < m->weights.tensor_count && status == QKV_OK; i++) {
+        struct qkv_tensor *t = m->weights.tensors[i];
         if (packed_weights_multiplies(m, t)) {
             t->packed = next++;
             status = packed_weights_take(m, &m->packed_arena, t->packed, t->columns, t->rows);
@@ -68,7 +68,7 @@ enum qkv_status qkv_model_add_packed(struct qkv_model *m, bool backward) {
         return QKV_OK;
     }
     if (!m->packed_weights) {
-        m->packed_weights = qkv_allocate(m->ctx, m->tensor_count + 1, sizeof *m->packed_weights);
+        m->packed_weights = qkv_allocate(m->ctx, m->weights.tensor_count + 1, sizeof *m->packed_weights);
         status = m->packed_weights ? packed_weights_add(m, &m->packed_arena, take_forward) : QKV_MEMORY;
     }
     if (status == QKV_OK && backward && m->head_weight && packed_weights_multiplies(m, m->head_weight) &&
@@ -82,8 +82,8 @@ enum qkv_status qkv_model_add_packed(struct qkv_model *m, bool backward) {
 }
 
 void qkv_model_drop_packed(struct qkv_model *m) {
-    for (size_t i = 0; i < m->tensor_count; i++) {
-        m->tensors[i]->packed = m->tensors[i]->packed_transposed = NULL;
+    for (size_t i = 0; i < m->weights.tensor_count; i++) {
+        m->weights.tensors[i]->packed = m->weights.tensors[i]->packed_transposed = NULL;
     }
     free(m->packed_weights);
     m->packed_weights = NULL;
@@ -93,13 +93,4 @@ void qkv_model_drop_packed(struct qkv_model *m) {
 
 size_t qkv_model_bytes(const struct qkv_model *m) {
     return m->arena.peak + m->gradients.peak + m->packed_arena.peak + m->packed_back.peak;
-}
-
-size_t qkv_model_moment_bytes(const struct qkv_model *m) {
-    size_t bytes = 0;
-    for (size_t i = 0; i < m->parameter_count; i++) {
-        const size_t parameter = m->parameters[i].array.bytes;
-        bytes += (parameter + QKV_CACHE_LINE - 1) / QKV_CACHE_LINE * QKV_CACHE_LINE;
-    }
-    return bytes;
 }

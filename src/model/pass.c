@@ -129,7 +129,7 @@ static void run_head(struct qkv_pass *p, const struct qkv_batch *b, struct qkv_t
     if (classify || p->options.logits) {
         options.logits = qkv_tape_take(&p->tape, rows * V, sizeof(float));
     }
-    qkv_op_cross_entropy(&p->tape, x, m->head_weight, qkv_tensor_or_null(&m->head_bias), &options, &p->loss);
+    qkv_op_cross_entropy(&p->tape, x, m->head_weight, qkv_tensor_or_null(&m->head.bias), &options, &p->loss);
     if (classify) {
         set_output(p, "logits", options.logits, 2, b->B, V, 0);
     } else {
@@ -283,7 +283,7 @@ static enum qkv_status pass_start(struct qkv_model *m, const struct qkv_pass_opt
     *out = p;
     status = qkv_model_add_packed(m, options->train);
     if (status == QKV_OK && options->train) {
-        status = qkv_parameters_add_gradients(m);
+        status = qkv_model_add_gradients(m);
     }
     if (status == QKV_OK && options->weights) {
         status = qkv_pass_prepare_attentions(p);

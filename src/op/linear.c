@@ -4,6 +4,7 @@
  * packed, and y where it is stored.
  * Backward: dx = dy·W, dW += dyᵀ·x, db += Σ_n dy[n]. */
 #include "op/linear.h"
+#include "op/weights.h"
 
 enum { COLUMNS_A_PIECE = 64 };
 
@@ -26,6 +27,7 @@ struct product {
     bool accumulate;
     struct qkv_operand a, b;
     struct qkv_packed_weight *packed; /* of b, or NULL */
+    uint64_t version;                 /* of the weights in b, where there is `packed` */
     const float *bias;
     const struct qkv_epilogue *epilogue;
     size_t M, N, K;
@@ -48,9 +50,9 @@ static enum qkv_status linear_multiply(struct qkv_tape *tape, const struct produ
     struct qkv_bf16_options options = {
         .dtype = p->c.dtype, .accumulate = p->accumulate, .bias = p->bias, .epilogue = p->epilogue};
     if (p->packed) {
-        if (p->packed->packed != *p->packed->now && !tape->ctx->dry) {
+        if (p->packed->version != p->version && !tape->ctx->dry) {
             qkv_bf16_pack(tape->ctx, p->packed->data, p->b, p->K, p->N);
-            p->packed->packed = *p->packed->now;
+            p->packed->version = p->version;
         }
         options.packed = p->packed->data;
     }
@@ -72,6 +74,7 @@ enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy
                                   .a = linear_operand(linear_floats(dy), out, 1),
                                   .b = linear_operand(linear_floats(weight->data), in, 1),
                                   .packed = weight->packed_transposed,
+                                  .version = qkv_tensor_version(weight),
                                   .M = N,
                                   .N = in,
                                   .K = out};
@@ -101,6 +104,7 @@ enum qkv_status qkv_linear_forward_parts(struct qkv_tape *tape, struct qkv_rows 
                               .a = linear_operand(x, weight->columns, 1),
                               .b = linear_operand(linear_floats(weight->data), 1, weight->columns),
                               .packed = weight->packed,
+                              .version = qkv_tensor_version(weight),
                               .bias = bias ? bias->data : NULL,
                               .epilogue = epilogue,
                               .M = N,

@@ -25,8 +25,7 @@ struct qkv_grad_buffer {
 /* A weight packed for products in bf16 (qkv_bf16_pack), kept by the model and packed again when its weights have changed. */
 struct qkv_packed_weight {
     void *data;
-    const uint64_t *now; /* counts the changes of the weights */
-    uint64_t packed;     /* what it was when they were packed */
+    uint64_t version; /* of the weights that were packed (qkv_tensor_version); 0: none yet */
 };
 
 struct qkv_tensor {
@@ -38,6 +37,8 @@ struct qkv_tensor {
     float *gradient;  /* a parameter's gradient, kept by the model and always added to; NULL for activations */
     const char *name; /* a parameter's name, for messages; may be NULL */
     unsigned uses;    /* a parameter's uses on the tape that have not gone backward yet */
+    const struct qkv_weight *weights; /* of an operand of weights: those that are its rows (op/weights.h); else NULL */
+    size_t weight_count;
     struct qkv_packed_weight *packed,
         *packed_transposed; /* a weight's, for x·wᵀ and for dy·w; NULL: packed at each use */
 };

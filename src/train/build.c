@@ -197,8 +197,9 @@ enum qkv_status qkv_trainer_build(struct qkv_trainer *t, const struct qkv_spec *
     if (!status) status = qkv_model_allocate(t->ctx, spec, false, &t->model);
     if (!status) status = give_tokenizers(t);
     if (!status) status = t->feed->open(t);
-    if (!status && t->shape_count) status = check_memory(t, spec);          /* lines, whose shapes are known only now */
-    if (!status) qkv_parameters_start(t->model, (uint64_t)t->options.seed); /* the first use of the model's memory */
+    if (!status && t->shape_count) status = check_memory(t, spec); /* lines, whose shapes are known only now */
+    if (!status)
+        qkv_weights_start(&t->model->weights, (uint64_t)t->options.seed); /* the first use of the model's memory */
     if (!status && t->origin) status = qkv_origin_copy(t);
     if (!status) status = make_passes(t);
     if (!status) status = make_optimizer(t);

@@ -8,6 +8,7 @@
 
 #include "io/safetensors.h"
 #include "kernel/kernel.h"
+#include "model/model.h"
 #include "model/spec.h"
 #include "train/train.h"
 
@@ -73,15 +74,14 @@ static void fill_metadata(const struct qkv_trainer *t, const char *spec, const c
 
 /* A checkpoint of broken weights would replace one that can still be used. */
 static enum qkv_status check_weights(const struct qkv_trainer *t) {
-    for (size_t i = 0; i < qkv_model_parameters(t->model); i++) {
-        const struct qkv_array *array = qkv_model_parameter(t->model, i);
-        const float *w = qkv_model_weights(t->model, i);
-        if (!isfinite(t->ctx->kernels->sum_squares(w, qkv_array_elements(array))))
+    for (size_t i = 0; i < t->model->weights.count; i++) {
+        const struct qkv_weight *w = &t->model->weights.list[i];
+        if (!isfinite(t->ctx->kernels->sum_squares(w->data, w->rows * w->columns)))
             return qkv_fail(
                 t->ctx, QKV_NUMBER,
                 "step %lld: %s holds numbers that are not finite, so nothing was saved; the checkpoint of step "
                 "%lld in %s is whole: try a lower rate (now %g) or a longer warmup (now %lld)",
-                (long long)t->report.step, array->name, (long long)t->saved_step, t->folder, t->options.rate,
+                (long long)t->report.step, w->array.name, (long long)t->saved_step, t->folder, t->options.rate,
                 (long long)t->options.warmup);
     }
     return QKV_OK;
@@ -89,9 +89,10 @@ static enum qkv_status check_weights(const struct qkv_trainer *t) {
 
 /* Weights, then each moment, as `count` arrays. The moments' names are printed into *names. */
 static enum qkv_status list_arrays(const struct qkv_trainer *t, struct qkv_array *arrays, struct qkv_buffer *names) {
-    size_t P = qkv_model_parameters(t->model), moments = qkv_optimizer_moments(t->optimizer), at = 0;
+    const struct qkv_weights *weights = &t->model->weights;
+    size_t P = weights->count, moments = qkv_optimizer_moments(t->optimizer), at = 0;
     enum qkv_status status = QKV_OK;
-    for (size_t i = 0; i < P; i++) arrays[i] = *qkv_model_parameter(t->model, i);
+    for (size_t i = 0; i < P; i++) arrays[i] = weights->list[i].array;
     for (size_t k = 0; k < moments; k++) {
         for (size_t i = 0; i < P && !status; i++) {
             arrays[(k + 1) * P + i] = arrays[i];
@@ -289,12 +290,13 @@ static enum qkv_status read_tensor(const struct reader *r, const char *name, con
 
 static enum qkv_status read_tensors(const struct reader *r) {
     struct qkv_trainer *t = r->t;
-    size_t P = qkv_model_parameters(t->model), moments = qkv_optimizer_moments(t->optimizer);
+    struct qkv_weights *weights = &t->model->weights;
+    size_t P = weights->count, moments = qkv_optimizer_moments(t->optimizer);
     struct qkv_buffer name = {0};
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < P && !status; i++) {
-        const struct qkv_array *like = qkv_model_parameter(t->model, i);
-        status = read_tensor(r, like->name, like, qkv_model_weights(t->model, i));
+        const struct qkv_array *like = &weights->list[i].array;
+        status = read_tensor(r, like->name, like, weights->list[i].data);
         for (size_t k = 0; k < moments && !status; k++) {
             name.size = 0;
             status = qkv_buffer_print(t->ctx, &name, "%s.%s", moment_names[k], like->name);
@@ -302,6 +304,7 @@ static enum qkv_status read_tensors(const struct reader *r) {
         }
     }
     qkv_buffer_free(&name);
+    qkv_weights_changed(weights);
     if (!status && qkv_tensors_count(r->file) != P * (1 + moments))
         return qkv_fail(t->ctx, QKV_FORMAT,
                         "%s has %zu tensors, the spec in config.json asks for %zu; restore the files of "

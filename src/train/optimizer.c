@@ -1,6 +1,6 @@
 /* Optimizers: AdamW (Loshchilov & Hutter 2019), Adam with L2 (Kingma & Ba 2015), SGD with momentum. The formulas are
  * beside the kernels (kernel/kernel.h: adamw, sgd), which clip and clear the gradients in the same pass; here are the state and the cut into pieces of a size that does not
- * depend on the number of threads. Decay acts on parameters of rank >= 2, that is on matrices. */
+ * depend on the number of threads. What decays is said by QKV_ROLE_LIST: matrices. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -12,17 +12,17 @@
 
 #define PIECE ((size_t)1 << 14) /* elements a thread takes at a time: 4 arrays of 64 KiB */
 
-struct piece { /* elements [begin, end) of a parameter */
-    size_t parameter, begin, end;
+struct piece { /* numbers [begin, end) of a weight */
+    size_t weight, begin, end;
 };
 
 struct qkv_optimizer {
     struct qkv_model *model;
     struct qkv_optimizer_options options;
     uint64_t steps;
-    size_t parameters, moments, piece_count;
+    size_t moments, piece_count;
     struct qkv_arena arena;
-    float **moment; /* moments × parameters */
+    float **moment; /* moments × weights */
     struct piece *pieces;
 };
 
@@ -51,10 +51,10 @@ static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_o
 }
 
 /* Counts the pieces, and writes them where `pieces` is not NULL. */
-static size_t cut_pieces(struct qkv_model *model, struct piece *pieces) {
+static size_t cut_pieces(const struct qkv_weights *weights, struct piece *pieces) {
     size_t count = 0;
-    for (size_t i = 0; i < qkv_model_parameters(model); i++) {
-        size_t n = qkv_array_elements(qkv_model_parameter(model, i));
+    for (size_t i = 0; i < weights->count; i++) {
+        size_t n = weights->list[i].rows * weights->list[i].columns;
         for (size_t begin = 0; begin < n; begin += PIECE, count++)
             if (pieces) pieces[count] = (struct piece){i, begin, n - begin < PIECE ? n : begin + PIECE};
     }
@@ -62,30 +62,31 @@ static size_t cut_pieces(struct qkv_model *model, struct piece *pieces) {
 }
 
 static enum qkv_status take_moments(struct qkv_context *ctx, struct qkv_optimizer *o) {
+    const struct qkv_weights *weights = &o->model->weights;
     size_t total;
-    if (!qkv_multiply(qkv_model_moment_bytes(o->model), o->moments, &total))
+    if (!qkv_multiply(qkv_weights_moment_bytes(weights), o->moments, &total))
         return qkv_fail_memory(ctx, SIZE_MAX, "optimizer state");
     enum qkv_status status = qkv_arena_create(ctx, &o->arena, total, "optimizer state");
     for (size_t k = 0; k < o->moments && !status; k++) {
-        for (size_t i = 0; i < o->parameters; i++) {
-            size_t n = qkv_array_elements(qkv_model_parameter(o->model, i));
+        for (size_t i = 0; i < weights->count; i++) {
+            size_t n = weights->list[i].rows * weights->list[i].columns;
             float *moment = qkv_arena_take(&o->arena, n, sizeof(float));
             if (!moment) return QKV_MEMORY;
             memset(moment, 0, n * sizeof(float));
-            o->moment[k * o->parameters + i] = moment;
+            o->moment[k * weights->count + i] = moment;
         }
     }
     return status;
 }
 
 static enum qkv_status fill_optimizer(struct qkv_context *ctx, struct qkv_optimizer *o) {
-    o->parameters = qkv_model_parameters(o->model);
+    const struct qkv_weights *weights = &o->model->weights;
     o->moments = o->options.kind == QKV_OPTIMIZER_SGD ? 1 : 2;
-    o->piece_count = cut_pieces(o->model, NULL);
+    o->piece_count = cut_pieces(weights, NULL);
     o->pieces = qkv_allocate(ctx, o->piece_count, sizeof *o->pieces);
-    o->moment = qkv_allocate(ctx, o->moments * o->parameters, sizeof *o->moment);
+    o->moment = qkv_allocate(ctx, o->moments * weights->count, sizeof *o->moment);
     if (!o->pieces || !o->moment) return QKV_MEMORY;
-    cut_pieces(o->model, o->pieces);
+    cut_pieces(weights, o->pieces);
     return take_moments(ctx, o);
 }
 
@@ -96,7 +97,7 @@ enum qkv_status qkv_optimizer_create(struct qkv_model *model, const struct qkv_o
     struct qkv_context *ctx = qkv_model_context(model);
     enum qkv_status status = check_options(ctx, options);
     if (status) return status;
-    if (qkv_model_parameters(model) && !qkv_model_weights(model, 0))
+    if (model->planned)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "optimizer: the model is only a plan, without weights; make it with "
                         "qkv_model_create or qkv_model_load");
@@ -133,16 +134,15 @@ static void step_piece(void *argument, size_t item, int thread) {
     struct qkv_optimizer *o = s->optimizer;
     const struct qkv_optimizer_options *p = &o->options;
     const struct piece *piece = &o->pieces[item];
-    size_t i = piece->parameter, begin = piece->begin, n = piece->end - begin;
-    float *w = (float *)(void *)o->model->arena.base + o->model->parameters[i].offset + begin;
-    float *m = o->moment[i] + begin;
-    float *dw = qkv_model_gradient(o->model, i) + begin;
-    float decay = qkv_model_parameter(o->model, i)->rank >= 2 ? (float)p->weight_decay : 0;
+    const struct qkv_weight *weight = &o->model->weights.list[piece->weight];
+    const size_t begin = piece->begin, n = piece->end - begin;
+    float *w = weight->data + begin, *dw = weight->gradient + begin, *m = o->moment[piece->weight] + begin;
+    float decay = weight->decays ? (float)p->weight_decay : 0;
     if (p->kind == QKV_OPTIMIZER_SGD) {
         s->kernels->sgd(w, m, dw, s->gradient_scale, s->rate, (float)p->momentum, decay, n);
         return;
     }
-    float *v = o->moment[o->parameters + i] + begin;
+    float *v = o->moment[o->model->weights.count + piece->weight] + begin;
     s->kernels->adamw(w, m, v, dw, s->gradient_scale, s->rate, (float)p->beta1, (float)p->beta2, (float)p->eps, decay,
                       s->correction1, s->correction2, p->kind == QKV_OPTIMIZER_ADAM, n);
 }
@@ -156,18 +156,19 @@ enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate,
                         "optimizer: the rate is %s and the gradient scale %s; the rate must be from 0 to 3.4e38, the "
                         "scale from -3.4e38 to 3.4e38",
                         qkv_real_text(shown[0], rate), qkv_real_text(shown[1], gradient_scale));
-    for (size_t i = 0; i < optimizer->parameters; i++)
-        if (!qkv_model_gradient(optimizer->model, i))
+    struct qkv_weights *weights = &optimizer->model->weights;
+    for (size_t i = 0; i < weights->count; i++)
+        if (!weights->list[i].gradient)
             return qkv_fail(ctx, QKV_ARGUMENT,
                             "optimizer: %s has no gradient yet; make a pass with train set and run "
                             "it forward and backward first",
-                            qkv_model_parameter(optimizer->model, i)->name);
+                            weights->list[i].array.name);
     double t = (double)++optimizer->steps;
     struct step step = {ctx->kernels, optimizer, (float)rate, (float)gradient_scale, 1, 1};
     step.correction1 = (float)(1 - pow(optimizer->options.beta1, t));
     step.correction2 = (float)(1 - pow(optimizer->options.beta2, t));
     qkv_parallel(ctx, optimizer->piece_count, step_piece, &step);
-    optimizer->model->changes++;
+    qkv_weights_changed(weights);
     optimizer->model->dirty = false;
     return QKV_OK;
 }
@@ -185,7 +186,7 @@ size_t qkv_optimizer_moments(const struct qkv_optimizer *optimizer) {
 }
 
 float *qkv_optimizer_moment(struct qkv_optimizer *optimizer, size_t k, size_t i) {
-    return optimizer->moment[k * optimizer->parameters + i];
+    return optimizer->moment[k * optimizer->model->weights.count + i];
 }
 
 size_t qkv_optimizer_bytes(const struct qkv_optimizer *optimizer) {

@@ -191,7 +191,7 @@ static enum qkv_status origin_copy_parameter(struct qkv_trainer *t, size_t p) {
     if (!from) return qkv_fail(t->ctx, QKV_SHAPE, "%s has no %s, which the run needs", t->options.from, to->name);
     size_t rows = origin_rows(to, from), width = qkv_array_elements(to) / to->shape[0];
     if (rows == 0) return origin_wrong_shape(t, to, from);
-    float *weights = qkv_model_weights(t->model, p);
+    float *weights = qkv_model_weights_mutable(t->model, p);
     const float *source = from->data;
     for (size_t i = 0; i < rows; i++)
         memcpy(weights + i * width, source + origin_row(t, to, i) * width, width * sizeof *weights);

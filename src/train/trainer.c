@@ -49,7 +49,7 @@ static enum qkv_status fail_number(struct qkv_trainer *t, int64_t step, const ch
 
 /* A lap over `floats` of every parameter's. */
 static void trainer_lap(struct qkv_trainer *t, const char *name, double floats) {
-    qkv_profile_lap(t->ctx, name, QKV_PROFILE_WHOLE, 0, floats * sizeof(float) * (double)t->model->weight_floats);
+    qkv_profile_lap(t->ctx, name, QKV_PROFILE_WHOLE, 0, floats * sizeof(float) * (double)t->model->weights.floats);
 }
 
 /* Forward and backward over the whole batch. */

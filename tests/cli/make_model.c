@@ -46,7 +46,7 @@ static enum qkv_status make(struct qkv_context *ctx, const struct kind *kind, co
     else
         qkv_tokenizer_free(tokenizer);
     for (size_t i = 0; !status && i < qkv_model_parameters(model); i++) { /* larger weights, so that lines differ */
-        float *weights = qkv_model_weights(model, i);
+        float *weights = qkv_model_weights_mutable(model, i);
         size_t count = qkv_array_elements(qkv_model_parameter(model, i));
         for (size_t k = 0; k < count; k++) weights[k] *= 15;
     }

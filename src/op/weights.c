@@ -1,0 +1,303 @@
+/* weights: the builder of the list of weights, and what goes over all of it. */
+#include "op/weights.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { START_PIECE = 1 << 16, GRADIENT_PIECE = 1 << 16 };
+
+/* ---- roles ------------------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    enum qkv_start start;
+    bool decays;
+} roles_of_weights[] = {
+#define ROLE_ROW(role, name, rows, columns, start, decays) {name, QKV_START_##start, decays},
+    QKV_ROLE_LIST(ROLE_ROW)
+#undef ROLE_ROW
+};
+
+/* A matrix of that size; a vector has no columns. */
+static void role_shape(enum qkv_role role, const struct qkv_dimensions *d, size_t *rows, size_t *columns) {
+    switch (role) {
+#define ROLE_SHAPE(role, name, rows_, columns_, start, decays)                                                         \
+    case QKV_ROLE_##role:                                                                                              \
+        *rows = rows_;                                                                                                 \
+        *columns = columns_;                                                                                           \
+        return;
+        QKV_ROLE_LIST(ROLE_SHAPE)
+#undef ROLE_SHAPE
+    case QKV_ROLE_COUNT:
+        break;
+    }
+    *rows = *columns = 0;
+}
+
+/* "decoder.layers.3.attn.q.weight", or, of a layer by itself, "q.weight". */
+static char *role_name(struct qkv_context *ctx, const struct qkv_weight_place *place, enum qkv_role role, bool bias) {
+    char layer[32] = "", text[128];
+    const char *name = roles_of_weights[role].name, *dot = strrchr(name, '.');
+    if (place->layer >= 0) snprintf(layer, sizeof layer, "layers.%d.", place->layer);
+    snprintf(text, sizeof text, "%s%s%s%s.%s", place->stack ? place->stack : "", place->stack ? "." : "", layer,
+             place->single && dot ? dot + 1 : name, bias ? "bias" : "weight");
+    return qkv_copy_string(ctx, text);
+}
+
+/* ---- builder ------------------------------------------------------------------------------------------------------ */
+
+/* Memory for an operand. */
+static void weights_take(struct qkv_weights *w, struct qkv_tensor *tensor, size_t rows, size_t columns) {
+    size_t count;
+    if (w->status) return;
+    if (!qkv_multiply(rows, columns, &count)) {
+        w->status = qkv_fail(w->ctx, QKV_SPEC, "a weight of %zu x %zu numbers is too large", rows, columns);
+        return;
+    }
+    if (w->tensor_count == w->tensor_capacity) {
+        const size_t capacity = w->tensor_capacity ? 2 * w->tensor_capacity : 64;
+        struct qkv_tensor **grown = qkv_reallocate(w->ctx, w->tensors, capacity, sizeof *grown);
+        if (!grown) {
+            w->status = QKV_MEMORY;
+            return;
+        }
+        w->tensors = grown;
+        w->tensor_capacity = capacity;
+    }
+    *tensor =
+        (struct qkv_tensor){.data = qkv_arena_take(w->arena, count, sizeof(float)), .rows = rows, .columns = columns};
+    if (!tensor->data) w->status = QKV_MEMORY;
+    w->tensors[w->tensor_count++] = tensor;
+}
+
+static struct qkv_weight *weights_append(struct qkv_weights *w) {
+    if (w->count == w->capacity) {
+        const size_t capacity = w->capacity ? 2 * w->capacity : 64;
+        struct qkv_weight *grown = qkv_reallocate(w->ctx, w->list, capacity, sizeof *grown);
+        if (!grown) return NULL;
+        w->list = grown;
+        w->capacity = capacity;
+    }
+    struct qkv_weight *weight = &w->list[w->count++];
+    *weight = (struct qkv_weight){.version = 1};
+    return weight;
+}
+
+static void weight_shape_start(const struct qkv_weights *w, struct qkv_weight *weight, enum qkv_start start,
+                               size_t branches) {
+    const float std = w->std > 0 ? w->std : 1 / sqrtf((float)weight->columns);
+    const bool matrix = start == QKV_START_EMBEDDING || start == QKV_START_LINEAR || start == QKV_START_RESIDUAL;
+    weight->constant = start == QKV_START_NORM ? 1 : 0;
+    if (matrix) weight->std = start == QKV_START_RESIDUAL && branches ? std / sqrtf((float)branches) : std;
+}
+
+/* A weight in the list: rows [first, first + rows) of an operand, or, of a vector, columns. */
+static void weights_list(struct qkv_weights *w, const struct qkv_weight_place *place, struct qkv_tensor *tensor,
+                         enum qkv_role role, bool bias, size_t first, size_t rows, size_t columns) {
+    if (w->status) return;
+    struct qkv_weight *weight = weights_append(w);
+    char *name = weight ? role_name(w->ctx, place, role, bias) : NULL;
+    if (!name) {
+        w->count -= weight != NULL;
+        w->status = QKV_MEMORY;
+        return;
+    }
+    const bool vector = columns == 0;
+    weight->role = role;
+    weight->bias = bias;
+    weight->stack = place->stack;
+    weight->layer = place->layer;
+    weight->rows = vector ? 1 : rows;
+    weight->columns = vector ? rows : columns;
+    weight->decays = !bias && roles_of_weights[role].decays;
+    weight->part_of = tensor;
+    weight->first_row = first;
+    if (!w->arena->measuring) weight->data = (float *)tensor->data + first * (vector ? 1 : columns);
+    weight->array = (struct qkv_array){.name = name,
+                                       .dtype = QKV_F32,
+                                       .rank = vector ? 1 : 2,
+                                       .shape = {rows, columns},
+                                       .data = weight->data,
+                                       .bytes = weight->rows * weight->columns * sizeof(float)};
+    weight_shape_start(w, weight, bias ? QKV_START_BIAS : roles_of_weights[role].start, place->branches);
+    if (!tensor->name) tensor->name = name;
+}
+
+/* The rows of all of these roles, and the columns that each has. */
+static size_t roles_rows(const struct qkv_weight_place *place, const enum qkv_role *roles, size_t count,
+                         size_t *columns) {
+    size_t all = 0, rows;
+    *columns = 0;
+    for (size_t i = 0; i < count; i++) {
+        role_shape(roles[i], place->sizes, &rows, columns);
+        if (!qkv_add_size(all, rows, &all)) all = SIZE_MAX;
+    }
+    return all;
+}
+
+void qkv_weights_matrix(struct qkv_weights *w, const struct qkv_weight_place *place, struct qkv_tensor *tensor,
+                        const enum qkv_role *roles, size_t count) {
+    size_t columns;
+    const size_t all = roles_rows(place, roles, count, &columns);
+    weights_take(w, tensor, all, columns);
+    size_t first = 0, rows;
+    for (size_t i = 0; i < count; i++, first += rows) {
+        role_shape(roles[i], place->sizes, &rows, &columns);
+        weights_list(w, place, tensor, roles[i], false, first, rows, columns);
+    }
+}
+
+void qkv_weights_bias(struct qkv_weights *w, const struct qkv_weight_place *place, struct qkv_tensor *tensor,
+                      const enum qkv_role *roles, size_t count) {
+    size_t columns;
+    weights_take(w, tensor, 1, roles_rows(place, roles, count, &columns));
+    size_t first = 0, rows;
+    for (size_t i = 0; i < count; i++, first += rows) {
+        role_shape(roles[i], place->sizes, &rows, &columns);
+        weights_list(w, place, tensor, roles[i], true, first, rows, 0);
+    }
+}
+
+void qkv_weights_linear(struct qkv_weights *w, const struct qkv_weight_place *place, struct qkv_linear *linear,
+                        const enum qkv_role *roles, size_t count, bool bias) {
+    qkv_weights_matrix(w, place, &linear->weight, roles, count);
+    if (bias) qkv_weights_bias(w, place, &linear->bias, roles, count);
+}
+
+void qkv_weights_norm(struct qkv_weights *w, const struct qkv_weight_place *place, struct qkv_norm *norm,
+                      enum qkv_role role, bool bias) {
+    size_t rows, columns;
+    role_shape(role, place->sizes, &rows, &columns);
+    weights_take(w, &norm->weight, 1, rows);
+    weights_list(w, place, &norm->weight, role, false, 0, rows, 0);
+    if (!bias) return;
+    weights_take(w, &norm->bias, 1, rows);
+    weights_list(w, place, &norm->bias, role, true, 0, rows, 0);
+}
+
+/* The weights of an operand stand one after the other in the list. */
+enum qkv_status qkv_weights_finish(struct qkv_weights *w) {
+    if (w->status) return w->status;
+    for (size_t i = 0; i < w->count; i++) {
+        struct qkv_tensor *tensor = w->list[i].part_of;
+        if (!tensor->weights) tensor->weights = &w->list[i];
+        tensor->weight_count++;
+    }
+    return QKV_OK;
+}
+
+void qkv_weights_free(struct qkv_weights *w) {
+    for (size_t i = 0; i < w->count; i++) free((void *)(uintptr_t)w->list[i].array.name);
+    free(w->list);
+    free(w->tensors);
+    *w = (struct qkv_weights){.ctx = w->ctx};
+}
+
+struct qkv_tensor *qkv_tensor_or_null(struct qkv_tensor *tensor) {
+    return tensor->data ? tensor : NULL;
+}
+
+/* ---- numbers --------------------------------------------------------------------------------------------------------- */
+
+struct start {
+    const struct qkv_weight *weight;
+    uint64_t seed, index;
+};
+
+/* Every piece draws from a stream of its own, so the numbers do not depend on who fills what. */
+static void start_piece(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct start *s = argument;
+    const struct qkv_weight *w = s->weight;
+    struct qkv_random random = qkv_random_start(s->seed, s->index << 32 | begin / START_PIECE);
+    for (size_t i = begin; i < end; i++)
+        w->data[i] = w->std > 0 ? w->std * (float)qkv_random_normal(&random) : w->constant;
+}
+
+void qkv_weights_start(struct qkv_weights *w, uint64_t seed) {
+    qkv_weights_changed(w);
+    for (size_t i = 0; i < w->count; i++) {
+        const struct qkv_weight *weight = &w->list[i];
+        struct start s = {.weight = weight, .seed = seed, .index = i};
+        qkv_parallel_range(w->ctx, weight->rows * weight->columns, START_PIECE, start_piece, &s);
+    }
+}
+
+void qkv_weights_changed(struct qkv_weights *w) {
+    for (size_t i = 0; i < w->count; i++) w->list[i].version++;
+}
+
+uint64_t qkv_tensor_version(const struct qkv_tensor *tensor) {
+    uint64_t version = 0;
+    for (size_t i = 0; i < tensor->weight_count; i++) version += tensor->weights[i].version;
+    return version;
+}
+
+/* ---- gradients -------------------------------------------------------------------------------------------------------- */
+
+static size_t padded_floats(size_t floats) {
+    const size_t line = QKV_CACHE_LINE / sizeof(float);
+    return (floats + line - 1) / line * line;
+}
+
+enum qkv_status qkv_weights_add_gradients(struct qkv_weights *w, struct qkv_arena *arena) {
+    size_t floats = 0;
+    for (size_t i = 0; i < w->tensor_count; i++) floats += padded_floats(w->tensors[i]->rows * w->tensors[i]->columns);
+    float *next = qkv_arena_take(arena, floats, sizeof(float)); /* fresh memory is zero */
+    double *sums = next ? qkv_arena_take(arena, floats / GRADIENT_PIECE + 1, sizeof(double)) : NULL;
+    if (!sums) return QKV_MEMORY;
+    w->floats = floats;
+    w->gradients = arena->measuring ? NULL : next;
+    w->gradient_sums = arena->measuring ? NULL : sums;
+    for (size_t i = 0; i < w->tensor_count; i++) {
+        struct qkv_tensor *tensor = w->tensors[i];
+        tensor->gradient = next;
+        tensor->requires_grad = true;
+        next += padded_floats(tensor->rows * tensor->columns);
+    }
+    for (size_t i = 0; i < w->count && w->gradients; i++) {
+        struct qkv_weight *weight = &w->list[i];
+        weight->gradient =
+            weight->part_of->gradient + weight->first_row * (weight->array.rank == 1 ? 1 : weight->part_of->columns);
+    }
+    return QKV_OK;
+}
+
+static void clear_piece(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    memset((float *)argument + begin, 0, (end - begin) * sizeof(float));
+}
+
+void qkv_weights_clear_gradients(struct qkv_weights *w) {
+    if (w->gradients) qkv_parallel_range(w->ctx, w->floats, GRADIENT_PIECE, clear_piece, w->gradients);
+}
+
+struct squares {
+    const struct qkv_kernels *kernels;
+    const float *x;
+    double *sums;
+};
+
+static void sum_piece(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct squares *s = argument;
+    s->sums[begin / GRADIENT_PIECE] = s->kernels->sum_squares(s->x + begin, end - begin);
+}
+
+/* The padding between tensors is zero, so one range over all of them is enough. */
+double qkv_weights_gradient_norm(struct qkv_weights *w) {
+    if (!w->gradients) return 0;
+    const size_t pieces = (w->floats + GRADIENT_PIECE - 1) / GRADIENT_PIECE;
+    struct squares s = {.kernels = w->ctx->kernels, .x = w->gradients, .sums = w->gradient_sums};
+    qkv_parallel_range(w->ctx, w->floats, GRADIENT_PIECE, sum_piece, &s);
+    double sum = 0;
+    for (size_t i = 0; i < pieces; i++) sum += s.sums[i];
+    return sqrt(sum);
+}
+
+size_t qkv_weights_moment_bytes(const struct qkv_weights *w) {
+    size_t floats = 0;
+    for (size_t i = 0; i < w->count; i++) floats += padded_floats(w->list[i].rows * w->list[i].columns);
+    return floats * sizeof(float);
+}

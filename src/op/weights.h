@@ -1,0 +1,132 @@
+/* weights: the weights of a model, or of one layer by itself, as a list that everything about weights iterates: who makes it, who
+ * fills it with numbers, optimizers, checkpoints, files and plans of memory.
+ *
+ * QKV_ROLE_LIST says what weights there are. A place says where a role stands (stack, layer, sizes by letter). The builder makes
+ * the list in the order of files, and gives each operand of a product its memory: weights that are always used together (q, k and
+ * v of self attention; k and v of cross attention; gate and up) lie side by side in one tensor, so one product serves them all.
+ * Where numbers lie is known to the builder alone. */
+#ifndef QKV_WEIGHTS_H
+#define QKV_WEIGHTS_H
+
+#include "op/op.h"
+
+/* Sizes by letter, of one place. */
+struct qkv_dimensions {
+    size_t V, C, T;       /* vocabulary, width, context */
+    size_t H, Hkv, D, Dv; /* of one attention: heads, key-value heads, width of a head and of its values */
+    size_t M, O;          /* widths of what its keys and values are made of, and of what it gives */
+    size_t F, N;          /* width of the feed-forward; outputs of the head */
+};
+
+/* Every weight there can be: X(ROLE, name in files, rows, columns, start, decays). A role is a matrix (rows, columns), or, where
+ * columns is 0, the vector of a norm. Beside either there may be a bias of `rows` numbers, whose name ends in ".bias" where the
+ * weight's ends in ".weight"; it starts from what enum qkv_start says and does not decay. */
+#define QKV_ROLE_LIST(X)                                                                                               \
+    X(TOKEN, "embed.token", d->V, d->C, EMBEDDING, true)                                                               \
+    X(POSITION, "embed.position", d->T, d->C, EMBEDDING, true)                                                         \
+    X(ATTN_NORM, "attn_norm", d->C, 0, NORM, false)                                                                    \
+    X(ATTN_Q, "attn.q", d->H * d->D, d->C, LINEAR, true)                                                               \
+    X(ATTN_K, "attn.k", d->Hkv * d->D, d->M, LINEAR, true)                                                             \
+    X(ATTN_V, "attn.v", d->Hkv * d->Dv, d->M, LINEAR, true)                                                            \
+    X(ATTN_O, "attn.o", d->O, d->H * d->Dv, RESIDUAL, true)                                                            \
+    X(CROSS_NORM, "cross_norm", d->C, 0, NORM, false)                                                                  \
+    X(CROSS_Q, "cross.q", d->H * d->D, d->C, LINEAR, true)                                                             \
+    X(CROSS_K, "cross.k", d->Hkv * d->D, d->M, LINEAR, true)                                                           \
+    X(CROSS_V, "cross.v", d->Hkv * d->Dv, d->M, LINEAR, true)                                                          \
+    X(CROSS_O, "cross.o", d->O, d->H * d->Dv, RESIDUAL, true)                                                          \
+    X(FFN_NORM, "ffn_norm", d->C, 0, NORM, false)                                                                      \
+    X(FFN_GATE, "ffn.gate", d->F, d->C, LINEAR, true)                                                                  \
+    X(FFN_UP, "ffn.up", d->F, d->C, LINEAR, true)                                                                      \
+    X(FFN_DOWN, "ffn.down", d->C, d->F, RESIDUAL, true)                                                                \
+    X(NORM, "norm", d->C, 0, NORM, false)                                                                              \
+    X(HEAD, "head", d->N, d->C, LINEAR, true)
+#define QKV_ROLE_ENUM(role, name, rows, columns, start, decays) QKV_ROLE_##role,
+enum qkv_role { QKV_ROLE_LIST(QKV_ROLE_ENUM) QKV_ROLE_COUNT };
+
+/* What new weights of a role are drawn as; RESIDUAL: a matrix that ends a residual branch. */
+enum qkv_start { QKV_START_EMBEDDING, QKV_START_LINEAR, QKV_START_RESIDUAL, QKV_START_NORM, QKV_START_BIAS };
+
+/* Where roles stand, while a list is built. */
+struct qkv_weight_place {
+    const char *stack;                  /* "encoder", "decoder"; NULL: of the whole model, or of a layer by itself */
+    int layer;                          /* from 0; -1: of no layer */
+    bool single;                        /* a layer by itself: names are the last part of the role's, "q.weight" */
+    const struct qkv_dimensions *sizes; /* of its roles */
+    size_t branches;                    /* residual branches of the stack */
+};
+
+/* A named weight. */
+struct qkv_weight {
+    enum qkv_role role;
+    bool bias;         /* the vector beside the role's matrix or norm */
+    const char *stack; /* as in its place; the caller's */
+    int layer;
+    size_t rows, columns;   /* a vector is one row */
+    float *data;            /* the numbers, row-major; NULL in a plan */
+    float *gradient;        /* shaped alike; NULL before there are gradients, and in a plan */
+    bool decays;            /* under weight decay */
+    uint64_t version;       /* raised when the numbers change: packed copies are made again */
+    struct qkv_array array; /* as files have it; the name is owned */
+    struct qkv_tensor *part_of;
+    size_t first_row;    /* its first row there; of a bias, its first column */
+    float constant, std; /* new numbers: normal with this deviation, or, where it is 0, the constant */
+};
+
+struct qkv_norm {
+    struct qkv_tensor weight, bias; /* bias.data is NULL without one */
+};
+struct qkv_linear {
+    struct qkv_tensor weight, bias; /* the same */
+};
+/* A tensor that is there, or NULL: qkv_tensor_or_null(&linear->bias). */
+struct qkv_tensor *qkv_tensor_or_null(struct qkv_tensor *tensor);
+
+/* The list, and the operands that its weights are rows of, in the order of memory. */
+struct qkv_weights {
+    struct qkv_context *ctx;
+    struct qkv_arena
+        *arena; /* where numbers are taken from while the list is built; may be measuring: then it is a plan */
+    float std;  /* of new matrices; 0: 1/sqrt(columns) */
+    enum qkv_status status; /* the first failure of the builder */
+    struct qkv_weight *list;
+    size_t count, capacity;
+    struct qkv_tensor **tensors;
+    size_t tensor_count, tensor_capacity;
+    double *gradient_sums; /* one for each piece of the gradient norm; NULL before there are gradients */
+    float *gradients;      /* all of them, with the padding between tensors, which is zero */
+    size_t floats;         /* there */
+};
+
+/* ---- building (weights.c). Failures are kept in weights->status (QKV_MEMORY; QKV_SPEC: too large); later calls do nothing. ---- */
+/* One operand made of the weights of `count` roles, rows under rows. */
+void qkv_weights_matrix(struct qkv_weights *weights, const struct qkv_weight_place *place, struct qkv_tensor *tensor,
+                        const enum qkv_role *roles, size_t count);
+/* Their biases, one after the other in one vector. */
+void qkv_weights_bias(struct qkv_weights *weights, const struct qkv_weight_place *place, struct qkv_tensor *tensor,
+                      const enum qkv_role *roles, size_t count);
+/* Both, or, without `bias`, the former. */
+void qkv_weights_linear(struct qkv_weights *weights, const struct qkv_weight_place *place, struct qkv_linear *linear,
+                        const enum qkv_role *roles, size_t count, bool bias);
+void qkv_weights_norm(struct qkv_weights *weights, const struct qkv_weight_place *place, struct qkv_norm *norm,
+                      enum qkv_role role, bool bias);
+/* Once the list is whole: tells the operands of their weights. */
+enum qkv_status qkv_weights_finish(struct qkv_weights *weights);
+/* Frees the list, not the numbers. */
+void qkv_weights_free(struct qkv_weights *weights);
+
+/* ---- the list (weights.c) ---- */
+/* Draws new numbers: the same at any thread count. */
+void qkv_weights_start(struct qkv_weights *weights, uint64_t seed);
+/* Gives every operand and weight its gradient, zeroed, from an arena, which may be measuring: then it is a plan. */
+enum qkv_status qkv_weights_add_gradients(struct qkv_weights *weights, struct qkv_arena *arena);
+void qkv_weights_clear_gradients(struct qkv_weights *weights);
+/* sqrt of the sum of squares of all gradients; 0 without any. */
+double qkv_weights_gradient_norm(struct qkv_weights *weights);
+/* Tells the list that all numbers have changed. */
+void qkv_weights_changed(struct qkv_weights *weights);
+/* Bytes of one more copy of all weights in fp32, each from a cache line on: a moment of an optimizer. */
+size_t qkv_weights_moment_bytes(const struct qkv_weights *weights);
+/* The sum of the versions of an operand's weights. */
+uint64_t qkv_tensor_version(const struct qkv_tensor *tensor);
+
+#endif
