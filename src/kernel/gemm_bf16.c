@@ -14,7 +14,8 @@
 
 enum {
     ITEMS_A_THREAD = 4,
-    ROWS_LEAST = 96, /* rows of a block: unpacking and reading B is paid once for them */
+    FEW_CYCLES = 6000, /* least work of an item of a product of few rows */
+    ROWS_LEAST = 96,   /* rows of a block: unpacking and reading B is paid once for them */
     ROWS_MOST = 512,
     PART_TERMS = 2048,         /* terms at a time where C can hold sums in between */
     PACKED_WORDS = 1024 * 1024 /* most words of B packed at a time */
@@ -245,12 +246,20 @@ static void few_rows_item(void *argument, size_t item, int thread) {
     p->kernels->few_a(p->packed_a + item * p->a_bytes, row, p->K);
 }
 
+/* Items of a product of few rows, which reads each number of B once: several a thread, but none so small that waking a thread
+ * costs more. */
+static size_t few_items(const struct product *p, size_t threads) {
+    const double cycles = (double)p->K * (double)p->N * ((double)p->M / 32 + 1.0 / 16), items = cycles / FEW_CYCLES;
+    if (threads == 1 || items < 2) return 1;
+    return items < (double)(threads * ITEMS_A_THREAD) ? (size_t)items : threads * ITEMS_A_THREAD;
+}
+
 static enum qkv_status run_few(struct qkv_context *ctx, struct qkv_arena *scratch, struct product *p) {
     const size_t panels = gemm_bf16_pieces(p->N, p->kernels->nr), threads = (size_t)ctx->threads,
-                 mark = qkv_arena_mark(scratch);
+                 items = few_items(p, threads), mark = qkv_arena_mark(scratch);
     p->run = run_length(ctx, p->K);
     p->sums_apart = p->options.dtype == QKV_BF16;
-    p->columns = gemm_bf16_pieces(panels, gemm_bf16_smaller(panels, threads * ITEMS_A_THREAD)) * p->kernels->nr;
+    p->columns = gemm_bf16_pieces(panels, gemm_bf16_smaller(panels, items)) * p->kernels->nr;
     p->a_bytes = round_up(p->K, p->kernels->step) * p->kernels->a_size;
     p->sums_floats = p->sums_apart ? p->M * p->columns : 0;
     p->packed_a = qkv_arena_take(scratch, p->M, p->a_bytes);
@@ -259,7 +268,10 @@ static enum qkv_status run_few(struct qkv_context *ctx, struct qkv_arena *scratc
         qkv_epilogue_count count;
         p->counts = &count;
         qkv_epilogue_begin(ctx, p->counts, 1, gemm_bf16_pieces(p->N, p->columns));
-        qkv_parallel(ctx, p->M, few_rows_item, p);
+        if (items > 1)
+            qkv_parallel(ctx, p->M, few_rows_item, p);
+        else
+            for (size_t row = 0; row < p->M && !ctx->dry; row++) few_rows_item(p, row, 0);
         qkv_parallel(ctx, gemm_bf16_pieces(p->N, p->columns), few_item, p);
     }
     qkv_arena_release(scratch, mark);
