@@ -150,6 +150,7 @@ static void extensions_change_no_bit_of_what_follows(void **state) {
         train_to(parts, 0, NULL, 11);
         train_to(parts, 14, NULL, 14);
         train_to(parts, 20, last, 17);
+        train_to(parts, 20, last, 18); /* the same command once more, after an interruption */
         train_to(parts, 0, NULL, 20);
         assert_same_runs(ctx, whole, parts);
     }

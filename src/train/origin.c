@@ -33,7 +33,7 @@ static enum qkv_status origin_head(struct qkv_context *ctx, const struct qkv_tra
     if (!o->new_head)
         return qkv_fail(
             ctx, QKV_SPEC,
-            "%s need a head of kind %s, but the one of %s is %s; begin with a new head (new_head), or choose "
+            "%s need a head of kind %s, but the one of %s is %s; begin with a new head (--new-head), or choose "
             "another model",
             o->labeled ? "labelled lines"
             : o->pairs ? "pairs"
@@ -41,8 +41,8 @@ static enum qkv_status origin_head(struct qkv_context *ctx, const struct qkv_tra
             origin_head_name(need), o->from, origin_head_name(have));
     if (need == QKV_HEAD_LM && have == QKV_HEAD_LM && spec->tie != QKV_TIE_NONE)
         return qkv_fail(ctx, QKV_SPEC,
-                        "new_head is given, but the head of %s is its token embedding (tie %s), which stays; leave "
-                        "new_head out",
+                        "--new-head is given, but the head of %s is its token embedding (tie %s), which stays; leave "
+                        "--new-head out",
                         o->from, spec->tie == QKV_TIE_ALL ? "all" : "head");
     spec->tie = QKV_TIE_NONE;
     spec->head.classes = 0; /* from the labels */
@@ -131,17 +131,17 @@ enum qkv_status qkv_origin_labels(struct qkv_trainer *t) {
     if (m->label_count == 0)
         return qkv_fail(t->ctx, QKV_FILE,
                         "%s has no %s, so nobody knows what its classes are; put it there, or begin with a new head "
-                        "(new_head)",
+                        "(--new-head)",
                         from, QKV_LABELS_FILE);
     for (size_t i = 0; i < t->label_count; i++)
         if (origin_find_label(m, t->labels[i]) == m->label_count)
             return qkv_fail(t->ctx, QKV_SPEC,
                             "the label \"%.100s\" of %s is none of the %zu that %s knows; begin with a new head "
-                            "(new_head)",
+                            "(--new-head)",
                             t->labels[i], data, m->label_count, from);
     if (t->label_count == m->label_count) return QKV_OK;
     return qkv_fail(t->ctx, QKV_SPEC,
-                    "%s knows %zu labels, but %s has only %zu of them; begin with a new head (new_head)", from,
+                    "%s knows %zu labels, but %s has only %zu of them; begin with a new head (--new-head)", from,
                     m->label_count, data, t->label_count);
 }
 
@@ -187,7 +187,7 @@ static size_t origin_row(const struct qkv_trainer *t, const struct qkv_array *to
 static enum qkv_status origin_copy_parameter(struct qkv_trainer *t, size_t p) {
     const struct qkv_array *to = qkv_model_parameter(t->model, p), *from = origin_find(t->origin, to->name);
     if (t->options.new_head && strncmp(to->name, "head.", 5) == 0)
-        return qkv_trainer_add_note(t, "%s is new (new_head): nothing of it comes from %s", to->name, t->options.from);
+        return qkv_trainer_add_note(t, "%s is new (--new-head): nothing of it comes from %s", to->name, t->options.from);
     if (!from) return qkv_fail(t->ctx, QKV_SHAPE, "%s has no %s, which the run needs", t->options.from, to->name);
     size_t rows = origin_rows(to, from), width = qkv_array_elements(to) / to->shape[0];
     if (rows == 0) return origin_wrong_shape(t, to, from);

@@ -48,6 +48,13 @@ static enum qkv_status resume_note_end(struct qkv_trainer *t, int64_t before, co
         steps, (long long)before, was, step, is, last, qkv_extend_name(seam->extend));
 }
 
+/* Whether the run has that end by the same kind of seam: the command was interrupted and is given again. */
+static bool resume_repeats(const struct qkv_trainer *t, const struct qkv_seam *seam) {
+    const struct qkv_seams *seams = &t->facts.seams;
+    const struct qkv_seam *last = seams->count > 0 ? &seams->items[seams->count - 1] : NULL;
+    return last && seam->end == last->end && seam->extend == last->extend;
+}
+
 /* Another number of steps: from the next step on the rate follows another curve. */
 static enum qkv_status resume_set_end(struct qkv_trainer *t, const struct qkv_resume_options *o) {
     int64_t before = t->options.steps, step = t->report.step;
@@ -58,7 +65,7 @@ static enum qkv_status resume_set_end(struct qkv_trainer *t, const struct qkv_re
         return qkv_fail(t->ctx, QKV_ARGUMENT, "steps is %lld but the run has done %lld already; choose more",
                         (long long)o->steps, (long long)step);
     if (o->steps <= 0 || o->steps == before) {
-        if (!o->extend) return QKV_OK;
+        if (!o->extend || resume_repeats(t, &seam)) return QKV_OK;
         return qkv_fail(t->ctx, QKV_ARGUMENT,
                         "extend says what the rate does up to a new end, but the run ends at step %lld as before; set "
                         "steps, or leave extend out",

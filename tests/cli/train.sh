@@ -165,13 +165,13 @@ awk -v a="$first" -v b="$(sed -nE '1s/.*"loss": *([0-9.]+).*/\1/p' tuned/log.jso
     fail "the first loss of a run that begins with a model is that of a new one"
 awk '{print (NR % 2 ? "odd" : "even") "\t" $1 " " $2}' text.txt >labels.tsv
 try 0 "$QKV" train --from whole --new-head --labeled labels.tsv --out classes --steps 3 --batch 4 --threads 1 --quiet
-has err 'head.weight is new \(new_head\)'
+has err 'head.weight is new \(--new-head\)'
 has err 'tokenizer.json has no special token <s>, which this task needs: it was added'
 refuse 1 'need a head of kind classify' "$QKV" train --from whole --labeled labels.tsv --out refused --quiet
 refuse 2 '--preset has no place beside --from' tune refused --preset nano-gpt
 refuse 2 '--set d_model=8 has no place beside --from' tune refused --set d_model=8
 refuse 2 'tokenizer has no place beside from' tune refused --tokenizer bytes
-refuse 2 'new_head is given without' train refused 3 --new-head
+refuse 2 '--new-head is given without' train refused 3 --new-head
 refuse 1 'whole is the model to begin with' tune whole
 refuse 2 'from cannot change beside --resume' resume tuned --from whole
 # Messages of a program whose stderr is closed do not end up in its files.
