@@ -63,7 +63,7 @@ rm -f out err # what shows that it has begun must be its own
     exec env --default-signal=INT "$QKV" bench --threads 1 --seconds 2 -f 64x384x384 --json cut.json >out 2>err
 ) &
 child=$!
-for i in $(seq 400); do grep -qs '^  64x384x384' out && break || sleep 0.05; done
+for i in $(seq 3000); do grep -qs '^  64x384x384' out && break || sleep 0.05; done
 kill -INT $child
 wait $child
 same $? 130 "the exit code of bench after Ctrl-C"
