@@ -114,7 +114,7 @@ static inline size_t attend_pair(const struct qkv_pairs *x, size_t b, size_t h, 
 }
 
 static inline int64_t attend_bias_at(const struct qkv_attend *a, size_t b, size_t h, size_t i, size_t j) {
-    return (int64_t)(h * a->bias_row + a->bias_zero + j) - a->position[b * a->Tq + i];
+    return (int64_t)(h * a->distance_bias.row + a->distance_bias.zero + j) - a->position[b * a->Tq + i];
 }
 
 /* ---- the reference ------------------------------------------------------------------------------------------------- */
@@ -130,7 +130,7 @@ static inline double attend_keep(const struct qkv_attend *a, size_t b, size_t h,
 static inline bool attend_may(const struct qkv_attend *a, size_t b, size_t h, size_t i, size_t j) {
     size_t row = b * a->Tq + i;
     if ((int64_t)j < a->lo[row] || (int64_t)j >= a->hi[row]) return false;
-    if (a->mask && !a->mask[attend_pair(&a->mask_pairs, b, h, i, j)]) return false;
+    if (a->mask && !a->mask[attend_pair(&a->mask_strides, b, h, i, j)]) return false;
     return !(a->attention_bias && a->attention_bias[attend_pair(&a->attention_bias_strides, b, h, i, j)] == -INFINITY);
 }
 
@@ -162,7 +162,7 @@ static inline double attend_stage(const struct qkv_attend *a, enum qkv_attention
     }
     if (stage == QKV_ATTENTION_CAPPED) return s;
     if (!attend_may(a, b, h, i, j)) return -INFINITY;
-    double bias = a->bias ? (double)a->bias[attend_bias_at(a, b, h, i, j)] : 0;
+    double bias = a->distance_bias.table ? (double)a->distance_bias.table[attend_bias_at(a, b, h, i, j)] : 0;
     double attention_bias =
         a->attention_bias ? (double)a->attention_bias[attend_pair(&a->attention_bias_strides, b, h, i, j)] : 0;
     if (bound) *bound += 0x1p-22 * (fabs(s) + fabs(bias) + fabs(attention_bias));
@@ -297,10 +297,10 @@ static inline void attend_intervals(struct attend_case *c, struct qkv_random *ra
 
 static inline void attend_case_bias(struct attend_case *c, struct qkv_random *random) {
     struct qkv_attend *a = &c->a;
-    a->bias_zero = a->Tk + 1; /* positions lie in (−Tq, Tk) and keys in [0, Tk) */
-    a->bias_row = a->Tk + a->Tq + a->bias_zero + 1;
-    a->bias = c->bias = attend_memory(a->H * a->bias_row, sizeof(float));
-    for (size_t i = 0; i < a->H * a->bias_row; i++) c->bias[i] = (float)qkv_random_normal(random);
+    a->distance_bias.zero = a->Tk + 1; /* positions lie in (−Tq, Tk) and keys in [0, Tk) */
+    a->distance_bias.row = a->Tk + a->Tq + a->distance_bias.zero + 1;
+    a->distance_bias.table = c->bias = attend_memory(a->H * a->distance_bias.row, sizeof(float));
+    for (size_t i = 0; i < a->H * a->distance_bias.row; i++) c->bias[i] = (float)qkv_random_normal(random);
     a->position = c->position;
 }
 
@@ -330,7 +330,7 @@ static inline void attend_case_dense(struct attend_case *c, struct qkv_random *r
     bool row = false, masks = attend_chance(random, 0.6);
     for (size_t j = 0; j < a->Tk; j++) keys[j] = attend_chance(random, lost);
     if (extras.mask) {
-        a->mask_pairs = attend_pairs(a, random, &run, &count);
+        a->mask_strides = attend_pairs(a, random, &run, &count);
         a->mask = c->mask = attend_memory(count, 1);
         for (size_t e = 0; e < count; e++) {
             if (e % run == 0) row = attend_chance(random, 0.1);

@@ -249,7 +249,7 @@ static inline bool attend_check_rows(struct qkv_context *ctx, struct attend_case
     a->q.data = attend_place(&c->a.q, b, first, 0, 0);
     a->lo += b * c->a.Tq + first, a->hi += b * c->a.Tq + first;
     if (a->position) a->position += b * c->a.Tq + first;
-    if (a->mask) a->mask += attend_pair(&a->mask_pairs, b, 0, first, 0);
+    if (a->mask) a->mask += attend_pair(&a->mask_strides, b, 0, first, 0);
     if (a->attention_bias) a->attention_bias += attend_pair(&a->attention_bias_strides, b, 0, first, 0);
     int32_t *hi = attend_memory(rows, sizeof(int32_t));
     for (size_t i = 0; i < rows; i++) hi[i] = a->hi[i] < (int32_t)c->a.Tk ? a->hi[i] : (int32_t)c->a.Tk;

@@ -88,7 +88,8 @@ static inline bool attend_check_poison(struct qkv_context *ctx, struct attend_ca
 /* Makes everything NaN that no pair which may attend reads: keys, queries, entries of the bias table and of the attention_bias. */
 static inline void attend_hide(struct attend_case *c) {
     const struct qkv_attend *a = &c->a;
-    size_t queries = a->B * a->H * a->Tq, keys = a->B * a->Hkv * a->Tk, biases = a->bias ? a->H * a->bias_row : 0;
+    size_t queries = a->B * a->H * a->Tq, keys = a->B * a->Hkv * a->Tk,
+           biases = a->distance_bias.table ? a->H * a->distance_bias.row : 0;
     unsigned char *q = attend_memory(queries, 1), *k = attend_memory(keys, 1), *bias = attend_memory(biases, 1);
     unsigned char *attention_bias = attend_memory(c->addend_floats, 1);
     for (size_t row = 0; row < queries; row++) {
@@ -96,7 +97,7 @@ static inline void attend_hide(struct attend_case *c) {
         for (size_t j = 0; j < a->Tk; j++) {
             if (!attend_may(a, b, h, i, j)) continue;
             q[row] = k[(b * a->Hkv + n) * a->Tk + j] = 1;
-            if (a->bias) bias[attend_bias_at(a, b, h, i, j)] = 1;
+            if (a->distance_bias.table) bias[attend_bias_at(a, b, h, i, j)] = 1;
             if (a->attention_bias) attention_bias[attend_pair(&a->attention_bias_strides, b, h, i, j)] = 1;
         }
     }
@@ -174,11 +175,11 @@ static inline void attend_twin(const struct attend_case *c, struct attend_case *
     a->lo = twin->lo = attend_memory(a->B * a->Tq, 4), a->hi = twin->hi = attend_memory(a->B * a->Tq, 4);
     for (size_t r = 0; r < a->B * a->Tq; r++) twin->hi[r] = INT32_MAX;
     a->mask = twin->mask = attend_memory(pairs, 1);
-    a->mask_pairs = (struct qkv_pairs){a->H * a->Tq * a->Tk, a->Tq * a->Tk, a->Tk};
+    a->mask_strides = (struct qkv_pairs){a->H * a->Tq * a->Tk, a->Tq * a->Tk, a->Tk};
     twin->attention_bias = NULL;
-    if (a->bias && !a->attention_bias) {
-        a->attention_bias = twin->attention_bias = attend_memory(pairs, 4), a->attention_bias_strides = a->mask_pairs;
-        a->bias = NULL;
+    if (a->distance_bias.table && !a->attention_bias) {
+        a->attention_bias = twin->attention_bias = attend_memory(pairs, 4), a->attention_bias_strides = a->mask_strides;
+        a->distance_bias.table = NULL;
     } else if (a->attention_bias) {
         twin->g.dattention_bias = attend_memory(c->addend_floats, 4);
         for (size_t e = 0; e < c->addend_floats; e++)
@@ -188,7 +189,7 @@ static inline void attend_twin(const struct attend_case *c, struct attend_case *
         size_t j = e % a->Tk, i = e / a->Tk % a->Tq, h = e / a->Tk / a->Tq % a->H, b = e / a->Tk / a->Tq / a->H;
         twin->mask[e] = attend_may(from, b, h, i, j);
         if (twin->attention_bias && twin->mask[e])
-            twin->attention_bias[e] = from->bias[attend_bias_at(from, b, h, i, j)];
+            twin->attention_bias[e] = from->distance_bias.table[attend_bias_at(from, b, h, i, j)];
     }
 }
 

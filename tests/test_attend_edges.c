@@ -158,16 +158,17 @@ static void test_refused(void **state) {
     struct qkv_attend a;
     (void)state;
 #define REFUSED(change, status, part) (a = good_call(), change, refused(a, status, part))
-    REFUSED((a.H = 3, a.Hkv = 2), QKV_SHAPE, "3 query heads cannot share 2 key heads");
-    REFUSED(a.Hkv = 0, QKV_SHAPE, "cannot share");
-    REFUSED(a.D = 0, QKV_SHAPE, "at least one channel");
+    REFUSED((a.H = 3, a.Hkv = 2), QKV_SHAPE,
+            "q (1,3,4,2) has 3 heads and k (1,2,4,2) has 2; the heads of k and v must divide those of q");
+    REFUSED(a.Hkv = 0, QKV_SHAPE, "k (1,0,4,2) has 0");
+    REFUSED(a.D = 0, QKV_SHAPE, "q has 0 channels a head and v has 2");
     REFUSED(a.Tk = (size_t)1 << 40, QKV_SHAPE, "exceeds");
     REFUSED((a.B = a.Tk = a.Tq = INT32_MAX), QKV_SHAPE, "more than this machine can address");
     REFUSED(a.dropout = 1, QKV_ARGUMENT, "dropout is 1");
     REFUSED(a.dropout = NAN, QKV_ARGUMENT, "dropout is");
     REFUSED(a.softcap = -1, QKV_ARGUMENT, "softcap is -1");
     REFUSED(a.softcap = INFINITY, QKV_ARGUMENT, "softcap is inf");
-    REFUSED(a.softcap = 1e-40F, QKV_ARGUMENT, "softcap is 9.99995e-41");
+    REFUSED(a.softcap = 1e-40, QKV_ARGUMENT, "softcap is 1e-40");
     REFUSED(a.q.data = NULL, QKV_ARGUMENT, "q must be given");
     REFUSED(a.k.data = NULL, QKV_ARGUMENT, "k must be given");
     REFUSED(a.v.data = NULL, QKV_ARGUMENT, "v must be given");
@@ -182,9 +183,11 @@ static void test_refused(void **state) {
     REFUSED((a.past = 1, a.past_k = heads, a.past_k.dtype = QKV_F16), QKV_ARGUMENT, "past_k is neither");
     REFUSED((a.past = 1, a.past_k = a.past_v = heads, a.past_v.dtype = QKV_F16), QKV_ARGUMENT, "past_v is neither");
     REFUSED(a.y.data = NULL, QKV_ARGUMENT, "y must be given");
-    REFUSED((a.bias = numbers, a.bias_row = 8), QKV_ARGUMENT, "positions");
-    REFUSED((a.bias = numbers, a.bias_row = 8, a.bias_zero = 3, a.position = four), QKV_SHAPE, "make it longer");
-    REFUSED((a.bias = numbers, a.bias_row = 6, a.bias_zero = 3, a.position = zero), QKV_SHAPE, "distances -3 to 2");
+    REFUSED((a.distance_bias = (struct qkv_distance_bias){numbers, 8, 0}), QKV_ARGUMENT, "positions");
+    REFUSED((a.distance_bias = (struct qkv_distance_bias){numbers, 8, 3}, a.position = four), QKV_SHAPE,
+            "make it longer");
+    REFUSED((a.distance_bias = (struct qkv_distance_bias){numbers, 6, 3}, a.position = zero), QKV_SHAPE,
+            "distances -3 to 2");
 #undef REFUSED
 }
 
@@ -196,7 +199,7 @@ static void test_refused_gradients(void **state) {
     struct qkv_arena scratch;
     qkv_arena_measure(&ctx, &scratch, "scratch");
     assert_status(&ctx, qkv_attend_backward(&ctx, &scratch, &a, &g), QKV_ARGUMENT);
-    assert_message(&ctx, "needs dy, and y and lse");
+    assert_message(&ctx, "the gradient needs lse");
     a.lse = numbers;
     g.dy = heads, g.dq.dtype = QKV_F16;
     assert_status(&ctx, qkv_attend_backward(&ctx, &scratch, &a, &g), QKV_ARGUMENT);

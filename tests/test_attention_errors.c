@@ -53,7 +53,7 @@ static void test_shapes(void **state) {
            "past_k is (2,1,2,8); to go with k it must be (2,2,2,8)");
     REFUSE((c.past_k = qkv_view_bhtd(x, QKV_F32, 2, 2, 2, 8), c.past_v = qkv_view_bhtd(x, QKV_F32, 2, 2, 3, 6)),
            QKV_SHAPE, "past_v is (2,2,3,6); to go with past_k it must be (2,2,2,6)");
-    REFUSE(c.mask.Tk = 6, QKV_SHAPE, "the mask is made for (B,Tq,Tk) = (0,0,6), but q and k make (2,3,5)");
+    REFUSE(c.mask.Tk = 6, QKV_SHAPE, "the mask is made for (B,Tq,Tk) = (0,0,6), but queries and keys make (2,3,5)");
 }
 
 static void test_masks(void **state) {

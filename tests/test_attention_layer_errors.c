@@ -98,7 +98,8 @@ static void test_self_misuse(void **state) {
     assert_ok(s.ctx, qkv_attention_layer_create(s.ctx, &spec, 0, &other));
     assert_ok(s.ctx, qkv_attention_cache_create(s.layer, 2, 8, &cache));
     assert_ok(s.ctx, qkv_attention_cache_create(s.layer, 3, 8, &three));
-    REFUSE_INPUT(i.mask.Tk = 9, QKV_SHAPE, "the mask is made for (B,Tq,Tk) = (0,0,9), but the call has (2,5,5)");
+    REFUSE_INPUT(i.mask.Tk = 9, QKV_SHAPE,
+                 "the mask is made for (B,Tq,Tk) = (0,0,9), but queries and keys make (2,5,5)");
     REFUSE_INPUT(i.mask.offset = 3, QKV_ARGUMENT, "mask.offset is 3, but in self attention");
     REFUSE_INPUT(i.x = (const float *)(const void *)((const char *)s.x + 1), QKV_ARGUMENT, "x is at");
     REFUSE_INPUT(i.B = SIZE_MAX / 2, QKV_SHAPE, "is too large");
@@ -194,8 +195,8 @@ static void test_backward_misuse(void **state) {
         assert_status(s.ctx,
                       qkv_attention_layer_weights_of(s.layer, QKV_ATTENTION_WEIGHTS, bad[i][0], bad[i][1], bad[i][2],
                                                      bad[i][3], out),
-                      QKV_ARGUMENT);
-        assert_message(s.ctx, "are not among the latest call's 5 queries, 2 heads, 2 rows");
+                      QKV_SHAPE);
+        assert_message(s.ctx, "do not exist in (B,H,Tq) = (2,2,5)");
     }
     assert_status(s.ctx, qkv_attention_layer_weights_of(s.layer, (enum qkv_attention_stage)9, 0, 0, 0, 1, out),
                   QKV_ARGUMENT);

@@ -133,32 +133,32 @@ static struct qkv_tensor *build_attend(struct fixture *f) {
     static const int32_t lo[] = {0, 0, 1, 2, 0, 0, 1, 4}, hi[] = {1, 2, 3, 4, 1, 2, 2, 4};
     static const float bias[3 * 7] = {-3,   -2, -1,    0, -1, -2, -3, -1.5F, -1, -.5F, 0,
                                       -.5F, -1, -1.5F, 0, 1,  2,  3,  4,     5,  6};
-    struct qkv_attend_options o = *(const struct qkv_attend_options *)f->options;
+    struct qkv_attend o = *(const struct qkv_attend *)f->options;
     o.lo = lo;
     o.hi = hi;
-    o.positions = places;
-    if (o.bias_row) {
-        o.bias = bias;
+    o.position = places;
+    if (o.distance_bias.row) {
+        o.distance_bias.table = bias;
     }
     if (f->leaf_count == 1) {
         struct qkv_tensor *x = &f->leaves[0];
-        return qkv_op_attend(&f->tape, (struct qkv_columns){x, 0}, (struct qkv_columns){x, o.H * o.D},
-                             (struct qkv_columns){x, (o.H + o.Hkv) * o.D}, &o);
+        return qkv_op_attend(&f->tape, (struct qkv_columns){x, 0, 0}, (struct qkv_columns){x, o.H * o.D, 0},
+                             (struct qkv_columns){x, (o.H + o.Hkv) * o.D, 0}, &o, NULL, NULL);
     }
-    return qkv_op_attend(&f->tape, (struct qkv_columns){&f->leaves[0], 0}, (struct qkv_columns){&f->leaves[1], 0},
-                         (struct qkv_columns){&f->leaves[1], o.Hkv * o.D}, &o);
+    return qkv_op_attend(&f->tape, (struct qkv_columns){&f->leaves[0], 0, 0}, (struct qkv_columns){&f->leaves[1], 0, 0},
+                         (struct qkv_columns){&f->leaves[1], o.Hkv * o.D, 0}, &o, NULL, NULL);
 }
 
 static void check_attend(void **state) {
     (void)state;
-    static const struct qkv_attend_options options[] = {
-        {.B = 2, .H = 3, .Hkv = 1, .Tq = 4, .Tk = 4, .D = 5, .Dv = 6, .scale = .4F, .bias_row = 7, .bias_zero = 3},
+    static const struct qkv_attend options[] = {
+        {.B = 2, .H = 3, .Hkv = 1, .Tq = 4, .Tk = 4, .D = 5, .Dv = 6, .scale = .4F, .distance_bias = {NULL, 7, 3}},
         {.B = 2, .H = 3, .Hkv = 3, .Tq = 4, .Tk = 4, .D = 5, .Dv = 6, .scale = .4F, .softcap = 2, .dropout = .3F},
     };
     for (uint64_t i = 0; i < 4; i++) {
         struct fixture f;
         start(&f, 30 + i);
-        const struct qkv_attend_options *o = &options[i % 2];
+        const struct qkv_attend *o = &options[i % 2];
         f.options = o;
         size_t q = o->H * o->D, kv = o->Hkv * (o->D + o->Dv);
         if (i < 2) {

@@ -13,6 +13,8 @@
 enum qkv_status qkv_mask_check(struct qkv_context *ctx, const struct qkv_mask *mask);
 /* How many pairs of a query and a key the mask lets through. */
 double qkv_mask_pairs(const struct qkv_mask *mask);
+/* `mask`, whose own sizes are (B,Tq,Tk) or not given, for a call of that shape. */
+enum qkv_status qkv_mask_fit(struct qkv_context *ctx, struct qkv_mask *mask, size_t B, size_t Tq, size_t Tk);
 /* Where the query of row t in batch row b stands among the keys. */
 int64_t qkv_mask_position(const struct qkv_mask *mask, size_t b, size_t t);
 
@@ -24,11 +26,11 @@ enum qkv_status qkv_view_check(struct qkv_context *ctx, const char *name, const 
 /* Elements of `size` bytes may lie there; NULL is fine. */
 enum qkv_status qkv_aligned(struct qkv_context *ctx, const char *name, const void *data, size_t size);
 struct qkv_heads qkv_view_for_kernel(const struct qkv_view *view);
-/* The array called `name` (its elements have `size` bytes) fits (B,H,Tq,Tk); *out are its strides, 0 where it is broadcast. */
-enum qkv_status qkv_pair_shape_check(struct qkv_context *ctx, const char *name, const struct qkv_pair_shape *shape,
-                                     size_t B, size_t H, size_t Tq, size_t Tk, size_t size, bool written,
-                                     struct qkv_pairs *out);
-
+/* The arrays of a call for each query and key, with their strides, into `a`, whose sizes are known: a dense mask and a bias, which
+ * may be NULL. `written`: the bias's gradient is wanted. */
+enum qkv_status qkv_attend_set_pairs(struct qkv_context *ctx, struct qkv_attend *a, const uint8_t *dense,
+                                     const struct qkv_pair_shape *dense_shape, const float *bias,
+                                     const struct qkv_pair_shape *bias_shape, bool written);
 /* ---- positions (position_rope.c, position_alibi.c; those that add to an embedding are the model's) ---------------------- */
 
 /* Tables of a kind of position encoding, each NULL where the kind does not use it. Made once. */
@@ -38,8 +40,7 @@ struct qkv_position_tables {
     float *rotate; /* (context, pairs, 2): cosine, sine */
     size_t pairs;
     bool interleaved;
-    float *bias; /* (H, 2·context − 1) by distance j − i + context − 1 */
-    size_t bias_row, bias_zero;
+    struct qkv_distance_bias distance_bias; /* (H, 2·context − 1) by distance j − i + context − 1 */
 };
 /* Everything a kind needs to fill its tables, which it takes from the arena. */
 struct qkv_position_fill {
@@ -56,6 +57,16 @@ void qkv_rotation_row(double theta, size_t t, size_t pairs, float *row);
 /* The slope of head h of H (Press et al. 2022). */
 float qkv_alibi_slope(size_t h, size_t H);
 
+/* ---- filling a call (intervals.c) ---------------------------------------------------------------------------------------- */
+
+/* What the spec says of a call: heads, widths, scale and softcap; and of self attention the distance bias of `tables`, which may be NULL. */
+struct qkv_attend qkv_attend_start(const struct qkv_attention_spec *spec, const struct qkv_position_tables *tables,
+                                   double dropout);
+/* Positions first, first + 1 … of each of B rows: (B,T), in the memory of the tape. */
+const int32_t *qkv_sequence_positions(struct qkv_tape *tape, size_t B, size_t T, size_t first);
+/* The mask's sizes and intervals, in the memory of the tape, into `a`. */
+void qkv_sequence_intervals(struct qkv_tape *tape, const struct qkv_mask *mask, struct qkv_attend *a);
+
 /* ---- the sublayer (sublayer.c) ------------------------------------------------------------------------------------------ */
 
 struct qkv_attention_parameters {
@@ -70,41 +81,30 @@ void qkv_attention_build_weights(struct qkv_weights *weights, const struct qkv_w
                                  const struct qkv_attention_spec *spec, bool cross,
                                  struct qkv_attention_parameters *parameters);
 
-/* Keys and values of one attention, a run of `capacity` positions for each batch row: (B·capacity, Hkv·D), (B·capacity, Hkv·Dv). */
+/* Keys and values of one attention, `count` runs of `capacity` positions: (count·capacity, Hkv·D), (count·capacity, Hkv·Dv). */
 struct qkv_key_values {
     float *k, *v;
-    size_t capacity;
+    size_t count, capacity;
 };
 
-/* One attention with its projections on its way over a tape. What is not used is NULL or 0. */
+/* One attention with its projections on its way over a tape. What is not used is NULL. */
 struct qkv_attention_args {
     struct qkv_tape *tape;
-    const struct qkv_attention_spec *spec;
+    const struct qkv_attend
+        *attend; /* the call: all but q, k, v, y, lse and key, which are made here. Tq new positions a row, in
+                                        self attention the last ones of Tk; kv_rows: each row's run of the cache, NULL: its own */
     struct qkv_attention_parameters *parameters;
-    const struct qkv_position_tables *tables; /* rotation and bias of self attention */
-    size_t B, T;
-    const int32_t *positions;     /* (B·T): of the queries; needed where there are tables */
-    const int32_t *lo, *hi;       /* (B, T): the keys that each query may attend to */
-    double pairs;                 /* how many pairs that are, of one head; 0: counted when needed (op/op.h) */
+    const struct qkv_position_tables *tables; /* rotation of self attention, by the call's positions */
     struct qkv_key_values *cache; /* self: new keys are appended; cross: those of the memory are kept in it */
-    const int32_t *cache_rows;    /* (B): each row's run of the cache, of `cache_count`; NULL: its own */
-    size_t cache_count;
-    size_t past; /* self: positions that the cache holds already */
     bool cross;
-    struct qkv_tensor *memory; /* cross: (B·memory_T, kv_in); NULL: the cache has its keys and values */
-    size_t memory_T;
-    const uint8_t *mask; /* dense, as in struct qkv_attend, and what is added to the scores */
-    struct qkv_pairs mask_pairs;
-    const float *attention_bias;
-    struct qkv_pairs attention_bias_strides;
-    float *dattention_bias;      /* backward adds to it */
+    struct qkv_tensor *memory;   /* cross: (B·Tk, kv_in); NULL: the cache has its keys and values */
     struct qkv_tensor *residual; /* added to the output; NULL: nothing */
-    float dropout;               /* on the weights, when the tape trains */
+    float *dattention_bias;      /* backward adds to it */
     const struct qkv_attend **kept;
 };
-/* x (B·T, in) → (B·T, out). */
-struct qkv_tensor *qkv_attention_sublayer(const struct qkv_attention_args *flow, struct qkv_tensor *x);
+/* x (B·Tq, in) → (B·Tq, out). */
+struct qkv_tensor *qkv_attention_sublayer(const struct qkv_attention_args *args, struct qkv_tensor *x);
 /* Cross attention: only puts the memory's keys and values into the cache, for calls without a memory to read. */
-void qkv_attention_cache_memory(const struct qkv_attention_args *flow);
+void qkv_attention_cache_memory(const struct qkv_attention_args *args);
 
 #endif

@@ -38,16 +38,9 @@ static enum qkv_status check_past(struct qkv_context *ctx, const struct qkv_atte
 static enum qkv_status check_views(struct qkv_context *ctx, const struct qkv_attention_call *c, struct qkv_attend *a) {
     const struct qkv_view *q = &c->q, *k = &c->k, *v = &c->v;
     a->B = q->B, a->H = q->H, a->Tq = q->T, a->D = q->D, a->Hkv = k->H, a->Tk = k->T, a->Dv = v->D;
-    if (!a->H || !a->Hkv || a->H % a->Hkv)
-        return qkv_fail(
-            ctx, QKV_SHAPE,
-            "attention: q (%zu,%zu,%zu,%zu) has %zu heads and k (%zu,%zu,%zu,%zu) has %zu; the heads of k and v "
-            "must divide those of q",
-            q->B, q->H, q->T, q->D, q->H, k->B, k->H, k->T, k->D, k->H);
-    if (!a->D || !a->Dv)
-        return qkv_fail(ctx, QKV_SHAPE, "attention: q has %zu channels a head and v has %zu; each needs at least one",
-                        a->D, a->Dv);
-    enum qkv_status status = qkv_view_check(ctx, "q", q, "itself", a->B, a->H, a->Tq, a->D, false);
+    enum qkv_status status = qkv_attend_check_sizes(ctx, a);
+    if (status) return status;
+    status = qkv_view_check(ctx, "q", q, "itself", a->B, a->H, a->Tq, a->D, false);
     if (status == QKV_OK) status = qkv_view_check(ctx, "k", k, "q", a->B, a->Hkv, a->Tk, a->D, false);
     if (status == QKV_OK) status = qkv_view_check(ctx, "v", v, "k", a->B, a->Hkv, a->Tk, a->Dv, false);
     if (status == QKV_OK) status = check_past(ctx, c, a);
@@ -59,22 +52,11 @@ static enum qkv_status check_views(struct qkv_context *ctx, const struct qkv_att
     return status;
 }
 
-static enum qkv_status check_numbers(struct qkv_context *ctx, const struct qkv_attention_call *c,
-                                     struct qkv_attend *a) {
-    char shown[QKV_REAL_TEXT];
-    if (!isfinite(c->scale) || !isfinite((float)c->scale))
-        return qkv_fail(ctx, QKV_ARGUMENT, "attention: scale is %s; it must be from -3.4e38 to 3.4e38 (0: 1/sqrt(D))",
-                        qkv_real_text(shown, c->scale));
-    if (!qkv_softcap_valid(c->softcap))
-        return qkv_fail(ctx, QKV_ARGUMENT,
-                        "attention: softcap is %s; it must be from 2.94e-39 to 3.4e38, or 0 for none",
-                        qkv_real_text(shown, c->softcap));
-    if (!(c->dropout >= 0 && (float)c->dropout < 1))
-        return qkv_fail(ctx, QKV_ARGUMENT, "attention: dropout is %s; it must be at least 0 (none) and less than 1",
-                        qkv_real_text(shown, c->dropout));
-    a->scale = (float)(c->scale == 0 ? 1 / sqrt((double)a->D) : c->scale);
-    a->softcap = (float)c->softcap;
-    a->dropout = (float)c->dropout;
+/* What the public call and the kernel's say alike; the kernel checks the numbers. */
+static enum qkv_status call_convert(struct qkv_context *ctx, const struct qkv_attention_call *c, struct qkv_attend *a) {
+    a->scale = c->scale == 0 ? 1 / sqrt((double)a->D) : c->scale;
+    a->softcap = c->softcap;
+    a->dropout = c->dropout;
     a->key[0] = (uint32_t)c->seed;
     a->key[1] = (uint32_t)(c->seed >> 32);
     a->lse = c->lse;
@@ -89,33 +71,13 @@ static enum qkv_status check_numbers(struct qkv_context *ctx, const struct qkv_a
     return QKV_OK;
 }
 
-/* The mask's own sizes are the call's, or not given. */
 static enum qkv_status check_mask(struct qkv_context *ctx, struct request *r) {
     const struct qkv_attend *a = &r->a;
     struct qkv_mask *m = &r->mask;
     *m = r->call->mask;
-    if ((m->B && m->B != a->B) || (m->Tq && m->Tq != a->Tq) || (m->Tk && m->Tk != a->Tk))
-        return qkv_fail(ctx, QKV_SHAPE,
-                        "attention: the mask is made for (B,Tq,Tk) = (%zu,%zu,%zu), but q and k make (%zu,%zu,%zu)",
-                        m->B, m->Tq, m->Tk, a->B, a->Tq, a->Tk);
-    m->B = a->B, m->Tq = a->Tq, m->Tk = a->Tk;
     if (m->offset > INT32_MAX) m->offset = (int64_t)INT32_MAX + 1; /* refused by the mask's own check */
     if (a->past <= INT32_MAX) m->offset += (int64_t)a->past;
-    return qkv_mask_check(ctx, m);
-}
-
-static enum qkv_status check_pairs(struct qkv_context *ctx, const struct qkv_attention_call *c, struct qkv_attend *a,
-                                   bool gradient) {
-    enum qkv_status status = QKV_OK;
-    a->mask = c->dense;
-    a->attention_bias = c->bias;
-    if (c->dense)
-        status = qkv_pair_shape_check(ctx, "the dense mask", &c->dense_shape, a->B, a->H, a->Tq, a->Tk, 1, false,
-                                      &a->mask_pairs);
-    if (status == QKV_OK && c->bias)
-        status = qkv_pair_shape_check(ctx, "bias", &c->bias_shape, a->B, a->H, a->Tq, a->Tk, sizeof(float), gradient,
-                                      &a->attention_bias_strides);
-    return status;
+    return qkv_mask_fit(ctx, m, a->B, a->Tq, a->Tk);
 }
 
 static enum qkv_status check_gradients(struct qkv_context *ctx, struct request *r,
@@ -180,21 +142,13 @@ static enum qkv_status call_prepare(struct qkv_context *ctx, struct request *r,
     if (status == QKV_OK && r->task != LOOK)
         status = qkv_view_check(ctx, "y", &c->y, "q and v", a->B, a->H, a->Tq, a->Dv, r->task == FORWARD);
     a->y = qkv_view_for_kernel(&c->y);
-    if (status == QKV_OK) status = check_numbers(ctx, c, a);
+    if (status == QKV_OK) status = call_convert(ctx, c, a);
     if (status == QKV_OK) status = check_mask(ctx, r);
-    if (status == QKV_OK) status = check_pairs(ctx, c, a, g && g->dbias);
+    if (status == QKV_OK)
+        status = qkv_attend_set_pairs(ctx, a, c->dense, &c->dense_shape, c->bias, &c->bias_shape, g && g->dbias);
     if (status == QKV_OK) status = measure_positions(ctx, r);
-    if (status == QKV_OK && (unsigned)r->stage > QKV_ATTENTION_PRODUCTS)
-        status = qkv_fail(ctx, QKV_ARGUMENT, "attention: there is no stage %d to look at", (int)r->stage);
     if (status == QKV_OK) status = qkv_aligned(ctx, "out", r->out, sizeof(float));
-    if (status == QKV_OK && r->task == BACKWARD) {
-        status = check_gradients(ctx, r, g);
-        if (status == QKV_OK && !c->lse && a->B && a->Tq)
-            status = qkv_fail(ctx, QKV_ARGUMENT,
-                              "attention: the gradient needs lse as the forward call wrote it; give both "
-                              "calls the same array of B·H·Tq floats");
-    }
-    return status;
+    return status == QKV_OK && r->task == BACKWARD ? check_gradients(ctx, r, g) : status;
 }
 
 /* ---- doing it ---------------------------------------------------------------------------------------------------- */
@@ -202,22 +156,22 @@ static enum qkv_status call_prepare(struct qkv_context *ctx, struct request *r,
 /* The table holds −slope·|j − i| by the distance of key j from a query counted from the nearest one. */
 static enum qkv_status make_alibi(struct qkv_arena *arena, struct request *r) {
     struct qkv_attend *a = &r->a;
-    a->bias_zero = r->spread;
-    a->bias_row = a->Tk + r->spread;
+    struct qkv_distance_bias *bias = &a->distance_bias;
+    *bias = (struct qkv_distance_bias){.row = a->Tk + r->spread, .zero = r->spread};
     int32_t *position = qkv_arena_take(arena, a->B * a->Tq, sizeof *position);
     size_t floats;
-    if (!qkv_multiply(a->H, a->bias_row, &floats)) floats = SIZE_MAX;
+    if (!qkv_multiply(a->H, bias->row, &floats)) floats = SIZE_MAX;
     float *table = qkv_arena_take(arena, floats, sizeof *table);
     if (!position || !table) return QKV_MEMORY;
     a->position = position;
-    a->bias = table;
+    bias->table = table;
     if (arena->measuring) return QKV_OK;
     for (size_t row = 0; row < a->B * a->Tq; row++)
         position[row] = (int32_t)(qkv_mask_position(&r->mask, row / a->Tq, row % a->Tq) - r->nearest);
     for (size_t h = 0; h < a->H; h++)
-        for (size_t e = 0; e < a->bias_row; e++) {
-            int64_t distance = (int64_t)e - (int64_t)a->bias_zero - r->nearest;
-            table[h * a->bias_row + e] = -r->call->alibi[h] * (float)(distance < 0 ? -distance : distance);
+        for (size_t e = 0; e < bias->row; e++) {
+            int64_t distance = (int64_t)e - (int64_t)bias->zero - r->nearest;
+            table[h * bias->row + e] = -r->call->alibi[h] * (float)(distance < 0 ? -distance : distance);
         }
     return QKV_OK;
 }

@@ -159,6 +159,7 @@ enum qkv_status qkv_attention_cache_create(struct qkv_attention_layer *l, size_t
     if (!c) return QKV_MEMORY;
     c->layer = l;
     c->B = B;
+    c->rows.count = B;
     c->rows.capacity = capacity;
     l->owners++;
     status = take_cache(c);

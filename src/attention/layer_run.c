@@ -12,7 +12,6 @@
 struct keys {
     size_t past, count;
     struct qkv_mask mask;
-    struct qkv_pairs dense, bias;
 };
 
 static enum qkv_status check_batch(const struct qkv_attention_layer *l, const struct qkv_attention_input *in) {
@@ -99,58 +98,34 @@ static enum qkv_status find_mask(const struct qkv_attention_layer *l, const stru
                                  struct keys *keys) {
     const struct qkv_attention_spec *a = &l->spec.attention;
     struct qkv_mask *m = &keys->mask;
-    const size_t H = (size_t)a->heads;
     *m = in->mask;
-    if ((m->B && m->B != in->B) || (m->Tq && m->Tq != in->T) || (m->Tk && m->Tk != keys->count))
-        return qkv_fail(l->ctx, QKV_SHAPE,
-                        "attention layer: the mask is made for (B,Tq,Tk) = (%zu,%zu,%zu), but the call has "
-                        "(%zu,%zu,%zu)",
-                        m->B, m->Tq, m->Tk, in->B, in->T, keys->count);
     if (!l->spec.cross && m->offset)
         return qkv_fail(
             l->ctx, QKV_ARGUMENT,
             "attention layer: mask.offset is %lld, but in self attention queries stand where their own keys "
             "do; leave it 0",
             (long long)m->offset);
-    m->B = in->B;
-    m->Tq = in->T;
-    m->Tk = keys->count;
     m->causal = m->causal || a->causal;
     if (a->window > 0 && (m->window == 0 || m->window > a->window)) m->window = a->window;
     if (!l->spec.cross) m->offset = (int64_t)keys->past;
-    enum qkv_status status = qkv_mask_check(l->ctx, m);
-    if (status == QKV_OK && in->dense)
-        status = qkv_pair_shape_check(l->ctx, "dense", &in->dense_shape, m->B, H, m->Tq, m->Tk, 1, false, &keys->dense);
-    if (status == QKV_OK && in->bias)
-        status = qkv_pair_shape_check(l->ctx, "bias", &in->bias_shape, m->B, H, m->Tq, m->Tk, sizeof(float),
-                                      in->dbias != NULL, &keys->bias);
-    return status;
+    return qkv_mask_fit(l->ctx, m, in->B, in->T, keys->count);
 }
 
+/* Keys and mask of a call, and what can be filled in of it without memory. */
 static enum qkv_status find_keys(const struct qkv_attention_layer *l, const struct qkv_attention_input *in,
-                                 struct keys *keys) {
+                                 struct keys *keys, struct qkv_attend *a) {
     *keys = (struct keys){0};
     enum qkv_status status = check_batch(l, in);
     if (status == QKV_OK) status = check_cache(l, in);
     if (status == QKV_OK) status = l->spec.cross ? find_cross(l, in, keys) : find_self(l, in, keys);
-    return status == QKV_OK ? find_mask(l, in, keys) : status;
+    if (status == QKV_OK) status = find_mask(l, in, keys);
+    if (status) return status;
+    *a = qkv_attend_start(&l->spec.attention, l->spec.cross ? NULL : &l->tables, l->spec.dropout);
+    a->B = in->B, a->Tq = in->T, a->Tk = keys->count;
+    return qkv_attend_set_pairs(l->ctx, a, in->dense, &in->dense_shape, in->bias, &in->bias_shape, in->dbias != NULL);
 }
 
 /* ---- the call ---------------------------------------------------------------------------------------------------------- */
-
-/* Positions and intervals of all queries. */
-static void make_rows(struct qkv_attention_layer *l, const struct keys *keys, struct qkv_attention_args *f) {
-    size_t rows = f->B * f->T;
-    int32_t *positions = qkv_tape_take(&l->tape, rows, sizeof *positions);
-    int32_t *lo = qkv_tape_take(&l->tape, rows, sizeof *lo), *hi = qkv_tape_take(&l->tape, rows, sizeof *hi);
-    if (l->tape.status == QKV_OK && !l->ctx->dry) {
-        for (size_t n = 0; n < rows; n++) positions[n] = (int32_t)(keys->past + n % f->T);
-        qkv_tape_failed(&l->tape, qkv_mask_intervals(l->ctx, &keys->mask, lo, hi));
-    }
-    f->positions = positions;
-    f->lo = lo;
-    f->hi = hi;
-}
 
 static bool all_finite(const float *x, size_t n) {
     float sum = 0;
@@ -184,7 +159,7 @@ static struct qkv_tensor *input_tensor(struct qkv_attention_layer *l, const floa
 
 /* The whole forward; with ctx->dry, its plan. */
 static enum qkv_status layer_run_all(struct qkv_attention_layer *l, const struct qkv_attention_input *in,
-                                     const struct keys *keys) {
+                                     const struct keys *keys, const struct qkv_attend *call) {
     qkv_arena_release(&l->arena, 0);
     qkv_arena_release(&l->graph_arena, 0);
     qkv_tape_start(&l->tape, l->ctx, &l->arena, &l->graph_arena, in->train);
@@ -197,25 +172,18 @@ static enum qkv_status layer_run_all(struct qkv_attention_layer *l, const struct
     if (l->tape.status != QKV_OK) return l->tape.status;
     l->x = input_tensor(l, x, in->B * in->T, l->spec.in, in->train);
     l->memory = input_tensor(l, memory, in->B * keys->count, l->spec.kv_in, in->train);
+    struct qkv_attend a = *call;
+    a.position = qkv_sequence_positions(&l->tape, in->B, in->T, keys->past);
+    qkv_sequence_intervals(&l->tape, &keys->mask, &a);
     struct qkv_attention_args f = {.tape = &l->tape,
-                                   .spec = &l->spec.attention,
+                                   .attend = &a,
                                    .parameters = &l->parameters,
                                    .tables = l->spec.cross ? NULL : &l->tables,
-                                   .B = in->B,
-                                   .T = in->T,
                                    .cache = in->cache ? &in->cache->rows : NULL,
-                                   .past = keys->past,
                                    .cross = l->spec.cross,
                                    .memory = l->memory,
-                                   .memory_T = keys->count,
-                                   .mask = in->dense,
-                                   .mask_pairs = keys->dense,
-                                   .attention_bias = in->bias,
-                                   .attention_bias_strides = keys->bias,
                                    .dattention_bias = in->dbias,
-                                   .dropout = (float)l->spec.dropout,
                                    .kept = &l->kept};
-    make_rows(l, keys, &f);
     l->y = qkv_attention_sublayer(&f, l->x);
     return l->tape.status;
 }
@@ -236,12 +204,12 @@ static enum qkv_status plan_look(struct qkv_attention_layer *l) {
 
 /* Bytes of a call with its backward and with looking at it. */
 static enum qkv_status layer_run_measure(struct qkv_attention_layer *l, const struct qkv_attention_input *in,
-                                         const struct keys *keys, size_t *bytes) {
+                                         const struct keys *keys, const struct qkv_attend *a, size_t *bytes) {
     const struct qkv_arena real = l->arena;
     const bool dry = l->ctx->dry;
     l->ctx->dry = true;
     qkv_arena_measure(l->ctx, &l->arena, "a call of an attention layer");
-    enum qkv_status status = layer_run_all(l, in, keys);
+    enum qkv_status status = layer_run_all(l, in, keys, a);
     if (status == QKV_OK) status = plan_look(l);
     if (status == QKV_OK && in->train) status = run_backward(l, l->y->data);
     if (status == QKV_OK && in->train) status = plan_look(l);
@@ -253,9 +221,9 @@ static enum qkv_status layer_run_measure(struct qkv_attention_layer *l, const st
 }
 
 static enum qkv_status make_room(struct qkv_attention_layer *l, const struct qkv_attention_input *in,
-                                 const struct keys *keys) {
+                                 const struct keys *keys, const struct qkv_attend *a) {
     size_t bytes;
-    enum qkv_status status = layer_run_measure(l, in, keys, &bytes);
+    enum qkv_status status = layer_run_measure(l, in, keys, a, &bytes);
     if (status != QKV_OK || (l->arena.base && bytes <= l->arena.capacity)) return status;
     qkv_arena_free(&l->arena);
     return qkv_arena_create(l->ctx, &l->arena, bytes, "a call of an attention layer");
@@ -293,22 +261,23 @@ enum qkv_status qkv_attention_layer_forward(struct qkv_attention_layer *l, const
                                             float *y) {
     QKV_CALL(l ? l->ctx : NULL);
     struct keys keys;
+    struct qkv_attend a;
     if (!l) return QKV_ARGUMENT;
     l->trained = l->empty_call = false;
     l->kept = NULL;
     if (!in || (!y && in->B && in->T))
         return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: %s is NULL", in ? "y" : "input");
-    enum qkv_status status = find_keys(l, in, &keys);
+    enum qkv_status status = find_keys(l, in, &keys, &a);
     if (status == QKV_OK) status = qkv_aligned(l->ctx, "y", y, sizeof(float));
     if (status == QKV_OK && (!in->B || !in->T || !keys.count)) {
         run_hollow(l, in, &keys, y);
         return QKV_OK;
     }
-    if (status == QKV_OK) status = make_room(l, in, &keys);
+    if (status == QKV_OK) status = make_room(l, in, &keys, &a);
     if (status != QKV_OK) return status;
     bool stores = in->cache && (in->memory || !l->spec.cross);
     if (stores) in->cache->length = keys.past; /* what lies behind is being replaced */
-    status = layer_run_all(l, in, &keys);
+    status = layer_run_all(l, in, &keys, &a);
     if (status != QKV_OK) {
         l->kept = NULL;
         return status;
@@ -360,14 +329,5 @@ enum qkv_status qkv_attention_layer_weights_of(struct qkv_attention_layer *l, en
     if (!a)
         return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: looking needs a forward before it, its cache alive");
     if (!out) return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: out is NULL");
-    if ((int)stage < 0 || stage > QKV_ATTENTION_PRODUCTS)
-        return qkv_fail(l->ctx, QKV_ARGUMENT,
-                        "attention layer: stage is %d; it must be one of enum qkv_attention_stage", (int)stage);
-    if (b >= a->B || h >= a->H || first > a->Tq || rows > a->Tq - first)
-        return qkv_fail(
-            l->ctx, QKV_ARGUMENT,
-            "attention layer: queries %zu to %zu of head %zu, batch row %zu are not among the latest call's "
-            "%zu queries, %zu heads, %zu rows",
-            first, first + rows, h, b, a->Tq, a->H, a->B);
     return qkv_attend_weights(l->ctx, &l->arena, a, stage, b, h, first, rows, out);
 }

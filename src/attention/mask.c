@@ -80,6 +80,16 @@ enum qkv_status qkv_mask_check(struct qkv_context *ctx, const struct qkv_mask *m
     return status == QKV_OK ? check_documents(ctx, m) : status;
 }
 
+enum qkv_status qkv_mask_fit(struct qkv_context *ctx, struct qkv_mask *m, size_t B, size_t Tq, size_t Tk) {
+    if ((m->B && m->B != B) || (m->Tq && m->Tq != Tq) || (m->Tk && m->Tk != Tk))
+        return qkv_fail(ctx, QKV_SHAPE,
+                        "attention: the mask is made for (B,Tq,Tk) = (%zu,%zu,%zu), but queries and keys make "
+                        "(%zu,%zu,%zu)",
+                        m->B, m->Tq, m->Tk, B, Tq, Tk);
+    m->B = B, m->Tq = Tq, m->Tk = Tk;
+    return qkv_mask_check(ctx, m);
+}
+
 int64_t qkv_mask_position(const struct qkv_mask *m, size_t b, size_t t) {
     return m->offset + (m->offsets ? m->offsets[b] : 0) + (int64_t)t;
 }

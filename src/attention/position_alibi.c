@@ -36,8 +36,6 @@ enum qkv_status qkv_position_alibi(const struct qkv_position_fill *fill, struct 
         return QKV_MEMORY;
     }
     qkv_parallel(fill->ctx, a.H, fill_head, &a);
-    tables->bias = a.bias;
-    tables->bias_row = a.row;
-    tables->bias_zero = a.zero;
+    tables->distance_bias = (struct qkv_distance_bias){.table = a.bias, .row = a.row, .zero = a.zero};
     return QKV_OK;
 }

@@ -5,8 +5,6 @@
  * appended to the cache where there is one; y = attend(q, k, v)·Woᵀ + bo. Cross attention takes k and v from a memory. */
 #include "attention/attention.h"
 
-#include <math.h>
-
 struct append {
     const void *rows; /* (B·T, columns): k and v side by side from k_column on */
     enum qkv_dtype dtype;
@@ -47,96 +45,64 @@ static struct qkv_tensor *sublayer_project(const struct qkv_attention_args *f, s
     return qkv_op_linear(f->tape, x, &linear->weight, qkv_tensor_or_null(&linear->bias), result);
 }
 
-static struct qkv_attend_options sublayer_options(const struct qkv_attention_args *f, size_t Tk) {
-    const struct qkv_attention_spec *spec = f->spec;
-    return (struct qkv_attend_options){
-        .B = f->B,
-        .H = (size_t)spec->heads,
-        .Hkv = (size_t)spec->kv_heads,
-        .Tq = f->T,
-        .Tk = Tk,
-        .D = (size_t)spec->head_dim,
-        .Dv = (size_t)spec->value_dim,
-        .lo = f->lo,
-        .hi = f->hi,
-        .pairs = f->pairs,
-        .positions = f->positions,
-        .scale = (float)(spec->scale > 0 ? spec->scale : 1 / sqrt((double)spec->head_dim)),
-        .softcap = (float)spec->softcap,
-        .mask = f->mask,
-        .mask_pairs = f->mask_pairs,
-        .attention_bias = f->attention_bias,
-        .attention_bias_strides = f->attention_bias_strides,
-        .dattention_bias = f->dattention_bias,
-        .dropout = f->dropout,
-        .kept = f->kept,
-    };
-}
-
 /* Puts T new positions a row into the cache, behind `past`. */
 static void sublayer_append(const struct qkv_attention_args *f, struct qkv_columns kv, size_t T, size_t past) {
-    size_t Hkv = (size_t)f->spec->kv_heads;
+    const struct qkv_attend *call = f->attend;
     struct append a = {.rows = kv.x->data,
                        .dtype = kv.x->dtype,
-                       .places = f->cache_rows,
+                       .places = call->kv_rows,
                        .T = T,
                        .capacity = f->cache->capacity,
                        .columns = kv.x->columns,
                        .k_column = kv.column,
-                       .k_width = Hkv * (size_t)f->spec->head_dim,
-                       .v_width = Hkv * (size_t)f->spec->value_dim};
+                       .k_width = call->Hkv * call->D,
+                       .v_width = call->Hkv * call->Dv};
     a.k = f->cache->k + past * a.k_width;
     a.v = f->cache->v + past * a.v_width;
-    qkv_parallel(f->tape->ctx, f->B * T, append_row, &a);
+    qkv_parallel(f->tape->ctx, call->B * T, append_row, &a);
 }
 
 /* The heads put together again. kv: where k and then v lie side by side, unless the cache holds them. */
-static struct qkv_tensor *sublayer_attend(const struct qkv_attention_args *f, struct qkv_attend_options *o,
-                                          struct qkv_tensor *q, struct qkv_columns kv) {
-    size_t k_width = o->Hkv * o->D;
-    struct qkv_columns k = kv, v = {kv.x, kv.column + k_width};
-    if (f->cache) {
-        size_t rows = (f->cache_rows ? f->cache_count : f->B) * f->cache->capacity;
-        o->Tk_stride = f->cache->capacity;
-        o->kv_rows = f->cache_rows;
-        o->kv_count = f->cache_count;
-        k = (struct qkv_columns){qkv_tape_view(f->tape, f->cache->k, rows, k_width), 0};
-        v = (struct qkv_columns){qkv_tape_view(f->tape, f->cache->v, rows, o->Hkv * o->Dv), 0};
+static struct qkv_tensor *sublayer_attend(const struct qkv_attention_args *f, struct qkv_tensor *q,
+                                          struct qkv_columns kv) {
+    const struct qkv_attend *a = f->attend;
+    const struct qkv_key_values *cache = f->cache;
+    size_t k_width = a->Hkv * a->D;
+    struct qkv_columns k = kv, v = {kv.x, kv.column + k_width, 0};
+    if (cache) {
+        size_t rows = cache->count * cache->capacity;
+        k = (struct qkv_columns){qkv_tape_view(f->tape, cache->k, rows, k_width), 0, cache->capacity};
+        v = (struct qkv_columns){qkv_tape_view(f->tape, cache->v, rows, a->Hkv * a->Dv), 0, cache->capacity};
     }
-    struct qkv_tensor *y = qkv_op_attend(f->tape, (struct qkv_columns){q, 0}, k, v, o);
-    struct qkv_linear *o_linear = &f->parameters->o;
+    struct qkv_tensor *y = qkv_op_attend(f->tape, (struct qkv_columns){q, 0, 0}, k, v, a, f->dattention_bias, f->kept);
+    struct qkv_linear *o = &f->parameters->o;
     if (f->residual) {
-        return qkv_op_linear_add(f->tape, y, &o_linear->weight, qkv_tensor_or_null(&o_linear->bias), f->residual);
+        return qkv_op_linear_add(f->tape, y, &o->weight, qkv_tensor_or_null(&o->bias), f->residual);
     }
-    return sublayer_project(f, o_linear, y, QKV_RESULT_FP32);
+    return sublayer_project(f, o, y, QKV_RESULT_FP32);
 }
 
 static struct qkv_tensor *self_attention(const struct qkv_attention_args *f, struct qkv_tensor *x) {
     const struct qkv_position_tables *tables = f->tables;
-    struct qkv_attend_options o = sublayer_options(f, f->past + f->T);
+    const struct qkv_attend *a = f->attend;
     struct qkv_tensor *qkv = sublayer_project(f, &f->parameters->qkv, x, QKV_RESULT_BF16_IF_MIXED);
     if (tables && tables->rotate) { /* queries and keys lie side by side, so their heads turn in one go */
-        qkv = qkv_op_rotate(f->tape, qkv, 0, o.H + o.Hkv, o.D, tables->pairs, tables->interleaved, tables->rotate,
-                            f->positions);
+        qkv = qkv_op_rotate(f->tape, qkv, 0, a->H + a->Hkv, a->D, tables->pairs, tables->interleaved, tables->rotate,
+                            a->position);
     }
-    struct qkv_columns kv = {qkv, o.H * o.D};
+    struct qkv_columns kv = {qkv, a->H * a->D, 0};
     if (qkv && f->cache) {
-        sublayer_append(f, kv, f->T, f->past);
+        sublayer_append(f, kv, a->Tq, a->Tk - a->Tq);
     }
-    if (tables) {
-        o.bias = tables->bias;
-        o.bias_row = tables->bias_row;
-        o.bias_zero = tables->bias_zero;
-    }
-    return sublayer_attend(f, &o, qkv, kv);
+    return sublayer_attend(f, qkv, kv);
 }
 
 /* Keys and values of the memory, which go into the cache too where there is one. */
 static struct qkv_columns read_memory(const struct qkv_attention_args *f) {
     struct qkv_columns kv = {
-        f->memory ? sublayer_project(f, &f->parameters->kv, f->memory, QKV_RESULT_BF16_IF_MIXED) : NULL, 0};
+        f->memory ? sublayer_project(f, &f->parameters->kv, f->memory, QKV_RESULT_BF16_IF_MIXED) : NULL, 0, 0};
     if (kv.x && f->cache) {
-        sublayer_append(f, kv, f->memory_T, 0);
+        sublayer_append(f, kv, f->attend->Tk, 0);
     }
     return kv;
 }
@@ -146,9 +112,8 @@ void qkv_attention_cache_memory(const struct qkv_attention_args *f) {
 }
 
 static struct qkv_tensor *cross_attention(const struct qkv_attention_args *f, struct qkv_tensor *x) {
-    struct qkv_attend_options o = sublayer_options(f, f->memory_T);
     struct qkv_tensor *q = sublayer_project(f, &f->parameters->q, x, QKV_RESULT_BF16_IF_MIXED);
-    return sublayer_attend(f, &o, q, read_memory(f));
+    return sublayer_attend(f, q, read_memory(f));
 }
 
 struct qkv_tensor *qkv_attention_sublayer(const struct qkv_attention_args *f, struct qkv_tensor *x) {

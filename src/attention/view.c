@@ -109,9 +109,10 @@ struct qkv_heads qkv_view_for_kernel(const struct qkv_view *v) {
         .data = v->data, .batch_stride = v->batch, .row_stride = v->row, .head_stride = v->head, .dtype = v->dtype};
 }
 
-enum qkv_status qkv_pair_shape_check(struct qkv_context *ctx, const char *name, const struct qkv_pair_shape *s,
-                                     size_t B, size_t H, size_t Tq, size_t Tk, size_t size, bool written,
-                                     struct qkv_pairs *out) {
+/* The array called `name` (its elements have `size` bytes) fits (B,H,Tq,Tk); *out are its strides, 0 where it is broadcast. */
+static enum qkv_status view_pair_strides(struct qkv_context *ctx, const char *name, const struct qkv_pair_shape *s,
+                                         size_t B, size_t H, size_t Tq, size_t Tk, size_t size, bool written,
+                                         struct qkv_pairs *out) {
     bool agrees = (s->B == B || s->B == 1) && (s->H == H || s->H == 1) && (s->Tq == Tq || s->Tq == 1) && s->Tk == Tk;
     if (!agrees)
         return qkv_fail(
@@ -141,4 +142,18 @@ enum qkv_status qkv_pair_shape_check(struct qkv_context *ctx, const char *name, 
                               .head_stride = p.H <= 1 ? 0 : p.head,
                               .row_stride = p.Tq <= 1 ? 0 : p.row};
     return QKV_OK;
+}
+
+enum qkv_status qkv_attend_set_pairs(struct qkv_context *ctx, struct qkv_attend *a, const uint8_t *dense,
+                                     const struct qkv_pair_shape *dense_shape, const float *bias,
+                                     const struct qkv_pair_shape *bias_shape, bool written) {
+    enum qkv_status status = QKV_OK;
+    a->mask = dense;
+    a->attention_bias = bias;
+    if (dense)
+        status =
+            view_pair_strides(ctx, "the dense mask", dense_shape, a->B, a->H, a->Tq, a->Tk, 1, false, &a->mask_strides);
+    if (status || !bias) return status;
+    return view_pair_strides(ctx, "bias", bias_shape, a->B, a->H, a->Tq, a->Tk, sizeof(float), written,
+                             &a->attention_bias_strides);
 }

@@ -191,7 +191,6 @@ uint64_t qkv_random_below(struct qkv_random *random, uint64_t bound); /* uniform
  * The shortest decimal that reads back as x, with a point in every locale; returns `text`. */
 #define QKV_REAL_TEXT 40
 const char *qkv_real_text(char text[QKV_REAL_TEXT], double x);
-const char *qkv_float_text(char text[QKV_REAL_TEXT], float x);
 /* Reads a finite number written in full, with a point in every locale. */
 bool qkv_real_parse(const char *text, double *x);
 

@@ -1,4 +1,4 @@
-/* attend.c: the driver of attention: checks a call, cuts it into work by its shape alone, takes scratch and runs the
+/* attend.c: the driver of attention: cuts a call into work by its shape alone, takes scratch and runs the
  * kernels of isa/attend_*.c in parallel.
  *
  * Forward: one item is a block of query rows of one kv head, which walks over all its keys (online softmax: Milakov &
@@ -14,109 +14,11 @@
  * as they lie. */
 #include "kernel/isa/attend.h"
 
-#include <math.h>
-
 enum { FORWARD_ITEMS = 24, DECODE_ITEMS = 8, BACKWARD_ITEMS = 64, BACKWARD_CHUNKS = 16, DELTA_GRAIN = 512 };
 enum { BACKWARD_ROWS = 96, WEIGHTS_ROWS = 48 };
 enum { BF16_ROWS = 16 }; /* fewest rows of a kv head that are worth packing its keys for */
 /* What all shares of dq together may hold, but for one share (1 GiB). */
 #define BACKWARD_FLOATS ((size_t)1 << 28)
-
-static enum qkv_status check_sizes(struct qkv_context *ctx, const struct qkv_attend *a) {
-    const size_t most = (size_t)INT32_MAX;
-    if (!a->H || !a->Hkv || a->H % a->Hkv)
-        return qkv_fail(ctx, QKV_SHAPE, "attend: %zu query heads cannot share %zu key heads; make it a whole multiple",
-                        a->H, a->Hkv);
-    if (!a->D || !a->Dv)
-        return qkv_fail(ctx, QKV_SHAPE, "attend: D is %zu and Dv is %zu; a head needs at least one channel of each",
-                        a->D, a->Dv);
-    if (a->B > most || a->H > most || a->Tq > most || a->Tk > most || a->D > most || a->Dv > most)
-        return qkv_fail(ctx, QKV_SHAPE,
-                        "attend: a dimension of (B,H,Tq,Tk,D,Dv) = (%zu,%zu,%zu,%zu,%zu,%zu) exceeds %zu", a->B, a->H,
-                        a->Tq, a->Tk, a->D, a->Dv, most);
-    size_t heads, rows, keys, wide, product;
-    wide = a->D > a->Dv ? a->D : a->Dv;
-    bool fits = qkv_multiply(a->B, a->H, &heads) && qkv_multiply(heads, a->Tq, &rows) &&
-                qkv_multiply(heads, a->Tk, &keys) && qkv_multiply(rows, wide, &product) &&
-                qkv_multiply(keys, wide, &product) && qkv_multiply(rows, a->Tk, &product);
-    if (!fits)
-        return qkv_fail(ctx, QKV_SHAPE,
-                        "attend: (B,H,Tq,Tk,D,Dv) = (%zu,%zu,%zu,%zu,%zu,%zu) is more than this "
-                        "machine can address",
-                        a->B, a->H, a->Tq, a->Tk, a->D, a->Dv);
-    return QKV_OK;
-}
-
-/* `x` may have no data when there is nothing in it. */
-static enum qkv_status check_heads(struct qkv_context *ctx, const char *name, const struct qkv_heads *x, bool needed) {
-    if (x->data && x->dtype != QKV_F32 && x->dtype != QKV_BF16)
-        return qkv_fail(ctx, QKV_ARGUMENT, "attend: %s is neither fp32 nor bf16; convert it to one of them", name);
-    if (needed && !x->data) return qkv_fail(ctx, QKV_ARGUMENT, "attend: %s must be given", name);
-    return QKV_OK;
-}
-
-/* Inputs, and y where it is given. */
-static enum qkv_status check_data(struct qkv_context *ctx, const struct qkv_attend *a) {
-    if (a->past > a->Tk)
-        return qkv_fail(ctx, QKV_SHAPE, "attend: %zu keys are in the past, but there are only %zu keys in all", a->past,
-                        a->Tk);
-    bool queries = a->B && a->Tq, past = a->B && a->past, keys = a->B && a->Tk > a->past;
-    enum qkv_status status = check_heads(ctx, "q", &a->q, queries);
-    if (status == QKV_OK) status = check_heads(ctx, "k", &a->k, keys);
-    if (status == QKV_OK) status = check_heads(ctx, "v", &a->v, keys);
-    if (status == QKV_OK) status = check_heads(ctx, "past_k", &a->past_k, past);
-    if (status == QKV_OK) status = check_heads(ctx, "past_v", &a->past_v, past);
-    if (status == QKV_OK) status = check_heads(ctx, "y", &a->y, false);
-    if (status == QKV_OK && queries && (!a->lo || !a->hi))
-        return qkv_fail(ctx, QKV_ARGUMENT, "attend: lo and hi must be given");
-    return status;
-}
-
-bool qkv_softcap_valid(double c) {
-    const float x = (float)c;
-    return c == 0 || (x > 0 && isfinite(x) && isfinite(1 / x));
-}
-
-static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_attend *a) {
-    char shown[QKV_REAL_TEXT];
-    if (!(a->dropout >= 0 && a->dropout < 1))
-        return qkv_fail(ctx, QKV_ARGUMENT, "attend: dropout is %s; it must be at least 0 and less than 1",
-                        qkv_float_text(shown, a->dropout));
-    if (!qkv_softcap_valid((double)a->softcap))
-        return qkv_fail(ctx, QKV_ARGUMENT, "attend: softcap is %s; it must be from 2.94e-39 to 3.4e38, or 0 for none",
-                        qkv_float_text(shown, a->softcap));
-    if (a->B && a->Tq && a->bias && !a->position)
-        return qkv_fail(ctx, QKV_ARGUMENT, "attend: a bias table needs the queries' positions");
-    return QKV_OK;
-}
-
-/* Every distance that a row can meet has an entry in the bias table. */
-static enum qkv_status check_bias(struct qkv_context *ctx, const struct qkv_attend *a) {
-    if (!a->bias || ctx->dry) return QKV_OK;
-    if (a->bias_row > (size_t)INT64_MAX / 2 || a->bias_zero > (size_t)INT64_MAX / 2)
-        return qkv_fail(ctx, QKV_SHAPE, "attend: a bias table with %zu distances and zero at %zu cannot be addressed",
-                        a->bias_row, a->bias_zero);
-    for (size_t r = 0; r < a->B * a->Tq; r++) {
-        int64_t lo = a->lo[r] > 0 ? a->lo[r] : 0;
-        int64_t hi = a->hi[r] < (int64_t)a->Tk ? a->hi[r] : (int64_t)a->Tk;
-        int64_t shift = (int64_t)a->bias_zero - a->position[r];
-        if (lo < hi && (lo + shift < 0 || hi - 1 + shift >= (int64_t)a->bias_row))
-            return qkv_fail(ctx, QKV_SHAPE,
-                            "attend: row %zu at position %d attends to keys [%lld, %lld), but the bias table holds "
-                            "distances %lld to %lld; make it longer",
-                            r, a->position[r], (long long)lo, (long long)hi, -(long long)a->bias_zero,
-                            (long long)a->bias_row - (long long)a->bias_zero - 1);
-    }
-    return QKV_OK;
-}
-
-static enum qkv_status attend_check(struct qkv_context *ctx, const struct qkv_attend *a) {
-    enum qkv_status status = check_sizes(ctx, a);
-    if (status == QKV_OK) status = check_data(ctx, a);
-    if (status == QKV_OK) status = check_options(ctx, a);
-    if (status == QKV_OK) status = check_bias(ctx, a);
-    return status;
-}
 
 static size_t divide_up(size_t a, size_t b) {
     return a / b + (a % b != 0);
@@ -163,7 +65,7 @@ static enum qkv_status take_packed(struct qkv_context *ctx, struct qkv_arena *ar
                                    char **out) {
     size_t all;
     if (!qkv_multiply(blocks, bytes, &all))
-        return qkv_fail(ctx, QKV_MEMORY, "attend: %zu packed blocks are more than this machine can address", blocks);
+        return qkv_fail(ctx, QKV_MEMORY, "attention: %zu packed blocks are more than this machine can address", blocks);
     *out = qkv_arena_take(arena, all, 1);
     return *out ? QKV_OK : QKV_MEMORY;
 }
@@ -174,7 +76,7 @@ static enum qkv_status take_scratch(struct qkv_context *ctx, struct qkv_arena *a
     work->floats = divide_up(floats, line) * line;
     size_t all;
     if (!qkv_multiply(work->floats, (size_t)ctx->threads, &all))
-        return qkv_fail(ctx, QKV_MEMORY, "attend: scratch for %d threads is more than this machine can address",
+        return qkv_fail(ctx, QKV_MEMORY, "attention: scratch for %d threads is more than this machine can address",
                         ctx->threads);
     work->scratch = qkv_arena_take(arena, all, sizeof(float));
     return work->scratch ? QKV_OK : QKV_MEMORY;
@@ -210,7 +112,7 @@ static enum qkv_status forward_cut_keys(struct qkv_context *ctx, struct qkv_aren
     size_t count, bytes;
     if (!qkv_multiply(units * pieces, plan->sums_floats, &count) || !qkv_multiply(count, sizeof(float), &bytes))
         return qkv_fail(ctx, QKV_MEMORY,
-                        "attend: the sums of %zu pieces of keys are more than this machine can address", pieces);
+                        "attention: the sums of %zu pieces of keys are more than this machine can address", pieces);
     plan->pieces = pieces;
     plan->sums = qkv_arena_take(scratch, count, sizeof(float));
     return plan->sums ? QKV_OK : QKV_MEMORY;
@@ -254,10 +156,10 @@ static enum qkv_status forward_fp32(struct qkv_context *ctx, struct qkv_arena *s
 }
 
 enum qkv_status qkv_attend_forward(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a) {
-    enum qkv_status status = attend_check(ctx, a);
+    enum qkv_status status = qkv_attend_check(ctx, a);
     if (status != QKV_OK) return status;
     if (!a->B || !a->Tq) return QKV_OK;
-    if (!a->y.data) return qkv_fail(ctx, QKV_ARGUMENT, "attend: y must be given");
+    if (!a->y.data) return qkv_fail(ctx, QKV_ARGUMENT, "attention: y must be given");
     struct work work = {.plan = attend_start(a), .kernels = ctx->kernels->attend};
     work.bf16 = bf16_of(ctx, &work.plan);
     size_t mark = qkv_arena_mark(scratch);
@@ -348,7 +250,8 @@ static enum qkv_status take_partial(struct qkv_context *ctx, struct qkv_arena *a
     size_t parts = a->B * a->Hkv * plan->chunks, padded = divide_up(a->D, width) * width, floats, bytes;
     if (!qkv_multiply(parts, plan->partial_rows, &floats) || !qkv_multiply(floats, padded, &floats) ||
         !qkv_multiply(floats, sizeof(float), &bytes))
-        return qkv_fail(ctx, QKV_MEMORY, "attend: the gradient of q in %zu parts is more than this machine can address",
+        return qkv_fail(ctx, QKV_MEMORY,
+                        "attention: the gradient of q in %zu parts is more than this machine can address",
                         plan->chunks);
     plan->partial = qkv_arena_take(arena, floats, sizeof(float));
     plan->touched = qkv_arena_take(arena, parts * plan->blocks, 1);
@@ -379,50 +282,6 @@ static enum qkv_status take_backward(struct qkv_context *ctx, struct qkv_arena *
     return take_scratch(ctx, scratch, work, floats);
 }
 
-/* Entries of the attention_bias's gradient that several items would write at once cannot be. */
-static enum qkv_status check_addend_gradient(struct qkv_context *ctx, const struct qkv_attend *a) {
-    const struct qkv_pairs *pairs = &a->attention_bias_strides;
-    struct {
-        size_t stride, count;
-    } sides[] = {{pairs->row_stride, a->Tq}, {pairs->head_stride, a->H}, {pairs->batch_stride, a->B}};
-    size_t reach = a->Tk, last;
-    if (!a->attention_bias)
-        return qkv_fail(ctx, QKV_ARGUMENT, "attend: the gradient of an attention_bias needs the attention_bias");
-    for (size_t done = 0; done < 3; done++) {
-        size_t least = 3;
-        for (size_t i = 0; i < 3; i++)
-            if (sides[i].stride && sides[i].count > 1 && (least == 3 || sides[i].stride < sides[least].stride))
-                least = i;
-        if (least == 3) break;
-        if (sides[least].stride < reach || !qkv_multiply(sides[least].stride, sides[least].count - 1, &last) ||
-            !qkv_add_size(reach, last, &reach))
-            return qkv_fail(
-                ctx, QKV_ARGUMENT,
-                "attend: the attention_bias's gradient has strides (%zu,%zu,%zu) of batch, head and row whose "
-                "entries overlap; copy the attention_bias apart",
-                pairs->batch_stride, pairs->head_stride, pairs->row_stride);
-        sides[least].count = 0;
-    }
-    return QKV_OK;
-}
-
-static enum qkv_status check_gradients(struct qkv_context *ctx, const struct qkv_attend *a,
-                                       const struct qkv_attend_gradients *g) {
-    if (a->kv_rows)
-        return qkv_fail(ctx, QKV_ARGUMENT, "attend: there is no gradient where batch rows choose their keys (kv_rows)");
-    if (a->B && a->Tq && (!a->y.data || !a->lse || !g->dy.data))
-        return qkv_fail(ctx, QKV_ARGUMENT, "attend: the gradient needs dy, and y and lse of the forward pass");
-    const struct {
-        const char *name;
-        const struct qkv_heads *x;
-    } given[] = {{"dy", &g->dy}, {"dq", &g->dq},           {"dk", &g->dk},
-                 {"dv", &g->dv}, {"dpast_k", &g->dpast_k}, {"dpast_v", &g->dpast_v}};
-    enum qkv_status status = g->dattention_bias ? check_addend_gradient(ctx, a) : QKV_OK;
-    for (size_t i = 0; status == QKV_OK && i < sizeof given / sizeof given[0]; i++)
-        status = check_heads(ctx, given[i].name, given[i].x, false);
-    return status;
-}
-
 static void run_backward(struct qkv_context *ctx, struct work *work) {
     struct qkv_attend_plan *plan = &work->plan;
     const struct qkv_attend *a = plan->a;
@@ -444,10 +303,10 @@ static void run_backward(struct qkv_context *ctx, struct work *work) {
 
 enum qkv_status qkv_attend_backward(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a,
                                     const struct qkv_attend_gradients *g) {
-    enum qkv_status status = attend_check(ctx, a);
+    enum qkv_status status = qkv_attend_check(ctx, a);
     if (status != QKV_OK) return status;
     if (!a->B && !g->dattention_bias) return QKV_OK;
-    status = check_gradients(ctx, a, g);
+    status = qkv_attend_check_gradients(ctx, a, g);
     if (status != QKV_OK) return status;
     struct work work = {.plan = attend_start(a), .kernels = ctx->kernels->attend};
     struct qkv_attend_plan *plan = &work.plan;
@@ -471,18 +330,11 @@ static void weights_body(void *argument, size_t item, int thread) {
 enum qkv_status qkv_attend_weights(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a,
                                    enum qkv_attention_stage stage, size_t b, size_t h, size_t first, size_t rows,
                                    float *out) {
-
-    enum qkv_status status = attend_check(ctx, a);
+    enum qkv_status status = qkv_attend_check(ctx, a);
     if (status != QKV_OK) return status;
-    if (b >= a->B || h >= a->H || first > a->Tq || rows > a->Tq - first)
-        return qkv_fail(ctx, QKV_SHAPE,
-                        "attend: weights of batch row %zu, head %zu, rows %zu and %zu more do not exist in (B,H,Tq) = "
-                        "(%zu,%zu,%zu)",
-                        b, h, first, rows, a->B, a->H, a->Tq);
+    status = qkv_attend_check_weights(ctx, a, stage, b, h, first, rows, out);
+    if (status != QKV_OK) return status;
     if (!rows || !a->Tk) return QKV_OK;
-    if (!out) return qkv_fail(ctx, QKV_ARGUMENT, "attend: weights need a place to go");
-    if (stage == QKV_ATTENTION_WEIGHTS && !a->lse)
-        return qkv_fail(ctx, QKV_ARGUMENT, "attend: weights need lse of the forward pass");
     struct work work = {.plan = attend_start(a), .kernels = ctx->kernels->attend};
     struct qkv_attend_plan *plan = &work.plan;
     plan->weights = out, plan->stage = stage, plan->batch = b, plan->head = h, plan->first = first, plan->count = rows;

@@ -174,6 +174,12 @@ struct
     qkv_pairs { /* strides of something for each (b, h, i, j) of (B, H, Tq, Tk); 0 broadcasts, keys lie side by side */
     size_t batch_stride, head_stride, row_stride;
 };
+/* A bias by distance, as ALiBi's: table[h][j − i + zero] is added to the score of key j, where i is the query's own position. */
+struct qkv_distance_bias {
+    const float *table; /* (H, row); NULL: none */
+    size_t row, zero;   /* every distance that an interval can meet must lie in [0, row) */
+};
+/* One attention, all that varies in it. Whoever begins a call fills it once, and it goes by pointer from there to the kernel. */
 struct qkv_attend {
     size_t B, H, Hkv, Tq, Tk, D, Dv;
     struct qkv_heads q, k, v, y;
@@ -183,20 +189,23 @@ struct qkv_attend {
     const int32_t *kv_rows; /* (B): the batch row of all of these that row b reads, forward only; NULL: b */
     float *lse; /* (B, H, Tq): log-sum-exp of each row, −inf for a row without keys; may be NULL when not kept */
     const int32_t *lo, *hi; /* (B, Tq): row i attends to keys j with lo <= j < hi; values outside [0, Tk] are clamped */
-    const uint8_t *mask;    /* or NULL: of those, only where mask is not 0 */
-    struct qkv_pairs mask_pairs;
+    double
+        pairs; /* of a query and a key of one head that lo and hi let through, for costs; 0: they are counted when needed,
+                     which a dry run, whose lo and hi hold nothing, cannot */
+    const uint8_t *mask; /* or NULL: of those, only where mask is not 0 */
+    struct qkv_pairs mask_strides;
     const float *attention_bias; /* or NULL: added to the score, after the softcap; −inf masks */
     struct qkv_pairs attention_bias_strides;
-    float scale;
-    float softcap;     /* c > 0: s becomes c·tanh(s/c); 0: off */
-    const float *bias; /* (H, bias_row) table by distance, or NULL: bias[h][j − i + bias_zero] is added, where i */
-    size_t bias_row;   /* is the query's own position, position[b][row]; every distance that an interval can */
-    size_t bias_zero;  /* meet must lie in [0, bias_row) */
-    const int32_t *position; /* (B, Tq); needed with bias only */
-    float dropout;           /* on the weights, after the softmax; 0: off */
+    struct qkv_distance_bias distance_bias; /* added as well */
+    const int32_t *position;                /* (B, Tq): of the queries; needed with a distance bias only */
+    double scale, softcap,
+        dropout;     /* softcap c > 0: s becomes c·tanh(s/c). dropout: on the weights, after the softmax. 0: off.
+                                       All three as floats */
     uint32_t key[2]; /* names the dropout mask: element ((b·H + h)·Tq + i)·Tk + j, as in the dropout kernel */
 };
-/* A row without keys gives y = 0 and gradient 0. What a row may not attend to (NaN too, in k, v, bias and attention_bias) is never
+/* Heads, widths and sizes make a call (attend_check.c). The calls below check this and all else that can be wrong in one. */
+enum qkv_status qkv_attend_check_sizes(struct qkv_context *ctx, const struct qkv_attend *a);
+/* A row without keys gives y = 0 and gradient 0. What a row may not attend to (NaN too, in k, v, distance_bias and attention_bias) is never
  * used for it. A row's bits depend on its own inputs (and on which products make it, see above) only: not on Tq, on the
  * other rows, or on thread count. */
 /* Whether c can be a softcap: 0, or a positive number whose float is finite and has a finite inverse (from about 2.94e-39 on). */

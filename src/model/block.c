@@ -36,20 +36,10 @@ static struct qkv_tensor *feed_forward(struct qkv_forward_args *f, struct qkv_ff
 static struct qkv_tensor *self_attention(struct qkv_forward_args *f, size_t layer, struct qkv_tensor *x,
                                          struct qkv_tensor *residual) {
     struct qkv_attention_args a = {.tape = f->tape,
-                                   .spec = &f->stack->spec->attention,
+                                   .attend = &f->self,
                                    .parameters = &f->stack->layers[layer].self.parameters,
                                    .tables = &f->stack->tables,
-                                   .B = f->B,
-                                   .T = f->T,
-                                   .positions = f->positions,
-                                   .lo = f->lo,
-                                   .hi = f->hi,
-                                   .pairs = f->pairs,
                                    .cache = f->cache ? &f->cache[layer] : NULL,
-                                   .cache_rows = f->cache_rows,
-                                   .cache_count = f->cache_count,
-                                   .past = f->past,
-                                   .dropout = (float)f->spec->dropout,
                                    .residual = residual,
                                    .kept = f->kept ? &f->kept[layer * (f->stack->has_cross ? 2 : 1)] : NULL};
     return qkv_attention_sublayer(&a, x);
@@ -57,23 +47,12 @@ static struct qkv_tensor *self_attention(struct qkv_forward_args *f, size_t laye
 
 static struct qkv_tensor *cross_attention(struct qkv_forward_args *f, size_t layer, struct qkv_tensor *x,
                                           struct qkv_tensor *residual) {
-    size_t group = f->memory_cache ? f->memory_group : 1;
     struct qkv_attention_args a = {.tape = f->tape,
-                                   .spec = &f->stack->spec->cross,
+                                   .attend = &f->cross,
                                    .parameters = &f->stack->layers[layer].cross.parameters,
-                                   .B = f->B / group,
-                                   .T = f->T * group,
-                                   .positions = f->positions,
-                                   .lo = f->memory_lo,
-                                   .hi = f->memory_hi,
-                                   .pairs = f->memory_pairs,
                                    .cache = f->memory_cache ? &f->memory_cache[layer] : NULL,
-                                   .cache_rows = f->memory_rows,
-                                   .cache_count = f->memory_count,
                                    .cross = true,
                                    .memory = f->memory,
-                                   .memory_T = f->memory_T,
-                                   .dropout = (float)f->spec->dropout,
                                    .residual = residual,
                                    .kept = f->kept ? &f->kept[layer * 2 + 1] : NULL};
     return qkv_attention_sublayer(&a, x);

@@ -30,13 +30,13 @@ struct qkv_decoder {
     size_t most, rows; /* at the start, and now */
     size_t capacity, length, chunk;
     struct qkv_arena kept, arena, graph_arena;
-    struct qkv_key_values *cache; /* one a layer, `most` runs of `capacity` positions */
-    float *logits;                /* (most,V) */
-    int32_t *positions, *lo, *hi; /* (most·chunk) */
-    int32_t *memory_lo, *memory_hi;
-    int32_t *places, *next_places; /* (most): each row's run of the cache */
+    struct qkv_key_values *cache;            /* one a layer, `most` runs of `capacity` positions */
+    float *logits;                           /* (most,V) */
+    int32_t *places, *next_places;           /* (most): each row's run of the cache */
+    int32_t *copy_from, *copy_to, *run_kept; /* (most): while rows are selected */
     int32_t *sources, *next_sources, *source_lengths;
-    int32_t *memory_rows; /* (most): the source of each group of `group` rows */
+    int32_t
+        *memory_rows; /* (most): the source of each group of `group` rows, which go through cross attention as one */
     size_t group;
     size_t planned_rows, planned_group; /* what the step's memory was planned for */
     bool scored;

@@ -17,17 +17,15 @@ static enum qkv_status take_kept(struct qkv_decoder *d) {
     bool taken = qkv_multiply(d->most, d->capacity, &positions);
     for (size_t layer = 0; taken && layer < (size_t)d->model->spec.decoder.layers; layer++) {
         struct qkv_key_values *kv = &d->cache[layer];
+        kv->count = d->most;
         kv->capacity = d->capacity;
         kv->k = qkv_arena_take(&d->kept, positions, (size_t)a->kv_heads * (size_t)a->head_dim * sizeof(float));
         kv->v = qkv_arena_take(&d->kept, positions, (size_t)a->kv_heads * (size_t)a->value_dim * sizeof(float));
         taken = kv->k && kv->v;
     }
     d->logits = qkv_arena_take(&d->kept, d->most, (size_t)d->model->spec.vocab * sizeof(float));
-    int32_t **of_chunk[] = {&d->positions, &d->lo, &d->hi, &d->memory_lo, &d->memory_hi};
-    int32_t **of_rows[] = {&d->places,       &d->next_places,    &d->sources,
-                           &d->next_sources, &d->source_lengths, &d->memory_rows};
-    for (size_t i = 0; i < sizeof of_chunk / sizeof *of_chunk; i++)
-        taken = (*of_chunk[i] = take_ints(d, d->most * d->chunk)) != NULL && taken;
+    int32_t **of_rows[] = {&d->places,      &d->next_places, &d->sources, &d->next_sources, &d->source_lengths,
+                           &d->memory_rows, &d->copy_from,   &d->copy_to, &d->run_kept};
     for (size_t i = 0; i < sizeof of_rows / sizeof *of_rows; i++)
         taken = (*of_rows[i] = take_ints(d, d->most)) != NULL && taken;
     return taken && d->logits ? QKV_OK : QKV_MEMORY;
@@ -42,7 +40,7 @@ static enum qkv_status make_room(struct qkv_context *ctx, struct qkv_arena *aren
 /* ---- a step --------------------------------------------------------------------------------------------------------- */
 
 /* Positions and intervals of T new tokens a row. */
-static enum qkv_status make_intervals(struct qkv_decoder *d, size_t T) {
+static void decoder_set_calls(struct qkv_decoder *d, size_t T, struct qkv_forward_args *f) {
     const struct qkv_stack_spec *spec = &d->model->spec.decoder;
     struct qkv_mask mask = {.B = d->rows,
                             .Tq = T,
@@ -50,14 +48,22 @@ static enum qkv_status make_intervals(struct qkv_decoder *d, size_t T) {
                             .offset = (int64_t)d->length,
                             .causal = spec->attention.causal,
                             .window = spec->attention.window};
-    for (size_t n = 0; n < d->rows * T; n++) d->positions[n] = (int32_t)(d->length + n % T);
-    enum qkv_status status = qkv_mask_intervals(d->model->ctx, &mask, d->lo, d->hi);
-    if (status != QKV_OK || !d->encoded) return status;
+    f->positions = qkv_sequence_positions(f->tape, d->rows, T, d->length);
+    f->self = qkv_attend_start(&spec->attention, &d->model->decoder.tables, 0);
+    qkv_sequence_intervals(f->tape, &mask, &f->self);
+    f->self.position = f->positions;
+    f->self.kv_rows = d->places;
+    if (!d->encoded) return;
     mask.Tk = d->encoded->T;
     mask.causal = spec->cross.causal;
     mask.window = spec->cross.window;
     mask.lengths = d->source_lengths;
-    return qkv_mask_intervals(d->model->ctx, &mask, d->memory_lo, d->memory_hi);
+    f->cross = qkv_attend_start(&spec->cross, NULL, 0);
+    qkv_sequence_intervals(f->tape, &mask, &f->cross);
+    f->cross.B /= d->group;
+    f->cross.Tq *= d->group;
+    f->cross.kv_rows = d->memory_rows;
+    f->memory_cache = d->encoded->memory;
 }
 
 struct newest {
@@ -89,28 +95,10 @@ static enum qkv_status decoder_run(struct qkv_decoder *d, const int32_t *ids, si
     qkv_arena_release(&d->arena, 0);
     qkv_arena_release(&d->graph_arena, 0);
     qkv_tape_start(&tape, m->ctx, &d->arena, &d->graph_arena, false);
-    if (!m->ctx->dry && qkv_tape_failed(&tape, make_intervals(d, T))) return tape.status;
-    struct qkv_forward_args flow = {.tape = &tape,
-                                    .spec = &m->spec,
-                                    .stack = &m->decoder,
-                                    .B = d->rows,
-                                    .T = T,
-                                    .positions = d->positions,
-                                    .lo = d->lo,
-                                    .hi = d->hi,
-                                    .past = d->length,
-                                    .cache = d->cache,
-                                    .cache_rows = d->places,
-                                    .cache_count = d->most};
-    if (d->encoded) {
-        flow.memory_T = d->encoded->T;
-        flow.memory_lo = d->memory_lo;
-        flow.memory_hi = d->memory_hi;
-        flow.memory_cache = d->encoded->memory;
-        flow.memory_rows = d->memory_rows;
-        flow.memory_group = d->group;
-        flow.memory_count = d->encoded->B;
-    }
+    struct qkv_forward_args flow = {
+        .tape = &tape, .spec = &m->spec, .stack = &m->decoder, .B = d->rows, .T = T, .cache = d->cache};
+    decoder_set_calls(d, T, &flow);
+    if (tape.status != QKV_OK) return tape.status;
     struct qkv_tensor *x = qkv_stack_forward(&flow, ids);
     if (score) {
         struct qkv_loss unused;

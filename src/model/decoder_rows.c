@@ -50,7 +50,7 @@ static void spread_run(void *argument, size_t item, int thread) {
  * that nobody goes on from. */
 static void move_runs(struct qkv_decoder *d, const size_t *from, size_t count) {
     const struct qkv_attention_spec *a = &d->model->spec.decoder.attention;
-    int32_t *copy_from = d->lo, *copy_to = d->positions, *kept = d->hi; /* of a step: free now */
+    int32_t *copy_from = d->copy_from, *copy_to = d->copy_to, *kept = d->run_kept;
     size_t copies = 0, free_run = 0;
     for (size_t r = 0; r < d->most; r++) kept[r] = 0;
     for (size_t r = 0; r < count; r++) {

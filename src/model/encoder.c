@@ -26,6 +26,7 @@ static enum qkv_status take_kept(struct qkv_encoded *e) {
     bool taken = e->output && e->lengths;
     for (size_t layer = 0; e->memory && layer < (size_t)m->spec.decoder.layers; layer++) {
         struct qkv_key_values *kv = &e->memory[layer];
+        kv->count = e->B;
         kv->capacity = e->T;
         kv->k = qkv_arena_take(&e->kept, rows * (size_t)a->kv_heads * (size_t)a->head_dim, sizeof(float));
         kv->v = qkv_arena_take(&e->kept, rows * (size_t)a->kv_heads * (size_t)a->value_dim, sizeof(float));
@@ -37,24 +38,18 @@ static enum qkv_status take_kept(struct qkv_encoded *e) {
 static struct qkv_tensor *run_stack(struct qkv_encoded *e, struct qkv_tape *tape, const int32_t *ids) {
     struct qkv_model *m = e->model;
     const struct qkv_attention_spec *a = &m->spec.encoder.attention;
-    size_t rows = e->B * e->T;
-    int32_t *positions = qkv_tape_take(tape, rows, sizeof(int32_t));
-    int32_t *lo = qkv_tape_take(tape, rows, sizeof(int32_t)), *hi = qkv_tape_take(tape, rows, sizeof(int32_t));
-    if (tape->status != QKV_OK) return NULL;
-    if (!m->ctx->dry) {
-        struct qkv_mask mask = {
-            .B = e->B, .Tq = e->T, .Tk = e->T, .causal = a->causal, .window = a->window, .lengths = e->lengths};
-        for (size_t n = 0; n < rows; n++) positions[n] = (int32_t)(n % e->T);
-        if (qkv_tape_failed(tape, qkv_mask_intervals(m->ctx, &mask, lo, hi))) return NULL;
-    }
+    struct qkv_mask mask = {
+        .B = e->B, .Tq = e->T, .Tk = e->T, .causal = a->causal, .window = a->window, .lengths = e->lengths};
     struct qkv_forward_args flow = {.tape = tape,
                                     .spec = &m->spec,
                                     .stack = &m->encoder,
                                     .B = e->B,
                                     .T = e->T,
-                                    .positions = positions,
-                                    .lo = lo,
-                                    .hi = hi};
+                                    .positions = qkv_sequence_positions(tape, e->B, e->T, 0),
+                                    .self = qkv_attend_start(a, &m->encoder.tables, 0)};
+    qkv_sequence_intervals(tape, &mask, &flow.self);
+    flow.self.position = flow.positions;
+    if (tape->status != QKV_OK) return NULL;
     return qkv_stack_forward(&flow, ids);
 }
 
@@ -71,14 +66,14 @@ static enum qkv_status encoder_run(struct qkv_encoded *e, const int32_t *ids) {
     qkv_parallel(m->ctx, 1, copy_body, &copy);
     for (size_t layer = 0; e->memory && layer < (size_t)m->spec.decoder.layers; layer++) {
         size_t mark = qkv_arena_mark(&e->arena);
+        struct qkv_attend a = qkv_attend_start(&m->decoder.spec->cross, NULL, 0);
+        a.B = e->B, a.Tk = e->T;
         struct qkv_attention_args flow = {.tape = &tape,
-                                          .spec = &m->decoder.spec->cross,
+                                          .attend = &a,
                                           .parameters = &m->decoder.layers[layer].cross.parameters,
-                                          .B = e->B,
                                           .cache = &e->memory[layer],
                                           .cross = true,
-                                          .memory = x,
-                                          .memory_T = e->T};
+                                          .memory = x};
         qkv_attention_cache_memory(&flow);
         qkv_arena_release(&e->arena, mark);
     }

@@ -84,23 +84,16 @@ struct qkv_forward_args {
     struct qkv_tape *tape;
     const struct qkv_spec *spec;
     struct qkv_stack *stack;
-    size_t B, T;                  /* T new positions a row */
-    const int32_t *positions;     /* (B·T) */
-    const int32_t *lo, *hi;       /* self attention's intervals (B, T) */
-    double pairs, memory_pairs;   /* of self and cross attention: as in struct qkv_attention_args */
-    size_t past;                  /* positions already in the cache */
+    size_t B, T;              /* T new positions a row */
+    const int32_t *positions; /* (B·T) */
+    struct qkv_attend
+        self; /* what all layers' calls of self attention begin with; kv_rows: each row's run of the cache */
     struct qkv_key_values *cache; /* one a layer, NULL without */
-    const int32_t *cache_rows;    /* (B): each row's run of the cache, of cache_count; NULL: its own */
-    size_t cache_count;
-    struct qkv_tensor *memory; /* cross attention: the encoder's output (B·memory_T, C) */
-    size_t memory_T;
-    const int32_t *memory_lo, *memory_hi; /* (B, T) */
-    /* Or, without `memory`, what was kept of several: keys and values, one a layer, of memory_count memories. Rows that stand
-     * side by side and read the same memory go through cross attention as one: `memory_group` of them, whose memory is
-     * memory_rows[row / memory_group]. */
+    /* Cross attention: the same, with the encoder's output as memory (B·Tk, C). Or, without `memory`, what was kept of several:
+     * keys and values, one a layer. Rows that stand side by side and read the same memory may go through it as one. */
+    struct qkv_attend cross;
+    struct qkv_tensor *memory;
     struct qkv_key_values *memory_cache;
-    const int32_t *memory_rows;
-    size_t memory_group, memory_count;
     /* The attentions' calls, left for looking at their weights: self of layer 0, cross of layer 0, self of layer 1 …; then no
      * memory is given back between sublayers. NULL: not kept. */
     const struct qkv_attend **kept;
@@ -109,7 +102,7 @@ struct qkv_forward_args {
     bool checkpoint; /* of a block only the input is kept, and backward runs it again; no `kept` then */
 };
 /* ids (B·T) → hidden states (B·T, C) after the final norm. */
-struct qkv_tensor *qkv_stack_forward(struct qkv_forward_args *flow, const int32_t *ids);
+struct qkv_tensor *qkv_stack_forward(struct qkv_forward_args *args, const int32_t *ids);
 
 /* ---- memory for graph_arena ------------------------------------------------------------------------------------------------ */
 /* Room for the nodes and tensors of one pass over a model: generous, backed lazily. */

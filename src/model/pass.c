@@ -19,62 +19,32 @@ static int32_t *take_ints(struct qkv_pass *p, size_t count) {
     return qkv_tape_take(&p->tape, count, sizeof(int32_t));
 }
 
-static int32_t *make_positions(struct qkv_pass *p, size_t B, size_t T) {
-    int32_t *positions = take_ints(p, B * T);
-    for (size_t n = 0; positions && !p->model->ctx->dry && n < B * T; n++) {
-        positions[n] = (int32_t)(n % T);
-    }
-    return positions;
-}
-
-/* In a dry run no length is known, so all rows are full, and alike. */
-static double planned_pairs(const struct qkv_mask *mask) {
-    struct qkv_mask row = *mask;
-    row.B = 1;
-    row.lengths = NULL;
-    return (double)mask->B * qkv_mask_pairs(&row);
-}
-
-static void make_intervals(struct qkv_pass *p, const struct qkv_mask *mask, const int32_t **lo, const int32_t **hi,
-                           double *pairs) {
-    int32_t *from = take_ints(p, mask->B * mask->Tq), *to = take_ints(p, mask->B * mask->Tq);
-    if (from && to && !p->model->ctx->dry) {
-        qkv_tape_failed(&p->tape, qkv_mask_intervals(p->model->ctx, mask, from, to));
-    }
-    *lo = from;
-    *hi = to;
-    *pairs = p->costs ? planned_pairs(mask) : 0;
-}
-
 /* A stack over (B, T) ids. */
 static struct qkv_tensor *run_stack(struct qkv_pass *p, struct qkv_stack *stack, size_t B, size_t T, const int32_t *ids,
                                     const int32_t *lengths, struct qkv_tensor *memory, size_t memory_T,
                                     const int32_t *memory_lengths, const struct qkv_attend **kept) {
-    const struct qkv_attention_spec *attention = &stack->spec->attention;
+    const struct qkv_attention_spec *self = &stack->spec->attention, *cross = &stack->spec->cross;
+    const double dropout = p->model->spec.dropout;
     struct qkv_forward_args flow = {.tape = &p->tape,
                                     .spec = &p->model->spec,
                                     .stack = stack,
                                     .B = B,
                                     .T = T,
+                                    .positions = qkv_sequence_positions(&p->tape, B, T, 0),
+                                    .self = qkv_attend_start(self, &stack->tables, dropout),
                                     .memory = memory,
-                                    .memory_T = memory_T,
                                     .kept = kept,
                                     .hook = p->options.hook,
                                     .hook_user = p->options.hook_user,
                                     .checkpoint = p->options.checkpoint};
-    flow.positions = make_positions(p, B, T);
     struct qkv_mask mask = {
-        .B = B, .Tq = T, .Tk = T, .causal = attention->causal, .window = attention->window, .lengths = lengths};
-    make_intervals(p, &mask, &flow.lo, &flow.hi, &flow.pairs);
+        .B = B, .Tq = T, .Tk = T, .causal = self->causal, .window = self->window, .lengths = lengths};
+    qkv_sequence_intervals(&p->tape, &mask, &flow.self);
+    flow.self.position = flow.positions;
     if (memory) {
-        const struct qkv_attention_spec *cross = &stack->spec->cross;
-        struct qkv_mask memory_mask = {.B = B,
-                                       .Tq = T,
-                                       .Tk = memory_T,
-                                       .causal = cross->causal,
-                                       .window = cross->window,
-                                       .lengths = memory_lengths};
-        make_intervals(p, &memory_mask, &flow.memory_lo, &flow.memory_hi, &flow.memory_pairs);
+        flow.cross = qkv_attend_start(cross, NULL, dropout);
+        mask.Tk = memory_T, mask.causal = cross->causal, mask.window = cross->window, mask.lengths = memory_lengths;
+        qkv_sequence_intervals(&p->tape, &mask, &flow.cross);
     }
     qkv_profile_lap(p->model->ctx, "positions and masks", QKV_PROFILE_WHOLE, 0, 0);
     return p->tape.status == QKV_OK ? qkv_stack_forward(&flow, ids) : NULL;

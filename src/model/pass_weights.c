@@ -70,8 +70,8 @@ enum qkv_status qkv_pass_plan_weights(struct qkv_pass *p) {
     return status;
 }
 
-static enum qkv_status check_weights(const struct qkv_pass *p, size_t i, enum qkv_attention_stage stage, size_t b,
-                                     size_t h, size_t first, size_t rows) {
+static enum qkv_status check_weights(const struct qkv_pass *p, size_t i, size_t b, size_t h, size_t first,
+                                     size_t rows) {
     struct qkv_context *ctx = p->model->ctx;
     if (!p->options.weights || !p->looks)
         return qkv_fail(ctx, QKV_ARGUMENT, "attention weights need a forward before them, of a pass made with weights");
@@ -85,8 +85,6 @@ static enum qkv_status check_weights(const struct qkv_pass *p, size_t i, enum qk
     if (first > w->shape[2] || rows > w->shape[2] - first)
         return qkv_fail(ctx, QKV_ARGUMENT, "%s has %zu queries; %zu from query %zu on are too many", w->name,
                         w->shape[2], rows, first);
-    if ((int)stage < 0 || stage > QKV_ATTENTION_PRODUCTS)
-        return qkv_fail(ctx, QKV_ARGUMENT, "the stage is %d; it must be one of enum qkv_attention_stage", (int)stage);
     return QKV_OK;
 }
 
@@ -101,7 +99,7 @@ bool qkv_pass_attention(const struct qkv_pass *p, size_t i, struct qkv_array *at
 enum qkv_status qkv_pass_weights(struct qkv_pass *p, size_t i, enum qkv_attention_stage stage, size_t b, size_t h,
                                  size_t first, size_t rows, float *out) {
     QKV_CALL(p->model->ctx);
-    enum qkv_status status = check_weights(p, i, stage, b, h, first, rows);
+    enum qkv_status status = check_weights(p, i, b, h, first, rows);
     if (status == QKV_OK && !out) {
         status = qkv_fail(p->model->ctx, QKV_ARGUMENT, "the weights have no place to go: out is NULL");
     }

@@ -9,18 +9,19 @@
 struct attend {
     struct qkv_attend kernel;
     struct qkv_columns q, k, v;
-    size_t batch_rows, kv_count; /* rows of k and v a batch row; batch rows of k and v */
     bool keeps_lse;
     float *dattention_bias;
-    double pairs;
 };
 
-static struct qkv_heads attention_heads(void *data, enum qkv_dtype dtype, struct qkv_columns c, size_t T, size_t D) {
+static struct qkv_heads attention_heads(void *data, enum qkv_dtype dtype, struct qkv_columns c, size_t D) {
     if (data) {
         data = (char *)data + c.column * qkv_dtype_size(dtype);
     }
-    return (struct qkv_heads){
-        .data = data, .batch_stride = T * c.x->columns, .row_stride = c.x->columns, .head_stride = D, .dtype = dtype};
+    return (struct qkv_heads){.data = data,
+                              .batch_stride = c.batch_rows * c.x->columns,
+                              .row_stride = c.x->columns,
+                              .head_stride = D,
+                              .dtype = dtype};
 }
 
 static bool attention_same(struct qkv_columns a, struct qkv_columns b) {
@@ -78,41 +79,41 @@ enum qkv_status qkv_backward_attend(struct qkv_tape *tape, struct qkv_node *node
     dy.data = node->output->grad_buffer->data;
     dy.dtype = QKV_F32;
     struct qkv_attend_gradients g = {.dy = dy,
-                                     .dq = attention_heads(gradients[0], QKV_F32, o->q, a->Tq, a->D),
-                                     .dk = attention_heads(gradients[1], QKV_F32, o->k, o->batch_rows, a->D),
-                                     .dv = attention_heads(gradients[2], QKV_F32, o->v, o->batch_rows, a->Dv),
+                                     .dq = attention_heads(gradients[0], QKV_F32, o->q, a->D),
+                                     .dk = attention_heads(gradients[1], QKV_F32, o->k, a->D),
+                                     .dv = attention_heads(gradients[2], QKV_F32, o->v, a->Dv),
                                      .dattention_bias = o->dattention_bias,
                                      .accumulate = any};
     return qkv_attend_backward(tape->ctx, tape->arena, a, &g);
 }
 
+/* `rows` of the tensor for all batch rows together; 0: batch rows choose theirs, of as many as there are. */
 static enum qkv_status attention_check(struct qkv_tape *tape, struct qkv_columns c, const char *name, size_t rows,
                                        size_t width) {
-    if (c.x->rows == rows && c.column + width <= c.x->columns) {
-        return QKV_OK;
-    }
+    bool whole = rows ? c.x->rows == rows : c.batch_rows && c.x->rows % c.batch_rows == 0;
+    if (whole && c.column + width <= c.x->columns) return QKV_OK;
     return qkv_fail(tape->ctx, QKV_SHAPE, "attend: %s needs (%zu,%zu) from column %zu but its tensor is (%zu,%zu)",
-                    name, rows, width, c.column, c.x->rows, c.x->columns);
+                    name, rows ? rows : c.batch_rows, width, c.column, c.x->rows, c.x->columns);
 }
 
 enum qkv_status qkv_check_attend(struct qkv_tape *tape, struct qkv_node *node) {
     const struct attend *o = node->saved;
     const struct qkv_attend *a = &o->kernel;
     enum qkv_status status = attention_check(tape, o->q, "q", a->B * a->Tq, a->H * a->D);
-    if (status == QKV_OK) {
-        status = attention_check(tape, o->k, "k", o->kv_count * o->batch_rows, a->Hkv * a->D);
-    }
-    return status == QKV_OK ? attention_check(tape, o->v, "v", o->kv_count * o->batch_rows, a->Hkv * a->Dv) : status;
+    if (status) return status;
+    status = attention_check(tape, o->k, "k", a->kv_rows ? 0 : a->B * o->k.batch_rows, a->Hkv * a->D);
+    if (status) return status;
+    return attention_check(tape, o->v, "v", a->kv_rows ? 0 : a->B * o->v.batch_rows, a->Hkv * a->Dv);
 }
 
 enum qkv_status qkv_forward_attend(struct qkv_tape *tape, struct qkv_node *node) {
     struct attend *o = node->saved;
     struct qkv_attend *a = &o->kernel;
     struct qkv_tensor *y = node->output;
-    a->q = attention_heads(o->q.x->data, o->q.x->dtype, o->q, a->Tq, a->D);
-    a->k = attention_heads(o->k.x->data, o->k.x->dtype, o->k, o->batch_rows, a->D);
-    a->v = attention_heads(o->v.x->data, o->v.x->dtype, o->v, o->batch_rows, a->Dv);
-    a->y = attention_heads(y->data, y->dtype, (struct qkv_columns){y, 0}, a->Tq, a->Dv);
+    a->q = attention_heads(o->q.x->data, o->q.x->dtype, o->q, a->D);
+    a->k = attention_heads(o->k.x->data, o->k.x->dtype, o->k, a->D);
+    a->v = attention_heads(o->v.x->data, o->v.x->dtype, o->v, a->Dv);
+    a->y = attention_heads(y->data, y->dtype, (struct qkv_columns){y, 0, a->Tq}, a->Dv);
     if (o->keeps_lse) {
         a->lse = qkv_tape_take(tape, a->B * a->H * a->Tq, sizeof(float));
     }
@@ -120,27 +121,27 @@ enum qkv_status qkv_forward_attend(struct qkv_tape *tape, struct qkv_node *node)
 }
 
 /* Of one head. */
-static double attend_pairs(const struct attend *o) {
-    const struct qkv_attend *a = &o->kernel;
+static double attend_pairs(const struct qkv_attend *a) {
     double sum = 0;
-    for (size_t r = 0; o->pairs == 0 && r < a->B * a->Tq; r++) {
+    for (size_t r = 0; a->pairs == 0 && r < a->B * a->Tq; r++) {
         int64_t lo = a->lo[r] > 0 ? a->lo[r] : 0, hi = a->hi[r] < (int64_t)a->Tk ? a->hi[r] : (int64_t)a->Tk;
         sum += hi > lo ? (double)(hi - lo) : 0;
     }
-    return o->pairs > 0 ? o->pairs : sum;
+    return a->pairs > 0 ? a->pairs : sum;
 }
 
 /* q·k and weights·v forward; backward q·k again, dy·v, and the gradients of q, k and v. */
 struct qkv_cost qkv_cost_attend(const struct qkv_node *node, bool backward) {
     const struct attend *o = node->saved;
     const double D = (double)o->kernel.D, Dv = (double)o->kernel.Dv;
-    const double columns = 2 * attend_pairs(o) * (double)o->kernel.H;
+    const double columns = 2 * attend_pairs(&o->kernel) * (double)o->kernel.H;
     return (struct qkv_cost){.flops = columns * (backward ? 3 * D + 2 * Dv : D + Dv),
                              .again = backward ? columns * D : 0};
 }
 
 struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, struct qkv_columns k,
-                                 struct qkv_columns v, const struct qkv_attend_options *o) {
+                                 struct qkv_columns v, const struct qkv_attend *a, float *dattention_bias,
+                                 const struct qkv_attend **kept) {
     if (!q.x || !k.x || !v.x || tape->status != QKV_OK) {
         return NULL;
     }
@@ -148,34 +149,11 @@ struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, st
     if (!s) {
         return NULL;
     }
-    *s = (struct attend){.q = q,
-                         .k = k,
-                         .v = v,
-                         .batch_rows = o->Tk_stride ? o->Tk_stride : o->Tk,
-                         .kv_count = o->kv_rows ? o->kv_count : o->B,
-                         .keeps_lse = tape->recording || o->kept,
-                         .dattention_bias = o->dattention_bias,
-                         .pairs = o->pairs};
-    s->kernel = (struct qkv_attend){.B = o->B,
-                                    .H = o->H,
-                                    .Hkv = o->Hkv,
-                                    .Tq = o->Tq,
-                                    .Tk = o->Tk,
-                                    .D = o->D,
-                                    .Dv = o->Dv,
-                                    .kv_rows = o->kv_rows,
-                                    .lo = o->lo,
-                                    .hi = o->hi,
-                                    .mask = o->mask,
-                                    .mask_pairs = o->mask_pairs,
-                                    .attention_bias = o->attention_bias,
-                                    .attention_bias_strides = o->attention_bias_strides,
-                                    .scale = o->scale,
-                                    .softcap = o->softcap,
-                                    .bias = o->bias,
-                                    .bias_row = o->bias_row,
-                                    .bias_zero = o->bias_zero,
-                                    .position = o->positions};
+    if (!q.batch_rows) q.batch_rows = a->Tq;
+    if (!k.batch_rows) k.batch_rows = a->Tk;
+    if (!v.batch_rows) v.batch_rows = a->Tk;
+    *s = (struct attend){
+        .kernel = *a, .q = q, .k = k, .v = v, .keeps_lse = tape->recording || kept, .dattention_bias = dattention_bias};
     struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_attend, s);
     node.inputs[0] = q.x;
     node.inputs[1] = k.x;
@@ -183,15 +161,13 @@ struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, st
     if (!qkv_tape_check(tape, &node)) {
         return NULL;
     }
-    node.output = q.x->dtype == QKV_F32 ? qkv_tape_tensor(tape, o->B * o->Tq, o->H * o->Dv)
-                                        : qkv_tape_bf16_if_mixed(tape, o->B * o->Tq, o->H * o->Dv);
-    if (tape->training && o->dropout > 0) {
-        s->kernel.dropout = o->dropout;
-        qkv_tape_dropout_key(tape, s->kernel.key);
-    }
+    node.output = q.x->dtype == QKV_F32 ? qkv_tape_tensor(tape, a->B * a->Tq, a->H * a->Dv)
+                                        : qkv_tape_bf16_if_mixed(tape, a->B * a->Tq, a->H * a->Dv);
+    if (!tape->training) s->kernel.dropout = 0;
+    if (s->kernel.dropout > 0) qkv_tape_dropout_key(tape, s->kernel.key);
     struct qkv_tensor *y = qkv_tape_run(tape, &node);
-    if (y && o->kept) {
-        *o->kept = &s->kernel;
+    if (y && kept) {
+        *kept = &s->kernel;
     }
     return y;
 }

@@ -212,36 +212,19 @@ struct qkv_tensor *qkv_op_norm(struct qkv_tape *tape, struct qkv_tensor *x, enum
 struct qkv_tensor *qkv_op_rotate(struct qkv_tape *tape, struct qkv_tensor *x, size_t column, size_t heads, size_t D,
                                  size_t pairs, bool interleaved, const float *table, const int32_t *positions);
 
-/* Heads that lie side by side in the columns of a tensor with B·T rows, from `column` on. */
+/* Heads that lie side by side in the columns of a tensor, from `column` on. */
 struct qkv_columns {
     struct qkv_tensor *x;
     size_t column;
+    size_t batch_rows; /* rows of x that each batch row has; 0: as many as it has positions */
 };
-struct qkv_attend_options {
-    size_t B, H, Hkv, Tq, Tk, D, Dv;
-    size_t Tk_stride;       /* rows between the batch rows of k and v; 0: Tk */
-    const int32_t *kv_rows; /* (B): the batch row of k and v that each row reads, of `kv_count`; NULL: its own */
-    size_t kv_count;
-    const int32_t *lo, *hi, *positions; /* (B, Tq), as in struct qkv_attend */
-    float scale, softcap;
-    const float *bias; /* distance table or NULL */
-    size_t bias_row, bias_zero;
-    const uint8_t *mask; /* dense, or NULL, and its strides, as in struct qkv_attend */
-    struct qkv_pairs mask_pairs;
-    const float *attention_bias; /* added to the scores, or NULL */
-    struct qkv_pairs attention_bias_strides;
-    float *dattention_bias; /* its gradient, in its strides, which backward adds to; NULL: not wanted */
-    float dropout;          /* applied when the tape trains */
-    /* Where to leave the call that was made, lse kept, for qkv_attend_weights to look at as long as the memory of the tape
-     * lasts; NULL: nowhere. */
-    const struct qkv_attend **kept;
-    /* Pairs of a query and a key of one head that lo and hi let through, for the cost. 0: they are counted when needed, which
-     * a dry run, whose lo and hi hold nothing, cannot. */
-    double pairs;
-};
-/* softmax(q·kᵀ…)·v: (B·Tq, H·Dv). lo, hi, positions, bias, mask and attention_bias must outlive the tape. */
+/* softmax(q·kᵀ…)·v: (B·Tq, H·Dv). The call is `attend`, whose heads, sizes, intervals, masks and biases must outlive the tape; q, k,
+ * v, y, lse and the dropout key are filled in here, and dropout is applied when the tape trains. dattention_bias: the gradient of the
+ * attention_bias, in its strides, which backward adds to; NULL: not wanted. kept: where to leave the call that was made, lse kept, for
+ * qkv_attend_weights to look at as long as the memory of the tape lasts; NULL: nowhere. */
 struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, struct qkv_columns k,
-                                 struct qkv_columns v, const struct qkv_attend_options *options);
+                                 struct qkv_columns v, const struct qkv_attend *attend, float *dattention_bias,
+                                 const struct qkv_attend **kept);
 
 /* act(x), or, when gated, act(x[:, :F])·x[:, F:] with F = columns/2. */
 struct qkv_tensor *qkv_op_activation(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_activation_kind kind);

@@ -85,4 +85,12 @@ struct qkv_attend_bf16_kernels {
     void (*backward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
 };
 
+/* What can be wrong in a call (attend_check.c). */
+enum qkv_status qkv_attend_check(struct qkv_context *ctx, const struct qkv_attend *a);
+enum qkv_status qkv_attend_check_gradients(struct qkv_context *ctx, const struct qkv_attend *a,
+                                           const struct qkv_attend_gradients *g);
+enum qkv_status qkv_attend_check_weights(struct qkv_context *ctx, const struct qkv_attend *a,
+                                         enum qkv_attention_stage stage, size_t b, size_t h, size_t first, size_t rows,
+                                         const float *out);
+
 #endif

@@ -1,6 +1,6 @@
 /* attend_score.h: from products q·k to scores and weights, one row at a time; and where a row begins and ends.
  *
- *   score = softcap(scale·q·k) + bias + attention_bias,   softcap(s) = c·tanh(s / c),   weight = exp(score − log-sum-exp)
+ *   score = softcap(scale·q·k) + distance bias + attention_bias,   softcap(s) = c·tanh(s / c),   weight = exp(score − log-sum-exp)
  *
  * The score is −inf where the dense mask is 0 or the attention_bias is −inf, whatever the other terms are, and such scores carry no
  * weight. A row's numbers depend on that row only. */
@@ -14,7 +14,7 @@ struct row {   /* one query row of one head */
     size_t at; /* (b·H + h)·Tq + i: its place in lse and delta, and its row of the dropout mask */
     size_t b, h, i;
     size_t lo, hi;               /* its keys; 0, 0 when there are none */
-    int64_t bias;                /* where in the bias table key 0 would be */
+    int64_t bias;                /* where in the table of distances key 0 would be */
     size_t mask, attention_bias; /* where in the dense mask and the attention_bias key 0 is */
 };
 
@@ -39,8 +39,9 @@ QKV_INLINE struct row row_of(const struct qkv_attend *a, size_t b, size_t h, siz
     row.hi = hi > 0 ? (size_t)hi : 0;
     if (row.hi > a->Tk) row.hi = a->Tk;
     if (row.lo >= row.hi) row.lo = row.hi = 0;
-    if (a->bias) row.bias = (int64_t)(h * a->bias_row + a->bias_zero) - a->position[place];
-    if (a->mask) row.mask = pairs_at(&a->mask_pairs, b, h, i);
+    if (a->distance_bias.table)
+        row.bias = (int64_t)(h * a->distance_bias.row + a->distance_bias.zero) - a->position[place];
+    if (a->mask) row.mask = pairs_at(&a->mask_strides, b, h, i);
     if (a->attention_bias) row.attention_bias = pairs_at(&a->attention_bias_strides, b, h, i);
     return row;
 }
@@ -136,11 +137,11 @@ static inline vm mask_of(const uint8_t *mask, size_t at, size_t j, struct span s
 
 /* Products scaled and capped. `slope`, where given, is the derivative of that, and of the score, by the product. */
 QKV_INLINE vf capped(const struct qkv_attend *a, vf x, vf *slope) {
-    x = vf_mul(x, vf_set(a->scale));
-    if (slope) *slope = vf_set(a->scale);
+    x = vf_mul(x, vf_set((float)a->scale));
+    if (slope) *slope = vf_set((float)a->scale);
     if (a->softcap > 0) {
-        vf t = vf_tanh(vf_mul(x, vf_set(1 / a->softcap)));
-        x = vf_mul(t, vf_set(a->softcap));
+        vf t = vf_tanh(vf_mul(x, vf_set(1 / (float)a->softcap)));
+        x = vf_mul(t, vf_set((float)a->softcap));
         if (slope) *slope = vf_mul(vf_fnma(t, t, vf_set(1.0f)), *slope);
     }
     return x;
@@ -151,7 +152,8 @@ QKV_INLINE vf score(const struct qkv_attend *a, const struct row *row, size_t ke
                     vf *slope) {
     const vf never = vf_set(-INFINITY);
     x = capped(a, x, slope);
-    if (a->bias) x = vf_add(x, lanes_of(a->bias, row->bias + (int64_t)(key + j), j, span));
+    if (a->distance_bias.table)
+        x = vf_add(x, lanes_of(a->distance_bias.table, row->bias + (int64_t)(key + j), j, span));
     if (a->attention_bias) {
         vf attention_bias = lanes_of(a->attention_bias, (int64_t)(row->attention_bias + key + j), j, span);
         x = vf_select(vf_eq(attention_bias, never), never, vf_add(x, attention_bias));
@@ -161,13 +163,13 @@ QKV_INLINE vf score(const struct qkv_attend *a, const struct row *row, size_t ke
 }
 
 QKV_INLINE bool plain_scores(const struct qkv_attend *a) {
-    return a->softcap == 0 && !a->bias && !dense(a);
+    return a->softcap == 0 && !a->distance_bias.table && !dense(a);
 }
 
 /* The best score of a row of the block, whose products become scores in place; −inf where it may not attend. */
 static inline float row_scores(const struct qkv_attend *a, bool plain, const struct row *row, size_t key,
                                struct span span, float *x, size_t first, size_t last) {
-    vf top = vf_set(-INFINITY), scale = vf_set(a->scale);
+    vf top = vf_set(-INFINITY), scale = vf_set((float)a->scale);
     if (plain && span.begin <= first && last <= span.end) {
         for (size_t j = first; j < last; j += W) {
             vf s = vf_mul(vf_load(x + j), scale);

@@ -1,0 +1,41 @@
+/* intervals: what a call of attention is filled with before it begins: the part that the spec gives, the positions of its queries,
+ * and the keys that each may attend to. */
+#include "attention/attention.h"
+
+#include <math.h>
+
+struct qkv_attend qkv_attend_start(const struct qkv_attention_spec *spec, const struct qkv_position_tables *tables,
+                                   double dropout) {
+    struct qkv_attend a = {.H = (size_t)spec->heads,
+                           .Hkv = (size_t)spec->kv_heads,
+                           .D = (size_t)spec->head_dim,
+                           .Dv = (size_t)spec->value_dim,
+                           .scale = spec->scale > 0 ? spec->scale : 1 / sqrt((double)spec->head_dim),
+                           .softcap = spec->softcap,
+                           .dropout = (double)(float)dropout};
+    if (tables) a.distance_bias = tables->distance_bias;
+    return a;
+}
+
+const int32_t *qkv_sequence_positions(struct qkv_tape *tape, size_t B, size_t T, size_t first) {
+    int32_t *positions = qkv_tape_take(tape, B * T, sizeof *positions);
+    for (size_t n = 0; positions && !tape->ctx->dry && n < B * T; n++) positions[n] = (int32_t)(first + n % T);
+    return positions;
+}
+
+/* In a dry run no length is known, so all rows are full, and alike. */
+static double intervals_planned_pairs(const struct qkv_mask *mask) {
+    struct qkv_mask row = *mask;
+    row.B = 1;
+    row.lengths = NULL;
+    return (double)mask->B * qkv_mask_pairs(&row);
+}
+
+void qkv_sequence_intervals(struct qkv_tape *tape, const struct qkv_mask *mask, struct qkv_attend *a) {
+    const size_t rows = mask->B * mask->Tq;
+    int32_t *lo = qkv_tape_take(tape, rows, sizeof *lo), *hi = qkv_tape_take(tape, rows, sizeof *hi);
+    a->B = mask->B, a->Tq = mask->Tq, a->Tk = mask->Tk;
+    a->lo = lo, a->hi = hi;
+    a->pairs = tape->costs ? intervals_planned_pairs(mask) : 0;
+    if (lo && hi && !tape->ctx->dry) qkv_tape_failed(tape, qkv_mask_intervals(tape->ctx, mask, lo, hi));
+}

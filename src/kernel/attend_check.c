@@ -1,0 +1,177 @@
+/* attend_check: what can be wrong in a call of attention, for forward, backward and looking at weights. Every other room leaves it to
+ * this one. */
+#include "kernel/isa/attend.h"
+
+#include <math.h>
+
+enum qkv_status qkv_attend_check_sizes(struct qkv_context *ctx, const struct qkv_attend *a) {
+    const size_t most = (size_t)INT32_MAX;
+    if (!a->H || !a->Hkv || a->H % a->Hkv)
+        return qkv_fail(
+            ctx, QKV_SHAPE,
+            "attention: q (%zu,%zu,%zu,%zu) has %zu heads and k (%zu,%zu,%zu,%zu) has %zu; the heads of k and v "
+            "must divide those of q",
+            a->B, a->H, a->Tq, a->D, a->H, a->B, a->Hkv, a->Tk, a->D, a->Hkv);
+    if (!a->D || !a->Dv)
+        return qkv_fail(ctx, QKV_SHAPE, "attention: q has %zu channels a head and v has %zu; each needs at least one",
+                        a->D, a->Dv);
+    if (a->B > most || a->H > most || a->Tq > most || a->Tk > most || a->D > most || a->Dv > most)
+        return qkv_fail(ctx, QKV_SHAPE,
+                        "attention: a dimension of (B,H,Tq,Tk,D,Dv) = (%zu,%zu,%zu,%zu,%zu,%zu) exceeds %zu", a->B,
+                        a->H, a->Tq, a->Tk, a->D, a->Dv, most);
+    size_t heads, rows, keys, wide, product;
+    wide = a->D > a->Dv ? a->D : a->Dv;
+    bool fits = qkv_multiply(a->B, a->H, &heads) && qkv_multiply(heads, a->Tq, &rows) &&
+                qkv_multiply(heads, a->Tk, &keys) && qkv_multiply(rows, wide, &product) &&
+                qkv_multiply(keys, wide, &product) && qkv_multiply(rows, a->Tk, &product);
+    if (!fits)
+        return qkv_fail(ctx, QKV_SHAPE,
+                        "attention: (B,H,Tq,Tk,D,Dv) = (%zu,%zu,%zu,%zu,%zu,%zu) is more than this "
+                        "machine can address",
+                        a->B, a->H, a->Tq, a->Tk, a->D, a->Dv);
+    return QKV_OK;
+}
+
+/* `x` may have no data when there is nothing in it. */
+static enum qkv_status check_heads(struct qkv_context *ctx, const char *name, const struct qkv_heads *x, bool needed) {
+    if (x->data && x->dtype != QKV_F32 && x->dtype != QKV_BF16)
+        return qkv_fail(ctx, QKV_ARGUMENT, "attention: %s is neither fp32 nor bf16; convert it to one of them", name);
+    if (needed && !x->data) return qkv_fail(ctx, QKV_ARGUMENT, "attention: %s must be given", name);
+    return QKV_OK;
+}
+
+/* Inputs, and y where it is given. */
+static enum qkv_status check_data(struct qkv_context *ctx, const struct qkv_attend *a) {
+    if (a->past > a->Tk)
+        return qkv_fail(ctx, QKV_SHAPE, "attention: %zu keys are in the past, but there are only %zu keys in all",
+                        a->past, a->Tk);
+    bool queries = a->B && a->Tq, past = a->B && a->past, keys = a->B && a->Tk > a->past;
+    enum qkv_status status = check_heads(ctx, "q", &a->q, queries);
+    if (status == QKV_OK) status = check_heads(ctx, "k", &a->k, keys);
+    if (status == QKV_OK) status = check_heads(ctx, "v", &a->v, keys);
+    if (status == QKV_OK) status = check_heads(ctx, "past_k", &a->past_k, past);
+    if (status == QKV_OK) status = check_heads(ctx, "past_v", &a->past_v, past);
+    if (status == QKV_OK) status = check_heads(ctx, "y", &a->y, false);
+    if (status == QKV_OK && queries && (!a->lo || !a->hi))
+        return qkv_fail(ctx, QKV_ARGUMENT, "attention: lo and hi must be given");
+    return status;
+}
+
+bool qkv_softcap_valid(double c) {
+    const float x = (float)c;
+    return c == 0 || (x > 0 && isfinite(x) && isfinite(1 / x));
+}
+
+static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_attend *a) {
+    char shown[QKV_REAL_TEXT];
+    if (!isfinite(a->scale) || !isfinite((float)a->scale))
+        return qkv_fail(ctx, QKV_ARGUMENT, "attention: scale is %s; it must be from -3.4e38 to 3.4e38 (0: 1/sqrt(D))",
+                        qkv_real_text(shown, a->scale));
+    if (!qkv_softcap_valid(a->softcap))
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "attention: softcap is %s; it must be from 2.94e-39 to 3.4e38, or 0 for none",
+                        qkv_real_text(shown, a->softcap));
+    if (!(a->dropout >= 0 && (float)a->dropout < 1))
+        return qkv_fail(ctx, QKV_ARGUMENT, "attention: dropout is %s; it must be at least 0 (none) and less than 1",
+                        qkv_real_text(shown, a->dropout));
+    if (a->B && a->Tq && a->distance_bias.table && !a->position)
+        return qkv_fail(ctx, QKV_ARGUMENT, "attention: a table of distances needs the queries' positions");
+    return QKV_OK;
+}
+
+/* Every distance that a row can meet has an entry in the table of distances. */
+static enum qkv_status check_bias(struct qkv_context *ctx, const struct qkv_attend *a) {
+    if (!a->distance_bias.table || ctx->dry) return QKV_OK;
+    if (a->distance_bias.row > (size_t)INT64_MAX / 2 || a->distance_bias.zero > (size_t)INT64_MAX / 2)
+        return qkv_fail(ctx, QKV_SHAPE,
+                        "attention: a table of distances with %zu distances and zero at %zu cannot be addressed",
+                        a->distance_bias.row, a->distance_bias.zero);
+    for (size_t r = 0; r < a->B * a->Tq; r++) {
+        int64_t lo = a->lo[r] > 0 ? a->lo[r] : 0;
+        int64_t hi = a->hi[r] < (int64_t)a->Tk ? a->hi[r] : (int64_t)a->Tk;
+        int64_t shift = (int64_t)a->distance_bias.zero - a->position[r];
+        if (lo < hi && (lo + shift < 0 || hi - 1 + shift >= (int64_t)a->distance_bias.row))
+            return qkv_fail(
+                ctx, QKV_SHAPE,
+                "attention: row %zu at position %d attends to keys [%lld, %lld), but the table of distances holds "
+                "distances %lld to %lld; make it longer",
+                r, a->position[r], (long long)lo, (long long)hi, -(long long)a->distance_bias.zero,
+                (long long)a->distance_bias.row - (long long)a->distance_bias.zero - 1);
+    }
+    return QKV_OK;
+}
+
+enum qkv_status qkv_attend_check(struct qkv_context *ctx, const struct qkv_attend *a) {
+    enum qkv_status status = qkv_attend_check_sizes(ctx, a);
+    if (status == QKV_OK) status = check_data(ctx, a);
+    if (status == QKV_OK) status = check_options(ctx, a);
+    if (status == QKV_OK) status = check_bias(ctx, a);
+    return status;
+}
+
+/* Entries of the attention_bias's gradient that several items would write at once cannot be. */
+static enum qkv_status check_addend_gradient(struct qkv_context *ctx, const struct qkv_attend *a) {
+    const struct qkv_pairs *pairs = &a->attention_bias_strides;
+    struct {
+        size_t stride, count;
+    } sides[] = {{pairs->row_stride, a->Tq}, {pairs->head_stride, a->H}, {pairs->batch_stride, a->B}};
+    size_t reach = a->Tk, last;
+    if (!a->attention_bias)
+        return qkv_fail(ctx, QKV_ARGUMENT, "attention: the gradient of an attention_bias needs the attention_bias");
+    for (size_t done = 0; done < 3; done++) {
+        size_t least = 3;
+        for (size_t i = 0; i < 3; i++)
+            if (sides[i].stride && sides[i].count > 1 && (least == 3 || sides[i].stride < sides[least].stride))
+                least = i;
+        if (least == 3) break;
+        if (sides[least].stride < reach || !qkv_multiply(sides[least].stride, sides[least].count - 1, &last) ||
+            !qkv_add_size(reach, last, &reach))
+            return qkv_fail(
+                ctx, QKV_ARGUMENT,
+                "attention: the attention_bias's gradient has strides (%zu,%zu,%zu) of batch, head and row whose "
+                "entries overlap; copy the attention_bias apart",
+                pairs->batch_stride, pairs->head_stride, pairs->row_stride);
+        sides[least].count = 0;
+    }
+    return QKV_OK;
+}
+
+enum qkv_status qkv_attend_check_gradients(struct qkv_context *ctx, const struct qkv_attend *a,
+                                           const struct qkv_attend_gradients *g) {
+    if (a->kv_rows)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "attention: there is no gradient where batch rows choose their keys (kv_rows)");
+    if (a->B && a->Tq && !a->lse)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "attention: the gradient needs lse as the forward call wrote it; give both calls "
+                        "the same array of B·H·Tq floats");
+    if (a->B && a->Tq && (!a->y.data || !g->dy.data))
+        return qkv_fail(ctx, QKV_ARGUMENT, "attention: the gradient needs dy, and y of the forward call");
+    const struct {
+        const char *name;
+        const struct qkv_heads *x;
+    } given[] = {{"dy", &g->dy}, {"dq", &g->dq},           {"dk", &g->dk},
+                 {"dv", &g->dv}, {"dpast_k", &g->dpast_k}, {"dpast_v", &g->dpast_v}};
+    enum qkv_status status = g->dattention_bias ? check_addend_gradient(ctx, a) : QKV_OK;
+    for (size_t i = 0; status == QKV_OK && i < sizeof given / sizeof given[0]; i++)
+        status = check_heads(ctx, given[i].name, given[i].x, false);
+    return status;
+}
+
+enum qkv_status qkv_attend_check_weights(struct qkv_context *ctx, const struct qkv_attend *a,
+                                         enum qkv_attention_stage stage, size_t b, size_t h, size_t first, size_t rows,
+                                         const float *out) {
+    if ((int)stage < 0 || stage > QKV_ATTENTION_PRODUCTS)
+        return qkv_fail(ctx, QKV_ARGUMENT, "attention: the stage is %d; it must be one of enum qkv_attention_stage",
+                        (int)stage);
+    if (b >= a->B || h >= a->H || first > a->Tq || rows > a->Tq - first)
+        return qkv_fail(
+            ctx, QKV_SHAPE,
+            "attention: weights of batch row %zu, head %zu, rows %zu and %zu more do not exist in (B,H,Tq) = "
+            "(%zu,%zu,%zu)",
+            b, h, first, rows, a->B, a->H, a->Tq);
+    if (rows && a->Tk && !out) return qkv_fail(ctx, QKV_ARGUMENT, "attention: weights need a place to go");
+    if (rows && a->Tk && stage == QKV_ATTENTION_WEIGHTS && !a->lse)
+        return qkv_fail(ctx, QKV_ARGUMENT, "attention: weights need lse of the forward pass");
+    return QKV_OK;
+}
