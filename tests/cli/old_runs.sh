@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Run folders of version 0.1.0 (tests/runs): the command reads them, answers as that version did, and goes on with them.
+. "$(dirname "$0")/common.sh"
+runs=$SOURCE/tests/runs
+cp -r "$runs"/* . && chmod -R u+w .
+
+# near NAME VALUE TOLERANCE: of the line "NAME NUMBER …" of ./out.
+near() {
+    checks=$((checks + 1))
+    awk -v name="$1" -v value="$2" -v tolerance="$3" '
+        $1 == name {seen = 1; d = $2 - value; if (d < 0) d = -d; bad = d > tolerance}
+        END {exit !(seen && !bad)}' out || { fail "$last: $1 is not $2"; show; }
+}
+
+# A digest or a record of precision is not there yet: such runs are fp32, whatever this machine multiplies.
+try 0 "$QKV" info text
+has out 'fp32'
+try 0 "$QKV" eval text --data text.txt
+near loss 1.8301 0.0002
+try 0 "$QKV" eval pairs --pairs pairs.tsv
+near loss 1.6283 0.0002
+try 0 "$QKV" eval labeled --labeled labeled.tsv
+near loss 0.2266 0.0002
+has out 'accuracy +88\.33 %'
+
+try 0 "$QKV" generate text --prompt "the " -n 60 --temp 0 -q
+same "$(cat out)" "$(cat expected/text.generated)" "the continuation"
+head -40 pairs.tsv | cut -f1 >sources
+try 0 "$QKV" translate pairs --input sources -o targets
+same "$(cat targets)" "$(cat expected/pairs.translated)" "the translations"
+cut -f2 labeled.tsv >lines
+try 0 "$QKV" classify labeled --input lines -o classes
+same "$(cut -f1 classes)" "$(cat expected/labeled.classes)" "the classes"
+
+# The data of the runs is elsewhere, but their tokens are there. 29 steps later rounding may have grown, not more.
+for run in text pairs labeled; do
+    try 0 "$QKV" train --resume $run --quiet --threads 1
+    checks=$((checks + 1))
+    sed -nE 's/^\{"step": ?([0-9]+), ?"loss": ?([^,]*),.*/\1 \2/p' $run/log.jsonl | awk '$1 > 251' >losses
+    paste losses expected/$run.losses | awk '
+        {d = $2 - $4; if (d < 0) d = -d; if ($1 != $3 || d > 1e-3 * $4) bad = 1}
+        END {exit bad || NR != 29}' || fail "$run: losses after the resumption differ: $(paste losses expected/$run.losses | head -40)"
+    # What is saved now has the digests of today and loads as well.
+    try 0 "$QKV" info $run
+done
+finish
