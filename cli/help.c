@@ -112,18 +112,3 @@ void cli_print_help(const struct cli_command *command) {
     printf("\nexamples:\n");
     print_calls(command->examples, "");
 }
-
-void cli_print_overview(void) {
-    const struct cli_command *command;
-    printf("qkv %s: transformers in C, described as data, trained and run on this machine\n\n"
-           "usage:\n  qkv COMMAND [options]\n\ncommands:\n",
-           qkv_version());
-    for (size_t i = 0; (command = cli_command_at(i)); i++) printf("  %-10s %s\n", command->name, command->summary);
-    printf("  %-10s %s\n", "help", "this text; \"qkv help COMMAND\" describes a command and its options");
-    printf("\nfirst steps:\n"
-           "  qkv train --preset nano-gpt --data shakespeare.txt --out run/\n"
-           "  qkv generate run/ --prompt \"ROMEO:\" -n 200\n"
-           "  qkv info --preset gpt2-small\n"
-           "\nexit codes: 0 done, 1 failed (a line on stderr says why), 2 the command line makes no sense,\n"
-           "130 interrupted; \"qkv --version\" prints the version\n");
-}

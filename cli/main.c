@@ -10,32 +10,6 @@
 
 #include "cli.h"
 
-static const struct cli_command *(*const commands[])(void) = {
-    cli_train,  cli_generate, cli_translate, cli_classify, cli_fill,    cli_embed,    cli_eval, cli_info,
-    cli_attend, cli_report,   cli_inspect,   cli_compare,  cli_forward, cli_tokenize, cli_bench};
-
-const struct cli_command *cli_command_at(size_t i) {
-    return i < CLI_COUNT_OF(commands) ? commands[i]() : NULL;
-}
-
-static const char *command_name(const void *list, size_t i) {
-    (void)list;
-    const struct cli_command *command = cli_command_at(i);
-    return command ? command->name : "help";
-}
-
-const struct cli_command *cli_command_find(const char *name) {
-    const struct cli_command *command;
-    for (size_t i = 0; (command = cli_command_at(i)); i++)
-        if (!strcmp(command->name, name)) return command;
-    const char *closest = cli_closest(name, command_name, NULL, CLI_COUNT_OF(commands) + 1);
-    if (closest)
-        cli_say("there is no command \"%s\"; did you mean %s? (\"%s help\" lists them)", name, closest, cli_program);
-    else
-        cli_say("there is no command \"%s\" (\"%s help\" lists them)", name, cli_program);
-    return NULL;
-}
-
 /* Threads that wait for work should go to sleep soon: where other programs want the CPUs too, one that spins for
  * milliseconds (OpenMP's default) keeps the thread that it waits for from running, and training takes five times as long.
  * The OpenMP runtime reads its settings when the process starts, so they need a new start. The user's own win, and

@@ -31,7 +31,9 @@ enum qkv_status qkv_bench_measure_machine(struct qkv_context *ctx, struct qkv_be
 /* Bytes that may still be touched without anything being swapped or killed; SIZE_MAX where the system does not tell. */
 size_t qkv_bench_free_memory(void);
 
-/* ---- a run of the benchmark (bench.c) ----------------------------------------------------------------------------- */
+/* ---- a run of the benchmark (bench.c, bench_measure.c) ----------------------------------------------------------------------------- */
+
+enum { QKV_BENCH_ROUNDS_MOST = 101 };
 
 struct qkv_bench {
     struct qkv_context *ctx;

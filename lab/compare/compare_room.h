@@ -1,6 +1,6 @@
-/* compare: variants of a model side by side: what varies (axes.c), the variants and their folder (plan.c, idle.c, record.c), the
- * texts (texts.c), training
- * them (train.c), measuring them (measure.c), and the results as files (results.c, results_page.c).
+/* compare: variants of a model side by side: what varies (axes.c), the variants and their folder (plan.c, variant_options.c,
+ * idle.c, record.c), the texts (join_texts.c), training them (train_variant.c), measuring them (measure.c), and the results as
+ * files (results.c, results_json.c, results_page.c).
  *
  * Offers its callers what lab/compare.h declares. It stands on the public interface alone, with what writes JSON and pages
  * from the report room. */
@@ -55,6 +55,8 @@ struct qkv_comparison {
 };
 void qkv_variant_fail(struct qkv_comparison *c,
                       struct qkv_variant_state *v); /* the context's sentence is its failure */
+/* The options of training that all variants share (variant_options.c, as the two after it). */
+enum qkv_status qkv_comparison_options(struct qkv_comparison *c, struct qkv_train_options *options);
 /* The options of training that were chosen for a variant, with those that have no effect in it. */
 enum qkv_status qkv_variant_choices(struct qkv_comparison *c, const struct qkv_variant_state *v,
                                     struct qkv_train_options *options);

@@ -2,7 +2,6 @@
  * nothing until it is touched. Under AddressSanitizer what is not handed out is poisoned: an operator that reads past
  * its piece, or a piece of a step that is over, is found at once. */
 #include <assert.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 
 #include <sys/mman.h>
@@ -26,12 +25,6 @@
 #define HUGE_PAGE ((size_t)2 << 20)
 
 #define CHECKED ((size_t)4 << 20) /* smaller arenas are not worth a look at what memory is left */
-
-static atomic_size_t arena_total; /* of all threads: what is left is the process's */
-
-size_t qkv_arena_total(void) {
-    return atomic_load(&arena_total);
-}
 
 /* Shadow memory is an eighth of what is poisoned or cleared, and it is real: only so much past `used` is poisoned at any
  * time, and the ends of pieces (up to their cache line) only so far into the arena. */
@@ -101,7 +94,7 @@ enum qkv_status qkv_arena_create(struct qkv_context *ctx, struct qkv_arena *aren
 #ifdef MADV_HUGEPAGE
     if (bytes >= HUGE_PAGE) madvise(base, bytes, MADV_HUGEPAGE); /* only speed: a refusal changes nothing else */
 #endif
-    atomic_fetch_add(&arena_total, bytes);
+    qkv_arena_count(bytes, true);
     arena->base = base;
     arena->capacity = bytes;
     arena_poison(arena, 0, guard_end(arena, 0));
@@ -119,7 +112,7 @@ void qkv_arena_free(struct qkv_arena *arena) {
     if (arena->base && !arena->measuring) {
         arena_unpoison(arena, 0, arena_larger(guard_end(arena, arena->used), arena_smaller(arena->peak, PADDED)));
         munmap(arena->base, arena->capacity);
-        atomic_fetch_sub(&arena_total, arena->capacity);
+        qkv_arena_count(arena->capacity, false);
     }
     *arena = (struct qkv_arena){0};
 }

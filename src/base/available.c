@@ -1,5 +1,6 @@
 /* available: the memory that this process can still have, by the machine, its control groups and its own limits, and the
  * refusal of a plan that needs more. */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -89,6 +90,21 @@ static struct pages available_pages(const struct qkv_memory_files *files) {
 static void available_limit(struct qkv_memory_left *left, const struct rlimit *limit, uint64_t used, const char *why) {
     if (limit->rlim_cur == RLIM_INFINITY) return;
     available_lower(left, limit->rlim_cur > used ? limit->rlim_cur - used : 0, why);
+}
+
+/* ---- what arenas hold ---------------------------------------------------------------------------------------------- */
+
+static atomic_size_t arena_total; /* of all threads: what is left is the process's */
+
+size_t qkv_arena_total(void) {
+    return atomic_load(&arena_total);
+}
+
+void qkv_arena_count(size_t bytes, bool made) {
+    if (made)
+        atomic_fetch_add(&arena_total, bytes);
+    else
+        atomic_fetch_sub(&arena_total, bytes);
 }
 
 enum qkv_status qkv_memory_check(struct qkv_context *ctx, size_t bytes, const char *what, const char *help) {

@@ -125,8 +125,6 @@ void qkv_arena_free(struct qkv_arena *arena);
 void *qkv_arena_take(struct qkv_arena *arena, size_t count, size_t size);
 size_t qkv_arena_mark(const struct qkv_arena *arena);
 void qkv_arena_release(struct qkv_arena *arena, size_t mark);
-/* The bytes of all arenas of this process, used or not. */
-size_t qkv_arena_total(void);
 /* The context's own arena, empty, with room for `bytes`: replaced by a larger one when a call needs more. */
 enum qkv_status qkv_workspace(struct qkv_context *ctx, size_t bytes, struct qkv_arena **out);
 void qkv_workspace_free(struct qkv_context *ctx);
@@ -146,6 +144,11 @@ struct qkv_memory_left qkv_memory_physical(const struct qkv_memory_files *files)
 /* Refuses (QKV_MEMORY) what needs more bytes than they, RLIMIT_AS and RLIMIT_DATA leave, unless ctx->ignore_memory. `what`
  * begins the sentence: "training"; `help` says what would need less: "a smaller batch"; NULL: nothing known. */
 enum qkv_status qkv_memory_check(struct qkv_context *ctx, size_t bytes, const char *what, const char *help);
+
+/* The bytes of all arenas of this process, used or not. */
+size_t qkv_arena_total(void);
+/* Tells that an arena of so many bytes was made, or freed. */
+void qkv_arena_count(size_t bytes, bool made);
 
 /* ---- parallel ranges (parallel.c) ----------------------------------------------------------------------------
  * Calls body(argument, item, thread) once for every item in [0, count), from up to ctx->threads threads; `thread` is
@@ -186,6 +189,9 @@ uint64_t qkv_random_bits(struct qkv_random *random);                  /* 64 unif
 double qkv_random_uniform(struct qkv_random *random);                 /* [0, 1) with 53 bits */
 double qkv_random_normal(struct qkv_random *random);                  /* mean 0, deviation 1 (Box–Muller) */
 uint64_t qkv_random_below(struct qkv_random *random, uint64_t bound); /* uniform in [0, bound), without bias */
+
+/* Seconds of a clock that only goes forward (clock.c). */
+double qkv_clock(void);
 
 /* ---- numbers as text (real.c) -------------------------------------------------------------------------------
  * The shortest decimal that reads back as x, with a point in every locale; returns `text`. */

@@ -71,16 +71,6 @@ const char *qkv_shape_text(const size_t *shape, int rank, char text[QKV_SHAPE_TE
     return text;
 }
 
-size_t qkv_array_elements(const struct qkv_array *array) {
-    size_t elements = 1;
-    for (int i = 0; i < array->rank; i++) qkv_multiply(elements, array->shape[i], &elements);
-    return elements;
-}
-
-void qkv_array_floats(const struct qkv_array *array, float *out) {
-    qkv_to_float(out, array->data, array->dtype, qkv_array_elements(array));
-}
-
 bool qkv_array_bytes(const struct qkv_array *array, size_t *bytes) {
     size_t positive = 1, elements = 1, ignored;
     for (int i = 0; i < array->rank; i++) {

@@ -170,3 +170,17 @@ enum qkv_status qkv_spec_preset(struct qkv_context *ctx, struct qkv_spec *spec, 
     memset(spec, 0, sizeof *spec);
     return qkv_fail(ctx, QKV_ARGUMENT, "there is no preset \"%.100s\"; known presets: %s", name, text);
 }
+
+enum qkv_status qkv_spec_vary(struct qkv_context *ctx, struct qkv_spec *spec, const char *preset, const char *path,
+                              const struct qkv_settings *settings) {
+    QKV_CALL(ctx);
+    struct qkv_spec plain;
+    if (path) return qkv_spec_read_all(ctx, spec, path, settings);
+    enum qkv_status status = qkv_spec_preset(ctx, &plain, preset, NULL, 0); /* the sentence about an unknown one */
+    char name[128];
+    if (status) memset(spec, 0, sizeof *spec);
+    if (status) return status;
+    const char *json = qkv_preset_json(preset);
+    snprintf(name, sizeof name, "preset %s", preset);
+    return qkv_spec_parse_all(ctx, spec, name, json, strlen(json), settings);
+}

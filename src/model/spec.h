@@ -86,6 +86,12 @@ enum qkv_status qkv_spec_digest(struct qkv_context *ctx, const struct qkv_spec *
 enum qkv_status qkv_spec_digest_keys(struct qkv_context *ctx, const struct qkv_key *keys, const struct qkv_spec *spec,
                                      uint64_t *digest);
 
+/* qkv_spec_parse and qkv_spec_read with settings that tell which of them had an effect. */
+enum qkv_status qkv_spec_parse_all(struct qkv_context *ctx, struct qkv_spec *spec, const char *name, const char *text,
+                                   size_t size, const struct qkv_settings *settings);
+enum qkv_status qkv_spec_read_all(struct qkv_context *ctx, struct qkv_spec *spec, const char *path,
+                                  const struct qkv_settings *settings);
+
 /* The training options that suit a preset, "rate=1e-3", NULL-terminated; NULL for an unknown name. */
 const char *const *qkv_preset_recipe(const char *name);
 

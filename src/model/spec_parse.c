@@ -395,8 +395,8 @@ static enum qkv_status load_tree(const struct reader *r, const char *json, size_
     return QKV_OK;
 }
 
-static enum qkv_status spec_parse_all(struct qkv_context *ctx, struct qkv_spec *spec, const char *name,
-                                      const char *json, size_t size, const struct qkv_settings *settings) {
+enum qkv_status qkv_spec_parse_all(struct qkv_context *ctx, struct qkv_spec *spec, const char *name, const char *json,
+                                   size_t size, const struct qkv_settings *settings) {
     struct reader r = {.ctx = ctx,
                        .name = name ? name : "spec",
                        .settings = settings->items,
@@ -422,12 +422,12 @@ static enum qkv_status spec_parse_all(struct qkv_context *ctx, struct qkv_spec *
 enum qkv_status qkv_spec_parse(struct qkv_context *ctx, struct qkv_spec *spec, const char *name, const char *json,
                                size_t size, const char *const *settings, size_t setting_count) {
     QKV_CALL(ctx);
-    return spec_parse_all(ctx, spec, name, json, size,
-                          &(struct qkv_settings){.items = settings, .count = setting_count});
+    return qkv_spec_parse_all(ctx, spec, name, json, size,
+                              &(struct qkv_settings){.items = settings, .count = setting_count});
 }
 
-static enum qkv_status read_file(struct qkv_context *ctx, struct qkv_spec *spec, const char *path,
-                                 const struct qkv_settings *settings) {
+enum qkv_status qkv_spec_read_all(struct qkv_context *ctx, struct qkv_spec *spec, const char *path,
+                                  const struct qkv_settings *settings) {
     struct qkv_file file;
     struct qkv_map map = {0};
     memset(spec, 0, sizeof *spec);
@@ -439,7 +439,7 @@ static enum qkv_status read_file(struct qkv_context *ctx, struct qkv_spec *spec,
         return qkv_fail(ctx, QKV_FORMAT, "%s is not a spec: it has %zu bytes, a config.json has at most %d", path, size,
                         FILE_BYTES);
     status = qkv_read_file(ctx, path, &map);
-    if (!status) status = spec_parse_all(ctx, spec, path, (const char *)map.data, map.size, settings);
+    if (!status) status = qkv_spec_parse_all(ctx, spec, path, (const char *)map.data, map.size, settings);
     qkv_unmap_file(&map);
     return status;
 }
@@ -447,19 +447,5 @@ static enum qkv_status read_file(struct qkv_context *ctx, struct qkv_spec *spec,
 enum qkv_status qkv_spec_read(struct qkv_context *ctx, struct qkv_spec *spec, const char *path,
                               const char *const *settings, size_t setting_count) {
     QKV_CALL(ctx);
-    return read_file(ctx, spec, path, &(struct qkv_settings){.items = settings, .count = setting_count});
-}
-
-enum qkv_status qkv_spec_vary(struct qkv_context *ctx, struct qkv_spec *spec, const char *preset, const char *path,
-                              const struct qkv_settings *settings) {
-    QKV_CALL(ctx);
-    struct qkv_spec plain;
-    if (path) return read_file(ctx, spec, path, settings);
-    enum qkv_status status = qkv_spec_preset(ctx, &plain, preset, NULL, 0); /* the sentence about an unknown one */
-    char name[128];
-    if (status) memset(spec, 0, sizeof *spec);
-    if (status) return status;
-    const char *json = qkv_preset_json(preset);
-    snprintf(name, sizeof name, "preset %s", preset);
-    return spec_parse_all(ctx, spec, name, json, strlen(json), settings);
+    return qkv_spec_read_all(ctx, spec, path, &(struct qkv_settings){.items = settings, .count = setting_count});
 }

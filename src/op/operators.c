@@ -1,50 +1,16 @@
-/* operators: the rows of the list, and what their work adds up to. */
-#include "base/profile.h"
+/* operators: the rows of the list, and the tape that computes with them. */
 #include "op/op.h"
 
 #define ROW(name)                                                                                                      \
     [QKV_OPERATOR_##name] = {#name, qkv_check_##name, qkv_forward_##name, qkv_backward_##name, qkv_cost_##name},
 const struct qkv_operator qkv_operators[QKV_OPERATOR_COUNT] = {QKV_OPERATOR_LIST(ROW)};
 
-/* ---- work ---------------------------------------------------------------------------------------------------------- */
-
-double qkv_tensor_bytes(const struct qkv_tensor *t) {
-    return t ? (double)t->rows * (double)t->columns * (double)qkv_dtype_size(t->dtype) : 0;
-}
-
-double qkv_gradient_bytes(const struct qkv_tensor *t) {
-    return t ? (double)t->rows * (double)t->columns * (double)sizeof(float) : 0;
-}
-
-double qkv_product_flops(const struct qkv_tensor *x, const struct qkv_tensor *weight, bool backward) {
-    const double products = backward ? (double)x->requires_grad + (double)weight->requires_grad : 1;
-    return 2.0 * (double)x->rows * (double)weight->rows * (double)weight->columns * products;
-}
-
-static void cost_add(struct qkv_cost *sum, struct qkv_cost cost) {
-    sum->flops += cost.flops;
-    sum->again += cost.again;
-    sum->bytes += cost.bytes;
-}
-
-void qkv_operator_count(struct qkv_tape *tape, const struct qkv_node *node, bool backward) {
-    struct qkv_tape_costs *costs = tape->costs;
-    const bool profiled = tape->ctx->profile && !tape->ctx->dry;
-    if ((!costs && !profiled) || (backward && node->whole)) {
-        return;
-    }
-    struct qkv_cost cost = node->row->cost(node, backward);
-    if (costs) {
-        cost_add(backward ? &costs->backward : tape->repeats ? &costs->repeated : &costs->forward, cost);
-    }
-    enum qkv_profile_direction direction = backward ? QKV_PROFILE_BACKWARD : QKV_PROFILE_FORWARD;
-    if (node->whole) {
-        const struct qkv_cost back = node->row->cost(node, true);
-        direction = QKV_PROFILE_WHOLE;
-        cost_add(&cost, back);
-        if (costs) {
-            cost_add(&costs->backward, back);
-        }
-    }
-    qkv_profile_lap(tape->ctx, node->row->name, direction, cost.flops, cost.bytes);
+void qkv_tape_start(struct qkv_tape *tape, struct qkv_context *ctx, struct qkv_arena *arena,
+                    struct qkv_arena *graph_arena, bool recording) {
+    *tape = (struct qkv_tape){.ctx = ctx,
+                              .arena = arena,
+                              .graph_arena = graph_arena,
+                              .recording = recording,
+                              .status = QKV_OK,
+                              .rows = qkv_operators};
 }

@@ -10,16 +10,6 @@
 
 enum { ELEMENTS_A_PIECE = 16384 };
 
-void qkv_tape_start(struct qkv_tape *tape, struct qkv_context *ctx, struct qkv_arena *arena,
-                    struct qkv_arena *graph_arena, bool recording) {
-    *tape = (struct qkv_tape){.ctx = ctx,
-                              .arena = arena,
-                              .graph_arena = graph_arena,
-                              .recording = recording,
-                              .status = QKV_OK,
-                              .rows = qkv_operators};
-}
-
 void qkv_tape_train(struct qkv_tape *tape, uint64_t dropout_seed) {
     tape->training = true;
     struct qkv_random random = qkv_random_start(dropout_seed, 0);

@@ -4,6 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *qkv_token_bytes(const struct qkv_tokenizer *t, size_t id) {
+    return t->text.data + t->tokens[id].offset;
+}
+
 static int longest_first(const void *left, const void *right) {
     const struct qkv_added *a = left, *b = right;
     if (a->size != b->size) return a->size > b->size ? -1 : 1;

@@ -2,7 +2,7 @@
  *
  * Hugging Face tokenizers compiles a Split pattern with Oniguruma 6.9 and its own syntax (not Ruby's, not Perl's). What is
  * known here to mean the same, or can be written so that it does, is translated; everything else is refused by name. Shared
- * by onig.c (the pattern) and onig_class.c (sets of characters). */
+ * by onig.c (the pattern), onig_class.c (sets of characters) and onig_read.c (characters). */
 #ifndef QKV_TEXT_ONIG_H
 #define QKV_TEXT_ONIG_H
 

@@ -22,10 +22,6 @@ void qkv_tokenizer_free(struct qkv_tokenizer *t) {
     free(t);
 }
 
-const char *qkv_token_bytes(const struct qkv_tokenizer *t, size_t id) {
-    return t->text.data + t->tokens[id].offset;
-}
-
 static enum qkv_status reserve_tokens(struct qkv_context *ctx, struct qkv_tokenizer *t, size_t count) {
     if (count > INT32_MAX) return qkv_fail(ctx, QKV_FORMAT, "token id %zu is more than %d", count - 1, INT32_MAX - 1);
     if (count > t->capacity) {

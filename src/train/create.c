@@ -17,13 +17,6 @@ static const char *const run_files[] = {QKV_TRAIN_FILE,        QKV_CHECKPOINT_FI
                                         QKV_SOURCE_FILE,       QKV_LABELS_FILE,       QKV_MACHINE_FILE};
 #define RUN_FILES (sizeof run_files / sizeof *run_files)
 
-enum qkv_status qkv_run_special(struct qkv_context *ctx, const char *path) {
-    return qkv_fail(ctx, QKV_FILE,
-                    "%s is a pipe, a device or a folder, where a run has a file; remove it, or choose "
-                    "another folder",
-                    path);
-}
-
 enum qkv_status qkv_run_check_files(struct qkv_context *ctx, const char *folder) {
     static const char *const others[] = {QKV_WEIGHTS_FILE, QKV_SAMPLES_FILE};
     size_t count = sizeof others / sizeof *others;

@@ -17,6 +17,13 @@
 
 #include "train/train.h"
 
+enum qkv_status qkv_run_special(struct qkv_context *ctx, const char *path) {
+    return qkv_fail(ctx, QKV_FILE,
+                    "%s is a pipe, a device or a folder, where a run has a file; remove it, or choose "
+                    "another folder",
+                    path);
+}
+
 /* Opens and locks the file at log->path. Between the two steps another trainer may have put a new one in its place. */
 static enum qkv_status log_lock(struct qkv_context *ctx, struct qkv_log *log) {
     for (;;) {

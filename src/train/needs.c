@@ -228,3 +228,13 @@ enum qkv_status qkv_train_settle(struct qkv_context *ctx, struct qkv_train_optio
         }
     return status;
 }
+
+enum qkv_status qkv_train_check(struct qkv_context *ctx, const struct qkv_train_options *options) {
+    QKV_CALL(ctx);
+    struct qkv_train_options settled = *options;
+    enum qkv_status status = qkv_train_settle(ctx, &settled, NULL, NULL);
+    if (!status) status = qkv_train_check_values(ctx, &settled);
+    if (!status) status = qkv_tokenizer_check_choice(ctx, "tokenizer", settled.tokenizer);
+    if (!status) status = qkv_tokenizer_check_choice(ctx, "source_tokenizer", settled.source_tokenizer);
+    return status ? status : qkv_train_check_needs(ctx, &settled);
+}

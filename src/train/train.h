@@ -359,7 +359,7 @@ enum qkv_status qkv_validate(struct qkv_context *ctx, const struct qkv_validatio
 /* Refuses a folder in which something has the name of a run's file and is a pipe, a device or a folder: reading or writing it
  * might wait for ever. */
 enum qkv_status qkv_run_check_files(struct qkv_context *ctx, const char *folder);
-enum qkv_status qkv_run_special(struct qkv_context *ctx, const char *path); /* the sentence for it */
+enum qkv_status qkv_run_special(struct qkv_context *ctx, const char *path); /* the sentence for it (log.c) */
 
 /* ---- log (log.c, log_cut.c) -------------------------------------------------------------------------------------------------------- */
 
@@ -606,7 +606,6 @@ enum qkv_status qkv_trainer_same_text(struct qkv_trainer *trainer, const char *p
 enum qkv_status qkv_trainer_add_note(struct qkv_trainer *trainer, const char *format, ...) QKV_PRINTF(2, 3);
 /* Cuts the log after the line of `step`; a note says what could not be read. */
 enum qkv_status qkv_trainer_cut_log(struct qkv_trainer *trainer, int64_t step);
-double qkv_clock(void); /* seconds of a clock that only goes forward */
 /* Calls progress if there is one; QKV_STOPPED when it asks to stop. */
 enum qkv_status qkv_train_progress(struct qkv_context *ctx, qkv_progress *progress, void *user, const char *what,
                                    double done, double total);

@@ -9,18 +9,6 @@
 #include "model/model.h"
 #include "train/train.h"
 
-double qkv_clock(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-enum qkv_status qkv_train_progress(struct qkv_context *ctx, qkv_progress *progress, void *user, const char *what,
-                                   double done, double total) {
-    if (!progress || progress(user, what, done, total)) return QKV_OK;
-    return qkv_fail(ctx, QKV_STOPPED, "stopped while %s", what);
-}
-
 /* ---- the update -------------------------------------------------------------------------------------------------------- */
 
 /* Forward and backward over rows [begin, end) of the batch; adds their share of the loss. */
@@ -208,18 +196,6 @@ enum qkv_status qkv_trainer_step(struct qkv_trainer *trainer, struct qkv_train_r
 }
 
 /* ---- notes --------------------------------------------------------------------------------------------------------------- */
-
-enum qkv_status qkv_trainer_add_note(struct qkv_trainer *t, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    enum qkv_status status = qkv_texts_print(t->ctx, &t->notes, format, arguments);
-    va_end(arguments);
-    return status;
-}
-
-const char *qkv_trainer_note(const struct qkv_trainer *trainer, size_t i) {
-    return i < trainer->notes.count ? trainer->notes.items[i] : NULL;
-}
 
 /* ---- looking at it ----------------------------------------------------------------------------------------------------- */
 

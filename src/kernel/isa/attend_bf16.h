@@ -228,6 +228,9 @@ static inline bool attends(const struct qkv_attend *a, const struct row *row, si
 
 /* attend_bf16_pack.c */
 size_t QKV_T(attend_bf16_pack_scratch)(const struct qkv_attend_plan *plan);
+/* Bytes of a packed block of keys, and of rows. */
+size_t QKV_T(attend_bf16_keys_bytes)(const struct qkv_attend_plan *plan);
+size_t QKV_T(attend_bf16_rows_bytes)(const struct qkv_attend_plan *plan);
 void QKV_T(attend_bf16_pack_block)(const struct qkv_attend_plan *plan, size_t b, size_t n, size_t block,
                                    const struct key_block *out, float *scratch);
 void QKV_T(attend_bf16_pack_keys)(const struct qkv_attend_plan *plan, size_t item, float *scratch);

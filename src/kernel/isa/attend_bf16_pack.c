@@ -112,36 +112,14 @@ void QKV_T(attend_bf16_pack_rows)(const struct qkv_attend_plan *plan, size_t ite
     *out.finite_dy = pack_side(&plan->g->dy, out.rows, count, a->Dv, out.dy, out.turned_dy, &s);
 }
 
-static size_t keys_bytes(const struct qkv_attend_plan *plan) {
+size_t QKV_T(attend_bf16_keys_bytes)(const struct qkv_attend_plan *plan) {
     struct carve c = {0};
     carve_keys(plan, &c);
     return c.used;
 }
 
-static size_t rows_bytes(const struct qkv_attend_plan *plan) {
+size_t QKV_T(attend_bf16_rows_bytes)(const struct qkv_attend_plan *plan) {
     struct carve c = {0};
     carve_rows(plan, &c);
     return c.used;
 }
-
-static size_t scratch_floats(const struct qkv_attend_plan *plan) {
-    const size_t pack = QKV_T(attend_bf16_pack_scratch)(plan);
-    const size_t work = plan->g ? QKV_T(attend_bf16_backward_scratch)(plan) : QKV_T(attend_bf16_forward_scratch)(plan);
-    return pack > work ? pack : work;
-}
-
-const struct qkv_attend_bf16_kernels QKV_T(attend_bf16_kernels) = {
-    .strip = STRIP,
-    .backward_rows = BLOCK_ROWS,
-    .keys = BLOCK_KEYS,
-    .channels = CHANNELS,
-    .keys_bytes = keys_bytes,
-    .rows_bytes = rows_bytes,
-    .scratch = scratch_floats,
-    .pack_keys = QKV_T(attend_bf16_pack_keys),
-    .pack_rows = QKV_T(attend_bf16_pack_rows),
-    .sums_floats = QKV_T(attend_bf16_sums_floats),
-    .forward = QKV_T(attend_bf16_forward),
-    .combine = QKV_T(attend_bf16_combine),
-    .backward = QKV_T(attend_bf16_backward),
-};

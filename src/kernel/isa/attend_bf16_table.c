@@ -1,0 +1,24 @@
+/* attend_bf16_table.c: the attention kernels on products of bf16, gathered for the driver. */
+#include "kernel/isa/attend_bf16.h"
+
+static size_t bf16_scratch_floats(const struct qkv_attend_plan *plan) {
+    const size_t pack = QKV_T(attend_bf16_pack_scratch)(plan);
+    const size_t work = plan->g ? QKV_T(attend_bf16_backward_scratch)(plan) : QKV_T(attend_bf16_forward_scratch)(plan);
+    return pack > work ? pack : work;
+}
+
+const struct qkv_attend_bf16_kernels QKV_T(attend_bf16_kernels) = {
+    .strip = STRIP,
+    .backward_rows = BLOCK_ROWS,
+    .keys = BLOCK_KEYS,
+    .channels = CHANNELS,
+    .keys_bytes = QKV_T(attend_bf16_keys_bytes),
+    .rows_bytes = QKV_T(attend_bf16_rows_bytes),
+    .scratch = bf16_scratch_floats,
+    .pack_keys = QKV_T(attend_bf16_pack_keys),
+    .pack_rows = QKV_T(attend_bf16_pack_rows),
+    .sums_floats = QKV_T(attend_bf16_sums_floats),
+    .forward = QKV_T(attend_bf16_forward),
+    .combine = QKV_T(attend_bf16_combine),
+    .backward = QKV_T(attend_bf16_backward),
+};

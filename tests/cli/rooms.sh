@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Reads the symbols of the built objects: what an object of a room needs is defined in its own room or in one on its left,
+#     base <- kernel <- op <- attention,   base <- text <- metric,   {attention, text} <- model <- {io, generate} <- train,
+# all of these <- lab <- cli; and no object files need each other in a circle. docs/design.md says the same in words.
+#     rooms.sh SOURCE_FOLDER BINARY_FOLDER
+set -u
+source=${1:?} binary=${2:?}
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 2
+
+# Objects of sources that are there: "OBJECT ROOM". One source gives several where it is compiled for several kernel tables.
+find "$binary/CMakeFiles" -name '*.c.o' | grep -E '\.dir/(src|lab|cli)/|\.dir/assets\.c\.o' | while read -r object; do
+    file=${object#*.dir/}
+    file=${file%.o}
+    case $file in
+    assets.c) echo "$object lab/report" ;;
+    lab/* | src/*) [ -f "$source/$file" ] && room=${file%/*} && room=${room#src/} && room=${room%/isa} && echo "$object $room" ;;
+    cli/*) [ -f "$source/$file" ] && echo "$object cli" ;;
+    esac
+done >objects
+cut -d' ' -f1 objects | xargs nm -A >symbols || exit 2
+
+# Every room, and the rooms that it may need beside itself.
+cat >order <<'END'
+base
+kernel base
+op base kernel
+attention base kernel op
+text base
+metric base text
+model base kernel op attention text
+io base text model
+generate base kernel op attention text model
+train base kernel op attention text metric model io generate
+lab/report base kernel text model io generate train
+lab/compare base kernel text model io generate train lab/report
+lab/bench base kernel text model io generate train
+cli base kernel text metric attention model io generate train lab/report lab/compare lab/bench
+END
+
+awk '
+    FILENAME == "order" {placed[$1] = 1; may[$1 " " $1] = 1; for (i = 2; i <= NF; i++) may[$1 " " $i] = 1; next}
+    FILENAME == "objects" {
+        room[$1] = $2
+        if (!($2 in placed)) {print "the room " $2 " has no place in the order"; bad = 1}
+        next
+    }
+    {
+        name = $NF; kind = $(NF - 1); object = $1
+        sub(/:[0-9a-f]*$/, "", object)
+        if (kind == "U") needs[++count] = object " " name
+        else if (kind ~ /[ABCDGRSTVW]/) defined[name] = object
+    }
+    END {
+        for (i = 1; i <= count; i++) {
+            split(needs[i], need, " ")
+            there = defined[need[2]]
+            if (there == "" || there == need[1]) continue
+            edges++
+            if (!((room[need[1]] " " room[there]) in may)) {
+                print room[need[1]] " must not need " room[there] ": " need[1] " calls " need[2]
+                bad = 1
+            }
+            print need[1], there >"edges"
+        }
+        if (edges < 1000) {print "found only " edges + 0 " needs between objects: this check does not look where they are"; bad = 1}
+        exit bad
+    }' order objects symbols
+bad=$?
+
+# tsort tells circles, a line for each object in it.
+sed "s#[^ ]*CMakeFiles/##g" edges | sort -u | tsort 2>circles >/dev/null
+if [ -s circles ]; then
+    echo "object files need each other in a circle:"
+    cat circles
+    bad=1
+fi
+exit $bad
