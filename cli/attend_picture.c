@@ -36,7 +36,7 @@ static void label_of(const struct map *m, bool encoder, size_t t, char *out, siz
     for (size_t i = 0; i < n; i += length ? length : 1) {
         char piece[8] = "";
         unsigned char c = (unsigned char)text[i];
-        length = cli_utf8(text + i, n - i);
+        length = qkv_utf8_length(text + i, n - i);
         if (c == ' ')
             snprintf(piece, sizeof piece, "%s", m->blocks ? "\u2423" : "_");
         else if (c == '\n')

@@ -106,9 +106,6 @@ const struct cli_command *cli_command_find(const char *name);
  * CLI_HELPED. */
 int cli_parse(const struct cli_command *command, char **words, size_t *count, void *values);
 void cli_forget(const struct cli_command *command, void *values);
-/* Of `count` names, name_at(list, i), the one most like `word`; NULL if none is near. */
-const char *cli_closest(const char *word, const char *(*name_at)(const void *list, size_t i), const void *list,
-                        size_t count);
 /* Strict numbers: the whole text, in range; false otherwise. */
 bool cli_read_count(const char *text, int64_t low, int64_t high, int64_t *value);
 bool cli_read_real(const char *text, double *value);
@@ -180,13 +177,13 @@ const char *cli_error_text(int error);
 #define CLI_PROMPT_MOST ((size_t)64 << 20) /* of a text that a model reads at once */
 #define CLI_LINES_MOST  ((size_t)1 << 30)  /* of lines, and of texts to tokenize */
 int cli_read_all(const char *path, size_t most, char **data, size_t *size);
-void cli_write_quoted(FILE *file, const char *text, size_t size);
+/* JSON for standard output, and its end, with the line's: the exit code, after a message where it could not be written. */
+struct qkv_json cli_json(void);
+int cli_json_end(struct qkv_json *json);
 /* A name on stdout, at most `most` characters of it, control characters made harmless; returns how many there were. */
 size_t cli_print_name(const char *name, size_t most);
 void cli_print_quoted(const char *text,
                       size_t size); /* a JSON string on stdout; bytes that are no UTF-8 become U+FFFD */
-/* The length of the UTF-8 character at the front of size > 0 bytes; 0 if there is none. */
-size_t cli_utf8(const char *text, size_t size);
 
 /* Numbers for people, into `text` (CLI_NUMBER bytes), which they return. */
 #define CLI_NUMBER 32
@@ -249,7 +246,6 @@ int cli_attend_picture(struct qkv_context *ctx, struct qkv_attention_view *look,
 
 bool cli_locale_utf8(void);
 int cli_width(int descriptor); /* columns; 80 when that is no terminal */
-double cli_now(void);          /* seconds of a clock that never goes back */
 
 enum cli_progress_kind { CLI_SILENT, CLI_LINES, CLI_BAR };
 struct cli_progress {
@@ -297,8 +293,7 @@ size_t cli_train_options(struct cli_option *options, size_t offset, bool texts_o
 /* A line about an evaluation, if there was one. */
 void cli_train_evaluated(struct cli_progress *progress, const struct qkv_train_report *report);
 /* What the model writes, a text of so many tokens or the targets of a few sources, is shown and kept in the run's folder. */
-int cli_train_show(struct cli_progress *progress, struct qkv_trainer *trainer, const char *folder, int64_t step,
-                   int64_t tokens);
+int cli_train_show(struct cli_progress *progress, struct qkv_trainer *trainer, int64_t tokens);
 /* The table of --profile, on standard output. */
 void cli_print_profile(struct qkv_profile_report report);
 

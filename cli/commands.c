@@ -22,7 +22,7 @@ const struct cli_command *cli_command_find(const char *name) {
     const struct cli_command *command;
     for (size_t i = 0; (command = cli_command_at(i)); i++)
         if (!strcmp(command->name, name)) return command;
-    const char *closest = cli_closest(name, command_name, NULL, CLI_COUNT_OF(commands) + 1);
+    const char *closest = qkv_closest_name(name, command_name, NULL, CLI_COUNT_OF(commands) + 1);
     if (closest)
         cli_say("there is no command \"%s\"; did you mean %s? (\"%s help\" lists them)", name, closest, cli_program);
     else

@@ -79,7 +79,7 @@ static void show_bar(const struct watch *w, const char *name, const struct qkv_t
     size_t at = w->seed * qkv_comparison_count(w->c) + w->variant;
     char which[128], step[64], loss[32], left[64], number[CLI_NUMBER];
     double share = r->steps > 0 ? (double)r->step / (double)r->steps : 0;
-    double each = r->step > w->first ? (cli_now() - w->began) / (double)(r->step - w->first) : 0;
+    double each = r->step > w->first ? (qkv_clock() - w->began) / (double)(r->step - w->first) : 0;
     snprintf(which, sizeof which, "%zu/%zu %s", at + 1, runs, name);
     snprintf(step, sizeof step, "step %lld/%lld", (long long)r->step, (long long)r->steps);
     snprintf(loss, sizeof loss, "loss %.4f", r->loss);
@@ -96,7 +96,7 @@ static bool show_step(void *user, size_t variant, size_t seed, const struct qkv_
     if (w->variant != variant || w->seed != seed) {
         w->variant = variant;
         w->seed = seed;
-        w->began = cli_now();
+        w->began = qkv_clock();
         w->first = r->step;
     }
     if (r->evaluated && r->step >= r->steps)

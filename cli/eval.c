@@ -75,12 +75,18 @@ static const struct cli_rule rules[] = {
 
 /* ---- a text ------------------------------------------------------------------------------------------------------------- */
 
-static void print_text(const struct qkv_evaluation *e, bool json) {
+static int print_text(const struct qkv_evaluation *e, bool json) {
     if (json) {
-        printf("{\"loss\": %.9g, \"perplexity\": %.9g, \"bits_per_byte\": %.9g, \"tokens\": %zu, \"bytes\": %zu, "
-               "\"seconds\": %.3f}\n",
-               e->loss, e->perplexity, e->bits_per_byte, e->tokens, e->bytes, e->seconds);
-        return;
+        struct qkv_json out = cli_json();
+        qkv_json_begin(&out, '{');
+        qkv_json_put_number(&out, "loss", e->loss, 9);
+        qkv_json_put_number(&out, "perplexity", e->perplexity, 9);
+        qkv_json_put_number(&out, "bits_per_byte", e->bits_per_byte, 9);
+        qkv_json_put_count(&out, "tokens", e->tokens);
+        qkv_json_put_count(&out, "bytes", e->bytes);
+        qkv_json_put_fixed(&out, "seconds", e->seconds, 3);
+        qkv_json_end(&out, '}');
+        return cli_json_end(&out);
     }
     char number[2][CLI_NUMBER];
     printf("loss           %.4f nats a token\n", e->loss);
@@ -88,18 +94,26 @@ static void print_text(const struct qkv_evaluation *e, bool json) {
     printf("bits per byte  %.4f\n", e->bits_per_byte);
     printf("over           %s tokens (%s bytes), in %.1f s\n", cli_grouped(number[0], e->tokens),
            cli_grouped(number[1], e->bytes), e->seconds);
+    return CLI_DONE;
 }
 
 /* ---- pairs ---------------------------------------------------------------------------------------------------------------- */
 
-static void print_pairs(const struct qkv_pairs_evaluation *e, bool json) {
+static int print_pairs(const struct qkv_pairs_evaluation *e, bool json) {
     if (json) {
-        printf("{\"loss\": %.9g, \"exact\": %.9g, \"token_error\": %.9g, \"bleu\": %.9g, \"chrf\": %.9g, \"sources\": "
-               "%zu, "
-               "\"pairs\": %zu, \"seconds\": %.3f, \"search_seconds\": %.3f}\n",
-               e->loss, e->exact, e->token_error, e->bleu, e->chrf, e->sources, e->pairs, e->seconds,
-               e->search_seconds);
-        return;
+        struct qkv_json out = cli_json();
+        qkv_json_begin(&out, '{');
+        qkv_json_put_number(&out, "loss", e->loss, 9);
+        qkv_json_put_number(&out, "exact", e->exact, 9);
+        qkv_json_put_number(&out, "token_error", e->token_error, 9);
+        qkv_json_put_number(&out, "bleu", e->bleu, 9);
+        qkv_json_put_number(&out, "chrf", e->chrf, 9);
+        qkv_json_put_count(&out, "sources", e->sources);
+        qkv_json_put_count(&out, "pairs", e->pairs);
+        qkv_json_put_fixed(&out, "seconds", e->seconds, 3);
+        qkv_json_put_fixed(&out, "search_seconds", e->search_seconds, 3);
+        qkv_json_end(&out, '}');
+        return cli_json_end(&out);
     }
     char number[2][CLI_NUMBER];
     printf("loss         %.4f nats a token\n", e->loss);
@@ -110,6 +124,7 @@ static void print_pairs(const struct qkv_pairs_evaluation *e, bool json) {
     printf("over         %s sources (%s pairs), in %.1f s, of which searching %.1f s (%.0f sources/s)\n",
            cli_grouped(number[0], e->sources), cli_grouped(number[1], e->pairs), e->seconds, e->search_seconds,
            e->search_seconds > 0 ? (double)e->sources / e->search_seconds : 0);
+    return CLI_DONE;
 }
 
 /* ---- labelled lines --------------------------------------------------------------------------------------------------------- */
@@ -131,7 +146,7 @@ static void print_cut(const char *text, int width, bool right) {
     size_t size = strlen(text), bytes = 0, kept = 0;
     int shown = 0, all = 0;
     for (size_t i = 0; i < size; all++) {
-        size_t n = cli_utf8(text + i, size - i);
+        size_t n = qkv_utf8_length(text + i, size - i);
         i += n ? n : 1;
         if (all < width - 1) kept = i;
         if (all < width) bytes = i;
@@ -182,29 +197,34 @@ static void print_confusions(struct qkv_model *model, const struct qkv_labels_ev
     if (!shown) printf("nothing\n");
 }
 
-static void print_labels_json(struct qkv_model *model, const struct qkv_labels_evaluation *e) {
+static int print_labels_json(struct qkv_model *model, const struct qkv_labels_evaluation *e) {
     char number[CLI_NUMBER];
-    printf("{\"loss\": %.9g, \"accuracy\": %.9g, \"macro_f1\": %.9g, \"lines\": %zu, \"classes\": %zu, \"labels\": [",
-           e->loss, e->accuracy, e->macro_f1, e->lines, e->classes);
+    struct qkv_json out = cli_json();
+    qkv_json_begin(&out, '{');
+    qkv_json_put_number(&out, "loss", e->loss, 9);
+    qkv_json_put_number(&out, "accuracy", e->accuracy, 9);
+    qkv_json_put_number(&out, "macro_f1", e->macro_f1, 9);
+    qkv_json_put_count(&out, "lines", e->lines);
+    qkv_json_put_count(&out, "classes", e->classes);
+    qkv_json_key(&out, "labels");
+    qkv_json_begin(&out, '[');
+    for (size_t k = 0; k < e->classes; k++) qkv_json_text(&out, eval_label(model, k, number));
+    qkv_json_end(&out, ']');
+    qkv_json_key(&out, "confusion");
+    qkv_json_begin(&out, '[');
     for (size_t k = 0; k < e->classes; k++) {
-        const char *name = eval_label(model, k, number);
-        if (k) printf(", ");
-        cli_print_quoted(name, strlen(name));
+        qkv_json_begin(&out, '[');
+        for (size_t p = 0; p < e->classes; p++) qkv_json_count(&out, e->confusion[k * e->classes + p]);
+        qkv_json_end(&out, ']');
     }
-    printf("], \"confusion\": [");
-    for (size_t k = 0; k < e->classes; k++) {
-        printf("%s[", k ? ", " : "");
-        for (size_t p = 0; p < e->classes; p++) printf("%s%zu", p ? ", " : "", e->confusion[k * e->classes + p]);
-        putchar(']');
-    }
-    printf("], \"seconds\": %.3f}\n", e->seconds);
+    qkv_json_end(&out, ']');
+    qkv_json_put_fixed(&out, "seconds", e->seconds, 3);
+    qkv_json_end(&out, '}');
+    return cli_json_end(&out);
 }
 
-static void print_labels(struct qkv_model *model, const struct qkv_labels_evaluation *e, bool json) {
-    if (json) {
-        print_labels_json(model, e);
-        return;
-    }
+static int print_labels(struct qkv_model *model, const struct qkv_labels_evaluation *e, bool json) {
+    if (json) return print_labels_json(model, e);
     char number[2][CLI_NUMBER];
     printf("loss      %.4f nats a line\n", e->loss);
     printf("accuracy  %.2f %%\n", 100 * e->accuracy);
@@ -212,11 +232,12 @@ static void print_labels(struct qkv_model *model, const struct qkv_labels_evalua
     printf("over      %s lines of %s classes, in %.1f s\n", cli_grouped(number[0], e->lines),
            cli_grouped(number[1], e->classes), e->seconds);
     (e->classes > CLASSES ? print_confusions : print_matrix)(model, e);
+    return CLI_DONE;
 }
 
 /* ---- the command --------------------------------------------------------------------------------------------------------------- */
 
-static enum qkv_status eval_evaluate(struct qkv_model *model, const struct arguments *a, struct cli_task *task) {
+static int eval_evaluate(struct qkv_model *model, const struct arguments *a, struct cli_task *task) {
     struct qkv_evaluation text;
     struct qkv_pairs_evaluation pairs;
     struct qkv_labels_evaluation labels;
@@ -236,13 +257,12 @@ static enum qkv_status eval_evaluate(struct qkv_model *model, const struct argum
         status = qkv_evaluate_labels(model, a->labeled, cli_task_progress, task, &labels);
     }
     cli_progress_clear(task->progress);
-    if (status) return status;
-    if (a->data.count) print_text(&text, a->json);
-    if (a->pairs) print_pairs(&pairs, a->json);
-    if (!a->labeled) return QKV_OK;
-    print_labels(model, &labels, a->json);
+    if (status) return status == QKV_STOPPED ? CLI_INTERRUPTED : cli_broken(qkv_model_context(model));
+    if (a->data.count) return print_text(&text, a->json);
+    if (a->pairs) return print_pairs(&pairs, a->json);
+    int code = print_labels(model, &labels, a->json);
     qkv_free(labels.confusion);
-    return QKV_OK;
+    return code;
 }
 
 static int eval_check(const struct arguments *a) {
@@ -268,8 +288,7 @@ static int eval_run(const void *values, const char *const *words, size_t count) 
     if (code == CLI_DONE) code = cli_load(&a->common, ctx, words[0], &model);
     if (code == CLI_DONE) {
         cli_catch_signals();
-        enum qkv_status status = eval_evaluate(model, a, &task);
-        if (status) code = status == QKV_STOPPED ? CLI_INTERRUPTED : cli_broken(ctx);
+        code = eval_evaluate(model, a, &task);
     }
     qkv_model_free(model);
     qkv_context_free(ctx);

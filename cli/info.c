@@ -201,34 +201,56 @@ static int print_text(const struct subject *s) {
     return CLI_DONE;
 }
 
+static void put_tensors(struct qkv_json *out, const struct qkv_model *plan) {
+    qkv_json_key(out, "tensors");
+    qkv_json_begin(out, '[');
+    for (size_t i = 0; i < qkv_model_parameters(plan); i++) {
+        const struct qkv_array *array = qkv_model_parameter(plan, i);
+        qkv_json_line(out, 0);
+        qkv_json_begin(out, '{');
+        qkv_json_put_text(out, "name", array->name);
+        qkv_json_key(out, "shape");
+        qkv_json_begin(out, '[');
+        for (int j = 0; j < array->rank; j++) qkv_json_count(out, array->shape[j]);
+        qkv_json_end(out, ']');
+        qkv_json_end(out, '}');
+    }
+    qkv_json_end(out, ']');
+}
+
+static void put_costs(struct qkv_json *out, const struct qkv_costs *c) {
+    qkv_json_line(out, 0);
+    qkv_json_put_count(out, "parameters", c->parameters);
+    qkv_json_put_count(out, "parameter_bytes", c->parameter_bytes);
+    qkv_json_put_count(out, "train_bytes", c->train_bytes);
+    qkv_json_put_count(out, "checkpoint_bytes", c->checkpoint_bytes);
+    qkv_json_put_count(out, "run_bytes", c->run_bytes);
+    qkv_json_line(out, 0);
+    qkv_json_put_count(out, "cache_bytes_per_token", c->cache_bytes_per_token);
+    qkv_json_put_number(out, "forward_flops", c->forward_flops, 17);
+    qkv_json_put_number(out, "train_flops", c->train_flops, 17);
+    qkv_json_put_number(out, "checkpoint_flops", c->checkpoint_flops, 17);
+}
+
 static int print_json(const struct subject *s, struct qkv_context *ctx) {
-    const struct qkv_costs *c = &s->costs;
     char *spec;
     if (qkv_spec_print(ctx, &s->spec, &spec)) return cli_broken(ctx);
     size_t n = strlen(spec);
     while (n && spec[n - 1] == '\n') spec[--n] = 0;
-    printf("{\"name\": ");
-    cli_print_quoted(s->name, strlen(s->name));
-    printf(",\n\"parameters\": %zu, \"parameter_bytes\": %zu, \"train_bytes\": %zu, "
-           "\"checkpoint_bytes\": %zu, \"run_bytes\": %zu,\n"
-           "\"cache_bytes_per_token\": %zu, \"forward_flops\": %.17g, \"train_flops\": %.17g, "
-           "\"checkpoint_flops\": %.17g, \"precision\": \"%s\", \"batch\": %zu, "
-           "\"context\": %zu,\n"
-           "\"spec\": %s,\n\"tensors\": [",
-           c->parameters, c->parameter_bytes, c->train_bytes, c->checkpoint_bytes, c->run_bytes,
-           c->cache_bytes_per_token, c->forward_flops, c->train_flops, c->checkpoint_flops, s->precision, s->batch,
-           s->context, spec);
+    struct qkv_json out = cli_json();
+    qkv_json_begin(&out, '{');
+    qkv_json_put_text(&out, "name", s->name);
+    put_costs(&out, &s->costs);
+    qkv_json_put_text(&out, "precision", s->precision);
+    qkv_json_put_count(&out, "batch", s->batch);
+    qkv_json_put_count(&out, "context", s->context);
+    qkv_json_line(&out, 0);
+    qkv_json_put_raw(&out, "spec", spec);
+    qkv_json_line(&out, 0);
+    put_tensors(&out, s->plan);
+    qkv_json_end(&out, '}');
     qkv_free(spec);
-    for (size_t i = 0; i < qkv_model_parameters(s->plan); i++) {
-        const struct qkv_array *array = qkv_model_parameter(s->plan, i);
-        printf("%s\n{\"name\": ", i ? "," : "");
-        cli_print_quoted(array->name, strlen(array->name));
-        printf(", \"shape\": [");
-        for (int j = 0; j < array->rank; j++) printf(j ? ", %zu" : "%zu", array->shape[j]);
-        printf("]}");
-    }
-    printf("]}\n");
-    return CLI_DONE;
+    return cli_json_end(&out);
 }
 
 /* ---- the command ------------------------------------------------------------------------------------------------------- */

@@ -42,42 +42,6 @@ static bool same_name(const char *name, const char *word, size_t n) {
     return name[n] == 0;
 }
 
-static size_t options_least(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-
-/* Insertions, deletions, replacements and swaps of neighbours that turn a into b (optimal string alignment). */
-static size_t options_distance(const char *a, const char *b) {
-    enum { MOST = 40 };
-    size_t n = strlen(a), m = strlen(b), rows[3][MOST + 1];
-    if (n > MOST || m > MOST) return MOST;
-    for (size_t j = 0; j <= m; j++) rows[0][j] = j;
-    for (size_t i = 1; i <= n; i++) {
-        size_t *row = rows[i % 3], *above = rows[(i + 2) % 3], *second = rows[(i + 1) % 3];
-        row[0] = i;
-        for (size_t j = 1; j <= m; j++) {
-            row[j] = options_least(options_least(above[j] + 1, row[j - 1] + 1),
-                                   above[j - 1] + !same_character(a[i - 1], b[j - 1]));
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                row[j] = options_least(row[j], second[j - 2] + 1);
-        }
-    }
-    return rows[n % 3][m];
-}
-
-const char *cli_closest(const char *word, const char *(*name_at)(const void *list, size_t i), const void *list,
-                        size_t count) {
-    const char *best = NULL;
-    size_t nearest = strlen(word) < 6 ? 3 : strlen(word) / 3 + 2;
-    for (size_t i = 0; i < count; i++) {
-        const char *name = name_at(list, i);
-        size_t d = options_distance(word, name), n = strlen(word);
-        if (n >= 3 && !strncmp(word, name, n)) d = 1; /* an abbreviation */
-        if (d < nearest && d < strlen(name)) nearest = d, best = name;
-    }
-    return best;
-}
-
 static const char *option_name(const void *list, size_t i) {
     return ((const struct cli_option *)list)[i].name;
 }
@@ -161,7 +125,7 @@ static int options_unknown(const struct cli_command *command, const char *word, 
     size_t cut = n < sizeof name - 1 ? n : sizeof name - 1;
     memcpy(name, word, cut);
     name[cut] = 0;
-    const char *closest = cli_closest(name, option_name, command->options, command->option_count);
+    const char *closest = qkv_closest_name(name, option_name, command->options, command->option_count);
     if (closest)
         return cli_usage("%s has no option --%s; did you mean --%s? (\"%s help %s\" lists them)", command->name, name,
                          options_hyphens(closest, near, sizeof near), cli_program, command->name);

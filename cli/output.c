@@ -117,16 +117,19 @@ const char *cli_error_text(int error) {
     return error == EACCES || error == EPERM ? "no permission" : strerror(error);
 }
 
+static int fail_output(int error) {
+    if (error != EPIPE)
+        cli_say("cannot write the output%s%s%s", error ? ": " : " (is the disk full?)",
+                error ? cli_error_text(error) : "",
+                error == EFBIG ? "; raise the limit of the file size (ulimit -f)" : "");
+    return CLI_FAILED;
+}
+
 int cli_finish(int code) {
     errno = 0;
     bool bad = ferror(stdout) != 0;
     if (fflush(stdout) != 0) bad = true;
-    if (!bad || code != CLI_DONE) return code;
-    if (errno != EPIPE)
-        cli_say("cannot write the output%s%s%s", errno ? ": " : " (is the disk full?)",
-                errno ? cli_error_text(errno) : "",
-                errno == EFBIG ? "; raise the limit of the file size (ulimit -f)" : "");
-    return CLI_FAILED;
+    return bad && code == CLI_DONE ? fail_output(errno) : code;
 }
 
 static int too_much(const char *name, size_t most) {
@@ -174,40 +177,24 @@ int cli_read_all(const char *path, size_t most, char **data, size_t *size) {
     return code;
 }
 
-size_t cli_utf8(const char *text, size_t size) {
-    const unsigned char *c = (const unsigned char *)text;
-    size_t n = c[0] < 0x80 ? 1 : c[0] < 0xC2 ? 0 : c[0] < 0xE0 ? 2 : c[0] < 0xF0 ? 3 : c[0] < 0xF5 ? 4 : 0;
-    if (n > size) return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((c[i] & 0xC0) != 0x80) return 0;
-    if ((c[0] == 0xE0 && c[1] < 0xA0) || (c[0] == 0xED && c[1] > 0x9F) || (c[0] == 0xF0 && c[1] < 0x90) ||
-        (c[0] == 0xF4 && c[1] > 0x8F))
-        return 0;
-    return n;
+struct qkv_json cli_json(void) {
+    return (struct qkv_json){.style = QKV_JSON_SPACED};
 }
 
-void cli_write_quoted(FILE *file, const char *text, size_t size) {
-    putc('"', file);
-    for (size_t i = 0; i < size;) {
-        size_t n = cli_utf8(text + i, size - i);
-        unsigned char c = (unsigned char)text[i];
-        if (!n)
-            fputs("\xEF\xBF\xBD", file);
-        else if (c == '"' || c == '\\')
-            fprintf(file, "\\%c", c);
-        else if (c == '\n')
-            fputs("\\n", file);
-        else if (c < 32 || c == 127)
-            fprintf(file, "\\u%04x", c);
-        else
-            fwrite(text + i, 1, n, file);
-        i += n ? n : 1;
-    }
-    putc('"', file);
+int cli_json_end(struct qkv_json *json) {
+    qkv_json_line(json, 0);
+    qkv_json_flush(json);
+    int code = json->status ? cli_failed("out of memory") : CLI_DONE;
+    if (!code && fwrite(json->text.data, 1, json->text.size, stdout) != json->text.size) code = fail_output(errno);
+    qkv_json_free(json);
+    return code;
 }
 
 void cli_print_quoted(const char *text, size_t size) {
-    cli_write_quoted(stdout, text, size);
+    struct qkv_json json = cli_json();
+    qkv_json_string(&json, text, size);
+    fwrite(json.text.data, 1, json.text.size, stdout);
+    qkv_json_free(&json);
 }
 
 /* ---- numbers --------------------------------------------------------------------------------------------------------- */

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -20,12 +19,6 @@ int cli_width(int descriptor) {
     struct winsize size = {0};
     if (ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
     return 80;
-}
-
-double cli_now(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
 /* ---- signals ------------------------------------------------------------------------------------------------------- */
@@ -63,7 +56,7 @@ void cli_progress_start(struct cli_progress *progress, bool quiet, bool plain) {
 
 bool cli_progress_due(const struct cli_progress *progress) {
     if (progress->kind == CLI_SILENT) return false;
-    return progress->latest == 0 || cli_now() - progress->latest >= (progress->kind == CLI_BAR ? 0.1 : 10);
+    return progress->latest == 0 || qkv_clock() - progress->latest >= (progress->kind == CLI_BAR ? 0.1 : 10);
 }
 
 /* A bar of `cells` columns: eighths of a block, or '#' and '.' where the locale has no blocks. */
@@ -125,7 +118,7 @@ void cli_progress_show(struct cli_progress *progress, double share, const char *
     if (share > 1) share = 1;
     if (progress->kind == CLI_LINES) show_line(fields, count);
     if (progress->kind == CLI_BAR) show_bar(progress, share, fields, count);
-    progress->latest = cli_now();
+    progress->latest = qkv_clock();
 }
 
 void cli_progress_clear(struct cli_progress *progress) {

@@ -162,8 +162,8 @@ static size_t all_steps(const struct runs *runs, bool *ended) {
 }
 
 static void report_rest(double seconds) {
-    double until = cli_now() + seconds;
-    while (!cli_stopping && cli_now() < until) nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+    double until = qkv_clock() + seconds;
+    while (!cli_stopping && qkv_clock() < until) nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
 }
 
 /* Writes the page whenever there are new steps; the last one does not load itself again. */

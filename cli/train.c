@@ -392,7 +392,7 @@ static void show_step(struct running *run, const struct qkv_train_report *r) {
     char step[64], loss[32], valid[32] = "", left[64], speed[48], share[32], number[2][CLI_NUMBER];
     const char *fields[6] = {step, loss};
     size_t count = 2;
-    double elapsed = cli_now() - run->began;
+    double elapsed = qkv_clock() - run->began;
     int64_t done = r->step - run->first;
     snprintf(step, sizeof step, "step %lld/%lld", (long long)r->step, (long long)r->steps);
     snprintf(loss, sizeof loss, "loss %.4f", r->loss);
@@ -455,7 +455,7 @@ static void train_conclude(struct cli_progress *progress, const struct arguments
 }
 
 static int train_loop(struct qkv_trainer *trainer, struct cli_progress *progress, const struct arguments *a) {
-    struct running run = {.progress = progress, .began = cli_now(), .first = -1};
+    struct running run = {.progress = progress, .began = qkv_clock(), .first = -1};
     show_notes(progress, trainer, &run.notes);
     struct qkv_context *ctx = qkv_model_context(qkv_trainer_model(trainer));
     for (;;) {
@@ -476,7 +476,7 @@ static int train_loop(struct qkv_trainer *trainer, struct cli_progress *progress
         run.speed = run.speed > 0 ? 0.9 * run.speed + 0.1 * r.tokens_per_second : r.tokens_per_second;
         cli_train_evaluated(progress, &r);
         if (r.evaluated && a->sample > 0) {
-            int code = cli_train_show(progress, trainer, a->resume ? a->resume : a->out, r.step, a->sample);
+            int code = cli_train_show(progress, trainer, a->sample);
             if (code) return code;
         }
         if (r.step >= r.steps) {

@@ -188,9 +188,9 @@ static int translate_all(struct qkv_model *model, const struct arguments *a, con
     o.tokens = &tokens;
     w.terminal = isatty(fileno(file)) != 0;
     cli_progress_start(&w.progress, a->quiet || w.terminal, false);
-    double start = cli_now();
+    double start = qkv_clock();
     enum qkv_status status = qkv_translate(model, (const char *const *)lines->items, lines->count, &o, write_line, &w);
-    double seconds = cli_now() - start;
+    double seconds = qkv_clock() - start;
     cli_progress_clear(&w.progress);
     if (status && status != QKV_STOPPED)
         code = cli_lines_broken(qkv_model_context(model), lines);

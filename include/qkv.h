@@ -38,5 +38,6 @@
 #include "qkv/attention.h" /* attention on its own, without a model */
 #include "qkv/training.h"  /* optimizers, training runs, evaluation */
 #include "qkv/sequences.h" /* encoders and encoder–decoders: read, classify, translate */
+#include "qkv/support.h"   /* JSON, UTF-8, a clock: what programs beside the library need as well */
 
 #endif

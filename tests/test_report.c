@@ -4,7 +4,7 @@
 /* ---- JSON ---------------------------------------------------------------------------------------------------------------- */
 
 static char *json_of(const char *text, size_t size) {
-    struct qkv_json json = {0};
+    struct qkv_json json = {.style = QKV_JSON_SCRIPT};
     qkv_json_string(&json, text, size);
     assert_int_equal(json.status, QKV_OK);
     return json.text.data;
@@ -63,7 +63,7 @@ static void any_bytes_are_a_string(void **state) {
 }
 
 static void commas_and_numbers(void **state) {
-    struct qkv_json json = {0};
+    struct qkv_json json = {.style = QKV_JSON_SCRIPT};
     (void)state;
     qkv_json_begin(&json, '{');
     qkv_json_put_text(&json, "a", NULL);
@@ -97,12 +97,12 @@ static void base64_as_in_rfc_4648(void **state) {
                                            {"foobar", "\"Zm9vYmFy\""}};
     (void)state;
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
-        struct qkv_json json = {0};
+        struct qkv_json json = {.style = QKV_JSON_SCRIPT};
         qkv_json_base64(&json, (const unsigned char *)cases[i][0], strlen(cases[i][0]));
         assert_string_equal(json.text.data, cases[i][1]);
         qkv_buffer_free(&json.text);
     }
-    struct qkv_json json = {0};
+    struct qkv_json json = {.style = QKV_JSON_SCRIPT};
     unsigned char many[3000] = {0};
     qkv_json_base64(&json, many, sizeof many);
     assert_int_equal(json.text.size, 4002);
@@ -137,7 +137,7 @@ static void a_page_holds_what_it_was_given(void **state) {
     struct qkv_context *ctx = make_context();
     static const char *const scripts[] = {"chart.js", NULL};
     const char *path = test_path("page.html");
-    struct qkv_json json = {.ctx = ctx};
+    struct qkv_json json = {.ctx = ctx, .style = QKV_JSON_SCRIPT};
     (void)state;
     qkv_json_text(&json, "</script><script>alert(1)</script>");
     struct qkv_page page = {.title = "<b>\"t\" & \xFF</b>",

@@ -60,7 +60,7 @@ static void the_rate_is_continuous_at_every_seam(void **state) {
             for (int64_t at = 1; at <= 30; at++) {
                 struct qkv_train_options o = plain_options(schedules[k], 60);
                 struct qkv_seam items[] = {{at, 40, (enum qkv_extend)extend}, {at + 3, 60, (enum qkv_extend)extend}};
-                struct qkv_seams seams = {items, 2, 30};
+                struct qkv_seams seams = {.items = items, .count = 2, .first_end = 30};
                 for (int64_t s = 1; s < 60; s++) {
                     double before = qkv_learning_rate(&o, &seams, s - 1), now = qkv_learning_rate(&o, &seams, s);
                     assert_true(now > 0 && now <= 1 + 1e-12 && now - before <= 0.2 + 1e-12); /* a step of the warm-up */
@@ -76,7 +76,7 @@ static void decay_ends_at_the_least_rate_and_rewarm_is_a_schedule_of_its_own(voi
     (void)state;
     struct qkv_train_options o = plain_options("linear", 40);
     struct qkv_seam seam = {20, 40, QKV_EXTEND_DECAY};
-    struct qkv_seams seams = {&seam, 1, 25};
+    struct qkv_seams seams = {.items = &seam, .count = 1, .first_end = 25};
     double reached = qkv_learning_rate(&o, &seams, 19);
     assert_close(reached, 1 - 0.8 * 15 / 20, 1e-12); /* of a run of 25 steps: steps 4 … 24 */
     assert_close(qkv_learning_rate(&o, &seams, 39), 0.2, 1e-12);
@@ -95,7 +95,7 @@ static void schedules_without_an_end_go_on_as_they_were(void **state) {
     for (size_t k = 0; k < 2; k++) {
         struct qkv_train_options o = plain_options(schedules[k], 50);
         struct qkv_seam items[] = {{2, 30, QKV_EXTEND_DECAY}, {17, 50, QKV_EXTEND_DECAY}};
-        struct qkv_seams seams = {items, 2, 10};
+        struct qkv_seams seams = {.items = items, .count = 2, .first_end = 10};
         for (int64_t s = 0; s < 50; s++)
             assert_true(qkv_learning_rate(&o, &seams, s) == qkv_learning_rate(&o, NULL, s));
     }

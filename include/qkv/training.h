@@ -208,6 +208,11 @@ struct qkv_train_report {
 QKV_API enum qkv_status qkv_trainer_step(struct qkv_trainer *trainer, struct qkv_train_report *report);
 /* Writes the checkpoint now. */
 QKV_API enum qkv_status qkv_trainer_save(struct qkv_trainer *trainer);
+/* What the latest weights write, kept as a line of samples.jsonl in the run's folder: a text of so many tokens or, learning from
+ * pairs, the targets of at most so many tokens that greedy search finds for a few sources, "source -> target" on a line each.
+ * *text, zero-terminated, is the caller's (qkv_free); on failure NULL. QKV_ARGUMENT for a model that writes nothing, QKV_FILE,
+ * QKV_MEMORY. Experimental. */
+QKV_API enum qkv_status qkv_trainer_sample(struct qkv_trainer *trainer, size_t tokens, char **text, size_t *size);
 QKV_API struct qkv_model *qkv_trainer_model(struct qkv_trainer *trainer); /* the latest weights; owned by the trainer */
 QKV_API const struct qkv_train_options *qkv_trainer_options(const struct qkv_trainer *trainer);
 QKV_API size_t qkv_trainer_bytes(const struct qkv_trainer *trainer); /* memory of weights, optimizer and step */

@@ -155,7 +155,7 @@ static enum qkv_status measure_row(struct qkv_bench *b, const struct place *plac
     return status;
 }
 
-static enum qkv_status measure_rows(struct qkv_bench *b, struct qkv_buffer *json) {
+static enum qkv_status measure_rows(struct qkv_bench *b, struct qkv_json *json) {
     const struct qkv_bench_options *o = b->options;
     struct qkv_bench_row row;
     struct place place;
@@ -165,7 +165,10 @@ static enum qkv_status measure_rows(struct qkv_bench *b, struct qkv_buffer *json
     for (size_t i = 0; status == QKV_OK && find_row(i, &place, &row); i++) {
         if (!bench_wanted(b, &place, &row)) continue;
         status = measure_row(b, &place, &row);
-        if (status == QKV_OK && o->json) status = qkv_bench_json_row(b->ctx, json, &row, b->row == 0);
+        if (status == QKV_OK && o->json) {
+            qkv_bench_json_row(json, &row);
+            status = json->status;
+        }
         if (status == QKV_OK && o->row) o->row(o->user, &row);
         b->row += status == QKV_OK;
     }
@@ -174,17 +177,17 @@ static enum qkv_status measure_rows(struct qkv_bench *b, struct qkv_buffer *json
 }
 
 /* The file is begun before anything is measured: where it cannot be written, that is said at once. */
-static enum qkv_status bench_run(struct qkv_bench *b, struct qkv_replace *file, struct qkv_buffer *json) {
+static enum qkv_status bench_run(struct qkv_bench *b, struct qkv_replace *file, struct qkv_json *json) {
     const struct qkv_bench_options *o = b->options;
     enum qkv_status status = o->json ? qkv_replace_begin(b->ctx, o->json, file) : QKV_OK;
     if (status == QKV_OK) status = qkv_bench_measure_machine(b->ctx, &b->machine);
-    if (status == QKV_OK && o->json) status = qkv_bench_json_begin(b->ctx, json, &b->machine);
     if (status) return status;
+    if (o->json) qkv_bench_json_begin(json, &b->machine);
     if (o->begin) o->begin(o->user, &b->machine);
     status = measure_rows(b, json);
     if (!o->json || (status && (status != QKV_STOPPED || b->row == 0))) return status;
-    enum qkv_status written = qkv_bench_json_end(b->ctx, json, status == QKV_OK);
-    if (written == QKV_OK) written = qkv_replace_write(file, json->data, json->size);
+    qkv_bench_json_end(json, status == QKV_OK);
+    enum qkv_status written = json->status ? json->status : qkv_replace_write(file, json->text.data, json->text.size);
     if (written == QKV_OK) written = qkv_replace_commit(file);
     return written ? written : status;
 }
@@ -193,13 +196,13 @@ enum qkv_status qkv_bench(struct qkv_context *ctx, const struct qkv_bench_option
     QKV_CALL(ctx);
     struct qkv_bench b = {.ctx = ctx, .options = options};
     struct qkv_replace file = {.ctx = ctx};
-    struct qkv_buffer json = {0};
+    struct qkv_json json = {.ctx = ctx, .style = QKV_JSON_SPACED};
     enum qkv_status status = check_options(ctx, options);
     if (status) return status;
     b.rounds = options->rounds ? options->rounds : ROUNDS;
     b.seconds = (options->seconds > 0 ? options->seconds : SECONDS) / b.rounds;
     status = bench_run(&b, &file, &json);
     qkv_replace_cancel(&file);
-    qkv_buffer_free(&json);
+    qkv_json_free(&json);
     return status;
 }

@@ -1,69 +1,51 @@
 /* json: the results as one JSON object: the machine, then a line for each row. */
-#include <jansson.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
+#include <time.h>
 
 #include "lab/bench/bench_room.h"
 
-/* A name from outside; bytes that are no UTF-8 become '?'. */
-static enum qkv_status append_text(struct qkv_context *ctx, struct qkv_buffer *json, const char *text) {
-    char copy[256];
-    snprintf(copy, sizeof copy, "%s", text);
-    json_t *value = json_string(copy);
-    for (char *c = copy; !value && *c; c++)
-        if ((unsigned char)*c >= 0x80) *c = '?';
-    if (!value) value = json_string(copy);
-    char *quoted = value ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
-    json_decref(value);
-    if (!quoted) return qkv_fail_memory(ctx, strlen(text), "results of the benchmark");
-    enum qkv_status status = qkv_buffer_append(ctx, json, quoted, strlen(quoted));
-    free(quoted);
-    return status;
-}
+enum { DIGITS = 12 };
 
-/* ", "key": number", with a point in every locale; null for what is not finite. */
-static enum qkv_status append_number(struct qkv_context *ctx, struct qkv_buffer *json, const char *key, double value) {
-    char text[32];
-    snprintf(text, sizeof text, "%.12g", value);
-    for (char *c = text; *c; c++)
-        if (*c == ',') *c = '.';
-    return qkv_buffer_print(ctx, json, ", \"%s\": %s", key, isfinite(value) ? text : "null");
-}
-
-enum qkv_status qkv_bench_json_begin(struct qkv_context *ctx, struct qkv_buffer *json,
-                                     const struct qkv_bench_machine *machine) {
+void qkv_bench_json_begin(struct qkv_json *json, const struct qkv_bench_machine *machine) {
     char date[32] = "";
     time_t now = time(NULL);
     struct tm parts;
     if (gmtime_r(&now, &parts)) strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &parts);
-    enum qkv_status status = qkv_buffer_print(
-        ctx, json, "{\"version\": \"%s\", \"date\": \"%s\",\n\"machine\": {\"cpu\": ", qkv_version(), date);
-    if (!status) status = append_text(ctx, json, machine->cpu);
-    if (!status) status = qkv_buffer_print(ctx, json, ", \"compiler\": ");
-    if (!status) status = append_text(ctx, json, machine->compiler);
-    if (!status)
-        status =
-            qkv_buffer_print(ctx, json, ", \"isa\": \"%s\", \"threads\": %d, \"cache_bytes\": [%zu, %zu, %zu]",
-                             machine->isa, machine->threads, machine->cache[0], machine->cache[1], machine->cache[2]);
-    if (!status) status = append_number(ctx, json, "fp32_flops", machine->fp32_flops);
-    if (!status) status = append_number(ctx, json, "bf16_flops", machine->bf16_flops);
-    if (!status) status = append_number(ctx, json, "read_bytes", machine->read_bytes);
-    return status ? status : qkv_buffer_print(ctx, json, "},\n\"rows\": [");
+    qkv_json_begin(json, '{');
+    qkv_json_put_text(json, "version", qkv_version());
+    qkv_json_put_text(json, "date", date);
+    qkv_json_line(json, 0);
+    qkv_json_key(json, "machine");
+    qkv_json_begin(json, '{');
+    qkv_json_put_text(json, "cpu", machine->cpu);
+    qkv_json_put_text(json, "compiler", machine->compiler);
+    qkv_json_put_text(json, "isa", machine->isa);
+    qkv_json_put_integer(json, "threads", machine->threads);
+    qkv_json_key(json, "cache_bytes");
+    qkv_json_begin(json, '[');
+    for (size_t i = 0; i < sizeof machine->cache / sizeof *machine->cache; i++) qkv_json_count(json, machine->cache[i]);
+    qkv_json_end(json, ']');
+    qkv_json_put_number(json, "fp32_flops", machine->fp32_flops, DIGITS);
+    qkv_json_put_number(json, "bf16_flops", machine->bf16_flops, DIGITS);
+    qkv_json_put_number(json, "read_bytes", machine->read_bytes, DIGITS);
+    qkv_json_end(json, '}');
+    qkv_json_line(json, 0);
+    qkv_json_key(json, "rows");
+    qkv_json_begin(json, '[');
 }
 
-static enum qkv_status append_peers(struct qkv_context *ctx, struct qkv_buffer *json, const struct qkv_bench_row *row) {
-    enum qkv_status status = qkv_buffer_print(ctx, json, ", \"peers\": [");
-    for (size_t i = 0; i < row->peer_count && !status; i++) {
-        status = qkv_buffer_print(ctx, json, "%s{\"name\": \"%s\"", i ? ", " : "", row->peers[i].name);
-        if (!status) status = append_number(ctx, json, "seconds", row->peers[i].seconds);
-        if (!status) status = qkv_buffer_print(ctx, json, "}");
+static void put_peers(struct qkv_json *json, const struct qkv_bench_row *row) {
+    qkv_json_key(json, "peers");
+    qkv_json_begin(json, '[');
+    for (size_t i = 0; i < row->peer_count; i++) {
+        qkv_json_begin(json, '{');
+        qkv_json_put_text(json, "name", row->peers[i].name);
+        qkv_json_put_number(json, "seconds", row->peers[i].seconds, DIGITS);
+        qkv_json_end(json, '}');
     }
-    return status ? status : qkv_buffer_print(ctx, json, "]");
+    qkv_json_end(json, ']');
 }
 
-enum qkv_status qkv_bench_json_row(struct qkv_context *ctx, struct qkv_buffer *json, const struct qkv_bench_row *row,
-                                   bool first) {
+void qkv_bench_json_row(struct qkv_json *json, const struct qkv_bench_row *row) {
     const double rate = row->seconds > 0 ? 1 / row->seconds : 0;
     const struct {
         const char *key;
@@ -82,18 +64,26 @@ enum qkv_status qkv_bench_json_row(struct qkv_context *ctx, struct qkv_buffer *j
         {"pass_memory", (double)row->pass_memory},
         {"loss", row->loss},
     };
-    enum qkv_status status = qkv_buffer_print(
-        ctx, json, "%s\n{\"group\": \"%s\", \"name\": \"%s\", \"form\": \"%s\", \"precision\": \"%s\", \"left_out\": ",
-        first ? "" : ",", row->group, row->name, row->form, row->precision);
-    if (!status)
-        status = row->left_out[0] ? append_text(ctx, json, row->left_out) : qkv_buffer_print(ctx, json, "null");
-    if (!status) status = qkv_buffer_print(ctx, json, ", \"share_of\": \"%s\"", row->reads ? "read_bytes" : "flops");
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers && !status; i++)
-        status = append_number(ctx, json, numbers[i].key, numbers[i].value);
-    if (!status) status = append_peers(ctx, json, row);
-    return status ? status : qkv_buffer_print(ctx, json, "}");
+    qkv_json_line(json, 0);
+    qkv_json_begin(json, '{');
+    qkv_json_put_text(json, "group", row->group);
+    qkv_json_put_text(json, "name", row->name);
+    qkv_json_put_text(json, "form", row->form);
+    qkv_json_put_text(json, "precision", row->precision);
+    qkv_json_put_text(json, "left_out", row->left_out[0] ? row->left_out : NULL);
+    qkv_json_put_text(json, "share_of", row->reads ? "read_bytes" : "flops");
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        qkv_json_put_number(json, numbers[i].key, numbers[i].value, DIGITS);
+    put_peers(json, row);
+    qkv_json_end(json, '}');
 }
 
-enum qkv_status qkv_bench_json_end(struct qkv_context *ctx, struct qkv_buffer *json, bool complete) {
-    return qkv_buffer_print(ctx, json, "\n],\n\"complete\": %s}\n", complete ? "true" : "false");
+void qkv_bench_json_end(struct qkv_json *json, bool complete) {
+    qkv_json_line(json, 0);
+    qkv_json_end(json, ']');
+    qkv_json_line(json, 0);
+    qkv_json_put_bool(json, "complete", complete);
+    qkv_json_end(json, '}');
+    qkv_json_line(json, 0);
+    qkv_json_flush(json);
 }

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { ROUNDS_LEAST = 3, FILL_PIECE = 1 << 16 };
 #define SLOW     0.05 /* seconds of a call that needs no other one to wake threads and caches */
@@ -35,9 +36,9 @@ struct watch {
 };
 
 static enum qkv_status time_call(const struct qkv_bench_contestant *c, struct watch *watch, double *seconds) {
-    double start = qkv_bench_now();
+    double start = qkv_clock();
     enum qkv_status status = c->work(c->argument, watch->turn++);
-    *seconds = qkv_bench_now() - start;
+    *seconds = qkv_clock() - start;
     return status;
 }
 
@@ -50,9 +51,9 @@ static enum qkv_status time_round(struct qkv_bench *b, const struct qkv_bench_ro
     if (round == 0 || watch->warm < SLOW) status = time_call(c, watch, &watch->warm);
     do {
         if (status == QKV_OK && !qkv_bench_goes_on(b, row)) status = QKV_STOPPED;
-        double start = qkv_bench_now();
+        double start = qkv_clock();
         for (size_t i = 0; i < batch && status == QKV_OK; i++) status = c->work(c->argument, watch->turn++);
-        spent += qkv_bench_now() - start;
+        spent += qkv_clock() - start;
         calls += batch;
         if (spent < b->seconds / 16) batch *= 2;
     } while (status == QKV_OK && spent < b->seconds);
@@ -69,7 +70,7 @@ enum qkv_status qkv_bench_measure(struct qkv_bench *b, struct qkv_bench_row *row
                                   const struct qkv_bench_contestant *contestants, size_t count) {
     struct watch watches[QKV_BENCH_PEERS_MOST + 1] = {0};
     enum qkv_status status = QKV_OK;
-    double start = qkv_bench_now();
+    double start = qkv_clock();
     int rounds = 0;
     while (rounds < b->rounds && status == QKV_OK) {
         for (size_t i = 0; i < count && status == QKV_OK; i++) {
@@ -78,7 +79,7 @@ enum qkv_status qkv_bench_measure(struct qkv_bench *b, struct qkv_bench_row *row
         }
         rounds++;
         double limit = PATIENCE * b->seconds * (double)(count * (size_t)b->rounds);
-        if (rounds >= ROUNDS_LEAST && qkv_bench_now() - start > limit) break;
+        if (rounds >= ROUNDS_LEAST && qkv_clock() - start > limit) break;
     }
     if (status) return status;
     for (size_t i = 0; i < count; i++) qsort(watches[i].times, (size_t)rounds, sizeof(double), bench_compare);

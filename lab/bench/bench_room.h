@@ -5,8 +5,6 @@
 #ifndef QKV_BENCH_ROOM_H
 #define QKV_BENCH_ROOM_H
 
-#include <time.h>
-
 #include "base/base.h"
 #include "lab/bench.h"
 
@@ -44,12 +42,6 @@ struct qkv_bench {
     size_t row, rows;                            /* progress */
     const struct qkv_bench_precision *precision; /* of the row that is being measured */
 };
-
-static inline double qkv_bench_now(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 struct qkv_bench_contestant {
     const char *name;
@@ -90,10 +82,8 @@ enum qkv_status qkv_bench_recipe(struct qkv_bench *b, struct qkv_bench_row *row)
 /* ---- results (json.c) ----------------------------------------------------------------------------------------------- */
 
 /* The file as it grows: begun with the machine, rows, and an end that says whether all rows are there. */
-enum qkv_status qkv_bench_json_begin(struct qkv_context *ctx, struct qkv_buffer *json,
-                                     const struct qkv_bench_machine *machine);
-enum qkv_status qkv_bench_json_row(struct qkv_context *ctx, struct qkv_buffer *json, const struct qkv_bench_row *row,
-                                   bool first);
-enum qkv_status qkv_bench_json_end(struct qkv_context *ctx, struct qkv_buffer *json, bool complete);
+void qkv_bench_json_begin(struct qkv_json *json, const struct qkv_bench_machine *machine);
+void qkv_bench_json_row(struct qkv_json *json, const struct qkv_bench_row *row);
+void qkv_bench_json_end(struct qkv_json *json, bool complete);
 
 #endif

@@ -31,10 +31,10 @@ static enum qkv_status recipe_train(struct qkv_bench *b, struct qkv_bench_row *r
         const struct qkv_spec *learnt = qkv_model_spec(qkv_trainer_model(trainer));
         status = qkv_measure_costs(b->ctx, learnt, 12, (size_t)learnt->context, &costs);
     }
-    double start = qkv_bench_now();
+    double start = qkv_clock();
     while (status == QKV_OK && report.step < options.steps) {
         /* The last step ends with an evaluation, which is not part of the time. */
-        if (report.step == options.steps - 1) row->seconds = row->fastest = qkv_bench_now() - start;
+        if (report.step == options.steps - 1) row->seconds = row->fastest = qkv_clock() - start;
         status = qkv_bench_goes_on(b, row) ? qkv_trainer_step(trainer, &report) : QKV_STOPPED;
     }
     if (status == QKV_OK) {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "lab/compare/compare_room.h"
 
 #define TEXTS_END "<|endoftext|>"
@@ -42,7 +43,7 @@ static enum qkv_status texts_put(struct texts_writer *w, const char *data, size_
     size_t before = w->cut > w->position ? w->cut - w->position : 0;
     if (before > size) before = size;
     if (before > 0 && before < size) {
-        while (is_text && before > 0 && ((unsigned char)data[before] & 0xC0) == 0x80) before--;
+        if (is_text) before = qkv_utf8_cut(data, before);
         if (!is_text) before = size;
         w->cut = w->position + before;
     }

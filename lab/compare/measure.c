@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "lab/compare/compare_room.h"
 
@@ -54,12 +53,6 @@ struct work {
     size_t length;
     double done, total;
 };
-
-static double measure_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static enum qkv_status measure_tell(struct work *w, const char *what) {
     const struct qkv_compare_listener *l = w->listener;
@@ -194,9 +187,9 @@ static enum qkv_status measure_decode(struct work *w, struct subject *s, size_t 
 static enum qkv_status take_turn(struct work *w, struct subject *s, size_t past, size_t tokens, bool prompt,
                                  double *seconds) {
     qkv_session_truncate(s->session, past);
-    double began = measure_now();
+    double began = qkv_clock();
     enum qkv_status status = prompt ? measure_append(w, s, tokens) : measure_decode(w, s, tokens);
-    *seconds = measure_now() - began;
+    *seconds = qkv_clock() - began;
     return status;
 }
 

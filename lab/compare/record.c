@@ -141,7 +141,7 @@ static enum qkv_status check_free(struct qkv_comparison *c, bool force) {
 }
 
 enum qkv_status qkv_comparison_record(struct qkv_comparison *c, const struct qkv_compare_options *options) {
-    struct qkv_json json = {.ctx = c->ctx};
+    struct qkv_json json = {.ctx = c->ctx, .style = QKV_JSON_SCRIPT};
     char *path = qkv_join_path(c->ctx, c->folder, RECORD_FILE);
     put_all(&json, c, options);
     enum qkv_status status = path ? json.status : QKV_MEMORY;

@@ -137,7 +137,7 @@ void qkv_comparison_put(struct qkv_json *json, const struct qkv_comparison *c, b
 }
 
 enum qkv_status qkv_comparison_write_json(const struct qkv_comparison *c, const char *path) {
-    struct qkv_json json = {.ctx = c->ctx};
+    struct qkv_json json = {.ctx = c->ctx, .style = QKV_JSON_SCRIPT};
     qkv_comparison_put(&json, c, false);
     enum qkv_status status = json.status ? json.status : qkv_buffer_append(c->ctx, &json.text, "\n", 1);
     if (!status) status = qkv_write_file(c->ctx, path, json.text.data, json.text.size);

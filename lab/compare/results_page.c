@@ -7,7 +7,7 @@
 
 enum qkv_status qkv_comparison_write_page(const struct qkv_comparison *c, const char *path) {
     static const char *const scripts[] = {"chart.js", "compare.js", NULL};
-    struct qkv_json json = {.ctx = c->ctx};
+    struct qkv_json json = {.ctx = c->ctx, .style = QKV_JSON_SCRIPT};
     char title[256], summary[256];
     size_t n = strlen(c->folder);
     while (n > 1 && c->folder[n - 1] == '/') n--;

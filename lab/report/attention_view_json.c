@@ -153,11 +153,12 @@ enum qkv_status qkv_look_write_json(struct qkv_attention_view *look, const struc
     enum qkv_status status = qkv_look_check(look, selection);
     if (!status) status = qkv_replace_begin(look->ctx, path, &file);
     if (status) return status;
-    struct qkv_json json = {.ctx = look->ctx, .file = &file};
+    struct qkv_json json = {.ctx = look->ctx, .style = QKV_JSON_SCRIPT, .file = file.file, .name = path};
     status = put_all(look, selection, &json);
-    if (!status) status = qkv_replace_write(&file, json.text.data, json.text.size);
-    if (!status) status = qkv_replace_write(&file, "\n", 1);
-    qkv_buffer_free(&json.text);
+    qkv_json_line(&json, 0);
+    qkv_json_flush(&json);
+    if (!status) status = json.status;
+    qkv_json_free(&json);
     if (!status) return qkv_replace_commit(&file);
     qkv_replace_cancel(&file);
     return status;

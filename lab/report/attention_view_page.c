@@ -204,7 +204,7 @@ enum qkv_status qkv_look_write_page(struct qkv_attention_view *look, const struc
                                     const char *path) {
     QKV_CALL(look->ctx);
     static const char *const scripts[] = {"heat.js", "lines.js", "attend.js", NULL};
-    struct picture p = {.look = look, .selection = selection, .json = {.ctx = look->ctx}};
+    struct picture p = {.look = look, .selection = selection, .json = {.ctx = look->ctx, .style = QKV_JSON_SCRIPT}};
     char title[256], summary[256];
     size_t head_bytes;
     enum qkv_status status = qkv_look_check(look, selection);

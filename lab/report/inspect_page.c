@@ -62,7 +62,7 @@ static void put_all(struct qkv_json *json, struct qkv_inspection *const *list, c
 enum qkv_status qkv_inspections_write_json(struct qkv_context *ctx, struct qkv_inspection *const *inspections,
                                            const char *const *names, size_t count, const char *path) {
     QKV_CALL(ctx);
-    struct qkv_json json = {.ctx = ctx};
+    struct qkv_json json = {.ctx = ctx, .style = QKV_JSON_SCRIPT};
     put_all(&json, inspections, names, count);
     enum qkv_status status = json.status ? json.status : qkv_buffer_append(ctx, &json.text, "\n", 1);
     if (!status) status = qkv_write_file(ctx, path, json.text.data, json.text.size);
@@ -74,7 +74,7 @@ enum qkv_status qkv_inspections_write_page(struct qkv_context *ctx, struct qkv_i
                                            const char *const *names, size_t count, const char *path) {
     QKV_CALL(ctx);
     static const char *const scripts[] = {"chart.js", "inspect.js", NULL};
-    struct qkv_json json = {.ctx = ctx};
+    struct qkv_json json = {.ctx = ctx, .style = QKV_JSON_SCRIPT};
     char title[256];
     put_all(&json, inspections, names, count);
     if (count == 1)

@@ -1,44 +1,13 @@
 /* report: what is known about models and runs as HTML pages and JSON.
  *
  * Offers its callers what lab/report.h declares; the files of this room share what is declared here. A page is made
- * of three things: a skeleton with its assets (page.c; the files in assets, which the build turns into arrays), data as JSON
- * (json.c), and nothing else: what it shows is drawn in the browser from the data. */
+ * of three things: a skeleton with its assets (page.c; the files in assets, which the build turns into arrays), data as JSON,
+ * and nothing else: what it shows is drawn in the browser from the data. */
 #ifndef QKV_REPORT_ROOM_H
 #define QKV_REPORT_ROOM_H
 
 #include "base/base.h"
 #include "lab/report.h"
-
-/* ---- JSON (json.c) ---------------------------------------------------------------------------------------------------- */
-
-/* Written front to back; commas come by themselves. The first failure stays in `status` and makes the rest do nothing, so a
- * writer is checked once. With a file, what is written goes there whenever there is much of it. */
-struct qkv_json {
-    struct qkv_context *ctx;
-    struct qkv_buffer text;
-    struct qkv_replace *file; /* or NULL: all stays in text */
-    enum qkv_status status;
-    bool more; /* a value stands before the place where the next one comes */
-};
-void qkv_json_begin(struct qkv_json *json, char bracket); /* '{' or '[' */
-void qkv_json_end(struct qkv_json *json, char bracket);   /* '}' or ']' */
-void qkv_json_key(struct qkv_json *json, const char *key);
-/* Bytes that are no UTF-8 become U+FFFD. Everything that could end a <script> or a line of JavaScript is escaped: '<', '>',
- * '&', U+2028 and U+2029. NULL becomes null. */
-void qkv_json_string(struct qkv_json *json, const char *text, size_t size);
-void qkv_json_text(struct qkv_json *json, const char *text); /* zero-terminated */
-/* The shortest of `digits` that says it; null where it is not finite. */
-void qkv_json_number(struct qkv_json *json, double x, int digits);
-void qkv_json_integer(struct qkv_json *json, int64_t x);
-void qkv_json_bool(struct qkv_json *json, bool x);
-/* Bytes as base64 (RFC 4648) in a string. */
-void qkv_json_base64(struct qkv_json *json, const unsigned char *data, size_t size);
-/* A key and its value. */
-void qkv_json_put_text(struct qkv_json *json, const char *key, const char *text);
-void qkv_json_put_number(struct qkv_json *json, const char *key, double x, int digits);
-void qkv_json_put_integer(struct qkv_json *json, const char *key, int64_t x);
-/* The length of the UTF-8 character at the front of size > 0 bytes; 0 if there is none. */
-size_t qkv_utf8_length(const char *text, size_t size);
 
 /* ---- pages (page.c) ------------------------------------------------------------------------------------------------------ */
 

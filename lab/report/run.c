@@ -62,17 +62,6 @@ static enum qkv_status read_lines(struct qkv_run *run, const char *name, take_li
     return status;
 }
 
-/* Makes room for one more item of a growing array. */
-static bool run_grow(struct qkv_context *ctx, void **items, size_t count, size_t *capacity, size_t size) {
-    if (count < *capacity) return true;
-    size_t wanted = *capacity ? 2 * *capacity : 256;
-    void *grown = qkv_reallocate(ctx, *items, wanted, size);
-    if (!grown) return false;
-    *items = grown;
-    *capacity = wanted;
-    return true;
-}
-
 static double run_number(const json_t *line, const char *key) {
     const json_t *value = json_object_get(line, key);
     double x = json_is_number(value) ? json_number_value(value) : NAN;
@@ -86,14 +75,13 @@ static int64_t step_of(const json_t *line) {
 
 static enum qkv_status take_step(struct qkv_run *run, const json_t *line) {
     int64_t step = step_of(line);
-    void *items = run->steps;
     if (!step || (run->count && step <= run->steps[run->count - 1].step)) {
         run->damaged++;
         return QKV_OK;
     }
-    bool room = run_grow(run->ctx, &items, run->count, &run->capacity, sizeof *run->steps);
-    run->steps = items;
-    if (!room) return QKV_MEMORY;
+    struct qkv_run_step *steps = qkv_list_room(run->ctx, run->steps, &run->capacity, run->count, 1, sizeof *steps);
+    if (!steps) return QKV_MEMORY;
+    run->steps = steps;
     run->steps[run->count++] = (struct qkv_run_step){.step = step,
                                                      .seconds = run_number(line, "seconds"),
                                                      .loss = run_number(line, "loss"),
@@ -110,7 +98,6 @@ static enum qkv_status take_step(struct qkv_run *run, const json_t *line) {
 static enum qkv_status take_sample(struct qkv_run *run, const json_t *line) {
     int64_t step = step_of(line);
     const json_t *text = json_object_get(line, "text");
-    void *items = run->samples;
     if (!step || !json_is_string(text)) return QKV_OK;
     while (run->sample_count && run->samples[run->sample_count - 1].step >= step)
         free(run->samples[--run->sample_count].text);
@@ -118,9 +105,11 @@ static enum qkv_status take_sample(struct qkv_run *run, const json_t *line) {
         free(run->samples[0].text);
         memmove(run->samples, run->samples + 1, --run->sample_count * sizeof *run->samples);
     }
-    bool room = run_grow(run->ctx, &items, run->sample_count, &run->sample_capacity, sizeof *run->samples);
-    run->samples = items;
-    char *copy = room ? qkv_copy_bytes(run->ctx, json_string_value(text), json_string_length(text)) : NULL;
+    struct qkv_run_sample *samples =
+        qkv_list_room(run->ctx, run->samples, &run->sample_capacity, run->sample_count, 1, sizeof *samples);
+    if (!samples) return QKV_MEMORY;
+    run->samples = samples;
+    char *copy = qkv_copy_bytes(run->ctx, json_string_value(text), json_string_length(text));
     if (!copy) return QKV_MEMORY;
     run->samples[run->sample_count++] = (struct qkv_run_sample){step, copy, json_string_length(text)};
     return QKV_OK;

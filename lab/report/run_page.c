@@ -206,7 +206,7 @@ enum qkv_status qkv_runs_write_page(struct qkv_context *ctx, struct qkv_run *con
                                     const char *path) {
     QKV_CALL(ctx);
     static const char *const scripts[] = {"chart.js", "report.js", NULL};
-    struct qkv_json json = {.ctx = ctx};
+    struct qkv_json json = {.ctx = ctx, .style = QKV_JSON_SCRIPT};
     char title[256], summary[96];
     if (!count) return qkv_fail(ctx, QKV_ARGUMENT, "there is no run to report on; name the folder of one");
     qkv_json_begin(&json, '{');

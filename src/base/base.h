@@ -80,20 +80,21 @@ void *qkv_reallocate(struct qkv_context *ctx, void *block, size_t count, size_t 
 char *qkv_copy_string(struct qkv_context *ctx, const char *s);
 char *qkv_copy_bytes(struct qkv_context *ctx, const void *s, size_t n);
 
-/* A growable byte buffer. Start it with {0}; data is kept zero-terminated one past size once anything was appended. */
-struct qkv_buffer {
-    char *data;
-    size_t size, capacity;
-};
+/* A growable byte buffer (struct qkv_buffer of qkv/support.h). Start it with {0}; data is kept zero-terminated one past size once
+ * anything was appended. */
 enum qkv_status qkv_buffer_append(struct qkv_context *ctx, struct qkv_buffer *b, const void *data, size_t n);
 enum qkv_status qkv_buffer_print(struct qkv_context *ctx, struct qkv_buffer *b, const char *format, ...)
     QKV_PRINTF(3, 4);
 void qkv_buffer_free(struct qkv_buffer *b);
 
+/* Room for `more` items of `size` bytes behind the first `count` of a growing list: the block itself, where its capacity is enough,
+ * or a larger one, whose capacity has at least doubled. NULL with the sentence recorded: the list is as it was. */
+void *qkv_list_room(struct qkv_context *ctx, void *items, size_t *capacity, size_t count, size_t more, size_t size);
+
 /* A growable list of texts that it owns (texts.c). Start it with {0}; adding copies. */
 struct qkv_texts {
     char **items;
-    size_t count;
+    size_t count, capacity;
 };
 enum qkv_status qkv_texts_add(struct qkv_context *ctx, struct qkv_texts *list, const char *format, ...)
     QKV_PRINTF(3, 4);
@@ -190,15 +191,17 @@ double qkv_random_uniform(struct qkv_random *random);                 /* [0, 1) 
 double qkv_random_normal(struct qkv_random *random);                  /* mean 0, deviation 1 (Box–Muller) */
 uint64_t qkv_random_below(struct qkv_random *random, uint64_t bound); /* uniform in [0, bound), without bias */
 
-/* Seconds of a clock that only goes forward (clock.c). */
-double qkv_clock(void);
-
 /* ---- numbers as text (real.c) -------------------------------------------------------------------------------
  * The shortest decimal that reads back as x, with a point in every locale; returns `text`. */
 #define QKV_REAL_TEXT 40
 const char *qkv_real_text(char text[QKV_REAL_TEXT], double x);
 /* Reads a finite number written in full, with a point in every locale. */
 bool qkv_real_parse(const char *text, double *x);
+
+/* ---- how far apart two names are (edit.c; qkv_edit_distance and qkv_closest_name are public) ----------------------
+ * The edits that make one of the other, where '-' and '_' are one character and two neighbours may be swapped; SIZE_MAX where one is longer than any of
+ * ours. */
+size_t qkv_name_distance(const char *a, const char *b);
 
 /* ---- files (file.c, replace.c) -------------------------------------------------------------------------------
  * Reading copies bytes into memory, so a file that another program shortens meanwhile gives a sentence and no signal; only

@@ -1,8 +1,10 @@
-/* memory: checked products and sums of sizes, heap blocks that record why there was none, and a growable byte buffer. */
+/* memory: checked products and sums of sizes, heap blocks that record why there was none, growing lists, and a growable byte buffer. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
+
+enum { LIST_START = 8 }; /* items that a list has room for at first */
 
 bool qkv_multiply(size_t a, size_t b, size_t *out) {
     bool fits = a == 0 || b <= SIZE_MAX / a;
@@ -49,20 +51,27 @@ char *qkv_copy_bytes(struct qkv_context *ctx, const void *s, size_t n) {
     return copy;
 }
 
+void *qkv_list_room(struct qkv_context *ctx, void *items, size_t *capacity, size_t count, size_t more, size_t size) {
+    size_t need, wanted;
+    if (!qkv_add_size(count, more, &need)) {
+        qkv_fail_memory(ctx, SIZE_MAX, "a list");
+        return NULL;
+    }
+    if (items && need <= *capacity) return items;
+    if (!qkv_multiply(*capacity, 2, &wanted) || wanted < need) wanted = need;
+    if (wanted < LIST_START) wanted = LIST_START;
+    void *grown = qkv_reallocate(ctx, items, wanted, size);
+    if (grown) *capacity = wanted;
+    return grown;
+}
+
 /* Makes room for n more bytes and the terminating zero, at least doubling so that n appends cost O(n). */
 static enum qkv_status buffer_reserve(struct qkv_context *ctx, struct qkv_buffer *b, size_t n) {
-    size_t need;
-    if (!qkv_add_size(b->size, n, &need) || !qkv_add_size(need, 1, &need)) {
-        return qkv_fail_memory(ctx, SIZE_MAX, "a buffer");
-    }
-    if (need <= b->capacity) return QKV_OK;
-    size_t capacity = b->capacity < 32 ? 64 : b->capacity;
-    while (capacity < need && capacity <= SIZE_MAX / 2) capacity *= 2;
-    if (capacity < need) capacity = need;
-    char *data = qkv_reallocate(ctx, b->data, capacity, 1);
+    size_t more;
+    if (!qkv_add_size(n, 1, &more)) return qkv_fail_memory(ctx, SIZE_MAX, "a buffer");
+    char *data = qkv_list_room(ctx, b->data, &b->capacity, b->size, more, 1);
     if (!data) return QKV_MEMORY;
     b->data = data;
-    b->capacity = capacity;
     return QKV_OK;
 }
 

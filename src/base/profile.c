@@ -2,16 +2,9 @@
 #include "base/profile.h"
 
 #include <string.h>
-#include <time.h>
-
-static double profile_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 void qkv_profile_start(struct qkv_profile *profile) {
-    profile->latest = profile_now();
+    profile->latest = qkv_clock();
 }
 
 static struct qkv_profile_row *profile_find(struct qkv_profile *p, const char *name,
@@ -30,7 +23,7 @@ void qkv_profile_lap(struct qkv_context *ctx, const char *name, enum qkv_profile
                      double bytes) {
     struct qkv_profile *p = ctx->profile;
     if (!p || ctx->dry) return;
-    double time = profile_now();
+    double time = qkv_clock();
     struct qkv_profile_row *row = profile_find(p, name, direction);
     row->calls++;
     row->seconds += time - p->latest;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/utf8.h"
 
 #ifndef QKV_VERSION
 #error "define QKV_VERSION as the version text, as CMakeLists.txt does"
@@ -58,9 +59,7 @@ static void make_printable(char *s) {
 
 /* A sentence that was cut ends with three dots, not within a UTF-8 character. */
 static void mark_as_cut(char *s, size_t capacity) {
-    size_t end = capacity - 4;
-    while (end > 0 && ((unsigned char)s[end] & 0xc0) == 0x80) end--;
-    memcpy(s + end, "...", 4);
+    memcpy(s + qkv_utf8_cut(s, capacity - 4), "...", 4);
 }
 
 /* Writes at `start` of the sentence. Formats aside first, as the arguments may point into the old sentence. */

@@ -10,7 +10,7 @@ enum qkv_status qkv_texts_print(struct qkv_context *ctx, struct qkv_texts *list,
     int n = vsnprintf(NULL, 0, format, again);
     va_end(again);
     if (n < 0) return qkv_fail(ctx, QKV_ARGUMENT, "a text cannot be written: it is too long, or no text");
-    char **grown = qkv_reallocate(ctx, list->items, list->count + 1, sizeof *grown);
+    char **grown = qkv_list_room(ctx, list->items, &list->capacity, list->count, 1, sizeof *grown);
     if (!grown) return QKV_MEMORY;
     list->items = grown;
     grown[list->count] = qkv_allocate(ctx, (size_t)n + 1, 1);

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct generation {
     struct qkv_context *ctx;
@@ -16,12 +15,6 @@ struct generation {
     struct qkv_text_stream stream;
     struct qkv_generate_report report;
 };
-
-static double generate_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static enum qkv_status generate_check(struct qkv_model *model, const struct qkv_generate_options *o) {
     struct qkv_context *ctx = qkv_model_context(model);
@@ -43,13 +36,9 @@ static enum qkv_status generate_check(struct qkv_model *model, const struct qkv_
 /* ---- ids ------------------------------------------------------------------------------------------------------------ */
 
 static enum qkv_status add_id(struct generation *g, int32_t id) {
-    if (g->count == g->capacity) {
-        size_t capacity = g->capacity < 64 ? 128 : g->capacity * 2;
-        int32_t *ids = qkv_reallocate(g->ctx, g->ids, capacity, sizeof *ids);
-        if (!ids) return QKV_MEMORY;
-        g->ids = ids;
-        g->capacity = capacity;
-    }
+    int32_t *ids = qkv_list_room(g->ctx, g->ids, &g->capacity, g->count, 1, sizeof *ids);
+    if (!ids) return QKV_MEMORY;
+    g->ids = ids;
     g->ids[g->count++] = id;
     return QKV_OK;
 }
@@ -121,14 +110,14 @@ static enum qkv_status make_tokens(struct generation *g) {
 }
 
 static enum qkv_status generate_all(struct generation *g, struct qkv_model *model, const char *prompt, size_t size) {
-    double start = generate_now();
+    double start = qkv_clock();
     enum qkv_status status = read_prompt(g, prompt, size);
     if (!status) status = qkv_session_create(model, 0, &g->session);
     if (!status) status = run_prompt(g);
-    double middle = generate_now();
+    double middle = qkv_clock();
     if (!status) status = make_tokens(g);
     g->report.prompt_seconds = middle - start;
-    g->report.seconds = generate_now() - middle;
+    g->report.seconds = qkv_clock() - middle;
     return status;
 }
 

@@ -27,7 +27,5 @@ enum qkv_status qkv_text_stream_put(struct qkv_text_stream *stream, const char *
 /* The text has ended: gives out all that was held back. */
 enum qkv_status qkv_text_stream_end(struct qkv_text_stream *stream);
 void qkv_text_stream_free(struct qkv_text_stream *stream);
-/* The largest n <= size such that text[0, n) ends with a whole character, or a byte that is part of none. */
-size_t qkv_utf8_whole(const char *text, size_t size);
 
 #endif

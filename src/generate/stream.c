@@ -4,31 +4,7 @@
 
 #include <string.h>
 
-/* The length of the character that starts at s, given its first byte; *low and *high bound its second. 0: none starts so. */
-static size_t character_size(unsigned char first, unsigned char *low, unsigned char *high) {
-    *low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
-    *high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
-    if (first < 0x80) return 1;
-    if (first >= 0xc2 && first <= 0xdf) return 2;
-    if (first >= 0xe0 && first <= 0xef) return 3;
-    if (first >= 0xf0 && first <= 0xf4) return 4;
-    return 0;
-}
-
-/* Whether text[0, n) is the beginning of a character, and not all of it. */
-static bool is_beginning(const unsigned char *text, size_t n) {
-    unsigned char low, high;
-    size_t size = character_size(text[0], &low, &high);
-    if (n >= size || (n > 1 && (text[1] < low || text[1] > high))) return false;
-    return n < 3 || (text[2] & 0xc0) == 0x80;
-}
-
-/* Only the last three bytes can be a beginning, and of the possible ones the first wins: the others lie within it. */
-size_t qkv_utf8_whole(const char *text, size_t size) {
-    for (size_t n = size < 3 ? size : 3; n > 0; n--)
-        if (is_beginning((const unsigned char *)text + size - n, n)) return size - n;
-    return size;
-}
+#include "base/utf8.h"
 
 /* Whether a stop text ends at held[0, end); *start is where the longest one begins. */
 static bool find_stop(const struct qkv_text_stream *s, size_t end, size_t *start) {
@@ -73,7 +49,8 @@ enum qkv_status qkv_text_stream_put(struct qkv_text_stream *s, const char *text,
         s->held.size = start;
         return give_out(s, start);
     }
-    return give_out(s, qkv_utf8_whole(s->held.data, find_beginning(s)));
+    size_t n = find_beginning(s);
+    return give_out(s, n - qkv_utf8_tail(s->held.data, n));
 }
 
 enum qkv_status qkv_text_stream_end(struct qkv_text_stream *s) {

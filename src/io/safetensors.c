@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/json_load.h"
+#include "base/utf8.h"
 #include "io/io.h"
 #include "io/safetensors.h"
 
@@ -84,11 +85,7 @@ bool qkv_array_bytes(const struct qkv_array *array, size_t *bytes) {
 }
 
 int qkv_shown_length(const char *name) {
-    size_t n = strnlen(name, QKV_SHOWN_MOST);
-    if (name[n]) {
-        while (n > 0 && ((unsigned char)name[n] & 0xc0) == 0x80) n--;
-    }
-    return (int)n;
+    return (int)qkv_utf8_cut(name, strnlen(name, QKV_SHOWN_MOST));
 }
 
 /* ---- header ------------------------------------------------------------------------------------------------------------ */

@@ -3,10 +3,10 @@
  * The header is padded so that the data starts at a multiple of 64, and larger elements come first (arrays with elements
  * of one size keep their order). As gaps are not allowed, this is what aligns every array to its elements in a mapping:
  * before it lie only multiples of its own element size. */
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "io/io.h"
 #include "io/safetensors.h"
 
@@ -28,24 +28,12 @@ static int compare_texts(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The JSON text of a string, quoted. NULL for what is not UTF-8 (or without memory); free() it. */
-static char *safetensors_write_quote(const char *s) {
-    json_t *value = json_string(s);
-    char *text = value ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
-    json_decref(value);
-    return text;
-}
-
-static enum qkv_status append_quoted(struct qkv_context *ctx, struct qkv_buffer *header, const char *path,
-                                     const char *s) {
-    char *text = safetensors_write_quote(s);
-    if (!text) {
-        return qkv_fail(ctx, QKV_ARGUMENT, "%s: \"%.*s\" cannot be written: it is not valid UTF-8", path,
-                        qkv_shown_length(s), s);
-    }
-    enum qkv_status status = qkv_buffer_append(ctx, header, text, strlen(text));
-    free(text);
-    return status;
+/* A text of the header, as a key or as a value, must be UTF-8. */
+static const char *header_text(struct qkv_json *header, const char *path, const char *s) {
+    if (!header->status && qkv_utf8_valid(s, strlen(s)) < strlen(s))
+        header->status = qkv_fail(header->ctx, QKV_ARGUMENT, "%s: \"%.*s\" cannot be written: it is not valid UTF-8",
+                                  path, qkv_shown_length(s), s);
+    return s;
 }
 
 /* ---- checks -------------------------------------------------------------------------------------------------------- */
@@ -107,46 +95,51 @@ static enum qkv_status check_names(struct qkv_context *ctx, const char *path, co
 
 /* ---- header ----------------------------------------------------------------------------------------------------------- */
 
-static enum qkv_status append_metadata(struct qkv_context *ctx, struct qkv_buffer *header, const char *path,
-                                       const char *const *metadata, size_t metadata_count) {
-    if (metadata_count == 0) return QKV_OK;
-    enum qkv_status status = qkv_buffer_print(ctx, header, "\"%s\":{", QKV_TENSORS_METADATA);
-    for (size_t i = 0; i < metadata_count && !status; i++) {
-        if (i) status = qkv_buffer_append(ctx, header, ",", 1);
-        if (!status) status = append_quoted(ctx, header, path, metadata[2 * i]);
-        if (!status) status = qkv_buffer_append(ctx, header, ":", 1);
-        if (!status) status = append_quoted(ctx, header, path, metadata[2 * i + 1]);
-    }
-    return status ? status : qkv_buffer_append(ctx, header, "}", 1);
+static void append_metadata(struct qkv_json *header, const char *path, const char *const *metadata,
+                            size_t metadata_count) {
+    qkv_json_key(header, QKV_TENSORS_METADATA);
+    qkv_json_begin(header, '{');
+    for (size_t i = 0; i < metadata_count; i++)
+        qkv_json_put_text(header, header_text(header, path, metadata[2 * i]),
+                          header_text(header, path, metadata[2 * i + 1]));
+    qkv_json_end(header, '}');
 }
 
-static enum qkv_status append_tensor(struct qkv_context *ctx, struct qkv_buffer *header, const char *path,
-                                     const struct qkv_array *array, size_t begin, size_t end) {
-    enum qkv_status status = append_quoted(ctx, header, path, array->name);
-    if (!status) status = qkv_buffer_print(ctx, header, ":{\"dtype\":\"%s\",\"shape\":[", qkv_dtype_name(array->dtype));
-    for (int i = 0; i < array->rank && !status; i++) {
-        status = qkv_buffer_print(ctx, header, i ? ",%zu" : "%zu", array->shape[i]);
-    }
-    return status ? status : qkv_buffer_print(ctx, header, "],\"data_offsets\":[%zu,%zu]}", begin, end);
+static void append_tensor(struct qkv_json *header, const char *path, const struct qkv_array *array, size_t begin,
+                          size_t end) {
+    qkv_json_key(header, header_text(header, path, array->name));
+    qkv_json_begin(header, '{');
+    qkv_json_put_text(header, "dtype", qkv_dtype_name(array->dtype));
+    qkv_json_key(header, "shape");
+    qkv_json_begin(header, '[');
+    for (int i = 0; i < array->rank; i++) qkv_json_count(header, array->shape[i]);
+    qkv_json_end(header, ']');
+    qkv_json_key(header, "data_offsets");
+    qkv_json_begin(header, '[');
+    qkv_json_count(header, begin);
+    qkv_json_count(header, end);
+    qkv_json_end(header, ']');
+    qkv_json_end(header, '}');
 }
 
 /* The first 8 bytes and the padded JSON. */
-static enum qkv_status build_header(struct qkv_context *ctx, struct qkv_buffer *header, const char *path,
+static enum qkv_status build_header(struct qkv_context *ctx, struct qkv_json *json, const char *path,
                                     const struct entry *entries, size_t count, const char *const *metadata,
                                     size_t metadata_count) {
     uint64_t size = 0;
     size_t begin = 0, end;
-    enum qkv_status status = qkv_buffer_append(ctx, header, &size, sizeof size);
-    if (!status) status = qkv_buffer_append(ctx, header, "{", 1);
-    if (!status) status = append_metadata(ctx, header, path, metadata, metadata_count);
-    for (size_t i = 0; i < count && !status; i++, begin = end) {
+    struct qkv_buffer *header = &json->text;
+    json->status = qkv_buffer_append(ctx, header, &size, sizeof size);
+    qkv_json_begin(json, '{');
+    if (metadata_count) append_metadata(json, path, metadata, metadata_count);
+    for (size_t i = 0; i < count; i++, begin = end) {
         if (!qkv_add_size(begin, entries[i].array->bytes, &end)) {
             return qkv_fail(ctx, QKV_ARGUMENT, "%s: the tensors together are larger than any file", path);
         }
-        if (i || metadata_count) status = qkv_buffer_append(ctx, header, ",", 1);
-        if (!status) status = append_tensor(ctx, header, path, entries[i].array, begin, end);
+        append_tensor(json, path, entries[i].array, begin, end);
     }
-    if (!status) status = qkv_buffer_append(ctx, header, "}", 1);
+    qkv_json_end(json, '}');
+    enum qkv_status status = json->status;
     while (!status && header->size % DATA_ALIGNMENT) status = qkv_buffer_append(ctx, header, " ", 1);
     if (status) return status;
     size = header->size - sizeof size;
@@ -186,10 +179,10 @@ enum qkv_status qkv_tensors_write(struct qkv_context *ctx, const char *path, con
     if (!entries) return QKV_MEMORY;
     for (size_t i = 0; i < count; i++) entries[i] = (struct entry){&arrays[i], i};
     qsort(entries, count, sizeof *entries, compare_order);
-    struct qkv_buffer header = {0};
+    struct qkv_json header = {.ctx = ctx};
     status = build_header(ctx, &header, path, entries, count, metadata, metadata_count);
-    if (!status) status = write_parts(ctx, path, &header, entries, count);
-    qkv_buffer_free(&header);
+    if (!status) status = write_parts(ctx, path, &header.text, entries, count);
+    qkv_json_free(&header);
     free(entries);
     return status;
 }

@@ -1,14 +1,6 @@
 /* peak: the most floating-point operations a second, and the most bytes read a second, that this machine gives a context:
  * the yardsticks of every share of the peak that is reported. */
-#include <time.h>
-
 #include "kernel/isa/bf16.h"
-
-static double seconds_now(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 enum { PIECES_A_THREAD = 8, ROUNDS = 3 };
 
@@ -28,18 +20,18 @@ static double peak_measure(struct qkv_context *ctx, double (*kernel)(size_t)) {
     struct peak peak = {kernel, 1000};
     double seconds, flops = 0;
     for (;;) { /* how many iterations take about a millisecond */
-        double start = seconds_now();
+        double start = qkv_clock();
         flops = kernel(peak.iterations);
-        seconds = seconds_now() - start;
+        seconds = qkv_clock() - start;
         if (seconds >= 5e-4) break;
         peak.iterations *= 2;
     }
     double best = 0;
     const size_t count = (size_t)ctx->threads * PIECES_A_THREAD;
     for (int round = 0; round < ROUNDS; round++) {
-        double start = seconds_now();
+        double start = qkv_clock();
         qkv_parallel(&measured, count, peak_item, &peak);
-        seconds = seconds_now() - start;
+        seconds = qkv_clock() - start;
         double rate = flops * (double)count / seconds;
         if (rate > best) best = rate;
     }
@@ -92,9 +84,9 @@ double qkv_measure_bandwidth(struct qkv_context *ctx) {
     double best = 0;
     if (reading.data) qkv_parallel_range(&measured, count, READ_PIECE, fill_item, &reading);
     for (int round = 0; reading.data && round < READ_ROUNDS; round++) {
-        double start = seconds_now();
+        double start = qkv_clock();
         qkv_parallel_range(&measured, count, READ_PIECE, read_item, &reading);
-        double rate = (double)bytes / (seconds_now() - start);
+        double rate = (double)bytes / (qkv_clock() - start);
         if (rate > best) best = rate;
     }
     qkv_arena_free(&arena);

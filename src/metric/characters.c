@@ -7,18 +7,11 @@
 
 enum qkv_status qkv_characters_append(struct qkv_context *ctx, struct qkv_characters *c, const uint32_t *codes,
                                       size_t count) {
-    size_t need;
-    if (!qkv_add_size(c->count, count, &need)) return qkv_fail_memory(ctx, SIZE_MAX, "characters");
-    if (need > c->capacity) {
-        size_t capacity = c->capacity > SIZE_MAX / 2 || 2 * c->capacity < need ? need : 2 * c->capacity;
-        if (capacity < 64) capacity = 64;
-        uint32_t *grown = qkv_reallocate(ctx, c->at, capacity, sizeof *grown);
-        if (!grown) return QKV_MEMORY;
-        c->at = grown;
-        c->capacity = capacity;
-    }
+    uint32_t *grown = qkv_list_room(ctx, c->at, &c->capacity, c->count, count, sizeof *grown);
+    if (!grown) return QKV_MEMORY;
+    c->at = grown;
     if (count) memcpy(c->at + c->count, codes, count * sizeof *codes);
-    c->count = need;
+    c->count += count;
     return QKV_OK;
 }
 

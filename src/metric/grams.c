@@ -12,13 +12,9 @@ static enum qkv_status grams_add(struct qkv_context *ctx, struct qkv_grams *g, c
     struct qkv_string *key = qkv_strings_add(ctx, &g->keys, (const char *)units, n * sizeof *units);
     if (!key) return QKV_MEMORY;
     size_t i = (size_t)(key - g->keys.entries);
-    if (i >= g->capacity) {
-        size_t capacity = g->capacity ? 2 * g->capacity : 64;
-        struct qkv_gram *list = qkv_reallocate(ctx, g->list, capacity, sizeof *list);
-        if (!list) return QKV_MEMORY;
-        g->list = list;
-        g->capacity = capacity;
-    }
+    struct qkv_gram *list = qkv_list_room(ctx, g->list, &g->capacity, i, 1, sizeof *list);
+    if (!list) return QKV_MEMORY;
+    g->list = list;
     if (key->value == 0) g->list[i] = (struct qkv_gram){0};
     key->value = 1;
     g->list[i].own++;

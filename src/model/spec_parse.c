@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/json_load.h"
+#include "base/utf8.h"
 
 enum { FILE_BYTES = 1 << 20, NAME_BYTES = 64, RANGE_BYTES = 256, KNOWN_BYTES = 512, SETTING_PARTS = 8 };
 
@@ -55,8 +56,7 @@ static enum qkv_status spec_parse_fail(const struct reader *r, const char *path,
 static void copy_name(char out[NAME_BYTES], const char *text) {
     size_t n = strlen(text);
     bool cut = n >= NAME_BYTES;
-    if (cut) n = NAME_BYTES - 4;
-    while (cut && n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80) n--;
+    if (cut) n = qkv_utf8_cut(text, NAME_BYTES - 4);
     memcpy(out, text, n);
     memcpy(out + n, cut ? "..." : "", cut ? 4 : 1);
 }
@@ -87,27 +87,6 @@ static enum qkv_status fail_value(const struct reader *r, const struct qkv_key *
 
 /* ---- unknown keys ---------------------------------------------------------------------------------------------- */
 
-static size_t spec_parse_smaller(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-
-/* Letters to insert, delete or replace to make b of a (Levenshtein 1966); texts longer than a name are never close. */
-static size_t edit_distance(const char *a, const char *b) {
-    size_t row[NAME_BYTES], n = strlen(b);
-    if (n >= NAME_BYTES || strlen(a) >= NAME_BYTES) return NAME_BYTES;
-    for (size_t j = 0; j <= n; j++) row[j] = j;
-    for (size_t i = 1; *a; i++, a++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= n; j++) {
-            size_t replaced = diagonal + (*a != b[j - 1]);
-            diagonal = row[j];
-            row[j] = spec_parse_smaller(replaced, spec_parse_smaller(row[j], row[j - 1]) + 1);
-        }
-    }
-    return row[n];
-}
-
 /* The path of a key of exactly this name anywhere in the table, the last one found: decoders come last. */
 static bool find_elsewhere(const struct qkv_key *keys, const char *prefix, const char *name, char path[QKV_KEY_PATH]) {
     bool found = false;
@@ -128,7 +107,7 @@ static enum qkv_status fail_unknown(const struct reader *r, const struct qkv_key
     for (const struct qkv_key *key = keys; key->name && used < sizeof known; key++) {
         int n = snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", key->name);
         used += n > 0 ? (size_t)n : 0;
-        size_t distance = edit_distance(name, key->name);
+        size_t distance = qkv_name_distance(name, key->name);
         if (distance >= best || distance > strlen(name) / 2 + 1) continue;
         best = distance;
         snprintf(meant, sizeof meant, " did you mean %s?", key->name);

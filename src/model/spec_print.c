@@ -4,43 +4,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct writer {
-    struct qkv_context *ctx;
-    struct qkv_buffer *out;
-    int depth;
-};
-
-static enum qkv_status write_real(struct writer *w, double x) {
+static void write_real(struct qkv_json *json, double x) {
     char *text = qkv_key_real_text(x);
-    if (!text) return qkv_fail_memory(w->ctx, 64, "the text of a number");
-    enum qkv_status status = qkv_buffer_print(w->ctx, w->out, "%s", text);
+    if (text)
+        qkv_json_raw(json, text);
+    else if (!json->status)
+        json->status = qkv_fail_memory(json->ctx, 64, "the text of a number");
     free(text);
-    return status;
 }
 
-static enum qkv_status write_choice(struct writer *w, const char *text) {
+static void write_choice(struct qkv_json *json, const char *text) {
     bool bare = !strcmp(text, "true") || !strcmp(text, "false");
-    return qkv_buffer_print(w->ctx, w->out, bare ? "%s" : "\"%s\"", text);
+    (bare ? qkv_json_raw : qkv_json_text)(json, text);
 }
 
-static enum qkv_status write_value(struct writer *w, const struct qkv_key *key, const struct qkv_place *place) {
-    if (key->type == QKV_KEY_CONSTANT) return qkv_buffer_print(w->ctx, w->out, "%s", key->text);
-    double x = qkv_key_get(key, place);
-    if (x == 0 && key->flags & QKV_KEY_NULL) return qkv_buffer_print(w->ctx, w->out, "null");
-    switch (key->type) {
-    case QKV_KEY_REAL:
-        return write_real(w, x);
-    case QKV_KEY_FLAG:
-        return qkv_buffer_print(w->ctx, w->out, x != 0 ? "true" : "false");
-    case QKV_KEY_CHOICE:
-        return write_choice(w, key->choices[(size_t)x]);
-    default:
-        return qkv_buffer_print(w->ctx, w->out, "%.0f", x);
-    }
-}
-
-static enum qkv_status write_line(struct writer *w, bool first) {
-    return qkv_buffer_print(w->ctx, w->out, "%s\n%*s", first ? "" : ",", 4 * w->depth, "");
+static void write_value(struct qkv_json *json, const struct qkv_key *key, const struct qkv_place *place) {
+    double x = key->type == QKV_KEY_CONSTANT ? 0 : qkv_key_get(key, place);
+    if (key->type == QKV_KEY_CONSTANT)
+        qkv_json_raw(json, key->text);
+    else if (x == 0 && key->flags & QKV_KEY_NULL)
+        qkv_json_text(json, NULL);
+    else if (key->type == QKV_KEY_REAL)
+        write_real(json, x);
+    else if (key->type == QKV_KEY_FLAG)
+        qkv_json_bool(json, x != 0);
+    else if (key->type == QKV_KEY_CHOICE)
+        write_choice(json, key->choices[(size_t)x]);
+    else
+        qkv_json_fixed(json, x, 0);
 }
 
 /* Keys that mean nothing here are left out, but an absent stack is said to be null. */
@@ -51,42 +42,38 @@ static bool spec_print_shown(const struct qkv_key *key, const struct qkv_place *
     return !(key->flags & QKV_KEY_LATE) || qkv_key_get(key, place) != 0;
 }
 
-static enum qkv_status write_object(struct writer *w, const struct qkv_key *keys, const struct qkv_place *place) {
-    enum qkv_status status = qkv_buffer_print(w->ctx, w->out, "{");
-    bool first = true;
-    w->depth++;
-    for (const struct qkv_key *key = keys; key->name && !status; key++) {
+static void write_object(struct qkv_json *json, const struct qkv_key *keys, const struct qkv_place *place, int depth) {
+    qkv_json_begin(json, '{');
+    for (const struct qkv_key *key = keys; key->name; key++) {
         if (!spec_print_shown(key, place)) continue;
-        status = write_line(w, first);
-        first = false;
-        if (!status) status = qkv_buffer_print(w->ctx, w->out, "\"%s\": ", key->name);
-        if (status) break;
         struct qkv_place in = qkv_key_enter(place, key);
+        qkv_json_line(json, 4 * (depth + 1));
+        qkv_json_key(json, key->name);
         if (key->type != QKV_KEY_OBJECT)
-            status = write_value(w, key, place);
+            write_value(json, key, place);
         else if (!qkv_key_applies(key, place))
-            status = qkv_buffer_print(w->ctx, w->out, "null");
+            qkv_json_text(json, NULL);
         else
-            status = write_object(w, key->keys, &in);
+            write_object(json, key->keys, &in, depth + 1);
     }
-    w->depth--;
-    if (!status) status = qkv_buffer_print(w->ctx, w->out, "\n%*s}", 4 * w->depth, "");
-    return status;
+    qkv_json_line(json, 4 * depth);
+    qkv_json_end(json, '}');
 }
 
 enum qkv_status qkv_spec_print(struct qkv_context *ctx, const struct qkv_spec *spec, char **json) {
     QKV_CALL(ctx);
     struct qkv_spec copy = *spec; /* places can be written through */
-    struct qkv_buffer out = {0};
-    struct writer w = {.ctx = ctx, .out = &out};
+    struct qkv_json out = {.ctx = ctx, .style = QKV_JSON_SPACED};
     struct qkv_place place = qkv_spec_place(&copy);
     *json = NULL;
     enum qkv_status status = qkv_spec_check_as(ctx, spec, "spec", false);
-    if (!status) status = write_object(&w, qkv_spec_keys, &place);
-    if (!status) status = qkv_buffer_print(ctx, &out, "\n");
-    if (status)
-        qkv_buffer_free(&out);
+    if (status) return status;
+    write_object(&out, qkv_spec_keys, &place, 0);
+    qkv_json_line(&out, 0);
+    qkv_json_flush(&out);
+    if (out.status)
+        qkv_json_free(&out);
     else
-        *json = out.data;
-    return status;
+        *json = out.text.data;
+    return out.status;
 }

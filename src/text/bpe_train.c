@@ -54,13 +54,9 @@ static size_t pair_slot(const struct trainer *r, int32_t left, int32_t right) {
 }
 
 static enum qkv_status grow_pairs(struct trainer *r) {
-    if (r->pair_count == r->pair_capacity) {
-        size_t capacity = r->pair_capacity ? r->pair_capacity * 2 : 1024;
-        struct pair *pairs = qkv_reallocate(r->ctx, r->pairs, capacity, sizeof *pairs);
-        if (!pairs) return QKV_MEMORY;
-        r->pairs = pairs;
-        r->pair_capacity = capacity;
-    }
+    struct pair *pairs = qkv_list_room(r->ctx, r->pairs, &r->pair_capacity, r->pair_count, 1, sizeof *pairs);
+    if (!pairs) return QKV_MEMORY;
+    r->pairs = pairs;
     if (r->pair_count * 2 < r->slot_count) return QKV_OK;
     size_t count = r->slot_count ? r->slot_count * 2 : 4096;
     uint32_t *slots = qkv_allocate(r->ctx, count, sizeof *slots);
@@ -90,13 +86,9 @@ static struct pair *find_pair(struct trainer *r, int32_t left, int32_t right) {
 
 static enum qkv_status note_growth(struct trainer *r, struct pair *pair) {
     if (pair->grew) return QKV_OK;
-    if (r->grown_count == r->grown_capacity) {
-        size_t capacity = r->grown_capacity ? r->grown_capacity * 2 : 256;
-        uint32_t *grown = qkv_reallocate(r->ctx, r->grown, capacity, sizeof *grown);
-        if (!grown) return QKV_MEMORY;
-        r->grown = grown;
-        r->grown_capacity = capacity;
-    }
+    uint32_t *grown = qkv_list_room(r->ctx, r->grown, &r->grown_capacity, r->grown_count, 1, sizeof *grown);
+    if (!grown) return QKV_MEMORY;
+    r->grown = grown;
     pair->grew = true;
     r->grown[r->grown_count++] = (uint32_t)(pair - r->pairs);
     return QKV_OK;
@@ -106,13 +98,9 @@ static enum qkv_status note_growth(struct trainer *r, struct pair *pair) {
 static enum qkv_status count_pair(struct trainer *r, int32_t left, int32_t right, uint32_t place) {
     struct pair *pair = find_pair(r, left, right);
     if (!pair) return QKV_MEMORY;
-    if (pair->place_count == pair->place_capacity) {
-        size_t capacity = pair->place_capacity ? pair->place_capacity * 2 : 4;
-        uint32_t *places = qkv_reallocate(r->ctx, pair->places, capacity, sizeof *places);
-        if (!places) return QKV_MEMORY;
-        pair->places = places;
-        pair->place_capacity = capacity;
-    }
+    uint32_t *places = qkv_list_room(r->ctx, pair->places, &pair->place_capacity, pair->place_count, 1, sizeof *places);
+    if (!places) return QKV_MEMORY;
+    pair->places = places;
     if (pair->place_count > 0 && place <= pair->places[pair->place_count - 1]) pair->unsorted = true;
     pair->places[pair->place_count++] = place;
     pair->count += r->texts->entries[r->pieces[place]].value;
@@ -141,13 +129,9 @@ static bool comes_first(const struct trainer *r, struct entry a, struct entry b)
 }
 
 static enum qkv_status bpe_train_push(struct trainer *r, uint32_t pair) {
-    if (r->heap_count == r->heap_capacity) {
-        size_t capacity = r->heap_capacity ? r->heap_capacity * 2 : 1024;
-        struct entry *heap = qkv_reallocate(r->ctx, r->heap, capacity, sizeof *heap);
-        if (!heap) return QKV_MEMORY;
-        r->heap = heap;
-        r->heap_capacity = capacity;
-    }
+    struct entry *heap = qkv_list_room(r->ctx, r->heap, &r->heap_capacity, r->heap_count, 1, sizeof *heap);
+    if (!heap) return QKV_MEMORY;
+    r->heap = heap;
     struct entry entry = {r->pairs[pair].count, pair};
     size_t i = r->heap_count++;
     for (; i > 0 && comes_first(r, entry, r->heap[(i - 1) / 2]); i = (i - 1) / 2) r->heap[i] = r->heap[(i - 1) / 2];

@@ -36,13 +36,9 @@ struct cutter {
 /* ---- text between added tokens ----------------------------------------------------------------------------------- */
 
 static bool add_span(struct spans *spans, size_t begin, size_t end) {
-    if (spans->count == spans->capacity) {
-        size_t capacity = spans->capacity ? spans->capacity * 2 : 8;
-        struct span *at = qkv_reallocate(NULL, spans->at, capacity, sizeof *at);
-        if (!at) return false;
-        spans->at = at;
-        spans->capacity = capacity;
-    }
+    struct span *at = qkv_list_room(NULL, spans->at, &spans->capacity, spans->count, 1, sizeof *at);
+    if (!at) return false;
+    spans->at = at;
     spans->at[spans->count++] = (struct span){begin, end};
     return true;
 }

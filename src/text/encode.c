@@ -28,15 +28,9 @@ struct encoder {
 };
 
 static enum qkv_status encode_reserve(struct encoder *e, size_t more) {
-    size_t need;
-    if (!qkv_add_size(e->count, more, &need)) return qkv_fail_memory(e->ctx, SIZE_MAX, "the ids of a text");
-    if (need <= e->capacity) return QKV_OK;
-    size_t capacity = e->capacity + e->capacity / 2 + 64;
-    if (capacity < need) capacity = need;
-    int32_t *ids = qkv_reallocate(e->ctx, e->ids, capacity, sizeof *ids);
+    int32_t *ids = qkv_list_room(e->ctx, e->ids, &e->capacity, e->count, more, sizeof *ids);
     if (!ids) return QKV_MEMORY;
     e->ids = ids;
-    e->capacity = capacity;
     return QKV_OK;
 }
 

@@ -19,13 +19,9 @@ struct qkv_merge_step {
 
 enum qkv_status qkv_merges_add(struct qkv_context *ctx, struct qkv_merges *merges, int32_t left, int32_t right,
                                int32_t result) {
-    if (merges->count == merges->capacity) {
-        size_t capacity = merges->capacity ? merges->capacity * 2 : 256;
-        struct qkv_merge *list = qkv_reallocate(ctx, merges->list, capacity, sizeof *list);
-        if (!list) return QKV_MEMORY;
-        merges->list = list;
-        merges->capacity = capacity;
-    }
+    struct qkv_merge *list = qkv_list_room(ctx, merges->list, &merges->capacity, merges->count, 1, sizeof *list);
+    if (!list) return QKV_MEMORY;
+    merges->list = list;
     if (merges->count >= INT32_MAX) return qkv_fail(ctx, QKV_FORMAT, "more than %d merges", INT32_MAX);
     merges->list[merges->count++] = (struct qkv_merge){left, right, result};
     return QKV_OK;

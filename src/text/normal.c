@@ -58,13 +58,9 @@ static int by_class(const void *left, const void *right) {
 static enum qkv_status add_mark(struct qkv_context *ctx, struct marks *marks, uint32_t code) {
     if (marks->count >= UINT32_MAX)
         return qkv_fail(ctx, QKV_MEMORY, "NFC: a letter has more than %u marks", UINT32_MAX);
-    if (marks->count == marks->capacity) {
-        size_t capacity = marks->capacity ? marks->capacity * 2 : 256;
-        struct mark *at = qkv_reallocate(ctx, marks->at, capacity, sizeof *at);
-        if (!at) return QKV_MEMORY;
-        marks->at = at;
-        marks->capacity = capacity;
-    }
+    struct mark *at = qkv_list_room(ctx, marks->at, &marks->capacity, marks->count, 1, sizeof *at);
+    if (!at) return QKV_MEMORY;
+    marks->at = at;
     int class = utf8proc_get_property((utf8proc_int32_t)code)->combining_class;
     marks->at[marks->count] = (struct mark){code, (uint32_t)marks->count, class};
     marks->count++;
@@ -125,13 +121,9 @@ static enum qkv_status normalize_valid(struct qkv_context *ctx, const char *text
 }
 
 static enum qkv_status add_step(struct qkv_context *ctx, struct qkv_steps *steps, struct qkv_step step) {
-    if (steps->count == steps->capacity) {
-        size_t capacity = steps->capacity ? steps->capacity * 2 : 16;
-        struct qkv_step *at = qkv_reallocate(ctx, steps->at, capacity, sizeof *at);
-        if (!at) return QKV_MEMORY;
-        steps->at = at;
-        steps->capacity = capacity;
-    }
+    struct qkv_step *at = qkv_list_room(ctx, steps->at, &steps->capacity, steps->count, 1, sizeof *at);
+    if (!at) return QKV_MEMORY;
+    steps->at = at;
     steps->at[steps->count++] = step;
     return QKV_OK;
 }

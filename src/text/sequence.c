@@ -18,17 +18,11 @@ struct sequence {
 };
 
 static enum qkv_status sequence_append(struct qkv_context *ctx, struct sequence *s, const int32_t *ids, size_t n) {
-    size_t need;
-    if (!qkv_add_size(s->count, n, &need)) return qkv_fail_memory(ctx, SIZE_MAX, "the ids of a line");
-    if (need > s->capacity) {
-        size_t capacity = need + need / 2 + 2;
-        int32_t *grown = qkv_reallocate(ctx, s->ids, capacity, sizeof *grown);
-        if (!grown) return QKV_MEMORY;
-        s->ids = grown;
-        s->capacity = capacity;
-    }
+    int32_t *grown = qkv_list_room(ctx, s->ids, &s->capacity, s->count, n, sizeof *grown);
+    if (!grown) return QKV_MEMORY;
+    s->ids = grown;
     if (n) memcpy(s->ids + s->count, ids, n * sizeof *ids);
-    s->count = need;
+    s->count += n;
     return QKV_OK;
 }
 

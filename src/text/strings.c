@@ -53,13 +53,10 @@ static enum qkv_status strings_grow(struct qkv_context *ctx, struct qkv_strings 
         return qkv_fail(ctx, QKV_MEMORY, "text: more than %u distinct pieces; use a smaller text", UINT32_MAX - 1);
     }
     if (strings->count + strings->count / 2 >= strings->slot_count && grow_slots(ctx, strings)) return QKV_MEMORY;
-    if (strings->count == strings->capacity) {
-        size_t capacity = strings->capacity ? strings->capacity * 2 : 32;
-        struct qkv_string *entries = qkv_reallocate(ctx, strings->entries, capacity, sizeof *entries);
-        if (!entries) return QKV_MEMORY;
-        strings->entries = entries;
-        strings->capacity = capacity;
-    }
+    struct qkv_string *entries =
+        qkv_list_room(ctx, strings->entries, &strings->capacity, strings->count, 1, sizeof *entries);
+    if (!entries) return QKV_MEMORY;
+    strings->entries = entries;
     return QKV_OK;
 }
 

@@ -37,13 +37,9 @@ static enum qkv_status template_add_id(struct template_reader *r, int32_t id) {
     if (count == MAX_IDS)
         return qkv_fail(r->ctx, QKV_FORMAT, "%s: post_processor.single places more than %d tokens around a sequence",
                         r->name, MAX_IDS);
-    if (count == r->capacity) {
-        size_t capacity = r->capacity ? 2 * r->capacity : 4;
-        int32_t *ids = qkv_reallocate(r->ctx, around->ids, capacity, sizeof *ids);
-        if (!ids) return QKV_MEMORY;
-        around->ids = ids;
-        r->capacity = capacity;
-    }
+    int32_t *ids = qkv_list_room(r->ctx, around->ids, &r->capacity, count, 1, sizeof *ids);
+    if (!ids) return QKV_MEMORY;
+    around->ids = ids;
     around->ids[count] = id;
     if (around->whole)
         around->after++;

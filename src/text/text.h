@@ -21,6 +21,7 @@
 #define QKV_TEXT_H
 
 #include "base/base.h"
+#include "base/utf8.h"
 
 /* ---- bytes.c ------------------------------------------------------------------------------------------------- */
 
@@ -28,13 +29,6 @@
  * the other 68 bytes as U+0100 and up. Its inverse is -1 for a character that stands for no byte. */
 uint32_t qkv_byte_symbol(unsigned char byte);
 int qkv_symbol_byte(uint32_t code);
-
-/* Reads one character of strict UTF-8 (no surrogates, nothing overlong): its length 1..4, 0 if the bytes are not a
- * character, -1 if they may begin one but the text ends before it does. */
-int qkv_utf8_scan(const char *text, size_t size, uint32_t *code);
-size_t qkv_utf8_write(uint32_t code, char out[4]);
-size_t qkv_utf8_valid(const char *text, size_t size); /* length of the longest valid prefix */
-size_t qkv_utf8_tail(const char *text, size_t size);  /* bytes at the end that begin a character and do not end it */
 
 /* ---- strings.c ----------------------------------------------------------------------------------------------- */
 
@@ -243,6 +237,7 @@ enum qkv_status qkv_template_read(struct qkv_context *ctx, const char *name, con
 
 enum qkv_status qkv_tokenizer_parse(struct qkv_context *ctx, const char *json, size_t size, const char *name,
                                     struct qkv_tokenizer **out);
+/* tokenizer.json in a buffer that this begins; the caller frees it, also on failure. */
 enum qkv_status qkv_tokenizer_print(struct qkv_context *ctx, const struct qkv_tokenizer *t, struct qkv_buffer *out);
 
 #endif

@@ -24,14 +24,9 @@ void qkv_tokenizer_free(struct qkv_tokenizer *t) {
 
 static enum qkv_status reserve_tokens(struct qkv_context *ctx, struct qkv_tokenizer *t, size_t count) {
     if (count > INT32_MAX) return qkv_fail(ctx, QKV_FORMAT, "token id %zu is more than %d", count - 1, INT32_MAX - 1);
-    if (count > t->capacity) {
-        size_t capacity = t->capacity < 128 ? 256 : t->capacity * 2;
-        if (capacity < count) capacity = count;
-        struct qkv_token *tokens = qkv_reallocate(ctx, t->tokens, capacity, sizeof *tokens);
-        if (!tokens) return QKV_MEMORY;
-        t->tokens = tokens;
-        t->capacity = capacity;
-    }
+    struct qkv_token *tokens = qkv_list_room(ctx, t->tokens, &t->capacity, t->count, count - t->count, sizeof *tokens);
+    if (!tokens) return QKV_MEMORY;
+    t->tokens = tokens;
     for (; t->count < count; t->count++) t->tokens[t->count] = (struct qkv_token){.form = QKV_TOKEN_HOLE};
     return QKV_OK;
 }
@@ -70,13 +65,9 @@ enum qkv_status qkv_tokenizer_set_added(struct qkv_context *ctx, struct qkv_toke
         enum qkv_status status = put_token(ctx, t, id, text, size, token);
         if (status) return status;
     }
-    if (t->added_count == t->added_capacity) {
-        size_t capacity = t->added_capacity ? t->added_capacity * 2 : 8;
-        struct qkv_added *added = qkv_reallocate(ctx, t->added, capacity, sizeof *added);
-        if (!added) return QKV_MEMORY;
-        t->added = added;
-        t->added_capacity = capacity;
-    }
+    struct qkv_added *added = qkv_list_room(ctx, t->added, &t->added_capacity, t->added_count, 1, sizeof *added);
+    if (!added) return QKV_MEMORY;
+    t->added = added;
     t->tokens[id].added = true;
     t->added[t->added_count++] =
         (struct qkv_added){.id = (int32_t)id, .size = size, .special = special, .normalized = normalized};

@@ -5,28 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Appends a JSON string. All that is written here is UTF-8. */
-static enum qkv_status print_string(struct qkv_context *ctx, struct qkv_buffer *out, const char *s, size_t n) {
-    enum qkv_status status = qkv_buffer_append(ctx, out, "\"", 1);
-    for (size_t i = 0; i < n && !status; i++) {
-        unsigned char c = (unsigned char)s[i];
-        if (c == '"' || c == '\\') {
-            char escaped[2] = {'\\', s[i]};
-            status = qkv_buffer_append(ctx, out, escaped, 2);
-        } else if (c < 0x20) {
-            status = qkv_buffer_print(ctx, out, "\\u%04x", (unsigned)c);
-        } else {
-            status = qkv_buffer_append(ctx, out, &s[i], 1);
-        }
-    }
-    return status ? status : qkv_buffer_append(ctx, out, "\"", 1);
-}
-
-static enum qkv_status print_key(struct qkv_context *ctx, const struct qkv_tokenizer *t, size_t id,
-                                 struct qkv_buffer *key, struct qkv_buffer *out) {
+/* A token as it stands in the vocabulary, which is UTF-8. */
+static void save_key(struct qkv_json *json, const struct qkv_tokenizer *t, size_t id, struct qkv_buffer *key) {
     key->size = 0;
-    enum qkv_status status = qkv_tokenizer_key(ctx, t, id, key);
-    return status ? status : print_string(ctx, out, key->data, key->size);
+    if (!json->status) json->status = qkv_tokenizer_key(json->ctx, t, id, key);
 }
 
 static int by_id(const void *left, const void *right) {
@@ -34,107 +16,158 @@ static int by_id(const void *left, const void *right) {
     return (a->id > b->id) - (a->id < b->id);
 }
 
-static enum qkv_status print_added(struct qkv_context *ctx, const struct qkv_tokenizer *t, struct qkv_buffer *out) {
-    if (t->added_count == 0) return qkv_buffer_print(ctx, out, "  \"added_tokens\": [],\n");
-    struct qkv_added *list = qkv_allocate(ctx, t->added_count, sizeof *list);
-    if (!list) return QKV_MEMORY;
-    memcpy(list, t->added, t->added_count * sizeof *list);
-    qsort(list, t->added_count, sizeof *list, by_id);
-    enum qkv_status status = qkv_buffer_print(ctx, out, "  \"added_tokens\": [\n");
-    for (size_t i = 0; i < t->added_count && !status; i++) {
-        status = qkv_buffer_print(ctx, out, "    {\"id\": %d, \"content\": ", (int)list[i].id);
-        if (!status) status = print_string(ctx, out, qkv_token_bytes(t, (size_t)list[i].id), list[i].size);
-        if (status) break;
-        status = qkv_buffer_print(ctx, out,
-                                  ", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": %s, "
-                                  "\"special\": %s}%s\n",
-                                  list[i].normalized ? "true" : "false", list[i].special ? "true" : "false",
-                                  i + 1 < t->added_count ? "," : "");
+static void print_added(struct qkv_json *json, const struct qkv_tokenizer *t, const struct qkv_added *list) {
+    qkv_json_line(json, 2);
+    qkv_json_key(json, "added_tokens");
+    qkv_json_begin(json, '[');
+    for (size_t i = 0; i < t->added_count; i++) {
+        qkv_json_line(json, 4);
+        qkv_json_begin(json, '{');
+        qkv_json_put_integer(json, "id", list[i].id);
+        qkv_json_key(json, "content");
+        qkv_json_string(json, qkv_token_bytes(t, (size_t)list[i].id), list[i].size);
+        qkv_json_put_bool(json, "single_word", false);
+        qkv_json_put_bool(json, "lstrip", false);
+        qkv_json_put_bool(json, "rstrip", false);
+        qkv_json_put_bool(json, "normalized", list[i].normalized);
+        qkv_json_put_bool(json, "special", list[i].special);
+        qkv_json_end(json, '}');
     }
-    free(list);
-    return status ? status : qkv_buffer_print(ctx, out, "  ],\n");
+    if (t->added_count) qkv_json_line(json, 2);
+    qkv_json_end(json, ']');
 }
 
 #define BYTE_LEVEL(use_regex)                                                                                          \
     "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": " use_regex "}"
 
-static enum qkv_status print_pre_tokenizer(struct qkv_context *ctx, const struct qkv_tokenizer *t,
-                                           struct qkv_buffer *out) {
-    if (!t->byte_level) return qkv_buffer_print(ctx, out, "  \"pre_tokenizer\": null,\n");
-    if (!t->pattern) return qkv_buffer_print(ctx, out, "  \"pre_tokenizer\": " BYTE_LEVEL("false") ",\n");
-    if (t->gpt2) return qkv_buffer_print(ctx, out, "  \"pre_tokenizer\": " BYTE_LEVEL("true") ",\n");
-    const char *source = qkv_pattern_source(t->pattern);
-    enum qkv_status status = qkv_buffer_print(
-        ctx, out,
-        "  \"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [\n    {\"type\": \"Split\", "
-        "\"pattern\": {\"Regex\": ");
-    if (!status) status = print_string(ctx, out, source, strlen(source));
-    if (!status) status = qkv_buffer_print(ctx, out, "}, \"behavior\": \"Isolated\", \"invert\": false},\n    ");
-    return status ? status : qkv_buffer_print(ctx, out, BYTE_LEVEL("false") "\n  ]},\n");
+static void print_pre_tokenizer(struct qkv_json *json, const struct qkv_tokenizer *t) {
+    qkv_json_line(json, 2);
+    qkv_json_key(json, "pre_tokenizer");
+    if (!t->byte_level || !t->pattern || t->gpt2) {
+        qkv_json_raw(json, !t->byte_level ? "null" : t->pattern ? BYTE_LEVEL("true") : BYTE_LEVEL("false"));
+        return;
+    }
+    qkv_json_begin(json, '{');
+    qkv_json_put_text(json, "type", "Sequence");
+    qkv_json_key(json, "pretokenizers");
+    qkv_json_begin(json, '[');
+    qkv_json_line(json, 4);
+    qkv_json_begin(json, '{');
+    qkv_json_put_text(json, "type", "Split");
+    qkv_json_key(json, "pattern");
+    qkv_json_begin(json, '{');
+    qkv_json_put_text(json, "Regex", qkv_pattern_source(t->pattern));
+    qkv_json_end(json, '}');
+    qkv_json_put_text(json, "behavior", "Isolated");
+    qkv_json_put_bool(json, "invert", false);
+    qkv_json_end(json, '}');
+    qkv_json_line(json, 4);
+    qkv_json_raw(json, BYTE_LEVEL("false"));
+    qkv_json_line(json, 2);
+    qkv_json_end(json, ']');
+    qkv_json_end(json, '}');
 }
 
-static enum qkv_status print_vocab(struct qkv_context *ctx, const struct qkv_tokenizer *t, struct qkv_buffer *key,
-                                   struct qkv_buffer *out) {
-    enum qkv_status status = qkv_buffer_print(ctx, out, "    \"vocab\": {");
-    const char *separator = "\n      ";
-    for (size_t id = 0; id < t->count && !status; id++) {
+static void print_vocab(struct qkv_json *json, const struct qkv_tokenizer *t, struct qkv_buffer *key) {
+    qkv_json_line(json, 4);
+    qkv_json_key(json, "vocab");
+    qkv_json_begin(json, '{');
+    for (size_t id = 0; id < t->count && !json->status; id++) {
         if (!t->tokens[id].in_model) continue;
-        status = qkv_buffer_append(ctx, out, separator, strlen(separator));
-        separator = ",\n      ";
-        if (!status) status = print_key(ctx, t, id, key, out);
-        if (!status) status = qkv_buffer_print(ctx, out, ": %zu", id);
+        save_key(json, t, id, key);
+        qkv_json_line(json, 6);
+        qkv_json_key_bytes(json, key->data, key->size);
+        qkv_json_count(json, id);
     }
-    return status ? status : qkv_buffer_print(ctx, out, "\n    },\n");
+    qkv_json_line(json, 4);
+    qkv_json_end(json, '}');
 }
 
-static enum qkv_status print_merges(struct qkv_context *ctx, const struct qkv_tokenizer *t, struct qkv_buffer *key,
-                                    struct qkv_buffer *out) {
-    enum qkv_status status = qkv_buffer_print(ctx, out, "    \"merges\": [");
-    for (size_t i = 0; i < t->merges.count && !status; i++) {
-        const struct qkv_merge *merge = &t->merges.list[i];
-        status = qkv_buffer_print(ctx, out, i > 0 ? ",\n      [" : "\n      [");
-        if (!status) status = print_key(ctx, t, (size_t)merge->left, key, out);
-        if (!status) status = qkv_buffer_print(ctx, out, ", ");
-        if (!status) status = print_key(ctx, t, (size_t)merge->right, key, out);
-        if (!status) status = qkv_buffer_print(ctx, out, "]");
+static void print_merges(struct qkv_json *json, const struct qkv_tokenizer *t, struct qkv_buffer *key) {
+    qkv_json_line(json, 4);
+    qkv_json_key(json, "merges");
+    qkv_json_begin(json, '[');
+    for (size_t i = 0; i < t->merges.count && !json->status; i++) {
+        const int32_t parts[] = {t->merges.list[i].left, t->merges.list[i].right};
+        qkv_json_line(json, 6);
+        qkv_json_begin(json, '[');
+        for (size_t k = 0; k < 2; k++) {
+            save_key(json, t, (size_t)parts[k], key);
+            qkv_json_string(json, key->data, key->size);
+        }
+        qkv_json_end(json, ']');
     }
-    return status ? status : qkv_buffer_print(ctx, out, t->merges.count > 0 ? "\n    ]\n" : "]\n");
+    if (t->merges.count) qkv_json_line(json, 4);
+    qkv_json_end(json, ']');
+}
+
+static void print_model(struct qkv_json *json, const struct qkv_tokenizer *t, struct qkv_buffer *key) {
+    static const char *const nulls[] = {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"};
+    qkv_json_line(json, 2);
+    qkv_json_key(json, "model");
+    qkv_json_begin(json, '{');
+    qkv_json_line(json, 4);
+    qkv_json_put_text(json, "type", "BPE");
+    for (size_t i = 0; i < sizeof nulls / sizeof *nulls; i++) {
+        qkv_json_line(json, 4);
+        qkv_json_put_text(json, nulls[i], NULL);
+    }
+    qkv_json_line(json, 4);
+    qkv_json_put_bool(json, "fuse_unk", false);
+    qkv_json_line(json, 4);
+    qkv_json_put_bool(json, "byte_fallback", !t->byte_level);
+    qkv_json_line(json, 4);
+    qkv_json_put_bool(json, "ignore_merges", t->ignore_merges);
+    print_vocab(json, t, key);
+    print_merges(json, t, key);
+    qkv_json_line(json, 2);
+    qkv_json_end(json, '}');
+}
+
+/* A member of the whole file that is JSON already. */
+static void print_member(struct qkv_json *json, const char *key, const char *value) {
+    qkv_json_line(json, 2);
+    qkv_json_put_raw(json, key, value);
+}
+
+static void print_all(struct qkv_json *json, const struct qkv_tokenizer *t, const struct qkv_added *added) {
+    struct qkv_buffer key = {0};
+    qkv_json_begin(json, '{');
+    print_member(json, "version", "\"1.0\"");
+    print_member(json, "truncation", "null");
+    print_member(json, "padding", "null");
+    print_added(json, t, added);
+    print_member(json, "normalizer", t->nfc ? "{\"type\": \"NFC\"}" : "null");
+    print_pre_tokenizer(json, t);
+    print_member(json, "post_processor", t->around.json ? t->around.json : "null");
+    print_member(json, "decoder",
+                 t->byte_level
+                     ? BYTE_LEVEL("true")
+                     : "{\"type\": \"Sequence\", \"decoders\": [{\"type\": \"ByteFallback\"}, {\"type\": \"Fuse\"}]}");
+    print_model(json, t, &key);
+    qkv_json_line(json, 0);
+    qkv_json_end(json, '}');
+    qkv_json_line(json, 0);
+    qkv_json_flush(json);
+    qkv_buffer_free(&key);
 }
 
 enum qkv_status qkv_tokenizer_print(struct qkv_context *ctx, const struct qkv_tokenizer *t, struct qkv_buffer *out) {
-    struct qkv_buffer key = {0};
-    enum qkv_status status =
-        qkv_buffer_print(ctx, out, "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n");
-    if (!status) status = print_added(ctx, t, out);
-    if (!status)
-        status = qkv_buffer_print(ctx, out, "  \"normalizer\": %s,\n", t->nfc ? "{\"type\": \"NFC\"}" : "null");
-    if (!status) status = print_pre_tokenizer(ctx, t, out);
-    if (!status) {
-        status = qkv_buffer_print(
-            ctx, out, "  \"post_processor\": %s,\n  \"decoder\": %s,\n  \"model\": {\n    \"type\": \"BPE\",\n",
-            t->around.json ? t->around.json : "null",
-            t->byte_level
-                ? BYTE_LEVEL("true")
-                : "{\"type\": \"Sequence\", \"decoders\": [{\"type\": \"ByteFallback\"}, {\"type\": \"Fuse\"}]}");
-    }
-    if (!status) {
-        status =
-            qkv_buffer_print(ctx, out,
-                             "    \"dropout\": null,\n    \"unk_token\": null,\n    \"continuing_subword_prefix\": "
-                             "null,\n    \"end_of_word_suffix\": null,\n    \"fuse_unk\": false,\n    "
-                             "\"byte_fallback\": %s,\n    \"ignore_merges\": %s,\n",
-                             t->byte_level ? "false" : "true", t->ignore_merges ? "true" : "false");
-    }
-    if (!status) status = print_vocab(ctx, t, &key, out);
-    if (!status) status = print_merges(ctx, t, &key, out);
-    if (!status) status = qkv_buffer_print(ctx, out, "  }\n}\n");
-    qkv_buffer_free(&key);
-    return status;
+    struct qkv_json json = {.ctx = ctx, .style = QKV_JSON_SPACED | QKV_JSON_HEX};
+    struct qkv_added *added = qkv_allocate(ctx, t->added_count, sizeof *added);
+    *out = json.text;
+    if (!added) return QKV_MEMORY;
+    if (t->added_count) memcpy(added, t->added, t->added_count * sizeof *added);
+    qsort(added, t->added_count, sizeof *added, by_id);
+    print_all(&json, t, added);
+    *out = json.text;
+    free(added);
+    return json.status;
 }
 
 enum qkv_status qkv_tokenizer_save(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *path) {
     QKV_CALL(ctx);
-    struct qkv_buffer out = {0};
+    struct qkv_buffer out;
     enum qkv_status status = qkv_tokenizer_print(ctx, t, &out);
     if (!status) status = qkv_write_file(ctx, path, out.data, out.size);
     qkv_buffer_free(&out);

@@ -52,13 +52,9 @@ static enum qkv_status keep_text(struct qkv_context *ctx, struct qkv_buffer *b, 
 }
 
 static enum qkv_status add_pair(struct qkv_context *ctx, struct qkv_pairs *p, const struct qkv_tsv_row *row) {
-    if (p->count == p->capacity) {
-        size_t capacity = p->capacity ? 2 * p->capacity : 256;
-        struct qkv_pair *list = qkv_reallocate(ctx, p->list, capacity, sizeof *list);
-        if (!list) return QKV_MEMORY;
-        p->list = list;
-        p->capacity = capacity;
-    }
+    struct qkv_pair *list = qkv_list_room(ctx, p->list, &p->capacity, p->count, 1, sizeof *list);
+    if (!list) return QKV_MEMORY;
+    p->list = list;
     struct qkv_pair *pair = &p->list[p->count++];
     const struct qkv_string *source = qkv_strings_add(ctx, &p->sources, row->first, row->first_size);
     if (!source) return QKV_MEMORY;

@@ -48,9 +48,9 @@ static enum qkv_status log_lock(struct qkv_context *ctx, struct qkv_log *log) {
 
 enum qkv_status qkv_log_open(struct qkv_context *ctx, struct qkv_log *log, const char *folder) {
     static const char longest[1024]; /* room for any line, so that none has to ask for more */
-    *log = (struct qkv_log){.file = -1};
+    *log = (struct qkv_log){.file = -1, .line.ctx = ctx};
     log->path = qkv_join_path(ctx, folder, QKV_LOG_FILE);
-    if (!log->path || qkv_buffer_append(ctx, &log->line, longest, sizeof longest)) return QKV_MEMORY;
+    if (!log->path || qkv_buffer_append(ctx, &log->line.text, longest, sizeof longest)) return QKV_MEMORY;
     return log_lock(ctx, log);
 }
 
@@ -67,36 +67,32 @@ static double log_rounded(double x, double unit) {
     return round(x * unit) / unit;
 }
 
-static enum qkv_status print_line(struct qkv_context *ctx, struct qkv_buffer *line,
-                                  const struct qkv_train_report *report, uint64_t tokens) {
-    char loss[QKV_REAL_TEXT], norm[QKV_REAL_TEXT], rate[QKV_REAL_TEXT], speed[QKV_REAL_TEXT], share[QKV_REAL_TEXT],
-        seconds[QKV_REAL_TEXT], valid[QKV_REAL_TEXT], metric[QKV_REAL_TEXT];
-    qkv_real_text(loss, report->loss);
-    qkv_real_text(norm, report->norm);
-    qkv_real_text(rate, report->rate);
-    qkv_real_text(speed, log_rounded(report->tokens_per_second, 10));
-    qkv_real_text(share, log_rounded(report->flops_share, 1e4));
-    qkv_real_text(seconds, log_rounded(report->seconds, 1e3));
-    qkv_real_text(valid, report->valid_loss);
-    qkv_real_text(metric, report->metric);
-    enum qkv_status status =
-        qkv_buffer_print(ctx, line,
-                         "{\"step\":%lld,\"loss\":%s,\"norm\":%s,\"rate\":%s,\"tokens\":%llu,\"tokens_per_second\":%s,"
-                         "\"flops_share\":%s,"
-                         "\"seconds\":%s",
-                         (long long)report->step, loss, norm, rate, (unsigned long long)tokens, speed, share, seconds);
-    if (!status && report->evaluated) status = qkv_buffer_print(ctx, line, ",\"valid_loss\":%s", valid);
-    if (!status && report->evaluated && report->metric_name && strcmp(report->metric_name, "loss") != 0)
-        status = qkv_buffer_print(ctx, line, ",\"%s\":%s", report->metric_name, metric);
-    return status ? status : qkv_buffer_append(ctx, line, "}\n", 2);
+static enum qkv_status print_line(struct qkv_json *line, const struct qkv_train_report *report, uint64_t tokens) {
+    line->text.size = 0;
+    line->more = false;
+    qkv_json_begin(line, '{');
+    qkv_json_put_integer(line, "step", report->step);
+    qkv_json_put_real(line, "loss", report->loss);
+    qkv_json_put_real(line, "norm", report->norm);
+    qkv_json_put_real(line, "rate", report->rate);
+    qkv_json_put_count(line, "tokens", tokens);
+    qkv_json_put_real(line, "tokens_per_second", log_rounded(report->tokens_per_second, 10));
+    qkv_json_put_real(line, "flops_share", log_rounded(report->flops_share, 1e4));
+    qkv_json_put_real(line, "seconds", log_rounded(report->seconds, 1e3));
+    if (report->evaluated) qkv_json_put_real(line, "valid_loss", report->valid_loss);
+    if (report->evaluated && report->metric_name && strcmp(report->metric_name, "loss") != 0)
+        qkv_json_put_real(line, report->metric_name, report->metric);
+    qkv_json_end(line, '}');
+    qkv_json_line(line, 0);
+    qkv_json_flush(line);
+    return line->status;
 }
 
 enum qkv_status qkv_log_write(struct qkv_context *ctx, struct qkv_log *log, const struct qkv_train_report *report,
                               uint64_t tokens) {
-    const struct qkv_buffer *line = &log->line;
+    const struct qkv_buffer *line = &log->line.text;
     size_t done = 0;
-    log->line.size = 0;
-    enum qkv_status status = print_line(ctx, &log->line, report, tokens);
+    enum qkv_status status = print_line(&log->line, report, tokens);
     while (!status && done < line->size) {
         ssize_t n = pwrite(log->file, line->data + done, line->size - done, (off_t)(log->size + done));
         if (n > 0)
@@ -119,6 +115,6 @@ enum qkv_status qkv_log_sync(struct qkv_context *ctx, struct qkv_log *log) {
 void qkv_log_close(struct qkv_log *log) {
     if (log->path && log->file >= 0) close(log->file);
     free(log->path);
-    qkv_buffer_free(&log->line);
+    qkv_json_free(&log->line);
     *log = (struct qkv_log){.file = -1};
 }

@@ -36,7 +36,7 @@ const char *qkv_extend_name(enum qkv_extend extend) {
 
 enum qkv_status qkv_seams_add(struct qkv_context *ctx, struct qkv_seams *seams, int64_t end_before,
                               const struct qkv_seam *seam) {
-    struct qkv_seam *grown = qkv_reallocate(ctx, seams->items, seams->count + 1, sizeof *grown);
+    struct qkv_seam *grown = qkv_list_room(ctx, seams->items, &seams->capacity, seams->count, 1, sizeof *grown);
     if (!grown) return QKV_MEMORY;
     seams->items = grown;
     while (seams->count > 0 && grown[seams->count - 1].step >= seam->step)
@@ -53,15 +53,23 @@ void qkv_seams_free(struct qkv_seams *seams) {
 
 /* ---- in train.json ------------------------------------------------------------------------------------------------- */
 
-enum qkv_status qkv_seams_print(struct qkv_context *ctx, struct qkv_buffer *out, const struct qkv_seams *seams) {
-    if (seams->count == 0) return QKV_OK;
-    enum qkv_status status = qkv_buffer_print(ctx, out, ",\n    \"extended\": {\"first_end\": %lld, \"seams\": [",
-                                              (long long)seams->first_end);
-    for (size_t i = 0; i < seams->count && !status; i++)
-        status = qkv_buffer_print(ctx, out, "%s{\"step\": %lld, \"end\": %lld, \"extend\": \"%s\"}", i ? ", " : "",
-                                  (long long)seams->items[i].step, (long long)seams->items[i].end,
-                                  extend_names[seams->items[i].extend]);
-    return status ? status : qkv_buffer_print(ctx, out, "]}");
+void qkv_seams_print(struct qkv_json *json, const struct qkv_seams *seams) {
+    if (seams->count == 0) return;
+    qkv_json_line(json, 4);
+    qkv_json_key(json, "extended");
+    qkv_json_begin(json, '{');
+    qkv_json_put_integer(json, "first_end", seams->first_end);
+    qkv_json_key(json, "seams");
+    qkv_json_begin(json, '[');
+    for (size_t i = 0; i < seams->count; i++) {
+        qkv_json_begin(json, '{');
+        qkv_json_put_integer(json, "step", seams->items[i].step);
+        qkv_json_put_integer(json, "end", seams->items[i].end);
+        qkv_json_put_text(json, "extend", extend_names[seams->items[i].extend]);
+        qkv_json_end(json, '}');
+    }
+    qkv_json_end(json, ']');
+    qkv_json_end(json, '}');
 }
 
 /* One seam, which lies behind the one before it and has its end not before itself. */

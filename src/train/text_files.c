@@ -17,11 +17,9 @@ enum qkv_status qkv_text_files_list(struct qkv_context *ctx, const char *const *
 enum qkv_status qkv_text_files_add(struct qkv_context *ctx, struct qkv_text_files *files,
                                    const struct qkv_text_file *file) {
     size_t n = files->count;
-    if ((n & (n - 1)) == 0) { /* the room doubles */
-        struct qkv_text_file *grown = qkv_reallocate(ctx, files->items, n ? 2 * n : 1, sizeof *grown);
-        if (!grown) return QKV_MEMORY;
-        files->items = grown;
-    }
+    struct qkv_text_file *grown = qkv_list_room(ctx, files->items, &files->capacity, n, 1, sizeof *grown);
+    if (!grown) return QKV_MEMORY;
+    files->items = grown;
     files->items[n] = *file;
     files->items[n].path = qkv_copy_string(ctx, file->path);
     if (!files->items[n].path) return QKV_MEMORY;

@@ -108,7 +108,7 @@ struct qkv_seam {
 };
 struct qkv_seams { /* {0}: none */
     struct qkv_seam *items;
-    size_t count;
+    size_t count, capacity;
     int64_t first_end; /* the number of steps before the first seam */
 };
 /* The rate of step s, counted from 0. `seams` NULL: none. */
@@ -123,7 +123,7 @@ enum qkv_status qkv_seams_add(struct qkv_context *ctx, struct qkv_seams *seams, 
 void qkv_seams_free(struct qkv_seams *seams);
 /* The part of train.json: nothing for none; `steps` is the option, which the last seam agrees with. */
 struct json_t;
-enum qkv_status qkv_seams_print(struct qkv_context *ctx, struct qkv_buffer *out, const struct qkv_seams *seams);
+void qkv_seams_print(struct qkv_json *json, const struct qkv_seams *seams);
 enum qkv_status qkv_seams_read(struct qkv_context *ctx, const char *path, const struct json_t *root, int64_t steps,
                                struct qkv_seams *seams);
 
@@ -217,7 +217,7 @@ struct qkv_text_file {
 };
 struct qkv_text_files {
     struct qkv_text_file *items;
-    size_t count;
+    size_t count, capacity;
 };
 /* Adds the files that the names of an option (its QKV_FILES_MAX, up to the first NULL) stand for. */
 enum qkv_status qkv_text_files_list(struct qkv_context *ctx, const char *const *names, struct qkv_text_files *files,
@@ -364,10 +364,10 @@ enum qkv_status qkv_run_special(struct qkv_context *ctx, const char *path); /* t
 /* ---- log (log.c, log_cut.c) -------------------------------------------------------------------------------------------------------- */
 
 struct qkv_log {
-    int file;               /* valid where path is not NULL; −1: not open */
-    char *path;             /* NULL: closed */
-    size_t size;            /* bytes of whole lines */
-    struct qkv_buffer line; /* the one being written; its memory serves all of them */
+    int file;             /* valid where path is not NULL; −1: not open */
+    char *path;           /* NULL: closed */
+    size_t size;          /* bytes of whole lines */
+    struct qkv_json line; /* the one being written; its memory serves all of them */
 };
 /* Opens log.jsonl in a folder and locks it against a second trainer. */
 enum qkv_status qkv_log_open(struct qkv_context *ctx, struct qkv_log *log, const char *folder);

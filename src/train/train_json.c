@@ -4,130 +4,167 @@
 #include <string.h>
 
 #include "base/json_load.h"
+#include "base/utf8.h"
 #include "train/train.h"
 
 #define VERSION 1
 
 /* ---- writing ------------------------------------------------------------------------------------------------------ */
 
-static enum qkv_status print_text(struct qkv_context *ctx, struct qkv_buffer *out, const char *name, const char *text) {
-    if (!text) return qkv_buffer_print(ctx, out, "null");
-    json_t *value = json_string(text);
-    if (!value)
-        return qkv_fail(ctx, QKV_ARGUMENT, "%s is not valid UTF-8, so %s cannot name it; rename the file", name,
-                        QKV_TRAIN_FILE);
-    char *quoted = json_dumps(value, JSON_ENCODE_ANY);
-    json_decref(value);
-    if (!quoted) return qkv_fail_memory(ctx, strlen(text), QKV_TRAIN_FILE);
-    enum qkv_status status = qkv_buffer_append(ctx, out, quoted, strlen(quoted));
-    free(quoted);
-    return status;
+/* A text, or NULL, that is an option's value or a file's name: `name` says which in a failure. */
+static void print_text(struct qkv_json *json, const char *name, const char *text) {
+    if (text && !json->status && qkv_utf8_valid(text, strlen(text)) < strlen(text))
+        json->status = qkv_fail(json->ctx, QKV_ARGUMENT, "%s is not valid UTF-8, so %s cannot name it; rename the file",
+                                name, QKV_TRAIN_FILE);
+    qkv_json_text(json, text);
 }
 
 /* A name alone is a text, several are a list. */
-static enum qkv_status print_names(struct qkv_context *ctx, struct qkv_buffer *out, const char *name,
-                                   const char *const *files) {
-    enum qkv_status status = QKV_OK;
-    if (!files[0] || !files[1]) return print_text(ctx, out, name, files[0]);
-    for (size_t i = 0; i < QKV_FILES_MAX && files[i] && !status; i++) {
-        status = qkv_buffer_print(ctx, out, "%s", i ? ", " : "[");
-        if (!status) status = print_text(ctx, out, name, files[i]);
+static void print_names(struct qkv_json *json, const char *name, const char *const *files) {
+    if (!files[0] || !files[1]) {
+        print_text(json, name, files[0]);
+        return;
     }
-    return status ? status : qkv_buffer_print(ctx, out, "]");
+    qkv_json_begin(json, '[');
+    for (size_t i = 0; i < QKV_FILES_MAX && files[i]; i++) print_text(json, name, files[i]);
+    qkv_json_end(json, ']');
 }
 
-static enum qkv_status print_option(struct qkv_context *ctx, struct qkv_buffer *out,
-                                    const struct qkv_train_options *options, const struct qkv_train_option *option) {
+static void print_option(struct qkv_json *json, const struct qkv_train_options *options,
+                         const struct qkv_train_option *option) {
     const void *place = (const char *)options + option->offset;
-    char real[QKV_REAL_TEXT];
+    qkv_json_line(json, 8);
+    qkv_json_key(json, option->name);
     switch (option->type) {
     case QKV_TRAIN_TEXT:
-        return print_text(ctx, out, option->name, *(const char *const *)place);
+        print_text(json, option->name, *(const char *const *)place);
+        break;
     case QKV_TRAIN_FILES:
-        return print_names(ctx, out, option->name, place);
+        print_names(json, option->name, place);
+        break;
     case QKV_TRAIN_REAL:
-        qkv_real_text(real, *(const double *)place);
-        return qkv_buffer_print(ctx, out, "%s", real);
+        qkv_json_real(json, *(const double *)place);
+        break;
     case QKV_TRAIN_FLAG:
-        return qkv_buffer_print(ctx, out, "%s", *(const bool *)place ? "true" : "false");
+        qkv_json_bool(json, *(const bool *)place);
+        break;
     case QKV_TRAIN_COUNT:
+        qkv_json_integer(json, *(const int64_t *)place);
         break;
     }
-    return qkv_buffer_print(ctx, out, "%lld", (long long)*(const int64_t *)place);
 }
 
-static enum qkv_status print_file(struct qkv_context *ctx, struct qkv_buffer *out, const struct qkv_text_file *file) {
-    enum qkv_status status = qkv_buffer_print(ctx, out, "\n            {\"path\": ");
-    if (!status) status = print_text(ctx, out, file->path, file->path);
-    if (!status)
-        status = qkv_buffer_print(ctx, out, ", \"bytes\": %llu, \"hash\": \"%016llx\", \"tokens\": %llu",
-                                  (unsigned long long)file->bytes, (unsigned long long)file->hash,
-                                  (unsigned long long)file->tokens);
-    if (!status && file->lines)
-        status = qkv_buffer_print(ctx, out, ", \"lines\": %llu", (unsigned long long)file->lines);
-    return status ? status : qkv_buffer_print(ctx, out, ", \"held_out\": %llu}", (unsigned long long)file->held_out);
+static void print_hash(struct qkv_json *json, uint64_t hash) {
+    char text[17];
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)hash);
+    qkv_json_put_text(json, "hash", text);
+}
+
+static void print_file(struct qkv_json *json, const struct qkv_text_file *file) {
+    qkv_json_line(json, 12);
+    qkv_json_begin(json, '{');
+    qkv_json_key(json, "path");
+    print_text(json, file->path, file->path);
+    qkv_json_put_count(json, "bytes", file->bytes);
+    print_hash(json, file->hash);
+    qkv_json_put_count(json, "tokens", file->tokens);
+    if (file->lines) qkv_json_put_count(json, "lines", file->lines);
+    qkv_json_put_count(json, "held_out", file->held_out);
+    qkv_json_end(json, '}');
 }
 
 /* files NULL, or none: they are not said. */
-static enum qkv_status print_facts(struct qkv_context *ctx, struct qkv_buffer *out, const char *name,
-                                   const struct qkv_text_facts *facts, const struct qkv_text_files *files) {
-    if (facts->bytes == 0) return qkv_buffer_print(ctx, out, "        \"%s\": null", name);
-    enum qkv_status status = qkv_buffer_print(
-        ctx, out, "        \"%s\": {\"bytes\": %llu, \"hash\": \"%016llx\", \"tokens\": %llu", name,
-        (unsigned long long)facts->bytes, (unsigned long long)facts->hash, (unsigned long long)facts->tokens);
-    for (size_t i = 0; files && i < files->count && !status; i++) {
-        status = qkv_buffer_print(ctx, out, "%s", i ? "," : ", \"files\": [");
-        if (!status) status = print_file(ctx, out, &files->items[i]);
+static void print_facts(struct qkv_json *json, const char *name, const struct qkv_text_facts *facts,
+                        const struct qkv_text_files *files) {
+    qkv_json_line(json, 8);
+    if (facts->bytes == 0) {
+        qkv_json_put_text(json, name, NULL);
+        return;
     }
-    if (!status && files && files->count) status = qkv_buffer_print(ctx, out, "\n        ]");
-    return status ? status : qkv_buffer_print(ctx, out, "}");
+    qkv_json_key(json, name);
+    qkv_json_begin(json, '{');
+    qkv_json_put_count(json, "bytes", facts->bytes);
+    print_hash(json, facts->hash);
+    qkv_json_put_count(json, "tokens", facts->tokens);
+    if (files && files->count) {
+        qkv_json_key(json, "files");
+        qkv_json_begin(json, '[');
+        for (size_t i = 0; i < files->count; i++) print_file(json, &files->items[i]);
+        qkv_json_line(json, 8);
+        qkv_json_end(json, ']');
+    }
+    qkv_json_end(json, '}');
+}
+
+/* What a tokenizer, or the labels, are known by: on a line behind so many spaces. */
+static void print_vocab(struct qkv_json *json, int spaces, const struct qkv_text_facts *facts) {
+    qkv_json_line(json, spaces);
+    qkv_json_key(json, "tokenizer");
+    qkv_json_begin(json, '{');
+    qkv_json_put_count(json, "vocab", facts->vocab);
+    print_hash(json, facts->tokenizer);
+    qkv_json_end(json, '}');
+}
+
+static void print_begin(struct qkv_json *json, const char *key) {
+    qkv_json_line(json, 4);
+    qkv_json_key(json, key);
+    qkv_json_begin(json, '{');
+}
+
+static void print_end(struct qkv_json *json) {
+    qkv_json_line(json, 4);
+    qkv_json_end(json, '}');
 }
 
 /* What the sources of pairs, or the labels of lines, are known by. */
-static enum qkv_status print_beside(struct qkv_context *ctx, struct qkv_buffer *out,
-                                    const struct qkv_run_facts *facts) {
-    enum qkv_status status = qkv_buffer_print(ctx, out, ",\n    \"beside\": {\n");
-    if (!status) status = print_facts(ctx, out, "data", &facts->beside_data, NULL);
-    if (!status) status = qkv_buffer_print(ctx, out, ",\n");
-    if (!status) status = print_facts(ctx, out, "valid", &facts->beside_valid, NULL);
-    if (!status)
-        status = qkv_buffer_print(ctx, out, ",\n        \"tokenizer\": {\"vocab\": %llu, \"hash\": \"%016llx\"}\n    }",
-                                  (unsigned long long)facts->beside_data.vocab,
-                                  (unsigned long long)facts->beside_data.tokenizer);
-    return status;
+static void print_beside(struct qkv_json *json, const struct qkv_run_facts *facts) {
+    print_begin(json, "beside");
+    print_facts(json, "data", &facts->beside_data, NULL);
+    print_facts(json, "valid", &facts->beside_valid, NULL);
+    print_vocab(json, 8, &facts->beside_data);
+    print_end(json);
 }
 
-static enum qkv_status print_all(struct qkv_context *ctx, struct qkv_buffer *out,
-                                 const struct qkv_train_options *options, const struct qkv_run_facts *facts) {
+static void print_all(struct qkv_json *json, const struct qkv_train_options *options,
+                      const struct qkv_run_facts *facts) {
     const struct qkv_train_option *option;
-    enum qkv_status status = qkv_buffer_print(
-        ctx, out, "{\n    \"format\": \"%s\",\n    \"version\": %d,\n    \"options\": {", QKV_TRAIN_FORMAT, VERSION);
-    for (size_t i = 0; !status && (option = qkv_train_option(i)); i++) {
-        status = qkv_buffer_print(ctx, out, "%s\n        \"%s\": ", i ? "," : "", option->name);
-        if (!status) status = print_option(ctx, out, options, option);
+    qkv_json_begin(json, '{');
+    qkv_json_line(json, 4);
+    qkv_json_put_text(json, "format", QKV_TRAIN_FORMAT);
+    qkv_json_line(json, 4);
+    qkv_json_put_integer(json, "version", VERSION);
+    print_begin(json, "options");
+    for (size_t i = 0; (option = qkv_train_option(i)); i++) print_option(json, options, option);
+    print_end(json);
+    print_begin(json, "texts");
+    print_facts(json, "data", &facts->data, &facts->data_files);
+    print_facts(json, "valid", &facts->valid, &facts->valid_files);
+    print_end(json);
+    print_vocab(json, 4, &facts->data);
+    if (facts->beside_data.bytes) print_beside(json, facts);
+    if (facts->from_bytes) {
+        print_begin(json, "from");
+        qkv_json_put_count(json, "bytes", facts->from_bytes);
+        print_hash(json, facts->from_hash);
+        qkv_json_end(json, '}');
     }
-    if (!status) status = qkv_buffer_print(ctx, out, "\n    },\n    \"texts\": {\n");
-    if (!status) status = print_facts(ctx, out, "data", &facts->data, &facts->data_files);
-    if (!status) status = qkv_buffer_print(ctx, out, ",\n");
-    if (!status) status = print_facts(ctx, out, "valid", &facts->valid, &facts->valid_files);
-    if (!status)
-        status = qkv_buffer_print(ctx, out, "\n    },\n    \"tokenizer\": {\"vocab\": %llu, \"hash\": \"%016llx\"}",
-                                  (unsigned long long)facts->data.vocab, (unsigned long long)facts->data.tokenizer);
-    if (!status && facts->beside_data.bytes) status = print_beside(ctx, out, facts);
-    if (!status && facts->from_bytes)
-        status = qkv_buffer_print(ctx, out, ",\n    \"from\": {\"bytes\": %llu, \"hash\": \"%016llx\"}",
-                                  (unsigned long long)facts->from_bytes, (unsigned long long)facts->from_hash);
-    if (!status) status = qkv_seams_print(ctx, out, &facts->seams);
-    return status ? status : qkv_buffer_print(ctx, out, "\n}\n");
+    qkv_seams_print(json, &facts->seams);
+    qkv_json_line(json, 0);
+    qkv_json_end(json, '}');
+    qkv_json_line(json, 0);
+    qkv_json_flush(json);
 }
 
 enum qkv_status qkv_train_json_write(struct qkv_context *ctx, const char *folder,
                                      const struct qkv_train_options *options, const struct qkv_run_facts *facts) {
-    struct qkv_buffer out = {0};
+    struct qkv_json json = {.ctx = ctx, .style = QKV_JSON_SPACED};
     char *path = qkv_join_path(ctx, folder, QKV_TRAIN_FILE);
-    enum qkv_status status = path ? print_all(ctx, &out, options, facts) : QKV_MEMORY;
-    if (!status) status = qkv_write_file(ctx, path, out.data, out.size);
-    qkv_buffer_free(&out);
+    if (!path) return QKV_MEMORY;
+    print_all(&json, options, facts);
+    enum qkv_status status = json.status;
+    if (!status) status = qkv_write_file(ctx, path, json.text.data, json.text.size);
+    qkv_json_free(&json);
     free(path);
     return status;
 }

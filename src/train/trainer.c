@@ -3,7 +3,6 @@
  * checkpoint. The line is written before the checkpoint, so a killed run may have lines too many but never too few. */
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/profile.h"
 #include "model/model.h"
