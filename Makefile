@@ -5,6 +5,7 @@ MAKEFLAGS += --no-print-directory
 
 BUILD    ?= build
 SANITIZE ?= build-sanitize
+THREADS  ?= build-threads
 PREFIX   ?= /usr/local
 JOBS     ?= $(shell nproc 2>/dev/null || echo 2)
 QKV       = $(BUILD)/qkv
@@ -14,7 +15,7 @@ ifneq ($(origin CC),default)
 COMPILER  = -DCMAKE_C_COMPILER=$(CC)
 endif
 
-.PHONY: all build deps demo test test-slow sanitize bench install uninstall clean help
+.PHONY: all build deps demo test test-slow sanitize sanitize-threads bench install uninstall clean help
 all: build
 
 help:
@@ -23,6 +24,7 @@ help:
 	@echo "make test       build and run the tests (a few minutes)"
 	@echo "make test-slow  the tests that take longer as well"
 	@echo "make sanitize   build with the address and undefined-behaviour sanitizers in $(SANITIZE)/ and run the tests"
+	@echo "make sanitize-threads   build with clang's thread sanitizer in $(THREADS)/ and run several contexts at once"
 	@echo "make bench      measure the speed of kernels, training and generation beside OpenBLAS and oneDNN"
 	@echo "make install    install to PREFIX ($(PREFIX)); DESTDIR is put before it"
 	@echo "make uninstall  remove what install installed"
@@ -53,6 +55,12 @@ sanitize: deps
 	@cmake --build $(SANITIZE) -j$(JOBS)
 	@cd $(SANITIZE) && $(CTEST) -LE slow
 
+# One thread a context: the sanitizer does not see how the threads of OpenMP wait for each other.
+sanitize-threads: deps
+	@cmake -S . -B $(THREADS) -DQKV_SANITIZE_THREADS=ON -DQKV_BENCH=OFF -DCMAKE_C_COMPILER=clang $(CMAKE_FLAGS)
+	@cmake --build $(THREADS) -j$(JOBS) --target test_threads
+	@cd $(THREADS) && $(CTEST) -R '^test_threads$$'
+
 # The text is for the recipe, which is not among the usual rows.
 bench: build
 	@$(BUILD)/bench/qkv bench $(if $(findstring --full,$(BENCH_FLAGS))$(findstring recipe,$(BENCH_FLAGS)),--text "$$(scripts/get-data)") $(BENCH_FLAGS)
@@ -66,4 +74,4 @@ uninstall:
 	@while read -r file || [ -n "$$file" ]; do rm -fv "$(DESTDIR)$$file"; done < $(BUILD)/install_manifest.txt
 
 clean:
-	rm -rf $(BUILD) $(SANITIZE) build-clang
+	rm -rf $(BUILD) $(SANITIZE) $(THREADS) build-clang
