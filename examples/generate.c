@@ -15,7 +15,7 @@ int main(int argc, char **argv) {
     struct qkv_context *ctx = NULL;
     struct qkv_model *model = NULL;
     struct qkv_generate_report report;
-    struct qkv_generate_options options = {.sampling = qkv_sampling_defaults(), .tokens = 200, .end_id = -1};
+    struct qkv_generate_options options = qkv_generate_defaults();
     const char *prompt = argc > 2 ? argv[2] : "";
 
     enum qkv_precision precision = QKV_FP32;

@@ -1,4 +1,5 @@
 /* qkv/attention.h: attention on its own, for programs that have their own model; a part of qkv.h, which includes it.
+ * Experimental: structs and calls may still change.
  *
  *     y = softmax(softcap(scale·q·kᵀ) + ALiBi + bias, over the keys that the masks leave) · v
  *
@@ -44,12 +45,14 @@ struct qkv_mask {
     const int32_t *key_documents;   /* (B,Tk); NULL: no documents */
     const int32_t *query_documents; /* (B,Tq); NULL: a query belongs to the document of the key at its position */
 };
-/* The interval of each query, lo and hi (B,Tq): it attends to keys lo <= j < hi, to none where lo == hi. */
+/* The interval of each query, lo and hi (B,Tq): it attends to keys lo <= j < hi, to none where lo == hi. Fails with
+ * QKV_ARGUMENT, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_mask_intervals(struct qkv_context *ctx, const struct qkv_mask *mask, int32_t *lo,
                                            int32_t *hi);
-/* The same written out, dense (B,Tq,Tk): 1 where the query attends. */
+/* The same written out, dense (B,Tq,Tk): 1 where the query attends. Fails with QKV_ARGUMENT, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_mask_dense(struct qkv_context *ctx, const struct qkv_mask *mask, uint8_t *dense);
-/* Numbers for documents packed one behind the other into T positions: 0 … count − 1 by their lengths, −1 for what is left. */
+/* Numbers for documents packed one behind the other into T positions: 0 … count − 1 by their lengths, −1 for what is
+ * left. Fails with QKV_ARGUMENT, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_mask_documents(struct qkv_context *ctx, const size_t *lengths, size_t count, size_t T,
                                            int32_t *documents);
 
@@ -101,8 +104,9 @@ struct qkv_attention_call {
                                        by 1/(1 − p) */
     uint64_t seed;      /* names the dropout mask: the same in forward and backward, at any thread count */
 };
-/* Writes y, and lse if given. A query that may attend to no key gets y = 0. What is masked may hold anything, NaN too: it
- * does not leak. Scratch memory is kept in the context and grows to what the largest call needs. */
+/* Writes y, and lse if given. A query that may attend to no key gets y = 0. What is masked may hold anything, NaN too:
+ * it does not leak. Scratch memory is kept in the context and grows to what the largest call needs. Fails with
+ * QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_attention_forward(struct qkv_context *ctx, const struct qkv_attention_call *call);
 
 /* Gradients to be written, from dy; data NULL where one is not wanted. */
@@ -113,16 +117,19 @@ struct qkv_attention_gradients {
     float *dbias;                     /* in the bias's shape and strides: summed over what it is broadcast over */
     bool accumulate;                  /* add to what they hold */
 };
-/* `call` as in the forward call, with y and lse as that left them; weights are computed again from lse (Dao 2023). */
+/* `call` as in the forward call, with y and lse as that left them; weights are computed again from lse (Dao 2023).
+ * Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_attention_backward(struct qkv_context *ctx, const struct qkv_attention_call *call,
                                                const struct qkv_attention_gradients *gradients);
 
-/* One head of one batch row, for `rows` queries from `first` on: out (rows, past + Tk) of a stage (qkv.h). Weights come from call->lse as the
- * forward call left it; the other stages do not need it. */
+/* One head of one batch row, for `rows` queries from `first` on: out (rows, past + Tk) of a stage (qkv.h). Weights
+ * come from call->lse as the forward call left it; the other stages do not need it. Fails with QKV_ARGUMENT,
+ * QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_attention_weights(struct qkv_context *ctx, const struct qkv_attention_call *call,
                                               enum qkv_attention_stage stage, size_t b, size_t h, size_t first,
                                               size_t rows, float *out);
-/* Bytes of scratch that a forward call needs, or, with gradients, a backward call. Nothing is allocated. */
+/* Bytes of scratch that a forward call needs, or, with gradients, a backward call. Nothing is allocated. Fails with
+ * QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_attention_measure(struct qkv_context *ctx, const struct qkv_attention_call *call,
                                               const struct qkv_attention_gradients *gradients, size_t *bytes);
 
@@ -136,9 +143,10 @@ struct qkv_rotation {
     const int32_t *positions; /* (B,T): rows of the table; NULL: t */
     bool inverse;             /* turns back: what the gradient of x needs */
 };
+/* Turns x by a rotation, in place. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_rotate(struct qkv_context *ctx, const struct qkv_view *x,
                                    const struct qkv_rotation *rotation);
-/* The usual angles: t·theta^(−p/pairs). */
+/* The usual angles: t·theta^(−p/pairs). Fails with QKV_ARGUMENT, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_rotation_table(struct qkv_context *ctx, double theta, size_t count, size_t pairs,
                                            float *table);
 /* The ALiBi slopes of H heads: 2^(−8(h+1)/H), and for other than powers of two as in Press et al. (2022). */
@@ -161,10 +169,11 @@ struct qkv_attention_layer_spec {
     int context;                         /* the most positions; rope and alibi need it, else 0: no limit */
     double dropout;                      /* on the weights */
 };
-/* New weights: normal with standard deviation 1/sqrt(columns), zero biases. The spec is checked; a sentence names what is
- * wrong. */
+/* New weights: normal with standard deviation 1/sqrt(columns), zero biases. The spec is checked; a sentence names what
+ * is wrong. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SPEC. */
 QKV_API enum qkv_status qkv_attention_layer_create(struct qkv_context *ctx, const struct qkv_attention_layer_spec *spec,
                                                    uint64_t seed, struct qkv_attention_layer **out);
+/* NULL is fine. */
 QKV_API void qkv_attention_layer_free(struct qkv_attention_layer *layer);
 /* The spec with everything filled in. */
 QKV_API const struct qkv_attention_layer_spec *qkv_attention_layer_spec(const struct qkv_attention_layer *layer);
@@ -176,12 +185,15 @@ QKV_API float *qkv_attention_layer_weights(struct qkv_attention_layer *layer, si
 QKV_API float *qkv_attention_layer_gradient(struct qkv_attention_layer *layer, size_t i);
 QKV_API void qkv_attention_layer_clear_gradients(struct qkv_attention_layer *layer);
 
-/* Keys and values of B rows, up to `capacity` positions each, projected and rotated, for decoding step by step. Self attention
- * appends those of every forward call; cross attention keeps those of the latest memory. A cache may outlive its layer. */
+/* Keys and values of B rows, up to `capacity` positions each, projected and rotated, for decoding step by step. Self
+ * attention appends those of every forward call; cross attention keeps those of the latest memory. A cache may outlive
+ * its layer. Fails with QKV_ARGUMENT, QKV_MEMORY. */
 struct qkv_attention_cache;
 QKV_API enum qkv_status qkv_attention_cache_create(struct qkv_attention_layer *layer, size_t B, size_t capacity,
                                                    struct qkv_attention_cache **out);
+/* NULL is fine. */
 QKV_API void qkv_attention_cache_free(struct qkv_attention_cache *cache);
+/* Positions that the cache holds. */
 QKV_API size_t qkv_attention_cache_length(const struct qkv_attention_cache *cache);
 /* Forgets all positions at and past `length`. */
 QKV_API void qkv_attention_cache_truncate(struct qkv_attention_cache *cache, size_t length);
@@ -205,16 +217,16 @@ struct qkv_attention_input {
     bool train;    /* keep what backward needs; dropout is on */
     uint64_t seed; /* of the dropout mask */
 };
-/* y (B,T,out). Empty batches are fine, and so is a memory without positions: y then is the output's bias. Memory is kept in
- * the layer and grows to what the largest call needs. */
+/* y (B,T,out). Empty batches are fine, and so is a memory without positions: y then is the output's bias. Memory is
+ * kept in the layer and grows to what the largest call needs. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_attention_layer_forward(struct qkv_attention_layer *layer,
                                                     const struct qkv_attention_input *input, float *y);
-/* After a forward with train, once: adds to the parameters' gradients, and writes dx (B,T,in) and dmemory (B,memory_T,kv_in);
- * both may be NULL. The input's buffers must still be there. */
+/* After a forward with train, once: adds to the parameters' gradients, and writes dx (B,T,in) and dmemory
+ * (B,memory_T,kv_in); both may be NULL. The input's buffers must still be there. Fails with QKV_ARGUMENT, QKV_MEMORY. */
 QKV_API enum qkv_status qkv_attention_layer_backward(struct qkv_attention_layer *layer, const float *dy, float *dx,
                                                      float *dmemory);
-/* Of the latest forward, as qkv_attention_weights: out (rows,keys), keys being cache and new ones together. Its cache, dense
- * mask and bias must still be there. */
+/* Of the latest forward, as qkv_attention_weights: out (rows,keys), keys being cache and new ones together. Its cache,
+ * dense mask and bias must still be there. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_attention_layer_weights_of(struct qkv_attention_layer *layer,
                                                        enum qkv_attention_stage stage, size_t b, size_t h, size_t first,
                                                        size_t rows, float *out);

@@ -1,4 +1,5 @@
-/* qkv/context.h: contexts: threads, kernels, precision, and the sentence of the latest failure; a part of qkv.h, which includes it. */
+/* qkv/context.h: contexts: threads, kernels, precision, and the sentence of the latest failure; a part of qkv.h, which
+ * includes it. Stable. */
 #ifndef QKV_PUBLIC_CONTEXT_H
 #define QKV_PUBLIC_CONTEXT_H
 
@@ -16,6 +17,7 @@
 extern "C" {
 #endif
 
+/* What a call can return; QKV_OK is 0. The comment of a call names those that it fails with. */
 #define QKV_STATUS_LIST(X)                                                                                             \
     X(OK, "ok")                                                                                                        \
     X(ARGUMENT, "invalid argument")                                                                                    \
@@ -55,19 +57,26 @@ struct qkv_context_options {
     bool ignore_digest;
 };
 
+/* All of it left open: as the environment says, in fp32. */
+QKV_API struct qkv_context_options qkv_context_defaults(void);
+
 QKV_API const char *qkv_version(void);                       /* "0.1.0" */
 QKV_API const char *qkv_status_text(enum qkv_status status); /* "out of memory" */
 
 /* Makes a context: threads, kernel table and the sentence of the latest failure. One context serves one thread at a
- * time; different contexts are independent. The environment has $QKV_THREADS and $QKV_ISA for what the options leave open, and
- * $QKV_PRECISION (fp32, bf16 or auto) for QKV_PRECISION_AUTO; other values are QKV_ARGUMENT, empty ones are none. `options` may be NULL. On failure *out still is a context that holds the
- * sentence (free it), or NULL when there was no memory for one. */
+ * time; different contexts are independent. The environment has $QKV_THREADS and $QKV_ISA for what the options leave
+ * open, and $QKV_PRECISION (fp32, bf16 or auto) for QKV_PRECISION_AUTO; other values are QKV_ARGUMENT, empty ones are
+ * none. `options` may be NULL. On failure *out still is a context that holds the sentence (free it), or NULL when
+ * there was no memory for one. Fails with QKV_ARGUMENT, QKV_MEMORY. */
 QKV_API enum qkv_status qkv_context_create(struct qkv_context **out, const struct qkv_context_options *options);
+/* Frees a context, after everything that was made with it. NULL is fine. */
 QKV_API void qkv_context_free(struct qkv_context *ctx);
 /* What went wrong in the latest call that returned a status, where, and what to do; "" if it was a success; never NULL.
  * Owned by the context, valid until the next call with it. */
 QKV_API const char *qkv_message(const struct qkv_context *ctx);
+/* How many threads the context works with, at least 1. */
 QKV_API int qkv_context_threads(const struct qkv_context *ctx);
+/* The name of its kernel table, "avx2". Owned by the context. */
 QKV_API const char *qkv_context_isa(const struct qkv_context *ctx);
 /* The i-th kernel table that this machine can run, best first; NULL past the last. */
 QKV_API const char *qkv_isa_at(size_t i);

@@ -1,4 +1,4 @@
-/* qkv/generate.h: sessions, sampling, generation; a part of qkv.h, which includes it.
+/* qkv/generate.h: sessions, sampling, generation; a part of qkv.h, which includes it. Stable.
  *
  * A session is one sequence and its KV cache. */
 #ifndef QKV_PUBLIC_GENERATE_H
@@ -11,14 +11,19 @@ extern "C" {
 #endif
 
 struct qkv_session;
-/* `capacity`: the most positions, at most the spec's context; 0: the spec's context. */
+/* `capacity`: the most positions, at most the spec's context; 0: the spec's context. Fails with QKV_ARGUMENT,
+ * QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_session_create(struct qkv_model *model, size_t capacity, struct qkv_session **out);
+/* NULL is fine. */
 QKV_API void qkv_session_free(struct qkv_session *session);
-/* Runs the model over n more ids. Fails when they do not fit into the capacity; nothing is appended then. */
+/* Runs the model over n more ids. Fails when they do not fit into the capacity; nothing is appended then. Fails with
+ * QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_session_append(struct qkv_session *session, const int32_t *ids, size_t n);
 /* Scores of the next token (vocab of them), after at least one id. Valid until the next call with the session. */
 QKV_API const float *qkv_session_logits(const struct qkv_session *session);
+/* Positions that the session holds. */
 QKV_API size_t qkv_session_length(const struct qkv_session *session);
+/* Positions that it can hold. */
 QKV_API size_t qkv_session_capacity(const struct qkv_session *session);
 /* Forgets all positions at and past `length`. Append at least one id before asking for logits again. */
 QKV_API void qkv_session_truncate(struct qkv_session *session, size_t length);
@@ -34,7 +39,8 @@ struct qkv_sampling {
     uint64_t seed;
 };
 QKV_API struct qkv_sampling qkv_sampling_defaults(void); /* temperature 1, everything else off, seed 0 */
-/* Draws the draw-th token of a seeded sequence: penalty, temperature, top-k, top-p, min-p in that order. */
+/* Draws the draw-th token of a seeded sequence: penalty, temperature, top-k, top-p, min-p in that order. Fails with
+ * QKV_ARGUMENT, QKV_MEMORY, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_sample(struct qkv_context *ctx, const struct qkv_sampling *sampling, const float *logits,
                                    size_t vocab, const int32_t *history, size_t history_count, uint64_t draw,
                                    int32_t *id);
@@ -46,6 +52,8 @@ struct qkv_generate_options {
     size_t stop_count;
     int32_t end_id; /* a token that ends the generation, or -1 */
 };
+/* qkv_sampling_defaults, 200 tokens, no stops, no end token. */
+QKV_API struct qkv_generate_options qkv_generate_defaults(void);
 struct qkv_generate_report {
     size_t prompt_tokens, tokens;
     double prompt_seconds, seconds;
@@ -54,7 +62,8 @@ struct qkv_generate_report {
 /* Receives whole UTF-8 characters as soon as they are known; return false to stop. */
 typedef bool qkv_write_text(void *user, const char *text, size_t size);
 /* Continues a prompt. When the context is full the older half is forgotten and the rest run again. An empty prompt
- * starts from a newline, or token 0. */
+ * starts from a newline, or token 0. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER,
+ * QKV_STOPPED. */
 QKV_API enum qkv_status qkv_generate(struct qkv_model *model, const char *prompt, size_t prompt_size,
                                      const struct qkv_generate_options *options, qkv_write_text *write, void *user,
                                      struct qkv_generate_report *report);

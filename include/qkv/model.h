@@ -1,4 +1,4 @@
-/* qkv/model.h: models: weights and what they cost; a part of qkv.h, which includes it.
+/* qkv/model.h: models: weights and what they cost; a part of qkv.h, which includes it. Stable.
  *
  * A model is a spec, its named weights in fp32 and, where known, a tokenizer. A model folder holds config.json,
  * model.safetensors and tokenizer.json. */
@@ -16,31 +16,38 @@ extern "C" {
 struct qkv_model;
 
 /* New weights: N(0, 0.02) for matrices, those that end a residual branch smaller by 1/sqrt(2·layers) (GPT-2); zero
- * biases, norm weights one. */
+ * biases, norm weights one. Fails with QKV_MEMORY, QKV_SPEC. */
 QKV_API enum qkv_status qkv_model_create(struct qkv_context *ctx, const struct qkv_spec *spec, uint64_t seed,
                                          struct qkv_model **out);
-/* Names and shapes only, no memory for weights: for looking at a spec of any size. */
+/* Names and shapes only, no memory for weights: for looking at a spec of any size. Fails with QKV_MEMORY, QKV_SPEC. */
 QKV_API enum qkv_status qkv_model_plan(struct qkv_context *ctx, const struct qkv_spec *spec, struct qkv_model **out);
-/* Reads a model folder; weights of any float dtype become fp32. Every tensor of the spec must be there, with its shape,
- * and none besides. The tokenizer is read if there is one. Weights that carry the digest of another spec than that of
- * config.json are QKV_SPEC (docs/digests.md), unless the context has ignore_digest; weights without a digest load. More
- * memory than there is: QKV_MEMORY, before the weights are read, unless it has ignore_memory. */
+/* Reads a model folder; weights of any float dtype become fp32. Every tensor of the spec must be there, with its
+ * shape, and none besides. The tokenizer is read if there is one. Weights that carry the digest of another spec than
+ * that of config.json are QKV_SPEC (docs/digests.md), unless the context has ignore_digest; weights without a digest
+ * load. More memory than there is: QKV_MEMORY, before the weights are read, unless it has ignore_memory. Fails with
+ * QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_model_load(struct qkv_context *ctx, const char *folder, struct qkv_model **out);
 /* The precision that the run in `folder` records (train.json). QKV_FP32 where there is no record: a model from elsewhere, or of a
  * run older than the option. QKV_FORMAT when the record is damaged, QKV_FILE when it cannot be read, QKV_MEMORY. Set it before
  * the model is made and evaluations give the numbers of the training:
  *     status = qkv_model_precision(ctx, folder, &precision);
  *     if (!status) qkv_context_set_precision(ctx, precision);
- *     if (!status) status = qkv_model_load(ctx, folder, &model); */
+ *     if (!status) status = qkv_model_load(ctx, folder, &model);
+ * Fails with QKV_MEMORY, QKV_FILE, QKV_FORMAT. */
 QKV_API enum qkv_status qkv_model_precision(struct qkv_context *ctx, const char *folder, enum qkv_precision *precision);
-/* Writes a model folder, each file replaced atomically, the weights last. */
+/* Writes a model folder, each file replaced atomically, the weights last. Fails with QKV_ARGUMENT, QKV_MEMORY,
+ * QKV_FILE, QKV_SPEC. */
 QKV_API enum qkv_status qkv_model_save(struct qkv_model *model, const char *folder);
+/* Frees a model, after its passes, sessions and optimizers. NULL is fine. */
 QKV_API void qkv_model_free(struct qkv_model *model);
-QKV_API struct qkv_context *qkv_model_context(struct qkv_model *model);
+/* The context that the model was made with. */
+QKV_API struct qkv_context *qkv_model_context(const struct qkv_model *model);
+/* The spec, with every default filled in. Owned by the model. */
 QKV_API const struct qkv_spec *qkv_model_spec(const struct qkv_model *model);
 /* NULL if there is none. Owned by the model. */
 QKV_API const struct qkv_tokenizer *qkv_model_tokenizer(const struct qkv_model *model);
-/* The model owns the tokenizer from now on (also on failure: it may have no more tokens than the spec's vocabulary). */
+/* The model owns the tokenizer from now on (also on failure: it may have no more tokens than the spec's vocabulary).
+ * Fails with QKV_SPEC. */
 QKV_API enum qkv_status qkv_model_set_tokenizer(struct qkv_model *model, struct qkv_tokenizer *tokenizer);
 
 /* The named tensors, in the order of the file. data is NULL in a planned model. */
@@ -53,12 +60,14 @@ QKV_API const float *qkv_model_weights(const struct qkv_model *model, size_t i);
 QKV_API float *qkv_model_weights_mutable(struct qkv_model *model, size_t i);
 /* Its gradient, with its shape; NULL before the first training pass was made, too. */
 QKV_API float *qkv_model_gradient(struct qkv_model *model, size_t i);
+/* Sets all gradients to zero. */
 QKV_API void qkv_model_clear_gradients(struct qkv_model *model);
 /* sqrt of the sum of squares of all gradients. */
 QKV_API double qkv_model_gradient_norm(struct qkv_model *model);
 
-/* What a spec costs; measured by dry runs, nothing of that size is allocated. Bytes are those that numbers lie in, exactly, in
- * the context's precision and with its threads; names, the nodes of a pass and the ids of batches are beside them. */
+/* Experimental: what a spec costs, measured by dry runs, nothing of that size is allocated. Bytes are those that
+ * numbers lie in, exactly, in the context's precision and with its threads; names, the nodes of a pass and the ids of
+ * batches are beside them. */
 struct qkv_costs {
     size_t parameters;            /* numbers, tied ones once */
     size_t parameter_bytes;       /* fp32 */
@@ -70,9 +79,12 @@ struct qkv_costs {
     double train_flops;           /* the same, forward and backward */
     double checkpoint_flops;      /* the same with activations checkpointed: the blocks run forward once more */
 };
+/* Experimental: measures what a model of the spec costs, for `batch` sequences of `context` positions, which may not
+ * exceed those of the spec. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SPEC, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_measure_costs(struct qkv_context *ctx, const struct qkv_spec *spec, size_t batch,
                                           size_t context, struct qkv_costs *costs);
-/* The fp32 peak of this context's threads in FLOP/s, measured by fused multiply-adds in registers (about 30 ms). */
+/* Experimental: the fp32 peak of this context's threads in FLOP/s, measured by fused multiply-adds in registers (about
+ * 30 ms). */
 QKV_API double qkv_measure_flops(struct qkv_context *ctx);
 
 #ifdef __cplusplus

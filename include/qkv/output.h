@@ -20,21 +20,25 @@ struct qkv_output_options {
                                   may be none of these files, and no file of these models and runs, by whatever name */
     size_t input_count;
 };
-/* Whether `path` may be written, before any work is done for it: QKV_FILE where one of the above forbids it, QKV_MEMORY.
- * `options` NULL: no force, no inputs. A file that cannot be written for other reasons is found by qkv_output_begin. */
+/* No force, no inputs. */
+QKV_API struct qkv_output_options qkv_output_defaults(void);
+/* Whether `path` may be written, before any work is done for it: QKV_FILE where one of the above forbids it,
+ * QKV_MEMORY. `options` NULL: no force, no inputs. A file that cannot be written for other reasons is found by
+ * qkv_output_begin. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE. */
 QKV_API enum qkv_status qkv_output_check(struct qkv_context *ctx, const char *path,
                                          const struct qkv_output_options *options);
 
 /* A file being written. It serves the thread of its context. */
 struct qkv_output;
-/* Checks, and begins a temporary file beside `path`, or opens the device or pipe (which waits for a pipe's reader). QKV_FILE,
- * QKV_MEMORY; then *out is NULL. End it with commit or cancel. */
+/* Checks, and begins a temporary file beside `path`, or opens the device or pipe (which waits for a pipe's reader).
+ * QKV_FILE, QKV_MEMORY; then *out is NULL. End it with commit or cancel. Fails with QKV_ARGUMENT, QKV_MEMORY,
+ * QKV_FILE. */
 QKV_API enum qkv_status qkv_output_begin(struct qkv_context *ctx, const char *path,
                                          const struct qkv_output_options *options, struct qkv_output **out);
 /* The stream to write to, by stdio; not to be closed. Its errors are found by commit as well. */
 QKV_API FILE *qkv_output_stream(struct qkv_output *output);
-/* Puts everything on disk and in the file's place, and frees `output`. QKV_FILE when a part of it could not be written; an
- * old file is then as it was. */
+/* Puts everything on disk and in the file's place, and frees `output`. QKV_FILE when a part of it could not be
+ * written; an old file is then as it was. Fails with QKV_MEMORY, QKV_FILE. */
 QKV_API enum qkv_status qkv_output_commit(struct qkv_output *output);
 /* Leaves an old file as it was, and frees `output`. NULL is fine. */
 QKV_API void qkv_output_cancel(struct qkv_output *output);

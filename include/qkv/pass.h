@@ -1,4 +1,4 @@
-/* qkv/pass.h: passes: forward and backward over a batch; a part of qkv.h, which includes it. */
+/* qkv/pass.h: passes: forward and backward over a batch; a part of qkv.h, which includes it. Stable. */
 #ifndef QKV_PUBLIC_PASS_H
 #define QKV_PUBLIC_PASS_H
 
@@ -37,11 +37,13 @@ struct qkv_batch {
                                 (Szegedy et al. 2016); at least 0, less than 1 */
     uint64_t dropout_seed; /* names the dropout masks of this pass */
 };
+/* An empty batch, without targets. */
+QKV_API struct qkv_batch qkv_batch_defaults(void);
 struct qkv_pass_shape {
     size_t B, T, source_T;
 };
 
-/* Where a forward pass can be listened to. */
+/* Experimental: where a forward pass can be listened to. */
 #define QKV_HOOK_LIST(X)                                                                                               \
     X(EMBEDDING, "embedding", "the residual stream before the first block")                                            \
     X(ATTENTION, "attention", "what self attention gives, before it is added to the stream")                           \
@@ -61,7 +63,7 @@ struct qkv_hook_point {
 };
 /* Called in the order of the computation, from the thread that runs the pass; must not call anything of the pass or its model. */
 typedef void qkv_hook(void *user, const struct qkv_hook_point *point);
-/* "attention", "stream", …: the kind in a word; "" for what is none. */
+/* Experimental: "attention", "stream", …, the kind in a word; "" for what is none. */
 QKV_API const char *qkv_hook_name(enum qkv_hook_kind kind);
 struct qkv_pass_options {
     size_t B, T, source_T; /* the largest batch that will come, or the largest of each */
@@ -78,15 +80,21 @@ struct qkv_pass_options {
     qkv_hook *hook;  /* told of the numbers on the way, block by block; NULL: nobody. Not with checkpoint */
     void *hook_user;
 };
+/* Forward alone, nothing kept; B and T are to be set. */
+QKV_API struct qkv_pass_options qkv_pass_defaults(void);
 struct qkv_pass;
-/* Plans the memory by a dry run, then allocates all of it: passes themselves allocate nothing. */
+/* Plans the memory by a dry run, then allocates all of it: passes themselves allocate nothing. Fails with
+ * QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_pass_create(struct qkv_model *model, const struct qkv_pass_options *options,
                                         struct qkv_pass **out);
+/* NULL is fine. */
 QKV_API void qkv_pass_free(struct qkv_pass *pass);
+/* Bytes of memory that the pass holds, those of the model not counted. */
 QKV_API size_t qkv_pass_bytes(const struct qkv_pass *pass);
-/* Runs the model. With options.train a call must be followed by qkv_pass_backward, as it may have begun on gradients. */
+/* Runs the model. With options.train a call must be followed by qkv_pass_backward, as it may have begun on gradients.
+ * Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_pass_forward(struct qkv_pass *pass, const struct qkv_batch *batch);
-/* Adds the gradient of the loss to the model's gradients. */
+/* Adds the gradient of the loss to the model's gradients. Fails with QKV_ARGUMENT. */
 QKV_API enum qkv_status qkv_pass_backward(struct qkv_pass *pass);
 /* The summed loss over the targets that count, divided by loss_count, and how many counted. */
 QKV_API double qkv_pass_loss(const struct qkv_pass *pass, size_t *counted);
@@ -95,7 +103,8 @@ QKV_API struct qkv_array qkv_pass_output(const struct qkv_pass *pass);
 /* The i-th attention, "decoder.layers.0.attn", and the shape of its weights (B,H,Tq,Tk) in the latest forward; data is NULL.
  * False past the last. Needs options.weights. */
 QKV_API bool qkv_pass_attention(const struct qkv_pass *pass, size_t i, struct qkv_array *attention);
-/* Makes some of them: head h of batch row b, for `rows` queries from `first` on, out (rows,Tk), of the latest forward. */
+/* Makes some of them: head h of batch row b, for `rows` queries from `first` on, out (rows,Tk), of the latest forward.
+ * Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_pass_weights(struct qkv_pass *pass, size_t i, enum qkv_attention_stage stage, size_t b,
                                          size_t h, size_t first, size_t rows, float *out);
 

@@ -1,4 +1,4 @@
-/* qkv/sequences.h: encoders and encoder–decoders: read, classify, translate; a part of qkv.h, which includes it.
+/* qkv/sequences.h: encoders and encoder–decoders: read, classify, translate; a part of qkv.h, which includes it. Stable.
  *
  * A model with an encoder is trained by the same trainer as a decoder (options `pairs`, `labeled`, or task "mlm"), and used by
  * the calls here: encode a batch once and decode it many times, search for the best target, classify, fill masks, embed; and
@@ -29,38 +29,47 @@ extern "C" {
  * both vocabularies are as large.
  * Owned by the model; NULL when there is none. */
 QKV_API const struct qkv_tokenizer *qkv_model_source_tokenizer(const struct qkv_model *model);
-/* As qkv_model_set_tokenizer. */
+/* As qkv_model_set_tokenizer. Fails with QKV_SPEC. */
 QKV_API enum qkv_status qkv_model_set_source_tokenizer(struct qkv_model *model, struct qkv_tokenizer *tokenizer);
 /* The names of a classifier's classes (labels.txt in the model's folder, a line each): NULL past the last, or when unknown. */
 QKV_API const char *qkv_model_label(const struct qkv_model *model, size_t i);
-/* Copies the names: as many as the spec has classes, all different, without tabs and line ends. */
+/* Copies the names: as many as the spec has classes, all different, without tabs and line ends. Fails with
+ * QKV_ARGUMENT, QKV_MEMORY. */
 QKV_API enum qkv_status qkv_model_set_labels(struct qkv_model *model, const char *const *labels, size_t count);
 
 /* ---- encode once, decode many ------------------------------------------------------------------------------------------ */
 
 struct
     qkv_encoded; /* a batch of sources: the encoder's output, and the keys and values that cross attention makes of it */
-/* ids (B,T), lengths (B) or NULL: all T. For a lone encoder, or the encoder of a pair. */
+/* ids (B,T), lengths (B) or NULL: all T. For a lone encoder, or the encoder of a pair. Fails with QKV_ARGUMENT,
+ * QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_encode(struct qkv_model *model, const int32_t *ids, const int32_t *lengths, size_t B,
                                    size_t T, struct qkv_encoded **out);
+/* NULL is fine. */
 QKV_API void qkv_encoded_free(struct qkv_encoded *encoded);
 /* Hidden states after the final norm, (B,T,C). */
 QKV_API struct qkv_array qkv_encoded_output(const struct qkv_encoded *encoded);
 
 struct qkv_decoder; /* targets growing side by side, with their caches */
-/* `rows` targets, row r of them for source sources[r] of `encoded` (NULL: a decoder alone; sources NULL: row r for source r),
- * each of at most `capacity` tokens (0: the model's context). `encoded` must outlive the decoder. */
+/* `rows` targets, row r of them for source sources[r] of `encoded` (NULL: a decoder alone; sources NULL: row r for
+ * source r), each of at most `capacity` tokens (0: the model's context). `encoded` must outlive the decoder. Fails
+ * with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_decoder_create(struct qkv_model *model, const struct qkv_encoded *encoded,
                                            const size_t *sources, size_t rows, size_t capacity,
                                            struct qkv_decoder **out);
+/* NULL is fine. */
 QKV_API void qkv_decoder_free(struct qkv_decoder *decoder);
-/* One more token for every row; then qkv_decoder_logits has the scores of the next ones, (rows,V). */
+/* One more token for every row; then qkv_decoder_logits has the scores of the next ones, (rows,V). Fails with
+ * QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_decoder_step(struct qkv_decoder *decoder, const int32_t *ids);
+/* Scores of the next tokens, (rows,V), after a step. Owned by the decoder, valid until the next call with it. */
 QKV_API const float *qkv_decoder_logits(const struct qkv_decoder *decoder);
+/* How many rows the decoder has. */
 QKV_API size_t qkv_decoder_rows(const struct qkv_decoder *decoder);
+/* Tokens that each row has. */
 QKV_API size_t qkv_decoder_length(const struct qkv_decoder *decoder);
-/* Row r goes on from what row from[r] was, for the first `count` rows (at most as many as at the start): beams are reordered and
- * rows that are done leave. Scores go with them. */
+/* Row r goes on from what row from[r] was, for the first `count` rows (at most as many as at the start): beams are
+ * reordered and rows that are done leave. Scores go with them. Fails with QKV_ARGUMENT, QKV_MEMORY. */
 QKV_API enum qkv_status qkv_decoder_select(struct qkv_decoder *decoder, const size_t *from, size_t count);
 
 /* ---- search ------------------------------------------------------------------------------------------------------------ */
@@ -85,24 +94,26 @@ struct qkv_hypothesis {
     double score;           /* with the length penalty: what they are sorted by */
     bool ended;             /* false: cut at max_tokens */
 };
-/* The best targets of `count` sources; sources[i] are lengths[i] ids (end included). `take` gets the n_best hypotheses of each
- * source (fewer where there are no more), best first, in the order of the sources; returning false stops. The search of a source
- * ends when no hypothesis that still grows can come before its n_best, or, when greedy, with the first that ends; at the longest
- * target the others are cut. */
+/* The best targets of `count` sources; sources[i] are lengths[i] ids (end included). `take` gets the n_best hypotheses
+ * of each source (fewer where there are no more), best first, in the order of the sources; returning false stops. The
+ * search of a source ends when no hypothesis that still grows can come before its n_best, or, when greedy, with the
+ * first that ends; at the longest target the others are cut. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE,
+ * QKV_NUMBER, QKV_STOPPED. */
 typedef bool qkv_take_hypotheses(void *user, size_t source, const struct qkv_hypothesis *hypotheses, size_t count);
 QKV_API enum qkv_status qkv_search(struct qkv_model *model, const int32_t *const *sources, const size_t *lengths,
                                    size_t count, const struct qkv_search_options *options, qkv_take_hypotheses *take,
                                    void *user);
-/* The same on lines of text (without line ends; a blank line gives a blank line). Called for each line in order, for each of its
- * hypotheses in order; `rank` from 0; `text` is valid during the call. */
+/* The same on lines of text (without line ends; a blank line gives a blank line). Called for each line in order, for
+ * each of its hypotheses in order; `rank` from 0; `text` is valid during the call. Fails with QKV_ARGUMENT,
+ * QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER, QKV_STOPPED. */
 typedef bool qkv_take_translation(void *user, size_t line, size_t rank, const char *text, size_t size, double score);
 QKV_API enum qkv_status qkv_translate(struct qkv_model *model, const char *const *lines, size_t count,
                                       const struct qkv_search_options *options, qkv_take_translation *take, void *user);
 
 /* ---- encoders at work --------------------------------------------------------------------------------------------------- */
 
-/* Probabilities of the classes, (count,classes), of lines of text; a blank line gives zeros. What is said of a line does not
- * depend on its neighbours. */
+/* Probabilities of the classes, (count,classes), of lines of text; a blank line gives zeros. What is said of a line
+ * does not depend on its neighbours. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_classify(struct qkv_model *model, const char *const *lines, size_t count,
                                      float *probabilities);
 
@@ -112,25 +123,26 @@ struct qkv_filling {
     int32_t id;
     double probability;
 };
-/* *fillings (masks,top), freed with qkv_free. */
+/* fillings (masks,top), freed with qkv_free. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_fill(struct qkv_model *model, const char *text, size_t top, struct qkv_filling **fillings,
                                  size_t *masks);
 
-/* Vectors of lines of text, (count,C): the encoder's hidden states, pooled over the tokens of a line; `normalize` makes their
- * length 1. A blank line gives zeros. */
+/* Vectors of lines of text, (count,C): the encoder's hidden states, pooled over the tokens of a line; `normalize`
+ * makes their length 1. A blank line gives zeros. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE,
+ * QKV_NUMBER. */
 QKV_API enum qkv_status qkv_embed(struct qkv_model *model, const char *const *lines, size_t count, enum qkv_pool pool,
                                   bool normalize, float *vectors);
 
 /* ---- metrics ------------------------------------------------------------------------------------------------------------ */
 
-/* BLEU as sacreBLEU defines it: corpus level, tokenizer 13a, 4-grams, exponential smoothing, brevity penalty by the closest
- * reference (Papineni et al. 2002; Post 2018). references[i] are reference_counts[i] texts, at least one, and so is count.
- * 0 to 100. */
+/* BLEU as sacreBLEU defines it: corpus level, tokenizer 13a, 4-grams, exponential smoothing, brevity penalty by the
+ * closest reference (Papineni et al. 2002; Post 2018). references[i] are reference_counts[i] texts, at least one, and
+ * so is count. 0 to 100. Fails with QKV_ARGUMENT, QKV_MEMORY. */
 QKV_API enum qkv_status qkv_bleu(struct qkv_context *ctx, const char *const *hypotheses,
                                  const char *const *const *references, const size_t *reference_counts, size_t count,
                                  double *bleu);
-/* chrF2 as sacreBLEU defines it: character 6-grams without spaces, beta 2, corpus level, the best reference of each (Popović
- * 2015). 0 to 100. */
+/* chrF2 as sacreBLEU defines it: character 6-grams without spaces, beta 2, corpus level, the best reference of each
+ * (Popović 2015). 0 to 100. Fails with QKV_ARGUMENT, QKV_MEMORY. */
 QKV_API enum qkv_status qkv_chrf(struct qkv_context *ctx, const char *const *hypotheses,
                                  const char *const *const *references, const size_t *reference_counts, size_t count,
                                  double *chrf);
@@ -147,7 +159,8 @@ struct qkv_pairs_evaluation {
     size_t sources, pairs;
     double seconds, search_seconds;
 };
-/* Loss and search over a file of pairs. */
+/* Loss and search over a file of pairs. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SHAPE,
+ * QKV_NUMBER, QKV_STOPPED. */
 QKV_API enum qkv_status qkv_evaluate_pairs(struct qkv_model *model, const char *path,
                                            const struct qkv_search_options *options, qkv_progress *progress, void *user,
                                            struct qkv_pairs_evaluation *evaluation);
@@ -158,7 +171,8 @@ struct qkv_labels_evaluation {
     size_t *confusion; /* (classes,classes): rows are the labels, columns the predictions; freed with qkv_free */
     double seconds;
 };
-/* Classes without names (qkv_model_label) go by their numbers. */
+/* Classes without names (qkv_model_label) go by their numbers. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE,
+ * QKV_FORMAT, QKV_SHAPE, QKV_NUMBER, QKV_STOPPED. */
 QKV_API enum qkv_status qkv_evaluate_labels(struct qkv_model *model, const char *path, qkv_progress *progress,
                                             void *user, struct qkv_labels_evaluation *evaluation);
 

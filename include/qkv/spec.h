@@ -1,4 +1,5 @@
-/* qkv/spec.h: specs: a transformer as data; a part of qkv.h, which includes it.
+/* qkv/spec.h: specs: a transformer as data; a part of qkv.h, which includes it. Experimental: the
+ * structs grow with the kinds of layers; the JSON, and names of presets and settings, are stable.
  *
  * One to one with config.json (format "qkv", version 1). Numbers not given take the defaults written here. */
 #ifndef QKV_PUBLIC_SPEC_H
@@ -121,19 +122,22 @@ struct qkv_spec {
 
 /* Reads a spec from JSON text, after replacing what `settings` say: "decoder.attention.kv_heads=2",
  * "position.kind=rope", "encoder=null". Unknown keys and impossible values fail with a sentence that names the key
- * (QKV_SPEC; QKV_FORMAT where the text is no JSON object; QKV_ARGUMENT where a setting is not KEY=VALUE). So does a setting
- * without effect: of a key that means nothing in this spec, as position.theta without rope, or that a later setting replaces.
- * `name` is for messages ("my.json"). */
+ * (QKV_SPEC; QKV_FORMAT where the text is no JSON object; QKV_ARGUMENT where a setting is not KEY=VALUE). So does a
+ * setting without effect: of a key that means nothing in this spec, as position.theta without rope, or that a later
+ * setting replaces. `name` is for messages ("my.json"). Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SPEC. */
 QKV_API enum qkv_status qkv_spec_parse(struct qkv_context *ctx, struct qkv_spec *spec, const char *name,
                                        const char *json, size_t size, const char *const *settings,
                                        size_t setting_count);
+/* The same from a file, whose name is for messages. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT,
+ * QKV_SPEC. */
 QKV_API enum qkv_status qkv_spec_read(struct qkv_context *ctx, struct qkv_spec *spec, const char *path,
                                       const char *const *settings, size_t setting_count);
-/* A named spec. vocab is 0 (to be set from a tokenizer) unless the preset has a vocabulary of its own. */
+/* A named spec. vocab is 0 (to be set from a tokenizer) unless the preset has a vocabulary of its own. Fails with
+ * QKV_ARGUMENT, QKV_MEMORY, QKV_SPEC. */
 QKV_API enum qkv_status qkv_spec_preset(struct qkv_context *ctx, struct qkv_spec *spec, const char *name,
                                         const char *const *settings, size_t setting_count);
-/* Whether settings are KEY=VALUE of keys that exist, with values of their type and range, none replaced by a later one: what
- * can be said without a spec. QKV_ARGUMENT or QKV_SPEC. */
+/* Whether settings are KEY=VALUE of keys that exist, with values of their type and range, none replaced by a later
+ * one: what can be said without a spec. QKV_ARGUMENT or QKV_SPEC. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SPEC. */
 QKV_API enum qkv_status qkv_spec_check_settings(struct qkv_context *ctx, const char *const *settings,
                                                 size_t setting_count);
 /* Settings that several specs share: those without effect in one of them are no failure there, but told. */
@@ -142,12 +146,14 @@ struct qkv_settings {
     size_t count;
     bool *idle; /* [count], written: which had no effect (NULL: that is a failure) */
 };
-/* A spec from the file at `path`, or with NULL a preset, changed by settings. Statuses as of qkv_spec_read. */
+/* A spec from the file at `path`, or with NULL a preset, changed by settings. Statuses as of qkv_spec_read. Fails with
+ * QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC. */
 QKV_API enum qkv_status qkv_spec_vary(struct qkv_context *ctx, struct qkv_spec *spec, const char *preset,
                                       const char *path, const struct qkv_settings *settings);
-/* The JSON of a spec, every value written out; the caller's, freed with qkv_free. Reading it back gives the same spec. */
+/* The JSON of a spec, every value written out; the caller's, freed with qkv_free. Reading it back gives the same spec.
+ * Fails with QKV_MEMORY, QKV_SPEC. */
 QKV_API enum qkv_status qkv_spec_print(struct qkv_context *ctx, const struct qkv_spec *spec, char **json);
-/* Checks a spec filled in by hand. */
+/* Checks a spec filled in by hand. Fails with QKV_SPEC. */
 QKV_API enum qkv_status qkv_spec_check(struct qkv_context *ctx, const struct qkv_spec *spec);
 /* Name and one-line description of the i-th preset; false past the last. */
 QKV_API bool qkv_preset_at(size_t i, const char **name, const char **summary);

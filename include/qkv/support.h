@@ -41,9 +41,10 @@ struct qkv_json {
     bool more;  /* a value stands before the place where the next one comes */
     int indent; /* 0, or 1 more than the spaces of a line that begins with what comes next */
 };
-QKV_API void qkv_json_begin(struct qkv_json *json, char bracket);  /* '{' or '[' */
-QKV_API void qkv_json_end(struct qkv_json *json, char bracket);    /* '}' or ']' */
-QKV_API void qkv_json_key(struct qkv_json *json, const char *key); /* zero-terminated, or of `size` bytes */
+QKV_API void qkv_json_begin(struct qkv_json *json, char bracket); /* '{' or '[' */
+QKV_API void qkv_json_end(struct qkv_json *json, char bracket);   /* '}' or ']' */
+/* A key, zero-terminated, or of `size` bytes; its value comes next. */
+QKV_API void qkv_json_key(struct qkv_json *json, const char *key);
 QKV_API void qkv_json_key_bytes(struct qkv_json *json, const char *key, size_t size);
 /* What comes next, a value, a key, a closing bracket or nothing, stands on a new line behind so many spaces. */
 QKV_API void qkv_json_line(struct qkv_json *json, int spaces);

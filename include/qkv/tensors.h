@@ -1,4 +1,4 @@
-/* qkv/tensors.h: tensor files in the format safetensors; a part of qkv.h, which includes it. */
+/* qkv/tensors.h: tensor files in the format safetensors; a part of qkv.h, which includes it. Stable. */
 #ifndef QKV_PUBLIC_TENSORS_H
 #define QKV_PUBLIC_TENSORS_H
 
@@ -42,8 +42,11 @@ struct qkv_array { /* a named tensor somewhere in memory, row-major */
 };
 
 struct qkv_tensors; /* an opened file */
+/* Opens a file and checks everything in it. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT. */
 QKV_API enum qkv_status qkv_tensors_open(struct qkv_context *ctx, const char *path, struct qkv_tensors **out);
+/* Closes the file; what it owned is gone. NULL is fine. */
 QKV_API void qkv_tensors_close(struct qkv_tensors *tensors);
+/* How many tensors the file holds. */
 QKV_API size_t qkv_tensors_count(const struct qkv_tensors *tensors);
 /* The i-th tensor in the order of the data, or the one called `name`; NULL if there is none. Owned by `tensors`. */
 QKV_API const struct qkv_array *qkv_tensors_at(const struct qkv_tensors *tensors, size_t i);
@@ -51,8 +54,8 @@ QKV_API const struct qkv_array *qkv_tensors_find(const struct qkv_tensors *tenso
 /* A metadata string, NULL if absent. Owned by `tensors`. */
 QKV_API const char *qkv_tensors_metadata(const struct qkv_tensors *tensors, const char *key);
 
-/* Writes a file, replacing an old one atomically. Larger elements come first, else the order is kept: this aligns all data.
- * `metadata` is `metadata_count` pairs key, value (NULL if 0). */
+/* Writes a file, replacing an old one atomically. Larger elements come first, else the order is kept: this aligns all
+ * data. `metadata` is `metadata_count` pairs key, value (NULL if 0). Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE. */
 QKV_API enum qkv_status qkv_tensors_write(struct qkv_context *ctx, const char *path, const struct qkv_array *arrays,
                                           size_t count, const char *const *metadata, size_t metadata_count);
 /* Elements of an array: the product of its shape. */

@@ -1,4 +1,4 @@
-/* qkv/tokenizer.h: tokenizers: bytes, characters, words, byte-pair encoding; a part of qkv.h, which includes it.
+/* qkv/tokenizer.h: tokenizers: bytes, characters, words, byte-pair encoding; a part of qkv.h, which includes it. Stable.
  *
  * Saved and read as Hugging Face tokenizer.json. Every kind turns any bytes, valid UTF-8 or not, into ids and back into
  * the same bytes: what is not in the vocabulary is spelled with 256 byte tokens, which every kind has. */
@@ -30,24 +30,34 @@ struct qkv_tokenizer_options {
     size_t special_count;
 };
 
+/* Byte-pair encoding to 1024 tokens, without specials. */
+QKV_API struct qkv_tokenizer_options qkv_tokenizer_defaults(void);
+
 struct qkv_tokenizer;
-/* Makes a tokenizer from a training text (ignored by bytes). The text may be a mapping larger than memory. */
+/* Makes a tokenizer from a training text (ignored by bytes). The text may be a mapping larger than memory. Fails with
+ * QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT. */
 QKV_API enum qkv_status qkv_tokenizer_train(struct qkv_context *ctx, const struct qkv_tokenizer_options *options,
                                             const char *text, size_t size, struct qkv_tokenizer **out);
+/* Reads a tokenizer.json. What it asks for and is not known here is refused by the name of its key. Fails with
+ * QKV_MEMORY, QKV_FILE, QKV_FORMAT. */
 QKV_API enum qkv_status qkv_tokenizer_load(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **out);
+/* Writes a tokenizer.json, replacing an old one atomically. Fails with QKV_MEMORY, QKV_FILE. */
 QKV_API enum qkv_status qkv_tokenizer_save(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *path);
+/* NULL is fine. */
 QKV_API void qkv_tokenizer_free(struct qkv_tokenizer *t);
 QKV_API int qkv_tokenizer_vocab(const struct qkv_tokenizer *t); /* ids are [0, vocab) */
 /* The id of a special token, or -1. */
 QKV_API int qkv_tokenizer_special(const struct qkv_tokenizer *t, const char *text);
 /* Text to ids. *ids is the caller's, freed with qkv_free; *count may be 0. `specials`: whether special tokens written
- * in the text become their id (a trusted text) or are spelled out (text from a stranger). */
+ * in the text become their id (a trusted text) or are spelled out (text from a stranger). Fails with QKV_ARGUMENT,
+ * QKV_MEMORY, QKV_FORMAT. */
 QKV_API enum qkv_status qkv_tokenizer_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
                                              size_t size, bool specials, int32_t **ids, size_t *count);
-/* Text to ids as a sequence of its own: qkv_tokenizer_encode, and around its ids those that the TemplateProcessing of the
- * tokenizer.json places around a single sequence, as Hugging Face's encode(text) does with its add_special_tokens. A tokenizer
- * without a template, as all made here are, gives what qkv_tokenizer_encode gives. Templates of pairs and type ids are kept
- * when a tokenizer is saved; nothing here uses them. */
+/* Text to ids as a sequence of its own: qkv_tokenizer_encode, and around its ids those that the TemplateProcessing of
+ * the tokenizer.json places around a single sequence, as Hugging Face's encode(text) does with its add_special_tokens.
+ * A tokenizer without a template, as all made here are, gives what qkv_tokenizer_encode gives. Templates of pairs and
+ * type ids are kept when a tokenizer is saved; nothing here uses them. Fails with QKV_ARGUMENT, QKV_MEMORY,
+ * QKV_FORMAT. */
 QKV_API enum qkv_status qkv_tokenizer_encode_sequence(struct qkv_context *ctx, const struct qkv_tokenizer *t,
                                                       const char *text, size_t size, bool specials, int32_t **ids,
                                                       size_t *count);
@@ -55,7 +65,8 @@ QKV_API enum qkv_status qkv_tokenizer_encode_sequence(struct qkv_context *ctx, c
  * NULL where there are none. Whether there are any. */
 QKV_API bool qkv_tokenizer_template(const struct qkv_tokenizer *t, const int32_t **before, size_t *before_count,
                                     const int32_t **after, size_t *after_count);
-/* Ids to text, zero-terminated besides its *size; the caller's, freed with qkv_free. An id out of range fails. */
+/* Ids to text, zero-terminated besides its *size; the caller's, freed with qkv_free. An id out of range fails. Fails
+ * with QKV_ARGUMENT, QKV_MEMORY. */
 QKV_API enum qkv_status qkv_tokenizer_decode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const int32_t *ids,
                                              size_t count, char **text, size_t *size);
 /* The bytes of one token (for a special: its text), owned by the tokenizer; NULL for an id out of range. */

@@ -1,4 +1,4 @@
-/* qkv/training.h: optimizers, training runs and the evaluation of texts; a part of qkv.h, which includes it. */
+/* qkv/training.h: optimizers, training runs and the evaluation of texts; a part of qkv.h, which includes it. Stable. */
 #ifndef QKV_PUBLIC_TRAINING_H
 #define QKV_PUBLIC_TRAINING_H
 
@@ -37,12 +37,18 @@ struct qkv_optimizer_options {
     double momentum;          /* sgd */
     double weight_decay;      /* on matrices (embeddings too), never on vectors */
 };
+/* AdamW with the numbers that a training run has by default: betas 0.9 and 0.99, eps 1e-8, weight decay 0.1. */
+QKV_API struct qkv_optimizer_options qkv_optimizer_defaults(void);
 struct qkv_optimizer;
+/* Makes an optimizer of all weights of a model, which must outlive it; its moments begin at zero. Fails with
+ * QKV_ARGUMENT, QKV_MEMORY. */
 QKV_API enum qkv_status qkv_optimizer_create(struct qkv_model *model, const struct qkv_optimizer_options *options,
                                              struct qkv_optimizer **out);
+/* NULL is fine. */
 QKV_API void qkv_optimizer_free(struct qkv_optimizer *optimizer);
-/* One step with the model's gradients times gradient_scale (clipping), at a learning rate. In the same pass over memory the
- * gradients become zero, so that nothing clears them between steps; after a step that failed they are as they were. */
+/* One step with the model's gradients times gradient_scale (clipping), at a learning rate. In the same pass over
+ * memory the gradients become zero, so that nothing clears them between steps; after a step that failed they are as
+ * they were. Fails with QKV_ARGUMENT, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate, double gradient_scale);
 
 /* ---- training on a file -------------------------------------------------------------------------------------------------
@@ -117,22 +123,24 @@ struct qkv_train_options {
         bool recorded;           /* read from a run, where nobody chooses */
     } origin;
 };
-/* The defaults, changed by the recipe of a preset (NULL: none). */
+/* The defaults, changed by the recipe of a preset (NULL: none). Fails with QKV_ARGUMENT, QKV_MEMORY. */
 QKV_API enum qkv_status qkv_train_defaults(struct qkv_context *ctx, const char *preset,
                                            struct qkv_train_options *options);
-/* Sets one option from text ("rate", "3e-4"; a flag is "true" or "false"); `value` must live as long as the options. An option
- * that names files gets one more. QKV_ARGUMENT for a name that is none and for what is out of its range. */
+/* Sets one option from text ("rate", "3e-4"; a flag is "true" or "false"); `value` must live as long as the options.
+ * An option that names files gets one more. QKV_ARGUMENT for a name that is none and for what is out of its range.
+ * Fails with QKV_ARGUMENT. */
 QKV_API enum qkv_status qkv_train_set(struct qkv_context *ctx, struct qkv_train_options *options, const char *name,
                                       const char *value);
 /* Makes one option a default again. */
 QKV_API void qkv_train_unset(struct qkv_train_options *options, const char *name);
-/* Whether every number lies in its range, every name is known, options go together and each that was chosen has an effect;
- * the sentence names the option (QKV_ARGUMENT). Chosen is what qkv_train_set set, and what was written into the struct if it
- * is not the default. A default that contradicts what was chosen is fine: it gives way when the run begins (warmup becomes a
- * tenth of the steps where it has as many as the run, min_rate a tenth of a rate below it, …), which a note of the
- * trainer tells. Reads no file. */
+/* Whether every number lies in its range, every name is known, options go together and each that was chosen has an
+ * effect; the sentence names the option (QKV_ARGUMENT). Chosen is what qkv_train_set set, and what was written into
+ * the struct if it is not the default. A default that contradicts what was chosen is fine: it gives way when the run
+ * begins (warmup becomes a tenth of the steps where it has as many as the run, min_rate a tenth of a rate below it,
+ * …), which a note of the trainer tells. Reads no file. Fails with QKV_ARGUMENT, QKV_MEMORY. */
 QKV_API enum qkv_status qkv_train_check(struct qkv_context *ctx, const struct qkv_train_options *options);
-/* The same, and whether the options suit a spec (whose vocabulary and classes may be 0). QKV_ARGUMENT or QKV_SPEC. */
+/* The same, and whether the options suit a spec (whose vocabulary and classes may be 0). QKV_ARGUMENT or QKV_SPEC.
+ * Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SPEC. */
 QKV_API enum qkv_status qkv_train_check_spec(struct qkv_context *ctx, const struct qkv_train_options *options,
                                              const struct qkv_spec *spec);
 /* Whether the i-th option was chosen and has no effect beside the others; *why (may be NULL) is the reason. */
@@ -148,25 +156,27 @@ QKV_API bool qkv_train_option_lists(size_t i);
 QKV_API bool qkv_train_may_change(const char *name, const char **why);
 
 struct qkv_trainer;
-/* Starts a run in `folder` (must not hold one already): trains the tokenizers, tokenizes the data, makes the model. Several texts
- * are one after the other, an end token (<|endoftext|>, else </s>) between two of them where the tokenizer has one; tokenizers
- * learn from all of them. Without a file to validate on, the last valid_fraction of the tokens (of the lines, for pairs and
- * labelled lines) is held out, whichever files that is; train.json says it file by file.
- * spec->vocab, source_vocab and head.classes of 0 are set from tokenizers and labels; otherwise they must agree.
- * With options->from the run begins with the weights of a model folder, and `spec` is NULL: spec, tokenizers and labels are the
- * model's. A head that does not fit the task or the labels is an error (QKV_SPEC) that names what differs, unless new_head puts
- * a new one in its place (a classifier: mean pooling and a bias; tokens: an untied matrix). Special tokens that the task needs
- * are added. Notes tell what is new. The model's folder is not needed afterwards; train.json keeps its path and the hash of its
- * weights.
- * Targets of pairs end with QKV_TOKEN_END, as sources do, and the decoder reads them behind a QKV_TOKEN_BEGIN; labelled
- * texts stand between the two. A tokenizer.json with a template (qkv_tokenizer_template) decides what stands around a text, a
- * source or a labelled text instead; targets keep their two. The context has the precision of the options until the trainer is freed, so nothing else of
- * that context should be at work meanwhile but with the trainer's model. */
+/* Starts a run in `folder` (must not hold one already): trains the tokenizers, tokenizes the data, makes the model.
+ * Several texts are one after the other, an end token (<|endoftext|>, else </s>) between two of them where the
+ * tokenizer has one; tokenizers learn from all of them. Without a file to validate on, the last valid_fraction of the
+ * tokens (of the lines, for pairs and labelled lines) is held out, whichever files that is; train.json says it file by
+ * file. spec->vocab, source_vocab and head.classes of 0 are set from tokenizers and labels; otherwise they must agree.
+ * With options->from the run begins with the weights of a model folder, and `spec` is NULL: spec, tokenizers and
+ * labels are the model's. A head that does not fit the task or the labels is an error (QKV_SPEC) that names what
+ * differs, unless new_head puts a new one in its place (a classifier: mean pooling and a bias; tokens: an untied
+ * matrix). Special tokens that the task needs are added. Notes tell what is new. The model's folder is not needed
+ * afterwards; train.json keeps its path and the hash of its weights. Targets of pairs end with QKV_TOKEN_END, as
+ * sources do, and the decoder reads them behind a QKV_TOKEN_BEGIN; labelled texts stand between the two. A
+ * tokenizer.json with a template (qkv_tokenizer_template) decides what stands around a text, a source or a labelled
+ * text instead; targets keep their two. The context has the precision of the options until the trainer is freed, so
+ * nothing else of that context should be at work meanwhile but with the trainer's model. Fails with QKV_ARGUMENT,
+ * QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_STOPPED. */
 QKV_API enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spec *spec,
                                            const struct qkv_train_options *options, const char *folder,
                                            qkv_progress *progress, void *user, struct qkv_trainer **out);
-/* Goes on from the checkpoint in `folder` as if training had never stopped, bit for bit. `steps` > 0 sets a new end, as below
- * with extend NULL. */
+/* Goes on from the checkpoint in `folder` as if training had never stopped, bit for bit. `steps` > 0 sets a new end,
+ * as below with extend NULL. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE,
+ * QKV_STOPPED. */
 QKV_API enum qkv_status qkv_trainer_resume(struct qkv_context *ctx, const char *folder, int64_t steps,
                                            qkv_progress *progress, void *user, struct qkv_trainer **out);
 /* The same with changes, which are kept in train.json and reported by a note. Where a run gets a new end its rate has a seam,
@@ -179,11 +189,15 @@ struct qkv_resume_options {
     const char *const *settings; /* "eval_every=100": options that qkv_train_may_change */
     size_t setting_count;
 };
-/* `options` NULL: none. QKV_ARGUMENT for changes that are refused, QKV_FILE and QKV_FORMAT for files that are missing or were
- * changed by others; the folder is then as it was. */
+/* No changes. */
+QKV_API struct qkv_resume_options qkv_resume_defaults(void);
+/* `options` NULL: none. QKV_ARGUMENT for changes that are refused, QKV_FILE and QKV_FORMAT for files that are missing
+ * or were changed by others; the folder is then as it was. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT,
+ * QKV_SPEC, QKV_SHAPE, QKV_STOPPED. */
 QKV_API enum qkv_status qkv_trainer_resume_with(struct qkv_context *ctx, const char *folder,
                                                 const struct qkv_resume_options *options, qkv_progress *progress,
                                                 void *user, struct qkv_trainer **out);
+/* Ends a run where it stands; the latest checkpoint stays. NULL is fine. */
 QKV_API void qkv_trainer_free(struct qkv_trainer *trainer);
 /* What a run has to say that is no failure, a sentence each: what it found in its files, what it chose where an option left it
  * open. The i-th note, NULL past the last; the trainer's. Notes stay and keep their numbers; creating, resuming and steps may
@@ -204,16 +218,19 @@ struct qkv_train_report {
     double seconds;                        /* since the trainer was made */
 };
 /* One optimizer step, with the evaluation and the checkpoint that fall due; QKV_NUMBER if the loss is not finite (the
- * checkpoint of before is untouched). Past the last step: report->step == report->steps and nothing is done. */
+ * checkpoint of before is untouched). Past the last step: report->step == report->steps and nothing is done. Fails
+ * with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_NUMBER, QKV_STOPPED. */
 QKV_API enum qkv_status qkv_trainer_step(struct qkv_trainer *trainer, struct qkv_train_report *report);
-/* Writes the checkpoint now. */
+/* Writes the checkpoint now. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_SPEC. */
 QKV_API enum qkv_status qkv_trainer_save(struct qkv_trainer *trainer);
-/* What the latest weights write, kept as a line of samples.jsonl in the run's folder: a text of so many tokens or, learning from
- * pairs, the targets of at most so many tokens that greedy search finds for a few sources, "source -> target" on a line each.
- * *text, zero-terminated, is the caller's (qkv_free); on failure NULL. QKV_ARGUMENT for a model that writes nothing, QKV_FILE,
- * QKV_MEMORY. Experimental. */
+/* What the latest weights write, kept as a line of samples.jsonl in the run's folder: a text of so many tokens or,
+ * learning from pairs, the targets of at most so many tokens that greedy search finds for a few sources, "source ->
+ * target" on a line each. *text, zero-terminated, is the caller's (qkv_free); on failure NULL. QKV_ARGUMENT for a
+ * model that writes nothing, QKV_FILE, QKV_MEMORY. Experimental. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE,
+ * QKV_FORMAT, QKV_SHAPE, QKV_NUMBER, QKV_STOPPED. */
 QKV_API enum qkv_status qkv_trainer_sample(struct qkv_trainer *trainer, size_t tokens, char **text, size_t *size);
 QKV_API struct qkv_model *qkv_trainer_model(struct qkv_trainer *trainer); /* the latest weights; owned by the trainer */
+/* The options of the run, with what gave way settled. Owned by the trainer. */
 QKV_API const struct qkv_train_options *qkv_trainer_options(const struct qkv_trainer *trainer);
 QKV_API size_t qkv_trainer_bytes(const struct qkv_trainer *trainer); /* memory of weights, optimizer and step */
 QKV_API size_t qkv_trainer_tokens(const struct qkv_trainer *trainer,
@@ -232,7 +249,7 @@ QKV_API bool qkv_trainer_file(const struct qkv_trainer *trainer, size_t i, struc
 /* The pairs or labelled lines to train and to validate on; 0 for a text. */
 QKV_API size_t qkv_trainer_lines(const struct qkv_trainer *trainer, size_t *valid);
 
-/* Where the time of steps goes. */
+/* Experimental: where the time of steps goes. */
 enum qkv_profile_direction { QKV_PROFILE_WHOLE, QKV_PROFILE_FORWARD, QKV_PROFILE_BACKWARD };
 struct qkv_profile_row {
     const char *name; /* of an operator ("linear"), or of another part of a step ("optimizer") */
@@ -249,9 +266,9 @@ struct qkv_profile_report {
     const struct qkv_profile_row *rows; /* in the order of a step; the trainer's */
     size_t count;
 };
-/* From now on the time of steps is counted. */
+/* Experimental: from now on the time of steps is counted. Fails with QKV_MEMORY. */
 QKV_API enum qkv_status qkv_trainer_profile_start(struct qkv_trainer *trainer);
-/* What was counted so far; no rows if it was not started. */
+/* Experimental: what was counted so far; no rows if it was not started. */
 QKV_API struct qkv_profile_report qkv_trainer_profile(const struct qkv_trainer *trainer);
 
 struct qkv_evaluation {
@@ -262,12 +279,16 @@ struct qkv_evaluation {
 struct qkv_evaluate_options {
     size_t batch, context; /* 0: 8, the spec's */
 };
-/* Loss over a text, cut into windows of `context` tokens side by side: every token but the first is predicted once. `path` is a
- * file, or a folder of files, which are one text as in training, an end token between two of them. */
+/* 8 windows of the spec's context. */
+QKV_API struct qkv_evaluate_options qkv_evaluate_defaults(void);
+/* Loss over a text, cut into windows of `context` tokens side by side: every token but the first is predicted once.
+ * `path` is a file, or a folder of files, which are one text as in training, an end token between two of them. Fails
+ * with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_NUMBER, QKV_STOPPED. */
 QKV_API enum qkv_status qkv_evaluate_text(struct qkv_model *model, const char *path,
                                           const struct qkv_evaluate_options *options, qkv_progress *progress,
                                           void *user, struct qkv_evaluation *evaluation);
-/* The same over several files or folders, one after the other. */
+/* The same over several files or folders, one after the other. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE,
+ * QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_NUMBER, QKV_STOPPED. */
 QKV_API enum qkv_status qkv_evaluate_texts(struct qkv_model *model, const char *const *paths, size_t count,
                                            const struct qkv_evaluate_options *options, qkv_progress *progress,
                                            void *user, struct qkv_evaluation *evaluation);

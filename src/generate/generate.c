@@ -121,6 +121,10 @@ static enum qkv_status generate_all(struct generation *g, struct qkv_model *mode
     return status;
 }
 
+struct qkv_generate_options qkv_generate_defaults(void) {
+    return (struct qkv_generate_options){.sampling = qkv_sampling_defaults(), .tokens = 200, .end_id = -1};
+}
+
 enum qkv_status qkv_generate(struct qkv_model *model, const char *prompt, size_t prompt_size,
                              const struct qkv_generate_options *options, qkv_write_text *write, void *user,
                              struct qkv_generate_report *report) {

@@ -78,6 +78,10 @@ static enum qkv_status output_check_input(struct qkv_context *ctx, const char *p
     return QKV_OK;
 }
 
+struct qkv_output_options qkv_output_defaults(void) {
+    return (struct qkv_output_options){.force = false};
+}
+
 enum qkv_status qkv_output_check(struct qkv_context *ctx, const char *path, const struct qkv_output_options *options) {
     QKV_CALL(ctx);
     static const struct qkv_output_options none = {0};

@@ -129,6 +129,10 @@ static enum qkv_status choose_threads(struct qkv_context *ctx, int threads) {
     return QKV_OK;
 }
 
+struct qkv_context_options qkv_context_defaults(void) {
+    return (struct qkv_context_options){.precision = QKV_FP32};
+}
+
 enum qkv_status qkv_context_create(struct qkv_context **out, const struct qkv_context_options *options) {
     struct qkv_context *ctx = *out = calloc(1, sizeof *ctx);
     if (!ctx) return QKV_MEMORY;

@@ -100,7 +100,7 @@ void qkv_model_free(struct qkv_model *model) {
     free(model);
 }
 
-struct qkv_context *qkv_model_context(struct qkv_model *model) {
+struct qkv_context *qkv_model_context(const struct qkv_model *model) {
     return model->ctx;
 }
 

@@ -276,6 +276,14 @@ enum qkv_status qkv_pass_measure(struct qkv_model *model, const struct qkv_pass_
     return status;
 }
 
+struct qkv_batch qkv_batch_defaults(void) {
+    return (struct qkv_batch){0};
+}
+
+struct qkv_pass_options qkv_pass_defaults(void) {
+    return (struct qkv_pass_options){0};
+}
+
 enum qkv_status qkv_pass_create(struct qkv_model *model, const struct qkv_pass_options *options,
                                 struct qkv_pass **out) {
     QKV_CALL(model->ctx);

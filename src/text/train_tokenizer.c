@@ -286,6 +286,10 @@ enum qkv_status qkv_learner_end(struct qkv_learner *l, struct qkv_tokenizer **ou
     return QKV_OK;
 }
 
+struct qkv_tokenizer_options qkv_tokenizer_defaults(void) {
+    return (struct qkv_tokenizer_options){.kind = QKV_TOKENIZER_BPE};
+}
+
 enum qkv_status qkv_tokenizer_train(struct qkv_context *ctx, const struct qkv_tokenizer_options *options,
                                     const char *text, size_t size, struct qkv_tokenizer **out) {
     QKV_CALL(ctx);

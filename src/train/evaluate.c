@@ -224,6 +224,10 @@ static enum qkv_status evaluate_report(const struct evaluator *e, struct qkv_eva
     return QKV_OK;
 }
 
+struct qkv_evaluate_options qkv_evaluate_defaults(void) {
+    return (struct qkv_evaluate_options){.batch = 0};
+}
+
 enum qkv_status qkv_evaluate_texts(struct qkv_model *model, const char *const *paths, size_t count,
                                    const struct qkv_evaluate_options *options, qkv_progress *progress, void *user,
                                    struct qkv_evaluation *evaluation) {

@@ -90,6 +90,11 @@ static enum qkv_status fill_optimizer(struct qkv_context *ctx, struct qkv_optimi
     return take_moments(ctx, o);
 }
 
+struct qkv_optimizer_options qkv_optimizer_defaults(void) {
+    return (struct qkv_optimizer_options){
+        .kind = QKV_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .momentum = 0.9, .weight_decay = 0.1};
+}
+
 enum qkv_status qkv_optimizer_create(struct qkv_model *model, const struct qkv_optimizer_options *options,
                                      struct qkv_optimizer **out) {
     QKV_CALL(qkv_model_context(model));

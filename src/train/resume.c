@@ -122,6 +122,10 @@ static enum qkv_status resume_all(struct qkv_trainer *t, struct qkv_resume_optio
     return status || t->report.step == 0 ? status : qkv_machine_note(t->ctx, t->folder, t->report.step);
 }
 
+struct qkv_resume_options qkv_resume_defaults(void) {
+    return (struct qkv_resume_options){.steps = 0};
+}
+
 enum qkv_status qkv_trainer_resume_with(struct qkv_context *ctx, const char *folder,
                                         const struct qkv_resume_options *options, qkv_progress *progress, void *user,
                                         struct qkv_trainer **out) {

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Reads the public headers: every function has a comment, its own or one that stands above it and its neighbours; the comment of one
+# that returns a status names those it fails with, "Fails with QKV_FILE, QKV_MEMORY."; every header says at its top which of its
+# parts are stable and which are experimental; every struct of options has a call that gives its defaults.
+#     headers.sh SOURCE_FOLDER
+set -u
+cd "${1:?}" || exit 2
+statuses=$(sed -n '/define QKV_STATUS_LIST/,/^enum/p' include/qkv/context.h | grep -oE 'X\([A-Z]+' | cut -c3- | tr '\n' ' ')
+[ "$(wc -w <<<"$statuses")" -ge 9 ] || { echo "found only the statuses $statuses"; exit 1; }
+awk -v statuses="$statuses" '
+    function complain(text) {print FILENAME ": " text; bad = 1}
+    function judge(    name, text, list, i, n, word) { # a whole declaration
+        seen++
+        name = declaration
+        sub(/\(.*/, "", name); sub(/.*[ *]/, "", name)
+        functions[name] = 1
+        text = comment " " trailing
+        if (text ~ /^ *$/) complain(name " has no comment")
+        if (declaration !~ /^QKV_API enum qkv_status /) return
+        if (!match(text, /Fails with QKV_[A-Z]+[^.;]*/)) {complain(name " does not say which statuses it fails with"); return}
+        returning++
+        n = split(substr(text, RSTART, RLENGTH), list, /[^A-Z_]+/)
+        for (i = 1; i <= n; i++)
+            if (list[i] ~ /^QKV_/ && !((word = substr(list[i], 5)) in known)) complain(name " fails with " list[i] ", which is no status")
+    }
+    BEGIN {split(statuses, names, " "); for (i in names) known[names[i]] = 1}
+    FNR == 1 {comment = ""; top = ""; in_comment = 0; open = 0; headers++; first = 1}
+    open { # a declaration that goes on
+        declaration = declaration " " $0
+        if ($0 ~ /;/) {trailing = $0 ~ /\/\*/ ? $0 : ""; open = 0; judge()}
+        next
+    }
+    in_comment || /^[ \t]*\/\*/ {
+        if (!in_comment) {comment = ""; said = 0}
+        line = $0
+        sub(/^[ \t]*\* ?/, "", line)
+        comment = comment " " line
+        in_comment = $0 !~ /\*\//
+        if (first) {top = comment; if (!in_comment) {first = 0; if (FILENAME != "include/qkv.h" && top !~ /(Stable|Experimental)[.:]/) complain("does not say whether it is stable")}}
+        next
+    }
+    /^struct qkv_[a-z_]+_options \{/ {wanted[substr($2, 5)] = 1}
+    /^QKV_API/ {
+        declaration = $0
+        if ($0 ~ /;/) {trailing = $0 ~ /;.*\/\*/ ? $0 : ""; judge()}
+        else open = 1
+        next
+    }
+    /^$/ || /\{/ || /^#/ || /^}/ {comment = ""}
+    END {
+        for (struct in wanted) {
+            name = "qkv_" struct
+            sub(/_options$/, "_defaults", name)
+            if (!(name in functions)) {print "struct qkv_" struct ", which callers fill, has no " name; bad = 1}
+        }
+        if (headers < 10 || seen < 150 || returning < 60) {print "found only " seen " functions in " headers " headers: this check does not look where they are"; bad = 1}
+        exit bad
+    }' include/qkv/*.h

@@ -1,0 +1,133 @@
+/* The defaults of the structs that callers fill: what their comments say, and calls take them as they are. */
+#include "train_fixture.h"
+
+static void a_context_of_the_defaults_is_one_without_options(void **state) {
+    (void)state;
+    const struct qkv_context_options options = qkv_context_defaults();
+    struct qkv_context *with, *without;
+    assert_int_equal(qkv_context_create(&with, &options), QKV_OK);
+    assert_int_equal(qkv_context_create(&without, NULL), QKV_OK);
+    assert_string_equal(qkv_context_isa(with), qkv_context_isa(without));
+    assert_int_equal(qkv_context_threads(with), qkv_context_threads(without));
+    assert_int_equal(qkv_context_precision(with), QKV_FP32);
+    assert_int_equal(qkv_context_precision(without), QKV_FP32);
+    qkv_context_free(with);
+    qkv_context_free(without);
+}
+
+static void a_tokenizer_of_the_defaults_merges_bytes_to_1024_tokens(void **state) {
+    (void)state;
+    struct qkv_context *ctx = fixture_context(1);
+    const struct qkv_tokenizer_options options = qkv_tokenizer_defaults();
+    struct qkv_tokenizer *tokenizer;
+    size_t size = 0;
+    char *text;
+    struct qkv_random random = qkv_random_start(1, 2);
+    struct qkv_buffer words = {0};
+    for (size_t i = 0; i < 20000; i++)
+        assert_ok(ctx, qkv_buffer_print(ctx, &words, "%x ", (unsigned)qkv_random_below(&random, 4096)));
+    text = words.data, size = words.size;
+    assert_ok(ctx, qkv_tokenizer_train(ctx, &options, text, size, &tokenizer));
+    assert_int_equal(qkv_tokenizer_vocab(tokenizer), 1024);
+    qkv_tokenizer_free(tokenizer);
+    qkv_buffer_free(&words);
+    qkv_context_free(ctx);
+}
+
+static void an_optimizer_of_the_defaults_is_that_of_a_run(void **state) {
+    (void)state;
+    struct qkv_context *ctx = fixture_context(1);
+    const struct qkv_optimizer_options optimizer = qkv_optimizer_defaults();
+    struct qkv_train_options run;
+    assert_ok(ctx, qkv_train_defaults(ctx, NULL, &run));
+    assert_string_equal(run.optimizer, "adamw");
+    assert_int_equal(optimizer.kind, QKV_OPTIMIZER_ADAMW);
+    assert_true(optimizer.beta1 == run.beta1 && optimizer.beta2 == run.beta2 && optimizer.eps == run.eps);
+    assert_true(optimizer.momentum == run.momentum && optimizer.weight_decay == run.weight_decay);
+    qkv_context_free(ctx);
+}
+
+static bool count_text(void *user, const char *text, size_t size) {
+    (void)text;
+    *(size_t *)user += size;
+    return true;
+}
+
+/* Forward alone, 200 tokens generated, windows of the spec's context evaluated. */
+static void a_model_runs_with_the_defaults(void **state) {
+    (void)state;
+    struct qkv_context *ctx = fixture_context(1);
+    struct qkv_spec spec = fixture_spec(ctx, NULL);
+    const struct qkv_tokenizer_options bytes = {.kind = QKV_TOKENIZER_BYTES};
+    struct qkv_tokenizer *tokenizer;
+    struct qkv_model *model;
+    struct qkv_pass *pass;
+    struct qkv_pass_options options = qkv_pass_defaults();
+    struct qkv_batch batch = qkv_batch_defaults();
+    const int32_t ids[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    assert_ok(ctx, qkv_tokenizer_train(ctx, &bytes, "", 0, &tokenizer));
+    spec.vocab = qkv_tokenizer_vocab(tokenizer);
+    assert_ok(ctx, qkv_model_create(ctx, &spec, 1, &model));
+    assert_ok(ctx, qkv_model_set_tokenizer(model, tokenizer));
+    options.B = batch.B = 2;
+    options.T = batch.T = 4;
+    batch.ids = ids;
+    assert_ok(ctx, qkv_pass_create(model, &options, &pass));
+    assert_ok(ctx, qkv_pass_forward(pass, &batch));
+    qkv_pass_free(pass);
+
+    const struct qkv_generate_options generate = qkv_generate_defaults();
+    struct qkv_generate_report report;
+    size_t written = 0;
+    assert_ok(ctx, qkv_generate(model, "a", 1, &generate, count_text, &written, &report));
+    assert_int_equal(report.tokens, 200);
+    assert_true(written > 0 && !report.stopped);
+
+    const struct qkv_evaluate_options evaluate = qkv_evaluate_defaults();
+    struct qkv_evaluation with, without;
+    fixture_text(test_path("text.txt"), 500, 1);
+    assert_ok(ctx, qkv_evaluate_text(model, test_path("text.txt"), &evaluate, NULL, NULL, &with));
+    assert_ok(ctx, qkv_evaluate_text(model, test_path("text.txt"), NULL, NULL, NULL, &without));
+    assert_true(with.loss == without.loss);
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+}
+
+static void a_run_resumed_with_the_defaults_goes_on_as_it_was(void **state) {
+    (void)state;
+    struct qkv_context *ctx = fixture_context(1);
+    const struct qkv_train_options options = fixture_options(ctx);
+    const struct qkv_spec spec = fixture_spec(ctx, NULL);
+    const struct qkv_resume_options resume = qkv_resume_defaults();
+    const char *folder = fixture_run("run");
+    struct qkv_trainer *trainer;
+    assert_ok(ctx, qkv_trainer_create(ctx, &spec, &options, folder, NULL, NULL, &trainer));
+    fixture_steps(ctx, trainer, 3);
+    qkv_trainer_free(trainer);
+    assert_ok(ctx, qkv_trainer_resume_with(ctx, folder, &resume, NULL, NULL, &trainer));
+    assert_int_equal(fixture_steps(ctx, trainer, 6).steps, 6);
+    qkv_trainer_free(trainer);
+    qkv_context_free(ctx);
+}
+
+static void an_output_of_the_defaults_replaces_nothing(void **state) {
+    (void)state;
+    struct qkv_context *ctx = fixture_context(1);
+    const struct qkv_output_options options = qkv_output_defaults();
+    test_write_file(test_path("there"), "x", 1);
+    assert_int_equal(qkv_output_check(ctx, test_path("there"), &options), QKV_FILE);
+    assert_ok(ctx, qkv_output_check(ctx, test_path("not-there"), &options));
+    qkv_context_free(ctx);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_context_of_the_defaults_is_one_without_options),
+        cmocka_unit_test(a_tokenizer_of_the_defaults_merges_bytes_to_1024_tokens),
+        cmocka_unit_test(an_optimizer_of_the_defaults_is_that_of_a_run),
+        cmocka_unit_test(a_model_runs_with_the_defaults),
+        cmocka_unit_test(a_run_resumed_with_the_defaults_goes_on_as_it_was),
+        cmocka_unit_test(an_output_of_the_defaults_replaces_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
