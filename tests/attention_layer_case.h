@@ -39,10 +39,10 @@ static inline struct qkv_attention_layer_spec random_spec(struct qkv_random *r, 
                                               .bias = (enum qkv_bias_kind)whole(r, 0, 2)};
     s.kv_in = cross ? whole(r, 0, 20) : 0;
     if (!cross && coin(r)) {
-        s.position.kind = coin(r) ? QKV_POSITION_ROPE : QKV_POSITION_ALIBI;
-        s.position.pairing = (enum qkv_pairing)whole(r, 0, 1);
-        s.position.theta = coin(r) ? 0 : 100;
-        s.position.fraction = s.attention.head_dim >= 4 && coin(r) ? 0.5 : 0;
+        s.attention.position.kind = coin(r) ? QKV_POSITION_ROPE : QKV_POSITION_ALIBI;
+        s.attention.position.pairing = (enum qkv_pairing)whole(r, 0, 1);
+        s.attention.position.theta = coin(r) ? 0 : 100;
+        s.attention.position.fraction = s.attention.head_dim >= 4 && coin(r) ? 0.5 : 0;
         s.context = 16;
     }
     return s;

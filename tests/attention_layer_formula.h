@@ -54,11 +54,11 @@ static inline size_t layer_place(size_t b, size_t t, size_t h, size_t d, size_t 
 }
 
 static inline void layer_rotate(const struct qkv_attention_layer_spec *s, double *head, size_t t, double sign) {
-    size_t pairs = (size_t)(s->attention.head_dim * s->position.fraction / 2);
-    for (size_t p = 0; s->position.kind == QKV_POSITION_ROPE && p < pairs; p++) {
-        bool half = s->position.pairing == QKV_PAIRING_HALF;
+    size_t pairs = (size_t)(s->attention.head_dim * s->attention.position.fraction / 2);
+    for (size_t p = 0; s->attention.position.kind == QKV_POSITION_ROPE && p < pairs; p++) {
+        bool half = s->attention.position.pairing == QKV_PAIRING_HALF;
         size_t i = half ? p : 2 * p, j = half ? p + pairs : 2 * p + 1;
-        double angle = sign * (double)t * pow(s->position.theta, -2.0 * (double)p / (2.0 * (double)pairs));
+        double angle = sign * (double)t * pow(s->attention.position.theta, -2.0 * (double)p / (2.0 * (double)pairs));
         double a = head[i], b = head[j];
         head[i] = a * cos(angle) - b * sin(angle);
         head[j] = a * sin(angle) + b * cos(angle);

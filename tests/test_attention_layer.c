@@ -78,7 +78,7 @@ static void expect(struct sample *s, struct layer_formula *l) {
         size_t j = p % f->Tk, i = p / f->Tk % f->Tq, h = p / f->Tk / f->Tq % f->H, b = p / f->Tk / f->Tq / f->H;
         double distance = fabs((double)i - (double)j);
         f->open[p] = open_pair(s, b, h, i, j);
-        if (s->spec->position.kind == QKV_POSITION_ALIBI) f->attention_bias[p] -= slope(h, f->H) * distance;
+        if (s->spec->attention.position.kind == QKV_POSITION_ALIBI) f->attention_bias[p] -= slope(h, f->H) * distance;
         if (s->bias) f->attention_bias[p] += (double)s->bias[in_shape(&s->in.bias_shape, b, h, i, j)];
     }
     layer_formula_run(l);

@@ -19,20 +19,20 @@ static void test_specs(void **state) {
     struct qkv_context *ctx;
     struct qkv_attention_layer *layer;
     const struct qkv_attention_layer_spec good = {
-        .in = 12, .context = 8, .position.kind = QKV_POSITION_ROPE, .attention.heads = 3};
+        .in = 12, .context = 8, .attention = {.heads = 3, .position.kind = QKV_POSITION_ROPE}};
     assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
     assert_ok(ctx, qkv_attention_layer_create(ctx, &good, 0, &layer));
     const struct qkv_attention_layer_spec *full = qkv_attention_layer_spec(layer);
     assert_true(full->out == 12 && full->kv_in == 12 && full->attention.kv_heads == 3 &&
-                full->attention.head_dim == 4 && full->attention.value_dim == 4 && full->position.theta == 10000 &&
-                full->position.fraction == 1);
+                full->attention.head_dim == 4 && full->attention.value_dim == 4 &&
+                full->attention.position.theta == 10000 && full->attention.position.fraction == 1);
     qkv_attention_layer_free(layer);
     REFUSE(s.in = 0, "in is 0; it must be a whole number from 1 to 1048576");
     REFUSE(s.in = -4, "in is -4; it must be");
     REFUSE(s.in = INT32_MAX, "in is 2147483647; it must be");
     REFUSE(s.out = -1, "out is -1; it must be");
     REFUSE(s.kv_in = 5, "kv_in is 5, but without cross keys and values come from x, 12 wide");
-    REFUSE((s.cross = true, s.position.kind = QKV_POSITION_NONE, s.kv_in = -5), "kv_in is -5; it must be");
+    REFUSE((s.cross = true, s.attention.position.kind = QKV_POSITION_NONE, s.kv_in = -5), "kv_in is -5; it must be");
     REFUSE(s.attention.heads = 0, "attention.heads is 0; it must be");
     REFUSE(s.attention.heads = -3, "attention.heads is -3; it must be");
     REFUSE(s.attention.heads = 5, "attention.heads is 5, which does not divide in, 12; give attention.head_dim");
@@ -51,12 +51,13 @@ static void test_specs(void **state) {
     REFUSE(s.attention.bias = (enum qkv_bias_kind)7, "attention.bias is 7; it must be");
     REFUSE(s.dropout = 1, "dropout is 1; it must be a number from 0 to less than 1");
     REFUSE(s.dropout = -0.1, "dropout is -0.1; it must be");
-    REFUSE(s.position.kind = QKV_POSITION_LEARNED, "attention itself knows none, rope and alibi");
-    REFUSE(s.position.kind = (enum qkv_position_kind)99, "position.kind is 99; attention itself knows");
-    REFUSE(s.position.theta = -2, "position.theta is -2; it must be");
-    REFUSE(s.position.fraction = 1.5, "position.fraction is 1.5; it must be");
-    REFUSE(s.position.fraction = 0.1, "which rotates none of the 4 channels of attention.head_dim");
-    REFUSE(s.position.pairing = (enum qkv_pairing)9, "position.pairing is 9; it must be");
+    REFUSE(s.attention.position.kind = QKV_POSITION_LEARNED, "attention itself knows none, rope and alibi");
+    REFUSE(s.attention.position.kind = (enum qkv_position_kind)99,
+           "attention.position.kind is 99; attention itself knows");
+    REFUSE(s.attention.position.theta = -2, "attention.position.theta is -2; it must be");
+    REFUSE(s.attention.position.fraction = 1.5, "attention.position.fraction is 1.5; it must be");
+    REFUSE(s.attention.position.fraction = 0.1, "which rotates none of the 4 channels of attention.head_dim");
+    REFUSE(s.attention.position.pairing = (enum qkv_pairing)9, "attention.position.pairing is 9; it must be");
     REFUSE(s.cross = true, "rope and alibi need queries and keys of one sequence");
     REFUSE(s.context = 0, "context is 0; it must be a whole number from 1 to 16777216");
     REFUSE(s.context = 1 << 25, "context is 33554432; it must be");
@@ -91,7 +92,7 @@ static void test_self_misuse(void **state) {
     struct qkv_attention_cache *cache, *three, *none;
     struct qkv_attention_layer *other;
     struct qkv_attention_layer_spec spec = {
-        .in = 4, .context = 9, .position.kind = QKV_POSITION_ALIBI, .attention = {.heads = 2, .causal = true}};
+        .in = 4, .context = 9, .attention = {.heads = 2, .causal = true, .position.kind = QKV_POSITION_ALIBI}};
     int32_t lengths[2] = {3, 99};
     assert_int_equal(qkv_context_create(&s.ctx, NULL), QKV_OK);
     make(&s, &spec, 2, 5, 0);

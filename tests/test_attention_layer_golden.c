@@ -34,10 +34,10 @@ static void embed_row(struct golden *g, size_t n, double *x) {
     const float *token = weights(g, "embed.token.weight", NULL), *learned = weights(g, "embed.position.weight", NULL);
     size_t t = n % g->T;
     for (size_t c = 0; c < g->C; c++) {
-        x[c] = (double)token[(size_t)g->ids[n] * g->C + c] * g->spec->embed_scale;
+        x[c] = (double)token[(size_t)g->ids[n] * g->C + c] * g->spec->embed.scale;
         if (learned) x[c] += (double)learned[t * g->C + c];
         double angle = (double)t * pow(10000, -(double)(c / 2 * 2) / (double)g->C);
-        if (g->spec->position.kind == QKV_POSITION_SINUSOIDAL) x[c] += c % 2 ? cos(angle) : sin(angle);
+        if (g->spec->embed.position.kind == QKV_POSITION_SINUSOIDAL) x[c] += c % 2 ? cos(angle) : sin(angle);
     }
 }
 
@@ -66,8 +66,6 @@ static struct qkv_attention_layer *make_layer(struct golden *g, const struct qkv
     struct qkv_attention_layer *layer;
     struct qkv_attention_layer_spec spec = {
         .in = g->spec->d_model, .attention = *attention, .context = g->spec->context};
-    bool tables = g->spec->position.kind == QKV_POSITION_ROPE || g->spec->position.kind == QKV_POSITION_ALIBI;
-    if (tables) spec.position = g->spec->position;
     assert_ok(g->ctx, qkv_attention_layer_create(g->ctx, &spec, 0, &layer));
     for (size_t i = 0; i < qkv_attention_layer_parameters(layer); i++) {
         const struct qkv_array *p = qkv_attention_layer_parameter(layer, i);
@@ -100,11 +98,11 @@ static void run_stack(struct golden *g, const struct qkv_stack_spec *stack, cons
     const struct qkv_array *expected = qkv_tensors_find(g->file, path);
     if (!stack->layers || !expected || !weights(g, "embed.token.weight", NULL)) return;
     read_ints(g, source);
-    struct qkv_attention_layer *layer = make_layer(g, &stack->attention);
-    float *x = make_input(g, &stack->norm), *y = malloc(g->B * g->T * g->C * sizeof(float));
+    struct qkv_attention_layer *layer = make_layer(g, &qkv_stack_layer(stack, 0)->attention);
+    float *x = make_input(g, &qkv_stack_layer(stack, 0)->norm), *y = malloc(g->B * g->T * g->C * sizeof(float));
     struct qkv_attention_input in = {.B = g->B, .T = g->T, .x = x, .mask.lengths = g->lengths};
     assert_ok(g->ctx, qkv_attention_layer_forward(layer, &in, y));
-    size_t H = (size_t)stack->attention.heads, head = g->T * g->T;
+    size_t H = (size_t)qkv_stack_layer(stack, 0)->attention.heads, head = g->T * g->T;
     float *got = malloc(g->B * H * head * sizeof(float)), *golden = malloc(g->B * H * head * sizeof(float));
     for (size_t n = 0; n < g->B * H; n++)
         assert_ok(g->ctx,

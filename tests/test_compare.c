@@ -102,28 +102,30 @@ static struct qkv_spec vary(struct qkv_context *ctx, const char *preset, const c
 static void values_change_the_spec(void **state) {
     struct qkv_context *ctx = make_context();
     (void)state;
-    assert_int_equal(vary(ctx, "nano-gpt", "kv=gqa:2").decoder.attention.kv_heads, 2);
-    assert_int_equal(vary(ctx, "nano-gpt", "kv=mqa").decoder.attention.kv_heads, 1);
-    assert_int_equal(vary(ctx, "llama-style", "kv=mha").decoder.attention.kv_heads, 16);
-    assert_int_equal(vary(ctx, "nano-gpt", "position=alibi").position.kind, QKV_POSITION_ALIBI);
+    assert_int_equal(vary(ctx, "nano-gpt", "kv=gqa:2").decoder.kinds[0].attention.kv_heads, 2);
+    assert_int_equal(vary(ctx, "nano-gpt", "kv=mqa").decoder.kinds[0].attention.kv_heads, 1);
+    assert_int_equal(vary(ctx, "llama-style", "kv=mha").decoder.kinds[0].attention.kv_heads, 16);
+    assert_int_equal(vary(ctx, "nano-gpt", "position=alibi").decoder.kinds[0].attention.position.kind,
+                     QKV_POSITION_ALIBI);
     struct qkv_spec rope = vary(ctx, "nano-gpt", "position=rope:0.5");
-    assert_int_equal(rope.position.kind, QKV_POSITION_ROPE);
-    assert_true(rope.position.fraction == 0.5);
-    assert_int_equal(vary(ctx, "nano-gpt", "position=rope:interleaved").position.pairing, QKV_PAIRING_INTERLEAVED);
+    assert_int_equal(rope.decoder.kinds[0].attention.position.kind, QKV_POSITION_ROPE);
+    assert_true(rope.decoder.kinds[0].attention.position.fraction == 0.5);
+    assert_int_equal(vary(ctx, "nano-gpt", "position=rope:interleaved").decoder.kinds[0].attention.position.pairing,
+                     QKV_PAIRING_INTERLEAVED);
     struct qkv_spec post = vary(ctx, "nano-gpt", "norm=post");
-    assert_int_equal(post.decoder.norm.placement, QKV_PLACEMENT_POST);
-    assert_int_equal(post.decoder.norm.kind, QKV_NORM_LAYERNORM);
-    assert_false(post.decoder.norm.final);
+    assert_int_equal(post.decoder.kinds[0].norm.placement, QKV_PLACEMENT_POST);
+    assert_int_equal(post.decoder.kinds[0].norm.kind, QKV_NORM_LAYERNORM);
+    assert_false(post.decoder.kinds[0].norm.final);
     struct qkv_spec rms = vary(ctx, "gpt2-small", "norm=pre-rms");
-    assert_int_equal(rms.decoder.norm.kind, QKV_NORM_RMSNORM);
-    assert_true(rms.decoder.norm.final);
-    assert_int_equal(vary(ctx, "llama-style", "norm=post-layer").decoder.norm.kind, QKV_NORM_LAYERNORM);
+    assert_int_equal(rms.decoder.kinds[0].norm.kind, QKV_NORM_RMSNORM);
+    assert_true(rms.decoder.kinds[0].norm.final);
+    assert_int_equal(vary(ctx, "llama-style", "norm=post-layer").decoder.kinds[0].norm.kind, QKV_NORM_LAYERNORM);
     struct qkv_spec gated = vary(ctx, "nano-gpt", "ffn=swiglu"); /* 512 · 2/3, to a multiple of 8 */
-    assert_int_equal(gated.decoder.ffn.kind, QKV_FFN_SWIGLU);
-    assert_int_equal(gated.decoder.ffn.d_ff, 344);
-    assert_int_equal(vary(ctx, "nano-gpt", "ffn=relu").decoder.ffn.d_ff, 512);
-    assert_int_equal(vary(ctx, "llama-style", "ffn=gelu").decoder.ffn.d_ff, 4224); /* 2816 · 3/2 */
-    assert_int_equal(vary(ctx, "llama-style", "ffn=geglu").decoder.ffn.d_ff, 2816);
+    assert_int_equal(gated.decoder.kinds[0].ffn.kind, QKV_FFN_SWIGLU);
+    assert_int_equal(gated.decoder.kinds[0].ffn.d_ff, 344);
+    assert_int_equal(vary(ctx, "nano-gpt", "ffn=relu").decoder.kinds[0].ffn.d_ff, 512);
+    assert_int_equal(vary(ctx, "llama-style", "ffn=gelu").decoder.kinds[0].ffn.d_ff, 4224); /* 2816 · 3/2 */
+    assert_int_equal(vary(ctx, "llama-style", "ffn=geglu").decoder.kinds[0].ffn.d_ff, 2816);
     assert_int_equal(vary(ctx, "nano-gpt", "decoder.layers=3").decoder.layers, 3);
     qkv_context_free(ctx);
 }

@@ -293,7 +293,7 @@ static void test_folder_mismatch(void **state) {
     assert_int_equal(qkv_model_save(s.model, path), QKV_OK);
     struct qkv_spec spec = *qkv_model_spec(s.model);
     char *json;
-    spec.decoder.ffn.d_ff = 25;
+    spec.decoder.kinds[0].ffn.d_ff = 25;
     assert_int_equal(qkv_spec_print(s.ctx, &spec, &json), QKV_OK);
     test_write_file(test_path("mismatch/config.json"), json, strlen(json));
     assert_int_equal(qkv_model_load(s.ctx, path, &model), QKV_SHAPE);
@@ -334,7 +334,7 @@ static void test_costs(void **state) {
     assert_true(fabs(costs.forward_flops - products - attention) < 1e-3 * products);
     spec.decoder.layers = 1000;
     spec.d_model = 1 << 16;
-    spec.decoder.attention.head_dim = spec.decoder.attention.value_dim = 1 << 12;
+    spec.decoder.kinds[0].attention.head_dim = spec.decoder.kinds[0].attention.value_dim = 1 << 12;
     assert_int_equal(qkv_measure_costs(ctx, &spec, 1, 1024, &costs), QKV_OK); /* far more than this machine has */
     assert_true(costs.parameter_bytes > (size_t)1 << 44);
     qkv_context_free(ctx);

@@ -42,15 +42,15 @@ static void test_defaults(void **state) {
     assert_ok(ctx, parse(&s, GPT, NULL, 0));
     assert_int_equal(s.vocab, 100);
     assert_int_equal(s.source_vocab, 100);
-    assert_int_equal(s.position.kind, QKV_POSITION_LEARNED);
-    assert_true(s.position.theta == 10000 && s.position.fraction == 1 && s.position.pairing == QKV_PAIRING_HALF);
-    assert_true(s.embed_scale == 1 && s.dropout == 0);
+    assert_int_equal(s.embed.position.kind, QKV_POSITION_LEARNED);
+    assert_true(s.embed.scale == 1 && s.dropout == 0);
     assert_int_equal(s.tie, QKV_TIE_HEAD);
     assert_int_equal(s.head.kind, QKV_HEAD_LM);
     assert_false(s.head.bias);
     assert_int_equal(s.encoder.layers, 0);
-    const struct qkv_stack_spec *d = &s.decoder;
-    assert_int_equal(d->layers, 2);
+    assert_true(s.decoder.layers == 2 && s.decoder.kind_count == 1 && !s.decoder.kinds[0].name[0]);
+    const struct qkv_layer_spec *d = qkv_stack_layer(&s.decoder, 1);
+    assert_int_equal(d->attention.position.kind, QKV_POSITION_NONE);
     assert_int_equal(d->attention.kv_heads, 6);
     assert_int_equal(d->attention.head_dim, 64);
     assert_int_equal(d->attention.value_dim, 64);
@@ -61,7 +61,7 @@ static void test_defaults(void **state) {
     assert_true(d->norm.final && d->norm.bias);
     assert_true(d->ffn.kind == QKV_FFN_GELU && d->ffn.d_ff == 4 * 384 && d->ffn.bias);
     assert_ok(ctx, parse(&s, GPT, SETTINGS("decoder.norm.placement=post", "decoder.norm.kind=rmsnorm", "vocab=7")));
-    assert_true(!s.decoder.norm.final && !s.decoder.norm.bias && s.source_vocab == 7);
+    assert_true(!s.decoder.kinds[0].norm.final && !s.decoder.kinds[0].norm.bias && s.source_vocab == 7);
     assert_ok(ctx, parse(&s, GPT, SETTINGS("head={\"kind\": \"classify\", \"classes\": 4}")));
     assert_true(s.head.bias && s.tie == QKV_TIE_NONE && s.head.pool == QKV_POOL_FIRST && s.head.classes == 4);
 }
@@ -71,9 +71,9 @@ static void test_cross_attention(void **state) {
     struct qkv_spec s;
     assert_ok(ctx, parse(&s, SEQ2SEQ, NULL, 0));
     assert_int_equal(s.source_vocab, 80);
-    assert_true(!s.encoder.attention.causal && s.encoder.attention.window == 5);
-    assert_true(s.decoder.attention.causal && s.decoder.attention.window == 7);
-    const struct qkv_attention_spec *c = &s.decoder.cross;
+    assert_true(!s.encoder.kinds[0].attention.causal && s.encoder.kinds[0].attention.window == 5);
+    assert_true(s.decoder.kinds[0].attention.causal && s.decoder.kinds[0].attention.window == 7);
+    const struct qkv_attention_spec *c = &s.decoder.kinds[0].cross;
     assert_true(c->heads == 4 && c->kv_heads == 2 && c->head_dim == 6 && c->value_dim == 6);
     assert_true(!c->causal && c->window == 0 && c->softcap == 3.5 && c->bias == QKV_BIAS_QKV);
     assert_ok(ctx, parse(&s, SEQ2SEQ, SETTINGS("decoder.cross.softcap=0", "decoder.cross.kv_heads=1")));
@@ -84,7 +84,7 @@ static void test_cross_attention(void **state) {
     assert_ok(ctx, parse(&s, SEQ2SEQ, SETTINGS("decoder.cross=null")));
     assert_true(c->heads == 4 && c->head_dim == 6);
     assert_ok(ctx, parse(&s, SEQ2SEQ, SETTINGS("encoder=null", "source_vocab=100")));
-    assert_true(s.encoder.layers == 0 && s.decoder.cross.heads == 0);
+    assert_true(s.encoder.layers == 0 && s.decoder.kinds[0].cross.heads == 0);
 }
 
 /* ---- settings ---------------------------------------------------------------------------------------------------------- */
@@ -93,20 +93,23 @@ static void test_settings(void **state) {
     (void)state;
     struct qkv_spec s;
     assert_ok(ctx, parse(&s, GPT, SETTINGS("decoder.attention.heads=4")));
-    assert_int_equal(s.decoder.attention.head_dim, 96);
-    assert_int_equal(s.decoder.attention.kv_heads, 4);
+    assert_int_equal(s.decoder.kinds[0].attention.head_dim, 96);
+    assert_int_equal(s.decoder.kinds[0].attention.kv_heads, 4);
     assert_ok(ctx,
               parse(&s, GPT, SETTINGS("position.kind=rope", "position.theta=5e5", "position.pairing=interleaved")));
-    assert_true(s.position.kind == QKV_POSITION_ROPE && s.position.theta == 5e5 &&
-                s.position.pairing == QKV_PAIRING_INTERLEAVED);
+    assert_true(s.decoder.kinds[0].attention.position.kind == QKV_POSITION_ROPE &&
+                s.decoder.kinds[0].attention.position.theta == 5e5 &&
+                s.decoder.kinds[0].attention.position.pairing == QKV_PAIRING_INTERLEAVED);
     assert_ok(ctx, parse(&s, GPT, SETTINGS("position={\"theta\": 7}", "position.kind=\"rope\"")));
-    assert_true(s.position.kind == QKV_POSITION_ROPE && s.position.theta == 7);
+    assert_true(s.decoder.kinds[0].attention.position.kind == QKV_POSITION_ROPE &&
+                s.decoder.kinds[0].attention.position.theta == 7);
     assert_ok(ctx, parse(&s, GPT, SETTINGS("decoder.attention.bias=qkv", "decoder.attention.scale=0.25", "tie=none")));
-    assert_true(s.decoder.attention.bias == QKV_BIAS_QKV && s.decoder.attention.scale == 0.25 && s.tie == QKV_TIE_NONE);
+    assert_true(s.decoder.kinds[0].attention.bias == QKV_BIAS_QKV && s.decoder.kinds[0].attention.scale == 0.25 &&
+                s.tie == QKV_TIE_NONE);
     assert_ok(ctx, parse(&s, GPT, SETTINGS("decoder.attention.bias=false", "decoder.attention.scale=null")));
-    assert_true(s.decoder.attention.bias == QKV_BIAS_NONE && s.decoder.attention.scale == 0);
+    assert_true(s.decoder.kinds[0].attention.bias == QKV_BIAS_NONE && s.decoder.kinds[0].attention.scale == 0);
     assert_ok(ctx, parse(&s, GPT, SETTINGS("decoder=null", "encoder.layers=3", "encoder.attention.heads=2")));
-    assert_true(s.decoder.layers == 0 && s.encoder.layers == 3 && !s.encoder.attention.causal);
+    assert_true(s.decoder.layers == 0 && s.encoder.layers == 3 && !s.encoder.kinds[0].attention.causal);
 }
 
 /* ---- round trips --------------------------------------------------------------------------------------------------------- */
@@ -126,18 +129,48 @@ static void random_attention(struct qkv_random *r, struct qkv_attention_spec *a,
                                      .bias = (enum qkv_bias_kind)qkv_random_below(r, 3)};
 }
 
-static void random_stack(struct qkv_random *r, struct qkv_stack_spec *s, bool causal, bool cross) {
-    s->layers = (int)test_between(r, 1, 1000);
+static void random_position(struct qkv_random *r, struct qkv_position_spec *p) {
+    static const enum qkv_position_kind kinds[] = {QKV_POSITION_NONE, QKV_POSITION_ROPE, QKV_POSITION_ALIBI};
+    *p = (struct qkv_position_spec){.kind = kinds[qkv_random_below(r, 3)], .theta = 10000, .fraction = 1};
+    if (p->kind != QKV_POSITION_ROPE) return;
+    p->theta = exp(20 * qkv_random_uniform(r));
+    p->pairing = (enum qkv_pairing)qkv_random_below(r, 2);
+}
+
+static void random_layer(struct qkv_random *r, struct qkv_layer_spec *s, bool causal, bool cross) {
     random_attention(r, &s->attention, causal);
+    random_position(r, &s->attention.position);
     if (cross) random_attention(r, &s->cross, false);
     s->norm.kind = (enum qkv_norm_kind)qkv_random_below(r, 2);
     s->norm.placement = (enum qkv_placement)qkv_random_below(r, 2);
     s->norm.eps = exp(-20 * qkv_random_uniform(r));
-    s->norm.final = qkv_random_below(r, 2);
+    s->norm.final = s->norm.placement == QKV_PLACEMENT_PRE;
     s->norm.bias = s->norm.kind == QKV_NORM_LAYERNORM && qkv_random_below(r, 2);
     s->ffn.kind = (enum qkv_ffn_kind)qkv_random_below(r, 6);
     s->ffn.d_ff = (int)test_between(r, 1, 1 << 20);
     s->ffn.bias = qkv_random_below(r, 2);
+}
+
+/* One kind without a name, or up to eight with one, in the order of their first layers. */
+static void random_stack(struct qkv_random *r, struct qkv_stack_spec *s, bool causal, bool cross) {
+    s->layers = (int)test_between(r, 1, QKV_LAYERS_MAX);
+    int most = s->layers < QKV_KINDS_MAX ? s->layers : QKV_KINDS_MAX;
+    s->kind_count = qkv_random_below(r, 2) ? 1 : (int)test_between(r, 1, (size_t)most);
+    bool named = s->kind_count > 1 || !qkv_random_below(r, 4);
+    for (int i = 0; i < s->kind_count; i++) {
+        random_layer(r, &s->kinds[i], causal, cross);
+        if (named)
+            snprintf(s->kinds[i].name, QKV_KIND_NAME, "%s-%d", i % 2 ? "a_kind_with_a_name_of_31" : "B", 10000 + i);
+    }
+    size_t period = (size_t)s->kind_count;
+    while ((size_t)s->layers % period || (period < (size_t)s->layers && !qkv_random_below(r, 8))) period++;
+    for (size_t i = 0; i < (size_t)s->layers; i++) {
+        if (i < (size_t)s->kind_count)
+            s->kind_of[i] = (uint8_t)i;
+        else
+            s->kind_of[i] = i < period ? (uint8_t)qkv_random_below(r, (uint64_t)s->kind_count) : s->kind_of[i - period];
+    }
+    s->kinds[s->kind_of[s->layers - 1]].norm.final = qkv_random_below(r, 2);
 }
 
 static void random_spec(struct qkv_random *r, struct qkv_spec *s) {
@@ -148,14 +181,8 @@ static void random_spec(struct qkv_random *r, struct qkv_spec *s) {
     s->source_vocab = both ? (int)test_between(r, 1, 1 << 24) : s->vocab;
     s->d_model = (int)test_between(r, 1, 1 << 20);
     s->context = (int)test_between(r, 1, 1 << 24);
-    s->position.kind = (enum qkv_position_kind)qkv_random_below(r, 5);
-    s->position.theta = 10000;
-    s->position.fraction = 1;
-    if (s->position.kind == QKV_POSITION_ROPE) {
-        s->position.theta = exp(20 * qkv_random_uniform(r));
-        s->position.pairing = (enum qkv_pairing)qkv_random_below(r, 2);
-    }
-    s->embed_scale = qkv_random_below(r, 2) ? qkv_random_normal(r) : 1;
+    s->embed.position.kind = (enum qkv_position_kind)qkv_random_below(r, QKV_POSITION_LEARNED + 1);
+    s->embed.scale = qkv_random_below(r, 2) ? qkv_random_normal(r) : 1;
     s->dropout = qkv_random_below(r, 2) ? 0.9 * qkv_random_uniform(r) : 0;
     s->head.kind = (enum qkv_head_kind)qkv_random_below(r, 3);
     if (both && s->head.kind == QKV_HEAD_CLASSIFY) s->head.kind = QKV_HEAD_LM;
@@ -168,28 +195,41 @@ static void random_spec(struct qkv_random *r, struct qkv_spec *s) {
     if (s->tie == QKV_TIE_ALL) s->source_vocab = s->vocab;
     if (topology != 0) random_stack(r, &s->encoder, false, false);
     if (topology != 1) random_stack(r, &s->decoder, true, both);
+    struct qkv_layer_spec *e = &s->encoder.kinds[0], *d = &s->decoder.kinds[0];
+    if (both && qkv_random_below(r, 2)) e->attention.position = d->attention.position; /* as in version 1 */
 }
 
 /* Bytes of padding may differ: field by field. */
+static bool same_position(const struct qkv_position_spec *a, const struct qkv_position_spec *b) {
+    return a->kind == b->kind && a->theta == b->theta && a->pairing == b->pairing && a->fraction == b->fraction;
+}
+
 static bool same_attention(const struct qkv_attention_spec *a, const struct qkv_attention_spec *b) {
     return a->heads == b->heads && a->kv_heads == b->kv_heads && a->head_dim == b->head_dim &&
            a->value_dim == b->value_dim && a->causal == b->causal && a->window == b->window &&
-           a->softcap == b->softcap && a->scale == b->scale && a->bias == b->bias;
+           a->softcap == b->softcap && a->scale == b->scale && a->bias == b->bias &&
+           same_position(&a->position, &b->position);
 }
 
-static bool same_stack(const struct qkv_stack_spec *a, const struct qkv_stack_spec *b) {
-    return a->layers == b->layers && same_attention(&a->attention, &b->attention) &&
+static bool same_layer(const struct qkv_layer_spec *a, const struct qkv_layer_spec *b) {
+    return !strcmp(a->name, b->name) && same_attention(&a->attention, &b->attention) &&
            same_attention(&a->cross, &b->cross) && a->norm.kind == b->norm.kind &&
            a->norm.placement == b->norm.placement && a->norm.eps == b->norm.eps && a->norm.final == b->norm.final &&
            a->norm.bias == b->norm.bias && a->ffn.kind == b->ffn.kind && a->ffn.d_ff == b->ffn.d_ff &&
            a->ffn.bias == b->ffn.bias;
 }
 
+static bool same_stack(const struct qkv_stack_spec *a, const struct qkv_stack_spec *b) {
+    bool same =
+        a->layers == b->layers && a->kind_count == b->kind_count && !memcmp(a->kind_of, b->kind_of, sizeof a->kind_of);
+    for (int i = 0; same && i < a->kind_count; i++) same = same_layer(&a->kinds[i], &b->kinds[i]);
+    return same;
+}
+
 static bool same_spec(const struct qkv_spec *a, const struct qkv_spec *b) {
     return a->vocab == b->vocab && a->source_vocab == b->source_vocab && a->d_model == b->d_model &&
-           a->context == b->context && a->position.kind == b->position.kind && a->position.theta == b->position.theta &&
-           a->position.pairing == b->position.pairing && a->position.fraction == b->position.fraction &&
-           a->embed_scale == b->embed_scale && a->tie == b->tie && a->dropout == b->dropout &&
+           a->context == b->context && a->embed.position.kind == b->embed.position.kind &&
+           a->embed.scale == b->embed.scale && a->tie == b->tie && a->dropout == b->dropout &&
            a->head.kind == b->head.kind && a->head.classes == b->head.classes && a->head.pool == b->head.pool &&
            a->head.bias == b->head.bias && same_stack(&a->encoder, &b->encoder) && same_stack(&a->decoder, &b->decoder);
 }
@@ -197,6 +237,7 @@ static bool same_spec(const struct qkv_spec *a, const struct qkv_spec *b) {
 static void test_round_trips(void **state) {
     (void)state;
     struct qkv_random r = test_random(1);
+    size_t versions[3] = {0};
     for (int i = 0; i < 5000; i++) {
         struct qkv_spec s, back;
         char *json, *again;
@@ -204,11 +245,13 @@ static void test_round_trips(void **state) {
         assert_ok(ctx, qkv_spec_print(ctx, &s, &json));
         assert_ok(ctx, parse(&back, json, NULL, 0));
         if (!same_spec(&s, &back)) fail_msg("read back differently:\n%s", json);
+        versions[strstr(json, "\"version\": 2") ? 2 : 1]++;
         assert_ok(ctx, qkv_spec_print(ctx, &back, &again));
         assert_string_equal(json, again);
         qkv_free(json);
         qkv_free(again);
     }
+    assert_true(versions[1] > 500 && versions[2] > 500);
 }
 
 static void test_printed_text(void **state) {
@@ -298,13 +341,15 @@ static void test_golden(void **state) {
     assert_ok(ctx,
               qkv_spec_read(ctx, &s, TEST_SOURCE_DIR "/tests/golden/llama_interleaved_partial/config.json", NULL, 0));
     assert_true(s.vocab == 29 && s.d_model == 32 && s.context == 16 && s.tie == QKV_TIE_HEAD);
-    assert_true(s.position.kind == QKV_POSITION_ROPE && s.position.pairing == QKV_PAIRING_INTERLEAVED &&
-                s.position.fraction == 0.5);
-    assert_true(s.decoder.attention.kv_heads == 2 && s.decoder.attention.bias == QKV_BIAS_QKV);
-    assert_true(s.decoder.norm.kind == QKV_NORM_RMSNORM && s.decoder.ffn.kind == QKV_FFN_SWIGLU &&
-                s.decoder.ffn.d_ff == 48);
+    assert_true(s.decoder.kinds[0].attention.position.kind == QKV_POSITION_ROPE &&
+                s.decoder.kinds[0].attention.position.pairing == QKV_PAIRING_INTERLEAVED &&
+                s.decoder.kinds[0].attention.position.fraction == 0.5);
+    assert_true(s.decoder.kinds[0].attention.kv_heads == 2 && s.decoder.kinds[0].attention.bias == QKV_BIAS_QKV);
+    assert_true(s.decoder.kinds[0].norm.kind == QKV_NORM_RMSNORM && s.decoder.kinds[0].ffn.kind == QKV_FFN_SWIGLU &&
+                s.decoder.kinds[0].ffn.d_ff == 48);
     assert_ok(ctx, qkv_spec_read(ctx, &s, TEST_SOURCE_DIR "/tests/golden/tiny_seq2seq/config.json", NULL, 0));
-    assert_true(s.source_vocab == 23 && s.encoder.layers == 2 && s.decoder.cross.heads == 1 && !s.decoder.cross.causal);
+    assert_true(s.source_vocab == 23 && s.encoder.layers == 2 && s.decoder.kinds[0].cross.heads == 1 &&
+                !s.decoder.kinds[0].cross.causal);
 }
 
 static size_t count_parameters(const struct qkv_spec *spec) {
@@ -341,7 +386,7 @@ static void test_presets(void **state) {
     assert_ok(ctx, qkv_spec_preset(ctx, &s, "gpt2-small", NULL, 0));
     assert_int_equal(count_parameters(&s), 124439808);
     assert_ok(ctx, qkv_spec_preset(ctx, &s, "gpt2-small", SETTINGS("decoder.attention.kv_heads=1")));
-    assert_int_equal(s.decoder.attention.head_dim, 64);
+    assert_int_equal(s.decoder.kinds[0].attention.head_dim, 64);
     assert_status(ctx, qkv_spec_preset(ctx, &s, "gpt5", NULL, 0), QKV_ARGUMENT);
     assert_message(ctx, "there is no preset \"gpt5\"; known presets: nano-gpt, baby-gpt, gpt2-small, llama-style, ");
     assert_null(qkv_preset_recipe("gpt5"));

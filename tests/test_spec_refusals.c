@@ -53,7 +53,7 @@ static void test_bad_values(void **state) {
     (void)state;
     static const struct refusal refusals[] = {
         {"format=gguf", "format is \"gguf\"; a spec that this program reads has \"format\": \"qkv\""},
-        {"version=2", "version is 2; a spec that this program reads has \"version\": 1"},
+        {"version=3", "version is 3; a spec that this program reads has \"version\": 1 or 2"},
         {"version=1.0", "version is 1.0;"},
         {"vocab=0", "vocab is 0; it must be a whole number from 1 to 16777216"},
         {"vocab=-3", "vocab is -3;"},
@@ -172,13 +172,13 @@ static void settings_without_effect_are_refused(void **state) {
     struct qkv_spec s;
     refuse_all(GPT, refusals, TEST_COUNT(refusals));
     assert_ok(ctx, parse(&s, GPT, SETTINGS("position.kind=rope", "position.theta=500")));
-    assert_true(s.position.theta == 500);
+    assert_true(s.decoder.kinds[0].attention.position.theta == 500);
     static const char file[] =
         "{" HEAD "\"vocab\": 100, \"d_model\": 32, \"context\": 32, \"source_vocab\": 100, "
         "\"position\": {\"kind\": \"learned\", \"theta\": 500}, \"head\": {\"pool\": \"first\"}, "
         "\"decoder\": {\"layers\": 2, \"attention\": {\"heads\": 2}}}";
     assert_ok(ctx, parse(&s, file, NULL, 0));
-    assert_true(s.position.theta == 10000);
+    assert_true(s.decoder.kinds[0].attention.position.theta == 10000);
     assert_ok(ctx, parse(&s, file, SETTINGS("position.kind=none"))); /* not the setting, but the file has a theta */
 }
 
@@ -189,7 +189,7 @@ static void a_setting_that_a_later_one_replaces_is_refused(void **state) {
     assert_message(ctx, "setting \"decoder.layers=3\" has no effect, as \"decoder.layers=4\" comes after it");
     assert_status(ctx, parse(&s, GPT, SETTINGS("position.theta=3", "position={\"kind\": \"rope\"}")), QKV_ARGUMENT);
     assert_ok(ctx, parse(&s, GPT, SETTINGS("position={\"kind\": \"rope\"}", "position.theta=3")));
-    assert_true(s.position.theta == 3);
+    assert_true(s.decoder.kinds[0].attention.position.theta == 3);
 }
 
 static void settings_are_checked_without_a_spec(void **state) {
@@ -204,7 +204,7 @@ static void settings_are_checked_without_a_spec(void **state) {
         {"decoder={\"layers\": 2, \"heads\": 3}", "unknown key decoder.heads; did you mean decoder.attention.heads?"},
         {"decoder=3", "decoder is 3; it must be an object, {\"layers\": ...} or null"},
         {"position=null", "position is null"},
-        {"version=2", "version is 2"},
+        {"version=0", "version is 0"},
     };
     for (size_t i = 0; i < TEST_COUNT(refusals); i++) {
         if (qkv_spec_check_settings(ctx, &refusals[i].setting, 1) == QKV_OK)
@@ -224,7 +224,7 @@ static void settings_that_specs_share_are_told_where_they_do_nothing(void **stat
     assert_ok(ctx, qkv_spec_vary(ctx, &s, "nano-gpt", NULL, &shared));
     assert_true(idle[0] && idle[1] && !idle[2] && s.decoder.layers == 3);
     assert_ok(ctx, qkv_spec_vary(ctx, &s, "llama-style", NULL, &shared));
-    assert_true(!idle[0] && idle[1] && !idle[2] && s.position.theta == 500);
+    assert_true(!idle[0] && idle[1] && !idle[2] && s.decoder.kinds[0].attention.position.theta == 500);
     shared.idle = NULL;
     assert_status(ctx, qkv_spec_vary(ctx, &s, "nano-gpt", NULL, &shared), QKV_ARGUMENT);
     assert_status(ctx, qkv_spec_vary(ctx, &s, "mini-gpt", NULL, &shared), QKV_ARGUMENT);
@@ -326,21 +326,36 @@ static void test_check_by_hand(void **state) {
     } while (0)
     REFUSE(s.vocab = 0, "spec: vocab is not set; give it the size of the tokenizer's vocabulary");
     REFUSE(s.decoder.layers = -1, "decoder.layers is -1;");
-    REFUSE(s.decoder.attention.kv_heads = -6, "decoder.attention.kv_heads is -6;");
-    REFUSE(s.decoder.norm.eps = NAN, "decoder.norm.eps is nan;");
-    REFUSE(s.embed_scale = INFINITY, "embed_scale is inf;");
+    REFUSE(s.decoder.kinds[0].attention.kv_heads = -6, "decoder.attention.kv_heads is -6;");
+    REFUSE(s.decoder.kinds[0].norm.eps = NAN, "decoder.norm.eps is nan;");
+    REFUSE(s.embed.scale = INFINITY, "embed_scale is inf;");
     REFUSE(s.dropout = NAN, "dropout is nan;");
-    REFUSE(s.decoder.attention.scale = -1, "decoder.attention.scale is -1;");
-    REFUSE(s.position.kind = (enum qkv_position_kind)99, "position.kind is 99; it must be one of none,");
+    REFUSE(s.decoder.kinds[0].attention.scale = -1, "decoder.attention.scale is -1;");
+    REFUSE(s.decoder.kinds[0].attention.position.kind = (enum qkv_position_kind)99,
+           "decoder.attention.position.kind is 99; it must be one of none, rope, alibi");
+    REFUSE(s.decoder.kinds[0].attention.position.kind = QKV_POSITION_LEARNED,
+           "decoder.attention.position.kind is 2; it must be one of none, rope, alibi");
+    REFUSE(s.embed.position.kind = QKV_POSITION_ROPE, "embed.position.kind is 3; it must be one of none, sinusoidal,");
+    REFUSE(s.decoder.kind_count = 0, "decoder.kind_count is 0; a stack has 1 to 8 kinds of layers");
+    REFUSE(s.decoder.kind_count = 9, "decoder.kind_count is 9;");
+    REFUSE(s.decoder.kind_of[1] = 1, "decoder.kind_of[1] is 1, but there are 1 kinds");
+    REFUSE((s.decoder.kind_count = 2, s.decoder.kinds[1] = s.decoder.kinds[0]), "the name of decoder.kinds[0] is \"\"");
+    REFUSE((s.decoder.kinds[1] = s.decoder.kinds[0], s.decoder.kind_count = 2, s.decoder.kinds[0].name[0] = 'a',
+            s.decoder.kinds[1].name[0] = 'b'),
+           "no layer is of decoder.kinds[1], \"b\"");
+    REFUSE((s.decoder.kinds[0].name[0] = 'a', s.decoder.kinds[1] = s.decoder.kinds[0], s.decoder.kind_count = 2,
+            s.decoder.kind_of[1] = 1),
+           "two of decoder.kinds are called \"a\"");
+    REFUSE(memset(s.decoder.kinds[0].name, 'a', QKV_KIND_NAME), "the name of decoder.kinds[0] is \"aaaa");
     REFUSE(s.head.kind = QKV_HEAD_NONE, "tie is head, but only a head of kind lm can use the embedding");
     REFUSE(s.encoder = s.decoder, "decoder.cross.heads is 0;");
 #undef REFUSE
     s = good;
-    s.decoder.ffn.kind = (enum qkv_ffn_kind)6;
+    s.decoder.kinds[0].ffn.kind = (enum qkv_ffn_kind)6;
     assert_status(ctx, qkv_spec_print(ctx, &s, &json), QKV_SPEC);
     assert_null(json);
     s = good;
-    s.position.theta = -1; /* without RoPE it means nothing */
+    s.decoder.kinds[0].attention.position.theta = -1; /* without RoPE it means nothing */
     assert_ok(ctx, qkv_spec_check(ctx, &s));
 }
 

@@ -7,7 +7,7 @@ enum { CLASSES = 5 };
 /* ---- the source ----------------------------------------------------------------------------------------------------------- */
 
 static bool sees_all(const struct qkv_spec *spec) {
-    return spec->decoder.cross.window == 0 && spec->encoder.attention.window == 0;
+    return spec->decoder.kinds[0].cross.window == 0 && spec->encoder.kinds[0].attention.window == 0;
 }
 
 /* A changed token of the source changes the scores at every position of the target, unless it is padding, which changes none. */

@@ -115,7 +115,7 @@ static void specs_that_cannot_learn_text_are_refused(void **state) {
     for (size_t i = 0; i < TEST_COUNT(bad); i++) refuse(bad[i].settings, &o, bad[i].status, bad[i].message);
     struct qkv_spec spec = fixture_spec(ctx, NULL); /* filled in by hand, wrongly */
     struct qkv_trainer *trainer;
-    spec.decoder.attention.heads = 0;
+    spec.decoder.kinds[0].attention.heads = 0;
     assert_status(ctx, qkv_trainer_create(ctx, &spec, &o, fixture_run("refused"), NULL, NULL, &trainer), QKV_SPEC);
     assert_message(ctx, "heads");
 }

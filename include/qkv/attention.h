@@ -165,7 +165,6 @@ struct qkv_attention_layer_spec {
     bool cross;                          /* keys and values come from a memory */
     struct qkv_attention_spec attention; /* heads must be given; kv_heads 0: heads; head_dim 0: in / heads; value_dim 0:
                                             head_dim */
-    struct qkv_position_spec position;   /* kind none, rope (theta 0: 10000; fraction 0: 1) or alibi; self only */
     int context;                         /* the most positions; rope and alibi need it, else 0: no limit */
     double dropout;                      /* on the weights */
 };

@@ -11,12 +11,17 @@
 extern "C" {
 #endif
 
-#define QKV_POSITION_LIST(X)                                                                                           \
-    X(NONE, "none", "no position at all")                                                                              \
+/* Kinds of positions: added to the embedding (embed.position), or a part of attention itself (attention.position). */
+#define QKV_EMBED_POSITION_LIST(X)                                                                                     \
     X(SINUSOIDAL, "sinusoidal", "fixed sines and cosines added to the embedding (Vaswani et al. 2017)")                \
-    X(LEARNED, "learned", "a learned vector for each position added to the embedding")                                 \
+    X(LEARNED, "learned", "a learned vector for each position added to the embedding")
+#define QKV_ATTENTION_POSITION_LIST(X)                                                                                 \
     X(ROPE, "rope", "queries and keys rotated by their position (Su et al. 2021)")                                     \
     X(ALIBI, "alibi", "a penalty linear in the distance added to the scores (Press et al. 2022)")
+#define QKV_POSITION_LIST(X)                                                                                           \
+    X(NONE, "none", "no position at all")                                                                              \
+    QKV_EMBED_POSITION_LIST(X)                                                                                         \
+    QKV_ATTENTION_POSITION_LIST(X)
 #define QKV_PAIRING_LIST(X)                                                                                            \
     X(HALF, "half", "channel i turns with i + half of the rotated ones (GPT-NeoX, Llama)")                             \
     X(INTERLEAVED, "interleaved", "channel 2i turns with 2i + 1 (GPT-J, the paper)")
@@ -68,26 +73,30 @@ enum qkv_tie { QKV_TIE_LIST(QKV_SPEC_ENUM_TIE) };
 enum qkv_head_kind { QKV_HEAD_LIST(QKV_SPEC_ENUM_HEAD) };
 enum qkv_pool { QKV_POOL_LIST(QKV_SPEC_ENUM_POOL) };
 
+/* The most layers of a stack, kinds of layers in it, and bytes of a kind's name with its end. */
+enum { QKV_LAYERS_MAX = 1000, QKV_KINDS_MAX = 8, QKV_KIND_NAME = 32 };
+
 struct qkv_position_spec {
-    enum qkv_position_kind kind; /* learned */
-    double theta;                /* rope: the base of the wavelengths, 10000 */
-    enum qkv_pairing pairing;    /* rope: half */
-    double fraction;             /* rope: the first 2·⌊head_dim·fraction/2⌋ channels of a head are rotated, 1 */
+    enum qkv_position_kind kind;
+    double theta;             /* rope: the base of the wavelengths, 10000 */
+    enum qkv_pairing pairing; /* rope: half */
+    double fraction;          /* rope: the first 2·⌊head_dim·fraction/2⌋ channels of a head are rotated, 1 */
 };
 struct qkv_attention_spec {
-    int heads, kv_heads;     /* kv_heads = heads */
-    int head_dim, value_dim; /* head_dim = d_model / heads, value_dim = head_dim */
-    bool causal;             /* true in a decoder, false in an encoder and in cross attention */
-    int window;              /* w > 0: only keys with |i − j| < w; 0: all */
-    double softcap;          /* c >= 2.94e-39: a score s becomes c·tanh(s/c) before bias and mask; 0: off */
-    double scale;            /* 0 (null in JSON): 1/sqrt(head_dim) */
-    enum qkv_bias_kind bias; /* true */
+    int heads, kv_heads;               /* kv_heads = heads */
+    int head_dim, value_dim;           /* head_dim = d_model / heads, value_dim = head_dim */
+    bool causal;                       /* true in a decoder, false in an encoder and in cross attention */
+    int window;                        /* w > 0: only keys with |i − j| < w; 0: all */
+    double softcap;                    /* c >= 2.94e-39: a score s becomes c·tanh(s/c) before bias and mask; 0: off */
+    double scale;                      /* 0 (null in JSON): 1/sqrt(head_dim) */
+    enum qkv_bias_kind bias;           /* true */
+    struct qkv_position_spec position; /* none, rope or alibi: none; cross attention has none */
 };
 struct qkv_norm_spec {
     enum qkv_norm_kind kind;      /* layernorm */
     enum qkv_placement placement; /* pre */
     double eps;                   /* 1e-5 */
-    bool final;                   /* a norm after the last layer; true for pre, false for post */
+    bool final;                   /* a norm after the last layer, whose kind decides; true for pre, false for post */
     bool bias;                    /* true for layernorm; rmsnorm never has one */
 };
 struct qkv_ffn_spec {
@@ -95,22 +104,34 @@ struct qkv_ffn_spec {
     int d_ff;               /* 4·d_model */
     bool bias;              /* true */
 };
-struct qkv_stack_spec {
-    int layers; /* 0: this stack is absent (null in JSON) */
+/* A kind of layer. */
+struct qkv_layer_spec {
+    char name[QKV_KIND_NAME]; /* letters, digits, _ and -; "" where it is the only kind of its stack */
     struct qkv_attention_spec attention;
-    struct qkv_attention_spec cross; /* in a decoder beside an encoder: attention without causal and window */
+    struct qkv_attention_spec cross; /* in a decoder beside an encoder: attention without causal, window and position */
     struct qkv_norm_spec norm;
     struct qkv_ffn_spec ffn;
+};
+struct qkv_stack_spec {
+    int layers;     /* 0: this stack is absent (null in JSON) */
+    int kind_count; /* 1 */
+    struct qkv_layer_spec kinds[QKV_KINDS_MAX];
+    uint8_t kind_of[QKV_LAYERS_MAX]; /* [layers]: the kind of each layer, 0; every kind has a layer */
+};
+/* Between ids and the first layer. */
+struct qkv_embed_spec {
+    struct qkv_position_spec
+        position; /* kind is none, sinusoidal or learned; learned where no attention has a position */
+    double scale; /* multiplies the token embedding before a position is added; 1 */
 };
 struct qkv_spec {
     int vocab;        /* of the decoder, or of the lone encoder */
     int source_vocab; /* of an encoder beside a decoder; vocab */
     int d_model;
     int context; /* the most positions of a sequence */
-    struct qkv_position_spec position;
-    double embed_scale; /* multiplies the token embedding before a position is added; 1 */
-    enum qkv_tie tie;   /* head */
-    double dropout;     /* on embeddings, attention weights and the output of every sublayer; 0 */
+    struct qkv_embed_spec embed;
+    enum qkv_tie tie; /* head */
+    double dropout;   /* on embeddings, attention weights and the output of every sublayer; 0 */
     struct {
         enum qkv_head_kind kind; /* lm */
         int classes;             /* classify */
@@ -119,6 +140,12 @@ struct qkv_spec {
     } head;
     struct qkv_stack_spec encoder, decoder;
 };
+
+/* The spec of a layer of a stack: of its kind. `layer` is less than stack->layers. Never fails; owned by the stack. */
+QKV_API const struct qkv_layer_spec *qkv_stack_layer(const struct qkv_stack_spec *stack, size_t layer);
+/* The first kind of layer whose self attention is causal, or with false the first one that is not; NULL where there is none.
+ * Owned by the stack. */
+QKV_API const struct qkv_layer_spec *qkv_stack_find_causal(const struct qkv_stack_spec *stack, bool causal);
 
 /* Reads a spec from JSON text, after replacing what `settings` say: "decoder.attention.kv_heads=2",
  * "position.kind=rope", "encoder=null". Unknown keys and impossible values fail with a sentence that names the key

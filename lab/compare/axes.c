@@ -165,12 +165,19 @@ void qkv_axis_free(struct qkv_axis *axis) {
 
 /* ---- applying ------------------------------------------------------------------------------------------------------------------ */
 
-static enum qkv_status apply_kv(struct qkv_context *ctx, const char *value, const struct qkv_spec *base,
+/* Where a kind of layer of the decoder is written: "decoder.kinds.local", or "decoder" where it has no name. */
+static const char *axis_kind(const struct qkv_layer_spec *kind, char text[QKV_KIND_NAME + 16]) {
+    snprintf(text, QKV_KIND_NAME + 16, "decoder%s%s", kind->name[0] ? ".kinds." : "", kind->name);
+    return text;
+}
+
+static enum qkv_status apply_kv(struct qkv_context *ctx, const char *value, const struct qkv_layer_spec *kind,
                                 struct qkv_texts *settings) {
-    int heads = !strcmp(value, "mha")   ? base->decoder.attention.heads
+    char where[QKV_KIND_NAME + 16];
+    int heads = !strcmp(value, "mha")   ? kind->attention.heads
                 : !strcmp(value, "mqa") ? 1
                                         : atoi(value + strlen("gqa:"));
-    return qkv_texts_add(ctx, settings, "decoder.attention.kv_heads=%d", heads);
+    return qkv_texts_add(ctx, settings, "%s.attention.kv_heads=%d", axis_kind(kind, where), heads);
 }
 
 static enum qkv_status apply_position(struct qkv_context *ctx, const char *value, struct qkv_texts *settings) {
@@ -181,14 +188,17 @@ static enum qkv_status apply_position(struct qkv_context *ctx, const char *value
     return qkv_texts_add(ctx, settings, "position.%s=%s", number ? "fraction" : "pairing", tail + 1);
 }
 
-static enum qkv_status apply_norm(struct qkv_context *ctx, const char *value, struct qkv_texts *settings) {
+static enum qkv_status apply_norm(struct qkv_context *ctx, const char *value, const struct qkv_layer_spec *kind,
+                                  bool last, struct qkv_texts *settings) {
+    char where[QKV_KIND_NAME + 16];
+    axis_kind(kind, where);
     bool pre = !strncmp(value, "pre", 3), rms = strstr(value, "-rms") != NULL;
-    enum qkv_status status = qkv_texts_add(ctx, settings, "decoder.norm.placement=%s", pre ? "pre" : "post");
+    enum qkv_status status = qkv_texts_add(ctx, settings, "%s.norm.placement=%s", where, pre ? "pre" : "post");
     /* A norm behind the last sublayer is the final one. */
-    if (!status) status = qkv_texts_add(ctx, settings, "decoder.norm.final=%s", pre ? "true" : "false");
+    if (!status && last) status = qkv_texts_add(ctx, settings, "%s.norm.final=%s", where, pre ? "true" : "false");
     if (status || !strchr(value, '-')) return status;
-    status = qkv_texts_add(ctx, settings, "decoder.norm.kind=%s", rms ? "rmsnorm" : "layernorm");
-    return status || !rms ? status : qkv_texts_add(ctx, settings, "decoder.norm.bias=false");
+    status = qkv_texts_add(ctx, settings, "%s.norm.kind=%s", where, rms ? "rmsnorm" : "layernorm");
+    return status || !rms ? status : qkv_texts_add(ctx, settings, "%s.norm.bias=false", where);
 }
 
 static bool is_gated(const char *kind) {
@@ -196,24 +206,34 @@ static bool is_gated(const char *kind) {
 }
 
 /* Gated sublayers have three matrices where others have two (Shazeer 2020, "GLU variants improve transformer"). */
-static enum qkv_status apply_ffn(struct qkv_context *ctx, const char *value, const struct qkv_spec *base,
+static enum qkv_status apply_ffn(struct qkv_context *ctx, const char *value, const struct qkv_layer_spec *kind,
                                  struct qkv_texts *settings) {
     enum { MULTIPLE = 8 };
-    bool from = base->decoder.ffn.kind == QKV_FFN_SWIGLU || base->decoder.ffn.kind == QKV_FFN_GEGLU;
+    char where[QKV_KIND_NAME + 16];
+    axis_kind(kind, where);
+    bool from = kind->ffn.kind == QKV_FFN_SWIGLU || kind->ffn.kind == QKV_FFN_GEGLU;
     bool to = is_gated(value);
-    double d_ff = base->decoder.ffn.d_ff * (from == to ? 1.0 : to ? 2.0 / 3 : 1.5);
+    double d_ff = kind->ffn.d_ff * (from == to ? 1.0 : to ? 2.0 / 3 : 1.5);
     long rounded = (long)(d_ff / MULTIPLE + 0.5) * MULTIPLE;
-    enum qkv_status status = qkv_texts_add(ctx, settings, "decoder.ffn.kind=%s", value);
+    enum qkv_status status = qkv_texts_add(ctx, settings, "%s.ffn.kind=%s", where, value);
     if (status || from == to) return status;
-    return qkv_texts_add(ctx, settings, "decoder.ffn.d_ff=%ld", rounded > 0 ? rounded : MULTIPLE);
+    return qkv_texts_add(ctx, settings, "%s.ffn.d_ff=%ld", where, rounded > 0 ? rounded : MULTIPLE);
 }
 
 enum qkv_status qkv_axis_apply(struct qkv_context *ctx, const struct qkv_axis *axis, const char *value,
                                const struct qkv_spec *base, struct qkv_texts *settings, struct qkv_texts *training) {
-    if (!strcmp(axis->name, "kv")) return apply_kv(ctx, value, base, settings);
+    const struct qkv_stack_spec *s = &base->decoder;
+    bool kv = !strcmp(axis->name, "kv"), norm = !strcmp(axis->name, "norm"), ffn = !strcmp(axis->name, "ffn");
+    enum qkv_status status = QKV_OK;
     if (!strcmp(axis->name, "position")) return apply_position(ctx, value, settings);
-    if (!strcmp(axis->name, "norm")) return apply_norm(ctx, value, settings);
-    if (!strcmp(axis->name, "ffn")) return apply_ffn(ctx, value, base, settings);
+    for (int i = 0; (kv || norm || ffn) && i < s->kind_count && !status; i++) {
+        const struct qkv_layer_spec *kind = &s->kinds[i];
+        bool last = kind == qkv_stack_layer(s, (size_t)s->layers - 1);
+        status = kv     ? apply_kv(ctx, value, kind, settings)
+                 : norm ? apply_norm(ctx, value, kind, last, settings)
+                        : apply_ffn(ctx, value, kind, settings);
+    }
+    if (kv || norm || ffn) return status;
     return qkv_texts_add(ctx, qkv_axis_trains(axis->name) ? training : settings, "%s=%s", axis->name, value);
 }
 

@@ -78,7 +78,7 @@ static void note_used(struct qkv_comparison *c, size_t shared, const size_t *end
 
 static enum qkv_status check_kind(struct qkv_context *ctx, const struct qkv_spec *spec) {
     if (spec->decoder.layers > 0 && spec->encoder.layers == 0 && spec->head.kind == QKV_HEAD_LM &&
-        spec->decoder.attention.causal)
+        !qkv_stack_find_causal(&spec->decoder, false))
         return QKV_OK;
     return qkv_fail(ctx, QKV_SPEC, "what is compared are decoders that predict a text's next token; this model %s",
                     spec->encoder.layers             ? "has an encoder"
@@ -86,7 +86,7 @@ static enum qkv_status check_kind(struct qkv_context *ctx, const struct qkv_spec
                                                      : "has attention that is not causal");
 }
 
-enum { AXIS_SETTINGS = 4 }; /* the most settings of a value of an axis */
+enum { AXIS_SETTINGS = 4 * QKV_KINDS_MAX }; /* the most settings of a value of an axis */
 
 /* The spec of a variant. `idle` and `ends` have room for every setting and every axis. */
 static enum qkv_status build_spec(struct qkv_comparison *c, const struct qkv_compare_options *o,

@@ -32,9 +32,8 @@ static unsigned char attention_view_page_quantized(float w) {
 
 static bool is_causal(const struct qkv_attention_view *look, const struct qkv_attention_view_head *a) {
     const struct qkv_spec *spec = qkv_model_spec(look->model);
-    return a->kind == QKV_LOOK_DECODER   ? spec->decoder.attention.causal
-           : a->kind == QKV_LOOK_ENCODER ? spec->encoder.attention.causal
-                                         : false;
+    if (a->kind == QKV_LOOK_CROSS) return false;
+    return qkv_stack_layer(a->kind == QKV_LOOK_DECODER ? &spec->decoder : &spec->encoder, a->layer)->attention.causal;
 }
 
 /* ---- rows ------------------------------------------------------------------------------------------------------------------ */
@@ -187,15 +186,22 @@ static enum qkv_status put_all(struct picture *p) {
 
 static void attention_view_page_describe(const struct qkv_attention_view *look, char *text, size_t size) {
     const struct qkv_spec *spec = qkv_model_spec(look->model);
-    int encoder = spec->encoder.layers, decoder = spec->decoder.layers;
+    int encoder = spec->encoder.layers, decoder = spec->decoder.layers, fewest = 0, most = 0;
+    const struct qkv_stack_spec *stack = decoder ? &spec->decoder : &spec->encoder;
+    char heads[32];
+    for (int i = 0; i < stack->kind_count; i++) {
+        int H = stack->kinds[i].attention.heads;
+        fewest = i == 0 || H < fewest ? H : fewest;
+        most = H > most ? H : most;
+    }
+    snprintf(heads, sizeof heads, fewest < most ? "%d to %d" : "%d", fewest, most);
     if (encoder && decoder)
         snprintf(text, size, "encoder of %d and decoder of %d layers, width %d; %zu tokens to %zu%s", encoder, decoder,
                  spec->d_model, look->encoder.count, look->decoder.count,
                  look->greedy ? ", found by greedy search" : "");
     else
-        snprintf(text, size, "%s of %d layer%s, %d heads, width %d; %zu token%s", encoder ? "encoder" : "decoder",
-                 encoder + decoder, encoder + decoder == 1 ? "" : "s",
-                 encoder ? spec->encoder.attention.heads : spec->decoder.attention.heads, spec->d_model,
+        snprintf(text, size, "%s of %d layer%s, %s heads, width %d; %zu token%s", encoder ? "encoder" : "decoder",
+                 encoder + decoder, encoder + decoder == 1 ? "" : "s", heads, spec->d_model,
                  look->encoder.count + look->decoder.count,
                  look->encoder.count + look->decoder.count == 1 ? ": it can attend to itself only" : "s");
 }

@@ -132,7 +132,7 @@ static enum qkv_status inspect_aim(struct qkv_inspection *in, const struct qkv_i
     if (spec->head.kind == QKV_HEAD_NONE) return o->target && !pair ? refuse_target(in) : QKV_OK;
     if (spec->head.kind == QKV_HEAD_CLASSIFY) return aim_class(in, o);
     if (pair) return aim_next(in, side, (int32_t)qkv_tokenizer_special(in->look.decoder.tokenizer, QKV_TOKEN_END));
-    if (!stack->attention.causal) return aim_masked(in, o);
+    if (qkv_stack_find_causal(stack, false)) return aim_masked(in, o);
     return o->target ? refuse_target(in) : aim_next(in, side, QKV_IGNORE);
 }
 

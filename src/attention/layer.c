@@ -29,12 +29,12 @@ static enum qkv_status take_weights(struct qkv_attention_layer *l) {
 static enum qkv_status take_tables(struct qkv_attention_layer *l) {
     const struct qkv_position_fill fill = {.ctx = l->ctx,
                                            .arena = &l->storage,
-                                           .position = &l->spec.position,
+                                           .position = &l->spec.attention.position,
                                            .attention = &l->spec.attention,
                                            .context = (size_t)l->spec.context};
     l->tables = (struct qkv_position_tables){0};
-    if (l->spec.position.kind == QKV_POSITION_ROPE) return qkv_position_rope(&fill, &l->tables);
-    if (l->spec.position.kind == QKV_POSITION_ALIBI) return qkv_position_alibi(&fill, &l->tables);
+    if (l->spec.attention.position.kind == QKV_POSITION_ROPE) return qkv_position_rope(&fill, &l->tables);
+    if (l->spec.attention.position.kind == QKV_POSITION_ALIBI) return qkv_position_alibi(&fill, &l->tables);
     return QKV_OK;
 }
 

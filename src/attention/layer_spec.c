@@ -30,6 +30,7 @@ static bool is_float(double x) {
 }
 
 static enum qkv_status check_reals(struct qkv_context *ctx, const struct qkv_attention_layer_spec *s) {
+    const struct qkv_position_spec *p = &s->attention.position;
     const struct {
         const char *name;
         double value;
@@ -41,8 +42,8 @@ static enum qkv_status check_reals(struct qkv_context *ctx, const struct qkv_att
         {"attention.scale", s->attention.scale, s->attention.scale >= 0,
          "a number from 0 to 3.4e38 (0: 1/sqrt(head_dim))"},
         {"dropout", s->dropout, s->dropout >= 0 && (float)s->dropout < 1, "a number from 0 to less than 1"},
-        {"position.theta", s->position.theta, s->position.theta > 0, "a number from 0 to 3.4e38 (0: 10000)"},
-        {"position.fraction", s->position.fraction, s->position.fraction > 0 && s->position.fraction <= 1,
+        {"attention.position.theta", p->theta, p->theta > 0, "a number from 0 to 3.4e38 (0: 10000)"},
+        {"attention.position.fraction", p->fraction, p->fraction > 0 && p->fraction <= 1,
          "a number greater than 0 and at most 1, or 0 for 1"},
     };
     char shown[QKV_REAL_TEXT];
@@ -98,21 +99,24 @@ static enum qkv_status complete_heads(struct qkv_context *ctx, struct qkv_attent
 }
 
 static enum qkv_status complete_position(struct qkv_context *ctx, struct qkv_attention_layer_spec *s) {
-    struct qkv_position_spec *p = &s->position;
+    struct qkv_position_spec *p = &s->attention.position;
     p->theta = p->theta == 0 ? 10000 : p->theta;
     p->fraction = p->fraction == 0 ? 1 : p->fraction;
     bool tables = p->kind == QKV_POSITION_ROPE || p->kind == QKV_POSITION_ALIBI;
     if (p->kind != QKV_POSITION_NONE && !tables)
-        return qkv_fail(ctx, QKV_SPEC,
-                        "attention layer: position.kind is %d; attention itself knows none, rope and alibi (the others "
-                        "are added to an embedding)",
-                        (int)p->kind);
+        return qkv_fail(
+            ctx, QKV_SPEC,
+            "attention layer: attention.position.kind is %d; attention itself knows none, rope and alibi (the others "
+            "are added to an embedding)",
+            (int)p->kind);
     if (tables && s->cross)
-        return qkv_fail(ctx, QKV_SPEC,
-                        "attention layer: rope and alibi need queries and keys of one sequence; choose position.kind "
-                        "none for cross attention");
+        return qkv_fail(
+            ctx, QKV_SPEC,
+            "attention layer: rope and alibi need queries and keys of one sequence; choose attention.position.kind "
+            "none for cross attention");
     if ((int)p->pairing < 0 || p->pairing > QKV_PAIRING_INTERLEAVED)
-        return qkv_fail(ctx, QKV_SPEC, "attention layer: position.pairing is %d; it must be one of enum qkv_pairing",
+        return qkv_fail(ctx, QKV_SPEC,
+                        "attention layer: attention.position.pairing is %d; it must be one of enum qkv_pairing",
                         (int)p->pairing);
     const struct whole context = {"context", s->context, tables, CONTEXT};
     return check_whole(ctx, &context, 1);
@@ -123,10 +127,11 @@ enum qkv_status qkv_attention_layer_complete(struct qkv_context *ctx, struct qkv
     if (status == QKV_OK) status = complete_heads(ctx, s);
     if (status == QKV_OK) status = complete_position(ctx, s);
     if (status == QKV_OK) status = check_reals(ctx, s);
-    if (status != QKV_OK || s->position.kind != QKV_POSITION_ROPE) return status;
-    if (s->attention.head_dim * s->position.fraction / 2 >= 1) return QKV_OK;
+    const struct qkv_position_spec *p = &s->attention.position;
+    if (status != QKV_OK || p->kind != QKV_POSITION_ROPE) return status;
+    if (s->attention.head_dim * p->fraction / 2 >= 1) return QKV_OK;
     return qkv_fail(ctx, QKV_SPEC,
-                    "attention layer: position.fraction is %.9g, which rotates none of the %d channels of "
+                    "attention layer: attention.position.fraction is %.9g, which rotates none of the %d channels of "
                     "attention.head_dim (two of them need a fraction of at least %.4g)",
-                    s->position.fraction, s->attention.head_dim, 2.0 / s->attention.head_dim);
+                    p->fraction, s->attention.head_dim, 2.0 / s->attention.head_dim);
 }

@@ -4,7 +4,8 @@
 /* Memory to run: a session where the model can have one, else a pass over one full sequence. */
 static enum qkv_status measure_run(struct qkv_model *m, size_t T, size_t *bytes) {
     const struct qkv_spec *spec = &m->spec;
-    if (m->decoder.spec && !m->encoder.spec && spec->head.kind == QKV_HEAD_LM && spec->decoder.attention.causal) {
+    if (m->decoder.spec && !m->encoder.spec && spec->head.kind == QKV_HEAD_LM &&
+        !qkv_stack_find_causal(&spec->decoder, false)) {
         return qkv_session_measure(m, T, bytes);
     }
     struct qkv_pass_plan plan = {0};
@@ -49,9 +50,11 @@ enum qkv_status qkv_measure_costs(struct qkv_context *ctx, const struct qkv_spec
     costs->parameter_bytes = costs->parameters * sizeof(float);
     costs->train_bytes = qkv_model_bytes(m) + 2 * qkv_weights_moment_bytes(&m->weights) + step.bytes + evaluation.bytes;
     costs->checkpoint_bytes = costs->train_bytes - step.bytes + checkpoint.bytes;
-    const struct qkv_stack_spec *d = &spec->decoder;
-    costs->cache_bytes_per_token = (size_t)d->layers * (size_t)d->attention.kv_heads *
-                                   ((size_t)d->attention.head_dim + (size_t)d->attention.value_dim) * sizeof(float);
+    for (size_t layer = 0; layer < (size_t)spec->decoder.layers; layer++) {
+        const struct qkv_attention_spec *a = &qkv_stack_layer(&spec->decoder, layer)->attention;
+        costs->cache_bytes_per_token +=
+            (size_t)a->kv_heads * ((size_t)a->head_dim + (size_t)a->value_dim) * sizeof(float);
+    }
     costs->forward_flops = qkv_pass_plan_flops(&evaluation) / evaluation.positions;
     costs->train_flops = qkv_pass_plan_flops(&step) / step.positions;
     costs->checkpoint_flops =

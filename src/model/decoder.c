@@ -1,6 +1,7 @@
 /* decoder: targets that grow side by side, with a cache of self attention each, reading the encoded sources' keys and values. A
  * row's bits depend on its own source and target only: the same as a pass over both alone. */
 #include "model/decode.h"
+#include "model/spec.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,18 +12,23 @@ static int32_t *take_ints(struct qkv_decoder *d, size_t count) {
     return qkv_arena_take(&d->kept, count, sizeof(int32_t));
 }
 
-static enum qkv_status take_kept(struct qkv_decoder *d) {
-    const struct qkv_attention_spec *a = &d->model->spec.decoder.attention;
+bool qkv_key_values_take(struct qkv_arena *arena, struct qkv_key_values *kv, const struct qkv_attention_spec *a,
+                         size_t count, size_t capacity) {
     size_t positions;
-    bool taken = qkv_multiply(d->most, d->capacity, &positions);
-    for (size_t layer = 0; taken && layer < (size_t)d->model->spec.decoder.layers; layer++) {
-        struct qkv_key_values *kv = &d->cache[layer];
-        kv->count = d->most;
-        kv->capacity = d->capacity;
-        kv->k = qkv_arena_take(&d->kept, positions, (size_t)a->kv_heads * (size_t)a->head_dim * sizeof(float));
-        kv->v = qkv_arena_take(&d->kept, positions, (size_t)a->kv_heads * (size_t)a->value_dim * sizeof(float));
-        taken = kv->k && kv->v;
-    }
+    if (!qkv_multiply(count, capacity, &positions)) return false;
+    kv->count = count;
+    kv->capacity = capacity;
+    kv->k = qkv_arena_take(arena, positions, (size_t)a->kv_heads * (size_t)a->head_dim * sizeof(float));
+    kv->v = qkv_arena_take(arena, positions, (size_t)a->kv_heads * (size_t)a->value_dim * sizeof(float));
+    return kv->k && kv->v;
+}
+
+static enum qkv_status take_kept(struct qkv_decoder *d) {
+    const struct qkv_stack_spec *spec = &d->model->spec.decoder;
+    bool taken = true;
+    for (size_t layer = 0; taken && layer < (size_t)spec->layers; layer++)
+        taken = qkv_key_values_take(&d->kept, &d->cache[layer], &qkv_stack_layer(spec, layer)->attention, d->most,
+                                    d->capacity);
     d->logits = qkv_arena_take(&d->kept, d->most, (size_t)d->model->spec.vocab * sizeof(float));
     int32_t **of_rows[] = {&d->places,      &d->next_places, &d->sources, &d->next_sources, &d->source_lengths,
                            &d->memory_rows, &d->copy_from,   &d->copy_to, &d->run_kept};
@@ -41,28 +47,23 @@ static enum qkv_status make_room(struct qkv_context *ctx, struct qkv_arena *aren
 
 /* Positions and intervals of T new tokens a row. */
 static void decoder_set_calls(struct qkv_decoder *d, size_t T, struct qkv_forward_args *f) {
-    const struct qkv_stack_spec *spec = &d->model->spec.decoder;
-    struct qkv_mask mask = {.B = d->rows,
-                            .Tq = T,
-                            .Tk = d->length + T,
-                            .offset = (int64_t)d->length,
-                            .causal = spec->attention.causal,
-                            .window = spec->attention.window};
+    const struct qkv_stack *stack = &d->model->decoder;
+    struct qkv_mask mask = {.B = d->rows, .Tq = T, .Tk = d->length + T, .offset = (int64_t)d->length};
     f->positions = qkv_sequence_positions(f->tape, d->rows, T, d->length);
-    f->self = qkv_attend_start(&spec->attention, &d->model->decoder.tables, 0);
-    qkv_sequence_intervals(f->tape, &mask, &f->self);
-    f->self.position = f->positions;
-    f->self.kv_rows = d->places;
+    f->self = qkv_stack_calls(f->tape, stack, false, &mask, 0);
+    for (int i = 0; f->self && i < stack->spec->kind_count; i++) {
+        f->self[i].position = f->positions;
+        f->self[i].kv_rows = d->places;
+    }
     if (!d->encoded) return;
     mask.Tk = d->encoded->T;
-    mask.causal = spec->cross.causal;
-    mask.window = spec->cross.window;
     mask.lengths = d->source_lengths;
-    f->cross = qkv_attend_start(&spec->cross, NULL, 0);
-    qkv_sequence_intervals(f->tape, &mask, &f->cross);
-    f->cross.B /= d->group;
-    f->cross.Tq *= d->group;
-    f->cross.kv_rows = d->memory_rows;
+    f->cross = qkv_stack_calls(f->tape, stack, true, &mask, 0);
+    for (int i = 0; f->cross && i < stack->spec->kind_count; i++) {
+        f->cross[i].B /= d->group;
+        f->cross[i].Tq *= d->group;
+        f->cross[i].kv_rows = d->memory_rows;
+    }
     f->memory_cache = d->encoded->memory;
 }
 
@@ -210,10 +211,15 @@ static enum qkv_status check_model(struct qkv_model *m, const struct qkv_encoded
     if (!m->decoder.spec || m->spec.head.kind != QKV_HEAD_LM)
         return qkv_fail(ctx, QKV_ARGUMENT, "decoding needs a decoder with an lm head; this model has %s",
                         m->decoder.spec ? "another head" : "an encoder alone");
-    if (!m->spec.decoder.attention.causal)
+    const struct qkv_layer_spec *kind = qkv_stack_find_causal(&m->spec.decoder, false);
+    char text[QKV_KIND_TEXT];
+    if (kind) {
+        qkv_kind_text("decoder", kind, text);
         return qkv_fail(ctx, QKV_ARGUMENT,
-                        "generating needs causal attention, but decoder.attention.causal is false: a token would have "
-                        "seen those after it");
+                        "generating needs causal attention, but %s.attention.causal is false: a token would have seen "
+                        "those after it",
+                        text);
+    }
     if (m->encoder.spec && !encoded)
         return qkv_fail(ctx, QKV_ARGUMENT, "this model's decoder reads a source; encode one and give it");
     if (encoded && (encoded->model != m || !m->encoder.spec))

@@ -33,23 +33,25 @@ void qkv_decoder_group(struct qkv_decoder *d) {
 struct spread {
     const struct qkv_key_values *cache;
     const int32_t *from, *to; /* runs */
-    size_t layers, length, k_width, v_width;
+    const struct qkv_stack_spec *spec;
+    size_t layers, length;
 };
 
 static void spread_run(void *argument, size_t item, int thread) {
     (void)thread;
     const struct spread *s = argument;
     const struct qkv_key_values *kv = &s->cache[item % s->layers];
-    size_t copy = item / s->layers;
+    const struct qkv_attention_spec *a = &qkv_stack_layer(s->spec, item % s->layers)->attention;
+    size_t copy = item / s->layers, k_width = (size_t)a->kv_heads * (size_t)a->head_dim;
+    size_t v_width = (size_t)a->kv_heads * (size_t)a->value_dim;
     size_t from = (size_t)s->from[copy] * kv->capacity, to = (size_t)s->to[copy] * kv->capacity;
-    memcpy(kv->k + to * s->k_width, kv->k + from * s->k_width, s->length * s->k_width * sizeof(float));
-    memcpy(kv->v + to * s->v_width, kv->v + from * s->v_width, s->length * s->v_width * sizeof(float));
+    memcpy(kv->k + to * k_width, kv->k + from * k_width, s->length * k_width * sizeof(float));
+    memcpy(kv->v + to * v_width, kv->v + from * v_width, s->length * v_width * sizeof(float));
 }
 
 /* Gives each of the new rows a run of the cache: the first to go on from a row keeps its run, the others get a copy in runs
  * that nobody goes on from. */
 static void move_runs(struct qkv_decoder *d, const size_t *from, size_t count) {
-    const struct qkv_attention_spec *a = &d->model->spec.decoder.attention;
     int32_t *copy_from = d->copy_from, *copy_to = d->copy_to, *kept = d->run_kept;
     size_t copies = 0, free_run = 0;
     for (size_t r = 0; r < d->most; r++) kept[r] = 0;
@@ -68,10 +70,9 @@ static void move_runs(struct qkv_decoder *d, const size_t *from, size_t count) {
     struct spread s = {.cache = d->cache,
                        .from = copy_from,
                        .to = copy_to,
+                       .spec = &d->model->spec.decoder,
                        .layers = (size_t)d->model->spec.decoder.layers,
-                       .length = d->length,
-                       .k_width = (size_t)a->kv_heads * (size_t)a->head_dim,
-                       .v_width = (size_t)a->kv_heads * (size_t)a->value_dim};
+                       .length = d->length};
     qkv_parallel(d->model->ctx, copies * s.layers, spread_run, &s);
 }
 

@@ -19,36 +19,28 @@ static void copy_body(void *argument, size_t item, int thread) {
 
 static enum qkv_status take_kept(struct qkv_encoded *e) {
     const struct qkv_model *m = e->model;
-    const struct qkv_attention_spec *a = &m->spec.decoder.cross;
     size_t rows = e->B * e->T;
     e->output = qkv_arena_take(&e->kept, rows * (size_t)m->spec.d_model, sizeof(float));
     e->lengths = qkv_arena_take(&e->kept, e->B, sizeof(int32_t));
     bool taken = e->output && e->lengths;
     for (size_t layer = 0; e->memory && layer < (size_t)m->spec.decoder.layers; layer++) {
-        struct qkv_key_values *kv = &e->memory[layer];
-        kv->count = e->B;
-        kv->capacity = e->T;
-        kv->k = qkv_arena_take(&e->kept, rows * (size_t)a->kv_heads * (size_t)a->head_dim, sizeof(float));
-        kv->v = qkv_arena_take(&e->kept, rows * (size_t)a->kv_heads * (size_t)a->value_dim, sizeof(float));
-        taken = taken && kv->k && kv->v;
+        const struct qkv_attention_spec *a = &qkv_stack_layer(&m->spec.decoder, layer)->cross;
+        taken = qkv_key_values_take(&e->kept, &e->memory[layer], a, e->B, e->T) && taken;
     }
     return taken ? QKV_OK : QKV_MEMORY;
 }
 
 static struct qkv_tensor *run_stack(struct qkv_encoded *e, struct qkv_tape *tape, const int32_t *ids) {
     struct qkv_model *m = e->model;
-    const struct qkv_attention_spec *a = &m->spec.encoder.attention;
-    struct qkv_mask mask = {
-        .B = e->B, .Tq = e->T, .Tk = e->T, .causal = a->causal, .window = a->window, .lengths = e->lengths};
+    const struct qkv_mask mask = {.B = e->B, .Tq = e->T, .Tk = e->T, .lengths = e->lengths};
     struct qkv_forward_args flow = {.tape = tape,
                                     .spec = &m->spec,
                                     .stack = &m->encoder,
                                     .B = e->B,
                                     .T = e->T,
-                                    .positions = qkv_sequence_positions(tape, e->B, e->T, 0),
-                                    .self = qkv_attend_start(a, &m->encoder.tables, 0)};
-    qkv_sequence_intervals(tape, &mask, &flow.self);
-    flow.self.position = flow.positions;
+                                    .positions = qkv_sequence_positions(tape, e->B, e->T, 0)};
+    flow.self = qkv_stack_calls(tape, &m->encoder, false, &mask, 0);
+    for (int i = 0; flow.self && i < m->spec.encoder.kind_count; i++) flow.self[i].position = flow.positions;
     if (tape->status != QKV_OK) return NULL;
     return qkv_stack_forward(&flow, ids);
 }
@@ -66,7 +58,7 @@ static enum qkv_status encoder_run(struct qkv_encoded *e, const int32_t *ids) {
     qkv_parallel(m->ctx, 1, copy_body, &copy);
     for (size_t layer = 0; e->memory && layer < (size_t)m->spec.decoder.layers; layer++) {
         size_t mark = qkv_arena_mark(&e->arena);
-        struct qkv_attend a = qkv_attend_start(&m->decoder.spec->cross, NULL, 0);
+        struct qkv_attend a = qkv_attend_start(&qkv_stack_layer(m->decoder.spec, layer)->cross, NULL, 0);
         a.B = e->B, a.Tk = e->T;
         struct qkv_attention_args flow = {.tape = &tape,
                                           .attend = &a,

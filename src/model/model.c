@@ -8,10 +8,10 @@
 static enum qkv_status model_fill(struct qkv_model *m) {
     enum qkv_status status = qkv_model_build_weights(m);
     if (status == QKV_OK && m->decoder.spec) {
-        status = qkv_position_tables_make(m, m->decoder.spec, &m->decoder.tables);
+        status = qkv_position_tables_make(m, &m->decoder);
     }
     if (status == QKV_OK && m->encoder.spec) {
-        status = qkv_position_tables_make(m, m->encoder.spec, &m->encoder.tables);
+        status = qkv_position_tables_make(m, &m->encoder);
     }
     return status;
 }

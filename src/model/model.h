@@ -32,8 +32,10 @@ struct qkv_stack {
     struct qkv_tensor *token; /* shared when tied */
     struct qkv_tensor token_storage, position;
     struct qkv_layer *layers;
-    struct qkv_norm norm; /* final; weight.data NULL without one */
-    struct qkv_position_tables tables;
+    struct qkv_norm norm;             /* final; weight.data NULL without one */
+    struct qkv_position_tables embed; /* what is added to the embedding */
+    /* Of the attention of each kind of layer; equal ones are the same tables. */
+    struct qkv_position_tables tables[QKV_KINDS_MAX];
 };
 
 struct qkv_model {
@@ -74,8 +76,8 @@ enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spe
 
 /* One function a kind: a new one is a file, and a line in position.c. */
 qkv_position_filler qkv_position_none, qkv_position_learned, qkv_position_sinusoidal;
-enum qkv_status qkv_position_tables_make(struct qkv_model *model, const struct qkv_stack_spec *stack,
-                                         struct qkv_position_tables *tables);
+/* The tables of a stack, from the model's arena. */
+enum qkv_status qkv_position_tables_make(struct qkv_model *model, struct qkv_stack *stack);
 
 /* ---- forward (block.c) --------------------------------------------------------------------------- */
 
@@ -86,12 +88,12 @@ struct qkv_forward_args {
     struct qkv_stack *stack;
     size_t B, T;              /* T new positions a row */
     const int32_t *positions; /* (B·T) */
-    struct qkv_attend
-        self; /* what all layers' calls of self attention begin with; kv_rows: each row's run of the cache */
+    /* What the calls of self attention begin with, one for each kind of layer; kv_rows: each row's run of the cache. */
+    struct qkv_attend *self;
     struct qkv_key_values *cache; /* one a layer, NULL without */
     /* Cross attention: the same, with the encoder's output as memory (B·Tk, C). Or, without `memory`, what was kept of several:
      * keys and values, one a layer. Rows that stand side by side and read the same memory may go through it as one. */
-    struct qkv_attend cross;
+    struct qkv_attend *cross;
     struct qkv_tensor *memory;
     struct qkv_key_values *memory_cache;
     /* The attentions' calls, left for looking at their weights: self of layer 0, cross of layer 0, self of layer 1 …; then no
@@ -101,6 +103,10 @@ struct qkv_forward_args {
     void *hook_user;
     bool checkpoint; /* of a block only the input is kept, and backward runs it again; no `kept` then */
 };
+/* What the calls of a stack's self attention, or of `cross` attention, begin with, one for each kind of layer: by `mask` with the
+ * kind's causal and window. Their memory is the tape's; NULL when it has failed. (stack_calls.c) */
+struct qkv_attend *qkv_stack_calls(struct qkv_tape *tape, const struct qkv_stack *stack, bool cross,
+                                   const struct qkv_mask *mask, double dropout);
 /* ids (B·T) → hidden states (B·T, C) after the final norm. */
 struct qkv_tensor *qkv_stack_forward(struct qkv_forward_args *args, const int32_t *ids);
 

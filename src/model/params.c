@@ -45,9 +45,10 @@ static void params_layers(struct params *p, const struct qkv_stack *s) {
     const struct qkv_stack_spec *spec = s->spec;
     for (p->place.layer = 0; p->place.layer < spec->layers; p->place.layer++) {
         struct qkv_layer *layer = &s->layers[p->place.layer];
-        params_attention(p, &layer->self, &spec->attention, &spec->norm, false);
-        if (s->has_cross) params_attention(p, &layer->cross, &spec->cross, &spec->norm, true);
-        params_ffn(p, &layer->ffn, &spec->ffn, &spec->norm);
+        const struct qkv_layer_spec *kind = qkv_stack_layer(spec, (size_t)p->place.layer);
+        params_attention(p, &layer->self, &kind->attention, &kind->norm, false);
+        if (s->has_cross) params_attention(p, &layer->cross, &kind->cross, &kind->norm, true);
+        params_ffn(p, &layer->ffn, &kind->ffn, &kind->norm);
     }
     p->place.layer = -1;
 }
@@ -67,10 +68,11 @@ static void params_stack(struct qkv_model *m, struct qkv_stack *s, const struct 
         .stack = name, .layer = -1, .sizes = &p.sizes, .branches = (size_t)spec->layers * (s->has_cross ? 3 : 2)};
     s->token = shared ? shared : &s->token_storage;
     if (!shared) qkv_weights_matrix(p.weights, &p.place, &s->token_storage, &token, 1);
-    if (m->spec.position.kind == QKV_POSITION_LEARNED)
+    if (m->spec.embed.position.kind == QKV_POSITION_LEARNED)
         qkv_weights_matrix(p.weights, &p.place, &s->position, &position, 1);
     params_layers(&p, s);
-    if (spec->norm.final) qkv_weights_norm(p.weights, &p.place, &s->norm, QKV_ROLE_NORM, spec->norm.bias);
+    const struct qkv_norm_spec *norm = &qkv_stack_layer(spec, (size_t)spec->layers - 1)->norm;
+    if (norm->final) qkv_weights_norm(p.weights, &p.place, &s->norm, QKV_ROLE_NORM, norm->bias);
 }
 
 static void params_head(struct qkv_model *m, struct qkv_stack *last) {

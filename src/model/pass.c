@@ -23,7 +23,6 @@ static int32_t *take_ints(struct qkv_pass *p, size_t count) {
 static struct qkv_tensor *run_stack(struct qkv_pass *p, struct qkv_stack *stack, size_t B, size_t T, const int32_t *ids,
                                     const int32_t *lengths, struct qkv_tensor *memory, size_t memory_T,
                                     const int32_t *memory_lengths, const struct qkv_attend **kept) {
-    const struct qkv_attention_spec *self = &stack->spec->attention, *cross = &stack->spec->cross;
     const double dropout = p->model->spec.dropout;
     struct qkv_forward_args flow = {.tape = &p->tape,
                                     .spec = &p->model->spec,
@@ -31,20 +30,17 @@ static struct qkv_tensor *run_stack(struct qkv_pass *p, struct qkv_stack *stack,
                                     .B = B,
                                     .T = T,
                                     .positions = qkv_sequence_positions(&p->tape, B, T, 0),
-                                    .self = qkv_attend_start(self, &stack->tables, dropout),
                                     .memory = memory,
                                     .kept = kept,
                                     .hook = p->options.hook,
                                     .hook_user = p->options.hook_user,
                                     .checkpoint = p->options.checkpoint};
-    struct qkv_mask mask = {
-        .B = B, .Tq = T, .Tk = T, .causal = self->causal, .window = self->window, .lengths = lengths};
-    qkv_sequence_intervals(&p->tape, &mask, &flow.self);
-    flow.self.position = flow.positions;
+    struct qkv_mask mask = {.B = B, .Tq = T, .Tk = T, .lengths = lengths};
+    flow.self = qkv_stack_calls(&p->tape, stack, false, &mask, dropout);
+    for (int i = 0; flow.self && i < stack->spec->kind_count; i++) flow.self[i].position = flow.positions;
     if (memory) {
-        flow.cross = qkv_attend_start(cross, NULL, dropout);
-        mask.Tk = memory_T, mask.causal = cross->causal, mask.window = cross->window, mask.lengths = memory_lengths;
-        qkv_sequence_intervals(&p->tape, &mask, &flow.cross);
+        mask.Tk = memory_T, mask.lengths = memory_lengths;
+        flow.cross = qkv_stack_calls(&p->tape, stack, true, &mask, dropout);
     }
     qkv_profile_lap(p->model->ctx, "positions and masks", QKV_PROFILE_WHOLE, 0, 0);
     return p->tape.status == QKV_OK ? qkv_stack_forward(&flow, ids) : NULL;

@@ -14,7 +14,8 @@ static enum qkv_status name_attentions(struct qkv_pass *p, const struct qkv_stac
             snprintf(name, sizeof name, "%s.layers.%zu.%s", s->name, i, cross ? "cross" : "attn");
             struct qkv_array *w = &p->attentions[p->attention_count];
             *w = (struct qkv_array){.dtype = QKV_F32, .rank = 4, .name = qkv_copy_string(p->model->ctx, name)};
-            w->shape[1] = (size_t)(cross ? s->spec->cross.heads : s->spec->attention.heads);
+            const struct qkv_layer_spec *layer = qkv_stack_layer(s->spec, i);
+            w->shape[1] = (size_t)(cross ? layer->cross.heads : layer->attention.heads);
             if (!w->name) {
                 return QKV_MEMORY;
             }

@@ -8,12 +8,15 @@
 #include "base/base.h"
 
 enum qkv_key_type {
-    QKV_KEY_CONSTANT, /* "format", "version": always the same JSON text */
+    QKV_KEY_CONSTANT, /* "format": always the same JSON text */
+    QKV_KEY_VERSION,  /* int that says which keys there are */
     QKV_KEY_WHOLE,    /* int */
     QKV_KEY_REAL,     /* double that is used as a float */
     QKV_KEY_FLAG,     /* bool */
     QKV_KEY_CHOICE,   /* enum */
-    QKV_KEY_OBJECT    /* a struct with keys of its own */
+    QKV_KEY_OBJECT,   /* a struct with keys of its own */
+    QKV_KEY_KINDS,    /* kinds of layers by their names, each an object */
+    QKV_KEY_PATTERN   /* which layer is of which kind: a list of names that is repeated */
 };
 
 enum {
@@ -27,16 +30,41 @@ enum {
     QKV_KEY_NOT_ZERO = 128,
     QKV_KEY_IDLE = 256,    /* where it has no meaning any valid value is accepted, and dropped */
     QKV_KEY_SOFTCAP = 512, /* attention divides by it: qkv_softcap_valid */
-    QKV_KEY_LATER = 1024   /* from after version 1: enters the digest only where it is not `neutral` (spec_digest.c) */
+    QKV_KEY_LATER = 1024,  /* from after version 1: enters the digest only where it is not `neutral` (spec_digest.c) */
+    QKV_KEY_VERSION_1 = 2048, /* files of the other version do not have it; settings may have both */
+    QKV_KEY_VERSION_2 = 4096
 };
 
-enum { QKV_KEY_PATH = 64 };
+enum { QKV_KEY_PATH = 160 };
+
+/* A spec as it is written: with what version 1 says in one place and version 2 of each kind of layer. `spec` is the first
+ * field, so offsets of keys may count from either. */
+struct qkv_written_spec {
+    struct qkv_spec spec;
+    int version;                       /* whose keys there are */
+    bool reading;                      /* of both versions: settings may be written either way */
+    bool position_given;               /* reading: `position` says it all, or its default does */
+    struct qkv_position_spec position; /* version 1: of the embedding, or of all attentions */
+    double embed_scale;
+};
+_Static_assert(offsetof(struct qkv_written_spec, spec) == 0, "offsets count from both");
+
+/* Whether a kind of position is a part of attention, or added to the embedding. */
+bool qkv_position_in_attention(enum qkv_position_kind kind);
+bool qkv_position_in_embedding(enum qkv_position_kind kind);
+/* As version 1 where that can say the same, else as version 2 (spec_written.c). */
+void qkv_spec_write(const struct qkv_spec *spec, struct qkv_written_spec *written);
+/* The same spec with kinds that mean the same made one, those left named by numbers in the order of their first layers, and a
+ * single one without a name. */
+void qkv_spec_canonical(const struct qkv_spec *spec, struct qkv_spec *canonical);
 
 /* Where a key is: the object that holds it, and what defaults depend on. */
 struct qkv_place {
-    struct qkv_spec *spec;
-    struct qkv_stack_spec *stack;          /* NULL outside of the stacks */
-    void *object;                          /* the struct that the keys' offsets count from */
+    struct qkv_written_spec *written;
+    struct qkv_spec *spec;        /* of `written` */
+    struct qkv_stack_spec *stack; /* NULL outside of the stacks */
+    struct qkv_layer_spec *layer; /* the kind; the first one where there is no other; NULL outside of the stacks */
+    void *object;                 /* the struct that the keys' offsets count from */
     const struct qkv_attention_spec *like; /* cross attention: the attention its defaults come from */
     char path[QKV_KEY_PATH];               /* "decoder.attention." */
 };
@@ -48,20 +76,23 @@ struct qkv_key {
     size_t offset;
     double low, high;                          /* WHOLE, REAL */
     const char *text;                          /* REAL: the range in words; CONSTANT: the JSON text */
-    const char *const *choices;                /* CHOICE: NULL-terminated, in the order of the enum */
+    const char *const *choices;                /* CHOICE: NULL-terminated, in the order of the enum; "": none */
     const struct qkv_key *keys;                /* OBJECT: ends with a name that is NULL */
     double neutral;                            /* QKV_KEY_LATER: the value that means "as in version 1" */
     double value;                              /* the default, */
     double (*rule)(const struct qkv_place *);  /* or a function for it */
     bool (*applies)(const struct qkv_place *); /* whether it means anything here; NULL: always */
     const char *owner;                         /* what it means something in, for messages */
+    const char *instead;                       /* VERSION_1: what version 2 has, for messages */
 };
 
 extern const struct qkv_key qkv_spec_keys[];
 
-struct qkv_place qkv_spec_place(struct qkv_spec *spec);
+struct qkv_place qkv_spec_place(struct qkv_written_spec *written);
 /* The place of an object's own keys. */
 struct qkv_place qkv_key_enter(const struct qkv_place *place, const struct qkv_key *key);
+/* The place of the keys of the i-th kind in a stack, whose key is `kinds`. */
+struct qkv_place qkv_kind_enter(const struct qkv_place *place, const struct qkv_key *kinds, size_t i);
 bool qkv_key_applies(const struct qkv_key *key, const struct qkv_place *place);
 /* The field of a WHOLE, REAL, FLAG or CHOICE key, as a number. */
 double qkv_key_get(const struct qkv_key *key, const struct qkv_place *place);
@@ -76,6 +107,16 @@ char *qkv_key_real_text(double x);
 /* The check behind qkv_spec_check; `name` is what messages begin with. `vocab_known`: a missing vocabulary is an error. */
 enum qkv_status qkv_spec_check_as(struct qkv_context *ctx, const struct qkv_spec *spec, const char *name,
                                   bool vocab_known);
+/* The same, with the names that keys have in the version of `written`. */
+enum qkv_status qkv_spec_check_written(struct qkv_context *ctx, struct qkv_written_spec *written, const char *name,
+                                       bool vocab_known);
+/* A kind in messages, "decoder.kinds.local", or "decoder" where it has no name. */
+enum { QKV_KIND_TEXT = QKV_KIND_NAME + 32 };
+void qkv_kind_text(const char *stack, const struct qkv_layer_spec *kind, char text[QKV_KIND_TEXT]);
+/* Whether a text can be the name of a kind of layer. */
+bool qkv_kind_name_valid(const char *name);
+/* The most layers after which the kinds of a stack come again. */
+size_t qkv_stack_period(const struct qkv_stack_spec *stack);
 
 /* The digest of a spec with all its defaults, as 16 hexadecimal digits: the same for every way to write the spec, in this
  * version of the format and in later ones (spec_digest.c; docs/digests.md has the canonical form). */

@@ -9,7 +9,7 @@ enum { WIDTH = 1 << 20 }; /* the most channels of all heads together */
 
 struct checker {
     struct qkv_context *ctx;
-    struct qkv_spec *spec;
+    struct qkv_written_spec *written;
     const char *name;
     bool vocab_known;
 };
@@ -25,7 +25,7 @@ static enum qkv_status check_field(const struct checker *c, const struct qkv_key
         return QKV_OK;
     case QKV_KEY_CHOICE:
         while (key->choices[choices]) choices++;
-        if (x >= 0 && x < (double)choices) return QKV_OK;
+        if (x >= 0 && x < (double)choices && *key->choices[(size_t)x]) return QKV_OK;
         break;
     default:
         if (qkv_key_in_range(key, x) || (x == 0 && key->flags & QKV_KEY_NULL)) return QKV_OK;
@@ -55,28 +55,98 @@ static void near_divisors(int n, int k, char *text, size_t size) {
 static enum qkv_status check_heads(const struct checker *c, const struct qkv_place *place) {
     const struct qkv_attention_spec *a = place->object;
     char divisors[32];
-    if (a->head_dim != 0 || a->heads < 1 || c->spec->d_model < 1 || c->spec->d_model % a->heads == 0) return QKV_OK;
-    near_divisors(c->spec->d_model, a->heads, divisors, sizeof divisors);
+    if (a->head_dim != 0 || a->heads < 1 || c->written->spec.d_model < 1 || c->written->spec.d_model % a->heads == 0)
+        return QKV_OK;
+    near_divisors(c->written->spec.d_model, a->heads, divisors, sizeof divisors);
     return qkv_fail(c->ctx, QKV_SPEC,
                     "%s: %sheads is %d, which does not divide d_model %d (give head_dim, or choose %s)", c->name,
-                    place->path, a->heads, c->spec->d_model, divisors);
+                    place->path, a->heads, c->written->spec.d_model, divisors);
 }
 
 static enum qkv_status check_attention(const struct checker *c, const struct qkv_place *place);
+static enum qkv_status check_norm(const struct checker *c, const struct qkv_place *place);
+static enum qkv_status check_keys(const struct checker *c, const struct qkv_key *keys, const struct qkv_place *place);
 
+static enum qkv_status check_object(const struct checker *c, const struct qkv_key *keys, const struct qkv_place *in) {
+    bool attention = in->layer && (in->like || in->object == (void *)&in->layer->attention);
+    bool norm = in->layer && in->object == (void *)&in->layer->norm;
+    enum qkv_status status = attention ? check_heads(c, in) : QKV_OK;
+    if (!status) status = check_keys(c, keys, in);
+    if (attention && !status) status = check_attention(c, in);
+    return norm && !status ? check_norm(c, in) : status;
+}
+
+/* ---- kinds of layers --------------------------------------------------------------------------------------------- */
+
+bool qkv_kind_name_valid(const char *name) {
+    size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
+    return n > 0 && n < QKV_KIND_NAME && name[n] == 0;
+}
+
+static enum qkv_status check_kind_name(const struct checker *c, const struct qkv_place *place, int i) {
+    const struct qkv_stack_spec *s = place->stack;
+    const char *name = s->kinds[i].name;
+    bool ends = memchr(name, 0, QKV_KIND_NAME) != NULL;
+    if (!ends || !(qkv_kind_name_valid(name) || (!*name && s->kind_count == 1)))
+        return qkv_fail(
+            c->ctx, QKV_SPEC,
+            "%s: the name of %skinds[%d] is \"%.*s\"; it must be 1 to %d letters, digits, _ or - (none where "
+            "there is one kind)",
+            c->name, place->path, i, QKV_KIND_NAME, name, QKV_KIND_NAME - 1);
+    for (int other = 0; other < i; other++)
+        if (!strcmp(s->kinds[other].name, name))
+            return qkv_fail(c->ctx, QKV_SPEC, "%s: two of %skinds are called \"%s\"; each needs its own name", c->name,
+                            place->path, name);
+    return QKV_OK;
+}
+
+/* Every layer has a kind and every kind a layer. */
+static enum qkv_status check_pattern(const struct checker *c, const struct qkv_place *place) {
+    const struct qkv_stack_spec *s = place->stack;
+    bool used[QKV_KINDS_MAX] = {false};
+    if (s->kind_count < 1 || s->kind_count > QKV_KINDS_MAX)
+        return qkv_fail(c->ctx, QKV_SPEC, "%s: %skind_count is %d; a stack has 1 to %d kinds of layers", c->name,
+                        place->path, s->kind_count, QKV_KINDS_MAX);
+    for (int layer = 0; layer < s->layers; layer++) {
+        if (s->kind_of[layer] >= s->kind_count)
+            return qkv_fail(c->ctx, QKV_SPEC, "%s: %skind_of[%d] is %d, but there are %d kinds, counted from 0",
+                            c->name, place->path, layer, s->kind_of[layer], s->kind_count);
+        used[s->kind_of[layer]] = true;
+    }
+    enum qkv_status status = QKV_OK;
+    for (int i = 0; i < s->kind_count && !status; i++) {
+        status = check_kind_name(c, place, i);
+        if (!status && !used[i])
+            status = qkv_fail(c->ctx, QKV_SPEC, "%s: no layer is of %skinds[%d], \"%s\"; leave it out", c->name,
+                              place->path, i, s->kinds[i].name);
+    }
+    return status;
+}
+
+static enum qkv_status check_kinds(const struct checker *c, const struct qkv_key *kinds,
+                                   const struct qkv_place *place) {
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < (size_t)place->stack->kind_count && !status; i++) {
+        struct qkv_place in = qkv_kind_enter(place, kinds, i);
+        status = check_keys(c, kinds->keys, &in);
+    }
+    return status;
+}
+
+/* The keys of a spec or of an object in it, in the table's order: `layers` comes before the pattern, that before kinds. */
 static enum qkv_status check_keys(const struct checker *c, const struct qkv_key *keys, const struct qkv_place *place) {
     enum qkv_status status = QKV_OK;
     for (const struct qkv_key *key = keys; key->name && !status; key++) {
-        if (key->type == QKV_KEY_CONSTANT || !qkv_key_applies(key, place)) continue;
-        if (key->type != QKV_KEY_OBJECT) {
-            status = check_field(c, key, place);
+        if (key->type == QKV_KEY_PATTERN) status = check_pattern(c, place);
+        if (status || key->type == QKV_KEY_CONSTANT || key->type == QKV_KEY_PATTERN || !qkv_key_applies(key, place))
             continue;
-        }
         struct qkv_place in = qkv_key_enter(place, key);
-        bool attention = in.like || (in.stack && in.object == (void *)&in.stack->attention);
-        if (attention) status = check_heads(c, &in);
-        if (!status) status = check_keys(c, key->keys, &in);
-        if (attention && !status) status = check_attention(c, &in);
+        if (key->type == QKV_KEY_KINDS)
+            status = check_kinds(c, key, place);
+        else if (key->type == QKV_KEY_OBJECT)
+            status = check_object(c, key->keys, &in);
+        else
+            status = check_field(c, key, place);
     }
     return status;
 }
@@ -93,7 +163,8 @@ static enum qkv_status check_width(const struct checker *c, const struct qkv_pla
 
 static enum qkv_status check_attention(const struct checker *c, const struct qkv_place *place) {
     const struct qkv_attention_spec *a = place->object;
-    const struct qkv_position_spec *position = &c->spec->position;
+    const struct qkv_position_spec *position = &a->position;
+    const char *where = c->written->version == 1 ? "" : place->path;
     char divisors[32];
     if (a->heads % a->kv_heads) {
         near_divisors(a->heads, a->kv_heads, divisors, sizeof divisors);
@@ -106,21 +177,22 @@ static enum qkv_status check_attention(const struct checker *c, const struct qkv
     if (status || !rotated || a->head_dim * position->fraction / 2 >= 1) return status;
     return qkv_fail(
         c->ctx, QKV_SPEC,
-        "%s: position.fraction is %.9g, which rotates none of the %d channels of %shead_dim (two of them need "
+        "%s: %sposition.fraction is %.9g, which rotates none of the %d channels of %shead_dim (two of them need "
         "a fraction of at least %.4g)",
-        c->name, position->fraction, a->head_dim, place->path, 2.0 / a->head_dim);
+        c->name, where, position->fraction, a->head_dim, place->path, 2.0 / a->head_dim);
 }
 
-static enum qkv_status check_norm(const struct checker *c, const char *stack, const struct qkv_stack_spec *s) {
-    if (s->layers == 0 || s->norm.kind != QKV_NORM_RMSNORM || !s->norm.bias) return QKV_OK;
+static enum qkv_status check_norm(const struct checker *c, const struct qkv_place *place) {
+    const struct qkv_norm_spec *norm = place->object;
+    if (norm->kind != QKV_NORM_RMSNORM || !norm->bias) return QKV_OK;
     return qkv_fail(c->ctx, QKV_SPEC,
-                    "%s: %s.norm.bias is true, but an rmsnorm has no bias (leave it out, or choose "
+                    "%s: %sbias is true, but an rmsnorm has no bias (leave it out, or choose "
                     "layernorm)",
-                    c->name, stack);
+                    c->name, place->path);
 }
 
 static enum qkv_status check_head(const struct checker *c, bool both) {
-    const struct qkv_spec *s = c->spec;
+    const struct qkv_spec *s = &c->written->spec;
     if (both && s->head.kind == QKV_HEAD_CLASSIFY)
         return qkv_fail(
             c->ctx, QKV_SPEC,
@@ -144,18 +216,22 @@ static enum qkv_status check_head(const struct checker *c, bool both) {
                     c->name, s->source_vocab, s->vocab);
 }
 
-enum qkv_status qkv_spec_check_as(struct qkv_context *ctx, const struct qkv_spec *spec, const char *name,
-                                  bool vocab_known) {
-    struct qkv_spec copy = *spec; /* places can be written through */
-    struct checker c = {.ctx = ctx, .spec = &copy, .name = name, .vocab_known = vocab_known};
-    struct qkv_place place = qkv_spec_place(&copy);
-    if (copy.encoder.layers == 0 && copy.decoder.layers == 0)
+enum qkv_status qkv_spec_check_written(struct qkv_context *ctx, struct qkv_written_spec *written, const char *name,
+                                       bool vocab_known) {
+    struct checker c = {.ctx = ctx, .written = written, .name = name, .vocab_known = vocab_known};
+    struct qkv_place place = qkv_spec_place(written);
+    const struct qkv_spec *spec = &written->spec;
+    if (spec->encoder.layers == 0 && spec->decoder.layers == 0)
         return qkv_fail(ctx, QKV_SPEC, "%s: there is neither an encoder nor a decoder; give at least one", name);
     enum qkv_status status = check_keys(&c, qkv_spec_keys, &place);
-    if (!status) status = check_norm(&c, "encoder", &copy.encoder);
-    if (!status) status = check_norm(&c, "decoder", &copy.decoder);
-    if (!status) status = check_head(&c, copy.encoder.layers && copy.decoder.layers);
-    return status;
+    return status ? status : check_head(&c, spec->encoder.layers && spec->decoder.layers);
+}
+
+enum qkv_status qkv_spec_check_as(struct qkv_context *ctx, const struct qkv_spec *spec, const char *name,
+                                  bool vocab_known) {
+    struct qkv_written_spec written;
+    qkv_spec_write(spec, &written);
+    return qkv_spec_check_written(ctx, &written, name, vocab_known);
 }
 
 enum qkv_status qkv_spec_check(struct qkv_context *ctx, const struct qkv_spec *spec) {

@@ -25,14 +25,40 @@ static enum qkv_status digest_line(struct qkv_context *ctx, struct qkv_buffer *o
     }
 }
 
+/* The number of each layer's kind. */
+static enum qkv_status digest_pattern(struct qkv_context *ctx, struct qkv_buffer *out, const struct qkv_key *key,
+                                      const struct qkv_place *place) {
+    enum qkv_status status = qkv_buffer_print(ctx, out, "%s%s=", place->path, key->name);
+    for (int i = 0; i < place->stack->layers && !status; i++)
+        status = qkv_buffer_print(ctx, out, "%s%d", i ? "," : "", place->stack->kind_of[i]);
+    return status ? status : qkv_buffer_print(ctx, out, "\n");
+}
+
+static enum qkv_status digest_lines(struct qkv_context *ctx, struct qkv_buffer *out, const struct qkv_key *keys,
+                                    const struct qkv_place *place);
+
+static enum qkv_status digest_kinds(struct qkv_context *ctx, struct qkv_buffer *out, const struct qkv_key *kinds,
+                                    const struct qkv_place *place) {
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < (size_t)place->stack->kind_count && !status; i++) {
+        struct qkv_place in = qkv_kind_enter(place, kinds, i);
+        status = digest_lines(ctx, out, kinds->keys, &in);
+    }
+    return status;
+}
+
 static enum qkv_status digest_lines(struct qkv_context *ctx, struct qkv_buffer *out, const struct qkv_key *keys,
                                     const struct qkv_place *place) {
     enum qkv_status status = QKV_OK;
     for (const struct qkv_key *key = keys; key->name && !status; key++) {
-        if (key->type == QKV_KEY_CONSTANT || !qkv_key_applies(key, place)) continue;
+        if (key->type == QKV_KEY_CONSTANT || key->type == QKV_KEY_VERSION || !qkv_key_applies(key, place)) continue;
         struct qkv_place in = qkv_key_enter(place, key);
         if (key->type == QKV_KEY_OBJECT)
             status = digest_lines(ctx, out, key->keys, &in);
+        else if (key->type == QKV_KEY_PATTERN)
+            status = digest_pattern(ctx, out, key, place);
+        else if (key->type == QKV_KEY_KINDS)
+            status = digest_kinds(ctx, out, key, place);
         else if (!(key->flags & QKV_KEY_LATER) || qkv_key_get(key, place) != key->neutral)
             status = digest_line(ctx, out, key, place);
     }
@@ -41,12 +67,16 @@ static enum qkv_status digest_lines(struct qkv_context *ctx, struct qkv_buffer *
 
 enum qkv_status qkv_spec_digest_keys(struct qkv_context *ctx, const struct qkv_key *keys, const struct qkv_spec *spec,
                                      uint64_t *digest) {
-    struct qkv_spec copy = *spec; /* places can be written through */
-    struct qkv_place place = qkv_spec_place(&copy);
+    struct qkv_spec canonical;
+    struct qkv_written_spec written;
     struct qkv_buffer text = {0};
     enum qkv_status status = qkv_spec_check_as(ctx, spec, "spec", false);
-    if (!status) status = digest_lines(ctx, &text, keys, &place);
-    if (!status) status = qkv_hash_lines(ctx, "qkv spec 1", text.data, digest);
+    if (status) return status;
+    qkv_spec_canonical(spec, &canonical);
+    qkv_spec_write(&canonical, &written);
+    struct qkv_place place = qkv_spec_place(&written);
+    status = digest_lines(ctx, &text, keys, &place);
+    if (!status) status = qkv_hash_lines(ctx, written.version == 1 ? "qkv spec 1" : "qkv spec 2", text.data, digest);
     qkv_buffer_free(&text);
     return status;
 }

@@ -22,6 +22,11 @@ _Static_assert(sizeof(enum qkv_position_kind) == sizeof(int) && sizeof(enum qkv_
 #define TEXT(name, text, help) text,
 #define CHOICES(name, list)    static const char *const name[] = {list(TEXT) NULL}
 CHOICES(positions, QKV_POSITION_LIST);
+/* Parts of a list: a choice without a text cannot be made here. */
+#define GAP(name, text, help) "",
+static const char *const embed_positions[] = {"none", QKV_EMBED_POSITION_LIST(TEXT) NULL};
+static const char *const attention_positions[] = {"none",
+                                                  QKV_EMBED_POSITION_LIST(GAP) QKV_ATTENTION_POSITION_LIST(TEXT) NULL};
 CHOICES(pairings, QKV_PAIRING_LIST);
 CHOICES(biases, QKV_BIAS_LIST);
 CHOICES(norms, QKV_NORM_LIST);
@@ -75,10 +80,67 @@ static double rule_source_vocab(const struct qkv_place *p) {
     return p->spec->vocab;
 }
 
+/* Of the whole model, where that is said in one place, as in version 1. */
+static double rule_position(const struct qkv_place *p) {
+    return p->written->version == 1 ? QKV_POSITION_LEARNED : QKV_POSITION_NONE;
+}
+
+static double rule_attention_position(const struct qkv_place *p) {
+    return qkv_position_in_attention(p->written->position.kind) ? p->written->position.kind : QKV_POSITION_NONE;
+}
+
+static double rule_theta(const struct qkv_place *p) {
+    return p->written->position.kind == QKV_POSITION_ROPE ? p->written->position.theta : 10000;
+}
+
+static double rule_pairing(const struct qkv_place *p) {
+    return p->written->position.kind == QKV_POSITION_ROPE ? p->written->position.pairing : QKV_PAIRING_HALF;
+}
+
+static double rule_fraction(const struct qkv_place *p) {
+    return p->written->position.kind == QKV_POSITION_ROPE ? p->written->position.fraction : 1;
+}
+
+static bool stack_has_position(const struct qkv_stack_spec *s) {
+    for (int i = 0; i < s->kind_count; i++)
+        if (s->kinds[i].attention.position.kind != QKV_POSITION_NONE) return true;
+    return false;
+}
+
+/* Learned, as in version 1, where nothing else gives a position. */
+static double rule_embed_position(const struct qkv_place *p) {
+    const struct qkv_written_spec *w = p->written;
+    if (w->position_given) return qkv_position_in_attention(w->position.kind) ? QKV_POSITION_NONE : w->position.kind;
+    bool other = stack_has_position(&p->spec->encoder) || stack_has_position(&p->spec->decoder);
+    return other ? QKV_POSITION_NONE : QKV_POSITION_LEARNED;
+}
+
+static double rule_embed_scale(const struct qkv_place *p) {
+    return p->written->embed_scale;
+}
+
 /* ---- where keys mean something ---------------------------------------------------------------------------------- */
 
 static bool in_rope(const struct qkv_place *p) {
-    return p->spec->position.kind == QKV_POSITION_ROPE;
+    return ((const struct qkv_position_spec *)p->object)->kind == QKV_POSITION_ROPE;
+}
+
+static bool in_self_attention(const struct qkv_place *p) {
+    return !p->like;
+}
+
+static bool has_one_kind(const struct qkv_place *p) {
+    return !p->stack->kinds[0].name[0];
+}
+
+static bool has_kinds(const struct qkv_place *p) {
+    return !has_one_kind(p);
+}
+
+/* The norm after the last layer is of that layer's kind. */
+static bool ends_a_stack(const struct qkv_place *p) {
+    const struct qkv_stack_spec *s = p->stack;
+    return s->layers < 1 || s->layers > QKV_LAYERS_MAX || p->layer == &s->kinds[s->kind_of[s->layers - 1]];
 }
 
 static bool in_classify(const struct qkv_place *p) {
@@ -94,7 +156,8 @@ static bool beside_a_decoder(const struct qkv_place *p) {
 }
 
 static bool beside_an_encoder(const struct qkv_place *p) {
-    return p->stack == &p->spec->decoder && p->spec->encoder.layers != 0;
+    bool of_kinds = p->object == (void *)p->stack && !has_one_kind(p);
+    return p->stack == &p->spec->decoder && p->spec->encoder.layers != 0 && !of_kinds;
 }
 
 static bool has_encoder(const struct qkv_place *p) {
@@ -131,14 +194,37 @@ static bool has_decoder(const struct qkv_place *p) {
 #define END                                                                                                            \
     { .name = NULL }
 
+/* Whether theta is a rotation's own, or by default that of the whole model, is what the two tables differ in. */
+#define ROTATION_KEYS(theta_rule, pairing_rule, fraction_rule)                                                         \
+    REAL(qkv_position_spec, theta, 0, FLT_MAX, "a number greater than 0", .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_IDLE,   \
+         .value = 10000, .rule = theta_rule, .applies = in_rope, .owner = "position.kind rope"),                       \
+        CHOICE(qkv_position_spec, pairing, pairings, .flags = QKV_KEY_IDLE, .value = QKV_PAIRING_HALF,                 \
+               .rule = pairing_rule, .applies = in_rope, .owner = "position.kind rope"),                               \
+        REAL(qkv_position_spec, fraction, 0, 1, "a number greater than 0 and at most 1",                               \
+             .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_IDLE, .value = 1, .rule = fraction_rule, .applies = in_rope,         \
+             .owner = "position.kind rope")
+
 static const struct qkv_key position_keys[] = {
-    CHOICE(qkv_position_spec, kind, positions, .value = QKV_POSITION_LEARNED),
-    REAL(qkv_position_spec, theta, 0, FLT_MAX, "a number greater than 0", .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_IDLE,
-         .value = 10000, .applies = in_rope, .owner = "position.kind rope"),
-    CHOICE(qkv_position_spec, pairing, pairings, .flags = QKV_KEY_IDLE, .value = QKV_PAIRING_HALF, .applies = in_rope,
-           .owner = "position.kind rope"),
-    REAL(qkv_position_spec, fraction, 0, 1, "a number greater than 0 and at most 1",
-         .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_IDLE, .value = 1, .applies = in_rope, .owner = "position.kind rope"),
+    CHOICE(qkv_position_spec, kind, positions, .rule = rule_position),
+    ROTATION_KEYS(NULL, NULL, NULL),
+    END,
+};
+
+static const struct qkv_key attention_position_keys[] = {
+    CHOICE(qkv_position_spec, kind, attention_positions, .rule = rule_attention_position),
+    ROTATION_KEYS(rule_theta, rule_pairing, rule_fraction),
+    END,
+};
+
+static const struct qkv_key embed_position_keys[] = {
+    CHOICE(qkv_position_spec, kind, embed_positions, .rule = rule_embed_position),
+    END,
+};
+
+static const struct qkv_key embed_keys[] = {
+    OBJECT(qkv_embed_spec, position, embed_position_keys, .flags = 0),
+    REAL(qkv_embed_spec, scale, -FLT_MAX, FLT_MAX, "a number other than 0", .flags = QKV_KEY_NOT_ZERO,
+         .rule = rule_embed_scale),
     END,
 };
 
@@ -154,6 +240,8 @@ static const struct qkv_key attention_keys[] = {
     REAL(qkv_attention_spec, scale, 0, FLT_MAX, "a number greater than 0, or null for 1/sqrt(head_dim)",
          .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_NULL),
     CHOICE(qkv_attention_spec, bias, biases, .value = QKV_BIAS_ALL),
+    OBJECT(qkv_attention_spec, position, attention_position_keys, .flags = QKV_KEY_VERSION_2,
+           .applies = in_self_attention, .owner = "self attention"),
     END,
 };
 
@@ -161,7 +249,8 @@ static const struct qkv_key norm_keys[] = {
     CHOICE(qkv_norm_spec, kind, norms, .value = QKV_NORM_LAYERNORM),
     CHOICE(qkv_norm_spec, placement, placements, .value = QKV_PLACEMENT_PRE),
     REAL(qkv_norm_spec, eps, 0, FLT_MAX, "a number greater than 0", .flags = QKV_KEY_ABOVE_LOW, .value = 1e-5),
-    FLAG(qkv_norm_spec, final, .rule = rule_final),
+    FLAG(qkv_norm_spec, final, .flags = QKV_KEY_IDLE, .rule = rule_final, .applies = ends_a_stack,
+         .owner = "the kind of the last layer"),
     FLAG(qkv_norm_spec, bias, .rule = rule_norm_bias),
     END,
 };
@@ -173,13 +262,23 @@ static const struct qkv_key ffn_keys[] = {
     END,
 };
 
+/* The parts of a layer, in a struct at `field` of struct `type`. */
+#define PART(type_, name_, field_, keys_, ...)                                                                         \
+    { .name = #name_, .type = QKV_KEY_OBJECT, .offset = offsetof(struct type_, field_), .keys = keys_, __VA_ARGS__ }
+#define LAYER_KEYS(type, at, where)                                                                                    \
+    PART(type, attention, at attention, attention_keys, .applies = where),                                             \
+        PART(type, cross, at cross, attention_keys, .flags = QKV_KEY_NULL, .applies = beside_an_encoder,               \
+             .owner = "a decoder beside an encoder"),                                                                  \
+        PART(type, norm, at norm, norm_keys, .applies = where), PART(type, ffn, at ffn, ffn_keys, .applies = where)
+
+static const struct qkv_key layer_keys[] = {LAYER_KEYS(qkv_layer_spec, , NULL), END};
+
+/* The parts beside `kinds` are those of the only kind; in a file that has kinds, what these have in common. */
 static const struct qkv_key stack_keys[] = {
-    WHOLE(qkv_stack_spec, layers, 1, 1000, .flags = QKV_KEY_REQUIRED),
-    OBJECT(qkv_stack_spec, attention, attention_keys, .flags = 0),
-    OBJECT(qkv_stack_spec, cross, attention_keys, .flags = QKV_KEY_NULL, .applies = beside_an_encoder,
-           .owner = "a decoder beside an encoder"),
-    OBJECT(qkv_stack_spec, norm, norm_keys, .flags = 0),
-    OBJECT(qkv_stack_spec, ffn, ffn_keys, .flags = 0),
+    WHOLE(qkv_stack_spec, layers, 1, QKV_LAYERS_MAX, .flags = QKV_KEY_REQUIRED),
+    {.name = "pattern", .type = QKV_KEY_PATTERN, .flags = QKV_KEY_VERSION_2, .applies = has_kinds},
+    LAYER_KEYS(qkv_stack_spec, kinds[0]., has_one_kind),
+    {.name = "kinds", .type = QKV_KEY_KINDS, .flags = QKV_KEY_VERSION_2, .keys = layer_keys, .applies = has_kinds},
     END,
 };
 
@@ -216,17 +315,25 @@ static const struct qkv_key head_keys[] = {
 
 const struct qkv_key qkv_spec_keys[] = {
     CONSTANT("format", "\"qkv\""),
-    CONSTANT("version", "1"),
+    {.name = "version",
+     .type = QKV_KEY_VERSION,
+     .offset = offsetof(struct qkv_written_spec, version),
+     .low = 1,
+     .high = 2,
+     .text = "1 or 2"},
     WHOLE(qkv_spec, vocab, 1, VOCAB, .flags = QKV_KEY_LATE),
     WHOLE(qkv_spec, d_model, 1, DIMENSION, .flags = QKV_KEY_REQUIRED),
     WHOLE(qkv_spec, context, 1, 1 << 24, .flags = QKV_KEY_REQUIRED),
-    OBJECT(qkv_spec, position, position_keys, .flags = 0),
-    REAL(qkv_spec, embed_scale, -FLT_MAX, FLT_MAX, "a number other than 0", .flags = QKV_KEY_NOT_ZERO, .value = 1),
+    OBJECT(qkv_written_spec, position, position_keys, .flags = QKV_KEY_VERSION_1,
+           .instead = "embed.position or the attention's position"),
+    REAL(qkv_written_spec, embed_scale, -FLT_MAX, FLT_MAX, "a number other than 0",
+         .flags = QKV_KEY_NOT_ZERO | QKV_KEY_VERSION_1, .value = 1, .instead = "embed.scale"),
     REAL(qkv_spec, dropout, 0, 1, "a number from 0 to less than 1", .flags = QKV_KEY_BELOW_HIGH),
     {.name = "head", .type = QKV_KEY_OBJECT, .keys = head_keys},
     CHOICE(qkv_spec, tie, ties, .rule = rule_tie),
     OBJECT(qkv_spec, encoder, stack_keys, .flags = QKV_KEY_NULL, .applies = has_encoder),
     OBJECT(qkv_spec, decoder, stack_keys, .flags = QKV_KEY_NULL, .applies = has_decoder),
+    OBJECT(qkv_spec, embed, embed_keys, .flags = QKV_KEY_VERSION_2),
     WHOLE(qkv_spec, source_vocab, 1, VOCAB, .flags = QKV_KEY_LATE, .rule = rule_source_vocab,
           .applies = beside_a_decoder, .owner = "an encoder beside a decoder"),
     END,
@@ -234,21 +341,34 @@ const struct qkv_key qkv_spec_keys[] = {
 
 /* ---- places, fields ------------------------------------------------------------------------------------------------ */
 
-struct qkv_place qkv_spec_place(struct qkv_spec *spec) {
-    return (struct qkv_place){.spec = spec, .object = spec};
+struct qkv_place qkv_spec_place(struct qkv_written_spec *written) {
+    return (struct qkv_place){.written = written, .spec = &written->spec, .object = written};
 }
 
 struct qkv_place qkv_key_enter(const struct qkv_place *place, const struct qkv_key *key) {
     struct qkv_place in = *place;
     in.object = (char *)place->object + key->offset;
     if (key->keys == stack_keys) in.stack = in.object;
-    bool cross = in.stack && in.object == (void *)&in.stack->cross;
-    in.like = cross ? &in.stack->attention : NULL;
+    if (key->keys == stack_keys) in.layer = &in.stack->kinds[0];
+    bool cross = in.layer && in.object == (void *)&in.layer->cross;
+    in.like = cross ? &in.layer->attention : NULL;
     snprintf(in.path, sizeof in.path, "%.*s%s.", QKV_KEY_PATH / 2, place->path, key->name);
     return in;
 }
 
+struct qkv_place qkv_kind_enter(const struct qkv_place *place, const struct qkv_key *kinds, size_t i) {
+    struct qkv_place in = *place;
+    in.layer = &in.stack->kinds[i];
+    in.object = in.layer;
+    snprintf(in.path, sizeof in.path, "%.*s%s.%.*s.", QKV_KEY_PATH / 2, place->path, kinds->name, QKV_KIND_NAME,
+             in.layer->name);
+    return in;
+}
+
 bool qkv_key_applies(const struct qkv_key *key, const struct qkv_place *place) {
+    const struct qkv_written_spec *w = place->written;
+    unsigned other = w->version == 1 ? QKV_KEY_VERSION_2 : QKV_KEY_VERSION_1;
+    if (key->flags & other && !w->reading) return false;
     return !key->applies || key->applies(place);
 }
 
@@ -292,7 +412,7 @@ double qkv_key_default(const struct qkv_key *key, const struct qkv_place *place)
     if (key->flags & QKV_KEY_MASK) return 0;
     if (key->flags & QKV_KEY_OF_HEADS && cross->heads != place->like->heads) return key->rule(place);
     struct qkv_place self = *place;
-    self.object = &place->stack->attention;
+    self.object = &place->layer->attention;
     return qkv_key_get(key, &self);
 }
 
@@ -323,12 +443,22 @@ void qkv_key_range_text(const struct qkv_key *key, char *text, size_t size) {
     case QKV_KEY_CHOICE:
         text[0] = 0;
         for (size_t i = 0; key->choices[i] && used < size; i++) {
+            if (!*key->choices[i]) continue;
             int n = snprintf(text + used, size - used, "%s%s", i ? ", " : "one of ", key->choices[i]);
             used += n > 0 ? (size_t)n : 0;
         }
         break;
     case QKV_KEY_CONSTANT:
+    case QKV_KEY_VERSION:
         snprintf(text, size, "%s", key->text);
+        break;
+    case QKV_KEY_PATTERN:
+        snprintf(text, size,
+                 "a list of the names of kinds, [\"local\", \"global\"], that goes into layers without a rest");
+        break;
+    case QKV_KEY_KINDS:
+        snprintf(text, size, "an object of 1 to %d kinds of layers, {\"local\": {...}, \"global\": {...}}",
+                 QKV_KINDS_MAX);
         break;
     case QKV_KEY_OBJECT:
         snprintf(text, size, "an object, {\"%s\": ...}%s", key->keys[0].name,

@@ -1,4 +1,4 @@
-/* Writes a spec as JSON: every key that means something in it, in the table's order. */
+/* Writes a spec as JSON: every key that means something in it, in the table's order; as version 1 where that says the same. */
 #include "model/spec.h"
 
 #include <stdlib.h>
@@ -18,10 +18,21 @@ static void write_choice(struct qkv_json *json, const char *text) {
     (bare ? qkv_json_raw : qkv_json_text)(json, text);
 }
 
+/* The names of kinds as far as they do not come again. */
+static void write_pattern(struct qkv_json *json, const struct qkv_stack_spec *stack) {
+    size_t period = qkv_stack_period(stack);
+    qkv_json_begin(json, '[');
+    for (size_t i = 0; i < period; i++) qkv_json_text(json, qkv_stack_layer(stack, i)->name);
+    qkv_json_end(json, ']');
+}
+
 static void write_value(struct qkv_json *json, const struct qkv_key *key, const struct qkv_place *place) {
-    double x = key->type == QKV_KEY_CONSTANT ? 0 : qkv_key_get(key, place);
+    bool field = key->type != QKV_KEY_CONSTANT && key->type != QKV_KEY_PATTERN;
+    double x = field ? qkv_key_get(key, place) : 0;
     if (key->type == QKV_KEY_CONSTANT)
         qkv_json_raw(json, key->text);
+    else if (key->type == QKV_KEY_PATTERN)
+        write_pattern(json, place->stack);
     else if (x == 0 && key->flags & QKV_KEY_NULL)
         qkv_json_text(json, NULL);
     else if (key->type == QKV_KEY_REAL)
@@ -36,10 +47,24 @@ static void write_value(struct qkv_json *json, const struct qkv_key *key, const 
 
 /* Keys that mean nothing here are left out, but an absent stack is said to be null. */
 static bool spec_print_shown(const struct qkv_key *key, const struct qkv_place *place) {
-    bool stack = key->type == QKV_KEY_OBJECT && !place->stack;
+    bool stack = key->type == QKV_KEY_OBJECT && key->flags & QKV_KEY_NULL && !place->stack;
     if (stack) return true;
     if (!qkv_key_applies(key, place)) return false;
     return !(key->flags & QKV_KEY_LATE) || qkv_key_get(key, place) != 0;
+}
+
+static void write_object(struct qkv_json *json, const struct qkv_key *keys, const struct qkv_place *place, int depth);
+
+static void write_kinds(struct qkv_json *json, const struct qkv_key *kinds, const struct qkv_place *place, int depth) {
+    qkv_json_begin(json, '{');
+    for (size_t i = 0; i < (size_t)place->stack->kind_count; i++) {
+        struct qkv_place in = qkv_kind_enter(place, kinds, i);
+        qkv_json_line(json, 4 * (depth + 1));
+        qkv_json_key(json, in.layer->name);
+        write_object(json, kinds->keys, &in, depth + 1);
+    }
+    qkv_json_line(json, 4 * depth);
+    qkv_json_end(json, '}');
 }
 
 static void write_object(struct qkv_json *json, const struct qkv_key *keys, const struct qkv_place *place, int depth) {
@@ -49,7 +74,9 @@ static void write_object(struct qkv_json *json, const struct qkv_key *keys, cons
         struct qkv_place in = qkv_key_enter(place, key);
         qkv_json_line(json, 4 * (depth + 1));
         qkv_json_key(json, key->name);
-        if (key->type != QKV_KEY_OBJECT)
+        if (key->type == QKV_KEY_KINDS)
+            write_kinds(json, key, place, depth + 1);
+        else if (key->type != QKV_KEY_OBJECT)
             write_value(json, key, place);
         else if (!qkv_key_applies(key, place))
             qkv_json_text(json, NULL);
@@ -62,9 +89,10 @@ static void write_object(struct qkv_json *json, const struct qkv_key *keys, cons
 
 enum qkv_status qkv_spec_print(struct qkv_context *ctx, const struct qkv_spec *spec, char **json) {
     QKV_CALL(ctx);
-    struct qkv_spec copy = *spec; /* places can be written through */
+    struct qkv_written_spec written;
     struct qkv_json out = {.ctx = ctx, .style = QKV_JSON_SPACED};
-    struct qkv_place place = qkv_spec_place(&copy);
+    qkv_spec_write(spec, &written);
+    struct qkv_place place = qkv_spec_place(&written);
     *json = NULL;
     enum qkv_status status = qkv_spec_check_as(ctx, spec, "spec", false);
     if (status) return status;

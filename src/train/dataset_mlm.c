@@ -1,12 +1,12 @@
 /* Masked-language modelling (Devlin et al. 2018): windows of a text some of whose tokens are hidden and to be predicted.
  *
  * What a step hides (masking.c) is a pure function of (seed, step, row); validation hides the same tokens every time. */
+#include "model/spec.h"
 #include "train/train.h"
 
 static enum qkv_status dataset_mlm_check(struct qkv_context *ctx, const struct qkv_train_options *options,
                                          const struct qkv_spec *spec) {
     const struct qkv_stack_spec *stack = spec->encoder.layers ? &spec->encoder : &spec->decoder;
-    const char *name = spec->encoder.layers ? "encoder" : "decoder";
     (void)options;
     if (spec->encoder.layers && spec->decoder.layers)
         return qkv_fail(ctx, QKV_SPEC,
@@ -14,12 +14,14 @@ static enum qkv_status dataset_mlm_check(struct qkv_context *ctx, const struct q
                         "train it on pairs");
     if (spec->head.kind != QKV_HEAD_LM)
         return qkv_fail(ctx, QKV_SPEC, "task mlm predicts tokens, so the spec needs head.kind lm");
-    if (stack->attention.causal)
-        return qkv_fail(ctx, QKV_SPEC,
-                        "%s.attention.causal is true: a masked token could not be seen from both sides; task mlm needs "
-                        "causal=false, or choose task text",
-                        name);
-    return QKV_OK;
+    const struct qkv_layer_spec *kind = qkv_stack_find_causal(stack, true);
+    if (!kind) return QKV_OK;
+    char text[QKV_KIND_TEXT];
+    qkv_kind_text(spec->encoder.layers ? "encoder" : "decoder", kind, text);
+    return qkv_fail(ctx, QKV_SPEC,
+                    "%s.attention.causal is true: a masked token could not be seen from both sides; task mlm needs "
+                    "causal=false, or choose task text",
+                    text);
 }
 
 static enum qkv_status dataset_mlm_prepare(struct qkv_trainer *t, struct qkv_spec *spec) {

@@ -3,6 +3,7 @@
  * A source is stored as x… </s>, a target as y… </s>; the decoder reads <s> y… and predicts y… </s>. */
 #include <string.h>
 
+#include "model/spec.h"
 #include "text/sequence.h"
 #include "train/train.h"
 #include "train/tsv.h"
@@ -18,10 +19,16 @@ static enum qkv_status dataset_pairs_check(struct qkv_context *ctx, const struct
                         spec->encoder.layers ? "decoder" : "encoder");
     if (spec->head.kind != QKV_HEAD_LM)
         return qkv_fail(ctx, QKV_SPEC, "pairs need scores for the target's tokens, so the spec needs head.kind lm");
-    if (!spec->decoder.attention.causal)
-        return qkv_fail(ctx, QKV_SPEC,
-                        "decoder.attention.causal is false: the model would see the tokens that it is to predict; "
-                        "pairs need a causal decoder");
+    const struct qkv_layer_spec *kind = qkv_stack_find_causal(&spec->decoder, false);
+    if (kind) {
+        char text[QKV_KIND_TEXT];
+        qkv_kind_text("decoder", kind, text);
+        return qkv_fail(
+            ctx, QKV_SPEC,
+            "%s.attention.causal is false: the model would see the tokens that it is to predict; pairs need a "
+            "causal decoder",
+            text);
+    }
     if (spec->tie == QKV_TIE_ALL && options->source_tokenizer)
         return qkv_fail(
             ctx, QKV_ARGUMENT,

@@ -8,11 +8,11 @@
 
 #include <sys/stat.h>
 
+#include "model/spec.h"
 #include "train/train.h"
 
 enum qkv_status qkv_text_model_check(struct qkv_context *ctx, const struct qkv_spec *spec) {
     const struct qkv_stack_spec *stack = spec->decoder.layers ? &spec->decoder : &spec->encoder;
-    const char *name = spec->decoder.layers ? "decoder" : "encoder";
     if (spec->head.kind != QKV_HEAD_LM)
         return qkv_fail(ctx, QKV_SPEC,
                         "this model has no lm head, so it gives no scores for a text's next token; its "
@@ -21,12 +21,14 @@ enum qkv_status qkv_text_model_check(struct qkv_context *ctx, const struct qkv_s
         return qkv_fail(ctx, QKV_SPEC,
                         "this model has an encoder beside its decoder and needs a source for every "
                         "text; a plain text takes a spec with one stack (encoder=null)");
-    if (!stack->attention.causal)
-        return qkv_fail(ctx, QKV_SPEC,
-                        "%s.attention.causal is false: the model would see the tokens that it is to "
-                        "predict; a text's next token needs causal attention",
-                        name);
-    return QKV_OK;
+    const struct qkv_layer_spec *kind = qkv_stack_find_causal(stack, false);
+    if (!kind) return QKV_OK;
+    char text[QKV_KIND_TEXT];
+    qkv_kind_text(spec->decoder.layers ? "decoder" : "encoder", kind, text);
+    return qkv_fail(ctx, QKV_SPEC,
+                    "%s.attention.causal is false: the model would see the tokens that it is to "
+                    "predict; a text's next token needs causal attention",
+                    text);
 }
 
 /* Adds up what one batch gives. */

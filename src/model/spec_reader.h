@@ -1,0 +1,80 @@
+/* Reading a spec from JSON, for the files that do it (spec_parse.c, spec_kinds.c, spec_settings.c).
+ *
+ * The settings are put into the tree first, then every key is read by its line in the table. */
+#ifndef QKV_SPEC_READER_H
+#define QKV_SPEC_READER_H
+
+#include "base/json_load.h"
+#include "model/spec.h"
+
+enum { QKV_SPEC_PATH = 2 * QKV_KEY_PATH };
+
+struct qkv_spec_reader {
+    struct qkv_context *ctx;
+    const char *name; /* of what the settings change, for messages; NULL: of nothing yet */
+    const char *const *settings;
+    size_t setting_count;
+    bool *idle;         /* [setting_count]: which settings have no effect; NULL: that is a failure */
+    bool *shared;       /* [setting_count]: which have an effect as what kinds have in common */
+    const json_t *file; /* the tree as it was before the settings, */
+    const json_t *tree; /* and with them */
+};
+
+/* ---- spec_parse.c ---- */
+
+/* Fails with a sentence about the key at `path`, after the name of the file or the setting that it comes from. */
+enum qkv_status qkv_spec_reader_fail(const struct qkv_spec_reader *r, const char *path, const char *format, ...)
+    QKV_PRINTF(3, 4);
+/* A value as it stands in the file, cut where it is long; the number of a setting as it was written. */
+#define QKV_SPEC_NAME 64
+void qkv_spec_reader_show(const struct qkv_spec_reader *r, const char *path, const json_t *value,
+                          char text[QKV_SPEC_NAME]);
+/* The value, missing where NULL, is none that its key may have. */
+enum qkv_status qkv_spec_reader_fail_value(const struct qkv_spec_reader *r, const struct qkv_key *key,
+                                           const struct qkv_place *place, const json_t *value);
+/* All names in a tree are keys of the table. */
+enum qkv_status qkv_spec_reader_check_names(const struct qkv_spec_reader *r, const struct qkv_key *keys,
+                                            const struct qkv_place *place, const json_t *tree);
+/* The value as a number; false when it is of another type or out of range. */
+bool qkv_spec_reader_convert(const struct qkv_key *key, const json_t *value, double *x);
+enum qkv_status qkv_spec_reader_constant(const struct qkv_spec_reader *r, const struct qkv_key *key,
+                                         const struct qkv_place *place, const json_t *value);
+/* Copies a text, cut between characters where it is long. */
+void qkv_spec_reader_cut(char out[QKV_SPEC_NAME], const char *text);
+/* Reads the keys of an object; NULL: of one that is not there. */
+enum qkv_status qkv_spec_reader_keys(const struct qkv_spec_reader *r, const struct qkv_key *keys,
+                                     const struct qkv_place *place, const json_t *tree);
+/* The setting that a key or a part of its path was set by: its number, or setting_count. */
+size_t qkv_spec_reader_setting(const struct qkv_spec_reader *r, const char *path);
+/* The value at a path in a tree; NULL where there is none. */
+const json_t *qkv_spec_reader_at(const json_t *tree, const char *path);
+/* Where a key is written: in its kind, or where that says nothing, beside the kinds. Whether it is the latter. */
+bool qkv_spec_reader_path(const struct qkv_spec_reader *r, const struct qkv_place *place, const char *name,
+                          char path[QKV_SPEC_PATH]);
+
+/* ---- spec_kinds.c ---- */
+
+/* Reads the pattern of a stack, by the table of its keys, after its `layers`; and then its kinds. Without a pattern there is
+ * one kind without a name. */
+enum qkv_status qkv_spec_reader_pattern(const struct qkv_spec_reader *r, const struct qkv_key *keys,
+                                        const struct qkv_place *place, const json_t *stack);
+enum qkv_status qkv_spec_reader_kinds(const struct qkv_spec_reader *r, const struct qkv_key *kinds,
+                                      const struct qkv_place *place, const json_t *stack);
+/* Names, types and ranges in an object of kinds, and in a pattern, whatever the spec. */
+enum qkv_status qkv_spec_reader_check_kinds(const struct qkv_spec_reader *r, const struct qkv_key *kinds,
+                                            const struct qkv_place *place, const json_t *value);
+enum qkv_status qkv_spec_reader_check_pattern(const struct qkv_spec_reader *r, const struct qkv_key *pattern,
+                                              const struct qkv_place *place, const json_t *value);
+
+/* ---- spec_settings.c ---- */
+
+/* Puts the settings into a tree. One that a later one replaces has no effect. Those in the words of version 1 take the place of
+ * what a file of version 2 says of the same in its own. */
+enum qkv_status qkv_spec_reader_settings(const struct qkv_spec_reader *r, json_t *root);
+/* Whether a setting is of the key at `path`, or of an object that holds it. */
+bool qkv_setting_covers(const char *setting, const char *path);
+/* The names, types and ranges of what a tree sets, whatever the spec. */
+enum qkv_status qkv_spec_reader_check_values(const struct qkv_spec_reader *r, const struct qkv_key *keys,
+                                             const struct qkv_place *place, const json_t *tree);
+
+#endif

@@ -1,0 +1,136 @@
+/* Settings, "decoder.attention.kv_heads=2": put into the tree of a spec, or checked by themselves. */
+#include "model/spec_reader.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SETTING_PARTS = 8 };
+
+bool qkv_setting_covers(const char *setting, const char *path) {
+    size_t n = strcspn(setting, "=");
+    return !strncmp(setting, path, n) && (path[n] == 0 || path[n] == '.' || path[n] == '=');
+}
+
+static enum qkv_status fail_setting(const struct qkv_spec_reader *r, const char *setting, const char *why) {
+    return qkv_fail(r->ctx, QKV_ARGUMENT, "setting \"%.200s\" %s; write KEY=VALUE, like decoder.attention.kv_heads=2",
+                    setting, why);
+}
+
+/* The object called `name` in `at`, made where it is missing or null; NULL without memory, or when it is no object. */
+static json_t *step_into(json_t *at, const char *name) {
+    json_t *next = json_object_get(at, name);
+    if (next && !json_is_null(next)) return json_is_object(next) ? next : NULL;
+    if (json_object_set_new(at, name, json_object())) return NULL;
+    return json_object_get(at, name);
+}
+
+static enum qkv_status apply_path(const struct qkv_spec_reader *r, json_t *root, const char *setting, char *path,
+                                  json_t *value) {
+    json_t *at = root;
+    char *name = path;
+    for (int depth = 0; at; depth++) {
+        char *dot = strchr(name, '.');
+        if (!*name || *name == '.' || depth == SETTING_PARTS) {
+            json_decref(value);
+            return fail_setting(r, setting, "names no key");
+        }
+        if (!dot) break;
+        *dot = 0;
+        at = step_into(at, name);
+        if (at) name = dot + 1;
+    }
+    if (!at) {
+        json_decref(value);
+        return qkv_fail(r->ctx, QKV_SPEC, "%s: cannot set \"%.200s\": %.64s is not an object", r->name, setting, name);
+    }
+    if (json_object_set_new(at, name, value)) return fail_setting(r, setting, "is not UTF-8, or memory ran out");
+    return QKV_OK;
+}
+
+/* The value is JSON, or else a text: "kind=rope" needs no quotes. */
+static enum qkv_status apply_setting(const struct qkv_spec_reader *r, json_t *root, const char *setting) {
+    const char *equal = strchr(setting, '=');
+    if (!equal) return fail_setting(r, setting, "has no =");
+    json_t *value = qkv_json_value(equal + 1);
+    if (!value) value = json_string(equal + 1);
+    if (!value) return fail_setting(r, setting, "is not UTF-8, or memory ran out");
+    char *path = qkv_copy_bytes(r->ctx, setting, (size_t)(equal - setting));
+    if (!path) {
+        json_decref(value);
+        return QKV_MEMORY;
+    }
+    enum qkv_status status = apply_path(r, root, setting, path, value);
+    free(path);
+    return status;
+}
+
+static void drop_attention_positions(json_t *stack) {
+    const char *name;
+    json_t *kind, *kinds = json_object_get(stack, "kinds");
+    json_object_del(json_object_get(stack, "attention"), "position");
+    json_object_foreach(kinds, name, kind) json_object_del(json_object_get(kind, "attention"), "position");
+}
+
+/* position.kind and embed_scale say of the whole model what version 2 says in several places. */
+static void make_room(const struct qkv_spec_reader *r, json_t *root) {
+    json_t *embed = json_object_get(root, "embed");
+    if (qkv_spec_reader_setting(r, "embed_scale") < r->setting_count) json_object_del(embed, "scale");
+    if (qkv_spec_reader_setting(r, "position.kind") == r->setting_count) return;
+    json_object_del(embed, "position");
+    drop_attention_positions(json_object_get(root, "encoder"));
+    drop_attention_positions(json_object_get(root, "decoder"));
+}
+
+enum qkv_status qkv_spec_reader_settings(const struct qkv_spec_reader *r, json_t *root) {
+    enum qkv_status status = QKV_OK;
+    if (json_integer_value(json_object_get(root, "version")) == 2) make_room(r, root);
+    for (size_t i = 0; i < r->setting_count && !status; i++) {
+        size_t later = r->setting_count - 1;
+        while (later > i && !qkv_setting_covers(r->settings[later], r->settings[i])) later--;
+        bool replaced = later > i && strchr(r->settings[i], '=') && strchr(r->settings[later], '=');
+        if (replaced && r->idle)
+            r->idle[i] = true;
+        else if (replaced)
+            status = qkv_fail(r->ctx, QKV_ARGUMENT,
+                              "setting \"%.200s\" has no effect, as \"%.200s\" comes after it; leave one of them out",
+                              r->settings[i], r->settings[later]);
+        if (!status) status = apply_setting(r, root, r->settings[i]);
+    }
+    return status;
+}
+
+enum qkv_status qkv_spec_reader_check_values(const struct qkv_spec_reader *r, const struct qkv_key *keys,
+                                             const struct qkv_place *place, const json_t *tree) {
+    enum qkv_status status = qkv_spec_reader_check_names(r, keys, place, tree);
+    double x;
+    for (const struct qkv_key *key = keys; key->name && !status; key++) {
+        const json_t *value = json_object_get(tree, key->name);
+        struct qkv_place in = qkv_key_enter(place, key);
+        if (!value) continue;
+        if (key->type == QKV_KEY_CONSTANT || key->type == QKV_KEY_VERSION)
+            status = qkv_spec_reader_constant(r, key, place, value);
+        else if (key->type == QKV_KEY_KINDS)
+            status = qkv_spec_reader_check_kinds(r, key, place, value);
+        else if (key->type == QKV_KEY_PATTERN)
+            status = qkv_spec_reader_check_pattern(r, key, place, value);
+        else if (key->type == QKV_KEY_OBJECT && json_is_object(value))
+            status = qkv_spec_reader_check_values(r, key->keys, &in, value);
+        else if (key->type == QKV_KEY_OBJECT ? !(json_is_null(value) && key->flags & QKV_KEY_NULL)
+                                             : !qkv_spec_reader_convert(key, value, &x))
+            status = qkv_spec_reader_fail_value(r, key, place, value);
+    }
+    return status;
+}
+
+enum qkv_status qkv_spec_check_settings(struct qkv_context *ctx, const char *const *settings, size_t setting_count) {
+    QKV_CALL(ctx);
+    struct qkv_spec_reader r = {.ctx = ctx, .settings = settings, .setting_count = setting_count};
+    struct qkv_written_spec nothing = {.reading = true};
+    struct qkv_place place = qkv_spec_place(&nothing);
+    json_t *root = json_object();
+    if (!root) return qkv_fail_memory(ctx, 64, "settings");
+    enum qkv_status status = qkv_spec_reader_settings(&r, root);
+    if (!status) status = qkv_spec_reader_check_values(&r, qkv_spec_keys, &place, root);
+    json_decref(root);
+    return status;
+}

@@ -1,0 +1,126 @@
+/* How a spec is written: in version 1 where that can say the same, so that old files and digests stay, else in version 2. And
+ * the canonical form of kinds of layers, in which specs that mean the same are equal. */
+#include "model/spec.h"
+
+#include <string.h>
+
+const struct qkv_layer_spec *qkv_stack_layer(const struct qkv_stack_spec *stack, size_t layer) {
+    return &stack->kinds[stack->kind_of[layer]];
+}
+
+const struct qkv_layer_spec *qkv_stack_find_causal(const struct qkv_stack_spec *stack, bool causal) {
+    for (int i = 0; i < stack->kind_count; i++)
+        if (stack->kinds[i].attention.causal == causal) return &stack->kinds[i];
+    return NULL;
+}
+
+void qkv_kind_text(const char *stack, const struct qkv_layer_spec *kind, char text[QKV_KIND_TEXT]) {
+    snprintf(text, QKV_KIND_TEXT, "%.16s%s%.*s", stack, kind->name[0] ? ".kinds." : "", QKV_KIND_NAME, kind->name);
+}
+
+bool qkv_position_in_attention(enum qkv_position_kind kind) {
+#define SPEC_WRITTEN_IS(name, text, help) || kind == QKV_POSITION_##name
+    return false QKV_ATTENTION_POSITION_LIST(SPEC_WRITTEN_IS);
+}
+
+bool qkv_position_in_embedding(enum qkv_position_kind kind) {
+    return false QKV_EMBED_POSITION_LIST(SPEC_WRITTEN_IS);
+#undef SPEC_WRITTEN_IS
+}
+
+/* ---- versions ----------------------------------------------------------------------------------------------------- */
+
+static bool same_position(const struct qkv_position_spec *a, const struct qkv_position_spec *b) {
+    if (a->kind != b->kind || a->kind != QKV_POSITION_ROPE) return a->kind == b->kind;
+    return a->theta == b->theta && a->pairing == b->pairing && a->fraction == b->fraction;
+}
+
+/* Version 1 has one kind of layer, without a name, and one position, of the embedding or of all attentions. */
+static bool written_as_version_1(const struct qkv_spec *spec, const struct qkv_position_spec *attention) {
+    const struct qkv_stack_spec *stacks[] = {&spec->encoder, &spec->decoder};
+    for (size_t i = 0; i < 2; i++) {
+        const struct qkv_layer_spec *kind = &stacks[i]->kinds[0];
+        if (stacks[i]->layers == 0) continue;
+        if (stacks[i]->kind_count != 1 || kind->name[0] || !same_position(&kind->attention.position, attention))
+            return false;
+    }
+    enum qkv_position_kind embed = spec->embed.position.kind;
+    if (embed == QKV_POSITION_NONE) return !qkv_position_in_embedding(attention->kind);
+    return attention->kind == QKV_POSITION_NONE && !qkv_position_in_attention(embed);
+}
+
+void qkv_spec_write(const struct qkv_spec *spec, struct qkv_written_spec *w) {
+    const struct qkv_stack_spec *stack = spec->decoder.layers ? &spec->decoder : &spec->encoder;
+    const struct qkv_position_spec *attention = &stack->kinds[0].attention.position;
+    *w = (struct qkv_written_spec){.spec = *spec, .version = 2, .position = *attention};
+    if (!written_as_version_1(spec, attention)) return;
+    w->version = 1;
+    w->embed_scale = spec->embed.scale;
+    if (attention->kind == QKV_POSITION_NONE) w->position.kind = spec->embed.position.kind;
+}
+
+/* ---- kinds -------------------------------------------------------------------------------------------------------- */
+
+/* Whether what applies in both places is the same: what applies in one alone follows from something else. */
+static bool same_keys(const struct qkv_key *keys, const struct qkv_place *a, const struct qkv_place *b) {
+    bool same = true;
+    for (const struct qkv_key *key = keys; key->name && same; key++) {
+        if (!qkv_key_applies(key, a) || !qkv_key_applies(key, b)) continue;
+        if (key->type != QKV_KEY_OBJECT) {
+            same = qkv_key_get(key, a) == qkv_key_get(key, b);
+            continue;
+        }
+        struct qkv_place in_a = qkv_key_enter(a, key), in_b = qkv_key_enter(b, key);
+        same = same_keys(key->keys, &in_a, &in_b);
+    }
+    return same;
+}
+
+/* A stack, of whose kinds `kinds` is the key, without kinds that mean the same as one before. */
+static void canonical_stack(const struct qkv_place *place, const struct qkv_key *kinds, struct qkv_stack_spec *out) {
+    const struct qkv_stack_spec *in = place->stack;
+    uint8_t number[QKV_KINDS_MAX];
+    memset(number, QKV_KINDS_MAX, sizeof number);
+    out->kind_count = 0;
+    for (int layer = 0; layer < in->layers; layer++) {
+        size_t kind = in->kind_of[layer];
+        struct qkv_place a = qkv_kind_enter(place, kinds, kind);
+        for (size_t other = 0; other < (size_t)in->kind_count && number[kind] == QKV_KINDS_MAX; other++) {
+            struct qkv_place b = qkv_kind_enter(place, kinds, other);
+            if (number[other] < QKV_KINDS_MAX && same_keys(kinds->keys, &a, &b)) number[kind] = number[other];
+        }
+        if (number[kind] == QKV_KINDS_MAX) {
+            number[kind] = (uint8_t)out->kind_count++;
+            out->kinds[number[kind]] = in->kinds[kind];
+        }
+        out->kind_of[layer] = number[kind];
+    }
+    struct qkv_layer_spec *last = &out->kinds[out->kind_of[in->layers - 1]];
+    last->norm.final = qkv_stack_layer(in, (size_t)in->layers - 1)->norm.final;
+    for (int i = 0; i < out->kind_count; i++)
+        snprintf(out->kinds[i].name, QKV_KIND_NAME, out->kind_count > 1 ? "%d" : "", i);
+}
+
+void qkv_spec_canonical(const struct qkv_spec *spec, struct qkv_spec *canonical) {
+    struct qkv_written_spec w = {.spec = *spec, .version = 2};
+    struct qkv_place place = qkv_spec_place(&w);
+    *canonical = *spec;
+    for (const struct qkv_key *key = qkv_spec_keys; key->name; key++) {
+        if (key->type != QKV_KEY_OBJECT) continue;
+        struct qkv_place in = qkv_key_enter(&place, key);
+        const struct qkv_key *kinds = key->keys;
+        while (kinds->name && kinds->type != QKV_KEY_KINDS) kinds++;
+        if (!kinds->name || in.stack->layers == 0) continue;
+        canonical_stack(&in, kinds, in.stack == &w.spec.encoder ? &canonical->encoder : &canonical->decoder);
+    }
+}
+
+size_t qkv_stack_period(const struct qkv_stack_spec *stack) {
+    size_t layers = (size_t)stack->layers;
+    for (size_t period = 1; period < layers; period++) {
+        size_t i = period;
+        while (layers % period == 0 && i < layers && stack->kind_of[i] == stack->kind_of[i - period]) i++;
+        if (i == layers) return period;
+    }
+    return layers;
+}

@@ -1,0 +1,40 @@
+/* stack_calls: what the calls of attention in a stack begin with, for each kind of layer. Kinds with the same causal and window
+ * share the intervals of keys. */
+#include "model/model.h"
+
+static const struct qkv_attention_spec *calls_attention(const struct qkv_stack *stack, size_t kind, bool cross) {
+    return cross ? &stack->spec->kinds[kind].cross : &stack->spec->kinds[kind].attention;
+}
+
+/* The first kind with the same mask as this one. */
+static size_t calls_first(const struct qkv_stack *stack, size_t kind, bool cross) {
+    const struct qkv_attention_spec *a = calls_attention(stack, kind, cross);
+    for (size_t i = 0; i < kind; i++) {
+        const struct qkv_attention_spec *b = calls_attention(stack, i, cross);
+        if (a->causal == b->causal && a->window == b->window) return i;
+    }
+    return kind;
+}
+
+struct qkv_attend *qkv_stack_calls(struct qkv_tape *tape, const struct qkv_stack *stack, bool cross,
+                                   const struct qkv_mask *mask, double dropout) {
+    const size_t kinds = (size_t)stack->spec->kind_count;
+    struct qkv_attend *calls = qkv_arena_take(tape->graph_arena, kinds, sizeof *calls);
+    if (!calls) qkv_tape_failed(tape, QKV_MEMORY);
+    for (size_t i = 0; i < kinds && calls; i++) {
+        const struct qkv_attention_spec *a = calls_attention(stack, i, cross);
+        const size_t first = calls_first(stack, i, cross);
+        calls[i] = qkv_attend_start(a, cross ? NULL : &stack->tables[i], dropout);
+        if (first < i) {
+            const struct qkv_attend *like = &calls[first];
+            calls[i].B = like->B, calls[i].Tq = like->Tq, calls[i].Tk = like->Tk;
+            calls[i].lo = like->lo, calls[i].hi = like->hi, calls[i].pairs = like->pairs;
+            continue;
+        }
+        struct qkv_mask own = *mask;
+        own.causal = a->causal;
+        own.window = a->window;
+        qkv_sequence_intervals(tape, &own, &calls[i]);
+    }
+    return calls;
+}
