@@ -16,43 +16,73 @@ static inline const char *pick(struct qkv_random *r, const char *const *list, si
 /* Differences do not measure slopes across the kink of ReLU, so gradients are checked without it here (and with it in
  * test_op and the golden cases). */
 static bool smooth_only;
+/* Specs of version 1 only, for tests that change the number of layers by hand. */
+static bool one_kind_only;
 
-static inline void random_stack(struct qkv_random *r, char *out, size_t size) {
+/* A kind of layer, without its braces; `own_position`: of version 2, which has it in the attention. */
+static inline void random_kind(struct qkv_random *r, char *out, size_t size, bool own_position) {
     size_t kv[] = {4, 2, 1};
     const char *norm = PICK(r, "layernorm", "rmsnorm");
-    snprintf(out, size,
-             "{\"layers\": 2, \"attention\": {\"heads\": 4, \"kv_heads\": %zu, \"head_dim\": %zu, \"value_dim\": %zu, "
-             "\"window\": %d, \"softcap\": %s, \"bias\": %s%s}, \"norm\": {\"kind\": \"%s\", \"placement\": \"%s\", "
-             "\"final\": %s, \"bias\": %s}, \"ffn\": {\"kind\": \"%s\", \"d_ff\": 24, \"bias\": %s}}",
-             kv[qkv_random_below(r, 3)], (size_t)(2 * test_between(r, 2, 5)), test_between(r, 3, 9),
-             qkv_random_below(r, 3) ? 0 : (int)test_between(r, 1, 5), PICK(r, "0.0", "0.0", "3.0"),
-             PICK(r, "true", "false", "\"qkv\""), PICK(r, "", ", \"scale\": 0.3"), norm, PICK(r, "pre", "post"),
-             PICK(r, "true", "false"), strcmp(norm, "rmsnorm") ? PICK(r, "true", "false") : "false",
-             PICK(r, smooth_only ? "silu" : "relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu"),
-             PICK(r, "true", "false"));
+    const char *position = PICK(r, "{\"kind\": \"none\"}", "{\"kind\": \"alibi\"}", "{\"kind\": \"rope\"}",
+                                "{\"kind\": \"rope\", \"theta\": 50, \"pairing\": \"interleaved\", \"fraction\": 0.5}");
+    snprintf(
+        out, size,
+        "\"attention\": {\"heads\": 4, \"kv_heads\": %zu, \"head_dim\": %zu, \"value_dim\": %zu, "
+        "\"window\": %d, \"softcap\": %s, \"bias\": %s%s%s%s}, \"norm\": {\"kind\": \"%s\", \"placement\": \"%s\", "
+        "\"final\": %s, \"bias\": %s}, \"ffn\": {\"kind\": \"%s\", \"d_ff\": %s, \"bias\": %s}",
+        kv[qkv_random_below(r, 3)], (size_t)(2 * test_between(r, 2, 5)), test_between(r, 3, 9),
+        qkv_random_below(r, 3) ? 0 : (int)test_between(r, 1, 5), PICK(r, "0.0", "0.0", "3.0"),
+        PICK(r, "true", "false", "\"qkv\""), PICK(r, "", ", \"scale\": 0.3"), own_position ? ", \"position\": " : "",
+        own_position ? position : "", norm, PICK(r, "pre", "post"), PICK(r, "true", "false"),
+        strcmp(norm, "rmsnorm") ? PICK(r, "true", "false") : "false",
+        PICK(r, smooth_only ? "silu" : "relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu"), PICK(r, "24", "10"),
+        PICK(r, "true", "false"));
+}
+
+/* In version 2 two or three kinds, which take turns. */
+static inline void random_stack(struct qkv_random *r, char *out, size_t size, int version) {
+    char kinds[3][600];
+    for (size_t i = 0; i < 3; i++) random_kind(r, kinds[i], sizeof kinds[i], version == 2);
+    if (version == 1)
+        snprintf(out, size, "{\"layers\": 2, %s}", kinds[0]);
+    else if (qkv_random_below(r, 2))
+        snprintf(out, size,
+                 "{\"layers\": 3, \"pattern\": [\"a\", \"b\", \"a\"], \"kinds\": {\"a\": {%s}, \"b\": {%s}}}", kinds[0],
+                 kinds[1]);
+    else
+        snprintf(
+            out, size,
+            "{\"layers\": 3, \"pattern\": [\"c\", \"a\", \"b\"], \"kinds\": {\"a\": {%s}, \"b\": {%s}, \"c\": {%s}}}",
+            kinds[0], kinds[1], kinds[2]);
 }
 
 enum topology { DECODER, ENCODER, BOTH };
 
 static inline void random_spec(struct qkv_context *ctx, struct qkv_random *r, enum topology topology,
                                struct qkv_spec *spec) {
-    char decoder[700] = "null", encoder[700] = "null", json[2500];
+    char decoder[2100] = "null", encoder[2100] = "null", embedding[200], json[5000];
+    const int version = qkv_random_below(r, 2) && !one_kind_only ? 2 : 1;
     if (topology != ENCODER) {
-        random_stack(r, decoder, sizeof decoder);
+        random_stack(r, decoder, sizeof decoder, version);
     }
     if (topology != DECODER) {
-        random_stack(r, encoder, sizeof encoder);
+        random_stack(r, encoder, sizeof encoder, version);
     }
+    const char *added = PICK(r, "{\"kind\": \"none\"}", "{\"kind\": \"sinusoidal\"}", "{\"kind\": \"learned\"}");
+    const char *position =
+        PICK(r, added, added, "{\"kind\": \"rope\"}",
+             "{\"kind\": \"rope\", \"pairing\": \"interleaved\", \"fraction\": 0.5}", "{\"kind\": \"alibi\"}");
+    const char *scale = PICK(r, "1.0", "4.5");
+    if (version == 1)
+        snprintf(embedding, sizeof embedding, "\"position\": %s, \"embed_scale\": %s", position, scale);
+    else
+        snprintf(embedding, sizeof embedding, "\"embed\": {\"position\": %s, \"scale\": %s}", added, scale);
     snprintf(json, sizeof json,
-             "{\"format\": \"qkv\", \"version\": 1, \"vocab\": %d, \"d_model\": 20, \"context\": %d, \"position\": %s, "
-             "\"embed_scale\": %s, \"tie\": \"%s\", \"head\": {\"kind\": \"lm\", \"bias\": %s}, \"encoder\": %s, "
-             "\"decoder\": %s}",
-             VOCAB, CONTEXT,
-             PICK(r, "{\"kind\": \"none\"}", "{\"kind\": \"sinusoidal\"}", "{\"kind\": \"learned\"}",
-                  "{\"kind\": \"rope\"}", "{\"kind\": \"rope\", \"pairing\": \"interleaved\", \"fraction\": 0.5}",
-                  "{\"kind\": \"alibi\"}"),
-             PICK(r, "1.0", "4.5"), topology == BOTH ? PICK(r, "none", "head", "all") : PICK(r, "none", "head"),
-             PICK(r, "true", "false"), encoder, decoder);
+             "{\"format\": \"qkv\", \"version\": %d, \"vocab\": %d, \"d_model\": 20, \"context\": %d, %s, "
+             "\"tie\": \"%s\", \"head\": {\"kind\": \"lm\", \"bias\": %s}, \"encoder\": %s, \"decoder\": %s}",
+             version, VOCAB, CONTEXT, embedding,
+             topology == BOTH ? PICK(r, "none", "head", "all") : PICK(r, "none", "head"), PICK(r, "true", "false"),
+             encoder, decoder);
     if (qkv_spec_parse(ctx, spec, "grid", json, strlen(json), NULL, 0) != QKV_OK) {
         fail_msg("%s\n%s", qkv_message(ctx), json);
     }

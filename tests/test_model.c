@@ -288,7 +288,9 @@ static void test_folder_mismatch(void **state) {
     (void)state;
     struct sample s;
     struct qkv_model *model;
+    one_kind_only = true;
     start(&s, 6100, DECODER, NULL);
+    one_kind_only = false;
     const char *path = test_path("mismatch");
     assert_int_equal(qkv_model_save(s.model, path), QKV_OK);
     struct qkv_spec spec = *qkv_model_spec(s.model);

@@ -453,8 +453,7 @@ void qkv_key_range_text(const struct qkv_key *key, char *text, size_t size) {
         snprintf(text, size, "%s", key->text);
         break;
     case QKV_KEY_PATTERN:
-        snprintf(text, size,
-                 "a list of the names of kinds, [\"local\", \"global\"], that goes into layers without a rest");
+        snprintf(text, size, "a list of the names of kinds, [\"local\", \"global\"]");
         break;
     case QKV_KEY_KINDS:
         snprintf(text, size, "an object of 1 to %d kinds of layers, {\"local\": {...}, \"global\": {...}}",

@@ -25,6 +25,9 @@ enum qkv_status qkv_spec_reader_fail(const struct qkv_spec_reader *r, const char
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     size_t setting = qkv_spec_reader_setting(r, path);
+    if (!r->name && setting == r->setting_count) /* of an object that settings made */
+        for (setting = 0; setting + 1 < r->setting_count && strncmp(r->settings[setting], path, strlen(path));)
+            setting++;
     if (setting == r->setting_count) return qkv_fail(r->ctx, QKV_SPEC, "%s: %s", r->name, text);
     if (!r->name) return qkv_fail(r->ctx, QKV_SPEC, "setting \"%.200s\": %s", r->settings[setting], text);
     return qkv_fail(r->ctx, QKV_SPEC, "%s, set by %.200s: %s", r->name, r->settings[setting], text);
@@ -269,6 +272,8 @@ enum qkv_status qkv_spec_reader_keys(const struct qkv_spec_reader *r, const stru
         bool shared =
             key->type == QKV_KEY_OBJECT && place->object == (void *)place->stack && place->stack->kinds[0].name[0];
         status = check_version(r, key, place);
+        for (const struct qkv_key *later = key; key->type == QKV_KEY_PATTERN && later->name && !status; later++)
+            status = check_version(r, later, place);
         if (status || shared) continue; /* what kinds have in common is read with each of them */
         if (key->type == QKV_KEY_CONSTANT || key->type == QKV_KEY_VERSION)
             status = qkv_spec_reader_constant(r, key, place, value);

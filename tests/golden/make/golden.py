@@ -42,6 +42,20 @@ def act(kind, x):
     return {'relu': F.relu, 'gelu': F.gelu, 'gelu_tanh': lambda z: F.gelu(z, approximate='tanh'), 'silu': F.silu,
             'swiglu': F.silu, 'geglu': F.gelu}[kind](x)
 
+def over(a, b):
+    """a with what b says in its place, deep"""
+    return {**a, **{n: over(a[n], v) if isinstance(v, dict) and isinstance(a.get(n), dict) else v for n, v in b.items()}}
+def layers_of(spec, side):
+    """what each layer of a stack is, with the position of its attention: version 1 has one kind of layer, version 2 kinds that follow a pattern"""
+    k = spec[side]; shared = {n: k[n] for n in ('attention', 'cross', 'norm', 'ffn') if n in k}
+    if spec['version'] == 1: return [{**shared, 'position': spec['position']}] * k['layers']
+    kinds = [over(shared, k['kinds'][n]) for n in k['pattern']] if 'kinds' in k else [shared]
+    return [{**q, 'position': q['attention'].get('position', {'kind': 'none'})} for q in kinds] * (k['layers'] // len(kinds))
+def embed_of(spec):
+    """position and scale of the embedding"""
+    if spec['version'] == 1: return spec['position'], spec.get('embed_scale', 1.0)
+    return spec['embed']['position'], spec['embed'].get('scale', 1.0)
+
 class Ref:
     def __init__(s, spec, rng):
         s.spec, s.w, s.rng = spec, {}, rng; d = spec['d_model']
@@ -70,10 +84,10 @@ class Ref:
         s.lin_new(name + '.q', H * D, d, b in (True, 'qkv')); s.lin_new(name + '.k', Hk * D, d, b in (True, 'qkv'))
         s.lin_new(name + '.v', Hk * Dv, d, b in (True, 'qkv')); s.lin_new(name + '.o', d, H * Dv, b is True)
     def make_stack(s, side, k, d):
-        p = s.spec['position']; V = s.spec.get('source_vocab', s.spec['vocab']) if side == 'encoder' and s.spec.get('decoder') else s.spec['vocab']
+        p = embed_of(s.spec)[0]; V = s.spec.get('source_vocab', s.spec['vocab']) if side == 'encoder' and s.spec.get('decoder') else s.spec['vocab']
         s.new(side + '.embed.token.weight', V, d)
         if p['kind'] == 'learned': s.new(side + '.embed.position.weight', s.spec['context'], d, scale=0.3)
-        for i in range(k['layers']):
+        for i, k in enumerate(layers_of(s.spec, side)):
             n = f'{side}.layers.{i}'
             s.norm_new(n + '.attn_norm', d, k['norm']); s.attn_new(n + '.attn', k['attention'], d)
             if side == 'decoder' and s.spec.get('encoder'):
@@ -89,8 +103,8 @@ class Ref:
         e = n.get('eps', 1e-5)
         if n['kind'] == 'rmsnorm': return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + e) * s.w[name + '.weight']
         return F.layer_norm(x, x.shape[-1:], s.w[name + '.weight'], s.w.get(name + '.bias'), e)
-    def attn(s, name, a, x, kv, allow, self_attention):
-        B, Tq, d = x.shape; H, Hk = a['heads'], a.get('kv_heads', a['heads']); p = s.spec['position']
+    def attn(s, name, a, x, kv, allow, self_attention, p={'kind': 'none'}):
+        B, Tq, d = x.shape; H, Hk = a['heads'], a.get('kv_heads', a['heads'])
         sp = lambda z, h: z.view(B, z.shape[1], h, -1).transpose(1, 2)
         q, k, v = sp(s.lin(name + '.q', x), H), sp(s.lin(name + '.k', kv), Hk), sp(s.lin(name + '.v', kv), Hk)
         bias = None
@@ -102,26 +116,23 @@ class Ref:
         s.weights[name] = w
         return s.lin(name + '.o', y.transpose(1, 2).reshape(B, Tq, -1))
     def stack(s, side, ids, lengths, memory=None, memory_lengths=None):
-        k, sp = s.spec[side], s.spec; B, T = ids.shape; p = sp['position']; d = sp['d_model']
+        sp = s.spec; B, T = ids.shape; (p, scale), d = embed_of(sp), sp['d_model']
         src = 'decoder' if side == 'encoder' and sp.get('tie') == 'all' and sp.get('decoder') else side
-        x = s.w[src + '.embed.token.weight'][ids] * sp.get('embed_scale', 1.0)
+        x = s.w[src + '.embed.token.weight'][ids] * scale
         if p['kind'] == 'learned': x = x + s.w[side + '.embed.position.weight'][:T]
         if p['kind'] == 'sinusoidal':
             t = torch.arange(T).double()[:, None] * torch.exp(torch.arange(0, d, 2).double() * -(math.log(10000.0) / d))
             pe = torch.zeros(T, d); pe[:, 0::2] = t.sin(); pe[:, 1::2] = t.cos(); x = x + pe
-        i = torch.arange(T); allow = torch.ones(1, 1, T, T, dtype=torch.bool)
-        a = k['attention']; causal = a.get('causal', side == 'decoder')
-        if causal: allow = allow & (i[None, :] <= i[:, None])
-        if a.get('window'): allow = allow & (i[:, None] - i[None, :] < a['window']) & ((i[None, :] - i[:, None] < a['window']))
-        if lengths is not None: allow = allow & (i < lengths[:, None]).view(B, 1, 1, T)
-        call = None
+        call, i = None, torch.arange(T)
         if memory is not None:
             call = torch.ones(1, 1, T, memory.shape[1], dtype=torch.bool)
             if memory_lengths is not None: call = call & (torch.arange(memory.shape[1]) < memory_lengths[:, None]).view(B, 1, 1, -1)
-        n = k['norm']
-        for l in range(k['layers']):
-            q = f'{side}.layers.{l}'
-            subs = [('attn_norm', lambda z: s.attn(q + '.attn', a, z, z, allow, True))]
+        for l, k in enumerate(layers_of(sp, side)):
+            q, a, n, allow = f'{side}.layers.{l}', k['attention'], k['norm'], torch.ones(1, 1, T, T, dtype=torch.bool)
+            if a.get('causal', side == 'decoder'): allow = allow & (i[None, :] <= i[:, None])
+            if a.get('window'): allow = allow & (i[:, None] - i[None, :] < a['window']) & ((i[None, :] - i[:, None] < a['window']))
+            if lengths is not None: allow = allow & (i < lengths[:, None]).view(B, 1, 1, T)
+            subs = [('attn_norm', lambda z: s.attn(q + '.attn', a, z, z, allow, True, k['position']))]
             if memory is not None: subs.append(('cross_norm', lambda z: s.attn(q + '.cross', k.get('cross', a), z, memory, call, False)))
             subs.append(('ffn_norm', lambda z: s.ffn(q + '.ffn', k['ffn'], z)))
             for nm, f in subs:
@@ -200,6 +211,12 @@ def spec(pos='learned', enc=None, dec=None, d=32, vocab=29, tie='head', head=Non
     if enc: s['encoder'] = enc
     if dec: s['decoder'] = dec
     return s
+def spec2(embed, **kw):
+    """version 2: stacks with kinds, and what is added to the embedding"""
+    s = spec(**kw); del s['position'], s['embed_scale']
+    return {**s, 'version': 2, 'embed': embed}
+def kinds(layers, pattern, shared=None, **named):
+    return {'layers': layers, **(shared or {}), 'kinds': named, 'pattern': pattern}
 PUBLIC = {
  'gpt2': spec('learned', dec=stack(ffn='gelu_tanh')),
  'llama': spec('rope', dec=stack(kv=2, norm='rmsnorm', ffn='swiglu', bias=False, ffn_bias=False), tie='none'),
@@ -215,6 +232,17 @@ PUBLIC = {
  'encoder_hidden': spec('alibi', enc=stack(norm='rmsnorm', ffn='silu', bias=False), tie='none', head={'kind': 'none'}),
  'window_softcap': spec('rope', dec=stack(kv=1, window=3, softcap=5.0, ffn='geglu')),
  'wide_values': spec('learned', dec=stack(heads=2, kv=1, head_dim=12, value_dim=20, ffn='relu', place='post', final=True)),
+ 'local_global': spec2({'position': {'kind': 'none'}, 'scale': 5.5}, dec=kinds(6, ['local', 'local', 'global'],
+    {'attention': {'heads': 4, 'kv_heads': 2, 'position': {'kind': 'rope', 'theta': 10000.0}}, 'norm': {'kind': 'rmsnorm', 'placement': 'pre'}, 'ffn': {'kind': 'geglu', 'd_ff': 24, 'bias': False}},
+    local={'attention': {'window': 3}},
+    **{'global': {'attention': {'kv_heads': 1, 'head_dim': 6, 'softcap': 4.0, 'position': {'kind': 'none'}}, 'ffn': {'kind': 'relu', 'd_ff': 20, 'bias': True}}})),
+ 'kinds_seq2seq': spec2({'position': {'kind': 'learned'}}, tie='none', vocab=29, source_vocab=23,
+    enc=kinds(2, ['a', 'b'], {'norm': {'kind': 'layernorm', 'placement': 'post', 'eps': 1e-5}, 'ffn': {'kind': 'gelu', 'd_ff': 20}},
+        a={'attention': {'heads': 4, 'position': {'kind': 'alibi'}}}, b={'attention': {'heads': 2, 'kv_heads': 1, 'head_dim': 10, 'value_dim': 7, 'window': 4, 'position': {'kind': 'rope', 'theta': 50.0, 'pairing': 'interleaved', 'fraction': 0.5}}}),
+    dec=kinds(3, ['x', 'y', 'z'], {'attention': {'heads': 4}, 'ffn': {'kind': 'swiglu', 'd_ff': 20, 'bias': False}},
+        x={'norm': {'kind': 'layernorm', 'placement': 'pre'}, 'attention': {'position': {'kind': 'rope', 'theta': 100.0}}},
+        y={'norm': {'kind': 'rmsnorm', 'placement': 'post'}, 'attention': {'window': 2, 'bias': False}, 'cross': {'heads': 2, 'kv_heads': 1, 'bias': 'qkv'}, 'ffn': {'kind': 'silu', 'd_ff': 12, 'bias': True}},
+        z={'norm': {'kind': 'layernorm', 'placement': 'pre', 'eps': 1e-3}, 'attention': {'kv_heads': 2, 'position': {'kind': 'rope', 'theta': 9.0}}})),
 }
 def randspec(r):
     def rs(side):
