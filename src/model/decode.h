@@ -6,6 +6,10 @@
 
 #include "model/model.h"
 
+/* Takes keys and values of an attention, `count` runs of `capacity` positions. False where there is no memory. (stack_calls.c) */
+bool qkv_key_values_take(struct qkv_arena *arena, struct qkv_key_values *kv, const struct qkv_attention_spec *attention,
+                         size_t count, size_t capacity);
+
 /* ---- encoder.c ---------------------------------------------------------------------------------------------------- */
 
 struct qkv_encoded {
@@ -60,9 +64,6 @@ enum qkv_status qkv_decoder_append(struct qkv_decoder *decoder, const int32_t *i
 enum qkv_status qkv_decoder_move(struct qkv_decoder *decoder, const size_t *from, size_t count);
 /* Makes groups of rows, as large as all runs of equal sources can be cut into, after sources have changed. */
 void qkv_decoder_group(struct qkv_decoder *decoder);
-/* Takes keys and values of an attention, `count` runs of `capacity` positions. False where there is no memory. */
-bool qkv_key_values_take(struct qkv_arena *arena, struct qkv_key_values *kv, const struct qkv_attention_spec *attention,
-                         size_t count, size_t capacity);
 /* Forgets all positions at and past `length`, and the scores. */
 void qkv_decoder_truncate(struct qkv_decoder *decoder, size_t length);
 

@@ -12,17 +12,6 @@ static int32_t *take_ints(struct qkv_decoder *d, size_t count) {
     return qkv_arena_take(&d->kept, count, sizeof(int32_t));
 }
 
-bool qkv_key_values_take(struct qkv_arena *arena, struct qkv_key_values *kv, const struct qkv_attention_spec *a,
-                         size_t count, size_t capacity) {
-    size_t positions;
-    if (!qkv_multiply(count, capacity, &positions)) return false;
-    kv->count = count;
-    kv->capacity = capacity;
-    kv->k = qkv_arena_take(arena, positions, (size_t)a->kv_heads * (size_t)a->head_dim * sizeof(float));
-    kv->v = qkv_arena_take(arena, positions, (size_t)a->kv_heads * (size_t)a->value_dim * sizeof(float));
-    return kv->k && kv->v;
-}
-
 static enum qkv_status take_kept(struct qkv_decoder *d) {
     const struct qkv_stack_spec *spec = &d->model->spec.decoder;
     bool taken = true;

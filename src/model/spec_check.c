@@ -78,11 +78,6 @@ static enum qkv_status check_object(const struct checker *c, const struct qkv_ke
 
 /* ---- kinds of layers --------------------------------------------------------------------------------------------- */
 
-bool qkv_kind_name_valid(const char *name) {
-    size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
-    return n > 0 && n < QKV_KIND_NAME && name[n] == 0;
-}
-
 static enum qkv_status check_kind_name(const struct checker *c, const struct qkv_place *place, int i) {
     const struct qkv_stack_spec *s = place->stack;
     const char *name = s->kinds[i].name;

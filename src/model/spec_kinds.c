@@ -1,49 +1,11 @@
-/* Reads the kinds of layers of a stack and the pattern that says which layer is of which kind.
- *
- * A kind is read as one object: what stands beside the kinds, with what the kind itself says in its place. */
+/* Kinds of layers in JSON: the pattern that says which layer is of which kind, and the whole of a kind, which is read as one
+ * object: what stands beside the kinds, with what the kind itself says in its place. */
 #include "model/spec_reader.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- names and the pattern --------------------------------------------------------------------------------------- */
-
-enum qkv_status qkv_spec_reader_check_kinds(const struct qkv_spec_reader *r, const struct qkv_key *kinds,
-                                            const struct qkv_place *place, const json_t *value) {
-    const char *name;
-    json_t *kind;
-    char path[QKV_SPEC_PATH], shown[QKV_SPEC_NAME];
-    enum qkv_status status = QKV_OK;
-    qkv_spec_reader_path(r, place, kinds->name, path);
-    if (!json_is_object(value)) return qkv_spec_reader_fail_value(r, kinds, place, value);
-    if (json_object_size(value) < 1 || json_object_size(value) > QKV_KINDS_MAX)
-        return qkv_spec_reader_fail(r, path, "%s has %zu kinds of layers; it must have 1 to %d", path,
-                                    json_object_size(value), QKV_KINDS_MAX);
-    json_object_foreach((json_t *)(uintptr_t)value, name, kind) {
-        struct qkv_place in = *place;
-        in.object = in.layer;
-        qkv_spec_reader_cut(shown, name);
-        if (!qkv_kind_name_valid(name))
-            return qkv_spec_reader_fail(r, path,
-                                        "%s has a kind called \"%s\"; a name must be 1 to %d letters, digits, _ or -",
-                                        path, shown, QKV_KIND_NAME - 1);
-        snprintf(in.path, sizeof in.path, "%.*s%s.%.*s.", QKV_KEY_PATH / 2, place->path, kinds->name, QKV_KIND_NAME,
-                 name);
-        if (!json_is_object(kind))
-            return qkv_spec_reader_fail(r, path, "%s.%s is no object; a kind is one, {\"attention\": {...}}", path,
-                                        name);
-        status = qkv_spec_reader_check_values(r, kinds->keys, &in, kind);
-        if (status) return status;
-    }
-    return QKV_OK;
-}
-
-enum qkv_status qkv_spec_reader_check_pattern(const struct qkv_spec_reader *r, const struct qkv_key *pattern,
-                                              const struct qkv_place *place, const json_t *value) {
-    bool names = json_is_array(value) && json_array_size(value) > 0;
-    for (size_t i = 0; names && i < json_array_size(value); i++) names = json_is_string(json_array_get(value, i));
-    return names ? QKV_OK : qkv_spec_reader_fail_value(r, pattern, place, value);
-}
 
 /* The names of all kinds, for messages. */
 static void list_kinds(const json_t *kinds, char *text, size_t size) {
@@ -135,11 +97,11 @@ static bool kinds_merge(json_t *tree, const json_t *over) {
     return done;
 }
 
-/* What a kind says, and what stands beside the kinds; NULL without memory. */
-static json_t *kinds_whole(const struct qkv_key *parts, const json_t *stack, const json_t *kind) {
+json_t *qkv_spec_reader_kind(const struct qkv_key *kinds, const json_t *stack, const char *name) {
+    const json_t *kind = json_object_get(json_object_get(stack, kinds->name), name);
     json_t *whole = json_object();
     bool done = whole != NULL;
-    for (const struct qkv_key *part = parts; part->name && done; part++) {
+    for (const struct qkv_key *part = kinds->keys; part->name && done; part++) {
         const json_t *shared = json_object_get(stack, part->name);
         if (shared) done = !json_object_set_new(whole, part->name, json_deep_copy(shared));
     }
@@ -148,9 +110,8 @@ static json_t *kinds_whole(const struct qkv_key *parts, const json_t *stack, con
     return NULL;
 }
 
-/* A setting of what kinds have in common has no effect where every kind has its own, or none a use for it. */
-static enum qkv_status check_shared(const struct qkv_spec_reader *r, const struct qkv_key *parts,
-                                    const struct qkv_place *place) {
+enum qkv_status qkv_spec_reader_check_shared(const struct qkv_spec_reader *r, const struct qkv_key *parts,
+                                             const struct qkv_place *place) {
     char path[QKV_SPEC_PATH];
     for (const struct qkv_key *part = parts; part->name; part++) {
         size_t n = (size_t)snprintf(path, sizeof path, "%s%s", place->path, part->name);
@@ -169,20 +130,4 @@ static enum qkv_status check_shared(const struct qkv_spec_reader *r, const struc
         }
     }
     return QKV_OK;
-}
-
-enum qkv_status qkv_spec_reader_kinds(const struct qkv_spec_reader *r, const struct qkv_key *kinds,
-                                      const struct qkv_place *place, const json_t *stack) {
-    const struct qkv_stack_spec *s = place->stack;
-    enum qkv_status status = QKV_OK;
-    if (!s->kinds[0].name[0]) return QKV_OK;
-    for (size_t i = 0; i < (size_t)s->kind_count && !status; i++) {
-        struct qkv_place in = qkv_kind_enter(place, kinds, i);
-        const json_t *kind = json_object_get(json_object_get(stack, kinds->name), s->kinds[i].name);
-        json_t *whole = kinds_whole(kinds->keys, stack, kind);
-        if (!whole) return qkv_fail_memory(r->ctx, 64, "a spec");
-        status = qkv_spec_reader_keys(r, kinds->keys, &in, whole);
-        json_decref(whole);
-    }
-    return status ? status : check_shared(r, kinds->keys, place);
 }

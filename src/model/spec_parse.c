@@ -6,172 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/utf8.h"
+enum { FILE_BYTES = 1 << 20, NAME_BYTES = QKV_SPEC_NAME };
 
-enum { FILE_BYTES = 1 << 20, NAME_BYTES = QKV_SPEC_NAME, RANGE_BYTES = 256, KNOWN_BYTES = 512 };
-
-/* ---- messages --------------------------------------------------------------------------------------------------- */
-
-size_t qkv_spec_reader_setting(const struct qkv_spec_reader *r, const char *path) {
-    for (size_t i = r->setting_count; i-- > 0;)
-        if (qkv_setting_covers(r->settings[i], path)) return i;
-    return r->setting_count;
-}
-
-enum qkv_status qkv_spec_reader_fail(const struct qkv_spec_reader *r, const char *path, const char *format, ...) {
-    char text[900];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    size_t setting = qkv_spec_reader_setting(r, path);
-    if (!r->name && setting == r->setting_count) /* of an object that settings made */
-        for (setting = 0; setting + 1 < r->setting_count && strncmp(r->settings[setting], path, strlen(path));)
-            setting++;
-    if (setting == r->setting_count) return qkv_fail(r->ctx, QKV_SPEC, "%s: %s", r->name, text);
-    if (!r->name) return qkv_fail(r->ctx, QKV_SPEC, "setting \"%.200s\": %s", r->settings[setting], text);
-    return qkv_fail(r->ctx, QKV_SPEC, "%s, set by %.200s: %s", r->name, r->settings[setting], text);
-}
-
-void qkv_spec_reader_cut(char out[NAME_BYTES], const char *text) {
-    size_t n = strlen(text);
-    bool cut = n >= NAME_BYTES;
-    if (cut) n = qkv_utf8_cut(text, NAME_BYTES - 4);
-    memcpy(out, text, n);
-    memcpy(out + n, cut ? "..." : "", cut ? 4 : 1);
-}
-
-void qkv_spec_reader_show(const struct qkv_spec_reader *r, const char *path, const json_t *value,
-                          char text[NAME_BYTES]) {
-    size_t setting = qkv_spec_reader_setting(r, path), n = strlen(path);
-    const char *written = setting < r->setting_count ? r->settings[setting] : NULL;
-    if (written && json_is_number(value) && strncmp(written, path, n) == 0 && written[n] == '=') {
-        qkv_spec_reader_cut(text, written + n + 1);
-        return;
-    }
-    char *dump = json_is_real(value) ? qkv_key_real_text(json_real_value(value))
-                                     : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(12));
-    qkv_spec_reader_cut(text, dump ? dump : "?");
-    free(dump);
-}
-
-enum qkv_status qkv_spec_reader_fail_value(const struct qkv_spec_reader *r, const struct qkv_key *key,
-                                           const struct qkv_place *place, const json_t *value) {
-    char path[QKV_SPEC_PATH], range[RANGE_BYTES], text[NAME_BYTES];
-    qkv_spec_reader_path(r, place, key->name, path);
-    qkv_key_range_text(key, range, sizeof range);
-    if (!value) return qkv_spec_reader_fail(r, path, "%s is missing; it must be %s", path, range);
-    qkv_spec_reader_show(r, path, value, text);
-    return qkv_spec_reader_fail(r, path, "%s is %s; it must be %s", path, text, range);
-}
-
-/* ---- unknown keys ---------------------------------------------------------------------------------------------- */
-
-/* The path of a key of exactly this name anywhere in the table, the last one found: decoders come last. */
-static bool find_elsewhere(const struct qkv_key *keys, const char *prefix, const char *name, char path[QKV_KEY_PATH]) {
-    bool found = false;
-    for (const struct qkv_key *key = keys; key->name; key++) {
-        char inner[QKV_KEY_PATH];
-        if (!strcmp(key->name, name) && (found = true)) snprintf(path, QKV_KEY_PATH, "%.30s%s", prefix, name);
-        if (key->type != QKV_KEY_OBJECT || !strcmp(key->name, "cross") || key->flags & QKV_KEY_VERSION_2) continue;
-        snprintf(inner, sizeof inner, "%.30s%s.", prefix, key->name);
-        if (find_elsewhere(key->keys, inner, name, path)) found = true;
-    }
-    return found;
-}
-
-static enum qkv_status fail_unknown(const struct qkv_spec_reader *r, const struct qkv_key *keys,
-                                    const struct qkv_place *place, const char *name) {
-    char known[KNOWN_BYTES] = "", meant[2 * QKV_KEY_PATH] = "", path[QKV_SPEC_PATH], shown[NAME_BYTES];
-    size_t used = 0, best = NAME_BYTES;
-    for (const struct qkv_key *key = keys; key->name && used < sizeof known; key++) {
-        int n = snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", key->name);
-        used += n > 0 ? (size_t)n : 0;
-        size_t distance = qkv_name_distance(name, key->name);
-        if (distance >= best || distance > strlen(name) / 2 + 1) continue;
-        best = distance;
-        snprintf(meant, sizeof meant, " did you mean %s?", key->name);
-    }
-    char elsewhere[QKV_KEY_PATH];
-    bool exact = find_elsewhere(qkv_spec_keys, "", name, elsewhere);
-    if (exact && (best > 2 || strchr(elsewhere, '.'))) snprintf(meant, sizeof meant, " did you mean %s?", elsewhere);
-    qkv_spec_reader_cut(shown, name);
-    qkv_spec_reader_path(r, place, shown, path);
-    return qkv_spec_reader_fail(r, path, "unknown key %s;%s known here: %s", path, meant, known);
-}
-
-enum qkv_status qkv_spec_reader_check_names(const struct qkv_spec_reader *r, const struct qkv_key *keys,
-                                            const struct qkv_place *place, const json_t *tree) {
-    const char *name;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)tree, name, value) {
-        const struct qkv_key *key = keys;
-        while (key->name && strcmp(key->name, name)) key++;
-        if (!key->name) return fail_unknown(r, keys, place, name);
-    }
-    return QKV_OK;
-}
-
-/* ---- values ------------------------------------------------------------------------------------------------------- */
-
-static bool convert_choice(const struct qkv_key *key, const json_t *value, double *x) {
-    const char *text = json_is_string(value) ? json_string_value(value) : NULL;
-    for (size_t i = 0; key->choices[i]; i++) {
-        const char *choice = key->choices[i];
-        bool truth = !strcmp(choice, "true"), lie = !strcmp(choice, "false");
-        bool same = truth || lie ? (json_is_true(value) && truth) || (json_is_false(value) && lie)
-                                 : text && !strcmp(text, choice);
-        if (!same || !*choice) continue;
-        *x = (double)i;
-        return true;
-    }
-    return false;
-}
-
-bool qkv_spec_reader_convert(const struct qkv_key *key, const json_t *value, double *x) {
-    switch (key->type) {
-    case QKV_KEY_VERSION:
-    case QKV_KEY_WHOLE:
-        *x = (double)json_integer_value(value);
-        return json_is_integer(value) && qkv_key_in_range(key, *x);
-    case QKV_KEY_REAL:
-        *x = json_number_value(value);
-        if (json_is_null(value)) return (key->flags & QKV_KEY_NULL) != 0;
-        return json_is_number(value) && qkv_key_in_range(key, *x);
-    case QKV_KEY_FLAG:
-        *x = json_is_true(value);
-        return json_is_boolean(value);
-    case QKV_KEY_CHOICE:
-        return convert_choice(key, value, x);
-    default:
-        return false;
-    }
-}
-
-const json_t *qkv_spec_reader_at(const json_t *tree, const char *path) {
-    char name[QKV_SPEC_PATH];
-    while (tree && *path) {
-        size_t n = strcspn(path, ".");
-        snprintf(name, sizeof name, "%.*s", (int)n, path);
-        tree = json_object_get(tree, name);
-        path += n + (path[n] == '.');
-    }
-    return tree;
-}
-
-bool qkv_spec_reader_path(const struct qkv_spec_reader *r, const struct qkv_place *place, const char *name,
-                          char path[QKV_SPEC_PATH]) {
-    const char *kinds = strstr(place->path, ".kinds.");
-    snprintf(path, QKV_SPEC_PATH, "%s%.*s", place->path, QKV_KEY_PATH / 2, name);
-    if (!kinds || qkv_spec_reader_at(r->tree, path)) return false;
-    char shared[QKV_SPEC_PATH];
-    const char *part = strchr(kinds + strlen(".kinds."), '.');
-    snprintf(shared, sizeof shared, "%.*s%s%.*s", (int)(kinds - place->path), place->path, part, QKV_KEY_PATH / 2,
-             name);
-    if (!qkv_spec_reader_at(r->tree, shared)) return false;
-    memcpy(path, shared, sizeof shared);
-    return true;
-}
+static enum qkv_status read_keys(const struct qkv_spec_reader *r, const struct qkv_key *keys,
+                                 const struct qkv_place *place, const json_t *tree);
 
 /* A key that means nothing in this spec: in a file its default may stand, and any value of one that is dropped. To set it is
  * a mistake whatever the value, unless the default takes the place of what the file has. */
@@ -216,22 +54,6 @@ static enum qkv_status read_scalar(const struct qkv_spec_reader *r, const struct
     return status;
 }
 
-/* format and version say that the rest means what is written here. */
-enum qkv_status qkv_spec_reader_constant(const struct qkv_spec_reader *r, const struct qkv_key *key,
-                                         const struct qkv_place *place, const json_t *value) {
-    char text[NAME_BYTES] = "missing";
-    double x;
-    bool version = key->type == QKV_KEY_VERSION;
-    if (value) qkv_spec_reader_show(r, key->name, value, text);
-    if (version && value && qkv_spec_reader_convert(key, value, &x)) {
-        qkv_key_set(key, place, x);
-        return QKV_OK;
-    }
-    if (!version && !strcmp(text, key->text)) return QKV_OK;
-    return qkv_spec_reader_fail(r, key->name, "%s is %s; a spec that this program reads has \"%s\": %s", key->name,
-                                text, key->name, key->text);
-}
-
 /* Files have the keys of their version; settings may be written in either. */
 static enum qkv_status check_version(const struct qkv_spec_reader *r, const struct qkv_key *key,
                                      const struct qkv_place *place) {
@@ -253,7 +75,7 @@ static enum qkv_status read_object(const struct qkv_spec_reader *r, const struct
     if (!value || json_is_null(value)) {
         if (stack || (place->layer && !qkv_key_applies(key, place))) return QKV_OK;
         if (value && !(key->flags & QKV_KEY_NULL)) return qkv_spec_reader_fail_value(r, key, place, value);
-        return qkv_spec_reader_keys(r, key->keys, &in, NULL);
+        return read_keys(r, key->keys, &in, NULL);
     }
     if (!json_is_object(value)) return qkv_spec_reader_fail_value(r, key, place, value);
     if (place->layer && !qkv_key_applies(key, place)) {
@@ -261,11 +83,26 @@ static enum qkv_status read_object(const struct qkv_spec_reader *r, const struct
         qkv_spec_reader_path(r, place, key->name, path);
         return qkv_spec_reader_fail(r, path, "%s is given, but only %s has one; leave it out", path, key->owner);
     }
-    return qkv_spec_reader_keys(r, key->keys, &in, value);
+    return read_keys(r, key->keys, &in, value);
 }
 
-enum qkv_status qkv_spec_reader_keys(const struct qkv_spec_reader *r, const struct qkv_key *keys,
-                                     const struct qkv_place *place, const json_t *tree) {
+/* Each kind as one object, and whether settings of what they have in common had an effect. */
+static enum qkv_status read_kinds(const struct qkv_spec_reader *r, const struct qkv_key *kinds,
+                                  const struct qkv_place *place, const json_t *stack) {
+    const struct qkv_stack_spec *s = place->stack;
+    enum qkv_status status = QKV_OK;
+    if (!s->kinds[0].name[0]) return QKV_OK;
+    for (size_t i = 0; i < (size_t)s->kind_count && !status; i++) {
+        struct qkv_place in = qkv_kind_enter(place, kinds, i);
+        json_t *kind = qkv_spec_reader_kind(kinds, stack, s->kinds[i].name);
+        status = kind ? read_keys(r, kinds->keys, &in, kind) : qkv_fail_memory(r->ctx, 64, "a spec");
+        json_decref(kind);
+    }
+    return status ? status : qkv_spec_reader_check_shared(r, kinds->keys, place);
+}
+
+static enum qkv_status read_keys(const struct qkv_spec_reader *r, const struct qkv_key *keys,
+                                 const struct qkv_place *place, const json_t *tree) {
     enum qkv_status status = tree ? qkv_spec_reader_check_names(r, keys, place, tree) : QKV_OK;
     for (const struct qkv_key *key = keys; key->name && !status; key++) {
         const json_t *value = tree ? json_object_get(tree, key->name) : NULL;
@@ -282,7 +119,7 @@ enum qkv_status qkv_spec_reader_keys(const struct qkv_spec_reader *r, const stru
         else if (key->type == QKV_KEY_PATTERN)
             status = qkv_spec_reader_pattern(r, keys, place, tree);
         else if (key->type == QKV_KEY_KINDS)
-            status = qkv_spec_reader_kinds(r, key, place, tree);
+            status = read_kinds(r, key, place, tree);
         else
             status = read_scalar(r, key, place, value);
     }
@@ -323,7 +160,7 @@ enum qkv_status qkv_spec_parse_all(struct qkv_context *ctx, struct qkv_spec *spe
     struct qkv_place place = qkv_spec_place(&written);
     written.position_given =
         json_object_get(root, "position") || json_integer_value(json_object_get(root, "version")) != 2;
-    if (!status) status = qkv_spec_reader_keys(&r, qkv_spec_keys, &place, root);
+    if (!status) status = read_keys(&r, qkv_spec_keys, &place, root);
     json_decref(root);
     json_decref(file);
     free(r.shared);

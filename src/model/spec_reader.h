@@ -1,4 +1,4 @@
-/* Reading a spec from JSON, for the files that do it (spec_parse.c, spec_kinds.c, spec_settings.c).
+/* Reading a spec from JSON, for the files that do it: spec_reader.c <- spec_settings.c <- spec_kinds.c <- spec_parse.c.
  *
  * The settings are put into the tree first, then every key is read by its line in the table. */
 #ifndef QKV_SPEC_READER_H
@@ -20,7 +20,7 @@ struct qkv_spec_reader {
     const json_t *tree; /* and with them */
 };
 
-/* ---- spec_parse.c ---- */
+/* ---- spec_reader.c ---- */
 
 /* Fails with a sentence about the key at `path`, after the name of the file or the setting that it comes from. */
 enum qkv_status qkv_spec_reader_fail(const struct qkv_spec_reader *r, const char *path, const char *format, ...)
@@ -41,9 +41,6 @@ enum qkv_status qkv_spec_reader_constant(const struct qkv_spec_reader *r, const 
                                          const struct qkv_place *place, const json_t *value);
 /* Copies a text, cut between characters where it is long. */
 void qkv_spec_reader_cut(char out[QKV_SPEC_NAME], const char *text);
-/* Reads the keys of an object; NULL: of one that is not there. */
-enum qkv_status qkv_spec_reader_keys(const struct qkv_spec_reader *r, const struct qkv_key *keys,
-                                     const struct qkv_place *place, const json_t *tree);
 /* The setting that a key or a part of its path was set by: its number, or setting_count. */
 size_t qkv_spec_reader_setting(const struct qkv_spec_reader *r, const char *path);
 /* The value at a path in a tree; NULL where there is none. */
@@ -54,24 +51,22 @@ bool qkv_spec_reader_path(const struct qkv_spec_reader *r, const struct qkv_plac
 
 /* ---- spec_kinds.c ---- */
 
-/* Reads the pattern of a stack, by the table of its keys, after its `layers`; and then its kinds. Without a pattern there is
- * one kind without a name. */
+/* Reads the pattern of a stack, by the table of its keys, after its `layers`: names and numbers of kinds. Without a pattern there
+ * is one kind without a name. */
 enum qkv_status qkv_spec_reader_pattern(const struct qkv_spec_reader *r, const struct qkv_key *keys,
                                         const struct qkv_place *place, const json_t *stack);
-enum qkv_status qkv_spec_reader_kinds(const struct qkv_spec_reader *r, const struct qkv_key *kinds,
-                                      const struct qkv_place *place, const json_t *stack);
-/* Names, types and ranges in an object of kinds, and in a pattern, whatever the spec. */
-enum qkv_status qkv_spec_reader_check_kinds(const struct qkv_spec_reader *r, const struct qkv_key *kinds,
-                                            const struct qkv_place *place, const json_t *value);
-enum qkv_status qkv_spec_reader_check_pattern(const struct qkv_spec_reader *r, const struct qkv_key *pattern,
-                                              const struct qkv_place *place, const json_t *value);
+/* What a kind says, and what stands beside the kinds, as one object to be freed; NULL without memory. */
+json_t *qkv_spec_reader_kind(const struct qkv_key *kinds, const json_t *stack, const char *name);
+/* A setting of what kinds have in common has no effect where every kind has its own, or none a use for it. */
+enum qkv_status qkv_spec_reader_check_shared(const struct qkv_spec_reader *r, const struct qkv_key *parts,
+                                             const struct qkv_place *place);
 
 /* ---- spec_settings.c ---- */
 
 /* Puts the settings into a tree. One that a later one replaces has no effect. Those in the words of version 1 take the place of
  * what a file of version 2 says of the same in its own. */
 enum qkv_status qkv_spec_reader_settings(const struct qkv_spec_reader *r, json_t *root);
-/* Whether a setting is of the key at `path`, or of an object that holds it. */
+/* Whether a setting is of the key at `path`, or of an object that holds it. (spec_reader.c) */
 bool qkv_setting_covers(const char *setting, const char *path);
 /* The names, types and ranges of what a tree sets, whatever the spec. */
 enum qkv_status qkv_spec_reader_check_values(const struct qkv_spec_reader *r, const struct qkv_key *keys,

@@ -6,11 +6,6 @@
 
 enum { SETTING_PARTS = 8 };
 
-bool qkv_setting_covers(const char *setting, const char *path) {
-    size_t n = strcspn(setting, "=");
-    return !strncmp(setting, path, n) && (path[n] == 0 || path[n] == '.' || path[n] == '=');
-}
-
 static enum qkv_status fail_setting(const struct qkv_spec_reader *r, const char *setting, const char *why) {
     return qkv_fail(r->ctx, QKV_ARGUMENT, "setting \"%.200s\" %s; write KEY=VALUE, like decoder.attention.kv_heads=2",
                     setting, why);
@@ -99,6 +94,44 @@ enum qkv_status qkv_spec_reader_settings(const struct qkv_spec_reader *r, json_t
     return status;
 }
 
+/* Names, types and ranges in an object of kinds, and in a pattern, whatever the spec. */
+static enum qkv_status settings_check_kinds(const struct qkv_spec_reader *r, const struct qkv_key *kinds,
+                                            const struct qkv_place *place, const json_t *value) {
+    const char *name;
+    json_t *kind;
+    char path[QKV_SPEC_PATH], shown[QKV_SPEC_NAME];
+    enum qkv_status status = QKV_OK;
+    qkv_spec_reader_path(r, place, kinds->name, path);
+    if (!json_is_object(value)) return qkv_spec_reader_fail_value(r, kinds, place, value);
+    if (json_object_size(value) < 1 || json_object_size(value) > QKV_KINDS_MAX)
+        return qkv_spec_reader_fail(r, path, "%s has %zu kinds of layers; it must have 1 to %d", path,
+                                    json_object_size(value), QKV_KINDS_MAX);
+    json_object_foreach((json_t *)(uintptr_t)value, name, kind) {
+        struct qkv_place in = *place;
+        in.object = in.layer;
+        qkv_spec_reader_cut(shown, name);
+        if (!qkv_kind_name_valid(name))
+            return qkv_spec_reader_fail(r, path,
+                                        "%s has a kind called \"%s\"; a name must be 1 to %d letters, digits, _ or -",
+                                        path, shown, QKV_KIND_NAME - 1);
+        snprintf(in.path, sizeof in.path, "%.*s%s.%.*s.", QKV_KEY_PATH / 2, place->path, kinds->name, QKV_KIND_NAME,
+                 name);
+        if (!json_is_object(kind))
+            return qkv_spec_reader_fail(r, path, "%s.%s is no object; a kind is one, {\"attention\": {...}}", path,
+                                        name);
+        status = qkv_spec_reader_check_values(r, kinds->keys, &in, kind);
+        if (status) return status;
+    }
+    return QKV_OK;
+}
+
+static enum qkv_status settings_check_pattern(const struct qkv_spec_reader *r, const struct qkv_key *pattern,
+                                              const struct qkv_place *place, const json_t *value) {
+    bool names = json_is_array(value) && json_array_size(value) > 0;
+    for (size_t i = 0; names && i < json_array_size(value); i++) names = json_is_string(json_array_get(value, i));
+    return names ? QKV_OK : qkv_spec_reader_fail_value(r, pattern, place, value);
+}
+
 enum qkv_status qkv_spec_reader_check_values(const struct qkv_spec_reader *r, const struct qkv_key *keys,
                                              const struct qkv_place *place, const json_t *tree) {
     enum qkv_status status = qkv_spec_reader_check_names(r, keys, place, tree);
@@ -110,9 +143,9 @@ enum qkv_status qkv_spec_reader_check_values(const struct qkv_spec_reader *r, co
         if (key->type == QKV_KEY_CONSTANT || key->type == QKV_KEY_VERSION)
             status = qkv_spec_reader_constant(r, key, place, value);
         else if (key->type == QKV_KEY_KINDS)
-            status = qkv_spec_reader_check_kinds(r, key, place, value);
+            status = settings_check_kinds(r, key, place, value);
         else if (key->type == QKV_KEY_PATTERN)
-            status = qkv_spec_reader_check_pattern(r, key, place, value);
+            status = settings_check_pattern(r, key, place, value);
         else if (key->type == QKV_KEY_OBJECT && json_is_object(value))
             status = qkv_spec_reader_check_values(r, key->keys, &in, value);
         else if (key->type == QKV_KEY_OBJECT ? !(json_is_null(value) && key->flags & QKV_KEY_NULL)

@@ -4,30 +4,6 @@
 
 #include <string.h>
 
-const struct qkv_layer_spec *qkv_stack_layer(const struct qkv_stack_spec *stack, size_t layer) {
-    return &stack->kinds[stack->kind_of[layer]];
-}
-
-const struct qkv_layer_spec *qkv_stack_find_causal(const struct qkv_stack_spec *stack, bool causal) {
-    for (int i = 0; i < stack->kind_count; i++)
-        if (stack->kinds[i].attention.causal == causal) return &stack->kinds[i];
-    return NULL;
-}
-
-void qkv_kind_text(const char *stack, const struct qkv_layer_spec *kind, char text[QKV_KIND_TEXT]) {
-    snprintf(text, QKV_KIND_TEXT, "%.16s%s%.*s", stack, kind->name[0] ? ".kinds." : "", QKV_KIND_NAME, kind->name);
-}
-
-bool qkv_position_in_attention(enum qkv_position_kind kind) {
-#define SPEC_WRITTEN_IS(name, text, help) || kind == QKV_POSITION_##name
-    return false QKV_ATTENTION_POSITION_LIST(SPEC_WRITTEN_IS);
-}
-
-bool qkv_position_in_embedding(enum qkv_position_kind kind) {
-    return false QKV_EMBED_POSITION_LIST(SPEC_WRITTEN_IS);
-#undef SPEC_WRITTEN_IS
-}
-
 /* ---- versions ----------------------------------------------------------------------------------------------------- */
 
 static bool same_position(const struct qkv_position_spec *a, const struct qkv_position_spec *b) {
@@ -113,14 +89,4 @@ void qkv_spec_canonical(const struct qkv_spec *spec, struct qkv_spec *canonical)
         if (!kinds->name || in.stack->layers == 0) continue;
         canonical_stack(&in, kinds, in.stack == &w.spec.encoder ? &canonical->encoder : &canonical->decoder);
     }
-}
-
-size_t qkv_stack_period(const struct qkv_stack_spec *stack) {
-    size_t layers = (size_t)stack->layers;
-    for (size_t period = 1; period < layers; period++) {
-        size_t i = period;
-        while (layers % period == 0 && i < layers && stack->kind_of[i] == stack->kind_of[i - period]) i++;
-        if (i == layers) return period;
-    }
-    return layers;
 }

@@ -1,0 +1,43 @@
+/* What is asked of a stack and its kinds of layers, and of kinds of positions. */
+#include "model/spec.h"
+
+#include <string.h>
+
+const struct qkv_layer_spec *qkv_stack_layer(const struct qkv_stack_spec *stack, size_t layer) {
+    return &stack->kinds[stack->kind_of[layer]];
+}
+
+const struct qkv_layer_spec *qkv_stack_find_causal(const struct qkv_stack_spec *stack, bool causal) {
+    for (int i = 0; i < stack->kind_count; i++)
+        if (stack->kinds[i].attention.causal == causal) return &stack->kinds[i];
+    return NULL;
+}
+
+void qkv_kind_text(const char *stack, const struct qkv_layer_spec *kind, char text[QKV_KIND_TEXT]) {
+    snprintf(text, QKV_KIND_TEXT, "%.16s%s%.*s", stack, kind->name[0] ? ".kinds." : "", QKV_KIND_NAME, kind->name);
+}
+
+bool qkv_position_in_attention(enum qkv_position_kind kind) {
+#define SPEC_WRITTEN_IS(name, text, help) || kind == QKV_POSITION_##name
+    return false QKV_ATTENTION_POSITION_LIST(SPEC_WRITTEN_IS);
+}
+
+bool qkv_position_in_embedding(enum qkv_position_kind kind) {
+    return false QKV_EMBED_POSITION_LIST(SPEC_WRITTEN_IS);
+#undef SPEC_WRITTEN_IS
+}
+
+size_t qkv_stack_period(const struct qkv_stack_spec *stack) {
+    size_t layers = (size_t)stack->layers;
+    for (size_t period = 1; period < layers; period++) {
+        size_t i = period;
+        while (layers % period == 0 && i < layers && stack->kind_of[i] == stack->kind_of[i - period]) i++;
+        if (i == layers) return period;
+    }
+    return layers;
+}
+
+bool qkv_kind_name_valid(const char *name) {
+    size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
+    return n > 0 && n < QKV_KIND_NAME && name[n] == 0;
+}
