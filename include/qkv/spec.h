@@ -1,7 +1,7 @@
 /* qkv/spec.h: specs: a transformer as data; a part of qkv.h, which includes it. Experimental: the
  * structs grow with the kinds of layers; the JSON, and names of presets and settings, are stable.
  *
- * One to one with config.json (format "qkv", version 1). Numbers not given take the defaults written here. */
+ * One to one with config.json (format "qkv", version 2; version 1 is read for ever). Numbers not given take the defaults written here. */
 #ifndef QKV_PUBLIC_SPEC_H
 #define QKV_PUBLIC_SPEC_H
 

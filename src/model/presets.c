@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-#define START "{\"format\": \"qkv\", \"version\": 1, "
+#define START   "{\"format\": \"qkv\", \"version\": 1, "
+#define START_2 "{\"format\": \"qkv\", \"version\": 2, "
 
 struct preset {
     const char *name, *summary, *json;
@@ -59,6 +60,20 @@ static const struct preset presets[] = {
      .json = START "\"d_model\": 512, \"context\": 512, \"decoder\": {\"layers\": 8,"
                    " \"attention\": {\"heads\": 8, \"kv_heads\": 1}, \"ffn\": {\"kind\": \"gelu_tanh\"}}}",
      .recipe = RECIPE("tokenizer=bpe:4096", "batch=16", "accumulate=4", "steps=10000", "rate=6e-4", "min_rate=6e-5",
+                      "warmup=500", "beta2=0.95", "eval_every=500", "save_every=500")},
+    {.name = "gemma-style",
+     .summary = "layers that see 128 positions, and every sixth one all of them, with slower rotations: 12 layers, 8 "
+                "heads, 2 kv "
+                "heads, d_model 512, context 1024 (after Gemma 3, 2025)",
+     .json = START_2
+     "\"d_model\": 512, \"context\": 1024, \"embed\": {\"scale\": 22.627416998}, \"decoder\": {\"layers\": 12,"
+     " \"attention\": {\"heads\": 8, \"kv_heads\": 2, \"bias\": false,"
+     " \"position\": {\"kind\": \"rope\", \"theta\": 10000.0}},"
+     " \"norm\": {\"kind\": \"rmsnorm\"}, \"ffn\": {\"kind\": \"geglu\", \"d_ff\": 1408, \"bias\": false},"
+     " \"kinds\": {\"local\": {\"attention\": {\"window\": 128}},"
+     " \"global\": {\"attention\": {\"position\": {\"theta\": 1000000.0}}}},"
+     " \"pattern\": [\"local\", \"local\", \"local\", \"local\", \"local\", \"global\"]}}",
+     .recipe = RECIPE("tokenizer=bpe:8192", "batch=16", "accumulate=4", "steps=10000", "rate=5e-4", "min_rate=5e-5",
                       "warmup=500", "beta2=0.95", "eval_every=500", "save_every=500")},
     {.name = "transformer-base",
      .summary =
