@@ -16,8 +16,10 @@ static int teardown(void **state) {
     return 0;
 }
 
+static const char *const *run_settings; /* of the spec; NULL: none */
+
 static struct qkv_trainer *begin(struct qkv_context *in, const char *folder, const struct qkv_train_options *options) {
-    struct qkv_spec spec = fixture_spec(in, NULL);
+    struct qkv_spec spec = fixture_spec(in, run_settings);
     struct qkv_trainer *trainer;
     assert_ok(in, qkv_trainer_create(in, &spec, options, folder, NULL, NULL, &trainer));
     return trainer;
@@ -232,6 +234,19 @@ static void resuming_changes_no_bit(void **state) {
     }
 }
 
+static void resuming_changes_no_bit_with_kinds_of_layers(void **state) {
+    (void)state;
+    static const char *const kinds[] = {
+        "decoder.kinds.local.attention.window=4",    "decoder.kinds.local.attention.position.kind=rope",
+        "decoder.kinds.global.attention.kv_heads=1", "decoder.kinds.global.ffn.kind=swiglu",
+        "decoder.pattern=[\"local\", \"global\"]",   NULL};
+    struct qkv_train_options o = fixture_options(ctx);
+    o.save_every = 100;
+    run_settings = kinds;
+    check_resume(&o, 3);
+    run_settings = NULL;
+}
+
 static void resuming_changes_no_bit_with_a_validation_file(void **state) {
     (void)state;
     struct qkv_train_options o = fixture_options(ctx);
@@ -337,6 +352,7 @@ int main(void) {
         cmocka_unit_test(threads_change_no_bit),
         cmocka_unit_test(seeds_make_different_runs),
         cmocka_unit_test(resuming_changes_no_bit),
+        cmocka_unit_test(resuming_changes_no_bit_with_kinds_of_layers),
         cmocka_unit_test(resuming_changes_no_bit_with_a_validation_file),
         cmocka_unit_test(a_finished_run_can_be_prolonged),
         cmocka_unit_test(stopping_at_the_start_leaves_nothing),
