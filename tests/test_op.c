@@ -173,20 +173,20 @@ static void check_attend(void **state) {
 }
 
 static struct qkv_tensor *build_activation(struct fixture *f) {
-    return qkv_op_activation(&f->tape, &f->leaves[0], *(const enum qkv_activation_kind *)f->options);
+    return qkv_op_activation(&f->tape, &f->leaves[0], *(const enum qkv_ffn_kind *)f->options);
 }
 
 static struct qkv_tensor *build_gated(struct fixture *f) {
-    return qkv_op_gated(&f->tape, &f->leaves[0], *(const enum qkv_activation_kind *)f->options);
+    return qkv_op_gated(&f->tape, &f->leaves[0], *(const enum qkv_ffn_kind *)f->options);
 }
 
 static void check_every_activation(uint64_t stream, build *make) {
-    static const enum qkv_activation_kind kinds[] = {QKV_ACT_RELU, QKV_ACT_GELU, QKV_ACT_GELU_TANH, QKV_ACT_SILU};
-    for (uint64_t i = 0; i < 4; i++) {
+    for (uint64_t i = 0; i < QKV_FFN_COUNT; i++) {
+        const enum qkv_ffn_kind kind = (enum qkv_ffn_kind)i;
         struct fixture f;
         start(&f, stream + i);
-        f.options = &kinds[i];
-        leaf(&f, 5, 14, i == 0 ? 0.1 : 0);
+        f.options = &kind;
+        leaf(&f, 5, 14, kind == QKV_FFN_RELU ? 0.1 : 0);
         check(&f, make);
         finish(&f);
     }
@@ -208,7 +208,7 @@ static struct qkv_tensor *build_add(struct fixture *f) {
     struct qkv_tensor *a = qkv_op_linear(&f->tape, x, &f->leaves[2], NULL, QKV_RESULT_FP32);
     struct qkv_tensor *y = qkv_op_add(&f->tape, x, a);
     struct qkv_tensor *b =
-        qkv_op_linear(&f->tape, qkv_op_activation(&f->tape, y, QKV_ACT_SILU), &f->leaves[2], NULL, QKV_RESULT_FP32);
+        qkv_op_linear(&f->tape, qkv_op_activation(&f->tape, y, QKV_FFN_SILU), &f->leaves[2], NULL, QKV_RESULT_FP32);
     struct qkv_tensor *z = qkv_op_add(&f->tape, y, b);
     return qkv_op_add(&f->tape, x, qkv_op_linear(&f->tape, z, &f->leaves[2], NULL, QKV_RESULT_FP32));
 }
@@ -264,11 +264,11 @@ static struct qkv_tensor *run_stretch(struct qkv_tape *tape, const void *argumen
     struct qkv_tensor *y = qkv_op_linear(tape, x, &f->leaves[1], &f->leaves[2], QKV_RESULT_FP32);
     return qkv_op_add(
         tape, &f->leaves[0],
-        qkv_op_linear(tape, qkv_op_activation(tape, y, QKV_ACT_SILU), &f->leaves[1], NULL, QKV_RESULT_FP32));
+        qkv_op_linear(tape, qkv_op_activation(tape, y, QKV_FFN_SILU), &f->leaves[1], NULL, QKV_RESULT_FP32));
 }
 
 static struct qkv_tensor *build_checkpoint(struct fixture *f) {
-    struct qkv_tensor *x = qkv_op_activation(&f->tape, &f->leaves[0], QKV_ACT_SILU);
+    struct qkv_tensor *x = qkv_op_activation(&f->tape, &f->leaves[0], QKV_FFN_SILU);
     return qkv_tape_recompute_segment(&f->tape, run_stretch, &f, sizeof f, x, NULL);
 }
 
@@ -292,7 +292,7 @@ static double evaluate_loss(struct fixture *f, build *make, bool record) {
     qkv_arena_release(&f->arena, 0);
     qkv_arena_release(&f->graph_arena, 0);
     qkv_tape_start(&f->tape, f->ctx, &f->arena, &f->graph_arena, record);
-    struct qkv_tensor *x = qkv_op_activation(&f->tape, &f->leaves[0], QKV_ACT_SILU);
+    struct qkv_tensor *x = qkv_op_activation(&f->tape, &f->leaves[0], QKV_FFN_SILU);
     struct qkv_cross_entropy_options o = {.targets = targets, .scale = 1};
     qkv_op_cross_entropy(&f->tape, x, &f->leaves[1], f->leaf_count > 2 ? &f->leaves[2] : NULL, &o, &loss);
     if (record) {
@@ -319,7 +319,7 @@ static void check_cross_entropy(void **state) {
 }
 
 static struct qkv_tensor *build_product(struct fixture *f) {
-    return qkv_op_activation(&f->tape, &f->leaves[0], QKV_ACT_SILU);
+    return qkv_op_activation(&f->tape, &f->leaves[0], QKV_FFN_SILU);
 }
 
 static void check_inner_product(void **state) {
@@ -348,7 +348,7 @@ static void test_cross_entropy_chunks(void **state) {
     qkv_tape_start(&f.tape, f.ctx, &f.arena, &f.graph_arena, true);
     struct qkv_loss loss;
     struct qkv_cross_entropy_options o = {.targets = wanted, .scale = 1.0F / 34};
-    struct qkv_tensor *x = qkv_op_activation(&f.tape, &f.leaves[0], QKV_ACT_RELU);
+    struct qkv_tensor *x = qkv_op_activation(&f.tape, &f.leaves[0], QKV_FFN_RELU);
     qkv_op_cross_entropy(&f.tape, x, &f.leaves[1], NULL, &o, &loss);
     assert_int_equal(f.tape.status, QKV_OK);
     double expected = 0;
@@ -474,7 +474,7 @@ static void test_shapes(void **state) {
     assert_int_equal(f.tape.status, QKV_SHAPE);
     assert_string_equal(qkv_message(f.ctx),
                         "linear: x is (4,5) but w (3,6) expects 6 columns, at decoder.layers.3.ffn.up.weight");
-    assert_null(qkv_op_activation(&f.tape, y, QKV_ACT_RELU));
+    assert_null(qkv_op_activation(&f.tape, y, QKV_FFN_RELU));
     assert_null(qkv_op_add(&f.tape, y, &f.leaves[0]));
     qkv_tape_start(&f.tape, f.ctx, &f.arena, &f.graph_arena, false);
     static const int32_t bad[] = {1, 4};

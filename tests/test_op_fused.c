@@ -3,7 +3,7 @@
 
 struct fused {
     bool together, gated, residual;
-    enum qkv_activation_kind kind;
+    enum qkv_ffn_kind kind;
 };
 
 static struct qkv_tensor *build_fused(struct fixture *f) {
@@ -50,7 +50,7 @@ static void test_fused(void **state) {
                                        {70, 96, 40}, {300, 64, 256}, {640, 48, 96}};
     for (uint64_t i = 0; i < 2 * TEST_COUNT(shapes) * 2; i++) {
         const size_t *shape = shapes[i / 4];
-        struct fused o = {.gated = i % 2, .residual = i % 3 != 0, .kind = i % 2 ? QKV_ACT_SILU : QKV_ACT_GELU};
+        struct fused o = {.gated = i % 2, .residual = i % 3 != 0, .kind = i % 2 ? QKV_FFN_SILU : QKV_FFN_GELU};
         struct fixture f;
         start(&f, 700 + i);
         f.ctx->precision = i / 2 % 2 ? QKV_MIXED_BF16 : QKV_FP32;

@@ -35,13 +35,14 @@ extern "C" {
 #define QKV_PLACEMENT_LIST(X)                                                                                          \
     X(PRE, "pre", "x + f(norm(x)) (GPT-2 and later)")                                                                  \
     X(POST, "post", "norm(x + f(x)) (Vaswani et al. 2017, BERT)")
+/* X(name, text, help, activation, gated): src/kernel/isa/activation_{activation}.c has the function. */
 #define QKV_FFN_LIST(X)                                                                                                \
-    X(RELU, "relu", "max(x, 0)")                                                                                       \
-    X(GELU, "gelu", "x times the normal distribution function (BERT)")                                                 \
-    X(GELU_TANH, "gelu_tanh", "the tanh approximation of GELU (GPT-2)")                                                \
-    X(SILU, "silu", "x times sigmoid(x)")                                                                              \
-    X(SWIGLU, "swiglu", "silu(gate) times up (Llama)")                                                                 \
-    X(GEGLU, "geglu", "gelu(gate) times up")
+    X(RELU, "relu", "max(x, 0)", relu, false)                                                                          \
+    X(GELU, "gelu", "x times the normal distribution function (BERT)", gelu, false)                                    \
+    X(GELU_TANH, "gelu_tanh", "the tanh approximation of GELU (GPT-2)", gelu_tanh, false)                              \
+    X(SILU, "silu", "x times sigmoid(x)", silu, false)                                                                 \
+    X(SWIGLU, "swiglu", "silu(gate) times up (Llama)", silu, true)                                                     \
+    X(GEGLU, "geglu", "gelu(gate) times up", gelu, true)
 #define QKV_TIE_LIST(X)                                                                                                \
     X(NONE, "none", "the head has weights of its own")                                                                 \
     X(HEAD, "head", "the head uses the token embedding")                                                               \
@@ -54,21 +55,21 @@ extern "C" {
     X(FIRST, "first", "the first position")                                                                            \
     X(MEAN, "mean", "the mean over the positions before the row's length")
 
-#define QKV_SPEC_ENUM_POSITION(name, text, help)  QKV_POSITION_##name,
-#define QKV_SPEC_ENUM_PAIRING(name, text, help)   QKV_PAIRING_##name,
-#define QKV_SPEC_ENUM_BIAS(name, text, help)      QKV_BIAS_##name,
-#define QKV_SPEC_ENUM_NORM(name, text, help)      QKV_NORM_##name,
-#define QKV_SPEC_ENUM_PLACEMENT(name, text, help) QKV_PLACEMENT_##name,
-#define QKV_SPEC_ENUM_FFN(name, text, help)       QKV_FFN_##name,
-#define QKV_SPEC_ENUM_TIE(name, text, help)       QKV_TIE_##name,
-#define QKV_SPEC_ENUM_HEAD(name, text, help)      QKV_HEAD_##name,
-#define QKV_SPEC_ENUM_POOL(name, text, help)      QKV_POOL_##name,
+#define QKV_SPEC_ENUM_POSITION(name, text, help)               QKV_POSITION_##name,
+#define QKV_SPEC_ENUM_PAIRING(name, text, help)                QKV_PAIRING_##name,
+#define QKV_SPEC_ENUM_BIAS(name, text, help)                   QKV_BIAS_##name,
+#define QKV_SPEC_ENUM_NORM(name, text, help)                   QKV_NORM_##name,
+#define QKV_SPEC_ENUM_PLACEMENT(name, text, help)              QKV_PLACEMENT_##name,
+#define QKV_SPEC_ENUM_FFN(name, text, help, activation, gated) QKV_FFN_##name,
+#define QKV_SPEC_ENUM_TIE(name, text, help)                    QKV_TIE_##name,
+#define QKV_SPEC_ENUM_HEAD(name, text, help)                   QKV_HEAD_##name,
+#define QKV_SPEC_ENUM_POOL(name, text, help)                   QKV_POOL_##name,
 enum qkv_position_kind { QKV_POSITION_LIST(QKV_SPEC_ENUM_POSITION) };
 enum qkv_pairing { QKV_PAIRING_LIST(QKV_SPEC_ENUM_PAIRING) };
 enum qkv_bias_kind { QKV_BIAS_LIST(QKV_SPEC_ENUM_BIAS) };
 enum qkv_norm_kind { QKV_NORM_LIST(QKV_SPEC_ENUM_NORM) };
 enum qkv_placement { QKV_PLACEMENT_LIST(QKV_SPEC_ENUM_PLACEMENT) };
-enum qkv_ffn_kind { QKV_FFN_LIST(QKV_SPEC_ENUM_FFN) };
+enum qkv_ffn_kind { QKV_FFN_LIST(QKV_SPEC_ENUM_FFN) QKV_FFN_COUNT };
 enum qkv_tie { QKV_TIE_LIST(QKV_SPEC_ENUM_TIE) };
 enum qkv_head_kind { QKV_HEAD_LIST(QKV_SPEC_ENUM_HEAD) };
 enum qkv_pool { QKV_POOL_LIST(QKV_SPEC_ENUM_POOL) };
@@ -99,6 +100,8 @@ struct qkv_norm_spec {
     bool final;                   /* a norm after the last layer, whose kind decides; true for pre, false for post */
     bool bias;                    /* true for layernorm; rmsnorm never has one */
 };
+/* Whether a feed-forward has a gate: act(x·gateᵀ) times x·upᵀ (Shazeer 2020). */
+QKV_API bool qkv_ffn_gated(enum qkv_ffn_kind kind);
 struct qkv_ffn_spec {
     enum qkv_ffn_kind kind; /* gelu */
     int d_ff;               /* 4·d_model */

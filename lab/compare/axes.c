@@ -7,9 +7,10 @@
 /* ---- what there is ----------------------------------------------------------------------------------------------------------- */
 
 /* The names of a list, "relu, gelu, …". */
-#define FIRST_NAME(name, text, help) ", " text
+#define FIRST_NAME(name, text, help)                   ", " text
+#define FIRST_FFN(name, text, help, activation, gated) ", " text
 
-static const char ffn_values[] = QKV_FFN_LIST(FIRST_NAME);
+static const char ffn_values[] = QKV_FFN_LIST(FIRST_FFN);
 static const char position_values[] =
     QKV_POSITION_LIST(FIRST_NAME) ", rope:half, rope:interleaved, rope:X (the part X of a head is rotated)";
 static const struct known {
@@ -201,8 +202,13 @@ static enum qkv_status apply_norm(struct qkv_context *ctx, const char *value, co
     return status || !rms ? status : qkv_texts_add(ctx, settings, "%s.norm.bias=false", where);
 }
 
+/* An unknown kind has none; the spec refuses it later. */
 static bool is_gated(const char *kind) {
-    return !strcmp(kind, "swiglu") || !strcmp(kind, "geglu");
+#define FFN_TEXT(name, text, help, activation, gated) text,
+    static const char *const texts[] = {QKV_FFN_LIST(FFN_TEXT)};
+    for (int i = 0; i < QKV_FFN_COUNT; i++)
+        if (!strcmp(texts[i], kind)) return qkv_ffn_gated((enum qkv_ffn_kind)i);
+    return false;
 }
 
 /* Gated sublayers have three matrices where others have two (Shazeer 2020, "GLU variants improve transformer"). */
@@ -211,7 +217,7 @@ static enum qkv_status apply_ffn(struct qkv_context *ctx, const char *value, con
     enum { MULTIPLE = 8 };
     char where[QKV_KIND_NAME + 16];
     axis_kind(kind, where);
-    bool from = kind->ffn.kind == QKV_FFN_SWIGLU || kind->ffn.kind == QKV_FFN_GEGLU;
+    bool from = qkv_ffn_gated(kind->ffn.kind);
     bool to = is_gated(value);
     double d_ff = kind->ffn.d_ff * (from == to ? 1.0 : to ? 2.0 / 3 : 1.5);
     long rounded = (long)(d_ff / MULTIPLE + 0.5) * MULTIPLE;

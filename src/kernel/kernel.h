@@ -12,8 +12,6 @@
 
 #include "base/base.h"
 
-enum qkv_activation_kind { QKV_ACT_RELU, QKV_ACT_GELU, QKV_ACT_GELU_TANH, QKV_ACT_SILU };
-
 /* X(return type, name, (parameters)). Row-major; `ld…` is the distance between rows, in floats. */
 #define QKV_KERNEL_LIST(X)                                                                                                         \
     /* y = a + b; y may be a or b */                                                                                               \
@@ -29,16 +27,16 @@ enum qkv_activation_kind { QKV_ACT_RELU, QKV_ACT_GELU, QKV_ACT_GELU_TANH, QKV_AC
     X(void, column_sums, (float *out, const float *x, size_t ldx, size_t rows, size_t C))                                          \
     /* y = exp(x), relative error <= 2e-7 where the result is normal; 0 below, inf above, NaN for NaN */                           \
     X(void, exp, (float *y, const float *x, size_t n))                                                                             \
-    /* y = act(x) */                                                                                                               \
-    X(void, activation_forward, (enum qkv_activation_kind kind, float *y, const float *x, size_t n))                               \
+    /* y = act(x), by the activation of a kind of feed-forward */                                                                  \
+    X(void, activation_forward, (enum qkv_ffn_kind kind, float *y, const float *x, size_t n))                                      \
     /* dx (+)= dy · act'(x); dx may be dy */                                                                                      \
     X(void, activation_backward,                                                                                                   \
-      (enum qkv_activation_kind kind, float *dx, bool accumulate, const float *dy, const float *x, size_t n))                      \
+      (enum qkv_ffn_kind kind, float *dx, bool accumulate, const float *dy, const float *x, size_t n))                             \
     /* y[n] = act(gate[n]) · up[n] */                                                                                             \
-    X(void, gated_forward, (enum qkv_activation_kind kind, float *y, const float *gate, const float *up, size_t n))                \
+    X(void, gated_forward, (enum qkv_ffn_kind kind, float *y, const float *gate, const float *up, size_t n))                       \
     /* dgate (+)= dy · up · act'(gate); dup (+)= dy · act(gate) */                                                              \
     X(void, gated_backward,                                                                                                        \
-      (enum qkv_activation_kind kind, float *dgate, float *dup, bool accumulate, const float *dy, const float *gate,               \
+      (enum qkv_ffn_kind kind, float *dgate, float *dup, bool accumulate, const float *dy, const float *gate,                      \
        const float *up, size_t n))                                                                                                 \
     /* LayerNorm (Ba et al. 2016) of each row: y = (x − mean)·rstd·w + b, rstd = 1/sqrt(var + eps); b may be NULL,     \
      * mean and rstd (one a row) may be NULL; y may be x */       \

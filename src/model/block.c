@@ -17,18 +17,9 @@ static struct qkv_tensor *block_norm(struct qkv_forward_args *f, const struct qk
 
 static struct qkv_tensor *feed_forward(struct qkv_forward_args *f, const struct qkv_ffn_spec *spec, struct qkv_ffn *ffn,
                                        struct qkv_tensor *x, struct qkv_tensor *residual) {
-    static const struct {
-        enum qkv_activation_kind act;
-        bool gated;
-    } kinds[] = {
-        [QKV_FFN_RELU] = {QKV_ACT_RELU, false},           [QKV_FFN_GELU] = {QKV_ACT_GELU, false},
-        [QKV_FFN_GELU_TANH] = {QKV_ACT_GELU_TANH, false}, [QKV_FFN_SILU] = {QKV_ACT_SILU, false},
-        [QKV_FFN_SWIGLU] = {QKV_ACT_SILU, true},          [QKV_FFN_GEGLU] = {QKV_ACT_GELU, true},
-    };
     const enum qkv_ffn_kind kind = spec->kind;
     struct qkv_tensor *bias = qkv_tensor_or_null(&ffn->up.bias), *down_bias = qkv_tensor_or_null(&ffn->down.bias);
-    struct qkv_tensor *hidden =
-        qkv_op_linear_activation(f->tape, x, &ffn->up.weight, bias, kinds[kind].act, kinds[kind].gated);
+    struct qkv_tensor *hidden = qkv_op_linear_activation(f->tape, x, &ffn->up.weight, bias, kind, qkv_ffn_gated(kind));
     return residual ? qkv_op_linear_add(f->tape, hidden, &ffn->down.weight, down_bias, residual)
                     : qkv_op_linear(f->tape, hidden, &ffn->down.weight, down_bias, QKV_RESULT_FP32);
 }

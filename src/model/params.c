@@ -34,7 +34,7 @@ static void params_attention(struct params *p, struct qkv_attention *to, const s
 static void params_ffn(struct params *p, struct qkv_ffn *to, const struct qkv_ffn_spec *spec,
                        const struct qkv_norm_spec *norm) {
     static const enum qkv_role roles[] = {QKV_ROLE_FFN_GATE, QKV_ROLE_FFN_UP}, down = QKV_ROLE_FFN_DOWN;
-    const bool gated = spec->kind == QKV_FFN_SWIGLU || spec->kind == QKV_FFN_GEGLU;
+    const bool gated = qkv_ffn_gated(spec->kind);
     p->sizes.F = (size_t)spec->d_ff;
     qkv_weights_norm(p->weights, &p->place, &to->norm, QKV_ROLE_FFN_NORM, norm->bias);
     qkv_weights_linear(p->weights, &p->place, &to->up, gated ? roles : roles + 1, gated ? 2 : 1, spec->bias);

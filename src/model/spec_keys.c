@@ -31,7 +31,13 @@ CHOICES(pairings, QKV_PAIRING_LIST);
 CHOICES(biases, QKV_BIAS_LIST);
 CHOICES(norms, QKV_NORM_LIST);
 CHOICES(placements, QKV_PLACEMENT_LIST);
-CHOICES(ffns, QKV_FFN_LIST);
+#define FFN_TEXT(name, text, help, activation, gated) text,
+static const char *const ffns[] = {QKV_FFN_LIST(FFN_TEXT) NULL};
+#define FFN_GATED(name, text, help, activation, gated) gated,
+static const bool gated_ffns[] = {QKV_FFN_LIST(FFN_GATED)};
+bool qkv_ffn_gated(enum qkv_ffn_kind kind) {
+    return gated_ffns[kind];
+}
 CHOICES(ties, QKV_TIE_LIST);
 CHOICES(heads, QKV_HEAD_LIST);
 CHOICES(pools, QKV_POOL_LIST);

@@ -10,7 +10,7 @@ enum { ELEMENTS_A_PIECE = 4096, ROWS_A_PIECE = 8 };
 enum { PART = 512 };
 
 struct activation {
-    enum qkv_activation_kind kind;
+    enum qkv_ffn_kind kind;
     /* while it runs */
     const struct qkv_kernels *kernels;
     const void *x;
@@ -201,7 +201,7 @@ void qkv_activation_fuse(struct qkv_tape *tape, struct qkv_node *node, struct qk
 
 /* ---- builders ------------------------------------------------------------------------------------------------------- */
 
-bool qkv_activation_node(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_activation_kind kind, bool gated,
+bool qkv_activation_node(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_ffn_kind kind, bool gated,
                          struct qkv_node *node) {
     struct activation *o = x && tape->status == QKV_OK ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
     if (!o) {
@@ -219,12 +219,12 @@ bool qkv_activation_node(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_a
     return node->output != NULL;
 }
 
-struct qkv_tensor *qkv_op_activation(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_activation_kind kind) {
+struct qkv_tensor *qkv_op_activation(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_ffn_kind kind) {
     struct qkv_node node;
     return qkv_activation_node(tape, x, kind, false, &node) ? qkv_tape_run(tape, &node) : NULL;
 }
 
-struct qkv_tensor *qkv_op_gated(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_activation_kind kind) {
+struct qkv_tensor *qkv_op_gated(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_ffn_kind kind) {
     struct qkv_node node;
     return qkv_activation_node(tape, x, kind, true, &node) ? qkv_tape_run(tape, &node) : NULL;
 }

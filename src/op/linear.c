@@ -234,7 +234,7 @@ struct qkv_tensor *qkv_op_linear_add(struct qkv_tape *tape, struct qkv_tensor *x
 }
 
 struct qkv_tensor *qkv_op_linear_activation(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
-                                            struct qkv_tensor *bias, enum qkv_activation_kind kind, bool gated) {
+                                            struct qkv_tensor *bias, enum qkv_ffn_kind kind, bool gated) {
     struct qkv_node node, activation;
     if (!linear_node(tape, x, weight, bias, NULL, &node)) {
         return NULL;

@@ -201,7 +201,7 @@ struct qkv_tensor *qkv_op_linear_add(struct qkv_tape *tape, struct qkv_tensor *x
 
 /* act(x·weightᵀ + bias), or gated: what linear and activation (or gated) give and record, in one pass over the result. */
 struct qkv_tensor *qkv_op_linear_activation(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
-                                            struct qkv_tensor *bias, enum qkv_activation_kind kind, bool gated);
+                                            struct qkv_tensor *bias, enum qkv_ffn_kind kind, bool gated);
 
 /* LayerNorm (weight, bias or NULL) or RMSNorm of each row of x, which is fp32. */
 struct qkv_tensor *qkv_op_norm(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_norm_kind kind,
@@ -227,8 +227,8 @@ struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, st
                                  const struct qkv_attend **kept);
 
 /* act(x), or, when gated, act(x[:, :F])·x[:, F:] with F = columns/2. */
-struct qkv_tensor *qkv_op_activation(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_activation_kind kind);
-struct qkv_tensor *qkv_op_gated(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_activation_kind kind);
+struct qkv_tensor *qkv_op_activation(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_ffn_kind kind);
+struct qkv_tensor *qkv_op_gated(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_ffn_kind kind);
 
 /* x + f. Takes f's storage for the sum: f must be the output of an operator that does not need its own output again
  * (linear, dropout, embed), and nobody else's. */
