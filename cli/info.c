@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli.h"
 
@@ -171,6 +172,25 @@ static void print_row(const char *label, const char *value, const char *remark) 
     printf("  %-22s %14s  %s\n", label, value, remark);
 }
 
+static const char *type_name(const struct qkv_array *array) {
+    return array->dtype == QKV_F32 ? "fp32" : array->dtype == QKV_F16 ? "f16" : array->dtype == QKV_BF16 ? "bf16" : "?";
+}
+
+/* "in fp32", "in bf16, vectors in fp32", "in bf16 and fp32". */
+static const char *types_text(const struct qkv_model *plan, char *text, size_t size) {
+    const char *matrices = NULL, *other = NULL;
+    for (size_t i = 0; i < qkv_model_parameters(plan); i++) {
+        const struct qkv_array *array = qkv_model_parameter(plan, i);
+        if (array->rank < 2) continue;
+        if (!matrices) matrices = type_name(array);
+        if (strcmp(matrices, type_name(array)) != 0) other = type_name(array);
+    }
+    if (!matrices) matrices = "fp32";
+    const char *vectors = strcmp(matrices, "fp32") != 0 && !other ? ", biases and norms in fp32" : "";
+    snprintf(text, size, "in %s%s%s%s", matrices, other ? " and " : "", other ? other : "", vectors);
+    return text;
+}
+
 static int print_text(const struct subject *s) {
     struct node *tree = build_tree(s->plan);
     char number[CLI_NUMBER], remark[128];
@@ -180,7 +200,9 @@ static int print_text(const struct subject *s) {
     node_free(tree);
     printf("\n");
     print_row("parameters", cli_grouped(number, s->costs.parameters), "tied ones once");
-    print_row("weights", cli_bytes(number, s->costs.parameter_bytes), "in fp32");
+    print_row("weights", cli_bytes(number, s->costs.parameter_bytes), types_text(s->plan, remark, sizeof remark));
+    if (s->costs.packed_bytes)
+        print_row("", cli_bytes(number, s->costs.packed_bytes), "more: their copy in bf16 that products read");
     snprintf(remark, sizeof remark, "in %s: weights, gradients, moments, a step and an evaluation of %zu x %zu",
              s->precision, s->batch, s->context);
     print_row("memory to train", cli_bytes(number, s->costs.train_bytes), remark);
@@ -213,6 +235,7 @@ static void put_tensors(struct qkv_json *out, const struct qkv_model *plan) {
         qkv_json_begin(out, '[');
         for (int j = 0; j < array->rank; j++) qkv_json_count(out, array->shape[j]);
         qkv_json_end(out, ']');
+        qkv_json_put_text(out, "dtype", type_name(array));
         qkv_json_end(out, '}');
     }
     qkv_json_end(out, ']');
@@ -225,6 +248,7 @@ static void put_costs(struct qkv_json *out, const struct qkv_costs *c) {
     qkv_json_put_count(out, "train_bytes", c->train_bytes);
     qkv_json_put_count(out, "checkpoint_bytes", c->checkpoint_bytes);
     qkv_json_put_count(out, "run_bytes", c->run_bytes);
+    qkv_json_put_count(out, "packed_bytes", c->packed_bytes);
     qkv_json_line(out, 0);
     qkv_json_put_count(out, "cache_bytes_per_token", c->cache_bytes_per_token);
     qkv_json_put_number(out, "forward_flops", c->forward_flops, 17);
@@ -281,6 +305,18 @@ static int read_spec(struct qkv_context *ctx, const struct arguments *a, const c
     return CLI_DONE;
 }
 
+/* Of a folder with weights, as they are stored; of a spec, or where settings change the folder's, as training makes them. */
+static enum qkv_status info_plan(struct qkv_context *ctx, const struct arguments *a, const char *folder,
+                                 struct subject *s) {
+    struct stat info;
+    size_t n = folder ? strlen(folder) + sizeof "/model.safetensors" : 1;
+    char *path = folder && !a->set.count ? malloc(n) : NULL;
+    if (path) snprintf(path, n, "%s/model.safetensors", folder);
+    const bool stored = path && stat(path, &info) == 0;
+    free(path);
+    return stored ? qkv_model_plan_load(ctx, folder, &s->plan) : qkv_model_plan(ctx, &s->spec, &s->plan);
+}
+
 static int info_show(struct qkv_context *ctx, const struct arguments *a, const char *folder) {
     struct subject s = {.batch = (size_t)a->batch};
     int code = read_spec(ctx, a, folder, &s);
@@ -294,7 +330,7 @@ static int info_show(struct qkv_context *ctx, const struct arguments *a, const c
         return a->preset ? CLI_USAGE : CLI_FAILED;
     }
     s.context = a->context > 0 ? (size_t)a->context : (size_t)s.spec.context;
-    if (qkv_model_plan(ctx, &s.spec, &s.plan) || qkv_measure_costs(ctx, &s.spec, s.batch, s.context, &s.costs))
+    if (info_plan(ctx, a, folder, &s) || qkv_model_costs(s.plan, s.batch, s.context, &s.costs))
         code = cli_broken(ctx);
     else
         code = a->json ? print_json(&s, ctx) : print_text(&s);

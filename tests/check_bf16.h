@@ -84,7 +84,7 @@ static struct bf16_data bf16_data(struct qkv_context *ctx, struct qkv_random *ra
     size_t bytes;
     if (s->packed && qkv_bf16_packed_bytes(ctx, s->K, s->N, &bytes)) {
         d.packed = guarded_new(bytes / 4);
-        qkv_bf16_pack(ctx, d.packed, d.b, s->K, s->N);
+        qkv_bf16_pack(ctx, d.packed, d.b, (struct qkv_stored_operand){0}, s->K, s->N);
     }
     if (!s->a_half) d.a.data = a;
     if (!s->b_half) d.b.data = b;

@@ -21,12 +21,20 @@ QKV_API enum qkv_status qkv_model_create(struct qkv_context *ctx, const struct q
                                          struct qkv_model **out);
 /* Names and shapes only, no memory for weights: for looking at a spec of any size. Fails with QKV_MEMORY, QKV_SPEC. */
 QKV_API enum qkv_status qkv_model_plan(struct qkv_context *ctx, const struct qkv_spec *spec, struct qkv_model **out);
-/* Reads a model folder; weights of any float dtype become fp32. Every tensor of the spec must be there, with its
- * shape, and none besides. The tokenizer is read if there is one. Weights that carry the digest of another spec than
- * that of config.json are QKV_SPEC (docs/digests.md), unless the context has ignore_digest; weights without a digest
+/* Reads a model folder. Matrices that its file has in f16 or bf16 (qkv_format_at) stay there: the file is mapped, and
+ * what needs their numbers converts them piece by piece, with the bits that the same numbers in fp32 give; all else
+ * becomes fp32. A file that somebody makes shorter while the model is in use is QKV_FILE in the next call (in one that
+ * runs at that moment, SIGBUS); files replaced as qkv replaces them do no harm. Every tensor of the spec must be there,
+ * with its shape, and none besides. The tokenizer is read if there is one. Weights that carry the digest of another spec
+ * than that of config.json are QKV_SPEC (docs/digests.md), unless the context has ignore_digest; weights without a digest
  * load. More memory than there is: QKV_MEMORY, before the weights are read, unless it has ignore_memory. Fails with
  * QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_model_load(struct qkv_context *ctx, const char *folder, struct qkv_model **out);
+/* What qkv_model_load would make, planned: names, shapes and types, without numbers, tokenizers and
+ * labels. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC. */
+QKV_API enum qkv_status qkv_model_plan_load(struct qkv_context *ctx, const char *folder, struct qkv_model **out);
+/* Name and one-line description of the i-th number format that weights can be stored in; false past the last. */
+QKV_API bool qkv_format_at(size_t i, const char **name, const char **help);
 /* The precision that the run in `folder` records (train.json). QKV_FP32 where there is no record: a model from elsewhere, or of a
  * run older than the option. QKV_FORMAT when the record is damaged, QKV_FILE when it cannot be read, QKV_MEMORY. Set it before
  * the model is made and evaluations give the numbers of the training:
@@ -38,6 +46,11 @@ QKV_API enum qkv_status qkv_model_precision(struct qkv_context *ctx, const char 
 /* Writes a model folder, each file replaced atomically, the weights last. Fails with QKV_ARGUMENT, QKV_MEMORY,
  * QKV_FILE, QKV_SPEC. */
 QKV_API enum qkv_status qkv_model_save(struct qkv_model *model, const char *folder);
+/* The same with all matrices in the number format of that name (qkv_format_at), rounded to nearest; biases and norms stay
+ * as they are. No such format, and a planned model: QKV_ARGUMENT; numbers that are too large for it: QKV_NUMBER; a
+ * folder with files of another model, or of a run, that would be taken for this one's: QKV_FILE. Fails with QKV_ARGUMENT,
+ * QKV_MEMORY, QKV_FILE, QKV_SPEC, QKV_NUMBER. */
+QKV_API enum qkv_status qkv_model_export(struct qkv_model *model, const char *format, const char *folder);
 /* Frees a model, after its passes, sessions and optimizers. NULL is fine. */
 QKV_API void qkv_model_free(struct qkv_model *model);
 /* The context that the model was made with. */
@@ -50,10 +63,11 @@ QKV_API const struct qkv_tokenizer *qkv_model_tokenizer(const struct qkv_model *
  * Fails with QKV_SPEC. */
 QKV_API enum qkv_status qkv_model_set_tokenizer(struct qkv_model *model, struct qkv_tokenizer *tokenizer);
 
-/* The named tensors, in the order of the file. data is NULL in a planned model. */
+/* The named tensors, in the order of the file, as they are stored. data is NULL in a planned model. */
 QKV_API size_t qkv_model_parameters(const struct qkv_model *model);
 QKV_API const struct qkv_array *qkv_model_parameter(const struct qkv_model *model, size_t i);
-/* The numbers of the i-th, with its shape; NULL in a planned model and past the last. Owned by the model. */
+/* The numbers of the i-th, with its shape; NULL in a planned model, past the last, and where they are stored in another type than
+ * fp32 (qkv_array_floats reads any; qkv_optimizer_create makes all fp32). Owned by the model. */
 QKV_API const float *qkv_model_weights(const struct qkv_model *model, size_t i);
 /* The same to write to. In mixed precision a copy of the weights is multiplied, made anew after this call: call it again after
  * writing later. */
@@ -70,10 +84,11 @@ QKV_API double qkv_model_gradient_norm(struct qkv_model *model);
  * batches are beside them. */
 struct qkv_costs {
     size_t parameters;            /* numbers, tied ones once */
-    size_t parameter_bytes;       /* fp32 */
+    size_t parameter_bytes;       /* as they are stored: fp32, or the types of a model folder's file */
+    size_t packed_bytes;          /* of their copy in bf16 that products read, in mixed precision; else 0 */
     size_t train_bytes;           /* weights, gradients, two moments, one step of batch × context and its evaluation */
     size_t checkpoint_bytes;      /* the same with activations checkpointed (pass option checkpoint) */
-    size_t run_bytes;             /* weights, a full cache and one step, for one sequence */
+    size_t run_bytes;             /* weights and their copy, a full cache and one step, for one sequence */
     size_t cache_bytes_per_token; /* keys and values of all layers, fp32 */
     double forward_flops;         /* a token of a full context, multiply and add counted as two */
     double train_flops;           /* the same, forward and backward */
@@ -83,6 +98,10 @@ struct qkv_costs {
  * exceed those of the spec. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SPEC, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_measure_costs(struct qkv_context *ctx, const struct qkv_spec *spec, size_t batch,
                                           size_t context, struct qkv_costs *costs);
+/* Experimental: the same of a planned model, such as one of qkv_model_plan_load. Training is measured with weights in
+ * fp32, which it makes of others. A model that is not planned: QKV_ARGUMENT. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SPEC,
+ * QKV_SHAPE. */
+QKV_API enum qkv_status qkv_model_costs(struct qkv_model *plan, size_t batch, size_t context, struct qkv_costs *costs);
 /* Experimental: the fp32 peak of this context's threads in FLOP/s, measured by fused multiply-adds in registers (about
  * 30 ms). */
 QKV_API double qkv_measure_flops(struct qkv_context *ctx);

@@ -105,7 +105,8 @@ static bool products_pack(struct work *w) {
     for (size_t i = 0; bytes && i < p->count; i++) {
         w->panels[i] = qkv_arena_take(&w->memory, bytes, 1);
         if (!w->panels[i]) return false;
-        qkv_bf16_pack(w->ctx, w->panels[i], products_operand(p->b[i], p->K, p->N, p->b_turned), p->K, p->N);
+        qkv_bf16_pack(w->ctx, w->panels[i], products_operand(p->b[i], p->K, p->N, p->b_turned),
+                      (struct qkv_stored_operand){0}, p->K, p->N);
     }
     return true;
 }

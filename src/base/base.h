@@ -221,6 +221,8 @@ enum qkv_status qkv_file_open(struct qkv_context *ctx, const char *path, struct 
 /* Copies `n` bytes from byte `offset` on; they must lie within file->size. QKV_FILE when the file cannot be read, or has
  * become shorter. */
 enum qkv_status qkv_file_read(const struct qkv_file *file, size_t offset, void *out, size_t n);
+/* QKV_FILE when the file has become shorter than it was opened. */
+enum qkv_status qkv_file_check(const struct qkv_file *file);
 void qkv_file_close(struct qkv_file *file); /* harmless on {0} */
 
 struct qkv_map {               /* all bytes of a file */
@@ -236,8 +238,8 @@ enum qkv_status qkv_read_file(struct qkv_context *ctx, const char *path, struct 
  * library replaces. */
 enum qkv_status qkv_map_file(struct qkv_context *ctx, const char *path, struct qkv_map *map);
 void qkv_unmap_file(struct qkv_map *map);
-/* Gives the pages of data that was read back to the system; read again, they come from the file. */
-void qkv_map_drop(const struct qkv_map *map, const void *data, size_t n);
+/* Maps a file that is open; the mapping stays when that is closed. */
+enum qkv_status qkv_file_map(const struct qkv_file *file, struct qkv_map *map);
 
 struct qkv_replace {
     struct qkv_context *ctx;

@@ -45,7 +45,7 @@ enum qkv_status qkv_fail_file(struct qkv_context *ctx, const char *doing, const 
 
 /* ---- reading -------------------------------------------------------------------------------------------------------- */
 
-static enum qkv_status file_check(struct qkv_file *file) {
+static enum qkv_status file_look(struct qkv_file *file) {
     struct stat info;
     if (fstat(file->descriptor, &info) != 0) return qkv_fail_file(file->ctx, "read", file->path, errno);
     if (S_ISDIR(info.st_mode))
@@ -64,7 +64,7 @@ enum qkv_status qkv_file_open(struct qkv_context *ctx, const char *path, struct 
     file->descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (file->descriptor < 0) return qkv_fail_file(ctx, "read", path, errno);
     file->open = true;
-    enum qkv_status status = file_check(file);
+    enum qkv_status status = file_look(file);
     if (status) qkv_file_close(file);
     return status;
 }
@@ -85,6 +85,15 @@ enum qkv_status qkv_file_read(const struct qkv_file *file, size_t offset, void *
         }
     }
     return QKV_OK;
+}
+
+enum qkv_status qkv_file_check(const struct qkv_file *file) {
+    struct stat info;
+    if (fstat(file->descriptor, &info) != 0) return qkv_fail_file(file->ctx, "read", file->path, errno);
+    if ((uintmax_t)info.st_size >= file->size) return QKV_OK;
+    return qkv_fail(file->ctx, QKV_FILE,
+                    "%s has become shorter while it was in use: it had %zu bytes and has %zu now; restore the file",
+                    file->path, file->size, (size_t)info.st_size);
 }
 
 void qkv_file_close(struct qkv_file *file) {
@@ -108,20 +117,21 @@ enum qkv_status qkv_read_file(struct qkv_context *ctx, const char *path, struct 
     return status;
 }
 
+enum qkv_status qkv_file_map(const struct qkv_file *file, struct qkv_map *map) {
+    *map = (struct qkv_map){0};
+    if (!file->size) return QKV_OK;
+    void *data = mmap(NULL, file->size, PROT_READ, MAP_PRIVATE, file->descriptor, 0);
+    if (data == MAP_FAILED) return qkv_fail_file(file->ctx, "map", file->path, errno);
+    *map = (struct qkv_map){.data = data, .size = file->size, .mapped = true};
+    return QKV_OK;
+}
+
 enum qkv_status qkv_map_file(struct qkv_context *ctx, const char *path, struct qkv_map *map) {
     struct qkv_file file;
     *map = (struct qkv_map){0};
     enum qkv_status status = qkv_file_open(ctx, path, &file);
-    if (status || !file.size) {
-        qkv_file_close(&file);
-        return status;
-    }
-    void *data = mmap(NULL, file.size, PROT_READ, MAP_PRIVATE, file.descriptor, 0);
-    if (data == MAP_FAILED)
-        status = qkv_fail_file(ctx, "map", path, errno);
-    else
-        *map = (struct qkv_map){.data = data, .size = file.size, .mapped = true};
-    qkv_file_close(&file); /* the mapping stays */
+    if (!status) status = qkv_file_map(&file, map);
+    qkv_file_close(&file);
     return status;
 }
 
@@ -132,13 +142,6 @@ void qkv_unmap_file(struct qkv_map *map) {
     else
         free(data);
     *map = (struct qkv_map){0};
-}
-
-void qkv_map_drop(const struct qkv_map *map, const void *data, size_t n) {
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)map->data;
-    uintptr_t begin = (uintptr_t)data & ~(page - 1), end = ((uintptr_t)data + n) & ~(page - 1);
-    if (begin < first) begin = first;                                                 /* a mapping begins with a page */
-    if (map->data && begin < end) madvise((void *)begin, end - begin, MADV_DONTNEED); /* a refusal only costs memory */
 }
 
 /* ---- folders and paths ---------------------------------------------------------------------------------------------- */

@@ -22,8 +22,9 @@ static bool is_float(enum qkv_dtype dtype) {
     return dtype == QKV_F32 || dtype == QKV_F16 || dtype == QKV_BF16 || dtype == QKV_F64;
 }
 
-static enum qkv_status read_parameter(struct qkv_model *m, struct qkv_tensors *file, const char *path, size_t i) {
-    const struct qkv_array *want = &m->weights.list[i].array, *have = qkv_tensors_find(file, want->name);
+static enum qkv_status read_parameter(struct qkv_model *m, const struct qkv_tensors *file, const char *path, size_t i) {
+    const struct qkv_weight *weight = &m->weights.list[i];
+    const struct qkv_array *want = &weight->array, *have = qkv_tensors_find(file, want->name);
     if (!have) {
         return qkv_fail(m->ctx, QKV_FORMAT, "%s has no tensor %s, which config.json asks for", path, want->name);
     }
@@ -37,8 +38,7 @@ static enum qkv_status read_parameter(struct qkv_model *m, struct qkv_tensors *f
     if (!is_float(have->dtype)) {
         return qkv_fail(m->ctx, QKV_FORMAT, "%s: %s holds integers; weights are floats", path, want->name);
     }
-    qkv_tensors_floats(file, have, m->weights.list[i].data);
-    return QKV_OK;
+    return weight->trainable ? qkv_tensors_floats(file, have, weight->data) : QKV_OK;
 }
 
 static int compare_names(const void *a, const void *b) {
@@ -46,7 +46,7 @@ static int compare_names(const void *a, const void *b) {
 }
 
 /* A tensor that no parameter is called after, or NULL. */
-static enum qkv_status find_stranger(struct qkv_model *m, struct qkv_tensors *file, const char *path) {
+static enum qkv_status find_stranger(struct qkv_model *m, const struct qkv_tensors *file, const char *path) {
     size_t count = m->weights.count;
     const char **names = qkv_allocate(m->ctx, count, sizeof *names);
     if (!names) {
@@ -80,12 +80,8 @@ static enum qkv_status check_digest(struct qkv_model *m, const struct qkv_tensor
                     path, QKV_DIGEST_TEXT, saved, digest);
 }
 
-static enum qkv_status read_weights(struct qkv_model *m, const char *path) {
-    struct qkv_tensors *file;
-    enum qkv_status status = qkv_tensors_open(m->ctx, path, &file);
-    if (status != QKV_OK) {
-        return status;
-    }
+static enum qkv_status read_weights(struct qkv_model *m, const struct qkv_tensors *file, const char *path) {
+    enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < m->weights.count && status == QKV_OK; i++) {
         status = read_parameter(m, file, path, i);
     }
@@ -96,8 +92,26 @@ static enum qkv_status read_weights(struct qkv_model *m, const char *path) {
     if (status == QKV_OK) { /* last: where shapes differ, the tensor that does says more */
         status = check_digest(m, file, path);
     }
-    qkv_tensors_close(file);
     return status;
+}
+
+/* ---- the file that weights stay in ----------------------------------------------------------------------------------- */
+
+static const struct qkv_array *file_find(const void *file, const char *name) {
+    return qkv_tensors_find(file, name);
+}
+
+static enum qkv_status file_check(const void *file) {
+    return qkv_tensors_check(file);
+}
+
+static void file_close(void *file) {
+    qkv_tensors_close(file);
+}
+
+static struct qkv_model_file file_of(struct qkv_tensors *file) {
+    return (struct qkv_model_file){
+        .source = {.file = file, .find = file_find}, .owner = file, .check = file_check, .close = file_close};
 }
 
 static enum qkv_status read_tokenizer(struct qkv_model *m, const char *path,
@@ -203,26 +217,29 @@ static void free_paths(struct paths *p) {
     free(p->labels);
 }
 
-static enum qkv_status weights_bytes(struct qkv_context *ctx, const struct qkv_spec *spec, size_t *bytes) {
+static enum qkv_status weights_bytes(struct qkv_context *ctx, const struct qkv_spec *spec,
+                                     const struct qkv_model_file *file, size_t *bytes) {
     struct qkv_model *plan;
-    enum qkv_status status = qkv_model_plan(ctx, spec, &plan);
+    enum qkv_status status = qkv_model_allocate(ctx, spec, true, file, &plan);
     if (status) return status;
     status = qkv_model_add_packed(plan, false);
     *bytes = qkv_model_bytes(plan);
+    plan->file.owner = NULL; /* the caller's */
     qkv_model_free(plan);
     return status;
 }
 
 /* Whether there is memory for the weights, in bf16 for both copies; what the model computes in is checked when it is made. */
-static enum qkv_status check_memory(struct qkv_context *ctx, const struct qkv_spec *spec, const char *folder) {
+static enum qkv_status check_memory(struct qkv_context *ctx, const struct qkv_spec *spec,
+                                    const struct qkv_model_file *file, const char *folder) {
     size_t bytes, plain = 0;
     char help[64] = "", text[QKV_BYTES_TEXT];
     if (ctx->ignore_memory) return QKV_OK;
-    enum qkv_status status = weights_bytes(ctx, spec, &bytes);
+    enum qkv_status status = weights_bytes(ctx, spec, file, &bytes);
     if (!status && ctx->precision != QKV_FP32) {
         const enum qkv_precision precision = ctx->precision;
         ctx->precision = QKV_FP32;
-        status = weights_bytes(ctx, spec, &plain);
+        status = weights_bytes(ctx, spec, file, &plain);
         ctx->precision = precision;
         snprintf(help, sizeof help, "choose --precision fp32 (%s)", qkv_bytes_text(text, plain));
     }
@@ -241,88 +258,127 @@ static enum qkv_status check_folder(struct qkv_context *ctx, const char *folder,
     return status;
 }
 
-enum qkv_status qkv_model_load(struct qkv_context *ctx, const char *folder, struct qkv_model **out) {
-    QKV_CALL(ctx);
+/* The model of a spec with the weights of a file, which the model keeps open where weights stay there. */
+static enum qkv_status load_weights(struct qkv_context *ctx, const struct qkv_spec *spec, const struct paths *p,
+                                    const char *folder, bool planned, struct qkv_model **out) {
+    struct qkv_tensors *tensors;
+    enum qkv_status status = qkv_tensors_open(ctx, p->weights, &tensors);
+    if (status) return status;
+    const struct qkv_model_file file = file_of(tensors);
+    if (!planned) status = check_memory(ctx, spec, &file, folder);
+    if (!status) status = qkv_model_allocate(ctx, spec, planned, &file, out);
+    if (!status && !planned) status = read_weights(*out, tensors, p->weights);
+    if (!status && qkv_weights_stored(&(*out)->weights)) return QKV_OK;
+    if (*out) (*out)->file = (struct qkv_model_file){0};
+    qkv_tensors_close(tensors);
+    return status;
+}
+
+static enum qkv_status read_texts(struct qkv_model *m, const struct paths *p) {
+    enum qkv_status status = read_tokenizer(m, p->tokenizer, qkv_model_set_tokenizer);
+    if (!status) status = read_tokenizer(m, p->source_tokenizer, qkv_model_set_source_tokenizer);
+    return status ? status : read_labels(m, p->labels);
+}
+
+static enum qkv_status folder_open(struct qkv_context *ctx, const char *folder, bool planned, struct qkv_model **out) {
     struct paths p;
     struct qkv_spec spec;
     *out = NULL;
     enum qkv_status status = make_paths(ctx, folder, &p);
-    if (status == QKV_OK) status = check_folder(ctx, folder, &p);
-    if (status == QKV_OK) {
-        status = qkv_spec_read(ctx, &spec, p.config, NULL, 0);
-    }
-    if (status == QKV_OK) {
-        status = check_memory(ctx, &spec, folder);
-    }
-    if (status == QKV_OK) {
-        status = qkv_model_allocate(ctx, &spec, false, out);
-    }
-    if (status == QKV_OK) {
-        status = read_weights(*out, p.weights);
-    }
-    if (status == QKV_OK) {
-        status = read_tokenizer(*out, p.tokenizer, qkv_model_set_tokenizer);
-    }
-    if (status == QKV_OK) {
-        status = read_tokenizer(*out, p.source_tokenizer, qkv_model_set_source_tokenizer);
-    }
-    if (status == QKV_OK) {
-        status = read_labels(*out, p.labels);
-    }
+    if (!status) status = check_folder(ctx, folder, &p);
+    if (!status) status = qkv_spec_read(ctx, &spec, p.config, NULL, 0);
+    if (!status) status = load_weights(ctx, &spec, &p, folder, planned, out);
+    if (!status && !planned) status = read_texts(*out, &p);
     free_paths(&p);
-    if (status != QKV_OK) {
+    if (status) {
         qkv_model_free(*out);
         *out = NULL;
     }
     return status;
 }
 
-static enum qkv_status write_weights(struct qkv_model *m, const char *path) {
-    struct qkv_array *arrays = qkv_allocate(m->ctx, m->weights.count, sizeof *arrays);
-    if (!arrays) {
-        return QKV_MEMORY;
-    }
-    for (size_t i = 0; i < m->weights.count; i++) {
-        arrays[i] = m->weights.list[i].array;
-    }
+enum qkv_status qkv_model_load(struct qkv_context *ctx, const char *folder, struct qkv_model **out) {
+    QKV_CALL(ctx);
+    return folder_open(ctx, folder, false, out);
+}
+
+enum qkv_status qkv_model_plan_load(struct qkv_context *ctx, const char *folder, struct qkv_model **out) {
+    QKV_CALL(ctx);
+    return folder_open(ctx, folder, true, out);
+}
+
+/* `format`: what matrices become; NULL: all weights stay as they are. */
+static enum qkv_status write_weights(struct qkv_model *m, const char *path, const struct qkv_format *format) {
+    const size_t count = m->weights.count;
+    struct qkv_array *arrays = qkv_allocate(m->ctx, count, sizeof *arrays);
+    const struct qkv_format **formats = qkv_allocate(m->ctx, count, sizeof *formats);
     char digest[QKV_DIGEST_TEXT];
     const char *const metadata[] = {"format", "qkv", QKV_DIGEST_KEY, digest};
-    enum qkv_status status = qkv_spec_digest(m->ctx, &m->spec, digest);
-    if (!status) status = qkv_tensors_write(m->ctx, path, arrays, m->weights.count, metadata, 2);
+    enum qkv_status status = arrays && formats ? qkv_model_check_file(m) : QKV_MEMORY;
+    for (size_t i = 0; i < count && !status; i++) {
+        arrays[i] = m->weights.list[i].array;
+        formats[i] = arrays[i].rank == 2 && m->weights.list[i].format != format ? format : NULL;
+    }
+    if (!status) status = qkv_spec_digest(m->ctx, &m->spec, digest);
+    if (!status) status = qkv_tensors_write_as(m->ctx, path, arrays, formats, count, metadata, 2);
     free(arrays);
+    free(formats);
+    return status;
+}
+
+static enum qkv_status write_folder(struct qkv_model *m, const char *folder, const struct qkv_format *format) {
+    struct paths p;
+    char *json = NULL;
+    if (m->planned) return qkv_fail(m->ctx, QKV_ARGUMENT, "a planned model has no weights to save");
+    enum qkv_status status = make_paths(m->ctx, folder, &p);
+    if (!status) status = qkv_make_folder(m->ctx, folder);
+    if (!status) status = qkv_spec_print(m->ctx, &m->spec, &json);
+    if (!status) status = qkv_write_file(m->ctx, p.config, json, strlen(json));
+    if (!status && m->tokenizer) status = qkv_tokenizer_save(m->ctx, m->tokenizer, p.tokenizer);
+    if (!status && m->source_tokenizer) status = qkv_tokenizer_save(m->ctx, m->source_tokenizer, p.source_tokenizer);
+    if (!status && m->label_count) status = write_labels(m, p.labels);
+    if (!status) status = write_weights(m, p.weights, format);
+    qkv_free(json);
+    free_paths(&p);
     return status;
 }
 
 enum qkv_status qkv_model_save(struct qkv_model *m, const char *folder) {
     QKV_CALL(m->ctx);
-    struct paths p;
-    char *json = NULL;
-    if (m->planned) {
-        return qkv_fail(m->ctx, QKV_ARGUMENT, "a planned model has no weights to save");
+    return write_folder(m, folder, NULL);
+}
+
+/* What an older model left there would be taken for this one's. */
+static enum qkv_status check_left(struct qkv_model *m, const char *folder) {
+    const struct {
+        const char *name;
+        bool written;
+    } files[] = {{"tokenizer.json", m->tokenizer},
+                 {"source_tokenizer.json", m->source_tokenizer},
+                 {"labels.txt", m->label_count},
+                 {"train.json", false},
+                 {"checkpoint.safetensors", false}};
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < sizeof files / sizeof *files && !status; i++) {
+        char *path = files[i].written ? NULL : qkv_join_path(m->ctx, folder, files[i].name);
+        bool found = false;
+        if (!files[i].written) status = path ? qkv_file_find(m->ctx, path, &found) : QKV_MEMORY;
+        if (found)
+            status = qkv_fail(m->ctx, QKV_FILE, "%s belongs to another model or run; choose another folder", path);
+        free(path);
     }
-    enum qkv_status status = make_paths(m->ctx, folder, &p);
-    if (status == QKV_OK) {
-        status = qkv_make_folder(m->ctx, folder);
-    }
-    if (status == QKV_OK) {
-        status = qkv_spec_print(m->ctx, &m->spec, &json);
-    }
-    if (status == QKV_OK) {
-        status = qkv_write_file(m->ctx, p.config, json, strlen(json));
-    }
-    if (status == QKV_OK && m->tokenizer) {
-        status = qkv_tokenizer_save(m->ctx, m->tokenizer, p.tokenizer);
-    }
-    if (status == QKV_OK && m->source_tokenizer) {
-        status = qkv_tokenizer_save(m->ctx, m->source_tokenizer, p.source_tokenizer);
-    }
-    if (status == QKV_OK && m->label_count) {
-        status = write_labels(m, p.labels);
-    }
-    if (status == QKV_OK) {
-        status = write_weights(m, p.weights);
-    }
-    qkv_free(json);
-    free_paths(&p);
     return status;
+}
+
+enum qkv_status qkv_model_export(struct qkv_model *m, const char *format, const char *folder) {
+    QKV_CALL(m->ctx);
+    char names[128] = "";
+    const int found = format ? qkv_format_of_name(format) : -1;
+    for (size_t i = 0, n = 0; i < QKV_FORMAT_COUNT && n < sizeof names - 32; i++)
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", qkv_formats[i]->name);
+    if (found < 0)
+        return qkv_fail(m->ctx, QKV_ARGUMENT, "there is no number format \"%.40s\"; the formats are %s",
+                        format ? format : "", names);
+    enum qkv_status status = check_left(m, folder);
+    return status ? status : write_folder(m, folder, qkv_formats[found]);
 }

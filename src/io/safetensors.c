@@ -21,7 +21,8 @@
 #endif
 
 struct qkv_tensors {
-    struct qkv_map map;
+    struct qkv_file file;
+    struct qkv_map map; /* where the data of arrays is; the header is read */
     char *path;
     json_t *root;             /* owns the names and the metadata */
     struct qkv_array *arrays; /* in the order of the data */
@@ -94,27 +95,30 @@ int qkv_shown_length(const char *name) {
 #define FAIL_TENSOR(ctx, t, name, format, ...)                                                                         \
     qkv_fail(ctx, QKV_FORMAT, "%s: tensor \"%.*s\": " format, (t)->path, qkv_shown_length(name), name, __VA_ARGS__)
 
-/* Finds the header: *json of *size bytes, checked to lie within the file. */
-static enum qkv_status find_header(struct qkv_context *ctx, const struct qkv_tensors *t, const char **json,
-                                   size_t *size) {
-    if (t->map.size < 8) {
-        return qkv_fail(ctx, QKV_FORMAT, "%s: %zu bytes are too few for a safetensors file", t->path, t->map.size);
+/* Reads the header: *json of *size bytes, a heap block, checked to lie within the file. */
+static enum qkv_status read_header(struct qkv_context *ctx, const struct qkv_tensors *t, char **json, size_t *size) {
+    if (t->file.size < 8) {
+        return qkv_fail(ctx, QKV_FORMAT, "%s: %zu bytes are too few for a safetensors file", t->path, t->file.size);
     }
     uint64_t n;
-    memcpy(&n, t->map.data, sizeof n);
+    enum qkv_status status = qkv_file_read(&t->file, 0, &n, sizeof n);
+    if (status) return status;
     if (n > QKV_TENSORS_HEADER_MOST) {
         return qkv_fail(ctx, QKV_FORMAT, "%s: this is no safetensors file: its header would have %llu bytes", t->path,
                         (unsigned long long)n);
     }
-    if (n > t->map.size - 8) {
+    if (n > t->file.size - 8) {
         return qkv_fail(ctx, QKV_FORMAT,
                         "%s: the header should have %llu bytes, but the file ends after %zu: it was cut off, or is no "
                         "safetensors file",
-                        t->path, (unsigned long long)n, t->map.size - 8);
+                        t->path, (unsigned long long)n, t->file.size - 8);
     }
-    *json = (const char *)t->map.data + 8;
     *size = (size_t)n;
-    if (*size == 0 || **json != '{') {
+    *json = qkv_allocate(ctx, *size + 1, 1);
+    if (!*json) return QKV_MEMORY;
+    status = qkv_file_read(&t->file, 8, *json, *size);
+    if (status) return status;
+    if (**json != '{') {
         return qkv_fail(ctx, QKV_FORMAT, "%s: this is no safetensors file: its header does not start with '{'",
                         t->path);
     }
@@ -123,17 +127,17 @@ static enum qkv_status find_header(struct qkv_context *ctx, const struct qkv_ten
 
 /* *data_at: where the data starts in the file. */
 static enum qkv_status parse_header(struct qkv_context *ctx, struct qkv_tensors *t, size_t *data_at) {
-    const char *json = NULL;
+    char *json = NULL;
     size_t size = 0;
-    enum qkv_status status = find_header(ctx, t, &json, &size);
-    if (status) return status;
-    *data_at = 8 + size;
     struct qkv_buffer name = {0};
-    status = qkv_buffer_print(ctx, &name, "%s: the header", t->path);
+    enum qkv_status status = read_header(ctx, t, &json, &size);
+    *data_at = 8 + size;
+    if (!status) status = qkv_buffer_print(ctx, &name, "%s: the header", t->path);
     if (!status) /* an object, as it starts with '{' */
         status = qkv_json_load(
             ctx, &(struct qkv_json_text){.name = name.data, .data = json, .size = size, .max_size = size}, &t->root);
     qkv_buffer_free(&name);
+    free(json);
     return status;
 }
 
@@ -308,7 +312,8 @@ enum qkv_status qkv_tensors_open(struct qkv_context *ctx, const char *path, stru
     struct qkv_tensors *t = qkv_allocate(ctx, 1, sizeof *t);
     if (!t) return QKV_MEMORY;
     enum qkv_status status = (t->path = qkv_copy_string(ctx, path)) ? QKV_OK : QKV_MEMORY;
-    if (!status) status = qkv_map_file(ctx, path, &t->map);
+    if (!status) status = qkv_file_open(ctx, t->path, &t->file);
+    if (!status) status = qkv_file_map(&t->file, &t->map);
     size_t data_at = 0;
     if (!status) status = parse_header(ctx, t, &data_at);
     if (!status) status = read_tensors(ctx, t, data_at);
@@ -327,18 +332,27 @@ void qkv_tensors_close(struct qkv_tensors *tensors) {
     free(tensors->by_name);
     free(tensors->path);
     qkv_unmap_file(&tensors->map);
+    qkv_file_close(&tensors->file);
     free(tensors);
 }
 
-void qkv_tensors_floats(const struct qkv_tensors *tensors, const struct qkv_array *array, float *out) {
-    enum { PIECE = 1 << 20 }; /* elements */
+enum qkv_status qkv_tensors_floats(const struct qkv_tensors *t, const struct qkv_array *array, float *out) {
+    enum { PIECE = 1 << 13 }; /* bytes */
     const size_t count = qkv_array_elements(array), width = qkv_dtype_size(array->dtype);
-    for (size_t begin = 0; begin < count; begin += PIECE) {
-        const size_t n = count - begin < PIECE ? count - begin : PIECE;
-        const unsigned char *data = (const unsigned char *)array->data + begin * width;
-        qkv_to_float(out + begin, data, array->dtype, n);
-        qkv_map_drop(&tensors->map, data, n * width);
+    const size_t begin = (size_t)((const unsigned char *)array->data - t->map.data);
+    if (array->dtype == QKV_F32) return qkv_file_read(&t->file, begin, out, array->bytes);
+    unsigned char bytes[PIECE];
+    enum qkv_status status = QKV_OK;
+    for (size_t done = 0, n; done < count && !status; done += n) {
+        n = count - done < PIECE / width ? count - done : PIECE / width;
+        status = qkv_file_read(&t->file, begin + done * width, bytes, n * width);
+        if (!status) qkv_to_float(out + done, bytes, array->dtype, n);
     }
+    return status;
+}
+
+enum qkv_status qkv_tensors_check(const struct qkv_tensors *t) {
+    return qkv_file_check(&t->file);
 }
 
 size_t qkv_tensors_count(const struct qkv_tensors *tensors) {

@@ -3,6 +3,7 @@
 #define QKV_SAFETENSORS_H
 
 #include "base/base.h"
+#include "format/format.h"
 
 #define QKV_TENSORS_METADATA    "__metadata__"
 #define QKV_TENSORS_HEADER_MOST 100000000u /* the format's own limit */
@@ -11,9 +12,17 @@
  * then every product of some of the dimensions fits too. */
 bool qkv_array_bytes(const struct qkv_array *array, size_t *bytes);
 
-/* As qkv_array_floats, of an array of the file, whose pages are given back as they are read: so a file of any size needs
- * memory for `out` alone. */
-void qkv_tensors_floats(const struct qkv_tensors *tensors, const struct qkv_array *array, float *out);
+/* As qkv_array_floats, of an array of the file, which is read and not mapped: so a file of any size needs memory for `out` alone,
+ * and one that somebody shortens meanwhile is QKV_FILE. */
+enum qkv_status qkv_tensors_floats(const struct qkv_tensors *tensors, const struct qkv_array *array, float *out);
+/* QKV_FILE when the file has become shorter than it was opened: its arrays must not be read any more. */
+enum qkv_status qkv_tensors_check(const struct qkv_tensors *tensors);
+
+/* As qkv_tensors_write, of arrays whose numbers are converted, piece by piece, to the formats formats[i] (QKV_FORMAT_LIST); NULL: as
+ * they are. QKV_NUMBER where a finite number is none any more. */
+enum qkv_status qkv_tensors_write_as(struct qkv_context *ctx, const char *path, const struct qkv_array *arrays,
+                                     const struct qkv_format *const *formats, size_t count, const char *const *metadata,
+                                     size_t metadata_count);
 
 /* How many bytes of a name to show in a sentence ("%.*s"): all, or whole characters up to so many. */
 #define QKV_SHOWN_MOST 160

@@ -3,6 +3,7 @@
  * The header is padded so that the data starts at a multiple of 64, and larger elements come first (arrays with elements
  * of one size keep their order). As gaps are not allowed, this is what aligns every array to its elements in a mapping:
  * before it lie only multiples of its own element size. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,8 +14,10 @@
 #define DATA_ALIGNMENT 64
 
 struct entry {
-    const struct qkv_array *array;
-    size_t position; /* among the arrays given */
+    const struct qkv_array *array;   /* as it is written */
+    const struct qkv_array *from;    /* and as it is given */
+    const struct qkv_format *format; /* what its numbers become; NULL: they stay */
+    size_t position;                 /* among the arrays given */
 };
 
 static int compare_order(const void *a, const void *b) {
@@ -153,16 +156,58 @@ static enum qkv_status build_header(struct qkv_context *ctx, struct qkv_json *js
 
 /* ---- file --------------------------------------------------------------------------------------------------------------- */
 
+/* Numbers that were finite and are none any more do not fit. */
+static bool safetensors_write_fits(const struct qkv_format *format, const void *bytes, const float *floats, float *back,
+                                   size_t n) {
+    format->to_float(back, bytes, n);
+    for (size_t i = 0; i < n; i++)
+        if (isfinite(floats[i]) && !isfinite(back[i])) return false;
+    return true;
+}
+
+static enum qkv_status write_converted(struct qkv_context *ctx, const struct entry *e, struct qkv_replace *replace) {
+    enum { PIECE = 8 * QKV_FORMAT_BLOCK_MAX };
+    float floats[PIECE], back[PIECE];
+    const size_t count = qkv_array_elements(e->from), width = qkv_dtype_size(e->from->dtype);
+    const size_t piece = PIECE / e->format->block * e->format->block;
+    unsigned char *bytes = qkv_allocate(ctx, piece / e->format->block, e->format->bytes);
+    enum qkv_status status = bytes ? QKV_OK : QKV_MEMORY;
+    for (size_t done = 0, n; done < count && !status; done += n) {
+        n = count - done < piece ? count - done : piece;
+        qkv_to_float(floats, (const unsigned char *)e->from->data + done * width, e->from->dtype, n);
+        e->format->from_float(bytes, floats, n);
+        if (!safetensors_write_fits(e->format, bytes, floats, back, n))
+            status =
+                qkv_fail(ctx, QKV_NUMBER,
+                         "%s holds numbers that are too large for %s, so nothing was written; choose another format",
+                         e->array->name, e->format->name);
+        if (!status) status = qkv_replace_write(replace, bytes, n / e->format->block * e->format->bytes);
+    }
+    free(bytes);
+    return status;
+}
+
 static enum qkv_status write_parts(struct qkv_context *ctx, const char *path, const struct qkv_buffer *header,
                                    const struct entry *entries, size_t count) {
     struct qkv_replace replace;
     enum qkv_status status = qkv_replace_begin(ctx, path, &replace);
     if (!status) status = qkv_replace_write(&replace, header->data, header->size);
     for (size_t i = 0; i < count && !status; i++) {
-        status = qkv_replace_write(&replace, entries[i].array->data, entries[i].array->bytes);
+        status = entries[i].format ? write_converted(ctx, &entries[i], &replace)
+                                   : qkv_replace_write(&replace, entries[i].array->data, entries[i].array->bytes);
     }
     if (!status) return qkv_replace_commit(&replace);
     qkv_replace_cancel(&replace);
+    return status;
+}
+
+static enum qkv_status write_entries(struct qkv_context *ctx, const char *path, struct entry *entries, size_t count,
+                                     const char *const *metadata, size_t metadata_count) {
+    qsort(entries, count, sizeof *entries, compare_order);
+    struct qkv_json header = {.ctx = ctx};
+    enum qkv_status status = build_header(ctx, &header, path, entries, count, metadata, metadata_count);
+    if (!status) status = write_parts(ctx, path, &header.text, entries, count);
+    qkv_json_free(&header);
     return status;
 }
 
@@ -177,12 +222,36 @@ enum qkv_status qkv_tensors_write(struct qkv_context *ctx, const char *path, con
     if (status) return status;
     struct entry *entries = qkv_allocate(ctx, count, sizeof *entries);
     if (!entries) return QKV_MEMORY;
-    for (size_t i = 0; i < count; i++) entries[i] = (struct entry){&arrays[i], i};
-    qsort(entries, count, sizeof *entries, compare_order);
-    struct qkv_json header = {.ctx = ctx};
-    status = build_header(ctx, &header, path, entries, count, metadata, metadata_count);
-    if (!status) status = write_parts(ctx, path, &header.text, entries, count);
-    qkv_json_free(&header);
+    for (size_t i = 0; i < count; i++) entries[i] = (struct entry){.array = &arrays[i], .position = i};
+    status = write_entries(ctx, path, entries, count, metadata, metadata_count);
+    free(entries);
+    return status;
+}
+
+/* What is written of an array in another format. */
+static bool array_in_format(const struct qkv_array *from, const struct qkv_format *format, struct qkv_array *out) {
+    *out = *from;
+    if (!format) return true;
+    const size_t columns = from->rank ? from->shape[from->rank - 1] : 1, all = qkv_array_elements(from);
+    out->dtype = format->dtype;
+    return qkv_format_bytes(format, columns ? all / columns : 0, columns, &out->bytes);
+}
+
+enum qkv_status qkv_tensors_write_as(struct qkv_context *ctx, const char *path, const struct qkv_array *arrays,
+                                     const struct qkv_format *const *formats, size_t count, const char *const *metadata,
+                                     size_t metadata_count) {
+    struct qkv_array *out = qkv_allocate(ctx, count, sizeof *out);
+    struct entry *entries = qkv_allocate(ctx, count, sizeof *entries);
+    enum qkv_status status = out && entries ? QKV_OK : QKV_MEMORY;
+    for (size_t i = 0; i < count && !status; i++) {
+        if (!array_in_format(&arrays[i], formats[i], &out[i]))
+            status = qkv_fail(ctx, QKV_SHAPE, "%s: rows of %s are no whole blocks of %s", path, arrays[i].name,
+                              formats[i]->name);
+        entries[i] = (struct entry){&out[i], &arrays[i], formats[i], i};
+    }
+    if (!status) status = check_names(ctx, path, out, count, metadata, metadata_count);
+    if (!status) status = write_entries(ctx, path, entries, count, metadata, metadata_count);
+    free(out);
     free(entries);
     return status;
 }

@@ -12,19 +12,23 @@
 #include "kernel/isa/gemm.h"
 
 enum {
-    KC = 256,                   /* terms a run: a panel of B of 16 KB stays in the first cache */
-    ROW_PANELS = 8,             /* least of the most panels of A in a block */
-    L2_SHARES = 10,             /* of which the rows of A in a block take three */
-    ONE_BLOCK_PANELS = 16,      /* at most so many row panels make one block */
-    COLUMN_PANELS = 16,         /* most panels of B that an item packs for itself */
-    PACK_PANELS = 4,            /* panels of B packed by one item */
-    ITEM_CYCLES = 8000,         /* least work of an item: a few times what waking a thread costs */
-    ITEMS_A_THREAD = 4,         /* so that the last thread is not waited for long */
-    PACKED_FLOATS = 1024 * 1024 /* most floats of B packed at a time */
+    KC = 256,                    /* terms a run: a panel of B of 16 KB stays in the first cache */
+    ROW_PANELS = 8,              /* least of the most panels of A in a block */
+    L2_SHARES = 10,              /* of which the rows of A in a block take three */
+    ONE_BLOCK_PANELS = 16,       /* at most so many row panels make one block */
+    COLUMN_PANELS = 16,          /* most panels of B that an item packs for itself */
+    PACK_PANELS = 4,             /* panels of B packed by one item */
+    ITEM_CYCLES = 8000,          /* least work of an item: a few times what waking a thread costs */
+    ITEMS_A_THREAD = 4,          /* so that the last thread is not waited for long */
+    PACKED_FLOATS = 1024 * 1024, /* most floats of B packed at a time */
+    STORED_TERMS = 64,           /* of stored weights converted at a time for a panel of B */
+    STORED_COLUMNS = 16,         /* and, without packing, columns over a run of K */
+    PANEL_MAX = 64               /* columns of a panel, at most */
 };
 
 struct product {
     const struct qkv_gemm_kernels *kernels;
+    const struct qkv_kernels *table;
     float *c;
     size_t ldc;
     struct qkv_matrix a, b;
@@ -124,6 +128,36 @@ static struct qkv_matrix gemm_at(struct qkv_matrix m, size_t row, size_t column)
     return m;
 }
 
+/* Terms [k, k + terms) of columns [n, n + columns) of stored weights, into panels. */
+static void pack_stored(const struct product *p, float *out, size_t k, size_t n, size_t terms, size_t columns) {
+    const size_t nr = p->kernels->nr;
+    float floats[STORED_TERMS * PANEL_MAX];
+    for (size_t j = 0; j < columns; j += nr, out += nr * terms) {
+        const size_t width = gemm_smaller(nr, columns - j);
+        for (size_t t = 0; t < terms; t += STORED_TERMS) {
+            const size_t count = gemm_smaller(STORED_TERMS, terms - t);
+            struct qkv_matrix piece = {.data = floats, .row_stride = width, .column_stride = 1};
+            if (p->options.stored.transposed) {
+                piece.row_stride = 1;
+                piece.column_stride = count;
+                for (size_t i = 0; i < width; i++)
+                    qkv_stored_floats(p->table, p->options.stored.weights, n + j + i, k + t, count, floats + i * count);
+            } else {
+                for (size_t i = 0; i < count; i++)
+                    qkv_stored_floats(p->table, p->options.stored.weights, k + t + i, n + j, width, floats + i * width);
+            }
+            p->kernels->pack_b(out + t * nr, piece, count, width);
+        }
+    }
+}
+
+static void gemm_pack_b(const struct product *p, float *out, size_t k, size_t n, size_t terms, size_t columns) {
+    if (p->options.stored.weights)
+        pack_stored(p, out, k, n, terms, columns);
+    else
+        p->kernels->pack_b(out, gemm_at(p->b, k, n), terms, columns);
+}
+
 /* Packs a few panels of B over one run of K. The part is laid out run by run, panel by panel. */
 static void pack_item(void *argument, size_t item, int thread) {
     (void)thread;
@@ -132,8 +166,8 @@ static void pack_item(void *argument, size_t item, int thread) {
     const size_t groups = gemm_pieces(width / nr, PACK_PANELS);
     const size_t k = p->k_begin + item / groups * p->kc, n = item % groups * PACK_PANELS * nr;
     const size_t terms = gemm_smaller(p->kc, p->k_end - k);
-    p->kernels->pack_b(p->packed_b + (k - p->k_begin) * width + n * terms, gemm_at(p->b, k, p->n_begin + n), terms,
-                       gemm_smaller(PACK_PANELS * nr, p->n_end - p->n_begin - n));
+    gemm_pack_b(p, p->packed_b + (k - p->k_begin) * width + n * terms, k, p->n_begin + n, terms,
+                gemm_smaller(PACK_PANELS * nr, p->n_end - p->n_begin - n));
 }
 
 /* One block of C over the whole part of B. */
@@ -155,7 +189,7 @@ static void block_of(const struct product *p, size_t m, size_t m_end, size_t n, 
         if (p->shared) {
             block.b = p->packed_b + (k - p->k_begin) * width + n * block.K;
         } else {
-            p->kernels->pack_b(own_b, gemm_at(p->b, k, n), block.K, block.columns);
+            gemm_pack_b(p, own_b, k, p->n_begin + n, block.K, block.columns);
             block.b = own_b;
         }
         block.resume = k > 0 || p->options.accumulate;
@@ -182,12 +216,31 @@ static void block_item(void *argument, size_t item, int thread) {
 
 /* ---- few rows ----------------------------------------------------------------------------------------------------- */
 
-static void few_item(void *argument, size_t item, int thread) {
-    (void)thread;
-    const struct product *p = argument;
-    const size_t nr = p->kernels->nr;
-    const size_t n = gemm_share(p->column_panels, p->column_blocks, item) * nr;
-    const size_t end = gemm_smaller(gemm_share(p->column_panels, p->column_blocks, item + 1) * nr, p->N);
+/* Columns [n, end) of stored weights, which are converted a run at a time into the first cache. */
+static void few_stored(const struct product *p, size_t n, size_t end) {
+    float floats[STORED_COLUMNS * KC];
+    for (; n < end; n += STORED_COLUMNS) {
+        const size_t columns = gemm_smaller(STORED_COLUMNS, end - n);
+        for (size_t k = 0; k < p->K; k += p->kc) {
+            const size_t terms = gemm_smaller(p->kc, p->K - k);
+            for (size_t i = 0; i < columns; i++)
+                qkv_stored_floats(p->table, p->options.stored.weights, n + i, k, terms, floats + i * terms);
+            const struct qkv_gemm_few few = {.rows = p->M,
+                                             .columns = columns,
+                                             .K = terms,
+                                             .run = terms,
+                                             .a = gemm_at(p->a, 0, k),
+                                             .b = {.data = floats, .row_stride = 1, .column_stride = terms},
+                                             .c = p->c + n,
+                                             .ldc = p->ldc,
+                                             .accumulate = p->options.accumulate || k > 0,
+                                             .bias = p->options.bias && k + terms == p->K ? p->options.bias + n : NULL};
+            p->kernels->few(&few);
+        }
+    }
+}
+
+static void few_floats(const struct product *p, size_t n, size_t end) {
     const struct qkv_gemm_few few = {.rows = p->M,
                                      .columns = end - n,
                                      .K = p->K,
@@ -199,6 +252,18 @@ static void few_item(void *argument, size_t item, int thread) {
                                      .accumulate = p->options.accumulate,
                                      .bias = p->options.bias ? p->options.bias + n : NULL};
     p->kernels->few(&few);
+}
+
+static void few_item(void *argument, size_t item, int thread) {
+    (void)thread;
+    const struct product *p = argument;
+    const size_t nr = p->kernels->nr;
+    const size_t n = gemm_share(p->column_panels, p->column_blocks, item) * nr;
+    const size_t end = gemm_smaller(gemm_share(p->column_panels, p->column_blocks, item + 1) * nr, p->N);
+    if (p->options.stored.weights)
+        few_stored(p, n, end);
+    else
+        few_floats(p, n, end);
     if (p->options.epilogue) qkv_epilogue_block(p->options.epilogue, p->counts, 0, 0, p->M, n, end - n, p->N);
 }
 
@@ -238,10 +303,23 @@ enum qkv_status qkv_gemm(struct qkv_context *ctx, struct qkv_arena *scratch, flo
     if (M == 0 || N == 0) return QKV_OK;
     assert(K == 0 || a.row_stride == 1 || a.column_stride == 1);
     assert(K == 0 || b.row_stride == 1 || b.column_stride == 1);
-    if (K == 0) a = b = (struct qkv_matrix){c, 0, 0}; /* nothing is read, but an address is needed */
-    struct product p = {.kernels = ctx->kernels->gemm, .c = c, .ldc = ldc, .a = a, .b = b, .M = M, .N = N, .K = K};
+    if (K == 0) { /* nothing is read, but an address is needed */
+        a = b = (struct qkv_matrix){.data = c};
+        options.stored.weights = NULL;
+    }
+    struct product p = {.kernels = ctx->kernels->gemm,
+                        .table = ctx->kernels,
+                        .c = c,
+                        .ldc = ldc,
+                        .a = a,
+                        .b = b,
+                        .M = M,
+                        .N = N,
+                        .K = K};
     p.options = options;
-    if (M <= p.kernels->few_rows && a.column_stride == 1 && b.row_stride == 1) {
+    assert(p.kernels->nr <= PANEL_MAX);
+    if (M <= p.kernels->few_rows && a.column_stride == 1 &&
+        (options.stored.weights ? options.stored.transposed : b.row_stride == 1)) {
         run_few(ctx, &p);
         return QKV_OK;
     }

@@ -17,13 +17,16 @@ enum {
     FEW_CYCLES = 6000, /* least work of an item of a product of few rows */
     ROWS_LEAST = 96,   /* rows of a block: unpacking and reading B is paid once for them */
     ROWS_MOST = 512,
-    PART_TERMS = 2048,         /* terms at a time where C can hold sums in between */
-    PACKED_WORDS = 1024 * 1024 /* most words of B packed at a time */
+    PART_TERMS = 2048,          /* terms at a time where C can hold sums in between */
+    PACKED_WORDS = 1024 * 1024, /* most words of B packed at a time */
+    STORED_TERMS = 64, /* of stored weights converted at a time for a panel of B: a multiple of every table's step */
+    PANEL_MAX = 64     /* columns of a panel, at most */
 };
 #define ITEM_FLOPS 2e5 /* least work of an item */
 
 struct product {
     const struct qkv_bf16_kernels *kernels;
+    const struct qkv_kernels *table;
     char *c;
     size_t ldc, c_size;
     struct qkv_operand a, b;
@@ -76,6 +79,29 @@ static size_t pairs_of(const struct qkv_bf16_kernels *kernels, size_t terms) {
 
 /* ---- B packed ahead --------------------------------------------------------------------------------------------- */
 
+/* Terms [k, k + terms) of columns [n, n + columns) of stored weights, into panels. */
+static void pack_stored(const struct product *p, uint32_t *out, size_t k, size_t n, size_t terms, size_t columns) {
+    const size_t nr = p->kernels->nr;
+    float floats[STORED_TERMS * PANEL_MAX];
+    for (size_t j = 0; j < columns; j += nr, out += nr * pairs_of(p->kernels, terms)) {
+        const size_t width = gemm_bf16_smaller(nr, columns - j);
+        for (size_t t = 0; t < terms; t += STORED_TERMS) {
+            const size_t count = gemm_bf16_smaller(STORED_TERMS, terms - t);
+            struct qkv_operand piece = {.data = floats, .dtype = QKV_F32, .row_stride = width, .column_stride = 1};
+            if (p->options.stored.transposed) {
+                piece.row_stride = 1;
+                piece.column_stride = count;
+                for (size_t i = 0; i < width; i++)
+                    qkv_stored_floats(p->table, p->options.stored.weights, n + j + i, k + t, count, floats + i * count);
+            } else {
+                for (size_t i = 0; i < count; i++)
+                    qkv_stored_floats(p->table, p->options.stored.weights, k + t + i, n + j, width, floats + i * width);
+            }
+            p->kernels->pack_b(out + t / 2 * nr, piece, count, width);
+        }
+    }
+}
+
 /* Packs a few panels of the part over one run. */
 static void pack_b_item(void *argument, size_t item, int thread) {
     (void)thread;
@@ -85,10 +111,15 @@ static void pack_b_item(void *argument, size_t item, int thread) {
                  groups = gemm_bf16_pieces(width / nr, PANELS);
     const size_t k = p->k_begin + item / groups * p->run, n = item % groups * PANELS * nr;
     const size_t terms = gemm_bf16_smaller(p->run, p->k_end - k), size = qkv_dtype_size(p->b.dtype);
+    const size_t columns = gemm_bf16_smaller(PANELS * nr, p->n_end - p->n_begin - n);
+    uint32_t *out = p->packed_b + words_before(k - p->k_begin, width) + n * pairs_of(p->kernels, terms);
+    if (p->options.stored.weights) {
+        pack_stored(p, out, k, p->n_begin + n, terms, columns);
+        return;
+    }
     struct qkv_operand b = p->b;
     b.data = (const char *)b.data + (k * b.row_stride + (p->n_begin + n) * b.column_stride) * size;
-    p->kernels->pack_b(p->packed_b + words_before(k - p->k_begin, width) + n * pairs_of(p->kernels, terms), b, terms,
-                       gemm_bf16_smaller(PANELS * nr, p->n_end - p->n_begin - n));
+    p->kernels->pack_b(out, b, terms, columns);
 }
 
 static void pack_b_part(struct qkv_context *ctx, struct product *p) {
@@ -105,8 +136,11 @@ bool qkv_bf16_packed_bytes(const struct qkv_context *ctx, size_t K, size_t N, si
            qkv_multiply(padded, sizeof(uint16_t), bytes);
 }
 
-void qkv_bf16_pack(struct qkv_context *ctx, void *packed, struct qkv_operand b, size_t K, size_t N) {
-    struct product p = {.kernels = ctx->kernels->bf16, .b = b, .K = K, .N = N, .n_end = N, .k_end = K};
+void qkv_bf16_pack(struct qkv_context *ctx, void *packed, struct qkv_operand b, struct qkv_stored_operand stored,
+                   size_t K, size_t N) {
+    struct product p = {
+        .kernels = ctx->kernels->bf16, .table = ctx->kernels, .b = b, .K = K, .N = N, .n_end = N, .k_end = K};
+    p.options.stored = stored;
     p.run = run_length(ctx, K);
     p.packed_b = packed;
     if (N) pack_b_part(ctx, &p);
@@ -319,11 +353,20 @@ enum qkv_status qkv_gemm_bf16(struct qkv_context *ctx, struct qkv_arena *scratch
                               struct qkv_operand a, struct qkv_operand b, size_t M, size_t N, size_t K,
                               struct qkv_bf16_options options) {
     if (M == 0 || N == 0) return QKV_OK;
-    struct product p = {.kernels = ctx->kernels->bf16, .c = c, .ldc = ldc, .a = a, .b = b, .M = M, .N = N, .K = K};
+    struct product p = {.kernels = ctx->kernels->bf16,
+                        .table = ctx->kernels,
+                        .c = c,
+                        .ldc = ldc,
+                        .a = a,
+                        .b = b,
+                        .M = M,
+                        .N = N,
+                        .K = K};
     p.options = options;
     p.packed = options.packed;
     p.c_size = qkv_dtype_size(options.dtype);
     assert(K > 0);
+    assert(p.kernels->nr <= PANEL_MAX && STORED_TERMS % p.kernels->step == 0);
     assert(a.row_stride == 1 || a.column_stride == 1);
     assert(options.packed || b.row_stride == 1 || b.column_stride == 1);
     if (M <= p.kernels->few_rows && options.packed && a.column_stride == 1) return run_few(ctx, scratch, &p);

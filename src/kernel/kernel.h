@@ -11,6 +11,7 @@
 #define QKV_KERNEL_H
 
 #include "base/base.h"
+#include "format/format.h"
 
 /* X(return type, name, (parameters)). Row-major; `ld…` is the distance between rows, in floats. */
 #define QKV_KERNEL_LIST(X)                                                                                                         \
@@ -79,6 +80,11 @@
 
 #define QKV_KERNEL_POINTER(type, name, parameters) type(*name) parameters;
 
+/* What a table has of its own for a format of stored weights (isa/unpack.c); NULL: the functions of the format's file serve. */
+struct qkv_format_kernels {
+    void (*to_float)(float *out, const void *in, size_t n); /* n numbers, whole blocks; `in` may be unaligned */
+};
+
 /* Tiles of the matrix product: see isa/gemm_tiles.c and gemm.c. */
 struct qkv_gemm_kernels;
 /* The same in bf16: see isa/bf16.c and gemm_bf16.c. */
@@ -96,6 +102,7 @@ struct qkv_kernels {
     const struct qkv_bf16_kernels *bf16;
     const struct qkv_attend_kernels *attend;
     const struct qkv_attend_bf16_kernels *attend_bf16;
+    const struct qkv_format_kernels *formats; /* [QKV_FORMAT_COUNT] */
 };
 
 /* The i-th table that this machine can run, best first ("scalar" is the last); NULL past the end. */
@@ -105,6 +112,11 @@ double qkv_measure_peak(struct qkv_context *ctx);
 /* Bytes a second that all of the context's threads together read from memory: from a buffer several times as large as the
  * last-level cache. Takes some tenths of a second; 0, with the sentence recorded, when there is no memory for it. */
 double qkv_measure_bandwidth(struct qkv_context *ctx);
+
+/* ---- stored weights (stored.c) --------------------------------------------------------------------------------
+ * n numbers of a row, from a column on, as fp32. */
+void qkv_stored_floats(const struct qkv_kernels *kernels, const struct qkv_stored *stored, size_t row, size_t column,
+                       size_t n, float *out);
 
 /* ---- matrix product (gemm.c) -----------------------------------------------------------------------------------
  * C (M,N) = A (M,K) · B (K,N) [+ C] [+ bias], fp32. A and B are read through two strides each, one of which is 1, which
@@ -117,12 +129,19 @@ struct qkv_matrix {
     const float *data;
     size_t row_stride, column_stride;
 };
+/* Stored weights as B of a product, in place of its data: rows of B are rows of them, or, `transposed`, columns. Pieces are
+ * converted to fp32 where they are packed: the bits are those of the same numbers in fp32. weights NULL: none. */
+struct qkv_stored_operand {
+    const struct qkv_stored *weights;
+    bool transposed;
+};
 /* More to be done to each block of C once it is whole, while it is in the cache; called from the product's own threads. */
 struct qkv_epilogue {
     void (*run)(const struct qkv_epilogue *epilogue, size_t row, size_t rows, size_t column, size_t columns);
     bool whole_rows; /* only for whole rows: column 0, columns N */
 };
 struct qkv_gemm_options {
+    struct qkv_stored_operand stored;    /* what B is, with weights */
     bool accumulate;                     /* add to what C holds */
     const float *bias;                   /* N floats added to every row, or NULL */
     const struct qkv_epilogue *epilogue; /* or NULL */
@@ -141,7 +160,8 @@ struct qkv_operand {
     size_t row_stride, column_stride; /* in elements; one of them is 1 */
 };
 struct qkv_bf16_options {
-    enum qkv_dtype dtype; /* of C */
+    enum qkv_dtype dtype;             /* of C */
+    struct qkv_stored_operand stored; /* what B is, with weights */
     bool accumulate;
     const float *bias;                   /* N floats, or NULL */
     const struct qkv_epilogue *epilogue; /* or NULL */
@@ -152,7 +172,8 @@ enum qkv_status qkv_gemm_bf16(struct qkv_context *ctx, struct qkv_arena *scratch
                               struct qkv_bf16_options options);
 /* B packed once for many products. The size depends on the table; false when it does not fit. */
 bool qkv_bf16_packed_bytes(const struct qkv_context *ctx, size_t K, size_t N, size_t *bytes);
-void qkv_bf16_pack(struct qkv_context *ctx, void *packed, struct qkv_operand b, size_t K, size_t N);
+void qkv_bf16_pack(struct qkv_context *ctx, void *packed, struct qkv_operand b, struct qkv_stored_operand stored,
+                   size_t K, size_t N);
 /* Measured peak of products of bf16 in registers, FLOP/s, of all threads together. */
 double qkv_measure_bf16_peak(struct qkv_context *ctx);
 

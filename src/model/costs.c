@@ -15,51 +15,68 @@ static enum qkv_status measure_run(struct qkv_model *m, size_t T, size_t *bytes)
     return status;
 }
 
-enum qkv_status qkv_measure_costs(struct qkv_context *ctx, const struct qkv_spec *spec, size_t batch, size_t context,
-                                  struct qkv_costs *costs) {
-    QKV_CALL(ctx);
-    struct qkv_model *m;
-    *costs = (struct qkv_costs){0};
-    enum qkv_status status = qkv_model_plan(ctx, spec, &m);
-    if (status != QKV_OK) {
-        return status;
-    }
-    size_t run_bytes = 0;
+/* Training, by a plan whose weights are all trainable. */
+static enum qkv_status measure_train(struct qkv_model *m, size_t batch, size_t context, struct qkv_costs *costs) {
     struct qkv_pass_plan step = {0}, evaluation = {0}, checkpoint = {0};
     struct qkv_pass_options options = {.B = batch, .T = context, .source_T = context};
-    status = measure_run(m, context, &run_bytes);
-    costs->run_bytes = qkv_model_bytes(m) + run_bytes; /* there are no gradients yet */
-    if (status == QKV_OK) {
-        status = qkv_pass_measure(m, &options, &evaluation);
-    }
+    enum qkv_status status = qkv_pass_measure(m, &options, &evaluation);
     options.train = options.dropout = true;
-    if (status == QKV_OK) {
-        status = qkv_pass_measure(m, &options, &step);
-    }
+    if (!status) status = qkv_pass_measure(m, &options, &step);
     options.checkpoint = true;
-    if (status == QKV_OK) {
-        status = qkv_pass_measure(m, &options, &checkpoint);
-    }
-    if (status != QKV_OK) {
-        qkv_model_free(m);
-        return status;
-    }
-    for (size_t i = 0; i < m->weights.count; i++) {
-        costs->parameters += m->weights.list[i].rows * m->weights.list[i].columns;
-    }
-    costs->parameter_bytes = costs->parameters * sizeof(float);
+    if (!status) status = qkv_pass_measure(m, &options, &checkpoint);
+    if (status) return status;
     costs->train_bytes = qkv_model_bytes(m) + 2 * qkv_weights_moment_bytes(&m->weights) + step.bytes + evaluation.bytes;
     costs->checkpoint_bytes = costs->train_bytes - step.bytes + checkpoint.bytes;
-    for (size_t layer = 0; layer < (size_t)spec->decoder.layers; layer++) {
-        const struct qkv_attention_spec *a = &qkv_stack_layer(&spec->decoder, layer)->attention;
-        costs->cache_bytes_per_token +=
-            (size_t)a->kv_heads * ((size_t)a->head_dim + (size_t)a->value_dim) * sizeof(float);
-    }
     costs->forward_flops = qkv_pass_plan_flops(&evaluation) / evaluation.positions;
     costs->train_flops = qkv_pass_plan_flops(&step) / step.positions;
     costs->checkpoint_flops =
         (qkv_pass_plan_flops(&checkpoint) + checkpoint.costs.repeated.flops) / checkpoint.positions;
-    qkv_model_free(m);
+    return QKV_OK;
+}
+
+static enum qkv_status measure_weights(struct qkv_model *m, size_t context, struct qkv_costs *costs) {
+    const struct qkv_stack_spec *d = &m->spec.decoder;
+    size_t bytes = 0;
+    enum qkv_status status = measure_run(m, context, &bytes);
+    /* There are no gradients yet. */
+    costs->run_bytes = qkv_weights_stored_bytes(&m->weights) + qkv_model_bytes(m) + bytes;
+    costs->packed_bytes = m->packed_arena.peak;
+    for (size_t i = 0; i < m->weights.count; i++) {
+        costs->parameters += m->weights.list[i].rows * m->weights.list[i].columns;
+        costs->parameter_bytes += m->weights.list[i].array.bytes;
+    }
+    for (size_t layer = 0; layer < (size_t)d->layers; layer++) {
+        const struct qkv_attention_spec *a = &qkv_stack_layer(d, layer)->attention;
+        costs->cache_bytes_per_token +=
+            (size_t)a->kv_heads * ((size_t)a->head_dim + (size_t)a->value_dim) * sizeof(float);
+    }
+    return status;
+}
+
+enum qkv_status qkv_model_costs(struct qkv_model *model, size_t batch, size_t context, struct qkv_costs *costs) {
+    QKV_CALL(model->ctx);
+    *costs = (struct qkv_costs){0};
+    if (!model->planned) return qkv_fail(model->ctx, QKV_ARGUMENT, "costs are measured by a planned model");
+    enum qkv_status status = measure_weights(model, context, costs);
+    if (status) return status;
+    if (!qkv_weights_stored(&model->weights)) return measure_train(model, batch, context, costs);
+    struct qkv_model *learned; /* training makes fp32 of what is stored otherwise */
+    status = qkv_model_plan(model->ctx, &model->spec, &learned);
+    if (status) return status;
+    status = measure_train(learned, batch, context, costs);
+    qkv_model_free(learned);
+    return status;
+}
+
+enum qkv_status qkv_measure_costs(struct qkv_context *ctx, const struct qkv_spec *spec, size_t batch, size_t context,
+                                  struct qkv_costs *costs) {
+    QKV_CALL(ctx);
+    struct qkv_model *plan;
+    *costs = (struct qkv_costs){0};
+    enum qkv_status status = qkv_model_plan(ctx, spec, &plan);
+    if (status) return status;
+    status = qkv_model_costs(plan, batch, context, costs);
+    qkv_model_free(plan);
     return status;
 }
 

@@ -163,6 +163,7 @@ static enum qkv_status check_append(const struct qkv_decoder *d, const int32_t *
 
 enum qkv_status qkv_decoder_append(struct qkv_decoder *d, const int32_t *ids, size_t T, bool score) {
     enum qkv_status status = check_append(d, ids, T);
+    if (status == QKV_OK) status = qkv_model_check_file(d->model);
     if (status == QKV_OK) status = prepare_step(d, T);
     if (status == QKV_OK) status = decoder_run(d, ids, T, score);
     d->scored = status == QKV_OK && score;

@@ -148,6 +148,7 @@ enum qkv_status qkv_encoded_begin(struct qkv_encoded *e, const int32_t *ids, con
     struct qkv_context *ctx = e->model->ctx;
     size_t kept_bytes, step_bytes;
     enum qkv_status status = encoder_check(e->model, ids, lengths, B, T);
+    if (status == QKV_OK) status = qkv_model_check_file(e->model);
     if (status != QKV_OK) return status;
     e->B = B;
     e->T = T;

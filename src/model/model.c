@@ -28,12 +28,13 @@ static void model_clear(struct qkv_model *m) {
     clear_stack(&m->decoder);
     m->head = (struct qkv_linear){0};
     qkv_arena_free(&m->arena);
+    qkv_arena_free(&m->learned);
     qkv_arena_free(&m->gradients);
 }
 
 /* Measures first, by building on a measuring arena, so that the memory taken is exact. */
 enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spec *spec, bool planned,
-                                   struct qkv_model **out) {
+                                   const struct qkv_model_file *file, struct qkv_model **out) {
     *out = NULL;
     enum qkv_status status = qkv_spec_check(ctx, spec);
     if (status != QKV_OK) {
@@ -46,6 +47,7 @@ enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spe
     m->ctx = ctx;
     m->spec = *spec;
     m->planned = planned;
+    if (file) m->file = *file;
     bool dry = ctx->dry;
     ctx->dry = true;
     qkv_arena_measure(ctx, &m->arena, "weights");
@@ -60,6 +62,7 @@ enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spe
         }
     }
     if (status != QKV_OK) {
+        m->file = (struct qkv_model_file){0}; /* the caller's */
         qkv_model_free(m);
         return status;
     }
@@ -67,10 +70,30 @@ enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spe
     return QKV_OK;
 }
 
+enum qkv_status qkv_model_check_file(const struct qkv_model *m) {
+    return m->file.owner ? m->file.check(m->file.owner) : QKV_OK;
+}
+
+static void model_close_file(struct qkv_model *m) {
+    if (m->file.owner) m->file.close(m->file.owner);
+    m->file = (struct qkv_model_file){0};
+}
+
+enum qkv_status qkv_model_make_trainable(struct qkv_model *m) {
+    enum qkv_status status = qkv_model_check_file(m);
+    if (status || !m->file.owner) return status;
+    qkv_arena_measure(m->ctx, &m->learned, "weights in fp32");
+    status = qkv_weights_to_fp32(&m->weights, &m->learned);
+    if (!status) status = qkv_arena_create(m->ctx, &m->learned, m->learned.peak, "weights in fp32");
+    if (!status) status = qkv_weights_to_fp32(&m->weights, &m->learned);
+    if (!status) model_close_file(m);
+    return status;
+}
+
 enum qkv_status qkv_model_create(struct qkv_context *ctx, const struct qkv_spec *spec, uint64_t seed,
                                  struct qkv_model **out) {
     QKV_CALL(ctx);
-    enum qkv_status status = qkv_model_allocate(ctx, spec, false, out);
+    enum qkv_status status = qkv_model_allocate(ctx, spec, false, NULL, out);
     if (status == QKV_OK) {
         qkv_weights_start(&(*out)->weights, seed);
     }
@@ -79,7 +102,7 @@ enum qkv_status qkv_model_create(struct qkv_context *ctx, const struct qkv_spec 
 
 enum qkv_status qkv_model_plan(struct qkv_context *ctx, const struct qkv_spec *spec, struct qkv_model **out) {
     QKV_CALL(ctx);
-    return qkv_model_allocate(ctx, spec, true, out);
+    return qkv_model_allocate(ctx, spec, true, NULL, out);
 }
 
 static void free_labels(char **labels, size_t count) {
@@ -94,6 +117,7 @@ void qkv_model_free(struct qkv_model *model) {
         return;
     }
     model_clear(model);
+    model_close_file(model);
     qkv_tokenizer_free(model->tokenizer);
     qkv_tokenizer_free(model->source_tokenizer);
     free_labels(model->labels, model->label_count);

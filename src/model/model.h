@@ -38,6 +38,14 @@ struct qkv_stack {
     struct qkv_position_tables tables[QKV_KINDS_MAX];
 };
 
+/* A file that weights stay in, closed with the model. */
+struct qkv_model_file {
+    struct qkv_weight_source source;
+    void *owner;
+    enum qkv_status (*check)(const void *owner); /* QKV_FILE: it is not what it was */
+    void (*close)(void *owner);
+};
+
 struct qkv_model {
     struct qkv_context *ctx;
     struct qkv_spec spec;
@@ -45,6 +53,8 @@ struct qkv_model {
     struct qkv_arena arena;     /* weights, then tables */
     struct qkv_arena gradients; /* base NULL before the first training pass */
     struct qkv_weights weights;
+    struct qkv_model_file file;               /* owner NULL: all weights are trainable */
+    struct qkv_arena learned;                 /* those that were not when they were loaded */
     struct qkv_arena packed_arena;            /* weights in bf16; empty in fp32 */
     struct qkv_packed_weight *packed_weights; /* what lies there, or NULL */
     struct qkv_arena packed_back;             /* the head's for backward; empty before the first training pass */
@@ -66,11 +76,17 @@ enum qkv_status qkv_model_add_gradients(struct qkv_model *model);
  * made once, before anything of the model is measured or run. */
 enum qkv_status qkv_model_add_packed(struct qkv_model *model, bool backward);
 void qkv_model_drop_packed(struct qkv_model *model);
-/* Bytes of all that a model keeps: weights, tables, gradients and packed weights, as far as they have been asked for. */
+/* Bytes of all that a model keeps: weights, tables, gradients and packed weights, as far as they have been asked for, but not what
+ * stays in a file. */
 size_t qkv_model_bytes(const struct qkv_model *model);
-/* A model whose weights are all zero: what create, plan and load start from. */
+/* A model whose weights are all zero: what create, plan and load start from. What stays in `file` (NULL: nothing) takes no memory;
+ * the file is the model's once the call succeeded. */
 enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spec *spec, bool planned,
-                                   struct qkv_model **out);
+                                   const struct qkv_model_file *file, struct qkv_model **out);
+/* Whether the weights can be read: called before every use. */
+enum qkv_status qkv_model_check_file(const struct qkv_model *model);
+/* Gives weights that stay in a file memory of their own in fp32, so that they can learn, and closes the file. */
+enum qkv_status qkv_model_make_trainable(struct qkv_model *model);
 
 /* ---- positions (position.c, position_*.c) -------------------------------------------------------------------------- */
 

@@ -383,6 +383,9 @@ enum qkv_status qkv_pass_forward(struct qkv_pass *p, const struct qkv_batch *bat
     p->forwarded = p->looks = false;
     enum qkv_status status = check_batch(p, batch);
     if (status == QKV_OK) {
+        status = qkv_model_check_file(p->model);
+    }
+    if (status == QKV_OK) {
         status = make_room(p, batch);
     }
     if (status == QKV_OK) {

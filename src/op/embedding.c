@@ -15,21 +15,36 @@ struct embed {
     size_t N;
     /* while it runs */
     const struct qkv_kernels *kernels;
-    const float *token, *position;
+    const struct qkv_tensor *token, *position;
     size_t C;
     float *y;        /* forward */
     const float *dy; /* backward */
     float *dtoken, *dposition;
 };
 
+/* y (+)= scale·row of a table. */
+static void embed_row(const struct embed *e, float *y, bool accumulate, const struct qkv_tensor *table, size_t row,
+                      float scale) {
+    if (!table->stored.count) {
+        e->kernels->scale(y, accumulate, (const float *)table->data + row * e->C, scale, e->C);
+        return;
+    }
+    float numbers[COLUMNS_A_PIECE];
+    for (size_t c = 0; c < e->C; c += COLUMNS_A_PIECE) {
+        const size_t n = e->C - c < COLUMNS_A_PIECE ? e->C - c : COLUMNS_A_PIECE;
+        qkv_stored_floats(e->kernels, &table->stored, row, c, n, numbers);
+        e->kernels->scale(y + c, accumulate, numbers, scale, n);
+    }
+}
+
 static void forward_rows(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct embed *e = argument;
     for (size_t n = begin; n < end; n++) {
         float *y = e->y + n * e->C;
-        e->kernels->scale(y, false, e->token + (size_t)e->ids[n] * e->C, e->scale, e->C);
+        embed_row(e, y, false, e->token, (size_t)e->ids[n], e->scale);
         if (e->position) {
-            e->kernels->add(y, y, e->position + (size_t)e->positions[n] * e->C, e->C);
+            embed_row(e, y, true, e->position, (size_t)e->positions[n], 1);
         }
     }
 }
@@ -57,8 +72,8 @@ static struct embed embed_of(const struct qkv_tape *tape, const struct qkv_node 
 
 enum qkv_status qkv_forward_embed(struct qkv_tape *tape, struct qkv_node *node) {
     struct embed e = embed_of(tape, node);
-    e.token = node->inputs[0]->data;
-    e.position = node->inputs[1] ? node->inputs[1]->data : NULL;
+    e.token = node->inputs[0];
+    e.position = node->inputs[1];
     e.y = node->output->data;
     qkv_parallel_range(tape->ctx, e.N, ROWS_A_PIECE, forward_rows, &e);
     return QKV_OK;

@@ -26,6 +26,7 @@ struct product {
     struct qkv_rows c;
     bool accumulate;
     struct qkv_operand a, b;
+    struct qkv_stored_operand stored; /* what b is, with weights */
     struct qkv_packed_weight *packed; /* of b, or NULL */
     uint64_t version;                 /* of the weights in b, where there is `packed` */
     const float *bias;
@@ -37,6 +38,10 @@ static struct qkv_operand linear_operand(struct qkv_rows x, size_t row_stride, s
     return (struct qkv_operand){x.data, x.dtype, row_stride, column_stride};
 }
 
+static struct qkv_stored_operand linear_stored(const struct qkv_tensor *weight, bool transposed) {
+    return (struct qkv_stored_operand){weight->stored.count ? &weight->stored : NULL, transposed};
+}
+
 static struct qkv_matrix linear_matrix(struct qkv_operand x) {
     return (struct qkv_matrix){.data = x.data, .row_stride = x.row_stride, .column_stride = x.column_stride};
 }
@@ -45,13 +50,17 @@ static enum qkv_status linear_multiply(struct qkv_tape *tape, const struct produ
     if (tape->ctx->precision == QKV_FP32) {
         return qkv_gemm(
             tape->ctx, tape->arena, p->c.data, p->N, linear_matrix(p->a), linear_matrix(p->b), p->M, p->N, p->K,
-            (struct qkv_gemm_options){.accumulate = p->accumulate, .bias = p->bias, .epilogue = p->epilogue});
+            (struct qkv_gemm_options){
+                .stored = p->stored, .accumulate = p->accumulate, .bias = p->bias, .epilogue = p->epilogue});
     }
-    struct qkv_bf16_options options = {
-        .dtype = p->c.dtype, .accumulate = p->accumulate, .bias = p->bias, .epilogue = p->epilogue};
+    struct qkv_bf16_options options = {.dtype = p->c.dtype,
+                                       .stored = p->stored,
+                                       .accumulate = p->accumulate,
+                                       .bias = p->bias,
+                                       .epilogue = p->epilogue};
     if (p->packed) {
         if (p->packed->version != p->version && !tape->ctx->dry) {
-            qkv_bf16_pack(tape->ctx, p->packed->data, p->b, p->K, p->N);
+            qkv_bf16_pack(tape->ctx, p->packed->data, p->b, p->stored, p->K, p->N);
             p->packed->version = p->version;
         }
         options.packed = p->packed->data;
@@ -73,6 +82,7 @@ enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy
                                   .accumulate = accumulate,
                                   .a = linear_operand(linear_floats(dy), out, 1),
                                   .b = linear_operand(linear_floats(weight->data), in, 1),
+                                  .stored = linear_stored(weight, false),
                                   .packed = weight->packed_transposed,
                                   .version = qkv_tensor_version(weight),
                                   .M = N,
@@ -103,6 +113,7 @@ enum qkv_status qkv_linear_forward_parts(struct qkv_tape *tape, struct qkv_rows 
     const struct product p = {.c = y,
                               .a = linear_operand(x, weight->columns, 1),
                               .b = linear_operand(linear_floats(weight->data), 1, weight->columns),
+                              .stored = linear_stored(weight, true),
                               .packed = weight->packed,
                               .version = qkv_tensor_version(weight),
                               .bias = bias ? bias->data : NULL,

@@ -47,14 +47,9 @@ static char *role_name(struct qkv_context *ctx, const struct qkv_weight_place *p
 
 /* ---- builder ------------------------------------------------------------------------------------------------------ */
 
-/* Memory for an operand. */
-static void weights_take(struct qkv_weights *w, struct qkv_tensor *tensor, size_t rows, size_t columns) {
-    size_t count;
+/* An operand that its weights give memory to. */
+static void weights_operand(struct qkv_weights *w, struct qkv_tensor *tensor, size_t rows, size_t columns) {
     if (w->status) return;
-    if (!qkv_multiply(rows, columns, &count)) {
-        w->status = qkv_fail(w->ctx, QKV_SPEC, "a weight of %zu x %zu numbers is too large", rows, columns);
-        return;
-    }
     if (w->tensor_count == w->tensor_capacity) {
         const size_t capacity = w->tensor_capacity ? 2 * w->tensor_capacity : 64;
         struct qkv_tensor **grown = qkv_reallocate(w->ctx, w->tensors, capacity, sizeof *grown);
@@ -65,9 +60,7 @@ static void weights_take(struct qkv_weights *w, struct qkv_tensor *tensor, size_
         w->tensors = grown;
         w->tensor_capacity = capacity;
     }
-    *tensor =
-        (struct qkv_tensor){.data = qkv_arena_take(w->arena, count, sizeof(float)), .rows = rows, .columns = columns};
-    if (!tensor->data) w->status = QKV_MEMORY;
+    *tensor = (struct qkv_tensor){.rows = rows, .columns = columns};
     w->tensors[w->tensor_count++] = tensor;
 }
 
@@ -113,15 +106,70 @@ static void weights_list(struct qkv_weights *w, const struct qkv_weight_place *p
     weight->decays = !bias && roles_of_weights[role].decays;
     weight->part_of = tensor;
     weight->first_row = first;
-    if (!w->arena->measuring) weight->data = (float *)tensor->data + first * (vector ? 1 : columns);
-    weight->array = (struct qkv_array){.name = name,
-                                       .dtype = QKV_F32,
-                                       .rank = vector ? 1 : 2,
-                                       .shape = {rows, columns},
-                                       .data = weight->data,
-                                       .bytes = weight->rows * weight->columns * sizeof(float)};
+    weight->array = (struct qkv_array){.name = name, .rank = vector ? 1 : 2, .shape = {rows, columns}};
     weight_shape_start(w, weight, bias ? QKV_START_BIAS : roles_of_weights[role].start, place->branches);
     if (!tensor->name) tensor->name = name;
+}
+
+/* The tensor of the file that holds a matrix as it is, in a format; NULL: it has none. */
+static const struct qkv_array *weight_in_file(const struct qkv_weights *w, const struct qkv_weight *weight) {
+    const struct qkv_array *want = &weight->array, *have = NULL;
+    if (w->source.find && want->rank == 2) have = w->source.find(w->source.file, want->name);
+    if (!have || have->rank != 2 || have->shape[0] != want->shape[0] || have->shape[1] != want->shape[1]) return NULL;
+    const int format = qkv_format_of_dtype(have->dtype);
+    size_t bytes;
+    const bool whole = format >= 0 && qkv_format_bytes(qkv_formats[format], weight->rows, weight->columns, &bytes);
+    return whole && bytes == have->bytes ? have : NULL;
+}
+
+static void weight_stays(const struct qkv_weights *w, struct qkv_weight *weight, const struct qkv_array *in_file) {
+    weight->format = qkv_formats[qkv_format_of_dtype(in_file->dtype)];
+    weight->array.dtype = in_file->dtype;
+    weight->array.bytes = in_file->bytes;
+    weight->array.data = w->arena->measuring ? NULL : in_file->data;
+}
+
+/* All weights of an operand stay in the file, if they can. */
+static bool weights_stay(struct qkv_weights *w, struct qkv_weight *list, size_t count) {
+    bool other = false;
+    for (size_t i = 0; i < count; i++) {
+        const struct qkv_array *in_file = weight_in_file(w, &list[i]);
+        if (!in_file) return false;
+        other = other || in_file->dtype != QKV_F32;
+    }
+    for (size_t i = 0; i < count && other; i++) weight_stays(w, &list[i], weight_in_file(w, &list[i]));
+    return other;
+}
+
+/* Where a weight lies in the memory of its operand. */
+static void weight_lies(struct qkv_weight *weight, bool planned) {
+    const struct qkv_tensor *tensor = weight->part_of;
+    float *data = (float *)tensor->data + weight->first_row * (weight->array.rank == 1 ? 1 : tensor->columns);
+    weight->format = &qkv_format_f32;
+    weight->trainable = true;
+    weight->data = planned ? NULL : data;
+    weight->array.dtype = QKV_F32;
+    weight->array.data = weight->data;
+    weight->array.bytes = weight->rows * weight->columns * sizeof(float);
+}
+
+/* Memory for an operand and the last `count` weights of the list, which it is made of. */
+static void weights_take(struct qkv_weights *w, struct qkv_tensor *tensor, size_t count) {
+    size_t floats;
+    if (w->status) return;
+    struct qkv_weight *list = w->list + w->count - count;
+    if (!qkv_multiply(tensor->rows, tensor->columns, &floats)) {
+        w->status =
+            qkv_fail(w->ctx, QKV_SPEC, "a weight of %zu x %zu numbers is too large", tensor->rows, tensor->columns);
+        return;
+    }
+    if (weights_stay(w, list, count)) {
+        tensor->data = list; /* it is there; qkv_weights_finish says where */
+        return;
+    }
+    tensor->data = qkv_arena_take(w->arena, floats, sizeof(float));
+    if (!tensor->data) w->status = QKV_MEMORY;
+    for (size_t i = 0; i < count && !w->status; i++) weight_lies(&list[i], w->arena->measuring);
 }
 
 /* The rows of all of these roles, and the columns that each has. */
@@ -138,25 +186,25 @@ static size_t roles_rows(const struct qkv_weight_place *place, const enum qkv_ro
 
 void qkv_weights_matrix(struct qkv_weights *w, const struct qkv_weight_place *place, struct qkv_tensor *tensor,
                         const enum qkv_role *roles, size_t count) {
-    size_t columns;
+    size_t columns, first = 0, rows;
     const size_t all = roles_rows(place, roles, count, &columns);
-    weights_take(w, tensor, all, columns);
-    size_t first = 0, rows;
+    weights_operand(w, tensor, all, columns);
     for (size_t i = 0; i < count; i++, first += rows) {
         role_shape(roles[i], place->sizes, &rows, &columns);
         weights_list(w, place, tensor, roles[i], false, first, rows, columns);
     }
+    weights_take(w, tensor, count);
 }
 
 void qkv_weights_bias(struct qkv_weights *w, const struct qkv_weight_place *place, struct qkv_tensor *tensor,
                       const enum qkv_role *roles, size_t count) {
-    size_t columns;
-    weights_take(w, tensor, 1, roles_rows(place, roles, count, &columns));
-    size_t first = 0, rows;
+    size_t columns, first = 0, rows;
+    weights_operand(w, tensor, 1, roles_rows(place, roles, count, &columns));
     for (size_t i = 0; i < count; i++, first += rows) {
         role_shape(roles[i], place->sizes, &rows, &columns);
         weights_list(w, place, tensor, roles[i], true, first, rows, 0);
     }
+    weights_take(w, tensor, count);
 }
 
 void qkv_weights_linear(struct qkv_weights *w, const struct qkv_weight_place *place, struct qkv_linear *linear,
@@ -165,32 +213,76 @@ void qkv_weights_linear(struct qkv_weights *w, const struct qkv_weight_place *pl
     if (bias) qkv_weights_bias(w, place, &linear->bias, roles, count);
 }
 
-void qkv_weights_norm(struct qkv_weights *w, const struct qkv_weight_place *place, struct qkv_norm *norm,
-                      enum qkv_role role, bool bias) {
+static void weights_vector(struct qkv_weights *w, const struct qkv_weight_place *place, struct qkv_tensor *tensor,
+                           enum qkv_role role, bool bias) {
     size_t rows, columns;
     role_shape(role, place->sizes, &rows, &columns);
-    weights_take(w, &norm->weight, 1, rows);
-    weights_list(w, place, &norm->weight, role, false, 0, rows, 0);
-    if (!bias) return;
-    weights_take(w, &norm->bias, 1, rows);
-    weights_list(w, place, &norm->bias, role, true, 0, rows, 0);
+    weights_operand(w, tensor, 1, rows);
+    weights_list(w, place, tensor, role, bias, 0, rows, 0);
+    weights_take(w, tensor, 1);
+}
+
+void qkv_weights_norm(struct qkv_weights *w, const struct qkv_weight_place *place, struct qkv_norm *norm,
+                      enum qkv_role role, bool bias) {
+    weights_vector(w, place, &norm->weight, role, false);
+    if (bias) weights_vector(w, place, &norm->bias, role, true);
 }
 
 /* The weights of an operand stand one after the other in the list. */
 enum qkv_status qkv_weights_finish(struct qkv_weights *w) {
     if (w->status) return w->status;
+    w->parts = qkv_allocate(w->ctx, w->count, sizeof *w->parts);
+    if (!w->parts) return QKV_MEMORY;
     for (size_t i = 0; i < w->count; i++) {
-        struct qkv_tensor *tensor = w->list[i].part_of;
-        if (!tensor->weights) tensor->weights = &w->list[i];
+        struct qkv_weight *weight = &w->list[i];
+        struct qkv_tensor *tensor = weight->part_of;
+        w->parts[i] = (struct qkv_stored_part){
+            .format = qkv_format_of_dtype(weight->array.dtype), .data = weight->array.data, .rows = weight->rows};
+        if (!tensor->weights) tensor->weights = weight;
         tensor->weight_count++;
+        if (weight->trainable) continue;
+        if (!tensor->stored.count)
+            tensor->stored = (struct qkv_stored){.parts = &w->parts[i], .columns = tensor->columns};
+        tensor->stored.count++;
+        tensor->data = &w->parts[i]; /* it is there, but nothing to read as floats */
     }
     return QKV_OK;
+}
+
+enum qkv_status qkv_weights_to_fp32(struct qkv_weights *w, struct qkv_arena *arena) {
+    for (size_t i = 0; i < w->tensor_count; i++) {
+        struct qkv_tensor *tensor = w->tensors[i];
+        if (!tensor->stored.count) continue;
+        float *data = qkv_arena_take(arena, tensor->rows * tensor->columns, sizeof(float));
+        if (!data) return QKV_MEMORY;
+        if (arena->measuring) continue;
+        for (size_t row = 0; row < tensor->rows; row++)
+            qkv_stored_floats(w->ctx->kernels, &tensor->stored, row, 0, tensor->columns, data + row * tensor->columns);
+        tensor->data = data;
+        tensor->stored = (struct qkv_stored){0};
+        for (size_t k = 0; k < tensor->weight_count; k++)
+            weight_lies(&w->list[tensor->weights - w->list + (ptrdiff_t)k], false);
+    }
+    return QKV_OK;
+}
+
+const struct qkv_weight *qkv_weights_stored(const struct qkv_weights *w) {
+    for (size_t i = 0; i < w->count; i++)
+        if (!w->list[i].trainable) return &w->list[i];
+    return NULL;
+}
+
+size_t qkv_weights_stored_bytes(const struct qkv_weights *w) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < w->count; i++) bytes += w->list[i].trainable ? 0 : w->list[i].array.bytes;
+    return bytes;
 }
 
 void qkv_weights_free(struct qkv_weights *w) {
     for (size_t i = 0; i < w->count; i++) free((void *)(uintptr_t)w->list[i].array.name);
     free(w->list);
     free(w->tensors);
+    free(w->parts);
     *w = (struct qkv_weights){.ctx = w->ctx};
 }
 
@@ -219,6 +311,7 @@ void qkv_weights_start(struct qkv_weights *w, uint64_t seed) {
     qkv_weights_changed(w);
     for (size_t i = 0; i < w->count; i++) {
         const struct qkv_weight *weight = &w->list[i];
+        if (!weight->trainable) continue;
         struct start s = {.weight = weight, .seed = seed, .index = i};
         qkv_parallel_range(w->ctx, weight->rows * weight->columns, START_PIECE, start_piece, &s);
     }

@@ -61,8 +61,10 @@ struct qkv_weight {
     bool bias;         /* the vector beside the role's matrix or norm */
     const char *stack; /* as in its place; the caller's */
     int layer;
+    const struct qkv_format *format;
+    bool trainable;         /* the numbers are fp32 in `data`; others stay as their file has them */
     size_t rows, columns;   /* a vector is one row */
-    float *data;            /* the numbers, row-major; NULL in a plan */
+    float *data;            /* the numbers, row-major; NULL where they are not trainable, and in a plan */
     float *gradient;        /* shaped alike; NULL before there are gradients, and in a plan */
     bool decays;            /* under weight decay */
     uint64_t version;       /* raised when the numbers change: packed copies are made again */
@@ -70,6 +72,12 @@ struct qkv_weight {
     struct qkv_tensor *part_of;
     size_t first_row;    /* its first row there; of a bias, its first column */
     float constant, std; /* new numbers: normal with this deviation, or, where it is 0, the constant */
+};
+
+/* Where the numbers of weights come from that are not to be copied: the tensors of a file, by name; NULL: it has none so called. */
+struct qkv_weight_source {
+    const void *file;
+    const struct qkv_array *(*find)(const void *file, const char *name);
 };
 
 struct qkv_norm {
@@ -84,21 +92,24 @@ struct qkv_tensor *qkv_tensor_or_null(struct qkv_tensor *tensor);
 /* The list, and the operands that its weights are rows of, in the order of memory. */
 struct qkv_weights {
     struct qkv_context *ctx;
-    struct qkv_arena
-        *arena; /* where numbers are taken from while the list is built; may be measuring: then it is a plan */
-    float std;  /* of new matrices; 0: 1/sqrt(columns) */
-    enum qkv_status status; /* the first failure of the builder */
+    /* Where numbers are taken from while the list is built; may be measuring: then it is a plan. */
+    struct qkv_arena *arena;
+    struct qkv_weight_source source; /* find NULL: all weights get memory, in fp32 */
+    float std;                       /* of new matrices; 0: 1/sqrt(columns) */
+    enum qkv_status status;          /* the first failure of the builder */
     struct qkv_weight *list;
     size_t count, capacity;
     struct qkv_tensor **tensors;
     size_t tensor_count, tensor_capacity;
-    double *gradient_sums; /* one for each piece of the gradient norm; NULL before there are gradients */
-    float *gradients;      /* all of them, with the padding between tensors, which is zero */
-    size_t floats;         /* there */
+    struct qkv_stored_part *parts; /* one for each weight */
+    double *gradient_sums;         /* one for each piece of the gradient norm; NULL before there are gradients */
+    float *gradients;              /* all of them, with the padding between tensors, which is zero */
+    size_t floats;                 /* there */
 };
 
 /* ---- building (weights.c). Failures are kept in weights->status (QKV_MEMORY; QKV_SPEC: too large); later calls do nothing. ---- */
-/* One operand made of the weights of `count` roles, rows under rows. */
+/* One operand made of the weights of `count` roles, rows under rows. Where the source has all of them in formats of
+ * QKV_FORMAT_LIST, and not all in f32, they stay there and take no memory. */
 void qkv_weights_matrix(struct qkv_weights *weights, const struct qkv_weight_place *place, struct qkv_tensor *tensor,
                         const enum qkv_role *roles, size_t count);
 /* Their biases, one after the other in one vector. */
@@ -124,6 +135,12 @@ void qkv_weights_clear_gradients(struct qkv_weights *weights);
 double qkv_weights_gradient_norm(struct qkv_weights *weights);
 /* Tells the list that all numbers have changed. */
 void qkv_weights_changed(struct qkv_weights *weights);
+/* Makes all weights trainable: what lies in a file is converted to fp32, in memory from an arena, which may be measuring: then
+ * nothing changes but the arena. */
+enum qkv_status qkv_weights_to_fp32(struct qkv_weights *weights, struct qkv_arena *arena);
+/* The first weight that stays in a file; NULL: there is none. Bytes of all of them. */
+const struct qkv_weight *qkv_weights_stored(const struct qkv_weights *weights);
+size_t qkv_weights_stored_bytes(const struct qkv_weights *weights);
 /* Bytes of one more copy of all weights in fp32, each from a cache line on: a moment of an optimizer. */
 size_t qkv_weights_moment_bytes(const struct qkv_weights *weights);
 /* The sum of the versions of an operand's weights. */

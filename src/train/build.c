@@ -194,7 +194,7 @@ enum qkv_status qkv_trainer_check_memory(struct qkv_trainer *t, const struct qkv
 enum qkv_status qkv_trainer_build(struct qkv_trainer *t, const struct qkv_spec *spec) {
     t->T = (size_t)spec->context;
     enum qkv_status status = check_memory(t, spec); /* windows; before their weights take an address */
-    if (!status) status = qkv_model_allocate(t->ctx, spec, false, &t->model);
+    if (!status) status = qkv_model_allocate(t->ctx, spec, false, NULL, &t->model);
     if (!status) status = give_tokenizers(t);
     if (!status) status = t->feed->open(t);
     if (!status && t->shape_count) status = check_memory(t, spec); /* lines, whose shapes are known only now */

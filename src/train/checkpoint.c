@@ -284,8 +284,7 @@ static enum qkv_status read_tensor(const struct reader *r, const char *name, con
                         "%s: %s does not have the shape or type that the spec in config.json asks "
                         "for; restore the files of the run",
                         r->path, name);
-    qkv_tensors_floats(r->file, array, out);
-    return QKV_OK;
+    return qkv_tensors_floats(r->file, array, out);
 }
 
 static enum qkv_status read_tensors(const struct reader *r) {

@@ -106,6 +106,8 @@ enum qkv_status qkv_optimizer_create(struct qkv_model *model, const struct qkv_o
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "optimizer: the model is only a plan, without weights; make it with "
                         "qkv_model_create or qkv_model_load");
+    status = qkv_model_make_trainable(model);
+    if (status) return status;
     struct qkv_optimizer *o = qkv_allocate(ctx, 1, sizeof *o);
     if (!o) return QKV_MEMORY;
     o->model = model;

@@ -187,19 +187,25 @@ static size_t origin_row(const struct qkv_trainer *t, const struct qkv_array *to
 static enum qkv_status origin_copy_parameter(struct qkv_trainer *t, size_t p) {
     const struct qkv_array *to = qkv_model_parameter(t->model, p), *from = origin_find(t->origin, to->name);
     if (t->options.new_head && strncmp(to->name, "head.", 5) == 0)
-        return qkv_trainer_add_note(t, "%s is new (--new-head): nothing of it comes from %s", to->name, t->options.from);
+        return qkv_trainer_add_note(t, "%s is new (--new-head): nothing of it comes from %s", to->name,
+                                    t->options.from);
     if (!from) return qkv_fail(t->ctx, QKV_SHAPE, "%s has no %s, which the run needs", t->options.from, to->name);
     size_t rows = origin_rows(to, from), width = qkv_array_elements(to) / to->shape[0];
     if (rows == 0) return origin_wrong_shape(t, to, from);
     float *weights = qkv_model_weights_mutable(t->model, p);
-    const float *source = from->data;
+    const unsigned char *source = from->data;
+    const size_t bytes = width * qkv_dtype_size(from->dtype);
     for (size_t i = 0; i < rows; i++)
-        memcpy(weights + i * width, source + origin_row(t, to, i) * width, width * sizeof *weights);
+        qkv_to_float(weights + i * width, source + origin_row(t, to, i) * bytes, from->dtype, width);
     return QKV_OK;
 }
 
 enum qkv_status qkv_origin_copy(struct qkv_trainer *t) {
-    enum qkv_status status = QKV_OK;
+    enum qkv_status status = qkv_model_check_file(t->origin);
+    const struct qkv_weight *other = qkv_weights_stored(&t->origin->weights);
+    if (!status && other)
+        status = qkv_trainer_add_note(t, "weights of %s are %s; the run learns fp32 copies of them, and saves fp32",
+                                      t->options.from, other->format->name);
     for (size_t p = 0; p < qkv_model_parameters(t->model) && !status; p++) status = origin_copy_parameter(t, p);
     qkv_model_free(t->origin);
     t->origin = NULL;

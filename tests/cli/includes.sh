@@ -12,18 +12,19 @@ bad=0 seen=0
 allowed() { # allowed ROOM: the rooms that it may include
     case $1 in
     base) echo base ;;
-    kernel) echo base kernel ;;
-    op) echo base kernel op ;;
+    format) echo base format ;;
+    kernel) echo base format kernel ;;
+    op) echo base format kernel op ;;
     text) echo base text ;;
     metric) echo base text metric ;;
-    attention) echo base kernel op attention ;;
-    model) echo base kernel op attention model ;;
-    io) echo base kernel op attention model io ;;
-    generate) echo base kernel op attention model io text generate ;;
-    train) echo base kernel op attention model io text metric train ;;
+    attention) echo base format kernel op attention ;;
+    model) echo base format kernel op attention model ;;
+    io) echo base format kernel op attention model io ;;
+    generate) echo base format kernel op attention model io text generate ;;
+    train) echo base format kernel op attention model io text metric train ;;
     lab/report) echo base text lab/report ;;
     lab/compare) echo base lab/report lab/compare ;;
-    lab/bench) echo base kernel model lab/bench ;;
+    lab/bench) echo base format kernel model lab/bench ;;
     *) echo ;;
     esac
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Reads the symbols of the built objects: what an object of a room needs is defined in its own room or in one on its left,
-#     base <- kernel <- op <- attention,   base <- text <- metric,   {attention, text} <- model <- {io, generate} <- train,
+#     base <- format <- kernel <- op <- attention,   base <- text <- metric,   {attention, text} <- model <- {io, generate} <- train,
 # all of these <- lab <- cli; and no object files need each other in a circle. docs/design.md says the same in words.
 #     rooms.sh SOURCE_FOLDER BINARY_FOLDER
 set -u
@@ -24,19 +24,20 @@ cut -d' ' -f1 objects | xargs nm -A >symbols || exit 2
 # Every room, and the rooms that it may need beside itself.
 cat >order <<'END'
 base
-kernel base
-op base kernel
-attention base kernel op
+format base
+kernel base format
+op base format kernel
+attention base format kernel op
 text base
 metric base text
-model base kernel op attention text
-io base text model
-generate base kernel op attention text model
-train base kernel op attention text metric model io generate
-lab/report base kernel text model io generate train
-lab/compare base kernel text model io generate train lab/report
-lab/bench base kernel text model io generate train
-cli base kernel text metric attention model io generate train lab/report lab/compare lab/bench
+model base format kernel op attention text
+io base format op text model
+generate base format kernel op attention text model
+train base format kernel op attention text metric model io generate
+lab/report base format kernel text model io generate train
+lab/compare base format kernel text model io generate train lab/report
+lab/bench base format kernel text model io generate train
+cli base format kernel text metric attention model io generate train lab/report lab/compare lab/bench
 END
 
 awk '

@@ -11,10 +11,11 @@
 #define QKV_KERNEL_PROTOTYPE(type, name, parameters) type QKV_K(name) parameters;
 QKV_KERNEL_LIST(QKV_KERNEL_PROTOTYPE)
 
-extern const struct qkv_gemm_kernels QKV_K(gemm_kernels);               /* gemm.c */
-extern const struct qkv_attend_kernels QKV_K(attend_kernels);           /* attend.c */
-extern const struct qkv_bf16_kernels QKV_T(bf16_kernels);               /* bf16.c */
-extern const struct qkv_attend_bf16_kernels QKV_T(attend_bf16_kernels); /* attend_bf16_pack.c */
-extern const struct qkv_kernels QKV_T(kernels);                         /* table.c */
+extern const struct qkv_gemm_kernels QKV_K(gemm_kernels);                       /* gemm.c */
+extern const struct qkv_format_kernels QKV_K(format_kernels)[QKV_FORMAT_COUNT]; /* unpack.c */
+extern const struct qkv_attend_kernels QKV_K(attend_kernels);                   /* attend.c */
+extern const struct qkv_bf16_kernels QKV_T(bf16_kernels);                       /* bf16.c */
+extern const struct qkv_attend_bf16_kernels QKV_T(attend_bf16_kernels);         /* attend_bf16_pack.c */
+extern const struct qkv_kernels QKV_T(kernels);                                 /* table.c */
 
 #endif

@@ -1,0 +1,97 @@
+/* export.c: "qkv export": a model folder written anew with its weights in another number format. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli.h"
+
+struct arguments {
+    const char *dtype, *output;
+    bool force;
+    struct cli_common common;
+};
+
+static const struct arguments defaults = {.common = {.threads = 1, .precision = "fp32"}};
+
+static const struct cli_option options[] = {
+    {CLI_TEXT, 0, "dtype", "NAME", offsetof(struct arguments, dtype),
+     "number format of the matrices: f32, f16 or bf16; biases and norms stay as they are", 0, 0, NULL},
+    {CLI_TEXT, 'o', "output", "FOLDER", offsetof(struct arguments, output), "model folder to write", 0, 0, NULL},
+    CLI_FORCE(struct arguments),
+    CLI_IGNORE_MEMORY(struct arguments),
+    CLI_IGNORE_DIGEST(struct arguments),
+};
+
+static bool export_known(const char *dtype) {
+    const char *name, *help;
+    for (size_t i = 0; qkv_format_at(i, &name, &help); i++)
+        if (!strcmp(name, dtype)) return true;
+    return false;
+}
+
+static int export_usage(const char *dtype) {
+    char names[160] = "";
+    const char *name, *help;
+    for (size_t i = 0, n = 0; qkv_format_at(i, &name, &help) && n < sizeof names - 40; i++)
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", name);
+    return dtype ? cli_usage("--dtype is \"%s\"; the formats are %s", dtype, names)
+                 : cli_usage("export: say in which format: --dtype NAME (%s)", names);
+}
+
+/* Each file that will be written, where the folder is there already. */
+static int export_check(struct qkv_context *ctx, const struct arguments *a, const char *folder) {
+    static const char *const files[] = {"config.json", "tokenizer.json", "source_tokenizer.json", "labels.txt",
+                                        "model.safetensors"};
+    struct stat info;
+    int code = CLI_DONE;
+    if (stat(a->output, &info) != 0) return CLI_DONE;
+    for (size_t i = 0; i < CLI_COUNT_OF(files) && !code; i++) {
+        const size_t n = strlen(a->output) + strlen(files[i]) + 2;
+        char *path = malloc(n);
+        if (!path) return cli_failed("out of memory");
+        snprintf(path, n, "%s/%s", a->output, files[i]);
+        code = cli_output_check(ctx, path, a->force, &(struct cli_reads){&folder, 1, NULL});
+        free(path);
+    }
+    return code;
+}
+
+static int export_run(const void *values, const char *const *words, size_t count) {
+    const struct arguments *a = values;
+    struct qkv_context *ctx = NULL;
+    struct qkv_model *model = NULL;
+    if (count != 1) return cli_usage("export: name one model folder");
+    if (!a->dtype || !export_known(a->dtype)) return export_usage(a->dtype);
+    if (!a->output) return cli_usage("export: say where to write: -o FOLDER");
+    int code = cli_open(&a->common, &ctx);
+    if (!code) code = export_check(ctx, a, words[0]);
+    if (!code && qkv_model_load(ctx, words[0], &model)) code = cli_broken(ctx);
+    if (!code && qkv_model_export(model, a->dtype, a->output)) code = cli_broken(ctx);
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+    return code;
+}
+
+const struct cli_command *cli_export(void) {
+    static const struct cli_command command = {
+        .name = "export",
+        .summary = "writes a model folder with its weights in f16 or bf16: half the bytes",
+        .usage = "RUN --dtype bf16 -o FOLDER [--force]",
+        .description =
+            "Writes config.json, the tokenizers, the labels and model.safetensors of a model or run into a folder, "
+            "with "
+            "all matrices rounded to another number format. What reads such a folder maps the file and converts pieces "
+            "of it where they are multiplied, so it needs half the memory; the results are, bit for bit, those of the "
+            "rounded numbers in fp32. Training from it (train --from) begins with copies in fp32.",
+        .examples = "qkv export run/ --dtype bf16 -o small/\n"
+                    "qkv generate small/ --prompt \"Once\"",
+        .options = options,
+        .option_count = CLI_COUNT_OF(options),
+        .defaults = &defaults,
+        .size = sizeof defaults,
+        .arguments = 1,
+        .run = export_run,
+    };
+    return &command;
+}

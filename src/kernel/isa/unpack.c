@@ -1,0 +1,39 @@
+/* unpack: what formats have of their own in this table: numbers as stored, from unaligned memory, to fp32. A format without a line
+ * here is converted by its own file. */
+#include "kernel/isa/isa.h"
+
+/* Halves i, i + 1, … of an unaligned array, m of them, then zeros. */
+#define UNPACK_HALVES(lanes, in, i, m)                                                                                 \
+    uint16_t lanes[W] = {0};                                                                                           \
+    memcpy(lanes, (const unsigned char *)(in) + 2 * (i), 2 * (m))
+
+static void unpack_bf16(float *out, const void *in, size_t n) {
+    QKV_EACH(i, m, n, {
+        UNPACK_HALVES(lanes, in, i, m);
+        vf_store_n(out + i, load_bf16(lanes, W), m);
+    });
+}
+
+#if defined(QKV_ISA_avx512) || defined(QKV_ISA_avx2)
+QKV_INLINE vf unpack_load_f16(const uint16_t *lanes) {
+#if defined(QKV_ISA_avx512)
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)lanes));
+#else
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)lanes));
+#endif
+}
+
+static void unpack_f16(float *out, const void *in, size_t n) {
+    QKV_EACH(i, m, n, {
+        UNPACK_HALVES(lanes, in, i, m);
+        vf_store_n(out + i, unpack_load_f16(lanes), m);
+    });
+}
+#endif
+
+const struct qkv_format_kernels QKV_K(format_kernels)[QKV_FORMAT_COUNT] = {
+    [QKV_FORMAT_bf16] = {unpack_bf16},
+#if defined(QKV_ISA_avx512) || defined(QKV_ISA_avx2)
+    [QKV_FORMAT_f16] = {unpack_f16},
+#endif
+};

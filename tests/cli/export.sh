@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# qkv export: a model in half the bytes that writes what the rounded numbers in fp32 write, what info says of it, training from
+# it, and what it refuses.
+. "$(dirname "$0")/common.sh"
+make_spec
+make_text 400 >text.txt
+try 0 train run 30 --quiet
+
+for dtype in bf16 f16; do
+    try 0 "$QKV" export run --dtype $dtype -o small.$dtype
+    [ ! -s out ] && [ ! -s err ] || fail "export says something"
+    # The same numbers in fp32.
+    try 0 "$QKV" export small.$dtype --dtype f32 -o wide.$dtype
+    for precision in fp32 bf16; do
+        for folder in small wide; do
+            try 0 "$QKV" generate $folder.$dtype --prompt "the king " -n 40 --seed 7 --precision $precision
+            cp out text.$folder
+            try 0 "$QKV" eval $folder.$dtype --data text.txt --precision $precision --json
+            grep -oE '"loss": *[0-9.e-]+' out >loss.$folder || fail "$last: no loss"
+        done
+        cmp -s text.small text.wide || fail "$dtype, $precision: another text than the same numbers in fp32 give"
+        cmp -s loss.small loss.wide || fail "$dtype, $precision: another loss than the same numbers in fp32 give"
+    done
+    bytes=$(stat -c %s small.$dtype/model.safetensors) all=$(stat -c %s wide.$dtype/model.safetensors)
+    [ $((bytes * 100)) -lt $((all * 65)) ] || fail "$bytes bytes of $dtype are not about half of $all"
+    cmp -s run/tokenizer.json small.$dtype/tokenizer.json || fail "another tokenizer"
+    try 0 "$QKV" info small.$dtype
+    has out "^  weights .* in $dtype, biases and norms in fp32"
+    hasnt out 'their copy in bf16'
+    try 0 "$QKV" info small.$dtype --precision bf16
+    has out 'more: their copy in bf16 that products read'
+    try 0 "$QKV" info small.$dtype --json
+    has out "\"dtype\": ?\"$dtype\""
+done
+try 0 "$QKV" info run
+has out '^  weights .* in fp32$'
+
+# ---- training from it ----
+try 0 "$QKV" train --from small.bf16 --data text.txt --steps 3 --batch 2 --out again --quiet
+has err 'weights of .*small.bf16 are bf16; the run learns fp32 copies of them'
+try 0 "$QKV" info again
+has out '^  weights .* in fp32$'
+
+# ---- refusals ----
+refuse 2 'the formats are f32, f16, bf16' "$QKV" export run --dtype q4 -o other
+refuse 2 'say in which format' "$QKV" export run -o other
+refuse 2 'say where to write' "$QKV" export run --dtype bf16
+refuse 2 'one model folder' "$QKV" export --dtype bf16 -o other
+refuse 1 'config.json exists; --force replaces it' "$QKV" export run --dtype bf16 -o small.bf16
+try 0 "$QKV" export run --dtype bf16 -o small.bf16 --force
+refuse 1 'is a file of the model or run in run' "$QKV" export run --dtype bf16 -o run --force
+refuse 1 'train.json belongs to another model or run' "$QKV" export run --dtype bf16 -o again --force
+cp -r small.bf16 cut && truncate -s -100 cut/model.safetensors
+refuse 1 'cut off' "$QKV" generate cut --prompt a -n 2
+[ ! -e other ] || fail "a refused export left a folder"
+finish

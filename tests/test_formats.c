@@ -1,0 +1,429 @@
+/* Number formats of stored weights: conversions against the definition of IEEE 754 in double arithmetic, products and look-ups
+ * against the same numbers in fp32, bit for bit, and model folders. */
+#include "model_grid.h"
+
+#include "format/format.h"
+#include "io/safetensors.h"
+#include "kernel/kernel.h"
+#include "model/model.h"
+#include "op/weights.h"
+
+/* ---- conversions ---------------------------------------------------------------------------------------------------- */
+
+/* The number of a 16-bit pattern with so many bits of fraction, by the definition: sign, exponent, fraction. */
+static double value_of(uint16_t bits, int fraction_bits) {
+    const int exponent_bits = 15 - fraction_bits, bias = (1 << (exponent_bits - 1)) - 1;
+    const int exponent = bits >> fraction_bits & ((1 << exponent_bits) - 1),
+              fraction = bits & ((1 << fraction_bits) - 1);
+    const double sign = bits & 0x8000 ? -1 : 1;
+    if (exponent == (1 << exponent_bits) - 1) return fraction ? (double)NAN : sign * (double)INFINITY;
+    if (exponent == 0) return sign * ldexp(fraction, 1 - bias - fraction_bits);
+    return sign * ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits);
+}
+
+static const struct {
+    const struct qkv_format *format;
+    int fraction_bits;
+} halves[] = {{&qkv_format_f16, 10}, {&qkv_format_bf16, 7}};
+
+static bool same_number(double a, double b) {
+    return isnan(a) ? isnan(b) : a == b && signbit(a) == signbit(b);
+}
+
+static void every_pattern_of_16_bits_reads_as_its_definition_says(void **state) {
+    (void)state;
+    static unsigned char bytes[2 * 65536 + 1]; /* unaligned */
+    static float out[65536], own[65536];
+    for (size_t h = 0; h < TEST_COUNT(halves); h++) {
+        for (uint32_t i = 0; i < 65536; i++) memcpy(bytes + 1 + 2 * i, &(uint16_t){(uint16_t)i}, 2);
+        halves[h].format->to_float(out, bytes + 1, 65536);
+        for (uint32_t i = 0; i < 65536; i++)
+            if (!same_number((double)out[i], value_of((uint16_t)i, halves[h].fraction_bits)))
+                fail_msg("%s %04x is %g", halves[h].format->name, i, (double)out[i]);
+        const int format = qkv_format_of_name(halves[h].format->name);
+        const struct qkv_kernels *kernels;
+        for (size_t t = 0; (kernels = qkv_kernels_at(t)); t++) {
+            if (!kernels->formats[format].to_float) continue;
+            for (size_t skip = 0; skip < 19; skip++) { /* ragged lengths */
+                memset(own, 0, sizeof own);
+                kernels->formats[format].to_float(own, bytes + 1 + 2 * skip, 65536 - 2 * skip);
+                for (size_t i = 0; i < 65536 - 2 * skip; i++)
+                    if (!same_number((double)own[i], (double)out[i + skip]))
+                        fail_msg("%s, %s: number %zu is %g, not %g", kernels->isa, halves[h].format->name, i,
+                                 (double)own[i], (double)out[i + skip]);
+                for (size_t i = 65536 - 2 * skip; i < 65536; i++) assert_true(own[i] == 0);
+            }
+        }
+    }
+}
+
+static uint16_t written(const struct qkv_format *format, double x) {
+    const float in = (float)x;
+    unsigned char out[3];
+    uint16_t bits;
+    format->from_float(out + 1, &in, 1);
+    memcpy(&bits, out + 1, 2);
+    return bits;
+}
+
+/* Between two neighbours the nearer one, in the middle the even one; past the last one, infinity. */
+static void writing_rounds_to_nearest_even(void **state) {
+    (void)state;
+    for (size_t h = 0; h < TEST_COUNT(halves); h++) {
+        const struct qkv_format *f = halves[h].format;
+        const int bits = halves[h].fraction_bits;
+        const uint16_t infinite = (uint16_t)(0x8000 - (1 << bits));
+        for (uint32_t i = 0; i < infinite; i++) {
+            const double low = value_of((uint16_t)i, bits);
+            const bool last = i + 1u == infinite;
+            const double high = last ? 2 * low - value_of((uint16_t)(i - 1), bits) : value_of((uint16_t)(i + 1), bits);
+            const double middle = low + (high - low) / 2;
+            const uint16_t even = (uint16_t)(i % 2 ? i + 1 : i);
+            const struct {
+                double x;
+                uint16_t expected;
+            } cases[] = {{low, (uint16_t)i},
+                         {middle, even},
+                         {nextafterf((float)middle, -INFINITY), (uint16_t)i},
+                         {nextafterf((float)middle, INFINITY), (uint16_t)(i + 1)}};
+            for (size_t k = 0; k < TEST_COUNT(cases); k++) {
+                if (isinf((float)cases[k].x)) continue; /* half of bf16's last step is past fp32 */
+                if (written(f, cases[k].x) != cases[k].expected ||
+                    written(f, -cases[k].x) != (cases[k].expected | 0x8000))
+                    fail_msg("%s: %a became %04x, not %04x", f->name, cases[k].x, written(f, cases[k].x),
+                             cases[k].expected);
+            }
+        }
+        assert_int_equal(written(f, (double)INFINITY), infinite);
+        assert_true(isnan(value_of(written(f, (double)NAN), bits)));
+    }
+}
+
+static void formats_are_found_by_name_and_element_type(void **state) {
+    (void)state;
+    const char *name, *help;
+    for (size_t i = 0; i < QKV_FORMAT_COUNT; i++) {
+        const struct qkv_format *f = qkv_formats[i];
+        assert_true(qkv_format_at(i, &name, &help) && !strcmp(name, f->name) && *help);
+        assert_int_equal(qkv_format_of_name(f->name), i);
+        assert_int_equal(qkv_format_of_dtype(f->dtype), i);
+        assert_true(f->block >= 1 && f->block <= QKV_FORMAT_BLOCK_MAX);
+        size_t bytes;
+        assert_true(qkv_format_bytes(f, 3, 5 * f->block, &bytes) && bytes == 15 * f->bytes);
+        assert_false(qkv_format_bytes(f, SIZE_MAX / 2, 4 * f->block, &bytes));
+    }
+    assert_false(qkv_format_at(QKV_FORMAT_COUNT, &name, &help));
+    assert_int_equal(qkv_format_of_name("f8"), -1);
+}
+
+/* ---- products -------------------------------------------------------------------------------------------------------- */
+
+/* (rows, columns) in parts of random formats, unaligned, and the same numbers in fp32. */
+struct matrix {
+    struct qkv_stored_part parts[3];
+    struct qkv_stored stored;
+    unsigned char *bytes[3];
+    float *floats;
+};
+
+static struct matrix random_matrix(struct qkv_random *r, size_t rows, size_t columns) {
+    struct matrix m = {.floats = malloc((rows * columns + 1) * sizeof(float))};
+    m.stored = (struct qkv_stored){.parts = m.parts, .count = 0, .columns = columns};
+    for (size_t done = 0; done < rows; m.stored.count++) {
+        const size_t i = m.stored.count, some = i == 2 ? rows - done : test_between(r, 1, rows - done);
+        const int format = (int)qkv_random_below(r, QKV_FORMAT_COUNT);
+        const struct qkv_format *f = qkv_formats[format];
+        float *floats = m.floats + done * columns;
+        test_fill(r, floats, some * columns, 1);
+        m.bytes[i] = malloc(some * columns * f->bytes + 1);
+        f->from_float(m.bytes[i] + 1, floats, some * columns);
+        f->to_float(floats, m.bytes[i] + 1, some * columns);
+        m.parts[i] = (struct qkv_stored_part){.format = format, .data = m.bytes[i] + 1, .rows = some};
+        done += some;
+    }
+    return m;
+}
+
+static void matrix_free(struct matrix *m) {
+    for (size_t i = 0; i < m->stored.count; i++) free(m->bytes[i]);
+    free(m->floats);
+}
+
+static void check_product(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *r, bool transposed,
+                          bool bf16) {
+    const size_t M = qkv_random_below(r, 3) ? test_between(r, 1, 4) : test_between(r, 5, 300);
+    const size_t N = test_between(r, 1, 150), K = test_between(r, 1, 600);
+    struct matrix w = random_matrix(r, transposed ? N : K, transposed ? K : N);
+    w.stored.parts = w.parts;
+    float *a = malloc(M * K * sizeof *a), *c = malloc(M * N * sizeof *c), *expected = malloc(M * N * sizeof *c);
+    float *bias = malloc(N * sizeof *bias);
+    test_fill(r, a, M * K, 1);
+    test_fill(r, bias, N, 1);
+    test_fill(r, c, M * N, 1);
+    memcpy(expected, c, M * N * sizeof *c);
+    const bool accumulate = qkv_random_below(r, 2), biased = qkv_random_below(r, 2);
+    const struct qkv_stored_operand stored[] = {{NULL, false}, {&w.stored, transposed}};
+    const size_t row = transposed ? 1 : N, column = transposed ? K : 1;
+    for (size_t i = 0; i < 2; i++) {
+        float *to = i ? c : expected;
+        const float *data = i ? NULL : w.floats; /* not to be read */
+        const size_t mark = qkv_arena_mark(scratch);
+        if (bf16) {
+            struct qkv_bf16_options o = {.dtype = QKV_F32, .stored = stored[i], .accumulate = accumulate};
+            const struct qkv_operand b = {data, QKV_F32, row, column};
+            size_t bytes;
+            if (M % 2) {
+                assert_true(qkv_bf16_packed_bytes(ctx, K, N, &bytes));
+                void *packed = qkv_arena_take(scratch, bytes, 1);
+                qkv_bf16_pack(ctx, packed, b, stored[i], K, N);
+                o.packed = packed;
+            }
+            o.bias = biased ? bias : NULL;
+            assert_int_equal(qkv_gemm_bf16(ctx, scratch, to, N, (struct qkv_operand){a, QKV_F32, K, 1}, b, M, N, K, o),
+                             QKV_OK);
+        } else {
+            const struct qkv_gemm_options o = {
+                .stored = stored[i], .accumulate = accumulate, .bias = biased ? bias : NULL};
+            assert_int_equal(qkv_gemm(ctx, scratch, to, N, (struct qkv_matrix){a, K, 1},
+                                      (struct qkv_matrix){data, row, column}, M, N, K, o),
+                             QKV_OK);
+        }
+        qkv_arena_release(scratch, mark);
+    }
+    if (memcmp(c, expected, M * N * sizeof *c))
+        fail_msg("%s: %zu x %zu x %zu, transposed %d, bf16 %d", ctx->kernels->isa, M, N, K, transposed, bf16);
+    free(a), free(c), free(expected), free(bias);
+    matrix_free(&w);
+}
+
+static void stored_weights_multiply_with_the_bits_of_fp32_ones(void **state) {
+    (void)state;
+    const char *isa;
+    for (size_t t = 0; (isa = qkv_isa_at(t)); t++)
+        for (int threads = 1; threads <= 2; threads++) {
+            struct qkv_random r = test_random(100 + t);
+            struct qkv_context *ctx;
+            struct qkv_arena scratch;
+            assert_int_equal(qkv_context_create(&ctx, &(struct qkv_context_options){.threads = threads, .isa = isa}),
+                             QKV_OK);
+            assert_ok(ctx, qkv_arena_create(ctx, &scratch, (size_t)64 << 20, "products"));
+            for (size_t i = 0; i < 40; i++) check_product(ctx, &scratch, &r, i % 2, i % 4 >= 2);
+            qkv_arena_free(&scratch);
+            qkv_context_free(ctx);
+        }
+}
+
+/* ---- model folders ----------------------------------------------------------------------------------------------------- */
+
+/* Writes the sample's weights into two folders: rounded to a random format each (of matrices and vectors), as fp32 and as they
+ * are. The order of the tensors is turned round. */
+static void write_folders(struct sample *s, const char *plain, const char *stored) {
+    const size_t count = qkv_model_parameters(s->model);
+    struct qkv_array *arrays = calloc(2 * count, sizeof *arrays);
+    char path[700];
+    assert_ok(s->ctx, qkv_model_save(s->model, plain));
+    assert_ok(s->ctx, qkv_model_save(s->model, stored));
+    const bool mixed = qkv_random_below(&s->random, 2);
+    const int all = (int)qkv_random_below(&s->random, 2) + QKV_FORMAT_f16;
+    for (size_t i = 0; i < count; i++) {
+        const struct qkv_array *from = qkv_model_parameter(s->model, count - 1 - i);
+        const struct qkv_format *f = qkv_formats[mixed ? (int)qkv_random_below(&s->random, QKV_FORMAT_COUNT) : all];
+        const size_t n = qkv_array_elements(from);
+        void *bytes = malloc(n * f->bytes);
+        float *floats = malloc(n * sizeof *floats);
+        f->from_float(bytes, from->data, n);
+        f->to_float(floats, bytes, n);
+        arrays[i] = arrays[count + i] = *from;
+        arrays[i].data = floats;
+        arrays[count + i].data = bytes;
+        arrays[count + i].dtype = f->dtype;
+        arrays[count + i].bytes = n * f->bytes;
+    }
+    for (size_t k = 0; k < 2; k++) {
+        snprintf(path, sizeof path, "%s/model.safetensors", k ? stored : plain);
+        assert_ok(s->ctx, qkv_tensors_write(s->ctx, path, arrays + k * count, count, NULL, 0));
+    }
+    for (size_t i = 0; i < 2 * count; i++) free((void *)(uintptr_t)arrays[i].data);
+    free(arrays);
+}
+
+static void load_folder(struct sample *s, const char *folder) {
+    qkv_model_free(s->model);
+    assert_ok(s->ctx, qkv_model_load(s->ctx, folder, &s->model));
+}
+
+/* Logits, loss and gradients of a training pass, appended. */
+static void run_pass(struct sample *s, struct qkv_buffer *out) {
+    struct qkv_pass *pass = make_pass(s, true);
+    qkv_model_clear_gradients(s->model);
+    assert_ok(s->ctx, qkv_pass_forward(pass, &s->batch));
+    assert_ok(s->ctx, qkv_pass_backward(pass));
+    const struct qkv_array logits = qkv_pass_output(pass);
+    const double numbers[] = {qkv_pass_loss(pass, NULL), qkv_model_gradient_norm(s->model)};
+    assert_ok(s->ctx, qkv_buffer_append(s->ctx, out, (const char *)logits.data, logits.bytes));
+    assert_ok(s->ctx, qkv_buffer_append(s->ctx, out, (const char *)numbers, sizeof numbers));
+    for (size_t i = 0; i < qkv_model_parameters(s->model); i++)
+        assert_ok(s->ctx, qkv_buffer_append(s->ctx, out, (const char *)qkv_model_gradient(s->model, i),
+                                            sizeof(float) * qkv_array_elements(qkv_model_parameter(s->model, i))));
+    qkv_pass_free(pass);
+}
+
+static void run_session(struct sample *s, struct qkv_buffer *out) {
+    struct qkv_session *session;
+    assert_ok(s->ctx, qkv_session_create(s->model, 0, &session));
+    assert_ok(s->ctx, qkv_session_append(session, s->ids, 5));
+    for (size_t i = 5; i < T; i++) {
+        assert_ok(s->ctx,
+                  qkv_buffer_append(s->ctx, out, (const char *)qkv_session_logits(session), VOCAB * sizeof(float)));
+        assert_ok(s->ctx, qkv_session_append(session, s->ids + i, 1));
+    }
+    qkv_session_free(session);
+}
+
+static void compute(struct sample *s, enum topology topology, struct qkv_buffer *out) {
+    run_pass(s, out);
+    if (topology == DECODER) run_session(s, out);
+}
+
+static void check_folders(uint64_t stream, enum topology topology, const char *isa, enum qkv_precision precision) {
+    struct sample s;
+    struct qkv_buffer plain = {0}, stored = {0};
+    char a[600], b[600];
+    start(&s, stream, topology, &(struct qkv_context_options){.threads = 2, .isa = isa, .precision = precision});
+    snprintf(a, sizeof a, "%s/plain", test_folder());
+    snprintf(b, sizeof b, "%s/stored", test_folder());
+    write_folders(&s, a, b);
+    load_folder(&s, a);
+    assert_null(qkv_weights_stored(&s.model->weights));
+    compute(&s, topology, &plain);
+    load_folder(&s, b);
+    compute(&s, topology, &stored);
+    if (plain.size != stored.size || memcmp(plain.data, stored.data, plain.size))
+        fail_msg("stream %llu, %s, precision %d: other bits", (unsigned long long)stream, isa, (int)precision);
+    qkv_buffer_free(&plain);
+    qkv_buffer_free(&stored);
+    finish(&s);
+}
+
+static void a_folder_in_other_formats_gives_the_bits_of_one_in_fp32(void **state) {
+    (void)state;
+    const char *isa;
+    for (size_t t = 0; (isa = qkv_isa_at(t)); t++)
+        for (uint64_t i = 0; i < 6; i++)
+            check_folders(200 + 10 * t + i, (enum topology)(i % 3), isa, i % 2 ? QKV_MIXED_BF16 : QKV_FP32);
+}
+
+/* A folder all in bf16, made of the sample. */
+static void make_bf16(struct sample *s, uint64_t stream, const char *folder) {
+    start(s, stream, DECODER, NULL);
+    assert_ok(s->ctx, qkv_model_export(s->model, "bf16", folder));
+    load_folder(s, folder);
+}
+
+static void matrices_in_bf16_take_no_memory_of_the_model(void **state) {
+    (void)state;
+    struct sample s;
+    struct qkv_model *plan;
+    make_bf16(&s, 300, test_path("small"));
+    assert_ok(s.ctx, qkv_model_plan_load(s.ctx, test_path("small"), &plan));
+    assert_int_equal(plan->arena.peak, s.model->arena.peak);
+    size_t stored = 0;
+    for (size_t i = 0; i < s.model->weights.count; i++) {
+        const struct qkv_weight *w = &s.model->weights.list[i];
+        assert_true(w->trainable == (w->array.rank == 1));
+        assert_ptr_equal(w->format, w->trainable ? &qkv_format_f32 : &qkv_format_bf16);
+        assert_true((qkv_model_weights(s.model, i) != NULL) == w->trainable);
+        if (!w->trainable) stored += 2 * w->rows * w->columns;
+    }
+    struct qkv_model *whole; /* all in fp32 */
+    assert_ok(s.ctx, qkv_model_plan(s.ctx, qkv_model_spec(s.model), &whole));
+    size_t saved = 0;
+    for (size_t i = 0; i < s.model->weights.tensor_count; i++) {
+        const struct qkv_tensor *t = s.model->weights.tensors[i];
+        const size_t bytes = t->rows * t->columns * sizeof(float);
+        if (t->stored.count) saved += (bytes + QKV_CACHE_LINE - 1) / QKV_CACHE_LINE * QKV_CACHE_LINE;
+    }
+    assert_int_equal(s.model->arena.peak + saved, whole->arena.peak);
+    qkv_model_free(whole);
+    assert_int_equal(qkv_weights_stored_bytes(&s.model->weights), stored);
+    struct qkv_costs costs, plain;
+    assert_ok(s.ctx, qkv_model_costs(plan, 1, CONTEXT, &costs));
+    assert_ok(s.ctx, qkv_measure_costs(s.ctx, qkv_model_spec(plan), 1, CONTEXT, &plain));
+    assert_int_equal(costs.parameters, plain.parameters);
+    assert_true(costs.parameter_bytes < plain.parameter_bytes && costs.run_bytes < plain.run_bytes);
+    assert_int_equal(costs.train_bytes, plain.train_bytes);
+    qkv_model_free(plan);
+    finish(&s);
+}
+
+static void a_file_that_becomes_shorter_ends_in_a_sentence(void **state) {
+    (void)state;
+    struct sample s;
+    make_bf16(&s, 301, test_path("cut"));
+    struct qkv_pass *pass = make_pass(&s, false);
+    struct qkv_session *session;
+    assert_ok(s.ctx, qkv_session_create(s.model, 0, &session));
+    assert_ok(s.ctx, qkv_pass_forward(pass, &s.batch));
+    assert_ok(s.ctx, qkv_session_append(session, s.ids, 2));
+    assert_int_equal(truncate(test_path("cut/model.safetensors"), 100), 0);
+    assert_status(s.ctx, qkv_pass_forward(pass, &s.batch), QKV_FILE);
+    assert_non_null(strstr(qkv_message(s.ctx), "has become shorter"));
+    assert_status(s.ctx, qkv_session_append(session, s.ids, 2), QKV_FILE);
+    assert_non_null(strstr(qkv_message(s.ctx), "has become shorter"));
+    assert_int_equal(qkv_session_length(session), 2);
+    qkv_session_free(session);
+    qkv_pass_free(pass);
+    finish(&s);
+}
+
+static void an_optimizer_makes_fp32_of_stored_weights_first(void **state) {
+    (void)state;
+    struct sample s;
+    struct qkv_optimizer *optimizer;
+    struct qkv_optimizer_options o = {.kind = QKV_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8};
+    struct qkv_buffer before = {0}, after = {0};
+    make_bf16(&s, 302, test_path("learns"));
+    run_pass(&s, &before);
+    assert_ok(s.ctx, qkv_optimizer_create(s.model, &o, &optimizer));
+    assert_null(qkv_weights_stored(&s.model->weights));
+    run_pass(&s, &after);
+    assert_int_equal(before.size, after.size);
+    assert_memory_equal(before.data, after.data, before.size);
+    size_t q = 0;
+    while (strcmp(qkv_model_parameter(s.model, q)->name, "decoder.layers.0.attn.q.weight") != 0) q++;
+    const float old = qkv_model_weights(s.model, q)[0];
+    assert_ok(s.ctx, qkv_optimizer_step(optimizer, 0.1, 1));
+    assert_true(qkv_model_weights(s.model, q)[0] != old);
+    qkv_optimizer_free(optimizer);
+    qkv_buffer_free(&before);
+    qkv_buffer_free(&after);
+    finish(&s);
+}
+
+static void numbers_that_a_format_cannot_hold_are_not_exported(void **state) {
+    (void)state;
+    struct sample s;
+    start(&s, 303, DECODER, NULL);
+    qkv_model_weights_mutable(s.model, 0)[3] = 70000;
+    assert_status(s.ctx, qkv_model_export(s.model, "f16", test_path("large")), QKV_NUMBER);
+    assert_non_null(strstr(qkv_message(s.ctx), "choose another format"));
+    assert_ok(s.ctx, qkv_model_export(s.model, "bf16", test_path("large")));
+    assert_status(s.ctx, qkv_model_export(s.model, "f8", test_path("large")), QKV_ARGUMENT);
+    assert_non_null(strstr(qkv_message(s.ctx), "f32, f16, bf16"));
+    finish(&s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_pattern_of_16_bits_reads_as_its_definition_says),
+        cmocka_unit_test(writing_rounds_to_nearest_even),
+        cmocka_unit_test(formats_are_found_by_name_and_element_type),
+        cmocka_unit_test(stored_weights_multiply_with_the_bits_of_fp32_ones),
+        cmocka_unit_test(a_folder_in_other_formats_gives_the_bits_of_one_in_fp32),
+        cmocka_unit_test(matrices_in_bf16_take_no_memory_of_the_model),
+        cmocka_unit_test(a_file_that_becomes_shorter_ends_in_a_sentence),
+        cmocka_unit_test(an_optimizer_makes_fp32_of_stored_weights_first),
+        cmocka_unit_test(numbers_that_a_format_cannot_hold_are_not_exported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
