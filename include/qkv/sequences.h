@@ -25,6 +25,22 @@ extern "C" {
 #define QKV_TOKEN_END   "</s>"   /* a source and a target end with it */
 #define QKV_TOKEN_MASK  "<mask>" /* stands for a hidden token (masked-language modelling) */
 
+/* The ids of a line of text as a model of lines reads them in training and in use: after <s> with `begin` and before </s> with `end`,
+ * each where the tokenizer has it. Special tokens written in the text are spelled out. *ids is the caller's, freed with qkv_free.
+ * Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT. */
+QKV_API enum qkv_status qkv_sequence_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
+                                            size_t size, bool begin, bool end, int32_t **ids, size_t *count);
+/* The same for what an encoder reads, a source or a text alone. A tokenizer with a template (qkv_tokenizer_template) places
+ * its own tokens around the text, in place of <s> and </s>: what it was made with decides.
+ * Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT. */
+QKV_API enum qkv_status qkv_source_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
+                                          size_t size, bool begin, bool end, int32_t **ids, size_t *count);
+/* The ids of a text in which each QKV_TOKEN_MASK becomes the id `mask`; no other special is looked for, and the tokenizer's template
+ * is placed around it. Where tokens bring their leading space along (words, bpe), spaces before a mask belong to what it hides.
+ * Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT. */
+QKV_API enum qkv_status qkv_masked_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
+                                          size_t size, int32_t mask, int32_t **ids, size_t *count);
+
 /* The tokenizer of sources: source_tokenizer.json in the model's folder, or the model's only one when that file is absent and
  * both vocabularies are as large.
  * Owned by the model; NULL when there is none. */

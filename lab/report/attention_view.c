@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "lab/report/report_room.h"
-#include "text/sequence.h"
 
 /* ---- the text as ids ---------------------------------------------------------------------------------------------------- */
 

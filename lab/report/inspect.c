@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "lab/report/inspect.h"
-#include "text/sequence.h"
 
 /* ---- statistics ----------------------------------------------------------------------------------------------------------- */
 

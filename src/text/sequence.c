@@ -51,6 +51,7 @@ static enum qkv_status sequence_give(enum qkv_status status, struct sequence *s,
 
 enum qkv_status qkv_sequence_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
                                     size_t size, bool begin, bool end, int32_t **ids, size_t *count) {
+    QKV_CALL(ctx);
     struct sequence s = {0};
     enum qkv_status status = begin ? append_special(ctx, &s, t, QKV_TOKEN_BEGIN) : QKV_OK;
     if (!status) status = append_text(ctx, &s, t, text, size);
@@ -60,6 +61,7 @@ enum qkv_status qkv_sequence_encode(struct qkv_context *ctx, const struct qkv_to
 
 enum qkv_status qkv_source_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text, size_t size,
                                   bool begin, bool end, int32_t **ids, size_t *count) {
+    QKV_CALL(ctx);
     const int32_t *before, *after;
     size_t before_count, after_count;
     if (qkv_tokenizer_template(t, &before, &before_count, &after, &after_count))
@@ -69,6 +71,7 @@ enum qkv_status qkv_source_encode(struct qkv_context *ctx, const struct qkv_toke
 
 enum qkv_status qkv_masked_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text, size_t size,
                                   int32_t mask, int32_t **ids, size_t *count) {
+    QKV_CALL(ctx);
     const size_t mark = strlen(QKV_TOKEN_MASK);
     struct sequence s = {0};
     const int32_t *before, *after;

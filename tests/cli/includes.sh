@@ -2,7 +2,7 @@
 # Reads the #includes of the sources: a room includes only rooms on its left,
 #     base <- kernel <- op <- attention <- model <- {io, generate, train} <- lab <- cli,   text beside them sees base only,
 #     metric base and text; generate and train see text, and train metric,
-# the lab sees qkv.h, base, the texts of models, and in its benchmark what that measures; the command sees qkv.h, lab/lab.h and its
+# the lab sees qkv.h, base, and in its benchmark what that measures; the command sees qkv.h, lab/lab.h and its
 # own header only; nothing in src/ includes anything of the lab or of the command.
 #     check_includes.sh SOURCE_FOLDER
 set -u
@@ -22,7 +22,7 @@ allowed() { # allowed ROOM: the rooms that it may include
     io) echo base format kernel op attention model io ;;
     generate) echo base format kernel op attention model io text generate ;;
     train) echo base format kernel op attention model io text metric train ;;
-    lab/report) echo base text lab/report ;;
+    lab/report) echo base lab/report ;;
     lab/compare) echo base lab/report lab/compare ;;
     lab/bench) echo base format kernel model lab/bench ;;
     *) echo ;;

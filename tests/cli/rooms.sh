@@ -35,7 +35,7 @@ model base format kernel op attention text
 io base format kernel op attention text model
 generate base format kernel op attention text model
 train base format kernel op attention text metric model io generate
-lab/report base text
+lab/report base
 lab/compare base lab/report
 lab/bench base format kernel model
 cli lab/report lab/compare lab/bench
