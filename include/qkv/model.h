@@ -15,8 +15,8 @@ extern "C" {
 
 struct qkv_model;
 
-/* New weights: N(0, 0.02) for matrices, those that end a residual branch smaller by 1/sqrt(2·layers) (GPT-2); zero
- * biases, norm weights one. Fails with QKV_MEMORY, QKV_SPEC. */
+/* New weights, drawn as spec->init says. By default N(0, 0.02) for matrices, those that end a residual branch smaller by
+ * 1/sqrt(2·layers) (GPT-2; 3·layers beside an encoder); zero biases, norm weights one. Fails with QKV_MEMORY, QKV_SPEC. */
 QKV_API enum qkv_status qkv_model_create(struct qkv_context *ctx, const struct qkv_spec *spec, uint64_t seed,
                                          struct qkv_model **out);
 /* Names and shapes only, no memory for weights: for looking at a spec of any size. Fails with QKV_MEMORY, QKV_SPEC. */

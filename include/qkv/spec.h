@@ -55,6 +55,14 @@ extern "C" {
     X(FIRST, "first", "the first position")                                                                            \
     X(MEAN, "mean", "the mean over the positions before the row's length")
 
+/* What new weights are drawn as. Norms start at one, their biases at zero. */
+#define QKV_INIT_LIST(X)                                                                                               \
+    X(GPT2, "gpt2",                                                                                                    \
+      "matrices normal with deviation std, those that end a residual branch smaller by 1/sqrt(branches); no biases")   \
+    X(TORCH, "torch", "uniform within 1/sqrt(inputs), biases too (PyTorch's Linear); embeddings normal with std")      \
+    X(XAVIER, "xavier", "matrices uniform within sqrt(6/(inputs + outputs)) (Glorot & Bengio 2010); no biases")
+
+#define QKV_SPEC_ENUM_INIT(name, text, help)                   QKV_INIT_##name,
 #define QKV_SPEC_ENUM_POSITION(name, text, help)               QKV_POSITION_##name,
 #define QKV_SPEC_ENUM_PAIRING(name, text, help)                QKV_PAIRING_##name,
 #define QKV_SPEC_ENUM_BIAS(name, text, help)                   QKV_BIAS_##name,
@@ -73,6 +81,7 @@ enum qkv_ffn_kind { QKV_FFN_LIST(QKV_SPEC_ENUM_FFN) QKV_FFN_COUNT };
 enum qkv_tie { QKV_TIE_LIST(QKV_SPEC_ENUM_TIE) };
 enum qkv_head_kind { QKV_HEAD_LIST(QKV_SPEC_ENUM_HEAD) };
 enum qkv_pool { QKV_POOL_LIST(QKV_SPEC_ENUM_POOL) };
+enum qkv_init_kind { QKV_INIT_LIST(QKV_SPEC_ENUM_INIT) };
 
 /* The most layers of a stack, kinds of layers in it, and bytes of a kind's name with its end. */
 enum { QKV_LAYERS_MAX = 1000, QKV_KINDS_MAX = 8, QKV_KIND_NAME = 32 };
@@ -127,6 +136,11 @@ struct qkv_embed_spec {
         position; /* kind is none, sinusoidal or learned; learned where no attention has a position */
     double scale; /* multiplies the token embedding before a position is added; 1 */
 };
+/* What training starts from. */
+struct qkv_init_spec {
+    enum qkv_init_kind kind; /* gpt2 */
+    double std;              /* gpt2: of matrices; torch: of embeddings. 0 (null in JSON): 0.02 for gpt2, 1 for torch */
+};
 struct qkv_spec {
     int vocab;        /* of the decoder, or of the lone encoder */
     int source_vocab; /* of an encoder beside a decoder; vocab */
@@ -141,6 +155,7 @@ struct qkv_spec {
         enum qkv_pool pool;      /* classify: first */
         bool bias;               /* false for lm, true for classify */
     } head;
+    struct qkv_init_spec init;
     struct qkv_stack_spec encoder, decoder;
 };
 

@@ -4,8 +4,6 @@
 
 #include <stdlib.h>
 
-static const float STD = 0.02F; /* GPT-2's */
-
 struct params {
     struct qkv_weights *weights;
     struct qkv_weight_place place;
@@ -90,7 +88,8 @@ static void params_head(struct qkv_model *m, struct qkv_stack *last) {
 enum qkv_status qkv_model_build_weights(struct qkv_model *m) {
     const struct qkv_spec *spec = &m->spec;
     const bool both = spec->encoder.layers > 0 && spec->decoder.layers > 0;
-    m->weights = (struct qkv_weights){.ctx = m->ctx, .arena = &m->arena, .source = m->file.source, .std = STD};
+    m->weights =
+        (struct qkv_weights){.ctx = m->ctx, .arena = &m->arena, .source = m->file.source, .init = &m->spec.init};
     if (spec->decoder.layers > 0) params_stack(m, &m->decoder, &spec->decoder, "decoder", (size_t)spec->vocab, NULL);
     if (spec->encoder.layers > 0)
         params_stack(m, &m->encoder, &spec->encoder, "encoder", (size_t)(both ? spec->source_vocab : spec->vocab),

@@ -32,7 +32,9 @@ enum {
     QKV_KEY_SOFTCAP = 512, /* attention divides by it: qkv_softcap_valid */
     QKV_KEY_LATER = 1024,  /* from after version 1: enters the digest only where it is not `neutral` (spec_digest.c) */
     QKV_KEY_VERSION_1 = 2048, /* files of the other version do not have it; settings may have both */
-    QKV_KEY_VERSION_2 = 4096
+    QKV_KEY_VERSION_2 = 4096,
+    QKV_KEY_START =
+        8192 /* an object that says what training starts from: in no digest, printed where it is not neutral */
 };
 
 enum { QKV_KEY_PATH = 160 };

@@ -39,6 +39,7 @@ bool qkv_ffn_gated(enum qkv_ffn_kind kind) {
     return gated_ffns[kind];
 }
 CHOICES(ties, QKV_TIE_LIST);
+CHOICES(inits, QKV_INIT_LIST);
 CHOICES(heads, QKV_HEAD_LIST);
 CHOICES(pools, QKV_POOL_LIST);
 
@@ -80,6 +81,10 @@ static double rule_head_bias(const struct qkv_place *p) {
 
 static double rule_tie(const struct qkv_place *p) {
     return p->spec->head.kind == QKV_HEAD_LM ? QKV_TIE_HEAD : QKV_TIE_NONE;
+}
+
+static bool starts_with_a_deviation(const struct qkv_place *p) {
+    return p->spec->init.kind != QKV_INIT_XAVIER;
 }
 
 static double rule_source_vocab(const struct qkv_place *p) {
@@ -319,6 +324,14 @@ static const struct qkv_key head_keys[] = {
     END,
 };
 
+static const struct qkv_key init_keys[] = {
+    CHOICE(qkv_init_spec, kind, inits, .value = QKV_INIT_GPT2, .neutral = QKV_INIT_GPT2),
+    REAL(qkv_init_spec, std, 0, FLT_MAX, "a number greater than 0, or null for the kind's own",
+         .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_NULL, .applies = starts_with_a_deviation,
+         .owner = "init.kind gpt2 or torch"),
+    END,
+};
+
 const struct qkv_key qkv_spec_keys[] = {
     CONSTANT("format", "\"qkv\""),
     {.name = "version",
@@ -340,6 +353,7 @@ const struct qkv_key qkv_spec_keys[] = {
     OBJECT(qkv_spec, encoder, stack_keys, .flags = QKV_KEY_NULL, .applies = has_encoder),
     OBJECT(qkv_spec, decoder, stack_keys, .flags = QKV_KEY_NULL, .applies = has_decoder),
     OBJECT(qkv_spec, embed, embed_keys, .flags = QKV_KEY_VERSION_2),
+    OBJECT(qkv_spec, init, init_keys, .flags = QKV_KEY_START),
     WHOLE(qkv_spec, source_vocab, 1, VOCAB, .flags = QKV_KEY_LATE, .rule = rule_source_vocab,
           .applies = beside_a_decoder, .owner = "an encoder beside a decoder"),
     END,

@@ -45,11 +45,20 @@ static void write_value(struct qkv_json *json, const struct qkv_key *key, const 
         qkv_json_fixed(json, x, 0);
 }
 
+/* Whether an object says anything but what is meant without it. */
+static bool says_more(const struct qkv_key *object, const struct qkv_place *place) {
+    const struct qkv_place in = qkv_key_enter(place, object);
+    for (const struct qkv_key *key = object->keys; key->name; key++)
+        if (qkv_key_applies(key, &in) && qkv_key_get(key, &in) != key->neutral) return true;
+    return false;
+}
+
 /* Keys that mean nothing here are left out, but an absent stack is said to be null. */
 static bool spec_print_shown(const struct qkv_key *key, const struct qkv_place *place) {
     bool stack = key->type == QKV_KEY_OBJECT && key->flags & QKV_KEY_NULL && !place->stack;
     if (stack) return true;
     if (!qkv_key_applies(key, place)) return false;
+    if (key->flags & QKV_KEY_START && !says_more(key, place)) return false;
     return !(key->flags & QKV_KEY_LATE) || qkv_key_get(key, place) != 0;
 }
 

@@ -77,12 +77,43 @@ static struct qkv_weight *weights_append(struct qkv_weights *w) {
     return weight;
 }
 
-static void weight_shape_start(const struct qkv_weights *w, struct qkv_weight *weight, enum qkv_start start,
-                               size_t branches) {
-    const float std = w->std > 0 ? w->std : 1 / sqrtf((float)weight->columns);
-    const bool matrix = start == QKV_START_EMBEDDING || start == QKV_START_LINEAR || start == QKV_START_RESIDUAL;
+static bool weight_is_matrix(enum qkv_start start) {
+    return start == QKV_START_EMBEDDING || start == QKV_START_LINEAR || start == QKV_START_RESIDUAL;
+}
+
+/* GPT-2 (Radford et al. 2019): a residual stream that `branches` matrices add to keeps its size. */
+static void start_gpt2(struct qkv_weight *weight, enum qkv_start start, double std, size_t branches) {
+    const float all = std > 0 ? (float)std : 0.02F;
+    if (weight_is_matrix(start)) weight->std = start == QKV_START_RESIDUAL ? all / sqrtf((float)branches) : all;
+}
+
+/* What torch.nn.Linear (kaiming_uniform_ with a = sqrt(5), He et al. 2015) and torch.nn.Embedding start from. */
+static void start_torch(struct qkv_weight *weight, enum qkv_start start, double std, size_t inputs) {
+    if (start == QKV_START_EMBEDDING)
+        weight->std = std > 0 ? (float)std : 1;
+    else if (inputs)
+        weight->bound = (float)(1 / sqrt((double)inputs));
+}
+
+/* `inputs`: of the matrix that the weight is or stands beside; 0: of a norm. */
+static void weight_init(const struct qkv_weights *w, struct qkv_weight *weight, enum qkv_start start, size_t inputs,
+                        size_t branches) {
     weight->constant = start == QKV_START_NORM ? 1 : 0;
-    if (matrix) weight->std = start == QKV_START_RESIDUAL && branches ? std / sqrtf((float)branches) : std;
+    if (!w->init) {
+        if (weight_is_matrix(start)) weight->std = 1 / sqrtf((float)weight->columns);
+        return;
+    }
+    switch (w->init->kind) {
+    case QKV_INIT_GPT2:
+        start_gpt2(weight, start, w->init->std, branches);
+        return;
+    case QKV_INIT_TORCH:
+        start_torch(weight, start, w->init->std, inputs);
+        return;
+    case QKV_INIT_XAVIER:
+        if (weight_is_matrix(start)) weight->bound = (float)sqrt(6 / ((double)weight->rows + (double)weight->columns));
+        return;
+    }
 }
 
 /* A weight in the list: rows [first, first + rows) of an operand, or, of a vector, columns. */
@@ -107,7 +138,9 @@ static void weights_list(struct qkv_weights *w, const struct qkv_weight_place *p
     weight->part_of = tensor;
     weight->first_row = first;
     weight->array = (struct qkv_array){.name = name, .rank = vector ? 1 : 2, .shape = {rows, columns}};
-    weight_shape_start(w, weight, bias ? QKV_START_BIAS : roles_of_weights[role].start, place->branches);
+    size_t outputs, inputs;
+    role_shape(role, place->sizes, &outputs, &inputs);
+    weight_init(w, weight, bias ? QKV_START_BIAS : roles_of_weights[role].start, inputs, place->branches);
     if (!tensor->name) tensor->name = name;
 }
 
@@ -303,8 +336,14 @@ static void start_piece(void *argument, size_t begin, size_t end, int thread) {
     const struct start *s = argument;
     const struct qkv_weight *w = s->weight;
     struct qkv_random random = qkv_random_start(s->seed, s->index << 32 | begin / START_PIECE);
-    for (size_t i = begin; i < end; i++)
-        w->data[i] = w->std > 0 ? w->std * (float)qkv_random_normal(&random) : w->constant;
+    for (size_t i = begin; i < end; i++) {
+        if (w->std > 0)
+            w->data[i] = w->std * (float)qkv_random_normal(&random);
+        else if (w->bound > 0)
+            w->data[i] = (float)((double)w->bound * (2 * qkv_random_uniform(&random) - 1));
+        else
+            w->data[i] = w->constant;
+    }
 }
 
 void qkv_weights_start(struct qkv_weights *w, uint64_t seed) {

@@ -70,8 +70,9 @@ struct qkv_weight {
     uint64_t version;       /* raised when the numbers change: packed copies are made again */
     struct qkv_array array; /* as files have it; the name is owned */
     struct qkv_tensor *part_of;
-    size_t first_row;    /* its first row there; of a bias, its first column */
-    float constant, std; /* new numbers: normal with this deviation, or, where it is 0, the constant */
+    size_t first_row; /* its first row there; of a bias, its first column */
+    float std, bound,
+        constant; /* new numbers: normal with this deviation, else uniform within ±bound, else the constant */
 };
 
 /* Where the numbers of weights come from that are not to be copied: the tensors of a file, by name; NULL: it has none so called. */
@@ -94,9 +95,9 @@ struct qkv_weights {
     struct qkv_context *ctx;
     /* Where numbers are taken from while the list is built; may be measuring: then it is a plan. */
     struct qkv_arena *arena;
-    struct qkv_weight_source source; /* find NULL: all weights get memory, in fp32 */
-    float std;                       /* of new matrices; 0: 1/sqrt(columns) */
-    enum qkv_status status;          /* the first failure of the builder */
+    struct qkv_weight_source source;  /* find NULL: all weights get memory, in fp32 */
+    const struct qkv_init_spec *init; /* what new numbers are; NULL: normal with deviation 1/sqrt(columns) */
+    enum qkv_status status;           /* the first failure of the builder */
     struct qkv_weight *list;
     size_t count, capacity;
     struct qkv_tensor **tensors;
