@@ -45,6 +45,7 @@
 #include "qkv/pass.h"      /* forward and backward over a batch */
 #include "qkv/generate.h"  /* sessions, sampling, generation */
 #include "qkv/attention.h" /* attention on its own, without a model */
+#include "qkv/modules.h"   /* blocks, stacks and models on float tensors */
 #include "qkv/training.h"  /* optimizers, training runs, evaluation */
 #include "qkv/sequences.h" /* encoders and encoder–decoders: read, classify, translate */
 #include "qkv/support.h"   /* JSON, UTF-8, a clock: what programs beside the library need as well */

@@ -248,6 +248,7 @@ static void every_case_names_the_command_that_made_it(void **state) {
     assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
     assert_int_equal(glob(TEST_SOURCE_DIR "/tests/golden/*/case.safetensors", 0, NULL, &found), 0);
     assert_int_equal(glob(TEST_SOURCE_DIR "/tests/golden/attention/*.safetensors", GLOB_APPEND, NULL, &found), 0);
+    assert_int_equal(glob(TEST_SOURCE_DIR "/tests/golden/modules/*.safetensors", GLOB_APPEND, NULL, &found), 0);
     for (size_t i = 0; i < found.gl_pathc; i++) {
         struct qkv_tensors *file;
         char generator[256], path[512];
@@ -259,7 +260,7 @@ static void every_case_names_the_command_that_made_it(void **state) {
         if (access(path, R_OK) != 0) fail_msg("%s: there is no %s", found.gl_pathv[i], path);
         qkv_tensors_close(file);
     }
-    assert_true(found.gl_pathc >= 14 + 22);
+    assert_true(found.gl_pathc >= 14 + 22 + 10);
     globfree(&found);
     qkv_context_free(ctx);
 }

@@ -38,6 +38,7 @@ struct qkv_mask {
     const int32_t *offsets; /* (B): added to offset, batch row by batch row; NULL: 0 */
     int64_t window;         /* w > 0: only keys with |i − j| < w; 0: all */
     const int32_t *lengths; /* (B), 0 to Tk: only keys j < lengths[b], the others are padding; NULL: all */
+    const int32_t *starts;  /* (B), 0 to Tk: only keys j >= starts[b], those before are padding; NULL: all */
     const int32_t *prefix;  /* (B), with causal: keys j < prefix[b] are open to every query all the same
                                (prefix-LM); NULL: none */
     /* Packed documents: only keys of the query's own document. Documents are numbered; along a row of keys the numbers
@@ -149,6 +150,9 @@ QKV_API enum qkv_status qkv_rotate(struct qkv_context *ctx, const struct qkv_vie
 /* The usual angles: t·theta^(−p/pairs). Fails with QKV_ARGUMENT, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_rotation_table(struct qkv_context *ctx, double theta, size_t count, size_t pairs,
                                            float *table);
+/* Sines and cosines (Vaswani et al. 2017, 3.5): table (count,C), of position t and channel c sin or, where c is odd, cos of
+ * t·10000^(−2⌊c/2⌋/C). Fails with QKV_SHAPE, QKV_ARGUMENT. */
+QKV_API enum qkv_status qkv_sinusoid_table(struct qkv_context *ctx, size_t count, size_t C, float *table);
 /* The ALiBi slopes of H heads: 2^(−8(h+1)/H), and for other than powers of two as in Press et al. (2022). */
 QKV_API void qkv_alibi_slopes(size_t H, float *slopes);
 
@@ -206,7 +210,7 @@ struct qkv_attention_input {
     struct qkv_mask
         mask; /* beside causal and window of the spec: keys that both allow. B, Tq and Tk may stay 0; in self
                              attention offset does too, and offsets NULL: queries follow what the cache holds. Rows of x
-                             (self) or memory (cross) at and past the lengths are padding and may hold anything: they
+                             (self) or memory (cross) before the starts, and at and past the lengths, are padding and may hold anything: they
                              count as zeros where they are not finite */
     const uint8_t *dense; /* as in struct qkv_attention_call */
     struct qkv_pair_shape dense_shape;

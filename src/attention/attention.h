@@ -62,6 +62,8 @@ float qkv_alibi_slope(size_t h, size_t H);
 /* What the spec says of a call: heads, widths, scale and softcap; and of self attention the distance bias of `tables`, which may be NULL. */
 struct qkv_attend qkv_attend_start(const struct qkv_attention_spec *spec, const struct qkv_position_tables *tables,
                                    double dropout);
+/* What a spec and a call's own mask both allow. */
+struct qkv_mask qkv_attention_mask(const struct qkv_attention_spec *spec, const struct qkv_mask *own);
 /* Positions first, first + 1 … of each of B rows: (B,T), in the memory of the tape. */
 const int32_t *qkv_sequence_positions(struct qkv_tape *tape, size_t B, size_t T, size_t first);
 /* The mask's sizes and intervals, in the memory of the tape, into `a`. */
@@ -98,6 +100,7 @@ struct qkv_attention_args {
     struct qkv_key_values *cache; /* self: new keys are appended; cross: those of the memory are kept in it */
     bool cross;
     struct qkv_tensor *memory;   /* cross: (B·Tk, kv_in); NULL: the cache has its keys and values */
+    struct qkv_tensor *values;   /* cross, without a cache: what values are made of; NULL: the memory */
     struct qkv_tensor *residual; /* added to the output; NULL: nothing */
     float *dattention_bias;      /* backward adds to it */
     const struct qkv_attend **kept;

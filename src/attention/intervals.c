@@ -17,6 +17,13 @@ struct qkv_attend qkv_attend_start(const struct qkv_attention_spec *spec, const 
     return a;
 }
 
+struct qkv_mask qkv_attention_mask(const struct qkv_attention_spec *spec, const struct qkv_mask *own) {
+    struct qkv_mask both = *own;
+    both.causal = own->causal || spec->causal;
+    if (spec->window > 0 && (own->window == 0 || own->window > spec->window)) both.window = spec->window;
+    return both;
+}
+
 const int32_t *qkv_sequence_positions(struct qkv_tape *tape, size_t B, size_t T, size_t first) {
     int32_t *positions = qkv_tape_take(tape, B * T, sizeof *positions);
     for (size_t n = 0; positions && !tape->ctx->dry && n < B * T; n++) positions[n] = (int32_t)(first + n % T);
@@ -27,7 +34,7 @@ const int32_t *qkv_sequence_positions(struct qkv_tape *tape, size_t B, size_t T,
 static double intervals_planned_pairs(const struct qkv_mask *mask) {
     struct qkv_mask row = *mask;
     row.B = 1;
-    row.lengths = NULL;
+    row.lengths = row.starts = NULL;
     return (double)mask->B * qkv_mask_pairs(&row);
 }
 

@@ -105,8 +105,7 @@ static enum qkv_status find_mask(const struct qkv_attention_layer *l, const stru
             "attention layer: mask.offset is %lld, but in self attention queries stand where their own keys "
             "do; leave it 0",
             (long long)m->offset);
-    m->causal = m->causal || a->causal;
-    if (a->window > 0 && (m->window == 0 || m->window > a->window)) m->window = a->window;
+    *m = qkv_attention_mask(a, m);
     if (!l->spec.cross) m->offset = (int64_t)keys->past;
     return qkv_mask_fit(l->ctx, m, in->B, in->T, keys->count);
 }
@@ -133,14 +132,16 @@ static bool all_finite(const float *x, size_t n) {
     return sum == 0;
 }
 
-/* Padding may hold anything, but gradients of weights are products with all of an input: where its rows at and past the lengths,
- * `past` of which lie in a cache, are not finite, they are read as zeros. */
+/* Padding may hold anything, but gradients of weights are products with all of an input: where its rows before the starts or at and
+ * past the lengths, `past` of which lie in a cache, are not finite, they are read as zeros. */
 static const float *without_padding(struct qkv_attention_layer *l, const float *data, const struct qkv_mask *mask,
                                     size_t T, size_t past, size_t columns) {
-    if (!data || !mask->lengths) return data;
+    if (!data || (!mask->lengths && !mask->starts)) return data;
     float *clean = qkv_tape_take(&l->tape, mask->B * T * columns, sizeof *clean);
     for (size_t n = 0; clean && !l->ctx->dry && n < mask->B * T; n++) {
-        bool padding = past + n % T >= (size_t)mask->lengths[n / T];
+        const size_t j = past + n % T, b = n / T;
+        bool padding =
+            (mask->lengths && j >= (size_t)mask->lengths[b]) || (mask->starts && j < (size_t)mask->starts[b]);
         if (padding && !all_finite(data + n * columns, columns))
             memset(clean + n * columns, 0, columns * sizeof *clean);
         else

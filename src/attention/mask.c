@@ -1,6 +1,6 @@
 /* mask: causal, window, padding, prefix and document masks as one interval [lo, hi) of keys for each query, in O(T) memory.
  *
- * causal: j <= i, or j < prefix. window w: |i − j| < w. padding: j < length. documents: the run of keys with the query's
+ * causal: j <= i, or j < prefix. window w: |i − j| < w. padding: start <= j < length. documents: the run of keys with the query's
  * number. Each is an interval, so their intersection is one too. */
 #include "attention/attention.h"
 
@@ -62,6 +62,7 @@ static enum qkv_status check_pointers(struct qkv_context *ctx, const struct qkv_
         const void *data;
     } arrays[] = {{"mask.offsets", m->offsets},
                   {"mask.lengths", m->lengths},
+                  {"mask.starts", m->starts},
                   {"mask.prefix", m->prefix},
                   {"mask.key_documents", m->key_documents},
                   {"mask.query_documents", m->query_documents}};
@@ -76,6 +77,7 @@ enum qkv_status qkv_mask_check(struct qkv_context *ctx, const struct qkv_mask *m
     enum qkv_status status = check_sizes(ctx, m);
     if (status == QKV_OK) status = check_pointers(ctx, m);
     if (status == QKV_OK) status = check_counts(ctx, m, "lengths", m->lengths);
+    if (status == QKV_OK) status = check_counts(ctx, m, "starts", m->starts);
     if (status == QKV_OK) status = check_counts(ctx, m, "prefix", m->prefix);
     return status == QKV_OK ? check_documents(ctx, m) : status;
 }
@@ -118,7 +120,7 @@ static void mask_keep(struct interval *keys, int64_t lo, int64_t hi) {
 
 static struct interval keys_of(const struct qkv_mask *m, size_t b, size_t t) {
     const int64_t Tk = (int64_t)m->Tk, i = qkv_mask_position(m, b, t);
-    struct interval keys = {0, m->lengths ? m->lengths[b] : Tk};
+    struct interval keys = {m->starts ? m->starts[b] : 0, m->lengths ? m->lengths[b] : Tk};
     if (m->causal) {
         int64_t open = m->prefix ? m->prefix[b] : 0;
         mask_keep(&keys, 0, i + 1 > open ? i + 1 : open);

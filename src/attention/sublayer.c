@@ -62,13 +62,33 @@ static void sublayer_append(const struct qkv_attention_args *f, struct qkv_colum
     qkv_parallel(f->tape->ctx, call->B * T, append_row, &a);
 }
 
-/* The heads put together again. kv: where k and then v lie side by side, unless the cache holds them. */
+/* Some rows of a product, as an operand of their own. */
+static struct qkv_linear *sublayer_rows(struct qkv_tape *tape, const struct qkv_linear *l, size_t first, size_t rows) {
+    struct qkv_linear *part = qkv_tape_take_graph(tape, sizeof *part);
+    if (!part) return NULL;
+    const size_t place = first * l->weight.columns;
+    *part = (struct qkv_linear){.weight = {.data = (float *)l->weight.data + place,
+                                           .rows = rows,
+                                           .columns = l->weight.columns,
+                                           .requires_grad = l->weight.requires_grad,
+                                           .gradient = l->weight.gradient ? l->weight.gradient + place : NULL}};
+    if (!l->bias.data) return part;
+    part->bias = (struct qkv_tensor){.data = (float *)l->bias.data + first,
+                                     .rows = 1,
+                                     .columns = rows,
+                                     .requires_grad = l->bias.requires_grad,
+                                     .gradient = l->bias.gradient ? l->bias.gradient + first : NULL};
+    return part;
+}
+
+/* The heads put together again. kv: where k and then v lie side by side, unless v.x has the values or the cache holds both. */
 static struct qkv_tensor *sublayer_attend(const struct qkv_attention_args *f, struct qkv_tensor *q,
-                                          struct qkv_columns kv) {
+                                          struct qkv_columns kv, struct qkv_columns v) {
     const struct qkv_attend *a = f->attend;
     const struct qkv_key_values *cache = f->cache;
     size_t k_width = a->Hkv * a->D;
-    struct qkv_columns k = kv, v = {kv.x, kv.column + k_width, 0};
+    struct qkv_columns k = kv;
+    if (!v.x) v = (struct qkv_columns){kv.x, kv.column + k_width, 0};
     if (cache) {
         size_t rows = cache->count * cache->capacity;
         k = (struct qkv_columns){qkv_tape_view(f->tape, cache->k, rows, k_width), 0, cache->capacity};
@@ -94,7 +114,7 @@ static struct qkv_tensor *self_attention(const struct qkv_attention_args *f, str
     if (qkv && f->cache) {
         sublayer_append(f, kv, a->Tq, a->Tk - a->Tq);
     }
-    return sublayer_attend(f, qkv, kv);
+    return sublayer_attend(f, qkv, kv, (struct qkv_columns){0});
 }
 
 /* Keys and values of the memory, which go into the cache too where there is one. */
@@ -112,8 +132,15 @@ void qkv_attention_cache_memory(const struct qkv_attention_args *f) {
 }
 
 static struct qkv_tensor *cross_attention(const struct qkv_attention_args *f, struct qkv_tensor *x) {
+    const size_t k_width = f->attend->Hkv * f->attend->D, v_width = f->attend->Hkv * f->attend->Dv;
     struct qkv_tensor *q = sublayer_project(f, &f->parameters->q, x, QKV_RESULT_BF16_IF_MIXED);
-    return sublayer_attend(f, q, read_memory(f));
+    if (!f->values) return sublayer_attend(f, q, read_memory(f), (struct qkv_columns){0});
+    struct qkv_linear *k = sublayer_rows(f->tape, &f->parameters->kv, 0, k_width);
+    struct qkv_linear *v = sublayer_rows(f->tape, &f->parameters->kv, k_width, v_width);
+    if (!k || !v) return NULL;
+    const struct qkv_columns keys = {sublayer_project(f, k, f->memory, QKV_RESULT_BF16_IF_MIXED), 0, 0},
+                             values = {sublayer_project(f, v, f->values, QKV_RESULT_BF16_IF_MIXED), 0, 0};
+    return keys.x && values.x ? sublayer_attend(f, q, keys, values) : NULL;
 }
 
 struct qkv_tensor *qkv_attention_sublayer(const struct qkv_attention_args *f, struct qkv_tensor *x) {

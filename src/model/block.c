@@ -33,6 +33,7 @@ static struct qkv_tensor *self_attention(struct qkv_forward_args *f, size_t laye
                                    .tables = &f->stack->tables[kind],
                                    .cache = f->cache ? &f->cache[layer] : NULL,
                                    .residual = residual,
+                                   .dattention_bias = f->dself_bias,
                                    .kept = f->kept ? &f->kept[layer * (f->stack->has_cross ? 2 : 1)] : NULL};
     return qkv_attention_sublayer(&a, x);
 }
@@ -45,7 +46,9 @@ static struct qkv_tensor *cross_attention(struct qkv_forward_args *f, size_t lay
                                    .cache = f->memory_cache ? &f->memory_cache[layer] : NULL,
                                    .cross = true,
                                    .memory = f->memory,
+                                   .values = f->values,
                                    .residual = residual,
+                                   .dattention_bias = f->dcross_bias,
                                    .kept = f->kept ? &f->kept[layer * 2 + 1] : NULL};
     return qkv_attention_sublayer(&a, x);
 }
@@ -65,29 +68,54 @@ static void call_hook(const struct qkv_forward_args *f, enum qkv_hook_kind kind,
     f->hook(f->hook_user, &point);
 }
 
-/* The residual connection around a sublayer, with its norm on either side. */
-enum sublayer { SELF, CROSS, FFN };
+static struct qkv_norm *block_norm_of(struct qkv_layer *l, enum qkv_sublayer kind) {
+    return kind == QKV_SUBLAYER_SELF ? &l->self.norm : kind == QKV_SUBLAYER_CROSS ? &l->cross.norm : &l->ffn.norm;
+}
 
-static struct qkv_tensor *block_residual(struct qkv_forward_args *f, size_t layer, enum sublayer kind,
+static struct qkv_tensor *block_sublayer(struct qkv_forward_args *f, size_t layer, enum qkv_sublayer kind,
+                                         struct qkv_tensor *x, struct qkv_tensor *residual) {
+    if (kind == QKV_SUBLAYER_SELF) return self_attention(f, layer, x, residual);
+    if (kind == QKV_SUBLAYER_CROSS) return cross_attention(f, layer, x, residual);
+    const struct qkv_ffn_spec *spec = &qkv_stack_layer(f->stack->spec, layer)->ffn;
+    return feed_forward(f, spec, &f->stack->layers[layer].ffn, x, residual);
+}
+
+struct qkv_tensor *qkv_stack_sublayer(struct qkv_forward_args *f, size_t layer, enum qkv_sublayer kind,
+                                      struct qkv_tensor *x) {
+    return block_sublayer(f, layer, kind, x, NULL);
+}
+
+struct qkv_tensor *qkv_stack_sublayer_norm(struct qkv_forward_args *f, size_t layer, enum qkv_sublayer kind,
+                                           struct qkv_tensor *x) {
+    const struct qkv_norm_spec *spec = &qkv_stack_layer(f->stack->spec, layer)->norm;
+    return block_norm(f, spec, block_norm_of(&f->stack->layers[layer], kind), x, QKV_RESULT_FP32);
+}
+
+const struct qkv_norm_spec *qkv_stack_final_norm(const struct qkv_stack_spec *stack) {
+    return &qkv_stack_layer(stack, (size_t)stack->layers - 1)->norm;
+}
+
+/* The residual connection around a sublayer, with its norm on either side. */
+static struct qkv_tensor *block_residual(struct qkv_forward_args *f, size_t layer, enum qkv_sublayer kind,
                                          struct qkv_tensor *x) {
-    struct qkv_layer *l = &f->stack->layers[layer];
-    const struct qkv_layer_spec *spec = qkv_stack_layer(f->stack->spec, layer);
-    struct qkv_norm *n = kind == SELF ? &l->self.norm : kind == CROSS ? &l->cross.norm : &l->ffn.norm;
-    bool pre = spec->norm.placement == QKV_PLACEMENT_PRE;
+    static const enum qkv_hook_kind hooks[] = {[QKV_SUBLAYER_SELF] = QKV_HOOK_ATTENTION,
+                                               [QKV_SUBLAYER_CROSS] = QKV_HOOK_CROSS,
+                                               [QKV_SUBLAYER_FFN] = QKV_HOOK_FFN};
+    const struct qkv_norm_spec *norm = &qkv_stack_layer(f->stack->spec, layer)->norm;
+    struct qkv_norm *n = block_norm_of(&f->stack->layers[layer], kind);
+    bool pre = norm->placement == QKV_PLACEMENT_PRE;
     struct qkv_tape_mark mark = qkv_tape_mark(f->tape);
-    struct qkv_tensor *in = pre ? block_norm(f, &spec->norm, n, x, QKV_RESULT_BF16_IF_MIXED) : x;
+    struct qkv_tensor *in = pre ? block_norm(f, norm, n, x, QKV_RESULT_BF16_IF_MIXED) : x;
     /* With nothing in between the sum is made with the sublayer's last product. */
     const bool drops = f->tape->training && f->spec->dropout > 0;
     struct qkv_tensor *sum = drops || f->hook ? NULL : x;
-    struct qkv_tensor *out = kind == SELF    ? self_attention(f, layer, in, sum)
-                             : kind == CROSS ? cross_attention(f, layer, in, sum)
-                                             : feed_forward(f, &spec->ffn, &l->ffn, in, sum);
+    struct qkv_tensor *out = block_sublayer(f, layer, kind, in, sum);
     if (!sum) {
-        call_hook(f, kind == SELF ? QKV_HOOK_ATTENTION : kind == CROSS ? QKV_HOOK_CROSS : QKV_HOOK_FFN, layer, out);
+        call_hook(f, hooks[kind], layer, out);
         out = qkv_op_add(f->tape, x, qkv_op_dropout(f->tape, out, (float)f->spec->dropout));
     }
     if (!pre) {
-        out = block_norm(f, &spec->norm, n, out, QKV_RESULT_FP32);
+        out = block_norm(f, norm, n, out, QKV_RESULT_FP32);
     }
     return f->kept ? out : qkv_tape_keep(f->tape, mark, x, out);
 }
@@ -100,34 +128,45 @@ struct block {
 static struct qkv_tensor *run_block(struct qkv_tape *tape, const void *argument, struct qkv_tensor *x) {
     struct block b = *(const struct block *)argument;
     b.flow.tape = tape;
-    x = block_residual(&b.flow, b.layer, SELF, x);
+    x = block_residual(&b.flow, b.layer, QKV_SUBLAYER_SELF, x);
     if (b.flow.stack->has_cross) {
-        x = block_residual(&b.flow, b.layer, CROSS, x);
+        x = block_residual(&b.flow, b.layer, QKV_SUBLAYER_CROSS, x);
     }
-    return block_residual(&b.flow, b.layer, FFN, x);
+    return block_residual(&b.flow, b.layer, QKV_SUBLAYER_FFN, x);
 }
 
-struct qkv_tensor *qkv_stack_forward(struct qkv_forward_args *f, const int32_t *ids) {
+struct qkv_tensor *qkv_stack_embed(struct qkv_forward_args *f, const int32_t *ids) {
     struct qkv_stack *s = f->stack;
-    const size_t layers = (size_t)s->spec->layers;
-    const struct qkv_norm_spec *norm = &qkv_stack_layer(s->spec, layers - 1)->norm;
+    struct qkv_tensor *token = f->inputs ? f->inputs : s->token;
+    const float scale = f->inputs ? 1 : (float)f->spec->embed.scale;
     struct qkv_tensor *position = s->embed.learned ? &s->position : NULL;
     if (s->embed.embed) {
-        position = qkv_tape_view(f->tape, s->embed.embed, (size_t)f->spec->context, s->token->columns);
+        position = qkv_tape_view(f->tape, s->embed.embed, (size_t)f->spec->context, token->columns);
     }
-    struct qkv_tensor *x =
-        qkv_op_embed(f->tape, s->token, (float)f->spec->embed.scale, position, ids, f->positions, f->B * f->T);
+    struct qkv_tensor *x = qkv_op_embed(f->tape, token, scale, position, ids, f->positions, f->B * f->T);
     call_hook(f, QKV_HOOK_EMBEDDING, 0, x);
-    x = qkv_op_dropout(f->tape, x, (float)f->spec->dropout);
-    for (size_t layer = 0; layer < layers; layer++) {
+    return qkv_op_dropout(f->tape, x, (float)f->spec->dropout);
+}
+
+struct qkv_tensor *qkv_stack_layers(struct qkv_forward_args *f, struct qkv_tensor *x, size_t first, size_t end) {
+    for (size_t layer = first; layer < end; layer++) {
         struct block b = {.flow = *f, .layer = layer};
         x = f->checkpoint ? qkv_tape_recompute_segment(f->tape, run_block, &b, sizeof b, x, f->memory)
                           : run_block(f->tape, &b, x);
         call_hook(f, QKV_HOOK_RESIDUAL, layer, x);
     }
-    if (norm->final) {
-        x = block_norm(f, norm, &s->norm, x, QKV_RESULT_FP32);
-        call_hook(f, QKV_HOOK_FINAL, layers, x);
-    }
+    return x;
+}
+
+struct qkv_tensor *qkv_stack_norm(struct qkv_forward_args *f, struct qkv_tensor *x) {
+    return block_norm(f, qkv_stack_final_norm(f->stack->spec), &f->stack->norm, x, QKV_RESULT_FP32);
+}
+
+struct qkv_tensor *qkv_stack_forward(struct qkv_forward_args *f, const int32_t *ids) {
+    const size_t layers = (size_t)f->stack->spec->layers;
+    struct qkv_tensor *x = qkv_stack_layers(f, qkv_stack_embed(f, ids), 0, layers);
+    if (!qkv_stack_final_norm(f->stack->spec)->final) return x;
+    x = qkv_stack_norm(f, x);
+    call_hook(f, QKV_HOOK_FINAL, layers, x);
     return x;
 }

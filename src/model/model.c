@@ -33,8 +33,9 @@ static void model_clear(struct qkv_model *m) {
 }
 
 /* Measures first, by building on a measuring arena, so that the memory taken is exact. */
-enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spec *spec, bool planned,
-                                   const struct qkv_model_file *file, struct qkv_model **out) {
+static enum qkv_status model_make(struct qkv_context *ctx, const struct qkv_spec *spec, bool planned,
+                                  const struct qkv_model_file *file, uint32_t roles, bool given_memory,
+                                  struct qkv_model **out) {
     *out = NULL;
     enum qkv_status status = qkv_spec_check(ctx, spec);
     if (status != QKV_OK) {
@@ -48,6 +49,8 @@ enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spe
     m->spec = *spec;
     m->planned = planned;
     if (file) m->file = *file;
+    m->roles = roles;
+    m->given_memory = given_memory;
     bool dry = ctx->dry;
     ctx->dry = true;
     qkv_arena_measure(ctx, &m->arena, "weights");
@@ -88,6 +91,16 @@ enum qkv_status qkv_model_make_trainable(struct qkv_model *m) {
     if (!status) status = qkv_weights_to_fp32(&m->weights, &m->learned);
     if (!status) model_close_file(m);
     return status;
+}
+
+enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spec *spec, bool planned,
+                                   const struct qkv_model_file *file, struct qkv_model **out) {
+    return model_make(ctx, spec, planned, file, UINT32_MAX, false, out);
+}
+
+enum qkv_status qkv_model_allocate_parts(struct qkv_context *ctx, const struct qkv_spec *spec, uint32_t roles,
+                                         bool given_memory, struct qkv_model **out) {
+    return model_make(ctx, spec, false, NULL, roles, given_memory, out);
 }
 
 enum qkv_status qkv_model_create(struct qkv_context *ctx, const struct qkv_spec *spec, uint64_t seed,

@@ -50,6 +50,8 @@ struct qkv_model {
     struct qkv_context *ctx;
     struct qkv_spec spec;
     bool planned;               /* names and shapes only */
+    uint32_t roles;             /* bits of enum qkv_role: which weights there are; all, but in a module by itself */
+    bool given_memory;          /* the decoder has cross attention though there is no encoder */
     struct qkv_arena arena;     /* weights, then tables */
     struct qkv_arena gradients; /* base NULL before the first training pass */
     struct qkv_weights weights;
@@ -79,6 +81,9 @@ void qkv_model_drop_packed(struct qkv_model *model);
 /* Bytes of all that a model keeps: weights, tables, gradients and packed weights, as far as they have been asked for, but not what
  * stays in a file. */
 size_t qkv_model_bytes(const struct qkv_model *model);
+/* A module's: only those roles. */
+enum qkv_status qkv_model_allocate_parts(struct qkv_context *ctx, const struct qkv_spec *spec, uint32_t roles,
+                                         bool given_memory, struct qkv_model **out);
 /* A model whose weights are all zero: what create, plan and load start from. What stays in `file` (NULL: nothing) takes no memory;
  * the file is the model's once the call succeeded. */
 enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spec *spec, bool planned,
@@ -111,6 +116,10 @@ struct qkv_forward_args {
      * keys and values, one a layer. Rows that stand side by side and read the same memory may go through it as one. */
     struct qkv_attend *cross;
     struct qkv_tensor *memory;
+    struct qkv_tensor *values; /* cross attention's, where they are not made of the memory; else NULL */
+    float *dself_bias,
+        *dcross_bias;          /* gradients of the calls' attention_bias, of all layers together; NULL: not wanted */
+    struct qkv_tensor *inputs; /* (N, C): in place of the scaled token embeddings; NULL: those */
     struct qkv_key_values *memory_cache;
     /* The attentions' calls, left for looking at their weights: self of layer 0, cross of layer 0, self of layer 1 …; then no
      * memory is given back between sublayers. NULL: not kept. */
@@ -123,6 +132,18 @@ struct qkv_forward_args {
  * kind's causal and window. Their memory is the tape's; NULL when it has failed. (stack_calls.c) */
 struct qkv_attend *qkv_stack_calls(struct qkv_tape *tape, const struct qkv_stack *stack, bool cross,
                                    const struct qkv_mask *mask, double dropout);
+/* Of the kind of the last layer; `final` says whether the stack has the norm. */
+const struct qkv_norm_spec *qkv_stack_final_norm(const struct qkv_stack_spec *stack);
+/* The parts of qkv_stack_forward, for modules: x (B·T, C) → the same, but ids (B·T) → embeddings. Layers are [first, end). A sublayer by itself is without
+ * norm and residual. Without recording, layers may use the storage of x. */
+enum qkv_sublayer { QKV_SUBLAYER_SELF, QKV_SUBLAYER_CROSS, QKV_SUBLAYER_FFN };
+struct qkv_tensor *qkv_stack_embed(struct qkv_forward_args *args, const int32_t *ids);
+struct qkv_tensor *qkv_stack_layers(struct qkv_forward_args *args, struct qkv_tensor *x, size_t first, size_t end);
+struct qkv_tensor *qkv_stack_norm(struct qkv_forward_args *args, struct qkv_tensor *x);
+struct qkv_tensor *qkv_stack_sublayer(struct qkv_forward_args *args, size_t layer, enum qkv_sublayer kind,
+                                      struct qkv_tensor *x);
+struct qkv_tensor *qkv_stack_sublayer_norm(struct qkv_forward_args *args, size_t layer, enum qkv_sublayer kind,
+                                           struct qkv_tensor *x);
 /* ids (B·T) → hidden states (B·T, C) after the final norm. */
 struct qkv_tensor *qkv_stack_forward(struct qkv_forward_args *args, const int32_t *ids);
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 struct params {
+    uint32_t roles; /* which there are (struct qkv_model) */
     struct qkv_weights *weights;
     struct qkv_weight_place place;
     struct qkv_dimensions sizes;
@@ -19,13 +20,22 @@ static struct qkv_dimensions params_sizes(const struct qkv_spec *spec, size_t vo
                                    .N = (size_t)(spec->head.kind == QKV_HEAD_LM ? spec->vocab : spec->head.classes)};
 }
 
+static bool params_has(uint32_t roles, enum qkv_role role) {
+    return roles >> role & 1;
+}
+
+static void params_norm(struct params *p, struct qkv_norm *to, enum qkv_role role, bool bias) {
+    if (params_has(p->roles, role)) qkv_weights_norm(p->weights, &p->place, to, role, bias);
+}
+
 static void params_attention(struct params *p, struct qkv_attention *to, const struct qkv_attention_spec *spec,
                              const struct qkv_norm_spec *norm, bool cross) {
     p->sizes.H = (size_t)spec->heads;
     p->sizes.Hkv = (size_t)spec->kv_heads;
     p->sizes.D = (size_t)spec->head_dim;
     p->sizes.Dv = (size_t)spec->value_dim;
-    qkv_weights_norm(p->weights, &p->place, &to->norm, cross ? QKV_ROLE_CROSS_NORM : QKV_ROLE_ATTN_NORM, norm->bias);
+    params_norm(p, &to->norm, cross ? QKV_ROLE_CROSS_NORM : QKV_ROLE_ATTN_NORM, norm->bias);
+    if (!params_has(p->roles, cross ? QKV_ROLE_CROSS_Q : QKV_ROLE_ATTN_Q)) return;
     qkv_attention_build_weights(p->weights, &p->place, spec, cross, &to->parameters);
 }
 
@@ -34,7 +44,8 @@ static void params_ffn(struct params *p, struct qkv_ffn *to, const struct qkv_ff
     static const enum qkv_role roles[] = {QKV_ROLE_FFN_GATE, QKV_ROLE_FFN_UP}, down = QKV_ROLE_FFN_DOWN;
     const bool gated = qkv_ffn_gated(spec->kind);
     p->sizes.F = (size_t)spec->d_ff;
-    qkv_weights_norm(p->weights, &p->place, &to->norm, QKV_ROLE_FFN_NORM, norm->bias);
+    params_norm(p, &to->norm, QKV_ROLE_FFN_NORM, norm->bias);
+    if (!params_has(p->roles, QKV_ROLE_FFN_UP)) return;
     qkv_weights_linear(p->weights, &p->place, &to->up, gated ? roles : roles + 1, gated ? 2 : 1, spec->bias);
     qkv_weights_linear(p->weights, &p->place, &to->down, &down, 1, spec->bias);
 }
@@ -57,20 +68,21 @@ static void params_stack(struct qkv_model *m, struct qkv_stack *s, const struct 
     static const enum qkv_role token = QKV_ROLE_TOKEN, position = QKV_ROLE_POSITION;
     s->spec = spec;
     s->name = name;
-    s->has_cross = spec == &m->spec.decoder && m->spec.encoder.layers > 0;
+    s->has_cross = spec == &m->spec.decoder && (m->given_memory || m->spec.encoder.layers > 0);
     s->layers = qkv_allocate(m->ctx, (size_t)spec->layers, sizeof *s->layers);
     if (!s->layers) m->weights.status = QKV_MEMORY;
     if (m->weights.status) return;
-    struct params p = {.weights = &m->weights, .sizes = params_sizes(&m->spec, vocab)};
+    struct params p = {.roles = m->roles, .weights = &m->weights, .sizes = params_sizes(&m->spec, vocab)};
     p.place = (struct qkv_weight_place){
         .stack = name, .layer = -1, .sizes = &p.sizes, .branches = (size_t)spec->layers * (s->has_cross ? 3 : 2)};
     s->token = shared ? shared : &s->token_storage;
-    if (!shared) qkv_weights_matrix(p.weights, &p.place, &s->token_storage, &token, 1);
-    if (m->spec.embed.position.kind == QKV_POSITION_LEARNED)
+    if (!shared && params_has(m->roles, QKV_ROLE_TOKEN))
+        qkv_weights_matrix(p.weights, &p.place, &s->token_storage, &token, 1);
+    if (m->spec.embed.position.kind == QKV_POSITION_LEARNED && params_has(m->roles, QKV_ROLE_POSITION))
         qkv_weights_matrix(p.weights, &p.place, &s->position, &position, 1);
     params_layers(&p, s);
-    const struct qkv_norm_spec *norm = &qkv_stack_layer(spec, (size_t)spec->layers - 1)->norm;
-    if (norm->final) qkv_weights_norm(p.weights, &p.place, &s->norm, QKV_ROLE_NORM, norm->bias);
+    const struct qkv_norm_spec *norm = qkv_stack_final_norm(spec);
+    if (norm->final) params_norm(&p, &s->norm, QKV_ROLE_NORM, norm->bias);
 }
 
 static void params_head(struct qkv_model *m, struct qkv_stack *last) {

@@ -31,9 +31,7 @@ struct qkv_attend *qkv_stack_calls(struct qkv_tape *tape, const struct qkv_stack
             calls[i].lo = like->lo, calls[i].hi = like->hi, calls[i].pairs = like->pairs;
             continue;
         }
-        struct qkv_mask own = *mask;
-        own.causal = a->causal;
-        own.window = a->window;
+        const struct qkv_mask own = qkv_attention_mask(a, mask);
         qkv_sequence_intervals(tape, &own, &calls[i]);
     }
     return calls;

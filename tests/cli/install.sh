@@ -47,6 +47,9 @@ has out '^ 0\.000 0\.000 [01]\.[0-9]{3} [01]\.[0-9]{3} [01]\.[0-9]{3} [01]\.[0-9
 try 0 programs/attention
 has out '^ 1\.000 0\.000 0\.000 0\.000 0\.000 0\.000 0\.000 0\.000$'
 has out '^ 0\.000 0\.000 0\.000 0\.000 0\.000 1\.000 0\.000 0\.000$' # the second document begins
+try 0 programs/modules
+has out '^attn\.q\.weight +\(16,16\)$'
+has out '^step 1000: loss 0\.0[01]'
 # On one CPU, so that tests side by side do not wait for each other's threads.
 cpu=$(taskset -cp $$ 2>/dev/null | sed 's/.*: *//; s/[-,].*//')
 if [ "${SANITIZE:-0}" = 0 ]; then

@@ -1,0 +1,83 @@
+/* modules: parts of a transformer on float tensors, in a model of your own.
+ *
+ * An encoder block learns to add, at every position, the mean of the sequence that the position is in: sequences have two lengths,
+ * so it must not look at padding. The program asks the block for its parameters by name, and steps against their gradients. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <qkv.h>
+
+enum { B = 8, T = 6, C = 16, N = B * T * C, STEPS = 1000 };
+
+static const char spec_text[] =
+    "{\"format\": \"qkv\", \"version\": 1, \"d_model\": 16, \"context\": 6, \"position\": {\"kind\": \"none\"},"
+    " \"encoder\": {\"layers\": 1, \"attention\": {\"heads\": 2}, \"ffn\": {\"kind\": \"gelu\", \"d_ff\": 32}}}";
+
+static void fail(const struct qkv_context *ctx) {
+    fprintf(stderr, "%s\n", ctx ? qkv_message(ctx) : "out of memory");
+    exit(1);
+}
+
+/* Random vectors, and the same with the mean of their sequence added. */
+static void make_batch(float *x, float *target, const int32_t *lengths) {
+    memset(target, 0, N * sizeof *target);
+    for (size_t e = 0; e < N; e++) x[e] = 2 * ((float)rand() / (float)RAND_MAX - 0.5f);
+    for (size_t b = 0; b < B; b++)
+        for (size_t c = 0; c < C; c++) {
+            float sum = 0;
+            for (size_t t = 0; t < (size_t)lengths[b]; t++) sum += x[(b * T + t) * C + c];
+            for (size_t t = 0; t < (size_t)lengths[b]; t++)
+                target[(b * T + t) * C + c] = x[(b * T + t) * C + c] + sum / (float)lengths[b];
+        }
+}
+
+/* The mean square error where there is no padding, and its gradient. */
+static float square_error(const float *y, const float *target, const int32_t *lengths, float *dy) {
+    float loss = 0, count = 0;
+    for (size_t b = 0; b < B; b++) count += (float)lengths[b] * C;
+    for (size_t n = 0; n < (size_t)B * T; n++)
+        for (size_t c = 0; c < C; c++) {
+            const size_t e = n * C + c;
+            const float error = n % T < (size_t)lengths[n / T] ? y[e] - target[e] : 0;
+            loss += error * error / count;
+            dy[e] = 2 * error / count;
+        }
+    return loss;
+}
+
+int main(void) {
+    static float x[N], y[N], target[N], dy[N], dx[N];
+    int32_t lengths[B];
+    struct qkv_context *ctx;
+    struct qkv_module *block;
+    struct qkv_spec spec;
+    if (qkv_context_create(&ctx, NULL)) fail(ctx);
+    if (qkv_spec_parse(ctx, &spec, "the example", spec_text, strlen(spec_text), NULL, 0) ||
+        qkv_module_create(ctx, QKV_MODULE_ENCODER_BLOCK, &spec, 1, &block))
+        fail(ctx);
+    for (size_t i = 0; i < qkv_module_parameters(block); i++) {
+        const struct qkv_array *p = qkv_module_parameter(block, i);
+        printf(p->rank == 2 ? "%-16s (%zu,%zu)\n" : "%-16s (%zu)\n", p->name, p->shape[0], p->shape[1]);
+    }
+    for (size_t b = 0; b < B; b++) lengths[b] = b % 2 ? T : T - 3;
+    srand(1);
+    for (int step = 0; step <= STEPS; step++) {
+        make_batch(x, target, lengths);
+        struct qkv_module_input in = {.x = {x, B, T, C}, .self.mask.lengths = lengths, .train = true};
+        if (qkv_module_forward(block, &in, (struct qkv_vectors){y, B, T, C})) fail(ctx);
+        const float loss = square_error(y, target, lengths, dy);
+        if (step % 200 == 0) printf("step %4d: loss %.4f\n", step, (double)loss);
+        struct qkv_module_gradients inputs = {.x = {dx, B, T, C}}; /* for what stands before the block */
+        qkv_module_clear_gradients(block);
+        if (qkv_module_backward(block, (struct qkv_vectors){dy, B, T, C}, &inputs)) fail(ctx);
+        for (size_t i = 0; i < qkv_module_parameters(block); i++) {
+            float *w = qkv_module_weights_mutable(block, i);
+            const float *dw = qkv_module_gradient(block, i);
+            for (size_t e = 0; e < qkv_array_elements(qkv_module_parameter(block, i)); e++) w[e] -= 0.5f * dw[e];
+        }
+    }
+    qkv_module_free(block);
+    qkv_context_free(ctx);
+    return 0;
+}

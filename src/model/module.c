@@ -1,0 +1,267 @@
+/* module: a part of a model by itself: finding it by the name of its parameters, and making a new one, which is a
+ * model of one stack that has the weights of that part only. A call of it is in module_run.c. */
+#include "model/module.h"
+#include "model/spec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MODULE_ROLE(name) (UINT32_C(1) << QKV_ROLE_##name)
+#define MODULE_SELF       (MODULE_ROLE(ATTN_Q) | MODULE_ROLE(ATTN_K) | MODULE_ROLE(ATTN_V) | MODULE_ROLE(ATTN_O))
+#define MODULE_CROSS      (MODULE_ROLE(CROSS_Q) | MODULE_ROLE(CROSS_K) | MODULE_ROLE(CROSS_V) | MODULE_ROLE(CROSS_O))
+#define MODULE_FFN        (MODULE_ROLE(FFN_GATE) | MODULE_ROLE(FFN_UP) | MODULE_ROLE(FFN_DOWN))
+#define MODULE_BLOCK      (MODULE_ROLE(ATTN_NORM) | MODULE_SELF | MODULE_ROLE(FFN_NORM) | MODULE_FFN)
+#define MODULE_MEMORY     (MODULE_ROLE(CROSS_NORM) | MODULE_CROSS)
+_Static_assert(QKV_ROLE_COUNT <= 32, "a set of roles is 32 bits");
+
+/* What a new module of each kind is made of. */
+static const struct module_parts {
+    uint32_t roles;
+    bool memory;      /* cross attention: of the decoder */
+    bool stack;       /* of all layers, not of one */
+    const char *name; /* in the stack */
+} module_parts[] = {
+    [QKV_MODULE_ATTENTION] = {MODULE_SELF, false, false, ".layers.0.attn"},
+    [QKV_MODULE_CROSS_ATTENTION] = {MODULE_CROSS, true, false, ".layers.0.cross"},
+    [QKV_MODULE_FFN] = {MODULE_FFN, false, false, ".layers.0.ffn"},
+    [QKV_MODULE_NORM] = {MODULE_ROLE(NORM), false, false, ".norm"},
+    [QKV_MODULE_ENCODER_BLOCK] = {MODULE_BLOCK, false, false, ".layers.0"},
+    [QKV_MODULE_DECODER_BLOCK] = {MODULE_BLOCK | MODULE_MEMORY, true, false, ".layers.0"},
+    [QKV_MODULE_ENCODER_STACK] = {MODULE_BLOCK | MODULE_ROLE(NORM), false, true, ""},
+    [QKV_MODULE_DECODER_STACK] = {MODULE_BLOCK | MODULE_MEMORY | MODULE_ROLE(NORM), true, true, ""},
+    [QKV_MODULE_MODEL] = {UINT32_MAX, false, true, ""},
+};
+
+/* ---- finding
+ * ------------------------------------------------------------------------------------------------------ */
+
+/* What stands behind ".layers.N". */
+static bool module_find_in_layer(struct qkv_module *m, const char *rest) {
+    static const struct {
+        const char *name;
+        enum qkv_module_kind kind;
+        enum qkv_sublayer sublayer;
+    } parts[] = {
+        {".attn", QKV_MODULE_ATTENTION, QKV_SUBLAYER_SELF},
+        {".cross", QKV_MODULE_CROSS_ATTENTION, QKV_SUBLAYER_CROSS},
+        {".ffn", QKV_MODULE_FFN, QKV_SUBLAYER_FFN},
+        {".attn_norm", QKV_MODULE_NORM, QKV_SUBLAYER_SELF},
+        {".cross_norm", QKV_MODULE_NORM, QKV_SUBLAYER_CROSS},
+        {".ffn_norm", QKV_MODULE_NORM, QKV_SUBLAYER_FFN},
+    };
+    if (!*rest) {
+        m->kind = m->stack->has_cross ? QKV_MODULE_DECODER_BLOCK : QKV_MODULE_ENCODER_BLOCK;
+        return true;
+    }
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (strcmp(rest, parts[i].name) != 0) continue;
+        m->kind = parts[i].kind;
+        m->sublayer = parts[i].sublayer;
+        return m->sublayer != QKV_SUBLAYER_CROSS || m->stack->has_cross;
+    }
+    return false;
+}
+
+/* Kind and place of the part that is called so. */
+static bool module_find(struct qkv_module *m, const char *name) {
+    static const char layers[] = ".layers.";
+    m->kind = QKV_MODULE_MODEL;
+    if (!*name) return true;
+    struct qkv_stack *stacks[] = {&m->model->encoder, &m->model->decoder};
+    for (size_t i = 0; i < 2; i++)
+        if (stacks[i]->spec && strncmp(name, stacks[i]->name, strlen(stacks[i]->name)) == 0) m->stack = stacks[i];
+    if (!m->stack) return false;
+    const char *rest = name + strlen(m->stack->name);
+    if (!*rest) {
+        m->kind = m->stack->has_cross ? QKV_MODULE_DECODER_STACK : QKV_MODULE_ENCODER_STACK;
+        return true;
+    }
+    if (strcmp(rest, ".norm") == 0) {
+        m->kind = QKV_MODULE_NORM;
+        m->final = true;
+        return qkv_stack_final_norm(m->stack->spec)->final;
+    }
+    if (strncmp(rest, layers, sizeof layers - 1) != 0) return false;
+    rest += sizeof layers - 1;
+    const size_t digits = strspn(rest, "0123456789");
+    if (!digits || digits > 6 || (digits > 1 && *rest == '0')) return false;
+    m->layer = (size_t)strtoul(rest, NULL, 10);
+    return m->layer < (size_t)m->stack->spec->layers && module_find_in_layer(m, rest + digits);
+}
+
+/* Those whose names begin with `name` and a point; without it. Only a model embeds. */
+static enum qkv_status module_list_parameters(struct qkv_module *m, const char *name) {
+    const size_t all = qkv_model_parameters(m->model), skip = *name ? strlen(name) + 1 : 0;
+    m->arrays = qkv_allocate(m->ctx, all + 1, sizeof *m->arrays);
+    m->indices = qkv_allocate(m->ctx, all + 1, sizeof *m->indices);
+    if (!m->arrays || !m->indices) return QKV_MEMORY;
+    for (size_t i = 0; i < all; i++) {
+        const struct qkv_array *a = qkv_model_parameter(m->model, i);
+        const enum qkv_role role = m->model->weights.list[i].role;
+        if (skip && (role == QKV_ROLE_TOKEN || role == QKV_ROLE_POSITION)) continue;
+        if (skip && (strncmp(a->name, name, skip - 1) != 0 || a->name[skip - 1] != '.')) continue;
+        m->arrays[m->count] = *a;
+        m->arrays[m->count].name += skip;
+        m->indices[m->count++] = i;
+    }
+    return QKV_OK;
+}
+
+/* ---- making
+ * --------------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status module_make(struct qkv_model *model, const char *name, bool owns, struct qkv_module **out) {
+    struct qkv_module *m = qkv_allocate(model->ctx, 1, sizeof *m);
+    if (!m) return QKV_MEMORY;
+    m->ctx = model->ctx;
+    m->model = model;
+    enum qkv_status status = QKV_OK;
+    if (!module_find(m, name))
+        status = qkv_fail(m->ctx, QKV_ARGUMENT,
+                          "module: this model has no part \"%.100s\"; parts are called as parameters are, for example "
+                          "\"%s.layers.0.attn\"",
+                          name, model->decoder.spec ? "decoder" : "encoder");
+    if (!status) status = module_list_parameters(m, name);
+    if (!status)
+        status = qkv_arena_create(m->ctx, &m->graph_arena, qkv_graph_bytes(&model->spec), "records of a module");
+    if (status) {
+        qkv_module_free(m);
+        return status;
+    }
+    m->owns = owns;
+    *out = m;
+    return QKV_OK;
+}
+
+enum qkv_status qkv_module_of_model(struct qkv_model *model, const char *name, struct qkv_module **out) {
+    QKV_CALL(model ? model->ctx : NULL);
+    if (!model) return QKV_ARGUMENT;
+    if (!out || !name) return qkv_fail(model->ctx, QKV_ARGUMENT, "module: %s is NULL", out ? "name" : "out");
+    *out = NULL;
+    if (model->planned) return qkv_fail(model->ctx, QKV_ARGUMENT, "a planned model has no weights to run with");
+    return module_make(model, name, false, out);
+}
+
+/* Cross attention of a decoder without an encoder: as its attention, but for what only self attention has. */
+static void module_complete_cross(struct qkv_stack_spec *decoder) {
+    for (int i = 0; i < decoder->kind_count; i++) {
+        struct qkv_layer_spec *kind = &decoder->kinds[i];
+        if (kind->cross.heads) continue;
+        kind->cross = kind->attention;
+        kind->cross.causal = false;
+        kind->cross.window = 0;
+        kind->cross.position.kind = QKV_POSITION_NONE;
+    }
+}
+
+/* Of one layer, as that one is. */
+static void module_keep_layer(struct qkv_stack_spec *stack, size_t layer) {
+    stack->kinds[0] = *qkv_stack_layer(stack, layer);
+    stack->kinds[0].name[0] = 0;
+    stack->kind_count = stack->layers = 1;
+    memset(stack->kind_of, 0, sizeof stack->kind_of);
+}
+
+/* The spec of a model that has nothing but the module's stack; *encoder: which. */
+static enum qkv_status module_reduce(struct qkv_context *ctx, enum qkv_module_kind kind, struct qkv_spec *s,
+                                     bool *encoder) {
+    const struct module_parts *parts = &module_parts[kind];
+    enum qkv_status status = qkv_spec_check_as(ctx, s, "spec", false);
+    if (status) return status;
+    *encoder = !parts->memory && s->encoder.layers > 0;
+    if (!*encoder && !s->decoder.layers)
+        return qkv_fail(ctx, QKV_ARGUMENT, "module: the spec has no %s to make it of",
+                        parts->memory ? "decoder" : "encoder and no decoder");
+    struct qkv_stack_spec *stack = *encoder ? &s->encoder : &s->decoder;
+    if (!parts->stack) module_keep_layer(stack, kind == QKV_MODULE_NORM ? (size_t)stack->layers - 1 : 0);
+    if (kind == QKV_MODULE_NORM) stack->kinds[0].norm.final = true;
+    s->vocab = s->source_vocab = 1;
+    s->embed.scale = 1;
+    s->embed.position.kind = QKV_POSITION_NONE;
+    s->tie = QKV_TIE_NONE;
+    memset(&s->head, 0, sizeof s->head);
+    s->head.kind = QKV_HEAD_NONE;
+    for (int i = 0; i < stack->kind_count && !(parts->roles & MODULE_SELF); i++)
+        stack->kinds[i].attention.position.kind = QKV_POSITION_NONE; /* no tables are needed */
+    if (parts->memory) { /* checked as beside an encoder, which is not made */
+        module_complete_cross(stack);
+        struct qkv_spec both = *s;
+        both.encoder = both.decoder;
+        status = qkv_spec_check(ctx, &both);
+        if (status) return status;
+    }
+    *(*encoder ? &s->decoder : &s->encoder) = (struct qkv_stack_spec){0};
+    return QKV_OK;
+}
+
+enum qkv_status qkv_module_create(struct qkv_context *ctx, enum qkv_module_kind kind, const struct qkv_spec *spec,
+                                  uint64_t seed, struct qkv_module **out) {
+    QKV_CALL(ctx);
+    if (!out) return qkv_fail(ctx, QKV_ARGUMENT, "module: out is NULL; give a place for the module");
+    *out = NULL;
+    if (!ctx || !spec) return qkv_fail(ctx, QKV_ARGUMENT, "module: spec is NULL");
+    if ((int)kind < 0 || kind > QKV_MODULE_MODEL)
+        return qkv_fail(ctx, QKV_ARGUMENT, "module: the kind is %d; it must be one of enum qkv_module_kind", (int)kind);
+    const struct module_parts *parts = &module_parts[kind];
+    struct qkv_spec reduced = *spec;
+    struct qkv_model *model;
+    bool encoder = false;
+    char name[32] = "";
+    enum qkv_status status = QKV_OK;
+    if (kind != QKV_MODULE_MODEL) {
+        status = module_reduce(ctx, kind, &reduced, &encoder);
+        snprintf(name, sizeof name, "%s%s", encoder ? "encoder" : "decoder", parts->name);
+    }
+    if (!status) status = qkv_model_allocate_parts(ctx, &reduced, parts->roles, parts->memory, &model);
+    if (status) return status;
+    qkv_weights_start(&model->weights, seed);
+    status = module_make(model, name, true, out);
+    if (status) qkv_model_free(model);
+    return status;
+}
+
+void qkv_module_free(struct qkv_module *m) {
+    if (!m) return;
+    qkv_arena_free(&m->arena);
+    qkv_arena_free(&m->graph_arena);
+    if (m->owns) qkv_model_free(m->model);
+    free(m->arrays);
+    free(m->indices);
+    free(m);
+}
+
+/* ---- parameters
+ * ----------------------------------------------------------------------------------------------------- */
+
+enum qkv_module_kind qkv_module_kind(const struct qkv_module *m) {
+    return m->kind;
+}
+
+size_t qkv_module_parameters(const struct qkv_module *m) {
+    return m->count;
+}
+
+const struct qkv_array *qkv_module_parameter(const struct qkv_module *m, size_t i) {
+    if (i >= m->count) return NULL;
+    struct qkv_array *a =
+        &m->arrays[i]; /* the model may have given its numbers other memory since: training makes fp32 of them */
+    const char *name = a->name;
+    *a = *qkv_model_parameter(m->model, m->indices[i]);
+    a->name = name;
+    return a;
+}
+
+float *qkv_module_weights_mutable(struct qkv_module *m, size_t i) {
+    return i < m->count ? qkv_model_weights_mutable(m->model, m->indices[i]) : NULL;
+}
+
+float *qkv_module_gradient(struct qkv_module *m, size_t i) {
+    return i < m->count ? qkv_model_gradient(m->model, m->indices[i]) : NULL;
+}
+
+void qkv_module_clear_gradients(struct qkv_module *m) {
+    for (size_t i = 0; i < m->count; i++) {
+        float *gradient = qkv_module_gradient(m, i);
+        if (gradient) memset(gradient, 0, qkv_array_elements(&m->arrays[i]) * sizeof *gradient);
+    }
+}

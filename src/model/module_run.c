@@ -1,0 +1,401 @@
+/* One call of a module: forward and backward.  As calls of attention layers are, each is planned first, by running
+ * it on an arena that only counts, and memory is taken where it is more than calls before needed. */
+#include "model/module.h"
+
+#include <limits.h>
+#include <string.h>
+
+enum { MODULE_X, MODULE_MEMORY, MODULE_VALUES, MODULE_Y, MODULE_SHAPES };
+static const char *const module_names[] = {"x", "memory", "values", "y"};
+
+/* One attention of a call. */
+struct module_attention {
+    const struct qkv_stack *stack; /* NULL: there is none */
+    bool cross;
+    const struct qkv_module_mask *given;
+    size_t Tq, Tk;
+};
+struct module_call {
+    const struct qkv_module_input *in;
+    size_t B, T, memory_T;
+    struct module_attention self, cross, source;
+};
+
+/* ---- checks
+ * ---------------------------------------------------------------------------------------------------------- */
+
+static const char *module_kind_name(enum qkv_module_kind kind) {
+#define MODULE_KIND_NAME(name, text, help) [QKV_MODULE_##name] = text,
+    static const char *const names[] = {QKV_MODULE_LIST(MODULE_KIND_NAME)};
+#undef MODULE_KIND_NAME
+    return names[kind];
+}
+
+static bool module_is_pair(const struct qkv_module *m) {
+    return m->kind == QKV_MODULE_MODEL && m->model->encoder.spec && m->model->decoder.spec;
+}
+
+static bool module_reads_memory(const struct qkv_module *m) {
+    return m->kind == QKV_MODULE_CROSS_ATTENTION || m->kind == QKV_MODULE_DECODER_BLOCK ||
+           m->kind == QKV_MODULE_DECODER_STACK || module_is_pair(m);
+}
+
+static bool module_has_self(const struct qkv_module *m) {
+    return m->kind != QKV_MODULE_CROSS_ATTENTION && m->kind != QKV_MODULE_FFN && m->kind != QKV_MODULE_NORM;
+}
+
+static enum qkv_status module_check_vectors(const struct qkv_module *m, const char *name, const struct qkv_vectors *v,
+                                            const char *like, size_t B, size_t T, size_t C) {
+    if (v->B != B || v->T != T || v->C != C)
+        return qkv_fail(m->ctx, QKV_SHAPE, "%s module: %s is (%zu,%zu,%zu); to go with %s it must be (%zu,%zu,%zu)",
+                        module_kind_name(m->kind), name, v->B, v->T, v->C, like, B, T, C);
+    if (!v->data) return qkv_fail(m->ctx, QKV_ARGUMENT, "%s module: %s has no data", module_kind_name(m->kind), name);
+    return qkv_aligned(m->ctx, name, v->data, sizeof(float));
+}
+
+/* Vectors of the module's width, or, where it embeds, ids in their place. */
+static enum qkv_status module_check_input(const struct qkv_module *m, const char *name, const struct qkv_vectors *v,
+                                          const int32_t *ids, const char *ids_name) {
+    const struct qkv_spec *spec = &m->model->spec;
+    const bool embeds = m->kind == QKV_MODULE_MODEL, attends = m->kind != QKV_MODULE_FFN && m->kind != QKV_MODULE_NORM;
+    size_t rows;
+    if (ids && !embeds)
+        return qkv_fail(m->ctx, QKV_ARGUMENT, "%s module: %s are given, but only a model embeds them; give %s",
+                        module_kind_name(m->kind), ids_name, name);
+    if (ids && (v->data || v->C))
+        return qkv_fail(m->ctx, QKV_ARGUMENT, "%s module: both %s and %s are given; choose one",
+                        module_kind_name(m->kind), name, ids_name);
+    if (!v->B || !v->T)
+        return qkv_fail(m->ctx, QKV_ARGUMENT, "%s module: %s is (%zu,%zu,%zu), which is empty",
+                        module_kind_name(m->kind), name, v->B, v->T, v->C);
+    if (!qkv_multiply(v->B, v->T, &rows) || rows > (size_t)1 << 30)
+        return qkv_fail(m->ctx, QKV_SHAPE, "%s module: %zu rows of %zu positions are too many",
+                        module_kind_name(m->kind), v->B, v->T);
+    if (attends && v->T > (size_t)spec->context)
+        return qkv_fail(m->ctx, QKV_ARGUMENT, "%s module: %s has %zu positions, more than the context of %d",
+                        module_kind_name(m->kind), name, v->T, spec->context);
+    if (ids) return qkv_aligned(m->ctx, ids_name, ids, sizeof *ids);
+    return module_check_vectors(m, name, v, "the module's weights", v->B, v->T, (size_t)spec->d_model);
+}
+
+static enum qkv_status module_check_memory(const struct qkv_module *m, const struct qkv_module_input *in) {
+    const bool given = in->memory.data || in->memory.B || in->memory.T || in->memory.C || in->source;
+    if (in->values.data && m->kind != QKV_MODULE_CROSS_ATTENTION)
+        return qkv_fail(m->ctx, QKV_ARGUMENT, "%s module: values are given, but only cross attention takes them apart",
+                        module_kind_name(m->kind));
+    if (!module_reads_memory(m))
+        return !given ? QKV_OK
+                      : qkv_fail(m->ctx, QKV_ARGUMENT, "%s module: a memory is given, but nothing reads it",
+                                 module_kind_name(m->kind));
+    enum qkv_status status = module_check_input(m, "memory", &in->memory, in->source, "source");
+    if (status) return status;
+    if (in->memory.B != in->x.B)
+        return qkv_fail(m->ctx, QKV_SHAPE,
+                        "%s module: memory is (%zu,%zu,%zu) and x is (%zu,%zu,%zu); they need the same number of rows",
+                        module_kind_name(m->kind), in->memory.B, in->memory.T, in->memory.C, in->x.B, in->x.T, in->x.C);
+    if (!in->values.data) return QKV_OK;
+    return module_check_vectors(m, "values", &in->values, "memory", in->memory.B, in->memory.T, in->memory.C);
+}
+
+static bool module_mask_given(const struct qkv_module_mask *given) {
+    const struct qkv_mask *k = &given->mask;
+    return k->causal || k->offset || k->offsets || k->window || k->lengths || k->starts || k->prefix ||
+           k->key_documents || k->query_documents || given->dense || given->bias || given->dbias;
+}
+
+/* The kinds of layers that the module goes through. */
+static bool module_has_kind(const struct qkv_module *m, const struct qkv_stack *stack, size_t kind) {
+    const bool all = !m->stack || m->kind == QKV_MODULE_ENCODER_STACK || m->kind == QKV_MODULE_DECODER_STACK;
+    return all || stack->spec->kind_of[m->layer] == kind;
+}
+
+/* The call that layers of a kind make, but for intervals and positions, and its mask: what the spec and the call
+ * both allow. */
+static enum qkv_status module_set_kind(const struct qkv_module *m, const struct module_call *c,
+                                       const struct module_attention *a, size_t kind, struct qkv_mask *mask,
+                                       struct qkv_attend *attend) {
+    const struct qkv_layer_spec *layer = &a->stack->spec->kinds[kind];
+    const struct qkv_attention_spec *spec = a->cross ? &layer->cross : &layer->attention;
+    const struct qkv_module_mask *given = a->given;
+    *mask = qkv_attention_mask(spec, &given->mask);
+    enum qkv_status status = qkv_mask_fit(m->ctx, mask, c->B, a->Tq, a->Tk);
+    if (status) return status;
+    *attend = qkv_attend_start(spec, a->cross ? NULL : &a->stack->tables[kind], m->model->spec.dropout);
+    attend->B = c->B, attend->Tq = a->Tq, attend->Tk = a->Tk;
+    return qkv_attend_set_pairs(m->ctx, attend, given->dense, &given->dense_shape, given->bias, &given->bias_shape,
+                                given->dbias != NULL);
+}
+
+static enum qkv_status module_check_attention(const struct qkv_module *m, const struct module_call *c, const char *name,
+                                              const struct module_attention *a) {
+    const struct qkv_module_mask *given = a->given;
+    const char *kind = module_kind_name(m->kind);
+    if (!a->stack && module_mask_given(given))
+        return qkv_fail(m->ctx, QKV_ARGUMENT, "%s module: the mask \"%s\" is given, but there is no such attention",
+                        kind, name);
+    if (!a->stack) return QKV_OK;
+    if (!a->cross && (given->mask.offset || given->mask.offsets))
+        return qkv_fail(
+            m->ctx, QKV_ARGUMENT,
+            "%s module: %s.mask.offset is given, but in self attention queries stand where their own keys do", kind,
+            name);
+    if (given->dbias && (!given->bias || !c->in->train))
+        return qkv_fail(m->ctx, QKV_ARGUMENT, "%s module: %s.dbias needs a bias, and train", kind, name);
+    enum qkv_status status = qkv_aligned(m->ctx, "bias", given->bias, sizeof(float));
+    if (!status) status = qkv_aligned(m->ctx, "dbias", given->dbias, sizeof(float));
+    for (size_t i = 0; i < (size_t)a->stack->spec->kind_count && !status; i++) {
+        struct qkv_mask mask;
+        struct qkv_attend attend;
+        if (module_has_kind(m, a->stack, i)) status = module_set_kind(m, c, a, i, &mask, &attend);
+    }
+    return status;
+}
+
+/* The stack that x goes through. */
+static struct qkv_stack *module_stack(const struct qkv_module *m) {
+    if (m->stack) return m->stack;
+    return m->model->decoder.spec ? &m->model->decoder : &m->model->encoder;
+}
+
+static enum qkv_status module_check_masks(const struct qkv_module *m, struct module_call *c) {
+    const struct qkv_module_input *in = c->in;
+    const struct qkv_stack *s = module_stack(m), *encoder = &m->model->encoder;
+    const bool pair = module_is_pair(m);
+    c->self = (struct module_attention){module_has_self(m) ? s : NULL, false, &in->self, c->T, c->T};
+    c->cross = (struct module_attention){module_reads_memory(m) ? s : NULL, true, &in->cross, c->T, c->memory_T};
+    c->source = (struct module_attention){pair ? encoder : NULL, false, &in->source_self, c->memory_T, c->memory_T};
+    enum qkv_status status = module_check_attention(m, c, "self", &c->self);
+    if (!status) status = module_check_attention(m, c, "cross", &c->cross);
+    if (!status) status = module_check_attention(m, c, "source_self", &c->source);
+    if (status || m->kind != QKV_MODULE_MODEL || m->model->spec.head.kind != QKV_HEAD_CLASSIFY || !in->self.mask.starts)
+        return status;
+    return qkv_fail(m->ctx, QKV_ARGUMENT,
+                    "model module: a classifier pools from position 0 on; put the padding behind (mask.lengths), not "
+                    "before (mask.starts)");
+}
+
+static struct qkv_vectors module_output_shape(const struct qkv_module *m, const struct module_call *c) {
+    const struct qkv_spec *spec = &m->model->spec;
+    struct qkv_vectors y = {.B = c->B, .T = c->T, .C = (size_t)spec->d_model};
+    if (m->kind != QKV_MODULE_MODEL || spec->head.kind == QKV_HEAD_NONE) return y;
+    if (spec->head.kind == QKV_HEAD_CLASSIFY) y.T = 1;
+    y.C = m->model->head_weight->rows;
+    return y;
+}
+
+static enum qkv_status module_check(struct qkv_module *m, const struct qkv_module_input *in, struct module_call *c) {
+    *c = (struct module_call){.in = in, .B = in->x.B, .T = in->x.T, .memory_T = in->memory.T};
+    enum qkv_status status = module_check_input(m, "x", &in->x, in->ids, "ids");
+    if (!status) status = module_check_memory(m, in);
+    if (!status) status = module_check_masks(m, c);
+    return status;
+}
+
+/* ---- the call
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* An input, read only; NULL without one. */
+static struct qkv_tensor *module_tensor(struct qkv_module *m, const struct qkv_vectors *v, bool requires_grad) {
+    struct qkv_tensor *t = v->data ? qkv_tape_view(&m->tape, v->data, v->B * v->T, v->C) : NULL;
+    if (t) t->requires_grad = requires_grad;
+    return t;
+}
+
+/* What layers begin their calls with, by kind; in the memory of the tape, NULL without attention and when it has
+ * failed. */
+static struct qkv_attend *module_calls(struct qkv_module *m, const struct module_call *c,
+                                       const struct module_attention *a, const int32_t *positions) {
+    if (!a->stack) return NULL;
+    const size_t kinds = (size_t)a->stack->spec->kind_count;
+    struct qkv_attend *calls = qkv_arena_take(m->tape.graph_arena, kinds, sizeof *calls);
+    if (!calls) qkv_tape_failed(&m->tape, QKV_MEMORY);
+    for (size_t i = 0; i < kinds && calls; i++) {
+        struct qkv_mask mask;
+        if (!module_has_kind(m, a->stack, i)) continue;
+        if (qkv_tape_failed(&m->tape, module_set_kind(m, c, a, i, &mask, &calls[i]))) return NULL;
+        calls[i].position = positions;
+        qkv_sequence_intervals(&m->tape, &mask, &calls[i]);
+    }
+    return calls;
+}
+
+static struct qkv_forward_args module_args(struct qkv_module *m, const struct module_call *c, struct qkv_stack *stack,
+                                           size_t T, const struct module_attention *self) {
+    struct qkv_forward_args f = {.tape = &m->tape,
+                                 .spec = &m->model->spec,
+                                 .stack = stack,
+                                 .B = c->B,
+                                 .T = T,
+                                 .positions = qkv_sequence_positions(&m->tape, c->B, T, 0)};
+    f.self = module_calls(m, c, self, f.positions);
+    return f;
+}
+
+/* ids, or, where a tensor of vectors takes the place of their embeddings, its rows. */
+static const int32_t *module_ids(struct qkv_module *m, const int32_t *ids, size_t rows) {
+    return ids ? ids : qkv_sequence_positions(&m->tape, 1, rows, 0);
+}
+
+static struct qkv_tensor *module_run_model(struct qkv_module *m, const struct module_call *c,
+                                           struct qkv_forward_args *f) {
+    const struct qkv_module_input *in = c->in;
+    struct qkv_model *model = m->model;
+    if (module_is_pair(m)) {
+        struct qkv_forward_args e = module_args(m, c, &model->encoder, c->memory_T, &c->source);
+        e.inputs = m->memory;
+        e.dself_bias = in->source_self.dbias;
+        const int32_t *source = module_ids(m, in->source, c->B * c->memory_T);
+        if (m->tape.status) return NULL;
+        f->memory = qkv_stack_forward(&e, source);
+        if (!f->memory) return NULL;
+    }
+    f->inputs = m->x;
+    struct qkv_tensor *x = qkv_stack_forward(f, module_ids(m, in->ids, c->B * c->T));
+    if (model->spec.head.kind == QKV_HEAD_NONE || !x) return x;
+    if (model->spec.head.kind == QKV_HEAD_CLASSIFY)
+        x = qkv_op_pool(&m->tape, x, model->spec.head.pool, c->B, c->T, in->self.mask.lengths);
+    return qkv_op_linear(&m->tape, x, model->head_weight, qkv_tensor_or_null(&model->head.bias), QKV_RESULT_FP32);
+}
+
+/* Layers may use the storage of what they read, so they get a copy. */
+static struct qkv_tensor *module_run_layers(struct qkv_module *m, const struct module_call *c,
+                                            struct qkv_forward_args *f) {
+    const bool stack = m->kind == QKV_MODULE_ENCODER_STACK || m->kind == QKV_MODULE_DECODER_STACK;
+    const size_t layers = (size_t)f->stack->spec->layers;
+    struct qkv_tensor *x = qkv_op_embed(&m->tape, m->x, 1, NULL, module_ids(m, NULL, c->B * c->T), NULL, c->B * c->T);
+    x = qkv_stack_layers(f, x, stack ? 0 : m->layer, stack ? layers : m->layer + 1);
+    return stack && qkv_stack_final_norm(f->stack->spec)->final ? qkv_stack_norm(f, x) : x;
+}
+
+static struct qkv_tensor *module_run_kind(struct qkv_module *m, const struct module_call *c) {
+    struct qkv_forward_args f = module_args(m, c, module_stack(m), c->T, &c->self);
+    f.cross = module_calls(m, c, &c->cross, f.positions);
+    f.dself_bias = c->in->self.dbias;
+    f.dcross_bias = c->in->cross.dbias;
+    f.values = m->values;
+    if (m->tape.status) return NULL;
+    if (m->kind == QKV_MODULE_MODEL) return module_run_model(m, c, &f);
+    f.memory = m->memory;
+    switch (m->kind) {
+    case QKV_MODULE_ATTENTION:
+    case QKV_MODULE_CROSS_ATTENTION:
+    case QKV_MODULE_FFN:
+        return qkv_stack_sublayer(&f, m->layer, m->sublayer, m->x);
+    case QKV_MODULE_NORM:
+        return m->final ? qkv_stack_norm(&f, m->x) : qkv_stack_sublayer_norm(&f, m->layer, m->sublayer, m->x);
+    default:
+        return module_run_layers(m, c, &f);
+    }
+}
+
+/* The whole forward; with ctx->dry, its plan. */
+static enum qkv_status module_run_all(struct qkv_module *m, const struct module_call *c) {
+    const struct qkv_module_input *in = c->in;
+    qkv_arena_release(&m->arena, 0);
+    qkv_arena_release(&m->graph_arena, 0);
+    qkv_tape_start(&m->tape, m->ctx, &m->arena, &m->graph_arena, in->train);
+    if (in->train) qkv_tape_train(&m->tape, in->seed);
+    m->x = module_tensor(m, &in->x, in->train);
+    m->memory = module_tensor(m, &in->memory, in->train);
+    m->values = module_tensor(m, &in->values, in->train);
+    m->y = m->tape.status ? NULL : module_run_kind(m, c);
+    return m->tape.status;
+}
+
+/* The gradient of y is the caller's: a second owner keeps it from being written. */
+static enum qkv_status module_run_backward(struct qkv_module *m, const float *dy) {
+    struct qkv_grad_buffer *buffer = qkv_tape_take_graph(&m->tape, sizeof *buffer);
+    if (!buffer) return QKV_MEMORY;
+    *buffer =
+        (struct qkv_grad_buffer){.data = (float *)(uintptr_t)dy, .count = m->y->rows * m->y->columns, .owners = 2};
+    m->y->grad_buffer = buffer;
+    return qkv_tape_backward(&m->tape);
+}
+
+/* Bytes of a call with its backward. */
+static enum qkv_status module_measure(struct qkv_module *m, const struct module_call *c, size_t *bytes) {
+    const struct qkv_arena real = m->arena;
+    const bool dry = m->ctx->dry;
+    m->ctx->dry = true;
+    qkv_arena_measure(m->ctx, &m->arena, "a call of a module");
+    enum qkv_status status = module_run_all(m, c);
+    if (!status && c->in->train) status = module_run_backward(m, m->y->data);
+    m->ctx->dry = dry;
+    *bytes = m->arena.peak;
+    m->arena = real;
+    return status;
+}
+
+static enum qkv_status module_make_room(struct qkv_module *m, const struct module_call *c) {
+    size_t bytes;
+    /* Rows of a product that keys and values share are an operand of their own only in fp32. */
+    const bool fp32 = c->in->train || c->in->values.data;
+    enum qkv_status status = fp32 ? qkv_model_make_trainable(m->model) : qkv_model_check_file(m->model);
+    if (!status && c->in->train) status = qkv_model_add_gradients(m->model);
+    if (!status) status = module_measure(m, c, &bytes);
+    if (status || (m->arena.base && bytes <= m->arena.capacity)) return status;
+    qkv_arena_free(&m->arena);
+    return qkv_arena_create(m->ctx, &m->arena, bytes, "a call of a module");
+}
+
+/* ---- the interface
+ * ------------------------------------------------------------------------------------------------------- */
+
+enum qkv_status qkv_module_forward(struct qkv_module *m, const struct qkv_module_input *in, struct qkv_vectors y) {
+    QKV_CALL(m ? m->ctx : NULL);
+    if (!m) return QKV_ARGUMENT;
+    m->trained = false;
+    if (!in) return qkv_fail(m->ctx, QKV_ARGUMENT, "%s module: input is NULL", module_kind_name(m->kind));
+    struct module_call c;
+    enum qkv_status status = module_check(m, in, &c);
+    if (status) return status;
+    const struct qkv_vectors shape = module_output_shape(m, &c);
+    status = module_check_vectors(m, "y", &y, "x and the module", shape.B, shape.T, shape.C);
+    if (!status) status = module_make_room(m, &c);
+    if (!status) status = module_run_all(m, &c);
+    if (status) return status;
+    memcpy(y.data, m->y->data, m->y->rows * m->y->columns * sizeof(float));
+    const struct qkv_vectors shapes[] = {in->x, in->memory, in->values, shape};
+    memcpy(m->shapes, shapes, sizeof shapes);
+    m->trained = in->train;
+    return QKV_OK;
+}
+
+/* Says where an input's gradient goes, and clears it. An input that no one asks about has none. */
+static enum qkv_status module_set_gradient(struct qkv_module *m, int which, struct qkv_tensor *input,
+                                           const struct qkv_vectors *gradient) {
+    const struct qkv_vectors *shape = &m->shapes[which];
+    char name[16];
+    if (input) input->requires_grad = false;
+    if (!gradient->data) return QKV_OK;
+    snprintf(name, sizeof name, "d%s", module_names[which]);
+    if (!input)
+        return qkv_fail(m->ctx, QKV_ARGUMENT, "%s module: %s is asked for, but the forward read no such vectors",
+                        module_kind_name(m->kind), name);
+    enum qkv_status status = module_check_vectors(m, name, gradient, module_names[which], shape->B, shape->T, shape->C);
+    if (status) return status;
+    memset(gradient->data, 0, input->rows * input->columns * sizeof(float));
+    input->requires_grad = true;
+    input->gradient = gradient->data;
+    input->uses = UINT_MAX; /* it is no parameter that a listener waits for */
+    return QKV_OK;
+}
+
+enum qkv_status qkv_module_backward(struct qkv_module *m, struct qkv_vectors dy,
+                                    const struct qkv_module_gradients *gradients) {
+    QKV_CALL(m ? m->ctx : NULL);
+    if (!m) return QKV_ARGUMENT;
+    if (!m->trained)
+        return qkv_fail(m->ctx, QKV_ARGUMENT, "%s module: backward needs a forward with train before it",
+                        module_kind_name(m->kind));
+    const struct qkv_module_gradients none = {0}, *g = gradients ? gradients : &none;
+    const struct qkv_vectors *y = &m->shapes[MODULE_Y];
+    enum qkv_status status = module_check_vectors(m, "dy", &dy, "y", y->B, y->T, y->C);
+    if (!status) status = module_set_gradient(m, MODULE_X, m->x, &g->x);
+    if (!status) status = module_set_gradient(m, MODULE_MEMORY, m->memory, &g->memory);
+    if (!status) status = module_set_gradient(m, MODULE_VALUES, m->values, &g->values);
+    if (status) return status;
+    m->trained = false;
+    m->model->dirty = true;
+    return module_run_backward(m, dy.data);
+}
