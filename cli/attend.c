@@ -32,23 +32,11 @@ static const struct cli_option options[] = {
     {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output), "write a page (HTML, one file)", 0, 0, NULL},
     {CLI_TEXT, 0, "json", "FILE", offsetof(struct arguments, json), "write all weights as JSON", 0, 0, NULL},
     CLI_FORCE(struct arguments),
-    CLI_COMMON(struct arguments),
-    CLI_PRECISION(struct arguments),
-    CLI_IGNORE_MEMORY(struct arguments),
-    CLI_IGNORE_DIGEST(struct arguments),
+    CLI_MODEL(struct arguments),
 };
 
-static bool writes_no_file(const void *values, size_t arguments) {
-    const struct arguments *a = values;
-    (void)arguments;
-    return !a->output && !a->json;
-}
-
-static bool writes_files(const void *values, size_t arguments) {
-    const struct arguments *a = values;
-    (void)arguments;
-    return a->output || a->json;
-}
+CLI_CONDITION(writes_no_file, struct arguments, !a->output && !a->json)
+CLI_CONDITION(writes_files, struct arguments, a->output || a->json)
 
 static const struct cli_rule rules[] = {
     {"kind", writes_files, "only the terminal shows one kind; files hold all: leave it out"},

@@ -50,17 +50,8 @@ static struct qkv_bench_options chosen_rows(const struct arguments *a, bool big)
         .filters = a->filter.items, .filter_count = a->filter.count, .precision = a->precision, .big = big};
 }
 
-static bool only_lists(const void *values, size_t arguments) {
-    const struct arguments *a = values;
-    (void)arguments;
-    return a->list;
-}
-
-static bool writes_no_file(const void *values, size_t arguments) {
-    const struct arguments *a = values;
-    (void)arguments;
-    return !a->json;
-}
+CLI_CONDITION(only_lists, struct arguments, a->list)
+CLI_CONDITION(writes_no_file, struct arguments, !a->json)
 
 /* No big row is chosen that would not be chosen without --full. */
 static bool adds_nothing(const void *values, size_t arguments) {

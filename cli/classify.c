@@ -21,25 +21,13 @@ static const struct cli_option options[] = {
     CLI_FORCE(struct arguments),
     {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top), "how many classes to show for a line, likeliest first",
      1, 1 << 20, NULL},
-    CLI_COMMON(struct arguments),
-    CLI_PRECISION(struct arguments),
-    CLI_IGNORE_MEMORY(struct arguments),
-    CLI_IGNORE_DIGEST(struct arguments),
+    CLI_MODEL(struct arguments),
 };
 
-static bool has_texts(const void *values, size_t arguments) {
-    (void)values;
-    return arguments > 1;
-}
-
-static bool writes_no_file(const void *values, size_t arguments) {
-    const struct arguments *a = values;
-    (void)arguments;
-    return !a->output;
-}
+CLI_CONDITION(writes_no_file, struct arguments, !a->output)
 
 static const struct cli_rule rules[] = {
-    {"input", has_texts, CLI_WHY_TEXTS},
+    {"input", cli_has_texts, CLI_WHY_TEXTS},
     {"force", writes_no_file, CLI_WHY_OUTPUT},
 };
 

@@ -60,6 +60,13 @@ struct cli_rule {
     bool (*idle)(const void *values, size_t arguments); /* whether they have no effect beside the rest */
     const char *why;                                    /* and why: the end of "--seed has no effect: ..." */
 };
+/* A condition for rules: of the values, a struct of that type called `a`. */
+#define CLI_CONDITION(name, type, condition)                                                                           \
+    static bool name(const void *values, size_t arguments) {                                                           \
+        const type *a = values;                                                                                        \
+        (void)arguments;                                                                                               \
+        return condition;                                                                                              \
+    }
 struct cli_command {
     const char *name;
     const char *summary;     /* one line */
@@ -139,6 +146,8 @@ struct cli_common {
 #define CLI_IGNORE_DIGEST(type)                                                                                        \
     CLI_COMMON_ROW(CLI_FLAG, type, ignore_digest, NULL,                                                                \
                    "go on where config.json or train.json was changed since the weights were saved", 0, NULL)
+/* All of that: where a model is loaded to run. */
+#define CLI_MODEL(type) CLI_COMMON(type), CLI_PRECISION(type), CLI_IGNORE_MEMORY(type), CLI_IGNORE_DIGEST(type)
 #define CLI_COMMON_ROW(kind, type, name, argument, help, high, before)                                                 \
     { kind, 0, #name, argument, offsetof(type, common.name), help, 0, high, before }
 /* Why options of several commands have no effect. */
@@ -205,6 +214,8 @@ struct cli_lines {
  * command refuses `input` beside words. */
 int cli_lines_read(const char *const *words, size_t count, const char *input, struct cli_lines *lines);
 void cli_lines_free(struct cli_lines *lines);
+/* For rules: whether there are words behind the model, which are lines then. */
+bool cli_has_texts(const void *values, size_t arguments);
 /* As cli_broken, with the file in front where the sentence is about a line of it. */
 int cli_lines_broken(const struct qkv_context *ctx, const struct cli_lines *lines);
 bool cli_is_blank(const char *text);
@@ -274,7 +285,7 @@ bool cli_task_progress(void *user, const char *what, double done, double total);
 extern volatile sig_atomic_t cli_stopping;
 void cli_catch_signals(void);
 
-/* ---- training (train_show.c, train_profile.c) ------------------------------------------------------------------------ */
+/* ---- training (train_*.c) ------------------------------------------------------------------------ */
 
 /* The options of training as a command line gives them. */
 enum { CLI_TRAIN_OPTIONS = 64 };
@@ -291,6 +302,27 @@ int cli_check_doubles(const char *command, const struct cli_texts *set, const st
 /* Rows for the table of a command whose struct has the values at `offset`: how many. `texts_only`: without those that only pairs,
  * labelled lines and masked texts have. */
 size_t cli_train_options(struct cli_option *options, size_t offset, bool texts_only);
+/* The command line of "qkv train". */
+struct cli_train_arguments {
+    const char *preset, *spec, *out, *resume, *extend;
+    struct cli_texts set;
+    int64_t sample;
+    bool quiet, plain, profile;
+    struct cli_common common;
+    struct cli_train_values training;
+};
+/* Starts a run, or goes on with one: CLI_DONE with a trainer, or the exit code after a message (train_start.c). */
+int cli_train_start(struct qkv_context *ctx, const struct cli_train_arguments *arguments, struct cli_task *task,
+                    struct qkv_trainer **trainer);
+int cli_train_resume(struct qkv_context *ctx, const struct cli_train_arguments *arguments, struct cli_task *task,
+                     struct qkv_trainer **trainer);
+/* Whether --sample has nothing to show in this run, after a message. */
+bool cli_train_sample_idle(const struct cli_train_arguments *arguments, const struct qkv_train_options *options);
+/* What the run is, before its first step (train_introduce.c). */
+void cli_train_introduce(struct cli_progress *progress, struct qkv_trainer *trainer,
+                         const struct cli_train_arguments *arguments);
+/* The notes past the first *shown, which counts them; they are no progress, so --quiet shows them too. */
+void cli_train_notes(struct cli_progress *progress, const struct qkv_trainer *trainer, size_t *shown);
 /* A line about an evaluation, if there was one. */
 void cli_train_evaluated(struct cli_progress *progress, const struct qkv_train_report *report);
 /* What the model writes, a text of so many tokens or the targets of a few sources, is shown and kept in the run's folder. */

@@ -45,11 +45,7 @@ static const struct cli_option own_options[] = {
     CLI_IGNORE_DIGEST(struct arguments),
 };
 
-static bool is_quiet(const void *values, size_t arguments) {
-    const struct arguments *a = values;
-    (void)arguments;
-    return a->quiet;
-}
+CLI_CONDITION(is_quiet, struct arguments, a->quiet)
 
 static const struct cli_rule rules[] = {{"plain", is_quiet, CLI_WHY_QUIET}};
 

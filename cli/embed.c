@@ -34,41 +34,19 @@ static const struct cli_option options[] = {
     {CLI_TEXT, 0, "among", "FILE", offsetof(struct arguments, among),
      "the lines to find them among, at most 1 GiB; - is standard input", 0, 0, NULL},
     {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top), "how many nearest lines to show", 1, INT32_MAX, NULL},
-    CLI_COMMON(struct arguments),
-    CLI_PRECISION(struct arguments),
-    CLI_IGNORE_MEMORY(struct arguments),
-    CLI_IGNORE_DIGEST(struct arguments),
+    CLI_MODEL(struct arguments),
 };
 
-static bool has_texts(const void *values, size_t arguments) {
-    (void)values;
-    return arguments > 1;
-}
-
-static bool writes_no_file(const void *values, size_t arguments) {
-    const struct arguments *a = values;
-    (void)arguments;
-    return !a->output;
-}
-
-static bool embed_compares(const void *values, size_t arguments) {
-    const struct arguments *a = values;
-    (void)arguments;
-    return a->nearest;
-}
-
-static bool writes_vectors(const void *values, size_t arguments) {
-    const struct arguments *a = values;
-    (void)arguments;
-    return !a->nearest;
-}
+CLI_CONDITION(writes_no_file, struct arguments, !a->output)
+CLI_CONDITION(embed_compares, struct arguments, a->nearest)
+CLI_CONDITION(writes_vectors, struct arguments, !a->nearest)
 
 static const struct cli_rule rules[] = {
     {"normalize", embed_compares, "--nearest compares by the cosine, which the length of vectors does not change"},
     {"input text output force", embed_compares,
      "--nearest shows lines of --among; it takes no other lines and writes no vectors"},
     {"top", writes_vectors, "only --nearest shows lines; add it, or leave this out"},
-    {"input", has_texts, CLI_WHY_TEXTS},
+    {"input", cli_has_texts, CLI_WHY_TEXTS},
     {"force", writes_no_file, CLI_WHY_OUTPUT},
 };
 

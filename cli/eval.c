@@ -36,35 +36,13 @@ static const struct cli_option options[] = {
      1 << 24, NULL},
     {CLI_FLAG, 0, "json", NULL, offsetof(struct arguments, json), "print JSON", 0, 0, NULL},
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "no progress", 0, 0, NULL},
-    CLI_COMMON(struct arguments),
-    CLI_PRECISION(struct arguments),
-    CLI_IGNORE_MEMORY(struct arguments),
-    CLI_IGNORE_DIGEST(struct arguments),
+    CLI_MODEL(struct arguments),
 };
 
-static bool has_no_text(const void *values, size_t arguments) {
-    const struct arguments *a = values;
-    (void)arguments;
-    return !a->data.count;
-}
-
-static bool has_no_pairs(const void *values, size_t arguments) {
-    const struct arguments *a = values;
-    (void)arguments;
-    return !a->pairs;
-}
-
-static bool has_labels(const void *values, size_t arguments) {
-    const struct arguments *a = values;
-    (void)arguments;
-    return a->labeled;
-}
-
-static bool is_greedy(const void *values, size_t arguments) {
-    const struct arguments *a = values;
-    (void)arguments;
-    return a->beam == 1;
-}
+CLI_CONDITION(has_no_text, struct arguments, !a->data.count)
+CLI_CONDITION(has_no_pairs, struct arguments, !a->pairs)
+CLI_CONDITION(has_labels, struct arguments, a->labeled)
+CLI_CONDITION(is_greedy, struct arguments, a->beam == 1)
 
 static const struct cli_rule rules[] = {
     {"context", has_no_text, "only a text is cut into windows (--data)"},

@@ -15,10 +15,7 @@ static const struct arguments defaults = {.top = 5};
 static const struct cli_option options[] = {
     {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top), "how many tokens to show for a mask, likeliest first",
      1, 1 << 30, NULL},
-    CLI_COMMON(struct arguments),
-    CLI_PRECISION(struct arguments),
-    CLI_IGNORE_MEMORY(struct arguments),
-    CLI_IGNORE_DIGEST(struct arguments),
+    CLI_MODEL(struct arguments),
 };
 
 /* Control characters would break the lines, or act on the terminal. */

@@ -98,7 +98,7 @@ static int read_shapes(struct inputs *in, const struct qkv_spec *spec, const cha
     const struct qkv_array *ids = qkv_tensors_find(in->file, "in.ids"),
                            *source = qkv_tensors_find(in->file, "in.source");
     struct qkv_batch *batch = &in->batch;
-    bool both = spec->encoder.layers > 0 && spec->decoder.layers > 0;
+    bool both = qkv_spec_topology(spec) == QKV_ENCODER_DECODER;
     if (!ids) return cli_failed("%s has no in.ids", path);
     if (ids->rank != 2 || !ids->shape[0] || !ids->shape[1]) return wrong_shape(ids, path, "(B,T), neither of them 0");
     batch->B = ids->shape[0];

@@ -44,35 +44,13 @@ static const struct cli_option options[] = {
      "<|endoftext|> if the tokenizer has it"},
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "only the continuation: no prompt, no statistics",
      0, 0, NULL},
-    CLI_COMMON(struct arguments),
-    CLI_PRECISION(struct arguments),
-    CLI_IGNORE_MEMORY(struct arguments),
-    CLI_IGNORE_DIGEST(struct arguments),
+    CLI_MODEL(struct arguments),
 };
 
-static bool makes_nothing(const void *values, size_t arguments) {
-    const struct arguments *a = values;
-    (void)arguments;
-    return a->tokens == 0;
-}
-
-static bool is_greedy(const void *values, size_t arguments) {
-    const struct arguments *a = values;
-    (void)arguments;
-    return a->temperature == 0;
-}
-
-static bool keeps_one(const void *values, size_t arguments) {
-    const struct arguments *a = values;
-    (void)arguments;
-    return a->top_k == 1;
-}
-
-static bool has_no_penalty(const void *values, size_t arguments) {
-    const struct arguments *a = values;
-    (void)arguments;
-    return a->repeat_penalty == 1;
-}
+CLI_CONDITION(makes_nothing, struct arguments, a->tokens == 0)
+CLI_CONDITION(is_greedy, struct arguments, a->temperature == 0)
+CLI_CONDITION(keeps_one, struct arguments, a->top_k == 1)
+CLI_CONDITION(has_no_penalty, struct arguments, a->repeat_penalty == 1)
 
 static const struct cli_rule rules[] = {
     {"temp top-k top-p min-p repeat-penalty repeat-last seed stop end", makes_nothing, "-n 0 makes no tokens"},

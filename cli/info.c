@@ -285,10 +285,10 @@ static int read_spec(struct qkv_context *ctx, const struct arguments *a, const c
     s->name = folder ? folder : a->preset ? a->preset : a->spec;
     if (!a->preset && qkv_spec_check_settings(ctx, set, a->set.count)) return cli_misused(ctx);
     if (folder) {
-        size_t n = strlen(folder) + sizeof "/config.json";
+        size_t n = strlen(folder) + sizeof "/" QKV_CONFIG_FILE;
         char *path = malloc(n);
         if (!path) return cli_failed("out of memory");
-        snprintf(path, n, "%s%sconfig.json", folder, *folder && folder[strlen(folder) - 1] == '/' ? "" : "/");
+        snprintf(path, n, "%s%s" QKV_CONFIG_FILE, folder, *folder && folder[strlen(folder) - 1] == '/' ? "" : "/");
         status = qkv_spec_read(ctx, &s->spec, path, set, a->set.count);
         free(path);
     } else if (a->preset) {

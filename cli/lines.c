@@ -49,6 +49,11 @@ int cli_lines_read(const char *const *words, size_t count, const char *input, st
     return lines_cut(lines, size, lines->name);
 }
 
+bool cli_has_texts(const void *values, size_t arguments) {
+    (void)values;
+    return arguments > 1;
+}
+
 void cli_lines_free(struct cli_lines *lines) {
     free(lines->data);
     free(lines->items);

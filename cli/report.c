@@ -27,17 +27,8 @@ static const struct cli_option options[] = {
     {CLI_FLAG, 0, "force", NULL, offsetof(struct arguments, force), "replace a file that exists", 0, 0, NULL},
 };
 
-static bool writes_once(const void *values, size_t arguments) {
-    const struct arguments *a = values;
-    (void)arguments;
-    return !a->follow;
-}
-
-static bool writes_no_file(const void *values, size_t arguments) {
-    const struct arguments *a = values;
-    (void)arguments;
-    return !a->output;
-}
+CLI_CONDITION(writes_once, struct arguments, !a->follow)
+CLI_CONDITION(writes_no_file, struct arguments, !a->output)
 
 static const struct cli_rule rules[] = {
     {"every", writes_once, "it is for --follow; add that"},

@@ -25,11 +25,7 @@ static const struct cli_option options[] = {
      0, 0, NULL},
 };
 
-static bool reads_ids(const void *values, size_t arguments) {
-    const struct arguments *a = values;
-    (void)arguments;
-    return a->ids;
-}
+CLI_CONDITION(reads_ids, struct arguments, a->ids)
 
 static const struct cli_rule rules[] = {
     {"pieces specials", reads_ids, "--ids makes text of ids; leave one of them out"},
@@ -40,9 +36,9 @@ static int tokenize_load(struct qkv_context *ctx, const char *path, struct qkv_t
     struct stat info;
     char *inside = NULL;
     if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) {
-        size_t n = strlen(path) + sizeof "/tokenizer.json";
+        size_t n = strlen(path) + sizeof "/" QKV_TOKENIZER_FILE;
         if (!(inside = malloc(n))) return cli_failed("out of memory");
-        snprintf(inside, n, "%s%stokenizer.json", path, path[strlen(path) - 1] == '/' ? "" : "/");
+        snprintf(inside, n, "%s%s" QKV_TOKENIZER_FILE, path, path[strlen(path) - 1] == '/' ? "" : "/");
     }
     enum qkv_status status = qkv_tokenizer_load(ctx, inside ? inside : path, tokenizer);
     free(inside);

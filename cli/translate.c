@@ -49,58 +49,16 @@ static const struct cli_option options[] = {
     {CLI_COUNT, 0, "batch", "N", offsetof(struct arguments, batch),
      "lines side by side; the results do not depend on it (0: 32)", 0, 65536, NULL},
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "no progress, no statistics", 0, 0, NULL},
-    CLI_COMMON(struct arguments),
-    CLI_PRECISION(struct arguments),
-    CLI_IGNORE_MEMORY(struct arguments),
-    CLI_IGNORE_DIGEST(struct arguments),
+    CLI_MODEL(struct arguments),
 };
 
-static bool translate_searches(const void *values, size_t arguments) {
-    const struct arguments *a = values;
-    (void)arguments;
-    return !a->sample;
-}
-
-static bool translate_samples(const void *values, size_t arguments) {
-    const struct arguments *a = values;
-    (void)arguments;
-    return a->sample;
-}
-
-static bool is_greedy(const void *values, size_t arguments) {
-    const struct arguments *a = values;
-    (void)arguments;
-    return a->temperature == 0;
-}
-
-static bool keeps_one(const void *values, size_t arguments) {
-    const struct arguments *a = values;
-    (void)arguments;
-    return a->top_k == 1;
-}
-
-static bool has_one_result(const void *values, size_t arguments) {
-    const struct arguments *a = values;
-    (void)arguments;
-    return (a->sample ? a->n_best : a->beam) == 1 && !a->scores;
-}
-
-static bool writes_scores(const void *values, size_t arguments) {
-    const struct arguments *a = values;
-    (void)arguments;
-    return a->n_best > 1;
-}
-
-static bool has_texts(const void *values, size_t arguments) {
-    (void)values;
-    return arguments > 1;
-}
-
-static bool writes_no_file(const void *values, size_t arguments) {
-    const struct arguments *a = values;
-    (void)arguments;
-    return !a->output;
-}
+CLI_CONDITION(translate_searches, struct arguments, !a->sample)
+CLI_CONDITION(translate_samples, struct arguments, a->sample)
+CLI_CONDITION(is_greedy, struct arguments, a->temperature == 0)
+CLI_CONDITION(keeps_one, struct arguments, a->top_k == 1)
+CLI_CONDITION(has_one_result, struct arguments, (a->sample ? a->n_best : a->beam) == 1 && !a->scores)
+CLI_CONDITION(writes_scores, struct arguments, a->n_best > 1)
+CLI_CONDITION(writes_no_file, struct arguments, !a->output)
 
 static const struct cli_rule rules[] = {
     {"temp top-k top-p seed", translate_searches, "only sampling chooses; add --sample"},
@@ -110,7 +68,7 @@ static const struct cli_rule rules[] = {
     {"length-penalty", has_one_result,
      "there is one result to a line, and its score is not written; add --beam N or --scores"},
     {"scores", writes_scores, "--n-best writes them anyway"},
-    {"input", has_texts, CLI_WHY_TEXTS},
+    {"input", cli_has_texts, CLI_WHY_TEXTS},
     {"force", writes_no_file, CLI_WHY_OUTPUT},
 };
 

@@ -38,6 +38,7 @@
 
 #include "qkv/context.h"   /* threads, kernels, precision, messages */
 #include "qkv/tensors.h"   /* tensor files: safetensors */
+#include "qkv/files.h"     /* the names of files in the folders of models and runs */
 #include "qkv/output.h"    /* files that a program writes for its user */
 #include "qkv/tokenizer.h" /* text to ids and back */
 #include "qkv/spec.h"      /* a transformer as data */

@@ -114,7 +114,7 @@ static void test_self_misuse(void **state) {
     REFUSE_INPUT(i.mask.lengths = lengths, QKV_ARGUMENT, "lengths[1] is 99, but there are 0 to 5 keys");
     REFUSE_INPUT(i.mask.window = -2, QKV_ARGUMENT, "window is -2");
     REFUSE_INPUT((i.bias = s.x, i.bias_shape.Tk = 4), QKV_SHAPE, "bias is (0,0,0,4)");
-    REFUSE_INPUT((i.dense = (const uint8_t *)lengths, i.dense_shape.Tk = 4), QKV_SHAPE, "dense is (0,0,0,4)");
+    REFUSE_INPUT((i.dense = (const uint8_t *)lengths, i.dense_shape.Tk = 4), QKV_SHAPE, "dense mask is (0,0,0,4)");
     REFUSE_INPUT(i.dbias = s.y, QKV_ARGUMENT, "dbias needs a bias, and train");
     REFUSE_INPUT((i.cache = cache, i.train = true), QKV_ARGUMENT, "with a cache there is no backward");
     REFUSE_INPUT(i.cache = three, QKV_SHAPE, "the cache has 3 rows, but the batch has 2");

@@ -1,22 +1,9 @@
 /* Encoders at work: classify, fill and embed against passes over one line at a time, line by line the same bits whatever stands
  * beside them, and every model and line that is refused. */
-#include "test.h"
+#include "context_fixture.h"
 
 #include "model/model.h"
 #include "text/sequence.h"
-
-static struct qkv_context *ctx;
-
-static int setup(void **state) {
-    (void)state;
-    return qkv_context_create(&ctx, NULL) != QKV_OK;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    qkv_context_free(ctx);
-    return 0;
-}
 
 #define ENCODER                                                                                                        \
     "\"encoder\":{\"layers\":2,\"attention\":{\"heads\":4,\"kv_heads\":2},\"norm\":{\"kind\":\"layernorm\"},"          \

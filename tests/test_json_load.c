@@ -6,20 +6,7 @@
 
 #include "base/json_load.h"
 #include "generate/generate.h"
-#include "test.h"
-
-static struct qkv_context *ctx;
-
-static int setup(void **state) {
-    (void)state;
-    return qkv_context_create(&ctx, NULL) != QKV_OK;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    qkv_context_free(ctx);
-    return 0;
-}
+#include "context_fixture.h"
 
 static enum qkv_status load(const char *bytes, size_t size, size_t max_size) {
     json_t *root;

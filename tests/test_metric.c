@@ -1,23 +1,10 @@
 /* Metrics against the values of sacreBLEU, edit distance against its recursion, classification against counts by hand. */
-#include "test.h"
+#include "context_fixture.h"
 
 #include "metric/metric.h"
 #include "metric_cases.h"
 
 #define assert_near(a, b) assert_true(fabs((double)(a) - (double)(b)) <= 1e-6)
-
-static struct qkv_context *ctx;
-
-static int setup(void **state) {
-    (void)state;
-    return qkv_context_create(&ctx, NULL) != QKV_OK;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    qkv_context_free(ctx);
-    return 0;
-}
 
 /* ---- BLEU and chrF ------------------------------------------------------------------------------------------------- */
 

@@ -1,19 +1,6 @@
 /* test_sampling: choosing tokens: each filter alone and together on cases worked out by hand, frequencies by chi-square,
  * against sorting on large vocabularies, and each refusal with its sentence. */
-#include "test.h"
-
-static struct qkv_context *ctx;
-
-static int setup(void **state) {
-    (void)state;
-    return qkv_context_create(&ctx, NULL) == QKV_OK ? 0 : -1;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    qkv_context_free(ctx);
-    return 0;
-}
+#include "context_fixture.h"
 
 static struct qkv_sampling with(struct qkv_sampling s) {
     struct qkv_sampling d = qkv_sampling_defaults();

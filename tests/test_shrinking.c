@@ -3,19 +3,8 @@
 
 #include "text/text.h"
 
-static struct qkv_context *ctx;
-
-static int setup(void **state) {
-    (void)state;
-    ctx = fixture_context(2);
-    return 0;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    qkv_context_free(ctx);
-    return 0;
-}
+#define FIXTURE_CONTEXT fixture_context(2)
+#include "context_fixture.h"
 
 static enum qkv_status read_on(struct qkv_text_stream *stream) {
     enum qkv_status status = QKV_OK;

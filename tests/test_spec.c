@@ -1,22 +1,9 @@
 /* test_spec: reading, printing and setting of specs: defaults, the golden folders, round trips of random specs, settings,
  * presets, damaged JSON. */
 #include "model/spec.h"
-#include "test.h"
+#include "context_fixture.h"
 
 #include <dirent.h>
-
-static struct qkv_context *ctx;
-
-static int setup(void **state) {
-    (void)state;
-    return qkv_context_create(&ctx, NULL) == QKV_OK ? 0 : -1;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    qkv_context_free(ctx);
-    return 0;
-}
 
 #define HEAD "\"format\": \"qkv\", \"version\": 1, "
 #define GPT                                                                                                            \

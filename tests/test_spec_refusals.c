@@ -1,19 +1,6 @@
 /* test_spec_refusals: what is no spec: each bad value, unknown key, bad file and bad struct with its sentence. */
 #include "model/spec.h"
-#include "test.h"
-
-static struct qkv_context *ctx;
-
-static int setup(void **state) {
-    (void)state;
-    return qkv_context_create(&ctx, NULL) == QKV_OK ? 0 : -1;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    qkv_context_free(ctx);
-    return 0;
-}
+#include "context_fixture.h"
 
 #define HEAD "\"format\": \"qkv\", \"version\": 1, "
 #define GPT                                                                                                            \

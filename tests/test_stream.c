@@ -3,20 +3,7 @@
 #include <utf8proc.h>
 
 #include "generate/generate.h"
-#include "test.h"
-
-static struct qkv_context *ctx;
-
-static int setup(void **state) {
-    (void)state;
-    return qkv_context_create(&ctx, NULL) == QKV_OK ? 0 : -1;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    qkv_context_free(ctx);
-    return 0;
-}
+#include "context_fixture.h"
 
 /* ---- what was given out ---------------------------------------------------------------------------------------------- */
 

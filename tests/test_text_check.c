@@ -1,19 +1,8 @@
 /* What a text looks like besides text is said in notes, and training goes on: JSONL, byte order marks, CR LF, other encodings. */
 #include "train_fixture.h"
 
-static struct qkv_context *ctx;
-
-static int setup(void **state) {
-    (void)state;
-    ctx = fixture_context(1);
-    return 0;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    qkv_context_free(ctx);
-    return 0;
-}
+#define FIXTURE_CONTEXT fixture_context(1)
+#include "context_fixture.h"
 
 /* Trains a step on lines of a text; the i-th note has `expected[i]` in it, and there are no others. */
 static void check_notes(const char *line, size_t lines, const char *tokenizer, const char *const *expected) {

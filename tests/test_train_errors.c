@@ -2,19 +2,8 @@
  * folders in use, damaged files on resuming. */
 #include "train_fixture.h"
 
-static struct qkv_context *ctx;
-
-static int setup(void **state) {
-    (void)state;
-    ctx = fixture_context(1);
-    return 0;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    qkv_context_free(ctx);
-    return 0;
-}
+#define FIXTURE_CONTEXT fixture_context(1)
+#include "context_fixture.h"
 
 /* Starting fails with this status and sentence, and leaves no folder. */
 static void refuse(const char *const *settings, const struct qkv_train_options *options, enum qkv_status status,

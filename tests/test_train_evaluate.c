@@ -2,19 +2,8 @@
  * and what it refuses. */
 #include "train_fixture.h"
 
-static struct qkv_context *ctx;
-
-static int setup(void **state) {
-    (void)state;
-    ctx = fixture_context(1);
-    return 0;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    qkv_context_free(ctx);
-    return 0;
-}
+#define FIXTURE_CONTEXT fixture_context(1)
+#include "context_fixture.h"
 
 /* A model with a tokenizer trained on the text at `path`. */
 static struct qkv_model *make_model(enum qkv_tokenizer_kind kind, const char *path, const char *const *settings) {

@@ -2,19 +2,8 @@
 #include "train_fixture.h"
 #include "train_same.h"
 
-static struct qkv_context *ctx;
-
-static int setup(void **state) {
-    (void)state;
-    ctx = fixture_context(1);
-    return 0;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    qkv_context_free(ctx);
-    return 0;
-}
+#define FIXTURE_CONTEXT fixture_context(1)
+#include "context_fixture.h"
 
 static struct qkv_trainer *go_on(const char *folder, int64_t steps, const char *extend, const char *setting) {
     struct qkv_trainer *trainer;

@@ -6,19 +6,8 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-static struct qkv_context *ctx;
-
-static int setup(void **state) {
-    (void)state;
-    ctx = fixture_context(1);
-    return 0;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    qkv_context_free(ctx);
-    return 0;
-}
+#define FIXTURE_CONTEXT fixture_context(1)
+#include "context_fixture.h"
 
 /* ---- numbers -------------------------------------------------------------------------------------------------------------------- */
 

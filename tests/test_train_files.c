@@ -63,8 +63,8 @@ static void check_concatenation(const char *tokenizer, bool has_end) {
         if (has_end && i < 2) expected[count++] = end;
         at[i + 1] = count;
     }
-    assert_int_equal(t->data_tokens.count, count);
-    assert_ok(ctx, qkv_tokens_window(ctx, &t->data_tokens, 0, count - 1, ids, next));
+    assert_int_equal(t->windows.data_tokens.count, count);
+    assert_ok(ctx, qkv_tokens_window(ctx, &t->windows.data_tokens, 0, count - 1, ids, next));
     assert_memory_equal(ids, expected, (count - 1) * sizeof *ids);
     assert_int_equal(next[count - 2], expected[count - 1]);
     struct qkv_train_file file;
@@ -311,6 +311,61 @@ static void files_of_lines_are_read_one_after_the_other(void **state) {
     }
 }
 
+/* ---- one reading ---------------------------------------------------------------------------------------------------------------- */
+
+/* Takes a file away as soon as texts are tokenized, when the tokenizer has learnt from it. */
+static bool take_away(void *user, const char *what, double done, double total) {
+    (void)done, (void)total;
+    if (!strcmp(what, "tokenizing")) unlink(user);
+    return true;
+}
+
+static void a_new_run_reads_its_texts_once(void **state) {
+    (void)state;
+    struct qkv_spec spec = fixture_spec(ctx, NULL);
+    struct qkv_train_options o = options_of("chars", 3);
+    struct qkv_trainer *t;
+    struct qkv_train_file before, after;
+    assert_ok(ctx, qkv_trainer_create(ctx, &spec, &o, fixture_run("twice"), NULL, NULL, &t));
+    assert_true(qkv_trainer_file(t, 2, &before));
+    uint64_t hash = before.hash, tokens = before.tokens;
+    qkv_trainer_free(t);
+    assert_ok(ctx, qkv_trainer_create(ctx, &spec, &o, fixture_run("once"), take_away, paths[2], &t));
+    assert_int_equal(access(paths[2], F_OK), -1);
+    assert_true(qkv_trainer_file(t, 2, &after));
+    assert_int_equal(after.hash, hash);
+    assert_int_equal(after.tokens, tokens);
+    for (size_t i = 0; i < 3; i++) assert_null(t->facts.data_files.items[i].kept.data);
+    qkv_trainer_free(t);
+    fixture_text(paths[2], 1000 + 700 * 2, 2);
+}
+
+static void a_new_run_reads_its_lines_once(void **state) {
+    (void)state;
+    char first[1024], second[1024];
+    snprintf(first, sizeof first, "%s", test_path("first.tsv"));
+    snprintf(second, sizeof second, "%s", test_path("second.tsv"));
+    for (int pairs = 0; pairs < 2; pairs++) {
+        struct qkv_spec spec;
+        struct qkv_train_options o = fixture_options_on(ctx, NULL);
+        struct qkv_trainer *t;
+        struct qkv_train_file file;
+        write_rows(first, 0, 20);
+        write_rows(second, 20, 50);
+        assert_ok(ctx, qkv_spec_preset(ctx, &spec, pairs ? "g2p" : "text-classifier",
+                                       (const char *const[]){"d_model=16", "context=40"}, 2));
+        const char **names = pairs ? o.pairs_files : o.labeled_files;
+        names[0] = first;
+        names[1] = second;
+        o.valid_fraction = 0.7;
+        assert_ok(ctx, qkv_trainer_create(ctx, &spec, &o, fixture_run("once"), take_away, second, &t));
+        assert_int_equal(access(second, F_OK), -1);
+        assert_true(qkv_trainer_file(t, 1, &file));
+        assert_int_equal(file.lines, 30);
+        qkv_trainer_free(t);
+    }
+}
+
 /* ---- options and evaluation --------------------------------------------------------------------------------------------------- */
 
 static void names_of_files_are_a_list(void **state) {
@@ -367,7 +422,7 @@ static void texts_are_evaluated_as_one(void **state) {
     assert_ok(ctx, qkv_evaluate_text(model, joined, NULL, NULL, NULL, &one));
     assert_ok(ctx, qkv_evaluate_text(model, folder, NULL, NULL, NULL, &of_folder));
     assert_int_equal(several.tokens, one.tokens);
-    assert_int_equal(several.tokens, t->data_tokens.count - 1);
+    assert_int_equal(several.tokens, t->windows.data_tokens.count - 1);
     assert_true(several.loss == one.loss && several.loss == of_folder.loss);
     qkv_trainer_free(t);
 }
@@ -382,6 +437,8 @@ int main(void) {
         cmocka_unit_test(runs_from_before_files_were_recorded_go_on),
         cmocka_unit_test(records_of_files_that_do_not_add_up_are_refused),
         cmocka_unit_test(files_of_lines_are_read_one_after_the_other),
+        cmocka_unit_test(a_new_run_reads_its_texts_once),
+        cmocka_unit_test(a_new_run_reads_its_lines_once),
         cmocka_unit_test(names_of_files_are_a_list),
         cmocka_unit_test(texts_are_evaluated_as_one),
     };

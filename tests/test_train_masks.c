@@ -2,19 +2,8 @@
  * bit for bit, the smoothed loss and its gradient against the definition, and every topology in training. */
 #include "train_fixture.h"
 
-static struct qkv_context *ctx;
-
-static int setup(void **state) {
-    (void)state;
-    ctx = fixture_context(1);
-    return 0;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    qkv_context_free(ctx);
-    return 0;
-}
+#define FIXTURE_CONTEXT fixture_context(1)
+#include "context_fixture.h"
 
 static const char encoder_json[] = "{\"format\":\"qkv\",\"version\":1,\"d_model\":32,\"context\":16,"
                                    "\"encoder\":{\"layers\":1,\"attention\":{\"heads\":2}}}";

@@ -2,19 +2,8 @@
 #include "train_fixture.h"
 #include "train_same.h"
 
-static struct qkv_context *ctx;
-
-static int setup(void **state) {
-    (void)state;
-    ctx = fixture_context(1);
-    return 0;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    qkv_context_free(ctx);
-    return 0;
-}
+#define FIXTURE_CONTEXT fixture_context(1)
+#include "context_fixture.h"
 
 static const char *const *run_settings; /* of the spec; NULL: none */
 

@@ -1,20 +1,7 @@
 /* Files of two fields a line: what is read, and every line that is refused, with file and number. */
-#include "test.h"
+#include "context_fixture.h"
 
 #include "train/tsv.h"
-
-static struct qkv_context *ctx;
-
-static int setup(void **state) {
-    (void)state;
-    return qkv_context_create(&ctx, NULL) != QKV_OK;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    qkv_context_free(ctx);
-    return 0;
-}
 
 /* Reads a whole file and writes "line:first|second;" for each row. */
 static enum qkv_status read_all(const char *text, size_t size, char *out, size_t room) {

@@ -200,6 +200,9 @@ QKV_API enum qkv_status qkv_spec_vary(struct qkv_context *ctx, struct qkv_spec *
 QKV_API enum qkv_status qkv_spec_print(struct qkv_context *ctx, const struct qkv_spec *spec, char **json);
 /* Checks a spec filled in by hand. Fails with QKV_SPEC. */
 QKV_API enum qkv_status qkv_spec_check(struct qkv_context *ctx, const struct qkv_spec *spec);
+enum qkv_topology { QKV_ENCODER_ALONE, QKV_DECODER_ALONE, QKV_ENCODER_DECODER };
+/* Which stacks a spec has. Any thread. */
+QKV_API enum qkv_topology qkv_spec_topology(const struct qkv_spec *spec);
 /* Name and one-line description of the i-th preset; false past the last. */
 QKV_API bool qkv_preset_at(size_t i, const char **name, const char **summary);
 

@@ -204,6 +204,22 @@ QKV_API void qkv_trainer_free(struct qkv_trainer *trainer);
  * add some, so a caller shows those it has not shown yet. */
 QKV_API const char *qkv_trainer_note(const struct qkv_trainer *trainer, size_t i);
 
+/* What an evaluation is judged by, the option `metric`: its name, and whether more is better. */
+#define QKV_METRIC_LIST(X)                                                                                             \
+    X(LOSS, "loss", false)                                                                                             \
+    X(ACCURACY, "accuracy", true)                                                                                      \
+    X(EXACT, "exact", true)                                                                                            \
+    X(TOKEN_ERROR, "token_error", false)
+enum qkv_metric {
+#define QKV_METRIC_ENUM(name, text, more) QKV_METRIC_##name,
+    QKV_METRIC_LIST(QKV_METRIC_ENUM)
+#undef QKV_METRIC_ENUM
+};
+/* The metric of a name; false, and *metric as it was, where there is none. Any thread. */
+QKV_API bool qkv_metric_find(const char *name, enum qkv_metric *metric);
+/* Whether `value` is better than `best`; the first one is better than none, which is NaN. Any thread. */
+QKV_API bool qkv_metric_better(enum qkv_metric metric, double value, double best);
+
 struct qkv_train_report {
     int64_t step, steps; /* steps done, steps in all */
     double loss;         /* of this step's batch */

@@ -8,7 +8,7 @@
 /* Whether a run has made all of its steps. */
 static bool has_ended(struct qkv_comparison *c, const char *folder) {
     struct qkv_run *run = NULL;
-    char *model = qkv_join_path(c->ctx, folder, "model.safetensors"), *log = qkv_join_path(c->ctx, folder, "log.jsonl");
+    char *model = qkv_join_path(c->ctx, folder, QKV_WEIGHTS_FILE), *log = qkv_join_path(c->ctx, folder, QKV_LOG_FILE);
     bool ended = model && log && qkv_file_exists(model) && qkv_file_exists(log) &&
                  !qkv_run_read(c->ctx, folder, &run) && qkv_run_ended(run);
     qkv_run_free(run);
@@ -20,7 +20,7 @@ static bool has_ended(struct qkv_comparison *c, const char *folder) {
 static enum qkv_status open_run(struct qkv_comparison *c, const struct qkv_variant_state *v, size_t seed,
                                 const char *folder, const struct qkv_compare_listener *l,
                                 struct qkv_trainer **trainer) {
-    char *begun = qkv_join_path(c->ctx, folder, "train.json");
+    char *begun = qkv_join_path(c->ctx, folder, QKV_TRAIN_FILE);
     if (!begun) return QKV_MEMORY;
     bool goes_on = qkv_file_exists(begun);
     free(begun);

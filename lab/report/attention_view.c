@@ -12,10 +12,10 @@
 static enum qkv_status check_model(struct qkv_model *model) {
     const struct qkv_spec *spec = qkv_model_spec(model);
     bool source = spec->encoder.layers > 0, target = spec->decoder.layers > 0;
-    const char *missing =
-        source && !qkv_model_source_tokenizer(model) && qkv_model_tokenizer(model) ? "source_tokenizer.json"
-        : (source && !qkv_model_source_tokenizer(model)) || (target && !qkv_model_tokenizer(model)) ? "tokenizer.json"
-                                                                                                    : NULL;
+    const char *missing = source && !qkv_model_source_tokenizer(model) && qkv_model_tokenizer(model) ? QKV_SOURCE_FILE
+                          : (source && !qkv_model_source_tokenizer(model)) || (target && !qkv_model_tokenizer(model))
+                              ? QKV_TOKENIZER_FILE
+                              : NULL;
     if (!missing) return QKV_OK;
     return qkv_fail(qkv_model_context(model), QKV_ARGUMENT,
                     "the model has no tokenizer, so it reads no text; put its %s into the model's folder", missing);
@@ -94,7 +94,7 @@ static enum qkv_status read_decoder(struct qkv_attention_view *look, const struc
 enum qkv_status qkv_look_read(struct qkv_attention_view *look, const struct qkv_look_options *o) {
     const struct qkv_spec *spec = qkv_model_spec(look->model);
     enum qkv_status status = check_model(look->model);
-    if (!status && o->target && !(spec->encoder.layers && spec->decoder.layers))
+    if (!status && o->target && !(qkv_spec_topology(spec) == QKV_ENCODER_DECODER))
         return qkv_fail(look->ctx, QKV_ARGUMENT,
                         "a target is for models with encoder and decoder; this one has %s alone: leave it out",
                         spec->encoder.layers ? "an encoder" : "a decoder");

@@ -121,7 +121,7 @@ static enum qkv_status aim_class(struct qkv_inspection *in, const struct qkv_ins
 
 static enum qkv_status inspect_aim(struct qkv_inspection *in, const struct qkv_inspect_options *o) {
     const struct qkv_spec *spec = qkv_model_spec(in->look.model);
-    bool pair = spec->encoder.layers && spec->decoder.layers;
+    bool pair = qkv_spec_topology(spec) == QKV_ENCODER_DECODER;
     const struct qkv_stack_spec *stack = spec->decoder.layers ? &spec->decoder : &spec->encoder;
     const struct qkv_look_side *side = spec->decoder.layers ? &in->look.decoder : &in->look.encoder;
     in->targets = qkv_allocate(in->look.ctx, side->count, sizeof *in->targets);
@@ -217,7 +217,7 @@ enum qkv_status qkv_inspect(struct qkv_model *model, const struct qkv_inspect_op
     QKV_CALL(qkv_model_context(model));
     struct qkv_context *ctx = qkv_model_context(model);
     const struct qkv_spec *spec = qkv_model_spec(model);
-    bool pair = spec->encoder.layers && spec->decoder.layers;
+    bool pair = qkv_spec_topology(spec) == QKV_ENCODER_DECODER;
     struct qkv_look_options o = {.text = options->text,
                                  .text_size = options->text_size,
                                  .target = pair ? options->target : NULL,

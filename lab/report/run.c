@@ -144,7 +144,7 @@ static enum qkv_status read_object(struct qkv_run *run, const char *name, json_t
 
 static enum qkv_status read_options(struct qkv_run *run) {
     json_t *root;
-    enum qkv_status status = read_object(run, "train.json", &root);
+    enum qkv_status status = read_object(run, QKV_TRAIN_FILE, &root);
     if (status) return status;
     run->options = json_incref(json_object_get(root, "options"));
     json_decref(root);
@@ -165,7 +165,7 @@ static enum qkv_status read_options(struct qkv_run *run) {
 static void count_parameters(struct qkv_run *run) {
     struct qkv_spec spec;
     struct qkv_model *model = NULL;
-    char *path = qkv_join_path(run->ctx, run->folder, "config.json");
+    char *path = qkv_join_path(run->ctx, run->folder, QKV_CONFIG_FILE);
     if (path && run->spec && !qkv_spec_read(run->ctx, &spec, path, NULL, 0) && !qkv_model_plan(run->ctx, &spec, &model))
         for (size_t i = 0; i < qkv_model_parameters(model); i++)
             run->parameters += qkv_array_elements(qkv_model_parameter(model, i));
@@ -200,7 +200,7 @@ static enum qkv_status find_name(struct qkv_run *run) {
 /* ---- all of it ------------------------------------------------------------------------------------------------------------------ */
 
 static enum qkv_status check_folder(struct qkv_run *run) {
-    char *log = qkv_join_path(run->ctx, run->folder, "log.jsonl");
+    char *log = qkv_join_path(run->ctx, run->folder, QKV_LOG_FILE);
     if (!log) return QKV_MEMORY;
     bool found;
     enum qkv_status status = qkv_file_find(run->ctx, log, &found);
@@ -215,10 +215,10 @@ static enum qkv_status read_run(struct qkv_run *run) {
     enum qkv_status status = run->machines ? check_folder(run) : QKV_MEMORY;
     if (!status) status = find_name(run);
     if (!status) status = read_options(run);
-    if (!status) status = read_lines(run, "log.jsonl", take_step);
-    if (!status) status = read_lines(run, "samples.jsonl", take_sample);
-    if (!status) status = read_lines(run, "machine.jsonl", take_machine);
-    if (!status) status = read_object(run, "config.json", &run->spec);
+    if (!status) status = read_lines(run, QKV_LOG_FILE, take_step);
+    if (!status) status = read_lines(run, QKV_SAMPLES_FILE, take_sample);
+    if (!status) status = read_lines(run, QKV_MACHINE_FILE, take_machine);
+    if (!status) status = read_object(run, QKV_CONFIG_FILE, &run->spec);
     if (status) return status;
     count_parameters(run);
     return describe_machine(run);
@@ -282,13 +282,14 @@ const char *qkv_run_machine(const struct qkv_run *run) {
 
 bool qkv_run_ended(const struct qkv_run *run) {
     if (run->planned > 0 && run->count && run->steps[run->count - 1].step >= run->planned) return true;
-    bool more = run->metric && (!strcmp(run->metric, "accuracy") || !strcmp(run->metric, "exact"));
+    enum qkv_metric metric = QKV_METRIC_LOSS;
+    qkv_metric_find(run->metric, &metric);
     double best = NAN;
     int64_t stale = 0;
     for (size_t i = 0; i < run->count; i++) {
         double x = run->metric ? run->steps[i].metric : run->steps[i].valid_loss;
         if (isnan(x)) continue;
-        bool better = more ? !(x <= best) : !(x >= best);
+        bool better = qkv_metric_better(metric, x, best);
         stale = better ? 0 : stale + 1;
         if (better) best = x;
     }

@@ -196,16 +196,21 @@ static enum qkv_status call_compute(struct qkv_context *ctx, struct qkv_arena *a
     return qkv_attend_weights(ctx, arena, a, r->stage, r->b, r->h, r->first, r->rows, r->out);
 }
 
+struct call_plan {
+    struct qkv_context *ctx;
+    struct qkv_arena *arena;
+    struct request *request;
+};
+
+static enum qkv_status plan_call(void *argument) {
+    const struct call_plan *plan = argument;
+    return call_compute(plan->ctx, plan->arena, plan->request);
+}
+
 static enum qkv_status call_measure(struct qkv_context *ctx, struct request *r, size_t *bytes) {
-    struct qkv_arena arena;
-    bool dry = ctx->dry;
-    qkv_arena_measure(ctx, &arena, "attention");
-    ctx->dry = true;
-    enum qkv_status status = call_compute(ctx, &arena, r);
-    ctx->dry = dry;
-    *bytes = arena.peak;
-    qkv_arena_free(&arena);
-    return status;
+    struct qkv_arena arena = {0};
+    struct call_plan plan = {ctx, &arena, r};
+    return qkv_plan(ctx, &arena, "attention", plan_call, &plan, bytes);
 }
 
 static enum qkv_status call_perform(struct qkv_context *ctx, struct request *r) {

@@ -38,19 +38,18 @@ static enum qkv_status take_tables(struct qkv_attention_layer *l) {
     return QKV_OK;
 }
 
+static enum qkv_status take_storage(void *layer) {
+    enum qkv_status status = take_weights(layer);
+    return status ? status : take_tables(layer);
+}
+
 /* Measured first, on an arena that only counts. */
 static enum qkv_status make_storage(struct qkv_attention_layer *l) {
-    bool dry = l->ctx->dry;
-    l->ctx->dry = true;
-    qkv_arena_measure(l->ctx, &l->storage, "an attention layer");
-    enum qkv_status status = take_weights(l);
-    if (status == QKV_OK) status = take_tables(l);
-    l->ctx->dry = dry;
-    size_t bytes = l->storage.peak;
-    l->storage = (struct qkv_arena){0};
-    if (status == QKV_OK) status = qkv_arena_create(l->ctx, &l->storage, bytes, "an attention layer");
-    if (status == QKV_OK) status = take_weights(l);
-    return status == QKV_OK ? take_tables(l) : status;
+    static const char what[] = "an attention layer";
+    size_t bytes = 0;
+    enum qkv_status status = qkv_plan(l->ctx, &l->storage, what, take_storage, l, &bytes);
+    if (status == QKV_OK) status = qkv_arena_create(l->ctx, &l->storage, bytes, what);
+    return status ? status : take_storage(l);
 }
 
 /* ---- making and freeing ---------------------------------------------------------------------------------------------- */

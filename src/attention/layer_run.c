@@ -203,31 +203,32 @@ static enum qkv_status plan_look(struct qkv_attention_layer *l) {
     return qkv_attend_weights(l->ctx, &l->arena, a, QKV_ATTENTION_WEIGHTS, 0, 0, 0, a->Tq, a->lse);
 }
 
-/* Bytes of a call with its backward and with looking at it. */
-static enum qkv_status layer_run_measure(struct qkv_attention_layer *l, const struct qkv_attention_input *in,
-                                         const struct keys *keys, const struct qkv_attend *a, size_t *bytes) {
-    const struct qkv_arena real = l->arena;
-    const bool dry = l->ctx->dry;
-    l->ctx->dry = true;
-    qkv_arena_measure(l->ctx, &l->arena, "a call of an attention layer");
-    enum qkv_status status = layer_run_all(l, in, keys, a);
+struct layer_plan {
+    struct qkv_attention_layer *layer;
+    const struct qkv_attention_input *in;
+    const struct keys *keys;
+    const struct qkv_attend *attend;
+};
+
+/* A call with its backward and with looking at it. */
+static enum qkv_status plan_call(void *argument) {
+    const struct layer_plan *plan = argument;
+    struct qkv_attention_layer *l = plan->layer;
+    enum qkv_status status = layer_run_all(l, plan->in, plan->keys, plan->attend);
     if (status == QKV_OK) status = plan_look(l);
-    if (status == QKV_OK && in->train) status = run_backward(l, l->y->data);
-    if (status == QKV_OK && in->train) status = plan_look(l);
-    l->ctx->dry = dry;
-    *bytes = l->arena.peak;
-    l->arena = real;
+    if (status == QKV_OK && plan->in->train) status = run_backward(l, l->y->data);
+    if (status == QKV_OK && plan->in->train) status = plan_look(l);
     l->kept = NULL;
     return status;
 }
 
 static enum qkv_status make_room(struct qkv_attention_layer *l, const struct qkv_attention_input *in,
                                  const struct keys *keys, const struct qkv_attend *a) {
-    size_t bytes;
-    enum qkv_status status = layer_run_measure(l, in, keys, a, &bytes);
-    if (status != QKV_OK || (l->arena.base && bytes <= l->arena.capacity)) return status;
-    qkv_arena_free(&l->arena);
-    return qkv_arena_create(l->ctx, &l->arena, bytes, "a call of an attention layer");
+    static const char what[] = "a call of an attention layer";
+    struct layer_plan plan = {l, in, keys, a};
+    size_t bytes = 0;
+    enum qkv_status status = qkv_plan(l->ctx, &l->arena, what, plan_call, &plan, &bytes);
+    return status ? status : qkv_arena_room(l->ctx, &l->arena, bytes, what);
 }
 
 /* ---- the interface ------------------------------------------------------------------------------------------------------- */

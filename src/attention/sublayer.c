@@ -81,28 +81,9 @@ static struct qkv_linear *sublayer_rows(struct qkv_tape *tape, const struct qkv_
     return part;
 }
 
-/* The heads put together again. kv: where k and then v lie side by side, unless v.x has the values or the cache holds both. */
-static struct qkv_tensor *sublayer_attend(const struct qkv_attention_args *f, struct qkv_tensor *q,
-                                          struct qkv_columns kv, struct qkv_columns v) {
-    const struct qkv_attend *a = f->attend;
-    const struct qkv_key_values *cache = f->cache;
-    size_t k_width = a->Hkv * a->D;
-    struct qkv_columns k = kv;
-    if (!v.x) v = (struct qkv_columns){kv.x, kv.column + k_width, 0};
-    if (cache) {
-        size_t rows = cache->count * cache->capacity;
-        k = (struct qkv_columns){qkv_tape_view(f->tape, cache->k, rows, k_width), 0, cache->capacity};
-        v = (struct qkv_columns){qkv_tape_view(f->tape, cache->v, rows, a->Hkv * a->Dv), 0, cache->capacity};
-    }
-    struct qkv_tensor *y = qkv_op_attend(f->tape, (struct qkv_columns){q, 0, 0}, k, v, a, f->dattention_bias, f->kept);
-    struct qkv_linear *o = &f->parameters->o;
-    if (f->residual) {
-        return qkv_op_linear_add(f->tape, y, &o->weight, qkv_tensor_or_null(&o->bias), f->residual);
-    }
-    return sublayer_project(f, o, y, QKV_RESULT_FP32);
-}
-
-static struct qkv_tensor *self_attention(const struct qkv_attention_args *f, struct qkv_tensor *x) {
+/* Queries, keys and values of x; *kv: where k and then v lie side by side. */
+static struct qkv_tensor *self_project(const struct qkv_attention_args *f, struct qkv_tensor *x,
+                                       struct qkv_columns *kv) {
     const struct qkv_position_tables *tables = f->tables;
     const struct qkv_attend *a = f->attend;
     struct qkv_tensor *qkv = sublayer_project(f, &f->parameters->qkv, x, QKV_RESULT_BF16_IF_MIXED);
@@ -110,11 +91,11 @@ static struct qkv_tensor *self_attention(const struct qkv_attention_args *f, str
         qkv = qkv_op_rotate(f->tape, qkv, 0, a->H + a->Hkv, a->D, tables->pairs, tables->interleaved, tables->rotate,
                             a->position);
     }
-    struct qkv_columns kv = {qkv, a->H * a->D, 0};
+    *kv = (struct qkv_columns){qkv, a->H * a->D, 0};
     if (qkv && f->cache) {
-        sublayer_append(f, kv, a->Tq, a->Tk - a->Tq);
+        sublayer_append(f, *kv, a->Tq, a->Tk - a->Tq);
     }
-    return sublayer_attend(f, qkv, kv, (struct qkv_columns){0});
+    return qkv;
 }
 
 /* Keys and values of the memory, which go into the cache too where there is one. */
@@ -131,18 +112,40 @@ void qkv_attention_cache_memory(const struct qkv_attention_args *f) {
     read_memory(f);
 }
 
-static struct qkv_tensor *cross_attention(const struct qkv_attention_args *f, struct qkv_tensor *x) {
+/* The same of the memory, or keys of the memory and *v, values of f->values; NULL without room. */
+static struct qkv_tensor *cross_project(const struct qkv_attention_args *f, struct qkv_tensor *x,
+                                        struct qkv_columns *kv, struct qkv_columns *v) {
     const size_t k_width = f->attend->Hkv * f->attend->D, v_width = f->attend->Hkv * f->attend->Dv;
     struct qkv_tensor *q = sublayer_project(f, &f->parameters->q, x, QKV_RESULT_BF16_IF_MIXED);
-    if (!f->values) return sublayer_attend(f, q, read_memory(f), (struct qkv_columns){0});
-    struct qkv_linear *k = sublayer_rows(f->tape, &f->parameters->kv, 0, k_width);
-    struct qkv_linear *v = sublayer_rows(f->tape, &f->parameters->kv, k_width, v_width);
-    if (!k || !v) return NULL;
-    const struct qkv_columns keys = {sublayer_project(f, k, f->memory, QKV_RESULT_BF16_IF_MIXED), 0, 0},
-                             values = {sublayer_project(f, v, f->values, QKV_RESULT_BF16_IF_MIXED), 0, 0};
-    return keys.x && values.x ? sublayer_attend(f, q, keys, values) : NULL;
+    if (!f->values) {
+        *kv = read_memory(f);
+        return q;
+    }
+    struct qkv_linear *key = sublayer_rows(f->tape, &f->parameters->kv, 0, k_width);
+    struct qkv_linear *value = sublayer_rows(f->tape, &f->parameters->kv, k_width, v_width);
+    if (!key || !value) return NULL;
+    *kv = (struct qkv_columns){sublayer_project(f, key, f->memory, QKV_RESULT_BF16_IF_MIXED), 0, 0};
+    *v = (struct qkv_columns){sublayer_project(f, value, f->values, QKV_RESULT_BF16_IF_MIXED), 0, 0};
+    return kv->x && v->x ? q : NULL;
 }
 
 struct qkv_tensor *qkv_attention_sublayer(const struct qkv_attention_args *f, struct qkv_tensor *x) {
-    return f->cross ? cross_attention(f, x) : self_attention(f, x);
+    const struct qkv_attend *a = f->attend;
+    const struct qkv_key_values *cache = f->cache;
+    struct qkv_columns k = {0}, v = {0};
+    struct qkv_tensor *q = f->cross ? cross_project(f, x, &k, &v) : self_project(f, x, &k);
+    size_t k_width = a->Hkv * a->D;
+    if (f->values && !q) return NULL;
+    if (!v.x) v = (struct qkv_columns){k.x, k.column + k_width, 0};
+    if (cache) {
+        size_t rows = cache->count * cache->capacity;
+        k = (struct qkv_columns){qkv_tape_view(f->tape, cache->k, rows, k_width), 0, cache->capacity};
+        v = (struct qkv_columns){qkv_tape_view(f->tape, cache->v, rows, a->Hkv * a->Dv), 0, cache->capacity};
+    }
+    struct qkv_tensor *y = qkv_op_attend(f->tape, (struct qkv_columns){q, 0, 0}, k, v, a, f->dattention_bias, f->kept);
+    struct qkv_linear *o = &f->parameters->o;
+    if (f->residual) {
+        return qkv_op_linear_add(f->tape, y, &o->weight, qkv_tensor_or_null(&o->bias), f->residual);
+    }
+    return sublayer_project(f, o, y, QKV_RESULT_FP32);
 }

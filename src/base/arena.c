@@ -53,14 +53,6 @@ static void arena_unpoison(const struct qkv_arena *arena, size_t begin, size_t e
     if (begin < end) ASAN_UNPOISON_MEMORY_REGION(arena->base + begin, end - begin);
 }
 
-static size_t arena_smaller(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-
-static size_t arena_larger(size_t a, size_t b) {
-    return a > b ? a : b;
-}
-
 static size_t guard_end(const struct qkv_arena *arena, size_t used) {
     return arena->capacity - used < GUARD ? arena->capacity : used + GUARD;
 }
@@ -73,12 +65,11 @@ static void move_used(struct qkv_arena *arena, size_t used) {
     if (arena->measuring) return;
     size_t old_end = guard_end(arena, old), end = guard_end(arena, used);
     if (used > old) {
-        arena_unpoison(arena, old,
-                       arena_smaller(arena_larger(old_end, PADDED), used)); /* ends of released pieces may lie there */
-        arena_poison(arena, arena_larger(old_end, used), end);
+        arena_unpoison(arena, old, qkv_min(qkv_max(old_end, PADDED), used)); /* ends of released pieces may lie there */
+        arena_poison(arena, qkv_max(old_end, used), end);
     } else {
-        arena_unpoison(arena, arena_larger(old, end), old_end);
-        arena_poison(arena, used, arena_smaller(old, end));
+        arena_unpoison(arena, qkv_max(old, end), old_end);
+        arena_poison(arena, used, qkv_min(old, end));
     }
 }
 
@@ -110,7 +101,7 @@ void qkv_arena_measure(struct qkv_context *ctx, struct qkv_arena *arena, const c
 
 void qkv_arena_free(struct qkv_arena *arena) {
     if (arena->base && !arena->measuring) {
-        arena_unpoison(arena, 0, arena_larger(guard_end(arena, arena->used), arena_smaller(arena->peak, PADDED)));
+        arena_unpoison(arena, 0, qkv_max(guard_end(arena, arena->used), qkv_min(arena->peak, PADDED)));
         munmap(arena->base, arena->capacity);
         qkv_arena_count(arena->capacity, false);
     }
@@ -141,6 +132,28 @@ size_t qkv_arena_mark(const struct qkv_arena *arena) {
 void qkv_arena_release(struct qkv_arena *arena, size_t mark) {
     assert(mark <= arena->used && mark % QKV_CACHE_LINE == 0);
     move_used(arena, mark);
+}
+
+enum qkv_status qkv_plan(struct qkv_context *ctx, struct qkv_arena *arena, const char *what, qkv_plan_body *plan,
+                         void *argument, size_t *bytes) {
+    const struct qkv_arena real = *arena;
+    const bool dry = ctx->dry;
+    ctx->dry = true;
+    qkv_arena_measure(ctx, arena, what);
+    enum qkv_status status = plan(argument);
+    if (arena->peak > *bytes) *bytes = arena->peak;
+    *arena = real;
+    ctx->dry = dry;
+    return status;
+}
+
+enum qkv_status qkv_arena_room(struct qkv_context *ctx, struct qkv_arena *arena, size_t bytes, const char *what) {
+    if (arena->base && arena->capacity >= bytes) {
+        qkv_arena_release(arena, 0);
+        return QKV_OK;
+    }
+    qkv_arena_free(arena);
+    return qkv_arena_create(ctx, arena, bytes, what);
 }
 
 enum qkv_status qkv_workspace(struct qkv_context *ctx, size_t bytes, struct qkv_arena **out) {

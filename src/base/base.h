@@ -70,6 +70,19 @@ void qkv_fail_at(struct qkv_context *ctx, const char *format, ...) QKV_PRINTF(2,
  * Products of sizes are checked: false (and *out = SIZE_MAX) when they do not fit. */
 bool qkv_multiply(size_t a, size_t b, size_t *out);
 bool qkv_add_size(size_t a, size_t b, size_t *out);
+static inline size_t qkv_min(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+static inline size_t qkv_max(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+/* How many pieces of `size` > 0 hold n, and n rounded up to a multiple, which must fit. */
+static inline size_t qkv_pieces(size_t n, size_t size) {
+    return n / size + (n % size != 0);
+}
+static inline size_t qkv_round_up(size_t n, size_t multiple) {
+    return qkv_pieces(n, multiple) * multiple;
+}
 
 /* A zeroed heap block of count × size bytes, or NULL with the sentence recorded. free() it. */
 void *qkv_allocate(struct qkv_context *ctx, size_t count, size_t size);
@@ -126,6 +139,13 @@ void qkv_arena_free(struct qkv_arena *arena);
 void *qkv_arena_take(struct qkv_arena *arena, size_t count, size_t size);
 size_t qkv_arena_mark(const struct qkv_arena *arena);
 void qkv_arena_release(struct qkv_arena *arena, size_t mark);
+/* What plan(argument) takes of `arena`, by a dry run (ctx->dry) in which the arena only counts; *bytes becomes at least that.
+ * Afterwards the arena is as it was. `what` is for messages. */
+typedef enum qkv_status qkv_plan_body(void *argument);
+enum qkv_status qkv_plan(struct qkv_context *ctx, struct qkv_arena *arena, const char *what, qkv_plan_body *plan,
+                         void *argument, size_t *bytes);
+/* Empties an arena, {0} or not, that has room for `bytes`; one that has not is replaced. */
+enum qkv_status qkv_arena_room(struct qkv_context *ctx, struct qkv_arena *arena, size_t bytes, const char *what);
 /* The context's own arena, empty, with room for `bytes`: replaced by a larger one when a call needs more. */
 enum qkv_status qkv_workspace(struct qkv_context *ctx, size_t bytes, struct qkv_arena **out);
 void qkv_workspace_free(struct qkv_context *ctx);

@@ -7,10 +7,6 @@
 
 enum { EDIT_NAME = 40 }; /* longer names are near none */
 
-static size_t edit_smaller(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-
 /* What both have at the front and at the end costs nothing and is left out; `rows` has 3 × (m + 1) places. */
 static size_t edit_table(const int32_t *a, size_t n, const int32_t *b, size_t m, bool swaps, size_t *rows) {
     size_t *row = rows, *above = rows + m + 1, *second = rows + 2 * (m + 1);
@@ -22,9 +18,9 @@ static size_t edit_table(const int32_t *a, size_t n, const int32_t *b, size_t m,
         row = oldest;
         row[0] = i;
         for (size_t j = 1; j <= m; j++) {
-            row[j] = edit_smaller(edit_smaller(above[j], row[j - 1]) + 1, above[j - 1] + (a[i - 1] != b[j - 1]));
+            row[j] = qkv_min(qkv_min(above[j], row[j - 1]) + 1, above[j - 1] + (a[i - 1] != b[j - 1]));
             if (swaps && i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                row[j] = edit_smaller(row[j], second[j - 2] + 1);
+                row[j] = qkv_min(row[j], second[j - 2] + 1);
         }
     }
     return row[m];

@@ -34,7 +34,7 @@ enum qkv_status qkv_lines_check(struct qkv_model *model, const char *doing) {
     if (qkv_model_source_tokenizer(model)) return QKV_OK;
     return qkv_fail(qkv_model_context(model), QKV_ARGUMENT,
                     "%s: the model has no tokenizer, so it reads no text; put its %s into the model's folder", doing,
-                    qkv_model_tokenizer(model) ? "source_tokenizer.json" : "tokenizer.json");
+                    qkv_model_tokenizer(model) ? QKV_SOURCE_FILE : QKV_TOKENIZER_FILE);
 }
 
 /* By length; lines of one length in their order, so that batches are the same every time. */

@@ -43,7 +43,7 @@ struct qkv_search_options qkv_search_defaults(void) {
 enum qkv_status qkv_search_check_model(struct qkv_model *model, const char *doing) {
     const struct qkv_spec *spec = qkv_model_spec(model);
     struct qkv_context *ctx = qkv_model_context(model);
-    if (!spec->encoder.layers || !spec->decoder.layers)
+    if (qkv_spec_topology(spec) != QKV_ENCODER_DECODER)
         return qkv_fail(ctx, QKV_ARGUMENT, "%s needs an encoder and a decoder; this model has %s", doing,
                         spec->decoder.layers ? "a decoder alone; use generate"
                                              : "an encoder alone; use classify, fill or embed");

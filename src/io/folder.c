@@ -201,11 +201,11 @@ struct paths {
 };
 
 static enum qkv_status make_paths(struct qkv_context *ctx, const char *folder, struct paths *p) {
-    p->config = qkv_join_path(ctx, folder, "config.json");
-    p->weights = qkv_join_path(ctx, folder, "model.safetensors");
-    p->tokenizer = qkv_join_path(ctx, folder, "tokenizer.json");
-    p->source_tokenizer = qkv_join_path(ctx, folder, "source_tokenizer.json");
-    p->labels = qkv_join_path(ctx, folder, "labels.txt");
+    p->config = qkv_join_path(ctx, folder, QKV_CONFIG_FILE);
+    p->weights = qkv_join_path(ctx, folder, QKV_WEIGHTS_FILE);
+    p->tokenizer = qkv_join_path(ctx, folder, QKV_TOKENIZER_FILE);
+    p->source_tokenizer = qkv_join_path(ctx, folder, QKV_SOURCE_FILE);
+    p->labels = qkv_join_path(ctx, folder, QKV_LABELS_FILE);
     return p->config && p->weights && p->tokenizer && p->source_tokenizer && p->labels ? QKV_OK : QKV_MEMORY;
 }
 

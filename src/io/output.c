@@ -14,20 +14,7 @@ struct qkv_output {
 /* ---- what may be written ---------------------------------------------------------------------------------------------- */
 
 /* The files of models and runs. */
-static const char *const own_files[] = {"config.json",
-                                        "tokenizer.json",
-                                        "source_tokenizer.json",
-                                        "labels.txt",
-                                        "model.safetensors",
-                                        "train.json",
-                                        "checkpoint.safetensors",
-                                        "log.jsonl",
-                                        "machine.jsonl",
-                                        "samples.jsonl",
-                                        "tokens.data.bin",
-                                        "tokens.valid.bin",
-                                        "tokens.data.beside.bin",
-                                        "tokens.valid.beside.bin"};
+static const char *const own_files[] = {QKV_MODEL_FILES, QKV_RUN_FILES};
 
 static bool is_same(const struct stat *a, const struct stat *b) {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;

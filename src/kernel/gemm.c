@@ -49,25 +49,13 @@ struct product {
     qkv_epilogue_count *counts; /* of each block of rows; NULL without anything to epilogue */
 };
 
-static size_t gemm_smaller(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-static size_t gemm_larger(size_t a, size_t b) {
-    return a > b ? a : b;
-}
-static size_t gemm_pieces(size_t n, size_t size) {
-    return n / size + (n % size != 0);
-}
-static size_t round_up(size_t n, size_t multiple) {
-    return gemm_pieces(n, multiple) * multiple;
-}
 /* Where the i-th of `count` nearly equal shares of n begins. */
 static size_t gemm_share(size_t n, size_t count, size_t i) {
-    return n / count * i + gemm_smaller(i, n % count);
+    return n / count * i + qkv_min(i, n % count);
 }
 
 size_t qkv_gemm_run_length(size_t K) {
-    return K ? round_up(gemm_pieces(K, gemm_pieces(K, KC)), 16) : 0;
+    return K ? qkv_round_up(qkv_pieces(K, qkv_pieces(K, KC)), 16) : 0;
 }
 
 /* ---- plan ------------------------------------------------------------------------------------------------------- */
@@ -82,21 +70,20 @@ static size_t wanted_items(const struct product *p, size_t threads) {
 
 static void plan_blocks(const struct qkv_context *ctx, struct product *p) {
     const size_t threads = (size_t)ctx->threads, l2 = ctx->l2 ? ctx->l2 : 512 * 1024;
-    const size_t most = gemm_larger(l2 * 3 / L2_SHARES / (KC * sizeof(float) * p->kernels->mr), ROW_PANELS);
+    const size_t most = qkv_max(l2 * 3 / L2_SHARES / (KC * sizeof(float) * p->kernels->mr), ROW_PANELS);
     const size_t mr = p->kernels->mr, nr = p->kernels->nr, items = wanted_items(p, threads);
-    p->row_panels = gemm_pieces(p->M, mr);
-    p->height = gemm_pieces(p->M, p->row_panels);
-    p->row_panels = gemm_pieces(p->M, p->height);
-    p->column_panels = gemm_pieces(p->N, nr);
+    p->row_panels = qkv_pieces(p->M, mr);
+    p->height = qkv_pieces(p->M, p->row_panels);
+    p->row_panels = qkv_pieces(p->M, p->height);
+    p->column_panels = qkv_pieces(p->N, nr);
     p->shared = p->row_panels > ONE_BLOCK_PANELS;
     if (p->shared) {
-        size_t blocks = gemm_larger(gemm_pieces(p->row_panels, most), gemm_smaller(items, p->row_panels / 4));
-        p->row_blocks = items > 1 ? gemm_smaller(round_up(blocks, threads), p->row_panels) : blocks;
-        p->column_blocks = gemm_smaller(gemm_pieces(items, p->row_blocks), gemm_larger(p->column_panels / 4, 1));
+        size_t blocks = qkv_max(qkv_pieces(p->row_panels, most), qkv_min(items, p->row_panels / 4));
+        p->row_blocks = items > 1 ? qkv_min(qkv_round_up(blocks, threads), p->row_panels) : blocks;
+        p->column_blocks = qkv_min(qkv_pieces(items, p->row_blocks), qkv_max(p->column_panels / 4, 1));
     } else {
         p->row_blocks = 1;
-        p->column_blocks =
-            gemm_smaller(gemm_larger(gemm_pieces(p->column_panels, COLUMN_PANELS), items), p->column_panels);
+        p->column_blocks = qkv_min(qkv_max(qkv_pieces(p->column_panels, COLUMN_PANELS), items), p->column_panels);
     }
 }
 
@@ -105,20 +92,20 @@ static void gemm_plan(const struct qkv_context *ctx, struct product *p) {
     p->kc = qkv_gemm_run_length(p->K);
     plan_blocks(ctx, p);
     p->part_columns = p->column_panels * nr;
-    p->part_terms = gemm_larger(p->K, 1);
-    const size_t terms = gemm_larger(p->kc, 1);
+    p->part_terms = qkv_max(p->K, 1);
+    const size_t terms = qkv_max(p->kc, 1);
     if (p->shared) {
-        p->part_columns = gemm_smaller(p->part_columns, PACKED_FLOATS / terms / nr * nr);
-        p->part_terms = gemm_smaller(p->part_terms, PACKED_FLOATS / p->part_columns / terms * terms);
-        p->b_floats = gemm_smaller(p->part_terms, p->K) * p->part_columns;
+        p->part_columns = qkv_min(p->part_columns, PACKED_FLOATS / terms / nr * nr);
+        p->part_terms = qkv_min(p->part_terms, PACKED_FLOATS / p->part_columns / terms * terms);
+        p->b_floats = qkv_min(p->part_terms, p->K) * p->part_columns;
     } else {
-        p->b_floats = p->kc * gemm_pieces(p->column_panels, p->column_blocks) * nr;
+        p->b_floats = p->kc * qkv_pieces(p->column_panels, p->column_blocks) * nr;
     }
-    p->in_place = p->a.column_stride == 1 && gemm_pieces(p->part_columns, p->column_blocks) <= 4 * nr &&
+    p->in_place = p->a.column_stride == 1 && qkv_pieces(p->part_columns, p->column_blocks) <= 4 * nr &&
                   p->height <= p->kernels->in_place_rows;
-    size_t block_panels = gemm_pieces(p->row_panels, p->row_blocks);
-    p->a_floats = p->in_place ? 0 : round_up(block_panels * p->height * p->kc, 16);
-    p->b_floats = round_up(p->b_floats, 16);
+    size_t block_panels = qkv_pieces(p->row_panels, p->row_blocks);
+    p->a_floats = p->in_place ? 0 : qkv_round_up(block_panels * p->height * p->kc, 16);
+    p->b_floats = qkv_round_up(p->b_floats, 16);
 }
 
 /* ---- work items ------------------------------------------------------------------------------------------------- */
@@ -133,9 +120,9 @@ static void pack_stored(const struct product *p, float *out, size_t k, size_t n,
     const size_t nr = p->kernels->nr;
     float floats[STORED_TERMS * PANEL_MAX];
     for (size_t j = 0; j < columns; j += nr, out += nr * terms) {
-        const size_t width = gemm_smaller(nr, columns - j);
+        const size_t width = qkv_min(nr, columns - j);
         for (size_t t = 0; t < terms; t += STORED_TERMS) {
-            const size_t count = gemm_smaller(STORED_TERMS, terms - t);
+            const size_t count = qkv_min(STORED_TERMS, terms - t);
             struct qkv_matrix piece = {.data = floats, .row_stride = width, .column_stride = 1};
             if (p->options.stored.transposed) {
                 piece.row_stride = 1;
@@ -162,23 +149,23 @@ static void gemm_pack_b(const struct product *p, float *out, size_t k, size_t n,
 static void pack_item(void *argument, size_t item, int thread) {
     (void)thread;
     const struct product *p = argument;
-    const size_t nr = p->kernels->nr, width = round_up(p->n_end - p->n_begin, nr);
-    const size_t groups = gemm_pieces(width / nr, PACK_PANELS);
+    const size_t nr = p->kernels->nr, width = qkv_round_up(p->n_end - p->n_begin, nr);
+    const size_t groups = qkv_pieces(width / nr, PACK_PANELS);
     const size_t k = p->k_begin + item / groups * p->kc, n = item % groups * PACK_PANELS * nr;
-    const size_t terms = gemm_smaller(p->kc, p->k_end - k);
+    const size_t terms = qkv_min(p->kc, p->k_end - k);
     gemm_pack_b(p, p->packed_b + (k - p->k_begin) * width + n * terms, k, p->n_begin + n, terms,
-                gemm_smaller(PACK_PANELS * nr, p->n_end - p->n_begin - n));
+                qkv_min(PACK_PANELS * nr, p->n_end - p->n_begin - n));
 }
 
 /* One block of C over the whole part of B. */
 static void block_of(const struct product *p, size_t m, size_t m_end, size_t n, size_t n_end, int thread) {
-    const size_t width = round_up(p->n_end - p->n_begin, p->kernels->nr);
+    const size_t width = qkv_round_up(p->n_end - p->n_begin, p->kernels->nr);
     float *own_a = p->packed_a + (size_t)thread * p->a_floats, *own_b = p->packed_b + (size_t)thread * p->b_floats;
     struct qkv_gemm_block block = {.rows = m_end - m, .columns = n_end - n, .height = p->height, .ldc = p->ldc};
     block.c = p->c + m * p->ldc + p->n_begin + n;
     size_t k = p->k_begin;
     do {
-        block.K = gemm_smaller(p->kc, p->k_end - k);
+        block.K = qkv_min(p->kc, p->k_end - k);
         if (p->in_place) {
             block.a = p->a.data + m * p->a.row_stride + k;
             block.a_stride = p->a.row_stride;
@@ -201,13 +188,12 @@ static void block_of(const struct product *p, size_t m, size_t m_end, size_t n, 
 
 static void block_item(void *argument, size_t item, int thread) {
     const struct product *p = argument;
-    const size_t nr = p->kernels->nr, panels = gemm_pieces(p->n_end - p->n_begin, nr);
+    const size_t nr = p->kernels->nr, panels = qkv_pieces(p->n_end - p->n_begin, nr);
     const size_t row_block = item % p->row_blocks, column_block = item / p->row_blocks;
     const size_t m = gemm_share(p->row_panels, p->row_blocks, row_block) * p->height;
-    const size_t m_end = gemm_smaller(gemm_share(p->row_panels, p->row_blocks, row_block + 1) * p->height, p->M);
+    const size_t m_end = qkv_min(gemm_share(p->row_panels, p->row_blocks, row_block + 1) * p->height, p->M);
     const size_t n = gemm_share(panels, p->column_blocks, column_block) * nr;
-    const size_t n_end =
-        gemm_smaller(gemm_share(panels, p->column_blocks, column_block + 1) * nr, p->n_end - p->n_begin);
+    const size_t n_end = qkv_min(gemm_share(panels, p->column_blocks, column_block + 1) * nr, p->n_end - p->n_begin);
     if (m < m_end && n < n_end) block_of(p, m, m_end, n, n_end, thread);
     if (p->options.epilogue && p->k_end == p->K)
         qkv_epilogue_block(p->options.epilogue, p->counts, row_block, m, m_end > m ? m_end - m : 0, p->n_begin + n,
@@ -220,9 +206,9 @@ static void block_item(void *argument, size_t item, int thread) {
 static void few_stored(const struct product *p, size_t n, size_t end) {
     float floats[STORED_COLUMNS * KC];
     for (; n < end; n += STORED_COLUMNS) {
-        const size_t columns = gemm_smaller(STORED_COLUMNS, end - n);
+        const size_t columns = qkv_min(STORED_COLUMNS, end - n);
         for (size_t k = 0; k < p->K; k += p->kc) {
-            const size_t terms = gemm_smaller(p->kc, p->K - k);
+            const size_t terms = qkv_min(p->kc, p->K - k);
             for (size_t i = 0; i < columns; i++)
                 qkv_stored_floats(p->table, p->options.stored.weights, n + i, k, terms, floats + i * terms);
             const struct qkv_gemm_few few = {.rows = p->M,
@@ -259,7 +245,7 @@ static void few_item(void *argument, size_t item, int thread) {
     const struct product *p = argument;
     const size_t nr = p->kernels->nr;
     const size_t n = gemm_share(p->column_panels, p->column_blocks, item) * nr;
-    const size_t end = gemm_smaller(gemm_share(p->column_panels, p->column_blocks, item + 1) * nr, p->N);
+    const size_t end = qkv_min(gemm_share(p->column_panels, p->column_blocks, item + 1) * nr, p->N);
     if (p->options.stored.weights)
         few_stored(p, n, end);
     else
@@ -270,8 +256,8 @@ static void few_item(void *argument, size_t item, int thread) {
 /* Needs no scratch: a step of decoding only reads B. */
 static void run_few(struct qkv_context *ctx, struct product *p) {
     p->kc = qkv_gemm_run_length(p->K);
-    p->column_panels = gemm_pieces(p->N, p->kernels->nr);
-    p->column_blocks = gemm_smaller(wanted_items(p, (size_t)ctx->threads), p->column_panels);
+    p->column_panels = qkv_pieces(p->N, p->kernels->nr);
+    p->column_blocks = qkv_min(wanted_items(p, (size_t)ctx->threads), p->column_panels);
     qkv_epilogue_count count;
     p->counts = &count;
     qkv_epilogue_begin(ctx, p->counts, 1, p->column_blocks);
@@ -281,15 +267,15 @@ static void run_few(struct qkv_context *ctx, struct product *p) {
 /* ---- product ---------------------------------------------------------------------------------------------------- */
 
 static void gemm_run(struct qkv_context *ctx, struct product *p) {
-    qkv_epilogue_begin(ctx, p->counts, p->row_blocks, p->column_blocks * gemm_pieces(p->N, p->part_columns));
+    qkv_epilogue_begin(ctx, p->counts, p->row_blocks, p->column_blocks * qkv_pieces(p->N, p->part_columns));
     for (p->n_begin = 0; p->n_begin < p->N; p->n_begin = p->n_end) {
-        p->n_end = gemm_smaller(p->N, p->n_begin + p->part_columns);
+        p->n_end = qkv_min(p->N, p->n_begin + p->part_columns);
         p->k_begin = 0;
         do {
-            p->k_end = gemm_smaller(p->K, p->k_begin + p->part_terms);
+            p->k_end = qkv_min(p->K, p->k_begin + p->part_terms);
             if (p->shared) {
-                size_t runs = p->kc ? gemm_pieces(p->k_end - p->k_begin, p->kc) : 0;
-                size_t groups = gemm_pieces(gemm_pieces(p->n_end - p->n_begin, p->kernels->nr), PACK_PANELS);
+                size_t runs = p->kc ? qkv_pieces(p->k_end - p->k_begin, p->kc) : 0;
+                size_t groups = qkv_pieces(qkv_pieces(p->n_end - p->n_begin, p->kernels->nr), PACK_PANELS);
                 qkv_parallel(ctx, runs * groups, pack_item, p);
             }
             qkv_parallel(ctx, p->row_blocks * p->column_blocks, block_item, p);

@@ -46,27 +46,14 @@ struct product {
     qkv_epilogue_count *counts; /* of each block of rows; NULL without anything to epilogue */
 };
 
-static size_t gemm_bf16_smaller(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-static size_t gemm_bf16_larger(size_t a, size_t b) {
-    return a > b ? a : b;
-}
-static size_t gemm_bf16_pieces(size_t n, size_t size) {
-    return n / size + (n % size != 0);
-}
-static size_t round_up(size_t n, size_t multiple) {
-    return gemm_bf16_pieces(n, multiple) * multiple;
-}
-
 /* Terms a run: as even as they can be, none longer than fits beside a panel in the first cache. */
 static size_t run_length(const struct qkv_context *ctx, size_t K) {
     const struct qkv_bf16_kernels *kernels = ctx->kernels->bf16;
     const size_t l1d = ctx->l1d ? ctx->l1d : 32 * 1024;
     const size_t unit = kernels->step > 16 ? kernels->step : 16;
     const size_t fits = l1d * 2 / 3 / (kernels->nr * sizeof(uint16_t)) / unit * unit;
-    const size_t most = gemm_bf16_larger(gemm_bf16_smaller(kernels->run, fits), unit);
-    return K ? gemm_bf16_smaller(round_up(gemm_bf16_pieces(K, gemm_bf16_pieces(K, most)), unit), kernels->run) : 0;
+    const size_t most = qkv_max(qkv_min(kernels->run, fits), unit);
+    return K ? qkv_min(qkv_round_up(qkv_pieces(K, qkv_pieces(K, most)), unit), kernels->run) : 0;
 }
 
 /* Words of packed B before term k, of panels `width` columns wide in all. */
@@ -74,7 +61,7 @@ static size_t words_before(size_t k, size_t width) {
     return k / 2 * width;
 }
 static size_t pairs_of(const struct qkv_bf16_kernels *kernels, size_t terms) {
-    return round_up(terms, kernels->step) / 2;
+    return qkv_round_up(terms, kernels->step) / 2;
 }
 
 /* ---- B packed ahead --------------------------------------------------------------------------------------------- */
@@ -84,9 +71,9 @@ static void pack_stored(const struct product *p, uint32_t *out, size_t k, size_t
     const size_t nr = p->kernels->nr;
     float floats[STORED_TERMS * PANEL_MAX];
     for (size_t j = 0; j < columns; j += nr, out += nr * pairs_of(p->kernels, terms)) {
-        const size_t width = gemm_bf16_smaller(nr, columns - j);
+        const size_t width = qkv_min(nr, columns - j);
         for (size_t t = 0; t < terms; t += STORED_TERMS) {
-            const size_t count = gemm_bf16_smaller(STORED_TERMS, terms - t);
+            const size_t count = qkv_min(STORED_TERMS, terms - t);
             struct qkv_operand piece = {.data = floats, .dtype = QKV_F32, .row_stride = width, .column_stride = 1};
             if (p->options.stored.transposed) {
                 piece.row_stride = 1;
@@ -107,11 +94,11 @@ static void pack_b_item(void *argument, size_t item, int thread) {
     (void)thread;
     const struct product *p = argument;
     enum { PANELS = 4 };
-    const size_t nr = p->kernels->nr, width = round_up(p->n_end - p->n_begin, nr),
-                 groups = gemm_bf16_pieces(width / nr, PANELS);
+    const size_t nr = p->kernels->nr, width = qkv_round_up(p->n_end - p->n_begin, nr),
+                 groups = qkv_pieces(width / nr, PANELS);
     const size_t k = p->k_begin + item / groups * p->run, n = item % groups * PANELS * nr;
-    const size_t terms = gemm_bf16_smaller(p->run, p->k_end - k), size = qkv_dtype_size(p->b.dtype);
-    const size_t columns = gemm_bf16_smaller(PANELS * nr, p->n_end - p->n_begin - n);
+    const size_t terms = qkv_min(p->run, p->k_end - k), size = qkv_dtype_size(p->b.dtype);
+    const size_t columns = qkv_min(PANELS * nr, p->n_end - p->n_begin - n);
     uint32_t *out = p->packed_b + words_before(k - p->k_begin, width) + n * pairs_of(p->kernels, terms);
     if (p->options.stored.weights) {
         pack_stored(p, out, k, p->n_begin + n, terms, columns);
@@ -123,8 +110,8 @@ static void pack_b_item(void *argument, size_t item, int thread) {
 }
 
 static void pack_b_part(struct qkv_context *ctx, struct product *p) {
-    const size_t groups = gemm_bf16_pieces(gemm_bf16_pieces(p->n_end - p->n_begin, p->kernels->nr), 4);
-    const size_t runs = p->run ? gemm_bf16_pieces(p->k_end - p->k_begin, p->run) : 0;
+    const size_t groups = qkv_pieces(qkv_pieces(p->n_end - p->n_begin, p->kernels->nr), 4);
+    const size_t runs = p->run ? qkv_pieces(p->k_end - p->k_begin, p->run) : 0;
     qkv_parallel(ctx, runs * groups, pack_b_item, p);
 }
 
@@ -154,35 +141,34 @@ static void plan_blocks(const struct qkv_context *ctx, struct product *p) {
     const double work = 2.0 * (double)p->M * (double)p->N * (double)p->K / ITEM_FLOPS;
     size_t wanted = threads == 1 ? 1 : threads * ITEMS_A_THREAD;
     if (work < (double)wanted) wanted = work < 2 ? 1 : (size_t)work;
-    size_t most = l2 / 2 / (gemm_bf16_larger(p->part_terms, 1) * kernels->a_size);
-    most = most < ROWS_LEAST ? ROWS_LEAST : gemm_bf16_smaller(most, ROWS_MOST);
-    size_t blocks = gemm_bf16_larger(gemm_bf16_pieces(p->M, most), gemm_bf16_smaller(wanted, p->M / ROWS_LEAST));
-    if (blocks > 1) blocks = round_up(blocks, gemm_bf16_smaller(threads, blocks));
-    p->rows = round_up(gemm_bf16_pieces(p->M, blocks), group);
-    p->row_blocks = gemm_bf16_pieces(p->M, p->rows);
-    const size_t panels = gemm_bf16_pieces(p->part_columns, kernels->nr);
-    p->column_blocks = gemm_bf16_smaller(gemm_bf16_pieces(wanted, p->row_blocks), panels);
-    p->columns = gemm_bf16_pieces(panels, p->column_blocks) * kernels->nr;
-    p->column_blocks = gemm_bf16_pieces(panels * kernels->nr, p->columns);
+    size_t most = l2 / 2 / (qkv_max(p->part_terms, 1) * kernels->a_size);
+    most = most < ROWS_LEAST ? ROWS_LEAST : qkv_min(most, ROWS_MOST);
+    size_t blocks = qkv_max(qkv_pieces(p->M, most), qkv_min(wanted, p->M / ROWS_LEAST));
+    if (blocks > 1) blocks = qkv_round_up(blocks, qkv_min(threads, blocks));
+    p->rows = qkv_round_up(qkv_pieces(p->M, blocks), group);
+    p->row_blocks = qkv_pieces(p->M, p->rows);
+    const size_t panels = qkv_pieces(p->part_columns, kernels->nr);
+    p->column_blocks = qkv_min(qkv_pieces(wanted, p->row_blocks), panels);
+    p->columns = qkv_pieces(panels, p->column_blocks) * kernels->nr;
+    p->column_blocks = qkv_pieces(panels * kernels->nr, p->columns);
 }
 
 static void gemm_bf16_plan(const struct qkv_context *ctx, struct product *p) {
     const struct qkv_bf16_kernels *kernels = p->kernels;
     p->run = run_length(ctx, p->K);
-    const size_t run = gemm_bf16_larger(p->run, 1);
+    const size_t run = qkv_max(p->run, 1);
     p->sums_apart = p->options.dtype == QKV_BF16;
-    p->part_terms = p->sums_apart ? gemm_bf16_larger(p->K, 1)
-                                  : gemm_bf16_smaller(gemm_bf16_larger(p->K, 1), round_up(PART_TERMS, run));
-    p->part_columns = gemm_bf16_larger(round_up(p->N, kernels->nr), 1);
+    p->part_terms = p->sums_apart ? qkv_max(p->K, 1) : qkv_min(qkv_max(p->K, 1), qkv_round_up(PART_TERMS, run));
+    p->part_columns = qkv_max(qkv_round_up(p->N, kernels->nr), 1);
     if (!p->packed) {
         const size_t fit = PACKED_WORDS / pairs_of(kernels, p->part_terms) / kernels->nr * kernels->nr;
-        p->part_columns = gemm_bf16_smaller(p->part_columns, gemm_bf16_larger(fit, kernels->nr));
+        p->part_columns = qkv_min(p->part_columns, qkv_max(fit, kernels->nr));
     }
     plan_blocks(ctx, p);
     p->in_place = kernels->in_place && p->a.dtype == QKV_BF16 && p->a.column_stride == 1 && p->K % kernels->step == 0;
     p->share_a = p->column_blocks > 1 && !p->in_place;
     const size_t rows = p->in_place ? kernels->mr : p->rows;
-    p->a_bytes = rows * round_up(gemm_bf16_smaller(p->part_terms, p->K), kernels->step) * kernels->a_size;
+    p->a_bytes = rows * qkv_round_up(qkv_min(p->part_terms, p->K), kernels->step) * kernels->a_size;
     p->sums_floats = p->sums_apart ? p->rows * kernels->nr : 0;
     p->staging_floats = !kernels->native && p->a.dtype == QKV_BF16 ? p->rows * run : 0;
 }
@@ -191,11 +177,11 @@ static void gemm_bf16_plan(const struct qkv_context *ctx, struct product *p) {
 
 /* Rows of A from m on, over the terms of the part: run by run. In place, those that fill no group. */
 static void pack_rows(const struct product *p, size_t m, size_t rows, char *out, int thread) {
-    const size_t size = qkv_dtype_size(p->a.dtype), group = p->kernels->mr, height = round_up(rows, group);
+    const size_t size = qkv_dtype_size(p->a.dtype), group = p->kernels->mr, height = qkv_round_up(rows, group);
     float *staging = p->staging + (size_t)thread * p->staging_floats;
     for (size_t k = p->k_begin; k < p->k_end; k += p->run) {
         struct qkv_operand a = p->a;
-        const size_t terms = gemm_bf16_smaller(p->run, p->k_end - k);
+        const size_t terms = qkv_min(p->run, p->k_end - k);
         a.data = (const char *)a.data + (m * a.row_stride + k * a.column_stride) * size;
         p->kernels->pack_a(out + height * (k - p->k_begin) * p->kernels->a_size, a, rows, terms, staging);
     }
@@ -204,22 +190,22 @@ static void pack_rows(const struct product *p, size_t m, size_t rows, char *out,
 static void pack_a_item(void *argument, size_t item, int thread) {
     const struct product *p = argument;
     const size_t m = item * p->rows;
-    pack_rows(p, m, gemm_bf16_smaller(p->rows, p->M - m), p->packed_a + item * p->a_bytes, thread);
+    pack_rows(p, m, qkv_min(p->rows, p->M - m), p->packed_a + item * p->a_bytes, thread);
 }
 
 /* One panel of columns, run after run. */
 static void gemm_bf16_panel(const struct product *p, size_t m, size_t rows, size_t n, const char *a, int thread) {
     const struct qkv_bf16_kernels *kernels = p->kernels;
-    const size_t width = round_up(p->n_end - p->n_begin, kernels->nr), column = p->n_begin + n;
-    const size_t loose = p->in_place ? rows % kernels->mr : rows, height = round_up(loose, kernels->mr);
+    const size_t width = qkv_round_up(p->n_end - p->n_begin, kernels->nr), column = p->n_begin + n;
+    const size_t loose = p->in_place ? rows % kernels->mr : rows, height = qkv_round_up(loose, kernels->mr);
     char *c = p->c + (m * p->ldc + column) * p->c_size;
     struct qkv_bf16_block block = {
-        .rows = rows, .columns = gemm_bf16_smaller(kernels->nr, p->n_end - column), .lda = p->a.row_stride};
+        .rows = rows, .columns = qkv_min(kernels->nr, p->n_end - column), .lda = p->a.row_stride};
     block.c = p->sums_apart ? p->sums + (size_t)thread * p->sums_floats : (float *)(void *)c;
     block.ldc = p->sums_apart ? kernels->nr : p->ldc;
     const float *bias = p->options.bias ? p->options.bias + column : NULL;
     for (size_t k = p->k_begin; k < p->k_end; k += p->run) {
-        block.K = gemm_bf16_smaller(p->run, p->k_end - k);
+        block.K = qkv_min(p->run, p->k_end - k);
         block.a = a + height * (k - p->k_begin) * kernels->a_size;
         if (p->in_place) block.rows_in_place = (const uint16_t *)p->a.data + m * p->a.row_stride + k;
         block.b = p->packed + words_before(k - p->k_begin, width) + n * pairs_of(kernels, block.K);
@@ -233,9 +219,8 @@ static void gemm_bf16_panel(const struct product *p, size_t m, size_t rows, size
 
 static void block_item(void *argument, size_t item, int thread) {
     const struct product *p = argument;
-    const size_t row_block = item % p->row_blocks, m = row_block * p->rows, rows = gemm_bf16_smaller(p->rows, p->M - m);
-    const size_t n = item / p->row_blocks * p->columns,
-                 n_end = gemm_bf16_smaller(n + p->columns, p->n_end - p->n_begin);
+    const size_t row_block = item % p->row_blocks, m = row_block * p->rows, rows = qkv_min(p->rows, p->M - m);
+    const size_t n = item / p->row_blocks * p->columns, n_end = qkv_min(n + p->columns, p->n_end - p->n_begin);
     char *a = p->packed_a + (p->share_a ? row_block : (size_t)thread) * p->a_bytes;
     if (p->in_place) {
         const size_t whole = rows / p->kernels->mr * p->kernels->mr;
@@ -253,15 +238,15 @@ static void block_item(void *argument, size_t item, int thread) {
 static void few_item(void *argument, size_t item, int thread) {
     const struct product *p = argument;
     const struct qkv_bf16_kernels *kernels = p->kernels;
-    const size_t width = round_up(p->N, kernels->nr), n = item * p->columns;
-    struct qkv_bf16_few few = {.rows = p->M, .columns = gemm_bf16_smaller(p->columns, p->N - n)};
+    const size_t width = qkv_round_up(p->N, kernels->nr), n = item * p->columns;
+    struct qkv_bf16_few few = {.rows = p->M, .columns = qkv_min(p->columns, p->N - n)};
     char *c = p->c + n * p->c_size;
     few.c = p->sums_apart ? p->sums + (size_t)thread * p->sums_floats : (float *)(void *)c;
     few.ldc = p->sums_apart ? p->columns : p->ldc;
     few.lda = p->a_bytes;
     const float *bias = p->options.bias ? p->options.bias + n : NULL;
     for (size_t k = 0; k < p->K; k += p->run) {
-        few.K = gemm_bf16_smaller(p->run, p->K - k);
+        few.K = qkv_min(p->run, p->K - k);
         few.a = p->packed_a + k * kernels->a_size;
         few.b = p->packed + words_before(k, width) + n * pairs_of(kernels, few.K);
         few.resume = k > 0 || (p->options.accumulate && !p->sums_apart);
@@ -289,24 +274,24 @@ static size_t few_items(const struct product *p, size_t threads) {
 }
 
 static enum qkv_status run_few(struct qkv_context *ctx, struct qkv_arena *scratch, struct product *p) {
-    const size_t panels = gemm_bf16_pieces(p->N, p->kernels->nr), threads = (size_t)ctx->threads,
+    const size_t panels = qkv_pieces(p->N, p->kernels->nr), threads = (size_t)ctx->threads,
                  items = few_items(p, threads), mark = qkv_arena_mark(scratch);
     p->run = run_length(ctx, p->K);
     p->sums_apart = p->options.dtype == QKV_BF16;
-    p->columns = gemm_bf16_pieces(panels, gemm_bf16_smaller(panels, items)) * p->kernels->nr;
-    p->a_bytes = round_up(p->K, p->kernels->step) * p->kernels->a_size;
+    p->columns = qkv_pieces(panels, qkv_min(panels, items)) * p->kernels->nr;
+    p->a_bytes = qkv_round_up(p->K, p->kernels->step) * p->kernels->a_size;
     p->sums_floats = p->sums_apart ? p->M * p->columns : 0;
     p->packed_a = qkv_arena_take(scratch, p->M, p->a_bytes);
     p->sums = p->packed_a ? qkv_arena_take(scratch, threads * p->sums_floats, sizeof(float)) : NULL;
     if (p->sums) {
         qkv_epilogue_count count;
         p->counts = &count;
-        qkv_epilogue_begin(ctx, p->counts, 1, gemm_bf16_pieces(p->N, p->columns));
+        qkv_epilogue_begin(ctx, p->counts, 1, qkv_pieces(p->N, p->columns));
         if (items > 1)
             qkv_parallel(ctx, p->M, few_rows_item, p);
         else
             for (size_t row = 0; row < p->M && !ctx->dry; row++) few_rows_item(p, row, 0);
-        qkv_parallel(ctx, gemm_bf16_pieces(p->N, p->columns), few_item, p);
+        qkv_parallel(ctx, qkv_pieces(p->N, p->columns), few_item, p);
     }
     qkv_arena_release(scratch, mark);
     return p->sums ? QKV_OK : QKV_MEMORY;
@@ -317,22 +302,22 @@ static enum qkv_status run_few(struct qkv_context *ctx, struct qkv_arena *scratc
 /* Blocks of columns in all parts. */
 static size_t all_column_blocks(const struct product *p) {
     const size_t whole = p->N / p->part_columns, rest = p->N % p->part_columns;
-    return whole * gemm_bf16_pieces(p->part_columns, p->columns) + gemm_bf16_pieces(rest, p->columns);
+    return whole * qkv_pieces(p->part_columns, p->columns) + qkv_pieces(rest, p->columns);
 }
 
 static void gemm_bf16_run(struct qkv_context *ctx, struct product *p) {
     qkv_epilogue_begin(ctx, p->counts, p->row_blocks, all_column_blocks(p));
     const bool ahead = p->packed != NULL;
-    const size_t nr = p->kernels->nr, all = round_up(p->N, nr);
+    const size_t nr = p->kernels->nr, all = qkv_round_up(p->N, nr);
     const uint32_t *packed = p->packed;
     for (p->k_begin = 0; p->k_begin < p->K; p->k_begin = p->k_end) {
-        p->k_end = gemm_bf16_smaller(p->K, p->k_begin + p->part_terms);
+        p->k_end = qkv_min(p->K, p->k_begin + p->part_terms);
         if (p->share_a) qkv_parallel(ctx, p->row_blocks, pack_a_item, p);
         for (p->n_begin = 0; p->n_begin < p->N; p->n_begin = p->n_end) {
-            p->n_end = gemm_bf16_smaller(p->N, p->n_begin + p->part_columns);
+            p->n_end = qkv_min(p->N, p->n_begin + p->part_columns);
             p->packed = ahead ? packed + words_before(p->k_begin, all) : p->packed_b;
             if (!ahead) pack_b_part(ctx, p);
-            qkv_parallel(ctx, p->row_blocks * gemm_bf16_pieces(p->n_end - p->n_begin, p->columns), block_item, p);
+            qkv_parallel(ctx, p->row_blocks * qkv_pieces(p->n_end - p->n_begin, p->columns), block_item, p);
         }
     }
 }
@@ -343,7 +328,7 @@ static bool gemm_bf16_take(struct qkv_context *ctx, struct qkv_arena *scratch, s
     p->staging = qkv_arena_take(scratch, threads * p->staging_floats, sizeof(float));
     p->packed_a = qkv_arena_take(scratch, p->share_a ? p->row_blocks : threads, p->a_bytes);
     const size_t words =
-        p->packed ? 0 : round_up(p->part_columns, p->kernels->nr) * pairs_of(p->kernels, p->part_terms);
+        p->packed ? 0 : qkv_round_up(p->part_columns, p->kernels->nr) * pairs_of(p->kernels, p->part_terms);
     p->packed_b = qkv_arena_take(scratch, words, sizeof(uint32_t));
     if (p->options.epilogue) p->counts = qkv_arena_take(scratch, p->row_blocks, sizeof *p->counts);
     return p->sums && p->staging && p->packed_a && p->packed_b && (!p->options.epilogue || p->counts);

@@ -26,12 +26,6 @@ static enum qkv_status take_kept(struct qkv_decoder *d) {
     return taken && d->logits ? QKV_OK : QKV_MEMORY;
 }
 
-static enum qkv_status make_room(struct qkv_context *ctx, struct qkv_arena *arena, size_t bytes, const char *what) {
-    if (arena->base && arena->capacity >= bytes) return QKV_OK;
-    qkv_arena_free(arena);
-    return qkv_arena_create(ctx, arena, bytes, what);
-}
-
 /* ---- a step --------------------------------------------------------------------------------------------------------- */
 
 /* Positions and intervals of T new tokens a row. */
@@ -99,24 +93,29 @@ static enum qkv_status decoder_run(struct qkv_decoder *d, const int32_t *ids, si
     return tape.status;
 }
 
-/* Bytes of a step with T new positions a row, and of selecting, by a dry run. */
-static enum qkv_status measure_step(struct qkv_decoder *d, size_t T, size_t *bytes) {
-    struct qkv_context *ctx = d->model->ctx;
-    const struct qkv_arena real = d->arena;
-    const size_t length = d->length;
-    const bool dry = ctx->dry;
-    ctx->dry = true;
-    qkv_arena_measure(ctx, &d->arena, "one decoding step");
-    d->length = d->capacity - T;
-    enum qkv_status status = decoder_run(d, NULL, T, true);
+struct step_plan {
+    struct qkv_decoder *d;
+    size_t T;
+};
+
+static enum qkv_status plan_step(void *argument) {
+    const struct step_plan *plan = argument;
+    struct qkv_decoder *d = plan->d;
+    enum qkv_status status = decoder_run(d, NULL, plan->T, true);
     qkv_arena_release(&d->arena, 0);
     if (status == QKV_OK && d->most > 1 &&
         !qkv_arena_take(&d->arena, d->most, (size_t)d->model->spec.vocab * sizeof(float)))
         status = QKV_MEMORY;
-    ctx->dry = dry;
+    return status;
+}
+
+/* Bytes of a step with T new positions a row, and of selecting. */
+static enum qkv_status measure_step(struct qkv_decoder *d, size_t T, size_t *bytes) {
+    struct step_plan plan = {d, T};
+    const size_t length = d->length;
+    d->length = d->capacity - T;
+    enum qkv_status status = qkv_plan(d->model->ctx, &d->arena, "one decoding step", plan_step, &plan, bytes);
     d->length = length;
-    if (d->arena.peak > *bytes) *bytes = d->arena.peak;
-    d->arena = real;
     return status;
 }
 
@@ -139,7 +138,7 @@ static enum qkv_status prepare_step(struct qkv_decoder *d, size_t T) {
     if (same && (T == 1 || T == larger_chunk(d))) return QKV_OK;
     if (!same) status = measure_steps(d, &bytes);
     if (status == QKV_OK && T != 1 && T != larger_chunk(d)) status = measure_step(d, T, &bytes);
-    if (status == QKV_OK) status = make_room(d->model->ctx, &d->arena, bytes, "one decoding step");
+    if (status == QKV_OK) status = qkv_arena_room(d->model->ctx, &d->arena, bytes, "one decoding step");
     d->planned_rows = status == QKV_OK ? d->rows : 0;
     d->planned_group = d->group;
     return status;
@@ -268,8 +267,8 @@ enum qkv_status qkv_decoder_begin(struct qkv_decoder *d, const struct qkv_decode
     size_t kept_bytes, step_bytes;
     enum qkv_status status = decoder_start(d, o);
     if (status == QKV_OK) status = decoder_measure(d, &kept_bytes, &step_bytes);
-    if (status == QKV_OK) status = make_room(ctx, &d->kept, kept_bytes, "the KV cache");
-    if (status == QKV_OK) status = make_room(ctx, &d->arena, step_bytes, "one decoding step");
+    if (status == QKV_OK) status = qkv_arena_room(ctx, &d->kept, kept_bytes, "the KV cache");
+    if (status == QKV_OK) status = qkv_arena_room(ctx, &d->arena, step_bytes, "one decoding step");
     if (status != QKV_OK) return status;
     qkv_arena_release(&d->kept, 0);
     status = take_kept(d);

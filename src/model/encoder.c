@@ -74,30 +74,21 @@ static enum qkv_status encoder_run(struct qkv_encoded *e, const int32_t *ids) {
 
 /* ---- memory --------------------------------------------------------------------------------------------------------- */
 
-static enum qkv_status make_room(struct qkv_context *ctx, struct qkv_arena *arena, size_t bytes, const char *what) {
-    if (arena->base && arena->capacity >= bytes) {
-        qkv_arena_release(arena, 0);
-        return QKV_OK;
-    }
-    qkv_arena_free(arena);
-    return qkv_arena_create(ctx, arena, bytes, what);
+struct encoder_plan {
+    struct qkv_encoded *e;
+    size_t *step_bytes;
+};
+
+static enum qkv_status plan_run(void *encoded) {
+    return encoder_run(encoded, NULL);
 }
 
-static enum qkv_status encoder_measure(struct qkv_encoded *e, size_t *kept_bytes, size_t *step_bytes) {
-    struct qkv_context *ctx = e->model->ctx;
-    const struct qkv_arena kept = e->kept, arena = e->arena;
-    const bool dry = ctx->dry;
-    ctx->dry = true;
-    qkv_arena_measure(ctx, &e->kept, "encoded sources");
-    qkv_arena_measure(ctx, &e->arena, "encoding");
+/* What is kept, and within that what a run takes. */
+static enum qkv_status plan_kept(void *argument) {
+    const struct encoder_plan *plan = argument;
+    struct qkv_encoded *e = plan->e;
     enum qkv_status status = take_kept(e);
-    if (status == QKV_OK) status = encoder_run(e, NULL);
-    *kept_bytes = e->kept.peak;
-    *step_bytes = e->arena.peak;
-    ctx->dry = dry;
-    e->kept = kept;
-    e->arena = arena;
-    return status;
+    return status ? status : qkv_plan(e->model->ctx, &e->arena, "encoding", plan_run, e, plan->step_bytes);
 }
 
 static enum qkv_status encoder_check(struct qkv_model *m, const int32_t *ids, const int32_t *lengths, size_t B,
@@ -146,15 +137,16 @@ struct qkv_encoded *qkv_encoded_allocate(struct qkv_model *m) {
 enum qkv_status qkv_encoded_begin(struct qkv_encoded *e, const int32_t *ids, const int32_t *lengths, size_t B,
                                   size_t T) {
     struct qkv_context *ctx = e->model->ctx;
-    size_t kept_bytes, step_bytes;
+    size_t kept_bytes = 0, step_bytes = 0;
+    struct encoder_plan plan = {e, &step_bytes};
     enum qkv_status status = encoder_check(e->model, ids, lengths, B, T);
     if (status == QKV_OK) status = qkv_model_check_file(e->model);
     if (status != QKV_OK) return status;
     e->B = B;
     e->T = T;
-    status = encoder_measure(e, &kept_bytes, &step_bytes);
-    if (status == QKV_OK) status = make_room(ctx, &e->kept, kept_bytes, "encoded sources");
-    if (status == QKV_OK) status = make_room(ctx, &e->arena, step_bytes, "encoding");
+    status = qkv_plan(ctx, &e->kept, "encoded sources", plan_kept, &plan, &kept_bytes);
+    if (status == QKV_OK) status = qkv_arena_room(ctx, &e->kept, kept_bytes, "encoded sources");
+    if (status == QKV_OK) status = qkv_arena_room(ctx, &e->arena, step_bytes, "encoding");
     if (status == QKV_OK) status = take_kept(e);
     if (status == QKV_OK) {
         for (size_t b = 0; b < B; b++) e->lengths[b] = lengths ? lengths[b] : (int32_t)T;

@@ -5,7 +5,8 @@
 #include <string.h>
 
 /* Builds parameters and tables in model->arena, whatever that is backed by. */
-static enum qkv_status model_fill(struct qkv_model *m) {
+static enum qkv_status model_fill(void *model) {
+    struct qkv_model *m = model;
     enum qkv_status status = qkv_model_build_weights(m);
     if (status == QKV_OK && m->decoder.spec) {
         status = qkv_position_tables_make(m, &m->decoder);
@@ -51,13 +52,10 @@ static enum qkv_status model_make(struct qkv_context *ctx, const struct qkv_spec
     if (file) m->file = *file;
     m->roles = roles;
     m->given_memory = given_memory;
-    bool dry = ctx->dry;
-    ctx->dry = true;
-    qkv_arena_measure(ctx, &m->arena, "weights");
-    status = model_fill(m);
-    ctx->dry = dry;
+    size_t bytes = 0;
+    status = qkv_plan(ctx, &m->arena, "weights", model_fill, m, &bytes);
+    m->arena.peak = bytes; /* what a planned model would take */
     if (status == QKV_OK && !planned) {
-        size_t bytes = m->arena.peak;
         model_clear(m);
         status = qkv_arena_create(ctx, &m->arena, bytes, "weights");
         if (status == QKV_OK) {
@@ -165,7 +163,7 @@ enum qkv_status qkv_model_set_tokenizer(struct qkv_model *model, struct qkv_toke
 
 const struct qkv_tokenizer *qkv_model_source_tokenizer(const struct qkv_model *model) {
     const struct qkv_spec *spec = &model->spec;
-    bool both = spec->encoder.layers > 0 && spec->decoder.layers > 0;
+    bool both = qkv_spec_topology(spec) == QKV_ENCODER_DECODER;
     if (model->source_tokenizer || !both || spec->source_vocab == spec->vocab)
         return model->source_tokenizer ? model->source_tokenizer : model->tokenizer;
     return NULL; /* the target's is another one */
@@ -174,7 +172,7 @@ const struct qkv_tokenizer *qkv_model_source_tokenizer(const struct qkv_model *m
 enum qkv_status qkv_model_set_source_tokenizer(struct qkv_model *model, struct qkv_tokenizer *tokenizer) {
     QKV_CALL(model->ctx);
     const struct qkv_spec *spec = &model->spec;
-    bool both = spec->encoder.layers > 0 && spec->decoder.layers > 0;
+    bool both = qkv_spec_topology(spec) == QKV_ENCODER_DECODER;
     int vocab = qkv_tokenizer_vocab(tokenizer), room = both ? spec->source_vocab : spec->vocab;
     if (vocab > room) {
         qkv_tokenizer_free(tokenizer);

@@ -99,7 +99,7 @@ static void params_head(struct qkv_model *m, struct qkv_stack *last) {
 
 enum qkv_status qkv_model_build_weights(struct qkv_model *m) {
     const struct qkv_spec *spec = &m->spec;
-    const bool both = spec->encoder.layers > 0 && spec->decoder.layers > 0;
+    const bool both = qkv_spec_topology(spec) == QKV_ENCODER_DECODER;
     m->weights =
         (struct qkv_weights){.ctx = m->ctx, .arena = &m->arena, .source = m->file.source, .init = &m->spec.init};
     if (spec->decoder.layers > 0) params_stack(m, &m->decoder, &spec->decoder, "decoder", (size_t)spec->vocab, NULL);

@@ -19,31 +19,29 @@ static int32_t *take_ints(struct qkv_pass *p, size_t count) {
     return qkv_tape_take(&p->tape, count, sizeof(int32_t));
 }
 
-/* A stack over (B, T) ids. */
-static struct qkv_tensor *run_stack(struct qkv_pass *p, struct qkv_stack *stack, size_t B, size_t T, const int32_t *ids,
-                                    const int32_t *lengths, struct qkv_tensor *memory, size_t memory_T,
-                                    const int32_t *memory_lengths, const struct qkv_attend **kept) {
-    const double dropout = p->model->spec.dropout;
-    struct qkv_forward_args flow = {.tape = &p->tape,
+/* A stack over (B, T) ids, with its positions and masks. */
+static struct qkv_forward_args stack_args(struct qkv_pass *p, struct qkv_stack *stack, size_t B, size_t T,
+                                          const int32_t *lengths) {
+    struct qkv_forward_args args = {.tape = &p->tape,
                                     .spec = &p->model->spec,
                                     .stack = stack,
                                     .B = B,
                                     .T = T,
                                     .positions = qkv_sequence_positions(&p->tape, B, T, 0),
-                                    .memory = memory,
-                                    .kept = kept,
                                     .hook = p->options.hook,
                                     .hook_user = p->options.hook_user,
                                     .checkpoint = p->options.checkpoint};
-    struct qkv_mask mask = {.B = B, .Tq = T, .Tk = T, .lengths = lengths};
-    flow.self = qkv_stack_calls(&p->tape, stack, false, &mask, dropout);
-    for (int i = 0; flow.self && i < stack->spec->kind_count; i++) flow.self[i].position = flow.positions;
-    if (memory) {
-        mask.Tk = memory_T, mask.lengths = memory_lengths;
-        flow.cross = qkv_stack_calls(&p->tape, stack, true, &mask, dropout);
-    }
-    qkv_profile_lap(p->model->ctx, "positions and masks", QKV_PROFILE_WHOLE, 0, 0);
-    return p->tape.status == QKV_OK ? qkv_stack_forward(&flow, ids) : NULL;
+    const struct qkv_mask mask = {.B = B, .Tq = T, .Tk = T, .lengths = lengths};
+    args.self = qkv_stack_calls(&p->tape, stack, false, &mask, p->model->spec.dropout);
+    for (int i = 0; args.self && i < stack->spec->kind_count; i++) args.self[i].position = args.positions;
+    return args;
+}
+
+/* Lets the layers read a memory of (B, T) positions too. */
+static void read_memory(struct qkv_forward_args *args, struct qkv_tensor *memory, size_t T, const int32_t *lengths) {
+    const struct qkv_mask mask = {.B = args->B, .Tq = args->T, .Tk = T, .lengths = lengths};
+    args->memory = memory;
+    args->cross = qkv_stack_calls(args->tape, args->stack, true, &mask, args->spec->dropout);
 }
 
 /* The targets that count: those past a row's length do not. */
@@ -117,68 +115,68 @@ static enum qkv_status pass_run(struct qkv_pass *p, const struct qkv_batch *b) {
     p->loss_count = 0;
     qkv_pass_shape_attentions(p, b->B, b->T, b->source_T);
     const struct qkv_attend **kept = p->options.weights ? p->kept : NULL;
+    struct qkv_stack *const stacks[] = {&m->encoder, &m->decoder};
     struct qkv_tensor *x = NULL;
-    if (m->encoder.spec && m->decoder.spec) {
-        struct qkv_tensor *memory =
-            run_stack(p, &m->encoder, b->B, b->source_T, b->source, b->source_lengths, NULL, 0, NULL, kept);
-        if (kept) {
-            kept += m->encoder.spec->layers;
-        }
-        x = memory ? run_stack(p, &m->decoder, b->B, b->T, b->ids, b->lengths, memory, b->source_T, b->source_lengths,
-                               kept)
-                   : NULL;
-    } else {
-        struct qkv_stack *stack = m->decoder.spec ? &m->decoder : &m->encoder;
-        x = run_stack(p, stack, b->B, b->T, b->ids, b->lengths, NULL, 0, NULL, kept);
+    for (size_t i = 0; i < 2 && p->tape.status == QKV_OK; i++) {
+        const bool reads = i == 0 && m->decoder.spec; /* what the decoder makes a memory of */
+        if (!stacks[i]->spec) continue;
+        struct qkv_forward_args args = reads ? stack_args(p, stacks[i], b->B, b->source_T, b->source_lengths)
+                                             : stack_args(p, stacks[i], b->B, b->T, b->lengths);
+        if (x) read_memory(&args, x, b->source_T, b->source_lengths);
+        args.kept = kept;
+        if (kept) kept += stacks[i]->spec->layers;
+        qkv_profile_lap(m->ctx, "positions and masks", QKV_PROFILE_WHOLE, 0, 0);
+        if (p->tape.status != QKV_OK) break;
+        x = qkv_stack_forward(&args, reads ? b->source : b->ids);
     }
+    if (p->tape.status != QKV_OK) x = NULL;
     run_head(p, b, x);
     return p->tape.status;
 }
 
 /* ---- making ----------------------------------------------------------------------------------------------------------- */
 
-/* Runs a batch of some shape on a measuring arena, and adds it to the plan. */
+struct shape_plan {
+    struct qkv_pass *pass;
+    struct qkv_batch batch;
+};
+
+static enum qkv_status plan_batch(void *argument) {
+    const struct shape_plan *plan = argument;
+    struct qkv_pass *p = plan->pass;
+    enum qkv_status status = pass_run(p, &plan->batch);
+    if (status == QKV_OK) status = qkv_pass_plan_weights(p);
+    if (status != QKV_OK || !p->options.train) return status;
+    status = qkv_tape_backward(&p->tape);
+    return status ? status : qkv_pass_plan_weights(p);
+}
+
+/* Adds a batch of some shape to the plan. */
 static enum qkv_status pass_measure(struct qkv_pass *p, size_t B, size_t T, size_t source_T,
                                     struct qkv_pass_plan *plan) {
-    struct qkv_context *ctx = p->model->ctx;
     static const int32_t none[1];
     static const float nothing[1];
-    struct qkv_batch b = {.B = B,
-                          .T = T,
-                          .ids = none,
-                          .lengths = none,
-                          .targets = none,
-                          .source_T = source_T,
-                          .source = none,
-                          .source_lengths = none,
-                          .output_gradient = nothing};
-    const struct qkv_arena real = p->arena;
-    const bool dry = ctx->dry;
-    ctx->dry = true;
+    struct shape_plan shape = {.pass = p,
+                               .batch = {.B = B,
+                                         .T = T,
+                                         .ids = none,
+                                         .lengths = none,
+                                         .targets = none,
+                                         .source_T = source_T,
+                                         .source = none,
+                                         .source_lengths = none,
+                                         .output_gradient = nothing}};
     p->costs = &plan->costs;
-    qkv_arena_measure(ctx, &p->arena, "one pass");
-    enum qkv_status status = pass_run(p, &b);
-    if (status == QKV_OK) {
-        status = qkv_pass_plan_weights(p);
-    }
-    if (status == QKV_OK && p->options.train) {
-        status = qkv_tape_backward(&p->tape);
-        if (status == QKV_OK) {
-            status = qkv_pass_plan_weights(p);
-        }
-    }
-    ctx->dry = dry;
+    enum qkv_status status = qkv_plan(p->model->ctx, &p->arena, "one pass", plan_batch, &shape, &plan->bytes);
     p->costs = NULL;
-    plan->bytes = p->arena.peak > plan->bytes ? p->arena.peak : plan->bytes;
     plan->positions += (double)(B * T);
-    plan->tokens += (double)(B * (p->model->encoder.spec && p->model->decoder.spec ? T + source_T : T));
-    p->arena = real;
+    plan->tokens += (double)(B * (qkv_spec_topology(&p->model->spec) == QKV_ENCODER_DECODER ? T + source_T : T));
     return status;
 }
 
 static enum qkv_status check_options(struct qkv_model *m, const struct qkv_pass_options *o) {
     size_t context = (size_t)m->spec.context;
-    bool both = m->encoder.spec && m->decoder.spec;
+    bool both = qkv_spec_topology(&m->spec) == QKV_ENCODER_DECODER;
     if (o->B < 1 || o->T < 1 || (both && o->source_T < 1)) {
         return qkv_fail(m->ctx, QKV_ARGUMENT, "a batch of %zu rows of %zu positions is empty", o->B,
                         both && o->T ? o->source_T : o->T);
@@ -213,7 +211,7 @@ static enum qkv_status check_options(struct qkv_model *m, const struct qkv_pass_
 }
 
 static enum qkv_status measure_shape(struct qkv_pass *p, size_t B, size_t T, size_t source_T) {
-    size_t longest = p->model->encoder.spec && p->model->decoder.spec && source_T > T ? source_T : T, rows;
+    size_t longest = qkv_spec_topology(&p->model->spec) == QKV_ENCODER_DECODER && source_T > T ? source_T : T, rows;
     if (!qkv_multiply(B, longest, &rows) || rows > (size_t)1 << 30) {
         return qkv_fail(p->model->ctx, QKV_ARGUMENT, "a batch of %zu rows of %zu positions is too large", B, longest);
     }
@@ -342,7 +340,7 @@ static enum qkv_status check_lengths(struct qkv_pass *p, const char *what, const
 static enum qkv_status check_batch(struct qkv_pass *p, const struct qkv_batch *b) {
     const struct qkv_pass_options *o = &p->options;
     struct qkv_context *ctx = p->model->ctx;
-    bool both = p->model->encoder.spec && p->model->decoder.spec;
+    bool both = qkv_spec_topology(&p->model->spec) == QKV_ENCODER_DECODER;
     if (b->B < 1 || b->T < 1 || b->B > o->B || b->T > o->T ||
         (both && (b->source_T < 1 || b->source_T > o->source_T))) {
         return qkv_fail(ctx, QKV_SHAPE,

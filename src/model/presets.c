@@ -168,32 +168,36 @@ bool qkv_preset_at(size_t i, const char **name, const char **summary) {
     return true;
 }
 
+enum qkv_status qkv_preset_check(struct qkv_context *ctx, const char *name) {
+    char known[512] = "";
+    size_t used = 0;
+    if (find_preset(name)) return QKV_OK;
+    for (size_t i = 0; i < PRESET_COUNT && used < sizeof known; i++) {
+        int n = snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", presets[i].name);
+        used += n > 0 ? (size_t)n : 0;
+    }
+    return qkv_fail(ctx, QKV_ARGUMENT, "there is no preset \"%.100s\"; known presets: %s", name, known);
+}
+
 enum qkv_status qkv_spec_preset(struct qkv_context *ctx, struct qkv_spec *spec, const char *name,
                                 const char *const *settings, size_t setting_count) {
     QKV_CALL(ctx);
-    const struct preset *preset = find_preset(name);
-    char text[512] = "";
-    if (preset) {
-        snprintf(text, sizeof text, "preset %s", name);
-        return qkv_spec_parse(ctx, spec, text, preset->json, strlen(preset->json), settings, setting_count);
-    }
-    size_t used = 0;
-    for (size_t i = 0; i < PRESET_COUNT && used < sizeof text; i++) {
-        int n = snprintf(text + used, sizeof text - used, "%s%s", i ? ", " : "", presets[i].name);
-        used += n > 0 ? (size_t)n : 0;
-    }
+    char text[128];
     memset(spec, 0, sizeof *spec);
-    return qkv_fail(ctx, QKV_ARGUMENT, "there is no preset \"%.100s\"; known presets: %s", name, text);
+    enum qkv_status status = qkv_preset_check(ctx, name);
+    if (status) return status;
+    const char *json = qkv_preset_json(name);
+    snprintf(text, sizeof text, "preset %s", name);
+    return qkv_spec_parse(ctx, spec, text, json, strlen(json), settings, setting_count);
 }
 
 enum qkv_status qkv_spec_vary(struct qkv_context *ctx, struct qkv_spec *spec, const char *preset, const char *path,
                               const struct qkv_settings *settings) {
     QKV_CALL(ctx);
-    struct qkv_spec plain;
-    if (path) return qkv_spec_read_all(ctx, spec, path, settings);
-    enum qkv_status status = qkv_spec_preset(ctx, &plain, preset, NULL, 0); /* the sentence about an unknown one */
     char name[128];
-    if (status) memset(spec, 0, sizeof *spec);
+    if (path) return qkv_spec_read_all(ctx, spec, path, settings);
+    memset(spec, 0, sizeof *spec);
+    enum qkv_status status = qkv_preset_check(ctx, preset);
     if (status) return status;
     const char *json = qkv_preset_json(preset);
     snprintf(name, sizeof name, "preset %s", preset);

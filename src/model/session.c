@@ -17,7 +17,7 @@ struct qkv_session {
 static enum qkv_status session_check(struct qkv_model *m, size_t capacity) {
     size_t context = (size_t)m->spec.context;
     if (!m->decoder.spec || m->encoder.spec || m->spec.head.kind != QKV_HEAD_LM) {
-        bool pair = m->encoder.spec && m->decoder.spec;
+        bool pair = qkv_spec_topology(&m->spec) == QKV_ENCODER_DECODER;
         return qkv_fail(m->ctx, QKV_ARGUMENT, "generating needs a decoder alone with an lm head; this model has %s",
                         pair              ? "an encoder beside it: translate with it"
                         : m->encoder.spec ? "an encoder: classify, fill or embed with it"

@@ -140,5 +140,7 @@ const char *const *qkv_preset_recipe(const char *name);
 
 /* The JSON of a preset; NULL for an unknown name. */
 const char *qkv_preset_json(const char *name);
+/* QKV_ARGUMENT, with the names of all, where there is no preset of that name. */
+enum qkv_status qkv_preset_check(struct qkv_context *ctx, const char *name);
 
 #endif

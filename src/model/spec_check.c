@@ -219,7 +219,7 @@ enum qkv_status qkv_spec_check_written(struct qkv_context *ctx, struct qkv_writt
     if (spec->encoder.layers == 0 && spec->decoder.layers == 0)
         return qkv_fail(ctx, QKV_SPEC, "%s: there is neither an encoder nor a decoder; give at least one", name);
     enum qkv_status status = check_keys(&c, qkv_spec_keys, &place);
-    return status ? status : check_head(&c, spec->encoder.layers && spec->decoder.layers);
+    return status ? status : check_head(&c, qkv_spec_topology(spec) == QKV_ENCODER_DECODER);
 }
 
 enum qkv_status qkv_spec_check_as(struct qkv_context *ctx, const struct qkv_spec *spec, const char *name,

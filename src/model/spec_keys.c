@@ -163,7 +163,7 @@ static bool in_a_head(const struct qkv_place *p) {
 }
 
 static bool beside_a_decoder(const struct qkv_place *p) {
-    return p->spec->encoder.layers != 0 && p->spec->decoder.layers != 0;
+    return qkv_spec_topology(p->spec) == QKV_ENCODER_DECODER;
 }
 
 static bool beside_an_encoder(const struct qkv_place *p) {

@@ -50,28 +50,21 @@ static char *role_name(struct qkv_context *ctx, const struct qkv_weight_place *p
 /* An operand that its weights give memory to. */
 static void weights_operand(struct qkv_weights *w, struct qkv_tensor *tensor, size_t rows, size_t columns) {
     if (w->status) return;
-    if (w->tensor_count == w->tensor_capacity) {
-        const size_t capacity = w->tensor_capacity ? 2 * w->tensor_capacity : 64;
-        struct qkv_tensor **grown = qkv_reallocate(w->ctx, w->tensors, capacity, sizeof *grown);
-        if (!grown) {
-            w->status = QKV_MEMORY;
-            return;
-        }
-        w->tensors = grown;
-        w->tensor_capacity = capacity;
+    struct qkv_tensor **grown =
+        qkv_list_room(w->ctx, w->tensors, &w->tensor_capacity, w->tensor_count, 1, sizeof *grown);
+    if (!grown) {
+        w->status = QKV_MEMORY;
+        return;
     }
+    w->tensors = grown;
     *tensor = (struct qkv_tensor){.rows = rows, .columns = columns};
     w->tensors[w->tensor_count++] = tensor;
 }
 
 static struct qkv_weight *weights_append(struct qkv_weights *w) {
-    if (w->count == w->capacity) {
-        const size_t capacity = w->capacity ? 2 * w->capacity : 64;
-        struct qkv_weight *grown = qkv_reallocate(w->ctx, w->list, capacity, sizeof *grown);
-        if (!grown) return NULL;
-        w->list = grown;
-        w->capacity = capacity;
-    }
+    struct qkv_weight *grown = qkv_list_room(w->ctx, w->list, &w->capacity, w->count, 1, sizeof *grown);
+    if (!grown) return NULL;
+    w->list = grown;
     struct qkv_weight *weight = &w->list[w->count++];
     *weight = (struct qkv_weight){.version = 1};
     return weight;

@@ -37,12 +37,12 @@ void qkv_trainer_free(struct qkv_trainer *trainer) {
     qkv_optimizer_free(t->optimizer);
     qkv_model_free(t->model);
     qkv_model_free(t->origin);
-    qkv_tokens_close(&t->data_tokens);
-    qkv_tokens_close(&t->valid_tokens);
-    qkv_examples_free(&t->examples);
-    qkv_examples_free(&t->valid_examples);
-    qkv_batches_free(&t->batches);
-    qkv_batches_free(&t->valid_batches);
+    qkv_tokens_close(&t->windows.data_tokens);
+    qkv_tokens_close(&t->windows.valid_tokens);
+    qkv_examples_free(&t->lines.examples);
+    qkv_examples_free(&t->lines.valid_examples);
+    qkv_batches_free(&t->lines.batches);
+    qkv_batches_free(&t->lines.valid_batches);
     qkv_tokenizer_free(t->tokenizer);
     qkv_tokenizer_free(t->source_tokenizer);
     for (size_t i = 0; i < t->label_count; i++) free(t->labels[i]);
@@ -54,13 +54,13 @@ void qkv_trainer_free(struct qkv_trainer *trainer) {
     qkv_text_files_free(&t->facts.valid_files);
     qkv_seams_free(&t->facts.seams);
     qkv_texts_free(&t->notes);
-    free(t->ids);
-    free(t->targets);
-    free(t->source);
-    free(t->lengths);
-    free(t->source_lengths);
-    free(t->shapes);
-    free(t->validation_shapes);
+    free(t->rows.ids);
+    free(t->rows.targets);
+    free(t->rows.source);
+    free(t->rows.lengths);
+    free(t->rows.source_lengths);
+    free(t->lines.shapes);
+    free(t->lines.validation_shapes);
     free(t->data_path);
     free(t->valid_path);
     free(t->beside_data_path);
@@ -118,26 +118,27 @@ static enum qkv_status make_pass(struct qkv_trainer *t, const struct qkv_pass_sh
 
 static enum qkv_status make_buffers(struct qkv_trainer *t) {
     struct most most = {.B = t->B, .T = t->T};
-    if (!t->shape_count && !qkv_multiply(t->B, t->T, &most.positions))
+    if (!t->lines.shape_count && !qkv_multiply(t->B, t->T, &most.positions))
         return qkv_fail_memory(t->ctx, SIZE_MAX, "the ids of a batch");
-    build_widen(&most, t->shapes, t->shape_count);
-    build_widen(&most, t->validation_shapes, t->validation_shape_count);
+    build_widen(&most, t->lines.shapes, t->lines.shape_count);
+    build_widen(&most, t->lines.validation_shapes, t->lines.validation_shape_count);
     t->B = most.B;
-    t->positions = most.positions;
-    t->source_positions = most.source_positions;
-    t->ids = qkv_allocate(t->ctx, most.positions, sizeof *t->ids);
-    t->targets = qkv_allocate(t->ctx, most.positions, sizeof *t->targets);
-    t->source = qkv_allocate(t->ctx, most.source_positions + 1, sizeof *t->source);
-    t->lengths = qkv_allocate(t->ctx, most.B, sizeof *t->lengths);
-    t->source_lengths = qkv_allocate(t->ctx, most.B, sizeof *t->source_lengths);
-    return t->ids && t->targets && t->source && t->lengths && t->source_lengths ? QKV_OK : QKV_MEMORY;
+    t->rows.positions = most.positions;
+    t->rows.source_positions = most.source_positions;
+    t->rows.ids = qkv_allocate(t->ctx, most.positions, sizeof *t->rows.ids);
+    t->rows.targets = qkv_allocate(t->ctx, most.positions, sizeof *t->rows.targets);
+    t->rows.source = qkv_allocate(t->ctx, most.source_positions + 1, sizeof *t->rows.source);
+    t->rows.lengths = qkv_allocate(t->ctx, most.B, sizeof *t->rows.lengths);
+    t->rows.source_lengths = qkv_allocate(t->ctx, most.B, sizeof *t->rows.source_lengths);
+    return t->rows.ids && t->rows.targets && t->rows.source && t->rows.lengths && t->rows.source_lengths ? QKV_OK
+                                                                                                         : QKV_MEMORY;
 }
 
 static enum qkv_status make_passes(struct qkv_trainer *t) {
     enum qkv_status status = make_buffers(t);
-    if (!status) status = make_pass(t, t->shapes, t->shape_count, true, &t->pass);
+    if (!status) status = make_pass(t, t->lines.shapes, t->lines.shape_count, true, &t->pass);
     if (!status && qkv_trainer_validates(t))
-        status = make_pass(t, t->validation_shapes, t->validation_shape_count, false, &t->validation_pass);
+        status = make_pass(t, t->lines.validation_shapes, t->lines.validation_shape_count, false, &t->validation_pass);
     return status;
 }
 
@@ -175,10 +176,10 @@ static enum qkv_status check_memory(struct qkv_trainer *t, const struct qkv_spec
     const bool windows = o->data != NULL;
     const struct qkv_train_shapes shapes = {.B = windows ? (size_t)((o->batch + o->accumulate - 1) / o->accumulate) : 0,
                                             .T = (size_t)spec->context,
-                                            .train = t->shapes,
-                                            .valid = t->validation_shapes,
-                                            .train_count = t->shape_count,
-                                            .valid_count = t->validation_shape_count,
+                                            .train = t->lines.shapes,
+                                            .valid = t->lines.validation_shapes,
+                                            .train_count = t->lines.shape_count,
+                                            .valid_count = t->lines.validation_shape_count,
                                             .validates = qkv_trainer_validates(t)};
     return qkv_train_memory(t->ctx, spec, o, &shapes, t->fresh);
 }
@@ -197,7 +198,7 @@ enum qkv_status qkv_trainer_build(struct qkv_trainer *t, const struct qkv_spec *
     if (!status) status = qkv_model_allocate(t->ctx, spec, false, NULL, &t->model);
     if (!status) status = give_tokenizers(t);
     if (!status) status = t->feed->open(t);
-    if (!status && t->shape_count) status = check_memory(t, spec); /* lines, whose shapes are known only now */
+    if (!status && t->lines.shape_count) status = check_memory(t, spec); /* lines, whose shapes are known only now */
     if (!status)
         qkv_weights_start(&t->model->weights, (uint64_t)t->options.seed); /* the first use of the model's memory */
     if (!status && t->origin) status = qkv_origin_copy(t);

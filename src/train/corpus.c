@@ -36,20 +36,31 @@ static enum qkv_status check_text(const struct qkv_text_stream *stream, size_t s
                     stream->path, stream->position + (size_t)(nul - stream->text));
 }
 
-enum qkv_status qkv_text_open(struct qkv_context *ctx, const char *path, const struct qkv_tokenizer *tokenizer,
-                              struct qkv_text_stream *stream) {
+static enum qkv_status text_begin(struct qkv_text_stream *stream) {
     bool end;
-    *stream = (struct qkv_text_stream){.ctx = ctx, .tokenizer = tokenizer, .path = path, .hash = QKV_HASH_START};
-    enum qkv_status status = qkv_file_open(ctx, path, &stream->file);
-    if (status) return status;
-    stream->binary = tokenizer && is_bare_bytes(tokenizer);
-    if (stream->file.size == 0)
-        status = qkv_fail(ctx, QKV_FORMAT, "%s is empty; give a file with text in it", path);
-    else
-        status = qkv_text_hold(stream, LOOK, &end);
+    stream->binary = stream->tokenizer && is_bare_bytes(stream->tokenizer);
+    enum qkv_status status =
+        stream->file.size ? qkv_text_hold(stream, LOOK, &end)
+                          : qkv_fail(stream->ctx, QKV_FORMAT, "%s is empty; give a file with text in it", stream->path);
     if (!status) status = check_text(stream, stream->held < LOOK ? stream->held : LOOK);
     if (status) qkv_text_close(stream);
     return status;
+}
+
+enum qkv_status qkv_text_open(struct qkv_context *ctx, const char *path, const struct qkv_tokenizer *tokenizer,
+                              struct qkv_text_stream *stream) {
+    *stream = (struct qkv_text_stream){.ctx = ctx, .tokenizer = tokenizer, .path = path, .hash = QKV_HASH_START};
+    enum qkv_status status = qkv_file_open(ctx, path, &stream->file);
+    return status ? status : text_begin(stream);
+}
+
+enum qkv_status qkv_text_open_file(struct qkv_context *ctx, const struct qkv_text_file *file,
+                                   const struct qkv_tokenizer *tokenizer, struct qkv_text_stream *stream) {
+    if (!file->kept.data) return qkv_text_open(ctx, file->path, tokenizer, stream);
+    *stream = (struct qkv_text_stream){
+        .ctx = ctx, .tokenizer = tokenizer, .path = file->path, .hash = QKV_HASH_START, .whole = &file->kept};
+    stream->file.size = file->kept.size;
+    return text_begin(stream);
 }
 
 void qkv_text_close(struct qkv_text_stream *stream) {
@@ -70,8 +81,12 @@ enum qkv_status qkv_text_hold(struct qkv_text_stream *stream, size_t bytes, bool
         stream->text = text;
         stream->capacity = bytes;
     }
-    enum qkv_status status = qkv_file_read(&stream->file, stream->position + stream->held, stream->text + stream->held,
-                                           bytes - stream->held);
+    size_t from = stream->position + stream->held, n = bytes - stream->held;
+    enum qkv_status status = QKV_OK;
+    if (stream->whole)
+        memcpy(stream->text + stream->held, stream->whole->data + from, n);
+    else
+        status = qkv_file_read(&stream->file, from, stream->text + stream->held, n);
     if (!status) stream->held = bytes;
     return status;
 }

@@ -14,6 +14,11 @@ enum qkv_status qkv_dataset_check(struct qkv_context *ctx, const struct qkv_trai
     return qkv_dataset_choose(o)->check(ctx, o, spec);
 }
 
+void qkv_trainer_choose(struct qkv_trainer *t) {
+    t->feed = qkv_dataset_choose(&t->options);
+    qkv_metric_find(t->options.metric, &t->metric);
+}
+
 const char *const *qkv_feed_files(const struct qkv_train_options *options) {
     return options->pairs ? options->pairs_files : options->labeled ? options->labeled_files : options->data_files;
 }

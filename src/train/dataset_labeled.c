@@ -49,14 +49,11 @@ static enum qkv_status read_labels(struct qkv_trainer *t, struct qkv_tsv *file, 
     while (!status && !(status = qkv_tsv_next(file, &row, &end)) && !end) {
         if (memchr(row.first, '\r', row.first_size))
             status = qkv_tsv_fail(file, row.line, "the label holds a carriage return; remove it");
-        if (!status && all->count == all->capacity) {
-            size_t capacity = all->capacity ? 2 * all->capacity : 1024;
-            struct text *grown = qkv_reallocate(t->ctx, all->items, capacity, sizeof *grown);
-            if (!grown) return QKV_MEMORY;
-            all->items = grown;
-            all->capacity = capacity;
-        }
-        if (!status) all->items[all->count++] = (struct text){row.first, row.first_size};
+        if (status) return status;
+        struct text *grown = qkv_list_room(t->ctx, all->items, &all->capacity, all->count, 1, sizeof *grown);
+        if (!grown) return QKV_MEMORY;
+        all->items = grown;
+        all->items[all->count++] = (struct text){row.first, row.first_size};
     }
     return status;
 }
@@ -82,12 +79,13 @@ static enum qkv_status keep_labels(struct qkv_trainer *t, struct text *all, size
 }
 
 static enum qkv_status find_labels(struct qkv_trainer *t) {
-    const struct qkv_text_files *files = &t->facts.data_files;
+    struct qkv_text_files *files = &t->facts.data_files;
+    const bool keep = qkv_text_files_fit(t->ctx, files);
     struct qkv_tsv *open = qkv_allocate(t->ctx, files->count, sizeof *open);
     struct found all = {0};
     enum qkv_status status = open ? QKV_OK : QKV_MEMORY;
     for (size_t i = 0; i < files->count && !status; i++) {
-        status = qkv_tsv_open(t->ctx, files->items[i].path, "label", "text", &open[i]);
+        status = qkv_tsv_open_file(t->ctx, &files->items[i], keep, "label", "text", &open[i]);
         if (!status) status = read_labels(t, &open[i], &all);
     }
     if (!status) status = keep_labels(t, all.items, all.count);
@@ -241,7 +239,7 @@ static enum qkv_status dataset_labeled_encode(struct qkv_trainer *t, const struc
 
 /* Without a file to validate on the last lines are: their labels must be among those to learn from. */
 static enum qkv_status check_held_out(struct qkv_trainer *t) {
-    const struct qkv_examples *examples = &t->examples;
+    const struct qkv_examples *examples = &t->lines.examples;
     char name[QKV_FILES_NAME];
     size_t kept = t->options.valid ? 0 : (size_t)((double)examples->count * t->options.valid_fraction);
     bool *seen = qkv_allocate(t->ctx, t->label_count + 1, sizeof *seen);
@@ -278,22 +276,14 @@ static enum qkv_status open_data(struct qkv_trainer *t) {
 static void fill_rows(struct qkv_trainer *t, const struct qkv_examples *examples, const uint32_t *rows,
                       struct qkv_batch *batch) {
     size_t T = batch->T;
-    memset(t->ids, 0, batch->B * T * sizeof *t->ids); /* padding is masked; any token will do */
+    memset(t->rows.ids, 0, batch->B * T * sizeof *t->rows.ids); /* padding is masked; any token will do */
     for (size_t r = 0; r < batch->B; r++) {
-        t->lengths[r] = (int32_t)qkv_examples_main(examples, rows[r], t->ids + r * T);
-        qkv_examples_beside(examples, rows[r], t->targets + r);
+        t->rows.lengths[r] = (int32_t)qkv_examples_main(examples, rows[r], t->rows.ids + r * T);
+        qkv_examples_beside(examples, rows[r], t->rows.targets + r);
     }
-    batch->ids = t->ids;
-    batch->targets = t->targets;
-    batch->lengths = t->lengths;
-}
-
-static enum qkv_status dataset_labeled_fill(struct qkv_trainer *t, uint64_t step, size_t begin, size_t end,
-                                            struct qkv_batch *batch) {
-    const uint32_t *rows;
-    qkv_lines_rows(t, step, begin, end, &rows, batch);
-    fill_rows(t, &t->examples, rows, batch);
-    return QKV_OK;
+    batch->ids = t->rows.ids;
+    batch->targets = t->rows.targets;
+    batch->lengths = t->rows.lengths;
 }
 
 struct score {
@@ -314,8 +304,8 @@ static void count_right(struct qkv_trainer *t, const struct qkv_batch *batch, vo
 
 static enum qkv_status dataset_labeled_validate(struct qkv_trainer *t, double *loss, double *metric) {
     struct score score = {0};
-    enum qkv_status status = qkv_lines_validate(t, fill_rows, count_right, &score, loss);
-    bool accuracy = strcmp(t->options.metric, "accuracy") == 0;
+    enum qkv_status status = qkv_lines_validate(t, count_right, &score, loss);
+    bool accuracy = t->metric == QKV_METRIC_ACCURACY;
     *metric = accuracy && score.all ? (double)score.right / (double)score.all : *loss;
     return status;
 }
@@ -327,7 +317,8 @@ const struct qkv_dataset qkv_dataset_labeled = {
     .restore = dataset_labeled_restore,
     .open = open_data,
     .begin = qkv_lines_begin,
-    .fill = dataset_labeled_fill,
+    .fill = qkv_lines_fill,
+    .rows = fill_rows,
     .total = qkv_lines_total,
     .validate = dataset_labeled_validate,
 };

@@ -8,7 +8,7 @@ static enum qkv_status dataset_mlm_check(struct qkv_context *ctx, const struct q
                                          const struct qkv_spec *spec) {
     const struct qkv_stack_spec *stack = spec->encoder.layers ? &spec->encoder : &spec->decoder;
     (void)options;
-    if (spec->encoder.layers && spec->decoder.layers)
+    if (qkv_spec_topology(spec) == QKV_ENCODER_DECODER)
         return qkv_fail(ctx, QKV_SPEC,
                         "task mlm needs one stack, but this model has an encoder and a decoder; set decoder=null, or "
                         "train it on pairs");
@@ -43,7 +43,7 @@ static enum qkv_status dataset_mlm_fill(struct qkv_trainer *t, uint64_t step, si
     for (size_t r = begin; r < end && !status; r++) {
         struct qkv_random random = qkv_draw_masks((uint64_t)t->options.seed, step, r);
         size_t at = (r - begin) * t->T;
-        qkv_mask_row(&masking, &random, t->T, t->ids + at, t->targets + at);
+        qkv_mask_row(&masking, &random, t->T, t->rows.ids + at, t->rows.targets + at);
     }
     return status;
 }
@@ -55,7 +55,7 @@ static enum qkv_status dataset_mlm_begin(struct qkv_trainer *t, uint64_t step, s
     out->targets = 0;
     for (size_t r = 0; r < out->rows && !status; r++) {
         status = dataset_mlm_fill(t, step, r, r + 1, &batch);
-        for (size_t i = 0; i < t->T && !status; i++) out->targets += t->targets[i] != QKV_IGNORE;
+        for (size_t i = 0; i < t->T && !status; i++) out->targets += t->rows.targets[i] != QKV_IGNORE;
     }
     return status;
 }

@@ -12,7 +12,7 @@ static const char *const specials[] = {QKV_TOKEN_BEGIN, QKV_TOKEN_END};
 
 static enum qkv_status dataset_pairs_check(struct qkv_context *ctx, const struct qkv_train_options *options,
                                            const struct qkv_spec *spec) {
-    if (!spec->encoder.layers || !spec->decoder.layers)
+    if (qkv_spec_topology(spec) != QKV_ENCODER_DECODER)
         return qkv_fail(ctx, QKV_SPEC,
                         "pairs need an encoder for the source and a decoder for the target, but this model has no %s; "
                         "choose an encoder–decoder, as the preset tiny-seq2seq",
@@ -125,40 +125,31 @@ static void fill_rows(struct qkv_trainer *t, const struct qkv_examples *examples
                       struct qkv_batch *batch) {
     size_t T = batch->T, S = batch->source_T;
     int32_t begin = qkv_tokenizer_special(qkv_model_tokenizer(t->model), QKV_TOKEN_BEGIN);
-    memset(t->ids, 0, batch->B * T * sizeof *t->ids); /* padding is masked; any token will do */
-    memset(t->source, 0, batch->B * S * sizeof *t->source);
+    memset(t->rows.ids, 0, batch->B * T * sizeof *t->rows.ids); /* padding is masked; any token will do */
+    memset(t->rows.source, 0, batch->B * S * sizeof *t->rows.source);
     for (size_t r = 0; r < batch->B; r++) {
-        int32_t *targets = t->targets + r * T;
+        int32_t *targets = t->rows.targets + r * T;
         size_t n = qkv_examples_main(examples, rows[r], targets);
-        t->ids[r * T] = begin;
-        memcpy(t->ids + r * T + 1, targets, (n - 1) * sizeof *targets);
+        t->rows.ids[r * T] = begin;
+        memcpy(t->rows.ids + r * T + 1, targets, (n - 1) * sizeof *targets);
         for (size_t i = n; i < T; i++) targets[i] = QKV_IGNORE;
-        t->lengths[r] = (int32_t)n;
-        t->source_lengths[r] = (int32_t)qkv_examples_beside(examples, rows[r], t->source + r * S);
+        t->rows.lengths[r] = (int32_t)n;
+        t->rows.source_lengths[r] = (int32_t)qkv_examples_beside(examples, rows[r], t->rows.source + r * S);
     }
-    batch->ids = t->ids;
-    batch->targets = t->targets;
-    batch->lengths = t->lengths;
-    batch->source = t->source;
-    batch->source_lengths = t->source_lengths;
-}
-
-static enum qkv_status dataset_pairs_fill(struct qkv_trainer *t, uint64_t step, size_t begin, size_t end,
-                                          struct qkv_batch *batch) {
-    const uint32_t *rows;
-    qkv_lines_rows(t, step, begin, end, &rows, batch);
-    fill_rows(t, &t->examples, rows, batch);
-    return QKV_OK;
+    batch->ids = t->rows.ids;
+    batch->targets = t->rows.targets;
+    batch->lengths = t->rows.lengths;
+    batch->source = t->rows.source;
+    batch->source_lengths = t->rows.source_lengths;
 }
 
 static enum qkv_status dataset_pairs_validate(struct qkv_trainer *t, double *loss, double *metric) {
-    enum qkv_status status = qkv_lines_validate(t, fill_rows, NULL, NULL, loss);
+    enum qkv_status status = qkv_lines_validate(t, NULL, NULL, loss);
     *metric = *loss;
-    bool is_exact = !strcmp(t->options.metric, "exact"), is_error = !strcmp(t->options.metric, "token_error");
-    if (status || (!is_exact && !is_error)) return status;
+    if (status || t->metric == QKV_METRIC_LOSS) return status;
     double exact, token_error;
     status = qkv_validate_search(t, &exact, &token_error);
-    *metric = is_exact ? exact : token_error;
+    *metric = t->metric == QKV_METRIC_EXACT ? exact : token_error;
     return status;
 }
 
@@ -169,7 +160,8 @@ const struct qkv_dataset qkv_dataset_pairs = {
     .restore = dataset_pairs_restore,
     .open = open_data,
     .begin = qkv_lines_begin,
-    .fill = dataset_pairs_fill,
+    .fill = qkv_lines_fill,
+    .rows = fill_rows,
     .total = qkv_lines_total,
     .validate = dataset_pairs_validate,
 };

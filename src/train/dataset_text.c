@@ -65,6 +65,7 @@ static enum qkv_status open_tokens(struct qkv_trainer *t, const struct text *tex
                                   &t->notes, t->progress, t->user);
     else if (!qkv_file_exists(text->path))
         status = dataset_text_remake(t, text);
+    qkv_text_files_drop(text->files);
     return status ? status : qkv_tokens_open(t->ctx, text->path, text->facts, tokens);
 }
 
@@ -89,20 +90,20 @@ static enum qkv_status too_short(const struct qkv_trainer *t, const char *what, 
 static enum qkv_status dataset_text_split(struct qkv_trainer *t) {
     const struct qkv_train_options *o = &t->options;
     struct qkv_text_files *data = &t->facts.data_files;
-    size_t count = t->data_tokens.count, kept = o->valid ? 0 : (size_t)((double)count * o->valid_fraction);
+    size_t count = t->windows.data_tokens.count, kept = o->valid ? 0 : (size_t)((double)count * o->valid_fraction);
     qkv_text_files_hold_out(data, kept);
     if (o->valid) {
-        t->train = part_of(&t->data_tokens, 0, count);
-        t->valid = part_of(&t->valid_tokens, 0, t->valid_tokens.count);
+        t->windows.train = part_of(&t->windows.data_tokens, 0, count);
+        t->windows.valid = part_of(&t->windows.valid_tokens, 0, t->windows.valid_tokens.count);
     } else {
-        t->train = part_of(&t->data_tokens, 0, count - kept);
-        t->valid = part_of(&t->data_tokens, count - kept, kept);
+        t->windows.train = part_of(&t->windows.data_tokens, 0, count - kept);
+        t->windows.valid = part_of(&t->windows.data_tokens, count - kept, kept);
     }
-    if (t->train.count < t->T + 1)
-        return too_short(t, "training", data, t->train.count,
+    if (t->windows.train.count < t->T + 1)
+        return too_short(t, "training", data, t->windows.train.count,
                          !o->valid && count > t->T ? ", or a smaller valid_fraction" : "");
-    if (qkv_trainer_validates(t) && t->valid.count < t->T + 1)
-        return too_short(t, "validation", o->valid ? &t->facts.valid_files : data, t->valid.count,
+    if (qkv_trainer_validates(t) && t->windows.valid.count < t->T + 1)
+        return too_short(t, "validation", o->valid ? &t->facts.valid_files : data, t->windows.valid.count,
                          o->valid ? "" : ", a larger valid_fraction, or 0 for no validation");
     return QKV_OK;
 }
@@ -112,8 +113,8 @@ enum qkv_status qkv_text_dataset_open(struct qkv_trainer *t) {
     t->B = (size_t)((o->batch + o->accumulate - 1) / o->accumulate);
     struct text data = {t->data_path, &t->facts.data_files, &t->facts.data};
     struct text valid = {t->valid_path, &t->facts.valid_files, &t->facts.valid};
-    enum qkv_status status = open_tokens(t, &data, &t->data_tokens);
-    if (!status && o->valid) status = open_tokens(t, &valid, &t->valid_tokens);
+    enum qkv_status status = open_tokens(t, &data, &t->windows.data_tokens);
+    if (!status && o->valid) status = open_tokens(t, &valid, &t->windows.valid_tokens);
     return status ? status : dataset_text_split(t);
 }
 
@@ -133,9 +134,9 @@ uint64_t qkv_text_total(struct qkv_trainer *t, uint64_t step) {
 enum qkv_status qkv_text_fill(struct qkv_trainer *t, uint64_t step, size_t begin, size_t end, struct qkv_batch *batch) {
     enum qkv_status status = QKV_OK;
     for (size_t r = begin; r < end && !status; r++) {
-        size_t start = qkv_draw_window((uint64_t)t->options.seed, step, r, t->train.count - t->T);
+        size_t start = qkv_draw_window((uint64_t)t->options.seed, step, r, t->windows.train.count - t->T);
         size_t at = (r - begin) * t->T;
-        status = qkv_tokens_window(t->ctx, &t->train, start, t->T, t->ids + at, t->targets + at);
+        status = qkv_tokens_window(t->ctx, &t->windows.train, start, t->T, t->rows.ids + at, t->rows.targets + at);
     }
     batch->B = end - begin;
     batch->T = t->T;
@@ -146,12 +147,12 @@ enum qkv_status qkv_text_validate(struct qkv_trainer *t, const struct qkv_maskin
     size_t windows;
     qkv_multiply((size_t)t->options.eval_batches, (size_t)t->options.batch, &windows); /* SIZE_MAX: the whole text */
     struct qkv_validation validation = {.pass = t->validation_pass,
-                                        .tokens = &t->valid,
+                                        .tokens = &t->windows.valid,
                                         .B = t->B,
                                         .T = t->T,
                                         .windows = windows,
-                                        .ids = t->ids,
-                                        .targets = t->targets,
+                                        .ids = t->rows.ids,
+                                        .targets = t->rows.targets,
                                         .masking = masking,
                                         .seed = (uint64_t)t->options.seed};
     return qkv_validate(t->ctx, &validation, t->progress, t->user, loss);

@@ -17,7 +17,7 @@ enum qkv_status qkv_text_model_check(struct qkv_context *ctx, const struct qkv_s
         return qkv_fail(ctx, QKV_SPEC,
                         "this model has no lm head, so it gives no scores for a text's next token; its "
                         "spec needs head.kind lm");
-    if (spec->encoder.layers && spec->decoder.layers)
+    if (qkv_spec_topology(spec) == QKV_ENCODER_DECODER)
         return qkv_fail(ctx, QKV_SPEC,
                         "this model has an encoder beside its decoder and needs a source for every "
                         "text; a plain text takes a spec with one stack (encoder=null)");

@@ -26,7 +26,7 @@ static enum qkv_status check_model(struct qkv_model *model) {
     struct qkv_context *ctx = qkv_model_context(model);
     const struct qkv_spec *spec = qkv_model_spec(model);
     const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(model);
-    bool both = spec->encoder.layers > 0 && spec->decoder.layers > 0;
+    bool both = qkv_spec_topology(spec) == QKV_ENCODER_DECODER;
     if (!both || spec->head.kind != QKV_HEAD_LM)
         return qkv_fail(ctx, QKV_ARGUMENT, "pairs need an encoder, a decoder and an lm head; this model has %s",
                         both                   ? "another head"
@@ -35,7 +35,7 @@ static enum qkv_status check_model(struct qkv_model *model) {
     if (!tokenizer || !qkv_model_source_tokenizer(model))
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "the model has no tokenizer, so it reads no text; put its %s into the model's folder",
-                        tokenizer ? "source_tokenizer.json" : "tokenizer.json");
+                        tokenizer ? QKV_SOURCE_FILE : QKV_TOKENIZER_FILE);
     if (qkv_tokenizer_special(tokenizer, QKV_TOKEN_BEGIN) < 0 || qkv_tokenizer_special(tokenizer, QKV_TOKEN_END) < 0)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "the model's tokenizer has no " QKV_TOKEN_BEGIN " or no " QKV_TOKEN_END

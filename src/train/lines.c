@@ -8,12 +8,12 @@
 
 enum { LINES_A_REPORT = 4096 };
 
-static enum qkv_status lines_text_of(struct qkv_trainer *t, const char *path, const struct qkv_lines *lines, int side,
-                                     struct qkv_buffer *text) {
+static enum qkv_status lines_text_of(struct qkv_trainer *t, struct qkv_text_file *of, bool keep,
+                                     const struct qkv_lines *lines, int side, struct qkv_buffer *text) {
     struct qkv_tsv file;
     struct qkv_tsv_row row;
     bool end = false;
-    enum qkv_status status = qkv_tsv_open(t->ctx, path, lines->first, lines->second, &file);
+    enum qkv_status status = qkv_tsv_open_file(t->ctx, of, keep, lines->first, lines->second, &file);
     if (status) return status;
     while (!status && !(status = qkv_tsv_next(&file, &row, &end)) && !end) {
         if (side != 1) status = qkv_buffer_append(t->ctx, text, row.first, row.first_size);
@@ -27,9 +27,11 @@ static enum qkv_status lines_text_of(struct qkv_trainer *t, const char *path, co
 
 enum qkv_status qkv_lines_text(struct qkv_trainer *t, const struct qkv_lines *lines, int side,
                                struct qkv_buffer *text) {
+    struct qkv_text_files *files = &t->facts.data_files;
+    const bool keep = qkv_text_files_fit(t->ctx, files);
     enum qkv_status status = QKV_OK;
-    for (size_t i = 0; i < t->facts.data_files.count && !status; i++)
-        status = lines_text_of(t, t->facts.data_files.items[i].path, lines, side, text);
+    for (size_t i = 0; i < files->count && !status; i++)
+        status = lines_text_of(t, &files->items[i], keep, lines, side, text);
     return status;
 }
 
@@ -85,7 +87,7 @@ static enum qkv_status write_lines_of(struct qkv_trainer *t, struct qkv_text_fil
                                       struct line_writers *to) {
     struct qkv_tsv file;
     uint64_t before = to->main.facts->tokens;
-    enum qkv_status status = qkv_tsv_open(t->ctx, text->path, lines->first, lines->second, &file);
+    enum qkv_status status = qkv_tsv_open_file(t->ctx, text, false, lines->first, lines->second, &file);
     if (status) return status;
     text->bytes = file.map.size;
     text->hash = qkv_hash(QKV_HASH_START, file.map.data, file.map.size);
@@ -102,6 +104,7 @@ static enum qkv_status write_files(struct qkv_trainer *t, const struct files *f,
     enum qkv_status status = qkv_tokens_begin(t->ctx, f->main_path, f->main, &to.main);
     if (!status) status = qkv_tokens_begin(t->ctx, f->beside_path, f->beside, &to.beside);
     for (size_t i = 0; i < f->texts->count && !status; i++) status = write_lines_of(t, &f->texts->items[i], lines, &to);
+    qkv_text_files_drop(f->texts);
     qkv_text_files_sum(f->texts, f->main);
     qkv_text_files_sum(f->texts, f->beside);
     status = qkv_tokens_end(&to.main, status);
@@ -146,7 +149,7 @@ static enum qkv_status make_batches(struct qkv_trainer *t) {
     char text[QKV_FILES_NAME], valid[QKV_FILES_NAME];
     qkv_text_files_name(&t->facts.data_files, text);
     qkv_text_files_name(&t->facts.valid_files, valid);
-    size_t count = t->examples.count, kept = o->valid ? 0 : (size_t)((double)count * o->valid_fraction);
+    size_t count = t->lines.examples.count, kept = o->valid ? 0 : (size_t)((double)count * o->valid_fraction);
     qkv_text_files_hold_out(&t->facts.data_files, kept);
     if (!o->valid && o->valid_fraction > 0 && kept == 0)
         return qkv_fail(
@@ -154,15 +157,20 @@ static enum qkv_status make_batches(struct qkv_trainer *t) {
             "%s has %zu line%s, of which a valid_fraction of %g keeps none for validation; give more lines, "
             "a file to validate on (valid), or valid_fraction 0 for no validation",
             text, count, count == 1 ? "" : "s", o->valid_fraction);
-    enum qkv_status status = qkv_batches_make(t->ctx, &t->examples, 0, count - kept, &limits, text, &t->batches);
+    enum qkv_status status =
+        qkv_batches_make(t->ctx, &t->lines.examples, 0, count - kept, &limits, text, &t->lines.batches);
     if (!status && o->valid)
-        status =
-            qkv_batches_make(t->ctx, &t->valid_examples, 0, t->valid_examples.count, &limits, valid, &t->valid_batches);
+        status = qkv_batches_make(t->ctx, &t->lines.valid_examples, 0, t->lines.valid_examples.count, &limits, valid,
+                                  &t->lines.valid_batches);
     if (!status && kept)
-        status = qkv_batches_make(t->ctx, &t->examples, count - kept, kept, &limits, text, &t->valid_batches);
-    if (!status) status = qkv_batches_shapes(t->ctx, &t->batches, (size_t)o->accumulate, &t->shapes, &t->shape_count);
-    if (!status && t->valid_batches.count)
-        status = qkv_batches_shapes(t->ctx, &t->valid_batches, 1, &t->validation_shapes, &t->validation_shape_count);
+        status =
+            qkv_batches_make(t->ctx, &t->lines.examples, count - kept, kept, &limits, text, &t->lines.valid_batches);
+    if (!status)
+        status = qkv_batches_shapes(t->ctx, &t->lines.batches, (size_t)o->accumulate, &t->lines.shapes,
+                                    &t->lines.shape_count);
+    if (!status && t->lines.valid_batches.count)
+        status = qkv_batches_shapes(t->ctx, &t->lines.valid_batches, 1, &t->lines.validation_shapes,
+                                    &t->lines.validation_shape_count);
     return status;
 }
 
@@ -172,46 +180,47 @@ enum qkv_status qkv_lines_open(struct qkv_trainer *t, const struct qkv_lines *li
     struct files data = {t->data_path, t->beside_data_path, &facts->data_files, &facts->data, &facts->beside_data};
     struct files valid = {t->valid_path, t->beside_valid_path, &facts->valid_files, &facts->valid,
                           &facts->beside_valid};
-    enum qkv_status status = open_files(t, &data, lines, &t->examples);
-    if (!status && o->valid) status = open_files(t, &valid, lines, &t->valid_examples);
+    enum qkv_status status = open_files(t, &data, lines, &t->lines.examples);
+    if (!status && o->valid) status = open_files(t, &valid, lines, &t->lines.valid_examples);
     return status ? status : make_batches(t);
 }
 
 enum qkv_status qkv_lines_begin(struct qkv_trainer *t, uint64_t step, struct qkv_dataset_step *out) {
     uint64_t seed = (uint64_t)t->options.seed;
-    const struct qkv_examples *e = &t->examples;
-    size_t batch = qkv_batches_at_step(&t->batches, seed, step);
-    const uint32_t *rows = t->batches.order + t->batches.cut[batch];
-    *out = (struct qkv_dataset_step){.rows = t->batches.shapes[batch].B, .tokens = (size_t)t->batches.tokens[batch]};
+    const struct qkv_examples *e = &t->lines.examples;
+    size_t batch = qkv_batches_at_step(&t->lines.batches, seed, step);
+    const uint32_t *rows = t->lines.batches.order + t->lines.batches.cut[batch];
+    *out = (struct qkv_dataset_step){.rows = t->lines.batches.shapes[batch].B,
+                                     .tokens = (size_t)t->lines.batches.tokens[batch]};
     for (size_t r = 0; r < out->rows; r++)
         out->targets += e->beside_end < 0 ? 1 : e->main_at[rows[r] + 1] - e->main_at[rows[r]];
     return QKV_OK;
 }
 
 uint64_t qkv_lines_total(struct qkv_trainer *t, uint64_t step) {
-    return qkv_batches_tokens(&t->batches, (uint64_t)t->options.seed, step);
+    return qkv_batches_tokens(&t->lines.batches, (uint64_t)t->options.seed, step);
 }
 
-void qkv_lines_rows(struct qkv_trainer *t, uint64_t step, size_t begin, size_t end, const uint32_t **rows,
-                    struct qkv_batch *batch) {
-    size_t b = qkv_batches_at_step(&t->batches, (uint64_t)t->options.seed, step);
-    *rows = t->batches.order + t->batches.cut[b] + begin;
+enum qkv_status qkv_lines_fill(struct qkv_trainer *t, uint64_t step, size_t begin, size_t end,
+                               struct qkv_batch *batch) {
+    size_t b = qkv_batches_at_step(&t->lines.batches, (uint64_t)t->options.seed, step);
     batch->B = end - begin;
-    batch->T = t->batches.shapes[b].T;
-    batch->source_T = t->batches.shapes[b].source_T;
+    batch->T = t->lines.batches.shapes[b].T;
+    batch->source_T = t->lines.batches.shapes[b].source_T;
+    t->feed->rows(t, &t->lines.examples, t->lines.batches.order + t->lines.batches.cut[b] + begin, batch);
+    return QKV_OK;
 }
 
-enum qkv_status qkv_lines_validate(struct qkv_trainer *t, qkv_fill_rows *fill, qkv_attention_view *look, void *user,
-                                   double *loss) {
-    struct qkv_batches *b = &t->valid_batches;
-    const struct qkv_examples *examples = t->options.valid ? &t->valid_examples : &t->examples;
+enum qkv_status qkv_lines_validate(struct qkv_trainer *t, qkv_attention_view *look, void *user, double *loss) {
+    struct qkv_batches *b = &t->lines.valid_batches;
+    const struct qkv_examples *examples = t->options.valid ? &t->lines.valid_examples : &t->lines.examples;
     size_t most = (size_t)t->options.eval_batches, count = most && most < b->count ? most : b->count, counted = 0;
     double nll = 0;
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < count && !status; i++) {
         size_t at = i * (b->count / count) + i * (b->count % count) / count, targets; /* spread evenly */
         struct qkv_batch batch = {.B = b->shapes[at].B, .T = b->shapes[at].T, .source_T = b->shapes[at].source_T};
-        fill(t, examples, b->order + b->cut[at], &batch);
+        t->feed->rows(t, examples, b->order + b->cut[at], &batch);
         status = qkv_train_progress(t->ctx, t->progress, t->user, "validating", (double)i, (double)count);
         if (!status) status = qkv_pass_forward(t->validation_pass, &batch);
         if (status) return status;

@@ -171,9 +171,9 @@ static void follow_file(struct qkv_train_options *o) {
 
 static bool metric_of_others(const struct qkv_train_options *o, const struct qkv_spec *spec) {
     (void)spec;
-    if (is_name(o->metric, "accuracy")) return !is_file(o->labeled) || !needs_validates(o);
-    return (is_name(o->metric, "exact") || is_name(o->metric, "token_error")) &&
-           (!is_file(o->pairs) || !needs_validates(o));
+    enum qkv_metric metric;
+    if (!qkv_metric_find(o->metric, &metric) || metric == QKV_METRIC_LOSS) return false;
+    return !is_file(metric == QKV_METRIC_ACCURACY ? o->labeled : o->pairs) || !needs_validates(o);
 }
 
 static void follow_task(struct qkv_train_options *o) {

@@ -167,8 +167,7 @@ enum qkv_status qkv_train_defaults(struct qkv_context *ctx, const char *preset, 
     QKV_CALL(ctx);
     *options = defaults;
     if (!preset) return QKV_OK;
-    struct qkv_spec spec; /* only to have the sentence about an unknown preset from one place */
-    enum qkv_status status = qkv_spec_preset(ctx, &spec, preset, NULL, 0);
+    enum qkv_status status = qkv_preset_check(ctx, preset);
     const char *const *recipe = status ? NULL : qkv_preset_recipe(preset);
     for (; recipe && *recipe && !status; recipe++) status = apply_line(ctx, options, *recipe);
     options->origin.given = 0; /* a recipe makes defaults */
@@ -342,21 +341,21 @@ static enum qkv_status check_from(struct qkv_context *ctx, const struct qkv_trai
 }
 
 static enum qkv_status check_metric(struct qkv_context *ctx, const struct qkv_train_options *o) {
-    static const char *const metrics[] = {"loss", "accuracy", "exact", "token_error"};
-    int metric = find_name(metrics, sizeof metrics / sizeof *metrics, o->metric);
-    if (metric < 0)
+    enum qkv_metric metric;
+    if (!qkv_metric_find(o->metric, &metric))
         return qkv_fail(ctx, QKV_ARGUMENT, "metric is \"%s\"; it must be loss, accuracy, exact or token_error",
                         o->metric ? o->metric : "");
-    if ((metric > 0 || o->patience > 0) && !options_given(o->valid) && o->valid_fraction == 0)
+    if ((metric != QKV_METRIC_LOSS || o->patience > 0) && !options_given(o->valid) && o->valid_fraction == 0)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "%s needs something to validate on; give a file (valid), or a valid_fraction greater than 0%s",
-                        metric > 0 ? "metric" : "patience", metric > 0 ? ", or set metric to loss" : "");
+                        metric != QKV_METRIC_LOSS ? "metric" : "patience",
+                        metric != QKV_METRIC_LOSS ? ", or set metric to loss" : "");
     if (o->patience > 0 && o->eval_every == 0)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "patience counts evaluations, but eval_every 0 evaluates at the end only; set eval_every");
-    if (!strcmp(o->metric, "accuracy") && !options_given(o->labeled))
+    if (metric == QKV_METRIC_ACCURACY && !options_given(o->labeled))
         return qkv_fail(ctx, QKV_ARGUMENT, "metric accuracy needs labelled lines (labeled)");
-    if (metric > 1 && !options_given(o->pairs))
+    if (metric > QKV_METRIC_ACCURACY && !options_given(o->pairs))
         return qkv_fail(ctx, QKV_ARGUMENT, "metric %s needs pairs: it compares what is found with the targets",
                         o->metric);
     return QKV_OK;

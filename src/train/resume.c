@@ -108,7 +108,7 @@ static enum qkv_status resume_all(struct qkv_trainer *t, struct qkv_resume_optio
     enum qkv_status status = qkv_run_check_files(t->ctx, t->folder);
     if (!status) status = resume_options(t, o);
     if (!status) status = qkv_train_precision(t->ctx, &t->options, false);
-    t->feed = qkv_dataset_choose(&t->options);
+    if (!status) qkv_trainer_choose(t);
     if (!status) status = qkv_log_open(t->ctx, &t->log, t->folder);
     if (!status) status = read_model(t);
     if (!status) status = qkv_checkpoint_read(t);

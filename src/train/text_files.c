@@ -2,7 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <sys/stat.h>
+
 #include "train/train.h"
+
+#define KEPT_MOST ((uint64_t)1 << 28)
 
 enum qkv_status qkv_text_files_list(struct qkv_context *ctx, const char *const *names, struct qkv_text_files *files,
                                     struct qkv_texts *notes) {
@@ -21,6 +25,7 @@ enum qkv_status qkv_text_files_add(struct qkv_context *ctx, struct qkv_text_file
     if (!grown) return QKV_MEMORY;
     files->items = grown;
     files->items[n] = *file;
+    files->items[n].kept = (struct qkv_map){0};
     files->items[n].path = qkv_copy_string(ctx, file->path);
     if (!files->items[n].path) return QKV_MEMORY;
     files->count++;
@@ -36,7 +41,28 @@ enum qkv_status qkv_text_files_copy(struct qkv_context *ctx, const struct qkv_te
     return status;
 }
 
+uint64_t qkv_text_files_size(const struct qkv_text_files *files) {
+    uint64_t total = 0;
+    struct stat info;
+    for (size_t i = 0; i < files->count; i++)
+        if (stat(files->items[i].path, &info) == 0 && info.st_size > 0) total += (uint64_t)info.st_size;
+    return total;
+}
+
+bool qkv_text_files_fit(struct qkv_context *ctx, const struct qkv_text_files *files) {
+    uint64_t size = qkv_text_files_size(files);
+    return size <= KEPT_MOST && size <= qkv_memory_physical(ctx->memory_files).bytes / 8;
+}
+
+void qkv_text_files_drop(struct qkv_text_files *files) {
+    for (size_t i = 0; i < files->count; i++) {
+        qkv_unmap_file(&files->items[i].kept);
+        files->items[i].kept = (struct qkv_map){0};
+    }
+}
+
 void qkv_text_files_free(struct qkv_text_files *files) {
+    qkv_text_files_drop(files);
     for (size_t i = 0; i < files->count; i++) free(files->items[i].path);
     free(files->items);
     *files = (struct qkv_text_files){0};

@@ -76,8 +76,8 @@ static enum qkv_status tokenizers_load(struct qkv_context *ctx, const struct qkv
     return status;
 }
 
-/* Learns from a file, of which memory holds a piece at a time. */
-static enum qkv_status learn_file(struct qkv_learner *learner, struct qkv_text_stream *stream) {
+/* Learns from a file, of which memory holds a piece at a time, unless all of it is kept. */
+static enum qkv_status learn_file(struct qkv_learner *learner, struct qkv_text_stream *stream, unsigned char *kept) {
     const size_t least = (size_t)1 << 20;
     enum qkv_status status = QKV_OK;
     while (!status && stream->position < stream->file.size) {
@@ -88,21 +88,34 @@ static enum qkv_status learn_file(struct qkv_learner *learner, struct qkv_text_s
             if (!status) take = qkv_learner_cut(learner, stream->text, end ? stream->held : piece, end);
         }
         if (!status) status = qkv_learner_read(learner, stream->text, take);
+        if (!status && kept) memcpy(kept + stream->position, stream->text, take);
         if (!status) qkv_text_take(stream, take);
     }
     return status;
 }
 
+/* Reads a file for the learner, and keeps its bytes for whoever encodes it. */
+static enum qkv_status learn_and_keep(struct qkv_context *ctx, struct qkv_learner *learner, struct qkv_text_file *file,
+                                      bool keep) {
+    struct qkv_text_stream stream;
+    enum qkv_status status = qkv_text_open(ctx, file->path, NULL, &stream);
+    if (status) return status;
+    unsigned char *kept = keep ? qkv_allocate(ctx, stream.file.size, 1) : NULL;
+    status = keep && !kept ? QKV_MEMORY : learn_file(learner, &stream, kept);
+    if (status)
+        free(kept);
+    else
+        file->kept = (struct qkv_map){.data = kept, .size = kept ? stream.file.size : 0};
+    qkv_text_close(&stream);
+    return status;
+}
+
 static enum qkv_status learn_files(struct qkv_context *ctx, const struct qkv_tokenizer_options *options,
-                                   const struct qkv_text_files *files, struct qkv_tokenizer **out) {
+                                   struct qkv_text_files *files, struct qkv_tokenizer **out) {
     struct qkv_learner *learner;
     enum qkv_status status = qkv_learner_begin(ctx, options, &learner);
-    for (size_t i = 0; i < files->count && !status; i++) {
-        struct qkv_text_stream stream;
-        status = qkv_text_open(ctx, files->items[i].path, NULL, &stream);
-        if (!status) status = learn_file(learner, &stream);
-        qkv_text_close(&stream);
-    }
+    const bool keep = qkv_text_files_fit(ctx, files);
+    for (size_t i = 0; i < files->count && !status; i++) status = learn_and_keep(ctx, learner, &files->items[i], keep);
     if (!status) status = qkv_learner_end(learner, out);
     qkv_learner_free(learner);
     return status;

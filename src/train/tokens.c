@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sys/stat.h>
-
 #include "train/train.h"
 
 #define MAGIC   "qkvtoken"
@@ -104,7 +102,7 @@ static enum qkv_status write_file(struct text_writer *w, struct qkv_context *ctx
                                   struct qkv_text_findings *findings) {
     struct qkv_text_check check = {0};
     uint64_t before = w->writer->facts->tokens;
-    enum qkv_status status = qkv_text_open(ctx, file->path, tokenizer, &w->stream);
+    enum qkv_status status = qkv_text_open_file(ctx, file, tokenizer, &w->stream);
     if (status) return status;
     w->stream.check = &check;
     file->bytes = w->stream.file.size;
@@ -116,15 +114,6 @@ static enum qkv_status write_file(struct text_writer *w, struct qkv_context *ctx
     qkv_text_check_end(findings, &check, file->path);
     qkv_text_close(&w->stream);
     return status;
-}
-
-/* For the progress alone. */
-static double size_of_all(const struct qkv_text_files *files) {
-    double total = 0;
-    struct stat info;
-    for (size_t i = 0; i < files->count; i++)
-        if (stat(files->items[i].path, &info) == 0) total += (double)info.st_size;
-    return total;
 }
 
 int32_t qkv_text_end(const struct qkv_tokenizer *tokenizer) {
@@ -140,7 +129,8 @@ enum qkv_status qkv_tokens_write(struct qkv_context *ctx, const char *path, stru
                                  struct qkv_texts *notes, qkv_progress *progress, void *user) {
     struct qkv_tokens_writer writer;
     struct qkv_text_findings findings = {0};
-    struct text_writer w = {.writer = &writer, .total = size_of_all(files), .progress = progress, .user = user};
+    struct text_writer w = {
+        .writer = &writer, .total = (double)qkv_text_files_size(files), .progress = progress, .user = user};
     enum qkv_status status = qkv_tokens_begin(ctx, path, facts, &writer);
     for (size_t i = 0; i < files->count && !status; i++) {
         int32_t end = i + 1 < files->count ? qkv_text_end(tokenizer) : -1;

@@ -260,7 +260,8 @@ static enum qkv_status read_files(struct qkv_context *ctx, const char *path, con
                                   const char *const *names, const struct qkv_text_facts *facts,
                                   struct qkv_text_files *files) {
     const json_t *list = json_object_get(text, "files");
-    struct qkv_text_file file = {(char *)(uintptr_t)names[0], facts->bytes, facts->hash, facts->tokens, 0, 0};
+    struct qkv_text_file file = {
+        .path = (char *)(uintptr_t)names[0], .bytes = facts->bytes, .hash = facts->hash, .tokens = facts->tokens};
     uint64_t bytes = 0, tokens = 0;
     if (!list && !names[1]) return qkv_text_files_add(ctx, files, &file);
     for (size_t i = 0; i < json_array_size(list); i++) {

@@ -10,21 +10,6 @@
 
 /* ---- the update -------------------------------------------------------------------------------------------------------- */
 
-/* Forward and backward over rows [begin, end) of the batch; adds their share of the loss. */
-static enum qkv_status run_part(struct qkv_trainer *t, const struct qkv_dataset_step *step, uint64_t part, size_t begin,
-                                size_t end, double *loss) {
-    uint64_t s = (uint64_t)t->report.step;
-    struct qkv_batch batch = {.ids = t->ids, .targets = t->targets, .loss_count = step->targets};
-    batch.label_smoothing = t->options.label_smoothing;
-    batch.dropout_seed = qkv_draw_dropout((uint64_t)t->options.seed, s, part);
-    size_t counted;
-    enum qkv_status status = t->feed->fill(t, s, begin, end, &batch);
-    qkv_profile_lap(t->ctx, "data", QKV_PROFILE_WHOLE, 0, 0);
-    if (!status) status = qkv_pass_forward(t->pass, &batch);
-    if (!status) *loss += qkv_pass_loss(t->pass, &counted);
-    return status ? status : qkv_pass_backward(t->pass);
-}
-
 static enum qkv_status fail_number(struct qkv_trainer *t, int64_t step, const char *what) {
     t->failed = true;
     return qkv_fail(
@@ -39,51 +24,61 @@ static void trainer_lap(struct qkv_trainer *t, const char *name, double floats) 
     qkv_profile_lap(t->ctx, name, QKV_PROFILE_WHOLE, 0, floats * sizeof(float) * (double)t->model->weights.floats);
 }
 
-/* Forward and backward over the whole batch. */
-static enum qkv_status run_batch(struct qkv_trainer *t, struct qkv_dataset_step *batch, double *loss) {
+/* Forward and backward over the whole batch, part by part. */
+static enum qkv_status trainer_pass(struct qkv_trainer *t, struct qkv_dataset_step *step, double *loss) {
     const struct qkv_train_options *o = &t->options;
-    enum qkv_status status = t->feed->begin(t, (uint64_t)t->report.step, batch);
-    size_t parts = (size_t)o->accumulate < batch->rows ? (size_t)o->accumulate : batch->rows;
+    uint64_t s = (uint64_t)t->report.step;
+    enum qkv_status status = t->feed->begin(t, s, step);
+    size_t counted, parts = (size_t)o->accumulate < step->rows ? (size_t)o->accumulate : step->rows;
     trainer_lap(t, "data", 0);
     if (t->model->dirty) qkv_model_clear_gradients(t->model); /* a step was begun and not ended */
-    for (size_t k = 0; k < parts && !status; k++)
-        status = run_part(t, batch, k, k * batch->rows / parts, (k + 1) * batch->rows / parts, loss);
+    for (size_t k = 0; k < parts && !status; k++) {
+        struct qkv_batch batch = {.ids = t->rows.ids, .targets = t->rows.targets, .loss_count = step->targets};
+        batch.label_smoothing = o->label_smoothing;
+        batch.dropout_seed = qkv_draw_dropout((uint64_t)o->seed, s, k);
+        status = t->feed->fill(t, s, k * step->rows / parts, (k + 1) * step->rows / parts, &batch);
+        trainer_lap(t, "data", 0);
+        if (!status) status = qkv_pass_forward(t->pass, &batch);
+        if (!status) *loss += qkv_pass_loss(t->pass, &counted);
+        if (!status) status = qkv_pass_backward(t->pass);
+    }
     return status;
 }
 
-static enum qkv_status trainer_update(struct qkv_trainer *t) {
+/* Clips the gradients of a batch and moves the weights. */
+static enum qkv_status trainer_update(struct qkv_trainer *t, double loss) {
     const struct qkv_train_options *o = &t->options;
-    struct qkv_dataset_step batch;
-    double started = qkv_clock(), loss = 0;
-    enum qkv_status status = run_batch(t, &batch, &loss);
-    if (status) return status;
     int64_t step = t->report.step + 1;
     if (!isfinite(loss)) return fail_number(t, step, "loss");
     double norm = qkv_model_gradient_norm(t->model), rate = qkv_learning_rate(o, &t->facts.seams, t->report.step);
     trainer_lap(t, "gradient norm", 1);
     if (!isfinite(norm)) return fail_number(t, step, "norm of the gradients");
-    status = qkv_optimizer_step(t->optimizer, rate, o->clip > 0 && norm > o->clip ? o->clip / norm : 1);
+    enum qkv_status status = qkv_optimizer_step(t->optimizer, rate, o->clip > 0 && norm > o->clip ? o->clip / norm : 1);
     if (status) return status;
     trainer_lap(t, "optimizer", (double)(2 + 2 * qkv_optimizer_moments(t->optimizer) + 2));
-    double seconds = qkv_clock() - started;
     t->report.step = step;
     t->report.loss = loss;
     t->report.norm = norm;
     t->report.rate = rate;
-    t->report.tokens_per_second = (double)batch.tokens / (seconds > 1e-9 ? seconds : 1e-9);
-    t->report.flops_share = t->peak > 0 ? t->train_flops * t->report.tokens_per_second / t->peak : 0;
     t->pending = true;
     return QKV_OK;
 }
 
-/* With its time counted where that was asked for. */
-static enum qkv_status profiled_update(struct qkv_trainer *t) {
+/* One step of the optimizer, its time counted where that was asked for. */
+static enum qkv_status trainer_learn(struct qkv_trainer *t) {
+    struct qkv_dataset_step step = {0};
+    double started = qkv_clock(), loss = 0;
     t->ctx->profile = t->profile;
     if (t->profile) qkv_profile_start(t->profile);
-    enum qkv_status status = trainer_update(t);
+    enum qkv_status status = trainer_pass(t, &step, &loss);
+    if (!status) status = trainer_update(t, loss);
     t->ctx->profile = NULL;
-    if (!status) t->profiled++;
-    return status;
+    if (status) return status;
+    double seconds = qkv_clock() - started;
+    t->report.tokens_per_second = (double)step.tokens / (seconds > 1e-9 ? seconds : 1e-9);
+    t->report.flops_share = t->peak > 0 ? t->train_flops * t->report.tokens_per_second / t->peak : 0;
+    t->profiled++;
+    return QKV_OK;
 }
 
 enum qkv_status qkv_trainer_profile_start(struct qkv_trainer *t) {
@@ -115,18 +110,12 @@ static bool falls_due(const struct qkv_trainer *t, int64_t every) {
     return t->report.step >= t->options.steps || has_ended(t) || (every > 0 && t->report.step % every == 0);
 }
 
-/* Of accuracies more is better, of losses and errors less. The first is better than none, which is NaN. */
-static bool is_better(const char *name, double metric, double best) {
-    bool more = strcmp(name, "accuracy") == 0 || strcmp(name, "exact") == 0;
-    return more ? !(metric <= best) : !(metric >= best);
-}
-
 static enum qkv_status trainer_evaluate(struct qkv_trainer *t) {
     double loss, metric;
     enum qkv_status status = t->feed->validate(t, &loss, &metric);
     if (status) return status;
     if (!isfinite(loss)) return fail_number(t, t->report.step, "validation loss");
-    bool best = is_better(t->options.metric, metric, t->report.best_metric);
+    bool best = qkv_metric_better(t->metric, metric, t->report.best_metric);
     if (best) status = qkv_model_save(t->model, t->folder);
     if (status) return status;
     t->report.evaluated = true;
@@ -160,37 +149,38 @@ enum qkv_status qkv_trainer_save(struct qkv_trainer *t) {
     return status;
 }
 
-static enum qkv_status trainer_step(struct qkv_trainer *t) {
+/* What comes behind an update: evaluation, the line of the log, the checkpoint. */
+static enum qkv_status trainer_conclude(struct qkv_trainer *t) {
     enum qkv_status status = QKV_OK;
-    t->report.evaluated = t->report.best = t->report.saved = false;
-    if (t->failed)
-        return qkv_fail(t->ctx, QKV_NUMBER,
-                        "training failed with numbers that are not finite; resume from the checkpoint "
-                        "of step %lld in %s",
-                        (long long)t->saved_step, t->folder);
-    if (!t->pending) {
-        if (t->report.step >= t->options.steps || has_ended(t)) return QKV_OK;
-        status = profiled_update(t);
-    }
-    if (!status && t->validation_pass && falls_due(t, t->options.eval_every)) status = trainer_evaluate(t);
+    if (t->validation_pass && falls_due(t, t->options.eval_every)) status = trainer_evaluate(t);
     if (!status) status = write_line(t);
     if (status) return status;
     t->pending = false;
-    if (falls_due(t, t->options.save_every)) {
-        status = qkv_trainer_save(t);
-        t->report.saved = !status;
-    }
+    if (!falls_due(t, t->options.save_every)) return QKV_OK;
+    status = qkv_trainer_save(t);
+    t->report.saved = !status;
     return status;
 }
 
 enum qkv_status qkv_trainer_step(struct qkv_trainer *trainer, struct qkv_train_report *report) {
     QKV_CALL(trainer->ctx);
-    enum qkv_status status = trainer_step(trainer);
-    trainer->report.ended = !status && has_ended(trainer);
-    trainer->report.steps = trainer->report.ended ? trainer->report.step : trainer->options.steps;
-    trainer->report.metric_name = trainer->options.metric;
-    trainer->report.seconds = qkv_clock() - trainer->started;
-    if (report) *report = trainer->report;
+    struct qkv_trainer *t = trainer;
+    bool learns = !t->pending && t->report.step < t->options.steps && !has_ended(t);
+    enum qkv_status status = QKV_OK;
+    t->report.evaluated = t->report.best = t->report.saved = false;
+    if (t->failed)
+        status = qkv_fail(t->ctx, QKV_NUMBER,
+                          "training failed with numbers that are not finite; resume from the checkpoint "
+                          "of step %lld in %s",
+                          (long long)t->saved_step, t->folder);
+    else if (learns)
+        status = trainer_learn(t);
+    if (!status && t->pending) status = trainer_conclude(t);
+    t->report.ended = !status && has_ended(t);
+    t->report.steps = t->report.ended ? t->report.step : t->options.steps;
+    t->report.metric_name = t->options.metric;
+    t->report.seconds = qkv_clock() - t->started;
+    if (report) *report = t->report;
     return status;
 }
 
@@ -220,8 +210,8 @@ bool qkv_trainer_file(const struct qkv_trainer *trainer, size_t i, struct qkv_tr
 }
 
 size_t qkv_trainer_lines(const struct qkv_trainer *trainer, size_t *valid) {
-    if (valid) *valid = trainer->valid_batches.examples;
-    return trainer->batches.examples;
+    if (valid) *valid = trainer->lines.valid_batches.examples;
+    return trainer->lines.batches.examples;
 }
 
 static size_t batch_tokens(const struct qkv_batches *batches) {
@@ -231,15 +221,15 @@ static size_t batch_tokens(const struct qkv_batches *batches) {
 }
 
 size_t qkv_trainer_tokens(const struct qkv_trainer *trainer, size_t *valid) {
-    bool lines = trainer->batches.count > 0;
-    if (valid) *valid = lines ? batch_tokens(&trainer->valid_batches) : trainer->valid.count;
-    return lines ? batch_tokens(&trainer->batches) : trainer->train.count;
+    bool lines = trainer->lines.batches.count > 0;
+    if (valid) *valid = lines ? batch_tokens(&trainer->lines.valid_batches) : trainer->windows.valid.count;
+    return lines ? batch_tokens(&trainer->lines.batches) : trainer->windows.train.count;
 }
 
 size_t qkv_trainer_bytes(const struct qkv_trainer *trainer) {
     const struct qkv_trainer *t = trainer;
     size_t bytes = qkv_optimizer_bytes(t->optimizer) + qkv_pass_bytes(t->pass);
-    bytes += (2 * t->positions + t->source_positions + 2 * t->B) * sizeof(int32_t);
+    bytes += (2 * t->rows.positions + t->rows.source_positions + 2 * t->B) * sizeof(int32_t);
     bytes += t->model->packed_arena.capacity + t->model->packed_back.capacity;
     if (t->validation_pass) bytes += qkv_pass_bytes(t->validation_pass);
     for (size_t i = 0; i < qkv_model_parameters(t->model); i++) /* weight and gradient */

@@ -1,6 +1,7 @@
 /* Files of two fields a line, read in place: every line is checked when it is reached, and a failure names file and line. */
 #include <string.h>
 
+#include "train/corpus.h"
 #include "train/tsv.h"
 
 enum qkv_status qkv_tsv_fail(const struct qkv_tsv *tsv, size_t line, const char *format, ...) {
@@ -24,20 +25,18 @@ static size_t line_of(const struct qkv_tsv *tsv, const unsigned char *place) {
     return line;
 }
 
-enum qkv_status qkv_tsv_open(struct qkv_context *ctx, const char *path, const char *first, const char *second,
-                             struct qkv_tsv *tsv) {
-    *tsv = (struct qkv_tsv){.ctx = ctx, .path = path, .first = first, .second = second};
-    enum qkv_status status = qkv_read_file(ctx, path, &tsv->map);
-    if (status) return status;
+/* Looks at all of a file that is in memory. */
+static enum qkv_status tsv_begin(struct qkv_tsv *tsv) {
+    enum qkv_status status = QKV_OK;
     const char *encoding = qkv_byte_order_mark(tsv->map.data, tsv->map.size);
     tsv->mark = encoding && strcmp(encoding, "UTF-8") == 0;
     qkv_tsv_rewind(tsv);
     const unsigned char *nul = tsv->map.size ? memchr(tsv->map.data, 0, tsv->map.size) : NULL;
     if (encoding && !tsv->mark)
-        status = qkv_byte_order_mark_refuse(ctx, path, tsv->map.data, tsv->map.size);
+        status = qkv_byte_order_mark_refuse(tsv->ctx, tsv->path, tsv->map.data, tsv->map.size);
     else if (tsv->map.size == 0 || is_blank((const char *)tsv->map.data + tsv->position, tsv->map.size - tsv->position))
-        status = qkv_fail(ctx, QKV_FORMAT, "%s is empty; give a file with a %s, a tab and a %s in each line", path,
-                          first, second);
+        status = qkv_fail(tsv->ctx, QKV_FORMAT, "%s is empty; give a file with a %s, a tab and a %s in each line",
+                          tsv->path, tsv->first, tsv->second);
     else if (nul)
         status = qkv_tsv_fail(tsv, line_of(tsv, nul),
                               "byte %zu of the file is NUL, so it is no text; convert it to UTF-8 first",
@@ -46,13 +45,35 @@ enum qkv_status qkv_tsv_open(struct qkv_context *ctx, const char *path, const ch
     return status;
 }
 
+enum qkv_status qkv_tsv_open(struct qkv_context *ctx, const char *path, const char *first, const char *second,
+                             struct qkv_tsv *tsv) {
+    *tsv = (struct qkv_tsv){.ctx = ctx, .path = path, .first = first, .second = second};
+    enum qkv_status status = qkv_read_file(ctx, path, &tsv->map);
+    return status ? status : tsv_begin(tsv);
+}
+
+enum qkv_status qkv_tsv_open_file(struct qkv_context *ctx, struct qkv_text_file *file, bool keep, const char *first,
+                                  const char *second, struct qkv_tsv *tsv) {
+    const bool kept = file->kept.data != NULL;
+    *tsv = (struct qkv_tsv){.ctx = ctx, .path = file->path, .first = first, .second = second, .borrowed = kept};
+    enum qkv_status status = kept ? QKV_OK : qkv_read_file(ctx, file->path, &tsv->map);
+    if (status) return status;
+    if (kept) tsv->map = file->kept;
+    status = tsv_begin(tsv);
+    if (status || !keep || tsv->borrowed) return status;
+    file->kept = tsv->map;
+    tsv->borrowed = true;
+    return QKV_OK;
+}
+
 void qkv_tsv_rewind(struct qkv_tsv *tsv) {
     tsv->position = tsv->mark ? 3 : 0;
     tsv->line = 0;
 }
 
 void qkv_tsv_close(struct qkv_tsv *tsv) {
-    qkv_unmap_file(&tsv->map);
+    if (!tsv->borrowed) qkv_unmap_file(&tsv->map);
+    tsv->map = (struct qkv_map){0};
 }
 
 static enum qkv_status tsv_split(const struct qkv_tsv *tsv, const char *line, size_t size, struct qkv_tsv_row *row) {

@@ -10,6 +10,7 @@ struct qkv_tsv { /* a file in memory and how far it is read */
     const char *path;           /* the caller's */
     const char *first, *second; /* what the fields are, for messages: "source", "target" */
     struct qkv_map map;
+    bool borrowed;         /* the map is another's */
     size_t position, line; /* bytes read, number of the line read last */
     bool mark;             /* begins with the byte order mark of UTF-8, which is no part of the first line */
 };
@@ -22,6 +23,10 @@ struct qkv_tsv_row {
  * byte order mark of UTF-8 is passed over and noted in `mark`; those of other encodings are refused. */
 enum qkv_status qkv_tsv_open(struct qkv_context *ctx, const char *path, const char *first, const char *second,
                              struct qkv_tsv *tsv);
+/* The same of a file whose bytes may have been kept by an earlier reading, or are to be kept by this one. */
+struct qkv_text_file;
+enum qkv_status qkv_tsv_open_file(struct qkv_context *ctx, struct qkv_text_file *file, bool keep, const char *first,
+                                  const char *second, struct qkv_tsv *tsv);
 /* The next line that is not blank; *end when there is none. Lines end with LF or CR LF, the last one may end with the file.
  * A line without a tab, with two, or with nothing but spaces on a side fails. */
 enum qkv_status qkv_tsv_next(struct qkv_tsv *tsv, struct qkv_tsv_row *row, bool *end);

@@ -116,8 +116,8 @@ static enum qkv_status validate_search_all(struct found *f) {
 
 enum qkv_status qkv_validate_search(struct qkv_trainer *t, double *exact, double *token_error) {
     bool own = t->options.valid != NULL;
-    size_t count = t->valid_batches.examples, begin = own ? 0 : t->examples.count - count;
-    struct found f = {.t = t, .examples = own ? &t->valid_examples : &t->examples};
+    size_t count = t->lines.valid_batches.examples, begin = own ? 0 : t->lines.examples.count - count;
+    struct found f = {.t = t, .examples = own ? &t->lines.valid_examples : &t->lines.examples};
     enum qkv_status status = group_sources(&f, begin, count);
     if (!status) status = copy_sources(&f);
     if (!status) status = validate_search_all(&f);

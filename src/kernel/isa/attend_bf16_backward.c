@@ -4,6 +4,7 @@
  * operand of dQ += dS·K, and both as words of two rows, the right operands of dVᵀ += dYᵀ·P and dKᵀ += Qᵀ·dS. So
  * neither is ever turned; dK and dV are, once a block of keys. */
 #include "kernel/isa/attend_bf16.h"
+#include "kernel/isa/attend_store.h"
 
 struct backward {
     const struct qkv_attend_plan *plan;
@@ -72,18 +73,7 @@ QKV_INLINE void row_gradients(const struct backward *f, const bool plain, const 
             dp = vf_mul(dp, vf_load(keep + j));
         }
         vf d = vf_mul(vf_mul(w, vf_sub(dp, delta)), slope);
-        if (apart) { /* 0 times what may not be finite */
-            vm never = vf_eq(s, vf_set(-INFINITY));
-            kept = vf_select(never, vf_zero(), kept);
-            d = vf_select(never, vf_zero(), d);
-        }
-        if (!vector_inside(span, j)) {
-            vm inside = lanes_inside(span, j);
-            kept = vf_select(inside, kept, vf_zero());
-            d = vf_select(inside, d, vf_zero());
-        }
-        vf_store(p + j, kept);
-        vf_store(ds + j, d);
+        store_gradients(p, ds, kept, d, s, apart, span, j);
     }
 }
 

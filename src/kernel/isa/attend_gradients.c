@@ -1,6 +1,7 @@
 /* attend_gradients.c: one block of rows against one block of keys, backward: the weights from the saved log-sum-exp, and
  * the gradients of the scores (formulas in attend_backward.c). */
 #include "kernel/isa/attend_backward.h"
+#include "kernel/isa/attend_store.h"
 
 /* Hands out scratch when `f` is given; returns how much there is. */
 static size_t carve(const struct qkv_attend_plan *plan, struct backward *f, float *scratch) {
@@ -123,18 +124,7 @@ QKV_INLINE void row_gradients(const struct backward *f, const bool plain, const 
         }
         vf d = vf_mul(w, vf_sub(dp, delta));
         if (product) d = vf_mul(d, slope);
-        if (apart) { /* 0 times what may not be finite */
-            vm never = vf_eq(s, vf_set(-INFINITY));
-            kept = vf_select(never, vf_zero(), kept);
-            d = vf_select(never, vf_zero(), d);
-        }
-        if (!vector_inside(span, j)) {
-            vm inside = lanes_inside(span, j);
-            kept = vf_select(inside, kept, vf_zero());
-            d = vf_select(inside, d, vf_zero());
-        }
-        vf_store(p + j, kept);
-        vf_store(ds + j, d);
+        store_gradients(p, ds, kept, d, s, apart, span, j);
     }
 }
 

@@ -290,15 +290,16 @@ def difference(one, two):
         x, y = a[n].astype(np.float64), b[n].astype(np.float64)
         worst = max(worst, float(np.linalg.norm(x - y)) / (float(np.linalg.norm(x)) + 1e-9))   # some gradients are 0 but for rounding
     return worst
-def main(words):
+def run(words, doc, check, make_public, make_random):
     if words[1] == 'check':
         bad = 0
-        for folder in words[2:]:
-            d = check(folder); print(f'{folder}: {d:.1e}'); bad += not d <= 1e-6
+        for path in words[2:]:
+            d = check(path); print(f'{path}: {d:.1e}'); bad += not d <= 1e-6
         return 1 if bad or not words[2:] else 0
     if words[2] == 'public': make_public(words[1], words[3:])
     elif words[2] == 'random': make_random(words[1], int(words[3]), int(words[4]))
-    else: sys.exit(__doc__)
+    else: sys.exit(doc)
+def main(words): return run(words, __doc__, check, make_public, make_random)
 if __name__ == '__main__':
     if len(sys.argv) < 3: sys.exit(__doc__)
     sys.exit(main(sys.argv))

@@ -8,7 +8,7 @@ A case is a file; its metadata holds the attributes of the call and the command 
 import sys, os, json, random, tempfile
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import numpy as np, torch, st
-from golden import sdpa, alibi_slopes, difference
+from golden import sdpa, alibi_slopes, difference, run
 def make(path, seed, command, B=2, H=4, Hk=2, Tq=6, Tk=6, D=8, Dv=None, causal=False, offset=0, window=0, kv_lengths=False, mask=None, alibi=False, softcap=0.0, scale=None):
     g = np.random.default_rng(seed); Dv = Dv or D; f = lambda *s: g.standard_normal(s).astype(np.float32)
     t = {'in.q': f(B, H, Tq, D), 'in.k': f(B, Hk, Tk, D), 'in.v': f(B, Hk, Tk, Dv), 'in.output_gradient': f(B, H, Tq, Dv)}
@@ -54,15 +54,7 @@ def check(path):
     with tempfile.TemporaryDirectory() as out:
         main([words[0], out] + words[2:])
         return difference(path, os.path.join(out, os.path.basename(path)))
-def main(words):
-    if words[1] == 'check':
-        bad = 0
-        for path in words[2:]:
-            d = check(path); print(f'{path}: {d:.1e}'); bad += not d <= 1e-6
-        return 1 if bad or not words[2:] else 0
-    if words[2] == 'public': make_public(words[1], words[3:])
-    elif words[2] == 'random': make_random(words[1], int(words[3]), int(words[4]))
-    else: sys.exit(__doc__)
+def main(words): return run(words, __doc__, check, make_public, make_random)
 if __name__ == '__main__':
     if len(sys.argv) < 3: sys.exit(__doc__)
     sys.exit(main(sys.argv))

@@ -1,0 +1,68 @@
+/* train_options.c: the options of training on a command line, as the library lists them, and their values. */
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "cli.h"
+
+const char *cli_train_value_at(const struct cli_train_values *values, size_t i, size_t k) {
+    if (values->files[i].count) return k < values->files[i].count ? values->files[i].items[k] : NULL;
+    if (k > 0) return NULL;
+    return values->flag[i] ? "true" : values->option[i];
+}
+
+const char *cli_train_value(const struct cli_train_values *values, size_t i) {
+    return cli_train_value_at(values, i, 0);
+}
+
+int cli_check_doubles(const char *command, const struct cli_texts *set, const struct cli_train_values *values) {
+    const char *name, *value, *help;
+    for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++) {
+        if (strcmp(name, "dropout") != 0 && strcmp(name, "context") != 0) continue;
+        size_t n = strlen(name);
+        for (size_t k = 0; cli_train_value(values, i) && k < set->count; k++)
+            if (strncmp(set->items[k], name, n) == 0 && set->items[k][n] == '=')
+                return cli_usage("%s: --set %s has no effect beside --%s %s; leave one of them out", command,
+                                 set->items[k], name, cli_train_value(values, i));
+    }
+    return CLI_DONE;
+}
+
+/* What stands for a value in the help: FILE, N for a whole number, X for another one, else NAME. */
+static const char *argument_of(const char *value, const char *help) {
+    int64_t whole;
+    double number;
+    if (strstr(help, "file ")) return "FILE";
+    if (strstr(help, "model folder")) return "MODEL";
+    if (!value || !*value) return "NAME";
+    return cli_read_count(value, 0, INT64_MAX, &whole) ? "N" : cli_read_real(value, &number) ? "X" : "NAME";
+}
+
+/* Options that only other tasks than a text's next token have, and those about a model that there is already. */
+static bool is_for_others(const char *name) {
+    static const char *const others[] = {"pairs",  "labeled",      "task", "mask_probability", "source_tokenizer",
+                                         "metric", "batch_tokens", "from", "new_head"};
+    for (size_t i = 0; i < CLI_COUNT_OF(others); i++)
+        if (!strcmp(others[i], name)) return true;
+    return false;
+}
+
+size_t cli_train_options(struct cli_option *options, size_t offset, bool texts_only) {
+    size_t count = 0;
+    const char *name, *value, *help;
+    for (size_t i = 0; i < CLI_TRAIN_OPTIONS && qkv_train_option_at(i, &name, &value, &help); i++) {
+        size_t at = offset + offsetof(struct cli_train_values, option) + i * sizeof(const char *);
+        if (texts_only && is_for_others(name)) continue;
+        options[count] = (struct cli_option){CLI_TEXT, 0, name, argument_of(value, help), at, help, 0, 0, value};
+        if (qkv_train_option_lists(i)) {
+            options[count].kind = CLI_TEXTS;
+            options[count].offset = offset + offsetof(struct cli_train_values, files) + i * sizeof(struct cli_texts);
+        }
+        if (strcmp(value, "false") == 0) {
+            at = offset + offsetof(struct cli_train_values, flag) + i * sizeof(bool);
+            options[count] = (struct cli_option){CLI_FLAG, 0, name, NULL, at, help, 0, 0, NULL};
+        }
+        count++;
+    }
+    return count;
+}

@@ -1,0 +1,185 @@
+/* train_start.c: what "qkv train" checks before a run, and how it starts one or goes on with one. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+bool cli_train_sample_idle(const struct cli_train_arguments *a, const struct qkv_train_options *options) {
+    const char *why = NULL;
+    if (a->sample == 0) return false;
+    if (options->labeled)
+        why = "shows what a model writes, but this one classifies";
+    else if (options->task && !strcmp(options->task, "mlm"))
+        why = "shows what a model writes, but this one fills masks";
+    else if (!options->valid && options->valid_fraction == 0)
+        why = "shows a sample after each evaluation, but nothing is kept for validation (valid_fraction 0)";
+    if (why) cli_say("train: --sample %s; leave it out", why);
+    return why != NULL;
+}
+
+static int check_start(const struct cli_train_arguments *a, const struct qkv_train_options *options) {
+    if (options->from) {
+        const char *beside = a->preset ? "preset" : a->spec ? "spec" : NULL;
+        if (beside)
+            return cli_usage("train: --%s has no place beside --from: the model is that of %s", beside, options->from);
+    } else if (!a->preset && !a->spec)
+        return cli_usage("train: say which model: --preset NAME or --spec FILE (\"%s help train\" lists the presets)",
+                         cli_program);
+    if (a->preset && a->spec) return cli_usage("train: --preset and --spec exclude each other");
+    if (!options->data && !options->pairs && !options->labeled)
+        return cli_usage("train: say what to train on: --data FILE (or --pairs FILE, or --labeled FILE)");
+    if (!a->out || !*a->out) return cli_usage("train: say where the run shall be: --out FOLDER");
+    if (a->extend)
+        return cli_usage(
+            "train: --extend says what the rate does where a run gets a new end, beside --resume and --steps");
+    return cli_train_sample_idle(a, options) ? CLI_USAGE : CLI_DONE;
+}
+
+/* What is wrong with the files of a run, or with the options beside them. */
+static int train_failed(const struct qkv_context *ctx, enum qkv_status status) {
+    return status ? cli_broken(ctx) : CLI_DONE;
+}
+
+static const char *train_given(const struct cli_train_arguments *a, size_t i) {
+    return cli_train_value(&a->training, i);
+}
+
+/* Beside --from the model stays as it is, but for its dropout. */
+static int set_from(struct qkv_context *ctx, const struct cli_train_arguments *a, struct qkv_train_options *options) {
+    static const char dropout[] = "dropout=";
+    for (size_t i = 0; options->from && i < a->set.count; i++) {
+        const char *setting = a->set.items[i];
+        if (strncmp(setting, dropout, sizeof dropout - 1) != 0)
+            return cli_usage(
+                "train: --set %s has no place beside --from: the model is that of %s (only its dropout may be "
+                "another)",
+                setting, options->from);
+        if (qkv_train_set(ctx, options, "dropout", setting + sizeof dropout - 1)) return cli_misused(ctx);
+    }
+    return CLI_DONE;
+}
+
+/* All that can be said of a new run's options before a file is read: with a preset, whether they suit its spec too. */
+static int read_options(struct qkv_context *ctx, const struct cli_train_arguments *a, struct qkv_train_options *options,
+                        struct qkv_spec *spec) {
+    const char *name, *value, *help;
+    if (qkv_train_defaults(ctx, a->preset, options)) return cli_misused(ctx);
+    for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++)
+        for (size_t k = 0; (value = cli_train_value_at(&a->training, i, k)); k++)
+            if (qkv_train_set(ctx, options, name, value)) return cli_misused(ctx);
+    int code = set_from(ctx, a, options);
+    if (!code) code = check_start(a, options);
+    if (!code) code = cli_check_doubles("train", &a->set, &a->training);
+    if (code) return code;
+    if (qkv_train_check(ctx, options)) return cli_misused(ctx);
+    if (options->from) return CLI_DONE;
+    if (a->spec) return qkv_spec_check_settings(ctx, a->set.items, a->set.count) ? cli_misused(ctx) : CLI_DONE;
+    if (qkv_spec_preset(ctx, spec, a->preset, a->set.items, a->set.count) || qkv_train_check_spec(ctx, options, spec))
+        return cli_misused(ctx);
+    return CLI_DONE;
+}
+
+int cli_train_start(struct qkv_context *ctx, const struct cli_train_arguments *a, struct cli_task *task,
+                    struct qkv_trainer **trainer) {
+    struct qkv_train_options options;
+    struct qkv_spec spec;
+    int code = read_options(ctx, a, &options, &spec);
+    if (code) return code;
+    if (a->spec && qkv_spec_read(ctx, &spec, a->spec, a->set.items, a->set.count)) return cli_broken(ctx);
+    enum qkv_status status =
+        qkv_trainer_create(ctx, options.from ? NULL : &spec, &options, a->out, cli_task_progress, task, trainer);
+    cli_progress_clear(task->progress);
+    if (status == QKV_STOPPED) {
+        cli_say("interrupted before the first step; there is nothing to resume");
+        return CLI_INTERRUPTED;
+    }
+    return train_failed(ctx, status);
+}
+
+/* An option's name as it is typed, "--eval-every". */
+static void append_option(char *text, size_t size, const char *before, const char *name) {
+    size_t used = strlen(text);
+    snprintf(text + used, size - used, "%s--%s", before, name);
+    for (char *c = text + used; *c; c++) *c = *c == '_' ? '-' : *c;
+}
+
+static int refuse_change(const char *option, const char *why) {
+    const char *name, *value, *help;
+    char may[256] = "", asked[64] = "";
+    append_option(asked, sizeof asked, "", option);
+    for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++)
+        if (qkv_train_may_change(name, NULL)) append_option(may, sizeof may, *may ? ", " : "", name);
+    return cli_usage("train: %s cannot change beside --resume: %s; what may change: %s", asked, why, may);
+}
+
+static bool is_extend(const char *word) {
+    static const char *const names[] = {
+#define NAME(name, text, help) text,
+        QKV_EXTEND_LIST(NAME)
+#undef NAME
+    };
+    for (size_t i = 0; i < CLI_COUNT_OF(names); i++)
+        if (!strcmp(names[i], word)) return true;
+    return false;
+}
+
+/* What is wrong with the words beside --resume before any file was read. */
+static int check_resume(struct qkv_context *ctx, const struct cli_train_arguments *a) {
+    const char *name, *value, *help, *why;
+    struct qkv_train_options trial;
+    bool longer = false;
+    if (a->preset || a->spec || a->set.count || a->out)
+        return cli_usage("train: --resume goes on with the model and folder of the run; --%s has no place beside it",
+                         a->preset ? "preset"
+                         : a->spec ? "spec"
+                         : a->out  ? "out"
+                                   : "set");
+    if (qkv_train_defaults(ctx, NULL, &trial)) return cli_misused(ctx);
+    for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++) {
+        if (!train_given(a, i)) continue;
+        longer |= !strcmp(name, "steps");
+        if (!qkv_train_may_change(name, &why)) return refuse_change(name, why);
+        if (qkv_train_set(ctx, &trial, name, train_given(a, i))) return cli_misused(ctx);
+    }
+    if (a->extend && !is_extend(a->extend))
+        return cli_usage("train: extend is \"%s\"; it must be decay, flat or rewarm", a->extend);
+    if (a->extend && !longer)
+        return cli_usage("train: --extend says what the rate does up to a new end; set that with --steps");
+    return CLI_DONE;
+}
+
+/* The options that change, "name=value" each, in texts that the caller frees. */
+static size_t list_changes(const struct cli_train_arguments *a, char **settings) {
+    const char *name, *value, *help;
+    size_t count = 0;
+    for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++) {
+        if (!train_given(a, i)) continue;
+        size_t n = strlen(name) + strlen(train_given(a, i)) + 2;
+        settings[count] = malloc(n);
+        if (settings[count]) snprintf(settings[count], n, "%s=%s", name, train_given(a, i));
+        count++;
+    }
+    return count;
+}
+
+int cli_train_resume(struct qkv_context *ctx, const struct cli_train_arguments *a, struct cli_task *task,
+                     struct qkv_trainer **trainer) {
+    char *settings[CLI_TRAIN_OPTIONS];
+    int code = check_resume(ctx, a);
+    if (code) return code;
+    size_t count = list_changes(a, settings), known = 0;
+    while (known < count && settings[known]) known++;
+    struct qkv_resume_options options = {
+        .extend = a->extend, .settings = (const char *const *)settings, .setting_count = count};
+    enum qkv_status status = QKV_MEMORY;
+    if (known == count) status = qkv_trainer_resume_with(ctx, a->resume, &options, cli_task_progress, task, trainer);
+    for (size_t i = 0; i < count; i++) free(settings[i]);
+    cli_progress_clear(task->progress);
+    if (known < count) return cli_failed("out of memory");
+    if (status == QKV_STOPPED) {
+        cli_say("interrupted before the first step; %s is as it was", a->resume);
+        return CLI_INTERRUPTED;
+    }
+    return train_failed(ctx, status);
+}

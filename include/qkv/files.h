@@ -1,0 +1,28 @@
+/* qkv/files.h: the names of the files in the folder of a model, and of a training run, whose folder is one of a model too; a part of
+ * qkv.h, which includes it. Stable. */
+#ifndef QKV_PUBLIC_FILES_H
+#define QKV_PUBLIC_FILES_H
+
+/* A model. */
+#define QKV_CONFIG_FILE    "config.json" /* the spec */
+#define QKV_TOKENIZER_FILE "tokenizer.json"
+#define QKV_SOURCE_FILE    "source_tokenizer.json" /* of an encoder–decoder with two tokenizers */
+#define QKV_LABELS_FILE    "labels.txt"            /* of a classifier */
+#define QKV_WEIGHTS_FILE   "model.safetensors"
+#define QKV_MODEL_FILES    QKV_CONFIG_FILE, QKV_TOKENIZER_FILE, QKV_SOURCE_FILE, QKV_LABELS_FILE, QKV_WEIGHTS_FILE
+
+/* What a run has besides. */
+#define QKV_TRAIN_FILE        "train.json" /* the options and what is known of the texts */
+#define QKV_CHECKPOINT_FILE   "checkpoint.safetensors"
+#define QKV_LOG_FILE          "log.jsonl"
+#define QKV_MACHINE_FILE      "machine.jsonl"
+#define QKV_SAMPLES_FILE      "samples.jsonl"
+#define QKV_TOKENS_DATA_FILE  "tokens.data.bin" /* the texts, targets or labelled texts as tokens */
+#define QKV_TOKENS_VALID_FILE "tokens.valid.bin"
+#define QKV_BESIDE_DATA_FILE  "tokens.data.beside.bin" /* the sources or labels that belong to them */
+#define QKV_BESIDE_VALID_FILE "tokens.valid.beside.bin"
+#define QKV_RUN_FILES                                                                                                  \
+    QKV_TRAIN_FILE, QKV_CHECKPOINT_FILE, QKV_LOG_FILE, QKV_MACHINE_FILE, QKV_SAMPLES_FILE, QKV_TOKENS_DATA_FILE,       \
+        QKV_TOKENS_VALID_FILE, QKV_BESIDE_DATA_FILE, QKV_BESIDE_VALID_FILE
+
+#endif

@@ -1,0 +1,190 @@
+/* dataset: what a run learns from: draws, examples of two sides, batches, tokenizers, and the datasets themselves. */
+#ifndef QKV_TRAIN_DATASET_H
+#define QKV_TRAIN_DATASET_H
+
+#include "train/corpus.h"
+
+struct qkv_trainer;
+struct qkv_masking;
+
+/* ---- what is drawn at random (rng_streams.c) -------------------------------------------------------------------------------- */
+
+/* Where row r of step s begins, uniform over the `count` − context windows of a text. */
+size_t qkv_draw_window(uint64_t seed, uint64_t step, uint64_t row, size_t windows);
+/* The dropout seed of a micro-batch. */
+uint64_t qkv_draw_dropout(uint64_t seed, uint64_t step, uint64_t part);
+
+/* The order of an epoch; the masks of a row (mlm), and those of a window of validation. */
+struct qkv_random qkv_draw_epoch(uint64_t seed, uint64_t epoch);
+struct qkv_random qkv_draw_masks(uint64_t seed, uint64_t step, uint64_t row);
+struct qkv_random qkv_draw_valid_masks(uint64_t seed, uint64_t window);
+
+/* ---- examples of two sides (examples.c) -------------------------------------------------------------------------------- */
+
+/* Targets with their sources, or labelled texts with their labels: sequences in two token files. */
+struct qkv_examples {
+    struct qkv_tokens main, beside;
+    int32_t end, beside_end;     /* the id that ends a sequence; −1: each token is a sequence */
+    size_t count;                /* examples */
+    size_t *main_at, *beside_at; /* (count + 1): where they begin */
+};
+/* Finds the sequences of opened token files, both of which must have as many, none longer than `most`; tokens are checked. */
+enum qkv_status qkv_examples_index(struct qkv_context *ctx, struct qkv_examples *examples, size_t most);
+void qkv_examples_free(struct qkv_examples *examples);
+/* Copies a sequence; returns its length. */
+size_t qkv_examples_main(const struct qkv_examples *examples, size_t i, int32_t *ids);
+size_t qkv_examples_beside(const struct qkv_examples *examples, size_t i, int32_t *ids);
+
+/* ---- batches of similar length (batches.c) ------------------------------------------------------------------------------ */
+
+/* Examples sorted by length and cut into batches, once and for all; what changes from epoch to epoch is the order of
+ * examples of the same shape and the order in which the batches come. */
+struct qkv_batches {
+    size_t examples, count;   /* of the batches */
+    uint32_t *sorted, *order; /* (examples): by shape; the same, examples of one shape shuffled */
+    uint32_t *group;          /* (groups + 1): where the examples of each shape begin */
+    size_t groups;
+    size_t *cut;                   /* (count + 1): where each batch begins in them */
+    struct qkv_pass_shape *shapes; /* (count) */
+    uint32_t *visit;               /* (count): the batches in the order of the epoch */
+    uint64_t *before;              /* (count + 1): tokens of the batches visited before */
+    uint64_t *tokens;              /* (count) */
+    uint64_t epoch;                /* that `order` and `visit` are of; UINT64_MAX: sorted */
+};
+struct qkv_batch_limits {
+    size_t rows, tokens; /* rows of a batch; rows times its longest sequence; 0: no limit */
+};
+/* Of the examples begin … begin + count. `text` is what messages name. */
+enum qkv_status qkv_batches_make(struct qkv_context *ctx, const struct qkv_examples *examples, size_t begin,
+                                 size_t count, const struct qkv_batch_limits *limits, const char *text,
+                                 struct qkv_batches *batches);
+void qkv_batches_free(struct qkv_batches *batches);
+/* Puts them into the order of the epoch that a step lies in; the answer is the batch of the step. */
+size_t qkv_batches_at_step(struct qkv_batches *batches, uint64_t seed, uint64_t step);
+/* Tokens of all batches up to and including that of `step`. */
+uint64_t qkv_batches_tokens(struct qkv_batches *batches, uint64_t seed, uint64_t step);
+/* The shapes of all batches, cut into `parts` each, every one once; free() it. */
+enum qkv_status qkv_batches_shapes(struct qkv_context *ctx, const struct qkv_batches *batches, size_t parts,
+                                   struct qkv_pass_shape **shapes, size_t *count);
+
+/* ---- tokenizers (tokenizers.c) ------------------------------------------------------------------------------------------ */
+
+/* What a choice of the options asks for ("chars", "bpe:4096", a file): trained on `text`, or read. `what` is the option that
+ * said so. `specials` are asked of it: a file that lacks one is refused. */
+struct qkv_tokenizer_choice {
+    const char *what, *choice, *text;
+    size_t size;
+    struct qkv_text_files *files; /* in place of the text: its files, one after the other, which may keep their bytes */
+    const char *const *specials;
+    size_t special_count;
+};
+/* Whether the size behind a kind ("bpe:4096") is one; what is no kind is a file, which is not read here. */
+enum qkv_status qkv_tokenizer_check_choice(struct qkv_context *ctx, const char *what, const char *choice);
+/* Whether a text is needed for it (and not a file or bare bytes). */
+bool qkv_tokenizer_learns(const char *choice);
+enum qkv_status qkv_tokenizer_make(struct qkv_context *ctx, const struct qkv_tokenizer_choice *choice,
+                                   struct qkv_tokenizer **out);
+/* Writes FOLDER/NAME; facts get its hash and vocabulary. */
+enum qkv_status qkv_tokenizer_keep(struct qkv_context *ctx, const struct qkv_tokenizer *tokenizer, const char *folder,
+                                   const char *name, struct qkv_text_facts *data, struct qkv_text_facts *valid);
+/* Reads FOLDER/NAME, which must be what `facts` know. */
+enum qkv_status qkv_tokenizer_return(struct qkv_context *ctx, const char *folder, const char *name,
+                                     const struct qkv_text_facts *facts, struct qkv_tokenizer **out);
+/* Sets a vocabulary of 0, or compares it; `key` and `setting` name it in the spec. */
+enum qkv_status qkv_vocab_agree(struct qkv_context *ctx, const char *key, int *vocab, int found);
+
+/* ---- datasets: what a run learns from (dataset.c, dataset_*.c) ------------------------- */
+
+struct qkv_dataset_step { /* the batch of a step */
+    size_t rows;          /* that are cut into parts */
+    size_t targets;       /* that count, in all rows */
+    size_t tokens;        /* of all rows, without padding */
+};
+struct qkv_dataset {
+    const char *name;
+    /* Whether a model can learn this, before anything is done. */
+    enum qkv_status (*check)(struct qkv_context *ctx, const struct qkv_train_options *options,
+                             const struct qkv_spec *spec);
+    /* For a new run: the tokenizers, what the spec takes from the data, and their files. */
+    enum qkv_status (*prepare)(struct qkv_trainer *trainer, struct qkv_spec *spec);
+    /* For a resumed one: the same from the files. */
+    enum qkv_status (*restore)(struct qkv_trainer *trainer);
+    /* Opens the token files, making those that are missing; cuts them into the parts to learn from and to validate on; says
+     * which shapes will come. */
+    enum qkv_status (*open)(struct qkv_trainer *trainer);
+    /* Looks at the batch of a step, then gives its rows begin … end. */
+    enum qkv_status (*begin)(struct qkv_trainer *trainer, uint64_t step, struct qkv_dataset_step *out);
+    enum qkv_status (*fill)(struct qkv_trainer *trainer, uint64_t step, size_t begin, size_t end,
+                            struct qkv_batch *batch);
+    /* Of lines: the examples of some rows as a batch, whose shape is set. */
+    void (*rows)(struct qkv_trainer *trainer, const struct qkv_examples *examples, const uint32_t *rows,
+                 struct qkv_batch *batch);
+    /* Tokens of all steps up to and including this one. */
+    uint64_t (*total)(struct qkv_trainer *trainer, uint64_t step);
+    /* The loss over what is kept for validation, and the metric where that is another one. */
+    enum qkv_status (*validate)(struct qkv_trainer *trainer, double *loss, double *metric);
+};
+extern const struct qkv_dataset qkv_dataset_text, qkv_dataset_mlm, qkv_dataset_pairs, qkv_dataset_labeled;
+/* The one that (checked) options choose. */
+const struct qkv_dataset *qkv_dataset_choose(const struct qkv_train_options *options);
+/* Whether model and options suit it. */
+enum qkv_status qkv_dataset_check(struct qkv_context *ctx, const struct qkv_train_options *options,
+                                  const struct qkv_spec *spec);
+/* The names of the files to learn from, QKV_FILES_MAX of them. */
+const char *const *qkv_feed_files(const struct qkv_train_options *options);
+
+/* Shared by the datasets of windows (dataset_text.c). */
+enum qkv_status qkv_text_prepare(struct qkv_trainer *trainer, struct qkv_spec *spec, const char *const *specials,
+                                 size_t special_count);
+enum qkv_status qkv_text_restore(struct qkv_trainer *trainer);
+enum qkv_status qkv_text_dataset_open(struct qkv_trainer *trainer);
+enum qkv_status qkv_text_begin(struct qkv_trainer *trainer, uint64_t step, struct qkv_dataset_step *out);
+uint64_t qkv_text_total(struct qkv_trainer *trainer, uint64_t step);
+enum qkv_status qkv_text_fill(struct qkv_trainer *trainer, uint64_t step, size_t begin, size_t end,
+                              struct qkv_batch *batch);
+enum qkv_status qkv_text_validate(struct qkv_trainer *trainer, const struct qkv_masking *masking, double *loss);
+
+/* Masked-language modelling (dataset_mlm.c; Devlin et al. 2018). */
+struct qkv_masking {
+    double probability;
+    int32_t mask, vocab;
+};
+/* Turns ids (T) into input and targets: of the chosen positions 80 % become the mask, 10 % a random token. Returns how many
+ * were chosen. */
+size_t qkv_mask_row(const struct qkv_masking *masking, struct qkv_random *random, size_t T, int32_t *ids,
+                    int32_t *targets);
+
+/* Shared by the feeds of lines (lines.c): both token files of one file of lines. `encode` gives both sequences of a row. */
+struct qkv_tsv;
+struct qkv_tsv_row;
+struct qkv_line {
+    int32_t *main, *beside; /* freed with qkv_free */
+    size_t main_count, beside_count;
+};
+typedef enum qkv_status qkv_encode_line(struct qkv_trainer *trainer, const struct qkv_tsv *file,
+                                        const struct qkv_tsv_row *row, struct qkv_line *line);
+struct qkv_lines {
+    const char *first, *second; /* what the fields are, for messages */
+    int32_t end, beside_end;    /* as in struct qkv_examples */
+    qkv_encode_line *encode;
+};
+/* Whether the lines of a token file are told apart when this tokenizer's template is around them: it must end with </s>. */
+enum qkv_status qkv_lines_template(struct qkv_trainer *trainer, const struct qkv_tokenizer *tokenizer);
+/* Opens what is there and makes what is missing; the parts to learn from and to validate on, the batches. */
+enum qkv_status qkv_lines_open(struct qkv_trainer *trainer, const struct qkv_lines *lines);
+/* One side of the files as a text, a line each, to train a tokenizer on: 0 the first field, 1 the second, 2 both. */
+enum qkv_status qkv_lines_text(struct qkv_trainer *trainer, const struct qkv_lines *lines, int side,
+                               struct qkv_buffer *text);
+uint64_t qkv_lines_total(struct qkv_trainer *trainer, uint64_t step);
+enum qkv_status qkv_lines_begin(struct qkv_trainer *trainer, uint64_t step, struct qkv_dataset_step *out);
+enum qkv_status qkv_lines_fill(struct qkv_trainer *trainer, uint64_t step, size_t begin, size_t end,
+                               struct qkv_batch *batch);
+/* Runs the validation batches, or option eval_batches of them, through the pass; `look` sees
+ * every batch that was run, or is NULL. */
+typedef void qkv_attention_view(struct qkv_trainer *trainer, const struct qkv_batch *batch, void *user);
+enum qkv_status qkv_lines_validate(struct qkv_trainer *trainer, qkv_attention_view *look, void *user, double *loss);
+
+/* Greedy search over the first 500 validation sources (validate_search.c). */
+enum qkv_status qkv_validate_search(struct qkv_trainer *trainer, double *exact, double *token_error);
+
+#endif

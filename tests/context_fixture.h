@@ -1,0 +1,26 @@
+/* context_fixture.h: one context for all tests of a program, with setup and teardown for the group. FIXTURE_CONTEXT, defined before, is
+ * what makes it; without, the defaults. */
+#ifndef QKV_CONTEXT_FIXTURE_H
+#define QKV_CONTEXT_FIXTURE_H
+
+#include "test.h"
+
+static struct qkv_context *ctx;
+
+static int setup(void **state) {
+    (void)state;
+#ifdef FIXTURE_CONTEXT
+    ctx = FIXTURE_CONTEXT;
+    return 0;
+#else
+    return qkv_context_create(&ctx, NULL) != QKV_OK;
+#endif
+}
+
+static int teardown(void **state) {
+    (void)state;
+    qkv_context_free(ctx);
+    return 0;
+}
+
+#endif
