@@ -8,6 +8,8 @@
 #include "model/model.h"
 #include "op/weights.h"
 
+#include <sys/wait.h>
+
 /* ---- conversions ---------------------------------------------------------------------------------------------------- */
 
 /* The number of a 16-bit pattern with so many bits of fraction, by the definition: sign, exponent, fraction. */
@@ -356,6 +358,69 @@ static void matrices_in_bf16_take_no_memory_of_the_model(void **state) {
     finish(&s);
 }
 
+/* The most memory that this process has had, in bytes. */
+static size_t peak_bytes(void) {
+    char line[256];
+    size_t kib = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file && fgets(line, sizeof line, file)) sscanf(line, "VmHWM: %zu kB", &kib);
+    if (file) fclose(file);
+    return kib * 1024;
+}
+
+/* Decodes a few tokens; the memory that it took. */
+static size_t memory_to_run(const char *folder) {
+    struct qkv_context *ctx;
+    struct qkv_model *model;
+    struct qkv_session *session;
+    const size_t before = peak_bytes();
+    const int32_t ids[] = {1, 2, 3};
+    if (qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 1}) || qkv_model_load(ctx, folder, &model) ||
+        qkv_session_create(model, 0, &session) || qkv_session_append(session, ids, 3))
+        return 0;
+    return peak_bytes() - before;
+}
+
+/* Mapped weights, arenas and little else: as much as the plan says, and much less than the weights in fp32. */
+static void decoding_from_bf16_takes_the_memory_of_the_plan(void **state) {
+    (void)state;
+#ifdef TEST_ADDRESS_SANITIZER
+    skip(); /* its shadow is memory too */
+#endif
+    static const char json[] =
+        "{\"format\": \"qkv\", \"version\": 1, \"vocab\": 256, \"d_model\": 512, \"context\": 32, "
+        "\"decoder\": {\"layers\": 4, \"attention\": {\"heads\": 8}}}";
+    struct qkv_context *ctx;
+    struct qkv_model *model;
+    struct qkv_spec spec;
+    struct qkv_costs costs;
+    const char *folder = test_path("large");
+    assert_int_equal(qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 1}), QKV_OK);
+    assert_ok(ctx, qkv_spec_parse(ctx, &spec, "large", json, sizeof json - 1, NULL, 0));
+    assert_ok(ctx, qkv_model_create(ctx, &spec, 1, &model));
+    const size_t whole = model->weights.count ? model->arena.peak : 0;
+    assert_ok(ctx, qkv_model_export(model, "bf16", folder));
+    qkv_model_free(model);
+    assert_ok(ctx, qkv_model_plan_load(ctx, folder, &model));
+    assert_ok(ctx, qkv_model_costs(model, 1, 32, &costs));
+    qkv_model_free(model);
+    int ends[2];
+    size_t taken = 0;
+    assert_int_equal(pipe(ends), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        taken = memory_to_run(folder);
+        _exit(write(ends[1], &taken, sizeof taken) != sizeof taken);
+    }
+    assert_int_equal(read(ends[0], &taken, sizeof taken), sizeof taken);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    close(ends[0]), close(ends[1]);
+    const size_t slack = (size_t)6 << 20; /* graph, heap, pages */
+    if (!taken || taken > costs.run_bytes + slack || taken + slack < costs.run_bytes || taken > whole * 3 / 4)
+        fail_msg("%zu bytes were taken, the plan says %zu, fp32 weights are %zu", taken, costs.run_bytes, whole);
+    qkv_context_free(ctx);
+}
+
 static void a_file_that_becomes_shorter_ends_in_a_sentence(void **state) {
     (void)state;
     struct sample s;
@@ -421,6 +486,7 @@ int main(void) {
         cmocka_unit_test(stored_weights_multiply_with_the_bits_of_fp32_ones),
         cmocka_unit_test(a_folder_in_other_formats_gives_the_bits_of_one_in_fp32),
         cmocka_unit_test(matrices_in_bf16_take_no_memory_of_the_model),
+        cmocka_unit_test(decoding_from_bf16_takes_the_memory_of_the_plan),
         cmocka_unit_test(a_file_that_becomes_shorter_ends_in_a_sentence),
         cmocka_unit_test(an_optimizer_makes_fp32_of_stored_weights_first),
         cmocka_unit_test(numbers_that_a_format_cannot_hold_are_not_exported),
