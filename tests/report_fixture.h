@@ -23,7 +23,7 @@ static inline struct qkv_context *make_context(void) {
 
 static inline char *read_text(const char *path) {
     struct qkv_map map;
-    assert_int_equal(qkv_map_file(NULL, path, &map), QKV_OK);
+    assert_int_equal(qkv_read_file(NULL, path, &map), QKV_OK);
     char *text = qkv_copy_bytes(NULL, map.data, map.size);
     assert_non_null(text);
     qkv_unmap_file(&map);

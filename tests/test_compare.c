@@ -181,9 +181,9 @@ static void several_axes_are_multiplied(void **state) {
     assert_string_equal(qkv_comparison_variant(c, 2)->folder, "gqa-3-pre-seed7");
     /* Cut at the begin of a character. */
     struct qkv_map whole, train, valid;
-    assert_ok(ctx, qkv_map_file(ctx, text, &whole));
-    assert_ok(ctx, qkv_map_file(ctx, test_path("out/train.txt"), &train));
-    assert_ok(ctx, qkv_map_file(ctx, qkv_comparison_valid(c), &valid));
+    assert_ok(ctx, qkv_read_file(ctx, text, &whole));
+    assert_ok(ctx, qkv_read_file(ctx, test_path("out/train.txt"), &train));
+    assert_ok(ctx, qkv_read_file(ctx, qkv_comparison_valid(c), &valid));
     assert_int_equal(train.size + valid.size, whole.size);
     assert_memory_equal(train.data, whole.data, train.size);
     assert_memory_equal(valid.data, whole.data + train.size, valid.size);

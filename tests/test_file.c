@@ -40,19 +40,28 @@ static const char *folder_with_model(const char *name) {
 
 /* ---- reading ------------------------------------------------------------------------------------------------------ */
 
+static enum qkv_status map_file(const char *path, struct qkv_map *map) {
+    struct qkv_file file;
+    *map = (struct qkv_map){0};
+    enum qkv_status status = qkv_file_open(&ctx, path, &file);
+    if (!status) status = qkv_file_map(&file, map);
+    qkv_file_close(&file);
+    return status;
+}
+
 static void mapping(void **state) {
     (void)state;
     struct qkv_map map;
     const char *path = test_path("mapped");
     test_write_file(path, "some\0bytes", 10);
-    assert_ok(&ctx, qkv_map_file(&ctx, path, &map));
+    assert_ok(&ctx, map_file(path, &map));
     assert_int_equal(map.size, 10);
     assert_memory_equal(map.data, "some\0bytes", 10);
     qkv_unmap_file(&map);
     assert_null(map.data);
     qkv_unmap_file(&map);
     test_write_file(path, "", 0);
-    assert_ok(&ctx, qkv_map_file(&ctx, path, &map));
+    assert_ok(&ctx, map_file(path, &map));
     assert_true(map.data == NULL && map.size == 0);
     qkv_unmap_file(&map);
 }
@@ -60,23 +69,23 @@ static void mapping(void **state) {
 static void mapping_fails(void **state) {
     (void)state;
     struct qkv_map map;
-    assert_status(&ctx, qkv_map_file(&ctx, test_path("missing"), &map), QKV_FILE);
+    assert_status(&ctx, map_file(test_path("missing"), &map), QKV_FILE);
     assert_message(&ctx, "cannot read ");
     assert_message(&ctx, "missing: No such file or directory; check the path");
     assert_null(map.data);
     qkv_unmap_file(&map);
-    assert_status(&ctx, qkv_map_file(&ctx, test_folder(), &map), QKV_FILE);
+    assert_status(&ctx, map_file(test_folder(), &map), QKV_FILE);
     assert_message(&ctx, "it is a folder; name a file");
-    assert_status(&ctx, qkv_map_file(&ctx, "/dev/zero", &map), QKV_FILE);
+    assert_status(&ctx, map_file("/dev/zero", &map), QKV_FILE);
     assert_message(&ctx, "it is a pipe or device");
     assert_int_equal(mkfifo(test_path("pipe"), 0666), 0);
-    assert_status(&ctx, qkv_map_file(&ctx, test_path("pipe"), &map), QKV_FILE); /* and does not wait */
+    assert_status(&ctx, map_file(test_path("pipe"), &map), QKV_FILE); /* and does not wait */
     assert_message(&ctx, "it is a pipe or device");
-    assert_status(&ctx, qkv_map_file(&ctx, "", &map), QKV_FILE);
+    assert_status(&ctx, map_file("", &map), QKV_FILE);
     if (geteuid() != 0) {
         test_write_file(test_path("secret"), "x", 1);
         assert_int_equal(chmod(test_path("secret"), 0), 0);
-        assert_status(&ctx, qkv_map_file(&ctx, test_path("secret"), &map), QKV_FILE);
+        assert_status(&ctx, map_file(test_path("secret"), &map), QKV_FILE);
         assert_message(&ctx, "no permission; check the permissions");
     }
 }

@@ -254,12 +254,10 @@ struct qkv_map {               /* all bytes of a file */
 enum qkv_status qkv_fail_file(struct qkv_context *ctx, const char *doing, const char *path, int error);
 /* A copy of a whole file in memory. */
 enum qkv_status qkv_read_file(struct qkv_context *ctx, const char *path, struct qkv_map *map);
-/* The file itself. Who uses it when another program has made it shorter is killed by SIGBUS: for large files that only this
- * library replaces. */
-enum qkv_status qkv_map_file(struct qkv_context *ctx, const char *path, struct qkv_map *map);
-void qkv_unmap_file(struct qkv_map *map);
-/* Maps a file that is open; the mapping stays when that is closed. */
+/* The file itself; the mapping stays when the file is closed. Who uses it when another program has made it shorter is killed by
+ * SIGBUS: qkv_file_check comes before. */
 enum qkv_status qkv_file_map(const struct qkv_file *file, struct qkv_map *map);
+void qkv_unmap_file(struct qkv_map *map);
 
 struct qkv_replace {
     struct qkv_context *ctx;

@@ -126,15 +126,6 @@ enum qkv_status qkv_file_map(const struct qkv_file *file, struct qkv_map *map) {
     return QKV_OK;
 }
 
-enum qkv_status qkv_map_file(struct qkv_context *ctx, const char *path, struct qkv_map *map) {
-    struct qkv_file file;
-    *map = (struct qkv_map){0};
-    enum qkv_status status = qkv_file_open(ctx, path, &file);
-    if (!status) status = qkv_file_map(&file, map);
-    qkv_file_close(&file);
-    return status;
-}
-
 void qkv_unmap_file(struct qkv_map *map) {
     void *data = (void *)(uintptr_t)map->data;
     if (map->mapped)
