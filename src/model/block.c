@@ -148,7 +148,9 @@ struct qkv_tensor *qkv_stack_embed(struct qkv_forward_args *f, const int32_t *id
     return qkv_op_dropout(f->tape, x, (float)f->spec->dropout);
 }
 
-struct qkv_tensor *qkv_stack_layers(struct qkv_forward_args *f, struct qkv_tensor *x, size_t first, size_t end) {
+/* Put into its callers, so that a pass is one call less deep (scripts/call-depth). */
+static inline __attribute__((always_inline)) struct qkv_tensor *
+stack_layers(struct qkv_forward_args *f, struct qkv_tensor *x, size_t first, size_t end) {
     for (size_t layer = first; layer < end; layer++) {
         struct block b = {.flow = *f, .layer = layer};
         x = f->checkpoint ? qkv_tape_recompute_segment(f->tape, run_block, &b, sizeof b, x, f->memory)
@@ -162,9 +164,13 @@ struct qkv_tensor *qkv_stack_norm(struct qkv_forward_args *f, struct qkv_tensor 
     return block_norm(f, qkv_stack_final_norm(f->stack->spec), &f->stack->norm, x, QKV_RESULT_FP32);
 }
 
+struct qkv_tensor *qkv_stack_layers(struct qkv_forward_args *f, struct qkv_tensor *x, size_t first, size_t end) {
+    return stack_layers(f, x, first, end);
+}
+
 struct qkv_tensor *qkv_stack_forward(struct qkv_forward_args *f, const int32_t *ids) {
     const size_t layers = (size_t)f->stack->spec->layers;
-    struct qkv_tensor *x = qkv_stack_layers(f, qkv_stack_embed(f, ids), 0, layers);
+    struct qkv_tensor *x = stack_layers(f, qkv_stack_embed(f, ids), 0, layers);
     if (!qkv_stack_final_norm(f->stack->spec)->final) return x;
     x = qkv_stack_norm(f, x);
     call_hook(f, QKV_HOOK_FINAL, layers, x);

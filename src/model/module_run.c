@@ -312,34 +312,32 @@ static enum qkv_status module_run_backward(struct qkv_module *m, const float *dy
     return qkv_tape_backward(&m->tape);
 }
 
-/* Bytes of a call with its backward. */
-static enum qkv_status module_measure(struct qkv_module *m, const struct module_call *c, size_t *bytes) {
-    const struct qkv_arena real = m->arena;
-    const bool dry = m->ctx->dry;
-    m->ctx->dry = true;
-    qkv_arena_measure(m->ctx, &m->arena, "a call of a module");
-    enum qkv_status status = module_run_all(m, c);
-    if (!status && c->in->train) status = module_run_backward(m, m->y->data);
-    m->ctx->dry = dry;
-    *bytes = m->arena.peak;
-    m->arena = real;
-    return status;
+struct module_plan {
+    struct qkv_module *module;
+    const struct module_call *call;
+};
+
+/* A call with its backward. */
+static enum qkv_status module_plan_call(void *argument) {
+    const struct module_plan *plan = argument;
+    enum qkv_status status = module_run_all(plan->module, plan->call);
+    if (status || !plan->call->in->train) return status;
+    return module_run_backward(plan->module, plan->module->y->data);
 }
 
 static enum qkv_status module_make_room(struct qkv_module *m, const struct module_call *c) {
-    size_t bytes;
+    static const char what[] = "a call of a module";
+    struct module_plan plan = {m, c};
+    size_t bytes = 0;
     /* Rows of a product that keys and values share are an operand of their own only in fp32. */
     const bool fp32 = c->in->train || c->in->values.data;
     enum qkv_status status = fp32 ? qkv_model_make_trainable(m->model) : qkv_model_check_file(m->model);
     if (!status && c->in->train) status = qkv_model_add_gradients(m->model);
-    if (!status) status = module_measure(m, c, &bytes);
-    if (status || (m->arena.base && bytes <= m->arena.capacity)) return status;
-    qkv_arena_free(&m->arena);
-    return qkv_arena_create(m->ctx, &m->arena, bytes, "a call of a module");
+    if (!status) status = qkv_plan(m->ctx, &m->arena, what, module_plan_call, &plan, &bytes);
+    return status ? status : qkv_arena_room(m->ctx, &m->arena, bytes, what);
 }
 
-/* ---- the interface
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- the interface ----------------------------------------------------------------------------------------------------- */
 
 enum qkv_status qkv_module_forward(struct qkv_module *m, const struct qkv_module_input *in, struct qkv_vectors y) {
     QKV_CALL(m ? m->ctx : NULL);
