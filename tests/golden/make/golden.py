@@ -1,7 +1,8 @@
 """Reference transformer in PyTorch float64, written from the formulas of the papers, and the golden cases made with it.
 
 usage: golden.py OUT_DIR public [NAME ...]      the committed cases, or some of them
-       golden.py OUT_DIR random SEED COUNT      random specs over the whole grid
+       golden.py OUT_DIR random SEED COUNT      random specs over the whole grid, of one kind of layer
+       golden.py OUT_DIR kinds SEED COUNT       random specs of several kinds of layers
        golden.py check FOLDER ...               makes each committed case again by the command that it names, and compares
 
 A case is a folder: config.json, model.safetensors (weights, f32), case.safetensors (inputs, outputs, gradients, losses of a few
@@ -244,34 +245,44 @@ PUBLIC = {
         y={'norm': {'kind': 'rmsnorm', 'placement': 'post'}, 'attention': {'window': 2, 'bias': False}, 'cross': {'heads': 2, 'kv_heads': 1, 'bias': 'qkv'}, 'ffn': {'kind': 'silu', 'd_ff': 12, 'bias': True}},
         z={'norm': {'kind': 'layernorm', 'placement': 'pre', 'eps': 1e-3}, 'attention': {'kv_heads': 2, 'position': {'kind': 'rope', 'theta': 9.0}}})),
 }
+def randstack(r):
+    h = r.choice([1, 2, 4, 6]); kv = r.choice([k for k in (1, 2, 3, 4, 6) if h % k == 0])
+    kw = {}
+    if r.random() < .4 or h == 6: kw['head_dim'] = r.choice([4, 6, 8, 10, 16])
+    else: kw['head_dim'] = 36 // h if h in (1, 2) else 8
+    if kw['head_dim'] % 2: kw['head_dim'] += 1
+    if r.random() < .25: kw['value_dim'] = r.choice([3, 5, 12, 17])
+    if r.random() < .25: kw['window'] = r.choice([2, 4])
+    if r.random() < .25: kw['softcap'] = r.choice([2.0, 20.0])
+    kw['bias'] = r.choice([True, False, 'qkv']); kw['ffn_bias'] = r.random() < .5
+    pl = r.choice(['pre', 'post']); kw['final'] = r.random() < .7 if pl == 'post' else True
+    return stack(r.choice([1, 2, 3]), h, kv, r.choice(['layernorm', 'rmsnorm']), pl, r.choice(['relu', 'gelu', 'gelu_tanh', 'silu', 'swiglu', 'geglu']), r.choice([20, 33, 64]), **kw)
 def randspec(r):
-    def rs(side):
-        h = r.choice([1, 2, 4, 6]); kv = r.choice([k for k in (1, 2, 3, 4, 6) if h % k == 0])
-        kw = {}
-        if r.random() < .4 or h == 6: kw['head_dim'] = r.choice([4, 6, 8, 10, 16])
-        else: kw['head_dim'] = 36 // h if h in (1, 2) else 8
-        if kw['head_dim'] % 2: kw['head_dim'] += 1
-        if r.random() < .25: kw['value_dim'] = r.choice([3, 5, 12, 17])
-        if r.random() < .25: kw['window'] = r.choice([2, 4])
-        if r.random() < .25: kw['softcap'] = r.choice([2.0, 20.0])
-        kw['bias'] = r.choice([True, False, 'qkv']); kw['ffn_bias'] = r.random() < .5
-        pl = r.choice(['pre', 'post']); kw['final'] = r.random() < .7 if pl == 'post' else True
-        return stack(r.choice([1, 2, 3]), h, kv, r.choice(['layernorm', 'rmsnorm']), pl, r.choice(['relu', 'gelu', 'gelu_tanh', 'silu', 'swiglu', 'geglu']), r.choice([20, 33, 64]), **kw)
     topo = r.choice(['dec', 'enc', 'both', 'dec', 'both']); kw = {}
-    enc = rs('encoder') if topo != 'dec' else None; dec = rs('decoder') if topo != 'enc' else None
+    enc = randstack(r) if topo != 'dec' else None; dec = randstack(r) if topo != 'enc' else None
     head = {'kind': 'lm', 'bias': r.random() < .5}
     if topo == 'enc': head = r.choice([head, {'kind': 'classify', 'classes': r.choice([2, 7]), 'pool': r.choice(['first', 'mean']), 'bias': True}, {'kind': 'none'}])
     tie = r.choice(['none', 'head'] + (['all'] if topo == 'both' else [])) if head['kind'] == 'lm' else 'none'
     if topo == 'both' and tie != 'all' and r.random() < .5: kw['source_vocab'] = 19
     return spec(r.choice(['none', 'sinusoidal', 'learned', 'rope', 'rope', 'alibi']), enc, dec, d=36, vocab=r.choice([17, 31]), tie=tie, head=head,
                 theta=r.choice([10000.0, 500.0]), pairing=r.choice(['half', 'interleaved']), fraction=r.choice([1.0, 0.5]), embed_scale=r.choice([1.0, 6.0]), **kw)
+def randkinds(r):
+    def layer():
+        k = randstack(r); del k['layers']; rope = {'kind': 'rope', 'theta': r.choice([10000.0, 50.0]), 'pairing': r.choice(['half', 'interleaved']), 'fraction': r.choice([1.0, 0.5])}
+        k['attention']['position'] = r.choice([{'kind': 'none'}, {'kind': 'alibi'}, rope, rope]); return k
+    def ks():
+        named = {n: layer() for n in 'abc'[:r.choice([2, 3])]}; pattern = list(named); r.shuffle(pattern)
+        return kinds(len(pattern) * r.choice([1, 2]), pattern, **named)
+    topo = r.choice(['dec', 'enc', 'both']); enc = ks() if topo != 'dec' else None; dec = ks() if topo != 'enc' else None
+    return spec2({'position': {'kind': r.choice(['none', 'sinusoidal', 'learned'])}, 'scale': r.choice([1.0, 6.0])}, enc=enc, dec=dec, d=36, vocab=17,
+                 tie=r.choice(['none', 'head'] + (['all'] if topo == 'both' else [])), head={'kind': 'lm', 'bias': r.random() < .5})
 def make_public(out, names):
     for i, (n, s) in enumerate(PUBLIC.items()):
         if not names or n in names: make(f'{out}/{n}', s, 100 + i, f'golden.py OUT_DIR public {n}')
-def make_random(out, seed, count):
+def make_random(out, seed, count, what='random'):
     r = random.Random(seed)
     for i in range(count):
-        make(f'{out}/random_{seed}_{i:03d}', randspec(r), seed * 1000 + i, f'golden.py OUT_DIR random {seed} {count}',
+        make(f'{out}/{what}_{seed}_{i:03d}', randkinds(r) if what == 'kinds' else randspec(r), seed * 1000 + i, f'golden.py OUT_DIR {what} {seed} {count}',
              B=r.choice([1, 3]), T=r.choice([5, 11, 16]), S=r.choice([4, 13]), lengths=r.random() < .7)
 def check(folder):
     """The largest difference of any tensor, relative to its norm, between a case and the same case made again."""
@@ -299,7 +310,9 @@ def run(words, doc, check, make_public, make_random):
     if words[2] == 'public': make_public(words[1], words[3:])
     elif words[2] == 'random': make_random(words[1], int(words[3]), int(words[4]))
     else: sys.exit(doc)
-def main(words): return run(words, __doc__, check, make_public, make_random)
+def main(words):
+    if words[2] == 'kinds': return make_random(words[1], int(words[3]), int(words[4]), 'kinds')
+    return run(words, __doc__, check, make_public, make_random)
 if __name__ == '__main__':
     if len(sys.argv) < 3: sys.exit(__doc__)
     sys.exit(main(sys.argv))
