@@ -13,9 +13,33 @@ static inline const char *pick(struct qkv_random *r, const char *const *list, si
 }
 #define PICK(r, ...) pick(r, (const char *const[]){__VA_ARGS__}, TEST_COUNT(((const char *const[]){__VA_ARGS__})))
 
+/* The kinds of the library's own lists. */
+#define GRID_POSITION(name, text, help, file)         text,
+#define GRID_PLACEMENT(name, text, help, file, final) text,
+#define GRID_FFN(name, text, help, activation, gated) text,
+
+/* {"kind": …} of a position; rope also in another way. */
+static inline const char *random_position(struct qkv_random *r, bool embedding, char out[120]) {
+    const char *kind = embedding ? PICK(r, QKV_EMBED_POSITION_LIST(GRID_POSITION) "none")
+                                 : PICK(r, QKV_ATTENTION_POSITION_LIST(GRID_POSITION) "none", "rope");
+    const bool turned = !strcmp(kind, "rope") && qkv_random_below(r, 2);
+    snprintf(out, 120, "{\"kind\": \"%s\"%s}", kind,
+             turned ? ", \"theta\": 50, \"pairing\": \"interleaved\", \"fraction\": 0.5" : "");
+    return out;
+}
+
 /* Differences do not measure slopes across the kink of ReLU, so gradients are checked without it here (and with it in
  * test_op and the golden cases). */
 static bool smooth_only;
+
+static inline const char *random_ffn(struct qkv_random *r) {
+    const char *kind;
+    do {
+        kind = PICK(r, QKV_FFN_LIST(GRID_FFN));
+    } while (smooth_only && !strncmp(kind, "relu", 4));
+    return kind;
+}
+
 /* Specs of version 1 only, for tests that change the number of layers by hand. */
 static bool one_kind_only;
 
@@ -23,8 +47,8 @@ static bool one_kind_only;
 static inline void random_kind(struct qkv_random *r, char *out, size_t size, bool own_position) {
     size_t kv[] = {4, 2, 1};
     const char *norm = PICK(r, "layernorm", "rmsnorm");
-    const char *position = PICK(r, "{\"kind\": \"none\"}", "{\"kind\": \"alibi\"}", "{\"kind\": \"rope\"}",
-                                "{\"kind\": \"rope\", \"theta\": 50, \"pairing\": \"interleaved\", \"fraction\": 0.5}");
+    char text[120];
+    const char *position = random_position(r, false, text);
     snprintf(
         out, size,
         "\"attention\": {\"heads\": 4, \"kv_heads\": %zu, \"head_dim\": %zu, \"value_dim\": %zu, "
@@ -33,9 +57,8 @@ static inline void random_kind(struct qkv_random *r, char *out, size_t size, boo
         kv[qkv_random_below(r, 3)], (size_t)(2 * test_between(r, 2, 5)), test_between(r, 3, 9),
         qkv_random_below(r, 3) ? 0 : (int)test_between(r, 1, 5), PICK(r, "0.0", "0.0", "3.0"),
         PICK(r, "true", "false", "\"qkv\""), PICK(r, "", ", \"scale\": 0.3"), own_position ? ", \"position\": " : "",
-        own_position ? position : "", norm, PICK(r, "pre", "post"), PICK(r, "true", "false"),
-        strcmp(norm, "rmsnorm") ? PICK(r, "true", "false") : "false",
-        PICK(r, smooth_only ? "silu" : "relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu"), PICK(r, "24", "10"),
+        own_position ? position : "", norm, PICK(r, QKV_PLACEMENT_LIST(GRID_PLACEMENT)), PICK(r, "true", "false"),
+        strcmp(norm, "rmsnorm") ? PICK(r, "true", "false") : "false", random_ffn(r), PICK(r, "24", "10"),
         PICK(r, "true", "false"));
 }
 
@@ -68,10 +91,9 @@ static inline void random_spec(struct qkv_context *ctx, struct qkv_random *r, en
     if (topology != DECODER) {
         random_stack(r, encoder, sizeof encoder, version);
     }
-    const char *added = PICK(r, "{\"kind\": \"none\"}", "{\"kind\": \"sinusoidal\"}", "{\"kind\": \"learned\"}");
-    const char *position =
-        PICK(r, added, added, "{\"kind\": \"rope\"}",
-             "{\"kind\": \"rope\", \"pairing\": \"interleaved\", \"fraction\": 0.5}", "{\"kind\": \"alibi\"}");
+    char texts[2][120];
+    const char *added = random_position(r, true, texts[0]), *other = random_position(r, false, texts[1]);
+    const char *position = PICK(r, added, other);
     const char *scale = PICK(r, "1.0", "4.5");
     if (version == 1)
         snprintf(embedding, sizeof embedding, "\"position\": %s, \"embed_scale\": %s", position, scale);

@@ -11,15 +11,16 @@
 extern "C" {
 #endif
 
-/* Kinds of positions: added to the embedding (embed.position), or a part of attention itself (attention.position). */
+/* X(name, text, help, file). Kinds of positions: added to the embedding (embed.position; src/model/position_{file}.c has the
+ * function), or a part of attention itself (attention.position; src/attention/position_{file}.c). */
 #define QKV_EMBED_POSITION_LIST(X)                                                                                     \
-    X(SINUSOIDAL, "sinusoidal", "fixed sines and cosines added to the embedding (Vaswani et al. 2017)")                \
-    X(LEARNED, "learned", "a learned vector for each position added to the embedding")
+    X(SINUSOIDAL, "sinusoidal", "fixed sines and cosines added to the embedding (Vaswani et al. 2017)", sinusoidal)    \
+    X(LEARNED, "learned", "a learned vector for each position added to the embedding", learned)
 #define QKV_ATTENTION_POSITION_LIST(X)                                                                                 \
-    X(ROPE, "rope", "queries and keys rotated by their position (Su et al. 2021)")                                     \
-    X(ALIBI, "alibi", "a penalty linear in the distance added to the scores (Press et al. 2022)")
+    X(ROPE, "rope", "queries and keys rotated by their position (Su et al. 2021)", rope)                               \
+    X(ALIBI, "alibi", "a penalty linear in the distance added to the scores (Press et al. 2022)", alibi)
 #define QKV_POSITION_LIST(X)                                                                                           \
-    X(NONE, "none", "no position at all")                                                                              \
+    X(NONE, "none", "no position at all", none)                                                                        \
     QKV_EMBED_POSITION_LIST(X)                                                                                         \
     QKV_ATTENTION_POSITION_LIST(X)
 #define QKV_PAIRING_LIST(X)                                                                                            \
@@ -32,9 +33,11 @@ extern "C" {
 #define QKV_NORM_LIST(X)                                                                                               \
     X(LAYERNORM, "layernorm", "mean and variance (Ba et al. 2016)")                                                    \
     X(RMSNORM, "rmsnorm", "root mean square only (Zhang & Sennrich 2019)")
+/* X(name, text, help, file, final): where the norm stands, f being a sublayer: src/model/block_{file}.c has the formula. final:
+ * whether a norm after the last layer is the default. */
 #define QKV_PLACEMENT_LIST(X)                                                                                          \
-    X(PRE, "pre", "x + f(norm(x)) (GPT-2 and later)")                                                                  \
-    X(POST, "post", "norm(x + f(x)) (Vaswani et al. 2017, BERT)")
+    X(PRE, "pre", "x + f(norm(x)) (GPT-2 and later)", pre, true)                                                       \
+    X(POST, "post", "norm(x + f(x)) (Vaswani et al. 2017, BERT)", post, false)
 /* X(name, text, help, activation, gated): src/kernel/isa/activation_{activation}.c has the function. */
 #define QKV_FFN_LIST(X)                                                                                                \
     X(RELU, "relu", "max(x, 0)", relu, false)                                                                          \
@@ -63,11 +66,11 @@ extern "C" {
     X(XAVIER, "xavier", "matrices uniform within sqrt(6/(inputs + outputs)) (Glorot & Bengio 2010); no biases")
 
 #define QKV_SPEC_ENUM_INIT(name, text, help)                   QKV_INIT_##name,
-#define QKV_SPEC_ENUM_POSITION(name, text, help)               QKV_POSITION_##name,
+#define QKV_SPEC_ENUM_POSITION(name, text, help, file)         QKV_POSITION_##name,
 #define QKV_SPEC_ENUM_PAIRING(name, text, help)                QKV_PAIRING_##name,
 #define QKV_SPEC_ENUM_BIAS(name, text, help)                   QKV_BIAS_##name,
 #define QKV_SPEC_ENUM_NORM(name, text, help)                   QKV_NORM_##name,
-#define QKV_SPEC_ENUM_PLACEMENT(name, text, help)              QKV_PLACEMENT_##name,
+#define QKV_SPEC_ENUM_PLACEMENT(name, text, help, file, final) QKV_PLACEMENT_##name,
 #define QKV_SPEC_ENUM_FFN(name, text, help, activation, gated) QKV_FFN_##name,
 #define QKV_SPEC_ENUM_TIE(name, text, help)                    QKV_TIE_##name,
 #define QKV_SPEC_ENUM_HEAD(name, text, help)                   QKV_HEAD_##name,
@@ -76,7 +79,7 @@ enum qkv_position_kind { QKV_POSITION_LIST(QKV_SPEC_ENUM_POSITION) };
 enum qkv_pairing { QKV_PAIRING_LIST(QKV_SPEC_ENUM_PAIRING) };
 enum qkv_bias_kind { QKV_BIAS_LIST(QKV_SPEC_ENUM_BIAS) };
 enum qkv_norm_kind { QKV_NORM_LIST(QKV_SPEC_ENUM_NORM) };
-enum qkv_placement { QKV_PLACEMENT_LIST(QKV_SPEC_ENUM_PLACEMENT) };
+enum qkv_placement { QKV_PLACEMENT_LIST(QKV_SPEC_ENUM_PLACEMENT) QKV_PLACEMENT_COUNT };
 enum qkv_ffn_kind { QKV_FFN_LIST(QKV_SPEC_ENUM_FFN) QKV_FFN_COUNT };
 enum qkv_tie { QKV_TIE_LIST(QKV_SPEC_ENUM_TIE) };
 enum qkv_head_kind { QKV_HEAD_LIST(QKV_SPEC_ENUM_HEAD) };

@@ -7,19 +7,21 @@
 /* ---- what there is ----------------------------------------------------------------------------------------------------------- */
 
 /* The names of a list, "relu, gelu, …". */
-#define FIRST_NAME(name, text, help)                   ", " text
 #define FIRST_FFN(name, text, help, activation, gated) ", " text
+#define FIRST_POSITION(name, text, help, file)         ", " text
+#define FIRST_PLACEMENT(name, text, help, file, final) ", " text
+#define FIRST_NORM(name, text, help, file, final)      ", " text "-layer, " text "-rms"
 
 static const char ffn_values[] = QKV_FFN_LIST(FIRST_FFN);
 static const char position_values[] =
-    QKV_POSITION_LIST(FIRST_NAME) ", rope:half, rope:interleaved, rope:X (the part X of a head is rotated)";
+    QKV_POSITION_LIST(FIRST_POSITION) ", rope:half, rope:interleaved, rope:X (the part X of a head is rotated)";
+static const char norm_values[] = QKV_PLACEMENT_LIST(FIRST_PLACEMENT) QKV_PLACEMENT_LIST(FIRST_NORM);
 static const struct known {
     const char *name, *values, *help;
 } known[] = {
     {"kv", "mha, gqa:N (N key-value heads), mqa", "how many heads share keys and values"},
     {"position", position_values + 2, "how positions are told apart"},
-    {"norm", "pre, post, pre-layer, pre-rms, post-layer, post-rms",
-     "the norm before or behind a sublayer, LayerNorm or RMSNorm"},
+    {"norm", norm_values + 2, "the norm before or behind a sublayer, LayerNorm or RMSNorm"},
     {"ffn", ffn_values + 2,
      "the feed-forward sublayer; between gated and others d_ff changes by 2/3, so that parameters are about the same"},
 };
@@ -193,11 +195,19 @@ static enum qkv_status apply_norm(struct qkv_context *ctx, const char *value, co
                                   bool last, struct qkv_texts *settings) {
     char where[QKV_KIND_NAME + 16];
     axis_kind(kind, where);
-    bool pre = !strncmp(value, "pre", 3), rms = strstr(value, "-rms") != NULL;
-    enum qkv_status status = qkv_texts_add(ctx, settings, "%s.norm.placement=%s", where, pre ? "pre" : "post");
-    /* A norm behind the last sublayer is the final one. */
-    if (!status && last) status = qkv_texts_add(ctx, settings, "%s.norm.final=%s", where, pre ? "true" : "false");
-    if (status || !strchr(value, '-')) return status;
+#define PLACEMENT_TEXT(name, text, help, file, final)  text,
+#define PLACEMENT_FINAL(name, text, help, file, final) final,
+    static const char *const texts[] = {QKV_PLACEMENT_LIST(PLACEMENT_TEXT)};
+    static const bool final[] = {QKV_PLACEMENT_LIST(PLACEMENT_FINAL)};
+    const char *dash = strrchr(value, '-');
+    const bool rms = dash && !strcmp(dash, "-rms"), kind_too = rms || (dash && !strcmp(dash, "-layer"));
+    const size_t n = kind_too ? (size_t)(dash - value) : strlen(value);
+    enum qkv_status status = qkv_texts_add(ctx, settings, "%s.norm.placement=%.*s", where, (int)n, value);
+    for (int i = 0; i < QKV_PLACEMENT_COUNT && last && !status;
+         i++) /* not every form needs a norm behind the last layer */
+        if (strlen(texts[i]) == n && !strncmp(texts[i], value, n))
+            status = qkv_texts_add(ctx, settings, "%s.norm.final=%s", where, final[i] ? "true" : "false");
+    if (status || !kind_too) return status;
     status = qkv_texts_add(ctx, settings, "%s.norm.kind=%s", where, rms ? "rmsnorm" : "layernorm");
     return status || !rms ? status : qkv_texts_add(ctx, settings, "%s.norm.bias=false", where);
 }

@@ -31,7 +31,7 @@ struct qkv_heads qkv_view_for_kernel(const struct qkv_view *view);
 enum qkv_status qkv_attend_set_pairs(struct qkv_context *ctx, struct qkv_attend *a, const uint8_t *dense,
                                      const struct qkv_pair_shape *dense_shape, const float *bias,
                                      const struct qkv_pair_shape *bias_shape, bool written);
-/* ---- positions (position_rope.c, position_alibi.c; those that add to an embedding are the model's) ---------------------- */
+/* ---- positions (position_*.c; those that add to an embedding are the model's) ------------------------------------------- */
 
 /* Tables of a kind of position encoding, each NULL where the kind does not use it. Made once. */
 struct qkv_position_tables {
@@ -51,7 +51,10 @@ struct qkv_position_fill {
     size_t context, C; /* C: width of the embedding, 0 without one */
 };
 typedef enum qkv_status qkv_position_filler(const struct qkv_position_fill *fill, struct qkv_position_tables *tables);
-qkv_position_filler qkv_position_rope, qkv_position_alibi;
+#define QKV_POSITION_FILLER(name, text, help, file) qkv_position_filler qkv_position_##file;
+QKV_ATTENTION_POSITION_LIST(QKV_POSITION_FILLER)
+/* The tables of an attention with the position `fill` names, of a kind that attention has; zero for none. */
+qkv_position_filler qkv_position_fill_attention;
 /* Cosine and sine of each pair's angle at position t: (pairs,2). */
 void qkv_rotation_row(double theta, size_t t, size_t pairs, float *row);
 /* The slope of head h of H (Press et al. 2022). */

@@ -32,10 +32,7 @@ static enum qkv_status take_tables(struct qkv_attention_layer *l) {
                                            .position = &l->spec.attention.position,
                                            .attention = &l->spec.attention,
                                            .context = (size_t)l->spec.context};
-    l->tables = (struct qkv_position_tables){0};
-    if (l->spec.attention.position.kind == QKV_POSITION_ROPE) return qkv_position_rope(&fill, &l->tables);
-    if (l->spec.attention.position.kind == QKV_POSITION_ALIBI) return qkv_position_alibi(&fill, &l->tables);
-    return QKV_OK;
+    return qkv_position_fill_attention(&fill, &l->tables);
 }
 
 static enum qkv_status take_storage(void *layer) {

@@ -1,123 +1,22 @@
 /* block: the layers of a stack, and the stack itself.
  *
- * pre-norm (GPT-2):       x = x + sublayer(norm(x)), a final norm after the last layer.
- * post-norm (Vaswani et al. 2017): x = norm(x + sublayer(x)).
+ * How a sublayer, its norm and the residual stream go together is a form: pre-norm x + f(norm(x)), post-norm norm(x + f(x)), each a
+ * file block_NAME.c and a line in QKV_PLACEMENT_LIST.
  * Each layer is of a kind (struct qkv_layer_spec), which says what its sublayers are; the norm after the last layer is of
  * that layer's kind. Sublayers: self attention, cross attention in a decoder beside an encoder, feed-forward. One function serves training,
  * evaluation and decoding with a cache. */
 #include "model/model.h"
 #include "op/recompute_segment.h"
 
-static struct qkv_tensor *block_norm(struct qkv_forward_args *f, const struct qkv_norm_spec *spec, struct qkv_norm *n,
-                                     struct qkv_tensor *x, enum qkv_result result) {
-    return qkv_op_norm(f->tape, x, spec->kind, &n->weight, qkv_tensor_or_null(&n->bias), (float)spec->eps, result);
-}
-
-/* The sublayers return their output, or, with `residual`, the sum of both. */
-
-static struct qkv_tensor *feed_forward(struct qkv_forward_args *f, const struct qkv_ffn_spec *spec, struct qkv_ffn *ffn,
-                                       struct qkv_tensor *x, struct qkv_tensor *residual) {
-    const enum qkv_ffn_kind kind = spec->kind;
-    struct qkv_tensor *bias = qkv_tensor_or_null(&ffn->up.bias), *down_bias = qkv_tensor_or_null(&ffn->down.bias);
-    struct qkv_tensor *hidden = qkv_op_linear_activation(f->tape, x, &ffn->up.weight, bias, kind, qkv_ffn_gated(kind));
-    return residual ? qkv_op_linear_add(f->tape, hidden, &ffn->down.weight, down_bias, residual)
-                    : qkv_op_linear(f->tape, hidden, &ffn->down.weight, down_bias, QKV_RESULT_FP32);
-}
-
-static struct qkv_tensor *self_attention(struct qkv_forward_args *f, size_t layer, struct qkv_tensor *x,
-                                         struct qkv_tensor *residual) {
-    const size_t kind = f->stack->spec->kind_of[layer];
-    struct qkv_attention_args a = {.tape = f->tape,
-                                   .attend = &f->self[kind],
-                                   .parameters = &f->stack->layers[layer].self.parameters,
-                                   .tables = &f->stack->tables[kind],
-                                   .cache = f->cache ? &f->cache[layer] : NULL,
-                                   .residual = residual,
-                                   .dattention_bias = f->dself_bias,
-                                   .kept = f->kept ? &f->kept[layer * (f->stack->has_cross ? 2 : 1)] : NULL};
-    return qkv_attention_sublayer(&a, x);
-}
-
-static struct qkv_tensor *cross_attention(struct qkv_forward_args *f, size_t layer, struct qkv_tensor *x,
-                                          struct qkv_tensor *residual) {
-    struct qkv_attention_args a = {.tape = f->tape,
-                                   .attend = &f->cross[f->stack->spec->kind_of[layer]],
-                                   .parameters = &f->stack->layers[layer].cross.parameters,
-                                   .cache = f->memory_cache ? &f->memory_cache[layer] : NULL,
-                                   .cross = true,
-                                   .memory = f->memory,
-                                   .values = f->values,
-                                   .residual = residual,
-                                   .dattention_bias = f->dcross_bias,
-                                   .kept = f->kept ? &f->kept[layer * 2 + 1] : NULL};
-    return qkv_attention_sublayer(&a, x);
-}
-
-/* Tells whoever listens to the pass. */
-static void call_hook(const struct qkv_forward_args *f, enum qkv_hook_kind kind, size_t layer,
-                      const struct qkv_tensor *x) {
-    if (!f->hook || !x || f->tape->ctx->dry) {
-        return;
-    }
-    const struct qkv_hook_point point = {.kind = kind,
-                                         .encoder = f->stack->spec == &f->spec->encoder,
-                                         .layer = layer,
-                                         .rows = x->rows,
-                                         .columns = x->columns,
-                                         .values = x->data};
-    f->hook(f->hook_user, &point);
-}
-
-static struct qkv_norm *block_norm_of(struct qkv_layer *l, enum qkv_sublayer kind) {
-    return kind == QKV_SUBLAYER_SELF ? &l->self.norm : kind == QKV_SUBLAYER_CROSS ? &l->cross.norm : &l->ffn.norm;
-}
-
-static struct qkv_tensor *block_sublayer(struct qkv_forward_args *f, size_t layer, enum qkv_sublayer kind,
-                                         struct qkv_tensor *x, struct qkv_tensor *residual) {
-    if (kind == QKV_SUBLAYER_SELF) return self_attention(f, layer, x, residual);
-    if (kind == QKV_SUBLAYER_CROSS) return cross_attention(f, layer, x, residual);
-    const struct qkv_ffn_spec *spec = &qkv_stack_layer(f->stack->spec, layer)->ffn;
-    return feed_forward(f, spec, &f->stack->layers[layer].ffn, x, residual);
-}
-
-struct qkv_tensor *qkv_stack_sublayer(struct qkv_forward_args *f, size_t layer, enum qkv_sublayer kind,
-                                      struct qkv_tensor *x) {
-    return block_sublayer(f, layer, kind, x, NULL);
-}
-
-struct qkv_tensor *qkv_stack_sublayer_norm(struct qkv_forward_args *f, size_t layer, enum qkv_sublayer kind,
-                                           struct qkv_tensor *x) {
-    const struct qkv_norm_spec *spec = &qkv_stack_layer(f->stack->spec, layer)->norm;
-    return block_norm(f, spec, block_norm_of(&f->stack->layers[layer], kind), x, QKV_RESULT_FP32);
-}
-
-const struct qkv_norm_spec *qkv_stack_final_norm(const struct qkv_stack_spec *stack) {
-    return &qkv_stack_layer(stack, (size_t)stack->layers - 1)->norm;
-}
-
-/* The residual connection around a sublayer, with its norm on either side. */
-static struct qkv_tensor *block_residual(struct qkv_forward_args *f, size_t layer, enum qkv_sublayer kind,
+/* One sublayer in the form of its layer. */
+static struct qkv_tensor *block_residual(struct qkv_forward_args *f, size_t layer, enum qkv_sublayer sublayer,
                                          struct qkv_tensor *x) {
-    static const enum qkv_hook_kind hooks[] = {[QKV_SUBLAYER_SELF] = QKV_HOOK_ATTENTION,
-                                               [QKV_SUBLAYER_CROSS] = QKV_HOOK_CROSS,
-                                               [QKV_SUBLAYER_FFN] = QKV_HOOK_FFN};
-    const struct qkv_norm_spec *norm = &qkv_stack_layer(f->stack->spec, layer)->norm;
-    struct qkv_norm *n = block_norm_of(&f->stack->layers[layer], kind);
-    bool pre = norm->placement == QKV_PLACEMENT_PRE;
+#define FORM(name, text, help, file, final) [QKV_PLACEMENT_##name] = qkv_block_##file,
+    static qkv_block_form *const forms[] = {QKV_PLACEMENT_LIST(FORM)};
+    const struct qkv_block b = {.f = f, .layer = layer, .sublayer = sublayer};
     struct qkv_tape_mark mark = qkv_tape_mark(f->tape);
-    struct qkv_tensor *in = pre ? block_norm(f, norm, n, x, QKV_RESULT_BF16_IF_MIXED) : x;
-    /* With nothing in between the sum is made with the sublayer's last product. */
-    const bool drops = f->tape->training && f->spec->dropout > 0;
-    struct qkv_tensor *sum = drops || f->hook ? NULL : x;
-    struct qkv_tensor *out = block_sublayer(f, layer, kind, in, sum);
-    if (!sum) {
-        call_hook(f, hooks[kind], layer, out);
-        out = qkv_op_add(f->tape, x, qkv_op_dropout(f->tape, out, (float)f->spec->dropout));
-    }
-    if (!pre) {
-        out = block_norm(f, norm, n, out, QKV_RESULT_FP32);
-    }
-    return f->kept ? out : qkv_tape_keep(f->tape, mark, x, out);
+    struct qkv_tensor *y = forms[qkv_stack_layer(f->stack->spec, layer)->norm.placement](&b, x);
+    return f->kept ? y : qkv_tape_keep(f->tape, mark, x, y);
 }
 
 struct block {
@@ -144,7 +43,7 @@ struct qkv_tensor *qkv_stack_embed(struct qkv_forward_args *f, const int32_t *id
         position = qkv_tape_view(f->tape, s->embed.embed, (size_t)f->spec->context, token->columns);
     }
     struct qkv_tensor *x = qkv_op_embed(f->tape, token, scale, position, ids, f->positions, f->B * f->T);
-    call_hook(f, QKV_HOOK_EMBEDDING, 0, x);
+    qkv_hook_call(f, QKV_HOOK_EMBEDDING, 0, x);
     return qkv_op_dropout(f->tape, x, (float)f->spec->dropout);
 }
 
@@ -155,13 +54,13 @@ stack_layers(struct qkv_forward_args *f, struct qkv_tensor *x, size_t first, siz
         struct block b = {.flow = *f, .layer = layer};
         x = f->checkpoint ? qkv_tape_recompute_segment(f->tape, run_block, &b, sizeof b, x, f->memory)
                           : run_block(f->tape, &b, x);
-        call_hook(f, QKV_HOOK_RESIDUAL, layer, x);
+        qkv_hook_call(f, QKV_HOOK_RESIDUAL, layer, x);
     }
     return x;
 }
 
 struct qkv_tensor *qkv_stack_norm(struct qkv_forward_args *f, struct qkv_tensor *x) {
-    return block_norm(f, qkv_stack_final_norm(f->stack->spec), &f->stack->norm, x, QKV_RESULT_FP32);
+    return qkv_norm_forward(f, qkv_stack_final_norm(f->stack->spec), &f->stack->norm, x, QKV_RESULT_FP32);
 }
 
 struct qkv_tensor *qkv_stack_layers(struct qkv_forward_args *f, struct qkv_tensor *x, size_t first, size_t end) {
@@ -173,6 +72,6 @@ struct qkv_tensor *qkv_stack_forward(struct qkv_forward_args *f, const int32_t *
     struct qkv_tensor *x = stack_layers(f, qkv_stack_embed(f, ids), 0, layers);
     if (!qkv_stack_final_norm(f->stack->spec)->final) return x;
     x = qkv_stack_norm(f, x);
-    call_hook(f, QKV_HOOK_FINAL, layers, x);
+    qkv_hook_call(f, QKV_HOOK_FINAL, layers, x);
     return x;
 }

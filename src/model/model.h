@@ -95,10 +95,33 @@ enum qkv_status qkv_model_make_trainable(struct qkv_model *model);
 
 /* ---- positions (position.c, position_*.c) -------------------------------------------------------------------------- */
 
-/* One function a kind: a new one is a file, and a line in position.c. */
-qkv_position_filler qkv_position_none, qkv_position_learned, qkv_position_sinusoidal;
+QKV_EMBED_POSITION_LIST(QKV_POSITION_FILLER)
 /* The tables of a stack, from the model's arena. */
 enum qkv_status qkv_position_tables_make(struct qkv_model *model, struct qkv_stack *stack);
+
+/* ---- forms of blocks (block_*.c, of parts in block_parts.c) ---------------------------------------------------------------------- */
+
+enum qkv_sublayer { QKV_SUBLAYER_SELF, QKV_SUBLAYER_CROSS, QKV_SUBLAYER_FFN };
+/* A sublayer of a layer in a forward pass. */
+struct qkv_block {
+    struct qkv_forward_args *f;
+    size_t layer;
+    enum qkv_sublayer sublayer;
+};
+/* The residual stream x (B·T, C) after a sublayer f, with its norm. */
+typedef struct qkv_tensor *qkv_block_form(const struct qkv_block *block, struct qkv_tensor *x);
+#define QKV_BLOCK_FORM(name, text, help, file, final) qkv_block_form qkv_block_##file;
+QKV_PLACEMENT_LIST(QKV_BLOCK_FORM)
+/* The sublayer's norm of x. A result that only the sublayer reads may be bf16 (QKV_RESULT_BF16_IF_MIXED). */
+struct qkv_tensor *qkv_block_norm(const struct qkv_block *block, struct qkv_tensor *x, enum qkv_result result);
+/* A norm with weights of its own. */
+struct qkv_tensor *qkv_norm_forward(struct qkv_forward_args *f, const struct qkv_norm_spec *spec, struct qkv_norm *norm,
+                                    struct qkv_tensor *x, enum qkv_result result);
+/* Tells whoever listens to the pass. */
+void qkv_hook_call(const struct qkv_forward_args *f, enum qkv_hook_kind kind, size_t layer, const struct qkv_tensor *x);
+/* dropout(f(x)); and residual + dropout(f(x)), which takes less where both can be one. Once a form: hooks are called in it. */
+struct qkv_tensor *qkv_block_output(const struct qkv_block *block, struct qkv_tensor *x);
+struct qkv_tensor *qkv_block_add(const struct qkv_block *block, struct qkv_tensor *residual, struct qkv_tensor *x);
 
 /* ---- forward (block.c) --------------------------------------------------------------------------- */
 
@@ -136,7 +159,6 @@ struct qkv_attend *qkv_stack_calls(struct qkv_tape *tape, const struct qkv_stack
 const struct qkv_norm_spec *qkv_stack_final_norm(const struct qkv_stack_spec *stack);
 /* The parts of qkv_stack_forward, for modules: x (B·T, C) → the same, but ids (B·T) → embeddings. Layers are [first, end). A sublayer by itself is without
  * norm and residual. Without recording, layers may use the storage of x. */
-enum qkv_sublayer { QKV_SUBLAYER_SELF, QKV_SUBLAYER_CROSS, QKV_SUBLAYER_FFN };
 struct qkv_tensor *qkv_stack_embed(struct qkv_forward_args *args, const int32_t *ids);
 struct qkv_tensor *qkv_stack_layers(struct qkv_forward_args *args, struct qkv_tensor *x, size_t first, size_t end);
 struct qkv_tensor *qkv_stack_norm(struct qkv_forward_args *args, struct qkv_tensor *x);

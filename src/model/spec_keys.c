@@ -19,18 +19,22 @@ _Static_assert(sizeof(enum qkv_position_kind) == sizeof(int) && sizeof(enum qkv_
 
 /* ---- choices ---------------------------------------------------------------------------------------------------- */
 
-#define TEXT(name, text, help) text,
-#define CHOICES(name, list)    static const char *const name[] = {list(TEXT) NULL}
-CHOICES(positions, QKV_POSITION_LIST);
+#define TEXT(name, text, help)                text,
+#define CHOICES(name, list)                   static const char *const name[] = {list(TEXT) NULL}
+#define POSITION_TEXT(name, text, help, file) text,
+static const char *const positions[] = {QKV_POSITION_LIST(POSITION_TEXT) NULL};
 /* Parts of a list: a choice without a text cannot be made here. */
-#define GAP(name, text, help) "",
-static const char *const embed_positions[] = {"none", QKV_EMBED_POSITION_LIST(TEXT) NULL};
-static const char *const attention_positions[] = {"none",
-                                                  QKV_EMBED_POSITION_LIST(GAP) QKV_ATTENTION_POSITION_LIST(TEXT) NULL};
+#define GAP(name, text, help, file) "",
+static const char *const embed_positions[] = {"none", QKV_EMBED_POSITION_LIST(POSITION_TEXT) NULL};
+static const char *const attention_positions[] = {"none", QKV_EMBED_POSITION_LIST(GAP)
+                                                              QKV_ATTENTION_POSITION_LIST(POSITION_TEXT) NULL};
 CHOICES(pairings, QKV_PAIRING_LIST);
 CHOICES(biases, QKV_BIAS_LIST);
 CHOICES(norms, QKV_NORM_LIST);
-CHOICES(placements, QKV_PLACEMENT_LIST);
+#define PLACEMENT_TEXT(name, text, help, file, final) text,
+static const char *const placements[] = {QKV_PLACEMENT_LIST(PLACEMENT_TEXT) NULL};
+#define PLACEMENT_FINAL(name, text, help, file, final) final,
+static const bool final_placements[] = {QKV_PLACEMENT_LIST(PLACEMENT_FINAL)};
 #define FFN_TEXT(name, text, help, activation, gated) text,
 static const char *const ffns[] = {QKV_FFN_LIST(FFN_TEXT) NULL};
 #define FFN_GATED(name, text, help, activation, gated) gated,
@@ -64,7 +68,7 @@ static double rule_causal(const struct qkv_place *p) {
 }
 
 static double rule_final(const struct qkv_place *p) {
-    return ((const struct qkv_norm_spec *)p->object)->placement == QKV_PLACEMENT_PRE;
+    return final_placements[((const struct qkv_norm_spec *)p->object)->placement];
 }
 
 static double rule_norm_bias(const struct qkv_place *p) {

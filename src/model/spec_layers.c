@@ -18,7 +18,7 @@ void qkv_kind_text(const char *stack, const struct qkv_layer_spec *kind, char te
 }
 
 bool qkv_position_in_attention(enum qkv_position_kind kind) {
-#define SPEC_WRITTEN_IS(name, text, help) || kind == QKV_POSITION_##name
+#define SPEC_WRITTEN_IS(name, text, help, file) || kind == QKV_POSITION_##name
     return false QKV_ATTENTION_POSITION_LIST(SPEC_WRITTEN_IS);
 }
 
