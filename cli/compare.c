@@ -264,30 +264,41 @@ static int compare_run(const void *values, const char *const *words, size_t coun
     return code;
 }
 
+/* The description, with the axes that there are. */
+static void compare_describe(char *text, size_t size) {
+    static const char before[] =
+        "Every variant is trained on the same text, with the same batches and seeds, in a run of its own below "
+        "FOLDER, which train --resume, eval, info, report and inspect take like any other. Then it measures: the "
+        "loss over the whole validation part (what eval gives for FOLDER/valid.txt), the speed of training, of a "
+        "prompt and of decoding at some lengths of the cache, the cache a token and the memory to train (what info "
+        "gives). Speeds are medians; those of prompts and of decoding are measured in turns, with random weights "
+        "and a context long enough.\n\n";
+    static const char after[] =
+        "A table goes to standard output; FOLDER gets results.json, results.csv and index.html, a page that loads "
+        "nothing from anywhere. A variant that cannot be built or trained is marked, and the others go on; only "
+        "when all fail is the exit code 1. Ctrl-C finishes the step and saves; the same command goes on, and "
+        "another one is refused in the same folder.";
+    const char *name, *values, *help;
+    size_t n = (size_t)snprintf(text, size, "%sAxes.", before);
+    for (size_t i = 0; qkv_axis_at(i, &name, &values, &help) && n < size; i++)
+        n += (size_t)snprintf(text + n, size - n, " %s: %s (%s).", name, values, help);
+    if (n < size)
+        snprintf(
+            text + n, size - n,
+            " Besides: options of training (warmup=0,100, rate=1e-3,3e-4, precision=fp32,bf16, optimizer, schedule, "
+            "dropout, and so on), and keys of the spec with a dot (decoder.layers=2,4).\n\n%s",
+            after);
+}
+
 const struct cli_command *cli_compare(void) {
+    static char description[4096];
     static struct cli_option options[CLI_COUNT_OF(own_options) + CLI_TRAIN_OPTIONS];
     static struct cli_command command = {
         .name = "compare",
         .summary = "train variants of a model on the same data and measure them side by side",
         .usage = "--data FILE --axis NAME=A,B --out FOLDER [options]\n"
                  "--data FILE --specs a.json b.json --out FOLDER [options]",
-        .description =
-            "Every variant is trained on the same text, with the same batches and seeds, in a run of its own below "
-            "FOLDER, which train --resume, eval, info, report and inspect take like any other. Then it measures: the "
-            "loss over the whole validation part (what eval gives for FOLDER/valid.txt), the speed of training, of a "
-            "prompt and of decoding at some lengths of the cache, the cache a token and the memory to train (what info "
-            "gives). Speeds are medians; those of prompts and of decoding are measured in turns, with random weights "
-            "and a context long enough.\n\n"
-            "Axes: kv (mha, gqa:N with N key-value heads, mqa), position (none, sinusoidal, learned, rope, rope:half, "
-            "rope:interleaved, rope:X with the part X of a head rotated, alibi), norm (pre, post, pre-layer, pre-rms, "
-            "post-layer, post-rms), ffn (relu, gelu, gelu_tanh, silu, swiglu, geglu; gated ones get 2/3 of the width, "
-            "so that parameters are about the same), options of training (warmup=0,100, rate=1e-3,3e-4, "
-            "precision=fp32,bf16, optimizer, schedule, dropout, and so on), and keys of the spec with a dot "
-            "(decoder.layers=2,4).\n\n"
-            "A table goes to standard output; FOLDER gets results.json, results.csv and index.html, a page that loads "
-            "nothing from anywhere. A variant that cannot be built or trained is marked, and the others go on; only "
-            "when all fail is the exit code 1. Ctrl-C finishes the step and saves; the same command goes on, and "
-            "another one is refused in the same folder.",
+        .description = description,
         .examples = "qkv compare --data shakespeare.txt --axis kv=mha,gqa:2,mqa --steps 1000 --out compare/\n"
                     "qkv compare --data book.txt --axis norm=pre,post --axis warmup=0,100 --seeds 3 --out norms/\n"
                     "qkv compare --data book.txt --specs a.json b.json --out two/\n"
@@ -302,6 +313,7 @@ const struct cli_command *cli_compare(void) {
         .run = compare_run,
     };
     if (!command.option_count) {
+        compare_describe(description, sizeof description);
         memcpy(options, own_options, sizeof own_options);
         command.option_count =
             CLI_COUNT_OF(own_options) +

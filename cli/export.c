@@ -14,9 +14,9 @@ struct arguments {
 
 static const struct arguments defaults = {.common = {.threads = 1, .precision = "fp32"}};
 
+static char dtype_help[256]; /* with the formats that there are */
 static const struct cli_option options[] = {
-    {CLI_TEXT, 0, "dtype", "NAME", offsetof(struct arguments, dtype),
-     "number format of the matrices: f32, f16 or bf16; biases and norms stay as they are", 0, 0, NULL},
+    {CLI_TEXT, 0, "dtype", "NAME", offsetof(struct arguments, dtype), dtype_help, 0, 0, NULL},
     {CLI_TEXT, 'o', "output", "FOLDER", offsetof(struct arguments, output), "model folder to write", 0, 0, NULL},
     CLI_FORCE(struct arguments),
     CLI_IGNORE_MEMORY(struct arguments),
@@ -30,11 +30,17 @@ static bool export_known(const char *dtype) {
     return false;
 }
 
-static int export_usage(const char *dtype) {
-    char names[160] = "";
+/* "f32, f16, bf16" */
+static void export_formats(char *names, size_t size) {
     const char *name, *help;
-    for (size_t i = 0, n = 0; qkv_format_at(i, &name, &help) && n < sizeof names - 40; i++)
-        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", name);
+    names[0] = 0;
+    for (size_t i = 0, n = 0; qkv_format_at(i, &name, &help) && n < size; i++)
+        n += (size_t)snprintf(names + n, size - n, "%s%s", i ? ", " : "", name);
+}
+
+static int export_usage(const char *dtype) {
+    char names[160];
+    export_formats(names, sizeof names);
     return dtype ? cli_usage("--dtype is \"%s\"; the formats are %s", dtype, names)
                  : cli_usage("export: say in which format: --dtype NAME (%s)", names);
 }
@@ -80,8 +86,8 @@ const struct cli_command *cli_export(void) {
         .usage = "RUN --dtype bf16 -o FOLDER [--force]",
         .description =
             "Writes config.json, the tokenizers, the labels and model.safetensors of a model or run into a folder, "
-            "with "
-            "all matrices rounded to another number format. What reads such a folder maps the file and converts pieces "
+            "with all "
+            "matrices rounded to another number format. What reads such a folder maps the file and converts pieces "
             "of it where they are multiplied, so it needs half the memory; the results are, bit for bit, those of the "
             "rounded numbers in fp32. Training from it (train --from) begins with copies in fp32.",
         .examples = "qkv export run/ --dtype bf16 -o small/\n"
@@ -93,5 +99,9 @@ const struct cli_command *cli_export(void) {
         .arguments = 1,
         .run = export_run,
     };
+    char names[160];
+    export_formats(names, sizeof names);
+    snprintf(dtype_help, sizeof dtype_help,
+             "number format of the matrices: one of %s; biases and norms stay as they are", names);
     return &command;
 }

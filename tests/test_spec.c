@@ -117,23 +117,27 @@ static void random_attention(struct qkv_random *r, struct qkv_attention_spec *a,
 }
 
 static void random_position(struct qkv_random *r, struct qkv_position_spec *p) {
-    static const enum qkv_position_kind kinds[] = {QKV_POSITION_NONE, QKV_POSITION_ROPE, QKV_POSITION_ALIBI};
-    *p = (struct qkv_position_spec){.kind = kinds[qkv_random_below(r, 3)], .theta = 10000, .fraction = 1};
+    static const enum qkv_position_kind kinds[] = {QKV_POSITION_NONE,
+                                                   QKV_ATTENTION_POSITION_LIST(QKV_SPEC_ENUM_POSITION)};
+    *p = (struct qkv_position_spec){
+        .kind = kinds[qkv_random_below(r, TEST_COUNT(kinds))], .theta = 10000, .fraction = 1};
     if (p->kind != QKV_POSITION_ROPE) return;
     p->theta = exp(20 * qkv_random_uniform(r));
     p->pairing = (enum qkv_pairing)qkv_random_below(r, 2);
 }
 
 static void random_layer(struct qkv_random *r, struct qkv_layer_spec *s, bool causal, bool cross) {
+#define PLACEMENT_FINAL(name, text, help, file, final) final,
+    static const bool final[] = {QKV_PLACEMENT_LIST(PLACEMENT_FINAL)};
     random_attention(r, &s->attention, causal);
     random_position(r, &s->attention.position);
     if (cross) random_attention(r, &s->cross, false);
     s->norm.kind = (enum qkv_norm_kind)qkv_random_below(r, 2);
-    s->norm.placement = (enum qkv_placement)qkv_random_below(r, 2);
+    s->norm.placement = (enum qkv_placement)qkv_random_below(r, QKV_PLACEMENT_COUNT);
     s->norm.eps = exp(-20 * qkv_random_uniform(r));
-    s->norm.final = s->norm.placement == QKV_PLACEMENT_PRE;
+    s->norm.final = final[s->norm.placement];
     s->norm.bias = s->norm.kind == QKV_NORM_LAYERNORM && qkv_random_below(r, 2);
-    s->ffn.kind = (enum qkv_ffn_kind)qkv_random_below(r, 6);
+    s->ffn.kind = (enum qkv_ffn_kind)qkv_random_below(r, QKV_FFN_COUNT);
     s->ffn.d_ff = (int)test_between(r, 1, 1 << 20);
     s->ffn.bias = qkv_random_below(r, 2);
 }
@@ -168,7 +172,8 @@ static void random_spec(struct qkv_random *r, struct qkv_spec *s) {
     s->source_vocab = both ? (int)test_between(r, 1, 1 << 24) : s->vocab;
     s->d_model = (int)test_between(r, 1, 1 << 20);
     s->context = (int)test_between(r, 1, 1 << 24);
-    s->embed.position.kind = (enum qkv_position_kind)qkv_random_below(r, QKV_POSITION_LEARNED + 1);
+    static const enum qkv_position_kind added[] = {QKV_POSITION_NONE, QKV_EMBED_POSITION_LIST(QKV_SPEC_ENUM_POSITION)};
+    s->embed.position.kind = added[qkv_random_below(r, TEST_COUNT(added))];
     s->embed.scale = qkv_random_below(r, 2) ? qkv_random_normal(r) : 1;
     s->dropout = qkv_random_below(r, 2) ? 0.9 * qkv_random_uniform(r) : 0;
     s->head.kind = (enum qkv_head_kind)qkv_random_below(r, 3);

@@ -6,7 +6,8 @@
 #include "kernel/cpu.h"
 #include "kernel/isa/bf16.h"
 
-#if defined(__x86_64__)
+#if defined(QKV_SCALAR_ONLY)
+#elif defined(__x86_64__)
 extern const struct qkv_kernels qkv_kernels_amx, qkv_kernels_avx512bf16, qkv_kernels_avx512, qkv_kernels_avx2;
 #elif defined(__aarch64__)
 extern const struct qkv_kernels qkv_kernels_neon;
@@ -22,7 +23,8 @@ const struct qkv_kernels *qkv_kernels_at(size_t i) {
         const struct qkv_kernels *kernels;
         bool here;
     } tables[] = {
-#if defined(__x86_64__)
+#if defined(QKV_SCALAR_ONLY)
+#elif defined(__x86_64__)
         {&qkv_kernels_amx, cpu.amx},
         {&qkv_kernels_avx512bf16, cpu.avx512bf16},
         {&qkv_kernels_avx512, cpu.avx512},

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Four toys are added to a copy of the sources as docs/design.md says: a position, an activation, a form of block and a number
+# format, each one file and one line. The copy is built (with scalar kernels only) and knows them: in its help, specs, settings,
+# training, export, and in the tests over random models.
+. "$(dirname "$0")/../cli/common.sh"
+if [ "$SANITIZE" = 1 ]; then
+    echo "NOT TESTED: toys, under the sanitizers; make test builds them"
+    exit 0
+fi
+toys=$SOURCE/tests/toys
+mkdir copy && tar -C "$SOURCE" --exclude=./build* --exclude=./.git --exclude=./tests/runs -cf - . | tar -C copy -xf - || fail "the sources cannot be copied"
+cp -r copy before
+
+# toy FILE ROOM HEADER ENTRY LINE: the file into its room, the line behind an entry of the list.
+toy() {
+    cp "$toys/$1" "copy/src/$2/$1"
+    sed -i "/^    X($4/a\\    $5 \\\\" "copy/$3"
+    same "$(diff -r before copy | grep -c '^[<>]')" "$((++lines))" "lines changed after $1"
+    same "$(diff -rq before copy | grep -c '^Only in copy')" "$((++files))" "files added after $1"
+}
+lines=0 files=0
+toy position_ramp.c model include/qkv/spec.h 'SINUSOIDAL,' 'X(RAMP, "ramp", "a ramp", ramp)'
+toy activation_softsign.c kernel/isa include/qkv/spec.h 'RELU,' 'X(SOFTSIGN, "softsign", "x / (1 + |x|)", softsign, false)'
+toy block_output.c model include/qkv/spec.h 'PRE,' 'X(OUTPUT, "output", "x + norm(f(x))", output_norm, true)'
+toy format_f64.c format src/format/format.h 'f32)' 'X(f64)'
+
+try 0 cmake -S copy -B built -DCMAKE_BUILD_TYPE=Release -DQKV_WERROR=ON -DQKV_BENCH=OFF -DQKV_SIMD=OFF
+try 0 cmake --build built -j2 --target qkv test_model test_op test_spec
+toy=built/qkv
+export QKV_ISA= OMP_WAIT_POLICY=passive
+
+try 0 $toy help compare
+for word in ramp output-rms softsign; do has out "$word"; done
+try 0 $toy help export
+has out 'f64'
+refuse 2 "ramp" $toy info --preset nano-gpt --set position.kind=xyz
+refuse 2 "softsign" $toy info --preset nano-gpt --set decoder.ffn.kind=xyz
+refuse 2 "output" $toy info --preset nano-gpt --set decoder.norm.placement=xyz
+make_text 100 >text.txt
+make_spec
+try 0 $toy train --spec spec.json --set position.kind=ramp --set decoder.ffn.kind=softsign --set decoder.norm.placement=output --data text.txt \
+    --tokenizer bytes --steps 20 --batch 4 --threads 1 --out run --quiet
+has run/config.json '"output"'
+has run/config.json '"softsign"'
+has run/config.json '"ramp"'
+try 0 $toy eval run --data text.txt --threads 1
+cp out loss
+try 0 $toy export run --dtype f64 -o wide
+try 0 $toy info wide
+has out 'f64'
+try 0 $toy eval wide --data text.txt --threads 1
+same "$(grep loss out)" "$(grep loss loss)" "the loss of the weights as doubles"
+for test in test_model test_op test_spec; do try 0 built/tests/$test; done
+finish
