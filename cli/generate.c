@@ -126,6 +126,16 @@ static int generate_all(struct qkv_model *model, const struct arguments *a, cons
     return cli_stopping ? CLI_INTERRUPTED : CLI_DONE;
 }
 
+/* Weights and cache together, before the weights are read. */
+static int generate_check(struct qkv_context *ctx, const char *folder) {
+    struct qkv_model *plan;
+    enum qkv_status status = qkv_model_plan_load(ctx, folder, &plan);
+    if (!status) status = qkv_generate_check_memory(plan);
+    const int code = status ? cli_broken(ctx) : CLI_DONE;
+    qkv_model_free(plan);
+    return code;
+}
+
 static int generate_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
@@ -138,6 +148,8 @@ static int generate_run(const void *values, const char *const *words, size_t cou
     int code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE && a->prompt_file) code = cli_read_all(a->prompt_file, CLI_PROMPT_MOST, &text, &size);
     if (text) prompt = text;
+    if (code == CLI_DONE) code = cli_set_precision(&a->common, ctx, words[0]);
+    if (code == CLI_DONE) code = generate_check(ctx, words[0]);
     if (code == CLI_DONE) code = cli_load(&a->common, ctx, words[0], &model);
     if (code == CLI_DONE) {
         cli_catch_signals();

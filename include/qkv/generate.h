@@ -61,6 +61,9 @@ struct qkv_generate_report {
 };
 /* Receives whole UTF-8 characters as soon as they are known; return false to stop. */
 typedef bool qkv_write_text(void *user, const char *text, size_t size);
+/* Whether weights, cache and a step of a planned model (qkv_model_plan_load) fit into the memory that is left, before any of it is
+ * read: for qkv_generate, whose session has the spec's whole context. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
+QKV_API enum qkv_status qkv_generate_check_memory(struct qkv_model *plan);
 /* Continues a prompt. When the context is full the older half is forgotten and the rest run again. An empty prompt
  * starts from a newline, or token 0. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER,
  * QKV_STOPPED. */

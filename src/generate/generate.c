@@ -1,5 +1,6 @@
 /* Continuing a text: tokenize the prompt, run it, then choose, give out and run one token after another. */
 #include "generate/generate.h"
+#include "model/model.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -123,6 +124,14 @@ static enum qkv_status generate_all(struct generation *g, struct qkv_model *mode
 
 struct qkv_generate_options qkv_generate_defaults(void) {
     return (struct qkv_generate_options){.sampling = qkv_sampling_defaults(), .tokens = 200, .end_id = -1};
+}
+
+enum qkv_status qkv_generate_check_memory(struct qkv_model *plan) {
+    QKV_CALL(qkv_model_context(plan));
+    size_t bytes = 0;
+    enum qkv_status status = qkv_model_add_packed(plan, false);
+    if (!status) status = qkv_session_measure(plan, 0, &bytes);
+    return status ? status : qkv_memory_check(plan->ctx, qkv_model_bytes(plan) + bytes, "generating", NULL);
 }
 
 enum qkv_status qkv_generate(struct qkv_model *model, const char *prompt, size_t prompt_size,

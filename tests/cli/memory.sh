@@ -36,7 +36,7 @@ refuse 1 'another spec' "$QKV" inspect run --prompt "the king"
 refuse 1 'another spec' "$QKV" embed run "the king" --text
 try 0 "$QKV" eval run --data text.txt --context 16 --threads 1 --ignore-digest
 if [ "${SANITIZE:-0}" != 1 ]; then
-    refuse 1 '[0-9.]+ [MG]iB are needed, but only [0-9.]+ MiB are left by the limit of addresses' \
+    refuse 1 '^qkv: generating: [0-9.]+ [MG]iB are needed, but only [0-9.]+ MiB are left by the limit of addresses' \
         within 500000 "$QKV" generate run -n 5 -q --threads 1 --ignore-digest
 fi
 
