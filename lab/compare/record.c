@@ -121,8 +121,9 @@ static enum qkv_status check_record(struct qkv_comparison *c, const char *path, 
 static enum qkv_status check_free(struct qkv_comparison *c, bool force) {
     static const struct {
         const char *name, *what; /* NULL: a file that a comparison writes */
-    } files[] = {{QKV_TRAIN_FILE, "run"}, {QKV_WEIGHTS_FILE, "model"}, {QKV_CONFIG_FILE, "model"}, {"train.txt", NULL},
-                 {"valid.txt", NULL},   {"results.json", NULL},         {"results.csv", NULL},    {"index.html", NULL}};
+    } files[] = {{QKV_TRAIN_FILE, "run"}, {QKV_WEIGHTS_FILE, "model"}, {QKV_CONFIG_FILE, "model"},
+                 {"train.txt", NULL},     {"valid.txt", NULL},         {"results.json", NULL},
+                 {"results.csv", NULL},   {"index.html", NULL}};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char *path = qkv_join_path(c->ctx, c->folder, files[i].name);
         if (!path) return QKV_MEMORY;
