@@ -101,13 +101,17 @@ void qkv_file_close(struct qkv_file *file) {
     *file = (struct qkv_file){0};
 }
 
+/* Smaller files are not worth a look at what memory is left. */
+#define CHECKED ((size_t)4 << 20)
+
 enum qkv_status qkv_read_file(struct qkv_context *ctx, const char *path, struct qkv_map *map) {
     struct qkv_file file;
     *map = (struct qkv_map){0};
     enum qkv_status status = qkv_file_open(ctx, path, &file);
     if (status) return status;
-    unsigned char *data = file.size ? qkv_allocate(ctx, file.size, 1) : NULL;
-    if (file.size && !data) status = QKV_MEMORY;
+    if (file.size >= CHECKED) status = qkv_memory_check(ctx, file.size, path, "give a smaller file");
+    unsigned char *data = file.size && !status ? qkv_allocate(ctx, file.size, 1) : NULL;
+    if (file.size && !status && !data) status = QKV_MEMORY;
     if (!status) status = qkv_file_read(&file, 0, data, file.size);
     if (status)
         free(data);

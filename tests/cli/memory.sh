@@ -24,6 +24,13 @@ if [ "${SANITIZE:-0}" != 1 ]; then # whose shadow is larger than any limit
         within 500000 "$QKV" train --spec spec.json $large --data text.txt --out large --batch 4 --threads 1 --quiet --ignore-memory
     [ ! -e large ] || fail "a run that failed has left its folder"
 fi
+if [ "${SANITIZE:-0}" != 1 ]; then # pairs are held in memory while they are encoded
+    awk 'BEGIN {for (i = 0; i < 3000000; i++) print "abcdefghijk\tkjihgfedcba" i}' >pairs.tsv
+    refuse 1 '^qkv: .*pairs\.tsv: [0-9.]+ MiB are needed, but only [0-9.]+ MiB are left by the limit of addresses' \
+        within 60000 "$QKV" train --preset tiny-seq2seq --tokenizer bytes --pairs pairs.tsv --out pairs --steps 1 --threads 1 --quiet
+    [ ! -e pairs ] || fail "a run that was refused for its pairs has left its folder"
+    rm pairs.tsv
+fi
 try 0 train run 5 --quiet --set position.kind=alibi
 try 0 "$QKV" generate run -n 5 -q --threads 1
 
