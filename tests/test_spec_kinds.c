@@ -269,8 +269,8 @@ static void put(json_t *object, const char *key, json_t *value) {
 /* A stack of version 1 as one of version 2 with two kinds that say the same. */
 static void rewrite_stack(json_t *stack, json_t *position) {
     static const char *const parts[] = {"attention", "cross", "norm", "ffn"};
-    json_t *kinds = json_object(), *one = json_object();
     if (!json_is_object(stack)) return;
+    json_t *kinds = json_object(), *one = json_object();
     if (position) put(json_object_get(stack, "attention"), "position", json_deep_copy(position));
     for (size_t i = 0; i < TEST_COUNT(parts); i++) {
         json_t *part = json_object_get(stack, parts[i]);

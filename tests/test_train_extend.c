@@ -168,7 +168,8 @@ static void a_new_end_gives_patience_again_also_to_a_run_that_is_killed_then(voi
 
 static void options_that_change_no_number_may_change(void **state) {
     (void)state;
-    static const char *const settings[] = {"eval_every=4", "save_every=1", "patience=7", "checkpoint_activations=true"};
+    static const char *const settings[] = {"eval_every=4", "save_every=1", "patience=7", "keep=2",
+                                           "checkpoint_activations=true"};
     const char *whole = fixture_run("as_it_was"), *changed = fixture_run("changed");
     struct qkv_train_options o = fixture_options(ctx);
     o.valid_fraction = 0.2;
@@ -186,7 +187,8 @@ static void options_that_change_no_number_may_change(void **state) {
     trainer = go_on(changed, 0, NULL, NULL); /* the changes are kept, and step 3 was saved */
     assert_null(qkv_trainer_note(trainer, 0));
     const struct qkv_train_options *now = qkv_trainer_options(trainer);
-    assert_true(now->eval_every == 4 && now->save_every == 1 && now->patience == 7 && now->checkpoint_activations);
+    assert_true(now->eval_every == 4 && now->save_every == 1 && now->keep == 2 && now->patience == 7 &&
+                now->checkpoint_activations);
     fixture_steps(ctx, trainer, 6);
     qkv_trainer_free(trainer);
     assert_same_runs(ctx, whole, changed);
@@ -225,7 +227,7 @@ static void all_other_changes_are_refused_with_the_reason(void **state) {
         if (qkv_train_may_change(name, &why)) may++;
         assert_true(qkv_train_may_change(name, NULL) == !why);
     }
-    assert_true(may == 5 && all > 30);
+    assert_true(may == 6 && all > 30);
     char *after = fixture_read(folder, "train.json", NULL);
     assert_string_equal(before, after);
     free(before);

@@ -104,7 +104,10 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
     X(TEXT, metric, "loss",                                                                                            \
       "what is best: loss, accuracy (labelled lines), exact or token_error (pairs: of 500 sources)")                   \
     X(COUNT, patience, 0, "evaluations without a better metric that end the training (0: never)")                      \
-    X(COUNT, save_every, 250, "steps between checkpoints (0: only at the end)")
+    X(COUNT, save_every, 250, "steps between checkpoints (0: only at the end)")                                        \
+    X(COUNT, keep, 1,                                                                                                  \
+      "checkpoints to keep: the latest and those before it, checkpoint-STEP.safetensors; one that takes the place of " \
+      "checkpoint.safetensors is gone on from by --resume")
 #define QKV_TRAIN_FIELD_TEXT(name)  const char *name;
 #define QKV_TRAIN_FIELD_REAL(name)  double name;
 #define QKV_TRAIN_FIELD_COUNT(name) int64_t name;

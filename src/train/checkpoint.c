@@ -124,11 +124,15 @@ enum qkv_status qkv_checkpoint_write(struct qkv_trainer *t) {
         path = qkv_join_path(t->ctx, t->folder, QKV_CHECKPOINT_FILE);
         status = metadata && arrays && path ? list_arrays(t, arrays, &names) : QKV_MEMORY;
     }
+    if (!status) status = qkv_checkpoint_keep(t, path);
     if (!status) {
         fill_metadata(t, spec, options, metadata);
         status = qkv_tensors_write(t->ctx, path, arrays, count, metadata->pairs, metadata->count);
     }
-    if (!status) t->saved_step = t->report.step;
+    if (!status) {
+        t->saved_step = t->report.step;
+        status = qkv_checkpoint_prune(t);
+    }
     qkv_free(spec);
     qkv_buffer_free(&names);
     free(metadata);

@@ -245,6 +245,7 @@ static const struct range {
     {"eval_batches", 0, 1e15, 0, "0: the whole validation text"},
     {"patience", 0, 1e15, 0, "0: never"},
     {"save_every", 0, 1e15, 0, "0: only at the end"},
+    {"keep", 1, 1e6, 0, NULL},
 };
 enum { RANGES = sizeof ranges / sizeof *ranges };
 

@@ -222,6 +222,10 @@ enum qkv_status qkv_train_progress(struct qkv_context *ctx, qkv_progress *progre
 /* ---- checkpoint (checkpoint.c) ---------------------------------------------------------------------------------------- */
 
 enum qkv_status qkv_checkpoint_write(struct qkv_trainer *trainer);
+/* The option keep (checkpoint_keep.c): before the checkpoint at `path` is replaced it is kept; after it earlier ones that are too many
+ * are removed. QKV_FILE, QKV_MEMORY. */
+enum qkv_status qkv_checkpoint_keep(struct qkv_trainer *trainer, const char *path);
+enum qkv_status qkv_checkpoint_prune(struct qkv_trainer *trainer);
 /* Into a trainer that has model and optimizer: weights, moments, report, pending. */
 enum qkv_status qkv_checkpoint_read(struct qkv_trainer *trainer);
 

@@ -174,6 +174,20 @@ refuse 2 'tokenizer has no place beside from' tune refused --tokenizer bytes
 refuse 2 '--new-head is given without' train refused 3 --new-head
 refuse 1 'whole is the model to begin with' tune whole
 refuse 2 'from cannot change beside --resume' resume tuned --from whole
+
+# ---- earlier checkpoints ----
+kept() { (cd "$1" && ls | grep '^checkpoint' | tr '\n' ' '); }
+try 0 train keeping 25 --save-every 5 --keep 3 --quiet
+same "$(kept keeping)" "checkpoint-15.safetensors checkpoint-20.safetensors checkpoint.safetensors " "checkpoints with --keep 3"
+losses keeping >straight.txt
+cp keeping/checkpoint-15.safetensors keeping/checkpoint.safetensors
+echo mine >keeping/checkpoint-x.safetensors
+try 0 resume keeping --keep 2 --quiet
+losses keeping >back.txt
+same "$(cat back.txt)" "$(cat straight.txt)" "the log of a run that went back to step 15"
+same "$(kept keeping)" "checkpoint-20.safetensors checkpoint-x.safetensors checkpoint.safetensors " "checkpoints after --keep 2"
+refuse 2 'keep is 0' train refused 3 --keep 0
+
 # Messages of a program whose stderr is closed do not end up in its files.
 "$QKV" train --spec spec.json --data text.txt --out closed --steps 4 --plain --threads 1 2>&-
 same "$(wc -l <closed/log.jsonl) $(grep -c '^{"step"' closed/log.jsonl)" "4 4" "lines of the log with stderr closed"
