@@ -73,8 +73,10 @@ static void canonical_stack(const struct qkv_place *place, const struct qkv_key 
     }
     struct qkv_layer_spec *last = &out->kinds[out->kind_of[in->layers - 1]];
     last->norm.final = qkv_stack_layer(in, (size_t)in->layers - 1)->norm.final;
-    for (int i = 0; i < out->kind_count; i++)
-        snprintf(out->kinds[i].name, QKV_KIND_NAME, out->kind_count > 1 ? "%d" : "", i);
+    for (int i = 0; i < out->kind_count; i++) {
+        out->kinds[i].name[0] = 0;
+        if (out->kind_count > 1) snprintf(out->kinds[i].name, QKV_KIND_NAME, "%d", i);
+    }
 }
 
 void qkv_spec_canonical(const struct qkv_spec *spec, struct qkv_spec *canonical) {
