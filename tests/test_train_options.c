@@ -25,7 +25,7 @@ static void options_have_the_defaults_of_the_list(void **state) {
         if (!strcmp(name, "data")) assert_string_equal(value, "");
         if (*value && strcmp(name, "data") != 0) assert_ok(ctx, qkv_train_set(ctx, &o, name, value));
     }
-    assert_int_equal(count, 37);
+    assert_int_equal(count, 38);
 }
 
 static void options_are_set_from_text(void **state) {
@@ -100,6 +100,7 @@ static void impossible_options_are_named(void **state) {
         {"eval_every", "-1", "eval_every is -1"},
         {"eval_batches", "-1", "eval_batches is -1"},
         {"save_every", "-1", "save_every is -1"},
+        {"keep", "0", "keep is 0"},
         {"optimizer", "adm", "optimizer is \"adm\"; it must be adamw, adam or sgd"},
         {"schedule", "cos", "schedule is \"cos\"; it must be cosine, linear, constant or inverse_sqrt"},
         {"data", "", "data has an empty name in it"},
