@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cli.h"
+#include "cli_lab.h"
 
 struct arguments {
     const char *prompt, *file, *target, *kind, *output, *json;

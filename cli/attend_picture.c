@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include <wchar.h>
 
-#include "cli.h"
+#include "cli_lab.h"
 
 enum { LABEL = 12, DOWN = 6, ROWS_MOST = 48 };
 

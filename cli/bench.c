@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "cli_lab.h"
 
 struct arguments {
     const char *json, *text, *precision;

@@ -1,5 +1,6 @@
 /* cli.h: what the files of the command share: exit codes, option tables that make both the parser and the help, messages,
- * numbers for people, and the progress line. Everything about transformers comes from qkv.h. */
+ * numbers for people, and the progress line. Everything about transformers comes from qkv.h; what the
+ * lab makes has cli_lab.h. */
 #ifndef QKV_CLI_H
 #define QKV_CLI_H
 
@@ -9,7 +10,6 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "lab/lab.h"
 #include "qkv.h"
 
 #if defined(__GNUC__)
@@ -244,15 +244,10 @@ int cli_output_end(struct cli_output *output, int code);
 #define CLI_FORCE(type)                                                                                                \
     { CLI_FLAG, 0, "force", NULL, offsetof(type, force), "replace files that exist", 0, 0, NULL }
 
-/* ---- pages (attend.c, attend_picture.c) -------------------------------------------------------------------------------- */
+/* ---- prompts (attend.c) ------------------------------------------------------------------------------------------------- */
 
 /* The text to read, from a file (NULL: the prompt itself), whose last line end is none of it. The caller frees *text. */
 int cli_read_prompt(const char *prompt, const char *path, char **text, size_t *size);
-/* What was measured, a row a variant; the best of each column marked. */
-int cli_compare_table(const struct qkv_comparison *comparison);
-/* The map of one attention in the terminal, of one head or the mean of all (negative), and the list of the heads. */
-int cli_attend_picture(struct qkv_context *ctx, struct qkv_attention_view *look, const char *kind, int64_t layer,
-                       int64_t head);
 
 /* ---- terminal (progress.c) --------------------------------------------------------------------------------------- */
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
+#include "cli_lab.h"
 
 enum { CACHES = 16, TRAINING = CLI_TRAIN_OPTIONS + 2 * QKV_FILES_MAX };
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
+#include "cli_lab.h"
 
 enum { CELL = 32, COLUMNS = 32 };
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
+#include "cli_lab.h"
 
 struct arguments {
     const char *prompt, *file, *target, *output, *json;

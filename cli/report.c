@@ -8,7 +8,7 @@
 
 #include <sys/stat.h>
 
-#include "cli.h"
+#include "cli_lab.h"
 
 struct arguments {
     const char *output;

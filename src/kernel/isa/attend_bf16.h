@@ -98,7 +98,7 @@ struct carve { /* pieces of a block of memory, from NULL to measure */
     size_t used;
 };
 
-static inline void *take(struct carve *c, size_t bytes) {
+static inline void *carve_take(struct carve *c, size_t bytes) {
     void *piece = c->at ? c->at + c->used : NULL;
     c->used += padded(bytes, QKV_CACHE_LINE);
     return piece;
@@ -131,24 +131,24 @@ struct row_block { /* the rows of one block, packed, backward */
 static inline struct key_block carve_keys(const struct qkv_attend_plan *plan, struct carve *c) {
     const size_t D = plan->a->D, Dv = plan->a->Dv;
     struct key_block x;
-    x.finite_k = take(c, 2 * sizeof(bool));
+    x.finite_k = carve_take(c, 2 * sizeof(bool));
     x.finite_v = x.finite_k ? x.finite_k + 1 : NULL;
-    x.k = take(c, panel_bytes(D, BLOCK_KEYS));
-    x.v = take(c, plan->g ? panel_bytes(Dv, BLOCK_KEYS) : panel_bytes(BLOCK_KEYS, Dv));
-    x.k_rows = take(c, plan->g ? panel_bytes(BLOCK_KEYS, D) : 0);
+    x.k = carve_take(c, panel_bytes(D, BLOCK_KEYS));
+    x.v = carve_take(c, plan->g ? panel_bytes(Dv, BLOCK_KEYS) : panel_bytes(BLOCK_KEYS, Dv));
+    x.k_rows = carve_take(c, plan->g ? panel_bytes(BLOCK_KEYS, D) : 0);
     return x;
 }
 
 static inline struct row_block carve_rows(const struct qkv_attend_plan *plan, struct carve *c) {
     const size_t D = plan->a->D, Dv = plan->a->Dv;
     struct row_block x;
-    x.finite_q = take(c, 2 * sizeof(bool));
+    x.finite_q = carve_take(c, 2 * sizeof(bool));
     x.finite_dy = x.finite_q ? x.finite_q + 1 : NULL;
-    x.rows = take(c, BLOCK_ROWS * sizeof(struct row));
-    x.q = take(c, BLOCK_ROWS / STRIP * left_bytes(STRIP, D));
-    x.dy = take(c, BLOCK_ROWS / STRIP * left_bytes(STRIP, Dv));
-    x.turned_q = take(c, left_bytes(D, BLOCK_ROWS));
-    x.turned_dy = take(c, left_bytes(Dv, BLOCK_ROWS));
+    x.rows = carve_take(c, BLOCK_ROWS * sizeof(struct row));
+    x.q = carve_take(c, BLOCK_ROWS / STRIP * left_bytes(STRIP, D));
+    x.dy = carve_take(c, BLOCK_ROWS / STRIP * left_bytes(STRIP, Dv));
+    x.turned_q = carve_take(c, left_bytes(D, BLOCK_ROWS));
+    x.turned_dy = carve_take(c, left_bytes(Dv, BLOCK_ROWS));
     return x;
 }
 

@@ -35,17 +35,17 @@ static size_t carve_backward(const struct qkv_attend_plan *plan, struct backward
     struct carve keys = {0}, c = {(char *)scratch, 0};
     carve_keys(plan, &keys);
     f->ldq = D;
-    f->packed = take(&c, keys.used);
-    f->dk = take(&c, D * sums);
-    f->dv = take(&c, Dv * sums);
-    f->turned = take(&c, wide * sums);
-    f->p = take(&c, STRIP * sums);
-    f->ds = take(&c, STRIP * sums);
-    f->ds_rows = take(&c, STRIP * BLOCK_KEYS * sizeof *f->ds_rows);
-    f->p_words = take(&c, words);
-    f->ds_words = take(&c, words);
-    f->left = take(&c, BF16.in_place ? 0 : left_bytes(STRIP, BLOCK_KEYS));
-    f->staging = take(&c, QKV_T(attend_bf16_pack_scratch)(plan) * sizeof *f->staging);
+    f->packed = carve_take(&c, keys.used);
+    f->dk = carve_take(&c, D * sums);
+    f->dv = carve_take(&c, Dv * sums);
+    f->turned = carve_take(&c, wide * sums);
+    f->p = carve_take(&c, STRIP * sums);
+    f->ds = carve_take(&c, STRIP * sums);
+    f->ds_rows = carve_take(&c, STRIP * BLOCK_KEYS * sizeof *f->ds_rows);
+    f->p_words = carve_take(&c, words);
+    f->ds_words = carve_take(&c, words);
+    f->left = carve_take(&c, BF16.in_place ? 0 : left_bytes(STRIP, BLOCK_KEYS));
+    f->staging = carve_take(&c, QKV_T(attend_bf16_pack_scratch)(plan) * sizeof *f->staging);
     return c.used / sizeof(float);
 }
 

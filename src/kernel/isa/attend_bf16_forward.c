@@ -38,13 +38,13 @@ static size_t carve_forward(const struct qkv_attend_plan *plan, struct forward *
     const size_t D = plan->a->D, wide = D > BLOCK_KEYS ? D : BLOCK_KEYS;
     const size_t sums = QKV_T(attend_bf16_sums_floats)(plan) * sizeof(float);
     struct carve c = {(char *)scratch, 0};
-    f->q = take(&c, plan->block / STRIP * left_bytes(STRIP, D));
-    float *piece = take(&c, sums), *all = take(&c, plan->a->Tk > QKV_ATTEND_PIECE ? sums : 0);
+    f->q = carve_take(&c, plan->block / STRIP * left_bytes(STRIP, D));
+    float *piece = carve_take(&c, sums), *all = carve_take(&c, plan->a->Tk > QKV_ATTEND_PIECE ? sums : 0);
     if (scratch) f->sums = forward_sums(plan, piece), f->all = forward_sums(plan, all);
-    f->s = take(&c, STRIP * BLOCK_KEYS * sizeof *f->s);
-    f->p = take(&c, STRIP * (padded(D, GRANULE) > BLOCK_KEYS ? padded(D, GRANULE) : BLOCK_KEYS) * sizeof *f->p);
-    f->left = take(&c, BF16.in_place ? 0 : left_bytes(STRIP, BLOCK_KEYS));
-    f->staging = take(&c, BF16.native ? 0 : STRIP * wide * sizeof *f->staging);
+    f->s = carve_take(&c, STRIP * BLOCK_KEYS * sizeof *f->s);
+    f->p = carve_take(&c, STRIP * (padded(D, GRANULE) > BLOCK_KEYS ? padded(D, GRANULE) : BLOCK_KEYS) * sizeof *f->p);
+    f->left = carve_take(&c, BF16.in_place ? 0 : left_bytes(STRIP, BLOCK_KEYS));
+    f->staging = carve_take(&c, BF16.native ? 0 : STRIP * wide * sizeof *f->staging);
     return c.used / sizeof(float);
 }
 

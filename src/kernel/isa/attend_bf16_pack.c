@@ -23,8 +23,8 @@ static size_t carve_staging(const struct qkv_attend_plan *plan, struct staging *
     struct carve c = {(char *)scratch, 0};
     const size_t wide = plan->a->D > plan->a->Dv ? plan->a->D : plan->a->Dv;
     const size_t rows = BLOCK_KEYS > BLOCK_ROWS ? BLOCK_KEYS : BLOCK_ROWS;
-    s->rows = take(&c, rows * padded(wide, GRANULE) * sizeof *s->rows);
-    s->floats = take(&c, BF16.native ? 0 : rows * padded(wide, GRANULE) * sizeof *s->floats);
+    s->rows = carve_take(&c, rows * padded(wide, GRANULE) * sizeof *s->rows);
+    s->floats = carve_take(&c, BF16.native ? 0 : rows * padded(wide, GRANULE) * sizeof *s->floats);
     return c.used / sizeof(float);
 }
 
