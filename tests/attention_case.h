@@ -79,6 +79,7 @@ static inline bool case_mask_open(void *what, size_t b, size_t h, size_t query, 
     if (m->lengths && j >= m->lengths[b]) return false;
     if (m->causal && j > i && !(m->prefix && j < m->prefix[b])) return false;
     if (m->window && (j - i >= m->window || i - j >= m->window)) return false;
+    if (m->sides && ((m->left >= 0 && i - j > m->left) || (m->right >= 0 && j - i > m->right))) return false;
     if (!m->key_documents) return true;
     const int32_t *numbers = m->key_documents + b * m->Tk;
     int32_t number = m->query_documents             ? m->query_documents[b * m->Tq + query]
@@ -106,19 +107,36 @@ static inline int32_t *case_documents(struct attention_case *c, struct qkv_rando
     return numbers;
 }
 
-/* A random mask; B, Tq and Tk (all keys) are given, offset counts from key `past`. */
-static inline struct qkv_mask case_mask(struct attention_case *c, struct qkv_random *r, size_t B, size_t Tq, size_t Tk,
-                                        size_t past) {
+/* The documents of queries that stand among their own keys, or have none. */
+static inline void case_own_documents(struct qkv_random *r, const struct qkv_mask *m, int32_t *numbers) {
+    for (size_t row = 0; row < m->B * m->Tq; row++) {
+        int64_t i = m->offset + (m->offsets ? m->offsets[row / m->Tq] : 0) + (int64_t)(row % m->Tq);
+        bool none = i < 0 || i >= (int64_t)m->Tk || case_chance(r, 0.1);
+        numbers[row] = none ? (case_chance(r, 0.5) ? -1 : 1000) : m->key_documents[row / m->Tq * m->Tk + (size_t)i];
+    }
+}
+
+/* A random mask; B, Tq and Tk (all keys) are given. */
+static inline struct qkv_mask case_mask(struct attention_case *c, struct qkv_random *r, size_t B, size_t Tq,
+                                        size_t Tk) {
     struct qkv_mask m = {.B = B, .Tq = Tq, .Tk = Tk};
     m.causal = case_chance(r, 0.5);
-    if (case_chance(r, 0.3)) m.offset = (int64_t)Tk - (int64_t)Tq - (int64_t)past;
+    if (case_chance(r, 0.3)) m.offset = (int64_t)Tk - (int64_t)Tq;
     if (case_chance(r, 0.1)) m.offset = (int64_t)test_between(r, 0, 2 * Tk) - (int64_t)Tk;
     if (case_chance(r, 0.2)) m.offsets = case_integers(c, r, B, 5);
     if (case_chance(r, 0.2)) m.window = (int64_t)test_between(r, 1, 12);
     if (case_chance(r, 0.3)) m.lengths = case_integers(c, r, B, Tk);
     if (m.causal && case_chance(r, 0.4)) m.prefix = case_integers(c, r, B, Tk);
     if (case_chance(r, 0.2)) m.key_documents = case_documents(c, r, B, Tk);
-    if (m.key_documents && case_chance(r, 0.5)) m.query_documents = case_documents(c, r, B, Tq);
+    if (case_chance(r, 0.2)) {
+        m.sides = true;
+        m.left = (int64_t)test_between(r, 0, 12) - 1, m.right = (int64_t)test_between(r, 0, 12) - 1;
+    }
+    if (m.key_documents && case_chance(r, 0.5)) {
+        int32_t *numbers = case_documents(c, r, B, Tq);
+        m.query_documents = numbers;
+        if (m.causal || m.window || m.sides) case_own_documents(r, &m, numbers);
+    }
     return m;
 }
 
@@ -261,23 +279,23 @@ static inline void case_random(struct attention_case *c, struct qkv_random *r, b
     formula_start(f);
     size_t past = case_chance(r, 0.3) ? test_between(r, 0, f->Tk) : 0;
     case_views(c, r, past, plain || case_chance(r, 0.5));
-    struct qkv_mask mask = case_mask(c, r, f->B, f->Tq, f->Tk, past);
+    struct qkv_mask mask = case_mask(c, r, f->B, f->Tq, f->Tk);
     c->call.mask = mask;
-    mask.offset += (int64_t)past;
     case_open(f, case_mask_open, &mask);
     c->call.scale = case_chance(r, 0.3) ? (4 * qkv_random_uniform(r) - 2) / sqrt((double)f->D) : 0;
     c->call.softcap = case_chance(r, 0.3) ? 0.5 + 2 * qkv_random_uniform(r) : 0;
     f->scale = c->call.scale == 0 ? 1 / sqrt((double)f->D) : c->call.scale, f->softcap = c->call.softcap;
     snprintf(c->text, sizeof c->text,
              "B %zu H %zu Hkv %zu Tq %zu Tk %zu past %zu D %zu Dv %zu scale %g softcap %g causal %d offset %lld%s "
-             "window %lld%s%s%s%s%s",
+             "window %lld%s%s%s%s%s%s",
              f->B, f->H, f->Hkv, f->Tq, f->Tk, past, f->D, f->Dv, f->scale, f->softcap, mask.causal,
-             (long long)mask.offset, mask.offsets ? "+" : "", (long long)mask.window, mask.lengths ? " lengths" : "",
-             mask.prefix ? " prefix" : "", mask.key_documents ? " documents" : "",
+             (long long)mask.offset, mask.offsets ? "+" : "", (long long)mask.window, mask.sides ? " sides" : "",
+             mask.lengths ? " lengths" : "", mask.prefix ? " prefix" : "", mask.key_documents ? " documents" : "",
              mask.query_documents ? " of queries" : "", c->half ? " bf16" : "");
     if (case_chance(r, 0.3)) case_dense_mask(c, r);
     if (case_chance(r, 0.3)) case_bias(c, r);
-    if (case_chance(r, 0.3)) case_alibi(c, r, &mask);
+    if (case_chance(r, 0.3) && !(mask.query_documents && !mask.causal && !mask.window && !mask.sides))
+        case_alibi(c, r, &mask);
     if (case_chance(r, 0.2)) case_dropout(c, r);
     c->g.accumulate = case_chance(r, 0.3);
     if (c->g.accumulate) strcat(c->text, " accumulate");

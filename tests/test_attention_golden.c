@@ -163,7 +163,6 @@ static void onnx_present(const struct qkv_tensors *file, const struct qkv_attent
     compare(file, "out.present_key", k, 0);
     compare(file, "out.present_value", v, 0);
     whole.past_k = whole.past_v = (struct qkv_view){0};
-    whole.mask.offset = (int64_t)c->past_k.T;
     whole.y.data = y;
     assert_ok(ctx, qkv_attention_forward(ctx, &whole));
     assert_memory_equal(y, c->y.data, n * sizeof(float));
@@ -197,6 +196,7 @@ static void onnx_attention(const struct qkv_tensors *file) {
                                    .scale = attribute(file, "scale", 0),
                                    .softcap = attribute(file, "softcap", 0),
                                    .mask.causal = attribute(file, "is_causal", 0) > 0};
+    c.mask.offset = (int64_t)c.past_k.T;
     uint8_t *dense = read_bytes(file, "in.attn_mask");
     float *bias = mask && !dense ? read_floats(file, "in.attn_mask") : NULL;
     c.dense = dense, c.bias = bias;

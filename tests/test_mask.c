@@ -20,7 +20,7 @@ static void test_definition(void **state) {
         struct qkv_random r = test_random(n);
         struct attention_case c = {0};
         size_t B = test_between(&r, 0, 3), Tq = test_between(&r, 0, 12), Tk = test_between(&r, 0, 16);
-        struct qkv_mask m = case_mask(&c, &r, B, Tq, Tk, test_between(&r, 0, Tk));
+        struct qkv_mask m = case_mask(&c, &r, B, Tq, Tk);
         int32_t *lo = case_memory(&c, B * Tq * sizeof *lo), *hi = case_memory(&c, B * Tq * sizeof *hi);
         uint8_t *dense = case_memory(&c, B * Tq * Tk);
         assert_ok(ctx, qkv_mask_intervals(ctx, &m, lo, hi));
@@ -67,6 +67,16 @@ static void test_pictures(void **state) {
                                                                             ".###."
                                                                             "..###"
                                                                             "...##");
+    check_picture((struct qkv_mask){.B = 1, .Tq = 5, .Tk = 5, .sides = true, .left = 2, .right = 1}, "##..."
+                                                                                                     "###.."
+                                                                                                     "####."
+                                                                                                     ".####"
+                                                                                                     "..###");
+    check_picture((struct qkv_mask){.B = 1, .Tq = 5, .Tk = 5, .sides = true, .left = 0, .right = -1}, "#####"
+                                                                                                      ".####"
+                                                                                                      "..###"
+                                                                                                      "...##"
+                                                                                                      "....#");
     check_picture((struct qkv_mask){.B = 1, .Tq = 5, .Tk = 5, .lengths = &length}, "###.."
                                                                                    "###.."
                                                                                    "###.."
@@ -113,6 +123,11 @@ static void test_refusals(void **state) {
     const struct qkv_mask m = {.B = 2, .Tq = 4, .Tk = 4};
     struct qkv_mask bad;
     refuse((bad = m, bad.window = -1, bad), QKV_ARGUMENT, "window is -1");
+    refuse((bad = m, bad.sides = true, bad.left = -2, bad), QKV_ARGUMENT,
+           "left is -2; give how many keys a query sees there, or -1 for all");
+    refuse((bad = m, bad.sides = true, bad.right = INT64_MIN, bad), QKV_ARGUMENT, "right is -9223372036854775808");
+    refuse((bad = m, bad.left = 3, bad), QKV_ARGUMENT, "left is 3 without sides");
+    refuse((bad = m, bad.right = -1, bad), QKV_ARGUMENT, "right is -1 without sides");
     refuse((bad = m, bad.offset = INT64_MAX, bad), QKV_ARGUMENT, "offset is 9223372036854775807");
     refuse((bad = m, bad.offset = INT64_MIN, bad), QKV_ARGUMENT, "offset is");
     refuse((bad = m, bad.lengths = negative, bad), QKV_ARGUMENT, "lengths[1] is -1, but there are 0 to 4 keys");
@@ -126,6 +141,31 @@ static void test_refusals(void **state) {
     refuse((bad = m, bad.query_documents = late, bad), QKV_ARGUMENT, "without key_documents");
     refuse((bad = m, bad.Tk = SIZE_MAX, bad), QKV_SHAPE, "exceeds");
     refuse((bad = m, bad.B = INT32_MAX, bad.Tq = INT32_MAX, bad.Tk = INT32_MAX, bad), QKV_SHAPE, "address");
+}
+
+/* Two documents of 2 and 3 queries on 3 and 4 keys: no position serves the second one among all keys and among its own. Without
+ * causal and windows positions do not count. */
+static void test_documents_of_other_lengths(void **state) {
+    (void)state;
+    const int32_t queries[] = {0, 0, 1, 1, 1}, keys[] = {0, 0, 0, 1, 1, 1, 1}, strangers[] = {0, 0, 5, -1, 1};
+    const struct qkv_mask m = {.B = 1, .Tq = 5, .Tk = 7, .key_documents = keys, .query_documents = queries};
+    static const char sentence[] = "query 2 of batch row 0 stands at position 2, but its document 1 has keys 3 to 6";
+    struct qkv_mask bad;
+    check_picture(m, "###...."
+                     "###...."
+                     "...####"
+                     "...####"
+                     "...####");
+    refuse((bad = m, bad.causal = true, bad), QKV_ARGUMENT, sentence);
+    refuse((bad = m, bad.window = 2, bad), QKV_ARGUMENT, sentence);
+    refuse((bad = m, bad.sides = true, bad.left = 1, bad), QKV_ARGUMENT, sentence);
+    refuse((bad = m, bad.causal = true, bad.offset = 2, bad.query_documents = strangers, bad), QKV_ARGUMENT,
+           "query 1 of batch row 0 stands at position 3, but its document 0 has keys 0 to 2");
+    check_picture((bad = m, bad.causal = true, bad.query_documents = strangers, bad), "#......"
+                                                                                      "##....."
+                                                                                      "......."
+                                                                                      "......."
+                                                                                      "...##..");
 }
 
 static void test_null(void **state) {
@@ -151,14 +191,24 @@ static void test_extremes(void **state) {
     m.window = INT64_MAX;
     assert_ok(ctx, qkv_mask_intervals(ctx, &m, lo, hi));
     assert_true(lo[0] == 0 && hi[0] == 9 && lo[1] == hi[1]);
-    m.window = INT32_MAX;
+    m.window = 0, m.sides = true, m.left = INT64_MAX, m.right = INT64_MAX;
+    assert_ok(ctx, qkv_mask_intervals(ctx, &m, lo, hi));
+    assert_true(lo[0] == 0 && hi[0] == 9 && lo[1] == hi[1]);
+    m.left = 2 * (int64_t)INT32_MAX - 8;
+    assert_ok(ctx, qkv_mask_intervals(ctx, &m, lo, hi));
+    assert_true(lo[0] == 8 && hi[0] == 9);
+    m.sides = false, m.left = m.right = 0, m.window = INT32_MAX;
     assert_ok(ctx, qkv_mask_intervals(ctx, &m, lo, hi));
     assert_true(lo[0] == hi[0] && lo[1] == hi[1]);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_definition), cmocka_unit_test(test_pictures),
-                                       cmocka_unit_test(test_documents),  cmocka_unit_test(test_refusals),
-                                       cmocka_unit_test(test_extremes),   cmocka_unit_test(test_null)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_definition),
+                                       cmocka_unit_test(test_pictures),
+                                       cmocka_unit_test(test_documents),
+                                       cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_extremes),
+                                       cmocka_unit_test(test_null),
+                                       cmocka_unit_test(test_documents_of_other_lengths)};
     return cmocka_run_group_tests(tests, start, stop);
 }

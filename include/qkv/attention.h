@@ -30,7 +30,8 @@ extern "C" {
 
 /* ---- masks as data ---------------------------------------------------------------------------------------------------
  * Which keys each query may attend to: those that everything said here allows. It always is one interval of keys. The
- * query of row t in batch row b stands at position i = offset + offsets[b] + t among the keys 0 … Tk − 1. */
+ * query of row t in batch row b stands at position i = offset + offsets[b] + t among the keys 0 … Tk − 1, wherever these
+ * lie: 2 new queries after 3 positions have offset 3 and 5 keys, whether the 3 lie in k or in a past of their own. */
 struct qkv_mask {
     size_t B, Tq, Tk;
     bool causal;            /* only keys j <= i */
@@ -42,9 +43,12 @@ struct qkv_mask {
     const int32_t *prefix;  /* (B), with causal: keys j < prefix[b] are open to every query all the same
                                (prefix-LM); NULL: none */
     /* Packed documents: only keys of the query's own document. Documents are numbered; along a row of keys the numbers
-     * do not decrease; a negative number is no document (padding, at the end). */
+     * do not decrease; a negative number is no document (padding, at the end). Where causal, a window or ALiBi counts,
+     * a query whose document has keys must stand among these. */
     const int32_t *key_documents;   /* (B,Tk); NULL: no documents */
     const int32_t *query_documents; /* (B,Tq); NULL: a query belongs to the document of the key at its position */
+    bool sides;                     /* a window with sides of their own: only keys i − left <= j <= i + right */
+    int64_t left, right; /* with sides: how many keys a query sees there beside its own place; -1: all of them */
 };
 /* The interval of each query, lo and hi (B,Tq): it attends to keys lo <= j < hi, to none where lo == hi. Fails with
  * QKV_ARGUMENT, QKV_SHAPE. */
@@ -94,8 +98,8 @@ struct qkv_attention_call {
                                        Backward and weights need it; NULL: not kept */
     double scale;         /* of q·k; 0: 1/sqrt(D) */
     double softcap;       /* c >= 2.94e-39 (1/c is finite): s becomes c·tanh(s/c) before biases and masks */
-    struct qkv_mask mask; /* B, Tq and Tk are the call's and may stay 0. Keys are counted from the first of the
-                                       past, but offset from the first of k: a query stands at past + offset + … */
+    struct qkv_mask mask; /* B, Tq and Tk are the call's and may stay 0. Keys and positions are counted from the
+                                       first of the past: queries that follow it have offset past_k.T */
     const uint8_t *dense; /* only keys where this is not 0 (true = attend); NULL: all */
     struct qkv_pair_shape dense_shape;
     const float *bias; /* added to the score; −inf masks; NULL: none */

@@ -11,6 +11,9 @@
 /* ---- masks (mask.c) -------------------------------------------------------------------------------------------- */
 /* Sizes, lengths, prefixes and document numbers make sense. */
 enum qkv_status qkv_mask_check(struct qkv_context *ctx, const struct qkv_mask *mask);
+/* Where positions count, one position serves a query among all keys and inside its own document: it lies there. Documents with
+ * other numbers of queries than of keys have no such position. */
+enum qkv_status qkv_mask_check_positions(struct qkv_context *ctx, const struct qkv_mask *mask);
 /* How many pairs of a query and a key the mask lets through. */
 double qkv_mask_pairs(const struct qkv_mask *mask);
 /* `mask`, whose own sizes are (B,Tq,Tk) or not given, for a call of that shape. */

@@ -75,9 +75,8 @@ static enum qkv_status check_mask(struct qkv_context *ctx, struct request *r) {
     const struct qkv_attend *a = &r->a;
     struct qkv_mask *m = &r->mask;
     *m = r->call->mask;
-    if (m->offset > INT32_MAX) m->offset = (int64_t)INT32_MAX + 1; /* refused by the mask's own check */
-    if (a->past <= INT32_MAX) m->offset += (int64_t)a->past;
-    return qkv_mask_fit(ctx, m, a->B, a->Tq, a->Tk);
+    enum qkv_status status = qkv_mask_fit(ctx, m, a->B, a->Tq, a->Tk);
+    return status == QKV_OK && r->call->alibi ? qkv_mask_check_positions(ctx, m) : status;
 }
 
 static enum qkv_status check_gradients(struct qkv_context *ctx, struct request *r,

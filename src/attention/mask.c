@@ -1,10 +1,25 @@
 /* mask: causal, window, padding, prefix and document masks as one interval [lo, hi) of keys for each query, in O(T) memory.
  *
- * causal: j <= i, or j < prefix. window w: |i − j| < w. padding: start <= j < length. documents: the run of keys with the query's
- * number. Each is an interval, so their intersection is one too. */
+ * causal: j <= i, or j < prefix. window w: |i − j| < w. sides: i − left <= j <= i + right. padding: start <= j < length.
+ * documents: the run of keys with the query's number. Each is an interval, so their intersection is one too. */
 #include "attention/attention.h"
 
 #include <string.h>
+
+/* A distance past all positions: no further one needs to be told apart. */
+#define FAR ((int64_t)1 << 40)
+
+/* One side of a window: a number of keys, or −1 for all of them. */
+static enum qkv_status check_side(struct qkv_context *ctx, const struct qkv_mask *m, const char *name, int64_t keys) {
+    if (!m->sides && keys)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "mask: %s is %lld without sides; set sides for left and right to count, or leave them 0", name,
+                        (long long)keys);
+    if (keys < -1)
+        return qkv_fail(ctx, QKV_ARGUMENT, "mask: %s is %lld; give how many keys a query sees there, or -1 for all",
+                        name, (long long)keys);
+    return QKV_OK;
+}
 
 static enum qkv_status check_sizes(struct qkv_context *ctx, const struct qkv_mask *m) {
     const size_t most = (size_t)INT32_MAX;
@@ -26,7 +41,8 @@ static enum qkv_status check_sizes(struct qkv_context *ctx, const struct qkv_mas
         return qkv_fail(ctx, QKV_ARGUMENT, "mask: prefix is given without causal; it opens keys that causal closes");
     if (m->query_documents && !m->key_documents)
         return qkv_fail(ctx, QKV_ARGUMENT, "mask: query_documents is given without key_documents");
-    return QKV_OK;
+    enum qkv_status status = check_side(ctx, m, "left", m->left);
+    return status ? status : check_side(ctx, m, "right", m->right);
 }
 
 static enum qkv_status check_counts(struct qkv_context *ctx, const struct qkv_mask *m, const char *name,
@@ -35,6 +51,49 @@ static enum qkv_status check_counts(struct qkv_context *ctx, const struct qkv_ma
         if (counts[b] < 0 || (size_t)counts[b] > m->Tk)
             return qkv_fail(ctx, QKV_ARGUMENT, "mask: %s[%zu] is %d, but there are 0 to %zu keys", name, b, counts[b],
                             m->Tk);
+    return QKV_OK;
+}
+
+int64_t qkv_mask_position(const struct qkv_mask *m, size_t b, size_t t) {
+    return m->offset + (m->offsets ? m->offsets[b] : 0) + (int64_t)t;
+}
+
+/* The first of the numbers that is not below `number`; the documents' numbers rise, padding (negative) counts as last. */
+static int64_t lower_bound(const int32_t *numbers, size_t count, int64_t number) {
+    size_t from = 0, to = count;
+    while (from < to) {
+        size_t middle = from + (to - from) / 2;
+        if (numbers[middle] >= 0 && numbers[middle] < number)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return (int64_t)from;
+}
+
+struct interval {
+    int64_t lo, hi;
+};
+
+/* The keys of the document with that number, none being an empty interval. */
+static struct interval document_keys(const struct qkv_mask *m, size_t b, int64_t number) {
+    const int32_t *numbers = m->key_documents + b * m->Tk;
+    return (struct interval){lower_bound(numbers, m->Tk, number), lower_bound(numbers, m->Tk, number + 1)};
+}
+
+enum qkv_status qkv_mask_check_positions(struct qkv_context *ctx, const struct qkv_mask *m) {
+    if (!m->query_documents || !m->Tq) return QKV_OK;
+    for (size_t row = 0; row < m->B * m->Tq; row++) {
+        const size_t b = row / m->Tq, t = row % m->Tq;
+        const int64_t number = m->query_documents[row], i = qkv_mask_position(m, b, t);
+        if (number < 0) continue;
+        const struct interval own = document_keys(m, b, number);
+        if (own.lo < own.hi && (i < own.lo || i >= own.hi))
+            return qkv_fail(ctx, QKV_ARGUMENT,
+                            "mask: query %zu of batch row %zu stands at position %lld, but its document %lld has keys "
+                            "%lld to %lld; where causal, a window or ALiBi counts, a query stands among its own keys",
+                            t, b, (long long)i, (long long)number, (long long)own.lo, (long long)own.hi - 1);
+    }
     return QKV_OK;
 }
 
@@ -53,7 +112,7 @@ static enum qkv_status check_documents(struct qkv_context *ctx, const struct qkv
                                 "padding comes last",
                                 b, numbers[j], j, numbers[j - 1]);
     }
-    return QKV_OK;
+    return m->causal || m->window || m->sides ? qkv_mask_check_positions(ctx, m) : QKV_OK;
 }
 
 static enum qkv_status check_pointers(struct qkv_context *ctx, const struct qkv_mask *m) {
@@ -92,30 +151,14 @@ enum qkv_status qkv_mask_fit(struct qkv_context *ctx, struct qkv_mask *m, size_t
     return qkv_mask_check(ctx, m);
 }
 
-int64_t qkv_mask_position(const struct qkv_mask *m, size_t b, size_t t) {
-    return m->offset + (m->offsets ? m->offsets[b] : 0) + (int64_t)t;
-}
-
-/* The first of the numbers that is not below `number`; the documents' numbers rise, padding (negative) counts as last. */
-static int64_t lower_bound(const int32_t *numbers, size_t count, int64_t number) {
-    size_t from = 0, to = count;
-    while (from < to) {
-        size_t middle = from + (to - from) / 2;
-        if (numbers[middle] >= 0 && numbers[middle] < number)
-            from = middle + 1;
-        else
-            to = middle;
-    }
-    return (int64_t)from;
-}
-
-struct interval {
-    int64_t lo, hi;
-};
-
 static void mask_keep(struct interval *keys, int64_t lo, int64_t hi) {
     if (keys->lo < lo) keys->lo = lo;
     if (keys->hi > hi) keys->hi = hi;
+}
+
+/* How far one side of a window goes. */
+static int64_t mask_reach(int64_t keys) {
+    return keys < 0 || keys > FAR ? FAR : keys;
 }
 
 static struct interval keys_of(const struct qkv_mask *m, size_t b, size_t t) {
@@ -126,11 +169,13 @@ static struct interval keys_of(const struct qkv_mask *m, size_t b, size_t t) {
         mask_keep(&keys, 0, i + 1 > open ? i + 1 : open);
     }
     if (m->window > 0 && m->window <= INT32_MAX) mask_keep(&keys, i - m->window + 1, i + m->window);
+    if (m->sides) mask_keep(&keys, i - mask_reach(m->left), i + mask_reach(m->right) + 1);
     if (m->key_documents) {
         const int32_t *numbers = m->key_documents + b * m->Tk;
         int64_t number = m->query_documents ? m->query_documents[b * m->Tq + t] : i >= 0 && i < Tk ? numbers[i] : -1;
         if (number < 0) return (struct interval){0, 0};
-        mask_keep(&keys, lower_bound(numbers, m->Tk, number), lower_bound(numbers, m->Tk, number + 1));
+        struct interval own = document_keys(m, b, number);
+        mask_keep(&keys, own.lo, own.hi);
     }
     return keys.lo < keys.hi ? keys : (struct interval){0, 0};
 }

@@ -99,7 +99,7 @@ static enum qkv_status module_check_memory(const struct qkv_module *m, const str
 
 static bool module_mask_given(const struct qkv_module_mask *given) {
     const struct qkv_mask *k = &given->mask;
-    return k->causal || k->offset || k->offsets || k->window || k->lengths || k->starts || k->prefix ||
+    return k->causal || k->offset || k->offsets || k->window || k->sides || k->left || k->right || k->lengths || k->starts || k->prefix ||
            k->key_documents || k->query_documents || given->dense || given->bias || given->dbias;
 }
 
