@@ -168,7 +168,7 @@ static void test_refused(void **state) {
     REFUSED(a.dropout = NAN, QKV_ARGUMENT, "dropout is");
     REFUSED(a.softcap = -1, QKV_ARGUMENT, "softcap is -1");
     REFUSED(a.softcap = INFINITY, QKV_ARGUMENT, "softcap is inf");
-    REFUSED(a.softcap = 1e-40, QKV_ARGUMENT, "softcap is 1e-40");
+    REFUSED(a.softcap = 1e-40f, QKV_ARGUMENT, "softcap is 9.99");
     REFUSED(a.q.data = NULL, QKV_ARGUMENT, "q must be given");
     REFUSED(a.k.data = NULL, QKV_ARGUMENT, "k must be given");
     REFUSED(a.v.data = NULL, QKV_ARGUMENT, "v must be given");

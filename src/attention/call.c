@@ -52,15 +52,16 @@ static enum qkv_status check_views(struct qkv_context *ctx, const struct qkv_att
     return status;
 }
 
-/* What the public call and the kernel's say alike; the kernel checks the numbers. */
+/* What the public call and the kernel's say alike. */
 static enum qkv_status call_convert(struct qkv_context *ctx, const struct qkv_attention_call *c, struct qkv_attend *a) {
-    a->scale = c->scale == 0 ? 1 / sqrt((double)a->D) : c->scale;
-    a->softcap = c->softcap;
-    a->dropout = c->dropout;
+    a->scale = (float)(c->scale == 0 ? 1 / sqrt((double)a->D) : c->scale);
+    a->softcap = (float)c->softcap;
+    a->dropout = (float)c->dropout;
     a->key[0] = (uint32_t)c->seed;
     a->key[1] = (uint32_t)(c->seed >> 32);
     a->lse = c->lse;
-    enum qkv_status status = qkv_aligned(ctx, "lse", c->lse, sizeof(float));
+    enum qkv_status status = qkv_attend_check_factors(ctx, c->scale, c->softcap, c->dropout);
+    if (status == QKV_OK) status = qkv_aligned(ctx, "lse", c->lse, sizeof(float));
     if (status == QKV_OK) status = qkv_aligned(ctx, "bias", c->bias, sizeof(float));
     if (status == QKV_OK) status = qkv_aligned(ctx, "alibi", c->alibi, sizeof(float));
     if (status != QKV_OK) return status;

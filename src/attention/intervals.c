@@ -10,9 +10,9 @@ struct qkv_attend qkv_attend_start(const struct qkv_attention_spec *spec, const 
                            .Hkv = (size_t)spec->kv_heads,
                            .D = (size_t)spec->head_dim,
                            .Dv = (size_t)spec->value_dim,
-                           .scale = spec->scale > 0 ? spec->scale : 1 / sqrt((double)spec->head_dim),
-                           .softcap = spec->softcap,
-                           .dropout = (double)(float)dropout};
+                           .scale = (float)(spec->scale > 0 ? spec->scale : 1 / sqrt((double)spec->head_dim)),
+                           .softcap = (float)spec->softcap,
+                           .dropout = (float)dropout};
     if (tables) a.distance_bias = tables->distance_bias;
     return a;
 }

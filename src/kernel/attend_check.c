@@ -62,18 +62,24 @@ bool qkv_softcap_valid(double c) {
     return c == 0 || (x > 0 && isfinite(x) && isfinite(1 / x));
 }
 
-static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_attend *a) {
+enum qkv_status qkv_attend_check_factors(struct qkv_context *ctx, double scale, double softcap, double dropout) {
     char shown[QKV_REAL_TEXT];
-    if (!isfinite(a->scale) || !isfinite((float)a->scale))
+    if (!isfinite(scale) || !isfinite((float)scale))
         return qkv_fail(ctx, QKV_ARGUMENT, "attention: scale is %s; it must be from -3.4e38 to 3.4e38 (0: 1/sqrt(D))",
-                        qkv_real_text(shown, a->scale));
-    if (!qkv_softcap_valid(a->softcap))
+                        qkv_real_text(shown, scale));
+    if (!qkv_softcap_valid(softcap))
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "attention: softcap is %s; it must be from 2.94e-39 to 3.4e38, or 0 for none",
-                        qkv_real_text(shown, a->softcap));
-    if (!(a->dropout >= 0 && (float)a->dropout < 1))
+                        qkv_real_text(shown, softcap));
+    if (!(dropout >= 0 && (float)dropout < 1))
         return qkv_fail(ctx, QKV_ARGUMENT, "attention: dropout is %s; it must be at least 0 (none) and less than 1",
-                        qkv_real_text(shown, a->dropout));
+                        qkv_real_text(shown, dropout));
+    return QKV_OK;
+}
+
+static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_attend *a) {
+    enum qkv_status status = qkv_attend_check_factors(ctx, (double)a->scale, (double)a->softcap, (double)a->dropout);
+    if (status) return status;
     if (a->B && a->Tq && a->distance_bias.table && !a->position)
         return qkv_fail(ctx, QKV_ARGUMENT, "attention: a table of distances needs the queries' positions");
     return QKV_OK;

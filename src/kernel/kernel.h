@@ -217,9 +217,8 @@ struct qkv_attend {
     struct qkv_pairs attention_bias_strides;
     struct qkv_distance_bias distance_bias; /* added as well */
     const int32_t *position;                /* (B, Tq): of the queries; needed with a distance bias only */
-    double scale, softcap,
-        dropout;     /* softcap c > 0: s becomes c·tanh(s/c). dropout: on the weights, after the softmax. 0: off.
-                                       All three as floats */
+    float scale, softcap,
+        dropout;     /* softcap c > 0: s becomes c·tanh(s/c). dropout: on the weights, after the softmax. 0: off */
     uint32_t key[2]; /* names the dropout mask: element ((b·H + h)·Tq + i)·Tk + j, as in the dropout kernel */
 };
 /* Heads, widths and sizes make a call (attend_check.c). The calls below check this and all else that can be wrong in one. */
@@ -229,6 +228,8 @@ enum qkv_status qkv_attend_check_sizes(struct qkv_context *ctx, const struct qkv
  * other rows, or on thread count. */
 /* Whether c can be a softcap: 0, or a positive number whose float is finite and has a finite inverse (from about 2.94e-39 on). */
 bool qkv_softcap_valid(double c);
+/* Whether these three, which become floats, can be a call's. */
+enum qkv_status qkv_attend_check_factors(struct qkv_context *ctx, double scale, double softcap, double dropout);
 enum qkv_status qkv_attend_forward(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a);
 /* Gradients of q, k, v from dy; `a` as in the forward call, with y and lse as it left them. dq, dk, dv have the strides
  * given; `accumulate` adds to what they hold. Any of them may have data NULL. */

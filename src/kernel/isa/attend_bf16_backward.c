@@ -65,7 +65,7 @@ QKV_INLINE void row_gradients(const struct backward *f, const bool plain, const 
     const bool drop = !plain && a->dropout > 0, apart = !plain && dense(a);
     if (drop) keep_of(a, &f->rule, row, f->key, first, last, f->keep_scale, keep);
     for (size_t j = first; j < last; j += W) {
-        vf slope = vf_set((float)a->scale), s = vf_load(p + j), dp = vf_load(ds + j);
+        vf slope = vf_set(a->scale), s = vf_load(p + j), dp = vf_load(ds + j);
         s = plain ? vf_mul(s, slope) : score(a, row, f->key, j, span, s, &slope);
         vf w = exp_coarse(vf_min(vf_zero(), vf_sub(s, lse))), kept = w;
         if (drop) {
@@ -229,7 +229,7 @@ void QKV_T(attend_bf16_backward)(const struct qkv_attend_plan *plan, size_t item
     const struct stream dk = {&g->dpast_k, &g->dk, a->past, b, n, a->D};
     const struct stream dv = {&g->dpast_v, &g->dv, a->past, b, n, a->Dv};
     struct backward f = {.plan = plan, .a = a, .b = b, .n = n, .stream_k = keys_of(a, b, n)};
-    f.rule = mask_rule(a->key, (float)a->dropout), f.keep_scale = mask_scale((float)a->dropout);
+    f.rule = mask_rule(a->key, a->dropout), f.keep_scale = mask_scale(a->dropout);
     f.plain = plain_scores(a) && !(a->dropout > 0);
     carve_backward(plan, &f, scratch);
     if (plan->partial)

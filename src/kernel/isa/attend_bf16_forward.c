@@ -150,7 +150,7 @@ static void forward_finish(const struct qkv_attend *a, const struct row *rows, s
         const struct row *row = &rows[r];
         const bool empty = sums->m[r] == -INFINITY;
         const float l = vf_sum(vf_load(sums->l + r * W));
-        const vf s = vf_set(empty ? 0.0f : mask_scale((float)a->dropout) / l);
+        const vf s = vf_set(empty ? 0.0f : mask_scale(a->dropout) / l);
         struct cells y = cells_at(&a->y, row->b, row->i, row->h);
         for (size_t c = 0; c < a->Dv; c += W)
             store_cells(y, c, vf_add(vf_mul(vf_load(sums->o + r * sums->ldo + c), s), vf_zero()), a->Dv - c);
@@ -194,7 +194,7 @@ void QKV_T(attend_bf16_forward)(const struct qkv_attend_plan *plan, size_t item,
     struct forward f;
     f.plan = plan, f.a = a, f.b = pair / a->Hkv, f.n = pair % a->Hkv;
     f.plain = plain_scores(a);
-    f.rule = mask_rule(a->key, (float)a->dropout);
+    f.rule = mask_rule(a->key, a->dropout);
     f.values = values_of(a, f.b, f.n);
     carve_forward(plan, &f, scratch);
     const size_t count = unit_rows(plan, unit, f.rows), all = forward_start(&f, count);

@@ -156,7 +156,7 @@ static void forward_finish(const struct qkv_attend *a, const struct row *rows, s
     for (size_t r = 0; r < count; r++) {
         const struct row *row = &rows[r];
         bool empty = sums->m[r] == -INFINITY;
-        vf s = vf_set(empty ? 0.0f : mask_scale((float)a->dropout) / sums->l[r]);
+        vf s = vf_set(empty ? 0.0f : mask_scale(a->dropout) / sums->l[r]);
         struct cells y = cells_at(&a->y, row->b, row->i, row->h);
         for (size_t c = 0; c < a->Dv; c += W)
             store_cells(y, c, vf_add(vf_mul(vf_load(sums->o + r * sums->ldo + c), s), vf_zero()), a->Dv - c);
@@ -197,7 +197,7 @@ void QKV_K(attend_forward)(const struct qkv_attend_plan *plan, size_t item, floa
     struct forward f;
     f.plan = plan, f.a = a;
     f.plain = plain_scores(a);
-    f.rule = mask_rule(a->key, (float)a->dropout);
+    f.rule = mask_rule(a->key, a->dropout);
     f.keys = keys_of(a, b, n), f.values = values_of(a, b, n);
     f.count = unit_rows(plan, unit, f.rows);
     forward_carve(&f, scratch);

@@ -52,7 +52,7 @@ void QKV_K(attend_delta)(const struct qkv_attend_plan *plan, size_t begin, size_
 void QKV_K(attend_backward_start)(struct backward *f, const struct qkv_attend_plan *plan, float *scratch) {
     const struct qkv_attend *a = plan->a;
     f->plan = plan, f->a = a;
-    f->rule = mask_rule(a->key, (float)a->dropout), f->keep_scale = mask_scale((float)a->dropout);
+    f->rule = mask_rule(a->key, a->dropout), f->keep_scale = mask_scale(a->dropout);
     f->ldk = padded(a->D, W), f->ldv = padded(a->Dv, W);
     f->plain = plain_scores(a) && !(a->dropout > 0);
     f->of_score = false, f->wants_k = plan->partial != NULL;
@@ -115,7 +115,7 @@ QKV_INLINE void row_gradients(const struct backward *f, const bool plain, const 
     const bool drop = !plain && a->dropout > 0, product = plain || !f->of_score, apart = !plain && dense(a);
     if (drop) keep_of(a, &f->rule, row, f->key, first, last, f->keep_scale, keep);
     for (size_t j = first; j < last; j += W) {
-        vf slope = vf_set((float)a->scale), s = vf_load(p + j), dp = vf_load(ds + j);
+        vf slope = vf_set(a->scale), s = vf_load(p + j), dp = vf_load(ds + j);
         s = plain ? vf_mul(s, slope) : score(a, row, f->key, j, span, s, &slope);
         vf w = vf_mul(weight(s, lse), norm), kept = w;
         if (drop) {

@@ -137,11 +137,11 @@ static inline vm mask_of(const uint8_t *mask, size_t at, size_t j, struct span s
 
 /* Products scaled and capped. `slope`, where given, is the derivative of that, and of the score, by the product. */
 QKV_INLINE vf capped(const struct qkv_attend *a, vf x, vf *slope) {
-    x = vf_mul(x, vf_set((float)a->scale));
-    if (slope) *slope = vf_set((float)a->scale);
+    x = vf_mul(x, vf_set(a->scale));
+    if (slope) *slope = vf_set(a->scale);
     if (a->softcap > 0) {
-        vf t = vf_tanh(vf_mul(x, vf_set(1 / (float)a->softcap)));
-        x = vf_mul(t, vf_set((float)a->softcap));
+        vf t = vf_tanh(vf_mul(x, vf_set(1 / a->softcap)));
+        x = vf_mul(t, vf_set(a->softcap));
         if (slope) *slope = vf_mul(vf_fnma(t, t, vf_set(1.0f)), *slope);
     }
     return x;
@@ -169,7 +169,7 @@ QKV_INLINE bool plain_scores(const struct qkv_attend *a) {
 /* The best score of a row of the block, whose products become scores in place; −inf where it may not attend. */
 static inline float row_scores(const struct qkv_attend *a, bool plain, const struct row *row, size_t key,
                                struct span span, float *x, size_t first, size_t last) {
-    vf top = vf_set(-INFINITY), scale = vf_set((float)a->scale);
+    vf top = vf_set(-INFINITY), scale = vf_set(a->scale);
     if (plain && span.begin <= first && last <= span.end) {
         for (size_t j = first; j < last; j += W) {
             vf s = vf_mul(vf_load(x + j), scale);

@@ -19,7 +19,7 @@ static void row_out(const struct qkv_attend *a, enum qkv_attention_stage stage, 
         if (j < span.end && j + W > span.begin) {
             vf s = vf_load(x + j);
             if (stage == QKV_ATTENTION_PRODUCTS)
-                s = vf_mul(s, vf_set((float)a->scale));
+                s = vf_mul(s, vf_set(a->scale));
             else if (stage == QKV_ATTENTION_CAPPED)
                 s = capped(a, s, NULL);
             else
