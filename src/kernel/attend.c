@@ -11,7 +11,10 @@
  *
  * In bf16 (struct qkv_attend_bf16_kernels) the items are the same, but what all blocks of rows read (keys, forward) and what all
  * blocks of keys do (rows, backward) is packed ahead, once. Few rows stay with the fp32 kernels, which stream keys and values
- * as they lie. */
+ * as they lie.
+ *
+ * A ragged call is cut as if all its sequences were as long as the longest. An item then becomes one of its own sequence
+ * (attend_ragged.c), or nothing where that is shorter. */
 #include "kernel/isa/attend.h"
 
 enum { FORWARD_ITEMS = 24, DECODE_ITEMS = 8, BACKWARD_ITEMS = 64, BACKWARD_CHUNKS = 16, DELTA_GRAIN = 512 };
@@ -37,7 +40,7 @@ static void cut_rows(struct qkv_attend_plan *plan, size_t tile) {
 }
 
 static struct qkv_attend_plan attend_start(const struct qkv_attend *a) {
-    struct qkv_attend_plan plan = {.a = a, .group = a->H / a->Hkv, .pieces = 1};
+    struct qkv_attend_plan plan = {.a = a, .group = a->H / a->Hkv, .pieces = 1, .mask_Tq = a->Tq, .mask_Tk = a->Tk};
     plan.rows = plan.group * a->Tq;
     return plan;
 }
@@ -82,20 +85,71 @@ static enum qkv_status take_scratch(struct qkv_context *ctx, struct qkv_arena *a
     return work->scratch ? QKV_OK : QKV_MEMORY;
 }
 
+/* ---- items of ragged calls ---------------------------------------------------------------------------------------- */
+
+/* Items of one batch row. */
+typedef size_t attend_count(const struct qkv_attend_plan *plan);
+
+static size_t count_units(const struct qkv_attend_plan *plan) {
+    return plan->a->Hkv * plan->blocks;
+}
+static size_t count_pieces(const struct qkv_attend_plan *plan) {
+    return count_units(plan) * plan->pieces;
+}
+static size_t count_key_blocks(const struct qkv_attend_plan *plan) {
+    return plan->a->Hkv * plan->key_blocks;
+}
+static size_t count_head_blocks(const struct qkv_attend_plan *plan) {
+    return plan->a->H * plan->blocks;
+}
+
+/* The plan that *item, of a list that goes batch row by batch row, is to be run with, and its number there; NULL: there is no such
+ * item in its own sequence. */
+static const struct qkv_attend_plan *item_plan(const struct qkv_attend_plan *plan, attend_count *count, size_t *item,
+                                               struct qkv_attend_sequence *own) {
+    if (!qkv_attend_is_ragged(plan->a)) return plan;
+    const size_t each = count(plan), at = *item % each;
+    qkv_attend_sequence_of(plan, *item / each, own);
+    *item = at;
+    return at < count(&own->plan) ? &own->plan : NULL;
+}
+
+/* The same for items (chunks,B,Hkv). */
+static const struct qkv_attend_plan *chunk_plan(const struct qkv_attend_plan *plan, size_t *item,
+                                                struct qkv_attend_sequence *own) {
+    if (!qkv_attend_is_ragged(plan->a)) return plan;
+    const size_t B = plan->a->B, Hkv = plan->a->Hkv, chunk = *item / (B * Hkv), n = *item % Hkv;
+    qkv_attend_sequence_of(plan, *item / Hkv % B, own);
+    *item = chunk * Hkv + n;
+    return chunk < own->plan.chunks ? &own->plan : NULL;
+}
+
 /* ---- forward ---------------------------------------------------------------------------------------------------- */
 
 static void forward_body(void *argument, size_t item, int thread) {
     const struct work *work = argument;
     float *scratch = work->scratch + (size_t)thread * work->floats;
-    if (work->bf16)
-        work->bf16->forward(&work->plan, item, scratch);
-    else
-        work->kernels->forward(&work->plan, item, scratch);
+    struct qkv_attend_sequence own;
+    const struct qkv_attend_plan *plan = item_plan(&work->plan, count_pieces, &item, &own);
+    if (plan && work->bf16) work->bf16->forward(plan, item, scratch);
+    if (plan && !work->bf16) work->kernels->forward(plan, item, scratch);
 }
 
 static void pack_keys_body(void *argument, size_t item, int thread) {
     const struct work *work = argument;
-    work->bf16->pack_keys(&work->plan, item, work->scratch + (size_t)thread * work->floats);
+    struct qkv_attend_sequence own;
+    const struct qkv_attend_plan *plan = item_plan(&work->plan, count_key_blocks, &item, &own);
+    if (plan) work->bf16->pack_keys(plan, item, work->scratch + (size_t)thread * work->floats);
+}
+
+/* Few rows: waking the threads again would take longer. */
+static void forward_combine(const struct work *work, size_t units) {
+    struct qkv_attend_sequence own;
+    for (size_t unit = 0; unit < units; unit++) {
+        size_t item = unit;
+        const struct qkv_attend_plan *plan = item_plan(&work->plan, count_units, &item, &own);
+        if (plan) (work->bf16 ? work->bf16->combine : work->kernels->combine)(plan, item);
+    }
 }
 
 /* Waking a thread costs more than a step of decoding over a short cache. */
@@ -126,16 +180,15 @@ static void forward_run(struct qkv_context *ctx, struct work *work) {
         qkv_parallel(ctx, items, forward_body, work);
     else
         for (size_t item = 0; item < items; item++) forward_body(work, item, 0);
-    /* Few rows: waking the threads again would take longer. */
-    void (*combine)(const struct qkv_attend_plan *, size_t) = work->bf16 ? work->bf16->combine : work->kernels->combine;
-    for (size_t unit = 0; plan->sums && unit < units; unit++) combine(plan, unit);
+    if (plan->sums) forward_combine(work, units);
 }
 
 static enum qkv_status forward_bf16(struct qkv_context *ctx, struct qkv_arena *scratch, struct work *work) {
     struct qkv_attend_plan *plan = &work->plan;
     const size_t pairs = plan->a->B * plan->a->Hkv;
     cut_rows(plan, work->bf16->strip);
-    plan->key_blocks = divide_up(plan->a->Tk, work->bf16->keys);
+    plan->keys = work->bf16->keys;
+    plan->key_blocks = divide_up(plan->a->Tk, plan->keys);
     plan->keys_bytes = work->bf16->keys_bytes(plan);
     enum qkv_status status = take_packed(ctx, scratch, pairs * plan->key_blocks, plan->keys_bytes, &plan->packed_keys);
     if (status == QKV_OK) status = forward_cut_keys(ctx, scratch, work);
@@ -176,32 +229,47 @@ static void delta_body(void *argument, size_t begin, size_t end, int thread) {
     work->kernels->delta(&work->plan, begin, end);
 }
 
+/* Of one head of one sequence. */
+static void ragged_delta_body(void *argument, size_t item, int thread) {
+    const struct work *work = argument;
+    struct qkv_attend_sequence own;
+    const size_t H = work->plan.a->H;
+    (void)thread;
+    qkv_attend_sequence_of(&work->plan, item / H, &own);
+    work->kernels->delta(&own.plan, item % H * own.a.Tq, (item % H + 1) * own.a.Tq);
+}
+
 /* Before the gradients: see norm in struct qkv_attend_plan. */
 static void norm_body(void *argument, size_t item, int thread) {
     const struct work *work = argument;
-    work->kernels->norm(&work->plan, item, work->scratch + (size_t)thread * work->floats);
+    struct qkv_attend_sequence own;
+    const struct qkv_attend_plan *plan = item_plan(&work->plan, count_head_blocks, &item, &own);
+    if (plan) work->kernels->norm(plan, item, work->scratch + (size_t)thread * work->floats);
 }
 
 static struct qkv_attend_plan norm_plan(const struct work *work) {
     struct qkv_attend_plan plan = work->plan;
     plan.stage = QKV_ATTENTION_WEIGHTS;
     plan.block = WEIGHTS_ROWS / work->kernels->tile * work->kernels->tile;
-    plan.blocks = divide_up(plan.a->Tq, plan.block);
+    plan.rows = plan.a->Tq; /* head by head */
+    plan.blocks = divide_up(plan.rows, plan.block);
     return plan;
 }
 
 static void pack_rows_body(void *argument, size_t item, int thread) {
     const struct work *work = argument;
-    work->bf16->pack_rows(&work->plan, item, work->scratch + (size_t)thread * work->floats);
+    struct qkv_attend_sequence own;
+    const struct qkv_attend_plan *plan = item_plan(&work->plan, count_units, &item, &own);
+    if (plan) work->bf16->pack_rows(plan, item, work->scratch + (size_t)thread * work->floats);
 }
 
 static void backward_body(void *argument, size_t item, int thread) {
     const struct work *work = argument;
     float *scratch = work->scratch + (size_t)thread * work->floats;
-    if (work->bf16)
-        work->bf16->backward(&work->plan, item, scratch);
-    else
-        work->kernels->backward(&work->plan, item, scratch);
+    struct qkv_attend_sequence own;
+    const struct qkv_attend_plan *plan = chunk_plan(&work->plan, &item, &own);
+    if (plan && work->bf16) work->bf16->backward(plan, item, scratch);
+    if (plan && !work->bf16) work->kernels->backward(plan, item, scratch);
 }
 
 static void addend_body(void *argument, size_t item, int thread) {
@@ -211,13 +279,16 @@ static void addend_body(void *argument, size_t item, int thread) {
 
 static void gather_body(void *argument, size_t item, int thread) {
     const struct work *work = argument;
+    struct qkv_attend_sequence own;
+    const struct qkv_attend_plan *plan = item_plan(&work->plan, count_units, &item, &own);
     (void)thread;
-    work->kernels->gather(&work->plan, item);
+    if (plan) work->kernels->gather(plan, item);
 }
 
 /* Each chunk has a share of dq of its own until they are added: no more chunks than memory can bear. */
 static void cut_keys(struct qkv_attend_plan *plan, size_t keys) {
     size_t heads = plan->a->B * plan->a->Hkv;
+    plan->keys = keys;
     plan->key_blocks = divide_up(plan->a->Tk, keys);
     size_t chunks = heads ? divide_up(BACKWARD_ITEMS, heads) : 0;
     if (chunks > BACKWARD_CHUNKS) chunks = BACKWARD_CHUNKS;
@@ -247,8 +318,9 @@ static struct qkv_attend_plan fp32_plan(const struct work *work) {
 static enum qkv_status take_partial(struct qkv_context *ctx, struct qkv_arena *arena, struct qkv_attend_plan *plan,
                                     size_t width) {
     const struct qkv_attend *a = plan->a;
-    size_t parts = a->B * a->Hkv * plan->chunks, padded = divide_up(a->D, width) * width, floats, bytes;
-    if (!qkv_multiply(parts, plan->partial_rows, &floats) || !qkv_multiply(floats, padded, &floats) ||
+    size_t parts = a->B * a->Hkv * plan->chunks, floats, bytes;
+    plan->partial_columns = divide_up(a->D, width) * width;
+    if (!qkv_multiply(parts, plan->partial_rows, &floats) || !qkv_multiply(floats, plan->partial_columns, &floats) ||
         !qkv_multiply(floats, sizeof(float), &bytes))
         return qkv_fail(ctx, QKV_MEMORY,
                         "attention: the gradient of q in %zu parts is more than this machine can address",
@@ -291,7 +363,10 @@ static void run_backward(struct qkv_context *ctx, struct work *work) {
     const bool past = a->past && (g->dpast_k.data || g->dpast_v.data);
     struct work norm = *work, attention_bias = *work;
     norm.plan = norm_plan(work), attention_bias.plan = fp32_plan(work);
-    qkv_parallel_range(ctx, a->B * a->H * a->Tq, DELTA_GRAIN, delta_body, work);
+    if (a->q_start)
+        qkv_parallel(ctx, a->B * a->H, ragged_delta_body, work);
+    else
+        qkv_parallel_range(ctx, a->B * a->H * a->Tq, DELTA_GRAIN, delta_body, work);
     if (!work->bf16 || g->dattention_bias) qkv_parallel(ctx, a->B * a->H * norm.plan.blocks, norm_body, &norm);
     if (past || g->dq.data || g->dk.data || g->dv.data) {
         if (work->bf16) qkv_parallel(ctx, heads * plan->blocks, pack_rows_body, work);
@@ -337,6 +412,11 @@ enum qkv_status qkv_attend_weights(struct qkv_context *ctx, struct qkv_arena *sc
     if (!rows || !a->Tk) return QKV_OK;
     struct work work = {.plan = attend_start(a), .kernels = ctx->kernels->attend};
     struct qkv_attend_plan *plan = &work.plan;
+    struct qkv_attend_sequence own;
+    if (qkv_attend_is_ragged(a)) {
+        qkv_attend_sequence_of(plan, b, &own);
+        *plan = own.plan, b = 0;
+    }
     plan->weights = out, plan->stage = stage, plan->batch = b, plan->head = h, plan->first = first, plan->count = rows;
     plan->block = WEIGHTS_ROWS / work.kernels->tile * work.kernels->tile;
     plan->blocks = divide_up(rows, plan->block);

@@ -62,6 +62,34 @@ bool qkv_softcap_valid(double c) {
     return c == 0 || (x > 0 && isfinite(x) && isfinite(1 / x));
 }
 
+/* Cumulative rows, of at most `most` a sequence. */
+static enum qkv_status check_start(struct qkv_context *ctx, const struct qkv_attend *a, const char *name,
+                                   const int32_t *start, size_t most) {
+    if (!start || ctx->dry) return QKV_OK;
+    if (start[0])
+        return qkv_fail(ctx, QKV_ARGUMENT, "attention: %s begins at %d; the first sequence begins at row 0", name,
+                        start[0]);
+    for (size_t b = 0; b < a->B; b++) {
+        if (start[b + 1] < start[b])
+            return qkv_fail(ctx, QKV_ARGUMENT,
+                            "attention: %s falls from %d to %d at sequence %zu; sequences lie one after the other",
+                            name, start[b], start[b + 1], b);
+        if ((size_t)(start[b + 1] - start[b]) > most)
+            return qkv_fail(ctx, QKV_SHAPE, "attention: %s gives sequence %zu %d rows, but there are at most %zu", name,
+                            b, start[b + 1] - start[b], most);
+    }
+    return QKV_OK;
+}
+
+static enum qkv_status check_starts(struct qkv_context *ctx, const struct qkv_attend *a) {
+    enum qkv_status status = check_start(ctx, a, "q_start", a->q_start, a->Tq);
+    if (status == QKV_OK) status = check_start(ctx, a, "k_start", a->k_start, a->Tk);
+    if (status == QKV_OK && a->k_start && a->past)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "attention: %zu keys are in the past, but k_start gives the rows of all keys", a->past);
+    return status;
+}
+
 enum qkv_status qkv_attend_check_factors(struct qkv_context *ctx, double scale, double softcap, double dropout) {
     char shown[QKV_REAL_TEXT];
     if (!isfinite(scale) || !isfinite((float)scale))
@@ -85,6 +113,17 @@ static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_a
     return QKV_OK;
 }
 
+static enum qkv_status check_distances(struct qkv_context *ctx, const struct qkv_attend *a, size_t r, int64_t keys) {
+    const int64_t lo = a->lo[r] > 0 ? a->lo[r] : 0, hi = a->hi[r] < keys ? a->hi[r] : keys;
+    const int64_t shift = (int64_t)a->distance_bias.zero - a->position[r];
+    if (lo >= hi || (lo + shift >= 0 && hi - 1 + shift < (int64_t)a->distance_bias.row)) return QKV_OK;
+    return qkv_fail(ctx, QKV_SHAPE,
+                    "attention: row %zu at position %d attends to keys [%lld, %lld), but the table of distances holds "
+                    "distances %lld to %lld; make it longer",
+                    r, a->position[r], (long long)lo, (long long)hi, -(long long)a->distance_bias.zero,
+                    (long long)a->distance_bias.row - (long long)a->distance_bias.zero - 1);
+}
+
 /* Every distance that a row can meet has an entry in the table of distances. */
 static enum qkv_status check_bias(struct qkv_context *ctx, const struct qkv_attend *a) {
     if (!a->distance_bias.table || ctx->dry) return QKV_OK;
@@ -92,24 +131,19 @@ static enum qkv_status check_bias(struct qkv_context *ctx, const struct qkv_atte
         return qkv_fail(ctx, QKV_SHAPE,
                         "attention: a table of distances with %zu distances and zero at %zu cannot be addressed",
                         a->distance_bias.row, a->distance_bias.zero);
-    for (size_t r = 0; r < a->B * a->Tq; r++) {
-        int64_t lo = a->lo[r] > 0 ? a->lo[r] : 0;
-        int64_t hi = a->hi[r] < (int64_t)a->Tk ? a->hi[r] : (int64_t)a->Tk;
-        int64_t shift = (int64_t)a->distance_bias.zero - a->position[r];
-        if (lo < hi && (lo + shift < 0 || hi - 1 + shift >= (int64_t)a->distance_bias.row))
-            return qkv_fail(
-                ctx, QKV_SHAPE,
-                "attention: row %zu at position %d attends to keys [%lld, %lld), but the table of distances holds "
-                "distances %lld to %lld; make it longer",
-                r, a->position[r], (long long)lo, (long long)hi, -(long long)a->distance_bias.zero,
-                (long long)a->distance_bias.row - (long long)a->distance_bias.zero - 1);
+    enum qkv_status status = QKV_OK;
+    for (size_t b = 0, row = 0; b < a->B && status == QKV_OK; row += qkv_attend_queries(a, b++)) {
+        const size_t keys = qkv_attend_keys(a, a->kv_rows ? (size_t)a->kv_rows[b] : b);
+        for (size_t i = 0; i < qkv_attend_queries(a, b) && status == QKV_OK; i++)
+            status = check_distances(ctx, a, row + i, (int64_t)keys);
     }
-    return QKV_OK;
+    return status;
 }
 
 enum qkv_status qkv_attend_check(struct qkv_context *ctx, const struct qkv_attend *a) {
     enum qkv_status status = qkv_attend_check_sizes(ctx, a);
     if (status == QKV_OK) status = check_data(ctx, a);
+    if (status == QKV_OK) status = check_starts(ctx, a);
     if (status == QKV_OK) status = check_options(ctx, a);
     if (status == QKV_OK) status = check_bias(ctx, a);
     return status;
@@ -170,12 +204,13 @@ enum qkv_status qkv_attend_check_weights(struct qkv_context *ctx, const struct q
     if ((int)stage < 0 || stage > QKV_ATTENTION_PRODUCTS)
         return qkv_fail(ctx, QKV_ARGUMENT, "attention: the stage is %d; it must be one of enum qkv_attention_stage",
                         (int)stage);
-    if (b >= a->B || h >= a->H || first > a->Tq || rows > a->Tq - first)
+    const size_t Tq = b < a->B ? qkv_attend_queries(a, b) : a->Tq;
+    if (b >= a->B || h >= a->H || first > Tq || rows > Tq - first)
         return qkv_fail(
             ctx, QKV_SHAPE,
             "attention: weights of batch row %zu, head %zu, rows %zu and %zu more do not exist in (B,H,Tq) = "
             "(%zu,%zu,%zu)",
-            b, h, first, rows, a->B, a->H, a->Tq);
+            b, h, first, rows, a->B, a->H, Tq);
     if (rows && a->Tk && !out) return qkv_fail(ctx, QKV_ARGUMENT, "attention: weights need a place to go");
     if (rows && a->Tk && stage == QKV_ATTENTION_WEIGHTS && !a->lse)
         return qkv_fail(ctx, QKV_ARGUMENT, "attention: weights need lse of the forward pass");

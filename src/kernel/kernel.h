@@ -198,9 +198,16 @@ struct qkv_distance_bias {
     const float *table; /* (H, row); NULL: none */
     size_t row, zero;   /* every distance that an interval can meet must lie in [0, row) */
 };
-/* One attention, all that varies in it. Whoever begins a call fills it once, and it goes by pointer from there to the kernel. */
+/* One attention, all that varies in it. Whoever begins a call fills it once, and it goes by pointer from there to the kernel.
+ *
+ * With q_start the queries are ragged: sequence b has q_start[b + 1] − q_start[b] of them, at most Tq; they are rows
+ * q_start[b] … of q and y, whose batch_stride is not read, and of lo, hi and position; lse holds H blocks of their number from
+ * q_start[b]·H on. With k_start so are the keys, at most Tk, which are rows of k and v. What has a place for each pair, and the
+ * dropout mask, stay (B, H, Tq, Tk). For equal lengths all lies where it lies without starts. A sequence has the bits that it has in
+ * a call of its own (but for its dropout mask; and where all of a call decides, as of products in bf16). */
 struct qkv_attend {
     size_t B, H, Hkv, Tq, Tk, D, Dv;
+    const int32_t *q_start, *k_start; /* (B + 1), from 0 on, never falling; NULL: every sequence has Tq queries, Tk keys */
     struct qkv_heads q, k, v, y;
     struct qkv_heads past_k,
         past_v; /* where the first `past` of the Tk keys are; k and v hold the others, from row 0 */
@@ -242,7 +249,7 @@ struct qkv_attend_gradients {
 };
 enum qkv_status qkv_attend_backward(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a,
                                     const struct qkv_attend_gradients *g);
-/* One head and batch row looked at: rows [first, first + rows) of the queries against all keys, out (rows, Tk).
+/* One head and batch row looked at: rows [first, first + rows) of the queries against all keys of that batch row, out (rows, keys).
  * Products, capped and scores are not masked, but for scores, which are −inf where a row may not attend; weights come from the
  * saved lse, without dropout, 0 where masked. */
 enum qkv_status qkv_attend_weights(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a,

@@ -87,10 +87,17 @@ enum qkv_status qkv_backward_attend(struct qkv_tape *tape, struct qkv_node *node
     return qkv_attend_backward(tape->ctx, tape->arena, a, &g);
 }
 
+/* Rows of ragged queries or keys, all sequences together; of arrays that a dry run cannot read, those of the tensor. */
+static size_t attention_rows(const struct qkv_tape *tape, const int32_t *start, size_t B, struct qkv_columns c,
+                             size_t rectangular) {
+    if (!start) return rectangular;
+    return tape->ctx->dry || start[B] < 0 ? c.x->rows : (size_t)start[B];
+}
+
 /* `rows` of the tensor for all batch rows together; 0: batch rows choose theirs, of as many as there are. */
 static enum qkv_status attention_check(struct qkv_tape *tape, struct qkv_columns c, const char *name, size_t rows,
                                        size_t width) {
-    bool whole = rows ? c.x->rows == rows : c.batch_rows && c.x->rows % c.batch_rows == 0;
+    bool whole = rows || !c.batch_rows ? c.x->rows == rows : c.x->rows % c.batch_rows == 0;
     if (whole && c.column + width <= c.x->columns) return QKV_OK;
     return qkv_fail(tape->ctx, QKV_SHAPE, "attend: %s needs (%zu,%zu) from column %zu but its tensor is (%zu,%zu)",
                     name, rows ? rows : c.batch_rows, width, c.column, c.x->rows, c.x->columns);
@@ -99,11 +106,13 @@ static enum qkv_status attention_check(struct qkv_tape *tape, struct qkv_columns
 enum qkv_status qkv_check_attend(struct qkv_tape *tape, struct qkv_node *node) {
     const struct attend *o = node->saved;
     const struct qkv_attend *a = &o->kernel;
-    enum qkv_status status = attention_check(tape, o->q, "q", a->B * a->Tq, a->H * a->D);
+    const size_t queries = attention_rows(tape, a->q_start, a->B, o->q, a->B * a->Tq);
+    const size_t keys = attention_rows(tape, a->k_start, a->B, o->k, a->kv_rows ? 0 : a->B * o->k.batch_rows);
+    const size_t values = attention_rows(tape, a->k_start, a->B, o->v, a->kv_rows ? 0 : a->B * o->v.batch_rows);
+    enum qkv_status status = attention_check(tape, o->q, "q", queries, a->H * a->D);
     if (status) return status;
-    status = attention_check(tape, o->k, "k", a->kv_rows ? 0 : a->B * o->k.batch_rows, a->Hkv * a->D);
-    if (status) return status;
-    return attention_check(tape, o->v, "v", a->kv_rows ? 0 : a->B * o->v.batch_rows, a->Hkv * a->Dv);
+    status = attention_check(tape, o->k, "k", keys, a->Hkv * a->D);
+    return status ? status : attention_check(tape, o->v, "v", values, a->Hkv * a->Dv);
 }
 
 enum qkv_status qkv_forward_attend(struct qkv_tape *tape, struct qkv_node *node) {
@@ -115,7 +124,7 @@ enum qkv_status qkv_forward_attend(struct qkv_tape *tape, struct qkv_node *node)
     a->v = attention_heads(o->v.x->data, o->v.x->dtype, o->v, a->Dv);
     a->y = attention_heads(y->data, y->dtype, (struct qkv_columns){y, 0, a->Tq}, a->Dv);
     if (o->keeps_lse) {
-        a->lse = qkv_tape_take(tape, a->B * a->H * a->Tq, sizeof(float));
+        a->lse = qkv_tape_take(tape, a->H * y->rows, sizeof(float));
     }
     return tape->status == QKV_OK ? qkv_attend_forward(tape->ctx, tape->arena, a) : tape->status;
 }
@@ -123,8 +132,11 @@ enum qkv_status qkv_forward_attend(struct qkv_tape *tape, struct qkv_node *node)
 /* Of one head. */
 static double attend_pairs(const struct qkv_attend *a) {
     double sum = 0;
-    for (size_t r = 0; a->pairs == 0 && r < a->B * a->Tq; r++) {
-        int64_t lo = a->lo[r] > 0 ? a->lo[r] : 0, hi = a->hi[r] < (int64_t)a->Tk ? a->hi[r] : (int64_t)a->Tk;
+    const size_t rows = a->q_start ? (size_t)a->q_start[a->B] : a->B * a->Tq;
+    for (size_t r = 0, b = 0; a->pairs == 0 && r < rows; r++) {
+        while (a->q_start ? r >= (size_t)a->q_start[b + 1] : r >= (b + 1) * a->Tq) b++;
+        const int64_t keys = a->k_start ? a->k_start[b + 1] - a->k_start[b] : (int64_t)a->Tk;
+        const int64_t lo = a->lo[r] > 0 ? a->lo[r] : 0, hi = a->hi[r] < keys ? a->hi[r] : keys;
         sum += hi > lo ? (double)(hi - lo) : 0;
     }
     return a->pairs > 0 ? a->pairs : sum;
@@ -161,8 +173,8 @@ struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, st
     if (!qkv_tape_check(tape, &node)) {
         return NULL;
     }
-    node.output = q.x->dtype == QKV_F32 ? qkv_tape_tensor(tape, a->B * a->Tq, a->H * a->Dv)
-                                        : qkv_tape_bf16_if_mixed(tape, a->B * a->Tq, a->H * a->Dv);
+    node.output = q.x->dtype == QKV_F32 ? qkv_tape_tensor(tape, q.x->rows, a->H * a->Dv)
+                                        : qkv_tape_bf16_if_mixed(tape, q.x->rows, a->H * a->Dv);
     if (!tape->training) s->kernel.dropout = 0;
     if (s->kernel.dropout > 0) qkv_tape_dropout_key(tape, s->kernel.key);
     struct qkv_tensor *y = qkv_tape_run(tape, &node);

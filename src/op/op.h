@@ -220,7 +220,7 @@ struct qkv_columns {
     size_t column;
     size_t batch_rows; /* rows of x that each batch row has; 0: as many as it has positions */
 };
-/* softmax(q·kᵀ…)·v: (B·Tq, H·Dv). The call is `attend`, whose heads, sizes, intervals, masks and biases must outlive the tape; q, k,
+/* softmax(q·kᵀ…)·v: (B·Tq, H·Dv), or as many rows as ragged queries have. The call is `attend`, whose heads, sizes, intervals, masks and biases must outlive the tape; q, k,
  * v, y, lse and the dropout key are filled in here, and dropout is applied when the tape trains. dattention_bias: the gradient of the
  * attention_bias, in its strides, which backward adds to; NULL: not wanted. kept: where to leave the call that was made, lse kept, for
  * qkv_attend_weights to look at as long as the memory of the tape lasts; NULL: nowhere. */

@@ -18,15 +18,18 @@ struct qkv_attend_plan {
     size_t group;                         /* query heads a kv head: H / Hkv */
     size_t rows;                          /* query rows a kv head: group·Tq */
     size_t block, blocks;                 /* query rows a block, a multiple of the tile; blocks a kv head */
+    size_t mask_b, mask_Tq, mask_Tk;      /* first batch row, queries and keys by which the dropout mask is numbered */
     size_t pieces; /* forward: items that the keys of a block of rows are shared out to, a piece each; or 1 */
     float *sums;   /* then (B,Hkv,blocks,pieces,sums_floats), what each of them gathered; or NULL */
     size_t sums_floats;
+    size_t keys;            /* keys a block */
     size_t key_blocks;      /* backward: blocks of keys, */
     size_t chunk, chunks;   /* shared out in `chunks` runs of `chunk` blocks */
     float *delta;           /* backward: (B,H,Tq) Σ dy·y */
     float *norm;            /* backward: (B,H,Tq) what weights made from lse are multiplied by */
     float *partial;         /* backward: (B,Hkv,chunks,partial_rows,padded D) dq as each chunk sees it; or NULL */
     size_t partial_rows;    /* at least `rows` */
+    size_t partial_columns; /* D padded */
     unsigned char *touched; /* backward: (B,Hkv,chunks,blocks) whether that part of `partial` is in use */
     float *weights;         /* attend_weights: (count,Tk), rows first… of head `head` in batch row `batch` */
     enum qkv_attention_stage stage;
@@ -84,6 +87,23 @@ struct qkv_attend_bf16_kernels {
     void (*combine)(const struct qkv_attend_plan *plan, size_t item);
     void (*backward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
 };
+
+/* ---- ragged calls (attend_ragged.c) ---- */
+
+/* One sequence of a ragged call as a call of its own: B = 1 and its own rows and keys, with its part of all that the driver made.
+ * Blocks have the size that they have in the whole call. */
+struct qkv_attend_sequence {
+    struct qkv_attend a;
+    struct qkv_attend_gradients g;
+    struct qkv_attend_plan plan; /* of `a` and `g` */
+};
+static inline bool qkv_attend_is_ragged(const struct qkv_attend *a) {
+    return a->q_start || a->k_start;
+}
+/* Queries and keys of a sequence; whether ragged or not. */
+size_t qkv_attend_queries(const struct qkv_attend *a, size_t b);
+size_t qkv_attend_keys(const struct qkv_attend *a, size_t b);
+void qkv_attend_sequence_of(const struct qkv_attend_plan *whole, size_t b, struct qkv_attend_sequence *out);
 
 /* What can be wrong in a call (attend_check.c). */
 enum qkv_status qkv_attend_check(struct qkv_context *ctx, const struct qkv_attend *a);

@@ -2,7 +2,8 @@
  * over; P, dP and delta as in attend_backward.c.
  *
  * One item owns a block of keys of one distinct batch row and head of the attention_bias, and walks over all the rows that share
- * its entries, always in the same order. Tiles are summed in scratch, block by block, before anything is written. */
+ * its entries, always in the same order. Tiles are summed in scratch, block by block, before anything is written. In a ragged
+ * call sequences with fewer rows or keys add nothing to the entries that they do not reach. */
 #include "kernel/isa/attend_backward.h"
 
 /* sum (count,KEYS), or (KEYS) when rows share theirs, += dS of the rows i0… of a head against the block of keys. */
@@ -23,6 +24,15 @@ static void add_head(struct backward *f, size_t block, size_t b, size_t h, size_
     for (size_t j = 0; shared && j < KEYS; j += W) vf_store(f->sum + j, vf_add(vf_load(f->sum + j), vf_load(part + j)));
 }
 
+/* Goes to batch row b, which is a call of its own in a ragged one; returns its number there. */
+static size_t to_sequence(struct backward *f, const struct qkv_attend_plan *whole, size_t b,
+                          struct qkv_attend_sequence *own) {
+    if (!qkv_attend_is_ragged(whole->a)) return b;
+    qkv_attend_sequence_of(whole, b, own);
+    f->plan = &own->plan, f->a = &own->a, f->packed = false;
+    return 0;
+}
+
 void QKV_K(attend_addend)(const struct qkv_attend_plan *plan, size_t item, float *scratch) {
     const struct qkv_attend *a = plan->a;
     const struct qkv_pairs *pairs = &a->attention_bias_strides;
@@ -30,21 +40,26 @@ void QKV_K(attend_addend)(const struct qkv_attend_plan *plan, size_t item, float
     size_t h0 = item / plan->key_blocks % heads, b0 = item / plan->key_blocks / heads;
     size_t h1 = pairs->head_stride ? h0 + 1 : a->H, b1 = pairs->batch_stride ? b0 + 1 : a->B;
     bool shared = pairs->row_stride == 0;
+    const size_t key = block * KEYS, keys = a->Tk - key < KEYS ? a->Tk - key : KEYS;
     struct backward f;
+    struct qkv_attend_sequence own;
     QKV_K(attend_backward_start)(&f, plan, scratch);
-    QKV_K(attend_backward_keys)(&f, b0, h0 / plan->group, block);
+    f.packed = false, f.b = f.n = SIZE_MAX;
     f.of_score = true, f.plain = false, f.wants_k = false;
-    float *out = plan->g->dattention_bias + pairs_at(pairs, b0, h0, 0) + f.key;
+    float *out = plan->g->dattention_bias + pairs_at(pairs, b0, h0, 0) + key;
     if (shared) memset(f.sum, 0, KEYS * sizeof(float));
     for (size_t i0 = 0; i0 < a->Tq; i0 += plan->block) {
         size_t count = a->Tq - i0 < plan->block ? a->Tq - i0 : plan->block;
         if (!shared) memset(f.sum, 0, count * KEYS * sizeof(float));
-        for (size_t b = b0; b < b1; b++)
-            for (size_t h = h0; h < h1; h++) add_head(&f, block, b, h, i0, count, shared);
+        for (size_t b = b0; b < b1; b++) {
+            const size_t at = to_sequence(&f, plan, b, &own), rows = f.a->Tq > i0 ? f.a->Tq - i0 : 0;
+            for (size_t h = h0; h < h1 && rows && key < f.a->Tk; h++)
+                add_head(&f, block, at, h, i0, count < rows ? count : rows, shared);
+        }
         for (size_t r = 0; !shared && r < count; r++) {
             const struct cells to = {out + (i0 + r) * pairs->row_stride, QKV_F32};
-            put_cells(to, plan->g->accumulate, f.sum + r * KEYS, f.keys);
+            put_cells(to, plan->g->accumulate, f.sum + r * KEYS, keys);
         }
     }
-    if (shared) put_cells((struct cells){out, QKV_F32}, plan->g->accumulate, f.sum, f.keys);
+    if (shared) put_cells((struct cells){out, QKV_F32}, plan->g->accumulate, f.sum, keys);
 }

@@ -107,7 +107,7 @@ static void row_softmax(struct forward *f, size_t r, float *x, uint16_t *p, size
     }
     if (f->a->dropout > 0) {
         float keep[BLOCK_KEYS];
-        keep_of(f->a, &f->rule, &f->rows[r], f->key, first, last, 1.0f, keep);
+        keep_of(f->plan, &f->rule, &f->rows[r], f->key, first, last, 1.0f, keep);
         row_weights(x, p, *m, keep, first, last, l);
     } else {
         row_weights(x, p, *m, NULL, first, last, l);

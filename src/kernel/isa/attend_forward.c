@@ -72,7 +72,7 @@ static float row_weights(float *x, float m, size_t first, size_t last) {
 
 static void row_dropout(const struct forward *f, const struct row *row, float *x, size_t first, size_t last) {
     float keep[KEYS];
-    keep_of(f->a, &f->rule, row, f->key, first, last, 1.0f, keep);
+    keep_of(f->plan, &f->rule, row, f->key, first, last, 1.0f, keep);
     for (size_t j = first; j < last; j += W) vf_store(x + j, vf_mul(vf_load(x + j), vf_load(keep + j)));
 }
 

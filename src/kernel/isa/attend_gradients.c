@@ -113,7 +113,7 @@ QKV_INLINE void row_gradients(const struct backward *f, const bool plain, const 
              norm = vf_set(f->plan->norm[row->at]);
     float keep[KEYS];
     const bool drop = !plain && a->dropout > 0, product = plain || !f->of_score, apart = !plain && dense(a);
-    if (drop) keep_of(a, &f->rule, row, f->key, first, last, f->keep_scale, keep);
+    if (drop) keep_of(f->plan, &f->rule, row, f->key, first, last, f->keep_scale, keep);
     for (size_t j = first; j < last; j += W) {
         vf slope = vf_set(a->scale), s = vf_load(p + j), dp = vf_load(ds + j);
         s = plain ? vf_mul(s, slope) : score(a, row, f->key, j, span, s, &slope);

@@ -11,7 +11,7 @@
 #include "kernel/isa/mask.h"
 
 struct row {   /* one query row of one head */
-    size_t at; /* (b·H + h)·Tq + i: its place in lse and delta, and its row of the dropout mask */
+    size_t at; /* (b·H + h)·Tq + i: its place in lse and delta */
     size_t b, h, i;
     size_t lo, hi;               /* its keys; 0, 0 when there are none */
     int64_t bias;                /* where in the table of distances key 0 would be */
@@ -202,9 +202,10 @@ static inline float row_repair(struct span span, float *x) {
 }
 
 /* What dropout multiplies the weights of the keys [first, last) of a block by; `kept` where they are kept. */
-static inline void keep_of(const struct qkv_attend *a, const struct mask_rule *rule, const struct row *row, size_t key,
-                           size_t first, size_t last, float kept, float *keep) {
-    mask_fill(keep + first, rule, (uint64_t)row->at * a->Tk + key + first, last - first, kept);
+static inline void keep_of(const struct qkv_attend_plan *plan, const struct mask_rule *rule, const struct row *row,
+                           size_t key, size_t first, size_t last, float kept, float *keep) {
+    const uint64_t at = ((plan->mask_b + row->b) * plan->a->H + row->h) * plan->mask_Tq + row->i;
+    mask_fill(keep + first, rule, at * plan->mask_Tk + key + first, last - first, kept);
 }
 
 /* The weight of a score, given the row's log-sum-exp: never above 1, so that rounding of large numbers stays small. */

@@ -1,0 +1,86 @@
+/* attend_ragged.c: one sequence of a ragged call as a call of its own. The driver cuts all sequences as the longest one; kernels
+ * then see a batch of one, whose arrays begin where those of the sequence do. */
+#include "kernel/isa/attend.h"
+
+static size_t ragged_count(const int32_t *start, size_t b, size_t most) {
+    return start ? (size_t)(start[b + 1] - start[b]) : most;
+}
+
+size_t qkv_attend_queries(const struct qkv_attend *a, size_t b) {
+    return ragged_count(a->q_start, b, a->Tq);
+}
+
+size_t qkv_attend_keys(const struct qkv_attend *a, size_t b) {
+    return ragged_count(a->k_start, b, a->Tk);
+}
+
+/* The part of `x` that is batch row b: rows from start[b] on, or what its batch stride says. */
+static void ragged_move(struct qkv_heads *x, const int32_t *start, size_t b) {
+    const size_t size = x->dtype == QKV_BF16 ? sizeof(uint16_t) : sizeof(float);
+    const size_t at = start ? (size_t)start[b] * x->row_stride : b * x->batch_stride;
+    if (x->data) x->data = (char *)x->data + at * size;
+}
+
+static void ragged_call(struct qkv_attend *a, size_t b) {
+    const size_t row = a->q_start ? (size_t)a->q_start[b] : b * a->Tq, kv = a->kv_rows ? (size_t)a->kv_rows[b] : b;
+    const size_t Tq = qkv_attend_queries(a, b), Tk = qkv_attend_keys(a, kv);
+    ragged_move(&a->q, a->q_start, b);
+    ragged_move(&a->y, a->q_start, b);
+    ragged_move(&a->k, a->k_start, kv);
+    ragged_move(&a->v, a->k_start, kv);
+    ragged_move(&a->past_k, NULL, kv);
+    ragged_move(&a->past_v, NULL, kv);
+    if (a->lse) a->lse += row * a->H;
+    if (a->lo) a->lo += row;
+    if (a->hi) a->hi += row;
+    if (a->position) a->position += row;
+    if (a->mask) a->mask += b * a->mask_strides.batch_stride;
+    if (a->attention_bias) a->attention_bias += b * a->attention_bias_strides.batch_stride;
+    a->B = 1, a->Tq = Tq, a->Tk = Tk;
+    a->kv_rows = NULL, a->q_start = a->k_start = NULL;
+}
+
+static void ragged_gradients(struct qkv_attend_gradients *g, const struct qkv_attend *a, size_t b) {
+    ragged_move(&g->dy, a->q_start, b);
+    ragged_move(&g->dq, a->q_start, b);
+    ragged_move(&g->dk, a->k_start, b);
+    ragged_move(&g->dv, a->k_start, b);
+    ragged_move(&g->dpast_k, NULL, b);
+    ragged_move(&g->dpast_v, NULL, b);
+}
+
+/* What the driver took for all sequences: each has as much of it as the longest. */
+static void ragged_memory(struct qkv_attend_plan *p, size_t b) {
+    const size_t head = b * p->a->Hkv, first = p->a->q_start ? (size_t)p->a->q_start[b] : b * p->a->Tq;
+    const size_t units = head * p->blocks, parts = head * p->chunks;
+    if (p->sums) p->sums += units * p->pieces * p->sums_floats;
+    if (p->delta) p->delta += first * p->a->H;
+    if (p->norm) p->norm += first * p->a->H;
+    if (p->partial) p->partial += parts * p->partial_rows * p->partial_columns;
+    if (p->touched) p->touched += parts * p->blocks;
+    if (p->packed_keys) p->packed_keys += head * p->key_blocks * p->keys_bytes;
+    if (p->packed_rows) p->packed_rows += units * p->rows_bytes;
+}
+
+static size_t ragged_divide(size_t a, size_t b) {
+    return b ? a / b + (a % b != 0) : 0;
+}
+
+void qkv_attend_sequence_of(const struct qkv_attend_plan *whole, size_t b, struct qkv_attend_sequence *out) {
+    const struct qkv_attend *a = whole->a;
+    struct qkv_attend_plan *p = &out->plan;
+    out->a = *a, *p = *whole;
+    ragged_call(&out->a, b);
+    ragged_memory(p, b);
+    if (whole->g) {
+        out->g = *whole->g;
+        ragged_gradients(&out->g, a, b);
+        p->g = &out->g;
+    }
+    p->a = &out->a;
+    p->mask_b = b, p->batch = 0;
+    p->rows = a->Tq ? whole->rows / a->Tq * out->a.Tq : 0;
+    p->blocks = ragged_divide(p->rows, p->block);
+    p->key_blocks = ragged_divide(out->a.Tk, p->keys);
+    p->chunks = ragged_divide(p->key_blocks, p->chunk);
+}
