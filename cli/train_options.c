@@ -32,6 +32,7 @@ int cli_check_doubles(const char *command, const struct cli_texts *set, const st
 static const char *argument_of(const char *value, const char *help) {
     int64_t whole;
     double number;
+    if (strstr(help, "a pattern of")) return "PATTERN";
     if (strstr(help, "file ")) return "FILE";
     if (strstr(help, "model folder")) return "MODEL";
     if (!value || !*value) return "NAME";
@@ -41,7 +42,7 @@ static const char *argument_of(const char *value, const char *help) {
 /* Options that only other tasks than a text's next token have, and those about a model that there is already. */
 static bool is_for_others(const char *name) {
     static const char *const others[] = {"pairs",  "labeled",      "task", "mask_probability", "source_tokenizer",
-                                         "metric", "batch_tokens", "from", "new_head"};
+                                         "metric", "batch_tokens", "from", "new_head",         "freeze"};
     for (size_t i = 0; i < CLI_COUNT_OF(others); i++)
         if (!strcmp(others[i], name)) return true;
     return false;

@@ -332,10 +332,10 @@ static void matrices_in_bf16_take_no_memory_of_the_model(void **state) {
     size_t stored = 0;
     for (size_t i = 0; i < s.model->weights.count; i++) {
         const struct qkv_weight *w = &s.model->weights.list[i];
-        assert_true(w->trainable == (w->array.rank == 1));
-        assert_ptr_equal(w->format, w->trainable ? &qkv_format_f32 : &qkv_format_bf16);
-        assert_true((qkv_model_weights(s.model, i) != NULL) == w->trainable);
-        if (!w->trainable) stored += 2 * w->rows * w->columns;
+        assert_true(w->stored == (w->array.rank == 2));
+        assert_ptr_equal(w->format, w->stored ? &qkv_format_bf16 : &qkv_format_f32);
+        assert_true((qkv_model_weights(s.model, i) == NULL) == w->stored);
+        if (w->stored) stored += 2 * w->rows * w->columns;
     }
     struct qkv_model *whole; /* all in fp32 */
     assert_ok(s.ctx, qkv_model_plan(s.ctx, qkv_model_spec(s.model), &whole));

@@ -72,8 +72,20 @@ QKV_API const float *qkv_model_weights(const struct qkv_model *model, size_t i);
 /* The same to write to. In mixed precision a copy of the weights is multiplied, made anew after this call: call it again after
  * writing later. */
 QKV_API float *qkv_model_weights_mutable(struct qkv_model *model, size_t i);
-/* Its gradient, with its shape; NULL before the first training pass was made, too. */
+/* Its gradient, with its shape; NULL before the first training pass was made and where the weight is frozen, too. */
 QKV_API float *qkv_model_gradient(struct qkv_model *model, size_t i);
+/* Whether the i-th learns, as all do at first; else it is frozen: backward asks for no gradient of it, and goes no further back
+ * than weights that learn need, and an optimizer neither moves it nor lets it decay. */
+QKV_API bool qkv_model_trainable(const struct qkv_model *model, size_t i);
+/* Freezes the i-th, or lets it learn again. Weights that are used together (queries, keys and values) may differ. A change takes
+ * away all gradients, which the next forward of a training pass makes anew, as zeros: ask for qkv_model_gradient again, and call it
+ * neither between a forward and its backward nor before the step for them. Past the last: QKV_ARGUMENT. Fails with QKV_ARGUMENT. */
+QKV_API enum qkv_status qkv_model_set_trainable(struct qkv_model *model, size_t i, bool trainable);
+/* The same for all whose names match a pattern: * stands for any characters, dots too, ? for one, "decoder.layers.0.*". *count (may
+ * be NULL): how many match. QKV_ARGUMENT for a pattern that none matches; the sentence names some names. Fails with
+ * QKV_ARGUMENT. */
+QKV_API enum qkv_status qkv_model_set_trainable_all(struct qkv_model *model, const char *pattern, bool trainable,
+                                                    size_t *count);
 /* Sets all gradients to zero. */
 QKV_API void qkv_model_clear_gradients(struct qkv_model *model);
 /* sqrt of the sum of squares of all gradients. */

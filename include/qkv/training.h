@@ -40,8 +40,9 @@ struct qkv_optimizer_options {
 /* AdamW with the numbers that a training run has by default: betas 0.9 and 0.99, eps 1e-8, weight decay 0.1. */
 QKV_API struct qkv_optimizer_options qkv_optimizer_defaults(void);
 struct qkv_optimizer;
-/* Makes an optimizer of all weights of a model, which must outlive it; its moments begin at zero. Fails with
- * QKV_ARGUMENT, QKV_MEMORY. */
+/* Makes an optimizer of all weights of a model that learn (qkv_model_trainable), which must outlive it; its moments begin at zero.
+ * Frozen ones have none: a step is QKV_ARGUMENT where one of them learns again. Of those frozen later the moments stay as they
+ * are. Fails with QKV_ARGUMENT, QKV_MEMORY. */
 QKV_API enum qkv_status qkv_optimizer_create(struct qkv_model *model, const struct qkv_optimizer_options *options,
                                              struct qkv_optimizer **out);
 /* NULL is fine. */
@@ -60,7 +61,9 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
 /* X(C type, name, default, help). One list makes the struct, the JSON, the command's options and its help. Options of type FILES
  * name some files one after the other: options.data is the first, options.data_files[0], and options.data_files[1] the second, up
  * to the first that is NULL. A folder stands for the regular files in it, sorted by the bytes of their names; hidden files and
- * folders in it are left out. So that more than QKV_FILES_MAX files can be given, they are put into a folder. */
+ * folders in it are left out. So that more than QKV_FILES_MAX files can be given, they are put into a folder. Options of type
+ * PATTERNS have at most as many texts, options.freeze[0], … up to the first that is NULL; a * in one stands for any characters, dots
+ * too, a ? for one (qkv_model_set_trainable_all). */
 #define QKV_FILES_MAX 64
 #define QKV_TRAIN_LIST(X)                                                                                              \
     X(FILES, data, NULL, "text file to train on, or a folder of them; several are one text after the other")           \
@@ -76,6 +79,8 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
     X(TEXT, from, NULL,                                                                                                \
       "model folder to begin with: its weights, spec, tokenizers and labels; optimizer and schedule are new")          \
     X(FLAG, new_head, false, "with from: begin with a new head, for another task or other labels")                     \
+    X(PATTERNS, freeze, NULL,                                                                                          \
+      "weights that do not learn, by a pattern of their names in model.safetensors: \"decoder.layers.0.*\"")           \
     X(COUNT, steps, 2000, "optimizer steps")                                                                           \
     X(COUNT, batch, 12, "sequences a step (0 with batch_tokens: no limit)")                                            \
     X(COUNT, batch_tokens, 0, "limit of rows times longest row of a step, for pairs and labelled lines (0: none)")     \
@@ -117,6 +122,7 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
         const char *name;                                                                                              \
         const char *name##_files[QKV_FILES_MAX];                                                                       \
     };
+#define QKV_TRAIN_FIELD_PATTERNS(name)           const char *name[QKV_FILES_MAX];
 #define QKV_TRAIN_FIELD(type, name, value, help) QKV_TRAIN_FIELD_##type(name)
 struct qkv_train_options {
     QKV_TRAIN_LIST(QKV_TRAIN_FIELD)
@@ -130,7 +136,7 @@ struct qkv_train_options {
 QKV_API enum qkv_status qkv_train_defaults(struct qkv_context *ctx, const char *preset,
                                            struct qkv_train_options *options);
 /* Sets one option from text ("rate", "3e-4"; a flag is "true" or "false"); `value` must live as long as the options.
- * An option that names files gets one more. QKV_ARGUMENT for a name that is none and for what is out of its range.
+ * An option that names files or patterns gets one more. QKV_ARGUMENT for a name that is none and for what is out of its range.
  * Fails with QKV_ARGUMENT. */
 QKV_API enum qkv_status qkv_train_set(struct qkv_context *ctx, struct qkv_train_options *options, const char *name,
                                       const char *value);
@@ -150,7 +156,7 @@ QKV_API enum qkv_status qkv_train_check_spec(struct qkv_context *ctx, const stru
 QKV_API bool qkv_train_idle(const struct qkv_train_options *options, size_t i, const char **why);
 /* The i-th option for help texts: name, default ("false" for a flag) and help; false past the last. */
 QKV_API bool qkv_train_option_at(size_t i, const char **name, const char **value, const char **help);
-/* Whether the i-th option names files, so that it may be given more than once. */
+/* Whether the i-th option names files or patterns, so that it may be given more than once. */
 QKV_API bool qkv_train_option_lists(size_t i);
 
 /* Whether an option may be another one when a run goes on: it changes no number of any step. If not, *why says why (may be

@@ -62,22 +62,25 @@ static void sublayer_append(const struct qkv_attention_args *f, struct qkv_colum
     qkv_parallel(f->tape->ctx, call->B * T, append_row, &a);
 }
 
-/* Some rows of a product, as an operand of their own. */
-static struct qkv_linear *sublayer_rows(struct qkv_tape *tape, const struct qkv_linear *l, size_t first, size_t rows) {
+/* The rows of one weight of an operand, or the columns of its bias, as an operand of their own. */
+static struct qkv_tensor sublayer_part(const struct qkv_tensor *whole, size_t which, size_t place, size_t rows,
+                                       size_t columns) {
+    const bool learns = whole->requires_grad && whole->weights[which].trainable;
+    return (struct qkv_tensor){.data = (float *)whole->data + place,
+                               .rows = rows,
+                               .columns = columns,
+                               .requires_grad = learns,
+                               .gradient = learns ? whole->gradient + place : NULL};
+}
+
+/* The same of a product: weight `which`, whose rows begin at `first`. */
+static struct qkv_linear *sublayer_rows(struct qkv_tape *tape, const struct qkv_linear *l, size_t which, size_t first,
+                                        size_t rows) {
     struct qkv_linear *part = qkv_tape_take_graph(tape, sizeof *part);
     if (!part) return NULL;
-    const size_t place = first * l->weight.columns;
-    *part = (struct qkv_linear){.weight = {.data = (float *)l->weight.data + place,
-                                           .rows = rows,
-                                           .columns = l->weight.columns,
-                                           .requires_grad = l->weight.requires_grad,
-                                           .gradient = l->weight.gradient ? l->weight.gradient + place : NULL}};
-    if (!l->bias.data) return part;
-    part->bias = (struct qkv_tensor){.data = (float *)l->bias.data + first,
-                                     .rows = 1,
-                                     .columns = rows,
-                                     .requires_grad = l->bias.requires_grad,
-                                     .gradient = l->bias.gradient ? l->bias.gradient + first : NULL};
+    const size_t columns = l->weight.columns;
+    *part = (struct qkv_linear){.weight = sublayer_part(&l->weight, which, first * columns, rows, columns)};
+    if (l->bias.data) part->bias = sublayer_part(&l->bias, which, first, 1, rows);
     return part;
 }
 
@@ -121,8 +124,8 @@ static struct qkv_tensor *cross_project(const struct qkv_attention_args *f, stru
         *kv = read_memory(f);
         return q;
     }
-    struct qkv_linear *key = sublayer_rows(f->tape, &f->parameters->kv, 0, k_width);
-    struct qkv_linear *value = sublayer_rows(f->tape, &f->parameters->kv, k_width, v_width);
+    struct qkv_linear *key = sublayer_rows(f->tape, &f->parameters->kv, 0, 0, k_width);
+    struct qkv_linear *value = sublayer_rows(f->tape, &f->parameters->kv, 1, k_width, v_width);
     if (!key || !value) return NULL;
     *kv = (struct qkv_columns){sublayer_project(f, key, f->memory, QKV_RESULT_BF16_IF_MIXED), 0, 0};
     *v = (struct qkv_columns){sublayer_project(f, value, f->values, QKV_RESULT_BF16_IF_MIXED), 0, 0};

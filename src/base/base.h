@@ -104,6 +104,8 @@ void qkv_buffer_free(struct qkv_buffer *b);
  * or a larger one, whose capacity has at least doubled. NULL with the sentence recorded: the list is as it was. */
 void *qkv_list_room(struct qkv_context *ctx, void *items, size_t *capacity, size_t count, size_t more, size_t size);
 
+/* Whether a text matches a pattern: * stands for any characters, ? for one (texts.c). */
+bool qkv_text_matches(const char *text, const char *pattern);
 /* A growable list of texts that it owns (texts.c). Start it with {0}; adding copies. */
 struct qkv_texts {
     char **items;

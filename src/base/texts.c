@@ -1,7 +1,28 @@
-/* texts: a growing list of texts that it owns. */
+/* texts: a growing list of texts that it owns, and patterns of texts. */
 #include <stdlib.h>
 
 #include "base/base.h"
+
+/* What a star has taken grows by one character at a time, that of the latest star alone: no more is needed. */
+bool qkv_text_matches(const char *text, const char *pattern) {
+    const char *star = NULL, *taken = NULL;
+    while (*text) {
+        if (*pattern == '*') {
+            star = pattern++;
+            taken = text;
+        } else if (*pattern == '?' || (*pattern && *pattern == *text)) {
+            pattern++;
+            text++;
+        } else if (star) {
+            pattern = star + 1;
+            text = ++taken;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*') pattern++;
+    return !*pattern;
+}
 
 enum qkv_status qkv_texts_print(struct qkv_context *ctx, struct qkv_texts *list, const char *format,
                                 va_list arguments) {

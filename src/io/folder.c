@@ -38,7 +38,7 @@ static enum qkv_status read_parameter(struct qkv_model *m, const struct qkv_tens
     if (!is_float(have->dtype)) {
         return qkv_fail(m->ctx, QKV_FORMAT, "%s: %s holds integers; weights are floats", path, want->name);
     }
-    return weight->trainable ? qkv_tensors_floats(file, have, weight->data) : QKV_OK;
+    return weight->stored ? QKV_OK : qkv_tensors_floats(file, have, weight->data);
 }
 
 static int compare_names(const void *a, const void *b) {

@@ -15,7 +15,7 @@ static enum qkv_status measure_run(struct qkv_model *m, size_t T, size_t *bytes)
     return status;
 }
 
-/* Training, by a plan whose weights are all trainable. */
+/* Training, by a plan whose weights are all in fp32. */
 static enum qkv_status measure_train(struct qkv_model *m, size_t batch, size_t context, struct qkv_costs *costs) {
     struct qkv_pass_plan step = {0}, evaluation = {0}, checkpoint = {0};
     struct qkv_pass_options options = {.B = batch, .T = context, .source_T = context};

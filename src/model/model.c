@@ -80,7 +80,7 @@ static void model_close_file(struct qkv_model *m) {
     m->file = (struct qkv_model_file){0};
 }
 
-enum qkv_status qkv_model_make_trainable(struct qkv_model *m) {
+enum qkv_status qkv_model_to_fp32(struct qkv_model *m) {
     enum qkv_status status = qkv_model_check_file(m);
     if (status || !m->file.owner) return status;
     qkv_arena_measure(m->ctx, &m->learned, "weights in fp32");

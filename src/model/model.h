@@ -55,7 +55,7 @@ struct qkv_model {
     struct qkv_arena arena;     /* weights, then tables */
     struct qkv_arena gradients; /* base NULL before the first training pass */
     struct qkv_weights weights;
-    struct qkv_model_file file;               /* owner NULL: all weights are trainable */
+    struct qkv_model_file file;               /* owner NULL: all weights are in memory, in fp32 */
     struct qkv_arena learned;                 /* those that were not when they were loaded */
     struct qkv_arena packed_arena;            /* weights in bf16; empty in fp32 */
     struct qkv_packed_weight *packed_weights; /* what lies there, or NULL */
@@ -72,7 +72,8 @@ struct qkv_model {
 
 /* Lists all weights, takes them from model->arena (which may be measuring), and fills the stacks with them. */
 enum qkv_status qkv_model_build_weights(struct qkv_model *model);
-/* Gives every weight its gradient, zeroed. Done once, by the first training pass. */
+/* Gives every weight that learns its gradient, zeroed, if it has none: by the first training pass, and by the first one after
+ * weights were frozen or learn again. */
 enum qkv_status qkv_model_add_gradients(struct qkv_model *model);
 /* In mixed precision: room for the weights packed as bf16, and, when there will be a backward, for what only that uses. Each is
  * made once, before anything of the model is measured or run. */
@@ -90,8 +91,8 @@ enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spe
                                    const struct qkv_model_file *file, struct qkv_model **out);
 /* Whether the weights can be read: called before every use. */
 enum qkv_status qkv_model_check_file(const struct qkv_model *model);
-/* Gives weights that stay in a file memory of their own in fp32, so that they can learn, and closes the file. */
-enum qkv_status qkv_model_make_trainable(struct qkv_model *model);
+/* Gives weights that stay in a file memory of their own in fp32, as learning needs it, and closes the file. */
+enum qkv_status qkv_model_to_fp32(struct qkv_model *model);
 
 /* ---- positions (position.c, position_*.c) -------------------------------------------------------------------------- */
 

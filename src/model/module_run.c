@@ -331,7 +331,7 @@ static enum qkv_status module_make_room(struct qkv_module *m, const struct modul
     size_t bytes = 0;
     /* Rows of a product that keys and values share are an operand of their own only in fp32. */
     const bool fp32 = c->in->train || c->in->values.data;
-    enum qkv_status status = fp32 ? qkv_model_make_trainable(m->model) : qkv_model_check_file(m->model);
+    enum qkv_status status = fp32 ? qkv_model_to_fp32(m->model) : qkv_model_check_file(m->model);
     if (!status && c->in->train) status = qkv_model_add_gradients(m->model);
     if (!status) status = qkv_plan(m->ctx, &m->arena, what, module_plan_call, &plan, &bytes);
     return status ? status : qkv_arena_room(m->ctx, &m->arena, bytes, what);

@@ -244,6 +244,7 @@ static enum qkv_status pass_start(struct qkv_model *m, const struct qkv_pass_opt
     }
     p->model = m;
     p->options = *options;
+    p->chosen = m->weights.chosen;
     *out = p;
     status = qkv_model_add_packed(m, options->train);
     if (status == QKV_OK && options->train) {
@@ -360,20 +361,29 @@ static enum qkv_status check_batch(struct qkv_pass *p, const struct qkv_batch *b
                                     : status;
 }
 
-/* Work on a smaller batch is cut differently, which can take more scratch than the largest batch needs. */
+/* Work on a smaller batch is cut differently, which can take more scratch than the largest batch needs; so can work for other
+ * weights that learn. */
 static enum qkv_status make_room(struct qkv_pass *p, const struct qkv_batch *b) {
     const struct qkv_pass_options *o = &p->options;
     struct qkv_pass_plan plan = {0};
-    if (o->shape_count == 0 && b->B == o->B && b->T == o->T && b->source_T == o->source_T) {
+    const bool others = o->train && p->chosen != p->model->weights.chosen;
+    const bool largest = o->shape_count == 0 && b->B == o->B && b->T == o->T && b->source_T == o->source_T;
+    if (!others && largest) {
         return QKV_OK;
     }
-    enum qkv_status status = pass_measure(p, b->B, b->T, b->source_T, &plan);
-    qkv_profile_lap(p->model->ctx, "planning", QKV_PROFILE_WHOLE, 0, 0);
-    if (status != QKV_OK || plan.bytes <= p->arena.capacity) {
-        return status;
+    enum qkv_status status = others ? qkv_model_add_gradients(p->model) : QKV_OK;
+    if (status == QKV_OK) {
+        status = pass_measure(p, b->B, b->T, b->source_T, &plan);
     }
-    qkv_arena_free(&p->arena);
-    return qkv_arena_create(p->model->ctx, &p->arena, plan.bytes, "one pass");
+    qkv_profile_lap(p->model->ctx, "planning", QKV_PROFILE_WHOLE, 0, 0);
+    if (status == QKV_OK && plan.bytes > p->arena.capacity) {
+        qkv_arena_free(&p->arena);
+        status = qkv_arena_create(p->model->ctx, &p->arena, plan.bytes, "one pass");
+    }
+    if (status == QKV_OK && largest) {
+        p->chosen = p->model->weights.chosen;
+    }
+    return status;
 }
 
 enum qkv_status qkv_pass_forward(struct qkv_pass *p, const struct qkv_batch *batch) {

@@ -17,8 +17,9 @@ struct qkv_pass {
     struct qkv_array *attentions; /* names and shapes of the weights, encoder's first; names owned */
     const struct qkv_attend **kept;
     size_t attention_count;
-    bool forwarded; /* a recorded forward waits for its backward */
-    bool looks;     /* the attentions of a forward can be looked at */
+    bool forwarded;  /* a recorded forward waits for its backward */
+    bool looks;      /* the attentions of a forward can be looked at */
+    uint64_t chosen; /* which weights learn: of the model's list when the pass was planned */
 };
 
 /* ---- attentions to look at (pass_weights.c); none without options.weights ---- */

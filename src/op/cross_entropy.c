@@ -128,7 +128,8 @@ static enum qkv_status run_chunk(struct qkv_tape *tape, const struct qkv_tensor 
         return QKV_OK;
     }
     float *dx = g->dx ? g->dx + first * x->columns : NULL;
-    return qkv_linear_backward_parts(tape, scratch, rows_of_x, rows, dx, g->accumulate, weight, g->dweight, g->dbias);
+    return qkv_linear_backward_parts(tape, scratch, rows_of_x, rows, dx, g->accumulate, weight, g->dweight, bias,
+                                     g->dbias);
 }
 
 struct cross_entropy {
@@ -163,7 +164,8 @@ enum qkv_status qkv_forward_cross_entropy(struct qkv_tape *tape, struct qkv_node
     const struct qkv_tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
     const size_t N = x->rows, V = weight->rows;
     struct gradients g = {0};
-    node->whole = tape->recording && o->targets && (x->requires_grad || weight->requires_grad);
+    node->whole =
+        tape->recording && o->targets && (x->requires_grad || weight->requires_grad || (bias && bias->requires_grad));
     if (node->whole && qkv_tape_failed(tape, take_gradients(tape, node, &g))) {
         return tape->status;
     }

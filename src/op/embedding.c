@@ -96,8 +96,8 @@ enum qkv_status qkv_backward_embed(struct qkv_tape *tape, struct qkv_node *node)
 struct qkv_cost qkv_cost_embed(const struct qkv_node *node, bool backward) {
     const struct qkv_tensor *position = node->inputs[1];
     if (backward) {
-        return (struct qkv_cost){.bytes =
-                                     qkv_gradient_bytes(node->output) * (position && position->requires_grad ? 5 : 3)};
+        const int tables = node->inputs[0]->requires_grad + (position && position->requires_grad);
+        return (struct qkv_cost){.bytes = qkv_gradient_bytes(node->output) * (2 * tables + 1)};
     }
     return (struct qkv_cost){.bytes = qkv_tensor_bytes(node->output) * (position ? 3 : 2)};
 }

@@ -72,11 +72,19 @@ static struct qkv_rows linear_floats(const float *data) {
     return (struct qkv_rows){(void *)(uintptr_t)data, QKV_F32};
 }
 
+/* Runs of rows that learn, one after the other, until false: of an operand without a list of weights, all rows. */
+static bool linear_learns(const struct qkv_tensor *operand, size_t rows, size_t *begin, size_t *end) {
+    if (operand->weight_count) return qkv_weights_learn(operand, begin, end);
+    *end = rows;
+    return *begin < rows;
+}
+
 enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy, struct qkv_rows x, size_t N,
                                           float *dx, bool accumulate, const struct qkv_tensor *weight, float *dweight,
-                                          float *dbias) {
+                                          const struct qkv_tensor *bias, float *dbias) {
     const size_t in = weight->columns, out = weight->rows;
     enum qkv_status status = QKV_OK;
+    size_t begin, end;
     if (dx) {
         const struct product p = {.c = linear_floats(dx),
                                   .accumulate = accumulate,
@@ -90,19 +98,19 @@ enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy
                                   .K = out};
         status = linear_multiply(tape, &p);
     }
-    if (status == QKV_OK && dweight) {
-        const struct product p = {.c = linear_floats(dweight),
+    for (begin = 0; status == QKV_OK && dweight && linear_learns(weight, out, &begin, &end); begin = end) {
+        const struct product p = {.c = linear_floats(dweight + begin * in),
                                   .accumulate = true,
-                                  .a = linear_operand(linear_floats(dy), 1, out),
+                                  .a = linear_operand(linear_floats(dy + begin), 1, out),
                                   .b = linear_operand(x, in, 1),
-                                  .M = out,
+                                  .M = end - begin,
                                   .N = in,
                                   .K = N};
         status = linear_multiply(tape, &p);
     }
-    if (status == QKV_OK && dbias) {
-        struct column_sum s = {.ctx = tape->ctx, .out = dbias, .x = dy, .rows = N, .columns = out};
-        qkv_parallel_range(tape->ctx, out, COLUMNS_A_PIECE, sum_columns, &s);
+    for (begin = 0; status == QKV_OK && dbias && linear_learns(bias, out, &begin, &end); begin = end) {
+        struct column_sum s = {.ctx = tape->ctx, .out = dbias + begin, .x = dy + begin, .rows = N, .columns = out};
+        qkv_parallel_range(tape->ctx, end - begin, COLUMNS_A_PIECE, sum_columns, &s);
     }
     return status;
 }
@@ -200,7 +208,7 @@ enum qkv_status qkv_backward_linear(struct qkv_tape *tape, struct qkv_node *node
         return status;
     }
     return qkv_linear_backward_parts(tape, qkv_gradient_in(node), (struct qkv_rows){x->data, x->dtype}, x->rows, dx,
-                                     accumulate, weight, dweight, dbias);
+                                     accumulate, weight, dweight, bias, dbias);
 }
 
 struct qkv_cost qkv_cost_linear(const struct qkv_node *node, bool backward) {

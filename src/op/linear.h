@@ -14,10 +14,10 @@ struct qkv_rows { /* of a tensor */
 enum qkv_status qkv_linear_forward_parts(struct qkv_tape *tape, struct qkv_rows y, struct qkv_rows x, size_t N,
                                          const struct qkv_tensor *weight, const struct qkv_tensor *bias,
                                          const struct qkv_epilogue *epilogue);
-/* dx (or NULL) is added to or overwritten; dweight and dbias (or NULL) are added to. */
+/* dx (or NULL) is added to or overwritten; dweight and dbias (or NULL), those of weight and bias, are added to, where rows learn. */
 enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy, struct qkv_rows x, size_t N,
                                           float *dx, bool accumulate, const struct qkv_tensor *weight, float *dweight,
-                                          float *dbias);
+                                          const struct qkv_tensor *bias, float *dbias);
 
 /* ---- activations (activation.c) ---- */
 

@@ -101,6 +101,7 @@ struct qkv_node {
     void *saved;                               /* options, and what forward keeps for backward: a record */
     struct qkv_node *fused; /* while forward runs: the next operator, which it computes in the same pass; NULL: none */
     bool whole;             /* forward has made the gradients too */
+    bool asks;              /* what it runs inside asks for gradients, whether or not an input does */
     struct qkv_node *previous;
 };
 

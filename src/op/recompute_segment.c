@@ -62,6 +62,7 @@ enum qkv_status qkv_forward_checkpoint(struct qkv_tape *tape, struct qkv_node *n
     if (out && tape->status == QKV_OK) {
         recompute_segment_copy(tape, y->data, out->data, y->rows * y->columns);
     }
+    node->asks = tape->last != last;
     tape->last = last;
     recompute_segment_release(tape, mark);
     return tape->status;

@@ -96,7 +96,7 @@ bool qkv_tape_check(struct qkv_tape *tape, struct qkv_node *node) {
 }
 
 static struct qkv_tensor *tape_record(struct qkv_tape *tape, const struct qkv_node *call) {
-    bool requires_grad = false;
+    bool requires_grad = call->asks;
     for (size_t i = 0; i < QKV_INPUTS_MAX; i++) {
         if (call->inputs[i] && call->inputs[i]->requires_grad) {
             requires_grad = true;

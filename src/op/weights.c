@@ -128,6 +128,7 @@ static void weights_list(struct qkv_weights *w, const struct qkv_weight_place *p
     weight->rows = vector ? 1 : rows;
     weight->columns = vector ? rows : columns;
     weight->decays = !bias && roles_of_weights[role].decays;
+    weight->trainable = true;
     weight->part_of = tensor;
     weight->first_row = first;
     weight->array = (struct qkv_array){.name = name, .rank = vector ? 1 : 2, .shape = {rows, columns}};
@@ -149,6 +150,7 @@ static const struct qkv_array *weight_in_file(const struct qkv_weights *w, const
 }
 
 static void weight_stays(const struct qkv_weights *w, struct qkv_weight *weight, const struct qkv_array *in_file) {
+    weight->stored = true;
     weight->format = qkv_formats[qkv_format_of_dtype(in_file->dtype)];
     weight->array.dtype = in_file->dtype;
     weight->array.bytes = in_file->bytes;
@@ -172,7 +174,7 @@ static void weight_lies(struct qkv_weight *weight, bool planned) {
     const struct qkv_tensor *tensor = weight->part_of;
     float *data = (float *)tensor->data + weight->first_row * (weight->array.rank == 1 ? 1 : tensor->columns);
     weight->format = &qkv_format_f32;
-    weight->trainable = true;
+    weight->stored = false;
     weight->data = planned ? NULL : data;
     weight->array.dtype = QKV_F32;
     weight->array.data = weight->data;
@@ -266,7 +268,7 @@ enum qkv_status qkv_weights_finish(struct qkv_weights *w) {
             .format = qkv_format_of_dtype(weight->array.dtype), .data = weight->array.data, .rows = weight->rows};
         if (!tensor->weights) tensor->weights = weight;
         tensor->weight_count++;
-        if (weight->trainable) continue;
+        if (!weight->stored) continue;
         if (!tensor->stored.count)
             tensor->stored = (struct qkv_stored){.parts = &w->parts[i], .columns = tensor->columns};
         tensor->stored.count++;
@@ -294,13 +296,13 @@ enum qkv_status qkv_weights_to_fp32(struct qkv_weights *w, struct qkv_arena *are
 
 const struct qkv_weight *qkv_weights_stored(const struct qkv_weights *w) {
     for (size_t i = 0; i < w->count; i++)
-        if (!w->list[i].trainable) return &w->list[i];
+        if (w->list[i].stored) return &w->list[i];
     return NULL;
 }
 
 size_t qkv_weights_stored_bytes(const struct qkv_weights *w) {
     size_t bytes = 0;
-    for (size_t i = 0; i < w->count; i++) bytes += w->list[i].trainable ? 0 : w->list[i].array.bytes;
+    for (size_t i = 0; i < w->count; i++) bytes += w->list[i].stored ? w->list[i].array.bytes : 0;
     return bytes;
 }
 
@@ -343,7 +345,7 @@ void qkv_weights_start(struct qkv_weights *w, uint64_t seed) {
     qkv_weights_changed(w);
     for (size_t i = 0; i < w->count; i++) {
         const struct qkv_weight *weight = &w->list[i];
-        if (!weight->trainable) continue;
+        if (weight->stored) continue;
         struct start s = {.weight = weight, .seed = seed, .index = i};
         qkv_parallel_range(w->ctx, weight->rows * weight->columns, START_PIECE, start_piece, &s);
     }
@@ -366,9 +368,32 @@ static size_t padded_floats(size_t floats) {
     return (floats + line - 1) / line * line;
 }
 
+bool qkv_weights_learn(const struct qkv_tensor *tensor, size_t *begin, size_t *end) {
+    size_t at = 0;
+    bool found = false;
+    for (size_t i = 0; i < tensor->weight_count; i++) {
+        const struct qkv_weight *weight = &tensor->weights[i];
+        const size_t first = at, size = weight->array.rank == 1 ? weight->columns : weight->rows;
+        at += size;
+        if (first < *begin) continue;
+        if (!weight->trainable && found) return true;
+        if (!weight->trainable) continue;
+        if (!found) *begin = first;
+        *end = at;
+        found = true;
+    }
+    return found;
+}
+
+static bool operand_learns(const struct qkv_tensor *tensor) {
+    size_t begin = 0, end;
+    return qkv_weights_learn(tensor, &begin, &end);
+}
+
 enum qkv_status qkv_weights_add_gradients(struct qkv_weights *w, struct qkv_arena *arena) {
     size_t floats = 0;
-    for (size_t i = 0; i < w->tensor_count; i++) floats += padded_floats(w->tensors[i]->rows * w->tensors[i]->columns);
+    for (size_t i = 0; i < w->tensor_count; i++)
+        if (operand_learns(w->tensors[i])) floats += padded_floats(w->tensors[i]->rows * w->tensors[i]->columns);
     float *next = qkv_arena_take(arena, floats, sizeof(float)); /* fresh memory is zero */
     double *sums = next ? qkv_arena_take(arena, floats / GRADIENT_PIECE + 1, sizeof(double)) : NULL;
     if (!sums) return QKV_MEMORY;
@@ -377,16 +402,30 @@ enum qkv_status qkv_weights_add_gradients(struct qkv_weights *w, struct qkv_aren
     w->gradient_sums = arena->measuring ? NULL : sums;
     for (size_t i = 0; i < w->tensor_count; i++) {
         struct qkv_tensor *tensor = w->tensors[i];
+        if (!operand_learns(tensor)) continue;
         tensor->gradient = next;
         tensor->requires_grad = true;
         next += padded_floats(tensor->rows * tensor->columns);
     }
     for (size_t i = 0; i < w->count && w->gradients; i++) {
         struct qkv_weight *weight = &w->list[i];
+        if (!weight->trainable) continue;
         weight->gradient =
             weight->part_of->gradient + weight->first_row * (weight->array.rank == 1 ? 1 : weight->part_of->columns);
     }
     return QKV_OK;
+}
+
+void qkv_weights_drop_gradients(struct qkv_weights *w) {
+    for (size_t i = 0; i < w->tensor_count; i++) {
+        w->tensors[i]->gradient = NULL;
+        w->tensors[i]->requires_grad = false;
+        w->tensors[i]->uses = 0;
+    }
+    for (size_t i = 0; i < w->count; i++) w->list[i].gradient = NULL;
+    w->gradients = NULL;
+    w->gradient_sums = NULL;
+    w->floats = 0;
 }
 
 static void clear_piece(void *argument, size_t begin, size_t end, int thread) {
@@ -410,7 +449,7 @@ static void sum_piece(void *argument, size_t begin, size_t end, int thread) {
     s->sums[begin / GRADIENT_PIECE] = s->kernels->sum_squares(s->x + begin, end - begin);
 }
 
-/* The padding between tensors is zero, so one range over all of them is enough. */
+/* The padding between tensors is zero, and so are frozen rows of operands that learn, so one range over all of them is enough. */
 double qkv_weights_gradient_norm(struct qkv_weights *w) {
     if (!w->gradients) return 0;
     const size_t pieces = (w->floats + GRADIENT_PIECE - 1) / GRADIENT_PIECE;
@@ -423,6 +462,7 @@ double qkv_weights_gradient_norm(struct qkv_weights *w) {
 
 size_t qkv_weights_moment_bytes(const struct qkv_weights *w) {
     size_t floats = 0;
-    for (size_t i = 0; i < w->count; i++) floats += padded_floats(w->list[i].rows * w->list[i].columns);
+    for (size_t i = 0; i < w->count; i++)
+        if (w->list[i].trainable) floats += padded_floats(w->list[i].rows * w->list[i].columns);
     return floats * sizeof(float);
 }

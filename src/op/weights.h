@@ -62,10 +62,11 @@ struct qkv_weight {
     const char *stack; /* as in its place; the caller's */
     int layer;
     const struct qkv_format *format;
-    bool trainable;         /* the numbers are fp32 in `data`; others stay as their file has them */
+    bool stored;            /* the numbers stay as their file has them; others are fp32 in `data` */
+    bool trainable;         /* it learns; else it is frozen: no gradient, no moments, no step changes it */
     size_t rows, columns;   /* a vector is one row */
-    float *data;            /* the numbers, row-major; NULL where they are not trainable, and in a plan */
-    float *gradient;        /* shaped alike; NULL before there are gradients, and in a plan */
+    float *data;            /* the numbers, row-major; NULL where they are stored, and in a plan */
+    float *gradient;        /* shaped alike; NULL before there are gradients, where it is frozen, and in a plan */
     bool decays;            /* under weight decay */
     uint64_t version;       /* raised when the numbers change: packed copies are made again */
     struct qkv_array array; /* as files have it; the name is owned */
@@ -106,6 +107,7 @@ struct qkv_weights {
     double *gradient_sums;         /* one for each piece of the gradient norm; NULL before there are gradients */
     float *gradients;              /* all of them, with the padding between tensors, which is zero */
     size_t floats;                 /* there */
+    uint64_t chosen;               /* raised when a weight is frozen, or learns again: passes plan anew */
 };
 
 /* ---- building (weights.c). Failures are kept in weights->status (QKV_MEMORY; QKV_SPEC: too large); later calls do nothing. ---- */
@@ -129,20 +131,23 @@ void qkv_weights_free(struct qkv_weights *weights);
 /* ---- the list (weights.c) ---- */
 /* Draws new numbers: the same at any thread count. */
 void qkv_weights_start(struct qkv_weights *weights, uint64_t seed);
-/* Gives every operand and weight its gradient, zeroed, from an arena, which may be measuring: then it is a plan. */
+/* Gives every operand some weight of which learns its gradient, zeroed, from an arena, which may be measuring: then it is a plan. */
 enum qkv_status qkv_weights_add_gradients(struct qkv_weights *weights, struct qkv_arena *arena);
+/* Takes them away again; their memory is the arena's owner's. */
+void qkv_weights_drop_gradients(struct qkv_weights *weights);
 void qkv_weights_clear_gradients(struct qkv_weights *weights);
 /* sqrt of the sum of squares of all gradients; 0 without any. */
 double qkv_weights_gradient_norm(struct qkv_weights *weights);
+/* The next run of rows (of a vector: columns) of an operand that learn, from *begin on: [*begin, *end). False: there is none. */
+bool qkv_weights_learn(const struct qkv_tensor *tensor, size_t *begin, size_t *end);
 /* Tells the list that all numbers have changed. */
 void qkv_weights_changed(struct qkv_weights *weights);
-/* Makes all weights trainable: what lies in a file is converted to fp32, in memory from an arena, which may be measuring: then
- * nothing changes but the arena. */
+/* Converts what lies in a file to fp32, in memory from an arena, which may be measuring: then nothing changes but the arena. */
 enum qkv_status qkv_weights_to_fp32(struct qkv_weights *weights, struct qkv_arena *arena);
 /* The first weight that stays in a file; NULL: there is none. Bytes of all of them. */
 const struct qkv_weight *qkv_weights_stored(const struct qkv_weights *weights);
 size_t qkv_weights_stored_bytes(const struct qkv_weights *weights);
-/* Bytes of one more copy of all weights in fp32, each from a cache line on: a moment of an optimizer. */
+/* Bytes of one more copy, in fp32, of all weights that learn, each from a cache line on: a moment of an optimizer. */
 size_t qkv_weights_moment_bytes(const struct qkv_weights *weights);
 /* The sum of the versions of an operand's weights. */
 uint64_t qkv_tensor_version(const struct qkv_tensor *tensor);

@@ -189,13 +189,16 @@ enum qkv_status qkv_trainer_check_memory(struct qkv_trainer *t, const struct qkv
     if (guess.vocab == 0) guess.vocab = 256;
     if (guess.source_vocab == 0) guess.source_vocab = guess.vocab;
     if (guess.head.classes == 0) guess.head.classes = 1;
-    return check_memory(t, &guess);
+    enum qkv_status status = qkv_train_check_freeze(t->ctx, &t->options, &guess);
+    return status ? status : check_memory(t, &guess);
 }
 
 enum qkv_status qkv_trainer_build(struct qkv_trainer *t, const struct qkv_spec *spec) {
     t->T = (size_t)spec->context;
     enum qkv_status status = check_memory(t, spec); /* windows; before their weights take an address */
     if (!status) status = qkv_model_allocate(t->ctx, spec, false, NULL, &t->model);
+    if (!status) status = qkv_train_freeze(&t->options, t->model);
+    if (!status) status = qkv_trainer_note_frozen(t);
     if (!status) status = give_tokenizers(t);
     if (!status) status = t->feed->open(t);
     if (!status && t->lines.shape_count) status = check_memory(t, spec); /* lines, whose shapes are known only now */

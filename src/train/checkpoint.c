@@ -87,22 +87,26 @@ static enum qkv_status check_weights(const struct qkv_trainer *t) {
     return QKV_OK;
 }
 
-/* Weights, then each moment, as `count` arrays. The moments' names are printed into *names. */
-static enum qkv_status list_arrays(const struct qkv_trainer *t, struct qkv_array *arrays, struct qkv_buffer *names) {
+/* Weights, then each moment of those that have some, as *count arrays. The moments' names are printed into *names. */
+static enum qkv_status list_arrays(const struct qkv_trainer *t, struct qkv_array *arrays, size_t *count,
+                                   struct qkv_buffer *names) {
     const struct qkv_weights *weights = &t->model->weights;
-    size_t P = weights->count, moments = qkv_optimizer_moments(t->optimizer), at = 0;
+    size_t P = weights->count, moments = qkv_optimizer_moments(t->optimizer), at = 0, n = P;
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < P; i++) arrays[i] = weights->list[i].array;
     for (size_t k = 0; k < moments; k++) {
         for (size_t i = 0; i < P && !status; i++) {
-            arrays[(k + 1) * P + i] = arrays[i];
-            arrays[(k + 1) * P + i].data = qkv_optimizer_moment(t->optimizer, k, i);
+            const float *moment = qkv_optimizer_moment(t->optimizer, k, i);
+            if (!moment) continue;
+            arrays[n] = arrays[i];
+            arrays[n++].data = moment;
             status = qkv_buffer_print(t->ctx, names, "%s.%s", moment_names[k], arrays[i].name);
             if (!status) status = qkv_buffer_append(t->ctx, names, "", 1);
         }
     }
     if (status) return status;
-    for (size_t i = P; i < (moments + 1) * P; i++) { /* only now that the names stay where they are */
+    *count = n;
+    for (size_t i = P; i < n; i++) { /* only now that the names stay where they are */
         arrays[i].name = names->data + at;
         at += strlen(arrays[i].name) + 1;
     }
@@ -114,15 +118,15 @@ enum qkv_status qkv_checkpoint_write(struct qkv_trainer *t) {
     struct qkv_array *arrays = NULL;
     struct qkv_buffer names = {0};
     char *spec = NULL, *path = NULL, options[QKV_DIGEST_TEXT];
-    size_t count = qkv_model_parameters(t->model) * (1 + qkv_optimizer_moments(t->optimizer));
+    size_t count = 0, most = qkv_model_parameters(t->model) * (1 + qkv_optimizer_moments(t->optimizer));
     enum qkv_status status = check_weights(t);
     if (!status) status = qkv_spec_print(t->ctx, qkv_model_spec(t->model), &spec);
     if (!status) status = qkv_train_digest(t->ctx, &t->options, options);
     if (!status) {
         metadata = qkv_allocate(t->ctx, 1, sizeof *metadata);
-        arrays = qkv_allocate(t->ctx, count, sizeof *arrays);
+        arrays = qkv_allocate(t->ctx, most, sizeof *arrays);
         path = qkv_join_path(t->ctx, t->folder, QKV_CHECKPOINT_FILE);
-        status = metadata && arrays && path ? list_arrays(t, arrays, &names) : QKV_MEMORY;
+        status = metadata && arrays && path ? list_arrays(t, arrays, &count, &names) : QKV_MEMORY;
     }
     if (!status) status = qkv_checkpoint_keep(t, path);
     if (!status) {
@@ -294,13 +298,13 @@ static enum qkv_status read_tensor(const struct reader *r, const char *name, con
 static enum qkv_status read_tensors(const struct reader *r) {
     struct qkv_trainer *t = r->t;
     struct qkv_weights *weights = &t->model->weights;
-    size_t P = weights->count, moments = qkv_optimizer_moments(t->optimizer);
+    size_t P = weights->count, moments = qkv_optimizer_moments(t->optimizer), count = P;
     struct qkv_buffer name = {0};
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < P && !status; i++) {
         const struct qkv_array *like = &weights->list[i].array;
         status = read_tensor(r, like->name, like, weights->list[i].data);
-        for (size_t k = 0; k < moments && !status; k++) {
+        for (size_t k = 0; k < moments && !status && qkv_optimizer_moment(t->optimizer, k, i); k++, count++) {
             name.size = 0;
             status = qkv_buffer_print(t->ctx, &name, "%s.%s", moment_names[k], like->name);
             if (!status) status = read_tensor(r, name.data, like, qkv_optimizer_moment(t->optimizer, k, i));
@@ -308,11 +312,12 @@ static enum qkv_status read_tensors(const struct reader *r) {
     }
     qkv_buffer_free(&name);
     qkv_weights_changed(weights);
-    if (!status && qkv_tensors_count(r->file) != P * (1 + moments))
-        return qkv_fail(t->ctx, QKV_FORMAT,
-                        "%s has %zu tensors, the spec in config.json asks for %zu; restore the files of "
-                        "the run",
-                        r->path, qkv_tensors_count(r->file), P * (1 + moments));
+    if (!status && qkv_tensors_count(r->file) != count)
+        return qkv_fail(
+            t->ctx, QKV_FORMAT,
+            "%s has %zu tensors, the spec in config.json and what is frozen ask for %zu; restore the files of "
+            "the run",
+            r->path, qkv_tensors_count(r->file), count);
     return status ? status : check_weights(t);
 }
 

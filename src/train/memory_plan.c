@@ -46,7 +46,8 @@ static enum qkv_status plan_model(const struct plan *p, struct qkv_model *m, siz
     const struct qkv_train_shapes *s = p->shapes;
     const size_t moments = qkv_train_optimizer(p->options) == QKV_OPTIMIZER_SGD ? 1 : 2;
     size_t step, evaluation = 0;
-    enum qkv_status status = qkv_model_add_packed(m, true);
+    enum qkv_status status = qkv_train_freeze(p->options, m);
+    if (!status) status = qkv_model_add_packed(m, true);
     if (!status) status = qkv_model_add_gradients(m);
     if (!status) status = plan_pass(p, m, s->train, s->train_count, true, &step);
     if (!status && s->validates) status = plan_pass(p, m, s->valid, s->valid_count, false, &evaluation);

@@ -54,7 +54,7 @@ static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_o
 static size_t cut_pieces(const struct qkv_weights *weights, struct piece *pieces) {
     size_t count = 0;
     for (size_t i = 0; i < weights->count; i++) {
-        size_t n = weights->list[i].rows * weights->list[i].columns;
+        size_t n = weights->list[i].trainable ? weights->list[i].rows * weights->list[i].columns : 0;
         for (size_t begin = 0; begin < n; begin += PIECE, count++)
             if (pieces) pieces[count] = (struct piece){i, begin, n - begin < PIECE ? n : begin + PIECE};
     }
@@ -70,6 +70,7 @@ static enum qkv_status take_moments(struct qkv_context *ctx, struct qkv_optimize
     for (size_t k = 0; k < o->moments && !status; k++) {
         for (size_t i = 0; i < weights->count; i++) {
             size_t n = weights->list[i].rows * weights->list[i].columns;
+            if (!weights->list[i].trainable) continue;
             float *moment = qkv_arena_take(&o->arena, n, sizeof(float));
             if (!moment) return QKV_MEMORY;
             memset(moment, 0, n * sizeof(float));
@@ -106,7 +107,7 @@ enum qkv_status qkv_optimizer_create(struct qkv_model *model, const struct qkv_o
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "optimizer: the model is only a plan, without weights; make it with "
                         "qkv_model_create or qkv_model_load");
-    status = qkv_model_make_trainable(model);
+    status = qkv_model_to_fp32(model);
     if (status) return status;
     struct qkv_optimizer *o = qkv_allocate(ctx, 1, sizeof *o);
     if (!o) return QKV_MEMORY;
@@ -142,6 +143,7 @@ static void step_piece(void *argument, size_t item, int thread) {
     const struct qkv_optimizer_options *p = &o->options;
     const struct piece *piece = &o->pieces[item];
     const struct qkv_weight *weight = &o->model->weights.list[piece->weight];
+    if (!weight->trainable) return;
     const size_t begin = piece->begin, n = piece->end - begin;
     float *w = weight->data + begin, *dw = weight->gradient + begin, *m = o->moment[piece->weight] + begin;
     float decay = weight->decays ? (float)p->weight_decay : 0;
@@ -165,7 +167,13 @@ enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate,
                         qkv_real_text(shown[0], rate), qkv_real_text(shown[1], gradient_scale));
     struct qkv_weights *weights = &optimizer->model->weights;
     for (size_t i = 0; i < weights->count; i++)
-        if (!weights->list[i].gradient)
+        if (weights->list[i].trainable && !optimizer->moment[i])
+            return qkv_fail(ctx, QKV_ARGUMENT,
+                            "optimizer: %s was frozen when the optimizer was made, so it has no moments; make another "
+                            "one, or freeze the weight again",
+                            weights->list[i].array.name);
+    for (size_t i = 0; i < weights->count; i++)
+        if (weights->list[i].trainable && !weights->list[i].gradient)
             return qkv_fail(ctx, QKV_ARGUMENT,
                             "optimizer: %s has no gradient yet; make a pass with train set and run "
                             "it forward and backward first",
@@ -175,7 +183,7 @@ enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate,
     step.correction1 = (float)(1 - pow(optimizer->options.beta1, t));
     step.correction2 = (float)(1 - pow(optimizer->options.beta2, t));
     qkv_parallel(ctx, optimizer->piece_count, step_piece, &step);
-    qkv_weights_changed(weights);
+    for (size_t i = 0; i < weights->count; i++) weights->list[i].version += weights->list[i].trainable;
     optimizer->model->dirty = false;
     return QKV_OK;
 }

@@ -10,11 +10,12 @@
 #include "train/train.h"
 
 /* The default as text: a text itself, a number as it is written in the list. */
-#define SHOW_TEXT(value)  value
-#define SHOW_FILES(value) value
-#define SHOW_REAL(value)  #value
-#define SHOW_COUNT(value) #value
-#define SHOW_FLAG(value)  ((value) ? "true" : "false")
+#define SHOW_TEXT(value)     value
+#define SHOW_FILES(value)    value
+#define SHOW_PATTERNS(value) value
+#define SHOW_REAL(value)     #value
+#define SHOW_COUNT(value)    #value
+#define SHOW_FLAG(value)     ((value) ? "true" : "false")
 
 #define OPTION(type, name, value, help)                                                                                \
     {#name, QKV_TRAIN_##type, offsetof(struct qkv_train_options, name), SHOW_##type(value), help},
@@ -23,6 +24,7 @@ static const struct qkv_train_option table[] = {QKV_TRAIN_LIST(OPTION)};
 
 #define DEFAULT_TEXT(name, value)        .name = value,
 #define DEFAULT_FILES(name, value)       .name##_files = {value},
+#define DEFAULT_PATTERNS(name, value)    .name = {value},
 #define DEFAULT_REAL(name, value)        .name = value,
 #define DEFAULT_COUNT(name, value)       .name = value,
 #define DEFAULT_FLAG(name, value)        .name = value,
@@ -47,8 +49,12 @@ bool qkv_train_option_at(size_t i, const char **name, const char **value, const 
     return true;
 }
 
+bool qkv_train_option_many(const struct qkv_train_option *option) {
+    return option->type == QKV_TRAIN_FILES || option->type == QKV_TRAIN_PATTERNS;
+}
+
 bool qkv_train_option_lists(size_t i) {
-    return i < OPTION_COUNT && table[i].type == QKV_TRAIN_FILES;
+    return i < OPTION_COUNT && qkv_train_option_many(&table[i]);
 }
 
 static const struct qkv_train_option *find_option(const char *name) {
@@ -63,7 +69,7 @@ static void *options_field(const struct qkv_train_option *option, const struct q
 
 /* How many texts an option of this type has room for; 0 of numbers. */
 static size_t option_texts(const struct qkv_train_option *option) {
-    return option->type == QKV_TRAIN_FILES ? QKV_FILES_MAX : option->type == QKV_TRAIN_TEXT;
+    return qkv_train_option_many(option) ? QKV_FILES_MAX : option->type == QKV_TRAIN_TEXT;
 }
 
 /* ---- numbers as text ------------------------------------------------------------------------------------------- */
@@ -78,15 +84,18 @@ static bool parse_count(const char *text, int64_t *n) {
 
 /* ---- defaults, setting -------------------------------------------------------------------------------------------- */
 
-static enum qkv_status option_add_file(struct qkv_context *ctx, const char *name, const char **files,
-                                       const char *value) {
+static enum qkv_status option_add_text(struct qkv_context *ctx, const struct qkv_train_option *option,
+                                       const char **texts, const char *value) {
     for (size_t i = 0; i < QKV_FILES_MAX; i++) {
-        if (files[i]) continue;
-        files[i] = value;
+        if (texts[i]) continue;
+        texts[i] = value;
         return QKV_OK;
     }
-    return qkv_fail(ctx, QKV_ARGUMENT, "%s names more than %d files; put them into a folder and name that", name,
-                    QKV_FILES_MAX);
+    if (option->type == QKV_TRAIN_PATTERNS)
+        return qkv_fail(ctx, QKV_ARGUMENT, "%s has more than %d patterns; join some with *", option->name,
+                        QKV_FILES_MAX);
+    return qkv_fail(ctx, QKV_ARGUMENT, "%s names more than %d files; put them into a folder and name that",
+                    option->name, QKV_FILES_MAX);
 }
 
 struct range;
@@ -114,7 +123,8 @@ enum qkv_status qkv_train_set(struct qkv_context *ctx, struct qkv_train_options 
         memcpy(place, &value, sizeof value);
         break;
     case QKV_TRAIN_FILES:
-        status = option_add_file(ctx, name, place, value);
+    case QKV_TRAIN_PATTERNS:
+        status = option_add_text(ctx, option, place, value);
         break;
     case QKV_TRAIN_REAL:
         if (!qkv_real_parse(value, &x))
@@ -142,6 +152,7 @@ void qkv_train_unset(struct qkv_train_options *options, const char *name) {
     const struct qkv_train_option *option = find_option(name);
     static const size_t sizes[] = {[QKV_TRAIN_TEXT] = sizeof(const char *),
                                    [QKV_TRAIN_FILES] = QKV_FILES_MAX * sizeof(const char *),
+                                   [QKV_TRAIN_PATTERNS] = QKV_FILES_MAX * sizeof(const char *),
                                    [QKV_TRAIN_REAL] = sizeof(double),
                                    [QKV_TRAIN_COUNT] = sizeof(int64_t),
                                    [QKV_TRAIN_FLAG] = sizeof(bool)};
@@ -183,9 +194,9 @@ void qkv_train_base(const struct qkv_train_options *options, struct qkv_train_op
 bool qkv_train_same(const struct qkv_train_option *option, const struct qkv_train_options *a,
                     const struct qkv_train_options *b) {
     const void *x = options_field(option, a), *y = options_field(option, b);
-    for (size_t k = 0; option->type == QKV_TRAIN_FILES && k < QKV_FILES_MAX; k++)
+    for (size_t k = 0; qkv_train_option_many(option) && k < QKV_FILES_MAX; k++)
         if (((const char *const *)x)[k] != ((const char *const *)y)[k]) return false;
-    if (option->type == QKV_TRAIN_FILES) return true;
+    if (qkv_train_option_many(option)) return true;
     if (option->type == QKV_TRAIN_TEXT) {
         const char *left = *(const char *const *)x, *right = *(const char *const *)y;
         return left && right ? !strcmp(left, right) : left == right;
@@ -198,7 +209,7 @@ bool qkv_train_same(const struct qkv_train_option *option, const struct qkv_trai
 void qkv_train_value_text(const struct qkv_train_option *option, const struct qkv_train_options *options,
                           char text[QKV_OPTION_TEXT]) {
     const void *place = options_field(option, options);
-    bool is_text = option->type == QKV_TRAIN_TEXT || option->type == QKV_TRAIN_FILES;
+    bool is_text = option->type == QKV_TRAIN_TEXT || qkv_train_option_many(option);
     const char *value = is_text ? *(const char *const *)place : NULL;
     char real[QKV_REAL_TEXT];
     if (is_text) {
@@ -301,7 +312,7 @@ static bool options_given(const char *text) {
 static enum qkv_status check_names(struct qkv_context *ctx, const struct qkv_train_options *o) {
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         const char *const *files = options_field(&table[i], o);
-        for (size_t k = 1; k < option_texts(&table[i]) && files[k]; k++)
+        for (size_t k = 1; table[i].type == QKV_TRAIN_FILES && k < QKV_FILES_MAX && files[k]; k++)
             if (!files[k][0])
                 return qkv_fail(ctx, QKV_ARGUMENT, "%s has an empty name in it; name a file or leave it out",
                                 table[i].name);

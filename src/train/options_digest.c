@@ -18,6 +18,15 @@ bool qkv_train_changes_numbers(const char *name) {
     return true;
 }
 
+/* A line for each. */
+static enum qkv_status digest_patterns(struct qkv_context *ctx, struct qkv_buffer *out, const char *name,
+                                       const char *const *patterns) {
+    enum qkv_status status = QKV_OK;
+    for (size_t k = 0; k < QKV_FILES_MAX && patterns[k] && !status; k++)
+        status = qkv_buffer_print(ctx, out, "%s=%s\n", name, patterns[k]);
+    return status;
+}
+
 /* The option as "name=value\n"; nothing where it has its default, so that options of later versions change no digest. */
 static enum qkv_status digest_line(struct qkv_context *ctx, struct qkv_buffer *out,
                                    const struct qkv_train_options *options, const struct qkv_train_options *defaults,
@@ -30,6 +39,8 @@ static enum qkv_status digest_line(struct qkv_context *ctx, struct qkv_buffer *o
     switch (option->type) {
     case QKV_TRAIN_FILES:
         return QKV_OK; /* none of them enters */
+    case QKV_TRAIN_PATTERNS:
+        return digest_patterns(ctx, out, option->name, (const char *const *)(const void *)place);
     case QKV_TRAIN_TEXT:
         memcpy(&text, place, sizeof text);
         memcpy(&usual_text, usual, sizeof usual_text);

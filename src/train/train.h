@@ -27,7 +27,14 @@
 
 /* ---- options (options.c) --------------------------------------------------------------------------------------- */
 
-enum qkv_train_type { QKV_TRAIN_TEXT, QKV_TRAIN_FILES, QKV_TRAIN_REAL, QKV_TRAIN_COUNT, QKV_TRAIN_FLAG };
+enum qkv_train_type {
+    QKV_TRAIN_TEXT,
+    QKV_TRAIN_FILES,
+    QKV_TRAIN_PATTERNS,
+    QKV_TRAIN_REAL,
+    QKV_TRAIN_COUNT,
+    QKV_TRAIN_FLAG
+};
 struct qkv_train_option {
     const char *name;
     enum qkv_train_type type;
@@ -36,6 +43,8 @@ struct qkv_train_option {
 };
 /* The i-th option, NULL past the last. */
 const struct qkv_train_option *qkv_train_option(size_t i);
+/* Whether it may be given more than once, so that it has QKV_FILES_MAX texts. */
+bool qkv_train_option_many(const struct qkv_train_option *option);
 /* The defaults behind options, those of the recipe that they began with. */
 void qkv_train_base(const struct qkv_train_options *options, struct qkv_train_options *base);
 /* Whether an option has the same value in both. */
@@ -93,10 +102,20 @@ enum qkv_status qkv_train_memory(struct qkv_context *ctx, const struct qkv_spec 
 /* Steps done; setting them is for resuming. */
 uint64_t qkv_optimizer_steps(const struct qkv_optimizer *optimizer);
 void qkv_optimizer_set_steps(struct qkv_optimizer *optimizer, uint64_t steps);
-/* How many moments a parameter has (2, or 1 for sgd), and the k-th moment of parameter i. */
+/* How many moments a parameter has (2, or 1 for sgd), and the k-th moment of parameter i: NULL where it was frozen. */
 size_t qkv_optimizer_moments(const struct qkv_optimizer *optimizer);
 float *qkv_optimizer_moment(struct qkv_optimizer *optimizer, size_t k, size_t i);
 size_t qkv_optimizer_bytes(const struct qkv_optimizer *optimizer);
+
+/* ---- frozen weights (freeze.c) ----------------------------------------------------------------------------------- */
+
+/* Freezes what the option says; QKV_ARGUMENT for a pattern that no name matches, and where nothing is left to learn. */
+enum qkv_status qkv_train_freeze(const struct qkv_train_options *options, struct qkv_model *model);
+/* The same with a plan of the spec, to find out. */
+enum qkv_status qkv_train_check_freeze(struct qkv_context *ctx, const struct qkv_train_options *options,
+                                       const struct qkv_spec *spec);
+/* A note that says what of a trainer's model is frozen. */
+enum qkv_status qkv_trainer_note_frozen(struct qkv_trainer *trainer);
 
 /* ---- evaluation (evaluate.c) ------------------------------------------------------------------------------------------ */
 

@@ -40,6 +40,7 @@ static void print_option(struct qkv_json *json, const struct qkv_train_options *
         print_text(json, option->name, *(const char *const *)place);
         break;
     case QKV_TRAIN_FILES:
+    case QKV_TRAIN_PATTERNS:
         print_names(json, option->name, place);
         break;
     case QKV_TRAIN_REAL:
@@ -207,6 +208,7 @@ static enum qkv_status read_option(struct qkv_context *ctx, const char *path, co
         memcpy(place, &text, sizeof text);
         break;
     case QKV_TRAIN_FILES:
+    case QKV_TRAIN_PATTERNS:
         return read_names(ctx, path, key, value, place);
     case QKV_TRAIN_REAL:
         if (!json_is_number(value)) return train_json_wrong(ctx, path, key, "a number");

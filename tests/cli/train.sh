@@ -175,6 +175,15 @@ refuse 2 '--new-head is given without' train refused 3 --new-head
 refuse 1 'whole is the model to begin with' tune whole
 refuse 2 'from cannot change beside --resume' resume tuned --from whole
 
+# ---- frozen weights ----
+try 0 tune frozen --freeze '*embed*' --freeze 'decoder.layers.?.attn.*'
+has err '[0-9]+ of [0-9]+ weights are frozen: [0-9]+ of [0-9]+ numbers do not learn'
+has frozen/train.json '"freeze": \["\*embed\*", "decoder.layers.\?.attn.\*"\]'
+try 0 resume frozen --steps 5
+refuse 2 'freeze cannot change beside --resume' resume frozen --freeze '*embed*'
+refuse 1 'no weight has a name like "embed"; the model has [0-9]+, such as decoder.embed.token.weight' tune refused --freeze embed
+refuse 1 'freeze leaves none of the [0-9]+ weights to learn' tune refused --freeze '*'
+
 # ---- earlier checkpoints ----
 kept() { (cd "$1" && ls | grep '^checkpoint' | tr '\n' ' '); }
 try 0 train keeping 25 --save-every 5 --keep 3 --quiet

@@ -1,0 +1,57 @@
+/* Which weights of a model learn, and which are frozen. */
+#include "model/model.h"
+
+bool qkv_model_trainable(const struct qkv_model *model, size_t i) {
+    return i < model->weights.count && model->weights.list[i].trainable;
+}
+
+/* Gradients lie side by side, those of operands that learn alone: a change makes them anew. */
+static void trainable_set(struct qkv_model *m, struct qkv_weight *weight, bool trainable) {
+    if (weight->trainable == trainable) return;
+    weight->trainable = trainable;
+    m->weights.chosen++;
+    qkv_weights_drop_gradients(&m->weights);
+    qkv_arena_free(&m->gradients);
+    m->dirty = false;
+}
+
+enum qkv_status qkv_model_set_trainable(struct qkv_model *model, size_t i, bool trainable) {
+    QKV_CALL(model->ctx);
+    if (i >= model->weights.count)
+        return qkv_fail(model->ctx, QKV_ARGUMENT, "there is no weight %zu: the model has %zu", i, model->weights.count);
+    trainable_set(model, &model->weights.list[i], trainable);
+    return QKV_OK;
+}
+
+/* Names from all over the list. */
+static enum qkv_status trainable_none(struct qkv_model *m, const char *pattern) {
+    enum { SHOWN = 4 };
+    const struct qkv_weights *w = &m->weights;
+    struct qkv_buffer names = {0};
+    enum qkv_status status = QKV_OK;
+    size_t shown = w->count < SHOWN ? w->count : SHOWN;
+    for (size_t k = 0; k < shown && !status; k++)
+        status = qkv_buffer_print(m->ctx, &names, "%s%s", k ? ", " : "",
+                                  w->list[shown > 1 ? k * (w->count - 1) / (shown - 1) : 0].array.name);
+    if (!status)
+        status = qkv_fail(m->ctx, QKV_ARGUMENT,
+                          "no weight has a name like \"%.100s\"; the model has %zu, such as %s (* stands for any "
+                          "characters)",
+                          pattern, w->count, names.data);
+    qkv_buffer_free(&names);
+    return status;
+}
+
+enum qkv_status qkv_model_set_trainable_all(struct qkv_model *model, const char *pattern, bool trainable,
+                                            size_t *count) {
+    QKV_CALL(model->ctx);
+    struct qkv_weights *w = &model->weights;
+    size_t found = 0;
+    for (size_t i = 0; i < w->count; i++) {
+        if (!qkv_text_matches(w->list[i].array.name, pattern)) continue;
+        trainable_set(model, &w->list[i], trainable);
+        found++;
+    }
+    if (count) *count = found;
+    return found ? QKV_OK : trainable_none(model, pattern);
+}

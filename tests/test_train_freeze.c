@@ -1,0 +1,127 @@
+/* Runs with frozen weights: they stay as they began, the run goes on exactly, and its record and checkpoint say so. */
+#include "train_same.h"
+
+#include "io/safetensors.h"
+
+/* Two patterns; the embedding stays with them. */
+static struct qkv_train_options freeze_options(struct qkv_context *ctx) {
+    struct qkv_train_options options = fixture_options(ctx);
+    assert_ok(ctx, qkv_train_set(ctx, &options, "freeze", "*embed*"));
+    assert_ok(ctx, qkv_train_set(ctx, &options, "freeze", "decoder.layers.0.attn.?.weight"));
+    return options;
+}
+
+static bool freeze_is(const char *name) {
+    return strstr(name, "embed") || (strstr(name, "layers.0.attn.") && strstr(name, "weight"));
+}
+
+/* Frozen tensors of two checkpoints have the same bits and no moments, the others differ and have them. */
+static void freeze_compare(struct qkv_context *ctx, const char *begun, const char *folder) {
+    struct qkv_tensors *a, *b;
+    char path[2048], name[256];
+    size_t frozen = 0;
+    snprintf(path, sizeof path, "%s/first.safetensors", begun);
+    assert_ok(ctx, qkv_tensors_open(ctx, path, &a));
+    snprintf(path, sizeof path, "%s/checkpoint.safetensors", folder);
+    assert_ok(ctx, qkv_tensors_open(ctx, path, &b));
+    for (size_t i = 0; i < qkv_tensors_count(b); i++) {
+        const struct qkv_array *x = qkv_tensors_at(b, i), *y = qkv_tensors_find(a, x->name);
+        if (!strncmp(x->name, "optimizer.", 10)) continue;
+        assert_non_null(y);
+        snprintf(name, sizeof name, "optimizer.v.%s", x->name);
+        assert_true((qkv_tensors_find(b, name) != NULL) == !freeze_is(x->name));
+        assert_true(!memcmp(x->data, y->data, x->bytes) == freeze_is(x->name));
+        frozen += freeze_is(x->name);
+    }
+    assert_int_equal(frozen, 6);
+    qkv_tensors_close(a);
+    qkv_tensors_close(b);
+}
+
+static void a_run_with_frozen_weights_goes_on_exactly(void **state) {
+    (void)state;
+    struct qkv_context *ctx = fixture_context(1);
+    struct qkv_train_options options = freeze_options(ctx);
+    char whole[1024], cut[1024];
+    size_t size;
+    snprintf(whole, sizeof whole, "%s", fixture_run("whole"));
+    snprintf(cut, sizeof cut, "%s", fixture_run("cut"));
+    struct qkv_trainer *t = fixture_begin(ctx, whole, &options);
+    assert_non_null(strstr(qkv_trainer_note(t, 0), "6 of 36 weights are frozen"));
+    char *first = fixture_read(whole, "checkpoint.safetensors", &size);
+    fixture_write(whole, "first.safetensors", first, size);
+    free(first);
+    fixture_steps(ctx, t, 6);
+    qkv_trainer_free(t);
+    freeze_compare(ctx, whole, whole);
+    t = fixture_begin(ctx, cut, &options);
+    fixture_steps(ctx, t, 3);
+    qkv_trainer_free(t);
+    assert_ok(ctx, qkv_trainer_resume(ctx, cut, 0, NULL, NULL, &t));
+    fixture_steps(ctx, t, 6);
+    qkv_trainer_free(t);
+    assert_same_runs(ctx, whole, cut);
+    qkv_context_free(ctx);
+}
+
+static void the_record_of_what_is_frozen_belongs_to_the_run(void **state) {
+    (void)state;
+    struct qkv_context *ctx = fixture_context(1);
+    struct qkv_train_options options = freeze_options(ctx);
+    static const char list[] = "[\"*embed*\",";
+    char folder[1024];
+    snprintf(folder, sizeof folder, "%s", fixture_run("record"));
+    struct qkv_trainer *t = fixture_begin(ctx, folder, &options);
+    fixture_steps(ctx, t, 3);
+    qkv_trainer_free(t);
+    const char *const other[] = {"freeze=head*"};
+    const struct qkv_resume_options changes = {.settings = other, .setting_count = 1};
+    assert_status(ctx, qkv_trainer_resume_with(ctx, folder, &changes, NULL, NULL, &t), QKV_ARGUMENT);
+    assert_message(ctx, "freeze cannot change when a run goes on");
+    char *json = fixture_read(folder, "train.json", NULL), *at = strstr(json, "\"freeze\"");
+    assert_non_null(at);
+    at = strstr(at, "*embed*");
+    assert_true(at && sizeof list > 1);
+    memcpy(at, "*norm.*", 7); /* by hand */
+    fixture_write(folder, "train.json", json, strlen(json));
+    assert_status(ctx, qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &t), QKV_FORMAT);
+    assert_message(ctx, "has other options than the checkpoint was trained with");
+    free(json);
+    qkv_context_free(ctx);
+}
+
+static void patterns_that_match_nothing_or_all_are_refused_before_a_folder_is_made(void **state) {
+    (void)state;
+    struct qkv_context *ctx = fixture_context(1);
+    static const struct {
+        const char *pattern, *message;
+    } cases[] = {
+        {"decoder.layer.*", "no weight has a name like \"decoder.layer.*\"; the model has 36, such as decoder."},
+        {"", "no weight has a name like \"\""},
+        {"*", "freeze leaves none of the 36 weights to learn"}};
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        struct qkv_train_options options = fixture_options(ctx);
+        struct qkv_spec spec = fixture_spec(ctx, NULL);
+        struct qkv_trainer *t;
+        char folder[1024];
+        snprintf(folder, sizeof folder, "%s", fixture_run("refused"));
+        assert_ok(ctx, qkv_train_set(ctx, &options, "freeze", cases[i].pattern));
+        assert_status(ctx, qkv_trainer_create(ctx, &spec, &options, folder, NULL, NULL, &t), QKV_ARGUMENT);
+        assert_message(ctx, cases[i].message);
+        assert_false(qkv_file_exists(folder));
+    }
+    struct qkv_train_options options = fixture_options(ctx);
+    for (size_t i = 0; i < QKV_FILES_MAX; i++) assert_ok(ctx, qkv_train_set(ctx, &options, "freeze", "*embed*"));
+    assert_status(ctx, qkv_train_set(ctx, &options, "freeze", "*embed*"), QKV_ARGUMENT);
+    assert_message(ctx, "freeze has more than 64 patterns");
+    qkv_context_free(ctx);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_with_frozen_weights_goes_on_exactly),
+        cmocka_unit_test(the_record_of_what_is_frozen_belongs_to_the_run),
+        cmocka_unit_test(patterns_that_match_nothing_or_all_are_refused_before_a_folder_is_made),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
