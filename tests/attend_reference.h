@@ -34,7 +34,7 @@ struct attend_case {
     struct qkv_attend_gradients g;
     void *buffer[ATTEND_TENSORS];
     size_t elements[ATTEND_TENSORS];
-    float *lse, *bias, *attention_bias;
+    float *lse, *dlse, *bias, *attention_bias;
     uint8_t *mask;
     size_t addend_floats;
     int32_t *lo, *hi, *position;
@@ -42,7 +42,7 @@ struct attend_case {
 };
 
 struct attend_extras { /* what a case has beside the plain formula */
-    bool mask, attention_bias, past, bf16;
+    bool mask, attention_bias, past, halves;
 };
 
 /* Zeros in front of a page that nobody may touch; freed with guard_page_free. */
@@ -130,6 +130,8 @@ static inline double attend_keep(const struct qkv_attend *a, size_t b, size_t h,
 static inline bool attend_may(const struct qkv_attend *a, size_t b, size_t h, size_t i, size_t j) {
     size_t row = b * a->Tq + i;
     if ((int64_t)j < a->lo[row] || (int64_t)j >= a->hi[row]) return false;
+    if (a->mask && j >= a->Tk - a->mask_strides.missing) return false;
+    if (a->attention_bias && j >= a->Tk - a->attention_bias_strides.missing) return false;
     if (a->mask && !a->mask[attend_pair(&a->mask_strides, b, h, i, j)]) return false;
     return !(a->attention_bias && a->attention_bias[attend_pair(&a->attention_bias_strides, b, h, i, j)] == -INFINITY);
 }
@@ -188,12 +190,13 @@ struct attend_answer {
     double *y, *lse, *dq, *dk, *dv, *dattention_bias;
 };
 
-/* Σ dy·y of a row. Backward takes y as it is stored, so a rounded one counts as rounded. */
+/* Σ dy·y of a row, less the gradient of its lse. Backward takes y as it is stored, so a rounded one counts as rounded. */
 static inline double attend_delta(const struct attend_case *c, size_t b, size_t h, size_t i, const double *y) {
     double delta = 0;
     for (size_t d = 0; d < c->a.Dv; d++)
         delta += (double)attend_get(&c->g.dy, b, i, h, d) *
                  (c->a.y.dtype == QKV_F32 ? y[d] : (double)attend_get(&c->a.y, b, i, h, d));
+    if (c->g.dlse) delta -= (double)c->g.dlse[(b * c->a.H + h) * c->a.Tq + i];
     return delta;
 }
 
@@ -304,11 +307,11 @@ static inline void attend_case_bias(struct attend_case *c, struct qkv_random *ra
     a->position = c->position;
 }
 
-/* Strides for each pair, some of them 0; rows of Tk begin at multiples of *run, and there are *count numbers in all. */
+/* Strides for each pair, some of them 0, of all keys or of the first ones; rows begin at multiples of *run, and there are *count numbers in all. */
 static inline struct qkv_pairs attend_pairs(const struct qkv_attend *a, struct qkv_random *random, size_t *run,
                                             size_t *count) {
-    const size_t step = a->Tk + attend_uniform(random, 0, 3);
-    struct qkv_pairs x = {0};
+    struct qkv_pairs x = {.missing = attend_chance(random, 0.2) ? attend_uniform(random, 0, a->Tk) : 0};
+    const size_t step = a->Tk - x.missing + attend_uniform(random, 0, 3);
     *count = *run = step;
     if (attend_chance(random, 0.6)) x.row_stride = step, *count *= a->Tq;
     if (attend_chance(random, 0.5)) x.head_stride = *count, *count *= a->H;
@@ -334,7 +337,7 @@ static inline void attend_case_dense(struct attend_case *c, struct qkv_random *r
         a->mask = c->mask = attend_memory(count, 1);
         for (size_t e = 0; e < count; e++) {
             if (e % run == 0) row = attend_chance(random, 0.1);
-            if (e % run >= a->Tk || !attend_masked(random, keys, row, e % run, density))
+            if (e % run >= a->Tk - a->mask_strides.missing || !attend_masked(random, keys, row, e % run, density))
                 c->mask[e] = (uint8_t)attend_uniform(random, 1, 255);
         }
     }
@@ -344,12 +347,19 @@ static inline void attend_case_dense(struct attend_case *c, struct qkv_random *r
         c->g.dattention_bias = attend_memory(c->addend_floats, sizeof(float));
         for (size_t e = 0; e < c->addend_floats; e++) {
             if (e % run == 0) row = masks && attend_chance(random, 0.1);
-            bool gap = e % run >= a->Tk, never = !gap && masks && attend_masked(random, keys, row, e % run, density);
+            bool gap = e % run >= a->Tk - a->attention_bias_strides.missing;
+            bool never = !gap && masks && attend_masked(random, keys, row, e % run, density);
             c->attention_bias[e] = gap ? NAN : never ? -INFINITY : (float)qkv_random_normal(random);
             c->g.dattention_bias[e] = gap ? NAN : 7;
         }
     }
     guard_page_free(keys);
+}
+
+static inline void attend_case_dlse(struct attend_case *c, struct qkv_random *random) {
+    if (!attend_chance(random, 0.3)) return;
+    c->g.dlse = c->dlse = attend_memory(c->a.B * c->a.H * c->a.Tq, sizeof(float));
+    for (size_t row = 0; row < c->a.B * c->a.H * c->a.Tq; row++) c->dlse[row] = (float)qkv_random_normal(random);
 }
 
 /* Shapes are filled in; makes everything else. */
@@ -362,20 +372,23 @@ static inline void attend_case_fill(struct attend_case *c, struct qkv_random *ra
     a->hi = c->hi = attend_memory(a->B * a->Tq, sizeof(int32_t));
     a->lse = c->lse = attend_memory(a->B * a->H * a->Tq, sizeof(float));
     attend_intervals(c, random, kind);
-    for (size_t i = 0; i < ATTEND_TENSORS; i++)
-        attend_view(c, random, i, extras.bf16 && attend_chance(random, 0.5) ? QKV_BF16 : QKV_F32,
+    for (size_t i = 0; i < ATTEND_TENSORS; i++) {
+        static const enum qkv_dtype dtypes[] = {QKV_F32, QKV_F32, QKV_BF16, QKV_F16};
+        attend_view(c, random, i, extras.halves ? dtypes[attend_uniform(random, 0, 3)] : QKV_F32,
                     attend_uniform(random, 0, 3));
+    }
+    attend_case_dlse(c, random);
     attend_case_dense(c, random, extras);
-    int at = snprintf(c->text, sizeof c->text,
-                      "B %zu H %zu Hkv %zu Tq %zu Tk %zu past %zu D %zu Dv %zu kind %zu scale %g softcap %g dropout %g "
-                      "add %d mask %d attention_bias %d bf16 ",
-                      a->B, a->H, a->Hkv, a->Tq, a->Tk, a->past, a->D, a->Dv, kind, (double)a->scale,
-                      (double)a->softcap, (double)a->dropout, c->g.accumulate, extras.mask, extras.attention_bias);
-    for (size_t i = 0; i < ATTEND_TENSORS; i++)
-        c->text[at + (int)i] = attend_tensor(c, i)->dtype == QKV_BF16 ? '1' : '0';
+    int at =
+        snprintf(c->text, sizeof c->text,
+                 "B %zu H %zu Hkv %zu Tq %zu Tk %zu past %zu D %zu Dv %zu kind %zu scale %g softcap %g dropout %g "
+                 "add %d mask %d attention_bias %d dlse %d dtypes ",
+                 a->B, a->H, a->Hkv, a->Tq, a->Tk, a->past, a->D, a->Dv, kind, (double)a->scale, (double)a->softcap,
+                 (double)a->dropout, c->g.accumulate, extras.mask, extras.attention_bias, c->dlse != NULL);
+    for (size_t i = 0; i < ATTEND_TENSORS; i++) c->text[at + (int)i] = "fhb"[attend_tensor(c, i)->dtype];
 }
 
-static inline void attend_case_random(struct attend_case *c, struct qkv_random *random, bool bf16) {
+static inline void attend_case_random(struct attend_case *c, struct qkv_random *random, bool halves) {
     memset(c, 0, sizeof *c);
     struct qkv_attend *a = &c->a;
     static const size_t common[] = {1, 4, 8, 16, 24, 32, 64, 80};
@@ -396,7 +409,7 @@ static inline void attend_case_random(struct attend_case *c, struct qkv_random *
     c->g.accumulate = attend_chance(random, 0.3);
     bool bias = attend_chance(random, 0.3);
     struct attend_extras extras = {attend_chance(random, 0.4), attend_chance(random, 0.4), attend_chance(random, 0.4),
-                                   bf16 && attend_chance(random, 0.4)};
+                                   halves && attend_chance(random, 0.4)};
     attend_case_fill(c, random, attend_uniform(random, 0, 4), extras);
     if (bias) attend_case_bias(c, random);
     if (bias) strcat(c->text, " with bias");
@@ -404,8 +417,8 @@ static inline void attend_case_random(struct attend_case *c, struct qkv_random *
 
 static inline void attend_case_free(struct attend_case *c) {
     for (size_t i = 0; i < ATTEND_TENSORS; i++) guard_page_free(c->buffer[i]);
-    guard_page_free(c->lse), guard_page_free(c->bias), guard_page_free(c->lo), guard_page_free(c->hi),
-        guard_page_free(c->position);
+    guard_page_free(c->lse), guard_page_free(c->dlse), guard_page_free(c->bias), guard_page_free(c->lo),
+        guard_page_free(c->hi), guard_page_free(c->position);
     guard_page_free(c->mask), guard_page_free(c->attention_bias), guard_page_free(c->g.dattention_bias);
 }
 

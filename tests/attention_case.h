@@ -14,7 +14,7 @@ struct attention_case {
     struct formula f;
     void *blocks[CASE_BLOCKS]; /* everything allocated */
     size_t block_count;
-    bool half; /* something is stored in bf16 */
+    bool half; /* something is stored in bf16 or f16 */
     char text[512];
 };
 
@@ -36,7 +36,8 @@ static inline void case_free(struct attention_case *c) {
 /* A view of that shape: dimensions nested in any order, with gaps; everything in it NaN at first. */
 static inline struct qkv_view case_view(struct attention_case *c, struct qkv_random *r, size_t B, size_t H, size_t T,
                                         size_t D, bool plain) {
-    struct qkv_view v = {.B = B, .H = H, .T = T, .D = D, .dtype = !plain && case_chance(r, 0.2) ? QKV_BF16 : QKV_F32};
+    struct qkv_view v = {.B = B, .H = H, .T = T, .D = D, .dtype = QKV_F32};
+    if (!plain && case_chance(r, 0.3)) v.dtype = case_chance(r, 0.5) ? QKV_BF16 : QKV_F16;
     size_t counts[3] = {B, H, T}, *strides[3] = {&v.batch, &v.head, &v.row};
     size_t order[3] = {0, 1, 2}, size = v.dtype == QKV_F32 ? 4 : 2,
            extent = D + (case_chance(r, 0.3) ? test_between(r, 1, 5) : 0);
@@ -50,7 +51,7 @@ static inline struct qkv_view case_view(struct attention_case *c, struct qkv_ran
     }
     v.data = case_memory(c, (extent + 1) * size);
     memset(v.data, 0xff, extent * size); /* NaN in either type */
-    c->half = c->half || v.dtype == QKV_BF16;
+    c->half = c->half || v.dtype != QKV_F32;
     return v;
 }
 
@@ -146,6 +147,7 @@ static inline struct qkv_pair_shape case_pairs(struct qkv_random *r, const struc
     if (case_chance(r, 0.5)) s.B = 1;
     if (case_chance(r, 0.5)) s.H = 1;
     if (case_chance(r, 0.3)) s.Tq = 1;
+    if (case_chance(r, 0.2)) s.Tk = test_between(r, 0, f->Tk);
     if (case_chance(r, 0.3)) {
         s.row = s.Tk + test_between(r, 0, 3);
         s.batch = s.row * s.Tq + test_between(r, 0, 3);
@@ -171,6 +173,7 @@ struct case_dense {
 };
 static inline bool case_dense_open(void *what, size_t b, size_t h, size_t i, size_t j) {
     const struct case_dense *d = what;
+    if (j >= d->shape.Tk) return false;
     size_t at = case_pair_at(&d->shape, b, h, i, j);
     return d->mask ? d->mask[at] != 0 : d->bias[at] != -INFINITY;
 }
@@ -199,6 +202,7 @@ static inline void case_bias(struct attention_case *c, struct qkv_random *r) {
     for (size_t p = 0; p < c->f.B * c->f.H * c->f.Tq * c->f.Tk; p++) {
         size_t j = p % c->f.Tk, i = p / c->f.Tk % c->f.Tq, h = p / c->f.Tk / c->f.Tq % c->f.H,
                b = p / c->f.Tk / c->f.Tq / c->f.H;
+        if (j >= d.shape.Tk) continue;
         float x = bias[case_pair_at(&d.shape, b, h, i, j)];
         if (x != -INFINITY) c->f.attention_bias[p] += (double)x;
     }
@@ -269,6 +273,11 @@ static inline void case_views(struct attention_case *c, struct qkv_random *r, si
     case_fill(&a->q, r, f->q, 0, f->Tq), case_fill(&c->g.dy, r, f->dy, 0, f->Tq);
     case_fill(&a->k, r, f->k, past, f->Tk), case_fill(&a->v, r, f->v, past, f->Tk);
     a->lse = case_memory(c, f->B * f->H * f->Tq * sizeof(float));
+    if (!case_chance(r, 0.3)) return;
+    float *dlse = case_memory(c, f->B * f->H * f->Tq * sizeof(float));
+    for (size_t row = 0; row < f->B * f->H * f->Tq; row++)
+        f->dlse[row] = (double)(dlse[row] = (float)qkv_random_normal(r));
+    c->g.dlse = dlse;
 }
 
 /* plain: fp32 only. */
@@ -291,12 +300,13 @@ static inline void case_random(struct attention_case *c, struct qkv_random *r, b
              f->B, f->H, f->Hkv, f->Tq, f->Tk, past, f->D, f->Dv, f->scale, f->softcap, mask.causal,
              (long long)mask.offset, mask.offsets ? "+" : "", (long long)mask.window, mask.sides ? " sides" : "",
              mask.lengths ? " lengths" : "", mask.prefix ? " prefix" : "", mask.key_documents ? " documents" : "",
-             mask.query_documents ? " of queries" : "", c->half ? " bf16" : "");
+             mask.query_documents ? " of queries" : "", c->half ? " halves" : "");
     if (case_chance(r, 0.3)) case_dense_mask(c, r);
     if (case_chance(r, 0.3)) case_bias(c, r);
     if (case_chance(r, 0.3) && !(mask.query_documents && !mask.causal && !mask.window && !mask.sides))
         case_alibi(c, r, &mask);
     if (case_chance(r, 0.2)) case_dropout(c, r);
+    if (c->g.dlse) strcat(c->text, " dlse");
     c->g.accumulate = case_chance(r, 0.3);
     if (c->g.accumulate) strcat(c->text, " accumulate");
 }

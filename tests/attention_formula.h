@@ -5,9 +5,12 @@
 
 #include "test.h"
 
+#include <math.h>
+
 struct formula { /* arrays are packed, heads first */
     size_t B, H, Hkv, Tq, Tk, D, Dv;
     double *q, *k, *v, *dy; /* (B,H,Tq,D), (B,Hkv,Tk,D), (B,Hkv,Tk,Dv), (B,H,Tq,Dv) */
+    double *dlse;           /* (B,H,Tq) */
     double scale, softcap;
     bool *open;                    /* (B,H,Tq,Tk) */
     double *attention_bias, *keep; /* (B,H,Tq,Tk): ALiBi and bias; what dropout multiplies the weight by */
@@ -28,7 +31,7 @@ static inline void formula_start(struct formula *f) {
     f->k = formula_doubles(keys * f->D), f->dk = formula_doubles(keys * f->D);
     f->v = formula_doubles(keys * f->Dv), f->dv = formula_doubles(keys * f->Dv);
     f->y = formula_doubles(queries * f->Dv), f->dy = formula_doubles(queries * f->Dv);
-    f->lse = formula_doubles(queries);
+    f->lse = formula_doubles(queries), f->dlse = formula_doubles(queries);
     f->open = calloc(pairs + 1, sizeof *f->open);
     double **each[] = {&f->attention_bias, &f->keep, &f->products, &f->capped, &f->scores, &f->weights, &f->dscores};
     for (size_t i = 0; i < TEST_COUNT(each); i++) *each[i] = formula_doubles(pairs);
@@ -36,8 +39,8 @@ static inline void formula_start(struct formula *f) {
 }
 
 static inline void formula_free(struct formula *f) {
-    double *each[] = {f->q,  f->k,  f->v,   f->dy,       f->attention_bias, f->keep,   f->y,       f->dq,
-                      f->dk, f->dv, f->lse, f->products, f->capped,         f->scores, f->weights, f->dscores};
+    double *each[] = {f->q,  f->k,   f->v,        f->dy,     f->attention_bias, f->keep,    f->y,       f->dq,  f->dk,
+                      f->dv, f->lse, f->products, f->capped, f->scores,         f->weights, f->dscores, f->dlse};
     for (size_t i = 0; i < TEST_COUNT(each); i++) free(each[i]);
     free(f->open);
 }
@@ -71,7 +74,7 @@ static inline void formula_row(struct formula *f, size_t b, size_t h, size_t i) 
     }
 }
 
-/* dP = (dY·Vᵀ)∘M, dS = P∘(dP − Σ P∘dP), and through the softcap to q and k. */
+/* dP = (dY·Vᵀ)∘M, dS = P∘(dP − Σ P∘dP + dlse), and through the softcap to q and k. */
 static inline void formula_row_back(struct formula *f, size_t b, size_t h, size_t i) {
     size_t row = (b * f->H + h) * f->Tq + i, kv = b * f->Hkv + h / (f->H / f->Hkv);
     double mean = 0;
@@ -89,7 +92,7 @@ static inline void formula_row_back(struct formula *f, size_t b, size_t h, size_
     for (size_t j = 0; j < f->Tk; j++) {
         size_t p = row * f->Tk + j, key = kv * f->Tk + j;
         if (f->weights[p] == 0) continue;
-        f->dscores[p] = f->weights[p] * (f->dscores[p] - mean);
+        f->dscores[p] = f->weights[p] * (f->dscores[p] - mean + f->dlse[row]);
         double slope = f->softcap > 0 ? 1 - pow(f->capped[p] / f->softcap, 2) : 1, g = f->dscores[p] * slope * f->scale;
         for (size_t d = 0; d < f->D; d++) {
             f->dq[row * f->D + d] += g * f->k[key * f->D + d];
@@ -113,6 +116,30 @@ static inline unsigned char *formula_at(const struct qkv_view *v, size_t element
     return (unsigned char *)v->data + (b * v->batch + h * v->head + t * v->row + d) * (v->dtype == QKV_F32 ? 4 : 2);
 }
 
+/* The number of binary16 with these bits. */
+static inline double formula_half(uint16_t bits) {
+    const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+    double x = exponent == 0    ? ldexp(mantissa, -24)
+               : exponent == 31 ? (mantissa ? (double)NAN : (double)INFINITY)
+                                : ldexp(1024 + mantissa, exponent - 25);
+    return bits >> 15 ? -x : x;
+}
+
+/* The bits of the nearest number of binary16, half away from zero; what is too large becomes the largest. */
+static inline uint16_t formula_half_bits(double x) {
+    const uint16_t sign = signbit(x) ? 0x8000 : 0;
+    uint16_t low = 0, high = 0x7bff;
+    if (isnan(x)) return 0x7e00;
+    while (low < high) { /* the least whose middle to the next one is above |x| */
+        uint16_t middle = (uint16_t)((low + high) / 2);
+        if ((formula_half(middle) + formula_half((uint16_t)(middle + 1))) / 2 > fabs(x))
+            high = middle;
+        else
+            low = (uint16_t)(middle + 1);
+    }
+    return sign | low;
+}
+
 /* Element e of a view, heads first. */
 static inline double formula_get(const struct qkv_view *v, size_t e) {
     const unsigned char *at = formula_at(v, e);
@@ -123,13 +150,14 @@ static inline double formula_get(const struct qkv_view *v, size_t e) {
         memcpy(&x, at, 4);
     } else {
         memcpy(&half, at, 2);
+        if (v->dtype == QKV_F16) return formula_half(half);
         bits = (uint32_t)half << 16;
         memcpy(&x, &bits, 4);
     }
     return (double)x;
 }
 
-/* Stores a number, cut to bf16 by rounding half away where the view holds such; returns what was stored. */
+/* Stores a number, cut to bf16 or f16 by rounding half away where the view holds such; returns what was stored. */
 static inline double formula_set(const struct qkv_view *v, size_t e, double number) {
     unsigned char *at = formula_at(v, e);
     float x = (float)number;
@@ -139,6 +167,7 @@ static inline double formula_set(const struct qkv_view *v, size_t e, double numb
         memcpy(at, &x, 4);
     } else {
         uint16_t half = (uint16_t)((bits + (isnan(number) ? 0 : 0x8000u)) >> 16);
+        if (v->dtype == QKV_F16) half = formula_half_bits(number);
         memcpy(at, &half, 2);
     }
     return formula_get(v, e);

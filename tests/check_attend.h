@@ -36,8 +36,8 @@ static inline bool attend_run(struct qkv_context *ctx, struct attend_case *c, bo
 /* ---- against the reference ------------------------------------------------------------------------------------------ */
 
 /* |got − expected| / |expected| over a tensor against some rows of a plain array (B,heads,T,channels), where |expected|
- * counts as at least floor·√n: sums of terms of that size may cancel, wholly so in a row with one key. Of bf16, half a unit
- * of the last place of each number is taken off first. Infinite for a stray NaN. */
+ * counts as at least floor·√n: sums of terms of that size may cancel, wholly so in a row with one key. Of bf16 and f16, half a
+ * unit of the last place of each number is taken off first. Infinite for a stray NaN. */
 static inline double attend_difference(const struct attend_case *c, size_t which, const double *expected, size_t first,
                                        size_t T, double floor) {
     const struct qkv_heads *x = attend_tensor((struct attend_case *)(uintptr_t)c, which);
@@ -54,7 +54,8 @@ static inline double attend_difference(const struct attend_case *c, size_t which
         }
     }
     if (isnan(difference)) return INFINITY;
-    double error = sqrt(difference) - (x->dtype == QKV_BF16 ? 0x1p-8 * sqrt(size) : 0);
+    const double unit = x->dtype == QKV_BF16 ? 0x1p-8 : x->dtype == QKV_F16 ? 0x1p-11 : 0;
+    double error = sqrt(difference) - unit * sqrt(size);
     return error / sqrt(norm + floor * floor * (double)(c->a.B * s.heads * s.T * s.channels) + 1e-30);
 }
 
@@ -249,6 +250,7 @@ static inline bool attend_check_rows(struct qkv_context *ctx, struct attend_case
     a->q.data = attend_place(&c->a.q, b, first, 0, 0);
     a->lo += b * c->a.Tq + first, a->hi += b * c->a.Tq + first;
     if (a->position) a->position += b * c->a.Tq + first;
+    a->mask_strides.missing += more, a->attention_bias_strides.missing += more;
     if (a->mask) a->mask += attend_pair(&a->mask_strides, b, 0, first, 0);
     if (a->attention_bias) a->attention_bias += attend_pair(&a->attention_bias_strides, b, 0, first, 0);
     int32_t *hi = attend_memory(rows, sizeof(int32_t));

@@ -175,7 +175,7 @@ static inline void attend_twin(const struct attend_case *c, struct attend_case *
     a->lo = twin->lo = attend_memory(a->B * a->Tq, 4), a->hi = twin->hi = attend_memory(a->B * a->Tq, 4);
     for (size_t r = 0; r < a->B * a->Tq; r++) twin->hi[r] = INT32_MAX;
     a->mask = twin->mask = attend_memory(pairs, 1);
-    a->mask_strides = (struct qkv_pairs){a->H * a->Tq * a->Tk, a->Tq * a->Tk, a->Tk};
+    a->mask_strides = (struct qkv_pairs){a->H * a->Tq * a->Tk, a->Tq * a->Tk, a->Tk, 0};
     twin->attention_bias = NULL;
     if (a->distance_bias.table && !a->attention_bias) {
         a->attention_bias = twin->attention_bias = attend_memory(pairs, 4), a->attention_bias_strides = a->mask_strides;

@@ -45,12 +45,14 @@ static inline void attend_bf16_context(struct qkv_context *ctx, struct qkv_kerne
 static inline void attend_round_inputs(struct attend_case *c) {
     for (size_t which = ATTEND_Q; which < ATTEND_Y; which++) {
         const struct qkv_heads *x = attend_tensor(c, which);
-        if (x->dtype != QKV_F32) continue;
-        float *floats = c->buffer[which];
-        uint16_t half;
         for (size_t i = 0; i < c->elements[which]; i++) {
-            qkv_from_float(&half, &floats[i], QKV_BF16, 1);
-            qkv_to_float(&floats[i], &half, QKV_BF16, 1);
+            void *at = (char *)c->buffer[which] + i * qkv_dtype_size(x->dtype);
+            uint16_t half;
+            float number;
+            qkv_to_float(&number, at, x->dtype, 1);
+            qkv_from_float(&half, &number, QKV_BF16, 1);
+            qkv_to_float(&number, &half, QKV_BF16, 1);
+            qkv_from_float(at, &number, x->dtype, 1);
         }
     }
 }

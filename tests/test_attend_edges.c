@@ -176,12 +176,14 @@ static void test_refused(void **state) {
     REFUSED(a.past = 5, QKV_SHAPE, "5 keys are in the past, but there are only 4");
     REFUSED(a.past = 4, QKV_ARGUMENT, "past_k must be given");
     REFUSED((a.past = 1, a.past_k = heads), QKV_ARGUMENT, "past_v must be given");
-    REFUSED(a.q.dtype = QKV_F16, QKV_ARGUMENT, "q is neither fp32 nor bf16");
-    REFUSED(a.k.dtype = QKV_I8, QKV_ARGUMENT, "k is neither fp32 nor bf16");
-    REFUSED(a.v.dtype = QKV_F64, QKV_ARGUMENT, "v is neither fp32 nor bf16");
-    REFUSED(a.y.dtype = QKV_DTYPE_COUNT, QKV_ARGUMENT, "y is neither fp32 nor bf16");
-    REFUSED((a.past = 1, a.past_k = heads, a.past_k.dtype = QKV_F16), QKV_ARGUMENT, "past_k is neither");
-    REFUSED((a.past = 1, a.past_k = a.past_v = heads, a.past_v.dtype = QKV_F16), QKV_ARGUMENT, "past_v is neither");
+    REFUSED(a.q.dtype = QKV_U16, QKV_ARGUMENT, "q is none of fp32, bf16 and f16");
+    REFUSED(a.k.dtype = QKV_I8, QKV_ARGUMENT, "k is none of fp32, bf16 and f16");
+    REFUSED(a.v.dtype = QKV_F64, QKV_ARGUMENT, "v is none of fp32, bf16 and f16");
+    REFUSED(a.y.dtype = QKV_DTYPE_COUNT, QKV_ARGUMENT, "y is none of fp32, bf16 and f16");
+    REFUSED((a.past = 1, a.past_k = heads, a.past_k.dtype = QKV_I16), QKV_ARGUMENT, "past_k is none of");
+    REFUSED((a.past = 1, a.past_k = a.past_v = heads, a.past_v.dtype = QKV_F64), QKV_ARGUMENT, "past_v is none of");
+    REFUSED(a.mask_strides.missing = 5, QKV_SHAPE, "lacks more keys than the 4 that there are");
+    REFUSED(a.attention_bias_strides.missing = SIZE_MAX, QKV_SHAPE, "lacks more keys than the 4 that there are");
     REFUSED(a.y.data = NULL, QKV_ARGUMENT, "y must be given");
     REFUSED((a.distance_bias = (struct qkv_distance_bias){numbers, 8, 0}), QKV_ARGUMENT, "positions");
     REFUSED((a.distance_bias = (struct qkv_distance_bias){numbers, 8, 3}, a.position = four), QKV_SHAPE,
@@ -201,14 +203,14 @@ static void test_refused_gradients(void **state) {
     assert_status(&ctx, qkv_attend_backward(&ctx, &scratch, &a, &g), QKV_ARGUMENT);
     assert_message(&ctx, "the gradient needs lse");
     a.lse = numbers;
-    g.dy = heads, g.dq.dtype = QKV_F16;
+    g.dy = heads, g.dq.dtype = QKV_F64;
     assert_status(&ctx, qkv_attend_backward(&ctx, &scratch, &a, &g), QKV_ARGUMENT);
-    assert_message(&ctx, "dq is neither fp32 nor bf16");
+    assert_message(&ctx, "dq is none of fp32, bf16 and f16");
     g.dq.dtype = QKV_F32, g.dattention_bias = numbers;
     assert_status(&ctx, qkv_attend_backward(&ctx, &scratch, &a, &g), QKV_ARGUMENT);
     assert_message(&ctx, "needs the attention_bias");
-    const struct qkv_pairs overlapping[] = {{0, 0, 3}, {0, 4, 4}, {0, 2, 0}, {0, 15, 4}};
-    const struct qkv_pairs apart[] = {{0, 0, 4}, {5, 16, 4}, {0, 4, 0}, {0, 4, 8}};
+    const struct qkv_pairs overlapping[] = {{0, 0, 3, 0}, {0, 4, 4, 0}, {0, 2, 0, 0}, {0, 15, 4, 0}};
+    const struct qkv_pairs apart[] = {{0, 0, 4, 0}, {5, 16, 4, 0}, {0, 4, 0, 0}, {0, 4, 8, 0}};
     for (size_t i = 0; i < TEST_COUNT(overlapping); i++) {
         a.attention_bias = numbers, a.attention_bias_strides = overlapping[i];
         assert_status(&ctx, qkv_attend_backward(&ctx, &scratch, &a, &g), QKV_ARGUMENT);

@@ -2,7 +2,7 @@
  * the stages on the way to the weights. On every kernel table of this machine. */
 #include "attend_tables.h"
 
-/* Σ dy·y of the reference. */
+/* Σ dy·y of the reference, and Σ dlse·lse where lse has a gradient and a key. */
 static double objective(const struct attend_case *c) {
     struct attend_answer r;
     double sum = 0;
@@ -11,6 +11,8 @@ static double objective(const struct attend_case *c) {
         size_t row = e / c->a.Dv, i = row % c->a.Tq, h = row / c->a.Tq % c->a.H;
         sum += r.y[e] * (double)attend_get(&c->g.dy, row / c->a.Tq / c->a.H, i, h, e % c->a.Dv);
     }
+    for (size_t row = 0; c->dlse && row < c->a.B * c->a.H * c->a.Tq; row++)
+        if (r.lse[row] > -INFINITY) sum += r.lse[row] * (double)c->dlse[row];
     attend_answer_free(&r);
     return sum;
 }
@@ -94,7 +96,7 @@ static void check_one_by_one(struct qkv_context *ctx, struct qkv_arena *scratch,
     float *all = attend_outputs(c, &floats);
     for (size_t which = ATTEND_DQ; which <= ATTEND_TENSORS; which++) {
         struct attend_case one = *c;
-        one.g = (struct qkv_attend_gradients){.dy = c->g.dy};
+        one.g = (struct qkv_attend_gradients){.dy = c->g.dy, .dlse = c->g.dlse};
         if (which < ATTEND_TENSORS) {
             clear_outputs(c, which);
             *attend_tensor(&one, which) = *attend_tensor(c, which);

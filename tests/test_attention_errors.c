@@ -100,7 +100,7 @@ static void test_storage(void **state) {
     REFUSE((c.k.data = (char *)x + 1, c.k.dtype = QKV_BF16), QKV_ARGUMENT, "is not a multiple of its 2-byte elements");
     REFUSE(c.lse = (float *)(void *)((char *)lse + 1), QKV_ARGUMENT, "lse is at");
     REFUSE(c.alibi = (const float *)(const void *)((const char *)x + 2), QKV_ARGUMENT, "alibi is at");
-    REFUSE(c.q.dtype = QKV_F16, QKV_ARGUMENT, "q has dtype 1; it must be QKV_F32 or QKV_BF16");
+    REFUSE(c.q.dtype = QKV_F64, QKV_ARGUMENT, "q has dtype 3; it must be QKV_F32, QKV_BF16 or QKV_F16");
     REFUSE(c.q.dtype = (enum qkv_dtype)99, QKV_ARGUMENT, "q has dtype 99");
     REFUSE(c.y.head = 0, QKV_ARGUMENT, "y (2,4,3,6) is written, but with strides 72, 0, 6 its elements overlap");
     REFUSE(c.y.row = 5, QKV_ARGUMENT, "its elements overlap");

@@ -8,14 +8,14 @@
  * of the masks, and the conventions of other libraries side by side. For example, causal self attention of
  * 2 sequences of 128 positions with 8 query heads on 2 key/value heads of 64 channels, forward and backward:
  *
- *     struct qkv_attention_call call = {                        // q, y (2,8,128,64); k, v (2,2,128,64); lse (2,8,128)
- *         .q = qkv_view_bhtd(q, QKV_F32, 2, 8, 128, 64), .k = qkv_view_bhtd(k, QKV_F32, 2, 2, 128, 64),
- *         .v = qkv_view_bhtd(v, QKV_F32, 2, 2, 128, 64), .y = qkv_view_bhtd(y, QKV_F32, 2, 8, 128, 64),
- *         .lse = lse, .mask.causal = true};
+ *     struct qkv_attention_call call = qkv_attention_call_defaults();
+ *     call.q = qkv_view_bhtd(q, QKV_F32, 2, 8, 128, 64), call.y = qkv_view_bhtd(y, QKV_F32, 2, 8, 128, 64);
+ *     call.k = qkv_view_bhtd(k, QKV_F32, 2, 2, 128, 64), call.v = qkv_view_bhtd(v, QKV_F32, 2, 2, 128, 64);
+ *     call.lse = lse, call.mask.causal = true;                     // lse (2,8,128)
  *     if (qkv_attention_forward(ctx, &call)) puts(qkv_message(ctx));
- *     struct qkv_attention_gradients g = {                      // dy, dq like y, q; dk, dv like k, v
- *         .dy = qkv_view_bhtd(dy, QKV_F32, 2, 8, 128, 64), .dq = qkv_view_bhtd(dq, QKV_F32, 2, 8, 128, 64),
- *         .dk = qkv_view_bhtd(dk, QKV_F32, 2, 2, 128, 64), .dv = qkv_view_bhtd(dv, QKV_F32, 2, 2, 128, 64)};
+ *     struct qkv_attention_gradients g = qkv_attention_gradients_defaults();
+ *     g.dy = qkv_view_bhtd(dy, QKV_F32, 2, 8, 128, 64), g.dq = qkv_view_bhtd(dq, QKV_F32, 2, 8, 128, 64);
+ *     g.dk = qkv_view_bhtd(dk, QKV_F32, 2, 2, 128, 64), g.dv = qkv_view_bhtd(dv, QKV_F32, 2, 2, 128, 64);
  *     if (qkv_attention_backward(ctx, &call, &g)) puts(qkv_message(ctx));
  *
  * examples/attention.c is a whole program. One convention holds everywhere: in a mask, true means "attend". */
@@ -50,6 +50,7 @@ struct qkv_mask {
     bool sides;                     /* a window with sides of their own: only keys i − left <= j <= i + right */
     int64_t left, right; /* with sides: how many keys a query sees there beside its own place; -1: all of them */
 };
+QKV_API struct qkv_mask qkv_mask_defaults(void); /* every query attends to every key; positions count from 0 */
 /* The interval of each query, lo and hi (B,Tq): it attends to keys lo <= j < hi, to none where lo == hi. Fails with
  * QKV_ARGUMENT, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_mask_intervals(struct qkv_context *ctx, const struct qkv_mask *mask, int32_t *lo,
@@ -67,10 +68,11 @@ QKV_API enum qkv_status qkv_mask_documents(struct qkv_context *ctx, const size_t
  * any layout fits without a copy. Inputs are not written and may have strides of 0, which broadcast. */
 struct qkv_view {
     void *data;           /* aligned as its elements are; may be NULL when there are none */
-    enum qkv_dtype dtype; /* QKV_F32, or QKV_BF16: storage only, arithmetic is fp32 */
+    enum qkv_dtype dtype; /* QKV_F32; or, storage only, QKV_BF16 and QKV_F16: arithmetic is fp32 */
     size_t B, H, T, D;
     size_t batch, head, row;
 };
+QKV_API struct qkv_view qkv_view_defaults(void); /* a view of nothing, in fp32 */
 /* Packed arrays of that shape, heads first (B,H,T,D) or positions first (B,T,H,D). */
 QKV_API struct qkv_view qkv_view_bhtd(void *data, enum qkv_dtype dtype, size_t B, size_t H, size_t T, size_t D);
 QKV_API struct qkv_view qkv_view_bthd(void *data, enum qkv_dtype dtype, size_t B, size_t T, size_t H, size_t D);
@@ -79,12 +81,14 @@ QKV_API struct qkv_view qkv_view_bthd(void *data, enum qkv_dtype dtype, size_t B
 QKV_API struct qkv_view qkv_view_heads(struct qkv_view view, size_t first, size_t count);
 QKV_API struct qkv_view qkv_view_rows(struct qkv_view view, size_t first, size_t count);
 
-/* The shape of an array with a value for each query and key: (B or 1, H or 1, Tq or 1, all keys); 1 broadcasts. Strides are
- * in elements, keys lie side by side; strides that are all 0 mean that the array is packed. */
+/* The shape of an array with a value for each query and key: (B or 1, H or 1, Tq or 1, keys); 1 broadcasts, but over keys.
+ * With fewer keys than there are, those behind are masked, as ONNX pads a mask with false and −inf. Strides are in
+ * elements, keys lie side by side; strides that are all 0 mean that the array is packed. */
 struct qkv_pair_shape {
     size_t B, H, Tq, Tk;
     size_t batch, head, row;
 };
+QKV_API struct qkv_pair_shape qkv_pair_shape_defaults(void); /* no array: nothing in it */
 
 /* Everything not given (0, NULL, false) is off; everything may be combined. Empty batches, no queries and no keys are
  * fine: y is 0 where there is no key. */
@@ -109,6 +113,8 @@ struct qkv_attention_call {
                                        by 1/(1 − p) */
     uint64_t seed;      /* names the dropout mask: the same in forward and backward, at any thread count */
 };
+/* No views yet; the scale is 1/sqrt(D), and all else is off. */
+QKV_API struct qkv_attention_call qkv_attention_call_defaults(void);
 /* Writes y, and lse if given. A query that may attend to no key gets y = 0. What is masked may hold anything, NaN too:
  * it does not leak. Scratch memory is kept in the context and grows to what the largest call needs. Fails with
  * QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
@@ -121,8 +127,11 @@ struct qkv_attention_gradients {
     struct qkv_view dpast_k, dpast_v; /* as past_k, past_v */
     float *dbias;                     /* in the bias's shape and strides: summed over what it is broadcast over */
     bool accumulate;                  /* add to what they hold */
+    const float *dlse;                /* (B,H,Tq), read: the gradient of lse, which is added to what dy gives, as
+                                         for a loss on lse itself or for attention merged from parts; NULL: 0 */
 };
-/* `call` as in the forward call, with y and lse as that left them; weights are computed again from lse (Dao 2023).
+QKV_API struct qkv_attention_gradients qkv_attention_gradients_defaults(void); /* no dy, and no gradient wanted */
+/* `call` as in the forward call, with y and lse as that left them; dy is 0 where only lse has a gradient. Weights are computed again from lse (Dao 2023).
  * Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_attention_backward(struct qkv_context *ctx, const struct qkv_attention_call *call,
                                                const struct qkv_attention_gradients *gradients);
@@ -148,6 +157,7 @@ struct qkv_rotation {
     const int32_t *positions; /* (B,T): rows of the table; NULL: t */
     bool inverse;             /* turns back: what the gradient of x needs */
 };
+QKV_API struct qkv_rotation qkv_rotation_defaults(void); /* no table; pairs of halves, at positions 0, 1, … */
 /* Turns x by a rotation, in place. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_rotate(struct qkv_context *ctx, const struct qkv_view *x,
                                    const struct qkv_rotation *rotation);
@@ -176,6 +186,8 @@ struct qkv_attention_layer_spec {
     int context;                         /* the most positions; rope and alibi need it, else 0: no limit */
     double dropout;                      /* on the weights */
 };
+/* Self attention without a limit of positions or dropout; `in` and heads are to be given, all other widths follow. */
+QKV_API struct qkv_attention_layer_spec qkv_attention_layer_spec_defaults(void);
 /* New weights: normal with standard deviation 1/sqrt(columns), zero biases. The spec is checked; a sentence names what
  * is wrong. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SPEC. */
 QKV_API enum qkv_status qkv_attention_layer_create(struct qkv_context *ctx, const struct qkv_attention_layer_spec *spec,
@@ -224,6 +236,8 @@ struct qkv_attention_input {
     bool train;    /* keep what backward needs; dropout is on */
     uint64_t seed; /* of the dropout mask */
 };
+/* No rows; no cache, no mask beside the spec's, nothing kept for backward. */
+QKV_API struct qkv_attention_input qkv_attention_input_defaults(void);
 /* y (B,T,out). Empty batches are fine, and so is a memory without positions: y then is the output's bias. Memory is
  * kept in the layer and grows to what the largest call needs. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_attention_layer_forward(struct qkv_attention_layer *layer,

@@ -105,9 +105,11 @@ static enum qkv_status check_gradients(struct qkv_context *ctx, struct request *
     if (g->dbias && !r->call->bias)
         return qkv_fail(ctx, QKV_ARGUMENT, "attention: dbias is asked for, but there is no bias");
     if (qkv_aligned(ctx, "dbias", g->dbias, sizeof(float))) return QKV_ARGUMENT;
+    if (qkv_aligned(ctx, "dlse", g->dlse, sizeof(float))) return QKV_ARGUMENT;
     bool empty = !a->B || !a->Tq || !a->Tk;
     r->g.dattention_bias = empty ? NULL : g->dbias;
     r->g.accumulate = g->accumulate;
+    r->g.dlse = g->dlse;
     return QKV_OK;
 }
 
@@ -222,6 +224,14 @@ static enum qkv_status call_perform(struct qkv_context *ctx, struct request *r) 
     status = call_compute(ctx, arena, r);
     qkv_arena_release(arena, 0);
     return status;
+}
+
+struct qkv_attention_call qkv_attention_call_defaults(void) {
+    return (struct qkv_attention_call){0};
+}
+
+struct qkv_attention_gradients qkv_attention_gradients_defaults(void) {
+    return (struct qkv_attention_gradients){0};
 }
 
 enum qkv_status qkv_attention_forward(struct qkv_context *ctx, const struct qkv_attention_call *call) {

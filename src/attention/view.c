@@ -5,6 +5,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+struct qkv_view qkv_view_defaults(void) {
+    return (struct qkv_view){0};
+}
+
+struct qkv_pair_shape qkv_pair_shape_defaults(void) {
+    return (struct qkv_pair_shape){0};
+}
+
 struct qkv_view qkv_view_bhtd(void *data, enum qkv_dtype dtype, size_t B, size_t H, size_t T, size_t D) {
     return (struct qkv_view){
         .data = data, .dtype = dtype, .B = B, .H = H, .T = T, .D = D, .batch = H * T * D, .head = T * D, .row = D};
@@ -73,8 +81,8 @@ static bool view_extent(struct dimension d[3], size_t inner, size_t size, bool *
 static enum qkv_status check_storage(struct qkv_context *ctx, const char *name, const struct qkv_view *v,
                                      bool written) {
     size_t size = v->dtype == QKV_F32 ? sizeof(float) : sizeof(uint16_t);
-    if (v->dtype != QKV_F32 && v->dtype != QKV_BF16)
-        return qkv_fail(ctx, QKV_ARGUMENT, "attention: %s has dtype %d; it must be QKV_F32 or QKV_BF16", name,
+    if (v->dtype != QKV_F32 && v->dtype != QKV_BF16 && v->dtype != QKV_F16)
+        return qkv_fail(ctx, QKV_ARGUMENT, "attention: %s has dtype %d; it must be QKV_F32, QKV_BF16 or QKV_F16", name,
                         (int)v->dtype);
     if (!v->B || !v->H || !v->T || !v->D) return QKV_OK;
     if (!v->data) return qkv_fail(ctx, QKV_ARGUMENT, "attention: %s has no data", name);
@@ -113,12 +121,12 @@ struct qkv_heads qkv_view_for_kernel(const struct qkv_view *v) {
 static enum qkv_status view_pair_strides(struct qkv_context *ctx, const char *name, const struct qkv_pair_shape *s,
                                          size_t B, size_t H, size_t Tq, size_t Tk, size_t size, bool written,
                                          struct qkv_pairs *out) {
-    bool agrees = (s->B == B || s->B == 1) && (s->H == H || s->H == 1) && (s->Tq == Tq || s->Tq == 1) && s->Tk == Tk;
+    bool agrees = (s->B == B || s->B == 1) && (s->H == H || s->H == 1) && (s->Tq == Tq || s->Tq == 1) && s->Tk <= Tk;
     if (!agrees)
         return qkv_fail(
             ctx, QKV_SHAPE,
             "attention: %s is (%zu,%zu,%zu,%zu), but q and k make (B,H,Tq,Tk) = (%zu,%zu,%zu,%zu); of these, "
-            "all but the keys may be 1",
+            "all but the keys may be 1, and the keys may be fewer",
             name, s->B, s->H, s->Tq, s->Tk, B, H, Tq, Tk);
     struct qkv_pair_shape p = *s;
     if (!p.batch && !p.head && !p.row && (!qkv_multiply(p.Tq, p.Tk, &p.head) || !qkv_multiply(p.head, p.H, &p.batch)))
@@ -140,7 +148,8 @@ static enum qkv_status view_pair_strides(struct qkv_context *ctx, const char *na
             name, s->B, s->H, s->Tq, s->Tk, s->batch, s->head, s->row);
     *out = (struct qkv_pairs){.batch_stride = p.B <= 1 ? 0 : p.batch,
                               .head_stride = p.H <= 1 ? 0 : p.head,
-                              .row_stride = p.Tq <= 1 ? 0 : p.row};
+                              .row_stride = p.Tq <= 1 ? 0 : p.row,
+                              .missing = Tk - p.Tk};
     return QKV_OK;
 }
 

@@ -5,7 +5,7 @@
  * Gimelshein 2018, "Online normalizer calculation for softmax"; tiling: Dao et al. 2022, "FlashAttention"). Where there are too
  * few blocks for the threads, as in decoding with one kv head, an item walks over one piece of the keys only (Dao et al. 2023,
  * "Flash-Decoding for long-context inference"), and the pieces' sums are merged afterwards, as one item would: isa/attend_sums.h.
- * Backward (Dao 2023, "FlashAttention-2"): delta = Σ dy·y first; then one item is a run of key blocks of one kv head,
+ * Backward (Dao 2023, "FlashAttention-2"): delta = Σ dy·y − dlse first; then one item is a run of key blocks of one kv head,
  * which walks over all query rows and owns its dk and dv; dq is summed over the runs, in order, afterwards. The gradient of
  * the attention_bias is a pass of its own.
  *

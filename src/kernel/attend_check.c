@@ -34,8 +34,9 @@ enum qkv_status qkv_attend_check_sizes(struct qkv_context *ctx, const struct qkv
 
 /* `x` may have no data when there is nothing in it. */
 static enum qkv_status check_heads(struct qkv_context *ctx, const char *name, const struct qkv_heads *x, bool needed) {
-    if (x->data && x->dtype != QKV_F32 && x->dtype != QKV_BF16)
-        return qkv_fail(ctx, QKV_ARGUMENT, "attention: %s is neither fp32 nor bf16; convert it to one of them", name);
+    if (x->data && x->dtype != QKV_F32 && x->dtype != QKV_BF16 && x->dtype != QKV_F16)
+        return qkv_fail(ctx, QKV_ARGUMENT, "attention: %s is none of fp32, bf16 and f16; convert it to one of them",
+                        name);
     if (needed && !x->data) return qkv_fail(ctx, QKV_ARGUMENT, "attention: %s must be given", name);
     return QKV_OK;
 }
@@ -45,6 +46,9 @@ static enum qkv_status check_data(struct qkv_context *ctx, const struct qkv_atte
     if (a->past > a->Tk)
         return qkv_fail(ctx, QKV_SHAPE, "attention: %zu keys are in the past, but there are only %zu keys in all",
                         a->past, a->Tk);
+    if (a->mask_strides.missing > a->Tk || a->attention_bias_strides.missing > a->Tk)
+        return qkv_fail(ctx, QKV_SHAPE, "attention: a mask or a bias lacks more keys than the %zu that there are",
+                        a->Tk);
     bool queries = a->B && a->Tq, past = a->B && a->past, keys = a->B && a->Tk > a->past;
     enum qkv_status status = check_heads(ctx, "q", &a->q, queries);
     if (status == QKV_OK) status = check_heads(ctx, "k", &a->k, keys);
@@ -155,7 +159,7 @@ static enum qkv_status check_addend_gradient(struct qkv_context *ctx, const stru
     struct {
         size_t stride, count;
     } sides[] = {{pairs->row_stride, a->Tq}, {pairs->head_stride, a->H}, {pairs->batch_stride, a->B}};
-    size_t reach = a->Tk, last;
+    size_t reach = a->Tk - pairs->missing, last;
     if (!a->attention_bias)
         return qkv_fail(ctx, QKV_ARGUMENT, "attention: the gradient of an attention_bias needs the attention_bias");
     for (size_t done = 0; done < 3; done++) {

@@ -16,9 +16,15 @@ size_t qkv_attend_keys(const struct qkv_attend *a, size_t b) {
 
 /* The part of `x` that is batch row b: rows from start[b] on, or what its batch stride says. */
 static void ragged_move(struct qkv_heads *x, const int32_t *start, size_t b) {
-    const size_t size = x->dtype == QKV_BF16 ? sizeof(uint16_t) : sizeof(float);
+    const size_t size = x->dtype == QKV_F32 ? sizeof(float) : sizeof(uint16_t);
     const size_t at = start ? (size_t)start[b] * x->row_stride : b * x->batch_stride;
     if (x->data) x->data = (char *)x->data + at * size;
+}
+
+/* What is for the pairs of row b: it ends where it does, which a shorter sequence may not reach. */
+static void ragged_pairs(struct qkv_pairs *x, size_t whole, size_t Tk) {
+    const size_t there = whole - x->missing;
+    x->missing = Tk > there ? Tk - there : 0;
 }
 
 static void ragged_call(struct qkv_attend *a, size_t b) {
@@ -36,6 +42,8 @@ static void ragged_call(struct qkv_attend *a, size_t b) {
     if (a->position) a->position += row;
     if (a->mask) a->mask += b * a->mask_strides.batch_stride;
     if (a->attention_bias) a->attention_bias += b * a->attention_bias_strides.batch_stride;
+    ragged_pairs(&a->mask_strides, a->Tk, Tk);
+    ragged_pairs(&a->attention_bias_strides, a->Tk, Tk);
     a->B = 1, a->Tq = Tq, a->Tk = Tk;
     a->kv_rows = NULL, a->q_start = a->k_start = NULL;
 }
@@ -47,6 +55,7 @@ static void ragged_gradients(struct qkv_attend_gradients *g, const struct qkv_at
     ragged_move(&g->dv, a->k_start, b);
     ragged_move(&g->dpast_k, NULL, b);
     ragged_move(&g->dpast_v, NULL, b);
+    if (g->dlse) g->dlse += (a->q_start ? (size_t)a->q_start[b] : b * a->Tq) * a->H;
 }
 
 /* What the driver took for all sequences: each has as much of it as the longest. */

@@ -187,11 +187,12 @@ double qkv_measure_bf16_peak(struct qkv_context *ctx);
 struct qkv_heads { /* (B, T, heads, channels) somewhere in memory */
     void *data;
     size_t batch_stride, row_stride, head_stride;
-    enum qkv_dtype dtype; /* QKV_F32 or QKV_BF16 */
+    enum qkv_dtype dtype; /* QKV_F32, QKV_BF16 or QKV_F16 */
 };
 struct
     qkv_pairs { /* strides of something for each (b, h, i, j) of (B, H, Tq, Tk); 0 broadcasts, keys lie side by side */
     size_t batch_stride, head_stride, row_stride;
+    size_t missing; /* how many of the last keys it has nothing for: they are masked */
 };
 /* A bias by distance, as ALiBi's: table[h][j − i + zero] is added to the score of key j, where i is the query's own position. */
 struct qkv_distance_bias {
@@ -238,11 +239,12 @@ bool qkv_softcap_valid(double c);
 /* Whether these three, which become floats, can be a call's. */
 enum qkv_status qkv_attend_check_factors(struct qkv_context *ctx, double scale, double softcap, double dropout);
 enum qkv_status qkv_attend_forward(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a);
-/* Gradients of q, k, v from dy; `a` as in the forward call, with y and lse as it left them. dq, dk, dv have the strides
+/* Gradients of q, k, v from dy, and from dlse where it is given; `a` as in the forward call, with y and lse as it left them. dq, dk, dv have the strides
  * given; `accumulate` adds to what they hold. Any of them may have data NULL. */
 struct qkv_attend_gradients {
     struct qkv_heads dy, dq, dk, dv;
     struct qkv_heads dpast_k, dpast_v; /* of the first `past` keys */
+    const float *dlse;                 /* or NULL: the gradient of lse, (B, H, Tq) */
     float *
         dattention_bias; /* or NULL: the gradient of the attention_bias, in its strides: summed over what is broadcast */
     bool accumulate;

@@ -25,7 +25,7 @@ struct qkv_attend_plan {
     size_t keys;            /* keys a block */
     size_t key_blocks;      /* backward: blocks of keys, */
     size_t chunk, chunks;   /* shared out in `chunks` runs of `chunk` blocks */
-    float *delta;           /* backward: (B,H,Tq) Σ dy·y */
+    float *delta;           /* backward: (B,H,Tq) Σ dy·y − dlse */
     float *norm;            /* backward: (B,H,Tq) what weights made from lse are multiplied by */
     float *partial;         /* backward: (B,Hkv,chunks,partial_rows,padded D) dq as each chunk sees it; or NULL */
     size_t partial_rows;    /* at least `rows` */

@@ -40,9 +40,11 @@ void QKV_K(attend_addend)(const struct qkv_attend_plan *plan, size_t item, float
     size_t h0 = item / plan->key_blocks % heads, b0 = item / plan->key_blocks / heads;
     size_t h1 = pairs->head_stride ? h0 + 1 : a->H, b1 = pairs->batch_stride ? b0 + 1 : a->B;
     bool shared = pairs->row_stride == 0;
-    const size_t key = block * KEYS, keys = a->Tk - key < KEYS ? a->Tk - key : KEYS;
+    const size_t key = block * KEYS, there = a->Tk - pairs->missing;
+    const size_t keys = there <= key ? 0 : there - key < KEYS ? there - key : KEYS;
     struct backward f;
     struct qkv_attend_sequence own;
+    if (!keys) return;
     QKV_K(attend_backward_start)(&f, plan, scratch);
     f.packed = false, f.b = f.n = SIZE_MAX;
     f.of_score = true, f.plain = false, f.wants_k = false;

@@ -1,6 +1,6 @@
 /* attend_backward.c: the gradients of attention, recomputing the weights from the saved log-sum-exp.
  *
- * FlashAttention-2 (Dao 2023). With P = exp(score − lse), M the dropout mask times 1/(1 − p), delta = Σ dy·y by row:
+ * FlashAttention-2 (Dao 2023). With P = exp(score − lse), M the dropout mask times 1/(1 − p), delta = Σ dy·y − dlse by row:
  *
  *   dV = (P∘M)ᵀ·dY    dP = (dY·Vᵀ)∘M    dS = P∘(dP − delta)∘score'    dQ = dS·K    dK = dSᵀ·Q
  *

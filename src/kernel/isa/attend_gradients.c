@@ -43,7 +43,7 @@ void QKV_K(attend_delta)(const struct qkv_attend_plan *plan, size_t begin, size_
         vf sum = vf_zero();
         for (size_t c = 0; c < a->Dv; c += W)
             sum = vf_fma(load_cells(y, c, a->Dv - c), load_cells(dy, c, a->Dv - c), sum);
-        plan->delta[at] = vf_sum(sum);
+        plan->delta[at] = vf_sum(sum) - (plan->g->dlse ? plan->g->dlse[at] : 0.0f);
     }
 }
 

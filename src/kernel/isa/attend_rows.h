@@ -1,4 +1,4 @@
-/* attend_rows.h: rows of heads in memory: where they lie, as fp32 or bf16, and how they are packed for the tiles. */
+/* attend_rows.h: rows of heads in memory: where they lie, as fp32, bf16 or f16, and how they are packed for the tiles. */
 #ifndef QKV_ISA_ATTEND_ROWS_H
 #define QKV_ISA_ATTEND_ROWS_H
 
@@ -19,7 +19,7 @@ struct cells { /* the channels of one row of a head */
 
 QKV_INLINE struct cells cells_at(const struct qkv_heads *x, size_t b, size_t i, size_t h) {
     size_t at = b * x->batch_stride + i * x->row_stride + h * x->head_stride;
-    size_t size = x->dtype == QKV_BF16 ? sizeof(uint16_t) : sizeof(float);
+    size_t size = x->dtype == QKV_F32 ? sizeof(float) : sizeof(uint16_t);
     return (struct cells){(char *)x->data + at * size, x->dtype};
 }
 
@@ -36,17 +36,21 @@ QKV_INLINE void store_row(float *x, vf v, size_t n) {
 
 /* The channels c… of a row with n more of them. */
 QKV_INLINE vf load_cells(struct cells x, size_t c, size_t n) {
-    return x.dtype == QKV_BF16 ? load_bf16((const uint16_t *)x.data + c, n) : load_row((const float *)x.data + c, n);
+    if (x.dtype == QKV_F32) return load_row((const float *)x.data + c, n);
+    const uint16_t *halves = (const uint16_t *)x.data + c;
+    return x.dtype == QKV_BF16 ? load_bf16(halves, n) : load_f16(halves, n);
 }
 QKV_INLINE void store_cells(struct cells x, size_t c, vf v, size_t n) {
-    if (x.dtype == QKV_BF16)
+    if (x.dtype == QKV_F32)
+        store_row((float *)x.data + c, v, n);
+    else if (x.dtype == QKV_BF16)
         store_bf16((uint16_t *)x.data + c, v, n);
     else
-        store_row((float *)x.data + c, v, n);
+        store_f16((uint16_t *)x.data + c, v, n);
 }
 
 QKV_INLINE void read_cells(float *out, struct cells x, size_t columns) {
-    if (x.dtype != QKV_BF16) {
+    if (x.dtype == QKV_F32) {
         memcpy(out, x.data, columns * sizeof(float));
         return;
     }
@@ -67,7 +71,7 @@ QKV_INLINE void prefetch_row(const void *x, size_t bytes) {
     for (size_t c = 0; c < bytes; c += QKV_CACHE_LINE) QKV_PREFETCH((const char *)x + c);
 }
 QKV_INLINE void prefetch_cells(struct cells x, size_t columns) {
-    prefetch_row(x.data, columns * (x.dtype == QKV_BF16 ? sizeof(uint16_t) : sizeof(float)));
+    prefetch_row(x.data, columns * (x.dtype == QKV_F32 ? sizeof(float) : sizeof(uint16_t)));
 }
 
 /* ---- the keys, or the values, of one kv head: first those of the past, then the others ------------------------------ */

@@ -38,6 +38,9 @@ QKV_INLINE struct row row_of(const struct qkv_attend *a, size_t b, size_t h, siz
     row.lo = lo > 0 ? (size_t)lo : 0;
     row.hi = hi > 0 ? (size_t)hi : 0;
     if (row.hi > a->Tk) row.hi = a->Tk;
+    if (a->mask && row.hi > a->Tk - a->mask_strides.missing) row.hi = a->Tk - a->mask_strides.missing;
+    if (a->attention_bias && row.hi > a->Tk - a->attention_bias_strides.missing)
+        row.hi = a->Tk - a->attention_bias_strides.missing;
     if (row.lo >= row.hi) row.lo = row.hi = 0;
     if (a->distance_bias.table)
         row.bias = (int64_t)(h * a->distance_bias.row + a->distance_bias.zero) - a->position[place];

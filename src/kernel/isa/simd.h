@@ -76,6 +76,7 @@
 #endif
 
 #include "kernel/isa/bf16_cells.h"
+#include "kernel/isa/f16_cells.h"
 #include "kernel/isa/math.h"
 
 #endif

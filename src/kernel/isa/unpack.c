@@ -14,26 +14,14 @@ static void unpack_bf16(float *out, const void *in, size_t n) {
     });
 }
 
-#if defined(QKV_ISA_avx512) || defined(QKV_ISA_avx2)
-QKV_INLINE vf unpack_load_f16(const uint16_t *lanes) {
-#if defined(QKV_ISA_avx512)
-    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)lanes));
-#else
-    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)lanes));
-#endif
-}
-
 static void unpack_f16(float *out, const void *in, size_t n) {
     QKV_EACH(i, m, n, {
         UNPACK_HALVES(lanes, in, i, m);
-        vf_store_n(out + i, unpack_load_f16(lanes), m);
+        vf_store_n(out + i, load_f16(lanes, W), m);
     });
 }
-#endif
 
 const struct qkv_format_kernels QKV_K(format_kernels)[QKV_FORMAT_COUNT] = {
     [QKV_FORMAT_bf16] = {unpack_bf16},
-#if defined(QKV_ISA_avx512) || defined(QKV_ISA_avx2)
     [QKV_FORMAT_f16] = {unpack_f16},
-#endif
 };

@@ -1,0 +1,63 @@
+/* f16_cells.h: reading and writing f16, IEEE 754 binary16: reading is exact, writing rounds to nearest even, with infinity past
+ * 65504, and keeps NaN a NaN, as qkv_from_float does. Part of the vocabulary of simd.h. */
+#ifndef QKV_ISA_F16_CELLS_H
+#define QKV_ISA_F16_CELLS_H
+
+#if defined(QKV_ISA_avx512)
+QKV_INLINE vf f16_floats(const uint16_t *x) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)x));
+}
+QKV_INLINE void f16_halves(uint16_t *x, vf v) {
+    _mm256_storeu_si256((__m256i *)(void *)x, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+#elif defined(QKV_ISA_avx2)
+QKV_INLINE vf f16_floats(const uint16_t *x) {
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)x));
+}
+QKV_INLINE void f16_halves(uint16_t *x, vf v) {
+    _mm_storeu_si128((__m128i *)(void *)x, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+#else
+/* The steps of base/dtype.c: the exponent's bias changes by an addition, twice for infinities and NaN, and a floating-point
+ * subtraction puts subnormals in order; the other way an addition rounds them. */
+QKV_INLINE vf f16_floats(const uint16_t *x) {
+    const vi half = vi_load_halves(x), rebias = vi_set((127u - 15u) << 23);
+    const vi magnitude = vi_shl(vi_and(half, vi_set(0x7fff)), 13), exponent = vi_and(magnitude, vi_set(0x0f800000));
+    const vi normal = vi_add(magnitude, rebias), special = vi_add(normal, rebias);
+    const vi tiny = vi_from_bits(vf_sub(vf_from_bits(vi_add(normal, vi_set(1u << 23))), vf_set(0x1p-14f)));
+    vi bits = vi_select(vi_eq(exponent, vi_set(0)), tiny, normal);
+    bits = vi_select(vi_eq(exponent, vi_set(0x0f800000)), special, bits);
+    return vf_from_bits(vi_or(bits, vi_shl(vi_and(half, vi_set(0x8000)), 16)));
+}
+QKV_INLINE void f16_halves(uint16_t *x, vf v) {
+    const vi bits = vi_from_bits(v), magnitude = vi_and(bits, vi_set(0x7fffffff)), upper = vi_shr(magnitude, 13);
+    const vi tiny = vi_sub(vi_from_bits(vf_add(vf_from_bits(magnitude), vf_set(0.5f))), vi_set(0x3f000000));
+    const vi round = vi_add(vi_and(upper, vi_set(1)), vi_set(0xfff));
+    vi half = vi_shr(vi_add(vi_sub(magnitude, vi_set((127u - 15u) << 23)), round), 13);
+    half = vi_select(vi_ge(magnitude, vi_set(0x38800000)), half, tiny);
+    half = vi_select(vi_ge(magnitude, vi_set(0x47800000)), vi_set(0x7c00), half);
+    half = vi_select(vi_ge(magnitude, vi_set(0x7f800001)), vi_or(vi_set(0x7e00), vi_and(upper, vi_set(0x3ff))), half);
+    vi_store_halves(x, vi_or(half, vi_and(vi_shr(bits, 16), vi_set(0x8000))));
+}
+#endif
+
+QKV_INLINE vf load_f16(const uint16_t *x, size_t n) {
+    uint16_t lanes[W];
+    if (n < W) {
+        for (size_t i = 0; i < W; i++) lanes[i] = i < n ? x[i] : 0;
+        x = lanes;
+    }
+    return f16_floats(x);
+}
+
+QKV_INLINE void store_f16(uint16_t *x, vf v, size_t n) {
+    if (n >= W) {
+        f16_halves(x, v);
+        return;
+    }
+    uint16_t lanes[W];
+    f16_halves(lanes, v);
+    for (size_t i = 0; i < n; i++) x[i] = lanes[i];
+}
+
+#endif
