@@ -41,16 +41,15 @@ int main(void) {
     /* The packed rows are (q heads, k heads, v heads): views of some of the heads. */
     struct qkv_view all = qkv_view_bthd(packed, QKV_F32, 1, T, H + 2 * HKV, D);
     struct qkv_view grads = qkv_view_bthd(gradient, QKV_F32, 1, T, H + 2 * HKV, D);
-    struct qkv_attention_call call = {.q = qkv_view_heads(all, 0, H),
-                                      .k = qkv_view_heads(all, H, HKV),
-                                      .v = qkv_view_heads(all, H + HKV, HKV),
-                                      .y = qkv_view_bthd(y, QKV_F32, 1, T, H, D),
-                                      .lse = lse,
-                                      .mask = {.causal = true, .key_documents = documents}};
-    struct qkv_attention_gradients g = {.dy = call.y, /* the gradient of ½·|y|² by y is y */
-                                        .dq = qkv_view_heads(grads, 0, H),
-                                        .dk = qkv_view_heads(grads, H, HKV),
-                                        .dv = qkv_view_heads(grads, H + HKV, HKV)};
+    struct qkv_attention_call call = qkv_attention_call_defaults();
+    call.q = qkv_view_heads(all, 0, H), call.k = qkv_view_heads(all, H, HKV);
+    call.v = qkv_view_heads(all, H + HKV, HKV), call.y = qkv_view_bthd(y, QKV_F32, 1, T, H, D);
+    call.lse = lse;
+    call.mask.causal = true, call.mask.key_documents = documents;
+    struct qkv_attention_gradients g = qkv_attention_gradients_defaults();
+    g.dy = call.y; /* the gradient of ½·|y|² by y is y */
+    g.dq = qkv_view_heads(grads, 0, H), g.dk = qkv_view_heads(grads, H, HKV);
+    g.dv = qkv_view_heads(grads, H + HKV, HKV);
     if (qkv_mask_documents(ctx, (const size_t[]){5, 3}, 2, T, documents) || half_square(ctx, &call) < 0 ||
         qkv_attention_backward(ctx, &call, &g)) {
         fprintf(stderr, "%s\n", qkv_message(ctx));

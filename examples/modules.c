@@ -64,11 +64,13 @@ int main(void) {
     srand(1);
     for (int step = 0; step <= STEPS; step++) {
         make_batch(x, target, lengths);
-        struct qkv_module_input in = {.x = {x, B, T, C}, .self.mask.lengths = lengths, .train = true};
+        struct qkv_module_input in = qkv_module_input_defaults();
+        in.x = (struct qkv_vectors){x, B, T, C}, in.self.mask.lengths = lengths, in.train = true;
         if (qkv_module_forward(block, &in, (struct qkv_vectors){y, B, T, C})) fail(ctx);
         const float loss = square_error(y, target, lengths, dy);
         if (step % 200 == 0) printf("step %4d: loss %.4f\n", step, (double)loss);
-        struct qkv_module_gradients inputs = {.x = {dx, B, T, C}}; /* for what stands before the block */
+        struct qkv_module_gradients inputs = qkv_module_gradients_defaults();
+        inputs.x = (struct qkv_vectors){dx, B, T, C}; /* for what stands before the block */
         qkv_module_clear_gradients(block);
         if (qkv_module_backward(block, (struct qkv_vectors){dy, B, T, C}, &inputs)) fail(ctx);
         for (size_t i = 0; i < qkv_module_parameters(block); i++) {

@@ -47,6 +47,86 @@ static void an_optimizer_of_the_defaults_is_that_of_a_run(void **state) {
     qkv_context_free(ctx);
 }
 
+/* Each struct of an attention begins as its defaults, and what is filled in after is all that a call takes up. */
+static void attention_begun_with_the_defaults_is_plain_attention(void **state) {
+    (void)state;
+    struct qkv_context *ctx = fixture_context(1);
+    float q[2] = {0, 0}, k[4] = {1, 2, 3, 4}, v[2] = {1, 5}, y[1] = {0}, lse[1], dy[1] = {1}, dv[2] = {9, 9};
+    const uint8_t open[2] = {1, 0};
+    struct qkv_attention_call call = qkv_attention_call_defaults();
+    struct qkv_attention_gradients gradients = qkv_attention_gradients_defaults();
+    struct qkv_mask mask = qkv_mask_defaults();
+    struct qkv_pair_shape shape = qkv_pair_shape_defaults();
+    struct qkv_view view = qkv_view_defaults();
+    view.data = q, view.B = view.H = view.T = 1, view.D = 2;
+    call.q = view, call.k = qkv_view_bhtd(k, QKV_F32, 1, 1, 2, 2), call.v = qkv_view_bhtd(v, QKV_F32, 1, 1, 2, 1);
+    call.y = qkv_view_bhtd(y, QKV_F32, 1, 1, 1, 1), call.lse = lse, call.mask = mask;
+    assert_ok(ctx, qkv_attention_forward(ctx, &call));
+    assert_true(y[0] == 3 && fabsf(lse[0] - logf(2)) < 1e-6f);
+    gradients.dy = qkv_view_bhtd(dy, QKV_F32, 1, 1, 1, 1), gradients.dv = qkv_view_bhtd(dv, QKV_F32, 1, 1, 2, 1);
+    assert_ok(ctx, qkv_attention_backward(ctx, &call, &gradients));
+    assert_true(fabsf(dv[0] - 0.5f) < 1e-6f && fabsf(dv[1] - 0.5f) < 1e-6f);
+    shape.B = shape.H = shape.Tq = 1, shape.Tk = 2;
+    call.dense = open, call.dense_shape = shape;
+    assert_ok(ctx, qkv_attention_forward(ctx, &call));
+    assert_true(y[0] == 1);
+
+    float table[2] = {0, 1}, turned[2] = {3, 4};
+    struct qkv_rotation rotation = qkv_rotation_defaults();
+    const struct qkv_view x = qkv_view_bhtd(turned, QKV_F32, 1, 1, 1, 2);
+    rotation.table = table, rotation.count = rotation.pairs = 1;
+    assert_ok(ctx, qkv_rotate(ctx, &x, &rotation));
+    assert_true(turned[0] == -4 && turned[1] == 3);
+    qkv_context_free(ctx);
+}
+
+static void a_layer_and_a_module_run_with_the_defaults(void **state) {
+    (void)state;
+    struct qkv_context *ctx = fixture_context(1);
+    struct qkv_attention_layer_spec spec = qkv_attention_layer_spec_defaults();
+    struct qkv_attention_input input = qkv_attention_input_defaults();
+    struct qkv_attention_layer *layer;
+    float x[24], y[24], z[24], dx[24];
+    for (size_t e = 0; e < 24; e++) x[e] = (float)(e % 7);
+    spec.in = 8, spec.attention.heads = 2;
+    assert_ok(ctx, qkv_attention_layer_create(ctx, &spec, 1, &layer));
+    assert_int_equal(qkv_attention_layer_spec(layer)->out, 8);
+    input.B = 1, input.T = 3, input.x = x;
+    assert_ok(ctx, qkv_attention_layer_forward(layer, &input, y));
+    assert_true(isfinite(y[0]) && y[0] != 0);
+    qkv_attention_layer_free(layer);
+
+    struct qkv_spec model = fixture_spec(ctx, NULL);
+    struct qkv_module *norm;
+    struct qkv_module_input in = qkv_module_input_defaults();
+    struct qkv_module_gradients gradients = qkv_module_gradients_defaults();
+    struct qkv_vectors vectors = qkv_vectors_defaults();
+    model.d_model = 8;
+    in.self = qkv_module_mask_defaults();
+    vectors.data = x, vectors.B = 1, vectors.T = 3, vectors.C = 8;
+    in.x = vectors, in.train = true;
+    assert_ok(ctx, qkv_module_create(ctx, QKV_MODULE_NORM, &model, 1, &norm));
+    assert_ok(ctx, qkv_module_forward(norm, &in, (struct qkv_vectors){z, 1, 3, 8}));
+    gradients.x = (struct qkv_vectors){dx, 1, 3, 8};
+    assert_ok(ctx, qkv_module_backward(norm, (struct qkv_vectors){y, 1, 3, 8}, &gradients));
+    assert_true(isfinite(z[0]) && isfinite(dx[0]));
+    qkv_module_free(norm);
+    qkv_context_free(ctx);
+}
+
+static void settings_and_shapes_of_the_defaults_are_none(void **state) {
+    (void)state;
+    struct qkv_context *ctx = fixture_context(1);
+    const struct qkv_settings settings = qkv_settings_defaults();
+    const struct qkv_pass_shape shape = qkv_pass_shape_defaults();
+    struct qkv_spec spec, same;
+    assert_ok(ctx, qkv_spec_vary(ctx, &spec, "nano-gpt", NULL, &settings));
+    assert_ok(ctx, qkv_spec_preset(ctx, &same, "nano-gpt", NULL, 0));
+    assert_int_equal(spec.d_model, same.d_model);
+    assert_true(shape.B == 0 && shape.T == 0 && shape.source_T == 0);
+    qkv_context_free(ctx);
+}
+
 static bool count_text(void *user, const char *text, size_t size) {
     (void)text;
     *(size_t *)user += size;
@@ -126,6 +206,9 @@ int main(void) {
         cmocka_unit_test(a_tokenizer_of_the_defaults_merges_bytes_to_1024_tokens),
         cmocka_unit_test(an_optimizer_of_the_defaults_is_that_of_a_run),
         cmocka_unit_test(a_model_runs_with_the_defaults),
+        cmocka_unit_test(attention_begun_with_the_defaults_is_plain_attention),
+        cmocka_unit_test(a_layer_and_a_module_run_with_the_defaults),
+        cmocka_unit_test(settings_and_shapes_of_the_defaults_are_none),
         cmocka_unit_test(a_run_resumed_with_the_defaults_goes_on_as_it_was),
         cmocka_unit_test(an_output_of_the_defaults_replaces_nothing),
     };

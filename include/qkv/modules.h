@@ -9,7 +9,8 @@
  *     qkv_spec_preset(ctx, &spec, "bert-base", NULL, 0);
  *     qkv_module_create(ctx, QKV_MODULE_ENCODER_BLOCK, &spec, 1, &block);
  *     struct qkv_vectors X = {x, B, T, 768}, Y = {y, B, T, 768}, dY = {dy, B, T, 768}, dX = {dx, B, T, 768};
- *     struct qkv_module_input in = {.x = X, .self = {.mask = {.lengths = lengths}}, .train = true, .seed = step};
+ *     struct qkv_module_input in = qkv_module_input_defaults();
+ *     in.x = X, in.self.mask.lengths = lengths, in.train = true, in.seed = step;
  *     if (qkv_module_forward(block, &in, Y)) puts(qkv_message(ctx));
  *     if (qkv_module_backward(block, dY, &(struct qkv_module_gradients){.x = dX})) puts(qkv_message(ctx));
  *     for (size_t i = 0; i < qkv_module_parameters(block); i++) …  // qkv_module_gradient(block, i)
@@ -76,6 +77,7 @@ struct qkv_vectors {
     float *data;
     size_t B, T, C;
 };
+QKV_API struct qkv_vectors qkv_vectors_defaults(void); /* none */
 /* Which keys the queries of an attention see, beside causal and window of the spec: those that all of it allows
  * (qkv/attention.h). mask.B, Tq and Tk may stay 0; in self attention mask.offset and offsets do too. Zero: all. */
 struct qkv_module_mask {
@@ -86,6 +88,7 @@ struct qkv_module_mask {
     struct qkv_pair_shape bias_shape;
     float *dbias; /* its gradient, of all layers together, in its strides: backward adds to it; NULL: not wanted */
 };
+QKV_API struct qkv_module_mask qkv_module_mask_defaults(void); /* all keys that the spec lets through; no bias */
 /* What a module reads; not written. Numbers are finite. Weights that a folder stores in bf16 or f16 are
  * used as they are; training, and values apart, make fp32 of them. What is not used is zero. */
 struct qkv_module_input {
@@ -102,6 +105,7 @@ struct qkv_module_input {
     bool train;                         /* keep what backward needs; dropout is on */
     uint64_t seed;                      /* of the dropout masks */
 };
+QKV_API struct qkv_module_input qkv_module_input_defaults(void); /* nothing to read; nothing kept for backward */
 /* y (B,T,C), or of a model (B,T,vocab), (B,1,classes), or with no head (B,T,C). Nothing overlaps y. Memory is kept
  * in the module and grows to what the largest call needs. The numbers are those of a pass (qkv/pass.h) over the
  * same. Fails with QKV_SHAPE (shapes do not agree: the sentence names both), QKV_ARGUMENT, QKV_MEMORY. */
@@ -112,6 +116,7 @@ QKV_API enum qkv_status qkv_module_forward(struct qkv_module *module, const stru
 struct qkv_module_gradients {
     struct qkv_vectors x, memory, values;
 };
+QKV_API struct qkv_module_gradients qkv_module_gradients_defaults(void); /* no gradient of an input is wanted */
 /* After a forward with train, once: adds to the parameters' gradients (and dbias), and writes those of the inputs
  * (NULL: none). The forward's input must still be there. Fails with QKV_SHAPE, QKV_ARGUMENT, QKV_MEMORY. */
 QKV_API enum qkv_status qkv_module_backward(struct qkv_module *module, struct qkv_vectors dy,

@@ -42,6 +42,7 @@ QKV_API struct qkv_batch qkv_batch_defaults(void);
 struct qkv_pass_shape {
     size_t B, T, source_T;
 };
+QKV_API struct qkv_pass_shape qkv_pass_shape_defaults(void); /* an empty batch */
 
 /* Experimental: where a forward pass can be listened to. */
 #define QKV_HOOK_LIST(X)                                                                                               \

@@ -194,6 +194,7 @@ struct qkv_settings {
     size_t count;
     bool *idle; /* [count], written: which had no effect (NULL: that is a failure) */
 };
+QKV_API struct qkv_settings qkv_settings_defaults(void); /* none */
 /* A spec from the file at `path`, or with NULL a preset, changed by settings. Statuses as of qkv_spec_read. Fails with
  * QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC. */
 QKV_API enum qkv_status qkv_spec_vary(struct qkv_context *ctx, struct qkv_spec *spec, const char *preset,

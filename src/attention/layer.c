@@ -51,6 +51,10 @@ static enum qkv_status make_storage(struct qkv_attention_layer *l) {
 
 /* ---- making and freeing ---------------------------------------------------------------------------------------------- */
 
+struct qkv_attention_layer_spec qkv_attention_layer_spec_defaults(void) {
+    return (struct qkv_attention_layer_spec){0};
+}
+
 enum qkv_status qkv_attention_layer_create(struct qkv_context *ctx, const struct qkv_attention_layer_spec *spec,
                                            uint64_t seed, struct qkv_attention_layer **out) {
     QKV_CALL(ctx);

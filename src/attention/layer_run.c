@@ -259,6 +259,10 @@ static enum qkv_status empty_backward(struct qkv_attention_layer *l, const float
     return QKV_OK;
 }
 
+struct qkv_attention_input qkv_attention_input_defaults(void) {
+    return (struct qkv_attention_input){0};
+}
+
 enum qkv_status qkv_attention_layer_forward(struct qkv_attention_layer *l, const struct qkv_attention_input *in,
                                             float *y) {
     QKV_CALL(l ? l->ctx : NULL);

@@ -190,6 +190,10 @@ double qkv_mask_pairs(const struct qkv_mask *m) {
     return pairs;
 }
 
+struct qkv_mask qkv_mask_defaults(void) {
+    return (struct qkv_mask){0};
+}
+
 enum qkv_status qkv_mask_intervals(struct qkv_context *ctx, const struct qkv_mask *m, int32_t *lo, int32_t *hi) {
     QKV_CALL(ctx);
     enum qkv_status status = qkv_mask_check(ctx, m);

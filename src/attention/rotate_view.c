@@ -53,6 +53,10 @@ static enum qkv_status rotate_view_check(struct qkv_context *ctx, const struct q
     return QKV_OK;
 }
 
+struct qkv_rotation qkv_rotation_defaults(void) {
+    return (struct qkv_rotation){0};
+}
+
 enum qkv_status qkv_rotate(struct qkv_context *ctx, const struct qkv_view *x, const struct qkv_rotation *rotation) {
     QKV_CALL(ctx);
     enum qkv_status status = rotate_view_check(ctx, x, rotation);

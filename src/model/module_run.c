@@ -99,8 +99,9 @@ static enum qkv_status module_check_memory(const struct qkv_module *m, const str
 
 static bool module_mask_given(const struct qkv_module_mask *given) {
     const struct qkv_mask *k = &given->mask;
-    return k->causal || k->offset || k->offsets || k->window || k->sides || k->left || k->right || k->lengths || k->starts || k->prefix ||
-           k->key_documents || k->query_documents || given->dense || given->bias || given->dbias;
+    return k->causal || k->offset || k->offsets || k->window || k->sides || k->left || k->right || k->lengths ||
+           k->starts || k->prefix || k->key_documents || k->query_documents || given->dense || given->bias ||
+           given->dbias;
 }
 
 /* The kinds of layers that the module goes through. */
@@ -338,6 +339,22 @@ static enum qkv_status module_make_room(struct qkv_module *m, const struct modul
 }
 
 /* ---- the interface ----------------------------------------------------------------------------------------------------- */
+
+struct qkv_vectors qkv_vectors_defaults(void) {
+    return (struct qkv_vectors){0};
+}
+
+struct qkv_module_mask qkv_module_mask_defaults(void) {
+    return (struct qkv_module_mask){0};
+}
+
+struct qkv_module_input qkv_module_input_defaults(void) {
+    return (struct qkv_module_input){0};
+}
+
+struct qkv_module_gradients qkv_module_gradients_defaults(void) {
+    return (struct qkv_module_gradients){0};
+}
 
 enum qkv_status qkv_module_forward(struct qkv_module *m, const struct qkv_module_input *in, struct qkv_vectors y) {
     QKV_CALL(m ? m->ctx : NULL);

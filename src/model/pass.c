@@ -271,6 +271,10 @@ enum qkv_status qkv_pass_measure(struct qkv_model *model, const struct qkv_pass_
     return status;
 }
 
+struct qkv_pass_shape qkv_pass_shape_defaults(void) {
+    return (struct qkv_pass_shape){0};
+}
+
 struct qkv_batch qkv_batch_defaults(void) {
     return (struct qkv_batch){0};
 }

@@ -191,6 +191,10 @@ enum qkv_status qkv_spec_preset(struct qkv_context *ctx, struct qkv_spec *spec, 
     return qkv_spec_parse(ctx, spec, text, json, strlen(json), settings, setting_count);
 }
 
+struct qkv_settings qkv_settings_defaults(void) {
+    return (struct qkv_settings){0};
+}
+
 enum qkv_status qkv_spec_vary(struct qkv_context *ctx, struct qkv_spec *spec, const char *preset, const char *path,
                               const struct qkv_settings *settings) {
     QKV_CALL(ctx);

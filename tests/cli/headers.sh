@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Reads the public headers: every function has a comment, its own or one that stands above it and its neighbours; the comment of one
 # that returns a status names those it fails with, "Fails with QKV_FILE, QKV_MEMORY."; every header says at its top which of its
-# parts are stable and which are experimental; every struct of options has a call that gives its defaults.
+# parts are stable and which are experimental; every struct that callers fill has a call that gives its defaults. Callers fill what
+# calls read and no call fills: options, and structs that are passed by value or as const, with the structs in them.
 #     headers.sh SOURCE_FOLDER
 set -u
 cd "${1:?}" || exit 2
@@ -9,11 +10,31 @@ statuses=$(sed -n '/define QKV_STATUS_LIST/,/^enum/p' include/qkv/context.h | gr
 [ "$(wc -w <<<"$statuses")" -ge 9 ] || { echo "found only the statuses $statuses"; exit 1; }
 awk -v statuses="$statuses" '
     function complain(text) {print FILENAME ": " text; bad = 1}
+    function pass(text,    list, i, n, name) { # the structs that a declaration reads, and those that it fills
+        sub(/^[^(]*\(/, "", text)
+        n = split(text, list, /[,()]/)
+        for (i = 1; i <= n; i++) {
+            if (!match(list[i], /struct qkv_[a-z_]+ /)) continue
+            name = substr(list[i], RSTART + 11, RLENGTH - 12)
+            if (list[i] ~ /^ *const struct qkv_[a-z_]+ \*[a-z]/ || list[i] ~ /^ *struct qkv_[a-z_]+ [a-z]/) wanted[name] = 1
+            else if (list[i] ~ /^ *struct qkv_[a-z_]+ \*[a-z]/) made[name] = 1
+        }
+    }
+    function spread(set,    pair, part, more) { # to the structs inside
+        for (more = 1; more;) {
+            more = 0
+            for (pair in member) {
+                split(pair, part, SUBSEP)
+                if ((part[1] in set) && !(part[2] in set)) {set[part[2]] = 1; more = 1}
+            }
+        }
+    }
     function judge(    name, text, list, i, n, word) { # a whole declaration
         seen++
         name = declaration
         sub(/\(.*/, "", name); sub(/.*[ *]/, "", name)
         functions[name] = 1
+        pass(declaration)
         text = comment " " trailing
         if (text ~ /^ *$/) complain(name " has no comment")
         if (declaration !~ /^QKV_API enum qkv_status /) return
@@ -39,7 +60,9 @@ awk -v statuses="$statuses" '
         if (first) {top = comment; if (!in_comment) {first = 0; if (FILENAME != "include/qkv.h" && top !~ /(Stable|Experimental)[.:]/) complain("does not say whether it is stable")}}
         next
     }
-    /^struct qkv_[a-z_]+_options \{/ {wanted[substr($2, 5)] = 1}
+    /^struct qkv_[a-z_]+ \{/ {inside = substr($2, 5); defined[inside] = 1}
+    inside && /^ +(const )?struct qkv_/ {match($0, /qkv_[a-z_]+/); member[inside, substr($0, RSTART + 4, RLENGTH - 4)] = 1}
+    /^}/ {inside = ""}
     /^QKV_API/ {
         declaration = $0
         if ($0 ~ /;/) {trailing = $0 ~ /;.*\/\*/ ? $0 : ""; judge()}
@@ -48,11 +71,14 @@ awk -v statuses="$statuses" '
     }
     /^$/ || /\{/ || /^#/ || /^}/ {comment = ""}
     END {
-        for (struct in wanted) {
+        spread(wanted); spread(made)
+        for (struct in defined) {
+            if (struct !~ /_options$/ && (!(struct in wanted) || struct in made)) continue
+            filled++
             name = "qkv_" struct
-            sub(/_options$/, "_defaults", name)
+            if (!sub(/_options$/, "_defaults", name)) name = name "_defaults"
             if (!(name in functions)) {print "struct qkv_" struct ", which callers fill, has no " name; bad = 1}
         }
-        if (headers < 10 || seen < 150 || returning < 60) {print "found only " seen " functions in " headers " headers: this check does not look where they are"; bad = 1}
+        if (headers < 10 || seen < 150 || returning < 60 || filled < 25) {print "found only " seen " functions in " headers " headers: this check does not look where they are"; bad = 1}
         exit bad
     }' include/qkv/*.h
