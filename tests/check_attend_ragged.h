@@ -41,6 +41,18 @@ static inline void ragged_pack(struct ragged_case *r, struct attend_case *c, siz
     *attend_tensor(&r->packed, which) = x;
 }
 
+/* The gradient of lse of the rows that the sequences have: H blocks of each. */
+static inline void ragged_pack_dlse(struct ragged_case *r, const struct attend_case *c) {
+    if (!c->dlse) return;
+    const size_t H = c->a.H, Tq = c->a.Tq;
+    float *to = attend_memory((size_t)r->q_start[c->a.B] * H, sizeof *to);
+    r->packed.g.dlse = r->packed.dlse = to;
+    for (size_t b = 0; b < c->a.B; b++)
+        for (size_t h = 0; h < H; h++)
+            for (size_t i = 0; i < (size_t)(r->q_start[b + 1] - r->q_start[b]); i++)
+                *to++ = c->dlse[(b * H + h) * Tq + i];
+}
+
 static inline bool ragged_is_past(size_t which) {
     return which == ATTEND_PAST_K || which == ATTEND_PAST_V || which == ATTEND_DPAST_K || which == ATTEND_DPAST_V;
 }
@@ -65,6 +77,7 @@ static inline void ragged_make(struct ragged_case *r, struct attend_case *c, str
     a->lo = r->packed.lo = lo, a->hi = r->packed.hi = hi, r->packed.position = position;
     if (a->position) a->position = position;
     a->lse = r->packed.lse = attend_memory(rows * a->H, sizeof(float));
+    ragged_pack_dlse(r, c);
     if (c->g.dattention_bias) {
         r->packed.g.dattention_bias = attend_memory(c->addend_floats, sizeof(float));
         memcpy(r->packed.g.dattention_bias, c->g.dattention_bias, c->addend_floats * sizeof(float));
@@ -75,6 +88,7 @@ static inline void ragged_make(struct ragged_case *r, struct attend_case *c, str
 static inline void ragged_free(struct ragged_case *r) {
     for (size_t which = 0; which < ATTEND_TENSORS; which++) guard_page_free(r->packed.buffer[which]);
     guard_page_free(r->packed.lo), guard_page_free(r->packed.hi), guard_page_free(r->packed.position);
+    if (r->packed.dlse) guard_page_free(r->packed.dlse);
     guard_page_free(r->packed.lse), guard_page_free(r->packed.g.dattention_bias);
     guard_page_free(r->q_start), guard_page_free(r->k_start);
 }
@@ -103,7 +117,13 @@ static inline void ragged_alone(const struct ragged_case *r, size_t b, struct at
     if (a->position) a->position += r->q_start[b];
     if (a->mask) a->mask += b * a->mask_strides.batch_stride;
     if (a->attention_bias) a->attention_bias += b * a->attention_bias_strides.batch_stride;
+    struct qkv_pairs *pairs[] = {&a->mask_strides, &a->attention_bias_strides};
+    for (size_t n = 0; n < 2; n++) {
+        const size_t there = r->packed.a.Tk - pairs[n]->missing;
+        pairs[n]->missing = a->Tk > there ? a->Tk - there : 0;
+    }
     alone->g.dattention_bias = NULL;
+    if (alone->g.dlse) alone->g.dlse += (size_t)r->q_start[b] * a->H;
     a->lse = alone->lse = attend_memory(a->H * a->Tq, sizeof(float));
 }
 
