@@ -15,6 +15,7 @@
 enum {
     ITEMS_A_THREAD = 4,
     FEW_CYCLES = 6000, /* least work of an item of a product of few rows */
+    FEW_SUMS = 8192,   /* most sums of such an item: those of one run wait in the first cache for the next */
     ROWS_LEAST = 96,   /* rows of a block: unpacking and reading B is paid once for them */
     ROWS_MOST = 512,
     PART_TERMS = 2048,          /* terms at a time where C can hold sums in between */
@@ -278,7 +279,8 @@ static enum qkv_status run_few(struct qkv_context *ctx, struct qkv_arena *scratc
                  items = few_items(p, threads), mark = qkv_arena_mark(scratch);
     p->run = run_length(ctx, p->K);
     p->sums_apart = p->options.dtype == QKV_BF16;
-    p->columns = qkv_pieces(panels, qkv_min(panels, items)) * p->kernels->nr;
+    const size_t fit = qkv_max(FEW_SUMS / p->M / p->kernels->nr, 1);
+    p->columns = qkv_min(qkv_pieces(panels, qkv_min(panels, items)), fit) * p->kernels->nr;
     p->a_bytes = qkv_round_up(p->K, p->kernels->step) * p->kernels->a_size;
     p->sums_floats = p->sums_apart ? p->M * p->columns : 0;
     p->packed_a = qkv_arena_take(scratch, p->M, p->a_bytes);
