@@ -245,7 +245,6 @@ static inline bool attend_check_rows(struct qkv_context *ctx, struct attend_case
     struct attend_case part = *c;
     struct qkv_attend *a = &part.a;
     struct qkv_heads k[2], v[2];
-    if (ctx->precision != QKV_FP32 && rows * (a->H / a->Hkv) < 16) return true; /* few rows stay with fp32 */
     a->B = 1, a->Tq = rows, a->Tk += more, a->past = past;
     a->q.data = attend_place(&c->a.q, b, first, 0, 0);
     a->lo += b * c->a.Tq + first, a->hi += b * c->a.Tq + first;

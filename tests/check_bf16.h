@@ -181,6 +181,34 @@ static void check_bf16_threads(struct qkv_context *ctx, struct qkv_arena *scratc
     }
 }
 
+/* Any rows of a product by themselves, one of them or many: the kernels for few rows and those for many give the same bits. */
+static void check_bf16_rows(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *random) {
+    for (int round = 0; round < 60; round++) {
+        const size_t M = between(random, 2, 60), rows = between(random, 1, M < 20 ? M : 20),
+                     first = between(random, 0, M - rows);
+        struct bf16_case s = bf16_any(random, M, between(random, 1, 300), between(random, 1, 1300));
+        s.a_turned = false, s.packed = round % 4 > 0;
+        struct bf16_data d = bf16_data(ctx, random, &s);
+        float *whole = copied(d.c, d.c_floats), *part = copied(d.c, d.c_floats);
+        CHECK(bf16_run(ctx, scratch, &d, whole) == QKV_OK, "%s", qkv_message(ctx));
+        const size_t cell = s.c_half ? sizeof(uint16_t) : sizeof(float), skipped = first * s.ldc * cell;
+        struct bf16_data alone = d;
+        alone.shape.M = rows;
+        alone.a.data = (const char *)d.a.data + first * s.K * qkv_dtype_size(d.a.dtype);
+        CHECK(bf16_run(ctx, scratch, &alone, (float *)(void *)((char *)part + skipped)) == QKV_OK, "%s",
+              qkv_message(ctx));
+        for (size_t m = 0; m < rows; m++) {
+            const size_t at = skipped + m * s.ldc * cell;
+            CHECK(!memcmp((char *)whole + at, (char *)part + at, s.N * cell),
+                  "%s: %zu×%zu×%zu: row %zu has other bits in rows [%zu, %zu)", ctx->kernels->isa, M, s.N, s.K,
+                  first + m, first, first + rows);
+        }
+        guarded_free(whole, d.c_floats, "bf16");
+        guarded_free(part, d.c_floats, "bf16");
+        bf16_data_free(ctx, &d);
+    }
+}
+
 /* A dry run counts the memory that the real run then uses and touches nothing. */
 static void check_bf16_memory(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *random) {
     (void)scratch;
@@ -228,6 +256,6 @@ static void check_bf16_nan(struct qkv_context *ctx, struct qkv_arena *scratch, s
     }
 }
 
-#define BF16_CHECKS(X) X(bf16_ragged) X(bf16_large) X(bf16_threads) X(bf16_memory) X(bf16_nan)
+#define BF16_CHECKS(X) X(bf16_ragged) X(bf16_large) X(bf16_threads) X(bf16_rows) X(bf16_memory) X(bf16_nan)
 
 #endif

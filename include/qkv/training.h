@@ -85,6 +85,9 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
     X(COUNT, batch, 12, "sequences a step (0 with batch_tokens: no limit)")                                            \
     X(COUNT, batch_tokens, 0, "limit of rows times longest row of a step, for pairs and labelled lines (0: none)")     \
     X(COUNT, accumulate, 1, "parts that a batch is cut into, to save memory; same gradient")                           \
+    X(COUNT, groups, 0,                                                                                                \
+      "groups of rows that sums over a batch are made in: accumulate and padding then change no bit; 1: no groups "    \
+      "(0: 8 for a new run, or as many as a batch has rows)")                                                          \
     X(TEXT, precision, "auto",                                                                                         \
       "fp32, bf16 (products and what is kept for backward in bf16), or auto: $QKV_PRECISION, else what the CPU has")   \
     X(FLAG, checkpoint_activations, false,                                                                             \

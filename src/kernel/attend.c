@@ -10,8 +10,7 @@
  * the attention_bias is a pass of its own.
  *
  * In bf16 (struct qkv_attend_bf16_kernels) the items are the same, but what all blocks of rows read (keys, forward) and what all
- * blocks of keys do (rows, backward) is packed ahead, once. Few rows stay with the fp32 kernels, which stream keys and values
- * as they lie.
+ * blocks of keys do (rows, backward) is packed ahead, once. How many rows a call has changes nothing.
  *
  * A ragged call is cut as if all its sequences were as long as the longest. An item then becomes one of its own sequence
  * (attend_ragged.c), or nothing where that is shorter. */
@@ -19,7 +18,6 @@
 
 enum { FORWARD_ITEMS = 24, DECODE_ITEMS = 8, BACKWARD_ITEMS = 64, BACKWARD_CHUNKS = 16, DELTA_GRAIN = 512 };
 enum { BACKWARD_ROWS = 96, WEIGHTS_ROWS = 48 };
-enum { BF16_ROWS = 16 }; /* fewest rows of a kv head that are worth packing its keys for */
 /* What all shares of dq together may hold, but for one share (1 GiB). */
 #define BACKWARD_FLOATS ((size_t)1 << 28)
 
@@ -42,6 +40,10 @@ static void cut_rows(struct qkv_attend_plan *plan, size_t tile) {
 static struct qkv_attend_plan attend_start(const struct qkv_attend *a) {
     struct qkv_attend_plan plan = {.a = a, .group = a->H / a->Hkv, .pieces = 1, .mask_Tq = a->Tq, .mask_Tk = a->Tk};
     plan.rows = plan.group * a->Tq;
+    if (a->ordered) {
+        plan.mask_b = a->first_row;
+        plan.mask_Tq = plan.mask_Tk = (size_t)1 << QKV_POSITION_BITS;
+    }
     return plan;
 }
 
@@ -60,7 +62,7 @@ static const struct qkv_attend_bf16_kernels *bf16_of(const struct qkv_context *c
     const struct qkv_attend_bf16_kernels *kernels = ctx->kernels->attend_bf16;
     const struct qkv_attend *a = plan->a;
     if (ctx->precision != QKV_MIXED_BF16) return NULL;
-    if (plan->rows < BF16_ROWS || !a->Tk || a->D > kernels->channels || a->Dv > kernels->channels) return NULL;
+    if (!a->Tk || a->D > kernels->channels || a->Dv > kernels->channels) return NULL;
     return kernels;
 }
 
@@ -290,6 +292,11 @@ static void cut_keys(struct qkv_attend_plan *plan, size_t keys) {
     size_t heads = plan->a->B * plan->a->Hkv;
     plan->keys = keys;
     plan->key_blocks = divide_up(plan->a->Tk, keys);
+    if (plan->a->ordered) {
+        plan->chunk = divide_up(plan->a->ordered, keys);
+        plan->chunks = divide_up(plan->key_blocks, plan->chunk);
+        return;
+    }
     size_t chunks = heads ? divide_up(BACKWARD_ITEMS, heads) : 0;
     if (chunks > BACKWARD_CHUNKS) chunks = BACKWARD_CHUNKS;
     size_t share = heads * plan->rows * plan->a->D; /* floats of one chunk's; the checked sizes say that this fits */

@@ -87,7 +87,7 @@ void qkv_attend_sequence_of(const struct qkv_attend_plan *whole, size_t b, struc
         p->g = &out->g;
     }
     p->a = &out->a;
-    p->mask_b = b, p->batch = 0;
+    p->mask_b = whole->mask_b + b, p->batch = 0;
     p->rows = a->Tq ? whole->rows / a->Tq * out->a.Tq : 0;
     p->blocks = ragged_divide(p->rows, p->block);
     p->key_blocks = ragged_divide(out->a.Tk, p->keys);

@@ -194,6 +194,14 @@ static void pack_a_item(void *argument, size_t item, int thread) {
     pack_rows(p, m, qkv_min(p->rows, p->M - m), p->packed_a + item * p->a_bytes, thread);
 }
 
+static struct qkv_bf16_out gemm_bf16_out(const struct product *p, char *c, const float *bias) {
+    return (struct qkv_bf16_out){.data = c,
+                                 .ld = p->ldc,
+                                 .dtype = p->options.dtype,
+                                 .accumulate = p->options.accumulate && p->sums_apart,
+                                 .bias = bias};
+}
+
 /* One panel of columns, run after run. */
 static void gemm_bf16_panel(const struct product *p, size_t m, size_t rows, size_t n, const char *a, int thread) {
     const struct qkv_bf16_kernels *kernels = p->kernels;
@@ -211,9 +219,7 @@ static void gemm_bf16_panel(const struct product *p, size_t m, size_t rows, size
         if (p->in_place) block.rows_in_place = (const uint16_t *)p->a.data + m * p->a.row_stride + k;
         block.b = p->packed + words_before(k - p->k_begin, width) + n * pairs_of(kernels, block.K);
         block.resume = k > 0 || (p->options.accumulate && !p->sums_apart);
-        if (k + block.K == p->K && (p->sums_apart || bias))
-            block.out =
-                (struct qkv_bf16_out){c, p->ldc, p->options.dtype, p->options.accumulate && p->sums_apart, bias};
+        if (k + block.K == p->K && (p->sums_apart || bias)) block.out = gemm_bf16_out(p, c, bias);
         kernels->block(&block);
     }
 }
@@ -251,8 +257,7 @@ static void few_item(void *argument, size_t item, int thread) {
         few.a = p->packed_a + k * kernels->a_size;
         few.b = p->packed + words_before(k, width) + n * pairs_of(kernels, few.K);
         few.resume = k > 0 || (p->options.accumulate && !p->sums_apart);
-        if (k + few.K == p->K && (p->sums_apart || bias))
-            few.out = (struct qkv_bf16_out){c, p->ldc, p->options.dtype, p->options.accumulate && p->sums_apart, bias};
+        if (k + few.K == p->K && (p->sums_apart || bias)) few.out = gemm_bf16_out(p, c, bias);
         kernels->few(&few);
     }
     if (p->options.epilogue) qkv_epilogue_block(p->options.epilogue, p->counts, 0, 0, p->M, n, few.columns, p->N);

@@ -153,7 +153,7 @@ enum qkv_status qkv_gemm(struct qkv_context *ctx, struct qkv_arena *scratch, flo
 /* ---- matrix product in bf16 (gemm_bf16.c) -------------------------------------------------------------------------
  * C (M,N) = A (M,K) · B (K,N) [+ C] [+ bias]: A and B are rounded to bf16 where they are not bf16 yet, products and sums are
  * fp32, and C is stored as fp32 or, rounded once, as bf16. A machine without bf16 products multiplies the rounded numbers as
- * fp32. The same bits at any thread count; which bits depends on the kernel table. K > 0. */
+ * fp32. A row of C has the same bits whatever M is, at any thread count; which bits depends on the kernel table. K > 0. */
 struct qkv_operand {
     const void *data;
     enum qkv_dtype dtype;             /* QKV_F32 or QKV_BF16 */
@@ -174,6 +174,34 @@ enum qkv_status qkv_gemm_bf16(struct qkv_context *ctx, struct qkv_arena *scratch
 bool qkv_bf16_packed_bytes(const struct qkv_context *ctx, size_t K, size_t N, size_t *bytes);
 void qkv_bf16_pack(struct qkv_context *ctx, void *packed, struct qkv_operand b, struct qkv_stored_operand stored,
                    size_t K, size_t N);
+/* ---- sums in a defined order (order.c, gemm_order.c) ----------------------------------------------------------------
+ * The terms of a sum over rows (of gradients) belong to sequences, and these to groups. The sum of a group goes over its terms in
+ * order, in a form in which a cut between two sequences changes no bit. Groups are added in one binary tree: two neighbours, then two
+ * neighbouring pairs, and so on, as a counter carries; what is pending behind the last group is added from the smallest up. With one
+ * group the sum goes on from what the output holds, so a group may come in several calls, each a few of its sequences; with
+ * several they are whole, and the output gets their tree added. */
+enum { QKV_ORDER_LEVELS = 8, QKV_GROUPS_MAX = 64 };
+struct qkv_order {
+    size_t groups, sequences, terms;
+    const size_t *first; /* (groups + 1): the sequence that each group begins with */
+    const size_t *start; /* (sequences + 1): the term that each sequence begins with. A dry run reads neither list */
+};
+/* What becomes of the sum of the groups [begin, end) of `groups`, which are all behind `begin`, or a power of two at a multiple of
+ * itself: the pending sums of `count` levels are added to it, in this order; then it is pending itself, at `level`, or, when `last`,
+ * all there is. */
+struct qkv_order_step {
+    size_t count, levels[QKV_ORDER_LEVELS], level;
+    bool last;
+};
+struct qkv_order_step qkv_order_step(size_t begin, size_t end, size_t groups);
+/* Levels that are in use for so many groups, with the one that the last sum is made in. */
+size_t qkv_order_levels(size_t groups);
+/* C (M,N) += A (M,K) · B (K,N), summed in that order over K, in the context's precision; K terms in all. Of A, which is fp32,
+ * row_stride is 1, of B column_stride. Scratch is taken and given back. Parallel inside. */
+enum qkv_status qkv_gemm_ordered(struct qkv_context *ctx, struct qkv_arena *scratch, float *c, size_t ldc,
+                                 struct qkv_operand a, struct qkv_operand b, size_t M, size_t N,
+                                 const struct qkv_order *order);
+
 /* Measured peak of products of bf16 in registers, FLOP/s, of all threads together. */
 double qkv_measure_bf16_peak(struct qkv_context *ctx);
 
@@ -181,10 +209,10 @@ double qkv_measure_bf16_peak(struct qkv_context *ctx);
  * y = softmax(softcap(scale·q·kᵀ) + bias, over the keys that the row may attend to) · v, tiled with an online softmax
  * (Milakov & Gimelshein 2018; Dao et al. 2022), never T×T. K and V are read by H/Hkv query heads each, never repeated.
  * Arithmetic is fp32; in mixed precision on a table that multiplies bf16 itself, Q, K, V, the weights, dY and dS are rounded to
- * bf16 and multiplied as such, but for calls of fewer than 16 rows a kv head, of more than 256 channels, and for the gradient of
- * the attention_bias. Scores, softmax, row statistics and all sums are fp32 there too.
+ * bf16 and multiplied as such, but for calls of more than 256 channels, and for the gradient of the attention_bias. Scores, softmax, row statistics and all sums are fp32 there too.
  * Strides are in elements; the innermost (channel) stride is 1. Head h reads kv head h / (H/Hkv). */
-struct qkv_heads { /* (B, T, heads, channels) somewhere in memory */
+enum { QKV_POSITION_BITS = 20 }; /* of the number of a position in the names of dropout masks of ordered sums */
+struct qkv_heads {               /* (B, T, heads, channels) somewhere in memory */
     void *data;
     size_t batch_stride, row_stride, head_stride;
     enum qkv_dtype dtype; /* QKV_F32, QKV_BF16 or QKV_F16 */
@@ -228,11 +256,16 @@ struct qkv_attend {
     float scale, softcap,
         dropout;     /* softcap c > 0: s becomes c·tanh(s/c). dropout: on the weights, after the softmax. 0: off */
     uint32_t key[2]; /* names the dropout mask: element ((b·H + h)·Tq + i)·Tk + j, as in the dropout kernel */
+    /* Nothing depends on which other batch rows there are (kernel.h: sums in a defined order): backward sums what `ordered` keys give
+     * to dq and adds these sums in order; the dropout mask has element (((first_row + b)·H + h)·2^20 + i)·2^20 + j. 0: that of
+     * above, and backward is cut by all sizes of the call. */
+    size_t ordered;
+    uint64_t first_row; /* the number of batch row 0 in a larger batch */
 };
 /* Heads, widths and sizes make a call (attend_check.c). The calls below check this and all else that can be wrong in one. */
 enum qkv_status qkv_attend_check_sizes(struct qkv_context *ctx, const struct qkv_attend *a);
 /* A row without keys gives y = 0 and gradient 0. What a row may not attend to (NaN too, in k, v, distance_bias and attention_bias) is never
- * used for it. A row's bits depend on its own inputs (and on which products make it, see above) only: not on Tq, on the
+ * used for it. A row's bits depend on its own inputs only: not on Tq, on the
  * other rows, or on thread count. */
 /* Whether c can be a softcap: 0, or a positive number whose float is finite and has a finite inverse (from about 2.94e-39 on). */
 bool qkv_softcap_valid(double c);

@@ -10,7 +10,7 @@ static enum qkv_status measure_run(struct qkv_model *m, size_t T, size_t *bytes)
     }
     struct qkv_pass_plan plan = {0};
     enum qkv_status status =
-        qkv_pass_measure(m, &(struct qkv_pass_options){.B = 1, .T = T, .source_T = T, .logits = true}, &plan);
+        qkv_pass_measure(m, &(struct qkv_pass_options){.B = 1, .T = T, .source_T = T, .logits = true}, 0, &plan);
     *bytes = plan.bytes;
     return status;
 }
@@ -19,11 +19,11 @@ static enum qkv_status measure_run(struct qkv_model *m, size_t T, size_t *bytes)
 static enum qkv_status measure_train(struct qkv_model *m, size_t batch, size_t context, struct qkv_costs *costs) {
     struct qkv_pass_plan step = {0}, evaluation = {0}, checkpoint = {0};
     struct qkv_pass_options options = {.B = batch, .T = context, .source_T = context};
-    enum qkv_status status = qkv_pass_measure(m, &options, &evaluation);
+    enum qkv_status status = qkv_pass_measure(m, &options, 0, &evaluation);
     options.train = options.dropout = true;
-    if (!status) status = qkv_pass_measure(m, &options, &step);
+    if (!status) status = qkv_pass_measure(m, &options, 0, &step);
     options.checkpoint = true;
-    if (!status) status = qkv_pass_measure(m, &options, &checkpoint);
+    if (!status) status = qkv_pass_measure(m, &options, 0, &checkpoint);
     if (status) return status;
     costs->train_bytes = qkv_model_bytes(m) + 2 * qkv_weights_moment_bytes(&m->weights) + step.bytes + evaluation.bytes;
     costs->checkpoint_bytes = costs->train_bytes - step.bytes + checkpoint.bytes;

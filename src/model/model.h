@@ -177,6 +177,16 @@ size_t qkv_graph_bytes(const struct qkv_spec *spec);
 /* Bytes of a session's cache and step, by dry runs. The model may be planned. */
 enum qkv_status qkv_session_measure(struct qkv_model *model, size_t capacity, size_t *bytes);
 
+/* The batches of a pass as parts of a larger batch, whose rows are cut into groups (kernel.h: sums in a defined order): whole groups, or
+ * some of the rows of one. Gradients are then added in that order; dropout masks are those of the larger batch. */
+struct qkv_pass_part {
+    size_t groups;
+    size_t first[QKV_GROUPS_MAX + 1]; /* the row of the part that each group begins with, and how many rows there are */
+    uint64_t first_row;               /* the number of the part's first row */
+    double *losses;                   /* (groups): the losses of their rows are added to these */
+};
+/* For the forward calls that follow; NULL: no more. Nothing is kept of it but `losses`. (pass_order.c) */
+void qkv_pass_set_part(struct qkv_pass *pass, const struct qkv_pass_part *part);
 /* What a pass needs and does, by a dry run of each of its shapes. */
 struct qkv_pass_plan {
     size_t bytes;                /* of memory to compute in, for the largest of its shapes */
@@ -184,8 +194,11 @@ struct qkv_pass_plan {
     struct qkv_tape_costs costs; /* the work, of all shapes */
 };
 /* The model may be planned. */
-enum qkv_status qkv_pass_measure(struct qkv_model *model, const struct qkv_pass_options *options,
+enum qkv_status qkv_pass_measure(struct qkv_model *model, const struct qkv_pass_options *options, size_t groups,
                                  struct qkv_pass_plan *plan);
+/* groups: whether batches will be parts of larger ones, of at most so many groups; 0: they will not. For qkv_pass_measure the same. */
+enum qkv_status qkv_pass_create_ordered(struct qkv_model *model, const struct qkv_pass_options *options, size_t groups,
+                                        struct qkv_pass **pass);
 /* The plan that a pass was made with. */
 const struct qkv_pass_plan *qkv_pass_planned(const struct qkv_pass *pass);
 /* Operations of forward and backward in a plan, each counted once: not what is computed again to save memory. */

@@ -22,6 +22,7 @@ static int32_t *take_ints(struct qkv_pass *p, size_t count) {
 /* A stack over (B, T) ids, with its positions and masks. */
 static struct qkv_forward_args stack_args(struct qkv_pass *p, struct qkv_stack *stack, size_t B, size_t T,
                                           const int32_t *lengths) {
+    p->tape.order = qkv_pass_order(p, B, T);
     struct qkv_forward_args args = {.tape = &p->tape,
                                     .spec = &p->model->spec,
                                     .stack = stack,
@@ -113,6 +114,8 @@ static enum qkv_status pass_run(struct qkv_pass *p, const struct qkv_batch *b) {
     }
     p->loss = (struct qkv_loss){0};
     p->loss_count = 0;
+    if (m->encoder.token) m->encoder.token->given = 0;
+    if (m->decoder.token) m->decoder.token->given = 0;
     qkv_pass_shape_attentions(p, b->B, b->T, b->source_T);
     const struct qkv_attend **kept = p->options.weights ? p->kept : NULL;
     struct qkv_stack *const stacks[] = {&m->encoder, &m->decoder};
@@ -211,6 +214,7 @@ static enum qkv_status check_options(struct qkv_model *m, const struct qkv_pass_
 }
 
 static enum qkv_status measure_shape(struct qkv_pass *p, size_t B, size_t T, size_t source_T) {
+    if (p->groups) p->part.groups = p->groups < B ? p->groups : B;
     size_t longest = qkv_spec_topology(&p->model->spec) == QKV_ENCODER_DECODER && source_T > T ? source_T : T, rows;
     if (!qkv_multiply(B, longest, &rows) || rows > (size_t)1 << 30) {
         return qkv_fail(p->model->ctx, QKV_ARGUMENT, "a batch of %zu rows of %zu positions is too large", B, longest);
@@ -232,7 +236,8 @@ static enum qkv_status measure_all(struct qkv_pass *p) {
 }
 
 /* Everything of a pass but the memory it computes in. */
-static enum qkv_status pass_start(struct qkv_model *m, const struct qkv_pass_options *options, struct qkv_pass **out) {
+static enum qkv_status pass_start(struct qkv_model *m, const struct qkv_pass_options *options, size_t groups,
+                                  struct qkv_pass **out) {
     *out = NULL;
     enum qkv_status status = check_options(m, options);
     if (status != QKV_OK) {
@@ -245,6 +250,7 @@ static enum qkv_status pass_start(struct qkv_model *m, const struct qkv_pass_opt
     p->model = m;
     p->options = *options;
     p->chosen = m->weights.chosen;
+    p->groups = groups;
     *out = p;
     status = qkv_model_add_packed(m, options->train);
     if (status == QKV_OK && options->train) {
@@ -259,10 +265,10 @@ static enum qkv_status pass_start(struct qkv_model *m, const struct qkv_pass_opt
     return status;
 }
 
-enum qkv_status qkv_pass_measure(struct qkv_model *model, const struct qkv_pass_options *options,
+enum qkv_status qkv_pass_measure(struct qkv_model *model, const struct qkv_pass_options *options, size_t groups,
                                  struct qkv_pass_plan *plan) {
     struct qkv_pass *p;
-    enum qkv_status status = pass_start(model, options, &p);
+    enum qkv_status status = pass_start(model, options, groups, &p);
     if (status == QKV_OK) {
         status = measure_all(p);
         *plan = p->plan;
@@ -286,12 +292,17 @@ struct qkv_pass_options qkv_pass_defaults(void) {
 enum qkv_status qkv_pass_create(struct qkv_model *model, const struct qkv_pass_options *options,
                                 struct qkv_pass **out) {
     QKV_CALL(model->ctx);
+    return qkv_pass_create_ordered(model, options, 0, out);
+}
+
+enum qkv_status qkv_pass_create_ordered(struct qkv_model *model, const struct qkv_pass_options *options, size_t groups,
+                                        struct qkv_pass **out) {
     enum qkv_status status = QKV_OK;
     *out = NULL;
     if (model->planned) {
         return qkv_fail(model->ctx, QKV_ARGUMENT, "a planned model has no weights to run with");
     }
-    status = pass_start(model, options, out);
+    status = pass_start(model, options, groups, out);
     if (status == QKV_OK) {
         status = measure_all(*out);
     }
@@ -303,6 +314,7 @@ enum qkv_status qkv_pass_create(struct qkv_model *model, const struct qkv_pass_o
         *out = NULL;
     } else {
         (*out)->options.shapes = NULL; /* the caller's */
+        (*out)->part.groups = 0;
     }
     return status;
 }
@@ -372,7 +384,9 @@ static enum qkv_status make_room(struct qkv_pass *p, const struct qkv_batch *b) 
     struct qkv_pass_plan plan = {0};
     const bool others = o->train && p->chosen != p->model->weights.chosen;
     const bool largest = o->shape_count == 0 && b->B == o->B && b->T == o->T && b->source_T == o->source_T;
-    if (!others && largest) {
+    const bool fits =
+        p->fits.B == b->B && p->fits.T == b->T && p->fits.source_T == b->source_T && p->fits.groups == p->part.groups;
+    if (!others && (fits || (largest && !p->part.groups))) {
         return QKV_OK;
     }
     enum qkv_status status = others ? qkv_model_add_gradients(p->model) : QKV_OK;
@@ -384,6 +398,10 @@ static enum qkv_status make_room(struct qkv_pass *p, const struct qkv_batch *b) 
         qkv_arena_free(&p->arena);
         status = qkv_arena_create(p->model->ctx, &p->arena, plan.bytes, "one pass");
     }
+    p->fits.B = status == QKV_OK ? b->B : 0;
+    p->fits.T = b->T;
+    p->fits.source_T = b->source_T;
+    p->fits.groups = p->part.groups;
     if (status == QKV_OK && largest) {
         p->chosen = p->model->weights.chosen;
     }

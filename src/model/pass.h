@@ -11,6 +11,11 @@ struct qkv_pass {
     struct qkv_tape tape;
     struct qkv_pass_plan plan;    /* of all its shapes */
     struct qkv_tape_costs *costs; /* in a dry run: where the work is added up */
+    size_t groups;                /* at most; 0: batches are no parts of larger ones */
+    struct qkv_pass_part part;    /* groups 0: none */
+    struct {
+        size_t B, T, source_T, groups;
+    } fits; /* the latest shape that there is room for */
     struct qkv_loss loss;
     size_t loss_count;
     struct qkv_array output;
@@ -21,6 +26,10 @@ struct qkv_pass {
     bool looks;      /* the attentions of a forward can be looked at */
     uint64_t chosen; /* which weights learn: of the model's list when the pass was planned */
 };
+
+/* ---- sums in a defined order (pass_order.c) ----
+ * The order of the rows of a stack's matrices, from the tape's memory; NULL without one, or after an error. */
+const struct qkv_row_order *qkv_pass_order(struct qkv_pass *pass, size_t B, size_t T);
 
 /* ---- attentions to look at (pass_weights.c); none without options.weights ---- */
 enum qkv_status qkv_pass_prepare_attentions(struct qkv_pass *pass);

@@ -175,6 +175,10 @@ struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, st
     }
     node.output = q.x->dtype == QKV_F32 ? qkv_tape_tensor(tape, q.x->rows, a->H * a->Dv)
                                         : qkv_tape_bf16_if_mixed(tape, q.x->rows, a->H * a->Dv);
+    if (q.x->order) {
+        s->kernel.ordered = q.x->order->keys;
+        s->kernel.first_row = q.x->order->first_row;
+    }
     if (!tape->training) s->kernel.dropout = 0;
     if (s->kernel.dropout > 0) qkv_tape_dropout_key(tape, s->kernel.key);
     struct qkv_tensor *y = qkv_tape_run(tape, &node);

@@ -5,7 +5,7 @@
  * With label smoothing e (Szegedy et al. 2016), onehot becomes q = (1 − e)·onehot + e/V, and the loss lse − Σ q·scores.
  * Rows are taken in chunks, so a vocabulary of 50,000 needs the scores of a few hundred rows at a time and never all of them
  * with all of their gradient. The gradient is made chunk by chunk while the scores are at hand; a loss is where backward
- * starts, so nothing that comes later could change it. */
+ * starts, so nothing that comes later could change it. Where the rows have an order (--groups), there is one chunk. */
 #include "op/linear.h"
 
 #include <string.h>
@@ -69,6 +69,7 @@ static void loss_rows(void *argument, size_t begin, size_t end, int thread) {
 struct total {
     const float *values;
     size_t count;
+    const struct qkv_row_order *order;
     double sum;
 };
 
@@ -77,6 +78,17 @@ static void add_up(void *argument, size_t item, int thread) {
     struct total *t = argument;
     for (size_t i = 0; i < t->count; i++) {
         t->sum += (double)t->values[i];
+    }
+    const struct qkv_row_order *order = t->order;
+    size_t begins[QKV_GROUPS_MAX + 1];
+    if (!order || !order->losses || !t->count) {
+        return;
+    }
+    qkv_order_begins(&order->sums, begins);
+    for (size_t g = 0; g < order->sums.groups; g++) {
+        for (size_t i = begins[g]; i < begins[g + 1]; i++) {
+            order->losses[g] += (double)t->values[i];
+        }
     }
 }
 
@@ -129,7 +141,7 @@ static enum qkv_status run_chunk(struct qkv_tape *tape, const struct qkv_tensor 
     }
     float *dx = g->dx ? g->dx + first * x->columns : NULL;
     return qkv_linear_backward_parts(tape, scratch, rows_of_x, rows, dx, g->accumulate, weight, g->dweight, bias,
-                                     g->dbias);
+                                     g->dbias, x->order);
 }
 
 struct cross_entropy {
@@ -170,7 +182,7 @@ enum qkv_status qkv_forward_cross_entropy(struct qkv_tape *tape, struct qkv_node
         return tape->status;
     }
     size_t chunk = CHUNK_FLOATS / V < 16 ? 16 : CHUNK_FLOATS / V;
-    if (chunk > N) {
+    if (chunk > N || (node->whole && x->order)) { /* sums in a defined order are made at once */
         chunk = N;
     }
     size_t mark = qkv_arena_mark(tape->arena);
@@ -181,7 +193,7 @@ enum qkv_status qkv_forward_cross_entropy(struct qkv_tape *tape, struct qkv_node
         qkv_tape_failed(tape,
                         run_chunk(tape, x, first, rows, weight, bias, scratch, o, losses, node->whole ? &g : NULL));
     }
-    struct total t = {.values = losses, .count = o->targets ? N : 0};
+    struct total t = {.values = losses, .count = o->targets ? N : 0, .order = x->order};
     if (tape->status == QKV_OK) {
         qkv_parallel(tape->ctx, 1, add_up, &t);
     }

@@ -65,7 +65,32 @@ struct dropout {
     float *y;
     const float *x;
     bool accumulate;
+    const struct qkv_row_order *order; /* NULL: none */
+    size_t columns;
 };
+
+/* Rows whose elements have numbers by their place in the larger batch: (row·2^20 + position)·columns + column. */
+static void drop_rows(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct dropout *o = argument;
+    const struct qkv_order *order = &o->order->sums;
+    size_t s = 0, last = order->sequences;
+    while (last - s > 1) { /* the last sequence that begins at or before the first row */
+        const size_t middle = s + (last - s) / 2;
+        if (order->start[middle] <= begin) {
+            s = middle;
+        } else {
+            last = middle;
+        }
+    }
+    for (size_t n = begin, next; n < end; n = next, s++) {
+        next = order->start[s + 1] < end ? order->start[s + 1] : end;
+        const uint64_t row = ((o->order->first_row + s) << QKV_POSITION_BITS) + (n - order->start[s]);
+        const size_t at = n * o->columns;
+        o->kernels->dropout(o->y + at, o->accumulate, o->x + at, o->rate, o->key, row * o->columns,
+                            (next - n) * o->columns);
+    }
+}
 
 static void drop_elements(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
@@ -75,6 +100,12 @@ static void drop_elements(void *argument, size_t begin, size_t end, int thread) 
 
 static void dropout_run(struct qkv_context *ctx, const struct qkv_node *node, struct dropout *o) {
     o->kernels = ctx->kernels;
+    o->order = node->inputs[0]->order;
+    o->columns = node->output->columns;
+    if (o->order) {
+        qkv_parallel_range(ctx, node->output->rows, ELEMENTS_A_PIECE / o->columns + 1, drop_rows, o);
+        return;
+    }
     qkv_parallel_range(ctx, node->output->rows * node->output->columns, ELEMENTS_A_PIECE, drop_elements, o);
 }
 

@@ -81,7 +81,8 @@ static bool linear_learns(const struct qkv_tensor *operand, size_t rows, size_t 
 
 enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy, struct qkv_rows x, size_t N,
                                           float *dx, bool accumulate, const struct qkv_tensor *weight, float *dweight,
-                                          const struct qkv_tensor *bias, float *dbias) {
+                                          const struct qkv_tensor *bias, float *dbias,
+                                          const struct qkv_row_order *order) {
     const size_t in = weight->columns, out = weight->rows;
     enum qkv_status status = QKV_OK;
     size_t begin, end;
@@ -98,7 +99,12 @@ enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy
                                   .K = out};
         status = linear_multiply(tape, &p);
     }
-    for (begin = 0; status == QKV_OK && dweight && linear_learns(weight, out, &begin, &end); begin = end) {
+    for (begin = 0; status == QKV_OK && dweight && order && linear_learns(weight, out, &begin, &end); begin = end) {
+        status = qkv_gemm_ordered(tape->ctx, tape->arena, dweight + begin * in, in,
+                                  linear_operand(linear_floats(dy + begin), 1, out), linear_operand(x, in, 1),
+                                  end - begin, in, &order->sums);
+    }
+    for (begin = 0; status == QKV_OK && dweight && !order && linear_learns(weight, out, &begin, &end); begin = end) {
         const struct product p = {.c = linear_floats(dweight + begin * in),
                                   .accumulate = true,
                                   .a = linear_operand(linear_floats(dy + begin), 1, out),
@@ -110,6 +116,10 @@ enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy
     }
     for (begin = 0; status == QKV_OK && dbias && linear_learns(bias, out, &begin, &end); begin = end) {
         struct column_sum s = {.ctx = tape->ctx, .out = dbias + begin, .x = dy + begin, .rows = N, .columns = out};
+        if (order) {
+            qkv_order_columns(tape->ctx, &order->sums, s.out, s.x, out, end - begin);
+            continue;
+        }
         qkv_parallel_range(tape->ctx, end - begin, COLUMNS_A_PIECE, sum_columns, &s);
     }
     return status;
@@ -208,7 +218,7 @@ enum qkv_status qkv_backward_linear(struct qkv_tape *tape, struct qkv_node *node
         return status;
     }
     return qkv_linear_backward_parts(tape, qkv_gradient_in(node), (struct qkv_rows){x->data, x->dtype}, x->rows, dx,
-                                     accumulate, weight, dweight, bias, dbias);
+                                     accumulate, weight, dweight, bias, dbias, x->order);
 }
 
 struct qkv_cost qkv_cost_linear(const struct qkv_node *node, bool backward) {

@@ -14,10 +14,12 @@ struct qkv_rows { /* of a tensor */
 enum qkv_status qkv_linear_forward_parts(struct qkv_tape *tape, struct qkv_rows y, struct qkv_rows x, size_t N,
                                          const struct qkv_tensor *weight, const struct qkv_tensor *bias,
                                          const struct qkv_epilogue *epilogue);
-/* dx (or NULL) is added to or overwritten; dweight and dbias (or NULL), those of weight and bias, are added to, where rows learn. */
+/* dx (or NULL) is added to or overwritten; dweight and dbias (or NULL), those of weight and bias, are added to, where rows learn.
+ * order: of the rows, or NULL. */
 enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy, struct qkv_rows x, size_t N,
                                           float *dx, bool accumulate, const struct qkv_tensor *weight, float *dweight,
-                                          const struct qkv_tensor *bias, float *dbias);
+                                          const struct qkv_tensor *bias, float *dbias,
+                                          const struct qkv_row_order *order);
 
 /* ---- activations (activation.c) ---- */
 

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { ROWS_A_PIECE = 16, BACKWARD_PIECES = 32, COLUMNS_A_PIECE = 64 };
+enum { ROWS_A_PIECE = 16, BACKWARD_PIECES = 32, COLUMNS_A_PIECE = 64, ORDERED_ROWS = 64 };
 
 struct norm {
     enum qkv_norm_kind kind;
@@ -27,6 +27,9 @@ struct norm {
     float *partial; /* (pieces, 2, C) */
     size_t pieces, rows_a_piece;
     bool accumulate;
+    const struct qkv_order *order;     /* NULL: none. Else pieces begin with sequences: */
+    size_t *begins;                    /* (pieces + 1): their rows */
+    size_t groups[QKV_GROUPS_MAX + 1]; /* the pieces that groups begin with */
 };
 
 static void norm_normalise(const struct norm *o, float *y, size_t begin, size_t rows) {
@@ -57,6 +60,10 @@ static void backward_piece(void *argument, size_t piece, int thread) {
     (void)thread;
     const struct norm *o = argument;
     size_t begin = piece * o->rows_a_piece, end = begin + o->rows_a_piece < o->N ? begin + o->rows_a_piece : o->N;
+    if (o->order) {
+        begin = o->begins[piece];
+        end = o->begins[piece + 1];
+    }
     size_t at = begin * o->C;
     float *dw = o->partial + piece * 2 * o->C, *db = dw + o->C;
     memset(dw, 0, 2 * o->C * sizeof(float));
@@ -70,9 +77,33 @@ static void backward_piece(void *argument, size_t piece, int thread) {
     }
 }
 
+/* Pieces of ORDERED_ROWS rows from the beginning of each sequence on. */
+static void cut_sequences(struct norm *o) {
+    const struct qkv_order *order = o->order;
+    o->pieces = 0;
+    for (size_t g = 0; g < order->groups; g++) {
+        o->groups[g] = o->pieces;
+        for (size_t s = order->first[g]; s < order->first[g + 1]; s++) {
+            for (size_t n = order->start[s]; n < order->start[s + 1]; n += ORDERED_ROWS) o->begins[o->pieces++] = n;
+        }
+    }
+    o->groups[order->groups] = o->pieces;
+    o->begins[o->pieces] = order->terms;
+}
+
 static void add_pieces(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct norm *o = argument;
+    if (o->order) {
+        const size_t groups = o->order->groups, C = o->C;
+        if (o->dw) {
+            qkv_order_sum(o->kernels, groups, o->groups, o->dw + begin, o->partial + begin, 2 * C, end - begin);
+        }
+        if (o->db) {
+            qkv_order_sum(o->kernels, groups, o->groups, o->db + begin, o->partial + C + begin, 2 * C, end - begin);
+        }
+        return;
+    }
     if (o->dw) {
         o->kernels->column_sums(o->dw + begin, o->partial + begin, 2 * o->C, o->pieces, end - begin);
     }
@@ -135,9 +166,17 @@ enum qkv_status qkv_backward_norm(struct qkv_tape *tape, struct qkv_node *node) 
     }
     o.pieces = (o.N + o.rows_a_piece - 1) / o.rows_a_piece;
     size_t mark = qkv_arena_mark(tape->arena);
+    if (node->inputs[0]->order) {
+        o.order = &node->inputs[0]->order->sums;
+        o.pieces = o.N / ORDERED_ROWS + o.order->sequences; /* at most */
+        o.begins = qkv_tape_take(tape, o.pieces + 1, sizeof *o.begins);
+    }
     o.partial = qkv_tape_take(tape, o.pieces * 2 * o.C, sizeof(float));
-    if (!o.partial) {
+    if (!o.partial || (o.order && !o.begins)) {
         return QKV_MEMORY;
+    }
+    if (o.order && !tape->ctx->dry) {
+        cut_sequences(&o);
     }
     if (status == QKV_OK) {
         qkv_parallel(tape->ctx, o.pieces, backward_piece, &o);

@@ -22,10 +22,23 @@ struct qkv_grad_buffer {
     struct qkv_grad_buffer *next; /* in the tape's list of free slots */
 };
 
+enum { QKV_USES_MAX = 3 }; /* of a parameter in a pass: embeddings and head */
+
 /* A weight packed for products in bf16 (qkv_bf16_pack), kept by the model and packed again when its weights have changed. */
 struct qkv_packed_weight {
     void *data;
     uint64_t version; /* of the weights that were packed (qkv_tensor_version); 0: none yet */
+};
+
+/* The rows of a matrix as those of sequences of a larger batch, cut into groups: how sums over them are made (kernel.h: sums in a
+ * defined order). Tensors without one are summed as they lie. Given to the tape by the pass, and handed on from the input of an
+ * operator to its output. */
+struct qkv_row_order {
+    struct qkv_order sums;
+    const struct qkv_row_order *pooled; /* of a matrix with one row a sequence */
+    uint64_t first_row;                 /* the number of the first sequence in the larger batch */
+    size_t keys;                        /* of attention: see `ordered` in struct qkv_attend */
+    double *losses;                     /* (groups): what each group's rows lost is added here; NULL: nowhere */
 };
 
 struct qkv_tensor {
@@ -34,9 +47,12 @@ struct qkv_tensor {
     size_t rows, columns;
     bool requires_grad;                  /* its gradient is needed */
     struct qkv_grad_buffer *grad_buffer; /* an activation's gradient so far, NULL when none has come */
-    float *gradient;  /* a parameter's gradient, kept by the model and always added to; NULL for activations */
-    const char *name; /* a parameter's name, for messages; may be NULL */
-    unsigned uses;    /* a parameter's uses on the tape that have not gone backward yet */
+    const struct qkv_row_order *order;   /* of the rows; NULL: none */
+    float *gradient; /* a parameter's gradient, kept by the model and always added to; NULL for activations */
+    float *later[QKV_USES_MAX - 1];   /* where its second and third use add theirs; NULL: to the same */
+    unsigned given;                   /* how many uses of it have asked where, since the pass began */
+    const char *name;                 /* a parameter's name, for messages; may be NULL */
+    unsigned uses;                    /* a parameter's uses on the tape that have not gone backward yet */
     const struct qkv_weight *weights; /* of an operand of weights: those that are its rows (op/weights.h); else NULL */
     size_t weight_count;
     struct qkv_stored
@@ -115,8 +131,9 @@ struct qkv_tape_costs {
 
 struct qkv_tape {
     struct qkv_context *ctx;
-    struct qkv_arena *arena;       /* what operators compute with; may be a measuring one */
-    struct qkv_arena *graph_arena; /* nodes, tensors and slots themselves; always real memory */
+    struct qkv_arena *arena;           /* what operators compute with; may be a measuring one */
+    struct qkv_arena *graph_arena;     /* nodes, tensors and slots themselves; always real memory */
+    const struct qkv_row_order *order; /* of the rows that are embedded next; NULL: none */
     bool recording;
     bool training; /* dropout is on */
     uint32_t dropout_key[2];
@@ -173,6 +190,15 @@ const float *qkv_gradient_in(const struct qkv_node *node);
 float *qkv_gradient_out(struct qkv_tape *tape, struct qkv_tensor *x, bool *accumulate, enum qkv_status *status);
 /* x's gradient += the output's gradient, without copying where possible. */
 enum qkv_status qkv_gradient_pass(struct qkv_tape *tape, struct qkv_node *node, struct qkv_tensor *x);
+
+/* out[c] += the sum over rows of x[row][c], in the order of the rows, which are ldx apart; in parallel. */
+void qkv_order_columns(struct qkv_context *ctx, const struct qkv_order *order, float *out, const float *x, size_t ldx,
+                       size_t columns);
+/* The same for some of the columns, ldx apart in x, by whoever shares them out; begins: (groups + 1) where each group's rows begin. */
+void qkv_order_sum(const struct qkv_kernels *kernels, size_t groups, const size_t *begins, float *out, const float *x,
+                   size_t ldx, size_t columns);
+/* (groups + 1): the first row of each group, and the end. */
+void qkv_order_begins(const struct qkv_order *order, size_t begins[QKV_GROUPS_MAX + 1]);
 
 /* ---- rows (operators.c) ----------------------------------------------------------------------------------------- */
 /* Tells profile and plan of a node that has run. */

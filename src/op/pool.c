@@ -105,5 +105,8 @@ struct qkv_tensor *qkv_op_pool(struct qkv_tape *tape, struct qkv_tensor *x, enum
         return NULL;
     }
     node.output = qkv_tape_tensor(tape, B, x->columns);
+    if (node.output && x->order) {
+        node.output->order = x->order->pooled;
+    }
     return qkv_tape_run(tape, &node);
 }

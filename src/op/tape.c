@@ -124,7 +124,15 @@ static struct qkv_tensor *tape_record(struct qkv_tape *tape, const struct qkv_no
     return node->output;
 }
 
+/* The order of the rows, from the input to the output, where that has none of its own. */
+static void tape_hand_on(struct qkv_node *node) {
+    if (node->output && !node->output->order && node->inputs[0]) {
+        node->output->order = node->inputs[0]->order;
+    }
+}
+
 struct qkv_tensor *qkv_tape_run(struct qkv_tape *tape, struct qkv_node *node) {
+    for (struct qkv_node *n = node; n; n = n->fused) tape_hand_on(n);
     if (tape->status != QKV_OK || qkv_tape_failed(tape, node->row->forward(tape, node))) {
         return NULL;
     }
@@ -217,7 +225,8 @@ float *qkv_gradient_out(struct qkv_tape *tape, struct qkv_tensor *x, bool *accum
         return NULL;
     }
     if (x->gradient) {
-        return x->gradient;
+        const unsigned use = x->given++;
+        return use && use < QKV_USES_MAX && x->later[use - 1] ? x->later[use - 1] : x->gradient;
     }
     if (!x->grad_buffer) {
         *accumulate = false;

@@ -34,6 +34,7 @@ void qkv_trainer_free(struct qkv_trainer *trainer) {
     qkv_context_set_precision(t->ctx, t->precision);
     qkv_pass_free(t->pass);
     qkv_pass_free(t->validation_pass);
+    qkv_part_sums_free(&t->sums);
     qkv_optimizer_free(t->optimizer);
     qkv_model_free(t->model);
     qkv_model_free(t->origin);
@@ -113,7 +114,8 @@ static enum qkv_status make_pass(struct qkv_trainer *t, const struct qkv_pass_sh
         options.shapes = shapes;
         options.shape_count = count;
     }
-    return qkv_pass_create(t->model, &options, pass);
+    return qkv_pass_create_ordered(t->model, &options, train && t->options.groups > 1 ? (size_t)t->options.groups : 0,
+                                   pass);
 }
 
 static enum qkv_status make_buffers(struct qkv_trainer *t) {
@@ -134,9 +136,18 @@ static enum qkv_status make_buffers(struct qkv_trainer *t) {
                                                                                                          : QKV_MEMORY;
 }
 
+/* Of gradients that wait for others in any step. */
+static uint64_t build_levels(const struct qkv_trainer *t) {
+    const struct qkv_batches *b = &t->lines.batches;
+    uint64_t levels = t->options.data ? qkv_parts_levels(&t->options, (size_t)t->options.batch) : 0;
+    for (size_t i = 0; i < b->count; i++) levels |= qkv_parts_levels(&t->options, b->shapes[i].B);
+    return levels;
+}
+
 static enum qkv_status make_passes(struct qkv_trainer *t) {
     enum qkv_status status = make_buffers(t);
     if (!status) status = make_pass(t, t->lines.shapes, t->lines.shape_count, true, &t->pass);
+    if (!status) status = qkv_part_sums_create(t->model, build_levels(t), &t->sums);
     if (!status && qkv_trainer_validates(t))
         status = make_pass(t, t->lines.validation_shapes, t->lines.validation_shape_count, false, &t->validation_pass);
     return status;
@@ -180,6 +191,7 @@ static enum qkv_status check_memory(struct qkv_trainer *t, const struct qkv_spec
                                             .valid = t->lines.validation_shapes,
                                             .train_count = t->lines.shape_count,
                                             .valid_count = t->lines.validation_shape_count,
+                                            .levels = build_levels(t),
                                             .validates = qkv_trainer_validates(t)};
     return qkv_train_memory(t->ctx, spec, o, &shapes, t->fresh);
 }

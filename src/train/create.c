@@ -204,6 +204,7 @@ enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spe
     if (!status) status = check_all(ctx, &settled, &final);
     if (!status) status = qkv_train_copy(ctx, &t->options, &settled);
     if (!status) status = qkv_train_precision(ctx, &t->options, true);
+    if (!status && t->options.groups == 0) t->options.groups = QKV_TRAIN_GROUPS;
     if (!status) qkv_trainer_choose(t);
     if (!status) t->fresh = true;
     if (!status) status = check_texts(t);

@@ -24,9 +24,10 @@ static enum qkv_status plan_pass(const struct plan *p, struct qkv_model *m, cons
     if (!count && !B) return QKV_OK; /* not known yet */
     struct qkv_pass_options options = {
         .B = B, .T = p->shapes->T, .source_T = p->shapes->T, .train = train, .dropout = train};
+    const size_t groups = train && p->options->groups > 1 ? (size_t)p->options->groups : 0;
     options.checkpoint = train && p->checkpoint;
     if (!count) {
-        enum qkv_status status = qkv_pass_measure(m, &options, &plan);
+        enum qkv_status status = qkv_pass_measure(m, &options, groups, &plan);
         *bytes = plan.bytes;
         return status;
     }
@@ -34,7 +35,7 @@ static enum qkv_status plan_pass(const struct plan *p, struct qkv_model *m, cons
         options.B = p->one_row ? 1 : shapes[i].B;
         options.T = shapes[i].T;
         options.source_T = shapes[i].source_T;
-        enum qkv_status status = qkv_pass_measure(m, &options, &plan);
+        enum qkv_status status = qkv_pass_measure(m, &options, groups, &plan);
         if (status) return status;
         if (plan.bytes > longest) longest = plan.bytes;
     }
@@ -42,17 +43,26 @@ static enum qkv_status plan_pass(const struct plan *p, struct qkv_model *m, cons
     return QKV_OK;
 }
 
+/* Of gradients that wait for others: as the options say, or with one row at a time. */
+static uint64_t plan_levels(const struct plan *p) {
+    struct qkv_train_options one = *p->options;
+    if (!p->one_row || !one.batch) return p->shapes->levels;
+    one.accumulate = one.batch;
+    return qkv_parts_levels(&one, (size_t)one.batch);
+}
+
 static enum qkv_status plan_model(const struct plan *p, struct qkv_model *m, size_t *bytes) {
     const struct qkv_train_shapes *s = p->shapes;
     const size_t moments = qkv_train_optimizer(p->options) == QKV_OPTIMIZER_SGD ? 1 : 2;
-    size_t step, evaluation = 0;
+    size_t step, evaluation = 0, sums = 0;
     enum qkv_status status = qkv_train_freeze(p->options, m);
     if (!status) status = qkv_model_add_packed(m, true);
     if (!status) status = qkv_model_add_gradients(m);
     if (!status) status = plan_pass(p, m, s->train, s->train_count, true, &step);
     if (!status && s->validates) status = plan_pass(p, m, s->valid, s->valid_count, false, &evaluation);
+    if (!status) status = qkv_parts_bytes(m, plan_levels(p), &sums);
     if (status) return status;
-    *bytes = qkv_model_bytes(m) + moments * qkv_weights_moment_bytes(&m->weights) + step + evaluation;
+    *bytes = sums + qkv_model_bytes(m) + moments * qkv_weights_moment_bytes(&m->weights) + step + evaluation;
     return QKV_OK;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "model/spec.h"
+#include "kernel/kernel.h"
 #include "train/train.h"
 
 /* The default as text: a text itself, a number as it is written in the list. */
@@ -240,6 +241,7 @@ static const struct range {
     {"batch_tokens", 0, 1 << 24, 0, "0: no limit"},
     {"label_smoothing", 0, 1, OPEN_HIGH, NULL},
     {"accumulate", 1, 1 << 24, 0, NULL},
+    {"groups", 0, QKV_GROUPS_MAX, 0, "0: 8, or as many as a batch has rows"},
     {"context", 0, 1 << 24, 0, "0: the spec's"},
     {"rate", 0, FLT_MAX, OPEN_LOW, NULL},
     {"min_rate", 0, FLT_MAX, OR_MINUS_ONE, "-1: a tenth of rate"},

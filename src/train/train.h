@@ -89,6 +89,7 @@ struct qkv_train_shapes {
     size_t B, T;
     const struct qkv_pass_shape *train, *valid;
     size_t train_count, valid_count;
+    uint64_t levels; /* of gradients that wait: qkv_parts_levels of all steps */
     bool validates;
 };
 /* Refuses (QKV_MEMORY) a run that needs more memory than there is, before any of it is used; the sentence says what would
@@ -172,6 +173,42 @@ struct qkv_row_buffers {
     int32_t *ids, *targets, *source, *lengths, *source_lengths;
     size_t positions, source_positions; /* what ids and targets, and source, hold */
 };
+#define QKV_TRAIN_GROUPS 8 /* what the option groups is for a new run, where it is not given */
+struct qkv_pass_part;
+/* How a step's rows go through the pass (parts.c). */
+struct qkv_parts {
+    size_t rows, groups; /* groups 0: none, the parts are as even as they can be */
+    size_t parts, most;  /* parts that were asked for, and rows of one, at most */
+    size_t count;        /* of parts so far; the latest: */
+    size_t begin, end, group, group_end;
+    bool whole; /* its last group ends with it */
+};
+/* Before the first part. */
+struct qkv_parts qkv_parts_of(const struct qkv_train_options *options, size_t rows);
+/* Goes to the next; false behind the last. */
+bool qkv_parts_next(struct qkv_parts *parts);
+/* Bit i: sums of level i have to wait for others; bit 63: there are several parts with groups. */
+uint64_t qkv_parts_levels(const struct qkv_train_options *options, size_t rows);
+/* What a pass needs to know of the part; losses: of all groups. */
+void qkv_parts_tell(const struct qkv_parts *parts, double *losses, struct qkv_pass_part *part);
+/* All losses together, as the tree says. */
+double qkv_parts_loss(const struct qkv_parts *parts, const double *losses);
+enum { QKV_PART_LEVELS = 8 };
+/* Gradients that wait, made once for all levels that a run needs (qkv_parts_levels, or-ed). */
+struct qkv_part_sums {
+    struct qkv_model *model;
+    struct qkv_arena arena;
+    float *later; /* of the table that a pass uses more than once: its second and third use */
+    size_t later_floats;
+    float *levels[QKV_PART_LEVELS]; /* gradients, then those */
+};
+enum qkv_status qkv_parts_bytes(const struct qkv_model *model, uint64_t levels, size_t *bytes);
+enum qkv_status qkv_part_sums_create(struct qkv_model *model, uint64_t levels, struct qkv_part_sums *sums);
+void qkv_part_sums_free(struct qkv_part_sums *sums);
+/* Before the first part of a step; and after each. */
+void qkv_part_sums_begin(struct qkv_part_sums *sums, const struct qkv_parts *parts);
+void qkv_part_sums_end(struct qkv_part_sums *sums, const struct qkv_parts *parts);
+
 struct qkv_trainer {
     struct qkv_context *ctx;
     enum qkv_precision precision; /* of the context before, and after */
@@ -187,6 +224,7 @@ struct qkv_trainer {
     struct qkv_model *origin; /* that the run begins with, until its weights are copied; NULL: none */
     struct qkv_model *model;
     struct qkv_optimizer *optimizer;
+    struct qkv_part_sums sums;
     struct qkv_pass *pass, *validation_pass; /* the latter NULL without anything to validate on */
     size_t B, T;                             /* windows: the largest micro-batch; lines: the longest of each */
     char *data_path, *valid_path, *beside_data_path, *beside_valid_path; /* the token files */

@@ -29,19 +29,27 @@ static enum qkv_status trainer_pass(struct qkv_trainer *t, struct qkv_dataset_st
     const struct qkv_train_options *o = &t->options;
     uint64_t s = (uint64_t)t->report.step;
     enum qkv_status status = t->feed->begin(t, s, step);
-    size_t counted, parts = (size_t)o->accumulate < step->rows ? (size_t)o->accumulate : step->rows;
+    struct qkv_parts parts = qkv_parts_of(o, step->rows);
+    struct qkv_pass_part part;
+    double losses[QKV_GROUPS_MAX] = {0};
+    size_t counted;
     trainer_lap(t, "data", 0);
     if (t->model->dirty) qkv_model_clear_gradients(t->model); /* a step was begun and not ended */
-    for (size_t k = 0; k < parts && !status; k++) {
+    qkv_part_sums_begin(&t->sums, &parts);
+    while (!status && qkv_parts_next(&parts)) {
         struct qkv_batch batch = {.ids = t->rows.ids, .targets = t->rows.targets, .loss_count = step->targets};
         batch.label_smoothing = o->label_smoothing;
-        batch.dropout_seed = qkv_draw_dropout((uint64_t)o->seed, s, k);
-        status = t->feed->fill(t, s, k * step->rows / parts, (k + 1) * step->rows / parts, &batch);
+        batch.dropout_seed = qkv_draw_dropout((uint64_t)o->seed, s, parts.groups ? 0 : parts.count - 1);
+        if (parts.groups) qkv_parts_tell(&parts, losses, &part);
+        qkv_pass_set_part(t->pass, parts.groups ? &part : NULL);
+        status = t->feed->fill(t, s, parts.begin, parts.end, &batch);
         trainer_lap(t, "data", 0);
         if (!status) status = qkv_pass_forward(t->pass, &batch);
         if (!status) *loss += qkv_pass_loss(t->pass, &counted);
         if (!status) status = qkv_pass_backward(t->pass);
+        if (!status) qkv_part_sums_end(&t->sums, &parts);
     }
+    if (parts.groups) *loss = qkv_parts_loss(&parts, losses) / (double)step->targets;
     return status;
 }
 
@@ -230,6 +238,7 @@ size_t qkv_trainer_bytes(const struct qkv_trainer *trainer) {
     const struct qkv_trainer *t = trainer;
     size_t bytes = qkv_optimizer_bytes(t->optimizer) + qkv_pass_bytes(t->pass);
     bytes += (2 * t->rows.positions + t->rows.source_positions + 2 * t->B) * sizeof(int32_t);
+    bytes += t->sums.arena.capacity;
     bytes += t->model->packed_arena.capacity + t->model->packed_back.capacity;
     if (t->validation_pass) bytes += qkv_pass_bytes(t->validation_pass);
     for (size_t i = 0; i < qkv_model_parameters(t->model); i++) /* weight and gradient */

@@ -16,6 +16,9 @@ struct qkv_bf16_out {
     enum qkv_dtype dtype; /* QKV_F32 or QKV_BF16 */
     bool accumulate;      /* to what `data` holds */
     const float *bias;    /* of the block's first column, or NULL */
+    size_t earlier_count; /* sums of earlier groups of terms, added first, one after the other */
+    const float *earlier[QKV_ORDER_LEVELS];
+    size_t earlier_ld;
 };
 
 /* One block of C: rows × columns, over K of the products' terms. */
@@ -28,6 +31,7 @@ struct qkv_bf16_block {
     float *c;          /* sums; may be what `out` is when that is fp32 and not accumulated to */
     size_t ldc;
     bool resume; /* c holds sums */
+    bool chain;  /* with resume: chains of additions begin with them */
     struct qkv_bf16_out out;
 };
 
@@ -56,6 +60,14 @@ struct qkv_bf16_kernels {
     void (*pack_b)(uint32_t *out, struct qkv_operand b, size_t K, size_t columns);
     /* Rows [0, rows) in groups; `staging` has room for rows × K floats. */
     void (*pack_a)(void *out, struct qkv_operand a, size_t rows, size_t K, float *staging);
+    /* The same of K terms that stand behind `before` pairs in packed operands of `pairs` pairs; `before` is not 0 only where
+     * `order_step` is not 1. */
+    void (*pack_b_at)(uint32_t *out, size_t pairs, size_t before, struct qkv_operand b, size_t K, size_t columns);
+    void (*pack_a_at)(void *out, size_t pairs, size_t before, struct qkv_operand a, size_t rows, size_t K);
+    size_t
+        order_step; /* sums in a defined order: the terms of a sequence begin at a multiple of this, with zeros before */
+    /* out = sums, finished (fp32 products use it too) */
+    void (*put)(const struct qkv_bf16_out *out, const float *sums, size_t ld, size_t rows, size_t columns);
     void (*block)(const struct qkv_bf16_block *block);
     /* One row of A, K terms, for `few`: at most 4 bytes a term, terms padded. */
     void (*few_a)(void *out, struct qkv_operand row, size_t K);

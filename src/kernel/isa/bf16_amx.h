@@ -11,26 +11,25 @@
 
 enum { MR = 16, RUN = 512, TILE_ROWS = 16, TILE_BYTES = 64, TILE_WORDS = 16 };
 
-/* Eight tiles of the full size. The barrier makes the compiler write all of it before the instruction reads it: gcc 12 believes
+/* Eight tiles, the sums and the left operands (0 to 5) of so many rows, the right operands whole. The barrier makes the compiler write all of it before the instruction reads it: gcc 12 believes
  * that _tile_loadconfig reads eight bytes. */
-static inline void tiles_begin(void) {
+static inline void tiles_begin(size_t rows) {
     struct {
         uint8_t palette, start, reserved[14];
         uint16_t bytes[16];
         uint8_t rows[16];
     } config = {.palette = 1};
-    for (int i = 0; i < 8; i++) config.bytes[i] = TILE_BYTES, config.rows[i] = TILE_ROWS;
+    for (int i = 0; i < 8; i++) config.bytes[i] = TILE_BYTES, config.rows[i] = i < 6 ? (uint8_t)rows : TILE_ROWS;
     __asm__ volatile("" : : "r"(&config) : "memory");
     _tile_loadconfig(&config);
 }
 
-static void pack_a(void *out, struct qkv_operand a, size_t rows, size_t K, float *staging) {
-    (void)staging;
+static void pack_a_at(void *out, size_t all, size_t before, struct qkv_operand a, size_t rows, size_t K) {
     const struct lines x = {a.data, a.dtype, a.row_stride, a.column_stride};
     const size_t pairs = bf16_pairs(K, STEP);
     for (size_t m = 0; m < rows; m += MR) {
         for (size_t p = 0; p < pairs; p += TILE_WORDS) {
-            uint32_t *tile = (uint32_t *)out + m * pairs + p * TILE_ROWS;
+            uint32_t *tile = (uint32_t *)out + m * all + (before + p) * TILE_ROWS;
             vi r[W];
             if (x.k_stride == 1) {
                 for (size_t i = 0; i < W; i++) r[i] = m + i < rows ? words_along(&x, m + i, 2 * p, K) : vi_set(0);
@@ -41,6 +40,11 @@ static void pack_a(void *out, struct qkv_operand a, size_t rows, size_t K, float
             for (size_t i = 0; i < W; i++) vi_store(tile + i * TILE_WORDS, r[i]);
         }
     }
+}
+
+static void pack_a(void *out, struct qkv_operand a, size_t rows, size_t K, float *staging) {
+    (void)staging;
+    pack_a_at(out, bf16_pairs(K, STEP), 0, a, rows, K);
 }
 
 struct tile_source { /* the tiles of a group of rows */
@@ -136,14 +140,75 @@ static void corner(const struct qkv_bf16_block *b, size_t m, size_t n, size_t pa
 
 static void block(const struct qkv_bf16_block *b) {
     const size_t pairs = bf16_pairs(b->K, STEP);
-    tiles_begin();
+    tiles_begin(TILE_ROWS);
     for (size_t n = 0; n < b->columns; n += NR)
         for (size_t m = 0; m < b->rows; m += 2 * MR) corner(b, m, n, pairs);
     _tile_release();
 }
 
+/* ---- few rows: the same sums in tiles of fewer rows ------------------------------------------------------------------ */
+
+/* Two panels, or one, run over once: B streams. */
+QKV_INLINE void few_tiles(const bool two, const struct qkv_bf16_few *f, const uint32_t *b, size_t pairs, float *c,
+                          size_t ldc) {
+    const size_t stride = ldc * sizeof *c;
+    if (f->resume) {
+        _tile_loadd(0, c, stride);
+        _tile_loadd(1, c + 16, stride);
+        if (two) _tile_loadd(2, c + 32, stride);
+        if (two) _tile_loadd(3, c + 48, stride);
+    } else {
+        _tile_zero(0);
+        _tile_zero(1);
+        if (two) _tile_zero(2);
+        if (two) _tile_zero(3);
+    }
+    const char *a = f->a;
+    for (size_t p = 0; p < pairs; p += TILE_WORDS, a += TILE_BYTES) {
+        _tile_loadd(4, a, f->lda);
+        _tile_loadd(6, b + p * NR, NR * sizeof *b);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(7, b + p * NR + 16, NR * sizeof *b);
+        _tile_dpbf16ps(1, 4, 7);
+        if (!two) continue;
+        _tile_loadd(6, b + (pairs + p) * NR, NR * sizeof *b);
+        _tile_dpbf16ps(2, 4, 6);
+        _tile_loadd(7, b + (pairs + p) * NR + 16, NR * sizeof *b);
+        _tile_dpbf16ps(3, 4, 7);
+    }
+    _tile_stored(0, c, stride);
+    _tile_stored(1, c + 16, stride);
+    if (two) _tile_stored(2, c + 32, stride);
+    if (two) _tile_stored(3, c + 48, stride);
+}
+
+static void few(const struct qkv_bf16_few *f) {
+    const size_t pairs = bf16_pairs(f->K, STEP);
+    tiles_begin(f->rows);
+    for (size_t n = 0, width; n < f->columns; n += width) {
+        const uint32_t *b = f->b + n * pairs;
+        float *c = f->c + n;
+        width = f->columns - n < 2 * NR ? f->columns - n : 2 * NR;
+        if (width == 2 * NR) {
+            few_tiles(true, f, b, pairs, c, f->ldc);
+        } else if (width == NR) {
+            few_tiles(false, f, b, pairs, c, f->ldc);
+        } else {
+            _Alignas(64) float sums[FEW * 2 * NR] = {0};
+            if (f->resume) copy_sums(sums, 2 * NR, c, f->ldc, f->rows, width);
+            if (width > NR)
+                few_tiles(true, f, b, pairs, sums, 2 * NR);
+            else
+                few_tiles(false, f, b, pairs, sums, 2 * NR);
+            copy_sums(c, f->ldc, sums, 2 * NR, f->rows, width);
+        }
+        if (f->out.data) put_sums(&f->out, 0, n, c, f->ldc, f->rows, width);
+    }
+    _tile_release();
+}
+
 static double peak(size_t iterations) {
-    tiles_begin();
+    tiles_begin(TILE_ROWS);
     _tile_zero(4);
     _tile_zero(5);
     _tile_zero(6);
@@ -162,8 +227,9 @@ static double peak(size_t iterations) {
     return 4.0 * 2 * 16 * 16 * 32 * (double)iterations;
 }
 
-#define UNIT     "amx"
-#define NATIVE   true
-#define IN_PLACE true
-#define A_SIZE   sizeof(uint16_t)
+#define UNIT       "amx"
+#define NATIVE     true
+#define IN_PLACE   true
+#define A_SIZE     sizeof(uint16_t)
+#define ORDER_STEP STEP
 #endif

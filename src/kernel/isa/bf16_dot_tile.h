@@ -7,14 +7,13 @@
 
 enum { MR = 14, RUN = 384 };
 
-static void pack_a(void *out, struct qkv_operand a, size_t rows, size_t K, float *staging) {
-    (void)staging;
+static void pack_a_at(void *out, size_t all, size_t before, struct qkv_operand a, size_t rows, size_t K) {
     const struct lines x = {a.data, a.dtype, a.row_stride, a.column_stride};
     const size_t pairs = bf16_pairs(K, STEP);
     uint32_t turned[W * W];
     for (size_t m = 0; m < rows; m += MR) {
         const size_t height = rows - m < MR ? rows - m : MR;
-        uint32_t *to = (uint32_t *)out + m * pairs;
+        uint32_t *to = (uint32_t *)out + m * all + before * height;
         for (size_t p = 0; p < pairs; p += W) {
             const size_t here = pairs - p < W ? pairs - p : W;
             struct lines part = x;
@@ -26,6 +25,11 @@ static void pack_a(void *out, struct qkv_operand a, size_t rows, size_t K, float
     }
 }
 
+static void pack_a(void *out, struct qkv_operand a, size_t rows, size_t K, float *staging) {
+    (void)staging;
+    pack_a_at(out, bf16_pairs(K, STEP), 0, a, rows, K);
+}
+
 QKV_INLINE void tile(const size_t rows, const struct qkv_bf16_block *b, size_t m, size_t n, size_t pairs) {
     vf sum[MR][2];
     const size_t columns = b->columns - n;
@@ -35,6 +39,14 @@ QKV_INLINE void tile(const size_t rows, const struct qkv_bf16_block *b, size_t m
     for (size_t i = 0; i < rows; i++) {
         QKV_UNROLL
         for (size_t j = 0; j < 2; j++) sum[i][j] = vf_zero();
+    }
+    if (b->chain) {
+        QKV_UNROLL
+        for (size_t i = 0; i < rows; i++) {
+            QKV_UNROLL
+            for (size_t j = 0; j < 2; j++)
+                if (columns > j * W) sum[i][j] = vf_load_n(c + i * b->ldc + j * W, columns - j * W);
+        }
     }
     for (size_t p = 0; p < pairs; p++) {
         vi b0 = vi_load(right + p * NR), b1 = vi_load(right + p * NR + W);
@@ -50,7 +62,7 @@ QKV_INLINE void tile(const size_t rows, const struct qkv_bf16_block *b, size_t m
         QKV_UNROLL
         for (size_t j = 0; j < 2; j++) {
             const size_t here = columns > j * W ? columns - j * W : 0;
-            if (b->resume && here) sum[i][j] = vf_add(vf_load_n(c + i * b->ldc + j * W, here), sum[i][j]);
+            if (b->resume && !b->chain && here) sum[i][j] = vf_add(vf_load_n(c + i * b->ldc + j * W, here), sum[i][j]);
             if (b->out.data)
                 vf_store(sums + i * NR + j * W, sum[i][j]);
             else if (here)
@@ -75,6 +87,70 @@ static void block(const struct qkv_bf16_block *b) {
         for (size_t m = 0; m < b->rows; m += MR) tiles[(b->rows - m < MR ? b->rows - m : MR) - 1](b, m, n, pairs);
 }
 
+/* ---- few rows: each sum is one chain, as in a tile; several panels beside one another hide its latency ------------- */
+
+enum { FEW_MOST = 4 };
+
+QKV_INLINE void few_tile(const size_t rows, const size_t panels, const struct qkv_bf16_few *f, size_t n, size_t pairs) {
+    vf sum[FEW_MOST][2 * FEW_MOST];
+    QKV_UNROLL
+    for (size_t i = 0; i < rows; i++) {
+        QKV_UNROLL
+        for (size_t j = 0; j < 2 * panels; j++) sum[i][j] = vf_zero();
+    }
+    const uint32_t *b = f->b + n * pairs;
+    for (size_t p = 0; p < pairs; p++) {
+        QKV_UNROLL
+        for (size_t j = 0; j < 2 * panels; j++) {
+            vi words = vi_load(b + (j / 2 * pairs + p) * NR + j % 2 * W);
+            QKV_UNROLL
+            for (size_t i = 0; i < rows; i++) {
+                const uint32_t *a = (const uint32_t *)(const void *)((const char *)f->a + i * f->lda);
+                sum[i][j] = dot(sum[i][j], vi_set(a[p]), words);
+            }
+        }
+    }
+    QKV_UNROLL
+    for (size_t i = 0; i < rows; i++) {
+        QKV_UNROLL
+        for (size_t j = 0; j < 2 * panels; j++) {
+            if (n + j * W >= f->columns) continue;
+            const size_t left = f->columns - n - j * W;
+            float *c = f->c + i * f->ldc + n + j * W;
+            if (f->resume) sum[i][j] = vf_add(vf_load_n(c, left), sum[i][j]);
+            vf_store_n(c, sum[i][j], left);
+        }
+    }
+}
+
+QKV_INLINE void few_rows_of(const size_t rows, const size_t panels, const struct qkv_bf16_few *f, size_t pairs) {
+    size_t n = 0;
+    for (; n + (panels - 1) * NR < f->columns; n += panels * NR) few_tile(rows, panels, f, n, pairs);
+    for (; n < f->columns; n += NR) few_tile(rows, 1, f, n, pairs);
+}
+
+static void few(const struct qkv_bf16_few *f) {
+    const size_t pairs = bf16_pairs(f->K, STEP);
+    enum { COLUMNS = 4 * NR }; /* so many stay in the cache for the other rows */
+    for (size_t n = 0; n < f->columns; n += COLUMNS) {
+        struct qkv_bf16_few part = *f;
+        part.columns = f->columns - n < COLUMNS ? f->columns - n : COLUMNS;
+        part.b = f->b + n * pairs;
+        for (size_t i = 0, step; i < f->rows; i += step) {
+            part.a = (const char *)f->a + i * f->lda;
+            part.c = f->c + i * f->ldc + n;
+            step = f->rows - i >= FEW_MOST ? FEW_MOST : f->rows - i >= 2 ? 2 : 1;
+            if (step == FEW_MOST)
+                few_rows_of(FEW_MOST, 1, &part, pairs);
+            else if (step == 2)
+                few_rows_of(2, 2, &part, pairs);
+            else
+                few_rows_of(1, 4, &part, pairs);
+        }
+        if (f->out.data) put_sums(&f->out, 0, n, f->c + n, f->ldc, f->rows, part.columns);
+    }
+}
+
 static double peak(size_t iterations) {
     enum { CHAINS = 16 };
     vf sum[CHAINS];
@@ -92,8 +168,9 @@ static double peak(size_t iterations) {
     return all < 0 ? -flops : flops;
 }
 
-#define UNIT     "bf16 dot products"
-#define NATIVE   true
-#define IN_PLACE false
-#define A_SIZE   sizeof(uint16_t)
+#define UNIT       "bf16 dot products"
+#define NATIVE     true
+#define IN_PLACE   false
+#define A_SIZE     sizeof(uint16_t)
+#define ORDER_STEP STEP
 #endif

@@ -64,15 +64,15 @@ static inline size_t bf16_pairs(size_t K, size_t step) {
     return (K + step - 1) / step * step / 2;
 }
 
-/* Panels of `width` columns, a multiple of W. */
-QKV_INLINE void pack_b_panels(uint32_t *out, const size_t width, const size_t step, struct qkv_operand b, size_t K,
-                              size_t columns) {
+/* Panels of `width` columns, a multiple of W, and of `all` pairs: those from `before` on. */
+QKV_INLINE void pack_b_panels(uint32_t *out, const size_t width, const size_t step, size_t all, size_t before,
+                              struct qkv_operand b, size_t K, size_t columns) {
     const struct lines x = {b.data, b.dtype, b.column_stride, b.row_stride};
     const size_t pairs = bf16_pairs(K, step);
     for (size_t n = 0; n < columns; n += width) {
         for (size_t j = 0; j < width; j += W) {
             const size_t left = columns > n + j ? columns - n - j : 0;
-            pack_pairs(out + n * pairs + j, width, &x, left ? n + j : 0, left, K, pairs);
+            pack_pairs(out + n * all + before * width + j, width, &x, left ? n + j : 0, left, K, pairs);
         }
     }
 }
@@ -87,6 +87,8 @@ static void put_sums(const struct qkv_bf16_out *out, size_t row, size_t column, 
         uint16_t *halves = (uint16_t *)out->data + at;
         QKV_EACH(j, m, columns, {
             vf v = vf_load_n(sums + i * ld + j, m);
+            for (size_t e = 0; e < out->earlier_count; e++)
+                v = vf_add(vf_load_n(out->earlier[e] + (row + i) * out->earlier_ld + column + j, m), v);
             if (bias) v = vf_add(v, vf_load_n(bias + j, m));
             if (out->dtype == QKV_BF16) {
                 if (out->accumulate) v = vf_add(load_bf16(halves + j, m), v);
@@ -97,6 +99,10 @@ static void put_sums(const struct qkv_bf16_out *out, size_t row, size_t column, 
             }
         });
     }
+}
+
+static void put(const struct qkv_bf16_out *out, const float *sums, size_t ld, size_t rows, size_t columns) {
+    put_sums(out, 0, 0, sums, ld, rows, columns);
 }
 
 #endif

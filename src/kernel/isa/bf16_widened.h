@@ -24,7 +24,11 @@ QKV_INLINE vf rounded(vf v) {
 }
 
 static void pack_b(uint32_t *out, struct qkv_operand b, size_t K, size_t columns) {
-    pack_b_panels(out, NR, 2, b, K, columns);
+    pack_b_panels(out, NR, 2, bf16_pairs(K, 2), 0, b, K, columns);
+}
+
+static void pack_b_at(uint32_t *out, size_t pairs, size_t before, struct qkv_operand b, size_t K, size_t columns) {
+    pack_b_panels(out, NR, 2, pairs, before, b, K, columns);
 }
 
 static void round_floats(float *x, size_t n) {
@@ -46,6 +50,12 @@ static void pack_a(void *out, struct qkv_operand a, size_t rows, size_t K, float
     }
     QKV_K(gemm_kernels).pack_a(out, wide, rows, K, MR);
     if (a.dtype != QKV_BF16) round_floats(out, rows * K);
+}
+
+/* Of fp32 only. */
+static void pack_a_at(void *out, size_t pairs, size_t before, struct qkv_operand a, size_t rows, size_t K) {
+    (void)pairs, (void)before;
+    pack_a(out, a, rows, K, NULL);
 }
 
 static void block(const struct qkv_bf16_block *b) {
@@ -70,7 +80,8 @@ static void block(const struct qkv_bf16_block *b) {
                                              .b = panel,
                                              .c = b->c + n,
                                              .ldc = b->ldc,
-                                             .resume = b->resume};
+                                             .resume = b->resume && !b->chain,
+                                             .chain = b->chain};
         QKV_K(gemm_kernels).block(&tiles);
         if (b->out.data) put_sums(&b->out, 0, n, b->c + n, b->ldc, b->rows, columns);
     }
@@ -83,60 +94,64 @@ static void few_a(void *out, struct qkv_operand row, size_t K) {
     if (K % 2) to[K] = 0;
 }
 
-/* `rows` rows against one panel; even and odd terms in sums of their own, so that the adders do not wait. */
-QKV_INLINE void few_panel(const size_t rows, const struct qkv_bf16_few *f, size_t n, size_t pairs) {
-    vf even[FEW][NR / W], odd[FEW][NR / W];
+/* `rows` rows against `panels` panels beside one another: each sum is one chain, as in a tile of gemm_tiles.c. */
+QKV_INLINE void few_tile(const size_t rows, const size_t panels, const struct qkv_bf16_few *f, size_t n, size_t pairs) {
+    enum { WIDE = NR / W };
+    vf sum[2][4 * WIDE];
     QKV_UNROLL
     for (size_t i = 0; i < rows; i++) {
         QKV_UNROLL
-        for (size_t j = 0; j < NR / W; j++) even[i][j] = odd[i][j] = vf_zero();
+        for (size_t j = 0; j < panels * WIDE; j++) sum[i][j] = vf_zero();
     }
     const uint32_t *b = f->b + n * pairs;
     for (size_t p = 0; p < pairs; p++) {
+        const bool both = 2 * p + 1 < f->K;
         QKV_UNROLL
-        for (size_t j = 0; j < NR / W; j++) {
-            vi words = vi_load(b + p * NR + j * W);
+        for (size_t j = 0; j < panels * WIDE; j++) {
+            vi words = vi_load(b + (j / WIDE * pairs + p) * NR + j % WIDE * W);
             QKV_UNROLL
             for (size_t i = 0; i < rows; i++) {
                 const float *a = (const float *)(const void *)((const char *)f->a + i * f->lda) + 2 * p;
-                even[i][j] = vf_fma(vf_set(a[0]), bf16_even(words), even[i][j]);
-                odd[i][j] = vf_fma(vf_set(a[1]), bf16_odd(words), odd[i][j]);
+                sum[i][j] = vf_fma(vf_set(a[0]), bf16_even(words), sum[i][j]);
+                if (both) sum[i][j] = vf_fma(vf_set(a[1]), bf16_odd(words), sum[i][j]);
             }
         }
     }
     QKV_UNROLL
     for (size_t i = 0; i < rows; i++) {
         QKV_UNROLL
-        for (size_t j = 0; j < NR / W; j++) {
+        for (size_t j = 0; j < panels * WIDE; j++) {
             if (n + j * W >= f->columns) continue;
             const size_t left = f->columns - n - j * W;
             float *c = f->c + i * f->ldc + n + j * W;
-            vf sum = vf_add(even[i][j], odd[i][j]);
-            if (f->resume) sum = vf_add(vf_load_n(c, left), sum);
-            vf_store_n(c, sum, left);
+            if (f->resume) sum[i][j] = vf_add(vf_load_n(c, left), sum[i][j]);
+            vf_store_n(c, sum[i][j], left);
         }
     }
 }
 
-QKV_INLINE void few_panels(const size_t rows, const struct qkv_bf16_few *f) {
-    for (size_t n = 0; n < f->columns; n += NR) few_panel(rows, f, n, bf16_pairs(f->K, 2));
+QKV_INLINE void few_rows_of(const size_t rows, const size_t panels, const struct qkv_bf16_few *f, size_t pairs) {
+    size_t n = 0;
+    for (; n + (panels - 1) * NR < f->columns; n += panels * NR) few_tile(rows, panels, f, n, pairs);
+    for (; n < f->columns; n += NR) few_tile(rows, 1, f, n, pairs);
 }
 
 /* Rows are taken as many at a time as sums fit into registers; B is then in the cache for the others. */
 static void few(const struct qkv_bf16_few *f) {
-    struct qkv_bf16_few part = *f;
-    for (size_t n = 0; n < f->columns; n += NR) {
-        const size_t pairs = bf16_pairs(f->K, 2);
-        part.columns = f->columns - n < NR ? f->columns - n : NR;
+    enum { COLUMNS = 4 * NR };
+    const size_t pairs = bf16_pairs(f->K, 2);
+    for (size_t n = 0; n < f->columns; n += COLUMNS) {
+        struct qkv_bf16_few part = *f;
+        part.columns = f->columns - n < COLUMNS ? f->columns - n : COLUMNS;
         part.b = f->b + n * pairs;
         for (size_t i = 0, step; i < f->rows; i += step) {
             step = f->rows - i >= 2 ? 2 : 1;
             part.a = (const char *)f->a + i * f->lda;
             part.c = f->c + i * f->ldc + n;
             if (step == 2)
-                few_panels(2, &part);
+                few_rows_of(2, 2, &part, pairs);
             else
-                few_panels(1, &part);
+                few_rows_of(1, 4, &part, pairs);
         }
         if (f->out.data) put_sums(&f->out, 0, n, f->c + n, f->ldc, f->rows, part.columns);
     }
@@ -146,9 +161,10 @@ static double peak(size_t iterations) {
     return QKV_K(fma_peak)(iterations);
 }
 
-#define UNIT     "fp32"
-#define NATIVE   false
-#define IN_PLACE false
-#define STEP     2
-#define A_SIZE   sizeof(float)
+#define UNIT       "fp32"
+#define NATIVE     false
+#define IN_PLACE   false
+#define STEP       2
+#define A_SIZE     sizeof(float)
+#define ORDER_STEP 1
 #endif

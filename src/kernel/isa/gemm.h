@@ -18,6 +18,7 @@ struct qkv_gemm_block {
     float *c;
     size_t ldc;
     bool resume;       /* the run's sums are added to what C holds; else they overwrite it */
+    bool chain;        /* instead: each chain of additions begins with what C holds */
     const float *bias; /* added after the last run, or NULL */
 };
 

@@ -81,6 +81,7 @@ QKV_INLINE void tile(const size_t rows, const size_t vectors, const bool packed,
         QKV_UNROLL
         for (size_t j = 0; j < vectors; j++) sum[i][j] = vf_zero();
     }
+    if (block->chain) add_tile(rows, vectors, sum, c, ldc, columns);
     const float *row[MR];
     QKV_UNROLL
     for (size_t i = 0; i < rows; i++) row[i] = a + i * stride;

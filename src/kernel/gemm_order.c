@@ -1,0 +1,324 @@
+/* gemm_order: the matrix product whose sums have a defined order: the gradients of weights, sums over the rows of a batch.
+ *
+ * The terms are cut into sections of one group each, as long as keeps a panel of B in the first cache; a section of the bf16 kernels
+ * may hold several sequences, each of which begins where the kernels begin their sums (order_step), with zeros before it. An element
+ * of C is one chain of additions over its group, so no bit depends on how sections are cut. The sums of a group are made in one of a
+ * few level buffers as high as an item; when it is whole, those of earlier groups are added on the way to the level above, or to C.
+ *
+ * Parts of some thousand terms are packed at a time: B by all threads, A by each item for its rows. */
+#include <assert.h>
+
+#include "kernel/isa/bf16.h"
+#include "kernel/isa/gemm.h"
+
+enum {
+    FP32_RUN = 256,           /* most terms of a section in fp32 */
+    PART_TERMS = 2048,        /* packed at a time, where there are more than ONE_PART */
+    ONE_PART = 4096,          /* so many are packed at once: level buffers are then those of a thread */
+    PACKED_NUMBERS = 2 << 20, /* most numbers of B packed at a time */
+    LEVEL_FLOATS = 16 << 20,  /* most of all level buffers, when those are of all threads */
+    ROWS_LEAST = 96,          /* rows of an item: reading B is paid once for them */
+    ROWS_MOST = 512,
+    PANELS = 4, /* of B packed by one item */
+    ITEMS_A_THREAD = 4
+};
+#define ITEM_FLOPS 2e5 /* least work of an item */
+
+struct piece {                  /* terms that lie side by side, of one sequence where that matters */
+    size_t term, terms, before; /* before: terms of the section before it, with their zeros */
+};
+
+struct section {
+    size_t piece, pieces, terms; /* terms with zeros */
+    size_t group, before;        /* before: terms of the part before it */
+    bool begins, ends;           /* its group */
+};
+
+struct ordered {
+    struct qkv_context *ctx;
+    const struct qkv_gemm_kernels *floats;
+    const struct qkv_bf16_kernels *kernels; /* those of bf16 */
+    bool mixed;
+    float *c;
+    size_t ldc, M, N;
+    struct qkv_operand a, b;
+    const struct qkv_order *order;
+    size_t mr, nr, run, step, order_step, a_size, b_size;
+    size_t rows, row_blocks, panels, panel_blocks; /* of an item; panels of the columns of a part */
+    size_t part_terms, part_columns;
+    struct piece *pieces;
+    struct section *sections;
+    size_t section_count, levels;
+    size_t s_begin, s_end, n_begin, n_end; /* the part in work */
+    char *packed_a, *packed_b;
+    size_t a_bytes;
+    float *level; /* of each thread (levels,rows,nr), or, in several parts, (levels,M,part_columns) */
+    bool one_part;
+};
+
+/* ---- sections ---------------------------------------------------------------------------------------------------- */
+
+static void ordered_group(struct ordered *p, size_t group, size_t *piece) {
+    const struct qkv_order *o = p->order;
+    const bool apart = p->order_step > 1; /* sequences matter */
+    const size_t from = o->first[group], to = o->first[group + 1];
+    const size_t begin = p->section_count;
+    struct section *s = &p->sections[p->section_count++];
+    *s = (struct section){.piece = *piece, .group = group, .begins = true};
+    for (size_t q = from; q < to; q = apart ? q + 1 : to) {
+        const size_t end = apart ? o->start[q + 1] : o->start[to];
+        for (size_t k = o->start[q], terms; k < end; k += terms) {
+            if (s->terms == p->run) {
+                s = &p->sections[p->section_count++];
+                *s = (struct section){.piece = *piece, .group = group};
+            }
+            terms = qkv_min(end - k, p->run - s->terms);
+            struct piece *last = s->pieces ? &p->pieces[*piece - 1] : NULL;
+            if (last && last->terms % p->order_step == 0) { /* goes on where that ends */
+                last->terms += terms;
+            } else {
+                p->pieces[(*piece)++] = (struct piece){k, terms, s->terms};
+                s->pieces++;
+            }
+            s->terms += qkv_round_up(terms, p->order_step);
+        }
+    }
+    for (size_t i = begin; i < p->section_count; i++)
+        p->sections[i].terms = qkv_round_up(p->sections[i].terms, p->step);
+    s->ends = true;
+}
+
+static void ordered_sections(struct ordered *p) {
+    size_t piece = 0;
+    p->section_count = 0;
+    for (size_t g = 0; g < p->order->groups; g++) ordered_group(p, g, &piece);
+}
+
+/* ---- packing ------------------------------------------------------------------------------------------------------- */
+
+static const void *ordered_at(const struct qkv_operand *x, size_t at) {
+    return (const char *)x->data + at * qkv_dtype_size(x->dtype);
+}
+
+static struct qkv_matrix ordered_matrix(struct qkv_operand x) {
+    return (struct qkv_matrix){x.data, x.row_stride, x.column_stride};
+}
+
+static void pack_b_item(void *argument, size_t item, int thread) {
+    (void)thread;
+    const struct ordered *p = argument;
+    const size_t width = qkv_round_up(p->n_end - p->n_begin, p->nr), groups = qkv_pieces(width / p->nr, PANELS);
+    const struct section *s = &p->sections[p->s_begin + item / groups];
+    const size_t n = item % groups * PANELS * p->nr, columns = qkv_min(PANELS * p->nr, p->n_end - p->n_begin - n);
+    char *out = p->packed_b + (s->before * width + n * s->terms) * p->b_size;
+    for (size_t i = 0; i < s->pieces; i++) {
+        const struct piece *piece = &p->pieces[s->piece + i];
+        struct qkv_operand b = p->b;
+        b.data = ordered_at(&b, piece->term * b.row_stride + p->n_begin + n);
+        if (p->mixed)
+            p->kernels->pack_b_at((uint32_t *)(void *)out, s->terms / 2, piece->before / 2, b, piece->terms, columns);
+        else
+            p->floats->pack_b((float *)(void *)out, ordered_matrix(b), piece->terms, columns);
+    }
+}
+
+/* Rows of A from m on, over the sections of the part. */
+static void ordered_pack_rows(const struct ordered *p, size_t m, size_t rows, char *out) {
+    const size_t height = qkv_round_up(rows, p->mr);
+    for (const struct section *s = p->sections + p->s_begin; s < p->sections + p->s_end; s++) {
+        char *to = out + height * s->before * p->a_size;
+        for (size_t i = 0; i < s->pieces; i++) {
+            const struct piece *piece = &p->pieces[s->piece + i];
+            struct qkv_operand a = p->a;
+            a.data = ordered_at(&a, piece->term * a.column_stride + m);
+            if (p->mixed)
+                p->kernels->pack_a_at(to, s->terms / 2, piece->before / 2, a, rows, piece->terms);
+            else
+                p->floats->pack_a((float *)(void *)to, ordered_matrix(a), rows, piece->terms, p->mr);
+        }
+    }
+}
+
+/* ---- items ----------------------------------------------------------------------------------------------------------- */
+
+/* Terms that the kernels are told of: without zeros where they are not asked for. */
+static size_t ordered_terms(const struct ordered *p, const struct section *s) {
+    return p->order_step > 1 ? s->terms : s->pieces ? p->pieces[s->piece].terms : 0;
+}
+
+static void ordered_block(const struct ordered *p, const struct section *s, size_t rows, size_t columns, const char *a,
+                          const char *b, float *sums, size_t ld, const struct qkv_bf16_out *out) {
+    const size_t K = ordered_terms(p, s);
+    const bool goes_on = !s->begins || p->order->groups == 1;
+    if (p->mixed) {
+        const struct qkv_bf16_block block = {.rows = rows,
+                                             .columns = columns,
+                                             .K = K,
+                                             .a = a,
+                                             .b = (const uint32_t *)(const void *)b,
+                                             .c = sums,
+                                             .ldc = ld,
+                                             .resume = goes_on,
+                                             .chain = goes_on,
+                                             .out = *out};
+        p->kernels->block(&block);
+        return;
+    }
+    const struct qkv_gemm_block block = {.rows = rows,
+                                         .columns = columns,
+                                         .K = K,
+                                         .a = (const float *)(const void *)a,
+                                         .height = p->mr,
+                                         .b = (const float *)(const void *)b,
+                                         .c = sums,
+                                         .ldc = ld,
+                                         .chain = goes_on};
+    p->floats->block(&block);
+    if (out->data) p->kernels->put(out, sums, ld, rows, columns);
+}
+
+/* The corner (m, n) of the part in the buffer of a level. */
+static float *level_at(const struct ordered *p, size_t level, size_t m, size_t n, int thread, size_t *ld) {
+    if (p->one_part) {
+        *ld = p->nr;
+        return p->level + ((size_t)thread * p->levels + level) * p->rows * p->nr;
+    }
+    *ld = p->part_columns;
+    return p->level + (level * p->M + m) * p->part_columns + n;
+}
+
+/* One panel of columns, section after section. */
+static void ordered_panel(const struct ordered *p, size_t m, size_t rows, size_t n, const char *a, int thread) {
+    const size_t width = qkv_round_up(p->n_end - p->n_begin, p->nr), height = qkv_round_up(rows, p->mr);
+    const size_t columns = qkv_min(p->nr, p->n_end - p->n_begin - n);
+    float *c = p->c + m * p->ldc + p->n_begin + n;
+    for (const struct section *s = p->sections + p->s_begin; s < p->sections + p->s_end; s++) {
+        float *sums = c;
+        size_t ld = p->ldc;
+        struct qkv_bf16_out out = {0};
+        if (p->order->groups > 1) {
+            const struct qkv_order_step step = qkv_order_step(s->group, s->group + 1, p->order->groups);
+            sums = level_at(p, step.last ? p->levels - 1 : step.level, m, n, thread, &ld);
+            if (s->ends && (step.count || step.last)) {
+                out = (struct qkv_bf16_out){.data = step.last ? c : sums,
+                                            .ld = step.last ? p->ldc : ld,
+                                            .dtype = QKV_F32,
+                                            .accumulate = step.last,
+                                            .earlier_count = step.count};
+                for (size_t i = 0; i < step.count; i++)
+                    out.earlier[i] = level_at(p, step.levels[i], m, n, thread, &out.earlier_ld);
+            }
+        }
+        ordered_block(p, s, rows, columns, a + height * s->before * p->a_size,
+                      p->packed_b + (s->before * width + n * s->terms) * p->b_size, sums, ld, &out);
+    }
+}
+
+static void block_item(void *argument, size_t item, int thread) {
+    const struct ordered *p = argument;
+    const size_t m = item % p->row_blocks * p->rows, rows = qkv_min(p->rows, p->M - m);
+    const size_t n = item / p->row_blocks * p->panels * p->nr,
+                 n_end = qkv_min(n + p->panels * p->nr, p->n_end - p->n_begin);
+    char *a = p->packed_a + (size_t)thread * p->a_bytes;
+    ordered_pack_rows(p, m, rows, a);
+    for (size_t j = n; j < n_end; j += p->nr) ordered_panel(p, m, rows, j, a, thread);
+}
+
+/* ---- product --------------------------------------------------------------------------------------------------------- */
+
+static void ordered_tables(struct ordered *p) {
+    const struct qkv_context *ctx = p->ctx;
+    p->floats = ctx->kernels->gemm;
+    p->kernels = ctx->kernels->bf16;
+    p->mixed = ctx->precision != QKV_FP32;
+    p->mr = p->mixed ? p->kernels->mr : p->floats->mr;
+    p->nr = p->mixed ? p->kernels->nr : p->floats->nr;
+    p->step = p->mixed ? p->kernels->step : 1;
+    p->order_step = p->mixed ? p->kernels->order_step : 1;
+    p->a_size = p->mixed ? p->kernels->a_size : sizeof(float);
+    p->b_size = p->mixed ? sizeof(uint16_t) : sizeof(float);
+    const size_t l1d = ctx->l1d ? ctx->l1d : 32 * 1024, unit = qkv_max(p->step, 16);
+    const size_t fits = l1d * 2 / 3 / (p->nr * p->b_size) / unit * unit;
+    p->run = qkv_max(qkv_min(p->mixed ? p->kernels->run : FP32_RUN, fits), unit);
+}
+
+/* By shapes alone: in a dry run nothing is known of the sequences but how many there are. */
+static void ordered_plan(struct ordered *p) {
+    const struct qkv_order *o = p->order;
+    const size_t threads = (size_t)p->ctx->threads, l2 = p->ctx->l2 ? p->ctx->l2 : 512 * 1024;
+    const size_t all = o->terms + o->sequences * (p->order_step - 1) + o->groups * p->step * 2;
+    p->one_part = all <= ONE_PART || o->groups == 1;
+    p->part_terms = all <= ONE_PART ? qkv_round_up(all, p->step) : PART_TERMS;
+    p->levels = o->groups > 1 ? qkv_order_levels(o->groups) : 0;
+    p->part_columns =
+        qkv_max(qkv_min(qkv_round_up(p->N, p->nr), PACKED_NUMBERS / p->part_terms / p->nr * p->nr), p->nr);
+    if (!p->one_part)
+        p->part_columns = qkv_max(qkv_min(p->part_columns, LEVEL_FLOATS / p->levels / p->M / p->nr * p->nr), p->nr);
+    const size_t group = 2 * p->mr, panels = p->part_columns / p->nr;
+    const double work = 2.0 * (double)p->M * (double)p->part_columns * (double)qkv_min(all, p->part_terms) / ITEM_FLOPS;
+    size_t wanted = threads == 1 ? 1 : threads * ITEMS_A_THREAD;
+    if (work < (double)wanted) wanted = work < 2 ? 1 : (size_t)work;
+    size_t most = l2 / 2 / (p->part_terms * p->a_size);
+    most = most < ROWS_LEAST ? ROWS_LEAST : qkv_min(most, ROWS_MOST);
+    const size_t blocks = qkv_max(qkv_pieces(p->M, most), qkv_min(wanted, p->M / ROWS_LEAST));
+    p->rows = qkv_round_up(qkv_pieces(p->M, blocks), group);
+    p->row_blocks = qkv_pieces(p->M, p->rows);
+    p->panels = qkv_pieces(panels, qkv_min(qkv_pieces(wanted, p->row_blocks), panels));
+    p->a_bytes = qkv_round_up(p->rows * p->part_terms * p->a_size, QKV_CACHE_LINE);
+}
+
+static bool ordered_take(struct ordered *p, struct qkv_arena *scratch) {
+    const struct qkv_order *o = p->order;
+    const size_t threads = (size_t)p->ctx->threads,
+                 pieces = o->sequences + o->groups + 2 * ((o->terms + o->sequences * p->order_step) / p->run + 1);
+    p->pieces = qkv_arena_take(scratch, pieces, sizeof *p->pieces);
+    p->sections = qkv_arena_take(scratch, pieces + o->groups, sizeof *p->sections);
+    p->packed_a = qkv_arena_take(scratch, threads, p->a_bytes);
+    p->packed_b = qkv_arena_take(scratch, p->part_columns * p->part_terms, p->b_size);
+    const size_t floats = p->one_part ? threads * p->rows * p->nr : p->M * p->part_columns;
+    p->level = qkv_arena_take(scratch, p->levels * floats, sizeof(float));
+    return p->pieces && p->sections && p->packed_a && p->packed_b && p->level;
+}
+
+/* The next part: sections of part_terms terms together, at most. */
+static void ordered_part(struct ordered *p) {
+    size_t before = 0;
+    for (p->s_begin = p->s_end; p->s_end < p->section_count; p->s_end++) {
+        struct section *s = &p->sections[p->s_end];
+        if (before && before + s->terms > p->part_terms) break;
+        s->before = before;
+        before += s->terms;
+    }
+}
+
+static void ordered_run(struct ordered *p) {
+    if (p->ctx->dry) return;
+    ordered_sections(p);
+    for (p->n_begin = 0; p->n_begin < p->N; p->n_begin = p->n_end) {
+        p->n_end = qkv_min(p->N, p->n_begin + p->part_columns);
+        const size_t panels = qkv_pieces(p->n_end - p->n_begin, p->nr);
+        p->s_end = 0;
+        while (p->s_end < p->section_count) {
+            ordered_part(p);
+            qkv_parallel(p->ctx, (p->s_end - p->s_begin) * qkv_pieces(panels, PANELS), pack_b_item, p);
+            qkv_parallel(p->ctx, p->row_blocks * qkv_pieces(panels, p->panels), block_item, p);
+        }
+    }
+}
+
+enum qkv_status qkv_gemm_ordered(struct qkv_context *ctx, struct qkv_arena *scratch, float *c, size_t ldc,
+                                 struct qkv_operand a, struct qkv_operand b, size_t M, size_t N,
+                                 const struct qkv_order *order) {
+    if (!M || !N || !order->terms || !order->groups) return QKV_OK;
+    assert(a.dtype == QKV_F32 && a.row_stride == 1 && b.column_stride == 1);
+    assert(order->groups <= QKV_GROUPS_MAX);
+    struct ordered p = {.ctx = ctx, .c = c, .ldc = ldc, .M = M, .N = N, .a = a, .b = b, .order = order};
+    ordered_tables(&p);
+    assert(p.mixed || b.dtype == QKV_F32);
+    ordered_plan(&p);
+    const size_t mark = qkv_arena_mark(scratch);
+    const bool taken = ordered_take(&p, scratch);
+    if (taken) ordered_run(&p);
+    qkv_arena_release(scratch, mark);
+    return taken ? QKV_OK : QKV_MEMORY;
+}

@@ -1,0 +1,37 @@
+/* pass_order: the sums over the rows of a pass in a defined order (kernel.h), when its batch is a part of a larger one whose rows
+ * are cut into groups. */
+#include "model/pass.h"
+
+enum { SHARE_KEYS = 512, SHARES = 16 }; /* of attention: keys a share of dq, and about how many shares at most */
+
+void qkv_pass_set_part(struct qkv_pass *p, const struct qkv_pass_part *part) {
+    p->part = part ? *part : (struct qkv_pass_part){0};
+}
+
+/* By the model's context: the length of no other row may matter. */
+static size_t order_keys(const struct qkv_pass *p) {
+    const size_t context = (size_t)p->model->spec.context, least = SHARE_KEYS;
+    const size_t share = (context / SHARES + least - 1) / least * least;
+    return share > least ? share : least;
+}
+
+const struct qkv_row_order *qkv_pass_order(struct qkv_pass *p, size_t B, size_t T) {
+    const struct qkv_pass_part *part = &p->part;
+    if (!part->groups) return NULL;
+    struct qkv_row_order *rows = qkv_tape_take_graph(&p->tape, sizeof *rows),
+                         *pooled = qkv_tape_take_graph(&p->tape, sizeof *pooled);
+    size_t *start = qkv_tape_take(&p->tape, B + 1, sizeof *start), *each = qkv_tape_take(&p->tape, B + 1, sizeof *each);
+    size_t *first = qkv_tape_take(&p->tape, part->groups + 1, sizeof *first);
+    if (p->tape.status) return NULL;
+    for (size_t b = 0; b <= B && !p->model->ctx->dry; b++) start[b] = b * T, each[b] = b;
+    for (size_t g = 0; g <= part->groups && !p->model->ctx->dry; g++) first[g] = part->first[g];
+    *rows = *pooled = (struct qkv_row_order){
+        .sums = {.groups = part->groups, .sequences = B, .terms = B * T, .first = first, .start = start},
+        .first_row = part->first_row,
+        .keys = order_keys(p),
+        .losses = part->losses};
+    pooled->sums.terms = B;
+    pooled->sums.start = each;
+    rows->pooled = pooled;
+    return rows;
+}

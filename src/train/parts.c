@@ -1,0 +1,208 @@
+/* parts: how the rows of a step's batch go through the pass, part by part, and how the gradients of parts are added.
+ *
+ * With groups (the option; kernel.h: sums in a defined order) the batch is cut into them by its number of rows alone. A part is as many
+ * whole groups as a pass may hold and as are one node of the tree, or a few rows of one group. The model's gradients are the sum of
+ * the part in work; sums that wait for their neighbours are kept in further arrays of the same size. A table that a pass uses
+ * more than once (embeddings and head that are one) has a sum for each use, and they are added at the end of the step. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernel/kernel.h"
+#include "model/model.h"
+#include "train/train.h"
+
+enum { PIECE = 1 << 14 };
+_Static_assert((int)QKV_PART_LEVELS == (int)QKV_ORDER_LEVELS, "sums that wait have as many levels as a tree");
+
+/* ---- the cut -------------------------------------------------------------------------------------------------------- */
+
+static size_t parts_share(size_t rows, size_t groups, size_t g) {
+    return rows / groups * g + (g < rows % groups ? g : rows % groups);
+}
+
+struct qkv_parts qkv_parts_of(const struct qkv_train_options *options, size_t rows) {
+    const size_t accumulate = (size_t)options->accumulate, groups = options->groups > 1 ? (size_t)options->groups : 0;
+    struct qkv_parts p = {.rows = rows, .parts = accumulate < rows ? accumulate : rows};
+    p.groups = groups < rows ? groups : rows;
+    if (!groups) p.groups = 0;
+    p.most = p.parts ? (rows + p.parts - 1) / p.parts : 0;
+    return p;
+}
+
+bool qkv_parts_next(struct qkv_parts *p) {
+    p->begin = p->end;
+    if (p->begin >= p->rows) return false;
+    const size_t k = p->count++;
+    if (!p->groups) {
+        p->end = (k + 1) * p->rows / p->parts;
+        return true;
+    }
+    size_t g = p->group_end, size = 1;
+    if (k && !p->whole) g = p->group; /* rows of it are left */
+    p->group = g;
+    p->group_end = g + 1;
+    const size_t end = parts_share(p->rows, p->groups, g + 1);
+    if (end - p->begin > p->most || p->begin > parts_share(p->rows, p->groups, g)) {
+        p->end = end - p->begin > p->most ? p->begin + p->most : end;
+        p->whole = p->end == end;
+        return true;
+    }
+    p->whole = true;
+    for (; g % (2 * size) == 0 && p->group_end < p->groups; size *= 2) {
+        const size_t next = g + 2 * size < p->groups ? g + 2 * size : p->groups;
+        if (parts_share(p->rows, p->groups, next) - p->begin > p->most) break;
+        p->group_end = next;
+    }
+    p->end = parts_share(p->rows, p->groups, p->group_end);
+    return true;
+}
+
+uint64_t qkv_parts_levels(const struct qkv_train_options *options, size_t rows) {
+    struct qkv_parts p = qkv_parts_of(options, rows);
+    uint64_t levels = 0;
+    if (!p.groups || p.most >= rows) return 0;
+    while (qkv_parts_next(&p)) {
+        const struct qkv_order_step step = qkv_order_step(p.group, p.group_end, p.groups);
+        if (p.whole && !step.last) levels |= UINT64_C(1) << step.level;
+    }
+    return levels | UINT64_C(1) << 63; /* there are several parts */
+}
+
+void qkv_parts_tell(const struct qkv_parts *p, double *losses, struct qkv_pass_part *part) {
+    *part =
+        (struct qkv_pass_part){.groups = p->group_end - p->group, .first_row = p->begin, .losses = losses + p->group};
+    for (size_t i = 0; i <= part->groups; i++) {
+        const size_t row = parts_share(p->rows, p->groups, p->group + i);
+        part->first[i] = row < p->begin ? 0 : row - p->begin;
+    }
+    part->first[part->groups] = p->end - p->begin;
+}
+
+double qkv_parts_loss(const struct qkv_parts *p, const double *losses) {
+    double levels[QKV_ORDER_LEVELS], sum = 0;
+    for (size_t g = 0; g < p->groups; g++) {
+        const struct qkv_order_step step = qkv_order_step(g, g + 1, p->groups);
+        sum = losses[g];
+        for (size_t i = 0; i < step.count; i++) sum = levels[step.levels[i]] + sum;
+        if (!step.last) levels[step.level] = sum;
+    }
+    return sum;
+}
+
+/* ---- sums that wait ---------------------------------------------------------------------------------------------------- */
+
+/* How often a pass uses the table of a stack, beyond the first time. */
+static size_t parts_later(const struct qkv_model *m, const struct qkv_tensor *table) {
+    size_t uses = 0;
+    if (m->encoder.spec) uses += m->encoder.token == table;
+    if (m->decoder.spec) uses += m->decoder.token == table;
+    uses += m->head_weight == table;
+    return uses > 1 && table->requires_grad ? uses - 1 : 0;
+}
+
+/* The one table that can be used more than once, and how often beyond the first time; 0: there is none. */
+static size_t parts_table(const struct qkv_model *m, struct qkv_tensor **table) {
+    *table = m->decoder.spec ? m->decoder.token : m->encoder.token;
+    return parts_later(m, *table);
+}
+
+static size_t parts_line(size_t floats) {
+    const size_t line = QKV_CACHE_LINE / sizeof(float);
+    return (floats + line - 1) / line * line;
+}
+
+static bool parts_floats(const struct qkv_model *m, uint64_t levels, size_t *later, size_t *all) {
+    struct qkv_tensor *table;
+    const size_t uses = parts_table(m, &table);
+    size_t count = 0, floats;
+    *later = *all = 0;
+    if (!levels) return true;
+    for (int i = 0; i < 63; i++) count += levels >> i & 1;
+    *later = uses ? parts_line(table->rows * table->columns) * uses : 0;
+    return qkv_add_size(m->weights.floats, *later, &floats) && qkv_multiply(floats, count, all) &&
+           qkv_add_size(*all, *later, all);
+}
+
+enum qkv_status qkv_parts_bytes(const struct qkv_model *model, uint64_t levels, size_t *bytes) {
+    size_t later, all;
+    if (parts_floats(model, levels, &later, &all) && qkv_multiply(all, sizeof(float), bytes)) return QKV_OK;
+    return qkv_fail_memory(model->ctx, SIZE_MAX, "gradients of groups");
+}
+
+enum qkv_status qkv_part_sums_create(struct qkv_model *model, uint64_t levels, struct qkv_part_sums *sums) {
+    size_t later, all;
+    *sums = (struct qkv_part_sums){.model = model};
+    if (!levels) return QKV_OK;
+    if (!parts_floats(model, levels, &later, &all)) return qkv_fail_memory(model->ctx, SIZE_MAX, "gradients of groups");
+    enum qkv_status status = qkv_arena_create(model->ctx, &sums->arena, all * sizeof(float), "gradients of groups");
+    float *next = status || !all ? NULL : qkv_arena_take(&sums->arena, all, sizeof(float));
+    if (!next) return status;
+    sums->later = next;
+    sums->later_floats = later;
+    next += later;
+    for (size_t i = 0; i < QKV_ORDER_LEVELS; i++) {
+        if (!(levels >> i & 1)) continue;
+        sums->levels[i] = next;
+        next += model->weights.floats + later;
+    }
+    return QKV_OK;
+}
+
+void qkv_part_sums_free(struct qkv_part_sums *sums) {
+    qkv_arena_free(&sums->arena);
+}
+
+static void parts_clear(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    memset((float *)argument + begin, 0, (end - begin) * sizeof(float));
+}
+
+void qkv_part_sums_begin(struct qkv_part_sums *sums, const struct qkv_parts *parts) {
+    struct qkv_tensor *table;
+    const size_t uses = parts_table(sums->model, &table);
+    const bool several = parts->groups && parts->most < parts->rows;
+    for (size_t i = 0; table && i < QKV_USES_MAX - 1; i++)
+        table->later[i] = several && i < uses ? sums->later + i * (sums->later_floats / uses) : NULL;
+    if (several && sums->later_floats)
+        qkv_parallel_range(sums->model->ctx, sums->later_floats, PIECE, parts_clear, sums->later);
+}
+
+struct carry {
+    const struct qkv_kernels *kernels;
+    float *sum, *to; /* to: NULL: it stays */
+    size_t count;
+    const float *levels[QKV_ORDER_LEVELS];
+};
+
+static void parts_carry(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct carry *c = argument;
+    float *sum = c->sum + begin;
+    for (size_t i = 0; i < c->count; i++) c->kernels->add(sum, c->levels[i] + begin, sum, end - begin);
+    if (!c->to) return;
+    memcpy(c->to + begin, sum, (end - begin) * sizeof *sum);
+    memset(sum, 0, (end - begin) * sizeof *sum);
+}
+
+/* Of the gradients, or of the later uses of the table: those lie behind them in the arrays of levels. */
+static void parts_carry_all(struct qkv_part_sums *s, const struct qkv_order_step *step, float *sum, size_t at,
+                            size_t floats) {
+    struct carry c = {.kernels = s->model->ctx->kernels, .sum = sum, .count = step->count};
+    c.to = step->last ? NULL : s->levels[step->level] + at;
+    for (size_t i = 0; i < step->count; i++) c.levels[i] = s->levels[step->levels[i]] + at;
+    if (floats && (c.to || c.count)) qkv_parallel_range(s->model->ctx, floats, PIECE, parts_carry, &c);
+}
+
+void qkv_part_sums_end(struct qkv_part_sums *s, const struct qkv_parts *p) {
+    struct qkv_model *m = s->model;
+    if (!p->groups || p->most >= p->rows || !p->whole) return;
+    const struct qkv_order_step step = qkv_order_step(p->group, p->group_end, p->groups);
+    parts_carry_all(s, &step, m->weights.gradients, 0, m->weights.floats);
+    parts_carry_all(s, &step, s->later, m->weights.floats, s->later_floats);
+    if (!step.last || !s->later_floats) return;
+    struct qkv_tensor *table;
+    const size_t uses = parts_table(m, &table), floats = table->rows * table->columns;
+    struct carry c = {.kernels = m->ctx->kernels, .sum = table->gradient, .count = uses};
+    for (size_t i = 0; i < uses; i++) c.levels[i] = table->later[i];
+    qkv_parallel_range(m->ctx, floats, PIECE, parts_carry, &c);
+}
