@@ -151,6 +151,16 @@ static void matrix_free(struct matrix *m) {
     free(m->floats);
 }
 
+/* A table in which no format has a product of its own. */
+static struct qkv_kernels without_products(const struct qkv_kernels *table) {
+    static struct qkv_format_kernels formats[QKV_FORMAT_COUNT];
+    struct qkv_kernels without = *table;
+    for (int i = 0; i < QKV_FORMAT_COUNT; i++)
+        formats[i] = (struct qkv_format_kernels){.to_float = table->formats[i].to_float};
+    without.formats = formats;
+    return without;
+}
+
 static void check_product(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *r, bool transposed,
                           bool bf16) {
     const size_t M = qkv_random_below(r, 3) ? test_between(r, 1, 4) : test_between(r, 5, 300);
@@ -158,16 +168,18 @@ static void check_product(struct qkv_context *ctx, struct qkv_arena *scratch, st
     struct matrix w = random_matrix(r, transposed ? N : K, transposed ? K : N);
     w.stored.parts = w.parts;
     float *a = malloc(M * K * sizeof *a), *c = malloc(M * N * sizeof *c), *expected = malloc(M * N * sizeof *c);
-    float *bias = malloc(N * sizeof *bias);
+    float *bias = malloc(N * sizeof *bias), *start = malloc(M * N * sizeof *start);
     test_fill(r, a, M * K, 1);
     test_fill(r, bias, N, 1);
-    test_fill(r, c, M * N, 1);
-    memcpy(expected, c, M * N * sizeof *c);
+    test_fill(r, start, M * N, 1);
     const bool accumulate = qkv_random_below(r, 2), biased = qkv_random_below(r, 2);
-    const struct qkv_stored_operand stored[] = {{NULL, false}, {&w.stored, transposed}};
+    const struct qkv_stored_operand stored[] = {{NULL, false}, {&w.stored, transposed}, {&w.stored, transposed}};
     const size_t row = transposed ? 1 : N, column = transposed ? K : 1;
-    for (size_t i = 0; i < 2; i++) {
+    const struct qkv_kernels *table = ctx->kernels, without = without_products(table);
+    for (size_t i = 0; i < 3; i++) { /* in fp32; as they are stored; the same, each piece converted first */
         float *to = i ? c : expected;
+        ctx->kernels = i == 2 ? &without : table;
+        memcpy(to, start, M * N * sizeof *to);
         const float *data = i ? NULL : w.floats; /* not to be read */
         const size_t mark = qkv_arena_mark(scratch);
         if (bf16) {
@@ -190,11 +202,13 @@ static void check_product(struct qkv_context *ctx, struct qkv_arena *scratch, st
                                       (struct qkv_matrix){data, row, column}, M, N, K, o),
                              QKV_OK);
         }
+        ctx->kernels = table;
         qkv_arena_release(scratch, mark);
+        if (i && memcmp(c, expected, M * N * sizeof *c))
+            fail_msg("%s: %zu x %zu x %zu, transposed %d, bf16 %d, %s", table->isa, M, N, K, transposed, bf16,
+                     i == 2 ? "converted" : "as stored");
     }
-    if (memcmp(c, expected, M * N * sizeof *c))
-        fail_msg("%s: %zu x %zu x %zu, transposed %d, bf16 %d", ctx->kernels->isa, M, N, K, transposed, bf16);
-    free(a), free(c), free(expected), free(bias);
+    free(a), free(c), free(expected), free(start), free(bias);
     matrix_free(&w);
 }
 

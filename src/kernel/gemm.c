@@ -202,8 +202,21 @@ static void block_item(void *argument, size_t item, int thread) {
 
 /* ---- few rows ----------------------------------------------------------------------------------------------------- */
 
-/* Columns [n, end) of stored weights, which are converted a run at a time into the first cache. */
-static void few_stored(const struct product *p, size_t n, size_t end) {
+/* Columns [n, end) over all terms; B is the caller's to say. */
+static struct qkv_gemm_few few_of(const struct product *p, size_t n, size_t end) {
+    return (struct qkv_gemm_few){.rows = p->M,
+                                 .columns = end - n,
+                                 .K = p->K,
+                                 .run = p->kc,
+                                 .a = p->a,
+                                 .c = p->c + n,
+                                 .ldc = p->ldc,
+                                 .accumulate = p->options.accumulate,
+                                 .bias = p->options.bias ? p->options.bias + n : NULL};
+}
+
+/* Columns of stored weights, which are converted a run at a time into the first cache. */
+static void few_converted(const struct product *p, size_t n, size_t end) {
     float floats[STORED_COLUMNS * KC];
     for (; n < end; n += STORED_COLUMNS) {
         const size_t columns = qkv_min(STORED_COLUMNS, end - n);
@@ -211,32 +224,42 @@ static void few_stored(const struct product *p, size_t n, size_t end) {
             const size_t terms = qkv_min(p->kc, p->K - k);
             for (size_t i = 0; i < columns; i++)
                 qkv_stored_floats(p->table, p->options.stored.weights, n + i, k, terms, floats + i * terms);
-            const struct qkv_gemm_few few = {.rows = p->M,
-                                             .columns = columns,
-                                             .K = terms,
-                                             .run = terms,
-                                             .a = gemm_at(p->a, 0, k),
-                                             .b = {.data = floats, .row_stride = 1, .column_stride = terms},
-                                             .c = p->c + n,
-                                             .ldc = p->ldc,
-                                             .accumulate = p->options.accumulate || k > 0,
-                                             .bias = p->options.bias && k + terms == p->K ? p->options.bias + n : NULL};
+            struct qkv_gemm_few few = few_of(p, n, n + columns);
+            few.K = terms;
+            few.a = gemm_at(p->a, 0, k);
+            few.b = floats;
+            few.b_stride = terms;
+            few.accumulate = p->options.accumulate || k > 0;
+            if (k + terms < p->K) few.bias = NULL;
             p->kernels->few(&few);
         }
     }
 }
 
+/* Columns of stored weights, part by part: by the format's own product, where it has one. */
+static void few_stored(const struct product *p, size_t n, size_t end) {
+    const struct qkv_stored *weights = p->options.stored.weights;
+    const struct qkv_stored_part *part = weights->parts;
+    for (size_t first = 0, stop; n < end; n = stop) {
+        while (n >= first + part->rows) first += part++->rows;
+        stop = qkv_min(end, first + part->rows);
+        const struct qkv_format *format = qkv_formats[part->format];
+        void (*own)(const struct qkv_gemm_few *few) = p->table->formats[part->format].few;
+        if (!own) {
+            few_converted(p, n, stop);
+            continue;
+        }
+        struct qkv_gemm_few few = few_of(p, n, stop);
+        few.b = (const char *)part->data + (n - first) * (weights->columns / format->block * format->bytes);
+        few.b_stride = weights->columns;
+        own(&few);
+    }
+}
+
 static void few_floats(const struct product *p, size_t n, size_t end) {
-    const struct qkv_gemm_few few = {.rows = p->M,
-                                     .columns = end - n,
-                                     .K = p->K,
-                                     .run = p->kc,
-                                     .a = p->a,
-                                     .b = gemm_at(p->b, 0, n),
-                                     .c = p->c + n,
-                                     .ldc = p->ldc,
-                                     .accumulate = p->options.accumulate,
-                                     .bias = p->options.bias ? p->options.bias + n : NULL};
+    struct qkv_gemm_few few = few_of(p, n, end);
+    few.b = gemm_at(p->b, 0, n).data;
+    few.b_stride = p->b.column_stride;
     p->kernels->few(&few);
 }
 
@@ -304,7 +327,7 @@ enum qkv_status qkv_gemm(struct qkv_context *ctx, struct qkv_arena *scratch, flo
                         .K = K};
     p.options = options;
     assert(p.kernels->nr <= PANEL_MAX);
-    if (M <= p.kernels->few_rows && a.column_stride == 1 &&
+    if (M <= QKV_FEW_ROWS && a.column_stride == 1 &&
         (options.stored.weights ? options.stored.transposed : b.row_stride == 1)) {
         run_few(ctx, &p);
         return QKV_OK;

@@ -81,8 +81,12 @@
 #define QKV_KERNEL_POINTER(type, name, parameters) type(*name) parameters;
 
 /* What a table has of its own for a format of stored weights (isa/unpack.c); NULL: the functions of the format's file serve. */
+struct qkv_gemm_few;
 struct qkv_format_kernels {
     void (*to_float)(float *out, const void *in, size_t n); /* n numbers, whole blocks; `in` may be unaligned */
+    /* The product of a few rows (isa/gemm.h) with numbers as they are stored, with the bits that the same numbers in fp32 give;
+     * NULL: pieces of them are converted first. */
+    void (*few)(const struct qkv_gemm_few *few);
 };
 
 /* Tiles of the matrix product: see isa/gemm_tiles.c and gemm.c. */
@@ -236,7 +240,8 @@ struct qkv_distance_bias {
  * a call of its own (but for its dropout mask; and where all of a call decides, as of products in bf16). */
 struct qkv_attend {
     size_t B, H, Hkv, Tq, Tk, D, Dv;
-    const int32_t *q_start, *k_start; /* (B + 1), from 0 on, never falling; NULL: every sequence has Tq queries, Tk keys */
+    const int32_t *q_start,
+        *k_start; /* (B + 1), from 0 on, never falling; NULL: every sequence has Tq queries, Tk keys */
     struct qkv_heads q, k, v, y;
     struct qkv_heads past_k,
         past_v; /* where the first `past` of the Tk keys are; k and v hold the others, from row 0 */

@@ -23,10 +23,13 @@ struct qkv_gemm_block {
 };
 
 /* A few rows of C (as in decoding) where A's rows and B's columns are contiguous along k: B is turned in registers. */
+enum { QKV_FEW_ROWS = 2 };
 struct qkv_gemm_few {
-    size_t rows, columns, K; /* rows <= few_rows */
+    size_t rows, columns, K; /* rows <= QKV_FEW_ROWS */
     size_t run;              /* terms a run */
-    struct qkv_matrix a, b;
+    struct qkv_matrix a;
+    const void *b;   /* floats; in a format's own kernel as the format stores them, unaligned perhaps */
+    size_t b_stride; /* numbers between columns */
     float *c;
     size_t ldc;
     bool accumulate;
@@ -35,7 +38,6 @@ struct qkv_gemm_few {
 
 struct qkv_gemm_kernels {
     size_t mr, nr;
-    size_t few_rows;
     size_t in_place_rows; /* the highest tile that reads A in place well */
     /* Columns [0, columns) and rows [0, K) of B in panels; only whole panels are written, columns past the end as 0. */
     void (*pack_b)(float *out, struct qkv_matrix b, size_t K, size_t columns);

@@ -1,12 +1,14 @@
-/* gemm_few.h: products with one or two rows, where reading B is all the work: the W × W squares of B are turned in
- * registers and used at once, nothing is packed. Every element is summed in the same runs and order as in gemm.c. */
+/* gemm_few.h: products with one or two rows, where reading B is all the work: squares of B are turned in registers and used at
+ * once, nothing is packed. B is fp32, or as a format of 16 bits stores it: then a square is W columns of W words, which hold two
+ * terms each. Every element is summed in the same runs and order as in gemm.c, so the format changes no bit. */
 #ifndef QKV_ISA_GEMM_FEW_H
 #define QKV_ISA_GEMM_FEW_H
 
 #include "kernel/isa/gemm.h"
 #include "kernel/isa/simd.h"
 
-#define FEW_ROWS 2
+/* How B is stored: a constant wherever it is asked for. */
+enum few_kind { FEW_KIND_F32, FEW_KIND_BF16, FEW_KIND_F16 };
 
 /* Keeps the compiler from making a pointer of its own for every row of every square, which would leave no registers. */
 #if defined(__GNUC__)
@@ -15,47 +17,114 @@
 #define FEW_ONE_POINTER(p) ((void)0)
 #endif
 
-/* `rows` × one vector of sums over W terms, which begin at `a` and, for the first column, at b. */
-QKV_INLINE void few_square(const size_t rows, vf sum[FEW_ROWS], const float *a, size_t a_row, const float *b,
-                           size_t step) {
+/* ---- numbers of 16 bits ------------------------------------------------------------------------------------------ */
+
+/* W words of unaligned memory. */
+QKV_INLINE vf few_words(const unsigned char *p) {
+#if defined(QKV_ISA_avx512) || defined(QKV_ISA_avx2)
+    return vf_load((const float *)(const void *)p);
+#else
+    float words[W];
+    memcpy(words, p, sizeof words);
+    return vf_load(words);
+#endif
+}
+
+/* f16 in the lower halves of words whose upper ones are 0. */
+QKV_INLINE vf few_from_f16(vi words) {
+#if defined(QKV_ISA_avx512)
+    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(words));
+#elif defined(QKV_ISA_avx2)
+    return _mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
+#else
+    uint16_t lanes[W];
+    vi_store_halves(lanes, words);
+    return f16_floats(lanes);
+#endif
+}
+
+/* The numbers in the lower halves of words, and in the upper ones. */
+QKV_INLINE vf few_even(const enum few_kind kind, vi words) {
+    return kind == FEW_KIND_F16 ? few_from_f16(vi_and(words, vi_set(0xffff))) : bf16_even(words);
+}
+QKV_INLINE vf few_odd(const enum few_kind kind, vi words) {
+    return kind == FEW_KIND_F16 ? few_from_f16(vi_shr(words, 16)) : bf16_odd(words);
+}
+
+/* ---- squares ------------------------------------------------------------------------------------------------------- */
+
+/* Where number i of B lies. */
+QKV_INLINE const unsigned char *few_at(const enum few_kind kind, const void *b, size_t i) {
+    return (const unsigned char *)b + i * (kind == FEW_KIND_F32 ? sizeof(float) : sizeof(uint16_t));
+}
+
+/* Terms of a square. */
+QKV_INLINE size_t few_terms(const enum few_kind kind) {
+    return kind == FEW_KIND_F32 ? W : 2 * W;
+}
+
+/* Adds term i to the sums of `rows` rows. */
+QKV_INLINE void few_term(const size_t rows, vf sum[QKV_FEW_ROWS], const float *a, size_t a_row, size_t i, vf b) {
+    QKV_UNROLL
+    for (size_t m = 0; m < rows; m++) sum[m] = vf_fma(vf_set(a[m * a_row + i]), b, sum[m]);
+}
+
+/* `rows` × one vector of sums over the terms of a square, which begin at `a` and, for the first column, at b. */
+QKV_INLINE void few_square(const enum few_kind kind, const size_t rows, vf sum[QKV_FEW_ROWS], const float *a,
+                           size_t a_row, const unsigned char *b, size_t step) {
     vf turned[W];
     FEW_ONE_POINTER(a);
     FEW_ONE_POINTER(b);
-    vf_load_turned(turned, b, step);
+    if (kind == FEW_KIND_F32) {
+        vf_load_turned(turned, (const float *)(const void *)b, step);
+        QKV_UNROLL
+        for (size_t i = 0; i < W; i++) few_term(rows, sum, a, a_row, i, turned[i]);
+        return;
+    }
+    QKV_UNROLL
+    for (size_t j = 0; j < W; j++) turned[j] = few_words(b + j * step * sizeof(uint16_t));
+    vf_transpose(turned);
     QKV_UNROLL
     for (size_t i = 0; i < W; i++) {
-        QKV_UNROLL
-        for (size_t m = 0; m < rows; m++) sum[m] = vf_fma(vf_set(a[m * a_row + i]), turned[i], sum[m]);
+        const vi words = vi_from_bits(turned[i]);
+        few_term(rows, sum, a, a_row, 2 * i, few_even(kind, words));
+        few_term(rows, sum, a, a_row, 2 * i + 1, few_odd(kind, words));
     }
 }
 
-/* The same where fewer than W terms or `columns` < W are left. */
-QKV_INLINE void few_rest(const size_t rows, vf sum[FEW_ROWS], const struct qkv_gemm_few *f, const float *b, size_t k,
-                         size_t end, size_t columns) {
-    const size_t a_row = f->a.row_stride;
+/* n <= W numbers, then zeros. */
+QKV_INLINE vf few_load_n(const enum few_kind kind, const unsigned char *b, size_t n) {
+    if (kind == FEW_KIND_F32) return vf_load_n((const float *)(const void *)b, n);
+    uint16_t lanes[W] = {0};
+    memcpy(lanes, b, n * sizeof *lanes);
+    return few_even(kind, vi_load_halves(lanes));
+}
+
+/* At most W terms, where they or the columns are fewer than a square has. */
+QKV_INLINE void few_rest(const enum few_kind kind, const size_t rows, vf sum[QKV_FEW_ROWS],
+                         const struct qkv_gemm_few *f, const unsigned char *b, size_t k, size_t end, size_t columns) {
+    const size_t terms = end - k < W ? end - k : W;
     vf turned[W];
     QKV_UNROLL
     for (size_t j = 0; j < W; j++)
-        turned[j] = j < columns ? vf_load_n(b + j * f->b.column_stride + k, end - k) : vf_zero();
+        turned[j] = j < columns ? few_load_n(kind, few_at(kind, b, j * f->b_stride + k), terms) : vf_zero();
     vf_transpose(turned);
-    for (size_t i = 0; i < W && i < end - k; i++) {
-        QKV_UNROLL
-        for (size_t m = 0; m < rows; m++) sum[m] = vf_fma(vf_set(f->a.data[m * a_row + k + i]), turned[i], sum[m]);
-    }
+    for (size_t i = 0; i < terms; i++) few_term(rows, sum, f->a.data + k, f->a.row_stride, i, turned[i]);
 }
 
 /* One run of terms [k, end) for `rows` × one vector of C from column n on, of which `columns` exist. No more columns at a time:
  * each is a stream of its own from memory, and the processor runs ahead of a few of them only. */
-QKV_INLINE void few_run(const size_t rows, const struct qkv_gemm_few *f, size_t n, size_t columns, size_t k,
-                        size_t end) {
-    vf sum[FEW_ROWS];
-    const float *b = f->b.data + n * f->b.column_stride, *bias = f->bias && end == f->K ? f->bias + n : NULL;
+QKV_INLINE void few_run(const enum few_kind kind, const size_t rows, const struct qkv_gemm_few *f, size_t n,
+                        size_t columns, size_t k, size_t end) {
+    vf sum[QKV_FEW_ROWS];
+    const unsigned char *b = few_at(kind, f->b, n * f->b_stride);
+    const float *bias = f->bias && end == f->K ? f->bias + n : NULL;
     const bool resume = f->accumulate || k > 0;
     QKV_UNROLL
     for (size_t m = 0; m < rows; m++) sum[m] = vf_zero();
-    for (; columns >= W && end - k >= W; k += W)
-        few_square(rows, sum, f->a.data + k, f->a.row_stride, b + k, f->b.column_stride);
-    for (; k < end; k += W) few_rest(rows, sum, f, b, k, end, columns);
+    for (; columns >= W && end - k >= few_terms(kind); k += few_terms(kind))
+        few_square(kind, rows, sum, f->a.data + k, f->a.row_stride, few_at(kind, b, k), f->b_stride);
+    for (; k < end; k += W) few_rest(kind, rows, sum, f, b, k, end, columns);
     QKV_UNROLL
     for (size_t m = 0; m < rows; m++) {
         float *c = f->c + m * f->ldc + n;
@@ -65,22 +134,22 @@ QKV_INLINE void few_run(const size_t rows, const struct qkv_gemm_few *f, size_t 
     }
 }
 
-QKV_INLINE void few_columns(const size_t rows, const struct qkv_gemm_few *f) {
+QKV_INLINE void few_columns(const enum few_kind kind, const size_t rows, const struct qkv_gemm_few *f) {
     for (size_t n = 0; n < f->columns; n += W) {
         size_t k = 0;
         do {
             const size_t end = f->K - k < f->run ? f->K : k + f->run;
-            few_run(rows, f, n, f->columns - n, k, end);
+            few_run(kind, rows, f, n, f->columns - n, k, end);
             k = end;
         } while (k < f->K);
     }
 }
 
-static void gemm_few(const struct qkv_gemm_few *f) {
+QKV_INLINE void few_product(const enum few_kind kind, const struct qkv_gemm_few *f) {
     if (f->rows == 1)
-        few_columns(1, f);
+        few_columns(kind, 1, f);
     else
-        few_columns(2, f);
+        few_columns(kind, 2, f);
 }
 
 #endif

@@ -268,10 +268,13 @@ static void pack_a(float *out, struct qkv_matrix a, size_t rows, size_t K, size_
     }
 }
 
+static void gemm_few(const struct qkv_gemm_few *few) {
+    few_product(FEW_KIND_F32, few);
+}
+
 const struct qkv_gemm_kernels QKV_K(gemm_kernels) = {
     .mr = MR,
     .nr = NR,
-    .few_rows = FEW_ROWS,
     .in_place_rows = 8, /* each row needs a pointer in a register */
     .pack_b = pack_b,
     .pack_a = pack_a,

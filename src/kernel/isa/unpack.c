@@ -1,5 +1,6 @@
-/* unpack: what formats have of their own in this table: numbers as stored, from unaligned memory, to fp32. A format without a line
- * here is converted by its own file. */
+/* unpack: what formats have of their own in this table: numbers as stored, from unaligned memory, to fp32, and products of a few rows
+ * with them. A format without a line here is converted by its own file, a piece at a time. */
+#include "kernel/isa/gemm_few.h"
 #include "kernel/isa/isa.h"
 
 /* Halves i, i + 1, … of an unaligned array, m of them, then zeros. */
@@ -21,7 +22,15 @@ static void unpack_f16(float *out, const void *in, size_t n) {
     });
 }
 
+static void few_bf16(const struct qkv_gemm_few *few) {
+    few_product(FEW_KIND_BF16, few);
+}
+
+static void few_f16(const struct qkv_gemm_few *few) {
+    few_product(FEW_KIND_F16, few);
+}
+
 const struct qkv_format_kernels QKV_K(format_kernels)[QKV_FORMAT_COUNT] = {
-    [QKV_FORMAT_bf16] = {unpack_bf16},
-    [QKV_FORMAT_f16] = {unpack_f16},
+    [QKV_FORMAT_bf16] = {unpack_bf16, few_bf16},
+    [QKV_FORMAT_f16] = {unpack_f16, few_f16},
 };
