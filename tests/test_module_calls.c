@@ -343,6 +343,44 @@ static void a_module_has_its_own_weights_only(void **state) {
     }
 }
 
+/* ---- empty batches ------------------------------------------------------------------------------------------------------ */
+
+/* No rows, or rows of no positions: nothing is computed and nothing changes; gradients of what was read are 0. */
+static void empty_batches_give_empty_results(void **state) {
+    (void)state;
+    struct qkv_spec spec = spec_of(both_stacks);
+    for (int kind = 0; kind <= QKV_MODULE_MODEL; kind++) {
+        struct qkv_module *m = create((enum qkv_module_kind)kind, &spec);
+        const bool model = kind == QKV_MODULE_MODEL;
+        const bool reads = model || kind == QKV_MODULE_CROSS_ATTENTION || kind == QKV_MODULE_DECODER_BLOCK ||
+                           kind == QKV_MODULE_DECODER_STACK;
+        for (int which = 0; which < 2; which++) {
+            const struct qkv_vectors x = {NULL, which ? B : 0, which ? 0 : T, model ? 0 : C};
+            float memory[B * TM * C], dmemory[B * TM * C];
+            const int32_t source[B * TM] = {0};
+            struct qkv_module_input in = {.x = x, .train = true};
+            for (size_t i = 0; i < TEST_COUNT(memory); i++) memory[i] = dmemory[i] = 1;
+            if (reads && model)
+                in.memory = (struct qkv_vectors){NULL, x.B, TM, 0}, in.source = source;
+            else if (reads)
+                in.memory = (struct qkv_vectors){memory, x.B, TM, C};
+            const struct qkv_vectors y = {NULL, x.B, x.T, model ? VOCAB : C};
+            assert_ok(ctx, qkv_module_forward(m, &in, y));
+            struct qkv_module_gradients g = {.memory = in.memory};
+            g.memory.data = reads && !model ? dmemory : NULL;
+            assert_ok(ctx, qkv_module_backward(m, y, &g));
+            for (size_t i = 0; i < TEST_COUNT(dmemory); i++)
+                assert_true(dmemory[i] == (g.memory.data && i < x.B * TM * C ? 0 : 1));
+            assert_status(ctx, qkv_module_backward(m, y, NULL), QKV_ARGUMENT);
+            if (!which || model || kind == QKV_MODULE_NORM) continue;
+            in.x.C = C + 1;
+            assert_status(ctx, qkv_module_forward(m, &in, y), QKV_SHAPE);
+            assert_message(ctx, "x is (2,0,13); to go with the module's weights it must be (2,0,12)");
+        }
+        qkv_module_free(m);
+    }
+}
+
 /* ---- refusals ----------------------------------------------------------------------------------------------------------- */
 
 static void shapes_that_do_not_agree_are_both_named(void **state) {
@@ -367,7 +405,7 @@ static void shapes_that_do_not_agree_are_both_named(void **state) {
     REFUSE(in.memory.B = 1, QKV_SHAPE, "memory is (1,5,12) and x is (2,6,12); they need the same number of rows");
     REFUSE(Y.T = 5, QKV_SHAPE, "y is (2,5,12); to go with x and the module it must be (2,6,12)");
     REFUSE(in.x.B = SIZE_MAX / 2, QKV_SHAPE, "are too many");
-    REFUSE(in.x.T = 0, QKV_ARGUMENT, "x is (2,0,12), which is empty");
+    REFUSE(in.x.T = 0, QKV_SHAPE, "y is (2,6,12); to go with x and the module it must be (2,0,12)");
     REFUSE(in.x.T = 10, QKV_ARGUMENT, "x has 10 positions, more than the context of 9");
     REFUSE(in.x.data = NULL, QKV_ARGUMENT, "x has no data");
     REFUSE(Y.data = NULL, QKV_ARGUMENT, "y has no data");
@@ -407,6 +445,28 @@ static void what_cannot_be_a_module_is_refused(void **state) {
     assert_null(m);
     assert_status(ctx, qkv_module_create(ctx, (enum qkv_module_kind)99, &spec, 1, &m), QKV_ARGUMENT);
     assert_message(ctx, "the kind is 99");
+    struct qkv_module_options options = qkv_module_defaults();
+    options.kind = QKV_MODULE_DECODER_BLOCK;
+    options.value_width = 8;
+    assert_status(ctx, qkv_module_create_with(ctx, &spec, &options, &m), QKV_ARGUMENT);
+    assert_message(ctx, "value_width is given, but only cross attention has keys and values of other widths");
+    options.kind = QKV_MODULE_CROSS_ATTENTION;
+    options.key_width = SIZE_MAX;
+    assert_status(ctx, qkv_module_create_with(ctx, &spec, &options, &m), QKV_ARGUMENT);
+    assert_message(ctx, "key_width is 18446744073709551615; it must be from 1 to 1048576");
+    options.key_width = 9;
+    assert_ok(ctx, qkv_module_create_with(ctx, &spec, &options, &m));
+    static float x[B * TM * C], out[B * T * C];
+    const struct qkv_vectors y = {out, B, T, C};
+    struct qkv_module_input in = {.x = y, .memory = {x, B, TM, 9}};
+    static float other[B * T * C];
+    const struct qkv_vectors z = {other, B, T, C};
+    assert_status(ctx, qkv_module_forward(m, &in, z), QKV_SHAPE);
+    assert_message(ctx, "values is (0,0,0); to go with memory and the module's weights it must be (2,5,8)");
+    in.memory.C = 8;
+    assert_status(ctx, qkv_module_forward(m, &in, z), QKV_SHAPE);
+    assert_message(ctx, "memory is (2,5,8); to go with the module's weights it must be (2,5,9)");
+    qkv_module_free(m);
     assert_status(ctx, qkv_module_create(ctx, QKV_MODULE_FFN, NULL, 1, &m), QKV_ARGUMENT);
     assert_status(ctx, qkv_module_create(ctx, QKV_MODULE_FFN, &spec, 1, NULL), QKV_ARGUMENT);
     assert_status(NULL, qkv_module_create(NULL, QKV_MODULE_FFN, &spec, 1, &m), QKV_ARGUMENT);
@@ -468,6 +528,7 @@ int main(void) {
         cmocka_unit_test(vectors_take_the_place_of_ids),
         cmocka_unit_test(parts_make_the_whole),
         cmocka_unit_test(a_module_has_its_own_weights_only),
+        cmocka_unit_test(empty_batches_give_empty_results),
         cmocka_unit_test(shapes_that_do_not_agree_are_both_named),
         cmocka_unit_test(what_cannot_be_a_module_is_refused),
         cmocka_unit_test(the_table_of_sinusoids_is_the_papers),

@@ -99,7 +99,12 @@ static void torch_case(struct qkv_context *ctx, const char *path, const struct t
     assert_ok(ctx, qkv_tensors_open(ctx, path, &file));
     const char *json = qkv_tensors_metadata(file, "spec");
     assert_ok(ctx, qkv_spec_parse(ctx, &spec, path, json, strlen(json), NULL, 0));
-    assert_ok(ctx, qkv_module_create(ctx, kind_called(qkv_tensors_metadata(file, "kind")), &spec, 1, &m));
+    struct qkv_module_options options = qkv_module_defaults();
+    const char *keys = qkv_tensors_metadata(file, "key_width"), *values = qkv_tensors_metadata(file, "value_width");
+    options.kind = kind_called(qkv_tensors_metadata(file, "kind"));
+    options.key_width = keys ? strtoull(keys, NULL, 10) : 0;
+    options.value_width = values ? strtoull(values, NULL, 10) : 0;
+    assert_ok(ctx, qkv_module_create_with(ctx, &spec, &options, &m));
     load_parameters(m, file);
     struct qkv_module_input in = {.x = read_vectors(file, "in.x"),
                                   .memory = read_vectors(file, "in.memory"),
@@ -144,12 +149,13 @@ static void torch_case(struct qkv_context *ctx, const char *path, const struct t
     qkv_tensors_close(file);
 }
 
-/* Post and pre norm, padding on the right and on the left, causal, dense and additive masks, a memory with padding, values apart. */
+/* Post and pre norm, padding on the right and on the left, causal, dense and additive masks, a memory with padding, values apart,
+ * keys and values of other widths. */
 static void modules_give_the_values_of_torch(void **state) {
     (void)state;
     glob_t found;
     assert_int_equal(glob(TEST_SOURCE_DIR "/tests/golden/modules/*.safetensors", 0, NULL, &found), 0);
-    assert_true(found.gl_pathc >= 10);
+    assert_true(found.gl_pathc >= 11);
     for (size_t k = 0; qkv_isa_at(k); k++)
         for (int mixed = 0; mixed < 2; mixed++) {
             struct qkv_context_options options = {.isa = qkv_isa_at(k), .precision = mixed ? QKV_MIXED_BF16 : QKV_FP32};

@@ -52,6 +52,19 @@ struct qkv_module;
  * QKV_ARGUMENT (it has no such stack), QKV_MEMORY. *out is the caller's, freed with qkv_module_free. */
 QKV_API enum qkv_status qkv_module_create(struct qkv_context *ctx, enum qkv_module_kind kind,
                                           const struct qkv_spec *spec, uint64_t seed, struct qkv_module **out);
+/* What a new module is, beside its spec. */
+struct qkv_module_options {
+    enum qkv_module_kind kind;
+    uint64_t seed; /* of its weights */
+    size_t key_width,
+        value_width; /* cross attention: C of the memory, and of the values; 0: that of x. Where they differ from each
+                                      other values are always given apart (as kdim and vdim in torch.nn.MultiheadAttention) */
+};
+QKV_API struct qkv_module_options qkv_module_defaults(void); /* a model, all of one width */
+/* The same with all options; widths of a kind without cross attention of its own are QKV_ARGUMENT. Fails with QKV_SPEC,
+ * QKV_ARGUMENT, QKV_MEMORY. */
+QKV_API enum qkv_status qkv_module_create_with(struct qkv_context *ctx, const struct qkv_spec *spec,
+                                               const struct qkv_module_options *options, struct qkv_module **out);
 /* The part of a model whose parameters' names begin with `name` and a point: "" (all of it), "encoder",
  * "decoder.layers.0", "decoder.layers.0.attn", ".cross", ".ffn", ".attn_norm", ".cross_norm", ".ffn_norm",
  * "encoder.norm". The weights and gradients are the model's, which must outlive the module. Fails with QKV_ARGUMENT
@@ -95,18 +108,19 @@ struct qkv_module_input {
     struct qkv_vectors x; /* (B,T,C); a model: vectors in place of scaled token embeddings, or none and ids */
     const int32_t *ids;   /* a model: (x.B,x.T) with x.data NULL and x.C 0 */
     struct qkv_vectors
-        memory; /* (B,Tk,C): what cross attention reads; of a model with both stacks vectors in place of the source's
+        memory; /* (B,Tk,C), C the module's key width: what cross attention reads; of a model with both stacks vectors in place of the source's
                                   scaled token embeddings, or none and source */
     const int32_t *source; /* a model with both stacks: (memory.B,memory.T) with memory.data NULL and memory.C 0 */
     struct qkv_vectors
-        values; /* cross attention: what values are made of, where that is not the memory: shaped alike */
+        values; /* cross attention: what values are made of, where that is not the memory: (B,Tk,C), C the value width */
     struct qkv_module_mask self, cross; /* of the self attention of x, and of cross attention */
     struct qkv_module_mask source_self; /* a model with both stacks: of its encoder */
     bool train;                         /* keep what backward needs; dropout is on */
     uint64_t seed;                      /* of the dropout masks */
 };
 QKV_API struct qkv_module_input qkv_module_input_defaults(void); /* nothing to read; nothing kept for backward */
-/* y (B,T,C), or of a model (B,T,vocab), (B,1,classes), or with no head (B,T,C). Nothing overlaps y. Memory is kept
+/* y (B,T,C), or of a model (B,T,vocab), (B,1,classes), or with no head (B,T,C). A batch of no rows, or of no positions, is fine:
+ * y is as empty, backward adds nothing, and gradients of inputs are 0. Nothing overlaps y. Memory is kept
  * in the module and grows to what the largest call needs. The numbers are those of a pass (qkv/pass.h) over the
  * same. Fails with QKV_SHAPE (shapes do not agree: the sentence names both), QKV_ARGUMENT, QKV_MEMORY. */
 QKV_API enum qkv_status qkv_module_forward(struct qkv_module *module, const struct qkv_module_input *input,

@@ -78,8 +78,10 @@ void qkv_sequence_intervals(struct qkv_tape *tape, const struct qkv_mask *mask, 
 /* ---- the sublayer (sublayer.c) ------------------------------------------------------------------------------------------ */
 
 struct qkv_attention_parameters {
-    struct qkv_linear q;   /* cross attention: from x (H·D, in) */
-    struct qkv_linear kv;  /* cross attention: from the memory (Hkv·D + Hkv·Dv, kv_in) */
+    struct qkv_linear q;  /* cross attention: from x (H·D, in) */
+    struct qkv_linear kv; /* cross attention: from the memory (Hkv·D + Hkv·Dv, kv_in) */
+    struct qkv_linear k,
+        v; /* or, where values are made of vectors of another width than keys, from the memory and those */
     struct qkv_linear qkv; /* self attention: the three in one (H·D + Hkv·D + Hkv·Dv, in) */
     struct qkv_linear o;   /* (out, H·Dv) */
 };

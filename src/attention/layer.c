@@ -16,6 +16,7 @@ static enum qkv_status take_weights(struct qkv_attention_layer *l) {
                                          .D = (size_t)a->head_dim,
                                          .Dv = (size_t)a->value_dim,
                                          .M = (size_t)(s->cross ? s->kv_in : s->in),
+                                         .U = (size_t)(s->cross ? s->kv_in : s->in),
                                          .O = (size_t)s->out};
     const struct qkv_weight_place place = {.layer = -1, .single = true, .sizes = &sizes};
     qkv_weights_free(&l->weights);

@@ -32,7 +32,12 @@ void qkv_attention_build_weights(struct qkv_weights *weights, const struct qkv_w
     const bool bias = spec->bias != QKV_BIAS_NONE;
     if (cross) {
         qkv_weights_linear(weights, place, &parameters->q, cross_roles, 1, bias);
-        qkv_weights_linear(weights, place, &parameters->kv, cross_roles + 1, 2, bias);
+        if (place->sizes->M == place->sizes->U) {
+            qkv_weights_linear(weights, place, &parameters->kv, cross_roles + 1, 2, bias);
+        } else {
+            qkv_weights_linear(weights, place, &parameters->k, cross_roles + 1, 1, bias);
+            qkv_weights_linear(weights, place, &parameters->v, cross_roles + 2, 1, bias);
+        }
     } else {
         qkv_weights_linear(weights, place, &parameters->qkv, self_roles, 3, bias);
     }
@@ -124,8 +129,11 @@ static struct qkv_tensor *cross_project(const struct qkv_attention_args *f, stru
         *kv = read_memory(f);
         return q;
     }
-    struct qkv_linear *key = sublayer_rows(f->tape, &f->parameters->kv, 0, 0, k_width);
-    struct qkv_linear *value = sublayer_rows(f->tape, &f->parameters->kv, 1, k_width, v_width);
+    struct qkv_linear *key = &f->parameters->k, *value = &f->parameters->v;
+    if (!key->weight.data) {
+        key = sublayer_rows(f->tape, &f->parameters->kv, 0, 0, k_width);
+        value = sublayer_rows(f->tape, &f->parameters->kv, 1, k_width, v_width);
+    }
     if (!key || !value) return NULL;
     *kv = (struct qkv_columns){sublayer_project(f, key, f->memory, QKV_RESULT_BF16_IF_MIXED), 0, 0};
     *v = (struct qkv_columns){sublayer_project(f, value, f->values, QKV_RESULT_BF16_IF_MIXED), 0, 0};

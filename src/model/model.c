@@ -35,7 +35,7 @@ static void model_clear(struct qkv_model *m) {
 
 /* Measures first, by building on a measuring arena, so that the memory taken is exact. */
 static enum qkv_status model_make(struct qkv_context *ctx, const struct qkv_spec *spec, bool planned,
-                                  const struct qkv_model_file *file, uint32_t roles, bool given_memory,
+                                  const struct qkv_model_file *file, const struct qkv_model_parts *parts,
                                   struct qkv_model **out) {
     *out = NULL;
     enum qkv_status status = qkv_spec_check(ctx, spec);
@@ -50,8 +50,7 @@ static enum qkv_status model_make(struct qkv_context *ctx, const struct qkv_spec
     m->spec = *spec;
     m->planned = planned;
     if (file) m->file = *file;
-    m->roles = roles;
-    m->given_memory = given_memory;
+    m->parts = *parts;
     size_t bytes = 0;
     status = qkv_plan(ctx, &m->arena, "weights", model_fill, m, &bytes);
     m->arena.peak = bytes; /* what a planned model would take */
@@ -93,12 +92,12 @@ enum qkv_status qkv_model_to_fp32(struct qkv_model *m) {
 
 enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spec *spec, bool planned,
                                    const struct qkv_model_file *file, struct qkv_model **out) {
-    return model_make(ctx, spec, planned, file, UINT32_MAX, false, out);
+    return model_make(ctx, spec, planned, file, &(struct qkv_model_parts){.roles = UINT32_MAX}, out);
 }
 
-enum qkv_status qkv_model_allocate_parts(struct qkv_context *ctx, const struct qkv_spec *spec, uint32_t roles,
-                                         bool given_memory, struct qkv_model **out) {
-    return model_make(ctx, spec, false, NULL, roles, given_memory, out);
+enum qkv_status qkv_model_allocate_parts(struct qkv_context *ctx, const struct qkv_spec *spec,
+                                         const struct qkv_model_parts *parts, struct qkv_model **out) {
+    return model_make(ctx, spec, false, NULL, parts, out);
 }
 
 enum qkv_status qkv_model_create(struct qkv_context *ctx, const struct qkv_spec *spec, uint64_t seed,

@@ -46,12 +46,18 @@ struct qkv_model_file {
     void (*close)(void *owner);
 };
 
+/* What of a spec a model has: all of it, but in a module by itself. */
+struct qkv_model_parts {
+    uint32_t roles;                /* bits of enum qkv_role: which weights there are */
+    bool given_memory;             /* the decoder has cross attention though there is no encoder */
+    size_t key_width, value_width; /* of what keys and values of cross attention are made of; 0: the model's */
+};
+
 struct qkv_model {
     struct qkv_context *ctx;
     struct qkv_spec spec;
-    bool planned;               /* names and shapes only */
-    uint32_t roles;             /* bits of enum qkv_role: which weights there are; all, but in a module by itself */
-    bool given_memory;          /* the decoder has cross attention though there is no encoder */
+    bool planned; /* names and shapes only */
+    struct qkv_model_parts parts;
     struct qkv_arena arena;     /* weights, then tables */
     struct qkv_arena gradients; /* base NULL before the first training pass */
     struct qkv_weights weights;
@@ -82,9 +88,9 @@ void qkv_model_drop_packed(struct qkv_model *model);
 /* Bytes of all that a model keeps: weights, tables, gradients and packed weights, as far as they have been asked for, but not what
  * stays in a file. */
 size_t qkv_model_bytes(const struct qkv_model *model);
-/* A module's: only those roles. */
-enum qkv_status qkv_model_allocate_parts(struct qkv_context *ctx, const struct qkv_spec *spec, uint32_t roles,
-                                         bool given_memory, struct qkv_model **out);
+/* A module's: only those parts. */
+enum qkv_status qkv_model_allocate_parts(struct qkv_context *ctx, const struct qkv_spec *spec,
+                                         const struct qkv_model_parts *parts, struct qkv_model **out);
 /* A model whose weights are all zero: what create, plan and load start from. What stays in `file` (NULL: nothing) takes no memory;
  * the file is the model's once the call succeeded. */
 enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spec *spec, bool planned,

@@ -32,8 +32,7 @@ static const struct module_parts {
     [QKV_MODULE_MODEL] = {UINT32_MAX, false, true, ""},
 };
 
-/* ---- finding
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- finding ------------------------------------------------------------ */
 
 /* What stands behind ".layers.N". */
 static bool module_find_in_layer(struct qkv_module *m, const char *rest) {
@@ -107,8 +106,7 @@ static enum qkv_status module_list_parameters(struct qkv_module *m, const char *
     return QKV_OK;
 }
 
-/* ---- making
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- making ------------------------------------------------------------ */
 
 static enum qkv_status module_make(struct qkv_model *model, const char *name, bool owns, struct qkv_module **out) {
     struct qkv_module *m = qkv_allocate(model->ctx, 1, sizeof *m);
@@ -194,12 +192,30 @@ static enum qkv_status module_reduce(struct qkv_context *ctx, enum qkv_module_ki
     return QKV_OK;
 }
 
-enum qkv_status qkv_module_create(struct qkv_context *ctx, enum qkv_module_kind kind, const struct qkv_spec *spec,
-                                  uint64_t seed, struct qkv_module **out) {
+/* What keys and values are made of, where that is not as wide as x. */
+static enum qkv_status module_check_widths(struct qkv_context *ctx, const struct qkv_module_options *o) {
+    enum { WIDTH_MOST = 1 << 20 };
+    if (o->kind != QKV_MODULE_CROSS_ATTENTION && (o->key_width || o->value_width))
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "module: %s is given, but only cross attention has keys and values of other widths",
+                        o->key_width ? "key_width" : "value_width");
+    if (o->key_width <= WIDTH_MOST && o->value_width <= WIDTH_MOST) return QKV_OK;
+    return qkv_fail(ctx, QKV_ARGUMENT, "module: %s is %zu; it must be from 1 to %d, or 0 for the width of x",
+                    o->key_width > WIDTH_MOST ? "key_width" : "value_width",
+                    o->key_width > WIDTH_MOST ? o->key_width : o->value_width, (int)WIDTH_MOST);
+}
+
+struct qkv_module_options qkv_module_defaults(void) {
+    return (struct qkv_module_options){.kind = QKV_MODULE_MODEL};
+}
+
+enum qkv_status qkv_module_create_with(struct qkv_context *ctx, const struct qkv_spec *spec,
+                                       const struct qkv_module_options *options, struct qkv_module **out) {
     QKV_CALL(ctx);
     if (!out) return qkv_fail(ctx, QKV_ARGUMENT, "module: out is NULL; give a place for the module");
     *out = NULL;
-    if (!ctx || !spec) return qkv_fail(ctx, QKV_ARGUMENT, "module: spec is NULL");
+    if (!ctx || !spec || !options) return qkv_fail(ctx, QKV_ARGUMENT, "module: %s is NULL", spec ? "options" : "spec");
+    const enum qkv_module_kind kind = options->kind;
     if ((int)kind < 0 || kind > QKV_MODULE_MODEL)
         return qkv_fail(ctx, QKV_ARGUMENT, "module: the kind is %d; it must be one of enum qkv_module_kind", (int)kind);
     const struct module_parts *parts = &module_parts[kind];
@@ -207,17 +223,24 @@ enum qkv_status qkv_module_create(struct qkv_context *ctx, enum qkv_module_kind 
     struct qkv_model *model;
     bool encoder = false;
     char name[32] = "";
-    enum qkv_status status = QKV_OK;
-    if (kind != QKV_MODULE_MODEL) {
+    enum qkv_status status = module_check_widths(ctx, options);
+    if (!status && kind != QKV_MODULE_MODEL) {
         status = module_reduce(ctx, kind, &reduced, &encoder);
         snprintf(name, sizeof name, "%s%s", encoder ? "encoder" : "decoder", parts->name);
     }
-    if (!status) status = qkv_model_allocate_parts(ctx, &reduced, parts->roles, parts->memory, &model);
+    const struct qkv_model_parts some = {parts->roles, parts->memory, options->key_width, options->value_width};
+    if (!status) status = qkv_model_allocate_parts(ctx, &reduced, &some, &model);
     if (status) return status;
-    qkv_weights_start(&model->weights, seed);
+    qkv_weights_start(&model->weights, options->seed);
     status = module_make(model, name, true, out);
     if (status) qkv_model_free(model);
     return status;
+}
+
+enum qkv_status qkv_module_create(struct qkv_context *ctx, enum qkv_module_kind kind, const struct qkv_spec *spec,
+                                  uint64_t seed, struct qkv_module **out) {
+    QKV_CALL(ctx);
+    return qkv_module_create_with(ctx, spec, &(struct qkv_module_options){.kind = kind, .seed = seed}, out);
 }
 
 void qkv_module_free(struct qkv_module *m) {
@@ -230,8 +253,7 @@ void qkv_module_free(struct qkv_module *m) {
     free(m);
 }
 
-/* ---- parameters
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- parameters ------------------------------------------------------------ */
 
 enum qkv_module_kind qkv_module_kind(const struct qkv_module *m) {
     return m->kind;

@@ -24,6 +24,7 @@ struct qkv_module {
     struct qkv_tensor *x, *memory, *values, *y;
     struct qkv_vectors shapes[4]; /* of x, memory, values and y there, without data */
     bool trained;                 /* a forward with train waits for its backward */
+    bool empty;                   /* there was nothing to compute */
 };
 
 #endif

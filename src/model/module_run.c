@@ -49,13 +49,28 @@ static enum qkv_status module_check_vectors(const struct qkv_module *m, const ch
     if (v->B != B || v->T != T || v->C != C)
         return qkv_fail(m->ctx, QKV_SHAPE, "%s module: %s is (%zu,%zu,%zu); to go with %s it must be (%zu,%zu,%zu)",
                         module_kind_name(m->kind), name, v->B, v->T, v->C, like, B, T, C);
-    if (!v->data) return qkv_fail(m->ctx, QKV_ARGUMENT, "%s module: %s has no data", module_kind_name(m->kind), name);
+    if (!v->data && B && T && C)
+        return qkv_fail(m->ctx, QKV_ARGUMENT, "%s module: %s has no data", module_kind_name(m->kind), name);
     return qkv_aligned(m->ctx, name, v->data, sizeof(float));
 }
 
-/* Vectors of the module's width, or, where it embeds, ids in their place. */
+/* Widths of what cross attention makes keys of, and values. */
+static size_t module_key_width(const struct qkv_module *m) {
+    return m->model->parts.key_width ? m->model->parts.key_width : (size_t)m->model->spec.d_model;
+}
+
+static size_t module_value_width(const struct qkv_module *m) {
+    return m->model->parts.value_width ? m->model->parts.value_width : (size_t)m->model->spec.d_model;
+}
+
+/* No rows, or rows of no positions: there is nothing to compute. */
+static bool module_is_empty(const struct qkv_vectors *v) {
+    return !v->B || !v->T;
+}
+
+/* Vectors of a width, or, where the module embeds, ids in their place. */
 static enum qkv_status module_check_input(const struct qkv_module *m, const char *name, const struct qkv_vectors *v,
-                                          const int32_t *ids, const char *ids_name) {
+                                          size_t width, const int32_t *ids, const char *ids_name) {
     const struct qkv_spec *spec = &m->model->spec;
     const bool embeds = m->kind == QKV_MODULE_MODEL, attends = m->kind != QKV_MODULE_FFN && m->kind != QKV_MODULE_NORM;
     size_t rows;
@@ -65,9 +80,6 @@ static enum qkv_status module_check_input(const struct qkv_module *m, const char
     if (ids && (v->data || v->C))
         return qkv_fail(m->ctx, QKV_ARGUMENT, "%s module: both %s and %s are given; choose one",
                         module_kind_name(m->kind), name, ids_name);
-    if (!v->B || !v->T)
-        return qkv_fail(m->ctx, QKV_ARGUMENT, "%s module: %s is (%zu,%zu,%zu), which is empty",
-                        module_kind_name(m->kind), name, v->B, v->T, v->C);
     if (!qkv_multiply(v->B, v->T, &rows) || rows > (size_t)1 << 30)
         return qkv_fail(m->ctx, QKV_SHAPE, "%s module: %zu rows of %zu positions are too many",
                         module_kind_name(m->kind), v->B, v->T);
@@ -75,7 +87,8 @@ static enum qkv_status module_check_input(const struct qkv_module *m, const char
         return qkv_fail(m->ctx, QKV_ARGUMENT, "%s module: %s has %zu positions, more than the context of %d",
                         module_kind_name(m->kind), name, v->T, spec->context);
     if (ids) return qkv_aligned(m->ctx, ids_name, ids, sizeof *ids);
-    return module_check_vectors(m, name, v, "the module's weights", v->B, v->T, (size_t)spec->d_model);
+    if (embeds && module_is_empty(v) && !v->C) return QKV_OK; /* no ids */
+    return module_check_vectors(m, name, v, "the module's weights", v->B, v->T, width);
 }
 
 static enum qkv_status module_check_memory(const struct qkv_module *m, const struct qkv_module_input *in) {
@@ -87,14 +100,20 @@ static enum qkv_status module_check_memory(const struct qkv_module *m, const str
         return !given ? QKV_OK
                       : qkv_fail(m->ctx, QKV_ARGUMENT, "%s module: a memory is given, but nothing reads it",
                                  module_kind_name(m->kind));
-    enum qkv_status status = module_check_input(m, "memory", &in->memory, in->source, "source");
+    if (module_is_empty(&in->memory) && !module_is_empty(&in->x))
+        return qkv_fail(m->ctx, QKV_ARGUMENT,
+                        "%s module: memory is (%zu,%zu,%zu), which is empty, but x is (%zu,%zu,%zu)",
+                        module_kind_name(m->kind), in->memory.B, in->memory.T, in->memory.C, in->x.B, in->x.T, in->x.C);
+    const size_t keys = module_key_width(m), values = module_value_width(m);
+    enum qkv_status status = module_check_input(m, "memory", &in->memory, keys, in->source, "source");
     if (status) return status;
     if (in->memory.B != in->x.B)
         return qkv_fail(m->ctx, QKV_SHAPE,
                         "%s module: memory is (%zu,%zu,%zu) and x is (%zu,%zu,%zu); they need the same number of rows",
                         module_kind_name(m->kind), in->memory.B, in->memory.T, in->memory.C, in->x.B, in->x.T, in->x.C);
-    if (!in->values.data) return QKV_OK;
-    return module_check_vectors(m, "values", &in->values, "memory", in->memory.B, in->memory.T, in->memory.C);
+    if (!in->values.data && keys == values) return QKV_OK;
+    return module_check_vectors(m, "values", &in->values, "memory and the module's weights", in->memory.B, in->memory.T,
+                                values);
 }
 
 static bool module_mask_given(const struct qkv_module_mask *given) {
@@ -186,9 +205,10 @@ static struct qkv_vectors module_output_shape(const struct qkv_module *m, const 
 
 static enum qkv_status module_check(struct qkv_module *m, const struct qkv_module_input *in, struct module_call *c) {
     *c = (struct module_call){.in = in, .B = in->x.B, .T = in->x.T, .memory_T = in->memory.T};
-    enum qkv_status status = module_check_input(m, "x", &in->x, in->ids, "ids");
+    const size_t width = (size_t)m->model->spec.d_model;
+    enum qkv_status status = module_check_input(m, "x", &in->x, width, in->ids, "ids");
     if (!status) status = module_check_memory(m, in);
-    if (!status) status = module_check_masks(m, c);
+    if (!status && !module_is_empty(&in->x)) status = module_check_masks(m, c);
     return status;
 }
 
@@ -366,10 +386,15 @@ enum qkv_status qkv_module_forward(struct qkv_module *m, const struct qkv_module
     if (status) return status;
     const struct qkv_vectors shape = module_output_shape(m, &c);
     status = module_check_vectors(m, "y", &y, "x and the module", shape.B, shape.T, shape.C);
-    if (!status) status = module_make_room(m, &c);
-    if (!status) status = module_run_all(m, &c);
+    m->empty = module_is_empty(&in->x);
+    if (!status && m->empty && y.B && y.T)
+        status = qkv_fail(m->ctx, QKV_ARGUMENT,
+                          "%s module: x is (%zu,%zu,%zu), which has nothing to pool for y (%zu,%zu,%zu)",
+                          module_kind_name(m->kind), in->x.B, in->x.T, in->x.C, y.B, y.T, y.C);
+    if (!status && !m->empty) status = module_make_room(m, &c);
+    if (!status && !m->empty) status = module_run_all(m, &c);
     if (status) return status;
-    memcpy(y.data, m->y->data, m->y->rows * m->y->columns * sizeof(float));
+    if (!m->empty) memcpy(y.data, m->y->data, m->y->rows * m->y->columns * sizeof(float));
     const struct qkv_vectors shapes[] = {in->x, in->memory, in->values, shape};
     memcpy(m->shapes, shapes, sizeof shapes);
     m->trained = in->train;
@@ -381,15 +406,16 @@ static enum qkv_status module_set_gradient(struct qkv_module *m, int which, stru
                                            const struct qkv_vectors *gradient) {
     const struct qkv_vectors *shape = &m->shapes[which];
     char name[16];
-    if (input) input->requires_grad = false;
+    if (input && !m->empty) input->requires_grad = false;
     if (!gradient->data) return QKV_OK;
     snprintf(name, sizeof name, "d%s", module_names[which]);
-    if (!input)
+    if (m->empty ? !shape->C : !input)
         return qkv_fail(m->ctx, QKV_ARGUMENT, "%s module: %s is asked for, but the forward read no such vectors",
                         module_kind_name(m->kind), name);
     enum qkv_status status = module_check_vectors(m, name, gradient, module_names[which], shape->B, shape->T, shape->C);
     if (status) return status;
-    memset(gradient->data, 0, input->rows * input->columns * sizeof(float));
+    memset(gradient->data, 0, shape->B * shape->T * shape->C * sizeof(float));
+    if (m->empty) return QKV_OK;
     input->requires_grad = true;
     input->gradient = gradient->data;
     input->uses = UINT_MAX; /* it is no parameter that a listener waits for */
@@ -411,6 +437,7 @@ enum qkv_status qkv_module_backward(struct qkv_module *m, struct qkv_vectors dy,
     if (!status) status = module_set_gradient(m, MODULE_VALUES, m->values, &g->values);
     if (status) return status;
     m->trained = false;
+    if (m->empty) return QKV_OK;
     m->model->dirty = true;
     return module_run_backward(m, dy.data);
 }

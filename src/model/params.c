@@ -5,7 +5,8 @@
 #include <stdlib.h>
 
 struct params {
-    uint32_t roles; /* which there are (struct qkv_model) */
+    uint32_t roles; /* which there are (struct qkv_model_parts) */
+    size_t key_width, value_width;
     struct qkv_weights *weights;
     struct qkv_weight_place place;
     struct qkv_dimensions sizes;
@@ -16,6 +17,7 @@ static struct qkv_dimensions params_sizes(const struct qkv_spec *spec, size_t vo
                                    .C = (size_t)spec->d_model,
                                    .T = (size_t)spec->context,
                                    .M = (size_t)spec->d_model,
+                                   .U = (size_t)spec->d_model,
                                    .O = (size_t)spec->d_model,
                                    .N = (size_t)(spec->head.kind == QKV_HEAD_LM ? spec->vocab : spec->head.classes)};
 }
@@ -36,7 +38,12 @@ static void params_attention(struct params *p, struct qkv_attention *to, const s
     p->sizes.Dv = (size_t)spec->value_dim;
     params_norm(p, &to->norm, cross ? QKV_ROLE_CROSS_NORM : QKV_ROLE_ATTN_NORM, norm->bias);
     if (!params_has(p->roles, cross ? QKV_ROLE_CROSS_Q : QKV_ROLE_ATTN_Q)) return;
-    qkv_attention_build_weights(p->weights, &p->place, spec, cross, &to->parameters);
+    struct qkv_dimensions sizes = p->sizes;
+    if (cross && p->key_width) sizes.M = p->key_width;
+    if (cross && p->value_width) sizes.U = p->value_width;
+    struct qkv_weight_place place = p->place;
+    place.sizes = &sizes;
+    qkv_attention_build_weights(p->weights, &place, spec, cross, &to->parameters);
 }
 
 static void params_ffn(struct params *p, struct qkv_ffn *to, const struct qkv_ffn_spec *spec,
@@ -68,17 +75,21 @@ static void params_stack(struct qkv_model *m, struct qkv_stack *s, const struct 
     static const enum qkv_role token = QKV_ROLE_TOKEN, position = QKV_ROLE_POSITION;
     s->spec = spec;
     s->name = name;
-    s->has_cross = spec == &m->spec.decoder && (m->given_memory || m->spec.encoder.layers > 0);
+    s->has_cross = spec == &m->spec.decoder && (m->parts.given_memory || m->spec.encoder.layers > 0);
     s->layers = qkv_allocate(m->ctx, (size_t)spec->layers, sizeof *s->layers);
     if (!s->layers) m->weights.status = QKV_MEMORY;
     if (m->weights.status) return;
-    struct params p = {.roles = m->roles, .weights = &m->weights, .sizes = params_sizes(&m->spec, vocab)};
+    struct params p = {.roles = m->parts.roles,
+                       .key_width = m->parts.key_width,
+                       .value_width = m->parts.value_width,
+                       .weights = &m->weights,
+                       .sizes = params_sizes(&m->spec, vocab)};
     p.place = (struct qkv_weight_place){
         .stack = name, .layer = -1, .sizes = &p.sizes, .branches = (size_t)spec->layers * (s->has_cross ? 3 : 2)};
     s->token = shared ? shared : &s->token_storage;
-    if (!shared && params_has(m->roles, QKV_ROLE_TOKEN))
+    if (!shared && params_has(m->parts.roles, QKV_ROLE_TOKEN))
         qkv_weights_matrix(p.weights, &p.place, &s->token_storage, &token, 1);
-    if (m->spec.embed.position.kind == QKV_POSITION_LEARNED && params_has(m->roles, QKV_ROLE_POSITION))
+    if (m->spec.embed.position.kind == QKV_POSITION_LEARNED && params_has(m->parts.roles, QKV_ROLE_POSITION))
         qkv_weights_matrix(p.weights, &p.place, &s->position, &position, 1);
     params_layers(&p, s);
     const struct qkv_norm_spec *norm = qkv_stack_final_norm(spec);

@@ -14,7 +14,7 @@
 struct qkv_dimensions {
     size_t V, C, T;       /* vocabulary, width, context */
     size_t H, Hkv, D, Dv; /* of one attention: heads, key-value heads, width of a head and of its values */
-    size_t M, O;          /* widths of what its keys and values are made of, and of what it gives */
+    size_t M, U, O;       /* widths of what its keys are made of, its values, and of what it gives */
     size_t F, N;          /* width of the feed-forward; outputs of the head */
 };
 
@@ -27,12 +27,12 @@ struct qkv_dimensions {
     X(ATTN_NORM, "attn_norm", d->C, 0, NORM, false)                                                                    \
     X(ATTN_Q, "attn.q", d->H * d->D, d->C, LINEAR, true)                                                               \
     X(ATTN_K, "attn.k", d->Hkv * d->D, d->M, LINEAR, true)                                                             \
-    X(ATTN_V, "attn.v", d->Hkv * d->Dv, d->M, LINEAR, true)                                                            \
+    X(ATTN_V, "attn.v", d->Hkv * d->Dv, d->U, LINEAR, true)                                                            \
     X(ATTN_O, "attn.o", d->O, d->H * d->Dv, RESIDUAL, true)                                                            \
     X(CROSS_NORM, "cross_norm", d->C, 0, NORM, false)                                                                  \
     X(CROSS_Q, "cross.q", d->H * d->D, d->C, LINEAR, true)                                                             \
     X(CROSS_K, "cross.k", d->Hkv * d->D, d->M, LINEAR, true)                                                           \
-    X(CROSS_V, "cross.v", d->Hkv * d->Dv, d->M, LINEAR, true)                                                          \
+    X(CROSS_V, "cross.v", d->Hkv * d->Dv, d->U, LINEAR, true)                                                          \
     X(CROSS_O, "cross.o", d->O, d->H * d->Dv, RESIDUAL, true)                                                          \
     X(FFN_NORM, "ffn_norm", d->C, 0, NORM, false)                                                                      \
     X(FFN_GATE, "ffn.gate", d->F, d->C, LINEAR, true)                                                                  \

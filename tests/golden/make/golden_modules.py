@@ -78,6 +78,10 @@ def cross_values():   # values apart from keys
     m = torch.nn.MultiheadAttention(C, H, batch_first=True)
     return 'cross attention', spec('decoder'), m, dict(attention_names('', '')), {'values_apart': torch.ones(1, dtype=torch.uint8)}, \
         lambda x, memory, values: m(x, memory, values)[0]
+def cross_widths():   # keys and values of other widths than queries
+    m = torch.nn.MultiheadAttention(C, H, kdim=WIDTHS['cross_widths'][0], vdim=WIDTHS['cross_widths'][1], batch_first=True)
+    names = {f'{p}.weight': (f'{p}_proj_weight', None) for p in 'qkv'} | {f'{p}.bias': ('in_proj_bias', i) for i, p in enumerate('qkv')}
+    return 'cross attention', spec('decoder'), m, names | dict(pair('o.', 'out_proj.')), {}, lambda x, memory, values: m(x, memory, values)[0]
 def layer_norm():
     m = norm(); return 'norm', spec('encoder'), m, dict(pair('', '')), {}, lambda x, memory, values: m(x)
 def feed_forward():
@@ -85,7 +89,8 @@ def feed_forward():
     return 'feed-forward', spec('encoder', ffn='gelu'), m, dict(list(pair('up.', '0.')) + list(pair('down.', '2.'))), {}, \
         lambda x, memory, values: m(x)
 PUBLIC = {f.__name__: f for f in (encoder_post, encoder_pre, decoder_post, decoder_pre, encoder_stack, decoder_stack, attention, cross_values,
-                                  layer_norm, feed_forward)}
+                                  layer_norm, feed_forward, cross_widths)}
+WIDTHS = {'cross_widths': (24, 20)}  # of memory and values; of others C
 
 def make(path, name):
     torch.manual_seed(1000 + list(PUBLIC).index(name))
@@ -93,7 +98,8 @@ def make(path, name):
     for p in m.parameters():
         if p.dim() == 1 or p.std() == 0: torch.nn.init.normal_(p, 0.5, 0.3)  # biases and norms that are not what they begin as
         p.data = p.data.float().double()
-    x, memory, values = (torch.randn(B, n, C).float().double().requires_grad_() for n in (T, TM, TM))
+    widths = WIDTHS.get(name, (C, C))
+    x, memory, values = (torch.randn(B, n, c).float().double().requires_grad_() for n, c in ((T, C), (TM, widths[0]), (TM, widths[1])))
     masks = {k: v.float().double() if v.is_floating_point() else v for k, v in masks.items()}
     y = run(x, memory, values); dy = torch.randn_like(y).float().double(); y.backward(dy)
     theirs, t = dict(m.named_parameters()), {'in.x': x, 'in.dy': dy, 'out.y': y, 'out.dx': x.grad}
@@ -105,7 +111,8 @@ def make(path, name):
     for k, v in (t | {'in.' + k: v for k, v in masks.items()}).items():
         a = v.detach().contiguous().numpy()
         out[k] = a.astype(np.int32) if a.dtype == np.int64 else a.astype(np.float32) if not k.startswith(('out.', 'grad.')) and a.dtype == np.float64 else a
-    st.save(path, out, {'kind': kind, 'spec': json.dumps(config), 'command': f'golden_modules.py OUT_DIR public {name}'})
+    apart = {'key_width': str(widths[0]), 'value_width': str(widths[1])} if name in WIDTHS else {}
+    st.save(path, out, apart | {'kind': kind, 'spec': json.dumps(config), 'command': f'golden_modules.py OUT_DIR public {name}'})
 
 if __name__ == '__main__':
     if sys.argv[1] == 'check':
