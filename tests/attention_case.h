@@ -78,6 +78,7 @@ static inline bool case_mask_open(void *what, size_t b, size_t h, size_t query, 
     int64_t i = m->offset + (m->offsets ? m->offsets[b] : 0) + (int64_t)query, j = (int64_t)key;
     (void)h;
     if (m->lengths && j >= m->lengths[b]) return false;
+    if (m->starts && j < m->starts[b]) return false;
     if (m->causal && j > i && !(m->prefix && j < m->prefix[b])) return false;
     if (m->window && (j - i >= m->window || i - j >= m->window)) return false;
     if (m->sides && ((m->left >= 0 && i - j > m->left) || (m->right >= 0 && j - i > m->right))) return false;

@@ -59,12 +59,12 @@ static void test_shapes(void **state) {
 static void test_masks(void **state) {
     (void)state;
     static const uint8_t dense[4096] = {0};
-    REFUSE((c.dense = dense, c.dense_shape = (struct qkv_pair_shape){2, 4, 3, 4, 0, 0, 0}), QKV_SHAPE,
-           "the dense mask is (2,4,3,4), but q and k make (B,H,Tq,Tk) = (2,4,3,5)");
+    REFUSE((c.dense = dense, c.dense_shape = (struct qkv_pair_shape){2, 4, 3, 6, 0, 0, 0}), QKV_SHAPE,
+           "the dense mask is (2,4,3,6), but q and k make (B,H,Tq,Tk) = (2,4,3,5)");
     REFUSE((c.dense = dense, c.dense_shape = (struct qkv_pair_shape){2, 2, 3, 5, 0, 0, 0}), QKV_SHAPE,
            "the dense mask is (2,2,3,5)");
     REFUSE((c.dense = dense, c.dense_shape = (struct qkv_pair_shape){0}), QKV_SHAPE, "the dense mask is (0,0,0,0)");
-    REFUSE((c.bias = x, c.bias_shape = (struct qkv_pair_shape){1, 1, 3, 1, 0, 0, 0}), QKV_SHAPE, "bias is (1,1,3,1)");
+    REFUSE((c.bias = x, c.bias_shape = (struct qkv_pair_shape){1, 1, 2, 5, 0, 0, 0}), QKV_SHAPE, "bias is (1,1,2,5)");
     REFUSE((c.bias = x, c.bias_shape = (struct qkv_pair_shape){2, 4, 3, 5, SIZE_MAX / 2, 15, 5}), QKV_SHAPE,
            "bias (2,4,3,5) with strides");
     REFUSE((c.bias = (const float *)(const void *)((const char *)x + 1), c.bias_shape.B = 1), QKV_ARGUMENT,

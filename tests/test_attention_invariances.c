@@ -182,7 +182,8 @@ static void check_order(struct qkv_context *ctx, struct attention_case *c, struc
     struct qkv_attention_gradients g = {.dy = c->g.dy,
                                         .dq = reordered(&c->g.dq, same),
                                         .dk = reordered(&c->g.dk, order),
-                                        .dv = reordered(&c->g.dv, order)};
+                                        .dv = reordered(&c->g.dv, order),
+                                        .dlse = c->g.dlse};
     a.k = reordered(&c->call.k, order), a.v = reordered(&c->call.v, order);
     a.mask = (struct qkv_mask){0}, a.alibi = NULL;
     a.dense = dense, a.dense_shape = whole, a.bias = bias, a.bias_shape = whole;

@@ -49,13 +49,21 @@ struct qkv_mask {
     const int32_t *query_documents; /* (B,Tq); NULL: a query belongs to the document of the key at its position */
     bool sides;                     /* a window with sides of their own: only keys i − left <= j <= i + right */
     int64_t left, right; /* with sides: how many keys a query sees there beside its own place; -1: all of them */
+    /* Sequences packed one behind the other, without padding, for qkv_attention_*: B of them, of other lengths of queries
+     * and of keys. Everything is counted inside a sequence: positions, and the keys of each of the arrays above, which
+     * have an entry a sequence; offsets[b] of its keys less its queries puts the queries at the end of the keys. Tq and
+     * Tk are the most queries and keys that a sequence has; 0: they are found out. Not with documents. */
+    const int32_t *cu_q, *cu_k; /* (B + 1): sequence b is the rows cu_q[b] … cu_q[b + 1] − 1 of q and y, and
+                                   cu_k[b] … of k and v. The first is 0, none falls, the last is how many rows
+                                   there are. NULL: each batch row is a sequence of Tq queries and Tk keys */
 };
 QKV_API struct qkv_mask qkv_mask_defaults(void); /* every query attends to every key; positions count from 0 */
-/* The interval of each query, lo and hi (B,Tq): it attends to keys lo <= j < hi, to none where lo == hi. Fails with
- * QKV_ARGUMENT, QKV_SHAPE. */
+/* The interval of each query, lo and hi (B,Tq), or of packed sequences (cu_q[B]), counted from the sequence's first key:
+ * it attends to keys lo <= j < hi, to none where lo == hi. Fails with QKV_ARGUMENT, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_mask_intervals(struct qkv_context *ctx, const struct qkv_mask *mask, int32_t *lo,
                                            int32_t *hi);
-/* The same written out, dense (B,Tq,Tk): 1 where the query attends. Fails with QKV_ARGUMENT, QKV_SHAPE. */
+/* The same written out, dense (B,Tq,Tk): 1 where the query attends; 0 past the lengths of packed sequences. Fails with
+ * QKV_ARGUMENT, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_mask_dense(struct qkv_context *ctx, const struct qkv_mask *mask, uint8_t *dense);
 /* Numbers for documents packed one behind the other into T positions: 0 … count − 1 by their lengths, −1 for what is
  * left. Fails with QKV_ARGUMENT, QKV_SHAPE. */
@@ -90,8 +98,14 @@ struct qkv_pair_shape {
 };
 QKV_API struct qkv_pair_shape qkv_pair_shape_defaults(void); /* no array: nothing in it */
 
-/* Everything not given (0, NULL, false) is off; everything may be combined. Empty batches, no queries and no keys are
- * fine: y is 0 where there is no key. */
+/* Everything not given (0, NULL, false) is off; everything may be combined, but for a past and packed sequences. Empty
+ * batches, no queries and no keys are fine: y is 0 where there is no key.
+ *
+ * For packed sequences (mask.cu_q, mask.cu_k) all views have one batch row, q (1,H,rows,D) and so on, and B, Tq and Tk of
+ * the shapes below are the mask's; lse and dlse of sequence b are (H, its queries) from element H·cu_q[b] on, and b of
+ * qkv_attention_weights is the sequence, out (rows, its keys). A sequence has the bits that it has in a call of its own,
+ * but for its dropout mask, which is that of the padded call, and for dq, which is summed over runs of keys that are cut
+ * by the whole call. */
 struct qkv_attention_call {
     struct qkv_view q;    /* (B,H,Tq,D) */
     struct qkv_view k, v; /* (B,Hkv,Tk,D), (B,Hkv,Tk,Dv); Hkv divides H, head h reads key/value head h / (H/Hkv) */

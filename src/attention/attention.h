@@ -18,6 +18,10 @@ enum qkv_status qkv_mask_check_positions(struct qkv_context *ctx, const struct q
 double qkv_mask_pairs(const struct qkv_mask *mask);
 /* `mask`, whose own sizes are (B,Tq,Tk) or not given, for a call of that shape. */
 enum qkv_status qkv_mask_fit(struct qkv_context *ctx, struct qkv_mask *mask, size_t B, size_t Tq, size_t Tk);
+/* The mask of packed sequences, for arrays of that many rows; its Tq and Tk become the most of any sequence where they are not given. */
+enum qkv_status qkv_mask_pack(struct qkv_context *ctx, struct qkv_mask *mask, size_t queries, size_t keys);
+/* Queries of batch row, or sequence, b. */
+size_t qkv_mask_queries(const struct qkv_mask *mask, size_t b);
 /* Where the query of row t in batch row b stands among the keys. */
 int64_t qkv_mask_position(const struct qkv_mask *mask, size_t b, size_t t);
 

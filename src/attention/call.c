@@ -15,6 +15,7 @@ struct request {
     struct qkv_attend a;
     struct qkv_attend_gradients g;
     struct qkv_mask mask;
+    size_t B, queries, keys; /* of the views: batch rows (1 when sequences are packed), and rows of q and of k */
     int64_t nearest; /* ALiBi: the least position of a query, */
     size_t spread;   /* and how far above it the others reach */
     enum qkv_attention_stage stage;
@@ -24,9 +25,15 @@ struct request {
 
 /* ---- what is asked for ------------------------------------------------------------------------------------------- */
 
+static bool call_is_packed(const struct qkv_attention_call *c) {
+    return c->mask.cu_q || c->mask.cu_k;
+}
+
 static enum qkv_status check_past(struct qkv_context *ctx, const struct qkv_attention_call *c, struct qkv_attend *a) {
     a->past = c->past_k.T;
     if (!c->past_k.T && !c->past_v.T) return QKV_OK;
+    if (call_is_packed(c))
+        return qkv_fail(ctx, QKV_ARGUMENT, "attention: a past is given with cu_k; all keys of packed sequences lie in k");
     enum qkv_status status = qkv_view_check(ctx, "past_k", &c->past_k, "k", a->B, a->Hkv, a->past, a->D, false);
     if (status == QKV_OK)
         status = qkv_view_check(ctx, "past_v", &c->past_v, "past_k", a->B, a->Hkv, a->past, a->Dv, false);
@@ -35,14 +42,31 @@ static enum qkv_status check_past(struct qkv_context *ctx, const struct qkv_atte
     return status;
 }
 
-static enum qkv_status check_views(struct qkv_context *ctx, const struct qkv_attention_call *c, struct qkv_attend *a) {
+/* Sequences one behind the other in a single batch row of the views. */
+static enum qkv_status check_packed(struct qkv_context *ctx, struct request *r) {
+    const struct qkv_view *q = &r->call->q, *k = &r->call->k;
+    struct qkv_attend *a = &r->a;
+    r->mask = r->call->mask;
+    enum qkv_status status = qkv_mask_pack(ctx, &r->mask, q->T, k->T);
+    a->B = r->mask.B, a->Tq = r->mask.Tq, a->Tk = r->mask.Tk;
+    a->q_start = r->mask.cu_q, a->k_start = r->mask.cu_k;
+    r->B = 1;
+    return status;
+}
+
+static enum qkv_status check_views(struct qkv_context *ctx, struct request *r) {
+    const struct qkv_attention_call *c = r->call;
+    struct qkv_attend *a = &r->a;
     const struct qkv_view *q = &c->q, *k = &c->k, *v = &c->v;
-    a->B = q->B, a->H = q->H, a->Tq = q->T, a->D = q->D, a->Hkv = k->H, a->Tk = k->T, a->Dv = v->D;
-    enum qkv_status status = qkv_attend_check_sizes(ctx, a);
+    const bool packed = call_is_packed(c);
+    a->B = r->B = q->B, a->Tq = r->queries = q->T, a->Tk = r->keys = k->T;
+    a->H = q->H, a->D = q->D, a->Hkv = k->H, a->Dv = v->D;
+    enum qkv_status status = packed ? check_packed(ctx, r) : QKV_OK;
+    if (status == QKV_OK) status = qkv_attend_check_sizes(ctx, a);
     if (status) return status;
-    status = qkv_view_check(ctx, "q", q, "itself", a->B, a->H, a->Tq, a->D, false);
-    if (status == QKV_OK) status = qkv_view_check(ctx, "k", k, "q", a->B, a->Hkv, a->Tk, a->D, false);
-    if (status == QKV_OK) status = qkv_view_check(ctx, "v", v, "k", a->B, a->Hkv, a->Tk, a->Dv, false);
+    status = qkv_view_check(ctx, "q", q, packed ? "cu_q" : "itself", r->B, a->H, r->queries, a->D, false);
+    if (status == QKV_OK) status = qkv_view_check(ctx, "k", k, "q", r->B, a->Hkv, r->keys, a->D, false);
+    if (status == QKV_OK) status = qkv_view_check(ctx, "v", v, "k", r->B, a->Hkv, r->keys, a->Dv, false);
     if (status == QKV_OK) status = check_past(ctx, c, a);
     a->q = qkv_view_for_kernel(q), a->k = qkv_view_for_kernel(k), a->v = qkv_view_for_kernel(v);
     if (status == QKV_OK && !qkv_add_size(a->Tk, a->past, &a->Tk))
@@ -75,6 +99,7 @@ static enum qkv_status call_convert(struct qkv_context *ctx, const struct qkv_at
 static enum qkv_status check_mask(struct qkv_context *ctx, struct request *r) {
     const struct qkv_attend *a = &r->a;
     struct qkv_mask *m = &r->mask;
+    if (call_is_packed(r->call)) return QKV_OK; /* packed sequences were checked with their views */
     *m = r->call->mask;
     enum qkv_status status = qkv_mask_fit(ctx, m, a->B, a->Tq, a->Tk);
     return status == QKV_OK && r->call->alibi ? qkv_mask_check_positions(ctx, m) : status;
@@ -89,15 +114,15 @@ static enum qkv_status check_gradients(struct qkv_context *ctx, struct request *
         size_t H, T, D;
         bool written;
         struct qkv_heads *out;
-    } views[] = {{"dy", "y", &g->dy, a->H, a->Tq, a->Dv, false, &r->g.dy},
-                 {"dq", "q", &g->dq, a->H, a->Tq, a->D, true, &r->g.dq},
-                 {"dk", "k", &g->dk, a->Hkv, a->Tk - a->past, a->D, true, &r->g.dk},
-                 {"dv", "v", &g->dv, a->Hkv, a->Tk - a->past, a->Dv, true, &r->g.dv},
+    } views[] = {{"dy", "y", &g->dy, a->H, r->queries, a->Dv, false, &r->g.dy},
+                 {"dq", "q", &g->dq, a->H, r->queries, a->D, true, &r->g.dq},
+                 {"dk", "k", &g->dk, a->Hkv, r->keys, a->D, true, &r->g.dk},
+                 {"dv", "v", &g->dv, a->Hkv, r->keys, a->Dv, true, &r->g.dv},
                  {"dpast_k", "past_k", &g->dpast_k, a->Hkv, a->past, a->D, true, &r->g.dpast_k},
                  {"dpast_v", "past_v", &g->dpast_v, a->Hkv, a->past, a->Dv, true, &r->g.dpast_v}};
     for (size_t i = 0; i < sizeof views / sizeof views[0]; i++) {
         if (views[i].written && !views[i].view->data) continue;
-        enum qkv_status status = qkv_view_check(ctx, views[i].name, views[i].view, views[i].like, a->B, views[i].H,
+        enum qkv_status status = qkv_view_check(ctx, views[i].name, views[i].view, views[i].like, r->B, views[i].H,
                                                 views[i].T, views[i].D, views[i].written);
         if (status != QKV_OK) return status;
         *views[i].out = qkv_view_for_kernel(views[i].view);
@@ -119,10 +144,13 @@ static enum qkv_status measure_positions(struct qkv_context *ctx, struct request
     if (!r->call->alibi || !a->B || !a->Tq) return QKV_OK;
     int64_t least = INT64_MAX, most = INT64_MIN;
     for (size_t b = 0; b < a->B; b++) {
-        int64_t first = qkv_mask_position(&r->mask, b, 0), last = qkv_mask_position(&r->mask, b, a->Tq - 1);
+        const size_t queries = qkv_mask_queries(&r->mask, b);
+        if (!queries) continue;
+        int64_t first = qkv_mask_position(&r->mask, b, 0), last = qkv_mask_position(&r->mask, b, queries - 1);
         if (first < least) least = first;
         if (last > most) most = last;
     }
+    if (most < least) least = most = 0;
     if (most - least > 4 * (int64_t)(a->Tq + a->Tk) + 65536 || most - least + (int64_t)a->Tk > INT32_MAX)
         return qkv_fail(ctx, QKV_SHAPE,
                         "attention: with ALiBi, queries at positions %lld to %lld are too far apart for a table of "
@@ -140,9 +168,9 @@ static enum qkv_status call_prepare(struct qkv_context *ctx, struct request *r,
     if (!ctx) return QKV_ARGUMENT;
     if (!c || (r->task == BACKWARD && !g))
         return qkv_fail(ctx, QKV_ARGUMENT, "attention: %s is NULL", c ? "gradients" : "call");
-    enum qkv_status status = check_views(ctx, c, a);
+    enum qkv_status status = check_views(ctx, r);
     if (status == QKV_OK && r->task != LOOK)
-        status = qkv_view_check(ctx, "y", &c->y, "q and v", a->B, a->H, a->Tq, a->Dv, r->task == FORWARD);
+        status = qkv_view_check(ctx, "y", &c->y, "q and v", r->B, a->H, r->queries, a->Dv, r->task == FORWARD);
     a->y = qkv_view_for_kernel(&c->y);
     if (status == QKV_OK) status = call_convert(ctx, c, a);
     if (status == QKV_OK) status = check_mask(ctx, r);
@@ -160,7 +188,7 @@ static enum qkv_status make_alibi(struct qkv_arena *arena, struct request *r) {
     struct qkv_attend *a = &r->a;
     struct qkv_distance_bias *bias = &a->distance_bias;
     *bias = (struct qkv_distance_bias){.row = a->Tk + r->spread, .zero = r->spread};
-    int32_t *position = qkv_arena_take(arena, a->B * a->Tq, sizeof *position);
+    int32_t *position = qkv_arena_take(arena, r->B * r->queries, sizeof *position);
     size_t floats;
     if (!qkv_multiply(a->H, bias->row, &floats)) floats = SIZE_MAX;
     float *table = qkv_arena_take(arena, floats, sizeof *table);
@@ -168,8 +196,9 @@ static enum qkv_status make_alibi(struct qkv_arena *arena, struct request *r) {
     a->position = position;
     bias->table = table;
     if (arena->measuring) return QKV_OK;
-    for (size_t row = 0; row < a->B * a->Tq; row++)
-        position[row] = (int32_t)(qkv_mask_position(&r->mask, row / a->Tq, row % a->Tq) - r->nearest);
+    for (size_t b = 0, row = 0; b < a->B; b++)
+        for (size_t t = 0; t < qkv_mask_queries(&r->mask, b); t++)
+            position[row++] = (int32_t)(qkv_mask_position(&r->mask, b, t) - r->nearest);
     for (size_t h = 0; h < a->H; h++)
         for (size_t e = 0; e < bias->row; e++) {
             int64_t distance = (int64_t)e - (int64_t)bias->zero - r->nearest;
@@ -180,8 +209,8 @@ static enum qkv_status make_alibi(struct qkv_arena *arena, struct request *r) {
 
 static enum qkv_status call_compute(struct qkv_context *ctx, struct qkv_arena *arena, struct request *r) {
     struct qkv_attend *a = &r->a;
-    int32_t *lo = qkv_arena_take(arena, a->B * a->Tq, sizeof *lo),
-            *hi = qkv_arena_take(arena, a->B * a->Tq, sizeof *hi);
+    int32_t *lo = qkv_arena_take(arena, r->B * r->queries, sizeof *lo),
+            *hi = qkv_arena_take(arena, r->B * r->queries, sizeof *hi);
     if (!lo || !hi) return QKV_MEMORY;
     a->lo = lo, a->hi = hi;
     enum qkv_status status = arena->measuring ? QKV_OK : qkv_mask_intervals(ctx, &r->mask, lo, hi);

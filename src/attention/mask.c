@@ -45,12 +45,61 @@ static enum qkv_status check_sizes(struct qkv_context *ctx, const struct qkv_mas
     return status ? status : check_side(ctx, m, "right", m->right);
 }
 
+size_t qkv_mask_queries(const struct qkv_mask *m, size_t b) {
+    return m->cu_q ? (size_t)(m->cu_q[b + 1] - m->cu_q[b]) : m->Tq;
+}
+
+static size_t mask_keys(const struct qkv_mask *m, size_t b) {
+    return m->cu_k ? (size_t)(m->cu_k[b + 1] - m->cu_k[b]) : m->Tk;
+}
+
+/* Cumulative lengths of sequences; `most` is how many rows each may have, 0: that is not said. */
+static enum qkv_status check_cumulative(struct qkv_context *ctx, const struct qkv_mask *m, const char *name,
+                                        const int32_t *cu, const char *Tname, size_t most) {
+    if (cu[0])
+        return qkv_fail(ctx, QKV_ARGUMENT, "mask: %s[0] is %d; the first sequence begins at row 0", name, cu[0]);
+    for (size_t b = 0; b < m->B; b++) {
+        if (cu[b + 1] < cu[b])
+            return qkv_fail(ctx, QKV_ARGUMENT,
+                            "mask: %s[%zu] is %d, below %d before it; cumulative lengths do not fall", name, b + 1,
+                            cu[b + 1], cu[b]);
+        if (most && (size_t)(cu[b + 1] - cu[b]) > most)
+            return qkv_fail(ctx, QKV_SHAPE,
+                            "mask: %s[%zu] is %d and makes sequence %zu %d rows long, but %s says that there are at "
+                            "most %zu",
+                            name, b + 1, cu[b + 1], b, cu[b + 1] - cu[b], Tname, most);
+    }
+    return QKV_OK;
+}
+
+static enum qkv_status check_packing(struct qkv_context *ctx, const struct qkv_mask *m) {
+    if (!m->cu_q && !m->cu_k) return QKV_OK;
+    if (!m->cu_q || !m->cu_k)
+        return qkv_fail(ctx, QKV_ARGUMENT, "mask: %s is given without %s; packed sequences need both",
+                        m->cu_q ? "cu_q" : "cu_k", m->cu_q ? "cu_k" : "cu_q");
+    if (m->key_documents)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "mask: key_documents are given with cu_q and cu_k, which keep sequences apart already");
+    enum qkv_status status = check_cumulative(ctx, m, "cu_q", m->cu_q, "Tq", m->Tq);
+    return status ? status : check_cumulative(ctx, m, "cu_k", m->cu_k, "Tk", m->Tk);
+}
+
+/* The mask of packed sequences with the most queries and keys of any, where these are not given. */
+static struct qkv_mask mask_filled(const struct qkv_mask *m) {
+    struct qkv_mask out = *m;
+    for (size_t b = 0; m->cu_q && b < m->B; b++) {
+        if (!m->Tq && qkv_mask_queries(m, b) > out.Tq) out.Tq = qkv_mask_queries(m, b);
+        if (!m->Tk && mask_keys(m, b) > out.Tk) out.Tk = mask_keys(m, b);
+    }
+    return out;
+}
+
 static enum qkv_status check_counts(struct qkv_context *ctx, const struct qkv_mask *m, const char *name,
                                     const int32_t *counts) {
     for (size_t b = 0; counts && b < m->B; b++)
-        if (counts[b] < 0 || (size_t)counts[b] > m->Tk)
+        if (counts[b] < 0 || (size_t)counts[b] > mask_keys(m, b))
             return qkv_fail(ctx, QKV_ARGUMENT, "mask: %s[%zu] is %d, but there are 0 to %zu keys", name, b, counts[b],
-                            m->Tk);
+                            mask_keys(m, b));
     return QKV_OK;
 }
 
@@ -124,7 +173,9 @@ static enum qkv_status check_pointers(struct qkv_context *ctx, const struct qkv_
                   {"mask.starts", m->starts},
                   {"mask.prefix", m->prefix},
                   {"mask.key_documents", m->key_documents},
-                  {"mask.query_documents", m->query_documents}};
+                  {"mask.query_documents", m->query_documents},
+                  {"mask.cu_q", m->cu_q},
+                  {"mask.cu_k", m->cu_k}};
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0] && status == QKV_OK; i++)
         status = qkv_aligned(ctx, arrays[i].name, arrays[i].data, sizeof(int32_t));
@@ -135,13 +186,37 @@ enum qkv_status qkv_mask_check(struct qkv_context *ctx, const struct qkv_mask *m
     if (!ctx || !m) return qkv_fail(ctx, QKV_ARGUMENT, "mask: the mask is NULL");
     enum qkv_status status = check_sizes(ctx, m);
     if (status == QKV_OK) status = check_pointers(ctx, m);
+    if (status == QKV_OK) status = check_packing(ctx, m);
     if (status == QKV_OK) status = check_counts(ctx, m, "lengths", m->lengths);
     if (status == QKV_OK) status = check_counts(ctx, m, "starts", m->starts);
     if (status == QKV_OK) status = check_counts(ctx, m, "prefix", m->prefix);
     return status == QKV_OK ? check_documents(ctx, m) : status;
 }
 
+enum qkv_status qkv_mask_pack(struct qkv_context *ctx, struct qkv_mask *m, size_t queries, size_t keys) {
+    enum qkv_status status = qkv_mask_check(ctx, m);
+    if (status) return status;
+    const struct {
+        const char *name, *of;
+        int32_t end;
+        size_t rows;
+    } sides[] = {{"cu_q", "q", m->cu_q[m->B], queries}, {"cu_k", "k", m->cu_k[m->B], keys}};
+    for (size_t i = 0; i < 2; i++)
+        if ((size_t)sides[i].end != sides[i].rows)
+            return qkv_fail(ctx, QKV_SHAPE,
+                            "mask: %s[%zu] is %d, but %s has %zu rows; the last cumulative length of %zu sequences (B) "
+                            "is how many rows there are",
+                            sides[i].name, m->B, sides[i].end, sides[i].of, sides[i].rows, m->B);
+    *m = mask_filled(m);
+    return qkv_mask_check(ctx, m);
+}
+
 enum qkv_status qkv_mask_fit(struct qkv_context *ctx, struct qkv_mask *m, size_t B, size_t Tq, size_t Tk) {
+    if (m->cu_q || m->cu_k)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "mask: %s is given, but here every row of the batch has %zu positions; packed sequences go to "
+                        "attention on plain buffers",
+                        m->cu_q ? "cu_q" : "cu_k", Tq);
     if ((m->B && m->B != B) || (m->Tq && m->Tq != Tq) || (m->Tk && m->Tk != Tk))
         return qkv_fail(ctx, QKV_SHAPE,
                         "attention: the mask is made for (B,Tq,Tk) = (%zu,%zu,%zu), but queries and keys make "
@@ -162,7 +237,7 @@ static int64_t mask_reach(int64_t keys) {
 }
 
 static struct interval keys_of(const struct qkv_mask *m, size_t b, size_t t) {
-    const int64_t Tk = (int64_t)m->Tk, i = qkv_mask_position(m, b, t);
+    const int64_t Tk = (int64_t)mask_keys(m, b), i = qkv_mask_position(m, b, t);
     struct interval keys = {m->starts ? m->starts[b] : 0, m->lengths ? m->lengths[b] : Tk};
     if (m->causal) {
         int64_t open = m->prefix ? m->prefix[b] : 0;
@@ -183,7 +258,7 @@ static struct interval keys_of(const struct qkv_mask *m, size_t b, size_t t) {
 double qkv_mask_pairs(const struct qkv_mask *m) {
     double pairs = 0;
     for (size_t b = 0; b < m->B; b++)
-        for (size_t t = 0; t < m->Tq; t++) {
+        for (size_t t = 0; t < qkv_mask_queries(m, b); t++) {
             struct interval keys = keys_of(m, b, t);
             pairs += (double)(keys.hi - keys.lo);
         }
@@ -197,27 +272,34 @@ struct qkv_mask qkv_mask_defaults(void) {
 enum qkv_status qkv_mask_intervals(struct qkv_context *ctx, const struct qkv_mask *m, int32_t *lo, int32_t *hi) {
     QKV_CALL(ctx);
     enum qkv_status status = qkv_mask_check(ctx, m);
-    if (status == QKV_OK && m->B && m->Tq && (!lo || !hi))
-        return qkv_fail(ctx, QKV_ARGUMENT, "mask: lo and hi must both be given");
-    for (size_t b = 0; status == QKV_OK && b < m->B; b++)
-        for (size_t t = 0; t < m->Tq; t++) {
+    if (status) return status;
+    const size_t rows = m->cu_q ? (size_t)m->cu_q[m->B] : m->B * m->Tq;
+    if (rows && (!lo || !hi)) return qkv_fail(ctx, QKV_ARGUMENT, "mask: lo and hi must both be given");
+    for (size_t b = 0, row = 0; b < m->B; b++)
+        for (size_t t = 0; t < qkv_mask_queries(m, b); t++, row++) {
             struct interval keys = keys_of(m, b, t);
-            lo[b * m->Tq + t] = (int32_t)keys.lo;
-            hi[b * m->Tq + t] = (int32_t)keys.hi;
+            lo[row] = (int32_t)keys.lo;
+            hi[row] = (int32_t)keys.hi;
         }
-    return status;
+    return QKV_OK;
 }
 
 enum qkv_status qkv_mask_dense(struct qkv_context *ctx, const struct qkv_mask *m, uint8_t *dense) {
     QKV_CALL(ctx);
     enum qkv_status status = qkv_mask_check(ctx, m);
-    if (status == QKV_OK && m->B && m->Tq && m->Tk && !dense) return qkv_fail(ctx, QKV_ARGUMENT, "mask: dense is NULL");
-    for (size_t row = 0; status == QKV_OK && m->Tk && row < m->B * m->Tq; row++) {
-        struct interval keys = keys_of(m, row / m->Tq, row % m->Tq);
-        memset(dense + row * m->Tk, 0, m->Tk);
-        memset(dense + row * m->Tk + keys.lo, 1, (size_t)(keys.hi - keys.lo));
+    if (status) return status;
+    const struct qkv_mask all = mask_filled(m);
+    status = check_sizes(ctx, &all);
+    if (status) return status;
+    if (all.B && all.Tq && all.Tk && !dense) return qkv_fail(ctx, QKV_ARGUMENT, "mask: dense is NULL");
+    for (size_t row = 0; all.Tk && row < all.B * all.Tq; row++) {
+        const size_t b = row / all.Tq, t = row % all.Tq;
+        memset(dense + row * all.Tk, 0, all.Tk);
+        if (t >= qkv_mask_queries(m, b)) continue;
+        const struct interval keys = keys_of(m, b, t);
+        memset(dense + row * all.Tk + keys.lo, 1, (size_t)(keys.hi - keys.lo));
     }
-    return status;
+    return QKV_OK;
 }
 
 enum qkv_status qkv_mask_documents(struct qkv_context *ctx, const size_t *lengths, size_t count, size_t T,
