@@ -34,7 +34,9 @@ struct qkv_attend_plan {
     float *weights;         /* attend_weights: (count,Tk), rows first… of head `head` in batch row `batch` */
     enum qkv_attention_stage stage;
     size_t batch, head, first, count;
-    char *packed_keys; /* in bf16, forward: (B,Hkv,key_blocks), */
+    bool
+        packs; /* in bf16, forward: items pack the keys that they come to, as nobody else reads them; or all are packed ahead: */
+    char *packed_keys; /* (B,Hkv,key_blocks), */
     char *packed_rows; /* and backward: (B,Hkv,blocks), packed */
     size_t keys_bytes, rows_bytes;
 };

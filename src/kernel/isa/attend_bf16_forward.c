@@ -19,6 +19,8 @@ struct forward {
     uint16_t *p; /* the same of weights */
     char *left;  /* p packed, where it cannot be read in place */
     float *staging;
+    char *own;        /* a block of keys, where items pack them */
+    float *own_work;  /* to pack it with */
     struct sums sums; /* of the piece in work, */
     struct sums all;  /* and of all pieces so far */
     struct row rows[QKV_ATTEND_ROWS];
@@ -45,6 +47,8 @@ static size_t carve_forward(const struct qkv_attend_plan *plan, struct forward *
     f->p = carve_take(&c, STRIP * (padded(D, GRANULE) > BLOCK_KEYS ? padded(D, GRANULE) : BLOCK_KEYS) * sizeof *f->p);
     f->left = carve_take(&c, BF16.in_place ? 0 : left_bytes(STRIP, BLOCK_KEYS));
     f->staging = carve_take(&c, BF16.native ? 0 : STRIP * wide * sizeof *f->staging);
+    f->own = carve_take(&c, plan->packs ? plan->keys_bytes : 0);
+    f->own_work = carve_take(&c, plan->packs ? QKV_T(attend_bf16_pack_scratch)(plan) * sizeof(float) : 0);
     return c.used / sizeof(float);
 }
 
@@ -166,8 +170,11 @@ static void forward_walk(struct forward *f, size_t begin, size_t end, size_t all
     for (f->key = begin / BLOCK_KEYS * BLOCK_KEYS; f->key < end; f->key += BLOCK_KEYS) {
         f->keys = f->a->Tk - f->key < BLOCK_KEYS ? f->a->Tk - f->key : BLOCK_KEYS;
         if (!spans_of(f->rows, all, f->key, f->keys, f->spans).end) continue;
-        struct carve c = {plan->packed_keys + (pair * plan->key_blocks + f->key / BLOCK_KEYS) * plan->keys_bytes, 0};
+        const size_t block = f->key / BLOCK_KEYS;
+        struct carve c = {
+            plan->packs ? f->own : plan->packed_keys + (pair * plan->key_blocks + block) * plan->keys_bytes, 0};
         f->block = carve_keys(plan, &c);
+        if (plan->packs) QKV_T(attend_bf16_pack_block)(plan, f->b, f->n, block, &f->block, f->own_work);
         for (size_t r = 0; r < all; r += STRIP) forward_strip(f, r);
     }
 }

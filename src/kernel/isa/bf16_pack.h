@@ -18,9 +18,30 @@ QKV_INLINE vf read_line(const struct lines *x, size_t at, size_t n) {
     return n >= W ? vf_load(from) : vf_load_n(from, n);
 }
 
+/* The bits of up to W elements of bf16 in a row, the first n of which exist. */
+QKV_INLINE vi read_halves(const uint16_t *x, size_t n) {
+    if (n >= W) return vi_load_halves(x);
+    uint16_t lanes[W] = {0};
+    memcpy(lanes, x, n * sizeof *x);
+    return vi_load_halves(lanes);
+}
+
+/* W words of two bf16 that lie side by side; n halves exist. */
+QKV_INLINE vi read_words(const uint16_t *x, size_t n) {
+    uint32_t lanes[W];
+    if (n >= 2 * W) {
+        memcpy(lanes, x, sizeof lanes);
+    } else {
+        memset(lanes, 0, sizeof lanes);
+        memcpy(lanes, x, n * sizeof *x);
+    }
+    return vi_load(lanes);
+}
+
 /* W words of one line that is contiguous along k: terms k … k + 2W, those before K. */
 QKV_INLINE vi words_along(const struct lines *x, size_t line, size_t k, size_t K) {
     const size_t at = line * x->line_stride + k, left = K > k ? K - k : 0;
+    if (x->dtype == QKV_BF16) return read_words((const uint16_t *)x->data + (left ? at : 0), left);
     vf even = left ? read_line(x, at, left) : vf_zero();
     vf odd = left > W ? read_line(x, at + W, left - W) : vf_zero();
     vf_unzip(&even, &odd);
@@ -29,6 +50,12 @@ QKV_INLINE vi words_along(const struct lines *x, size_t line, size_t k, size_t K
 
 /* The words of one pair of terms, k and k + 1, of `count` lines that lie side by side. */
 QKV_INLINE vi words_across(const struct lines *x, size_t line, size_t count, size_t k, size_t K) {
+    if (x->dtype == QKV_BF16) {
+        const uint16_t *halves = (const uint16_t *)x->data + line;
+        vi low = k < K ? read_halves(halves + k * x->k_stride, count) : vi_set(0);
+        vi high = k + 1 < K ? read_halves(halves + (k + 1) * x->k_stride, count) : vi_set(0);
+        return vi_or(low, vi_shl(high, 16));
+    }
     vf even = k < K ? read_line(x, line + k * x->k_stride, count) : vf_zero();
     vf odd = k + 1 < K ? read_line(x, line + (k + 1) * x->k_stride, count) : vf_zero();
     return bf16_words(even, odd);
