@@ -22,7 +22,7 @@ static int32_t *take_ints(struct qkv_pass *p, size_t count) {
 /* A stack over (B, T) ids, with its positions and masks. */
 static struct qkv_forward_args stack_args(struct qkv_pass *p, struct qkv_stack *stack, size_t B, size_t T,
                                           const int32_t *lengths) {
-    p->tape.order = qkv_pass_order(p, B, T);
+    p->tape.order = qkv_pass_order(p, B, B * T, NULL);
     struct qkv_forward_args args = {.tape = &p->tape,
                                     .spec = &p->model->spec,
                                     .stack = stack,

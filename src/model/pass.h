@@ -28,8 +28,9 @@ struct qkv_pass {
 };
 
 /* ---- sums in a defined order (pass_order.c) ----
- * The order of the rows of a stack's matrices, from the tape's memory; NULL without one, or after an error. */
-const struct qkv_row_order *qkv_pass_order(struct qkv_pass *pass, size_t B, size_t T);
+ * The order of the N rows of a stack's matrices, from the tape's memory; NULL without one, or after an error. starts: (B + 1) where each
+ * of the B sequences begins, not read in a dry run; NULL: all are of one length. */
+const struct qkv_row_order *qkv_pass_order(struct qkv_pass *pass, size_t B, size_t N, const int32_t *starts);
 
 /* ---- attentions to look at (pass_weights.c); none without options.weights ---- */
 enum qkv_status qkv_pass_prepare_attentions(struct qkv_pass *pass);

@@ -15,7 +15,7 @@ static size_t order_keys(const struct qkv_pass *p) {
     return share > least ? share : least;
 }
 
-const struct qkv_row_order *qkv_pass_order(struct qkv_pass *p, size_t B, size_t T) {
+const struct qkv_row_order *qkv_pass_order(struct qkv_pass *p, size_t B, size_t N, const int32_t *starts) {
     const struct qkv_pass_part *part = &p->part;
     if (!part->groups) return NULL;
     struct qkv_row_order *rows = qkv_tape_take_graph(&p->tape, sizeof *rows),
@@ -23,10 +23,13 @@ const struct qkv_row_order *qkv_pass_order(struct qkv_pass *p, size_t B, size_t 
     size_t *start = qkv_tape_take(&p->tape, B + 1, sizeof *start), *each = qkv_tape_take(&p->tape, B + 1, sizeof *each);
     size_t *first = qkv_tape_take(&p->tape, part->groups + 1, sizeof *first);
     if (p->tape.status) return NULL;
-    for (size_t b = 0; b <= B && !p->model->ctx->dry; b++) start[b] = b * T, each[b] = b;
+    for (size_t b = 0; b <= B && !p->model->ctx->dry; b++) {
+        start[b] = starts ? (size_t)starts[b] : b * (N / B);
+        each[b] = b;
+    }
     for (size_t g = 0; g <= part->groups && !p->model->ctx->dry; g++) first[g] = part->first[g];
     *rows = *pooled = (struct qkv_row_order){
-        .sums = {.groups = part->groups, .sequences = B, .terms = B * T, .first = first, .start = start},
+        .sums = {.groups = part->groups, .sequences = B, .terms = N, .first = first, .start = start},
         .first_row = part->first_row,
         .keys = order_keys(p),
         .losses = part->losses};
