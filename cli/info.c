@@ -216,6 +216,12 @@ static int print_text(const struct subject *s) {
     snprintf(remark, sizeof remark, "weights, a cache of %zu positions, one sequence", s->context);
     print_row("memory to run", cli_bytes(number, s->costs.run_bytes), remark);
     print_row("cache a token", cli_bytes(number, s->costs.cache_bytes_per_token), "keys and values of all layers");
+    if (s->costs.pages) {
+        char bytes[CLI_NUMBER];
+        snprintf(remark, sizeof remark, "of %zu positions, %s each, hold a context of %zu", s->costs.page_positions,
+                 cli_bytes(bytes, s->costs.page_bytes), s->context);
+        print_row("pages", cli_grouped(number, s->costs.pages), remark);
+    }
     snprintf(remark, sizeof remark, "forward, in a context of %zu; multiply and add are two", s->context);
     print_row("FLOPs a token", cli_short(number, s->costs.forward_flops), remark);
     print_row("", cli_short(number, s->costs.train_flops), "forward and backward");
@@ -255,6 +261,9 @@ static void put_costs(struct qkv_json *out, const struct qkv_costs *c) {
     qkv_json_put_count(out, "packed_bytes", c->packed_bytes);
     qkv_json_line(out, 0);
     qkv_json_put_count(out, "cache_bytes_per_token", c->cache_bytes_per_token);
+    qkv_json_put_count(out, "page_positions", c->page_positions);
+    qkv_json_put_count(out, "page_bytes", c->page_bytes);
+    qkv_json_put_count(out, "pages", c->pages);
     qkv_json_put_number(out, "forward_flops", c->forward_flops, 17);
     qkv_json_put_number(out, "train_flops", c->train_flops, 17);
     qkv_json_put_number(out, "checkpoint_flops", c->checkpoint_flops, 17);
@@ -360,7 +369,8 @@ const struct cli_command *cli_info(void) {
         .usage = "RUN\n--preset NAME [--set KEY=VALUE]\n--spec FILE [--set KEY=VALUE]",
         .description =
             "Shows the tree of a model's parameters, the exact memory to train it and to run it, the FLOPs for a token "
-            "and the bytes that a token adds to the key-value cache. Nothing of that size is allocated: the "
+            "and the bytes that a token adds to the key-value cache, with the pages that hold it. Nothing of that size "
+            "is allocated: the "
             "memory is found by a dry run.",
         .examples = "qkv info run/\n"
                     "qkv info --preset gpt2-small --batch 8\n"

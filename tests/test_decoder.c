@@ -239,10 +239,10 @@ static void test_decoder_refusals(void **state) {
     qkv_model_free(m);
 }
 
-/* Rows that choose their keys are for decoding: there is no gradient. */
+/* Keys in pages are for decoding: there is no gradient. */
 static void test_no_gradient(void **state) {
     (void)state;
-    const int32_t rows[1] = {0};
+    const int32_t page[1] = {0}, *const lists[1] = {page};
     struct qkv_arena arena;
     assert_ok(ctx, qkv_arena_create(ctx, &arena, 4096, "scratch"));
     float x[1] = {1};
@@ -253,9 +253,10 @@ static void test_no_gradient(void **state) {
     a.lse = x;
     a.lo = lo;
     a.hi = hi;
-    a.kv_rows = rows;
+    a.past_k = a.past_v = heads, a.past = 1;
+    a.pages = (struct qkv_page_table){lists, 1, 1};
     assert_fails(ctx, qkv_attend_backward(ctx, &arena, &a, &(struct qkv_attend_gradients){.dy = heads}), QKV_ARGUMENT,
-                 "kv_rows");
+                 "in pages");
     qkv_arena_free(&arena);
 }
 

@@ -355,7 +355,10 @@ static void test_costs(void **state) {
     assert_int_equal(qkv_spec_preset(ctx, &spec, "gpt2-small", NULL, 0), QKV_OK);
     assert_int_equal(qkv_measure_costs(ctx, &spec, 4, 1024, &costs), QKV_OK);
     assert_int_equal(costs.parameters, 124439808); /* the published count of GPT-2 small */
-    assert_int_equal(costs.cache_bytes_per_token, 12 * 2 * 768 * 4);
+    assert_int_equal(costs.cache_bytes_per_token, 12 * 2 * 768 * (qkv_context_precision(ctx) == QKV_FP32 ? 4 : 2));
+    assert_int_equal(costs.page_positions, 128);
+    assert_int_equal(costs.page_bytes, 128 * costs.cache_bytes_per_token);
+    assert_int_equal(costs.pages, 8);
     double products = 2.0 * (124439808 - 1024 * 768 - 12 * (768 * 9 + 3072 + 4 * 768) - 2 * 768);
     double attention = 12 * 4.0 * 768 * 1025 / 2;
     assert_true(fabs(costs.forward_flops - products - attention) < 1e-3 * products);

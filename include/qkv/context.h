@@ -27,7 +27,8 @@ extern "C" {
     X(SPEC, "invalid spec")                                                                                            \
     X(SHAPE, "shapes do not agree")                                                                                    \
     X(NUMBER, "not a finite number")                                                                                   \
-    X(STOPPED, "stopped by the caller")
+    X(STOPPED, "stopped by the caller")                                                                                \
+    X(FULL, "no room left")
 enum qkv_status {
 #define QKV_STATUS_ENUM(name, text) QKV_##name,
     QKV_STATUS_LIST(QKV_STATUS_ENUM)

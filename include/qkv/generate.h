@@ -1,6 +1,14 @@
 /* qkv/generate.h: sessions, sampling, generation; a part of qkv.h, which includes it. Stable.
  *
- * A session is one sequence and its KV cache. */
+ * A session is one sequence and its KV cache: keys and values in pages of a fixed number of positions. Forks of a session share its pages
+ * until they part, so a prefix that many go on from is computed once and stored once:
+ *
+ *     qkv_session_create_shared(model, 0, pages, &prefix);
+ *     qkv_session_append(prefix, ids, count);
+ *     for (size_t i = 0; i < 50; i++) qkv_session_fork(prefix, &continuations[i]);
+ *
+ * To run many at once, side by side, fork the rows of a decoder (qkv_decoder_select in qkv/sequences.h). In mixed precision keys and values
+ * are stored as bf16, which they are rounded to anyway. */
 #ifndef QKV_PUBLIC_GENERATE_H
 #define QKV_PUBLIC_GENERATE_H
 
@@ -14,11 +22,25 @@ struct qkv_session;
 /* `capacity`: the most positions, at most the spec's context; 0: the spec's context. Fails with QKV_ARGUMENT,
  * QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_session_create(struct qkv_model *model, size_t capacity, struct qkv_session **out);
+/* Experimental: the same, for a session that will be forked: it and all its forks share a cache of so many pages (qkv_session_pages says
+ * how many positions one has: 128, or the capacity where that is less); 0: as many as one session needs. Fails with QKV_ARGUMENT, QKV_MEMORY,
+ * QKV_SHAPE. */
+QKV_API enum qkv_status qkv_session_create_shared(struct qkv_model *model, size_t capacity, size_t pages,
+                                                  struct qkv_session **out);
+/* Experimental: another session that holds what this one holds, scores included, in the same pages. Nothing is copied until both go on, and
+ * then only the last page, where it is not full. Each may be used and freed without the other, but by one thread at a time. Fails with
+ * QKV_MEMORY. */
+QKV_API enum qkv_status qkv_session_fork(const struct qkv_session *session, struct qkv_session **out);
 /* NULL is fine. */
 QKV_API void qkv_session_free(struct qkv_session *session);
-/* Runs the model over n more ids. Fails when they do not fit into the capacity; nothing is appended then. Fails with
- * QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
+/* Runs the model over n more ids. Fails when they do not fit into the capacity, and with QKV_FULL when the cache has not as many pages
+ * left, with a sentence that says how many are missing; nothing is appended then. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE,
+ * QKV_FULL. */
 QKV_API enum qkv_status qkv_session_append(struct qkv_session *session, const int32_t *ids, size_t n);
+/* Experimental: the same, and qkv_session_logits then has the scores behind each of ids[scored[0]], ids[scored[1]], … in rising order:
+ * (count,vocab). The bits are those of appending up to there. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE, QKV_FULL. */
+QKV_API enum qkv_status qkv_session_score(struct qkv_session *session, const int32_t *ids, size_t n,
+                                          const size_t *scored, size_t count);
 /* Scores of the next token (vocab of them), after at least one id. Valid until the next call with the session. */
 QKV_API const float *qkv_session_logits(const struct qkv_session *session);
 /* Positions that the session holds. */
@@ -27,6 +49,14 @@ QKV_API size_t qkv_session_length(const struct qkv_session *session);
 QKV_API size_t qkv_session_capacity(const struct qkv_session *session);
 /* Forgets all positions at and past `length`. Append at least one id before asking for logits again. */
 QKV_API void qkv_session_truncate(struct qkv_session *session, size_t length);
+/* Experimental: the pages of a cache. */
+struct qkv_cache_pages {
+    size_t positions;   /* of a page */
+    size_t bytes;       /* of a page: keys and values of all layers */
+    size_t count, used; /* pages that there are, and those that hold something */
+};
+/* Experimental: of a session and all that share with it. */
+QKV_API struct qkv_cache_pages qkv_session_pages(const struct qkv_session *session);
 
 struct qkv_sampling {
     double temperature; /* 0: always the most likely token; 1: the model's own distribution */

@@ -101,7 +101,10 @@ struct qkv_costs {
     size_t train_bytes;           /* weights, gradients, two moments, one step of batch × context and its evaluation */
     size_t checkpoint_bytes;      /* the same with activations checkpointed (pass option checkpoint) */
     size_t run_bytes;             /* weights and their copy, a full cache and one step, for one sequence */
-    size_t cache_bytes_per_token; /* keys and values of all layers, fp32 */
+    size_t cache_bytes_per_token; /* keys and values of all layers, fp32, or bf16 in mixed precision */
+    size_t page_positions;        /* the cache lies in pages: positions of one, */
+    size_t page_bytes;            /* its bytes, */
+    size_t pages;                 /* and how many hold one sequence of `context` positions */
     double forward_flops;         /* a token of a full context, multiply and add counted as two */
     double train_flops;           /* the same, forward and backward */
     double checkpoint_flops;      /* the same with activations checkpointed: the blocks run forward once more */

@@ -66,27 +66,64 @@ QKV_API void qkv_encoded_free(struct qkv_encoded *encoded);
 /* Hidden states after the final norm, (B,T,C). */
 QKV_API struct qkv_array qkv_encoded_output(const struct qkv_encoded *encoded);
 
-struct qkv_decoder; /* targets growing side by side, with their caches */
+/* Targets growing side by side, each of a length of its own. What they keep lies in pages (struct qkv_cache_pages), which rows that go on
+ * from the same row share: a prefix is appended to one row, which qkv_decoder_select then makes many of. */
+struct qkv_decoder;
 /* `rows` targets, row r of them for source sources[r] of `encoded` (NULL: a decoder alone; sources NULL: row r for
  * source r), each of at most `capacity` tokens (0: the model's context). `encoded` must outlive the decoder. Fails
  * with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_decoder_create(struct qkv_model *model, const struct qkv_encoded *encoded,
                                            const size_t *sources, size_t rows, size_t capacity,
                                            struct qkv_decoder **out);
+/* Experimental: the same, with all that can be said. */
+struct qkv_decoder_options {
+    const struct qkv_encoded *encoded; /* NULL: a decoder alone */
+    const size_t *sources;             /* (rows) or NULL: row r is for source r */
+    size_t rows, capacity; /* the most rows that there will be, all empty at first; capacity 0: the model's context */
+    size_t pages;          /* of the cache; 0: as many as `rows` of that capacity need when they share nothing */
+    size_t
+        chunk; /* tokens of each row that memory is planned for at once, from the start; others plan when they come */
+};
+/* Experimental: one row, alone; chunk 1. */
+QKV_API struct qkv_decoder_options qkv_decoder_defaults(void);
+/* Experimental. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
+QKV_API enum qkv_status qkv_decoder_create_with(struct qkv_model *model, const struct qkv_decoder_options *options,
+                                                struct qkv_decoder **out);
 /* NULL is fine. */
 QKV_API void qkv_decoder_free(struct qkv_decoder *decoder);
+/* Experimental: more tokens, any number of them for each row, and whose scores are wanted. */
+struct qkv_decoder_input {
+    const int32_t *ids;   /* row after row */
+    const size_t *counts; /* (rows): how many each row gets, 0 is fine; NULL: one each */
+    const size_t
+        *scored; /* (scored_count) of ids, counted from the first, rising; NULL: the last of each row that gets any */
+    size_t scored_count; /* with scored; 0 for none */
+};
+/* Experimental: appends them; then qkv_decoder_logits has the scores behind those asked for, (qkv_decoder_scored,V). The bits of a row are
+ * those that it has alone, however its tokens are cut. When it fails, rows are as they were; with QKV_FULL the cache has not as
+ * many pages left, and the sentence says how many are missing. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE, QKV_FULL. */
+QKV_API enum qkv_status qkv_decoder_append(struct qkv_decoder *decoder, const struct qkv_decoder_input *input);
 /* One more token for every row; then qkv_decoder_logits has the scores of the next ones, (rows,V). Fails with
- * QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
+ * QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE, QKV_FULL. */
 QKV_API enum qkv_status qkv_decoder_step(struct qkv_decoder *decoder, const int32_t *ids);
 /* Scores of the next tokens, (rows,V), after a step. Owned by the decoder, valid until the next call with it. */
 QKV_API const float *qkv_decoder_logits(const struct qkv_decoder *decoder);
+/* Experimental: how many rows they have. */
+QKV_API size_t qkv_decoder_scored(const struct qkv_decoder *decoder);
 /* How many rows the decoder has. */
 QKV_API size_t qkv_decoder_rows(const struct qkv_decoder *decoder);
-/* Tokens that each row has. */
+/* Tokens that the longest row has. */
 QKV_API size_t qkv_decoder_length(const struct qkv_decoder *decoder);
+/* Experimental: tokens that a row has; 0 where there is none. */
+QKV_API size_t qkv_decoder_row_length(const struct qkv_decoder *decoder, size_t row);
+/* Experimental: the pages of all rows. */
+QKV_API struct qkv_cache_pages qkv_decoder_pages(const struct qkv_decoder *decoder);
 /* Row r goes on from what row from[r] was, for the first `count` rows (at most as many as at the start): beams are
- * reordered and rows that are done leave. Scores go with them. Fails with QKV_ARGUMENT, QKV_MEMORY. */
+ * reordered, prefixes shared, and rows that are done leave. Nothing is copied but, when rows that share it go on, their last page.
+ * Scores of each row go with them. Fails with QKV_ARGUMENT, QKV_MEMORY. */
 QKV_API enum qkv_status qkv_decoder_select(struct qkv_decoder *decoder, const size_t *from, size_t count);
+/* Experimental: forgets all positions of a row at and past `length`, and all scores. */
+QKV_API void qkv_decoder_truncate(struct qkv_decoder *decoder, size_t row, size_t length);
 
 /* ---- search ------------------------------------------------------------------------------------------------------------ */
 

@@ -95,10 +95,11 @@ void qkv_attention_build_weights(struct qkv_weights *weights, const struct qkv_w
                                  const struct qkv_attention_spec *spec, bool cross,
                                  struct qkv_attention_parameters *parameters);
 
-/* Keys and values of one attention, `count` runs of `capacity` positions: (count·capacity, Hkv·D), (count·capacity, Hkv·Dv). */
+/* Keys and values of one attention in pages: (rows, Hkv·D), (rows, Hkv·Dv). A call's page table says which rows are whose. */
 struct qkv_key_values {
-    float *k, *v;
-    size_t count, capacity;
+    void *k, *v;
+    enum qkv_dtype dtype; /* QKV_F32 or QKV_BF16 */
+    size_t rows;
 };
 
 /* One attention with its projections on its way over a tape. What is not used is NULL. */
@@ -106,7 +107,8 @@ struct qkv_attention_args {
     struct qkv_tape *tape;
     const struct qkv_attend
         *attend; /* the call: all but q, k, v, y, lse and key, which are made here. Tq new positions a row, in
-                                        self attention the last ones of Tk; kv_rows: each row's run of the cache, NULL: its own */
+                                        self attention the last ones of all keys; with a cache, its pages, and pasts where rows have
+                                        different numbers of keys, new ones too */
     struct qkv_attention_parameters *parameters;
     const struct qkv_position_tables *tables; /* rotation of self attention, by the call's positions */
     struct qkv_key_values *cache; /* self: new keys are appended; cross: those of the memory are kept in it */

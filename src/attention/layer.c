@@ -132,20 +132,29 @@ static enum qkv_status check_cache(const struct qkv_attention_layer *l, size_t B
 
 static enum qkv_status take_cache(struct qkv_attention_cache *c) {
     const struct qkv_attention_spec *a = &c->layer->spec.attention;
-    size_t rows, k, v, bytes;
-    bool fits = qkv_multiply(c->B, c->rows.capacity, &rows) &&
+    size_t rows, k, v, lists, bytes;
+    bool fits = qkv_multiply(c->B, c->capacity, &rows) &&
                 qkv_multiply(rows, (size_t)a->kv_heads * (size_t)a->head_dim * sizeof(float), &k) &&
                 qkv_multiply(rows, (size_t)a->kv_heads * (size_t)a->value_dim * sizeof(float), &v) &&
-                qkv_add_size(k, v, &bytes) && qkv_add_size(bytes, QKV_CACHE_LINE, &bytes);
+                qkv_multiply(c->B, sizeof *c->page + sizeof *c->lists, &lists) && qkv_add_size(k, v, &bytes) &&
+                qkv_add_size(bytes, lists, &bytes) && qkv_add_size(bytes, (size_t)4 * QKV_CACHE_LINE, &bytes);
     if (!fits)
         return qkv_fail(c->layer->ctx, QKV_MEMORY,
                         "attention cache: %zu rows of %zu positions are more than this machine can address", c->B,
-                        c->rows.capacity);
+                        c->capacity);
     enum qkv_status status = qkv_arena_create(c->layer->ctx, &c->storage, bytes, "an attention cache");
     if (status != QKV_OK) return status;
+    c->rows = (struct qkv_key_values){.dtype = QKV_F32, .rows = rows};
     c->rows.k = qkv_arena_take(&c->storage, k, 1);
     c->rows.v = qkv_arena_take(&c->storage, v, 1);
-    return c->rows.k && c->rows.v ? QKV_OK : QKV_MEMORY;
+    c->page = qkv_arena_take(&c->storage, c->B, sizeof *c->page);
+    c->lists = qkv_arena_take(&c->storage, c->B, sizeof *c->lists);
+    if (!c->rows.k || !c->rows.v || !c->page || !c->lists) return QKV_MEMORY;
+    for (size_t b = 0; b < c->B; b++) {
+        c->page[b] = (int32_t)b;
+        c->lists[b] = &c->page[b];
+    }
+    return QKV_OK;
 }
 
 enum qkv_status qkv_attention_cache_create(struct qkv_attention_layer *l, size_t B, size_t capacity,
@@ -160,8 +169,7 @@ enum qkv_status qkv_attention_cache_create(struct qkv_attention_layer *l, size_t
     if (!c) return QKV_MEMORY;
     c->layer = l;
     c->B = B;
-    c->rows.count = B;
-    c->rows.capacity = capacity;
+    c->capacity = capacity;
     l->owners++;
     status = take_cache(c);
     if (status == QKV_OK)

@@ -24,11 +24,14 @@ struct qkv_attention_layer {
     size_t empty_rows, empty_memory;           /* but so many rows of x and of memory */
 };
 
+/* Each of its B rows has one page, of as many positions as it may hold. */
 struct qkv_attention_cache {
     struct qkv_attention_layer *layer;
-    size_t B, length;
+    size_t B, capacity, length;
     struct qkv_arena storage;
     struct qkv_key_values rows;
+    int32_t *page;         /* (B): row b has page b, */
+    const int32_t **lists; /* as the list of that one page */
 };
 
 /* Fills in what `spec` leaves out and checks the whole (layer_spec.c). */

@@ -54,10 +54,10 @@ static enum qkv_status find_self(const struct qkv_attention_layer *l, const stru
                         "attention layer: mask.offsets is given, but in self attention queries stand where their own "
                         "keys do");
     keys->past = in->cache ? in->cache->length : 0;
-    if (in->cache && in->T > in->cache->rows.capacity - keys->past)
+    if (in->cache && in->T > in->cache->capacity - keys->past)
         return qkv_fail(l->ctx, QKV_ARGUMENT,
                         "attention layer: %zu more positions do not fit: the cache holds %zu of %zu", in->T, keys->past,
-                        in->cache->rows.capacity);
+                        in->cache->capacity);
     keys->count = keys->past + in->T;
     if (l->spec.context && keys->count > (size_t)l->spec.context)
         return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: %zu positions are more than the context of %d",
@@ -79,10 +79,10 @@ static enum qkv_status find_cross(const struct qkv_attention_layer *l, const str
     if (!in->memory && in->memory_T && in->memory_T != keys->count)
         return qkv_fail(l->ctx, QKV_SHAPE, "attention layer: memory_T is %zu, but the cache holds %zu positions",
                         in->memory_T, keys->count);
-    if (c && keys->count > c->rows.capacity)
+    if (c && keys->count > c->capacity)
         return qkv_fail(l->ctx, QKV_ARGUMENT,
                         "attention layer: a memory of %zu positions does not fit into a cache of %zu", keys->count,
-                        c->rows.capacity);
+                        c->capacity);
     if (l->spec.context && (in->T > (size_t)l->spec.context || keys->count > (size_t)l->spec.context))
         return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: %zu positions are more than the context of %d",
                         in->T > keys->count ? in->T : keys->count, l->spec.context);
@@ -176,6 +176,9 @@ static enum qkv_status layer_run_all(struct qkv_attention_layer *l, const struct
     struct qkv_attend a = *call;
     a.position = qkv_sequence_positions(&l->tape, in->B, in->T, keys->past);
     qkv_sequence_intervals(&l->tape, &keys->mask, &a);
+    if (in->cache)
+        a.pages =
+            (struct qkv_page_table){.lists = in->cache->lists, .positions = in->cache->capacity, .count = in->cache->B};
     struct qkv_attention_args f = {.tape = &l->tape,
                                    .attend = &a,
                                    .parameters = &l->parameters,

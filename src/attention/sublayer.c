@@ -5,22 +5,44 @@
  * appended to the cache where there is one; y = attend(q, k, v)·Woᵀ + bo. Cross attention takes k and v from a memory. */
 #include "attention/attention.h"
 
+#include <string.h>
+
 struct append {
-    const void *rows; /* (B·T, columns): k and v side by side from k_column on */
+    const struct qkv_attend *call;
+    const struct qkv_key_values *cache;
+    const void *rows; /* (N, columns): k and v side by side from k_column on */
     enum qkv_dtype dtype;
-    const int32_t *places; /* (B): the run of the cache of each batch row; NULL: its own */
-    float *k, *v;          /* where position `past` of run 0 goes */
-    size_t T, capacity, columns, k_column, k_width, v_width;
+    bool whole;           /* a sequence's first positions, as far as it has them; else its last */
+    const int32_t *start; /* (B + 1): its first row; NULL: T rows each */
+    size_t T, columns, k_column, k_width, v_width;
 };
+
+/* Rounded once, where the cache is bf16 and they are not. */
+static void append_cells(void *to, enum qkv_dtype dtype, const char *from, enum qkv_dtype from_dtype, size_t width) {
+    if (dtype == from_dtype)
+        memcpy(to, from, width * qkv_dtype_size(dtype));
+    else if (dtype == QKV_F32)
+        qkv_to_float(to, from, from_dtype, width);
+    else
+        qkv_from_float(to, (const float *)(const void *)from, dtype, width);
+}
 
 static void append_row(void *argument, size_t n, int thread) {
     (void)thread;
     const struct append *a = argument;
-    size_t b = n / a->T, to = (a->places ? (size_t)a->places[b] : b) * a->capacity + n % a->T;
-    const size_t size = qkv_dtype_size(a->dtype);
-    const char *k = (const char *)a->rows + (n * a->columns + a->k_column) * size;
-    qkv_to_float(a->k + to * a->k_width, k, a->dtype, a->k_width);
-    qkv_to_float(a->v + to * a->v_width, k + a->k_width * size, a->dtype, a->v_width);
+    const struct qkv_page_table *pages = &a->call->pages;
+    const size_t b = n / a->T, t = n % a->T;
+    const size_t count = a->call->pasts ? (size_t)a->call->pasts[b] : a->call->Tk;
+    const size_t first = a->start ? (size_t)a->start[b] : b * a->T;
+    const size_t rows = a->start ? (size_t)a->start[b + 1] - first : a->T;
+    const size_t at = a->whole ? t : count - rows + t;
+    if (t >= rows || at >= count) return;
+    const size_t row = (size_t)pages->lists[b][at / pages->positions] * pages->positions + at % pages->positions;
+    const size_t size = qkv_dtype_size(a->dtype), out = qkv_dtype_size(a->cache->dtype);
+    const char *k = (const char *)a->rows + ((first + t) * a->columns + a->k_column) * size;
+    append_cells((char *)a->cache->k + row * a->k_width * out, a->cache->dtype, k, a->dtype, a->k_width);
+    append_cells((char *)a->cache->v + row * a->v_width * out, a->cache->dtype, k + a->k_width * size, a->dtype,
+                 a->v_width);
 }
 
 /* Weights that are always used together lie side by side in one operand. */
@@ -50,20 +72,20 @@ static struct qkv_tensor *sublayer_project(const struct qkv_attention_args *f, s
     return qkv_op_linear(f->tape, x, &linear->weight, qkv_tensor_or_null(&linear->bias), result);
 }
 
-/* Puts T new positions a row into the cache, behind `past`. */
-static void sublayer_append(const struct qkv_attention_args *f, struct qkv_columns kv, size_t T, size_t past) {
+/* Puts T positions a row into the cache: new ones behind the others, or a memory as a `whole`. */
+static void sublayer_append(const struct qkv_attention_args *f, struct qkv_columns kv, size_t T, bool whole) {
     const struct qkv_attend *call = f->attend;
-    struct append a = {.rows = kv.x->data,
+    struct append a = {.call = call,
+                       .cache = f->cache,
+                       .rows = kv.x->data,
                        .dtype = kv.x->dtype,
-                       .places = call->kv_rows,
+                       .whole = whole,
+                       .start = whole ? call->k_start : call->q_start,
                        .T = T,
-                       .capacity = f->cache->capacity,
                        .columns = kv.x->columns,
                        .k_column = kv.column,
                        .k_width = call->Hkv * call->D,
                        .v_width = call->Hkv * call->Dv};
-    a.k = f->cache->k + past * a.k_width;
-    a.v = f->cache->v + past * a.v_width;
     qkv_parallel(f->tape->ctx, call->B * T, append_row, &a);
 }
 
@@ -101,7 +123,7 @@ static struct qkv_tensor *self_project(const struct qkv_attention_args *f, struc
     }
     *kv = (struct qkv_columns){qkv, a->H * a->D, 0};
     if (qkv && f->cache) {
-        sublayer_append(f, *kv, a->Tq, a->Tk - a->Tq);
+        sublayer_append(f, *kv, a->Tq, false);
     }
     return qkv;
 }
@@ -111,7 +133,7 @@ static struct qkv_columns read_memory(const struct qkv_attention_args *f) {
     struct qkv_columns kv = {
         f->memory ? sublayer_project(f, &f->parameters->kv, f->memory, QKV_RESULT_BF16_IF_MIXED) : NULL, 0, 0};
     if (kv.x && f->cache) {
-        sublayer_append(f, kv, f->attend->Tk, 0);
+        sublayer_append(f, kv, f->attend->Tk, true);
     }
     return kv;
 }
@@ -140,18 +162,23 @@ static struct qkv_tensor *cross_project(const struct qkv_attention_args *f, stru
     return kv->x && v->x ? q : NULL;
 }
 
+/* The keys, or values, of a cache as a tensor. */
+static struct qkv_columns sublayer_cached(const struct qkv_attention_args *f, void *data, size_t width) {
+    struct qkv_tensor *x = qkv_tape_view(f->tape, data, f->cache->rows, width);
+    if (x) x->dtype = f->cache->dtype;
+    return (struct qkv_columns){x, 0, 0};
+}
+
 struct qkv_tensor *qkv_attention_sublayer(const struct qkv_attention_args *f, struct qkv_tensor *x) {
     const struct qkv_attend *a = f->attend;
-    const struct qkv_key_values *cache = f->cache;
     struct qkv_columns k = {0}, v = {0};
     struct qkv_tensor *q = f->cross ? cross_project(f, x, &k, &v) : self_project(f, x, &k);
     size_t k_width = a->Hkv * a->D;
     if (f->values && !q) return NULL;
     if (!v.x) v = (struct qkv_columns){k.x, k.column + k_width, 0};
-    if (cache) {
-        size_t rows = cache->count * cache->capacity;
-        k = (struct qkv_columns){qkv_tape_view(f->tape, cache->k, rows, k_width), 0, cache->capacity};
-        v = (struct qkv_columns){qkv_tape_view(f->tape, cache->v, rows, a->Hkv * a->Dv), 0, cache->capacity};
+    if (f->cache) {
+        k = sublayer_cached(f, f->cache->k, k_width);
+        v = sublayer_cached(f, f->cache->v, a->Hkv * a->Dv);
     }
     struct qkv_tensor *y = qkv_op_attend(f->tape, (struct qkv_columns){q, 0, 0}, k, v, a, f->dattention_bias, f->kept);
     struct qkv_linear *o = &f->parameters->o;

@@ -192,7 +192,7 @@ static enum qkv_status move_rows(struct search *s) {
 static enum qkv_status run_batch(struct search *s) {
     enum qkv_status status = begin_batch(s);
     while (!status && s->active_count) {
-        status = qkv_decoder_append(s->decoder, s->next, 1, true);
+        status = qkv_decoder_grow(s->decoder, &(struct qkv_decoder_input){.ids = s->next});
         if (!status) status = step_beams(s);
         if (!status) status = move_rows(s);
     }

@@ -41,6 +41,30 @@ static enum qkv_status check_heads(struct qkv_context *ctx, const char *name, co
     return QKV_OK;
 }
 
+/* The page tables hold what the past of each sequence needs. */
+static enum qkv_status check_pages(struct qkv_context *ctx, const struct qkv_attend *a) {
+    const struct qkv_page_table *pages = &a->pages;
+    for (size_t b = 0; a->pasts && !ctx->dry && b < a->B; b++)
+        if (a->pasts[b] < 0 || (size_t)a->pasts[b] > a->past)
+            return qkv_fail(ctx, QKV_SHAPE, "attention: sequence %zu has a past of %d keys; it must be from 0 to %zu",
+                            b, a->pasts[b], a->past);
+    if (!pages->lists) return QKV_OK;
+    if (!pages->positions || (pages->positions % QKV_ATTEND_BLOCK && a->past > pages->positions))
+        return qkv_fail(ctx, QKV_SHAPE,
+                        "attention: pages of %zu positions are impossible for %zu keys; give a multiple of %d, or one "
+                        "page a sequence",
+                        pages->positions, a->past, QKV_ATTEND_BLOCK);
+    for (size_t b = 0; !ctx->dry && b < a->B; b++) {
+        const size_t past = a->pasts ? (size_t)a->pasts[b] : a->past;
+        for (size_t i = 0; i * pages->positions < past; i++)
+            if (!pages->lists[b] || pages->lists[b][i] < 0 || (size_t)pages->lists[b][i] >= pages->count)
+                return qkv_fail(ctx, QKV_ARGUMENT,
+                                "attention: page %zu of sequence %zu is none of the %zu pages that there are", i, b,
+                                pages->count);
+    }
+    return QKV_OK;
+}
+
 /* Inputs, and y where it is given. */
 static enum qkv_status check_data(struct qkv_context *ctx, const struct qkv_attend *a) {
     if (a->past > a->Tk)
@@ -56,6 +80,7 @@ static enum qkv_status check_data(struct qkv_context *ctx, const struct qkv_atte
     if (status == QKV_OK) status = check_heads(ctx, "past_k", &a->past_k, past);
     if (status == QKV_OK) status = check_heads(ctx, "past_v", &a->past_v, past);
     if (status == QKV_OK) status = check_heads(ctx, "y", &a->y, false);
+    if (status == QKV_OK) status = check_pages(ctx, a);
     if (status == QKV_OK && queries && (!a->lo || !a->hi))
         return qkv_fail(ctx, QKV_ARGUMENT, "attention: lo and hi must be given");
     return status;
@@ -137,7 +162,7 @@ static enum qkv_status check_bias(struct qkv_context *ctx, const struct qkv_atte
                         a->distance_bias.row, a->distance_bias.zero);
     enum qkv_status status = QKV_OK;
     for (size_t b = 0, row = 0; b < a->B && status == QKV_OK; row += qkv_attend_queries(a, b++)) {
-        const size_t keys = qkv_attend_keys(a, a->kv_rows ? (size_t)a->kv_rows[b] : b);
+        const size_t keys = qkv_attend_keys(a, b);
         for (size_t i = 0; i < qkv_attend_queries(a, b) && status == QKV_OK; i++)
             status = check_distances(ctx, a, row + i, (int64_t)keys);
     }
@@ -182,9 +207,9 @@ static enum qkv_status check_addend_gradient(struct qkv_context *ctx, const stru
 
 enum qkv_status qkv_attend_check_gradients(struct qkv_context *ctx, const struct qkv_attend *a,
                                            const struct qkv_attend_gradients *g) {
-    if (a->kv_rows)
+    if (a->pages.lists || a->pasts)
         return qkv_fail(ctx, QKV_ARGUMENT,
-                        "attention: there is no gradient where batch rows choose their keys (kv_rows)");
+                        "attention: there is no gradient where the past lies in pages, or is of several lengths");
     if (a->B && a->Tq && !a->lse)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "attention: the gradient needs lse as the forward call wrote it; give both calls "

@@ -10,8 +10,12 @@ size_t qkv_attend_queries(const struct qkv_attend *a, size_t b) {
     return ragged_count(a->q_start, b, a->Tq);
 }
 
+static size_t ragged_past(const struct qkv_attend *a, size_t b) {
+    return a->pasts ? (size_t)a->pasts[b] : a->past;
+}
+
 size_t qkv_attend_keys(const struct qkv_attend *a, size_t b) {
-    return ragged_count(a->k_start, b, a->Tk);
+    return ragged_past(a, b) + ragged_count(a->k_start, b, a->Tk - a->past);
 }
 
 /* The part of `x` that is batch row b: rows from start[b] on, or what its batch stride says. */
@@ -28,14 +32,18 @@ static void ragged_pairs(struct qkv_pairs *x, size_t whole, size_t Tk) {
 }
 
 static void ragged_call(struct qkv_attend *a, size_t b) {
-    const size_t row = a->q_start ? (size_t)a->q_start[b] : b * a->Tq, kv = a->kv_rows ? (size_t)a->kv_rows[b] : b;
-    const size_t Tq = qkv_attend_queries(a, b), Tk = qkv_attend_keys(a, kv);
+    const size_t row = a->q_start ? (size_t)a->q_start[b] : b * a->Tq;
+    const size_t Tq = qkv_attend_queries(a, b), Tk = qkv_attend_keys(a, b), past = ragged_past(a, b);
     ragged_move(&a->q, a->q_start, b);
     ragged_move(&a->y, a->q_start, b);
-    ragged_move(&a->k, a->k_start, kv);
-    ragged_move(&a->v, a->k_start, kv);
-    ragged_move(&a->past_k, NULL, kv);
-    ragged_move(&a->past_v, NULL, kv);
+    ragged_move(&a->k, a->k_start, b);
+    ragged_move(&a->v, a->k_start, b);
+    if (a->pages.lists) {
+        a->pages.lists += b;
+    } else {
+        ragged_move(&a->past_k, NULL, b);
+        ragged_move(&a->past_v, NULL, b);
+    }
     if (a->lse) a->lse += row * a->H;
     if (a->lo) a->lo += row;
     if (a->hi) a->hi += row;
@@ -44,8 +52,8 @@ static void ragged_call(struct qkv_attend *a, size_t b) {
     if (a->attention_bias) a->attention_bias += b * a->attention_bias_strides.batch_stride;
     ragged_pairs(&a->mask_strides, a->Tk, Tk);
     ragged_pairs(&a->attention_bias_strides, a->Tk, Tk);
-    a->B = 1, a->Tq = Tq, a->Tk = Tk;
-    a->kv_rows = NULL, a->q_start = a->k_start = NULL;
+    a->B = 1, a->Tq = Tq, a->Tk = Tk, a->past = past;
+    a->q_start = a->k_start = a->pasts = NULL;
 }
 
 static void ragged_gradients(struct qkv_attend_gradients *g, const struct qkv_attend *a, size_t b) {

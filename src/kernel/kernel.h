@@ -221,6 +221,14 @@ struct qkv_heads {               /* (B, T, heads, channels) somewhere in memory 
     size_t batch_stride, row_stride, head_stride;
     enum qkv_dtype dtype; /* QKV_F32, QKV_BF16 or QKV_F16 */
 };
+/* The past of sequences in pages: key j of sequence b is row lists[b][j / positions]·positions + j % positions of past_k and past_v,
+ * whose batch strides are not used. positions is a multiple of QKV_ATTEND_BLOCK, or no sequence has more than one page, so no block of
+ * keys crosses a page: bits and speed are those of keys that lie side by side. */
+#define QKV_ATTEND_BLOCK 128 /* the blocks of keys of all kernels divide it */
+struct qkv_page_table {
+    const int32_t *const *lists; /* (B): the pages of each, as many as its past needs; NULL: the past is (B, past, …) */
+    size_t positions, count;     /* of a page; pages that there are */
+};
 struct
     qkv_pairs { /* strides of something for each (b, h, i, j) of (B, H, Tq, Tk); 0 broadcasts, keys lie side by side */
     size_t batch_stride, head_stride, row_stride;
@@ -246,7 +254,8 @@ struct qkv_attend {
     struct qkv_heads past_k,
         past_v; /* where the first `past` of the Tk keys are; k and v hold the others, from row 0 */
     size_t past;
-    const int32_t *kv_rows; /* (B): the batch row of all of these that row b reads, forward only; NULL: b */
+    const int32_t *pasts; /* (B): the past of each sequence, at most `past`; NULL: all have `past`. Forward only */
+    struct qkv_page_table pages; /* of the past. Forward only */
     float *lse; /* (B, H, Tq): log-sum-exp of each row, −inf for a row without keys; may be NULL when not kept */
     const int32_t *lo, *hi; /* (B, Tq): row i attends to keys j with lo <= j < hi; values outside [0, Tk] are clamped */
     double

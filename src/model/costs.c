@@ -1,5 +1,5 @@
 /* costs: what a spec costs, from a planned model and dry runs; nothing of the model's size is allocated. */
-#include "model/model.h"
+#include "model/decode.h"
 
 /* Memory to run: a session where the model can have one, else a pass over one full sequence. */
 static enum qkv_status measure_run(struct qkv_model *m, size_t T, size_t *bytes) {
@@ -45,12 +45,16 @@ static enum qkv_status measure_weights(struct qkv_model *m, size_t context, stru
         costs->parameters += m->weights.list[i].rows * m->weights.list[i].columns;
         costs->parameter_bytes += m->weights.list[i].array.bytes;
     }
-    for (size_t layer = 0; layer < (size_t)d->layers; layer++) {
-        const struct qkv_attention_spec *a = &qkv_stack_layer(d, layer)->attention;
-        costs->cache_bytes_per_token +=
-            (size_t)a->kv_heads * ((size_t)a->head_dim + (size_t)a->value_dim) * sizeof(float);
-    }
-    return status;
+    if (status || !d->layers) return status;
+    struct qkv_page_pool *pool = qkv_decode_pool(m, false);
+    if (!pool) return QKV_MEMORY;
+    const struct qkv_page_shape shape = qkv_decode_shape(m, 1, context, 0);
+    costs->page_positions = qkv_page_positions(&shape);
+    costs->page_bytes = qkv_page_bytes(pool, &shape);
+    costs->pages = qkv_page_count(costs->page_positions, context);
+    costs->cache_bytes_per_token = costs->page_bytes / costs->page_positions;
+    qkv_page_pool_free(pool);
+    return QKV_OK;
 }
 
 enum qkv_status qkv_model_costs(struct qkv_model *model, size_t batch, size_t context, struct qkv_costs *costs) {

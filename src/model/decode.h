@@ -5,10 +5,17 @@
 #define QKV_DECODE_H
 
 #include "model/model.h"
+#include "sequence/pages.h"
 
-/* Takes keys and values of an attention, `count` runs of `capacity` positions. False where there is no memory. (stack_calls.c) */
-bool qkv_key_values_take(struct qkv_arena *arena, struct qkv_key_values *kv, const struct qkv_attention_spec *attention,
-                         size_t count, size_t capacity);
+/* A pool for the self attention of the decoder's layers, or for their `cross` attention; NULL with the sentence recorded. (decode_pool.c) */
+struct qkv_page_pool *qkv_decode_pool(struct qkv_model *model, bool cross);
+/* What the pool of a decoder of `rows` targets of at most `length` positions is, in the context's precision; pages 0: as many as they
+ * need. */
+struct qkv_page_shape qkv_decode_shape(const struct qkv_model *model, size_t rows, size_t length, size_t pages);
+/* `count` empty lists with room for sequences of such a pool, from an arena, which may be measuring; NULL without room. */
+struct qkv_page_list *qkv_decode_lists(struct qkv_arena *arena, const struct qkv_page_shape *shape, size_t count);
+/* What the pool has, for those who ask. */
+struct qkv_cache_pages qkv_decode_pages(const struct qkv_page_pool *pool);
 
 /* ---- encoder.c ---------------------------------------------------------------------------------------------------- */
 
@@ -18,7 +25,10 @@ struct qkv_encoded {
     struct qkv_arena kept, arena, graph_arena; /* what is kept; what encoding computes in */
     float *output;                             /* (B·T, C) */
     int32_t *lengths;                          /* (B) */
-    struct qkv_key_values *memory; /* cross attention's, one a decoder layer, B runs of T positions; or NULL */
+    struct qkv_page_pool
+        *pool; /* of cross attention's keys and values, of all decoder layers; NULL without a decoder */
+    struct qkv_page_list *lists; /* (B): as long as the sources are */
+    const int32_t **tables;      /* (B): their pages */
 };
 /* One that has encoded nothing yet; NULL with the sentence recorded. */
 struct qkv_encoded *qkv_encoded_allocate(struct qkv_model *model);
@@ -26,45 +36,69 @@ struct qkv_encoded *qkv_encoded_allocate(struct qkv_model *model);
 enum qkv_status qkv_encoded_begin(struct qkv_encoded *encoded, const int32_t *ids, const int32_t *lengths, size_t B,
                                   size_t T);
 
-/* ---- decoder.c, decoder_rows.c ------------------------------------------------------------------------------------ */
+/* ---- decoder*.c --------------------------------------------------------------------------------------------------- */
 
+enum { QKV_DECODER_CHUNK = 256 }; /* tokens that go through the model at once, where there are no more rows than that */
+
+/* The shape of one pass, which its memory is planned for. */
+struct qkv_decoder_shape {
+    size_t rows, longest, tokens; /* rows that get tokens, the most that one gets, and all */
+    size_t groups, longest_group; /* rows of one source side by side go through cross attention as one */
+    size_t scored;                /* tokens whose scores are wanted */
+};
 struct qkv_decoder {
     struct qkv_model *model;
     const struct qkv_encoded *encoded;
     size_t most, rows; /* at the start, and now */
-    size_t capacity, length, chunk;
-    struct qkv_arena kept, arena, graph_arena;
-    struct qkv_key_values *cache;            /* one a layer, `most` runs of `capacity` positions */
-    float *logits;                           /* (most,V) */
-    int32_t *places, *next_places;           /* (most): each row's run of the cache */
-    int32_t *copy_from, *copy_to, *run_kept; /* (most): while rows are selected */
-    int32_t *sources, *next_sources, *source_lengths;
-    int32_t
-        *memory_rows; /* (most): the source of each group of `group` rows, which go through cross attention as one */
-    size_t group;
-    size_t planned_rows, planned_group; /* what the step's memory was planned for */
-    bool scored;
+    size_t capacity;   /* positions of a row */
+    struct qkv_arena kept, arena, graph_arena, scores_arena;
+    struct qkv_page_pool *pool;
+    struct qkv_page_list *lists, *next_lists; /* (most): each row's pages; and while rows are selected */
+    size_t *reached;                          /* (most): positions that the model has run over */
+    size_t *before, *wanted;                  /* (most): while rows grow, where they were, and how much they get */
+    int32_t *sources, *next_sources;          /* (most) */
+    float *scores;                            /* (scored,V); NULL: none are held */
+    size_t scored;
+    /* Of a pass: the rows that get tokens, the keys of each, its pages, and where its tokens begin; the same of groups of rows; and the
+     * tokens whose scores are wanted. */
+    size_t *active, *more, *chosen;
+    int32_t *pasts, *start, *group_pasts, *group_start;
+    const int32_t **tables, **group_tables;
+    struct qkv_decoder_shape planned[2]; /* a token for each row, and another */
 };
 
-struct qkv_decoder_options {
-    const struct qkv_encoded *encoded; /* NULL: a decoder alone */
-    const size_t *sources;             /* (rows) or NULL: row r is for source r */
-    size_t rows, capacity;             /* capacity 0: the model's context */
-    size_t chunk;                      /* the most tokens a row that come at once */
-};
 /* One without rows; NULL with the sentence recorded. */
 struct qkv_decoder *qkv_decoder_allocate(struct qkv_model *model);
 /* Plans and takes the memory for these targets, all empty. */
 enum qkv_status qkv_decoder_begin(struct qkv_decoder *decoder, const struct qkv_decoder_options *options);
 /* Bytes of cache and step of such a decoder, by dry runs. The model may be planned. */
 enum qkv_status qkv_decoder_measure(struct qkv_model *model, const struct qkv_decoder_options *options, size_t *bytes);
-/* T <= chunk more tokens for every row, ids (rows,T); `score`: the last ones' scores are wanted. */
-enum qkv_status qkv_decoder_append(struct qkv_decoder *decoder, const int32_t *ids, size_t T, bool score);
+/* Another decoder with what `row` has as its only row, in the same pool; its scores too, where there are those of each row. */
+enum qkv_status qkv_decoder_fork(const struct qkv_decoder *decoder, size_t row, struct qkv_decoder **out);
+/* Most tokens of a pass. */
+static inline size_t qkv_decoder_pass_most(const struct qkv_decoder *d) {
+    return d->rows > QKV_DECODER_CHUNK ? d->rows : QKV_DECODER_CHUNK;
+}
+/* Room for scores of `rows` tokens; those held are lost where that takes more memory. */
+enum qkv_status qkv_decoder_take_scores(struct qkv_decoder *decoder, size_t rows);
+/* As qkv_decoder_append. */
+enum qkv_status qkv_decoder_grow(struct qkv_decoder *decoder, const struct qkv_decoder_input *input);
 /* As qkv_decoder_select, but the scores stay behind: for a step that comes next. */
 enum qkv_status qkv_decoder_move(struct qkv_decoder *decoder, const size_t *from, size_t count);
-/* Makes groups of rows, as large as all runs of equal sources can be cut into, after sources have changed. */
-void qkv_decoder_group(struct qkv_decoder *decoder);
-/* Forgets all positions at and past `length`, and the scores. */
-void qkv_decoder_truncate(struct qkv_decoder *decoder, size_t length);
+/* Forgets all positions of a row at and past `length`, and all scores. */
+void qkv_decoder_shorten(struct qkv_decoder *decoder, size_t row, size_t length);
+
+/* A pass over tokens that the lists have room for, counted behind `reached`: ids (tokens), more[i] of them for row active[i], of which
+ * scores of `scored` (chosen[…], counted over ids) are put to `scores`. (decoder_pass.c) */
+struct qkv_decoder_pass {
+    const int32_t *ids;
+    size_t rows; /* of `active` and `more` */
+    const size_t *chosen;
+    size_t scored;
+    float *scores;
+};
+enum qkv_status qkv_decoder_pass_run(struct qkv_decoder *decoder, const struct qkv_decoder_pass *pass);
+/* Bytes of the passes that are sure to come: a token for each row, and `chunk` tokens for each. */
+enum qkv_status qkv_decoder_pass_measure(struct qkv_decoder *decoder, size_t chunk, size_t *bytes);
 
 #endif

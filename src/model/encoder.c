@@ -22,12 +22,27 @@ static enum qkv_status take_kept(struct qkv_encoded *e) {
     size_t rows = e->B * e->T;
     e->output = qkv_arena_take(&e->kept, rows * (size_t)m->spec.d_model, sizeof(float));
     e->lengths = qkv_arena_take(&e->kept, e->B, sizeof(int32_t));
-    bool taken = e->output && e->lengths;
-    for (size_t layer = 0; e->memory && layer < (size_t)m->spec.decoder.layers; layer++) {
-        const struct qkv_attention_spec *a = &qkv_stack_layer(&m->spec.decoder, layer)->cross;
-        taken = qkv_key_values_take(&e->kept, &e->memory[layer], a, e->B, e->T) && taken;
+    if (!e->output || !e->lengths) return QKV_MEMORY;
+    if (!e->pool) return QKV_OK;
+    const struct qkv_page_shape shape = qkv_decode_shape(m, e->B, e->T, 0);
+    e->lists = qkv_decode_lists(&e->kept, &shape, e->B);
+    e->tables = qkv_arena_take(&e->kept, e->B, sizeof *e->tables);
+    return e->lists && e->tables ? QKV_OK : QKV_MEMORY;
+}
+
+/* Pages for as many positions as each source has. */
+static enum qkv_status encoder_take_pages(struct qkv_encoded *e) {
+    struct qkv_page_shape shape = qkv_decode_shape(e->model, e->B, e->T, 0);
+    const size_t positions = qkv_page_positions(&shape);
+    for (size_t b = 0; b < e->B; b++) shape.pages += qkv_page_count(positions, (size_t)e->lengths[b]);
+    if (!shape.pages) shape.pages = 1; /* 0 would be as many as full ones need */
+    enum qkv_status status = qkv_page_pool_begin(e->pool, &shape);
+    for (size_t b = 0; b < e->B && status == QKV_OK; b++) {
+        const size_t length = (size_t)e->lengths[b];
+        status = qkv_page_lists_grow(e->pool, &e->lists[b], &length, 1);
+        e->tables[b] = e->lists[b].pages;
     }
-    return taken ? QKV_OK : QKV_MEMORY;
+    return status;
 }
 
 static struct qkv_tensor *run_stack(struct qkv_encoded *e, struct qkv_tape *tape, const int32_t *ids) {
@@ -56,14 +71,16 @@ static enum qkv_status encoder_run(struct qkv_encoded *e, const int32_t *ids) {
     if (!x) return tape.status;
     struct copy copy = {.to = e->output, .from = x->data, .bytes = x->rows * x->columns * sizeof(float)};
     qkv_parallel(m->ctx, 1, copy_body, &copy);
-    for (size_t layer = 0; e->memory && layer < (size_t)m->spec.decoder.layers; layer++) {
+    for (size_t layer = 0; e->pool && layer < (size_t)m->spec.decoder.layers; layer++) {
         size_t mark = qkv_arena_mark(&e->arena);
         struct qkv_attend a = qkv_attend_start(&qkv_stack_layer(m->decoder.spec, layer)->cross, NULL, 0);
         a.B = e->B, a.Tk = e->T;
+        a.pasts = e->lengths;
+        a.pages = (struct qkv_page_table){e->tables, e->pool->positions, e->pool->count};
         struct qkv_attention_args flow = {.tape = &tape,
                                           .attend = &a,
                                           .parameters = &m->decoder.layers[layer].cross.parameters,
-                                          .cache = &e->memory[layer],
+                                          .cache = &e->pool->attention[layer],
                                           .cross = true,
                                           .memory = x};
         qkv_attention_cache_memory(&flow);
@@ -126,8 +143,8 @@ struct qkv_encoded *qkv_encoded_allocate(struct qkv_model *m) {
     enum qkv_status status =
         qkv_arena_create(m->ctx, &e->graph_arena, qkv_graph_bytes(&m->spec), "records of encoding");
     if (status == QKV_OK && m->decoder.spec) {
-        e->memory = qkv_allocate(m->ctx, (size_t)m->spec.decoder.layers, sizeof *e->memory);
-        if (!e->memory) status = QKV_MEMORY;
+        e->pool = qkv_decode_pool(m, true);
+        if (!e->pool) status = QKV_MEMORY;
     }
     if (status == QKV_OK) return e;
     qkv_encoded_free(e);
@@ -148,10 +165,9 @@ enum qkv_status qkv_encoded_begin(struct qkv_encoded *e, const int32_t *ids, con
     if (status == QKV_OK) status = qkv_arena_room(ctx, &e->kept, kept_bytes, "encoded sources");
     if (status == QKV_OK) status = qkv_arena_room(ctx, &e->arena, step_bytes, "encoding");
     if (status == QKV_OK) status = take_kept(e);
-    if (status == QKV_OK) {
-        for (size_t b = 0; b < B; b++) e->lengths[b] = lengths ? lengths[b] : (int32_t)T;
-        status = encoder_run(e, ids);
-    }
+    for (size_t b = 0; status == QKV_OK && b < B; b++) e->lengths[b] = lengths ? lengths[b] : (int32_t)T;
+    if (status == QKV_OK && e->pool) status = encoder_take_pages(e);
+    if (status == QKV_OK) status = encoder_run(e, ids);
     if (status != QKV_OK) e->B = 0;
     return status;
 }
@@ -178,7 +194,7 @@ void qkv_encoded_free(struct qkv_encoded *e) {
     qkv_arena_free(&e->kept);
     qkv_arena_free(&e->arena);
     qkv_arena_free(&e->graph_arena);
-    free(e->memory);
+    qkv_page_pool_free(e->pool);
     free(e);
 }
 

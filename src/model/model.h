@@ -139,7 +139,7 @@ struct qkv_forward_args {
     struct qkv_stack *stack;
     size_t B, T;              /* T new positions a row */
     const int32_t *positions; /* (B·T) */
-    /* What the calls of self attention begin with, one for each kind of layer; kv_rows: each row's run of the cache. */
+    /* What the calls of self attention begin with, one for each kind of layer; with a cache, its pages. */
     struct qkv_attend *self;
     struct qkv_key_values *cache; /* one a layer, NULL without */
     /* Cross attention: the same, with the encoder's output as memory (B·Tk, C). Or, without `memory`, what was kept of several:

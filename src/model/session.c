@@ -1,17 +1,14 @@
-/* session: decoding one sequence with a KV cache: a decoder of one row and no source.
+/* session: decoding one sequence with a KV cache: a decoder of one row and no source, and its forks, which share its pages.
  *
- * Long inputs go through in chunks of a fixed size, so the memory of a step does not grow with the prompt; because a row's
- * bits depend on that row only, the chunks give exactly what one pass over everything gives. */
+ * Long inputs go through in passes of a limited number of tokens, so the memory of a step does not grow with the prompt; because a row's
+ * bits depend on that row only, they give exactly what one pass over everything gives. */
 #include "model/decode.h"
 
 #include <stdlib.h>
 
-enum { CHUNK = 256 };
-
 struct qkv_session {
     struct qkv_model *model;
     struct qkv_decoder *decoder;
-    size_t capacity;
 };
 
 static enum qkv_status session_check(struct qkv_model *m, size_t capacity) {
@@ -31,15 +28,27 @@ static enum qkv_status session_check(struct qkv_model *m, size_t capacity) {
 }
 
 enum qkv_status qkv_session_measure(struct qkv_model *model, size_t capacity, size_t *bytes) {
-    struct qkv_decoder_options options = {.rows = 1, .capacity = capacity, .chunk = CHUNK};
+    struct qkv_decoder_options options = {.rows = 1, .capacity = capacity, .chunk = QKV_DECODER_CHUNK};
     enum qkv_status status = session_check(model, capacity);
     *bytes = 0;
     return status == QKV_OK ? qkv_decoder_measure(model, &options, bytes) : status;
 }
 
-enum qkv_status qkv_session_create(struct qkv_model *model, size_t capacity, struct qkv_session **out) {
+/* Around a decoder, which is the session's from here on; NULL, freed, where there is no memory. */
+static struct qkv_session *session_of(struct qkv_model *model, struct qkv_decoder *decoder) {
+    struct qkv_session *s = qkv_allocate(model->ctx, 1, sizeof *s);
+    if (s)
+        *s = (struct qkv_session){model, decoder};
+    else
+        qkv_decoder_free(decoder);
+    return s;
+}
+
+enum qkv_status qkv_session_create_shared(struct qkv_model *model, size_t capacity, size_t pages,
+                                          struct qkv_session **out) {
     QKV_CALL(model->ctx);
-    struct qkv_decoder_options options = {.rows = 1, .capacity = capacity, .chunk = CHUNK};
+    const struct qkv_decoder_options options = {
+        .rows = 1, .capacity = capacity, .chunk = QKV_DECODER_CHUNK, .pages = pages};
     *out = NULL;
     if (model->planned) {
         return qkv_fail(model->ctx, QKV_ARGUMENT, "a planned model has no weights to run with");
@@ -48,20 +57,31 @@ enum qkv_status qkv_session_create(struct qkv_model *model, size_t capacity, str
     if (status != QKV_OK) {
         return status;
     }
-    struct qkv_session *s = qkv_allocate(model->ctx, 1, sizeof *s);
-    if (!s) {
-        return QKV_MEMORY;
-    }
-    s->model = model;
-    s->capacity = capacity ? capacity : (size_t)model->spec.context;
-    s->decoder = qkv_decoder_allocate(model);
-    status = s->decoder ? qkv_decoder_begin(s->decoder, &options) : QKV_MEMORY;
+    struct qkv_decoder *decoder = qkv_decoder_allocate(model);
+    status = decoder ? qkv_decoder_begin(decoder, &options) : QKV_MEMORY;
     if (status != QKV_OK) {
-        qkv_session_free(s);
+        qkv_decoder_free(decoder);
         return status;
     }
-    *out = s;
-    return QKV_OK;
+    *out = session_of(model, decoder);
+    return *out ? QKV_OK : QKV_MEMORY;
+}
+
+enum qkv_status qkv_session_create(struct qkv_model *model, size_t capacity, struct qkv_session **out) {
+    QKV_CALL(model->ctx);
+    return qkv_session_create_shared(model, capacity, 0, out);
+}
+
+enum qkv_status qkv_session_fork(const struct qkv_session *s, struct qkv_session **out) {
+    QKV_CALL(s->model->ctx);
+    struct qkv_decoder *decoder;
+    *out = NULL;
+    enum qkv_status status = qkv_decoder_fork(s->decoder, 0, &decoder);
+    if (status != QKV_OK) {
+        return status;
+    }
+    *out = session_of(s->model, decoder);
+    return *out ? QKV_OK : QKV_MEMORY;
 }
 
 void qkv_session_free(struct qkv_session *s) {
@@ -72,38 +92,35 @@ void qkv_session_free(struct qkv_session *s) {
     free(s);
 }
 
-static enum qkv_status check_append(struct qkv_session *s, const int32_t *ids, size_t n) {
-    struct qkv_model *m = s->model;
+/* In the words of a session. */
+static enum qkv_status check_append(const struct qkv_session *s, size_t n) {
     size_t length = qkv_decoder_length(s->decoder);
-    if (n > s->capacity - length) {
+    if (n > s->decoder->capacity - length) {
         return qkv_fail(
-            m->ctx, QKV_ARGUMENT,
+            s->model->ctx, QKV_ARGUMENT,
             "%zu more tokens do not fit: the session holds %zu of %zu positions (a longer context needs a model "
             "trained with one)",
-            n, length, s->capacity);
-    }
-    for (size_t i = 0; i < n; i++) {
-        if (ids[i] < 0 || ids[i] >= m->spec.vocab) {
-            return qkv_fail(m->ctx, QKV_ARGUMENT, "token id %d is out of range: ids are 0 to %d", ids[i],
-                            m->spec.vocab - 1);
-        }
+            n, length, s->decoder->capacity);
     }
     return QKV_OK;
 }
 
 enum qkv_status qkv_session_append(struct qkv_session *s, const int32_t *ids, size_t n) {
     QKV_CALL(s->model->ctx);
-    enum qkv_status status = check_append(s, ids, n);
-    size_t before = qkv_decoder_length(s->decoder);
-    for (size_t done = 0; done < n && status == QKV_OK;) {
-        size_t T = n - done < CHUNK ? n - done : CHUNK;
-        status = qkv_decoder_append(s->decoder, ids + done, T, done + T == n);
-        done += T;
+    enum qkv_status status = check_append(s, n);
+    return status || !n ? status : qkv_decoder_grow(s->decoder, &(struct qkv_decoder_input){.ids = ids, .counts = &n});
+}
+
+enum qkv_status qkv_session_score(struct qkv_session *s, const int32_t *ids, size_t n, const size_t *scored,
+                                  size_t count) {
+    QKV_CALL(s->model->ctx);
+    enum qkv_status status = check_append(s, n);
+    const struct qkv_decoder_input input = {.ids = ids, .counts = &n, .scored = scored, .scored_count = count};
+    if (status == QKV_OK && (!scored || !count)) {
+        return qkv_fail(s->model->ctx, QKV_ARGUMENT,
+                        "say which tokens' scores are wanted; qkv_session_append gives the last");
     }
-    if (status != QKV_OK) {
-        qkv_decoder_truncate(s->decoder, before);
-    }
-    return status;
+    return status ? status : qkv_decoder_grow(s->decoder, &input);
 }
 
 const float *qkv_session_logits(const struct qkv_session *s) {
@@ -115,9 +132,13 @@ size_t qkv_session_length(const struct qkv_session *s) {
 }
 
 size_t qkv_session_capacity(const struct qkv_session *s) {
-    return s->capacity;
+    return s->decoder->capacity;
+}
+
+struct qkv_cache_pages qkv_session_pages(const struct qkv_session *s) {
+    return qkv_decoder_pages(s->decoder);
 }
 
 void qkv_session_truncate(struct qkv_session *s, size_t length) {
-    qkv_decoder_truncate(s->decoder, length);
+    qkv_decoder_shorten(s->decoder, 0, length);
 }

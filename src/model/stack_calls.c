@@ -1,6 +1,6 @@
-/* stack_calls: what the calls of attention in a stack begin with, for each kind of layer, and caches of keys and values. Kinds with
- * the same causal and window share the intervals of keys. */
-#include "model/decode.h"
+/* stack_calls: what the calls of attention in a stack begin with, for each kind of layer. Kinds with the same causal and window share the
+ * intervals of keys. */
+#include "model/model.h"
 
 static const struct qkv_attention_spec *calls_attention(const struct qkv_stack *stack, size_t kind, bool cross) {
     return cross ? &stack->spec->kinds[kind].cross : &stack->spec->kinds[kind].attention;
@@ -35,15 +35,4 @@ struct qkv_attend *qkv_stack_calls(struct qkv_tape *tape, const struct qkv_stack
         qkv_sequence_intervals(tape, &own, &calls[i]);
     }
     return calls;
-}
-
-bool qkv_key_values_take(struct qkv_arena *arena, struct qkv_key_values *kv, const struct qkv_attention_spec *a,
-                         size_t count, size_t capacity) {
-    size_t positions;
-    if (!qkv_multiply(count, capacity, &positions)) return false;
-    kv->count = count;
-    kv->capacity = capacity;
-    kv->k = qkv_arena_take(arena, positions, (size_t)a->kv_heads * (size_t)a->head_dim * sizeof(float));
-    kv->v = qkv_arena_take(arena, positions, (size_t)a->kv_heads * (size_t)a->value_dim * sizeof(float));
-    return kv->k && kv->v;
 }

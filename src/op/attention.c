@@ -94,25 +94,27 @@ static size_t attention_rows(const struct qkv_tape *tape, const int32_t *start, 
     return tape->ctx->dry || start[B] < 0 ? c.x->rows : (size_t)start[B];
 }
 
-/* `rows` of the tensor for all batch rows together; 0: batch rows choose theirs, of as many as there are. */
+/* Keys and values of a call are those of its pages, or tensors of B·Tk rows. */
+static size_t attention_key_rows(const struct qkv_tape *tape, const struct qkv_attend *a, struct qkv_columns c) {
+    if (a->pages.lists) return a->pages.count * a->pages.positions;
+    return attention_rows(tape, a->k_start, a->B, c, a->B * a->Tk);
+}
+
 static enum qkv_status attention_check(struct qkv_tape *tape, struct qkv_columns c, const char *name, size_t rows,
                                        size_t width) {
-    bool whole = rows || !c.batch_rows ? c.x->rows == rows : c.x->rows % c.batch_rows == 0;
-    if (whole && c.column + width <= c.x->columns) return QKV_OK;
+    if (c.x->rows == rows && c.column + width <= c.x->columns) return QKV_OK;
     return qkv_fail(tape->ctx, QKV_SHAPE, "attend: %s needs (%zu,%zu) from column %zu but its tensor is (%zu,%zu)",
-                    name, rows ? rows : c.batch_rows, width, c.column, c.x->rows, c.x->columns);
+                    name, rows, width, c.column, c.x->rows, c.x->columns);
 }
 
 enum qkv_status qkv_check_attend(struct qkv_tape *tape, struct qkv_node *node) {
     const struct attend *o = node->saved;
     const struct qkv_attend *a = &o->kernel;
     const size_t queries = attention_rows(tape, a->q_start, a->B, o->q, a->B * a->Tq);
-    const size_t keys = attention_rows(tape, a->k_start, a->B, o->k, a->kv_rows ? 0 : a->B * o->k.batch_rows);
-    const size_t values = attention_rows(tape, a->k_start, a->B, o->v, a->kv_rows ? 0 : a->B * o->v.batch_rows);
     enum qkv_status status = attention_check(tape, o->q, "q", queries, a->H * a->D);
     if (status) return status;
-    status = attention_check(tape, o->k, "k", keys, a->Hkv * a->D);
-    return status ? status : attention_check(tape, o->v, "v", values, a->Hkv * a->Dv);
+    status = attention_check(tape, o->k, "k", attention_key_rows(tape, a, o->k), a->Hkv * a->D);
+    return status ? status : attention_check(tape, o->v, "v", attention_key_rows(tape, a, o->v), a->Hkv * a->Dv);
 }
 
 enum qkv_status qkv_forward_attend(struct qkv_tape *tape, struct qkv_node *node) {
@@ -120,8 +122,10 @@ enum qkv_status qkv_forward_attend(struct qkv_tape *tape, struct qkv_node *node)
     struct qkv_attend *a = &o->kernel;
     struct qkv_tensor *y = node->output;
     a->q = attention_heads(o->q.x->data, o->q.x->dtype, o->q, a->D);
-    a->k = attention_heads(o->k.x->data, o->k.x->dtype, o->k, a->D);
-    a->v = attention_heads(o->v.x->data, o->v.x->dtype, o->v, a->Dv);
+    const bool paged = a->pages.lists != NULL;
+    *(paged ? &a->past_k : &a->k) = attention_heads(o->k.x->data, o->k.x->dtype, o->k, a->D);
+    *(paged ? &a->past_v : &a->v) = attention_heads(o->v.x->data, o->v.x->dtype, o->v, a->Dv);
+    if (paged) a->past = a->Tk;
     a->y = attention_heads(y->data, y->dtype, (struct qkv_columns){y, 0, a->Tq}, a->Dv);
     if (o->keeps_lse) {
         a->lse = qkv_tape_take(tape, a->H * y->rows, sizeof(float));

@@ -100,7 +100,7 @@ struct qkv_attend_sequence {
     struct qkv_attend_plan plan; /* of `a` and `g` */
 };
 static inline bool qkv_attend_is_ragged(const struct qkv_attend *a) {
-    return a->q_start || a->k_start;
+    return a->q_start || a->k_start || a->pasts;
 }
 /* Queries and keys of a sequence; whether ragged or not. */
 size_t qkv_attend_queries(const struct qkv_attend *a, size_t b);

@@ -118,8 +118,8 @@ void QKV_K(attend_backward)(const struct qkv_attend_plan *plan, size_t item, flo
     const struct qkv_attend *a = plan->a;
     const struct qkv_attend_gradients *g = plan->g;
     size_t chunk = item / (a->B * a->Hkv), n = item % a->Hkv, b = item / a->Hkv % a->B;
-    const struct stream dk = {&g->dpast_k, &g->dk, a->past, b, n, a->D};
-    const struct stream dv = {&g->dpast_v, &g->dv, a->past, b, n, a->Dv};
+    const struct stream dk = {&g->dpast_k, &g->dk, a->past, b, n, a->D, NULL, 0};
+    const struct stream dv = {&g->dpast_v, &g->dv, a->past, b, n, a->Dv, NULL, 0};
     struct backward f;
     QKV_K(attend_backward_start)(&f, plan, scratch);
     if (plan->partial)

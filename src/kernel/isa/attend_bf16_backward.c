@@ -226,8 +226,8 @@ void QKV_T(attend_bf16_backward)(const struct qkv_attend_plan *plan, size_t item
     const struct qkv_attend *a = plan->a;
     const struct qkv_attend_gradients *g = plan->g;
     const size_t chunk = item / (a->B * a->Hkv), n = item % a->Hkv, b = item / a->Hkv % a->B;
-    const struct stream dk = {&g->dpast_k, &g->dk, a->past, b, n, a->D};
-    const struct stream dv = {&g->dpast_v, &g->dv, a->past, b, n, a->Dv};
+    const struct stream dk = {&g->dpast_k, &g->dk, a->past, b, n, a->D, NULL, 0};
+    const struct stream dv = {&g->dpast_v, &g->dv, a->past, b, n, a->Dv, NULL, 0};
     struct backward f = {.plan = plan, .a = a, .b = b, .n = n, .stream_k = keys_of(a, b, n)};
     f.rule = mask_rule(a->key, a->dropout), f.keep_scale = mask_scale(a->dropout);
     f.plain = plain_scores(a) && !(a->dropout > 0);

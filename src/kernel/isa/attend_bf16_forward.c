@@ -5,6 +5,7 @@
 #include "kernel/isa/attend_sums.h"
 
 _Static_assert(QKV_ATTEND_PIECE % BLOCK_KEYS == 0, "a piece is whole blocks of keys");
+_Static_assert(QKV_ATTEND_BLOCK % BLOCK_KEYS == 0, "no block of keys crosses a page");
 
 struct forward {
     const struct qkv_attend_plan *plan;

@@ -46,8 +46,11 @@ static bool clear_bad(struct staging *s, size_t count, size_t ld) {
 
 static size_t stage(struct staging *s, const struct stream *x, size_t first, size_t count) {
     const size_t ld = padded(x->columns, GRANULE);
-    for (size_t j = 0; j < count; j++)
-        s->bad[j] = !QKV_T(attend_bf16_round)(s->rows + j * ld, stream_at(x, first + j), x->columns, ld);
+    struct cells row = {0};
+    for (size_t j = 0; j < count; j++) {
+        row = j ? stream_next(x, row, first + j) : stream_at(x, first);
+        s->bad[j] = !QKV_T(attend_bf16_round)(s->rows + j * ld, row, x->columns, ld);
+    }
     return ld;
 }
 

@@ -12,6 +12,7 @@
 
 enum { KEYS = 64 }; /* keys a block */
 _Static_assert(QKV_ATTEND_PIECE % KEYS == 0, "a piece is whole blocks of keys");
+_Static_assert(QKV_ATTEND_BLOCK % KEYS == 0, "no block of keys crosses a page");
 
 struct forward {
     const struct qkv_attend_plan *plan;

@@ -80,20 +80,34 @@ struct stream {
     const struct qkv_heads *past, *now;
     size_t turn; /* how many are in the past */
     size_t b, n, columns;
+    const int32_t *pages; /* of the past, or NULL */
+    size_t positions;     /* of a page */
 };
 
-QKV_INLINE size_t kv_row(const struct qkv_attend *a, size_t b) {
-    return a->kv_rows ? (size_t)a->kv_rows[b] : b;
+QKV_INLINE struct stream stream_of(const struct qkv_attend *a, const struct qkv_heads *past,
+                                   const struct qkv_heads *now, size_t b, size_t n, size_t columns) {
+    const int32_t *pages = a->pages.lists ? a->pages.lists[b] : NULL;
+    return (struct stream){past, now, a->past, b, n, columns, pages, a->pages.positions};
 }
 QKV_INLINE struct stream keys_of(const struct qkv_attend *a, size_t b, size_t n) {
-    return (struct stream){&a->past_k, &a->k, a->past, kv_row(a, b), n, a->D};
+    return stream_of(a, &a->past_k, &a->k, b, n, a->D);
 }
 QKV_INLINE struct stream values_of(const struct qkv_attend *a, size_t b, size_t n) {
-    return (struct stream){&a->past_v, &a->v, a->past, kv_row(a, b), n, a->Dv};
+    return stream_of(a, &a->past_v, &a->v, b, n, a->Dv);
 }
 
 QKV_INLINE struct cells stream_at(const struct stream *s, size_t j) {
-    return j < s->turn ? cells_at(s->past, s->b, j, s->n) : cells_at(s->now, s->b, j - s->turn, s->n);
+    if (j >= s->turn) return cells_at(s->now, s->b, j - s->turn, s->n);
+    if (!s->pages) return cells_at(s->past, s->b, j, s->n);
+    return cells_at(s->past, 0, (size_t)s->pages[j / s->positions] * s->positions + j % s->positions, s->n);
+}
+
+/* Key j, where x is the key before it and j is no multiple of QKV_ATTEND_BLOCK: no page begins with it. */
+QKV_INLINE struct cells stream_next(const struct stream *s, struct cells x, size_t j) {
+    const struct qkv_heads *heads = j < s->turn ? s->past : s->now;
+    if (j == s->turn) return stream_at(s, j);
+    x.data = (char *)x.data + heads->row_stride * (x.dtype == QKV_F32 ? sizeof(float) : sizeof(uint16_t));
+    return x;
 }
 
 struct block { /* rows of floats at an even distance */
@@ -113,7 +127,11 @@ static inline struct block block_in_place(const struct stream *s, size_t first, 
 static inline struct block block_of(const struct stream *s, size_t first, size_t count, float *staging) {
     struct block block = block_in_place(s, first, count);
     if (block.x) return block;
-    for (size_t i = 0; i < count; i++) read_cells(staging + i * s->columns, stream_at(s, first + i), s->columns);
+    struct cells x = {0};
+    for (size_t i = 0; i < count; i++) {
+        x = i ? stream_next(s, x, first + i) : stream_at(s, first);
+        read_cells(staging + i * s->columns, x, s->columns);
+    }
     return (struct block){staging, s->columns};
 }
 

@@ -3,6 +3,7 @@
 #include "kernel/isa/attend_score.h"
 
 enum { KEYS = 64 };
+_Static_assert(QKV_ATTEND_BLOCK % KEYS == 0, "no block of keys crosses a page");
 
 size_t QKV_K(attend_weights_scratch)(const struct qkv_attend_plan *plan) {
     size_t line = QKV_CACHE_LINE / sizeof(float);

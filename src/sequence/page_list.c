@@ -1,0 +1,113 @@
+/* page_list: sequences as lists of pages: growing, sharing, forgetting. */
+#include "sequence/pages.h"
+
+#include <string.h>
+
+static int32_t *list_last(const struct qkv_page_list *list) {
+    return &list->pages[list->count - 1];
+}
+
+/* ---- counting -------------------------------------------------------------------------------------------------------------- */
+
+/* Lists that go on in a page which others hold too let go of it; returns the pages that all need. Of lists that share a page with nobody
+ * but one another, the last one keeps it. */
+static size_t lists_count(struct qkv_page_pool *pool, struct qkv_page_list *lists, const size_t *more, size_t count) {
+    size_t needed = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct qkv_page_list *list = &lists[i];
+        list->copied = -1;
+        if (!more[i]) continue;
+        needed += qkv_page_count(pool->positions, list->length + more[i]) - list->count;
+        if (list->length % pool->positions == 0 || pool->references[*list_last(list)] == 1) continue;
+        list->copied = *list_last(list);
+        pool->references[list->copied]--;
+        needed++;
+    }
+    return needed;
+}
+
+/* Takes that back. */
+static void lists_restore(struct qkv_page_pool *pool, struct qkv_page_list *lists, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (lists[i].copied >= 0) pool->references[lists[i].copied]++;
+        lists[i].copied = -1;
+    }
+}
+
+/* ---- growing --------------------------------------------------------------------------------------------------------------- */
+
+struct list_copies {
+    const struct qkv_page_pool *pool;
+    const struct qkv_page_list *lists;
+};
+
+static void list_copy_rows(void *data, size_t width, const struct qkv_page_pool *pool, int32_t to, int32_t from,
+                           size_t rows) {
+    const size_t row = width * qkv_dtype_size(pool->dtype), page = pool->positions * row;
+    memcpy((char *)data + (size_t)to * page, (const char *)data + (size_t)from * page, rows * row);
+}
+
+/* One attention's part of a page that two lists part in: as far as the list has it, which is still as long as before. */
+static void list_copy(void *argument, size_t item, int thread) {
+    (void)thread;
+    const struct list_copies *c = argument;
+    const struct qkv_page_pool *pool = c->pool;
+    const struct qkv_page_list *list = &c->lists[item / pool->attentions];
+    const size_t i = item % pool->attentions, held = list->length / pool->positions;
+    if (list->copied < 0) return;
+    const struct qkv_key_values *kv = &pool->attention[i];
+    const size_t rows = list->length % pool->positions;
+    list_copy_rows(kv->k, pool->k_width[i], pool, list->pages[held], list->copied, rows);
+    list_copy_rows(kv->v, pool->v_width[i], pool, list->pages[held], list->copied, rows);
+}
+
+static int32_t list_take(struct qkv_page_pool *pool) {
+    const int32_t page = pool->spare[--pool->spare_count];
+    pool->references[page] = 1;
+    return page;
+}
+
+enum qkv_status qkv_page_lists_grow(struct qkv_page_pool *pool, struct qkv_page_list *lists, const size_t *more,
+                                    size_t count) {
+    const size_t needed = lists_count(pool, lists, more, count);
+    bool copies = false;
+    if (needed > pool->spare_count) {
+        lists_restore(pool, lists, count);
+        return qkv_fail(
+            pool->ctx, QKV_FULL,
+            "%s is full: %zu pages are missing (%zu more are needed, and %zu of its %zu pages, of %zu positions "
+            "each, are free); free or shorten sequences, or make it with more pages",
+            pool->what, needed - pool->spare_count, needed, pool->spare_count, pool->count, pool->positions);
+    }
+    for (size_t i = 0; i < count; i++) {
+        struct qkv_page_list *list = &lists[i];
+        if (list->copied >= 0) *list_last(list) = list_take(pool), copies = true;
+        const size_t pages = qkv_page_count(pool->positions, list->length + more[i]);
+        while (more[i] && list->count < pages) list->pages[list->count++] = list_take(pool);
+    }
+    struct list_copies c = {pool, lists};
+    if (copies) qkv_parallel(pool->ctx, count * pool->attentions, list_copy, &c);
+    for (size_t i = 0; i < count; i++) lists[i].length += more[i];
+    return QKV_OK;
+}
+
+/* ---- sharing and forgetting ------------------------------------------------------------------------------------------------ */
+
+void qkv_page_list_fork(struct qkv_page_pool *pool, struct qkv_page_list *to, const struct qkv_page_list *from) {
+    to->count = from->count;
+    to->length = from->length;
+    for (size_t i = 0; i < from->count; i++) {
+        to->pages[i] = from->pages[i];
+        pool->references[from->pages[i]]++;
+    }
+}
+
+void qkv_page_list_truncate(struct qkv_page_pool *pool, struct qkv_page_list *list, size_t length) {
+    if (length >= list->length) return;
+    const size_t kept = qkv_page_count(pool->positions, length);
+    while (list->count > kept) {
+        const int32_t page = list->pages[--list->count];
+        if (--pool->references[page] == 0) pool->spare[pool->spare_count++] = page;
+    }
+    list->length = length;
+}

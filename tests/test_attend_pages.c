@@ -1,0 +1,218 @@
+/* test_attend_pages: keys and values of the past in pages, shuffled, with pasts of several lengths: the bits are those of keys that lie side
+ * by side in a call of each sequence's own, which test_attend.c compares with the reference in double precision. On every kernel table of
+ * this machine, in fp32 and in bf16. And page tables that make no sense. */
+#include "attend_tables.h"
+
+#include "check_attend_bf16.h"
+
+enum { SCRATCH = 1 << 25 };
+
+struct fixture {
+    struct qkv_kernels kernels;
+    struct qkv_context ctx;
+};
+
+/* Every table, in fp32 and in bf16. */
+static struct qkv_context *context_at(struct fixture *f, size_t at) {
+    if (!qkv_kernels_at(at / 2)) return NULL;
+    f->ctx = context_of(at / 2, 2);
+    if (at % 2) attend_bf16_context(&f->ctx, &f->kernels);
+    return &f->ctx;
+}
+
+#define FOR_PRECISIONS(f, ctx) for (size_t t_ = 0; (ctx = context_at(&(f), t_)); t_++)
+
+/* The past of a case in pages; every list has a guard page behind it, and pages that nobody has hold NaN. */
+struct paged_case {
+    struct qkv_attend a;
+    int32_t *lists[4], *pasts;
+    const int32_t **tables;
+    void *k, *v;
+};
+
+static struct qkv_heads paged_heads(const struct attend_case *c, const struct paged_case *p,
+                                    const struct qkv_heads *from, size_t columns, void **data) {
+    const struct qkv_attend *a = &c->a;
+    const size_t rows = p->a.pages.count * p->a.pages.positions;
+    struct qkv_heads x = {.row_stride = a->Hkv * columns + 3, .head_stride = columns, .dtype = from->dtype};
+    const float nothing = NAN;
+    x.data = *data = attend_memory(rows * x.row_stride, qkv_dtype_size(x.dtype));
+    for (size_t i = 0; i < rows * x.row_stride; i++)
+        qkv_from_float((char *)x.data + i * qkv_dtype_size(x.dtype), &nothing, x.dtype, 1);
+    for (size_t b = 0; b < a->B; b++)
+        for (size_t j = 0; j < (size_t)p->pasts[b]; j++)
+            for (size_t n = 0; n < a->Hkv; n++)
+                for (size_t d = 0; d < columns; d++) {
+                    const size_t positions = p->a.pages.positions;
+                    const size_t row = (size_t)p->lists[b][j / positions] * positions + j % positions;
+                    attend_set(&x, 0, row, n, d, attend_get(from, b, j, n, d));
+                }
+    return x;
+}
+
+/* Pages of `positions`, dealt out at random; `several`: a past of its own for each sequence. */
+static void paged_make(struct paged_case *p, const struct attend_case *c, struct qkv_random *random, size_t positions,
+                       bool several) {
+    const struct qkv_attend *a = &c->a;
+    const size_t each = (a->past + positions - 1) / positions, count = a->B * each + attend_uniform(random, 1, 3);
+    int32_t *deck = calloc(count, sizeof *deck);
+    memset(p, 0, sizeof *p);
+    p->a = *a;
+    p->pasts = attend_memory(a->B, sizeof *p->pasts);
+    p->tables = attend_memory(a->B, sizeof *p->tables);
+    for (size_t i = 0; i < count; i++) {
+        const size_t at = attend_uniform(random, 0, i);
+        deck[i] = deck[at];
+        deck[at] = (int32_t)i;
+    }
+    for (size_t b = 0; b < a->B; b++) {
+        p->pasts[b] = (int32_t)(several ? attend_uniform(random, 0, a->past) : a->past);
+        const size_t own = ((size_t)p->pasts[b] + positions - 1) / positions;
+        p->tables[b] = p->lists[b] = attend_memory(own, sizeof *p->lists[b]);
+        memcpy(p->lists[b], deck + b * each, own * sizeof *deck);
+    }
+    free(deck);
+    p->a.pages = (struct qkv_page_table){p->tables, positions, count};
+    p->a.pasts = several ? p->pasts : NULL;
+    p->a.past_k = paged_heads(c, p, &a->past_k, a->D, &p->k);
+    p->a.past_v = paged_heads(c, p, &a->past_v, a->Dv, &p->v);
+}
+
+static void paged_free(struct paged_case *p) {
+    for (size_t b = 0; b < p->a.B; b++) guard_page_free(p->lists[b]);
+    guard_page_free(p->pasts), guard_page_free(p->tables), guard_page_free(p->k), guard_page_free(p->v);
+}
+
+/* One sequence of the case in a call of its own, keys side by side. */
+static struct qkv_attend alone_call(const struct attend_case *c, const struct paged_case *p, size_t b) {
+    struct qkv_attend a = c->a;
+    struct qkv_heads *moved[] = {&a.q, &a.k, &a.v, &a.past_k, &a.past_v, &a.y};
+    for (size_t i = 0; i < TEST_COUNT(moved); i++)
+        if (moved[i]->data)
+            moved[i]->data = (char *)moved[i]->data + b * moved[i]->batch_stride * qkv_dtype_size(moved[i]->dtype);
+    struct qkv_pairs *pairs[] = {&a.mask_strides, &a.attention_bias_strides}; /* which end where they end */
+    const size_t whole = a.Tk;
+    a.B = 1;
+    a.Tk = a.Tk - a.past + (size_t)p->pasts[b];
+    for (size_t i = 0; i < TEST_COUNT(pairs); i++) {
+        const size_t there = whole - pairs[i]->missing;
+        pairs[i]->missing = a.Tk > there ? a.Tk - there : 0;
+    }
+    a.past = (size_t)p->pasts[b];
+    a.lo += b * a.Tq, a.hi += b * a.Tq, a.lse += b * a.H * a.Tq;
+    if (a.position) a.position += b * a.Tq;
+    if (a.mask) a.mask += b * a.mask_strides.batch_stride;
+    if (a.attention_bias) a.attention_bias += b * a.attention_bias_strides.batch_stride;
+    return a;
+}
+
+static void expect_same(struct qkv_context *ctx, struct attend_case *c, struct paged_case *p) {
+    const struct qkv_attend *a = &c->a;
+    const size_t bytes = c->elements[ATTEND_Y] * qkv_dtype_size(a->y.dtype), rows = a->B * a->H * a->Tq;
+    void *y = malloc(bytes + 1);
+    float *lse = malloc(rows * sizeof *lse + 1);
+    struct qkv_arena scratch;
+    assert_int_equal(qkv_arena_create(ctx, &scratch, SCRATCH, "scratch"), QKV_OK);
+    for (size_t b = 0; b < a->B; b++) {
+        const struct qkv_attend alone = alone_call(c, p, b);
+        assert_int_equal(qkv_attend_forward(ctx, &scratch, &alone), QKV_OK);
+    }
+    memcpy(y, c->buffer[ATTEND_Y], bytes);
+    memcpy(lse, c->lse, rows * sizeof *lse);
+    for (ctx->threads = 1; ctx->threads <= 3; ctx->threads += 2) {
+        memset(c->lse, 0x55, rows * sizeof *lse);
+        if (qkv_attend_forward(ctx, &scratch, &p->a) != QKV_OK) fail_msg("%s: %s", c->text, ctx->message);
+        if (memcmp(y, c->buffer[ATTEND_Y], bytes) || memcmp(lse, c->lse, rows * sizeof *lse))
+            fail_msg("%s, pages of %zu, precision %d, %d threads: %s: not the same bits", ctx->kernels->isa,
+                     p->a.pages.positions, (int)ctx->precision, ctx->threads, c->text);
+    }
+    ctx->threads = 2;
+    qkv_arena_free(&scratch);
+    free(y), free(lse);
+}
+
+static void keys_in_pages_have_the_bits_of_keys_side_by_side(void **state) {
+    struct fixture f;
+    struct qkv_context *ctx;
+    (void)state;
+    FOR_PRECISIONS(f, ctx) {
+        struct qkv_random random = test_random(1);
+        for (size_t i = 0; i < cases(60); i++) {
+            struct attend_case c;
+            struct paged_case p;
+            attend_case_random(&c, &random, true);
+            c.a.dropout = 0; /* whose mask counts keys of the whole call */
+            const bool pages = attend_chance(&random, 0.5) || !c.a.past;
+            paged_make(&p, &c, &random, pages ? QKV_ATTEND_BLOCK : c.a.past + attend_uniform(&random, 0, 9),
+                       attend_chance(&random, 0.5));
+            expect_same(ctx, &c, &p);
+            paged_free(&p);
+            attend_case_free(&c);
+        }
+    }
+}
+
+/* Several pages a sequence and several pieces of keys, decoding and prompts, with and without heads that share keys. */
+static void long_sequences_go_over_many_pages(void **state) {
+    static const size_t queries[] = {1, 5, 40};
+    struct fixture f;
+    struct qkv_context *ctx;
+    (void)state;
+    FOR_PRECISIONS(f, ctx) {
+        for (size_t i = 0; i < 12; i++) {
+            struct qkv_random random = test_random(10 + i);
+            struct attend_case c = {
+                .a = {.B = 3, .H = 4, .Hkv = i % 2 ? 4 : 1, .Tq = queries[i % 3], .Tk = 1300, .D = 24, .Dv = 40}};
+            struct paged_case p;
+            c.a.scale = 0.2f;
+            attend_case_fill(&c, &random, i < 6 ? 4 : 1, (struct attend_extras){.past = true, .halves = i % 4 > 1});
+            paged_make(&p, &c, &random, i % 5 ? QKV_ATTEND_BLOCK : 3 * QKV_ATTEND_BLOCK, i > 2);
+            expect_same(ctx, &c, &p);
+            paged_free(&p);
+            attend_case_free(&c);
+        }
+    }
+}
+
+static void page_tables_that_make_no_sense_are_refused(void **state) {
+    struct qkv_context ctx = context_of(0, 1);
+    struct qkv_arena scratch;
+    float x[512] = {0};
+    int32_t lo[2] = {0, 0}, hi[2] = {2, 2}, page[2] = {0, 1}, past[2] = {2, 1};
+    const int32_t *lists[2] = {page, page};
+    const struct qkv_heads heads = {.data = x, .batch_stride = 2, .row_stride = 1, .head_stride = 1};
+    struct qkv_attend a = {.B = 2, .H = 1, .Hkv = 1, .Tq = 1, .Tk = 2, .D = 1, .Dv = 1, .scale = 1, .past = 2};
+    (void)state;
+    a.q = a.past_k = a.past_v = a.y = heads, a.lo = lo, a.hi = hi, a.pasts = past;
+    a.pages = (struct qkv_page_table){lists, 2, 2};
+    assert_int_equal(qkv_arena_create(&ctx, &scratch, SCRATCH, "scratch"), QKV_OK);
+    assert_int_equal(qkv_attend_forward(&ctx, &scratch, &a), QKV_OK);
+#define REFUSED(change, status, says)                                                                                  \
+    do {                                                                                                               \
+        struct qkv_attend good = a;                                                                                    \
+        const int32_t pages_[2] = {page[0], page[1]}, pasts_[2] = {past[0], past[1]};                                  \
+        change;                                                                                                        \
+        assert_int_equal(qkv_attend_forward(&ctx, &scratch, &a), status);                                              \
+        assert_non_null(strstr(ctx.message, says));                                                                    \
+        a = good, lists[1] = page;                                                                                     \
+        memcpy(page, pages_, sizeof page), memcpy(past, pasts_, sizeof past);                                          \
+    } while (0)
+    REFUSED(a.pages.positions = 0, QKV_SHAPE, "pages of 0 positions");
+    REFUSED(a.pages.positions = 1, QKV_SHAPE, "pages of 1 positions are impossible for 2 keys");
+    REFUSED(page[0] = 2, QKV_ARGUMENT, "page 0 of sequence 0 is none of the 2 pages");
+    REFUSED(page[0] = -1, QKV_ARGUMENT, "page 0 of sequence 0 is none");
+    REFUSED(lists[1] = NULL, QKV_ARGUMENT, "page 0 of sequence 1 is none");
+    REFUSED(past[1] = 3, QKV_SHAPE, "sequence 1 has a past of 3 keys; it must be from 0 to 2");
+    REFUSED(past[0] = -1, QKV_SHAPE, "sequence 0 has a past of -1 keys");
+    assert_int_equal(qkv_attend_forward(&ctx, &scratch, &a), QKV_OK);
+    qkv_arena_free(&scratch);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keys_in_pages_have_the_bits_of_keys_side_by_side),
+        cmocka_unit_test(long_sequences_go_over_many_pages),
+        cmocka_unit_test(page_tables_that_make_no_sense_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
