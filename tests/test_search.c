@@ -1,5 +1,5 @@
 /* test_search: search over small encoder–decoders, against passes done one by one and against enumerating every target; that a
- * result does not depend on its neighbours; lines of text; and each refusal with its sentence. */
+ * result does not depend on its neighbours; and each refusal with its sentence. Lines of text are in test_translate.c. */
 #include "search_fixture.h"
 
 #include "generate/search.h"
@@ -12,11 +12,6 @@ static const char tiny[] =
     "{\"format\": \"qkv\", \"version\": 1, \"vocab\": 5, \"source_vocab\": 9, \"d_model\": 16, \"context\": 24, "
     "\"encoder\": {\"layers\": 1, \"attention\": {\"heads\": 2}}, "
     "\"decoder\": {\"layers\": 2, \"attention\": {\"heads\": 2}}}";
-static const char text[] =
-    "{\"format\": \"qkv\", \"version\": 1, \"vocab\": 258, \"source_vocab\": 258, \"d_model\": 16, \"context\": 20, "
-    "\"encoder\": {\"layers\": 1, \"attention\": {\"heads\": 2}}, "
-    "\"decoder\": {\"layers\": 2, \"attention\": {\"heads\": 2}}}";
-
 static int setup(void **state) {
     (void)state;
     return qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 1}) != QKV_OK;
@@ -343,77 +338,6 @@ static void test_threads(void **state) {
     assert_memory_equal(&one, &two, sizeof one);
 }
 
-/* ---- lines -------------------------------------------------------------------------------------------------------- */
-
-static void give_tokenizer(struct qkv_model *m, size_t specials) {
-    static const char *const names[] = {QKV_TOKEN_BEGIN, QKV_TOKEN_END};
-    struct qkv_tokenizer *t;
-    struct qkv_tokenizer_options o = {.kind = QKV_TOKENIZER_BYTES, .specials = names, .special_count = specials};
-    assert_ok(ctx, qkv_tokenizer_train(ctx, &o, NULL, 0, &t));
-    assert_ok(ctx, qkv_model_set_tokenizer(m, t));
-}
-
-struct page {
-    char lines[1500][4][100];
-    size_t ranks[1500], count, limit, calls;
-    double scores[1500][4];
-};
-
-static bool take_line(void *user, size_t line, size_t rank, const char *translated, size_t size, double score) {
-    struct page *p = user;
-    assert_true(line == p->count || (line + 1 == p->count && rank == p->ranks[line]));
-    assert_true(rank < 4 && size < 100);
-    memcpy(p->lines[line][rank], translated, size);
-    p->scores[line][rank] = score;
-    p->ranks[line] = rank + 1;
-    p->count = line + 1;
-    return ++p->calls != p->limit;
-}
-
-static void test_lines(void **state) {
-    (void)state;
-    static struct page page, other;
-    struct qkv_model *m = fixture_model(ctx, text, NULL, 0, 5, 0.2);
-    static char store[1300][16];
-    static const char *lines[1300];
-    struct qkv_random random = test_random(7);
-    give_tokenizer(m, 2);
-    for (size_t i = 0; i < 1300; i++) {
-        size_t n = i % 7 == 3 ? 0 : test_between(&random, 1, 15);
-        memset(store[i], 0, 16);
-        for (size_t k = 0; k < n; k++) store[i][k] = (char)test_between(&random, 33, 126);
-        lines[i] = i == 20 ? " \t " : store[i];
-    }
-    struct qkv_search_options o = qkv_search_defaults();
-    o.beam = 3, o.n_best = 2, o.max_tokens = 4;
-    assert_ok(ctx, qkv_translate(m, lines, 1300, &o, take_line, &page));
-    assert_int_equal(page.count, 1300);
-    for (size_t i = 0; i < 1300; i++) {
-        bool blank = i % 7 == 3 || i == 20;
-        assert_int_equal(page.ranks[i], blank ? 1 : 2);
-        if (blank) assert_true(page.lines[i][0][0] == 0 && page.scores[i][0] == 0);
-        if (!blank) assert_true(page.scores[i][0] >= page.scores[i][1] && page.scores[i][0] < 0);
-    }
-    for (size_t i = 700; i < 720; i++) { /* a line alone */
-        memset(&other, 0, sizeof other);
-        assert_ok(ctx, qkv_translate(m, lines + i, 1, &o, take_line, &other));
-        assert_memory_equal(page.lines[i], other.lines[0], sizeof page.lines[i]);
-        assert_memory_equal(page.scores[i], other.scores[0], sizeof page.scores[i]);
-    }
-    memset(&other, 0, sizeof other);
-    other.limit = 5;
-    assert_fails(ctx, qkv_translate(m, lines, 1300, &o, take_line, &other), QKV_STOPPED, "stopped by the caller");
-    assert_int_equal(other.calls, 5);
-    assert_ok(ctx, qkv_translate(m, NULL, 0, &o, take_line, &other));
-    memset(&other, 0, sizeof other);
-    assert_ok(ctx, qkv_translate(m, (const char *const[]){"", "  "}, 2, &o, take_line, &other));
-    assert_int_equal(other.count, 2);
-    lines[1] = "this one is longer than that";
-    assert_fails(ctx, qkv_translate(m, lines, 3, &o, take_line, &page), QKV_ARGUMENT,
-                 "line 2 has 29 tokens with its end, but the model's context holds 20");
-    qkv_model_free(m);
-}
-
 /* ---- refusals ------------------------------------------------------------------------------------------------------ */
 
 static void test_refusals(void **state) {
@@ -452,17 +376,10 @@ static void test_refusals(void **state) {
     for (size_t i = 0; i < qkv_model_parameters(m); i++) qkv_model_weights_mutable(m, i)[0] = NAN;
     assert_fails(ctx, search(m, s.at, s.lengths, 4, &good, &r), QKV_NUMBER, "not finite numbers");
     qkv_model_free(m);
-    m = fixture_model(ctx, text, NULL, 0, 5, 0.2);
-    give_tokenizer(m, 1);
-    assert_fails(ctx, qkv_translate(m, (const char *const[]){"a"}, 1, &good, take_line, NULL), QKV_ARGUMENT,
-                 "no special token </s>");
-    qkv_model_free(m);
-    static const char *const alone[] = {"encoder=null"}, *const reader[] = {"decoder=null"};
-    m = fixture_model(ctx, text, alone, 1, 5, 0.2);
-    assert_fails(ctx, qkv_translate(m, NULL, 0, &good, take_line, NULL), QKV_ARGUMENT,
-                 "translate needs an encoder and a decoder; this model has a decoder alone; use generate");
-    qkv_model_free(m);
-    m = fixture_model(ctx, text, reader, 1, 5, 0.2);
+    static const char reader[] =
+        "{\"format\": \"qkv\", \"version\": 1, \"vocab\": 9, \"d_model\": 16, \"context\": 20, "
+        "\"encoder\": {\"layers\": 1, \"attention\": {\"heads\": 2}}}";
+    m = fixture_model(ctx, reader, NULL, 0, 5, 0.2);
     assert_fails(ctx, qkv_search(m, NULL, NULL, 0, &good, take, NULL), QKV_ARGUMENT, "an encoder alone");
     qkv_model_free(m);
 }
@@ -496,7 +413,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_greedy_golden), cmocka_unit_test(test_greedy_random), cmocka_unit_test(test_exhaustive),
         cmocka_unit_test(test_properties),    cmocka_unit_test(test_early_end),     cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_lines),         cmocka_unit_test(test_refusals),      cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_refusals),      cmocka_unit_test(test_stop),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,0 +1,120 @@
+/* Products with stored weights, by the formats' own kernels and by converting pieces, against products with the same numbers in fp32,
+ * bit for bit. What fp32 products give is test_gemm's to say. */
+#include "test.h"
+
+#include "format/format.h"
+#include "kernel/kernel.h"
+
+/* (rows, columns) in parts of random formats, unaligned, and the same numbers in fp32. */
+struct matrix {
+    struct qkv_stored_part parts[3];
+    struct qkv_stored stored;
+    unsigned char *bytes[3];
+    float *floats;
+};
+
+static struct matrix random_matrix(struct qkv_random *r, size_t rows, size_t columns) {
+    struct matrix m = {.floats = malloc((rows * columns + 1) * sizeof(float))};
+    m.stored = (struct qkv_stored){.parts = m.parts, .count = 0, .columns = columns};
+    for (size_t done = 0; done < rows; m.stored.count++) {
+        const size_t i = m.stored.count, some = i == 2 ? rows - done : test_between(r, 1, rows - done);
+        const int format = (int)qkv_random_below(r, QKV_FORMAT_COUNT);
+        const struct qkv_format *f = qkv_formats[format];
+        float *floats = m.floats + done * columns;
+        test_fill(r, floats, some * columns, 1);
+        m.bytes[i] = malloc(some * columns * f->bytes + 1);
+        f->from_float(m.bytes[i] + 1, floats, some * columns);
+        f->to_float(floats, m.bytes[i] + 1, some * columns);
+        m.parts[i] = (struct qkv_stored_part){.format = format, .data = m.bytes[i] + 1, .rows = some};
+        done += some;
+    }
+    return m;
+}
+
+static void matrix_free(struct matrix *m) {
+    for (size_t i = 0; i < m->stored.count; i++) free(m->bytes[i]);
+    free(m->floats);
+}
+
+/* A table in which no format has a product of its own. */
+static struct qkv_kernels without_products(const struct qkv_kernels *table) {
+    static struct qkv_format_kernels formats[QKV_FORMAT_COUNT];
+    struct qkv_kernels without = *table;
+    for (int i = 0; i < QKV_FORMAT_COUNT; i++)
+        formats[i] = (struct qkv_format_kernels){.to_float = table->formats[i].to_float};
+    without.formats = formats;
+    return without;
+}
+
+static void check_product(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *r, bool transposed,
+                          bool bf16) {
+    const size_t M = qkv_random_below(r, 3) ? test_between(r, 1, 4) : test_between(r, 5, 300);
+    const size_t N = test_between(r, 1, 150), K = test_between(r, 1, 600);
+    struct matrix w = random_matrix(r, transposed ? N : K, transposed ? K : N);
+    w.stored.parts = w.parts;
+    float *a = malloc(M * K * sizeof *a), *c = malloc(M * N * sizeof *c), *expected = malloc(M * N * sizeof *c);
+    float *bias = malloc(N * sizeof *bias), *start = malloc(M * N * sizeof *start);
+    test_fill(r, a, M * K, 1);
+    test_fill(r, bias, N, 1);
+    test_fill(r, start, M * N, 1);
+    const bool accumulate = qkv_random_below(r, 2), biased = qkv_random_below(r, 2);
+    const struct qkv_stored_operand stored[] = {{NULL, false}, {&w.stored, transposed}, {&w.stored, transposed}};
+    const size_t row = transposed ? 1 : N, column = transposed ? K : 1;
+    const struct qkv_kernels *table = ctx->kernels, without = without_products(table);
+    for (size_t i = 0; i < 3; i++) { /* in fp32; as they are stored; the same, each piece converted first */
+        float *to = i ? c : expected;
+        ctx->kernels = i == 2 ? &without : table;
+        memcpy(to, start, M * N * sizeof *to);
+        const float *data = i ? NULL : w.floats; /* not to be read */
+        const size_t mark = qkv_arena_mark(scratch);
+        if (bf16) {
+            struct qkv_bf16_options o = {.dtype = QKV_F32, .stored = stored[i], .accumulate = accumulate};
+            const struct qkv_operand b = {data, QKV_F32, row, column};
+            size_t bytes;
+            if (M % 2) {
+                assert_true(qkv_bf16_packed_bytes(ctx, K, N, &bytes));
+                void *packed = qkv_arena_take(scratch, bytes, 1);
+                qkv_bf16_pack(ctx, packed, b, stored[i], K, N);
+                o.packed = packed;
+            }
+            o.bias = biased ? bias : NULL;
+            assert_int_equal(qkv_gemm_bf16(ctx, scratch, to, N, (struct qkv_operand){a, QKV_F32, K, 1}, b, M, N, K, o),
+                             QKV_OK);
+        } else {
+            const struct qkv_gemm_options o = {
+                .stored = stored[i], .accumulate = accumulate, .bias = biased ? bias : NULL};
+            assert_int_equal(qkv_gemm(ctx, scratch, to, N, (struct qkv_matrix){a, K, 1},
+                                      (struct qkv_matrix){data, row, column}, M, N, K, o),
+                             QKV_OK);
+        }
+        ctx->kernels = table;
+        qkv_arena_release(scratch, mark);
+        if (i && memcmp(c, expected, M * N * sizeof *c))
+            fail_msg("%s: %zu x %zu x %zu, transposed %d, bf16 %d, %s", table->isa, M, N, K, transposed, bf16,
+                     i == 2 ? "converted" : "as stored");
+    }
+    free(a), free(c), free(expected), free(start), free(bias);
+    matrix_free(&w);
+}
+
+static void stored_weights_multiply_with_the_bits_of_fp32_ones(void **state) {
+    (void)state;
+    const char *isa;
+    for (size_t t = 0; (isa = qkv_isa_at(t)); t++)
+        for (int threads = 1; threads <= 2; threads++) {
+            struct qkv_random r = test_random(100 + t);
+            struct qkv_context *ctx;
+            struct qkv_arena scratch;
+            assert_int_equal(qkv_context_create(&ctx, &(struct qkv_context_options){.threads = threads, .isa = isa}),
+                             QKV_OK);
+            assert_ok(ctx, qkv_arena_create(ctx, &scratch, (size_t)64 << 20, "products"));
+            for (size_t i = 0; i < 40; i++) check_product(ctx, &scratch, &r, i % 2, i % 4 >= 2);
+            qkv_arena_free(&scratch);
+            qkv_context_free(ctx);
+        }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(stored_weights_multiply_with_the_bits_of_fp32_ones)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
