@@ -53,17 +53,17 @@ static void print_line(FILE *file, struct qkv_model *model, float *probabilities
     putc('\n', file);
 }
 
-static int classify_all(struct qkv_model *model, const struct cli_lines *lines, const struct arguments *a,
-                        const struct cli_reads *reads) {
+static int classify_all(const struct cli_lines_job *job, const struct arguments *a) {
+    struct qkv_model *model = job->model;
+    const struct cli_lines *lines = &job->lines;
     const struct qkv_spec *spec = qkv_model_spec(model);
     size_t classes = spec->head.classes > 0 ? (size_t)spec->head.classes : 1;
     struct cli_output output = {0};
     float *probabilities = calloc(lines->count + 1, classes * sizeof *probabilities);
     if (!probabilities) return cli_failed("out of memory");
-    int code = qkv_classify(model, lines->items, lines->count, probabilities)
-                   ? cli_lines_broken(qkv_model_context(model), lines)
-                   : CLI_DONE;
-    if (code == CLI_DONE) code = cli_output_begin(qkv_model_context(model), a->output, a->force, reads, &output);
+    int code =
+        qkv_classify(model, lines->items, lines->count, probabilities) ? cli_lines_broken(job->ctx, lines) : CLI_DONE;
+    if (code == CLI_DONE) code = cli_lines_output(job, &output);
     if (code == CLI_DONE) {
         for (size_t i = 0; i < lines->count; i++) {
             if (cli_is_blank(lines->items[i]))
@@ -79,19 +79,16 @@ static int classify_all(struct qkv_model *model, const struct cli_lines *lines, 
 
 static int classify_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
-    struct qkv_context *ctx = NULL;
-    struct qkv_model *model = NULL;
-    struct cli_lines lines = {0};
+    struct cli_lines_job job = {.common = &a->common,
+                                .words = words,
+                                .count = count,
+                                .input = a->input,
+                                .output = a->output,
+                                .force = a->force};
     if (!count) return cli_usage("classify: say which model folder: %s classify MODEL \"a line of text\"", cli_program);
-    struct cli_reads reads = {words, 1, count > 1 ? NULL : a->input ? a->input : "-"};
-    int code = cli_open(&a->common, &ctx);
-    if (code == CLI_DONE) code = cli_output_check(ctx, a->output, a->force, &reads);
-    if (code == CLI_DONE) code = cli_load(&a->common, ctx, words[0], &model);
-    if (code == CLI_DONE) code = cli_lines_read(words + 1, count - 1, a->input, &lines);
-    if (code == CLI_DONE) code = classify_all(model, &lines, a, &reads);
-    cli_lines_free(&lines);
-    qkv_model_free(model);
-    qkv_context_free(ctx);
+    int code = cli_lines_open(&job, NULL);
+    if (code == CLI_DONE) code = classify_all(&job, a);
+    cli_lines_close(&job);
     return code;
 }
 

@@ -202,6 +202,12 @@ char *cli_grouped(char *text, size_t value);   /* 10,795,776 */
 char *cli_bytes(char *text, size_t value);     /* 41.2 MiB */
 char *cli_seconds(char *text, double seconds); /* 1:02, 2:03:04 */
 
+/* What a command reads: files, and folders of models and runs. "-": standard input. NULLs are nothing. */
+struct cli_reads {
+    const char *const *items;
+    size_t count;
+    const char *also;
+};
 /* ---- lines of text (lines.c) ----------------------------------------------------------------------------------------- */
 
 struct cli_lines {
@@ -210,24 +216,35 @@ struct cli_lines {
     size_t count;
     const char *name; /* of the file they come from; NULL: the command line */
 };
-/* The words of the command line, each a line; without any, the lines of `input`; without that, of standard input. A rule of the
- * command refuses `input` beside words. */
-int cli_lines_read(const char *const *words, size_t count, const char *input, struct cli_lines *lines);
-void cli_lines_free(struct cli_lines *lines);
 /* For rules: whether there are words behind the model, which are lines then. */
 bool cli_has_texts(const void *values, size_t arguments);
 /* As cli_broken, with the file in front where the sentence is about a line of it. */
 int cli_lines_broken(const struct qkv_context *ctx, const struct cli_lines *lines);
+struct cli_output;
+/* A command that says something about each line: what it was given, and what it opens. */
+struct cli_lines_job {
+    const struct cli_common *common;
+    const char *const *words; /* a model folder, and texts */
+    size_t count;             /* of words, at least one */
+    const char *input;        /* the file of lines where there are no texts; NULL: standard input */
+    const char *output;       /* NULL: standard output */
+    bool force;
+    struct qkv_context *ctx;
+    struct qkv_model *model;
+    struct cli_lines lines;
+    struct cli_reads reads;
+};
+/* Opens the context, looks at the output, loads the model, asks whether it suits (NULL: nobody asks) and reads the lines: the
+ * texts, each a line; without any, those of `input` (a rule of the command refuses both). CLI_DONE, or the exit code after a
+ * message. Close the job in any case. */
+int cli_lines_open(struct cli_lines_job *job, enum qkv_status (*suits)(struct qkv_model *model));
+void cli_lines_close(struct cli_lines_job *job);
+/* The job's output, as cli_output_begin. */
+int cli_lines_output(const struct cli_lines_job *job, struct cli_output *output);
 bool cli_is_blank(const char *text);
 
 /* ---- results (result.c) ------------------------------------------------------------------------------------------------- */
 
-/* What a command reads: files, and folders of models and runs. "-": standard input. NULLs are nothing. */
-struct cli_reads {
-    const char *const *items;
-    size_t count;
-    const char *also;
-};
 /* Whether `path` (NULL: fine) may be written, as qkv_output_check; CLI_FAILED after a message. */
 int cli_output_check(struct qkv_context *ctx, const char *path, bool force, const struct cli_reads *reads);
 /* A file by qkv_output_begin, or with NULL standard output. Write to `file`. */

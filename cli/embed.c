@@ -83,16 +83,17 @@ static void print_text(FILE *file, const float *vectors, size_t rows, size_t col
             fprintf(file, "%.9g%c", (double)vectors[i * columns + c], c + 1 < columns ? '\t' : '\n');
 }
 
-static int write_vectors(struct qkv_model *model, const struct arguments *a, enum qkv_pool pool,
-                         const struct cli_lines *lines, const struct cli_reads *reads) {
-    struct qkv_context *ctx = qkv_model_context(model);
+static int write_vectors(const struct cli_lines_job *job, const struct arguments *a, enum qkv_pool pool) {
+    struct qkv_model *model = job->model;
+    const struct cli_lines *lines = &job->lines;
     size_t columns = (size_t)qkv_model_spec(model)->d_model;
     struct cli_output output = {0};
     float *vectors = calloc(lines->count + 1, columns * sizeof *vectors);
     if (!vectors) return cli_failed("out of memory");
     int code = CLI_DONE;
-    if (qkv_embed(model, lines->items, lines->count, pool, a->normalize, vectors)) code = cli_lines_broken(ctx, lines);
-    if (code == CLI_DONE) code = cli_output_begin(ctx, a->output, a->force, reads, &output);
+    if (qkv_embed(model, lines->items, lines->count, pool, a->normalize, vectors))
+        code = cli_lines_broken(job->ctx, lines);
+    if (code == CLI_DONE) code = cli_lines_output(job, &output);
     if (code == CLI_DONE) {
         (a->text ? print_text : print_numpy)(output.file, vectors, lines->count, columns);
         code = cli_output_end(&output, code);
@@ -129,9 +130,10 @@ static void print_nearest(const float *query, const float *vectors, size_t colum
         printf("%.4f\t%zu\t%s\n", all[i].cosine, all[i].line + 1, lines->items[all[i].line]);
 }
 
-static int find_nearest(struct qkv_model *model, const struct arguments *a, enum qkv_pool pool,
-                        const struct cli_lines *lines) {
-    struct qkv_context *ctx = qkv_model_context(model);
+static int find_nearest(const struct cli_lines_job *job, const struct arguments *a, enum qkv_pool pool) {
+    struct qkv_context *ctx = job->ctx;
+    struct qkv_model *model = job->model;
+    const struct cli_lines *lines = &job->lines;
     size_t columns = (size_t)qkv_model_spec(model)->d_model;
     float *query = calloc(columns, sizeof *query), *vectors = calloc(lines->count + 1, columns * sizeof *vectors);
     struct neighbour *all = calloc(lines->count + 1, sizeof *all);
@@ -165,26 +167,17 @@ static int embed_check(const struct arguments *a, size_t texts) {
 
 static int embed_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
-    struct qkv_context *ctx = NULL;
-    struct qkv_model *model = NULL;
-    struct cli_lines lines = {0};
+    const char *input = a->nearest ? a->among : a->input;
+    struct cli_lines_job job = {
+        .common = &a->common, .words = words, .count = count, .input = input, .output = a->output, .force = a->force};
     enum qkv_pool pool = QKV_POOL_MEAN;
     if (!count)
         return cli_usage("embed: say which model folder: %s embed MODEL \"a line of text\" -o FILE", cli_program);
     int code = embed_check(a, count - 1);
     if (code == CLI_DONE) code = read_pool(a->pool, &pool);
-    const char *input = a->nearest ? a->among : a->input;
-    struct cli_reads reads = {words, 1, count > 1 ? NULL : input ? input : "-"};
-    if (code == CLI_DONE) code = cli_open(&a->common, &ctx);
-    if (code == CLI_DONE) code = cli_output_check(ctx, a->output, a->force, &reads);
-    if (code == CLI_DONE) code = cli_load(&a->common, ctx, words[0], &model);
-    if (code == CLI_DONE) code = cli_lines_read(words + 1, count - 1, input, &lines);
-    if (code == CLI_DONE) {
-        code = a->nearest ? find_nearest(model, a, pool, &lines) : write_vectors(model, a, pool, &lines, &reads);
-    }
-    cli_lines_free(&lines);
-    qkv_model_free(model);
-    qkv_context_free(ctx);
+    if (code == CLI_DONE) code = cli_lines_open(&job, NULL);
+    if (code == CLI_DONE) code = a->nearest ? find_nearest(&job, a, pool) : write_vectors(&job, a, pool);
+    cli_lines_close(&job);
     return code;
 }
 

@@ -29,7 +29,8 @@ static int lines_cut(struct cli_lines *lines, size_t size, const char *name) {
     return CLI_DONE;
 }
 
-int cli_lines_read(const char *const *words, size_t count, const char *input, struct cli_lines *lines) {
+/* The words of the command line, each a line; without any, the lines of `input`; without that, of standard input. */
+static int lines_read(const char *const *words, size_t count, const char *input, struct cli_lines *lines) {
     *lines = (struct cli_lines){0};
     if (count) {
         lines->items = malloc(count * sizeof *lines->items);
@@ -54,16 +55,30 @@ bool cli_has_texts(const void *values, size_t arguments) {
     return arguments > 1;
 }
 
-void cli_lines_free(struct cli_lines *lines) {
-    free(lines->data);
-    free(lines->items);
-    *lines = (struct cli_lines){0};
-}
-
 int cli_lines_broken(const struct qkv_context *ctx, const struct cli_lines *lines) {
     const char *sentence = qkv_message(ctx);
     if (!lines->name || strncmp(sentence, "line ", 5) != 0) return cli_broken(ctx);
     return cli_failed("%s, %s", lines->name, sentence);
+}
+
+int cli_lines_open(struct cli_lines_job *job, enum qkv_status (*suits)(struct qkv_model *model)) {
+    job->reads = (struct cli_reads){job->words, 1, job->count > 1 ? NULL : job->input ? job->input : "-"};
+    int code = cli_open(job->common, &job->ctx);
+    if (code == CLI_DONE) code = cli_output_check(job->ctx, job->output, job->force, &job->reads);
+    if (code == CLI_DONE) code = cli_load(job->common, job->ctx, job->words[0], &job->model);
+    if (code == CLI_DONE && suits && suits(job->model)) code = cli_broken(job->ctx);
+    return code == CLI_DONE ? lines_read(job->words + 1, job->count - 1, job->input, &job->lines) : code;
+}
+
+void cli_lines_close(struct cli_lines_job *job) {
+    free(job->lines.data);
+    free(job->lines.items);
+    qkv_model_free(job->model);
+    qkv_context_free(job->ctx);
+}
+
+int cli_lines_output(const struct cli_lines_job *job, struct cli_output *output) {
+    return cli_output_begin(job->ctx, job->output, job->force, &job->reads, output);
 }
 
 bool cli_is_blank(const char *text) {

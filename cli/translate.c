@@ -126,8 +126,9 @@ static void print_statistics(const struct arguments *a, size_t lines, size_t tok
             seconds > 0 ? (double)lines / seconds : 0, seconds > 0 ? (double)tokens / seconds : 0, seeded);
 }
 
-static int translate_all(struct qkv_model *model, const struct arguments *a, const struct cli_lines *lines,
-                         FILE *file) {
+static int translate_all(const struct cli_lines_job *job, const struct arguments *a, FILE *file) {
+    struct qkv_model *model = job->model;
+    const struct cli_lines *lines = &job->lines;
     struct writer w = {.arguments = a, .file = file, .lines = lines->count};
     struct qkv_search_options o = qkv_search_defaults();
     size_t tokens = 0;
@@ -151,40 +152,39 @@ static int translate_all(struct qkv_model *model, const struct arguments *a, con
     double seconds = qkv_clock() - start;
     cli_progress_clear(&w.progress);
     if (status && status != QKV_STOPPED)
-        code = cli_lines_broken(qkv_model_context(model), lines);
+        code = cli_lines_broken(job->ctx, lines);
     else if (cli_stopping)
         code = CLI_INTERRUPTED;
     if (code == CLI_DONE && !status && !a->quiet) print_statistics(a, lines->count, tokens, seconds, o.sampling.seed);
     return code;
 }
 
+/* A model that cannot translate says so before anything is read. */
+static enum qkv_status translate_suits(struct qkv_model *model) {
+    struct qkv_search_options o = qkv_search_defaults();
+    return qkv_translate(model, NULL, 0, &o, write_line, NULL);
+}
+
 static int translate_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
-    struct qkv_context *ctx = NULL;
-    struct qkv_model *model = NULL;
-    struct cli_lines lines = {0};
+    struct cli_lines_job job = {.common = &a->common,
+                                .words = words,
+                                .count = count,
+                                .input = a->input,
+                                .output = a->output,
+                                .force = a->force};
+    struct cli_output output = {0};
     if (!count)
         return cli_usage("translate: say which model folder: %s translate MODEL \"a line of text\"", cli_program);
-    struct cli_output output = {0};
-    struct cli_reads reads = {words, 1, count > 1 ? NULL : a->input ? a->input : "-"};
     int code = translate_check(a);
-    if (code == CLI_DONE) code = cli_open(&a->common, &ctx);
-    if (code == CLI_DONE) code = cli_output_check(ctx, a->output, a->force, &reads);
-    if (code == CLI_DONE) code = cli_load(&a->common, ctx, words[0], &model);
-    /* A model that cannot translate says so before anything is read. */
-    struct qkv_search_options o = qkv_search_defaults();
-    if (code == CLI_DONE && qkv_translate(model, NULL, 0, &o, write_line, NULL)) code = cli_broken(ctx);
-    if (code == CLI_DONE) code = cli_lines_read(words + 1, count - 1, a->input, &lines);
-    if (code == CLI_DONE)
-        code = cli_output_begin(ctx, a->output, a->force, &reads, &output); /* may wait for a reader */
+    if (code == CLI_DONE) code = cli_lines_open(&job, translate_suits);
+    if (code == CLI_DONE) code = cli_lines_output(&job, &output); /* may wait for a reader */
     if (code == CLI_DONE) {
         cli_catch_signals();
-        code = translate_all(model, a, &lines, output.file);
+        code = translate_all(&job, a, output.file);
     }
     code = cli_output_end(&output, code);
-    cli_lines_free(&lines);
-    qkv_model_free(model);
-    qkv_context_free(ctx);
+    cli_lines_close(&job);
     return code;
 }
 
