@@ -1,0 +1,103 @@
+/* Gradients and losses of random models, whose sums over rows have a defined order: the parts that a batch goes through the pass in,
+ * and the number of threads, change no bit, with dropout and without; and they are near those without groups. */
+#include "model_grid.h"
+
+#include "model/model.h"
+#include "train/train.h"
+
+struct outcome {
+    float *gradients;
+    double loss;
+};
+
+/* Rows [begin, end) of the sample's batch. */
+static struct qkv_batch rows_of(const struct sample *s, size_t begin, size_t end) {
+    struct qkv_batch b = s->batch;
+    b.B = end - begin;
+    b.ids += begin * T, b.targets += begin * T;
+    if (b.source) b.source += begin * T;
+    if (b.lengths) b.lengths += begin;
+    if (b.source_lengths) b.source_lengths += begin;
+    b.dropout_seed = 99;
+    return b;
+}
+
+static struct outcome run_in_parts(struct sample *s, int64_t groups, int64_t accumulate, int threads) {
+    struct qkv_train_options options = {.groups = groups, .accumulate = accumulate, .batch = B};
+    struct qkv_pass_options pass_options = {.B = B, .T = T, .source_T = T, .train = true, .dropout = true};
+    struct qkv_parts parts = qkv_parts_of(&options, B);
+    struct qkv_part_sums sums;
+    struct qkv_pass_part part;
+    struct qkv_pass *pass;
+    double losses[QKV_GROUPS_MAX] = {0};
+    struct outcome out = {.loss = 0};
+    size_t counted = 0, each;
+    s->ctx->threads = threads;
+    for (size_t n = 0; n < (size_t)B * T; n++)
+        counted += s->targets[n] != QKV_IGNORE && (!s->batch.lengths || (int64_t)(n % T) < s->batch.lengths[n / T]);
+    assert_ok(s->ctx, qkv_pass_create_ordered(s->model, &pass_options, groups > 1 ? (size_t)groups : 0, &pass));
+    assert_ok(s->ctx, qkv_part_sums_create(s->model, qkv_parts_levels(&options, B), &sums));
+    qkv_model_clear_gradients(s->model);
+    qkv_part_sums_begin(&sums, &parts);
+    while (qkv_parts_next(&parts)) {
+        struct qkv_batch batch = rows_of(s, parts.begin, parts.end);
+        batch.loss_count = counted;
+        if (parts.groups) qkv_parts_tell(&parts, losses, &part);
+        qkv_pass_set_part(pass, parts.groups ? &part : NULL);
+        assert_ok(s->ctx, qkv_pass_forward(pass, &batch));
+        if (!parts.groups) out.loss += qkv_pass_loss(pass, &each);
+        assert_ok(s->ctx, qkv_pass_backward(pass));
+        qkv_part_sums_end(&sums, &parts);
+    }
+    if (parts.groups) out.loss = qkv_parts_loss(&parts, losses) / (double)counted;
+    const size_t floats = s->model->weights.floats;
+    out.gradients = malloc(floats * sizeof(float));
+    memcpy(out.gradients, s->model->weights.gradients, floats * sizeof(float));
+    qkv_model_clear_gradients(s->model);
+    qkv_part_sums_begin(&sums, &(struct qkv_parts){0});
+    qkv_part_sums_free(&sums);
+    qkv_pass_free(pass);
+    return out;
+}
+
+static double distance(const float *a, const float *b, size_t n) {
+    double off = 0, size = 0;
+    for (size_t i = 0; i < n; i++) {
+        off += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+        size += (double)b[i] * (double)b[i];
+    }
+    return sqrt(off / size);
+}
+
+static void parts_of_a_batch_change_no_bit_of_random_models(void **state) {
+    (void)state;
+    for (uint64_t i = 0; i < 24; i++) {
+        const struct qkv_context_options options = {.precision = i % 2 ? QKV_MIXED_BF16 : QKV_FP32};
+        struct sample s;
+        start(&s, 1200 + i, (enum topology)(i % 3), &options);
+        const bool drops = i / 6 % 2;
+        s.model->spec.dropout = drops ? 0.2 : 0;
+        const int64_t groups = 2 + (int64_t)(i / 3 % 2);
+        struct outcome whole = run_in_parts(&s, groups, 1, 1), plain = run_in_parts(&s, 1, 1, 1);
+        const size_t floats = s.model->weights.floats;
+        for (int64_t parts = 1; parts <= B; parts++) {
+            struct outcome other = run_in_parts(&s, groups, parts, 1 + (int)((uint64_t)parts + i) % 3);
+            if (memcmp(&whole.loss, &other.loss, sizeof whole.loss) ||
+                memcmp(whole.gradients, other.gradients, floats * sizeof(float)))
+                fail_msg("spec %d, %d groups: %d parts give other bits: losses %.17g and %.17g, gradients are %g apart",
+                         (int)i, (int)groups, (int)parts, whole.loss, other.loss,
+                         distance(other.gradients, whole.gradients, floats));
+            free(other.gradients);
+        }
+        const double off = distance(whole.gradients, plain.gradients, floats);
+        if (!drops && !(off < (i % 2 ? 2e-2 : 2e-5)))
+            fail_msg("spec %d: gradients in %d groups are %g from those without", (int)i, (int)groups, off);
+        free(whole.gradients), free(plain.gradients);
+        finish(&s);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(parts_of_a_batch_change_no_bit_of_random_models)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
