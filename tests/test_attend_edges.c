@@ -79,6 +79,50 @@ static void test_nan_stored(void **state) {
     }
 }
 
+/* One key has weight 1, so that y is v: every f16 is read exactly, and fp32 of all sizes, halfway ones too, is written as
+ * qkv_from_float does. Zeros of y are positive. */
+static void test_halves(void **state) {
+    enum { N = 65536 };
+    static uint16_t halves[N], written[N];
+    static float floats[N], read[N];
+    struct qkv_context ctx;
+    const int32_t lo = 0, hi = 1;
+    float one = 1;
+    (void)state;
+    struct qkv_random random = test_random(77);
+    for (size_t i = 0; i < N; i++) {
+        const uint32_t low = i % 3 == 0 ? 0x1000 : i % 3 == 1 ? 0 : (uint32_t)qkv_random_below(&random, 0x2000);
+        const uint32_t bits = (uint32_t)(90 + qkv_random_below(&random, 60)) << 23 |
+                              (uint32_t)qkv_random_below(&random, 1024) << 13 | low | (i % 2 ? 0x80000000u : 0);
+        memcpy(&floats[i], &bits, sizeof bits);
+        halves[i] = (uint16_t)i;
+    }
+    floats[0] = INFINITY, floats[1] = -INFINITY, floats[2] = NAN, floats[3] = 65519, floats[4] = 65520;
+    FOR_TABLES(ctx) {
+        struct qkv_arena scratch;
+        const struct qkv_heads plain = {&one, 1, 1, 1, QKV_F32};
+        struct qkv_attend a = {.B = 1, .H = 1, .Hkv = 1, .Tq = 1, .Tk = 1, .D = 1, .Dv = N, .scale = 1};
+        a.q = a.k = plain, a.lo = &lo, a.hi = &hi;
+        assert_ok(&ctx, qkv_arena_create(&ctx, &scratch, (size_t)256 << 20, "scratch"));
+        a.v = (struct qkv_heads){halves, N, N, N, QKV_F16}, a.y = (struct qkv_heads){read, N, N, N, QKV_F32};
+        assert_ok(&ctx, qkv_attend_forward(&ctx, &scratch, &a));
+        a.v = (struct qkv_heads){floats, N, N, N, QKV_F32}, a.y = (struct qkv_heads){written, N, N, N, QKV_F16};
+        assert_ok(&ctx, qkv_attend_forward(&ctx, &scratch, &a));
+        for (size_t i = 0; i < N; i++) {
+            float number;
+            uint16_t half;
+            qkv_to_float(&number, &halves[i], QKV_F16, 1);
+            qkv_from_float(&half, &floats[i], QKV_F16, 1);
+            if (isnan(number) ? !isnan(read[i]) : read[i] != number)
+                fail_msg("%s: f16 %04zx is read as %g", ctx.kernels->isa, i, (double)read[i]);
+            const bool nan = (half & 0x7fff) > 0x7c00, got_nan = (written[i] & 0x7fff) > 0x7c00;
+            if (nan != got_nan || (!nan && written[i] != half && (half & 0x7fff)))
+                fail_msg("%s: %a is written as %04x, not %04x", ctx.kernels->isa, (double)floats[i], written[i], half);
+        }
+        qkv_arena_free(&scratch);
+    }
+}
+
 /* A row that is NaN because of one key: another key that it may not attend to still has no weight and no gradient. */
 static void test_nan_beside_mask(void **state) {
     static const uint8_t mask[3] = {1, 0, 1};
@@ -250,9 +294,13 @@ static void test_refused_weights(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_edges),           cmocka_unit_test(test_nan_stored),
-        cmocka_unit_test(test_nan_beside_mask), cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_refused),         cmocka_unit_test(test_refused_gradients),
+        cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_nan_stored),
+        cmocka_unit_test(test_nan_beside_mask),
+        cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_halves),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_refused_gradients),
         cmocka_unit_test(test_refused_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -220,7 +220,7 @@ static void test_rotation(void **state) {
     assert_status(ctx,
                   qkv_rotate(ctx, &v, (bad = r, bad.positions = (const int32_t[]){0, 1, 2, 3, 4, 0, 5, 0, 0, 0}, &bad)),
                   QKV_ARGUMENT);
-    assert_message(ctx, "position 5 of batch row 1 is not in the table of 5");
+    assert_message(ctx, "positions[6], row 1 of batch row 1, is 5; the table has positions from 0 to below 5");
     assert_status(ctx, qkv_rotate(ctx, NULL, &r), QKV_ARGUMENT);
     assert_status(ctx, qkv_rotate(ctx, &v, NULL), QKV_ARGUMENT);
     assert_status(ctx, qkv_rotation_table(ctx, 10000, 5, 4, NULL), QKV_ARGUMENT);

@@ -169,6 +169,34 @@ static void onnx_present(const struct qkv_tensors *file, const struct qkv_attent
     free(k), free(v), free(y);
 }
 
+/* A mask that ends before the keys is padded with false or −inf: the same bits as with that written out. */
+static void onnx_short_mask(const struct qkv_attention_call *c) {
+    struct qkv_attention_call cut = *c, padded = *c;
+    const struct qkv_pair_shape whole = c->dense ? c->dense_shape : c->bias_shape;
+    const size_t rows = whole.B * whole.H * whole.Tq, n = c->y.B * c->y.H * c->y.T * c->y.D;
+    if (!c->dense && !c->bias) return;
+    uint8_t *dense = (uint8_t *)floats(rows * whole.Tk);
+    float *bias = floats(rows * whole.Tk), *y = floats(n), *expected = floats(n);
+    for (size_t keys = 0; keys < whole.Tk; keys++) {
+        for (size_t e = 0; e < rows * whole.Tk; e++)
+            if (c->dense)
+                dense[e] = e % whole.Tk < keys && c->dense[e];
+            else
+                bias[e] = e % whole.Tk < keys ? c->bias[e] : -INFINITY;
+        struct qkv_pair_shape s = whole;
+        s.row = whole.Tk, s.head = s.row * s.Tq, s.batch = s.head * s.H, s.Tk = keys;
+        if (c->dense)
+            cut.dense_shape = s, padded.dense = dense;
+        else
+            cut.bias_shape = s, padded.bias = bias;
+        cut.y.data = y, padded.y.data = expected;
+        assert_ok(ctx, qkv_attention_forward(ctx, &cut));
+        assert_ok(ctx, qkv_attention_forward(ctx, &padded));
+        assert_memory_equal(y, expected, n * sizeof(float));
+    }
+    free(dense), free(bias), free(y), free(expected);
+}
+
 /* qk_matmul_output_mode: 0 products, 1 after the softcap, 2 with the mask, 3 weights. */
 static void onnx_stage(const struct qkv_tensors *file, const struct qkv_attention_call *c, double tolerance) {
     static const enum qkv_attention_stage stages[] = {QKV_ATTENTION_PRODUCTS, QKV_ATTENTION_CAPPED,
@@ -207,6 +235,7 @@ static void onnx_attention(const struct qkv_tensors *file) {
     compare(file, "out.Y", c.y.data, tolerance);
     onnx_present(file, &c);
     onnx_stage(file, &c, tolerance);
+    onnx_short_mask(&c);
     void *blocks[] = {c.q.data, c.k.data, c.v.data, c.past_k.data, c.past_v.data, c.y.data, c.lse, dense, bias};
     for (size_t i = 0; i < TEST_COUNT(blocks); i++) free(blocks[i]);
 }

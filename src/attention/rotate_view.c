@@ -48,8 +48,11 @@ static enum qkv_status rotate_view_check(struct qkv_context *ctx, const struct q
         return qkv_fail(ctx, QKV_SHAPE, "rotate: x has %zu positions, but the table only %zu", x->T, r->count);
     for (size_t n = 0; r->positions && n < x->B * x->T; n++)
         if (r->positions[n] < 0 || (size_t)r->positions[n] >= r->count)
-            return qkv_fail(ctx, QKV_ARGUMENT, "rotate: position %d of batch row %zu is not in the table of %zu",
-                            r->positions[n], n / x->T, r->count);
+            return qkv_fail(
+                ctx, QKV_ARGUMENT,
+                "rotate: positions[%zu], row %zu of batch row %zu, is %d; the table has positions from 0 to "
+                "below %zu",
+                n, n % x->T, n / x->T, r->positions[n], r->count);
     return QKV_OK;
 }
 
