@@ -259,6 +259,61 @@ static void check_pool(void **state) {
     }
 }
 
+/* Pooling rows without padding; the lengths say which there are. */
+static struct qkv_tensor *build_pool_rows(struct fixture *f) {
+    static const int32_t lengths[] = {4, 0, 2};
+    const struct qkv_rows *rows = qkv_rows_make(&f->tape, 3, 4, lengths, 6);
+    return qkv_op_pool_rows(&f->tape, &f->leaves[0], *(const enum qkv_pool *)f->options, rows);
+}
+
+static void rows_without_padding_are_pooled(void **state) {
+    (void)state;
+    static const enum qkv_pool kinds[] = {QKV_POOL_FIRST, QKV_POOL_MEAN};
+    for (uint64_t i = 0; i < 2; i++) {
+        struct fixture f;
+        start(&f, 180 + i);
+        f.options = &kinds[i];
+        leaf(&f, 6, 9, 0);
+        check(&f, build_pool_rows);
+        finish(&f);
+    }
+}
+
+static struct qkv_tensor *build_gather(struct fixture *f) {
+    static const int32_t index[] = {5, 0, 5, 2, 5, 10};
+    return qkv_op_gather(&f->tape, &f->leaves[0], index, TEST_COUNT(index));
+}
+
+static void check_gather(void **state) {
+    (void)state;
+    struct fixture f;
+    start(&f, 86);
+    leaf(&f, 11, 70, 0);
+    check(&f, build_gather);
+    const struct qkv_tensor *y = build_gather(&f);
+    for (size_t c = 0; c < 70; c++) assert_true(cell(y, 3 * 70 + c) == f.values[0][2 * 70 + c]);
+    finish(&f);
+}
+
+static struct qkv_tensor *build_scatter(struct fixture *f) {
+    static const int32_t index[] = {7, 0, 3, 4};
+    return qkv_op_scatter(&f->tape, &f->leaves[0], index, 9);
+}
+
+static void check_scatter(void **state) {
+    (void)state;
+    struct fixture f;
+    start(&f, 87);
+    leaf(&f, 4, 70, 0);
+    check(&f, build_scatter);
+    const struct qkv_tensor *y = build_scatter(&f);
+    for (size_t c = 0; c < 70; c++) {
+        assert_true(cell(y, 7 * 70 + c) == f.values[0][c] && cell(y, 4 * 70 + c) == f.values[0][3 * 70 + c]);
+        assert_true(cell(y, 8 * 70 + c) == 0 && cell(y, 70 + c) == 0);
+    }
+    finish(&f);
+}
+
 static struct qkv_tensor *run_stretch(struct qkv_tape *tape, const void *argument, struct qkv_tensor *x) {
     struct fixture *f = *(struct fixture *const *)argument;
     struct qkv_tensor *y = qkv_op_linear(tape, x, &f->leaves[1], &f->leaves[2], QKV_RESULT_FP32);
@@ -488,7 +543,8 @@ static void test_shapes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        QKV_OPERATOR_LIST(CHECK) cmocka_unit_test(test_cross_entropy_chunks),
+        QKV_OPERATOR_LIST(CHECK) cmocka_unit_test(rows_without_padding_are_pooled),
+        cmocka_unit_test(test_cross_entropy_chunks),
         cmocka_unit_test(test_dropout_repeats),
         cmocka_unit_test(test_dry_run),
         cmocka_unit_test(test_listener),

@@ -20,10 +20,12 @@ extern "C" {
 enum qkv_attention_stage { QKV_ATTENTION_STAGE_LIST(QKV_ATTENTION_STAGE_ENUM) };
 #undef QKV_ATTENTION_STAGE_ENUM
 
+/* Positions at and past a row's length are no keys of others and have no loss. They are computed only where a pass shows them: with
+ * logits of an lm head, with weights, and with head none. Else they cost nothing and their ids are not read. */
 struct qkv_batch {
     size_t B, T;
     const int32_t *ids;            /* (B,T) */
-    const int32_t *lengths;        /* (B): keys at or past a row's length are masked; NULL: all T */
+    const int32_t *lengths;        /* (B): how many positions of each row there are; NULL: all T */
     const int32_t *targets;        /* (B,T) for lm, (B) for classify; QKV_IGNORE does not count; NULL: no loss */
     size_t source_T;               /* encoder–decoders: */
     const int32_t *source;         /* (B,source_T) */
@@ -59,7 +61,7 @@ struct qkv_hook_point {
     enum qkv_hook_kind kind;
     bool encoder;         /* whose: the encoder's, or the decoder's */
     size_t layer;         /* of the block; 0 before the first one, the number of layers behind the last one */
-    size_t rows, columns; /* B·T, C */
+    size_t rows, columns; /* positions within their lengths, sequence after sequence (B·T where all are full); C */
     const float *values;  /* valid during the call; as they are before dropout */
 };
 /* Called in the order of the computation, from the thread that runs the pass; must not call anything of the pass or its model. */

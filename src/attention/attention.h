@@ -14,6 +14,8 @@ enum qkv_status qkv_mask_check(struct qkv_context *ctx, const struct qkv_mask *m
 /* Where positions count, one position serves a query among all keys and inside its own document: it lies there. Documents with
  * other numbers of queries than of keys have no such position. */
 enum qkv_status qkv_mask_check_positions(struct qkv_context *ctx, const struct qkv_mask *mask);
+/* The keys [*lo, *hi) of query t in batch row b; of a mask that makes sense. */
+void qkv_mask_keys(const struct qkv_mask *mask, size_t b, size_t t, int32_t *lo, int32_t *hi);
 /* How many pairs of a query and a key the mask lets through. */
 double qkv_mask_pairs(const struct qkv_mask *mask);
 /* `mask`, whose own sizes are (B,Tq,Tk) or not given, for a call of that shape. */
@@ -76,8 +78,13 @@ struct qkv_attend qkv_attend_start(const struct qkv_attention_spec *spec, const 
 struct qkv_mask qkv_attention_mask(const struct qkv_attention_spec *spec, const struct qkv_mask *own);
 /* Positions first, first + 1 … of each of B rows: (B,T), in the memory of the tape. */
 const int32_t *qkv_sequence_positions(struct qkv_tape *tape, size_t B, size_t T, size_t first);
-/* The mask's sizes and intervals, in the memory of the tape, into `a`. */
-void qkv_sequence_intervals(struct qkv_tape *tape, const struct qkv_mask *mask, struct qkv_attend *a);
+/* The rows that queries and keys of a call are; NULL: all (B,Tq), (B,Tk). */
+struct qkv_call_rows {
+    const struct qkv_rows *queries, *keys;
+};
+/* The mask's sizes and intervals, in the memory of the tape, into `a`, for those rows. */
+void qkv_sequence_intervals(struct qkv_tape *tape, const struct qkv_mask *mask, struct qkv_call_rows rows,
+                            struct qkv_attend *a);
 
 /* ---- the sublayer (sublayer.c) ------------------------------------------------------------------------------------------ */
 

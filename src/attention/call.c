@@ -16,8 +16,8 @@ struct request {
     struct qkv_attend_gradients g;
     struct qkv_mask mask;
     size_t B, queries, keys; /* of the views: batch rows (1 when sequences are packed), and rows of q and of k */
-    int64_t nearest; /* ALiBi: the least position of a query, */
-    size_t spread;   /* and how far above it the others reach */
+    int64_t nearest;         /* ALiBi: the least position of a query, */
+    size_t spread;           /* and how far above it the others reach */
     enum qkv_attention_stage stage;
     size_t b, h, first, rows;
     float *out;
@@ -33,7 +33,8 @@ static enum qkv_status check_past(struct qkv_context *ctx, const struct qkv_atte
     a->past = c->past_k.T;
     if (!c->past_k.T && !c->past_v.T) return QKV_OK;
     if (call_is_packed(c))
-        return qkv_fail(ctx, QKV_ARGUMENT, "attention: a past is given with cu_k; all keys of packed sequences lie in k");
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "attention: a past is given with cu_k; all keys of packed sequences lie in k");
     enum qkv_status status = qkv_view_check(ctx, "past_k", &c->past_k, "k", a->B, a->Hkv, a->past, a->D, false);
     if (status == QKV_OK)
         status = qkv_view_check(ctx, "past_v", &c->past_v, "past_k", a->B, a->Hkv, a->past, a->Dv, false);

@@ -38,11 +38,19 @@ static double intervals_planned_pairs(const struct qkv_mask *mask) {
     return (double)mask->B * qkv_mask_pairs(&row);
 }
 
-void qkv_sequence_intervals(struct qkv_tape *tape, const struct qkv_mask *mask, struct qkv_attend *a) {
-    const size_t rows = mask->B * mask->Tq;
-    int32_t *lo = qkv_tape_take(tape, rows, sizeof *lo), *hi = qkv_tape_take(tape, rows, sizeof *hi);
+void qkv_sequence_intervals(struct qkv_tape *tape, const struct qkv_mask *mask, struct qkv_call_rows rows,
+                            struct qkv_attend *a) {
+    const struct qkv_rows *queries = rows.queries && rows.queries->ragged ? rows.queries : NULL;
+    const struct qkv_rows *keys = rows.keys && rows.keys->ragged ? rows.keys : NULL;
+    const size_t N = queries ? queries->N : mask->B * mask->Tq;
+    int32_t *lo = qkv_tape_take(tape, N, sizeof *lo), *hi = qkv_tape_take(tape, N, sizeof *hi);
     a->B = mask->B, a->Tq = mask->Tq, a->Tk = mask->Tk;
+    a->q_start = queries ? queries->start : NULL, a->k_start = keys ? keys->start : NULL;
     a->lo = lo, a->hi = hi;
     a->pairs = tape->costs ? intervals_planned_pairs(mask) : 0;
-    if (lo && hi && !tape->ctx->dry) qkv_tape_failed(tape, qkv_mask_intervals(tape->ctx, mask, lo, hi));
+    if (!lo || !hi || tape->ctx->dry || qkv_tape_failed(tape, qkv_mask_check(tape->ctx, mask))) return;
+    for (size_t n = 0; n < N; n++) {
+        const size_t place = queries ? (size_t)queries->place[n] : n;
+        qkv_mask_keys(mask, place / mask->Tq, place % mask->Tq, &lo[n], &hi[n]);
+    }
 }

@@ -175,7 +175,7 @@ static enum qkv_status layer_run_all(struct qkv_attention_layer *l, const struct
     l->memory = input_tensor(l, memory, in->B * keys->count, l->spec.kv_in, in->train);
     struct qkv_attend a = *call;
     a.position = qkv_sequence_positions(&l->tape, in->B, in->T, keys->past);
-    qkv_sequence_intervals(&l->tape, &keys->mask, &a);
+    qkv_sequence_intervals(&l->tape, &keys->mask, (struct qkv_call_rows){0}, &a);
     if (in->cache)
         a.pages =
             (struct qkv_page_table){.lists = in->cache->lists, .positions = in->cache->capacity, .count = in->cache->B};

@@ -56,8 +56,7 @@ static size_t mask_keys(const struct qkv_mask *m, size_t b) {
 /* Cumulative lengths of sequences; `most` is how many rows each may have, 0: that is not said. */
 static enum qkv_status check_cumulative(struct qkv_context *ctx, const struct qkv_mask *m, const char *name,
                                         const int32_t *cu, const char *Tname, size_t most) {
-    if (cu[0])
-        return qkv_fail(ctx, QKV_ARGUMENT, "mask: %s[0] is %d; the first sequence begins at row 0", name, cu[0]);
+    if (cu[0]) return qkv_fail(ctx, QKV_ARGUMENT, "mask: %s[0] is %d; the first sequence begins at row 0", name, cu[0]);
     for (size_t b = 0; b < m->B; b++) {
         if (cu[b + 1] < cu[b])
             return qkv_fail(ctx, QKV_ARGUMENT,
@@ -255,6 +254,11 @@ static struct interval keys_of(const struct qkv_mask *m, size_t b, size_t t) {
     return keys.lo < keys.hi ? keys : (struct interval){0, 0};
 }
 
+void qkv_mask_keys(const struct qkv_mask *m, size_t b, size_t t, int32_t *lo, int32_t *hi) {
+    const struct interval keys = keys_of(m, b, t);
+    *lo = (int32_t)keys.lo, *hi = (int32_t)keys.hi;
+}
+
 double qkv_mask_pairs(const struct qkv_mask *m) {
     double pairs = 0;
     for (size_t b = 0; b < m->B; b++)
@@ -276,11 +280,7 @@ enum qkv_status qkv_mask_intervals(struct qkv_context *ctx, const struct qkv_mas
     const size_t rows = m->cu_q ? (size_t)m->cu_q[m->B] : m->B * m->Tq;
     if (rows && (!lo || !hi)) return qkv_fail(ctx, QKV_ARGUMENT, "mask: lo and hi must both be given");
     for (size_t b = 0, row = 0; b < m->B; b++)
-        for (size_t t = 0; t < qkv_mask_queries(m, b); t++, row++) {
-            struct interval keys = keys_of(m, b, t);
-            lo[row] = (int32_t)keys.lo;
-            hi[row] = (int32_t)keys.hi;
-        }
+        for (size_t t = 0; t < qkv_mask_queries(m, b); t++, row++) qkv_mask_keys(m, b, t, &lo[row], &hi[row]);
     return QKV_OK;
 }
 

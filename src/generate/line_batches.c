@@ -68,7 +68,6 @@ static enum qkv_status run_batch(const struct qkv_line_reader *l, struct window 
         w->ids = ids;
         w->capacity = B * T;
     }
-    memset(w->ids, 0, B * T * sizeof *w->ids);
     for (size_t b = 0; b < B; b++) {
         const struct line *line = &w->lines[first + b];
         memcpy(w->ids + b * T, line->ids, line->count * sizeof *line->ids);

@@ -121,7 +121,6 @@ static enum qkv_status begin_batch(struct search *s) {
     int32_t *ids = qkv_reallocate(s->rules.ctx, s->ids, count * T, sizeof *ids);
     if (!ids) return QKV_MEMORY;
     s->ids = ids;
-    memset(ids, 0, count * T * sizeof *ids);
     for (size_t i = 0; i < count; i++) {
         size_t source = s->active[i]->source;
         memcpy(ids + i * T, s->sources[source], s->lengths[source] * sizeof *ids);

@@ -424,7 +424,7 @@ enum qkv_status qkv_attend_weights(struct qkv_context *ctx, struct qkv_arena *sc
     struct work work = {.plan = attend_start(a), .kernels = ctx->kernels->attend};
     struct qkv_attend_plan *plan = &work.plan;
     struct qkv_attend_sequence own;
-    if (qkv_attend_is_ragged(a)) {
+    if (qkv_attend_is_ragged(a) && !ctx->dry) {
         qkv_attend_sequence_of(plan, b, &own);
         *plan = own.plan, b = 0;
     }

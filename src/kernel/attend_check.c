@@ -233,7 +233,7 @@ enum qkv_status qkv_attend_check_weights(struct qkv_context *ctx, const struct q
     if ((int)stage < 0 || stage > QKV_ATTENTION_PRODUCTS)
         return qkv_fail(ctx, QKV_ARGUMENT, "attention: the stage is %d; it must be one of enum qkv_attention_stage",
                         (int)stage);
-    const size_t Tq = b < a->B ? qkv_attend_queries(a, b) : a->Tq;
+    const size_t Tq = b < a->B && !ctx->dry ? qkv_attend_queries(a, b) : a->Tq;
     if (b >= a->B || h >= a->H || first > Tq || rows > Tq - first)
         return qkv_fail(
             ctx, QKV_SHAPE,

@@ -27,6 +27,7 @@ struct block {
 static struct qkv_tensor *run_block(struct qkv_tape *tape, const void *argument, struct qkv_tensor *x) {
     struct block b = *(const struct block *)argument;
     b.flow.tape = tape;
+    tape->batch = b.flow.rows ? b.flow.rows : tape->batch; /* backward may run it again, after another stack */
     x = block_residual(&b.flow, b.layer, QKV_SUBLAYER_SELF, x);
     if (b.flow.stack->has_cross) {
         x = block_residual(&b.flow, b.layer, QKV_SUBLAYER_CROSS, x);
@@ -42,7 +43,8 @@ struct qkv_tensor *qkv_stack_embed(struct qkv_forward_args *f, const int32_t *id
     if (s->embed.embed) {
         position = qkv_tape_view(f->tape, s->embed.embed, (size_t)f->spec->context, token->columns);
     }
-    struct qkv_tensor *x = qkv_op_embed(f->tape, token, scale, position, ids, f->positions, f->B * f->T);
+    struct qkv_tensor *x =
+        qkv_op_embed(f->tape, token, scale, position, ids, f->positions, f->rows ? f->rows->N : f->B * f->T);
     qkv_hook_call(f, QKV_HOOK_EMBEDDING, 0, x);
     return qkv_op_dropout(f->tape, x, (float)f->spec->dropout);
 }

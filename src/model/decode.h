@@ -22,6 +22,7 @@ struct qkv_cache_pages qkv_decode_pages(const struct qkv_page_pool *pool);
 struct qkv_encoded {
     struct qkv_model *model;
     size_t B, T;
+    size_t planned_rows;                       /* that a dry run counts with: without padding */
     struct qkv_arena kept, arena, graph_arena; /* what is kept; what encoding computes in */
     float *output;                             /* (B·T, C) */
     int32_t *lengths;                          /* (B) */

@@ -96,13 +96,13 @@ static void pass_set_calls(struct qkv_decoder *d, const struct qkv_decoder_shape
             if ((size_t)d->pasts[i] > mask.Tk) mask.Tk = (size_t)d->pasts[i];
     }
     f->positions = positions;
-    f->self = qkv_stack_calls(f->tape, stack, false, &mask, 0);
+    f->self = qkv_stack_calls(f->tape, stack, false, &mask, (struct qkv_call_rows){0}, 0);
     for (int i = 0; f->self && i < stack->spec->kind_count; i++) f->self[i].position = positions;
     pass_page(d, f->self, s->rows, s->longest, s->tokens, d->start, d->pasts, d->pool, d->tables);
     if (!d->encoded) return;
     mask.Tk = d->encoded->T;
     mask.lengths = lengths;
-    f->cross = qkv_stack_calls(f->tape, stack, true, &mask, 0);
+    f->cross = qkv_stack_calls(f->tape, stack, true, &mask, (struct qkv_call_rows){0}, 0);
     pass_page(d, f->cross, s->groups, s->longest_group, s->tokens, d->group_start, d->group_pasts, d->encoded->pool,
               d->group_tables);
     f->memory_cache = d->encoded->pool->attention;

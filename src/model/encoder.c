@@ -45,7 +45,8 @@ static enum qkv_status encoder_take_pages(struct qkv_encoded *e) {
     return status;
 }
 
-static struct qkv_tensor *run_stack(struct qkv_encoded *e, struct qkv_tape *tape, const int32_t *ids) {
+static struct qkv_tensor *run_stack(struct qkv_encoded *e, struct qkv_tape *tape, const struct qkv_rows *rows,
+                                    const int32_t *ids) {
     struct qkv_model *m = e->model;
     const struct qkv_mask mask = {.B = e->B, .Tq = e->T, .Tk = e->T, .lengths = e->lengths};
     struct qkv_forward_args flow = {.tape = tape,
@@ -53,11 +54,12 @@ static struct qkv_tensor *run_stack(struct qkv_encoded *e, struct qkv_tape *tape
                                     .stack = &m->encoder,
                                     .B = e->B,
                                     .T = e->T,
-                                    .positions = qkv_sequence_positions(tape, e->B, e->T, 0)};
-    flow.self = qkv_stack_calls(tape, &m->encoder, false, &mask, 0);
+                                    .rows = rows,
+                                    .positions = rows->position};
+    flow.self = qkv_stack_calls(tape, &m->encoder, false, &mask, (struct qkv_call_rows){rows, rows}, 0);
     for (int i = 0; flow.self && i < m->spec.encoder.kind_count; i++) flow.self[i].position = flow.positions;
     if (tape->status != QKV_OK) return NULL;
-    return qkv_stack_forward(&flow, ids);
+    return qkv_stack_forward(&flow, qkv_rows_pack(tape, rows, ids));
 }
 
 /* With ctx->dry, the plan. */
@@ -67,14 +69,20 @@ static enum qkv_status encoder_run(struct qkv_encoded *e, const int32_t *ids) {
     qkv_arena_release(&e->arena, 0);
     qkv_arena_release(&e->graph_arena, 0);
     qkv_tape_start(&tape, m->ctx, &e->arena, &e->graph_arena, false);
-    struct qkv_tensor *x = run_stack(e, &tape, ids);
+    const size_t N = m->ctx->dry ? e->planned_rows : qkv_rows_count(e->B, e->T, e->lengths);
+    const struct qkv_rows *rows = qkv_rows_make(&tape, e->B, e->T, e->lengths, N);
+    struct qkv_tensor *x = rows ? run_stack(e, &tape, rows, ids) : NULL;
     if (!x) return tape.status;
-    struct copy copy = {.to = e->output, .from = x->data, .bytes = x->rows * x->columns * sizeof(float)};
+    const size_t mark = qkv_arena_mark(&e->arena);
+    const struct qkv_tensor *whole = rows->ragged ? qkv_op_scatter(&tape, x, rows->place, e->B * e->T) : x;
+    if (!whole) return tape.status;
+    struct copy copy = {e->output, whole->data, whole->rows * whole->columns * sizeof(float)};
     qkv_parallel(m->ctx, 1, copy_body, &copy);
+    qkv_arena_release(&e->arena, mark);
     for (size_t layer = 0; e->pool && layer < (size_t)m->spec.decoder.layers; layer++) {
-        size_t mark = qkv_arena_mark(&e->arena);
+        const size_t layer_mark = qkv_arena_mark(&e->arena);
         struct qkv_attend a = qkv_attend_start(&qkv_stack_layer(m->decoder.spec, layer)->cross, NULL, 0);
-        a.B = e->B, a.Tk = e->T;
+        a.B = e->B, a.Tk = e->T, a.k_start = rows->ragged ? rows->start : NULL;
         a.pasts = e->lengths;
         a.pages = (struct qkv_page_table){e->tables, e->pool->positions, e->pool->count};
         struct qkv_attention_args flow = {.tape = &tape,
@@ -84,7 +92,7 @@ static enum qkv_status encoder_run(struct qkv_encoded *e, const int32_t *ids) {
                                           .cross = true,
                                           .memory = x};
         qkv_attention_cache_memory(&flow);
-        qkv_arena_release(&e->arena, mark);
+        qkv_arena_release(&e->arena, layer_mark);
     }
     return tape.status;
 }
@@ -161,6 +169,7 @@ enum qkv_status qkv_encoded_begin(struct qkv_encoded *e, const int32_t *ids, con
     if (status != QKV_OK) return status;
     e->B = B;
     e->T = T;
+    e->planned_rows = qkv_rows_count(B, T, lengths);
     status = qkv_plan(ctx, &e->kept, "encoded sources", plan_kept, &plan, &kept_bytes);
     if (status == QKV_OK) status = qkv_arena_room(ctx, &e->kept, kept_bytes, "encoded sources");
     if (status == QKV_OK) status = qkv_arena_room(ctx, &e->arena, step_bytes, "encoding");

@@ -137,8 +137,9 @@ struct qkv_forward_args {
     struct qkv_tape *tape;
     const struct qkv_spec *spec;
     struct qkv_stack *stack;
-    size_t B, T;              /* T new positions a row */
-    const int32_t *positions; /* (B·T) */
+    size_t B, T;                 /* T new positions a row */
+    const struct qkv_rows *rows; /* those of the activations, without padding; NULL: (B·T) */
+    const int32_t *positions;    /* of each of them */
     /* What the calls of self attention begin with, one for each kind of layer; with a cache, its pages. */
     struct qkv_attend *self;
     struct qkv_key_values *cache; /* one a layer, NULL without */
@@ -159,9 +160,9 @@ struct qkv_forward_args {
     bool checkpoint; /* of a block only the input is kept, and backward runs it again; no `kept` then */
 };
 /* What the calls of a stack's self attention, or of `cross` attention, begin with, one for each kind of layer: by `mask` with the
- * kind's causal and window. Their memory is the tape's; NULL when it has failed. (stack_calls.c) */
+ * kind's causal and window, for those rows. Their memory is the tape's; NULL when it has failed. (stack_calls.c) */
 struct qkv_attend *qkv_stack_calls(struct qkv_tape *tape, const struct qkv_stack *stack, bool cross,
-                                   const struct qkv_mask *mask, double dropout);
+                                   const struct qkv_mask *mask, struct qkv_call_rows rows, double dropout);
 /* Of the kind of the last layer; `final` says whether the stack has the norm. */
 const struct qkv_norm_spec *qkv_stack_final_norm(const struct qkv_stack_spec *stack);
 /* The parts of qkv_stack_forward, for modules: x (B·T, C) → the same, but ids (B·T) → embeddings. Layers are [first, end). A sublayer by itself is without

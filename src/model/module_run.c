@@ -235,7 +235,7 @@ static struct qkv_attend *module_calls(struct qkv_module *m, const struct module
         if (!module_has_kind(m, a->stack, i)) continue;
         if (qkv_tape_failed(&m->tape, module_set_kind(m, c, a, i, &mask, &calls[i]))) return NULL;
         calls[i].position = positions;
-        qkv_sequence_intervals(&m->tape, &mask, &calls[i]);
+        qkv_sequence_intervals(&m->tape, &mask, (struct qkv_call_rows){0}, &calls[i]);
     }
     return calls;
 }

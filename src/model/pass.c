@@ -15,45 +15,45 @@ size_t qkv_graph_bytes(const struct qkv_spec *spec) {
 
 /* ---- inputs ----------------------------------------------------------------------------------------------------------- */
 
-static int32_t *take_ints(struct qkv_pass *p, size_t count) {
-    return qkv_tape_take(&p->tape, count, sizeof(int32_t));
-}
-
-/* A stack over (B, T) ids, with its positions and masks. */
-static struct qkv_forward_args stack_args(struct qkv_pass *p, struct qkv_stack *stack, size_t B, size_t T,
+/* A stack over some of (B, T) ids, with its positions and masks. */
+static struct qkv_forward_args stack_args(struct qkv_pass *p, struct qkv_stack *stack, const struct qkv_rows *rows,
                                           const int32_t *lengths) {
-    p->tape.order = qkv_pass_order(p, B, B * T, NULL);
+    p->tape.order = qkv_pass_order(p, rows->B, rows->N, rows->start);
     struct qkv_forward_args args = {.tape = &p->tape,
                                     .spec = &p->model->spec,
                                     .stack = stack,
-                                    .B = B,
-                                    .T = T,
-                                    .positions = qkv_sequence_positions(&p->tape, B, T, 0),
+                                    .B = rows->B,
+                                    .T = rows->T,
+                                    .rows = rows,
+                                    .positions = rows->position,
                                     .hook = p->options.hook,
                                     .hook_user = p->options.hook_user,
                                     .checkpoint = p->options.checkpoint};
-    const struct qkv_mask mask = {.B = B, .Tq = T, .Tk = T, .lengths = lengths};
-    args.self = qkv_stack_calls(&p->tape, stack, false, &mask, p->model->spec.dropout);
+    const struct qkv_mask mask = {.B = rows->B, .Tq = rows->T, .Tk = rows->T, .lengths = lengths};
+    args.self =
+        qkv_stack_calls(&p->tape, stack, false, &mask, (struct qkv_call_rows){rows, rows}, p->model->spec.dropout);
     for (int i = 0; args.self && i < stack->spec->kind_count; i++) args.self[i].position = args.positions;
     return args;
 }
 
-/* Lets the layers read a memory of (B, T) positions too. */
-static void read_memory(struct qkv_forward_args *args, struct qkv_tensor *memory, size_t T, const int32_t *lengths) {
-    const struct qkv_mask mask = {.B = args->B, .Tq = args->T, .Tk = T, .lengths = lengths};
+/* Lets the layers read a memory of other rows too. */
+static void read_memory(struct qkv_forward_args *args, struct qkv_tensor *memory, const struct qkv_rows *rows,
+                        const int32_t *lengths) {
+    const struct qkv_mask mask = {.B = args->B, .Tq = args->T, .Tk = rows->T, .lengths = lengths};
     args->memory = memory;
-    args->cross = qkv_stack_calls(args->tape, args->stack, true, &mask, args->spec->dropout);
+    args->cross = qkv_stack_calls(args->tape, args->stack, true, &mask, (struct qkv_call_rows){args->rows, rows},
+                                  args->spec->dropout);
 }
 
-/* The targets that count: those past a row's length do not. */
+/* The targets that count, of the rows or of the sequences: where rows past a length are computed, theirs do not. */
 static const int32_t *make_targets(struct qkv_pass *p, const struct qkv_batch *b, size_t rows, bool by_position) {
     size_t counted = 0;
-    int32_t *targets = take_ints(p, rows);
-    for (size_t n = 0; targets && !p->model->ctx->dry && n < rows; n++) {
-        bool padding = by_position && b->lengths && (int64_t)(n % b->T) >= b->lengths[n / b->T];
-        targets[n] = padding ? QKV_IGNORE : b->targets[n];
-        counted += targets[n] != QKV_IGNORE;
-    }
+    const bool dry = p->model->ctx->dry, padded = by_position && b->lengths && !p->rows->ragged;
+    int32_t *own = padded ? qkv_tape_take(&p->tape, rows, sizeof *own) : NULL;
+    for (size_t n = 0; own && !dry && n < rows; n++)
+        own[n] = (int64_t)(n % b->T) >= b->lengths[n / b->T] ? QKV_IGNORE : b->targets[n];
+    const int32_t *targets = padded ? own : by_position ? qkv_rows_pack(&p->tape, p->rows, b->targets) : b->targets;
+    for (size_t n = 0; targets && !dry && n < rows; n++) counted += targets[n] != QKV_IGNORE;
     p->loss_count = b->loss_count ? b->loss_count : counted;
     return targets;
 }
@@ -79,10 +79,11 @@ static void run_head(struct qkv_pass *p, const struct qkv_batch *b, struct qkv_t
         return;
     }
     bool classify = spec->head.kind == QKV_HEAD_CLASSIFY;
-    if (classify) {
-        x = qkv_op_pool(&p->tape, x, spec->head.pool, b->B, b->T, b->lengths);
+    if (classify && x) {
+        x = p->rows->ragged ? qkv_op_pool_rows(&p->tape, x, spec->head.pool, p->rows)
+                            : qkv_op_pool(&p->tape, x, spec->head.pool, b->B, b->T, b->lengths);
     }
-    size_t rows = classify ? b->B : b->B * b->T, V = m->head_weight->rows;
+    size_t rows = classify || !x ? b->B : x->rows, V = m->head_weight->rows;
     struct qkv_cross_entropy_options options = {0};
     if (b->targets) {
         options.targets = make_targets(p, b, rows, !classify);
@@ -102,6 +103,25 @@ static void run_head(struct qkv_pass *p, const struct qkv_batch *b, struct qkv_t
     }
 }
 
+/* Rows past a length are computed only where they are shown: as outputs, or in attention weights. */
+static bool pass_is_padded(const struct qkv_pass *p) {
+    const enum qkv_head_kind head = p->model->spec.head.kind;
+    return p->options.weights || head == QKV_HEAD_NONE || (head == QKV_HEAD_LM && p->options.logits);
+}
+
+static size_t count_rows(const struct qkv_pass *p, size_t B, size_t T, const int32_t *lengths) {
+    return qkv_rows_count(B, T, pass_is_padded(p) ? NULL : lengths);
+}
+
+/* Of the stack that reads the source or, with `source` false, of the other one. In a dry run lengths hold nothing, and as many rows
+ * as are planned are counted with. */
+static const struct qkv_rows *make_rows(struct qkv_pass *p, const struct qkv_batch *b, bool source) {
+    const size_t T = source ? b->source_T : b->T, planned = source ? p->planned_source_rows : p->planned_rows;
+    const int32_t *lengths = source ? b->source_lengths : b->lengths;
+    const size_t N = p->model->ctx->dry ? planned : count_rows(p, b->B, T, lengths);
+    return qkv_rows_make(&p->tape, b->B, T, pass_is_padded(p) ? NULL : lengths, N);
+}
+
 /* The whole forward pass; with ctx->dry, its plan. */
 static enum qkv_status pass_run(struct qkv_pass *p, const struct qkv_batch *b) {
     struct qkv_model *m = p->model;
@@ -116,6 +136,7 @@ static enum qkv_status pass_run(struct qkv_pass *p, const struct qkv_batch *b) {
     p->loss_count = 0;
     if (m->encoder.token) m->encoder.token->given = 0;
     if (m->decoder.token) m->decoder.token->given = 0;
+    p->rows = p->source_rows = NULL;
     qkv_pass_shape_attentions(p, b->B, b->T, b->source_T);
     const struct qkv_attend **kept = p->options.weights ? p->kept : NULL;
     struct qkv_stack *const stacks[] = {&m->encoder, &m->decoder};
@@ -123,14 +144,16 @@ static enum qkv_status pass_run(struct qkv_pass *p, const struct qkv_batch *b) {
     for (size_t i = 0; i < 2 && p->tape.status == QKV_OK; i++) {
         const bool reads = i == 0 && m->decoder.spec; /* what the decoder makes a memory of */
         if (!stacks[i]->spec) continue;
-        struct qkv_forward_args args = reads ? stack_args(p, stacks[i], b->B, b->source_T, b->source_lengths)
-                                             : stack_args(p, stacks[i], b->B, b->T, b->lengths);
-        if (x) read_memory(&args, x, b->source_T, b->source_lengths);
+        const struct qkv_rows *rows = make_rows(p, b, reads);
+        if (!rows) break;
+        *(reads ? &p->source_rows : &p->rows) = rows;
+        struct qkv_forward_args args = stack_args(p, stacks[i], rows, reads ? b->source_lengths : b->lengths);
+        if (x) read_memory(&args, x, p->source_rows, b->source_lengths);
         args.kept = kept;
         if (kept) kept += stacks[i]->spec->layers;
         qkv_profile_lap(m->ctx, "positions and masks", QKV_PROFILE_WHOLE, 0, 0);
         if (p->tape.status != QKV_OK) break;
-        x = qkv_stack_forward(&args, reads ? b->source : b->ids);
+        x = qkv_stack_forward(&args, qkv_rows_pack(&p->tape, rows, reads ? b->source : b->ids));
     }
     if (p->tape.status != QKV_OK) x = NULL;
     run_head(p, b, x);
@@ -154,20 +177,21 @@ static enum qkv_status plan_batch(void *argument) {
     return status ? status : qkv_pass_plan_weights(p);
 }
 
-/* Adds a batch of some shape to the plan. */
-static enum qkv_status pass_measure(struct qkv_pass *p, size_t B, size_t T, size_t source_T,
-                                    struct qkv_pass_plan *plan) {
+/* Adds a batch of some shape to the plan, with as many rows as p->planned_rows and p->planned_source_rows say; `lengths` and
+ * `source_lengths`: whether some may be shorter. */
+static enum qkv_status pass_measure(struct qkv_pass *p, size_t B, size_t T, size_t source_T, bool lengths,
+                                    bool source_lengths, struct qkv_pass_plan *plan) {
     static const int32_t none[1];
     static const float nothing[1];
     struct shape_plan shape = {.pass = p,
                                .batch = {.B = B,
                                          .T = T,
                                          .ids = none,
-                                         .lengths = none,
+                                         .lengths = lengths ? none : NULL,
                                          .targets = none,
                                          .source_T = source_T,
                                          .source = none,
-                                         .source_lengths = none,
+                                         .source_lengths = source_lengths ? none : NULL,
                                          .output_gradient = nothing}};
     p->costs = &plan->costs;
     enum qkv_status status = qkv_plan(p->model->ctx, &p->arena, "one pass", plan_batch, &shape, &plan->bytes);
@@ -219,7 +243,8 @@ static enum qkv_status measure_shape(struct qkv_pass *p, size_t B, size_t T, siz
     if (!qkv_multiply(B, longest, &rows) || rows > (size_t)1 << 30) {
         return qkv_fail(p->model->ctx, QKV_ARGUMENT, "a batch of %zu rows of %zu positions is too large", B, longest);
     }
-    return pass_measure(p, B, T, source_T, &p->plan);
+    p->planned_rows = B * T, p->planned_source_rows = B * source_T;
+    return pass_measure(p, B, T, source_T, true, true, &p->plan);
 }
 
 /* All shapes that will come. */
@@ -383,15 +408,20 @@ static enum qkv_status make_room(struct qkv_pass *p, const struct qkv_batch *b) 
     const struct qkv_pass_options *o = &p->options;
     struct qkv_pass_plan plan = {0};
     const bool others = o->train && p->chosen != p->model->weights.chosen;
-    const bool largest = o->shape_count == 0 && b->B == o->B && b->T == o->T && b->source_T == o->source_T;
-    const bool fits =
-        p->fits.B == b->B && p->fits.T == b->T && p->fits.source_T == b->source_T && p->fits.groups == p->part.groups;
+    const bool both = qkv_spec_topology(&p->model->spec) == QKV_ENCODER_DECODER;
+    p->planned_rows = count_rows(p, b->B, b->T, b->lengths);
+    p->planned_source_rows = both ? count_rows(p, b->B, b->source_T, b->source_lengths) : b->B * b->source_T;
+    const bool whole = p->planned_rows == b->B * b->T && p->planned_source_rows == b->B * b->source_T;
+    const bool largest = o->shape_count == 0 && b->B == o->B && b->T == o->T && b->source_T == o->source_T && whole;
+    const bool fits = p->fits.B == b->B && p->fits.T == b->T && p->fits.source_T == b->source_T &&
+                      p->fits.groups == p->part.groups && p->fits.rows == p->planned_rows &&
+                      p->fits.source_rows == p->planned_source_rows;
     if (!others && (fits || (largest && !p->part.groups))) {
         return QKV_OK;
     }
     enum qkv_status status = others ? qkv_model_add_gradients(p->model) : QKV_OK;
     if (status == QKV_OK) {
-        status = pass_measure(p, b->B, b->T, b->source_T, &plan);
+        status = pass_measure(p, b->B, b->T, b->source_T, b->lengths != NULL, b->source_lengths != NULL, &plan);
     }
     qkv_profile_lap(p->model->ctx, "planning", QKV_PROFILE_WHOLE, 0, 0);
     if (status == QKV_OK && plan.bytes > p->arena.capacity) {
@@ -402,6 +432,7 @@ static enum qkv_status make_room(struct qkv_pass *p, const struct qkv_batch *b) 
     p->fits.T = b->T;
     p->fits.source_T = b->source_T;
     p->fits.groups = p->part.groups;
+    p->fits.rows = p->planned_rows, p->fits.source_rows = p->planned_source_rows;
     if (status == QKV_OK && largest) {
         p->chosen = p->model->weights.chosen;
     }

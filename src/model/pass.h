@@ -14,12 +14,14 @@ struct qkv_pass {
     size_t groups;                /* at most; 0: batches are no parts of larger ones */
     struct qkv_pass_part part;    /* groups 0: none */
     struct {
-        size_t B, T, source_T, groups;
+        size_t B, T, source_T, rows, source_rows, groups;
     } fits; /* the latest shape that there is room for */
     struct qkv_loss loss;
     size_t loss_count;
     struct qkv_array output;
-    struct qkv_array *attentions; /* names and shapes of the weights, encoder's first; names owned */
+    size_t planned_rows, planned_source_rows;  /* that a dry run counts with */
+    const struct qkv_rows *rows, *source_rows; /* of the latest forward; the source's NULL without */
+    struct qkv_array *attentions;              /* names and shapes of the weights, encoder's first; names owned */
     const struct qkv_attend **kept;
     size_t attention_count;
     bool forwarded;  /* a recorded forward waits for its backward */

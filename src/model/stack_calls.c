@@ -17,7 +17,7 @@ static size_t calls_first(const struct qkv_stack *stack, size_t kind, bool cross
 }
 
 struct qkv_attend *qkv_stack_calls(struct qkv_tape *tape, const struct qkv_stack *stack, bool cross,
-                                   const struct qkv_mask *mask, double dropout) {
+                                   const struct qkv_mask *mask, struct qkv_call_rows rows, double dropout) {
     const size_t kinds = (size_t)stack->spec->kind_count;
     struct qkv_attend *calls = qkv_arena_take(tape->graph_arena, kinds, sizeof *calls);
     if (!calls) qkv_tape_failed(tape, QKV_MEMORY);
@@ -29,10 +29,11 @@ struct qkv_attend *qkv_stack_calls(struct qkv_tape *tape, const struct qkv_stack
             const struct qkv_attend *like = &calls[first];
             calls[i].B = like->B, calls[i].Tq = like->Tq, calls[i].Tk = like->Tk;
             calls[i].lo = like->lo, calls[i].hi = like->hi, calls[i].pairs = like->pairs;
+            calls[i].q_start = like->q_start, calls[i].k_start = like->k_start;
             continue;
         }
         const struct qkv_mask own = qkv_attention_mask(a, mask);
-        qkv_sequence_intervals(tape, &own, &calls[i]);
+        qkv_sequence_intervals(tape, &own, rows, &calls[i]);
     }
     return calls;
 }

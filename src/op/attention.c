@@ -136,14 +136,15 @@ enum qkv_status qkv_forward_attend(struct qkv_tape *tape, struct qkv_node *node)
 /* Of one head. */
 static double attend_pairs(const struct qkv_attend *a) {
     double sum = 0;
+    if (a->pairs > 0) return a->pairs; /* a dry run can read no rows */
     const size_t rows = a->q_start ? (size_t)a->q_start[a->B] : a->B * a->Tq;
-    for (size_t r = 0, b = 0; a->pairs == 0 && r < rows; r++) {
+    for (size_t r = 0, b = 0; r < rows; r++) {
         while (a->q_start ? r >= (size_t)a->q_start[b + 1] : r >= (b + 1) * a->Tq) b++;
         const int64_t keys = a->k_start ? a->k_start[b + 1] - a->k_start[b] : (int64_t)a->Tk;
         const int64_t lo = a->lo[r] > 0 ? a->lo[r] : 0, hi = a->hi[r] < keys ? a->hi[r] : keys;
         sum += hi > lo ? (double)(hi - lo) : 0;
     }
-    return a->pairs > 0 ? a->pairs : sum;
+    return sum;
 }
 
 /* q·k and weights·v forward; backward q·k again, dy·v, and the gradients of q, k and v. */

@@ -120,10 +120,10 @@ static enum qkv_status run_chunk(struct qkv_tape *tape, const struct qkv_tensor 
                                  const struct qkv_tensor *weight, const struct qkv_tensor *bias, float *scratch,
                                  const struct qkv_cross_entropy_options *o, float *losses, const struct gradients *g) {
     const size_t size = qkv_dtype_size(x->dtype);
-    const struct qkv_rows rows_of_x = {(char *)x->data + first * x->columns * size, x->dtype};
+    const struct qkv_linear_rows rows_of_x = {(char *)x->data + first * x->columns * size, x->dtype};
     float *scores = o->logits ? o->logits + first * weight->rows : scratch;
     enum qkv_status status =
-        qkv_linear_forward_parts(tape, (struct qkv_rows){scores, QKV_F32}, rows_of_x, rows, weight, bias, NULL);
+        qkv_linear_forward_parts(tape, (struct qkv_linear_rows){scores, QKV_F32}, rows_of_x, rows, weight, bias, NULL);
     if (status != QKV_OK || !o->targets) {
         return status;
     }

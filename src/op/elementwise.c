@@ -4,7 +4,7 @@
  * (kernel.h), so backward makes it again instead of keeping it. Both write over an input that nobody needs again. */
 #include "op/op.h"
 
-enum { ELEMENTS_A_PIECE = 16384 };
+enum { ELEMENTS_A_PIECE = 16384, ROWS_A_PIECE = 16 };
 
 struct add {
     struct qkv_context *ctx;
@@ -62,6 +62,7 @@ struct dropout {
     const struct qkv_kernels *kernels;
     float rate;
     uint32_t key[2];
+    const int32_t *place; /* of each row, by which its elements are numbered; NULL: its own number */
     float *y;
     const float *x;
     bool accumulate;
@@ -98,15 +99,24 @@ static void drop_elements(void *argument, size_t begin, size_t end, int thread) 
     o->kernels->dropout(o->y + begin, o->accumulate, o->x + begin, o->rate, o->key, begin, end - begin);
 }
 
+static void drop_places(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct dropout *o = argument;
+    const size_t C = o->columns;
+    for (size_t n = begin; n < end; n++)
+        o->kernels->dropout(o->y + n * C, o->accumulate, o->x + n * C, o->rate, o->key, (uint64_t)o->place[n] * C, C);
+}
+
 static void dropout_run(struct qkv_context *ctx, const struct qkv_node *node, struct dropout *o) {
     o->kernels = ctx->kernels;
     o->order = node->inputs[0]->order;
     o->columns = node->output->columns;
-    if (o->order) {
+    if (o->order)
         qkv_parallel_range(ctx, node->output->rows, ELEMENTS_A_PIECE / o->columns + 1, drop_rows, o);
-        return;
-    }
-    qkv_parallel_range(ctx, node->output->rows * node->output->columns, ELEMENTS_A_PIECE, drop_elements, o);
+    else if (o->place)
+        qkv_parallel_range(ctx, node->output->rows, ROWS_A_PIECE, drop_places, o);
+    else
+        qkv_parallel_range(ctx, node->output->rows * node->output->columns, ELEMENTS_A_PIECE, drop_elements, o);
 }
 
 enum qkv_status qkv_check_dropout(struct qkv_tape *tape, struct qkv_node *node) {
@@ -155,7 +165,8 @@ struct qkv_tensor *qkv_op_dropout(struct qkv_tape *tape, struct qkv_tensor *x, f
     if (!o) {
         return NULL;
     }
-    *o = (struct dropout){.rate = rate};
+    const struct qkv_rows *batch = tape->batch;
+    *o = (struct dropout){.rate = rate, .place = batch && batch->ragged && batch->N == x->rows ? batch->place : NULL};
     struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_dropout, o);
     node.inputs[0] = x;
     if (!qkv_tape_check(tape, &node)) {

@@ -23,7 +23,7 @@ static void sum_columns(void *argument, size_t begin, size_t end, int thread) {
 
 /* One product of the three, in the context's precision: c (+)= a·b + bias. */
 struct product {
-    struct qkv_rows c;
+    struct qkv_linear_rows c;
     bool accumulate;
     struct qkv_operand a, b;
     struct qkv_stored_operand stored; /* what b is, with weights */
@@ -34,7 +34,7 @@ struct product {
     size_t M, N, K;
 };
 
-static struct qkv_operand linear_operand(struct qkv_rows x, size_t row_stride, size_t column_stride) {
+static struct qkv_operand linear_operand(struct qkv_linear_rows x, size_t row_stride, size_t column_stride) {
     return (struct qkv_operand){x.data, x.dtype, row_stride, column_stride};
 }
 
@@ -68,8 +68,8 @@ static enum qkv_status linear_multiply(struct qkv_tape *tape, const struct produ
     return qkv_gemm_bf16(tape->ctx, tape->arena, p->c.data, p->N, p->a, p->b, p->M, p->N, p->K, options);
 }
 
-static struct qkv_rows linear_floats(const float *data) {
-    return (struct qkv_rows){(void *)(uintptr_t)data, QKV_F32};
+static struct qkv_linear_rows linear_floats(const float *data) {
+    return (struct qkv_linear_rows){(void *)(uintptr_t)data, QKV_F32};
 }
 
 /* Runs of rows that learn, one after the other, until false: of an operand without a list of weights, all rows. */
@@ -79,7 +79,7 @@ static bool linear_learns(const struct qkv_tensor *operand, size_t rows, size_t 
     return *begin < rows;
 }
 
-enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy, struct qkv_rows x, size_t N,
+enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy, struct qkv_linear_rows x, size_t N,
                                           float *dx, bool accumulate, const struct qkv_tensor *weight, float *dweight,
                                           const struct qkv_tensor *bias, float *dbias,
                                           const struct qkv_row_order *order) {
@@ -125,8 +125,8 @@ enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy
     return status;
 }
 
-enum qkv_status qkv_linear_forward_parts(struct qkv_tape *tape, struct qkv_rows y, struct qkv_rows x, size_t N,
-                                         const struct qkv_tensor *weight, const struct qkv_tensor *bias,
+enum qkv_status qkv_linear_forward_parts(struct qkv_tape *tape, struct qkv_linear_rows y, struct qkv_linear_rows x,
+                                         size_t N, const struct qkv_tensor *weight, const struct qkv_tensor *bias,
                                          const struct qkv_epilogue *epilogue) {
     const struct product p = {.c = y,
                               .a = linear_operand(x, weight->columns, 1),
@@ -203,8 +203,9 @@ enum qkv_status qkv_forward_linear(struct qkv_tape *tape, struct qkv_node *node)
         qkv_activation_fuse(tape, node->fused, &activation);
         epilogue = &activation.epilogue;
     }
-    return qkv_linear_forward_parts(tape, (struct qkv_rows){y->data, y->dtype}, (struct qkv_rows){x->data, x->dtype},
-                                    x->rows, node->inputs[WEIGHT], node->inputs[BIAS], epilogue);
+    return qkv_linear_forward_parts(tape, (struct qkv_linear_rows){y->data, y->dtype},
+                                    (struct qkv_linear_rows){x->data, x->dtype}, x->rows, node->inputs[WEIGHT],
+                                    node->inputs[BIAS], epilogue);
 }
 
 enum qkv_status qkv_backward_linear(struct qkv_tape *tape, struct qkv_node *node) {
@@ -217,8 +218,8 @@ enum qkv_status qkv_backward_linear(struct qkv_tape *tape, struct qkv_node *node
     if (status != QKV_OK) {
         return status;
     }
-    return qkv_linear_backward_parts(tape, qkv_gradient_in(node), (struct qkv_rows){x->data, x->dtype}, x->rows, dx,
-                                     accumulate, weight, dweight, bias, dbias, x->order);
+    return qkv_linear_backward_parts(tape, qkv_gradient_in(node), (struct qkv_linear_rows){x->data, x->dtype}, x->rows,
+                                     dx, accumulate, weight, dweight, bias, dbias, x->order);
 }
 
 struct qkv_cost qkv_cost_linear(const struct qkv_node *node, bool backward) {

@@ -6,17 +6,17 @@
 
 enum qkv_status qkv_linear_check(struct qkv_tape *tape, const char *what, const struct qkv_tensor *x,
                                  const struct qkv_tensor *weight, const struct qkv_tensor *bias);
-struct qkv_rows { /* of a tensor */
+struct qkv_linear_rows { /* of a tensor */
     void *data;
     enum qkv_dtype dtype;
 };
 /* `epilogue`, or NULL, sees each block of y when it is whole. */
-enum qkv_status qkv_linear_forward_parts(struct qkv_tape *tape, struct qkv_rows y, struct qkv_rows x, size_t N,
-                                         const struct qkv_tensor *weight, const struct qkv_tensor *bias,
+enum qkv_status qkv_linear_forward_parts(struct qkv_tape *tape, struct qkv_linear_rows y, struct qkv_linear_rows x,
+                                         size_t N, const struct qkv_tensor *weight, const struct qkv_tensor *bias,
                                          const struct qkv_epilogue *epilogue);
 /* dx (or NULL) is added to or overwritten; dweight and dbias (or NULL), those of weight and bias, are added to, where rows learn.
  * order: of the rows, or NULL. */
-enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy, struct qkv_rows x, size_t N,
+enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy, struct qkv_linear_rows x, size_t N,
                                           float *dx, bool accumulate, const struct qkv_tensor *weight, float *dweight,
                                           const struct qkv_tensor *bias, float *dbias,
                                           const struct qkv_row_order *order);

@@ -5,7 +5,8 @@
  * tape is recording, leaves the node on the tape. Without recording nothing is saved.
  * Builders pass NULL through and keep the first error, so model code is checked once, at its end.
  *
- * All activations are matrices (rows, columns), row-major and dense; a batch is rows = B·T. They are fp32, but in mixed precision
+ * All activations are matrices (rows, columns), row-major and dense; a batch is rows = B·T, or fewer where sequences are shorter
+ * (struct qkv_rows). They are fp32, but in mixed precision
  * (ctx->precision) those that only products and elementwise operators read are bf16; gradients are fp32 always. Arithmetic happens inside
  * qkv_parallel bodies only, so with ctx->dry set the same calls count memory and compute nothing. */
 #ifndef QKV_OP_H
@@ -18,6 +19,7 @@
 struct qkv_grad_buffer {
     float *data;
     size_t count; /* floats */
+    size_t room;  /* floats that there is memory for */
     int owners;
     struct qkv_grad_buffer *next; /* in the tape's list of free slots */
 };
@@ -97,6 +99,8 @@ struct qkv_operator {
     X(add)                                                                                                             \
     X(dropout)                                                                                                         \
     X(pool)                                                                                                            \
+    X(gather)                                                                                                          \
+    X(scatter)                                                                                                         \
     X(cross_entropy)                                                                                                   \
     X(inner_product)                                                                                                   \
     X(checkpoint)
@@ -129,6 +133,16 @@ struct qkv_tape_costs {
     struct qkv_cost forward, backward, repeated;
 };
 
+/* The rows of a batch of B sequences of at most T positions: side by side, sequence after sequence, none for padding. */
+struct qkv_rows {
+    size_t N, B, T;
+    bool ragged; /* some sequences may be shorter than T; else N = B·T and every array is as plain as it can be */
+    const int32_t *start;          /* (B + 1): the first row of each sequence, and N */
+    const int32_t *place;          /* (N): b·T + t of each row */
+    const int32_t *position;       /* (N): t */
+    const struct qkv_rows *before; /* those that the tape was given before */
+};
+
 struct qkv_tape {
     struct qkv_context *ctx;
     struct qkv_arena *arena;           /* what operators compute with; may be a measuring one */
@@ -146,12 +160,13 @@ struct qkv_tape {
     bool repeats;                    /* what runs forward has run before: backward of a checkpoint */
     qkv_gradient_listener *listener; /* may be NULL */
     void *listener_user;
+    const struct qkv_rows *batch; /* what the rows of activations are at the moment; NULL: nobody asks */
 };
 
 /* ---- tape (tape.c) ------------------------------------------------------------------------------------------- */
 void qkv_tape_start(struct qkv_tape *tape, struct qkv_context *ctx, struct qkv_arena *arena,
                     struct qkv_arena *graph_arena, bool recording);
-/* Turns dropout on; the seed names all masks of this tape. */
+/* Turns dropout on; the seed names all masks of this tape. Elements of a mask are numbered by the padded place of their row. */
 void qkv_tape_train(struct qkv_tape *tape, uint64_t dropout_seed);
 /* Goes backward over everything recorded, from the operators that are losses. */
 enum qkv_status qkv_tape_backward(struct qkv_tape *tape);
@@ -210,7 +225,7 @@ double qkv_gradient_bytes(const struct qkv_tensor *tensor);
 double qkv_product_flops(const struct qkv_tensor *x, const struct qkv_tensor *weight, bool backward);
 
 /* ---- operators -------------------------------------------------------------------------------------------------
- * Shapes in comments are (rows, columns). N = B·T. */
+ * Shapes in comments are (rows, columns). N = B·T, or the rows of a ragged batch. */
 
 /* (N, C): scale·token[ids[n]] + position[positions[n]]. position: NULL, a parameter, or a constant table.
  * ids are checked against token->rows; positions are the caller's promise. ids and positions must outlive the tape. */
@@ -271,6 +286,22 @@ struct qkv_tensor *qkv_op_dropout(struct qkv_tape *tape, struct qkv_tensor *x, f
  * gives zeros. */
 struct qkv_tensor *qkv_op_pool(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_pool kind, size_t B, size_t T,
                                const int32_t *lengths);
+/* The same of rows (N, C) without padding. */
+struct qkv_tensor *qkv_op_pool_rows(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_pool kind,
+                                    const struct qkv_rows *rows);
+
+/* ---- rows of ragged batches (rows.c) ---- */
+/* The sum of the lengths (B), each at most T; NULL: B·T. */
+size_t qkv_rows_count(size_t B, size_t T, const int32_t *lengths);
+/* The N rows that the lengths say, in the memory of the tape, whose batch they become. A dry run does not read the lengths. */
+const struct qkv_rows *qkv_rows_make(struct qkv_tape *tape, size_t B, size_t T, const int32_t *lengths, size_t N);
+/* Of values (B,T) those of the rows: (N); the values themselves where there is no padding. */
+const int32_t *qkv_rows_pack(struct qkv_tape *tape, const struct qkv_rows *rows, const int32_t *values);
+
+/* x (N, C): the rows index[0] … of it, (count, C); a row may be chosen several times. fp32. The index must outlive the tape. */
+struct qkv_tensor *qkv_op_gather(struct qkv_tape *tape, struct qkv_tensor *x, const int32_t *index, size_t count);
+/* x (N, C): (rows, C) with row n of x at index[n], no place twice, and zeros elsewhere. */
+struct qkv_tensor *qkv_op_scatter(struct qkv_tape *tape, struct qkv_tensor *x, const int32_t *index, size_t rows);
 
 /* What a loss gives. */
 struct qkv_loss {

@@ -8,6 +8,7 @@ struct pool {
     enum qkv_pool kind;
     size_t B, T;
     const int32_t *lengths;
+    const struct qkv_rows *rows; /* those of x, without padding; NULL: (B,T) */
     /* while it runs */
     const struct qkv_kernels *kernels;
     size_t C;
@@ -17,11 +18,23 @@ struct pool {
 };
 
 static size_t pool_pooled(const struct pool *o, size_t b) {
+    if (o->rows && o->rows->ragged) {
+        const size_t rows = (size_t)(o->rows->start[b + 1] - o->rows->start[b]);
+        return o->kind == QKV_POOL_FIRST && rows > 1 ? 1 : rows;
+    }
     size_t length = !o->lengths ? o->T : o->lengths[b] < 0 ? 0 : (size_t)o->lengths[b];
     if (length > o->T) {
         length = o->T;
     }
     return o->kind == QKV_POOL_FIRST && length > 1 ? 1 : length;
+}
+
+/* Where the rows of sequence b begin and how many there are. */
+static size_t pool_first(const struct pool *o, size_t b) {
+    return o->rows && o->rows->ragged ? (size_t)o->rows->start[b] : b * o->T;
+}
+static size_t pool_rows(const struct pool *o, size_t b) {
+    return o->rows && o->rows->ragged ? (size_t)(o->rows->start[b + 1] - o->rows->start[b]) : o->T;
 }
 
 static void forward_row(void *argument, size_t b, int thread) {
@@ -30,7 +43,7 @@ static void forward_row(void *argument, size_t b, int thread) {
     size_t count = pool_pooled(o, b);
     float *y = o->y + b * o->C;
     memset(y, 0, o->C * sizeof(float));
-    o->kernels->column_sums(y, o->x + b * o->T * o->C, o->C, count, o->C);
+    o->kernels->column_sums(y, o->x + pool_first(o, b) * o->C, o->C, count, o->C);
     if (count > 1) {
         o->kernels->scale(y, false, y, 1.0F / (float)count, o->C);
     }
@@ -39,9 +52,9 @@ static void forward_row(void *argument, size_t b, int thread) {
 static void backward_row(void *argument, size_t b, int thread) {
     (void)thread;
     const struct pool *o = argument;
-    size_t count = pool_pooled(o, b);
-    float *dx = o->dx + b * o->T * o->C;
-    for (size_t t = 0; t < o->T; t++, dx += o->C) {
+    size_t count = pool_pooled(o, b), rows = pool_rows(o, b);
+    float *dx = o->dx + pool_first(o, b) * o->C;
+    for (size_t t = 0; t < rows; t++, dx += o->C) {
         if (t < count) {
             o->kernels->scale(dx, o->accumulate, o->dy + b * o->C, 1.0F / (float)count, o->C);
         } else if (!o->accumulate) {
@@ -60,7 +73,7 @@ static struct pool pool_of(const struct qkv_tape *tape, const struct qkv_node *n
 enum qkv_status qkv_check_pool(struct qkv_tape *tape, struct qkv_node *node) {
     const struct pool *o = node->saved;
     const struct qkv_tensor *x = node->inputs[0];
-    if (x->rows == o->B * o->T) {
+    if (x->rows == (o->rows ? o->rows->N : o->B * o->T)) {
         return QKV_OK;
     }
     return qkv_fail(tape->ctx, QKV_SHAPE, "pool: x is (%zu,%zu) but the batch is %zu x %zu", x->rows, x->columns, o->B,
@@ -92,21 +105,30 @@ struct qkv_cost qkv_cost_pool(const struct qkv_node *node, bool backward) {
                                                : qkv_tensor_bytes(x) + qkv_tensor_bytes(y)};
 }
 
-struct qkv_tensor *qkv_op_pool(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_pool kind, size_t B, size_t T,
-                               const int32_t *lengths) {
+static struct qkv_tensor *pool_build(struct qkv_tape *tape, struct qkv_tensor *x, const struct pool *options) {
     struct pool *o = x && tape->status == QKV_OK ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
     if (!o) {
         return NULL;
     }
-    *o = (struct pool){.kind = kind, .B = B, .T = T, .lengths = lengths};
+    *o = *options;
     struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_pool, o);
     node.inputs[0] = x;
     if (!qkv_tape_check(tape, &node)) {
         return NULL;
     }
-    node.output = qkv_tape_tensor(tape, B, x->columns);
+    node.output = qkv_tape_tensor(tape, o->B, x->columns);
     if (node.output && x->order) {
         node.output->order = x->order->pooled;
     }
     return qkv_tape_run(tape, &node);
+}
+
+struct qkv_tensor *qkv_op_pool(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_pool kind, size_t B, size_t T,
+                               const int32_t *lengths) {
+    return pool_build(tape, x, &(struct pool){.kind = kind, .B = B, .T = T, .lengths = lengths});
+}
+
+struct qkv_tensor *qkv_op_pool_rows(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_pool kind,
+                                    const struct qkv_rows *rows) {
+    return pool_build(tape, x, &(struct pool){.kind = kind, .B = rows->B, .T = rows->T, .rows = rows});
 }

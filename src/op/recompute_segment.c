@@ -98,7 +98,7 @@ static enum qkv_status reserve_slots(struct qkv_tape *tape, const struct qkv_nod
         const struct qkv_tensor *x = node->inputs[i];
         bool has = x && x->grad_buffer && x->grad_buffer->owners == 1;
         if (x && x->requires_grad && !x->gradient && !has) {
-            slots[i] = qkv_grad_buffer_take(tape, x->rows * x->columns);
+            slots[i] = qkv_grad_buffer_take(tape, x);
             status = slots[i] ? status : QKV_MEMORY;
         }
     }
@@ -123,7 +123,7 @@ static enum qkv_status keep_gradients(struct qkv_tape *tape, struct qkv_node *no
         if (!x || !x->grad_buffer || !lies_inside(tape, x->grad_buffer, mark)) {
             continue;
         }
-        struct qkv_grad_buffer *slot = qkv_grad_buffer_take(tape, x->grad_buffer->count);
+        struct qkv_grad_buffer *slot = qkv_grad_buffer_take(tape, x);
         if (!slot) {
             return QKV_MEMORY;
         }

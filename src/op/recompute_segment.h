@@ -16,7 +16,7 @@ struct qkv_tensor *qkv_tape_recompute_segment(struct qkv_tape *tape, qkv_recompu
 
 /* ---- what tape.c lends it ---- */
 /* A slot of `count` floats that has one owner, free or new; NULL without memory. */
-struct qkv_grad_buffer *qkv_grad_buffer_take(struct qkv_tape *tape, size_t count);
+struct qkv_grad_buffer *qkv_grad_buffer_take(struct qkv_tape *tape, const struct qkv_tensor *x);
 /* One owner less; NULL is fine. */
 void qkv_grad_buffer_drop(struct qkv_tape *tape, struct qkv_grad_buffer *slot);
 /* Goes backward over the nodes from tape->last on, which are then gone. */

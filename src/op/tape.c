@@ -126,7 +126,7 @@ static struct qkv_tensor *tape_record(struct qkv_tape *tape, const struct qkv_no
 
 /* The order of the rows, from the input to the output, where that has none of its own. */
 static void tape_hand_on(struct qkv_node *node) {
-    if (node->output && !node->output->order && node->inputs[0]) {
+    if (node->output && !node->output->order && node->inputs[0] && node->output->rows == node->inputs[0]->rows) {
         node->output->order = node->inputs[0]->order;
     }
 }
@@ -173,22 +173,32 @@ struct qkv_tensor *qkv_tape_keep(struct qkv_tape *tape, struct qkv_tape_mark mar
 
 /* ---- gradients ------------------------------------------------------------------------------------------------------ */
 
-struct qkv_grad_buffer *qkv_grad_buffer_take(struct qkv_tape *tape, size_t count) {
+/* Gradients of a ragged batch get the room that those of its padded form need: so buffers are reused as in the plan, which knows no
+ * lengths. */
+static size_t gradient_room(const struct qkv_tape *tape, size_t rows, size_t columns) {
+    for (const struct qkv_rows *batch = tape->batch; batch; batch = batch->before)
+        if (batch->N == rows) return batch->B * batch->T * columns;
+    return rows * columns;
+}
+
+struct qkv_grad_buffer *qkv_grad_buffer_take(struct qkv_tape *tape, const struct qkv_tensor *x) {
+    const size_t room = gradient_room(tape, x->rows, x->columns);
     for (struct qkv_grad_buffer **link = &tape->free_grad_buffers; *link; link = &(*link)->next) {
         struct qkv_grad_buffer *slot = *link;
-        if (slot->count != count) {
+        if (slot->room != room) {
             continue;
         }
         *link = slot->next;
         slot->owners = 1;
+        slot->count = x->rows * x->columns;
         return slot;
     }
     struct qkv_grad_buffer *slot = qkv_tape_take_graph(tape, sizeof *slot);
-    float *data = slot ? qkv_tape_take(tape, count, sizeof(float)) : NULL;
+    float *data = slot ? qkv_tape_take(tape, room, sizeof(float)) : NULL;
     if (!data) {
         return NULL;
     }
-    *slot = (struct qkv_grad_buffer){.data = data, .count = count, .owners = 1};
+    *slot = (struct qkv_grad_buffer){.data = data, .count = x->rows * x->columns, .room = room, .owners = 1};
     return slot;
 }
 
@@ -230,9 +240,9 @@ float *qkv_gradient_out(struct qkv_tape *tape, struct qkv_tensor *x, bool *accum
     }
     if (!x->grad_buffer) {
         *accumulate = false;
-        x->grad_buffer = qkv_grad_buffer_take(tape, x->rows * x->columns);
+        x->grad_buffer = qkv_grad_buffer_take(tape, x);
     } else if (x->grad_buffer->owners > 1) { /* somebody else reads it: go on with a copy */
-        struct qkv_grad_buffer *copy = qkv_grad_buffer_take(tape, x->grad_buffer->count);
+        struct qkv_grad_buffer *copy = qkv_grad_buffer_take(tape, x);
         if (copy) {
             struct sum s = {.ctx = tape->ctx, .y = copy->data, .a = x->grad_buffer->data};
             qkv_parallel_range(tape->ctx, copy->count, ELEMENTS_A_PIECE, sum_body, &s);

@@ -276,7 +276,6 @@ static enum qkv_status open_data(struct qkv_trainer *t) {
 static void fill_rows(struct qkv_trainer *t, const struct qkv_examples *examples, const uint32_t *rows,
                       struct qkv_batch *batch) {
     size_t T = batch->T;
-    memset(t->rows.ids, 0, batch->B * T * sizeof *t->rows.ids); /* padding is masked; any token will do */
     for (size_t r = 0; r < batch->B; r++) {
         t->rows.lengths[r] = (int32_t)qkv_examples_main(examples, rows[r], t->rows.ids + r * T);
         qkv_examples_beside(examples, rows[r], t->rows.targets + r);

@@ -125,14 +125,11 @@ static void fill_rows(struct qkv_trainer *t, const struct qkv_examples *examples
                       struct qkv_batch *batch) {
     size_t T = batch->T, S = batch->source_T;
     int32_t begin = qkv_tokenizer_special(qkv_model_tokenizer(t->model), QKV_TOKEN_BEGIN);
-    memset(t->rows.ids, 0, batch->B * T * sizeof *t->rows.ids); /* padding is masked; any token will do */
-    memset(t->rows.source, 0, batch->B * S * sizeof *t->rows.source);
     for (size_t r = 0; r < batch->B; r++) {
         int32_t *targets = t->rows.targets + r * T;
         size_t n = qkv_examples_main(examples, rows[r], targets);
         t->rows.ids[r * T] = begin;
         memcpy(t->rows.ids + r * T + 1, targets, (n - 1) * sizeof *targets);
-        for (size_t i = n; i < T; i++) targets[i] = QKV_IGNORE;
         t->rows.lengths[r] = (int32_t)n;
         t->rows.source_lengths[r] = (int32_t)qkv_examples_beside(examples, rows[r], t->rows.source + r * S);
     }

@@ -103,9 +103,6 @@ static enum qkv_status run_batch(struct run *r, const struct example *examples, 
         if (examples[b].target_count > batch.T) batch.T = examples[b].target_count;
         if (examples[b].source_count > batch.source_T) batch.source_T = examples[b].source_count;
     }
-    memset(r->ids, 0, B * batch.T * sizeof *r->ids);
-    memset(r->source, 0, B * batch.source_T * sizeof *r->source);
-    for (size_t i = 0; i < B * batch.T; i++) r->targets[i] = QKV_IGNORE;
     for (size_t b = 0; b < B; b++) {
         const struct example *e = &examples[b];
         lengths[b] = (int32_t)e->target_count;

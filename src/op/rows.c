@@ -1,0 +1,186 @@
+/* rows: sequences of different lengths as one matrix without padding; and gather and scatter, which choose and place rows.
+ *
+ * gather: y[m] = x[index[m]]; backward: dx[index[m]] += dy[m], in the order of m, for a block of columns at a time, so that any
+ * thread count gives the same bits. scatter: y[index[n]] = x[n] and zeros elsewhere; backward: dx[n] = dy[index[n]]. */
+#include "op/op.h"
+
+#include <string.h>
+
+enum { ROWS_A_PIECE = 16, COLUMNS_A_PIECE = 64 };
+
+/* ---- the rows of a batch -------------------------------------------------------------------------------------------- */
+
+size_t qkv_rows_count(size_t B, size_t T, const int32_t *lengths) {
+    size_t N = 0;
+    for (size_t b = 0; b < B; b++) N += lengths ? (size_t)lengths[b] : T;
+    return N;
+}
+
+static void rows_fill(size_t B, size_t T, const int32_t *lengths, int32_t *start, int32_t *place, int32_t *position) {
+    size_t n = 0;
+    for (size_t b = 0; b < B; b++) {
+        start[b] = (int32_t)n;
+        for (size_t t = 0; t < (lengths ? (size_t)lengths[b] : T); t++, n++)
+            place[n] = (int32_t)(b * T + t), position[n] = (int32_t)t;
+    }
+    start[B] = (int32_t)n;
+}
+
+const struct qkv_rows *qkv_rows_make(struct qkv_tape *tape, size_t B, size_t T, const int32_t *lengths, size_t N) {
+    struct qkv_rows *rows = qkv_tape_take_graph(tape, sizeof *rows);
+    int32_t *start = qkv_tape_take(tape, B + 1, sizeof *start), *place = qkv_tape_take(tape, N, sizeof *place);
+    int32_t *position = qkv_tape_take(tape, N, sizeof *position);
+    if (!rows || !start || !place || !position) return NULL;
+    if (!tape->ctx->dry) rows_fill(B, T, lengths, start, place, position);
+    *rows = (struct qkv_rows){.N = N,
+                              .B = B,
+                              .T = T,
+                              .ragged = lengths && (tape->ctx->dry || N < B * T),
+                              .start = start,
+                              .place = place,
+                              .position = position,
+                              .before = tape->batch};
+    tape->batch = rows;
+    return rows;
+}
+
+const int32_t *qkv_rows_pack(struct qkv_tape *tape, const struct qkv_rows *rows, const int32_t *values) {
+    if (!rows->ragged || !values) return values;
+    int32_t *packed = qkv_tape_take(tape, rows->N, sizeof *packed);
+    for (size_t n = 0; packed && !tape->ctx->dry && n < rows->N; n++) packed[n] = values[rows->place[n]];
+    return packed;
+}
+
+/* ---- gather and scatter --------------------------------------------------------------------------------------------- */
+
+struct choice {
+    const int32_t *index;
+    size_t rows; /* scatter: of the output */
+    /* while it runs */
+    const struct qkv_kernels *kernels;
+    size_t count, C;
+    const float *from;
+    float *to;
+    bool accumulate;
+};
+
+static struct choice rows_choice(const struct qkv_tape *tape, const struct qkv_node *node, size_t count) {
+    struct choice c = *(const struct choice *)node->saved;
+    c.kernels = tape->ctx->kernels;
+    c.C = node->output->columns;
+    c.count = count;
+    return c;
+}
+
+/* to[m] (+)= from[index[m]] */
+static void rows_gather(void *argument, size_t begin, size_t end, int thread) {
+    const struct choice *c = argument;
+    (void)thread;
+    for (size_t m = begin; m < end; m++)
+        c->kernels->scale(c->to + m * c->C, c->accumulate, c->from + (size_t)c->index[m] * c->C, 1, c->C);
+}
+
+/* to[index[n]] += from[n], for some columns. */
+static void rows_add(void *argument, size_t begin, size_t end, int thread) {
+    const struct choice *c = argument;
+    (void)thread;
+    for (size_t n = 0; n < c->count; n++)
+        c->kernels->scale(c->to + (size_t)c->index[n] * c->C + begin, true, c->from + n * c->C + begin, 1, end - begin);
+}
+
+static void rows_clear(void *argument, size_t begin, size_t end, int thread) {
+    const struct choice *c = argument;
+    (void)thread;
+    memset(c->to + begin * c->C, 0, (end - begin) * c->C * sizeof(float));
+}
+
+/* The numbers lie in [0, rows). */
+static enum qkv_status rows_check(struct qkv_tape *tape, const char *what, const int32_t *index, size_t count,
+                                  size_t rows) {
+    for (size_t m = 0; !tape->ctx->dry && m < count; m++)
+        if (index[m] < 0 || (size_t)index[m] >= rows)
+            return qkv_fail(tape->ctx, QKV_SHAPE, "%s: row %d at place %zu is not one of 0 to %zu", what, index[m], m,
+                            rows ? rows - 1 : 0);
+    return QKV_OK;
+}
+
+enum qkv_status qkv_check_gather(struct qkv_tape *tape, struct qkv_node *node) {
+    const struct choice *c = node->saved;
+    const struct qkv_tensor *x = node->inputs[0];
+    if (x->dtype != QKV_F32) return qkv_fail(tape->ctx, QKV_SHAPE, "gather: x is bf16, but rows are chosen of fp32");
+    return rows_check(tape, "gather", c->index, c->rows, x->rows);
+}
+
+enum qkv_status qkv_forward_gather(struct qkv_tape *tape, struct qkv_node *node) {
+    struct choice c = rows_choice(tape, node, node->output->rows);
+    c.from = node->inputs[0]->data, c.to = node->output->data;
+    qkv_parallel_range(tape->ctx, c.count, ROWS_A_PIECE, rows_gather, &c);
+    return QKV_OK;
+}
+
+enum qkv_status qkv_backward_gather(struct qkv_tape *tape, struct qkv_node *node) {
+    struct qkv_tensor *x = node->inputs[0];
+    struct choice c = rows_choice(tape, node, node->output->rows);
+    enum qkv_status status = QKV_OK;
+    c.from = qkv_gradient_in(node);
+    c.to = qkv_gradient_out(tape, x, &c.accumulate, &status);
+    if (c.to && !c.accumulate) qkv_parallel_range(tape->ctx, x->rows, ROWS_A_PIECE, rows_clear, &c);
+    if (c.to) qkv_parallel_range(tape->ctx, c.C, COLUMNS_A_PIECE, rows_add, &c);
+    return status;
+}
+
+struct qkv_cost qkv_cost_gather(const struct qkv_node *node, bool backward) {
+    const struct qkv_tensor *x = node->inputs[0], *y = node->output;
+    return (struct qkv_cost){.bytes = backward ? qkv_gradient_bytes(x) + 2 * qkv_gradient_bytes(y)
+                                               : 2 * qkv_tensor_bytes(y)};
+}
+
+enum qkv_status qkv_check_scatter(struct qkv_tape *tape, struct qkv_node *node) {
+    const struct choice *c = node->saved;
+    const struct qkv_tensor *x = node->inputs[0];
+    if (x->dtype != QKV_F32) return qkv_fail(tape->ctx, QKV_SHAPE, "scatter: x is bf16, but rows are placed of fp32");
+    return rows_check(tape, "scatter", c->index, x->rows, c->rows);
+}
+
+enum qkv_status qkv_forward_scatter(struct qkv_tape *tape, struct qkv_node *node) {
+    const struct qkv_tensor *x = node->inputs[0], *y = node->output;
+    struct choice c = rows_choice(tape, node, x->rows);
+    c.from = x->data, c.to = y->data;
+    qkv_parallel_range(tape->ctx, y->rows, ROWS_A_PIECE, rows_clear, &c);
+    qkv_parallel_range(tape->ctx, c.C, COLUMNS_A_PIECE, rows_add, &c);
+    return QKV_OK;
+}
+
+enum qkv_status qkv_backward_scatter(struct qkv_tape *tape, struct qkv_node *node) {
+    struct choice c = rows_choice(tape, node, node->inputs[0]->rows);
+    enum qkv_status status = QKV_OK;
+    c.from = qkv_gradient_in(node);
+    c.to = qkv_gradient_out(tape, node->inputs[0], &c.accumulate, &status);
+    if (c.to) qkv_parallel_range(tape->ctx, c.count, ROWS_A_PIECE, rows_gather, &c);
+    return status;
+}
+
+struct qkv_cost qkv_cost_scatter(const struct qkv_node *node, bool backward) {
+    const struct qkv_tensor *x = node->inputs[0], *y = node->output;
+    return (struct qkv_cost){.bytes = backward ? 2 * qkv_gradient_bytes(x) : qkv_tensor_bytes(x) + qkv_tensor_bytes(y)};
+}
+
+static struct qkv_tensor *rows_move(struct qkv_tape *tape, int operator, struct qkv_tensor * x, const int32_t *index,
+                                    size_t rows) {
+    struct choice *c = x && index && tape->status == QKV_OK ? qkv_tape_take_graph(tape, sizeof *c) : NULL;
+    if (!c) return NULL;
+    *c = (struct choice){.index = index, .rows = rows};
+    struct qkv_node node = qkv_tape_node(tape, operator, c);
+    node.inputs[0] = x;
+    if (!qkv_tape_check(tape, &node)) return NULL;
+    node.output = qkv_tape_tensor(tape, rows, x->columns);
+    return node.output ? qkv_tape_run(tape, &node) : NULL;
+}
+
+struct qkv_tensor *qkv_op_gather(struct qkv_tape *tape, struct qkv_tensor *x, const int32_t *index, size_t count) {
+    return rows_move(tape, QKV_OPERATOR_gather, x, index, count);
+}
+
+struct qkv_tensor *qkv_op_scatter(struct qkv_tape *tape, struct qkv_tensor *x, const int32_t *index, size_t rows) {
+    return rows_move(tape, QKV_OPERATOR_scatter, x, index, rows);
+}
