@@ -45,7 +45,7 @@ const struct qkv_rows *qkv_rows_make(struct qkv_tape *tape, size_t B, size_t T, 
 }
 
 const int32_t *qkv_rows_pack(struct qkv_tape *tape, const struct qkv_rows *rows, const int32_t *values) {
-    if (!rows->ragged || !values) return values;
+    if (!rows->ragged || (!values && !tape->ctx->dry)) return values; /* a plan may not have them yet */
     int32_t *packed = qkv_tape_take(tape, rows->N, sizeof *packed);
     for (size_t n = 0; packed && !tape->ctx->dry && n < rows->N; n++) packed[n] = values[rows->place[n]];
     return packed;
