@@ -9,7 +9,7 @@
 
 struct arguments {
     const char *prompt, *prompt_file, *end;
-    int64_t tokens, top_k, repeat_last, seed;
+    int64_t tokens, count, top_k, repeat_last, seed;
     double temperature, top_p, min_p, repeat_penalty;
     struct cli_texts stop;
     bool quiet;
@@ -17,13 +17,16 @@ struct arguments {
 };
 
 static const struct arguments defaults = {
-    .tokens = 200, .seed = -1, .temperature = 0.8, .top_p = 1, .repeat_penalty = 1, .repeat_last = 64};
+    .tokens = 200, .count = 1, .seed = -1, .temperature = 0.8, .top_p = 1, .repeat_penalty = 1, .repeat_last = 64};
 
 static const struct cli_option options[] = {
     {CLI_TEXT, 'p', "prompt", "TEXT", offsetof(struct arguments, prompt), "the text to continue", 0, 0, NULL},
     {CLI_TEXT, 0, "prompt-file", "FILE", offsetof(struct arguments, prompt_file),
      "read the text to continue from a file of at most 64 MiB; - is standard input", 0, 0, NULL},
     {CLI_COUNT, 'n', "tokens", "N", offsetof(struct arguments, tokens), "how many tokens to make at most", 0, INT64_MAX,
+     NULL},
+    {CLI_COUNT, 0, "count", "N", offsetof(struct arguments, count),
+     "write N continuations of the prompt, which is run and stored once; number I has the seed plus I - 1", 1, 1 << 20,
      NULL},
     {CLI_REAL, 0, "temp", "X", offsetof(struct arguments, temperature),
      "temperature: 0 takes the likeliest token, 1 is the model's own distribution", 0, CLI_ENDLESS, NULL},
@@ -53,9 +56,9 @@ CLI_CONDITION(keeps_one, struct arguments, a->top_k == 1)
 CLI_CONDITION(has_no_penalty, struct arguments, a->repeat_penalty == 1)
 
 static const struct cli_rule rules[] = {
-    {"temp top-k top-p min-p repeat-penalty repeat-last seed stop end", makes_nothing, "-n 0 makes no tokens"},
-    {"top-k top-p min-p seed", is_greedy, "--temp 0 always takes the likeliest token"},
-    {"temp top-p min-p seed", keeps_one, "--top-k 1 always takes the likeliest token"},
+    {"count temp top-k top-p min-p repeat-penalty repeat-last seed stop end", makes_nothing, "-n 0 makes no tokens"},
+    {"count top-k top-p min-p seed", is_greedy, "--temp 0 always takes the likeliest token"},
+    {"count temp top-p min-p seed", keeps_one, "--top-k 1 always takes the likeliest token"},
     {"repeat-last", has_no_penalty, "there is no penalty; add --repeat-penalty X"},
 };
 
@@ -77,6 +80,44 @@ static bool generate_show(void *user, const char *text, size_t size) {
     return !output->broken && !cli_stopping;
 }
 
+/* The texts of several continuations, kept until they are shown in order. */
+struct texts {
+    struct kept_text {
+        char *data;
+        size_t size, capacity;
+    } * items;
+    size_t count;
+    bool broken; /* no memory */
+};
+
+static bool generate_keep(void *user, size_t index, const char *text, size_t size) {
+    struct texts *texts = user;
+    struct kept_text *kept = &texts->items[index];
+    if (size > kept->capacity - kept->size) {
+        const size_t capacity = 2 * (kept->capacity + size);
+        char *data = realloc(kept->data, capacity);
+        texts->broken = !data;
+        if (!data) return false;
+        kept->data = data;
+        kept->capacity = capacity;
+    }
+    memcpy(kept->data + kept->size, text, size);
+    kept->size += size;
+    return !cli_stopping;
+}
+
+/* Each after a line that numbers it. */
+static void show_texts(const struct texts *texts, const char *prompt, size_t size, uint64_t seed,
+                       struct output *output) {
+    for (size_t i = 0; i < texts->count; i++) {
+        printf("--- %zu of %zu, seed %llu ---\n", i + 1, texts->count, (unsigned long long)(seed + i));
+        generate_show(output, prompt, size);
+        generate_show(output, texts->items[i].data ? texts->items[i].data : "", texts->items[i].size);
+        putchar('\n');
+    }
+    output->broken = fflush(stdout) != 0 || ferror(stdout);
+}
+
 /* The token that ends the text, -1 if there is none; CLI_FAILED if one was asked for that the tokenizer has not. */
 static int find_end(struct qkv_model *model, const char *end, int32_t *id) {
     const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(model);
@@ -91,6 +132,28 @@ static void print_statistics(const struct qkv_generate_report *r, uint64_t seed,
             r->prompt_tokens, r->prompt_seconds,
             r->prompt_seconds > 0 ? (double)r->prompt_tokens / r->prompt_seconds : 0, r->tokens, r->seconds,
             r->seconds > 0 ? (double)r->tokens / r->seconds : 0, cause, (unsigned long long)seed);
+}
+
+static int generate_several(struct qkv_model *model, const struct arguments *a, const struct qkv_generate_options *o,
+                            const char *prompt, size_t size, struct output *output) {
+    struct qkv_generate_report report = {0};
+    struct texts texts = {.count = (size_t)a->count};
+    texts.items = calloc(texts.count, sizeof *texts.items);
+    if (!texts.items) return cli_failed("out of memory");
+    const enum qkv_status status =
+        qkv_generate_several(model, prompt, size, o, texts.count, generate_keep, &texts, &report);
+    const bool failed = status && (status != QKV_STOPPED || texts.broken);
+    if (!failed) show_texts(&texts, a->quiet ? "" : prompt, a->quiet ? 0 : size, o->sampling.seed, output);
+    for (size_t i = 0; i < texts.count; i++) free(texts.items[i].data);
+    free(texts.items);
+    if (texts.broken) return cli_failed("out of memory");
+    if (failed) return cli_broken(qkv_model_context(model));
+    if (!a->quiet && !output->broken)
+        print_statistics(&report, o->sampling.seed,
+                         cli_stopping     ? ", interrupted"
+                         : report.stopped ? ", then the texts ended"
+                                          : "");
+    return cli_stopping ? CLI_INTERRUPTED : CLI_DONE;
 }
 
 static int generate_all(struct qkv_model *model, const struct arguments *a, const char *prompt, size_t size) {
@@ -110,6 +173,7 @@ static int generate_all(struct qkv_model *model, const struct arguments *a, cons
     };
     int code = find_end(model, a->end, &o.end_id);
     if (code) return code;
+    if (a->count > 1) return generate_several(model, a, &o, prompt, size, &output);
     if (!a->quiet) generate_show(&output, prompt, size);
     enum qkv_status status = qkv_generate(model, prompt, size, &o, generate_show, &output, &report);
     if (report.tokens > 0 && output.terminal) putchar('\n');
@@ -172,7 +236,10 @@ const struct cli_command *cli_generate(void) {
             "Without a prompt it begins at the start of a line. When the context is full the older half of the text is "
             "forgotten. Tokens are chosen after the repeat penalty, the temperature, top-k, top-p and min-p, in that "
             "order; "
-            "the same seed gives the same text. --temp 0 and --top-k 1 leave nothing to choose: the other options of "
+            "the same seed gives the same text. With --count each continuation comes when all are made, after a line "
+            "that says "
+            "its number and its seed; it is what that seed gives alone. --temp 0 and --top-k 1 leave nothing to "
+            "choose: the other options of "
             "choosing, but for the repeat penalty, are errors beside them.",
         .examples = "qkv generate run/ --prompt \"ROMEO:\" -n 200 --temp 0.8 --top-k 40\n"
                     "qkv generate run/ --prompt-file letter.txt --stop \"\\n\\n\" --seed 7 -q\n"

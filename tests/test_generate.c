@@ -108,6 +108,50 @@ static void test_same_as_by_hand(void **state) {
     }
 }
 
+struct several_heard {
+    struct heard of[5];
+    size_t limit;
+};
+
+static bool hear_several(void *user, size_t index, const char *text, size_t size) {
+    struct several_heard *h = user;
+    return hear(&h->of[index], text, size) && (!h->limit || --h->limit);
+}
+
+/* Past the context, with ends and stops at different places. */
+static void test_several_are_those_of_their_seeds(void **state) {
+    static const char *const stops[] = {"a"};
+    (void)state;
+    for (size_t i = 0; i < 8; i++) {
+        static struct several_heard h;
+        struct qkv_generate_report report, sum = {0};
+        struct qkv_generate_options o = options(1.2, i % 2 ? 5 : 60);
+        o.sampling.seed = 10 * i;
+        if (i > 3) o.end_id = 'e' + (int32_t)i, o.sampling.repeat_penalty = 1.2;
+        if (i == 6) o.stops = stops, o.stop_count = 1;
+        memset(&h, 0, sizeof h);
+        assert_ok(ctx, qkv_generate_several(model, "To be or", 8, &o, 5, hear_several, &h, &report));
+        for (size_t k = 0; k < 5; k++) {
+            struct heard one;
+            const struct qkv_generate_report alone = run("To be or", &o, &one);
+            assert_int_equal(h.of[k].size, one.size);
+            assert_memory_equal(h.of[k].text, one.text, one.size);
+            sum.tokens += alone.tokens;
+            o.sampling.seed++;
+        }
+        assert_int_equal(report.tokens, sum.tokens);
+        assert_int_equal(report.prompt_tokens, 8);
+    }
+    static struct several_heard h;
+    struct qkv_generate_options o = options(1, 9);
+    h.limit = 7;
+    assert_status(ctx, qkv_generate_several(model, "ab", 2, &o, 5, hear_several, &h, NULL), QKV_STOPPED);
+    assert_status(ctx, qkv_generate_several(model, "ab", 2, &o, 0, hear_several, &h, NULL), QKV_ARGUMENT);
+    assert_message(ctx, "0 continuations cannot be");
+    assert_status(ctx, qkv_generate_several(model, "far too long", 13, &o, 2, NULL, NULL, NULL), QKV_ARGUMENT);
+    assert_message(ctx, "shorten the prompt by 1 tokens");
+}
+
 static void test_stops(void **state) {
     (void)state;
     struct heard whole, h;
@@ -214,8 +258,12 @@ static void test_refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_as_by_hand),      cmocka_unit_test(test_stops),    cmocka_unit_test(test_little),
-        cmocka_unit_test(test_more_ids_than_tokens), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_same_as_by_hand),
+        cmocka_unit_test(test_several_are_those_of_their_seeds),
+        cmocka_unit_test(test_stops),
+        cmocka_unit_test(test_little),
+        cmocka_unit_test(test_more_ids_than_tokens),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

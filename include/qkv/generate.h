@@ -101,6 +101,17 @@ QKV_API enum qkv_status qkv_generate(struct qkv_model *model, const char *prompt
                                      const struct qkv_generate_options *options, qkv_write_text *write, void *user,
                                      struct qkv_generate_report *report);
 
+/* Experimental: receives the text of continuation `index`, from 0; return false to stop all. */
+typedef bool qkv_write_continuation(void *user, size_t index, const char *text, size_t size);
+/* Experimental: continues a prompt `count` times, side by side: continuation i is what qkv_generate gives with the seed sampling.seed + i. The
+ * prompt is run once, and its keys and values are stored once. Texts come as soon as they are known, so those of several come in turns. The
+ * report counts the tokens of all, and `stopped` says that all were. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER,
+ * QKV_STOPPED. */
+QKV_API enum qkv_status qkv_generate_several(struct qkv_model *model, const char *prompt, size_t prompt_size,
+                                             const struct qkv_generate_options *options, size_t count,
+                                             qkv_write_continuation *write, void *user,
+                                             struct qkv_generate_report *report);
+
 #ifdef __cplusplus
 }
 #endif

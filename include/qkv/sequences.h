@@ -99,6 +99,8 @@ struct qkv_decoder_input {
         *scored; /* (scored_count) of ids, counted from the first, rising; NULL: the last of each row that gets any */
     size_t scored_count; /* with scored; 0 for none */
 };
+/* Experimental: no ids, one for each row, the scores of the last. */
+QKV_API struct qkv_decoder_input qkv_decoder_input_defaults(void);
 /* Experimental: appends them; then qkv_decoder_logits has the scores behind those asked for, (qkv_decoder_scored,V). The bits of a row are
  * those that it has alone, however its tokens are cut. When it fails, rows are as they were; with QKV_FULL the cache has not as
  * many pages left, and the sentence says how many are missing. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE, QKV_FULL. */

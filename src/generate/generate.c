@@ -7,17 +7,15 @@
 
 struct generation {
     struct qkv_context *ctx;
-    const struct qkv_tokenizer *tokenizer;
     const struct qkv_generate_options *options;
     struct qkv_session *session;
-    int32_t *ids; /* the prompt's and all that were made */
-    size_t count, capacity;
-    size_t vocab; /* ids that can be chosen: a model may have more than its tokenizer */
+    struct qkv_prompt prompt; /* its ids, and behind them all that were made */
+    size_t capacity;
     struct qkv_text_stream stream;
     struct qkv_generate_report report;
 };
 
-static enum qkv_status generate_check(struct qkv_model *model, const struct qkv_generate_options *o) {
+enum qkv_status qkv_prompt_check(struct qkv_model *model, const struct qkv_generate_options *o) {
     struct qkv_context *ctx = qkv_model_context(model);
     int vocab = qkv_model_spec(model)->vocab;
     if (!qkv_model_tokenizer(model))
@@ -37,40 +35,49 @@ static enum qkv_status generate_check(struct qkv_model *model, const struct qkv_
 /* ---- ids ------------------------------------------------------------------------------------------------------------ */
 
 static enum qkv_status add_id(struct generation *g, int32_t id) {
-    int32_t *ids = qkv_list_room(g->ctx, g->ids, &g->capacity, g->count, 1, sizeof *ids);
+    struct qkv_prompt *p = &g->prompt;
+    int32_t *ids = qkv_list_room(g->ctx, p->ids, &g->capacity, p->count, 1, sizeof *ids);
     if (!ids) return QKV_MEMORY;
-    g->ids = ids;
-    g->ids[g->count++] = id;
+    p->ids = ids;
+    p->ids[p->count++] = id;
     return QKV_OK;
 }
 
 /* The prompt as a sequence, with what the tokenizer's template places around it. Without a token there is none to continue
  * from: a newline stands for the start of a line. */
-static enum qkv_status read_prompt(struct generation *g, const char *prompt, size_t size) {
+enum qkv_status qkv_prompt_read(struct qkv_model *model, const char *text, size_t size, struct qkv_prompt *p) {
+    struct qkv_context *ctx = qkv_model_context(model);
+    const size_t vocab = (size_t)qkv_model_spec(model)->vocab;
+    p->tokenizer = qkv_model_tokenizer(model);
+    p->vocab = (size_t)qkv_tokenizer_vocab(p->tokenizer);
+    if (p->vocab > vocab) p->vocab = vocab;
     enum qkv_status status =
-        qkv_tokenizer_encode_sequence(g->ctx, g->tokenizer, size ? prompt : "", size, true, &g->ids, &g->count);
-    if (!status && g->count == 0) {
-        qkv_free(g->ids);
-        g->ids = NULL;
-        status = qkv_tokenizer_encode(g->ctx, g->tokenizer, "\n", 1, false, &g->ids, &g->count);
+        qkv_tokenizer_encode_sequence(ctx, p->tokenizer, size ? text : "", size, true, &p->ids, &p->count);
+    if (!status && p->count == 0) {
+        qkv_free(p->ids);
+        p->ids = NULL;
+        status = qkv_tokenizer_encode(ctx, p->tokenizer, "\n", 1, false, &p->ids, &p->count);
     }
-    g->capacity = g->count;
-    if (!status && g->count == 0) status = add_id(g, 0);
-    g->report.prompt_tokens = g->count;
-    return status;
+    if (status || p->count > 0) return status;
+    qkv_free(p->ids);
+    p->ids = qkv_allocate(ctx, 1, sizeof *p->ids); /* token 0 */
+    p->count = p->ids != NULL;
+    return p->ids ? QKV_OK : QKV_MEMORY;
+}
+
+enum qkv_status qkv_prompt_fit(struct qkv_context *ctx, const struct qkv_prompt *p, size_t context) {
+    if (p->count <= context) return QKV_OK;
+    return qkv_fail(ctx, QKV_ARGUMENT,
+                    "the prompt has %zu tokens, but the model's context holds %zu; shorten the prompt by %zu tokens, "
+                    "or take a model with a longer context",
+                    p->count, context, p->count - context);
 }
 
 /* ---- the model ------------------------------------------------------------------------------------------------------ */
 
 static enum qkv_status run_prompt(struct generation *g) {
-    size_t context = qkv_session_capacity(g->session);
-    if (g->count > context)
-        return qkv_fail(
-            g->ctx, QKV_ARGUMENT,
-            "the prompt has %zu tokens, but the model's context holds %zu; shorten the prompt by %zu tokens, "
-            "or take a model with a longer context",
-            g->count, context, g->count - context);
-    return qkv_session_append(g->session, g->ids, g->count);
+    enum qkv_status status = qkv_prompt_fit(g->ctx, &g->prompt, qkv_session_capacity(g->session));
+    return status ? status : qkv_session_append(g->session, g->prompt.ids, g->prompt.count);
 }
 
 /* Runs the newest token. A full context forgets its older half, and the rest is run again from position 0. */
@@ -80,20 +87,21 @@ static enum qkv_status run_newest(struct generation *g) {
         qkv_session_truncate(g->session, 0);
         n = context > 1 ? context / 2 : 1;
     }
-    return qkv_session_append(g->session, g->ids + g->count - n, n);
+    return qkv_session_append(g->session, g->prompt.ids + g->prompt.count - n, n);
 }
 
 /* Chooses a token and gives out its text; *ended when it was the last. */
 static enum qkv_status make_token(struct generation *g, bool *ended) {
     int32_t id;
     size_t size = 0;
-    enum qkv_status status = qkv_sample(g->ctx, &g->options->sampling, qkv_session_logits(g->session), g->vocab, g->ids,
-                                        g->count, (uint64_t)g->report.tokens, &id);
+    enum qkv_status status = qkv_sample(g->ctx, &g->options->sampling, qkv_session_logits(g->session), g->prompt.vocab,
+                                        g->prompt.ids, g->prompt.count, (uint64_t)g->report.tokens, &id);
     if (status) return status;
     *ended = id == g->options->end_id;
     if (*ended) return QKV_OK;
     g->report.tokens++;
-    const char *text = qkv_tokenizer_token(g->tokenizer, id, &size); /* NULL for an id without a token: no text */
+    const char *text =
+        qkv_tokenizer_token(g->prompt.tokenizer, id, &size); /* NULL for an id without a token: no text */
     status = text ? qkv_text_stream_put(&g->stream, text, size) : QKV_OK;
     *ended = g->stream.stopped;
     return status ? status : add_id(g, id);
@@ -112,7 +120,8 @@ static enum qkv_status make_tokens(struct generation *g) {
 
 static enum qkv_status generate_all(struct generation *g, struct qkv_model *model, const char *prompt, size_t size) {
     double start = qkv_clock();
-    enum qkv_status status = read_prompt(g, prompt, size);
+    enum qkv_status status = qkv_prompt_read(model, prompt, size, &g->prompt);
+    g->capacity = g->report.prompt_tokens = g->prompt.count;
     if (!status) status = qkv_session_create(model, 0, &g->session);
     if (!status) status = run_prompt(g);
     double middle = qkv_clock();
@@ -138,13 +147,9 @@ enum qkv_status qkv_generate(struct qkv_model *model, const char *prompt, size_t
                              const struct qkv_generate_options *options, qkv_write_text *write, void *user,
                              struct qkv_generate_report *report) {
     QKV_CALL(qkv_model_context(model));
-    enum qkv_status status = generate_check(model, options);
+    enum qkv_status status = qkv_prompt_check(model, options);
     struct generation g = {.ctx = qkv_model_context(model), .options = options};
     if (!status) {
-        size_t vocab = (size_t)qkv_model_spec(model)->vocab;
-        g.tokenizer = qkv_model_tokenizer(model);
-        g.vocab = (size_t)qkv_tokenizer_vocab(g.tokenizer);
-        if (g.vocab > vocab) g.vocab = vocab;
         g.stream = (struct qkv_text_stream){
             .ctx = g.ctx, .stops = options->stops, .stop_count = options->stop_count, .write = write, .user = user};
         status = generate_all(&g, model, prompt, prompt_size);
@@ -152,6 +157,6 @@ enum qkv_status qkv_generate(struct qkv_model *model, const char *prompt, size_t
     if (report) *report = g.report;
     qkv_text_stream_free(&g.stream);
     qkv_session_free(g.session);
-    qkv_free(g.ids);
+    qkv_free(g.prompt.ids);
     return status;
 }

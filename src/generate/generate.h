@@ -10,6 +10,21 @@
 /* ---- sampling (sampling.c) -------------------------------------------------------------------------------------- */
 enum qkv_status qkv_sampling_check(struct qkv_context *ctx, const struct qkv_sampling *sampling);
 
+/* ---- prompts (generate.c) ---------------------------------------------------------------------------------------- */
+
+/* A prompt as the model reads it. */
+struct qkv_prompt {
+    const struct qkv_tokenizer *tokenizer;
+    size_t vocab; /* ids that can be chosen: a model may have more than its tokenizer */
+    int32_t *ids; /* to be freed with qkv_free */
+    size_t count; /* at least 1 */
+};
+/* Whether the model can write text with these options. */
+enum qkv_status qkv_prompt_check(struct qkv_model *model, const struct qkv_generate_options *options);
+enum qkv_status qkv_prompt_read(struct qkv_model *model, const char *text, size_t size, struct qkv_prompt *prompt);
+/* QKV_ARGUMENT where it does not fit into the context. */
+enum qkv_status qkv_prompt_fit(struct qkv_context *ctx, const struct qkv_prompt *prompt, size_t context);
+
 /* ---- text stream (stream.c) -------------------------------------------------------------------------------------
  * Start it with the first five fields set and the others zero. The text given out is the same however it was cut into
  * pieces: everything before the stop text that is complete first (the longest of those that end at the same byte). */

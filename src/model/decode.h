@@ -17,6 +17,9 @@ struct qkv_page_list *qkv_decode_lists(struct qkv_arena *arena, const struct qkv
 /* What the pool has, for those who ask. */
 struct qkv_cache_pages qkv_decode_pages(const struct qkv_page_pool *pool);
 
+/* Whether the model can have sessions, of that capacity. (session.c) */
+enum qkv_status qkv_session_check(struct qkv_model *model, size_t capacity);
+
 /* ---- encoder.c ---------------------------------------------------------------------------------------------------- */
 
 struct qkv_encoded {

@@ -138,6 +138,10 @@ enum qkv_status qkv_decoder_grow(struct qkv_decoder *d, const struct qkv_decoder
     return status;
 }
 
+struct qkv_decoder_input qkv_decoder_input_defaults(void) {
+    return (struct qkv_decoder_input){0};
+}
+
 enum qkv_status qkv_decoder_append(struct qkv_decoder *d, const struct qkv_decoder_input *input) {
     QKV_CALL(d->model->ctx);
     return qkv_decoder_grow(d, input);

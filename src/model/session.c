@@ -11,7 +11,7 @@ struct qkv_session {
     struct qkv_decoder *decoder;
 };
 
-static enum qkv_status session_check(struct qkv_model *m, size_t capacity) {
+enum qkv_status qkv_session_check(struct qkv_model *m, size_t capacity) {
     size_t context = (size_t)m->spec.context;
     if (!m->decoder.spec || m->encoder.spec || m->spec.head.kind != QKV_HEAD_LM) {
         bool pair = qkv_spec_topology(&m->spec) == QKV_ENCODER_DECODER;
@@ -29,7 +29,7 @@ static enum qkv_status session_check(struct qkv_model *m, size_t capacity) {
 
 enum qkv_status qkv_session_measure(struct qkv_model *model, size_t capacity, size_t *bytes) {
     struct qkv_decoder_options options = {.rows = 1, .capacity = capacity, .chunk = QKV_DECODER_CHUNK};
-    enum qkv_status status = session_check(model, capacity);
+    enum qkv_status status = qkv_session_check(model, capacity);
     *bytes = 0;
     return status == QKV_OK ? qkv_decoder_measure(model, &options, bytes) : status;
 }
@@ -53,7 +53,7 @@ enum qkv_status qkv_session_create_shared(struct qkv_model *model, size_t capaci
     if (model->planned) {
         return qkv_fail(model->ctx, QKV_ARGUMENT, "a planned model has no weights to run with");
     }
-    enum qkv_status status = session_check(model, capacity);
+    enum qkv_status status = qkv_session_check(model, capacity);
     if (status != QKV_OK) {
         return status;
     }

@@ -14,6 +14,15 @@ try 0 "$QKV" generate run/ --prompt "the king " -n 40 --seed 7
 cmp -s out first || fail "the same seed gives another text"
 try 0 "$QKV" generate run --prompt "the king " -n 40 --seed 8
 cmp -s out first && fail "another seed gives the same text"
+for seed in 7 8 9; do
+    echo "--- $((seed - 6)) of 3, seed $seed ---"
+    "$QKV" generate run --prompt "the king " -n 150 --seed $seed -q 2>err || fail "seed $seed: $(cat err)"
+    echo
+done >several
+try 0 "$QKV" generate run --prompt "the king " -n 150 --seed 7 --count 3 -q
+cmp -s out several || fail "three continuations are not those of their seeds"
+try 0 "$QKV" generate run --prompt "the king " -n 40 --seed 7 --count 2
+has err 'prompt: [0-9]+ tokens .*made: 80 tokens '
 try 0 "$QKV" generate run --prompt "the king " -n 40 --seed 7 --threads 1 --isa scalar
 has out '^the king '
 try 0 "$QKV" generate run --prompt "the king " -n 40 --seed 7 -q

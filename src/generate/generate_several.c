@@ -1,0 +1,193 @@
+/* generate_several: several continuations of one prompt, side by side: the prompt is run once and its keys and values are stored once, and each
+ * continuation is a row of a decoder, with a seed of its own. */
+#include "generate/generate.h"
+#include "model/decode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct several_row {
+    size_t index;
+    int32_t *ids; /* the prompt's and all that were made */
+    struct qkv_text_stream stream;
+};
+
+struct several {
+    struct qkv_model *model;
+    struct qkv_context *ctx;
+    const struct qkv_generate_options *options;
+    struct qkv_decoder *decoder;
+    struct qkv_prompt prompt;
+    size_t context, rows, made; /* of the model; that still grow; tokens of each so far */
+    struct several_row *row;    /* (rows) */
+    struct several_listener *listeners;
+    size_t *from, *counts; /* (rows) */
+    int32_t *next;         /* what goes to the model next */
+    struct qkv_generate_report report;
+};
+
+struct several_listener {
+    qkv_write_continuation *write;
+    void *user;
+    size_t index;
+};
+
+static bool several_write(void *user, const char *text, size_t size) {
+    const struct several_listener *l = user;
+    return l->write(l->user, l->index, text, size);
+}
+
+/* ---- memory --------------------------------------------------------------------------------------------------------- */
+
+/* Pages of the prompt are shared but for the last; where the context is too short for all, rows begin again and share nothing. */
+static size_t several_pages(const struct several *s, size_t count) {
+    const struct qkv_page_shape shape = qkv_decode_shape(s->model, count, s->context, 0);
+    const size_t positions = qkv_page_positions(&shape), whole = s->prompt.count / positions;
+    size_t longest;
+    if (!qkv_add_size(s->prompt.count, s->options->tokens, &longest) || longest > s->context) return 0;
+    return whole + count * (qkv_page_count(positions, longest) - whole);
+}
+
+static enum qkv_status several_take(struct several *s, size_t count, qkv_write_continuation *write, void *user) {
+    const size_t most = s->prompt.count + s->options->tokens, fed = s->context / 2 + 1;
+    size_t numbers;
+    if (most < s->prompt.count || !qkv_multiply(count, fed, &numbers))
+        return qkv_fail(s->ctx, QKV_MEMORY, "%zu continuations of %zu tokens are more than this machine can address",
+                        count, s->options->tokens);
+    s->row = qkv_allocate(s->ctx, count, sizeof *s->row);
+    s->listeners = qkv_allocate(s->ctx, count, sizeof *s->listeners);
+    s->from = qkv_allocate(s->ctx, count, sizeof *s->from);
+    s->counts = qkv_allocate(s->ctx, count, sizeof *s->counts);
+    s->next = qkv_allocate(s->ctx, numbers, sizeof *s->next);
+    if (!s->row || !s->listeners || !s->from || !s->counts || !s->next) return QKV_MEMORY;
+    for (; s->rows < count; s->rows++) {
+        struct several_row *r = &s->row[s->rows];
+        r->ids = qkv_allocate(s->ctx, most, sizeof *r->ids);
+        if (!r->ids) return QKV_MEMORY;
+        memcpy(r->ids, s->prompt.ids, s->prompt.count * sizeof *r->ids);
+        s->listeners[s->rows] = (struct several_listener){write, user, s->rows};
+        r->index = s->rows;
+        r->stream = (struct qkv_text_stream){.ctx = s->ctx,
+                                             .stops = s->options->stops,
+                                             .stop_count = s->options->stop_count,
+                                             .write = write ? several_write : NULL,
+                                             .user = &s->listeners[s->rows]};
+    }
+    return QKV_OK;
+}
+
+static void several_drop(struct several_row *r) {
+    qkv_text_stream_free(&r->stream);
+    qkv_free(r->ids);
+}
+
+/* ---- running -------------------------------------------------------------------------------------------------------- */
+
+/* One row runs the prompt; then all go on from it. */
+static enum qkv_status several_begin(struct several *s) {
+    const size_t count = s->rows, zero = 0;
+    const struct qkv_decoder_options options = {.rows = count, .pages = several_pages(s, count), .chunk = 1};
+    enum qkv_status status = qkv_prompt_fit(s->ctx, &s->prompt, s->context);
+    if (status) return status;
+    s->decoder = qkv_decoder_allocate(s->model);
+    status = s->decoder ? qkv_decoder_begin(s->decoder, &options) : QKV_MEMORY;
+    if (!status) status = qkv_decoder_move(s->decoder, &zero, 1);
+    if (!status)
+        status =
+            qkv_decoder_grow(s->decoder, &(struct qkv_decoder_input){.ids = s->prompt.ids, .counts = &s->prompt.count});
+    memset(s->from, 0, count * sizeof *s->from);
+    return status ? status : qkv_decoder_select(s->decoder, s->from, count);
+}
+
+/* Chooses a token of a row and gives out its text; *ended when it was the last. */
+static enum qkv_status several_token(struct several *s, size_t row, bool *ended) {
+    struct several_row *r = &s->row[row];
+    const size_t count = s->prompt.count + s->made;
+    struct qkv_sampling sampling = s->options->sampling;
+    sampling.seed += r->index;
+    enum qkv_status status =
+        qkv_sample(s->ctx, &sampling, qkv_decoder_logits(s->decoder) + row * (size_t)s->model->spec.vocab,
+                   s->prompt.vocab, r->ids, count, (uint64_t)s->made, &r->ids[count]);
+    if (status) return status;
+    *ended = r->ids[count] == s->options->end_id;
+    if (*ended) return QKV_OK;
+    size_t size = 0;
+    s->report.tokens++;
+    const char *text = qkv_tokenizer_token(s->prompt.tokenizer, r->ids[count], &size);
+    status = text ? qkv_text_stream_put(&r->stream, text, size) : QKV_OK;
+    *ended = r->stream.stopped;
+    return status;
+}
+
+/* A token for each row; those that have ended leave. */
+static enum qkv_status several_choose(struct several *s) {
+    size_t going = 0;
+    for (size_t i = 0; i < s->rows; i++) {
+        bool ended = false;
+        enum qkv_status status = several_token(s, i, &ended);
+        if (!status && ended) status = qkv_text_stream_end(&s->row[i].stream);
+        if (status) return status;
+        if (ended) continue;
+        const struct several_row kept = s->row[going];
+        s->row[going] = s->row[i];
+        if (going < i) s->row[i] = kept;
+        s->from[going++] = i;
+    }
+    s->made++;
+    for (size_t i = going; i < s->rows; i++) several_drop(&s->row[i]);
+    const bool fewer = going < s->rows;
+    s->rows = going;
+    return going && fewer ? qkv_decoder_move(s->decoder, s->from, going) : QKV_OK;
+}
+
+/* Runs the newest tokens. Full contexts forget their older halves, and the rest is run again from position 0. */
+static enum qkv_status several_run(struct several *s) {
+    size_t n = 1;
+    if (qkv_decoder_length(s->decoder) == s->context) {
+        for (size_t i = 0; i < s->rows; i++) qkv_decoder_shorten(s->decoder, i, 0);
+        n = s->context > 1 ? s->context / 2 : 1;
+    }
+    for (size_t i = 0; i < s->rows; i++) {
+        memcpy(s->next + i * n, s->row[i].ids + s->prompt.count + s->made - n, n * sizeof *s->next);
+        s->counts[i] = n;
+    }
+    return qkv_decoder_grow(s->decoder, &(struct qkv_decoder_input){.ids = s->next, .counts = s->counts});
+}
+
+static enum qkv_status several_make(struct several *s) {
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < s->options->tokens && s->rows && !status; i++) {
+        if (i > 0) status = several_run(s);
+        if (!status) status = several_choose(s);
+    }
+    s->report.stopped = !s->rows;
+    for (size_t i = 0; i < s->rows && !status; i++) status = qkv_text_stream_end(&s->row[i].stream);
+    return status;
+}
+
+enum qkv_status qkv_generate_several(struct qkv_model *model, const char *prompt, size_t prompt_size,
+                                     const struct qkv_generate_options *options, size_t count,
+                                     qkv_write_continuation *write, void *user, struct qkv_generate_report *report) {
+    QKV_CALL(qkv_model_context(model));
+    struct several s = {.model = model, .ctx = qkv_model_context(model), .options = options};
+    const double start = qkv_clock();
+    enum qkv_status status = qkv_prompt_check(model, options);
+    if (!status && (count < 1 || count > (size_t)1 << 20))
+        status = qkv_fail(s.ctx, QKV_ARGUMENT, "%zu continuations cannot be; give 1 to %zu", count, (size_t)1 << 20);
+    if (!status) status = qkv_session_check(model, 0);
+    if (!status) status = qkv_prompt_read(model, prompt, prompt_size, &s.prompt);
+    s.context = (size_t)model->spec.context;
+    s.report.prompt_tokens = s.prompt.count;
+    if (!status) status = several_take(&s, count, write, user);
+    if (!status) status = several_begin(&s);
+    const double middle = qkv_clock();
+    if (!status) status = several_make(&s);
+    s.report.prompt_seconds = middle - start;
+    s.report.seconds = qkv_clock() - middle;
+    if (report) *report = s.report;
+    for (size_t i = 0; i < s.rows; i++) several_drop(&s.row[i]);
+    qkv_decoder_free(s.decoder);
+    qkv_free(s.row), qkv_free(s.listeners), qkv_free(s.from), qkv_free(s.counts), qkv_free(s.next);
+    qkv_free(s.prompt.ids);
+    return status;
+}
