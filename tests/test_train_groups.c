@@ -75,15 +75,16 @@ static void write_task(const char *path, enum task task) {
 
 static const char *run_of_task(const char *name, enum task task, int threads, int64_t accumulate, int64_t tokens,
                                enum qkv_precision precision) {
-    static const char *const specs[TASKS] = {"{\"format\":\"qkv\",\"version\":1,\"d_model\":32,\"context\":16,\"tie\":"
-                                             "\"all\",\"position\":{\"kind\":\"learned\"},"
-                                             "\"encoder\":{\"layers\":1,\"attention\":{\"heads\":2}},\"decoder\":{"
-                                             "\"layers\":1,\"attention\":{\"heads\":2}}}",
-                                             "{\"format\":\"qkv\",\"version\":1,\"d_model\":32,\"context\":16,\"head\":"
-                                             "{\"kind\":\"classify\",\"pool\":\"mean\"},"
-                                             "\"encoder\":{\"layers\":2,\"attention\":{\"heads\":4,\"kv_heads\":2}}}",
-                                             "{\"format\":\"qkv\",\"version\":1,\"d_model\":32,\"context\":16,"
-                                             "\"encoder\":{\"layers\":1,\"attention\":{\"heads\":2}}}"};
+    static const char pairs[] = "{\"format\":\"qkv\",\"version\":1,\"d_model\":32,\"context\":16,\"tie\":\"all\","
+                                "\"position\":{\"kind\":\"learned\"},"
+                                "\"encoder\":{\"layers\":1,\"attention\":{\"heads\":2}},"
+                                "\"decoder\":{\"layers\":1,\"attention\":{\"heads\":2}}}";
+    static const char labels[] = "{\"format\":\"qkv\",\"version\":1,\"d_model\":32,\"context\":16,"
+                                 "\"head\":{\"kind\":\"classify\",\"pool\":\"mean\"},"
+                                 "\"encoder\":{\"layers\":2,\"attention\":{\"heads\":4,\"kv_heads\":2}}}";
+    static const char masks[] = "{\"format\":\"qkv\",\"version\":1,\"d_model\":32,\"context\":16,"
+                                "\"encoder\":{\"layers\":1,\"attention\":{\"heads\":2}}}";
+    static const char *const specs[TASKS] = {[PAIRS] = pairs, [LABELS] = labels, [MASKS] = masks};
     struct qkv_context *ctx = fixture_context(threads);
     struct qkv_train_options options = fixture_options(ctx);
     struct qkv_spec spec;
