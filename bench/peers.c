@@ -13,7 +13,7 @@
 #include <oneapi/dnnl/dnnl.h>
 #endif
 
-#include "cli.h"
+#include "cli_lab.h"
 
 #ifdef BENCH_OPENBLAS
 static void *openblas_prepare(const struct qkv_bench_product *p) {
