@@ -28,6 +28,21 @@ static inline __m512i emulated_cvtepu16_epi32(__m256i a) {
     for (int i = 0; i < 16; i++) words[i] = halves[i];
     return _mm512_loadu_si512(words);
 }
+static inline __m512 emulated_cvtph_ps(__m256i a) {
+    _Float16 halves[16];
+    float floats[16];
+    memcpy(halves, &a, sizeof halves);
+    for (int i = 0; i < 16; i++) floats[i] = (float)halves[i];
+    return _mm512_loadu_ps(floats);
+}
+static inline __m256i emulated_cvtps_ph(__m512 a, int rounding) { /* to nearest even, as is asked for everywhere */
+    float floats[16];
+    _Float16 halves[16];
+    (void)rounding;
+    memcpy(floats, &a, sizeof floats);
+    for (int i = 0; i < 16; i++) halves[i] = (_Float16)floats[i];
+    return _mm256_loadu_si256((const __m256i *)(const void *)halves);
+}
 static inline __m512 emulated_cvtepi32_ps(__m512i a) {
     int32_t words[16];
     float floats[16];
@@ -178,6 +193,10 @@ static inline void emulated_dpbf16ps(int c, int a, int b) {
 #define _mm512_cvtepi32_epi16 emulated_cvtepi32_epi16
 #undef _mm512_cvtepu16_epi32
 #define _mm512_cvtepu16_epi32 emulated_cvtepu16_epi32
+#undef _mm512_cvtph_ps
+#define _mm512_cvtph_ps emulated_cvtph_ps
+#undef _mm512_cvtps_ph
+#define _mm512_cvtps_ph emulated_cvtps_ph
 #undef _mm512_cvtepi32_ps
 #define _mm512_cvtepi32_ps emulated_cvtepi32_ps
 #undef _mm512_cvtps_pd

@@ -313,11 +313,9 @@ static enum qkv_status read_tensors(const struct reader *r) {
     qkv_buffer_free(&name);
     qkv_weights_changed(weights);
     if (!status && qkv_tensors_count(r->file) != count)
-        return qkv_fail(
-            t->ctx, QKV_FORMAT,
-            "%s has %zu tensors, the spec in config.json and what is frozen ask for %zu; restore the files of "
-            "the run",
-            r->path, qkv_tensors_count(r->file), count);
+        return qkv_fail(t->ctx, QKV_FORMAT,
+                        "%s has %zu tensors, the spec in config.json %s for %zu; restore the files of the run", r->path,
+                        qkv_tensors_count(r->file), t->options.freeze[0] ? "and what is frozen ask" : "asks", count);
     return status ? status : check_weights(t);
 }
 

@@ -123,7 +123,8 @@ struct key_block { /* the keys of one block, packed */
 };
 struct row_block { /* the rows of one block, packed, backward */
     bool *finite_q, *finite_dy;
-    struct row *rows;           /* BLOCK_ROWS; those past the end, and those without keys, attend to nothing */
+    size_t count;               /* whole strips that hold the rows there are: terms of dK and dV */
+    struct row *rows;           /* those past the end, and those without keys, attend to nothing */
     char *q, *dy;               /* strips of left operands: rows by channels */
     char *turned_q, *turned_dy; /* left operands: channels by rows */
 };
@@ -139,9 +140,11 @@ static inline struct key_block carve_keys(const struct qkv_attend_plan *plan, st
     return x;
 }
 
-static inline struct row_block carve_rows(const struct qkv_attend_plan *plan, struct carve *c) {
-    const size_t D = plan->a->D, Dv = plan->a->Dv;
+/* Block `block` of the rows of a head. */
+static inline struct row_block carve_rows(const struct qkv_attend_plan *plan, size_t block, struct carve *c) {
+    const size_t D = plan->a->D, Dv = plan->a->Dv, left = plan->rows - block * BLOCK_ROWS;
     struct row_block x;
+    x.count = left < BLOCK_ROWS ? padded(left, STRIP) : BLOCK_ROWS;
     x.finite_q = carve_take(c, 2 * sizeof(bool));
     x.finite_dy = x.finite_q ? x.finite_q + 1 : NULL;
     x.rows = carve_take(c, BLOCK_ROWS * sizeof(struct row));

@@ -118,7 +118,7 @@ QKV_INLINE void round_rows(const float *p, const float *ds, uint16_t *ds_rows, u
 
 /* Words of rows that do not meet the keys [first, last). */
 static void clear_words(struct backward *f, size_t r0, size_t first, size_t last) {
-    const size_t nr = BF16.nr, pairs = pairs_of(BLOCK_ROWS), bytes = STRIP / 2 * nr * sizeof(uint32_t);
+    const size_t nr = BF16.nr, pairs = pairs_of(f->rows.count), bytes = STRIP / 2 * nr * sizeof(uint32_t);
     for (size_t n = first; n < last; n += nr) {
         memset(f->p_words + n * pairs + r0 / 2 * nr, 0, bytes);
         memset(f->ds_words + n * pairs + r0 / 2 * nr, 0, bytes);
@@ -153,7 +153,7 @@ static void add_strip_apart(struct backward *f, size_t r0) {
 
 /* P and dS of one strip of the block of rows, whose words cover the keys in `all`; and its dQ. */
 static void backward_strip(struct backward *f, size_t r0, struct span all) {
-    const size_t nr = BF16.nr, pairs = pairs_of(BLOCK_ROWS);
+    const size_t nr = BF16.nr, pairs = pairs_of(f->rows.count);
     const struct span cover = cover_of(f->spans + r0, STRIP);
     if (!cover.end) {
         clear_words(f, r0, all.begin, all.end);
@@ -183,31 +183,38 @@ static void touch(struct backward *f, size_t chunk) {
     f->dq = plan->partial + part * plan->partial_rows * f->ldq;
     if (*touched) return;
     *touched = 1;
-    memset(f->dq + f->r0 * f->ldq, 0, BLOCK_ROWS * f->ldq * sizeof *f->dq);
+    memset(f->dq + f->r0 * f->ldq, 0, f->rows.count * f->ldq * sizeof *f->dq);
 }
 
 /* A block of rows against the block of keys. */
 static void block_gradients(struct backward *f, size_t rows, size_t chunk) {
     const struct qkv_attend_plan *plan = f->plan;
-    const size_t D = f->a->D, Dv = f->a->Dv, pairs = pairs_of(BLOCK_ROWS);
+    const size_t D = f->a->D, Dv = f->a->Dv;
     struct carve c = {plan->packed_rows + ((f->b * f->a->Hkv + f->n) * plan->blocks + rows) * plan->rows_bytes, 0};
-    f->rows = carve_rows(plan, &c);
+    f->rows = carve_rows(plan, rows, &c);
+    const size_t count = f->rows.count, pairs = pairs_of(count);
     f->r0 = rows * BLOCK_ROWS;
-    if (!spans_of(f->rows.rows, BLOCK_ROWS, f->key, f->keys, f->spans).end) return;
+    if (!spans_of(f->rows.rows, count, f->key, f->keys, f->spans).end) return;
     if (plan->partial) touch(f, chunk);
-    const struct span all = cover_of(f->spans, BLOCK_ROWS);
-    for (size_t r = 0; r < BLOCK_ROWS; r += STRIP) backward_strip(f, r, all);
+    const struct span all = cover_of(f->spans, count);
+    for (size_t r = 0; r < count; r += STRIP) backward_strip(f, r, all);
     const struct left q = {f->rows.turned_q, NULL, 0}, dy = {f->rows.turned_dy, NULL, 0};
     const size_t first = all.begin, columns = all.end - all.begin;
-    product(&dy, Dv, BLOCK_ROWS, f->p_words + first * pairs, columns, f->dv + first, BLOCK_KEYS, true);
-    product(&q, D, BLOCK_ROWS, f->ds_words + first * pairs, columns, f->dk + first, BLOCK_KEYS, true);
+    product(&dy, Dv, count, f->p_words + first * pairs, columns, f->dv + first, BLOCK_KEYS, true);
+    product(&q, D, count, f->ds_words + first * pairs, columns, f->dk + first, BLOCK_KEYS, true);
+}
+
+/* Sums of `columns` channels over no rows yet. */
+static void clear_keys(const struct backward *f, float *sum, size_t columns) {
+    const size_t keys = padded(f->keys, GRANULE);
+    for (size_t c = 0; c < padded(columns, W); c++) memset(sum + c * BLOCK_KEYS, 0, keys * sizeof *sum);
 }
 
 /* The sums of the block of keys, turned, to where they go. */
 static void put_keys(const struct backward *f, const struct stream *to, const float *sum) {
     const size_t ld = padded(to->columns, W);
     for (size_t c = 0; c < ld; c += W) {
-        for (size_t j = 0; j < BLOCK_KEYS; j += W) {
+        for (size_t j = 0; j < f->keys; j += W) {
             vf r[W];
             QKV_UNROLL
             for (size_t i = 0; i < W; i++) r[i] = vf_load(sum + (c + i) * BLOCK_KEYS + j);
@@ -241,8 +248,8 @@ void QKV_T(attend_bf16_backward)(const struct qkv_attend_plan *plan, size_t item
         f.key = block * BLOCK_KEYS;
         f.keys = a->Tk - f.key < BLOCK_KEYS ? a->Tk - f.key : BLOCK_KEYS;
         QKV_T(attend_bf16_pack_block)(plan, b, n, block, &f.block, f.staging);
-        memset(f.dk, 0, padded(a->D, W) * BLOCK_KEYS * sizeof *f.dk);
-        memset(f.dv, 0, padded(a->Dv, W) * BLOCK_KEYS * sizeof *f.dv);
+        clear_keys(&f, f.dk, a->D);
+        clear_keys(&f, f.dv, a->Dv);
         for (size_t rows = 0; rows < plan->blocks; rows++) block_gradients(&f, rows, chunk);
         put_keys(&f, &dk, f.dk);
         put_keys(&f, &dv, f.dv);

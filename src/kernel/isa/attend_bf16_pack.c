@@ -84,18 +84,18 @@ void QKV_T(attend_bf16_pack_keys)(const struct qkv_attend_plan *plan, size_t ite
     QKV_T(attend_bf16_pack_block)(plan, pair / Hkv, pair % Hkv, item % plan->key_blocks, &out, scratch);
 }
 
-/* The rows of a block as strips of left operands, and turned. Returns whether bf16 holds them all. */
-static bool pack_side(const struct qkv_heads *x, const struct row *rows, size_t count, size_t columns, char *strips,
-                      char *turned, struct staging *s) {
+/* The rows of a block, zeros from `count` to `all`, as strips of left operands, and turned. Returns whether bf16 holds them all. */
+static bool pack_side(const struct qkv_heads *x, const struct row *rows, size_t count, size_t all, size_t columns,
+                      char *strips, char *turned, struct staging *s) {
     const size_t ld = padded(columns, GRANULE);
     for (size_t r = 0; r < count; r++)
         s->bad[r] =
             !QKV_T(attend_bf16_round)(s->rows + r * ld, cells_at(x, rows[r].b, rows[r].i, rows[r].h), columns, ld);
-    memset(s->rows + count * ld, 0, (BLOCK_ROWS - count) * ld * sizeof *s->rows);
-    for (size_t r = 0; r < BLOCK_ROWS; r += STRIP)
+    memset(s->rows + count * ld, 0, (all - count) * ld * sizeof *s->rows);
+    for (size_t r = 0; r < all; r += STRIP)
         keep_strip(strips + r / STRIP * left_bytes(STRIP, columns), s->rows + r * ld, ld, columns, s->floats);
     const bool good = clear_bad(s, count, ld);
-    BF16.pack_a(turned, (struct qkv_operand){s->rows, QKV_BF16, 1, ld}, columns, BLOCK_ROWS, s->floats);
+    BF16.pack_a(turned, (struct qkv_operand){s->rows, QKV_BF16, 1, ld}, columns, all, s->floats);
     return good;
 }
 
@@ -104,15 +104,15 @@ void QKV_T(attend_bf16_pack_rows)(const struct qkv_attend_plan *plan, size_t ite
     const size_t pair = item / plan->blocks, r0 = item % plan->blocks * BLOCK_ROWS;
     const size_t count = plan->rows - r0 < BLOCK_ROWS ? plan->rows - r0 : BLOCK_ROWS;
     struct carve c = {plan->packed_rows + item * plan->rows_bytes, 0};
-    const struct row_block out = carve_rows(plan, &c);
+    const struct row_block out = carve_rows(plan, item % plan->blocks, &c);
     struct staging s;
     carve_staging(plan, &s, scratch);
     rows_of(plan, pair / a->Hkv, pair % a->Hkv, r0, count, out.rows);
     for (size_t r = 0; r < count; r++)
         if (a->lse[out.rows[r].at] == -INFINITY) out.rows[r].lo = out.rows[r].hi = 0;
-    for (size_t r = count; r < BLOCK_ROWS; r++) out.rows[r] = (struct row){0};
-    *out.finite_q = pack_side(&a->q, out.rows, count, a->D, out.q, out.turned_q, &s);
-    *out.finite_dy = pack_side(&plan->g->dy, out.rows, count, a->Dv, out.dy, out.turned_dy, &s);
+    for (size_t r = count; r < out.count; r++) out.rows[r] = (struct row){0};
+    *out.finite_q = pack_side(&a->q, out.rows, count, out.count, a->D, out.q, out.turned_q, &s);
+    *out.finite_dy = pack_side(&plan->g->dy, out.rows, count, out.count, a->Dv, out.dy, out.turned_dy, &s);
 }
 
 size_t QKV_T(attend_bf16_keys_bytes)(const struct qkv_attend_plan *plan) {
@@ -123,6 +123,6 @@ size_t QKV_T(attend_bf16_keys_bytes)(const struct qkv_attend_plan *plan) {
 
 size_t QKV_T(attend_bf16_rows_bytes)(const struct qkv_attend_plan *plan) {
     struct carve c = {0};
-    carve_rows(plan, &c);
+    carve_rows(plan, 0, &c);
     return c.used;
 }
