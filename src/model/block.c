@@ -24,7 +24,7 @@ struct block {
     size_t layer;
 };
 
-static struct qkv_tensor *run_block(struct qkv_tape *tape, const void *argument, struct qkv_tensor *x) {
+QKV_PART struct qkv_tensor *run_block(struct qkv_tape *tape, const void *argument, struct qkv_tensor *x) {
     struct block b = *(const struct block *)argument;
     b.flow.tape = tape;
     tape->batch = b.flow.rows ? b.flow.rows : tape->batch; /* backward may run it again, after another stack */

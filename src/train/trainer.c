@@ -25,7 +25,7 @@ static void trainer_lap(struct qkv_trainer *t, const char *name, double floats) 
 }
 
 /* Forward and backward over the whole batch, part by part. */
-static enum qkv_status trainer_pass(struct qkv_trainer *t, struct qkv_dataset_step *step, double *loss) {
+QKV_PART enum qkv_status trainer_pass(struct qkv_trainer *t, struct qkv_dataset_step *step, double *loss) {
     const struct qkv_train_options *o = &t->options;
     uint64_t s = (uint64_t)t->report.step;
     enum qkv_status status = t->feed->begin(t, s, step);
@@ -73,7 +73,7 @@ static enum qkv_status trainer_update(struct qkv_trainer *t, double loss) {
 }
 
 /* One step of the optimizer, its time counted where that was asked for. */
-static enum qkv_status trainer_learn(struct qkv_trainer *t) {
+QKV_PART enum qkv_status trainer_learn(struct qkv_trainer *t) {
     struct qkv_dataset_step step = {0};
     double started = qkv_clock(), loss = 0;
     t->ctx->profile = t->profile;
