@@ -64,6 +64,10 @@ typedef enum qkv_status qkv_position_filler(const struct qkv_position_fill *fill
 QKV_ATTENTION_POSITION_LIST(QKV_POSITION_FILLER)
 /* The tables of an attention with the position `fill` names, of a kind that attention has; zero for none. */
 qkv_position_filler qkv_position_fill_attention;
+/* Some channels of a head are rotated; else QKV_SPEC, and the sentence is about `name` and has the keys, `where`position.fraction and
+ * `head`head_dim. */
+enum qkv_status qkv_rotation_check(struct qkv_context *ctx, const char *name, const char *where, double fraction,
+                                   const char *head, int head_dim);
 /* Cosine and sine of each pair's angle at position t: (pairs,2). */
 void qkv_rotation_row(double theta, size_t t, size_t pairs, float *row);
 /* The slope of head h of H (Press et al. 2022). */

@@ -129,9 +129,5 @@ enum qkv_status qkv_attention_layer_complete(struct qkv_context *ctx, struct qkv
     if (status == QKV_OK) status = check_reals(ctx, s);
     const struct qkv_position_spec *p = &s->attention.position;
     if (status != QKV_OK || p->kind != QKV_POSITION_ROPE) return status;
-    if (s->attention.head_dim * p->fraction / 2 >= 1) return QKV_OK;
-    return qkv_fail(ctx, QKV_SPEC,
-                    "attention layer: attention.position.fraction is %.9g, which rotates none of the %d channels of "
-                    "attention.head_dim (two of them need a fraction of at least %.4g)",
-                    p->fraction, s->attention.head_dim, 2.0 / s->attention.head_dim);
+    return qkv_rotation_check(ctx, "attention layer", "attention.", p->fraction, "attention.", s->attention.head_dim);
 }

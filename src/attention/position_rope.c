@@ -28,3 +28,12 @@ enum qkv_status qkv_position_rope(const struct qkv_position_fill *fill, struct q
     tables->interleaved = spec->pairing == QKV_PAIRING_INTERLEAVED;
     return QKV_OK;
 }
+
+enum qkv_status qkv_rotation_check(struct qkv_context *ctx, const char *name, const char *where, double fraction,
+                                   const char *head, int head_dim) {
+    if (head_dim * fraction / 2 >= 1) return QKV_OK;
+    return qkv_fail(ctx, QKV_SPEC,
+                    "%s: %sposition.fraction is %.9g, which rotates none of the %d channels of %shead_dim (two of them "
+                    "need a fraction of at least %.4g)",
+                    name, where, fraction, head_dim, head, 2.0 / head_dim);
+}

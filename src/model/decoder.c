@@ -188,9 +188,10 @@ enum qkv_status qkv_decoder_create_with(struct qkv_model *model, const struct qk
                                         struct qkv_decoder **out) {
     QKV_CALL(model->ctx);
     *out = NULL;
-    if (model->planned) return qkv_fail(model->ctx, QKV_ARGUMENT, "a planned model has no weights to run with");
+    enum qkv_status status = qkv_model_check_weights(model);
+    if (status) return status;
     struct qkv_decoder *d = qkv_decoder_allocate(model);
-    enum qkv_status status = d ? qkv_decoder_begin(d, options) : QKV_MEMORY;
+    status = d ? qkv_decoder_begin(d, options) : QKV_MEMORY;
     if (status == QKV_OK)
         *out = d;
     else

@@ -140,11 +140,7 @@ struct qkv_encoded *qkv_encoded_allocate(struct qkv_model *m) {
         qkv_fail(m->ctx, QKV_ARGUMENT, "encoding needs an encoder; this model has a decoder alone");
         return NULL;
     }
-    if (m->planned) {
-        qkv_fail(m->ctx, QKV_ARGUMENT, "a planned model has no weights to run with");
-        return NULL;
-    }
-    if (qkv_model_add_packed(m, false) != QKV_OK) return NULL;
+    if (qkv_model_check_weights(m) != QKV_OK || qkv_model_add_packed(m, false) != QKV_OK) return NULL;
     struct qkv_encoded *e = qkv_allocate(m->ctx, 1, sizeof *e);
     if (!e) return NULL;
     e->model = m;

@@ -70,6 +70,11 @@ static enum qkv_status model_make(struct qkv_context *ctx, const struct qkv_spec
     return QKV_OK;
 }
 
+enum qkv_status qkv_model_check_weights(const struct qkv_model *m) {
+    if (!m->planned) return QKV_OK;
+    return qkv_fail(m->ctx, QKV_ARGUMENT, "a planned model has no weights to run with");
+}
+
 enum qkv_status qkv_model_check_file(const struct qkv_model *m) {
     return m->file.owner ? m->file.check(m->file.owner) : QKV_OK;
 }

@@ -95,6 +95,8 @@ enum qkv_status qkv_model_allocate_parts(struct qkv_context *ctx, const struct q
  * the file is the model's once the call succeeded. */
 enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spec *spec, bool planned,
                                    const struct qkv_model_file *file, struct qkv_model **out);
+/* QKV_ARGUMENT: a planned model has names and shapes only. */
+enum qkv_status qkv_model_check_weights(const struct qkv_model *model);
 /* Whether the weights can be read: called before every use. */
 enum qkv_status qkv_model_check_file(const struct qkv_model *model);
 /* Gives weights that stay in a file memory of their own in fp32, as learning needs it, and closes the file. */

@@ -136,8 +136,8 @@ enum qkv_status qkv_module_of_model(struct qkv_model *model, const char *name, s
     if (!model) return QKV_ARGUMENT;
     if (!out || !name) return qkv_fail(model->ctx, QKV_ARGUMENT, "module: %s is NULL", out ? "name" : "out");
     *out = NULL;
-    if (model->planned) return qkv_fail(model->ctx, QKV_ARGUMENT, "a planned model has no weights to run with");
-    return module_make(model, name, false, out);
+    enum qkv_status status = qkv_model_check_weights(model);
+    return status ? status : module_make(model, name, false, out);
 }
 
 /* Cross attention of a decoder without an encoder: as its attention, but for what only self attention has. */

@@ -322,11 +322,9 @@ enum qkv_status qkv_pass_create(struct qkv_model *model, const struct qkv_pass_o
 
 enum qkv_status qkv_pass_create_ordered(struct qkv_model *model, const struct qkv_pass_options *options, size_t groups,
                                         struct qkv_pass **out) {
-    enum qkv_status status = QKV_OK;
+    enum qkv_status status = qkv_model_check_weights(model);
     *out = NULL;
-    if (model->planned) {
-        return qkv_fail(model->ctx, QKV_ARGUMENT, "a planned model has no weights to run with");
-    }
+    if (status) return status;
     status = pass_start(model, options, groups, out);
     if (status == QKV_OK) {
         status = measure_all(*out);

@@ -1,4 +1,5 @@
 /* Whether a spec can be built: every field in its range, then what fields say about each other. */
+#include "attention/attention.h"
 #include "model/spec.h"
 
 #include <limits.h>
@@ -169,12 +170,8 @@ static enum qkv_status check_attention(const struct checker *c, const struct qkv
     enum qkv_status status = check_width(c, place, "head_dim", a->head_dim);
     if (!status) status = check_width(c, place, "value_dim", a->value_dim);
     bool rotated = position->kind == QKV_POSITION_ROPE && !place->like;
-    if (status || !rotated || a->head_dim * position->fraction / 2 >= 1) return status;
-    return qkv_fail(
-        c->ctx, QKV_SPEC,
-        "%s: %sposition.fraction is %.9g, which rotates none of the %d channels of %shead_dim (two of them need "
-        "a fraction of at least %.4g)",
-        c->name, where, position->fraction, a->head_dim, place->path, 2.0 / a->head_dim);
+    if (status || !rotated) return status;
+    return qkv_rotation_check(c->ctx, c->name, where, position->fraction, place->path, a->head_dim);
 }
 
 static enum qkv_status check_norm(const struct checker *c, const struct qkv_place *place) {
