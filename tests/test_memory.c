@@ -115,11 +115,8 @@ static void a_run_that_needs_more_is_refused_before_its_folder_is_made(void **st
     options.precision = "fp32";
     const char *folder = fixture_run("refused");
     assert_status(ctx, qkv_trainer_create(ctx, &spec, &options, folder, NULL, NULL, &trainer), QKV_MEMORY);
-    assert_null(trainer);
-    assert_message(ctx, "training: ");
-    assert_message(ctx, "MiB are needed, but only 20.0 MiB are left by the limit of the control group");
-    assert_null(
-        strstr(qkv_message(ctx), "--accumulate")); /* sums of groups that wait for others take more than is left */
+    /* groups keep sums that wait for others */
+    assert_message(ctx, "choose a smaller --batch or an --accumulate of up to 64, with --groups 1 (");
     options.groups = 1;
     assert_status(ctx, qkv_trainer_create(ctx, &spec, &options, folder, NULL, NULL, &trainer), QKV_MEMORY);
     assert_message(ctx, "choose a smaller --batch or an --accumulate of up to 64 (");

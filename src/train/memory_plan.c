@@ -11,7 +11,7 @@ struct plan {
     const struct qkv_spec *spec;
     const struct qkv_train_options *options;
     const struct qkv_train_shapes *shapes;
-    bool one_row, checkpoint; /* instead of what the options say */
+    bool one_row, checkpoint, one_group; /* instead of what the options say */
     enum qkv_precision precision;
 };
 
@@ -24,7 +24,8 @@ static enum qkv_status plan_pass(const struct plan *p, struct qkv_model *m, cons
     if (!count && !B) return QKV_OK; /* not known yet */
     struct qkv_pass_options options = {
         .B = B, .T = p->shapes->T, .source_T = p->shapes->T, .train = train, .dropout = train};
-    const size_t groups = train && p->options->groups > 1 ? (size_t)p->options->groups : 0;
+    const bool grouped = train && !p->one_group && p->options->groups > 1;
+    const size_t groups = grouped ? (size_t)p->options->groups : 0;
     options.checkpoint = train && p->checkpoint;
     if (!count) {
         enum qkv_status status = qkv_pass_measure(m, &options, groups, &plan);
@@ -46,6 +47,7 @@ static enum qkv_status plan_pass(const struct plan *p, struct qkv_model *m, cons
 /* Of gradients that wait for others: as the options say, or with one row at a time. */
 static uint64_t plan_levels(const struct plan *p) {
     struct qkv_train_options one = *p->options;
+    if (p->one_group) return 0;
     if (!p->one_row || !one.batch) return p->shapes->levels;
     one.accumulate = one.batch;
     return qkv_parts_levels(&one, (size_t)one.batch);
@@ -104,6 +106,9 @@ static enum qkv_status plan_ways(const struct plan *now, size_t bytes, struct qk
     other.checkpoint = true;
     if (!status) status = plan_way(&other, bytes, "--checkpoint-activations", help);
     other = *now;
+    other.one_group = true;
+    if (!status && now->options->groups > 1) status = plan_way(&other, bytes, "--groups 1", help);
+    other = *now;
     other.precision = now->precision == QKV_FP32 ? QKV_MIXED_BF16 : QKV_FP32;
     if (!status)
         status = plan_way(&other, bytes, now->precision == QKV_FP32 ? "--precision bf16" : "--precision fp32", help);
@@ -111,6 +116,9 @@ static enum qkv_status plan_ways(const struct plan *now, size_t bytes, struct qk
     other.precision = now->precision;
     snprintf(both, sizeof both, "%s, with --checkpoint-activations", way);
     if (!status && !help->size) status = plan_way(&other, bytes, both, help);
+    other.one_group = true, other.checkpoint = now->checkpoint;
+    snprintf(both, sizeof both, "%s, with --groups 1", way);
+    if (!status && !help->size && now->options->groups > 1) status = plan_way(&other, bytes, both, help);
     return status ? status : qkv_buffer_print(now->ctx, help, "%sa smaller model", help->size ? ", or " : "choose ");
 }
 
