@@ -1,30 +1,13 @@
 /* test_attend_keys.c: attention over more keys than one piece (attend_sums.h): how the keys are shared out, that bits depend on
  * neither that nor on what surrounds a row, and numbers at the edge on either side of a border. On every kernel table of this
  * machine, in fp32 and in bf16; the oracle is the reference in double precision (attend_reference.h). */
-#include "attend_tables.h"
-
 #include <float.h>
 #include <stdatomic.h>
 
-#include "check_attend_bf16.h"
+#include "attend_precisions.h"
 #include "kernel/isa/attend.h"
 
 enum { PIECE = QKV_ATTEND_PIECE };
-
-struct fixture {
-    struct qkv_kernels kernels;
-    struct qkv_context ctx;
-};
-
-/* Every table, in fp32 and in bf16. */
-static struct qkv_context *context_at(struct fixture *f, size_t at) {
-    if (!qkv_kernels_at(at / 2)) return NULL;
-    f->ctx = context_of(at / 2, 2);
-    if (at % 2) attend_bf16_context(&f->ctx, &f->kernels);
-    return &f->ctx;
-}
-
-#define FOR_PRECISIONS(f, ctx) for (size_t t_ = 0; (ctx = context_at(&(f), t_)); t_++)
 
 /* ---- how keys are shared out --------------------------------------------------------------------------------------- */
 

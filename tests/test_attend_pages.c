@@ -1,26 +1,9 @@
 /* test_attend_pages: keys and values of the past in pages, shuffled, with pasts of several lengths: the bits are those of keys that lie side
  * by side in a call of each sequence's own, which test_attend.c compares with the reference in double precision. On every kernel table of
  * this machine, in fp32 and in bf16. And page tables that make no sense. */
-#include "attend_tables.h"
-
-#include "check_attend_bf16.h"
+#include "attend_precisions.h"
 
 enum { SCRATCH = 1 << 25 };
-
-struct fixture {
-    struct qkv_kernels kernels;
-    struct qkv_context ctx;
-};
-
-/* Every table, in fp32 and in bf16. */
-static struct qkv_context *context_at(struct fixture *f, size_t at) {
-    if (!qkv_kernels_at(at / 2)) return NULL;
-    f->ctx = context_of(at / 2, 2);
-    if (at % 2) attend_bf16_context(&f->ctx, &f->kernels);
-    return &f->ctx;
-}
-
-#define FOR_PRECISIONS(f, ctx) for (size_t t_ = 0; (ctx = context_at(&(f), t_)); t_++)
 
 /* The past of a case in pages; every list has a guard page behind it, and pages that nobody has hold NaN. */
 struct paged_case {

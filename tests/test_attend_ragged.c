@@ -1,25 +1,8 @@
 /* test_attend_ragged.c: sequences of different lengths in one call of attention (q_start, k_start): each has the bits of a call of
  * its own, which test_attend.c compares with the reference in double precision. On every kernel table of this machine, in fp32 and
  * in bf16. */
-#include "attend_tables.h"
-
-#include "check_attend_bf16.h"
+#include "attend_precisions.h"
 #include "check_attend_ragged.h"
-
-struct fixture {
-    struct qkv_kernels kernels;
-    struct qkv_context ctx;
-};
-
-/* Every table, in fp32 and in bf16. */
-static struct qkv_context *context_at(struct fixture *f, size_t at) {
-    if (!qkv_kernels_at(at / 2)) return NULL;
-    f->ctx = context_of(at / 2, 2);
-    if (at % 2) attend_bf16_context(&f->ctx, &f->kernels);
-    return &f->ctx;
-}
-
-#define FOR_PRECISIONS(f, ctx) for (size_t t_ = 0; (ctx = context_at(&(f), t_)); t_++)
 
 static void each_sequence_has_the_bits_of_a_call_of_its_own(void **state) {
     struct fixture f;

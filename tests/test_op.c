@@ -142,11 +142,11 @@ static struct qkv_tensor *build_attend(struct fixture *f) {
     }
     if (f->leaf_count == 1) {
         struct qkv_tensor *x = &f->leaves[0];
-        return qkv_op_attend(&f->tape, (struct qkv_columns){x, 0, 0}, (struct qkv_columns){x, o.H * o.D, 0},
-                             (struct qkv_columns){x, (o.H + o.Hkv) * o.D, 0}, &o, NULL, NULL);
+        return qkv_op_attend(&f->tape, (struct qkv_columns){x, 0}, (struct qkv_columns){x, o.H * o.D},
+                             (struct qkv_columns){x, (o.H + o.Hkv) * o.D}, &o, NULL, NULL);
     }
-    return qkv_op_attend(&f->tape, (struct qkv_columns){&f->leaves[0], 0, 0}, (struct qkv_columns){&f->leaves[1], 0, 0},
-                         (struct qkv_columns){&f->leaves[1], o.Hkv * o.D, 0}, &o, NULL, NULL);
+    return qkv_op_attend(&f->tape, (struct qkv_columns){&f->leaves[0], 0}, (struct qkv_columns){&f->leaves[1], 0},
+                         (struct qkv_columns){&f->leaves[1], o.Hkv * o.D}, &o, NULL, NULL);
 }
 
 static void check_attend(void **state) {

@@ -121,7 +121,7 @@ static struct qkv_tensor *self_project(const struct qkv_attention_args *f, struc
         qkv = qkv_op_rotate(f->tape, qkv, 0, a->H + a->Hkv, a->D, tables->pairs, tables->interleaved, tables->rotate,
                             a->position);
     }
-    *kv = (struct qkv_columns){qkv, a->H * a->D, 0};
+    *kv = (struct qkv_columns){qkv, a->H * a->D};
     if (qkv && f->cache) {
         sublayer_append(f, *kv, a->Tq, false);
     }
@@ -131,7 +131,7 @@ static struct qkv_tensor *self_project(const struct qkv_attention_args *f, struc
 /* Keys and values of the memory, which go into the cache too where there is one. */
 static struct qkv_columns read_memory(const struct qkv_attention_args *f) {
     struct qkv_columns kv = {
-        f->memory ? sublayer_project(f, &f->parameters->kv, f->memory, QKV_RESULT_BF16_IF_MIXED) : NULL, 0, 0};
+        f->memory ? sublayer_project(f, &f->parameters->kv, f->memory, QKV_RESULT_BF16_IF_MIXED) : NULL, 0};
     if (kv.x && f->cache) {
         sublayer_append(f, kv, f->attend->Tk, true);
     }
@@ -157,8 +157,8 @@ static struct qkv_tensor *cross_project(const struct qkv_attention_args *f, stru
         value = sublayer_rows(f->tape, &f->parameters->kv, 1, k_width, v_width);
     }
     if (!key || !value) return NULL;
-    *kv = (struct qkv_columns){sublayer_project(f, key, f->memory, QKV_RESULT_BF16_IF_MIXED), 0, 0};
-    *v = (struct qkv_columns){sublayer_project(f, value, f->values, QKV_RESULT_BF16_IF_MIXED), 0, 0};
+    *kv = (struct qkv_columns){sublayer_project(f, key, f->memory, QKV_RESULT_BF16_IF_MIXED), 0};
+    *v = (struct qkv_columns){sublayer_project(f, value, f->values, QKV_RESULT_BF16_IF_MIXED), 0};
     return kv->x && v->x ? q : NULL;
 }
 
@@ -166,7 +166,7 @@ static struct qkv_tensor *cross_project(const struct qkv_attention_args *f, stru
 static struct qkv_columns sublayer_cached(const struct qkv_attention_args *f, void *data, size_t width) {
     struct qkv_tensor *x = qkv_tape_view(f->tape, data, f->cache->rows, width);
     if (x) x->dtype = f->cache->dtype;
-    return (struct qkv_columns){x, 0, 0};
+    return (struct qkv_columns){x, 0};
 }
 
 struct qkv_tensor *qkv_attention_sublayer(const struct qkv_attention_args *f, struct qkv_tensor *x) {
@@ -175,12 +175,12 @@ struct qkv_tensor *qkv_attention_sublayer(const struct qkv_attention_args *f, st
     struct qkv_tensor *q = f->cross ? cross_project(f, x, &k, &v) : self_project(f, x, &k);
     size_t k_width = a->Hkv * a->D;
     if (f->values && !q) return NULL;
-    if (!v.x) v = (struct qkv_columns){k.x, k.column + k_width, 0};
+    if (!v.x) v = (struct qkv_columns){k.x, k.column + k_width};
     if (f->cache) {
         k = sublayer_cached(f, f->cache->k, k_width);
         v = sublayer_cached(f, f->cache->v, a->Hkv * a->Dv);
     }
-    struct qkv_tensor *y = qkv_op_attend(f->tape, (struct qkv_columns){q, 0, 0}, k, v, a, f->dattention_bias, f->kept);
+    struct qkv_tensor *y = qkv_op_attend(f->tape, (struct qkv_columns){q, 0}, k, v, a, f->dattention_bias, f->kept);
     struct qkv_linear *o = &f->parameters->o;
     if (f->residual) {
         return qkv_op_linear_add(f->tape, y, &o->weight, qkv_tensor_or_null(&o->bias), f->residual);

@@ -65,7 +65,8 @@ struct qkv_decoder {
     size_t scored;
     /* Of a pass: the rows that get tokens, the keys of each, its pages, and where its tokens begin; the same of groups of rows; and the
      * tokens whose scores are wanted. */
-    size_t *active, *more, *chosen;
+    size_t *active, *more;
+    int32_t *chosen;
     int32_t *pasts, *start, *group_pasts, *group_start;
     const int32_t **tables, **group_tables;
     struct qkv_decoder_shape planned[2]; /* a token for each row, and another */
@@ -97,7 +98,7 @@ void qkv_decoder_shorten(struct qkv_decoder *decoder, size_t row, size_t length)
 struct qkv_decoder_pass {
     const int32_t *ids;
     size_t rows; /* of `active` and `more` */
-    const size_t *chosen;
+    const int32_t *chosen;
     size_t scored;
     float *scores;
 };

@@ -83,13 +83,13 @@ static size_t append_cut(const struct append *a, struct append_place *at, struct
 /* Tokens of this pass whose scores are wanted, counted from its first. */
 static void append_choose(const struct append *a, struct append_place *at, struct qkv_decoder_pass *p, size_t tokens) {
     const struct qkv_decoder *d = a->d;
-    size_t *chosen = d->chosen;
+    int32_t *chosen = d->chosen;
     for (size_t n = at->scored; a->scored && n < a->scored_count && a->scored[n] < at->first + tokens; n++)
-        chosen[p->scored++] = a->scored[n] - at->first;
+        chosen[p->scored++] = (int32_t)(a->scored[n] - at->first);
     for (size_t i = 0, end = 0; !a->scored && i < p->rows; i++) {
         end += d->more[i];
         const size_t row = d->active[i];
-        if (d->reached[row] + d->more[i] == d->lists[row].length) chosen[p->scored++] = end - 1;
+        if (d->reached[row] + d->more[i] == d->lists[row].length) chosen[p->scored++] = (int32_t)(end - 1);
     }
     p->chosen = chosen;
     p->scores = d->scores + at->scored * (size_t)d->model->spec.vocab;

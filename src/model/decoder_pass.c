@@ -5,8 +5,6 @@
 #include "model/decode.h"
 #include "model/spec.h"
 
-#include <string.h>
-
 /* ---- shapes --------------------------------------------------------------------------------------------------------- */
 
 /* Rows [i, …) of `active` that have one source. */
@@ -108,31 +106,6 @@ static void pass_set_calls(struct qkv_decoder *d, const struct qkv_decoder_shape
     f->memory_cache = d->encoded->pool->attention;
 }
 
-/* ---- the scores ----------------------------------------------------------------------------------------------------- */
-
-struct chosen {
-    float *to;
-    const float *from;
-    const size_t *rows;
-    size_t columns;
-};
-
-static void chosen_row(void *argument, size_t r, int thread) {
-    (void)thread;
-    const struct chosen *c = argument;
-    memcpy(c->to + r * c->columns, c->from + c->rows[r] * c->columns, c->columns * sizeof(float));
-}
-
-static struct qkv_tensor *pass_choose(struct qkv_tape *tape, struct qkv_tensor *x, const struct qkv_decoder_pass *p,
-                                      const struct qkv_decoder_shape *s) {
-    if (!x || s->scored == s->tokens) return x; /* each once, in order */
-    struct qkv_tensor *y = qkv_tape_tensor(tape, s->scored, x->columns);
-    if (!y) return NULL;
-    struct chosen c = {.to = y->data, .from = x->data, .rows = p->chosen, .columns = x->columns};
-    qkv_parallel(tape->ctx, s->scored, chosen_row, &c);
-    return y;
-}
-
 /* ---- running -------------------------------------------------------------------------------------------------------- */
 
 /* With ctx->dry, the plan. */
@@ -150,7 +123,8 @@ static enum qkv_status pass_run(struct qkv_decoder *d, const struct qkv_decoder_
     struct qkv_tensor *x = qkv_stack_forward(&flow, p->ids);
     if (s->scored) {
         struct qkv_loss unused;
-        qkv_op_cross_entropy(&tape, pass_choose(&tape, x, p, s), m->head_weight, qkv_tensor_or_null(&m->head.bias),
+        if (s->scored < s->tokens) x = qkv_op_gather(&tape, x, p->chosen, s->scored); /* else each once, in order */
+        qkv_op_cross_entropy(&tape, x, m->head_weight, qkv_tensor_or_null(&m->head.bias),
                              &(struct qkv_cross_entropy_options){.logits = p->scores}, &unused);
     }
     return tape.status;

@@ -13,12 +13,13 @@ struct attend {
     float *dattention_bias;
 };
 
-static struct qkv_heads attention_heads(void *data, enum qkv_dtype dtype, struct qkv_columns c, size_t D) {
+/* `rows`: of x that each batch row has. */
+static struct qkv_heads attention_heads(void *data, enum qkv_dtype dtype, struct qkv_columns c, size_t rows, size_t D) {
     if (data) {
         data = (char *)data + c.column * qkv_dtype_size(dtype);
     }
     return (struct qkv_heads){.data = data,
-                              .batch_stride = c.batch_rows * c.x->columns,
+                              .batch_stride = rows * c.x->columns,
                               .row_stride = c.x->columns,
                               .head_stride = D,
                               .dtype = dtype};
@@ -79,9 +80,9 @@ enum qkv_status qkv_backward_attend(struct qkv_tape *tape, struct qkv_node *node
     dy.data = node->output->grad_buffer->data;
     dy.dtype = QKV_F32;
     struct qkv_attend_gradients g = {.dy = dy,
-                                     .dq = attention_heads(gradients[0], QKV_F32, o->q, a->D),
-                                     .dk = attention_heads(gradients[1], QKV_F32, o->k, a->D),
-                                     .dv = attention_heads(gradients[2], QKV_F32, o->v, a->Dv),
+                                     .dq = attention_heads(gradients[0], QKV_F32, o->q, a->Tq, a->D),
+                                     .dk = attention_heads(gradients[1], QKV_F32, o->k, a->Tk, a->D),
+                                     .dv = attention_heads(gradients[2], QKV_F32, o->v, a->Tk, a->Dv),
                                      .dattention_bias = o->dattention_bias,
                                      .accumulate = any};
     return qkv_attend_backward(tape->ctx, tape->arena, a, &g);
@@ -121,12 +122,12 @@ enum qkv_status qkv_forward_attend(struct qkv_tape *tape, struct qkv_node *node)
     struct attend *o = node->saved;
     struct qkv_attend *a = &o->kernel;
     struct qkv_tensor *y = node->output;
-    a->q = attention_heads(o->q.x->data, o->q.x->dtype, o->q, a->D);
+    a->q = attention_heads(o->q.x->data, o->q.x->dtype, o->q, a->Tq, a->D);
     const bool paged = a->pages.lists != NULL;
-    *(paged ? &a->past_k : &a->k) = attention_heads(o->k.x->data, o->k.x->dtype, o->k, a->D);
-    *(paged ? &a->past_v : &a->v) = attention_heads(o->v.x->data, o->v.x->dtype, o->v, a->Dv);
+    *(paged ? &a->past_k : &a->k) = attention_heads(o->k.x->data, o->k.x->dtype, o->k, a->Tk, a->D);
+    *(paged ? &a->past_v : &a->v) = attention_heads(o->v.x->data, o->v.x->dtype, o->v, a->Tk, a->Dv);
     if (paged) a->past = a->Tk;
-    a->y = attention_heads(y->data, y->dtype, (struct qkv_columns){y, 0, a->Tq}, a->Dv);
+    a->y = attention_heads(y->data, y->dtype, (struct qkv_columns){y, 0}, a->Tq, a->Dv);
     if (o->keeps_lse) {
         a->lse = qkv_tape_take(tape, a->H * y->rows, sizeof(float));
     }
@@ -166,9 +167,6 @@ struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, st
     if (!s) {
         return NULL;
     }
-    if (!q.batch_rows) q.batch_rows = a->Tq;
-    if (!k.batch_rows) k.batch_rows = a->Tk;
-    if (!v.batch_rows) v.batch_rows = a->Tk;
     *s = (struct attend){
         .kernel = *a, .q = q, .k = k, .v = v, .keeps_lse = tape->recording || kept, .dattention_bias = dattention_bias};
     struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_attend, s);

@@ -260,7 +260,6 @@ struct qkv_tensor *qkv_op_rotate(struct qkv_tape *tape, struct qkv_tensor *x, si
 struct qkv_columns {
     struct qkv_tensor *x;
     size_t column;
-    size_t batch_rows; /* rows of x that each batch row has; 0: as many as it has positions */
 };
 /* softmax(q·kᵀ…)·v: (B·Tq, H·Dv), or as many rows as ragged queries have. The call is `attend`, whose heads, sizes, intervals, masks and biases must outlive the tape; q, k,
  * v, y, lse and the dropout key are filled in here, and dropout is applied when the tape trains. dattention_bias: the gradient of the

@@ -123,34 +123,6 @@ QKV_INLINE void few_tile(const size_t rows, const size_t panels, const struct qk
     }
 }
 
-QKV_INLINE void few_rows_of(const size_t rows, const size_t panels, const struct qkv_bf16_few *f, size_t pairs) {
-    size_t n = 0;
-    for (; n + (panels - 1) * NR < f->columns; n += panels * NR) few_tile(rows, panels, f, n, pairs);
-    for (; n < f->columns; n += NR) few_tile(rows, 1, f, n, pairs);
-}
-
-static void few(const struct qkv_bf16_few *f) {
-    const size_t pairs = bf16_pairs(f->K, STEP);
-    enum { COLUMNS = 4 * NR }; /* so many stay in the cache for the other rows */
-    for (size_t n = 0; n < f->columns; n += COLUMNS) {
-        struct qkv_bf16_few part = *f;
-        part.columns = f->columns - n < COLUMNS ? f->columns - n : COLUMNS;
-        part.b = f->b + n * pairs;
-        for (size_t i = 0, step; i < f->rows; i += step) {
-            part.a = (const char *)f->a + i * f->lda;
-            part.c = f->c + i * f->ldc + n;
-            step = f->rows - i >= FEW_MOST ? FEW_MOST : f->rows - i >= 2 ? 2 : 1;
-            if (step == FEW_MOST)
-                few_rows_of(FEW_MOST, 1, &part, pairs);
-            else if (step == 2)
-                few_rows_of(2, 2, &part, pairs);
-            else
-                few_rows_of(1, 4, &part, pairs);
-        }
-        if (f->out.data) put_sums(&f->out, 0, n, f->c + n, f->ldc, f->rows, part.columns);
-    }
-}
-
 static double peak(size_t iterations) {
     enum { CHAINS = 16 };
     vf sum[CHAINS];
@@ -173,4 +145,7 @@ static double peak(size_t iterations) {
 #define IN_PLACE   false
 #define A_SIZE     sizeof(uint16_t)
 #define ORDER_STEP STEP
+
+#include "kernel/isa/bf16_few.h"
+
 #endif

@@ -94,10 +94,12 @@ static void few_a(void *out, struct qkv_operand row, size_t K) {
     if (K % 2) to[K] = 0;
 }
 
+enum { FEW_MOST = 2 };
+
 /* `rows` rows against `panels` panels beside one another: each sum is one chain, as in a tile of gemm_tiles.c. */
 QKV_INLINE void few_tile(const size_t rows, const size_t panels, const struct qkv_bf16_few *f, size_t n, size_t pairs) {
     enum { WIDE = NR / W };
-    vf sum[2][4 * WIDE];
+    vf sum[FEW_MOST][4 * WIDE];
     QKV_UNROLL
     for (size_t i = 0; i < rows; i++) {
         QKV_UNROLL
@@ -130,33 +132,6 @@ QKV_INLINE void few_tile(const size_t rows, const size_t panels, const struct qk
     }
 }
 
-QKV_INLINE void few_rows_of(const size_t rows, const size_t panels, const struct qkv_bf16_few *f, size_t pairs) {
-    size_t n = 0;
-    for (; n + (panels - 1) * NR < f->columns; n += panels * NR) few_tile(rows, panels, f, n, pairs);
-    for (; n < f->columns; n += NR) few_tile(rows, 1, f, n, pairs);
-}
-
-/* Rows are taken as many at a time as sums fit into registers; B is then in the cache for the others. */
-static void few(const struct qkv_bf16_few *f) {
-    enum { COLUMNS = 4 * NR };
-    const size_t pairs = bf16_pairs(f->K, 2);
-    for (size_t n = 0; n < f->columns; n += COLUMNS) {
-        struct qkv_bf16_few part = *f;
-        part.columns = f->columns - n < COLUMNS ? f->columns - n : COLUMNS;
-        part.b = f->b + n * pairs;
-        for (size_t i = 0, step; i < f->rows; i += step) {
-            step = f->rows - i >= 2 ? 2 : 1;
-            part.a = (const char *)f->a + i * f->lda;
-            part.c = f->c + i * f->ldc + n;
-            if (step == 2)
-                few_rows_of(2, 2, &part, pairs);
-            else
-                few_rows_of(1, 4, &part, pairs);
-        }
-        if (f->out.data) put_sums(&f->out, 0, n, f->c + n, f->ldc, f->rows, part.columns);
-    }
-}
-
 static double peak(size_t iterations) {
     return QKV_K(fma_peak)(iterations);
 }
@@ -167,4 +142,7 @@ static double peak(size_t iterations) {
 #define STEP       2
 #define A_SIZE     sizeof(float)
 #define ORDER_STEP 1
+
+#include "kernel/isa/bf16_few.h"
+
 #endif

@@ -1,0 +1,35 @@
+/* bf16_few.h: the walk over a product of few rows, for tables whose few_tile makes sums of `rows` rows and `panels` panels beside one
+ * another. Rows are taken as many at a time as sums fit into registers (FEW_MOST, 2 or 4). */
+#ifndef QKV_ISA_BF16_FEW_H
+#define QKV_ISA_BF16_FEW_H
+
+QKV_INLINE void few_rows_of(const size_t rows, const size_t panels, const struct qkv_bf16_few *f, size_t pairs) {
+    size_t n = 0;
+    for (; n + (panels - 1) * NR < f->columns; n += panels * NR) few_tile(rows, panels, f, n, pairs);
+    for (; n < f->columns; n += NR) few_tile(rows, 1, f, n, pairs);
+}
+
+static void few(const struct qkv_bf16_few *f) {
+    const size_t pairs = bf16_pairs(f->K, STEP);
+    enum { COLUMNS = 4 * NR }; /* so many stay in the cache for the other rows */
+    for (size_t n = 0; n < f->columns; n += COLUMNS) {
+        struct qkv_bf16_few part = *f;
+        part.columns = f->columns - n < COLUMNS ? f->columns - n : COLUMNS;
+        part.b = f->b + n * pairs;
+        for (size_t i = 0, step; i < f->rows; i += step) {
+            const size_t left = f->rows - i;
+            part.a = (const char *)f->a + i * f->lda;
+            part.c = f->c + i * f->ldc + n;
+            step = left >= FEW_MOST ? FEW_MOST : left >= 2 ? 2 : 1;
+            if (step == FEW_MOST)
+                few_rows_of(FEW_MOST, 4 / FEW_MOST, &part, pairs);
+            else if (step == 2)
+                few_rows_of(2, 2, &part, pairs);
+            else
+                few_rows_of(1, 4, &part, pairs);
+        }
+        if (f->out.data) put_sums(&f->out, 0, n, f->c + n, f->ldc, f->rows, part.columns);
+    }
+}
+
+#endif
