@@ -31,17 +31,33 @@ enum qkv_status qkv_text_model_check(struct qkv_context *ctx, const struct qkv_s
                     text);
 }
 
-/* Adds up what one batch gives. */
-static enum qkv_status add_batch(struct qkv_pass *pass, size_t B, size_t T, const int32_t *ids, const int32_t *targets,
-                                 double *nll, size_t *tokens) {
+/* What is summed over windows that lie side by side: rows of T positions. */
+struct evaluate_sum {
+    struct qkv_pass *pass;
+    size_t B, T; /* rows of a batch, at most */
+    double nll;
+    size_t tokens;
+};
+
+static enum qkv_status evaluate_rows(struct evaluate_sum *sum, size_t B, size_t T, const int32_t *ids,
+                                     const int32_t *targets) {
     struct qkv_batch batch = {.B = B, .T = T, .ids = ids, .targets = targets};
-    enum qkv_status status = qkv_pass_forward(pass, &batch);
+    enum qkv_status status = qkv_pass_forward(sum->pass, &batch);
     if (status) return status;
     size_t counted;
-    double loss = qkv_pass_loss(pass, &counted);
-    *nll += loss * (double)counted;
-    *tokens += counted;
+    double loss = qkv_pass_loss(sum->pass, &counted);
+    sum->nll += loss * (double)counted;
+    sum->tokens += counted;
     return QKV_OK;
+}
+
+/* Adds up to B windows of `count` positions together: rows of T, then what is left as one short row. */
+static enum qkv_status evaluate_windows(struct evaluate_sum *sum, size_t count, const int32_t *ids,
+                                        const int32_t *targets) {
+    size_t rows = count / sum->T, tail = count % sum->T, full = rows * sum->T;
+    enum qkv_status status = rows ? evaluate_rows(sum, rows, sum->T, ids, targets) : QKV_OK;
+    if (tail && !status) status = evaluate_rows(sum, 1, tail, ids + full, targets + full);
+    return status;
 }
 
 /* ---- a validation text, while training -------------------------------------------------------------------------- */
@@ -53,8 +69,8 @@ static size_t evaluate_spread(size_t i, size_t windows, size_t last) {
 }
 
 /* The b-th window of a batch, from `start` on. */
-static enum qkv_status read_window(struct qkv_context *ctx, const struct qkv_validation *v, size_t b, size_t start,
-                                   size_t T) {
+static enum qkv_status evaluate_read(struct qkv_context *ctx, const struct qkv_validation *v, size_t b, size_t start,
+                                     size_t T) {
     int32_t *ids = v->ids + b * v->T, *targets = v->targets + b * v->T;
     enum qkv_status status = qkv_tokens_window(ctx, v->tokens, start, T, ids, targets);
     if (status || !v->masking) return status;
@@ -65,28 +81,26 @@ static enum qkv_status read_window(struct qkv_context *ctx, const struct qkv_val
 
 enum qkv_status qkv_validate(struct qkv_context *ctx, const struct qkv_validation *v, qkv_progress *progress,
                              void *user, double *loss) {
-    size_t targets = v->tokens->count - 1, full = targets / v->T, counted = 0;
-    bool whole = v->windows == 0 || v->windows >= full;
-    size_t windows = whole ? full : v->windows, tail = whole ? targets % v->T : 0;
-    double nll = 0;
+    size_t targets = v->tokens->count - 1, all = targets / v->T + (targets % v->T != 0);
+    bool whole = v->windows == 0 || v->windows >= targets / v->T;
+    size_t windows = whole ? all : v->windows;
+    struct evaluate_sum sum = {.pass = v->pass, .B = v->B, .T = v->T};
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < windows && !status; i += v->B) {
-        size_t B = windows - i < v->B ? windows - i : v->B;
+        size_t B = windows - i < v->B ? windows - i : v->B, count = 0;
         status = qkv_train_progress(ctx, progress, user, "validating", (double)i, (double)windows);
         for (size_t b = 0; b < B && !status; b++) {
             size_t start = whole ? (i + b) * v->T : evaluate_spread(i + b, windows, targets - v->T);
-            status = read_window(ctx, v, b, start, v->T);
+            size_t T = targets - start < v->T ? targets - start : v->T; /* the last of the whole text may be short */
+            status = evaluate_read(ctx, v, b, start, T);
+            count += T;
         }
-        if (!status) status = add_batch(v->pass, B, v->T, v->ids, v->targets, &nll, &counted);
+        if (!status) status = evaluate_windows(&sum, count, v->ids, v->targets);
     }
-    if (!status && tail) {
-        status = read_window(ctx, v, 0, full * v->T, tail);
-        if (!status) status = add_batch(v->pass, 1, tail, v->ids, v->targets, &nll, &counted);
-    }
-    if (!status && counted == 0)
+    if (!status && sum.tokens == 0)
         status = qkv_fail(ctx, QKV_ARGUMENT,
                           "no token of the validation part is masked; choose more text, or a larger mask_probability");
-    *loss = nll / (double)counted;
+    *loss = sum.nll / (double)sum.tokens;
     return status;
 }
 
@@ -96,25 +110,21 @@ struct evaluator {
     struct qkv_context *ctx;
     struct qkv_model *model;
     const struct qkv_tokenizer *tokenizer;
-    struct qkv_pass *pass;
+    struct evaluate_sum sum;
     struct qkv_text_files files;
     char name[QKV_FILES_NAME]; /* of the files, for messages */
     double before, total;      /* bytes of the files before; of all of them */
-    size_t B, T, held;         /* ids held, the last of which is not yet an input */
+    size_t held;               /* ids held, the last of which is not yet an input */
     int32_t *ids;              /* B·T + 1 */
     size_t front, back;        /* ids of a piece, its first and last ones, that the template placed */
     bool begun;
-    double nll;
-    size_t tokens, bytes;
+    size_t bytes;
 };
 
-/* Runs over what is held, but for its last token: rows of T, then what is left as one short row. */
+/* Runs over what is held, but for its last token. */
 static enum qkv_status evaluate_flush(struct evaluator *e) {
-    size_t n = e->held - 1, rows = n / e->T, tail = n % e->T;
-    enum qkv_status status = QKV_OK;
-    if (rows) status = add_batch(e->pass, rows, e->T, e->ids, e->ids + 1, &e->nll, &e->tokens);
-    if (tail && !status)
-        status = add_batch(e->pass, 1, tail, e->ids + rows * e->T, e->ids + rows * e->T + 1, &e->nll, &e->tokens);
+    size_t n = e->held - 1;
+    enum qkv_status status = evaluate_windows(&e->sum, n, e->ids, e->ids + 1);
     e->ids[0] = e->ids[n];
     e->held = 1;
     return status;
@@ -129,7 +139,7 @@ static enum qkv_status evaluate_feed(struct evaluator *e, const int32_t *ids, si
         if (e->begun) e->bytes += size;
         e->begun = true;
         e->ids[e->held++] = ids[i];
-        if (e->held <= e->B * e->T) continue;
+        if (e->held <= e->sum.B * e->sum.T) continue;
         enum qkv_status status = evaluate_flush(e);
         if (!status) status = qkv_train_progress(e->ctx, progress, user, "evaluating", begin, e->total);
         if (status) return status;
@@ -137,8 +147,8 @@ static enum qkv_status evaluate_feed(struct evaluator *e, const int32_t *ids, si
     return QKV_OK;
 }
 
-static enum qkv_status run_stream(struct evaluator *e, struct qkv_text_stream *stream, qkv_progress *progress,
-                                  void *user) {
+static enum qkv_status evaluate_stream(struct evaluator *e, struct qkv_text_stream *stream, qkv_progress *progress,
+                                       void *user) {
     while (stream->position < stream->file.size) {
         int32_t *ids = NULL;
         size_t count;
@@ -163,13 +173,13 @@ static enum qkv_status evaluate_run(struct evaluator *e, qkv_progress *progress,
         struct qkv_text_stream stream;
         enum qkv_status status = qkv_text_open(e->ctx, e->files.items[i].path, e->tokenizer, &stream);
         if (status) return status;
-        status = run_stream(e, &stream, progress, user);
+        status = evaluate_stream(e, &stream, progress, user);
         qkv_text_close(&stream);
         if (!status && end >= 0 && i + 1 < e->files.count)
             status = evaluate_feed(e, &end, 1, e->before, progress, user);
         if (status) return status;
     }
-    if (e->tokens == 0 && e->held < 2)
+    if (e->sum.tokens == 0 && e->held < 2)
         return qkv_fail(e->ctx, QKV_FORMAT,
                         "%s has %zu token%s, so there is none to predict from another; give a longer text", e->name,
                         e->held, e->held == 1 ? "" : "s");
@@ -195,34 +205,35 @@ static enum qkv_status evaluate_prepare(struct evaluator *e, const struct qkv_ev
     struct qkv_context *ctx = e->ctx;
     const struct qkv_spec *spec = qkv_model_spec(e->model);
     size_t n, most = (size_t)spec->context;
-    e->B = options && options->batch ? options->batch : 8;
-    e->T = options && options->context ? options->context : most;
+    e->sum.B = options && options->batch ? options->batch : 8;
+    e->sum.T = options && options->context ? options->context : most;
     enum qkv_status status = qkv_text_model_check(ctx, spec);
     if (status) return status;
     if (!e->tokenizer)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "the model has no tokenizer, so it reads no text; put its tokenizer.json into "
                         "the model's folder");
-    if (e->T > most)
-        return qkv_fail(ctx, QKV_ARGUMENT, "context is %zu but the model's is %zu; choose at most that", e->T, most);
-    if (!qkv_multiply(e->B, e->T, &n) || !qkv_add_size(n, 1, &n))
+    if (e->sum.T > most)
+        return qkv_fail(ctx, QKV_ARGUMENT, "context is %zu but the model's is %zu; choose at most that", e->sum.T,
+                        most);
+    if (!qkv_multiply(e->sum.B, e->sum.T, &n) || !qkv_add_size(n, 1, &n))
         return qkv_fail_memory(ctx, SIZE_MAX, "the ids of a batch");
     e->ids = qkv_allocate(ctx, n, sizeof *e->ids);
     if (!e->ids) return QKV_MEMORY;
-    return qkv_pass_create(e->model, &(struct qkv_pass_options){.B = e->B, .T = e->T}, &e->pass);
+    return qkv_pass_create(e->model, &(struct qkv_pass_options){.B = e->sum.B, .T = e->sum.T}, &e->sum.pass);
 }
 
 static enum qkv_status evaluate_report(const struct evaluator *e, struct qkv_evaluation *evaluation) {
-    if (!isfinite(e->nll))
+    if (!isfinite(e->sum.nll))
         return qkv_fail(e->ctx, QKV_NUMBER,
                         "the loss over %s is not a finite number: the model's weights are "
                         "broken; take those of an earlier checkpoint",
                         e->name);
-    evaluation->tokens = e->tokens;
+    evaluation->tokens = e->sum.tokens;
     evaluation->bytes = e->bytes;
-    evaluation->loss = e->nll / (double)e->tokens;
+    evaluation->loss = e->sum.nll / (double)e->sum.tokens;
     evaluation->perplexity = exp(evaluation->loss);
-    evaluation->bits_per_byte = e->bytes ? e->nll / log(2) / (double)e->bytes : 0;
+    evaluation->bits_per_byte = e->bytes ? e->sum.nll / log(2) / (double)e->bytes : 0;
     return QKV_OK;
 }
 
@@ -242,7 +253,7 @@ enum qkv_status qkv_evaluate_texts(struct qkv_model *model, const char *const *p
     if (!status) status = evaluate_run(&e, progress, user);
     if (!status) status = evaluate_report(&e, evaluation);
     evaluation->seconds = qkv_clock() - started;
-    qkv_pass_free(e.pass);
+    qkv_pass_free(e.sum.pass);
     free(e.ids);
     qkv_text_files_free(&e.files);
     return status;
