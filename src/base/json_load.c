@@ -1,6 +1,7 @@
 /* json_load: JSON by jansson, its errors in our words: its own name constants of its interface, which no user has. */
 #include "base/json_load.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* What is wrong at a place. Most texts of jansson are plain and quote the file; the others are replaced. */
@@ -47,4 +48,13 @@ enum qkv_status qkv_json_load(struct qkv_context *ctx, const struct qkv_json_tex
 
 json_t *qkv_json_value(const char *text) {
     return json_loads(text, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
+}
+
+enum qkv_status qkv_json_refuse(struct qkv_context *ctx, const char *name, const char *key, const json_t *value,
+                                const char *knows) {
+    char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+    enum qkv_status status =
+        qkv_fail(ctx, QKV_FORMAT, "%s: %s is %.80s; this reader knows %s", name, key, text ? text : "missing", knows);
+    free(text);
+    return status;
 }

@@ -19,5 +19,8 @@ struct qkv_json_text {
 enum qkv_status qkv_json_load(struct qkv_context *ctx, const struct qkv_json_text *text, json_t **root);
 /* One value of any kind, a number as well, from a zero-terminated text; NULL where it is none. */
 json_t *qkv_json_value(const char *text);
+/* Fails with QKV_FORMAT: the value of `key` in the file `name` (NULL: it has none) is not among what `knows` names. */
+enum qkv_status qkv_json_refuse(struct qkv_context *ctx, const char *name, const char *key, const json_t *value,
+                                const char *knows);
 
 #endif

@@ -3,9 +3,10 @@
  * template of pairs, and type ids. */
 #include "text/text.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/json_load.h"
 
 #define MAX_IDS 4096 /* around a sequence */
 
@@ -16,15 +17,6 @@ struct template_reader {
     size_t capacity;
     bool seen; /* a TemplateProcessing */
 };
-
-static enum qkv_status template_refuse(const struct template_reader *r, const char *key, const json_t *value,
-                                       const char *knows) {
-    char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
-    enum qkv_status status = qkv_fail(r->ctx, QKV_FORMAT, "%s: %s is %.80s; this reader knows %s", r->name, key,
-                                      text ? text : "missing", knows);
-    free(text);
-    return status;
-}
 
 static bool template_is_type(const json_t *value, const char *type) {
     const char *is = json_string_value(json_object_get(value, "type"));
@@ -52,7 +44,7 @@ static enum qkv_status template_add_id(struct template_reader *r, int32_t id) {
 static enum qkv_status template_add_special(struct template_reader *r, const json_t *specials, const json_t *piece) {
     const char *name = json_string_value(json_object_get(piece, "id"));
     const json_t *special = name ? json_object_get(specials, name) : NULL, *ids = json_object_get(special, "ids");
-    if (!name) return template_refuse(r, "post_processor.single", piece, "a SpecialToken with an id");
+    if (!name) return qkv_json_refuse(r->ctx, r->name, "post_processor.single", piece, "a SpecialToken with an id");
     if (!json_is_array(ids))
         return qkv_fail(r->ctx, QKV_FORMAT, "%s: post_processor.special_tokens has no ids for \"%.60s\"", r->name,
                         name);
@@ -72,7 +64,7 @@ static enum qkv_status template_read_single(struct template_reader *r, const jso
     static const char knows[] = "a list of SpecialToken and, once, the Sequence A";
     const json_t *single = json_object_get(value, "single"), *specials = json_object_get(value, "special_tokens");
     enum qkv_status status = QKV_OK;
-    if (r->seen) return template_refuse(r, "post_processor.processors", value, "one TemplateProcessing");
+    if (r->seen) return qkv_json_refuse(r->ctx, r->name, "post_processor.processors", value, "one TemplateProcessing");
     r->seen = true;
     for (size_t i = 0; i < json_array_size(single) && !status; i++) {
         const json_t *piece = json_array_get(single, i), *sequence = json_object_get(piece, "Sequence");
@@ -83,16 +75,17 @@ static enum qkv_status template_read_single(struct template_reader *r, const jso
         } else if (which && strcmp(which, "A") == 0 && !r->t->around.whole) {
             r->t->around.whole = true;
         } else {
-            return template_refuse(r, "post_processor.single", single, knows);
+            return qkv_json_refuse(r->ctx, r->name, "post_processor.single", single, knows);
         }
     }
-    return status || r->t->around.whole ? status : template_refuse(r, "post_processor.single", single, knows);
+    return status || r->t->around.whole ? status
+                                        : qkv_json_refuse(r->ctx, r->name, "post_processor.single", single, knows);
 }
 
 static enum qkv_status template_read_part(struct template_reader *r, const char *key, const json_t *value) {
     if (template_is_type(value, "ByteLevel")) return QKV_OK;
     if (template_is_type(value, "TemplateProcessing")) return template_read_single(r, value);
-    return template_refuse(r, key, value, "null, ByteLevel and TemplateProcessing");
+    return qkv_json_refuse(r->ctx, r->name, key, value, "null, ByteLevel and TemplateProcessing");
 }
 
 enum qkv_status qkv_template_read(struct qkv_context *ctx, const char *name, const struct json_t *value,

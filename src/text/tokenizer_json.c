@@ -19,15 +19,6 @@ struct reader {
     bool fallback; /* the decoder reads <0xNN> as bytes */
 };
 
-static enum qkv_status tokenizer_json_refuse(const struct reader *r, const char *key, const json_t *value,
-                                             const char *knows) {
-    char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
-    enum qkv_status status = qkv_fail(r->ctx, QKV_FORMAT, "%s: %s is %.80s; this reader knows %s", r->name, key,
-                                      text ? text : "missing", knows);
-    free(text);
-    return status;
-}
-
 static const char *type_of(const json_t *value) {
     const char *type = json_string_value(json_object_get(value, "type"));
     return type ? type : "";
@@ -48,7 +39,7 @@ static enum qkv_status read_bool(const struct reader *r, const json_t *object, c
     *out = tokenizer_json_absent(value) ? fallback : json_is_true(value);
     return tokenizer_json_absent(value) || json_is_boolean(value)
                ? QKV_OK
-               : tokenizer_json_refuse(r, path, value, "true and false");
+               : qkv_json_refuse(r->ctx, r->name, path, value, "true and false");
 }
 
 /* ---- pipeline ------------------------------------------------------------------------------------------------------ */
@@ -74,7 +65,7 @@ static enum qkv_status set_pattern(const struct reader *r, const char *source) {
 static enum qkv_status read_split(const struct reader *r, const json_t *split) {
     const json_t *behavior = json_object_get(split, "behavior"), *pattern = json_object_get(split, "pattern");
     if (!json_is_string(behavior) || strcmp(json_string_value(behavior), "Isolated") != 0) {
-        return tokenizer_json_refuse(r, "pre_tokenizer.behavior", behavior, "Isolated");
+        return qkv_json_refuse(r->ctx, r->name, "pre_tokenizer.behavior", behavior, "Isolated");
     }
     bool invert;
     enum qkv_status status = read_bool(r, split, "invert", "pre_tokenizer.invert", false, &invert);
@@ -82,7 +73,7 @@ static enum qkv_status read_split(const struct reader *r, const json_t *split) {
     if (invert)
         return qkv_fail(r->ctx, QKV_FORMAT, "%s: pre_tokenizer.invert is true; this reader knows false", r->name);
     const char *source = json_string_value(json_object_get(pattern, "Regex"));
-    if (!source) return tokenizer_json_refuse(r, "pre_tokenizer.pattern", pattern, "{\"Regex\": ...}");
+    if (!source) return qkv_json_refuse(r->ctx, r->name, "pre_tokenizer.pattern", pattern, "{\"Regex\": ...}");
     return set_pattern(r, source);
 }
 
@@ -101,14 +92,16 @@ static enum qkv_status read_pre_tokenizer(const struct reader *r, const json_t *
     const json_t *parts = json_object_get(value, "pretokenizers");
     const json_t *split = json_array_get(parts, 0), *level = json_array_get(parts, 1);
     if (!is_type(value, "Sequence") || json_array_size(parts) != 2) {
-        return tokenizer_json_refuse(r, "pre_tokenizer", value, knows);
+        return qkv_json_refuse(r->ctx, r->name, "pre_tokenizer", value, knows);
     }
-    if (!is_type(split, "Split")) return tokenizer_json_refuse(r, "pre_tokenizer.pretokenizers[0]", split, knows);
-    if (!is_type(level, "ByteLevel")) return tokenizer_json_refuse(r, "pre_tokenizer.pretokenizers[1]", level, knows);
+    if (!is_type(split, "Split"))
+        return qkv_json_refuse(r->ctx, r->name, "pre_tokenizer.pretokenizers[0]", split, knows);
+    if (!is_type(level, "ByteLevel"))
+        return qkv_json_refuse(r->ctx, r->name, "pre_tokenizer.pretokenizers[1]", level, knows);
     enum qkv_status status = read_byte_level(r, level, &use_regex);
     if (!status && use_regex) {
-        return tokenizer_json_refuse(r, "pre_tokenizer.pretokenizers[1]", level,
-                                     "ByteLevel with \"use_regex\": false after a Split");
+        return qkv_json_refuse(r->ctx, r->name, "pre_tokenizer.pretokenizers[1]", level,
+                               "ByteLevel with \"use_regex\": false after a Split");
     }
     return status ? status : read_split(r, split);
 }
@@ -118,7 +111,7 @@ static enum qkv_status read_normalizer(const struct reader *r, const json_t *val
     const json_t *parts = json_object_get(value, "normalizers");
     if (is_type(value, "Sequence") && json_is_array(parts) && json_array_size(parts) == 0) return QKV_OK;
     r->t->nfc = is_type(value, "NFC");
-    return r->t->nfc ? QKV_OK : tokenizer_json_refuse(r, "normalizer", value, "null and NFC");
+    return r->t->nfc ? QKV_OK : qkv_json_refuse(r->ctx, r->name, "normalizer", value, "null and NFC");
 }
 
 static enum qkv_status read_decoder(struct reader *r, const json_t *value) {
@@ -128,11 +121,11 @@ static enum qkv_status read_decoder(struct reader *r, const json_t *value) {
     if (r->t->byte_level) {
         return is_type(value, "ByteLevel")
                    ? QKV_OK
-                   : tokenizer_json_refuse(r, "decoder", value, "ByteLevel with a ByteLevel pre_tokenizer");
+                   : qkv_json_refuse(r->ctx, r->name, "decoder", value, "ByteLevel with a ByteLevel pre_tokenizer");
     }
     return r->fallback ? QKV_OK
-                       : tokenizer_json_refuse(r, "decoder", value,
-                                               "a Sequence of ByteFallback and Fuse without a pre_tokenizer");
+                       : qkv_json_refuse(r->ctx, r->name, "decoder", value,
+                                         "a Sequence of ByteFallback and Fuse without a pre_tokenizer");
 }
 
 /* ---- vocabulary ------------------------------------------------------------------------------------------------------ */
@@ -265,7 +258,7 @@ static enum qkv_status read_merge(const struct reader *r, size_t i, const json_t
 }
 
 static enum qkv_status read_merges(const struct reader *r, const json_t *merges) {
-    if (!json_is_array(merges)) return tokenizer_json_refuse(r, "model.merges", merges, "a list");
+    if (!json_is_array(merges)) return qkv_json_refuse(r->ctx, r->name, "model.merges", merges, "a list");
     struct qkv_buffer joined = {0};
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < json_array_size(merges) && !status; i++) {
@@ -286,13 +279,13 @@ static enum qkv_status read_model(struct reader *r, const json_t *model) {
     }
     const json_t *dropout = json_object_get(model, "dropout");
     if (!tokenizer_json_absent(dropout) && json_number_value(dropout) != 0.0)
-        return tokenizer_json_refuse(r, "model.dropout", dropout, "null");
+        return qkv_json_refuse(r->ctx, r->name, "model.dropout", dropout, "null");
     static const char *const affixes[][2] = {{"continuing_subword_prefix", "model.continuing_subword_prefix"},
                                              {"end_of_word_suffix", "model.end_of_word_suffix"}};
     for (size_t i = 0; i < 2; i++) {
         const json_t *affix = json_object_get(model, affixes[i][0]);
         if (tokenizer_json_absent(affix) || (json_is_string(affix) && json_string_length(affix) == 0)) continue;
-        return tokenizer_json_refuse(r, affixes[i][1], affix, "null");
+        return qkv_json_refuse(r->ctx, r->name, affixes[i][1], affix, "null");
     }
     /* unk_token and fuse_unk have no part: every byte has a token, so nothing is unknown. */
     enum qkv_status status = read_bool(r, model, "fuse_unk", "model.fuse_unk", false, &ignored);
@@ -307,7 +300,8 @@ static enum qkv_status read_model(struct reader *r, const json_t *model) {
             r->name);
     }
     r->vocab = json_object_get(model, "vocab");
-    if (!json_is_object(r->vocab)) return tokenizer_json_refuse(r, "model.vocab", r->vocab, "an object of token: id");
+    if (!json_is_object(r->vocab))
+        return qkv_json_refuse(r->ctx, r->name, "model.vocab", r->vocab, "an object of token: id");
     return QKV_OK;
 }
 
@@ -316,7 +310,7 @@ static enum qkv_status read_added_token(const struct reader *r, const json_t *to
                                              {"lstrip", "added_tokens.lstrip"},
                                              {"rstrip", "added_tokens.rstrip"}};
     const char *content = json_string_value(json_object_get(token, "content"));
-    if (!content) return tokenizer_json_refuse(r, "added_tokens", token, "objects with id and content");
+    if (!content) return qkv_json_refuse(r->ctx, r->name, "added_tokens", token, "objects with id and content");
     bool special, normalized, value;
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < 3; i++) {
@@ -350,10 +344,10 @@ static enum qkv_status read_added_token(const struct reader *r, const json_t *to
 
 static enum qkv_status read_all(struct reader *r, const json_t *root) {
     static const char *const off[] = {"truncation", "padding"};
-    if (!json_is_object(root)) return tokenizer_json_refuse(r, "the file", root, "an object");
+    if (!json_is_object(root)) return qkv_json_refuse(r->ctx, r->name, "the file", root, "an object");
     for (size_t i = 0; i < 2; i++) {
         const json_t *value = json_object_get(root, off[i]);
-        if (!tokenizer_json_absent(value)) return tokenizer_json_refuse(r, off[i], value, "null");
+        if (!tokenizer_json_absent(value)) return qkv_json_refuse(r->ctx, r->name, off[i], value, "null");
     }
     const json_t *model = json_object_get(root, "model"), *added = json_object_get(root, "added_tokens");
     enum qkv_status status = read_normalizer(r, json_object_get(root, "normalizer"));
@@ -361,7 +355,7 @@ static enum qkv_status read_all(struct reader *r, const json_t *root) {
     if (!status) status = read_model(r, model);
     if (!status) status = read_decoder(r, json_object_get(root, "decoder"));
     if (!status && !tokenizer_json_absent(added) && !json_is_array(added))
-        status = tokenizer_json_refuse(r, "added_tokens", added, "a list");
+        status = qkv_json_refuse(r->ctx, r->name, "added_tokens", added, "a list");
     if (status) return status;
     r->id_bound = 2 * (json_object_size(r->vocab) + json_array_size(added)) + 1024;
     status = read_vocab(r);
