@@ -160,23 +160,35 @@ static inline struct row_block carve_rows(const struct qkv_attend_plan *plan, si
 struct left { /* rows × terms: packed, or rows of bf16 where they lie */
     const void *packed;
     const uint16_t *rows;
-    size_t ld;
+    size_t ld; /* of rows; of few rows that are packed one by one, in bytes */
 };
 
-/* A strip of rows of bf16, `ld` apart, as a left operand: itself, or packed to `out`. */
-static inline struct left strip_of(const uint16_t *rows, size_t ld, size_t K, void *out, float *staging) {
+/* Rows that are multiplied where `count` of a strip are there: few go one by one. */
+static inline size_t strip_rows(size_t count) {
+    if (count <= BF16.few_rows || !BF16.in_place) return count;
+    return padded(count, BF16.mr);
+}
+
+/* `count` rows of bf16, `ld` apart, as a left operand: themselves, or packed to `out`. */
+static inline struct left strip_of(const uint16_t *rows, size_t ld, size_t count, size_t K, void *out, float *staging) {
     if (BF16.in_place) return (struct left){rows, rows, ld};
-    BF16.pack_a(out, (struct qkv_operand){rows, QKV_BF16, ld, 1}, STRIP, K, staging);
-    return (struct left){out, NULL, 0};
+    const size_t row = padded(K, GRANULE) * sizeof(float);
+    if (count > BF16.few_rows)
+        BF16.pack_a(out, (struct qkv_operand){rows, QKV_BF16, ld, 1}, count, K, staging);
+    else
+        for (size_t r = 0; r < count; r++)
+            BF16.few_a((char *)out + r * row, (struct qkv_operand){rows + r * ld, QKV_BF16, ld, 1}, K);
+    return (struct left){out, NULL, row};
 }
 
 /* The strip that keep_strip left at `at`. */
 static inline struct left kept_strip(const void *at, size_t K) {
-    return (struct left){at, BF16.in_place ? at : NULL, padded(K, GRANULE)};
+    const size_t ld = padded(K, GRANULE);
+    return (struct left){at, BF16.in_place ? at : NULL, BF16.in_place ? ld : ld * sizeof(float)};
 }
-static inline void keep_strip(void *at, const uint16_t *rows, size_t ld, size_t K, float *staging) {
-    struct left x = strip_of(rows, ld, K, at, staging);
-    if (x.rows) memcpy(at, rows, STRIP * ld * sizeof *rows); /* ld is K padded */
+static inline void keep_strip(void *at, const uint16_t *rows, size_t ld, size_t count, size_t K, float *staging) {
+    struct left x = strip_of(rows, ld, count, K, at, staging);
+    if (x.rows) memcpy(at, rows, count * ld * sizeof *rows); /* ld is K padded */
 }
 
 /* c (rows,columns) (+)= a·b over K terms. */
@@ -195,16 +207,36 @@ static inline void product(const struct left *a, size_t rows, size_t K, const ui
     BF16.block(&block);
 }
 
-/* c (STRIP,columns) += a·b for `count` terms that are the terms first… of `terms` that the panels hold. */
-static inline void add_product(const struct left *a, size_t first, size_t count, const uint32_t *b, size_t terms,
-                               size_t columns, float *c, size_t ldc) {
+/* The same of what strip_of made of so many rows. A row's sums do not depend on their number. */
+static inline void strip_product(const struct left *a, size_t rows, size_t K, const uint32_t *b, size_t columns,
+                                 float *c, size_t ldc, bool resume) {
+    if (rows > BF16.few_rows) {
+        product(a, rows, K, b, columns, c, ldc, resume);
+        return;
+    }
+    const struct qkv_bf16_few few = {.rows = rows,
+                                     .columns = columns,
+                                     .K = K,
+                                     .a = a->packed,
+                                     .lda = a->rows ? a->ld * sizeof *a->rows : a->ld,
+                                     .b = b,
+                                     .c = c,
+                                     .ldc = ldc,
+                                     .resume = resume};
+    BF16.few(&few);
+}
+
+/* c (rows,columns) += a·b for `count` terms that are the terms first… of `terms` that the panels hold. */
+static inline void add_product(const struct left *a, size_t rows, size_t first, size_t count, const uint32_t *b,
+                               size_t terms, size_t columns, float *c, size_t ldc) {
     const size_t nr = BF16.nr, pairs = pairs_of(terms);
     if (first == 0 && pairs_of(count) == pairs) {
-        product(a, STRIP, count, b, columns, c, ldc, true);
+        strip_product(a, rows, count, b, columns, c, ldc, true);
         return;
     }
     for (size_t n = 0; n < columns; n += nr)
-        product(a, STRIP, count, b + n * pairs + first / 2 * nr, columns - n < nr ? columns - n : nr, c + n, ldc, true);
+        strip_product(a, rows, count, b + n * pairs + first / 2 * nr, columns - n < nr ? columns - n : nr, c + n, ldc,
+                      true);
 }
 
 /* ---- spans -------------------------------------------------------------------------------------------------------------- */

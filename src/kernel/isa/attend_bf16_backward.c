@@ -167,8 +167,9 @@ static void backward_strip(struct backward *f, size_t r0, struct span all) {
         round_rows(f->p + r * BLOCK_KEYS, f->ds + r * BLOCK_KEYS, f->ds_rows + r * BLOCK_KEYS,
                    f->p_words + (r0 + r) / 2 * nr, f->ds_words + (r0 + r) / 2 * nr, first, last, pairs);
     if (f->dq) {
-        struct left ds = strip_of(f->ds_rows + first, BLOCK_KEYS, end - first, f->left, f->staging);
-        add_product(&ds, first, end - first, f->block.k_rows, f->keys, f->ldq, f->dq + (f->r0 + r0) * f->ldq, f->ldq);
+        struct left ds = strip_of(f->ds_rows + first, BLOCK_KEYS, STRIP, end - first, f->left, f->staging);
+        add_product(&ds, STRIP, first, end - first, f->block.k_rows, f->keys, f->ldq, f->dq + (f->r0 + r0) * f->ldq,
+                    f->ldq);
     }
     if (!*f->block.finite_k || !*f->rows.finite_q || !*f->rows.finite_dy) add_strip_apart(f, r0);
 }

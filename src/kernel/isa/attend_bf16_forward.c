@@ -58,18 +58,26 @@ size_t QKV_T(attend_bf16_forward_scratch)(const struct qkv_attend_plan *plan) {
     return carve_forward(plan, &f, NULL);
 }
 
-/* Packs the rows; those that fill the last strip attend to nothing. Returns how many there are with them. */
+/* Rows of the strip that begins at r0, where there are `count` in all. */
+static size_t forward_height(size_t count, size_t r0) {
+    return strip_rows(count - r0 < STRIP ? count - r0 : STRIP);
+}
+
+/* Packs the rows; those that fill the last strip, as far as it is multiplied, attend to nothing. Returns how many there are with them. */
 static size_t forward_start(struct forward *f, size_t count) {
     const struct qkv_attend *a = f->a;
-    const size_t all = padded(count, STRIP), ld = padded(a->D, GRANULE);
+    const size_t last = count ? (count - 1) / STRIP * STRIP : 0, all = last + forward_height(count, last);
+    const size_t ld = padded(a->D, GRANULE);
     for (size_t r = count; r < all; r++) f->rows[r] = (struct row){0};
     for (size_t r = 0; r < all; r++) {
-        uint16_t *to = f->p + r % STRIP * ld;
+        const size_t begin = r / STRIP * STRIP, height = forward_height(count, begin);
+        uint16_t *to = f->p + (r - begin) * ld;
         if (r < count)
             QKV_T(attend_bf16_round)(to, cells_at(&a->q, f->rows[r].b, f->rows[r].i, f->rows[r].h), a->D, ld);
         else
             memset(to, 0, ld * sizeof *to);
-        if ((r + 1) % STRIP == 0) keep_strip(f->q + r / STRIP * left_bytes(STRIP, a->D), f->p, ld, a->D, f->staging);
+        if (r + 1 == begin + height)
+            keep_strip(f->q + begin / STRIP * left_bytes(STRIP, a->D), f->p, ld, height, a->D, f->staging);
     }
     return all;
 }
@@ -120,11 +128,11 @@ static void row_softmax(struct forward *f, size_t r, float *x, uint16_t *p, size
 }
 
 /* What the values that were packed as zeros add to O, to the rows that attend to them. */
-static void add_values_apart(struct forward *f, size_t r0) {
+static void add_values_apart(struct forward *f, size_t r0, size_t rows) {
     for (size_t j = 0; j < f->keys; j++) {
         const struct cells v = stream_at(&f->values, f->key + j);
         if (fits(v, f->a->Dv)) continue;
-        for (size_t r = 0; r < STRIP; r++) {
+        for (size_t r = 0; r < rows; r++) {
             float p;
             const uint32_t bits = (uint32_t)f->p[r * BLOCK_KEYS + j] << 16;
             if (!attends(f->a, &f->rows[r0 + r], f->key, j)) continue;
@@ -134,19 +142,18 @@ static void add_values_apart(struct forward *f, size_t r0) {
     }
 }
 
-/* One strip of rows against the block of keys. */
-static void forward_strip(struct forward *f, size_t r0) {
+/* A strip of `rows` rows against the block of keys. */
+static void forward_strip(struct forward *f, size_t r0, size_t rows) {
     const size_t D = f->a->D;
-    const struct span cover = cover_of(f->spans + r0, STRIP);
+    const struct span cover = cover_of(f->spans + r0, rows);
     if (!cover.end) return;
     const size_t first = cover.begin, last = cover.end, end = last < f->keys ? last : f->keys;
     struct left q = kept_strip(f->q + r0 / STRIP * left_bytes(STRIP, D), D);
-    product(&q, STRIP, D, f->block.k + first * pairs_of(D), last - first, f->s + first, BLOCK_KEYS, false);
-    for (size_t r = 0; r < STRIP; r++)
-        row_softmax(f, r0 + r, f->s + r * BLOCK_KEYS, f->p + r * BLOCK_KEYS, first, last);
-    struct left p = strip_of(f->p + first, BLOCK_KEYS, end - first, f->left, f->staging);
-    add_product(&p, first, end - first, f->block.v, f->keys, f->a->Dv, f->sums.o + r0 * f->sums.ldo, f->sums.ldo);
-    if (!*f->block.finite_v) add_values_apart(f, r0);
+    strip_product(&q, rows, D, f->block.k + first * pairs_of(D), last - first, f->s + first, BLOCK_KEYS, false);
+    for (size_t r = 0; r < rows; r++) row_softmax(f, r0 + r, f->s + r * BLOCK_KEYS, f->p + r * BLOCK_KEYS, first, last);
+    struct left p = strip_of(f->p + first, BLOCK_KEYS, rows, end - first, f->left, f->staging);
+    add_product(&p, rows, first, end - first, f->block.v, f->keys, f->a->Dv, f->sums.o + r0 * f->sums.ldo, f->sums.ldo);
+    if (!*f->block.finite_v) add_values_apart(f, r0, rows);
 }
 
 /* y = O / l, with dropout's scale; adding 0 makes every zero a positive one, however it came about. */
@@ -176,7 +183,7 @@ static void forward_walk(struct forward *f, size_t begin, size_t end, size_t all
             plan->packs ? f->own : plan->packed_keys + (pair * plan->key_blocks + block) * plan->keys_bytes, 0};
         f->block = carve_keys(plan, &c);
         if (plan->packs) QKV_T(attend_bf16_pack_block)(plan, f->b, f->n, block, &f->block, f->own_work);
-        for (size_t r = 0; r < all; r += STRIP) forward_strip(f, r);
+        for (size_t r = 0; r < all; r += STRIP) forward_strip(f, r, all - r < STRIP ? all - r : STRIP);
     }
 }
 

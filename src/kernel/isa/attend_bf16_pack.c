@@ -44,14 +44,58 @@ static bool clear_bad(struct staging *s, size_t count, size_t ld) {
     return good;
 }
 
-static size_t stage(struct staging *s, const struct stream *x, size_t first, size_t count) {
-    const size_t ld = padded(x->columns, GRANULE);
+static void stage(struct staging *s, const struct stream *x, size_t first, size_t count, size_t ld) {
     struct cells row = {0};
     for (size_t j = 0; j < count; j++) {
         row = j ? stream_next(x, row, first + j) : stream_at(x, first);
         s->bad[j] = !QKV_T(attend_bf16_round)(s->rows + j * ld, row, x->columns, ld);
     }
-    return ld;
+}
+
+struct halves { /* rows of bf16, `ld` apart */
+    const uint16_t *rows;
+    size_t ld;
+};
+
+/* Whether these are all numbers: two of them are looked at as one float, and its lower half as another. */
+static bool halves_finite(struct halves x, size_t count, size_t columns) {
+    vf check = vf_zero();
+    const size_t whole = columns / (2 * W) * (2 * W);
+    for (size_t j = 0; j < count; j++) {
+        const uint16_t *row = x.rows + j * x.ld;
+        for (size_t c = 0; c < whole; c += 2 * W) {
+            uint32_t lanes[W];
+            memcpy(lanes, row + c, sizeof lanes);
+            const vi words = vi_load(lanes);
+            check = vf_fma(bf16_odd(words), vf_zero(), vf_fma(bf16_even(words), vf_zero(), check));
+        }
+        for (size_t c = whole; c < columns; c += W) check = vf_fma(load_bf16(row + c, columns - c), vf_zero(), check);
+    }
+    return all_finite(check);
+}
+
+/* Keys or values to pack, of one block: where they lie, or rounded. Those that bf16 cannot hold become zeros where all must be `finite`;
+ * *good says whether there were none. */
+static struct halves halves_of(const struct stream *x, size_t first, size_t count, bool finite, struct staging *s,
+                               bool *good) {
+    const struct qkv_heads *heads = first < x->turn ? x->past : x->now;
+    const bool split = first < x->turn && first + count > x->turn;
+    *good = true;
+    if (heads->dtype == QKV_BF16 && !split) {
+        const struct halves here = {stream_at(x, first).data, heads->row_stride};
+        if (!finite || halves_finite(here, count, x->columns)) return here;
+    }
+    const size_t ld = padded(x->columns, GRANULE);
+    stage(s, x, first, count, ld);
+    if (finite) *good = clear_bad(s, count, ld);
+    return (struct halves){s->rows, ld};
+}
+
+static struct qkv_operand halves_across(struct halves x) {
+    return (struct qkv_operand){x.rows, QKV_BF16, 1, x.ld};
+}
+static struct qkv_operand halves_along(struct halves x) {
+    return (struct qkv_operand){x.rows, QKV_BF16, x.ld, 1};
 }
 
 void QKV_T(attend_bf16_pack_block)(const struct qkv_attend_plan *plan, size_t b, size_t n, size_t block,
@@ -61,20 +105,17 @@ void QKV_T(attend_bf16_pack_block)(const struct qkv_attend_plan *plan, size_t b,
     const size_t key = block * BLOCK_KEYS, count = a->Tk - key < BLOCK_KEYS ? a->Tk - key : BLOCK_KEYS;
     struct staging s;
     carve_staging(plan, &s, scratch);
-    size_t ld = stage(&s, &keys, key, count);
-    BF16.pack_b(out->k, (struct qkv_operand){s.rows, QKV_BF16, 1, ld}, a->D, count);
-    *out->finite_k = *out->finite_v = true;
+    struct halves x = halves_of(&keys, key, count, false, &s, out->finite_k);
+    BF16.pack_b(out->k, halves_across(x), a->D, count);
     if (plan->g) {
-        *out->finite_k = clear_bad(&s, count, ld);
-        BF16.pack_b(out->k_rows, (struct qkv_operand){s.rows, QKV_BF16, ld, 1}, count, a->D);
+        x = halves_of(&keys, key, count, true, &s, out->finite_k);
+        BF16.pack_b(out->k_rows, halves_along(x), count, a->D);
     }
-    ld = stage(&s, &values, key, count);
-    if (plan->g) {
-        BF16.pack_b(out->v, (struct qkv_operand){s.rows, QKV_BF16, 1, ld}, a->Dv, count);
-        return;
-    }
-    *out->finite_v = clear_bad(&s, count, ld);
-    BF16.pack_b(out->v, (struct qkv_operand){s.rows, QKV_BF16, ld, 1}, count, a->Dv);
+    x = halves_of(&values, key, count, !plan->g, &s, out->finite_v);
+    if (plan->g)
+        BF16.pack_b(out->v, halves_across(x), a->Dv, count);
+    else
+        BF16.pack_b(out->v, halves_along(x), count, a->Dv);
 }
 
 void QKV_T(attend_bf16_pack_keys)(const struct qkv_attend_plan *plan, size_t item, float *scratch) {
@@ -93,7 +134,7 @@ static bool pack_side(const struct qkv_heads *x, const struct row *rows, size_t 
             !QKV_T(attend_bf16_round)(s->rows + r * ld, cells_at(x, rows[r].b, rows[r].i, rows[r].h), columns, ld);
     memset(s->rows + count * ld, 0, (all - count) * ld * sizeof *s->rows);
     for (size_t r = 0; r < all; r += STRIP)
-        keep_strip(strips + r / STRIP * left_bytes(STRIP, columns), s->rows + r * ld, ld, columns, s->floats);
+        keep_strip(strips + r / STRIP * left_bytes(STRIP, columns), s->rows + r * ld, ld, STRIP, columns, s->floats);
     const bool good = clear_bad(s, count, ld);
     BF16.pack_a(turned, (struct qkv_operand){s->rows, QKV_BF16, 1, ld}, columns, all, s->floats);
     return good;
