@@ -18,6 +18,8 @@ static struct qkv_batch rows_of(const struct sample *s, size_t begin, size_t end
     if (b.source) b.source += begin * T;
     if (b.lengths) b.lengths += begin;
     if (b.source_lengths) b.source_lengths += begin;
+    if (b.documents) b.documents += begin * T;
+    if (b.prefix) b.prefix += begin;
     b.dropout_seed = 99;
     return b;
 }
@@ -69,6 +71,18 @@ static double distance(const float *a, const float *b, size_t n) {
     return sqrt(off / size);
 }
 
+/* Documents of random lengths in every row. */
+static const int32_t *cut_documents(struct sample *s, int32_t *documents) {
+    for (size_t n = 0; n < (size_t)B * T; n++)
+        documents[n] = n % T ? documents[n - 1] + (qkv_random_below(&s->random, 3) == 0) : 0;
+    return documents;
+}
+
+static const int32_t *cut_prefix(struct sample *s, int32_t *prefix) {
+    for (size_t b = 0; b < B; b++) prefix[b] = (int32_t)test_between(&s->random, 0, (size_t)s->lengths[b]);
+    return prefix;
+}
+
 static void parts_of_a_batch_change_no_bit_of_random_models(void **state) {
     (void)state;
     for (uint64_t i = 0; i < 24; i++) {
@@ -76,6 +90,9 @@ static void parts_of_a_batch_change_no_bit_of_random_models(void **state) {
         struct sample s;
         start(&s, 1200 + i, (enum topology)(i % 3), &options);
         const bool drops = i / 6 % 2;
+        int32_t documents[B * T], prefix[B];
+        if (i % 3 != BOTH && i % 4 < 2) s.batch.documents = cut_documents(&s, documents);
+        if (i % 3 == DECODER && i % 4 == 2) s.batch.prefix = cut_prefix(&s, prefix);
         s.model->spec.dropout = drops ? 0.2 : 0;
         const int64_t groups = 2 + (int64_t)(i / 3 % 2);
         struct outcome whole = run_in_parts(&s, groups, 1, 1), plain = run_in_parts(&s, 1, 1, 1);

@@ -24,11 +24,19 @@ enum qkv_attention_stage { QKV_ATTENTION_STAGE_LIST(QKV_ATTENTION_STAGE_ENUM) };
  * logits of an lm head, with weights, and with head none. Else they cost nothing and their ids are not read. */
 struct qkv_batch {
     size_t B, T;
-    const int32_t *ids;            /* (B,T) */
-    const int32_t *lengths;        /* (B): how many positions of each row there are; NULL: all T */
-    const int32_t *targets;        /* (B,T) for lm, (B) for classify; QKV_IGNORE does not count; NULL: no loss */
-    size_t source_T;               /* encoder–decoders: */
-    const int32_t *source;         /* (B,source_T) */
+    const int32_t *ids;     /* (B,T) */
+    const int32_t *lengths; /* (B): how many positions of each row there are; NULL: all T */
+    /* Packed documents, as key_documents of struct qkv_mask: numbers that do not fall along a row, negative past its length
+     * only. A position sees its own document alone, and positions, of whatever kind, count from where that begins, so rows of
+     * documents are what the documents are as rows of their own; targets are the caller's. Models of one stack, not
+     * classifiers. */
+    const int32_t *documents; /* (B,T); NULL: a row is one */
+    const int32_t *prefix;    /* (B), of causal models of one stack: the first prefix[b] positions of a row, at most its
+                                      length, see one another in both directions (prefix-LM), and all see them. Within a window
+                                      where there is one. Not with documents. Targets in it count where they are given. NULL: none */
+    const int32_t *targets;   /* (B,T) for lm, (B) for classify; QKV_IGNORE does not count; NULL: no loss */
+    size_t source_T;          /* encoder–decoders: */
+    const int32_t *source;    /* (B,source_T) */
     const int32_t *source_lengths; /* (B) or NULL */
     const float *output_gradient;  /* head none: the gradient of the loss by the hidden states (B,T,C); the loss is
                                       then their product summed; NULL: no loss */

@@ -17,7 +17,7 @@ size_t qkv_graph_bytes(const struct qkv_spec *spec) {
 
 /* A stack over some of (B, T) ids, with its positions and masks. */
 static struct qkv_forward_args stack_args(struct qkv_pass *p, struct qkv_stack *stack, const struct qkv_rows *rows,
-                                          const int32_t *lengths) {
+                                          const struct qkv_batch *b, bool source) {
     p->tape.order = qkv_pass_order(p, rows->B, rows->N, rows->start);
     struct qkv_forward_args args = {.tape = &p->tape,
                                     .spec = &p->model->spec,
@@ -29,10 +29,12 @@ static struct qkv_forward_args stack_args(struct qkv_pass *p, struct qkv_stack *
                                     .hook = p->options.hook,
                                     .hook_user = p->options.hook_user,
                                     .checkpoint = p->options.checkpoint};
-    const struct qkv_mask mask = {.B = rows->B, .Tq = rows->T, .Tk = rows->T, .lengths = lengths};
+    const struct qkv_mask mask = qkv_pass_mask(b, rows, source);
+    const int32_t *positions = qkv_pass_key_positions(p, stack, rows, b);
     args.self =
         qkv_stack_calls(&p->tape, stack, false, &mask, (struct qkv_call_rows){rows, rows}, p->model->spec.dropout);
-    for (int i = 0; args.self && i < stack->spec->kind_count; i++) args.self[i].position = args.positions;
+    for (int i = 0; args.self && i < stack->spec->kind_count; i++)
+        args.self[i].position = args.self[i].distance_bias.table ? positions : args.positions;
     return args;
 }
 
@@ -119,7 +121,7 @@ static const struct qkv_rows *make_rows(struct qkv_pass *p, const struct qkv_bat
     const size_t T = source ? b->source_T : b->T, planned = source ? p->planned_source_rows : p->planned_rows;
     const int32_t *lengths = source ? b->source_lengths : b->lengths;
     const size_t N = p->model->ctx->dry ? planned : count_rows(p, b->B, T, lengths);
-    return qkv_rows_make(&p->tape, b->B, T, pass_is_padded(p) ? NULL : lengths, N);
+    return qkv_rows_make(&p->tape, b->B, T, pass_is_padded(p) ? NULL : lengths, source ? NULL : b->documents, N);
 }
 
 /* The whole forward pass; with ctx->dry, its plan. */
@@ -147,7 +149,7 @@ static enum qkv_status pass_run(struct qkv_pass *p, const struct qkv_batch *b) {
         const struct qkv_rows *rows = make_rows(p, b, reads);
         if (!rows) break;
         *(reads ? &p->source_rows : &p->rows) = rows;
-        struct qkv_forward_args args = stack_args(p, stacks[i], rows, reads ? b->source_lengths : b->lengths);
+        struct qkv_forward_args args = stack_args(p, stacks[i], rows, b, reads);
         if (x) read_memory(&args, x, p->source_rows, b->source_lengths);
         args.kept = kept;
         if (kept) kept += stacks[i]->spec->layers;
@@ -396,6 +398,7 @@ static enum qkv_status check_batch(struct qkv_pass *p, const struct qkv_batch *b
                         qkv_real_text(shown, b->label_smoothing));
     }
     enum qkv_status status = check_lengths(p, "the length", b->lengths, b->B, b->T);
+    if (status == QKV_OK) status = qkv_pass_check_mask(p, b);
     return status == QKV_OK && both ? check_lengths(p, "the source length", b->source_lengths, b->B, b->source_T)
                                     : status;
 }

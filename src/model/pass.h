@@ -34,6 +34,15 @@ struct qkv_pass {
  * of the B sequences begins, not read in a dry run; NULL: all are of one length. */
 const struct qkv_row_order *qkv_pass_order(struct qkv_pass *pass, size_t B, size_t N, const int32_t *starts);
 
+/* ---- who sees whom (pass_mask.c) ---- */
+/* Of the rows of a batch, or of its sources; kinds of layers add what they allow. */
+struct qkv_mask qkv_pass_mask(const struct qkv_batch *batch, const struct qkv_rows *rows, bool source);
+/* (N): where each row stands among the keys of its sequence, which biases by distance go by: not where its document begins. */
+const int32_t *qkv_pass_key_positions(struct qkv_pass *pass, const struct qkv_stack *stack, const struct qkv_rows *rows,
+                                      const struct qkv_batch *batch);
+/* Documents and prefixes make sense, for this model; lengths are checked before. */
+enum qkv_status qkv_pass_check_mask(const struct qkv_pass *pass, const struct qkv_batch *batch);
+
 /* ---- attentions to look at (pass_weights.c); none without options.weights ---- */
 enum qkv_status qkv_pass_prepare_attentions(struct qkv_pass *pass);
 void qkv_pass_free_attentions(struct qkv_pass *pass);

@@ -139,7 +139,7 @@ struct qkv_rows {
     bool ragged; /* some sequences may be shorter than T; else N = B·T and every array is as plain as it can be */
     const int32_t *start;          /* (B + 1): the first row of each sequence, and N */
     const int32_t *place;          /* (N): b·T + t of each row */
-    const int32_t *position;       /* (N): t */
+    const int32_t *position;       /* (N): t, or what it is in its document */
     const struct qkv_rows *before; /* those that the tape was given before */
 };
 
@@ -292,8 +292,10 @@ struct qkv_tensor *qkv_op_pool_rows(struct qkv_tape *tape, struct qkv_tensor *x,
 /* ---- rows of ragged batches (rows.c) ---- */
 /* The sum of the lengths (B), each at most T; NULL: B·T. */
 size_t qkv_rows_count(size_t B, size_t T, const int32_t *lengths);
-/* The N rows that the lengths say, in the memory of the tape, whose batch they become. A dry run does not read the lengths. */
-const struct qkv_rows *qkv_rows_make(struct qkv_tape *tape, size_t B, size_t T, const int32_t *lengths, size_t N);
+/* The N rows that the lengths say, in the memory of the tape, whose batch they become. With the numbers of documents (B,T), positions
+ * begin again where the number changes. A dry run does not read lengths and documents. */
+const struct qkv_rows *qkv_rows_make(struct qkv_tape *tape, size_t B, size_t T, const int32_t *lengths,
+                                     const int32_t *documents, size_t N);
 /* Of values (B,T) those of the rows: (N); the values themselves where there is no padding. */
 const int32_t *qkv_rows_pack(struct qkv_tape *tape, const struct qkv_rows *rows, const int32_t *values);
 

@@ -16,22 +16,26 @@ size_t qkv_rows_count(size_t B, size_t T, const int32_t *lengths) {
     return N;
 }
 
-static void rows_fill(size_t B, size_t T, const int32_t *lengths, int32_t *start, int32_t *place, int32_t *position) {
+static void rows_fill(size_t B, size_t T, const int32_t *lengths, const int32_t *documents, int32_t *start,
+                      int32_t *place, int32_t *position) {
     size_t n = 0;
     for (size_t b = 0; b < B; b++) {
         start[b] = (int32_t)n;
-        for (size_t t = 0; t < (lengths ? (size_t)lengths[b] : T); t++, n++)
-            place[n] = (int32_t)(b * T + t), position[n] = (int32_t)t;
+        for (size_t t = 0, first = 0; t < (lengths ? (size_t)lengths[b] : T); t++, n++) {
+            if (documents && t && documents[b * T + t] != documents[b * T + t - 1]) first = t;
+            place[n] = (int32_t)(b * T + t), position[n] = (int32_t)(t - first);
+        }
     }
     start[B] = (int32_t)n;
 }
 
-const struct qkv_rows *qkv_rows_make(struct qkv_tape *tape, size_t B, size_t T, const int32_t *lengths, size_t N) {
+const struct qkv_rows *qkv_rows_make(struct qkv_tape *tape, size_t B, size_t T, const int32_t *lengths,
+                                     const int32_t *documents, size_t N) {
     struct qkv_rows *rows = qkv_tape_take_graph(tape, sizeof *rows);
     int32_t *start = qkv_tape_take(tape, B + 1, sizeof *start), *place = qkv_tape_take(tape, N, sizeof *place);
     int32_t *position = qkv_tape_take(tape, N, sizeof *position);
     if (!rows || !start || !place || !position) return NULL;
-    if (!tape->ctx->dry) rows_fill(B, T, lengths, start, place, position);
+    if (!tape->ctx->dry) rows_fill(B, T, lengths, documents, start, place, position);
     *rows = (struct qkv_rows){.N = N,
                               .B = B,
                               .T = T,

@@ -1,0 +1,223 @@
+/* test_prefix.c: rows whose first positions see one another in both directions (prefix-LM), over the grid of specs: against models that
+ * are not causal, which the golden cases anchor, against the mask written out, and by properties. */
+#include "model_grid.h"
+
+#include "model/spec.h"
+
+#include <math.h>
+
+/* In fp32: differences of losses are compared. */
+static const struct qkv_context_options exact = {.precision = QKV_FP32};
+
+struct prefixed {
+    struct sample s;
+    int32_t prefix[B];
+};
+
+static void prefixed_start(struct prefixed *p, uint64_t stream, const struct qkv_context_options *options) {
+    start(&p->s, stream, DECODER, options);
+    for (size_t b = 0; b < B; b++) p->prefix[b] = (int32_t)test_between(&p->s.random, 0, (size_t)p->s.lengths[b]);
+    p->s.batch.prefix = p->prefix;
+}
+
+static struct qkv_pass *prefix_pass(struct sample *s, struct qkv_model *model, struct qkv_pass_options o) {
+    struct qkv_pass *pass;
+    o.B = B, o.T = T;
+    if (qkv_pass_create(model, &o, &pass) != QKV_OK) fail_msg("%s", qkv_message(s->ctx));
+    return pass;
+}
+
+/* The same weights, and no kind of layer is causal. */
+static struct qkv_model *both_directions(struct sample *s) {
+    struct qkv_spec spec = *qkv_model_spec(s->model);
+    struct qkv_model *model;
+    for (int i = 0; i < spec.decoder.kind_count; i++) spec.decoder.kinds[i].attention.causal = false;
+    assert_int_equal(qkv_model_create(s->ctx, &spec, 1, &model), QKV_OK);
+    for (size_t i = 0; i < qkv_model_parameters(model); i++)
+        memcpy(qkv_model_weights_mutable(model, i), qkv_model_weights(s->model, i),
+               qkv_array_elements(qkv_model_parameter(model, i)) * sizeof(float));
+    return model;
+}
+
+/* Of the positions of the prefix, the scores that the prefix has alone in a model that is not causal; windows as they are. */
+static void a_prefix_is_what_it_is_without_causal(void **state) {
+    (void)state;
+    for (uint64_t i = 0; i < 40; i++) {
+        struct prefixed p;
+        prefixed_start(&p, i, NULL);
+        struct qkv_model *other = both_directions(&p.s);
+        struct qkv_pass *pass = prefix_pass(&p.s, p.s.model, (struct qkv_pass_options){.logits = true});
+        struct qkv_pass *whole = prefix_pass(&p.s, other, (struct qkv_pass_options){.logits = true});
+        forward(&p.s, pass);
+        const struct qkv_batch batch = {.B = B, .T = T, .ids = p.s.ids, .lengths = p.prefix};
+        if (qkv_pass_forward(whole, &batch)) fail_msg("%s", qkv_message(p.s.ctx));
+        const float *mine = qkv_pass_output(pass).data, *others = qkv_pass_output(whole).data;
+        for (size_t b = 0; b < B; b++)
+            for (size_t n = 0; n < (size_t)p.prefix[b] * VOCAB; n++)
+                if (!(fabsf(mine[b * T * VOCAB + n] - others[b * T * VOCAB + n]) <= 1e-4F))
+                    fail_msg("case %d: row %zu, position %zu: %g, not %g", (int)i, b, n / VOCAB,
+                             (double)mine[b * T * VOCAB + n], (double)others[b * T * VOCAB + n]);
+        qkv_pass_free(pass), qkv_pass_free(whole);
+        qkv_model_free(other);
+        finish(&p.s);
+    }
+}
+
+/* Every head of every layer gives weight to the keys of the written-out mask and to no others. */
+static void attention_has_the_mask_of_its_prefix(void **state) {
+    (void)state;
+    for (uint64_t i = 0; i < 30; i++) {
+        struct prefixed p;
+        struct qkv_array attention;
+        uint8_t dense[B * T * T];
+        float scores[T * T];
+        prefixed_start(&p, 100 + i, NULL);
+        struct qkv_pass *pass = prefix_pass(&p.s, p.s.model, (struct qkv_pass_options){.weights = true});
+        forward(&p.s, pass);
+        for (size_t a = 0; qkv_pass_attention(pass, a, &attention); a++) {
+            const struct qkv_layer_spec *kind = qkv_stack_layer(&qkv_model_spec(p.s.model)->decoder, a);
+            const struct qkv_mask mask = {.B = B,
+                                          .Tq = T,
+                                          .Tk = T,
+                                          .causal = true,
+                                          .lengths = p.s.lengths,
+                                          .prefix = p.prefix,
+                                          .window = kind->attention.window};
+            assert_int_equal(qkv_mask_dense(p.s.ctx, &mask, dense), QKV_OK);
+            for (size_t b = 0; b < B; b++) {
+                assert_int_equal(qkv_pass_weights(pass, a, QKV_ATTENTION_SCORES, b, 1, 0, T, scores), QKV_OK);
+                for (size_t n = 0; n < (size_t)T * T; n++)
+                    if ((dense[b * T * T + n] != 0) != (scores[n] > -INFINITY))
+                        fail_msg("case %d: %s, row %zu: query %zu and key %zu", (int)i, attention.name, b, n / T,
+                                 n % T);
+            }
+        }
+        qkv_pass_free(pass);
+        finish(&p.s);
+    }
+}
+
+static void what_comes_later_changes_no_score_and_a_prefix_changes_all_of_itself(void **state) {
+    (void)state;
+    for (uint64_t i = 0; i < 40; i++) {
+        struct prefixed p;
+        bool window = false;
+        prefixed_start(&p, 200 + i, &exact);
+        const struct qkv_stack_spec *stack = &qkv_model_spec(p.s.model)->decoder;
+        for (int k = 0; k < stack->kind_count; k++) window = window || stack->kinds[k].attention.window;
+        struct qkv_pass *pass = prefix_pass(&p.s, p.s.model, (struct qkv_pass_options){.logits = true});
+        forward(&p.s, pass);
+        float *before = copy_output(pass);
+        const size_t open = (size_t)p.prefix[0], at = (size_t)qkv_random_below(&p.s.random, T);
+        p.s.ids[at] = (p.s.ids[at] + 1) % VOCAB;
+        forward(&p.s, pass);
+        const float *after = qkv_pass_output(pass).data;
+        for (size_t t = 0; t < T; t++) {
+            const bool same = !memcmp(before + t * VOCAB, after + t * VOCAB, VOCAB * sizeof *after);
+            if (t < at && (at >= open || t >= open) && !same) fail_msg("case %d: position %zu saw %zu", (int)i, t, at);
+            if (t < open && at < open && same && !window)
+                fail_msg("case %d: position %zu of a prefix of %zu did not see %zu", (int)i, t, open, at);
+        }
+        assert_memory_equal(before + (size_t)T * VOCAB, after + (size_t)T * VOCAB, (B - 1) * T * VOCAB * sizeof *after);
+        free(before);
+        qkv_pass_free(pass);
+        finish(&p.s);
+    }
+}
+
+/* Along a direction in which all weights move. */
+static void gradients_are_differences_of_losses(void **state) {
+    (void)state;
+    smooth_only = true;
+    for (uint64_t i = 0; i < 12; i++) {
+        struct prefixed p;
+        prefixed_start(&p, 300 + i, &exact);
+        struct qkv_pass *pass = prefix_pass(&p.s, p.s.model, (struct qkv_pass_options){.train = true});
+        const float h = 2e-3F;
+        double slope = 0, norm = 0, losses[2];
+        forward(&p.s, pass);
+        assert_int_equal(qkv_pass_backward(pass), QKV_OK);
+        for (size_t k = 0; k < qkv_model_parameters(p.s.model);
+             k++) /* along the gradient itself, which has no small slope */
+            for (size_t n = 0; n < qkv_array_elements(qkv_model_parameter(p.s.model, k)); n++)
+                norm += pow((double)qkv_model_gradient(p.s.model, k)[n], 2);
+        norm = sqrt(norm) + 1e-12;
+        for (int side = 0; side < 2; side++) {
+            for (size_t k = 0; k < qkv_model_parameters(p.s.model); k++)
+                for (size_t n = 0; n < qkv_array_elements(qkv_model_parameter(p.s.model, k)); n++)
+                    qkv_model_weights_mutable(p.s.model, k)[n] +=
+                        (side ? 2 : -1) * h * (float)((double)qkv_model_gradient(p.s.model, k)[n] / norm);
+            struct qkv_pass *still = prefix_pass(&p.s, p.s.model, (struct qkv_pass_options){0});
+            losses[side] = forward(&p.s, still);
+            qkv_pass_free(still);
+        }
+        slope = (losses[1] - losses[0]) / (2 * (double)h);
+        if (!(fabs(slope - norm) <= 0.02 * norm + 2e-3))
+            fail_msg("case %d: %g, but a difference of %g", (int)i, norm, slope);
+        qkv_pass_free(pass);
+        finish(&p.s);
+    }
+    smooth_only = false;
+}
+
+static void a_prefix_of_nothing_is_none(void **state) {
+    (void)state;
+    for (uint64_t i = 0; i < 12; i++) {
+        struct prefixed p;
+        prefixed_start(&p, 400 + i, NULL);
+        struct qkv_pass *pass = prefix_pass(&p.s, p.s.model, (struct qkv_pass_options){.logits = true});
+        memset(p.prefix, 0, sizeof p.prefix);
+        if (p.s.lengths[0]) p.prefix[0] = 1;
+        forward(&p.s, pass);
+        float *mine = copy_output(pass);
+        p.s.batch.prefix = NULL;
+        forward(&p.s, pass);
+        assert_memory_equal(mine, qkv_pass_output(pass).data, qkv_pass_output(pass).bytes);
+        free(mine);
+        qkv_pass_free(pass);
+        finish(&p.s);
+    }
+}
+
+static void assert_refused(struct sample *s, struct qkv_pass *pass, const char *sentence) {
+    assert_int_equal(qkv_pass_forward(pass, &s->batch), QKV_ARGUMENT);
+    if (!strstr(qkv_message(s->ctx), sentence)) fail_msg("%s", qkv_message(s->ctx));
+}
+
+static void a_prefix_that_makes_no_sense_is_refused(void **state) {
+    (void)state;
+    struct prefixed p;
+    prefixed_start(&p, 500, NULL);
+    struct qkv_pass *pass = prefix_pass(&p.s, p.s.model, (struct qkv_pass_options){0});
+    p.s.lengths[2] = 6, p.prefix[2] = 7;
+    assert_refused(&p.s, pass, "the prefix of batch row 2 is 7, but the row has 0 to 6 positions");
+    p.prefix[2] = -1;
+    assert_refused(&p.s, pass, "the prefix of batch row 2 is -1");
+    p.prefix[2] = 6;
+    forward(&p.s, pass);
+    qkv_pass_free(pass);
+    struct qkv_model *other = both_directions(&p.s);
+    pass = prefix_pass(&p.s, other, (struct qkv_pass_options){0});
+    assert_refused(&p.s, pass, "attention.causal is false: all positions see one another anyway");
+    qkv_pass_free(pass);
+    qkv_model_free(other);
+    finish(&p.s);
+    start(&p.s, 501, BOTH, NULL);
+    pass = make_pass(&p.s, false);
+    p.s.batch.prefix = p.s.lengths;
+    assert_refused(&p.s, pass, "this model has a source for each row");
+    qkv_pass_free(pass);
+    finish(&p.s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_prefix_is_what_it_is_without_causal),
+        cmocka_unit_test(attention_has_the_mask_of_its_prefix),
+        cmocka_unit_test(what_comes_later_changes_no_score_and_a_prefix_changes_all_of_itself),
+        cmocka_unit_test(gradients_are_differences_of_losses),
+        cmocka_unit_test(a_prefix_of_nothing_is_none),
+        cmocka_unit_test(a_prefix_that_makes_no_sense_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
