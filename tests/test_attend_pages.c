@@ -18,6 +18,7 @@ static struct qkv_heads paged_heads(const struct attend_case *c, const struct pa
     const struct qkv_attend *a = &c->a;
     const size_t rows = p->a.pages.count * p->a.pages.positions;
     struct qkv_heads x = {.row_stride = a->Hkv * columns + 3, .head_stride = columns, .dtype = from->dtype};
+    x.batch_stride = p->a.pages.positions * x.row_stride;
     const float nothing = NAN;
     x.data = *data = attend_memory(rows * x.row_stride, qkv_dtype_size(x.dtype));
     for (size_t i = 0; i < rows * x.row_stride; i++)
@@ -27,8 +28,8 @@ static struct qkv_heads paged_heads(const struct attend_case *c, const struct pa
             for (size_t n = 0; n < a->Hkv; n++)
                 for (size_t d = 0; d < columns; d++) {
                     const size_t positions = p->a.pages.positions;
-                    const size_t row = (size_t)p->lists[b][j / positions] * positions + j % positions;
-                    attend_set(&x, 0, row, n, d, attend_get(from, b, j, n, d));
+                    attend_set(&x, (size_t)p->lists[b][j / positions], j % positions, n, d,
+                               attend_get(from, b, j, n, d));
                 }
     return x;
 }
@@ -125,9 +126,9 @@ static void keys_in_pages_have_the_bits_of_keys_side_by_side(void **state) {
             struct paged_case p;
             attend_case_random(&c, &random, true);
             c.a.dropout = 0; /* whose mask counts keys of the whole call */
-            const bool pages = attend_chance(&random, 0.5) || !c.a.past;
-            paged_make(&p, &c, &random, pages ? QKV_ATTEND_BLOCK : c.a.past + attend_uniform(&random, 0, 9),
-                       attend_chance(&random, 0.5));
+            const size_t sizes[] = {QKV_ATTEND_BLOCK, c.a.past + attend_uniform(&random, 1, 9), 16,
+                                    attend_uniform(&random, 1, 200)};
+            paged_make(&p, &c, &random, sizes[attend_uniform(&random, 0, 3)], attend_chance(&random, 0.5));
             expect_same(ctx, &c, &p);
             paged_free(&p);
             attend_case_free(&c);
@@ -149,7 +150,7 @@ static void long_sequences_go_over_many_pages(void **state) {
             struct paged_case p;
             c.a.scale = 0.2f;
             attend_case_fill(&c, &random, i < 6 ? 4 : 1, (struct attend_extras){.past = true, .halves = i % 4 > 1});
-            paged_make(&p, &c, &random, i % 5 ? QKV_ATTEND_BLOCK : 3 * QKV_ATTEND_BLOCK, i > 2);
+            paged_make(&p, &c, &random, i % 5 ? QKV_ATTEND_BLOCK : i ? 16 : 3 * QKV_ATTEND_BLOCK, i > 2);
             expect_same(ctx, &c, &p);
             paged_free(&p);
             attend_case_free(&c);
@@ -180,11 +181,11 @@ static void page_tables_that_make_no_sense_are_refused(void **state) {
         a = good, lists[1] = page;                                                                                     \
         memcpy(page, pages_, sizeof page), memcpy(past, pasts_, sizeof past);                                          \
     } while (0)
-    REFUSED(a.pages.positions = 0, QKV_SHAPE, "pages of 0 positions");
-    REFUSED(a.pages.positions = 1, QKV_SHAPE, "pages of 1 positions are impossible for 2 keys");
-    REFUSED(page[0] = 2, QKV_ARGUMENT, "page 0 of sequence 0 is none of the 2 pages");
-    REFUSED(page[0] = -1, QKV_ARGUMENT, "page 0 of sequence 0 is none");
-    REFUSED(lists[1] = NULL, QKV_ARGUMENT, "page 0 of sequence 1 is none");
+    REFUSED(a.pages.positions = 0, QKV_SHAPE, "pages of no positions are impossible for 2 keys");
+    REFUSED(page[0] = 2, QKV_ARGUMENT, "page 0 of sequence 0 is number 2, which is none of the 2 pages");
+    REFUSED(page[0] = -1, QKV_ARGUMENT, "page 0 of sequence 0 is number -1");
+    REFUSED((page[1] = 7, a.pages.positions = 1), QKV_ARGUMENT, "page 1 of sequence 0 is number 7");
+    REFUSED(lists[1] = NULL, QKV_ARGUMENT, "sequence 1 has a past of 1 keys, but no list of pages");
     REFUSED(past[1] = 3, QKV_SHAPE, "sequence 1 has a past of 3 keys; it must be from 0 to 2");
     REFUSED(past[0] = -1, QKV_SHAPE, "sequence 0 has a past of -1 keys");
     assert_int_equal(qkv_attend_forward(&ctx, &scratch, &a), QKV_OK);

@@ -56,6 +56,10 @@ struct qkv_mask {
     const int32_t *cu_q, *cu_k; /* (B + 1): sequence b is the rows cu_q[b] … cu_q[b + 1] − 1 of q and y, and
                                    cu_k[b] … of k and v. The first is 0, none falls, the last is how many rows
                                    there are. NULL: each batch row is a sequence of Tq queries and Tk keys */
+    /* Keys that lie in a past of their own, past_k and past_v of a call, are the first ones. With pasts each sequence, or batch row, b
+     * has pasts[b] of them and then the others: cu_k[b + 1] − cu_k[b], or Tk − past. */
+    size_t past;          /* the most that any has; 0: the call's past, or the most of pasts */
+    const int32_t *pasts; /* (B), 0 to past; NULL: past. Not with documents */
 };
 QKV_API struct qkv_mask qkv_mask_defaults(void); /* every query attends to every key; positions count from 0 */
 /* The interval of each query, lo and hi (B,Tq), or of packed sequences (cu_q[B]), counted from the sequence's first key:
@@ -98,26 +102,34 @@ struct qkv_pair_shape {
 };
 QKV_API struct qkv_pair_shape qkv_pair_shape_defaults(void); /* no array: nothing in it */
 
-/* Everything not given (0, NULL, false) is off; everything may be combined, but for a past and packed sequences. Empty
- * batches, no queries and no keys are fine: y is 0 where there is no key.
+/* Everything not given (0, NULL, false) is off; everything may be combined (docs/attention.md has a table). Empty
+ * batches, no queries and no keys are fine: y is 0 where there is no key. Tk of the shapes below is the mask's: the most keys that a
+ * row has, those of the past included.
  *
  * For packed sequences (mask.cu_q, mask.cu_k) all views have one batch row, q (1,H,rows,D) and so on, and B, Tq and Tk of
  * the shapes below are the mask's; lse and dlse of sequence b are (H, its queries) from element H·cu_q[b] on, and b of
- * qkv_attention_weights is the sequence, out (rows, its keys). A sequence has the bits that it has in a call of its own,
- * but for its dropout mask, which is that of the padded call, and for dq, which is summed over runs of keys that are cut
- * by the whole call. */
+ * qkv_attention_weights is the sequence, out (rows, its keys). A sequence has the bits that it has in a call of its own, forward and
+ * backward, but for its dropout mask, which is that of the padded call. */
 struct qkv_attention_call {
     struct qkv_view q;    /* (B,H,Tq,D) */
     struct qkv_view k, v; /* (B,Hkv,Tk,D), (B,Hkv,Tk,Dv); Hkv divides H, head h reads key/value head h / (H/Hkv) */
-    struct qkv_view past_k, past_v; /* (B,Hkv,past,D), (B,Hkv,past,Dv): keys and values before k and v, as from a cache:
-                                       there are past + Tk keys in all; T 0: none */
-    struct qkv_view y;              /* (B,H,Tq,Dv), written */
+    /* Keys and values before k and v, as from a cache: (B,Hkv,past,D), (B,Hkv,past,Dv), B being the sequences where these are packed;
+     * T 0: none. Row b has past keys, or mask.pasts[b]; those behind them are not read. Where all keys lie there, k and v may be left
+     * out. */
+    struct qkv_view past_k, past_v;
+    /* Or in pages, as of a paged cache (block tables; Kwon et al. 2023, "PagedAttention"): past_k is (pages,Hkv,positions,D), past_v
+     * (pages,Hkv,positions,Dv), and pages (B,page_columns) has the numbers of each sequence's pages in order, as many as its
+     * mask.pasts[b] keys need, which must be given; what stands behind them is not read. Sequences may share pages. Any number of
+     * positions is fine; multiples of 128 are fastest. Nothing is copied. NULL: no pages. No backward */
+    const int32_t *pages;
+    size_t page_columns;
+    struct qkv_view y;    /* (B,H,Tq,Dv), written */
     float *lse;           /* (B,H,Tq), written: log-sum-exp of each row's scores, −inf for a row without keys.
                                        Backward and weights need it; NULL: not kept */
     double scale;         /* of q·k; 0: 1/sqrt(D) */
     double softcap;       /* c >= 2.94e-39 (1/c is finite): s becomes c·tanh(s/c) before biases and masks */
-    struct qkv_mask mask; /* B, Tq and Tk are the call's and may stay 0. Keys and positions are counted from the
-                                       first of the past: queries that follow it have offset past_k.T */
+    struct qkv_mask mask; /* B, Tq, Tk and past are the call's and may stay 0. Keys and positions are counted from the
+                                       first of the past: queries that follow it have offset past_k.T, or offsets pasts */
     const uint8_t *dense; /* only keys where this is not 0 (true = attend); NULL: all */
     struct qkv_pair_shape dense_shape;
     const float *bias; /* added to the score; −inf masks; NULL: none */

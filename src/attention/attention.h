@@ -19,7 +19,11 @@ void qkv_mask_keys(const struct qkv_mask *mask, size_t b, size_t t, int32_t *lo,
 /* How many pairs of a query and a key the mask lets through. */
 double qkv_mask_pairs(const struct qkv_mask *mask);
 /* `mask`, whose own sizes are (B,Tq,Tk) or not given, for a call of that shape. */
+enum qkv_status qkv_mask_size(struct qkv_context *ctx, struct qkv_mask *mask, size_t B, size_t Tq, size_t Tk);
+/* The same of calls that know neither packed sequences nor a past. */
 enum qkv_status qkv_mask_fit(struct qkv_context *ctx, struct qkv_mask *mask, size_t B, size_t Tq, size_t Tk);
+/* The most keys of a past become those of `pasts`, of B sequences, where these are given and it is not. */
+enum qkv_status qkv_mask_set_past(struct qkv_context *ctx, struct qkv_mask *mask, size_t B);
 /* The mask of packed sequences, for arrays of that many rows; its Tq and Tk become the most of any sequence where they are not given. */
 enum qkv_status qkv_mask_pack(struct qkv_context *ctx, struct qkv_mask *mask, size_t queries, size_t keys);
 /* Queries of batch row, or sequence, b. */

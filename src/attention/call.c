@@ -29,51 +29,90 @@ static bool call_is_packed(const struct qkv_attention_call *c) {
     return c->mask.cu_q || c->mask.cu_k;
 }
 
-static enum qkv_status check_past(struct qkv_context *ctx, const struct qkv_attention_call *c, struct qkv_attend *a) {
-    a->past = c->past_k.T;
-    if (!c->past_k.T && !c->past_v.T) return QKV_OK;
-    if (call_is_packed(c))
-        return qkv_fail(ctx, QKV_ARGUMENT,
-                        "attention: a past is given with cu_k; all keys of packed sequences lie in k");
-    enum qkv_status status = qkv_view_check(ctx, "past_k", &c->past_k, "k", a->B, a->Hkv, a->past, a->D, false);
-    if (status == QKV_OK)
-        status = qkv_view_check(ctx, "past_v", &c->past_v, "past_k", a->B, a->Hkv, a->past, a->Dv, false);
+/* How many keys a past has at most, and that there is room for those of each sequence. */
+static enum qkv_status measure_past(struct qkv_context *ctx, struct request *r) {
+    const struct qkv_attention_call *c = r->call;
+    const size_t B = call_is_packed(c) ? c->mask.B : c->q.B, positions = c->past_k.T;
+    struct qkv_mask *m = &r->mask;
+    *m = c->mask;
+    if (c->pages && !m->pasts)
+        return qkv_fail(
+            ctx, QKV_ARGUMENT,
+            "attention: pages are given without mask.pasts, which says how many keys each sequence has there");
+    if (!m->pasts && m->past && m->past != positions)
+        return qkv_fail(ctx, QKV_SHAPE, "attention: mask.past is %zu, but past_k has %zu keys a sequence", m->past,
+                        positions);
+    if (!m->pasts) m->past = positions;
+    enum qkv_status status = qkv_aligned(ctx, "pages", c->pages, sizeof *c->pages);
+    if (status == QKV_OK) status = qkv_mask_set_past(ctx, m, B);
+    if (status) return status;
+    size_t room = positions;
+    if (c->pages && !qkv_multiply(c->page_columns, positions, &room)) room = SIZE_MAX;
+    for (size_t b = 0; m->pasts && b < B; b++)
+        if ((size_t)m->pasts[b] > room)
+            return c->pages
+                       ? qkv_fail(ctx, QKV_SHAPE,
+                                  "attention: sequence %zu has a past of %d keys, but its %zu pages (page_columns) "
+                                  "of %zu positions hold %zu",
+                                  b, m->pasts[b], c->page_columns, positions, room)
+                       : qkv_fail(ctx, QKV_SHAPE,
+                                  "attention: sequence %zu has a past of %d keys, but past_k holds %zu of each", b,
+                                  m->pasts[b], room);
+    r->a.past = m->past, r->a.pasts = m->pasts;
+    return QKV_OK;
+}
+
+static enum qkv_status check_past(struct qkv_context *ctx, struct request *r) {
+    const struct qkv_attention_call *c = r->call;
+    struct qkv_attend *a = &r->a;
+    const size_t B = c->pages ? c->past_k.B : a->B, T = c->past_k.T;
+    if (!T && !c->past_v.T && !c->pages) return QKV_OK;
+    enum qkv_status status = qkv_view_check(ctx, "past_k", &c->past_k, "k", B, a->Hkv, T, a->D, false);
+    if (status == QKV_OK) status = qkv_view_check(ctx, "past_v", &c->past_v, "past_k", B, a->Hkv, T, a->Dv, false);
     a->past_k = qkv_view_for_kernel(&c->past_k);
     a->past_v = qkv_view_for_kernel(&c->past_v);
+    if (c->pages) a->pages = (struct qkv_page_table){.positions = T, .count = B};
     return status;
 }
 
 /* Sequences one behind the other in a single batch row of the views. */
 static enum qkv_status check_packed(struct qkv_context *ctx, struct request *r) {
-    const struct qkv_view *q = &r->call->q, *k = &r->call->k;
     struct qkv_attend *a = &r->a;
-    r->mask = r->call->mask;
-    enum qkv_status status = qkv_mask_pack(ctx, &r->mask, q->T, k->T);
+    enum qkv_status status = qkv_mask_pack(ctx, &r->mask, r->queries, r->keys);
     a->B = r->mask.B, a->Tq = r->mask.Tq, a->Tk = r->mask.Tk;
     a->q_start = r->mask.cu_q, a->k_start = r->mask.cu_k;
     r->B = 1;
     return status;
 }
 
+/* All keys there are lie in the past: k and v that are not given have its heads and channels. */
+static struct qkv_view keys_or_none(const struct qkv_view *keys, const struct qkv_view *past, size_t B) {
+    struct qkv_view none = *past;
+    if (keys->data || keys->B || keys->H || keys->T || keys->D || !past->H) return *keys;
+    none.data = NULL, none.B = B, none.T = 0;
+    return none;
+}
+
 static enum qkv_status check_views(struct qkv_context *ctx, struct request *r) {
     const struct qkv_attention_call *c = r->call;
     struct qkv_attend *a = &r->a;
-    const struct qkv_view *q = &c->q, *k = &c->k, *v = &c->v;
     const bool packed = call_is_packed(c);
-    a->B = r->B = q->B, a->Tq = r->queries = q->T, a->Tk = r->keys = k->T;
-    a->H = q->H, a->D = q->D, a->Hkv = k->H, a->Dv = v->D;
-    enum qkv_status status = packed ? check_packed(ctx, r) : QKV_OK;
+    const struct qkv_view *q = &c->q;
+    const struct qkv_view k = keys_or_none(&c->k, &c->past_k, q->B), v = keys_or_none(&c->v, &c->past_v, q->B);
+    a->B = r->B = q->B, a->Tq = r->queries = q->T, a->Tk = r->keys = k.T;
+    a->H = q->H, a->D = q->D, a->Hkv = k.H, a->Dv = v.D, a->alone = true;
+    enum qkv_status status = measure_past(ctx, r);
+    if (status == QKV_OK && packed) status = check_packed(ctx, r);
     if (status == QKV_OK) status = qkv_attend_check_sizes(ctx, a);
     if (status) return status;
     status = qkv_view_check(ctx, "q", q, packed ? "cu_q" : "itself", r->B, a->H, r->queries, a->D, false);
-    if (status == QKV_OK) status = qkv_view_check(ctx, "k", k, "q", r->B, a->Hkv, r->keys, a->D, false);
-    if (status == QKV_OK) status = qkv_view_check(ctx, "v", v, "k", r->B, a->Hkv, r->keys, a->Dv, false);
-    if (status == QKV_OK) status = check_past(ctx, c, a);
-    a->q = qkv_view_for_kernel(q), a->k = qkv_view_for_kernel(k), a->v = qkv_view_for_kernel(v);
-    if (status == QKV_OK && !qkv_add_size(a->Tk, a->past, &a->Tk))
+    if (status == QKV_OK) status = qkv_view_check(ctx, "k", &k, "q", r->B, a->Hkv, r->keys, a->D, false);
+    if (status == QKV_OK) status = qkv_view_check(ctx, "v", &v, "k", r->B, a->Hkv, r->keys, a->Dv, false);
+    if (status == QKV_OK) status = check_past(ctx, r);
+    a->q = qkv_view_for_kernel(q), a->k = qkv_view_for_kernel(&k), a->v = qkv_view_for_kernel(&v);
+    if (status == QKV_OK && !packed && !qkv_add_size(a->Tk, a->past, &a->Tk))
         return qkv_fail(ctx, QKV_SHAPE,
-                        "attention: %zu keys and %zu of the past are more than this machine can address", k->T,
-                        a->past);
+                        "attention: %zu keys and %zu of the past are more than this machine can address", k.T, a->past);
     return status;
 }
 
@@ -101,30 +140,35 @@ static enum qkv_status check_mask(struct qkv_context *ctx, struct request *r) {
     const struct qkv_attend *a = &r->a;
     struct qkv_mask *m = &r->mask;
     if (call_is_packed(r->call)) return QKV_OK; /* packed sequences were checked with their views */
-    *m = r->call->mask;
-    enum qkv_status status = qkv_mask_fit(ctx, m, a->B, a->Tq, a->Tk);
+    enum qkv_status status = qkv_mask_size(ctx, m, a->B, a->Tq, a->Tk);
     return status == QKV_OK && r->call->alibi ? qkv_mask_check_positions(ctx, m) : status;
 }
 
 static enum qkv_status check_gradients(struct qkv_context *ctx, struct request *r,
                                        const struct qkv_attention_gradients *g) {
     const struct qkv_attend *a = &r->a;
+    const size_t past = r->call->past_k.T;
     const struct {
         const char *name, *like;
         const struct qkv_view *view;
-        size_t H, T, D;
+        size_t B, H, T, D;
         bool written;
         struct qkv_heads *out;
-    } views[] = {{"dy", "y", &g->dy, a->H, r->queries, a->Dv, false, &r->g.dy},
-                 {"dq", "q", &g->dq, a->H, r->queries, a->D, true, &r->g.dq},
-                 {"dk", "k", &g->dk, a->Hkv, r->keys, a->D, true, &r->g.dk},
-                 {"dv", "v", &g->dv, a->Hkv, r->keys, a->Dv, true, &r->g.dv},
-                 {"dpast_k", "past_k", &g->dpast_k, a->Hkv, a->past, a->D, true, &r->g.dpast_k},
-                 {"dpast_v", "past_v", &g->dpast_v, a->Hkv, a->past, a->Dv, true, &r->g.dpast_v}};
+    } views[] = {{"dy", "y", &g->dy, r->B, a->H, r->queries, a->Dv, false, &r->g.dy},
+                 {"dq", "q", &g->dq, r->B, a->H, r->queries, a->D, true, &r->g.dq},
+                 {"dk", "k", &g->dk, r->B, a->Hkv, r->keys, a->D, true, &r->g.dk},
+                 {"dv", "v", &g->dv, r->B, a->Hkv, r->keys, a->Dv, true, &r->g.dv},
+                 {"dpast_k", "past_k", &g->dpast_k, a->B, a->Hkv, past, a->D, true, &r->g.dpast_k},
+                 {"dpast_v", "past_v", &g->dpast_v, a->B, a->Hkv, past, a->Dv, true, &r->g.dpast_v}};
+    if (r->call->pages)
+        return qkv_fail(
+            ctx, QKV_ARGUMENT,
+            "attention: there is no gradient where the past lies in pages, which sequences may share; for one "
+            "give past_k and past_v as (B,Hkv,past,D)");
     for (size_t i = 0; i < sizeof views / sizeof views[0]; i++) {
         if (views[i].written && !views[i].view->data) continue;
-        enum qkv_status status = qkv_view_check(ctx, views[i].name, views[i].view, views[i].like, r->B, views[i].H,
-                                                views[i].T, views[i].D, views[i].written);
+        enum qkv_status status = qkv_view_check(ctx, views[i].name, views[i].view, views[i].like, views[i].B,
+                                                views[i].H, views[i].T, views[i].D, views[i].written);
         if (status != QKV_OK) return status;
         *views[i].out = qkv_view_for_kernel(views[i].view);
     }
@@ -208,12 +252,21 @@ static enum qkv_status make_alibi(struct qkv_arena *arena, struct request *r) {
     return QKV_OK;
 }
 
+static bool list_pages(struct qkv_arena *arena, struct request *r) {
+    const size_t B = r->a.B;
+    const int32_t **lists = qkv_arena_take(arena, B, sizeof *lists);
+    r->a.pages.lists = lists;
+    for (size_t b = 0; lists && !arena->measuring && b < B; b++) lists[b] = r->call->pages + b * r->call->page_columns;
+    return lists;
+}
+
 static enum qkv_status call_compute(struct qkv_context *ctx, struct qkv_arena *arena, struct request *r) {
     struct qkv_attend *a = &r->a;
     int32_t *lo = qkv_arena_take(arena, r->B * r->queries, sizeof *lo),
             *hi = qkv_arena_take(arena, r->B * r->queries, sizeof *hi);
     if (!lo || !hi) return QKV_MEMORY;
     a->lo = lo, a->hi = hi;
+    if (r->call->pages && !list_pages(arena, r)) return QKV_MEMORY;
     enum qkv_status status = arena->measuring ? QKV_OK : qkv_mask_intervals(ctx, &r->mask, lo, hi);
     if (status == QKV_OK && r->call->alibi && a->B && a->Tq) status = make_alibi(arena, r);
     if (status != QKV_OK) return status;

@@ -24,9 +24,10 @@ static enum qkv_status check_side(struct qkv_context *ctx, const struct qkv_mask
 static enum qkv_status check_sizes(struct qkv_context *ctx, const struct qkv_mask *m) {
     const size_t most = (size_t)INT32_MAX;
     size_t pairs;
-    if (m->B > most || m->Tq > most || m->Tk > most)
-        return qkv_fail(ctx, QKV_SHAPE, "mask: a dimension of (B,Tq,Tk) = (%zu,%zu,%zu) exceeds %zu", m->B, m->Tq,
-                        m->Tk, most);
+    if (m->B > most || m->Tq > most || m->Tk > most || m->past > most)
+        return qkv_fail(ctx, QKV_SHAPE,
+                        "mask: a dimension of (B,Tq,Tk) = (%zu,%zu,%zu), or the past of %zu keys, exceeds %zu", m->B,
+                        m->Tq, m->Tk, m->past, most);
     if (!qkv_multiply(m->B, m->Tq, &pairs) || !qkv_multiply(pairs, m->Tk ? m->Tk : 1, &pairs) ||
         !qkv_multiply(m->B, m->Tk, &pairs))
         return qkv_fail(ctx, QKV_SHAPE, "mask: (B,Tq,Tk) = (%zu,%zu,%zu) is more than this machine can address", m->B,
@@ -49,8 +50,10 @@ size_t qkv_mask_queries(const struct qkv_mask *m, size_t b) {
     return m->cu_q ? (size_t)(m->cu_q[b + 1] - m->cu_q[b]) : m->Tq;
 }
 
+/* Those of the past, and the others. */
 static size_t mask_keys(const struct qkv_mask *m, size_t b) {
-    return m->cu_k ? (size_t)(m->cu_k[b + 1] - m->cu_k[b]) : m->Tk;
+    const size_t others = m->cu_k ? (size_t)(m->cu_k[b + 1] - m->cu_k[b]) : m->Tk - m->past;
+    return others + (m->pasts ? (size_t)m->pasts[b] : m->past);
 }
 
 /* Cumulative lengths of sequences; `most` is how many rows each may have, 0: that is not said. */
@@ -62,7 +65,7 @@ static enum qkv_status check_cumulative(struct qkv_context *ctx, const struct qk
             return qkv_fail(ctx, QKV_ARGUMENT,
                             "mask: %s[%zu] is %d, below %d before it; cumulative lengths do not fall", name, b + 1,
                             cu[b + 1], cu[b]);
-        if (most && (size_t)(cu[b + 1] - cu[b]) > most)
+        if (most && (size_t)cu[b + 1] - (size_t)cu[b] > most)
             return qkv_fail(ctx, QKV_SHAPE,
                             "mask: %s[%zu] is %d and makes sequence %zu %d rows long, but %s says that there are at "
                             "most %zu",
@@ -83,9 +86,48 @@ static enum qkv_status check_packing(struct qkv_context *ctx, const struct qkv_m
     return status ? status : check_cumulative(ctx, m, "cu_k", m->cu_k, "Tk", m->Tk);
 }
 
+static enum qkv_status check_pasts(struct qkv_context *ctx, const struct qkv_mask *m) {
+    if (m->past > m->Tk && (!m->cu_k || m->Tk))
+        return qkv_fail(ctx, QKV_SHAPE, "mask: the past has %zu keys, but there are only %zu in all (Tk)", m->past,
+                        m->Tk);
+    if (m->pasts && m->key_documents)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "mask: key_documents are given with pasts, whose keys begin at other numbers in each row");
+    for (size_t b = 0; m->pasts && b < m->B; b++)
+        if (m->pasts[b] < 0 || (size_t)m->pasts[b] > m->past)
+            return qkv_fail(ctx, QKV_SHAPE,
+                            "mask: pasts[%zu] is %d, but the past has room for 0 to %zu keys a sequence", b,
+                            m->pasts[b], m->past);
+    for (size_t b = 0; m->cu_k && m->Tk && b < m->B; b++)
+        if (mask_keys(m, b) > m->Tk)
+            return qkv_fail(
+                ctx, QKV_SHAPE,
+                "mask: sequence %zu has %zu keys with those of its past, but Tk says that there are at most "
+                "%zu",
+                b, mask_keys(m, b), m->Tk);
+    return QKV_OK;
+}
+
+enum qkv_status qkv_mask_set_past(struct qkv_context *ctx, struct qkv_mask *m, size_t B) {
+    const size_t most = (size_t)INT32_MAX;
+    int64_t longest = 0;
+    if (!m->pasts) return QKV_OK;
+    if (B > most) return qkv_fail(ctx, QKV_SHAPE, "mask: %zu sequences exceed %zu", B, most);
+    enum qkv_status status = qkv_aligned(ctx, "mask.pasts", m->pasts, sizeof(int32_t));
+    if (status) return status;
+    for (size_t b = 0; b < B; b++) {
+        if (m->pasts[b] < 0)
+            return qkv_fail(ctx, QKV_SHAPE, "mask: pasts[%zu] is %d; a past has 0 keys or more", b, m->pasts[b]);
+        if (m->pasts[b] > longest) longest = m->pasts[b];
+    }
+    if (!m->past) m->past = (size_t)longest;
+    return QKV_OK;
+}
+
 /* The mask of packed sequences with the most queries and keys of any, where these are not given. */
 static struct qkv_mask mask_filled(const struct qkv_mask *m) {
     struct qkv_mask out = *m;
+    if (m->cu_q && !m->Tk) out.Tk = m->past;
     for (size_t b = 0; m->cu_q && b < m->B; b++) {
         if (!m->Tq && qkv_mask_queries(m, b) > out.Tq) out.Tq = qkv_mask_queries(m, b);
         if (!m->Tk && mask_keys(m, b) > out.Tk) out.Tk = mask_keys(m, b);
@@ -174,7 +216,8 @@ static enum qkv_status check_pointers(struct qkv_context *ctx, const struct qkv_
                   {"mask.key_documents", m->key_documents},
                   {"mask.query_documents", m->query_documents},
                   {"mask.cu_q", m->cu_q},
-                  {"mask.cu_k", m->cu_k}};
+                  {"mask.cu_k", m->cu_k},
+                  {"mask.pasts", m->pasts}};
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0] && status == QKV_OK; i++)
         status = qkv_aligned(ctx, arrays[i].name, arrays[i].data, sizeof(int32_t));
@@ -186,6 +229,7 @@ enum qkv_status qkv_mask_check(struct qkv_context *ctx, const struct qkv_mask *m
     enum qkv_status status = check_sizes(ctx, m);
     if (status == QKV_OK) status = check_pointers(ctx, m);
     if (status == QKV_OK) status = check_packing(ctx, m);
+    if (status == QKV_OK) status = check_pasts(ctx, m);
     if (status == QKV_OK) status = check_counts(ctx, m, "lengths", m->lengths);
     if (status == QKV_OK) status = check_counts(ctx, m, "starts", m->starts);
     if (status == QKV_OK) status = check_counts(ctx, m, "prefix", m->prefix);
@@ -216,6 +260,15 @@ enum qkv_status qkv_mask_fit(struct qkv_context *ctx, struct qkv_mask *m, size_t
                         "mask: %s is given, but here every row of the batch has %zu positions; packed sequences go to "
                         "attention on plain buffers",
                         m->cu_q ? "cu_q" : "cu_k", Tq);
+    if (m->past || m->pasts)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "mask: %s is given, but here no keys lie in a past of their own, as they may for attention on "
+                        "plain buffers",
+                        m->past ? "past" : "pasts");
+    return qkv_mask_size(ctx, m, B, Tq, Tk);
+}
+
+enum qkv_status qkv_mask_size(struct qkv_context *ctx, struct qkv_mask *m, size_t B, size_t Tq, size_t Tk) {
     if ((m->B && m->B != B) || (m->Tq && m->Tq != Tq) || (m->Tk && m->Tk != Tk))
         return qkv_fail(ctx, QKV_SHAPE,
                         "attention: the mask is made for (B,Tq,Tk) = (%zu,%zu,%zu), but queries and keys make "
@@ -273,31 +326,41 @@ struct qkv_mask qkv_mask_defaults(void) {
     return (struct qkv_mask){0};
 }
 
-enum qkv_status qkv_mask_intervals(struct qkv_context *ctx, const struct qkv_mask *m, int32_t *lo, int32_t *hi) {
+/* The mask of a caller, checked, with the most keys of a past. */
+static enum qkv_status mask_take(struct qkv_context *ctx, const struct qkv_mask *m, struct qkv_mask *own) {
+    if (!m) return qkv_mask_check(ctx, m);
+    *own = *m;
+    enum qkv_status status = qkv_mask_set_past(ctx, own, own->B);
+    return status ? status : qkv_mask_check(ctx, own);
+}
+
+enum qkv_status qkv_mask_intervals(struct qkv_context *ctx, const struct qkv_mask *mask, int32_t *lo, int32_t *hi) {
     QKV_CALL(ctx);
-    enum qkv_status status = qkv_mask_check(ctx, m);
+    struct qkv_mask m;
+    enum qkv_status status = mask_take(ctx, mask, &m);
     if (status) return status;
-    const size_t rows = m->cu_q ? (size_t)m->cu_q[m->B] : m->B * m->Tq;
+    const size_t rows = m.cu_q ? (size_t)m.cu_q[m.B] : m.B * m.Tq;
     if (rows && (!lo || !hi)) return qkv_fail(ctx, QKV_ARGUMENT, "mask: lo and hi must both be given");
-    for (size_t b = 0, row = 0; b < m->B; b++)
-        for (size_t t = 0; t < qkv_mask_queries(m, b); t++, row++) qkv_mask_keys(m, b, t, &lo[row], &hi[row]);
+    for (size_t b = 0, row = 0; b < m.B; b++)
+        for (size_t t = 0; t < qkv_mask_queries(&m, b); t++, row++) qkv_mask_keys(&m, b, t, &lo[row], &hi[row]);
     return QKV_OK;
 }
 
-enum qkv_status qkv_mask_dense(struct qkv_context *ctx, const struct qkv_mask *m, uint8_t *dense) {
+enum qkv_status qkv_mask_dense(struct qkv_context *ctx, const struct qkv_mask *mask, uint8_t *dense) {
     QKV_CALL(ctx);
-    enum qkv_status status = qkv_mask_check(ctx, m);
+    struct qkv_mask m;
+    enum qkv_status status = mask_take(ctx, mask, &m);
     if (status) return status;
-    const struct qkv_mask all = mask_filled(m);
-    status = check_sizes(ctx, &all);
+    m = mask_filled(&m);
+    status = check_sizes(ctx, &m);
     if (status) return status;
-    if (all.B && all.Tq && all.Tk && !dense) return qkv_fail(ctx, QKV_ARGUMENT, "mask: dense is NULL");
-    for (size_t row = 0; all.Tk && row < all.B * all.Tq; row++) {
-        const size_t b = row / all.Tq, t = row % all.Tq;
-        memset(dense + row * all.Tk, 0, all.Tk);
-        if (t >= qkv_mask_queries(m, b)) continue;
-        const struct interval keys = keys_of(m, b, t);
-        memset(dense + row * all.Tk + keys.lo, 1, (size_t)(keys.hi - keys.lo));
+    if (m.B && m.Tq && m.Tk && !dense) return qkv_fail(ctx, QKV_ARGUMENT, "mask: dense is NULL");
+    for (size_t row = 0; m.Tk && row < m.B * m.Tq; row++) {
+        const size_t b = row / m.Tq, t = row % m.Tq;
+        memset(dense + row * m.Tk, 0, m.Tk);
+        if (t >= qkv_mask_queries(&m, b)) continue;
+        const struct interval keys = keys_of(&m, b, t);
+        memset(dense + row * m.Tk + keys.lo, 1, (size_t)(keys.hi - keys.lo));
     }
     return QKV_OK;
 }

@@ -6,7 +6,8 @@
  * few blocks for the threads, as in decoding with one kv head, an item walks over one piece of the keys only (Dao et al. 2023,
  * "Flash-Decoding for long-context inference"), and the pieces' sums are merged afterwards, as one item would: isa/attend_sums.h.
  * Backward (Dao 2023, "FlashAttention-2"): delta = Σ dy·y − dlse first; then one item is a run of key blocks of one kv head,
- * which walks over all query rows and owns its dk and dv; dq is summed over the runs, in order, afterwards. The gradient of
+ * which walks over all query rows and owns its dk and dv; dq is summed over the runs, in order, afterwards. Where there are kv heads
+ * enough for the threads an item is all runs of one of them, one after the other, and keeps the sum of those so far. The gradient of
  * the attention_bias is a pass of its own.
  *
  * In bf16 (struct qkv_attend_bf16_kernels) the items are the same, but what all blocks of rows read (keys, forward) and what all
@@ -19,8 +20,7 @@
 
 enum { FORWARD_ITEMS = 24, DECODE_ITEMS = 8, BACKWARD_ITEMS = 64, BACKWARD_CHUNKS = 16, DELTA_GRAIN = 512 };
 enum { BACKWARD_ROWS = 96, WEIGHTS_ROWS = 48 };
-/* What all shares of dq together may hold, but for one share (1 GiB). */
-#define BACKWARD_FLOATS ((size_t)1 << 28)
+enum { FOLD_ITEMS = 4 }; /* heads a thread from which on items fold */
 
 static size_t divide_up(size_t a, size_t b) {
     return a / b + (a % b != 0);
@@ -291,23 +291,33 @@ static void gather_body(void *argument, size_t item, int thread) {
     if (plan) work->kernels->gather(plan, item);
 }
 
-/* Each chunk has a share of dq of its own until they are added: no more chunks than memory can bear. */
+/* Where all sizes of a call decide, there are no more runs of keys than memory can bear shares of dq. */
 static void cut_keys(struct qkv_attend_plan *plan, size_t keys) {
-    size_t heads = plan->a->B * plan->a->Hkv;
+    const struct qkv_attend *a = plan->a;
+    size_t heads = a->B * a->Hkv;
     plan->keys = keys;
-    plan->key_blocks = divide_up(plan->a->Tk, keys);
-    if (plan->a->ordered) {
-        plan->chunk = divide_up(plan->a->ordered, keys);
+    plan->key_blocks = divide_up(a->Tk, keys);
+    if (a->ordered || a->alone) {
+        plan->chunk = a->ordered ? divide_up(a->ordered, keys) : qkv_attend_alone_chunk(plan, a->Tq, plan->key_blocks);
         plan->chunks = divide_up(plan->key_blocks, plan->chunk);
+        if (!a->ordered && qkv_attend_is_ragged(a)) plan->chunks = qkv_attend_alone_chunks(plan, plan->key_blocks);
         return;
     }
     size_t chunks = heads ? divide_up(BACKWARD_ITEMS, heads) : 0;
     if (chunks > BACKWARD_CHUNKS) chunks = BACKWARD_CHUNKS;
-    size_t share = heads * plan->rows * plan->a->D; /* floats of one chunk's; the checked sizes say that this fits */
-    if (share && chunks > BACKWARD_FLOATS / share) chunks = share < BACKWARD_FLOATS ? BACKWARD_FLOATS / share : 1;
+    size_t share = heads * plan->rows * a->D; /* floats of one chunk's; the checked sizes say that this fits */
+    if (share && chunks > QKV_ATTEND_SHARES / share) chunks = share < QKV_ATTEND_SHARES ? QKV_ATTEND_SHARES / share : 1;
     if (chunks > plan->key_blocks) chunks = plan->key_blocks;
     plan->chunk = chunks ? divide_up(plan->key_blocks, chunks) : 1;
     plan->chunks = divide_up(plan->key_blocks, plan->chunk);
+}
+
+/* Whether there are heads enough for the threads, or too many shares for the memory. This changes no bits. */
+static void cut_shares(const struct qkv_context *ctx, struct qkv_attend_plan *plan) {
+    const size_t heads = plan->a->B * plan->a->Hkv, share = heads * plan->rows * plan->a->D;
+    const bool enough = ctx->threads == 1 || heads >= FOLD_ITEMS * (size_t)ctx->threads;
+    plan->folds = plan->chunks > 2 && (enough || share > QKV_ATTEND_SHARES / plan->chunks);
+    plan->shares = plan->folds ? 2 : plan->chunks;
 }
 
 static void cut_backward(struct qkv_attend_plan *plan, const struct qkv_attend_kernels *kernels,
@@ -329,13 +339,13 @@ static struct qkv_attend_plan fp32_plan(const struct work *work) {
 static enum qkv_status take_partial(struct qkv_context *ctx, struct qkv_arena *arena, struct qkv_attend_plan *plan,
                                     size_t width) {
     const struct qkv_attend *a = plan->a;
-    size_t parts = a->B * a->Hkv * plan->chunks, floats, bytes;
+    size_t parts = a->B * a->Hkv * plan->shares, floats, bytes;
     plan->partial_columns = divide_up(a->D, width) * width;
     if (!qkv_multiply(parts, plan->partial_rows, &floats) || !qkv_multiply(floats, plan->partial_columns, &floats) ||
         !qkv_multiply(floats, sizeof(float), &bytes))
         return qkv_fail(ctx, QKV_MEMORY,
                         "attention: the gradient of q in %zu parts is more than this machine can address",
-                        plan->chunks);
+                        plan->shares);
     plan->partial = qkv_arena_take(arena, floats, sizeof(float));
     plan->touched = qkv_arena_take(arena, parts * plan->blocks, 1);
     return plan->partial && plan->touched ? QKV_OK : QKV_MEMORY;
@@ -381,7 +391,7 @@ static void run_backward(struct qkv_context *ctx, struct work *work) {
     if (!work->bf16 || g->dattention_bias) qkv_parallel(ctx, a->B * a->H * norm.plan.blocks, norm_body, &norm);
     if (past || g->dq.data || g->dk.data || g->dv.data) {
         if (work->bf16) qkv_parallel(ctx, heads * plan->blocks, pack_rows_body, work);
-        qkv_parallel(ctx, heads * plan->chunks, backward_body, work);
+        qkv_parallel(ctx, heads * (plan->folds ? 1 : plan->chunks), backward_body, work);
     }
     if (g->dq.data) qkv_parallel(ctx, heads * plan->blocks, gather_body, work);
     if (g->dattention_bias) qkv_parallel(ctx, distinct * attention_bias.plan.key_blocks, addend_body, &attention_bias);
@@ -399,6 +409,7 @@ enum qkv_status qkv_attend_backward(struct qkv_context *ctx, struct qkv_arena *s
     plan->g = g;
     work.bf16 = bf16_of(ctx, plan);
     cut_backward(plan, work.kernels, work.bf16);
+    cut_shares(ctx, plan);
     size_t mark = qkv_arena_mark(scratch);
     status = take_backward(ctx, scratch, &work);
     if (status == QKV_OK) run_backward(ctx, &work);

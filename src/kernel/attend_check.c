@@ -49,18 +49,19 @@ static enum qkv_status check_pages(struct qkv_context *ctx, const struct qkv_att
             return qkv_fail(ctx, QKV_SHAPE, "attention: sequence %zu has a past of %d keys; it must be from 0 to %zu",
                             b, a->pasts[b], a->past);
     if (!pages->lists) return QKV_OK;
-    if (!pages->positions || (pages->positions % QKV_ATTEND_BLOCK && a->past > pages->positions))
-        return qkv_fail(ctx, QKV_SHAPE,
-                        "attention: pages of %zu positions are impossible for %zu keys; give a multiple of %d, or one "
-                        "page a sequence",
-                        pages->positions, a->past, QKV_ATTEND_BLOCK);
+    if (!pages->positions)
+        return qkv_fail(ctx, QKV_SHAPE, "attention: pages of no positions are impossible for %zu keys", a->past);
     for (size_t b = 0; !ctx->dry && b < a->B; b++) {
         const size_t past = a->pasts ? (size_t)a->pasts[b] : a->past;
-        for (size_t i = 0; i * pages->positions < past; i++)
-            if (!pages->lists[b] || pages->lists[b][i] < 0 || (size_t)pages->lists[b][i] >= pages->count)
+        if (past && !pages->lists[b])
+            return qkv_fail(ctx, QKV_ARGUMENT, "attention: sequence %zu has a past of %zu keys, but no list of pages",
+                            b, past);
+        for (size_t i = 0; past && i <= (past - 1) / pages->positions; i++)
+            if (pages->lists[b][i] < 0 || (size_t)pages->lists[b][i] >= pages->count)
                 return qkv_fail(ctx, QKV_ARGUMENT,
-                                "attention: page %zu of sequence %zu is none of the %zu pages that there are", i, b,
-                                pages->count);
+                                "attention: page %zu of sequence %zu is number %d, which is none of the %zu pages that "
+                                "there are",
+                                i, b, pages->lists[b][i], pages->count);
     }
     return QKV_OK;
 }
@@ -73,7 +74,8 @@ static enum qkv_status check_data(struct qkv_context *ctx, const struct qkv_atte
     if (a->mask_strides.missing > a->Tk || a->attention_bias_strides.missing > a->Tk)
         return qkv_fail(ctx, QKV_SHAPE, "attention: a mask or a bias lacks more keys than the %zu that there are",
                         a->Tk);
-    bool queries = a->B && a->Tq, past = a->B && a->past, keys = a->B && a->Tk > a->past;
+    const bool queries = a->B && a->Tq, past = a->B && a->past;
+    const bool keys = a->B && (a->k_start && !ctx->dry ? a->k_start[a->B] > 0 : a->Tk > a->past);
     enum qkv_status status = check_heads(ctx, "q", &a->q, queries);
     if (status == QKV_OK) status = check_heads(ctx, "k", &a->k, keys);
     if (status == QKV_OK) status = check_heads(ctx, "v", &a->v, keys);
@@ -113,9 +115,11 @@ static enum qkv_status check_start(struct qkv_context *ctx, const struct qkv_att
 static enum qkv_status check_starts(struct qkv_context *ctx, const struct qkv_attend *a) {
     enum qkv_status status = check_start(ctx, a, "q_start", a->q_start, a->Tq);
     if (status == QKV_OK) status = check_start(ctx, a, "k_start", a->k_start, a->Tk);
-    if (status == QKV_OK && a->k_start && a->past)
-        return qkv_fail(ctx, QKV_ARGUMENT,
-                        "attention: %zu keys are in the past, but k_start gives the rows of all keys", a->past);
+    for (size_t b = 0; status == QKV_OK && a->k_start && a->past && !ctx->dry && b < a->B; b++)
+        if (qkv_attend_keys(a, b) > a->Tk)
+            return qkv_fail(ctx, QKV_SHAPE,
+                            "attention: sequence %zu has %zu keys, past and others, but there are at most %zu", b,
+                            qkv_attend_keys(a, b), a->Tk);
     return status;
 }
 
@@ -207,9 +211,7 @@ static enum qkv_status check_addend_gradient(struct qkv_context *ctx, const stru
 
 enum qkv_status qkv_attend_check_gradients(struct qkv_context *ctx, const struct qkv_attend *a,
                                            const struct qkv_attend_gradients *g) {
-    if (a->pages.lists || a->pasts)
-        return qkv_fail(ctx, QKV_ARGUMENT,
-                        "attention: there is no gradient where the past lies in pages, or is of several lengths");
+    if (a->pages.lists) return qkv_fail(ctx, QKV_ARGUMENT, "attention: there is no gradient of keys in pages");
     if (a->B && a->Tq && !a->lse)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "attention: the gradient needs lse as the forward call wrote it; give both calls "

@@ -69,7 +69,7 @@ static void ragged_gradients(struct qkv_attend_gradients *g, const struct qkv_at
 /* What the driver took for all sequences: each has as much of it as the longest. */
 static void ragged_memory(struct qkv_attend_plan *p, size_t b) {
     const size_t head = b * p->a->Hkv, first = p->a->q_start ? (size_t)p->a->q_start[b] : b * p->a->Tq;
-    const size_t units = head * p->blocks, parts = head * p->chunks;
+    const size_t units = head * p->blocks, parts = head * p->shares;
     if (p->sums) p->sums += units * p->pieces * p->sums_floats;
     if (p->delta) p->delta += first * p->a->H;
     if (p->norm) p->norm += first * p->a->H;
@@ -81,6 +81,21 @@ static void ragged_memory(struct qkv_attend_plan *p, size_t b) {
 
 static size_t ragged_divide(size_t a, size_t b) {
     return b ? a / b + (a % b != 0) : 0;
+}
+
+enum { ALONE_KEYS = 256, ALONE_CHUNKS = 16 }; /* keys of a run at least; runs at most */
+
+size_t qkv_attend_alone_chunk(const struct qkv_attend_plan *plan, size_t Tq, size_t key_blocks) {
+    const size_t share = plan->a->H * Tq * plan->a->D, least = ragged_divide(ALONE_KEYS, plan->keys);
+    size_t chunks = share ? QKV_ATTEND_SHARES / share : ALONE_CHUNKS;
+    if (chunks > ALONE_CHUNKS) chunks = ALONE_CHUNKS;
+    const size_t chunk = ragged_divide(key_blocks, chunks ? chunks : 1);
+    return chunk > least ? chunk : least;
+}
+
+size_t qkv_attend_alone_chunks(const struct qkv_attend_plan *plan, size_t key_blocks) {
+    const size_t chunks = ragged_divide(key_blocks, ragged_divide(ALONE_KEYS, plan->keys));
+    return chunks < ALONE_CHUNKS ? chunks : ALONE_CHUNKS;
 }
 
 void qkv_attend_sequence_of(const struct qkv_attend_plan *whole, size_t b, struct qkv_attend_sequence *out) {
@@ -99,5 +114,6 @@ void qkv_attend_sequence_of(const struct qkv_attend_plan *whole, size_t b, struc
     p->rows = a->Tq ? whole->rows / a->Tq * out->a.Tq : 0;
     p->blocks = ragged_divide(p->rows, p->block);
     p->key_blocks = ragged_divide(out->a.Tk, p->keys);
+    if (a->alone && p->g) p->chunk = qkv_attend_alone_chunk(whole, out->a.Tq, p->key_blocks);
     p->chunks = ragged_divide(p->key_blocks, p->chunk);
 }

@@ -221,9 +221,9 @@ struct qkv_heads {               /* (B, T, heads, channels) somewhere in memory 
     size_t batch_stride, row_stride, head_stride;
     enum qkv_dtype dtype; /* QKV_F32, QKV_BF16 or QKV_F16 */
 };
-/* The past of sequences in pages: key j of sequence b is row lists[b][j / positions]·positions + j % positions of past_k and past_v,
- * whose batch strides are not used. positions is a multiple of QKV_ATTEND_BLOCK, or no sequence has more than one page, so no block of
- * keys crosses a page: bits and speed are those of keys that lie side by side. */
+/* The past of sequences in pages: key j of sequence b is row j % positions of batch row lists[b][j / positions] of past_k and past_v, which
+ * are (count, positions, heads, channels). Bits are those of keys that lie side by side; and speed too where positions is a multiple
+ * of QKV_ATTEND_BLOCK, so that no block of keys crosses a page: blocks that do are copied together first. */
 #define QKV_ATTEND_BLOCK 128 /* the blocks of keys of all kernels divide it */
 struct qkv_page_table {
     const int32_t *const *lists; /* (B): the pages of each, as many as its past needs; NULL: the past is (B, past, …) */
@@ -243,8 +243,8 @@ struct qkv_distance_bias {
  *
  * With q_start the queries are ragged: sequence b has q_start[b + 1] − q_start[b] of them, at most Tq; they are rows
  * q_start[b] … of q and y, whose batch_stride is not read, and of lo, hi and position; lse holds H blocks of their number from
- * q_start[b]·H on. With k_start so are the keys, at most Tk, which are rows of k and v. What has a place for each pair, and the
- * dropout mask, stay (B, H, Tq, Tk). For equal lengths all lies where it lies without starts. A sequence has the bits that it has in
+ * q_start[b]·H on. With k_start so are the keys behind the past, which are rows of k and v; past and they are at most Tk. What has a
+ * place for each pair, and the dropout mask, stay (B, H, Tq, Tk). For equal lengths all lies where it lies without starts. A sequence has the bits that it has in
  * a call of its own (but for its dropout mask; and where all of a call decides, as of products in bf16). */
 struct qkv_attend {
     size_t B, H, Hkv, Tq, Tk, D, Dv;
@@ -254,7 +254,7 @@ struct qkv_attend {
     struct qkv_heads past_k,
         past_v; /* where the first `past` of the Tk keys are; k and v hold the others, from row 0 */
     size_t past;
-    const int32_t *pasts; /* (B): the past of each sequence, at most `past`; NULL: all have `past`. Forward only */
+    const int32_t *pasts;        /* (B): the past of each sequence, at most `past`; NULL: all have `past` */
     struct qkv_page_table pages; /* of the past. Forward only */
     float *lse; /* (B, H, Tq): log-sum-exp of each row, −inf for a row without keys; may be NULL when not kept */
     const int32_t *lo, *hi; /* (B, Tq): row i attends to keys j with lo <= j < hi; values outside [0, Tk] are clamped */
@@ -272,8 +272,9 @@ struct qkv_attend {
     uint32_t key[2]; /* names the dropout mask: element ((b·H + h)·Tq + i)·Tk + j, as in the dropout kernel */
     /* Nothing depends on which other batch rows there are (kernel.h: sums in a defined order): backward sums what `ordered` keys give
      * to dq and adds these sums in order; the dropout mask has element (((first_row + b)·H + h)·2^20 + i)·2^20 + j. 0: that of
-     * above, and backward is cut by all sizes of the call. */
+     * above, and backward is cut by all sizes of the call, or, where `alone` is set, by those of each sequence alone. */
     size_t ordered;
+    bool alone;
     uint64_t first_row; /* the number of batch row 0 in a larger batch */
 };
 /* Heads, widths and sizes make a call (attend_check.c). The calls below check this and all else that can be wrong in one. */

@@ -124,8 +124,9 @@ enum qkv_status qkv_forward_attend(struct qkv_tape *tape, struct qkv_node *node)
     struct qkv_tensor *y = node->output;
     a->q = attention_heads(o->q.x->data, o->q.x->dtype, o->q, a->Tq, a->D);
     const bool paged = a->pages.lists != NULL;
-    *(paged ? &a->past_k : &a->k) = attention_heads(o->k.x->data, o->k.x->dtype, o->k, a->Tk, a->D);
-    *(paged ? &a->past_v : &a->v) = attention_heads(o->v.x->data, o->v.x->dtype, o->v, a->Tk, a->Dv);
+    const size_t keys = paged ? a->pages.positions : a->Tk; /* rows of a page, or of a sequence */
+    *(paged ? &a->past_k : &a->k) = attention_heads(o->k.x->data, o->k.x->dtype, o->k, keys, a->D);
+    *(paged ? &a->past_v : &a->v) = attention_heads(o->v.x->data, o->v.x->dtype, o->v, keys, a->Dv);
     if (paged) a->past = a->Tk;
     a->y = attention_heads(y->data, y->dtype, (struct qkv_columns){y, 0}, a->Tq, a->Dv);
     if (o->keeps_lse) {

@@ -8,8 +8,10 @@
 
 #include "kernel/kernel.h"
 
-#define QKV_ATTEND_ROWS  264 /* most query rows a block holds */
-#define QKV_ATTEND_PIECE 512 /* keys summed together, see attend_sums.h: part of what the bits of a result are */
+#define QKV_ATTEND_ROWS 264 /* most query rows a block holds */
+/* What all shares of dq together may hold, in floats, but for one share (1 GiB). */
+#define QKV_ATTEND_SHARES ((size_t)1 << 28)
+#define QKV_ATTEND_PIECE  512 /* keys summed together, see attend_sums.h: part of what the bits of a result are */
 
 /* What the driver made of one call; every number depends on shapes, and `pieces` on whether there are several threads. */
 struct qkv_attend_plan {
@@ -24,13 +26,15 @@ struct qkv_attend_plan {
     size_t sums_floats;
     size_t keys;            /* keys a block */
     size_t key_blocks;      /* backward: blocks of keys, */
-    size_t chunk, chunks;   /* shared out in `chunks` runs of `chunk` blocks */
+    size_t chunk, chunks;   /* cut into `chunks` runs of `chunk` blocks; dq is the sum of what each gives, in order */
+    bool folds;             /* an item walks over all runs of a kv head, else over one of them */
+    size_t shares;          /* sums of dq that each kv head has room for: of its runs, or of those so far and of one */
     float *delta;           /* backward: (B,H,Tq) Σ dy·y − dlse */
     float *norm;            /* backward: (B,H,Tq) what weights made from lse are multiplied by */
-    float *partial;         /* backward: (B,Hkv,chunks,partial_rows,padded D) dq as each chunk sees it; or NULL */
+    float *partial;         /* backward: (B,Hkv,shares,partial_rows,padded D) sums of dq; or NULL */
     size_t partial_rows;    /* at least `rows` */
     size_t partial_columns; /* D padded */
-    unsigned char *touched; /* backward: (B,Hkv,chunks,blocks) whether that part of `partial` is in use */
+    unsigned char *touched; /* backward: (B,Hkv,shares,blocks) whether that part of `partial` is in use */
     float *weights;         /* attend_weights: (count,Tk), rows first… of head `head` in batch row `batch` */
     enum qkv_attention_stage stage;
     size_t batch, head, first, count;
@@ -57,11 +61,11 @@ struct qkv_attend_kernels {
     void (*combine)(const struct qkv_attend_plan *plan, size_t item);
     /* delta of the rows [begin, end) of (B,H,Tq). */
     void (*delta)(const struct qkv_attend_plan *plan, size_t begin, size_t end);
-    /* dk, dv of one chunk of keys, and its share of dq; items are (chunks,B,Hkv). */
+    /* dk, dv of one run of keys, and its share of dq; items are (chunks,B,Hkv), or (B,Hkv) where they fold. */
     void (*backward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
     /* The gradient of the attention_bias for one block of keys; items are (distinct batch rows,distinct heads,key_blocks). */
     void (*attention_bias)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
-    /* dq of one block of rows from the chunks' shares; items are (B,Hkv,blocks). */
+    /* dq of one block of rows from the shares; items are (B,Hkv,blocks). */
     void (*gather)(const struct qkv_attend_plan *plan, size_t item);
     /* The weights, or what stage says, of the rows [first + item·block, …) of one head. */
     void (*weights)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
@@ -106,6 +110,10 @@ static inline bool qkv_attend_is_ragged(const struct qkv_attend *a) {
 size_t qkv_attend_queries(const struct qkv_attend *a, size_t b);
 size_t qkv_attend_keys(const struct qkv_attend *a, size_t b);
 void qkv_attend_sequence_of(const struct qkv_attend_plan *whole, size_t b, struct qkv_attend_sequence *out);
+/* Blocks of keys a run where the sizes of the sequence decide (`alone` in struct qkv_attend): for Tq queries and `key_blocks`; and the
+ * most runs of any sequence with at most so many blocks. */
+size_t qkv_attend_alone_chunk(const struct qkv_attend_plan *plan, size_t Tq, size_t key_blocks);
+size_t qkv_attend_alone_chunks(const struct qkv_attend_plan *plan, size_t key_blocks);
 
 /* What can be wrong in a call (attend_check.c). */
 enum qkv_status qkv_attend_check(struct qkv_context *ctx, const struct qkv_attend *a);

@@ -4,14 +4,14 @@
  *
  *   dV = (P∘M)ᵀ·dY    dP = (dY·Vᵀ)∘M    dS = P∘(dP − delta)∘score'    dQ = dS·K    dK = dSᵀ·Q
  *
- * One item owns a chunk of keys of one kv head: for each block of its keys it walks over all query rows, in order, summing
- * dk and dv in scratch and its share of dq in `partial`. Zeros in P and dS stand for masked pairs; where a factor of such
+ * One item owns a run of keys of one kv head, or all of them, run by run: for each block of keys it walks over all query rows, in
+ * order, summing dk and dv in scratch and the run's share of dq in `partial`. Zeros in P and dS stand for masked pairs; where a factor of such
  * a zero is not finite, the products keep to the pairs that are not masked. */
 #include "kernel/isa/attend_backward.h"
 
 static void tile_dq(struct backward *f, size_t r, size_t rows) {
     const struct span all = f->covers[r / TILE];
-    float *dq = f->dq + (f->r0 + r) * f->ldk;
+    float *dq = f->share.dq + (f->r0 + r) * f->ldk;
     const float *ds = f->ds + r * KEYS;
     if (!all.end) return;
     if (f->finite_k || (!dense(f->a) && all_like(f->spans + r, rows, all))) {
@@ -60,17 +60,6 @@ static void add_transposed(const struct backward *f, struct span all, float *out
     }
 }
 
-/* Marks the share of dq of a block of rows as used, zeroed the first time. */
-static void touch(struct backward *f, size_t chunk) {
-    const struct qkv_attend_plan *plan = f->plan;
-    size_t part = (f->b * f->a->Hkv + f->n) * plan->chunks + chunk;
-    unsigned char *touched = &plan->touched[part * plan->blocks + f->r0 / plan->block];
-    f->dq = plan->partial + part * plan->partial_rows * f->ldk;
-    if (*touched) return;
-    *touched = 1;
-    memset(f->dq + f->r0 * f->ldk, 0, f->count * f->ldk * sizeof(float));
-}
-
 /* Asks for the rows [r, r + TILE) of the next block, while this one is worked on. */
 static void ask_for_rows(const struct backward *f, size_t r) {
     const struct qkv_attend *a = f->a;
@@ -79,22 +68,22 @@ static void ask_for_rows(const struct backward *f, size_t r) {
         size_t h = f->n * f->plan->group + next / a->Tq, i = next % a->Tq;
         prefetch_cells(cells_at(&a->q, f->b, i, h), a->D);
         prefetch_cells(cells_at(&f->plan->g->dy, f->b, i, h), a->Dv);
-        if (f->plan->partial) prefetch_row(f->dq + next * f->ldk, f->ldk * sizeof(float));
+        if (f->share.dq) prefetch_row(f->share.dq + next * f->ldk, f->ldk * sizeof(float));
     }
 }
 
 /* The rows r0… against the block of keys. */
-static void block_gradients(struct backward *f, size_t r0, size_t chunk) {
+static void block_gradients(struct backward *f, size_t r0) {
     const struct qkv_attend_plan *plan = f->plan;
     size_t count = plan->rows - r0 < plan->block ? plan->rows - r0 : plan->block;
     struct span all = QKV_K(attend_backward_rows)(f, r0, count);
     if (!all.end) return;
-    if (plan->partial) touch(f, chunk);
+    if (f->share.dq) share_touch(plan, &f->share, r0, count);
     for (size_t r = 0; r < count; r += TILE) {
         size_t rows = count - r < TILE ? count - r : TILE;
         ask_for_rows(f, r);
         QKV_K(attend_tile_gradients)(f, r, rows);
-        if (plan->partial) tile_dq(f, r, rows);
+        if (f->share.dq) tile_dq(f, r, rows);
     }
     if (f->wants_dv) add_transposed(f, all, f->dv, f->ldv, f->p, f->dy, f->finite_dy);
     if (f->wants_dk) add_transposed(f, all, f->dk, f->ldk, f->ds, f->q, f->finite_q);
@@ -114,42 +103,52 @@ static void put_keys(const struct backward *f, const struct stream *to, const fl
     }
 }
 
-void QKV_K(attend_backward)(const struct qkv_attend_plan *plan, size_t item, float *scratch) {
+/* The keys of run `chunk` against all rows. */
+static void run_gradients(struct backward *f, size_t b, size_t n, size_t chunk) {
+    const struct qkv_attend_plan *plan = f->plan;
     const struct qkv_attend *a = plan->a;
     const struct qkv_attend_gradients *g = plan->g;
-    size_t chunk = item / (a->B * a->Hkv), n = item % a->Hkv, b = item / a->Hkv % a->B;
-    const struct stream dk = {&g->dpast_k, &g->dk, a->past, b, n, a->D, NULL, 0};
-    const struct stream dv = {&g->dpast_v, &g->dv, a->past, b, n, a->Dv, NULL, 0};
-    struct backward f;
-    QKV_K(attend_backward_start)(&f, plan, scratch);
-    if (plan->partial)
-        memset(plan->touched + ((b * a->Hkv + n) * plan->chunks + chunk) * plan->blocks, 0, plan->blocks);
+    const struct stream dk = {&g->dpast_k, &g->dk, a->past, b, n, a->D, NULL, 0, true};
+    const struct stream dv = {&g->dpast_v, &g->dv, a->past, b, n, a->Dv, NULL, 0, true};
     size_t end = (chunk + 1) * plan->chunk < plan->key_blocks ? (chunk + 1) * plan->chunk : plan->key_blocks;
     for (size_t block = chunk * plan->chunk; block < end; block++) {
-        QKV_K(attend_backward_keys)(&f, b, n, block);
-        f.wants_dk = wants(&f, &g->dpast_k, &g->dk), f.wants_dv = wants(&f, &g->dpast_v, &g->dv);
-        if (!plan->partial && !f.wants_dk && !f.wants_dv) continue;
-        memset(f.dk, 0, f.keys * f.ldk * sizeof(float));
-        memset(f.dv, 0, f.keys * f.ldv * sizeof(float));
-        for (size_t r0 = 0; r0 < plan->rows; r0 += plan->block) block_gradients(&f, r0, chunk);
-        put_keys(&f, &dk, f.dk, f.ldk);
-        put_keys(&f, &dv, f.dv, f.ldv);
+        QKV_K(attend_backward_keys)(f, b, n, block);
+        f->wants_dk = wants(f, &g->dpast_k, &g->dk), f->wants_dv = wants(f, &g->dpast_v, &g->dv);
+        if (!f->share.dq && !f->wants_dk && !f->wants_dv) continue;
+        memset(f->dk, 0, f->keys * f->ldk * sizeof(float));
+        memset(f->dv, 0, f->keys * f->ldv * sizeof(float));
+        for (size_t r0 = 0; r0 < plan->rows; r0 += plan->block) block_gradients(f, r0);
+        put_keys(f, &dk, f->dk, f->ldk);
+        put_keys(f, &dv, f->dv, f->ldv);
+    }
+}
+
+void QKV_K(attend_backward)(const struct qkv_attend_plan *plan, size_t item, float *scratch) {
+    const struct runs runs = runs_of(plan, item);
+    const size_t Hkv = plan->a->Hkv;
+    struct backward f;
+    QKV_K(attend_backward_start)(&f, plan, scratch);
+    for (size_t chunk = runs.begin; chunk < runs.end; chunk++) {
+        f.share = share_begin(plan, runs.pair, chunk);
+        run_gradients(&f, runs.pair / Hkv, runs.pair % Hkv, chunk);
+        share_end(plan, runs.pair, chunk, &f.share);
     }
 }
 
 void QKV_K(attend_gather)(const struct qkv_attend_plan *plan, size_t item) {
     const struct qkv_attend *a = plan->a;
     const struct qkv_heads *dq = &plan->g->dq;
-    size_t ld = padded(a->D, W), block = item % plan->blocks, pair = item / plan->blocks;
+    const size_t ld = plan->partial_columns, block = item % plan->blocks, pair = item / plan->blocks;
     size_t r0 = block * plan->block, count = plan->rows - r0 < plan->block ? plan->rows - r0 : plan->block;
     for (size_t r = r0; r < r0 + count; r++) {
         size_t i = r % a->Tq, h = pair % a->Hkv * plan->group + r / a->Tq, b = pair / a->Hkv;
         struct cells to = cells_at(dq, b, i, h);
         for (size_t c = 0; c < a->D; c += W) {
             vf sum = vf_zero();
-            for (size_t part = pair * plan->chunks; part < (pair + 1) * plan->chunks; part++)
-                if (plan->touched[part * plan->blocks + block])
-                    sum = vf_add(sum, vf_load(plan->partial + (part * plan->partial_rows + r) * ld + c));
+            for (size_t at = 0; at < shares_kept(plan); at++) {
+                const struct share share = share_at(plan, pair, at);
+                if (share.touched[block]) sum = vf_add(sum, vf_load(share.dq + r * ld + c));
+            }
             if (plan->g->accumulate) sum = vf_add(load_cells(to, c, a->D - c), sum);
             store_cells(to, c, sum, a->D - c);
         }

@@ -5,6 +5,7 @@
 #define QKV_ISA_ATTEND_BACKWARD_H
 
 #include "kernel/isa/attend_score.h"
+#include "kernel/isa/attend_shares.h"
 
 enum { KEYS = BACKWARD_KEYS };
 
@@ -29,7 +30,7 @@ struct backward {
     float *p, *ds;                      /* (rows,KEYS) */
     float *sum;                         /* (rows,KEYS) of the attention_bias's gradient, where it is wanted */
     float *staging;                     /* keys or values that cannot be packed where they lie */
-    float *dq;                          /* this chunk's share of dq: all rows of the kv head; or NULL */
+    struct share share;                 /* of dq, of the run in work: all rows of the kv head */
     struct row rows[QKV_ATTEND_ROWS];
     struct span spans[QKV_ATTEND_ROWS];         /* of each row, and */
     struct span covers[QKV_ATTEND_ROWS / TILE]; /* of each tile of rows */

@@ -4,6 +4,7 @@
  * operand of dQ += dS·K, and both as words of two rows, the right operands of dVᵀ += dYᵀ·P and dKᵀ += Qᵀ·dS. So
  * neither is ever turned; dK and dV are, once a block of keys. */
 #include "kernel/isa/attend_bf16.h"
+#include "kernel/isa/attend_shares.h"
 #include "kernel/isa/attend_store.h"
 
 struct backward {
@@ -24,9 +25,8 @@ struct backward {
     uint16_t *ds_rows;            /* the same in bf16 */
     uint32_t *p_words, *ds_words; /* panels (rows,BLOCK_KEYS) of the block of rows */
     char *left;
-    float *staging; /* of the packing too */
-    float *dq;      /* this chunk's share of dq */
-    size_t ldq;
+    float *staging;     /* of the packing too */
+    struct share share; /* of dq, of the run in work */
 };
 
 static size_t carve_backward(const struct qkv_attend_plan *plan, struct backward *f, float *scratch) {
@@ -34,7 +34,6 @@ static size_t carve_backward(const struct qkv_attend_plan *plan, struct backward
     const size_t words = panel_bytes(BLOCK_ROWS, BLOCK_KEYS), sums = BLOCK_KEYS * sizeof(float);
     struct carve keys = {0}, c = {(char *)scratch, 0};
     carve_keys(plan, &keys);
-    f->ldq = D;
     f->packed = carve_take(&c, keys.used);
     f->dk = carve_take(&c, D * sums);
     f->dv = carve_take(&c, Dv * sums);
@@ -134,6 +133,7 @@ static bool usable(const struct backward *f, size_t r, const struct qkv_heads *x
 static void add_strip_apart(struct backward *f, size_t r0) {
     const struct qkv_attend *a = f->a;
     const struct qkv_heads *dy = &f->plan->g->dy;
+    const size_t ldq = f->plan->partial_columns;
     for (size_t r = 0; r < STRIP; r++) {
         const struct row *row = &f->rows.rows[r0 + r];
         const float *p = f->p + r * BLOCK_KEYS, *ds = f->ds + r * BLOCK_KEYS;
@@ -145,8 +145,8 @@ static void add_strip_apart(struct backward *f, size_t r0) {
             const struct cells k = stream_at(&f->stream_k, f->key + j);
             if (bad_q) add_apart(f->dk + j, BLOCK_KEYS, ds[j], cells_at(&a->q, row->b, row->i, row->h), a->D);
             if (bad_dy) add_apart(f->dv + j, BLOCK_KEYS, p[j], cells_at(dy, row->b, row->i, row->h), a->Dv);
-            if (f->dq && !*f->block.finite_k && !fits(k, a->D))
-                add_apart(f->dq + (f->r0 + r0 + r) * f->ldq, 1, ds[j], k, a->D);
+            if (f->share.dq && !*f->block.finite_k && !fits(k, a->D))
+                add_apart(f->share.dq + (f->r0 + r0 + r) * ldq, 1, ds[j], k, a->D);
         }
     }
 }
@@ -166,29 +166,19 @@ static void backward_strip(struct backward *f, size_t r0, struct span all) {
     for (size_t r = 0; r < STRIP; r += 2)
         round_rows(f->p + r * BLOCK_KEYS, f->ds + r * BLOCK_KEYS, f->ds_rows + r * BLOCK_KEYS,
                    f->p_words + (r0 + r) / 2 * nr, f->ds_words + (r0 + r) / 2 * nr, first, last, pairs);
-    if (f->dq) {
+    if (f->share.dq) {
+        const size_t ldq = f->plan->partial_columns;
+        float *dq = f->share.dq + (f->r0 + r0) * ldq;
         struct left ds = strip_of(f->ds_rows + first, BLOCK_KEYS, STRIP, end - first, f->left, f->staging);
-        add_product(&ds, STRIP, first, end - first, f->block.k_rows, f->keys, f->ldq, f->dq + (f->r0 + r0) * f->ldq,
-                    f->ldq);
+        add_product(&ds, STRIP, first, end - first, f->block.k_rows, f->keys, ldq, dq, ldq);
     }
     if (!*f->block.finite_k || !*f->rows.finite_q || !*f->rows.finite_dy) add_strip_apart(f, r0);
 }
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------------- */
 
-/* Marks the share of dq of a block of rows as used, zeroed the first time. */
-static void touch(struct backward *f, size_t chunk) {
-    const struct qkv_attend_plan *plan = f->plan;
-    const size_t part = (f->b * f->a->Hkv + f->n) * plan->chunks + chunk;
-    unsigned char *touched = &plan->touched[part * plan->blocks + f->r0 / BLOCK_ROWS];
-    f->dq = plan->partial + part * plan->partial_rows * f->ldq;
-    if (*touched) return;
-    *touched = 1;
-    memset(f->dq + f->r0 * f->ldq, 0, f->rows.count * f->ldq * sizeof *f->dq);
-}
-
 /* A block of rows against the block of keys. */
-static void block_gradients(struct backward *f, size_t rows, size_t chunk) {
+static void block_gradients(struct backward *f, size_t rows) {
     const struct qkv_attend_plan *plan = f->plan;
     const size_t D = f->a->D, Dv = f->a->Dv;
     struct carve c = {plan->packed_rows + ((f->b * f->a->Hkv + f->n) * plan->blocks + rows) * plan->rows_bytes, 0};
@@ -196,7 +186,7 @@ static void block_gradients(struct backward *f, size_t rows, size_t chunk) {
     const size_t count = f->rows.count, pairs = pairs_of(count);
     f->r0 = rows * BLOCK_ROWS;
     if (!spans_of(f->rows.rows, count, f->key, f->keys, f->spans).end) return;
-    if (plan->partial) touch(f, chunk);
+    if (f->share.dq) share_touch(plan, &f->share, f->r0, f->rows.count);
     const struct span all = cover_of(f->spans, count);
     for (size_t r = 0; r < count; r += STRIP) backward_strip(f, r, all);
     const struct left q = {f->rows.turned_q, NULL, 0}, dy = {f->rows.turned_dy, NULL, 0};
@@ -230,29 +220,39 @@ static void put_keys(const struct backward *f, const struct stream *to, const fl
     }
 }
 
+/* The keys of run `chunk` against all rows. */
+static void run_gradients(struct backward *f, size_t chunk) {
+    const struct qkv_attend_plan *plan = f->plan;
+    const struct qkv_attend *a = f->a;
+    const struct qkv_attend_gradients *g = plan->g;
+    const struct stream dk = {&g->dpast_k, &g->dk, a->past, f->b, f->n, a->D, NULL, 0, true};
+    const struct stream dv = {&g->dpast_v, &g->dv, a->past, f->b, f->n, a->Dv, NULL, 0, true};
+    size_t end = (chunk + 1) * plan->chunk < plan->key_blocks ? (chunk + 1) * plan->chunk : plan->key_blocks;
+    for (size_t block = chunk * plan->chunk; block < end; block++) {
+        struct carve c = {f->packed, 0};
+        f->block = carve_keys(plan, &c);
+        f->key = block * BLOCK_KEYS;
+        f->keys = a->Tk - f->key < BLOCK_KEYS ? a->Tk - f->key : BLOCK_KEYS;
+        QKV_T(attend_bf16_pack_block)(plan, f->b, f->n, block, &f->block, f->staging);
+        clear_keys(f, f->dk, a->D);
+        clear_keys(f, f->dv, a->Dv);
+        for (size_t rows = 0; rows < plan->blocks; rows++) block_gradients(f, rows);
+        put_keys(f, &dk, f->dk);
+        put_keys(f, &dv, f->dv);
+    }
+}
+
 void QKV_T(attend_bf16_backward)(const struct qkv_attend_plan *plan, size_t item, float *scratch) {
     const struct qkv_attend *a = plan->a;
-    const struct qkv_attend_gradients *g = plan->g;
-    const size_t chunk = item / (a->B * a->Hkv), n = item % a->Hkv, b = item / a->Hkv % a->B;
-    const struct stream dk = {&g->dpast_k, &g->dk, a->past, b, n, a->D, NULL, 0};
-    const struct stream dv = {&g->dpast_v, &g->dv, a->past, b, n, a->Dv, NULL, 0};
+    const struct runs runs = runs_of(plan, item);
+    const size_t n = runs.pair % a->Hkv, b = runs.pair / a->Hkv;
     struct backward f = {.plan = plan, .a = a, .b = b, .n = n, .stream_k = keys_of(a, b, n)};
     f.rule = mask_rule(a->key, a->dropout), f.keep_scale = mask_scale(a->dropout);
     f.plain = plain_scores(a) && !(a->dropout > 0);
     carve_backward(plan, &f, scratch);
-    if (plan->partial)
-        memset(plan->touched + ((b * a->Hkv + n) * plan->chunks + chunk) * plan->blocks, 0, plan->blocks);
-    size_t end = (chunk + 1) * plan->chunk < plan->key_blocks ? (chunk + 1) * plan->chunk : plan->key_blocks;
-    for (size_t block = chunk * plan->chunk; block < end; block++) {
-        struct carve c = {f.packed, 0};
-        f.block = carve_keys(plan, &c);
-        f.key = block * BLOCK_KEYS;
-        f.keys = a->Tk - f.key < BLOCK_KEYS ? a->Tk - f.key : BLOCK_KEYS;
-        QKV_T(attend_bf16_pack_block)(plan, b, n, block, &f.block, f.staging);
-        clear_keys(&f, f.dk, a->D);
-        clear_keys(&f, f.dv, a->Dv);
-        for (size_t rows = 0; rows < plan->blocks; rows++) block_gradients(&f, rows, chunk);
-        put_keys(&f, &dk, f.dk);
-        put_keys(&f, &dv, f.dv);
+    for (size_t chunk = runs.begin; chunk < runs.end; chunk++) {
+        f.share = share_begin(plan, runs.pair, chunk);
+        run_gradients(&f, chunk);
+        share_end(plan, runs.pair, chunk, &f.share);
     }
 }

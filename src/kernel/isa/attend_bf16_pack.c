@@ -79,9 +79,8 @@ static bool halves_finite(struct halves x, size_t count, size_t columns) {
 static struct halves halves_of(const struct stream *x, size_t first, size_t count, bool finite, struct staging *s,
                                bool *good) {
     const struct qkv_heads *heads = first < x->turn ? x->past : x->now;
-    const bool split = first < x->turn && first + count > x->turn;
     *good = true;
-    if (heads->dtype == QKV_BF16 && !split) {
+    if (heads->dtype == QKV_BF16 && !stream_splits(x, first, count)) {
         const struct halves here = {stream_at(x, first).data, heads->row_stride};
         if (!finite || halves_finite(here, count, x->columns)) return here;
     }

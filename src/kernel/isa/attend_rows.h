@@ -82,12 +82,15 @@ struct stream {
     size_t b, n, columns;
     const int32_t *pages; /* of the past, or NULL */
     size_t positions;     /* of a page */
+    bool whole;           /* no block of keys crosses a page */
 };
 
 QKV_INLINE struct stream stream_of(const struct qkv_attend *a, const struct qkv_heads *past,
                                    const struct qkv_heads *now, size_t b, size_t n, size_t columns) {
     const int32_t *pages = a->pages.lists ? a->pages.lists[b] : NULL;
-    return (struct stream){past, now, a->past, b, n, columns, pages, a->pages.positions};
+    const size_t positions = a->pages.positions;
+    return (struct stream){
+        past, now, a->past, b, n, columns, pages, positions, !pages || positions % QKV_ATTEND_BLOCK == 0};
 }
 QKV_INLINE struct stream keys_of(const struct qkv_attend *a, size_t b, size_t n) {
     return stream_of(a, &a->past_k, &a->k, b, n, a->D);
@@ -99,13 +102,13 @@ QKV_INLINE struct stream values_of(const struct qkv_attend *a, size_t b, size_t 
 QKV_INLINE struct cells stream_at(const struct stream *s, size_t j) {
     if (j >= s->turn) return cells_at(s->now, s->b, j - s->turn, s->n);
     if (!s->pages) return cells_at(s->past, s->b, j, s->n);
-    return cells_at(s->past, 0, (size_t)s->pages[j / s->positions] * s->positions + j % s->positions, s->n);
+    return cells_at(s->past, (size_t)s->pages[j / s->positions], j % s->positions, s->n);
 }
 
-/* Key j, where x is the key before it and j is no multiple of QKV_ATTEND_BLOCK: no page begins with it. */
+/* Key j, where x is the key before it and j is no multiple of QKV_ATTEND_BLOCK: no page of whole blocks begins with it. */
 QKV_INLINE struct cells stream_next(const struct stream *s, struct cells x, size_t j) {
     const struct qkv_heads *heads = j < s->turn ? s->past : s->now;
-    if (j == s->turn) return stream_at(s, j);
+    if (j == s->turn || (!s->whole && j < s->turn && j % s->positions == 0)) return stream_at(s, j);
     x.data = (char *)x.data + heads->row_stride * (x.dtype == QKV_F32 ? sizeof(float) : sizeof(uint16_t));
     return x;
 }
@@ -115,11 +118,16 @@ struct block { /* rows of floats at an even distance */
     size_t stride;
 };
 
-/* Rows [first, first + count) where they lie; x is NULL when they are not fp32, or partly in the past only. */
+/* Whether rows [first, first + count) are partly in the past only, or in several pages. */
+static inline bool stream_splits(const struct stream *s, size_t first, size_t count) {
+    if (first >= s->turn) return false;
+    return first + count > s->turn || (!s->whole && first % s->positions + count > s->positions);
+}
+
+/* Rows [first, first + count) where they lie; x is NULL when they are not fp32, or lie apart. */
 static inline struct block block_in_place(const struct stream *s, size_t first, size_t count) {
     const struct qkv_heads *x = first < s->turn ? s->past : s->now;
-    bool split = first < s->turn && first + count > s->turn;
-    if (split || x->dtype != QKV_F32) return (struct block){0};
+    if (stream_splits(s, first, count) || x->dtype != QKV_F32) return (struct block){0};
     return (struct block){stream_at(s, first).data, x->row_stride};
 }
 
