@@ -50,6 +50,22 @@ has out '^ 0\.000 0\.000 0\.000 0\.000 0\.000 1\.000 0\.000 0\.000$' # the secon
 try 0 programs/modules
 has out '^attn\.q\.weight +\(16,16\)$'
 has out '^step 1000: loss 0\.0[01]'
+# What tutorials show; each program checks its own numbers.
+try 0 programs/multihead
+has out '3,780,472 parameters +yes$'
+hasnt out ' NO$'
+try 0 programs/prepost
+has out '^pre   3152384 parameters'
+try 0 programs/flavours 300
+has out '^MQA +1 +2228224 '
+try 0 programs/tinylm
+has out '12, 3 sentences, 17932 parameters'
+has out '^<bos> the dog sat on the rug <eos>$'
+try 0 programs/tinyencoder
+has out '^the <mask> sat on the rug +dog'
+try 0 programs/tinyseq2seq
+has out '2 pairs, 44044 parameters'
+has out "^i like dogs -> j' aime les chiens$"
 # On one CPU, so that tests side by side do not wait for each other's threads.
 cpu=$(taskset -cp $$ 2>/dev/null | sed 's/.*: *//; s/[-,].*//')
 if [ "${SANITIZE:-0}" = 0 ]; then

@@ -1,0 +1,83 @@
+/* flavours.c: multi-head, grouped-query and multi-query attention are one attention with another number of key-value heads.
+ *
+ * Width 1024, 16 heads of queries; 16, 4 or 1 heads of keys and values. Fewer of them mean fewer parameters, a smaller cache of keys
+ * and values, and fewer bytes to read for each new token (Shazeer 2019; Ainslie et al. 2023).
+ *     flavours [POSITIONS]      that the cache holds when a token is timed; 4096 */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <qkv.h>
+
+enum { WIDTH = 1024, HEADS = 16, HEAD = WIDTH / HEADS, TOKENS = 50 };
+
+static void fail(const struct qkv_context *ctx) {
+    fprintf(stderr, "%s\n", ctx ? qkv_message(ctx) : "out of memory");
+    exit(1);
+}
+
+static void append(struct qkv_context *ctx, struct qkv_attention_layer *layer, struct qkv_attention_cache *cache,
+                   const float *x, size_t rows, float *y) {
+    struct qkv_attention_input in = qkv_attention_input_defaults();
+    in.B = 1, in.T = rows, in.x = x, in.cache = cache;
+    if (qkv_attention_layer_forward(layer, &in, y)) fail(ctx);
+}
+
+/* Microseconds of one more token, when the cache holds `positions`. */
+static double token_time(struct qkv_context *ctx, struct qkv_attention_layer *layer, const float *x, float *y,
+                         size_t positions) {
+    struct qkv_attention_cache *cache;
+    double fastest = 1e9;
+    if (qkv_attention_cache_create(layer, 1, positions + 1, &cache)) fail(ctx);
+    append(ctx, layer, cache, x, positions, y);
+    for (int i = 0; i < TOKENS; i++) {
+        double start = qkv_clock();
+        append(ctx, layer, cache, x, 1, y);
+        double seconds = qkv_clock() - start;
+        if (seconds < fastest) fastest = seconds;
+        qkv_attention_cache_truncate(cache, positions);
+    }
+    qkv_attention_cache_free(cache);
+    return 1e6 * fastest;
+}
+
+int main(int argc, char **argv) {
+    const size_t positions = argc > 1 ? strtoul(argv[1], NULL, 10) : 4096;
+    static const struct {
+        const char *name;
+        int kv_heads;
+    } flavours[] = {{"MHA", HEADS}, {"GQA", 4}, {"MQA", 1}};
+    struct qkv_context *ctx;
+    float *x = malloc((positions + 1) * WIDTH * sizeof *x), *y = malloc((positions + 1) * WIDTH * sizeof *y);
+    size_t expected[] = {4 * WIDTH * WIDTH, 2 * WIDTH * WIDTH + 2 * WIDTH * 4 * HEAD,
+                         2 * WIDTH * WIDTH + 2 * WIDTH * HEAD};
+    if (!x || !y || positions == 0 || qkv_context_create(&ctx, NULL)) {
+        fprintf(stderr, "flavours: out of memory, or no positions\n");
+        return 1;
+    }
+    srand(1);
+    for (size_t e = 0; e < positions * WIDTH; e++) x[e] = (float)rand() / (float)RAND_MAX - 0.5f;
+
+    printf("width %d, %d heads of queries, %zu positions in the cache, fp32\n", WIDTH, HEADS, positions);
+    printf("      kv heads  parameters     cache  a token\n");
+    for (size_t i = 0; i < 3; i++) {
+        struct qkv_attention_layer_spec spec = qkv_attention_layer_spec_defaults();
+        struct qkv_attention_layer *layer;
+        size_t parameters = 0;
+        spec.in = WIDTH, spec.attention.causal = true;
+        spec.attention.heads = HEADS, spec.attention.kv_heads = flavours[i].kv_heads; /* the one number */
+        if (qkv_attention_layer_create(ctx, &spec, 1, &layer)) fail(ctx);
+        for (size_t p = 0; p < qkv_attention_layer_parameters(layer); p++)
+            parameters += qkv_array_elements(qkv_attention_layer_parameter(layer, p));
+        const size_t cache = positions * 2 * (size_t)flavours[i].kv_heads * HEAD * sizeof(float);
+        printf("%-4s  %8d  %10zu  %4.1f MiB  %4.0f us\n", flavours[i].name, flavours[i].kv_heads, parameters,
+               (double)cache / (1 << 20), token_time(ctx, layer, x, y, positions));
+        if (parameters != expected[i]) {
+            fprintf(stderr, "%s should have %zu parameters\n", flavours[i].name, expected[i]);
+            return 1;
+        }
+        qkv_attention_layer_free(layer);
+    }
+    qkv_context_free(ctx);
+    free(x), free(y);
+    return 0;
+}

@@ -1,0 +1,194 @@
+/* multihead.c: multi-head attention as tutorials have it, with widths of its own for inputs, queries and keys, values and output.
+ *
+ * What torch.nn.MultiheadAttention calls embed_dim, kdim, vdim and num_heads is in struct qkv_attention_layer_spec: in, kv_in,
+ * attention.heads, attention.head_dim (of queries and keys), attention.value_dim, out; kv_heads makes it grouped-query (GQA) or
+ * multi-query attention (MQA). Every line that is printed is checked; the program fails if one is not so. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <qkv.h>
+
+static int wrong; /* checks that failed */
+
+static void check(bool right, const char *what) {
+    printf("  %-66s %s\n", what, right ? "yes" : "NO");
+    wrong += !right;
+}
+
+static void fail(const struct qkv_context *ctx) {
+    fprintf(stderr, "%s\n", ctx ? qkv_message(ctx) : "out of memory");
+    exit(1);
+}
+
+/* As torch.randn: normal numbers with deviation 1 (Box & Muller 1958). */
+static float *randn(size_t count) {
+    const double turn = 6.283185307179586;
+    float *x = malloc((count ? count : 1) * sizeof *x);
+    if (!x) exit(1);
+    for (size_t e = 0; e < count; e++) {
+        double u = (rand() + 1.0) / (RAND_MAX + 1.0), v = (rand() + 1.0) / (RAND_MAX + 1.0);
+        x[e] = (float)(sqrt(-2 * log(u)) * cos(turn * v));
+    }
+    return x;
+}
+
+static struct qkv_attention_layer *attention(struct qkv_context *ctx, const struct qkv_attention_layer_spec *spec) {
+    struct qkv_attention_layer *layer;
+    if (qkv_attention_layer_create(ctx, spec, 1, &layer)) fail(ctx);
+    return layer;
+}
+
+static size_t parameters(const struct qkv_attention_layer *layer) {
+    size_t count = 0;
+    for (size_t i = 0; i < qkv_attention_layer_parameters(layer); i++)
+        count += qkv_array_elements(qkv_attention_layer_parameter(layer, i));
+    return count;
+}
+
+static float *forward(struct qkv_context *ctx, struct qkv_attention_layer *layer,
+                      const struct qkv_attention_input *in) {
+    const size_t count = in->B * in->T * (size_t)qkv_attention_layer_spec(layer)->out;
+    float *y = malloc(count * sizeof *y);
+    if (!y || qkv_attention_layer_forward(layer, in, y)) fail(ctx);
+    return y;
+}
+
+/* ---- widths of its own, and padding on the left ---------------------------------------------------------------------- */
+
+enum { B = 24, T = 100, IN = 1024, OUT = 2048 };
+
+static void widths(struct qkv_context *ctx) {
+    struct qkv_attention_layer_spec spec = qkv_attention_layer_spec_defaults();
+    spec.in = IN, spec.out = OUT, spec.attention.bias = QKV_BIAS_ALL;
+    spec.attention.heads = 8, spec.attention.head_dim = 64, spec.attention.value_dim = 111;
+    struct qkv_attention_layer *layer = attention(ctx, &spec);
+    printf("8 heads of 64, values of 111: (%d,%d,%d) -> (%d,%d,%d), %zu parameters\n", B, T, IN, B, T, OUT,
+           parameters(layer));
+    check(parameters(layer) == 3780472, "3,780,472 parameters");
+
+    int32_t starts[B]; /* row b has b positions of padding before its text; the last has no text at all */
+    float *x = randn((size_t)B * T * IN);
+    for (int b = 0; b < B; b++) starts[b] = b < B - 1 ? b : T;
+    for (size_t b = 0; b < B; b++)
+        for (size_t e = 0; e < (size_t)starts[b] * IN; e++)
+            x[b * T * IN + e] = NAN; /* what padding holds is not read */
+    struct qkv_attention_input in = qkv_attention_input_defaults();
+    in.B = B, in.T = T, in.x = x, in.mask.starts = starts;
+    float *y = forward(ctx, layer, &in);
+    size_t bad = 0;
+    for (size_t e = 0; e < (size_t)B * T * OUT; e++) bad += isfinite(y[e]) ? 0 : 1;
+    check(bad == 0, "padding on the left: no NaN in the output");
+    free(x), free(y);
+    qkv_attention_layer_free(layer);
+}
+
+/* ---- causal ------------------------------------------------------------------------------------------------------------ */
+
+/* The largest weight of a key in the future, and how far a row's sum is from 1, over all batch rows and heads. */
+static void look(struct qkv_context *ctx, struct qkv_attention_layer *layer, size_t rows, size_t heads, size_t t,
+                 double *future, double *sums) {
+    float *weights = malloc(t * t * sizeof *weights);
+    *future = *sums = 0;
+    for (size_t n = 0; n < rows * heads; n++) {
+        if (!weights ||
+            qkv_attention_layer_weights_of(layer, QKV_ATTENTION_WEIGHTS, n / heads, n % heads, 0, t, weights))
+            fail(ctx);
+        for (size_t i = 0; i < t; i++) {
+            double sum = 0;
+            for (size_t j = 0; j < t; j++) {
+                sum += (double)weights[i * t + j];
+                if (j > i) *future = fmax(*future, (double)weights[i * t + j]);
+            }
+            *sums = fmax(*sums, fabs(sum - 1));
+        }
+    }
+    free(weights);
+}
+
+static void causal(struct qkv_context *ctx) {
+    struct qkv_attention_layer_spec spec = qkv_attention_layer_spec_defaults();
+    spec.in = 512, spec.attention.heads = 8, spec.attention.causal = true;
+    struct qkv_attention_layer *layer = attention(ctx, &spec);
+    struct qkv_attention_input in = qkv_attention_input_defaults();
+    float *x = randn(2 * 10 * 512), *y;
+    double future, sums;
+    in.B = 2, in.T = 10, in.x = x, y = forward(ctx, layer, &in);
+    look(ctx, layer, 2, 8, 10, &future, &sums);
+    printf("causal, (2,10,512), 8 heads: largest weight of a future key %.6f, rows sum to 1 within %.6f\n", future,
+           sums);
+    check(future == 0, "future keys have weight 0.000000");
+    check(sums < 1e-6, "rows sum to 1");
+    free(x), free(y);
+    qkv_attention_layer_free(layer);
+}
+
+/* ---- MHA, GQA, MQA ----------------------------------------------------------------------------------------------------- */
+
+static void flavours(struct qkv_context *ctx) {
+    static const struct {
+        const char *name;
+        int kv_heads;
+        size_t parameters;
+    } kinds[] = {{"MHA", 12, 2362368}, {"GQA", 4, 1574912}, {"MQA", 1, 1279616}};
+    printf("768 wide, 12 heads of queries:\n");
+    for (size_t i = 0; i < 3; i++) {
+        struct qkv_attention_layer_spec spec = qkv_attention_layer_spec_defaults();
+        char line[100];
+        spec.in = 768, spec.attention.bias = QKV_BIAS_ALL;
+        spec.attention.heads = 12, spec.attention.kv_heads = kinds[i].kv_heads;
+        struct qkv_attention_layer *layer = attention(ctx, &spec);
+        snprintf(line, sizeof line, "%s, %2d heads of keys and values: %zu parameters", kinds[i].name,
+                 kinds[i].kv_heads, parameters(layer));
+        check(parameters(layer) == kinds[i].parameters, line);
+        qkv_attention_layer_free(layer);
+    }
+}
+
+/* ---- masks, and cross attention ---------------------------------------------------------------------------------------- */
+
+static double farthest(const float *a, const float *b, size_t count) {
+    double far = 0;
+    for (size_t e = 0; e < count; e++) far = fmax(far, fabs((double)a[e] - (double)b[e]));
+    return far;
+}
+
+/* Queries of (2,7,512) read a memory of (2,9,256); a boolean mask (true: may be seen) and an additive one say the same. */
+static void masks(struct qkv_context *ctx) {
+    enum { TQ = 7, TK = 9 };
+    struct qkv_attention_layer_spec spec = qkv_attention_layer_spec_defaults();
+    spec.in = 512, spec.kv_in = 256, spec.cross = true, spec.attention.heads = 8;
+    struct qkv_attention_layer *layer = attention(ctx, &spec);
+    struct qkv_attention_input in = qkv_attention_input_defaults();
+    float *x = randn(2 * TQ * 512), *memory = randn(2 * TK * 256), additive[TQ * TK];
+    uint8_t boolean[TQ * TK];
+    for (size_t n = 0; n < TQ * TK; n++) {
+        boolean[n] = rand() % 3 > 0 || n % TK == 0;
+        additive[n] = boolean[n] ? 0 : -INFINITY;
+    }
+    in.B = 2, in.T = TQ, in.x = x, in.memory_T = TK, in.memory = memory;
+    float *open = forward(ctx, layer, &in);
+    in.dense = boolean; /* one mask for all batch rows and heads */
+    in.dense_shape = (struct qkv_pair_shape){.B = 1, .H = 1, .Tq = TQ, .Tk = TK, .row = TK};
+    float *by_boolean = forward(ctx, layer, &in);
+    in.dense = NULL, in.bias = additive, in.bias_shape = in.dense_shape;
+    float *by_additive = forward(ctx, layer, &in);
+    printf("cross attention, (2,%d,512) reads (2,%d,256):\n", TQ, TK);
+    check(farthest(by_boolean, by_additive, 2 * TQ * 512) < 1e-6, "a boolean and an additive mask give the same");
+    check(farthest(by_boolean, open, 2 * TQ * 512) > 1e-3, "and something else than no mask");
+    free(x), free(memory), free(open), free(by_boolean), free(by_additive);
+    qkv_attention_layer_free(layer);
+}
+
+int main(void) {
+    struct qkv_context *ctx;
+    if (qkv_context_create(&ctx, NULL)) fail(ctx);
+    srand(1);
+    widths(ctx);
+    causal(ctx);
+    flavours(ctx);
+    masks(ctx);
+    qkv_context_free(ctx);
+    return wrong > 0;
+}
