@@ -239,8 +239,13 @@ struct work {
 
 static int make_pass(struct work *w, bool train, bool weights, struct qkv_pass **pass) {
     const struct qkv_batch *batch = &w->in.batch;
-    struct qkv_pass_options o = {
-        .B = batch->B, .T = batch->T, .source_T = batch->source_T, .train = train, .logits = true, .weights = weights};
+    struct qkv_pass_options o = {.B = batch->B,
+                                 .T = batch->T,
+                                 .source_T = batch->source_T,
+                                 .train = train,
+                                 .logits = true,
+                                 .weights = weights,
+                                 .padding = true};
     return qkv_pass_create(w->model, &o, pass) ? cli_broken(w->ctx) : CLI_DONE;
 }
 
@@ -390,7 +395,8 @@ const struct cli_command *cli_forward(void) {
             "given, in.lengths (B), in.targets ((B,T), or (B) for a classifier; -100 does not count), in.source and "
             "in.source_lengths (encoder-decoders), in.output_gradient (B,T,C) (models without a head); integers are "
             "I32 or "
-            "I64. Writes out.logits or out.hidden, with targets out.loss, and what the options add. Dropout is off.",
+            "I64. Writes out.logits or out.hidden, with targets out.loss, and what the options add. Positions past "
+            "a length are computed too. Dropout is off.",
         .examples = "qkv forward run/ --inputs case.safetensors -o out.safetensors --gradients --weights\n"
                     "qkv forward run/ --inputs case.safetensors -o out.safetensors --adamw 3,0.01,0.9,0.95,1e-8,0.1",
         .options = options,

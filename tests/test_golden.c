@@ -178,8 +178,13 @@ static void run_case(const char *folder, const char *isa, enum qkv_precision pre
     struct golden g;
     struct qkv_pass *pass;
     open_case(&g, folder, isa, precision);
-    struct qkv_pass_options o = {
-        .B = g.batch.B, .T = g.batch.T, .source_T = g.batch.source_T, .train = true, .logits = true, .weights = true};
+    struct qkv_pass_options o = {.B = g.batch.B,
+                                 .T = g.batch.T,
+                                 .source_T = g.batch.source_T,
+                                 .train = true,
+                                 .logits = true,
+                                 .weights = true,
+                                 .padding = true};
     assert_int_equal(qkv_pass_create(g.model, &o, &pass), QKV_OK);
     if (qkv_pass_forward(pass, &g.batch) != QKV_OK) {
         fail_msg("%s", qkv_message(g.ctx));

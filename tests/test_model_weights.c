@@ -72,12 +72,13 @@ static float *look(struct sample *s, size_t i, enum qkv_attention_stage stage, s
     return out;
 }
 
-/* Which keys a query of attention `name` may attend to, by the masks as the manual has them. */
+/* Which keys a query of attention `name` may attend to, by the masks as the manual has them; past a length there is no query. */
 static bool open_pair(const struct sample *s, const char *name, size_t b, size_t i, size_t j) {
     bool encoder = !strncmp(name, "encoder", 7), cross = strstr(name, "cross") != NULL;
     bool both = qkv_model_spec(s->model)->encoder.layers && qkv_model_spec(s->model)->decoder.layers;
     int32_t length = cross || (encoder && both) ? s->source_lengths[b] : s->lengths[b];
-    if ((int64_t)j >= length) return false;
+    int32_t queries = encoder && both ? s->source_lengths[b] : s->lengths[b];
+    if ((int64_t)j >= length || (int64_t)i >= queries) return false;
     if (cross) return true;
     return (encoder || j <= i) && (i > j ? i - j : j - i) < 4;
 }

@@ -45,14 +45,14 @@ static void assert_near(const float *a, const float *b, size_t n, double toleran
         fail_msg("%g apart, of a norm of %g", sqrt(difference), sqrt(norm));
 }
 
-/* A pass that shows logits computes padding, one that does not computes none. */
+/* A pass with `padding` computes it, another one does not. */
 static void losses_and_gradients_are_those_with_padding(void **state) {
     (void)state;
     for (uint64_t i = 0; i < 60; i++) {
         struct sample s;
         size_t n;
         start(&s, i, (enum topology)(i % 3), &exact);
-        struct qkv_pass *padded = ragged_pass(&s, (struct qkv_pass_options){.logits = true, .dropout = i % 2});
+        struct qkv_pass *padded = ragged_pass(&s, (struct qkv_pass_options){.padding = true, .dropout = i % 2});
         struct qkv_pass *ragged = ragged_pass(&s, (struct qkv_pass_options){.dropout = i % 2});
         s.batch.dropout_seed = i;
         const double expected = run(&s, padded);

@@ -20,37 +20,57 @@ extern "C" {
 enum qkv_attention_stage { QKV_ATTENTION_STAGE_LIST(QKV_ATTENTION_STAGE_ENUM) };
 #undef QKV_ATTENTION_STAGE_ENUM
 
-/* Positions at and past a row's length are no keys of others and have no loss. They are computed only where a pass shows them: with
- * logits of an lm head, with weights, and with head none. Else they cost nothing and their ids are not read. */
+/* Sequences of ids, as a rectangle (B,T) whose rows may end early, or packed: row after row, sequence after sequence, without padding.
+ * A rectangle is made packed inside: positions at and past a length cost nothing, are not read, are no keys of others and have no
+ * loss; where a pass shows them, they are 0 (unless its option `padding` says otherwise). Both forms give the same bits. */
 struct qkv_batch {
-    size_t B, T;
-    const int32_t *ids;     /* (B,T) */
-    const int32_t *lengths; /* (B): how many positions of each row there are; NULL: all T */
-    /* Packed documents, as key_documents of struct qkv_mask: numbers that do not fall along a row, negative past its length
+    size_t B, T;            /* sequences; positions of the longest. Packed: T may be 0, which is counted */
+    const int32_t *ids;     /* (B,T), or packed (rows) */
+    const int32_t *lengths; /* (B): how many positions of each row there are; NULL: all T. Packed: NULL */
+    /* Documents side by side in a row, as key_documents of struct qkv_mask: numbers that do not fall along a row, negative past its length
      * only. A position sees its own document alone, and positions, of whatever kind, count from where that begins, so rows of
      * documents are what the documents are as rows of their own; targets are the caller's. Models of one stack, not
      * classifiers. */
-    const int32_t *documents; /* (B,T); NULL: a row is one */
-    const int32_t *prefix;    /* (B), of causal models of one stack: the first prefix[b] positions of a row, at most its
+    const int32_t
+        *documents;        /* (B,T); NULL: a row is one. Not of packed sequences, which do not see one another anyway */
+    const int32_t *prefix; /* (B), of causal models of one stack: the first prefix[b] positions of a row, at most its
                                       length, see one another in both directions (prefix-LM), and all see them. Within a window
                                       where there is one. Not with documents. Targets in it count where they are given. NULL: none */
-    const int32_t *targets;   /* (B,T) for lm, (B) for classify; QKV_IGNORE does not count; NULL: no loss */
-    size_t source_T;          /* encoder–decoders: */
-    const int32_t *source;    /* (B,source_T) */
+    const int32_t *targets; /* (B,T) or (rows) for lm, with `scored` (scored_count), (B) for classify; QKV_IGNORE does
+                                      not count; NULL: no loss */
+    size_t source_T;        /* encoder–decoders: */
+    const int32_t *source;  /* (B,source_T), or packed (source_rows) */
     const int32_t *source_lengths; /* (B) or NULL */
-    const float *output_gradient;  /* head none: the gradient of the loss by the hidden states (B,T,C); the loss is
-                                      then their product summed; NULL: no loss */
+    const float *output_gradient;  /* head none: the gradient of the loss by the hidden states that are the output; the
+                                      loss is then their product summed; NULL: no loss */
     size_t loss_count; /* what the summed loss is divided by; 0: the number of targets that count. Micro-batches
                                 that share the count of their whole add up to the gradient of the whole batch */
     double
-        label_smoothing;   /* e: the loss is (1 - e) times the target's plus e times the mean over all tokens or classes
+        label_smoothing; /* e: the loss is (1 - e) times the target's plus e times the mean over all tokens or classes
                                 (Szegedy et al. 2016); at least 0, less than 1 */
-    uint64_t dropout_seed; /* names the dropout masks of this pass */
+    uint64_t
+        dropout_seed; /* names the dropout masks of this pass; element (b,t) of (B,T) has the same one in both forms */
+    /* Experimental: packed sequences. Each side of an encoder–decoder may be packed. */
+    const int32_t *cu_rows, *cu_source; /* (B + 1): sequence b is rows cu_rows[b] … cu_rows[b + 1] − 1. The first is 0,
+                                           none falls, the last is `rows`; NULL: a rectangle */
+    size_t rows, source_rows;           /* packed: how many there are, of all sequences together */
+    /* Experimental: vectors in place of ids, which are then NULL: (rows,C) or (B,T,C), in place of the scaled embeddings of tokens. */
+    const float *inputs, *source_inputs;
+    float *input_gradient, *source_input_gradient; /* of the same shape: backward adds to them; NULL: not wanted */
+    /* Experimental: where each row stands, (rows) or (B,T), which embeddings of positions and rotations read. They rise within a
+     * sequence or document and lie in the context; where a bias counts distances (alibi) they have no gaps. Masks and windows count rows.
+     * NULL: 0, 1, … of each sequence */
+    const int32_t *positions, *source_positions;
+    /* Experimental: rows whose scores, or with head none hidden states, are wanted: numbers in (rows), or b·T + t of (B,T), rising;
+     * the others cost no head. NULL: all of them. Not for classify */
+    const size_t *scored;
+    size_t scored_count; /* with scored; 0 for none */
 };
 /* An empty batch, without targets. */
 QKV_API struct qkv_batch qkv_batch_defaults(void);
 struct qkv_pass_shape {
     size_t B, T, source_T;
+    size_t rows, source_rows; /* at most so many in all sequences; 0: B·T, B·source_T */
 };
 QKV_API struct qkv_pass_shape qkv_pass_shape_defaults(void); /* an empty batch */
 
@@ -78,6 +98,12 @@ typedef void qkv_hook(void *user, const struct qkv_hook_point *point);
 QKV_API const char *qkv_hook_name(enum qkv_hook_kind kind);
 struct qkv_pass_options {
     size_t B, T, source_T; /* the largest batch that will come, or the largest of each */
+    size_t rows,
+        source_rows; /* experimental: the most rows of a batch, past lengths not counted, which memory is planned
+                                 for; 0: B·T, B·source_T */
+    size_t
+        scored; /* experimental: every batch chooses rows (qkv_batch.scored), at most so many; 0: they may, and memory is
+                      planned for all rows */
     const struct qkv_pass_shape
         *shapes; /* all the shapes that will come, when (B,T,source_T) is too much for all of them:
                                             memory is planned for the one that needs most; NULL: for (B,T,source_T) */
@@ -88,7 +114,10 @@ struct qkv_pass_options {
     bool dropout;    /* dropout is on, as in training; needs train */
     bool logits;     /* keep the logits of lm heads (else only the loss is computed) */
     bool weights;    /* keep what attention weights are made from: of size T, never T×T */
-    qkv_hook *hook;  /* told of the numbers on the way, block by block; NULL: nobody. Not with checkpoint */
+    bool
+        padding; /* experimental: positions of a rectangle past its lengths are computed too, as frameworks do that mask keys
+                        alone: they are shown, and an output_gradient counts there */
+    qkv_hook *hook; /* told of the numbers on the way, block by block; NULL: nobody. Not with checkpoint */
     void *hook_user;
 };
 /* Forward alone, nothing kept; B and T are to be set. */
@@ -109,12 +138,14 @@ QKV_API enum qkv_status qkv_pass_forward(struct qkv_pass *pass, const struct qkv
 QKV_API enum qkv_status qkv_pass_backward(struct qkv_pass *pass);
 /* The summed loss over the targets that count, divided by loss_count, and how many counted. */
 QKV_API double qkv_pass_loss(const struct qkv_pass *pass, size_t *counted);
-/* logits (B,T,V) or (B,classes), or hidden (B,T,C), of the latest forward; data NULL if not kept. */
+/* logits (B,T,V) or (B,classes), or hidden (B,T,C), of the latest forward; data NULL if not kept. Packed: (rows,V) or (rows,C); with
+ * chosen rows (scored_count,V) or (scored_count,C). */
 QKV_API struct qkv_array qkv_pass_output(const struct qkv_pass *pass);
 /* The i-th attention, "decoder.layers.0.attn", and the shape of its weights (B,H,Tq,Tk) in the latest forward; data is NULL.
  * False past the last. Needs options.weights. */
 QKV_API bool qkv_pass_attention(const struct qkv_pass *pass, size_t i, struct qkv_array *attention);
-/* Makes some of them: head h of batch row b, for `rows` queries from `first` on, out (rows,Tk), of the latest forward.
+/* Makes some of them: head h of batch row b, for `rows` queries from `first` on, out (rows,Tk), of the latest forward. Past the
+ * lengths of row b they are 0, scores -inf.
  * Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_pass_weights(struct qkv_pass *pass, size_t i, enum qkv_attention_stage stage, size_t b,
                                          size_t h, size_t first, size_t rows, float *out);

@@ -299,6 +299,9 @@ struct qkv_attend_gradients {
 };
 enum qkv_status qkv_attend_backward(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a,
                                     const struct qkv_attend_gradients *g);
+/* Queries and keys of a sequence, whether ragged or not. */
+size_t qkv_attend_queries(const struct qkv_attend *a, size_t b);
+size_t qkv_attend_keys(const struct qkv_attend *a, size_t b);
 /* One head and batch row looked at: rows [first, first + rows) of the queries against all keys of that batch row, out (rows, keys).
  * Products, capped and scores are not masked, but for scores, which are −inf where a row may not attend; weights come from the
  * saved lse, without dropout, 0 where masked. */

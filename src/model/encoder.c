@@ -70,7 +70,7 @@ static enum qkv_status encoder_run(struct qkv_encoded *e, const int32_t *ids) {
     qkv_arena_release(&e->graph_arena, 0);
     qkv_tape_start(&tape, m->ctx, &e->arena, &e->graph_arena, false);
     const size_t N = m->ctx->dry ? e->planned_rows : qkv_rows_count(e->B, e->T, e->lengths);
-    const struct qkv_rows *rows = qkv_rows_make(&tape, e->B, e->T, e->lengths, NULL, N);
+    const struct qkv_rows *rows = qkv_rows_make(&tape, e->B, e->T, e->lengths, NULL, N, 0);
     struct qkv_tensor *x = rows ? run_stack(e, &tape, rows, ids) : NULL;
     if (!x) return tape.status;
     const size_t mark = qkv_arena_mark(&e->arena);

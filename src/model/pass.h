@@ -4,6 +4,13 @@
 
 #include "model/model.h"
 
+/* What the memory of a batch depends on. */
+struct qkv_pass_key {
+    size_t B, T, source_T, rows, source_rows, groups;
+    size_t scored;                /* rows that are chosen, and one more; 0: none are chosen */
+    size_t inputs, source_inputs; /* vectors in place of ids: 1, and 2 where their gradient is wanted */
+};
+
 struct qkv_pass {
     struct qkv_model *model;
     struct qkv_pass_options options;
@@ -13,13 +20,12 @@ struct qkv_pass {
     struct qkv_tape_costs *costs; /* in a dry run: where the work is added up */
     size_t groups;                /* at most; 0: batches are no parts of larger ones */
     struct qkv_pass_part part;    /* groups 0: none */
-    struct {
-        size_t B, T, source_T, rows, source_rows, groups;
-    } fits; /* the latest shape that there is room for */
+    struct qkv_pass_key shape;    /* of the batch that runs or is planned */
+    struct qkv_pass_key made,
+        fits; /* what it was made for, and the latest other one that there is room for; B 0: none */
     struct qkv_loss loss;
     size_t loss_count;
     struct qkv_array output;
-    size_t planned_rows, planned_source_rows;  /* that a dry run counts with */
     const struct qkv_rows *rows, *source_rows; /* of the latest forward; the source's NULL without */
     struct qkv_array *attentions;              /* names and shapes of the weights, encoder's first; names owned */
     const struct qkv_attend **kept;
@@ -34,12 +40,38 @@ struct qkv_pass {
  * of the B sequences begins, not read in a dry run; NULL: all are of one length. */
 const struct qkv_row_order *qkv_pass_order(struct qkv_pass *pass, size_t B, size_t N, const int32_t *starts);
 
+/* ---- what comes in (pass_batch.c) ---- */
+enum qkv_status qkv_pass_check_options(struct qkv_model *model, const struct qkv_pass_options *options);
+/* The batch to `out`, where T and source_T are those of packed batches too. */
+enum qkv_status qkv_pass_check_batch(struct qkv_pass *pass, const struct qkv_batch *batch, struct qkv_batch *out);
+/* What a stack reads of a batch: of the source, or of the other one. */
+struct qkv_pass_side {
+    size_t B, T, N; /* N: rows of a packed batch */
+    const int32_t *ids, *lengths, *cu, *positions, *documents, *prefix;
+    const float *inputs;
+    float *input_gradient;
+};
+struct qkv_pass_side qkv_pass_side(const struct qkv_batch *batch, bool source);
+struct qkv_pass_key qkv_pass_key(const struct qkv_pass *pass, const struct qkv_batch *batch);
+/* The rows that are computed, as many as pass->shape has; the side then has the lengths of a packed batch. */
+const struct qkv_rows *qkv_pass_rows(struct qkv_pass *pass, struct qkv_pass_side *side, bool source);
+const int32_t *qkv_pass_positions(struct qkv_pass *pass, const struct qkv_pass_side *side, const struct qkv_rows *rows);
+const int32_t *qkv_pass_ids(struct qkv_pass *pass, const struct qkv_pass_side *side, const struct qkv_rows *rows);
+/* The vectors in place of embeddings; NULL: ids. */
+struct qkv_tensor *qkv_pass_inputs(struct qkv_pass *pass, const struct qkv_pass_side *side);
+
+/* ---- what comes out (pass_output.c) ----
+ * Output and loss of the hidden states x, which is NULL after an error. */
+void qkv_pass_head(struct qkv_pass *pass, const struct qkv_batch *batch, struct qkv_tensor *x);
+
 /* ---- who sees whom (pass_mask.c) ---- */
-/* Of the rows of a batch, or of its sources; kinds of layers add what they allow. */
-struct qkv_mask qkv_pass_mask(const struct qkv_batch *batch, const struct qkv_rows *rows, bool source);
+/* Of the rows of a side; kinds of layers add what they allow. */
+struct qkv_mask qkv_pass_mask(const struct qkv_pass_side *side, const struct qkv_rows *rows);
+/* Some layers have a bias by distance, which counts rows. */
+bool qkv_pass_counts_rows(const struct qkv_stack *stack);
 /* (N): where each row stands among the keys of its sequence, which biases by distance go by: not where its document begins. */
 const int32_t *qkv_pass_key_positions(struct qkv_pass *pass, const struct qkv_stack *stack, const struct qkv_rows *rows,
-                                      const struct qkv_batch *batch);
+                                      const struct qkv_pass_side *side);
 /* Documents and prefixes make sense, for this model; lengths are checked before. */
 enum qkv_status qkv_pass_check_mask(const struct qkv_pass *pass, const struct qkv_batch *batch);
 

@@ -2,21 +2,25 @@
 #include "model/pass.h"
 #include "model/spec.h"
 
-struct qkv_mask qkv_pass_mask(const struct qkv_batch *b, const struct qkv_rows *rows, bool source) {
+struct qkv_mask qkv_pass_mask(const struct qkv_pass_side *s, const struct qkv_rows *rows) {
     return (struct qkv_mask){.B = rows->B,
                              .Tq = rows->T,
                              .Tk = rows->T,
-                             .lengths = source ? b->source_lengths : b->lengths,
-                             .key_documents = source ? NULL : b->documents,
-                             .prefix = source ? NULL : b->prefix};
+                             .lengths = s->lengths,
+                             .key_documents = s->documents,
+                             .prefix = s->prefix};
+}
+
+bool qkv_pass_counts_rows(const struct qkv_stack *stack) {
+    for (int i = 0; i < stack->spec->kind_count; i++)
+        if (stack->tables[i].distance_bias.table) return true;
+    return false;
 }
 
 const int32_t *qkv_pass_key_positions(struct qkv_pass *p, const struct qkv_stack *stack, const struct qkv_rows *rows,
-                                      const struct qkv_batch *b) {
+                                      const struct qkv_pass_side *s) {
     const bool dry = p->model->ctx->dry;
-    bool biased = false;
-    for (int i = 0; i < stack->spec->kind_count; i++) biased = biased || stack->tables[i].distance_bias.table;
-    if (!biased || (!dry && !b->documents))
+    if (!qkv_pass_counts_rows(stack) || (!dry && !s->documents))
         return rows->position; /* a plan does not know whether documents will come */
     int32_t *positions = qkv_tape_take(&p->tape, rows->N, sizeof *positions);
     for (size_t n = 0; positions && !dry && n < rows->N; n++) positions[n] = rows->place[n] % (int32_t)rows->T;
@@ -24,7 +28,7 @@ const int32_t *qkv_pass_key_positions(struct qkv_pass *p, const struct qkv_stack
 }
 
 static size_t row_length(const struct qkv_batch *b, size_t row) {
-    return b->lengths ? (size_t)b->lengths[row] : b->T;
+    return b->cu_rows ? (size_t)(b->cu_rows[row + 1] - b->cu_rows[row]) : b->lengths ? (size_t)b->lengths[row] : b->T;
 }
 
 static enum qkv_status check_row_documents(struct qkv_context *ctx, const struct qkv_batch *b, size_t row) {
@@ -54,6 +58,11 @@ static enum qkv_status check_mask_model(const struct qkv_pass *p, const struct q
     struct qkv_context *ctx = p->model->ctx;
     const struct qkv_stack_spec *stack = spec->decoder.layers ? &spec->decoder : &spec->encoder;
     const char *what = b->documents ? "documents" : "a prefix";
+    if (b->documents && b->cu_rows)
+        return qkv_fail(
+            ctx, QKV_ARGUMENT,
+            "the batch has documents and cu_rows; sequences that are packed do not see one another, so give "
+            "each document one of its own");
     if (b->documents && b->prefix)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "the batch has documents and a prefix; a prefix is of a whole row, so give "

@@ -4,6 +4,7 @@
  * kept grows with T, and the fused kernel serves a pass whose weights are looked at like any other. */
 #include "model/pass.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,6 +98,15 @@ bool qkv_pass_attention(const struct qkv_pass *p, size_t i, struct qkv_array *at
     return true;
 }
 
+/* `there` rows of `keys` numbers become `rows` of Tk. */
+static void spread_rows(float *out, size_t rows, size_t there, size_t Tk, size_t keys, enum qkv_attention_stage stage) {
+    const float nothing = stage == QKV_ATTENTION_SCORES ? -INFINITY : 0;
+    for (size_t r = rows; r-- > 0;) {
+        if (r < there) memmove(out + r * Tk, out + r * keys, keys * sizeof *out);
+        for (size_t k = r < there ? keys : 0; k < Tk; k++) out[r * Tk + k] = nothing;
+    }
+}
+
 enum qkv_status qkv_pass_weights(struct qkv_pass *p, size_t i, enum qkv_attention_stage stage, size_t b, size_t h,
                                  size_t first, size_t rows, float *out) {
     QKV_CALL(p->model->ctx);
@@ -104,6 +114,11 @@ enum qkv_status qkv_pass_weights(struct qkv_pass *p, size_t i, enum qkv_attentio
     if (status == QKV_OK && !out) {
         status = qkv_fail(p->model->ctx, QKV_ARGUMENT, "the weights have no place to go: out is NULL");
     }
-    return status == QKV_OK ? qkv_attend_weights(p->model->ctx, &p->arena, p->kept[i], stage, b, h, first, rows, out)
-                            : status;
+    const struct qkv_attend *a = p->kept[i];
+    const size_t queries = status ? 0 : qkv_attend_queries(a, b), most = queries > first ? queries - first : 0;
+    const size_t there = rows < most ? rows : most;
+    if (status == QKV_OK && there)
+        status = qkv_attend_weights(p->model->ctx, &p->arena, a, stage, b, h, first, there, out);
+    if (status == QKV_OK) spread_rows(out, rows, there, p->attentions[i].shape[3], qkv_attend_keys(a, b), stage);
+    return status;
 }

@@ -136,6 +136,7 @@ struct qkv_tape_costs {
 /* The rows of a batch of B sequences of at most T positions: side by side, sequence after sequence, none for padding. */
 struct qkv_rows {
     size_t N, B, T;
+    size_t most; /* rows that memory is planned for: B·T, or fewer where fewer will come */
     bool ragged; /* some sequences may be shorter than T; else N = B·T and every array is as plain as it can be */
     const int32_t *start;          /* (B + 1): the first row of each sequence, and N */
     const int32_t *place;          /* (N): b·T + t of each row */
@@ -293,11 +294,14 @@ struct qkv_tensor *qkv_op_pool_rows(struct qkv_tape *tape, struct qkv_tensor *x,
 /* The sum of the lengths (B), each at most T; NULL: B·T. */
 size_t qkv_rows_count(size_t B, size_t T, const int32_t *lengths);
 /* The N rows that the lengths say, in the memory of the tape, whose batch they become. With the numbers of documents (B,T), positions
- * begin again where the number changes. A dry run does not read lengths and documents. */
+ * begin again where the number changes. A dry run does not read lengths and documents. most: rows of
+ * all batches that will come; 0: B·T. */
 const struct qkv_rows *qkv_rows_make(struct qkv_tape *tape, size_t B, size_t T, const int32_t *lengths,
-                                     const int32_t *documents, size_t N);
+                                     const int32_t *documents, size_t N, size_t most);
 /* Of values (B,T) those of the rows: (N); the values themselves where there is no padding. */
 const int32_t *qkv_rows_pack(struct qkv_tape *tape, const struct qkv_rows *rows, const int32_t *values);
+/* The first N rows of a matrix (B·T, columns) go to their places; the others become zeros. */
+void qkv_rows_spread(struct qkv_tape *tape, const struct qkv_rows *rows, float *matrix, size_t columns);
 
 /* x (N, C): the rows index[0] … of it, (count, C); a row may be chosen several times. fp32. The index must outlive the tape. */
 struct qkv_tensor *qkv_op_gather(struct qkv_tape *tape, struct qkv_tensor *x, const int32_t *index, size_t count);

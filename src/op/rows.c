@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { ROWS_A_PIECE = 16, COLUMNS_A_PIECE = 64 };
+enum { ROWS_A_PIECE = 16, COLUMNS_A_PIECE = 64, SPREAD_COLUMNS = 4096 };
 
 /* ---- the rows of a batch -------------------------------------------------------------------------------------------- */
 
@@ -30,7 +30,7 @@ static void rows_fill(size_t B, size_t T, const int32_t *lengths, const int32_t 
 }
 
 const struct qkv_rows *qkv_rows_make(struct qkv_tape *tape, size_t B, size_t T, const int32_t *lengths,
-                                     const int32_t *documents, size_t N) {
+                                     const int32_t *documents, size_t N, size_t most) {
     struct qkv_rows *rows = qkv_tape_take_graph(tape, sizeof *rows);
     int32_t *start = qkv_tape_take(tape, B + 1, sizeof *start), *place = qkv_tape_take(tape, N, sizeof *place);
     int32_t *position = qkv_tape_take(tape, N, sizeof *position);
@@ -39,6 +39,7 @@ const struct qkv_rows *qkv_rows_make(struct qkv_tape *tape, size_t B, size_t T, 
     *rows = (struct qkv_rows){.N = N,
                               .B = B,
                               .T = T,
+                              .most = most && most < B * T ? most : B * T,
                               .ragged = lengths && (tape->ctx->dry || N < B * T),
                               .start = start,
                               .place = place,
@@ -53,6 +54,31 @@ const int32_t *qkv_rows_pack(struct qkv_tape *tape, const struct qkv_rows *rows,
     int32_t *packed = qkv_tape_take(tape, rows->N, sizeof *packed);
     for (size_t n = 0; packed && !tape->ctx->dry && n < rows->N; n++) packed[n] = values[rows->place[n]];
     return packed;
+}
+
+struct spread {
+    const struct qkv_rows *rows;
+    float *matrix;
+    size_t columns;
+};
+
+/* Some columns, from the last place on: no row lies behind its place. */
+static void rows_spread(void *argument, size_t begin, size_t end, int thread) {
+    const struct spread *s = argument;
+    const struct qkv_rows *rows = s->rows;
+    (void)thread;
+    for (size_t place = rows->B * rows->T, n = rows->N; place-- > n;) {
+        float *to = s->matrix + place * s->columns + begin;
+        if (n && (size_t)rows->place[n - 1] == place)
+            memcpy(to, s->matrix + --n * s->columns + begin, (end - begin) * sizeof *to);
+        else
+            memset(to, 0, (end - begin) * sizeof *to);
+    }
+}
+
+void qkv_rows_spread(struct qkv_tape *tape, const struct qkv_rows *rows, float *matrix, size_t columns) {
+    struct spread s = {rows, matrix, columns};
+    if (rows->ragged) qkv_parallel_range(tape->ctx, columns, SPREAD_COLUMNS, rows_spread, &s);
 }
 
 /* ---- gather and scatter --------------------------------------------------------------------------------------------- */

@@ -173,11 +173,11 @@ struct qkv_tensor *qkv_tape_keep(struct qkv_tape *tape, struct qkv_tape_mark mar
 
 /* ---- gradients ------------------------------------------------------------------------------------------------------ */
 
-/* Gradients of a ragged batch get the room that those of its padded form need: so buffers are reused as in the plan, which knows no
- * lengths. */
+/* Gradients of a ragged batch get the room that as many rows as are planned need: so buffers are reused as in the plan, which knows
+ * no lengths. */
 static size_t gradient_room(const struct qkv_tape *tape, size_t rows, size_t columns) {
     for (const struct qkv_rows *batch = tape->batch; batch; batch = batch->before)
-        if (batch->N == rows) return batch->B * batch->T * columns;
+        if (batch->N == rows) return batch->most * columns;
     return rows * columns;
 }
 

@@ -106,9 +106,6 @@ struct qkv_attend_sequence {
 static inline bool qkv_attend_is_ragged(const struct qkv_attend *a) {
     return a->q_start || a->k_start || a->pasts;
 }
-/* Queries and keys of a sequence; whether ragged or not. */
-size_t qkv_attend_queries(const struct qkv_attend *a, size_t b);
-size_t qkv_attend_keys(const struct qkv_attend *a, size_t b);
 void qkv_attend_sequence_of(const struct qkv_attend_plan *whole, size_t b, struct qkv_attend_sequence *out);
 /* Blocks of keys a run where the sizes of the sequence decide (`alone` in struct qkv_attend): for Tq queries and `key_blocks`; and the
  * most runs of any sequence with at most so many blocks. */

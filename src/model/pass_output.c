@@ -1,0 +1,98 @@
+/* pass_output: what comes out of a pass: the scores or hidden states of all rows or of chosen ones, and the loss. */
+#include "model/pass.h"
+
+static void set_output(struct qkv_pass *p, const char *name, const float *data, int rank, size_t a, size_t b,
+                       size_t c) {
+    p->output = (struct qkv_array){.name = name, .dtype = QKV_F32, .rank = rank, .shape = {a, b, c}, .data = data};
+    p->output.bytes = qkv_array_elements(&p->output) * sizeof(float);
+}
+
+/* (B,T,columns), or, packed or chosen, (rows,columns). */
+static void set_rows_output(struct qkv_pass *p, const struct qkv_batch *b, const char *name, const float *data,
+                            size_t rows, size_t columns) {
+    if (b->scored || b->cu_rows)
+        set_output(p, name, data, 2, rows, columns, 0);
+    else
+        set_output(p, name, data, 3, b->B, b->T, columns);
+}
+
+/* The targets that count, of the rows that have scores: where padding is computed, its targets do not. */
+static const int32_t *make_targets(struct qkv_pass *p, const struct qkv_batch *b, size_t rows, bool by_place) {
+    size_t counted = 0;
+    const bool dry = p->model->ctx->dry, padded = by_place && p->options.padding && b->lengths;
+    int32_t *own = padded ? qkv_tape_take(&p->tape, rows, sizeof *own) : NULL;
+    for (size_t n = 0; own && !dry && n < rows; n++)
+        own[n] = (int64_t)(n % b->T) >= b->lengths[n / b->T] ? QKV_IGNORE : b->targets[n];
+    const int32_t *targets = padded ? own : by_place ? qkv_rows_pack(&p->tape, p->rows, b->targets) : b->targets;
+    for (size_t n = 0; targets && !dry && n < rows; n++) counted += targets[n] != QKV_IGNORE;
+    p->loss_count = b->loss_count ? b->loss_count : counted;
+    return targets;
+}
+
+/* The rows that a batch chooses, by their numbers among those that are computed. */
+static struct qkv_tensor *choose_rows(struct qkv_pass *p, const struct qkv_batch *b, struct qkv_tensor *x) {
+    const struct qkv_rows *rows = p->rows;
+    int32_t *index = qkv_tape_take(&p->tape, b->scored_count, sizeof *index);
+    int32_t *start = qkv_tape_take(&p->tape, rows->B + 1, sizeof *start);
+    if (!index || !start || !x) return NULL;
+    for (size_t i = 0, s = 0; !p->model->ctx->dry && i <= b->scored_count; i++) {
+        const bool end = i == b->scored_count;
+        const size_t n = end ? 0 : b->scored[i];
+        if (!end) index[i] = (int32_t)(b->cu_rows ? n : (size_t)rows->start[n / b->T] + n % b->T);
+        for (; s <= rows->B && (end || rows->start[s] <= index[i]); s++) start[s] = (int32_t)i;
+    }
+    x = qkv_op_gather(&p->tape, x, index, b->scored_count);
+    if (x) x->order = qkv_pass_order(p, rows->B, b->scored_count, start);
+    return x;
+}
+
+static void run_hidden(struct qkv_pass *p, const struct qkv_batch *b, struct qkv_tensor *x) {
+    const bool spread = x && !b->scored && !b->cu_rows && p->rows->ragged;
+    if (spread) x = qkv_op_scatter(&p->tape, x, p->rows->place, b->B * b->T);
+    if (x) set_rows_output(p, b, "hidden", x->data, x->rows, x->columns);
+    p->loss_count = b->loss_count ? b->loss_count : 1;
+    if (b->output_gradient)
+        qkv_op_inner_product(&p->tape, x, b->output_gradient, 1.0F / (float)p->loss_count, &p->loss);
+}
+
+/* Scores of rows whose places are those of a rectangle come to lie there. */
+static void run_lm(struct qkv_pass *p, const struct qkv_batch *b, struct qkv_tensor *x) {
+    struct qkv_model *m = p->model;
+    const bool by_place = !b->scored && !b->cu_rows;
+    const size_t rows = x ? x->rows : 0, V = m->head_weight->rows, places = by_place ? b->B * b->T : rows;
+    struct qkv_cross_entropy_options options = {.smoothing = (float)b->label_smoothing};
+    if (b->targets) options.targets = make_targets(p, b, rows, by_place);
+    if (p->loss_count) options.scale = 1.0F / (float)p->loss_count;
+    if (p->options.logits) options.logits = qkv_tape_take(&p->tape, places * V, sizeof(float));
+    qkv_op_cross_entropy(&p->tape, x, m->head_weight, qkv_tensor_or_null(&m->head.bias), &options, &p->loss);
+    if (options.logits && by_place && p->rows) qkv_rows_spread(&p->tape, p->rows, options.logits, V);
+    set_rows_output(p, b, "logits", options.logits, rows, V);
+}
+
+static void run_classifier(struct qkv_pass *p, const struct qkv_batch *b, struct qkv_tensor *x) {
+    struct qkv_model *m = p->model;
+    const size_t V = m->head_weight->rows;
+    struct qkv_cross_entropy_options options = {.smoothing = (float)b->label_smoothing};
+    if (x)
+        x = p->rows->ragged ? qkv_op_pool_rows(&p->tape, x, m->spec.head.pool, p->rows)
+                            : qkv_op_pool(&p->tape, x, m->spec.head.pool, b->B, b->T, b->lengths);
+    if (b->targets) options.targets = make_targets(p, b, b->B, false);
+    if (p->loss_count) options.scale = 1.0F / (float)p->loss_count;
+    options.logits = qkv_tape_take(&p->tape, b->B * V, sizeof(float));
+    qkv_op_cross_entropy(&p->tape, x, m->head_weight, qkv_tensor_or_null(&m->head.bias), &options, &p->loss);
+    set_output(p, "logits", options.logits, 2, b->B, V, 0);
+}
+
+void qkv_pass_head(struct qkv_pass *p, const struct qkv_batch *b, struct qkv_tensor *x) {
+    if (x && b->scored) x = choose_rows(p, b, x);
+    switch (p->model->spec.head.kind) {
+    case QKV_HEAD_NONE:
+        run_hidden(p, b, x);
+        break;
+    case QKV_HEAD_CLASSIFY:
+        run_classifier(p, b, x);
+        break;
+    default:
+        run_lm(p, b, x);
+    }
+}
