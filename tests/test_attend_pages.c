@@ -158,6 +158,171 @@ static void long_sequences_go_over_many_pages(void **state) {
     }
 }
 
+/* ---- packed pages ------------------------------------------------------------------------------------------------------ */
+
+/* All keys of the case become its past. */
+static void packed_start(struct attend_case *c) {
+    struct qkv_attend *a = &c->a;
+    a->past = a->Tk, a->past_k = a->k, a->past_v = a->v;
+    a->k = a->v = (struct qkv_heads){0};
+    a->dropout = 0;
+}
+
+/* The rows of these pages as bf16, head by head in rows, some of them spoilt; they take the place of those of the case. */
+static uint16_t *packed_rows(struct paged_case *p, struct qkv_heads *x, size_t columns, struct qkv_random *random) {
+    const size_t rows = p->a.pages.count * p->a.pages.positions, width = p->a.Hkv * columns;
+    uint16_t *data = malloc((rows * width + 1) * sizeof *data);
+    const float spoilt[] = {NAN, INFINITY, 1e-39f};
+    for (size_t row = 0; row < rows; row++)
+        for (size_t n = 0; n < width; n++) {
+            float value = attend_get(x, 0, row, n / columns, n % columns);
+            if (attend_chance(random, 0.002)) value = spoilt[attend_uniform(random, 0, 2)];
+            qkv_from_float(data + row * width + n, &value, QKV_BF16, 1);
+        }
+    *x = (struct qkv_heads){.data = data, .row_stride = width, .head_stride = columns, .dtype = QKV_BF16};
+    return data;
+}
+
+struct packed {
+    struct qkv_context *ctx;
+    const struct paged_case *p;
+    char *data;
+    size_t bytes;
+};
+
+/* The positions [first, end) of one page and head. */
+static void packed_put(struct packed *x, size_t page, size_t n, size_t first, size_t end) {
+    const struct qkv_attend *a = &x->p->a;
+    const size_t at = page * a->Hkv + n, row = page * a->pages.positions + first;
+    const struct qkv_attend_put put = {.page = x->data + at * x->bytes,
+                                       .spoilt = (uint8_t *)x->data + a->pages.count * a->Hkv * x->bytes + at,
+                                       .D = a->D,
+                                       .Dv = a->Dv,
+                                       .positions = a->pages.positions,
+                                       .first = first,
+                                       .count = end - first,
+                                       .k = attend_place(&a->past_k, 0, row, n, 0),
+                                       .v = attend_place(&a->past_v, 0, row, n, 0),
+                                       .row_stride = a->Hkv * a->D};
+    qkv_attend_put(x->ctx, &put);
+}
+
+/* Positions of a page that somebody has. */
+static size_t packed_used(const struct paged_case *p, size_t page) {
+    const size_t positions = p->a.pages.positions;
+    for (size_t b = 0; b < p->a.B; b++)
+        for (size_t i = 0; i * positions < (size_t)p->pasts[b]; i++) {
+            const size_t left = (size_t)p->pasts[b] - i * positions;
+            if ((size_t)p->lists[b][i] == page) return left < positions ? left : positions;
+        }
+    return 0;
+}
+
+/* A page in pieces, of one and of many rows; now and then it is shortened and goes on. */
+static void packed_fill(struct packed *x, size_t page, size_t n, struct qkv_random *random) {
+    const size_t used = packed_used(x->p, page);
+    for (size_t done = 0; done < used;) {
+        const size_t most = used - done, wanted = attend_chance(random, 0.6) ? 1 : attend_uniform(random, 1, most);
+        packed_put(x, page, n, done, done + wanted);
+        done += wanted;
+        if (attend_chance(random, 0.02)) done = attend_uniform(random, 0, done);
+    }
+}
+
+static void packed_expect(struct qkv_context *ctx, struct attend_case *c, struct paged_case *p,
+                          struct qkv_random *random) {
+    const struct qkv_attend *a = &p->a;
+    const size_t bytes = c->elements[ATTEND_Y] * qkv_dtype_size(a->y.dtype), rows = a->B * a->H * a->Tq;
+    struct packed x = {ctx, p, NULL, qkv_attend_page_bytes(ctx, a->D, a->Dv, a->pages.positions)};
+    uint16_t *k = packed_rows(p, &p->a.past_k, a->D, random), *v = packed_rows(p, &p->a.past_v, a->Dv, random);
+    void *y = malloc(bytes + 1);
+    float *lse = malloc(rows * sizeof *lse + 1);
+    struct qkv_arena scratch;
+    assert_int_equal(qkv_arena_create(ctx, &scratch, SCRATCH, "scratch"), QKV_OK);
+    if (qkv_attend_forward(ctx, &scratch, a) != QKV_OK) fail_msg("%s: %s", c->text, ctx->message);
+    memcpy(y, c->buffer[ATTEND_Y], bytes), memcpy(lse, c->lse, rows * sizeof *lse);
+    const size_t places = a->pages.count * a->Hkv;
+    x.data = aligned_alloc(QKV_CACHE_LINE, (places * (x.bytes + 1) + QKV_CACHE_LINE) / QKV_CACHE_LINE * QKV_CACHE_LINE);
+    memset(x.data, 0xff, places * (x.bytes + 1)); /* NaN */
+    for (size_t i = 0; i < places; i++) packed_fill(&x, i / a->Hkv, i % a->Hkv, random);
+    struct qkv_attend packed = *a;
+    packed.page_bytes = x.bytes, packed.past_k.data = packed.past_v.data = x.data;
+    for (ctx->threads = 1; ctx->threads <= 3; ctx->threads += 2) {
+        memset(c->lse, 0x55, rows * sizeof *lse);
+        if (qkv_attend_forward(ctx, &scratch, &packed) != QKV_OK) fail_msg("%s: %s", c->text, ctx->message);
+        if (memcmp(y, c->buffer[ATTEND_Y], bytes) || memcmp(lse, c->lse, rows * sizeof *lse))
+            fail_msg("%s, packed pages of %zu, %d threads: %s: not the same bits", ctx->kernels->isa,
+                     a->pages.positions, ctx->threads, c->text);
+    }
+    ctx->threads = 2;
+    qkv_arena_free(&scratch);
+    free(y), free(lse), free(x.data), free(k), free(v);
+}
+
+/* Whatever stands in places that nobody has, and in values that are no numbers. */
+static void packed_pages_have_the_bits_of_rows(void **state) {
+    struct fixture f;
+    struct qkv_context *ctx;
+    (void)state;
+    FOR_PRECISIONS(f, ctx) {
+        struct qkv_random random = test_random(2);
+        for (size_t i = 0; i < cases(150); i++) {
+            struct attend_case c;
+            struct paged_case p;
+            attend_case_random(&c, &random, true);
+            if (c.a.past || c.a.D != c.a.Dv) {
+                attend_case_free(&c);
+                continue;
+            }
+            packed_start(&c);
+            const size_t own = c.a.Tk + attend_uniform(&random, c.a.Tk == 0, 9);
+            paged_make(&p, &c, &random, own > QKV_ATTEND_BLOCK || attend_chance(&random, 0.5) ? QKV_ATTEND_BLOCK : own,
+                       attend_chance(&random, 0.5));
+            if (ctx->precision == QKV_MIXED_BF16)
+                packed_expect(ctx, &c, &p, &random);
+            else
+                assert_int_equal(qkv_attend_page_bytes(ctx, c.a.D, c.a.Dv, QKV_ATTEND_BLOCK), 0);
+            paged_free(&p);
+            attend_case_free(&c);
+        }
+    }
+}
+
+static void packed_pages_of_others_are_refused(void **state) {
+    struct fixture f;
+    struct qkv_context *ctx;
+    (void)state;
+    FOR_PRECISIONS(f, ctx) {
+        struct qkv_random random = test_random(3);
+        struct attend_case c = {.a = {.B = 1, .H = 1, .Hkv = 1, .Tq = 2, .Tk = 3, .D = 4, .Dv = 4, .scale = 1}};
+        struct paged_case p;
+        struct qkv_arena scratch;
+        float weights[6];
+        attend_case_fill(&c, &random, 0, (struct attend_extras){0});
+        packed_start(&c);
+        paged_make(&p, &c, &random, QKV_ATTEND_BLOCK, false);
+        assert_int_equal(qkv_arena_create(ctx, &scratch, SCRATCH, "scratch"), QKV_OK);
+        const size_t bytes = qkv_attend_page_bytes(ctx, 4, 4, QKV_ATTEND_BLOCK);
+        p.a.page_bytes = bytes + 1;
+        assert_int_equal(qkv_attend_forward(ctx, &scratch, &p.a), QKV_SHAPE);
+        assert_non_null(strstr(ctx->message, "are not those of this context's kernels"));
+        assert_int_equal(qkv_attend_page_bytes(ctx, 4, 257, QKV_ATTEND_BLOCK), 0);
+        assert_int_equal(qkv_attend_page_bytes(ctx, 4, 4, 2 * QKV_ATTEND_BLOCK), 0);
+        p.a.page_bytes = bytes, p.a.past = 2, p.a.k = p.a.past_k, p.a.v = p.a.past_v;
+        if (bytes) {
+            assert_int_equal(qkv_attend_forward(ctx, &scratch, &p.a), QKV_SHAPE);
+            assert_non_null(strstr(ctx->message, "hold all 3 keys of a call, not 2"));
+            p.a.past = 3;
+            const enum qkv_attention_stage stage = QKV_ATTENTION_PRODUCTS;
+            assert_int_equal(qkv_attend_weights(ctx, &scratch, &p.a, stage, 0, 0, 0, 2, weights), QKV_ARGUMENT);
+            assert_non_null(strstr(ctx->message, "packed pages"));
+        }
+        qkv_arena_free(&scratch);
+        paged_free(&p);
+        attend_case_free(&c);
+    }
+}
+
 static void page_tables_that_make_no_sense_are_refused(void **state) {
     struct qkv_context ctx = context_of(0, 1);
     struct qkv_arena scratch;
@@ -196,6 +361,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_in_pages_have_the_bits_of_keys_side_by_side),
         cmocka_unit_test(long_sequences_go_over_many_pages),
+        cmocka_unit_test(packed_pages_have_the_bits_of_rows),
+        cmocka_unit_test(packed_pages_of_others_are_refused),
         cmocka_unit_test(page_tables_that_make_no_sense_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

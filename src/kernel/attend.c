@@ -11,8 +11,8 @@
  * the attention_bias is a pass of its own.
  *
  * In bf16 (struct qkv_attend_bf16_kernels) the items are the same, but what all blocks of rows read (keys, forward) and what all
- * blocks of keys do (rows, backward) is packed ahead, once, unless there is only one block of rows to read it. How many rows a call
- * has changes nothing.
+ * blocks of keys do (rows, backward) is packed ahead, once, unless there is only one block of rows to read it, or keys come packed, in
+ * pages. How many rows a call has changes nothing.
  *
  * A ragged call is cut as if all its sequences were as long as the longest. An item then becomes one of its own sequence
  * (attend_ragged.c), or nothing where that is shorter. */
@@ -193,14 +193,14 @@ static enum qkv_status forward_bf16(struct qkv_context *ctx, struct qkv_arena *s
     plan->keys = work->bf16->keys;
     plan->key_blocks = divide_up(plan->a->Tk, plan->keys);
     plan->keys_bytes = work->bf16->keys_bytes(plan);
-    plan->packs = plan->blocks == 1;
+    plan->packs = plan->blocks == 1 && !plan->a->page_bytes;
+    const bool ahead = plan->blocks > 1 && !plan->a->page_bytes;
     enum qkv_status status = QKV_OK;
-    if (!plan->packs)
-        status = take_packed(ctx, scratch, pairs * plan->key_blocks, plan->keys_bytes, &plan->packed_keys);
+    if (ahead) status = take_packed(ctx, scratch, pairs * plan->key_blocks, plan->keys_bytes, &plan->packed_keys);
     if (status == QKV_OK) status = forward_cut_keys(ctx, scratch, work);
     if (status == QKV_OK) status = take_scratch(ctx, scratch, work, work->bf16->scratch(plan));
     if (status != QKV_OK) return status;
-    if (!plan->packs) qkv_parallel(ctx, pairs * plan->key_blocks, pack_keys_body, work);
+    if (ahead) qkv_parallel(ctx, pairs * plan->key_blocks, pack_keys_body, work);
     forward_run(ctx, work);
     return QKV_OK;
 }

@@ -41,6 +41,20 @@ static enum qkv_status check_heads(struct qkv_context *ctx, const char *name, co
     return QKV_OK;
 }
 
+/* Packed pages are what this context's kernels read, and hold all keys. */
+static enum qkv_status check_packed(struct qkv_context *ctx, const struct qkv_attend *a) {
+    const size_t bytes = qkv_attend_page_bytes(ctx, a->D, a->Dv, a->pages.positions);
+    if (a->page_bytes != bytes)
+        return qkv_fail(ctx, QKV_SHAPE,
+                        "attention: pages packed with %zu bytes a head are not those of this context's kernels, which "
+                        "take %zu (0: rows)",
+                        a->page_bytes, bytes);
+    if (a->past != a->Tk || !a->pages.lists)
+        return qkv_fail(ctx, QKV_SHAPE, "attention: packed pages hold all %zu keys of a call, not %zu of them", a->Tk,
+                        a->pages.lists ? a->past : 0);
+    return QKV_OK;
+}
+
 /* The page tables hold what the past of each sequence needs. */
 static enum qkv_status check_pages(struct qkv_context *ctx, const struct qkv_attend *a) {
     const struct qkv_page_table *pages = &a->pages;
@@ -48,6 +62,10 @@ static enum qkv_status check_pages(struct qkv_context *ctx, const struct qkv_att
         if (a->pasts[b] < 0 || (size_t)a->pasts[b] > a->past)
             return qkv_fail(ctx, QKV_SHAPE, "attention: sequence %zu has a past of %d keys; it must be from 0 to %zu",
                             b, a->pasts[b], a->past);
+    if (a->page_bytes) {
+        enum qkv_status status = check_packed(ctx, a);
+        if (status != QKV_OK) return status;
+    }
     if (!pages->lists) return QKV_OK;
     if (!pages->positions)
         return qkv_fail(ctx, QKV_SHAPE, "attention: pages of no positions are impossible for %zu keys", a->past);
@@ -232,6 +250,8 @@ enum qkv_status qkv_attend_check_gradients(struct qkv_context *ctx, const struct
 enum qkv_status qkv_attend_check_weights(struct qkv_context *ctx, const struct qkv_attend *a,
                                          enum qkv_attention_stage stage, size_t b, size_t h, size_t first, size_t rows,
                                          const float *out) {
+    if (a->page_bytes)
+        return qkv_fail(ctx, QKV_ARGUMENT, "attention: there are no weights to look at where keys lie in packed pages");
     if ((int)stage < 0 || stage > QKV_ATTENTION_PRODUCTS)
         return qkv_fail(ctx, QKV_ARGUMENT, "attention: the stage is %d; it must be one of enum qkv_attention_stage",
                         (int)stage);

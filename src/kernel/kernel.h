@@ -256,6 +256,9 @@ struct qkv_attend {
     size_t past;
     const int32_t *pasts;        /* (B): the past of each sequence, at most `past`; NULL: all have `past` */
     struct qkv_page_table pages; /* of the past. Forward only */
+    size_t page_bytes; /* 0: pages are rows; or bytes of a kv head on a page, packed (qkv_attend_page_bytes). Then all keys are in pages,
+                          (count,Hkv,page_bytes) at past_k's data and behind that a byte for each of (count,Hkv), not 0 where a value is no
+                          number. No weights of it can be looked at */
     float *lse; /* (B, H, Tq): log-sum-exp of each row, −inf for a row without keys; may be NULL when not kept */
     const int32_t *lo, *hi; /* (B, Tq): row i attends to keys j with lo <= j < hi; values outside [0, Tk] are clamped */
     double
@@ -277,6 +280,19 @@ struct qkv_attend {
     bool alone;
     uint64_t first_row; /* the number of batch row 0 in a larger batch */
 };
+/* Bytes of the keys and values of one kv head on a page of `positions`, packed as the context's kernels multiply them, so that a step packs
+ * its own only: in bf16, where heads are not too wide. 0: rows are read as they lie. (attend_page.c) */
+size_t qkv_attend_page_bytes(const struct qkv_context *ctx, size_t D, size_t Dv, size_t positions);
+/* Puts keys and values of a head, `row_stride` numbers apart, on a packed page, from position `first` on. What stands at `first` and
+ * behind is lost. */
+struct qkv_attend_put {
+    void *page;      /* of the head */
+    uint8_t *spoilt; /* its byte */
+    size_t D, Dv, positions, first, count;
+    const uint16_t *k, *v; /* bf16 */
+    size_t row_stride;
+};
+void qkv_attend_put(const struct qkv_context *ctx, const struct qkv_attend_put *put);
 /* Heads, widths and sizes make a call (attend_check.c). The calls below check this and all else that can be wrong in one. */
 enum qkv_status qkv_attend_check_sizes(struct qkv_context *ctx, const struct qkv_attend *a);
 /* A row without keys gives y = 0 and gradient 0. What a row may not attend to (NaN too, in k, v, distance_bias and attention_bias) is never

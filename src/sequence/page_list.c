@@ -47,6 +47,14 @@ static void list_copy_rows(void *data, size_t width, const struct qkv_page_pool 
     memcpy((char *)data + (size_t)to * page, (const char *)data + (size_t)from * page, rows * row);
 }
 
+/* A packed page, which has what stands behind its rows too: nothing reads that. */
+static void list_copy_packed(const struct qkv_key_values *kv, size_t count, size_t heads, int32_t to, int32_t from) {
+    const size_t page = heads * kv->packed;
+    char *data = kv->k, *spoilt = data + count * page;
+    memcpy(data + (size_t)to * page, data + (size_t)from * page, page);
+    memcpy(spoilt + (size_t)to * heads, spoilt + (size_t)from * heads, heads);
+}
+
 /* One attention's part of a page that two lists part in: as far as the list has it, which is still as long as before. */
 static void list_copy(void *argument, size_t item, int thread) {
     (void)thread;
@@ -57,6 +65,10 @@ static void list_copy(void *argument, size_t item, int thread) {
     if (list->copied < 0) return;
     const struct qkv_key_values *kv = &pool->attention[i];
     const size_t rows = list->length % pool->positions;
+    if (kv->packed) {
+        list_copy_packed(kv, pool->count, pool->heads[i], list->pages[held], list->copied);
+        return;
+    }
     list_copy_rows(kv->k, pool->k_width[i], pool, list->pages[held], list->copied, rows);
     list_copy_rows(kv->v, pool->v_width[i], pool, list->pages[held], list->copied, rows);
 }

@@ -9,13 +9,15 @@ struct qkv_page_pool *qkv_page_pool_create(struct qkv_context *ctx, const struct
     if (!pool) return NULL;
     *pool = (struct qkv_page_pool){.ctx = ctx, .owners = 1, .what = what, .attentions = count};
     pool->attention = qkv_allocate(ctx, count + 1, sizeof *pool->attention);
-    pool->k_width = pool->attention ? qkv_allocate(ctx, 2 * count + 1, sizeof *pool->k_width) : NULL;
+    pool->k_width = pool->attention ? qkv_allocate(ctx, 3 * count + 1, sizeof *pool->k_width) : NULL;
     if (!pool->k_width) {
         qkv_page_pool_free(pool);
         return NULL;
     }
     pool->v_width = pool->k_width + count;
+    pool->heads = pool->v_width + count;
     for (size_t i = 0; i < count; i++) {
+        pool->heads[i] = (size_t)attentions[i]->kv_heads;
         pool->k_width[i] = (size_t)attentions[i]->kv_heads * (size_t)attentions[i]->head_dim;
         pool->v_width[i] = (size_t)attentions[i]->kv_heads * (size_t)attentions[i]->value_dim;
     }
@@ -38,10 +40,22 @@ size_t qkv_page_count(size_t positions, size_t length) {
     return length / positions + (length % positions != 0);
 }
 
+/* Bytes of a head on a page, packed; 0: rows. */
+static size_t pool_packed(const struct qkv_page_pool *pool, size_t i, const struct qkv_page_shape *shape) {
+    const size_t heads = pool->heads[i];
+    if (shape->dtype != QKV_BF16 || !heads) return 0;
+    return qkv_attend_page_bytes(pool->ctx, pool->k_width[i] / heads, pool->v_width[i] / heads,
+                                 qkv_page_positions(shape));
+}
+
 size_t qkv_page_bytes(const struct qkv_page_pool *pool, const struct qkv_page_shape *shape) {
-    size_t columns = 0;
-    for (size_t i = 0; i < pool->attentions; i++) columns += pool->k_width[i] + pool->v_width[i];
-    return columns * qkv_page_positions(shape) * qkv_dtype_size(shape->dtype);
+    const size_t row = qkv_page_positions(shape) * qkv_dtype_size(shape->dtype);
+    size_t bytes = 0;
+    for (size_t i = 0; i < pool->attentions; i++) {
+        const size_t packed = pool_packed(pool, i, shape);
+        bytes += packed ? pool->heads[i] * packed : (pool->k_width[i] + pool->v_width[i]) * row;
+    }
+    return bytes;
 }
 
 struct pool_plan {
@@ -68,10 +82,13 @@ static enum qkv_status pool_take(void *argument) {
     bool taken = true;
     for (size_t i = 0; taken && i < pool->attentions; i++) {
         struct qkv_key_values *kv = &pool->attention[i];
-        kv->k = qkv_arena_take(&pool->storage, rows, pool->k_width[i] * size);
-        kv->v = qkv_arena_take(&pool->storage, rows, pool->v_width[i] * size);
+        const size_t packed = pool_packed(pool, i, shape);
+        kv->k = qkv_arena_take(&pool->storage, packed ? pool->count : rows,
+                               packed ? pool->heads[i] * (packed + 1) : pool->k_width[i] * size);
+        kv->v = packed ? kv->k : qkv_arena_take(&pool->storage, rows, pool->v_width[i] * size);
         kv->dtype = shape->dtype;
         kv->rows = rows;
+        kv->packed = packed;
         taken = kv->k && kv->v;
     }
     pool->references = qkv_arena_take(&pool->storage, pool->count, sizeof *pool->references);

@@ -4,6 +4,9 @@
  * which grow, share what they have with others, forget their end, and give pages back. A list that grows into a page which others
  * hold too gets a copy of it first (copy on write), so what a list holds never changes under it.
  *
+ * In mixed precision the keys and values of a page lie as the kernels of the context multiply them (page_bytes of struct qkv_attend), but for
+ * heads that are too wide for them, so that a step packs its own only. Such pages are read by attention alone.
+ *
  * Memory is taken once, when the pool begins. A pool that is full refuses, with the number of pages that are missing, and then all lists
  * are as they were. One thread at a time may use a pool and its lists. (Paged keys and values: Kwon et al. 2023, "Efficient memory
  * management for large language model serving with PagedAttention".) */
@@ -29,8 +32,10 @@ struct qkv_page_pool {
     const char *what;
     struct qkv_arena storage;
     size_t attentions;
-    struct qkv_key_values *attention; /* (attentions): (count·positions, Hkv·D) and (count·positions, Hkv·Dv) of each */
-    size_t *k_width, *v_width;        /* (attentions): Hkv·D, Hkv·Dv */
+    struct qkv_key_values
+        *attention; /* (attentions): (count·positions, Hkv·D) and (count·positions, Hkv·Dv) of each; or packed */
+    size_t *k_width, *v_width; /* (attentions): Hkv·D, Hkv·Dv */
+    size_t *heads;             /* (attentions): Hkv */
     enum qkv_dtype dtype;
     size_t positions, count; /* of a page; pages */
     int32_t *references;     /* (count): lists that hold each */

@@ -39,7 +39,7 @@ struct qkv_attend_plan {
     enum qkv_attention_stage stage;
     size_t batch, head, first, count;
     bool
-        packs; /* in bf16, forward: items pack the keys that they come to, as nobody else reads them; or all are packed ahead: */
+        packs; /* in bf16, forward, but for pages: items pack the keys that they come to, as nobody else reads them; or all are packed ahead: */
     char *packed_keys; /* (B,Hkv,key_blocks), */
     char *packed_rows; /* and backward: (B,Hkv,blocks), packed */
     size_t keys_bytes, rows_bytes;
@@ -87,6 +87,9 @@ struct qkv_attend_bf16_kernels {
     /* Packs one block: items are (B,Hkv,key_blocks) and (B,Hkv,blocks). */
     void (*pack_keys)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
     void (*pack_rows)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
+    /* Bytes of the keys and values of a head on a page; and new ones on it. */
+    size_t (*page_bytes)(size_t D, size_t Dv, size_t positions);
+    void (*put)(const struct qkv_attend_put *put);
     /* As above. */
     size_t (*sums_floats)(const struct qkv_attend_plan *plan);
     void (*forward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);

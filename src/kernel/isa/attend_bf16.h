@@ -91,6 +91,28 @@ static inline void add_apart(float *to, size_t stride, float weight, struct cell
     for (size_t c = 0; c < columns; c++) to[c * stride] += weight * row[c];
 }
 
+struct halves { /* rows of bf16, `ld` apart */
+    const uint16_t *rows;
+    size_t ld;
+};
+
+/* Whether these are all numbers: two of them are looked at as one float, and its lower half as another. */
+static inline bool halves_finite(struct halves x, size_t count, size_t columns) {
+    vf check = vf_zero();
+    const size_t whole = columns / (2 * W) * (2 * W);
+    for (size_t j = 0; j < count; j++) {
+        const uint16_t *row = x.rows + j * x.ld;
+        for (size_t c = 0; c < whole; c += 2 * W) {
+            uint32_t lanes[W];
+            memcpy(lanes, row + c, sizeof lanes);
+            const vi words = vi_load(lanes);
+            check = vf_fma(bf16_odd(words), vf_zero(), vf_fma(bf16_even(words), vf_zero(), check));
+        }
+        for (size_t c = whole; c < columns; c += W) check = vf_fma(load_bf16(row + c, columns - c), vf_zero(), check);
+    }
+    return all_finite(check);
+}
+
 /* ---- scratch and layouts ------------------------------------------------------------------------------------------------ */
 
 struct carve { /* pieces of a block of memory, from NULL to measure */
@@ -272,6 +294,20 @@ void QKV_T(attend_bf16_pack_keys)(const struct qkv_attend_plan *plan, size_t ite
 void QKV_T(attend_bf16_pack_rows)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
 /* One row to bf16, zeros up to ld; false when a number of it is none in bf16. */
 bool QKV_T(attend_bf16_round)(uint16_t *out, struct cells x, size_t columns, size_t ld);
+/* attend_bf16_page.c */
+struct page_keys { /* `count` keys of a page for the products */
+    const uint32_t *k;
+    uint32_t *v;
+    size_t terms;          /* that the panels of values hold */
+    bool clean;            /* whether all values are numbers; else those that are not are zeros in v, */
+    struct qkv_heads rows; /* and this is all of them, row after row */
+};
+size_t QKV_T(attend_bf16_page_bytes)(size_t D, size_t Dv, size_t positions);
+void QKV_T(attend_bf16_put)(const struct qkv_attend_put *put);
+/* The page with the keys [key, key + count) of head n. Bytes of scratch are those of _page_scratch. */
+size_t QKV_T(attend_bf16_page_scratch)(const struct qkv_attend_plan *plan);
+struct page_keys QKV_T(attend_bf16_page)(const struct qkv_attend *a, size_t b, size_t n, size_t key, size_t count,
+                                         char *scratch);
 /* attend_bf16_forward.c, attend_bf16_backward.c */
 size_t QKV_T(attend_bf16_forward_scratch)(const struct qkv_attend_plan *plan);
 size_t QKV_T(attend_bf16_backward_scratch)(const struct qkv_attend_plan *plan);

@@ -14,13 +14,16 @@ struct forward {
     bool plain; /* whether scores are just scaled products */
     size_t b, n, key, keys;
     struct stream values;
-    struct key_block block;
-    char *q;     /* strips of left operands */
-    float *s;    /* (STRIP,BLOCK_KEYS): scores */
-    uint16_t *p; /* the same of weights */
-    char *left;  /* p packed, where it cannot be read in place */
+    const uint32_t *block_k, *block_v; /* the block of keys, packed, */
+    size_t terms;                      /* with room for so many; */
+    bool clean;                        /* whether its values are numbers */
+    struct page_keys page;             /* where it lies in, */
+    char *q;                           /* strips of left operands */
+    float *s;                          /* (STRIP,BLOCK_KEYS): scores */
+    uint16_t *p;                       /* the same of weights */
+    char *left;                        /* p packed, where it cannot be read in place */
     float *staging;
-    char *own;        /* a block of keys, where items pack them */
+    char *own;        /* a block of keys, where items pack them; or values of a page, cleaned */
     float *own_work;  /* to pack it with */
     struct sums sums; /* of the piece in work, */
     struct sums all;  /* and of all pieces so far */
@@ -48,7 +51,8 @@ static size_t carve_forward(const struct qkv_attend_plan *plan, struct forward *
     f->p = carve_take(&c, STRIP * (padded(D, GRANULE) > BLOCK_KEYS ? padded(D, GRANULE) : BLOCK_KEYS) * sizeof *f->p);
     f->left = carve_take(&c, BF16.in_place ? 0 : left_bytes(STRIP, BLOCK_KEYS));
     f->staging = carve_take(&c, BF16.native ? 0 : STRIP * wide * sizeof *f->staging);
-    f->own = carve_take(&c, plan->packs ? plan->keys_bytes : 0);
+    const size_t page = plan->a->page_bytes ? QKV_T(attend_bf16_page_scratch)(plan) : 0;
+    f->own = carve_take(&c, plan->packs ? plan->keys_bytes : page);
     f->own_work = carve_take(&c, plan->packs ? QKV_T(attend_bf16_pack_scratch)(plan) * sizeof(float) : 0);
     return c.used / sizeof(float);
 }
@@ -149,11 +153,12 @@ static void forward_strip(struct forward *f, size_t r0, size_t rows) {
     if (!cover.end) return;
     const size_t first = cover.begin, last = cover.end, end = last < f->keys ? last : f->keys;
     struct left q = kept_strip(f->q + r0 / STRIP * left_bytes(STRIP, D), D);
-    strip_product(&q, rows, D, f->block.k + first * pairs_of(D), last - first, f->s + first, BLOCK_KEYS, false);
+    strip_product(&q, rows, D, f->block_k + first * pairs_of(D), last - first, f->s + first, BLOCK_KEYS, false);
     for (size_t r = 0; r < rows; r++) row_softmax(f, r0 + r, f->s + r * BLOCK_KEYS, f->p + r * BLOCK_KEYS, first, last);
     struct left p = strip_of(f->p + first, BLOCK_KEYS, rows, end - first, f->left, f->staging);
-    add_product(&p, rows, first, end - first, f->block.v, f->keys, f->a->Dv, f->sums.o + r0 * f->sums.ldo, f->sums.ldo);
-    if (!*f->block.finite_v) add_values_apart(f, r0, rows);
+    add_product(&p, rows, first, end - first, f->block_v, f->terms, f->a->Dv, f->sums.o + r0 * f->sums.ldo,
+                f->sums.ldo);
+    if (!f->clean) add_values_apart(f, r0, rows);
 }
 
 /* y = O / l, with dropout's scale; adding 0 makes every zero a positive one, however it came about. */
@@ -170,19 +175,30 @@ static void forward_finish(const struct qkv_attend *a, const struct row *rows, s
     }
 }
 
+/* The block of keys in work, packed: in its page, ahead, or here. */
+static void forward_block(struct forward *f) {
+    const struct qkv_attend_plan *plan = f->plan;
+    const size_t pair = f->b * f->a->Hkv + f->n, block = f->key / BLOCK_KEYS;
+    if (f->a->page_bytes) {
+        f->page = QKV_T(attend_bf16_page)(f->a, f->b, f->n, f->key, f->keys, f->own);
+        f->block_k = f->page.k, f->block_v = f->page.v, f->terms = f->page.terms, f->clean = f->page.clean;
+        f->values = (struct stream){.past = &f->page.rows, .now = &f->page.rows, .turn = f->key, .columns = f->a->Dv};
+        return;
+    }
+    struct carve c = {plan->packs ? f->own : plan->packed_keys + (pair * plan->key_blocks + block) * plan->keys_bytes,
+                      0};
+    const struct key_block own = carve_keys(plan, &c);
+    if (plan->packs) QKV_T(attend_bf16_pack_block)(plan, f->b, f->n, block, &own, f->own_work);
+    f->block_k = own.k, f->block_v = own.v, f->terms = f->keys, f->clean = *own.finite_v;
+}
+
 /* f->sums of the keys [begin, end), which are of one piece, for all rows and those that fill the last strip. */
 static void forward_walk(struct forward *f, size_t begin, size_t end, size_t all) {
-    const struct qkv_attend_plan *plan = f->plan;
-    const size_t pair = f->b * f->a->Hkv + f->n;
     sums_clear(&f->sums, all);
     for (f->key = begin / BLOCK_KEYS * BLOCK_KEYS; f->key < end; f->key += BLOCK_KEYS) {
         f->keys = f->a->Tk - f->key < BLOCK_KEYS ? f->a->Tk - f->key : BLOCK_KEYS;
         if (!spans_of(f->rows, all, f->key, f->keys, f->spans).end) continue;
-        const size_t block = f->key / BLOCK_KEYS;
-        struct carve c = {
-            plan->packs ? f->own : plan->packed_keys + (pair * plan->key_blocks + block) * plan->keys_bytes, 0};
-        f->block = carve_keys(plan, &c);
-        if (plan->packs) QKV_T(attend_bf16_pack_block)(plan, f->b, f->n, block, &f->block, f->own_work);
+        forward_block(f);
         for (size_t r = 0; r < all; r += STRIP) forward_strip(f, r, all - r < STRIP ? all - r : STRIP);
     }
 }

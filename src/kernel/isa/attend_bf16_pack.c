@@ -52,28 +52,6 @@ static void stage(struct staging *s, const struct stream *x, size_t first, size_
     }
 }
 
-struct halves { /* rows of bf16, `ld` apart */
-    const uint16_t *rows;
-    size_t ld;
-};
-
-/* Whether these are all numbers: two of them are looked at as one float, and its lower half as another. */
-static bool halves_finite(struct halves x, size_t count, size_t columns) {
-    vf check = vf_zero();
-    const size_t whole = columns / (2 * W) * (2 * W);
-    for (size_t j = 0; j < count; j++) {
-        const uint16_t *row = x.rows + j * x.ld;
-        for (size_t c = 0; c < whole; c += 2 * W) {
-            uint32_t lanes[W];
-            memcpy(lanes, row + c, sizeof lanes);
-            const vi words = vi_load(lanes);
-            check = vf_fma(bf16_odd(words), vf_zero(), vf_fma(bf16_even(words), vf_zero(), check));
-        }
-        for (size_t c = whole; c < columns; c += W) check = vf_fma(load_bf16(row + c, columns - c), vf_zero(), check);
-    }
-    return all_finite(check);
-}
-
 /* Keys or values to pack, of one block: where they lie, or rounded. Those that bf16 cannot hold become zeros where all must be `finite`;
  * *good says whether there were none. */
 static struct halves halves_of(const struct stream *x, size_t first, size_t count, bool finite, struct staging *s,
