@@ -15,13 +15,8 @@ struct packed {
 
 /* `equal`: as many queries for each; now and then so many keys that their gradients are summed in several runs. */
 static inline void packed_lengths(struct packed *p, struct qkv_random *r, bool equal) {
-    const bool wide = case_chance(r, 0.04);
-    const size_t most_q = wide                  ? 4
-                          : case_chance(r, 0.2) ? 80
-                                                : 12,
-                 most_k = wide                  ? 2400
-                          : case_chance(r, 0.2) ? 150
-                                                : 20;
+    size_t most_q = case_chance(r, 0.2) ? 80 : 12, most_k = case_chance(r, 0.2) ? 150 : 20;
+    if (case_chance(r, 0.1)) most_q = 4, most_k = 1600;
     const size_t all = test_between(r, 1, most_q);
     for (size_t b = 0; b < p->B; b++) {
         const size_t queries = equal ? all : case_chance(r, 0.1) ? 0 : test_between(r, 1, most_q);

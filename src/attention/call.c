@@ -29,21 +29,31 @@ static bool call_is_packed(const struct qkv_attention_call *c) {
     return c->mask.cu_q || c->mask.cu_k;
 }
 
+/* The table of pages of B sequences. */
+static enum qkv_status check_pages(struct qkv_context *ctx, const struct qkv_attention_call *c, size_t B) {
+    size_t numbers;
+    if (!c->pages) return QKV_OK;
+    if (!c->mask.pasts)
+        return qkv_fail(
+            ctx, QKV_ARGUMENT,
+            "attention: pages are given without mask.pasts, which says how many keys each sequence has there");
+    if (!qkv_multiply(B, c->page_columns, &numbers) || numbers > PTRDIFF_MAX / sizeof *c->pages)
+        return qkv_fail(ctx, QKV_SHAPE, "attention: pages (%zu,%zu) are more than this machine can address", B,
+                        c->page_columns);
+    return qkv_aligned(ctx, "pages", c->pages, sizeof *c->pages);
+}
+
 /* How many keys a past has at most, and that there is room for those of each sequence. */
 static enum qkv_status measure_past(struct qkv_context *ctx, struct request *r) {
     const struct qkv_attention_call *c = r->call;
     const size_t B = call_is_packed(c) ? c->mask.B : c->q.B, positions = c->past_k.T;
     struct qkv_mask *m = &r->mask;
     *m = c->mask;
-    if (c->pages && !m->pasts)
-        return qkv_fail(
-            ctx, QKV_ARGUMENT,
-            "attention: pages are given without mask.pasts, which says how many keys each sequence has there");
     if (!m->pasts && m->past && m->past != positions)
         return qkv_fail(ctx, QKV_SHAPE, "attention: mask.past is %zu, but past_k has %zu keys a sequence", m->past,
                         positions);
     if (!m->pasts) m->past = positions;
-    enum qkv_status status = qkv_aligned(ctx, "pages", c->pages, sizeof *c->pages);
+    enum qkv_status status = check_pages(ctx, c, B);
     if (status == QKV_OK) status = qkv_mask_set_past(ctx, m, B);
     if (status) return status;
     size_t room = positions;

@@ -67,7 +67,7 @@ static enum qkv_status check_pages(struct qkv_context *ctx, const struct qkv_att
         if (status != QKV_OK) return status;
     }
     if (!pages->lists) return QKV_OK;
-    if (!pages->positions)
+    if (!pages->positions && a->past)
         return qkv_fail(ctx, QKV_SHAPE, "attention: pages of no positions are impossible for %zu keys", a->past);
     for (size_t b = 0; !ctx->dry && b < a->B; b++) {
         const size_t past = a->pasts ? (size_t)a->pasts[b] : a->past;
