@@ -14,8 +14,8 @@ struct outcome {
 static struct qkv_batch rows_of(const struct sample *s, size_t begin, size_t end) {
     struct qkv_batch b = s->batch;
     b.B = end - begin;
-    b.ids += begin * T, b.targets += begin * T;
-    if (b.source) b.source += begin * T;
+    b.ids += begin * b.T, b.targets += begin * b.T;
+    if (b.source) b.source += begin * b.source_T;
     if (b.lengths) b.lengths += begin;
     if (b.source_lengths) b.source_lengths += begin;
     if (b.documents) b.documents += begin * T;
@@ -25,9 +25,11 @@ static struct qkv_batch rows_of(const struct sample *s, size_t begin, size_t end
 }
 
 static struct outcome run_in_parts(struct sample *s, int64_t groups, int64_t accumulate, int threads) {
-    struct qkv_train_options options = {.groups = groups, .accumulate = accumulate, .batch = B};
-    struct qkv_pass_options pass_options = {.B = B, .T = T, .source_T = T, .train = true, .dropout = true};
-    struct qkv_parts parts = qkv_parts_of(&options, B);
+    const size_t rows = s->batch.B;
+    struct qkv_train_options options = {.groups = groups, .accumulate = accumulate, .batch = (int64_t)s->batch.B};
+    struct qkv_pass_options pass_options = {
+        .B = rows, .T = s->batch.T, .source_T = s->batch.source_T, .train = true, .dropout = true};
+    struct qkv_parts parts = qkv_parts_of(&options, rows);
     struct qkv_part_sums sums;
     struct qkv_pass_part part;
     struct qkv_pass *pass;
@@ -35,10 +37,11 @@ static struct outcome run_in_parts(struct sample *s, int64_t groups, int64_t acc
     struct outcome out = {.loss = 0};
     size_t counted = 0, each;
     s->ctx->threads = threads;
-    for (size_t n = 0; n < (size_t)B * T; n++)
-        counted += s->targets[n] != QKV_IGNORE && (!s->batch.lengths || (int64_t)(n % T) < s->batch.lengths[n / T]);
+    for (size_t n = 0; n < rows * s->batch.T; n++)
+        counted += s->batch.targets[n] != QKV_IGNORE &&
+                   (!s->batch.lengths || (int64_t)(n % s->batch.T) < s->batch.lengths[n / s->batch.T]);
     assert_ok(s->ctx, qkv_pass_create_ordered(s->model, &pass_options, groups > 1 ? (size_t)groups : 0, &pass));
-    assert_ok(s->ctx, qkv_part_sums_create(s->model, qkv_parts_levels(&options, B), &sums));
+    assert_ok(s->ctx, qkv_part_sums_create(s->model, qkv_parts_levels(&options, rows), &sums));
     qkv_model_clear_gradients(s->model);
     qkv_part_sums_begin(&sums, &parts);
     while (qkv_parts_next(&parts)) {
@@ -114,7 +117,57 @@ static void parts_of_a_batch_change_no_bit_of_random_models(void **state) {
     }
 }
 
+/* A vocabulary whose scores of all rows are more than are held at once: whole, chunks of the head go on inside a group; row by row,
+ * there is one. */
+enum { MANY = 40000, LONG = 200, ROWS = 6 };
+
+static void chunks_of_the_head_change_no_bit(void **state) {
+    (void)state;
+    static int32_t ids[ROWS * LONG], targets[ROWS * LONG];
+    const char *spec_text =
+        "{\"format\": \"qkv\", \"version\": 1, \"vocab\": 40000, \"d_model\": 8, \"context\": 200, "
+        "\"position\": {\"kind\": \"none\"}, \"tie\": \"%s\", \"head\": {\"kind\": \"lm\", \"bias\": true}, "
+        "\"encoder\": null, \"decoder\": {\"layers\": 1, \"attention\": {\"heads\": 1, \"head_dim\": 8}, "
+        "\"ffn\": {\"kind\": \"relu\", \"d_ff\": 8}}}";
+    for (uint64_t i = 0; i < 4; i++) {
+        const struct qkv_context_options options = {.precision = i % 2 ? QKV_MIXED_BF16 : QKV_FP32};
+        struct sample s = {.random = test_random(1300 + i)};
+        struct qkv_spec spec;
+        char text[600];
+        snprintf(text, sizeof text, spec_text, i / 2 ? "none" : "head");
+        assert_int_equal(qkv_context_create(&s.ctx, &options), QKV_OK);
+        assert_ok(s.ctx, qkv_spec_parse(s.ctx, &spec, "many", text, strlen(text), NULL, 0));
+        assert_ok(s.ctx, qkv_model_create(s.ctx, &spec, i, &s.model));
+        for (size_t n = 0; n < ROWS * LONG; n++) {
+            ids[n] = (int32_t)qkv_random_below(&s.random, MANY);
+            targets[n] = qkv_random_below(&s.random, 9) ? (int32_t)qkv_random_below(&s.random, MANY) : QKV_IGNORE;
+        }
+        int32_t lengths[ROWS];
+        for (size_t b = 0; b < ROWS; b++) lengths[b] = b % 2 ? (int32_t)test_between(&s.random, LONG / 2, LONG) : LONG;
+        s.batch = (struct qkv_batch){.B = ROWS, .T = LONG, .ids = ids, .targets = targets, .lengths = lengths};
+        const int64_t groups = i / 2 ? ROWS : 2;
+        struct outcome apart = run_in_parts(&s, groups, ROWS, 1);
+        const size_t floats = s.model->weights.floats;
+        for (int64_t parts = 1; parts <= 2; parts++) { /* of several groups, and of one */
+            struct outcome whole = run_in_parts(&s, groups, parts, 2);
+            if (memcmp(&whole.loss, &apart.loss, sizeof whole.loss) ||
+                memcmp(whole.gradients, apart.gradients, floats * sizeof(float)))
+                fail_msg("spec %d, %d groups, %d parts: losses %.17g and %.17g, gradients are %g apart", (int)i,
+                         (int)groups, (int)parts, whole.loss, apart.loss,
+                         distance(whole.gradients, apart.gradients, floats));
+            free(whole.gradients);
+        }
+        free(apart.gradients);
+        struct qkv_pass_plan plan = {0};
+        const struct qkv_pass_options pass = {.B = ROWS, .T = LONG, .train = true};
+        assert_ok(s.ctx, qkv_pass_measure(s.model, &pass, ROWS, &plan));
+        assert_true(plan.bytes < (size_t)MANY * LONG * ROWS * sizeof(float));
+        finish(&s);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(parts_of_a_batch_change_no_bit_of_random_models)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(parts_of_a_batch_change_no_bit_of_random_models),
+                                       cmocka_unit_test(chunks_of_the_head_change_no_bit)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,12 +5,21 @@
  * With label smoothing e (Szegedy et al. 2016), onehot becomes q = (1 − e)·onehot + e/V, and the loss lse − Σ q·scores.
  * Rows are taken in chunks, so a vocabulary of 50,000 needs the scores of a few hundred rows at a time and never all of them
  * with all of their gradient. The gradient is made chunk by chunk while the scores are at hand; a loss is where backward
- * starts, so nothing that comes later could change it. Where the rows have an order (--groups), there is one chunk. */
+ * starts, so nothing that comes later could change it. Where the rows have an order (--groups), chunks are of one group: sums go on
+ * from chunk to chunk, in a copy of the gradient for each level of the tree of groups. Where those copies would take more memory than
+ * the scores of all rows, there is one chunk. No bit depends on it. */
 #include "op/linear.h"
 
 #include <string.h>
 
-enum { CHUNK_FLOATS = 16 << 20, ROWS_A_PIECE = 4, ELEMENTS_A_PIECE = 16384 };
+enum {
+    CHUNK_FLOATS = 16 << 20,
+    ORDERED_ROWS = 1024, /* most of a chunk of a group */
+    ORDERED_CUT =
+        64, /* such a chunk ends at a multiple of it, counted in its sequence, where kernels begin their sums */
+    ROWS_A_PIECE = 4,
+    ELEMENTS_A_PIECE = 16384
+};
 
 struct chunk {
     const struct qkv_kernels *kernels;
@@ -118,7 +127,8 @@ struct gradients {
 /* One chunk of rows: scores, loss, gradient. */
 static enum qkv_status run_chunk(struct qkv_tape *tape, const struct qkv_tensor *x, size_t first, size_t rows,
                                  const struct qkv_tensor *weight, const struct qkv_tensor *bias, float *scratch,
-                                 const struct qkv_cross_entropy_options *o, float *losses, const struct gradients *g) {
+                                 const struct qkv_cross_entropy_options *o, float *losses, const struct gradients *g,
+                                 const struct qkv_row_order *order) {
     const size_t size = qkv_dtype_size(x->dtype);
     const struct qkv_linear_rows rows_of_x = {(char *)x->data + first * x->columns * size, x->dtype};
     float *scores = o->logits ? o->logits + first * weight->rows : scratch;
@@ -141,8 +151,125 @@ static enum qkv_status run_chunk(struct qkv_tape *tape, const struct qkv_tensor 
     }
     float *dx = g->dx ? g->dx + first * x->columns : NULL;
     return qkv_linear_backward_parts(tape, scratch, rows_of_x, rows, dx, g->accumulate, weight, g->dweight, bias,
-                                     g->dbias, x->order);
+                                     g->dbias, order);
 }
+
+/* ---- chunks of ordered rows --------------------------------------------------------------------------------------------- */
+
+struct groups {
+    struct qkv_tape *tape;
+    const struct qkv_tensor *x, *weight, *bias;
+    const struct qkv_cross_entropy_options *options;
+    const struct gradients *gradients;
+    float *scratch, *losses;
+    size_t chunk;            /* most rows */
+    size_t *start, first[2]; /* the order of a chunk: one group, (sequences + 1) */
+    float *level
+        [QKV_ORDER_LEVELS]; /* gradients of weight and bias; none with one group, whose sums go on where they are kept */
+};
+
+struct addition {
+    const struct qkv_kernels *kernels;
+    float *to;
+    const float *from; /* NULL: to become zeros */
+};
+
+static void add_elements(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct addition *a = argument;
+    if (a->from)
+        a->kernels->add(a->to + begin, a->to + begin, a->from + begin, end - begin);
+    else
+        memset(a->to + begin, 0, (end - begin) * sizeof(float));
+}
+
+static void groups_add(const struct groups *w, float *to, const float *from, size_t count) {
+    struct addition a = {w->tape->ctx->kernels, to, from};
+    if (to) qkv_parallel_range(w->tape->ctx, count, ELEMENTS_A_PIECE, add_elements, &a);
+}
+
+/* Where a chunk from row `begin` of sequence *q on ends, and its order; *q becomes the sequence that the next one begins in. */
+static size_t groups_cut(struct groups *w, size_t begin, size_t end, size_t *q) {
+    const struct qkv_order *order = &w->x->order->sums;
+    size_t to = begin, count = 0;
+    while (to < end && to - begin < w->chunk) {
+        const size_t left = w->chunk - (to - begin), stop = order->start[*q + 1];
+        w->start[count++] = to - begin;
+        if (stop - to <= left) {
+            to = stop, ++*q;
+            continue;
+        }
+        if (left / ORDERED_CUT == 0 && to > begin) {
+            count--; /* none of it */
+            break;
+        }
+        to += left / ORDERED_CUT * ORDERED_CUT;
+        break;
+    }
+    w->start[count] = to - begin;
+    w->first[1] = count;
+    return to;
+}
+
+static enum qkv_status groups_chunk(struct groups *w, size_t first, size_t rows, const struct gradients *g) {
+    struct qkv_row_order order = *w->x->order;
+    order.sums.groups = 1;
+    order.sums.terms = rows;
+    order.sums.first = w->first;
+    order.sums.start = w->start;
+    return run_chunk(w->tape, w->x, first, rows, w->weight, w->bias, w->scratch, w->options, w->losses, g, &order);
+}
+
+/* The rows of one group, and what becomes of their sums. */
+static enum qkv_status groups_run(struct groups *w, size_t group) {
+    const struct qkv_order *order = &w->x->order->sums;
+    const size_t V = w->weight->rows, floats = V * w->weight->columns, end = order->start[order->first[group + 1]];
+    const struct qkv_order_step step = qkv_order_step(group, group + 1, order->groups);
+    struct gradients g = *w->gradients;
+    float *sums = w->level[step.last ? qkv_order_levels(order->groups) - 1 : step.level];
+    enum qkv_status status = QKV_OK;
+    if (sums) {
+        groups_add(w, sums, NULL, floats + V);
+        if (g.dweight) g.dweight = sums;
+        if (g.dbias) g.dbias = sums + floats;
+    }
+    size_t sequence = order->first[group];
+    for (size_t at = order->start[sequence], to; at < end && status == QKV_OK; at = to) {
+        to = groups_cut(w, at, end, &sequence);
+        status = groups_chunk(w, at, to - at, &g);
+    }
+    for (size_t i = 0; sums && i < step.count; i++) groups_add(w, sums, w->level[step.levels[i]], floats + V);
+    if (!sums || !step.last) return status;
+    groups_add(w, w->gradients->dweight, sums, floats);
+    groups_add(w, w->gradients->dbias, sums + floats, V);
+    return status;
+}
+
+/* A dry run knows no groups: it goes through chunks of all sizes. */
+static enum qkv_status run_groups(struct groups *w) {
+    const struct qkv_order *order = &w->x->order->sums;
+    const size_t floats = w->weight->rows * (w->weight->columns + 1);
+    const size_t levels = order->groups > 1 ? qkv_order_levels(order->groups) : 0;
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < levels; i++) w->level[i] = qkv_tape_take(w->tape, floats, sizeof(float));
+    w->start = qkv_tape_take(w->tape, order->sequences + 1, sizeof *w->start);
+    if (w->tape->status != QKV_OK) return w->tape->status;
+    for (size_t rows = 1; w->tape->ctx->dry && rows <= w->chunk && status == QKV_OK; rows++)
+        status = groups_chunk(w, 0, rows, w->gradients);
+    for (size_t group = 0; !w->tape->ctx->dry && group < order->groups && status == QKV_OK; group++)
+        status = groups_run(w, group);
+    return status;
+}
+
+/* Most rows of a chunk of ordered rows; all of them where that takes less memory. */
+static size_t groups_rows(const struct qkv_tensor *x, const struct qkv_tensor *weight, size_t chunk) {
+    const size_t groups = x->order->sums.groups, most = chunk < ORDERED_ROWS ? chunk : ORDERED_ROWS;
+    const size_t rows = most / ORDERED_CUT ? most / ORDERED_CUT * ORDERED_CUT : ORDERED_CUT;
+    const size_t copies = groups > 1 ? qkv_order_levels(groups) * (weight->columns + 1) : 0;
+    return rows + copies < x->rows ? rows : x->rows;
+}
+
+/* ---- the operator --------------------------------------------------------------------------------------------------------- */
 
 struct cross_entropy {
     struct qkv_cross_entropy_options options;
@@ -182,16 +309,23 @@ enum qkv_status qkv_forward_cross_entropy(struct qkv_tape *tape, struct qkv_node
         return tape->status;
     }
     size_t chunk = CHUNK_FLOATS / V < 16 ? 16 : CHUNK_FLOATS / V;
-    if (chunk > N || (node->whole && x->order)) { /* sums in a defined order are made at once */
+    const bool ordered = node->whole && x->order && chunk < N && groups_rows(x, weight, chunk) < N;
+    if (ordered) {
+        chunk = groups_rows(x, weight, chunk);
+    } else if (chunk > N || (node->whole && x->order)) {
         chunk = N;
     }
     size_t mark = qkv_arena_mark(tape->arena);
     float *scratch = node->whole || !o->logits ? qkv_tape_take(tape, chunk * V, sizeof(float)) : NULL;
     float *losses = qkv_tape_take(tape, N, sizeof(float));
-    for (size_t first = 0; first < N && tape->status == QKV_OK; first += chunk) {
+    if (ordered && tape->status == QKV_OK) {
+        struct groups w = {tape, x, weight, bias, o, &g, scratch, losses, .chunk = chunk};
+        qkv_tape_failed(tape, run_groups(&w));
+    }
+    for (size_t first = 0; !ordered && first < N && tape->status == QKV_OK; first += chunk) {
         size_t rows = N - first < chunk ? N - first : chunk;
-        qkv_tape_failed(tape,
-                        run_chunk(tape, x, first, rows, weight, bias, scratch, o, losses, node->whole ? &g : NULL));
+        qkv_tape_failed(
+            tape, run_chunk(tape, x, first, rows, weight, bias, scratch, o, losses, node->whole ? &g : NULL, x->order));
     }
     struct total t = {.values = losses, .count = o->targets ? N : 0, .order = x->order};
     if (tape->status == QKV_OK) {
