@@ -150,7 +150,7 @@ QKV_API enum qkv_status qkv_attention_forward(struct qkv_context *ctx, const str
 struct qkv_attention_gradients {
     struct qkv_view dy;               /* (B,H,Tq,Dv), read */
     struct qkv_view dq, dk, dv;       /* as q, k, v */
-    struct qkv_view dpast_k, dpast_v; /* as past_k, past_v */
+    struct qkv_view dpast_k, dpast_v; /* as past_k, past_v; rows behind a past (mask.pasts) stay as they are */
     float *dbias;                     /* in the bias's shape and strides: summed over what it is broadcast over */
     bool accumulate;                  /* add to what they hold */
     const float *dlse;                /* (B,H,Tq), read: the gradient of lse, which is added to what dy gives, as
