@@ -18,7 +18,7 @@ const char *cli_train_value(const struct cli_train_values *values, size_t i) {
 int cli_check_doubles(const char *command, const struct cli_texts *set, const struct cli_train_values *values) {
     const char *name, *value, *help;
     for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++) {
-        if (strcmp(name, "dropout") != 0 && strcmp(name, "context") != 0) continue;
+        if (strcmp(name, "dropout") != 0 && strcmp(name, "context") != 0 && strcmp(name, "prefix") != 0) continue;
         size_t n = strlen(name);
         for (size_t k = 0; cli_train_value(values, i) && k < set->count; k++)
             if (strncmp(set->items[k], name, n) == 0 && set->items[k][n] == '=')
@@ -35,6 +35,7 @@ static const char *argument_of(const char *value, const char *help) {
     if (strstr(help, "a pattern of")) return "PATTERN";
     if (strstr(help, "file ")) return "FILE";
     if (strstr(help, "model folder")) return "MODEL";
+    if (strstr(help, ", or random, ")) return "N|random";
     if (!value || !*value) return "NAME";
     return cli_read_count(value, 0, INT64_MAX, &whole) ? "N" : cli_read_real(value, &number) ? "X" : "NAME";
 }

@@ -160,6 +160,121 @@ static void gradients_are_differences_of_losses(void **state) {
     smooth_only = false;
 }
 
+/* A model whose spec has a prefix, with the weights of the sample's. */
+static struct qkv_model *prompted_model(struct sample *s) {
+    struct qkv_spec spec = *qkv_model_spec(s->model);
+    struct qkv_model *model;
+    spec.prefix = true;
+    assert_int_equal(qkv_model_create(s->ctx, &spec, 1, &model), QKV_OK);
+    for (size_t i = 0; i < qkv_model_parameters(model); i++)
+        memcpy(qkv_model_weights_mutable(model, i), qkv_model_weights(s->model, i),
+               qkv_array_elements(qkv_model_parameter(model, i)) * sizeof(float));
+    return model;
+}
+
+static void assert_scores(const float *mine, const float *expected, size_t case_, size_t at) {
+    for (size_t n = 0; n < VOCAB; n++)
+        if (!(fabsf(mine[n] - expected[n]) <= 2e-4F))
+            fail_msg("case %zu, position %zu: %g, not %g", case_, at, (double)mine[n], (double)expected[n]);
+}
+
+/* What a session gets first is its prefix; then token by token, as a pass over all with that prefix; again after it was emptied. */
+static void a_session_reads_its_prompt_in_both_directions(void **state) {
+    (void)state;
+    for (uint64_t i = 0; i < 24; i++) {
+        struct prefixed p;
+        struct qkv_session *session;
+        prefixed_start(&p, 600 + i, &exact);
+        struct qkv_model *model = prompted_model(&p.s);
+        struct qkv_pass *pass = prefix_pass(&p.s, model, (struct qkv_pass_options){.logits = true});
+        const size_t prompt = (size_t)test_between(&p.s.random, 1, T);
+        p.prefix[0] = (int32_t)prompt;
+        forward(&p.s, pass);
+        const float *expected = qkv_pass_output(pass).data;
+        assert_int_equal(qkv_session_create(model, 0, &session), QKV_OK);
+        for (int again = 0; again < 2; again++) {
+            assert_int_equal(qkv_session_append(session, p.s.ids, prompt), QKV_OK);
+            assert_scores(qkv_session_logits(session), expected + (prompt - 1) * VOCAB, i, prompt - 1);
+            for (size_t t = prompt; t < T; t++) {
+                assert_int_equal(qkv_session_append(session, p.s.ids + t, 1), QKV_OK);
+                assert_scores(qkv_session_logits(session), expected + t * VOCAB, i, t);
+            }
+            qkv_session_truncate(session, 0);
+        }
+        qkv_session_free(session);
+        qkv_pass_free(pass);
+        qkv_model_free(model);
+        finish(&p.s);
+    }
+}
+
+/* A prompt of 700 tokens, past what a decoder takes at once, and others beside it, whose rows have the bits that they have alone. */
+static void long_prompts_of_several_rows_are_not_cut(void **state) {
+    (void)state;
+    enum { LONG = 900, ROWS = 3 };
+    static const char json[] = "{\"format\": \"qkv\", \"version\": 1, \"vocab\": 23, \"d_model\": 8, \"context\": 900, "
+                               "\"prefix\": true, \"position\": {\"kind\": \"learned\"}, \"decoder\": {\"layers\": 2, "
+                               "\"attention\": {\"heads\": 2}, \"ffn\": {\"kind\": \"gelu\", \"d_ff\": 16}}}";
+    struct qkv_random r = test_random(700);
+    const size_t counts[ROWS] = {200, 700, 300};
+    int32_t ids[LONG * 2], prefix = 700;
+    struct qkv_context *ctx;
+    struct qkv_spec spec;
+    struct qkv_model *model;
+    struct qkv_decoder *decoder;
+    struct qkv_pass *pass;
+    for (size_t n = 0; n < LONG * 2; n++) ids[n] = (int32_t)qkv_random_below(&r, VOCAB);
+    assert_int_equal(qkv_context_create(&ctx, &exact), QKV_OK);
+    if (qkv_spec_parse(ctx, &spec, "long", json, sizeof json - 1, NULL, 0)) fail_msg("%s", qkv_message(ctx));
+    assert_int_equal(qkv_model_create(ctx, &spec, 3, &model), QKV_OK);
+    const struct qkv_decoder_options o = {.rows = ROWS, .chunk = 1};
+    assert_int_equal(qkv_decoder_create_with(model, &o, &decoder), QKV_OK);
+    const struct qkv_decoder_input input = {.ids = ids, .counts = counts};
+    if (qkv_decoder_append(decoder, &input)) fail_msg("%s", qkv_message(ctx));
+    for (size_t row = 0, at = 0; row < ROWS; at += counts[row++]) {
+        struct qkv_session *session;
+        assert_int_equal(qkv_session_create(model, 0, &session), QKV_OK);
+        assert_int_equal(qkv_session_append(session, ids + at, counts[row]), QKV_OK);
+        assert_memory_equal(qkv_session_logits(session), qkv_decoder_logits(decoder) + row * VOCAB,
+                            VOCAB * sizeof(float));
+        qkv_session_free(session);
+    }
+    const struct qkv_pass_options po = {.B = 1, .T = 700, .logits = true};
+    const struct qkv_batch batch = {.B = 1, .T = 700, .ids = ids + 200, .prefix = &prefix};
+    assert_int_equal(qkv_pass_create(model, &po, &pass), QKV_OK);
+    assert_int_equal(qkv_pass_forward(pass, &batch), QKV_OK);
+    assert_scores(qkv_decoder_logits(decoder) + VOCAB, (const float *)qkv_pass_output(pass).data + 699 * VOCAB, 0, 699);
+    qkv_pass_free(pass);
+    qkv_decoder_free(decoder);
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+}
+
+/* The key is written where it is true alone, so that other specs stay what they were, and it is part of what weights belong to. */
+static void the_spec_says_that_prompts_are_prefixes(void **state) {
+    (void)state;
+    struct prefixed p;
+    char *plain, *prompted;
+    prefixed_start(&p, 800, NULL);
+    struct qkv_spec spec = *qkv_model_spec(p.s.model), again;
+    assert_int_equal(qkv_spec_print(p.s.ctx, &spec, &plain), QKV_OK);
+    spec.prefix = true;
+    assert_int_equal(qkv_spec_print(p.s.ctx, &spec, &prompted), QKV_OK);
+    assert_null(strstr(plain, "prefix"));
+    assert_non_null(strstr(prompted, "\"prefix\": true"));
+    assert_int_equal(qkv_spec_parse(p.s.ctx, &again, "again", prompted, strlen(prompted), NULL, 0), QKV_OK);
+    assert_true(again.prefix);
+    spec.decoder.kinds[0].attention.causal = false;
+    assert_int_equal(qkv_spec_check(p.s.ctx, &spec), QKV_SPEC);
+    assert_non_null(strstr(qkv_message(p.s.ctx), "prefix is true, but decoder"));
+    spec.decoder.kinds[0].attention.causal = true, spec.head.kind = QKV_HEAD_NONE, spec.tie = QKV_TIE_NONE;
+    spec.head.bias = false;
+    assert_int_equal(qkv_spec_check(p.s.ctx, &spec), QKV_SPEC);
+    assert_non_null(strstr(qkv_message(p.s.ctx), "needs a decoder alone with a head of kind lm"));
+    qkv_free(plain), qkv_free(prompted);
+    finish(&p.s);
+}
+
 static void a_prefix_of_nothing_is_none(void **state) {
     (void)state;
     for (uint64_t i = 0; i < 12; i++) {
@@ -216,6 +331,9 @@ int main(void) {
         cmocka_unit_test(attention_has_the_mask_of_its_prefix),
         cmocka_unit_test(what_comes_later_changes_no_score_and_a_prefix_changes_all_of_itself),
         cmocka_unit_test(gradients_are_differences_of_losses),
+        cmocka_unit_test(a_session_reads_its_prompt_in_both_directions),
+        cmocka_unit_test(long_prompts_of_several_rows_are_not_cut),
+        cmocka_unit_test(the_spec_says_that_prompts_are_prefixes),
         cmocka_unit_test(a_prefix_of_nothing_is_none),
         cmocka_unit_test(a_prefix_that_makes_no_sense_is_refused),
     };

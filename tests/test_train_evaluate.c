@@ -206,7 +206,13 @@ static void validation_windows_are_fixed_and_cover(void **state) {
     double loss[4], whole;
     static const size_t windows[] = {0, 24, 1000, 5};
     for (size_t i = 0; i < 4; i++) {
-        struct qkv_validation v = {w.pass, &w.tokens, 4, 16, windows[i], w.ids, w.targets, NULL, 0};
+        struct qkv_validation v = {.pass = w.pass,
+                                   .tokens = &w.tokens,
+                                   .B = 4,
+                                   .T = 16,
+                                   .windows = windows[i],
+                                   .ids = w.ids,
+                                   .targets = w.targets};
         assert_ok(ctx, qkv_validate(ctx, &v, NULL, NULL, &loss[i]));
         double again;
         assert_ok(ctx, qkv_validate(ctx, &v, NULL, NULL, &again));

@@ -102,7 +102,8 @@ struct qkv_decoder_input {
 /* Experimental: no ids, one for each row, the scores of the last. */
 QKV_API struct qkv_decoder_input qkv_decoder_input_defaults(void);
 /* Experimental: appends them; then qkv_decoder_logits has the scores behind those asked for, (qkv_decoder_scored,V). The bits of a row are
- * those that it has alone, however its tokens are cut. When it fails, rows are as they were; with QKV_FULL the cache has not as
+ * those that it has alone, however its tokens are cut; but where the spec has a prefix, what an empty row gets first is its prefix,
+ * whose positions see one another (their scores have seen what follows in it). When it fails, rows are as they were; with QKV_FULL the cache has not as
  * many pages left, and the sentence says how many are missing. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE, QKV_FULL. */
 QKV_API enum qkv_status qkv_decoder_append(struct qkv_decoder *decoder, const struct qkv_decoder_input *input);
 /* One more token for every row; then qkv_decoder_logits has the scores of the next ones, (rows,V). Fails with

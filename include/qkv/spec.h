@@ -160,6 +160,9 @@ struct qkv_spec {
     } head;
     struct qkv_init_spec init;
     struct qkv_stack_spec encoder, decoder;
+    bool
+        prefix; /* a decoder alone with an lm head, causal: what an empty sequence gets first, its prompt, sees itself in both
+                    directions (prefix-LM; Dong et al. 2019, Raffel et al. 2020); false */
 };
 
 /* The spec of a layer of a stack: of its kind. `layer` is less than stack->layers. Never fails; owned by the stack. */

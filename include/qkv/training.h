@@ -72,6 +72,12 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
     X(FILES, valid, NULL, "file to validate on, of the same kind (default: the last part of the one to train on)")     \
     X(REAL, valid_fraction, 0.1, "part of the data kept for validation when there is no validation file")              \
     X(TEXT, task, NULL, "what to learn from a text: text (the next token) or mlm (masked tokens) (default: text)")     \
+    X(FLAG, documents, false,                                                                                          \
+      "text: a row's documents, each ended by the tokenizer's end token, do not see one another, and positions begin " \
+      "again with each")                                                                                               \
+    X(TEXT, prefix, NULL,                                                                                              \
+      "text: a number of tokens, or random, of the beginning of a row that see one another in both directions; what "  \
+      "follows is learnt (prefix-LM) (default: none)")                                                                 \
     X(REAL, mask_probability, 0.15, "mlm: share of the tokens that are to be predicted")                               \
     X(TEXT, tokenizer, NULL,                                                                                           \
       "bytes, chars, words, bpe, bpe:SIZE, or a tokenizer.json (default: the preset's, else chars)")                   \
@@ -309,7 +315,8 @@ struct qkv_evaluate_options {
 };
 /* 8 windows of the spec's context. */
 QKV_API struct qkv_evaluate_options qkv_evaluate_defaults(void);
-/* Loss over a text, cut into windows of `context` tokens side by side: every token but the first is predicted once.
+/* Loss over a text, cut into windows of `context` tokens side by side: every token but the first is predicted once; of a model whose
+ * spec has a prefix the first half of each window is its prefix, and only what follows is predicted.
  * `path` is a file, or a folder of files, which are one text as in training, an end token between two of them. Fails
  * with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_NUMBER, QKV_STOPPED. */
 QKV_API enum qkv_status qkv_evaluate_text(struct qkv_model *model, const char *path,

@@ -110,6 +110,8 @@ static enum qkv_status attention_view_run(struct qkv_attention_view *look) {
     const struct qkv_look_side *main = look->decoder.count ? &look->decoder : &look->encoder;
     struct qkv_pass_options o = {.B = 1, .T = main->count, .weights = true};
     struct qkv_batch batch = {.B = 1, .T = main->count, .ids = main->ids};
+    const int32_t prompt = (int32_t)main->count;
+    if (qkv_model_spec(look->model)->prefix) batch.prefix = &prompt; /* the text is one */
     if (pair) {
         o.source_T = batch.source_T = look->encoder.count;
         batch.source = look->encoder.ids;

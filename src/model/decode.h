@@ -82,7 +82,12 @@ enum qkv_status qkv_decoder_measure(struct qkv_model *model, const struct qkv_de
 enum qkv_status qkv_decoder_fork(const struct qkv_decoder *decoder, size_t row, struct qkv_decoder **out);
 /* Most tokens of a pass. */
 static inline size_t qkv_decoder_pass_most(const struct qkv_decoder *d) {
-    return d->rows > QKV_DECODER_CHUNK ? d->rows : QKV_DECODER_CHUNK;
+    const size_t chunk = d->model->spec.prefix && d->capacity > QKV_DECODER_CHUNK ? d->capacity : QKV_DECODER_CHUNK;
+    return d->rows > chunk ? d->rows : chunk;
+}
+/* Of a model whose prompts see themselves in both directions: what an empty row gets first goes through in one pass. */
+static inline bool qkv_decoder_begins(const struct qkv_decoder *d, size_t row) {
+    return d->model->spec.prefix && d->reached[row] == 0;
 }
 /* Room for scores of `rows` tokens; those held are lost where that takes more memory. */
 enum qkv_status qkv_decoder_take_scores(struct qkv_decoder *decoder, size_t rows);

@@ -1,5 +1,6 @@
 /* decoder_append: more tokens for rows, each as many as it gets, in passes of a limited number of tokens, so that the memory of a pass does
- * not grow with prompts. A row's bits depend on its own source and target only, so the cut changes none. */
+ * not grow with prompts. A row's bits depend on its own source and target only, so the cut changes none. Where the spec has a prefix,
+ * what an empty row gets first is not cut. */
 #include "model/decode.h"
 
 #include <string.h>
@@ -68,6 +69,7 @@ static size_t append_cut(const struct append *a, struct append_place *at, struct
     size_t tokens = 0;
     while (at->row < d->rows && tokens < most) {
         const size_t left = append_count(a, at->row) - at->done, step = left < most - tokens ? left : most - tokens;
+        if (step < left && tokens && qkv_decoder_begins(d, at->row)) break;
         if (step) {
             d->active[p->rows] = at->row;
             d->more[p->rows++] = step;

@@ -37,8 +37,8 @@ static bool pass_same_shape(const struct qkv_decoder_shape *a, const struct qkv_
 
 /* ---- the calls of attention ----------------------------------------------------------------------------------------- */
 
-/* Where each row's tokens stand, how many keys it has with them, and the pages of these. */
-static void pass_fill(struct qkv_decoder *d, size_t rows, int32_t *positions, int32_t *lengths) {
+/* Where each row's tokens stand, how many keys it has with them, and the pages of these; how many keys all of them see. */
+static void pass_fill(struct qkv_decoder *d, size_t rows, int32_t *positions, int32_t *lengths, int32_t *prefix) {
     size_t n = 0, group = 0;
     d->start[0] = d->group_start[0] = 0;
     for (size_t i = 0, end = 0; i < rows; i++) {
@@ -48,6 +48,7 @@ static void pass_fill(struct qkv_decoder *d, size_t rows, int32_t *positions, in
         for (size_t t = 0; t < d->more[i]; t++, n++) {
             positions[n] = (int32_t)(first + t);
             if (lengths) lengths[n] = d->encoded->lengths[d->sources[row]];
+            if (prefix) prefix[n] = qkv_decoder_begins(d, row) ? d->pasts[i] : 0;
         }
         d->start[i + 1] = (int32_t)n;
         if (!lengths) continue;
@@ -85,10 +86,12 @@ static void pass_set_calls(struct qkv_decoder *d, const struct qkv_decoder_shape
     const bool dry = d->model->ctx->dry;
     int32_t *positions = qkv_tape_take(f->tape, s->tokens, sizeof *positions);
     int32_t *lengths = d->encoded ? qkv_tape_take(f->tape, s->tokens, sizeof *lengths) : NULL;
-    if (!positions || (d->encoded && !lengths)) return;
+    int32_t *prefix = d->model->spec.prefix ? qkv_tape_take(f->tape, s->tokens, sizeof *prefix) : NULL;
+    if (f->tape->status != QKV_OK) return;
     struct qkv_mask mask = {.B = s->tokens, .Tq = 1, .Tk = d->capacity, .offsets = positions};
     if (!dry) {
-        pass_fill(d, s->rows, positions, lengths);
+        mask.prefix = prefix;
+        pass_fill(d, s->rows, positions, lengths, prefix);
         mask.Tk = 0;
         for (size_t i = 0; i < s->rows; i++)
             if ((size_t)d->pasts[i] > mask.Tk) mask.Tk = (size_t)d->pasts[i];
@@ -157,15 +160,17 @@ static enum qkv_status pass_measure(struct qkv_decoder *d, const struct qkv_deco
 
 enum qkv_status qkv_decoder_pass_measure(struct qkv_decoder *d, size_t chunk, size_t *bytes) {
     enum qkv_status status = QKV_OK;
-    if (chunk > d->capacity) chunk = d->capacity;
+    const bool whole = d->model->spec.prefix && chunk > 1; /* a prompt is not cut */
+    if (chunk > d->capacity || whole) chunk = d->capacity;
     *bytes = 0;
     for (size_t i = 0, T = chunk; i < 2 && T && status == QKV_OK; i++, T = chunk > 1) {
-        const struct qkv_decoder_shape shape = {.rows = d->rows,
+        const size_t rows = whole && T > 1 ? 1 : d->rows;
+        const struct qkv_decoder_shape shape = {.rows = rows,
                                                 .longest = T,
-                                                .tokens = d->rows * T,
-                                                .groups = d->encoded ? d->rows : 0,
+                                                .tokens = rows * T,
+                                                .groups = d->encoded ? rows : 0,
                                                 .longest_group = T,
-                                                .scored = d->rows};
+                                                .scored = rows};
         status = pass_measure(d, &shape, bytes);
     }
     return status;

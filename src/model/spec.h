@@ -28,9 +28,9 @@ enum {
     QKV_KEY_ABOVE_LOW = 32, /* low itself is out of range */
     QKV_KEY_BELOW_HIGH = 64,
     QKV_KEY_NOT_ZERO = 128,
-    QKV_KEY_IDLE = 256,    /* where it has no meaning any valid value is accepted, and dropped */
-    QKV_KEY_SOFTCAP = 512, /* attention divides by it: qkv_softcap_valid */
-    QKV_KEY_LATER = 1024,  /* from after version 1: enters the digest only where it is not `neutral` (spec_digest.c) */
+    QKV_KEY_IDLE = 256,       /* where it has no meaning any valid value is accepted, and dropped */
+    QKV_KEY_SOFTCAP = 512,    /* attention divides by it: qkv_softcap_valid */
+    QKV_KEY_LATER = 1024,     /* from after version 1: in the digest, and printed, only where it is not `neutral` */
     QKV_KEY_VERSION_1 = 2048, /* files of the other version do not have it; settings may have both */
     QKV_KEY_VERSION_2 = 4096,
     QKV_KEY_START =

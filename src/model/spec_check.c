@@ -208,6 +208,24 @@ static enum qkv_status check_head(const struct checker *c, bool both) {
                     c->name, s->source_vocab, s->vocab);
 }
 
+static enum qkv_status check_prefix(const struct checker *c) {
+    const struct qkv_spec *s = &c->written->spec;
+    char text[QKV_KIND_TEXT];
+    if (!s->prefix) return QKV_OK;
+    if (qkv_spec_topology(s) != QKV_DECODER_ALONE || s->head.kind != QKV_HEAD_LM)
+        return qkv_fail(
+            c->ctx, QKV_SPEC,
+            "%s: prefix is true, which needs a decoder alone with a head of kind lm: prompts are what has a "
+            "prefix",
+            c->name);
+    const struct qkv_layer_spec *kind = qkv_stack_find_causal(&s->decoder, false);
+    if (!kind) return QKV_OK;
+    qkv_kind_text("decoder", kind, text);
+    return qkv_fail(c->ctx, QKV_SPEC,
+                    "%s: prefix is true, but %s.attention.causal is false: all positions see one another anyway",
+                    c->name, text);
+}
+
 enum qkv_status qkv_spec_check_written(struct qkv_context *ctx, struct qkv_written_spec *written, const char *name,
                                        bool vocab_known) {
     struct checker c = {.ctx = ctx, .written = written, .name = name, .vocab_known = vocab_known};
@@ -216,7 +234,8 @@ enum qkv_status qkv_spec_check_written(struct qkv_context *ctx, struct qkv_writt
     if (spec->encoder.layers == 0 && spec->decoder.layers == 0)
         return qkv_fail(ctx, QKV_SPEC, "%s: there is neither an encoder nor a decoder; give at least one", name);
     enum qkv_status status = check_keys(&c, qkv_spec_keys, &place);
-    return status ? status : check_head(&c, qkv_spec_topology(spec) == QKV_ENCODER_DECODER);
+    if (!status) status = check_head(&c, qkv_spec_topology(spec) == QKV_ENCODER_DECODER);
+    return status ? status : check_prefix(&c);
 }
 
 enum qkv_status qkv_spec_check_as(struct qkv_context *ctx, const struct qkv_spec *spec, const char *name,

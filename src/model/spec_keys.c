@@ -165,6 +165,10 @@ static bool in_a_head(const struct qkv_place *p) {
     return p->spec->head.kind != QKV_HEAD_NONE;
 }
 
+static bool has_prompts(const struct qkv_place *p) {
+    return qkv_spec_topology(p->spec) == QKV_DECODER_ALONE && p->spec->head.kind == QKV_HEAD_LM;
+}
+
 static bool beside_a_decoder(const struct qkv_place *p) {
     return qkv_spec_topology(p->spec) == QKV_ENCODER_DECODER;
 }
@@ -359,6 +363,12 @@ const struct qkv_key qkv_spec_keys[] = {
     OBJECT(qkv_spec, init, init_keys, .flags = QKV_KEY_START),
     WHOLE(qkv_spec, source_vocab, 1, VOCAB, .flags = QKV_KEY_LATE, .rule = rule_source_vocab,
           .applies = beside_a_decoder, .owner = "an encoder beside a decoder"),
+    {.name = "prefix",
+     .type = QKV_KEY_FLAG,
+     .flags = QKV_KEY_LATER,
+     .offset = offsetof(struct qkv_spec, prefix),
+     .applies = has_prompts,
+     .owner = "a decoder alone with a head of kind lm"},
     END,
 };
 

@@ -60,6 +60,8 @@ void qkv_trainer_free(struct qkv_trainer *trainer) {
     free(t->rows.source);
     free(t->rows.lengths);
     free(t->rows.source_lengths);
+    free(t->rows.documents);
+    free(t->rows.prefix);
     free(t->lines.shapes);
     free(t->lines.validation_shapes);
     free(t->data_path);
@@ -78,6 +80,7 @@ enum qkv_status qkv_trainer_apply(struct qkv_context *ctx, const struct qkv_trai
                         (long long)options->context, spec->context);
     if (options->context > 0) spec->context = (int)options->context;
     if (options->dropout >= 0) spec->dropout = options->dropout;
+    if (options->prefix) spec->prefix = true;
     return QKV_OK;
 }
 
@@ -132,8 +135,11 @@ static enum qkv_status make_buffers(struct qkv_trainer *t) {
     t->rows.source = qkv_allocate(t->ctx, most.source_positions + 1, sizeof *t->rows.source);
     t->rows.lengths = qkv_allocate(t->ctx, most.B, sizeof *t->rows.lengths);
     t->rows.source_lengths = qkv_allocate(t->ctx, most.B, sizeof *t->rows.source_lengths);
-    return t->rows.ids && t->rows.targets && t->rows.source && t->rows.lengths && t->rows.source_lengths ? QKV_OK
-                                                                                                         : QKV_MEMORY;
+    if (t->options.documents) t->rows.documents = qkv_allocate(t->ctx, most.positions, sizeof *t->rows.documents);
+    if (t->options.prefix) t->rows.prefix = qkv_allocate(t->ctx, most.B, sizeof *t->rows.prefix);
+    const bool taken = t->rows.ids && t->rows.targets && t->rows.source && t->rows.lengths && t->rows.source_lengths &&
+                       !t->rows.documents == !t->options.documents && !t->rows.prefix == !t->options.prefix;
+    return taken ? QKV_OK : QKV_MEMORY;
 }
 
 /* Of gradients that wait for others in any step. */

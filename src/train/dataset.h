@@ -14,6 +14,9 @@ size_t qkv_draw_window(uint64_t seed, uint64_t step, uint64_t row, size_t window
 /* The dropout seed of a micro-batch. */
 uint64_t qkv_draw_dropout(uint64_t seed, uint64_t step, uint64_t part);
 
+/* How many of its tokens are the prefix of row r of step s, uniform over 0 … tokens − 1. */
+size_t qkv_draw_prefix(uint64_t seed, uint64_t step, uint64_t row, size_t tokens);
+
 /* The order of an epoch; the masks of a row (mlm), and those of a window of validation. */
 struct qkv_random qkv_draw_epoch(uint64_t seed, uint64_t epoch);
 struct qkv_random qkv_draw_masks(uint64_t seed, uint64_t step, uint64_t row);
@@ -143,6 +146,24 @@ uint64_t qkv_text_total(struct qkv_trainer *trainer, uint64_t step);
 enum qkv_status qkv_text_fill(struct qkv_trainer *trainer, uint64_t step, size_t begin, size_t end,
                               struct qkv_batch *batch);
 enum qkv_status qkv_text_validate(struct qkv_trainer *trainer, const struct qkv_masking *masking, double *loss);
+
+/* ---- documents in rows, prefixes of rows (rows_of_text.c) ---- */
+/* The token that a document ends with: the last one of a template that ends texts, else qkv_text_end; −1 where there is none. */
+int32_t qkv_document_end(const struct qkv_tokenizer *tokenizer);
+/* That there is one. */
+enum qkv_status qkv_documents_check(struct qkv_context *ctx, const struct qkv_tokenizer *tokenizer);
+/* The numbers of documents of a row, whose targets that are the first token of another one no longer count. */
+void qkv_row_documents(int32_t end, size_t T, const int32_t *ids, int32_t *targets, int32_t *documents);
+/* Option prefix: "random" (−1), or a number of tokens from 1 on; false where it is neither. */
+bool qkv_prefix_parse(const char *text, int64_t *tokens);
+/* That it leaves something of a row, and that the spec does not ask for one in vain. */
+enum qkv_status qkv_prefix_check(struct qkv_context *ctx, const struct qkv_train_options *options,
+                                 const struct qkv_spec *spec);
+/* Tokens of the prefix of a row of T, less than T; with the option. The same for every window of validation: T / 2 where it is random. */
+int32_t qkv_row_prefix(const struct qkv_train_options *options, uint64_t step, uint64_t row, size_t T);
+int32_t qkv_valid_prefix(const struct qkv_train_options *options, size_t T);
+/* Targets inside a prefix do not count; the first behind it, which its last token predicts, does. */
+void qkv_row_ignore_prefix(int32_t prefix, size_t T, int32_t *targets);
 
 /* Masked-language modelling (dataset_mlm.c; Devlin et al. 2018). */
 struct qkv_masking {

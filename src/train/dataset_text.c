@@ -27,7 +27,8 @@ enum qkv_status qkv_text_prepare(struct qkv_trainer *t, struct qkv_spec *spec, c
 }
 
 static enum qkv_status dataset_text_prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
-    return qkv_text_prepare(t, spec, NULL, 0);
+    enum qkv_status status = qkv_text_prepare(t, spec, NULL, 0);
+    return !status && t->options.documents ? qkv_documents_check(t->ctx, t->tokenizer) : status;
 }
 
 enum qkv_status qkv_text_restore(struct qkv_trainer *t) {
@@ -118,6 +119,19 @@ enum qkv_status qkv_text_dataset_open(struct qkv_trainer *t) {
     return status ? status : dataset_text_split(t);
 }
 
+/* ---- rows ---------------------------------------------------------------------------------------------------------------- */
+
+/* Row `at` of the buffers as the options want it. */
+static void text_row(struct qkv_trainer *t, size_t at, int32_t prefix) {
+    int32_t *targets = t->rows.targets + at * t->T;
+    if (t->rows.documents)
+        qkv_row_documents(qkv_document_end(qkv_model_tokenizer(t->model)), t->T, t->rows.ids + at * t->T, targets,
+                          t->rows.documents + at * t->T);
+    if (!t->rows.prefix) return;
+    t->rows.prefix[at] = prefix;
+    qkv_row_ignore_prefix(prefix, t->T, targets);
+}
+
 /* ---- batches ---------------------------------------------------------------------------------------------------------------- */
 
 enum qkv_status qkv_text_begin(struct qkv_trainer *t, uint64_t step, struct qkv_dataset_step *out) {
@@ -133,13 +147,17 @@ uint64_t qkv_text_total(struct qkv_trainer *t, uint64_t step) {
 
 enum qkv_status qkv_text_fill(struct qkv_trainer *t, uint64_t step, size_t begin, size_t end, struct qkv_batch *batch) {
     enum qkv_status status = QKV_OK;
+    const struct qkv_train_options *o = &t->options;
     for (size_t r = begin; r < end && !status; r++) {
         size_t start = qkv_draw_window((uint64_t)t->options.seed, step, r, t->windows.train.count - t->T);
         size_t at = (r - begin) * t->T;
         status = qkv_tokens_window(t->ctx, &t->windows.train, start, t->T, t->rows.ids + at, t->rows.targets + at);
+        if (!status) text_row(t, r - begin, o->prefix ? qkv_row_prefix(o, step, r, t->T) : 0);
     }
     batch->B = end - begin;
     batch->T = t->T;
+    batch->documents = t->rows.documents;
+    batch->prefix = t->rows.prefix;
     return status;
 }
 
@@ -154,14 +172,32 @@ enum qkv_status qkv_text_validate(struct qkv_trainer *t, const struct qkv_maskin
                                         .ids = t->rows.ids,
                                         .targets = t->rows.targets,
                                         .masking = masking,
+                                        .documents = t->rows.documents,
+                                        .end = qkv_document_end(qkv_model_tokenizer(t->model)),
+                                        .prefix = t->rows.prefix,
+                                        .options = &t->options,
                                         .seed = (uint64_t)t->options.seed};
     return qkv_validate(t->ctx, &validation, t->progress, t->user, loss);
 }
 
+/* Where not all targets count, those of all rows are counted by making each of them once. */
+static enum qkv_status dataset_text_begin(struct qkv_trainer *t, uint64_t step, struct qkv_dataset_step *out) {
+    struct qkv_batch batch;
+    enum qkv_status status = qkv_text_begin(t, step, out);
+    if (!t->rows.documents && !t->rows.prefix) return status;
+    out->targets = 0;
+    for (size_t r = 0; r < out->rows && !status; r++) {
+        status = qkv_text_fill(t, step, r, r + 1, &batch);
+        for (size_t i = 0; i < t->T && !status; i++) out->targets += t->rows.targets[i] != QKV_IGNORE;
+    }
+    if (!out->targets) out->targets = 1; /* documents of nothing but their end: no loss, and no gradient */
+    return status;
+}
+
 static enum qkv_status dataset_text_check(struct qkv_context *ctx, const struct qkv_train_options *options,
                                           const struct qkv_spec *spec) {
-    (void)options;
-    return qkv_text_model_check(ctx, spec);
+    enum qkv_status status = qkv_text_model_check(ctx, spec);
+    return status ? status : qkv_prefix_check(ctx, options, spec);
 }
 
 static enum qkv_status dataset_text_validate(struct qkv_trainer *t, double *loss, double *metric) {
@@ -176,7 +212,7 @@ const struct qkv_dataset qkv_dataset_text = {
     .prepare = dataset_text_prepare,
     .restore = qkv_text_restore,
     .open = qkv_text_dataset_open,
-    .begin = qkv_text_begin,
+    .begin = dataset_text_begin,
     .fill = qkv_text_fill,
     .total = qkv_text_total,
     .validate = dataset_text_validate,

@@ -2,9 +2,11 @@
  *
  * Windows lie side by side: the target of a window's last position is the first token of the next window, so every
  * token but the first is predicted once. Perplexity is e^loss; bits per byte is nll / ln 2 / bytes of the predicted
- * tokens, which makes models with different tokenizers comparable. */
+ * tokens, which makes models with different tokenizers comparable. Of a model whose spec has a prefix the first half of each window is
+ * one, and what follows is predicted. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <sys/stat.h>
 
@@ -34,14 +36,20 @@ enum qkv_status qkv_text_model_check(struct qkv_context *ctx, const struct qkv_s
 /* What is summed over windows that lie side by side: rows of T positions. */
 struct evaluate_sum {
     struct qkv_pass *pass;
-    size_t B, T; /* rows of a batch, at most */
+    size_t B, T;              /* rows of a batch, at most */
+    const int32_t *documents; /* (B,T), beside the ids; NULL: none */
+    const int32_t *prefix;    /* (B), or NULL */
     double nll;
     size_t tokens;
 };
 
-static enum qkv_status evaluate_rows(struct evaluate_sum *sum, size_t B, size_t T, const int32_t *ids,
+/* B rows of T positions, before which there are `rows` of sum->T. */
+static enum qkv_status evaluate_rows(struct evaluate_sum *sum, size_t rows, size_t B, size_t T, const int32_t *ids,
                                      const int32_t *targets) {
-    struct qkv_batch batch = {.B = B, .T = T, .ids = ids, .targets = targets};
+    const size_t at = rows * sum->T;
+    struct qkv_batch batch = {.B = B, .T = T, .ids = ids + at, .targets = targets + at};
+    if (sum->documents) batch.documents = sum->documents + at;
+    if (sum->prefix) batch.prefix = sum->prefix + rows;
     enum qkv_status status = qkv_pass_forward(sum->pass, &batch);
     if (status) return status;
     size_t counted;
@@ -54,9 +62,9 @@ static enum qkv_status evaluate_rows(struct evaluate_sum *sum, size_t B, size_t 
 /* Adds up to B windows of `count` positions together: rows of T, then what is left as one short row. */
 static enum qkv_status evaluate_windows(struct evaluate_sum *sum, size_t count, const int32_t *ids,
                                         const int32_t *targets) {
-    size_t rows = count / sum->T, tail = count % sum->T, full = rows * sum->T;
-    enum qkv_status status = rows ? evaluate_rows(sum, rows, sum->T, ids, targets) : QKV_OK;
-    if (tail && !status) status = evaluate_rows(sum, 1, tail, ids + full, targets + full);
+    size_t rows = count / sum->T, tail = count % sum->T;
+    enum qkv_status status = rows ? evaluate_rows(sum, 0, rows, sum->T, ids, targets) : QKV_OK;
+    if (tail && !status) status = evaluate_rows(sum, rows, 1, tail, ids, targets);
     return status;
 }
 
@@ -73,6 +81,11 @@ static enum qkv_status evaluate_read(struct qkv_context *ctx, const struct qkv_v
                                      size_t T) {
     int32_t *ids = v->ids + b * v->T, *targets = v->targets + b * v->T;
     enum qkv_status status = qkv_tokens_window(ctx, v->tokens, start, T, ids, targets);
+    if (!status && v->documents) qkv_row_documents(v->end, T, ids, targets, v->documents + b * v->T);
+    if (!status && v->prefix) {
+        v->prefix[b] = qkv_valid_prefix(v->options, T);
+        qkv_row_ignore_prefix(v->prefix[b], T, targets);
+    }
     if (status || !v->masking) return status;
     struct qkv_random random = qkv_draw_valid_masks(v->seed, start);
     qkv_mask_row(v->masking, &random, T, ids, targets);
@@ -84,7 +97,7 @@ enum qkv_status qkv_validate(struct qkv_context *ctx, const struct qkv_validatio
     size_t targets = v->tokens->count - 1, all = targets / v->T + (targets % v->T != 0);
     bool whole = v->windows == 0 || v->windows >= targets / v->T;
     size_t windows = whole ? all : v->windows;
-    struct evaluate_sum sum = {.pass = v->pass, .B = v->B, .T = v->T};
+    struct evaluate_sum sum = {.pass = v->pass, .B = v->B, .T = v->T, .documents = v->documents, .prefix = v->prefix};
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < windows && !status; i += v->B) {
         size_t B = windows - i < v->B ? windows - i : v->B, count = 0;
@@ -99,7 +112,9 @@ enum qkv_status qkv_validate(struct qkv_context *ctx, const struct qkv_validatio
     }
     if (!status && sum.tokens == 0)
         status = qkv_fail(ctx, QKV_ARGUMENT,
-                          "no token of the validation part is masked; choose more text, or a larger mask_probability");
+                          v->masking ? "no token of the validation part is masked; choose more text, or a larger "
+                                       "mask_probability"
+                                     : "no document of the validation part has two tokens; choose more text");
     *loss = sum.nll / (double)sum.tokens;
     return status;
 }
@@ -116,15 +131,29 @@ struct evaluator {
     double before, total;      /* bytes of the files before; of all of them */
     size_t held;               /* ids held, the last of which is not yet an input */
     int32_t *ids;              /* B·T + 1 */
+    int32_t *targets, *prefix; /* of models with a prefix: (B,T) and (B); else NULL */
     size_t front, back;        /* ids of a piece, its first and last ones, that the template placed */
     bool begun;
     size_t bytes;
 };
 
+/* A model that learnt with prefixes reads the first half of each window as one, of which no token counts but the one behind it. */
+static const int32_t *evaluate_targets(struct evaluator *e, size_t n) {
+    const size_t T = e->sum.T;
+    if (!e->prefix) return e->ids + 1;
+    memcpy(e->targets, e->ids + 1, n * sizeof *e->targets);
+    for (size_t b = 0; b * T < n; b++) {
+        const size_t length = n - b * T < T ? n - b * T : T;
+        e->prefix[b] = (int32_t)(length < T / 2 ? length : T / 2);
+        qkv_row_ignore_prefix((int32_t)(T / 2), length, e->targets + b * T);
+    }
+    return e->targets;
+}
+
 /* Runs over what is held, but for its last token. */
 static enum qkv_status evaluate_flush(struct evaluator *e) {
     size_t n = e->held - 1;
-    enum qkv_status status = evaluate_windows(&e->sum, n, e->ids, e->ids + 1);
+    enum qkv_status status = evaluate_windows(&e->sum, n, e->ids, evaluate_targets(e, n));
     e->ids[0] = e->ids[n];
     e->held = 1;
     return status;
@@ -136,7 +165,8 @@ static enum qkv_status evaluate_feed(struct evaluator *e, const int32_t *ids, si
         size_t size = 0;
         bool placed = i < e->front || i >= count - e->back; /* by the template, for no byte of the text */
         if (!placed) qkv_tokenizer_token(e->tokenizer, ids[i], &size);
-        if (e->begun) e->bytes += size;
+        const bool counts = !e->prefix || (e->held + e->sum.T - 1) % e->sum.T + 1 >= e->sum.T / 2;
+        if (e->begun && counts) e->bytes += size;
         e->begun = true;
         e->ids[e->held++] = ids[i];
         if (e->held <= e->sum.B * e->sum.T) continue;
@@ -220,10 +250,20 @@ static enum qkv_status evaluate_prepare(struct evaluator *e, const struct qkv_ev
         return qkv_fail_memory(ctx, SIZE_MAX, "the ids of a batch");
     e->ids = qkv_allocate(ctx, n, sizeof *e->ids);
     if (!e->ids) return QKV_MEMORY;
+    if (spec->prefix) {
+        e->targets = qkv_allocate(ctx, n - 1, sizeof *e->targets);
+        e->sum.prefix = e->prefix = qkv_allocate(ctx, e->sum.B, sizeof *e->prefix);
+        if (!e->targets || !e->prefix) return QKV_MEMORY;
+    }
     return qkv_pass_create(e->model, &(struct qkv_pass_options){.B = e->sum.B, .T = e->sum.T}, &e->sum.pass);
 }
 
 static enum qkv_status evaluate_report(const struct evaluator *e, struct qkv_evaluation *evaluation) {
+    if (!e->sum.tokens)
+        return qkv_fail(e->ctx, QKV_FORMAT,
+                        "%s has no more tokens than the prefix of %zu that this model reads; give a longer text, or a "
+                        "smaller context",
+                        e->name, e->sum.T / 2);
     if (!isfinite(e->sum.nll))
         return qkv_fail(e->ctx, QKV_NUMBER,
                         "the loss over %s is not a finite number: the model's weights are "
@@ -255,6 +295,8 @@ enum qkv_status qkv_evaluate_texts(struct qkv_model *model, const char *const *p
     evaluation->seconds = qkv_clock() - started;
     qkv_pass_free(e.sum.pass);
     free(e.ids);
+    free(e.targets);
+    free(e.prefix);
     qkv_text_files_free(&e.files);
     return status;
 }

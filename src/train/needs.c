@@ -36,6 +36,10 @@ static bool need_masks(const struct qkv_train_options *o) {
     return is_name(o->task, "mlm");
 }
 
+static bool need_text(const struct qkv_train_options *o) {
+    return is_file(o->data) && !is_name(o->task, "mlm");
+}
+
 static bool need_fraction(const struct qkv_train_options *o) {
     return !is_file(o->valid) || o->valid_fraction == 0;
 }
@@ -68,6 +72,8 @@ static const struct need {
 } needs[] = {
     {"valid_fraction", need_fraction, "valid_fraction has no place beside a file to validate on (valid)", NULL},
     {"mask_probability", need_masks, "only the task mlm masks tokens", "leave it out, or choose task mlm"},
+    {"documents", need_text, "only rows of a text whose next token is learnt have documents", NULL},
+    {"prefix", need_text, "only rows of a text whose next token is learnt have a prefix", NULL},
     {"source_tokenizer", need_pairs, "only pairs have sources", NULL},
     {"batch_tokens", need_lines, "the windows of a text are all as long", "leave it out, and set batch instead"},
     {"min_rate", need_fall, "only the schedules cosine and linear fall to it",

@@ -340,6 +340,17 @@ static enum qkv_status check_files(struct qkv_context *ctx, const struct qkv_tra
     return QKV_OK;
 }
 
+static enum qkv_status check_rows(struct qkv_context *ctx, const struct qkv_train_options *o) {
+    int64_t tokens;
+    if (o->prefix && !qkv_prefix_parse(o->prefix, &tokens))
+        return qkv_fail(ctx, QKV_ARGUMENT, "prefix is \"%s\"; it must be random or a number of tokens, 1 to 999999999",
+                        o->prefix);
+    if (o->prefix && o->documents)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "documents and prefix exclude each other: a prefix is of a whole row, not of a document in it");
+    return QKV_OK;
+}
+
 /* What a model to begin with brings is not given beside it. */
 static enum qkv_status check_from(struct qkv_context *ctx, const struct qkv_train_options *o) {
     const char *beside = options_given(o->tokenizer)          ? "tokenizer"
@@ -390,6 +401,7 @@ enum qkv_status qkv_train_check_values(struct qkv_context *ctx, const struct qkv
     }
     enum qkv_status status = check_names(ctx, options);
     if (!status) status = check_files(ctx, options);
+    if (!status) status = check_rows(ctx, options);
     if (!status) status = check_from(ctx, options);
     if (!status) status = check_metric(ctx, options);
     if (status) return status;

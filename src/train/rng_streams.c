@@ -9,6 +9,7 @@
 #define STREAM_EPOCH   (UINT64_C(3) << 56)
 #define STREAM_MASKS   (UINT64_C(4) << 56)
 #define STREAM_VALID   (UINT64_C(5) << 56)
+#define STREAM_PREFIX  (UINT64_C(6) << 56)
 
 /* Each place has 2^16 counters of the step's stream to itself: a draw without bias may need more than one. */
 static struct qkv_random rng_streams_place(uint64_t seed, uint64_t stream, uint64_t n) {
@@ -25,6 +26,11 @@ size_t qkv_draw_window(uint64_t seed, uint64_t step, uint64_t row, size_t window
 uint64_t qkv_draw_dropout(uint64_t seed, uint64_t step, uint64_t part) {
     struct qkv_random random = rng_streams_place(seed, STREAM_DROPOUT + step, part);
     return qkv_random_bits(&random);
+}
+
+size_t qkv_draw_prefix(uint64_t seed, uint64_t step, uint64_t row, size_t tokens) {
+    struct qkv_random random = rng_streams_place(seed, STREAM_PREFIX + step, row);
+    return (size_t)qkv_random_below(&random, tokens);
 }
 
 struct qkv_random qkv_draw_epoch(uint64_t seed, uint64_t epoch) {

@@ -131,7 +131,10 @@ struct qkv_validation {
     size_t B, T, windows;
     int32_t *ids, *targets;
     const struct qkv_masking *masking; /* NULL: the next token is what is predicted */
-    uint64_t seed;                     /* of the masks */
+    int32_t *documents, end;           /* (B,T), and the token that ends a document; or NULL */
+    int32_t *prefix;                   /* (B), or NULL: */
+    const struct qkv_train_options *options;
+    uint64_t seed; /* of the masks */
 };
 enum qkv_status qkv_validate(struct qkv_context *ctx, const struct qkv_validation *validation, qkv_progress *progress,
                              void *user, double *loss);
@@ -171,6 +174,7 @@ struct qkv_line_data {
 /* The rows of one batch. */
 struct qkv_row_buffers {
     int32_t *ids, *targets, *source, *lengths, *source_lengths;
+    int32_t *documents, *prefix;        /* of texts, (positions) and (rows); NULL without the options */
     size_t positions, source_positions; /* what ids and targets, and source, hold */
 };
 #define QKV_TRAIN_GROUPS 8 /* what the option groups is for a new run, where it is not given */

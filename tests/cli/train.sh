@@ -184,6 +184,35 @@ refuse 2 'freeze cannot change beside --resume' resume frozen --freeze '*embed*'
 refuse 1 'no weight has a name like "embed"; the model has [0-9]+, such as decoder.embed.token.weight' tune refused --freeze embed
 refuse 1 'freeze leaves none of the [0-9]+ weights to learn' tune refused --freeze '*'
 
+# ---- documents in rows, prefixes ----
+for i in $(seq 60); do printf 'a text of %d words, and its end<|endoftext|>' $((i * i)); done >parts.txt
+rows() { train "$1" 6 --data parts.txt --tokenizer bpe:300 --quiet "${@:2}"; }
+try 0 rows apart --documents
+has apart/train.json '"documents": true'
+try 0 rows together
+[ "$(losses apart)" != "$(losses together)" ] || fail "documents change nothing"
+try 0 rows apart2 --documents --accumulate 4 --threads 2
+same "$(losses apart2)" "$(losses apart)" "losses of documents in parts"
+try 0 resume apart --steps 8 --quiet
+same "$(wc -l <apart/log.jsonl)" 8 "lines of the log of a run on documents"
+refuse 2 'documents cannot change beside --resume' resume apart --documents
+refuse 1 'the tokenizer has no end token, <\|endoftext\|> or </s>, that says where a document ends' train refused 3 --documents --quiet
+refuse 2 'documents is given, but only rows of a text' train refused 3 --documents --task mlm
+refuse 2 'documents and prefix exclude each other' train refused 3 --documents --prefix 3
+refuse 2 'needs a source for every text' "$QKV" train --preset tiny-seq2seq --data text.txt --out refused --documents
+try 0 rows before --prefix random
+has before/config.json '"prefix": true'
+has before/train.json '"prefix": "random"'
+try 0 rows before2 --prefix random --accumulate 2
+same "$(losses before2)" "$(losses before)" "losses of prefixes in parts"
+try 0 resume before --steps 8 --quiet
+try 0 "$QKV" generate before --prompt "a text of" -n 5 --threads 1
+try 0 "$QKV" eval before --data parts.txt --threads 1
+try 0 rows five --prefix 5
+refuse 2 'prefix is "0"; it must be random or a number of tokens' train refused 3 --prefix 0
+refuse 2 '--set prefix=false has no effect beside --prefix random' train refused 3 --prefix random --set prefix=false
+refuse 1 "the spec's prefix is true: the model sees a prompt in both directions" train refused 3 --set prefix=true
+
 # ---- earlier checkpoints ----
 kept() { (cd "$1" && ls | grep '^checkpoint' | tr '\n' ' '); }
 try 0 train keeping 25 --save-every 5 --keep 3 --quiet
