@@ -8,7 +8,8 @@
  *     for (size_t i = 0; i < 50; i++) qkv_session_fork(prefix, &continuations[i]);
  *
  * To run many at once, side by side, fork the rows of a decoder (qkv_decoder_select in qkv/sequences.h). In mixed precision keys and values
- * are stored as bf16, which they are rounded to anyway. */
+ * are stored as bf16, which they are rounded to anyway, in the form that the context's kernels multiply; there heads of fewer than 32 channels can
+ * take the room of 32. */
 #ifndef QKV_PUBLIC_GENERATE_H
 #define QKV_PUBLIC_GENERATE_H
 

@@ -2,7 +2,7 @@
  *
  * Counted are 4·H·Tq·Tk·D FLOPs forward and 10·H·Tq·Tk·D backward, half of that for causal masks; recomputed products do not
  * count. Decoding is bound by the bytes of keys and values: its turns go over caches that together exceed the last-level
- * cache. */
+ * cache, in bf16 over packed pages, as sessions have them. */
 #include <math.h>
 
 #include "lab/bench/bench_room.h"
@@ -60,13 +60,18 @@ struct work {
     struct qkv_arena memory, scratch;
     struct qkv_attend a;
     struct qkv_attend_gradients g;
-    char *caches; /* of decoding: keys and values of each, one behind the other */
+    char *
+        caches; /* of decoding: keys and values of each, one behind the other; where kernels read packed pages, these, */
+    int32_t *pages; /* and their numbers */
+    const int32_t *lists[1];
     size_t cache_bytes, count;
 };
 
 static enum qkv_status bench_attention_forward(void *argument, size_t turn) {
     struct work *w = argument;
-    if (w->count) {
+    if (w->pages) {
+        w->lists[0] = w->pages + turn % w->count * (w->a.Tk / QKV_ATTEND_BLOCK);
+    } else if (w->count) {
         w->a.k.data = w->caches + turn % w->count * w->cache_bytes;
         w->a.v.data = (char *)w->a.k.data + w->cache_bytes / 2;
     }
@@ -86,7 +91,35 @@ static void *bench_attention_elements(struct work *w, enum qkv_dtype dtype, size
     return data;
 }
 
-/* Queries, keys and values side by side in rows, as a fused projection leaves them; a cache lies head by head. */
+/* Caches as a session has them: packed pages, one after the other. */
+static bool bench_attention_pages(struct work *w, const struct shape *s, size_t bytes) {
+    struct qkv_attend *a = &w->a;
+    const size_t pages = w->count * s->Tk / QKV_ATTEND_BLOCK, places = pages * s->Hkv;
+    w->caches = qkv_arena_take(&w->memory, places, bytes + 1);
+    w->pages = qkv_arena_take(&w->memory, pages, sizeof *w->pages);
+    const uint16_t *rows = bench_attention_elements(w, QKV_BF16, 2 * QKV_ATTEND_BLOCK * s->D);
+    if (!w->caches || !w->pages || !rows) return false;
+    for (size_t i = 0; i < pages; i++) w->pages[i] = (int32_t)i;
+    for (size_t i = 0; i < places; i++) {
+        const struct qkv_attend_put put = {.page = w->caches + i * bytes,
+                                           .spoilt = (uint8_t *)w->caches + places * bytes + i,
+                                           .D = s->D,
+                                           .Dv = s->D,
+                                           .positions = QKV_ATTEND_BLOCK,
+                                           .count = QKV_ATTEND_BLOCK,
+                                           .k = rows,
+                                           .v = rows + QKV_ATTEND_BLOCK * s->D,
+                                           .row_stride = s->D};
+        qkv_attend_put(w->ctx, &put);
+    }
+    a->pages = (struct qkv_page_table){.lists = w->lists, .positions = QKV_ATTEND_BLOCK, .count = pages};
+    a->page_bytes = bytes;
+    a->past = s->Tk;
+    a->past_k = a->past_v = (struct qkv_heads){.data = w->caches, .dtype = QKV_BF16};
+    return true;
+}
+
+/* Queries, keys and values side by side in rows, as a fused projection leaves them; a cache of rows lies head by head. */
 static bool bench_attention_place(struct work *w, const struct shape *s, enum qkv_dtype dtype, struct qkv_heads *q,
                                   struct qkv_heads *k, struct qkv_heads *v) {
     const size_t C = s->H * s->D, Ckv = s->Hkv * s->D, row = s->decode ? C : C + 2 * Ckv, size = qkv_dtype_size(dtype);
@@ -98,6 +131,8 @@ static bool bench_attention_place(struct work *w, const struct shape *s, enum qk
         *v = (struct qkv_heads){x + (C + Ckv) * size, s->Tk * row, row, s->D, dtype};
         return true;
     }
+    const size_t packed = dtype == QKV_BF16 ? qkv_attend_page_bytes(w->ctx, s->D, s->D, QKV_ATTEND_BLOCK) : 0;
+    if (packed) return bench_attention_pages(w, s, packed);
     *k = *v = (struct qkv_heads){NULL, s->Tk * Ckv, s->D, s->Tk * s->D, dtype};
     w->caches = bench_attention_elements(w, dtype, w->count * w->cache_bytes / size);
     return w->caches != NULL;
@@ -134,7 +169,7 @@ enum qkv_status qkv_bench_attention(struct qkv_bench *b, size_t i, struct qkv_be
         w.count = qkv_bench_copies(cache);
         if (w.count > COPIES_MOST) w.count = COPIES_MOST;
     }
-    size_t bytes = s.Tq * (4 * C + 4 * Ckv + s.H + 2) * sizeof(float) * 2 + w.count * cache + ((size_t)1 << 20);
+    size_t bytes = s.Tq * (4 * C + 4 * Ckv + s.H + 2) * sizeof(float) * 2 + w.count * cache + ((size_t)1 << 21);
     if (!qkv_bench_has_memory(row, bytes)) return QKV_OK;
     enum qkv_status status = qkv_arena_create(b->ctx, &w.memory, bytes, "operands of attention");
     if (status == QKV_OK) status = qkv_arena_create(b->ctx, &w.scratch, SCRATCH, "scratch of attention");
