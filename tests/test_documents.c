@@ -7,7 +7,9 @@
 #include <math.h>
 
 /* In fp32: differences of losses are compared. */
-static const struct qkv_context_options exact = {.precision = QKV_FP32};
+static const struct qkv_context_options exact = {.threads = 1, .precision = QKV_FP32};
+/* In the precision of the environment. */
+static const struct qkv_context_options usual = {.threads = 1, .precision = QKV_PRECISION_AUTO};
 enum { MOST = B * T }; /* documents */
 
 /* The sample with random documents in its rows, some of one position; returns how many there are. */
@@ -100,7 +102,7 @@ static void documents_have_the_loss_and_the_gradients_of_rows_of_their_own(void 
         static struct unpacked u;
         double loss, expected;
         size_t n;
-        packed_start(&p, i, i % 2 ? &exact : NULL);
+        packed_start(&p, i, i % 2 ? &exact : &usual);
         const bool rounds = p.s.ctx->precision != QKV_FP32;
         unpack(&p, &u);
         const struct qkv_batch packed = p.s.batch;
@@ -124,7 +126,7 @@ static void another_document_changes_no_bit(void **state) {
     (void)state;
     for (uint64_t i = 0; i < 40; i++) {
         struct packed p;
-        packed_start(&p, 100 + i, NULL);
+        packed_start(&p, 100 + i, &usual);
         struct qkv_pass *pass = documents_pass(&p.s, (struct qkv_pass_options){.logits = true}, B);
         forward(&p.s, pass);
         float *before = copy_output(pass);
@@ -159,7 +161,7 @@ static void a_row_of_one_document_is_a_row(void **state) {
         struct packed p;
         double loss, expected;
         size_t n;
-        packed_start(&p, 200 + i, NULL);
+        packed_start(&p, 200 + i, &usual);
         struct qkv_pass *pass = documents_pass(&p.s, (struct qkv_pass_options){.train = true, .dropout = true}, B);
         p.s.batch.documents = NULL;
         float *others = documents_gradients(&p.s, pass, &expected, &n);
@@ -180,7 +182,7 @@ static void checkpoints_and_threads_change_no_bit(void **state) {
         struct packed p;
         double loss, expected;
         size_t n;
-        packed_start(&p, 300 + i, NULL);
+        packed_start(&p, 300 + i, &usual);
         struct qkv_spec spec = *qkv_model_spec(p.s.model);
         struct qkv_model *model;
         spec.dropout = 0.2;
@@ -208,7 +210,7 @@ static void documents_take_no_more_memory_than_planned(void **state) {
     (void)state;
     for (uint64_t i = 0; i < 20; i++) {
         struct packed p;
-        packed_start(&p, 400 + i, NULL);
+        packed_start(&p, 400 + i, &usual);
         struct qkv_pass *pass = documents_pass(&p.s, (struct qkv_pass_options){.train = true}, B);
         const size_t bytes = qkv_pass_bytes(pass);
         for (int k = 0; k < 6; k++) {
@@ -230,7 +232,7 @@ static void assert_refused(struct sample *s, struct qkv_pass *pass, const char *
 static void documents_that_make_no_sense_are_refused(void **state) {
     (void)state;
     struct packed p;
-    packed_start(&p, 501, NULL); /* full rows */
+    packed_start(&p, 501, &usual); /* full rows */
     struct qkv_pass *pass = documents_pass(&p.s, (struct qkv_pass_options){0}, B);
     for (size_t at = 0; at < (size_t)B * T; at++) p.documents[at] = (int32_t)(at % T);
     forward(&p.s, pass);
@@ -251,13 +253,13 @@ static void documents_that_make_no_sense_are_refused(void **state) {
 static void models_with_sources_and_classifiers_take_no_documents(void **state) {
     (void)state;
     struct packed p;
-    start(&p.s, 600, BOTH, NULL);
+    start(&p.s, 600, BOTH, &usual);
     struct qkv_pass *pass = make_pass(&p.s, false);
     packed_cut(&p);
     assert_refused(&p.s, pass, "this model has a source for each row");
     qkv_pass_free(pass);
     finish(&p.s);
-    packed_start(&p, 603, NULL);
+    packed_start(&p, 603, &usual);
     struct qkv_spec spec = *qkv_model_spec(p.s.model);
     struct qkv_model *model;
     spec.head.kind = QKV_HEAD_CLASSIFY, spec.head.classes = 3, spec.tie = QKV_TIE_NONE;

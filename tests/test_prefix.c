@@ -7,7 +7,9 @@
 #include <math.h>
 
 /* In fp32: differences of losses are compared. */
-static const struct qkv_context_options exact = {.precision = QKV_FP32};
+static const struct qkv_context_options exact = {.threads = 1, .precision = QKV_FP32};
+/* In the precision of the environment. */
+static const struct qkv_context_options usual = {.threads = 1, .precision = QKV_PRECISION_AUTO};
 
 struct prefixed {
     struct sample s;
@@ -44,7 +46,7 @@ static void a_prefix_is_what_it_is_without_causal(void **state) {
     (void)state;
     for (uint64_t i = 0; i < 40; i++) {
         struct prefixed p;
-        prefixed_start(&p, i, NULL);
+        prefixed_start(&p, i, &usual);
         struct qkv_model *other = both_directions(&p.s);
         struct qkv_pass *pass = prefix_pass(&p.s, p.s.model, (struct qkv_pass_options){.logits = true});
         struct qkv_pass *whole = prefix_pass(&p.s, other, (struct qkv_pass_options){.logits = true});
@@ -71,7 +73,7 @@ static void attention_has_the_mask_of_its_prefix(void **state) {
         struct qkv_array attention;
         uint8_t dense[B * T * T];
         float scores[T * T];
-        prefixed_start(&p, 100 + i, NULL);
+        prefixed_start(&p, 100 + i, &usual);
         struct qkv_pass *pass = prefix_pass(&p.s, p.s.model, (struct qkv_pass_options){.weights = true});
         forward(&p.s, pass);
         for (size_t a = 0; qkv_pass_attention(pass, a, &attention); a++) {
@@ -255,7 +257,7 @@ static void the_spec_says_that_prompts_are_prefixes(void **state) {
     (void)state;
     struct prefixed p;
     char *plain, *prompted;
-    prefixed_start(&p, 800, NULL);
+    prefixed_start(&p, 800, &usual);
     struct qkv_spec spec = *qkv_model_spec(p.s.model), again;
     assert_int_equal(qkv_spec_print(p.s.ctx, &spec, &plain), QKV_OK);
     spec.prefix = true;
@@ -279,7 +281,7 @@ static void a_prefix_of_nothing_is_none(void **state) {
     (void)state;
     for (uint64_t i = 0; i < 12; i++) {
         struct prefixed p;
-        prefixed_start(&p, 400 + i, NULL);
+        prefixed_start(&p, 400 + i, &usual);
         struct qkv_pass *pass = prefix_pass(&p.s, p.s.model, (struct qkv_pass_options){.logits = true});
         memset(p.prefix, 0, sizeof p.prefix);
         if (p.s.lengths[0]) p.prefix[0] = 1;
@@ -302,7 +304,7 @@ static void assert_refused(struct sample *s, struct qkv_pass *pass, const char *
 static void a_prefix_that_makes_no_sense_is_refused(void **state) {
     (void)state;
     struct prefixed p;
-    prefixed_start(&p, 500, NULL);
+    prefixed_start(&p, 500, &usual);
     struct qkv_pass *pass = prefix_pass(&p.s, p.s.model, (struct qkv_pass_options){0});
     p.s.lengths[2] = 6, p.prefix[2] = 7;
     assert_refused(&p.s, pass, "the prefix of batch row 2 is 7, but the row has 0 to 6 positions");
@@ -317,7 +319,7 @@ static void a_prefix_that_makes_no_sense_is_refused(void **state) {
     qkv_pass_free(pass);
     qkv_model_free(other);
     finish(&p.s);
-    start(&p.s, 501, BOTH, NULL);
+    start(&p.s, 501, BOTH, &usual);
     pass = make_pass(&p.s, false);
     p.s.batch.prefix = p.s.lengths;
     assert_refused(&p.s, pass, "this model has a source for each row");

@@ -1,7 +1,7 @@
 /* session: decoding one sequence with a KV cache: a decoder of one row and no source, and its forks, which share its pages.
  *
  * Long inputs go through in passes of a limited number of tokens, so the memory of a step does not grow with the prompt; because a row's
- * bits depend on that row only, they give exactly what one pass over everything gives. */
+ * bits depend on that row only, they give exactly what one pass over everything gives. A prefix (of the spec) is not cut. */
 #include "model/decode.h"
 
 #include <stdlib.h>
