@@ -179,7 +179,11 @@ static uint16_t *packed_rows(struct paged_case *p, struct qkv_heads *x, size_t c
             if (attend_chance(random, 0.002)) value = spoilt[attend_uniform(random, 0, 2)];
             qkv_from_float(data + row * width + n, &value, QKV_BF16, 1);
         }
-    *x = (struct qkv_heads){.data = data, .row_stride = width, .head_stride = columns, .dtype = QKV_BF16};
+    *x = (struct qkv_heads){.data = data,
+                            .batch_stride = p->a.pages.positions * width,
+                            .row_stride = width,
+                            .head_stride = columns,
+                            .dtype = QKV_BF16};
     return data;
 }
 

@@ -49,6 +49,9 @@ static enum qkv_status check_packed(struct qkv_context *ctx, const struct qkv_at
                         "attention: pages packed with %zu bytes a head are not those of this context's kernels, which "
                         "take %zu (0: rows)",
                         a->page_bytes, bytes);
+    if (a->pages.positions != QKV_ATTEND_BLOCK && a->past > a->pages.positions)
+        return qkv_fail(ctx, QKV_SHAPE, "attention: packed pages of %zu positions are impossible for %zu keys",
+                        a->pages.positions, a->past);
     if (a->past != a->Tk || !a->pages.lists)
         return qkv_fail(ctx, QKV_SHAPE, "attention: packed pages hold all %zu keys of a call, not %zu of them", a->Tk,
                         a->pages.lists ? a->past : 0);
