@@ -36,7 +36,7 @@ static inline struct qkv_attention_layer_spec random_spec(struct qkv_random *r, 
                                               .window = coin(r) ? 0 : whole(r, 1, 5),
                                               .softcap = coin(r) ? 0 : 2,
                                               .scale = coin(r) ? 0 : 0.4,
-                                              .bias = (enum qkv_bias_kind)whole(r, 0, 2)};
+                                              .bias = (enum qkv_bias_kind)whole(r, 0, 3)};
     s.kv_in = cross ? whole(r, 0, 20) : 0;
     if (!cross && coin(r)) {
         s.attention.position.kind = coin(r) ? QKV_POSITION_ROPE : QKV_POSITION_ALIBI;

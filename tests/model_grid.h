@@ -56,8 +56,9 @@ static inline void random_kind(struct qkv_random *r, char *out, size_t size, boo
         "\"final\": %s, \"bias\": %s}, \"ffn\": {\"kind\": \"%s\", \"d_ff\": %s, \"bias\": %s}",
         kv[qkv_random_below(r, 3)], (size_t)(2 * test_between(r, 2, 5)), test_between(r, 3, 9),
         qkv_random_below(r, 3) ? 0 : (int)test_between(r, 1, 5), PICK(r, "0.0", "0.0", "3.0"),
-        PICK(r, "true", "false", "\"qkv\""), PICK(r, "", ", \"scale\": 0.3"), own_position ? ", \"position\": " : "",
-        own_position ? position : "", norm, PICK(r, QKV_PLACEMENT_LIST(GRID_PLACEMENT)), PICK(r, "true", "false"),
+        PICK(r, "true", "false", "\"qkv\"", "\"o\""), PICK(r, "", ", \"scale\": 0.3"),
+        own_position ? ", \"position\": " : "", own_position ? position : "", norm,
+        PICK(r, QKV_PLACEMENT_LIST(GRID_PLACEMENT)), PICK(r, "true", "false"),
         strcmp(norm, "rmsnorm") ? PICK(r, "true", "false") : "false", random_ffn(r), PICK(r, "24", "10"),
         PICK(r, "true", "false"));
 }

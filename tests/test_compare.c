@@ -39,7 +39,9 @@ static void axes_are_read(void **state) {
                                 "warmup=0,100",
                                 "min_rate=1e-5,0.5",
                                 "accumulate=1,64",
-                                "checkpoint_activations=true,false"};
+                                "checkpoint_activations=true,false",
+                                "embed_scale=1,8",
+                                "d_model=32,64"};
     for (size_t i = 0; i < TEST_COUNT(good); i++) {
         assert_ok(ctx, qkv_axis_parse(ctx, good[i], &axis));
         qkv_axis_free(&axis);
@@ -124,7 +126,7 @@ static void values_change_the_spec(void **state) {
     assert_int_equal(gated.decoder.kinds[0].ffn.kind, QKV_FFN_SWIGLU);
     assert_int_equal(gated.decoder.kinds[0].ffn.d_ff, 344);
     assert_int_equal(vary(ctx, "nano-gpt", "ffn=relu").decoder.kinds[0].ffn.d_ff, 512);
-    assert_int_equal(vary(ctx, "llama-style", "ffn=gelu").decoder.kinds[0].ffn.d_ff, 4224); /* 2816 · 3/2 */
+    assert_int_equal(vary(ctx, "llama-style", "ffn=gelu").decoder.kinds[0].ffn.d_ff, 4096); /* 4 · d_model */
     assert_int_equal(vary(ctx, "llama-style", "ffn=geglu").decoder.kinds[0].ffn.d_ff, 2816);
     assert_int_equal(vary(ctx, "nano-gpt", "decoder.layers=3").decoder.layers, 3);
     qkv_context_free(ctx);

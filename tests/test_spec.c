@@ -53,6 +53,50 @@ static void test_defaults(void **state) {
     assert_true(s.head.bias && s.tie == QKV_TIE_NONE && s.head.pool == QKV_POOL_FIRST && s.head.classes == 4);
 }
 
+/* Embeddings are scaled where sinusoids are added to them, and gated feed-forwards are narrower; what is given stays. */
+static void defaults_depend_on_the_position_and_the_gate(void **state) {
+    static const struct {
+        const char *settings[3];
+        double scale;
+        int d_ff;
+    } cases[] = {
+        {{"position.kind=sinusoidal"}, 8, 256},
+        {{"position.kind=sinusoidal", "embed_scale=1"}, 1, 256},
+        {{"position.kind=learned", "decoder.ffn.kind=swiglu"}, 1, 176},
+        {{"decoder.ffn.kind=geglu", "decoder.ffn.d_ff=256", "d_model=64"}, 1, 256},
+        {{"decoder.ffn.kind=geglu", "d_model=4096"}, 1, 11008},
+        {{"position.kind=sinusoidal", "decoder.ffn.kind=geglu", "d_model=1024"}, 32, 2816},
+    };
+    static const char *const texts[] = {
+        "{\"format\": \"qkv\", \"version\": 1, \"vocab\": 9, \"d_model\": 64, \"context\": 16,"
+        " \"decoder\": {\"layers\": 1, \"attention\": {\"heads\": 4}}}",
+        "{\"format\": \"qkv\", \"version\": 2, \"vocab\": 9, \"d_model\": 64, \"context\": 16,"
+        " \"decoder\": {\"layers\": 1, \"attention\": {\"heads\": 4}}}"};
+    (void)state;
+    for (size_t i = 0; i < 2 * TEST_COUNT(cases); i++) {
+        const char *const *settings = cases[i / 2].settings;
+        struct qkv_spec s, back;
+        char *json;
+        assert_ok(ctx, qkv_spec_parse(ctx, &s, "a", texts[i % 2], strlen(texts[i % 2]), settings,
+                                      settings[2]   ? 3
+                                      : settings[1] ? 2
+                                                    : 1));
+        assert_true(s.embed.scale == cases[i / 2].scale);
+        assert_int_equal(s.decoder.kinds[0].ffn.d_ff, cases[i / 2].d_ff);
+        assert_ok(ctx, qkv_spec_print(ctx, &s, &json));
+        assert_ok(ctx, qkv_spec_parse(ctx, &back, "b", json, strlen(json), NULL, 0));
+        assert_true(back.embed.scale == s.embed.scale && back.decoder.kinds[0].ffn.d_ff == s.decoder.kinds[0].ffn.d_ff);
+        qkv_free(json);
+    }
+    static const char in_embed[] =
+        "{\"format\": \"qkv\", \"version\": 2, \"vocab\": 9, \"d_model\": 64, \"context\": 16,"
+        " \"embed\": {\"position\": {\"kind\": \"sinusoidal\"}},"
+        " \"decoder\": {\"layers\": 1, \"attention\": {\"heads\": 4}}}";
+    struct qkv_spec s;
+    assert_ok(ctx, qkv_spec_parse(ctx, &s, "c", in_embed, strlen(in_embed), NULL, 0));
+    assert_true(s.embed.scale == 8);
+}
+
 static void test_cross_attention(void **state) {
     (void)state;
     struct qkv_spec s;
@@ -113,7 +157,7 @@ static void random_attention(struct qkv_random *r, struct qkv_attention_spec *a,
                                      .window = qkv_random_below(r, 2) ? (int)test_between(r, 1, 1000) : 0,
                                      .softcap = qkv_random_below(r, 2) ? 50 * qkv_random_uniform(r) : 0,
                                      .scale = qkv_random_below(r, 2) ? 0.01 + qkv_random_uniform(r) : 0,
-                                     .bias = (enum qkv_bias_kind)qkv_random_below(r, 3)};
+                                     .bias = (enum qkv_bias_kind)qkv_random_below(r, 4)};
 }
 
 static void random_position(struct qkv_random *r, struct qkv_position_spec *p) {
@@ -435,10 +479,12 @@ static void test_damage(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults), cmocka_unit_test(test_cross_attention),
+        cmocka_unit_test(test_defaults),        cmocka_unit_test(defaults_depend_on_the_position_and_the_gate),
+        cmocka_unit_test(test_cross_attention),
 
-        cmocka_unit_test(test_settings), cmocka_unit_test(test_round_trips),     cmocka_unit_test(test_printed_text),
-        cmocka_unit_test(test_golden),   cmocka_unit_test(test_presets),         cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_settings),        cmocka_unit_test(test_round_trips),
+        cmocka_unit_test(test_printed_text),    cmocka_unit_test(test_golden),
+        cmocka_unit_test(test_presets),         cmocka_unit_test(test_damage),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

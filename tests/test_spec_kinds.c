@@ -66,7 +66,7 @@ static void a_kind_has_what_stands_beside_the_kinds_but_for_its_own(void **state
     assert_true(global->attention.heads == 4 && global->attention.kv_heads == 1 && global->attention.window == 0);
     assert_true(local->attention.position.kind == QKV_POSITION_ROPE && local->attention.position.theta == 500);
     assert_true(global->attention.position.kind == QKV_POSITION_NONE);
-    assert_true(local->ffn.kind == QKV_FFN_GEGLU && local->ffn.d_ff == 128);
+    assert_true(local->ffn.kind == QKV_FFN_GEGLU && local->ffn.d_ff == 88);
     assert_true(global->ffn.kind == QKV_FFN_RELU && global->ffn.d_ff == 48);
     assert_true(s.embed.scale == 2 && s.embed.position.kind == QKV_POSITION_NONE);
 }

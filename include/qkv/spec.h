@@ -29,7 +29,8 @@ extern "C" {
 #define QKV_BIAS_LIST(X)                                                                                               \
     X(NONE, "false", "no biases")                                                                                      \
     X(ALL, "true", "biases on q, k, v and the output projection")                                                      \
-    X(QKV, "qkv", "biases on q, k, v only")
+    X(QKV, "qkv", "biases on q, k, v only")                                                                            \
+    X(O, "o", "a bias on the output projection only")
 #define QKV_NORM_LIST(X)                                                                                               \
     X(LAYERNORM, "layernorm", "mean and variance (Ba et al. 2016)")                                                    \
     X(RMSNORM, "rmsnorm", "root mean square only (Zhang & Sennrich 2019)")
@@ -114,9 +115,12 @@ struct qkv_norm_spec {
 };
 /* Whether a feed-forward has a gate: act(x·gateᵀ) times x·upᵀ (Shazeer 2020). */
 QKV_API bool qkv_ffn_gated(enum qkv_ffn_kind kind);
+/* The width that a feed-forward has unless its spec says another: 4·d_model, and of gated kinds, which have three matrices where others
+ * have two, two thirds of that, rounded up to a multiple of 8, from d_model 1,024 on of 256, as LLaMA does. Any thread. */
+QKV_API int qkv_ffn_width(enum qkv_ffn_kind kind, int d_model);
 struct qkv_ffn_spec {
     enum qkv_ffn_kind kind; /* gelu */
-    int d_ff;               /* 4·d_model */
+    int d_ff;               /* qkv_ffn_width: 4·d_model, of gated kinds 2/3 of it */
     bool bias;              /* true */
 };
 /* A kind of layer. */
@@ -137,7 +141,7 @@ struct qkv_stack_spec {
 struct qkv_embed_spec {
     struct qkv_position_spec
         position; /* kind is none, sinusoidal or learned; learned where no attention has a position */
-    double scale; /* multiplies the token embedding before a position is added; 1 */
+    double scale; /* multiplies the token embedding before a position is added; √d_model before sinusoids, else 1 */
 };
 /* What training starts from. */
 struct qkv_init_spec {
@@ -205,6 +209,8 @@ QKV_API enum qkv_status qkv_spec_vary(struct qkv_context *ctx, struct qkv_spec *
 /* The JSON of a spec, every value written out; the caller's, freed with qkv_free. Reading it back gives the same spec.
  * Fails with QKV_MEMORY, QKV_SPEC. */
 QKV_API enum qkv_status qkv_spec_print(struct qkv_context *ctx, const struct qkv_spec *spec, char **json);
+/* The name of the i-th key at the top of a spec that a setting may change, "d_model"; NULL past the last. */
+QKV_API const char *qkv_spec_key_at(size_t i);
 /* Checks a spec filled in by hand. Fails with QKV_SPEC. */
 QKV_API enum qkv_status qkv_spec_check(struct qkv_context *ctx, const struct qkv_spec *spec);
 enum qkv_topology { QKV_ENCODER_ALONE, QKV_DECODER_ALONE, QKV_ENCODER_DECODER };

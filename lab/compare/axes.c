@@ -64,7 +64,7 @@ static enum qkv_status no_axis(struct qkv_context *ctx, const char *name) {
     return qkv_fail(
         ctx, QKV_ARGUMENT,
         "there is no axis \"%.40s\"; there are kv, position, norm, ffn, the options of training %s, and keys of "
-        "the spec with a dot (decoder.layers)",
+        "the spec (d_model, decoder.layers)",
         name, list);
 }
 
@@ -141,6 +141,14 @@ static enum qkv_status read_values(struct qkv_context *ctx, struct qkv_axis *axi
     return status;
 }
 
+/* Whether a key at the top of a spec is called so. */
+static bool is_key(const char *axis) {
+    const char *name;
+    for (size_t i = 0; (name = qkv_spec_key_at(i)); i++)
+        if (!strcmp(name, axis)) return true;
+    return false;
+}
+
 enum qkv_status qkv_axis_parse(struct qkv_context *ctx, const char *text, struct qkv_axis *axis) {
     const char *equals = strchr(text, '=');
     bool found = false;
@@ -151,7 +159,7 @@ enum qkv_status qkv_axis_parse(struct qkv_context *ctx, const char *text, struct
         if (*c == '-' && !strchr(axis->name, '.')) *c = '_';
     for (size_t i = 0; i < KNOWN; i++) found = found || !strcmp(known[i].name, axis->name);
     enum qkv_status status = QKV_OK;
-    if (!found && !qkv_axis_trains(axis->name) && !strchr(axis->name, '.'))
+    if (!found && !qkv_axis_trains(axis->name) && !strchr(axis->name, '.') && !is_key(axis->name))
         status = no_axis(ctx, axis->name);
     else if (!equals)
         status = qkv_fail(ctx, QKV_ARGUMENT, "axis %s has no values; write them behind it: kv=mha,mqa", axis->name);
@@ -212,25 +220,28 @@ static enum qkv_status apply_norm(struct qkv_context *ctx, const char *value, co
     return status || !rms ? status : qkv_texts_add(ctx, settings, "%s.norm.bias=false", where);
 }
 
-/* An unknown kind has none; the spec refuses it later. */
-static bool is_gated(const char *kind) {
+/* QKV_FFN_COUNT for an unknown kind, which the spec refuses later. */
+static enum qkv_ffn_kind ffn_of(const char *kind) {
 #define FFN_TEXT(name, text, help, activation, gated) text,
     static const char *const texts[] = {QKV_FFN_LIST(FFN_TEXT)};
     for (int i = 0; i < QKV_FFN_COUNT; i++)
-        if (!strcmp(texts[i], kind)) return qkv_ffn_gated((enum qkv_ffn_kind)i);
-    return false;
+        if (!strcmp(texts[i], kind)) return (enum qkv_ffn_kind)i;
+    return QKV_FFN_COUNT;
 }
 
 /* Gated sublayers have three matrices where others have two (Shazeer 2020, "GLU variants improve transformer"). */
 static enum qkv_status apply_ffn(struct qkv_context *ctx, const char *value, const struct qkv_layer_spec *kind,
-                                 struct qkv_texts *settings) {
+                                 int d_model, struct qkv_texts *settings) {
     enum { MULTIPLE = 8 };
     char where[QKV_KIND_NAME + 16];
     axis_kind(kind, where);
-    bool from = qkv_ffn_gated(kind->ffn.kind);
-    bool to = is_gated(value);
+    const bool from = qkv_ffn_gated(kind->ffn.kind);
+    const enum qkv_ffn_kind other = ffn_of(value);
+    const bool to = other < QKV_FFN_COUNT && qkv_ffn_gated(other);
     double d_ff = kind->ffn.d_ff * (from == to ? 1.0 : to ? 2.0 / 3 : 1.5);
     long rounded = (long)(d_ff / MULTIPLE + 0.5) * MULTIPLE;
+    if (other < QKV_FFN_COUNT && kind->ffn.d_ff == qkv_ffn_width(kind->ffn.kind, d_model))
+        rounded = qkv_ffn_width(other, d_model); /* a default stays one */
     enum qkv_status status = qkv_texts_add(ctx, settings, "%s.ffn.kind=%s", where, value);
     if (status || from == to) return status;
     return qkv_texts_add(ctx, settings, "%s.ffn.d_ff=%ld", where, rounded > 0 ? rounded : MULTIPLE);
@@ -247,7 +258,7 @@ enum qkv_status qkv_axis_apply(struct qkv_context *ctx, const struct qkv_axis *a
         bool last = kind == qkv_stack_layer(s, (size_t)s->layers - 1);
         status = kv     ? apply_kv(ctx, value, kind, settings)
                  : norm ? apply_norm(ctx, value, kind, last, settings)
-                        : apply_ffn(ctx, value, kind, settings);
+                        : apply_ffn(ctx, value, kind, base->d_model, settings);
     }
     if (kv || norm || ffn) return status;
     return qkv_texts_add(ctx, qkv_axis_trains(axis->name) ? training : settings, "%s=%s", axis->name, value);

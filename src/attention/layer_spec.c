@@ -92,7 +92,7 @@ static enum qkv_status complete_heads(struct qkv_context *ctx, struct qkv_attent
         return qkv_fail(ctx, QKV_SPEC,
                         "attention layer: %d heads of %d channels are too many; together they may have at most %d",
                         a->heads, wide, WIDTH);
-    if ((int)a->bias < 0 || a->bias > QKV_BIAS_QKV)
+    if ((int)a->bias < 0 || a->bias > QKV_BIAS_O)
         return qkv_fail(ctx, QKV_SPEC, "attention layer: attention.bias is %d; it must be one of enum qkv_bias_kind",
                         (int)a->bias);
     return QKV_OK;

@@ -105,7 +105,7 @@ void qkv_attention_build_weights(struct qkv_weights *weights, const struct qkv_w
                                  struct qkv_attention_parameters *parameters) {
     static const enum qkv_role self_roles[] = {QKV_ROLE_ATTN_Q, QKV_ROLE_ATTN_K, QKV_ROLE_ATTN_V, QKV_ROLE_ATTN_O};
     static const enum qkv_role cross_roles[] = {QKV_ROLE_CROSS_Q, QKV_ROLE_CROSS_K, QKV_ROLE_CROSS_V, QKV_ROLE_CROSS_O};
-    const bool bias = spec->bias != QKV_BIAS_NONE;
+    const bool bias = spec->bias == QKV_BIAS_ALL || spec->bias == QKV_BIAS_QKV;
     if (cross) {
         qkv_weights_linear(weights, place, &parameters->q, cross_roles, 1, bias);
         if (place->sizes->M == place->sizes->U) {
@@ -118,7 +118,7 @@ void qkv_attention_build_weights(struct qkv_weights *weights, const struct qkv_w
         qkv_weights_linear(weights, place, &parameters->qkv, self_roles, 3, bias);
     }
     qkv_weights_linear(weights, place, &parameters->o, (cross ? cross_roles : self_roles) + 3, 1,
-                       spec->bias == QKV_BIAS_ALL);
+                       spec->bias == QKV_BIAS_ALL || spec->bias == QKV_BIAS_O);
 }
 
 static struct qkv_tensor *sublayer_project(const struct qkv_attention_args *f, struct qkv_linear *linear,

@@ -47,6 +47,7 @@ struct qkv_written_spec {
     bool reading;                      /* of both versions: settings may be written either way */
     bool position_given;               /* reading: `position` says it all, or its default does */
     struct qkv_position_spec position; /* version 1: of the embedding, or of all attentions */
+    bool embed_scale_given;            /* the same of `embed_scale` */
     double embed_scale;
 };
 _Static_assert(offsetof(struct qkv_written_spec, spec) == 0, "offsets count from both");

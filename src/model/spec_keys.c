@@ -41,6 +41,12 @@ static const bool gated_ffns[] = {QKV_FFN_LIST(FFN_GATED)};
 bool qkv_ffn_gated(enum qkv_ffn_kind kind) {
     return gated_ffns[kind];
 }
+
+int qkv_ffn_width(enum qkv_ffn_kind kind, int d_model) {
+    const int64_t wide = 4 * (int64_t)d_model, multiple = d_model < 1024 ? 8 : 256;
+    const int64_t d_ff = qkv_ffn_gated(kind) ? (2 * wide / 3 + multiple - 1) / multiple * multiple : wide;
+    return d_ff < INT_MAX ? (int)d_ff : INT_MAX;
+}
 CHOICES(ties, QKV_TIE_LIST);
 CHOICES(inits, QKV_INIT_LIST);
 CHOICES(heads, QKV_HEAD_LIST);
@@ -75,7 +81,7 @@ static double rule_norm_bias(const struct qkv_place *p) {
 }
 
 static double rule_d_ff(const struct qkv_place *p) {
-    return 4.0 * p->spec->d_model;
+    return qkv_ffn_width(((const struct qkv_ffn_spec *)p->object)->kind, p->spec->d_model);
 }
 
 static double rule_head_bias(const struct qkv_place *p) {
@@ -129,8 +135,19 @@ static double rule_embed_position(const struct qkv_place *p) {
     return other ? QKV_POSITION_NONE : QKV_POSITION_LEARNED;
 }
 
+/* New embeddings are small beside sinusoids; with a scale of their own width they are not (Vaswani et al. 2017). */
+static double scale_beside(enum qkv_position_kind position, int d_model) {
+    return position == QKV_POSITION_SINUSOIDAL ? sqrt(d_model) : 1;
+}
+
+static double rule_written_scale(const struct qkv_place *p) {
+    return scale_beside(p->written->position.kind, p->spec->d_model);
+}
+
 static double rule_embed_scale(const struct qkv_place *p) {
-    return p->written->embed_scale;
+    const struct qkv_written_spec *w = p->written;
+    if (w->embed_scale_given || w->version == 1) return w->embed_scale;
+    return scale_beside(p->spec->embed.position.kind, p->spec->d_model);
 }
 
 /* ---- where keys mean something ---------------------------------------------------------------------------------- */
@@ -353,7 +370,7 @@ const struct qkv_key qkv_spec_keys[] = {
     OBJECT(qkv_written_spec, position, position_keys, .flags = QKV_KEY_VERSION_1,
            .instead = "embed.position or the attention's position"),
     REAL(qkv_written_spec, embed_scale, -FLT_MAX, FLT_MAX, "a number other than 0",
-         .flags = QKV_KEY_NOT_ZERO | QKV_KEY_VERSION_1, .value = 1, .instead = "embed.scale"),
+         .flags = QKV_KEY_NOT_ZERO | QKV_KEY_VERSION_1, .rule = rule_written_scale, .instead = "embed.scale"),
     REAL(qkv_spec, dropout, 0, 1, "a number from 0 to less than 1", .flags = QKV_KEY_BELOW_HIGH),
     {.name = "head", .type = QKV_KEY_OBJECT, .keys = head_keys},
     CHOICE(qkv_spec, tie, ties, .rule = rule_tie),
@@ -371,6 +388,15 @@ const struct qkv_key qkv_spec_keys[] = {
      .owner = "a decoder alone with a head of kind lm"},
     END,
 };
+
+const char *qkv_spec_key_at(size_t i) {
+    const struct qkv_key *key = qkv_spec_keys;
+    for (; key->name; key++) {
+        if (key->type == QKV_KEY_CONSTANT || key->type == QKV_KEY_VERSION || key->type == QKV_KEY_OBJECT) continue;
+        if (i-- == 0) break;
+    }
+    return key->name;
+}
 
 /* ---- places, fields ------------------------------------------------------------------------------------------------ */
 
