@@ -5,6 +5,7 @@
 #define QKV_CHECK_BF16_H
 
 #include "checks.h"
+#include "kernel/isa/bf16.h"
 
 struct bf16_case {
     size_t M, N, K, ldc;
@@ -209,6 +210,41 @@ static void check_bf16_rows(struct qkv_context *ctx, struct qkv_arena *scratch, 
     }
 }
 
+/* A corner of a block by itself, also of numbers whose products are too small for fp32: kernels may make small blocks in another
+ * way than large ones. Signs of zeros do not count. */
+static void check_bf16_corner(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *random) {
+    enum { ROWS = 64, COLUMNS = 64, TERMS = 70 };
+    const struct qkv_bf16_kernels *kernels = ctx->kernels->bf16;
+    (void)scratch;
+    for (int round = 0; round < 300; round++) {
+        const size_t K = between(random, 1, TERMS), wanted = between(random, 1, kernels->mr), padded = TERMS + 64;
+        const double scale = round % 3 ? 1 : pow(2, -(double)between(random, 55, 75));
+        float *a = random_floats(random, ROWS * K, scale), *b = random_floats(random, COLUMNS * K, scale);
+        float *left = guarded_new(ROWS * padded), *right = guarded_new(COLUMNS * padded),
+              *staging = guarded_new(ROWS * padded);
+        float *c = random_floats(random, ROWS * COLUMNS, scale * scale), *part = copied(c, ROWS * COLUMNS);
+        kernels->pack_a(left, (struct qkv_operand){a, QKV_F32, K, 1}, ROWS, K, staging);
+        kernels->pack_b((uint32_t *)(void *)right, (struct qkv_operand){b, QKV_F32, COLUMNS, 1}, K, COLUMNS);
+        struct qkv_bf16_block block = {.rows = ROWS, .columns = COLUMNS, .K = K, .a = left, .c = c, .ldc = COLUMNS};
+        block.b = (const uint32_t *)(const void *)right, block.resume = round % 2;
+        kernels->enter();
+        kernels->block(&block);
+        block.rows = kernels->mr, block.columns = 16, block.wanted = wanted, block.c = part;
+        kernels->block(&block);
+        kernels->leave();
+        for (size_t i = 0; i < wanted * 16; i++) {
+            const size_t at = i / 16 * COLUMNS + i % 16;
+            CHECK(same_bits(c + at, part + at, 1) || (c[at] == 0 && part[at] == 0),
+                  "%s: %zu terms: (%zu,%zu) is %a in a block, %a in a small one", ctx->kernels->isa, K, i / 16, i % 16,
+                  (double)c[at], (double)part[at]);
+        }
+        guarded_free(a, ROWS * K, "bf16"), guarded_free(b, COLUMNS * K, "bf16");
+        guarded_free(left, ROWS * padded, "pack_a"), guarded_free(right, COLUMNS * padded, "pack_b");
+        guarded_free(staging, ROWS * padded, "pack_a"), guarded_free(c, ROWS * COLUMNS, "bf16");
+        guarded_free(part, ROWS * COLUMNS, "bf16");
+    }
+}
+
 /* A dry run counts the memory that the real run then uses and touches nothing. */
 static void check_bf16_memory(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *random) {
     (void)scratch;
@@ -256,6 +292,7 @@ static void check_bf16_nan(struct qkv_context *ctx, struct qkv_arena *scratch, s
     }
 }
 
-#define BF16_CHECKS(X) X(bf16_ragged) X(bf16_large) X(bf16_threads) X(bf16_rows) X(bf16_memory) X(bf16_nan)
+#define BF16_CHECKS(X)                                                                                                 \
+    X(bf16_ragged) X(bf16_large) X(bf16_threads) X(bf16_rows) X(bf16_corner) X(bf16_memory) X(bf16_nan)
 
 #endif

@@ -9,6 +9,7 @@
 #include <simde/x86/f16c.h>
 #include <simde/x86/fma.h>
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -171,21 +172,25 @@ static inline float emulated_bf16(const uint8_t *at) {
     memcpy(&x, &bits, 4);
     return x;
 }
-/* Even and odd products of a pair are added to the sum one after the other. */
+/* The products of even terms are one chain of fused multiply-adds from zero, those of odd terms another; the two are added, and
+ * then added to the sum. Subnormal numbers are 0. */
 static inline void emulated_dpbf16ps(int c, int a, int b) {
     emulated_tile_check(c), emulated_tile_check(a), emulated_tile_check(b);
+    const unsigned before = _mm_getcsr();
+    _mm_setcsr(before | 0x8040);
     for (int m = 0; m < emulated.rows[c]; m++) {
-        for (int k = 0; k < emulated.columns[a] / 4; k++) {
-            for (int n = 0; n < emulated.columns[c] / 4; n++) {
-                float sum;
-                memcpy(&sum, &emulated.bytes[c][m][4 * n], 4);
+        for (int n = 0; n < emulated.columns[c] / 4; n++) {
+            float sum, chain[2] = {0};
+            for (int k = 0; k < emulated.columns[a] / 4; k++)
                 for (int i = 0; i < 2; i++)
-                    sum += emulated_bf16(&emulated.bytes[a][m][4 * k + 2 * i]) *
-                           emulated_bf16(&emulated.bytes[b][k][4 * n + 2 * i]);
-                memcpy(&emulated.bytes[c][m][4 * n], &sum, 4);
-            }
+                    chain[i] = fmaf(emulated_bf16(&emulated.bytes[a][m][4 * k + 2 * i]),
+                                    emulated_bf16(&emulated.bytes[b][k][4 * n + 2 * i]), chain[i]);
+            memcpy(&sum, &emulated.bytes[c][m][4 * n], 4);
+            sum += chain[0] + chain[1];
+            memcpy(&emulated.bytes[c][m][4 * n], &sum, 4);
         }
     }
+    _mm_setcsr(before);
 }
 
 /* The compiler has these names too, some of them as macros. */

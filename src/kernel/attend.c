@@ -17,9 +17,10 @@
  * A ragged call is cut as if all its sequences were as long as the longest. An item then becomes one of its own sequence
  * (attend_ragged.c), or nothing where that is shorter. */
 #include "kernel/isa/attend.h"
+#include "kernel/isa/bf16.h"
 
 enum { FORWARD_ITEMS = 24, DECODE_ITEMS = 8, BACKWARD_ITEMS = 64, BACKWARD_CHUNKS = 16, DELTA_GRAIN = 512 };
-enum { BACKWARD_ROWS = 96, WEIGHTS_ROWS = 48 };
+enum { BACKWARD_ROWS = 96, WEIGHTS_ROWS = 48, RUNS_A_THREAD = 16 };
 enum { FOLD_ITEMS = 4 }; /* heads a thread from which on items fold */
 
 static size_t divide_up(size_t a, size_t b) {
@@ -52,9 +53,11 @@ static struct qkv_attend_plan attend_start(const struct qkv_attend *a) {
 struct work {
     struct qkv_attend_plan plan;
     const struct qkv_attend_kernels *kernels;
-    const struct qkv_attend_bf16_kernels *bf16; /* those that the call's products are made with, or NULL */
+    const struct qkv_attend_bf16_kernels *bf16; /* those that the call's products are made with, or NULL, */
+    const struct qkv_bf16_kernels *unit;        /* and what they run on */
     float *scratch;
     size_t floats;
+    size_t items, grain; /* of the list in work: a thread takes `grain` of them at a time, which are of few sequences */
 };
 
 /* The one place that decides; by the context and the shape alone. */
@@ -106,51 +109,93 @@ static size_t count_head_blocks(const struct qkv_attend_plan *plan) {
     return plan->a->H * plan->blocks;
 }
 
-/* The plan that *item, of a list that goes batch row by batch row, is to be run with, and its number there; NULL: there is no such
- * item in its own sequence. */
-static const struct qkv_attend_plan *item_plan(const struct qkv_attend_plan *plan, attend_count *count, size_t *item,
-                                               struct qkv_attend_sequence *own) {
-    if (!qkv_attend_is_ragged(plan->a)) return plan;
-    const size_t each = count(plan), at = *item % each;
-    qkv_attend_sequence_of(plan, *item / each, own);
-    *item = at;
-    return at < count(&own->plan) ? &own->plan : NULL;
+/* The sequence that a run of items has come to. */
+struct attend_place {
+    const struct qkv_attend_plan *whole;
+    bool ragged, known;
+    size_t b;
+    struct qkv_attend_sequence own;
+};
+
+static void attend_place_start(struct attend_place *place, const struct qkv_attend_plan *whole) {
+    place->whole = whole, place->ragged = qkv_attend_is_ragged(whole->a), place->known = false;
 }
 
-/* The same for items (chunks,B,Hkv). */
-static const struct qkv_attend_plan *chunk_plan(const struct qkv_attend_plan *plan, size_t *item,
-                                                struct qkv_attend_sequence *own) {
-    if (!qkv_attend_is_ragged(plan->a)) return plan;
-    const size_t B = plan->a->B, Hkv = plan->a->Hkv, chunk = *item / (B * Hkv), n = *item % Hkv;
-    qkv_attend_sequence_of(plan, *item / Hkv % B, own);
-    *item = chunk * Hkv + n;
-    return chunk < own->plan.chunks ? &own->plan : NULL;
+static const struct qkv_attend_plan *attend_place_at(struct attend_place *place, size_t b) {
+    if (!place->known || place->b != b) qkv_attend_sequence_of(place->whole, b, &place->own);
+    place->known = true, place->b = b;
+    return &place->own.plan;
+}
+
+/* The plan that *item, of a list that goes batch row by batch row, is to be run with, and its number there; NULL: there is no such
+ * item in its own sequence. */
+static const struct qkv_attend_plan *item_plan(struct attend_place *place, attend_count *count, size_t *item) {
+    if (!place->ragged) return place->whole;
+    const size_t each = count(place->whole), at = *item % each;
+    const struct qkv_attend_plan *plan = attend_place_at(place, *item / each);
+    *item = at;
+    return at < count(plan) ? plan : NULL;
+}
+
+/* The same for items (chunks,B,Hkv). A head that is apart has one, also where there are no keys: its rows have a gradient, 0. */
+static const struct qkv_attend_plan *chunk_plan(struct attend_place *place, size_t *item) {
+    if (!place->ragged) return place->whole;
+    const struct qkv_attend *a = place->whole->a;
+    const size_t chunk = *item / (a->B * a->Hkv), n = *item % a->Hkv;
+    const struct qkv_attend_plan *plan = attend_place_at(place, *item / a->Hkv % a->B);
+    *item = chunk * a->Hkv + n;
+    return chunk < plan->chunks || plan->apart ? plan : NULL;
+}
+
+/* Runs a list of items, several of them at a time where there are many: what is done once for a run (finding a sequence, readying
+ * the unit) costs as much as a short item. */
+QKV_PART void attend_items(struct qkv_context *ctx, struct work *work, size_t items, qkv_body *body) {
+    const size_t runs = (size_t)ctx->threads * RUNS_A_THREAD;
+    work->items = items;
+    work->grain = items > runs ? items / runs : 1;
+    qkv_parallel(ctx, divide_up(items, work->grain), body, work);
+}
+
+static size_t attend_run_end(const struct work *work, size_t run) {
+    const size_t end = (run + 1) * work->grain;
+    return end < work->items ? end : work->items;
 }
 
 /* ---- forward ---------------------------------------------------------------------------------------------------- */
 
-static void forward_body(void *argument, size_t item, int thread) {
+static void forward_body(void *argument, size_t run, int thread) {
     const struct work *work = argument;
     float *scratch = work->scratch + (size_t)thread * work->floats;
-    struct qkv_attend_sequence own;
-    const struct qkv_attend_plan *plan = item_plan(&work->plan, count_pieces, &item, &own);
-    if (plan && work->bf16) work->bf16->forward(plan, item, scratch);
-    if (plan && !work->bf16) work->kernels->forward(plan, item, scratch);
+    struct attend_place place;
+    attend_place_start(&place, &work->plan);
+    if (work->bf16) work->unit->enter();
+    for (size_t i = run * work->grain; i < attend_run_end(work, run); i++) {
+        size_t item = i;
+        const struct qkv_attend_plan *plan = item_plan(&place, count_pieces, &item);
+        if (plan && work->bf16) work->bf16->forward(plan, item, scratch);
+        if (plan && !work->bf16) work->kernels->forward(plan, item, scratch);
+    }
+    if (work->bf16) work->unit->leave();
 }
 
-static void pack_keys_body(void *argument, size_t item, int thread) {
+static void pack_keys_body(void *argument, size_t run, int thread) {
     const struct work *work = argument;
-    struct qkv_attend_sequence own;
-    const struct qkv_attend_plan *plan = item_plan(&work->plan, count_key_blocks, &item, &own);
-    if (plan) work->bf16->pack_keys(plan, item, work->scratch + (size_t)thread * work->floats);
+    struct attend_place place;
+    attend_place_start(&place, &work->plan);
+    for (size_t i = run * work->grain; i < attend_run_end(work, run); i++) {
+        size_t item = i;
+        const struct qkv_attend_plan *plan = item_plan(&place, count_key_blocks, &item);
+        if (plan) work->bf16->pack_keys(plan, item, work->scratch + (size_t)thread * work->floats);
+    }
 }
 
 /* Few rows: waking the threads again would take longer. */
 static void forward_combine(const struct work *work, size_t units) {
-    struct qkv_attend_sequence own;
+    struct attend_place place;
+    attend_place_start(&place, &work->plan);
     for (size_t unit = 0; unit < units; unit++) {
         size_t item = unit;
-        const struct qkv_attend_plan *plan = item_plan(&work->plan, count_units, &item, &own);
+        const struct qkv_attend_plan *plan = item_plan(&place, count_units, &item);
         if (plan) (work->bf16 ? work->bf16->combine : work->kernels->combine)(plan, item);
     }
 }
@@ -179,10 +224,12 @@ static void forward_run(struct qkv_context *ctx, struct work *work) {
     const struct qkv_attend_plan *plan = &work->plan;
     const size_t units = plan->a->B * plan->a->Hkv * plan->blocks, items = units * plan->pieces;
     if (ctx->dry) return;
-    if (work->bf16 || !forward_is_short(plan->a))
-        qkv_parallel(ctx, items, forward_body, work);
-    else
-        for (size_t item = 0; item < items; item++) forward_body(work, item, 0);
+    if (work->bf16 || !forward_is_short(plan->a)) {
+        attend_items(ctx, work, items, forward_body);
+    } else {
+        work->items = work->grain = items;
+        forward_body(work, 0, 0);
+    }
     if (plan->sums) forward_combine(work, units);
 }
 
@@ -200,7 +247,7 @@ static enum qkv_status forward_bf16(struct qkv_context *ctx, struct qkv_arena *s
     if (status == QKV_OK) status = forward_cut_keys(ctx, scratch, work);
     if (status == QKV_OK) status = take_scratch(ctx, scratch, work, work->bf16->scratch(plan));
     if (status != QKV_OK) return status;
-    if (ahead) qkv_parallel(ctx, pairs * plan->key_blocks, pack_keys_body, work);
+    if (ahead) attend_items(ctx, work, pairs * plan->key_blocks, pack_keys_body);
     forward_run(ctx, work);
     return QKV_OK;
 }
@@ -220,7 +267,7 @@ enum qkv_status qkv_attend_forward(struct qkv_context *ctx, struct qkv_arena *sc
     if (!a->B || !a->Tq) return QKV_OK;
     if (!a->y.data) return qkv_fail(ctx, QKV_ARGUMENT, "attention: y must be given");
     struct work work = {.plan = attend_start(a), .kernels = ctx->kernels->attend};
-    work.bf16 = bf16_of(ctx, &work.plan);
+    work.bf16 = bf16_of(ctx, &work.plan), work.unit = ctx->kernels->bf16;
     size_t mark = qkv_arena_mark(scratch);
     status = work.bf16 ? forward_bf16(ctx, scratch, &work) : forward_fp32(ctx, scratch, &work);
     qkv_arena_release(scratch, mark);
@@ -235,22 +282,25 @@ static void delta_body(void *argument, size_t begin, size_t end, int thread) {
     work->kernels->delta(&work->plan, begin, end);
 }
 
-/* Of one head of one sequence. */
-static void ragged_delta_body(void *argument, size_t item, int thread) {
+/* Of one sequence. */
+static void ragged_delta_body(void *argument, size_t b, int thread) {
     const struct work *work = argument;
     struct qkv_attend_sequence own;
-    const size_t H = work->plan.a->H;
     (void)thread;
-    qkv_attend_sequence_of(&work->plan, item / H, &own);
-    work->kernels->delta(&own.plan, item % H * own.a.Tq, (item % H + 1) * own.a.Tq);
+    qkv_attend_sequence_of(&work->plan, b, &own);
+    work->kernels->delta(&own.plan, 0, own.a.H * own.a.Tq);
 }
 
 /* Before the gradients: see norm in struct qkv_attend_plan. */
-static void norm_body(void *argument, size_t item, int thread) {
+static void norm_body(void *argument, size_t run, int thread) {
     const struct work *work = argument;
-    struct qkv_attend_sequence own;
-    const struct qkv_attend_plan *plan = item_plan(&work->plan, count_head_blocks, &item, &own);
-    if (plan) work->kernels->norm(plan, item, work->scratch + (size_t)thread * work->floats);
+    struct attend_place place;
+    attend_place_start(&place, &work->plan);
+    for (size_t i = run * work->grain; i < attend_run_end(work, run); i++) {
+        size_t item = i;
+        const struct qkv_attend_plan *plan = item_plan(&place, count_head_blocks, &item);
+        if (plan) work->kernels->norm(plan, item, work->scratch + (size_t)thread * work->floats);
+    }
 }
 
 static struct qkv_attend_plan norm_plan(const struct work *work) {
@@ -262,20 +312,51 @@ static struct qkv_attend_plan norm_plan(const struct work *work) {
     return plan;
 }
 
-static void pack_rows_body(void *argument, size_t item, int thread) {
+static void pack_rows_body(void *argument, size_t run, int thread) {
     const struct work *work = argument;
-    struct qkv_attend_sequence own;
-    const struct qkv_attend_plan *plan = item_plan(&work->plan, count_units, &item, &own);
-    if (plan) work->bf16->pack_rows(plan, item, work->scratch + (size_t)thread * work->floats);
+    struct attend_place place;
+    attend_place_start(&place, &work->plan);
+    for (size_t i = run * work->grain; i < attend_run_end(work, run); i++) {
+        size_t item = i;
+        const struct qkv_attend_plan *plan = item_plan(&place, count_units, &item);
+        if (plan) work->bf16->pack_rows(plan, item, work->scratch + (size_t)thread * work->floats);
+    }
 }
 
-static void backward_body(void *argument, size_t item, int thread) {
+/* The item of a head that is apart: see `apart` in struct qkv_attend_plan. */
+static void backward_apart(const struct work *work, const struct qkv_attend_plan *plan, size_t pair, int thread) {
+    struct qkv_attend_plan own = *plan;
+    const struct qkv_attend_plan *whole = &work->plan;
+    float *scratch = work->scratch + (size_t)thread * work->floats;
+    const size_t t = (size_t)thread;
+    if (own.partial) {
+        own.partial += t * whole->shares * whole->partial_rows * whole->partial_columns;
+        own.touched += t * whole->shares * whole->blocks;
+    }
+    if (own.packed_rows) own.packed_rows += t * whole->blocks * whole->rows_bytes;
+    for (size_t block = 0; block < own.blocks && work->bf16; block++)
+        work->bf16->pack_rows(&own, pair * own.blocks + block, scratch);
+    (work->bf16 ? work->bf16->backward : work->kernels->backward)(&own, pair, scratch);
+    for (size_t block = 0; block < own.blocks && own.partial; block++)
+        work->kernels->gather(&own, pair * own.blocks + block);
+}
+
+static void backward_body(void *argument, size_t run, int thread) {
     const struct work *work = argument;
     float *scratch = work->scratch + (size_t)thread * work->floats;
-    struct qkv_attend_sequence own;
-    const struct qkv_attend_plan *plan = chunk_plan(&work->plan, &item, &own);
-    if (plan && work->bf16) work->bf16->backward(plan, item, scratch);
-    if (plan && !work->bf16) work->kernels->backward(plan, item, scratch);
+    struct attend_place place;
+    attend_place_start(&place, &work->plan);
+    if (work->bf16) work->unit->enter();
+    for (size_t i = run * work->grain; i < attend_run_end(work, run); i++) {
+        size_t item = i;
+        const struct qkv_attend_plan *plan = chunk_plan(&place, &item);
+        if (!plan) continue;
+        if (plan->apart)
+            backward_apart(work, plan, item, thread);
+        else
+            (work->bf16 ? work->bf16->backward : work->kernels->backward)(plan, item, scratch);
+    }
+    if (work->bf16) work->unit->leave();
 }
 
 static void addend_body(void *argument, size_t item, int thread) {
@@ -283,12 +364,16 @@ static void addend_body(void *argument, size_t item, int thread) {
     work->kernels->attention_bias(&work->plan, item, work->scratch + (size_t)thread * work->floats);
 }
 
-static void gather_body(void *argument, size_t item, int thread) {
+static void gather_body(void *argument, size_t run, int thread) {
     const struct work *work = argument;
-    struct qkv_attend_sequence own;
-    const struct qkv_attend_plan *plan = item_plan(&work->plan, count_units, &item, &own);
+    struct attend_place place;
     (void)thread;
-    if (plan) work->kernels->gather(plan, item);
+    attend_place_start(&place, &work->plan);
+    for (size_t i = run * work->grain; i < attend_run_end(work, run); i++) {
+        size_t item = i;
+        const struct qkv_attend_plan *plan = item_plan(&place, count_units, &item);
+        if (plan) work->kernels->gather(plan, item);
+    }
 }
 
 /* Where all sizes of a call decide, there are no more runs of keys than memory can bear shares of dq. */
@@ -337,9 +422,9 @@ static struct qkv_attend_plan fp32_plan(const struct work *work) {
 }
 
 static enum qkv_status take_partial(struct qkv_context *ctx, struct qkv_arena *arena, struct qkv_attend_plan *plan,
-                                    size_t width) {
+                                    size_t heads, size_t width) {
     const struct qkv_attend *a = plan->a;
-    size_t parts = a->B * a->Hkv * plan->shares, floats, bytes;
+    size_t parts = heads * plan->shares, floats, bytes;
     plan->partial_columns = divide_up(a->D, width) * width;
     if (!qkv_multiply(parts, plan->partial_rows, &floats) || !qkv_multiply(floats, plan->partial_columns, &floats) ||
         !qkv_multiply(floats, sizeof(float), &bytes))
@@ -353,11 +438,12 @@ static enum qkv_status take_partial(struct qkv_context *ctx, struct qkv_arena *a
 
 static enum qkv_status take_backward(struct qkv_context *ctx, struct qkv_arena *scratch, struct work *work) {
     const struct qkv_attend *a = work->plan.a;
+    const size_t heads = work->plan.apart ? (size_t)ctx->threads : a->B * a->Hkv;
     work->plan.delta = qkv_arena_take(scratch, a->B * a->H * a->Tq, sizeof(float));
     work->plan.norm = qkv_arena_take(scratch, a->B * a->H * a->Tq, sizeof(float));
     if (!work->plan.delta || !work->plan.norm) return QKV_MEMORY;
     if (work->plan.g->dq.data) {
-        enum qkv_status status = take_partial(ctx, scratch, &work->plan, work->kernels->width);
+        enum qkv_status status = take_partial(ctx, scratch, &work->plan, heads, work->kernels->width);
         if (status != QKV_OK) return status;
     }
     struct qkv_attend_plan norm = norm_plan(work), attention_bias = fp32_plan(work), *plan = &work->plan;
@@ -366,8 +452,7 @@ static enum qkv_status take_backward(struct qkv_context *ctx, struct qkv_arena *
     if (other > floats) floats = other;
     if (work->bf16) {
         plan->rows_bytes = work->bf16->rows_bytes(plan);
-        enum qkv_status status =
-            take_packed(ctx, scratch, a->B * a->Hkv * plan->blocks, plan->rows_bytes, &plan->packed_rows);
+        enum qkv_status status = take_packed(ctx, scratch, heads * plan->blocks, plan->rows_bytes, &plan->packed_rows);
         if (status != QKV_OK) return status;
         other = work->bf16->scratch(plan);
         if (other > floats) floats = other;
@@ -385,15 +470,15 @@ static void run_backward(struct qkv_context *ctx, struct work *work) {
     struct work norm = *work, attention_bias = *work;
     norm.plan = norm_plan(work), attention_bias.plan = fp32_plan(work);
     if (a->q_start)
-        qkv_parallel(ctx, a->B * a->H, ragged_delta_body, work);
+        qkv_parallel(ctx, a->B, ragged_delta_body, work);
     else
         qkv_parallel_range(ctx, a->B * a->H * a->Tq, DELTA_GRAIN, delta_body, work);
-    if (!work->bf16 || g->dattention_bias) qkv_parallel(ctx, a->B * a->H * norm.plan.blocks, norm_body, &norm);
+    if (!work->bf16 || g->dattention_bias) attend_items(ctx, &norm, a->B * a->H * norm.plan.blocks, norm_body);
     if (past || g->dq.data || g->dk.data || g->dv.data) {
-        if (work->bf16) qkv_parallel(ctx, heads * plan->blocks, pack_rows_body, work);
-        qkv_parallel(ctx, heads * (plan->folds ? 1 : plan->chunks), backward_body, work);
+        if (work->bf16 && !plan->apart) attend_items(ctx, work, heads * plan->blocks, pack_rows_body);
+        attend_items(ctx, work, heads * (plan->folds ? 1 : plan->chunks), backward_body);
     }
-    if (g->dq.data) qkv_parallel(ctx, heads * plan->blocks, gather_body, work);
+    if (g->dq.data && !plan->apart) attend_items(ctx, work, heads * plan->blocks, gather_body);
     if (g->dattention_bias) qkv_parallel(ctx, distinct * attention_bias.plan.key_blocks, addend_body, &attention_bias);
 }
 
@@ -407,9 +492,10 @@ enum qkv_status qkv_attend_backward(struct qkv_context *ctx, struct qkv_arena *s
     struct work work = {.plan = attend_start(a), .kernels = ctx->kernels->attend};
     struct qkv_attend_plan *plan = &work.plan;
     plan->g = g;
-    work.bf16 = bf16_of(ctx, plan);
+    work.bf16 = bf16_of(ctx, plan), work.unit = ctx->kernels->bf16;
     cut_backward(plan, work.kernels, work.bf16);
     cut_shares(ctx, plan);
+    plan->apart = (plan->folds || plan->chunks == 1) && a->B * a->Hkv >= (size_t)ctx->threads;
     size_t mark = qkv_arena_mark(scratch);
     status = take_backward(ctx, scratch, &work);
     if (status == QKV_OK) run_backward(ctx, &work);

@@ -73,9 +73,10 @@ static void ragged_memory(struct qkv_attend_plan *p, size_t b) {
     if (p->sums) p->sums += units * p->pieces * p->sums_floats;
     if (p->delta) p->delta += first * p->a->H;
     if (p->norm) p->norm += first * p->a->H;
+    if (p->packed_keys) p->packed_keys += head * p->key_blocks * p->keys_bytes;
+    if (p->apart) return;
     if (p->partial) p->partial += parts * p->partial_rows * p->partial_columns;
     if (p->touched) p->touched += parts * p->blocks;
-    if (p->packed_keys) p->packed_keys += head * p->key_blocks * p->keys_bytes;
     if (p->packed_rows) p->packed_rows += units * p->rows_bytes;
 }
 

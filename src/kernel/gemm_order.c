@@ -221,7 +221,9 @@ static void block_item(void *argument, size_t item, int thread) {
                  n_end = qkv_min(n + p->panels * p->nr, p->n_end - p->n_begin);
     char *a = p->packed_a + (size_t)thread * p->a_bytes;
     ordered_pack_rows(p, m, rows, a);
+    if (p->mixed) p->kernels->enter();
     for (size_t j = n; j < n_end; j += p->nr) ordered_panel(p, m, rows, j, a, thread);
+    if (p->mixed) p->kernels->leave();
 }
 
 /* ---- product --------------------------------------------------------------------------------------------------------- */

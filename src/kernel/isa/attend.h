@@ -24,13 +24,16 @@ struct qkv_attend_plan {
     size_t pieces; /* forward: items that the keys of a block of rows are shared out to, a piece each; or 1 */
     float *sums;   /* then (B,Hkv,blocks,pieces,sums_floats), what each of them gathered; or NULL */
     size_t sums_floats;
-    size_t keys;            /* keys a block */
-    size_t key_blocks;      /* backward: blocks of keys, */
-    size_t chunk, chunks;   /* cut into `chunks` runs of `chunk` blocks; dq is the sum of what each gives, in order */
-    bool folds;             /* an item walks over all runs of a kv head, else over one of them */
-    size_t shares;          /* sums of dq that each kv head has room for: of its runs, or of those so far and of one */
-    float *delta;           /* backward: (B,H,Tq) Σ dy·y − dlse */
-    float *norm;            /* backward: (B,H,Tq) what weights made from lse are multiplied by */
+    size_t keys;          /* keys a block */
+    size_t key_blocks;    /* backward: blocks of keys, */
+    size_t chunk, chunks; /* cut into `chunks` runs of `chunk` blocks; dq is the sum of what each gives, in order */
+    bool folds;           /* an item walks over all runs of a kv head, else over one of them */
+    size_t shares;        /* sums of dq that each kv head has room for: of its runs, or of those so far and of one */
+    float *delta;         /* backward: (B,H,Tq) Σ dy·y − dlse */
+    float *norm;          /* backward: (B,H,Tq) what weights made from lse are multiplied by */
+    bool
+        apart; /* backward: an item walks over all keys of a head, packs its rows and gives its dq: partial, touched and
+                               packed_rows are of one head, and the thread's own */
     float *partial;         /* backward: (B,Hkv,shares,partial_rows,padded D) sums of dq; or NULL */
     size_t partial_rows;    /* at least `rows` */
     size_t partial_columns; /* D padded */
@@ -44,6 +47,11 @@ struct qkv_attend_plan {
     char *packed_rows; /* and backward: (B,Hkv,blocks), packed */
     size_t keys_bytes, rows_bytes;
 };
+
+/* Which of the heads that there is room for is kv head `pair` of all. */
+static inline size_t qkv_attend_room(const struct qkv_attend_plan *plan, size_t pair) {
+    return plan->apart ? 0 : pair;
+}
 
 struct qkv_attend_kernels {
     size_t width;         /* channels are padded to a multiple of this */

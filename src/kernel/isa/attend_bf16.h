@@ -14,10 +14,6 @@
 #include "kernel/isa/bf16.h"
 #include "kernel/isa/isa.h"
 
-#if defined(QKV_TABLE_amx) || defined(QKV_TABLE_avx512bf16)
-#define QKV_BF16_NATIVE 1
-#endif
-
 #define BF16 QKV_T(bf16_kernels)
 
 enum {
@@ -33,27 +29,6 @@ enum {
 };
 
 /* ---- numbers -------------------------------------------------------------------------------------------------------- */
-
-/* 2W numbers, rounded, side by side. */
-QKV_INLINE void store_halves(uint16_t *out, vf a, vf b) {
-#if defined(QKV_BF16_NATIVE)
-    vi_store((uint32_t *)(void *)out, (vi)_mm512_cvtne2ps_pbh(b, a));
-#else
-    vi_store_halves(out, bf16_bits(a));
-    vi_store_halves(out + W, bf16_bits(b));
-#endif
-}
-
-/* Words of two rows: `even` in the lower halves. */
-QKV_INLINE vi words_of(vf even, vf odd) {
-#if defined(QKV_BF16_NATIVE)
-    const vi lanes = vi_iota();
-    return _mm512_permutexvar_epi16(vi_or(lanes, vi_shl(vi_add(lanes, vi_set(W)), 16)),
-                                    (vi)_mm512_cvtne2ps_pbh(odd, even));
-#else
-    return bf16_words(even, odd);
-#endif
-}
 
 /* exp(x) for x <= 0 where bf16 is all that is kept of it: as exp_down with a cubic for 2^r, relative error <= 1.02e-4, a
  * fortieth of bf16's spacing. exp(0) is 1 exactly; below −86.5 the result is 0; NaN stays NaN. */
@@ -76,6 +51,17 @@ QKV_INLINE vf exp_coarse(vf x) {
 /* Stays 0 while all numbers so far are ones in bf16 too: those that round to infinity are infinite after the product. */
 QKV_INLINE vf check_of(vf v, vf check) {
     return vf_fma(vf_mul(v, vf_set(1.00390625f)), vf_zero(), check);
+}
+
+/* One row to bf16, zeros up to ld. */
+QKV_INLINE vf round_row(uint16_t *out, struct cells x, size_t columns, size_t ld, vf check) {
+    for (size_t c = 0; c < ld; c += 2 * W) {
+        vf a = c < columns ? load_cells(x, c, columns - c) : vf_zero();
+        vf b = c + W < columns ? load_cells(x, c + W, columns - c - W) : vf_zero();
+        check = check_of(b, check_of(a, check));
+        store_halves(out + c, a, b);
+    }
+    return check;
 }
 
 static inline bool fits(struct cells x, size_t columns) {
@@ -182,31 +168,38 @@ static inline struct row_block carve_rows(const struct qkv_attend_plan *plan, si
 struct left { /* rows × terms: packed, or rows of bf16 where they lie */
     const void *packed;
     const uint16_t *rows;
-    size_t ld; /* of rows; of few rows that are packed one by one, in bytes */
+    size_t ld;     /* of rows; of few rows that are packed one by one, in bytes */
+    size_t wanted; /* rows that are there; 0: all that are multiplied */
 };
 
-/* Rows that are multiplied where `count` of a strip are there: few go one by one. */
+/* Rows that are multiplied where `count` of a strip are there: few go one by one, but in place whole groups, of which as many
+ * are worked on as are `wanted`. */
 static inline size_t strip_rows(size_t count) {
-    if (count <= BF16.few_rows || !BF16.in_place) return count;
-    return padded(count, BF16.mr);
+    return BF16.in_place ? padded(count, BF16.mr) : count;
+}
+
+/* The same backward, `left` rows being left: an even number, as words are of two of them. */
+static inline size_t gradient_rows(size_t left) {
+    const size_t rows = left < STRIP ? padded(left, BF16.mr) : STRIP;
+    return rows < STRIP ? rows : STRIP;
 }
 
 /* `count` rows of bf16, `ld` apart, as a left operand: themselves, or packed to `out`. */
 static inline struct left strip_of(const uint16_t *rows, size_t ld, size_t count, size_t K, void *out, float *staging) {
-    if (BF16.in_place) return (struct left){rows, rows, ld};
+    if (BF16.in_place) return (struct left){rows, rows, ld, 0};
     const size_t row = padded(K, GRANULE) * sizeof(float);
     if (count > BF16.few_rows)
         BF16.pack_a(out, (struct qkv_operand){rows, QKV_BF16, ld, 1}, count, K, staging);
     else
         for (size_t r = 0; r < count; r++)
             BF16.few_a((char *)out + r * row, (struct qkv_operand){rows + r * ld, QKV_BF16, ld, 1}, K);
-    return (struct left){out, NULL, row};
+    return (struct left){out, NULL, row, 0};
 }
 
 /* The strip that keep_strip left at `at`. */
 static inline struct left kept_strip(const void *at, size_t K) {
     const size_t ld = padded(K, GRANULE);
-    return (struct left){at, BF16.in_place ? at : NULL, BF16.in_place ? ld : ld * sizeof(float)};
+    return (struct left){at, BF16.in_place ? at : NULL, BF16.in_place ? ld : ld * sizeof(float), 0};
 }
 static inline void keep_strip(void *at, const uint16_t *rows, size_t ld, size_t count, size_t K, float *staging) {
     struct left x = strip_of(rows, ld, count, K, at, staging);
@@ -219,6 +212,7 @@ static inline void product(const struct left *a, size_t rows, size_t K, const ui
     const struct qkv_bf16_block block = {.rows = rows,
                                          .columns = columns,
                                          .K = K,
+                                         .wanted = a->wanted,
                                          .a = a->packed,
                                          .rows_in_place = a->rows,
                                          .lda = a->ld,
@@ -292,8 +286,6 @@ void QKV_T(attend_bf16_pack_block)(const struct qkv_attend_plan *plan, size_t b,
                                    const struct key_block *out, float *scratch);
 void QKV_T(attend_bf16_pack_keys)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
 void QKV_T(attend_bf16_pack_rows)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
-/* One row to bf16, zeros up to ld; false when a number of it is none in bf16. */
-bool QKV_T(attend_bf16_round)(uint16_t *out, struct cells x, size_t columns, size_t ld);
 /* attend_bf16_page.c */
 struct page_keys { /* `count` keys of a page for the products */
     const uint32_t *k;

@@ -76,13 +76,14 @@ QKV_INLINE void row_gradients(const struct backward *f, const bool plain, const 
     }
 }
 
-static void strip_gradients(struct backward *f, size_t r0, size_t first, size_t last) {
-    const size_t D = f->a->D, Dv = f->a->Dv;
-    const struct left q = kept_strip(f->rows.q + r0 / STRIP * left_bytes(STRIP, D), D);
-    const struct left dy = kept_strip(f->rows.dy + r0 / STRIP * left_bytes(STRIP, Dv), Dv);
-    product(&q, STRIP, D, f->block.k + first * pairs_of(D), last - first, f->p + first, BLOCK_KEYS, false);
-    product(&dy, STRIP, Dv, f->block.v + first * pairs_of(Dv), last - first, f->ds + first, BLOCK_KEYS, false);
-    for (size_t r = 0; r < STRIP; r++) {
+static void strip_gradients(struct backward *f, size_t r0, size_t rows, size_t wanted, size_t first, size_t last) {
+    const size_t D = f->a->D, Dv = f->a->Dv, columns = padded((last < f->keys ? last : f->keys) - first, W);
+    struct left q = kept_strip(f->rows.q + r0 / STRIP * left_bytes(STRIP, D), D);
+    struct left dy = kept_strip(f->rows.dy + r0 / STRIP * left_bytes(STRIP, Dv), Dv);
+    q.wanted = dy.wanted = wanted;
+    strip_product(&q, rows, D, f->block.k + first * pairs_of(D), columns, f->p + first, BLOCK_KEYS, false);
+    strip_product(&dy, rows, Dv, f->block.v + first * pairs_of(Dv), columns, f->ds + first, BLOCK_KEYS, false);
+    for (size_t r = 0; r < rows; r++) {
         float *p = f->p + r * BLOCK_KEYS, *ds = f->ds + r * BLOCK_KEYS;
         const struct span span = f->spans[r0 + r];
         if (!span.end) {
@@ -115,9 +116,9 @@ QKV_INLINE void round_rows(const float *p, const float *ds, uint16_t *ds_rows, u
     }
 }
 
-/* Words of rows that do not meet the keys [first, last). */
-static void clear_words(struct backward *f, size_t r0, size_t first, size_t last) {
-    const size_t nr = BF16.nr, pairs = pairs_of(f->rows.count), bytes = STRIP / 2 * nr * sizeof(uint32_t);
+/* Words of so many rows that do not meet the keys [first, last). */
+static void clear_words(struct backward *f, size_t r0, size_t rows, size_t first, size_t last) {
+    const size_t nr = BF16.nr, pairs = pairs_of(f->rows.count), bytes = rows / 2 * nr * sizeof(uint32_t);
     for (size_t n = first; n < last; n += nr) {
         memset(f->p_words + n * pairs + r0 / 2 * nr, 0, bytes);
         memset(f->ds_words + n * pairs + r0 / 2 * nr, 0, bytes);
@@ -130,11 +131,11 @@ static bool usable(const struct backward *f, size_t r, const struct qkv_heads *x
 }
 
 /* What rows of K, Q and dY that were packed as zeros add, to the pairs that attend. */
-static void add_strip_apart(struct backward *f, size_t r0) {
+static void add_strip_apart(struct backward *f, size_t r0, size_t rows) {
     const struct qkv_attend *a = f->a;
     const struct qkv_heads *dy = &f->plan->g->dy;
     const size_t ldq = f->plan->partial_columns;
-    for (size_t r = 0; r < STRIP; r++) {
+    for (size_t r = 0; r < rows; r++) {
         const struct row *row = &f->rows.rows[r0 + r];
         const float *p = f->p + r * BLOCK_KEYS, *ds = f->ds + r * BLOCK_KEYS;
         if (!f->spans[r0 + r].end) continue;
@@ -151,28 +152,32 @@ static void add_strip_apart(struct backward *f, size_t r0) {
     }
 }
 
-/* P and dS of one strip of the block of rows, whose words cover the keys in `all`; and its dQ. */
-static void backward_strip(struct backward *f, size_t r0, struct span all) {
-    const size_t nr = BF16.nr, pairs = pairs_of(f->rows.count);
-    const struct span cover = cover_of(f->spans + r0, STRIP);
+/* P and dS of one strip of the block of rows, of which `left` are from r0 on and whose words cover the keys in `all`; and its
+ * dQ. */
+static void backward_strip(struct backward *f, size_t r0, size_t left, struct span all) {
+    const size_t nr = BF16.nr, pairs = pairs_of(f->rows.count), rows = gradient_rows(left),
+                 wanted = left < STRIP ? left : STRIP;
+    const struct span cover = cover_of(f->spans + r0, rows);
     if (!cover.end) {
-        clear_words(f, r0, all.begin, all.end);
+        clear_words(f, r0, STRIP, all.begin, all.end);
         return;
     }
+    if (rows < STRIP) clear_words(f, r0 + rows, STRIP - rows, all.begin, all.end);
     const size_t first = cover.begin, last = cover.end, end = last < f->keys ? last : f->keys;
-    clear_words(f, r0, all.begin, first);
-    clear_words(f, r0, last, all.end);
-    strip_gradients(f, r0, first, last);
-    for (size_t r = 0; r < STRIP; r += 2)
+    clear_words(f, r0, rows, all.begin, first);
+    clear_words(f, r0, rows, last, all.end);
+    strip_gradients(f, r0, rows, wanted, first, last);
+    for (size_t r = 0; r < rows; r += 2)
         round_rows(f->p + r * BLOCK_KEYS, f->ds + r * BLOCK_KEYS, f->ds_rows + r * BLOCK_KEYS,
                    f->p_words + (r0 + r) / 2 * nr, f->ds_words + (r0 + r) / 2 * nr, first, last, pairs);
     if (f->share.dq) {
         const size_t ldq = f->plan->partial_columns;
         float *dq = f->share.dq + (f->r0 + r0) * ldq;
-        struct left ds = strip_of(f->ds_rows + first, BLOCK_KEYS, STRIP, end - first, f->left, f->staging);
-        add_product(&ds, STRIP, first, end - first, f->block.k_rows, f->keys, ldq, dq, ldq);
+        struct left ds = strip_of(f->ds_rows + first, BLOCK_KEYS, rows, end - first, f->left, f->staging);
+        ds.wanted = wanted;
+        add_product(&ds, rows, first, end - first, f->block.k_rows, f->keys, ldq, dq, ldq);
     }
-    if (!*f->block.finite_k || !*f->rows.finite_q || !*f->rows.finite_dy) add_strip_apart(f, r0);
+    if (!*f->block.finite_k || !*f->rows.finite_q || !*f->rows.finite_dy) add_strip_apart(f, r0, rows);
 }
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------------- */
@@ -181,18 +186,21 @@ static void backward_strip(struct backward *f, size_t r0, struct span all) {
 static void block_gradients(struct backward *f, size_t rows) {
     const struct qkv_attend_plan *plan = f->plan;
     const size_t D = f->a->D, Dv = f->a->Dv;
-    struct carve c = {plan->packed_rows + ((f->b * f->a->Hkv + f->n) * plan->blocks + rows) * plan->rows_bytes, 0};
+    struct carve c = {plan->packed_rows +
+                          (qkv_attend_room(plan, f->b * f->a->Hkv + f->n) * plan->blocks + rows) * plan->rows_bytes,
+                      0};
     f->rows = carve_rows(plan, rows, &c);
-    const size_t count = f->rows.count, pairs = pairs_of(count);
+    const size_t count = f->rows.count, pairs = pairs_of(count), left = plan->rows - rows * BLOCK_ROWS;
     f->r0 = rows * BLOCK_ROWS;
     if (!spans_of(f->rows.rows, count, f->key, f->keys, f->spans).end) return;
     if (f->share.dq) share_touch(plan, &f->share, f->r0, f->rows.count);
     const struct span all = cover_of(f->spans, count);
-    for (size_t r = 0; r < count; r += STRIP) backward_strip(f, r, all);
-    const struct left q = {f->rows.turned_q, NULL, 0}, dy = {f->rows.turned_dy, NULL, 0};
-    const size_t first = all.begin, columns = all.end - all.begin;
-    product(&dy, Dv, count, f->p_words + first * pairs, columns, f->dv + first, BLOCK_KEYS, true);
-    product(&q, D, count, f->ds_words + first * pairs, columns, f->dk + first, BLOCK_KEYS, true);
+    for (size_t r = 0; r < count; r += STRIP) backward_strip(f, r, left - r, all);
+    const struct left q = {.packed = f->rows.turned_q}, dy = {.packed = f->rows.turned_dy};
+    const size_t first = all.begin, columns = padded(qkv_min(all.end, f->keys) - first, W);
+    const size_t terms = BF16.in_place ? qkv_min(left, count) : count; /* tiles are whole anyway */
+    product(&dy, Dv, terms, f->p_words + first * pairs, columns, f->dv + first, BLOCK_KEYS, true);
+    product(&q, D, terms, f->ds_words + first * pairs, columns, f->dk + first, BLOCK_KEYS, true);
 }
 
 /* Sums of `columns` channels over no rows yet. */

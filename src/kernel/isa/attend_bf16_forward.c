@@ -67,23 +67,30 @@ static size_t forward_height(size_t count, size_t r0) {
     return strip_rows(count - r0 < STRIP ? count - r0 : STRIP);
 }
 
-/* Packs the rows; those that fill the last strip, as far as it is multiplied, attend to nothing. Returns how many there are with them. */
-static size_t forward_start(struct forward *f, size_t count) {
+/* How many rows are multiplied for `count` of them. */
+static size_t forward_rows(size_t count) {
+    const size_t last = count ? (count - 1) / STRIP * STRIP : 0;
+    return last + forward_height(count, last);
+}
+
+/* Packs the rows; those that fill the last strip, as far as it is multiplied, attend to nothing. */
+static void forward_start(struct forward *f, size_t count) {
     const struct qkv_attend *a = f->a;
-    const size_t last = count ? (count - 1) / STRIP * STRIP : 0, all = last + forward_height(count, last);
-    const size_t ld = padded(a->D, GRANULE);
+    const size_t all = forward_rows(count), ld = padded(a->D, GRANULE);
     for (size_t r = count; r < all; r++) f->rows[r] = (struct row){0};
-    for (size_t r = 0; r < all; r++) {
-        const size_t begin = r / STRIP * STRIP, height = forward_height(count, begin);
-        uint16_t *to = f->p + (r - begin) * ld;
-        if (r < count)
-            QKV_T(attend_bf16_round)(to, cells_at(&a->q, f->rows[r].b, f->rows[r].i, f->rows[r].h), a->D, ld);
-        else
-            memset(to, 0, ld * sizeof *to);
-        if (r + 1 == begin + height)
-            keep_strip(f->q + begin / STRIP * left_bytes(STRIP, a->D), f->p, ld, height, a->D, f->staging);
+    for (size_t r0 = 0; r0 < all; r0 += STRIP) {
+        const size_t height = forward_height(count, r0);
+        char *strip = f->q + r0 / STRIP * left_bytes(STRIP, a->D);
+        uint16_t *to = BF16.in_place ? (uint16_t *)(void *)strip : f->p;
+        for (size_t r = r0; r < r0 + height; r++) {
+            if (r < count)
+                round_row(to + (r - r0) * ld, cells_at(&a->q, f->rows[r].b, f->rows[r].i, f->rows[r].h), a->D, ld,
+                          vf_zero());
+            else
+                memset(to + (r - r0) * ld, 0, ld * sizeof *to);
+        }
+        if (!BF16.in_place) keep_strip(strip, f->p, ld, height, a->D, f->staging);
     }
-    return all;
 }
 
 /* Scores to weights, rounded; their sum, lane by lane, is added to `sum`. `keep`: what dropout multiplies them by, or NULL. */
@@ -146,16 +153,19 @@ static void add_values_apart(struct forward *f, size_t r0, size_t rows) {
     }
 }
 
-/* A strip of `rows` rows against the block of keys. */
-static void forward_strip(struct forward *f, size_t r0, size_t rows) {
+/* A strip of `rows` rows, of which `wanted` are there, against the block of keys. */
+static void forward_strip(struct forward *f, size_t r0, size_t rows, size_t wanted) {
     const size_t D = f->a->D;
     const struct span cover = cover_of(f->spans + r0, rows);
     if (!cover.end) return;
     const size_t first = cover.begin, last = cover.end, end = last < f->keys ? last : f->keys;
     struct left q = kept_strip(f->q + r0 / STRIP * left_bytes(STRIP, D), D);
-    strip_product(&q, rows, D, f->block_k + first * pairs_of(D), last - first, f->s + first, BLOCK_KEYS, false);
+    q.wanted = wanted;
+    strip_product(&q, rows, D, f->block_k + first * pairs_of(D), padded(end - first, W), f->s + first, BLOCK_KEYS,
+                  false);
     for (size_t r = 0; r < rows; r++) row_softmax(f, r0 + r, f->s + r * BLOCK_KEYS, f->p + r * BLOCK_KEYS, first, last);
     struct left p = strip_of(f->p + first, BLOCK_KEYS, rows, end - first, f->left, f->staging);
+    p.wanted = wanted;
     add_product(&p, rows, first, end - first, f->block_v, f->terms, f->a->Dv, f->sums.o + r0 * f->sums.ldo,
                 f->sums.ldo);
     if (!f->clean) add_values_apart(f, r0, rows);
@@ -192,28 +202,31 @@ static void forward_block(struct forward *f) {
     f->block_k = own.k, f->block_v = own.v, f->terms = f->keys, f->clean = *own.finite_v;
 }
 
-/* f->sums of the keys [begin, end), which are of one piece, for all rows and those that fill the last strip. */
-static void forward_walk(struct forward *f, size_t begin, size_t end, size_t all) {
+/* f->sums of the keys [begin, end), which are of one piece, for `count` rows. */
+static void forward_walk(struct forward *f, size_t begin, size_t end, size_t count) {
+    const size_t all = forward_rows(count);
     sums_clear(&f->sums, all);
     for (f->key = begin / BLOCK_KEYS * BLOCK_KEYS; f->key < end; f->key += BLOCK_KEYS) {
         f->keys = f->a->Tk - f->key < BLOCK_KEYS ? f->a->Tk - f->key : BLOCK_KEYS;
         if (!spans_of(f->rows, all, f->key, f->keys, f->spans).end) continue;
         forward_block(f);
-        for (size_t r = 0; r < all; r += STRIP) forward_strip(f, r, all - r < STRIP ? all - r : STRIP);
+        for (size_t r = 0; r < all; r += STRIP)
+            forward_strip(f, r, forward_height(count, r), qkv_min(count - r, STRIP));
     }
 }
 
 /* The sums of the keys [begin, end), piece after piece. */
-static const struct sums *forward_pieces(struct forward *f, size_t begin, size_t end, size_t all) {
+static const struct sums *forward_pieces(struct forward *f, size_t begin, size_t end, size_t count) {
     if (begin / QKV_ATTEND_PIECE == (end ? end - 1 : 0) / QKV_ATTEND_PIECE) {
-        forward_walk(f, begin, end, all);
+        forward_walk(f, begin, end, count);
         return &f->sums;
     }
+    const size_t all = forward_rows(count);
     sums_clear(&f->all, all);
     for (size_t next; begin < end; begin = next) {
         next = (begin / QKV_ATTEND_PIECE + 1) * QKV_ATTEND_PIECE;
         if (next > end) next = end;
-        forward_walk(f, begin, next, all);
+        forward_walk(f, begin, next, count);
         sums_merge(&f->all, &f->sums, all);
     }
     return &f->all;
@@ -228,15 +241,16 @@ void QKV_T(attend_bf16_forward)(const struct qkv_attend_plan *plan, size_t item,
     f.rule = mask_rule(a->key, a->dropout);
     f.values = values_of(a, f.b, f.n);
     carve_forward(plan, &f, scratch);
-    const size_t count = unit_rows(plan, unit, f.rows), all = forward_start(&f, count);
+    const size_t count = unit_rows(plan, unit, f.rows);
+    forward_start(&f, count);
     struct span keys = rows_span(f.rows, count);
     if (!plan->sums) {
-        forward_finish(a, f.rows, count, forward_pieces(&f, keys.begin, keys.end, all));
+        forward_finish(a, f.rows, count, forward_pieces(&f, keys.begin, keys.end, count));
         return;
     }
     keys = piece_span(keys, item % plan->pieces);
     f.sums = forward_sums(plan, plan->sums + item * plan->sums_floats);
-    forward_walk(&f, keys.begin, keys.end, all);
+    forward_walk(&f, keys.begin, keys.end, count);
 }
 
 void QKV_T(attend_bf16_combine)(const struct qkv_attend_plan *plan, size_t unit) {

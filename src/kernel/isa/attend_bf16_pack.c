@@ -2,20 +2,10 @@
  * (keys, forward) or every block of keys does (rows, backward). And the kernels of attention in bf16, gathered. */
 #include "kernel/isa/attend_bf16.h"
 
-bool QKV_T(attend_bf16_round)(uint16_t *out, struct cells x, size_t columns, size_t ld) {
-    vf check = vf_zero();
-    for (size_t c = 0; c < ld; c += 2 * W) {
-        vf a = c < columns ? load_cells(x, c, columns - c) : vf_zero();
-        vf b = c + W < columns ? load_cells(x, c + W, columns - c - W) : vf_zero();
-        check = check_of(b, check_of(a, check));
-        store_halves(out + c, a, b);
-    }
-    return all_finite(check);
-}
-
 struct staging {
     uint16_t *rows; /* in bf16 */
     float *floats;  /* where the kernels need them */
+    bool good;      /* all rows fit; else: */
     bool bad[BLOCK_KEYS > BLOCK_ROWS ? BLOCK_KEYS : BLOCK_ROWS];
 };
 
@@ -35,21 +25,20 @@ size_t QKV_T(attend_bf16_pack_scratch)(const struct qkv_attend_plan *plan) {
 
 /* Rows that hold what bf16 cannot become zeros: they are terms of a product. Returns whether there are none. */
 static bool clear_bad(struct staging *s, size_t count, size_t ld) {
-    bool good = true;
-    for (size_t r = 0; r < count; r++) {
-        if (!s->bad[r]) continue;
-        memset(s->rows + r * ld, 0, ld * sizeof *s->rows);
-        good = false;
-    }
-    return good;
+    for (size_t r = 0; r < count && !s->good; r++)
+        if (s->bad[r]) memset(s->rows + r * ld, 0, ld * sizeof *s->rows);
+    return s->good;
 }
 
 static void stage(struct staging *s, const struct stream *x, size_t first, size_t count, size_t ld) {
     struct cells row = {0};
+    vf check = vf_zero();
     for (size_t j = 0; j < count; j++) {
         row = j ? stream_next(x, row, first + j) : stream_at(x, first);
-        s->bad[j] = !QKV_T(attend_bf16_round)(s->rows + j * ld, row, x->columns, ld);
+        check = round_row(s->rows + j * ld, row, x->columns, ld, check);
     }
+    s->good = all_finite(check);
+    for (size_t j = 0; j < count && !s->good; j++) s->bad[j] = !fits(stream_at(x, first + j), x->columns);
 }
 
 /* Keys or values to pack, of one block: where they lie, or rounded. Those that bf16 cannot hold become zeros where all must be `finite`;
@@ -85,7 +74,10 @@ void QKV_T(attend_bf16_pack_block)(const struct qkv_attend_plan *plan, size_t b,
     struct halves x = halves_of(&keys, key, count, false, &s, out->finite_k);
     BF16.pack_b(out->k, halves_across(x), a->D, count);
     if (plan->g) {
-        x = halves_of(&keys, key, count, true, &s, out->finite_k);
+        if (x.rows == s.rows)
+            *out->finite_k = clear_bad(&s, count, x.ld);
+        else
+            x = halves_of(&keys, key, count, true, &s, out->finite_k);
         BF16.pack_b(out->k_rows, halves_along(x), count, a->D);
     }
     x = halves_of(&values, key, count, !plan->g, &s, out->finite_v);
@@ -106,12 +98,16 @@ void QKV_T(attend_bf16_pack_keys)(const struct qkv_attend_plan *plan, size_t ite
 static bool pack_side(const struct qkv_heads *x, const struct row *rows, size_t count, size_t all, size_t columns,
                       char *strips, char *turned, struct staging *s) {
     const size_t ld = padded(columns, GRANULE);
+    vf check = vf_zero();
     for (size_t r = 0; r < count; r++)
-        s->bad[r] =
-            !QKV_T(attend_bf16_round)(s->rows + r * ld, cells_at(x, rows[r].b, rows[r].i, rows[r].h), columns, ld);
+        check = round_row(s->rows + r * ld, cells_at(x, rows[r].b, rows[r].i, rows[r].h), columns, ld, check);
+    s->good = all_finite(check);
+    for (size_t r = 0; r < count && !s->good; r++)
+        s->bad[r] = !fits(cells_at(x, rows[r].b, rows[r].i, rows[r].h), columns);
     memset(s->rows + count * ld, 0, (all - count) * ld * sizeof *s->rows);
     for (size_t r = 0; r < all; r += STRIP)
-        keep_strip(strips + r / STRIP * left_bytes(STRIP, columns), s->rows + r * ld, ld, STRIP, columns, s->floats);
+        keep_strip(strips + r / STRIP * left_bytes(STRIP, columns), s->rows + r * ld, ld, gradient_rows(count - r),
+                   columns, s->floats);
     const bool good = clear_bad(s, count, ld);
     BF16.pack_a(turned, (struct qkv_operand){s->rows, QKV_BF16, 1, ld}, columns, all, s->floats);
     return good;
@@ -121,7 +117,8 @@ void QKV_T(attend_bf16_pack_rows)(const struct qkv_attend_plan *plan, size_t ite
     const struct qkv_attend *a = plan->a;
     const size_t pair = item / plan->blocks, r0 = item % plan->blocks * BLOCK_ROWS;
     const size_t count = plan->rows - r0 < BLOCK_ROWS ? plan->rows - r0 : BLOCK_ROWS;
-    struct carve c = {plan->packed_rows + item * plan->rows_bytes, 0};
+    struct carve c = {
+        plan->packed_rows + (qkv_attend_room(plan, pair) * plan->blocks + item % plan->blocks) * plan->rows_bytes, 0};
     const struct row_block out = carve_rows(plan, item % plan->blocks, &c);
     struct staging s;
     carve_staging(plan, &s, scratch);

@@ -11,7 +11,7 @@ struct share {
 };
 
 static inline struct share share_at(const struct qkv_attend_plan *plan, size_t pair, size_t at) {
-    const size_t part = pair * plan->shares + at;
+    const size_t part = qkv_attend_room(plan, pair) * plan->shares + at;
     if (!plan->partial) return (struct share){0};
     return (struct share){plan->partial + part * plan->partial_rows * plan->partial_columns,
                           plan->touched + part * plan->blocks};

@@ -10,6 +10,18 @@
 #include "kernel/isa/bf16_widened.h"
 #endif
 
+#if defined(QKV_TABLE_amx)
+static void enter(void) {
+    tiles_begin(TILE_ROWS);
+}
+static void leave(void) {
+    _tile_release();
+}
+#else
+static void enter(void) {}
+static void leave(void) {}
+#endif
+
 const struct qkv_bf16_kernels QKV_T(bf16_kernels) = {
     .unit = UNIT,
     .native = NATIVE,
@@ -26,6 +38,8 @@ const struct qkv_bf16_kernels QKV_T(bf16_kernels) = {
     .pack_a_at = pack_a_at,
     .order_step = ORDER_STEP,
     .put = put,
+    .enter = enter,
+    .leave = leave,
     .block = block,
     .few_a = few_a,
     .few = few,

@@ -24,6 +24,7 @@ struct qkv_bf16_out {
 /* One block of C: rows × columns, over K of the products' terms. */
 struct qkv_bf16_block {
     size_t rows, columns, K;
+    size_t wanted;                 /* rows whose sums anybody reads, the first ones; 0: all */
     const void *a;                 /* packed */
     const uint16_t *rows_in_place; /* or the rows where they lie, `lda` apart: those of whole groups; the rest in `a` */
     size_t lda;
@@ -68,6 +69,10 @@ struct qkv_bf16_kernels {
         order_step; /* sums in a defined order: the terms of a sequence begin at a multiple of this, with zeros before */
     /* out = sums, finished (fp32 products use it too) */
     void (*put)(const struct qkv_bf16_out *out, const float *sums, size_t ld, size_t rows, size_t columns);
+    /* Around calls of `block`, once an item of work: AMX has to be told the shape of its tiles, which takes some hundred cycles.
+     * Nothing else of this table may be called in between but packing and `put`. */
+    void (*enter)(void);
+    void (*leave)(void);
     void (*block)(const struct qkv_bf16_block *block);
     /* One row of A, K terms, for `few`: at most 4 bytes a term, terms padded. */
     void (*few_a)(void *out, struct qkv_operand row, size_t K);

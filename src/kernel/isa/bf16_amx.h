@@ -24,20 +24,61 @@ static inline void tiles_begin(size_t rows) {
     _tile_loadconfig(&config);
 }
 
+/* Columns of words to rows, of which the first 4, or 8, are not 0. */
+QKV_INLINE void turn_first(vi r[W], size_t columns) {
+    vf t[W / 2];
+    const size_t used = columns > 4 ? 8 : 4;
+    QKV_UNROLL
+    for (size_t i = 0; i < W / 2; i += 4) {
+        if (i >= used) break;
+        vf row[4];
+        QKV_UNROLL
+        for (size_t j = 0; j < 4; j++) row[j] = vf_from_bits(r[i + j]);
+        vf a = _mm512_unpacklo_ps(row[0], row[1]), b = _mm512_unpackhi_ps(row[0], row[1]);
+        vf c = _mm512_unpacklo_ps(row[2], row[3]), d = _mm512_unpackhi_ps(row[2], row[3]);
+        t[i] = _mm512_shuffle_ps(a, c, 0x44), t[i + 1] = _mm512_shuffle_ps(a, c, 0xee);
+        t[i + 2] = _mm512_shuffle_ps(b, d, 0x44), t[i + 3] = _mm512_shuffle_ps(b, d, 0xee);
+    }
+    /* t[i + j] has, in its quarter q, the words i… of row 4q + j. */
+    const vi quarter = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 0, 0, 0, 0, 0, 0, 0, 0);
+    QKV_UNROLL
+    for (size_t q = 0; q < 4; q++) {
+        const vi from = vi_add(quarter, vi_set((uint32_t)(4 * q)));
+        QKV_UNROLL
+        for (size_t j = 0; j < 4; j++) {
+            vf row = used > 4 ? _mm512_maskz_permutex2var_ps(0x00ff, t[j], from, t[4 + j])
+                              : _mm512_maskz_permutexvar_ps(0x000f, from, t[j]);
+            r[4 * q + j] = vi_from_bits(row);
+        }
+    }
+}
+
+/* A tile of rows that lie across: 32 terms, of which `terms` are there. */
+static void pack_turned(uint32_t *tile, const struct lines *x, size_t m, size_t rows, size_t k, size_t terms) {
+    vi r[W];
+    const size_t words = (terms + 1) / 2, some = words <= 4 ? 4 : words <= 8 ? 8 : W;
+    for (size_t i = 0; i < some; i++) r[i] = i < words ? words_across(x, m, rows, k + 2 * i, k + terms) : vi_set(0);
+    if (some == 4)
+        turn_first(r, 4);
+    else if (some == 8)
+        turn_first(r, 8);
+    else
+        turn_words(r);
+    for (size_t i = 0; i < W; i++) vi_store(tile + i * TILE_WORDS, r[i]);
+}
+
 static void pack_a_at(void *out, size_t all, size_t before, struct qkv_operand a, size_t rows, size_t K) {
     const struct lines x = {a.data, a.dtype, a.row_stride, a.column_stride};
     const size_t pairs = bf16_pairs(K, STEP);
     for (size_t m = 0; m < rows; m += MR) {
         for (size_t p = 0; p < pairs; p += TILE_WORDS) {
             uint32_t *tile = (uint32_t *)out + m * all + (before + p) * TILE_ROWS;
-            vi r[W];
-            if (x.k_stride == 1) {
-                for (size_t i = 0; i < W; i++) r[i] = m + i < rows ? words_along(&x, m + i, 2 * p, K) : vi_set(0);
-            } else {
-                for (size_t i = 0; i < W; i++) r[i] = words_across(&x, m, rows - m, 2 * (p + i), K);
-                turn_words(r);
+            if (x.k_stride != 1) {
+                pack_turned(tile, &x, m, rows - m, 2 * p, K - 2 * p < STEP ? K - 2 * p : STEP);
+                continue;
             }
-            for (size_t i = 0; i < W; i++) vi_store(tile + i * TILE_WORDS, r[i]);
+            for (size_t i = 0; i < TILE_ROWS; i++)
+                vi_store(tile + i * TILE_WORDS, m + i < rows ? words_along(&x, m + i, 2 * p, K) : vi_set(0));
         }
     }
 }
@@ -99,8 +140,8 @@ QKV_INLINE void tiles_run(const bool high, const bool wide, struct tile_source a
     if (high && wide) _tile_stored(3, sums + 16 * ld + 16, stride);
 }
 
-static void tiles_of(bool high, bool wide, struct tile_source a0, struct tile_source a1, const uint32_t *b,
-                     size_t pairs, bool resume, float *sums, size_t ld) {
+QKV_INLINE void tiles_of(bool high, bool wide, struct tile_source a0, struct tile_source a1, const uint32_t *b,
+                         size_t pairs, bool resume, float *sums, size_t ld) {
     if (high && wide)
         tiles_run(true, true, a0, a1, b, pairs, resume, sums, ld);
     else if (high)
@@ -112,38 +153,156 @@ static void tiles_of(bool high, bool wide, struct tile_source a0, struct tile_so
 }
 
 static void copy_sums(float *to, size_t ld_to, const float *from, size_t ld_from, size_t rows, size_t columns) {
-    for (size_t i = 0; i < rows; i++) memcpy(to + i * ld_to, from + i * ld_from, columns * sizeof *to);
+    for (size_t i = 0; i < rows; i++)
+        QKV_EACH(j, m, columns, { vf_store_n(to + i * ld_to + j, vf_load_n(from + i * ld_from + j, m), m); });
 }
 
-/* 32 × 32 sums at most; those at the edges, and those to be finished, go by way of the first cache. */
-static void corner(const struct qkv_bf16_block *b, size_t m, size_t n, size_t pairs) {
-    const size_t rows = b->rows - m < 2 * MR ? b->rows - m : 2 * MR;
-    const size_t columns = b->columns - n < NR ? b->columns - n : NR;
-    const bool high = rows > MR, wide = columns > 16, whole = rows == 2 * MR && columns == NR;
-    const struct tile_source a0 = group_at(b, m, pairs), a1 = high ? group_at(b, m + MR, pairs) : a0;
-    float *c = b->c ? b->c + m * b->ldc + n : NULL;
-    if (whole && !b->out.data) {
-        tiles_of(true, true, a0, a1, b->b + n * pairs, pairs, b->resume, c, b->ldc);
-        return;
+/* ---- small blocks: the same sums by vectors ----------------------------------------------------------------------------
+ * What a tile stores can be read some 300 cycles later, and what is stored as late by a tile: several times as long as a small
+ * product takes. TDPBF16PS adds a row's 16 products of even terms and those of odd terms as two chains of fused multiply-adds
+ * from zero, then the two, then to the sum; subnormal numbers are 0 everywhere. Vectors do the same. */
+
+enum { SMALL = 512, SMALL_ROWS = 4 }; /* most of rows × pairs × vectors */
+enum { FLUSH = 0x8040 };              /* of MXCSR: subnormal inputs and results are 0 */
+
+/* `rows` rows against `vectors` vectors of columns. */
+QKV_INLINE void small_rows(const size_t rows, const size_t vectors, const char *a, size_t stride, size_t step,
+                           const uint32_t *b, size_t pairs, bool resume, float *c, size_t ldc) {
+    const vi upper = vi_set(0xffff0000u);
+    vf sum[SMALL_ROWS][2];
+    QKV_UNROLL
+    for (size_t i = 0; i < rows; i++) {
+        QKV_UNROLL
+        for (size_t j = 0; j < vectors; j++) sum[i][j] = resume ? vf_load(c + i * ldc + j * W) : vf_zero();
     }
-    _Alignas(64) float sums[2 * MR * NR];
-    if (b->resume) {
-        if (!whole) memset(sums, 0, sizeof sums);
-        copy_sums(sums, NR, c, b->ldc, rows, columns);
+    for (size_t p0 = 0; p0 < pairs; p0 += TILE_WORDS, a += step) {
+        const size_t here = pairs - p0 < TILE_WORDS ? pairs - p0 : TILE_WORDS;
+        vf even[SMALL_ROWS][2], odd[SMALL_ROWS][2];
+        QKV_UNROLL
+        for (size_t i = 0; i < rows; i++) {
+            QKV_UNROLL
+            for (size_t j = 0; j < vectors; j++) even[i][j] = odd[i][j] = vf_zero();
+        }
+        for (size_t p = 0; p < here; p++) {
+            vf right_even[2], right_odd[2];
+            QKV_UNROLL
+            for (size_t j = 0; j < vectors; j++) {
+                const vi words = vi_load(b + (p0 + p) * NR + j * W);
+                right_even[j] = bf16_even(words), right_odd[j] = bf16_odd(words);
+            }
+            QKV_UNROLL
+            for (size_t i = 0; i < rows; i++) {
+                uint32_t word;
+                memcpy(&word, a + i * stride + p * sizeof word, sizeof word);
+                const vi words = vi_set(word);
+                const vf left_even = vf_from_bits(vi_shl(words, 16)), left_odd = vf_from_bits(vi_and(words, upper));
+                QKV_UNROLL
+                for (size_t j = 0; j < vectors; j++) {
+                    even[i][j] = vf_fma(left_even, right_even[j], even[i][j]);
+                    odd[i][j] = vf_fma(left_odd, right_odd[j], odd[i][j]);
+                }
+            }
+        }
+        QKV_UNROLL
+        for (size_t i = 0; i < rows; i++) {
+            QKV_UNROLL
+            for (size_t j = 0; j < vectors; j++) sum[i][j] = vf_add(sum[i][j], vf_add(even[i][j], odd[i][j]));
+        }
     }
-    tiles_of(high, wide, a0, a1, b->b + n * pairs, pairs, b->resume, sums, NR);
+    QKV_UNROLL
+    for (size_t i = 0; i < rows; i++) {
+        QKV_UNROLL
+        for (size_t j = 0; j < vectors; j++) vf_store(c + i * ldc + j * W, sum[i][j]);
+    }
+}
+
+QKV_INLINE void small_panel(const size_t vectors, const struct qkv_bf16_block *b, size_t rows, const uint32_t *right,
+                            size_t all, size_t pairs, float *c) {
+    for (size_t m = 0; m < rows; m += MR) {
+        const size_t end = rows - m < MR ? rows - m : MR;
+        const char *a = (const char *)((const uint32_t *)b->a + m * all);
+        size_t stride = TILE_BYTES, step = TILE_ROWS * TILE_BYTES;
+        if (b->rows_in_place)
+            a = (const char *)(b->rows_in_place + m * b->lda), stride = b->lda * sizeof(uint16_t), step = TILE_BYTES;
+        float *to = c + m * b->ldc;
+        size_t i = 0;
+        for (; i + SMALL_ROWS <= end; i += SMALL_ROWS)
+            small_rows(SMALL_ROWS, vectors, a + i * stride, stride, step, right, pairs, b->resume, to + i * b->ldc,
+                       b->ldc);
+        for (; i < end; i++)
+            small_rows(1, vectors, a + i * stride, stride, step, right, pairs, b->resume, to + i * b->ldc, b->ldc);
+    }
+}
+
+/* Whether it was one. */
+static bool small_block(const struct qkv_bf16_block *b) {
+    const size_t rows = b->wanted ? b->wanted : b->rows, pairs = (b->K + 1) / 2, all = bf16_pairs(b->K, STEP);
+    if (b->columns % W || b->out.data || rows * pairs * (b->columns / W) > SMALL) return false;
+    const unsigned before = _mm_getcsr();
+    _mm_setcsr(before | FLUSH);
+    for (size_t n = 0; n < b->columns; n += NR) {
+        if (b->columns - n > W)
+            small_panel(2, b, rows, b->b + n * all, all, pairs, b->c + n);
+        else
+            small_panel(1, b, rows, b->b + n * all, all, pairs, b->c + n);
+    }
+    _mm_setcsr(before);
+    return true;
+}
+
+/* ---- blocks ------------------------------------------------------------------------------------------------------------- */
+
+/* 32 × 32 sums at most. Those that fill no tile, and those to be finished, go by way of the first cache: `apart`. */
+struct corner {
+    size_t m, n, rows, columns;
+    bool whole, direct;
+    float *apart;
+};
+
+static struct corner corner_at(const struct qkv_bf16_block *b, size_t m, size_t n, float *apart) {
+    struct corner x = {.m = m, .n = n, .apart = apart};
+    x.rows = b->rows - m < 2 * MR ? b->rows - m : 2 * MR;
+    x.columns = b->columns - n < NR ? b->columns - n : NR;
+    x.whole = x.rows % MR == 0 && x.columns % 16 == 0;
+    x.direct = x.whole && !b->out.data;
+    return x;
+}
+
+static void corner_run(const struct qkv_bf16_block *b, const struct corner *x, size_t pairs) {
+    const bool high = x->rows > MR, wide = x->columns > 16;
+    const struct tile_source a0 = group_at(b, x->m, pairs), a1 = high ? group_at(b, x->m + MR, pairs) : a0;
+    float *c = b->c ? b->c + x->m * b->ldc + x->n : NULL, *sums = x->direct ? c : x->apart;
+    const size_t ld = x->direct ? b->ldc : NR;
+    if (!x->direct && b->resume) {
+        if (!x->whole) memset(sums, 0, 2 * MR * NR * sizeof *sums);
+        copy_sums(sums, NR, c, b->ldc, x->rows, x->columns);
+    }
+    tiles_of(high, wide, a0, a1, b->b + x->n * pairs, pairs, b->resume, sums, ld);
+}
+
+static void corner_finish(const struct qkv_bf16_block *b, const struct corner *x) {
     if (b->out.data)
-        put_sums(&b->out, m, n, sums, NR, rows, columns);
+        put_sums(&b->out, x->m, x->n, x->apart, NR, x->rows, x->columns);
     else
-        copy_sums(c, b->ldc, sums, NR, rows, columns);
+        copy_sums(b->c + x->m * b->ldc + x->n, b->ldc, x->apart, NR, x->rows, x->columns);
 }
 
+/* What tiles have stored is finished when the next ones are at work: see above. */
 static void block(const struct qkv_bf16_block *b) {
     const size_t pairs = bf16_pairs(b->K, STEP);
-    tiles_begin(TILE_ROWS);
-    for (size_t n = 0; n < b->columns; n += NR)
-        for (size_t m = 0; m < b->rows; m += 2 * MR) corner(b, m, n, pairs);
-    _tile_release();
+    _Alignas(64) float apart[2][2 * MR * NR];
+    struct corner before = {.direct = true};
+    size_t turn = 0;
+    if (small_block(b)) return;
+    for (size_t n = 0; n < b->columns; n += NR) {
+        for (size_t m = 0; m < b->rows; m += 2 * MR) {
+            const struct corner x = corner_at(b, m, n, apart[turn]);
+            corner_run(b, &x, pairs);
+            if (!before.direct) corner_finish(b, &before);
+            before = x, turn ^= 1;
+        }
+    }
+    if (!before.direct) corner_finish(b, &before);
 }
 
 /* ---- few rows: the same sums in tiles of fewer rows ------------------------------------------------------------------ */

@@ -4,12 +4,7 @@
 #define QKV_ISA_BF16_CELLS_H
 
 QKV_INLINE vf load_bf16(const uint16_t *x, size_t n) {
-    uint16_t lanes[W];
-    if (n < W) {
-        for (size_t i = 0; i < W; i++) lanes[i] = i < n ? x[i] : 0;
-        x = lanes;
-    }
-    return vf_from_bits(vi_shl(vi_load_halves(x), 16));
+    return vf_from_bits(vi_shl(n < W ? vi_load_halves_n(x, n) : vi_load_halves(x), 16));
 }
 
 /* The bits of v rounded to bf16, in the lower half of each lane. */
@@ -20,13 +15,10 @@ QKV_INLINE vi bf16_bits(vf v) {
 }
 
 QKV_INLINE void store_bf16(uint16_t *x, vf v, size_t n) {
-    if (n >= W) {
+    if (n >= W)
         vi_store_halves(x, bf16_bits(v));
-        return;
-    }
-    uint16_t lanes[W];
-    vi_store_halves(lanes, bf16_bits(v));
-    for (size_t i = 0; i < n; i++) x[i] = lanes[i];
+    else
+        vi_store_halves_n(x, bf16_bits(v), n);
 }
 
 /* Pairs of numbers as words of two bf16: `even` in the lower half, `odd` in the upper. */
@@ -38,6 +30,42 @@ QKV_INLINE vf bf16_even(vi words) {
 }
 QKV_INLINE vf bf16_odd(vi words) {
     return vf_from_bits(vi_and(words, vi_set(0xffff0000u)));
+}
+
+/* ---- for products of bf16 ---------------------------------------------------------------------------------------------
+ * Tables that have such products round by the instruction that comes with them, which takes subnormal numbers as 0, as the
+ * products do. */
+#if defined(QKV_TABLE_amx) || defined(QKV_TABLE_avx512bf16)
+#define QKV_BF16_NATIVE 1
+#endif
+
+/* 2W numbers, rounded, side by side: W words. */
+QKV_INLINE vi rounded_words(vf a, vf b) {
+#if defined(QKV_BF16_NATIVE)
+    return (vi)_mm512_cvtne2ps_pbh(b, a);
+#else
+    vf_unzip(&a, &b);
+    return bf16_words(a, b);
+#endif
+}
+QKV_INLINE void store_halves(uint16_t *out, vf a, vf b) {
+#if defined(QKV_BF16_NATIVE)
+    vi_store((uint32_t *)(void *)out, rounded_words(a, b));
+#else
+    vi_store_halves(out, bf16_bits(a));
+    vi_store_halves(out + W, bf16_bits(b));
+#endif
+}
+
+/* Words of two rows: `even` in the lower halves. */
+QKV_INLINE vi words_of(vf even, vf odd) {
+#if defined(QKV_BF16_NATIVE)
+    const vi lanes = vi_iota();
+    return _mm512_permutexvar_epi16(vi_or(lanes, vi_shl(vi_add(lanes, vi_set(W)), 16)),
+                                    (vi)_mm512_cvtne2ps_pbh(odd, even));
+#else
+    return bf16_words(even, odd);
+#endif
 }
 
 #endif

@@ -20,32 +20,20 @@ QKV_INLINE vf read_line(const struct lines *x, size_t at, size_t n) {
 
 /* The bits of up to W elements of bf16 in a row, the first n of which exist. */
 QKV_INLINE vi read_halves(const uint16_t *x, size_t n) {
-    if (n >= W) return vi_load_halves(x);
-    uint16_t lanes[W] = {0};
-    memcpy(lanes, x, n * sizeof *x);
-    return vi_load_halves(lanes);
+    return n < W ? vi_load_halves_n(x, n) : vi_load_halves(x);
 }
 
 /* W words of two bf16 that lie side by side; n halves exist. */
 QKV_INLINE vi read_words(const uint16_t *x, size_t n) {
-    uint32_t lanes[W];
-    if (n >= 2 * W) {
-        memcpy(lanes, x, sizeof lanes);
-    } else {
-        memset(lanes, 0, sizeof lanes);
-        memcpy(lanes, x, n * sizeof *x);
-    }
-    return vi_load(lanes);
+    return n < 2 * W ? vi_load_words_n(x, n) : vi_load((const uint32_t *)(const void *)x);
 }
 
 /* W words of one line that is contiguous along k: terms k … k + 2W, those before K. */
 QKV_INLINE vi words_along(const struct lines *x, size_t line, size_t k, size_t K) {
     const size_t at = line * x->line_stride + k, left = K > k ? K - k : 0;
     if (x->dtype == QKV_BF16) return read_words((const uint16_t *)x->data + (left ? at : 0), left);
-    vf even = left ? read_line(x, at, left) : vf_zero();
-    vf odd = left > W ? read_line(x, at + W, left - W) : vf_zero();
-    vf_unzip(&even, &odd);
-    return bf16_words(even, odd);
+    return rounded_words(left ? read_line(x, at, left) : vf_zero(),
+                         left > W ? read_line(x, at + W, left - W) : vf_zero());
 }
 
 /* The words of one pair of terms, k and k + 1, of `count` lines that lie side by side. */
@@ -58,7 +46,7 @@ QKV_INLINE vi words_across(const struct lines *x, size_t line, size_t count, siz
     }
     vf even = k < K ? read_line(x, line + k * x->k_stride, count) : vf_zero();
     vf odd = k + 1 < K ? read_line(x, line + (k + 1) * x->k_stride, count) : vf_zero();
-    return bf16_words(even, odd);
+    return words_of(even, odd);
 }
 
 QKV_INLINE void turn_words(vi r[W]) {
@@ -78,7 +66,8 @@ static void pack_pairs(uint32_t *out, size_t ld, const struct lines *x, size_t l
             vi_store(out + p * ld, count ? words_across(x, line, count, 2 * p, K) : vi_set(0));
         return;
     }
-    for (size_t p = 0; p < pairs; p += W) {
+    for (size_t p = 0; p < pairs && !count; p++) vi_store(out + p * ld, vi_set(0));
+    for (size_t p = 0; p < pairs && count; p += W) {
         vi r[W];
         QKV_UNROLL
         for (size_t i = 0; i < W; i++) r[i] = i < count ? words_along(x, line + i, 2 * p, K) : vi_set(0);

@@ -75,6 +75,26 @@
 #error "define QKV_ISA_NAME and QKV_ISA_<name>"
 #endif
 
+#if !defined(QKV_HALVES_N) /* no masks for 16 bits */
+/* n < W of them; the others are 0. */
+QKV_INLINE vi vi_load_halves_n(const uint16_t *p, size_t n) {
+    uint16_t lanes[W];
+    for (size_t i = 0; i < W; i++) lanes[i] = i < n ? p[i] : 0;
+    return vi_load_halves(lanes);
+}
+QKV_INLINE void vi_store_halves_n(uint16_t *p, vi a, size_t n) {
+    uint16_t lanes[W];
+    vi_store_halves(lanes, a);
+    for (size_t i = 0; i < n; i++) p[i] = lanes[i];
+}
+/* W words of two halves, of which n < 2W are there. */
+QKV_INLINE vi vi_load_words_n(const uint16_t *p, size_t n) {
+    uint32_t lanes[W] = {0};
+    memcpy(lanes, p, n * sizeof *p);
+    return vi_load(lanes);
+}
+#endif
+
 #include "kernel/isa/bf16_cells.h"
 #include "kernel/isa/f16_cells.h"
 #include "kernel/isa/math.h"

@@ -127,6 +127,20 @@ QKV_INLINE vi vi_load_halves(const uint16_t *p) {
 QKV_INLINE void vi_store_halves(uint16_t *p, vi a) {
     _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi32_epi16(a));
 }
+#if !defined(QKV_EMULATE_X86)
+#define QKV_HALVES_N
+/* n < W of them; the others are 0. */
+QKV_INLINE vi vi_load_halves_n(const uint16_t *p, size_t n) {
+    return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(vm_first(n), p));
+}
+QKV_INLINE void vi_store_halves_n(uint16_t *p, vi a, size_t n) {
+    _mm256_mask_storeu_epi16(p, vm_first(n), _mm512_cvtepi32_epi16(a));
+}
+/* W words of two halves, of which n < 2W are there. */
+QKV_INLINE vi vi_load_words_n(const uint16_t *p, size_t n) {
+    return _mm512_maskz_loadu_epi16((__mmask32)((1u << n) - 1), p);
+}
+#endif
 QKV_INLINE vi vi_add(vi a, vi b) {
     return _mm512_add_epi32(a, b);
 }
