@@ -316,7 +316,10 @@ static void packed_pages_of_others_are_refused(void **state) {
         if (bytes) {
             assert_int_equal(qkv_attend_forward(ctx, &scratch, &p.a), QKV_SHAPE);
             assert_non_null(strstr(ctx->message, "hold all 3 keys of a call, not 2"));
-            p.a.past = 3;
+            p.a.past = 3, p.a.pages.positions = 2, p.a.page_bytes = qkv_attend_page_bytes(ctx, 4, 4, 2);
+            assert_int_equal(qkv_attend_forward(ctx, &scratch, &p.a), QKV_SHAPE);
+            assert_non_null(strstr(ctx->message, "packed pages of 2 positions are impossible for 3 keys"));
+            p.a.pages.positions = QKV_ATTEND_BLOCK, p.a.page_bytes = bytes;
             const enum qkv_attention_stage stage = QKV_ATTENTION_PRODUCTS;
             assert_int_equal(qkv_attend_weights(ctx, &scratch, &p.a, stage, 0, 0, 0, 2, weights), QKV_ARGUMENT);
             assert_non_null(strstr(ctx->message, "packed pages"));
