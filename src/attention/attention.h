@@ -115,7 +115,8 @@ struct qkv_key_values {
     void *k, *v;
     enum qkv_dtype dtype; /* QKV_F32 or QKV_BF16 */
     size_t rows;
-    size_t packed; /* 0; or bytes of a kv head on a page, packed: k and v are the same memory then, as struct qkv_attend has it (page_bytes) */
+    size_t
+        packed; /* 0; or bytes of a kv head on a page, packed: k and v are the same memory then, as struct qkv_attend has it (page_bytes) */
 };
 
 /* One attention with its projections on its way over a tape. What is not used is NULL. */

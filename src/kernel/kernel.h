@@ -256,7 +256,8 @@ struct qkv_attend {
     size_t past;
     const int32_t *pasts;        /* (B): the past of each sequence, at most `past`; NULL: all have `past` */
     struct qkv_page_table pages; /* of the past. Forward only */
-    size_t page_bytes; /* 0: pages are rows; or bytes of a kv head on a page, packed (qkv_attend_page_bytes). Then all keys are in pages,
+    size_t
+        page_bytes; /* 0: pages are rows; or bytes of a kv head on a page, packed (qkv_attend_page_bytes). Then all keys are in pages,
                           (count,Hkv,page_bytes) at past_k's data and behind that a byte for each of (count,Hkv), not 0 where a value is no
                           number. No weights of it can be looked at */
     float *lse; /* (B, H, Tq): log-sum-exp of each row, −inf for a row without keys; may be NULL when not kept */
