@@ -249,11 +249,11 @@ struct qkv_attention_input {
     size_t memory_T;
     const float *memory;               /* cross: (B,memory_T,kv_in); NULL: the keys and values that the cache holds */
     struct qkv_attention_cache *cache; /* or NULL. With one, no backward */
-    struct qkv_mask
-        mask; /* beside causal and window of the spec: keys that both allow. B, Tq and Tk may stay 0; in self
-                             attention offset does too, and offsets NULL: queries follow what the cache holds. Rows of x
-                             (self) or memory (cross) before the starts, and at and past the lengths, are padding and may hold anything: they
-                             count as zeros where they are not finite */
+    /* beside causal and window of the spec: keys that both allow. B, Tq and Tk may stay 0; in self attention offset
+     * does too, and offsets NULL: queries follow what the cache holds. Rows of x (self) or memory (cross) before the
+     * starts, and at and past the lengths, are padding and may hold anything: they count as zeros where they are not
+     * finite */
+    struct qkv_mask mask;
     const uint8_t *dense; /* as in struct qkv_attention_call */
     struct qkv_pair_shape dense_shape;
     const float *bias;

@@ -48,9 +48,9 @@ enum qkv_precision {
 };
 struct qkv_context_options {
     int threads; /* 0: one for each CPU this process may use */
-    const char
-        *isa; /* kernel table, "scalar", "avx2", "avx512", "avx512bf16", "amx", "neon"; NULL: $QKV_ISA if set, else the
-                        best here */
+    /* kernel table, "scalar", "avx2", "avx512", "avx512bf16", "amx", "neon"; NULL: $QKV_ISA if set, else the best
+     * here */
+    const char *isa;
     enum qkv_precision precision; /* zero: QKV_FP32 */
     /* Go on where more memory is needed than is left; else QKV_MEMORY, before any of it is used. */
     bool ignore_memory;

@@ -64,8 +64,8 @@ struct qkv_sampling {
     int top_k;          /* keep the k most likely tokens; 0: all */
     double top_p; /* keep the fewest most likely tokens that hold this probability; 1: all (Holtzman et al. 2020) */
     double min_p; /* keep tokens of at least min_p times the likeliest one's probability; 0: all */
-    double
-        repeat_penalty; /* logits of recent tokens are divided (if > 0) or multiplied by this; 1: off (Keskar et al. 2019) */
+    /* logits of recent tokens are divided (if > 0) or multiplied by this; 1: off (Keskar et al. 2019) */
+    double repeat_penalty;
     int repeat_last; /* how many recent tokens the penalty looks at; 0: all */
     uint64_t seed;
 };

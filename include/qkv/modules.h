@@ -56,9 +56,9 @@ QKV_API enum qkv_status qkv_module_create(struct qkv_context *ctx, enum qkv_modu
 struct qkv_module_options {
     enum qkv_module_kind kind;
     uint64_t seed; /* of its weights */
-    size_t key_width,
-        value_width; /* cross attention: C of the memory, and of the values; 0: that of x. Where they differ from each
-                                      other values are always given apart (as kdim and vdim in torch.nn.MultiheadAttention) */
+    /* cross attention: C of the memory, and of the values; 0: that of x. Where they differ from each other values are
+     * always given apart (as kdim and vdim in torch.nn.MultiheadAttention) */
+    size_t key_width, value_width;
 };
 QKV_API struct qkv_module_options qkv_module_defaults(void); /* a model, all of one width */
 /* The same with all options; widths of a kind without cross attention of its own are QKV_ARGUMENT. Fails with QKV_SPEC,
@@ -107,12 +107,12 @@ QKV_API struct qkv_module_mask qkv_module_mask_defaults(void); /* all keys that 
 struct qkv_module_input {
     struct qkv_vectors x; /* (B,T,C); a model: vectors in place of scaled token embeddings, or none and ids */
     const int32_t *ids;   /* a model: (x.B,x.T) with x.data NULL and x.C 0 */
-    struct qkv_vectors
-        memory; /* (B,Tk,C), C the module's key width: what cross attention reads; of a model with both stacks vectors in place of the source's
-                                  scaled token embeddings, or none and source */
+    /* (B,Tk,C), C the module's key width: what cross attention reads; of a model with both stacks vectors in place of
+     * the source's scaled token embeddings, or none and source */
+    struct qkv_vectors memory;
     const int32_t *source; /* a model with both stacks: (memory.B,memory.T) with memory.data NULL and memory.C 0 */
-    struct qkv_vectors
-        values; /* cross attention: what values are made of, where that is not the memory: (B,Tk,C), C the value width */
+    /* cross attention: what values are made of, where that is not the memory: (B,Tk,C), C the value width */
+    struct qkv_vectors values;
     struct qkv_module_mask self, cross; /* of the self attention of x, and of cross attention */
     struct qkv_module_mask source_self; /* a model with both stacks: of its encoder */
     bool train;                         /* keep what backward needs; dropout is on */

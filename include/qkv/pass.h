@@ -31,9 +31,9 @@ struct qkv_batch {
      * only. A position sees its own document alone, and positions, of whatever kind, count from where that begins, so rows of
      * documents are what the documents are as rows of their own; targets are the caller's. Models of one stack, not
      * classifiers. */
-    const int32_t
-        *documents;        /* (B,T); NULL: a row is one. Not of packed sequences, which do not see one another anyway */
-    const int32_t *prefix; /* (B), of causal models of one stack: the first prefix[b] positions of a row, at most its
+    /* (B,T); NULL: a row is one. Not of packed sequences, which do not see one another anyway */
+    const int32_t *documents;
+    const int32_t *prefix;  /* (B), of causal models of one stack: the first prefix[b] positions of a row, at most its
                                       length, see one another in both directions (prefix-LM), and all see them. Within a window
                                       where there is one. Not with documents. Targets in it count where they are given. NULL: none */
     const int32_t *targets; /* (B,T) or (rows) for lm, with `scored` (scored_count), (B) for classify; QKV_IGNORE does
@@ -45,11 +45,11 @@ struct qkv_batch {
                                       loss is then their product summed; NULL: no loss */
     size_t loss_count; /* what the summed loss is divided by; 0: the number of targets that count. Micro-batches
                                 that share the count of their whole add up to the gradient of the whole batch */
-    double
-        label_smoothing; /* e: the loss is (1 - e) times the target's plus e times the mean over all tokens or classes
-                                (Szegedy et al. 2016); at least 0, less than 1 */
-    uint64_t
-        dropout_seed; /* names the dropout masks of this pass; element (b,t) of (B,T) has the same one in both forms */
+    /* e: the loss is (1 - e) times the target's plus e times the mean over all tokens or classes (Szegedy et al.
+     * 2016); at least 0, less than 1 */
+    double label_smoothing;
+    /* names the dropout masks of this pass; element (b,t) of (B,T) has the same one in both forms */
+    uint64_t dropout_seed;
     /* Experimental: packed sequences. Each side of an encoder–decoder may be packed. */
     const int32_t *cu_rows, *cu_source; /* (B + 1): sequence b is rows cu_rows[b] … cu_rows[b + 1] − 1. The first is 0,
                                            none falls, the last is `rows`; NULL: a rectangle */
@@ -98,15 +98,15 @@ typedef void qkv_hook(void *user, const struct qkv_hook_point *point);
 QKV_API const char *qkv_hook_name(enum qkv_hook_kind kind);
 struct qkv_pass_options {
     size_t B, T, source_T; /* the largest batch that will come, or the largest of each */
-    size_t rows,
-        source_rows; /* experimental: the most rows of a batch, past lengths not counted, which memory is planned
-                                 for; 0: B·T, B·source_T */
-    size_t
-        scored; /* experimental: every batch chooses rows (qkv_batch.scored), at most so many; 0: they may, and memory is
-                      planned for all rows */
-    const struct qkv_pass_shape
-        *shapes; /* all the shapes that will come, when (B,T,source_T) is too much for all of them:
-                                            memory is planned for the one that needs most; NULL: for (B,T,source_T) */
+    /* experimental: the most rows of a batch, past lengths not counted, which memory is planned for; 0: B·T,
+     * B·source_T */
+    size_t rows, source_rows;
+    /* experimental: every batch chooses rows (qkv_batch.scored), at most so many; 0: they may, and memory is planned
+     * for all rows */
+    size_t scored;
+    /* all the shapes that will come, when (B,T,source_T) is too much for all of them: memory is planned for the one
+     * that needs most; NULL: for (B,T,source_T) */
+    const struct qkv_pass_shape *shapes;
     size_t shape_count;
     bool train;      /* keep what backward needs */
     bool checkpoint; /* with train: keep only each block's input and run it again in backward; same bits, less memory
@@ -114,9 +114,9 @@ struct qkv_pass_options {
     bool dropout;    /* dropout is on, as in training; needs train */
     bool logits;     /* keep the logits of lm heads (else only the loss is computed) */
     bool weights;    /* keep what attention weights are made from: of size T, never T×T */
-    bool
-        padding; /* experimental: positions of a rectangle past its lengths are computed too, as frameworks do that mask keys
-                        alone: they are shown, and an output_gradient counts there */
+    /* experimental: positions of a rectangle past its lengths are computed too, as frameworks do that mask keys
+     * alone: they are shown, and an output_gradient counts there */
+    bool padding;
     qkv_hook *hook; /* told of the numbers on the way, block by block; NULL: nobody. Not with checkpoint */
     void *hook_user;
 };

@@ -55,8 +55,8 @@ QKV_API enum qkv_status qkv_model_set_labels(struct qkv_model *model, const char
 
 /* ---- encode once, decode many ------------------------------------------------------------------------------------------ */
 
-struct
-    qkv_encoded; /* a batch of sources: the encoder's output, and the keys and values that cross attention makes of it */
+/* a batch of sources: the encoder's output, and the keys and values that cross attention makes of it */
+struct qkv_encoded;
 /* ids (B,T), lengths (B) or NULL: all T. For a lone encoder, or the encoder of a pair. Fails with QKV_ARGUMENT,
  * QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_encode(struct qkv_model *model, const int32_t *ids, const int32_t *lengths, size_t B,
@@ -81,8 +81,8 @@ struct qkv_decoder_options {
     const size_t *sources;             /* (rows) or NULL: row r is for source r */
     size_t rows, capacity; /* the most rows that there will be, all empty at first; capacity 0: the model's context */
     size_t pages;          /* of the cache; 0: as many as `rows` of that capacity need when they share nothing */
-    size_t
-        chunk; /* tokens of each row that memory is planned for at once, from the start; others plan when they come */
+    /* tokens of each row that memory is planned for at once, from the start; others plan when they come */
+    size_t chunk;
 };
 /* Experimental: one row, alone; chunk 1. */
 QKV_API struct qkv_decoder_options qkv_decoder_defaults(void);
@@ -95,8 +95,8 @@ QKV_API void qkv_decoder_free(struct qkv_decoder *decoder);
 struct qkv_decoder_input {
     const int32_t *ids;   /* row after row */
     const size_t *counts; /* (rows): how many each row gets, 0 is fine; NULL: one each */
-    const size_t
-        *scored; /* (scored_count) of ids, counted from the first, rising; NULL: the last of each row that gets any */
+    /* (scored_count) of ids, counted from the first, rising; NULL: the last of each row that gets any */
+    const size_t *scored;
     size_t scored_count; /* with scored; 0 for none */
 };
 /* Experimental: no ids, one for each row, the scores of the last. */
@@ -208,9 +208,8 @@ QKV_API size_t qkv_edit_distance(const int32_t *a, size_t a_count, const int32_t
 struct qkv_pairs_evaluation {
     double loss;  /* nats a token, teacher-forced, over all pairs */
     double exact; /* share of sources whose first hypothesis is one of their references */
-    double
-        token_error; /* edits to the closest reference, over the tokens of those: words where targets have spaces, else
-                           characters */
+    /* edits to the closest reference, over the tokens of those: words where targets have spaces, else characters */
+    double token_error;
     double bleu, chrf;
     size_t sources, pairs;
     double seconds, search_seconds;

@@ -139,8 +139,8 @@ struct qkv_stack_spec {
 };
 /* Between ids and the first layer. */
 struct qkv_embed_spec {
-    struct qkv_position_spec
-        position; /* kind is none, sinusoidal or learned; learned where no attention has a position */
+    /* kind is none, sinusoidal or learned; learned where no attention has a position */
+    struct qkv_position_spec position;
     double scale; /* multiplies the token embedding before a position is added; √d_model before sinusoids, else 1 */
 };
 /* What training starts from. */
@@ -164,9 +164,9 @@ struct qkv_spec {
     } head;
     struct qkv_init_spec init;
     struct qkv_stack_spec encoder, decoder;
-    bool
-        prefix; /* a decoder alone with an lm head, causal: what an empty sequence gets first, its prompt, sees itself in both
-                    directions (prefix-LM; Dong et al. 2019, Raffel et al. 2020); false */
+    /* a decoder alone with an lm head, causal: what an empty sequence gets first, its prompt, sees itself in both
+     * directions (prefix-LM; Dong et al. 2019, Raffel et al. 2020); false */
+    bool prefix;
 };
 
 /* The spec of a layer of a stack: of its kind. `layer` is less than stack->layers. Never fails; owned by the stack. */

@@ -201,9 +201,9 @@ QKV_API enum qkv_status qkv_trainer_resume(struct qkv_context *ctx, const char *
  * one for each extension, so that going on later is exact too. */
 struct qkv_resume_options {
     int64_t steps; /* the new end, not before the steps done; 0: as it was */
-    const char
-        *extend; /* what the rate does from here to a new end: a name of QKV_EXTEND_LIST; NULL: decay, because it does
-                           not rise unless a warm-up was not over, and ends where the schedule was to end */
+    /* what the rate does from here to a new end: a name of QKV_EXTEND_LIST; NULL: decay, because it does not rise
+     * unless a warm-up was not over, and ends where the schedule was to end */
+    const char *extend;
     const char *const *settings; /* "eval_every=100": options that qkv_train_may_change */
     size_t setting_count;
 };

@@ -115,17 +115,18 @@ struct qkv_key_values {
     void *k, *v;
     enum qkv_dtype dtype; /* QKV_F32 or QKV_BF16 */
     size_t rows;
-    size_t
-        packed; /* 0; or bytes of a kv head on a page, packed: k and v are the same memory then, as struct qkv_attend has it (page_bytes) */
+    /* 0; or bytes of a kv head on a page, packed: k and v are the same memory then, as struct qkv_attend has it
+     * (page_bytes) */
+    size_t packed;
 };
 
 /* One attention with its projections on its way over a tape. What is not used is NULL. */
 struct qkv_attention_args {
     struct qkv_tape *tape;
-    const struct qkv_attend
-        *attend; /* the call: all but q, k, v, y, lse and key, which are made here. Tq new positions a row, in
-                                        self attention the last ones of all keys; with a cache, its pages, and pasts where rows have
-                                        different numbers of keys, new ones too */
+    /* the call: all but q, k, v, y, lse and key, which are made here. Tq new positions a row, in self attention the
+     * last ones of all keys; with a cache, its pages, and pasts where rows have different numbers of keys, new ones
+     * too */
+    const struct qkv_attend *attend;
     struct qkv_attention_parameters *parameters;
     const struct qkv_position_tables *tables; /* rotation of self attention, by the call's positions */
     struct qkv_key_values *cache; /* self: new keys are appended; cross: those of the memory are kept in it */

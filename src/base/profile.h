@@ -9,8 +9,8 @@
 
 enum { QKV_PROFILE_ROWS = 64 };
 struct qkv_profile {
-    struct qkv_profile_row
-        rows[QKV_PROFILE_ROWS]; /* in the order they were first met; the last takes what does not fit */
+    /* in the order they were first met; the last takes what does not fit */
+    struct qkv_profile_row rows[QKV_PROFILE_ROWS];
     size_t count;
     double latest; /* the clock at the latest lap */
 };

@@ -229,8 +229,8 @@ struct qkv_page_table {
     const int32_t *const *lists; /* (B): the pages of each, as many as its past needs; NULL: the past is (B, past, …) */
     size_t positions, count;     /* of a page; pages that there are */
 };
-struct
-    qkv_pairs { /* strides of something for each (b, h, i, j) of (B, H, Tq, Tk); 0 broadcasts, keys lie side by side */
+/* Strides of something for each (b, h, i, j) of (B, H, Tq, Tk); 0 broadcasts, keys lie side by side. */
+struct qkv_pairs {
     size_t batch_stride, head_stride, row_stride;
     size_t missing; /* how many of the last keys it has nothing for: they are masked */
 };
@@ -256,15 +256,15 @@ struct qkv_attend {
     size_t past;
     const int32_t *pasts;        /* (B): the past of each sequence, at most `past`; NULL: all have `past` */
     struct qkv_page_table pages; /* of the past. Forward only */
-    size_t
-        page_bytes; /* 0: pages are rows; or bytes of a kv head on a page, packed (qkv_attend_page_bytes). Then all keys are in pages,
-                          (count,Hkv,page_bytes) at past_k's data and behind that a byte for each of (count,Hkv), not 0 where a value is no
-                          number. No weights of it can be looked at */
+    /* 0: pages are rows; or bytes of a kv head on a page, packed (qkv_attend_page_bytes). Then all keys are in pages,
+     * (count,Hkv,page_bytes) at past_k's data and behind that a byte for each of (count,Hkv), not 0 where a value is
+     * no number. No weights of it can be looked at */
+    size_t page_bytes;
     float *lse; /* (B, H, Tq): log-sum-exp of each row, −inf for a row without keys; may be NULL when not kept */
     const int32_t *lo, *hi; /* (B, Tq): row i attends to keys j with lo <= j < hi; values outside [0, Tk] are clamped */
-    double
-        pairs; /* of a query and a key of one head that lo and hi let through, for costs; 0: they are counted when needed,
-                     which a dry run, whose lo and hi hold nothing, cannot */
+    /* of a query and a key of one head that lo and hi let through, for costs; 0: they are counted when needed, which
+     * a dry run, whose lo and hi hold nothing, cannot */
+    double pairs;
     const uint8_t *mask; /* or NULL: of those, only where mask is not 0 */
     struct qkv_pairs mask_strides;
     const float *attention_bias; /* or NULL: added to the score, after the softcap; −inf masks */
@@ -310,8 +310,8 @@ struct qkv_attend_gradients {
     struct qkv_heads dy, dq, dk, dv;
     struct qkv_heads dpast_k, dpast_v; /* of the first `past` keys */
     const float *dlse;                 /* or NULL: the gradient of lse, (B, H, Tq) */
-    float *
-        dattention_bias; /* or NULL: the gradient of the attention_bias, in its strides: summed over what is broadcast */
+    /* or NULL: the gradient of the attention_bias, in its strides: summed over what is broadcast */
+    float *dattention_bias;
     bool accumulate;
 };
 enum qkv_status qkv_attend_backward(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a,

@@ -29,8 +29,8 @@ struct qkv_encoded {
     struct qkv_arena kept, arena, graph_arena; /* what is kept; what encoding computes in */
     float *output;                             /* (B·T, C) */
     int32_t *lengths;                          /* (B) */
-    struct qkv_page_pool
-        *pool; /* of cross attention's keys and values, of all decoder layers; NULL without a decoder */
+    /* of cross attention's keys and values, of all decoder layers; NULL without a decoder */
+    struct qkv_page_pool *pool;
     struct qkv_page_list *lists; /* (B): as long as the sources are */
     const int32_t **tables;      /* (B): their pages */
 };

@@ -57,8 +57,8 @@ struct qkv_tensor {
     unsigned uses;                    /* a parameter's uses on the tape that have not gone backward yet */
     const struct qkv_weight *weights; /* of an operand of weights: those that are its rows (op/weights.h); else NULL */
     size_t weight_count;
-    struct qkv_stored
-        stored; /* of weights that stay as their file has them: what is read in place of `data`; count 0: none */
+    /* of weights that stay as their file has them: what is read in place of `data`; count 0: none */
+    struct qkv_stored stored;
     struct qkv_packed_weight *packed,
         *packed_transposed; /* a weight's, for x·wᵀ and for dy·w; NULL: packed at each use */
 };

@@ -32,8 +32,8 @@ struct qkv_page_pool {
     const char *what;
     struct qkv_arena storage;
     size_t attentions;
-    struct qkv_key_values
-        *attention; /* (attentions): (count·positions, Hkv·D) and (count·positions, Hkv·Dv) of each; or packed */
+    /* (attentions): (count·positions, Hkv·D) and (count·positions, Hkv·Dv) of each; or packed */
+    struct qkv_key_values *attention;
     size_t *k_width, *v_width; /* (attentions): Hkv·D, Hkv·Dv */
     size_t *heads;             /* (attentions): Hkv */
     enum qkv_dtype dtype;
