@@ -4,6 +4,7 @@
  * thread count gives the same bits. scatter: y[index[n]] = x[n] and zeros elsewhere; backward: dx[n] = dy[index[n]]. */
 #include "op/op.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { ROWS_A_PIECE = 16, COLUMNS_A_PIECE = 64, SPREAD_COLUMNS = 4096 };
@@ -197,7 +198,9 @@ struct qkv_cost qkv_cost_scatter(const struct qkv_node *node, bool backward) {
 
 static struct qkv_tensor *rows_move(struct qkv_tape *tape, int operator, struct qkv_tensor * x, const int32_t *index,
                                     size_t rows) {
-    struct choice *c = x && index && tape->status == QKV_OK ? qkv_tape_take_graph(tape, sizeof *c) : NULL;
+    if (!x || tape->status != QKV_OK) return NULL;
+    assert(index || tape->ctx->dry); /* a plan may not have them yet */
+    struct choice *c = qkv_tape_take_graph(tape, sizeof *c);
     if (!c) return NULL;
     *c = (struct choice){.index = index, .rows = rows};
     struct qkv_node node = qkv_tape_node(tape, operator, c);
