@@ -114,11 +114,12 @@ enum qkv_status qkv_pass_weights(struct qkv_pass *p, size_t i, enum qkv_attentio
     if (status == QKV_OK && !out) {
         status = qkv_fail(p->model->ctx, QKV_ARGUMENT, "the weights have no place to go: out is NULL");
     }
+    if (status != QKV_OK) return status;
     const struct qkv_attend *a = p->kept[i];
-    const size_t queries = status ? 0 : qkv_attend_queries(a, b), most = queries > first ? queries - first : 0;
+    const size_t queries = qkv_attend_queries(a, b), most = queries > first ? queries - first : 0;
     const size_t there = rows < most ? rows : most;
-    if (status == QKV_OK) /* which checks the stage of rows that are not there too */
-        status = qkv_attend_weights(p->model->ctx, &p->arena, a, stage, b, h, there ? first : 0, there, out);
+    /* which checks the stage of rows that are not there too */
+    status = qkv_attend_weights(p->model->ctx, &p->arena, a, stage, b, h, there ? first : 0, there, out);
     if (status == QKV_OK) spread_rows(out, rows, there, p->attentions[i].shape[3], qkv_attend_keys(a, b), stage);
     return status;
 }

@@ -25,7 +25,7 @@ QKV_INLINE vi read_halves(const uint16_t *x, size_t n) {
 
 /* W words of two bf16 that lie side by side; n halves exist. */
 QKV_INLINE vi read_words(const uint16_t *x, size_t n) {
-    return n < 2 * W ? vi_load_words_n(x, n) : vi_load((const uint32_t *)(const void *)x);
+    return n < 2 * W ? vi_load_words_n(x, n) : vi_load_words(x);
 }
 
 /* W words of one line that is contiguous along k: terms k … k + 2W, those before K. */

@@ -95,6 +95,13 @@ QKV_INLINE vi vi_load_words_n(const uint16_t *p, size_t n) {
 }
 #endif
 
+/* W words of two halves, at any address. */
+QKV_INLINE vi vi_load_words(const uint16_t *p) {
+    vi words;
+    memcpy(&words, p, sizeof words);
+    return words;
+}
+
 #include "kernel/isa/bf16_cells.h"
 #include "kernel/isa/f16_cells.h"
 #include "kernel/isa/math.h"
