@@ -10,7 +10,7 @@
 
 enum { WIDTH = 1024, HEADS = 16, HEAD = WIDTH / HEADS, TOKENS = 50 };
 
-static void fail(const struct qkv_context *ctx) {
+static _Noreturn void fail(const struct qkv_context *ctx) {
     fprintf(stderr, "%s\n", ctx ? qkv_message(ctx) : "out of memory");
     exit(1);
 }

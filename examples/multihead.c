@@ -17,7 +17,7 @@ static void check(bool right, const char *what) {
     wrong += !right;
 }
 
-static void fail(const struct qkv_context *ctx) {
+static _Noreturn void fail(const struct qkv_context *ctx) {
     fprintf(stderr, "%s\n", ctx ? qkv_message(ctx) : "out of memory");
     exit(1);
 }

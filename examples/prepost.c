@@ -16,7 +16,7 @@ enum { B = 2, T = 10, C = 512, N = B * T * C, LAYERS = 12 };
 
 static int wrong; /* checks that failed */
 
-static void fail(const struct qkv_context *ctx) {
+static _Noreturn void fail(const struct qkv_context *ctx) {
     fprintf(stderr, "%s\n", ctx ? qkv_message(ctx) : "out of memory");
     exit(1);
 }

@@ -20,7 +20,7 @@ static const char spec_text[] =
     "true},"
     " \"decoder\": {\"layers\": 2, \"attention\": {\"heads\": 4}, \"ffn\": {\"kind\": \"relu\", \"d_ff\": 64}}}";
 
-static void fail(const struct qkv_context *ctx) {
+static _Noreturn void fail(const struct qkv_context *ctx) {
     fprintf(stderr, "%s\n", ctx ? qkv_message(ctx) : "out of memory");
     exit(1);
 }

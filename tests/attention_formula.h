@@ -177,6 +177,17 @@ static inline size_t formula_elements(const struct qkv_view *v) {
     return v->B * v->H * v->T * v->D;
 }
 
+/* The gradients as a backward makes them that reads y as it is stored, in bf16 or f16: Σ P∘dP is dY·y of that. After formula_run. */
+static inline void formula_back_from(struct formula *f, const struct qkv_view *y) {
+    const size_t queries = f->B * f->H * f->Tq, keys = f->B * f->Hkv * f->Tk;
+    for (size_t e = 0; e < queries * f->Dv; e++) f->dlse[e / f->Dv] -= f->dy[e] * (formula_get(y, e) - f->y[e]);
+    memset(f->y, 0, queries * f->Dv * sizeof *f->y);
+    memset(f->dq, 0, queries * f->D * sizeof *f->dq);
+    memset(f->dk, 0, keys * f->D * sizeof *f->dk);
+    memset(f->dv, 0, keys * f->Dv * sizeof *f->dv);
+    formula_run(f);
+}
+
 /* |view − expected − offset| / |expected|, where |expected| counts as at least floor·√n. */
 static inline double formula_error(const struct qkv_view *v, const double *expected, double offset, double floor) {
     double difference = 0, norm = 0;

@@ -88,15 +88,15 @@ static void alone_formula(struct attention_case *own, struct formula *f) {
 static bool close_to_definition(struct attention_case *own) {
     struct formula f;
     alone_formula(own, &f);
-    const bool cut = own->call.y.dtype != QKV_F32;
-    const double steep = fabs(f.scale) * sqrt((double)f.Dv), floor = (cut ? 0.5 : 0.05) * (steep > 1 ? steep : 1);
+    const double steep = fabs(f.scale) * sqrt((double)f.Dv), floor = 0.05 * (steep > 1 ? steep : 1);
+    if (own->call.y.dtype != QKV_F32) formula_back_from(&f, &own->call.y);
     const struct {
         const struct qkv_view *view;
         const double *expected;
         double floor, exact;
     } views[] = {{&own->call.y, f.y, 0.05, 1e-5},
-                 {&own->g.dq, f.dq, floor, cut ? 3e-2 : 1e-4},
-                 {&own->g.dk, f.dk, floor, cut ? 3e-2 : 1e-4},
+                 {&own->g.dq, f.dq, floor, 1e-4},
+                 {&own->g.dk, f.dk, floor, 1e-4},
                  {&own->g.dv, f.dv, 0.05, 1e-4}};
     bool good = true;
     for (size_t i = 0; i < 4; i++) {
