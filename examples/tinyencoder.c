@@ -1,13 +1,10 @@
 /* tinyencoder.c: a BERT for nine words. One word of each sentence is hidden behind <mask>, and an encoder of two layers, which sees
  * what stands before and behind it, learns to say which it was; then it fills masks. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <qkv.h>
+#include "words.h"
 
-enum { PAD, BOS, EOS, MASK, FIRST_WORD, VOCAB = 13, EPOCHS = 200 };
+enum { PAD, BOS, EOS, MASK, VOCAB = 13, EPOCHS = 200 };
 
 static const char *const words[VOCAB] = {"<pad>", "<bos>", "<eos>", "<mask>", "the", "cat", "dog",
                                          "bird",  "sat",   "on",    "mat",    "rug", "tree"};
@@ -21,35 +18,11 @@ static const char spec_text[] =
     " \"encoder\": {\"layers\": 2, \"attention\": {\"heads\": 4}, \"norm\": {\"final\": true},"
     "               \"ffn\": {\"kind\": \"relu\", \"d_ff\": 64}}}";
 
-static _Noreturn void fail(const struct qkv_context *ctx) {
-    fprintf(stderr, "%s\n", ctx ? qkv_message(ctx) : "out of memory");
-    exit(1);
-}
-
-/* The ids of a sentence between <bos> and <eos>; T at most. */
-static int32_t encode(const char *sentence, int32_t *ids) {
-    char copy[100];
-    int32_t count = 0;
-    ids[count++] = BOS;
-    snprintf(copy, sizeof copy, "%s", sentence);
-    for (char *word = strtok(copy, " "); word; word = strtok(NULL, " ")) {
-        int32_t id = MASK;
-        while (id < VOCAB && strcmp(words[id], word) != 0) id++;
-        if (id == VOCAB || count == T - 1) {
-            fprintf(stderr, "\"%s\" in \"%s\" is no word of the vocabulary, or one too many\n", word, sentence);
-            exit(1);
-        }
-        ids[count++] = id;
-    }
-    ids[count++] = EOS;
-    return count;
-}
-
 /* Each sentence once for each of its words, which is hidden there, and the only target of that row. */
 static size_t make_batch(int32_t *ids, int32_t *targets, int32_t *lengths) {
     size_t row = 0;
     for (size_t i = 0; i < SENTENCES; i++) {
-        int32_t sentence[T], count = encode(corpus[i], sentence);
+        int32_t sentence[T], count = encode(words, VOCAB, corpus[i], sentence, T);
         for (int32_t hidden = 1; hidden < count - 1; hidden++, row++) {
             lengths[row] = count;
             for (int32_t t = 0; t < T; t++) {
@@ -84,7 +57,7 @@ static void train(struct qkv_context *ctx, struct qkv_model *model) {
 
 /* The likeliest word in the place of the mask, and how likely it is. */
 static bool fill(struct qkv_context *ctx, struct qkv_model *model, const char *sentence, const char *expected) {
-    int32_t ids[T], count = encode(sentence, ids), at = 0;
+    int32_t ids[T], count = encode(words, VOCAB, sentence, ids, T), at = 0;
     struct qkv_batch batch = qkv_batch_defaults();
     struct qkv_pass *pass;
     while (ids[at] != MASK) at++;

@@ -1,13 +1,8 @@
 /* tinylm.c: a GPT for nine words. Three sentences, one a row, between <bos> and <eos> and padded to one length; a decoder of two
  * layers learns which word follows, and then makes sentences from <bos> to <eos>, word by word, always the likeliest. */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "words.h"
 
-#include <qkv.h>
-
-enum { PAD, BOS, EOS, FIRST_WORD, VOCAB = 12, EPOCHS = 200, PARAMETERS = 17932 };
+enum { PAD, BOS, EOS, VOCAB = 12, EPOCHS = 200, PARAMETERS = 17932 };
 
 static const char *const words[VOCAB] = {"<pad>", "<bos>", "<eos>", "the", "cat", "dog",
                                          "bird",  "sat",   "on",    "mat", "rug", "tree"};
@@ -20,34 +15,10 @@ static const char spec_text[] =
     "true},"
     " \"decoder\": {\"layers\": 2, \"attention\": {\"heads\": 4}, \"ffn\": {\"kind\": \"relu\", \"d_ff\": 64}}}";
 
-static _Noreturn void fail(const struct qkv_context *ctx) {
-    fprintf(stderr, "%s\n", ctx ? qkv_message(ctx) : "out of memory");
-    exit(1);
-}
-
-/* The ids of a sentence between <bos> and <eos>; T at most. */
-static int32_t encode(const char *sentence, int32_t *ids) {
-    char copy[100];
-    int32_t count = 0;
-    ids[count++] = BOS;
-    snprintf(copy, sizeof copy, "%s", sentence);
-    for (char *word = strtok(copy, " "); word; word = strtok(NULL, " ")) {
-        int32_t id = FIRST_WORD;
-        while (id < VOCAB && strcmp(words[id], word) != 0) id++;
-        if (id == VOCAB || count == T - 1) {
-            fprintf(stderr, "\"%s\" in \"%s\" is no word of the vocabulary, or one too many\n", word, sentence);
-            exit(1);
-        }
-        ids[count++] = id;
-    }
-    ids[count++] = EOS;
-    return count;
-}
-
 /* Every position's target is the next token; padding has none, and lengths keep it out of attention. */
 static void make_batch(int32_t *ids, int32_t *targets, int32_t *lengths) {
     for (size_t row = 0; row < ROWS; row++) {
-        int32_t sentence[T], count = encode(corpus[row], sentence);
+        int32_t sentence[T], count = encode(words, VOCAB, corpus[row], sentence, T);
         lengths[row] = count - 1;
         for (int32_t t = 0; t < T - 1; t++) {
             ids[row * (T - 1) + (size_t)t] = t < count - 1 ? sentence[t] : PAD;
@@ -83,7 +54,7 @@ static double train(struct qkv_context *ctx, struct qkv_model *model) {
 
 /* The likeliest sentence that begins with `prompt`: whether it comes to an end. */
 static bool generate(struct qkv_context *ctx, struct qkv_model *model, const char *prompt) {
-    int32_t ids[T], count = encode(prompt, ids) - 1; /* without <eos> */
+    int32_t ids[T], count = encode(words, VOCAB, prompt, ids, T) - 1; /* without <eos> */
     struct qkv_session *session;
     if (qkv_session_create(model, 16, &session) || qkv_session_append(session, ids, (size_t)count)) fail(ctx);
     for (int32_t i = 0; i < count; i++) printf("%s%s", i ? " " : "", words[ids[i]]);

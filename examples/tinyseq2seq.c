@@ -1,12 +1,8 @@
 /* tinyseq2seq.c: a T5 for two sentences. An encoder of two layers reads English, a decoder of two layers writes French; the
  * encoder runs once for a sentence, the decoder once for each word that it adds, always the likeliest. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "words.h"
 
-#include <qkv.h>
-
-enum { PAD, BOS, EOS, FIRST_WORD, VOCAB = 12, EPOCHS = 200, PARAMETERS = 44044 };
+enum { PAD, BOS, EOS, VOCAB = 12, EPOCHS = 200, PARAMETERS = 44044 };
 
 static const char *const words[VOCAB] = {"<pad>", "<bos>", "<eos>", "i",   "like",  "cats",
                                          "dogs",  "j'",    "aime",  "les", "chats", "chiens"};
@@ -20,30 +16,6 @@ static const char spec_text[] =
     " \"encoder\": {\"layers\": 2, \"attention\": {\"heads\": 4}, \"ffn\": {\"kind\": \"relu\", \"d_ff\": 64}},"
     " \"decoder\": {\"layers\": 2, \"attention\": {\"heads\": 4}, \"ffn\": {\"kind\": \"relu\", \"d_ff\": 64}}}";
 
-static _Noreturn void fail(const struct qkv_context *ctx) {
-    fprintf(stderr, "%s\n", ctx ? qkv_message(ctx) : "out of memory");
-    exit(1);
-}
-
-/* The ids of a sentence between <bos> and <eos>; T at most. */
-static int32_t encode(const char *sentence, int32_t *ids) {
-    char copy[100];
-    int32_t count = 0;
-    ids[count++] = BOS;
-    snprintf(copy, sizeof copy, "%s", sentence);
-    for (char *word = strtok(copy, " "); word; word = strtok(NULL, " ")) {
-        int32_t id = FIRST_WORD;
-        while (id < VOCAB && strcmp(words[id], word) != 0) id++;
-        if (id == VOCAB || count == T - 1) {
-            fprintf(stderr, "\"%s\" in \"%s\" is no word of the vocabulary, or one too many\n", word, sentence);
-            exit(1);
-        }
-        ids[count++] = id;
-    }
-    ids[count++] = EOS;
-    return count;
-}
-
 /* The decoder reads the target up to a word and predicts the next. */
 static void train(struct qkv_context *ctx, struct qkv_model *model) {
     int32_t source[ROWS * T] = {PAD}, source_lengths[ROWS], ids[ROWS * T] = {PAD}, targets[ROWS * T], lengths[ROWS];
@@ -53,8 +25,8 @@ static void train(struct qkv_context *ctx, struct qkv_model *model) {
     struct qkv_pass *pass;
     adam.kind = QKV_OPTIMIZER_ADAMW, adam.beta2 = 0.999, adam.weight_decay = 0;
     for (size_t row = 0; row < ROWS; row++) {
-        int32_t target[T], count = encode(pairs[row][1], target);
-        source_lengths[row] = encode(pairs[row][0], source + row * T);
+        int32_t target[T], count = encode(words, VOCAB, pairs[row][1], target, T);
+        source_lengths[row] = encode(words, VOCAB, pairs[row][0], source + row * T, T);
         lengths[row] = count - 1;
         for (int32_t t = 0; t < T; t++) {
             ids[row * T + (size_t)t] = t < count - 1 ? target[t] : PAD;
@@ -77,7 +49,7 @@ static void train(struct qkv_context *ctx, struct qkv_model *model) {
 
 /* Whether the likeliest target is the one expected. */
 static bool translate(struct qkv_context *ctx, struct qkv_model *model, const char *sentence, const char *expected) {
-    int32_t source[T], count = encode(sentence, source), next = BOS;
+    int32_t source[T], count = encode(words, VOCAB, sentence, source, T), next = BOS;
     struct qkv_encoded *encoded;
     struct qkv_decoder *decoder;
     char target[100] = "";

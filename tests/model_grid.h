@@ -184,4 +184,25 @@ static inline float *copy_output(struct qkv_pass *pass) {
     return copy;
 }
 
+/* All gradients, one parameter behind another. The caller frees them. */
+static inline float *copy_gradients(struct qkv_model *model, size_t *count) {
+    *count = 0;
+    for (size_t p = 0; p < qkv_model_parameters(model); p++)
+        *count += qkv_array_elements(qkv_model_parameter(model, p));
+    float *all = calloc(*count, sizeof *all), *to = all;
+    for (size_t p = 0; p < qkv_model_parameters(model); p++) {
+        const size_t n = qkv_array_elements(qkv_model_parameter(model, p));
+        memcpy(to, qkv_model_gradient(model, p), n * sizeof *to);
+        to += n;
+    }
+    return all;
+}
+
+/* The same, and the model's become zero. */
+static inline float *take_gradients(struct sample *s, size_t *count) {
+    float *all = copy_gradients(s->model, count);
+    qkv_model_clear_gradients(s->model);
+    return all;
+}
+
 #endif

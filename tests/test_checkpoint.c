@@ -132,19 +132,6 @@ static void test_tape_shape(void **state) {
 
 /* ---- models ---------------------------------------------------------------------------------------------------------- */
 
-static float *copy_gradients(struct qkv_model *model, size_t *count) {
-    *count = 0;
-    for (size_t p = 0; p < qkv_model_parameters(model); p++)
-        *count += qkv_array_elements(qkv_model_parameter(model, p));
-    float *all = malloc(*count * sizeof *all), *to = all;
-    for (size_t p = 0; p < qkv_model_parameters(model); p++) {
-        size_t n = qkv_array_elements(qkv_model_parameter(model, p));
-        memcpy(to, qkv_model_gradient(model, p), n * sizeof *to);
-        to += n;
-    }
-    return all;
-}
-
 static struct qkv_pass *pass_of(struct sample *s, struct qkv_model *model, bool checkpoint) {
     struct qkv_pass *pass;
     struct qkv_pass_options o = {

@@ -55,17 +55,7 @@ static struct qkv_pass *documents_pass(struct sample *s, struct qkv_pass_options
 static float *documents_gradients(struct sample *s, struct qkv_pass *pass, double *loss, size_t *count) {
     *loss = forward(s, pass);
     if (qkv_pass_backward(pass) != QKV_OK) fail_msg("%s", qkv_message(s->ctx));
-    *count = 0;
-    for (size_t p = 0; p < qkv_model_parameters(s->model); p++)
-        *count += qkv_array_elements(qkv_model_parameter(s->model, p));
-    float *all = calloc(*count, sizeof *all), *to = all;
-    for (size_t p = 0; p < qkv_model_parameters(s->model); p++) {
-        const size_t n = qkv_array_elements(qkv_model_parameter(s->model, p));
-        memcpy(to, qkv_model_gradient(s->model, p), n * sizeof *to);
-        to += n;
-    }
-    qkv_model_clear_gradients(s->model);
-    return all;
+    return take_gradients(s, count);
 }
 
 /* Norm of the difference over the norm. */

@@ -181,16 +181,8 @@ static void test_threads(void **state) {
             struct qkv_pass *pass = make_pass(&s, true);
             forward(&s, pass);
             assert_int_equal(qkv_pass_backward(pass), QKV_OK);
-            size_t last = qkv_model_parameters(s.model) - 1, all = 0;
-            for (size_t p = 0; p <= last; p++) {
-                all += qkv_array_elements(qkv_model_parameter(s.model, p));
-            }
-            float *mine = malloc(all * sizeof(float)), *to = mine;
-            for (size_t p = 0; p <= last; p++) {
-                size_t n = qkv_array_elements(qkv_model_parameter(s.model, p));
-                memcpy(to, qkv_model_gradient(s.model, p), n * sizeof(float));
-                to += n;
-            }
+            size_t all;
+            float *mine = copy_gradients(s.model, &all);
             if (threads == 1) {
                 logits = copy_output(pass);
                 bytes = qkv_pass_output(pass).bytes;

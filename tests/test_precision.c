@@ -16,17 +16,7 @@ static double outputs(uint64_t stream, enum topology topology, const struct qkv_
     *count = qkv_array_elements(&y);
     *out = copy_output(pass);
     assert_ok(s.ctx, qkv_pass_backward(pass));
-    size_t total = 0;
-    for (size_t i = 0; i < qkv_model_parameters(s.model); i++)
-        total += qkv_array_elements(qkv_model_parameter(s.model, i));
-    *gradients = malloc(total * sizeof(float));
-    *gradient_count = total;
-    float *to = *gradients;
-    for (size_t i = 0; i < qkv_model_parameters(s.model); i++) {
-        size_t n = qkv_array_elements(qkv_model_parameter(s.model, i));
-        memcpy(to, qkv_model_gradient(s.model, i), n * sizeof(float));
-        to += n;
-    }
+    *gradients = copy_gradients(s.model, gradient_count);
     qkv_pass_free(pass);
     finish(&s);
     return loss;

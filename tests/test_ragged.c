@@ -20,21 +20,6 @@ static double run(struct sample *s, struct qkv_pass *pass) {
     return loss;
 }
 
-/* All gradients, which become zero. */
-static float *take_gradients(struct sample *s, size_t *count) {
-    *count = 0;
-    for (size_t p = 0; p < qkv_model_parameters(s->model); p++)
-        *count += qkv_array_elements(qkv_model_parameter(s->model, p));
-    float *all = calloc(*count, sizeof *all), *to = all;
-    for (size_t p = 0; p < qkv_model_parameters(s->model); p++) {
-        const size_t n = qkv_array_elements(qkv_model_parameter(s->model, p));
-        memcpy(to, qkv_model_gradient(s->model, p), n * sizeof *to);
-        to += n;
-    }
-    qkv_model_clear_gradients(s->model);
-    return all;
-}
-
 static void assert_near(const float *a, const float *b, size_t n, double tolerance) {
     double difference = 0, norm = 0;
     for (size_t i = 0; i < n; i++) {
