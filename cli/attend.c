@@ -10,11 +10,12 @@
 struct arguments {
     const char *prompt, *file, *target, *kind, *output, *json;
     int64_t layer, head;
-    bool force;
+    bool force, ids;
+    struct cli_fresh fresh;
     struct cli_common common;
 };
 
-static const struct arguments defaults = {.layer = -1, .head = -1};
+static const struct arguments defaults = {.layer = -1, .head = -1, .fresh = CLI_FRESH_DEFAULTS};
 
 static const struct cli_option options[] = {
     {CLI_TEXT, 'p', "prompt", "TEXT", offsetof(struct arguments, prompt),
@@ -23,6 +24,8 @@ static const struct cli_option options[] = {
      "the same from a file of at most 64 MiB; - is standard input", 0, 0, NULL},
     {CLI_TEXT, 0, "target", "TEXT", offsetof(struct arguments, target),
      "encoder-decoders: what the decoder reads, in place of what greedy search finds", 0, 0, NULL},
+    {CLI_FLAG, 0, "ids", NULL, offsetof(struct arguments, ids), "the prompt, and the target, are token ids: 1 3 4 5 2",
+     0, 0, NULL},
     {CLI_COUNT, 0, "layer", "N", offsetof(struct arguments, layer), "only this layer, counted from 0", 0, INT32_MAX,
      "all; in the terminal the last"},
     {CLI_COUNT, 0, "head", "N", offsetof(struct arguments, head), "only this head, counted from 0", 0, INT32_MAX,
@@ -32,13 +35,19 @@ static const struct cli_option options[] = {
     {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output), "write a page (HTML, one file)", 0, 0, NULL},
     {CLI_TEXT, 0, "json", "FILE", offsetof(struct arguments, json), "write all weights as JSON", 0, 0, NULL},
     CLI_FORCE(struct arguments),
+    CLI_FRESH(struct arguments),
     CLI_MODEL(struct arguments),
 };
 
 CLI_CONDITION(writes_no_file, struct arguments, !a->output && !a->json)
 CLI_CONDITION(writes_files, struct arguments, a->output || a->json)
 
+CLI_CONDITION(has_folder, struct arguments, arguments > 0)
+CLI_CONDITION(is_fresh, struct arguments, cli_fresh_given(&a->fresh))
+
 static const struct cli_rule rules[] = {
+    {"set seed tokenizer", has_folder, CLI_WHY_FOLDER},
+    {"ignore-digest", is_fresh, CLI_WHY_FRESH},
     {"kind", writes_files, "only the terminal shows one kind; files hold all: leave it out"},
     {"force", writes_no_file, "no file is written; name one with -o FILE or --json FILE"},
 };
@@ -65,6 +74,46 @@ int cli_read_prompt(const char *prompt, const char *path, char **text, size_t *s
     if (!*text) return cli_failed("out of memory");
     memcpy(*text, prompt, *size + 1);
     return CLI_DONE;
+}
+
+int cli_read_ids(const char *what, const char *text, size_t size, int32_t **ids, size_t *count) {
+    char word[16];
+    *count = 0;
+    *ids = malloc((size / 2 + 1) * sizeof **ids); /* a digit and what ends it */
+    if (!*ids) return cli_failed("out of memory");
+    for (size_t at = 0; at < size;) {
+        size_t n = 0;
+        int64_t id;
+        while (at < size && strchr(" \t\r\n,", text[at]) && text[at]) at++;
+        while (at + n < size && (!strchr(" \t\r\n,", text[at + n]) || !text[at + n])) n++;
+        if (n == 0) break;
+        snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), text + at);
+        if (n >= sizeof word || !cli_read_count(word, 0, INT32_MAX, &id))
+            return cli_failed("%s: \"%.*s\" is no token id; with --ids it must be whole numbers from 0, as 1 3 4 5 2",
+                              what, (int)(n < 40 ? n : 40), text + at);
+        (*ids)[(*count)++] = (int32_t)id;
+        at += n;
+    }
+    return CLI_DONE;
+}
+
+int cli_reading_open(const char *prompt, const char *file, bool ids, struct cli_reading *r) {
+    *r = (struct cli_reading){0};
+    int code = cli_read_prompt(prompt, file, &r->text, &r->size);
+    if (!code && ids) code = cli_read_ids("the prompt", r->text, r->size, &r->ids, &r->id_count);
+    return code;
+}
+
+int cli_reading_aim(struct cli_reading *r, const struct qkv_model *model, const char *target) {
+    if (!r->ids || !target || qkv_model_spec(model)->head.kind == QKV_HEAD_CLASSIFY) return CLI_DONE;
+    free(r->target_ids); /* another model's */
+    return cli_read_ids("the target", target, strlen(target), &r->target_ids, &r->target_id_count);
+}
+
+void cli_reading_close(struct cli_reading *r) {
+    free(r->text);
+    free(r->ids);
+    free(r->target_ids);
 }
 
 static void tell_written(const struct qkv_attention_view *look, const char *path) {
@@ -107,30 +156,41 @@ static int write_all(struct qkv_context *ctx, struct qkv_attention_view *look, c
 static int attend_all(struct qkv_context *ctx, const char *folder, const struct arguments *a) {
     struct qkv_model *model = NULL;
     struct qkv_attention_view *look = NULL;
-    char *text = NULL;
-    size_t size = 0;
-    int code = cli_read_prompt(a->prompt, a->file, &text, &size);
-    if (!code) code = cli_load(&a->common, ctx, folder, &model);
-    struct qkv_look_options o = {
-        .text = text, .text_size = size, .target = a->target, .target_size = a->target ? strlen(a->target) : 0};
+    struct cli_reading r;
+    int code = cli_reading_open(a->prompt, a->file, a->ids, &r);
+    if (!code) code = cli_fresh_load(&a->common, &a->fresh, ctx, folder, &model);
+    if (!code) code = cli_reading_aim(&r, model, a->target);
+    struct qkv_look_options o = {.text = r.text,
+                                 .text_size = r.size,
+                                 .target = a->target,
+                                 .target_size = a->target ? strlen(a->target) : 0,
+                                 .ids = r.ids,
+                                 .id_count = r.id_count,
+                                 .target_ids = r.target_ids,
+                                 .target_id_count = r.target_id_count};
     if (!code && qkv_look_create(model, &o, &look)) code = cli_broken(ctx);
-    if (!code) code = write_all(ctx, look, a, folder);
+    if (!code) code = write_all(ctx, look, a, folder ? folder : cli_fresh_name(&a->fresh));
     qkv_look_free(look);
     qkv_model_free(model);
-    free(text);
+    cli_reading_close(&r);
     return code;
 }
 
 static int attend_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
-    if (!count) return cli_usage("attend: say which model folder: %s attend MODEL --prompt \"a text\"", cli_program);
-    struct cli_reads reads = {words, count, a->file};
-    int code = attend_check(a);
+    if (!count && !cli_fresh_given(&a->fresh))
+        return cli_usage(
+            "attend: say which model folder, or which --preset or --spec: %s attend MODEL --prompt \"a text\"",
+            cli_program);
+    const char *const reading[] = {count ? words[0] : NULL, a->fresh.spec, a->fresh.tokenizer};
+    struct cli_reads reads = {reading, CLI_COUNT_OF(reading), a->file};
+    int code = cli_fresh_check(&a->fresh, "attend", count);
+    if (code == CLI_DONE) code = attend_check(a);
     if (code == CLI_DONE) code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE) code = cli_output_check(ctx, a->output, a->force, &reads);
     if (code == CLI_DONE) code = cli_output_check(ctx, a->json, a->force, &reads);
-    if (code == CLI_DONE) code = attend_all(ctx, words[0], a);
+    if (code == CLI_DONE) code = attend_all(ctx, count ? words[0] : NULL, a);
     qkv_context_free(ctx);
     return code;
 }
@@ -139,7 +199,9 @@ const struct cli_command *cli_attend(void) {
     static const struct cli_command command = {
         .name = "attend",
         .summary = "where a model looks: its attention weights as a page, a picture or JSON",
-        .usage = "MODEL --prompt TEXT [-o FILE] [options]\nMODEL --file FILE [-o FILE] [options]",
+        .usage = "MODEL --prompt TEXT [-o FILE] [options]\nMODEL --file FILE [-o FILE] [options]\n"
+                 "--preset NAME [--set KEY=VALUE] [--seed N] --prompt TEXT [-o FILE] [options]\n"
+                 "--spec FILE [--set KEY=VALUE] [--seed N] --prompt TEXT [-o FILE] [options]",
         .description =
             "Runs the model over a text and shows what each token attends to. With -o it writes a page, one HTML file "
             "that loads nothing from anywhere: every head of every layer as a small picture, and of each the tokens "
@@ -148,11 +210,14 @@ const struct cli_command *cli_attend(void) {
             "entropy: of the weights of a token in bits, the mean over the tokens; 2^entropy is how many tokens it "
             "looks at. distance: how many tokens away what it looks at is, in the mean.\n"
             "An encoder-decoder translates the text by greedy search, unless --target says what the decoder reads; "
-            "the page has the attention of the encoder, of the decoder, and from the decoder to the encoder.",
+            "the page has the attention of the encoder, of the decoder, and from the decoder to the encoder.\n"
+            "--preset and --spec look at a model with the weights that training would begin with; --ids gives token "
+            "ids in place of texts, which needs no tokenizer.",
         .examples = "qkv attend run/ --prompt \"To be, or not to be\" -o attention.html\n"
                     "qkv attend run/ --prompt \"To be, or not to be\" --layer 3 --head 2\n"
                     "qkv attend g2p/ --prompt \"hello\" --kind cross\n"
-                    "qkv attend run/ --file text.txt --json attention.json",
+                    "qkv attend run/ --file text.txt --json attention.json\n"
+                    "qkv attend --preset nano-gpt --set position.kind=alibi --prompt \"To be, or not to be\"",
         .options = options,
         .option_count = CLI_COUNT_OF(options),
         .rules = rules,

@@ -64,7 +64,7 @@ struct cli_rule {
 #define CLI_CONDITION(name, type, condition)                                                                           \
     static bool name(const void *values, size_t arguments) {                                                           \
         const type *a = values;                                                                                        \
-        (void)arguments;                                                                                               \
+        (void)a, (void)arguments;                                                                                      \
         return condition;                                                                                              \
     }
 struct cli_command {
@@ -85,6 +85,7 @@ struct cli_command {
 };
 
 const struct cli_command *cli_train(void);
+const struct cli_command *cli_new(void);
 const struct cli_command *cli_generate(void);
 const struct cli_command *cli_translate(void);
 const struct cli_command *cli_classify(void);
@@ -151,6 +152,8 @@ struct cli_common {
 #define CLI_COMMON_ROW(kind, type, name, argument, help, high, before)                                                 \
     { kind, 0, #name, argument, offsetof(type, common.name), help, 0, high, before }
 /* Why options of several commands have no effect. */
+#define CLI_WHY_FOLDER "a folder has its own model; it is for --preset and --spec"
+#define CLI_WHY_FRESH  "a fresh model has no weights to check; it is for model folders"
 #define CLI_WHY_OUTPUT "no file is written; name one with -o FILE"
 #define CLI_WHY_TEXTS  "the lines are those of the command line; leave one of them out"
 #define CLI_WHY_QUIET  "--quiet shows no progress; leave one of them out"
@@ -166,6 +169,61 @@ int cli_load(const struct cli_common *common, struct qkv_context *ctx, const cha
 bool cli_asks_record(const struct cli_common *common);
 /* Says so where bf16, which is asked for, is multiplied as fp32; `run`: whose record asks for it, NULL: the command line does. */
 void cli_say_emulated(const struct qkv_context *ctx, const char *run);
+
+/* ---- models that nobody has trained (fresh.c) ------------------------------------------------------------------- */
+
+/* A model of a preset or a spec with the weights that training begins with, in place of a model folder. Its tokenizer is that of a
+ * file, else one with a token for each byte and the special tokens that the model needs, where its vocabulary has room for them. */
+struct cli_fresh {
+    const char *preset, *spec, *tokenizer;
+    struct cli_texts set;
+    int64_t seed;
+};
+#define CLI_FRESH_DEFAULTS                                                                                             \
+    { .seed = 1337 } /* training's */
+/* Rows for the table of a command whose struct `type` has `struct cli_fresh fresh`. */
+#define CLI_FRESH(type)                                                                                                \
+    {CLI_TEXT, 0, "preset", "NAME", offsetof(type, fresh.preset), "a fresh model: a named one, not trained",           \
+     0,        0, NULL},                                                                                               \
+        {CLI_TEXT, 0, "spec", "FILE", offsetof(type, fresh.spec), "the same, described as JSON (config.json)",         \
+         0,        0, NULL},                                                                                           \
+        {CLI_TEXTS,                                                                                                    \
+         0,                                                                                                            \
+         "set",                                                                                                        \
+         "KEY=VALUE",                                                                                                  \
+         offsetof(type, fresh.set),                                                                                    \
+         "changes the fresh model: decoder.attention.kv_heads=2",                                                      \
+         0,                                                                                                            \
+         0,                                                                                                            \
+         NULL},                                                                                                        \
+        {CLI_COUNT,                                                                                                    \
+         0,                                                                                                            \
+         "seed",                                                                                                       \
+         "N",                                                                                                          \
+         offsetof(type, fresh.seed),                                                                                   \
+         "names the fresh model's weights, as train's does",                                                           \
+         0,                                                                                                            \
+         9000000000000000000,                                                                                          \
+         NULL},                                                                                                        \
+    {                                                                                                                  \
+        CLI_TEXT, 0, "tokenizer", "FILE", offsetof(type, fresh.tokenizer), "the fresh model's tokenizer.json", 0, 0,   \
+            "a token for each byte"                                                                                    \
+    }
+/* The classes of a classifier where neither a spec nor labels say how many there are. */
+enum { CLI_CLASSES_GUESSED = 2 };
+bool cli_fresh_given(const struct cli_fresh *fresh);
+/* Refuses more than one model: `folders` of them on the command line, a preset, a spec. */
+int cli_fresh_check(const struct cli_fresh *fresh, const char *command, size_t folders);
+/* The preset, or the file of the spec. */
+const char *cli_fresh_name(const struct cli_fresh *fresh);
+/* The spec of a preset, or with NULL of a file. */
+int cli_spec_read(struct qkv_context *ctx, const char *preset, const char *path, const struct cli_texts *set,
+                  struct qkv_spec *spec);
+/* CLI_DONE, or the exit code after a message; free *model in any case. */
+int cli_fresh_create(const struct cli_fresh *fresh, struct qkv_context *ctx, struct qkv_model **model);
+/* The folder's model, by cli_load, or with NULL the fresh one, in the precision that the command line says, else in fp32. */
+int cli_fresh_load(const struct cli_common *common, const struct cli_fresh *fresh, struct qkv_context *ctx,
+                   const char *folder, struct qkv_model **model);
 
 /* ---- messages and output (output.c) -------------------------------------------------------------------------------- */
 
@@ -265,6 +323,8 @@ int cli_output_end(struct cli_output *output, int code);
 
 /* The text to read, from a file (NULL: the prompt itself), whose last line end is none of it. The caller frees *text. */
 int cli_read_prompt(const char *prompt, const char *path, char **text, size_t *size);
+/* Token ids of a text: whole numbers with blanks or commas between them. The caller frees *ids. `what` it is, for the message. */
+int cli_read_ids(const char *what, const char *text, size_t size, int32_t **ids, size_t *count);
 
 /* ---- terminal (progress.c) --------------------------------------------------------------------------------------- */
 

@@ -7,6 +7,17 @@
 
 /* What was measured, a row a variant; the best of each column marked (compare_table.c). */
 int cli_compare_table(const struct qkv_comparison *comparison);
+/* What a model reads, from --prompt or --file, --target and --ids. */
+struct cli_reading {
+    char *text;
+    size_t size;
+    int32_t *ids, *target_ids;
+    size_t id_count, target_id_count;
+};
+int cli_reading_open(const char *prompt, const char *file, bool ids, struct cli_reading *reading);
+/* With ids, those of the target (NULL: none), unless the model classifies: then it is a class's name. */
+int cli_reading_aim(struct cli_reading *reading, const struct qkv_model *model, const char *target);
+void cli_reading_close(struct cli_reading *reading);
 /* The map of one attention in the terminal, of one head or the mean of all (negative), and the list of the heads
  * (attend_picture.c). */
 int cli_attend_picture(struct qkv_context *ctx, struct qkv_attention_view *look, const char *kind, int64_t layer,

@@ -5,8 +5,8 @@
 #include "cli.h"
 
 static const struct cli_command *(*const commands[])(void) = {
-    cli_train,  cli_generate, cli_translate, cli_classify, cli_fill,    cli_embed,    cli_eval,   cli_info,
-    cli_attend, cli_report,   cli_inspect,   cli_compare,  cli_forward, cli_tokenize, cli_export, cli_bench};
+    cli_train,  cli_new,    cli_generate, cli_translate, cli_classify, cli_fill,     cli_embed,  cli_eval, cli_info,
+    cli_attend, cli_report, cli_inspect,  cli_compare,   cli_forward,  cli_tokenize, cli_export, cli_bench};
 
 const struct cli_command *cli_command_at(size_t i) {
     return i < CLI_COUNT_OF(commands) ? commands[i]() : NULL;

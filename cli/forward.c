@@ -11,10 +11,11 @@
 struct arguments {
     const char *inputs, *output, *adamw;
     bool gradients, weights, force;
+    struct cli_fresh fresh;
     struct cli_common common;
 };
 
-static const struct arguments defaults = {.common = {.precision = "fp32"}};
+static const struct arguments defaults = {.fresh = CLI_FRESH_DEFAULTS, .common = {.precision = "fp32"}};
 
 static const struct cli_option options[] = {
     {CLI_TEXT, 'i', "inputs", "FILE", offsetof(struct arguments, inputs), "safetensors file with in.ids and more", 0, 0,
@@ -28,10 +29,19 @@ static const struct cli_option options[] = {
      "also take AdamW steps on this batch; writes out.adamw_losses (before each step and after the last) and "
      "out.adamw_logits (after the last)",
      0, 0, NULL},
+    CLI_FRESH(struct arguments),
     CLI_COMMON(struct arguments),
     CLI_COMMON_ROW(CLI_TEXT, struct arguments, precision, "NAME", CLI_PRECISION_HELP, 0, NULL),
     CLI_IGNORE_MEMORY(struct arguments),
     CLI_IGNORE_DIGEST(struct arguments),
+};
+
+CLI_CONDITION(has_folder, struct arguments, arguments > 0)
+CLI_CONDITION(is_fresh, struct arguments, cli_fresh_given(&a->fresh))
+
+static const struct cli_rule rules[] = {
+    {"set seed tokenizer", has_folder, CLI_WHY_FOLDER},
+    {"ignore-digest", is_fresh, CLI_WHY_FRESH},
 };
 
 /* ---- inputs ---------------------------------------------------------------------------------------------------------- */
@@ -355,10 +365,11 @@ static int adamw_steps(struct work *w, const struct adamw *adamw) {
 static int forward_all(struct work *w, const char *folder) {
     const struct arguments *a = w->arguments;
     struct adamw adamw;
+    const char *const reads[] = {folder, a->fresh.spec, a->fresh.tokenizer};
     int code = a->adamw ? read_adamw(a->adamw, &adamw) : CLI_DONE;
     if (!code) code = cli_open(&a->common, &w->ctx);
-    if (!code) code = cli_output_check(w->ctx, a->output, a->force, &(struct cli_reads){&folder, 1, a->inputs});
-    if (!code) code = cli_load(&a->common, w->ctx, folder, &w->model);
+    if (!code) code = cli_output_check(w->ctx, a->output, a->force, &(struct cli_reads){reads, 3, a->inputs});
+    if (!code) code = cli_fresh_load(&a->common, &a->fresh, w->ctx, folder, &w->model);
     if (!code) code = read_inputs(w->ctx, qkv_model_spec(w->model), a->inputs, &w->in);
     if (code) return code;
     w->hidden = qkv_model_spec(w->model)->head.kind == QKV_HEAD_NONE;
@@ -374,10 +385,15 @@ static int forward_all(struct work *w, const char *folder) {
 
 static int forward_run(const void *values, const char *const *words, size_t count) {
     struct work w = {.arguments = values};
-    if (!count) return cli_usage("forward: say which model folder: %s forward RUN --inputs FILE -o FILE", cli_program);
+    const struct cli_fresh *fresh = &w.arguments->fresh;
+    if (!count && !cli_fresh_given(fresh))
+        return cli_usage(
+            "forward: say which model folder, or which --preset or --spec: %s forward RUN --inputs FILE -o FILE",
+            cli_program);
+    if (cli_fresh_check(fresh, "forward", count)) return CLI_USAGE;
     if (!w.arguments->inputs) return cli_usage("forward: say what to run it on: --inputs FILE");
     if (!w.arguments->output) return cli_usage("forward: say where to write: -o FILE");
-    int code = forward_all(&w, words[0]);
+    int code = forward_all(&w, count ? words[0] : NULL);
     outputs_free(&w.out);
     inputs_free(&w.in);
     qkv_model_free(w.model);
@@ -389,18 +405,23 @@ const struct cli_command *cli_forward(void) {
     static const struct cli_command command = {
         .name = "forward",
         .summary = "run a model over given inputs and write all that comes out",
-        .usage = "RUN --inputs FILE -o FILE [--gradients] [--weights] [--adamw STEPS,RATE,BETA1,BETA2,EPS,DECAY]",
+        .usage = "RUN --inputs FILE -o FILE [--gradients] [--weights] [--adamw STEPS,RATE,BETA1,BETA2,EPS,DECAY]\n"
+                 "--preset NAME [--set KEY=VALUE] [--seed N] --inputs FILE -o FILE [options]\n"
+                 "--spec FILE [--set KEY=VALUE] [--seed N] --inputs FILE -o FILE [options]",
         .description =
             "For whoever compares with another implementation. Reads, from a safetensors file, in.ids (B,T) and, where "
             "given, in.lengths (B), in.targets ((B,T), or (B) for a classifier; -100 does not count), in.source and "
             "in.source_lengths (encoder-decoders), in.output_gradient (B,T,C) (models without a head); integers are "
             "I32 or "
             "I64. Writes out.logits or out.hidden, with targets out.loss, and what the options add. Positions past "
-            "a length are computed too. Dropout is off.",
+            "a length are computed too. Dropout is off. --preset and --spec run a model with the weights that training "
+            "would begin with.",
         .examples = "qkv forward run/ --inputs case.safetensors -o out.safetensors --gradients --weights\n"
                     "qkv forward run/ --inputs case.safetensors -o out.safetensors --adamw 3,0.01,0.9,0.95,1e-8,0.1",
         .options = options,
         .option_count = CLI_COUNT_OF(options),
+        .rules = rules,
+        .rule_count = CLI_COUNT_OF(rules),
         .defaults = &defaults,
         .size = sizeof defaults,
         .arguments = 1,

@@ -293,28 +293,24 @@ static int print_json(const struct subject *s, struct qkv_context *ctx) {
 /* ---- the command ------------------------------------------------------------------------------------------------------- */
 
 static int read_spec(struct qkv_context *ctx, const struct arguments *a, const char *folder, struct subject *s) {
-    enum qkv_status status;
-    const char *const *set = a->set.items;
+    int code;
     s->name = folder ? folder : a->preset ? a->preset : a->spec;
-    if (!a->preset && qkv_spec_check_settings(ctx, set, a->set.count)) return cli_misused(ctx);
     if (folder) {
         size_t n = strlen(folder) + sizeof "/" QKV_CONFIG_FILE;
         char *path = malloc(n);
         if (!path) return cli_failed("out of memory");
         snprintf(path, n, "%s%s" QKV_CONFIG_FILE, folder, *folder && folder[strlen(folder) - 1] == '/' ? "" : "/");
-        status = qkv_spec_read(ctx, &s->spec, path, set, a->set.count);
+        code = cli_spec_read(ctx, NULL, path, &a->set, &s->spec);
         free(path);
-    } else if (a->preset) {
-        status = qkv_spec_preset(ctx, &s->spec, a->preset, set, a->set.count);
     } else {
-        status = qkv_spec_read(ctx, &s->spec, a->spec, set, a->set.count);
+        code = cli_spec_read(ctx, a->preset, a->spec, &a->set, &s->spec);
     }
-    if (status) return a->preset ? cli_misused(ctx) : cli_broken(ctx);
+    if (code) return code;
     s->guessed = s->spec.vocab == 0;
     if (s->guessed) s->spec.vocab = 256;
     if (s->guessed && s->spec.source_vocab == 0) s->spec.source_vocab = 256;
     s->classes_guessed = s->spec.head.kind == QKV_HEAD_CLASSIFY && s->spec.head.classes == 0;
-    if (s->classes_guessed) s->spec.head.classes = 2;
+    if (s->classes_guessed) s->spec.head.classes = CLI_CLASSES_GUESSED;
     return CLI_DONE;
 }
 

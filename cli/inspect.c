@@ -9,11 +9,12 @@
 
 struct arguments {
     const char *prompt, *file, *target, *output, *json;
-    bool force;
+    bool force, ids;
+    struct cli_fresh fresh;
     struct cli_common common;
 };
 
-static const struct arguments defaults = {0};
+static const struct arguments defaults = {.fresh = CLI_FRESH_DEFAULTS};
 
 static const struct cli_option options[] = {
     {CLI_TEXT, 'p', "prompt", "TEXT", offsetof(struct arguments, prompt), "what the model reads", 0, 0, NULL},
@@ -22,15 +23,23 @@ static const struct cli_option options[] = {
     {CLI_TEXT, 0, "target", "TEXT", offsetof(struct arguments, target),
      "what the loss is of: an encoder-decoder's target, a classifier's class, the prompt with its masks filled", 0, 0,
      "what greedy search finds; the likeliest class; every token itself"},
+    {CLI_FLAG, 0, "ids", NULL, offsetof(struct arguments, ids),
+     "the prompt, and a target that is no class, are token ids: 1 3 4 5 2", 0, 0, NULL},
     {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output), "write a page (HTML, one file)", 0, 0, NULL},
     {CLI_TEXT, 0, "json", "FILE", offsetof(struct arguments, json), "write the numbers as JSON", 0, 0, NULL},
     CLI_FORCE(struct arguments),
+    CLI_FRESH(struct arguments),
     CLI_MODEL(struct arguments),
 };
 
 CLI_CONDITION(writes_no_file, struct arguments, !a->output && !a->json)
 
+CLI_CONDITION(has_folder, struct arguments, arguments > 0)
+CLI_CONDITION(is_fresh, struct arguments, cli_fresh_given(&a->fresh))
+
 static const struct cli_rule rules[] = {
+    {"set seed tokenizer", has_folder, CLI_WHY_FOLDER},
+    {"ignore-digest", is_fresh, CLI_WHY_FRESH},
     {"force", writes_no_file, "no file is written; name one with -o FILE or --json FILE"},
 };
 
@@ -139,27 +148,44 @@ static int write_all(struct qkv_context *ctx, const struct arguments *a, struct 
     return CLI_DONE;
 }
 
+/* One model, of a folder or fresh (NULL). */
+static int inspect_one(struct qkv_context *ctx, const struct arguments *a, const char *folder, struct cli_reading *r,
+                       struct qkv_inspection **inspection) {
+    struct qkv_model *model = NULL;
+    int code = cli_fresh_load(&a->common, &a->fresh, ctx, folder, &model);
+    if (!code) code = cli_reading_aim(r, model, a->target);
+    struct qkv_inspect_options o = {.text = r->text,
+                                    .text_size = r->size,
+                                    .target = a->target,
+                                    .target_size = a->target ? strlen(a->target) : 0,
+                                    .ids = r->ids,
+                                    .id_count = r->id_count,
+                                    .target_ids = r->target_ids,
+                                    .target_id_count = r->target_id_count};
+    if (!code && qkv_inspect(model, &o, inspection)) code = cli_broken(ctx);
+    qkv_model_free(model);
+    return code;
+}
+
 static int inspect_all(struct qkv_context *ctx, const struct arguments *a, const char *const *folders, size_t count) {
     struct qkv_inspection *list[MODELS] = {NULL};
-    char *text = NULL;
-    size_t size = 0;
-    int code = cli_read_prompt(a->prompt, a->file, &text, &size);
-    struct qkv_inspect_options o = {
-        .text = text, .text_size = size, .target = a->target, .target_size = a->target ? strlen(a->target) : 0};
-    for (size_t m = 0; m < count && !code; m++) {
-        struct qkv_model *model = NULL;
-        code = cli_load(&a->common, ctx, folders[m], &model);
-        if (!code && qkv_inspect(model, &o, &list[m])) code = cli_broken(ctx);
-        qkv_model_free(model);
-    }
-    if (!code) code = write_all(ctx, a, list, folders, count);
-    for (size_t m = 0; m < count; m++) qkv_inspection_free(list[m]);
-    free(text);
+    struct cli_reading r;
+    const char *const fresh = cli_fresh_name(&a->fresh);
+    int code = cli_reading_open(a->prompt, a->file, a->ids, &r);
+    for (size_t m = 0; m < count && !code; m++) code = inspect_one(ctx, a, folders[m], &r, &list[m]);
+    if (!code && fresh) code = inspect_one(ctx, a, NULL, &r, &list[0]);
+    if (!code) code = fresh ? write_all(ctx, a, list, &fresh, 1) : write_all(ctx, a, list, folders, count);
+    for (size_t m = 0; m < MODELS; m++) qkv_inspection_free(list[m]);
+    cli_reading_close(&r);
     return code;
 }
 
 static int inspect_check(const struct arguments *a, size_t count) {
-    if (!count) return cli_usage("inspect: say which model folder: %s inspect MODEL --prompt \"a text\"", cli_program);
+    if (!count && !cli_fresh_given(&a->fresh))
+        return cli_usage(
+            "inspect: say which model folder, or which --preset or --spec: %s inspect MODEL --prompt \"a text\"",
+            cli_program);
+    if (cli_fresh_check(&a->fresh, "inspect", count)) return CLI_USAGE;
     if (count > MODELS) return cli_usage("inspect: %zu models are too many; at most %d side by side", count, MODELS);
     if (!a->prompt && !a->file)
         return cli_usage("inspect: say what the model shall read: --prompt TEXT or --file FILE");
@@ -170,8 +196,10 @@ static int inspect_check(const struct arguments *a, size_t count) {
 static int inspect_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
-    struct cli_reads reads = {words, count, a->file};
+    const char *reading[MODELS + 2] = {a->fresh.spec, a->fresh.tokenizer};
+    struct cli_reads reads = {reading, CLI_COUNT_OF(reading), a->file};
     int code = inspect_check(a, count);
+    for (size_t m = 0; m < count && m < MODELS; m++) reading[2 + m] = words[m];
     if (code == CLI_DONE) code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE) code = cli_output_check(ctx, a->output, a->force, &reads);
     if (code == CLI_DONE) code = cli_output_check(ctx, a->json, a->force, &reads);
@@ -184,7 +212,9 @@ const struct cli_command *cli_inspect(void) {
     static const struct cli_command command = {
         .name = "inspect",
         .summary = "the numbers inside a model, block by block, and its gradients",
-        .usage = "MODEL… --prompt TEXT [-o FILE] [options]\nMODEL… --file FILE [-o FILE] [options]",
+        .usage = "MODEL… --prompt TEXT [-o FILE] [options]\nMODEL… --file FILE [-o FILE] [options]\n"
+                 "--preset NAME [--set KEY=VALUE] [--seed N] --prompt TEXT [-o FILE] [options]\n"
+                 "--spec FILE [--set KEY=VALUE] [--seed N] --prompt TEXT [-o FILE] [options]",
         .description =
             "Runs the model over a text, forward and backward, and shows for every block the mean, deviation and "
             "extremes of what each sublayer adds and of the residual stream behind it, the share of numbers that are "
@@ -192,9 +222,12 @@ const struct cli_command *cli_inspect(void) {
             "with the norm before its sublayers beside one with the norm behind them, or the same before and after "
             "training. With -o it writes a page, one HTML file that loads nothing from anywhere.\n"
             "The loss is that of the text's next tokens; of an encoder-decoder's target, of a classifier's class, or "
-            "of an encoder's masked tokens, which --target gives. There is no dropout.",
+            "of an encoder's masked tokens, which --target gives. There is no dropout.\n"
+            "--preset and --spec look at a model with the weights that training would begin with; --ids gives token "
+            "ids in place of texts, which needs no tokenizer.",
         .examples = "qkv inspect run/ --prompt \"To be, or not to be\"\n"
                     "qkv inspect pre/ post/ --file text.txt -o inside.html\n"
+                    "qkv inspect --preset bert-tiny --set encoder.norm.placement=pre --prompt \"To be, or not to be\"\n"
                     "qkv inspect g2p/ --prompt \"hello\" --target \" HH AH L OW\" --json inside.json",
         .options = options,
         .option_count = CLI_COUNT_OF(options),

@@ -27,6 +27,9 @@ struct qkv_look_options {
     size_t text_size;
     const char *target; /* encoder–decoders: what the decoder reads; NULL: what greedy search makes of the source */
     size_t target_size;
+    /* In place of the text, and of the target: token ids, taken as they are, so a model needs no tokenizer. NULL: the texts */
+    const int32_t *ids, *target_ids;
+    size_t id_count, target_id_count;
 };
 /* The model run once over a text, read as it was in training. Weights are made when they are asked for, from the log-sum-exp
  * that attention leaves; nothing of size T×T is kept. The model must outlive it. */
@@ -53,7 +56,8 @@ enum qkv_status qkv_look_head(const struct qkv_attention_view *look, size_t i, s
 /* Weights of `rows` queries from `first` on, out (rows,keys). Head SIZE_MAX: the mean over the heads. */
 enum qkv_status qkv_look_weights(struct qkv_attention_view *look, size_t i, size_t head, size_t first, size_t rows,
                                  float *out);
-/* The tokens that the encoder, or the decoder, has read: how many, and the bytes of one (owned by the model). */
+/* The tokens that the encoder, or the decoder, has read: how many, and the bytes of one, without a tokenizer its number (owned by the
+ * model or the view). */
 size_t qkv_look_tokens(const struct qkv_attention_view *look, bool encoder);
 const char *qkv_look_token(const struct qkv_attention_view *look, bool encoder, size_t t, size_t *size);
 
@@ -81,6 +85,9 @@ struct qkv_inspect_options {
      * every token that is no mask is to be found again). Lone decoders predict the text's next tokens and take none. */
     const char *target;
     size_t target_size;
+    /* As those of struct qkv_look_options; a classifier's target stays a name. */
+    const int32_t *ids, *target_ids;
+    size_t id_count, target_id_count;
 };
 struct qkv_statistics { /* of many numbers */
     size_t count;

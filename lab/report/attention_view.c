@@ -17,8 +17,10 @@ static enum qkv_status check_model(struct qkv_model *model) {
                               ? QKV_TOKENIZER_FILE
                               : NULL;
     if (!missing) return QKV_OK;
-    return qkv_fail(qkv_model_context(model), QKV_ARGUMENT,
-                    "the model has no tokenizer, so it reads no text; put its %s into the model's folder", missing);
+    return qkv_fail(
+        qkv_model_context(model), QKV_ARGUMENT,
+        "the model has no tokenizer, so it reads no text; put its %s into the model's folder, or give token ids",
+        missing);
 }
 
 static enum qkv_status check_length(const struct qkv_attention_view *look, const struct qkv_look_side *side,
@@ -91,13 +93,51 @@ static enum qkv_status read_decoder(struct qkv_attention_view *look, const struc
     return status ? status : check_length(look, s, pair ? "target" : "prompt", 0);
 }
 
+/* Ids as they are. */
+static enum qkv_status take_ids(struct qkv_attention_view *look, struct qkv_look_side *s, const int32_t *ids,
+                                size_t count, const char *what) {
+    s->ids = qkv_allocate(look->ctx, count, sizeof *s->ids);
+    s->numbers = s->tokenizer ? NULL : qkv_allocate(look->ctx, count, sizeof *s->numbers);
+    if (!s->ids || (!s->tokenizer && !s->numbers)) return QKV_MEMORY;
+    if (count) memcpy(s->ids, ids, count * sizeof *ids);
+    for (size_t t = 0; t < count && s->numbers; t++) snprintf(s->numbers[t], QKV_LOOK_NUMBER, "%d", ids[t]);
+    s->count = count;
+    return check_length(look, s, what, 0);
+}
+
+static enum qkv_status read_ids(struct qkv_attention_view *look, const struct qkv_look_options *o) {
+    const struct qkv_spec *spec = qkv_model_spec(look->model);
+    const bool pair = spec->encoder.layers && spec->decoder.layers;
+    enum qkv_status status = QKV_OK;
+    look->encoder.tokenizer = spec->encoder.layers ? qkv_model_source_tokenizer(look->model) : NULL;
+    look->decoder.tokenizer = spec->decoder.layers ? qkv_model_tokenizer(look->model) : NULL;
+    if (spec->encoder.layers)
+        status = take_ids(look, &look->encoder, o->ids, o->id_count, pair ? "source" : "prompt");
+    else
+        return take_ids(look, &look->decoder, o->ids, o->id_count, "prompt");
+    if (status || !pair) return status;
+    if (o->target_ids) return take_ids(look, &look->decoder, o->target_ids, o->target_id_count, "target");
+    if (!look->decoder.tokenizer)
+        return qkv_fail(look->ctx, QKV_ARGUMENT,
+                        "without a tokenizer nobody knows which id begins a target; give the target's ids too");
+    return find_target(look);
+}
+
+void qkv_look_forget(struct qkv_attention_view *look) {
+    qkv_free(look->encoder.ids);
+    qkv_free(look->decoder.ids);
+    free(look->encoder.numbers);
+    free(look->decoder.numbers);
+}
+
 enum qkv_status qkv_look_read(struct qkv_attention_view *look, const struct qkv_look_options *o) {
     const struct qkv_spec *spec = qkv_model_spec(look->model);
-    enum qkv_status status = check_model(look->model);
-    if (!status && o->target && !(qkv_spec_topology(spec) == QKV_ENCODER_DECODER))
+    enum qkv_status status = o->ids ? QKV_OK : check_model(look->model);
+    if (!status && (o->target || o->target_ids) && !(qkv_spec_topology(spec) == QKV_ENCODER_DECODER))
         return qkv_fail(look->ctx, QKV_ARGUMENT,
                         "a target is for models with encoder and decoder; this one has %s alone: leave it out",
                         spec->encoder.layers ? "an encoder" : "a decoder");
+    if (o->ids) return read_ids(look, o);
     if (!status && spec->encoder.layers) status = read_encoder(look, o->text, o->text_size);
     if (!status && spec->decoder.layers) status = read_decoder(look, o);
     return status;
@@ -263,8 +303,7 @@ void qkv_look_free(struct qkv_attention_view *look) {
     if (!look) return;
     for (size_t i = 0; look->statistics && i < look->count; i++) free(look->statistics[i]);
     qkv_pass_free(look->pass);
-    qkv_free(look->encoder.ids);
-    qkv_free(look->decoder.ids);
+    qkv_look_forget(look);
     free(look->attentions);
     free(look->statistics);
     free(look->rows);
@@ -278,7 +317,13 @@ size_t qkv_look_tokens(const struct qkv_attention_view *look, bool encoder) {
 
 const char *qkv_look_token(const struct qkv_attention_view *look, bool encoder, size_t t, size_t *size) {
     const struct qkv_look_side *side = encoder ? &look->encoder : &look->decoder;
-    const char *text = t < side->count ? qkv_tokenizer_token(side->tokenizer, side->ids[t], size) : NULL;
-    if (!text) *size = 0;
+    const char *text = NULL;
+    *size = 0;
+    if (t < side->count && side->numbers) {
+        text = side->numbers[t];
+        *size = strlen(text);
+    } else if (t < side->count) {
+        text = qkv_tokenizer_token(side->tokenizer, side->ids[t], size);
+    }
     return text ? text : "";
 }

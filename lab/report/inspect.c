@@ -63,13 +63,17 @@ static enum qkv_status aim_next(struct qkv_inspection *in, const struct qkv_look
 static enum qkv_status aim_masked(struct qkv_inspection *in, const struct qkv_inspect_options *o) {
     const struct qkv_look_side *side = &in->look.encoder;
     struct qkv_context *ctx = in->look.ctx;
-    int mask = qkv_tokenizer_special(side->tokenizer, QKV_TOKEN_MASK);
+    int mask = side->tokenizer ? qkv_tokenizer_special(side->tokenizer, QKV_TOKEN_MASK) : -1;
+    const bool aimed = o->target || o->target_ids;
     int32_t *whole = NULL;
     size_t count = side->count, masks = 0;
     enum qkv_status status = QKV_OK;
     for (size_t t = 0; t < side->count; t++) masks += mask >= 0 && side->ids[t] == mask;
-    if (o->target)
+    if (o->target_ids)
+        count = o->target_id_count;
+    else if (o->target)
         status = qkv_source_encode(ctx, side->tokenizer, o->target, o->target_size, false, false, &whole, &count);
+    const int32_t *filled = o->target_ids ? o->target_ids : whole;
     if (!status && count != side->count)
         status = qkv_fail(ctx, QKV_ARGUMENT,
                           "the target has %zu tokens and the prompt %zu: it must be the prompt with its masks filled, "
@@ -77,11 +81,11 @@ static enum qkv_status aim_masked(struct qkv_inspection *in, const struct qkv_in
                           count, side->count);
     for (size_t t = 0; t < side->count && !status; t++) {
         bool masked = mask >= 0 && side->ids[t] == mask;
-        bool counts = o->target ? masked || !masks : !masked;
-        in->targets[t] = !counts ? QKV_IGNORE : whole ? whole[t] : side->ids[t];
+        bool counts = aimed ? masked || !masks : !masked;
+        in->targets[t] = !counts ? QKV_IGNORE : filled ? filled[t] : side->ids[t];
     }
-    snprintf(in->about, sizeof in->about, "%s of %zu tokens",
-             o->target && masks ? "those under the masks" : "each again", side->count);
+    snprintf(in->about, sizeof in->about, "%s of %zu tokens", aimed && masks ? "those under the masks" : "each again",
+             side->count);
     qkv_free(whole);
     return status;
 }
@@ -128,11 +132,13 @@ static enum qkv_status inspect_aim(struct qkv_inspection *in, const struct qkv_i
     if (!in->targets) return QKV_MEMORY;
     for (size_t t = 0; t < side->count; t++) in->targets[t] = QKV_IGNORE;
     snprintf(in->about, sizeof in->about, "nothing: the model has no head");
-    if (spec->head.kind == QKV_HEAD_NONE) return o->target && !pair ? refuse_target(in) : QKV_OK;
+    const bool aimed = o->target || o->target_ids;
+    if (spec->head.kind == QKV_HEAD_NONE) return aimed && !pair ? refuse_target(in) : QKV_OK;
     if (spec->head.kind == QKV_HEAD_CLASSIFY) return aim_class(in, o);
+    if (pair && o->ids) return aim_next(in, side, QKV_IGNORE); /* whoever gives ids gives the end too */
     if (pair) return aim_next(in, side, (int32_t)qkv_tokenizer_special(in->look.decoder.tokenizer, QKV_TOKEN_END));
     if (qkv_stack_find_causal(stack, false)) return aim_masked(in, o);
-    return o->target ? refuse_target(in) : aim_next(in, side, QKV_IGNORE);
+    return aimed ? refuse_target(in) : aim_next(in, side, QKV_IGNORE);
 }
 
 /* ---- gradients -------------------------------------------------------------------------------------------------------------- */
@@ -221,7 +227,11 @@ enum qkv_status qkv_inspect(struct qkv_model *model, const struct qkv_inspect_op
     struct qkv_look_options o = {.text = options->text,
                                  .text_size = options->text_size,
                                  .target = pair ? options->target : NULL,
-                                 .target_size = pair ? options->target_size : 0};
+                                 .target_size = pair ? options->target_size : 0,
+                                 .ids = options->ids,
+                                 .id_count = options->id_count,
+                                 .target_ids = pair ? options->target_ids : NULL,
+                                 .target_id_count = pair ? options->target_id_count : 0};
     struct qkv_inspection *in = *out = qkv_allocate(ctx, 1, sizeof *in);
     if (!in) return QKV_MEMORY;
     in->look.ctx = ctx;
@@ -239,8 +249,7 @@ enum qkv_status qkv_inspect(struct qkv_model *model, const struct qkv_inspect_op
 
 void qkv_inspection_free(struct qkv_inspection *in) {
     if (!in) return;
-    qkv_free(in->look.encoder.ids);
-    qkv_free(in->look.decoder.ids);
+    qkv_look_forget(&in->look);
     free(in->targets);
     free(in->rows);
     free(in);

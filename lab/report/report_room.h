@@ -33,10 +33,12 @@ enum qkv_status qkv_page_write(struct qkv_context *ctx, const struct qkv_page *p
 
 /* ---- views of attention (attention_view.c makes them; attention_view_page.c, attention_view_json.c write them) ------------------------------------------------------- */
 
+enum { QKV_LOOK_NUMBER = 12 }; /* an id in digits */
 struct qkv_look_side {
     int32_t *ids;
     size_t count;
-    const struct qkv_tokenizer *tokenizer;
+    const struct qkv_tokenizer *tokenizer; /* NULL where ids are read by a model without one */
+    char (*numbers)[QKV_LOOK_NUMBER];      /* what tokens are called then */
 };
 struct qkv_attention_view {
     struct qkv_context *ctx;
@@ -53,6 +55,7 @@ struct qkv_attention_view {
 enum { QKV_LOOK_ROWS = 64 }; /* rows of weights that are looked at at a time */
 /* Turns the texts into the ids that the model read in training; of `look` the context and the model are set. */
 enum qkv_status qkv_look_read(struct qkv_attention_view *look, const struct qkv_look_options *options);
+void qkv_look_forget(struct qkv_attention_view *look); /* frees what was read */
 /* Whether an attention, or a head, is selected (NULL: everything is). */
 bool qkv_look_selects(const struct qkv_look_selection *selection, const struct qkv_attention_view_head *attention,
                       size_t head);

@@ -161,11 +161,12 @@ refuse 2 'isa|mmx' "$QKV" generate nowhere --prompt-file nowhere --isa mmx
 qkv() { "$QKV" "$@"; }
 # example LINE: the calls of qkv in a line that a shell may run, each for itself.
 example() {
-    local call expected=1
+    local call expected
     while read -r call; do
+        expected=1
         call=$(sed -E 's/ +[<>] +[^ ]+//g; s/ +# .*//' <<<"$call")
         case $call in
-        *"--list"* | *"info --preset"*) expected=0 ;;
+        *"--list"* | *"info --preset"* | *"new --preset"* | *"inspect --preset"* | *"attend --preset"*) expected=0 ;;
         *bench*--json*) call="${call/--json */--json there.txt}" ;;
         *bench*) call="$call --json there.txt" ;;
         esac
@@ -173,6 +174,7 @@ example() {
         checks=$((checks + 1))
         eval "$call" >out 2>err </dev/null
         [ $? = $expected ] || { fail "$call: not the exit code $expected"; show; }
+        case $call in *"new --preset"*) rm -r "${call##*--out }" ;; esac
         examples=$((examples + 1))
     done < <(tr '|' '\n' <<<"$1" | sed -nE 's/^ *(build\/)?qkv /qkv /p')
 }

@@ -18,6 +18,7 @@ line_of() {
     case $1 in
     train) echo "--spec spec.json --data text.txt --out new --steps 1 --warmup 0" ;;
     compare) echo "--preset nano-gpt --data text.txt --out new --axis kv=mha,mqa --steps 1 --warmup 0" ;;
+    new) echo "--preset nano-gpt --out new" ;;
     translate | classify | tokenize) echo "model word" ;;
     fill) echo "model <mask>" ;;
     embed) echo "model word --text" ;;
@@ -135,7 +136,7 @@ for command in $commands; do
             *) values="empty-folder nowhere/at/all $folder/pipe /dev/zero $folder/empty.txt" ;;
             esac
             case "$command $option" in
-            "train --out" | "compare --out") values="text.txt text.txt/file /dev/zero" ;; # folders are made
+            "train --out" | "compare --out" | "new --out") values="text.txt text.txt/file /dev/zero" ;; # folders are made
             esac
             [ "$command $option" != "compare --valid" ] || continue # variants fail one by one, in the table of results
             for value in "" $values; do bad "$QKV" "$command" "${words[@]}" "$option=$value"; done

@@ -1,0 +1,104 @@
+/* fresh.c: models that nobody has trained: of a preset or a spec, with the weights that training would begin with, and a tokenizer. So
+ * whatever looks into a model or runs one needs no run first. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+/* Tokenizers that learn need a text, which there is none of. */
+static const char *fresh_kind(const char *tokenizer) {
+    static const char *const kinds[] = {
+#define KIND(name, text, help) text,
+        QKV_TOKENIZER_LIST(KIND)
+#undef KIND
+    };
+    for (size_t i = 0; tokenizer && i < CLI_COUNT_OF(kinds); i++) {
+        size_t n = strlen(kinds[i]);
+        if (!strncmp(tokenizer, kinds[i], n) && (!tokenizer[n] || tokenizer[n] == ':')) return kinds[i];
+    }
+    return NULL;
+}
+
+int cli_fresh_check(const struct cli_fresh *fresh, const char *command, size_t folders) {
+    const char *both = fresh->preset ? "--preset" : "--spec";
+    if (fresh->preset && fresh->spec)
+        return cli_usage("%s: --preset and --spec exclude each other; name one model", command);
+    if (folders && (fresh->preset || fresh->spec))
+        return cli_usage("%s: a model folder and %s exclude each other; name one model", command, both);
+    if (fresh_kind(fresh->tokenizer))
+        return cli_usage("%s: --tokenizer is \"%s\", but a fresh model has no text to learn one from; name a "
+                         "tokenizer.json (without it: a token for each byte)",
+                         command, fresh->tokenizer);
+    return CLI_DONE;
+}
+
+bool cli_fresh_given(const struct cli_fresh *fresh) {
+    return fresh->preset || fresh->spec;
+}
+
+const char *cli_fresh_name(const struct cli_fresh *fresh) {
+    return fresh->preset ? fresh->preset : fresh->spec;
+}
+
+int cli_spec_read(struct qkv_context *ctx, const char *preset, const char *path, const struct cli_texts *set,
+                  struct qkv_spec *spec) {
+    if (preset) return qkv_spec_preset(ctx, spec, preset, set->items, set->count) ? cli_misused(ctx) : CLI_DONE;
+    if (qkv_spec_check_settings(ctx, set->items, set->count)) return cli_misused(ctx);
+    return qkv_spec_read(ctx, spec, path, set->items, set->count) ? cli_broken(ctx) : CLI_DONE;
+}
+
+/* The special tokens that training gives the tokenizer of such a model. */
+static size_t fresh_specials(const struct qkv_spec *spec, const char *specials[2]) {
+    const bool pair = qkv_spec_topology(spec) == QKV_ENCODER_DECODER;
+    specials[0] = QKV_TOKEN_BEGIN;
+    specials[1] = QKV_TOKEN_END;
+    if (pair || spec->head.kind == QKV_HEAD_CLASSIFY) return 2;
+    specials[0] = QKV_TOKEN_MASK;
+    return spec->head.kind == QKV_HEAD_LM && spec->encoder.layers > 0;
+}
+
+/* The tokenizer of a file, or one with a token for each byte; NULL where the vocabulary has no room for bytes, as that of a model
+ * that reads ids. */
+static int fresh_tokenizer(struct qkv_context *ctx, const struct cli_fresh *fresh, const struct qkv_spec *spec,
+                           struct qkv_tokenizer **tokenizer) {
+    const char *specials[2];
+    struct qkv_tokenizer_options options = qkv_tokenizer_defaults();
+    options.kind = QKV_TOKENIZER_BYTES;
+    options.specials = specials;
+    options.special_count = fresh_specials(spec, specials);
+    *tokenizer = NULL;
+    if (fresh->tokenizer) return qkv_tokenizer_load(ctx, fresh->tokenizer, tokenizer) ? cli_broken(ctx) : CLI_DONE;
+    const int least = 256 + (int)options.special_count;
+    if ((spec->vocab && spec->vocab < least) || (spec->source_vocab && spec->source_vocab < least)) return CLI_DONE;
+    return qkv_tokenizer_train(ctx, &options, "", 0, tokenizer) ? cli_broken(ctx) : CLI_DONE;
+}
+
+/* What the spec leaves to tokenizers and labels. */
+static void fresh_settle(struct qkv_spec *spec, const struct qkv_tokenizer *tokenizer) {
+    if (!spec->vocab) spec->vocab = tokenizer ? qkv_tokenizer_vocab(tokenizer) : spec->source_vocab;
+    if (!spec->source_vocab) spec->source_vocab = spec->vocab;
+    if (spec->head.kind == QKV_HEAD_CLASSIFY && !spec->head.classes) spec->head.classes = CLI_CLASSES_GUESSED;
+}
+
+int cli_fresh_create(const struct cli_fresh *fresh, struct qkv_context *ctx, struct qkv_model **model) {
+    struct qkv_spec spec;
+    struct qkv_tokenizer *tokenizer = NULL;
+    int code = cli_spec_read(ctx, fresh->preset, fresh->spec, &fresh->set, &spec);
+    if (!code) code = fresh_tokenizer(ctx, fresh, &spec, &tokenizer);
+    if (code) return code;
+    fresh_settle(&spec, tokenizer);
+    if (qkv_model_create(ctx, &spec, (uint64_t)fresh->seed, model)) {
+        qkv_tokenizer_free(tokenizer);
+        return cli_broken(ctx);
+    }
+    return tokenizer && qkv_model_set_tokenizer(*model, tokenizer) ? cli_broken(ctx) : CLI_DONE;
+}
+
+int cli_fresh_load(const struct cli_common *common, const struct cli_fresh *fresh, struct qkv_context *ctx,
+                   const char *folder, struct qkv_model **model) {
+    if (folder) return cli_load(common, ctx, folder, model);
+    int code = cli_set_precision(common, ctx, NULL);
+    if (!code) code = cli_fresh_create(fresh, ctx, model);
+    if (!code && qkv_context_precision(ctx) != QKV_FP32) cli_say_emulated(ctx, NULL);
+    return code;
+}

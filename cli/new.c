@@ -1,0 +1,132 @@
+/* new.c: "qkv new": a model folder with the weights that training would begin with, for whatever reads such a folder. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <dirent.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+struct arguments {
+    const char *out;
+    bool quiet;
+    struct cli_fresh fresh;
+    struct cli_common common;
+};
+
+static const struct arguments defaults = {.fresh = CLI_FRESH_DEFAULTS, .common = {.threads = 1, .precision = "fp32"}};
+
+static const struct cli_option options[] = {
+    {CLI_TEXT, 0, "out", "FOLDER", offsetof(struct arguments, out),
+     "the folder to make; one that is there must be empty", 0, 0, NULL},
+    CLI_FRESH(struct arguments),
+    {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "show errors only", 0, 0, NULL},
+    CLI_IGNORE_MEMORY(struct arguments),
+};
+
+/* A new model replaces nothing: the folder is not there, or has nothing in it. */
+static int new_check_folder(const char *folder, bool *there) {
+    DIR *listing = opendir(folder);
+    const struct dirent *entry;
+    bool empty = true;
+    *there = listing != NULL;
+    if (!listing && errno == ENOENT) return CLI_DONE;
+    if (!listing && errno == ENOTDIR) return cli_failed("%s is a file; choose another name for the folder", folder);
+    if (!listing) return cli_failed("cannot look into %s: %s", folder, cli_error_text(errno));
+    while ((entry = readdir(listing)))
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) empty = false;
+    closedir(listing);
+    return empty ? CLI_DONE
+                 : cli_failed("%s is not empty, and a new model replaces nothing; choose another folder", folder);
+}
+
+/* What a save that failed has left. */
+static void new_clear(const char *folder, bool there) {
+    static const char *const files[] = {QKV_CONFIG_FILE, QKV_TOKENIZER_FILE, QKV_WEIGHTS_FILE};
+    for (size_t i = 0; i < CLI_COUNT_OF(files); i++) {
+        const size_t n = strlen(folder) + strlen(files[i]) + 2;
+        char *path = malloc(n);
+        if (!path) return;
+        snprintf(path, n, "%s/%s", folder, files[i]);
+        unlink(path);
+        free(path);
+    }
+    if (!there) rmdir(folder);
+}
+
+static void new_tell(const struct arguments *a, const struct qkv_model *model) {
+    const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(model);
+    const struct qkv_spec *spec = qkv_model_spec(model);
+    const char *slash = a->out[strlen(a->out) - 1] == '/' ? "" : "/";
+    char count[CLI_NUMBER], vocab[CLI_NUMBER];
+    size_t numbers = 0;
+    for (size_t i = 0; i < qkv_model_parameters(model); i++)
+        numbers += qkv_array_elements(qkv_model_parameter(model, i));
+    cli_print_name(a->out, SIZE_MAX);
+    printf("%s: %s parameters as seed %lld draws them; ", slash, cli_grouped(count, numbers), (long long)a->fresh.seed);
+    if (!tokenizer)
+        printf("no tokenizer, as the vocabulary of %d has no room for the 256 bytes (--tokenizer FILE): give --ids\n",
+               spec->vocab);
+    else
+        printf("%s of %s tokens\n", a->fresh.tokenizer ? "the tokenizer" : "a tokenizer by bytes",
+               cli_grouped(vocab, (size_t)qkv_tokenizer_vocab(tokenizer)));
+    printf("try: %s inspect %s %s\n", cli_program, a->out,
+           tokenizer ? "--prompt \"a text\"" : "--ids --prompt \"1 2 3\"");
+}
+
+static int new_run(const void *values, const char *const *words, size_t count) {
+    struct arguments given = *(const struct arguments *)values, *a = &given;
+    struct qkv_context *ctx = NULL;
+    struct qkv_model *model = NULL;
+    bool there = false;
+    if (count && cli_fresh_given(&a->fresh))
+        return cli_usage("new: a file of a spec and --%s exclude each other; name one model",
+                         a->fresh.preset ? "preset" : "spec");
+    if (count) a->fresh.spec = words[0];
+    if (!cli_fresh_given(&a->fresh))
+        return cli_usage("new: say which model: a file of a spec, or --preset NAME (\"%s help new\" lists the presets)",
+                         cli_program);
+    int code = cli_fresh_check(&a->fresh, "new", 0);
+    if (code) return code;
+    if (!a->out || !*a->out) return cli_usage("new: say where the model shall be: --out FOLDER");
+    code = cli_open(&a->common, &ctx);
+    if (!code) code = new_check_folder(a->out, &there);
+    if (!code) code = cli_fresh_create(&a->fresh, ctx, &model);
+    if (!code && qkv_model_save(model, a->out)) {
+        new_clear(a->out, there);
+        code = cli_broken(ctx);
+    }
+    if (!code && !a->quiet) new_tell(a, model);
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+    return code;
+}
+
+const struct cli_command *cli_new(void) {
+    static const struct cli_command command = {
+        .name = "new",
+        .summary = "a model folder with weights as training begins, to look at or to learn from",
+        .usage = "SPEC --out FOLDER [--set KEY=VALUE] [--seed N]\n"
+                 "--preset NAME --out FOLDER [--set KEY=VALUE] [--seed N]",
+        .description =
+            "Writes config.json, model.safetensors and, where the vocabulary has room for one, tokenizer.json: a "
+            "model folder that every command opens. Its weights are those that training with the same seed and "
+            "vocabulary begins with. Without --tokenizer the vocabulary is the 256 bytes and the special tokens that "
+            "the model needs (<s> and </s>, or <mask>), or what the spec says. An existing folder is used only if it "
+            "is empty. Training begins with the folder by train --from.",
+        .examples = "qkv new --preset nano-gpt --out fresh/\n"
+                    "qkv new --preset nano-gpt --set decoder.norm.placement=post --seed 7 --out post/\n"
+                    "qkv new my.json --tokenizer tokenizer.json --out fresh/\n"
+                    "qkv train --from fresh/ --data text.txt --out run/",
+        .options = options,
+        .option_count = CLI_COUNT_OF(options),
+        .defaults = &defaults,
+        .size = sizeof defaults,
+        .arguments = 1,
+        .presets = true,
+        .run = new_run,
+    };
+    return &command;
+}
