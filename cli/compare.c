@@ -131,7 +131,8 @@ static int compare_conclude(const struct qkv_comparison *c, struct cli_progress 
     for (size_t i = 0; (v = qkv_comparison_variant(c, i)); i++) failed += v->failure != NULL;
     const char *slash = out[strlen(out) - 1] == '/' ? "" : "/";
     cli_progress_line(progress,
-                      "\n* the best of its column; %s%sindex.html shows curves and charts, results.json and "
+                      "\n* the best of its column, of losses by more than the deviations over the seeds (--seeds); "
+                      "%s%sindex.html shows curves and charts, results.json and "
                       "results.csv have the numbers",
                       out, slash);
     if (failed == count) return cli_failed("no variant could be trained and measured");

@@ -64,7 +64,8 @@ static void write_cell(char cell[CELL], const struct qkv_variant *v, enum what w
 
 /* The best of a column, unless all are alike. */
 static double best_of(const struct table *t, enum what what, size_t cache, int better) {
-    const struct qkv_variant *v;
+    const struct qkv_variant *v = qkv_comparison_best(t->c);
+    if (what == LOSS) return v ? v->loss : NAN; /* unless it is the noise of the seeds */
     double best = NAN, worst = NAN;
     for (size_t i = 0; (v = qkv_comparison_variant(t->c, i)); i++) {
         double x = v->measured ? value_of(v, what, cache) : NAN;
@@ -100,13 +101,13 @@ static bool add_column(struct table *t, const char *above, const char *below, en
 static bool add_columns(struct table *t) {
     size_t count, prompt;
     const size_t *caches = qkv_comparison_caches(t->c, &count, &prompt);
-    char text[CELL];
+    char text[CELL], number[CLI_NUMBER];
     bool good = add_column(t, "", "parameters", PARAMETERS, 0, 0) && add_column(t, "validation", "loss", LOSS, 0, -1) &&
                 add_column(t, "training", "tokens/s", TRAIN, 0, 1);
-    snprintf(text, sizeof text, "prompt %zu", prompt);
+    snprintf(text, sizeof text, "prompt %s", cli_grouped(number, prompt));
     good = good && add_column(t, text, "tokens/s", PROMPT, 0, 1);
     for (size_t i = 0; i < count && good; i++) {
-        snprintf(text, sizeof text, "at %zu", caches[i]);
+        snprintf(text, sizeof text, "at %s", cli_grouped(number, caches[i]));
         good = add_column(t, text, "tokens/s", DECODE, i, 1);
     }
     return good && add_column(t, "cache", "a token", CACHE, 0, -1) &&

@@ -98,8 +98,8 @@ static const struct qkv_inspect_row *same_place(const struct qkv_inspection *in,
     return NULL;
 }
 
-/* The residual streams and the gradients of the blocks, a column a model. */
-static void print_side_by_side(struct qkv_inspection *const *list, const char *const *names, size_t count) {
+/* The residual streams and the gradients of the blocks, a column a model; names say what the folders differ in. */
+static void print_side_by_side(struct qkv_inspection *const *list, char **names, size_t count) {
     const struct qkv_inspection *longest = list[0];
     const struct qkv_inspect_row *row;
     for (size_t m = 1; m < count; m++) {
@@ -144,7 +144,11 @@ static int write_all(struct qkv_context *ctx, const struct arguments *a, struct 
         if (m) putchar('\n');
         print_model(list[m], names[m]);
     }
-    if (count > 1 && !a->output && !a->json) print_side_by_side(list, names, count);
+    if (count == 1 || a->output || a->json) return CLI_DONE;
+    char **shown;
+    if (qkv_short_names(ctx, names, count, &shown)) return cli_broken(ctx);
+    print_side_by_side(list, shown, count);
+    qkv_free_names(shown, count);
     return CLI_DONE;
 }
 

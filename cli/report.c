@@ -98,39 +98,36 @@ static char *loss_text(char text[CLI_NUMBER], double x) {
 }
 
 static void print_run(const struct qkv_run *run) {
-    size_t steps = qkv_run_steps(run), evaluations = 0, timed = 0, cells = (size_t)cli_width(STDOUT_FILENO);
-    double best = NAN, latest = NAN, speed = 0;
-    int64_t best_step = 0;
+    size_t cells = (size_t)cli_width(STDOUT_FILENO);
+    const struct qkv_run_summary s = qkv_run_summarize(run);
+    const char *metric = qkv_run_metric(run);
     char time[CLI_NUMBER], number[CLI_NUMBER];
     cells = cells > 100 ? 60 : cells > 50 ? cells - 40 : 10;
     cli_print_name(qkv_run_name(run), SIZE_MAX);
-    const struct qkv_run_step *last = steps ? qkv_run_step(run, steps - 1) : NULL;
-    if (!last) {
+    if (!s.step) {
         printf("\n  no step is logged yet\n");
         return;
     }
-    for (size_t i = 0; i < steps; i++) {
-        const struct qkv_run_step *s = qkv_run_step(run, i);
-        if (isfinite(s->tokens_per_second)) speed += (s->tokens_per_second - speed) / (double)++timed;
-        if (!isfinite(s->valid_loss)) continue;
-        evaluations++;
-        latest = s->valid_loss;
-        if (!(s->valid_loss >= best)) best = s->valid_loss, best_step = s->step;
-    }
-    printf("\n  steps    %lld", (long long)last->step);
-    if (qkv_run_planned(run) > 0) printf(" of %lld", (long long)qkv_run_planned(run));
-    printf(" in %s, ", cli_seconds(time, isfinite(last->seconds) ? last->seconds : 0));
-    if (timed && speed < 1e15)
-        printf("%s tokens/s\n", cli_short(number, speed));
+    printf("\n  steps    %s", cli_grouped(number, (size_t)s.step));
+    if (qkv_run_planned(run) > 0) printf(" of %s", cli_grouped(number, (size_t)qkv_run_planned(run)));
+    printf(" in %s, ", cli_seconds(time, isfinite(s.seconds) ? s.seconds : 0));
+    if (s.tokens_per_second < 1e15)
+        printf("%s tokens/s\n", cli_short(number, s.tokens_per_second));
     else
         printf("- tokens/s\n");
-    printf("  loss     %s  ", loss_text(number, last->loss));
+    printf("  loss     %s  ", loss_text(number, s.loss));
     print_spark(run, cells, false);
-    if (evaluations) {
-        printf("  valid    %s  ", loss_text(number, latest));
+    if (isfinite(s.valid_loss)) {
+        printf("  valid    %s  ", loss_text(number, s.valid_loss));
         print_spark(run, cells, true);
-        printf("  best     %s  at step %lld\n", loss_text(number, best), (long long)best_step);
     }
+    if (s.evaluations && metric) {
+        printf("  metric   %s  ", loss_text(number, s.metric));
+        cli_print_name(metric, SIZE_MAX);
+        putchar('\n');
+    }
+    if (s.evaluations)
+        printf("  best     %s  at step %s\n", loss_text(number, s.best), cli_grouped(time, (size_t)s.best_step));
     if (qkv_run_machine(run)) {
         printf("  machine  ");
         cli_print_name(qkv_run_machine(run), SIZE_MAX);

@@ -64,6 +64,9 @@ void qkv_comparison_free(struct qkv_comparison *comparison);
 size_t qkv_comparison_count(const struct qkv_comparison *comparison);
 /* The i-th; NULL past the last. Owned by the comparison. */
 const struct qkv_variant *qkv_comparison_variant(const struct qkv_comparison *comparison, size_t i);
+/* The one whose loss is less than all others' by more than the deviations of both over the seeds; NULL: differences are within the
+ * noise, or nobody knows it, of one seed. */
+const struct qkv_variant *qkv_comparison_best(const struct qkv_comparison *comparison);
 size_t qkv_comparison_seeds(const struct qkv_comparison *comparison);
 const size_t *qkv_comparison_caches(const struct qkv_comparison *comparison, size_t *count, size_t *prompt);
 /* The file that the losses are of: the validation file, or valid.txt in the comparison's folder. */

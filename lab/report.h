@@ -12,6 +12,13 @@
 
 #include "qkv.h"
 
+/* ---- names ---------------------------------------------------------------------------------------------------------------- */
+
+/* Folders side by side, called by what they differ in: "a/pre-seed1" and "a/post-seed1" are "pre" and "post"; one alone by the last
+ * part of its path. Whole where nothing would be left of one. (*names)[i] is a string of its own; qkv_free_names frees them. */
+enum qkv_status qkv_short_names(struct qkv_context *ctx, const char *const *folders, size_t count, char ***names);
+void qkv_free_names(char **names, size_t count);
+
 /* ---- attention on a text ------------------------------------------------------------------------------------------------ */
 
 #define QKV_LOOK_KIND_LIST(X)                                                                                          \
@@ -141,6 +148,27 @@ const char *qkv_run_metric(const struct qkv_run *run);  /* the name of its metri
 const char *qkv_run_machine(const struct qkv_run *run); /* "AMD …, 2 threads, avx2"; NULL: not known */
 /* Whether all steps were made, or patience ended it. */
 bool qkv_run_ended(const struct qkv_run *run);
+/* What the loss is a mean of, in nats: "token", "masked token", "target token", "line" (of a classifier). */
+const char *qkv_run_unit(const struct qkv_run *run);
+
+struct qkv_run_summary {       /* NaN where the log has no such number */
+    int64_t step;              /* the last one; 0: none is logged */
+    double loss, seconds;      /* of that step */
+    double valid_loss, metric; /* of the latest evaluation; the metric where it is another than the loss */
+    double best; /* of the evaluations, by what the run is judged by: its metric, else the validation loss */
+    int64_t best_step;
+    size_t evaluations;
+    double tokens_per_second; /* mean of the steps */
+};
+struct qkv_run_summary qkv_run_summarize(const struct qkv_run *run);
+
+enum { QKV_RUN_SMOOTH_TOKENS = 200000, QKV_RUN_SMOOTH_SHARE = 20 };
+/* The line that is drawn through the losses of the steps, out (steps): an exponential mean over QKV_RUN_SMOOTH_TOKENS tokens,
+ * debiased (Kingma & Ba 2015); as long as a twentieth of the tokens read so far is less, over that many, as losses fall fast at
+ * first. A point depends on what came before it alone: two runs of the same losses have the same line, whatever their lengths. NaN
+ * before the first loss. */
+void qkv_run_smooth(const struct qkv_run *run, double *out);
+
 /* A page with the curves, samples, options, specs and machines of some runs side by side. `refresh` > 0: it loads itself again
  * after so many seconds. */
 enum qkv_status qkv_runs_write_page(struct qkv_context *ctx, struct qkv_run *const *runs, size_t count, int refresh,

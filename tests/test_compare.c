@@ -250,15 +250,29 @@ static void numbers_are_summed_up(void **state) {
     assert_true(isnan(qkv_mean(x, 0)));
 }
 
+static void losses_within_the_noise_have_no_best(void **state) {
+    static const struct {
+        double mean[3], deviation[3];
+        size_t best;
+    } cases[] = {
+        {{2.06, 2.10, 2.20}, {0.01, 0.01, 0.01}, 0},  {{2.10, 2.06, 2.20}, {0.01, 0.01, 0.01}, 1},
+        {{2.06, 2.075, 2.20}, {0.01, 0.01, 0.01}, 3}, {{2.06, 2.20, 2.10}, {0.01, 0.01, 0.05}, 3},
+        {{2.06, 2.10, 2.20}, {NAN, NAN, NAN}, 3},     {{2.06, NAN, NAN}, {0.01, NAN, NAN}, 3},
+        {{2.06, NAN, 2.20}, {0.01, NAN, 0.01}, 0},    {{NAN, NAN, NAN}, {NAN, NAN, NAN}, 3},
+        {{2.06, 2.06, 2.20}, {0, 0, 0}, 3},           {{2.5, 2.25, 2.75}, {0, 0.25, 0}, 3},
+    };
+    (void)state;
+    for (size_t i = 0; i < TEST_COUNT(cases); i++)
+        assert_int_equal(qkv_least_mean(cases[i].mean, cases[i].deviation, 3),
+                         cases[i].best == 3 ? SIZE_MAX : cases[i].best);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(axes_are_read),
-        cmocka_unit_test(what_is_no_axis_is_refused),
-        cmocka_unit_test(values_change_the_spec),
-        cmocka_unit_test(values_change_the_training),
-        cmocka_unit_test(several_axes_are_multiplied),
-        cmocka_unit_test(what_makes_no_sense_is_refused),
-        cmocka_unit_test(numbers_are_summed_up),
+        cmocka_unit_test(losses_within_the_noise_have_no_best), cmocka_unit_test(axes_are_read),
+        cmocka_unit_test(what_is_no_axis_is_refused),           cmocka_unit_test(values_change_the_spec),
+        cmocka_unit_test(values_change_the_training),           cmocka_unit_test(several_axes_are_multiplied),
+        cmocka_unit_test(what_makes_no_sense_is_refused),       cmocka_unit_test(numbers_are_summed_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,5 +82,8 @@ enum qkv_status qkv_comparison_record(struct qkv_comparison *c, const struct qkv
 double qkv_median(double *x, size_t count); /* sorts x; NaN of nothing */
 double qkv_mean(const double *x, size_t count);
 double qkv_deviation(const double *x, size_t count); /* of a sample: n − 1; NaN of less than two */
+/* Which of the means is less than every other by more than the deviations of both; SIZE_MAX: none is, or a deviation is not known.
+ * Means that are NaN do not count. */
+size_t qkv_least_mean(const double *mean, const double *deviation, size_t count);
 
 #endif

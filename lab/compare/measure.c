@@ -35,6 +35,32 @@ double qkv_deviation(const double *x, size_t count) {
     return count > 1 ? sqrt(squares / (double)(count - 1)) : NAN;
 }
 
+size_t qkv_least_mean(const double *mean, const double *deviation, size_t count) {
+    size_t least = SIZE_MAX, others = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!isnan(mean[i]) && (least == SIZE_MAX || mean[i] < mean[least])) least = i;
+    for (size_t i = 0; i < count && least != SIZE_MAX; i++) {
+        if (i == least || isnan(mean[i])) continue;
+        others++;
+        if (!(mean[i] - mean[least] > deviation[i] + deviation[least])) return SIZE_MAX;
+    }
+    return others ? least : SIZE_MAX;
+}
+
+const struct qkv_variant *qkv_comparison_best(const struct qkv_comparison *c) {
+    double *mean = malloc(c->count * sizeof *mean), *deviation = malloc(c->count * sizeof *deviation);
+    size_t best = SIZE_MAX;
+    for (size_t i = 0; mean && deviation && i < c->count; i++) {
+        const struct qkv_variant *v = &c->variants[i].shown;
+        mean[i] = v->measured ? v->loss : NAN;
+        deviation[i] = v->deviation;
+    }
+    if (mean && deviation) best = qkv_least_mean(mean, deviation, c->count);
+    free(mean);
+    free(deviation);
+    return best == SIZE_MAX ? NULL : &c->variants[best].shown;
+}
+
 /* ---- a variant at work ------------------------------------------------------------------------------------------------------------ */
 
 struct subject {

@@ -1,7 +1,7 @@
 /* results_json: what was measured as JSON; for the page with the curves of all runs:
  *
  *   {"format": "qkv-comparison", "version": 1, "machine": …, "valid": …, "seeds": [1337], "prompt_tokens": 512,
- *    "cache_lengths": [64, …],
+ *    "cache_lengths": [64, …], "best": null,
  *    "variants": [{"name": "gqa:2", "folders": […], "failure": null, "parameters": …, "valid_losses": […], "valid_loss": …,
  *                  "deviation": null, "train_tokens_per_second": …, "prompt_tokens_per_second": …,
  *                  "decode_tokens_per_second": […], "cache_bytes_per_token": …, "train_bytes": …, "run_bytes": …}]} */
@@ -13,24 +13,24 @@
 
 enum { POINTS = 400 };
 
-/* The step or the loss of `points` points, each the mean of the steps it stands for. */
-static void put_column(struct qkv_json *json, const struct qkv_run *run, size_t points, const char *key, bool loss) {
+/* The step and the smoothed loss (qkv_run_smooth) of `points` points, each the last of the steps that it stands for. */
+static void put_training(struct qkv_json *json, const struct qkv_run *run, size_t points) {
     size_t count = qkv_run_steps(run);
-    qkv_json_key(json, key);
-    qkv_json_begin(json, '[');
-    for (size_t p = 0; p < points; p++) {
-        size_t begin = p * count / points, end = (p + 1) * count / points, n = 0;
-        double sum = 0;
-        for (size_t i = begin; i < end; i++) {
-            const struct qkv_run_step *s = qkv_run_step(run, i);
-            double x = loss ? s->loss : (double)s->step;
-            if (!isfinite(x)) continue;
-            sum += x;
-            n++;
-        }
-        qkv_json_number(json, n ? sum / (double)n : NAN, 6);
+    double *smooth = qkv_allocate(json->ctx, count, sizeof *smooth);
+    if (!smooth) {
+        json->status = QKV_MEMORY;
+        return;
     }
+    qkv_run_smooth(run, smooth);
+    qkv_json_key(json, "step");
+    qkv_json_begin(json, '[');
+    for (size_t p = 0; p < points; p++) qkv_json_integer(json, qkv_run_step(run, (p + 1) * count / points - 1)->step);
     qkv_json_end(json, ']');
+    qkv_json_key(json, "loss");
+    qkv_json_begin(json, '[');
+    for (size_t p = 0; p < points; p++) qkv_json_number(json, smooth[(p + 1) * count / points - 1], 6);
+    qkv_json_end(json, ']');
+    free(smooth);
 }
 
 static void put_evaluations(struct qkv_json *json, const struct qkv_run *run, const char *key, bool loss) {
@@ -53,8 +53,7 @@ static void put_curves(struct qkv_json *json, const struct qkv_comparison *c, co
         if (folder && !qkv_run_read(c->ctx, folder, &run)) {
             size_t count = qkv_run_steps(run), points = count < POINTS ? count : POINTS;
             qkv_json_begin(json, '{');
-            put_column(json, run, points, "step", false);
-            put_column(json, run, points, "loss", true);
+            put_training(json, run, points);
             put_evaluations(json, run, "valid_step", false);
             put_evaluations(json, run, "valid_loss", true);
             qkv_json_end(json, '}');
@@ -129,6 +128,8 @@ void qkv_comparison_put(struct qkv_json *json, const struct qkv_comparison *c, b
     qkv_json_begin(json, '[');
     for (size_t i = 0; i < c->cache_count; i++) qkv_json_integer(json, (int64_t)c->caches[i]);
     qkv_json_end(json, ']');
+    const struct qkv_variant *best = qkv_comparison_best(c);
+    qkv_json_put_text(json, "best", best ? best->name : NULL);
     qkv_json_key(json, "variants");
     qkv_json_begin(json, '[');
     for (size_t i = 0; i < c->count; i++) put_variant(json, c, &c->variants[i], curves);

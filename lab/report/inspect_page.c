@@ -1,4 +1,4 @@
-/* inspect_page: inspections as JSON, for programs and for a page:
+/* inspect_page: inspections as JSON, for programs and for a page, which calls models by what their folders differ in:
  *
  *   {"format": "qkv-inspection", "version": 1,
  *    "models": [{"name": …, "loss": …, "targets": 18, "about": …, "gradient_norm": …, "decoder_ids": […],
@@ -34,7 +34,8 @@ static void put_ids(struct qkv_json *json, const struct qkv_inspection *in) {
     }
 }
 
-static void put_all(struct qkv_json *json, struct qkv_inspection *const *list, const char *const *names, size_t count) {
+static void put_all(struct qkv_json *json, struct qkv_inspection *const *list, const char *const *names,
+                    const char *const *folders, size_t count) {
     qkv_json_begin(json, '{');
     qkv_json_put_text(json, "format", "qkv-inspection");
     qkv_json_put_integer(json, "version", 1);
@@ -44,6 +45,7 @@ static void put_all(struct qkv_json *json, struct qkv_inspection *const *list, c
         const struct qkv_inspection *in = list[m];
         qkv_json_begin(json, '{');
         qkv_json_put_text(json, "name", names[m]);
+        if (folders) qkv_json_put_text(json, "folder", folders[m]);
         qkv_json_put_number(json, "loss", in->loss, 9);
         qkv_json_put_integer(json, "targets", (int64_t)in->counted);
         qkv_json_put_text(json, "about", in->about);
@@ -63,7 +65,7 @@ enum qkv_status qkv_inspections_write_json(struct qkv_context *ctx, struct qkv_i
                                            const char *const *names, size_t count, const char *path) {
     QKV_CALL(ctx);
     struct qkv_json json = {.ctx = ctx, .style = QKV_JSON_SCRIPT};
-    put_all(&json, inspections, names, count);
+    put_all(&json, inspections, names, NULL, count);
     enum qkv_status status = json.status ? json.status : qkv_buffer_append(ctx, &json.text, "\n", 1);
     if (!status) status = qkv_write_file(ctx, path, json.text.data, json.text.size);
     qkv_buffer_free(&json.text);
@@ -75,13 +77,16 @@ enum qkv_status qkv_inspections_write_page(struct qkv_context *ctx, struct qkv_i
     QKV_CALL(ctx);
     static const char *const scripts[] = {"chart.js", "inspect.js", NULL};
     struct qkv_json json = {.ctx = ctx, .style = QKV_JSON_SCRIPT};
-    char title[256];
-    put_all(&json, inspections, names, count);
+    char title[256], **shown;
+    enum qkv_status status = qkv_short_names(ctx, names, count, &shown);
+    if (status) return status;
+    put_all(&json, inspections, (const char *const *)shown, names, count);
     if (count == 1)
-        snprintf(title, sizeof title, "Inside %.200s", names[0]);
+        snprintf(title, sizeof title, "Inside %.200s", shown[0]);
     else
         snprintf(title, sizeof title, "Inside %zu models", count);
-    enum qkv_status status = json.status;
+    qkv_free_names(shown, count);
+    status = json.status;
     if (!status)
         status =
             qkv_page_write(ctx,

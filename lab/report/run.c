@@ -279,19 +279,3 @@ const char *qkv_run_metric(const struct qkv_run *run) {
 const char *qkv_run_machine(const struct qkv_run *run) {
     return run->machine;
 }
-
-bool qkv_run_ended(const struct qkv_run *run) {
-    if (run->planned > 0 && run->count && run->steps[run->count - 1].step >= run->planned) return true;
-    enum qkv_metric metric = QKV_METRIC_LOSS;
-    qkv_metric_find(run->metric, &metric);
-    double best = NAN;
-    int64_t stale = 0;
-    for (size_t i = 0; i < run->count; i++) {
-        double x = run->metric ? run->steps[i].metric : run->steps[i].valid_loss;
-        if (isnan(x)) continue;
-        bool better = qkv_metric_better(metric, x, best);
-        stale = better ? 0 : stale + 1;
-        if (better) best = x;
-    }
-    return run->patience > 0 && stale >= run->patience;
-}

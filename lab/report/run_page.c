@@ -1,6 +1,7 @@
 /* run_page: runs side by side as the data of a page. Curves are columns of numbers; of a long run each point stands for
  * some steps: their mean, with the lowest and highest loss beside it. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lab/report/run.h"
@@ -69,22 +70,18 @@ static void put_extremes(struct qkv_json *json, const struct qkv_run *run, size_
     qkv_json_end(json, ']');
 }
 
-/* Exponential mean of the loss with a memory of a hundredth of the run, or of ten steps where that is more and the run is not
- * short; unbiased at the start (Kingma & Ba 2015). */
 static void put_smooth(struct qkv_json *json, const struct qkv_run *run, size_t points) {
-    double memory = fmax((double)run->count / 100, fmin((double)run->count / 20, 10)), sum = 0, weight = 0;
-    double keep = 1 - 1 / fmax(memory, 1);
+    double *smooth = qkv_allocate(run->ctx, run->count, sizeof *smooth);
+    if (!smooth) {
+        json->status = QKV_MEMORY;
+        return;
+    }
+    qkv_run_smooth(run, smooth);
     qkv_json_key(json, "smooth");
     qkv_json_begin(json, '[');
-    for (size_t p = 0; p < points; p++) {
-        for (size_t i = begin_of(run, p, points); i < begin_of(run, p + 1, points); i++) {
-            if (isnan(run->steps[i].loss)) continue;
-            sum = keep * sum + (1 - keep) * run->steps[i].loss;
-            weight = keep * weight + (1 - keep);
-        }
-        qkv_json_number(json, weight > 0 ? sum / weight : NAN, 6);
-    }
+    for (size_t p = 0; p < points; p++) qkv_json_number(json, smooth[begin_of(run, p + 1, points) - 1], 6);
     qkv_json_end(json, ']');
+    free(smooth);
 }
 
 static void put_curves(struct qkv_json *json, const struct qkv_run *run) {
@@ -173,16 +170,26 @@ static void put_value(struct qkv_json *json, const json_t *value) {
     }
 }
 
-/* Runs whose folders are called alike go by the whole path. */
-static const char *name_of(struct qkv_run *const *runs, size_t count, size_t i) {
-    for (size_t k = 0; k < count; k++)
-        if (k != i && !strcmp(runs[k]->name, runs[i]->name)) return runs[i]->folder;
-    return runs[i]->name;
+static void put_summary(struct qkv_json *json, const struct qkv_run *run) {
+    struct qkv_run_summary s = qkv_run_summarize(run);
+    qkv_json_key(json, "summary");
+    qkv_json_begin(json, '{');
+    qkv_json_put_integer(json, "step", s.step);
+    qkv_json_put_number(json, "loss", s.loss, 9);
+    qkv_json_put_number(json, "seconds", s.seconds, 9);
+    qkv_json_put_number(json, "valid_loss", s.valid_loss, 9);
+    qkv_json_put_number(json, "metric", s.metric, 9);
+    qkv_json_put_number(json, "best", s.best, 9);
+    qkv_json_put_integer(json, "best_step", s.best_step);
+    qkv_json_put_number(json, "tokens_per_second", s.tokens_per_second, 9);
+    qkv_json_end(json, '}');
 }
 
 static void put_run(struct qkv_json *json, const struct qkv_run *run, const char *name) {
     qkv_json_begin(json, '{');
     qkv_json_put_text(json, "name", name);
+    qkv_json_put_text(json, "folder", run->folder);
+    qkv_json_put_text(json, "unit", qkv_run_unit(run));
     qkv_json_put_integer(json, "planned", run->planned);
     qkv_json_key(json, "ended");
     qkv_json_bool(json, qkv_run_ended(run));
@@ -190,6 +197,7 @@ static void put_run(struct qkv_json *json, const struct qkv_run *run, const char
     qkv_json_put_text(json, "metric", run->metric);
     qkv_json_put_text(json, "machine", run->machine);
     qkv_json_put_integer(json, "parameters", (int64_t)run->parameters);
+    put_summary(json, run);
     put_curves(json, run);
     put_evaluations(json, run);
     put_samples(json, run);
@@ -208,21 +216,31 @@ enum qkv_status qkv_runs_write_page(struct qkv_context *ctx, struct qkv_run *con
     static const char *const scripts[] = {"chart.js", "report.js", NULL};
     struct qkv_json json = {.ctx = ctx, .style = QKV_JSON_SCRIPT};
     char title[256], summary[96];
+    const char **folders;
+    char **names = NULL;
     if (!count) return qkv_fail(ctx, QKV_ARGUMENT, "there is no run to report on; name the folder of one");
+    folders = qkv_allocate(ctx, count, sizeof *folders);
+    for (size_t i = 0; folders && i < count; i++) folders[i] = runs[i]->folder;
+    enum qkv_status status = folders ? qkv_short_names(ctx, folders, count, &names) : QKV_MEMORY;
+    free(folders);
+    if (status) return status;
     qkv_json_begin(&json, '{');
     qkv_json_put_text(&json, "kind", "report");
     qkv_json_put_integer(&json, "refresh", refresh);
+    qkv_json_put_integer(&json, "smooth_tokens", QKV_RUN_SMOOTH_TOKENS);
+    qkv_json_put_integer(&json, "smooth_share", QKV_RUN_SMOOTH_SHARE);
     qkv_json_key(&json, "runs");
     qkv_json_begin(&json, '[');
-    for (size_t i = 0; i < count; i++) put_run(&json, runs[i], name_of(runs, count, i));
+    for (size_t i = 0; i < count; i++) put_run(&json, runs[i], names[i]);
     qkv_json_end(&json, ']');
     qkv_json_end(&json, '}');
     if (count == 1)
-        snprintf(title, sizeof title, "Training run %.200s", runs[0]->name);
+        snprintf(title, sizeof title, "Training of %.200s", names[0]);
     else
         snprintf(title, sizeof title, "%zu training runs", count);
     snprintf(summary, sizeof summary, "being trained: this page loads itself again every %d s", refresh);
-    enum qkv_status status = json.status;
+    qkv_free_names(names, count);
+    status = json.status;
     if (!status)
         status = qkv_page_write(ctx,
                                 &(struct qkv_page){.title = title,

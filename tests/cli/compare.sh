@@ -114,6 +114,11 @@ done
 same "$(field whole/results.json "post warmup=5" valid_loss)" "$(field parts/results.json "post warmup=5" valid_loss)" "the loss after an interruption"
 try 0 "$QKV" report whole/pre-warmup=0-seed1337 whole/post-warmup=0-seed1337 -o runs.html
 
+# ---- 18 variants with one evaluation each ----
+try 0 compare eighteen --axis kv=mha,gqa:2,mqa --axis norm=pre,post --axis warmup=0,1,2 --steps 3
+same "$(grep -cE '^(mha|gqa:2|mqa) (pre|post) warmup=[012] ' out)" 18 "variants"
+grep -q '"best":null' eighteen/results.json || fail "one seed has a best loss"
+
 # ---- specs, other axes, a run that fails ----
 sed 's/"d_ff": 64/"d_ff": 32/' spec.json >narrow.json
 try 0 "$QKV" compare --specs spec.json narrow.json hidden.json --data text.txt --out specs --steps 4 --batch 2 --warmup 1 --threads 1 --cache 8 -q
@@ -159,6 +164,7 @@ grep -q '"momentum": 0.5' bases/rope-sgd/train.json || fail "the variant with sg
 grep -q '"momentum": 0.9' bases/rope-adamw/train.json || fail "the variant without sgd was given its momentum"
 try 0 "$QKV" inspect whole/pre-warmup=0-seed1337 whole/post-warmup=0-seed1337 --prompt "the king"
 has out '^side by side +deviation of the stream +gradient of the block'
+has out '^ +pre +post +pre +post *$'
 has out '^block 1 '
 try 0 "$QKV" inspect whole/pre-warmup=0-seed1337/ whole/post-warmup=0-seed1337 "$odd" --prompt "the king" -o inside.html --json inside.json
 refuse 1 'inside.html exists; --force replaces it' "$QKV" inspect decoder --prompt a -o inside.html
@@ -180,6 +186,8 @@ cp kv/index.html kv.html
 cp whole/index.html whole.html
 for theme in 1 0; do browse kv.html '{"variants":4,"failed":1,"curves":3,"best":"mqa"}' compare.js 1300 $theme; done
 browse kv.html '{"variants":4,"failed":1,"curves":3,"best":"mqa"}' compare.js 500
+cp eighteen/index.html eighteen.html
+for width in 1300 390; do browse eighteen.html '{"variants":18,"failed":0,"curves":18}' compare.js $width; done
 browse whole.html '{"variants":4,"failed":0,"curves":8}' compare.js
 for theme in 1 0; do browse inside.html '{"models":3,"charts":6}' inspect.js 1300 $theme; done
 browse inside.html '{"models":3,"charts":6}' inspect.js 500

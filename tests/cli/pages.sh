@@ -107,6 +107,17 @@ refuse 2 'every has no effect: it is for --follow' "$QKV" report run -o r.html -
 refuse 1 'nowhere holds no training run' "$QKV" report nowhere
 refuse 1 'decoder holds no training run' "$QKV" report decoder -o r.html
 [ ! -e r.html ] || fail "a page was left by a command that failed"
+try 0 "$QKV" report run
+shown=$(sed -nE 's/^  (loss|valid|best) +([0-9.]+).*/"\2"/p; s/.*, ([0-9.]+[kMG]?) tokens\/s$/"\1"/p' out | head -n 4 | paste -sd,)
+# A classifier: its unit, and a best that follows the metric.
+mkdir judged
+printf '{"step":1,"loss":0.9,"tokens":9,"seconds":1,"tokens_per_second":9}\n{"step":2,"loss":0.8,"valid_loss":0.5,"accuracy":0.7,"tokens":18,"seconds":2}
+{"step":3,"loss":0.7,"valid_loss":0.6,"accuracy":0.9,"tokens":27,"seconds":3}\n{"step":4,"loss":0.6,"valid_loss":0.7,"accuracy":0.8,"tokens":36,"seconds":4}\n' >judged/log.jsonl
+printf '{"options":{"steps":4,"metric":"accuracy","labeled":"a.tsv"}}' >judged/train.json
+try 0 "$QKV" report judged
+has out '^  metric +0.8000  accuracy'
+has out '^  best +0.9000  at step 3'
+try 0 "$QKV" report judged -o judged.html
 printf '{"step":26,"loss":"</script>"}\nnot json\n{"step":27,"lo' >>other/log.jsonl
 printf '{"step":5,"text":"</script><script>injected=1</script>"}\n' >other/samples.jsonl
 try 0 "$QKV" report run -o report.html
@@ -175,7 +186,8 @@ browse pairs.html '{"heads":6,"queries":'$((target + 1))',"keys":'$((source + 1)
 browse one.html '{"heads":2,"queries":1,"keys":1,"kinds":1,"colours":1,"text":"x"}' attend.js
 browse six.html '{"heads":36,"queries":200,"keys":200,"kinds":1,"colours":20,"text":"that"}' attend.js
 browse long.html '{"heads":36,"queries":2000,"keys":2000,"kinds":1,"colours":10,"text":"that"}' attend.js
-browse report.html '{"runs":1,"steps":25,"samples":4,"damaged":0}' report.js
+browse report.html '{"runs":1,"steps":25,"samples":4,"damaged":0,"shown":['"$shown"']}' report.js
+browse judged.html '{"runs":1,"steps":4,"samples":0,"damaged":0,"unit":"Loss, nats a line over","best":"accuracy 0.9000 at 3"}' report.js
 browse report.html '{"runs":1,"steps":25,"samples":4,"damaged":0}' report.js 500 0
 # Opening 200 tokens of 6 x 6 heads, and every click, takes less than a second; the best of five, as others use the machine, too.
 for i in 1 2 3 4 5; do

@@ -8,21 +8,27 @@ const chart = {
     /* How the i-th of several things is drawn everywhere: colours first, then dashes, so that no two look alike. */
     style(i) { return { colour: `--c${i % chart.COLOURS}`, dash: chart.DASHES[(i + Math.floor(i / chart.COLOURS)) % chart.DASHES.length] }; },
 
-    /* Round numbers between low and high, about `count` of them. */
-    ticks(low, high, count) {
-        const rough = (high - low) / Math.max(1, count), power = 10 ** Math.floor(Math.log10(rough));
-        const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough) || 10 * power, out = [];
-        for (let t = Math.ceil(low / step - 1e-9) * step; t <= high + step * 1e-9; t += step) out.push(Math.abs(t) < step * 1e-9 ? 0 : t);
-        return out;
+    /* Round numbers between low and high, at most about `count` of them, as [number, text]; `whole`: no fractions; `marks` writes
+     * them (page.marks). */
+    ticks(low, high, count, marks = page.marks.number, whole = false) {
+        const rough = (high - low) / Math.max(1, count), power = 10 ** Math.floor(Math.log10(rough)), out = [];
+        let step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough * (1 - 1e-9)) || 10 * power;
+        if (whole) step = Math.max(1, step);
+        for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) out.push(i * step || 0); /* never −0 */
+        const texts = marks(out, step);
+        return out.map((t, i) => [t, texts[i]]);
     },
-    logTicks(low, high) {
+    /* 1, 2 and 5 of every power of ten, or powers alone; between neighbouring ones there are round numbers instead. */
+    logTicks(low, high, count) {
         const out = [];
         for (let p = Math.floor(Math.log10(low)); p <= Math.ceil(Math.log10(high)); p++)
             for (const m of [1, 2, 5]) if (m * 10 ** p >= low * .999 && m * 10 ** p <= high * 1.001) out.push(m * 10 ** p);
-        return out.length > 9 ? out.filter((t) => Math.abs(Math.log10(t) % 1) < 1e-6) : out;
+        if (out.length < 3) return chart.ticks(low, high, count).filter(([t]) => t > 0);
+        return (out.length > 9 ? out.filter((t) => Math.abs(Math.log10(t) % 1) < 1e-6) : out).map((t) => [t, page.number(t, 3)]);
     },
 
-    /* A chart: {title, wide, zero, x: {name, format}, y: {format, log}, series: () => […]}; series are asked for at every drawing. */
+    /* A chart: {title, wide, zero, x: {name, format, marks, whole, from}, y: {format, log}, series: () => […]}; series are asked for at
+     * every drawing. `from`: what the axis begins at, at the latest. */
     make(options) {
         const canvas = page.el("canvas", { tabindex: "0", role: "img" });
         const tip = page.el("div", { class: "tip", hidden: true });
@@ -47,13 +53,17 @@ const chart = {
         }
         return low <= high ? [low, high] : null;
     },
-    /* Of losses the first steps would squeeze all others: the highest hundredth does not widen the axis. */
+    /* Of losses the first steps would squeeze all others: the highest hundredth of a curve does not widen the axis. */
     yBounds(view, list) {
-        const { options } = view, all = [];
-        for (const s of list) if (!s.faint) for (const v of s.y) if (v !== null && Number.isFinite(v) && (!options.y.log || v > 0)) all.push(v);
-        if (!all.length) return null;
-        all.sort((a, b) => a - b);
-        let low = all[0], high = all[options.clip ? Math.min(all.length - 1, Math.ceil(all.length * .99)) : all.length - 1];
+        const { options } = view;
+        let low = Infinity, high = -Infinity;
+        for (const s of list) {
+            const all = s.faint ? [] : s.y.filter((v) => v !== null && Number.isFinite(v) && (!options.y.log || v > 0)).sort((a, b) => a - b);
+            if (!all.length) continue;
+            low = Math.min(low, all[0]);
+            high = Math.max(high, all[options.clip ? Math.min(all.length - 1, Math.ceil(all.length * .99)) : all.length - 1]);
+        }
+        if (low > high) return null;
         if (options.zero) low = Math.min(0, low);
         if (options.y.log) return low < high ? [low / 1.1, high * 1.1] : [low / 2, high * 2];
         const room = (high - low || Math.abs(high) || 1) * .06;
@@ -64,7 +74,7 @@ const chart = {
         const { canvas, options } = view, width = canvas.clientWidth, height = canvas.clientHeight;
         if (!width || !height) return;
         const context = page.context(canvas, width, height), list = options.series();
-        const x = chart.bounds(list, (s) => [s.x]), y = chart.yBounds(view, list);
+        const x = chart.bounds(list, (s) => [s.x]), y = chart.yBounds(view, list), from = options.x().from;
         canvas.setAttribute("aria-label", chart.describe(view, list));
         context.font = "12px system-ui, sans-serif";
         if (!x || !y) {
@@ -73,12 +83,13 @@ const chart = {
             view.scale = null;
             return;
         }
-        if (x[0] === x[1]) x[1] = x[0] + 1;
+        if (from !== undefined) x[0] = Math.min(x[0], from);
+        if (x[0] === x[1]) x[x[0] > 0 ? 0 : 1] = x[0] > 0 ? 0 : x[0] + 1; /* a single place: the axis begins at 0 */
         chart.place(view, context, x, y, width, height);
         chart.axes(view, context);
         context.save();
         context.beginPath();
-        context.rect(view.box.left, view.box.top, view.box.width, view.box.height);
+        context.rect(view.box.left - 4, view.box.top - 4, view.box.width + 8, view.box.height + 8); /* points at the edge are whole */
         context.clip();
         for (const s of list) if (s.low) chart.band(view, context, s);
         for (const s of list) chart.curve(view, context, s);
@@ -87,8 +98,9 @@ const chart = {
     },
     place(view, context, x, y, width, height) {
         const log = view.options.y.log, f = log ? Math.log10 : (v) => v;
-        view.yTicks = log ? chart.logTicks(y[0], y[1]) : chart.ticks(y[0], y[1], Math.max(2, Math.floor(height / 55)));
-        const label = Math.max(...view.yTicks.map((t) => context.measureText(view.options.y.format(t)).width), 10);
+        const marks = Math.max(2, Math.floor(height / 55));
+        view.yTicks = log ? chart.logTicks(y[0], y[1], marks) : chart.ticks(y[0], y[1], marks, view.options.y.marks);
+        const label = Math.max(...view.yTicks.map(([, text]) => context.measureText(text).width), 10);
         const box = { left: Math.ceil(label) + 14, top: 10, width: 0, height: height - 46 };
         box.width = Math.max(10, width - box.left - 14);
         view.box = box;
@@ -97,25 +109,38 @@ const chart = {
             x: (v) => box.left + (v - x[0]) / (x[1] - x[0]) * box.width,
             y: (v) => box.top + (1 - (f(v) - f(y[0])) / (f(y[1]) - f(y[0]))) * box.height,
         };
-        view.xTicks = chart.ticks(x[0], x[1], Math.max(2, Math.floor(box.width / 90)));
+        view.xTicks = chart.fit(context, x[0], x[1], box.width, view.options.x().marks, view.options.x().whole);
+    },
+    /* The marks along `width` pixels: as many as do not touch. */
+    fit(context, low, high, width, marks, whole) {
+        for (let count = Math.max(2, Math.floor(width / 60)); ; count--) {
+            const list = chart.ticks(low, high, count, marks, whole), room = list.length > 1 ? (list[1][0] - list[0][0]) / (high - low) * width : width;
+            if (count <= 1 || Math.max(...list.map(([, text]) => context.measureText(text).width), 0) + 14 <= room) return list;
+        }
+    },
+    /* A text centred at x, moved inside where it would leave the canvas. */
+    centred(context, text, x, y, width) {
+        const half = context.measureText(text).width / 2;
+        context.textAlign = "center";
+        context.fillText(text, Math.max(half, Math.min(width - half, x)), y);
     },
     axes(view, context) {
         const { box, scale, options } = view;
+        view.canvas.marks = [view.xTicks, view.yTicks].map((list) => list.map(([, text]) => text)); /* for the tests of pages */
         context.lineWidth = 1;
         context.strokeStyle = page.colour("--rule");
         context.fillStyle = page.colour("--soft");
         context.textAlign = "right";
         context.textBaseline = "middle";
-        for (const t of view.yTicks) {
+        for (const [t, text] of view.yTicks) {
             context.beginPath();
             context.moveTo(box.left, Math.round(scale.y(t)) + .5);
             context.lineTo(box.left + box.width, Math.round(scale.y(t)) + .5);
             context.stroke();
-            context.fillText(options.y.format(t), box.left - 7, scale.y(t));
+            context.fillText(text, box.left - 7, scale.y(t));
         }
-        context.textAlign = "center";
         context.textBaseline = "top";
-        for (const t of view.xTicks) context.fillText(options.x().format(t), scale.x(t), box.top + box.height + 7);
+        for (const [t, text] of view.xTicks) chart.centred(context, text, scale.x(t), box.top + box.height + 7, view.canvas.clientWidth);
         context.textAlign = "right";
         context.fillText(options.x().name, box.left + box.width, box.top + box.height + 22);
     },
@@ -178,12 +203,16 @@ const chart = {
             context.arc(scale.x(v.x), scale.y(v.y), 4, 0, 7);
             context.fill();
         }
-        const rows = values.map((v) => page.el("div", null, `${v.series.name}: ${options.y.format(v.y, true)}`));
-        view.tip.replaceChildren(page.el("b", null, `${options.x().name} ${options.x().format(at, true)}`), ...rows);
+        const rows = values.map((v) => page.el("div", null, `${v.series.name}: ${options.y.format(v.y)}`));
+        view.tip.replaceChildren(page.el("b", null, `${options.x().name} ${options.x().format(at)}`), ...chart.first(rows, Math.floor(box.height / 18) - 2));
         view.tip.hidden = false;
         const right = scale.x(at) > box.left + box.width / 2;
         view.tip.style.left = right ? "" : `${scale.x(at) + 12}px`;
         view.tip.style.right = right ? `${view.canvas.clientWidth - scale.x(at) + 12}px` : "";
+    },
+    /* As many rows of a tip as there is room for, and how many there are besides. */
+    first(rows, most) {
+        return rows.length <= most ? rows : [...rows.slice(0, Math.max(1, most - 1)), page.el("div", null, `and ${rows.length - Math.max(1, most - 1)} more`)];
     },
     point(view, pixel) {
         if (!view.scale) return;
@@ -209,28 +238,63 @@ const chart = {
     describe(view, list) {
         const parts = list.filter((s) => !s.faint).map((s) => {
             const y = s.y.filter((v) => v !== null);
-            return y.length ? `${s.name} from ${view.options.y.format(y[0], true)} to ${view.options.y.format(y[y.length - 1], true)}` : `${s.name}: nothing yet`;
+            return y.length ? `${s.name} from ${view.options.y.format(y[0])} to ${view.options.y.format(y[y.length - 1])}` : `${s.name}: nothing yet`;
         });
         return `${view.options.title} over ${view.options.x().name}: ${parts.slice(0, 8).join("; ")}. The arrow keys read values.`;
     },
 
+    /* Where the names of points [{x, y, r, text}] stand so that none meets another, a point that is not its own or the edge: beside,
+     * above, below, then farther off. As [{left, top, width, height, point}], or null where there is no room for all; `partly`: without
+     * those that have none. */
+    LINE: 15,
+    names(context, points, width, height, partly) {
+        const placed = [], meets = (a, b) => a.left < b.left + b.width && b.left < a.left + a.width && a.top < b.top + b.height && b.top < a.top + a.height;
+        const covers = (box, p) => Math.hypot(Math.max(box.left - p.x, 0, p.x - box.left - box.width), Math.max(box.top - p.y, 0, p.y - box.top - box.height));
+        for (const p of [...points].sort((a, b) => a.y - b.y)) {
+            const size = { width: Math.ceil(context.measureText(p.text).width) + 4, height: chart.LINE, point: p };
+            let best = null, least = Infinity;
+            for (const far of [5, 16, 30, 48, 70, 96])
+                for (const [dx, dy] of [[1, 0], [-1, 0], [0, -1], [0, 1], [.7, -.7], [.7, .7], [-.7, -.7], [-.7, .7]]) {
+                    const x = p.x + dx * (p.r + far), y = p.y + dy * (p.r + far);
+                    const box = { ...size, left: x - size.width * (1 - Math.sign(dx)) / 2, top: y - size.height * (1 - Math.sign(dy)) / 2 };
+                    if (box.left < 0 || box.top < 0 || box.left + box.width > width || box.top + box.height > height || placed.some((other) => meets(box, other))) continue;
+                    const cost = far / 10 + 3 * points.filter((other) => other !== p && covers(box, other) < other.r).length + 20 * points.filter((other) => other !== p && covers(box, other) < 4).length;
+                    if (cost < least) { least = cost; best = box; }
+                }
+            if (best) placed.push(best);
+            else if (!partly) return null;
+        }
+        return placed;
+    },
+
+    /* A piece of a line as it is drawn: {colour, dash, thin, faint, dots}. */
+    swatch(style) {
+        const canvas = page.el("canvas", { "aria-hidden": "true" });
+        const draw = () => {
+            const context = page.context(canvas, 32, 13);
+            context.strokeStyle = context.fillStyle = page.colour(style.colour);
+            context.globalAlpha = style.faint ? .4 : 1;
+            context.lineWidth = style.thin || style.faint ? 1.2 : 3;
+            context.setLineDash(style.dash || []);
+            context.moveTo(0, 6.5);
+            context.lineTo(32, 6.5);
+            context.stroke();
+            if (!style.dots) return;
+            context.beginPath();
+            context.arc(16, 6.5, 4, 0, 7);
+            context.fill();
+        };
+        page.redraws.push(draw);
+        draw();
+        return canvas;
+    },
+    /* What the lines of a chart mean: items {name, colour, dash, thin, faint, dots}. */
+    meaning(items) {
+        return page.el("ul", { class: "key" }, ...items.map((item) => page.el("li", null, chart.swatch(item), item.name)));
+    },
+
     /* Buttons that show and hide: names with their line; changed() when one was pressed. */
     legend(items, changed) {
-        const swatch = (style) => {
-            const canvas = page.el("canvas", { "aria-hidden": "true" });
-            const draw = () => {
-                const context = page.context(canvas, 32, 13);
-                context.strokeStyle = page.colour(style.colour);
-                context.lineWidth = 3;
-                context.setLineDash(style.dash);
-                context.moveTo(0, 6.5);
-                context.lineTo(32, 6.5);
-                context.stroke();
-            };
-            page.redraws.push(draw);
-            draw();
-            return canvas;
-        };
         return page.el("div", { class: "legend", role: "group", "aria-label": "which are shown" }, ...items.map((item) => {
             const button = page.el("button", {
                 type: "button", "aria-pressed": String(!item.hidden), onclick: () => {
@@ -238,7 +302,8 @@ const chart = {
                     button.setAttribute("aria-pressed", String(!item.hidden));
                     changed();
                 },
-            }, swatch(item.style), item.name);
+            }, chart.swatch(item.style), item.name);
+            item.button = button;
             return button;
         }));
     },

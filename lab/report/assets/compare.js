@@ -14,21 +14,15 @@
 
     /* ---- what there is to measure: name, value, better (−1 less, 1 more, 0 neither), text ---- */
 
-    const bytes = (x) => {
-        const units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
-        let unit = 0;
-        while (x >= 1023.5 && unit < 4) { x /= 1024; unit++; }
-        return `${page.number(x, 3)} ${units[unit]}`;
-    };
     const columns = [
         { key: "parameters", name: "parameters", value: (v) => v.parameters, better: 0, text: page.short },
-        { key: "loss", name: "validation loss", value: (v) => v.valid_loss, better: -1, text: (x, v) => v && v.deviation ? `${x.toFixed(4)} ± ${v.deviation.toFixed(4)}` : x.toFixed(4) },
+        { key: "loss", name: "validation loss", value: (v) => v.valid_loss, better: -1, text: (x, v) => v && v.deviation !== null ? `${page.loss(x)} ± ${page.loss(v.deviation)}` : page.loss(x) },
         { key: "train", name: "training, tokens/s", value: (v) => v.train_tokens_per_second, better: 1, text: page.short },
         { key: "prompt", name: `prompt of ${page.number(data.prompt_tokens)}, tokens/s`, value: (v) => v.prompt_tokens_per_second, better: 1, text: page.short },
         ...data.cache_lengths.map((n, i) => ({ key: `decode${n}`, name: `decoding at ${page.number(n)}, tokens/s`, value: (v) => v.decode_tokens_per_second[i], better: 1, text: page.short })),
-        { key: "cache", name: "cache a token", value: (v) => v.cache_bytes_per_token, better: -1, text: bytes },
-        { key: "memory", name: "memory to train", value: (v) => v.train_bytes, better: -1, text: bytes },
-        { key: "run", name: "memory to run", value: (v) => v.run_bytes, better: -1, text: bytes },
+        { key: "cache", name: "cache a token", value: (v) => v.cache_bytes_per_token, better: -1, text: page.bytes },
+        { key: "memory", name: "memory to train", value: (v) => v.train_bytes, better: -1, text: page.bytes },
+        { key: "run", name: "memory to run", value: (v) => v.run_bytes, better: -1, text: page.bytes },
     ];
     const column = (key) => columns.find((c) => c.key === key);
     const value = (c, v) => {
@@ -36,6 +30,7 @@
         return x === undefined || x === null || !Number.isFinite(x) ? null : x;
     };
     function best(c) {
+        if (c.key === "loss") return data.best === null ? null : all.find((v) => v.name === data.best).valid_loss; /* unless it is the noise of the seeds */
         const list = measured.map((v) => value(c, v)).filter((x) => x !== null);
         if (!c.better || list.length < 2 || Math.min(...list) === Math.max(...list)) return null;
         return c.better > 0 ? Math.max(...list) : Math.min(...list);
@@ -97,25 +92,24 @@
         const low = Math.min(...list), high = Math.max(...list), more = (high - low || Math.abs(high) * .2 || 1) * share;
         return [low - more, high + more];
     }
-    function axes(context, box, x, y, xs, ys) {
+    function axes(context, box, x, y, xMarks, yMarks, width) {
         context.strokeStyle = page.colour("--rule");
         context.fillStyle = page.colour("--soft");
         context.textAlign = "right";
         context.textBaseline = "middle";
-        for (const t of chart.ticks(ys[0], ys[1], Math.max(2, Math.floor(box.height / 55)))) {
+        for (const [t, text] of yMarks) {
             context.beginPath();
             context.moveTo(box.left, y(t));
             context.lineTo(box.left + box.width, y(t));
             context.stroke();
-            context.fillText(page.number(t, 4), box.left - 7, y(t));
+            context.fillText(text, box.left - 7, y(t));
         }
-        context.textAlign = "center";
         context.textBaseline = "top";
-        for (const t of chart.ticks(xs[0], xs[1], Math.max(2, Math.floor(box.width / 110)))) if (t >= 0) context.fillText(page.short(t), x(t), box.top + box.height + 7);
+        for (const [t, text] of xMarks) if (t >= 0) chart.centred(context, text, x(t), box.top + box.height + 7, width);
         context.textAlign = "right";
         context.fillText(`${column(state.x).name} →`, box.left + box.width, box.top + box.height + 23);
         context.textAlign = "left";
-        context.fillText("↓ validation loss, less is better", box.left + 4, box.top + 2);
+        context.fillText("↓ validation loss, less is better", 2, 2);
     }
     function draw() {
         const width = canvas.clientWidth, height = canvas.clientHeight, list = points();
@@ -129,14 +123,18 @@
             context.fillText("nothing was measured", 12, 24);
             return;
         }
-        const box = { left: 64, top: 10, width: Math.max(10, width - 90), height: height - 52 };
-        const xs = room(list.map((v) => value(column(state.x), v)), .25), ys = room(list.map((v) => v.valid_loss), .35);
+        const xs = room(list.map((v) => value(column(state.x), v)), .15), ys = room(list.map((v) => v.valid_loss), .2);
+        const box = { left: 0, top: 24, width: 0, height: height - 66 }, yMarks = chart.ticks(ys[0], ys[1], Math.max(2, Math.floor(box.height / 55)));
+        box.left = Math.ceil(Math.max(...yMarks.map(([, text]) => context.measureText(text).width), 10)) + 14;
+        box.width = Math.max(10, width - box.left - 14);
         const x = (t) => box.left + (t - xs[0]) / (xs[1] - xs[0]) * box.width, y = (t) => box.top + (1 - (t - ys[0]) / (ys[1] - ys[0])) * box.height;
-        axes(context, box, x, y, xs, ys);
+        const xMarks = chart.fit(context, xs[0], xs[1], box.width, page.marks.short);
+        canvas.marks = [xMarks, yMarks].map((marks) => marks.map(([, text]) => text)); /* for the tests of pages */
+        axes(context, box, x, y, xMarks, yMarks, width);
         const largest = Math.max(...list.map((v) => value(column(state.size), v) || 0)) || 1;
-        places = list.map((v) => ({ v, x: x(value(column(state.x), v)), y: y(v.valid_loss), r: Math.max(5, 30 * Math.sqrt((value(column(state.size), v) || 0) / largest)) }));
+        places = list.map((v) => ({ v, x: x(value(column(state.x), v)), y: y(v.valid_loss), r: Math.max(5, Math.min(30, width / 20) * Math.sqrt((value(column(state.size), v) || 0) / largest)) }));
         for (const p of [...places].sort((a, b) => b.r - a.r)) bubble(context, p);
-        names(context, width);
+        names(context, box);
         if (state.at >= 0 && places[state.at]) mark(context, places[state.at], width);
     }
     function bubble(context, p) {
@@ -151,19 +149,28 @@
         context.stroke();
         context.setLineDash([]);
     }
-    /* Beside the bubbles, from top to bottom; where two would meet, the lower one moves down. */
-    function names(context, width) {
-        const taken = [];
-        context.fillStyle = page.colour("--ink");
+    /* Beside the bubbles their names; where these have no room, their numbers, which the legend has, too. */
+    function names(context, box) {
+        const numbered = (text) => places.map((p) => ({ ...p, x: p.x - box.left, y: p.y - box.top, text: text(p) }));
+        const whole = chart.names(context, numbered((p) => p.v.name), box.width, box.height, false);
+        const placed = whole || chart.names(context, numbered((p) => String(drawn.indexOf(p.v) + 1)), box.width, box.height, true);
+        legend.classList.toggle("numbered", !whole);
         context.textBaseline = "middle";
-        for (const p of [...places].sort((a, b) => a.y - b.y)) {
-            const long = context.measureText(p.v.name).width, right = p.x + p.r + 6 + long > width;
-            const left = right ? p.x - p.r - 6 - long : p.x + p.r + 6;
-            let y = p.y;
-            for (const t of taken) if (t.left < left + long && left < t.left + t.long && y < t.y + 14) y = t.y + 14;
-            taken.push({ left, long, y });
-            context.textAlign = "left";
-            context.fillText(p.v.name, left, y);
+        context.textAlign = "left";
+        canvas.names = placed.map((n) => ({ ...n, left: n.left + box.left, top: n.top + box.top, text: n.point.text }));
+        for (const n of canvas.names) {
+            const x = n.point.x + box.left, y = n.point.y + box.top, nearX = Math.max(n.left, Math.min(n.left + n.width, x)), nearY = Math.max(n.top, Math.min(n.top + n.height, y));
+            if (Math.hypot(nearX - x, nearY - y) > n.point.r + 9) { /* a name that stands off has a line to its bubble */
+                const share = n.point.r / Math.hypot(nearX - x, nearY - y);
+                context.strokeStyle = page.colour("--soft");
+                context.lineWidth = 1;
+                context.beginPath();
+                context.moveTo(x + (nearX - x) * share, y + (nearY - y) * share);
+                context.lineTo(nearX, nearY);
+                context.stroke();
+            }
+            context.fillStyle = page.colour("--ink");
+            context.fillText(n.text, n.left + 2, n.top + n.height / 2);
         }
     }
     function mark(context, p, width) {
@@ -211,18 +218,47 @@
             x: validation ? c.valid_step : c.step, y: validation ? c.valid_loss : c.loss, dots: validation,
         })));
     }
-    const steps = { name: "step", format: (x, full) => full ? page.number(Math.round(x)) : page.short(x) };
-    const nats = { format: (x, full) => page.number(x, full ? 5 : 3) };
+    const steps = { name: "step", whole: true, from: 0, format: (x) => page.number(Math.round(x)), marks: page.marks.number };
+    const nats = { format: (x) => page.number(x, 5) };
+    /* One evaluation has no way along which it went: the rows below show it. */
+    const evaluations = Math.max(0, ...all.flatMap((v) => v.curves.map((c) => c.valid_step.length)));
     const charts = [
-        chart.make({ title: "Validation loss along the way, nats a token", wide: true, clip: true, x: () => steps, y: nats, series: curves(true) }),
-        chart.make({ title: "Training loss, nats a token", wide: true, clip: true, x: () => steps, y: nats, series: curves(false) }),
-    ];
+        evaluations > 1 ? chart.make({ title: "Validation loss along the way, nats a token", wide: true, clip: true, x: () => steps, y: nats, series: curves(true) }) : null,
+        chart.make({ title: "Training loss, smoothed, nats a token", wide: true, clip: true, x: () => steps, y: nats, series: curves(false) }),
+    ].filter((c) => c);
+
+    /* ---- the losses at the end, a row a variant: a dot a seed, a bar their mean ---- */
+
+    const strip = page.el("div", { class: "strip", role: "list" });
+    function fillStrip() {
+        const list = shown().filter((v) => value(column("loss"), v) !== null).sort((a, b) => a.valid_loss - b.valid_loss);
+        const losses = list.flatMap((v) => v.valid_losses).filter((x) => x !== null), range = losses.length ? room(losses, .06) : [0, 1];
+        const at = (element, x) => {
+            element.style.left = `${(100 * (x - range[0]) / (range[1] - range[0])).toFixed(2)}%`;
+            return element;
+        };
+        const marks = chart.ticks(range[0], range[1], strip.clientWidth < 500 ? 3 : 6);
+        const row = (v) => {
+            const track = page.el("span", { class: "track", "aria-hidden": "true" }, ...marks.map(([t]) => at(page.el("i", { class: "line" }), t)),
+                ...v.valid_losses.filter((x) => x !== null).map((x) => at(page.el("i", { class: "dot" }), x)), many ? at(page.el("i", { class: "mean" }), v.valid_loss) : null);
+            track.style.color = page.colour(v.style.colour);
+            return page.el("div", { class: "row", role: "listitem" }, page.el("span", { class: "name", title: v.name }, v.name), track,
+                page.el("span", { class: "value" }, column("loss").text(v.valid_loss, v)));
+        };
+        const axis = page.el("div", { class: "row axis", "aria-hidden": "true" }, page.el("span", { class: "name" }), page.el("span", { class: "track" },
+            ...marks.map(([t, text]) => at(page.el("i", { class: "mark" }, text), t))), page.el("span", { class: "value" }));
+        strip.replaceChildren(...list.map(row), axis);
+    }
+    page.redraws.push(fillStrip);
     const redraw = () => {
         state.at = -1;
         tip.hidden = true;
         draw();
+        fillStrip();
         for (const c of charts) c.redraw();
     };
+    const legend = chart.legend(drawn, redraw);
+    drawn.forEach((v, i) => v.button.setAttribute("data-number", String(i + 1)));
 
     /* ---- all of it ---- */
 
@@ -236,11 +272,12 @@
         page.el("h2", null, "Measures"), table,
         page.el("p", { class: "note" }, `Loss over the whole validation part${many ? `, mean and standard deviation of ${data.seeds.length} seeds` : ""}. Training: median of the steps. ` +
             "Prompts and decoding: medians of measurements in which the variants took turns, with random weights and a context long enough for the cache; decoding at N begins behind N tokens." +
-            " ★ is the best of its column." + (data.machine ? ` Machine: ${data.machine}.` : "")),
+            ` ★ is the best of its column; ${many ? "of losses where it is better than all others by more than the deviations of both" : "losses have none, as one seed does not tell how large the noise is (--seeds 3 does)"}.` + (data.machine ? ` Machine: ${data.machine}.` : "")),
         page.el("h2", null, "Quality, speed, memory"),
         page.el("div", { class: "controls" }, page.select("Speed", speeds, state.x, set("x")), page.select("Area of a bubble", sizes, state.size, set("size"))),
-        chart.legend(drawn, redraw),
+        legend,
         page.el("figure", { class: "chart wide" }, page.el("div", { class: "frame" }, canvas, tip)),
+        page.el("figure", { class: "chart" }, page.el("figcaption", null, `Validation loss at the end, nats a token${many ? ": a dot a seed, a bar their mean" : ""}`), strip),
         page.el("h2", null, "Training"),
         page.el("div", { class: "charts" }, ...charts.map((c) => c.element)));
     redraw();

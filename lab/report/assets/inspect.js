@@ -13,7 +13,8 @@
     const rows = (model) => model.rows.filter((r) => r.stack === state.stack);
     /* The embedding stands before block 0, and so at −1; blocks by their number. */
     const place = (row) => row.what === "embedding" ? -1 : row.layer;
-    const axis = { name: "block", format: (v, full) => !full && Math.abs(v - Math.round(v)) > .01 ? "" : v < -.5 ? "embedding" : page.number(Math.abs(Math.round(v))) };
+    const block = (v) => v < -.5 ? "embedding" : page.number(Math.abs(Math.round(v)));
+    const axis = { name: "block", whole: true, format: block, marks: (list) => list.map(block) };
 
     function series(what, value) {
         return () => shown().map((model) => {
@@ -21,7 +22,7 @@
             return { name: model.name, ...model.style, dots: true, x: list.map(place), y: list.map(value) };
         }).filter((s) => s.x.length);
     }
-    const y = { format: (v, full) => page.number(v, full ? 5 : 3), get log() { return state.scale === "log"; } };
+    const y = { format: (v) => page.number(v, 5), get log() { return state.scale === "log"; } };
     const size = (r) => r.min === null ? null : Math.max(Math.abs(r.min), Math.abs(r.max));
     const make = (title, what, value, wide) => chart.make({ title, wide, x: () => axis, y, series: series(what, value) });
     const has = (what) => models.some((m) => m.rows.some((r) => r.what === what));
@@ -52,7 +53,7 @@
         const broken = model.rows.filter((r) => r.not_finite > 0);
         const loss = model.targets ? `Loss ${page.number(model.loss, 5)} nats, of ${model.about}; norm of all gradients ${page.number(model.gradient_norm, 4)}.`
             : "There is nothing to predict, so no loss and no gradients.";
-        return page.el("section", null, page.el("h2", null, model.name), page.el("p", null, loss),
+        return page.el("section", null, page.el("h2", { title: model.folder }, model.name), many ? page.el("p", { class: "note" }, model.folder) : null, page.el("p", null, loss),
             broken.length ? page.el("p", null, `Numbers that are not finite begin at ${named(broken[0])}.`) : null, table(model));
     }
 

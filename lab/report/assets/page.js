@@ -46,13 +46,23 @@ const page = {
         if (size >= 1e5 || size < 1e-4) return x.toExponential(Math.max(0, digits - 2)).replace("e+", "e").replace("e-", "e−");
         return String(Number(x.toPrecision(digits)));
     },
+    /* How large something is, in three digits, as the terminal writes it: 837k, 2.50k, 97. */
+    UNITS: ["", "k", "M", "G", "T", "P", "E"],
     short(x) {
-        const units = ["", "k", "M", "G", "T"];
         let unit = 0;
-        if (x === null || !Number.isFinite(x)) return "–";
-        while (Math.abs(x) >= 999.5 && unit < 4) { x /= 1000; unit++; }
-        return String(Number(x.toPrecision(3))) + units[unit];
+        if (x === null || x === undefined || !Number.isFinite(x)) return "–";
+        while (Math.abs(x) >= 999.5 && unit < 6) { x /= 1000; unit++; }
+        return x.toFixed(!unit || Math.abs(x) >= 100 ? 0 : Math.abs(x) >= 10 ? 1 : 2) + page.UNITS[unit];
     },
+    bytes(x) {
+        const units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+        let unit = 0;
+        if (x === null || x === undefined || !Number.isFinite(x)) return "–";
+        while (x >= 1023.5 && unit < 6) { x /= 1024; unit++; }
+        return `${x.toFixed(unit && x < 99.95 ? 1 : 0)} ${units[unit]}`;
+    },
+    /* A loss or a metric, as the terminal writes it. */
+    loss(x) { return x === null || x === undefined || !Number.isFinite(x) ? "–" : Math.abs(x) < 1e6 ? x.toFixed(4) : x.toPrecision(4); },
     duration(seconds) {
         if (seconds === null || !Number.isFinite(seconds)) return "–";
         if (seconds < 60) return `${Number(seconds.toPrecision(3))} s`;
@@ -60,6 +70,37 @@ const page = {
         const hours = Math.floor(seconds / 3600);
         return hours ? `${hours}:${two(seconds / 60 % 60)}:${two(seconds % 60)}` : `${Math.floor(seconds / 60)}:${two(seconds % 60)}`;
     },
+    /* The same as the terminal writes it: whole seconds, 0:05. */
+    clock(seconds) {
+        if (seconds === null || !Number.isFinite(seconds)) return "–";
+        const total = Math.floor(seconds + .5), two = (x) => String(x).padStart(2, "0"), hours = Math.floor(total / 3600);
+        return hours ? `${hours}:${two(Math.floor(total / 60) % 60)}:${two(total % 60)}` : `${Math.floor(total / 60)}:${two(total % 60)}`;
+    },
+
+    /* What is written at the marks of an axis, which lie `step` apart: as many digits as tell one from the next, in one unit. */
+    marks: {
+        number(list, step) {
+            const most = Math.max(...list.map(Math.abs)), decimals = page.decimals(step);
+            if (most > 0 && (most < 1e-4 || most >= 1e9)) {
+                const digits = Math.max(0, Math.floor(Math.log10(most) + 1e-9) - Math.floor(Math.log10(step) + 1e-9));
+                return list.map((t) => t === 0 ? "0" : t.toExponential(digits).replace("e+", "e").replace("e-", "e−"));
+            }
+            return list.map((t) => t.toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals }));
+        },
+        short(list, step) {
+            const most = Math.max(...list.map(Math.abs));
+            let unit = 0, size = 1;
+            while (most >= 1000 * size && unit < 6) { size *= 1000; unit++; }
+            const decimals = page.decimals(step / size);
+            return list.map((t) => t === 0 ? "0" : (t / size).toFixed(decimals) + page.UNITS[unit]);
+        },
+        duration(list, step) {
+            if (list[list.length - 1] >= 60 && step >= 1) return list.map(page.clock);
+            const decimals = page.decimals(step);
+            return list.map((t) => `${t.toFixed(decimals)} s`);
+        },
+    },
+    decimals(step) { return step > 0 && Number.isFinite(step) ? Math.min(12, Math.max(0, -Math.floor(Math.log10(step) + 1e-9))) : 0; },
 
     /* A labelled <select>: options are [value, text]; choose(value) when it changes. */
     select(label, options, value, choose) {

@@ -10,10 +10,11 @@
     const named = (run, what) => many ? (what ? `${run.name}, ${what}` : run.name) : what || run.name;
     const state = { axis: page.recall("axis", "step"), log: page.recall("log", "linear") };
     const axes = {
-        step: { name: "step", format: (v, full) => full ? page.number(Math.round(v)) : page.short(v) },
-        seconds: { name: "time", format: (v) => page.duration(Math.round(v)) },
-        tokens: { name: "tokens", format: (v) => page.short(v) },
+        step: { name: "step", whole: true, format: (v) => page.number(Math.round(v)), marks: page.marks.number },
+        seconds: { name: "time", format: (v) => page.duration(Math.round(v * 10) / 10), marks: page.marks.duration },
+        tokens: { name: "tokens", format: (v) => page.short(v), marks: page.marks.short },
     };
+    const words = (name) => name.replace(/_/g, " ");
     const shown = () => runs.filter((run) => !run.hidden);
     const column = (name) => ["step", "seconds", "tokens"].indexOf(name);
 
@@ -33,7 +34,7 @@
         for (const run of shown()) {
             const x = run.curves[state.axis];
             const training = many ? { ...run.style, thin: true } : { colour: "--c0", dash: [] };
-            list.push({ name: "raw", faint: true, ...training, x, y: run.curves.loss, low: run.curves.low, high: run.curves.high });
+            if (runs.length <= 4) list.push({ name: "raw", faint: true, ...training, x, y: run.curves.loss, low: run.curves.low, high: run.curves.high });
             list.push({ name: named(run, "training"), ...training, x, y: run.curves.smooth });
             if (run.evaluations.length) list.push({ ...evaluations(run, 2, "validation"), ...(many ? {} : { colour: "--c1" }) });
         }
@@ -41,57 +42,72 @@
     }
     const simple = (field) => () => shown().map((run) => ({ name: named(run, ""), thin: field !== "rate", ...run.style, x: run.curves[state.axis], y: run.curves[field] }));
     const x = () => axes[state.axis];
-    const plain = { format: (v, full) => page.number(v, full ? 5 : 3) };
+    const plain = { format: (v) => page.number(v, 5) };
     const lossAxis = { format: plain.format, get log() { return state.log === "log"; } };
-    const charts = [chart.make({ title: "Loss, nats a token", wide: true, clip: true, x, y: lossAxis, series: losses })];
-    const metric = runs.find((run) => run.metric);
-    if (metric)
-        charts.push(chart.make({ title: `Validation ${metric.metric.replace(/_/g, " ")}`, x, y: plain, series: () => shown().filter((r) => r.metric === metric.metric).map((r) => evaluations(r, 3, "")) }));
+    const units = [...new Set(runs.map((run) => run.unit))];
+    const charts = [chart.make({ title: units.length > 1 ? "Loss, nats" : `Loss, nats a ${units[0]}`, wide: true, clip: true, x, y: lossAxis, series: losses })];
+    const metrics = [...new Set(runs.map((run) => run.metric).filter((m) => m))];
+    for (const metric of metrics)
+        charts.push(chart.make({ title: `Validation ${words(metric)}`, x, y: plain, series: () => shown().filter((r) => r.metric === metric).map((r) => evaluations(r, 3, many ? "" : words(metric))) }));
     charts.push(chart.make({ title: "Learning rate", zero: true, x, y: plain, series: simple("rate") }));
     charts.push(chart.make({ title: "Gradient norm before clipping", zero: true, clip: true, x, y: plain, series: simple("norm") }));
-    charts.push(chart.make({ title: "Tokens a second", zero: true, clip: true, x, y: { format: (v) => page.short(v) }, series: simple("tokens_per_second") }));
+    charts.push(chart.make({ title: "Tokens a second", zero: true, clip: true, x, y: { format: (v) => page.short(v), marks: page.marks.short }, series: simple("tokens_per_second") }));
     const draw = () => { for (const c of charts) c.redraw(); };
 
-    /* ---- the table ---- */
+    /* What the lines of the first chart are. */
+    function key() {
+        const evaluated = runs.some((run) => run.evaluations.length), line = many ? { colour: "--soft" } : { colour: "--c0" };
+        return chart.meaning([{ name: "training loss, smoothed", ...line, thin: many }, ...(runs.length <= 4 ? [{ name: "of each step", ...line, faint: true }] : []),
+            ...(evaluated ? [{ name: "validation loss", colour: many ? "--soft" : "--c1", dots: true }] : [])]);
+    }
+    const smoothed = () => `Smoothed: the mean of the last ${page.number(page.data.smooth_tokens)} tokens or so, exponentially weighted and debiased; ` +
+        `of the last ${page.number(100 / page.data.smooth_share)} % of what was read while that is less. The same for all runs, whatever their lengths and batches.`;
 
-    const finite = (list) => list.filter((v) => v !== null);
-    const last = (list) => list.length ? list[list.length - 1] : null;
+    /* ---- the table: the numbers of the terminal ---- */
+
     function figures(run) {
-        const curves = run.curves, valid = run.evaluations.filter((e) => e[2] !== null);
-        const best = valid.reduce((a, e) => a === null || e[2] < a[2] ? e : a, null);
-        const speeds = finite(curves.tokens_per_second);
+        const s = run.summary, judged = run.metric ? `${words(run.metric)} ` : "";
         return {
-            "steps": `${page.number(last(curves.step) || 0)}${run.planned ? ` of ${page.number(run.planned)}` : ""}`,
+            "steps": `${page.number(s.step)}${run.planned ? ` of ${page.number(run.planned)}` : ""}`,
             "parameters": run.parameters ? page.short(run.parameters) : "–",
-            "training loss": page.number(last(finite(curves.smooth)), 4),
-            "validation loss": page.number(valid.length ? last(valid)[2] : null, 4),
-            "best": best ? `${page.number(best[2], 4)} at ${page.number(best[0])}` : "–",
-            ...(metric ? { [metric.metric.replace(/_/g, " ")]: run.metric === metric.metric && run.evaluations.length ? page.number(last(run.evaluations)[3], 4) : "–" } : {}),
-            "tokens/s": page.short(speeds.length ? speeds.reduce((a, b) => a + b, 0) / speeds.length : null),
-            "time": page.duration(last(finite(curves.seconds))),
+            [units.length > 1 ? "latest loss" : `loss, nats a ${units[0]}`]: page.loss(s.loss),
+            "validation loss": page.loss(s.valid_loss),
+            ...Object.fromEntries(metrics.map((m) => [words(m), run.metric === m ? page.loss(s.metric) : "–"])),
+            "best": s.best === null ? "–" : `${metrics.length ? judged || "loss " : ""}${page.loss(s.best)} at ${page.number(s.best_step)}`,
+            "tokens/s": page.short(s.tokens_per_second),
+            "time": page.clock(s.seconds),
             "state": run.ended ? "done" : "under way",
         };
     }
     function table() {
         const all = runs.map(figures), names = Object.keys(all[0]);
-        return page.el("div", { class: "scroll" }, page.el("table", null,
+        return page.el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "the runs and their numbers" }, page.el("table", { class: many ? null : "facts" },
             page.el("thead", null, page.el("tr", null, page.el("th", { scope: "col" }, "run"), ...names.map((n) => page.el("th", { scope: "col" }, n)))),
-            page.el("tbody", null, ...runs.map((run, i) => page.el("tr", null, page.el("th", { scope: "row" }, run.name), ...names.map((n) => page.el("td", null, all[i][n])))))));
+            page.el("tbody", null, ...runs.map((run, i) => page.el("tr", null, page.el("th", { scope: "row", title: run.folder }, run.name), ...names.map((n) => page.el("td", { "data-name": n }, all[i][n])))))));
     }
 
     /* ---- what each was ---- */
 
-    const differs = (key) => new Set(runs.map((run) => JSON.stringify((run.options || {})[key]))).size > 1;
-    function options() {
-        const keys = [];
-        for (const run of runs) for (const key of Object.keys(run.options || {})) if (!keys.includes(key)) keys.push(key);
-        const text = (v) => v === undefined ? "–" : v === null ? "none" : typeof v === "number" ? page.number(v, 6) : String(v);
-        const rows = keys.map((key) => page.el("tr", { class: many && differs(key) ? "best" : null }, page.el("th", { scope: "row" }, key.replace(/_/g, " ")),
-            ...runs.map((run) => page.el("td", { class: "text number" }, text((run.options || {})[key])))));
-        return page.el("details", null, page.el("summary", null, "Options of training"), many ? page.el("p", { class: "note" }, "In bold: where the runs differ.") : null,
-            page.el("div", { class: "scroll" }, page.el("table", null,
-                many ? page.el("thead", null, page.el("tr", null, page.el("th", { scope: "col" }, "option"), ...runs.map((run) => page.el("th", { scope: "col", class: "text" }, run.name)))) : null,
-                page.el("tbody", null, ...rows))));
+    const option = (run, key) => {
+        const v = (run.options || {})[key];
+        return v === undefined ? "–" : v === null ? "none" : typeof v === "number" ? page.number(v, 6) : Array.isArray(v) ? v.join(", ") : String(v);
+    };
+    const keysOf = (list) => [...new Set(list.flatMap((run) => Object.keys(run.options || {})))];
+    /* Of several runs the options in which they differ, a row a run. */
+    function differences() {
+        const keys = keysOf(runs).filter((key) => new Set(runs.map((run) => option(run, key))).size > 1);
+        if (!many) return null;
+        if (!keys.length) return page.el("p", { class: "note" }, "The runs have the same options of training.");
+        return page.el("section", null, page.el("h2", null, "Where the options differ"),
+            page.el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "options in which the runs differ" }, page.el("table", null,
+                page.el("thead", null, page.el("tr", null, page.el("th", { scope: "col" }, "run"), ...keys.map((key) => page.el("th", { scope: "col", class: "text" }, words(key))))),
+                page.el("tbody", null, ...runs.map((run) => page.el("tr", null, page.el("th", { scope: "row" }, run.name), ...keys.map((key) => page.el("td", { class: "text" }, option(run, key)))))))));
+    }
+    function options(run) {
+        const keys = keysOf([run]);
+        if (!keys.length) return page.el("p", { class: "note" }, "There is no train.json, and so no options.");
+        return page.el("details", { class: "options" }, page.el("summary", null, many ? `Options of ${run.name}` : "Options of training"),
+            page.el("table", null, page.el("tbody", null, ...keys.map((key) => page.el("tr", null, page.el("th", { scope: "row" }, words(key)), page.el("td", { class: "text" }, option(run, key)))))));
     }
     function machines(run) {
         const rows = run.machines.map((m) => page.el("li", null, `from step ${page.number(m.step)}, ${String(m.time).replace("T", " ").replace("Z", " UTC")}: ` +
@@ -113,8 +129,9 @@
         return page.el("div", null, page.el("div", { class: "controls" }, page.el("label", null, page.el("span", null, "written at ", label), count > 1 ? slider : null)), place);
     }
     function about(run) {
-        return page.el("section", null, many ? page.el("h2", null, run.name) : page.el("h2", null, "Samples"), many ? page.el("h3", null, "Samples") : null, samples(run),
+        return page.el("section", null, many ? page.el("h2", { title: run.folder }, run.name) : page.el("h2", null, "Samples"), many ? page.el("h3", null, "Samples") : null, samples(run),
             page.el("h3", null, "Machine"), machines(run),
+            options(run),
             run.damaged ? page.el("p", { class: "note" }, `${page.number(run.damaged)} lines of the log are damaged and were passed over.`) : null,
             run.spec ? page.el("details", null, page.el("summary", null, many ? `Spec of ${run.name}` : "Spec"), page.el("pre", null, JSON.stringify(run.spec, null, 2))) : null);
     }
@@ -135,11 +152,11 @@
             runs.forEach((run, i) => page.remember(`hidden ${i}`, run.hidden));
             draw();
         }) : null,
+        key(),
         page.el("div", { class: "charts" }, ...charts.map((c) => c.element)),
-        page.el("p", { class: "note" }, many ? "Dotted: the training loss, smoothed; with points: the validation loss; faint: the training loss of each step."
-            : "Blue: the training loss, smoothed, and faint that of each step; with points: the validation loss."),
+        page.el("p", { class: "note" }, smoothed()),
+        differences(),
         ...runs.map(about),
-        options(),
     ].filter((element) => element));
     draw();
 })();

@@ -30,6 +30,10 @@ test.colours = (canvas) => {
 };
 /* What holds of every page. */
 test.common = () => {
+    for (const canvas of test.all(".chart canvas")) for (const texts of canvas.marks || []) {
+        test.check(`marks of an axis that are alike: ${texts.join(" ")}`, new Set(texts).size === texts.length);
+        test.check(`marks of an axis that say little: ${texts.join(" ")}`, texts.length > 1 && texts.length < 30 && !texts.some((t) => t.includes("NaN") || t.startsWith("-0")));
+    }
     for (const element of test.all("button, select, input, [tabindex='0']")) {
         const name = element.getAttribute("aria-label") || element.textContent.trim() || (element.labels && element.labels.length && element.labels[0].textContent.trim());
         test.check(`an element without a name: ${element.outerHTML.slice(0, 90)}`, name);

@@ -41,6 +41,27 @@ test.run(async () => {
     list.value = "train";
     list.dispatchEvent(new Event("change"));
     test.check("another speed", bubbles.getAttribute("aria-label").includes("over training, tokens/s"), bubbles.getAttribute("aria-label"));
+    /* Names in the chart do not meet, and where they have no room there are numbers, which the legend has, too. */
+    list.value = list.options[list.options.length - 1].value;
+    list.dispatchEvent(new Event("change"));
+    const names_ = bubbles.names, numbered = test.one(".legend").classList.contains("numbered");
+    test.check("names in the chart", names_.length === measured.length || numbered, `${names_.length} of ${measured.length}`);
+    test.check("numbers in the chart", names_.length >= .7 * measured.length, `${names_.length} of ${measured.length}`);
+    for (const a of names_) {
+        test.check("a name outside", a.left >= 0 && a.top >= 0 && a.left + a.width <= bubbles.clientWidth && a.top + a.height <= bubbles.clientHeight, JSON.stringify(a));
+        for (const b of names_) test.check(`${a.text} meets ${b.text}`, a === b || a.left + a.width <= b.left || b.left + b.width <= a.left || a.top + a.height <= b.top || b.top + b.height <= a.top);
+        if (numbered) test.check(`the number ${a.text} is not in the legend`, test.all(".legend button").some((b) => b.dataset.number === a.text));
+    }
+    /* The losses at the end: a row a variant, the least first, a dot a seed. */
+    const rowsOf = test.all(".strip .row:not(.axis)");
+    test.same("rows of losses", rowsOf.length, measured.length);
+    test.same("dots", test.all(".strip .dot").length, measured.reduce((n, v) => n + v.valid_losses.length, 0));
+    const ends = rowsOf.map((r) => Number(r.querySelector(".value").textContent.split(" ")[0]));
+    test.check("losses are not in their order", ends.every((x, i) => !i || x >= ends[i - 1]), ends.join(" "));
+    test.same("charts along the way", test.all(".charts .chart").length, Math.max(...data.variants.flatMap((v) => v.curves.map((c) => c.valid_step.length))) > 1 ? 2 : 1);
+    const star = rows().filter((r) => r.children[2] && r.children[2].querySelector("b")).map((r) => r.dataset.name).join();
+    test.same("the star of the loss", star, data.best || "");
+    if (data.seeds.length < 2) test.same("a star of one seed", data.best, null);
     const toggle = test.one(".legend button"), label = canvases[1].getAttribute("aria-label");
     toggle.click();
     test.check("a hidden variant is still there", canvases[1].getAttribute("aria-label") !== label && !bubbles.getAttribute("aria-label").includes(`${measured[0].name}: `));

@@ -36,6 +36,15 @@ test.run(async () => {
         toggle.click();
         test.same("and again", charts[0].getAttribute("aria-label"), before);
     }
+    /* The table shows what the terminal does. */
+    const cells = [...test.one("tbody tr").children].map((c) => c.textContent), s = runs[0].summary;
+    for (const text of EXPECTED.shown || []) test.check(`the table does not show ${text}`, cells.some((c) => c.split(" ").includes(text)), cells.join(" | "));
+    test.check("the table has another loss than the log", cells.includes(s.loss === null ? "–" : s.loss.toFixed(4)), cells.join(" | "));
+    test.check("the title", !/run run/.test(document.title) && document.title.includes(EXPECTED.runs > 1 ? "training runs" : runs[0].name), document.title);
+    test.check("the unit of the loss", charts[0].getAttribute("aria-label").startsWith(EXPECTED.unit || "Loss, nats a token over"), charts[0].getAttribute("aria-label"));
+    test.same("lines that are explained", test.all(".key li").length, runs.some((r) => r.evaluations.length) ? 3 : 2);
+    test.same("options of each run", test.all("details.options").length, EXPECTED.runs);
+    if (EXPECTED.best) test.check("the best", cells.some((c) => c.startsWith(EXPECTED.best)), cells.join(" | "));
     test.same("samples", runs[0].samples.length, EXPECTED.samples);
     if (EXPECTED.samples > 1) {
         const slider = test.one("input[type=range]"), latest = test.one("section pre").textContent;
