@@ -56,6 +56,14 @@ has out '3,780,472 parameters +yes$'
 hasnt out ' NO$'
 try 0 programs/prepost
 has out '^pre   3152384 parameters'
+try 1 programs/prepost 1
+has err 'stacks have 2 to 96 layers'
+try 0 programs/prepost 2
+has out '^2 blocks: deviation of the output: pre 1\.0'
+try 0 programs/positions
+has out '^before: the dog chased'
+has out '^none +[0-9.]+e[-+]0[0678] +[0-9.]+e[-+]0[0678] +[0-9.]+e-0[12]$'
+has out '^ +999 '
 try 0 programs/flavours 300
 has out '^MQA +1 +2228224 '
 try 0 programs/tinylm
