@@ -217,7 +217,8 @@ static void check_bf16_corner(struct qkv_context *ctx, struct qkv_arena *scratch
     const struct qkv_bf16_kernels *kernels = ctx->kernels->bf16;
     (void)scratch;
     for (int round = 0; round < 300; round++) {
-        const size_t K = between(random, 1, TERMS), wanted = between(random, 1, kernels->mr), padded = TERMS + 64;
+        const size_t K = between(random, 1, TERMS), padded = TERMS + 64, columns = (size_t)16 << between(random, 0, 2);
+        const size_t wanted = round % 4 ? between(random, 1, kernels->mr) : 1;
         const double scale = round % 3 ? 1 : pow(2, -(double)between(random, 55, 75));
         float *a = random_floats(random, ROWS * K, scale), *b = random_floats(random, COLUMNS * K, scale);
         float *left = guarded_new(ROWS * padded), *right = guarded_new(COLUMNS * padded),
@@ -227,21 +228,70 @@ static void check_bf16_corner(struct qkv_context *ctx, struct qkv_arena *scratch
         kernels->pack_b((uint32_t *)(void *)right, (struct qkv_operand){b, QKV_F32, COLUMNS, 1}, K, COLUMNS);
         struct qkv_bf16_block block = {.rows = ROWS, .columns = COLUMNS, .K = K, .a = left, .c = c, .ldc = COLUMNS};
         block.b = (const uint32_t *)(const void *)right, block.resume = round % 2;
-        kernels->enter();
+        kernels->enter(0);
         kernels->block(&block);
-        block.rows = kernels->mr, block.columns = 16, block.wanted = wanted, block.c = part;
+        block.rows = kernels->mr, block.columns = columns, block.wanted = wanted, block.c = part;
         kernels->block(&block);
         kernels->leave();
-        for (size_t i = 0; i < wanted * 16; i++) {
-            const size_t at = i / 16 * COLUMNS + i % 16;
+        for (size_t i = 0; i < wanted * columns; i++) {
+            const size_t at = i / columns * COLUMNS + i % columns;
             CHECK(same_bits(c + at, part + at, 1) || (c[at] == 0 && part[at] == 0),
-                  "%s: %zu terms: (%zu,%zu) is %a in a block, %a in a small one", ctx->kernels->isa, K, i / 16, i % 16,
-                  (double)c[at], (double)part[at]);
+                  "%s: %zu terms: (%zu,%zu) is %a in a block, %a in a small one", ctx->kernels->isa, K, i / columns,
+                  i % columns, (double)c[at], (double)part[at]);
         }
         guarded_free(a, ROWS * K, "bf16"), guarded_free(b, COLUMNS * K, "bf16");
         guarded_free(left, ROWS * padded, "pack_a"), guarded_free(right, COLUMNS * padded, "pack_b");
         guarded_free(staging, ROWS * padded, "pack_a"), guarded_free(c, ROWS * COLUMNS, "bf16");
         guarded_free(part, ROWS * COLUMNS, "bf16");
+    }
+}
+
+/* Short sequences one after the other, packed in units of few terms as in units of order_step. Signs of zeros do not count. */
+static void check_bf16_units(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *random) {
+    enum { ROWS = 50, COLUMNS = 70, SEQUENCES = 5 };
+    const struct qkv_bf16_kernels *kernels = ctx->kernels->bf16;
+    (void)scratch;
+    for (size_t unit = kernels->order_unit; unit < kernels->order_step; unit *= 2) {
+        for (int round = 0; round < 20; round++) {
+            const double scale = round % 3 ? 1 : pow(2, -(double)between(random, 55, 75));
+            const size_t length = between(random, 1, unit), terms = SEQUENCES * length;
+            float *a = random_floats(random, terms * ROWS, scale), *b = random_floats(random, terms * COLUMNS, scale);
+            float *c[2] = {random_floats(random, ROWS * COLUMNS, scale * scale)};
+            c[1] = copied(c[0], ROWS * COLUMNS);
+            for (int i = 0; i < 2; i++) {
+                const size_t step = i ? unit : kernels->order_step, pairs = SEQUENCES * step / 2;
+                const size_t a_floats = (ROWS + 2 * kernels->mr) * pairs, b_floats = (COLUMNS + kernels->nr) * pairs;
+                float *left = guarded_new(a_floats), *right = guarded_new(b_floats);
+                for (size_t s = 0; s < SEQUENCES; s++) {
+                    const size_t at = s * length;
+                    kernels->pack_a_at(left, pairs, s * step / 2, (struct qkv_operand){a + at * ROWS, QKV_F32, 1, ROWS},
+                                       ROWS, length, step);
+                    kernels->pack_b_at((uint32_t *)(void *)right, pairs, s * step / 2,
+                                       (struct qkv_operand){b + at * COLUMNS, QKV_F32, COLUMNS, 1}, length, COLUMNS,
+                                       step);
+                }
+                const struct qkv_bf16_block block = {.rows = ROWS,
+                                                     .columns = COLUMNS,
+                                                     .K = 2 * pairs,
+                                                     .a = left,
+                                                     .b = (const uint32_t *)(const void *)right,
+                                                     .c = c[i],
+                                                     .ldc = COLUMNS,
+                                                     .resume = round % 2,
+                                                     .chain = round % 2,
+                                                     .unit = i ? unit : 0};
+                kernels->enter(block.unit);
+                kernels->block(&block);
+                kernels->leave();
+                guarded_free(left, a_floats, "pack_a_at"), guarded_free(right, b_floats, "pack_b_at");
+            }
+            for (size_t i = 0; i < ROWS * COLUMNS; i++)
+                CHECK(same_bits(c[0] + i, c[1] + i, 1) || (c[0][i] == 0 && c[1][i] == 0),
+                      "%s: %zu terms in units of %zu: (%zu,%zu) is %a, not %a", ctx->kernels->isa, length, unit,
+                      i / COLUMNS, i % COLUMNS, (double)c[1][i], (double)c[0][i]);
+            guarded_free(a, terms * ROWS, "bf16"), guarded_free(b, terms * COLUMNS, "bf16");
+            guarded_free(c[0], ROWS * COLUMNS, "bf16"), guarded_free(c[1], ROWS * COLUMNS, "bf16");
+        }
     }
 }
 
@@ -293,6 +343,6 @@ static void check_bf16_nan(struct qkv_context *ctx, struct qkv_arena *scratch, s
 }
 
 #define BF16_CHECKS(X)                                                                                                 \
-    X(bf16_ragged) X(bf16_large) X(bf16_threads) X(bf16_rows) X(bf16_corner) X(bf16_memory) X(bf16_nan)
+    X(bf16_ragged) X(bf16_large) X(bf16_threads) X(bf16_rows) X(bf16_corner) X(bf16_units) X(bf16_memory) X(bf16_nan)
 
 #endif

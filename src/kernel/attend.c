@@ -168,7 +168,7 @@ static void forward_body(void *argument, size_t run, int thread) {
     float *scratch = work->scratch + (size_t)thread * work->floats;
     struct attend_place place;
     attend_place_start(&place, &work->plan);
-    if (work->bf16) work->unit->enter();
+    if (work->bf16) work->unit->enter(0);
     for (size_t i = run * work->grain; i < attend_run_end(work, run); i++) {
         size_t item = i;
         const struct qkv_attend_plan *plan = item_plan(&place, count_pieces, &item);
@@ -346,7 +346,7 @@ static void backward_body(void *argument, size_t run, int thread) {
     float *scratch = work->scratch + (size_t)thread * work->floats;
     struct attend_place place;
     attend_place_start(&place, &work->plan);
-    if (work->bf16) work->unit->enter();
+    if (work->bf16) work->unit->enter(0);
     for (size_t i = run * work->grain; i < attend_run_end(work, run); i++) {
         size_t item = i;
         const struct qkv_attend_plan *plan = chunk_plan(&place, &item);

@@ -235,7 +235,7 @@ static void block_item(void *argument, size_t item, int thread) {
     } else if (!p->share_a) {
         pack_rows(p, m, rows, a, thread);
     }
-    p->kernels->enter();
+    p->kernels->enter(0);
     for (size_t j = n; j < n_end; j += p->kernels->nr) gemm_bf16_panel(p, m, rows, j, a, thread);
     p->kernels->leave();
     if (p->options.epilogue && p->k_end == p->K)

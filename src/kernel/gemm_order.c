@@ -1,9 +1,10 @@
 /* gemm_order: the matrix product whose sums have a defined order: the gradients of weights, sums over the rows of a batch.
  *
  * The terms are cut into sections of one group each, as long as keeps a panel of B in the first cache; a section of the bf16 kernels
- * may hold several sequences, each of which begins where the kernels begin their sums (order_step), with zeros before it. An element
- * of C is one chain of additions over its group, so no bit depends on how sections are cut. The sums of a group are made in one of a
- * few level buffers as high as an item; when it is whole, those of earlier groups are added on the way to the level above, or to C.
+ * may hold several sequences, each of which begins where the kernels begin their sums (order_step, or a shorter step where all
+ * sequences are short), with zeros before it. An element of C is one chain of additions over its group, so no bit depends on how
+ * sections are cut. The sums of a group are made in one of a few level buffers as high as an item; when it is whole, those of earlier
+ * groups are added on the way to the level above, or to C.
  *
  * Parts of some thousand terms are packed at a time: B by all threads, A by each item for its rows. */
 #include <assert.h>
@@ -43,8 +44,8 @@ struct ordered {
     size_t ldc, M, N;
     struct qkv_operand a, b;
     const struct qkv_order *order;
-    size_t mr, nr, run, step, order_step, a_size, b_size;
-    size_t rows, row_blocks, panels, panel_blocks; /* of an item; panels of the columns of a part */
+    size_t mr, nr, run, step, order_step, unit, a_size, b_size; /* unit: of the kernels' tiles; 0: theirs */
+    size_t rows, row_blocks, panels, panel_blocks;              /* of an item; panels of the columns of a part */
     size_t part_terms, part_columns;
     struct piece *pieces;
     struct section *sections;
@@ -116,7 +117,8 @@ static void pack_b_item(void *argument, size_t item, int thread) {
         struct qkv_operand b = p->b;
         b.data = ordered_at(&b, piece->term * b.row_stride + p->n_begin + n);
         if (p->mixed)
-            p->kernels->pack_b_at((uint32_t *)(void *)out, s->terms / 2, piece->before / 2, b, piece->terms, columns);
+            p->kernels->pack_b_at((uint32_t *)(void *)out, s->terms / 2, piece->before / 2, b, piece->terms, columns,
+                                  p->step);
         else
             p->floats->pack_b((float *)(void *)out, ordered_matrix(b), piece->terms, columns);
     }
@@ -132,7 +134,7 @@ static void ordered_pack_rows(const struct ordered *p, size_t m, size_t rows, ch
             struct qkv_operand a = p->a;
             a.data = ordered_at(&a, piece->term * a.column_stride + m);
             if (p->mixed)
-                p->kernels->pack_a_at(to, s->terms / 2, piece->before / 2, a, rows, piece->terms);
+                p->kernels->pack_a_at(to, s->terms / 2, piece->before / 2, a, rows, piece->terms, p->step);
             else
                 p->floats->pack_a((float *)(void *)to, ordered_matrix(a), rows, piece->terms, p->mr);
         }
@@ -160,6 +162,7 @@ static void ordered_block(const struct ordered *p, const struct section *s, size
                                              .ldc = ld,
                                              .resume = goes_on,
                                              .chain = goes_on,
+                                             .unit = p->unit,
                                              .out = *out};
         p->kernels->block(&block);
         return;
@@ -221,7 +224,7 @@ static void block_item(void *argument, size_t item, int thread) {
                  n_end = qkv_min(n + p->panels * p->nr, p->n_end - p->n_begin);
     char *a = p->packed_a + (size_t)thread * p->a_bytes;
     ordered_pack_rows(p, m, rows, a);
-    if (p->mixed) p->kernels->enter();
+    if (p->mixed) p->kernels->enter(p->unit);
     for (size_t j = n; j < n_end; j += p->nr) ordered_panel(p, m, rows, j, a, thread);
     if (p->mixed) p->kernels->leave();
 }
@@ -293,9 +296,40 @@ static void ordered_part(struct ordered *p) {
     }
 }
 
+/* Where all sequences are short, tiles of fewer terms have the same bits, and fewer zeros are packed and read. */
+static void ordered_narrow(struct ordered *p) {
+    const struct qkv_order *o = p->order;
+    size_t longest = 0, unit = p->mixed ? p->kernels->order_unit : p->order_step;
+    for (size_t s = 0; s < o->sequences; s++) longest = qkv_max(longest, o->start[s + 1] - o->start[s]);
+    while (unit < longest && unit < p->order_step) unit *= 2;
+    if (unit >= p->order_step) return;
+    p->order_step = p->step = p->unit = unit;
+    p->run = p->run / unit * unit;
+}
+
+/* Sections that are shorter than the plan had to expect go in one part, if what they need fits into what there is. */
+static void ordered_gather(struct ordered *p) {
+    const size_t threads = (size_t)p->ctx->threads, group = 2 * p->mr;
+    size_t all = 0;
+    for (size_t s = 0; s < p->section_count; s++) all += p->sections[s].terms;
+    if (p->one_part || !all || all > ONE_PART) return;
+    const size_t columns = qkv_min(p->part_columns * p->part_terms / all / p->nr * p->nr, qkv_round_up(p->N, p->nr));
+    size_t rows = qkv_min(p->a_bytes / (all * p->a_size), p->M * p->part_columns / (threads * p->nr));
+    rows = qkv_min(rows, p->rows) / group * group;
+    if (!rows || !columns) return;
+    p->one_part = true;
+    p->part_terms = all;
+    p->part_columns = columns;
+    p->rows = rows;
+    p->row_blocks = qkv_pieces(p->M, rows);
+    p->panels = qkv_min(p->panels, columns / p->nr);
+}
+
 static void ordered_run(struct ordered *p) {
     if (p->ctx->dry) return;
+    ordered_narrow(p);
     ordered_sections(p);
+    ordered_gather(p);
     for (p->n_begin = 0; p->n_begin < p->N; p->n_begin = p->n_end) {
         p->n_end = qkv_min(p->N, p->n_begin + p->part_columns);
         const size_t panels = qkv_pieces(p->n_end - p->n_begin, p->nr);

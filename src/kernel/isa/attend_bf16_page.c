@@ -57,7 +57,7 @@ static void put_rows(const struct qkv_attend_put *put, const struct page_block *
         put_value(x->v, x->keys, put->Dv, first + j, put->v + j * ld);
     if (j < count)
         BF16.pack_b_at(x->v, pairs_of(x->keys), (first + j) / 2, (struct qkv_operand){put->v + j * ld, QKV_BF16, ld, 1},
-                       count - j, put->Dv);
+                       count - j, put->Dv, BF16.step);
 }
 
 void QKV_T(attend_bf16_put)(const struct qkv_attend_put *put) {

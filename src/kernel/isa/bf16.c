@@ -11,14 +11,16 @@
 #endif
 
 #if defined(QKV_TABLE_amx)
-static void enter(void) {
-    tiles_begin(TILE_ROWS);
+static void enter(size_t unit) {
+    tiles_begin(TILE_ROWS, unit ? unit / 2 : TILE_WORDS);
 }
 static void leave(void) {
     _tile_release();
 }
 #else
-static void enter(void) {}
+static void enter(size_t unit) {
+    (void)unit;
+}
 static void leave(void) {}
 #endif
 
@@ -37,6 +39,7 @@ const struct qkv_bf16_kernels QKV_T(bf16_kernels) = {
     .pack_b_at = pack_b_at,
     .pack_a_at = pack_a_at,
     .order_step = ORDER_STEP,
+    .order_unit = ORDER_UNIT,
     .put = put,
     .enter = enter,
     .leave = leave,

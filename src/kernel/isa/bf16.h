@@ -33,6 +33,7 @@ struct qkv_bf16_block {
     size_t ldc;
     bool resume; /* c holds sums */
     bool chain;  /* with resume: chains of additions begin with them */
+    size_t unit; /* operands are packed in units of so many terms (order_unit); 0: of `step` */
     struct qkv_bf16_out out;
 };
 
@@ -63,15 +64,17 @@ struct qkv_bf16_kernels {
     void (*pack_a)(void *out, struct qkv_operand a, size_t rows, size_t K, float *staging);
     /* The same of K terms that stand behind `before` pairs in packed operands of `pairs` pairs; `before` is not 0 only where
      * `order_step` is not 1. */
-    void (*pack_b_at)(uint32_t *out, size_t pairs, size_t before, struct qkv_operand b, size_t K, size_t columns);
-    void (*pack_a_at)(void *out, size_t pairs, size_t before, struct qkv_operand a, size_t rows, size_t K);
-    size_t
-        order_step; /* sums in a defined order: the terms of a sequence begin at a multiple of this, with zeros before */
+    void (*pack_b_at)(uint32_t *out, size_t pairs, size_t before, struct qkv_operand b, size_t K, size_t columns,
+                      size_t unit);
+    void (*pack_a_at)(void *out, size_t pairs, size_t before, struct qkv_operand a, size_t rows, size_t K, size_t unit);
+    /* Sums in a defined order: the terms of a sequence begin at a multiple of order_step, with zeros before. Where no sequence of a
+     * call has more than `unit` terms, a multiple of that will do, with the same bits: order_unit or that doubled, up to order_step. */
+    size_t order_step, order_unit;
     /* out = sums, finished (fp32 products use it too) */
     void (*put)(const struct qkv_bf16_out *out, const float *sums, size_t ld, size_t rows, size_t columns);
     /* Around calls of `block`, once an item of work: AMX has to be told the shape of its tiles, which takes some hundred cycles.
-     * Nothing else of this table may be called in between but packing and `put`. */
-    void (*enter)(void);
+     * `unit` is that of all the blocks. Nothing else of this table may be called in between but packing and `put`. */
+    void (*enter)(size_t unit);
     void (*leave)(void);
     void (*block)(const struct qkv_bf16_block *block);
     /* One row of A, K terms, for `few`: at most 4 bytes a term, terms padded. */

@@ -11,23 +11,24 @@
 
 enum { MR = 16, RUN = 512, TILE_ROWS = 16, TILE_BYTES = 64, TILE_WORDS = 16 };
 
-/* Eight tiles, the sums and the left operands (0 to 5) of so many rows, the right operands whole. The barrier makes the compiler write all of it before the instruction reads it: gcc 12 believes
+/* Eight tiles, the sums and the left operands (0 to 5) of so many rows; operands of so many words along k. The barrier makes the compiler write all of it before the instruction reads it: gcc 12 believes
  * that _tile_loadconfig reads eight bytes. */
-static inline void tiles_begin(size_t rows) {
+static inline void tiles_begin(size_t rows, size_t words) {
     struct {
         uint8_t palette, start, reserved[14];
         uint16_t bytes[16];
         uint8_t rows[16];
     } config = {.palette = 1};
-    for (int i = 0; i < 8; i++) config.bytes[i] = TILE_BYTES, config.rows[i] = i < 6 ? (uint8_t)rows : TILE_ROWS;
+    for (int i = 0; i < 8; i++) {
+        config.bytes[i] = i == 4 || i == 5 ? (uint16_t)(words * sizeof(uint32_t)) : TILE_BYTES;
+        config.rows[i] = (uint8_t)(i < 6 ? rows : words);
+    }
     __asm__ volatile("" : : "r"(&config) : "memory");
     _tile_loadconfig(&config);
 }
 
-/* Columns of words to rows, of which the first 4, or 8, are not 0. */
-QKV_INLINE void turn_first(vi r[W], size_t columns) {
-    vf t[W / 2];
-    const size_t used = columns > 4 ? 8 : 4;
+/* Columns of words, of which the first 4, or 8, are not 0, to quarters: t[i + j] has, in its quarter q, the words i… of row 4q + j. */
+QKV_INLINE void turn_quarters(vf t[W / 2], const vi r[W], const size_t used) {
     QKV_UNROLL
     for (size_t i = 0; i < W / 2; i += 4) {
         if (i >= used) break;
@@ -39,7 +40,11 @@ QKV_INLINE void turn_first(vi r[W], size_t columns) {
         t[i] = _mm512_shuffle_ps(a, c, 0x44), t[i + 1] = _mm512_shuffle_ps(a, c, 0xee);
         t[i + 2] = _mm512_shuffle_ps(b, d, 0x44), t[i + 3] = _mm512_shuffle_ps(b, d, 0xee);
     }
-    /* t[i + j] has, in its quarter q, the words i… of row 4q + j. */
+}
+
+QKV_INLINE void turn_first(vi r[W], const size_t used) {
+    vf t[W / 2];
+    turn_quarters(t, r, used);
     const vi quarter = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 0, 0, 0, 0, 0, 0, 0, 0);
     QKV_UNROLL
     for (size_t q = 0; q < 4; q++) {
@@ -53,11 +58,38 @@ QKV_INLINE void turn_first(vi r[W], size_t columns) {
     }
 }
 
-/* A tile of rows that lie across: 32 terms, of which `terms` are there. */
-static void pack_turned(uint32_t *tile, const struct lines *x, size_t m, size_t rows, size_t k, size_t terms) {
+/* Columns of words to a tile of rows of 4 words, or of 8. */
+QKV_INLINE void turn_narrow(float *tile, const vi r[W], const size_t words) {
+    vf t[W / 2];
+    turn_quarters(t, r, words);
+    QKV_UNROLL
+    for (size_t j = 0; j < words / 4; j++) { /* rows that share a vector: 4q … 4q + 3, or 4q + 2j and the next */
+        const size_t a = words == 4 ? 0 : 2 * j, b = words == 4 ? 1 : 4 + a, c = words == 4 ? 2 : a + 1,
+                     d = b + 1 + (words == 4);
+        vf low[2] = {_mm512_shuffle_f32x4(t[a], t[b], 0x44), _mm512_shuffle_f32x4(t[c], t[d], 0x44)};
+        vf high[2] = {_mm512_shuffle_f32x4(t[a], t[b], 0xee), _mm512_shuffle_f32x4(t[c], t[d], 0xee)};
+        float *to = tile + j * W;
+        vf_store(to, _mm512_shuffle_f32x4(low[0], low[1], 0x88));
+        vf_store(to + 4 * words, _mm512_shuffle_f32x4(low[0], low[1], 0xdd));
+        vf_store(to + 8 * words, _mm512_shuffle_f32x4(high[0], high[1], 0x88));
+        vf_store(to + 12 * words, _mm512_shuffle_f32x4(high[0], high[1], 0xdd));
+    }
+}
+
+/* A tile of rows that lie across: `wide` words, of whose terms `terms` are there. */
+static void pack_turned(uint32_t *tile, const struct lines *x, size_t m, size_t rows, size_t k, size_t terms,
+                        size_t wide) {
     vi r[W];
-    const size_t words = (terms + 1) / 2, some = words <= 4 ? 4 : words <= 8 ? 8 : W;
+    const size_t words = (terms + 1) / 2, some = wide < TILE_WORDS ? wide : words <= 4 ? 4 : words <= 8 ? 8 : W;
     for (size_t i = 0; i < some; i++) r[i] = i < words ? words_across(x, m, rows, k + 2 * i, k + terms) : vi_set(0);
+    if (wide == 4) {
+        turn_narrow((float *)(void *)tile, r, 4);
+        return;
+    }
+    if (wide == 8) {
+        turn_narrow((float *)(void *)tile, r, 8);
+        return;
+    }
     if (some == 4)
         turn_first(r, 4);
     else if (some == 8)
@@ -67,31 +99,38 @@ static void pack_turned(uint32_t *tile, const struct lines *x, size_t m, size_t 
     for (size_t i = 0; i < W; i++) vi_store(tile + i * TILE_WORDS, r[i]);
 }
 
-static void pack_a_at(void *out, size_t all, size_t before, struct qkv_operand a, size_t rows, size_t K) {
+static void pack_a_at(void *out, size_t all, size_t before, struct qkv_operand a, size_t rows, size_t K, size_t unit) {
     const struct lines x = {a.data, a.dtype, a.row_stride, a.column_stride};
-    const size_t pairs = bf16_pairs(K, STEP);
+    const size_t pairs = bf16_pairs(K, unit), words = unit / 2;
     for (size_t m = 0; m < rows; m += MR) {
-        for (size_t p = 0; p < pairs; p += TILE_WORDS) {
+        for (size_t p = 0; p < pairs; p += words) {
             uint32_t *tile = (uint32_t *)out + m * all + (before + p) * TILE_ROWS;
+            const size_t terms = K - 2 * p < unit ? K - 2 * p : unit;
             if (x.k_stride != 1) {
-                pack_turned(tile, &x, m, rows - m, 2 * p, K - 2 * p < STEP ? K - 2 * p : STEP);
+                pack_turned(tile, &x, m, rows - m, 2 * p, terms, words);
                 continue;
             }
-            for (size_t i = 0; i < TILE_ROWS; i++)
-                vi_store(tile + i * TILE_WORDS, m + i < rows ? words_along(&x, m + i, 2 * p, K) : vi_set(0));
+            for (size_t i = 0; i < TILE_ROWS; i++) {
+                const vi row = m + i < rows ? words_along(&x, m + i, 2 * p, 2 * p + terms) : vi_set(0);
+                vf_store_n((float *)(void *)(tile + i * words), vf_from_bits(row), words);
+            }
         }
     }
 }
 
 static void pack_a(void *out, struct qkv_operand a, size_t rows, size_t K, float *staging) {
     (void)staging;
-    pack_a_at(out, bf16_pairs(K, STEP), 0, a, rows, K);
+    pack_a_at(out, bf16_pairs(K, STEP), 0, a, rows, K, STEP);
 }
 
 struct tile_source { /* the tiles of a group of rows */
     const char *at;
     size_t stride, step; /* bytes between rows, between tiles */
 };
+
+static size_t tile_words(const struct qkv_bf16_block *b) {
+    return b->unit ? b->unit / 2 : TILE_WORDS;
+}
 
 static struct tile_source group_at(const struct qkv_bf16_block *b, size_t m, size_t pairs) {
     if (b->rows_in_place && b->rows - m >= MR) {
@@ -100,12 +139,13 @@ static struct tile_source group_at(const struct qkv_bf16_block *b, size_t m, siz
     }
     const size_t packed = b->rows_in_place ? 0 : m; /* in place, only the last group is packed */
     const char *at = (const char *)((const uint32_t *)b->a + packed * pairs);
-    return (struct tile_source){at, TILE_BYTES, TILE_ROWS * TILE_BYTES};
+    const size_t bytes = tile_words(b) * sizeof(uint32_t);
+    return (struct tile_source){at, bytes, TILE_ROWS * bytes};
 }
 
 /* Sums of the tiles (i, j), of which `high` × `wide` are used; they begin and end in `sums`, 32 × 32. */
 QKV_INLINE void tiles_run(const bool high, const bool wide, struct tile_source a0, struct tile_source a1,
-                          const uint32_t *b, size_t pairs, const bool resume, float *sums, size_t ld) {
+                          const uint32_t *b, size_t pairs, size_t words, const bool resume, float *sums, size_t ld) {
     const size_t stride = ld * sizeof(float);
     if (resume) {
         _tile_loadd(0, sums, stride);
@@ -118,7 +158,7 @@ QKV_INLINE void tiles_run(const bool high, const bool wide, struct tile_source a
         if (high) _tile_zero(2);
         if (high && wide) _tile_zero(3);
     }
-    for (size_t p = 0; p < pairs; p += TILE_WORDS) {
+    for (size_t p = 0; p < pairs; p += words) {
         _tile_loadd(4, a0.at, a0.stride);
         _tile_loadd(6, b + p * NR, NR * sizeof *b);
         _tile_dpbf16ps(0, 4, 6);
@@ -141,15 +181,15 @@ QKV_INLINE void tiles_run(const bool high, const bool wide, struct tile_source a
 }
 
 QKV_INLINE void tiles_of(bool high, bool wide, struct tile_source a0, struct tile_source a1, const uint32_t *b,
-                         size_t pairs, bool resume, float *sums, size_t ld) {
+                         size_t pairs, size_t words, bool resume, float *sums, size_t ld) {
     if (high && wide)
-        tiles_run(true, true, a0, a1, b, pairs, resume, sums, ld);
+        tiles_run(true, true, a0, a1, b, pairs, words, resume, sums, ld);
     else if (high)
-        tiles_run(true, false, a0, a1, b, pairs, resume, sums, ld);
+        tiles_run(true, false, a0, a1, b, pairs, words, resume, sums, ld);
     else if (wide)
-        tiles_run(false, true, a0, a1, b, pairs, resume, sums, ld);
+        tiles_run(false, true, a0, a1, b, pairs, words, resume, sums, ld);
     else
-        tiles_run(false, false, a0, a1, b, pairs, resume, sums, ld);
+        tiles_run(false, false, a0, a1, b, pairs, words, resume, sums, ld);
 }
 
 static void copy_sums(float *to, size_t ld_to, const float *from, size_t ld_from, size_t rows, size_t columns) {
@@ -162,14 +202,14 @@ static void copy_sums(float *to, size_t ld_to, const float *from, size_t ld_from
  * product takes. TDPBF16PS adds a row's 16 products of even terms and those of odd terms as two chains of fused multiply-adds
  * from zero, then the two, then to the sum; subnormal numbers are 0 everywhere. Vectors do the same. */
 
-enum { SMALL = 512, SMALL_ROWS = 4 }; /* most of rows × pairs × vectors */
-enum { FLUSH = 0x8040 };              /* of MXCSR: subnormal inputs and results are 0 */
+enum { SMALL = 512, SMALL_ROWS = 4, SMALL_VECTORS = 4 }; /* SMALL: most of rows × pairs × vectors */
+enum { FLUSH = 0x8040 };                                 /* of MXCSR: subnormal inputs and results are 0 */
 
-/* `rows` rows against `vectors` vectors of columns. */
+/* `rows` rows against `vectors` vectors of columns, two a panel; panels are `panel` words apart. */
 QKV_INLINE void small_rows(const size_t rows, const size_t vectors, const char *a, size_t stride, size_t step,
-                           const uint32_t *b, size_t pairs, bool resume, float *c, size_t ldc) {
+                           const uint32_t *b, size_t panel, size_t pairs, bool resume, float *c, size_t ldc) {
     const vi upper = vi_set(0xffff0000u);
-    vf sum[SMALL_ROWS][2];
+    vf sum[SMALL_ROWS][SMALL_VECTORS];
     QKV_UNROLL
     for (size_t i = 0; i < rows; i++) {
         QKV_UNROLL
@@ -177,17 +217,17 @@ QKV_INLINE void small_rows(const size_t rows, const size_t vectors, const char *
     }
     for (size_t p0 = 0; p0 < pairs; p0 += TILE_WORDS, a += step) {
         const size_t here = pairs - p0 < TILE_WORDS ? pairs - p0 : TILE_WORDS;
-        vf even[SMALL_ROWS][2], odd[SMALL_ROWS][2];
+        vf even[SMALL_ROWS][SMALL_VECTORS], odd[SMALL_ROWS][SMALL_VECTORS];
         QKV_UNROLL
         for (size_t i = 0; i < rows; i++) {
             QKV_UNROLL
             for (size_t j = 0; j < vectors; j++) even[i][j] = odd[i][j] = vf_zero();
         }
         for (size_t p = 0; p < here; p++) {
-            vf right_even[2], right_odd[2];
+            vf right_even[SMALL_VECTORS], right_odd[SMALL_VECTORS];
             QKV_UNROLL
             for (size_t j = 0; j < vectors; j++) {
-                const vi words = vi_load(b + (p0 + p) * NR + j * W);
+                const vi words = vi_load(b + j / 2 * panel + (p0 + p) * NR + j % 2 * W);
                 right_even[j] = bf16_even(words), right_odd[j] = bf16_odd(words);
             }
             QKV_UNROLL
@@ -227,20 +267,25 @@ QKV_INLINE void small_panel(const size_t vectors, const struct qkv_bf16_block *b
         float *to = c + m * b->ldc;
         size_t i = 0;
         for (; i + SMALL_ROWS <= end; i += SMALL_ROWS)
-            small_rows(SMALL_ROWS, vectors, a + i * stride, stride, step, right, pairs, b->resume, to + i * b->ldc,
-                       b->ldc);
+            small_rows(SMALL_ROWS, vectors, a + i * stride, stride, step, right, NR * all, pairs, b->resume,
+                       to + i * b->ldc, b->ldc);
         for (; i < end; i++)
-            small_rows(1, vectors, a + i * stride, stride, step, right, pairs, b->resume, to + i * b->ldc, b->ldc);
+            small_rows(1, vectors, a + i * stride, stride, step, right, NR * all, pairs, b->resume, to + i * b->ldc,
+                       b->ldc);
     }
 }
 
 /* Whether it was one. */
 static bool small_block(const struct qkv_bf16_block *b) {
     const size_t rows = b->wanted ? b->wanted : b->rows, pairs = (b->K + 1) / 2, all = bf16_pairs(b->K, STEP);
-    if (b->columns % W || b->out.data || rows * pairs * (b->columns / W) > SMALL) return false;
+    if (b->unit || b->columns % W || b->out.data || rows * pairs * (b->columns / W) > SMALL) return false;
     const unsigned before = _mm_getcsr();
     _mm_setcsr(before | FLUSH);
-    for (size_t n = 0; n < b->columns; n += NR) {
+    size_t n = 0;
+    /* A row alone has two chains a vector: two panels hide what an addition takes. */
+    for (; rows == 1 && b->columns - n >= 2 * NR; n += 2 * NR)
+        small_panel(4, b, 1, b->b + n * all, all, pairs, b->c + n);
+    for (; n < b->columns; n += NR) {
         if (b->columns - n > W)
             small_panel(2, b, rows, b->b + n * all, all, pairs, b->c + n);
         else
@@ -277,7 +322,7 @@ static void corner_run(const struct qkv_bf16_block *b, const struct corner *x, s
         if (!x->whole) memset(sums, 0, 2 * MR * NR * sizeof *sums);
         copy_sums(sums, NR, c, b->ldc, x->rows, x->columns);
     }
-    tiles_of(high, wide, a0, a1, b->b + x->n * pairs, pairs, b->resume, sums, ld);
+    tiles_of(high, wide, a0, a1, b->b + x->n * pairs, pairs, tile_words(b), b->resume, sums, ld);
 }
 
 static void corner_finish(const struct qkv_bf16_block *b, const struct corner *x) {
@@ -289,7 +334,7 @@ static void corner_finish(const struct qkv_bf16_block *b, const struct corner *x
 
 /* What tiles have stored is finished when the next ones are at work: see above. */
 static void block(const struct qkv_bf16_block *b) {
-    const size_t pairs = bf16_pairs(b->K, STEP);
+    const size_t pairs = bf16_pairs(b->K, b->unit ? b->unit : STEP);
     _Alignas(64) float apart[2][2 * MR * NR];
     struct corner before = {.direct = true};
     size_t turn = 0;
@@ -343,7 +388,7 @@ QKV_INLINE void few_tiles(const bool two, const struct qkv_bf16_few *f, const ui
 
 static void few(const struct qkv_bf16_few *f) {
     const size_t pairs = bf16_pairs(f->K, STEP);
-    tiles_begin(f->rows);
+    tiles_begin(f->rows, TILE_WORDS);
     for (size_t n = 0, width; n < f->columns; n += width) {
         const uint32_t *b = f->b + n * pairs;
         float *c = f->c + n;
@@ -367,7 +412,7 @@ static void few(const struct qkv_bf16_few *f) {
 }
 
 static double peak(size_t iterations) {
-    tiles_begin(TILE_ROWS);
+    tiles_begin(TILE_ROWS, TILE_WORDS);
     _tile_zero(4);
     _tile_zero(5);
     _tile_zero(6);
@@ -391,4 +436,5 @@ static double peak(size_t iterations) {
 #define IN_PLACE   true
 #define A_SIZE     sizeof(uint16_t)
 #define ORDER_STEP STEP
+#define ORDER_UNIT 8
 #endif

@@ -17,8 +17,9 @@ static void pack_b(uint32_t *out, struct qkv_operand b, size_t K, size_t columns
     pack_b_panels(out, NR, STEP, bf16_pairs(K, STEP), 0, b, K, columns);
 }
 
-static void pack_b_at(uint32_t *out, size_t pairs, size_t before, struct qkv_operand b, size_t K, size_t columns) {
-    pack_b_panels(out, NR, STEP, pairs, before, b, K, columns);
+static void pack_b_at(uint32_t *out, size_t pairs, size_t before, struct qkv_operand b, size_t K, size_t columns,
+                      size_t unit) {
+    pack_b_panels(out, NR, unit, pairs, before, b, K, columns);
 }
 
 static void few_a(void *out, struct qkv_operand row, size_t K) {

@@ -7,9 +7,9 @@
 
 enum { MR = 14, RUN = 384 };
 
-static void pack_a_at(void *out, size_t all, size_t before, struct qkv_operand a, size_t rows, size_t K) {
+static void pack_a_at(void *out, size_t all, size_t before, struct qkv_operand a, size_t rows, size_t K, size_t unit) {
     const struct lines x = {a.data, a.dtype, a.row_stride, a.column_stride};
-    const size_t pairs = bf16_pairs(K, STEP);
+    const size_t pairs = bf16_pairs(K, unit);
     uint32_t turned[W * W];
     for (size_t m = 0; m < rows; m += MR) {
         const size_t height = rows - m < MR ? rows - m : MR;
@@ -27,7 +27,7 @@ static void pack_a_at(void *out, size_t all, size_t before, struct qkv_operand a
 
 static void pack_a(void *out, struct qkv_operand a, size_t rows, size_t K, float *staging) {
     (void)staging;
-    pack_a_at(out, bf16_pairs(K, STEP), 0, a, rows, K);
+    pack_a_at(out, bf16_pairs(K, STEP), 0, a, rows, K, STEP);
 }
 
 QKV_INLINE void tile(const size_t rows, const struct qkv_bf16_block *b, size_t m, size_t n, size_t pairs) {
@@ -145,6 +145,7 @@ static double peak(size_t iterations) {
 #define IN_PLACE   false
 #define A_SIZE     sizeof(uint16_t)
 #define ORDER_STEP STEP
+#define ORDER_UNIT STEP
 
 #include "kernel/isa/bf16_few.h"
 

@@ -27,7 +27,9 @@ static void pack_b(uint32_t *out, struct qkv_operand b, size_t K, size_t columns
     pack_b_panels(out, NR, 2, bf16_pairs(K, 2), 0, b, K, columns);
 }
 
-static void pack_b_at(uint32_t *out, size_t pairs, size_t before, struct qkv_operand b, size_t K, size_t columns) {
+static void pack_b_at(uint32_t *out, size_t pairs, size_t before, struct qkv_operand b, size_t K, size_t columns,
+                      size_t unit) {
+    (void)unit;
     pack_b_panels(out, NR, 2, pairs, before, b, K, columns);
 }
 
@@ -53,8 +55,9 @@ static void pack_a(void *out, struct qkv_operand a, size_t rows, size_t K, float
 }
 
 /* Of fp32 only. */
-static void pack_a_at(void *out, size_t pairs, size_t before, struct qkv_operand a, size_t rows, size_t K) {
-    (void)pairs, (void)before;
+static void pack_a_at(void *out, size_t pairs, size_t before, struct qkv_operand a, size_t rows, size_t K,
+                      size_t unit) {
+    (void)pairs, (void)before, (void)unit;
     pack_a(out, a, rows, K, NULL);
 }
 
@@ -142,6 +145,7 @@ static double peak(size_t iterations) {
 #define STEP       2
 #define A_SIZE     sizeof(float)
 #define ORDER_STEP 1
+#define ORDER_UNIT 1
 
 #include "kernel/isa/bf16_few.h"
 
