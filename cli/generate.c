@@ -44,7 +44,7 @@ static const struct cli_option options[] = {
      "from the clock; shown at the end"},
     {CLI_TEXTS, 0, "stop", "TEXT", offsetof(struct arguments, stop), "end before this text", 0, 0, NULL},
     {CLI_TEXT, 0, "end", "TOKEN", offsetof(struct arguments, end), "end at this special token", 0, 0,
-     "<|endoftext|> if the tokenizer has it"},
+     "<|endoftext|> if the tokenizer has it, or </s> where texts begin with <s>"},
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "only the continuation: no prompt, no statistics",
      0, 0, NULL},
     CLI_MODEL(struct arguments),
@@ -121,7 +121,12 @@ static void show_texts(const struct texts *texts, const char *prompt, size_t siz
 /* The token that ends the text, -1 if there is none; CLI_FAILED if one was asked for that the tokenizer has not. */
 static int find_end(struct qkv_model *model, const char *end, int32_t *id) {
     const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(model);
+    const int32_t *before, *after;
+    size_t before_count = 0, after_count = 0;
     *id = tokenizer ? qkv_tokenizer_special(tokenizer, end ? end : "<|endoftext|>") : -1;
+    if (!end && *id < 0 && tokenizer && qkv_tokenizer_template(tokenizer, &before, &before_count, &after, &after_count))
+        if (before_count && !after_count && before[0] == qkv_tokenizer_special(tokenizer, QKV_TOKEN_BEGIN))
+            *id = qkv_tokenizer_special(tokenizer, QKV_TOKEN_END); /* learnt from lines */
     if (end && *id < 0) return cli_failed("the tokenizer has no special token \"%s\" (--end)", end);
     return CLI_DONE;
 }

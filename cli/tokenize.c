@@ -1,4 +1,4 @@
-/* tokenize.c: "qkv tokenize": text to token ids, and ids back to text. */
+/* tokenize.c: "qkv tokenize": text to token ids, and ids back to text; and making a tokenizer. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,9 @@
 #include "cli.h"
 
 struct arguments {
-    bool ids, pieces, specials;
+    bool ids, pieces, specials, force, quiet;
+    struct cli_texts train, special;
+    const char *kind, *output;
     struct cli_common common;
 };
 
@@ -23,12 +25,29 @@ static const struct cli_option options[] = {
      "places "
      "around a text are added: the ids of encode() in Hugging Face tokenizers",
      0, 0, NULL},
+    {CLI_TEXTS, 0, "train", "FILE", offsetof(struct arguments, train),
+     "make a tokenizer from this text, or the files of a folder; more of them are one text after the other", 0, 0,
+     NULL},
+    {CLI_TEXT, 0, "tokenizer", "KIND", offsetof(struct arguments, kind),
+     "with --train: bytes, chars, chars+bytes, words, whitespace or bpe; with a size as in bpe:4096", 0, 0, "chars"},
+    {CLI_TEXTS, 0, "special", "TEXT", offsetof(struct arguments, special),
+     "with --train: a text that is one token wherever it stands, as <mask>; bpe without any has <|endoftext|>", 0, 0,
+     NULL},
+    {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output), "with --train: the tokenizer.json to write",
+     0, 0, NULL},
+    CLI_FORCE(struct arguments),
+    {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "with --train: no progress and no result", 0, 0,
+     NULL},
 };
 
 CLI_CONDITION(reads_ids, struct arguments, a->ids)
+CLI_CONDITION(makes_none, struct arguments, a->train.count == 0)
+CLI_CONDITION(makes_one, struct arguments, a->train.count > 0)
 
 static const struct cli_rule rules[] = {
     {"pieces specials", reads_ids, "--ids makes text of ids; leave one of them out"},
+    {"tokenizer special output force quiet", makes_none, "no tokenizer is made; name its text with --train FILE"},
+    {"ids pieces specials", makes_one, "--train makes a tokenizer; leave one of them out"},
 };
 
 /* A model folder's tokenizer, or a tokenizer.json itself. */
@@ -160,10 +179,49 @@ static int tokenize_decode(struct printer *p, const char *const *words, size_t c
     return code;
 }
 
+/* ---- making one -------------------------------------------------------------------------------------------------------- */
+
+static int tokenize_make(struct qkv_context *ctx, const struct arguments *a) {
+    struct cli_progress progress;
+    struct cli_task task = {.progress = &progress};
+    struct qkv_tokenizer *tokenizer = NULL;
+    char text[2][CLI_NUMBER];
+    int code = cli_output_check(ctx, a->output, a->force, &(struct cli_reads){a->train.items, a->train.count, NULL});
+    if (code) return code;
+    cli_progress_start(&progress, a->quiet, false);
+    cli_catch_signals();
+    const double start = qkv_clock();
+    enum qkv_status status = qkv_tokenizer_learn(ctx, a->kind, a->train.items, a->train.count, a->special.items,
+                                                 a->special.count, cli_task_progress, &task, &tokenizer);
+    cli_progress_clear(&progress);
+    if (!status) status = qkv_tokenizer_save(ctx, tokenizer, a->output);
+    if (status == QKV_STOPPED) {
+        cli_say("interrupted: no tokenizer was written");
+        code = CLI_INTERRUPTED;
+    } else if (status)
+        code = status == QKV_ARGUMENT ? cli_misused(ctx) : cli_broken(ctx);
+    else
+        cli_progress_line(&progress, "%s: %s tokens, made in %s", a->output,
+                          cli_grouped(text[0], (uint64_t)qkv_tokenizer_vocab(tokenizer)),
+                          cli_seconds(text[1], qkv_clock() - start));
+    qkv_tokenizer_free(tokenizer);
+    return code;
+}
+
 static int tokenize_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
     struct qkv_tokenizer *tokenizer = NULL;
+    if (a->train.count) {
+        if (count)
+            return cli_usage(
+                "tokenize: --train makes a tokenizer of the files that it names; \"%s\" has no place there", words[0]);
+        if (!a->output || !*a->output) return cli_usage("tokenize: say where to write the tokenizer: -o FILE");
+        int made = cli_open(&a->common, &ctx);
+        if (made == CLI_DONE) made = tokenize_make(ctx, a);
+        qkv_context_free(ctx);
+        return made;
+    }
     if (!count) return cli_usage("tokenize: say which tokenizer: a model folder or a tokenizer.json");
     int code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE) code = tokenize_load(ctx, words[0], &tokenizer);
@@ -179,15 +237,18 @@ static int tokenize_run(const void *values, const char *const *words, size_t cou
 const struct cli_command *cli_tokenize(void) {
     static const struct cli_command command = {
         .name = "tokenize",
-        .summary = "turn text into token ids, or ids into text",
-        .usage = "RUN [TEXT]\nRUN --ids [IDS]",
+        .summary = "turn text into token ids, or ids into text; make a tokenizer",
+        .usage = "RUN [TEXT]\nRUN --ids [IDS]\n--train FILE [--tokenizer KIND] -o tokenizer.json",
         .description =
             "RUN is a model folder or a tokenizer.json. Without TEXT or IDS they are read from standard input (ids: at "
-            "most 1 GiB). Every text, valid UTF-8 or not, comes back from its ids byte for byte (with --specials, with "
-            "the template's tokens).",
+            "most 1 GiB). Where every byte has a token, as with all kinds but chars and whitespace, every text, valid "
+            "UTF-8 or not, comes back from its ids byte for byte (with --specials, with the template's tokens). "
+            "--train "
+            "writes a tokenizer.json that Hugging Face tokenizers reads too, and that train --tokenizer takes.",
         .examples = "qkv tokenize run/ \"To be, or not to be\"\n"
                     "qkv tokenize run/ --pieces \"To be\"\n"
-                    "qkv tokenize run/ < book.txt | qkv tokenize run/ --ids > same-book.txt",
+                    "qkv tokenize run/ < book.txt | qkv tokenize run/ --ids > same-book.txt\n"
+                    "qkv tokenize --train book.txt --tokenizer bpe:4096 -o tokenizer.json",
         .options = options,
         .option_count = CLI_COUNT_OF(options),
         .rules = rules,

@@ -102,23 +102,29 @@ static void train_suggest(struct cli_progress *progress, const char *folder, con
         cli_progress_line(progress, "try: %s classify %s \"a text\"", cli_program, folder);
     else if (options->task && !strcmp(options->task, "mlm"))
         cli_progress_line(progress, "try: %s fill %s \"a text with a <mask> in it\"", cli_program, folder);
+    else if (options->lines)
+        cli_progress_line(progress, "try: %s generate %s --temp 0", cli_program, folder);
     else
         cli_progress_line(progress, "try: %s generate %s -n 300", cli_program, folder);
 }
 
+/* `before`: seconds until the first step. */
 static void train_conclude(struct cli_progress *progress, const struct cli_train_arguments *a,
-                           struct qkv_trainer *trainer, const struct qkv_train_report *r) {
+                           struct qkv_trainer *trainer, const struct qkv_train_report *r, double before) {
     const char *folder = a->resume ? a->resume : a->out, *slash = folder[strlen(folder) - 1] == '/' ? "" : "/";
     const struct qkv_train_options *options = qkv_trainer_options(trainer);
     bool loss = strcmp(r->metric_name, "loss") == 0;
-    char time[CLI_NUMBER], best[96] = "", early[96] = "";
+    char time[CLI_NUMBER], best[96] = "", early[96] = "", start[CLI_NUMBER + 64] = "";
+    if (before >= 1)
+        snprintf(start, sizeof start, " (after %s for tokenizer, tokens and memory)", cli_seconds(time, before));
+    if (!options->valid && options->valid_fraction == 0) snprintf(best, sizeof best, ", loss %.4f", r->loss);
     if (isfinite(r->best_metric))
         snprintf(best, sizeof best, ", best %s %.4f", loss ? "validation loss" : r->metric_name, r->best_metric);
     if (r->ended)
         snprintf(early, sizeof early, " (of %lld: the last %lld evaluations brought no better %s)",
                  (long long)options->steps, (long long)options->patience, r->metric_name);
-    cli_progress_line(progress, "\n%lld steps done in %s%s%s", (long long)r->steps, cli_seconds(time, r->seconds), best,
-                      early);
+    cli_progress_line(progress, "\n%lld steps done in %s%s%s%s", (long long)r->steps,
+                      cli_seconds(time, r->seconds > before ? r->seconds - before : 0), start, best, early);
     cli_progress_line(progress,
                       "  model       %s%s" QKV_WEIGHTS_FILE " (with " QKV_CONFIG_FILE " and " QKV_TOKENIZER_FILE ")",
                       folder, slash);
@@ -127,7 +133,8 @@ static void train_conclude(struct cli_progress *progress, const struct cli_train
     train_suggest(progress, folder, options);
 }
 
-static int train_loop(struct qkv_trainer *trainer, struct cli_progress *progress, const struct cli_train_arguments *a) {
+static int train_loop(struct qkv_trainer *trainer, struct cli_progress *progress, const struct cli_train_arguments *a,
+                      double before) {
     struct running run = {.progress = progress, .began = qkv_clock(), .first = -1};
     cli_train_notes(progress, trainer, &run.notes);
     struct qkv_context *ctx = qkv_model_context(qkv_trainer_model(trainer));
@@ -153,7 +160,7 @@ static int train_loop(struct qkv_trainer *trainer, struct cli_progress *progress
             if (code) return code;
         }
         if (r.step >= r.steps) {
-            train_conclude(progress, a, trainer, &r);
+            train_conclude(progress, a, trainer, &r, before);
             return CLI_DONE;
         }
         if (cli_stopping) return train_interrupted(trainer, progress, a, &r);
@@ -167,13 +174,16 @@ static int run_train(const void *values, const char *const *words, size_t count)
     struct qkv_trainer *trainer = NULL;
     struct cli_progress progress;
     struct cli_task task = {.progress = &progress};
+    double before = 0;
     (void)words, (void)count;
     cli_progress_start(&progress, a->quiet, a->plain);
     int code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE) {
         cli_catch_signals();
+        before = qkv_clock();
         code = a->resume ? cli_train_resume(ctx, a, &task, &trainer) : cli_train_start(ctx, a, &task, &trainer);
     }
+    before = qkv_clock() - before;
     if (code == CLI_DONE && a->resume && cli_train_sample_idle(a, qkv_trainer_options(trainer))) code = CLI_FAILED;
     if (code == CLI_DONE) {
         task.finish = true;
@@ -182,7 +192,7 @@ static int run_train(const void *values, const char *const *words, size_t count)
         if (a->profile && qkv_trainer_profile_start(trainer)) code = cli_broken(ctx);
     }
     if (code == CLI_DONE) {
-        code = train_loop(trainer, &progress, a);
+        code = train_loop(trainer, &progress, a, before);
         if (a->profile) cli_print_profile(qkv_trainer_profile(trainer));
     }
     qkv_trainer_free(trainer);

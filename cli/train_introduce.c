@@ -56,15 +56,19 @@ static void introduce_data(struct cli_progress *progress, struct qkv_trainer *tr
     introduce_held_out(progress, trainer);
 }
 
+/* `lines`: how many there are to train on. */
 static const char *batch_text(char *text, size_t size, const struct qkv_train_options *options,
-                              const struct qkv_spec *spec) {
+                              const struct qkv_spec *spec, size_t lines) {
     char rows[48] = "";
     if (options->data) {
         snprintf(text, size, "%lld x %lld tokens", (long long)options->batch,
                  (long long)(options->context > 0 ? options->context : spec->context));
         return text;
     }
-    if (options->batch) snprintf(rows, sizeof rows, "%lld lines", (long long)options->batch);
+    const bool all = options->batch > 0 && (uint64_t)options->batch >= lines;
+    if (options->batch)
+        snprintf(rows, sizeof rows, all ? "all %lld lines" : "%lld lines",
+                 all ? (long long)lines : (long long)options->batch);
     if (options->batch_tokens)
         snprintf(text, size, "at most %s%s%lld tokens", rows, *rows ? " and " : "", (long long)options->batch_tokens);
     else
@@ -99,7 +103,8 @@ void cli_train_introduce(struct cli_progress *progress, struct qkv_trainer *trai
     if (qkv_context_precision(ctx) != QKV_FP32) cli_say_emulated(ctx, NULL);
     char batch[96];
     cli_progress_line(progress, "run     %s, %lld steps of %s; Ctrl-C saves and stops", a->resume ? a->resume : a->out,
-                      (long long)options->steps, batch_text(batch, sizeof batch, options, spec));
+                      (long long)options->steps,
+                      batch_text(batch, sizeof batch, options, spec, qkv_trainer_lines(trainer, NULL)));
 }
 
 void cli_train_notes(struct cli_progress *progress, const struct qkv_trainer *trainer, size_t *shown) {

@@ -42,8 +42,9 @@ static const char *argument_of(const char *value, const char *help) {
 
 /* Options that only other tasks than a text's next token have, and those about a model that there is already. */
 static bool is_for_others(const char *name) {
-    static const char *const others[] = {"pairs",  "labeled",      "task", "mask_probability", "source_tokenizer",
-                                         "metric", "batch_tokens", "from", "new_head",         "freeze"};
+    static const char *const others[] = {
+        "pairs",        "lines", "labeled",  "task",  "mask_probability", "mask_each", "source_tokenizer", "metric",
+        "batch_tokens", "from",  "new_head", "freeze"};
     for (size_t i = 0; i < CLI_COUNT_OF(others); i++)
         if (!strcmp(others[i], name)) return true;
     return false;

@@ -23,6 +23,10 @@
 
 #include "base/base.h"
 
+#define TEST_KIND(name, text, help) +1
+enum { TEST_KINDS = 0 QKV_TOKENIZER_LIST(TEST_KIND) }; /* of tokenizers */
+#undef TEST_KIND
+
 #if defined(__SANITIZE_ADDRESS__)
 #define TEST_ADDRESS_SANITIZER 1
 #elif defined(__has_feature)

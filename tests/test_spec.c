@@ -409,7 +409,7 @@ static void test_presets(void **state) {
         if (s.vocab == 0) assert_ok(ctx, qkv_spec_preset(ctx, &s, name, SETTINGS("vocab=65")));
         if (s.head.kind == QKV_HEAD_CLASSIFY) s.head.classes = 6; /* from the data, when training */
         assert_ok(ctx, qkv_spec_check(ctx, &s));
-        assert_true(count_parameters(&s) > 100000);
+        assert_true(count_parameters(&s) > 10000);
         assert_non_null(qkv_preset_recipe(name));
         assert_ok(ctx, qkv_train_defaults(ctx, name, &options));
     }

@@ -113,7 +113,8 @@ static inline char *test_print(struct qkv_context *ctx, const struct qkv_tokeniz
     return changed;
 }
 
-/* Encodes, decodes and checks that the bytes are the same; the ids are the caller's. */
+/* Encodes, decodes and checks that the bytes are the same, where no token is unknown and white space is kept; the ids are the
+ * caller's. */
 static inline int32_t *test_round_trip(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
                                        size_t size, bool specials, size_t *count) {
     int32_t *ids = NULL;
@@ -121,8 +122,10 @@ static inline int32_t *test_round_trip(struct qkv_context *ctx, const struct qkv
     size_t n = 0;
     assert_ok(ctx, qkv_tokenizer_encode(ctx, t, text, size, specials, &ids, count));
     assert_ok(ctx, qkv_tokenizer_decode(ctx, t, ids, *count, &back, &n));
-    assert_int_equal(n, size);
-    assert_memory_equal(back, text, size);
+    bool spelt = !t->whole_words;
+    for (size_t i = 0; i < *count; i++) spelt = spelt && ids[i] != qkv_tokenizer_unknown(t);
+    if (spelt) assert_int_equal(n, size);
+    if (spelt) assert_memory_equal(back, text, size);
     assert_int_equal(back[n], 0);
     qkv_free(back);
     return ids;

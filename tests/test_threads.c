@@ -81,7 +81,7 @@ static enum qkv_status job_train(struct qkv_context *ctx, struct job *job) {
     options.eval_every = 3;
     options.eval_batches = 2;
     options.dropout = 0.1;
-    options.tokenizer = strcmp(job->kind, "data") == 0 ? "bpe:300" : "chars";
+    options.tokenizer = strcmp(job->kind, "data") == 0 ? "bpe:300" : "chars+bytes";
     options.precision = job->precision == QKV_FP32 ? "fp32" : "bf16";
     if (!status) status = qkv_trainer_create(ctx, &spec, &options, job->folder, NULL, NULL, &trainer);
     for (int i = 0; i < STEPS && !status; i++) {

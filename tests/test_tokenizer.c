@@ -25,12 +25,12 @@ static void test_bytes(void **state) {
     qkv_tokenizer_free(t);
 }
 
-static void test_chars(void **state) {
+static void test_chars_and_bytes(void **state) {
     struct qkv_context *ctx = *state;
     static const char text[] = "b\xC3\xA9"
                                "a\0c\xFF"
                                "ab<|endoftext|>";
-    struct qkv_tokenizer *t = test_train(ctx, QKV_TOKENIZER_CHARS, 0, 1, text, sizeof text - 1);
+    struct qkv_tokenizer *t = test_train(ctx, QKV_TOKENIZER_CHARS_BYTES, 0, 1, text, sizeof text - 1);
     /* a b c é, then the bytes, then the special; not the zero character, nor what only the special has */
     assert_int_equal(qkv_tokenizer_vocab(t), 4 + 256 + 1);
     assert_ids(ctx, t,
@@ -45,14 +45,90 @@ static void test_chars(void **state) {
     assert_ids(ctx, t, "<|endoftext|>a", true, 260, 0);
     qkv_tokenizer_free(t);
 
-    t = test_train(ctx, QKV_TOKENIZER_CHARS, 0, 0, "<0x41>", 6);
+    t = test_train(ctx, QKV_TOKENIZER_CHARS_BYTES, 0, 0, "<0x41>", 6);
     assert_ids(ctx, t, "<0x41>", true, 3, 0, 5, 2, 1, 4); /* the text, not the byte token */
     assert_ids(ctx, t, "A", true, 6 + 'A');
     qkv_tokenizer_free(t);
 
-    t = test_train(ctx, QKV_TOKENIZER_CHARS, 258, 0, "zzzyyyxw", 8); /* the two most frequent, in order */
+    t = test_train(ctx, QKV_TOKENIZER_CHARS_BYTES, 258, 0, "zzzyyyxw", 8); /* the two most frequent, in order */
     assert_int_equal(qkv_tokenizer_vocab(t), 258);
     assert_ids(ctx, t, "zyx", true, 1, 0, 2 + 'x');
+    qkv_tokenizer_free(t);
+}
+
+/* Characters of the text, one token for all others, and no bytes. */
+static void test_chars(void **state) {
+    struct qkv_context *ctx = *state;
+    static const char text[] = "b\xC3\xA9"
+                               "a\0c\xFF"
+                               "ab<|endoftext|>";
+    static const char *const specials[] = {"<unk>", "<|end|>"};
+    struct qkv_tokenizer *t = test_train(ctx, QKV_TOKENIZER_CHARS, 0, 1, text, sizeof text - 1);
+    assert_int_equal(qkv_tokenizer_vocab(t), 4 + 1 + 1); /* a b c é <unk> <|endoftext|> */
+    assert_int_equal(qkv_tokenizer_unknown(t), 4);
+    assert_int_equal(qkv_tokenizer_special(t, "<unk>"), 4);
+    for (int again = 0; again < 2; again++) { /* short pieces are remembered: not by tokens that do not spell them */
+        assert_ids(ctx, t,
+                   "\xC3\xA9"
+                   "cab",
+                   true, 3, 2, 0, 1);
+        assert_ids(ctx, t, "xA", true, 4, 4);
+        assert_ids(ctx, t,
+                   "\xC3"
+                   "a\xE4\xB8\xAD\xF0\x9F\x98\x80",
+                   true, 4, 0, 4, 4);
+        assert_ids(ctx, t, "x<|endoftext|>y<|endoftext|>x<|endoftext|>a<unk>", true, 4, 5, 4, 5, 4, 5, 0, 4);
+        assert_ids(ctx, t, "a<unk>", false, 0, 4, 4, 4, 4, 4);
+    }
+    qkv_tokenizer_free(t);
+
+    t = test_train(ctx, QKV_TOKENIZER_CHARS, 0, 0, "<0x41>", 6);
+    assert_ids(ctx, t, "<0x41>A", true, 3, 0, 5, 2, 1, 4, 6); /* no byte tokens */
+    qkv_tokenizer_free(t);
+
+    t = test_train(ctx, QKV_TOKENIZER_CHARS, 3, 0, "zzzyyyxw", 8); /* the two most frequent, in order */
+    assert_int_equal(qkv_tokenizer_vocab(t), 3);
+    assert_ids(ctx, t, "zyx", true, 1, 0, 2);
+    qkv_tokenizer_free(t);
+
+    /* asked for besides: it is there once */
+    struct qkv_tokenizer_options options = {
+        .kind = QKV_TOKENIZER_CHARS, .vocab = 4, .specials = specials, .special_count = 2};
+    assert_ok(ctx, qkv_tokenizer_train(ctx, &options, "abc<unk><|end|>", 15, &t));
+    assert_int_equal(qkv_tokenizer_vocab(t), 4);
+    assert_ids(ctx, t, "ab<unk><|end|>", true, 0, 1, 2, 3);
+    qkv_tokenizer_free(t);
+}
+
+/* Words apart by white space, whatever it is; no bytes. Without a size there is no word but those of the text. */
+static void test_whitespace(void **state) {
+    struct qkv_context *ctx = *state;
+    static const char text[] = "the cat\tsat \n on\xE3\x80\x80the mat<|endoftext|>x the\xC2\xA0rug. \xFF";
+    static const char *const asked[] = {"<s>", "<pad>"};
+    struct qkv_tokenizer *t = test_train(ctx, QKV_TOKENIZER_WHITESPACE, 0, 1, text, sizeof text - 1);
+    char *back;
+    size_t size;
+    int32_t *ids;
+    /* <pad> <|endoftext|>, then the 3 times, cat sat on mat x rug. */
+    assert_int_equal(qkv_tokenizer_vocab(t), 9);
+    assert_int_equal(qkv_tokenizer_unknown(t), -1);
+    assert_ids(ctx, t, "  rug.\rthe<|endoftext|> cat", true, 8, 2, 1, 3);
+    assert_string_equal(qkv_tokenizer_token(t, 3, &size), " cat"); /* as it stands in a text */
+    assert_int_equal(size, 4);
+    assert_ok(ctx, qkv_tokenizer_decode(ctx, t, (const int32_t[]){2, 3, 1, 4}, 4, &back, &size));
+    assert_string_equal(back, "the cat <|endoftext|> sat");
+    assert_int_equal(size, strlen(back));
+    qkv_free(back);
+    assert_status(ctx, qkv_tokenizer_encode(ctx, t, "the bird sat", 12, true, &ids, &size), QKV_FORMAT);
+    assert_message(ctx, "\"bird\" is no word of the vocabulary");
+    assert_null(ids);
+    qkv_tokenizer_free(t);
+
+    struct qkv_tokenizer_options options = {
+        .kind = QKV_TOKENIZER_WHITESPACE, .vocab = 5, .specials = asked, .special_count = 2};
+    assert_ok(ctx, qkv_tokenizer_train(ctx, &options, "b a a b c", 9, &t)); /* <s> <pad> <unk> b a */
+    assert_int_equal(qkv_tokenizer_vocab(t), 5);
+    assert_ids(ctx, t, "a b c <pad> \xFF", true, 4, 3, 2, 1, 2);
     qkv_tokenizer_free(t);
 }
 
@@ -97,9 +173,11 @@ static void test_bpe_small(void **state) {
 
 static void test_empty(void **state) {
     struct qkv_context *ctx = *state;
-    for (int kind = QKV_TOKENIZER_BYTES; kind <= QKV_TOKENIZER_BPE; kind++) {
+    for (int kind = QKV_TOKENIZER_BYTES; kind < TEST_KINDS; kind++) {
         struct qkv_tokenizer *t = test_train(ctx, (enum qkv_tokenizer_kind)kind, 0, 0, NULL, 0);
-        assert_int_equal(qkv_tokenizer_vocab(t), 256);
+        const bool bytes = kind != QKV_TOKENIZER_CHARS;
+        if (kind == QKV_TOKENIZER_WHITESPACE) continue; /* it has one token more, and refuses words */
+        assert_int_equal(qkv_tokenizer_vocab(t), bytes ? 256 : 1);
         int32_t *ids;
         char *text;
         size_t count, size;
@@ -110,7 +188,7 @@ static void test_empty(void **state) {
         assert_string_equal(text, "");
         qkv_free(ids);
         qkv_free(text);
-        assert_ids(ctx, t, "hi", true, 'h', 'i');
+        assert_ids(ctx, t, "hi", true, bytes ? 'h' : 0, bytes ? 'i' : 0);
         qkv_tokenizer_free(t);
     }
 }
@@ -259,11 +337,12 @@ static void test_naive_encoding(void **state) {
 
 static void test_round_trips(void **state) {
     struct qkv_random random = test_random(3);
-    for (int kind = QKV_TOKENIZER_BYTES; kind <= QKV_TOKENIZER_BPE; kind++) {
+    for (int kind = QKV_TOKENIZER_BYTES; kind < TEST_KINDS; kind++) {
         for (int round = 0; round < 40; round++) {
             size_t size, n, count;
             char *text = test_text(&random, 300, &size);
-            int vocab = round % 2 && kind != QKV_TOKENIZER_BPE ? 0 : 280;
+            const bool sized = kind == QKV_TOKENIZER_BPE || kind == QKV_TOKENIZER_WHITESPACE;
+            int vocab = round % 2 && !sized ? 0 : 280;
             struct qkv_tokenizer *t = test_train(*state, (enum qkv_tokenizer_kind)kind, vocab, 4, text, size);
             for (int i = 0; i < 50; i++) {
                 char *s = test_text(&random, 60, &n);
@@ -309,8 +388,12 @@ static void test_refusals(void **state) {
            "words cannot have a vocabulary of -5");
     refuse(ctx,
            (struct qkv_tokenizer_options){
-               .kind = QKV_TOKENIZER_CHARS, .vocab = 258, .specials = twice, .special_count = 3},
+               .kind = QKV_TOKENIZER_CHARS_BYTES, .vocab = 258, .specials = test_specials, .special_count = 3},
            "it must hold 256 bytes and 3 special tokens");
+    refuse(ctx,
+           (struct qkv_tokenizer_options){
+               .kind = QKV_TOKENIZER_CHARS, .vocab = 3, .specials = test_specials, .special_count = 3},
+           "chars cannot have a vocabulary of 3; it must hold <unk> and 3 special tokens");
     refuse(ctx, (struct qkv_tokenizer_options){.specials = NULL, .special_count = 1},
            "special_count is 1 but specials is NULL");
     refuse(ctx, (struct qkv_tokenizer_options){.specials = twice, .special_count = 3}, "\"<|a|>\" is given twice");
@@ -319,7 +402,8 @@ static void test_refusals(void **state) {
            "special token 0 is not UTF-8");
     refuse(ctx, (struct qkv_tokenizer_options){.specials = byte, .special_count = 1},
            "special token \"t\" is written like ordinary token 116");
-    refuse(ctx, (struct qkv_tokenizer_options){.kind = QKV_TOKENIZER_CHARS, .specials = fallback, .special_count = 1},
+    refuse(ctx,
+           (struct qkv_tokenizer_options){.kind = QKV_TOKENIZER_CHARS_BYTES, .specials = fallback, .special_count = 1},
            "special token \"<0x41>\" is written like ordinary token");
 
     struct qkv_tokenizer *t = NULL;
@@ -345,11 +429,12 @@ static void test_refusals(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
 
-        cmocka_unit_test(test_bytes),          cmocka_unit_test(test_chars),
-        cmocka_unit_test(test_words),          cmocka_unit_test(test_bpe_small),
-        cmocka_unit_test(test_empty),          cmocka_unit_test(test_reference_merges),
-        cmocka_unit_test(test_naive_training), cmocka_unit_test(test_naive_encoding),
-        cmocka_unit_test(test_round_trips),    cmocka_unit_test(test_long_piece),
+        cmocka_unit_test(test_bytes),           cmocka_unit_test(test_chars),
+        cmocka_unit_test(test_chars_and_bytes), cmocka_unit_test(test_whitespace),
+        cmocka_unit_test(test_words),           cmocka_unit_test(test_bpe_small),
+        cmocka_unit_test(test_empty),           cmocka_unit_test(test_reference_merges),
+        cmocka_unit_test(test_naive_training),  cmocka_unit_test(test_naive_encoding),
+        cmocka_unit_test(test_round_trips),     cmocka_unit_test(test_long_piece),
         cmocka_unit_test(test_refusals),
     };
     test_seed();

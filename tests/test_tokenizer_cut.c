@@ -30,13 +30,15 @@ static void stream(struct qkv_context *ctx, const struct qkv_tokenizer *t, struc
     }
 }
 
-static void check_stream(struct qkv_context *ctx, const struct qkv_tokenizer *t, struct qkv_random *random) {
+/* A text of up to `bits` bits in chunks of up to `most` bytes. */
+static void check_stream(struct qkv_context *ctx, const struct qkv_tokenizer *t, struct qkv_random *random, size_t bits,
+                         size_t most) {
     size_t size;
-    char *text = test_text(random, 40, &size);
+    char *text = test_text(random, bits, &size);
     for (int specials = 0; specials < 2; specials++) {
         struct qkv_buffer whole = {0}, parts = {0};
         encode_to(ctx, t, text, size, specials, &whole);
-        stream(ctx, t, random, text, size, test_between(random, 1, 30), specials, &parts);
+        stream(ctx, t, random, text, size, test_between(random, 1, most), specials, &parts);
         bool same = whole.size == parts.size && (whole.size == 0 || memcmp(whole.data, parts.data, whole.size) == 0);
         if (!same) {
             print_error("specials %d, text:", specials);
@@ -52,7 +54,7 @@ static void check_stream(struct qkv_context *ctx, const struct qkv_tokenizer *t,
 static void check_streams(struct qkv_context *ctx, const struct qkv_tokenizer *t, uint64_t seed) {
     struct qkv_random random = test_random(seed);
     const char *rounds = getenv("QKV_TEST_ROUNDS"); /* for a long search */
-    for (long i = rounds ? atol(rounds) : 300; i > 0; i--) check_stream(ctx, t, &random);
+    for (long i = rounds ? atol(rounds) : 300; i > 0; i--) check_stream(ctx, t, &random, 40, 30);
 }
 
 /* A tokenizer with words of many bits, so that merges reach far. */
@@ -60,13 +62,17 @@ static struct qkv_tokenizer *make(struct qkv_context *ctx, enum qkv_tokenizer_ki
     struct qkv_random random = test_random(1);
     size_t size;
     char *text = test_text(&random, 4000, &size);
-    struct qkv_tokenizer *t = test_train(ctx, kind, kind == QKV_TOKENIZER_BPE ? 700 : 0, specials, text, size);
+    struct qkv_tokenizer *t = test_train(ctx, kind,
+                                         kind == QKV_TOKENIZER_BPE          ? 700
+                                         : kind == QKV_TOKENIZER_WHITESPACE ? 100000
+                                                                            : 0,
+                                         specials, text, size);
     free(text);
     return t;
 }
 
 static void test_kinds(void **state) {
-    for (int kind = QKV_TOKENIZER_BYTES; kind <= QKV_TOKENIZER_BPE; kind++) {
+    for (int kind = QKV_TOKENIZER_BYTES; kind < TEST_KINDS; kind++) {
         for (size_t specials = 0; specials <= 4; specials += 2) {
             struct qkv_tokenizer *t = make(*state, (enum qkv_tokenizer_kind)kind, specials);
             check_streams(*state, t, 10 + (uint64_t)kind);
@@ -184,17 +190,40 @@ static void test_headway(void **state) {
     struct qkv_context *ctx = *state;
     static const char text[] =
         "First Citizen:\nBefore we proceed any further, hear me speak.\n\nAll:\nSpeak, speak.\n\n";
-    for (int kind = QKV_TOKENIZER_BYTES; kind <= QKV_TOKENIZER_BPE; kind++) {
+    for (int kind = QKV_TOKENIZER_BYTES; kind < TEST_KINDS; kind++) {
         struct qkv_tokenizer *t = make(ctx, (enum qkv_tokenizer_kind)kind, 2);
         for (size_t n = 16; n < sizeof text; n++) assert_true(qkv_tokenizer_cut(t, text, n, false) + 9 >= n);
         qkv_tokenizer_free(t);
     }
 }
 
+/* Of a long text with a built-in pattern only the end is looked at: so long that a cut begins in the middle. */
+static void cuts_of_long_texts_are_looked_for_at_their_ends(void **state) {
+    static const enum qkv_tokenizer_kind kinds[] = {QKV_TOKENIZER_WORDS, QKV_TOKENIZER_BPE, QKV_TOKENIZER_WHITESPACE};
+    for (size_t k = 0; k < TEST_COUNT(kinds); k++) {
+        for (size_t specials = 0; specials <= 4; specials += 2) {
+            struct qkv_tokenizer *t = make(*state, kinds[k], specials);
+            struct qkv_random random = test_random(40 + k);
+            for (int i = 0; i < 8; i++) check_stream(*state, t, &random, 12000, 12000);
+            qkv_tokenizer_free(t);
+        }
+    }
+    struct qkv_tokenizer *t = with_pattern(*state, TEST_GPT2_LIKE);
+    struct qkv_random random = test_random(43);
+    assert_true(qkv_pattern_is_local(t->pattern));
+    for (int i = 0; i < 24; i++) check_stream(*state, t, &random, 12000, 12000);
+    qkv_tokenizer_free(t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kinds), cmocka_unit_test(test_patterns), cmocka_unit_test(test_no_pattern),
-        cmocka_unit_test(test_nfc),   cmocka_unit_test(test_places),   cmocka_unit_test(test_headway),
+        cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_patterns),
+        cmocka_unit_test(test_no_pattern),
+        cmocka_unit_test(test_nfc),
+        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_headway),
+        cmocka_unit_test(cuts_of_long_texts_are_looked_for_at_their_ends),
     };
     test_seed();
     return cmocka_run_group_tests(tests, test_context, test_context_done);

@@ -28,11 +28,19 @@ static void test_others(void **state) {
     assert_ids(ctx, t, text_b, true, 256, 116, 104, 97, 116, 32, 105, 115, 110, 39, 116, 10);
     qkv_tokenizer_free(t);
 
-    t = reload(ctx, make(ctx, QKV_TOKENIZER_CHARS));
+    t = reload(ctx, make(ctx, QKV_TOKENIZER_CHARS_BYTES));
     assert_ids(ctx, t, text_a, true, 20, 14, 12, 1, 11, 10, 20, 3, 19, 1, 16, 10, 20, 4, 0, 0, 1, 1, 9, 14, 12, 1, 11,
                10, 13, 21);
     assert_ids(ctx, t, text_b, true, 278, 20, 14, 10, 20, 1, 15, 19, 17, 3, 20, 0);
     assert_ids(ctx, t, text_c, true, 21, 12, 226, 151, 1, 216, 211, 1, 250, 206, 195, 1, 31, 82, 5, 142, 7, 71, 84);
+    qkv_tokenizer_free(t);
+
+    t = reload(ctx, make(ctx, QKV_TOKENIZER_CHARS)); /* the same characters, and 22 for all others */
+    assert_int_equal(qkv_tokenizer_unknown(t), 22);
+    assert_ids(ctx, t, text_a, true, 20, 14, 12, 1, 11, 10, 20, 3, 19, 1, 16, 10, 20, 4, 0, 0, 1, 1, 9, 14, 12, 1, 11,
+               10, 13, 21);
+    assert_ids(ctx, t, text_b, true, 23, 20, 14, 10, 20, 1, 15, 19, 17, 3, 20, 0);
+    assert_ids(ctx, t, text_c, true, 21, 12, 22, 1, 22, 1, 22, 1, 22, 22, 5, 22, 7, 22, 22);
     qkv_tokenizer_free(t);
 
     t = reload(ctx, make(ctx, QKV_TOKENIZER_WORDS));
@@ -132,7 +140,7 @@ static void test_forms(void **state) {
 
 static void test_save(void **state) {
     struct qkv_context *ctx = *state;
-    for (int kind = QKV_TOKENIZER_BYTES; kind <= QKV_TOKENIZER_BPE; kind++) {
+    for (int kind = QKV_TOKENIZER_BYTES; kind < TEST_KINDS; kind++) {
         struct qkv_tokenizer *t = make(ctx, (enum qkv_tokenizer_kind)kind), *back;
         const char *first = test_path("first.json"), *second = test_path("second.json");
         size_t a_size, b_size;
@@ -187,8 +195,15 @@ static const struct refusal refusals[] = {
      "model.byte_fallback is false and there is no ByteLevel pre_tokenizer"},
     {QKV_TOKENIZER_BPE, "\"decoder\": {\"type\": \"ByteLevel\"", "\"decoder\": {\"type\": \"Metaspace\"",
      "decoder is {\"type\":\"Metaspace\""},
-    {QKV_TOKENIZER_CHARS, "{\"type\": \"Fuse\"}", "{\"type\": \"Strip\"}",
+    {QKV_TOKENIZER_CHARS_BYTES, "{\"type\": \"Fuse\"}", "{\"type\": \"Strip\"}",
      "this reader knows a Sequence of ByteFallback"},
+    {QKV_TOKENIZER_CHARS, "{\"type\": \"Fuse\"}", "{\"type\": \"Strip\"}", "this reader knows Fuse without"},
+    {QKV_TOKENIZER_CHARS, "\"unk_token\": \"<unk>\"", "\"unk_token\": null",
+     "there is no ByteLevel pre_tokenizer, nor a model.unk_token"},
+    {QKV_TOKENIZER_CHARS, "\"unk_token\": \"<unk>\"", "\"unk_token\": \"?\"",
+     "model.unk_token is \"?\", which is not in model.vocab"},
+    {QKV_TOKENIZER_CHARS, "\"fuse_unk\": false", "\"fuse_unk\": true",
+     "model.fuse_unk is true; this reader knows false"},
     {QKV_TOKENIZER_BPE, "\"dropout\": null", "\"dropout\": 0.5", "model.dropout is 0.5; this reader knows null"},
     {QKV_TOKENIZER_BPE, "\"end_of_word_suffix\": null", "\"end_of_word_suffix\": \"</w>\"",
      "model.end_of_word_suffix is \"</w>\"; this reader knows null"},
@@ -208,8 +223,8 @@ static const struct refusal refusals[] = {
     {QKV_TOKENIZER_BPE, "\"!\": 33", "\"!\": \"x\"", "the id of \"!\" in model.vocab is not an integer"},
     {QKV_TOKENIZER_BPE, "\"!\": 33", "\"\": 33", "model.vocab has an empty token"},
     {QKV_TOKENIZER_BPE, "\"!\": 33,", "", "no token spells the byte 0x21"},
-    {QKV_TOKENIZER_CHARS, "\"<0x7F>\"", "\"<0x7f>\"", "no token spells the byte 0x7F"},
-    {QKV_TOKENIZER_CHARS, "\"merges\": []", "\"merges\": [[\"<0x41>\", \"a\"]]", "needs the token \"<0x41>\""},
+    {QKV_TOKENIZER_CHARS_BYTES, "\"<0x7F>\"", "\"<0x7f>\"", "no token spells the byte 0x7F"},
+    {QKV_TOKENIZER_CHARS_BYTES, "\"merges\": []", "\"merges\": [[\"<0x41>\", \"a\"]]", "needs the token \"<0x41>\""},
     {QKV_TOKENIZER_BPE, "\"!\": 33", "\"!\": 33, \"!\": 33", "not valid JSON: line"},
     {QKV_TOKENIZER_BPE, "\"added_tokens\": [", "\"added_tokens\": {}, \"a\": [",
      "added_tokens is {}; this reader knows a list"},

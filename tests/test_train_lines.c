@@ -71,7 +71,7 @@ static void models_and_options_must_suit(void **state) {
     refuse(pair_json, "encoder=null", &o, QKV_SPEC, "this model has no encoder; choose an encoder–decoder");
     refuse(pair_json, "decoder=null", &o, QKV_SPEC, "this model has no decoder");
     refuse(pair_json, "decoder.attention.causal=false", &o, QKV_SPEC, "pairs need a causal decoder");
-    refuse(pair_json, "vocab=9", &o, QKV_SPEC, "vocab is 9 but the tokenizer has");
+    refuse(pair_json, "vocab=99", &o, QKV_SPEC, "vocab is 99 but the tokenizer has");
     refuse(pair_json, NULL, &l, QKV_SPEC, "labelled lines need head.kind classify");
     x = o;
     x.source_tokenizer = "chars";

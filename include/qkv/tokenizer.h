@@ -1,7 +1,10 @@
 /* qkv/tokenizer.h: tokenizers: bytes, characters, words, byte-pair encoding; a part of qkv.h, which includes it. Stable.
  *
- * Saved and read as Hugging Face tokenizer.json. Every kind turns any bytes, valid UTF-8 or not, into ids and back into
- * the same bytes: what is not in the vocabulary is spelled with 256 byte tokens, which every kind has. */
+ * Saved and read as Hugging Face tokenizer.json. Kinds with 256 byte tokens turn any bytes, valid UTF-8 or not, into ids and back
+ * into the same bytes: what is not in the vocabulary is spelled with them. Of the kind chars a character that is not in the
+ * vocabulary, a byte that belongs to none and U+0000 are the token QKV_TOKEN_UNKNOWN each. Of the kind whitespace a word that is
+ * not in the vocabulary fails, unless the vocabulary has a size, which makes it QKV_TOKEN_UNKNOWN; white space is not kept, and one
+ * space stands between two words that come back. */
 #ifndef QKV_PUBLIC_TOKENIZER_H
 #define QKV_PUBLIC_TOKENIZER_H
 
@@ -13,19 +16,25 @@ extern "C" {
 
 #define QKV_TOKENIZER_LIST(X)                                                                                          \
     X(BYTES, "bytes", "one token a byte")                                                                              \
-    X(CHARS, "chars", "one token for each character of the training text; other characters as bytes")                  \
+    X(CHARS, "chars", "one token for each character of the training text, and <unk> for all others")                   \
     X(WORDS, "words", "one token for each word of the training text, its leading space included; others as bytes")     \
-    X(BPE, "bpe", "byte-level byte-pair encoding, trained on the text to a vocabulary of chosen size")
+    X(BPE, "bpe", "byte-level byte-pair encoding, trained on the text to a vocabulary of chosen size")                 \
+    X(CHARS_BYTES, "chars+bytes", "one token for each character of the training text; other characters as bytes")      \
+    X(WHITESPACE, "whitespace", "one token for each word of the training text, apart by white space; no other words")
 enum qkv_tokenizer_kind {
 #define QKV_TOKENIZER_ENUM(name, text, help) QKV_TOKENIZER_##name,
     QKV_TOKENIZER_LIST(QKV_TOKENIZER_ENUM)
 #undef QKV_TOKENIZER_ENUM
 };
 
+#define QKV_TOKEN_UNKNOWN "<unk>" /* stands for what has no token; special, so it is found in trusted texts */
+#define QKV_TOKEN_PAD     "<pad>" /* token 0 of the kind whitespace; nothing here makes or reads it */
+
 struct qkv_tokenizer_options {
     enum qkv_tokenizer_kind kind;
     int vocab;                   /* BPE: size of the vocabulary with specials (0: 1024, less if merges run out);
-                                    chars, words: keep only the most frequent so that this holds (0: all) */
+                                    chars, chars+bytes, words, whitespace: keep only the most frequent so that this
+                                    holds (0: all) */
     const char *const *specials; /* texts that are one token wherever they stand: "<|endoftext|>" */
     size_t special_count;
 };
@@ -46,6 +55,8 @@ QKV_API enum qkv_status qkv_tokenizer_save(struct qkv_context *ctx, const struct
 /* NULL is fine. */
 QKV_API void qkv_tokenizer_free(struct qkv_tokenizer *t);
 QKV_API int qkv_tokenizer_vocab(const struct qkv_tokenizer *t); /* ids are [0, vocab) */
+/* The token of what is not in the vocabulary, or -1 where everything can be spelled. */
+QKV_API int qkv_tokenizer_unknown(const struct qkv_tokenizer *t);
 /* The id of a special token, or -1. */
 QKV_API int qkv_tokenizer_special(const struct qkv_tokenizer *t, const char *text);
 /* Text to ids. *ids is the caller's, freed with qkv_free; *count may be 0. `specials`: whether special tokens written

@@ -68,10 +68,12 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
 #define QKV_TRAIN_LIST(X)                                                                                              \
     X(FILES, data, NULL, "text file to train on, or a folder of them; several are one text after the other")           \
     X(FILES, pairs, NULL, "file of pairs to train on: a source, a tab, a target in each line")                         \
+    X(FILES, lines, NULL, "file of lines to train on: each is a sequence of its own, between <s> and </s>")            \
     X(FILES, labeled, NULL, "file of labelled lines to train on: a label, a tab, a text in each line")                 \
     X(FILES, valid, NULL, "file to validate on, of the same kind (default: the last part of the one to train on)")     \
     X(REAL, valid_fraction, 0.1, "part of the data kept for validation when there is no validation file")              \
-    X(TEXT, task, NULL, "what to learn from a text: text (the next token) or mlm (masked tokens) (default: text)")     \
+    X(TEXT, task, NULL,                                                                                                \
+      "what to learn from a text or lines: text (the next token) or mlm (masked tokens) (default: text)")              \
     X(FLAG, documents, false,                                                                                          \
       "text: a row's documents, each ended by the tokenizer's end token, do not see one another, and positions begin " \
       "again with each")                                                                                               \
@@ -79,9 +81,12 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
       "text: a number of tokens, or random, of the beginning of a row that see one another in both directions; what "  \
       "follows is learnt (prefix-LM) (default: none)")                                                                 \
     X(REAL, mask_probability, 0.15, "mlm: share of the tokens that are to be predicted")                               \
+    X(FLAG, mask_each, false, "mlm, lines: a line is one example for each of its tokens, which is hidden there")       \
     X(TEXT, tokenizer, NULL,                                                                                           \
-      "bytes, chars, words, bpe, bpe:SIZE, or a tokenizer.json (default: the preset's, else chars)")                   \
-    X(TEXT, source_tokenizer, NULL, "tokenizer of the sources of pairs (default: as tokenizer)")                       \
+      "bytes, chars, chars+bytes, words, whitespace, bpe, one of these and :SIZE, or a tokenizer.json (default: the "  \
+      "preset's, else chars)")                                                                                         \
+    X(TEXT, source_tokenizer, NULL,                                                                                    \
+      "tokenizer of the sources of pairs; shared: one tokenizer learns from both sides (default: as tokenizer)")       \
     X(TEXT, from, NULL,                                                                                                \
       "model folder to begin with: its weights, spec, tokenizers and labels; optimizer and schedule are new")          \
     X(FLAG, new_head, false, "with from: begin with a new head, for another task or other labels")                     \
@@ -172,6 +177,14 @@ QKV_API bool qkv_train_option_lists(size_t i);
  * NULL). Evaluations choose the best model and are what patience counts, so eval_every changes which steps may be the best,
  * and how many steps patience waits. */
 QKV_API bool qkv_train_may_change(const char *name, const char **why);
+
+/* Trains a tokenizer as a run does that has this option `tokenizer` ("words", "bpe:4096"; NULL: chars; no tokenizer.json), on `count`
+ * files or folders, 1 to QKV_FILES_MAX, one after the other, of which memory holds a piece at a time. `specials` are texts that are
+ * one token wherever they stand; bpe without any has <|endoftext|>. *out is the caller's. Experimental. Fails with QKV_ARGUMENT,
+ * QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_STOPPED. */
+QKV_API enum qkv_status qkv_tokenizer_learn(struct qkv_context *ctx, const char *choice, const char *const *files,
+                                            size_t count, const char *const *specials, size_t special_count,
+                                            qkv_progress *progress, void *user, struct qkv_tokenizer **out);
 
 struct qkv_trainer;
 /* Starts a run in `folder` (must not hold one already): trains the tokenizers, tokenizes the data, makes the model.

@@ -11,7 +11,13 @@
 /* What stands between two texts: the end token that training would put there, written out, "" where the tokenizer has none. */
 static enum qkv_status texts_between(struct qkv_comparison *c, const struct qkv_train_options *options,
                                      const char **between) {
-    const char *kinds[] = {"bytes", "chars", "words", "bpe"}, *choice = options->tokenizer;
+    const char *kinds[] =
+        {
+#define KIND(name, text, help) text,
+            QKV_TOKENIZER_LIST(KIND)
+#undef KIND
+        },
+               *choice = options->tokenizer;
     struct qkv_tokenizer *tokenizer = NULL;
     *between = "";
     for (size_t i = 0; choice && i < sizeof kinds / sizeof *kinds; i++) {

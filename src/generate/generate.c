@@ -1,6 +1,7 @@
 /* Continuing a text: tokenize the prompt, run it, then choose, give out and run one token after another. */
 #include "generate/generate.h"
 #include "model/model.h"
+#include "text/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +50,7 @@ enum qkv_status qkv_prompt_read(struct qkv_model *model, const char *text, size_
     struct qkv_context *ctx = qkv_model_context(model);
     const size_t vocab = (size_t)qkv_model_spec(model)->vocab;
     p->tokenizer = qkv_model_tokenizer(model);
+    p->empty = size == 0;
     p->vocab = (size_t)qkv_tokenizer_vocab(p->tokenizer);
     if (p->vocab > vocab) p->vocab = vocab;
     enum qkv_status status =
@@ -63,6 +65,13 @@ enum qkv_status qkv_prompt_read(struct qkv_model *model, const char *text, size_
     p->ids = qkv_allocate(ctx, 1, sizeof *p->ids); /* token 0 */
     p->count = p->ids != NULL;
     return p->ids ? QKV_OK : QKV_MEMORY;
+}
+
+const char *qkv_prompt_token(const struct qkv_prompt *p, int32_t id, bool first, size_t *size) {
+    const char *text = qkv_tokenizer_token(p->tokenizer, id, size);
+    const bool space = text && first && p->empty && p->tokenizer->whole_words && *size > 1 && *text == ' ';
+    *size -= space;
+    return text ? text + space : NULL;
 }
 
 enum qkv_status qkv_prompt_fit(struct qkv_context *ctx, const struct qkv_prompt *p, size_t context) {
@@ -94,14 +103,14 @@ static enum qkv_status run_newest(struct generation *g) {
 static enum qkv_status make_token(struct generation *g, bool *ended) {
     int32_t id;
     size_t size = 0;
-    enum qkv_status status = qkv_sample(g->ctx, &g->options->sampling, qkv_session_logits(g->session), g->prompt.vocab,
-                                        g->prompt.ids, g->prompt.count, (uint64_t)g->report.tokens, &id);
+    enum qkv_status status =
+        qkv_prompt_sample(g->ctx, &g->prompt, &g->options->sampling, qkv_session_logits(g->session), g->prompt.ids,
+                          g->prompt.count, (uint64_t)g->report.tokens, &id);
     if (status) return status;
     *ended = id == g->options->end_id;
     if (*ended) return QKV_OK;
     g->report.tokens++;
-    const char *text =
-        qkv_tokenizer_token(g->prompt.tokenizer, id, &size); /* NULL for an id without a token: no text */
+    const char *text = qkv_prompt_token(&g->prompt, id, g->report.tokens == 1, &size);
     status = text ? qkv_text_stream_put(&g->stream, text, size) : QKV_OK;
     *ended = g->stream.stopped;
     return status ? status : add_id(g, id);

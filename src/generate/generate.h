@@ -18,10 +18,18 @@ struct qkv_prompt {
     size_t vocab; /* ids that can be chosen: a model may have more than its tokenizer */
     int32_t *ids; /* to be freed with qkv_free */
     size_t count; /* at least 1 */
+    bool empty;   /* the text is: what follows it begins a text */
 };
 /* Whether the model can write text with these options. */
 enum qkv_status qkv_prompt_check(struct qkv_model *model, const struct qkv_generate_options *options);
 enum qkv_status qkv_prompt_read(struct qkv_model *model, const char *text, size_t size, struct qkv_prompt *prompt);
+/* qkv_sample for what follows a prompt: the token of what is unknown is never chosen, as it is no text. */
+enum qkv_status qkv_prompt_sample(struct qkv_context *ctx, const struct qkv_prompt *prompt,
+                                  const struct qkv_sampling *sampling, const float *logits, const int32_t *history,
+                                  size_t history_count, uint64_t draw, int32_t *id);
+/* The text of a token that follows it; `first`: right behind it. A word that begins a text has no space before it. NULL for an id
+ * without a token: no text. */
+const char *qkv_prompt_token(const struct qkv_prompt *prompt, int32_t id, bool first, size_t *size);
 /* QKV_ARGUMENT where it does not fit into the context. */
 enum qkv_status qkv_prompt_fit(struct qkv_context *ctx, const struct qkv_prompt *prompt, size_t context);
 

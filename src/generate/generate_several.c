@@ -105,15 +105,15 @@ static enum qkv_status several_token(struct several *s, size_t row, bool *ended)
     const size_t count = s->prompt.count + s->made;
     struct qkv_sampling sampling = s->options->sampling;
     sampling.seed += r->index;
-    enum qkv_status status =
-        qkv_sample(s->ctx, &sampling, qkv_decoder_logits(s->decoder) + row * (size_t)s->model->spec.vocab,
-                   s->prompt.vocab, r->ids, count, (uint64_t)s->made, &r->ids[count]);
+    enum qkv_status status = qkv_prompt_sample(s->ctx, &s->prompt, &sampling,
+                                               qkv_decoder_logits(s->decoder) + row * (size_t)s->model->spec.vocab,
+                                               r->ids, count, (uint64_t)s->made, &r->ids[count]);
     if (status) return status;
     *ended = r->ids[count] == s->options->end_id;
     if (*ended) return QKV_OK;
     size_t size = 0;
     s->report.tokens++;
-    const char *text = qkv_tokenizer_token(s->prompt.tokenizer, r->ids[count], &size);
+    const char *text = qkv_prompt_token(&s->prompt, r->ids[count], s->made == 0, &size);
     status = text ? qkv_text_stream_put(&r->stream, text, size) : QKV_OK;
     *ended = r->stream.stopped;
     return status;

@@ -180,9 +180,10 @@ static enum qkv_status sampling_choose(struct qkv_context *ctx, struct candidate
     return QKV_OK;
 }
 
-enum qkv_status qkv_sample(struct qkv_context *ctx, const struct qkv_sampling *sampling, const float *logits,
-                           size_t vocab, const int32_t *history, size_t history_count, uint64_t draw, int32_t *id) {
-    QKV_CALL(ctx);
+/* `never`: a token that is not chosen; −1: any may be. */
+static enum qkv_status sampling_sample(struct qkv_context *ctx, const struct qkv_sampling *sampling,
+                                       const float *logits, size_t vocab, const int32_t *history, size_t history_count,
+                                       uint64_t draw, int32_t never, int32_t *id) {
     enum qkv_status status = qkv_sampling_check(ctx, sampling);
     *id = -1;
     if (status) return status;
@@ -194,7 +195,22 @@ enum qkv_status qkv_sample(struct qkv_context *ctx, const struct qkv_sampling *s
     if (!c.at) return QKV_MEMORY;
     status = copy_scores(ctx, &c, logits);
     if (!status) status = sampling_penalise(ctx, &c, sampling, logits, history, history_count);
+    if (never >= 0 && (size_t)never < vocab) c.at[never].score = -INFINITY;
     if (!status) status = sampling_choose(ctx, &c, sampling, draw, id);
     free(c.at);
     return status;
+}
+
+enum qkv_status qkv_sample(struct qkv_context *ctx, const struct qkv_sampling *sampling, const float *logits,
+                           size_t vocab, const int32_t *history, size_t history_count, uint64_t draw, int32_t *id) {
+    QKV_CALL(ctx);
+    return sampling_sample(ctx, sampling, logits, vocab, history, history_count, draw, -1, id);
+}
+
+enum qkv_status qkv_prompt_sample(struct qkv_context *ctx, const struct qkv_prompt *p,
+                                  const struct qkv_sampling *sampling, const float *logits, const int32_t *history,
+                                  size_t history_count, uint64_t draw, int32_t *id) {
+    const int unknown = qkv_tokenizer_unknown(p->tokenizer);
+    return sampling_sample(ctx, sampling, logits, p->vocab, history, history_count, draw,
+                           p->vocab > 1 ? (int32_t)unknown : -1, id);
 }

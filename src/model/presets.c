@@ -16,6 +16,18 @@ struct preset {
         __VA_ARGS__, NULL                                                                                              \
     }
 
+/* What the toy models of tutorials are: sinusoids, PyTorch's initialisation, a head of its own, every line in every step, Adam at a
+ * constant rate, nothing kept for validation. */
+#define TINY                                                                                                           \
+    "\"d_model\": 32, \"context\": 16, \"tie\": \"none\", \"embed\": {\"position\": {\"kind\": \"sinusoidal\"}},"      \
+    " \"init\": {\"kind\": \"torch\"}, \"head\": {\"bias\": true}"
+#define TINY_PARTS       "\"layers\": 2, \"attention\": {\"heads\": 4}, \"ffn\": {\"kind\": \"relu\", \"d_ff\": 64}"
+#define TINY_STACK       "{" TINY_PARTS "}"
+#define TINY_STACK_FINAL "{" TINY_PARTS ", \"norm\": {\"final\": true}}"
+#define TINY_RECIPE                                                                                                    \
+    "batch=256", "steps=200", "rate=1e-3", "schedule=constant", "warmup=0", "optimizer=adam", "beta2=0.999",           \
+        "weight_decay=0", "clip=0", "valid_fraction=0", "eval_every=0", "precision=fp32"
+
 static const struct preset presets[] = {
     {.name = "nano-gpt",
      .summary = "a GPT that trains in minutes on a CPU: 4 layers, 4 heads, d_model 128, context 64 (nanoGPT's CPU "
@@ -117,6 +129,19 @@ static const struct preset presets[] = {
                    " \"decoder\": {\"layers\": 2, \"attention\": {\"heads\": 4}}}",
      .recipe = RECIPE("tokenizer=chars", "batch=64", "steps=2000", "rate=2e-3", "warmup=100", "beta2=0.98",
                       "weight_decay=0.01", "eval_every=250", "eval_batches=0", "save_every=500")},
+    {.name = "tiny-lm",
+     .summary = "a decoder for a toy corpus of a few lines: 2 layers, 4 heads, d_model 32, context 16, words (--lines)",
+     .json = START_2 TINY ", \"decoder\": " TINY_STACK "}",
+     .recipe = RECIPE("tokenizer=whitespace", TINY_RECIPE)},
+    {.name = "tiny-encoder",
+     .summary =
+         "an encoder for a toy corpus with hidden words: 2 layers, 4 heads, d_model 32, context 16, words (--lines)",
+     .json = START_2 TINY ", \"encoder\": " TINY_STACK_FINAL "}",
+     .recipe = RECIPE("task=mlm", "mask_each=true", "tokenizer=whitespace", TINY_RECIPE)},
+    {.name = "tiny-translator",
+     .summary = "an encoder-decoder for toy pairs: 2+2 layers, 4 heads, d_model 32, context 16, words (--pairs)",
+     .json = START_2 TINY ", \"encoder\": " TINY_STACK ", \"decoder\": " TINY_STACK "}",
+     .recipe = RECIPE("tokenizer=whitespace", "source_tokenizer=shared", TINY_RECIPE)},
     {.name = "bert-base",
      .summary = "BERT with 12 layers, 12 heads, d_model 768, context 512 (Devlin et al. 2019)",
      .json =

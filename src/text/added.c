@@ -18,14 +18,25 @@ void qkv_added_index(struct qkv_tokenizer *t) {
     if (t->added_count > 1) qsort(t->added, t->added_count, sizeof *t->added, longest_first);
     memset(t->added_begin, 0, sizeof t->added_begin);
     t->added_longest = t->added_count ? t->added[0].size : 0;
+    memset(t->added_has, 0, sizeof t->added_has);
+    t->added_first = -1;
     for (size_t i = 0; i < t->added_count; i++) {
-        t->added_begin[(unsigned char)*qkv_token_bytes(t, (size_t)t->added[i].id)] = true;
+        const struct qkv_added *added = &t->added[i];
+        const int first = (unsigned char)*qkv_token_bytes(t, (size_t)added->id);
+        const enum qkv_added_pass pass = added->normalized ? QKV_ADDED_NORMALIZED : QKV_ADDED_RAW;
+        t->added_first = i == 0 || t->added_first == first ? first : -1;
+        t->added_begin[first] = true;
+        for (int specials = added->special; specials < 2; specials++)
+            t->added_has[pass][specials] = t->added_has[QKV_ADDED_ANY][specials] = true;
     }
 }
 
 const struct qkv_added *qkv_added_next(const struct qkv_tokenizer *t, const char *text, size_t size, size_t from,
                                        enum qkv_added_pass pass, bool specials, size_t *begin) {
-    for (size_t at = from; t->added_count > 0 && at < size; at++) {
+    for (size_t at = from; t->added_has[pass][specials] && at < size; at++) {
+        const char *next = t->added_first >= 0 ? memchr(text + at, t->added_first, size - at) : text + at;
+        if (!next) break;
+        at = (size_t)(next - text);
         if (!t->added_begin[(unsigned char)text[at]]) continue;
         for (size_t i = 0; i < t->added_count; i++) {
             const struct qkv_added *added = &t->added[i];

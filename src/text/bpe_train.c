@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MERGES_A_REPORT 64
+
 struct pair {
     int32_t left, right;
     int64_t count;
@@ -294,12 +296,16 @@ static void free_trainer(struct trainer *r) {
 }
 
 enum qkv_status qkv_bpe_train(struct qkv_context *ctx, const struct qkv_strings *pieces, size_t vocab,
-                              struct qkv_tokenizer *t) {
+                              struct qkv_tokenizer *t, qkv_progress *progress, void *user) {
     struct trainer r = {.ctx = ctx, .t = t, .texts = pieces};
     enum qkv_status status = lay_out(&r);
     while (!status && t->count < vocab) {
         uint32_t pair;
         int32_t result;
+        const bool report = progress && t->merges.count % MERGES_A_REPORT == 0;
+        if (report && !progress(user, "learning merges", (double)(t->count - 256), (double)(vocab - 256)))
+            status = qkv_fail(ctx, QKV_STOPPED, "stopped while learning merges");
+        if (status) break;
         status = best_pair(&r, &pair);
         if (status || pair == UINT32_MAX) break;
         status = merged_token(&r, pair, &result);

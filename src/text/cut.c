@@ -5,14 +5,19 @@
  * does unless the pattern looks back. (2) is the subtle one: GPT-2's \s+(?!\S) cuts "\n\nx" into \n, \n, x but "\n\n" into
  * one piece, so the end of the second \n is no place to cut. Both are checked by doing it: the pieces of the open text
  * and of the text up to n are compared one by one. Special tokens double the work, for the answer must hold whether
- * they are looked for or not. */
+ * they are looked for or not.
+ *
+ * The patterns that are known (qkv_pattern_is_local) see no further than the character behind a run of one class, and always cut
+ * between a newline and what is no white space. So the pieces are the same from such a place on, and nothing before the last one
+ * that is NEAR bytes from the end is looked at. */
 #include "text/text.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define RECENT    16 /* piece ends that are remembered as candidates */
-#define TRIES_MAX 8  /* candidates that are checked in full before waiting for more text */
+#define RECENT    16   /* piece ends that are remembered as candidates */
+#define TRIES_MAX 8    /* candidates that are checked in full before waiting for more text */
+#define NEAR      4096 /* bytes before an end that its pieces are looked for in */
 
 struct span {
     size_t begin, end;
@@ -130,6 +135,20 @@ static bool know_normal(struct cutter *c, const char *text, size_t size) {
     return true;
 }
 
+/* Where pieces begin whatever stands before, at least NEAR bytes before `end`: behind a newline, with no white space next; `begin`
+ * where none is known. */
+static size_t cut_start(const struct cutter *c, size_t begin, size_t end) {
+    const bool local = qkv_pattern_is_local(c->t->pattern);
+    for (size_t at = end - begin > NEAR ? end - NEAR : begin; local && at > begin; at--) {
+        const char *newline = memrchr(c->text + begin, '\n', at - begin);
+        if (!newline) return begin;
+        at = (size_t)(newline - c->text) + 1;
+        const unsigned char next = (unsigned char)c->text[at];
+        if (next > ' ' && next < 0x7F) return at;
+    }
+    return begin;
+}
+
 /* ---- with a pattern ------------------------------------------------------------------------------------------------ */
 
 /* Whether a cut at n leaves the pieces of this mode as they are. */
@@ -140,14 +159,15 @@ static bool cut_agrees(struct cutter *c, const struct spans *spans, size_t n) {
     const struct span *span = &spans->at[k - 1];
     bool open = k == spans->count;
     if (n == span->begin || (n == span->end && !open)) return true;
-    qkv_splitter_start(c->open, c->text + span->begin, span->end - span->begin, open);
-    qkv_splitter_start(c->alone, c->text + span->begin, n - span->begin, false);
+    const size_t start = cut_start(c, span->begin, n);
+    qkv_splitter_start(c->open, c->text + start, span->end - start, open);
+    qkv_splitter_start(c->alone, c->text + start, n - start, false);
     for (;;) {
         size_t begin, end, alone_begin, alone_end;
         if (qkv_splitter_next(c->open, &begin, &end) != QKV_SPLIT_PIECE) return false;
         if (qkv_splitter_next(c->alone, &alone_begin, &alone_end) != QKV_SPLIT_PIECE) return false;
         if (begin != alone_begin || end != alone_end) return false;
-        if (span->begin + end == n) return true;
+        if (start + end == n) return true;
     }
 }
 
@@ -174,13 +194,14 @@ static bool cut_likely(struct cutter *c, const size_t *ends, size_t count) {
 static size_t cut_span(struct cutter *c, const struct span *span, bool open) {
     size_t ends[2 * RECENT], count = 0, begin, end;
     if (!open && span->end > span->begin && cut_good(c, span->end)) return span->end;
-    qkv_splitter_start(c->open, c->text + span->begin, span->end - span->begin, open);
+    const size_t start = cut_start(c, span->begin, span->end);
+    qkv_splitter_start(c->open, c->text + start, span->end - start, open);
     while (qkv_splitter_next(c->open, &begin, &end) == QKV_SPLIT_PIECE) {
         if (count == 2 * RECENT) {
             memmove(ends, ends + RECENT, RECENT * sizeof *ends);
             count = RECENT;
         }
-        ends[count++] = span->begin + end;
+        ends[count++] = start + end;
     }
     for (; count > 0; count--) {
         if (cut_likely(c, ends, count) && cut_good(c, ends[count - 1])) return ends[count - 1];

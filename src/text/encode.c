@@ -40,9 +40,10 @@ static int32_t find_token(const struct qkv_tokenizer *t, const char *s, size_t n
     return found && !t->tokens[found->value].added ? (int32_t)found->value : -1;
 }
 
-/* Writes the symbols of a piece at the end of the ids (there is room): bytes, or characters. */
-static size_t write_symbols(struct encoder *e, const char *s, size_t n) {
+/* Writes the symbols of a piece at the end of the ids (there is room): bytes, or characters. *whole: they spell it. */
+static size_t write_symbols(struct encoder *e, const char *s, size_t n, bool *whole) {
     int32_t *out = e->ids + e->count;
+    *whole = true;
     if (e->t->byte_level) {
         for (size_t i = 0; i < n; i++) out[i] = e->t->byte_ids[(unsigned char)s[i]];
         return n;
@@ -53,6 +54,10 @@ static size_t write_symbols(struct encoder *e, const char *s, size_t n) {
         int length = qkv_utf8_scan(s + i, n - i, &code);
         int32_t id = length > 0 ? find_token(e->t, s + i, (size_t)length) : -1;
         size_t size = length > 0 ? (size_t)length : 1;
+        if (id < 0 && e->t->unknown >= 0) {
+            id = e->t->unknown;
+            *whole = false;
+        }
         if (id >= 0) out[written++] = id;
         for (size_t k = 0; id < 0 && k < size; k++) out[written++] = e->t->byte_ids[(unsigned char)s[i + k]];
         i += size;
@@ -71,9 +76,35 @@ static bool encode_spells(const struct encoder *e, const struct known *known, co
     return true;
 }
 
+bool qkv_text_is_space(const char *s, size_t n) {
+    static const uint32_t others[] = {0x20, 0x85, 0xA0, 0x1680, 0x2028, 0x2029, 0x202F, 0x205F, 0x3000};
+    uint32_t code;
+    if (qkv_utf8_scan(s, n, &code) <= 0) return false;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (code == others[i]) return true;
+    return (code >= 9 && code <= 13) || (code >= 0x2000 && code <= 0x200A);
+}
+
+/* A word, or the white space between two. */
+static enum qkv_status encode_word(struct encoder *e, const char *s, size_t n) {
+    int32_t id = find_token(e->t, s, n);
+    if (id < 0 && qkv_text_is_space(s, n)) return QKV_OK;
+    if (id < 0) id = e->t->unknown;
+    if (id >= 0) {
+        e->ids[e->count++] = id;
+        return QKV_OK;
+    }
+    return qkv_fail(
+        e->ctx, QKV_FORMAT,
+        "\"%.*s\" is no word of the vocabulary, which has the words of the text that the tokenizer was made "
+        "from and no " QKV_TOKEN_UNKNOWN " for others",
+        (int)(n < 60 ? n : qkv_utf8_cut(s, 60)), s);
+}
+
 static enum qkv_status encode_piece(struct encoder *e, const char *s, size_t n) {
     enum qkv_status status = encode_reserve(e, n);
     if (status) return status;
+    if (e->t->whole_words) return encode_word(e, s, n);
     if (n == 1 && e->t->byte_level) {
         e->ids[e->count++] = e->t->byte_ids[(unsigned char)*s];
         return QKV_OK;
@@ -95,9 +126,11 @@ static enum qkv_status encode_piece(struct encoder *e, const char *s, size_t n) 
     if (whole >= 0) {
         e->ids[e->count] = whole;
     } else {
-        written = write_symbols(e, s, n);
+        bool spelt;
+        written = write_symbols(e, s, n, &spelt);
         status = qkv_merge(e->ctx, &e->merger, &e->t->merges, e->ids + e->count, &written);
         if (status) return status;
+        if (!spelt) known = NULL; /* its tokens do not tell which piece it was */
     }
     if (known) *known = (struct known){hash, e->count, (uint32_t)written, (uint32_t)n};
     e->count += written;

@@ -20,6 +20,18 @@
 
 const char qkv_pattern_gpt2[] = "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
+const char qkv_pattern_words[] = "\\s+|\\S+";
+
+/* Patterns of runs of one class that see no further than the character behind a run, and no piece of which goes on behind a
+ * newline with anything but white space: GPT-2's in two ways of writing, words, Llama 3's, Qwen 2's. */
+#define PATTERN_LATER(digits)                                                                                          \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits                                               \
+    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+static const char *const local_patterns[] = {
+    qkv_pattern_gpt2, qkv_pattern_words,
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", PATTERN_LATER("\\p{N}{1,3}"),
+    PATTERN_LATER("\\p{N}")};
+
 struct qkv_pattern {
     char *source;
     pcre2_code *code;
@@ -99,6 +111,12 @@ void qkv_pattern_free(struct qkv_pattern *pattern) {
 
 const char *qkv_pattern_source(const struct qkv_pattern *pattern) {
     return pattern->source;
+}
+
+bool qkv_pattern_is_local(const struct qkv_pattern *pattern) {
+    for (size_t i = 0; i < sizeof local_patterns / sizeof *local_patterns; i++)
+        if (!strcmp(pattern->source, local_patterns[i])) return true;
+    return false;
 }
 
 bool qkv_pattern_looks_back(const struct qkv_pattern *pattern) {

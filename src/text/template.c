@@ -104,6 +104,51 @@ enum qkv_status qkv_template_read(struct qkv_context *ctx, const char *name, con
     return t->around.json ? QKV_OK : qkv_fail_memory(ctx, 0, "the post-processor of a tokenizer");
 }
 
+/* One place of a template: a special token, or the sequence A or B. */
+static enum qkv_status template_put(struct qkv_context *ctx, struct qkv_buffer *out, const char *special,
+                                    const char *sequence) {
+    const char *comma = out->size && out->data[out->size - 1] != '[' ? ", " : "";
+    if (special)
+        return qkv_buffer_print(ctx, out, "%s{\"SpecialToken\": {\"id\": \"%s\", \"type_id\": 0}}", comma, special);
+    return qkv_buffer_print(ctx, out, "%s{\"Sequence\": {\"id\": \"%s\", \"type_id\": 0}}", comma, sequence);
+}
+
+static enum qkv_status template_print(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *before,
+                                      const char *after, struct qkv_buffer *out) {
+    static const char *const sequences[] = {"A", "B"}, *const keys[] = {"single", "pair"};
+    const char *const ends[] = {before, after};
+    enum qkv_status status = qkv_buffer_print(ctx, out, "{\"type\": \"TemplateProcessing\"");
+    for (size_t k = 0; k < 2 && !status; k++) {
+        status = qkv_buffer_print(ctx, out, ", \"%s\": [", keys[k]);
+        for (size_t i = 0; i <= k && !status; i++) {
+            if (before) status = template_put(ctx, out, before, NULL);
+            if (!status) status = template_put(ctx, out, NULL, sequences[i]);
+            if (!status && after) status = template_put(ctx, out, after, NULL);
+        }
+        if (!status) status = qkv_buffer_print(ctx, out, "]");
+    }
+    if (!status) status = qkv_buffer_print(ctx, out, ", \"special_tokens\": {");
+    for (size_t i = 0; i < 2 && !status; i++)
+        if (ends[i])
+            status = qkv_buffer_print(ctx, out, "%s\"%s\": {\"id\": \"%s\", \"ids\": [%d], \"tokens\": [\"%s\"]}",
+                                      out->data[out->size - 1] == '{' ? "" : ", ", ends[i], ends[i],
+                                      qkv_tokenizer_special(t, ends[i]), ends[i]);
+    return status ? status : qkv_buffer_print(ctx, out, "}}");
+}
+
+enum qkv_status qkv_template_make(struct qkv_context *ctx, struct qkv_tokenizer *t, const char *before,
+                                  const char *after) {
+    struct qkv_buffer out = {0};
+    json_t *root = NULL;
+    enum qkv_status status = template_print(ctx, t, before, after, &out);
+    const struct qkv_json_text text = {.name = "template", .data = out.data, .size = out.size, .max_size = 1 << 16};
+    if (!status) status = qkv_json_load(ctx, &text, &root);
+    if (!status) status = qkv_template_read(ctx, "template", root, t);
+    json_decref(root);
+    qkv_buffer_free(&out);
+    return status;
+}
+
 bool qkv_tokenizer_template(const struct qkv_tokenizer *t, const int32_t **before, size_t *before_count,
                             const int32_t **after, size_t *after_count) {
     const struct qkv_template *around = &t->around;

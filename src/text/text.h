@@ -6,12 +6,15 @@
  *
  *   text -> added tokens cut out -> [NFC] -> pieces by a pattern (or one piece) -> symbols -> merges -> ids
  *
- *            symbols            pattern   merges    a piece that is a token
- *   bytes    bytes              none      none      -
- *   chars    characters, else   none      none      -
- *            byte tokens
- *   words    bytes              GPT-2's   none      is that token (ignore_merges)
- *   bpe      bytes              GPT-2's   trained   -
+ *                 symbols            pattern   merges    a piece that is a token
+ *   bytes         bytes              none      none      -
+ *   chars         characters, else   none      none      -
+ *                 <unk>
+ *   chars+bytes   characters, else   none      none      -
+ *                 byte tokens
+ *   words         bytes              GPT-2's   none      is that token (ignore_merges)
+ *   whitespace    none               words     none      is that token, unknown or an error (WordLevel)
+ *   bpe           bytes              GPT-2's   trained   -
  *
  * Files: bytes.c (byte alphabet, UTF-8), strings.c (hash table of byte strings), normal.c (NFC), pattern.c (pieces),
  * onig.c and onig_class.c (Oniguruma's patterns for PCRE2), template.c (what stands around a sequence),
@@ -81,12 +84,15 @@ enum qkv_status qkv_onig_translate(struct qkv_context *ctx, const char *source, 
 /* ---- pattern.c ----------------------------------------------------------------------------------------------- */
 
 struct qkv_pattern;
-extern const char qkv_pattern_gpt2[];
+extern const char qkv_pattern_gpt2[], qkv_pattern_words[];
 enum qkv_status qkv_pattern_create(struct qkv_context *ctx, const char *source, struct qkv_pattern **out);
 void qkv_pattern_free(struct qkv_pattern *pattern);
 const char *qkv_pattern_source(const struct qkv_pattern *pattern);
 /* Whether a piece may depend on what stands before it (anchors, looking behind). */
 bool qkv_pattern_looks_back(const struct qkv_pattern *pattern);
+/* Whether it is known to cut between a newline and what is no white space, whatever stands around, and to see nothing behind such a
+ * place from before it but the next character. */
+bool qkv_pattern_is_local(const struct qkv_pattern *pattern);
 
 /* Cuts a text into pieces: what the pattern matches, and what lies between matches. A byte that is no UTF-8 is a piece
  * of its own. Without a pattern a text is one piece. `open`: more text may follow, so only those pieces are given that
@@ -106,6 +112,7 @@ enum qkv_token_form {
     QKV_TOKEN_HOLE, /* no token has this id */
     QKV_TOKEN_TEXT, /* key: the bytes in the byte alphabet when byte-level, else the bytes themselves */
     QKV_TOKEN_BYTE, /* key: <0xNN> */
+    QKV_TOKEN_WORD, /* key: the word; its bytes have a space before it */
     QKV_TOKEN_RAW   /* key: the bytes themselves (in a byte-level vocabulary: it has characters that are no byte) */
 };
 struct qkv_token {
@@ -143,7 +150,9 @@ struct qkv_template { /* what stands around a sequence */
 };
 
 struct qkv_tokenizer {
-    bool byte_level;    /* symbols are bytes; otherwise characters, and bytes for characters not in the vocabulary */
+    bool byte_level;    /* symbols are bytes; otherwise characters */
+    int32_t unknown;    /* of a character not in the vocabulary; -1: byte tokens spell it */
+    bool whole_words;   /* pieces are words, each one token, or white space, which is dropped */
     bool ignore_merges; /* a piece that is a token is that token, whatever the merges say */
     bool nfc;
     struct qkv_pattern *pattern; /* NULL: no pieces */
@@ -151,12 +160,14 @@ struct qkv_tokenizer {
     struct qkv_token *tokens;
     size_t count, capacity;
     struct qkv_buffer text;    /* the bytes of all tokens, each zero-terminated */
-    int32_t byte_ids[256];     /* the token of each single byte */
+    int32_t byte_ids[256];     /* the token of each single byte; -1: there is none, as an unknown token is */
     struct qkv_strings pieces; /* bytes -> id of ordinary tokens */
     struct qkv_merges merges;
     struct qkv_added *added; /* longest first */
     size_t added_count, added_capacity;
     bool added_begin[256]; /* whether one begins with this byte */
+    int added_first;       /* the byte that all begin with; -1: there are several */
+    bool added_has[3][2];  /* whether a pass (enum qkv_added_pass), without and with specials, can find any */
     size_t added_longest;
     struct qkv_template around;
 };
@@ -186,6 +197,11 @@ bool qkv_added_open(const struct qkv_tokenizer *t, const char *text, size_t size
 /* Sorts the list for the two above. */
 void qkv_added_index(struct qkv_tokenizer *t);
 
+/* ---- encode.c -------------------------------------------------------------------------------------------------- */
+
+/* Whether a text begins with White_Space of Unicode, which \s of patterns matches. */
+bool qkv_text_is_space(const char *s, size_t n);
+
 /* ---- merge.c --------------------------------------------------------------------------------------------------- */
 
 enum qkv_status qkv_merges_add(struct qkv_context *ctx, struct qkv_merges *merges, int32_t left, int32_t right,
@@ -212,6 +228,8 @@ struct qkv_learner;
 /* The specials of `options` stay the caller's until the end. */
 enum qkv_status qkv_learner_begin(struct qkv_context *ctx, const struct qkv_tokenizer_options *options,
                                   struct qkv_learner **out);
+/* Who is told how far learning merges is, and may stop it; NULL: nobody. */
+void qkv_learner_watch(struct qkv_learner *l, qkv_progress *progress, void *user);
 /* Where a piece may end, as qkv_tokenizer_cut. */
 size_t qkv_learner_cut(const struct qkv_learner *l, const char *text, size_t size, bool end);
 enum qkv_status qkv_learner_read(struct qkv_learner *l, const char *text, size_t size);
@@ -222,9 +240,9 @@ void qkv_learner_free(struct qkv_learner *l);
 /* ---- bpe_train.c ------------------------------------------------------------------------------------------------ */
 
 /* Adds merges, and their tokens, learnt from distinct pieces (value: how often) until t has `vocab` tokens or no pair is
- * left. t has the 256 bytes, id = byte, and no other token. */
+ * left. t has the 256 bytes, id = byte, and no other token. `progress` may be NULL; QKV_STOPPED where it says so. */
 enum qkv_status qkv_bpe_train(struct qkv_context *ctx, const struct qkv_strings *pieces, size_t vocab,
-                              struct qkv_tokenizer *t);
+                              struct qkv_tokenizer *t, qkv_progress *progress, void *user);
 
 /* ---- template.c -------------------------------------------------------------------------------------------------- */
 
@@ -232,6 +250,10 @@ enum qkv_status qkv_bpe_train(struct qkv_context *ctx, const struct qkv_strings 
 struct json_t;
 enum qkv_status qkv_template_read(struct qkv_context *ctx, const char *name, const struct json_t *value,
                                   struct qkv_tokenizer *t);
+
+/* The template that places special tokens before and after a sequence; either may be NULL. t has none yet. */
+enum qkv_status qkv_template_make(struct qkv_context *ctx, struct qkv_tokenizer *t, const char *before,
+                                  const char *after);
 
 /* ---- tokenizer_json.c, tokenizer_save.c ------------------------------------------------------------------------ */
 

@@ -6,7 +6,9 @@
 #include <string.h>
 
 struct qkv_tokenizer *qkv_tokenizer_new(struct qkv_context *ctx) {
-    return qkv_allocate(ctx, 1, sizeof(struct qkv_tokenizer));
+    struct qkv_tokenizer *t = qkv_allocate(ctx, 1, sizeof *t);
+    if (t) t->unknown = -1;
+    return t;
 }
 
 void qkv_tokenizer_free(struct qkv_tokenizer *t) {
@@ -39,9 +41,11 @@ static enum qkv_status put_token(struct qkv_context *ctx, struct qkv_tokenizer *
         return qkv_fail(ctx, QKV_FORMAT, "tokens \"%.60s\" and \"%.*s\" both have id %zu; ids must differ",
                         qkv_token_bytes(t, id), (int)(size < 60 ? size : 60), bytes, id);
     }
+    const size_t space = token.form == QKV_TOKEN_WORD;
     token.offset = t->text.size;
-    token.size = size;
-    status = qkv_buffer_append(ctx, &t->text, bytes, size);
+    token.size = size + space;
+    status = qkv_buffer_append(ctx, &t->text, " ", space);
+    if (!status) status = qkv_buffer_append(ctx, &t->text, bytes, size);
     if (!status) status = qkv_buffer_append(ctx, &t->text, "", 1);
     if (!status) t->tokens[id] = token;
     return status;
@@ -50,7 +54,7 @@ static enum qkv_status put_token(struct qkv_context *ctx, struct qkv_tokenizer *
 enum qkv_status qkv_tokenizer_set(struct qkv_context *ctx, struct qkv_tokenizer *t, size_t id, const char *bytes,
                                   size_t size, enum qkv_token_form form) {
     enum qkv_status status = put_token(ctx, t, id, bytes, size, (struct qkv_token){.form = form, .in_model = true});
-    if (status || form != QKV_TOKEN_TEXT) return status;
+    if (status || (form != QKV_TOKEN_TEXT && form != QKV_TOKEN_WORD)) return status;
     struct qkv_string *piece = qkv_strings_add(ctx, &t->pieces, bytes, size);
     if (!piece) return QKV_MEMORY;
     piece->value = (int64_t)id;
@@ -80,7 +84,7 @@ enum qkv_status qkv_tokenizer_add_special(struct qkv_context *ctx, struct qkv_to
     return status;
 }
 
-/* Finds the token of each single byte; every tokenizer must spell everything. */
+/* Finds the token of each single byte; but for words and with an unknown token a tokenizer must spell everything. */
 static enum qkv_status find_bytes(struct qkv_context *ctx, struct qkv_tokenizer *t) {
     for (int byte = 0; byte < 256; byte++) t->byte_ids[byte] = -1;
     enum qkv_token_form form = t->byte_level ? QKV_TOKEN_TEXT : QKV_TOKEN_BYTE;
@@ -91,7 +95,7 @@ static enum qkv_status find_bytes(struct qkv_context *ctx, struct qkv_tokenizer 
         }
     }
     for (unsigned byte = 0; byte < 256; byte++) {
-        if (t->byte_ids[byte] < 0) {
+        if (t->byte_ids[byte] < 0 && t->unknown < 0 && !t->whole_words) {
             return qkv_fail(ctx, QKV_FORMAT,
                             "no token spells the byte 0x%02X; a vocabulary must have a token for each of the 256 bytes",
                             byte);
@@ -118,6 +122,7 @@ enum qkv_status qkv_tokenizer_key(struct qkv_context *ctx, const struct qkv_toke
     const struct qkv_token *token = &t->tokens[id];
     const unsigned char *bytes = (const unsigned char *)qkv_token_bytes(t, id);
     if (token->form == QKV_TOKEN_BYTE) return qkv_buffer_print(ctx, out, "<0x%02X>", (unsigned)bytes[0]);
+    if (token->form == QKV_TOKEN_WORD) return qkv_buffer_append(ctx, out, bytes + 1, token->size - 1);
     if (token->form == QKV_TOKEN_RAW || !t->byte_level) return qkv_buffer_append(ctx, out, bytes, token->size);
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < token->size && !status; i++) {
@@ -129,6 +134,10 @@ enum qkv_status qkv_tokenizer_key(struct qkv_context *ctx, const struct qkv_toke
 
 int qkv_tokenizer_vocab(const struct qkv_tokenizer *t) {
     return (int)t->count;
+}
+
+int qkv_tokenizer_unknown(const struct qkv_tokenizer *t) {
+    return t->unknown;
 }
 
 int qkv_tokenizer_special(const struct qkv_tokenizer *t, const char *text) {
@@ -160,7 +169,7 @@ enum qkv_status qkv_tokenizer_decode(struct qkv_context *ctx, const struct qkv_t
                             "decode: ids[%zu] is %d, and there is no such token; ids are in [0, %zu)", i, (int)ids[i],
                             t->count);
         }
-        if (!qkv_add_size(total, n, &total)) return qkv_fail_memory(ctx, SIZE_MAX, "a decoded text");
+        if (!qkv_add_size(total, n + t->whole_words, &total)) return qkv_fail_memory(ctx, SIZE_MAX, "a decoded text");
     }
     size_t bytes;
     if (!qkv_add_size(total, 1, &bytes)) return qkv_fail_memory(ctx, SIZE_MAX, "a decoded text");
@@ -169,11 +178,14 @@ enum qkv_status qkv_tokenizer_decode(struct qkv_context *ctx, const struct qkv_t
     char *end = out;
     for (size_t i = 0; i < count; i++) {
         const struct qkv_token *token = &t->tokens[ids[i]];
-        memcpy(end, t->text.data + token->offset, token->size);
-        end += token->size;
+        const bool spaced = token->form == QKV_TOKEN_WORD; /* one space between two words, none before the first */
+        const size_t skip = spaced && i == 0;
+        if (t->whole_words && !spaced && i > 0) *end++ = ' ';
+        memcpy(end, t->text.data + token->offset + skip, token->size - skip);
+        end += token->size - skip;
     }
     *end = 0;
     *text = out;
-    *size = total;
+    *size = (size_t)(end - out);
     return QKV_OK;
 }

@@ -1,5 +1,5 @@
-/* Reading Hugging Face tokenizer.json: byte-level BPE as GPT-2, Llama 3 and Qwen have it, and BPE over characters with
- * bytes as fallback. A file that asks for anything else is refused with the key and the value: it would not give the
+/* Reading Hugging Face tokenizer.json: byte-level BPE as GPT-2, Llama 3 and Qwen have it, BPE over characters with
+ * bytes as fallback or with a token for what is unknown, and WordLevel over words apart by white space. A file that asks for anything else is refused with the key and the value: it would not give the
  * ids it was made for. The post_processor is read by template.c. */
 #include "text/text.h"
 
@@ -15,8 +15,10 @@ struct reader {
     const char *name; /* of the file */
     struct qkv_tokenizer *t;
     const json_t *vocab; /* key -> id */
+    const json_t *added; /* added_tokens */
     size_t id_bound;
-    bool fallback; /* the decoder reads <0xNN> as bytes */
+    bool fallback;       /* <0xNN> are bytes, which spell characters that are not in the vocabulary */
+    const char *unknown; /* the key of what stands for these otherwise */
 };
 
 static const char *type_of(const json_t *value) {
@@ -78,11 +80,13 @@ static enum qkv_status read_split(const struct reader *r, const json_t *split) {
 }
 
 static enum qkv_status read_pre_tokenizer(const struct reader *r, const json_t *value) {
-    static const char knows[] = "null, ByteLevel, and a Sequence of Split and ByteLevel";
+    static const char knows[] = "null, WhitespaceSplit, ByteLevel, and a Sequence of Split and ByteLevel";
     struct qkv_tokenizer *t = r->t;
     bool use_regex = false;
     if (tokenizer_json_absent(value)) return QKV_OK;
-    t->byte_level = true;
+    t->whole_words = is_type(value, "WhitespaceSplit");
+    t->byte_level = !t->whole_words;
+    if (t->whole_words) return set_pattern(r, qkv_pattern_words);
     if (is_type(value, "ByteLevel")) {
         enum qkv_status status = read_byte_level(r, value, &use_regex);
         if (status || !use_regex) return status;
@@ -116,16 +120,25 @@ static enum qkv_status read_normalizer(const struct reader *r, const json_t *val
 
 static enum qkv_status read_decoder(struct reader *r, const json_t *value) {
     const json_t *parts = json_object_get(value, "decoders");
-    r->fallback = is_type(value, "Sequence") && json_array_size(parts) == 2 &&
-                  is_type(json_array_get(parts, 0), "ByteFallback") && is_type(json_array_get(parts, 1), "Fuse");
+    const bool bytes = is_type(value, "Sequence") && json_array_size(parts) == 2 &&
+                       is_type(json_array_get(parts, 0), "ByteFallback") && is_type(json_array_get(parts, 1), "Fuse");
     if (r->t->byte_level) {
         return is_type(value, "ByteLevel")
                    ? QKV_OK
                    : qkv_json_refuse(r->ctx, r->name, "decoder", value, "ByteLevel with a ByteLevel pre_tokenizer");
     }
-    return r->fallback ? QKV_OK
-                       : qkv_json_refuse(r->ctx, r->name, "decoder", value,
-                                         "a Sequence of ByteFallback and Fuse without a pre_tokenizer");
+    if (r->t->whole_words)
+        return tokenizer_json_absent(value)
+                   ? QKV_OK
+                   : qkv_json_refuse(r->ctx, r->name, "decoder", value, "null with a WhitespaceSplit pre_tokenizer");
+    if (!r->fallback)
+        return is_type(value, "Fuse")
+                   ? QKV_OK
+                   : qkv_json_refuse(r->ctx, r->name, "decoder", value,
+                                     "Fuse without a pre_tokenizer and with \"byte_fallback\": false");
+    return bytes ? QKV_OK
+                 : qkv_json_refuse(r->ctx, r->name, "decoder", value,
+                                   "a Sequence of ByteFallback and Fuse without a pre_tokenizer");
 }
 
 /* ---- vocabulary ------------------------------------------------------------------------------------------------------ */
@@ -170,13 +183,24 @@ static bool key_bytes(const char *key, size_t size, char *out, size_t *out_size)
     return true;
 }
 
+/* Whether a key is an added token, whose bytes have no space before them. */
+static bool is_added(const struct reader *r, const char *key) {
+    for (size_t i = 0; i < json_array_size(r->added); i++) {
+        const char *content = json_string_value(json_object_get(json_array_get(r->added, i), "content"));
+        if (content && !strcmp(content, key)) return true;
+    }
+    return false;
+}
+
 static enum qkv_status read_token(const struct reader *r, const char *key, const json_t *value, char *scratch) {
     size_t id = 0, size = strlen(key), n = size;
     enum qkv_status status = read_id(r, value, "model.vocab", key, &id);
     if (status) return status;
     if (size == 0) return qkv_fail(r->ctx, QKV_FORMAT, "%s: model.vocab has an empty token", r->name);
+    if (r->t->whole_words)
+        return qkv_tokenizer_set(r->ctx, r->t, id, key, size, is_added(r, key) ? QKV_TOKEN_RAW : QKV_TOKEN_WORD);
     if (!r->t->byte_level) {
-        int byte = fallback_byte(key, size);
+        int byte = r->fallback ? fallback_byte(key, size) : -1;
         char c = (char)byte;
         if (byte >= 0) return qkv_tokenizer_set(r->ctx, r->t, id, &c, 1, QKV_TOKEN_BYTE);
         return qkv_tokenizer_set(r->ctx, r->t, id, key, size, QKV_TOKEN_TEXT);
@@ -211,6 +235,16 @@ static enum qkv_status read_vocab(struct reader *r) {
     }
     free(scratch);
     return with_name(r, "model.vocab", status);
+}
+
+/* The token of what is unknown. */
+static enum qkv_status read_unknown(const struct reader *r) {
+    const json_t *id = r->unknown ? json_object_get(r->vocab, r->unknown) : NULL;
+    if (r->unknown && !id)
+        return qkv_fail(r->ctx, QKV_FORMAT, "%s: model.unk_token is \"%.60s\", which is not in model.vocab", r->name,
+                        r->unknown);
+    if (id) r->t->unknown = (int32_t)json_integer_value(id);
+    return QKV_OK;
 }
 
 /* ---- merges ---------------------------------------------------------------------------------------------------------- */
@@ -270,8 +304,27 @@ static enum qkv_status read_merges(const struct reader *r, const json_t *merges)
 
 /* ---- model, added tokens --------------------------------------------------------------------------------------------- */
 
+/* WordLevel: a word that is not in the vocabulary is unk_token where that is, else an error. */
+static enum qkv_status read_words(struct reader *r, const json_t *model) {
+    const json_t *unknown = json_object_get(model, "unk_token");
+    if (!tokenizer_json_absent(unknown) && !json_is_string(unknown))
+        return qkv_json_refuse(r->ctx, r->name, "model.unk_token", unknown, "a text");
+    r->vocab = json_object_get(model, "vocab");
+    if (!json_is_object(r->vocab))
+        return qkv_json_refuse(r->ctx, r->name, "model.vocab", r->vocab, "an object of token: id");
+    const char *key = json_string_value(unknown);
+    r->unknown = key && json_object_get(r->vocab, key) ? key : NULL;
+    return QKV_OK;
+}
+
 static enum qkv_status read_model(struct reader *r, const json_t *model) {
-    bool byte_fallback, ignored;
+    bool fuse;
+    if (r->t->whole_words && is_type(model, "WordLevel")) return read_words(r, model);
+    if (r->t->whole_words)
+        return qkv_fail(r->ctx, QKV_FORMAT,
+                        "%s: model.type is not WordLevel, which is what this reader knows with a WhitespaceSplit "
+                        "pre_tokenizer",
+                        r->name);
     if (!is_type(model, "BPE")) {
         const char *type = type_of(model);
         return qkv_fail(r->ctx, QKV_FORMAT, "%s: model.type is %.60s; this reader knows BPE", r->name,
@@ -287,17 +340,22 @@ static enum qkv_status read_model(struct reader *r, const json_t *model) {
         if (tokenizer_json_absent(affix) || (json_is_string(affix) && json_string_length(affix) == 0)) continue;
         return qkv_json_refuse(r->ctx, r->name, affixes[i][1], affix, "null");
     }
-    /* unk_token and fuse_unk have no part: every byte has a token, so nothing is unknown. */
-    enum qkv_status status = read_bool(r, model, "fuse_unk", "model.fuse_unk", false, &ignored);
-    if (!status) status = read_bool(r, model, "byte_fallback", "model.byte_fallback", false, &byte_fallback);
+    enum qkv_status status = read_bool(r, model, "fuse_unk", "model.fuse_unk", false, &fuse);
+    if (!status) status = read_bool(r, model, "byte_fallback", "model.byte_fallback", false, &r->fallback);
     if (!status) status = read_bool(r, model, "ignore_merges", "model.ignore_merges", false, &r->t->ignore_merges);
     if (status) return status;
-    if (!r->t->byte_level && !byte_fallback) {
-        return qkv_fail(
-            r->ctx, QKV_FORMAT,
-            "%s: model.byte_fallback is false and there is no ByteLevel pre_tokenizer; this reader knows BPE "
-            "over bytes or with bytes to fall back on",
-            r->name);
+    /* unk_token and fuse_unk have no part where every byte has a token, so that nothing is unknown. */
+    const json_t *unknown = json_object_get(model, "unk_token");
+    if (!r->t->byte_level && !r->fallback) {
+        r->unknown = json_string_value(unknown);
+        if (!r->unknown)
+            return qkv_fail(
+                r->ctx, QKV_FORMAT,
+                "%s: model.byte_fallback is false and there is no ByteLevel pre_tokenizer, nor a model.unk_token; this "
+                "reader knows BPE over bytes, with bytes to fall back on, or with a token for what is unknown",
+                r->name);
+        if (fuse)
+            return qkv_json_refuse(r->ctx, r->name, "model.fuse_unk", json_object_get(model, "fuse_unk"), "false");
     }
     r->vocab = json_object_get(model, "vocab");
     if (!json_is_object(r->vocab))
@@ -350,6 +408,7 @@ static enum qkv_status read_all(struct reader *r, const json_t *root) {
         if (!tokenizer_json_absent(value)) return qkv_json_refuse(r->ctx, r->name, off[i], value, "null");
     }
     const json_t *model = json_object_get(root, "model"), *added = json_object_get(root, "added_tokens");
+    r->added = added;
     enum qkv_status status = read_normalizer(r, json_object_get(root, "normalizer"));
     if (!status) status = read_pre_tokenizer(r, json_object_get(root, "pre_tokenizer"));
     if (!status) status = read_model(r, model);
@@ -359,7 +418,8 @@ static enum qkv_status read_all(struct reader *r, const json_t *root) {
     if (status) return status;
     r->id_bound = 2 * (json_object_size(r->vocab) + json_array_size(added)) + 1024;
     status = read_vocab(r);
-    if (!status) status = read_merges(r, json_object_get(model, "merges"));
+    if (!status) status = read_unknown(r);
+    if (!status && !r->t->whole_words) status = read_merges(r, json_object_get(model, "merges"));
     for (size_t i = 0; i < json_array_size(added) && !status; i++)
         status = read_added_token(r, json_array_get(added, i));
     if (!status) status = qkv_template_read(r->ctx, r->name, json_object_get(root, "post_processor"), r->t);

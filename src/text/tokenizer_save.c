@@ -43,6 +43,10 @@ static void print_added(struct qkv_json *json, const struct qkv_tokenizer *t, co
 static void print_pre_tokenizer(struct qkv_json *json, const struct qkv_tokenizer *t) {
     qkv_json_line(json, 2);
     qkv_json_key(json, "pre_tokenizer");
+    if (t->whole_words) {
+        qkv_json_raw(json, "{\"type\": \"WhitespaceSplit\"}");
+        return;
+    }
     if (!t->byte_level || !t->pattern || t->gpt2) {
         qkv_json_raw(json, !t->byte_level ? "null" : t->pattern ? BYTE_LEVEL("true") : BYTE_LEVEL("false"));
         return;
@@ -101,8 +105,23 @@ static void print_merges(struct qkv_json *json, const struct qkv_tokenizer *t, s
     qkv_json_end(json, ']');
 }
 
+static void print_words(struct qkv_json *json, const struct qkv_tokenizer *t, struct qkv_buffer *key) {
+    qkv_json_line(json, 2);
+    qkv_json_key(json, "model");
+    qkv_json_begin(json, '{');
+    qkv_json_line(json, 4);
+    qkv_json_put_text(json, "type", "WordLevel");
+    print_vocab(json, t, key);
+    qkv_json_line(json, 4);
+    if (t->unknown >= 0) save_key(json, t, (size_t)t->unknown, key);
+    qkv_json_put_text(json, "unk_token", t->unknown >= 0 ? key->data : QKV_TOKEN_UNKNOWN);
+    qkv_json_line(json, 2);
+    qkv_json_end(json, '}');
+}
+
 static void print_model(struct qkv_json *json, const struct qkv_tokenizer *t, struct qkv_buffer *key) {
-    static const char *const nulls[] = {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"};
+    static const char *const nulls[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix"};
+    const bool bytes = !t->byte_level && t->unknown < 0;
     qkv_json_line(json, 2);
     qkv_json_key(json, "model");
     qkv_json_begin(json, '{');
@@ -111,11 +130,15 @@ static void print_model(struct qkv_json *json, const struct qkv_tokenizer *t, st
     for (size_t i = 0; i < sizeof nulls / sizeof *nulls; i++) {
         qkv_json_line(json, 4);
         qkv_json_put_text(json, nulls[i], NULL);
+        if (i > 0) continue;
+        qkv_json_line(json, 4);
+        if (t->unknown >= 0) save_key(json, t, (size_t)t->unknown, key);
+        qkv_json_put_text(json, "unk_token", t->unknown >= 0 ? key->data : NULL);
     }
     qkv_json_line(json, 4);
     qkv_json_put_bool(json, "fuse_unk", false);
     qkv_json_line(json, 4);
-    qkv_json_put_bool(json, "byte_fallback", !t->byte_level);
+    qkv_json_put_bool(json, "byte_fallback", bytes);
     qkv_json_line(json, 4);
     qkv_json_put_bool(json, "ignore_merges", t->ignore_merges);
     print_vocab(json, t, key);
@@ -141,10 +164,15 @@ static void print_all(struct qkv_json *json, const struct qkv_tokenizer *t, cons
     print_pre_tokenizer(json, t);
     print_member(json, "post_processor", t->around.json ? t->around.json : "null");
     print_member(json, "decoder",
-                 t->byte_level
-                     ? BYTE_LEVEL("true")
+                 t->byte_level    ? BYTE_LEVEL("true")
+                 : t->whole_words ? "null"
+                 : t->unknown >= 0
+                     ? "{\"type\": \"Fuse\"}"
                      : "{\"type\": \"Sequence\", \"decoders\": [{\"type\": \"ByteFallback\"}, {\"type\": \"Fuse\"}]}");
-    print_model(json, t, &key);
+    if (t->whole_words)
+        print_words(json, t, &key);
+    else
+        print_model(json, t, &key);
     qkv_json_line(json, 0);
     qkv_json_end(json, '}');
     qkv_json_line(json, 0);

@@ -1,4 +1,4 @@
-/* Making a tokenizer from a text: the vocabularies of bytes, chars, words and bpe. The text is read once, front to back,
+/* Making a tokenizer from a text: the vocabularies of bytes, chars, words, whitespace and bpe. The text is read once, front to back,
  * whole or cut, and only its distinct pieces are kept. Special tokens in it are cut out and teach nothing. */
 #include "text/text.h"
 
@@ -30,7 +30,23 @@ static enum qkv_status count_pieces(struct qkv_context *ctx, struct qkv_strings 
     return QKV_OK;
 }
 
-/* Characters; not U+0000, which the keys of a JSON object cannot hold here: it is spelled as a byte. */
+/* Words, apart by white space; not what the keys of a JSON object cannot hold: U+0000, and what is no UTF-8. */
+static enum qkv_status count_words(struct qkv_context *ctx, struct qkv_strings *pieces, struct qkv_splitter *splitter,
+                                   const char *text, size_t size) {
+    size_t begin, end;
+    qkv_splitter_start(splitter, text, size, false);
+    for (enum qkv_split split; (split = qkv_splitter_next(splitter, &begin, &end)) != QKV_SPLIT_END;) {
+        if (split == QKV_SPLIT_FAILED) return qkv_splitter_fail(ctx, splitter);
+        const size_t n = end - begin;
+        if (qkv_text_is_space(text + begin, n) || memchr(text + begin, 0, n)) continue;
+        if (qkv_utf8_valid(text + begin, n) < n) continue;
+        enum qkv_status status = train_tokenizer_count(ctx, pieces, text + begin, n);
+        if (status) return status;
+    }
+    return QKV_OK;
+}
+
+/* Characters; not U+0000, which the keys of a JSON object cannot hold here: it is spelled as a byte, or unknown. */
 static enum qkv_status count_characters(struct qkv_context *ctx, struct qkv_strings *pieces,
                                         struct qkv_splitter *splitter, const char *text, size_t size) {
     (void)splitter;
@@ -71,9 +87,53 @@ static enum qkv_status add_bytes(struct qkv_context *ctx, struct qkv_tokenizer *
     return status;
 }
 
-/* How many tokens fit besides the bytes and the specials; SIZE_MAX: as many as there are. */
+static bool train_tokenizer_has(const struct qkv_tokenizer_options *options, const char *special) {
+    for (size_t i = 0; i < options->special_count; i++)
+        if (!strcmp(options->specials[i], special)) return true;
+    return false;
+}
+
+/* Whether it has a token for what is unknown: whitespace only where it leaves words out. */
+static bool train_tokenizer_unknown(const struct qkv_tokenizer_options *options) {
+    return options->kind == QKV_TOKENIZER_CHARS || (options->kind == QKV_TOKENIZER_WHITESPACE && options->vocab > 0);
+}
+
+/* What every vocabulary of a kind holds: the bytes, or padding and an unknown token, and the specials. */
+static size_t train_tokenizer_fixed(const struct qkv_tokenizer_options *options) {
+    const bool words = options->kind == QKV_TOKENIZER_WHITESPACE,
+               bytes = !words && options->kind != QKV_TOKENIZER_CHARS;
+    size_t n = bytes ? 256 : 0;
+    if (words) n += !train_tokenizer_has(options, QKV_TOKEN_PAD);
+    if (train_tokenizer_unknown(options)) n += !train_tokenizer_has(options, QKV_TOKEN_UNKNOWN);
+    return n + options->special_count;
+}
+
+/* How many tokens fit besides; SIZE_MAX: as many as there are. */
 static size_t train_tokenizer_room(const struct qkv_tokenizer_options *options) {
-    return options->vocab > 0 ? (size_t)options->vocab - 256 - options->special_count : SIZE_MAX;
+    return options->vocab > 0 ? (size_t)options->vocab - train_tokenizer_fixed(options) : SIZE_MAX;
+}
+
+/* A special token that is listed in the vocabulary too. */
+static enum qkv_status add_listed(struct qkv_context *ctx, struct qkv_tokenizer *t, const char *text) {
+    const size_t size = strlen(text), id = t->count;
+    enum qkv_status status = qkv_tokenizer_set(ctx, t, id, text, size, QKV_TOKEN_RAW);
+    return status ? status : qkv_tokenizer_set_added(ctx, t, id, text, size, true, false);
+}
+
+static enum qkv_status add_unknown(struct qkv_context *ctx, struct qkv_tokenizer *t) {
+    t->unknown = (int32_t)t->count;
+    return add_listed(ctx, t, QKV_TOKEN_UNKNOWN);
+}
+
+/* What a vocabulary of words begins with: padding, the specials, and what is unknown. */
+static enum qkv_status add_word_specials(struct qkv_context *ctx, struct qkv_tokenizer *t,
+                                         const struct qkv_tokenizer_options *options) {
+    enum qkv_status status = train_tokenizer_has(options, QKV_TOKEN_PAD) ? QKV_OK : add_listed(ctx, t, QKV_TOKEN_PAD);
+    const bool unknown = train_tokenizer_unknown(options);
+    for (size_t i = 0; i < options->special_count && !status; i++)
+        if (!unknown || strcmp(options->specials[i], QKV_TOKEN_UNKNOWN) != 0)
+            status = add_listed(ctx, t, options->specials[i]);
+    return !status && unknown ? add_unknown(ctx, t) : status;
 }
 
 struct ranked {
@@ -97,7 +157,7 @@ static int by_bytes(const void *left, const void *right) {
 
 /* Adds the most frequent pieces as tokens: by frequency, equals by first appearance; or the same ones in byte order. */
 static enum qkv_status add_frequent(struct qkv_context *ctx, struct qkv_tokenizer *t, const struct qkv_strings *pieces,
-                                    size_t most, bool in_byte_order) {
+                                    size_t most, bool in_byte_order, enum qkv_token_form form) {
     struct ranked *ranked = qkv_allocate(ctx, pieces->count, sizeof *ranked);
     if (!ranked) return QKV_MEMORY;
     size_t n = 0;
@@ -112,25 +172,32 @@ static enum qkv_status add_frequent(struct qkv_context *ctx, struct qkv_tokenize
     if (n > 1 && in_byte_order) qsort(ranked, n, sizeof *ranked, by_bytes);
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < n && !status; i++) {
-        status = qkv_tokenizer_set(ctx, t, t->count, ranked[i].s, ranked[i].size, QKV_TOKEN_TEXT);
+        status = qkv_tokenizer_set(ctx, t, t->count, ranked[i].s, ranked[i].size, form);
     }
     free(ranked);
     return status;
 }
 
 static enum qkv_status add_vocabulary(struct qkv_context *ctx, struct qkv_tokenizer *t,
-                                      const struct qkv_tokenizer_options *options, const struct qkv_strings *pieces) {
+                                      const struct qkv_tokenizer_options *options, const struct qkv_strings *pieces,
+                                      qkv_progress *progress, void *user) {
     enum qkv_status status = QKV_OK;
-    if (options->kind == QKV_TOKENIZER_CHARS) {
-        status = add_frequent(ctx, t, pieces, train_tokenizer_room(options), true);
-        return status ? status : add_bytes(ctx, t);
+    if (options->kind == QKV_TOKENIZER_CHARS || options->kind == QKV_TOKENIZER_CHARS_BYTES) {
+        status = add_frequent(ctx, t, pieces, train_tokenizer_room(options), true, QKV_TOKEN_TEXT);
+        if (status) return status;
+        return options->kind == QKV_TOKENIZER_CHARS ? add_unknown(ctx, t) : add_bytes(ctx, t);
+    }
+    if (options->kind == QKV_TOKENIZER_WHITESPACE) {
+        status = add_word_specials(ctx, t, options);
+        return status ? status : add_frequent(ctx, t, pieces, train_tokenizer_room(options), false, QKV_TOKEN_WORD);
     }
     status = add_bytes(ctx, t);
     if (!status && options->kind == QKV_TOKENIZER_WORDS)
-        status = add_frequent(ctx, t, pieces, train_tokenizer_room(options), false);
+        status = add_frequent(ctx, t, pieces, train_tokenizer_room(options), false, QKV_TOKEN_TEXT);
     if (!status && options->kind == QKV_TOKENIZER_BPE) {
         size_t vocab = options->vocab > 0 ? (size_t)options->vocab : DEFAULT_BPE_VOCAB;
-        if (vocab > options->special_count) status = qkv_bpe_train(ctx, pieces, vocab - options->special_count, t);
+        if (vocab > options->special_count)
+            status = qkv_bpe_train(ctx, pieces, vocab - options->special_count, t, progress, user);
     }
     return status;
 }
@@ -142,6 +209,7 @@ static enum qkv_status add_specials(struct qkv_context *ctx, struct qkv_tokenize
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < options->special_count && !status; i++) {
         const char *text = options->specials[i];
+        if (t->unknown >= 0 && !strcmp(text, QKV_TOKEN_UNKNOWN)) continue;
         status = qkv_tokenizer_set_added(ctx, t, t->count, text, strlen(text), true, false);
     }
     return status;
@@ -176,7 +244,7 @@ static enum qkv_status check_keys(struct qkv_context *ctx, const struct qkv_toke
     for (size_t id = 0; id < t->count && specials.count > 0 && !status; id++) {
         key.size = 0;
         status = qkv_tokenizer_key(ctx, t, id, &key);
-        if (!status && qkv_strings_find(&specials, key.data, key.size)) {
+        if (!status && !t->tokens[id].added && qkv_strings_find(&specials, key.data, key.size)) {
             status =
                 qkv_fail(ctx, QKV_ARGUMENT,
                          "tokenizer: special token \"%.60s\" is written like ordinary token %zu; choose another text",
@@ -202,13 +270,17 @@ static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_t
         return qkv_fail(ctx, QKV_ARGUMENT, "tokenizer: special_count is %zu but specials is NULL",
                         options->special_count);
     }
+    enum qkv_status status = check_specials(ctx, options);
     bool sized = options->kind != QKV_TOKENIZER_BYTES && options->vocab != 0;
-    if (sized && (options->vocab < 256 || (size_t)options->vocab - 256 < options->special_count)) {
-        return qkv_fail(ctx, QKV_ARGUMENT,
-                        "tokenizer: %s cannot have a vocabulary of %d; it must hold 256 bytes and %zu special tokens",
-                        names[options->kind], options->vocab, options->special_count);
-    }
-    return check_specials(ctx, options);
+    if (status || !sized || (options->vocab > 0 && (size_t)options->vocab >= train_tokenizer_fixed(options)))
+        return status;
+    return qkv_fail(ctx, QKV_ARGUMENT,
+                    "tokenizer: %s cannot have a vocabulary of %d; it must hold %s and %zu special tokens",
+                    names[options->kind], options->vocab,
+                    options->kind == QKV_TOKENIZER_CHARS        ? QKV_TOKEN_UNKNOWN
+                    : options->kind == QKV_TOKENIZER_WHITESPACE ? QKV_TOKEN_PAD ", " QKV_TOKEN_UNKNOWN
+                                                                : "256 bytes",
+                    options->special_count);
 }
 
 /* ---- training ------------------------------------------------------------------------------------------------------ */
@@ -219,6 +291,8 @@ struct qkv_learner {
     struct qkv_tokenizer *t;
     struct qkv_tokenizer *finder; /* has the specials alone, and finds them in the text; the pattern is t's */
     struct qkv_strings pieces;    /* what the vocabulary is made of, and how often it occurs */
+    qkv_progress *progress;
+    void *user;
 };
 
 static enum qkv_status learner_prepare(struct qkv_learner *l) {
@@ -226,13 +300,21 @@ static enum qkv_status learner_prepare(struct qkv_learner *l) {
     l->t = qkv_tokenizer_new(l->ctx);
     l->finder = qkv_tokenizer_new(l->ctx);
     if (!l->t || !l->finder) return QKV_MEMORY;
-    l->t->byte_level = kind != QKV_TOKENIZER_CHARS;
+    const bool chars = kind == QKV_TOKENIZER_CHARS || kind == QKV_TOKENIZER_CHARS_BYTES;
+    l->t->whole_words = kind == QKV_TOKENIZER_WHITESPACE;
+    l->t->byte_level = !chars && !l->t->whole_words;
     l->t->ignore_merges = kind == QKV_TOKENIZER_WORDS;
     l->t->gpt2 = kind == QKV_TOKENIZER_WORDS || kind == QKV_TOKENIZER_BPE;
     enum qkv_status status = l->t->gpt2 ? qkv_pattern_create(l->ctx, qkv_pattern_gpt2, &l->t->pattern) : QKV_OK;
-    if (!status) status = add_specials(l->ctx, l->finder, &l->options);
+    if (l->t->whole_words) status = qkv_pattern_create(l->ctx, qkv_pattern_words, &l->t->pattern);
+    if (!status && l->t->whole_words)
+        status = add_word_specials(l->ctx, l->finder, &l->options);
+    else if (!status && train_tokenizer_unknown(&l->options))
+        status = add_unknown(l->ctx, l->finder);
+    if (!status && !l->t->whole_words) status = add_specials(l->ctx, l->finder, &l->options);
     if (status) return status;
     l->finder->pattern = l->t->pattern;
+    l->finder->whole_words = l->t->whole_words;
     qkv_added_index(l->finder);
     return QKV_OK;
 }
@@ -254,6 +336,11 @@ enum qkv_status qkv_learner_begin(struct qkv_context *ctx, const struct qkv_toke
     return status;
 }
 
+void qkv_learner_watch(struct qkv_learner *l, qkv_progress *progress, void *user) {
+    l->progress = progress;
+    l->user = user;
+}
+
 void qkv_learner_free(struct qkv_learner *l) {
     if (!l) return;
     if (l->finder) l->finder->pattern = NULL;
@@ -269,15 +356,15 @@ size_t qkv_learner_cut(const struct qkv_learner *l, const char *text, size_t siz
 
 enum qkv_status qkv_learner_read(struct qkv_learner *l, const char *text, size_t size) {
     if (l->options.kind == QKV_TOKENIZER_BYTES) return QKV_OK;
-    visit *each = l->options.kind == QKV_TOKENIZER_CHARS ? count_characters : count_pieces;
+    visit *each = l->t->whole_words ? count_words : l->t->byte_level ? count_pieces : count_characters;
     return visit_text(l->ctx, l->finder, text, size, each, &l->pieces);
 }
 
 enum qkv_status qkv_learner_end(struct qkv_learner *l, struct qkv_tokenizer **out) {
-    enum qkv_status status = add_vocabulary(l->ctx, l->t, &l->options, &l->pieces);
+    enum qkv_status status = add_vocabulary(l->ctx, l->t, &l->options, &l->pieces, l->progress, l->user);
     *out = NULL;
     if (!status) status = check_keys(l->ctx, l->t, &l->options);
-    if (!status) status = add_specials(l->ctx, l->t, &l->options);
+    if (!status && !l->t->whole_words) status = add_specials(l->ctx, l->t, &l->options);
     if (!status) status = qkv_tokenizer_finish(l->ctx, l->t);
     if (status) return status;
     *out = l->t;

@@ -203,8 +203,10 @@ static enum qkv_status check_memory(struct qkv_trainer *t, const struct qkv_spec
 }
 
 enum qkv_status qkv_trainer_check_memory(struct qkv_trainer *t, const struct qkv_spec *spec) {
-    struct qkv_spec guess = *spec; /* every tokenizer has the 256 bytes */
-    if (guess.vocab == 0) guess.vocab = 256;
+    const struct qkv_train_options *o = &t->options;
+    struct qkv_spec guess = *spec;
+    if (guess.vocab == 0) guess.vocab = qkv_tokenizer_least(o->tokenizer);
+    if (guess.source_vocab == 0 && o->source_tokenizer) guess.source_vocab = qkv_tokenizer_least(o->source_tokenizer);
     if (guess.source_vocab == 0) guess.source_vocab = guess.vocab;
     if (guess.head.classes == 0) guess.head.classes = 1;
     enum qkv_status status = qkv_train_check_freeze(t->ctx, &t->options, &guess);

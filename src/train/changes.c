@@ -16,11 +16,13 @@ static const struct reason {
 } reasons[] = {
     {"data", data},
     {"pairs", data},
+    {"lines", data},
     {"labeled", data},
     {"valid", data},
     {"valid_fraction", data},
     {"task", data},
     {"mask_probability", data},
+    {"mask_each", data},
     {"metric", best},
     {"eval_batches", best},
     {"tokenizer", tokens},

@@ -38,6 +38,9 @@ enum qkv_status qkv_text_hold(struct qkv_text_stream *stream, size_t bytes, bool
 /* Goes over the first `bytes` of those held. */
 void qkv_text_take(struct qkv_text_stream *stream, size_t bytes);
 
+/* How many ids are the token of what is unknown. */
+uint64_t qkv_tokens_unknown(const struct qkv_tokenizer *tokenizer, const int32_t *ids, size_t count);
+
 /* The hash of a whole file. */
 enum qkv_status qkv_hash_file(struct qkv_context *ctx, const char *path, uint64_t *hash);
 
@@ -111,6 +114,9 @@ uint64_t qkv_text_files_size(const struct qkv_text_files *files);
 /* "a.txt", "a.txt and 2 more files", for messages; returns `name`. */
 #define QKV_FILES_NAME 560
 const char *qkv_text_files_name(const struct qkv_text_files *files, char name[QKV_FILES_NAME]);
+/* A note where tokens of these files are unknown. `notes` NULL: nobody reads it. */
+enum qkv_status qkv_tokens_note_unknown(struct qkv_context *ctx, uint64_t count, const struct qkv_text_files *files,
+                                        struct qkv_texts *notes);
 /* Bytes and hash of all of them; of one file they are its own. */
 void qkv_text_files_sum(const struct qkv_text_files *files, struct qkv_text_facts *facts);
 /* Says of each file how much of it lies in the last `kept` tokens, or lines where it has some. */

@@ -106,7 +106,10 @@ static enum qkv_status check_names(struct qkv_trainer *t, const char **names, st
 
 static enum qkv_status check_texts(struct qkv_trainer *t) {
     struct qkv_train_options *o = &t->options;
-    const char **names = o->pairs ? o->pairs_files : o->labeled ? o->labeled_files : o->data_files;
+    const char **names = o->lines     ? o->lines_files
+                         : o->pairs   ? o->pairs_files
+                         : o->labeled ? o->labeled_files
+                                      : o->data_files;
     enum qkv_status status = check_names(t, names, &t->facts.data_files);
     if (!status && o->valid) status = check_names(t, o->valid_files, &t->facts.valid_files);
     return status;

@@ -4,6 +4,7 @@
 #include "train/train.h"
 
 const struct qkv_dataset *qkv_dataset_choose(const struct qkv_train_options *options) {
+    if (options->lines) return &qkv_dataset_lines;
     if (options->pairs) return &qkv_dataset_pairs;
     if (options->labeled) return &qkv_dataset_labeled;
     return options->task && !strcmp(options->task, "mlm") ? &qkv_dataset_mlm : &qkv_dataset_text;
@@ -20,5 +21,6 @@ void qkv_trainer_choose(struct qkv_trainer *t) {
 }
 
 const char *const *qkv_feed_files(const struct qkv_train_options *options) {
+    if (options->lines) return options->lines_files;
     return options->pairs ? options->pairs_files : options->labeled ? options->labeled_files : options->data_files;
 }

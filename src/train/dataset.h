@@ -72,6 +72,7 @@ enum qkv_status qkv_batches_shapes(struct qkv_context *ctx, const struct qkv_bat
 
 /* ---- tokenizers (tokenizers.c) ------------------------------------------------------------------------------------------ */
 
+#define QKV_SHARED_TOKENIZER "shared" /* as source_tokenizer: that of the targets, which learns from both sides */
 /* What a choice of the options asks for ("chars", "bpe:4096", a file): trained on `text`, or read. `what` is the option that
  * said so. `specials` are asked of it: a file that lacks one is refused. */
 struct qkv_tokenizer_choice {
@@ -80,11 +81,15 @@ struct qkv_tokenizer_choice {
     struct qkv_text_files *files; /* in place of the text: its files, one after the other, which may keep their bytes */
     const char *const *specials;
     size_t special_count;
+    qkv_progress *progress; /* is told how far the training is, and may stop it; NULL: nobody */
+    void *user;
 };
 /* Whether the size behind a kind ("bpe:4096") is one; what is no kind is a file, which is not read here. */
 enum qkv_status qkv_tokenizer_check_choice(struct qkv_context *ctx, const char *what, const char *choice);
 /* Whether a text is needed for it (and not a file or bare bytes). */
 bool qkv_tokenizer_learns(const char *choice);
+/* The least size of the vocabulary that it can have. */
+int qkv_tokenizer_least(const char *choice);
 enum qkv_status qkv_tokenizer_make(struct qkv_context *ctx, const struct qkv_tokenizer_choice *choice,
                                    struct qkv_tokenizer **out);
 /* Writes FOLDER/NAME; facts get its hash and vocabulary. */
@@ -127,7 +132,8 @@ struct qkv_dataset {
     /* The loss over what is kept for validation, and the metric where that is another one. */
     enum qkv_status (*validate)(struct qkv_trainer *trainer, double *loss, double *metric);
 };
-extern const struct qkv_dataset qkv_dataset_text, qkv_dataset_mlm, qkv_dataset_pairs, qkv_dataset_labeled;
+extern const struct qkv_dataset qkv_dataset_text, qkv_dataset_mlm, qkv_dataset_lines, qkv_dataset_pairs,
+    qkv_dataset_labeled;
 /* The one that (checked) options choose. */
 const struct qkv_dataset *qkv_dataset_choose(const struct qkv_train_options *options);
 /* Whether model and options suit it. */
@@ -181,16 +187,18 @@ struct qkv_tsv_row;
 struct qkv_line {
     int32_t *main, *beside; /* freed with qkv_free */
     size_t main_count, beside_count;
+    size_t examples; /* of the line; 0 is 1 */
 };
 typedef enum qkv_status qkv_encode_line(struct qkv_trainer *trainer, const struct qkv_tsv *file,
                                         const struct qkv_tsv_row *row, struct qkv_line *line);
 struct qkv_lines {
-    const char *first, *second; /* what the fields are, for messages */
+    const char *first, *second; /* what the fields are, for messages; second NULL: lines have one */
     int32_t end, beside_end;    /* as in struct qkv_examples */
     qkv_encode_line *encode;
 };
-/* Whether the lines of a token file are told apart when this tokenizer's template is around them: it must end with </s>. */
-enum qkv_status qkv_lines_template(struct qkv_trainer *trainer, const struct qkv_tokenizer *tokenizer);
+/* Whether the lines of a token file are told apart when this tokenizer's template is around them: it must end with </s>, or, where
+ * that is added behind it (must_end false), may be without one. */
+enum qkv_status qkv_lines_template(struct qkv_trainer *trainer, const struct qkv_tokenizer *tokenizer, bool must_end);
 /* Opens what is there and makes what is missing; the parts to learn from and to validate on, the batches. */
 enum qkv_status qkv_lines_open(struct qkv_trainer *trainer, const struct qkv_lines *lines);
 /* One side of the files as a text, a line each, to train a tokenizer on: 0 the first field, 1 the second, 2 both. */

@@ -153,6 +153,8 @@ static enum qkv_status make_tokenizer(struct qkv_trainer *t) {
     enum qkv_status status = qkv_train_progress(t->ctx, t->progress, t->user, "training the tokenizer", 0, 0);
     if (!status && qkv_tokenizer_learns(c.choice)) status = qkv_lines_text(t, &lines, 1, &text);
     c.text = text.data;
+    c.progress = t->progress;
+    c.user = t->user;
     c.size = text.size;
     if (!status) status = qkv_tokenizer_make(t->ctx, &c, &t->tokenizer);
     qkv_buffer_free(&text);
@@ -230,7 +232,8 @@ static enum qkv_status dataset_labeled_encode(struct qkv_trainer *t, const struc
     line->beside_count = 1;
     enum qkv_status status =
         qkv_source_encode(t->ctx, tokenizer, row->second, row->second_size, true, true, &line->main, &line->main_count);
-    if (status || line->main_count <= t->T) return status;
+    if (status) return qkv_tsv_fail_at(file, row->line, status);
+    if (line->main_count <= t->T) return QKV_OK;
     return qkv_tsv_fail(file, row->line,
                         "the text has %zu tokens with " QKV_TOKEN_BEGIN " and " QKV_TOKEN_END
                         ", more than the context of %zu; shorten or remove the line, or choose a larger context",
@@ -265,7 +268,7 @@ static enum qkv_status open_data(struct qkv_trainer *t) {
                               .end = qkv_tokenizer_special(qkv_model_tokenizer(t->model), QKV_TOKEN_END),
                               .beside_end = -1,
                               .encode = dataset_labeled_encode};
-    enum qkv_status status = qkv_lines_template(t, qkv_model_tokenizer(t->model));
+    enum qkv_status status = qkv_lines_template(t, qkv_model_tokenizer(t->model), true);
     if (!status) status = qkv_model_set_labels(t->model, (const char *const *)t->labels, t->label_count);
     if (!status) status = qkv_lines_open(t, &lines);
     return status ? status : check_held_out(t);

@@ -48,6 +48,8 @@ static enum qkv_status make_tokenizer(struct qkv_trainer *t, const char *what, c
     enum qkv_status status = qkv_train_progress(t->ctx, t->progress, t->user, "training the tokenizer", 0, 0);
     if (!status && qkv_tokenizer_learns(choice)) status = qkv_lines_text(t, &lines, side, &text);
     c.text = text.data;
+    c.progress = t->progress;
+    c.user = t->user;
     c.size = text.size;
     if (!status) status = qkv_tokenizer_make(t->ctx, &c, out);
     qkv_buffer_free(&text);
@@ -57,7 +59,8 @@ static enum qkv_status make_tokenizer(struct qkv_trainer *t, const char *what, c
 static enum qkv_status dataset_pairs_prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
     const struct qkv_train_options *o = &t->options;
     struct qkv_run_facts *f = &t->facts;
-    bool shared = spec->tie == QKV_TIE_ALL;
+    const bool asked = o->source_tokenizer && !strcmp(o->source_tokenizer, QKV_SHARED_TOKENIZER);
+    const bool shared = spec->tie == QKV_TIE_ALL || asked;
     const char *source = o->source_tokenizer ? o->source_tokenizer : o->tokenizer;
     enum qkv_status status = make_tokenizer(t, "tokenizer", o->tokenizer, shared ? 2 : 1, &t->tokenizer);
     if (!status && !shared) status = make_tokenizer(t, "source_tokenizer", source, 0, &t->source_tokenizer);
@@ -97,7 +100,7 @@ static enum qkv_status dataset_pairs_encode(struct qkv_trainer *t, const struct 
     if (!status)
         status = qkv_sequence_encode(t->ctx, target, row->second, row->second_size, false, true, &line->main,
                                      &line->main_count);
-    if (status) return status;
+    if (status) return qkv_tsv_fail_at(file, row->line, status);
     if (line->beside_count > t->T)
         return too_long(t, file, row->line, "source", line->beside_count, "the " QKV_TOKEN_END " at its end");
     if (line->main_count > t->T)
@@ -115,7 +118,7 @@ static struct qkv_lines lines_of(struct qkv_trainer *t) {
 
 static enum qkv_status open_data(struct qkv_trainer *t) {
     struct qkv_lines lines = lines_of(t);
-    enum qkv_status status = qkv_lines_template(t, qkv_model_source_tokenizer(t->model));
+    enum qkv_status status = qkv_lines_template(t, qkv_model_source_tokenizer(t->model), true);
     return status ? status : qkv_lines_open(t, &lines);
 }
 

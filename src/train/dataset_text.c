@@ -12,8 +12,9 @@ enum qkv_status qkv_text_prepare(struct qkv_trainer *t, struct qkv_spec *spec, c
         .what = "tokenizer", .choice = t->options.tokenizer, .specials = specials, .special_count = special_count};
     enum qkv_status status = QKV_OK;
     if (!t->origin && qkv_tokenizer_learns(choice.choice)) {
-        status = qkv_train_progress(t->ctx, t->progress, t->user, "training the tokenizer", 0, 0);
         choice.files = &t->facts.data_files;
+        choice.progress = t->progress;
+        choice.user = t->user;
     }
     if (!status)
         status = t->origin ? qkv_origin_tokenizer(t, false, specials, special_count, &t->tokenizer)

@@ -35,7 +35,7 @@ enum qkv_status qkv_lines_text(struct qkv_trainer *t, const struct qkv_lines *li
     return status;
 }
 
-enum qkv_status qkv_lines_template(struct qkv_trainer *t, const struct qkv_tokenizer *tokenizer) {
+enum qkv_status qkv_lines_template(struct qkv_trainer *t, const struct qkv_tokenizer *tokenizer, bool must_end) {
     const int32_t *before, *after;
     size_t before_count, after_count, ends = 0;
     if (!qkv_tokenizer_template(tokenizer, &before, &before_count, &after, &after_count)) return QKV_OK;
@@ -43,6 +43,7 @@ enum qkv_status qkv_lines_template(struct qkv_trainer *t, const struct qkv_token
     for (size_t i = 0; i < before_count; i++) ends += before[i] == end;
     for (size_t i = 0; i < after_count; i++) ends += after[i] == end;
     if (ends == 1 && after_count && after[after_count - 1] == end) return QKV_OK;
+    if (ends == 0 && !must_end) return QKV_OK;
     return qkv_fail(t->ctx, QKV_ARGUMENT,
                     "the tokenizer's template (post_processor) does not have " QKV_TOKEN_END
                     " at its end and only there, which the lines of a token file are told apart by; change it in "
@@ -60,6 +61,7 @@ struct files { /* of lines, and their token files */
 
 struct line_writers {
     struct qkv_tokens_writer main, beside;
+    uint64_t unknown; /* tokens of `main` */
 };
 
 static enum qkv_status write_rows(struct qkv_trainer *t, struct qkv_tsv *file, const struct qkv_lines *lines,
@@ -67,14 +69,17 @@ static enum qkv_status write_rows(struct qkv_trainer *t, struct qkv_tsv *file, c
     struct qkv_tsv_row row;
     bool end = false;
     enum qkv_status status = QKV_OK;
-    for (*count = 0; !status; ++*count) {
+    size_t read = 0;
+    for (*count = 0; !status; read++) {
         struct qkv_line line = {0};
-        if (*count % LINES_A_REPORT == 0)
+        if (read % LINES_A_REPORT == 0)
             status = qkv_train_progress(t->ctx, t->progress, t->user, "tokenizing", (double)file->position,
                                         (double)file->map.size);
         if (!status) status = qkv_tsv_next(file, &row, &end);
         if (status || end) return status;
         status = lines->encode(t, file, &row, &line);
+        *count += line.examples ? line.examples : 1;
+        if (!status) to->unknown += qkv_tokens_unknown(qkv_model_tokenizer(t->model), line.main, line.main_count);
         if (!status) status = qkv_tokens_put(&to->main, line.main, line.main_count);
         if (!status) status = qkv_tokens_put(&to->beside, line.beside, line.beside_count);
         qkv_free(line.main);
@@ -108,7 +113,8 @@ static enum qkv_status write_files(struct qkv_trainer *t, const struct files *f,
     qkv_text_files_sum(f->texts, f->main);
     qkv_text_files_sum(f->texts, f->beside);
     status = qkv_tokens_end(&to.main, status);
-    return qkv_tokens_end(&to.beside, status);
+    status = qkv_tokens_end(&to.beside, status);
+    return status ? status : qkv_tokens_note_unknown(t->ctx, to.unknown, f->texts, &t->notes);
 }
 
 static enum qkv_status lines_remake(struct qkv_trainer *t, const struct files *f, const struct qkv_lines *lines) {

@@ -15,7 +15,7 @@ static bool is_name(const char *text, const char *name) {
 }
 
 static bool learns_lines(const struct qkv_train_options *o) {
-    return is_file(o->pairs) || is_file(o->labeled);
+    return is_file(o->pairs) || is_file(o->lines) || is_file(o->labeled);
 }
 
 static bool needs_validates(const struct qkv_train_options *o) {
@@ -34,6 +34,14 @@ static bool need_pairs(const struct qkv_train_options *o) {
 
 static bool need_masks(const struct qkv_train_options *o) {
     return is_name(o->task, "mlm");
+}
+
+static bool need_each(const struct qkv_train_options *o) {
+    return is_file(o->lines) && is_name(o->task, "mlm");
+}
+
+static bool need_chance(const struct qkv_train_options *o) {
+    return !o->mask_each;
 }
 
 static bool need_text(const struct qkv_train_options *o) {
@@ -72,6 +80,9 @@ static const struct need {
 } needs[] = {
     {"valid_fraction", need_fraction, "valid_fraction has no place beside a file to validate on (valid)", NULL},
     {"mask_probability", need_masks, "only the task mlm masks tokens", "leave it out, or choose task mlm"},
+    {"mask_probability", need_chance, "mask_each hides each token once", NULL},
+    {"mask_each", need_each, "only lines (lines) with task mlm are repeated for each token",
+     "leave it out, or choose task mlm"},
     {"documents", need_text, "only rows of a text whose next token is learnt have documents", NULL},
     {"prefix", need_text, "only rows of a text whose next token is learnt have a prefix", NULL},
     {"source_tokenizer", need_pairs, "only pairs have sources", NULL},
@@ -124,7 +135,7 @@ enum qkv_status qkv_train_check_needs(struct qkv_context *ctx, const struct qkv_
         const char *why;
         if (!qkv_train_idle(options, i, &why)) continue;
         const struct need *need = needs;
-        while (strcmp(need->option, option->name) != 0) need++;
+        while (strcmp(need->option, option->name) != 0 || need->holds(options)) need++;
         if (!strncmp(why, option->name, strlen(option->name)))
             return qkv_fail(ctx, QKV_ARGUMENT, "%s; leave it out", why);
         return qkv_fail(ctx, QKV_ARGUMENT, "%s is given, but %s; %s", option->name, why,
@@ -168,7 +179,7 @@ static void follow_batch(struct qkv_train_options *o) {
 
 static bool task_of_text(const struct qkv_train_options *o, const struct qkv_spec *spec) {
     (void)spec;
-    return is_file(o->task) && !is_file(o->data) && learns_lines(o);
+    return is_file(o->task) && !is_file(o->data) && !is_file(o->lines) && learns_lines(o);
 }
 
 static void follow_file(struct qkv_train_options *o) {

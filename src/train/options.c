@@ -325,17 +325,23 @@ static enum qkv_status check_names(struct qkv_context *ctx, const struct qkv_tra
 /* One kind of files to learn from, and options that belong to it. */
 static enum qkv_status check_files(struct qkv_context *ctx, const struct qkv_train_options *o) {
     static const char *const tasks[] = {"text", "mlm"};
-    int files = options_given(o->data) + options_given(o->pairs) + options_given(o->labeled);
+    int files = options_given(o->data) + options_given(o->pairs) + options_given(o->lines) + options_given(o->labeled);
     if (files == 0)
-        return qkv_fail(ctx, QKV_ARGUMENT,
-                        "data is missing: name the text file to train on (or pairs, or labeled: a file of lines)");
+        return qkv_fail(
+            ctx, QKV_ARGUMENT,
+            "data is missing: name the text file to train on (or lines, pairs or labeled: a file of lines)");
     if (files > 1)
         return qkv_fail(ctx, QKV_ARGUMENT, "%s and %s exclude each other: a run learns from one kind of files",
-                        options_given(o->data) ? "data" : "pairs", options_given(o->labeled) ? "labeled" : "pairs");
+                        options_given(o->data)    ? "data"
+                        : options_given(o->pairs) ? "pairs"
+                                                  : "lines",
+                        options_given(o->labeled) ? "labeled"
+                        : options_given(o->lines) ? "lines"
+                                                  : "pairs");
     if (options_given(o->task) && find_name(tasks, 2, o->task) < 0)
         return qkv_fail(ctx, QKV_ARGUMENT, "task is \"%s\"; it must be text or mlm", o->task);
-    if (options_given(o->task) && !options_given(o->data))
-        return qkv_fail(ctx, QKV_ARGUMENT, "task %s learns from a text (data), not from %s", o->task,
+    if (options_given(o->task) && !options_given(o->data) && !options_given(o->lines))
+        return qkv_fail(ctx, QKV_ARGUMENT, "task %s learns from a text (data) or lines, not from %s", o->task,
                         options_given(o->pairs) ? "pairs" : "labelled lines");
     return QKV_OK;
 }

@@ -111,8 +111,24 @@ enum qkv_status qkv_origin_tokenizer(struct qkv_trainer *t, bool source, const c
     return status;
 }
 
+/* A preset's own vocabulary is that of the text it was made for, and gives way to the tokenizer's. */
+static enum qkv_status origin_preset_vocab(struct qkv_trainer *t, const char *key, int *vocab, int found) {
+    const char *preset = t->options.origin.preset;
+    struct qkv_spec spec;
+    if (!preset || *vocab == 0 || *vocab == found || strcmp(key, "vocab") != 0) return QKV_OK;
+    enum qkv_status status = qkv_spec_preset(t->ctx, &spec, preset, NULL, 0);
+    if (status || spec.vocab != *vocab) return status;
+    status = qkv_trainer_add_note(t, "vocab is %d, as the tokenizer has it, in place of the %d of preset %s", found,
+                                  *vocab, preset);
+    *vocab = 0;
+    return status;
+}
+
 enum qkv_status qkv_origin_vocab(struct qkv_trainer *t, const char *key, int *vocab, int found) {
-    if (!t->origin) return qkv_vocab_agree(t->ctx, key, vocab, found);
+    if (!t->origin) {
+        enum qkv_status status = origin_preset_vocab(t, key, vocab, found);
+        return status ? status : qkv_vocab_agree(t->ctx, key, vocab, found);
+    }
     if (*vocab < found) *vocab = found; /* with the specials that were added */
     return QKV_OK;
 }

@@ -34,8 +34,10 @@ static bool samples_take_text(void *user, const char *text, size_t size) {
 static enum qkv_status samples_write_text(struct qkv_trainer *t, size_t tokens, struct sample *s) {
     struct qkv_generate_options options = {.sampling = qkv_sampling_defaults(), .tokens = tokens, .end_id = -1};
     struct qkv_generate_report report;
+    const bool line = t->options.lines != NULL; /* between <s> and </s> */
     options.sampling.temperature = 0.8;
-    return qkv_generate(t->model, "\n", 1, &options, samples_take_text, s, &report);
+    if (line) options.end_id = (int32_t)qkv_tokenizer_special(qkv_model_tokenizer(t->model), QKV_TOKEN_END);
+    return qkv_generate(t->model, "\n", !line, &options, samples_take_text, s, &report);
 }
 
 /* The sources of the first lines of a file of pairs, zero-terminated in `data`; those past its end are not read. */

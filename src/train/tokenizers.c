@@ -29,16 +29,27 @@ bool qkv_tokenizer_learns(const char *choice) {
     return parse_kind(choice ? choice : "chars", &kind, &size) && kind != QKV_TOKENIZER_BYTES;
 }
 
+/* The smallest vocabulary. All bytes have a token, and with bpe what ends a text; chars has one that is unknown, words padding. */
+static int tokenizers_least(enum qkv_tokenizer_kind kind) {
+    if (kind == QKV_TOKENIZER_CHARS || kind == QKV_TOKENIZER_WHITESPACE) return 2;
+    return kind == QKV_TOKENIZER_BPE ? 257 : 256;
+}
+
+int qkv_tokenizer_least(const char *choice) {
+    enum qkv_tokenizer_kind kind;
+    const char *size;
+    return parse_kind(choice ? choice : "chars", &kind, &size) ? tokenizers_least(kind) : 1;
+}
+
 static enum qkv_status parse_size(struct qkv_context *ctx, const struct qkv_tokenizer_choice *c, const char *size,
                                   struct qkv_tokenizer_options *options) {
     char *end = NULL;
     bool digits = *size >= '0' && *size <= '9' && strlen(size) < 9;
     long n = digits ? strtol(size, &end, 10) : 0;
-    /* All bytes have a token, and bpe one more, which ends a text. */
-    const int least = options->kind == QKV_TOKENIZER_BPE ? 257 : 256;
+    const int least = tokenizers_least(options->kind);
     if (!digits || *end || n < least || n > 1 << 24 || options->kind == QKV_TOKENIZER_BYTES)
         return qkv_fail(ctx, QKV_ARGUMENT,
-                        "%s is \"%s\"; after bpe:, chars: or words: must come the size of "
+                        "%s is \"%s\"; after bpe:, chars:, chars+bytes:, words: or whitespace: must come the size of "
                         "the vocabulary from %d to %d, as in bpe:4096",
                         c->what, c->choice, least, 1 << 24);
     options->vocab = (int)n;
@@ -59,10 +70,11 @@ static enum qkv_status tokenizers_load(struct qkv_context *ctx, const struct qkv
     enum qkv_status status = qkv_file_find(ctx, c->choice, &found);
     if (status) return status;
     if (!found)
-        return qkv_fail(ctx, QKV_ARGUMENT,
-                        "%s is \"%s\", which is neither bytes, chars, words, bpe, bpe:SIZE nor "
-                        "a tokenizer.json that exists",
-                        c->what, c->choice);
+        return qkv_fail(
+            ctx, QKV_ARGUMENT,
+            "%s is \"%s\", which is neither bytes, chars, chars+bytes, words, whitespace, bpe, bpe:SIZE nor "
+            "a tokenizer.json that exists",
+            c->what, c->choice);
     status = qkv_tokenizer_load(ctx, c->choice, out);
     for (size_t i = 0; i < c->special_count && !status; i++) {
         if (qkv_tokenizer_special(*out, c->specials[i]) >= 0) continue;
@@ -76,18 +88,27 @@ static enum qkv_status tokenizers_load(struct qkv_context *ctx, const struct qkv
     return status;
 }
 
+/* A tokenizer that learns, and how far it is: bytes of the files before, and of all. */
+struct learning {
+    struct qkv_learner *learner;
+    const struct qkv_tokenizer_choice *choice;
+    double before, total;
+};
+
 /* Learns from a file, of which memory holds a piece at a time, unless all of it is kept. */
-static enum qkv_status learn_file(struct qkv_learner *learner, struct qkv_text_stream *stream, unsigned char *kept) {
+static enum qkv_status learn_file(struct learning *l, struct qkv_text_stream *stream, unsigned char *kept) {
     const size_t least = (size_t)1 << 20;
     enum qkv_status status = QKV_OK;
     while (!status && stream->position < stream->file.size) {
         size_t take = 0;
+        status = qkv_train_progress(stream->ctx, l->choice->progress, l->choice->user, "training the tokenizer",
+                                    l->before + (double)stream->position, l->total);
         for (size_t piece = least; take == 0 && !status; piece *= 2) {
             bool end;
             status = qkv_text_hold(stream, piece, &end);
-            if (!status) take = qkv_learner_cut(learner, stream->text, end ? stream->held : piece, end);
+            if (!status) take = qkv_learner_cut(l->learner, stream->text, end ? stream->held : piece, end);
         }
-        if (!status) status = qkv_learner_read(learner, stream->text, take);
+        if (!status) status = qkv_learner_read(l->learner, stream->text, take);
         if (!status && kept) memcpy(kept + stream->position, stream->text, take);
         if (!status) qkv_text_take(stream, take);
     }
@@ -95,13 +116,14 @@ static enum qkv_status learn_file(struct qkv_learner *learner, struct qkv_text_s
 }
 
 /* Reads a file for the learner, and keeps its bytes for whoever encodes it. */
-static enum qkv_status learn_and_keep(struct qkv_context *ctx, struct qkv_learner *learner, struct qkv_text_file *file,
+static enum qkv_status learn_and_keep(struct qkv_context *ctx, struct learning *l, struct qkv_text_file *file,
                                       bool keep) {
     struct qkv_text_stream stream;
     enum qkv_status status = qkv_text_open(ctx, file->path, NULL, &stream);
     if (status) return status;
     unsigned char *kept = keep ? qkv_allocate(ctx, stream.file.size, 1) : NULL;
-    status = keep && !kept ? QKV_MEMORY : learn_file(learner, &stream, kept);
+    status = keep && !kept ? QKV_MEMORY : learn_file(l, &stream, kept);
+    l->before += (double)stream.file.size;
     if (status)
         free(kept);
     else
@@ -111,13 +133,17 @@ static enum qkv_status learn_and_keep(struct qkv_context *ctx, struct qkv_learne
 }
 
 static enum qkv_status learn_files(struct qkv_context *ctx, const struct qkv_tokenizer_options *options,
-                                   struct qkv_text_files *files, struct qkv_tokenizer **out) {
-    struct qkv_learner *learner;
-    enum qkv_status status = qkv_learner_begin(ctx, options, &learner);
-    const bool keep = qkv_text_files_fit(ctx, files);
-    for (size_t i = 0; i < files->count && !status; i++) status = learn_and_keep(ctx, learner, &files->items[i], keep);
-    if (!status) status = qkv_learner_end(learner, out);
-    qkv_learner_free(learner);
+                                   const struct qkv_tokenizer_choice *choice, struct qkv_tokenizer **out) {
+    struct qkv_text_files *files = choice->files;
+    struct learning l = {.choice = choice, .total = files ? (double)qkv_text_files_size(files) : 0};
+    enum qkv_status status = qkv_learner_begin(ctx, options, &l.learner);
+    const bool keep = files && qkv_text_files_fit(ctx, files);
+    if (!status) qkv_learner_watch(l.learner, choice->progress, choice->user);
+    for (size_t i = 0; files && i < files->count && !status; i++)
+        status = learn_and_keep(ctx, &l, &files->items[i], keep);
+    if (!status && !files) status = qkv_learner_read(l.learner, choice->text ? choice->text : "", choice->size);
+    if (!status) status = qkv_learner_end(l.learner, out);
+    qkv_learner_free(l.learner);
     return status;
 }
 
@@ -138,8 +164,38 @@ enum qkv_status qkv_tokenizer_make(struct qkv_context *ctx, const struct qkv_tok
         options.specials = document;
         options.special_count = 1;
     }
-    if (c.files) return learn_files(ctx, &options, c.files, out);
-    return qkv_tokenizer_train(ctx, &options, c.text ? c.text : "", c.size, out);
+    return learn_files(ctx, &options, &c, out);
+}
+
+enum qkv_status qkv_tokenizer_learn(struct qkv_context *ctx, const char *choice, const char *const *files, size_t count,
+                                    const char *const *specials, size_t special_count, qkv_progress *progress,
+                                    void *user, struct qkv_tokenizer **out) {
+    QKV_CALL(ctx);
+    const char *names[QKV_FILES_MAX] = {0}, *size;
+    struct qkv_text_files list = {0};
+    enum qkv_tokenizer_kind kind;
+    *out = NULL;
+    if (choice && !parse_kind(choice, &kind, &size))
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "tokenizer is \"%s\"; kinds that are trained are bytes, chars, chars+bytes, words, whitespace "
+                        "and bpe, with a size as in bpe:4096",
+                        choice);
+    if (!files || count < 1 || count > QKV_FILES_MAX)
+        return qkv_fail(ctx, QKV_ARGUMENT, "a tokenizer learns from 1 to %d files or folders, not from %zu",
+                        QKV_FILES_MAX, files ? count : 0);
+    memcpy(names, files, count * sizeof *names);
+    const struct qkv_tokenizer_choice c = {.what = "tokenizer",
+                                           .choice = choice,
+                                           .files = &list,
+                                           .specials = specials,
+                                           .special_count = special_count,
+                                           .progress = progress,
+                                           .user = user};
+    enum qkv_status status = qkv_tokenizer_check_choice(ctx, "tokenizer", choice);
+    if (!status) status = qkv_text_files_list(ctx, names, &list, NULL);
+    if (!status) status = qkv_tokenizer_make(ctx, &c, out);
+    qkv_text_files_free(&list);
+    return status;
 }
 
 enum qkv_status qkv_tokenizer_keep(struct qkv_context *ctx, const struct qkv_tokenizer *tokenizer, const char *folder,

@@ -76,6 +76,7 @@ struct text_writer {
     struct qkv_tokens_writer *writer;
     struct qkv_text_stream stream;
     double before, total; /* bytes of the files before; of all of them */
+    uint64_t unknown;     /* tokens */
     qkv_progress *progress;
     void *user;
 };
@@ -90,10 +91,27 @@ static enum qkv_status write_text(struct text_writer *w) {
         if (!status) status = qkv_text_next(stream, &ids, &count);
         if (status) return status;
         if (!ids && stream->position == begin) return QKV_OK;
+        w->unknown += qkv_tokens_unknown(stream->tokenizer, ids, count);
         status = qkv_tokens_put(w->writer, ids, count);
         qkv_free(ids);
         if (status) return status;
     }
+}
+
+uint64_t qkv_tokens_unknown(const struct qkv_tokenizer *tokenizer, const int32_t *ids, size_t count) {
+    const int unknown = qkv_tokenizer_unknown(tokenizer);
+    uint64_t n = 0;
+    for (size_t i = 0; i < count && unknown >= 0; i++) n += ids[i] == unknown;
+    return n;
+}
+
+enum qkv_status qkv_tokens_note_unknown(struct qkv_context *ctx, uint64_t count, const struct qkv_text_files *files,
+                                        struct qkv_texts *notes) {
+    char name[QKV_FILES_NAME];
+    if (count == 0 || !notes) return QKV_OK;
+    return qkv_texts_add(ctx, notes, "%llu token%s of %s %s not in the vocabulary: each is " QKV_TOKEN_UNKNOWN,
+                         (unsigned long long)count, count == 1 ? "" : "s", qkv_text_files_name(files, name),
+                         count == 1 ? "is" : "are");
 }
 
 /* A file, and behind it the end token where there is one. */
@@ -139,7 +157,9 @@ enum qkv_status qkv_tokens_write(struct qkv_context *ctx, const char *path, stru
     qkv_text_files_sum(files, facts);
     status = qkv_tokens_end(&writer, status);
     if (!status && notes) status = qkv_text_findings_note(ctx, &findings, notes);
-    return status;
+    for (size_t k = 0; k < QKV_TEXT_FINDINGS; k++)
+        if (findings.kind[k].path && findings.kind[k].check.invalid) return status; /* that note says what they are */
+    return status ? status : qkv_tokens_note_unknown(ctx, w.unknown, files, notes);
 }
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */

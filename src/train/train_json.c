@@ -315,7 +315,7 @@ static enum qkv_status read_all(struct qkv_context *ctx, const char *path, const
     if (!status && options->valid)
         status = read_files(ctx, path, json_object_get(texts, "valid"), options->valid_files, &facts->valid,
                             &facts->valid_files);
-    if (status || (!options->pairs && !options->labeled)) return status;
+    if (status || (!options->pairs && !options->lines && !options->labeled)) return status;
     const json_t *beside = json_object_get(root, "beside"), *names = json_object_get(beside, "tokenizer");
     if (!read_facts(beside, "data", names, &facts->beside_data))
         return train_json_wrong(ctx, path, "beside.data",

@@ -13,6 +13,11 @@ enum qkv_status qkv_tsv_fail(const struct qkv_tsv *tsv, size_t line, const char 
     return qkv_fail(tsv->ctx, QKV_FORMAT, "%s:%zu: %s", tsv->path, line, sentence);
 }
 
+enum qkv_status qkv_tsv_fail_at(const struct qkv_tsv *tsv, size_t line, enum qkv_status status) {
+    qkv_fail_at(tsv->ctx, "%s:%zu", tsv->path, line);
+    return status;
+}
+
 static bool is_blank(const char *text, size_t size) {
     for (size_t i = 0; i < size; i++)
         if (!memchr(" \t\r\n", text[i], 4)) return false;
@@ -35,8 +40,11 @@ static enum qkv_status tsv_begin(struct qkv_tsv *tsv) {
     if (encoding && !tsv->mark)
         status = qkv_byte_order_mark_refuse(tsv->ctx, tsv->path, tsv->map.data, tsv->map.size);
     else if (tsv->map.size == 0 || is_blank((const char *)tsv->map.data + tsv->position, tsv->map.size - tsv->position))
-        status = qkv_fail(tsv->ctx, QKV_FORMAT, "%s is empty; give a file with a %s, a tab and a %s in each line",
-                          tsv->path, tsv->first, tsv->second);
+        status = tsv->second
+                     ? qkv_fail(tsv->ctx, QKV_FORMAT, "%s is empty; give a file with a %s, a tab and a %s in each line",
+                                tsv->path, tsv->first, tsv->second)
+                     : qkv_fail(tsv->ctx, QKV_FORMAT, "%s is empty; give a file with a %s in each line", tsv->path,
+                                tsv->first);
     else if (nul)
         status = qkv_tsv_fail(tsv, line_of(tsv, nul),
                               "byte %zu of the file is NUL, so it is no text; convert it to UTF-8 first",
@@ -78,6 +86,10 @@ void qkv_tsv_close(struct qkv_tsv *tsv) {
 
 static enum qkv_status tsv_split(const struct qkv_tsv *tsv, const char *line, size_t size, struct qkv_tsv_row *row) {
     const char *tab = memchr(line, '\t', size);
+    if (!tsv->second) {
+        *row = (struct qkv_tsv_row){.first = line, .first_size = size, .line = tsv->line};
+        return QKV_OK;
+    }
     if (!tab)
         return qkv_tsv_fail(tsv, tsv->line, "no tab in this line; write a %s, a tab and a %s", tsv->first, tsv->second);
     *row =
@@ -105,7 +117,7 @@ enum qkv_status qkv_tsv_next(struct qkv_tsv *tsv, struct qkv_tsv_row *row, bool 
         tsv->line++;
         if (size > 0 && line[size - 1] == '\r') size--;
         /* A line of tabs alone is no blank line but one whose sides are empty. */
-        if (is_blank(line, size) && !memchr(line, '\t', size)) continue;
+        if (is_blank(line, size) && (!tsv->second || !memchr(line, '\t', size))) continue;
         return tsv_split(tsv, line, size, row);
     }
     *end = true;

@@ -1,4 +1,4 @@
-/* tsv: files of two fields a line, for training and evaluation: pairs (source, tab, target) and labelled lines (label, tab,
+/* tsv: files of one or two fields a line, for training and evaluation: pairs (source, tab, target) and labelled lines (label, tab,
  * text). */
 #ifndef QKV_TRAIN_TSV_H
 #define QKV_TRAIN_TSV_H
@@ -7,8 +7,9 @@
 
 struct qkv_tsv { /* a file in memory and how far it is read */
     struct qkv_context *ctx;
-    const char *path;           /* the caller's */
-    const char *first, *second; /* what the fields are, for messages: "source", "target" */
+    const char *path; /* the caller's */
+    const char *first,
+        *second; /* what the fields are, for messages: "source", "target"; second NULL: a line is one field */
     struct qkv_map map;
     bool borrowed;         /* the map is another's */
     size_t position, line; /* bytes read, number of the line read last */
@@ -32,6 +33,8 @@ enum qkv_status qkv_tsv_open_file(struct qkv_context *ctx, struct qkv_text_file 
 enum qkv_status qkv_tsv_next(struct qkv_tsv *tsv, struct qkv_tsv_row *row, bool *end);
 /* QKV_FORMAT and "FILE:LINE: …". */
 enum qkv_status qkv_tsv_fail(const struct qkv_tsv *tsv, size_t line, const char *format, ...) QKV_PRINTF(3, 4);
+/* Puts file and line before the sentence of what failed with a text of theirs; returns `status`. */
+enum qkv_status qkv_tsv_fail_at(const struct qkv_tsv *tsv, size_t line, enum qkv_status status);
 /* Back to the first line. */
 void qkv_tsv_rewind(struct qkv_tsv *tsv);
 /* Harmless on one that failed to open. */

@@ -6,7 +6,8 @@ make_text 40 >text.txt
 
 # ---- numbers out of range: the exit code is that of a command line that makes no sense ----
 refuse 2 'tokenizer is "bpe:256"; .* from 257 to 16777216' "$QKV" train --preset nano-gpt --data missing --tokenizer bpe:256 --out run
-refuse 2 'tokenizer is "chars:255"; .* from 256 to' "$QKV" train --preset nano-gpt --data missing --tokenizer chars:255 --out run
+refuse 2 'tokenizer is "chars:1"; .* from 2 to' "$QKV" train --preset nano-gpt --data missing --tokenizer chars:1 --out run
+refuse 2 'tokenizer is "chars.bytes:255"; .* from 256 to' "$QKV" train --preset nano-gpt --data missing --tokenizer chars+bytes:255 --out run
 refuse 2 'say where the run shall be' "$QKV" train --preset nano-gpt --data missing --out ''
 refuse 2 'say where the runs and the results shall be' "$QKV" compare --data missing --axis kv=mha,mqa --out ''
 

@@ -1,0 +1,205 @@
+/* Learning from lines of text, each a sequence of its own that begins and ends: <s> x… </s>.
+ *
+ * Task text: each token predicts the next one. Task mlm: some tokens of a line are hidden (masking.c), at least one; or, with the
+ * option mask_each, a line is as many examples as it has tokens, and each hides another one. Beside the tokens of an example its
+ * token file has the place of that token, 0 without the option. */
+#include <string.h>
+
+#include "text/sequence.h"
+#include "text/text.h"
+#include "train/train.h"
+#include "train/tsv.h"
+
+static const char *const specials[] = {QKV_TOKEN_BEGIN, QKV_TOKEN_END, QKV_TOKEN_MASK};
+
+static bool lines_masked(const struct qkv_train_options *o) {
+    return o->task && !strcmp(o->task, "mlm");
+}
+
+static enum qkv_status dataset_lines_check(struct qkv_context *ctx, const struct qkv_train_options *options,
+                                           const struct qkv_spec *spec) {
+    return (lines_masked(options) ? &qkv_dataset_mlm : &qkv_dataset_text)->check(ctx, options, spec);
+}
+
+/* ---- tokenizer -------------------------------------------------------------------------------------------------------------- */
+
+/* What is read begins with <s>; what is read from both sides ends with </s> too. A tokenizer.json that has a template keeps it. */
+static enum qkv_status dataset_lines_template(struct qkv_trainer *t) {
+    const int32_t *before, *after;
+    size_t before_count, after_count;
+    if (qkv_tokenizer_template(t->tokenizer, &before, &before_count, &after, &after_count)) return QKV_OK;
+    return qkv_template_make(t->ctx, t->tokenizer, QKV_TOKEN_BEGIN, lines_masked(&t->options) ? QKV_TOKEN_END : NULL);
+}
+
+static enum qkv_status make_tokenizer(struct qkv_trainer *t) {
+    const struct qkv_lines lines = {.first = "text"};
+    const size_t count = lines_masked(&t->options) ? 3 : 2;
+    struct qkv_buffer text = {0};
+    struct qkv_tokenizer_choice c = {
+        .what = "tokenizer", .choice = t->options.tokenizer, .specials = specials, .special_count = count};
+    if (t->origin) return qkv_origin_tokenizer(t, false, specials, count, &t->tokenizer);
+    enum qkv_status status = qkv_train_progress(t->ctx, t->progress, t->user, "training the tokenizer", 0, 0);
+    if (!status && qkv_tokenizer_learns(c.choice)) status = qkv_lines_text(t, &lines, 0, &text);
+    c.text = text.data;
+    c.progress = t->progress;
+    c.user = t->user;
+    c.size = text.size;
+    if (!status) status = qkv_tokenizer_make(t->ctx, &c, &t->tokenizer);
+    qkv_buffer_free(&text);
+    return status;
+}
+
+static enum qkv_status dataset_lines_prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
+    struct qkv_run_facts *f = &t->facts;
+    enum qkv_status status = make_tokenizer(t);
+    if (!status) status = dataset_lines_template(t);
+    if (!status) status = qkv_origin_vocab(t, "vocab", &spec->vocab, qkv_tokenizer_vocab(t->tokenizer));
+    if (!status) status = qkv_spec_check(t->ctx, spec);
+    f->beside_data.vocab = f->beside_valid.vocab = (uint64_t)spec->context;
+    return status ? status
+                  : qkv_tokenizer_keep(t->ctx, t->tokenizer, t->folder, QKV_TOKENIZER_FILE, &f->data, &f->valid);
+}
+
+/* ---- lines as tokens -------------------------------------------------------------------------------------------------------- */
+
+/* The line as many times as it has tokens between its first and its last. */
+static enum qkv_status lines_repeat(struct qkv_trainer *t, struct qkv_line *line) {
+    const size_t n = line->main_count, times = n > 2 ? n - 2 : 1;
+    int32_t *all = qkv_reallocate(t->ctx, line->main, n * times, sizeof *all);
+    if (!all) return QKV_MEMORY;
+    line->main = all;
+    for (size_t i = 1; i < times; i++) memcpy(all + i * n, all, n * sizeof *all);
+    line->main_count = n * times;
+    line->examples = times;
+    return QKV_OK;
+}
+
+static enum qkv_status dataset_lines_encode(struct qkv_trainer *t, const struct qkv_tsv *file,
+                                            const struct qkv_tsv_row *row, struct qkv_line *line) {
+    const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(t->model);
+    const int32_t end = qkv_tokenizer_special(tokenizer, QKV_TOKEN_END);
+    const bool each = lines_masked(&t->options) && t->options.mask_each;
+    enum qkv_status status = qkv_tokenizer_encode_sequence(t->ctx, tokenizer, row->first, row->first_size, false,
+                                                           &line->main, &line->main_count);
+    if (status) return qkv_tsv_fail_at(file, row->line, status);
+    size_t n = line->main_count;
+    if (n == 0 || line->main[n - 1] != end) {
+        int32_t *more = qkv_reallocate(t->ctx, line->main, n + 1, sizeof *more);
+        if (!more) return QKV_MEMORY;
+        line->main = more;
+        line->main[n++] = end;
+        line->main_count = n;
+    }
+    if (n > t->T)
+        return qkv_tsv_fail(file, row->line,
+                            "the line has %zu tokens with " QKV_TOKEN_BEGIN " and " QKV_TOKEN_END
+                            ", more than the context of %zu; shorten or remove the line, or choose a larger context",
+                            n, t->T);
+    line->examples = 1;
+    if (each) status = lines_repeat(t, line);
+    line->beside_count = line->examples;
+    line->beside = qkv_allocate(t->ctx, line->examples, sizeof *line->beside);
+    if (status || !line->beside) return status ? status : QKV_MEMORY;
+    for (size_t i = 0; each && i < line->examples; i++) line->beside[i] = n > 2 ? (int32_t)i + 1 : 0;
+    return QKV_OK;
+}
+
+static enum qkv_status dataset_lines_open(struct qkv_trainer *t) {
+    const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(t->model);
+    const struct qkv_lines lines = {.first = "text",
+                                    .end = qkv_tokenizer_special(tokenizer, QKV_TOKEN_END),
+                                    .beside_end = -1,
+                                    .encode = dataset_lines_encode};
+    enum qkv_status status = qkv_lines_template(t, tokenizer, lines_masked(&t->options));
+    return status ? status : qkv_lines_open(t, &lines);
+}
+
+/* ---- rows ------------------------------------------------------------------------------------------------------------------- */
+
+/* Hides tokens of a row of n between its first and its last: the one at `place`, or, where that is 0, some drawn at random. */
+static void lines_hide(const struct qkv_trainer *t, size_t place, struct qkv_random *random, size_t n, int32_t *ids,
+                       int32_t *targets) {
+    const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(t->model);
+    const struct qkv_masking masking = {.probability = t->options.mask_probability,
+                                        .mask = qkv_tokenizer_special(tokenizer, QKV_TOKEN_MASK),
+                                        .vocab = qkv_tokenizer_vocab(tokenizer)};
+    for (size_t i = 0; i < n; i++) targets[i] = QKV_IGNORE;
+    if (!place && n > 2 && qkv_mask_row(&masking, random, n - 2, ids + 1, targets + 1)) return;
+    if (!place && n > 2) place = 1 + (size_t)qkv_random_below(random, n - 2);
+    targets[place] = ids[place];
+    ids[place] = masking.mask;
+}
+
+/* One example in a row of T: what the model reads, and what it is to say; the tokens that it reads. */
+static size_t lines_row(const struct qkv_trainer *t, const struct qkv_examples *examples, size_t i,
+                        struct qkv_random *random, int32_t *ids, int32_t *targets) {
+    size_t n = qkv_examples_main(examples, i, ids);
+    int32_t place = 0;
+    if (!lines_masked(&t->options)) {
+        memcpy(targets, ids + 1, (n - 1) * sizeof *targets);
+        return n - 1;
+    }
+    qkv_examples_beside(examples, i, &place);
+    lines_hide(t, (size_t)place < n ? (size_t)place : 0, random, n, ids, targets);
+    return n;
+}
+
+/* Of a step its rows from `begin` on; what is kept for validation hides the same tokens every time. */
+static void lines_rows(struct qkv_trainer *t, const struct qkv_examples *examples, const uint32_t *rows,
+                       const uint64_t *step, size_t begin, struct qkv_batch *batch) {
+    const uint64_t seed = (uint64_t)t->options.seed;
+    for (size_t r = 0; r < batch->B; r++) {
+        struct qkv_random random = step ? qkv_draw_masks(seed, *step, begin + r) : qkv_draw_valid_masks(seed, rows[r]);
+        t->rows.lengths[r] = (int32_t)lines_row(t, examples, rows[r], &random, t->rows.ids + r * batch->T,
+                                                t->rows.targets + r * batch->T);
+    }
+    batch->ids = t->rows.ids;
+    batch->targets = t->rows.targets;
+    batch->lengths = t->rows.lengths;
+}
+
+static void dataset_lines_rows(struct qkv_trainer *t, const struct qkv_examples *examples, const uint32_t *rows,
+                               struct qkv_batch *batch) {
+    lines_rows(t, examples, rows, NULL, 0, batch);
+}
+
+static enum qkv_status dataset_lines_fill(struct qkv_trainer *t, uint64_t step, size_t begin, size_t end,
+                                          struct qkv_batch *batch) {
+    const struct qkv_batches *b = &t->lines.batches;
+    const size_t at = qkv_batches_at_step(&t->lines.batches, (uint64_t)t->options.seed, step);
+    batch->B = end - begin;
+    batch->T = b->shapes[at].T;
+    lines_rows(t, &t->lines.examples, b->order + b->cut[at] + begin, &step, begin, batch);
+    return QKV_OK;
+}
+
+/* What counts: all tokens but the first of each line, or those that are hidden, which are made once to be counted. */
+static enum qkv_status dataset_lines_begin(struct qkv_trainer *t, uint64_t step, struct qkv_dataset_step *out) {
+    enum qkv_status status = qkv_lines_begin(t, step, out);
+    struct qkv_batch batch;
+    out->targets = 0;
+    for (size_t r = 0; r < out->rows && !status; r++) {
+        status = dataset_lines_fill(t, step, r, r + 1, &batch);
+        for (int32_t i = 0; i < t->rows.lengths[0]; i++) out->targets += t->rows.targets[i] != QKV_IGNORE;
+    }
+    return status;
+}
+
+static enum qkv_status dataset_lines_validate(struct qkv_trainer *t, double *loss, double *metric) {
+    enum qkv_status status = qkv_lines_validate(t, NULL, NULL, loss);
+    *metric = *loss;
+    return status;
+}
+
+const struct qkv_dataset qkv_dataset_lines = {
+    .name = "lines",
+    .check = dataset_lines_check,
+    .prepare = dataset_lines_prepare,
+    .restore = qkv_text_restore,
+    .open = dataset_lines_open,
+    .begin = dataset_lines_begin,
+    .fill = dataset_lines_fill,
+    .rows = dataset_lines_rows,
+    .total = qkv_lines_total,
+    .validate = dataset_lines_validate,
+};
