@@ -75,7 +75,7 @@ struct qkv_look_selection {
 /* Fails, saying what there is, where the model has no such layer or head. */
 enum qkv_status qkv_look_check(const struct qkv_attention_view *look, const struct qkv_look_selection *selection);
 /* A page with all that is selected (NULL: everything): pictures of the heads, their lines and matrices. Weights are kept in 8
- * bits; of long texts the largest of each row, so that the file stays below 20 MB. */
+ * bits; of texts of more than 100 tokens at most the 24 largest of each row, and the others as one sum. The file stays below 20 MB. */
 enum qkv_status qkv_look_write_page(struct qkv_attention_view *look, const struct qkv_look_selection *selection,
                                     const char *path);
 /* The same as JSON, for other programs, with all weights in full. */

@@ -4,15 +4,17 @@
  * A head is stored as base64 of
  *   "all":  for every query a row of bytes, up to the last key that any weight is kept of in this attention's row t: causal rows have
  *           t + 1, others all keys;
- *   "most": for every query k bytes, the largest weights, largest first, and then, for every query, their k keys as 16 bits,
- *           low byte first: what is not there is at most the smallest one that is. */
+ *   "most": for every query a row of the largest weights, at most `kept` (of texts of more than 100 tokens 24): a byte with their
+ *           number n; the sum of all others as such a byte; and n times the distance from the key before (of the first one the key) as
+ *           LEB128, and the weight's byte; keys rise. Weights whose byte is 0 are among the others. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lab/report/report_room.h"
 
-enum { DENSE_BYTES = 3 << 20, SPARSE_BYTES = 12 << 20, MOST_KEPT = 64, ENTRY = 3 };
+enum { DENSE_TOKENS = 100, DENSE_BYTES = 3 << 20, SPARSE_BYTES = 12 << 20, MOST_KEPT = 24 };
+enum { ROW_HEAD = 2, ENTRY = 3, LONGEST_ENTRY = 4 }; /* bytes; an entry has 3 where keys are near */
 
 struct picture {
     struct qkv_attention_view *look;
@@ -67,43 +69,64 @@ static void sift_down(struct kept *heap, size_t count, size_t i) {
     }
 }
 
-static int larger_first(const void *a, const void *b) {
-    return is_less(a, b) ? 1 : is_less(b, a) ? -1 : 0;
+static int key_first(const void *a, const void *b) {
+    const struct kept *x = a, *y = b;
+    return (x->key > y->key) - (x->key < y->key);
+}
+
+/* One row as the head of this file says, of the `count` entries of `heap`, whose order is lost. */
+static void put_row(struct picture *p, struct kept *heap, size_t count, double rest) {
+    unsigned char *number = &p->head[p->used++], *others = &p->head[p->used++];
+    size_t before = 0;
+    qsort(heap, count, sizeof *heap, key_first);
+    *number = 0;
+    for (size_t i = 0; i < count; i++) {
+        unsigned char weight = attention_view_page_quantized(heap[i].weight);
+        if (!weight) {
+            rest += (double)heap[i].weight;
+            continue;
+        }
+        size_t far = heap[i].key - before;
+        before = heap[i].key;
+        for (; far > 127; far >>= 7) p->head[p->used++] = (unsigned char)(far & 127) | 128;
+        p->head[p->used++] = (unsigned char)far;
+        p->head[p->used++] = weight;
+        ++*number;
+    }
+    *others = attention_view_page_quantized((float)rest);
 }
 
 static bool take_largest(void *user, size_t first, size_t rows, const float *weights) {
     struct picture *p = user;
     struct kept heap[MOST_KEPT];
+    (void)first;
     for (size_t r = 0; r < rows; r++) {
+        size_t count = p->kept < p->keys ? p->kept : p->keys;
+        double rest = 0;
         for (size_t k = 0; k < p->keys; k++) {
             struct kept entry = {weights[r * p->keys + k], (uint16_t)k};
-            if (k < p->kept) {
+            if (k < count) {
                 heap[k] = entry;
-                for (size_t i = p->kept / 2 + 1; k + 1 == p->kept && i-- > 0;) sift_down(heap, p->kept, i);
+                for (size_t i = count / 2 + 1; k + 1 == count && i-- > 0;) sift_down(heap, count, i);
             } else if (is_less(&heap[0], &entry)) {
+                rest += (double)heap[0].weight;
                 heap[0] = entry;
-                sift_down(heap, p->kept, 0);
+                sift_down(heap, count, 0);
+            } else {
+                rest += (double)entry.weight;
             }
         }
-        qsort(heap, p->kept, sizeof *heap, larger_first);
-        unsigned char *values = p->head + (first + r) * p->kept;
-        unsigned char *keys = p->head + p->queries * p->kept + 2 * (first + r) * p->kept;
-        for (size_t i = 0; i < p->kept; i++) {
-            values[i] = attention_view_page_quantized(heap[i].weight);
-            keys[2 * i] = (unsigned char)(heap[i].key & 255);
-            keys[2 * i + 1] = (unsigned char)(heap[i].key >> 8);
-        }
+        put_row(p, heap, count, rest);
     }
-    p->used = ENTRY * p->queries * p->kept;
     return true;
 }
 
 /* ---- how much is kept -------------------------------------------------------------------------------------------------------- */
 
-/* All weights where that is little; else as many of each row as the file has room for. */
+/* All weights of short texts; of others the largest of each row, as many as the file has room for. */
 static enum qkv_status choose_kept(struct picture *p, size_t *head_bytes) {
     double all = 0, rows = 0;
-    size_t largest = 1, queries = 0, keys = SIZE_MAX;
+    size_t largest = 1, queries = 0, keys = 0;
     for (size_t i = 0; i < p->look->count; i++) {
         const struct qkv_attention_view_head *a = &p->look->attentions[i];
         if (!qkv_look_selects(p->selection, a, SIZE_MAX)) continue;
@@ -113,19 +136,18 @@ static enum qkv_status choose_kept(struct picture *p, size_t *head_bytes) {
         rows += (double)heads * (double)a->queries;
         if (a->queries * a->keys > largest) largest = a->queries * a->keys;
         if (a->queries > queries) queries = a->queries;
-        if (a->keys < keys) keys = a->keys;
+        if (a->keys > keys) keys = a->keys;
     }
     *head_bytes = largest;
-    if (all <= DENSE_BYTES) return QKV_OK;
-    double room = SPARSE_BYTES / (ENTRY * rows);
+    if (all <= DENSE_BYTES && queries <= DENSE_TOKENS && keys <= DENSE_TOKENS) return QKV_OK;
+    double room = (SPARSE_BYTES / rows - ROW_HEAD) / ENTRY;
     if (room < 1)
         return qkv_fail(p->look->ctx, QKV_ARGUMENT,
                         "%.0f rows of weights are too many for a page; choose one layer of the model, or a shorter "
                         "text",
                         rows);
     p->kept = room < MOST_KEPT ? (size_t)room : MOST_KEPT;
-    if (p->kept > keys) p->kept = keys;
-    *head_bytes = ENTRY * queries * p->kept;
+    *head_bytes = queries * (ROW_HEAD + LONGEST_ENTRY * p->kept);
     return QKV_OK;
 }
 

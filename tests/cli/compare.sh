@@ -187,11 +187,12 @@ cp whole/index.html whole.html
 for theme in 1 0; do browse kv.html '{"variants":4,"failed":1,"curves":3,"best":"mqa"}' compare.js 1300 $theme; done
 browse kv.html '{"variants":4,"failed":1,"curves":3,"best":"mqa"}' compare.js 500
 cp eighteen/index.html eighteen.html
-for width in 1300 390; do browse eighteen.html '{"variants":18,"failed":0,"curves":18}' compare.js $width; done
+browse eighteen.html '{"variants":18,"failed":0,"curves":18}' compare.js
+browse eighteen.html '{"variants":18,"failed":0,"curves":18,"narrow":390}' compare.js 500
 browse whole.html '{"variants":4,"failed":0,"curves":8}' compare.js
 for theme in 1 0; do browse inside.html '{"models":3,"charts":6}' inspect.js 1300 $theme; done
 browse inside.html '{"models":3,"charts":6}' inspect.js 500
-for shape in kv,1300,1000,1 kv,1300,1000,0 whole,390,900,1 inside,1300,1000,1; do
+for shape in kv,1300,1000,1 kv,1300,1000,0 eighteen,1300,2300,0 eighteen,500,3000,1 whole,390,900,1 inside,1300,1000,1; do
     IFS=, read -r page width height theme <<<"$shape"
     open_page "$folder/$page.html" "$width" "$height" "$theme" "$folder/$page-$width-$theme.png"
     checks=$((checks + 1))

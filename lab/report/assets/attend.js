@@ -17,6 +17,26 @@
         return out;
     }
 
+    /* The rows of a head of a long text: row i has the entries begin[i] to begin[i + 1], and the byte rest[i] of the sum of all others. */
+    function unpack(bytes, rows) {
+        const begin = new Uint32Array(rows + 1), rest = new Uint8Array(rows), keys = new Uint16Array(rows * data.kept), weights = new Uint8Array(rows * data.kept);
+        let at = 0, entry = 0;
+        for (let i = 0; i < rows; i++) {
+            const n = bytes[at++];
+            begin[i] = entry;
+            rest[i] = bytes[at++];
+            for (let k = 0, key = 0; k < n; k++) {
+                let far = 0, shift = 0;
+                while (bytes[at] > 127) { far |= (bytes[at++] & 127) << shift; shift += 7; }
+                key += far | bytes[at++] << shift;
+                keys[entry] = key;
+                weights[entry++] = bytes[at++];
+            }
+        }
+        begin[rows] = entry;
+        return { begin, rest, keys, weights };
+    }
+
     /* A head as a grid: where its bytes are, whichever way they are stored (attention_view_page.c says how). */
     function makeHead(attention, stored) {
         const rows = labels[attention.queries], columns = labels[attention.keys];
@@ -25,18 +45,32 @@
             rows: rows.length, columns: columns.length, rowLabel: (i) => rows[i], columnLabel: (j) => columns[j],
             name: `${kinds[attention.kind]}, layer ${attention.layer}, head ${stored.head}`,
         };
-        let bytes = null;
+        let bytes = null, sparse = null, top = 0;
         const loaded = () => bytes || (bytes = decode(stored.weights));
-        const kept = Math.min(data.kept, columns.length);
         const length = (i) => attention.causal ? Math.min(i + 1, columns.length) : columns.length;
         const start = (i) => attention.causal ? i * (i + 1) / 2 : i * columns.length;
+        const rowsOf = () => sparse || (sparse = unpack(loaded(), rows.length));
         head.each = (i, take) => { /* the columns of a row that are not 0, with their bytes */
-            const all = loaded();
-            if (!data.kept)
+            if (!data.kept) {
+                const all = loaded();
                 for (let j = 0, at = start(i), n = length(i); j < n; j++) { if (all[at + j]) take(j, all[at + j]); }
-            else
-                for (let k = 0, v = i * kept, c = rows.length * kept + 2 * v; k < kept; k++)
-                    if (all[v + k]) take(all[c + 2 * k] + 256 * all[c + 2 * k + 1], all[v + k]);
+            } else {
+                const { begin, keys, weights } = rowsOf();
+                for (let k = begin[i]; k < begin[i + 1]; k++) take(keys[k], weights[k]);
+            }
+        };
+        /* Of a long text: how many keys of a row are not kept one by one, and their sum. */
+        head.others = (i) => {
+            if (!data.kept) return [0, 0];
+            const { begin, rest } = rowsOf();
+            return [length(i) - (begin[i + 1] - begin[i]), weight(rest[i])];
+        };
+        /* The byte that has the last colour: nine rows in ten have no larger one. */
+        head.top = () => {
+            if (top) return top;
+            const largest = new Uint8Array(rows.length);
+            for (let i = 0; i < rows.length; i++) head.each(i, (j, q) => { if (q > largest[i]) largest[i] = q; });
+            return (top = largest.sort()[Math.ceil(rows.length * .9) - 1] || 255);
         };
         head.entries = (i) => {
             const list = [];
@@ -48,9 +82,9 @@
             head.each(i, (column, q) => { if (column === j) found = q; });
             return found;
         };
-        head.fill = (out) => {
+        head.fill = (take) => {
             const least = 255 * Math.sqrt(state.threshold || 0);
-            for (let i = 0; i < head.rows; i++) head.each(i, (j, q) => { if (q >= least) out[i * head.columns + j] = q; });
+            for (let i = 0; i < head.rows; i++) head.each(i, (j, q) => { if (q >= least) take(i, j, q); });
         };
         return head;
     }
@@ -78,7 +112,7 @@
                 if (q > out[at]) out[at] = q;
             });
         }
-        heat.paint(canvas, out, rows, columns);
+        heat.paint(canvas, out, rows, columns, head.top());
     }
 
     const pictures = page.el("div");
@@ -111,9 +145,9 @@
         return page.el("button", {
             type: "button", class: "head", tabindex: head === state.chosen ? "0" : "-1", "aria-pressed": String(head === state.chosen),
             "aria-label": `${head.name}: entropy ${head.entropy.toFixed(2)} bits, mean distance ${head.distance.toFixed(1)} tokens`,
-            title: `${head.name}\nentropy ${head.entropy.toFixed(2)} bits\nmean distance ${head.distance.toFixed(1)} tokens`,
+            title: `${head.name}\nentropy ${head.entropy.toFixed(2)} bits\nmean distance ${head.distance.toFixed(1)} tokens\ncolours to ${page.number(weight(head.top()), 2)}`,
             onclick: () => open(head, true),
-        }, canvas, text, page.el("br"), `${head.entropy.toFixed(1)} b · ${head.distance.toFixed(1)}`);
+        }, canvas, text, page.el("br"), `${head.entropy.toFixed(1)} b · ${head.distance.toFixed(head.distance < 99.95 ? 1 : 0)}`);
     }
 
     function fillPictures() {
@@ -158,12 +192,15 @@
     const title = page.el("h2", { id: "one", tabindex: "-1" }), facts = page.el("p", { class: "note" });
     const reading = page.el("p", { class: "reading" }), place = page.el("div");
     let view = null;
-    page.redraws.push(() => { if (view) view.redraw(); });
+    page.redraws.push((colours) => { /* a matrix is as wide as there is room for */
+        if (view && !colours && state.view === "matrix") draw();
+        else if (view) view.redraw();
+    });
 
     const percent = (w) => w >= 0.0995 ? `${(100 * w).toFixed(0)} %` : `${(100 * w).toFixed(1)} %`;
     function readCell(head, i, j, spoken) {
-        const q = head.byte(i, j), missing = !q && data.kept;
-        const says = missing ? "less than what is kept of the row" : q ? weight(q).toFixed(3) : "0";
+        const q = head.byte(i, j), [count, rest] = head.others(i), missing = !q && count && !(head.attention.causal && j > i);
+        const says = missing ? `one of ${page.number(count)} that have ${rest.toFixed(3)} together` : q ? weight(q).toFixed(3) : "0";
         reading.replaceChildren(`${i} `, page.el("b", null, head.rowLabel(i)), ` looks at ${j} `, page.el("b", null, head.columnLabel(j)), `: ${says}`);
         if (spoken) page.say(reading.textContent);
     }
@@ -177,6 +214,8 @@
         found.slice(0, 5).forEach(([at, w], n) => parts.push(n ? ", " : "", `${at} `, page.el("b", null, other(at)), ` ${percent(w)}`));
         if (!found.length) parts.push("nothing that is kept");
         if (found.length > 5) parts.push(` and ${found.length - 5} more`);
+        const [count, rest] = side === 0 ? head.others(index) : [0, 0];
+        if (count) parts.push(`; the other ${page.number(count)} have ${percent(rest)} together`);
         reading.replaceChildren(...parts);
         page.say(reading.textContent);
     }
@@ -187,15 +226,22 @@
         title.textContent = head.name;
         facts.textContent = `Entropy ${head.entropy.toFixed(2)} bits: as if each token looked at ${page.number(2 ** head.entropy, 3)} others alike. ` +
             `Mean distance ${page.number(head.distance, 3)} tokens.` +
-            (data.kept ? ` Of each row the ${Math.min(data.kept, head.columns)} largest weights are kept.` : "");
+            (data.kept ? ` Of a text this long the page has the ${data.kept} largest weights of each row, and the others as one sum.` : "");
+        showScale(head);
         reading.textContent = head.rows === 1 && head.columns === 1 ? "One token: it can attend to itself only."
             : state.view === "lines" ? "Point at a token, or move with the arrow keys; a click keeps it." : "Point at a cell, or move with the arrow keys.";
         showThreshold(state.view === "lines" ? threshold(head) : state.threshold || 0);
         view = state.view === "lines" ? lines.make(head, threshold(head), (side, index) => readToken(head, side, index))
-            : heat.matrix(head, place.clientWidth || 600, (i, j, spoken) => readCell(head, i, j, spoken));
+            : heat.matrix(head, place.clientWidth || 600, heightLeft(), (i, j, spoken) => readCell(head, i, j, spoken));
         place.replaceChildren(view.element);
         view.redraw();
+        stay();
     }
+    /* What is left of the window's height for a picture, as it should be seen whole. */
+    function heightLeft() { return Math.max(260, innerHeight - (place.getBoundingClientRect().top - one.getBoundingClientRect().top) - 24); }
+    /* A head that fits into the window stays there while the small pictures beside it are scrolled. */
+    function stay() { one.classList.toggle("stays", one.offsetHeight <= innerHeight); }
+    addEventListener("resize", stay);
     function open(head, move) {
         state.chosen = head;
         page.remember("chosen", heads.indexOf(head));
@@ -229,14 +275,16 @@
     };
     const steps = [0, .005, .01, .02, .05, .1, .2, .3, .5, .8];
 
-    /* Unless the reader has chosen: as many lines as about two for each token that looks. */
+    /* Unless the reader has chosen: as many lines as about two for each token that looks, or one where that are all that can be seen. */
     function threshold(head) {
         if (state.threshold !== null) return state.threshold;
         const counts = steps.map(() => 0);
         for (let i = 0; i < head.rows; i++) head.each(i, (j, q) => { for (let s = 0; s < steps.length && weight(q) >= steps[s]; s++) counts[s]++; });
-        for (let s = steps.length - 1; s > 0; s--) if (counts[s] >= 2 * head.rows) return steps[s];
+        for (const lines of [2, 1]) for (let s = steps.length - 1; s > 0; s--) if (counts[s] >= lines * head.rows) return steps[s];
         return 0;
     }
+    const scale = heat.legend();
+    const showScale = (head) => scale.show(weight(head.top()), head.top() < 255);
     const slider = page.el("input", { type: "range", min: "0", max: String(steps.length - 1), step: "1", id: "threshold" });
     const sliderValue = page.el("output");
     function showThreshold(value) {
@@ -259,12 +307,12 @@
             kindList.length > 1 ? page.select("Kind", all("kinds", kindList.map((k) => [k, kinds[k]])), state.kind, filter("kind")) : null,
             page.select("Layer", all("layers", layerList.map((l) => [l, `layer ${l}`])), state.layer, filter("layer")),
             page.select("Head", all("heads", headList.map((h) => [h, `head ${h}`])), state.head, filter("head")),
-            page.el("div", { class: "group" }, "Weight", heat.legend()),
-            page.el("span", { class: "note" }, "Below each head: its entropy in bits · its mean distance in tokens"));
+            page.el("span", { class: "note" }, "Below each head: its entropy in bits · its mean distance in tokens. Its colours end where nine rows in ten have their largest weight."));
     }
     function headControls() {
         return page.el("div", { class: "controls" },
             page.choice("Show as", [["lines", "Lines"], ["matrix", "Matrix"]], state.view, (v) => { set("view", v); draw(); }),
+            page.el("div", { class: "group" }, "Colours of this head", scale.element),
             page.el("label", { for: "threshold" }, page.el("span", null, "Weights from ", sliderValue), slider),
             page.el("div", { class: "tabs" }, page.el("button", { type: "button", "aria-label": "previous head", onclick: () => step(-1) }, "←"),
                 page.el("button", { type: "button", "aria-label": "next head", onclick: () => step(1) }, "→")));

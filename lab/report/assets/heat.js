@@ -21,9 +21,10 @@ const heat = {
         return (heat.tables[theme] = table);
     },
 
-    /* Draws bytes (rows × columns) on a canvas, a pixel each. */
-    paint(canvas, bytes, rows, columns) {
-        const table = heat.table(), context = canvas.getContext("2d");
+    /* Draws bytes (rows × columns) on a canvas, a pixel each; `top` and more have the last colour. */
+    paint(canvas, bytes, rows, columns, top = 255) {
+        const all = heat.table(), context = canvas.getContext("2d"), table = new Uint8ClampedArray(256 * 3);
+        for (let q = 0; q < 256; q++) for (let c = 0, to = Math.min(255, Math.round(q * 255 / top)); c < 3; c++) table[3 * q + c] = all[3 * to + c];
         canvas.width = columns;
         canvas.height = rows;
         const image = context.createImageData(columns, rows);
@@ -36,19 +37,26 @@ const heat = {
         context.putImageData(image, 0, 0);
     },
 
-    /* The ramp with its ends named. */
+    /* The ramp with its ends named: show(weight of the last colour, whether there are larger ones). */
     legend() {
-        const canvas = page.el("canvas", { "aria-hidden": "true" });
+        const canvas = page.el("canvas", { "aria-hidden": "true" }), end = page.el("span");
+        const element = page.el("span", { class: "ramp", role: "img" }, "0", canvas, end);
         const draw = () => heat.paint(canvas, Uint8Array.from({ length: 256 }, (_, i) => i), 1, 256);
         page.redraws.push(draw);
         draw();
-        return page.el("span", { class: "ramp", role: "img", "aria-label": "Colours from weight 0 to weight 1, by their square root" }, "0", canvas, "1");
+        const show = (most, more) => {
+            end.textContent = page.number(most, 2) + (more ? " and more" : "");
+            element.setAttribute("aria-label", `Colours from weight 0 to ${end.textContent}, by the square root`);
+        };
+        show(1, false);
+        return { element, show };
     },
 
-    /* The matrix of a head: {rows, columns, byte(i, j), rowLabel(i), columnLabel(j), describe(i, j)}. Moving tells `read`. */
-    matrix(grid, width, read) {
-        const size = heat.cellSize(grid, width);
-        const labels = size >= 9 ? Math.min(96, Math.max(...heat.lengths(grid)) * 7 + 12) : 0;
+    /* The matrix of a head: {rows, columns, rowLabel(i), columnLabel(j), top(), fill(take(i, j, byte))}, in so many pixels. Moving tells
+     * `read`. */
+    matrix(grid, width, height, read) {
+        const labels = heat.labelRoom(grid, width), room = [Math.max(80, width - labels - 2), Math.max(80, height - labels)];
+        const size = heat.cellSize(grid, room);
         const canvas = page.el("canvas", {
             tabindex: "0", role: "application", "aria-roledescription": "matrix of weights",
             "aria-label": `${grid.rows} rows that look at ${grid.columns} columns; the arrow keys move, Home and End go to the ends of a row, page up and down ten rows`,
@@ -64,66 +72,94 @@ const heat = {
             heat.fillCells(view);
             heat.draw(view);
         };
-        view.redraw();
         view.element = page.el("div", { class: "matrix" }, canvas);
         return view;
     },
 
-    cellSize(grid, width) {
-        const room = Math.max(100, width - 110) / Math.max(grid.rows, grid.columns);
-        return room >= 28 ? 28 : room >= 1 ? Math.floor(room) : 1;
+    /* The whole matrix is seen at once: cells are as large as that allows, of long texts smaller than a pixel. */
+    cellSize(grid, [width, height]) {
+        const size = Math.min(28, width / grid.columns, Math.max(height, Math.min(width, grid.rows > 200 ? 600 : 340)) / grid.rows);
+        return size >= 3 ? Math.floor(size) : size;
     },
-    lengths(grid) {
-        const lengths = [1];
-        for (let i = 0; i < grid.rows; i++) lengths.push(grid.rowLabel(i).length);
-        for (let j = 0; j < grid.columns; j++) lengths.push(grid.columnLabel(j).length);
-        return lengths;
+    /* How many tokens apart labels stand so that they do not touch. */
+    labelStep(size) { return [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000].find((n) => n * size >= (n === 1 ? 9 : 13)) || 20000; },
+    label(text, index, step) { return step > 1 ? `${index} ${text}` : text; },
+    /* The room for labels along both sides, in pixels. */
+    labelRoom(grid, width) {
+        let longest = 1;
+        for (let i = 0; i < grid.rows; i++) longest = Math.max(longest, grid.rowLabel(i).length);
+        for (let j = 0; j < grid.columns; j++) longest = Math.max(longest, grid.columnLabel(j).length);
+        const most = Math.max(grid.rows, grid.columns), numbers = most * 9 > width ? String(most).length + 1 : 0;
+        return Math.min(width < 500 ? 64 : 100, (Math.min(12, longest) + numbers) * 7 + 12);
     },
 
-    /* The cells, a pixel each, as colours and threshold are now. */
+    /* The cells as colours and threshold are now, a pixel each, or where there are fewer pixels the largest weight of each. */
     fillCells(view) {
-        const { grid } = view, bytes = new Uint8Array(grid.rows * grid.columns);
-        grid.fill(bytes);
+        const { grid, size } = view, share = Math.min(1, size * (window.devicePixelRatio || 1));
+        const rows = Math.max(1, Math.round(grid.rows * share)), columns = Math.max(1, Math.round(grid.columns * share)), bytes = new Uint8Array(rows * columns);
+        grid.fill((i, j, q) => {
+            const at = Math.floor(i * rows / grid.rows) * columns + Math.floor(j * columns / grid.columns);
+            if (q > bytes[at]) bytes[at] = q;
+        });
         view.cells = document.createElement("canvas");
-        heat.paint(view.cells, bytes, grid.rows, grid.columns);
+        heat.paint(view.cells, bytes, rows, columns, grid.top());
     },
     draw(view) {
         const { grid, size, labels, cells } = view;
         const context = page.context(view.canvas, labels + size * grid.columns, labels + size * grid.rows);
         context.imageSmoothingEnabled = false;
         context.drawImage(cells, labels, labels, size * grid.columns, size * grid.rows);
-        if (labels) heat.drawLabels(view, context);
+        context.strokeStyle = page.colour("--rule");
+        context.strokeRect(labels - .5, labels - .5, size * grid.columns, size * grid.rows);
+        heat.drawLabels(view, context);
         if (document.activeElement === view.canvas || view.touched) heat.drawMark(view, context);
     },
+    /* Along both sides, of long texts every so many tokens, with their numbers. */
     drawLabels(view, context) {
-        const { grid, size, labels } = view;
+        const { grid, size, labels } = view, step = heat.labelStep(size);
         context.fillStyle = page.colour("--ink");
-        context.font = `${Math.min(12, size + 1)}px ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace`;
+        context.font = `${step > 1 ? 11 : Math.min(12, size + 1)}px ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace`;
+        /* Characters stand upright, words upwards. */
+        view.upright = step === 1 && [...Array(grid.columns).keys()].every((j) => [...grid.columnLabel(j)].length === 1);
+        view.canvas.labels = { step, rows: 0, columns: 0 }; /* for the tests of pages */
+        for (let i = 0; i < grid.rows; i += step, view.canvas.labels.rows++) heat.rowLabel(view, context, i, heat.label(grid.rowLabel(i), i, step));
+        for (let j = 0; j < grid.columns; j += step, view.canvas.labels.columns++) heat.columnLabel(view, context, j, heat.label(grid.columnLabel(j), j, step));
+    },
+    rowLabel(view, context, i, text) {
         context.textBaseline = "middle";
         context.textAlign = "right";
-        for (let i = 0; i < grid.rows; i++) context.fillText(heat.cut(grid.rowLabel(i)), labels - 6, labels + (i + .5) * size);
-        /* Characters stand upright, words upwards. */
-        const upright = [...Array(grid.columns).keys()].every((j) => [...grid.columnLabel(j)].length === 1);
-        context.textAlign = upright ? "center" : "left";
-        for (let j = 0; j < grid.columns; j++) {
-            context.save();
-            context.translate(labels + (j + .5) * size, labels - (upright ? 8 : 6));
-            if (!upright) context.rotate(-Math.PI / 2);
-            context.fillText(heat.cut(grid.columnLabel(j)), 0, 0);
-            context.restore();
-        }
+        context.fillText(heat.cut(context, text, view.labels - 8), view.labels - 6, view.labels + (i + .5) * view.size);
     },
-    cut(label) { return label.length > 12 ? label.slice(0, 11) + "…" : label; },
+    columnLabel(view, context, j, text) {
+        context.textBaseline = "middle";
+        context.textAlign = view.upright ? "center" : "left";
+        context.save();
+        context.translate(view.labels + (j + .5) * view.size, view.labels - (view.upright ? 8 : 6));
+        if (!view.upright) context.rotate(-Math.PI / 2);
+        context.fillText(heat.cut(context, text, view.labels - 8), 0, 0);
+        context.restore();
+    },
+    cut(context, label, width) {
+        const width1 = context.measureText("m").width, most = Math.max(2, Math.floor(width / width1));
+        return label.length > most ? label.slice(0, most - 1) + "…" : label;
+    },
     drawMark(view, context) {
-        const { size, labels } = view;
+        const { size, labels, grid } = view;
         context.strokeStyle = page.colour("--focus");
         context.lineWidth = 2;
         context.strokeRect(labels + view.column * size - 1, labels + view.row * size - 1, size + 2, size + 2);
-        if (size >= 6) return;
-        context.globalAlpha = .5; /* cells too small to see: a cross */
+        if (size >= 9) return;
+        context.globalAlpha = .5; /* cells too small to see: a cross, and the labels of its ends over the others */
         context.lineWidth = 1;
-        context.strokeRect(labels + view.column * size - .5, labels, size + 1, size * view.grid.rows);
-        context.strokeRect(labels, labels + view.row * size - .5, size * view.grid.columns, size + 1);
+        context.strokeRect(labels + view.column * size - .5, labels, size + 1, size * grid.rows);
+        context.strokeRect(labels, labels + view.row * size - .5, size * grid.columns, size + 1);
+        context.globalAlpha = 1;
+        context.fillStyle = page.colour("--paper");
+        context.fillRect(0, labels + (view.row + .5) * size - 8, labels - 1, 16);
+        context.fillRect(labels + (view.column + .5) * size - 8, 0, 16, labels - 1);
+        context.fillStyle = page.colour("--focus");
+        heat.rowLabel(view, context, view.row, heat.label(grid.rowLabel(view.row), view.row, 2));
+        heat.columnLabel(view, context, view.column, heat.label(grid.columnLabel(view.column), view.column, 2));
     },
 
     move(view, row, column, spoken) {

@@ -158,6 +158,6 @@ const page = {
     new ResizeObserver(() => {
         if (page.main.clientWidth === width) return;
         width = page.main.clientWidth;
-        page.redraw(false);
+        requestAnimationFrame(() => page.redraw(false)); /* what is drawn may change the height, which is watched, too */
     }).observe(page.main);
 })();

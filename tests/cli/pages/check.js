@@ -40,6 +40,11 @@ test.common = () => {
     }
     test.same("pictures of other places", test.all("img, link, iframe, [src]:not(script), a[href^=http]").length, 0);
     test.same("things loaded from anywhere", performance.getEntriesByType("resource").length, 0);
+    for (const canvas of test.all(".chart canvas")) test.same("the pixels of a chart and its width", canvas.width, Math.round(canvas.clientWidth * devicePixelRatio));
+    for (const element of test.all("main *")) {
+        const scrolls = /auto|scroll/.test(getComputedStyle(element).overflowY) && element.scrollHeight > element.clientHeight + 1;
+        test.check(`something scrolls inside the page: ${element.outerHTML.slice(0, 90)}`, !scrolls);
+    }
     test.same("the language of the page", document.documentElement.lang, "en");
     test.check("the page is wider than the window", document.documentElement.scrollWidth <= innerWidth + 1, `${document.documentElement.scrollWidth} of ${innerWidth}`);
     /* Text must be read on its background (WCAG 2.1, 1.4.3: at least 4.5). */

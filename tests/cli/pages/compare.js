@@ -41,6 +41,11 @@ test.run(async () => {
     list.value = "train";
     list.dispatchEvent(new Event("change"));
     test.check("another speed", bubbles.getAttribute("aria-label").includes("over training, tokens/s"), bubbles.getAttribute("aria-label"));
+    if (EXPECTED.narrow) { /* a phone: windows of the browser are wider */
+        document.body.style.width = `${EXPECTED.narrow}px`;
+        await test.wait(300);
+        test.common();
+    }
     /* Names in the chart do not meet, and where they have no room there are numbers, which the legend has, too. */
     list.value = list.options[list.options.length - 1].value;
     list.dispatchEvent(new Event("change"));
