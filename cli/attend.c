@@ -77,6 +77,7 @@ int cli_read_prompt(const char *prompt, const char *path, char **text, size_t *s
 }
 
 int cli_read_ids(const char *what, const char *text, size_t size, int32_t **ids, size_t *count) {
+    static const char between[] = " \t\r\n,[]";
     char word[16];
     *count = 0;
     *ids = malloc((size / 2 + 1) * sizeof **ids); /* a digit and what ends it */
@@ -84,8 +85,8 @@ int cli_read_ids(const char *what, const char *text, size_t size, int32_t **ids,
     for (size_t at = 0; at < size;) {
         size_t n = 0;
         int64_t id;
-        while (at < size && strchr(" \t\r\n,", text[at]) && text[at]) at++;
-        while (at + n < size && (!strchr(" \t\r\n,", text[at + n]) || !text[at + n])) n++;
+        while (at < size && strchr(between, text[at]) && text[at]) at++;
+        while (at + n < size && (!strchr(between, text[at + n]) || !text[at + n])) n++;
         if (n == 0) break;
         snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), text + at);
         if (n >= sizeof word || !cli_read_count(word, 0, INT32_MAX, &id))

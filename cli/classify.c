@@ -5,13 +5,13 @@
 #include "cli.h"
 
 struct arguments {
-    const char *input, *output;
+    const char *input, *output, *long_lines;
     int64_t top;
     bool force;
     struct cli_common common;
 };
 
-static const struct arguments defaults = {.top = 3};
+static const struct arguments defaults = {.top = 3, .long_lines = "error"};
 
 static const struct cli_option options[] = {
     {CLI_TEXT, 0, "input", "FILE", offsetof(struct arguments, input),
@@ -21,6 +21,7 @@ static const struct cli_option options[] = {
     CLI_FORCE(struct arguments),
     {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top), "how many classes to show for a line, likeliest first",
      1, 1 << 20, NULL},
+    CLI_LONG(struct arguments, "lines"),
     CLI_MODEL(struct arguments),
 };
 
@@ -53,7 +54,14 @@ static void print_line(FILE *file, struct qkv_model *model, float *probabilities
     putc('\n', file);
 }
 
-static int classify_all(const struct cli_lines_job *job, const struct arguments *a) {
+/* Of a line that is blank, or skipped. */
+static bool is_empty(const float *probabilities, size_t classes) {
+    for (size_t k = 0; k < classes; k++)
+        if (probabilities[k] > 0) return false;
+    return true;
+}
+
+static int classify_all(struct cli_lines_job *job, const struct arguments *a) {
     struct qkv_model *model = job->model;
     const struct cli_lines *lines = &job->lines;
     const struct qkv_spec *spec = qkv_model_spec(model);
@@ -61,16 +69,19 @@ static int classify_all(const struct cli_lines_job *job, const struct arguments 
     struct cli_output output = {0};
     float *probabilities = calloc(lines->count + 1, classes * sizeof *probabilities);
     if (!probabilities) return cli_failed("out of memory");
-    int code =
-        qkv_classify(model, lines->items, lines->count, probabilities) ? cli_lines_broken(job->ctx, lines) : CLI_DONE;
+    const struct qkv_line_options reading = cli_lines_options(job);
+    int code = qkv_classify_with(model, lines->items, lines->count, &reading, probabilities)
+                   ? cli_lines_broken(job->ctx, lines)
+                   : CLI_DONE;
     if (code == CLI_DONE) code = cli_lines_output(job, &output);
     if (code == CLI_DONE) {
         for (size_t i = 0; i < lines->count; i++) {
-            if (cli_is_blank(lines->items[i]))
+            if (is_empty(probabilities + i * classes, classes))
                 putc('\n', output.file);
             else
                 print_line(output.file, model, probabilities + i * classes, classes, (size_t)a->top);
         }
+        cli_lines_say_long(job);
         code = cli_output_end(&output, code);
     }
     free(probabilities);
@@ -84,6 +95,7 @@ static int classify_run(const void *values, const char *const *words, size_t cou
                                 .count = count,
                                 .input = a->input,
                                 .output = a->output,
+                                .long_lines = a->long_lines,
                                 .force = a->force};
     if (!count) return cli_usage("classify: say which model folder: %s classify MODEL \"a line of text\"", cli_program);
     int code = cli_lines_open(&job, NULL);
@@ -99,7 +111,8 @@ const struct cli_command *cli_classify(void) {
         .usage = "MODEL TEXT… [options]\nMODEL [--input FILE] [--output FILE] [options]",
         .description =
             "Writes a line for each text, each line of the file or of standard input: the likeliest class, a tab, its "
-            "probability, then the next ones. A blank line gives a blank line. What is said of a line does not depend "
+            "probability, then the next ones. A blank line, or one that --long skips, gives a blank line. What is said "
+            "of a line does not depend "
             "on the others, in bf16 but for rounding.",
         .examples = "qkv classify topic/ \"What is the capital of Peru ?\"\n"
                     "qkv classify topic/ --input questions.txt --output answers.tsv --top 1\n"

@@ -157,6 +157,16 @@ struct cli_common {
 #define CLI_WHY_OUTPUT "no file is written; name one with -o FILE"
 #define CLI_WHY_TEXTS  "the lines are those of the command line; leave one of them out"
 #define CLI_WHY_QUIET  "--quiet shows no progress; leave one of them out"
+/* What becomes of what has more tokens than the context: a row for the struct's `const char *long_lines`, "error" by default. */
+#define CLI_LONG(type, what)                                                                                           \
+    {                                                                                                                  \
+        CLI_TEXT, 0, "long", "NAME", offsetof(type, long_lines),                                                       \
+            "what becomes of " what " of more tokens than the model's context: error, skip, keep-start or keep-end "   \
+            "(the tokens that are kept); how many there were is said",                                                 \
+            0, 0, NULL                                                                                                 \
+    }
+/* The kind of that name; CLI_DONE, or the exit code after a message. */
+int cli_read_long(struct qkv_context *ctx, const char *name, enum qkv_long *kind);
 /* A context as the options say, in fp32 until cli_set_precision; CLI_DONE, or the exit code after a message. Free *ctx in any
  * case. */
 int cli_open(const struct cli_common *common, struct qkv_context **ctx);
@@ -286,7 +296,10 @@ struct cli_lines_job {
     size_t count;             /* of words, at least one */
     const char *input;        /* the file of lines where there are no texts; NULL: standard input */
     const char *output;       /* NULL: standard output */
+    const char *long_lines;   /* the name of a kind */
     bool force;
+    enum qkv_long long_kind;
+    size_t long_count; /* lines of more tokens than the context, for those who count them */
     struct qkv_context *ctx;
     struct qkv_model *model;
     struct cli_lines lines;
@@ -300,6 +313,10 @@ void cli_lines_close(struct cli_lines_job *job);
 /* The job's output, as cli_output_begin. */
 int cli_lines_output(const struct cli_lines_job *job, struct cli_output *output);
 bool cli_is_blank(const char *text);
+/* How the library reads the job's lines; it counts the long ones in the job. */
+struct qkv_line_options cli_lines_options(struct cli_lines_job *job);
+/* Says how many lines were longer than the context, if any were. */
+void cli_lines_say_long(const struct cli_lines_job *job);
 
 /* ---- results (result.c) ------------------------------------------------------------------------------------------------- */
 
@@ -319,11 +336,47 @@ int cli_output_end(struct cli_output *output, int code);
 #define CLI_FORCE(type)                                                                                                \
     { CLI_FLAG, 0, "force", NULL, offsetof(type, force), "replace files that exist", 0, 0, NULL }
 
+/* ---- continuations kept until they are written (samples.c) -------------------------------------------------------------- */
+
+struct cli_token {
+    int32_t id;
+    bool end, stop; /* the end token, which is no part of the text; it completes a stop text */
+    double log_probability;
+};
+struct cli_sample {
+    char *text;
+    size_t size, text_room;
+    struct cli_token *tokens;
+    size_t count, token_room;
+};
+struct cli_samples {
+    struct cli_sample *items;
+    size_t count;
+    bool broken; /* no memory */
+};
+bool cli_samples_begin(struct cli_samples *samples, size_t count);
+void cli_samples_free(struct cli_samples *samples);
+/* A qkv_write_continuation and a qkv_take_token: `user` is the struct. */
+bool cli_samples_text(void *user, size_t index, const char *text, size_t size);
+bool cli_samples_token(void *user, const struct qkv_made_token *token);
+/* What they are continuations of. */
+struct cli_prompt {
+    char *text;
+    size_t size;
+    int32_t *ids; /* of --ids, else NULL */
+    size_t id_count;
+    bool hidden; /* not written before its continuation */
+};
+/* All of them as one JSON document on standard output; the exit code, after a message where it could not be written. */
+int cli_samples_json(const struct cli_samples *samples, const struct cli_prompt *prompt,
+                     const struct qkv_tokenizer *tokenizer, const struct qkv_generate_report *report,
+                     const struct qkv_generate_options *options);
+
 /* ---- prompts (attend.c) ------------------------------------------------------------------------------------------------- */
 
 /* The text to read, from a file (NULL: the prompt itself), whose last line end is none of it. The caller frees *text. */
 int cli_read_prompt(const char *prompt, const char *path, char **text, size_t *size);
-/* Token ids of a text: whole numbers with blanks or commas between them. The caller frees *ids. `what` it is, for the message. */
+/* Token ids of a text: whole numbers with blanks or commas between them, in brackets or not. The caller frees *ids. `what` it is, for the message. */
 int cli_read_ids(const char *what, const char *text, size_t size, int32_t **ids, size_t *count);
 
 /* ---- terminal (progress.c) --------------------------------------------------------------------------------------- */

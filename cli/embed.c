@@ -10,13 +10,13 @@
 #include "cli.h"
 
 struct arguments {
-    const char *input, *output, *pool, *nearest, *among;
+    const char *input, *output, *pool, *nearest, *among, *long_lines;
     int64_t top;
     bool text, normalize, force;
     struct cli_common common;
 };
 
-static const struct arguments defaults = {.pool = "mean", .top = 5};
+static const struct arguments defaults = {.pool = "mean", .top = 5, .long_lines = "error"};
 
 static const struct cli_option options[] = {
     {CLI_TEXT, 0, "input", "FILE", offsetof(struct arguments, input),
@@ -34,6 +34,7 @@ static const struct cli_option options[] = {
     {CLI_TEXT, 0, "among", "FILE", offsetof(struct arguments, among),
      "the lines to find them among, at most 1 GiB; - is standard input", 0, 0, NULL},
     {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top), "how many nearest lines to show", 1, INT32_MAX, NULL},
+    CLI_LONG(struct arguments, "lines"),
     CLI_MODEL(struct arguments),
 };
 
@@ -83,7 +84,7 @@ static void print_text(FILE *file, const float *vectors, size_t rows, size_t col
             fprintf(file, "%.9g%c", (double)vectors[i * columns + c], c + 1 < columns ? '\t' : '\n');
 }
 
-static int write_vectors(const struct cli_lines_job *job, const struct arguments *a, enum qkv_pool pool) {
+static int write_vectors(struct cli_lines_job *job, const struct arguments *a, enum qkv_pool pool) {
     struct qkv_model *model = job->model;
     const struct cli_lines *lines = &job->lines;
     size_t columns = (size_t)qkv_model_spec(model)->d_model;
@@ -91,11 +92,13 @@ static int write_vectors(const struct cli_lines_job *job, const struct arguments
     float *vectors = calloc(lines->count + 1, columns * sizeof *vectors);
     if (!vectors) return cli_failed("out of memory");
     int code = CLI_DONE;
-    if (qkv_embed(model, lines->items, lines->count, pool, a->normalize, vectors))
+    const struct qkv_line_options reading = cli_lines_options(job);
+    if (qkv_embed_with(model, lines->items, lines->count, pool, a->normalize, &reading, vectors))
         code = cli_lines_broken(job->ctx, lines);
     if (code == CLI_DONE) code = cli_lines_output(job, &output);
     if (code == CLI_DONE) {
         (a->text ? print_text : print_numpy)(output.file, vectors, lines->count, columns);
+        cli_lines_say_long(job);
         code = cli_output_end(&output, code);
     }
     free(vectors);
@@ -115,13 +118,21 @@ static int nearest_first(const void *a, const void *b) {
     return x->line < y->line ? -1 : x->line > y->line;
 }
 
+static bool is_zero(const float *vector, size_t columns) {
+    size_t c = 0;
+    while (c < columns && vector[c] == 0) c++;
+    return c == columns;
+}
+
 /* Vectors have length 1, so the cosine is their product. */
-static void print_nearest(const float *query, const float *vectors, size_t columns, const struct cli_lines *lines,
+static void print_nearest(const float *query, const float *vectors, size_t columns, const struct cli_lines_job *job,
                           struct neighbour *all, size_t top) {
+    const struct cli_lines *lines = &job->lines;
     size_t count = 0;
     for (size_t i = 0; i < lines->count; i++) {
         double product = 0;
         if (cli_is_blank(lines->items[i])) continue;
+        if (job->long_kind == QKV_LONG_SKIP && is_zero(vectors + i * columns, columns)) continue;
         for (size_t c = 0; c < columns; c++) product += (double)query[c] * (double)vectors[i * columns + c];
         all[count++] = (struct neighbour){.line = i, .cosine = product};
     }
@@ -130,8 +141,21 @@ static void print_nearest(const float *query, const float *vectors, size_t colum
         printf("%.4f\t%zu\t%s\n", all[i].cosine, all[i].line + 1, lines->items[all[i].line]);
 }
 
-static int find_nearest(const struct cli_lines_job *job, const struct arguments *a, enum qkv_pool pool) {
-    struct qkv_context *ctx = job->ctx;
+/* The text to compare with, which cannot be skipped. */
+static int embed_query(const struct cli_lines_job *job, const char *text, enum qkv_pool pool, float *query) {
+    size_t found = 0;
+    struct qkv_line_options reading = qkv_line_defaults();
+    reading.long_count = &found;
+    if (job->long_kind != QKV_LONG_SKIP) reading.long_lines = job->long_kind;
+    if (qkv_embed_with(job->model, &text, 1, pool, true, &reading, query))
+        return cli_failed("the text of --nearest: %s", qkv_message(job->ctx));
+    if (found)
+        cli_say("the text of --nearest has more tokens than the model's context of %d and was %s (--long %s)",
+                qkv_model_spec(job->model)->context, qkv_long_done(job->long_kind), job->long_lines);
+    return CLI_DONE;
+}
+
+static int find_nearest(struct cli_lines_job *job, const struct arguments *a, enum qkv_pool pool) {
     struct qkv_model *model = job->model;
     const struct cli_lines *lines = &job->lines;
     size_t columns = (size_t)qkv_model_spec(model)->d_model;
@@ -142,11 +166,12 @@ static int find_nearest(const struct cli_lines_job *job, const struct arguments 
     for (size_t i = 0; i < lines->count; i++) filled += !cli_is_blank(lines->items[i]);
     if (code == CLI_DONE && !filled)
         code = cli_failed("%s has no lines to compare with; give a text, a line each", lines->name);
-    if (code == CLI_DONE && qkv_embed(model, &a->nearest, 1, pool, true, query))
-        code = cli_failed("the text of --nearest: %s", qkv_message(ctx));
-    if (code == CLI_DONE && qkv_embed(model, lines->items, lines->count, pool, true, vectors))
-        code = cli_lines_broken(ctx, lines);
-    if (code == CLI_DONE) print_nearest(query, vectors, columns, lines, all, (size_t)a->top);
+    const struct qkv_line_options reading = cli_lines_options(job);
+    if (code == CLI_DONE) code = embed_query(job, a->nearest, pool, query);
+    if (code == CLI_DONE && qkv_embed_with(model, lines->items, lines->count, pool, true, &reading, vectors))
+        code = cli_lines_broken(job->ctx, lines);
+    if (code == CLI_DONE) print_nearest(query, vectors, columns, job, all, (size_t)a->top);
+    if (code == CLI_DONE) cli_lines_say_long(job);
     free(query);
     free(vectors);
     free(all);
@@ -168,8 +193,13 @@ static int embed_check(const struct arguments *a, size_t texts) {
 static int embed_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     const char *input = a->nearest ? a->among : a->input;
-    struct cli_lines_job job = {
-        .common = &a->common, .words = words, .count = count, .input = input, .output = a->output, .force = a->force};
+    struct cli_lines_job job = {.common = &a->common,
+                                .words = words,
+                                .count = count,
+                                .input = input,
+                                .output = a->output,
+                                .long_lines = a->long_lines,
+                                .force = a->force};
     enum qkv_pool pool = QKV_POOL_MEAN;
     if (!count)
         return cli_usage("embed: say which model folder: %s embed MODEL \"a line of text\" -o FILE", cli_program);
@@ -189,7 +219,8 @@ const struct cli_command *cli_embed(void) {
                  "MODEL --nearest TEXT --among FILE [options]",
         .description = "The hidden states of the encoder, pooled over the tokens of each text, each line of the file "
                        "or of standard "
-                       "input: a vector of d_model numbers a line, zeros for a blank one. With --nearest: the lines "
+                       "input: a vector of d_model numbers a line, zeros for one that is blank, or that --long skips. "
+                       "With --nearest: the lines "
                        "whose vectors have "
                        "the largest cosine with the text's, each after its cosine and its number, with tabs between.",
         .examples = "qkv embed enc/ --input lines.txt -o vectors.npy --normalize\n"

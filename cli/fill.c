@@ -6,15 +6,17 @@
 #include "cli.h"
 
 struct arguments {
+    const char *long_lines;
     int64_t top;
     struct cli_common common;
 };
 
-static const struct arguments defaults = {.top = 5};
+static const struct arguments defaults = {.long_lines = "error", .top = 5};
 
 static const struct cli_option options[] = {
     {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top), "how many tokens to show for a mask, likeliest first",
      1, 1 << 30, NULL},
+    CLI_LONG(struct arguments, "a text"),
     CLI_MODEL(struct arguments),
 };
 
@@ -37,16 +39,20 @@ static void print_filled(const char *text, size_t m, const char *token, size_t s
     print_plain(mask + strlen(QKV_TOKEN_MASK), strlen(mask + strlen(QKV_TOKEN_MASK)));
 }
 
-static int fill_all(struct qkv_model *model, const char *text, size_t top) {
+static int fill_all(struct qkv_model *model, const char *text, size_t top, enum qkv_long kind) {
     struct qkv_filling *fillings;
-    size_t masks;
+    size_t masks, found = 0;
+    struct qkv_line_options reading = qkv_line_defaults();
+    reading.long_lines = kind;
+    reading.long_count = &found;
     const struct qkv_tokenizer *tokenizer = qkv_model_source_tokenizer(model);
     if (tokenizer && top > (size_t)qkv_tokenizer_vocab(tokenizer)) top = (size_t)qkv_tokenizer_vocab(tokenizer);
-    if (qkv_fill(model, text, top, &fillings, &masks)) return cli_broken(qkv_model_context(model));
+    if (qkv_fill_with(model, text, top, &reading, &fillings, &masks)) return cli_broken(qkv_model_context(model));
     for (size_t m = 0; m < masks; m++)
         for (size_t i = 0; i < top; i++) {
             const struct qkv_filling *f = &fillings[m * top + i];
             size_t size = 0;
+            if (f->id < 0) continue; /* the mask was cut away */
             const char *token = qkv_tokenizer_token(tokenizer, f->id, &size);
             if (!token) token = "";
             printf("%zu\t%.4f\t", m + 1, f->probability);
@@ -56,6 +62,9 @@ static int fill_all(struct qkv_model *model, const char *text, size_t top) {
             putchar('\n');
         }
     qkv_free(fillings);
+    if (found)
+        cli_say("the text has more tokens than the model's context of %d and was %s%s", qkv_model_spec(model)->context,
+                qkv_long_done(kind), kind == QKV_LONG_SKIP ? "" : "; masks in the rest are not filled");
     return CLI_DONE;
 }
 
@@ -66,9 +75,11 @@ static int fill_run(const void *values, const char *const *words, size_t count) 
     if (count < 2)
         return cli_usage("fill: say which %s: %s fill MODEL \"the <mask> of England\"", count ? "text" : "model folder",
                          cli_program);
+    enum qkv_long kind = QKV_LONG_ERROR;
     int code = cli_open(&a->common, &ctx);
+    if (code == CLI_DONE) code = cli_read_long(ctx, a->long_lines, &kind);
     if (code == CLI_DONE) code = cli_load(&a->common, ctx, words[0], &model);
-    if (code == CLI_DONE) code = fill_all(model, words[1], (size_t)a->top);
+    if (code == CLI_DONE) code = fill_all(model, words[1], (size_t)a->top, kind);
     qkv_model_free(model);
     qkv_context_free(ctx);
     return code;

@@ -2,32 +2,49 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "cli.h"
 
 struct arguments {
-    const char *prompt, *prompt_file, *end;
-    int64_t tokens, count, top_k, repeat_last, seed;
+    const char *prompt, *prompt_file, *end, *long_lines;
+    int64_t tokens, samples, count, top_k, repeat_last, seed;
     double temperature, top_p, min_p, repeat_penalty;
     struct cli_texts stop;
-    bool quiet;
+    bool quiet, ids, json;
     struct cli_common common;
 };
 
-static const struct arguments defaults = {
-    .tokens = 200, .count = 1, .seed = -1, .temperature = 0.8, .top_p = 1, .repeat_penalty = 1, .repeat_last = 64};
+static const struct arguments defaults = {.long_lines = "error",
+                                          .tokens = 200,
+                                          .samples = 1,
+                                          .seed = -1,
+                                          .temperature = 0.8,
+                                          .top_p = 1,
+                                          .repeat_penalty = 1,
+                                          .repeat_last = 64};
 
 static const struct cli_option options[] = {
-    {CLI_TEXT, 'p', "prompt", "TEXT", offsetof(struct arguments, prompt), "the text to continue", 0, 0, NULL},
+    {CLI_TEXT, 'p', "prompt", "TEXT", offsetof(struct arguments, prompt), "the text to continue; \"\" is none", 0, 0,
+     "standard input where that is a pipe or a file"},
     {CLI_TEXT, 0, "prompt-file", "FILE", offsetof(struct arguments, prompt_file),
-     "read the text to continue from a file of at most 64 MiB; - is standard input", 0, 0, NULL},
+     "read the text to continue from a file of at most 64 MiB, without the line end at its end; - is standard input", 0,
+     0, NULL},
+    {CLI_FLAG, 0, "ids", NULL, offsetof(struct arguments, ids),
+     "the prompt is token ids, apart by spaces or commas, and ids are written, as \"qkv tokenize\" does", 0, 0, NULL},
+    CLI_LONG(struct arguments, "a prompt"),
     {CLI_COUNT, 'n', "tokens", "N", offsetof(struct arguments, tokens), "how many tokens to make at most", 0, INT64_MAX,
      NULL},
-    {CLI_COUNT, 0, "count", "N", offsetof(struct arguments, count),
+    {CLI_COUNT, 0, "samples", "N", offsetof(struct arguments, samples),
      "write N continuations of the prompt, which is run and stored once; number I has the seed plus I - 1", 1, 1 << 20,
      NULL},
+    {CLI_COUNT, 0, "count", "N", offsetof(struct arguments, count), "the older name of --samples", 1, 1 << 20, "1"},
+    {CLI_FLAG, 0, "json", NULL, offsetof(struct arguments, json),
+     "write one JSON document when all is made: of each sample its text, and of each token id, text and natural "
+     "log-probability",
+     0, 0, NULL},
     {CLI_REAL, 0, "temp", "X", offsetof(struct arguments, temperature),
      "temperature: 0 takes the likeliest token, 1 is the model's own distribution", 0, CLI_ENDLESS, NULL},
     {CLI_COUNT, 0, "top-k", "N", offsetof(struct arguments, top_k), "choose among the N likeliest tokens (0: all)", 0,
@@ -56,9 +73,10 @@ CLI_CONDITION(keeps_one, struct arguments, a->top_k == 1)
 CLI_CONDITION(has_no_penalty, struct arguments, a->repeat_penalty == 1)
 
 static const struct cli_rule rules[] = {
-    {"count temp top-k top-p min-p repeat-penalty repeat-last seed stop end", makes_nothing, "-n 0 makes no tokens"},
-    {"count top-k top-p min-p seed", is_greedy, "--temp 0 always takes the likeliest token"},
-    {"count temp top-p min-p seed", keeps_one, "--top-k 1 always takes the likeliest token"},
+    {"samples count temp top-k top-p min-p repeat-penalty repeat-last seed stop end", makes_nothing,
+     "-n 0 makes no tokens"},
+    {"samples count top-k top-p min-p seed", is_greedy, "--temp 0 always takes the likeliest token"},
+    {"samples count temp top-p min-p seed", keeps_one, "--top-k 1 always takes the likeliest token"},
     {"repeat-last", has_no_penalty, "there is no penalty; add --repeat-penalty X"},
 };
 
@@ -80,39 +98,44 @@ static bool generate_show(void *user, const char *text, size_t size) {
     return !output->broken && !cli_stopping;
 }
 
-/* The texts of several continuations, kept until they are shown in order. */
-struct texts {
-    struct kept_text {
-        char *data;
-        size_t size, capacity;
-    } * items;
-    size_t count;
-    bool broken; /* no memory */
+/* Ids as they are chosen, a space before each but the first; the prompt's before them, once the model has taken them. */
+struct id_writer {
+    const struct cli_prompt *prompt; /* NULL: it is not shown, or was */
+    struct output *output;
+    bool more;
 };
 
-static bool generate_keep(void *user, size_t index, const char *text, size_t size) {
-    struct texts *texts = user;
-    struct kept_text *kept = &texts->items[index];
-    if (size > kept->capacity - kept->size) {
-        const size_t capacity = 2 * (kept->capacity + size);
-        char *data = realloc(kept->data, capacity);
-        texts->broken = !data;
-        if (!data) return false;
-        kept->data = data;
-        kept->capacity = capacity;
-    }
-    memcpy(kept->data + kept->size, text, size);
-    kept->size += size;
-    return !cli_stopping;
+static void ids_put(struct id_writer *writer, int32_t id) {
+    printf(writer->more ? " %d" : "%d", (int)id);
+    writer->more = true;
+}
+
+static void ids_begin(struct id_writer *writer) {
+    for (size_t i = 0; writer->prompt && i < writer->prompt->id_count; i++) ids_put(writer, writer->prompt->ids[i]);
+    writer->prompt = NULL;
+}
+
+static bool ids_show(void *user, const struct qkv_made_token *token) {
+    struct id_writer *writer = user;
+    ids_begin(writer);
+    if (!token->end) ids_put(writer, token->id);
+    writer->output->broken = fflush(stdout) != 0 || ferror(stdout);
+    return !writer->output->broken && !cli_stopping;
 }
 
 /* Each after a line that numbers it. */
-static void show_texts(const struct texts *texts, const char *prompt, size_t size, uint64_t seed,
-                       struct output *output) {
-    for (size_t i = 0; i < texts->count; i++) {
-        printf("--- %zu of %zu, seed %llu ---\n", i + 1, texts->count, (unsigned long long)(seed + i));
-        generate_show(output, prompt, size);
-        generate_show(output, texts->items[i].data ? texts->items[i].data : "", texts->items[i].size);
+static void show_samples(const struct arguments *a, const struct cli_samples *samples, const struct cli_prompt *prompt,
+                         uint64_t seed, struct output *output) {
+    for (size_t i = 0; i < samples->count; i++) {
+        const struct cli_sample *s = &samples->items[i];
+        const bool shown = !a->quiet && !prompt->hidden;
+        struct id_writer ids = {.prompt = shown ? prompt : NULL, .output = output};
+        printf("--- %zu of %zu, seed %llu ---\n", i + 1, samples->count, (unsigned long long)(seed + i));
+        if (shown && !a->ids) generate_show(output, prompt->text, prompt->size);
+        ids_begin(&ids);
+        for (size_t k = 0; a->ids && k < s->count; k++)
+            if (!s->tokens[k].end) ids_put(&ids, s->tokens[k].id);
+        if (!a->ids) generate_show(output, s->text ? s->text : "", s->size);
         putchar('\n');
     }
     output->broken = fflush(stdout) != 0 || ferror(stdout);
@@ -139,60 +162,121 @@ static void print_statistics(const struct qkv_generate_report *r, uint64_t seed,
             r->seconds > 0 ? (double)r->tokens / r->seconds : 0, cause, (unsigned long long)seed);
 }
 
-static int generate_several(struct qkv_model *model, const struct arguments *a, const struct qkv_generate_options *o,
-                            const char *prompt, size_t size, struct output *output) {
+/* What is said at the end: how fast it was, and that a prompt was too long. */
+static void generate_report(const struct arguments *a, const struct qkv_model *model,
+                            const struct qkv_generate_options *o, const struct qkv_generate_report *report) {
+    if (!a->quiet)
+        print_statistics(report, o->sampling.seed,
+                         cli_stopping                        ? ", interrupted"
+                         : report->stopped && a->samples > 1 ? ", then the texts ended"
+                         : report->stopped                   ? ", then the text ended"
+                                                             : "");
+    if (report->long_prompt)
+        cli_say("the prompt has %zu tokens, more than the model's context of %d, and was %s (--long %s)",
+                report->long_prompt, qkv_model_spec(model)->context, qkv_long_done(o->long_prompt), a->long_lines);
+}
+
+/* Several continuations, or JSON: written when all are made. */
+static int generate_several(struct qkv_model *model, const struct arguments *a, struct qkv_generate_options *o,
+                            const struct cli_prompt *prompt, struct output *output) {
     struct qkv_generate_report report = {0};
-    struct texts texts = {.count = (size_t)a->count};
-    texts.items = calloc(texts.count, sizeof *texts.items);
-    if (!texts.items) return cli_failed("out of memory");
-    const enum qkv_status status =
-        qkv_generate_several(model, prompt, size, o, texts.count, generate_keep, &texts, &report);
-    const bool failed = status && (status != QKV_STOPPED || texts.broken);
-    if (!failed) show_texts(&texts, a->quiet ? "" : prompt, a->quiet ? 0 : size, o->sampling.seed, output);
-    for (size_t i = 0; i < texts.count; i++) free(texts.items[i].data);
-    free(texts.items);
-    if (texts.broken) return cli_failed("out of memory");
-    if (failed) return cli_broken(qkv_model_context(model));
-    if (!a->quiet && !output->broken)
-        print_statistics(&report, o->sampling.seed,
-                         cli_stopping     ? ", interrupted"
-                         : report.stopped ? ", then the texts ended"
-                                          : "");
+    struct cli_samples samples;
+    int code = CLI_DONE;
+    if (!cli_samples_begin(&samples, (size_t)a->samples)) return cli_failed("out of memory");
+    if (a->ids || a->json) o->take_token = cli_samples_token, o->take_user = &samples;
+    const enum qkv_status status = qkv_generate_several(model, prompt->text, a->ids ? 0 : prompt->size, o,
+                                                        samples.count, cli_samples_text, &samples, &report);
+    if (samples.broken)
+        code = cli_failed("out of memory");
+    else if (status && status != QKV_STOPPED)
+        code = cli_broken(qkv_model_context(model));
+    else if (a->json)
+        code = cli_samples_json(&samples, prompt, qkv_model_tokenizer(model), &report, o);
+    else if (!report.long_prompt || report.prompt_tokens)
+        show_samples(a, &samples, prompt, o->sampling.seed, output);
+    cli_samples_free(&samples);
+    if (code != CLI_DONE) return code;
+    if (!output->broken) generate_report(a, model, o, &report);
     return cli_stopping ? CLI_INTERRUPTED : CLI_DONE;
 }
 
-static int generate_all(struct qkv_model *model, const struct arguments *a, const char *prompt, size_t size) {
-    struct output output = {.terminal = isatty(STDOUT_FILENO) != 0};
+static int generate_one(struct qkv_model *model, const struct arguments *a, struct qkv_generate_options *o,
+                        const struct cli_prompt *prompt, struct output *output) {
     struct qkv_generate_report report = {0};
-    struct qkv_generate_options o = {
-        .sampling = {.temperature = a->temperature,
-                     .top_k = (int)a->top_k,
-                     .top_p = a->top_p,
-                     .min_p = a->min_p,
-                     .repeat_penalty = a->repeat_penalty,
-                     .repeat_last = (int)a->repeat_last,
-                     .seed = a->seed >= 0 ? (uint64_t)a->seed : (uint64_t)time(NULL)},
-        .tokens = (size_t)a->tokens,
-        .stops = a->stop.items,
-        .stop_count = a->stop.count,
-    };
-    int code = find_end(model, a->end, &o.end_id);
-    if (code) return code;
-    if (a->count > 1) return generate_several(model, a, &o, prompt, size, &output);
-    if (!a->quiet) generate_show(&output, prompt, size);
-    enum qkv_status status = qkv_generate(model, prompt, size, &o, generate_show, &output, &report);
-    if (report.tokens > 0 && output.terminal) putchar('\n');
-    if (status && status != QKV_STOPPED) {
-        if (size && !a->quiet && !report.tokens) putchar('\n');
-        return cli_broken(qkv_model_context(model));
-    }
-    if (output.broken) return CLI_DONE; /* cli_finish says why */
-    if (!a->quiet)
-        print_statistics(&report, o.sampling.seed,
-                         cli_stopping     ? ", interrupted"
-                         : report.stopped ? ", then the text ended"
-                                          : "");
+    const bool shown = !a->quiet && !prompt->hidden;
+    struct id_writer ids = {.prompt = shown ? prompt : NULL, .output = output};
+    if (shown && !a->ids) generate_show(output, prompt->text, prompt->size);
+    if (a->ids) o->take_token = ids_show, o->take_user = &ids;
+    const enum qkv_status status =
+        qkv_generate(model, prompt->text, a->ids ? 0 : prompt->size, o, a->ids ? NULL : generate_show, output, &report);
+    const bool failed = status && status != QKV_STOPPED;
+    if (a->ids && !failed) ids_begin(&ids);
+    if (a->ids ? ids.more : report.tokens > 0 && output->terminal) putchar('\n');
+    if (failed && !a->ids && prompt->size && !a->quiet && !report.tokens) putchar('\n');
+    if (failed) return cli_broken(qkv_model_context(model));
+    if (output->broken) return CLI_DONE; /* cli_finish says why */
+    generate_report(a, model, o, &report);
     return cli_stopping ? CLI_INTERRUPTED : CLI_DONE;
+}
+
+/* ---- the prompt ------------------------------------------------------------------------------------------------------- */
+
+static bool generate_is_piped(void) {
+    struct stat info;
+    return fstat(STDIN_FILENO, &info) == 0 && (S_ISFIFO(info.st_mode) || S_ISREG(info.st_mode));
+}
+
+/* Reads it before the model is: a file that is not there is told at once. */
+static int prompt_read(const struct arguments *a, struct cli_prompt *prompt) {
+    const char *file = a->prompt_file;
+    if (!a->prompt && !file && generate_is_piped()) file = "-";
+    return cli_read_prompt(a->prompt ? a->prompt : "", file, &prompt->text, &prompt->size);
+}
+
+/* A prompt that is cut is not shown: what follows would not be its continuation. */
+static int prompt_hide(struct qkv_model *model, struct cli_prompt *prompt) {
+    const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(model);
+    struct qkv_context *ctx = qkv_model_context(model);
+    size_t count = prompt->id_count;
+    int32_t *ids = NULL;
+    if (!prompt->ids && tokenizer &&
+        qkv_tokenizer_encode_sequence(ctx, tokenizer, prompt->text, prompt->size, true, &ids, &count))
+        return cli_broken(ctx);
+    qkv_free(ids);
+    prompt->hidden = count > (size_t)qkv_model_spec(model)->context;
+    return CLI_DONE;
+}
+
+static int prompt_settle(struct qkv_model *model, const struct arguments *a, struct qkv_generate_options *o,
+                         struct cli_prompt *prompt) {
+    int code = CLI_DONE;
+    if (a->ids) code = cli_read_ids("the prompt", prompt->text, prompt->size, &prompt->ids, &prompt->id_count);
+    o->ids = prompt->ids;
+    o->id_count = prompt->id_count;
+    return code == CLI_DONE && o->long_prompt != QKV_LONG_ERROR ? prompt_hide(model, prompt) : code;
+}
+
+/* ---- the whole ---------------------------------------------------------------------------------------------------------- */
+
+static int generate_all(struct qkv_model *model, const struct arguments *a, enum qkv_long kind,
+                        struct cli_prompt *prompt) {
+    struct output output = {.terminal = isatty(STDOUT_FILENO) != 0};
+    struct qkv_generate_options o = qkv_generate_defaults();
+    o.sampling = (struct qkv_sampling){.temperature = a->temperature,
+                                       .top_k = (int)a->top_k,
+                                       .top_p = a->top_p,
+                                       .min_p = a->min_p,
+                                       .repeat_penalty = a->repeat_penalty,
+                                       .repeat_last = (int)a->repeat_last,
+                                       .seed = a->seed >= 0 ? (uint64_t)a->seed : (uint64_t)time(NULL)};
+    o.tokens = (size_t)a->tokens;
+    o.stops = a->stop.items;
+    o.stop_count = a->stop.count;
+    o.long_prompt = kind;
+    int code = find_end(model, a->end, &o.end_id);
+    if (code == CLI_DONE) code = prompt_settle(model, a, &o, prompt);
+    if (code) return code;
+    return (a->samples > 1 || a->json ? generate_several : generate_one)(model, a, &o, prompt, &output);
 }
 
 /* Weights and cache together, before the weights are read. */
@@ -206,28 +290,31 @@ static int generate_check(struct qkv_context *ctx, const char *folder) {
 }
 
 static int generate_run(const void *values, const char *const *words, size_t count) {
-    const struct arguments *a = values;
+    struct arguments a = *(const struct arguments *)values;
     struct qkv_context *ctx = NULL;
     struct qkv_model *model = NULL;
-    char *text = NULL;
-    const char *prompt = a->prompt ? a->prompt : "";
-    size_t size = strlen(prompt);
+    struct cli_prompt prompt = {0};
+    enum qkv_long kind = QKV_LONG_ERROR;
     if (!count) return cli_usage("generate: say which model folder: %s generate RUN", cli_program);
-    if (a->prompt && a->prompt_file) return cli_usage("generate: --prompt and --prompt-file exclude each other");
-    int code = cli_open(&a->common, &ctx);
-    if (code == CLI_DONE && a->prompt_file) code = cli_read_all(a->prompt_file, CLI_PROMPT_MOST, &text, &size);
-    if (text) prompt = text;
-    if (code == CLI_DONE) code = cli_set_precision(&a->common, ctx, words[0]);
+    if (a.prompt && a.prompt_file) return cli_usage("generate: --prompt and --prompt-file exclude each other");
+    if (a.count && a.samples > 1)
+        return cli_usage("generate: --samples and --count are the same; leave one of them out");
+    if (a.count) a.samples = a.count;
+    int code = cli_open(&a.common, &ctx);
+    if (code == CLI_DONE) code = cli_read_long(ctx, a.long_lines, &kind);
+    if (code == CLI_DONE) code = prompt_read(&a, &prompt);
+    if (code == CLI_DONE) code = cli_set_precision(&a.common, ctx, words[0]);
     if (code == CLI_DONE) code = generate_check(ctx, words[0]);
-    if (code == CLI_DONE) code = cli_load(&a->common, ctx, words[0], &model);
+    if (code == CLI_DONE) code = cli_load(&a.common, ctx, words[0], &model);
     if (code == CLI_DONE) {
         cli_catch_signals();
         signal(SIGPIPE, SIG_DFL);
-        code = generate_all(model, a, prompt, size);
+        code = generate_all(model, &a, kind, &prompt);
     }
     qkv_model_free(model);
     qkv_context_free(ctx);
-    free(text);
+    free(prompt.text);
+    free(prompt.ids);
     return code;
 }
 
@@ -238,17 +325,24 @@ const struct cli_command *cli_generate(void) {
         .usage = "RUN [--prompt TEXT] [options]",
         .description =
             "Writes the prompt and its continuation to standard output as it comes, then the speed to standard error. "
-            "Without a prompt it begins at the start of a line. When the context is full the older half of the text is "
-            "forgotten. Tokens are chosen after the repeat penalty, the temperature, top-k, top-p and min-p, in that "
-            "order; "
-            "the same seed gives the same text. With --count each continuation comes when all are made, after a line "
-            "that says "
-            "its number and its seed; it is what that seed gives alone. --temp 0 and --top-k 1 leave nothing to "
-            "choose: the other options of "
-            "choosing, but for the repeat penalty, are errors beside them.",
+            "Without a prompt, or with an empty one, it begins at the start of a line. When the context is full the "
+            "older half of the text is forgotten. Tokens are chosen after the repeat penalty, the temperature, top-k, "
+            "top-p and min-p, in that order; the same seed gives the same text. With --samples each continuation comes "
+            "when all are made, after a line that says its number and its seed; it is what that seed gives alone, and "
+            "as many run side by side as memory allows. --temp 0 and --top-k 1 leave nothing to choose: the other "
+            "options of choosing, but for the repeat penalty, are errors beside them.\n"
+            "With --ids nothing is placed around the prompt, and no text is written; the end token is not among the "
+            "ids. With --json nothing is written before all is made: {\"prompt\", \"prompt_tokens\", \"samples\": "
+            "[{\"seed\", \"text\", \"ended_by\": length, stop, end or interrupted, \"logprob\": the sum, \"tokens\": "
+            "[{\"id\", \"text\", \"logprob\"}]}]}. Log-probabilities are the model's own, before the penalty, the "
+            "temperature and the filters. The text of a token that begins or ends inside a character has U+FFFD for "
+            "the bytes that are none, and the token has \"bytes\" besides; an end token is the last of tokens and no "
+            "part of the text. A prompt that --long cuts is not written before its continuation; one that it skips "
+            "has none.",
         .examples = "qkv generate run/ --prompt \"ROMEO:\" -n 200 --temp 0.8 --top-k 40\n"
                     "qkv generate run/ --prompt-file letter.txt --stop \"\\n\\n\" --seed 7 -q\n"
-                    "echo \"Once upon a time\" | qkv generate run/ --prompt-file -",
+                    "echo \"Once upon a time\" | qkv generate run/ --samples 3\n"
+                    "qkv tokenize run/ \"ROMEO:\" | qkv generate run/ --ids -q | qkv tokenize run/ --ids",
         .options = options,
         .option_count = CLI_COUNT_OF(options),
         .rules = rules,

@@ -64,6 +64,7 @@ int cli_lines_broken(const struct qkv_context *ctx, const struct cli_lines *line
 int cli_lines_open(struct cli_lines_job *job, enum qkv_status (*suits)(struct qkv_model *model)) {
     job->reads = (struct cli_reads){job->words, 1, job->count > 1 ? NULL : job->input ? job->input : "-"};
     int code = cli_open(job->common, &job->ctx);
+    if (code == CLI_DONE) code = cli_read_long(job->ctx, job->long_lines, &job->long_kind);
     if (code == CLI_DONE) code = cli_output_check(job->ctx, job->output, job->force, &job->reads);
     if (code == CLI_DONE) code = cli_load(job->common, job->ctx, job->words[0], &job->model);
     if (code == CLI_DONE && suits && suits(job->model)) code = cli_broken(job->ctx);
@@ -83,4 +84,23 @@ int cli_lines_output(const struct cli_lines_job *job, struct cli_output *output)
 
 bool cli_is_blank(const char *text) {
     return text[strspn(text, " \t\r\n\v\f")] == 0;
+}
+
+int cli_read_long(struct qkv_context *ctx, const char *name, enum qkv_long *kind) {
+    return qkv_long_find(ctx, name, kind) ? cli_usage("--%s", qkv_message(ctx)) : CLI_DONE;
+}
+
+struct qkv_line_options cli_lines_options(struct cli_lines_job *job) {
+    struct qkv_line_options options = qkv_line_defaults();
+    options.long_lines = job->long_kind;
+    options.long_count = &job->long_count;
+    return options;
+}
+
+void cli_lines_say_long(const struct cli_lines_job *job) {
+    const size_t n = job->long_count;
+    if (n && job->long_kind != QKV_LONG_ERROR)
+        cli_say("%zu of %zu lines %s more tokens than the model's context of %d and %s %s (--long %s)", n,
+                job->lines.count, n == 1 ? "has" : "have", qkv_model_spec(job->model)->context, n == 1 ? "was" : "were",
+                qkv_long_done(job->long_kind), job->long_lines);
 }

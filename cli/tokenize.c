@@ -141,26 +141,10 @@ static int tokenize_encode(struct printer *p, const char *const *words, size_t c
 /* ---- ids to text ----------------------------------------------------------------------------------------------------- */
 
 static int decode_ids(struct printer *p, const char *text, size_t size) {
-    int32_t *ids = malloc((size / 2 + 1) * sizeof *ids); /* an id and what parts it from the next are two bytes */
-    size_t count = 0;
-    int code = ids ? CLI_DONE : cli_failed("out of memory");
-    for (size_t i = 0; i < size && code == CLI_DONE;) {
-        char word[24];
-        size_t n = 0;
-        int64_t id;
-        while (i < size && text[i] && strchr(" ,\t\r\n[]", text[i])) i++;
-        while (i + n < size && (!text[i + n] || !strchr(" ,\t\r\n[]", text[i + n]))) n++;
-        if (!n) break;
-        snprintf(word, sizeof word, "%.*s", n < 23 ? (int)n : 23, text + i);
-        if (!cli_read_count(word, 0, INT32_MAX, &id))
-            code = cli_failed("\"%s\" is no token id; ids are whole numbers from 0 to %d", word,
-                              qkv_tokenizer_vocab(p->tokenizer) - 1);
-        else
-            ids[count++] = (int32_t)id;
-        i += n;
-    }
+    int32_t *ids = NULL;
+    size_t count = 0, bytes = 0;
     char *decoded = NULL;
-    size_t bytes = 0;
+    int code = cli_read_ids("the ids", text, size, &ids, &count);
     if (code == CLI_DONE && qkv_tokenizer_decode(p->ctx, p->tokenizer, ids, count, &decoded, &bytes))
         code = cli_broken(p->ctx);
     if (code == CLI_DONE) fwrite(decoded, 1, bytes, stdout);

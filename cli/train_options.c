@@ -43,8 +43,8 @@ static const char *argument_of(const char *value, const char *help) {
 /* Options that only other tasks than a text's next token have, and those about a model that there is already. */
 static bool is_for_others(const char *name) {
     static const char *const others[] = {
-        "pairs",        "lines", "labeled",  "task",  "mask_probability", "mask_each", "source_tokenizer", "metric",
-        "batch_tokens", "from",  "new_head", "freeze"};
+        "pairs",  "lines",        "labeled", "task",     "mask_probability", "mask_each", "source_tokenizer",
+        "metric", "batch_tokens", "from",    "new_head", "freeze",           "long"};
     for (size_t i = 0; i < CLI_COUNT_OF(others); i++)
         if (!strcmp(others[i], name)) return true;
     return false;

@@ -7,15 +7,21 @@
 #include "cli.h"
 
 struct arguments {
-    const char *input, *output;
+    const char *input, *output, *long_lines;
     int64_t beam, n_best, max_tokens, no_repeat, batch, top_k, seed;
     double length_penalty, temperature, top_p;
     bool sample, scores, quiet, force;
     struct cli_common common;
 };
 
-static const struct arguments defaults = {
-    .beam = 1, .n_best = 1, .length_penalty = 0.6, .top_k = 0, .seed = -1, .temperature = 1, .top_p = 1};
+static const struct arguments defaults = {.long_lines = "error",
+                                          .beam = 1,
+                                          .n_best = 1,
+                                          .length_penalty = 0.6,
+                                          .top_k = 0,
+                                          .seed = -1,
+                                          .temperature = 1,
+                                          .top_p = 1};
 
 static const struct cli_option options[] = {
     {CLI_COUNT, 0, "beam", "N", offsetof(struct arguments, beam), "hypotheses kept side by side (1: greedy)", 1, 65536,
@@ -48,6 +54,7 @@ static const struct cli_option options[] = {
     CLI_FORCE(struct arguments),
     {CLI_COUNT, 0, "batch", "N", offsetof(struct arguments, batch),
      "lines side by side; the results do not depend on it (0: 32)", 0, 65536, NULL},
+    CLI_LONG(struct arguments, "lines"),
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "no progress, no statistics", 0, 0, NULL},
     CLI_MODEL(struct arguments),
 };
@@ -126,7 +133,7 @@ static void print_statistics(const struct arguments *a, size_t lines, size_t tok
             seconds > 0 ? (double)lines / seconds : 0, seconds > 0 ? (double)tokens / seconds : 0, seeded);
 }
 
-static int translate_all(const struct cli_lines_job *job, const struct arguments *a, FILE *file) {
+static int translate_all(struct cli_lines_job *job, const struct arguments *a, FILE *file) {
     struct qkv_model *model = job->model;
     const struct cli_lines *lines = &job->lines;
     struct writer w = {.arguments = a, .file = file, .lines = lines->count};
@@ -145,6 +152,8 @@ static int translate_all(const struct cli_lines_job *job, const struct arguments
     o.sampling.top_p = a->top_p;
     o.sampling.seed = a->seed >= 0 ? (uint64_t)a->seed : (uint64_t)time(NULL);
     o.tokens = &tokens;
+    o.long_lines = job->long_kind;
+    o.long_count = &job->long_count;
     w.terminal = isatty(fileno(file)) != 0;
     cli_progress_start(&w.progress, a->quiet || w.terminal, false);
     double start = qkv_clock();
@@ -155,6 +164,7 @@ static int translate_all(const struct cli_lines_job *job, const struct arguments
         code = cli_lines_broken(job->ctx, lines);
     else if (cli_stopping)
         code = CLI_INTERRUPTED;
+    if (code == CLI_DONE && !status) cli_lines_say_long(job);
     if (code == CLI_DONE && !status && !a->quiet) print_statistics(a, lines->count, tokens, seconds, o.sampling.seed);
     return code;
 }
@@ -172,6 +182,7 @@ static int translate_run(const void *values, const char *const *words, size_t co
                                 .count = count,
                                 .input = a->input,
                                 .output = a->output,
+                                .long_lines = a->long_lines,
                                 .force = a->force};
     struct cli_output output = {0};
     if (!count)
@@ -195,7 +206,8 @@ const struct cli_command *cli_translate(void) {
         .usage = "MODEL TEXT… [options]\nMODEL [--input FILE] [--output FILE] [options]",
         .description =
             "Finds the likeliest target of each text, each line of the file or of standard input, and writes a line "
-            "for each, in their order; a blank line stays blank. What a line gives does not depend on its "
+            "for each, in their order; a blank line stays blank, and so does one that --long skips. What a line gives "
+            "does not depend on its "
             "neighbours, in bf16 but for rounding.\n"
             "With --n-best N there are up to N lines for each that is not blank: its number, the rank, the score and "
             "the text, with tabs between. At the end the speed is told on standard error.",

@@ -118,6 +118,10 @@ static bool hear_several(void *user, size_t index, const char *text, size_t size
     return hear(&h->of[index], text, size) && (!h->limit || --h->limit);
 }
 
+static bool hear_one_of_many(void *user, size_t index, const char *text, size_t size) {
+    return hear((struct heard *)user + index, text, size);
+}
+
 /* Past the context, with ends and stops at different places. */
 static void test_several_are_those_of_their_seeds(void **state) {
     static const char *const stops[] = {"a"};
@@ -256,6 +260,187 @@ static void test_refusals(void **state) {
     qkv_model_free(other);
 }
 
+/* ---- tokens and ids ------------------------------------------------------------------------------------------------------ */
+
+struct taken {
+    int32_t ids[3][MOST];
+    double log_probability[3][MOST];
+    size_t count[3], ends, limit;
+};
+
+static bool take(void *user, const struct qkv_made_token *token) {
+    struct taken *t = user;
+    size_t size;
+    const char *text = qkv_tokenizer_token(qkv_model_tokenizer(model), token->id, &size);
+    assert_true(token->index < 3 && t->count[token->index] < MOST);
+    assert_true(token->text == text && token->size == size);
+    t->ends += token->end;
+    t->ids[token->index][t->count[token->index]] = token->id;
+    t->log_probability[token->index][t->count[token->index]++] = token->log_probability;
+    return !t->limit || --t->limit;
+}
+
+/* Log-probabilities against the definition, in double, over the scores of sessions; past the context too. */
+static void test_tokens_are_told_with_their_log_probabilities(void **state) {
+    static struct taken t;
+    (void)state;
+    for (size_t round = 0; round < 3; round++) {
+        struct heard h;
+        int32_t ids[MOST] = {'a', 'b', 'c'};
+        struct qkv_generate_options o = options(round ? 1.3 : 0, 30);
+        memset(&t, 0, sizeof t);
+        o.sampling.seed = round, o.sampling.top_k = round == 2 ? 5 : 0;
+        o.take_token = take, o.take_user = &t;
+        const struct qkv_generate_report report = run("abc", &o, &h);
+        assert_true(t.count[0] == 30 && report.tokens == 30 && t.ends == 0);
+        for (size_t i = 0, from = 0, count = 3; i < 30; i++, count++) {
+            struct qkv_session *session;
+            double best = -INFINITY, sum = 0;
+            if (count - from > CONTEXT) from = count - CONTEXT / 2;
+            assert_ok(ctx, qkv_session_create(model, 0, &session));
+            assert_ok(ctx, qkv_session_append(session, ids + from, count - from));
+            const float *x = qkv_session_logits(session);
+            for (size_t v = 0; v < 256; v++) best = fmax(best, (double)x[v]);
+            for (size_t v = 0; v < 256; v++) sum += exp((double)x[v] - best);
+            assert_true(fabs((double)x[t.ids[0][i]] - best - log(sum) - t.log_probability[0][i]) < 1e-4);
+            assert_int_equal((unsigned char)h.text[i], t.ids[0][i]);
+            ids[count] = t.ids[0][i];
+            qkv_session_free(session);
+        }
+    }
+}
+
+static void test_several_tell_the_tokens_of_their_seeds(void **state) {
+    static struct several_heard several;
+    static struct taken t, one;
+    (void)state;
+    struct qkv_generate_options o = options(1.2, 40);
+    struct heard h;
+    o.end_id = 'e';
+    o.take_token = take, o.take_user = &t;
+    memset(&several, 0, sizeof several);
+    memset(&t, 0, sizeof t);
+    assert_ok(ctx, qkv_generate_several(model, "ab", 2, &o, 3, hear_several, &several, NULL));
+    o.take_user = &one;
+    for (size_t k = 0; k < 3; k++, o.sampling.seed++) {
+        memset(&one, 0, sizeof one);
+        const struct qkv_generate_report report = run("ab", &o, &h);
+        assert_int_equal(one.count[0], t.count[k]);
+        assert_memory_equal(one.ids[0], t.ids[k], t.count[k] * sizeof(int32_t));
+        assert_memory_equal(one.log_probability[0], t.log_probability[k], t.count[k] * sizeof(double));
+        assert_int_equal(one.count[0], report.tokens + one.ends); /* the end is told, and is none of the text */
+        assert_int_equal(one.ends, report.stopped);
+        if (one.ends) assert_int_equal(one.ids[0][one.count[0] - 1], 'e');
+    }
+    o.take_user = &t;
+    memset(&t, 0, sizeof t);
+    t.limit = 4;
+    assert_status(ctx, qkv_generate(model, "ab", 2, &o, NULL, NULL, NULL), QKV_STOPPED);
+    assert_message(ctx, "stopped by the caller");
+    t.limit = 4;
+    assert_status(ctx, qkv_generate_several(model, "ab", 2, &o, 3, NULL, NULL, NULL), QKV_STOPPED);
+}
+
+/* More than run side by side at once. */
+static void test_many_are_those_of_their_seeds(void **state) {
+    enum { MANY = 600 };
+    static struct heard all[MANY];
+    (void)state;
+    struct qkv_generate_options o = options(1.2, 5);
+    struct qkv_generate_report report;
+    struct heard one;
+    memset(all, 0, sizeof all);
+    assert_ok(ctx, qkv_generate_several(model, "abc", 3, &o, MANY, hear_one_of_many, all, &report));
+    assert_true(report.tokens == 5 * MANY && report.prompt_tokens == 3 && !report.stopped);
+    for (size_t i = 0; i < MANY; i += i < 250 || i > 520 ? 53 : 3) {
+        o.sampling.seed = i;
+        run("abc", &o, &one);
+        assert_int_equal(all[i].size, one.size);
+        assert_memory_equal(all[i].text, one.text, one.size);
+    }
+}
+
+static void test_ids_are_a_prompt(void **state) {
+    (void)state;
+    static const int32_t ids[] = {'T', 'o', ' ', 'b', 'e'};
+    struct qkv_generate_options o = options(1.2, 20);
+    struct qkv_generate_report report;
+    struct heard text, h = {0};
+    run("To be", &o, &text);
+    o.ids = ids, o.id_count = 5;
+    assert_ok(ctx, qkv_generate(model, NULL, 0, &o, hear, &h, &report));
+    assert_int_equal(report.prompt_tokens, 5);
+    assert_int_equal(h.size, text.size);
+    assert_memory_equal(h.text, text.text, h.size);
+    refuse(model, "a", &o, "the prompt is given as a text and as ids");
+    o.ids = (const int32_t[]){'a', 256};
+    o.id_count = 2;
+    refuse(model, "", &o, "id 2 of the prompt is 256, but the model's ids are 0 to 255");
+    o.ids = (const int32_t[]){-1};
+    o.id_count = 1;
+    refuse(model, "", &o, "id 1 of the prompt is -1");
+    o.id_count = 0; /* as an empty text */
+    memset(&h, 0, sizeof h);
+    assert_ok(ctx, qkv_generate(model, NULL, 0, &o, hear, &h, &report));
+    o.ids = NULL;
+    run("", &o, &text);
+    assert_memory_equal(h.text, text.text, text.size);
+}
+
+static bool count_ids(void *user, const struct qkv_made_token *token) {
+    assert_true(!token->text && !token->size && token->id >= 0 && token->id < 256);
+    ++*(size_t *)user;
+    return true;
+}
+
+static void test_a_model_without_a_tokenizer_takes_ids(void **state) {
+    (void)state;
+    struct qkv_model *mute = make_model(NULL, 0);
+    struct qkv_generate_options o = options(1, 20);
+    struct heard h = {0};
+    size_t count = 0;
+    o.ids = (const int32_t[]){5, 6, 7};
+    o.id_count = 3;
+    o.take_token = count_ids, o.take_user = &count;
+    assert_ok(ctx, qkv_generate(mute, NULL, 0, &o, hear, &h, NULL));
+    assert_true(count == 20 && h.calls == 0);
+    assert_ok(ctx, qkv_generate_several(mute, NULL, 0, &o, 2, NULL, NULL, NULL));
+    assert_int_equal(count, 60);
+    o.id_count = 0; /* from token 0 */
+    assert_ok(ctx, qkv_generate(mute, NULL, 0, &o, NULL, NULL, NULL));
+    o.stops = (const char *const[]){"a"};
+    o.stop_count = 1;
+    refuse(mute, "", &o, "this model has no tokenizer");
+    qkv_model_free(mute);
+}
+
+static void test_long_prompts_are_what_is_kept_of_them(void **state) {
+    static const char prompt[] = "exactly twenty-one by", start[] = "exactly twen", end[] = "wenty-one by";
+    (void)state;
+    struct qkv_generate_options o = options(1.2, 30);
+    struct qkv_generate_report report;
+    struct heard whole, cut;
+    for (size_t i = 0; i < 2; i++) {
+        o.long_prompt = i ? QKV_LONG_KEEP_END : QKV_LONG_KEEP_START;
+        report = run(prompt, &o, &whole);
+        assert_true(report.long_prompt == 21 && report.prompt_tokens == CONTEXT && report.tokens == 30);
+        report = run(i ? end : start, &o, &cut);
+        assert_int_equal(report.long_prompt, 0);
+        assert_memory_equal(whole.text, cut.text, 30);
+    }
+    o.long_prompt = QKV_LONG_SKIP;
+    report = run(prompt, &o, &whole);
+    assert_true(report.long_prompt == 21 && !report.prompt_tokens && !report.tokens && !whole.calls);
+    assert_ok(ctx, qkv_generate_several(model, prompt, 21, &o, 3, NULL, NULL, &report));
+    assert_true(report.long_prompt == 21 && !report.tokens);
+    int32_t ids[21];
+    for (size_t i = 0; i < 21; i++) ids[i] = (unsigned char)prompt[i];
+    o.ids = ids, o.id_count = 21, o.long_prompt = QKV_LONG_KEEP_END;
+    memset(&whole, 0, sizeof whole);
+    assert_ok(ctx, qkv_generate(model, NULL, 0, &o, hear, &whole, &report));
+    assert_memory_equal(whole.text, cut.text, 30);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_as_by_hand),
@@ -264,6 +449,12 @@ int main(void) {
         cmocka_unit_test(test_little),
         cmocka_unit_test(test_more_ids_than_tokens),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_tokens_are_told_with_their_log_probabilities),
+        cmocka_unit_test(test_several_tell_the_tokens_of_their_seeds),
+        cmocka_unit_test(test_many_are_those_of_their_seeds),
+        cmocka_unit_test(test_ids_are_a_prompt),
+        cmocka_unit_test(test_a_model_without_a_tokenizer_takes_ids),
+        cmocka_unit_test(test_long_prompts_are_what_is_kept_of_them),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

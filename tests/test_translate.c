@@ -85,7 +85,7 @@ static void lines_are_translated_as_they_would_be_alone(void **state) {
     assert_int_equal(other.count, 2);
     lines[1] = "this one is longer than that";
     assert_fails(ctx, qkv_translate(m, lines, 3, &o, take_line, &page), QKV_ARGUMENT,
-                 "line 2 has 29 tokens with its end, but the model's context holds 20");
+                 "line 2 has 29 tokens, but the model's context is 20; shorten it");
     qkv_model_free(m);
 }
 

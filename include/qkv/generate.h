@@ -76,19 +76,41 @@ QKV_API enum qkv_status qkv_sample(struct qkv_context *ctx, const struct qkv_sam
                                    size_t vocab, const int32_t *history, size_t history_count, uint64_t draw,
                                    int32_t *id);
 
+/* Experimental: a token that was chosen. */
+struct qkv_made_token {
+    size_t index; /* of the continuation, from 0 */
+    int32_t id;
+    const char *
+        text; /* its `size` bytes, which may begin or end inside a character; NULL where the model has no text for it */
+    size_t size;
+    double log_probability; /* natural, of the model's own distribution: before penalty, temperature and filters */
+    bool end, stop;         /* it is end_id, which ends the text and is no part of it; it completes a stop text */
+};
+/* Experimental: receives each token as soon as it is chosen, after what is known of its text; return false to stop all. */
+typedef bool qkv_take_token(void *user, const struct qkv_made_token *token);
 struct qkv_generate_options {
     struct qkv_sampling sampling;
     size_t tokens;            /* how many to make at most */
     const char *const *stops; /* texts that end the generation; they are not given out */
     size_t stop_count;
     int32_t end_id; /* a token that ends the generation, or -1 */
+    /* Experimental: the prompt as ids in place of a text, which is empty then; the tokenizer's template is not placed around them. A
+     * model without a tokenizer takes them too. NULL: the text. */
+    const int32_t *ids;
+    size_t id_count;
+    enum qkv_long
+        long_prompt; /* experimental: what becomes of a prompt of more tokens than the context; skipped: no token is made */
+    qkv_take_token *take_token; /* experimental; NULL: nobody asks */
+    void *take_user;
 };
-/* qkv_sampling_defaults, 200 tokens, no stops, no end token. */
+/* qkv_sampling_defaults, 200 tokens, no stops, no end token; a prompt that is too long is an error. */
 QKV_API struct qkv_generate_options qkv_generate_defaults(void);
 struct qkv_generate_report {
     size_t prompt_tokens, tokens;
     double prompt_seconds, seconds;
     bool stopped; /* by a stop text or end_id */
+    /* experimental: tokens of a prompt that was longer than the context (long_prompt), of which prompt_tokens were read; else 0 */
+    size_t long_prompt;
 };
 /* Receives whole UTF-8 characters as soon as they are known; return false to stop. */
 typedef bool qkv_write_text(void *user, const char *text, size_t size);
@@ -105,7 +127,7 @@ QKV_API enum qkv_status qkv_generate(struct qkv_model *model, const char *prompt
 /* Experimental: receives the text of continuation `index`, from 0; return false to stop all. */
 typedef bool qkv_write_continuation(void *user, size_t index, const char *text, size_t size);
 /* Experimental: continues a prompt `count` times, side by side: continuation i is what qkv_generate gives with the seed sampling.seed + i. The
- * prompt is run once, and its keys and values are stored once. Texts come as soon as they are known, so those of several come in turns. The
+ * prompt is run once, and its keys and values are stored once, for as many at a time as memory allows (at most 256). Texts come as soon as they are known, so those of several come in turns. The
  * report counts the tokens of all, and `stopped` says that all were. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER,
  * QKV_STOPPED. */
 QKV_API enum qkv_status qkv_generate_several(struct qkv_model *model, const char *prompt, size_t prompt_size,

@@ -140,6 +140,10 @@ struct qkv_search_options {
     struct qkv_sampling sampling;
     size_t batch;   /* sources side by side; 0: 32. Results do not depend on it */
     size_t *tokens; /* the tokens of what is given out, ends included, are added here; NULL: nowhere */
+    /* Experimental, of qkv_translate: what becomes of lines of more tokens than the context, and how many there were is added here
+     * (NULL: nowhere). A line that is skipped gives what a blank one gives. */
+    enum qkv_long long_lines;
+    size_t *long_count;
 };
 QKV_API struct qkv_search_options qkv_search_defaults(void); /* beam 1, n_best 1, length_penalty 0.6, all else off */
 
@@ -168,10 +172,22 @@ QKV_API enum qkv_status qkv_translate(struct qkv_model *model, const char *const
 
 /* ---- encoders at work --------------------------------------------------------------------------------------------------- */
 
+/* Experimental: how lines are read. */
+struct qkv_line_options {
+    enum qkv_long long_lines; /* what becomes of those that have more tokens than the context */
+    size_t *long_count;       /* how many there were is added here; NULL: nowhere */
+};
+/* Experimental: a line that is too long is an error, which names it. */
+QKV_API struct qkv_line_options qkv_line_defaults(void);
+
 /* Probabilities of the classes, (count,classes), of lines of text; a blank line gives zeros. What is said of a line
  * does not depend on its neighbours. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_classify(struct qkv_model *model, const char *const *lines, size_t count,
                                      float *probabilities);
+/* Experimental: the same with options; a line that is skipped gives zeros. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE,
+ * QKV_NUMBER. */
+QKV_API enum qkv_status qkv_classify_with(struct qkv_model *model, const char *const *lines, size_t count,
+                                          const struct qkv_line_options *options, float *probabilities);
 
 /* The likeliest tokens in place of each QKV_TOKEN_MASK of a text, best first: `top` of them for each mask. Where tokens bring
  * their leading space along (words, bpe), spaces before a mask belong to what it hides. */
@@ -182,12 +198,22 @@ struct qkv_filling {
 /* fillings (masks,top), freed with qkv_free. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_fill(struct qkv_model *model, const char *text, size_t top, struct qkv_filling **fillings,
                                  size_t *masks);
+/* Experimental: the same with options. A text that is skipped has no fillings (*masks 0, *fillings NULL); masks that were cut away have
+ * some with the id -1. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER. */
+QKV_API enum qkv_status qkv_fill_with(struct qkv_model *model, const char *text, size_t top,
+                                      const struct qkv_line_options *options, struct qkv_filling **fillings,
+                                      size_t *masks);
 
 /* Vectors of lines of text, (count,C): the encoder's hidden states, pooled over the tokens of a line; `normalize`
  * makes their length 1. A blank line gives zeros. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE,
  * QKV_NUMBER. */
 QKV_API enum qkv_status qkv_embed(struct qkv_model *model, const char *const *lines, size_t count, enum qkv_pool pool,
                                   bool normalize, float *vectors);
+/* Experimental: the same with options; a line that is skipped gives zeros. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE,
+ * QKV_NUMBER. */
+QKV_API enum qkv_status qkv_embed_with(struct qkv_model *model, const char *const *lines, size_t count,
+                                       enum qkv_pool pool, bool normalize, const struct qkv_line_options *options,
+                                       float *vectors);
 
 /* ---- metrics ------------------------------------------------------------------------------------------------------------ */
 

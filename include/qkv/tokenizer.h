@@ -86,6 +86,25 @@ QKV_API const char *qkv_tokenizer_token(const struct qkv_tokenizer *t, int id, s
  * the ids of encoding everything, whatever follows text[0,size). `end`: nothing follows, so n = size. May be 0: bring more. */
 QKV_API size_t qkv_tokenizer_cut(const struct qkv_tokenizer *t, const char *text, size_t size, bool end);
 
+/* ---- sequences that are too long (experimental) ------------------------------------------------------------------------ */
+
+/* X(NAME, "name", done, help): what becomes of a sequence that has more tokens than the context, and what was done to it then. What is
+ * cut is the text's own tokens: those that stand around it (<s>, </s>, a template's) stay. */
+#define QKV_LONG_LIST(X)                                                                                               \
+    X(ERROR, "error", "refused", "a failure that names it, before anything is done")                                   \
+    X(SKIP, "skip", "skipped", "it is left out")                                                                       \
+    X(KEEP_START, "keep-start", "cut to the first tokens", "as many of them are kept as the context holds")            \
+    X(KEEP_END, "keep-end", "cut to the last tokens", "as many of them are kept as the context holds")
+enum qkv_long {
+#define QKV_LONG_ENUM(name, text, done, help) QKV_LONG_##name,
+    QKV_LONG_LIST(QKV_LONG_ENUM)
+#undef QKV_LONG_ENUM
+};
+/* Experimental: the kind that a name of the list means. Fails with QKV_ARGUMENT. */
+QKV_API enum qkv_status qkv_long_find(struct qkv_context *ctx, const char *name, enum qkv_long *kind);
+/* Experimental: what was done, "cut to the first tokens"; NULL past the last kind. Any thread. */
+QKV_API const char *qkv_long_done(enum qkv_long kind);
+
 #ifdef __cplusplus
 }
 #endif

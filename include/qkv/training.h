@@ -63,7 +63,7 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
  * to the first that is NULL. A folder stands for the regular files in it, sorted by the bytes of their names; hidden files and
  * folders in it are left out. So that more than QKV_FILES_MAX files can be given, they are put into a folder. Options of type
  * PATTERNS have at most as many texts, options.freeze[0], … up to the first that is NULL; a * in one stands for any characters, dots
- * too, a ? for one (qkv_model_set_trainable_all). */
+ * too, a ? for one (qkv_model_set_trainable_all). The option of the field long_lines is called "long", which is a word of C. */
 #define QKV_FILES_MAX 64
 #define QKV_TRAIN_LIST(X)                                                                                              \
     X(FILES, data, NULL, "text file to train on, or a folder of them; several are one text after the other")           \
@@ -96,6 +96,9 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
     X(COUNT, batch, 12, "sequences a step (0 with batch_tokens: no limit)")                                            \
     X(COUNT, batch_tokens, 0, "limit of rows times longest row of a step, for pairs and labelled lines (0: none)")     \
     X(COUNT, accumulate, 1, "parts that a batch is cut into, to save memory; same gradient")                           \
+    X(TEXT, long_lines, "error",                                                                                       \
+      "pairs, labelled lines: what becomes of lines of more tokens than the context: error, skip, keep-start or "      \
+      "keep-end; how many there were is said")                                                                         \
     X(COUNT, groups, 0,                                                                                                \
       "groups of rows that sums over a batch are made in: accumulate and padding then change no bit; 1: no groups "    \
       "(0: 8 for a new run, or as many as a batch has rows)")                                                          \

@@ -61,7 +61,8 @@ static enum qkv_status classify_run(void *user, const struct qkv_line_batch *bat
     return QKV_OK;
 }
 
-enum qkv_status qkv_classify(struct qkv_model *model, const char *const *lines, size_t count, float *probabilities) {
+enum qkv_status qkv_classify_with(struct qkv_model *model, const char *const *lines, size_t count,
+                                  const struct qkv_line_options *options, float *probabilities) {
     QKV_CALL(qkv_model_context(model));
     struct qkv_context *ctx = qkv_model_context(model);
     const struct qkv_spec *spec = qkv_model_spec(model);
@@ -74,8 +75,15 @@ enum qkv_status qkv_classify(struct qkv_model *model, const char *const *lines, 
     enum qkv_status status = qkv_lines_check(model, "classify");
     if (status) return status;
     if (count) memset(probabilities, 0, count * (size_t)spec->head.classes * sizeof *probabilities);
-    struct qkv_line_reader reader = {.model = model, .begin = true, .end = true, .run = classify_run, .user = &c};
+    struct qkv_line_reader reader = {
+        .model = model, .begin = true, .end = true, .options = options, .run = classify_run, .user = &c};
     status = qkv_lines_run(&reader, lines, count);
     qkv_pass_free(c.pass);
     return status;
+}
+
+enum qkv_status qkv_classify(struct qkv_model *model, const char *const *lines, size_t count, float *probabilities) {
+    QKV_CALL(qkv_model_context(model));
+    const struct qkv_line_options options = qkv_line_defaults();
+    return qkv_classify_with(model, lines, count, &options, probabilities);
 }

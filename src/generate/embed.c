@@ -57,8 +57,8 @@ static enum qkv_status embed_run(void *user, const struct qkv_line_batch *batch)
     return status;
 }
 
-enum qkv_status qkv_embed(struct qkv_model *model, const char *const *lines, size_t count, enum qkv_pool pool,
-                          bool normalize, float *vectors) {
+enum qkv_status qkv_embed_with(struct qkv_model *model, const char *const *lines, size_t count, enum qkv_pool pool,
+                               bool normalize, const struct qkv_line_options *options, float *vectors) {
     QKV_CALL(qkv_model_context(model));
     struct qkv_context *ctx = qkv_model_context(model);
     const struct qkv_spec *spec = qkv_model_spec(model);
@@ -77,9 +77,17 @@ enum qkv_status qkv_embed(struct qkv_model *model, const char *const *lines, siz
     struct qkv_line_reader reader = {.model = model,
                                      .begin = classifier,
                                      .end = classifier || spec->decoder.layers > 0,
+                                     .options = options,
                                      .run = embed_run,
                                      .user = &e};
     status = qkv_lines_run(&reader, lines, count);
     qkv_encoded_free(e.encoded);
     return status;
+}
+
+enum qkv_status qkv_embed(struct qkv_model *model, const char *const *lines, size_t count, enum qkv_pool pool,
+                          bool normalize, float *vectors) {
+    QKV_CALL(qkv_model_context(model));
+    const struct qkv_line_options options = qkv_line_defaults();
+    return qkv_embed_with(model, lines, count, pool, normalize, &options, vectors);
 }

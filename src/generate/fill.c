@@ -10,8 +10,10 @@
 struct filler {
     struct qkv_model *model;
     const struct qkv_tokenizer *tokenizer;
+    struct qkv_long_rule rule;
     int32_t mask, *ids;
-    size_t count, masks, top;
+    size_t count, masks, first, kept, top; /* masks of the text; of what is read of it: the first, and how many */
+    bool skipped;
     struct qkv_filling *fillings; /* (masks,top) */
 };
 
@@ -41,19 +43,43 @@ static enum qkv_status fill_check(struct filler *f) {
     return QKV_OK;
 }
 
+static size_t fill_count(const struct filler *f) {
+    size_t masks = 0;
+    for (size_t t = 0; t < f->count; t++) masks += f->ids[t] == f->mask;
+    return masks;
+}
+
+/* Makes a text that is too long shorter, or skips it. */
+static enum qkv_status fill_fit(struct filler *f) {
+    struct qkv_context *ctx = qkv_model_context(f->model);
+    const size_t count = f->count;
+    const enum qkv_long_fate fate =
+        qkv_long_apply(&f->rule, qkv_source_frame(f->tokenizer, false, false), f->ids, &f->count);
+    f->skipped = fate == QKV_FATE_SKIPPED;
+    if (fate == QKV_FATE_REFUSED)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "the text has %zu tokens, but the model's context is %zu; shorten it, or choose what becomes "
+                        "of long texts (--long skip, keep-start or keep-end)",
+                        count, f->rule.most);
+    f->kept = f->skipped ? 0 : fill_count(f);
+    f->first = f->rule.kind == QKV_LONG_KEEP_END ? f->masks - f->kept : 0;
+    if (!f->skipped && !f->kept)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "the text has %zu tokens, and the %zu that the model's context holds have no " QKV_TOKEN_MASK
+                        " among them; shorten it",
+                        count, f->count);
+    return QKV_OK;
+}
+
 static enum qkv_status fill_read(struct filler *f, const char *text) {
     struct qkv_context *ctx = qkv_model_context(f->model);
-    size_t most = (size_t)qkv_model_spec(f->model)->context;
     enum qkv_status status = qkv_masked_encode(ctx, f->tokenizer, text, strlen(text), f->mask, &f->ids, &f->count);
     if (status) return status;
-    for (size_t t = 0; t < f->count; t++) f->masks += f->ids[t] == f->mask;
+    f->masks = fill_count(f);
     if (f->masks == 0)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "there is no " QKV_TOKEN_MASK " in the text; write one where a token is to be found");
-    if (f->count > most)
-        return qkv_fail(ctx, QKV_ARGUMENT, "the text has %zu tokens, but the model's context is %zu; shorten it",
-                        f->count, most);
-    return QKV_OK;
+    return fill_fit(f);
 }
 
 static int likelier_first(const void *a, const void *b) {
@@ -83,8 +109,10 @@ static enum qkv_status fill_all(struct filler *f) {
     size_t n, V = (size_t)qkv_model_spec(f->model)->vocab;
     if (!qkv_multiply(f->masks, f->top, &n)) return qkv_fail_memory(ctx, SIZE_MAX, "the fillings");
     f->fillings = qkv_allocate(ctx, n, sizeof *f->fillings);
-    struct qkv_filling *all = qkv_allocate(ctx, V, sizeof *all), *to = f->fillings;
+    struct qkv_filling *all = qkv_allocate(ctx, V, sizeof *all);
     enum qkv_status status = f->fillings && all ? QKV_OK : QKV_MEMORY;
+    for (size_t i = 0; i < n && !status; i++) f->fillings[i] = (struct qkv_filling){.id = -1};
+    struct qkv_filling *to = status ? NULL : f->fillings + f->first * f->top;
     if (!status)
         status = qkv_pass_create(f->model, &(struct qkv_pass_options){.B = 1, .T = f->count, .logits = true}, &pass);
     if (!status) status = qkv_pass_forward(pass, &(struct qkv_batch){.B = 1, .T = f->count, .ids = f->ids});
@@ -103,21 +131,32 @@ static enum qkv_status fill_all(struct filler *f) {
     return status;
 }
 
-enum qkv_status qkv_fill(struct qkv_model *model, const char *text, size_t top, struct qkv_filling **fillings,
-                         size_t *masks) {
+enum qkv_status qkv_fill_with(struct qkv_model *model, const char *text, size_t top,
+                              const struct qkv_line_options *options, struct qkv_filling **fillings, size_t *masks) {
     QKV_CALL(qkv_model_context(model));
-    struct filler f = {.model = model, .top = top};
+    struct filler f = {.model = model,
+                       .top = top,
+                       .rule = {.kind = options->long_lines,
+                                .most = (size_t)qkv_model_spec(model)->context,
+                                .found = options->long_count}};
     *fillings = NULL;
     *masks = 0;
     enum qkv_status status = fill_check(&f);
     if (!status) status = fill_read(&f, text);
-    if (!status) status = fill_all(&f);
+    if (!status && !f.skipped) status = fill_all(&f);
     qkv_free(f.ids);
     if (status) {
         free(f.fillings);
         return status;
     }
     *fillings = f.fillings;
-    *masks = f.masks;
+    *masks = f.skipped ? 0 : f.masks;
     return QKV_OK;
+}
+
+enum qkv_status qkv_fill(struct qkv_model *model, const char *text, size_t top, struct qkv_filling **fillings,
+                         size_t *masks) {
+    QKV_CALL(qkv_model_context(model));
+    const struct qkv_line_options options = qkv_line_defaults();
+    return qkv_fill_with(model, text, top, &options, fillings, masks);
 }

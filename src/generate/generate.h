@@ -9,20 +9,28 @@
 
 /* ---- sampling (sampling.c) -------------------------------------------------------------------------------------- */
 enum qkv_status qkv_sampling_check(struct qkv_context *ctx, const struct qkv_sampling *sampling);
+/* Tells the caller of a token that was chosen by these scores, where it asks: index, id, end and stop are set, the rest is filled in.
+ * False: it wants no more. */
+bool qkv_token_tell(struct qkv_model *model, const struct qkv_generate_options *options, struct qkv_made_token token,
+                    const float *logits);
 
-/* ---- prompts (generate.c) ---------------------------------------------------------------------------------------- */
+/* ---- prompts (prompt.c) ---------------------------------------------------------------------------------------- */
 
 /* A prompt as the model reads it. */
 struct qkv_prompt {
-    const struct qkv_tokenizer *tokenizer;
-    size_t vocab; /* ids that can be chosen: a model may have more than its tokenizer */
-    int32_t *ids; /* to be freed with qkv_free */
-    size_t count; /* at least 1 */
-    bool empty;   /* the text is: what follows it begins a text */
+    const struct qkv_tokenizer *tokenizer; /* NULL: of a prompt of ids the model may have none */
+    size_t vocab;                          /* ids that can be chosen: a model may have more than its tokenizer */
+    int32_t *ids;                          /* to be freed with qkv_free */
+    size_t count;                          /* at least 1 */
+    bool empty;                            /* the text is: what follows it begins a text */
+    size_t found;                          /* tokens that it had, where those were more than the context; else 0 */
+    bool skipped;                          /* so nothing is to be made */
 };
 /* Whether the model can write text with these options. */
 enum qkv_status qkv_prompt_check(struct qkv_model *model, const struct qkv_generate_options *options);
-enum qkv_status qkv_prompt_read(struct qkv_model *model, const char *text, size_t size, struct qkv_prompt *prompt);
+/* The prompt of the text, or of the options' ids, at most as long as the context: option long_prompt. */
+enum qkv_status qkv_prompt_read(struct qkv_model *model, const char *text, size_t size,
+                                const struct qkv_generate_options *options, struct qkv_prompt *prompt);
 /* qkv_sample for what follows a prompt: the token of what is unknown is never chosen, as it is no text. */
 enum qkv_status qkv_prompt_sample(struct qkv_context *ctx, const struct qkv_prompt *prompt,
                                   const struct qkv_sampling *sampling, const float *logits, const int32_t *history,
@@ -30,8 +38,8 @@ enum qkv_status qkv_prompt_sample(struct qkv_context *ctx, const struct qkv_prom
 /* The text of a token that follows it; `first`: right behind it. A word that begins a text has no space before it. NULL for an id
  * without a token: no text. */
 const char *qkv_prompt_token(const struct qkv_prompt *prompt, int32_t id, bool first, size_t *size);
-/* QKV_ARGUMENT where it does not fit into the context. */
-enum qkv_status qkv_prompt_fit(struct qkv_context *ctx, const struct qkv_prompt *prompt, size_t context);
+/* QKV_STOPPED, with its sentence. */
+enum qkv_status qkv_generate_stopped(struct qkv_context *ctx);
 
 /* ---- text stream (stream.c) -------------------------------------------------------------------------------------
  * Start it with the first five fields set and the others zero. The text given out is the same however it was cut into

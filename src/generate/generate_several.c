@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { SIDE_BY_SIDE = 256 }; /* continuations at most */
+
 struct several_row {
     size_t index;
     int32_t *ids; /* the prompt's and all that were made */
@@ -19,6 +21,7 @@ struct several {
     struct qkv_decoder *decoder;
     struct qkv_prompt prompt;
     size_t context, rows, made; /* of the model; that still grow; tokens of each so far */
+    bool given;                 /* something was chosen */
     struct several_row *row;    /* (rows) */
     struct several_listener *listeners;
     size_t *from, *counts; /* (rows) */
@@ -48,7 +51,9 @@ static size_t several_pages(const struct several *s, size_t count) {
     return whole + count * (qkv_page_count(positions, longest) - whole);
 }
 
-static enum qkv_status several_take(struct several *s, size_t count, qkv_write_continuation *write, void *user) {
+/* Rows for the continuations first … first + count. */
+static enum qkv_status several_take(struct several *s, size_t first, size_t count, qkv_write_continuation *write,
+                                    void *user) {
     const size_t most = s->prompt.count + s->options->tokens, fed = s->context / 2 + 1;
     size_t numbers;
     if (most < s->prompt.count || !qkv_multiply(count, fed, &numbers))
@@ -65,8 +70,8 @@ static enum qkv_status several_take(struct several *s, size_t count, qkv_write_c
         r->ids = qkv_allocate(s->ctx, most, sizeof *r->ids);
         if (!r->ids) return QKV_MEMORY;
         memcpy(r->ids, s->prompt.ids, s->prompt.count * sizeof *r->ids);
-        s->listeners[s->rows] = (struct several_listener){write, user, s->rows};
-        r->index = s->rows;
+        r->index = first + s->rows;
+        s->listeners[s->rows] = (struct several_listener){write, user, r->index};
         r->stream = (struct qkv_text_stream){.ctx = s->ctx,
                                              .stops = s->options->stops,
                                              .stop_count = s->options->stop_count,
@@ -87,10 +92,8 @@ static void several_drop(struct several_row *r) {
 static enum qkv_status several_begin(struct several *s) {
     const size_t count = s->rows, zero = 0;
     const struct qkv_decoder_options options = {.rows = count, .pages = several_pages(s, count), .chunk = 1};
-    enum qkv_status status = qkv_prompt_fit(s->ctx, &s->prompt, s->context);
-    if (status) return status;
     s->decoder = qkv_decoder_allocate(s->model);
-    status = s->decoder ? qkv_decoder_begin(s->decoder, &options) : QKV_MEMORY;
+    enum qkv_status status = s->decoder ? qkv_decoder_begin(s->decoder, &options) : QKV_MEMORY;
     if (!status) status = qkv_decoder_move(s->decoder, &zero, 1);
     if (!status)
         status =
@@ -109,13 +112,19 @@ static enum qkv_status several_token(struct several *s, size_t row, bool *ended)
                                                qkv_decoder_logits(s->decoder) + row * (size_t)s->model->spec.vocab,
                                                r->ids, count, (uint64_t)s->made, &r->ids[count]);
     if (status) return status;
-    *ended = r->ids[count] == s->options->end_id;
-    if (*ended) return QKV_OK;
-    size_t size = 0;
-    s->report.tokens++;
-    const char *text = qkv_prompt_token(&s->prompt, r->ids[count], s->made == 0, &size);
-    status = text ? qkv_text_stream_put(&r->stream, text, size) : QKV_OK;
-    *ended = r->stream.stopped;
+    struct qkv_made_token token = {.index = r->index, .id = r->ids[count]};
+    s->given = true;
+    *ended = token.end = token.id == s->options->end_id;
+    if (!token.end) {
+        size_t size = 0;
+        const char *text = qkv_prompt_token(&s->prompt, token.id, s->made == 0, &size);
+        s->report.tokens++;
+        if (text) status = qkv_text_stream_put(&r->stream, text, size);
+        *ended = token.stop = r->stream.stopped;
+    }
+    if (!status && !qkv_token_tell(s->model, s->options, token,
+                                   qkv_decoder_logits(s->decoder) + row * (size_t)s->model->spec.vocab))
+        status = qkv_generate_stopped(s->ctx);
     return status;
 }
 
@@ -160,8 +169,54 @@ static enum qkv_status several_make(struct several *s) {
         if (i > 0) status = several_run(s);
         if (!status) status = several_choose(s);
     }
-    s->report.stopped = !s->rows;
+    s->report.stopped &= !s->rows;
     for (size_t i = 0; i < s->rows && !status; i++) status = qkv_text_stream_end(&s->row[i].stream);
+    return status;
+}
+
+static void several_forget(struct several *s) {
+    for (size_t i = 0; i < s->rows; i++) several_drop(&s->row[i]);
+    qkv_decoder_free(s->decoder);
+    qkv_free(s->row), qkv_free(s->listeners), qkv_free(s->from), qkv_free(s->counts), qkv_free(s->next);
+    s->rows = s->made = 0;
+    s->decoder = NULL;
+    s->row = NULL;
+    s->listeners = NULL;
+    s->from = s->counts = NULL;
+    s->next = NULL;
+}
+
+/* The continuations first … first + count, side by side. */
+static enum qkv_status several_run_some(struct several *s, size_t first, size_t count, qkv_write_continuation *write,
+                                        void *user) {
+    const double start = qkv_clock();
+    enum qkv_status status = several_take(s, first, count, write, user);
+    if (!status) status = several_begin(s);
+    const double middle = qkv_clock();
+    if (!status) status = several_make(s);
+    s->report.prompt_seconds += middle - start;
+    s->report.seconds += qkv_clock() - middle;
+    several_forget(s);
+    return status;
+}
+
+/* As many at a time as there is memory for. */
+static enum qkv_status several_all(struct several *s, size_t count, qkv_write_continuation *write, void *user) {
+    size_t side = count < SIDE_BY_SIDE ? count : SIDE_BY_SIDE;
+    enum qkv_status status = QKV_OK;
+    s->report.stopped = true;
+    for (size_t first = 0; first < count && !status;) {
+        const size_t left = count - first, some = left < side ? left : side;
+        s->given = false;
+        status = several_run_some(s, first, some, write, user);
+        if (status == QKV_MEMORY && !s->given && some > 1) {
+            qkv_forgive(s->ctx);
+            status = QKV_OK;
+            side = some / 2;
+        } else {
+            first += some;
+        }
+    }
     return status;
 }
 
@@ -170,24 +225,16 @@ enum qkv_status qkv_generate_several(struct qkv_model *model, const char *prompt
                                      qkv_write_continuation *write, void *user, struct qkv_generate_report *report) {
     QKV_CALL(qkv_model_context(model));
     struct several s = {.model = model, .ctx = qkv_model_context(model), .options = options};
-    const double start = qkv_clock();
     enum qkv_status status = qkv_prompt_check(model, options);
     if (!status && (count < 1 || count > (size_t)1 << 20))
         status = qkv_fail(s.ctx, QKV_ARGUMENT, "%zu continuations cannot be; give 1 to %zu", count, (size_t)1 << 20);
     if (!status) status = qkv_session_check(model, 0);
-    if (!status) status = qkv_prompt_read(model, prompt, prompt_size, &s.prompt);
+    if (!status) status = qkv_prompt_read(model, prompt, prompt_size, options, &s.prompt);
     s.context = (size_t)model->spec.context;
-    s.report.prompt_tokens = s.prompt.count;
-    if (!status) status = several_take(&s, count, write, user);
-    if (!status) status = several_begin(&s);
-    const double middle = qkv_clock();
-    if (!status) status = several_make(&s);
-    s.report.prompt_seconds = middle - start;
-    s.report.seconds = qkv_clock() - middle;
+    s.report.prompt_tokens = status || s.prompt.skipped ? 0 : s.prompt.count;
+    s.report.long_prompt = s.prompt.found;
+    if (!status && !s.prompt.skipped) status = several_all(&s, count, write, user);
     if (report) *report = s.report;
-    for (size_t i = 0; i < s.rows; i++) several_drop(&s.row[i]);
-    qkv_decoder_free(s.decoder);
-    qkv_free(s.row), qkv_free(s.listeners), qkv_free(s.from), qkv_free(s.counts), qkv_free(s.next);
     qkv_free(s.prompt.ids);
     return status;
 }

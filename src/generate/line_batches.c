@@ -44,20 +44,37 @@ static int by_length(const void *a, const void *b) {
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
+struct qkv_line_options qkv_line_defaults(void) {
+    return (struct qkv_line_options){.long_lines = QKV_LONG_ERROR};
+}
+
+enum qkv_status qkv_line_refuse(struct qkv_context *ctx, size_t line, size_t tokens, size_t context) {
+    return qkv_fail(ctx, QKV_ARGUMENT,
+                    "line %zu has %zu tokens, but the model's context is %zu; shorten it or cut it in two, or choose "
+                    "what becomes of long lines (--long skip, keep-start or keep-end)",
+                    line + 1, tokens, context);
+}
+
 static enum qkv_status read_line(const struct qkv_line_reader *l, const char *text, size_t index, struct window *w) {
     struct qkv_context *ctx = qkv_model_context(l->model);
-    size_t size = strlen(text), most = (size_t)qkv_model_spec(l->model)->context;
+    const struct qkv_tokenizer *tokenizer = qkv_model_source_tokenizer(l->model);
+    const size_t size = strlen(text);
+    const struct qkv_long_rule rule = {.kind = l->options->long_lines,
+                                       .most = (size_t)qkv_model_spec(l->model)->context,
+                                       .found = l->options->long_count};
     if (qkv_is_blank(text, size)) return QKV_OK;
     struct line *line = &w->lines[w->count];
     line->index = index;
-    enum qkv_status status = qkv_source_encode(ctx, qkv_model_source_tokenizer(l->model), text, size, l->begin, l->end,
-                                               &line->ids, &line->count);
+    enum qkv_status status = qkv_source_encode(ctx, tokenizer, text, size, l->begin, l->end, &line->ids, &line->count);
     if (status) return status;
+    const enum qkv_long_fate fate =
+        qkv_long_apply(&rule, qkv_source_frame(tokenizer, l->begin, l->end), line->ids, &line->count);
+    if (fate == QKV_FATE_SKIPPED) {
+        qkv_free(line->ids);
+        return QKV_OK;
+    }
     w->count++;
-    if (line->count <= most) return QKV_OK;
-    return qkv_fail(ctx, QKV_ARGUMENT,
-                    "line %zu has %zu tokens, but the model's context is %zu; shorten it or cut it in two", index + 1,
-                    line->count, most);
+    return fate == QKV_FATE_REFUSED ? qkv_line_refuse(ctx, index, line->count, rule.most) : QKV_OK;
 }
 
 /* Runs the rows [first, first + B) of the window, all of at most T tokens. */

@@ -12,14 +12,17 @@ struct qkv_line_batch {
 struct qkv_line_reader {
     struct qkv_model *model;
     bool begin, end; /* <s> before each line, </s> after it */
+    const struct qkv_line_options *options;
     enum qkv_status (*run)(void *user, const struct qkv_line_batch *batch);
     void *user;
 };
 /* Rows that a batch of this length may have at most; products of both are bounded. */
 size_t qkv_line_rows(size_t T);
-/* Calls run for all lines but blank ones, sorted by length within some thousands, batches in order of T. A line without end or
- * longer than the context fails before its batch is run, and is named by its number from 1. */
+/* Calls run for all lines but blank ones, sorted by length within some thousands, batches in order of T. A line
+ * longer than the context is what the options say; one that fails does so before its batch is run, and is named by its number from 1. */
 enum qkv_status qkv_lines_run(const struct qkv_line_reader *lines, const char *const *texts, size_t count);
+/* The sentence for a line that has more tokens than the context and is not to be cut. */
+enum qkv_status qkv_line_refuse(struct qkv_context *ctx, size_t line, size_t tokens, size_t context);
 /* Whether the model can read text at all; `doing` begins the sentence: "classify". */
 enum qkv_status qkv_lines_check(struct qkv_model *model, const char *doing);
 

@@ -4,6 +4,7 @@
  * The filters need the likeliest tokens only, in order, so they are taken from a heap one by one: V + n·log V for the n
  * that are looked at, instead of sorting the vocabulary. Equal scores are ordered by id. */
 #include "generate/generate.h"
+#include "kernel/kernel.h"
 
 #include <float.h>
 #include <limits.h>
@@ -49,6 +50,18 @@ enum qkv_status qkv_sampling_check(struct qkv_context *ctx, const struct qkv_sam
     if (s->repeat_last < 0)
         return qkv_fail(ctx, QKV_ARGUMENT, "repeat_last is %d; it must be from 0 (all) to %d", s->repeat_last, INT_MAX);
     return QKV_OK;
+}
+
+bool qkv_token_tell(struct qkv_model *model, const struct qkv_generate_options *o, struct qkv_made_token token,
+                    const float *logits) {
+    if (!o->take_token) return true;
+    const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(model);
+    const struct qkv_context *ctx = qkv_model_context(model);
+    token.text = tokenizer ? qkv_tokenizer_token(tokenizer, token.id, &token.size) : NULL;
+    if (!token.text) token.size = 0;
+    token.log_probability =
+        (double)logits[token.id] - (double)ctx->kernels->log_sum_exp(logits, (size_t)qkv_model_spec(model)->vocab);
+    return o->take_token(o->take_user, &token);
 }
 
 /* ---- scores --------------------------------------------------------------------------------------------------------- */
@@ -210,7 +223,7 @@ enum qkv_status qkv_sample(struct qkv_context *ctx, const struct qkv_sampling *s
 enum qkv_status qkv_prompt_sample(struct qkv_context *ctx, const struct qkv_prompt *p,
                                   const struct qkv_sampling *sampling, const float *logits, const int32_t *history,
                                   size_t history_count, uint64_t draw, int32_t *id) {
-    const int unknown = qkv_tokenizer_unknown(p->tokenizer);
+    const int unknown = p->tokenizer ? qkv_tokenizer_unknown(p->tokenizer) : -1;
     return sampling_sample(ctx, sampling, logits, p->vocab, history, history_count, draw,
                            p->vocab > 1 ? (int32_t)unknown : -1, id);
 }

@@ -30,13 +30,17 @@ static size_t find_beginning(const struct qkv_text_stream *s) {
     return size - most;
 }
 
+enum qkv_status qkv_generate_stopped(struct qkv_context *ctx) {
+    return qkv_fail(ctx, QKV_STOPPED, "generating was stopped by the caller");
+}
+
 /* Gives out held[0, n) and forgets it. */
 static enum qkv_status give_out(struct qkv_text_stream *s, size_t n) {
     if (n == 0) return QKV_OK;
     bool going = !s->write || s->write(s->user, s->held.data, n);
     memmove(s->held.data, s->held.data + n, s->held.size - n);
     s->held.size -= n;
-    return going ? QKV_OK : qkv_fail(s->ctx, QKV_STOPPED, "generating was stopped by the caller");
+    return going ? QKV_OK : qkv_generate_stopped(s->ctx);
 }
 
 enum qkv_status qkv_text_stream_put(struct qkv_text_stream *s, const char *text, size_t size) {

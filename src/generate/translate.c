@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "generate/line_batches.h"
 #include "generate/search.h"
 #include "text/sequence.h"
 
@@ -10,6 +11,7 @@ enum { LINES = 512 }; /* at a time, or a batch */
 struct translation {
     struct qkv_context *ctx;
     struct qkv_model *model;
+    struct qkv_long_rule rule;
     qkv_take_translation *take;
     void *user;
     int32_t **sources; /* of the lines that are not blank; */
@@ -26,7 +28,7 @@ static bool translate_give(struct translation *t, size_t line, size_t rank, cons
     return false;
 }
 
-/* The lines before `end` that nothing was given out for are blank. */
+/* The lines before `end` that nothing was given out for are blank, or skipped. */
 static bool give_blanks(struct translation *t, size_t end) {
     for (; t->given < end; t->given++)
         if (!translate_give(t, t->given, 0, "", 0, 0)) return false;
@@ -63,15 +65,24 @@ static bool take_hypotheses(void *user, size_t source, const struct qkv_hypothes
 
 /* ---- some lines --------------------------------------------------------------------------------------------------------- */
 
+static enum qkv_status translate_read(struct translation *t, const char *text, size_t i) {
+    const struct qkv_tokenizer *tokenizer = qkv_model_source_tokenizer(t->model);
+    int32_t **ids = &t->sources[t->count];
+    size_t *length = &t->lengths[t->count];
+    enum qkv_status status = qkv_source_encode(t->ctx, tokenizer, text, strlen(text), false, true, ids, length);
+    if (status) return status;
+    const enum qkv_long_fate fate = qkv_long_apply(&t->rule, qkv_source_frame(tokenizer, false, true), *ids, length);
+    if (fate == QKV_FATE_FITS)
+        t->numbers[t->count++] = i;
+    else
+        qkv_free(*ids);
+    return fate == QKV_FATE_REFUSED ? qkv_line_refuse(t->ctx, i, *length, t->rule.most) : QKV_OK;
+}
+
 static enum qkv_status read_lines(struct translation *t, const char *const *lines, size_t first, size_t end) {
     enum qkv_status status = QKV_OK;
-    for (size_t i = first; i < end && !status; i++) {
-        size_t size = strlen(lines[i]);
-        if (qkv_is_blank(lines[i], size)) continue;
-        status = qkv_source_encode(t->ctx, qkv_model_source_tokenizer(t->model), lines[i], size, false, true,
-                                   &t->sources[t->count], &t->lengths[t->count]);
-        if (!status) t->numbers[t->count++] = i;
-    }
+    for (size_t i = first; i < end && !status; i++)
+        if (!qkv_is_blank(lines[i], strlen(lines[i]))) status = translate_read(t, lines[i], i);
     return status;
 }
 
@@ -99,6 +110,8 @@ enum qkv_status qkv_translate(struct qkv_model *model, const char *const *lines,
     enum qkv_status status = qkv_search_check_model(model, "translate");
     if (!status) status = qkv_search_find_ids(model, &job);
     if (status) return status;
+    t.rule = (struct qkv_long_rule){
+        .kind = options->long_lines, .most = (size_t)qkv_model_spec(model)->context, .found = options->long_count};
     const size_t most = options->batch > LINES ? options->batch : LINES, some = count < most ? count + 1 : most;
     t.sources = qkv_allocate(ctx, some, sizeof *t.sources);
     t.lengths = qkv_allocate(ctx, some, sizeof *t.lengths);

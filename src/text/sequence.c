@@ -69,6 +69,18 @@ enum qkv_status qkv_source_encode(struct qkv_context *ctx, const struct qkv_toke
     return qkv_sequence_encode(ctx, t, text, size, begin, end, ids, count);
 }
 
+struct qkv_sequence_frame qkv_sequence_frame(const struct qkv_tokenizer *t, bool begin, bool end) {
+    return (struct qkv_sequence_frame){.before = begin && qkv_tokenizer_special(t, QKV_TOKEN_BEGIN) >= 0,
+                                       .after = end && qkv_tokenizer_special(t, QKV_TOKEN_END) >= 0};
+}
+
+struct qkv_sequence_frame qkv_source_frame(const struct qkv_tokenizer *t, bool begin, bool end) {
+    const int32_t *before, *after;
+    struct qkv_sequence_frame frame;
+    if (qkv_tokenizer_template(t, &before, &frame.before, &after, &frame.after)) return frame;
+    return qkv_sequence_frame(t, begin, end);
+}
+
 enum qkv_status qkv_masked_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text, size_t size,
                                   int32_t mask, int32_t **ids, size_t *count) {
     QKV_CALL(ctx);

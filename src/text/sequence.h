@@ -8,6 +8,30 @@
 /* Whether a line holds nothing but ASCII white space. */
 bool qkv_is_blank(const char *text, size_t size);
 
+/* How many ids of a sequence stand before and after those of its text: of qkv_sequence_encode, and of qkv_source_encode; begin and end
+ * false: those of the template alone, as of qkv_masked_encode. */
+struct qkv_sequence_frame {
+    size_t before, after;
+};
+struct qkv_sequence_frame qkv_sequence_frame(const struct qkv_tokenizer *t, bool begin, bool end);
+struct qkv_sequence_frame qkv_source_frame(const struct qkv_tokenizer *t, bool begin, bool end);
+
+/* ---- sequences that are too long (long.c) ---- */
+/* What to do with those of more than `most` ids. */
+struct qkv_long_rule {
+    enum qkv_long kind;
+    size_t most;
+    size_t *found; /* counts them; NULL: nobody asks */
+};
+enum qkv_long_fate {
+    QKV_FATE_FITS, /* as it was, or cut to `most` ids */
+    QKV_FATE_SKIPPED,
+    QKV_FATE_REFUSED /* the caller's sentence: kind ERROR, or `most` has no room for any token of the text */
+};
+/* Cuts *ids, *count of them, where the rule says so. */
+enum qkv_long_fate qkv_long_apply(const struct qkv_long_rule *rule, struct qkv_sequence_frame frame, int32_t *ids,
+                                  size_t *count);
+
 /* Gives a tokenizer one more special token, behind all others. */
 enum qkv_status qkv_tokenizer_add_special(struct qkv_context *ctx, struct qkv_tokenizer *t, const char *text);
 

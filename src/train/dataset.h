@@ -2,6 +2,7 @@
 #ifndef QKV_TRAIN_DATASET_H
 #define QKV_TRAIN_DATASET_H
 
+#include "text/sequence.h"
 #include "train/corpus.h"
 
 struct qkv_trainer;
@@ -187,7 +188,8 @@ struct qkv_tsv_row;
 struct qkv_line {
     int32_t *main, *beside; /* freed with qkv_free */
     size_t main_count, beside_count;
-    size_t examples; /* of the line; 0 is 1 */
+    size_t examples;       /* of the line; 0 is 1 */
+    bool is_long, skipped; /* it had more tokens than the context; and is left out (option long) */
 };
 typedef enum qkv_status qkv_encode_line(struct qkv_trainer *trainer, const struct qkv_tsv *file,
                                         const struct qkv_tsv_row *row, struct qkv_line *line);
@@ -196,6 +198,9 @@ struct qkv_lines {
     int32_t end, beside_end;    /* as in struct qkv_examples */
     qkv_encode_line *encode;
 };
+/* Cuts one side of a line, or skips the line, where it has more tokens than the context. QKV_FATE_REFUSED: neither was asked for. */
+enum qkv_long_fate qkv_line_fit(const struct qkv_trainer *trainer, struct qkv_line *line,
+                                struct qkv_sequence_frame frame, int32_t *ids, size_t *count);
 /* Whether the lines of a token file are told apart when this tokenizer's template is around them: it must end with </s>, or, where
  * that is added behind it (must_end false), may be without one. */
 enum qkv_status qkv_lines_template(struct qkv_trainer *trainer, const struct qkv_tokenizer *tokenizer, bool must_end);

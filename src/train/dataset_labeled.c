@@ -233,10 +233,12 @@ static enum qkv_status dataset_labeled_encode(struct qkv_trainer *t, const struc
     enum qkv_status status =
         qkv_source_encode(t->ctx, tokenizer, row->second, row->second_size, true, true, &line->main, &line->main_count);
     if (status) return qkv_tsv_fail_at(file, row->line, status);
-    if (line->main_count <= t->T) return QKV_OK;
+    const struct qkv_sequence_frame frame = qkv_source_frame(tokenizer, true, true);
+    if (qkv_line_fit(t, line, frame, line->main, &line->main_count) != QKV_FATE_REFUSED) return QKV_OK;
     return qkv_tsv_fail(file, row->line,
                         "the text has %zu tokens with " QKV_TOKEN_BEGIN " and " QKV_TOKEN_END
-                        ", more than the context of %zu; shorten or remove the line, or choose a larger context",
+                        ", more than the context of %zu; shorten or remove the line, or choose a larger context, or "
+                        "what becomes of long lines (--long skip, keep-start or keep-end)",
                         line->main_count, t->T);
 }
 

@@ -82,6 +82,7 @@ static enum qkv_status dataset_lines_encode(struct qkv_trainer *t, const struct 
     enum qkv_status status = qkv_tokenizer_encode_sequence(t->ctx, tokenizer, row->first, row->first_size, false,
                                                            &line->main, &line->main_count);
     if (status) return qkv_tsv_fail_at(file, row->line, status);
+    struct qkv_sequence_frame frame = qkv_source_frame(tokenizer, false, false);
     size_t n = line->main_count;
     if (n == 0 || line->main[n - 1] != end) {
         int32_t *more = qkv_reallocate(t->ctx, line->main, n + 1, sizeof *more);
@@ -89,12 +90,16 @@ static enum qkv_status dataset_lines_encode(struct qkv_trainer *t, const struct 
         line->main = more;
         line->main[n++] = end;
         line->main_count = n;
+        frame.after++;
     }
-    if (n > t->T)
+    if (qkv_line_fit(t, line, frame, line->main, &line->main_count) == QKV_FATE_REFUSED)
         return qkv_tsv_fail(file, row->line,
                             "the line has %zu tokens with " QKV_TOKEN_BEGIN " and " QKV_TOKEN_END
-                            ", more than the context of %zu; shorten or remove the line, or choose a larger context",
+                            ", more than the context of %zu; shorten or remove the line, or choose a larger context, "
+                            "or what becomes of long lines (--long skip, keep-start or keep-end)",
                             n, t->T);
+    if (line->skipped) return QKV_OK;
+    n = line->main_count;
     line->examples = 1;
     if (each) status = lines_repeat(t, line);
     line->beside_count = line->examples;

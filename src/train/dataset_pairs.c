@@ -88,7 +88,7 @@ static enum qkv_status too_long(const struct qkv_trainer *t, const struct qkv_ts
                                 size_t count, const char *with) {
     return qkv_tsv_fail(file, line,
                         "the %s has %zu tokens with %s, more than the context of %zu; shorten or remove the line, or "
-                        "choose a larger context",
+                        "choose a larger context, or what becomes of long lines (--long skip, keep-start or keep-end)",
                         what, count, with, t->T);
 }
 
@@ -101,9 +101,11 @@ static enum qkv_status dataset_pairs_encode(struct qkv_trainer *t, const struct 
         status = qkv_sequence_encode(t->ctx, target, row->second, row->second_size, false, true, &line->main,
                                      &line->main_count);
     if (status) return qkv_tsv_fail_at(file, row->line, status);
-    if (line->beside_count > t->T)
+    if (qkv_line_fit(t, line, qkv_source_frame(source, false, true), line->beside, &line->beside_count) ==
+        QKV_FATE_REFUSED)
         return too_long(t, file, row->line, "source", line->beside_count, "the " QKV_TOKEN_END " at its end");
-    if (line->main_count > t->T)
+    if (qkv_line_fit(t, line, qkv_sequence_frame(target, false, true), line->main, &line->main_count) ==
+        QKV_FATE_REFUSED)
         return too_long(t, file, row->line, "target", line->main_count, "the " QKV_TOKEN_BEGIN " before it");
     return QKV_OK;
 }

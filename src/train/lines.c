@@ -1,5 +1,6 @@
 /* What the feeds of lines, pairs and labelled texts, share: files of lines become two token files, their examples batches.
  * A resumed run needs the token files only; one that is missing is made again from the lines, if those are still the same. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -61,27 +62,39 @@ struct files { /* of lines, and their token files */
 
 struct line_writers {
     struct qkv_tokens_writer main, beside;
-    uint64_t unknown; /* tokens of `main` */
+    uint64_t read, unknown; /* lines of all files; tokens of `main` */
 };
 
+enum qkv_long_fate qkv_line_fit(const struct qkv_trainer *t, struct qkv_line *line, struct qkv_sequence_frame frame,
+                                int32_t *ids, size_t *count) {
+    const struct qkv_long_rule rule = {.kind = qkv_train_long(&t->options), .most = t->T};
+    line->is_long |= *count > rule.most;
+    const enum qkv_long_fate fate = qkv_long_apply(&rule, frame, ids, count);
+    line->skipped |= fate == QKV_FATE_SKIPPED;
+    return fate;
+}
+
 static enum qkv_status write_rows(struct qkv_trainer *t, struct qkv_tsv *file, const struct qkv_lines *lines,
-                                  struct line_writers *to, uint64_t *count) {
+                                  struct line_writers *to, struct qkv_text_file *text) {
     struct qkv_tsv_row row;
     bool end = false;
     enum qkv_status status = QKV_OK;
-    size_t read = 0;
-    for (*count = 0; !status; read++) {
+    text->lines = text->long_lines = 0;
+    for (; !status; to->read++) {
         struct qkv_line line = {0};
-        if (read % LINES_A_REPORT == 0)
+        if (to->read % LINES_A_REPORT == 0)
             status = qkv_train_progress(t->ctx, t->progress, t->user, "tokenizing", (double)file->position,
                                         (double)file->map.size);
         if (!status) status = qkv_tsv_next(file, &row, &end);
         if (status || end) return status;
         status = lines->encode(t, file, &row, &line);
-        *count += line.examples ? line.examples : 1;
-        if (!status) to->unknown += qkv_tokens_unknown(qkv_model_tokenizer(t->model), line.main, line.main_count);
-        if (!status) status = qkv_tokens_put(&to->main, line.main, line.main_count);
-        if (!status) status = qkv_tokens_put(&to->beside, line.beside, line.beside_count);
+        if (!status && !line.skipped) {
+            text->lines += line.examples ? line.examples : 1;
+            to->unknown += qkv_tokens_unknown(qkv_model_tokenizer(t->model), line.main, line.main_count);
+            status = qkv_tokens_put(&to->main, line.main, line.main_count);
+            if (!status) status = qkv_tokens_put(&to->beside, line.beside, line.beside_count);
+        }
+        text->long_lines += line.is_long;
         qkv_free(line.main);
         qkv_free(line.beside);
     }
@@ -98,10 +111,29 @@ static enum qkv_status write_lines_of(struct qkv_trainer *t, struct qkv_text_fil
     text->hash = qkv_hash(QKV_HASH_START, file.map.data, file.map.size);
     if (file.mark)
         status = qkv_trainer_add_note(t, "%s begins with a byte order mark (BOM), which is left out", text->path);
-    if (!status) status = write_rows(t, &file, lines, to, &text->lines);
+    if (!status) status = write_rows(t, &file, lines, to, text);
     text->tokens = to->main.facts->tokens - before;
     qkv_tsv_close(&file);
     return status;
+}
+
+/* How many lines were longer than the context, as a note; a failure where none is left. */
+static enum qkv_status lines_note_long(struct qkv_trainer *t, const struct qkv_text_files *files, uint64_t read) {
+    const enum qkv_long kind = qkv_train_long(&t->options);
+    char name[QKV_FILES_NAME];
+    uint64_t found = 0, kept = 0;
+    for (size_t i = 0; i < files->count; i++) found += files->items[i].long_lines, kept += files->items[i].lines;
+    qkv_text_files_name(files, name);
+    if (!found) return QKV_OK;
+    if (!kept)
+        return qkv_fail(t->ctx, QKV_ARGUMENT,
+                        "every line of %s has more tokens than the context of %zu, so long skip leaves none; choose a "
+                        "larger context, or long keep-start or keep-end",
+                        name, t->T);
+    return qkv_trainer_add_note(
+        t, "%" PRIu64 " of %" PRIu64 " lines of %s %s more tokens than the context of %zu and %s %s (long %s)", found,
+        read, name, found == 1 ? "has" : "have", t->T, found == 1 ? "was" : "were", qkv_long_done(kind),
+        t->options.long_lines);
 }
 
 static enum qkv_status write_files(struct qkv_trainer *t, const struct files *f, const struct qkv_lines *lines) {
@@ -109,6 +141,7 @@ static enum qkv_status write_files(struct qkv_trainer *t, const struct files *f,
     enum qkv_status status = qkv_tokens_begin(t->ctx, f->main_path, f->main, &to.main);
     if (!status) status = qkv_tokens_begin(t->ctx, f->beside_path, f->beside, &to.beside);
     for (size_t i = 0; i < f->texts->count && !status; i++) status = write_lines_of(t, &f->texts->items[i], lines, &to);
+    if (!status) status = lines_note_long(t, f->texts, to.read);
     qkv_text_files_drop(f->texts);
     qkv_text_files_sum(f->texts, f->main);
     qkv_text_files_sum(f->texts, f->beside);

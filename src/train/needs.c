@@ -28,6 +28,10 @@ static bool need_lines(const struct qkv_train_options *o) {
     return learns_lines(o) || o->batch_tokens == 0;
 }
 
+static bool need_long(const struct qkv_train_options *o) {
+    return learns_lines(o) || is_name(o->long_lines, "error");
+}
+
 static bool need_pairs(const struct qkv_train_options *o) {
     return is_file(o->pairs);
 }
@@ -87,6 +91,7 @@ static const struct need {
     {"prefix", need_text, "only rows of a text whose next token is learnt have a prefix", NULL},
     {"source_tokenizer", need_pairs, "only pairs have sources", NULL},
     {"batch_tokens", need_lines, "the windows of a text are all as long", "leave it out, and set batch instead"},
+    {"long", need_long, "the windows of a text are all as long as the context", NULL},
     {"min_rate", need_fall, "only the schedules cosine and linear fall to it",
      "leave it out, or choose one of these schedules"},
     {"beta1", need_moments, "the optimizer sgd has none", "leave it out, or choose adamw or adam"},

@@ -18,8 +18,13 @@
 #define SHOW_COUNT(value)    #value
 #define SHOW_FLAG(value)     ((value) ? "true" : "false")
 
+/* The name of an option is that of its field, but where RENAMED_field says another. */
+#define RENAMED_long_lines     , "long"
+#define NAME_SECOND(a, b, ...) b
+#define NAME_PICK(...)         NAME_SECOND(__VA_ARGS__)
+#define NAME_OF(name)          NAME_PICK(RENAMED_##name, #name, "")
 #define OPTION(type, name, value, help)                                                                                \
-    {#name, QKV_TRAIN_##type, offsetof(struct qkv_train_options, name), SHOW_##type(value), help},
+    {NAME_OF(name), QKV_TRAIN_##type, offsetof(struct qkv_train_options, name), SHOW_##type(value), help},
 static const struct qkv_train_option table[] = {QKV_TRAIN_LIST(OPTION)};
 #define OPTION_COUNT (sizeof table / sizeof *table)
 
@@ -410,6 +415,8 @@ enum qkv_status qkv_train_check_values(struct qkv_context *ctx, const struct qkv
     if (!status) status = check_rows(ctx, options);
     if (!status) status = check_from(ctx, options);
     if (!status) status = check_metric(ctx, options);
+    enum qkv_long kind;
+    if (!status) status = qkv_long_find(ctx, options->long_lines, &kind);
     if (status) return status;
     if (options->batch == 0 && options->batch_tokens == 0)
         return qkv_fail(ctx, QKV_ARGUMENT,
@@ -433,6 +440,12 @@ enum qkv_status qkv_train_check_values(struct qkv_context *ctx, const struct qkv
 enum qkv_optimizer_kind qkv_train_optimizer(const struct qkv_train_options *options) {
     int i = find_name(optimizer_names, sizeof optimizer_names / sizeof *optimizer_names, options->optimizer);
     return i < 0 ? QKV_OPTIMIZER_ADAMW : (enum qkv_optimizer_kind)i;
+}
+
+enum qkv_long qkv_train_long(const struct qkv_train_options *options) {
+    enum qkv_long kind = QKV_LONG_ERROR;
+    qkv_long_find(NULL, options->long_lines, &kind);
+    return kind;
 }
 
 enum qkv_schedule_kind qkv_train_schedule(const struct qkv_train_options *options) {

@@ -77,6 +77,7 @@ enum qkv_status qkv_train_precision(struct qkv_context *ctx, struct qkv_train_op
 /* Checked options only: the kinds that the texts name. */
 enum qkv_optimizer_kind qkv_train_optimizer(const struct qkv_train_options *options);
 enum qkv_schedule_kind qkv_train_schedule(const struct qkv_train_options *options);
+enum qkv_long qkv_train_long(const struct qkv_train_options *options);
 
 /* Sets what `settings` say, "eval_every=100", each an option that may change when a run goes on (changes.c). */
 enum qkv_status qkv_train_change(struct qkv_context *ctx, struct qkv_train_options *options,

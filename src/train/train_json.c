@@ -70,6 +70,7 @@ static void print_file(struct qkv_json *json, const struct qkv_text_file *file) 
     print_hash(json, file->hash);
     qkv_json_put_count(json, "tokens", file->tokens);
     if (file->lines) qkv_json_put_count(json, "lines", file->lines);
+    if (file->long_lines) qkv_json_put_count(json, "long", file->long_lines);
     qkv_json_put_count(json, "held_out", file->held_out);
     qkv_json_end(json, '}');
 }
@@ -251,9 +252,12 @@ static bool read_file(const json_t *file, struct qkv_text_file *out) {
     const char *path = json_string_value(json_object_get(file, "path"));
     json_int_t tokens = json_integer_value(json_object_get(file, "tokens"));
     json_int_t lines = json_integer_value(json_object_get(file, "lines"));
-    *out =
-        (struct qkv_text_file){.path = (char *)(uintptr_t)path, .tokens = (uint64_t)tokens, .lines = (uint64_t)lines};
-    return path && tokens >= 0 && lines >= 0 && read_count(file, "bytes", &out->bytes) &&
+    json_int_t longer = json_integer_value(json_object_get(file, "long"));
+    *out = (struct qkv_text_file){.path = (char *)(uintptr_t)path,
+                                  .tokens = (uint64_t)tokens,
+                                  .lines = (uint64_t)lines,
+                                  .long_lines = (uint64_t)longer};
+    return path && tokens >= 0 && lines >= 0 && longer >= 0 && read_count(file, "bytes", &out->bytes) &&
            read_hash(file, "hash", &out->hash);
 }
 

@@ -29,6 +29,23 @@ try 0 "$QKV" classify classifier --input empty.txt
 [ ! -s out ] || fail "classify of an empty file says something"
 refuse 1 'classify needs a model with a classify head; this one has head.kind lm' "$QKV" classify encoder London
 refuse 1 'line 2 has [0-9]+ tokens, but the model.s context is 40' "$QKV" classify many x "$(printf 'x%.0s' $(seq 60))"
+long=$(printf 'xy%.0s' $(seq 30))
+printf 'short\n%s\n\n%s\n' "$long" "$long" >long.txt
+printf '%s\n' short "${long:0:38}" "" "${long:0:38}" >cut.txt
+refuse 2 '^qkv: --long is "cut"; it must be error, skip, keep-start or keep-end$' "$QKV" classify nowhere x --long cut
+refuse 2 '^qkv: --long is ""; it must be' "$QKV" embed nowhere x --text --long ""
+try 0 "$QKV" classify many --input cut.txt
+cp out expected
+try 0 "$QKV" classify many --input long.txt --long keep-start
+cmp -s out expected || fail "classify --long keep-start is not that of lines cut by hand"
+has err '^qkv: 2 of 4 lines have more tokens than the model.s context of 40 and were cut to the first tokens \(--long keep-start\)$'
+try 0 "$QKV" classify many --input long.txt --long skip
+same "$(cat out)" "$(sed -n 1p expected)" "classify --long skip"
+same "$(wc -l <out)" 4 "lines of classify --long skip"
+has err '2 of 4 lines .* and were skipped'
+try 0 "$QKV" classify many short --long keep-end
+drop_emulation
+[ ! -s err ] || fail "--long says something where no line is long"
 refuse 2 'say which model folder' "$QKV" classify
 refuse 2 'input has no effect' "$QKV" classify classifier London --input lines.txt
 refuse 2 'top' "$QKV" classify classifier London --top 0
@@ -56,6 +73,18 @@ refuse 1 'there is no <mask> in the text' "$QKV" fill encoder "the queen"
 refuse 1 'fill needs an encoder alone; this model has a decoder alone: use generate' "$QKV" fill decoder "the <mask>"
 refuse 1 'use translate' "$QKV" fill pairs "the <mask>"
 refuse 1 'head\.kind classify' "$QKV" fill classifier "the <mask>"
+many=$(printf 'the queen %.0s' $(seq 19))
+refuse 1 'the text has [0-9]+ tokens, but the model.s context is 40; .*--long skip, keep-start or keep-end' "$QKV" fill encoder "<mask> ${many}name <mask> of"
+try 0 "$QKV" fill encoder "<mask> ${many}name <mask> of" --top 1 --long keep-end
+same "$(cut -f1 out)" 2 "the mask that fill --long keep-end keeps"
+has out '	<mask> the queen the .* name '
+has err '^qkv: the text has more tokens than the model.s context of 40 and was cut to the last tokens; masks in the rest are not filled$'
+try 0 "$QKV" fill encoder "<mask> ${many}name <mask> of" --top 1 --long keep-start
+same "$(cut -f1 out)" 1 "the mask that fill --long keep-start keeps"
+refuse 1 'have no <mask> among them' "$QKV" fill encoder "the ${many}name <mask> of" --long keep-start
+try 0 "$QKV" fill encoder "<mask> ${many}name of" --long skip
+[ ! -s out ] || fail "fill --long skip fills masks"
+has err 'and was skipped$'
 refuse 2 'say which text' "$QKV" fill encoder
 refuse 2 'say which model folder' "$QKV" fill
 refuse 2 'one argument too many' "$QKV" fill encoder the "<mask>"
@@ -88,6 +117,16 @@ cp out first
 try 0 "$QKV" embed encoder "the queen of London" --text
 cmp -s out first && fail "--pool changes nothing"
 try 0 "$QKV" embed pairs London --text
+printf 'London\n%s\n' "$long" >long.txt
+try 0 "$QKV" embed pairs --input long.txt --text --long skip
+same "$(awk -F'\t' 'NR == 2 {for (i = 1; i <= NF; i++) n += $i != 0; print NF, n}' out)" "16 0" "the vector of a skipped line"
+has err '1 of 2 lines has .* and was skipped'
+try 0 "$QKV" embed pairs --nearest queen --among long.txt --long skip
+same "$(cut -f2,3 out)" "1	London" "the nearest of lines of which one is skipped"
+try 0 "$QKV" embed pairs --nearest "$long" --among long.txt --long keep-end
+same "$(head -1 out | cut -f1,2)" "1.0000	2" "the nearest to a text that is cut"
+has err 'the text of --nearest has more tokens .* cut to the last tokens'
+refuse 1 'the text of --nearest: line 1 has' "$QKV" embed pairs --nearest "$long" --among long.txt --long skip
 try 0 "$QKV" embed classifier London --text -o vectors.txt
 same "$(awk -F'\t' '{print NF}' vectors.txt)" 16 "numbers of embed --text -o"
 try 0 "$QKV" embed encoder --nearest London --among lines.txt

@@ -18,13 +18,13 @@ useful() {
 }
 
 # ---- options without effect ----
-for option in "count 2" "top-k 3" "top-p 0.9" "min-p 0.1" "seed 7"; do
+for option in "count 2" "samples 2" "top-k 3" "top-p 0.9" "min-p 0.1" "seed 7"; do
     idle "${option% *}" 'temp 0 always takes' generate nowhere --temp 0 --${option% *} ${option#* }
 done
-for option in "count 2" "temp 0.5" "top-p 0.9" "min-p 0.1" "seed 7"; do
+for option in "count 2" "samples 2" "temp 0.5" "top-p 0.9" "min-p 0.1" "seed 7"; do
     idle "${option% *}" 'top-k 1 always takes' generate nowhere --top-k 1 --${option% *} ${option#* }
 done
-for option in "count 2" "temp 1" "top-k 3" "top-p 0.9" "min-p 0.1" "repeat-penalty 2" "repeat-last 3" "seed 7" "stop x" "end x"; do
+for option in "count 2" "samples 2" "temp 1" "top-k 3" "top-p 0.9" "min-p 0.1" "repeat-penalty 2" "repeat-last 3" "seed 7" "stop x" "end x"; do
     idle "${option% *}" '-n 0 makes no' generate nowhere -n 0 --${option% *} ${option#* }
 done
 idle repeat-last 'add --repeat-penalty' generate nowhere --repeat-last 8

@@ -38,6 +38,22 @@ has err 'classify labels'
 has labels/log.jsonl '"accuracy":'
 same "$(cat labels/labels.txt)" "$(printf 'long\nshort')" "the labels"
 
+# ---- lines that are longer than the context ----
+awk '{print} NR % 50 == 1 {print "long\tabcdeabcdeabcdeabcdeabcde"}' labels.tsv >longer.tsv
+with="--preset text-classifier --labeled longer.tsv $small --context 16 --tokenizer bytes"
+refuse 1 'longer\.tsv:2: the text has 27 tokens .*or what becomes of long lines \(--long skip, keep-start or keep-end\)$' "$QKV" train $with --out long --quiet
+try 0 "$QKV" train $with --long skip --out long --quiet
+has err '^qkv: .*4 of 204 lines of .*longer\.tsv have more tokens than the context of 16 and were skipped \(long skip\)$'
+has long/train.json '"long": "skip"'
+has long/train.json '"lines": 200, "long": 4'
+try 0 "$QKV" train --preset text-classifier --labeled labels.tsv --out short $small --context 16 --tokenizer bytes --quiet
+same "$(losses long)" "$(losses short)" "the losses of a run that skips what the other has not"
+try 0 "$QKV" train --resume long --steps 8 --threads 1 --quiet
+refuse 2 'train: --long cannot change beside --resume: another value would give other numbers' "$QKV" train --resume long --steps 9 --long keep-end
+refuse 2 'long is "cut"; it must be error, skip, keep-start or keep-end' "$QKV" train $with --long cut --out cut
+refuse 2 'long is given, but the windows of a text' "$QKV" train --preset nano-gpt --data text.txt --long skip --out cut
+[ ! -e cut ] || fail "a refused run has made its folder"
+
 # ---- masks ----
 try 0 "$QKV" train --preset bert-tiny --data text.txt --tokenizer words --out masks $small --context 16
 has err 'fill masks'

@@ -70,7 +70,16 @@ refuse 2 'top-p needs a number greater than 0 and at most 1' "$QKV" translate mo
 refuse 1 'max_tokens is 40, but the model.s context of 40 holds 39' "$QKV" translate model --max-tokens 40 text
 refuse 1 'missing.txt' "$QKV" translate model --input missing.txt
 printf 'fine\n\n%s\n' "$(printf 'x%.0s' $(seq 60))" >long.txt
-refuse 1 'long\.txt, line 3 has 61 tokens with its end, but the model.s context holds 40' "$QKV" translate model --input long.txt
+refuse 1 'long\.txt, line 3 has 61 tokens, but the model.s context is 40' "$QKV" translate model --input long.txt
+printf '%s\n' fine "" "$(printf 'x%.0s' $(seq 39))" >cut.txt
+try 0 "$QKV" translate model --input cut.txt -q
+cp out expected
+try 0 "$QKV" translate model --input long.txt --long keep-end -q
+cmp -s out expected || fail "translate --long keep-end is not that of a line cut by hand"
+has err '^qkv: 1 of 3 lines has more tokens than the model.s context of 40 and was cut to the last tokens \(--long keep-end\)$'
+try 0 "$QKV" translate model --input long.txt --long skip -q
+same "$(sed -n 1p out; sed -n '2,3p' out)" "$(sed -n 1p expected)" "translate --long skip"
+refuse 2 'long is "all"; it must be' "$QKV" translate nowhere text --long all
 echo old >kept.txt
 refuse 1 'line 3 has' "$QKV" translate model --input long.txt --output kept.txt --force
 same "$(cat kept.txt)" old "the file of before, after a failure"

@@ -23,6 +23,82 @@ try 0 "$QKV" generate run --prompt "the king " -n 150 --seed 7 --count 3 -q
 cmp -s out several || fail "three continuations are not those of their seeds"
 try 0 "$QKV" generate run --prompt "the king " -n 40 --seed 7 --count 2
 has err 'prompt: [0-9]+ tokens .*made: 80 tokens '
+try 0 "$QKV" generate run --prompt "the king " -n 150 --seed 7 --samples 3 -q
+cmp -s out several || fail "--samples gives other continuations than --count"
+refuse 2 'samples and --count are the same' "$QKV" generate run --prompt a --samples 3 --count 3
+# standard input, where it is a pipe or a file; without its line end
+printf 'the king ' | "$QKV" generate run -n 40 --seed 7 >out 2>err
+cmp -s out first || fail "a prompt from a pipe gives another text: $(cat err)"
+printf 'the king \n' >line.txt
+"$QKV" generate run -n 40 --seed 7 <line.txt >out 2>err
+cmp -s out first || fail "a prompt from a file on standard input gives another text: $(cat err)"
+try 0 "$QKV" generate run --prompt-file line.txt -n 40 --seed 7
+cmp -s out first || fail "--prompt-file keeps the line end"
+printf 'the king \n\n' | "$QKV" generate run -n 0 >out 2>err
+same "$(cat out; echo .)" "$(printf 'the king \n.')" "two line ends, of which one is dropped"
+echo "not read" | "$QKV" generate run --prompt "" -n 30 --seed 7 >out 2>err
+cp out none
+try 0 "$QKV" generate run -n 30 --seed 7
+cmp -s out none || fail "--prompt \"\" reads standard input"
+: | "$QKV" generate run -n 30 --seed 7 >out 2>err
+cmp -s out none || fail "an empty pipe is no empty prompt"
+# ids
+ids=$("$QKV" tokenize run "the king ")
+try 0 "$QKV" generate run --ids --prompt "$ids" -n 40 --seed 7
+same "$("$QKV" tokenize run --ids "$(cat out)"; echo .)" "$(cat first; echo .)" "the text of --ids"
+cp out ids
+echo "[${ids// /, }]" | "$QKV" generate run --ids -n 40 --seed 7 -q >out 2>err
+same "$ids $(cat out)" "$(cat ids)" "the ids of --ids -q, from standard input"
+try 0 "$QKV" generate run --ids --prompt "$ids" -n 40 --seed 6 --samples 2
+same "$(sed -n 4p out)" "$(cat ids)" "the second of two samples of ids"
+refuse 1 'id 2 of the prompt is 99999, but the model.s ids are 0 to [0-9]+$' "$QKV" generate run --ids --prompt "1 99999" -n 3
+refuse 1 'the prompt: "king" is no token id' "$QKV" generate run --ids --prompt "1 king" -n 3
+refuse 1 '"-1" is no token id' "$QKV" generate run --ids --prompt "-1" -n 3
+# JSON: what reads JSON here finds no fault but its keys
+reads_json() {
+    cp out made.json
+    refuse 1 '^qkv: made\.json: unknown key prompt' "$QKV" info --spec made.json
+    cp made.json out
+}
+try 0 "$QKV" generate run --prompt "the king " -n 40 --top-k 3 --seed 7
+cp out likely
+try 0 "$QKV" generate run --prompt "the king " -n 40 --top-k 3 --seed 7 --json -q
+reads_json
+same "$(grep -c '"logprob": -' out)" 41 "log-probabilities of 40 tokens and of their sum"
+same "the king $(sed -n 's/.*"seed": 7, "text": "\([^"]*\)", "ended_by": "length".*/\1/p' out)" \
+    "$(sed ':a;N;$!ba;s/\n/\\n/g' likely)" "the text in the JSON"
+awk -F'"logprob": ' 'NR > 1 && /"ended_by"/ {split($2, a, ","); all = a[1]} /"id"/ {split($2, a, "}"); sum += a[1]}
+    END {exit !(sum < 0 && (sum - all) ^ 2 < 1e-6 * sum ^ 2)}' out || fail "log-probabilities do not add up: $(head -c 400 out)"
+try 0 "$QKV" generate run --ids --prompt "$ids" -n 3 --seed 7 --json --samples 2 -q
+reads_json
+has out "\"prompt_ids\": \[${ids// /, }\], \"prompt_tokens\": $(echo "$ids" | wc -w)"
+has out '"seed": 8'
+try 0 "$QKV" generate run --prompt "the" -n 200 --seed 3 --stop " l" --json -q
+has out '"ended_by": "stop"'
+# tokens that cut characters: bytes of an untrained text
+try 0 train bytewise 3 --quiet --tokenizer bytes
+try 0 "$QKV" generate bytewise --prompt "é" -n 60 --temp 3 --seed 1 --json -q
+reads_json
+has out '"text": "\\ufffd|"text": "�", "bytes": \[(1[2-9][0-9]|2[0-9][0-9])\], "logprob"'
+# prompts that are too long
+long=$(printf 'the king sees a fool and %.0s' 1 2 3)
+refuse 1 'the prompt has [0-9]+ tokens, .*--long keep-start or keep-end' "$QKV" generate run --prompt "$long" -n 3 -q
+refuse 2 '^qkv: --long is "cut"; it must be error, skip, keep-start or keep-end$' "$QKV" generate nowhere --prompt a --long cut
+try 0 "$QKV" generate bytewise --prompt "$long" -n 30 --seed 3 -q --long keep-end
+has err '^qkv: the prompt has 75 tokens, more than the model.s context of 32, and was cut to the last tokens \(--long keep-end\)$'
+cp out kept
+try 0 "$QKV" generate bytewise --prompt "${long: -32}" -n 30 --seed 3 -q
+cmp -s out kept || fail "--long keep-end does not go on from the prompt's end"
+try 0 "$QKV" generate bytewise --prompt "$long" -n 30 --seed 3 --long keep-start
+cp out kept
+try 0 "$QKV" generate bytewise --prompt "${long:0:32}" -n 30 --seed 3 -q
+cmp -s out kept || fail "--long keep-start does not go on from the prompt's start, or writes the prompt"
+try 0 "$QKV" generate bytewise --prompt "$long" -n 30 --long skip
+has err 'the prompt has 75 tokens, .* and was skipped'
+[ ! -s out ] || fail "a prompt that is skipped is continued"
+try 0 "$QKV" generate bytewise --prompt "$long" -n 30 --long skip --json -q
+reads_json
+has out '"prompt_tokens": 0, "long_prompt": 75,$'
 try 0 "$QKV" generate run --prompt "the king " -n 40 --seed 7 --threads 1 --isa scalar
 has out '^the king '
 try 0 "$QKV" generate run --prompt "the king " -n 40 --seed 7 -q

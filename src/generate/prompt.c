@@ -1,0 +1,95 @@
+/* What is to be continued: a text or ids, checked, encoded and made to fit into the context. */
+#include <string.h>
+
+#include "generate/generate.h"
+#include "kernel/kernel.h"
+#include "model/model.h"
+#include "text/sequence.h"
+#include "text/text.h"
+
+enum qkv_status qkv_prompt_check(struct qkv_model *model, const struct qkv_generate_options *o) {
+    struct qkv_context *ctx = qkv_model_context(model);
+    int vocab = qkv_model_spec(model)->vocab;
+    if (!qkv_model_tokenizer(model) && (!o->ids || o->stop_count))
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "this model has no tokenizer, so it cannot read or write text; put its tokenizer.json into the "
+                        "model folder, or give ids and no stop texts");
+    if (o->end_id < -1 || o->end_id >= vocab)
+        return qkv_fail(ctx, QKV_ARGUMENT, "end_id is %d; it must be a token, 0 to %d, or -1 for none", (int)o->end_id,
+                        vocab - 1);
+    for (size_t i = 0; i < o->stop_count; i++)
+        if (!o->stops[i] || !*o->stops[i])
+            return qkv_fail(ctx, QKV_ARGUMENT, "stop text %zu is empty: it would end every text at once; leave it out",
+                            i + 1);
+    return qkv_sampling_check(ctx, &o->sampling);
+}
+
+/* Ids as they are, which the caller keeps. */
+static enum qkv_status prompt_copy_ids(struct qkv_context *ctx, const struct qkv_generate_options *o,
+                                       struct qkv_prompt *p) {
+    for (size_t i = 0; i < o->id_count; i++)
+        if (o->ids[i] < 0 || (size_t)o->ids[i] >= p->vocab)
+            return qkv_fail(ctx, QKV_ARGUMENT, "id %zu of the prompt is %d, but the model's ids are 0 to %zu", i + 1,
+                            (int)o->ids[i], p->vocab - 1);
+    if (!o->id_count) return QKV_OK;
+    p->ids = qkv_allocate(ctx, o->id_count, sizeof *p->ids);
+    if (!p->ids) return QKV_MEMORY;
+    memcpy(p->ids, o->ids, o->id_count * sizeof *p->ids);
+    p->count = o->id_count;
+    return QKV_OK;
+}
+
+/* Without a token there is none to continue from: a newline stands for the start of a line; else token 0. */
+static enum qkv_status prompt_begin(struct qkv_context *ctx, struct qkv_prompt *p) {
+    enum qkv_status status = QKV_OK;
+    qkv_free(p->ids);
+    p->ids = NULL;
+    if (p->tokenizer) status = qkv_tokenizer_encode(ctx, p->tokenizer, "\n", 1, false, &p->ids, &p->count);
+    if (status || p->count > 0) return status;
+    qkv_free(p->ids);
+    p->ids = qkv_allocate(ctx, 1, sizeof *p->ids); /* token 0 */
+    p->count = p->ids != NULL;
+    return p->ids ? QKV_OK : QKV_MEMORY;
+}
+
+static enum qkv_status prompt_fit(struct qkv_model *model, const struct qkv_generate_options *o, struct qkv_prompt *p) {
+    const struct qkv_long_rule rule = {.kind = o->long_prompt, .most = (size_t)qkv_model_spec(model)->context};
+    struct qkv_sequence_frame frame = {0};
+    const size_t count = p->count;
+    if (!o->ids) frame = qkv_source_frame(p->tokenizer, false, false);
+    const enum qkv_long_fate fate = qkv_long_apply(&rule, frame, p->ids, &p->count);
+    if (fate == QKV_FATE_REFUSED)
+        return qkv_fail(qkv_model_context(model), QKV_ARGUMENT,
+                        "the prompt has %zu tokens, but the model's context holds %zu; shorten the prompt by %zu "
+                        "tokens, or take a model with a longer context, or choose what becomes of a long prompt "
+                        "(--long keep-start or keep-end)",
+                        count, rule.most, count - rule.most);
+    p->found = count > rule.most ? count : 0;
+    p->skipped = fate == QKV_FATE_SKIPPED;
+    return QKV_OK;
+}
+
+/* A text is a sequence, with what the tokenizer's template places around it. */
+enum qkv_status qkv_prompt_read(struct qkv_model *model, const char *text, size_t size,
+                                const struct qkv_generate_options *o, struct qkv_prompt *p) {
+    struct qkv_context *ctx = qkv_model_context(model);
+    const size_t vocab = (size_t)qkv_model_spec(model)->vocab;
+    p->tokenizer = qkv_model_tokenizer(model);
+    p->vocab = p->tokenizer ? (size_t)qkv_tokenizer_vocab(p->tokenizer) : vocab;
+    if (p->vocab > vocab) p->vocab = vocab;
+    p->empty = size == 0 && !o->id_count;
+    if (o->ids && size)
+        return qkv_fail(ctx, QKV_ARGUMENT, "the prompt is given as a text and as ids; leave one of them out");
+    enum qkv_status status =
+        o->ids ? prompt_copy_ids(ctx, o, p)
+               : qkv_tokenizer_encode_sequence(ctx, p->tokenizer, size ? text : "", size, true, &p->ids, &p->count);
+    if (!status && p->count == 0) status = prompt_begin(ctx, p);
+    return status ? status : prompt_fit(model, o, p);
+}
+
+const char *qkv_prompt_token(const struct qkv_prompt *p, int32_t id, bool first, size_t *size) {
+    const char *text = p->tokenizer ? qkv_tokenizer_token(p->tokenizer, id, size) : NULL;
+    const bool space = text && first && p->empty && p->tokenizer->whole_words && *size > 1 && *text == ' ';
+    *size -= space;
+    return text ? text + space : NULL;
+}
