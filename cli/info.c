@@ -15,7 +15,7 @@ struct arguments {
     struct cli_common common;
 };
 
-static const struct arguments defaults = {.batch = 1, .common = {.threads = 1}};
+static const struct arguments defaults = {.batch = 1};
 
 static const struct cli_option options[] = {
     {CLI_TEXT, 0, "preset", "NAME", offsetof(struct arguments, preset), "a named model", 0, 0, NULL},
@@ -27,6 +27,7 @@ static const struct cli_option options[] = {
      1 << 20, NULL},
     {CLI_COUNT, 0, "context", "N", offsetof(struct arguments, context), "positions a sequence, for the costs", 0,
      1 << 24, "the model's"},
+    CLI_COMMON(struct arguments),
     CLI_PRECISION(struct arguments),
     {CLI_FLAG, 0, "json", NULL, offsetof(struct arguments, json), "print JSON", 0, 0, NULL},
 };
@@ -165,6 +166,8 @@ struct subject {
     struct qkv_costs costs;
     size_t batch, context;
     const char *precision;
+    int threads;
+    char threads_why[160];         /* why so many */
     bool guessed, classes_guessed; /* the vocabulary, the number of classes */
 };
 
@@ -195,6 +198,26 @@ static const char *types_text(const struct qkv_model *plan, char *text, size_t s
     return text;
 }
 
+/* How many threads a command would have here that gets the same --threads, and why. */
+static void info_threads(const struct cli_common *common, const struct qkv_context *ctx, struct subject *s) {
+    const struct qkv_cpus cpus = qkv_cpus_allowed();
+    const char *told = getenv("QKV_THREADS"), *openmp = getenv("OMP_NUM_THREADS");
+    char why[96];
+    s->threads = qkv_context_threads(ctx);
+    if (common->threads > 0)
+        snprintf(why, sizeof why, "as --threads says");
+    else if (told && *told)
+        snprintf(why, sizeof why, "as $QKV_THREADS says");
+    else if (cpus.quota < cpus.affinity)
+        snprintf(why, sizeof why, "the limit of this process's control group; there are %d CPUs", cpus.online);
+    else if (cpus.affinity < cpus.online)
+        snprintf(why, sizeof why, "the CPUs that this process may run on (affinity), of %d", cpus.online);
+    else
+        snprintf(why, sizeof why, "all CPUs of this machine");
+    snprintf(s->threads_why, sizeof s->threads_why, "%s%s", why,
+             openmp && *openmp ? "; OMP_NUM_THREADS is not read, --threads is" : "");
+}
+
 static int print_text(const struct subject *s) {
     struct node *tree = build_tree(s->plan);
     char number[CLI_NUMBER], remark[128];
@@ -215,6 +238,8 @@ static int print_text(const struct subject *s) {
     print_row("", cli_bytes(number, s->costs.checkpoint_bytes), remark);
     snprintf(remark, sizeof remark, "weights, a cache of %zu positions, one sequence", s->context);
     print_row("memory to run", cli_bytes(number, s->costs.run_bytes), remark);
+    snprintf(number, sizeof number, "%d", s->threads);
+    print_row("threads", number, s->threads_why);
     print_row("cache a token", cli_bytes(number, s->costs.cache_bytes_per_token), "keys and values of all layers");
     if (s->costs.pages) {
         char bytes[CLI_NUMBER];
@@ -281,6 +306,8 @@ static int print_json(const struct subject *s, struct qkv_context *ctx) {
     qkv_json_put_text(&out, "precision", s->precision);
     qkv_json_put_count(&out, "batch", s->batch);
     qkv_json_put_count(&out, "context", s->context);
+    qkv_json_put_integer(&out, "threads", s->threads);
+    qkv_json_put_text(&out, "threads_why", s->threads_why);
     qkv_json_line(&out, 0);
     qkv_json_put_raw(&out, "spec", spec);
     qkv_json_line(&out, 0);
@@ -332,6 +359,7 @@ static int info_show(struct qkv_context *ctx, const struct arguments *a, const c
     if (!code) code = cli_set_precision(&a->common, ctx, folder);
     if (code) return code;
     if (qkv_context_precision(ctx) != QKV_FP32) cli_say_emulated(ctx, cli_asks_record(&a->common) ? folder : NULL);
+    info_threads(&a->common, ctx, &s);
     s.precision = qkv_context_precision(ctx) == QKV_FP32 ? "fp32" : "bf16";
     if (a->context > s.spec.context) {
         cli_say("--context %lld is more than the %d positions of %s (--set context=%lld changes them)",
@@ -367,9 +395,10 @@ const struct cli_command *cli_info(void) {
             "Shows the tree of a model's parameters, the exact memory to train it and to run it, the FLOPs for a token "
             "and the bytes that a token adds to the key-value cache, with the pages that hold it. Nothing of that size "
             "is allocated: the "
-            "memory is found by a dry run.",
+            "memory is found by a dry run, for the threads and kernels that a run here would have, or those that "
+            "--threads and --isa say.",
         .examples = "qkv info run/\n"
-                    "qkv info --preset gpt2-small --batch 8\n"
+                    "qkv info --preset gpt2-small --batch 8 --threads 8\n"
                     "qkv info --preset llama-style --set decoder.attention.kv_heads=1",
         .options = options,
         .option_count = CLI_COUNT_OF(options),

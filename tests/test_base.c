@@ -368,6 +368,9 @@ static void cpus(void **state) {
     }
     assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
     assert_int_equal(qkv_cpu_count(), 1);
+    const struct qkv_cpus cpus = qkv_cpus_allowed();
+    assert_int_equal(cpus.affinity, 1);
+    assert_true(cpus.online >= CPU_COUNT(&all) && cpus.quota >= 1);
     assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
 }
 

@@ -326,7 +326,7 @@ static void generating_peaks_at_what_info_says(void **state) {
     save_peak_model(folder);
     for (int bf16 = 0; bf16 < 2; bf16++) {
         const char *precision = bf16 ? "bf16" : "fp32";
-        const char *info[] = {"qkv", "info", folder, "--precision", precision, "--json", NULL};
+        const char *info[] = {"qkv", "info", folder, "--precision", precision, "--threads", "1", "--json", NULL};
         const char *run[] = {"qkv",         "generate", folder, "-n", "63",        "--prompt", "a", "-q",
                              "--precision", precision,  "-s",   "1",  "--threads", "1",        NULL};
         double base = peak_of(info); /* a process that looks at the model and makes nothing of it */

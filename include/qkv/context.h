@@ -77,6 +77,15 @@ QKV_API void qkv_context_free(struct qkv_context *ctx);
 QKV_API const char *qkv_message(const struct qkv_context *ctx);
 /* How many threads the context works with, at least 1. */
 QKV_API int qkv_context_threads(const struct qkv_context *ctx);
+/* Experimental: the CPUs that there are for a process. A context that nobody tells a number of threads has as many as the least of
+ * the three. */
+struct qkv_cpus {
+    int online;   /* of this machine */
+    int affinity; /* that the process may run on (sched_setaffinity, taskset) */
+    int quota;    /* that its control groups let it use, rounded up; INT32_MAX: no limit */
+};
+/* Experimental: those of this process, now. Any thread. */
+QKV_API struct qkv_cpus qkv_cpus_allowed(void);
 /* The name of its kernel table, "avx2". Owned by the context. */
 QKV_API const char *qkv_context_isa(const struct qkv_context *ctx);
 /* The i-th kernel table that this machine can run, best first; NULL past the last. */

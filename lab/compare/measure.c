@@ -151,7 +151,7 @@ static enum qkv_status measure_training(struct work *w, struct subject *s) {
     return status;
 }
 
-/* Of one thread, as info shows them. */
+/* Of one thread, as info --threads 1 shows them. */
 static enum qkv_status measure_costs(struct subject *s, const struct qkv_train_options *o) {
     struct qkv_variant *v = &s->variant->shown;
     struct qkv_context *one = NULL;

@@ -42,6 +42,11 @@ void qkv_parallel_range(struct qkv_context *ctx, size_t count, size_t grain, qkv
 
 /* ---- CPUs ---------------------------------------------------------------------------------------------------- */
 
+static int online_cpus(void) {
+    const long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online < 1 ? 1 : (int)online;
+}
+
 static int affinity_cpus(void) {
     /* The kernel refuses sets smaller than its own, of which the size is not told. */
     for (int cpus = CPU_SETSIZE; cpus <= 1 << 20; cpus *= 2) {
@@ -52,11 +57,16 @@ static int affinity_cpus(void) {
         CPU_FREE(set);
         if (count > 0) return count;
     }
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-    return online < 1 ? 1 : (int)online;
+    return online_cpus();
+}
+
+struct qkv_cpus qkv_cpus_allowed(void) {
+    return (struct qkv_cpus){.online = online_cpus(),
+                             .affinity = affinity_cpus(),
+                             .quota = qkv_cgroup_cpus("/proc/self/cgroup", "/sys/fs/cgroup")};
 }
 
 int qkv_cpu_count(void) {
-    int affinity = affinity_cpus(), quota = qkv_cgroup_cpus("/proc/self/cgroup", "/sys/fs/cgroup");
-    return quota < affinity ? quota : affinity;
+    const struct qkv_cpus cpus = qkv_cpus_allowed();
+    return cpus.quota < cpus.affinity ? cpus.quota : cpus.affinity;
 }

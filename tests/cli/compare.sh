@@ -56,7 +56,7 @@ for variant in mha gqa-2 mqa; do
     name=${variant/gqa-/gqa:}
     try 0 "$QKV" eval kv/$variant --data kv/valid.txt --json --threads 1
     same "$(field kv/results.json $name valid_loss)" "$(grep -o '"loss": [^,]*' out | cut -d' ' -f2)" "the loss of $variant and that of eval"
-    try 0 "$QKV" info kv/$variant --batch 4 --json
+    try 0 "$QKV" info kv/$variant --batch 4 --json --threads 1
     for pair in parameters:parameters cache_bytes_per_token:cache_bytes_per_token train_bytes:train_bytes run_bytes:run_bytes; do
         same "$(field kv/results.json $name "${pair%:*}")" "$(grep -o "\"${pair#*:}\": [0-9]*" out | head -1 | cut -d' ' -f2)" "${pair%:*} of $variant and of info"
     done

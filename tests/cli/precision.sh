@@ -55,7 +55,7 @@ for QKV_PRECISION in fp32 bf16; do
     try 0 "$QKV" compare --out compare-$QKV_PRECISION --spec spec.json --data text.txt --steps 6 --batch 4 --warmup 2 --eval-every 3 \
         --threads 1 --cache 8 --plain --axis kv=mha,mqa
     sed 's/{"name":/\n&/g' compare-$QKV_PRECISION/results.json | grep -F '{"name":"mqa",' >mqa.json
-    try 0 "$QKV" info compare-$QKV_PRECISION/mqa --batch 4 --json
+    try 0 "$QKV" info compare-$QKV_PRECISION/mqa --batch 4 --json --threads 1
     same "$(number precision)" "\"$QKV_PRECISION\"" "the precision of a variant"
     for key in train_bytes run_bytes; do same "$(number $key)" "$(number $key mqa.json)" "$key of info and compare, $QKV_PRECISION"; done
     try 0 "$QKV" eval compare-$QKV_PRECISION/mqa --data compare-$QKV_PRECISION/valid.txt --json --threads 1

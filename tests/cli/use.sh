@@ -176,6 +176,21 @@ has out '^  memory to run '
 # 2 layers x (32 + 32) x 4 bytes; in bf16 half of it, or as much as kernels take for heads of 8 as for 32
 has out '^  cache a token +((256|384|512|640) bytes|1\.0 KiB)'
 has out '^  FLOPs a token '
+try 0 "$QKV" info run --threads 3
+has out '^  threads +3  as --threads says$'
+try 0 env QKV_THREADS=2 OMP_NUM_THREADS=1 "$QKV" info run
+has out '^  threads +2  as .QKV_THREADS says; OMP_NUM_THREADS is not read, --threads is$'
+bytes() { # bytes KEY OPTIONS...: of the plan
+    local key=$1
+    shift
+    "$QKV" info run --json "$@" | grep -o "\"$key\": [0-9]*" | cut -d' ' -f2
+}
+[ "$(bytes train_bytes --threads 8)" -gt "$(bytes train_bytes --threads 1)" ] || fail "8 threads take no memory of their own"
+same "$(bytes threads --threads 8)" 8 "the threads in JSON"
+if command -v taskset >/dev/null; then
+    [ "$(nproc --all)" = 1 ] || try 0 env -u QKV_THREADS taskset -c "$(taskset -cp $$ | sed 's/.*: *//; s/[-,].*//')" "$QKV" info run
+    [ "$(nproc --all)" = 1 ] || has out '^  threads +1  (the CPUs that this process may run on \(affinity\), of [0-9]+|the limit of this process)'
+fi
 LC_ALL=C "$QKV" info run >out
 last="info in the C locale"
 has out '\|- '
