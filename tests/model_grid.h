@@ -111,6 +111,13 @@ static inline void random_spec(struct qkv_context *ctx, struct qkv_random *r, en
     }
 }
 
+/* Dropout everywhere that a spec can have it, inside feed-forwards by another share. */
+static inline void drop_everywhere(struct qkv_spec *spec, double p) {
+    spec->dropout = p;
+    for (int k = 0; k < QKV_KINDS_MAX; k++)
+        spec->encoder.kinds[k].ffn.dropout = spec->decoder.kinds[k].ffn.dropout = p / 2;
+}
+
 struct sample {
     struct qkv_context *ctx;
     struct qkv_model *model;

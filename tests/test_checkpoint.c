@@ -167,7 +167,7 @@ static void test_grid(void **state) {
         struct qkv_context_options in = {.threads = 1 + (int)(i % 2), .precision = i % 5 ? QKV_FP32 : QKV_MIXED_BF16};
         start(&s, 9000 + i, (enum topology)(i % 3), &in);
         struct qkv_spec spec = *qkv_model_spec(s.model);
-        if (i % 4) spec.dropout = 0.25;
+        if (i % 4) drop_everywhere(&spec, 0.25);
         assert_ok(s.ctx, qkv_model_create(s.ctx, &spec, 5, &model));
         double kept_loss[2], loss[2];
         float *kept_output, *output;

@@ -175,7 +175,7 @@ static void checkpoints_and_threads_change_no_bit(void **state) {
         packed_start(&p, 300 + i, &usual);
         struct qkv_spec spec = *qkv_model_spec(p.s.model);
         struct qkv_model *model;
-        spec.dropout = 0.2;
+        drop_everywhere(&spec, 0.2);
         assert_int_equal(qkv_model_create(p.s.ctx, &spec, 5, &model), QKV_OK);
         qkv_model_free(p.s.model);
         p.s.model = model;

@@ -101,6 +101,7 @@ static void gradients_are_slopes(void **state) {
                                     "\"ffn\":{\"kind\":\"gelu\"}}");
     for (int drops = 0; drops < 2; drops++) {
         pair.dropout = alone.dropout = drops ? 0.2 : 0;
+        pair.encoder.kinds[0].ffn.dropout = alone.decoder.kinds[0].ffn.dropout = drops ? 0.3 : 0;
         for (int kind = 0; kind < QKV_MODULE_MODEL; kind++) {
             const bool memory = kind == QKV_MODULE_CROSS_ATTENTION || kind == QKV_MODULE_DECODER_BLOCK ||
                                 kind == QKV_MODULE_DECODER_STACK;

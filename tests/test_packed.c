@@ -48,7 +48,7 @@ static void start_kind(struct sample *s, uint64_t i, bool drops) {
         spec.head.bias = i / 3 % 3 != 1;
         for (size_t b = 0; b < B; b++) s->targets[b] = (int32_t)b;
     }
-    spec.dropout = drops ? 0.2 : 0;
+    drop_everywhere(&spec, drops ? 0.2 : 0);
     assert_ok(s->ctx, qkv_model_create(s->ctx, &spec, i, &model));
     qkv_model_free(s->model);
     s->model = model;

@@ -96,7 +96,7 @@ static void parts_of_a_batch_change_no_bit_of_random_models(void **state) {
         int32_t documents[B * T], prefix[B];
         if (i % 3 != BOTH && i % 4 < 2) s.batch.documents = cut_documents(&s, documents);
         if (i % 3 == DECODER && i % 4 == 2) s.batch.prefix = cut_prefix(&s, prefix);
-        s.model->spec.dropout = drops ? 0.2 : 0;
+        drop_everywhere(&s.model->spec, drops ? 0.2 : 0);
         const int64_t groups = 2 + (int64_t)(i / 3 % 2);
         struct outcome whole = run_in_parts(&s, groups, 1, 1), plain = run_in_parts(&s, 1, 1, 1);
         const size_t floats = s.model->weights.floats;

@@ -184,6 +184,7 @@ static void random_layer(struct qkv_random *r, struct qkv_layer_spec *s, bool ca
     s->ffn.kind = (enum qkv_ffn_kind)qkv_random_below(r, QKV_FFN_COUNT);
     s->ffn.d_ff = (int)test_between(r, 1, 1 << 20);
     s->ffn.bias = qkv_random_below(r, 2);
+    s->ffn.dropout = qkv_random_below(r, 2) ? 0.9 * qkv_random_uniform(r) : 0;
 }
 
 /* One kind without a name, or up to eight with one, in the order of their first layers. */
@@ -252,7 +253,7 @@ static bool same_layer(const struct qkv_layer_spec *a, const struct qkv_layer_sp
            same_attention(&a->cross, &b->cross) && a->norm.kind == b->norm.kind &&
            a->norm.placement == b->norm.placement && a->norm.eps == b->norm.eps && a->norm.final == b->norm.final &&
            a->norm.bias == b->norm.bias && a->ffn.kind == b->ffn.kind && a->ffn.d_ff == b->ffn.d_ff &&
-           a->ffn.bias == b->ffn.bias;
+           a->ffn.bias == b->ffn.bias && a->ffn.dropout == b->ffn.dropout;
 }
 
 static bool same_stack(const struct qkv_stack_spec *a, const struct qkv_stack_spec *b) {

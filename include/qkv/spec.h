@@ -122,6 +122,7 @@ struct qkv_ffn_spec {
     enum qkv_ffn_kind kind; /* gelu */
     int d_ff;               /* qkv_ffn_width: 4·d_model, of gated kinds 2/3 of it */
     bool bias;              /* true */
+    double dropout;         /* on what the activation gives, d_ff wide, before the last matrix; 0 */
 };
 /* A kind of layer. */
 struct qkv_layer_spec {

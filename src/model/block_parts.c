@@ -14,6 +14,7 @@ static struct qkv_tensor *feed_forward(struct qkv_forward_args *f, const struct 
     const enum qkv_ffn_kind kind = spec->kind;
     struct qkv_tensor *bias = qkv_tensor_or_null(&ffn->up.bias), *down_bias = qkv_tensor_or_null(&ffn->down.bias);
     struct qkv_tensor *hidden = qkv_op_linear_activation(f->tape, x, &ffn->up.weight, bias, kind, qkv_ffn_gated(kind));
+    hidden = qkv_op_dropout(f->tape, hidden, (float)spec->dropout);
     return residual ? qkv_op_linear_add(f->tape, hidden, &ffn->down.weight, down_bias, residual)
                     : qkv_op_linear(f->tape, hidden, &ffn->down.weight, down_bias, QKV_RESULT_FP32);
 }

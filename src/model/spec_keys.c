@@ -294,6 +294,7 @@ static const struct qkv_key ffn_keys[] = {
     CHOICE(qkv_ffn_spec, kind, ffns, .value = QKV_FFN_GELU),
     WHOLE(qkv_ffn_spec, d_ff, 1, DIMENSION, .rule = rule_d_ff),
     FLAG(qkv_ffn_spec, bias, .value = true),
+    REAL(qkv_ffn_spec, dropout, 0, 1, "a number from 0 to less than 1", .flags = QKV_KEY_BELOW_HIGH | QKV_KEY_LATER),
     END,
 };
 

@@ -58,17 +58,36 @@ struct qkv_tensor *qkv_op_add(struct qkv_tape *tape, struct qkv_tensor *x, struc
     return qkv_tape_run(tape, &node);
 }
 
+/* In bf16, so many numbers at a time are widened. */
+enum { PART = 512 };
+
 struct dropout {
     const struct qkv_kernels *kernels;
     float rate;
     uint32_t key[2];
     const int32_t *place; /* of each row, by which its elements are numbered; NULL: its own number */
-    float *y;
-    const float *x;
+    void *y;
+    const void *x;
+    enum qkv_dtype dtype; /* of x and y: fp32; forward, in place, also bf16 */
     bool accumulate;
     const struct qkv_row_order *order; /* NULL: none */
     size_t columns;
 };
+
+/* n elements from `at` on, whose numbers in the mask begin with `first`. */
+static void drop_run(const struct dropout *o, size_t at, size_t n, uint64_t first) {
+    if (o->dtype == QKV_F32) {
+        o->kernels->dropout((float *)o->y + at, o->accumulate, (const float *)o->x + at, o->rate, o->key, first, n);
+        return;
+    }
+    float part[PART];
+    for (size_t done = 0, count; done < n; done += count) {
+        count = n - done < PART ? n - done : PART;
+        o->kernels->widen(part, (const uint16_t *)o->x + at + done, count);
+        o->kernels->dropout(part, false, part, o->rate, o->key, first + done, count);
+        o->kernels->narrow((uint16_t *)o->y + at + done, part, count);
+    }
+}
 
 /* Rows whose elements have numbers by their place in the larger batch: (row·2^20 + position)·columns + column. */
 static void drop_rows(void *argument, size_t begin, size_t end, int thread) {
@@ -87,24 +106,21 @@ static void drop_rows(void *argument, size_t begin, size_t end, int thread) {
     for (size_t n = begin, next; n < end; n = next, s++) {
         next = order->start[s + 1] < end ? order->start[s + 1] : end;
         const uint64_t row = ((o->order->first_row + s) << QKV_POSITION_BITS) + (n - order->start[s]);
-        const size_t at = n * o->columns;
-        o->kernels->dropout(o->y + at, o->accumulate, o->x + at, o->rate, o->key, row * o->columns,
-                            (next - n) * o->columns);
+        drop_run(o, n * o->columns, (next - n) * o->columns, row * o->columns);
     }
 }
 
 static void drop_elements(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct dropout *o = argument;
-    o->kernels->dropout(o->y + begin, o->accumulate, o->x + begin, o->rate, o->key, begin, end - begin);
+    drop_run(o, begin, end - begin, begin);
 }
 
 static void drop_places(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct dropout *o = argument;
     const size_t C = o->columns;
-    for (size_t n = begin; n < end; n++)
-        o->kernels->dropout(o->y + n * C, o->accumulate, o->x + n * C, o->rate, o->key, (uint64_t)o->place[n] * C, C);
+    for (size_t n = begin; n < end; n++) drop_run(o, n * C, C, (uint64_t)o->place[n] * C);
 }
 
 static void dropout_run(struct qkv_context *ctx, const struct qkv_node *node, struct dropout *o) {
@@ -131,6 +147,7 @@ enum qkv_status qkv_forward_dropout(struct qkv_tape *tape, struct qkv_node *node
     struct dropout o = *(const struct dropout *)node->saved;
     o.y = node->output->data;
     o.x = node->inputs[0]->data;
+    o.dtype = node->inputs[0]->dtype;
     dropout_run(tape->ctx, node, &o);
     return QKV_OK;
 }
@@ -173,6 +190,6 @@ struct qkv_tensor *qkv_op_dropout(struct qkv_tape *tape, struct qkv_tensor *x, f
         return NULL;
     }
     qkv_tape_dropout_key(tape, o->key);
-    node.output = qkv_tape_view(tape, x->data, x->rows, x->columns);
+    node.output = qkv_tape_same(tape, x);
     return qkv_tape_run(tape, &node);
 }

@@ -279,7 +279,7 @@ struct qkv_tensor *qkv_op_gated(struct qkv_tape *tape, struct qkv_tensor *x, enu
 struct qkv_tensor *qkv_op_add(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *f);
 
 /* Inverted dropout, in place, when the tape trains and rate > 0; else x itself. As with add, x must be the output of
- * linear or embed and nobody else's. */
+ * linear, embed or an activation and nobody else's; it may be bf16. */
 struct qkv_tensor *qkv_op_dropout(struct qkv_tape *tape, struct qkv_tensor *x, float rate);
 
 /* x (B·T, C) to (B, C): the first position, or the mean over the positions before lengths[b] (NULL: T). A row of length 0
