@@ -11,11 +11,13 @@
 struct arguments {
     const char *inputs, *output, *adamw;
     bool gradients, weights, force;
+    int64_t dropout_seed; /* negative: dropout is off */
     struct cli_fresh fresh;
     struct cli_common common;
 };
 
-static const struct arguments defaults = {.fresh = CLI_FRESH_DEFAULTS, .common = {.precision = "fp32"}};
+static const struct arguments defaults = {
+    .dropout_seed = -1, .fresh = CLI_FRESH_DEFAULTS, .common = {.precision = "fp32"}};
 
 static const struct cli_option options[] = {
     {CLI_TEXT, 'i', "inputs", "FILE", offsetof(struct arguments, inputs), "safetensors file with in.ids and more", 0, 0,
@@ -25,6 +27,10 @@ static const struct cli_option options[] = {
     {CLI_FLAG, 0, "gradients", NULL, offsetof(struct arguments, gradients), "also write grad.PARAMETER", 0, 0, NULL},
     {CLI_FLAG, 0, "weights", NULL, offsetof(struct arguments, weights), "also write out.weights.ATTENTION (B,H,Tq,Tk)",
      0, 0, NULL},
+    {CLI_COUNT, 0, "dropout-seed", "N", offsetof(struct arguments, dropout_seed),
+     "dropout is on, as in training, but for --adamw; N names its masks. With --weights also write "
+     "out.dropped.ATTENTION, the weights after it",
+     0, 9000000000000000000, "dropout is off"},
     {CLI_TEXT, 0, "adamw", "STEPS,RATE,BETA1,BETA2,EPS,DECAY", offsetof(struct arguments, adamw),
      "also take AdamW steps on this batch; writes out.adamw_losses (before each step and after the last) and "
      "out.adamw_logits (after the last)",
@@ -197,18 +203,17 @@ static int forward_keep(struct outputs *out, const char *prefix, const struct qk
     return CLI_DONE;
 }
 
-/* All weights of one attention, made head by head. */
+/* All weights of one attention, before dropout or after it, made head by head. */
 static int keep_weights(struct outputs *out, struct qkv_context *ctx, struct qkv_pass *pass, size_t i,
-                        struct qkv_array *array) {
+                        enum qkv_attention_stage stage, struct qkv_array *array) {
     size_t rows = array->shape[2], head = rows * array->shape[3];
     float *weights = malloc(array->bytes ? array->bytes : 1);
     int code = weights ? CLI_DONE : cli_failed("out of memory");
     for (size_t n = 0; !code && n < array->shape[0] * array->shape[1]; n++)
-        if (qkv_pass_weights(pass, i, QKV_ATTENTION_WEIGHTS, n / array->shape[1], n % array->shape[1], 0, rows,
-                             weights + n * head))
+        if (qkv_pass_weights(pass, i, stage, n / array->shape[1], n % array->shape[1], 0, rows, weights + n * head))
             code = cli_broken(ctx);
     array->data = weights;
-    if (!code) code = forward_keep(out, "out.weights.", array);
+    if (!code) code = forward_keep(out, stage == QKV_ATTENTION_DROPPED ? "out.dropped." : "out.weights.", array);
     free(weights);
     return code;
 }
@@ -247,12 +252,13 @@ struct work {
     bool hidden, loss;
 };
 
-static int make_pass(struct work *w, bool train, bool weights, struct qkv_pass **pass) {
+static int make_pass(struct work *w, bool train, bool dropout, bool weights, struct qkv_pass **pass) {
     const struct qkv_batch *batch = &w->in.batch;
     struct qkv_pass_options o = {.B = batch->B,
                                  .T = batch->T,
                                  .source_T = batch->source_T,
                                  .train = train,
+                                 .dropout = dropout,
                                  .logits = true,
                                  .weights = weights,
                                  .padding = true};
@@ -263,11 +269,16 @@ static int first_pass(struct work *w) {
     const struct arguments *a = w->arguments;
     struct qkv_pass *pass = NULL;
     struct qkv_array array;
-    int code = make_pass(w, a->gradients, a->weights, &pass);
-    if (!code && qkv_pass_forward(pass, &w->in.batch)) code = cli_broken(w->ctx);
+    struct qkv_batch batch = w->in.batch;
+    const bool drops = a->dropout_seed >= 0;
+    if (drops) batch.dropout_seed = (uint64_t)a->dropout_seed;
+    int code = make_pass(w, a->gradients || drops, drops, a->weights, &pass);
+    if (!code && qkv_pass_forward(pass, &batch)) code = cli_broken(w->ctx);
     if (!code) code = keep_result(&w->out, pass, w->hidden, w->loss);
     for (size_t i = 0; !code && a->weights && qkv_pass_attention(pass, i, &array); i++)
-        code = keep_weights(&w->out, w->ctx, pass, i, &array);
+        code = keep_weights(&w->out, w->ctx, pass, i, QKV_ATTENTION_WEIGHTS, &array);
+    for (size_t i = 0; !code && a->weights && drops && qkv_pass_attention(pass, i, &array); i++)
+        code = keep_weights(&w->out, w->ctx, pass, i, QKV_ATTENTION_DROPPED, &array);
     if (!code && a->gradients) {
         if (qkv_pass_backward(pass))
             code = cli_broken(w->ctx);
@@ -343,8 +354,8 @@ static int adamw_steps(struct work *w, const struct adamw *adamw) {
     struct qkv_optimizer *optimizer = NULL;
     struct qkv_pass *train = NULL, *after = NULL;
     float *losses = calloc((size_t)adamw->steps + 1, sizeof *losses);
-    int code = losses ? make_pass(w, true, false, &train) : cli_failed("out of memory");
-    if (!code) code = make_pass(w, false, false, &after);
+    int code = losses ? make_pass(w, true, false, false, &train) : cli_failed("out of memory");
+    if (!code) code = make_pass(w, false, false, false, &after);
     if (!code && qkv_optimizer_create(w->model, &o, &optimizer)) code = cli_broken(w->ctx);
     if (!code) code = forward_optimize(w, adamw, optimizer, train, losses);
     if (!code && qkv_pass_forward(after, &w->in.batch)) code = cli_broken(w->ctx);
@@ -362,6 +373,13 @@ static int adamw_steps(struct work *w, const struct adamw *adamw) {
     return code;
 }
 
+static bool forward_drops(const struct qkv_spec *spec) {
+    bool drops = spec->dropout > 0;
+    for (int k = 0; k < spec->encoder.kind_count; k++) drops |= spec->encoder.kinds[k].ffn.dropout > 0;
+    for (int k = 0; k < spec->decoder.kind_count; k++) drops |= spec->decoder.kinds[k].ffn.dropout > 0;
+    return drops;
+}
+
 static int forward_all(struct work *w, const char *folder) {
     const struct arguments *a = w->arguments;
     struct adamw adamw;
@@ -372,6 +390,9 @@ static int forward_all(struct work *w, const char *folder) {
     if (!code) code = cli_fresh_load(&a->common, &a->fresh, w->ctx, folder, &w->model);
     if (!code) code = read_inputs(w->ctx, qkv_model_spec(w->model), a->inputs, &w->in);
     if (code) return code;
+    if (a->dropout_seed >= 0 && !forward_drops(qkv_model_spec(w->model)))
+        return cli_failed(
+            "--dropout-seed has no effect: the model's dropout is 0 (dropout and ffn.dropout of its spec)");
     w->hidden = qkv_model_spec(w->model)->head.kind == QKV_HEAD_NONE;
     w->loss = w->in.batch.targets || w->in.batch.output_gradient;
     if (!w->loss && (a->gradients || a->adamw))
@@ -414,7 +435,8 @@ const struct cli_command *cli_forward(void) {
             "in.source_lengths (encoder-decoders), in.output_gradient (B,T,C) (models without a head); integers are "
             "I32 or "
             "I64. Writes out.logits or out.hidden, with targets out.loss, and what the options add. Positions past "
-            "a length are computed too. Dropout is off. --preset and --spec run a model with the weights that training "
+            "a length are computed too. Dropout is off, unless --dropout-seed is given. --preset and --spec run a "
+            "model with the weights that training "
             "would begin with.",
         .examples = "qkv forward run/ --inputs case.safetensors -o out.safetensors --gradients --weights\n"
                     "qkv forward run/ --inputs case.safetensors -o out.safetensors --adamw 3,0.01,0.9,0.95,1e-8,0.1",

@@ -122,7 +122,8 @@ static void check_stage(struct qkv_context *ctx, struct qkv_arena *scratch, cons
     float *w = attend_memory(rows * a->Tk + 1, 4);
     double *p = attend_memory(a->Tk, 8), slope, bound, *slopes = attend_memory(a->Tk, 8);
     w[rows * a->Tk] = 42;
-    if (stage != QKV_ATTENTION_WEIGHTS) call.lse = NULL;
+    const bool dropped = stage == QKV_ATTENTION_DROPPED, weights = stage == QKV_ATTENTION_WEIGHTS || dropped;
+    if (!weights) call.lse = NULL;
     assert_ok(ctx, qkv_attend_weights(ctx, scratch, &call, stage, b, h, first, rows, w));
     assert_true(w[rows * a->Tk] == 42);
     for (size_t r = 0; r < rows; r++) {
@@ -130,14 +131,15 @@ static void check_stage(struct qkv_context *ctx, struct qkv_arena *scratch, cons
         for (size_t j = 0; j < a->Tk; j++) {
             double x = attend_stage(a, stage, b, h, first + r, j, &slope, &bound), got = (double)w[r * a->Tk + j];
             if (bound > most) most = bound;
-            if (stage != QKV_ATTENTION_WEIGHTS && !(x == -INFINITY ? got == x : fabs(got - x) <= bound + 1e-30))
+            if (!weights && !(x == -INFINITY ? got == x : fabs(got - x) <= bound + 1e-30))
                 fail_msg("%s: %s: stage %d of row %zu, key %zu is %g, not %g", ctx->kernels->isa, c->text, (int)stage,
                          first + r, j, got, x);
         }
         attend_row(a, b, h, first + r, p, slopes);
-        for (size_t j = 0; stage == QKV_ATTENTION_WEIGHTS && j < a->Tk; j++) {
-            double got = (double)w[r * a->Tk + j];
-            assert_true(attend_may(a, b, h, first + r, j) ? fabs(p[j] - got) <= 1e-5 + 2 * most : got == 0);
+        for (size_t j = 0; weights && j < a->Tk; j++) {
+            const double keep = dropped ? attend_keep(a, b, h, first + r, j) : 1, got = (double)w[r * a->Tk + j];
+            const bool left = attend_may(a, b, h, first + r, j) && keep > 0;
+            assert_true(left ? fabs(keep * p[j] - got) <= keep * (1e-5 + 2 * most) : got == 0);
         }
     }
     guard_page_free(w), guard_page_free(p), guard_page_free(slopes);
@@ -156,7 +158,7 @@ static void test_pieces(void **state) {
             assert_true(attend_run(&ctx, &c, true));
             assert_ok(&ctx, qkv_arena_create(&ctx, &scratch, (size_t)256 << 20, "scratch"));
             check_one_by_one(&ctx, &scratch, &c);
-            for (int stage = 0; c.a.Tq && c.a.Tk && stage <= QKV_ATTENTION_PRODUCTS; stage++)
+            for (int stage = 0; c.a.Tq && c.a.Tk && stage <= QKV_ATTENTION_DROPPED; stage++)
                 check_stage(&ctx, &scratch, &c, &random, (enum qkv_attention_stage)stage);
             qkv_arena_free(&scratch);
             attend_case_free(&c);

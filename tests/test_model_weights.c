@@ -2,6 +2,8 @@
  * with the stages before them, and without T×T memory. That they are the right ones is test_golden's to say. */
 #include "test.h"
 
+#include "model/model.h"
+
 enum { B = 2, T = 9, S = 7, VOCAB = 13 };
 
 struct sample {
@@ -157,6 +159,48 @@ static void test_when(void **state) {
     }
 }
 
+/* With dropout on, the weights before it and after it are the same but for the share p that is 0, in every row of the batch another
+ * one; what the seed names stays, before backward and after it. */
+static void weights_after_dropout_are_zero_or_scaled(void **state) {
+    (void)state;
+    for (uint64_t k = 0; k < 6; k++) {
+        struct sample s;
+        struct qkv_array a;
+        size_t kept = 0, all = 0;
+        const double p = 0.3;
+        start(&s, 60 + k, k % 3 != 0, k % 3 != 1, false);
+        qkv_pass_free(s.pass);
+        s.model->spec.dropout = p;
+        struct qkv_pass_options o = {.B = B, .T = T, .source_T = S, .train = true, .dropout = true, .weights = true};
+        assert_ok(s.ctx, qkv_pass_create(s.model, &o, &s.pass));
+        s.batch.dropout_seed = k;
+        s.batch.lengths = s.batch.source_lengths = NULL;
+        assert_ok(s.ctx, qkv_pass_forward(s.pass, &s.batch));
+        for (size_t i = 0; qkv_pass_attention(s.pass, i, &a); i++)
+            for (size_t n = 0; n < (size_t)B * 4; n++) {
+                float *w = look(&s, i, QKV_ATTENTION_WEIGHTS, n / 4, n % 4);
+                float *dropped = look(&s, i, QKV_ATTENTION_DROPPED, n / 4, n % 4);
+                for (size_t e = 0; e < a.shape[2] * a.shape[3]; e++) {
+                    const double whole = (double)w[e] / (1 - p), got = (double)dropped[e];
+                    assert_true(got == 0 || fabs(got - whole) <= 1e-6 * whole);
+                    all += w[e] > 0, kept += got > 0;
+                }
+                free(w), free(dropped);
+            }
+        /* Seven deviations of a binomial. */
+        const double off = (double)kept / (double)all - (1 - p);
+        if (!(fabs(off) < 7 * sqrt(p * (1 - p) / (double)all))) fail_msg("%zu of %zu are kept", kept, all);
+        float *before = look(&s, 0, QKV_ATTENTION_DROPPED, 0, 2), *other = look(&s, 0, QKV_ATTENTION_DROPPED, 1, 2);
+        assert_ok(s.ctx, qkv_pass_backward(s.pass));
+        float *after = look(&s, 0, QKV_ATTENTION_DROPPED, 0, 2);
+        assert_true(qkv_pass_attention(s.pass, 0, &a));
+        assert_memory_equal(before, after, a.shape[2] * a.shape[3] * sizeof(float));
+        assert_true(memcmp(before, other, a.shape[2] * a.shape[3] * sizeof(float)) != 0);
+        free(before), free(after), free(other);
+        finish(&s);
+    }
+}
+
 static size_t pass_bytes(struct sample *s, size_t positions, bool weights) {
     struct qkv_pass *pass;
     struct qkv_pass_options o = {.B = 1, .T = positions, .source_T = positions, .weights = weights};
@@ -222,6 +266,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stages),
         cmocka_unit_test(test_when),
+        cmocka_unit_test(weights_after_dropout_are_zero_or_scaled),
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_misuse),
     };

@@ -112,7 +112,8 @@ static void expect_same_weights(struct sample *s, struct qkv_pass *a, struct qkv
         assert_true(qkv_pass_attention(b, i, &v));
         assert_memory_equal(v.shape, w.shape, sizeof w.shape);
         const size_t row = qkv_random_below(&s->random, B), h = qkv_random_below(&s->random, w.shape[1]);
-        const enum qkv_attention_stage stage = (enum qkv_attention_stage)qkv_random_below(&s->random, 4);
+        const enum qkv_attention_stage stage =
+            (enum qkv_attention_stage)qkv_random_below(&s->random, QKV_ATTENTION_DROPPED + 1);
         assert_ok(s->ctx, qkv_pass_weights(a, i, stage, row, h, 0, w.shape[2], one));
         assert_ok(s->ctx, qkv_pass_weights(b, i, stage, row, h, 0, w.shape[2], other));
         assert_memory_equal(one, other, w.shape[2] * w.shape[3] * sizeof(float));

@@ -163,7 +163,8 @@ QKV_API enum qkv_status qkv_attention_backward(struct qkv_context *ctx, const st
                                                const struct qkv_attention_gradients *gradients);
 
 /* One head of one batch row, for `rows` queries from `first` on: out (rows, past + Tk) of a stage (qkv.h). Weights
- * come from call->lse as the forward call left it; the other stages do not need it. Fails with QKV_ARGUMENT,
+ * (those after dropout, which call->dropout and seed say, too) come from call->lse as the forward call left it; the other
+ * stages do not need it. Fails with QKV_ARGUMENT,
  * QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_attention_weights(struct qkv_context *ctx, const struct qkv_attention_call *call,
                                               enum qkv_attention_stage stage, size_t b, size_t h, size_t first,

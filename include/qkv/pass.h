@@ -15,7 +15,10 @@ extern "C" {
     X(WEIGHTS, "weights", "softmax over the keys, before dropout; a row sums to 1, or to 0 where no key is left")      \
     X(SCORES, "scores", "capped, plus ALiBi and bias; -inf where masked")                                              \
     X(CAPPED, "capped", "products after the softcap, not masked")                                                      \
-    X(PRODUCTS, "products", "scale times q times k, not masked")
+    X(PRODUCTS, "products", "scale times q times k, not masked")                                                       \
+    X(DROPPED, "dropped",                                                                                              \
+      "weights after dropout, which values are multiplied by: 0 or divided by 1 - p; without "                         \
+      "dropout the weights")
 #define QKV_ATTENTION_STAGE_ENUM(name, text, help) QKV_ATTENTION_##name,
 enum qkv_attention_stage { QKV_ATTENTION_STAGE_LIST(QKV_ATTENTION_STAGE_ENUM) };
 #undef QKV_ATTENTION_STAGE_ENUM
@@ -145,7 +148,7 @@ QKV_API struct qkv_array qkv_pass_output(const struct qkv_pass *pass);
  * False past the last. Needs options.weights. */
 QKV_API bool qkv_pass_attention(const struct qkv_pass *pass, size_t i, struct qkv_array *attention);
 /* Makes some of them: head h of batch row b, for `rows` queries from `first` on, out (rows,Tk), of the latest forward. Past the
- * lengths of row b they are 0, scores -inf.
+ * lengths of row b they are 0, scores -inf. Those after dropout are of the batch's dropout_seed, in a pass with dropout.
  * Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_pass_weights(struct qkv_pass *pass, size_t i, enum qkv_attention_stage stage, size_t b,
                                          size_t h, size_t first, size_t rows, float *out);

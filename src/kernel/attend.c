@@ -510,6 +510,16 @@ static void weights_body(void *argument, size_t item, int thread) {
     work->kernels->weights(&work->plan, item, work->scratch + (size_t)thread * work->floats);
 }
 
+/* Weights become what the forward multiplied values by: elements have the numbers there that they have here. */
+static void weights_drop(struct qkv_context *ctx, const struct qkv_attend_plan *plan) {
+    const struct qkv_attend *a = plan->a;
+    for (size_t r = 0; r < plan->count && !ctx->dry; r++) {
+        const uint64_t row = ((plan->mask_b + plan->batch) * a->H + plan->head) * plan->mask_Tq + plan->first + r;
+        float *w = plan->weights + r * a->Tk;
+        ctx->kernels->dropout(w, false, w, a->dropout, a->key, row * plan->mask_Tk, a->Tk);
+    }
+}
+
 enum qkv_status qkv_attend_weights(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a,
                                    enum qkv_attention_stage stage, size_t b, size_t h, size_t first, size_t rows,
                                    float *out) {
@@ -525,12 +535,15 @@ enum qkv_status qkv_attend_weights(struct qkv_context *ctx, struct qkv_arena *sc
         qkv_attend_sequence_of(plan, b, &own);
         *plan = own.plan, b = 0;
     }
-    plan->weights = out, plan->stage = stage, plan->batch = b, plan->head = h, plan->first = first, plan->count = rows;
+    const bool dropped = stage == QKV_ATTENTION_DROPPED;
+    plan->stage = dropped ? QKV_ATTENTION_WEIGHTS : stage;
+    plan->weights = out, plan->batch = b, plan->head = h, plan->first = first, plan->count = rows;
     plan->block = WEIGHTS_ROWS / work.kernels->tile * work.kernels->tile;
     plan->blocks = divide_up(rows, plan->block);
     size_t mark = qkv_arena_mark(scratch);
     status = take_scratch(ctx, scratch, &work, work.kernels->weights_scratch(plan));
     if (status == QKV_OK) qkv_parallel(ctx, plan->blocks, weights_body, &work);
+    if (status == QKV_OK && dropped && plan->a->dropout > 0) weights_drop(ctx, plan);
     qkv_arena_release(scratch, mark);
     return status;
 }

@@ -255,7 +255,7 @@ enum qkv_status qkv_attend_check_weights(struct qkv_context *ctx, const struct q
                                          const float *out) {
     if (a->page_bytes)
         return qkv_fail(ctx, QKV_ARGUMENT, "attention: there are no weights to look at where keys lie in packed pages");
-    if ((int)stage < 0 || stage > QKV_ATTENTION_PRODUCTS)
+    if ((int)stage < 0 || stage > QKV_ATTENTION_DROPPED)
         return qkv_fail(ctx, QKV_ARGUMENT, "attention: the stage is %d; it must be one of enum qkv_attention_stage",
                         (int)stage);
     const size_t Tq = b < a->B && !ctx->dry ? qkv_attend_queries(a, b) : a->Tq;
@@ -266,7 +266,7 @@ enum qkv_status qkv_attend_check_weights(struct qkv_context *ctx, const struct q
             "(%zu,%zu,%zu)",
             b, h, first, rows, a->B, a->H, Tq);
     if (rows && a->Tk && !out) return qkv_fail(ctx, QKV_ARGUMENT, "attention: weights need a place to go");
-    if (rows && a->Tk && stage == QKV_ATTENTION_WEIGHTS && !a->lse)
+    if (rows && a->Tk && (stage == QKV_ATTENTION_WEIGHTS || stage == QKV_ATTENTION_DROPPED) && !a->lse)
         return qkv_fail(ctx, QKV_ARGUMENT, "attention: weights need lse of the forward pass");
     return QKV_OK;
 }

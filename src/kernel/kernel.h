@@ -321,7 +321,7 @@ size_t qkv_attend_queries(const struct qkv_attend *a, size_t b);
 size_t qkv_attend_keys(const struct qkv_attend *a, size_t b);
 /* One head and batch row looked at: rows [first, first + rows) of the queries against all keys of that batch row, out (rows, keys).
  * Products, capped and scores are not masked, but for scores, which are −inf where a row may not attend; weights come from the
- * saved lse, without dropout, 0 where masked. */
+ * saved lse, 0 where masked; dropped is what the call's dropout leaves of them. */
 enum qkv_status qkv_attend_weights(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a,
                                    enum qkv_attention_stage stage, size_t b, size_t h, size_t first, size_t rows,
                                    float *out);

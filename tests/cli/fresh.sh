@@ -68,6 +68,20 @@ try 0 "$QKV" forward golden --inputs "$case/case.safetensors" -o a.safetensors -
 try 0 "$QKV" forward "${settings[@]}" --seed 3 --inputs "$case/case.safetensors" -o b.safetensors --threads 1
 cmp -s a.safetensors b.safetensors || fail "forward --spec differs from forward of the folder that new makes"
 
+# ---- dropout is on where a seed names its masks ----
+dropped() { # dropped FILE SEED
+    try 0 "$QKV" forward "${settings[@]}" --set dropout=0.2 --inputs "$case/case.safetensors" -o "$1" --weights --threads 1 \
+        --dropout-seed "$2"
+}
+dropped a3.safetensors 3
+dropped b3.safetensors 3
+dropped a4.safetensors 4
+cmp -s a3.safetensors b3.safetensors || fail "the same --dropout-seed gives something else"
+cmp -s a3.safetensors a4.safetensors && fail "another --dropout-seed gives the same"
+grep -aq '"out\.dropped\.decoder\.layers\.0\.attn"' a3.safetensors || fail "no weights after dropout"
+refuse 1 "dropout-seed has no effect: the model's dropout is 0" "$QKV" forward "${settings[@]}" \
+    --inputs "$case/case.safetensors" -o c3.safetensors --dropout-seed 3
+
 # ---- a vocabulary without bytes reads ids, a tokenizer of a file its words ----
 try 0 "$QKV" inspect golden --ids --prompt "1 3 4 5 2"
 has out 'of the next of 5 tokens'
