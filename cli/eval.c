@@ -9,7 +9,7 @@ struct arguments {
     const char *pairs, *labeled;
     int64_t batch, context, beam, max_tokens, no_repeat;
     double length_penalty;
-    bool json, quiet;
+    bool json, quiet, documents, no_documents;
     struct cli_common common;
 };
 
@@ -26,6 +26,12 @@ static const struct cli_option options[] = {
      "text: windows at a time; pairs: sources searched at a time", 0, 1 << 20, "8; 32"},
     {CLI_COUNT, 0, "context", "N", offsetof(struct arguments, context), "text: tokens a window", 0, 1 << 24,
      "the model's"},
+    {CLI_FLAG, 0, "documents", NULL, offsetof(struct arguments, documents),
+     "text: documents, each ended by the end token, do not see one another; a run that was trained so is judged so "
+     "without it",
+     0, 0, NULL},
+    {CLI_FLAG, 0, "no-documents", NULL, offsetof(struct arguments, no_documents),
+     "text: such a run too reads all of a window as one text", 0, 0, NULL},
     {CLI_COUNT, 0, "beam", "N", offsetof(struct arguments, beam), "pairs: hypotheses kept; 1 is greedy", 1, 1 << 16,
      NULL},
     {CLI_REAL, 0, "length-penalty", "X", offsetof(struct arguments, length_penalty),
@@ -46,6 +52,7 @@ CLI_CONDITION(is_greedy, struct arguments, a->beam == 1)
 
 static const struct cli_rule rules[] = {
     {"context", has_no_text, "only a text is cut into windows (--data)"},
+    {"documents no-documents", has_no_text, "only a text has documents (--data)"},
     {"beam length-penalty max-tokens no-repeat", has_no_pairs, "only the targets of pairs are searched for (--pairs)"},
     {"batch", has_labels, "labelled lines are batched by their lengths"},
     {"length-penalty", is_greedy, "a greedy search has one result; add --beam N"},
@@ -53,7 +60,7 @@ static const struct cli_rule rules[] = {
 
 /* ---- a text ------------------------------------------------------------------------------------------------------------- */
 
-static int print_text(const struct qkv_evaluation *e, bool json) {
+static int print_text(const struct qkv_evaluation *e, bool documents, bool json) {
     if (json) {
         struct qkv_json out = cli_json();
         qkv_json_begin(&out, '{');
@@ -62,6 +69,7 @@ static int print_text(const struct qkv_evaluation *e, bool json) {
         qkv_json_put_number(&out, "bits_per_byte", e->bits_per_byte, 9);
         qkv_json_put_count(&out, "tokens", e->tokens);
         qkv_json_put_count(&out, "bytes", e->bytes);
+        qkv_json_put_bool(&out, "documents", documents);
         qkv_json_put_fixed(&out, "seconds", e->seconds, 3);
         qkv_json_end(&out, '}');
         return cli_json_end(&out);
@@ -72,6 +80,7 @@ static int print_text(const struct qkv_evaluation *e, bool json) {
     printf("bits per byte  %.4f\n", e->bits_per_byte);
     printf("over           %s tokens (%s bytes), in %.1f s\n", cli_grouped(number[0], e->tokens),
            cli_grouped(number[1], e->bytes), e->seconds);
+    if (documents) printf("documents      apart: each predicted from its own tokens, its first not at all\n");
     return CLI_DONE;
 }
 
@@ -215,13 +224,29 @@ static int print_labels(struct qkv_model *model, const struct qkv_labels_evaluat
 
 /* ---- the command --------------------------------------------------------------------------------------------------------------- */
 
-static int eval_evaluate(struct qkv_model *model, const struct arguments *a, struct cli_task *task) {
+/* Whether documents are apart: as the command line says, else as the run was trained. */
+static int eval_documents(struct qkv_context *ctx, const struct arguments *a, const char *folder, bool *documents) {
+    bool recorded = false;
+    *documents = a->documents;
+    if (!a->data.count || a->documents) return CLI_DONE;
+    if (qkv_model_documents(ctx, folder, &recorded)) { /* who says which precision needs no record */
+        if (!a->no_documents) cli_say("%s; the text is read as one (--documents parts it)", qkv_message(ctx));
+        return CLI_DONE;
+    }
+    if (a->no_documents && !recorded)
+        return cli_failed("--no-documents has no effect: %s was not trained with documents apart", folder);
+    *documents = recorded && !a->no_documents;
+    return CLI_DONE;
+}
+
+static int eval_evaluate(struct qkv_model *model, const struct arguments *a, bool documents, struct cli_task *task) {
     struct qkv_evaluation text;
     struct qkv_pairs_evaluation pairs;
     struct qkv_labels_evaluation labels;
     enum qkv_status status;
     if (a->data.count) {
-        struct qkv_evaluate_options o = {.batch = (size_t)a->batch, .context = (size_t)a->context};
+        struct qkv_evaluate_options o = {
+            .batch = (size_t)a->batch, .context = (size_t)a->context, .documents = documents};
         status = qkv_evaluate_texts(model, a->data.items, a->data.count, &o, cli_task_progress, task, &text);
     } else if (a->pairs) {
         struct qkv_search_options o = qkv_search_defaults();
@@ -236,7 +261,7 @@ static int eval_evaluate(struct qkv_model *model, const struct arguments *a, str
     }
     cli_progress_clear(task->progress);
     if (status) return status == QKV_STOPPED ? CLI_INTERRUPTED : cli_broken(qkv_model_context(model));
-    if (a->data.count) return print_text(&text, a->json);
+    if (a->data.count) return print_text(&text, documents, a->json);
     if (a->pairs) return print_pairs(&pairs, a->json);
     int code = print_labels(model, &labels, a->json);
     qkv_free(labels.confusion);
@@ -248,6 +273,7 @@ static int eval_check(const struct arguments *a) {
     if (!files)
         return cli_usage("eval: say which text, pairs or labelled lines: --data FILE, --pairs FILE or --labeled FILE");
     if (files > 1) return cli_usage("eval: --data, --pairs and --labeled exclude each other");
+    if (a->documents && a->no_documents) return cli_usage("eval: --documents and --no-documents exclude each other");
     return CLI_DONE;
 }
 
@@ -264,9 +290,11 @@ static int eval_run(const void *values, const char *const *words, size_t count) 
     if (progress.kind == CLI_LINES) progress.kind = CLI_SILENT; /* the result is the only line worth having */
     code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE) code = cli_load(&a->common, ctx, words[0], &model);
+    bool documents = false;
+    if (code == CLI_DONE) code = eval_documents(ctx, a, words[0], &documents);
     if (code == CLI_DONE) {
         cli_catch_signals();
-        code = eval_evaluate(model, a, &task);
+        code = eval_evaluate(model, a, documents, &task);
     }
     qkv_model_free(model);
     qkv_context_free(ctx);
@@ -281,7 +309,9 @@ const struct cli_command *cli_eval(void) {
         .description =
             "A text is cut into windows side by side and every token but the first predicted once: loss (nats a "
             "token), "
-            "perplexity, and bits per byte, which compare models with different tokenizers.\n\n"
+            "perplexity, and bits per byte, which compare models with different tokenizers. A run that was trained "
+            "with "
+            "documents apart is judged so: the first token of each is not predicted.\n\n"
             "Pairs: the loss of their targets; then the best target of each source is searched for: the share that is "
             "exactly a reference, the edits to the closest reference over its tokens (words where targets have spaces, "
             "else characters), BLEU and chrF2 as sacreBLEU computes them. Lines with the same source are its "

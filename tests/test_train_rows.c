@@ -201,6 +201,47 @@ static void evaluation_gives_a_model_with_a_prefix_one(void **state) {
     qkv_trainer_free(t);
 }
 
+/* A run with documents apart says so, and evaluation that keeps them apart measures what its validation does; bytes are those of what is
+ * predicted. */
+static void evaluation_keeps_documents_apart(void **state) {
+    (void)state;
+    struct qkv_train_options o = options_of(DOCUMENTS);
+    struct qkv_evaluate_options apart = qkv_evaluate_defaults();
+    struct qkv_evaluation evaluation, whole;
+    const char *folder = fixture_run("apart");
+    bool documents = false;
+    o.eval_batches = 0, o.steps = 2, o.warmup = 1, o.dropout = 0, o.valid = text;
+    struct qkv_trainer *t = fixture_begin(ctx, folder, &o);
+    struct qkv_train_report report = fixture_steps(ctx, t, 2);
+    assert_ok(ctx, qkv_model_documents(ctx, folder, &documents));
+    assert_true(documents);
+    apart.documents = true;
+    assert_ok(ctx, qkv_evaluate_text(t->model, text, &apart, NULL, NULL, &evaluation));
+    assert_ok(ctx, qkv_evaluate_text(t->model, text, NULL, NULL, NULL, &whole));
+    if (!(fabs(evaluation.loss - report.valid_loss) <= 1e-5 * report.valid_loss))
+        fail_msg("evaluation says %.9g, validation %.9g", evaluation.loss, report.valid_loss);
+    size_t tokens = 0, bytes = 0, size;
+    int32_t before = -1, id;
+    for (size_t i = 0; i < t->windows.valid.count; i++, before = id) {
+        assert_ok(ctx, qkv_tokens_read(&t->windows.valid, i, 1, &id));
+        if (i == 0 || before == end_of(t)) continue;
+        assert_non_null(qkv_tokenizer_token(qkv_model_tokenizer(t->model), id, &size));
+        tokens++, bytes += size;
+    }
+    assert_int_equal(evaluation.tokens, tokens);
+    assert_int_equal(evaluation.bytes, bytes);
+    assert_true(whole.tokens > tokens && whole.bytes > bytes && whole.loss != evaluation.loss);
+    qkv_trainer_free(t);
+    o = options_of(FIVE), o.steps = 1, o.warmup = 0;
+    folder = fixture_run("prefixed");
+    t = fixture_begin(ctx, folder, &o);
+    assert_ok(ctx, qkv_model_documents(ctx, folder, &documents));
+    assert_false(documents);
+    assert_status(ctx, qkv_evaluate_text(t->model, text, &apart, NULL, NULL, &evaluation), QKV_ARGUMENT);
+    assert_non_null(strstr(qkv_message(ctx), "this model sees a prefix in both directions"));
+    qkv_trainer_free(t);
+}
+
 static void assert_refused(const struct qkv_train_options *o, const char *sentence) {
     assert_int_not_equal(qkv_train_check(ctx, o), QKV_OK);
     if (!strstr(qkv_message(ctx), sentence)) fail_msg("%s", qkv_message(ctx));
@@ -248,6 +289,7 @@ int main(void) {
         cmocka_unit_test(a_run_goes_on_to_the_bit),
         cmocka_unit_test(validation_measures_the_same),
         cmocka_unit_test(evaluation_gives_a_model_with_a_prefix_one),
+        cmocka_unit_test(evaluation_keeps_documents_apart),
         cmocka_unit_test(what_makes_no_sense_is_refused),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -328,8 +328,14 @@ struct qkv_evaluation {
 };
 struct qkv_evaluate_options {
     size_t batch, context; /* 0: 8, the spec's */
+    /* as training with documents: those in a window, each ended by the tokenizer's end token, do not see one another, and the first
+     * token of one is predicted from nothing and does not count. Not of a model with a prefix */
+    bool documents;
 };
-/* 8 windows of the spec's context. */
+/* Whether the run in `folder` records that it was trained with documents, which is how it is to be evaluated then; false where there is no
+ * record: a model from elsewhere, or of a run older than the option. Fails with QKV_MEMORY, QKV_FILE, QKV_FORMAT. */
+QKV_API enum qkv_status qkv_model_documents(struct qkv_context *ctx, const char *folder, bool *documents);
+/* 8 windows of the spec's context, each one text. */
 QKV_API struct qkv_evaluate_options qkv_evaluate_defaults(void);
 /* Loss over a text, cut into windows of `context` tokens side by side: every token but the first is predicted once; of a model whose
  * spec has a prefix the first half of each window is its prefix, and only what follows is predicted.

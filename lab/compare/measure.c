@@ -119,6 +119,7 @@ static enum qkv_status measure_evaluate(struct work *w, struct subject *s, size_
     struct qkv_evaluate_options o = {0};
     char *folder = qkv_join_path(s->ctx, w->c->folder, s->variant->folders.items[seed]);
     enum qkv_status status = folder ? qkv_model_load(s->ctx, folder, &model) : QKV_MEMORY;
+    if (!status) status = qkv_model_documents(s->ctx, folder, &o.documents); /* as it was trained */
     if (!status) status = qkv_evaluate_text(model, w->c->valid, &o, w->listener->progress, w->listener->user, &e);
     if (!status) s->variant->losses[seed] = e.loss;
     if (!status) s->variant->shown.spec = *qkv_model_spec(model);

@@ -3,7 +3,7 @@
  * Windows lie side by side: the target of a window's last position is the first token of the next window, so every
  * token but the first is predicted once. Perplexity is e^loss; bits per byte is nll / ln 2 / bytes of the predicted
  * tokens, which makes models with different tokenizers comparable. Of a model whose spec has a prefix the first half of each window is
- * one, and what follows is predicted. */
+ * one, and what follows is predicted; with documents each is predicted from its own tokens. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +54,7 @@ static enum qkv_status evaluate_rows(struct evaluate_sum *sum, size_t rows, size
     if (status) return status;
     size_t counted;
     double loss = qkv_pass_loss(sum->pass, &counted);
-    sum->nll += loss * (double)counted;
+    if (counted) sum->nll += loss * (double)counted;
     sum->tokens += counted;
     return QKV_OK;
 }
@@ -131,19 +131,24 @@ struct evaluator {
     double before, total;      /* bytes of the files before; of all of them */
     size_t held;               /* ids held, the last of which is not yet an input */
     int32_t *ids;              /* B·T + 1 */
-    int32_t *targets, *prefix; /* of models with a prefix: (B,T) and (B); else NULL */
+    int32_t *targets;          /* (B,T) where not every token counts; else NULL */
+    int32_t *prefix;           /* (B) of models with a prefix; else NULL */
+    int32_t *documents, end;   /* (B,T) where they are apart, and the token that ends one; else NULL */
     size_t front, back;        /* ids of a piece, its first and last ones, that the template placed */
     bool begun;
     size_t bytes;
 };
 
-/* A model that learnt with prefixes reads the first half of each window as one, of which no token counts but the one behind it. */
+/* A model that learnt with prefixes reads the first half of each window as one, of which no token counts but the one behind it; the first
+ * token of a document that is apart does not count. */
 static const int32_t *evaluate_targets(struct evaluator *e, size_t n) {
     const size_t T = e->sum.T;
-    if (!e->prefix) return e->ids + 1;
+    if (!e->targets) return e->ids + 1;
     memcpy(e->targets, e->ids + 1, n * sizeof *e->targets);
     for (size_t b = 0; b * T < n; b++) {
         const size_t length = n - b * T < T ? n - b * T : T;
+        if (e->documents) qkv_row_documents(e->end, length, e->ids + b * T, e->targets + b * T, e->documents + b * T);
+        if (!e->prefix) continue;
         e->prefix[b] = (int32_t)(length < T / 2 ? length : T / 2);
         qkv_row_ignore_prefix((int32_t)(T / 2), length, e->targets + b * T);
     }
@@ -165,8 +170,9 @@ static enum qkv_status evaluate_feed(struct evaluator *e, const int32_t *ids, si
         size_t size = 0;
         bool placed = i < e->front || i >= count - e->back; /* by the template, for no byte of the text */
         if (!placed) qkv_tokenizer_token(e->tokenizer, ids[i], &size);
+        const bool begins = e->documents && e->held && e->ids[e->held - 1] == e->end;
         const bool counts = !e->prefix || (e->held + e->sum.T - 1) % e->sum.T + 1 >= e->sum.T / 2;
-        if (e->begun && counts) e->bytes += size;
+        if (e->begun && counts && !begins) e->bytes += size;
         e->begun = true;
         e->ids[e->held++] = ids[i];
         if (e->held <= e->sum.B * e->sum.T) continue;
@@ -250,15 +256,32 @@ static enum qkv_status evaluate_prepare(struct evaluator *e, const struct qkv_ev
         return qkv_fail_memory(ctx, SIZE_MAX, "the ids of a batch");
     e->ids = qkv_allocate(ctx, n, sizeof *e->ids);
     if (!e->ids) return QKV_MEMORY;
-    if (spec->prefix) {
+    const bool documents = options && options->documents;
+    if (documents && spec->prefix)
+        return qkv_fail(
+            ctx, QKV_ARGUMENT,
+            "this model sees a prefix in both directions, which is of a whole window: its documents are not "
+            "apart; leave documents out");
+    if (documents && (status = qkv_documents_check(ctx, e->tokenizer)) != QKV_OK) return status;
+    if (spec->prefix || documents) {
         e->targets = qkv_allocate(ctx, n - 1, sizeof *e->targets);
+        if (!e->targets) return QKV_MEMORY;
+    }
+    if (documents) {
+        e->end = qkv_document_end(e->tokenizer);
+        e->sum.documents = e->documents = qkv_allocate(ctx, n - 1, sizeof *e->documents);
+        if (!e->documents) return QKV_MEMORY;
+    }
+    if (spec->prefix) {
         e->sum.prefix = e->prefix = qkv_allocate(ctx, e->sum.B, sizeof *e->prefix);
-        if (!e->targets || !e->prefix) return QKV_MEMORY;
+        if (!e->prefix) return QKV_MEMORY;
     }
     return qkv_pass_create(e->model, &(struct qkv_pass_options){.B = e->sum.B, .T = e->sum.T}, &e->sum.pass);
 }
 
 static enum qkv_status evaluate_report(const struct evaluator *e, struct qkv_evaluation *evaluation) {
+    if (!e->sum.tokens && e->documents)
+        return qkv_fail(e->ctx, QKV_FORMAT, "no document of %s has two tokens; give another text", e->name);
     if (!e->sum.tokens)
         return qkv_fail(e->ctx, QKV_FORMAT,
                         "%s has no more tokens than the prefix of %zu that this model reads; give a longer text, or a "
@@ -297,6 +320,7 @@ enum qkv_status qkv_evaluate_texts(struct qkv_model *model, const char *const *p
     free(e.ids);
     free(e.targets);
     free(e.prefix);
+    free(e.documents);
     qkv_text_files_free(&e.files);
     return status;
 }

@@ -195,6 +195,21 @@ try 0 rows apart2 --documents --accumulate 4 --threads 2
 same "$(losses apart2)" "$(losses apart)" "losses of documents in parts"
 try 0 resume apart --steps 8 --quiet
 same "$(wc -l <apart/log.jsonl)" 8 "lines of the log of a run on documents"
+try 0 "$QKV" eval apart --data text.txt --threads 1
+has out '^documents +apart'
+cp out apart.out
+try 0 "$QKV" eval apart --data text.txt --threads 1 --no-documents
+hasnt out '^documents'
+[ "$(head -1 out)" != "$(head -1 apart.out)" ] || fail "eval --no-documents changes nothing"
+try 0 "$QKV" eval apart --data text.txt --threads 1 --json
+has out '"documents": true'
+try 0 "$QKV" eval together --data text.txt --threads 1
+hasnt out '^documents'
+try 0 "$QKV" eval together --data text.txt --threads 1 --documents
+has out '^documents +apart'
+refuse 1 '--no-documents has no effect: together was not trained' "$QKV" eval together --data text.txt --no-documents
+refuse 2 '--documents and --no-documents exclude' "$QKV" eval apart --data text.txt --documents --no-documents
+refuse 2 '--documents has no effect: only a text' "$QKV" eval apart --pairs text.txt --documents
 refuse 2 'documents cannot change beside --resume' resume apart --documents
 refuse 1 'the tokenizer has no end token, <\|endoftext\|> or </s>, that says where a document ends' train refused 3 --documents --quiet
 refuse 2 'documents is given, but only rows of a text' train refused 3 --documents --task mlm
