@@ -9,13 +9,13 @@
 
 struct arguments {
     const char *prompt, *file, *target, *kind, *output, *json;
-    int64_t layer, head;
+    int64_t layer, head, prefix;
     bool force, ids;
     struct cli_fresh fresh;
     struct cli_common common;
 };
 
-static const struct arguments defaults = {.layer = -1, .head = -1, .fresh = CLI_FRESH_DEFAULTS};
+static const struct arguments defaults = {.layer = -1, .head = -1, .prefix = -1, .fresh = CLI_FRESH_DEFAULTS};
 
 static const struct cli_option options[] = {
     {CLI_TEXT, 'p', "prompt", "TEXT", offsetof(struct arguments, prompt),
@@ -35,6 +35,7 @@ static const struct cli_option options[] = {
     {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output), "write a page (HTML, one file)", 0, 0, NULL},
     {CLI_TEXT, 0, "json", "FILE", offsetof(struct arguments, json), "write all weights as JSON", 0, 0, NULL},
     CLI_FORCE(struct arguments),
+    CLI_PREFIX(struct arguments, "the whole text, of a model with a prefix; else 0"),
     CLI_FRESH(struct arguments),
     CLI_MODEL(struct arguments),
 };
@@ -96,6 +97,13 @@ int cli_read_ids(const char *what, const char *text, size_t size, int32_t **ids,
         at += n;
     }
     return CLI_DONE;
+}
+
+void cli_say_causal(const struct qkv_model *model, const char *name, int64_t prefix) {
+    if (prefix < 0 && qkv_model_spec(model)->prefix)
+        cli_say("%s learnt with prefixes, which are read in both directions; here it has none, so every token sees the "
+                "ones before it alone (--prefix N gives it one)",
+                name);
 }
 
 int cli_reading_open(const char *prompt, const char *file, bool ids, struct cli_reading *r) {
@@ -161,7 +169,9 @@ static int attend_all(struct qkv_context *ctx, const char *folder, const struct 
     int code = cli_reading_open(a->prompt, a->file, a->ids, &r);
     if (!code) code = cli_fresh_load(&a->common, &a->fresh, ctx, folder, &model);
     if (!code) code = cli_reading_aim(&r, model, a->target);
-    struct qkv_look_options o = {.text = r.text,
+    const int32_t prefix = (int32_t)a->prefix;
+    struct qkv_look_options o = {.prefix = a->prefix < 0 ? NULL : &prefix,
+                                 .text = r.text,
                                  .text_size = r.size,
                                  .target = a->target,
                                  .target_size = a->target ? strlen(a->target) : 0,

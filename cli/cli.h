@@ -379,6 +379,16 @@ int cli_read_prompt(const char *prompt, const char *path, char **text, size_t *s
 /* Token ids of a text: whole numbers with blanks or commas between them, in brackets or not. The caller frees *ids. `what` it is, for the message. */
 int cli_read_ids(const char *what, const char *text, size_t size, int32_t **ids, size_t *count);
 
+/* The row for the table of a command whose struct has `int64_t prefix`, negative where it is not given. */
+#define CLI_PREFIX(type, before)                                                                                       \
+    {                                                                                                                  \
+        CLI_COUNT, 0, "prefix", "N", offsetof(type, prefix),                                                           \
+            "the first N tokens see one another in both directions, as prompts of models with a prefix do", 0,         \
+            INT32_MAX, before                                                                                          \
+    }
+/* Says so where a model that learnt with prefixes gets none. */
+void cli_say_causal(const struct qkv_model *model, const char *name, int64_t prefix);
+
 /* ---- terminal (progress.c) --------------------------------------------------------------------------------------- */
 
 bool cli_locale_utf8(void);

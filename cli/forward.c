@@ -12,12 +12,13 @@ struct arguments {
     const char *inputs, *output, *adamw;
     bool gradients, weights, force;
     int64_t dropout_seed; /* negative: dropout is off */
+    int64_t prefix;
     struct cli_fresh fresh;
     struct cli_common common;
 };
 
 static const struct arguments defaults = {
-    .dropout_seed = -1, .fresh = CLI_FRESH_DEFAULTS, .common = {.precision = "fp32"}};
+    .dropout_seed = -1, .prefix = -1, .fresh = CLI_FRESH_DEFAULTS, .common = {.precision = "fp32"}};
 
 static const struct cli_option options[] = {
     {CLI_TEXT, 'i', "inputs", "FILE", offsetof(struct arguments, inputs), "safetensors file with in.ids and more", 0, 0,
@@ -35,6 +36,7 @@ static const struct cli_option options[] = {
      "also take AdamW steps on this batch; writes out.adamw_losses (before each step and after the last) and "
      "out.adamw_logits (after the last)",
      0, 0, NULL},
+    CLI_PREFIX(struct arguments, "none"),
     CLI_FRESH(struct arguments),
     CLI_COMMON(struct arguments),
     CLI_COMMON_ROW(CLI_TEXT, struct arguments, precision, "NAME", CLI_PRECISION_HELP, 0, NULL),
@@ -54,7 +56,7 @@ static const struct cli_rule rules[] = {
 
 struct inputs {
     struct qkv_tensors *file;
-    int32_t *ids, *lengths, *targets, *source, *source_lengths;
+    int32_t *ids, *lengths, *targets, *source, *source_lengths, *prefix;
     float *output_gradient;
     struct qkv_batch batch;
 };
@@ -66,6 +68,7 @@ static void inputs_free(struct inputs *in) {
     free(in->targets);
     free(in->source);
     free(in->source_lengths);
+    free(in->prefix);
     free(in->output_gradient);
 }
 
@@ -164,6 +167,18 @@ static int read_inputs(struct qkv_context *ctx, const struct qkv_spec *spec, con
     in->batch.source_lengths = in->source_lengths;
     in->batch.output_gradient = in->output_gradient;
     return code;
+}
+
+/* The prefix of each row: so many positions, or as many as it has. */
+static int set_prefix(struct inputs *in, int64_t prefix) {
+    if (prefix < 0) return CLI_DONE;
+    if (!(in->prefix = malloc(in->batch.B * sizeof *in->prefix))) return cli_failed("out of memory");
+    for (size_t b = 0; b < in->batch.B; b++) {
+        const int64_t most = in->lengths ? in->lengths[b] : (int64_t)in->batch.T;
+        in->prefix[b] = (int32_t)(prefix < most ? prefix : most > 0 ? most : 0);
+    }
+    in->batch.prefix = in->prefix;
+    return CLI_DONE;
 }
 
 /* ---- outputs --------------------------------------------------------------------------------------------------------- */
@@ -389,7 +404,9 @@ static int forward_all(struct work *w, const char *folder) {
     if (!code) code = cli_output_check(w->ctx, a->output, a->force, &(struct cli_reads){reads, 3, a->inputs});
     if (!code) code = cli_fresh_load(&a->common, &a->fresh, w->ctx, folder, &w->model);
     if (!code) code = read_inputs(w->ctx, qkv_model_spec(w->model), a->inputs, &w->in);
+    if (!code) code = set_prefix(&w->in, a->prefix);
     if (code) return code;
+    cli_say_causal(w->model, folder ? folder : cli_fresh_name(&a->fresh), a->prefix);
     if (a->dropout_seed >= 0 && !forward_drops(qkv_model_spec(w->model)))
         return cli_failed(
             "--dropout-seed has no effect: the model's dropout is 0 (dropout and ffn.dropout of its spec)");

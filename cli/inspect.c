@@ -10,11 +10,12 @@
 struct arguments {
     const char *prompt, *file, *target, *output, *json;
     bool force, ids;
+    int64_t prefix;
     struct cli_fresh fresh;
     struct cli_common common;
 };
 
-static const struct arguments defaults = {.fresh = CLI_FRESH_DEFAULTS};
+static const struct arguments defaults = {.prefix = -1, .fresh = CLI_FRESH_DEFAULTS};
 
 static const struct cli_option options[] = {
     {CLI_TEXT, 'p', "prompt", "TEXT", offsetof(struct arguments, prompt), "what the model reads", 0, 0, NULL},
@@ -28,6 +29,7 @@ static const struct cli_option options[] = {
     {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output), "write a page (HTML, one file)", 0, 0, NULL},
     {CLI_TEXT, 0, "json", "FILE", offsetof(struct arguments, json), "write the numbers as JSON", 0, 0, NULL},
     CLI_FORCE(struct arguments),
+    CLI_PREFIX(struct arguments, "none"),
     CLI_FRESH(struct arguments),
     CLI_MODEL(struct arguments),
 };
@@ -158,7 +160,9 @@ static int inspect_one(struct qkv_context *ctx, const struct arguments *a, const
     struct qkv_model *model = NULL;
     int code = cli_fresh_load(&a->common, &a->fresh, ctx, folder, &model);
     if (!code) code = cli_reading_aim(r, model, a->target);
-    struct qkv_inspect_options o = {.text = r->text,
+    const int32_t prefix = (int32_t)a->prefix;
+    struct qkv_inspect_options o = {.prefix = a->prefix < 0 ? NULL : &prefix,
+                                    .text = r->text,
                                     .text_size = r->size,
                                     .target = a->target,
                                     .target_size = a->target ? strlen(a->target) : 0,
@@ -166,6 +170,7 @@ static int inspect_one(struct qkv_context *ctx, const struct arguments *a, const
                                     .id_count = r->id_count,
                                     .target_ids = r->target_ids,
                                     .target_id_count = r->target_id_count};
+    if (!code) cli_say_causal(model, folder ? folder : cli_fresh_name(&a->fresh), a->prefix);
     if (!code && qkv_inspect(model, &o, inspection)) code = cli_broken(ctx);
     qkv_model_free(model);
     return code;
@@ -226,7 +231,9 @@ const struct cli_command *cli_inspect(void) {
             "with the norm before its sublayers beside one with the norm behind them, or the same before and after "
             "training. With -o it writes a page, one HTML file that loads nothing from anywhere.\n"
             "The loss is that of the text's next tokens; of an encoder-decoder's target, of a classifier's class, or "
-            "of an encoder's masked tokens, which --target gives. There is no dropout.\n"
+            "of an encoder's masked tokens, which --target gives. There is no dropout. With --prefix the loss is of "
+            "what "
+            "follows it, as in training.\n"
             "--preset and --spec look at a model with the weights that training would begin with; --ids gives token "
             "ids in place of texts, which needs no tokenizer.",
         .examples = "qkv inspect run/ --prompt \"To be, or not to be\"\n"

@@ -37,6 +37,9 @@ struct qkv_look_options {
     /* In place of the text, and of the target: token ids, taken as they are, so a model needs no tokenizer. NULL: the texts */
     const int32_t *ids, *target_ids;
     size_t id_count, target_id_count;
+    /* How many tokens at the beginning see one another in both directions, of causal models of one stack. NULL: of a model whose spec
+     * has a prefix all of them, as a prompt is read; else none */
+    const int32_t *prefix;
 };
 /* The model run once over a text, read as it was in training. Weights are made when they are asked for, from the log-sum-exp
  * that attention leaves; nothing of size T×T is kept. The model must outlive it. */
@@ -95,6 +98,8 @@ struct qkv_inspect_options {
     /* As those of struct qkv_look_options; a classifier's target stays a name. */
     const int32_t *ids, *target_ids;
     size_t id_count, target_id_count;
+    /* As there, and the loss is of what follows, as in training. NULL: none, whatever the spec says: all tokens are predicted */
+    const int32_t *prefix;
 };
 struct qkv_statistics { /* of many numbers */
     size_t count;

@@ -227,6 +227,66 @@ static void gradients_are_those_of_the_model(void **state) {
     qkv_context_free(ctx);
 }
 
+/* A prefix is seen in both directions and not predicted, but for its last token: what a pass with it gives. */
+static void a_prefix_is_seen_and_what_follows_is_predicted(void **state) {
+    struct qkv_context *ctx = make_context();
+    struct qkv_model *model = make_model(ctx, decoder, "pre");
+    const char text[] = "the same text";
+    enum { N = sizeof text - 1 };
+    int32_t ids[N], targets[N];
+    (void)state;
+    for (int32_t prefix = 0; prefix <= N; prefix += 4) {
+        const struct qkv_inspect_options o = {.text = text, .text_size = N, .prefix = &prefix};
+        struct qkv_inspection *in;
+        assert_ok(ctx, qkv_inspect(model, &o, &in));
+        for (int32_t t = 0; t < N; t++) ids[t] = in->look.decoder.ids[t];
+        for (int32_t t = 0; t < N; t++) targets[t] = t + 1 < N && t + 1 >= prefix ? ids[t + 1] : QKV_IGNORE;
+        struct qkv_pass_options options = {.B = 1, .T = N};
+        struct qkv_batch batch = {.B = 1, .T = N, .ids = ids, .targets = targets, .prefix = &prefix};
+        struct qkv_pass *pass;
+        size_t counted, expected;
+        assert_ok(ctx, qkv_pass_create(model, &options, &pass));
+        assert_ok(ctx, qkv_pass_forward(pass, &batch));
+        assert_near(qkv_inspection_loss(in, &counted, NULL), qkv_pass_loss(pass, &expected));
+        assert_int_equal(counted, expected);
+        assert_true(!prefix || strstr(qkv_inspection_about(in), " behind a prefix of "));
+        qkv_pass_free(pass);
+        qkv_inspection_free(in);
+    }
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+}
+
+/* The ids of a text are looked into as the text is, also by a model without a tokenizer. */
+static void ids_are_read_as_their_text_is(void **state) {
+    struct qkv_context *ctx = make_context();
+    const char *const formats[] = {decoder, encoder};
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        struct qkv_model *model = make_model(ctx, formats[k], "pre"), *bare;
+        const int32_t ids[] = {'a', 'b', 'c', 'a'};
+        const struct qkv_inspect_options text = {.text = "abca", .text_size = 4}, o = {.ids = ids, .id_count = 4};
+        struct qkv_inspection *a, *b;
+        size_t one, other;
+        assert_ok(ctx, qkv_inspect(model, &text, &a));
+        assert_ok(ctx, qkv_inspect(model, &o, &b));
+        assert_true(qkv_inspection_loss(a, &one, NULL) == qkv_inspection_loss(b, &other, NULL));
+        assert_int_equal(one, other);
+        qkv_inspection_free(b);
+        assert_ok(ctx, qkv_model_create(ctx, qkv_model_spec(model), 3, &bare));
+        for (size_t i = 0; i < qkv_model_parameters(model); i++)
+            memcpy(qkv_model_weights_mutable(bare, i), qkv_model_weights(model, i),
+                   qkv_array_elements(qkv_model_parameter(model, i)) * sizeof(float));
+        assert_ok(ctx, qkv_inspect(bare, &o, &b));
+        assert_true(qkv_inspection_loss(a, &one, NULL) == qkv_inspection_loss(b, &other, NULL));
+        assert_fails(ctx, qkv_inspect(bare, &text, &(struct qkv_inspection *){NULL}), QKV_ARGUMENT,
+                     "or give token ids");
+        qkv_inspection_free(a), qkv_inspection_free(b);
+        qkv_model_free(model), qkv_model_free(bare);
+    }
+    qkv_context_free(ctx);
+}
+
 static void broken_numbers_are_found_where_they_begin(void **state) {
     struct qkv_context *ctx = make_context();
     struct qkv_model *model = make_model(ctx, decoder, "pre");
@@ -327,6 +387,8 @@ int main(void) {
         cmocka_unit_test(the_last_of_a_pass_is_its_output),
         cmocka_unit_test(statistics_are_of_finite_numbers),
         cmocka_unit_test(gradients_are_those_of_the_model),
+        cmocka_unit_test(a_prefix_is_seen_and_what_follows_is_predicted),
+        cmocka_unit_test(ids_are_read_as_their_text_is),
         cmocka_unit_test(broken_numbers_are_found_where_they_begin),
         cmocka_unit_test(all_kinds_can_be_looked_into),
         cmocka_unit_test(what_makes_no_sense_is_refused),

@@ -145,13 +145,13 @@ enum qkv_status qkv_look_read(struct qkv_attention_view *look, const struct qkv_
 
 /* ---- the pass ------------------------------------------------------------------------------------------------------------ */
 
-static enum qkv_status attention_view_run(struct qkv_attention_view *look) {
+static enum qkv_status attention_view_run(struct qkv_attention_view *look, const int32_t *prefix) {
     bool pair = look->encoder.count && look->decoder.count;
     const struct qkv_look_side *main = look->decoder.count ? &look->decoder : &look->encoder;
     struct qkv_pass_options o = {.B = 1, .T = main->count, .weights = true};
     struct qkv_batch batch = {.B = 1, .T = main->count, .ids = main->ids};
     const int32_t prompt = (int32_t)main->count;
-    if (qkv_model_spec(look->model)->prefix) batch.prefix = &prompt; /* the text is one */
+    batch.prefix = prefix ? prefix : qkv_model_spec(look->model)->prefix ? &prompt : NULL; /* the text is one */
     if (pair) {
         o.source_T = batch.source_T = look->encoder.count;
         batch.source = look->encoder.ids;
@@ -290,7 +290,7 @@ enum qkv_status qkv_look_create(struct qkv_model *model, const struct qkv_look_o
     look->ctx = ctx;
     look->model = model;
     enum qkv_status status = qkv_look_read(look, options);
-    if (!status) status = attention_view_run(look);
+    if (!status) status = attention_view_run(look, options->prefix);
     if (!status) status = list_attentions(look);
     if (!status) status = measure_heads(look);
     if (!status) return QKV_OK;

@@ -53,9 +53,15 @@ static enum qkv_status refuse_target(struct qkv_inspection *in) {
 
 /* A text's tokens predict the next ones; targets of pairs end with their end. */
 static enum qkv_status aim_next(struct qkv_inspection *in, const struct qkv_look_side *side, int32_t last) {
-    for (size_t t = 0; t + 1 < side->count; t++) in->targets[t] = side->ids[t + 1];
+    const bool prefix = in->prefix && *in->prefix > 0, prompts = qkv_model_spec(in->look.model)->prefix;
+    for (size_t t = prefix ? (size_t)*in->prefix - 1 : 0; t + 1 < side->count; t++) in->targets[t] = side->ids[t + 1];
     in->targets[side->count - 1] = last;
-    snprintf(in->about, sizeof in->about, "the next of %zu token%s", side->count, side->count == 1 ? "" : "s");
+    const int used =
+        snprintf(in->about, sizeof in->about, "the next of %zu token%s", side->count, side->count == 1 ? "" : "s");
+    if (prefix)
+        snprintf(in->about + used, sizeof in->about - (size_t)used, " behind a prefix of %d", *in->prefix);
+    else if (prompts)
+        snprintf(in->about + used, sizeof in->about - (size_t)used, " without a prefix");
     return QKV_OK;
 }
 
@@ -200,6 +206,7 @@ static enum qkv_status inspect_run(struct qkv_inspection *in) {
         .B = 1, .T = main->count, .train = targets > 0, .hook = inspect_listen, .hook_user = in};
     struct qkv_batch batch = {.B = 1, .T = main->count, .ids = main->ids, .targets = targets ? in->targets : NULL};
     struct qkv_pass *pass = NULL;
+    batch.prefix = in->prefix;
     if (pair) {
         o.source_T = batch.source_T = look->encoder.count;
         batch.source = look->encoder.ids;
@@ -237,10 +244,12 @@ enum qkv_status qkv_inspect(struct qkv_model *model, const struct qkv_inspect_op
     in->look.ctx = ctx;
     in->look.model = model;
     in->loss = in->norm = NAN;
+    in->prefix = options->prefix;
     enum qkv_status status = qkv_look_read(&in->look, &o);
     if (!status) status = inspect_aim(in, options);
     if (!status) status = make_rows(in);
     if (!status) status = inspect_run(in);
+    in->prefix = NULL;
     if (!status) return QKV_OK;
     qkv_inspection_free(in);
     *out = NULL;

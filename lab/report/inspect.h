@@ -9,6 +9,7 @@ struct qkv_inspection {
     int32_t *targets;               /* of the decoder, or of the lone encoder */
     struct qkv_inspect_row *rows;
     size_t count, capacity, counted;
+    const int32_t *prefix; /* while it runs: of the options */
     double loss, norm;
     char about[160];
 };

@@ -195,20 +195,30 @@ try 0 rows apart2 --documents --accumulate 4 --threads 2
 same "$(losses apart2)" "$(losses apart)" "losses of documents in parts"
 try 0 resume apart --steps 8 --quiet
 same "$(wc -l <apart/log.jsonl)" 8 "lines of the log of a run on documents"
-try 0 "$QKV" eval apart --data text.txt --threads 1
+try 0 "$QKV" eval apart --data parts.txt --threads 1
 has out '^documents +apart'
 cp out apart.out
-try 0 "$QKV" eval apart --data text.txt --threads 1 --no-documents
+try 0 "$QKV" eval apart --data parts.txt --threads 1 --no-documents
 hasnt out '^documents'
 [ "$(head -1 out)" != "$(head -1 apart.out)" ] || fail "eval --no-documents changes nothing"
-try 0 "$QKV" eval apart --data text.txt --threads 1 --json
+try 0 "$QKV" eval apart --data parts.txt --threads 1 --json
 has out '"documents": true'
-try 0 "$QKV" eval together --data text.txt --threads 1
+try 0 "$QKV" eval together --data parts.txt --threads 1
 hasnt out '^documents'
-try 0 "$QKV" eval together --data text.txt --threads 1 --documents
+try 0 "$QKV" eval together --data parts.txt --threads 1 --documents
 has out '^documents +apart'
-refuse 1 '--no-documents has no effect: together was not trained' "$QKV" eval together --data text.txt --no-documents
-refuse 2 '--documents and --no-documents exclude' "$QKV" eval apart --data text.txt --documents --no-documents
+try 0 rows prompted --prefix 5
+try 0 "$QKV" inspect prompted --prompt "a text of 4 words" --threads 1
+has err 'prompted learnt with prefixes, .* here it has none'
+has out 'of the next of [0-9]+ tokens without a prefix'
+try 0 "$QKV" inspect prompted --prompt "a text of 4 words" --threads 1 --prefix 2
+hasnt err 'learnt with prefixes'
+has out 'of the next of [0-9]+ tokens behind a prefix of 2'
+refuse 1 'the prefix of batch row 0 is 900, but the row has 0 to' "$QKV" inspect prompted --prompt "a text" --prefix 900
+attends() { "$QKV" attend prompted --prompt "a text of 4 words" --threads 1 --json weights.json --force "$@" 2>err && cat weights.json; }
+[ "$(attends)" = "$(attends --prefix 0)" ] && fail "attend reads a prompt of a model with a prefix as any other"
+refuse 1 '--no-documents has no effect: together was not trained' "$QKV" eval together --data parts.txt --no-documents
+refuse 2 '--documents and --no-documents exclude' "$QKV" eval apart --data parts.txt --documents --no-documents
 refuse 2 '--documents has no effect: only a text' "$QKV" eval apart --pairs text.txt --documents
 refuse 2 'documents cannot change beside --resume' resume apart --documents
 refuse 1 'the tokenizer has no end token, <\|endoftext\|> or </s>, that says where a document ends' train refused 3 --documents --quiet
