@@ -76,43 +76,69 @@ QKV_INLINE void turn_narrow(float *tile, const vi r[W], const size_t words) {
     }
 }
 
-/* A tile of rows that lie across: `wide` words, of whose terms `terms` are there. */
-static void pack_turned(uint32_t *tile, const struct lines *x, size_t m, size_t rows, size_t k, size_t terms,
-                        size_t wide) {
+/* A part of a matrix that lies across, for one tile: 16 rows from m on, of which `rows` are there, terms from k on. */
+struct across {
+    const struct lines *x;
+    size_t m, rows, k, terms;
+};
+
+/* Its words, zeros behind the last term. The lines of as many terms behind them are fetched: they are packed when the other rows have
+ * been, and no pattern leads there that the machine finds by itself. */
+QKV_INLINE void across_words(vi r[W], const struct across *t, const size_t words) {
+    const struct lines *x = t->x;
+    const size_t size = x->dtype == QKV_BF16 ? sizeof(uint16_t) : sizeof(float), stride = x->k_stride * size;
+    const uintptr_t next = (uintptr_t)x->data + (t->m + (t->k + t->terms) * x->k_stride) * size;
+    QKV_UNROLL
+    for (size_t i = 0; i < words; i++) {
+        r[i] = 2 * i < t->terms ? words_across(x, t->m, t->rows, t->k + 2 * i, t->k + t->terms) : vi_set(0);
+        __builtin_prefetch((const void *)(next + 2 * i * stride), 0, 2);
+        __builtin_prefetch((const void *)(next + (2 * i + 1) * stride), 0, 2);
+    }
+}
+
+/* The tile, of rows of `wide` words. */
+static void pack_turned(uint32_t *tile, const struct across *t, size_t wide) {
     vi r[W];
-    const size_t words = (terms + 1) / 2, some = wide < TILE_WORDS ? wide : words <= 4 ? 4 : words <= 8 ? 8 : W;
-    for (size_t i = 0; i < some; i++) r[i] = i < words ? words_across(x, m, rows, k + 2 * i, k + terms) : vi_set(0);
     if (wide == 4) {
+        across_words(r, t, 4);
         turn_narrow((float *)(void *)tile, r, 4);
         return;
     }
     if (wide == 8) {
+        across_words(r, t, 8);
         turn_narrow((float *)(void *)tile, r, 8);
         return;
     }
-    if (some == 4)
+    if (t->terms <= 8) {
+        across_words(r, t, 4);
         turn_first(r, 4);
-    else if (some == 8)
+    } else if (t->terms <= 16) {
+        across_words(r, t, 8);
         turn_first(r, 8);
-    else
+    } else {
+        across_words(r, t, W);
         turn_words(r);
+    }
     for (size_t i = 0; i < W; i++) vi_store(tile + i * TILE_WORDS, r[i]);
 }
 
 static void pack_a_at(void *out, size_t all, size_t before, struct qkv_operand a, size_t rows, size_t K, size_t unit) {
     const struct lines x = {a.data, a.dtype, a.row_stride, a.column_stride};
     const size_t pairs = bf16_pairs(K, unit), words = unit / 2;
-    for (size_t m = 0; m < rows; m += MR) {
+    uint32_t *tiles = (uint32_t *)out + before * TILE_ROWS;
+    for (size_t p = 0; p < pairs && x.k_stride != 1; p += words) {
+        struct across t = {.x = &x, .k = 2 * p, .terms = K - 2 * p < unit ? K - 2 * p : unit};
+        for (; t.m < rows; t.m += MR) {
+            t.rows = rows - t.m;
+            pack_turned(tiles + t.m * all + p * TILE_ROWS, &t, words);
+        }
+    }
+    for (size_t m = 0; m < rows && x.k_stride == 1; m += MR) {
         for (size_t p = 0; p < pairs; p += words) {
-            uint32_t *tile = (uint32_t *)out + m * all + (before + p) * TILE_ROWS;
-            const size_t terms = K - 2 * p < unit ? K - 2 * p : unit;
-            if (x.k_stride != 1) {
-                pack_turned(tile, &x, m, rows - m, 2 * p, terms, words);
-                continue;
-            }
+            const size_t end = K - 2 * p < unit ? K : 2 * p + unit;
             for (size_t i = 0; i < TILE_ROWS; i++) {
-                const vi row = m + i < rows ? words_along(&x, m + i, 2 * p, 2 * p + terms) : vi_set(0);
-                vf_store_n((float *)(void *)(tile + i * words), vf_from_bits(row), words);
+                const vi row = m + i < rows ? words_along(&x, m + i, 2 * p, end) : vi_set(0);
+                vf_store_n((float *)(void *)(tiles + m * all + p * TILE_ROWS + i * words), vf_from_bits(row), words);
             }
         }
     }
