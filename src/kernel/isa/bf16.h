@@ -68,7 +68,8 @@ struct qkv_bf16_kernels {
                       size_t unit);
     void (*pack_a_at)(void *out, size_t pairs, size_t before, struct qkv_operand a, size_t rows, size_t K, size_t unit);
     /* Sums in a defined order: the terms of a sequence begin at a multiple of order_step, with zeros before. Where no sequence of a
-     * call has more than `unit` terms, a multiple of that will do, with the same bits: order_unit or that doubled, up to order_step. */
+     * call has more than `unit` terms, a multiple of that will do, with the same bits (but the sign of a zero that is too small a
+     * number): order_unit or that doubled, up to order_step. */
     size_t order_step, order_unit;
     /* out = sums, finished (fp32 products use it too) */
     void (*put)(const struct qkv_bf16_out *out, const float *sums, size_t ld, size_t rows, size_t columns);
