@@ -17,10 +17,10 @@ static const struct kind {
     {"classifier", "\"head\":{\"kind\":\"classify\",\"classes\":3,\"pool\":\"mean\"}," STACK("encoder"),
      QKV_TOKENIZER_WORDS},
     {"many", "\"head\":{\"kind\":\"classify\",\"classes\":20,\"pool\":\"first\"}," STACK("encoder"),
-     QKV_TOKENIZER_CHARS},
+     QKV_TOKENIZER_CHARS_BYTES},
     {"encoder", STACK("encoder"), QKV_TOKENIZER_WORDS},
-    {"pairs", STACK("encoder") "," STACK("decoder"), QKV_TOKENIZER_CHARS},
-    {"decoder", STACK("decoder"), QKV_TOKENIZER_CHARS},
+    {"pairs", STACK("encoder") "," STACK("decoder"), QKV_TOKENIZER_CHARS_BYTES},
+    {"decoder", STACK("decoder"), QKV_TOKENIZER_CHARS_BYTES},
 };
 
 static enum qkv_status make(struct qkv_context *ctx, const struct kind *kind, const char *folder) {
