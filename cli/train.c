@@ -207,8 +207,9 @@ const struct cli_command *cli_train(void) {
     static struct cli_option options[CLI_COUNT_OF(own_options) + CLI_TRAIN_OPTIONS];
     static struct cli_command command = {
         .name = "train",
-        .summary = "train a model on a text, pairs or labelled lines, or go on with a run",
+        .summary = "train a model on a text, lines, pairs or labelled lines, or go on with a run",
         .usage = "--preset NAME --data FILE --out RUN [options]\n"
+                 "--preset NAME --lines FILE --out RUN [options]\n"
                  "--preset NAME --pairs FILE --out RUN [options]\n"
                  "--preset NAME --labeled FILE --out RUN [options]\n"
                  "--spec FILE --data FILE --out RUN [options]\n"
@@ -227,7 +228,7 @@ const struct cli_command *cli_train(void) {
             "finishes the step, saves and exits with 130; a second one stops at once, and the "
             "checkpoint "
             "of before stays whole.\n\nWhat is learnt: the next token of a text (--data), its masked tokens (--data "
-            "and --task mlm), "
+            "and --task mlm), the same of lines (--lines: each is a row between <s> and </s>), "
             "the target of a source (--pairs: a source, a tab, a target in each line), the label of a line (--labeled: "
             "a "
             "label, a tab, a text). --from MODEL begins with the weights, spec and tokenizers of a model folder or run "
@@ -237,7 +238,7 @@ const struct cli_command *cli_train(void) {
             "(qkv info --json lists them) match, with * for any characters; it may be repeated. A preset brings its "
             "own defaults for "
             "the options "
-            "below.\n\n--data, --pairs, "
+            "below.\n\n--data, --lines, --pairs, "
             "--labeled and --valid may be repeated, and a folder stands for the files in it, sorted by name, without "
             "hidden files and inner folders. Several texts are one after the other, an end token between them where "
             "the tokenizer has one; what is held out for validation is the last part of all of it. train.json records "
@@ -255,6 +256,7 @@ const struct cli_command *cli_train(void) {
                     "qkv train --preset g2p --pairs train.tsv --valid valid.tsv --out g2p/\n"
                     "qkv train --preset text-classifier --labeled train.tsv --valid test.tsv --out topic/\n"
                     "qkv train --preset bert-tiny --data text.txt --out enc/\n"
+                    "qkv train --preset tiny-lm --lines toy.txt --out lm/\n"
                     "qkv train --from run/ --data other.txt --rate 1e-4 --out tuned/\n"
                     "qkv train --from enc/ --new-head --labeled train.tsv --out topic/\n"
                     "qkv train --resume run/ --steps 10000\n"

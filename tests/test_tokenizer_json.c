@@ -102,6 +102,16 @@ static void test_split(void **state) {
 /* Forms that mean the same: "a b" merges, an added token listed in the vocabulary, a post-processor, other defaults. */
 static void test_forms(void **state) {
     struct qkv_context *ctx = *state;
+    struct qkv_tokenizer *w = test_train(ctx, QKV_TOKENIZER_WHITESPACE, 0, 1, toy, sizeof toy - 1);
+    char *file = test_print(ctx, w, "\"unk_token\": \"<unk>\"", "\"unk_token\": \"the\""); /* any word may be it */
+    qkv_tokenizer_free(w);
+    w = reload(ctx, test_parse(ctx, file));
+    free(file);
+    const int the = qkv_tokenizer_unknown(w);
+    assert_true(the >= 0 && the < qkv_tokenizer_vocab(w));
+    assert_ids(ctx, w, "the the-other <pad>", true, the, the, 0);
+    assert_int_equal(qkv_tokenizer_special(w, "<|endoftext|>"), 1);
+    qkv_tokenizer_free(w);
     struct qkv_tokenizer *t = changed(ctx, QKV_TOKENIZER_BPE, "[\"a\", \"t\"]", "\"a t\"");
     assert_ids(ctx, t, text_b, true, 286, 268, 283, 279, 10);
     qkv_tokenizer_free(t);
@@ -226,6 +236,12 @@ static const struct refusal refusals[] = {
     {QKV_TOKENIZER_CHARS_BYTES, "\"<0x7F>\"", "\"<0x7f>\"", "no token spells the byte 0x7F"},
     {QKV_TOKENIZER_CHARS_BYTES, "\"merges\": []", "\"merges\": [[\"<0x41>\", \"a\"]]", "needs the token \"<0x41>\""},
     {QKV_TOKENIZER_BPE, "\"!\": 33", "\"!\": 33, \"!\": 33", "not valid JSON: line"},
+    {QKV_TOKENIZER_WHITESPACE, "\"vocab\": {", "\"vocab\": {}, \"v\": {", "model.vocab has no word"},
+    {QKV_TOKENIZER_WHITESPACE, "\"type\": \"WordLevel\"", "\"type\": \"BPE\"", "model.type is not WordLevel"},
+    {QKV_TOKENIZER_WHITESPACE, "\"unk_token\": \"<unk>\"", "\"unk_token\": 5",
+     "model.unk_token is 5; this reader knows a text"},
+    {QKV_TOKENIZER_WHITESPACE, "\"decoder\": null", "\"decoder\": {\"type\": \"Fuse\"}",
+     "decoder is {\"type\":\"Fuse\"}"},
     {QKV_TOKENIZER_BPE, "\"added_tokens\": [", "\"added_tokens\": {}, \"a\": [",
      "added_tokens is {}; this reader knows a list"},
     {QKV_TOKENIZER_BPE, "\"content\": \"<|endoftext|>\"", "\"content\": 5",

@@ -14,8 +14,8 @@ struct reader {
     struct qkv_context *ctx;
     const char *name; /* of the file */
     struct qkv_tokenizer *t;
-    const json_t *vocab; /* key -> id */
-    const json_t *added; /* added_tokens */
+    const json_t *vocab;      /* key -> id */
+    struct qkv_strings added; /* of WordLevel: the contents of added_tokens */
     size_t id_bound;
     bool fallback;       /* <0xNN> are bytes, which spell characters that are not in the vocabulary */
     const char *unknown; /* the key of what stands for these otherwise */
@@ -185,11 +185,7 @@ static bool key_bytes(const char *key, size_t size, char *out, size_t *out_size)
 
 /* Whether a key is an added token, whose bytes have no space before them. */
 static bool is_added(const struct reader *r, const char *key) {
-    for (size_t i = 0; i < json_array_size(r->added); i++) {
-        const char *content = json_string_value(json_object_get(json_array_get(r->added, i), "content"));
-        if (content && !strcmp(content, key)) return true;
-    }
-    return false;
+    return qkv_strings_find(&r->added, key, strlen(key)) != NULL;
 }
 
 static enum qkv_status read_token(const struct reader *r, const char *key, const json_t *value, char *scratch) {
@@ -305,7 +301,7 @@ static enum qkv_status read_merges(const struct reader *r, const json_t *merges)
 /* ---- model, added tokens --------------------------------------------------------------------------------------------- */
 
 /* WordLevel: a word that is not in the vocabulary is unk_token where that is, else an error. */
-static enum qkv_status read_words(struct reader *r, const json_t *model) {
+static enum qkv_status read_words(struct reader *r, const json_t *model, const json_t *added) {
     const json_t *unknown = json_object_get(model, "unk_token");
     if (!tokenizer_json_absent(unknown) && !json_is_string(unknown))
         return qkv_json_refuse(r->ctx, r->name, "model.unk_token", unknown, "a text");
@@ -314,12 +310,18 @@ static enum qkv_status read_words(struct reader *r, const json_t *model) {
         return qkv_json_refuse(r->ctx, r->name, "model.vocab", r->vocab, "an object of token: id");
     const char *key = json_string_value(unknown);
     r->unknown = key && json_object_get(r->vocab, key) ? key : NULL;
+    if (json_object_size(r->vocab) == 0)
+        return qkv_fail(r->ctx, QKV_FORMAT, "%s: model.vocab has no word; give it some", r->name);
+    for (size_t i = 0; i < json_array_size(added); i++) {
+        const char *content = json_string_value(json_object_get(json_array_get(added, i), "content"));
+        if (content && !qkv_strings_add(r->ctx, &r->added, content, strlen(content))) return QKV_MEMORY;
+    }
     return QKV_OK;
 }
 
-static enum qkv_status read_model(struct reader *r, const json_t *model) {
+static enum qkv_status read_model(struct reader *r, const json_t *model, const json_t *added) {
     bool fuse;
-    if (r->t->whole_words && is_type(model, "WordLevel")) return read_words(r, model);
+    if (r->t->whole_words && is_type(model, "WordLevel")) return read_words(r, model, added);
     if (r->t->whole_words)
         return qkv_fail(r->ctx, QKV_FORMAT,
                         "%s: model.type is not WordLevel, which is what this reader knows with a WhitespaceSplit "
@@ -408,10 +410,9 @@ static enum qkv_status read_all(struct reader *r, const json_t *root) {
         if (!tokenizer_json_absent(value)) return qkv_json_refuse(r->ctx, r->name, off[i], value, "null");
     }
     const json_t *model = json_object_get(root, "model"), *added = json_object_get(root, "added_tokens");
-    r->added = added;
     enum qkv_status status = read_normalizer(r, json_object_get(root, "normalizer"));
     if (!status) status = read_pre_tokenizer(r, json_object_get(root, "pre_tokenizer"));
-    if (!status) status = read_model(r, model);
+    if (!status) status = read_model(r, model, added);
     if (!status) status = read_decoder(r, json_object_get(root, "decoder"));
     if (!status && !tokenizer_json_absent(added) && !json_is_array(added))
         status = qkv_json_refuse(r->ctx, r->name, "added_tokens", added, "a list");
@@ -435,6 +436,7 @@ enum qkv_status qkv_tokenizer_parse(struct qkv_context *ctx, const char *json, s
     if (status) return status;
     struct reader r = {.ctx = ctx, .name = name, .t = qkv_tokenizer_new(ctx)};
     status = r.t ? read_all(&r, root) : QKV_MEMORY;
+    qkv_strings_free(&r.added);
     json_decref(root);
     if (status) {
         qkv_tokenizer_free(r.t);

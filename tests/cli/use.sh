@@ -3,7 +3,7 @@
 . "$(dirname "$0")/common.sh"
 make_spec
 make_text 400 >text.txt
-try 0 train run 30 --quiet
+try 0 train run 30 --quiet --tokenizer chars+bytes
 
 # ---- generate ----
 try 0 "$QKV" generate run --prompt "the king " -n 40 --seed 7
