@@ -173,6 +173,9 @@ int cli_open(const struct cli_common *common, struct qkv_context **ctx);
 /* Gives the context the precision of the options, where they say auto or nothing the one that the run in `folder` records
  * (fp32 for NULL). CLI_DONE, or the exit code after a message. */
 int cli_set_precision(const struct cli_common *common, struct qkv_context *ctx, const char *folder);
+/* The folder of a model: the path itself, or where the checkpoint is that it names ("run/checkpoint-250.safetensors"), which is then in
+ * *checkpoint (else NULL). To be freed; NULL without memory, after a message. */
+char *cli_model_folder(const char *path, const char **checkpoint);
 /* That, then the model of the folder, and a message where its bf16 is emulated. */
 int cli_load(const struct cli_common *common, struct qkv_context *ctx, const char *folder, struct qkv_model **model);
 /* Whether --precision is auto, or not given. */
@@ -420,6 +423,13 @@ bool cli_task_progress(void *user, const char *what, double done, double total);
 extern volatile sig_atomic_t cli_stopping;
 void cli_catch_signals(void);
 
+/* ---- the state of a run (info_state.c) ----------------------------------------------------------------------------- */
+
+/* A row, or two, of "qkv info"; nothing where the folder is no run. `folder` as the user called it. */
+void cli_info_state(const struct qkv_run_condition *condition, const char *folder);
+/* The key "run" and its object, or nothing. */
+void cli_info_put_state(struct qkv_json *out, const struct qkv_run_condition *condition);
+
 /* ---- training (train_*.c) ------------------------------------------------------------------------ */
 
 /* The options of training as a command line gives them. */
@@ -434,12 +444,17 @@ const char *cli_train_value(const struct cli_train_values *values, size_t i);
 const char *cli_train_value_at(const struct cli_train_values *values, size_t i, size_t k);
 /* Refuses settings that an option of training takes the place of, as both say how large dropout or context is. */
 int cli_check_doubles(const char *command, const struct cli_texts *set, const struct cli_train_values *values);
+/* Sets options as the command line has them, in place of what they are (of a file). CLI_DONE, or CLI_FAILED with the context's
+ * sentence. */
+int cli_train_set_all(struct qkv_context *ctx, const struct cli_train_values *values, const struct cli_texts *set,
+                      struct qkv_train_options *options);
 /* Rows for the table of a command whose struct has the values at `offset`: how many. `texts_only`: without those that only pairs,
  * labelled lines and masked texts have. */
 size_t cli_train_options(struct cli_option *options, size_t offset, bool texts_only);
 /* The command line of "qkv train". */
 struct cli_train_arguments {
-    const char *preset, *spec, *out, *resume, *extend;
+    const char *preset, *spec, *config, *out, *resume, *extend;
+    const char *checkpoint; /* in the folder `resume`; NULL: the latest */
     struct cli_texts set;
     int64_t sample;
     bool quiet, plain, profile;

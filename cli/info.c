@@ -169,6 +169,7 @@ struct subject {
     int threads;
     char threads_why[160];         /* why so many */
     bool guessed, classes_guessed; /* the vocabulary, the number of classes */
+    struct qkv_run_condition run;  /* of a folder; unknown where it is no run */
 };
 
 static void print_row(const char *label, const char *value, const char *remark) {
@@ -226,6 +227,7 @@ static int print_text(const struct subject *s) {
     print_tree(tree, "", cli_locale_utf8());
     node_free(tree);
     printf("\n");
+    cli_info_state(&s->run, s->name);
     print_row("parameters", cli_grouped(number, s->costs.parameters), "tied ones once");
     print_row("weights", cli_bytes(number, s->costs.parameter_bytes), types_text(s->plan, remark, sizeof remark));
     if (s->costs.packed_bytes)
@@ -302,6 +304,7 @@ static int print_json(const struct subject *s, struct qkv_context *ctx) {
     struct qkv_json out = cli_json();
     qkv_json_begin(&out, '{');
     qkv_json_put_text(&out, "name", s->name);
+    cli_info_put_state(&out, &s->run);
     put_costs(&out, &s->costs);
     qkv_json_put_text(&out, "precision", s->precision);
     qkv_json_put_count(&out, "batch", s->batch);
@@ -321,7 +324,6 @@ static int print_json(const struct subject *s, struct qkv_context *ctx) {
 
 static int read_spec(struct qkv_context *ctx, const struct arguments *a, const char *folder, struct subject *s) {
     int code;
-    s->name = folder ? folder : a->preset ? a->preset : a->spec;
     if (folder) {
         size_t n = strlen(folder) + sizeof "/" QKV_CONFIG_FILE;
         char *path = malloc(n);
@@ -341,24 +343,39 @@ static int read_spec(struct qkv_context *ctx, const struct arguments *a, const c
     return CLI_DONE;
 }
 
-/* Of a folder with weights, as they are stored; of a spec, or where settings change the folder's, as training makes them. */
-static enum qkv_status info_plan(struct qkv_context *ctx, const struct arguments *a, const char *folder,
+/* Of a model with weights, as they are stored; of a spec, or where settings change the model's, as training makes them. */
+static enum qkv_status info_plan(struct qkv_context *ctx, const struct arguments *a, const char *model,
                                  struct subject *s) {
     struct stat info;
-    size_t n = folder ? strlen(folder) + sizeof "/model.safetensors" : 1;
-    char *path = folder && !a->set.count ? malloc(n) : NULL;
-    if (path) snprintf(path, n, "%s/model.safetensors", folder);
-    const bool stored = path && stat(path, &info) == 0;
+    const char *checkpoint = NULL;
+    char *folder = model && !a->set.count ? cli_model_folder(model, &checkpoint) : NULL;
+    size_t n = folder ? strlen(folder) + sizeof "/" QKV_WEIGHTS_FILE : 0;
+    char *path = folder && !checkpoint ? malloc(n) : NULL;
+    if (path) snprintf(path, n, "%s/" QKV_WEIGHTS_FILE, folder);
+    const bool stored = checkpoint || (path && stat(path, &info) == 0);
     free(path);
-    return stored ? qkv_model_plan_load(ctx, folder, &s->plan) : qkv_model_plan(ctx, &s->spec, &s->plan);
+    free(folder);
+    return stored ? qkv_model_plan_load(ctx, model, &s->plan) : qkv_model_plan(ctx, &s->spec, &s->plan);
 }
 
-static int info_show(struct qkv_context *ctx, const struct arguments *a, const char *folder) {
+/* What the folder of a model says beside it, unless it is a certain checkpoint that is looked at. */
+static int info_look(struct qkv_context *ctx, const struct arguments *a, const char *model, struct subject *s) {
+    const char *checkpoint = NULL;
+    char *folder = model ? cli_model_folder(model, &checkpoint) : NULL;
+    if (model && !folder) return CLI_FAILED;
+    s->name = model ? model : a->preset ? a->preset : a->spec;
+    int code = read_spec(ctx, a, folder, s);
+    if (!code && folder && !checkpoint && qkv_run_condition_read(ctx, folder, &s->run)) code = cli_broken(ctx);
+    free(folder);
+    return code;
+}
+
+static int info_show(struct qkv_context *ctx, const struct arguments *a, const char *model) {
     struct subject s = {.batch = (size_t)a->batch};
-    int code = read_spec(ctx, a, folder, &s);
-    if (!code) code = cli_set_precision(&a->common, ctx, folder);
+    int code = info_look(ctx, a, model, &s);
+    if (!code) code = cli_set_precision(&a->common, ctx, model);
     if (code) return code;
-    if (qkv_context_precision(ctx) != QKV_FP32) cli_say_emulated(ctx, cli_asks_record(&a->common) ? folder : NULL);
+    if (qkv_context_precision(ctx) != QKV_FP32) cli_say_emulated(ctx, cli_asks_record(&a->common) ? model : NULL);
     info_threads(&a->common, ctx, &s);
     s.precision = qkv_context_precision(ctx) == QKV_FP32 ? "fp32" : "bf16";
     if (a->context > s.spec.context) {
@@ -367,7 +384,7 @@ static int info_show(struct qkv_context *ctx, const struct arguments *a, const c
         return a->preset ? CLI_USAGE : CLI_FAILED;
     }
     s.context = a->context > 0 ? (size_t)a->context : (size_t)s.spec.context;
-    if (info_plan(ctx, a, folder, &s) || qkv_model_costs(s.plan, s.batch, s.context, &s.costs))
+    if (info_plan(ctx, a, model, &s) || qkv_model_costs(s.plan, s.batch, s.context, &s.costs))
         code = cli_broken(ctx);
     else
         code = a->json ? print_json(&s, ctx) : print_text(&s);

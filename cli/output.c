@@ -103,6 +103,18 @@ int cli_set_precision(const struct cli_common *common, struct qkv_context *ctx, 
     return CLI_DONE;
 }
 
+char *cli_model_folder(const char *path, const char **checkpoint) {
+    static const char end[] = ".safetensors";
+    struct stat info;
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const size_t n = strlen(path), last = sizeof end - 1;
+    const bool file = n > last && !strcmp(path + n - last, end) && (stat(path, &info) != 0 || !S_ISDIR(info.st_mode));
+    *checkpoint = file ? name : NULL;
+    char *folder = !file ? strdup(path) : slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    if (!folder) cli_failed("out of memory");
+    return folder;
+}
+
 int cli_load(const struct cli_common *common, struct qkv_context *ctx, const char *folder, struct qkv_model **model) {
     int code = cli_set_precision(common, ctx, folder);
     if (code == CLI_DONE && qkv_model_load(ctx, folder, model)) code = cli_broken(ctx);

@@ -14,10 +14,14 @@ static const struct cli_option own_options[] = {
      0, 0, NULL},
     {CLI_TEXTS, 0, "set", "KEY=VALUE", offsetof(struct cli_train_arguments, set),
      "changes the model: decoder.attention.kv_heads=2, position.kind=rope", 0, 0, NULL},
+    {CLI_TEXT, 0, "config", "FILE", offsetof(struct cli_train_arguments, config),
+     "options from a JSON file: an object of them by name, or the train.json of a run; those of the command line win",
+     0, 0, NULL},
     {CLI_TEXT, 0, "out", "RUN", offsetof(struct cli_train_arguments, out), "the folder to make for the run", 0, 0,
      NULL},
     {CLI_TEXT, 0, "resume", "RUN", offsetof(struct cli_train_arguments, resume),
-     "go on from the checkpoint in this folder; --steps may set a new end", 0, 0, NULL},
+     "go on from the checkpoint in this folder, or from RUN/checkpoint-STEP.safetensors; --steps may set a new end", 0,
+     0, NULL},
     {CLI_TEXT, 0, "extend", "HOW", offsetof(struct cli_train_arguments, extend),
      "with --resume and --steps, the rate up to the new end, from the rate reached: decay (falls on to min-rate), flat "
      "(stays), rewarm (rises to rate again, then the schedule)",
@@ -43,7 +47,8 @@ static const char *training_value(const struct cli_train_arguments *a, const cha
     return NULL;
 }
 
-CLI_CONDITION(reads_no_model, struct cli_train_arguments, !a->resume && !training_value(a, "from"))
+/* A file may name a model to begin with. */
+CLI_CONDITION(reads_no_model, struct cli_train_arguments, !a->resume && !a->config && !training_value(a, "from"))
 CLI_CONDITION(is_quiet, struct cli_train_arguments, a->quiet)
 
 static const struct cli_rule rules[] = {
@@ -168,14 +173,12 @@ static int train_loop(struct qkv_trainer *trainer, struct cli_progress *progress
     }
 }
 
-static int run_train(const void *values, const char *const *words, size_t count) {
-    const struct cli_train_arguments *a = values;
+static int train_run(const struct cli_train_arguments *a) {
     struct qkv_context *ctx = NULL;
     struct qkv_trainer *trainer = NULL;
     struct cli_progress progress;
     struct cli_task task = {.progress = &progress};
     double before = 0;
-    (void)words, (void)count;
     cli_progress_start(&progress, a->quiet, a->plain);
     int code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE) {
@@ -200,6 +203,18 @@ static int run_train(const void *values, const char *const *words, size_t count)
     return code;
 }
 
+/* --resume names a folder, or a checkpoint in one. */
+static int run_train(const void *values, const char *const *words, size_t count) {
+    struct cli_train_arguments a = *(const struct cli_train_arguments *)values;
+    char *folder = a.resume ? cli_model_folder(a.resume, &a.checkpoint) : NULL;
+    (void)words, (void)count;
+    if (a.resume && !folder) return CLI_FAILED;
+    if (folder) a.resume = folder;
+    const int code = train_run(&a);
+    free(folder);
+    return code;
+}
+
 /* ---- the table --------------------------------------------------------------------------------------------------------- */
 
 const struct cli_command *cli_train(void) {
@@ -214,6 +229,7 @@ const struct cli_command *cli_train(void) {
                  "--preset NAME --labeled FILE --out RUN [options]\n"
                  "--spec FILE --data FILE --out RUN [options]\n"
                  "--from MODEL --data FILE --out RUN [options]\n"
+                 "--spec FILE --config FILE --out RUN [options]\n"
                  "--resume RUN [--steps N [--extend HOW]]",
         .description =
             "Makes a folder RUN: the model with the best validation loss (config.json, model.safetensors, "
@@ -224,7 +240,12 @@ const struct cli_command *cli_train(void) {
             "bit for bit. With --steps it gets a new end; from there on the learning rate follows --extend, and both "
             "rates are reported. By default it decays: it never jumps, and a finished run goes on at min-rate. Other "
             "options that change no number of a step may change too: --eval-every (which chooses the steps that may be "
-            "the best, and what --patience counts), --save-every, --patience, --checkpoint-activations.\n\nCtrl-C "
+            "the best, and what --patience counts), --save-every, --keep, --patience, "
+            "--checkpoint-activations.\n\nWith --keep N there are earlier checkpoints as well, "
+            "checkpoint-STEP.safetensors, and checkpoint-best.safetensors, that of the best evaluation. --resume "
+            "RUN/checkpoint-500.safetensors goes back to one; the latest then has its step in its name too. Commands "
+            "that "
+            "take a model take RUN/checkpoint-500.safetensors as well.\n\nCtrl-C "
             "finishes the step, saves and exits with 130; a second one stops at once, and the "
             "checkpoint "
             "of before stays whole.\n\nWhat is learnt: the next token of a text (--data), its masked tokens (--data "
@@ -242,7 +263,11 @@ const struct cli_command *cli_train(void) {
             "--labeled and --valid may be repeated, and a folder stands for the files in it, sorted by name, without "
             "hidden files and inner folders. Several texts are one after the other, an end token between them where "
             "the tokenizer has one; what is held out for validation is the last part of all of it. train.json records "
-            "each file.\n\n--profile prints, at "
+            "each file.\n\n--config FILE takes options from a file: an object such as {\"steps\": 500, \"rate\": 3e-4, "
+            "\"data\": [\"a.txt\", \"b.txt\"]}, with the names below and underscores for their hyphens; or the "
+            "train.json of "
+            "a run, whose options then stand in for the defaults. The model is not in it: the spec of a run is its "
+            "config.json. What the command line says takes the place of what the file says.\n\n--profile prints, at "
             "the end "
             "or "
             "when it is interrupted, a table of a step's time: for each operator the calls, the time and its share, "
@@ -259,6 +284,7 @@ const struct cli_command *cli_train(void) {
                     "qkv train --preset tiny-lm --lines toy.txt --out lm/\n"
                     "qkv train --from run/ --data other.txt --rate 1e-4 --out tuned/\n"
                     "qkv train --from enc/ --new-head --labeled train.tsv --out topic/\n"
+                    "qkv train --spec run/config.json --config run/train.json --seed 2 --out second/\n"
                     "qkv train --resume run/ --steps 10000\n"
                     "qkv train --resume run/ --steps 10000 --extend rewarm",
         .options = options,

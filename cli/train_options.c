@@ -15,10 +15,43 @@ const char *cli_train_value(const struct cli_train_values *values, size_t i) {
     return cli_train_value_at(values, i, 0);
 }
 
+/* Options that a setting of the spec takes the place of. */
+static bool options_of_spec(const char *name) {
+    return !strcmp(name, "dropout") || !strcmp(name, "context") || !strcmp(name, "prefix");
+}
+
+static bool options_are_set(const struct cli_texts *set, const char *name) {
+    const size_t n = strlen(name);
+    for (size_t k = 0; k < set->count; k++)
+        if (strncmp(set->items[k], name, n) == 0 && set->items[k][n] == '=') return true;
+    return false;
+}
+
+static bool options_are_data(const char *name) {
+    return !strcmp(name, "data") || !strcmp(name, "pairs") || !strcmp(name, "lines") || !strcmp(name, "labeled");
+}
+
+int cli_train_set_all(struct qkv_context *ctx, const struct cli_train_values *values, const struct cli_texts *set,
+                      struct qkv_train_options *options) {
+    const char *name, *value, *help;
+    bool data = false; /* a run learns from one kind of files: one takes the place of another */
+    for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++)
+        if (options_are_data(name) && cli_train_value(values, i)) data = true;
+    for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++) {
+        const bool given = cli_train_value(values, i) != NULL;
+        if ((given && qkv_train_option_lists(i)) || (data && options_are_data(name)) ||
+            (options_of_spec(name) && options_are_set(set, name)))
+            qkv_train_unset(options, name);
+        for (size_t k = 0; (value = cli_train_value_at(values, i, k)); k++)
+            if (qkv_train_set(ctx, options, name, value)) return CLI_FAILED;
+    }
+    return CLI_DONE;
+}
+
 int cli_check_doubles(const char *command, const struct cli_texts *set, const struct cli_train_values *values) {
     const char *name, *value, *help;
     for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++) {
-        if (strcmp(name, "dropout") != 0 && strcmp(name, "context") != 0 && strcmp(name, "prefix") != 0) continue;
+        if (!options_of_spec(name)) continue;
         size_t n = strlen(name);
         for (size_t k = 0; cli_train_value(values, i) && k < set->count; k++)
             if (strncmp(set->items[k], name, n) == 0 && set->items[k][n] == '=')

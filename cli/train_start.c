@@ -60,35 +60,55 @@ static int set_from(struct qkv_context *ctx, const struct cli_train_arguments *a
     return CLI_DONE;
 }
 
-/* All that can be said of a new run's options before a file is read: with a preset, whether they suit its spec too. */
+/* What is wrong with options: those of the command line alone, or together with those of a file. */
+static int train_refuse(const struct qkv_context *ctx, const struct cli_train_arguments *a) {
+    return a->config ? cli_broken(ctx) : cli_misused(ctx);
+}
+
+/* Options from a file, over the defaults; their texts are the caller's. A model that the command line names takes the place of one to
+ * begin with. */
+static int read_config(struct qkv_context *ctx, const struct cli_train_arguments *a, struct qkv_train_options *options,
+                       char **texts) {
+    if (!a->config) return CLI_DONE;
+    if (qkv_train_read_options(ctx, a->config, options, texts)) return cli_broken(ctx);
+    if (a->preset || a->spec) {
+        qkv_train_unset(options, "from");
+        qkv_train_unset(options, "new_head");
+    }
+    return CLI_DONE;
+}
+
+/* All that can be said of a new run's options before another file is read: with a preset, whether they suit its spec too. */
 static int read_options(struct qkv_context *ctx, const struct cli_train_arguments *a, struct qkv_train_options *options,
-                        struct qkv_spec *spec) {
-    const char *name, *value, *help;
+                        struct qkv_spec *spec, char **texts) {
     if (qkv_train_defaults(ctx, a->preset, options)) return cli_misused(ctx);
-    for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++)
-        for (size_t k = 0; (value = cli_train_value_at(&a->training, i, k)); k++)
-            if (qkv_train_set(ctx, options, name, value)) return cli_misused(ctx);
-    int code = set_from(ctx, a, options);
+    int code = read_config(ctx, a, options, texts);
+    if (code) return code;
+    if (cli_train_set_all(ctx, &a->training, &a->set, options)) return cli_misused(ctx);
+    code = set_from(ctx, a, options);
     if (!code) code = check_start(a, options);
     if (!code) code = cli_check_doubles("train", &a->set, &a->training);
     if (code) return code;
-    if (qkv_train_check(ctx, options)) return cli_misused(ctx);
+    if (qkv_train_check(ctx, options)) return train_refuse(ctx, a);
     if (options->from) return CLI_DONE;
     if (a->spec) return qkv_spec_check_settings(ctx, a->set.items, a->set.count) ? cli_misused(ctx) : CLI_DONE;
-    if (qkv_spec_preset(ctx, spec, a->preset, a->set.items, a->set.count) || qkv_train_check_spec(ctx, options, spec))
-        return cli_misused(ctx);
-    return CLI_DONE;
+    if (qkv_spec_preset(ctx, spec, a->preset, a->set.items, a->set.count)) return cli_misused(ctx);
+    return qkv_train_check_spec(ctx, options, spec) ? train_refuse(ctx, a) : CLI_DONE;
 }
 
 int cli_train_start(struct qkv_context *ctx, const struct cli_train_arguments *a, struct cli_task *task,
                     struct qkv_trainer **trainer) {
     struct qkv_train_options options;
     struct qkv_spec spec;
-    int code = read_options(ctx, a, &options, &spec);
+    char *texts = NULL; /* of the options of a file */
+    int code = read_options(ctx, a, &options, &spec, &texts);
+    if (!code && a->spec && qkv_spec_read(ctx, &spec, a->spec, a->set.items, a->set.count)) code = cli_broken(ctx);
+    enum qkv_status status = QKV_OK;
+    if (!code)
+        status =
+            qkv_trainer_create(ctx, options.from ? NULL : &spec, &options, a->out, cli_task_progress, task, trainer);
+    qkv_free(texts);
     if (code) return code;
-    if (a->spec && qkv_spec_read(ctx, &spec, a->spec, a->set.items, a->set.count)) return cli_broken(ctx);
-    enum qkv_status status =
-        qkv_trainer_create(ctx, options.from ? NULL : &spec, &options, a->out, cli_task_progress, task, trainer);
     cli_progress_clear(task->progress);
     if (status == QKV_STOPPED) {
         cli_say("interrupted before the first step; there is nothing to resume");
@@ -129,6 +149,8 @@ static int check_resume(struct qkv_context *ctx, const struct cli_train_argument
     const char *name, *value, *help, *why;
     struct qkv_train_options trial;
     bool longer = false;
+    if (a->config)
+        return cli_usage("train: --resume goes on with the options of the run; --config has no place beside it");
     if (a->preset || a->spec || a->set.count || a->out)
         return cli_usage("train: --resume goes on with the model and folder of the run; --%s has no place beside it",
                          a->preset ? "preset"
@@ -170,8 +192,10 @@ int cli_train_resume(struct qkv_context *ctx, const struct cli_train_arguments *
     if (code) return code;
     size_t count = list_changes(a, settings), known = 0;
     while (known < count && settings[known]) known++;
-    struct qkv_resume_options options = {
-        .extend = a->extend, .settings = (const char *const *)settings, .setting_count = count};
+    struct qkv_resume_options options = {.extend = a->extend,
+                                         .checkpoint = a->checkpoint,
+                                         .settings = (const char *const *)settings,
+                                         .setting_count = count};
     enum qkv_status status = QKV_MEMORY;
     if (known == count) status = qkv_trainer_resume_with(ctx, a->resume, &options, cli_task_progress, task, trainer);
     for (size_t i = 0; i < count; i++) free(settings[i]);

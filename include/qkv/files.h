@@ -14,7 +14,9 @@
 /* What a run has besides. */
 #define QKV_TRAIN_FILE        "train.json" /* the options and what is known of the texts */
 #define QKV_CHECKPOINT_FILE   "checkpoint.safetensors"
+#define QKV_BEST_FILE         "checkpoint-best.safetensors" /* with the option keep */
 #define QKV_LOG_FILE          "log.jsonl"
+#define QKV_STATE_FILE        "state.json" /* whether it is trained, done, failed or interrupted */
 #define QKV_MACHINE_FILE      "machine.jsonl"
 #define QKV_SAMPLES_FILE      "samples.jsonl"
 #define QKV_TOKENS_DATA_FILE  "tokens.data.bin" /* the texts, targets or labelled texts as tokens */
@@ -22,7 +24,7 @@
 #define QKV_BESIDE_DATA_FILE  "tokens.data.beside.bin" /* the sources or labels that belong to them */
 #define QKV_BESIDE_VALID_FILE "tokens.valid.beside.bin"
 #define QKV_RUN_FILES                                                                                                  \
-    QKV_TRAIN_FILE, QKV_CHECKPOINT_FILE, QKV_LOG_FILE, QKV_MACHINE_FILE, QKV_SAMPLES_FILE, QKV_TOKENS_DATA_FILE,       \
-        QKV_TOKENS_VALID_FILE, QKV_BESIDE_DATA_FILE, QKV_BESIDE_VALID_FILE
+    QKV_TRAIN_FILE, QKV_CHECKPOINT_FILE, QKV_BEST_FILE, QKV_LOG_FILE, QKV_STATE_FILE, QKV_MACHINE_FILE,                \
+        QKV_SAMPLES_FILE, QKV_TOKENS_DATA_FILE, QKV_TOKENS_VALID_FILE, QKV_BESIDE_DATA_FILE, QKV_BESIDE_VALID_FILE
 
 #endif

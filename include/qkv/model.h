@@ -21,8 +21,9 @@ QKV_API enum qkv_status qkv_model_create(struct qkv_context *ctx, const struct q
                                          struct qkv_model **out);
 /* Names and shapes only, no memory for weights: for looking at a spec of any size. Fails with QKV_MEMORY, QKV_SPEC. */
 QKV_API enum qkv_status qkv_model_plan(struct qkv_context *ctx, const struct qkv_spec *spec, struct qkv_model **out);
-/* Reads a model folder. Matrices that its file has in f16 or bf16 (qkv_format_at) stay there: the file is mapped, and
- * what needs their numbers converts them piece by piece, with the bits that the same numbers in fp32 give; all else
+/* Reads a model folder, or with the path of a checkpoint in the folder of a run the model that it holds
+ * ("run/checkpoint-250.safetensors"). Matrices that its file has in f16 or bf16 (qkv_format_at) stay there: the file is
+ * mapped, and what needs their numbers converts them piece by piece, with the bits that the same numbers in fp32 give; all else
  * becomes fp32. A file that somebody makes shorter while the model is in use is QKV_FILE in the next call (in one that
  * runs at that moment, SIGBUS); files replaced as qkv replaces them do no harm. Every tensor of the spec must be there,
  * with its shape, and none besides. The tokenizer is read if there is one. Weights that carry the digest of another spec
@@ -35,8 +36,8 @@ QKV_API enum qkv_status qkv_model_load(struct qkv_context *ctx, const char *fold
 QKV_API enum qkv_status qkv_model_plan_load(struct qkv_context *ctx, const char *folder, struct qkv_model **out);
 /* Name and one-line description of the i-th number format that weights can be stored in; false past the last. */
 QKV_API bool qkv_format_at(size_t i, const char **name, const char **help);
-/* The precision that the run in `folder` records (train.json). QKV_FP32 where there is no record: a model from elsewhere, or of a
- * run older than the option. QKV_FORMAT when the record is damaged, QKV_FILE when it cannot be read, QKV_MEMORY. Set it before
+/* The precision that the run in `folder` records (train.json); the path of a checkpoint stands for its folder. QKV_FP32 where there
+ * is no record: a model from elsewhere, or of a run older than the option. QKV_FORMAT when the record is damaged, QKV_FILE when it cannot be read, QKV_MEMORY. Set it before
  * the model is made and evaluations give the numbers of the training:
  *     status = qkv_model_precision(ctx, folder, &precision);
  *     if (!status) qkv_context_set_precision(ctx, precision);

@@ -128,8 +128,8 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
     X(COUNT, patience, 0, "evaluations without a better metric that end the training (0: never)")                      \
     X(COUNT, save_every, 250, "steps between checkpoints (0: only at the end)")                                        \
     X(COUNT, keep, 1,                                                                                                  \
-      "checkpoints to keep: the latest and those before it, checkpoint-STEP.safetensors; one that takes the place of " \
-      "checkpoint.safetensors is gone on from by --resume")
+      "checkpoints to keep: the latest, those before it as checkpoint-STEP.safetensors, and besides the one of the "   \
+      "best evaluation as checkpoint-best.safetensors; RUN/FILE goes on from one (--resume), or is it as a model")
 #define QKV_TRAIN_FIELD_TEXT(name)  const char *name;
 #define QKV_TRAIN_FIELD_REAL(name)  double name;
 #define QKV_TRAIN_FIELD_COUNT(name) int64_t name;
@@ -143,10 +143,11 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
 #define QKV_TRAIN_FIELD(type, name, value, help) QKV_TRAIN_FIELD_##type(name)
 struct qkv_train_options {
     QKV_TRAIN_LIST(QKV_TRAIN_FIELD)
-    struct {                     /* the library's: what is a default and what the caller chose */
-        const char *preset;      /* whose recipe the defaults are of */
-        uint64_t given, settled; /* bit i: option i was set by qkv_train_set; is a default that gave way */
-        bool recorded;           /* read from a run, where nobody chooses */
+    struct {                /* the library's: what is a default and what the caller chose */
+        const char *preset; /* whose recipe the defaults are of */
+        /* bit i: option i was set by qkv_train_set; is a default that gave way, or what another run recorded */
+        uint64_t given, settled;
+        bool recorded; /* read from a run, where nobody chooses */
     } origin;
 };
 /* The defaults, changed by the recipe of a preset (NULL: none). Fails with QKV_ARGUMENT, QKV_MEMORY. */
@@ -157,6 +158,14 @@ QKV_API enum qkv_status qkv_train_defaults(struct qkv_context *ctx, const char *
  * Fails with QKV_ARGUMENT. */
 QKV_API enum qkv_status qkv_train_set(struct qkv_context *ctx, struct qkv_train_options *options, const char *name,
                                       const char *value);
+/* Sets the options of a JSON file: those of a record that a run wrote (train.json), or of an object of options by their names,
+ * {"steps": 500, "rate": 3e-4, "data": ["a.txt", "b.txt"]}. Those of an object are chosen, as qkv_train_set's are. Those of a record
+ * were chosen for another run: they stand in for the defaults, and give way to what is set later as these do. *texts is where the
+ * options' texts are, to be freed by qkv_free when the options are no longer used; NULL on failure, and the options are as they
+ * were. QKV_FORMAT for keys that are no options, of the wrong type or come twice, QKV_ARGUMENT for what is out of its range; the
+ * sentence names file and key. Experimental. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT. */
+QKV_API enum qkv_status qkv_train_read_options(struct qkv_context *ctx, const char *path,
+                                               struct qkv_train_options *options, char **texts);
 /* Makes one option a default again. */
 QKV_API void qkv_train_unset(struct qkv_train_options *options, const char *name);
 /* Whether every number lies in its range, every name is known, options go together and each that was chosen has an
@@ -222,6 +231,8 @@ struct qkv_resume_options {
     const char *extend;
     const char *const *settings; /* "eval_every=100": options that qkv_train_may_change */
     size_t setting_count;
+    /* the file in the folder to go on from: "checkpoint-250.safetensors", "checkpoint-best.safetensors"; NULL: the latest */
+    const char *checkpoint;
 };
 /* No changes. */
 QKV_API struct qkv_resume_options qkv_resume_defaults(void);
@@ -237,6 +248,38 @@ QKV_API void qkv_trainer_free(struct qkv_trainer *trainer);
  * open. The i-th note, NULL past the last; the trainer's. Notes stay and keep their numbers; creating, resuming and steps may
  * add some, so a caller shows those it has not shown yet. */
 QKV_API const char *qkv_trainer_note(const struct qkv_trainer *trainer, size_t i);
+
+/* What a run's folder says about its state (state.json). */
+#define QKV_RUN_STATE_LIST(X)                                                                                          \
+    X(UNKNOWN, "unknown")         /* nothing is recorded: no run, or one of an older version */                        \
+    X(RUNNING, "running")         /* a process trains it */                                                            \
+    X(DONE, "done")               /* all steps are made, or patience has ended it */                                   \
+    X(FAILED, "failed")           /* a step failed; message says why */                                                \
+    X(INTERRUPTED, "interrupted") /* it was stopped, or its process was killed, before its end */
+enum qkv_run_state {
+#define QKV_RUN_STATE_ENUM(name, text) QKV_RUN_##name,
+    QKV_RUN_STATE_LIST(QKV_RUN_STATE_ENUM)
+#undef QKV_RUN_STATE_ENUM
+};
+struct qkv_run_condition {
+    enum qkv_run_state state;
+    bool killed;              /* interrupted, and its process ended without saying so */
+    int64_t step, steps;      /* of the last line of the log; steps in all */
+    int64_t saved;            /* the step of the checkpoint, from which it goes on */
+    int64_t pid;              /* of the process that trained it last; 0: not known */
+    int64_t started, updated; /* when that began, and its latest sign: seconds since 1970; 0: not known */
+    char host[128];           /* the machine of that process */
+    char message[1024];       /* why it failed; "": it did not */
+};
+/* "running" and so on. Any thread. */
+QKV_API const char *qkv_run_state_name(enum qkv_run_state state);
+/* Reads the state of the run in a folder. A run that says it is trained is believed if its process lives: its lock on log.jsonl
+ * tells on this machine, in other containers and wherever the file system shares locks. Elsewhere the latest sign of life does, a
+ * line of the log: a run is given up after ten minutes or the time of 20 steps, whichever is longer. A folder without a state, or
+ * with one that cannot be understood, is QKV_RUN_UNKNOWN, or QKV_RUN_RUNNING where its log is locked. Fails with QKV_ARGUMENT,
+ * QKV_MEMORY, QKV_FILE. */
+QKV_API enum qkv_status qkv_run_condition_read(struct qkv_context *ctx, const char *folder,
+                                               struct qkv_run_condition *condition);
 
 /* What an evaluation is judged by, the option `metric`: its name, and whether more is better. */
 #define QKV_METRIC_LIST(X)                                                                                             \
@@ -332,7 +375,7 @@ struct qkv_evaluate_options {
      * token of one is predicted from nothing and does not count. Not of a model with a prefix */
     bool documents;
 };
-/* Whether the run in `folder` records that it was trained with documents, which is how it is to be evaluated then; false where there is no
+/* Whether the run in `folder` (or of a checkpoint, by its path) records that it was trained with documents, which is how it is to be evaluated then; false where there is no
  * record: a model from elsewhere, or of a run older than the option. Fails with QKV_MEMORY, QKV_FILE, QKV_FORMAT. */
 QKV_API enum qkv_status qkv_model_documents(struct qkv_context *ctx, const char *folder, bool *documents);
 /* 8 windows of the spec's context, each one text. */

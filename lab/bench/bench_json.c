@@ -6,13 +6,10 @@
 enum { DIGITS = 12 };
 
 void qkv_bench_json_begin(struct qkv_json *json, const struct qkv_bench_machine *machine) {
-    char date[32] = "";
-    time_t now = time(NULL);
-    struct tm parts;
-    if (gmtime_r(&now, &parts)) strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &parts);
+    char date[QKV_UTC_TEXT];
     qkv_json_begin(json, '{');
     qkv_json_put_text(json, "version", qkv_version());
-    qkv_json_put_text(json, "date", date);
+    qkv_json_put_text(json, "date", qkv_utc_text(date, (int64_t)time(NULL)));
     qkv_json_line(json, 0);
     qkv_json_key(json, "machine");
     qkv_json_begin(json, '{');

@@ -296,6 +296,13 @@ const char *qkv_byte_order_mark(const void *data, size_t size);
 /* Refuses data that begins with one (QKV_FORMAT): "<name> begins with a byte order mark (BOM) of UTF-16; …". */
 enum qkv_status qkv_byte_order_mark_refuse(struct qkv_context *ctx, const char *name, const void *data, size_t size);
 
+/* ---- points in time (clock.c) ------------------------------------------------------------------------------------ */
+
+#define QKV_UTC_TEXT 32
+/* "2024-05-01T12:00:00Z" (ISO 8601) for seconds since 1970; returns `text`. And back: false for what is not such a text. */
+const char *qkv_utc_text(char text[QKV_UTC_TEXT], int64_t seconds);
+bool qkv_utc_parse(const char *text, int64_t *seconds);
+
 /* ---- hash (hash.c) ----------------------------------------------------------------------------------------------
  * FNV-1a (Fowler, Noll, Vo), 64 bits, continued from `hash`: tells texts apart, no protection against malice. */
 #define QKV_HASH_START UINT64_C(0xcbf29ce484222325)

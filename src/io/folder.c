@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <sys/stat.h>
+
 static enum qkv_status wrong_shape(struct qkv_model *m, const char *path, const struct qkv_array *want,
                                    const struct qkv_array *have) {
     char asked[QKV_SHAPE_TEXT], found[QKV_SHAPE_TEXT];
@@ -45,9 +47,15 @@ static int compare_names(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+static bool is_checkpoint(const struct qkv_tensors *file) {
+    const char *format = qkv_tensors_metadata(file, "format");
+    return format && strcmp(format, QKV_CHECKPOINT_FORMAT) == 0;
+}
+
 /* A tensor that no parameter is called after, or NULL. */
 static enum qkv_status find_stranger(struct qkv_model *m, const struct qkv_tensors *file, const char *path) {
     size_t count = m->weights.count;
+    const bool moments = is_checkpoint(file);
     const char **names = qkv_allocate(m->ctx, count, sizeof *names);
     if (!names) {
         return QKV_MEMORY;
@@ -59,6 +67,7 @@ static enum qkv_status find_stranger(struct qkv_model *m, const struct qkv_tenso
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < qkv_tensors_count(file) && status == QKV_OK; i++) {
         const char *name = qkv_tensors_at(file, i)->name;
+        if (moments && strncmp(name, QKV_CHECKPOINT_OPTIMIZER, sizeof QKV_CHECKPOINT_OPTIMIZER - 1) == 0) continue;
         if (!bsearch(&name, names, count, sizeof *names, compare_names)) {
             status = qkv_fail(m->ctx, QKV_FORMAT, "%s has a tensor %s that config.json does not ask for", path, name);
         }
@@ -70,9 +79,17 @@ static enum qkv_status find_stranger(struct qkv_model *m, const struct qkv_tenso
 /* Files of other programs, and old ones, have no digest: what they were made with is not known. */
 static enum qkv_status check_digest(struct qkv_model *m, const struct qkv_tensors *file, const char *path) {
     const char *saved = qkv_tensors_metadata(file, QKV_DIGEST_KEY);
-    char digest[QKV_DIGEST_TEXT];
-    if (!saved || m->ctx->ignore_digest) return QKV_OK;
+    const char *spec =
+        is_checkpoint(file) ? qkv_tensors_metadata(file, "spec") : NULL; /* whole, in place of its digest */
+    char digest[QKV_DIGEST_TEXT], of_spec[QKV_DIGEST_TEXT];
+    if ((!saved && !spec) || m->ctx->ignore_digest) return QKV_OK;
     enum qkv_status status = qkv_spec_digest(m->ctx, &m->spec, digest);
+    if (!status && spec) {
+        struct qkv_spec parsed;
+        status = qkv_spec_parse(m->ctx, &parsed, path, spec, strlen(spec), NULL, 0);
+        if (!status) status = qkv_spec_digest(m->ctx, &parsed, of_spec);
+        saved = of_spec;
+    }
     if (status || strcmp(saved, digest) == 0) return status;
     return qkv_fail(m->ctx, QKV_SPEC,
                     "%s: these weights belong to another spec than config.json has now (digest %.*s, not %s), so they "
@@ -195,6 +212,36 @@ static enum qkv_status write_labels(struct qkv_model *m, const char *path) {
 
 /* ---- the folder --------------------------------------------------------------------------------------------------- */
 
+static bool is_weights_file(const char *path) {
+    static const char end[] = ".safetensors";
+    struct stat info;
+    const size_t n = strlen(path);
+    return n >= sizeof end - 1 && strcmp(path + n - (sizeof end - 1), end) == 0 &&
+           (stat(path, &info) != 0 || !S_ISDIR(info.st_mode));
+}
+
+enum qkv_status qkv_model_place(struct qkv_context *ctx, const char *path, struct qkv_model_place *place) {
+    const bool file = is_weights_file(path);
+    const char *slash = strrchr(path, '/');
+    *place = (struct qkv_model_place){0};
+    if (!file)
+        place->folder = qkv_copy_string(ctx, path);
+    else if (slash)
+        place->folder = qkv_copy_bytes(ctx, path, (size_t)(slash - path) + 1);
+    else
+        place->folder = qkv_copy_string(ctx, ".");
+    if (place->folder) place->weights = file ? qkv_copy_string(ctx, path) : qkv_join_path(ctx, path, QKV_WEIGHTS_FILE);
+    if (place->weights) return QKV_OK;
+    qkv_model_place_free(place);
+    return QKV_MEMORY;
+}
+
+void qkv_model_place_free(struct qkv_model_place *place) {
+    free(place->folder);
+    free(place->weights);
+    *place = (struct qkv_model_place){0};
+}
+
 /* The paths of a folder; all or none. */
 struct paths {
     char *config, *weights, *tokenizer, *source_tokenizer, *labels;
@@ -258,6 +305,15 @@ static enum qkv_status check_folder(struct qkv_context *ctx, const char *folder,
     return status;
 }
 
+/* Weights that are named by themselves. */
+static enum qkv_status check_named(struct qkv_context *ctx, const char *path) {
+    bool found;
+    enum qkv_status status = qkv_file_find(ctx, path, &found);
+    if (!status && !found)
+        status = qkv_fail(ctx, QKV_FILE, "there is no %s; name a model folder, or a checkpoint in one", path);
+    return status;
+}
+
 /* The model of a spec with the weights of a file, which the model keeps open where weights stay there. */
 static enum qkv_status load_weights(struct qkv_context *ctx, const struct qkv_spec *spec, const struct paths *p,
                                     const char *folder, bool planned, struct qkv_model **out) {
@@ -280,14 +336,22 @@ static enum qkv_status read_texts(struct qkv_model *m, const struct paths *p) {
     return status ? status : read_labels(m, p->labels);
 }
 
-static enum qkv_status folder_open(struct qkv_context *ctx, const char *folder, bool planned, struct qkv_model **out) {
-    struct paths p;
+static enum qkv_status folder_open(struct qkv_context *ctx, const char *path, bool planned, struct qkv_model **out) {
+    struct paths p = {0};
     struct qkv_spec spec;
+    struct qkv_model_place place;
     *out = NULL;
-    enum qkv_status status = make_paths(ctx, folder, &p);
-    if (!status) status = check_folder(ctx, folder, &p);
+    enum qkv_status status = qkv_model_place(ctx, path, &place);
+    if (status) return status;
+    status = make_paths(ctx, place.folder, &p);
+    free(p.weights);
+    p.weights = place.weights;
+    place.weights = NULL;
+    if (!status && is_weights_file(path)) status = check_named(ctx, path);
+    if (!status) status = check_folder(ctx, place.folder, &p);
     if (!status) status = qkv_spec_read(ctx, &spec, p.config, NULL, 0);
-    if (!status) status = load_weights(ctx, &spec, &p, folder, planned, out);
+    if (!status) status = load_weights(ctx, &spec, &p, path, planned, out);
+    qkv_model_place_free(&place);
     if (!status && !planned) status = read_texts(*out, &p);
     free_paths(&p);
     if (status) {

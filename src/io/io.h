@@ -6,6 +6,17 @@
 
 #include "base/base.h"
 
+#define QKV_CHECKPOINT_FORMAT                                                                                          \
+    "qkv-checkpoint"                          /* "format" in the metadata of a checkpoint, whose spec is "spec" there */
+#define QKV_CHECKPOINT_OPTIMIZER "optimizer." /* begins the names of its tensors that are no weights */
+/* What a path to a model stands for (folder.c): a folder, or a checkpoint in one. */
+struct qkv_model_place {
+    char *folder;  /* heap strings */
+    char *weights; /* the file */
+};
+enum qkv_status qkv_model_place(struct qkv_context *ctx, const char *path, struct qkv_model_place *place);
+void qkv_model_place_free(struct qkv_model_place *place);
+
 /* "F32", "BF16", …: the name of an element type in safetensors, NULL for an invalid one. */
 const char *qkv_dtype_name(enum qkv_dtype dtype);
 /* The type with that name; false if there is none. */

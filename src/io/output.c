@@ -57,12 +57,15 @@ static enum qkv_status output_check_input(struct qkv_context *ctx, const char *p
     bool device = S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode);
     if (place->exists && !device && is_same(&place->file, &info))
         return qkv_fail(ctx, QKV_FILE, "%s is also what is read; write to another file", path);
-    if (!S_ISDIR(info.st_mode)) return QKV_OK;
-    for (size_t i = 0; i < sizeof own_files / sizeof *own_files; i++)
-        if (is_own_file(place, input, &info, own_files[i]))
-            return qkv_fail(ctx, QKV_FILE, "%s is a file of the model or run in %s; write to another file", path,
-                            input);
-    return QKV_OK;
+    struct qkv_model_place model; /* the folder, or that of a checkpoint */
+    enum qkv_status status = qkv_model_place(ctx, input, &model);
+    const bool folder = !status && stat(model.folder, &info) == 0 && S_ISDIR(info.st_mode);
+    for (size_t i = 0; folder && i < sizeof own_files / sizeof *own_files && !status; i++)
+        if (is_own_file(place, model.folder, &info, own_files[i]))
+            status =
+                qkv_fail(ctx, QKV_FILE, "%s is a file of the model or run in %s; write to another file", path, input);
+    qkv_model_place_free(&model);
+    return status;
 }
 
 struct qkv_output_options qkv_output_defaults(void) {

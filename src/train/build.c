@@ -31,6 +31,7 @@ enum qkv_status qkv_trainer_begin(struct qkv_context *ctx, const char *folder, q
 void qkv_trainer_free(struct qkv_trainer *trainer) {
     struct qkv_trainer *t = trainer;
     if (!t) return;
+    qkv_state_end(t);
     qkv_context_set_precision(t->ctx, t->precision);
     qkv_pass_free(t->pass);
     qkv_pass_free(t->validation_pass);

@@ -6,13 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/io.h"
 #include "io/safetensors.h"
 #include "kernel/kernel.h"
 #include "model/model.h"
 #include "model/spec.h"
 #include "train/train.h"
-
-#define FORMAT "qkv-checkpoint"
 
 static const char *const moment_names[] = {"optimizer.m", "optimizer.v"};
 
@@ -52,7 +51,7 @@ static void fill_metadata(const struct qkv_trainer *t, const char *spec, const c
     struct qkv_train_report report = t->report;
     report.seconds = t->earlier + qkv_clock() - t->started;
     m->count = 0;
-    checkpoint_put(m, "format", FORMAT);
+    checkpoint_put(m, "format", QKV_CHECKPOINT_FORMAT);
     checkpoint_put(m, "version", "1");
     checkpoint_put(m, "spec", spec);
     checkpoint_put(m, "options_digest", options);
@@ -135,8 +134,9 @@ enum qkv_status qkv_checkpoint_write(struct qkv_trainer *t) {
     }
     if (!status) {
         t->saved_step = t->report.step;
-        status = qkv_checkpoint_prune(t);
+        status = qkv_checkpoint_keep_best(t, path);
     }
+    if (!status) status = qkv_checkpoint_prune(t);
     qkv_free(spec);
     qkv_buffer_free(&names);
     free(metadata);
@@ -241,7 +241,7 @@ static enum qkv_status read_metadata(const struct reader *r) {
     const char *tokenizer = qkv_tensors_metadata(r->file, "tokenizer");
     char expected[17];
     uint64_t step, optimizer_steps, pending, stale, end;
-    if (!format || strcmp(format, FORMAT) != 0) return no_key(r, "format");
+    if (!format || strcmp(format, QKV_CHECKPOINT_FORMAT) != 0) return no_key(r, "format");
     if (!version || strcmp(version, "1") != 0) return no_key(r, "version");
     if (!optimizer) return no_key(r, "optimizer");
     if (strcmp(optimizer, t->options.optimizer) != 0)
@@ -321,12 +321,15 @@ static enum qkv_status read_tensors(const struct reader *r) {
 
 enum qkv_status qkv_checkpoint_read(struct qkv_trainer *t) {
     struct reader r = {.t = t};
-    char *path = qkv_join_path(t->ctx, t->folder, QKV_CHECKPOINT_FILE);
+    char *path = qkv_join_path(t->ctx, t->folder, t->checkpoint ? t->checkpoint : QKV_CHECKPOINT_FILE);
     if (!path) return QKV_MEMORY;
     r.path = path;
     bool found;
     enum qkv_status status = qkv_file_find(t->ctx, path, &found);
-    if (!status && !found)
+    if (!status && !found && t->checkpoint)
+        status = qkv_fail(t->ctx, QKV_FILE, "%s has no %s; name one that is there, or the folder for the latest",
+                          t->folder, t->checkpoint);
+    else if (!status && !found)
         status =
             qkv_fail(t->ctx, QKV_FILE,
                      "%s has no %s: the run was stopped before its first; remove the folder and start the run again",

@@ -1,6 +1,7 @@
-/* checkpoint_keep: earlier checkpoints of a run (option keep). What checkpoint.safetensors was gets a second name,
- * checkpoint-STEP.safetensors, before it is replaced, so keeping it costs no copy. Files of steps that the run has not come to (again)
- * are nobody's business here: they stay. */
+/* checkpoint_keep: earlier checkpoints of a run (option keep), and going back to one. What checkpoint.safetensors was gets a second
+ * name, checkpoint-STEP.safetensors, before it is replaced, so keeping it costs no copy; the one of the best evaluation is
+ * checkpoint-best.safetensors besides. A name always stands for a whole file: it is given by a rename. Files of steps that the run
+ * has not come to (again) are nobody's business here: they stay. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -25,27 +26,75 @@ static int64_t keep_step(const char *name) {
     return strcmp(name, again) == 0 ? step : -1;
 }
 
+static enum qkv_status keep_failed(struct qkv_context *ctx, const char *path, int error) {
+    if (error != EPERM && error != ENOTSUP && error != EMLINK) return qkv_fail_file(ctx, "keep", path, error);
+    return qkv_fail(ctx, QKV_FILE,
+                    "%s cannot be kept: this file system has no second names for files; go on with --keep 1", path);
+}
+
+/* Gives the file at `path` the second name `name` in the run's folder, in place of what has it. */
+static enum qkv_status keep_link(struct qkv_trainer *t, const char *path, const char *name) {
+    char *kept = qkv_join_path(t->ctx, t->folder, name);
+    char *beside = qkv_join_path(t->ctx, t->folder, ".checkpoint.keep.tmp");
+    enum qkv_status status = kept && beside ? QKV_OK : QKV_MEMORY;
+    if (!status && unlink(beside) != 0 && errno != ENOENT) /* of a run that was killed here */
+        status = qkv_fail_file(t->ctx, "replace", beside, errno);
+    if (!status && link(path, beside) != 0) status = keep_failed(t->ctx, kept, errno);
+    if (!status && rename(beside, kept) != 0) {
+        status = qkv_fail_file(t->ctx, "keep", kept, errno);
+        unlink(beside);
+    }
+    if (!status) unlink(beside); /* is still there where both are names of one file already (POSIX, rename) */
+    free(kept);
+    free(beside);
+    return status;
+}
+
 enum qkv_status qkv_checkpoint_keep(struct qkv_trainer *t, const char *path) {
     const int64_t step = t->saved_step;
     char name[KEEP_NAME];
     if (t->options.keep <= 1 || step <= 0 || step >= t->report.step) return QKV_OK;
     keep_name(name, step);
-    char *kept = qkv_join_path(t->ctx, t->folder, name);
-    if (!kept) return QKV_MEMORY;
-    enum qkv_status status = QKV_OK;
-    if (unlink(kept) != 0 && errno != ENOENT) status = qkv_fail_file(t->ctx, "replace", kept, errno);
-    if (!status && link(path, kept) != 0) {
-        const int error = errno;
-        status = error == EPERM
-                     ? qkv_fail(t->ctx, QKV_FILE,
-                                "%s cannot be kept: this file system has no second names for files; go on with "
-                                "--keep 1",
-                                kept)
-                     : qkv_fail_file(t->ctx, "keep", kept, error);
+    return keep_link(t, path, name);
+}
+
+bool qkv_checkpoint_due(const struct qkv_trainer *t) {
+    return t->report.best && t->options.keep > 1;
+}
+
+enum qkv_status qkv_checkpoint_keep_best(struct qkv_trainer *t, const char *path) {
+    return qkv_checkpoint_due(t) ? keep_link(t, path, QKV_BEST_FILE) : QKV_OK;
+}
+
+/* ---- going back --------------------------------------------------------------------------------------------------- */
+
+/* The step of a checkpoint; 0 where none can be read. */
+static int64_t keep_step_of(struct qkv_context *ctx, const char *path) {
+    struct qkv_tensors *file = NULL;
+    if (qkv_tensors_open(ctx, path, &file)) {
+        qkv_forgive(ctx); /* missing or damaged: nothing is lost when it is replaced */
+        return 0;
     }
-    free(kept);
+    const char *text = qkv_tensors_metadata(file, "step");
+    long long step = 0;
+    if (!text || sscanf(text, "%18lld", &step) != 1 || step < 0) step = 0;
+    qkv_tensors_close(file);
+    return step;
+}
+
+enum qkv_status qkv_checkpoint_keep_later(struct qkv_trainer *t) {
+    char name[KEEP_NAME], *path = qkv_join_path(t->ctx, t->folder, QKV_CHECKPOINT_FILE);
+    if (!path) return QKV_MEMORY;
+    const int64_t latest = keep_step_of(t->ctx, path);
+    enum qkv_status status = QKV_OK;
+    keep_name(name, latest);
+    if (latest > t->report.step) status = keep_link(t, path, name);
+    free(path);
+    t->saved_step = 0; /* what will be replaced has its second name */
     return status;
 }
+
+/* ---- too many ----------------------------------------------------------------------------------------------------- */
 
 static int keep_compare(const void *a, const void *b) {
     const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;

@@ -11,10 +11,10 @@
 
 /* ---- the folder -------------------------------------------------------------------------------------------------------- */
 
-static const char *const run_files[] = {QKV_TRAIN_FILE,        QKV_CHECKPOINT_FILE,   QKV_LOG_FILE,
-                                        QKV_TOKENS_DATA_FILE,  QKV_TOKENS_VALID_FILE, QKV_BESIDE_DATA_FILE,
-                                        QKV_BESIDE_VALID_FILE, QKV_CONFIG_FILE,       QKV_TOKENIZER_FILE,
-                                        QKV_SOURCE_FILE,       QKV_LABELS_FILE,       QKV_MACHINE_FILE};
+static const char *const run_files[] = {
+    QKV_TRAIN_FILE,       QKV_CHECKPOINT_FILE,   QKV_LOG_FILE,    QKV_TOKENS_DATA_FILE, QKV_TOKENS_VALID_FILE,
+    QKV_BESIDE_DATA_FILE, QKV_BESIDE_VALID_FILE, QKV_CONFIG_FILE, QKV_TOKENIZER_FILE,   QKV_SOURCE_FILE,
+    QKV_LABELS_FILE,      QKV_MACHINE_FILE,      QKV_STATE_FILE};
 #define RUN_FILES (sizeof run_files / sizeof *run_files)
 
 enum qkv_status qkv_run_check_files(struct qkv_context *ctx, const char *folder) {
@@ -129,6 +129,7 @@ static enum qkv_status write_config(struct qkv_trainer *t) {
 static enum qkv_status fill_folder(struct qkv_trainer *t, struct qkv_spec *spec) {
     enum qkv_status status = check_free(t->ctx, t->folder); /* again, as nobody else can change that any more */
     if (!status) status = qkv_trainer_cut_log(t, 0);
+    if (!status) status = qkv_state_write(t, QKV_RUN_RUNNING, NULL);
     if (!status) status = t->feed->prepare(t, spec);
     if (!status) status = qkv_trainer_build(t, spec);
     if (!status) status = write_config(t);
@@ -142,7 +143,8 @@ static enum qkv_status fill_folder(struct qkv_trainer *t, struct qkv_spec *spec)
 static enum qkv_status create_start(struct qkv_trainer *t, struct qkv_spec *spec) {
     struct leavings before;
     look_around(t->folder, &before);
-    enum qkv_status status = check_free(t->ctx, t->folder);
+    enum qkv_status status = qkv_state_refuse_living(t->ctx, t->folder);
+    if (!status) status = check_free(t->ctx, t->folder);
     if (!status) status = qkv_run_check_files(t->ctx, t->folder);
     if (!status) status = qkv_make_folder(t->ctx, t->folder);
     if (!status) status = qkv_log_open(t->ctx, &t->log, t->folder);
@@ -218,6 +220,7 @@ enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spe
         qkv_trainer_free(t);
         return status;
     }
+    t->state = QKV_RUN_RUNNING;
     *out = t;
     return QKV_OK;
 }

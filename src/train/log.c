@@ -10,12 +10,15 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <sys/file.h>
 #include <sys/stat.h>
 
 #include "train/train.h"
+
+enum { LOG_LOOKS = 1000 };
 
 enum qkv_status qkv_run_special(struct qkv_context *ctx, const char *path) {
     return qkv_fail(ctx, QKV_FILE,
@@ -24,22 +27,33 @@ enum qkv_status qkv_run_special(struct qkv_context *ctx, const char *path) {
                     path);
 }
 
+/* Whether nobody trains and others only look whether somebody does: they share the lock for a moment (run_state.c). */
+static bool log_looked_at(const struct qkv_log *log) {
+    return flock(log->file, LOCK_SH | LOCK_NB) == 0;
+}
+
 /* Opens and locks the file at log->path. Between the two steps another trainer may have put a new one in its place. */
 static enum qkv_status log_lock(struct qkv_context *ctx, struct qkv_log *log) {
-    for (;;) {
+    for (int looks = 0;;) {
         struct stat mine, there;
         /* O_NONBLOCK: a pipe must not keep the run waiting; it is refused below. */
         log->file = open(log->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
         if (log->file < 0 || fstat(log->file, &mine) != 0) return qkv_fail_file(ctx, "write", log->path, errno);
         if (!S_ISREG(mine.st_mode)) return qkv_run_special(ctx, log->path);
         if (flock(log->file, LOCK_EX | LOCK_NB) != 0) {
-            if (errno == EWOULDBLOCK)
+            const int error = errno;
+            if (error == EWOULDBLOCK && looks++ < LOG_LOOKS && log_looked_at(log)) {
+                close(log->file);
+                nanosleep(&(struct timespec){.tv_nsec = 1000000 + getpid() % 1000 * 1000}, NULL);
+                continue;
+            }
+            if (error == EWOULDBLOCK)
                 return qkv_fail(ctx, QKV_FILE,
                                 "%.*s: another process is training in this folder; wait for it or choose another "
                                 "folder",
                                 (int)(strlen(log->path) - sizeof QKV_LOG_FILE), log->path);
-            bool unknown = errno == ENOLCK || errno == ENOTSUP || errno == ENOSYS;
-            return unknown ? QKV_OK : qkv_fail_file(ctx, "lock", log->path, errno);
+            bool unknown = error == ENOLCK || error == ENOTSUP || error == ENOSYS;
+            return unknown ? QKV_OK : qkv_fail_file(ctx, "lock", log->path, error);
         }
         if (stat(log->path, &there) == 0 && there.st_dev == mine.st_dev && there.st_ino == mine.st_ino) return QKV_OK;
         close(log->file);

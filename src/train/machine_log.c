@@ -36,12 +36,10 @@ static void name_cpu(char *name, size_t size, const char *otherwise) {
 
 static json_t *machine_log_describe(const struct qkv_context *ctx, int64_t step) {
     struct utsname system = {0};
-    char cpu[256], time_text[32], system_text[160];
-    time_t now = time(NULL);
-    struct tm utc;
+    char cpu[256], time_text[QKV_UTC_TEXT], system_text[160];
     uname(&system);
     name_cpu(cpu, sizeof cpu, system.machine);
-    if (!gmtime_r(&now, &utc) || !strftime(time_text, sizeof time_text, "%Y-%m-%dT%H:%M:%SZ", &utc)) time_text[0] = 0;
+    qkv_utc_text(time_text, (int64_t)time(NULL));
     snprintf(system_text, sizeof system_text, "%.48s %.48s %.48s", system.sysname, system.release, system.machine);
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     json_int_t memory = pages > 0 && page > 0 ? (json_int_t)pages * page : 0;

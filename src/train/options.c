@@ -167,6 +167,7 @@ void qkv_train_unset(struct qkv_train_options *options, const char *name) {
     qkv_train_base(options, &base);
     memcpy(options_field(option, options), options_field(option, &base), sizes[option->type]);
     options->origin.given &= ~(UINT64_C(1) << (option - table));
+    options->origin.settled &= ~(UINT64_C(1) << (option - table));
 }
 
 /* One "name=value" of a recipe; the texts of recipes live as long as the program. */

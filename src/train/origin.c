@@ -6,6 +6,7 @@
 
 #include <sys/stat.h>
 
+#include "io/io.h"
 #include "model/model.h"
 #include "text/sequence.h"
 #include "train/train.h"
@@ -83,9 +84,10 @@ enum qkv_status qkv_origin_open(struct qkv_context *ctx, const struct qkv_train_
 
 enum qkv_status qkv_origin_record(struct qkv_trainer *t) {
     struct qkv_map map;
-    char *path = qkv_join_path(t->ctx, t->options.from, QKV_WEIGHTS_FILE);
-    enum qkv_status status = path ? qkv_read_file(t->ctx, path, &map) : QKV_MEMORY;
-    free(path);
+    struct qkv_model_place place;
+    enum qkv_status status = qkv_model_place(t->ctx, t->options.from, &place);
+    if (!status) status = qkv_read_file(t->ctx, place.weights, &map);
+    qkv_model_place_free(&place);
     if (status) return status;
     t->facts.from_bytes = map.size;
     t->facts.from_hash = qkv_hash(QKV_HASH_START, map.data, map.size);

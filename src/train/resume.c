@@ -2,6 +2,7 @@
  * goes on exactly as it was or not at all. A token file that is missing is made again from its text. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "train/train.h"
 
@@ -104,22 +105,42 @@ static enum qkv_status resume_options(struct qkv_trainer *t, struct qkv_resume_o
 
 /* ---- all of it ----------------------------------------------------------------------------------------------------- */
 
+/* A plain name, of a file in the folder. */
+static enum qkv_status resume_check_name(struct qkv_trainer *t, const char *name) {
+    if (!name || (*name && !strchr(name, '/'))) return QKV_OK;
+    return qkv_fail(t->ctx, QKV_ARGUMENT, "checkpoint is \"%.100s\"; it must be the name of a file in the run's folder",
+                    name);
+}
+
+/* An earlier checkpoint takes the place of the latest, so that a kill goes on from there too. */
+static enum qkv_status resume_go_back(struct qkv_trainer *t) {
+    enum qkv_status status = t->checkpoint ? qkv_checkpoint_keep_later(t) : QKV_OK;
+    if (!status && t->checkpoint) status = qkv_checkpoint_write(t);
+    t->checkpoint = NULL;
+    return status;
+}
+
 static enum qkv_status resume_all(struct qkv_trainer *t, struct qkv_resume_options *o) {
     enum qkv_status status = qkv_run_check_files(t->ctx, t->folder);
+    if (!status) status = resume_check_name(t, o->checkpoint);
     if (!status) status = resume_options(t, o);
     if (!status) status = qkv_train_precision(t->ctx, &t->options, false);
     if (!status) qkv_trainer_choose(t);
+    if (!status) status = qkv_state_refuse_living(t->ctx, t->folder);
     if (!status) status = qkv_log_open(t->ctx, &t->log, t->folder);
     if (!status) status = read_model(t);
+    t->checkpoint = o->checkpoint;
     if (!status) status = qkv_checkpoint_read(t);
     if (!status) status = check_best(t);
     int64_t end = t->options.steps;
     if (!status) status = resume_set_end(t, o);
+    if (!status) status = resume_go_back(t);
     if (!status && (o->setting_count || t->options.steps != end))
         status = qkv_train_json_write(t->ctx, t->folder, &t->options, &t->facts);
     if (!status) status = qkv_trainer_cut_log(t, t->pending ? t->report.step - 1 : t->report.step);
     t->report.steps = t->options.steps;
-    return status || t->report.step == 0 ? status : qkv_machine_note(t->ctx, t->folder, t->report.step);
+    if (!status && t->report.step > 0) status = qkv_machine_note(t->ctx, t->folder, t->report.step);
+    return status ? status : qkv_state_begin(t);
 }
 
 struct qkv_resume_options qkv_resume_defaults(void) {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/json_load.h"
+#include "io/io.h"
 #include "train/train.h"
 
 /* The record of a folder, which the caller frees; *root NULL where there is none, or none of our format. `help`: what to do about a
@@ -50,24 +51,30 @@ static enum qkv_status record_precision(struct qkv_context *ctx, const char *fol
 enum qkv_status qkv_model_precision(struct qkv_context *ctx, const char *folder, enum qkv_precision *precision) {
     QKV_CALL(ctx);
     json_t *root;
+    struct qkv_model_place place;
     *precision = QKV_FP32;
+    if (qkv_model_place(ctx, folder, &place)) return QKV_MEMORY;
     enum qkv_status status =
-        record_read(ctx, folder, "it records the precision: restore it, or say which precision to use", &root);
-    if (root) status = record_precision(ctx, folder, record_option(root, "precision"), precision);
+        record_read(ctx, place.folder, "it records the precision: restore it, or say which precision to use", &root);
+    if (root) status = record_precision(ctx, place.folder, record_option(root, "precision"), precision);
     json_decref(root);
+    qkv_model_place_free(&place);
     return status;
 }
 
 enum qkv_status qkv_model_documents(struct qkv_context *ctx, const char *folder, bool *documents) {
     QKV_CALL(ctx);
     json_t *root;
+    struct qkv_model_place place;
     *documents = false;
-    enum qkv_status status = record_read(ctx, folder, "it records whether documents are apart", &root);
+    if (qkv_model_place(ctx, folder, &place)) return QKV_MEMORY;
+    enum qkv_status status = record_read(ctx, place.folder, "it records whether documents are apart", &root);
     const json_t *value = record_option(root, "documents");
     if (!status && value && !json_is_boolean(value))
         status = qkv_fail(ctx, QKV_FORMAT, "%s/" QKV_TRAIN_FILE ": documents must be true or false; restore the file",
-                          folder);
+                          place.folder);
     *documents = !status && json_is_true(value);
     json_decref(root);
+    qkv_model_place_free(&place);
     return status;
 }

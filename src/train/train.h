@@ -9,6 +9,7 @@
  *   tokens.data.bin, tokens.valid.bin                the tokenized texts, targets or labelled texts (tokens.c)
  *   tokens.data.beside.bin, tokens.valid.beside.bin  the sources or labels that belong to them
  *   log.jsonl                                        a line a step (log.c)
+ *   state.json                                       whether it is trained, done, failed or interrupted (run_state.c)
  *   machine.jsonl                                    a line for each time it was begun or gone on with (machine_log.c)
  *   checkpoint.safetensors                           latest weights, moments and position (checkpoint.c)
  *
@@ -243,7 +244,10 @@ struct qkv_trainer {
     struct qkv_profile *profile;    /* NULL: not asked for */
     int64_t profiled;               /* steps in it */
     bool failed;                    /* the loss was not finite: nothing may be saved any more */
+    enum qkv_run_state state;       /* as in state.json; QKV_RUN_UNKNOWN: this trainer has not begun */
+    int64_t began;                  /* seconds since 1970 */
     int64_t saved_step;             /* of the checkpoint on disk */
+    const char *checkpoint;         /* that it resumes from, the caller's; NULL: the latest */
     double train_flops, peak;       /* FLOPs a token; FLOP/s of this machine */
     double started, earlier;        /* clock at the start; seconds of the run before that */
     struct qkv_texts notes;         /* what qkv_trainer_note gives */
@@ -281,6 +285,21 @@ enum qkv_status qkv_trainer_cut_log(struct qkv_trainer *trainer, int64_t step);
 enum qkv_status qkv_train_progress(struct qkv_context *ctx, qkv_progress *progress, void *user, const char *what,
                                    double done, double total);
 
+/* ---- the state of the run (run_state.c) ------------------------------------------------------------------------------- */
+
+/* QKV_FILE where a living process trains in the folder, as far as can be known. */
+enum qkv_status qkv_state_refuse_living(struct qkv_context *ctx, const char *folder);
+/* Puts state.json in the run's folder; `message`: why it failed, or NULL. */
+enum qkv_status qkv_state_write(struct qkv_trainer *trainer, enum qkv_run_state state, const char *message);
+/* Whether patience has ended it. */
+bool qkv_trainer_ended(const struct qkv_trainer *trainer);
+/* A trainer goes on; it has saved. */
+enum qkv_status qkv_state_begin(struct qkv_trainer *trainer);
+enum qkv_status qkv_state_saved(struct qkv_trainer *trainer);
+/* A step failed with `status` and the context's sentence, which stays whatever comes of writing it; the trainer ends. */
+void qkv_state_failed(struct qkv_trainer *trainer, enum qkv_status status);
+void qkv_state_end(struct qkv_trainer *trainer);
+
 /* ---- checkpoint (checkpoint.c) ---------------------------------------------------------------------------------------- */
 
 enum qkv_status qkv_checkpoint_write(struct qkv_trainer *trainer);
@@ -288,6 +307,11 @@ enum qkv_status qkv_checkpoint_write(struct qkv_trainer *trainer);
  * are removed. QKV_FILE, QKV_MEMORY. */
 enum qkv_status qkv_checkpoint_keep(struct qkv_trainer *trainer, const char *path);
 enum qkv_status qkv_checkpoint_prune(struct qkv_trainer *trainer);
+/* Whether the step's evaluation wants a checkpoint that no other rule does; and the second name of that. */
+bool qkv_checkpoint_due(const struct qkv_trainer *trainer);
+enum qkv_status qkv_checkpoint_keep_best(struct qkv_trainer *trainer, const char *path);
+/* Keeps the latest checkpoint under its step where the run goes back to an earlier one, which will take its place. */
+enum qkv_status qkv_checkpoint_keep_later(struct qkv_trainer *trainer);
 /* Into a trainer that has model and optimizer: weights, moments, report, pending. */
 enum qkv_status qkv_checkpoint_read(struct qkv_trainer *trainer);
 

@@ -110,12 +110,8 @@ struct qkv_profile_report qkv_trainer_profile(const struct qkv_trainer *t) {
 
 /* ---- what falls due ------------------------------------------------------------------------------------------------------ */
 
-static bool has_ended(const struct qkv_trainer *t) {
-    return t->options.patience > 0 && t->stale >= t->options.patience;
-}
-
 static bool falls_due(const struct qkv_trainer *t, int64_t every) {
-    return t->report.step >= t->options.steps || has_ended(t) || (every > 0 && t->report.step % every == 0);
+    return t->report.step >= t->options.steps || qkv_trainer_ended(t) || (every > 0 && t->report.step % every == 0);
 }
 
 static enum qkv_status trainer_evaluate(struct qkv_trainer *t) {
@@ -154,7 +150,7 @@ enum qkv_status qkv_trainer_save(struct qkv_trainer *t) {
     if (!status) status = qkv_checkpoint_write(t);
     /* Until an evaluation has chosen the best weights, the model in the folder is the latest. */
     if (!status && isnan(t->report.best_loss)) status = qkv_model_save(t->model, t->folder);
-    return status;
+    return status ? status : qkv_state_saved(t);
 }
 
 /* What comes behind an update: evaluation, the line of the log, the checkpoint. */
@@ -164,7 +160,7 @@ static enum qkv_status trainer_conclude(struct qkv_trainer *t) {
     if (!status) status = write_line(t);
     if (status) return status;
     t->pending = false;
-    if (!falls_due(t, t->options.save_every)) return QKV_OK;
+    if (!falls_due(t, t->options.save_every) && !qkv_checkpoint_due(t)) return QKV_OK;
     status = qkv_trainer_save(t);
     t->report.saved = !status;
     return status;
@@ -173,7 +169,7 @@ static enum qkv_status trainer_conclude(struct qkv_trainer *t) {
 enum qkv_status qkv_trainer_step(struct qkv_trainer *trainer, struct qkv_train_report *report) {
     QKV_CALL(trainer->ctx);
     struct qkv_trainer *t = trainer;
-    bool learns = !t->pending && t->report.step < t->options.steps && !has_ended(t);
+    bool learns = !t->pending && t->report.step < t->options.steps && !qkv_trainer_ended(t);
     enum qkv_status status = QKV_OK;
     t->report.evaluated = t->report.best = t->report.saved = false;
     if (t->failed)
@@ -184,7 +180,8 @@ enum qkv_status qkv_trainer_step(struct qkv_trainer *trainer, struct qkv_train_r
     else if (learns)
         status = trainer_learn(t);
     if (!status && t->pending) status = trainer_conclude(t);
-    t->report.ended = !status && has_ended(t);
+    if (status) qkv_state_failed(t, status);
+    t->report.ended = !status && qkv_trainer_ended(t);
     t->report.steps = t->report.ended ? t->report.step : t->options.steps;
     t->report.metric_name = t->options.metric;
     t->report.seconds = qkv_clock() - t->started;

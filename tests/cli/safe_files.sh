@@ -112,7 +112,7 @@ refuse 1 'long.txt has more than 1.0 GiB' "$QKV" translate pairs --input long.tx
 rm long.txt
 
 # ---- pipes and devices in a run ----
-for file in train.json config.json tokenizer.json checkpoint.safetensors model.safetensors log.jsonl machine.jsonl samples.jsonl \
+for file in train.json config.json tokenizer.json checkpoint.safetensors model.safetensors log.jsonl state.json machine.jsonl samples.jsonl \
     tokens.data.bin; do
     rm -rf piped
     cp -r run piped

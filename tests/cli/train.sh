@@ -241,14 +241,14 @@ refuse 1 "the spec's prefix is true: the model sees a prompt in both directions"
 # ---- earlier checkpoints ----
 kept() { (cd "$1" && ls | grep '^checkpoint' | tr '\n' ' '); }
 try 0 train keeping 25 --save-every 5 --keep 3 --quiet
-same "$(kept keeping)" "checkpoint-15.safetensors checkpoint-20.safetensors checkpoint.safetensors " "checkpoints with --keep 3"
+same "$(kept keeping)" "checkpoint-15.safetensors checkpoint-20.safetensors checkpoint-best.safetensors checkpoint.safetensors " "checkpoints with --keep 3"
 losses keeping >straight.txt
 cp keeping/checkpoint-15.safetensors keeping/checkpoint.safetensors
 echo mine >keeping/checkpoint-x.safetensors
 try 0 resume keeping --keep 2 --quiet
 losses keeping >back.txt
 same "$(cat back.txt)" "$(cat straight.txt)" "the log of a run that went back to step 15"
-same "$(kept keeping)" "checkpoint-20.safetensors checkpoint-x.safetensors checkpoint.safetensors " "checkpoints after --keep 2"
+same "$(kept keeping)" "checkpoint-20.safetensors checkpoint-best.safetensors checkpoint-x.safetensors checkpoint.safetensors " "checkpoints after --keep 2"
 refuse 2 'keep is 0' train refused 3 --keep 0
 
 # Messages of a program whose stderr is closed do not end up in its files.
