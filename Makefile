@@ -20,7 +20,8 @@ all: build
 
 help:
 	@echo "make            build the library and the command in $(BUILD)/"
-	@echo "make demo       train a small GPT on real text for about a minute and let it write; everything goes to demo/"
+	@echo "make demo       train a small GPT on real text for about a minute and let it write; everything goes to demo/, and a"
+	@echo "                run that is there goes on (STEPS=N sets its end); nothing is deleted"
 	@echo "make test       build and run the tests (a few minutes)"
 	@echo "make test-slow  the tests that take longer as well"
 	@echo "make sanitize   build with the address and undefined-behaviour sanitizers in $(SANITIZE)/ and run the tests"

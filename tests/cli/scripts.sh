@@ -3,6 +3,30 @@
 . "$(dirname "$0")/common.sh"
 cp -r "$SOURCE/scripts" scripts
 
+# The demo goes on with a run that is there, and leaves what is in its folder.
+make_text 300 >demo.txt
+demo() { env QKV_DATA="$folder/demo.txt" "$@" scripts/demo; }
+try 0 demo STEPS=3
+has out '^Training a GPT on .*/demo\.txt for 3 steps'
+has out 'Go on:  STEPS=6 make demo'
+same "$(wc -l <demo/run/log.jsonl)" 3 "steps of the demo"
+echo mine >demo/mine
+try 0 demo STEPS=5
+has out '^Going on with the run in demo/run from step 3 of 5\.$'
+same "$(wc -l <demo/run/log.jsonl)" 5 "steps of the demo that went on"
+for settings in QKV_NOTHING=1 STEPS=4; do
+    try 0 demo $settings
+    has out '^demo/run has made its 5 steps\. STEPS=10 make demo goes on; to begin anew, remove or rename demo/\.$'
+    same "$(wc -l <demo/run/log.jsonl)" 5 "steps of the demo that has its steps"
+done
+rm demo/run/state.json # of a version that had none
+try 0 demo
+has err 'all 5 steps were done before'
+rm demo/run/checkpoint.safetensors
+try 1 demo
+has err 'demo/run already holds a run'
+same "$(cat demo/mine)" mine "what somebody put into demo/"
+
 echo "a text" >mine.txt
 try 0 env QKV_DATA="$folder/mine.txt" scripts/get-data
 same "$(cat out)" "$folder/mine.txt" "the text that QKV_DATA names"
