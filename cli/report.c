@@ -11,7 +11,7 @@
 #include "cli_lab.h"
 
 struct arguments {
-    const char *output;
+    const char *output, *csv, *tensorboard;
     int64_t every;
     bool follow, force;
     struct cli_common common;
@@ -21,6 +21,10 @@ static const struct arguments defaults = {.every = 5, .common = {.threads = 1}};
 
 static const struct cli_option options[] = {
     {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output), "write a page (HTML, one file)", 0, 0, NULL},
+    {CLI_TEXT, 0, "csv", "FILE", offsetof(struct arguments, csv),
+     "write the steps as a table of comma-separated values (-: on standard output)", 0, 0, NULL},
+    {CLI_TEXT, 0, "tensorboard", "FOLDER", offsetof(struct arguments, tensorboard),
+     "write the steps as event files of TensorBoard, FOLDER/RUN/events.out.tfevents.0.qkv", 0, 0, NULL},
     {CLI_FLAG, 0, "follow", NULL, offsetof(struct arguments, follow),
      "with -o: write it again as the runs go on, until they end; it loads itself again", 0, 0, NULL},
     {CLI_COUNT, 0, "every", "SECONDS", offsetof(struct arguments, every), "with --follow: how often", 1, 86400, NULL},
@@ -28,11 +32,13 @@ static const struct cli_option options[] = {
 };
 
 CLI_CONDITION(writes_once, struct arguments, !a->follow)
-CLI_CONDITION(writes_no_file, struct arguments, !a->output)
+CLI_CONDITION(follows, struct arguments, a->follow)
+CLI_CONDITION(writes_no_file, struct arguments, !a->output && !a->tensorboard && (!a->csv || !strcmp(a->csv, "-")))
 
 static const struct cli_rule rules[] = {
     {"every", writes_once, "it is for --follow; add that"},
     {"force", writes_no_file, CLI_WHY_OUTPUT},
+    {"csv tensorboard", follows, "--follow writes the page alone, again and again; leave one of them out"},
 };
 
 struct runs {
@@ -176,11 +182,31 @@ static int report_follow(struct qkv_context *ctx, const struct arguments *a, con
     }
 }
 
+/* ---- for other programs --------------------------------------------------------------------------------------------- */
+
+/* The file of --csv; NULL: none, or standard output. */
+static const char *report_csv_file(const struct arguments *a) {
+    return a->csv && strcmp(a->csv, "-") != 0 ? a->csv : NULL;
+}
+
+static int report_csv(struct qkv_context *ctx, const struct arguments *a, const struct runs *runs,
+                      const struct cli_reads *reads) {
+    struct cli_output output;
+    if (!a->csv) return CLI_DONE;
+    int code = cli_output_begin(ctx, report_csv_file(a), a->force, reads, &output);
+    if (!code && qkv_runs_write_csv(ctx, runs->items, runs->count, output.file)) code = cli_broken(ctx);
+    return cli_output_end(&output, code);
+}
+
 static int report_all(struct qkv_context *ctx, const struct arguments *a, const char *const *folders, size_t count) {
     struct runs runs;
+    const bool prints = !a->output && !a->csv && !a->tensorboard;
     int code = read_runs(ctx, folders, count, &runs);
+    if (!code && a->tensorboard && qkv_runs_write_events(ctx, runs.items, runs.count, a->tensorboard, a->force))
+        code = cli_broken(ctx);
+    if (!code) code = report_csv(ctx, a, &runs, &(struct cli_reads){folders, count, NULL});
     if (!code && a->output && qkv_runs_write_page(ctx, runs.items, runs.count, 0, a->output)) code = cli_broken(ctx);
-    for (size_t i = 0; !code && !a->output && i < runs.count; i++) {
+    for (size_t i = 0; !code && prints && i < runs.count; i++) {
         if (i) putchar('\n');
         print_run(runs.items[i]);
     }
@@ -192,9 +218,12 @@ static int report_run(const void *values, const char *const *words, size_t count
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
     if (!count) return cli_usage("report: say which runs: %s report RUN… -o report.html", cli_program);
+    if (a->tensorboard && !*a->tensorboard) return cli_usage("report: --tensorboard needs the name of a folder");
     if (a->follow && !a->output) return cli_usage("report: --follow writes a page again and again; say where: -o FILE");
     int code = cli_open(&a->common, &ctx);
-    if (code == CLI_DONE) code = cli_output_check(ctx, a->output, a->force, &(struct cli_reads){words, count, NULL});
+    const struct cli_reads reads = {words, count, NULL};
+    if (code == CLI_DONE) code = cli_output_check(ctx, a->output, a->force, &reads);
+    if (code == CLI_DONE) code = cli_output_check(ctx, report_csv_file(a), a->force, &reads);
     if (code == CLI_DONE && a->follow) cli_catch_signals();
     if (code == CLI_DONE) code = a->follow ? report_follow(ctx, a, words, count) : report_all(ctx, a, words, count);
     qkv_context_free(ctx);
@@ -212,10 +241,15 @@ const struct cli_command *cli_report(void) {
             "machine. With -o it writes a page, one HTML file that loads nothing from anywhere; several runs share "
             "its axes. Without, a few lines in the terminal.\n"
             "With --follow the page is written again as the runs go on, and loads itself again in the browser, until "
-            "all have made their steps; Ctrl-C ends it before.",
+            "all have made their steps; Ctrl-C ends it before.\n"
+            "For other programs: --csv writes a line a step, --tensorboard the files that TensorBoard reads "
+            "(tensorboard "
+            "--logdir FOLDER), a folder for each run.",
         .examples = "qkv report run/ -o report.html\n"
                     "qkv report run/ other/ -o report.html --force\n"
-                    "qkv report run/ -o report.html --follow",
+                    "qkv report run/ -o report.html --follow\n"
+                    "qkv report run/ other/ --csv steps.csv\n"
+                    "qkv report run/ other/ --tensorboard events/",
         .options = options,
         .option_count = CLI_COUNT_OF(options),
         .rules = rules,

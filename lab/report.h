@@ -174,6 +174,18 @@ enum { QKV_RUN_SMOOTH_TOKENS = 200000, QKV_RUN_SMOOTH_SHARE = 20 };
  * before the first loss. */
 void qkv_run_smooth(const struct qkv_run *run, double *out);
 
+/* What state the run is in. Of one that does not record it: done where qkv_run_ended says so, running where its log is locked,
+ * else interrupted. Owned by the run. */
+const struct qkv_run_condition *qkv_run_condition(const struct qkv_run *run);
+/* The steps of some runs as comma-separated values (RFC 4180) on a stream: a line of names, then a line a step of each run, with
+ * empty fields where the log has no number. `metric` is a column where a run has one that is not the loss. The caller looks for
+ * errors of the stream. */
+enum qkv_status qkv_runs_write_csv(struct qkv_context *ctx, struct qkv_run *const *runs, size_t count, FILE *file);
+/* The same as event files of TensorBoard, FOLDER/RUN/events.out.tfevents.0.qkv of each run, with the scalars train/loss,
+ * train/gradient_norm, train/learning_rate, train/tokens_per_second, valid/loss and valid/METRIC; the folders are made. QKV_FILE
+ * where one of the files exists, and nothing is written then, unless `force` replaces them. */
+enum qkv_status qkv_runs_write_events(struct qkv_context *ctx, struct qkv_run *const *runs, size_t count,
+                                      const char *folder, bool force);
 /* A page with the curves, samples, options, specs and machines of some runs side by side. `refresh` > 0: it loads itself again
  * after so many seconds. */
 enum qkv_status qkv_runs_write_page(struct qkv_context *ctx, struct qkv_run *const *runs, size_t count, int refresh,

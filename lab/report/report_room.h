@@ -31,6 +31,24 @@ struct qkv_page {
 };
 enum qkv_status qkv_page_write(struct qkv_context *ctx, const struct qkv_page *page, const char *path);
 
+/* ---- tables (csv.c) ------------------------------------------------------------------------------------------------------ */
+
+/* A table being written: begin with {.ctx = ctx}, check `status` once, and end it with qkv_buffer_free(&text). */
+struct qkv_csv {
+    struct qkv_context *ctx;
+    struct qkv_buffer text;
+    enum qkv_status status;
+    bool more; /* a field stands before in this line */
+};
+void qkv_csv_text(struct qkv_csv *table, const char *text);
+/* With so many significant digits, or as few as read back as x; nothing where it is not finite. */
+void qkv_csv_number(struct qkv_csv *table, double x, int digits);
+void qkv_csv_real(struct qkv_csv *table, double x);
+void qkv_csv_end_line(struct qkv_csv *table);
+
+/* CRC-32C of some bytes (run_events.c). */
+uint32_t qkv_crc32c(const void *data, size_t size);
+
 /* ---- views of attention (attention_view.c makes them; attention_view_page.c, attention_view_json.c write them) ------------------------------------------------------- */
 
 enum { QKV_LOOK_NUMBER = 12 }; /* an id in digits */

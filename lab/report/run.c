@@ -221,7 +221,10 @@ static enum qkv_status read_run(struct qkv_run *run) {
     if (!status) status = read_object(run, QKV_CONFIG_FILE, &run->spec);
     if (status) return status;
     count_parameters(run);
-    return describe_machine(run);
+    status = qkv_run_condition_read(run->ctx, run->folder, &run->condition);
+    if (run->condition.state == QKV_RUN_UNKNOWN)
+        run->condition.state = qkv_run_ended(run) ? QKV_RUN_DONE : QKV_RUN_INTERRUPTED;
+    return status ? status : describe_machine(run);
 }
 
 enum qkv_status qkv_run_read(struct qkv_context *ctx, const char *folder, struct qkv_run **out) {
@@ -278,4 +281,18 @@ const char *qkv_run_metric(const struct qkv_run *run) {
 
 const char *qkv_run_machine(const struct qkv_run *run) {
     return run->machine;
+}
+
+const struct qkv_run_condition *qkv_run_condition(const struct qkv_run *run) {
+    return &run->condition;
+}
+
+enum qkv_status qkv_run_names(struct qkv_context *ctx, struct qkv_run *const *runs, size_t count, char ***names) {
+    const char **folders = qkv_allocate(ctx, count, sizeof *folders);
+    *names = NULL;
+    if (!folders) return QKV_MEMORY;
+    for (size_t i = 0; i < count; i++) folders[i] = runs[i]->folder;
+    const enum qkv_status status = qkv_short_names(ctx, folders, count, names);
+    free(folders);
+    return status;
 }

@@ -24,6 +24,9 @@ struct qkv_run {
     json_t *options, *spec; /* objects; NULL: none */
     json_t *machines;       /* an array of objects */
     size_t parameters;      /* 0: not known */
+    struct qkv_run_condition condition;
 };
+/* qkv_short_names of some runs. */
+enum qkv_status qkv_run_names(struct qkv_context *ctx, struct qkv_run *const *runs, size_t count, char ***names);
 
 #endif

@@ -185,6 +185,15 @@ static void put_summary(struct qkv_json *json, const struct qkv_run *run) {
     qkv_json_end(json, '}');
 }
 
+static void put_condition(struct qkv_json *json, const struct qkv_run_condition *c) {
+    char time[QKV_UTC_TEXT];
+    qkv_json_put_text(json, "state", qkv_run_state_name(c->state));
+    qkv_json_put_bool(json, "killed", c->killed);
+    qkv_json_put_integer(json, "saved", c->saved);
+    qkv_json_put_text(json, "updated", c->updated ? qkv_utc_text(time, c->updated) : NULL);
+    qkv_json_put_text(json, "message", c->message[0] ? c->message : NULL);
+}
+
 static void put_run(struct qkv_json *json, const struct qkv_run *run, const char *name) {
     qkv_json_begin(json, '{');
     qkv_json_put_text(json, "name", name);
@@ -193,6 +202,7 @@ static void put_run(struct qkv_json *json, const struct qkv_run *run, const char
     qkv_json_put_integer(json, "planned", run->planned);
     qkv_json_key(json, "ended");
     qkv_json_bool(json, qkv_run_ended(run));
+    put_condition(json, &run->condition);
     qkv_json_put_integer(json, "damaged", (int64_t)run->damaged);
     qkv_json_put_text(json, "metric", run->metric);
     qkv_json_put_text(json, "machine", run->machine);
@@ -216,13 +226,9 @@ enum qkv_status qkv_runs_write_page(struct qkv_context *ctx, struct qkv_run *con
     static const char *const scripts[] = {"chart.js", "report.js", NULL};
     struct qkv_json json = {.ctx = ctx, .style = QKV_JSON_SCRIPT};
     char title[256], summary[96];
-    const char **folders;
     char **names = NULL;
     if (!count) return qkv_fail(ctx, QKV_ARGUMENT, "there is no run to report on; name the folder of one");
-    folders = qkv_allocate(ctx, count, sizeof *folders);
-    for (size_t i = 0; folders && i < count; i++) folders[i] = runs[i]->folder;
-    enum qkv_status status = folders ? qkv_short_names(ctx, folders, count, &names) : QKV_MEMORY;
-    free(folders);
+    enum qkv_status status = qkv_run_names(ctx, runs, count, &names);
     if (status) return status;
     qkv_json_begin(&json, '{');
     qkv_json_put_text(&json, "kind", "report");

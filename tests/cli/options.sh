@@ -88,7 +88,11 @@ idle force 'no file is written' inspect nowhere --prompt a --force
 useful inspect nowhere --prompt a --target b -o new.html --force
 idle every 'for --follow' report nowhere -o new.html --every 5
 idle force 'no file is written' report nowhere --force
+idle force 'no file is written' report nowhere --csv - --force
+idle csv 'writes the page alone' report nowhere -o new.html --follow --csv new.csv
+idle tensorboard 'writes the page alone' report nowhere -o new.html --follow --tensorboard new
 useful report nowhere -o new.html --follow --every 5 --force
+useful report nowhere --csv new.csv --tensorboard new --force
 idle pieces 'text of ids' tokenize nowhere --ids --pieces
 idle specials 'text of ids' tokenize nowhere --ids --specials
 useful tokenize nowhere --pieces --specials a

@@ -132,11 +132,11 @@ for command in $commands; do
         file)
             case $option in
             --input | --prompt-file | --file | --among) values="empty-folder nowhere/at/all /dev/zero" ;; # pipes may be read
-            --out | --output | --json) values="empty-folder nowhere/at/all/file text.txt/file" ;;
+            --out | --output | --json | --csv) values="empty-folder nowhere/at/all/file text.txt/file" ;;
             *) values="empty-folder nowhere/at/all $folder/pipe /dev/zero $folder/empty.txt" ;;
             esac
             case "$command $option" in
-            "train --out" | "compare --out" | "new --out") values="text.txt text.txt/file /dev/zero" ;; # folders are made
+            "train --out" | "compare --out" | "new --out" | "report --tensorboard") values="text.txt text.txt/file /dev/zero" ;; # folders are made
             esac
             [ "$command $option" != "compare --valid" ] || continue # variants fail one by one, in the table of results
             for value in "" $values; do bad "$QKV" "$command" "${words[@]}" "$option=$value"; done
