@@ -103,6 +103,20 @@ static char *loss_text(char text[CLI_NUMBER], double x) {
     return text;
 }
 
+static const char *state_text(const struct qkv_run *run) {
+    const struct qkv_run_condition *c = qkv_run_condition(run);
+    return c->killed ? "interrupted: its process was killed" : qkv_run_state_name(c->state);
+}
+
+static void print_state(const struct qkv_run *run) {
+    printf("  state    %s", state_text(run));
+    if (*qkv_run_condition(run)->message) {
+        printf(": ");
+        cli_print_name(qkv_run_condition(run)->message, SIZE_MAX);
+    }
+    putchar('\n');
+}
+
 static void print_run(const struct qkv_run *run) {
     size_t cells = (size_t)cli_width(STDOUT_FILENO);
     const struct qkv_run_summary s = qkv_run_summarize(run);
@@ -121,6 +135,7 @@ static void print_run(const struct qkv_run *run) {
         printf("%s tokens/s\n", cli_short(number, s.tokens_per_second));
     else
         printf("- tokens/s\n");
+    print_state(run);
     printf("  loss     %s  ", loss_text(number, s.loss));
     print_spark(run, cells, false);
     if (isfinite(s.valid_loss)) {
@@ -145,14 +160,26 @@ static void print_run(const struct qkv_run *run) {
 
 /* ---- the page -------------------------------------------------------------------------------------------------------------- */
 
+/* Their steps together, and whether none is being trained any more. */
 static size_t all_steps(const struct runs *runs, bool *ended) {
     size_t steps = 0;
     *ended = true;
     for (size_t i = 0; i < runs->count; i++) {
         steps += qkv_run_steps(runs->items[i]);
-        if (!qkv_run_ended(runs->items[i])) *ended = false;
+        if (qkv_run_condition(runs->items[i])->state == QKV_RUN_RUNNING) *ended = false;
     }
     return steps;
+}
+
+/* Says which of the runs that were followed did not come to their end. */
+static void report_unfinished(const struct runs *runs) {
+    for (size_t i = 0; i < runs->count; i++) {
+        const struct qkv_run *run = runs->items[i];
+        char step[CLI_NUMBER];
+        if (qkv_run_condition(run)->state != QKV_RUN_DONE)
+            cli_say("%s: %s, after step %s", qkv_run_name(run), state_text(run),
+                    cli_grouped(step, (size_t)qkv_run_summarize(run).step));
+    }
 }
 
 static void report_rest(double seconds) {
@@ -172,6 +199,7 @@ static int report_follow(struct qkv_context *ctx, const struct arguments *a, con
         if (!code && (last || steps != written) &&
             qkv_runs_write_page(ctx, runs.items, runs.count, last ? 0 : (int)a->every, a->output))
             code = cli_broken(ctx);
+        if (!code && ended && written != SIZE_MAX) report_unfinished(&runs);
         report_forget(&runs);
         if (!code && written == SIZE_MAX && !last)
             fprintf(stderr, "%s: written every %lld s until the run%s end%s; Ctrl-C ends it\n", a->output,
@@ -241,7 +269,7 @@ const struct cli_command *cli_report(void) {
             "machine. With -o it writes a page, one HTML file that loads nothing from anywhere; several runs share "
             "its axes. Without, a few lines in the terminal.\n"
             "With --follow the page is written again as the runs go on, and loads itself again in the browser, until "
-            "all have made their steps; Ctrl-C ends it before.\n"
+            "none is being trained any more: done, failed, interrupted or killed; Ctrl-C ends it before.\n"
             "For other programs: --csv writes a line a step, --tensorboard the files that TensorBoard reads "
             "(tensorboard "
             "--logdir FOLDER), a folder for each run.",

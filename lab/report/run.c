@@ -215,16 +215,17 @@ static enum qkv_status read_run(struct qkv_run *run) {
     enum qkv_status status = run->machines ? check_folder(run) : QKV_MEMORY;
     if (!status) status = find_name(run);
     if (!status) status = read_options(run);
+    /* Before the log: what has ended by now has written all of it. */
+    if (!status) status = qkv_run_condition_read(run->ctx, run->folder, &run->condition);
     if (!status) status = read_lines(run, QKV_LOG_FILE, take_step);
     if (!status) status = read_lines(run, QKV_SAMPLES_FILE, take_sample);
     if (!status) status = read_lines(run, QKV_MACHINE_FILE, take_machine);
     if (!status) status = read_object(run, QKV_CONFIG_FILE, &run->spec);
     if (status) return status;
     count_parameters(run);
-    status = qkv_run_condition_read(run->ctx, run->folder, &run->condition);
     if (run->condition.state == QKV_RUN_UNKNOWN)
         run->condition.state = qkv_run_ended(run) ? QKV_RUN_DONE : QKV_RUN_INTERRUPTED;
-    return status ? status : describe_machine(run);
+    return describe_machine(run);
 }
 
 enum qkv_status qkv_run_read(struct qkv_context *ctx, const char *folder, struct qkv_run **out) {

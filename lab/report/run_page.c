@@ -200,8 +200,6 @@ static void put_run(struct qkv_json *json, const struct qkv_run *run, const char
     qkv_json_put_text(json, "folder", run->folder);
     qkv_json_put_text(json, "unit", qkv_run_unit(run));
     qkv_json_put_integer(json, "planned", run->planned);
-    qkv_json_key(json, "ended");
-    qkv_json_bool(json, qkv_run_ended(run));
     put_condition(json, &run->condition);
     qkv_json_put_integer(json, "damaged", (int64_t)run->damaged);
     qkv_json_put_text(json, "metric", run->metric);

@@ -134,34 +134,43 @@ try 0 "$QKV" report empty
 has out 'no step is logged yet'
 try 0 "$QKV" report empty -o empty.html
 
-# Following: the page loads itself again until the run has ended, and stays when interrupted.
+# Following: the page loads itself again until the run has ended, however, and stays when interrupted.
 try 0 "$QKV" report run -o follow.html --follow --every 1
 grep -q 'http-equiv="refresh"' follow.html && fail "the page of a run that has ended loads itself again"
-cp -r run going
-head -n 10 run/log.jsonl >going/log.jsonl
-"$QKV" report going -o going.html --follow --every 1 >out 2>err </dev/null &
-pid=$!
-for i in $(seq 100); do
-    [ -e going.html ] && break
+"$QKV" train --spec spec.json --data text.txt --out going --steps 1000000 --batch 4 --warmup 2 --eval-every 50 --eval-batches 2 --save-every 50 \
+    --threads 1 -q >train.out 2>&1 </dev/null &
+trained=$!
+for i in $(seq 600); do
+    [ "$(wc -l 2>/dev/null <going/log.jsonl)" -gt 60 ] 2>/dev/null && break
     sleep 0.1
 done
-grep -q 'http-equiv="refresh" content="1"' going.html || fail "the page of a run that goes on does not load itself again"
-cp run/log.jsonl going/log.jsonl
-wait $pid
-same $? 0 "the exit code of following a run to its end"
-grep -q 'http-equiv="refresh"' going.html && fail "the last page loads itself again"
-head -n 10 run/log.jsonl >going/log.jsonl
-"$QKV" report going -o going.html --follow --every 1 --force >out 2>err </dev/null &
-pid=$!
-for i in $(seq 100); do
-    grep -q 'http-equiv="refresh"' going.html && break
-    sleep 0.1
+for what in interrupt kill; do
+    "$QKV" report going -o going.html --follow --every 1 --force >out 2>err </dev/null &
+    pid=$!
+    for i in $(seq 100); do
+        grep -q 'http-equiv="refresh" content="1"' going.html 2>/dev/null && break
+        sleep 0.1
+    done
+    grep -q 'http-equiv="refresh" content="1"' going.html || fail "the page of a run that goes on does not load itself again"
+    grep -q '"state":"running"' going.html || fail "a run that goes on is not running"
+    if [ $what = kill ]; then kill -9 $trained; else kill -TERM $pid; fi
+    wait $pid
+    code=$?
+    last="following, $what"
+    if [ $what = kill ]; then
+        same $code 0 "the exit code of following a run to its end"
+        has err '^qkv: going: interrupted: its process was killed, after step [0-9,]+$'
+        grep -q '"state":"interrupted","killed":true' going.html || fail "a run that was killed is not interrupted"
+    else
+        same $code 130 "the exit code of following that was interrupted"
+    fi
+    grep -q 'http-equiv="refresh"' going.html && fail "the last page loads itself again"
 done
-kill -INT $pid 2>/dev/null
-kill -TERM $pid
-wait $pid
-same $? 130 "the exit code of following that was interrupted"
-grep -q 'http-equiv="refresh"' going.html && fail "the page of following that was interrupted loads itself again"
+{ wait $trained; } 2>/dev/null # without the word of bash that it was killed
+try 0 "$QKV" report going
+has out '^  state +interrupted: its process was killed$'
+try 0 "$QKV" report run
+has out '^  state +done$'
 
 # ---- in the browser ----
 . "$here/browser.sh"
@@ -192,6 +201,7 @@ browse one.html '{"heads":2,"queries":1,"keys":1,"kinds":1,"colours":1,"text":"x
 browse six.html '{"heads":36,"queries":200,"keys":200,"kinds":1,"colours":20,"text":"that"}' attend.js
 browse long.html '{"heads":36,"queries":2000,"keys":2000,"kinds":1,"colours":10,"text":"that"}' attend.js
 browse report.html '{"runs":1,"steps":25,"samples":4,"damaged":0,"shown":['"$shown"']}' report.js
+browse going.html '{"runs":1,"samples":0,"damaged":0,"state":"killed"}' report.js
 browse judged.html '{"runs":1,"steps":4,"samples":0,"damaged":0,"unit":"Loss, nats a line over","best":"accuracy 0.9000 at 3"}' report.js
 browse report.html '{"runs":1,"steps":25,"samples":4,"damaged":0}' report.js 500 0
 browse big.html '{"heads":144,"queries":500,"keys":500,"kinds":1,"colours":10,"text":"that"}' attend.js 390 0

@@ -76,7 +76,7 @@
             "best": s.best === null ? "–" : `${metrics.length ? judged || "loss " : ""}${page.loss(s.best)} at ${page.number(s.best_step)}`,
             "tokens/s": page.short(s.tokens_per_second),
             "time": page.clock(s.seconds),
-            "state": run.ended ? "done" : "under way",
+            "state": run.killed ? "killed" : run.state,
         };
     }
     function table() {
@@ -132,6 +132,8 @@
         return page.el("section", null, many ? page.el("h2", { title: run.folder }, run.name) : page.el("h2", null, "Samples"), many ? page.el("h3", null, "Samples") : null, samples(run),
             page.el("h3", null, "Machine"), machines(run),
             options(run),
+            run.message ? page.el("p", null, `It failed: ${run.message}`) : null,
+            run.state === "interrupted" || run.state === "failed" ? page.el("p", { class: "note" }, run.saved ? `It goes on from step ${page.number(run.saved)} with train --resume.` : "It has no checkpoint to go on from.") : null,
             run.damaged ? page.el("p", { class: "note" }, `${page.number(run.damaged)} lines of the log are damaged and were passed over.`) : null,
             run.spec ? page.el("details", null, page.el("summary", null, many ? `Spec of ${run.name}` : "Spec"), page.el("pre", null, JSON.stringify(run.spec, null, 2))) : null);
     }

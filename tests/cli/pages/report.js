@@ -4,7 +4,10 @@ test.run(async () => {
     const runs = page.data.runs, charts = test.all(".chart canvas");
     test.same("runs", runs.length, EXPECTED.runs);
     test.same("rows of the table", test.one("table").querySelectorAll("tbody tr").length, EXPECTED.runs);
-    test.same("the last step", runs[0].curves.step[runs[0].curves.step.length - 1], EXPECTED.steps);
+    if (EXPECTED.steps) test.same("the last step", runs[0].curves.step[runs[0].curves.step.length - 1], EXPECTED.steps);
+    const states = test.all("tbody tr").slice(0, EXPECTED.runs).map((r) => r.lastChild.textContent);
+    test.same("the state", states[0], EXPECTED.state || runs[0].state);
+    test.check("a state that is none", states.every((s) => ["running", "done", "failed", "interrupted", "killed"].includes(s)), states.join());
     test.check("there are no charts", charts.length >= 4);
     test.common();
     for (const canvas of charts) {
