@@ -97,6 +97,46 @@ static void a_run_on_long_lines_is_one_on_lines_cut_by_hand(void **state) {
     }
 }
 
+/* Lines of text, each between <s> and </s>. */
+static void long_lines_of_text_are_cut_too(void **state) {
+    (void)state;
+    for (size_t k = 0; k < TEST_COUNT(kinds); k++) {
+        struct qkv_random random = test_random(6);
+        struct qkv_buffer text[2] = {{0}, {0}};
+        char paths[2][1024], folders[2][1024];
+        double loss[2];
+        size_t found = 0;
+        for (size_t i = 0; i < LINES; i++) {
+            char word[32], left[32];
+            long_word(&random, word, i == 0 ? 25 : 1 + (size_t)qkv_random_below(&random, 22));
+            const bool longer = strlen(word) > MOST_TEXT;
+            found += longer;
+            assert_ok(ctx, qkv_buffer_print(ctx, &text[0], "%s\n", word));
+            if (!longer || kinds[k].kind != QKV_LONG_SKIP)
+                assert_ok(ctx,
+                          qkv_buffer_print(ctx, &text[1], "%s\n", long_left(word, MOST_TEXT, kinds[k].kind, left)));
+        }
+        for (size_t i = 0; i < 2; i++) {
+            struct qkv_train_options o = fixture_options(ctx);
+            struct qkv_spec spec = fixture_spec(ctx, NULL);
+            struct qkv_trainer *trainer;
+            snprintf(paths[i], sizeof paths[i], "%s", test_path(i ? "cut.txt" : "long.txt"));
+            snprintf(folders[i], sizeof folders[i], "%s", fixture_run(i ? "cut" : "long"));
+            test_write_file(paths[i], text[i].data, text[i].size);
+            qkv_buffer_free(&text[i]);
+            o.data = NULL;
+            o.lines = paths[i];
+            o.tokenizer = "bytes";
+            if (i == 0) o.long_lines = kinds[k].name;
+            assert_ok(ctx, qkv_trainer_create(ctx, &spec, &o, folders[i], NULL, NULL, &trainer));
+            loss[i] = fixture_steps(ctx, trainer, o.steps).loss;
+            qkv_trainer_free(trainer);
+        }
+        assert_true(found > 0 && loss[0] == loss[1]);
+        same_file(folders[0], folders[1], "tokens.data.bin");
+    }
+}
+
 /* The option is the run's: token files that are missing are made again by it, and it cannot become another. */
 static void a_run_goes_on_with_what_it_did_to_long_lines(void **state) {
     (void)state;
@@ -154,6 +194,7 @@ static void long_is_refused_where_it_means_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_on_long_lines_is_one_on_lines_cut_by_hand),
+        cmocka_unit_test(long_lines_of_text_are_cut_too),
         cmocka_unit_test(a_run_goes_on_with_what_it_did_to_long_lines),
         cmocka_unit_test(long_is_refused_where_it_means_nothing),
     };
