@@ -86,8 +86,8 @@ struct qkv_text_facts {
 struct qkv_text_file {
     char *path; /* absolute */
     uint64_t bytes, hash;
-    uint64_t tokens;   /* with the end token behind it */
-    uint64_t lines;    /* examples of a file of lines; 0 of a text */
+    uint64_t tokens; /* with the end token behind it */
+    uint64_t lines;  /* examples of a file of lines; 0 of a text */
     /* of a file of lines: those that had more tokens than the context, which are no examples where they are skipped */
     uint64_t long_lines;
     uint64_t held_out; /* lines, of a text tokens, at its end that are kept for validation */
