@@ -1,4 +1,4 @@
-/* compare.js: goes through the page of a comparison. EXPECTED: {variants, failed, curves, best}. */
+/* compare.js: goes through the page of a comparison. EXPECTED: {variants, failed, curves, best, wide}. */
 test.run(async () => {
     await test.wait(300);
     const data = page.data, rows = () => test.all("tbody tr");
@@ -7,6 +7,7 @@ test.run(async () => {
     test.same("failed", rows().filter((r) => r.textContent.includes("failed: ")).length, EXPECTED.failed);
     test.same("curves", data.variants.reduce((n, v) => n + v.curves.length, 0), EXPECTED.curves);
     test.common();
+    if (EXPECTED.wide) test.same("the width of the page", document.body.clientWidth, EXPECTED.wide);
     if (EXPECTED.best) test.check("the smallest cache is not marked", rows().find((r) => r.dataset.name === EXPECTED.best).querySelector("b"));
 
     /* Sorting, both ways; what failed stays below. */
@@ -41,11 +42,6 @@ test.run(async () => {
     list.value = "train";
     list.dispatchEvent(new Event("change"));
     test.check("another speed", bubbles.getAttribute("aria-label").includes("over training, tokens/s"), bubbles.getAttribute("aria-label"));
-    if (EXPECTED.narrow) { /* a phone: windows of the browser are wider */
-        document.body.style.width = `${EXPECTED.narrow}px`;
-        await test.wait(300);
-        test.common();
-    }
     /* Names in the chart do not meet, and where they have no room there are numbers, which the legend has, too. */
     list.value = list.options[list.options.length - 1].value;
     list.dispatchEvent(new Event("change"));
