@@ -85,7 +85,7 @@ static void the_table_has_a_line_a_step_and_nothing_where_there_is_no_number(voi
 static uint32_t divided_crc(const unsigned char *data, size_t size) {
     uint32_t rest = 0, reflected = 0;
     for (size_t i = 0; i < (size + 4) * 8; i++) {
-        unsigned bit = i < size * 8 ? data[i / 8] >> i % 8 & 1 : 0;
+        unsigned bit = i < size * 8 ? (unsigned)data[i / 8] >> i % 8 & 1U : 0U;
         if (i < 32) bit ^= 1;
         const bool out = rest >> 31;
         rest = rest << 1 | bit;
