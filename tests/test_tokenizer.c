@@ -174,9 +174,9 @@ static void test_bpe_small(void **state) {
 static void test_empty(void **state) {
     struct qkv_context *ctx = *state;
     for (int kind = QKV_TOKENIZER_BYTES; kind < TEST_KINDS; kind++) {
+        if (kind == QKV_TOKENIZER_WHITESPACE) continue; /* it has one token more, and refuses words */
         struct qkv_tokenizer *t = test_train(ctx, (enum qkv_tokenizer_kind)kind, 0, 0, NULL, 0);
         const bool bytes = kind != QKV_TOKENIZER_CHARS;
-        if (kind == QKV_TOKENIZER_WHITESPACE) continue; /* it has one token more, and refuses words */
         assert_int_equal(qkv_tokenizer_vocab(t), bytes ? 256 : 1);
         int32_t *ids;
         char *text;
