@@ -13,7 +13,7 @@ page_commands() {
          /^$|^[^ ]/ { inside = 0 }
          inside && command { print substr($0, 5) }' "$1" |
         sed -E 's|build/qkv|"$QKV"|g; s|--steps [0-9]+|--steps 2|; s|--seeds [0-9]+|--seeds 2|; s|--batch [0-9]+|--batch 2|
-            / compare /{/--cache/!s/$/ --cache 8/}; s|--cache [0-9,]+|--cache 8,16|; s|warmup=0,100|warmup=0,1|; s|^head -c [0-9]+|head -c 300|
+            / compare /{/--cache|[$]small|[$]deep/!s/$/ --cache 8/}; /^[a-z]+="--data/{/--cache/!s/"$/ --cache 8"/}; s|--cache [0-9,]+|--cache 8,16|; s|warmup=0,100|warmup=0,1|; s|^head -c [0-9]+|head -c 300|
             s|"\$\(scripts/get-data\)"|../small.txt|
             s!^examples/([a-z0-9]+).*!grep -qE "^PROGRAMS.* \1( |$)" "$SOURCE/examples/Makefile" || exit 3!'
 }
