@@ -212,7 +212,7 @@ static int generate_one(struct qkv_model *model, const struct arguments *a, stru
     const bool failed = status && status != QKV_STOPPED;
     if (a->ids && !failed) ids_begin(&ids);
     if (a->ids ? ids.more : report.tokens > 0 && output->terminal) putchar('\n');
-    if (failed && !a->ids && prompt->size && !a->quiet && !report.tokens) putchar('\n');
+    if (failed && !a->ids && shown && prompt->size && !report.tokens) putchar('\n');
     if (failed) return cli_broken(qkv_model_context(model));
     if (output->broken) return CLI_DONE; /* cli_finish says why */
     generate_report(a, model, o, &report);
@@ -233,7 +233,7 @@ static int prompt_read(const struct arguments *a, struct cli_prompt *prompt) {
     return cli_read_prompt(a->prompt ? a->prompt : "", file, &prompt->text, &prompt->size);
 }
 
-/* A prompt that is cut is not shown: what follows would not be its continuation. */
+/* A prompt that is cut is not shown: what follows would not be its continuation; nor one that is refused. */
 static int prompt_hide(struct qkv_model *model, struct cli_prompt *prompt) {
     const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(model);
     struct qkv_context *ctx = qkv_model_context(model);
@@ -253,7 +253,7 @@ static int prompt_settle(struct qkv_model *model, const struct arguments *a, str
     if (a->ids) code = cli_read_ids("the prompt", prompt->text, prompt->size, &prompt->ids, &prompt->id_count);
     o->ids = prompt->ids;
     o->id_count = prompt->id_count;
-    return code == CLI_DONE && o->long_prompt != QKV_LONG_ERROR ? prompt_hide(model, prompt) : code;
+    return code == CLI_DONE ? prompt_hide(model, prompt) : code;
 }
 
 /* ---- the whole ---------------------------------------------------------------------------------------------------------- */

@@ -37,6 +37,8 @@ try 0 "$QKV" tokenize lm --specials --pieces 'cat'
 has out '^1.*<s>'
 try 1 "$QKV" generate lm --prompt 'the fish'
 has err '"fish" is no word of the vocabulary'
+checks=$((checks + 1))
+[ ! -s out ] || fail "a prompt that is refused is written: $(cat out)"
 # goes on as if it had never stopped
 try 0 "$QKV" train --preset tiny-lm --lines toy.txt --out part --threads 1 --steps 120 --quiet
 try 0 "$QKV" train --resume part --steps 200 --quiet
