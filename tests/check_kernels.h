@@ -3,6 +3,7 @@
 #define QKV_CHECK_KERNELS_H
 
 #include "checks.h"
+#include "reference_act.h"
 
 typedef const struct qkv_kernels *Table;
 
@@ -74,23 +75,6 @@ static void check_exp(Table k, struct qkv_random *random) {
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
-static double reference_act(enum qkv_ffn_kind kind, double x) {
-    const double a = sqrt(2 / acos(-1.0));
-    switch (kind) {
-    case QKV_FFN_RELU:
-        return x > 0 ? x : 0;
-    case QKV_FFN_GELU:
-    case QKV_FFN_GEGLU:
-        return 0.5 * x * erfc(-x / sqrt(2));
-    case QKV_FFN_GELU_TANH:
-        return 0.5 * x * (1 + tanh(a * (x + 0.044715 * x * x * x)));
-    case QKV_FFN_SILU:
-    case QKV_FFN_SWIGLU:
-        return x / (1 + exp(-x));
-    default: /* no formula here: only the properties below are tested */
-        return NAN;
-    }
-}
 static double reference_slope(enum qkv_ffn_kind kind, double x) {
     const double a = sqrt(2 / acos(-1.0)), t = tanh(a * (x + 0.044715 * x * x * x)), s = 1 / (1 + exp(-x));
     switch (kind) {

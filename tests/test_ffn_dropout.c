@@ -2,29 +2,12 @@
  * are found by looking: where W2 is the identity, y is m ∘ act. With them the outputs and gradients of any weights are those of the
  * formula, in doubles. */
 #include "module_fixture.h"
+#include "reference_act.h"
 
 enum { N = B * T };
 static const double p = 0.35;
 
 /* ---- the formula --------------------------------------------------------------------------------------------------------- */
-
-static double act(enum qkv_ffn_kind kind, double x) {
-    const double a = sqrt(2 / acos(-1.0));
-    switch (kind) {
-    case QKV_FFN_RELU:
-        return x > 0 ? x : 0;
-    case QKV_FFN_GELU:
-    case QKV_FFN_GEGLU:
-        return 0.5 * x * erfc(-x / sqrt(2));
-    case QKV_FFN_GELU_TANH:
-        return 0.5 * x * (1 + tanh(a * (x + 0.044715 * x * x * x)));
-    case QKV_FFN_SILU:
-    case QKV_FFN_SWIGLU:
-        return x / (1 + exp(-x));
-    default: /* no formula here */
-        return NAN;
-    }
-}
 
 /* A feed-forward as wide inside as outside, its weights by name. */
 struct sublayer {
@@ -81,7 +64,8 @@ static void formula(const struct sublayer *s, const double *x, const double *mas
     double hidden[C];
     for (size_t f = 0; f < C; f++) {
         const double up = affine(s->up, s->up_bias, x, f);
-        hidden[f] = mask[f] * (s->gate ? act(s->kind, affine(s->gate, s->gate_bias, x, f)) * up : act(s->kind, up));
+        hidden[f] = mask[f] * (s->gate ? reference_act(s->kind, affine(s->gate, s->gate_bias, x, f)) * up
+                                       : reference_act(s->kind, up));
     }
     for (size_t c = 0; c < C; c++) y[c] = affine(s->down, s->down_bias, hidden, c);
 }
@@ -128,7 +112,7 @@ static void find_mask(enum qkv_ffn_kind kind, const float *x, uint64_t seed, dou
 static void outputs_and_gradients_are_those_of_the_formula(void **state) {
     (void)state;
     for (int kind = 0; kind < QKV_FFN_COUNT; kind++) {
-        if (isnan(act((enum qkv_ffn_kind)kind, 1))) continue;
+        if (isnan(reference_act((enum qkv_ffn_kind)kind, 1))) continue;
         struct qkv_random r = test_random(3100 + (uint64_t)kind);
         float x[N * C], y[N * C], dy[N * C], dx[N * C];
         double mask[N * C];

@@ -209,6 +209,10 @@ enum qkv_status qkv_lines_open(struct qkv_trainer *trainer, const struct qkv_lin
 /* One side of the files as a text, a line each, to train a tokenizer on: 0 the first field, 1 the second, 2 both. */
 enum qkv_status qkv_lines_text(struct qkv_trainer *trainer, const struct qkv_lines *lines, int side,
                                struct qkv_buffer *text);
+/* The tokenizer of a side, as `choice` says (what, choice, specials): trained on its text, read from a file, or that of the model
+ * that the run begins with. */
+enum qkv_status qkv_lines_tokenizer(struct qkv_trainer *trainer, const struct qkv_lines *lines, int side,
+                                    struct qkv_tokenizer_choice choice, struct qkv_tokenizer **tokenizer);
 uint64_t qkv_lines_total(struct qkv_trainer *trainer, uint64_t step);
 enum qkv_status qkv_lines_begin(struct qkv_trainer *trainer, uint64_t step, struct qkv_dataset_step *out);
 enum qkv_status qkv_lines_fill(struct qkv_trainer *trainer, uint64_t step, size_t begin, size_t end,

@@ -142,24 +142,7 @@ static enum qkv_status restore_labels(struct qkv_trainer *t) {
     return status;
 }
 
-/* ---- tokenizer ---------------------------------------------------------------------------------------------------------------- */
-
-static enum qkv_status make_tokenizer(struct qkv_trainer *t) {
-    struct qkv_lines lines = {.first = "label", .second = "text"};
-    struct qkv_buffer text = {0};
-    struct qkv_tokenizer_choice c = {
-        .what = "tokenizer", .choice = t->options.tokenizer, .specials = specials, .special_count = 2};
-    if (t->origin) return qkv_origin_tokenizer(t, false, specials, 2, &t->tokenizer);
-    enum qkv_status status = qkv_train_progress(t->ctx, t->progress, t->user, "training the tokenizer", 0, 0);
-    if (!status && qkv_tokenizer_learns(c.choice)) status = qkv_lines_text(t, &lines, 1, &text);
-    c.text = text.data;
-    c.progress = t->progress;
-    c.user = t->user;
-    c.size = text.size;
-    if (!status) status = qkv_tokenizer_make(t->ctx, &c, &t->tokenizer);
-    qkv_buffer_free(&text);
-    return status;
-}
+/* ---- tokenizer and classes ------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status set_classes(struct qkv_trainer *t, struct qkv_spec *spec) {
     int count = (int)t->label_count;
@@ -173,10 +156,13 @@ static enum qkv_status set_classes(struct qkv_trainer *t, struct qkv_spec *spec)
 }
 
 static enum qkv_status dataset_labeled_prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
+    const struct qkv_lines lines = {.first = "label", .second = "text"};
+    const struct qkv_tokenizer_choice choice = {
+        .what = "tokenizer", .choice = t->options.tokenizer, .specials = specials, .special_count = 2};
     enum qkv_status status = find_labels(t);
     if (!status && t->origin) status = qkv_origin_labels(t);
     if (!status) status = set_classes(t, spec);
-    if (!status) status = make_tokenizer(t);
+    if (!status) status = qkv_lines_tokenizer(t, &lines, 1, choice, &t->tokenizer);
     if (!status) status = qkv_origin_vocab(t, "vocab", &spec->vocab, qkv_tokenizer_vocab(t->tokenizer));
     if (!status) status = qkv_spec_check(t->ctx, spec);
     if (!status) status = write_labels(t);

@@ -31,27 +31,14 @@ static enum qkv_status dataset_lines_template(struct qkv_trainer *t) {
     return qkv_template_make(t->ctx, t->tokenizer, QKV_TOKEN_BEGIN, lines_masked(&t->options) ? QKV_TOKEN_END : NULL);
 }
 
-static enum qkv_status make_tokenizer(struct qkv_trainer *t) {
-    const struct qkv_lines lines = {.first = "text"};
-    const size_t count = lines_masked(&t->options) ? 3 : 2;
-    struct qkv_buffer text = {0};
-    struct qkv_tokenizer_choice c = {
-        .what = "tokenizer", .choice = t->options.tokenizer, .specials = specials, .special_count = count};
-    if (t->origin) return qkv_origin_tokenizer(t, false, specials, count, &t->tokenizer);
-    enum qkv_status status = qkv_train_progress(t->ctx, t->progress, t->user, "training the tokenizer", 0, 0);
-    if (!status && qkv_tokenizer_learns(c.choice)) status = qkv_lines_text(t, &lines, 0, &text);
-    c.text = text.data;
-    c.progress = t->progress;
-    c.user = t->user;
-    c.size = text.size;
-    if (!status) status = qkv_tokenizer_make(t->ctx, &c, &t->tokenizer);
-    qkv_buffer_free(&text);
-    return status;
-}
-
 static enum qkv_status dataset_lines_prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
     struct qkv_run_facts *f = &t->facts;
-    enum qkv_status status = make_tokenizer(t);
+    const struct qkv_lines lines = {.first = "text"};
+    const struct qkv_tokenizer_choice choice = {.what = "tokenizer",
+                                                .choice = t->options.tokenizer,
+                                                .specials = specials,
+                                                .special_count = lines_masked(&t->options) ? 3 : 2};
+    enum qkv_status status = qkv_lines_tokenizer(t, &lines, 0, choice, &t->tokenizer);
     if (!status) status = dataset_lines_template(t);
     if (!status) status = qkv_origin_vocab(t, "vocab", &spec->vocab, qkv_tokenizer_vocab(t->tokenizer));
     if (!status) status = qkv_spec_check(t->ctx, spec);

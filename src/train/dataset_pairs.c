@@ -39,31 +39,18 @@ static enum qkv_status dataset_pairs_check(struct qkv_context *ctx, const struct
 
 /* ---- tokenizers ------------------------------------------------------------------------------------------------------------- */
 
-static enum qkv_status make_tokenizer(struct qkv_trainer *t, const char *what, const char *choice, int side,
-                                      struct qkv_tokenizer **out) {
-    struct qkv_lines lines = {.first = "source", .second = "target"};
-    struct qkv_buffer text = {0};
-    struct qkv_tokenizer_choice c = {.what = what, .choice = choice, .specials = specials, .special_count = 2};
-    if (t->origin) return qkv_origin_tokenizer(t, side == 0, specials, 2, out);
-    enum qkv_status status = qkv_train_progress(t->ctx, t->progress, t->user, "training the tokenizer", 0, 0);
-    if (!status && qkv_tokenizer_learns(choice)) status = qkv_lines_text(t, &lines, side, &text);
-    c.text = text.data;
-    c.progress = t->progress;
-    c.user = t->user;
-    c.size = text.size;
-    if (!status) status = qkv_tokenizer_make(t->ctx, &c, out);
-    qkv_buffer_free(&text);
-    return status;
-}
-
 static enum qkv_status dataset_pairs_prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
     const struct qkv_train_options *o = &t->options;
     struct qkv_run_facts *f = &t->facts;
     const bool asked = o->source_tokenizer && !strcmp(o->source_tokenizer, QKV_SHARED_TOKENIZER);
     const bool shared = spec->tie == QKV_TIE_ALL || asked;
     const char *source = o->source_tokenizer ? o->source_tokenizer : o->tokenizer;
-    enum qkv_status status = make_tokenizer(t, "tokenizer", o->tokenizer, shared ? 2 : 1, &t->tokenizer);
-    if (!status && !shared) status = make_tokenizer(t, "source_tokenizer", source, 0, &t->source_tokenizer);
+    const struct qkv_lines lines = {.first = "source", .second = "target"};
+    struct qkv_tokenizer_choice choice = {
+        .what = "tokenizer", .choice = o->tokenizer, .specials = specials, .special_count = 2};
+    enum qkv_status status = qkv_lines_tokenizer(t, &lines, shared ? 2 : 1, choice, &t->tokenizer);
+    choice.what = "source_tokenizer", choice.choice = source;
+    if (!status && !shared) status = qkv_lines_tokenizer(t, &lines, 0, choice, &t->source_tokenizer);
     if (status) return status;
     const struct qkv_tokenizer *sources = shared ? t->tokenizer : t->source_tokenizer;
     status = qkv_origin_vocab(t, "vocab", &spec->vocab, qkv_tokenizer_vocab(t->tokenizer));

@@ -36,6 +36,22 @@ enum qkv_status qkv_lines_text(struct qkv_trainer *t, const struct qkv_lines *li
     return status;
 }
 
+enum qkv_status qkv_lines_tokenizer(struct qkv_trainer *t, const struct qkv_lines *lines, int side,
+                                    struct qkv_tokenizer_choice choice, struct qkv_tokenizer **tokenizer) {
+    struct qkv_buffer text = {0};
+    const bool source = tokenizer == &t->source_tokenizer;
+    if (t->origin) return qkv_origin_tokenizer(t, source, choice.specials, choice.special_count, tokenizer);
+    enum qkv_status status = qkv_train_progress(t->ctx, t->progress, t->user, "training the tokenizer", 0, 0);
+    if (!status && qkv_tokenizer_learns(choice.choice)) status = qkv_lines_text(t, lines, side, &text);
+    choice.text = text.data;
+    choice.size = text.size;
+    choice.progress = t->progress;
+    choice.user = t->user;
+    if (!status) status = qkv_tokenizer_make(t->ctx, &choice, tokenizer);
+    qkv_buffer_free(&text);
+    return status;
+}
+
 enum qkv_status qkv_lines_template(struct qkv_trainer *t, const struct qkv_tokenizer *tokenizer, bool must_end) {
     const int32_t *before, *after;
     size_t before_count, after_count, ends = 0;
