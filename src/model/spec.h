@@ -1,7 +1,8 @@
 /* spec: the keys of config.json, as one table that parsing, printing, checking and error messages are driven by.
  *
  * Offers: the tables of keys with their types, ranges, defaults and the choices of every kind; the recipes of presets.
- * A new kind is a line in its list in qkv.h; a new key is a field of its struct and a line in spec_keys.c. */
+ * A new kind is a line in its list in qkv.h; a new key is a field of its struct and a line in spec_keys.c, spec_embed_keys.c or
+ * spec_layer_keys.c. */
 #ifndef QKV_SPEC_H
 #define QKV_SPEC_H
 

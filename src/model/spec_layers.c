@@ -1,5 +1,5 @@
 /* What is asked of a stack and its kinds of layers, and of kinds of positions. */
-#include "model/spec.h"
+#include "model/spec_tables.h"
 
 #include <string.h>
 
@@ -40,4 +40,17 @@ size_t qkv_stack_period(const struct qkv_stack_spec *stack) {
 bool qkv_kind_name_valid(const char *name) {
     size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
     return n > 0 && n < QKV_KIND_NAME && name[n] == 0;
+}
+
+double qkv_scale_beside(enum qkv_position_kind position, int d_model) {
+    return position == QKV_POSITION_SINUSOIDAL ? sqrt(d_model) : 1;
+}
+
+bool qkv_place_has_one_kind(const struct qkv_place *p) {
+    return !p->stack->kinds[0].name[0];
+}
+
+bool qkv_place_beside_an_encoder(const struct qkv_place *p) {
+    bool of_kinds = p->object == (void *)p->stack && !qkv_place_has_one_kind(p);
+    return p->stack == &p->spec->decoder && p->spec->encoder.layers != 0 && !of_kinds;
 }

@@ -1,0 +1,165 @@
+/* The keys of a layer: its attention with a position, norm and feed-forward. A line each, with type, range, default and where it
+ * means something. The order is the order of printing, and a default may depend on what stands before. */
+#include "kernel/kernel.h"
+#include "model/spec_tables.h"
+
+_Static_assert(sizeof(enum qkv_position_kind) == sizeof(int) && sizeof(enum qkv_bias_kind) == sizeof(int),
+               "choices are read and written as int");
+
+/* ---- choices ---------------------------------------------------------------------------------------------------- */
+
+static const char *const positions[] = {QKV_POSITION_LIST(POSITION_TEXT) NULL};
+/* Parts of a list: a choice without a text cannot be made here. */
+#define GAP(name, text, help, file) "",
+static const char *const attention_positions[] = {"none", QKV_EMBED_POSITION_LIST(GAP)
+                                                              QKV_ATTENTION_POSITION_LIST(POSITION_TEXT) NULL};
+CHOICES(pairings, QKV_PAIRING_LIST);
+CHOICES(biases, QKV_BIAS_LIST);
+CHOICES(norms, QKV_NORM_LIST);
+#define PLACEMENT_TEXT(name, text, help, file, final) text,
+static const char *const placements[] = {QKV_PLACEMENT_LIST(PLACEMENT_TEXT) NULL};
+#define PLACEMENT_FINAL(name, text, help, file, final) final,
+static const bool final_placements[] = {QKV_PLACEMENT_LIST(PLACEMENT_FINAL)};
+#define FFN_TEXT(name, text, help, activation, gated) text,
+static const char *const ffns[] = {QKV_FFN_LIST(FFN_TEXT) NULL};
+#define FFN_GATED(name, text, help, activation, gated) gated,
+static const bool gated_ffns[] = {QKV_FFN_LIST(FFN_GATED)};
+bool qkv_ffn_gated(enum qkv_ffn_kind kind) {
+    return gated_ffns[kind];
+}
+
+int qkv_ffn_width(enum qkv_ffn_kind kind, int d_model) {
+    const int64_t wide = 4 * (int64_t)d_model, multiple = d_model < 1024 ? 8 : 256;
+    const int64_t d_ff = qkv_ffn_gated(kind) ? (2 * wide / 3 + multiple - 1) / multiple * multiple : wide;
+    return d_ff < INT_MAX ? (int)d_ff : INT_MAX;
+}
+
+/* ---- defaults that depend on something ----------------------------------------------------------------------- */
+
+static double rule_kv_heads(const struct qkv_place *p) {
+    return ((const struct qkv_attention_spec *)p->object)->heads;
+}
+
+/* 0 where heads does not divide d_model, which the check explains. */
+static double rule_head_dim(const struct qkv_place *p) {
+    int H = ((const struct qkv_attention_spec *)p->object)->heads;
+    return H > 0 && p->spec->d_model % H == 0 ? p->spec->d_model / H : 0;
+}
+
+static double rule_value_dim(const struct qkv_place *p) {
+    return ((const struct qkv_attention_spec *)p->object)->head_dim;
+}
+
+static double rule_causal(const struct qkv_place *p) {
+    return p->stack == &p->spec->decoder;
+}
+
+static double rule_final(const struct qkv_place *p) {
+    return final_placements[((const struct qkv_norm_spec *)p->object)->placement];
+}
+
+static double rule_norm_bias(const struct qkv_place *p) {
+    return ((const struct qkv_norm_spec *)p->object)->kind == QKV_NORM_LAYERNORM;
+}
+
+static double rule_d_ff(const struct qkv_place *p) {
+    return qkv_ffn_width(((const struct qkv_ffn_spec *)p->object)->kind, p->spec->d_model);
+}
+
+static double rule_attention_position(const struct qkv_place *p) {
+    return qkv_position_in_attention(p->written->position.kind) ? p->written->position.kind : QKV_POSITION_NONE;
+}
+
+static double rule_theta(const struct qkv_place *p) {
+    return p->written->position.kind == QKV_POSITION_ROPE ? p->written->position.theta : 10000;
+}
+
+static double rule_pairing(const struct qkv_place *p) {
+    return p->written->position.kind == QKV_POSITION_ROPE ? p->written->position.pairing : QKV_PAIRING_HALF;
+}
+
+static double rule_fraction(const struct qkv_place *p) {
+    return p->written->position.kind == QKV_POSITION_ROPE ? p->written->position.fraction : 1;
+}
+
+/* Of the whole model, where that is said in one place, as in version 1. */
+static double rule_position(const struct qkv_place *p) {
+    return p->written->version == 1 ? QKV_POSITION_LEARNED : QKV_POSITION_NONE;
+}
+
+/* ---- where keys mean something ---------------------------------------------------------------------------------- */
+
+static bool in_rope(const struct qkv_place *p) {
+    return ((const struct qkv_position_spec *)p->object)->kind == QKV_POSITION_ROPE;
+}
+
+static bool in_self_attention(const struct qkv_place *p) {
+    return !p->like;
+}
+
+/* The norm after the last layer is of that layer's kind. */
+static bool ends_a_stack(const struct qkv_place *p) {
+    const struct qkv_stack_spec *s = p->stack;
+    return s->layers < 1 || s->layers > QKV_LAYERS_MAX || p->layer == &s->kinds[s->kind_of[s->layers - 1]];
+}
+
+/* ---- the tables ------------------------------------------------------------------------------------------------- */
+
+/* Whether theta is a rotation's own, or by default that of the whole model, is what the two tables differ in. */
+#define ROTATION_KEYS(theta_rule, pairing_rule, fraction_rule)                                                         \
+    REAL(qkv_position_spec, theta, 0, FLT_MAX, "a number greater than 0", .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_IDLE,   \
+         .value = 10000, .rule = theta_rule, .applies = in_rope, .owner = "position.kind rope"),                       \
+        CHOICE(qkv_position_spec, pairing, pairings, .flags = QKV_KEY_IDLE, .value = QKV_PAIRING_HALF,                 \
+               .rule = pairing_rule, .applies = in_rope, .owner = "position.kind rope"),                               \
+        REAL(qkv_position_spec, fraction, 0, 1, "a number greater than 0 and at most 1",                               \
+             .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_IDLE, .value = 1, .rule = fraction_rule, .applies = in_rope,         \
+             .owner = "position.kind rope")
+
+const struct qkv_key qkv_position_keys[] = {
+    CHOICE(qkv_position_spec, kind, positions, .rule = rule_position),
+    ROTATION_KEYS(NULL, NULL, NULL),
+    END,
+};
+
+static const struct qkv_key attention_position_keys[] = {
+    CHOICE(qkv_position_spec, kind, attention_positions, .rule = rule_attention_position),
+    ROTATION_KEYS(rule_theta, rule_pairing, rule_fraction),
+    END,
+};
+
+const struct qkv_key qkv_attention_keys[] = {
+    WHOLE(qkv_attention_spec, heads, 1, DIMENSION, .flags = QKV_KEY_REQUIRED),
+    WHOLE(qkv_attention_spec, kv_heads, 1, DIMENSION, .flags = QKV_KEY_OF_HEADS, .rule = rule_kv_heads),
+    WHOLE(qkv_attention_spec, head_dim, 1, DIMENSION, .flags = QKV_KEY_OF_HEADS, .rule = rule_head_dim),
+    WHOLE(qkv_attention_spec, value_dim, 1, DIMENSION, .flags = QKV_KEY_OF_HEADS, .rule = rule_value_dim),
+    FLAG(qkv_attention_spec, causal, .flags = QKV_KEY_MASK, .rule = rule_causal),
+    WHOLE(qkv_attention_spec, window, 0, INT_MAX, .flags = QKV_KEY_MASK),
+    REAL(qkv_attention_spec, softcap, 0, FLT_MAX, "a number from 2.94e-39 to 3.4e38, or 0 for none",
+         .flags = QKV_KEY_SOFTCAP, .value = 0),
+    REAL(qkv_attention_spec, scale, 0, FLT_MAX, "a number greater than 0, or null for 1/sqrt(head_dim)",
+         .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_NULL),
+    CHOICE(qkv_attention_spec, bias, biases, .value = QKV_BIAS_ALL),
+    OBJECT(qkv_attention_spec, position, attention_position_keys, .flags = QKV_KEY_VERSION_2,
+           .applies = in_self_attention, .owner = "self attention"),
+    END,
+};
+
+const struct qkv_key qkv_norm_keys[] = {
+    CHOICE(qkv_norm_spec, kind, norms, .value = QKV_NORM_LAYERNORM),
+    CHOICE(qkv_norm_spec, placement, placements, .value = QKV_PLACEMENT_PRE),
+    REAL(qkv_norm_spec, eps, 0, FLT_MAX, "a number greater than 0", .flags = QKV_KEY_ABOVE_LOW, .value = 1e-5),
+    FLAG(qkv_norm_spec, final, .flags = QKV_KEY_IDLE, .rule = rule_final, .applies = ends_a_stack,
+         .owner = "the kind of the last layer"),
+    FLAG(qkv_norm_spec, bias, .rule = rule_norm_bias),
+    END,
+};
+
+const struct qkv_key qkv_ffn_keys[] = {
+    CHOICE(qkv_ffn_spec, kind, ffns, .value = QKV_FFN_GELU),
+    WHOLE(qkv_ffn_spec, d_ff, 1, DIMENSION, .rule = rule_d_ff),
+    FLAG(qkv_ffn_spec, bias, .value = true),
+    REAL(qkv_ffn_spec, dropout, 0, 1, "a number from 0 to less than 1", .flags = QKV_KEY_BELOW_HIGH | QKV_KEY_LATER),
+    END,
+};
+
+const struct qkv_key qkv_layer_keys[] = {LAYER_KEYS(qkv_layer_spec, , NULL), END};

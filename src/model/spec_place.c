@@ -1,0 +1,81 @@
+/* Places of keys in a spec, and the fields that keys stand for. */
+#include "model/spec_tables.h"
+
+#include <string.h>
+
+/* ---- places, fields ------------------------------------------------------------------------------------------------ */
+
+struct qkv_place qkv_spec_place(struct qkv_written_spec *written) {
+    return (struct qkv_place){.written = written, .spec = &written->spec, .object = written};
+}
+
+struct qkv_place qkv_key_enter(const struct qkv_place *place, const struct qkv_key *key) {
+    struct qkv_place in = *place;
+    in.object = (char *)place->object + key->offset;
+    if (key->keys == qkv_stack_keys) in.stack = in.object;
+    if (key->keys == qkv_stack_keys) in.layer = &in.stack->kinds[0];
+    bool cross = in.layer && in.object == (void *)&in.layer->cross;
+    in.like = cross ? &in.layer->attention : NULL;
+    snprintf(in.path, sizeof in.path, "%.*s%s.", QKV_KEY_PATH / 2, place->path, key->name);
+    return in;
+}
+
+struct qkv_place qkv_kind_enter(const struct qkv_place *place, const struct qkv_key *kinds, size_t i) {
+    struct qkv_place in = *place;
+    in.layer = &in.stack->kinds[i];
+    in.object = in.layer;
+    snprintf(in.path, sizeof in.path, "%.*s%s.%.*s.", QKV_KEY_PATH / 2, place->path, kinds->name, QKV_KIND_NAME,
+             in.layer->name);
+    return in;
+}
+
+bool qkv_key_applies(const struct qkv_key *key, const struct qkv_place *place) {
+    const struct qkv_written_spec *w = place->written;
+    unsigned other = w->version == 1 ? QKV_KEY_VERSION_2 : QKV_KEY_VERSION_1;
+    if (key->flags & other && !w->reading) return false;
+    return !key->applies || key->applies(place);
+}
+
+double qkv_key_get(const struct qkv_key *key, const struct qkv_place *place) {
+    const char *field = (const char *)place->object + key->offset;
+    int whole;
+    double real;
+    bool flag;
+    switch (key->type) {
+    case QKV_KEY_REAL:
+        memcpy(&real, field, sizeof real);
+        return real;
+    case QKV_KEY_FLAG:
+        memcpy(&flag, field, sizeof flag);
+        return flag;
+    default:
+        memcpy(&whole, field, sizeof whole);
+        return whole;
+    }
+}
+
+void qkv_key_set(const struct qkv_key *key, const struct qkv_place *place, double value) {
+    char *field = (char *)place->object + key->offset;
+    int whole = key->type == QKV_KEY_REAL ? 0 : (int)value;
+    bool flag = value != 0;
+    switch (key->type) {
+    case QKV_KEY_REAL:
+        memcpy(field, &value, sizeof value);
+        break;
+    case QKV_KEY_FLAG:
+        memcpy(field, &flag, sizeof flag);
+        break;
+    default:
+        memcpy(field, &whole, sizeof whole);
+    }
+}
+
+double qkv_key_default(const struct qkv_key *key, const struct qkv_place *place) {
+    const struct qkv_attention_spec *cross = place->object;
+    if (!place->like) return key->rule ? key->rule(place) : key->value;
+    if (key->flags & QKV_KEY_MASK) return 0;
+    if (key->flags & QKV_KEY_OF_HEADS && cross->heads != place->like->heads) return key->rule(place);
+    struct qkv_place self = *place;
+    self.object = &place->layer->attention;
+    return qkv_key_get(key, &self);
+}

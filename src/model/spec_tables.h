@@ -1,0 +1,62 @@
+/* spec_tables: the vocabulary of the tables of keys, which are in spec_keys.c (the whole, head, start, stacks), spec_embed_keys.c and
+ * spec_layer_keys.c. */
+#ifndef QKV_SPEC_TABLES_H
+#define QKV_SPEC_TABLES_H
+
+#include "model/spec.h"
+
+#include <float.h>
+#include <limits.h>
+#include <math.h>
+
+#define DIMENSION (1 << 20)
+#define VOCAB     (1 << 24)
+
+#define TEXT(name, text, help)                text,
+#define CHOICES(name, list)                   static const char *const name[] = {list(TEXT) NULL}
+#define POSITION_TEXT(name, text, help, file) text,
+
+#define WHOLE(type_, field, low_, high_, ...)                                                                          \
+    {                                                                                                                  \
+        .name = #field, .type = QKV_KEY_WHOLE, .offset = offsetof(struct type_, field), .low = low_, .high = high_,    \
+        __VA_ARGS__                                                                                                    \
+    }
+#define REAL(type_, field, low_, high_, text_, ...)                                                                    \
+    {                                                                                                                  \
+        .name = #field, .type = QKV_KEY_REAL, .offset = offsetof(struct type_, field), .low = low_, .high = high_,     \
+        .text = text_, __VA_ARGS__                                                                                     \
+    }
+#define FLAG(type_, field, ...)                                                                                        \
+    { .name = #field, .type = QKV_KEY_FLAG, .offset = offsetof(struct type_, field), __VA_ARGS__ }
+#define CHOICE(type_, field, choices_, ...)                                                                            \
+    {                                                                                                                  \
+        .name = #field, .type = QKV_KEY_CHOICE, .offset = offsetof(struct type_, field), .choices = choices_,          \
+        __VA_ARGS__                                                                                                    \
+    }
+#define OBJECT(type_, field, keys_, ...)                                                                               \
+    { .name = #field, .type = QKV_KEY_OBJECT, .offset = offsetof(struct type_, field), .keys = keys_, __VA_ARGS__ }
+#define CONSTANT(name_, text_)                                                                                         \
+    { .name = name_, .type = QKV_KEY_CONSTANT, .text = text_, .flags = QKV_KEY_REQUIRED }
+#define END                                                                                                            \
+    { .name = NULL }
+
+/* The keys of a position of version 1, which is that of all; of the embedding; of the parts of a layer. */
+extern const struct qkv_key qkv_position_keys[], qkv_embed_keys[], qkv_attention_keys[], qkv_norm_keys[],
+    qkv_ffn_keys[], qkv_layer_keys[], qkv_stack_keys[];
+/* Whether the only kind of layers stands beside the stack's other keys; and what else several tables ask. */
+bool qkv_place_has_one_kind(const struct qkv_place *place);
+bool qkv_place_beside_an_encoder(const struct qkv_place *place);
+/* √d_model beside sinusoids, as new embeddings are small beside them; else 1 (Vaswani et al. 2017). */
+double qkv_scale_beside(enum qkv_position_kind position, int d_model);
+
+/* The parts of a layer, in a struct at `field` of struct `type`. */
+#define PART(type_, name_, field_, keys_, ...)                                                                         \
+    { .name = #name_, .type = QKV_KEY_OBJECT, .offset = offsetof(struct type_, field_), .keys = keys_, __VA_ARGS__ }
+#define LAYER_KEYS(type, at, where)                                                                                    \
+    PART(type, attention, at attention, qkv_attention_keys, .applies = where),                                         \
+        PART(type, cross, at cross, qkv_attention_keys, .flags = QKV_KEY_NULL, .applies = qkv_place_beside_an_encoder, \
+             .owner = "a decoder beside an encoder"),                                                                  \
+        PART(type, norm, at norm, qkv_norm_keys, .applies = where),                                                    \
+        PART(type, ffn, at ffn, qkv_ffn_keys, .applies = where)
+
+#endif
