@@ -34,8 +34,11 @@ enum {
     QKV_KEY_LATER = 1024,     /* from after version 1: in the digest, and printed, only where it is not `neutral` */
     QKV_KEY_VERSION_1 = 2048, /* files of the other version do not have it; settings may have both */
     QKV_KEY_VERSION_2 = 4096,
-    QKV_KEY_START =
-        8192 /* an object that says what training starts from: in no digest, printed where it is not neutral */
+    /* an object that says what training starts from: in no digest, printed where it is not neutral */
+    QKV_KEY_START = 8192,
+    /* an object that may be null, which is its default: its struct begins with `bool given`, and where that is false nothing of it
+     * is printed, checked or in digests */
+    QKV_KEY_OPTIONAL = 16384
 };
 
 enum { QKV_KEY_PATH = 160 };
@@ -98,6 +101,9 @@ struct qkv_place qkv_key_enter(const struct qkv_place *place, const struct qkv_k
 /* The place of the keys of the i-th kind in a stack, whose key is `kinds`. */
 struct qkv_place qkv_kind_enter(const struct qkv_place *place, const struct qkv_key *kinds, size_t i);
 bool qkv_key_applies(const struct qkv_key *key, const struct qkv_place *place);
+/* Whether there is a key's object; to be changed for QKV_KEY_OPTIONAL alone, as others are always there. */
+bool qkv_key_given(const struct qkv_key *key, const struct qkv_place *place);
+void qkv_key_give(const struct qkv_key *key, const struct qkv_place *place, bool given);
 /* The field of a WHOLE, REAL, FLAG or CHOICE key, as a number. */
 double qkv_key_get(const struct qkv_key *key, const struct qkv_place *place);
 void qkv_key_set(const struct qkv_key *key, const struct qkv_place *place, double value);

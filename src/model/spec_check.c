@@ -134,7 +134,8 @@ static enum qkv_status check_keys(const struct checker *c, const struct qkv_key 
     enum qkv_status status = QKV_OK;
     for (const struct qkv_key *key = keys; key->name && !status; key++) {
         if (key->type == QKV_KEY_PATTERN) status = check_pattern(c, place);
-        if (status || key->type == QKV_KEY_CONSTANT || key->type == QKV_KEY_PATTERN || !qkv_key_applies(key, place))
+        if (status || key->type == QKV_KEY_CONSTANT || key->type == QKV_KEY_PATTERN || !qkv_key_applies(key, place) ||
+            !qkv_key_given(key, place))
             continue;
         struct qkv_place in = qkv_key_enter(place, key);
         if (key->type == QKV_KEY_KINDS)

@@ -52,7 +52,7 @@ static enum qkv_status digest_lines(struct qkv_context *ctx, struct qkv_buffer *
     enum qkv_status status = QKV_OK;
     for (const struct qkv_key *key = keys; key->name && !status; key++) {
         if (key->type == QKV_KEY_CONSTANT || key->type == QKV_KEY_VERSION || !qkv_key_applies(key, place)) continue;
-        if (key->flags & QKV_KEY_START) continue;
+        if (key->flags & QKV_KEY_START || !qkv_key_given(key, place)) continue;
         struct qkv_place in = qkv_key_enter(place, key);
         if (key->type == QKV_KEY_OBJECT)
             status = digest_lines(ctx, out, key->keys, &in);

@@ -68,10 +68,41 @@ static enum qkv_status check_version(const struct qkv_spec_reader *r, const stru
                                 key->instead);
 }
 
+/* An object that means nothing here: to give one is a mistake, but for settings that several specs share. */
+static enum qkv_status read_idle_object(const struct qkv_spec_reader *r, const struct qkv_key *key,
+                                        const struct qkv_place *place) {
+    char path[QKV_SPEC_PATH];
+    const bool shared = qkv_spec_reader_path(r, place, key->name, path);
+    const size_t n = strlen(path);
+    bool told = shared;
+    for (size_t i = 0; r->idle && i < r->setting_count; i++) {
+        const char *setting = r->settings[i];
+        if (strncmp(setting, path, n) || (setting[n] != '.' && setting[n] != '=')) continue;
+        r->idle[i] = true;
+        told = told || !qkv_spec_reader_at(r->file, path) || json_is_null(qkv_spec_reader_at(r->file, path));
+    }
+    return told ? QKV_OK
+                : qkv_spec_reader_fail(r, path, "%s is given, but only %s has one; leave it out", path, key->owner);
+}
+
+static enum qkv_status read_optional(const struct qkv_spec_reader *r, const struct qkv_key *key,
+                                     const struct qkv_place *place, const json_t *value) {
+    const struct qkv_place in = qkv_key_enter(place, key);
+    const bool given = json_is_object(value);
+    if (value && !given && !json_is_null(value)) return qkv_spec_reader_fail_value(r, key, place, value);
+    qkv_key_give(key, place, false);
+    if (given && !qkv_key_applies(key, place)) return read_idle_object(r, key, place);
+    if (value && qkv_key_applies(key, place)) note_shared(r, key, place);
+    if (!given) return QKV_OK;
+    qkv_key_give(key, place, true);
+    return read_keys(r, key->keys, &in, value);
+}
+
 static enum qkv_status read_object(const struct qkv_spec_reader *r, const struct qkv_key *key,
                                    const struct qkv_place *place, const json_t *value) {
     struct qkv_place in = qkv_key_enter(place, key);
     bool stack = in.stack && !place->stack;
+    if (key->flags & QKV_KEY_OPTIONAL) return read_optional(r, key, place, value);
     if (!value || json_is_null(value)) {
         if (stack || (place->layer && !qkv_key_applies(key, place))) return QKV_OK;
         if (value && !(key->flags & QKV_KEY_NULL)) return qkv_spec_reader_fail_value(r, key, place, value);

@@ -36,6 +36,16 @@ bool qkv_key_applies(const struct qkv_key *key, const struct qkv_place *place) {
     return !key->applies || key->applies(place);
 }
 
+bool qkv_key_given(const struct qkv_key *key, const struct qkv_place *place) {
+    bool given = true;
+    if (key->flags & QKV_KEY_OPTIONAL) memcpy(&given, (const char *)place->object + key->offset, sizeof given);
+    return given;
+}
+
+void qkv_key_give(const struct qkv_key *key, const struct qkv_place *place, bool given) {
+    memcpy((char *)place->object + key->offset, &given, sizeof given);
+}
+
 double qkv_key_get(const struct qkv_key *key, const struct qkv_place *place) {
     const char *field = (const char *)place->object + key->offset;
     int whole;

@@ -58,6 +58,7 @@ static bool spec_print_shown(const struct qkv_key *key, const struct qkv_place *
     bool stack = key->type == QKV_KEY_OBJECT && key->flags & QKV_KEY_NULL && !place->stack;
     if (stack) return true;
     if (!qkv_key_applies(key, place)) return false;
+    if (key->flags & QKV_KEY_OPTIONAL) return qkv_key_given(key, place);
     if (key->flags & QKV_KEY_START && !says_more(key, place)) return false;
     if (key->flags & QKV_KEY_LATER && qkv_key_get(key, place) == key->neutral) return false;
     return !(key->flags & QKV_KEY_LATE) || qkv_key_get(key, place) != 0;

@@ -148,7 +148,7 @@ enum qkv_status qkv_spec_reader_check_values(const struct qkv_spec_reader *r, co
             status = settings_check_pattern(r, key, place, value);
         else if (key->type == QKV_KEY_OBJECT && json_is_object(value))
             status = qkv_spec_reader_check_values(r, key->keys, &in, value);
-        else if (key->type == QKV_KEY_OBJECT ? !(json_is_null(value) && key->flags & QKV_KEY_NULL)
+        else if (key->type == QKV_KEY_OBJECT ? !(json_is_null(value) && key->flags & (QKV_KEY_NULL | QKV_KEY_OPTIONAL))
                                              : !qkv_spec_reader_convert(key, value, &x))
             status = qkv_spec_reader_fail_value(r, key, place, value);
     }

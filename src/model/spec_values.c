@@ -54,7 +54,7 @@ void qkv_key_range_text(const struct qkv_key *key, char *text, size_t size) {
         break;
     case QKV_KEY_OBJECT:
         snprintf(text, size, "an object, {\"%s\": ...}%s", key->keys[0].name,
-                 key->flags & QKV_KEY_NULL ? " or null" : "");
+                 key->flags & (QKV_KEY_NULL | QKV_KEY_OPTIONAL) ? " or null" : "");
     }
 }
 

@@ -46,6 +46,8 @@ static bool same_keys(const struct qkv_key *keys, const struct qkv_place *a, con
             same = qkv_key_get(key, a) == qkv_key_get(key, b);
             continue;
         }
+        same = qkv_key_given(key, a) == qkv_key_given(key, b);
+        if (!same || !qkv_key_given(key, a)) continue;
         struct qkv_place in_a = qkv_key_enter(a, key), in_b = qkv_key_enter(b, key);
         same = same_keys(key->keys, &in_a, &in_b);
     }
