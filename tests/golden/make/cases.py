@@ -82,7 +82,7 @@ PUBLIC.update({
     head_dim=6, kv_heads=2, d_ff=12, **turned())),
  'qk_norm_seq2seq': small(one(1, d_ff=12, qk_norm={'kind': 'layernorm', 'eps': 1e-5, 'bias': True, 'over': 'heads'}), one(1, d_ff=12, qk_norm={'kind': 'layernorm', 'eps': 1e-5, 'weight': False, 'over': 'head'}), LEARNED),
  'clip': small(some(*turns({'clip': 0.4}, {'clip': 0.6, 'qk_norm': {'kind': 'rmsnorm', 'eps': 1e-5, 'over': 'head'}}), **turned())),
- 'window_right': small(enc=some(*turns({'window_right': 2}, {'window': 3, 'window_right': 0}, {'window': 2, 'window_right': 4}), d_ff=12, **turned())),
+ 'window_right': small(enc=some(*turns({'window_right': 3}, {'window': 3, 'window_right': 1}, {'window': 2, 'window_right': 5}), d_ff=12, **turned())),
  'bias_letters': small(some(*turns({'bias': 'k'}, {'bias': 'qvo'}, {'bias': 'vo', 'kv_heads': 1}), d_ff=12), embed=LEARNED),
  'sinks': small(some(*turns({'sinks': True, 'window': 3}, {'sinks': True, 'softcap': 3.0}), kv_heads=2, **turned('yarn', theta=150.0, factor=32.0, original_context=32, truncate=False))),
  't5_buckets': small(one(norm='rmsnorm', ffn='geglu_tanh', d_ff=12, head_dim=3, scale=1.0, bias=False, f=NO_BIAS, position={'kind': 'buckets', 'buckets': 8, 'max_distance': 6}),
@@ -107,7 +107,7 @@ PUBLIC.update({
  # norms and feed-forwards
  'bare_norms': small(some({}, {'norm': {'kind': 'rmsnorm', 'weight': False}}, {'norm': {'kind': 'layernorm', 'weight': False, 'placement': 'post', 'final': True}}, n={'weight': False}, d_ff=12, clip=1.5, **turned())),
  'plus_one_norms': small(one(norm='rmsnorm_plus_one', place='post', n={'final': True}, **turned()), embed={'norm': {'kind': 'rmsnorm_plus_one', 'eps': 1e-6}}),
- 'activations': small(some(*[{'ffn': {'kind': k}} for k in ('quick_gelu', 'relu2')], d_ff=16, **turned())),
+ 'activations': small(some(*[{'ffn': {'kind': k}} for k in ('quick_gelu', 'relu2', 'tanh')], d_ff=12, **turned())),
  'gates': small(some(*[{'ffn': {'kind': k}} for k in ('reglu', 'relu2_glu', 'geglu_tanh', 'quick_geglu')], d_ff=10, heads=2, head_dim=4, **turned())),
  'swiglu_clamped': small(some({'ffn': {'limit': 0.7}}, {'ffn': {'bias': False}}, ffn='swiglu_clamped', d_ff=12, norm='rmsnorm', **turned())),
  # embedding

@@ -57,6 +57,7 @@ def norm_object(r, **kw):
     if r.random() < .15: n['weight'] = False
     elif kind == 'layernorm': n['bias'] = r.random() < .6
     return n
+def width_of(s): return s[sides(s)[-1]].get('d_model', s['d_model'])
 def tied(s): return s['head']['kind'] == 'lm' and s.get('tie', 'none') != 'none'
 def untie_all(s):
     if s.get('tie') == 'all': s['tie'] = 'head'
@@ -103,7 +104,7 @@ def input(s, r):
 def transform(s, r):
     h = s['head']
     if h['kind'] == 'none': return
-    t = {'width': h.get('transform', {}).get('width', 0) or (r.choice([0, 10, 40]) if not tied(s) else 0), 'activation': r.choice(['none', 'tanh', 'gelu', 'gelu_tanh', 'relu', 'silu']), 'bias': r.random() < .6}
+    t = {'width': h.get('transform', {}).get('width') or (width_of(s) if tied(s) else r.choice([10, 36, 40])), 'activation': r.choice(['none', 'tanh', 'gelu', 'gelu_tanh', 'relu', 'silu', 'quick_gelu', 'relu2']), 'bias': r.random() < .6}
     if r.random() < .6: t['norm'] = norm_object(r)
     h['transform'] = t
 def scores(s, r):
@@ -130,7 +131,7 @@ def norms(s, r):
         if not n.get('weight', True) or n['kind'] != 'layernorm': n.pop('bias', None)
 def activations(s, r):
     for _, _, l in layers(s):
-        l['ffn']['kind'] = r.choice(['quick_gelu', 'relu2', 'reglu', 'relu2_glu', 'geglu_tanh', 'quick_geglu', 'swiglu_clamped'])
+        l['ffn']['kind'] = r.choice(['quick_gelu', 'relu2', 'tanh', 'reglu', 'relu2_glu', 'geglu_tanh', 'quick_geglu', 'swiglu_clamped'])
         if l['ffn']['kind'] == 'swiglu_clamped': l['ffn']['limit'] = r.choice([0.8, 7.0])
 def scaling(s, r):
     for side, _, l in pick(s, r):
@@ -139,8 +140,10 @@ def scaling(s, r):
         if d < 2: p['fraction'] = 1.0
         if kind not in ('linear', 'ntk'): z['original_context'] = r.choice([3, 8, 64]) if kind != 'yarn' else r.choice([24, 64])
         if kind == 'yarn': z.update(r.choice([{}, {'truncate': False, 'beta_fast': 6.0, 'beta_slow': 0.5}, {'mscale': 0.7, 'mscale_all_dim': 1.0}, {'attention_factor': 0.8}]))
+        if kind == 'linear': z.update(r.choice([{}, {'attention_factor': 1.1}]))
         if kind == 'llama3': z.update(r.choice([{}, {'low_freq': 0.5, 'high_freq': 2.0}]))
         if kind == 'longrope': n = rotated(a) // 2; z.update(short=[1 + 0.1 * j for j in range(n)], long=[1.0 + j * j for j in range(n)], **r.choice([{}, {'attention_factor': 1.2}]))
+        if kind == 'longrope' and r.random() < .3: del z['factor']
         p['scaling'] = z
 def qk_norm(s, r):
     for a, _ in attentions(s, r): a['qk_norm'] = norm_object(r, over=r.choice(['head', 'heads', 'width']))
@@ -148,7 +151,7 @@ def clip(s, r):
     for a, _ in attentions(s, r): a['clip'] = r.choice([0.3, 1.0])
 def window_right(s, r):
     for side, _, l in pick(s, r):
-        if not causal(l['attention'], side): l['attention'].update(window_right=r.choice([0, 1, 3]), window=r.choice([0, 1, 3]))
+        if not causal(l['attention'], side): l['attention'].update(window_right=r.choice([1, 2, 4]), window=r.choice([0, 1, 3]))
 def biases(s, r):
     for a, _ in attentions(s, r): a['bias'] = r.choice(['q', 'k', 'v', 'qk', 'qv', 'kv', 'qo', 'ko', 'vo', 'qko', 'qvo', 'kvo'])
 def sinks(s, r):

@@ -20,14 +20,14 @@ def yarn_ramp(d, theta, z):
     low, high = max(low, 0), min(high, d - 1)
     if low == high: high += 0.001
     return ((torch.arange(d // 2).double() - low) / (high - low)).clamp(0, 1)
-def frequencies(d, theta, z, T):
+def frequencies(d, theta, z, T, context):
     """what the d/2 pairs turn by at each position, and the factor on cos and sin; z: the scaling or None, T: positions of the sequence"""
     f = lambda base: 1 / base ** (torch.arange(0, d, 2).double() / d)
-    if z is None: return f(theta), 1.0
-    kind, s, P, given = z['kind'], z.get('factor'), z.get('original_context'), z.get('attention_factor')
-    if kind == 'linear': return f(theta) / s, 1.0
-    if kind == 'ntk': return f(theta * s ** (d / (d - 2))), 1.0
-    if kind == 'dynamic': return f(theta * (s * T / P - (s - 1)) ** (d / (d - 2)) if T > P else theta), 1.0
+    if z is None or z['kind'] == 'none': return f(theta), 1.0
+    kind, P, given = z['kind'], z.get('original_context'), z.get('attention_factor'); s = z.get('factor') or context / P; one = given or 1.0
+    if kind == 'linear': return f(theta) / s, one
+    if kind == 'ntk': return f(theta * s ** (d / (d - 2))), one
+    if kind == 'dynamic': return f(theta * (s * T / P - (s - 1)) ** (d / (d - 2)) if T > P else theta), one
     if kind == 'yarn':
         r, m, all_dim = yarn_ramp(d, theta, z), z.get('mscale', 0), z.get('mscale_all_dim', 0)
         a = yarn_factor(s, m) / yarn_factor(s, all_dim) if m and all_dim else yarn_factor(s, 1)
@@ -35,14 +35,14 @@ def frequencies(d, theta, z, T):
     if kind == 'llama3':
         low, high = z.get('low_freq', 1), z.get('high_freq', 4); wave = 2 * math.pi / f(theta)
         t = ((P / wave - low) / (high - low)).clamp(0, 1)   # 0: long waves, slowed; 1: short ones, kept
-        return (1 - t) * f(theta) / s + t * f(theta), 1.0
+        return (1 - t) * f(theta) / s + t * f(theta), one
     assert kind == 'longrope', kind
     ext = torch.tensor(z['long'] if T > P else z['short']).double()
     assert len(ext) == d // 2, 'longrope wants a number for each pair'
     return f(theta) / ext, given or (math.sqrt(1 + math.log(s) / math.log(P)) if s > 1 else 1.0)
-def rope(x, theta=10000.0, pairing='half', fraction=1.0, scaling=None):
+def rope(x, theta=10000.0, pairing='half', fraction=1.0, scaling=None, context=0):
     D = x.shape[-1]; R = int(D * fraction) // 2 * 2; T = x.shape[2]
-    f, factor = frequencies(R, theta, scaling, T); a = torch.outer(torch.arange(T).double(), f)
+    f, factor = frequencies(R, theta, scaling, T, context); a = torch.outer(torch.arange(T).double(), f)
     c, s = a.cos() * factor, a.sin() * factor; r, rest = x[..., :R], x[..., R:]
     if pairing == 'interleaved':
         x1, x2 = r[..., 0::2], r[..., 1::2]; y = torch.stack([x1 * c - x2 * s, x1 * s + x2 * c], -1).flatten(-2)

@@ -125,7 +125,7 @@ class Ref:
         d = width_of(s.spec, side); t = h.get('transform')
         if h['kind'] == 'none': return
         if t:
-            s.lin_new('head.transform', t.get('width', 0) or d, d, t.get('bias', True)); d = t.get('width', 0) or d
+            s.lin_new('head.transform', t.get('width', s.spec['d_model']), d, t.get('bias', True)); d = t.get('width', s.spec['d_model'])
             if t.get('norm'): s.norm_new('head.norm', t['norm'], d)
         N = s.spec['vocab'] if h['kind'] == 'lm' else h['classes']
         if h['kind'] != 'lm' or s.spec.get('tie', 'none') == 'none': s.new('head.weight', N, d)
@@ -153,7 +153,7 @@ class Ref:
         if c: q, k, v = q.clamp(-c, c), k.clamp(-c, c), v.clamp(-c, c)
         q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
         if p['kind'] == 'rope':
-            r = (p.get('theta', 10000.0), p.get('pairing', 'half'), p.get('fraction', 1.0), p.get('scaling')); q, k = rope(q, *r), rope(k, *r)
+            r = (p.get('theta', 10000.0), p.get('pairing', 'half'), p.get('fraction', 1.0), p.get('scaling')); q, k = rope(q, *r, context=s.spec['context']), rope(k, *r, context=s.spec['context'])
         bias = distance_bias(p, table, H, Tq, a.get('causal', name.startswith('decoder')), q.shape[-1])
         y, w = sdpa(q, k, v, allow, bias, a.get('scale'), a.get('softcap', 0.0), s.w.get(name + '.sinks.weight'))
         s.weights[own] = w
@@ -185,11 +185,10 @@ class Ref:
         if e.get('norm'): x = s.norm(n + '.norm', x, e['norm'])
         return s.lin(n + '.project', x) if e.get('width') and e.get('project', 'end') == 'end' else x
     def allowed(s, side, a, T, lengths):
-        i = torch.arange(T); r = i[None, :] - i[:, None]; w, right = a.get('window', 0), a.get('window_right', -1); allow = torch.ones(1, 1, T, T, dtype=torch.bool)
+        i = torch.arange(T); r = i[None, :] - i[:, None]; w, right = a.get('window', 0), a.get('window_right', 0); allow = torch.ones(1, 1, T, T, dtype=torch.bool)
         if a.get('causal', side == 'decoder'): allow = allow & (r <= 0)
         if w: allow = allow & (-r < w)
-        if right >= 0: allow = allow & (r <= right)
-        elif w: allow = allow & (r < w)
+        if right or w: allow = allow & (r < (right or w))
         return allow if lengths is None else allow & (i < lengths[:, None]).view(len(lengths), 1, 1, T)
     def block(s, n, q, x, subs):
         """one layer: subs are (part, function); n names the weights"""
