@@ -17,7 +17,6 @@ static inline const char *pick(struct qkv_random *r, const char *const *list, si
 #define GRID_POSITION(name, text, help, file)         text,
 #define GRID_PLACEMENT(name, text, help, file, final) text,
 #define GRID_FFN(name, text, help, activation, gated) text,
-#define GRID_NORM(name, text, help, centered, offset) text,
 
 /* {"kind": …} of a position; rope also in another way. */
 static inline const char *random_position(struct qkv_random *r, bool embedding, char out[120]) {
@@ -47,21 +46,21 @@ static bool one_kind_only;
 /* A kind of layer, without its braces; `own_position`: of version 2, which has it in the attention. */
 static inline void random_kind(struct qkv_random *r, char *out, size_t size, bool own_position) {
     size_t kv[] = {4, 2, 1};
-    const char *norm = PICK(r, QKV_NORM_LIST(GRID_NORM)), *weight = PICK(r, "true", "true", "true", "false");
-    const bool biased = !strcmp(norm, "layernorm") && !strcmp(weight, "true") && qkv_random_below(r, 2);
+    const char *norm = PICK(r, "layernorm", "rmsnorm");
     char text[120];
     const char *position = random_position(r, false, text);
     snprintf(
         out, size,
         "\"attention\": {\"heads\": 4, \"kv_heads\": %zu, \"head_dim\": %zu, \"value_dim\": %zu, "
         "\"window\": %d, \"softcap\": %s, \"bias\": %s%s%s%s}, \"norm\": {\"kind\": \"%s\", \"placement\": \"%s\", "
-        "\"final\": %s, \"weight\": %s, \"bias\": %s}, \"ffn\": {\"kind\": \"%s\", \"d_ff\": %s, \"bias\": %s}",
+        "\"final\": %s, \"bias\": %s}, \"ffn\": {\"kind\": \"%s\", \"d_ff\": %s, \"bias\": %s}",
         kv[qkv_random_below(r, 3)], (size_t)(2 * test_between(r, 2, 5)), test_between(r, 3, 9),
         qkv_random_below(r, 3) ? 0 : (int)test_between(r, 1, 5), PICK(r, "0.0", "0.0", "3.0"),
         PICK(r, "true", "false", "\"qkv\"", "\"o\""), PICK(r, "", ", \"scale\": 0.3"),
         own_position ? ", \"position\": " : "", own_position ? position : "", norm,
-        PICK(r, QKV_PLACEMENT_LIST(GRID_PLACEMENT)), PICK(r, "true", "false"), weight, biased ? "true" : "false",
-        random_ffn(r), PICK(r, "24", "10"), PICK(r, "true", "false"));
+        PICK(r, QKV_PLACEMENT_LIST(GRID_PLACEMENT)), PICK(r, "true", "false"),
+        strcmp(norm, "rmsnorm") ? PICK(r, "true", "false") : "false", random_ffn(r), PICK(r, "24", "10"),
+        PICK(r, "true", "false"));
 }
 
 /* In version 2 two or three kinds, which take turns. */
@@ -83,9 +82,16 @@ static inline void random_stack(struct qkv_random *r, char *out, size_t size, in
 
 enum topology { DECODER, ENCODER, BOTH };
 
+/* {…} of an embedding in version 2. */
+static inline const char *random_embedding(struct qkv_random *r, char out[200]) {
+    char position[120];
+    snprintf(out, 200, "{\"position\": %s, \"scale\": %s}", random_position(r, true, position), PICK(r, "1.0", "4.5"));
+    return out;
+}
+
 static inline void random_spec(struct qkv_context *ctx, struct qkv_random *r, enum topology topology,
                                struct qkv_spec *spec) {
-    char decoder[2100] = "null", encoder[2100] = "null", embedding[200], json[5000];
+    char decoder[2100] = "null", encoder[2300] = "null", embedding[300], json[5200], text[200];
     const int version = qkv_random_below(r, 2) && !one_kind_only ? 2 : 1;
     if (topology != ENCODER) {
         random_stack(r, decoder, sizeof decoder, version);
@@ -95,12 +101,15 @@ static inline void random_spec(struct qkv_context *ctx, struct qkv_random *r, en
     }
     char texts[2][120];
     const char *added = random_position(r, true, texts[0]), *other = random_position(r, false, texts[1]);
-    const char *position = PICK(r, added, other);
-    const char *scale = PICK(r, "1.0", "4.5");
     if (version == 1)
-        snprintf(embedding, sizeof embedding, "\"position\": %s, \"embed_scale\": %s", position, scale);
+        snprintf(embedding, sizeof embedding, "\"position\": %s, \"embed_scale\": %s", PICK(r, added, other),
+                 PICK(r, "1.0", "4.5"));
     else
-        snprintf(embedding, sizeof embedding, "\"embed\": {\"position\": %s, \"scale\": %s}", added, scale);
+        snprintf(embedding, sizeof embedding, "\"embed\": %s", random_embedding(r, text));
+    if (version == 2 && topology == BOTH && qkv_random_below(r, 2)) { /* an embedding of its own */
+        const size_t end = strlen(encoder) - 1;
+        snprintf(encoder + end, sizeof encoder - end, ", \"embed\": %s}", random_embedding(r, text));
+    }
     snprintf(json, sizeof json,
              "{\"format\": \"qkv\", \"version\": %d, \"vocab\": %d, \"d_model\": 20, \"context\": %d, %s, "
              "\"tie\": \"%s\", \"head\": {\"kind\": \"lm\", \"bias\": %s}, \"encoder\": %s, \"decoder\": %s}",

@@ -31,13 +31,14 @@ static const float *weights(struct golden *g, const char *name, size_t *elements
 }
 
 static void embed_row(struct golden *g, size_t n, double *x) {
+    const struct qkv_embed_spec *spec = strcmp(g->stack, "encoder") ? &g->spec->decoder.embed : &g->spec->encoder.embed;
     const float *token = weights(g, "embed.token.weight", NULL), *learned = weights(g, "embed.position.weight", NULL);
     size_t t = n % g->T;
     for (size_t c = 0; c < g->C; c++) {
-        x[c] = (double)token[(size_t)g->ids[n] * g->C + c] * g->spec->embed.scale;
+        x[c] = (double)token[(size_t)g->ids[n] * g->C + c] * spec->scale;
         if (learned) x[c] += (double)learned[t * g->C + c];
         double angle = (double)t * pow(10000, -(double)(c / 2 * 2) / (double)g->C);
-        if (g->spec->embed.position.kind == QKV_POSITION_SINUSOIDAL) x[c] += c % 2 ? cos(angle) : sin(angle);
+        if (spec->position.kind == QKV_POSITION_SINUSOIDAL) x[c] += c % 2 ? cos(angle) : sin(angle);
     }
 }
 

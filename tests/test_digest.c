@@ -99,11 +99,11 @@ static void a_later_key_enters_only_where_it_is_not_as_in_version_1(void **state
     keys[0] = (struct qkv_key){.name = "new_key",
                                .type = QKV_KEY_REAL,
                                .flags = QKV_KEY_LATER,
-                               .offset = offsetof(struct qkv_spec, embed.scale),
-                               .neutral = spec.embed.scale};
+                               .offset = offsetof(struct qkv_spec, decoder.embed.scale),
+                               .neutral = spec.decoder.embed.scale};
     assert_ok(ctx, qkv_spec_digest_keys(ctx, keys, &spec, &same));
     assert_true(same == first);
-    keys[0].neutral = spec.embed.scale + 1;
+    keys[0].neutral = spec.decoder.embed.scale + 1;
     assert_ok(ctx, qkv_spec_digest_keys(ctx, keys, &spec, &other));
     assert_true(other != first);
     qkv_context_free(ctx);

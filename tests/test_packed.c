@@ -196,7 +196,8 @@ static void vectors_do_what_their_ids_do(void **state) {
         const size_t token =
             find_tokens(&s, i % 3 == ENCODER ? "encoder.embed.token.weight" : "decoder.embed.token.weight", &at);
         const float *table = qkv_model_weights_mutable(s.model, token);
-        const float scale = (float)qkv_model_spec(s.model)->embed.scale;
+        const struct qkv_spec *spec = qkv_model_spec(s.model);
+        const float scale = (float)(i % 3 == ENCODER ? spec->encoder : spec->decoder).embed.scale;
         enum { C = 20 };
         float inputs[B * T * C], gradient[B * T * C] = {0};
         double sums[VOCAB * C] = {0};

@@ -29,8 +29,8 @@ static void test_defaults(void **state) {
     assert_ok(ctx, parse(&s, GPT, NULL, 0));
     assert_int_equal(s.vocab, 100);
     assert_int_equal(s.source_vocab, 100);
-    assert_int_equal(s.embed.position.kind, QKV_POSITION_LEARNED);
-    assert_true(s.embed.scale == 1 && s.dropout == 0);
+    assert_int_equal(s.decoder.embed.position.kind, QKV_POSITION_LEARNED);
+    assert_true(s.decoder.embed.scale == 1 && s.dropout == 0);
     assert_int_equal(s.tie, QKV_TIE_HEAD);
     assert_int_equal(s.head.kind, QKV_HEAD_LM);
     assert_false(s.head.bias);
@@ -81,11 +81,12 @@ static void defaults_depend_on_the_position_and_the_gate(void **state) {
                                       settings[2]   ? 3
                                       : settings[1] ? 2
                                                     : 1));
-        assert_true(s.embed.scale == cases[i / 2].scale);
+        assert_true(s.decoder.embed.scale == cases[i / 2].scale);
         assert_int_equal(s.decoder.kinds[0].ffn.d_ff, cases[i / 2].d_ff);
         assert_ok(ctx, qkv_spec_print(ctx, &s, &json));
         assert_ok(ctx, qkv_spec_parse(ctx, &back, "b", json, strlen(json), NULL, 0));
-        assert_true(back.embed.scale == s.embed.scale && back.decoder.kinds[0].ffn.d_ff == s.decoder.kinds[0].ffn.d_ff);
+        assert_true(back.decoder.embed.scale == s.decoder.embed.scale &&
+                    back.decoder.kinds[0].ffn.d_ff == s.decoder.kinds[0].ffn.d_ff);
         qkv_free(json);
     }
     static const char in_embed[] =
@@ -94,7 +95,7 @@ static void defaults_depend_on_the_position_and_the_gate(void **state) {
         " \"decoder\": {\"layers\": 1, \"attention\": {\"heads\": 4}}}";
     struct qkv_spec s;
     assert_ok(ctx, qkv_spec_parse(ctx, &s, "c", in_embed, strlen(in_embed), NULL, 0));
-    assert_true(s.embed.scale == 8);
+    assert_true(s.decoder.embed.scale == 8);
 }
 
 static void test_cross_attention(void **state) {
@@ -176,12 +177,11 @@ static void random_layer(struct qkv_random *r, struct qkv_layer_spec *s, bool ca
     random_attention(r, &s->attention, causal);
     random_position(r, &s->attention.position);
     if (cross) random_attention(r, &s->cross, false);
-    s->norm.kind = (enum qkv_norm_kind)qkv_random_below(r, QKV_NORM_COUNT);
+    s->norm.kind = (enum qkv_norm_kind)qkv_random_below(r, 2);
     s->norm.placement = (enum qkv_placement)qkv_random_below(r, QKV_PLACEMENT_COUNT);
     s->norm.eps = exp(-20 * qkv_random_uniform(r));
     s->norm.final = final[s->norm.placement];
-    s->norm.weight = qkv_random_below(r, 4);
-    s->norm.bias = s->norm.weight && s->norm.kind == QKV_NORM_LAYERNORM && qkv_random_below(r, 2);
+    s->norm.bias = s->norm.kind == QKV_NORM_LAYERNORM && qkv_random_below(r, 2);
     s->ffn.kind = (enum qkv_ffn_kind)qkv_random_below(r, QKV_FFN_COUNT);
     s->ffn.d_ff = (int)test_between(r, 1, 1 << 20);
     s->ffn.bias = qkv_random_below(r, 2);
@@ -210,6 +210,12 @@ static void random_stack(struct qkv_random *r, struct qkv_stack_spec *s, bool ca
     s->kinds[s->kind_of[s->layers - 1]].norm.final = qkv_random_below(r, 2);
 }
 
+static void random_embedding(struct qkv_random *r, struct qkv_embed_spec *e) {
+    static const enum qkv_position_kind added[] = {QKV_POSITION_NONE, QKV_EMBED_POSITION_LIST(QKV_SPEC_ENUM_POSITION)};
+    e->position.kind = added[qkv_random_below(r, TEST_COUNT(added))];
+    e->scale = qkv_random_below(r, 2) ? qkv_random_normal(r) : 1;
+}
+
 static void random_spec(struct qkv_random *r, struct qkv_spec *s) {
     memset(s, 0, sizeof *s);
     uint64_t topology = qkv_random_below(r, 3);
@@ -218,9 +224,6 @@ static void random_spec(struct qkv_random *r, struct qkv_spec *s) {
     s->source_vocab = both ? (int)test_between(r, 1, 1 << 24) : s->vocab;
     s->d_model = (int)test_between(r, 1, 1 << 20);
     s->context = (int)test_between(r, 1, 1 << 24);
-    static const enum qkv_position_kind added[] = {QKV_POSITION_NONE, QKV_EMBED_POSITION_LIST(QKV_SPEC_ENUM_POSITION)};
-    s->embed.position.kind = added[qkv_random_below(r, TEST_COUNT(added))];
-    s->embed.scale = qkv_random_below(r, 2) ? qkv_random_normal(r) : 1;
     s->dropout = qkv_random_below(r, 2) ? 0.9 * qkv_random_uniform(r) : 0;
     s->head.kind = (enum qkv_head_kind)qkv_random_below(r, 3);
     if (both && s->head.kind == QKV_HEAD_CLASSIFY) s->head.kind = QKV_HEAD_LM;
@@ -233,6 +236,9 @@ static void random_spec(struct qkv_random *r, struct qkv_spec *s) {
     if (s->tie == QKV_TIE_ALL) s->source_vocab = s->vocab;
     if (topology != 0) random_stack(r, &s->encoder, false, false);
     if (topology != 1) random_stack(r, &s->decoder, true, both);
+    if (topology != 0) random_embedding(r, &s->encoder.embed);
+    if (topology != 1) random_embedding(r, &s->decoder.embed);
+    if (both && qkv_random_below(r, 2)) s->encoder.embed = s->decoder.embed;
     struct qkv_layer_spec *e = &s->encoder.kinds[0], *d = &s->decoder.kinds[0];
     if (both && qkv_random_below(r, 2)) e->attention.position = d->attention.position; /* as in version 1 */
 }
@@ -257,19 +263,23 @@ static bool same_layer(const struct qkv_layer_spec *a, const struct qkv_layer_sp
            a->ffn.bias == b->ffn.bias && a->ffn.dropout == b->ffn.dropout;
 }
 
+static bool same_embedding(const struct qkv_embed_spec *a, const struct qkv_embed_spec *b) {
+    return a->position.kind == b->position.kind && a->scale == b->scale;
+}
+
 static bool same_stack(const struct qkv_stack_spec *a, const struct qkv_stack_spec *b) {
     bool same =
         a->layers == b->layers && a->kind_count == b->kind_count && !memcmp(a->kind_of, b->kind_of, sizeof a->kind_of);
+    same = same && same_embedding(&a->embed, &b->embed);
     for (int i = 0; same && i < a->kind_count; i++) same = same_layer(&a->kinds[i], &b->kinds[i]);
     return same;
 }
 
 static bool same_spec(const struct qkv_spec *a, const struct qkv_spec *b) {
     return a->vocab == b->vocab && a->source_vocab == b->source_vocab && a->d_model == b->d_model &&
-           a->context == b->context && a->embed.position.kind == b->embed.position.kind &&
-           a->embed.scale == b->embed.scale && a->tie == b->tie && a->dropout == b->dropout &&
-           a->head.kind == b->head.kind && a->head.classes == b->head.classes && a->head.pool == b->head.pool &&
-           a->head.bias == b->head.bias && same_stack(&a->encoder, &b->encoder) && same_stack(&a->decoder, &b->decoder);
+           a->context == b->context && a->tie == b->tie && a->dropout == b->dropout && a->head.kind == b->head.kind &&
+           a->head.classes == b->head.classes && a->head.pool == b->head.pool && a->head.bias == b->head.bias &&
+           same_stack(&a->encoder, &b->encoder) && same_stack(&a->decoder, &b->decoder);
 }
 
 static void test_round_trips(void **state) {

@@ -68,16 +68,16 @@ static void a_kind_has_what_stands_beside_the_kinds_but_for_its_own(void **state
     assert_true(global->attention.position.kind == QKV_POSITION_NONE);
     assert_true(local->ffn.kind == QKV_FFN_GEGLU && local->ffn.d_ff == 88);
     assert_true(global->ffn.kind == QKV_FFN_RELU && global->ffn.d_ff == 48);
-    assert_true(s.embed.scale == 2 && s.embed.position.kind == QKV_POSITION_NONE);
+    assert_true(s.decoder.embed.scale == 2 && s.decoder.embed.position.kind == QKV_POSITION_NONE);
 }
 
 static void positions_are_learned_where_no_attention_has_one(void **state) {
     (void)state;
     struct qkv_spec s;
     assert_ok(ctx, parse(&s, "{" HEAD "\"decoder\": {\"layers\": 1, \"attention\": {\"heads\": 4}}}", NULL, 0));
-    assert_int_equal(s.embed.position.kind, QKV_POSITION_LEARNED);
+    assert_int_equal(s.decoder.embed.position.kind, QKV_POSITION_LEARNED);
     assert_ok(ctx, parse(&s, MIXED, SETTINGS("embed.position.kind=learned")));
-    assert_int_equal(s.embed.position.kind, QKV_POSITION_LEARNED);
+    assert_int_equal(s.decoder.embed.position.kind, QKV_POSITION_LEARNED);
     assert_int_equal(s.decoder.kinds[0].attention.position.kind, QKV_POSITION_ROPE);
 }
 
@@ -110,14 +110,14 @@ static void settings_of_version_1_change_specs_of_version_2(void **state) {
     assert_ok(ctx, parse(&s, MIXED, SETTINGS("position.kind=alibi", "embed_scale=3")));
     for (size_t i = 0; i < 6; i++)
         assert_int_equal(qkv_stack_layer(&s.decoder, i)->attention.position.kind, QKV_POSITION_ALIBI);
-    assert_true(s.embed.scale == 3 && s.embed.position.kind == QKV_POSITION_NONE);
+    assert_true(s.decoder.embed.scale == 3 && s.decoder.embed.position.kind == QKV_POSITION_NONE);
     assert_ok(ctx, parse(&s, MIXED, SETTINGS("position.kind=learned")));
-    assert_int_equal(s.embed.position.kind, QKV_POSITION_LEARNED);
+    assert_int_equal(s.decoder.embed.position.kind, QKV_POSITION_LEARNED);
     assert_int_equal(s.decoder.kinds[0].attention.position.kind, QKV_POSITION_NONE);
     assert_ok(ctx, parse(&s, MIXED, SETTINGS("position.kind=rope", "position.theta=7")));
     assert_true(s.decoder.kinds[1].attention.position.theta == 7);
     assert_ok(ctx, parse(&s, MIXED, SETTINGS("position.kind=none")));
-    assert_int_equal(s.embed.position.kind, QKV_POSITION_NONE);
+    assert_int_equal(s.decoder.embed.position.kind, QKV_POSITION_NONE);
 }
 
 /* ---- refusals ------------------------------------------------------------------------------------------------------- */

@@ -38,7 +38,7 @@ QKV_PART struct qkv_tensor *run_block(struct qkv_tape *tape, const void *argumen
 struct qkv_tensor *qkv_stack_embed(struct qkv_forward_args *f, const int32_t *ids) {
     struct qkv_stack *s = f->stack;
     struct qkv_tensor *token = f->inputs ? f->inputs : s->token;
-    const float scale = f->inputs ? 1 : (float)f->spec->embed.scale;
+    const float scale = f->inputs ? 1 : (float)s->spec->embed.scale;
     struct qkv_tensor *position = s->embed.learned ? &s->position : NULL;
     if (s->embed.embed) {
         position = qkv_tape_view(f->tape, s->embed.embed, (size_t)f->spec->context, token->columns);
@@ -62,7 +62,7 @@ stack_layers(struct qkv_forward_args *f, struct qkv_tensor *x, size_t first, siz
 }
 
 struct qkv_tensor *qkv_stack_norm(struct qkv_forward_args *f, struct qkv_tensor *x) {
-    return qkv_norm_apply(f->tape, qkv_stack_final_norm(f->stack->spec), &f->stack->norm, x, QKV_RESULT_FP32);
+    return qkv_norm_forward(f, qkv_stack_final_norm(f->stack->spec), &f->stack->norm, x, QKV_RESULT_FP32);
 }
 
 struct qkv_tensor *qkv_stack_layers(struct qkv_forward_args *f, struct qkv_tensor *x, size_t first, size_t end) {

@@ -174,8 +174,7 @@ static enum qkv_status module_reduce(struct qkv_context *ctx, enum qkv_module_ki
     if (!parts->stack) module_keep_layer(stack, kind == QKV_MODULE_NORM ? (size_t)stack->layers - 1 : 0);
     if (kind == QKV_MODULE_NORM) stack->kinds[0].norm.final = true;
     s->vocab = s->source_vocab = 1;
-    s->embed.scale = 1;
-    s->embed.position.kind = QKV_POSITION_NONE;
+    stack->embed = (struct qkv_embed_spec){.scale = 1};
     s->tie = QKV_TIE_NONE;
     memset(&s->head, 0, sizeof s->head);
     s->head.kind = QKV_HEAD_NONE;

@@ -31,7 +31,7 @@ static bool position_same(const struct qkv_attention_spec *a, const struct qkv_a
 
 enum qkv_status qkv_position_tables_make(struct qkv_model *m, struct qkv_stack *stack) {
     const struct qkv_layer_spec *kinds = stack->spec->kinds;
-    enum qkv_status status = position_fill(m, &m->spec.embed.position, NULL, &stack->embed);
+    enum qkv_status status = position_fill(m, &stack->spec->embed.position, NULL, &stack->embed);
     for (int i = 0; i < stack->spec->kind_count && !status; i++) {
         int same = 0;
         while (same < i && !position_same(&kinds[same].attention, &kinds[i].attention)) same++;

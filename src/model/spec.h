@@ -38,7 +38,9 @@ enum {
     QKV_KEY_START = 8192,
     /* an object that may be null, which is its default: its struct begins with `bool given`, and where that is false nothing of it
      * is printed, checked or in digests */
-    QKV_KEY_OPTIONAL = 16384
+    QKV_KEY_OPTIONAL = 16384,
+    /* an object that every stack has: at the top what is common to them, in a stack what it has of its own */
+    QKV_KEY_COMMON = 32768
 };
 
 enum { QKV_KEY_PATH = 160 };
@@ -53,6 +55,7 @@ struct qkv_written_spec {
     struct qkv_position_spec position; /* version 1: of the embedding, or of all attentions */
     bool embed_scale_given;            /* the same of `embed_scale` */
     double embed_scale;
+    struct qkv_embed_spec embed; /* what stacks have in common: that of the decoder, or of the lone encoder */
 };
 _Static_assert(offsetof(struct qkv_written_spec, spec) == 0, "offsets count from both");
 
@@ -72,6 +75,8 @@ struct qkv_place {
     struct qkv_stack_spec *stack; /* NULL outside of the stacks */
     struct qkv_layer_spec *layer; /* the kind; the first one where there is no other; NULL outside of the stacks */
     void *object;                 /* the struct that the keys' offsets count from */
+    const struct qkv_embed_spec *embed; /* inside an embedding: the whole of it */
+    const void *common;                 /* inside what a stack has of its own: `object` of what stacks have in common */
     const struct qkv_attention_spec *like; /* cross attention: the attention its defaults come from */
     char path[QKV_KEY_PATH];               /* "decoder.attention." */
 };
@@ -100,6 +105,8 @@ struct qkv_place qkv_spec_place(struct qkv_written_spec *written);
 struct qkv_place qkv_key_enter(const struct qkv_place *place, const struct qkv_key *key);
 /* The place of the keys of the i-th kind in a stack, whose key is `kinds`. */
 struct qkv_place qkv_kind_enter(const struct qkv_place *place, const struct qkv_key *kinds, size_t i);
+/* In what a stack has of its own, whether a key, or one in the object that it is, says anything but what stacks have in common. */
+bool qkv_key_differs(const struct qkv_key *key, const struct qkv_place *place);
 bool qkv_key_applies(const struct qkv_key *key, const struct qkv_place *place);
 /* Whether there is a key's object; to be changed for QKV_KEY_OPTIONAL alone, as others are always there. */
 bool qkv_key_given(const struct qkv_key *key, const struct qkv_place *place);

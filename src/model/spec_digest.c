@@ -52,15 +52,18 @@ static enum qkv_status digest_lines(struct qkv_context *ctx, struct qkv_buffer *
     enum qkv_status status = QKV_OK;
     for (const struct qkv_key *key = keys; key->name && !status; key++) {
         if (key->type == QKV_KEY_CONSTANT || key->type == QKV_KEY_VERSION || !qkv_key_applies(key, place)) continue;
-        if (key->flags & QKV_KEY_START || !qkv_key_given(key, place)) continue;
+        const bool given = qkv_key_given(key, place);
+        if (key->flags & QKV_KEY_START || !(place->common ? qkv_key_differs(key, place) : given)) continue;
         struct qkv_place in = qkv_key_enter(place, key);
-        if (key->type == QKV_KEY_OBJECT)
+        if (!given)
+            status = qkv_buffer_print(ctx, out, "%s%s=null\n", place->path, key->name);
+        else if (key->type == QKV_KEY_OBJECT)
             status = digest_lines(ctx, out, key->keys, &in);
         else if (key->type == QKV_KEY_PATTERN)
             status = digest_pattern(ctx, out, key, place);
         else if (key->type == QKV_KEY_KINDS)
             status = digest_kinds(ctx, out, key, place);
-        else if (!(key->flags & QKV_KEY_LATER) || qkv_key_get(key, place) != key->neutral)
+        else if (place->common || !(key->flags & QKV_KEY_LATER) || qkv_key_get(key, place) != key->neutral)
             status = digest_line(ctx, out, key, place);
     }
     return status;

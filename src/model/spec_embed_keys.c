@@ -20,7 +20,7 @@ static double rule_embed_position(const struct qkv_place *p) {
 static double rule_embed_scale(const struct qkv_place *p) {
     const struct qkv_written_spec *w = p->written;
     if (w->embed_scale_given || w->version == 1) return w->embed_scale;
-    return qkv_scale_beside(p->spec->embed.position.kind, p->spec->d_model);
+    return qkv_scale_beside(p->embed->position.kind, p->spec->d_model);
 }
 
 static const struct qkv_key embed_position_keys[] = {

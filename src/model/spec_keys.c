@@ -69,6 +69,7 @@ const struct qkv_key qkv_stack_keys[] = {
     {.name = "pattern", .type = QKV_KEY_PATTERN, .flags = QKV_KEY_VERSION_2, .applies = has_kinds},
     LAYER_KEYS(qkv_stack_spec, kinds[0]., qkv_place_has_one_kind),
     {.name = "kinds", .type = QKV_KEY_KINDS, .flags = QKV_KEY_VERSION_2, .keys = qkv_layer_keys, .applies = has_kinds},
+    OBJECT(qkv_stack_spec, embed, qkv_embed_keys, .flags = QKV_KEY_VERSION_2 | QKV_KEY_COMMON),
     END,
 };
 
@@ -131,7 +132,7 @@ const struct qkv_key qkv_spec_keys[] = {
     CHOICE(qkv_spec, tie, ties, .rule = rule_tie),
     OBJECT(qkv_spec, encoder, qkv_stack_keys, .flags = QKV_KEY_NULL, .applies = has_encoder),
     OBJECT(qkv_spec, decoder, qkv_stack_keys, .flags = QKV_KEY_NULL, .applies = has_decoder),
-    OBJECT(qkv_spec, embed, qkv_embed_keys, .flags = QKV_KEY_VERSION_2),
+    OBJECT(qkv_written_spec, embed, qkv_embed_keys, .flags = QKV_KEY_VERSION_2 | QKV_KEY_COMMON),
     OBJECT(qkv_spec, init, init_keys, .flags = QKV_KEY_START),
     WHOLE(qkv_spec, source_vocab, 1, VOCAB, .flags = QKV_KEY_LATE, .rule = rule_source_vocab,
           .applies = beside_a_decoder, .owner = "an encoder beside a decoder"),

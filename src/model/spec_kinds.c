@@ -97,6 +97,13 @@ static bool kinds_merge(json_t *tree, const json_t *over) {
     return done;
 }
 
+json_t *qkv_spec_reader_over(const json_t *common, const json_t *own) {
+    json_t *whole = common ? json_deep_copy(common) : json_object();
+    if (whole && kinds_merge(whole, own)) return whole;
+    json_decref(whole);
+    return NULL;
+}
+
 json_t *qkv_spec_reader_kind(const struct qkv_key *kinds, const json_t *stack, const char *name) {
     const json_t *kind = json_object_get(json_object_get(stack, kinds->name), name);
     json_t *whole = json_object();

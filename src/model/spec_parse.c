@@ -32,7 +32,8 @@ static enum qkv_status read_idle(const struct qkv_spec_reader *r, const struct q
 /* A setting of what kinds have in common has an effect in this one. */
 static void note_shared(const struct qkv_spec_reader *r, const struct qkv_key *key, const struct qkv_place *place) {
     char path[QKV_SPEC_PATH];
-    if (!r->setting_count || !qkv_spec_reader_path(r, place, key->name, path)) return;
+    if (!r->setting_count) return;
+    qkv_spec_reader_path(r, place, key->name, path);
     size_t setting = qkv_spec_reader_setting(r, path);
     if (setting < r->setting_count) r->shared[setting] = true;
 }
@@ -132,6 +133,46 @@ static enum qkv_status read_kinds(const struct qkv_spec_reader *r, const struct 
     return status ? status : qkv_spec_reader_check_shared(r, kinds->keys, place);
 }
 
+/* A setting of what both stacks have in common has an effect in one of them. */
+static enum qkv_status check_common(const struct qkv_spec_reader *r, const struct qkv_key *key) {
+    const size_t n = strlen(key->name);
+    for (size_t i = 0; i < r->setting_count; i++) {
+        const char *setting = r->settings[i];
+        const bool here = !strncmp(setting, key->name, n) && (setting[n] == '.' || setting[n] == '=');
+        if (!here || r->shared[i]) continue;
+        if (!r->idle)
+            return qkv_fail(
+                r->ctx, QKV_SPEC,
+                "%s: setting \"%.200s\" has no effect, as each stack has its own or neither has a use for it; "
+                "leave it out, or set it in a stack, decoder.%.*s",
+                r->name, setting, (int)strcspn(setting, "="), setting);
+        r->idle[i] = true;
+    }
+    return QKV_OK;
+}
+
+/* What every stack has, as one object: what it has of its own, over what both have in common. */
+static enum qkv_status read_common(const struct qkv_spec_reader *r, const struct qkv_key *key,
+                                   const struct qkv_place *place, const json_t *tree) {
+    const json_t *common = json_object_get(tree, key->name);
+    enum qkv_status status = QKV_OK;
+    if (common && !json_is_object(common)) return qkv_spec_reader_fail_value(r, key, place, common);
+    for (const struct qkv_key *stack = qkv_spec_keys; stack->name && !status; stack++) {
+        const struct qkv_place in = qkv_key_enter(place, stack);
+        if (!in.stack || stack->flags & QKV_KEY_COMMON || in.stack->layers == 0) continue;
+        const struct qkv_key *part = stack->keys;
+        while (!(part->flags & QKV_KEY_COMMON)) part++;
+        const struct qkv_place at = qkv_key_enter(&in, part);
+        const json_t *own = json_object_get(json_object_get(tree, stack->name), part->name);
+        if (own && !json_is_object(own)) return qkv_spec_reader_fail_value(r, part, &in, own);
+        json_t *whole = qkv_spec_reader_over(common, own);
+        status = whole ? read_keys(r, part->keys, &at, whole) : qkv_fail_memory(r->ctx, 64, "a spec");
+        json_decref(whole);
+    }
+    const bool both = qkv_spec_topology(place->spec) == QKV_ENCODER_DECODER;
+    return both && !status ? check_common(r, key) : status;
+}
+
 static enum qkv_status read_keys(const struct qkv_spec_reader *r, const struct qkv_key *keys,
                                  const struct qkv_place *place, const json_t *tree) {
     enum qkv_status status = tree ? qkv_spec_reader_check_names(r, keys, place, tree) : QKV_OK;
@@ -145,6 +186,8 @@ static enum qkv_status read_keys(const struct qkv_spec_reader *r, const struct q
         if (status || shared) continue; /* what kinds have in common is read with each of them */
         if (key->type == QKV_KEY_CONSTANT || key->type == QKV_KEY_VERSION)
             status = qkv_spec_reader_constant(r, key, place, value);
+        else if (key->flags & QKV_KEY_COMMON) /* of stacks with the other one's */
+            status = place->stack ? QKV_OK : read_common(r, key, place, tree);
         else if (key->type == QKV_KEY_OBJECT)
             status = read_object(r, key, place, value);
         else if (key->type == QKV_KEY_PATTERN)

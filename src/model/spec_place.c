@@ -9,11 +9,35 @@ struct qkv_place qkv_spec_place(struct qkv_written_spec *written) {
     return (struct qkv_place){.written = written, .spec = &written->spec, .object = written};
 }
 
+static struct qkv_stack_spec *place_last_stack(const struct qkv_place *place) {
+    return place->spec->decoder.layers ? &place->spec->decoder : &place->spec->encoder;
+}
+
+/* The same place in what stacks have in common. */
+static struct qkv_place place_common(const struct qkv_place *place) {
+    struct qkv_place common = *place;
+    common.object = (void *)(uintptr_t)place->common;
+    common.common = NULL;
+    common.embed = &place->written->embed;
+    common.stack = place_last_stack(place);
+    return common;
+}
+
 struct qkv_place qkv_key_enter(const struct qkv_place *place, const struct qkv_key *key) {
     struct qkv_place in = *place;
     in.object = (char *)place->object + key->offset;
+    if (place->common) {
+        const struct qkv_place common = place_common(place);
+        in.common = qkv_key_given(key, &common) ? (const char *)place->common + key->offset : NULL;
+    }
     if (key->keys == qkv_stack_keys) in.stack = in.object;
     if (key->keys == qkv_stack_keys) in.layer = &in.stack->kinds[0];
+    if (key->flags & QKV_KEY_COMMON) { /* at the top it stands for the last stack's */
+        in.object = place->stack ? (void *)&place->stack->embed : (void *)&place->written->embed;
+        in.common = place->stack ? &place->written->embed : NULL;
+        in.stack = place->stack ? place->stack : place_last_stack(place);
+        in.embed = in.object;
+    }
     bool cross = in.layer && in.object == (void *)&in.layer->cross;
     in.like = cross ? &in.layer->attention : NULL;
     snprintf(in.path, sizeof in.path, "%.*s%s.", QKV_KEY_PATH / 2, place->path, key->name);
@@ -29,13 +53,6 @@ struct qkv_place qkv_kind_enter(const struct qkv_place *place, const struct qkv_
     return in;
 }
 
-bool qkv_key_applies(const struct qkv_key *key, const struct qkv_place *place) {
-    const struct qkv_written_spec *w = place->written;
-    unsigned other = w->version == 1 ? QKV_KEY_VERSION_2 : QKV_KEY_VERSION_1;
-    if (key->flags & other && !w->reading) return false;
-    return !key->applies || key->applies(place);
-}
-
 bool qkv_key_given(const struct qkv_key *key, const struct qkv_place *place) {
     bool given = true;
     if (key->flags & QKV_KEY_OPTIONAL) memcpy(&given, (const char *)place->object + key->offset, sizeof given);
@@ -44,6 +61,35 @@ bool qkv_key_given(const struct qkv_key *key, const struct qkv_place *place) {
 
 void qkv_key_give(const struct qkv_key *key, const struct qkv_place *place, bool given) {
     memcpy((char *)place->object + key->offset, &given, sizeof given);
+}
+
+/* Whether a stack has anything otherwise than what stacks have in common. */
+static bool place_says_its_own(const struct qkv_place *place, const struct qkv_key *key) {
+    const struct qkv_place in = qkv_key_enter(place, key);
+    const struct qkv_key *inner = key->keys;
+    while (inner->name && !qkv_key_differs(inner, &in)) inner++;
+    return inner->name != NULL;
+}
+
+bool qkv_key_applies(const struct qkv_key *key, const struct qkv_place *place) {
+    const struct qkv_written_spec *w = place->written;
+    unsigned other = w->version == 1 ? QKV_KEY_VERSION_2 : QKV_KEY_VERSION_1;
+    if (key->flags & other && !w->reading) return false;
+    if (key->flags & QKV_KEY_COMMON && place->stack) return place_says_its_own(place, key);
+    return !key->applies || key->applies(place);
+}
+
+bool qkv_key_differs(const struct qkv_key *key, const struct qkv_place *place) {
+    const struct qkv_place other = place_common(place);
+    if (!qkv_key_applies(key, place)) return false;
+    const bool there = qkv_key_applies(key, &other);
+    if (key->type == QKV_KEY_OBJECT) {
+        const bool given = qkv_key_given(key, place), given_there = there && qkv_key_given(key, &other);
+        return given && given_there ? place_says_its_own(place, key) : given != given_there;
+    }
+    const double x = qkv_key_get(key, place);
+    if (there) return x != qkv_key_get(key, &other);
+    return !(key->flags & QKV_KEY_LATER) || x != key->neutral;
 }
 
 double qkv_key_get(const struct qkv_key *key, const struct qkv_place *place) {

@@ -57,6 +57,7 @@ static bool says_more(const struct qkv_key *object, const struct qkv_place *plac
 static bool spec_print_shown(const struct qkv_key *key, const struct qkv_place *place) {
     bool stack = key->type == QKV_KEY_OBJECT && key->flags & QKV_KEY_NULL && !place->stack;
     if (stack) return true;
+    if (place->common) return qkv_key_differs(key, place);
     if (!qkv_key_applies(key, place)) return false;
     if (key->flags & QKV_KEY_OPTIONAL) return qkv_key_given(key, place);
     if (key->flags & QKV_KEY_START && !says_more(key, place)) return false;
@@ -89,7 +90,7 @@ static void write_object(struct qkv_json *json, const struct qkv_key *keys, cons
             write_kinds(json, key, place, depth + 1);
         else if (key->type != QKV_KEY_OBJECT)
             write_value(json, key, place);
-        else if (!qkv_key_applies(key, place))
+        else if (!qkv_key_applies(key, place) || !qkv_key_given(key, place))
             qkv_json_text(json, NULL);
         else
             write_object(json, key->keys, &in, depth + 1);

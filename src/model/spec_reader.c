@@ -168,6 +168,12 @@ bool qkv_spec_reader_path(const struct qkv_spec_reader *r, const struct qkv_plac
                           char path[QKV_SPEC_PATH]) {
     const char *kinds = strstr(place->path, ".kinds.");
     snprintf(path, QKV_SPEC_PATH, "%s%.*s", place->path, QKV_KEY_PATH / 2, name);
+    if (place->common && !qkv_spec_reader_at(r->tree, path)) {
+        const char *common = strchr(path, '.') + 1; /* after the name of the stack */
+        if (!qkv_spec_reader_at(r->tree, common)) return false;
+        memmove(path, common, strlen(common) + 1);
+        return qkv_spec_topology(place->spec) == QKV_ENCODER_DECODER;
+    }
     if (!kinds || qkv_spec_reader_at(r->tree, path)) return false;
     char shared[QKV_SPEC_PATH];
     const char *part = strchr(kinds + strlen(".kinds."), '.');

@@ -69,11 +69,17 @@ static void drop_attention_positions(json_t *stack) {
 /* position.kind and embed_scale say of the whole model what version 2 says in several places. */
 static void make_room(const struct qkv_spec_reader *r, json_t *root) {
     json_t *embed = json_object_get(root, "embed");
-    if (qkv_spec_reader_setting(r, "embed_scale") < r->setting_count) json_object_del(embed, "scale");
-    if (qkv_spec_reader_setting(r, "position.kind") == r->setting_count) return;
-    json_object_del(embed, "position");
-    drop_attention_positions(json_object_get(root, "encoder"));
-    drop_attention_positions(json_object_get(root, "decoder"));
+    json_t *stacks[] = {json_object_get(root, "encoder"), json_object_get(root, "decoder")};
+    const bool scale = qkv_spec_reader_setting(r, "embed_scale") < r->setting_count;
+    const bool position = qkv_spec_reader_setting(r, "position.kind") < r->setting_count;
+    if (scale) json_object_del(embed, "scale");
+    if (position) json_object_del(embed, "position");
+    for (size_t i = 0; i < 2; i++) {
+        json_t *own = json_object_get(stacks[i], "embed");
+        if (scale) json_object_del(own, "scale");
+        if (position) json_object_del(own, "position");
+        if (position) drop_attention_positions(stacks[i]);
+    }
 }
 
 enum qkv_status qkv_spec_reader_settings(const struct qkv_spec_reader *r, json_t *root) {

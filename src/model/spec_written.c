@@ -11,16 +11,48 @@ static bool same_position(const struct qkv_position_spec *a, const struct qkv_po
     return a->theta == b->theta && a->pairing == b->pairing && a->fraction == b->fraction;
 }
 
+/* Whether an object says anything that came later than version 1. */
+static bool says_later(const struct qkv_key *keys, const struct qkv_place *place) {
+    bool later = false;
+    for (const struct qkv_key *key = keys; key->name && !later; key++) {
+        if (!qkv_key_applies(key, place)) continue;
+        const struct qkv_place in = qkv_key_enter(place, key);
+        if (key->flags & QKV_KEY_OPTIONAL)
+            later = qkv_key_given(key, place);
+        else if (key->type == QKV_KEY_OBJECT)
+            later = says_later(key->keys, &in);
+        else
+            later = key->flags & QKV_KEY_LATER && qkv_key_get(key, place) != key->neutral;
+    }
+    return later;
+}
+
+/* Version 1 has one embedding for both stacks, with a position and a scale. */
+static bool has_plain_embedding(struct qkv_written_spec *w) {
+    const struct qkv_place place = qkv_spec_place(w);
+    bool plain = true;
+    for (const struct qkv_key *key = qkv_spec_keys; key->name && plain; key++) {
+        const struct qkv_place in = qkv_key_enter(&place, key);
+        if (key->flags & QKV_KEY_COMMON)
+            plain = !says_later(key->keys, &in);
+        else if (in.stack && in.stack->layers) /* what a stack has of its own is written there */
+            for (const struct qkv_key *part = key->keys; part->name && plain; part++)
+                plain = !(part->flags & QKV_KEY_COMMON && qkv_key_applies(part, &in));
+    }
+    return plain;
+}
+
 /* Version 1 has one kind of layer, without a name, and one position, of the embedding or of all attentions. */
-static bool written_as_version_1(const struct qkv_spec *spec, const struct qkv_position_spec *attention) {
-    const struct qkv_stack_spec *stacks[] = {&spec->encoder, &spec->decoder};
+static bool written_as_version_1(struct qkv_written_spec *w, const struct qkv_position_spec *attention) {
+    const struct qkv_stack_spec *stacks[] = {&w->spec.encoder, &w->spec.decoder};
     for (size_t i = 0; i < 2; i++) {
         const struct qkv_layer_spec *kind = &stacks[i]->kinds[0];
         if (stacks[i]->layers == 0) continue;
         if (stacks[i]->kind_count != 1 || kind->name[0] || !same_position(&kind->attention.position, attention))
             return false;
     }
-    enum qkv_position_kind embed = spec->embed.position.kind;
+    if (!has_plain_embedding(w)) return false;
+    enum qkv_position_kind embed = w->embed.position.kind;
     if (embed == QKV_POSITION_NONE) return !qkv_position_in_embedding(attention->kind);
     return attention->kind == QKV_POSITION_NONE && !qkv_position_in_attention(embed);
 }
@@ -28,11 +60,11 @@ static bool written_as_version_1(const struct qkv_spec *spec, const struct qkv_p
 void qkv_spec_write(const struct qkv_spec *spec, struct qkv_written_spec *w) {
     const struct qkv_stack_spec *stack = spec->decoder.layers ? &spec->decoder : &spec->encoder;
     const struct qkv_position_spec *attention = &stack->kinds[0].attention.position;
-    *w = (struct qkv_written_spec){.spec = *spec, .version = 2, .position = *attention};
-    if (!written_as_version_1(spec, attention)) return;
+    *w = (struct qkv_written_spec){.spec = *spec, .version = 2, .position = *attention, .embed = stack->embed};
+    if (!written_as_version_1(w, attention)) return;
     w->version = 1;
-    w->embed_scale = spec->embed.scale;
-    if (attention->kind == QKV_POSITION_NONE) w->position.kind = spec->embed.position.kind;
+    w->embed_scale = stack->embed.scale;
+    if (attention->kind == QKV_POSITION_NONE) w->position.kind = stack->embed.position.kind;
 }
 
 /* ---- kinds -------------------------------------------------------------------------------------------------------- */
