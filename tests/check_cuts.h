@@ -85,30 +85,20 @@ static void check_rows(Table k, struct qkv_random *random) {
         const size_t C = ragged(s), rows = 5, n = rows * C;
         float *x = random_floats(random, n, 1), *w = random_floats(random, C, 1), *dy = random_floats(random, n, 1);
         float *y = guarded_new(n), *one = guarded_new(n), mean[5], rstd[5], alone[2];
-        for (int rms = 0; rms < 2; rms++) {
-            if (rms)
-                k->rmsnorm_forward(y, rstd, x, w, 1e-5f, rows, C);
-            else
-                k->layernorm_forward(y, mean, rstd, x, w, NULL, 1e-5f, rows, C);
+        for (int i = 0; i < 2 * QKV_NORM_COUNT; i++) {
+            const enum qkv_norm_kind kind = (enum qkv_norm_kind)(i / 2);
+            const float *gain = i % 2 ? w : NULL;
+            k->norm_forward(kind, y, mean, rstd, x, gain, NULL, 1e-5f, rows, C);
             for (size_t r = 0; r < rows; r++) {
-                if (rms)
-                    k->rmsnorm_forward(one + r * C, alone, x + r * C, w, 1e-5f, 1, C);
-                else
-                    k->layernorm_forward(one + r * C, alone + 1, alone, x + r * C, w, NULL, 1e-5f, 1, C);
-                CHECK(same_bits(alone, rstd + r, 1) && (rms || same_bits(alone + 1, mean + r, 1)), "norm of a row");
+                k->norm_forward(kind, one + r * C, alone + 1, alone, x + r * C, gain, NULL, 1e-5f, 1, C);
+                CHECK(same_bits(alone, rstd + r, 1), "norm of a row");
+                CHECK(!qkv_norm_centered(kind) || same_bits(alone + 1, mean + r, 1), "norm of a row");
             }
             CHECK(same_bits(y, one, n), "a row's norm depends on its neighbours at C = %zu", C);
-            if (rms)
-                k->rmsnorm_backward(y, false, NULL, dy, x, rstd, w, rows, C);
-            else
-                k->layernorm_backward(y, false, NULL, NULL, dy, x, mean, rstd, w, rows, C);
-            for (size_t r = 0; r < rows; r++) {
-                if (rms)
-                    k->rmsnorm_backward(one + r * C, false, NULL, dy + r * C, x + r * C, rstd + r, w, 1, C);
-                else
-                    k->layernorm_backward(one + r * C, false, NULL, NULL, dy + r * C, x + r * C, mean + r, rstd + r, w,
-                                          1, C);
-            }
+            k->norm_backward(kind, y, false, NULL, NULL, dy, x, mean, rstd, gain, rows, C);
+            for (size_t r = 0; r < rows; r++)
+                k->norm_backward(kind, one + r * C, false, NULL, NULL, dy + r * C, x + r * C, mean + r, rstd + r, gain,
+                                 1, C);
             CHECK(same_bits(y, one, n), "a row's norm gradient depends on its neighbours at C = %zu", C);
         }
         float *all[] = {x, dy, y, one};

@@ -144,7 +144,7 @@ struct norm_case { /* one row in double */
     double mean, rstd, g, gx;
     double sizes_g, sizes_gx; /* g and gx with all terms positive: what rounding errors are relative to */
 };
-static struct norm_case reference_norm(bool center, const float *x, const float *dy, const float *w, double eps,
+static struct norm_case reference_norm(bool center, const float *x, const float *dy, const double *gain, double eps,
                                        size_t C) {
     struct norm_case r = {0};
     double n = (double)C, variance = 0;
@@ -152,7 +152,7 @@ static struct norm_case reference_norm(bool center, const float *x, const float 
     for (size_t c = 0; c < C; c++) variance += ((double)x[c] - r.mean) * ((double)x[c] - r.mean) / n;
     r.rstd = 1 / sqrt(variance + eps);
     for (size_t c = 0; c < C; c++) {
-        double g = (double)dy[c] * (double)w[c];
+        double g = (double)dy[c] * gain[c];
         if (center) r.g += g / n;
         const double gx = g * ((double)x[c] - r.mean) * r.rstd / n;
         r.gx += gx;
@@ -162,39 +162,45 @@ static struct norm_case reference_norm(bool center, const float *x, const float 
     return r;
 }
 
-static void check_norm_size(Table k, struct qkv_random *random, bool center, size_t rows, size_t C, double offset) {
+/* What multiplies a normalised row: w, 1 + w or, of a bare norm, 1. */
+static double norm_gain(enum qkv_norm_kind kind, bool bare, float w) {
+    static const double offsets[] = {
+#define NORM_OFFSET(name, text, help, centered, offset) offset,
+        QKV_NORM_LIST(NORM_OFFSET)};
+    return bare ? 1 : offsets[kind] + (double)w;
+}
+
+static void check_norm_size(Table k, struct qkv_random *random, enum qkv_norm_kind kind, bool bare, size_t rows,
+                            size_t C, double offset) {
     const float eps = 1e-5f;
+    const bool center = qkv_norm_centered(kind);
     const size_t n = rows * C;
     float *x = random_floats(random, n, 2), *w = random_floats(random, C, 1), *b = random_floats(random, C, 1);
     float *dy = random_floats(random, n, 1), *y = guarded_new(n), *mean = guarded_new(rows), *rstd = guarded_new(rows);
     float *dx = guarded_new(n), *dw = random_floats(random, C, 1), *db = random_floats(random, C, 1);
     float *dw0 = copied(dw, C), *db0 = copied(db, C), *sum = random_floats(random, n, 1), *sum0 = copied(sum, n);
+    const float *weight = bare ? NULL : w, *bias = center && !bare ? b : NULL;
     for (size_t i = 0; i < n; i++) x[i] += (float)offset;
-    if (center) {
-        k->layernorm_forward(y, mean, rstd, x, w, b, eps, rows, C);
-        k->layernorm_backward(dx, false, dw, db, dy, x, mean, rstd, w, rows, C);
-        k->layernorm_backward(sum, true, NULL, NULL, dy, x, mean, rstd, w, rows, C);
-    } else {
-        k->rmsnorm_forward(y, rstd, x, w, eps, rows, C);
-        k->rmsnorm_backward(dx, false, dw, dy, x, rstd, w, rows, C);
-        k->rmsnorm_backward(sum, true, NULL, dy, x, rstd, w, rows, C);
-    }
-    double *dws = calloc(2 * C + 1, sizeof(double)), *dbs = dws + C;
+    k->norm_forward(kind, y, center ? mean : NULL, rstd, x, weight, bias, eps, rows, C);
+    k->norm_backward(kind, dx, false, dw, center ? db : NULL, dy, x, mean, rstd, weight, rows, C);
+    k->norm_backward(kind, sum, true, NULL, NULL, dy, x, mean, rstd, weight, rows, C);
+    double *dws = calloc(3 * C + 1, sizeof(double)), *dbs = dws + C, *gain = dbs + C;
     const double slack = 1e-6 + fabs(offset) * 3e-7; /* x − mean cannot be better than x's own rounding */
+    for (size_t c = 0; c < C; c++) gain[c] = norm_gain(kind, bare, w[c]);
     for (size_t r = 0; r < rows; r++) {
-        struct norm_case want = reference_norm(center, x + r * C, dy + r * C, w, (double)eps, C);
+        struct norm_case want = reference_norm(center, x + r * C, dy + r * C, gain, (double)eps, C);
         if (center) CHECK(near(mean[r], want.mean, 2e-7, 1e-3), "mean of %zu", C);
         CHECK(near(rstd[r], want.rstd, 1e-6 + slack * slack, 0), "rstd of %zu: %g, not %g", C, (double)rstd[r],
               want.rstd);
         for (size_t c = 0; c < C; c++) {
             const size_t i = r * C + c;
             double xhat = ((double)x[i] - want.mean) * want.rstd, scale = fmax(1, want.rstd) * (1 + fabs(xhat));
-            CHECK(near(y[i], xhat * (double)w[c] + (center ? (double)b[c] : 0), slack, 4 * scale), "norm of %zu at %zu",
-                  C, c);
-            double d = want.rstd * ((double)dy[i] * (double)w[c] - want.g - xhat * want.gx);
-            double size = want.rstd * (fabs((double)dy[i] * (double)w[c]) + want.sizes_g + fabs(xhat) * want.sizes_gx);
-            CHECK(near(dx[i], d, slack, 4 * scale * size), "norm's dx of %zu at %zu: %g, not %g", C, c, (double)dx[i],
-                  d);
+            CHECK(near(y[i], xhat * gain[c] + (bias ? (double)b[c] : 0), slack, 4 * scale), "norm %d of %zu at %zu: %g",
+                  (int)kind, C, c, (double)y[i]);
+            double d = want.rstd * ((double)dy[i] * gain[c] - want.g - xhat * want.gx);
+            double size = want.rstd * (fabs((double)dy[i] * gain[c]) + want.sizes_g + fabs(xhat) * want.sizes_gx);
+            CHECK(near(dx[i], d, slack, 4 * scale * size), "dx of norm %d of %zu at %zu: %g, not %g", (int)kind, C, c,
+                  (double)dx[i], d);
             CHECK(sum[i] == sum0[i] + dx[i], "norm's dx accumulates");
             dws[c] += (double)dy[i] * xhat;
             dbs[c] += (double)dy[i];
@@ -206,10 +212,7 @@ static void check_norm_size(Table k, struct qkv_random *random, bool center, siz
         CHECK(near(db[c], (double)db0[c] + (center ? dbs[c] : 0), slack, scale), "norm's db of %zu at %zu", C, c);
     }
     free(dws);
-    if (center)
-        k->layernorm_forward(x, NULL, NULL, x, w, b, eps, rows, C); /* in place */
-    else
-        k->rmsnorm_forward(x, NULL, x, w, eps, rows, C);
+    k->norm_forward(kind, x, NULL, NULL, x, weight, bias, eps, rows, C); /* in place */
     CHECK(same_bits(x, y, n), "norm in place");
     float *rowwise[] = {x, dy, y, dx, sum, sum0}, *wide[] = {w, b, dw, db, dw0, db0}, *few[] = {mean, rstd};
     for (size_t i = 0; i < 6; i++) guarded_free(rowwise[i], n, "norm");
@@ -217,13 +220,36 @@ static void check_norm_size(Table k, struct qkv_random *random, bool center, siz
     for (size_t i = 0; i < 2; i++) guarded_free(few[i], rows, "norm");
 }
 
-static void check_norms(Table k, struct qkv_random *random) {
-    for (size_t s = 1; s < RAGGED_COUNT; s++) {
-        check_norm_size(k, random, true, s % 4, ragged(s), s % 3 == 0 ? 100 : 0);
-        check_norm_size(k, random, false, s % 4, ragged(s), 0);
+/* A bare norm where the gain is exactly 1 gives the same bits. */
+static void check_bare_norm(Table k, struct qkv_random *random, enum qkv_norm_kind kind, size_t rows, size_t C) {
+    const size_t n = rows * C;
+    float *x = random_floats(random, n, 1), *dy = random_floats(random, n, 1), *w = guarded_new(C);
+    float *y[2], *dx[2], *mean = guarded_new(rows), *rstd = guarded_new(rows);
+    for (size_t c = 0; c < C; c++) w[c] = norm_gain(kind, false, 0) == 1 ? 0 : 1;
+    for (int bare = 0; bare < 2; bare++) {
+        y[bare] = guarded_new(n);
+        dx[bare] = guarded_new(n);
+        k->norm_forward(kind, y[bare], mean, rstd, x, bare ? NULL : w, NULL, 1e-5f, rows, C);
+        k->norm_backward(kind, dx[bare], false, NULL, NULL, dy, x, mean, rstd, bare ? NULL : w, rows, C);
     }
-    check_norm_size(k, random, true, 1, 100003, 10);
-    check_norm_size(k, random, false, 1, 100003, 0);
+    CHECK(same_bits(y[0], y[1], n) && same_bits(dx[0], dx[1], n), "a bare norm %d of %zu", (int)kind, C);
+    float *all[] = {x, dy, y[0], y[1], dx[0], dx[1]};
+    for (size_t i = 0; i < 6; i++) guarded_free(all[i], n, "norm");
+    guarded_free(w, C, "norm");
+    guarded_free(mean, rows, "norm");
+    guarded_free(rstd, rows, "norm");
+}
+
+static void check_norms(Table k, struct qkv_random *random) {
+    for (int i = 0; i < QKV_NORM_COUNT; i++) {
+        const enum qkv_norm_kind kind = (enum qkv_norm_kind)i;
+        const bool center = qkv_norm_centered(kind);
+        for (size_t s = 1; s < RAGGED_COUNT; s++) {
+            check_norm_size(k, random, kind, s % 5 == 0, s % 4, ragged(s), center && s % 3 == 0 ? 100 : 0);
+            check_bare_norm(k, random, kind, s % 4, ragged(s));
+        }
+        check_norm_size(k, random, kind, false, 1, 100003, center ? 10 : 0);
+    }
 }
 
 /* ---- rotation ----------------------------------------------------------------------------------------------------- */

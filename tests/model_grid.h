@@ -17,6 +17,7 @@ static inline const char *pick(struct qkv_random *r, const char *const *list, si
 #define GRID_POSITION(name, text, help, file)         text,
 #define GRID_PLACEMENT(name, text, help, file, final) text,
 #define GRID_FFN(name, text, help, activation, gated) text,
+#define GRID_NORM(name, text, help, centered, offset) text,
 
 /* {"kind": …} of a position; rope also in another way. */
 static inline const char *random_position(struct qkv_random *r, bool embedding, char out[120]) {
@@ -46,21 +47,21 @@ static bool one_kind_only;
 /* A kind of layer, without its braces; `own_position`: of version 2, which has it in the attention. */
 static inline void random_kind(struct qkv_random *r, char *out, size_t size, bool own_position) {
     size_t kv[] = {4, 2, 1};
-    const char *norm = PICK(r, "layernorm", "rmsnorm");
+    const char *norm = PICK(r, QKV_NORM_LIST(GRID_NORM)), *weight = PICK(r, "true", "true", "true", "false");
+    const bool biased = !strcmp(norm, "layernorm") && !strcmp(weight, "true") && qkv_random_below(r, 2);
     char text[120];
     const char *position = random_position(r, false, text);
     snprintf(
         out, size,
         "\"attention\": {\"heads\": 4, \"kv_heads\": %zu, \"head_dim\": %zu, \"value_dim\": %zu, "
         "\"window\": %d, \"softcap\": %s, \"bias\": %s%s%s%s}, \"norm\": {\"kind\": \"%s\", \"placement\": \"%s\", "
-        "\"final\": %s, \"bias\": %s}, \"ffn\": {\"kind\": \"%s\", \"d_ff\": %s, \"bias\": %s}",
+        "\"final\": %s, \"weight\": %s, \"bias\": %s}, \"ffn\": {\"kind\": \"%s\", \"d_ff\": %s, \"bias\": %s}",
         kv[qkv_random_below(r, 3)], (size_t)(2 * test_between(r, 2, 5)), test_between(r, 3, 9),
         qkv_random_below(r, 3) ? 0 : (int)test_between(r, 1, 5), PICK(r, "0.0", "0.0", "3.0"),
         PICK(r, "true", "false", "\"qkv\"", "\"o\""), PICK(r, "", ", \"scale\": 0.3"),
         own_position ? ", \"position\": " : "", own_position ? position : "", norm,
-        PICK(r, QKV_PLACEMENT_LIST(GRID_PLACEMENT)), PICK(r, "true", "false"),
-        strcmp(norm, "rmsnorm") ? PICK(r, "true", "false") : "false", random_ffn(r), PICK(r, "24", "10"),
-        PICK(r, "true", "false"));
+        PICK(r, QKV_PLACEMENT_LIST(GRID_PLACEMENT)), PICK(r, "true", "false"), weight, biased ? "true" : "false",
+        random_ffn(r), PICK(r, "24", "10"), PICK(r, "true", "false"));
 }
 
 /* In version 2 two or three kinds, which take turns. */

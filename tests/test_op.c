@@ -85,22 +85,20 @@ static void check_linear(void **state) {
 
 static struct qkv_tensor *build_norm(struct fixture *f) {
     enum qkv_norm_kind kind = *(const enum qkv_norm_kind *)f->options;
-    return qkv_op_norm(&f->tape, &f->leaves[0], kind, &f->leaves[1], f->leaf_count > 2 ? &f->leaves[2] : NULL, 1e-5F,
-                       QKV_RESULT_FP32);
+    return qkv_op_norm(&f->tape, &f->leaves[0], kind, f->leaf_count > 1 ? &f->leaves[1] : NULL,
+                       f->leaf_count > 2 ? &f->leaves[2] : NULL, 1e-5F, QKV_RESULT_FP32);
 }
 
 static void check_norm(void **state) {
     (void)state;
-    static const enum qkv_norm_kind kinds[] = {QKV_NORM_LAYERNORM, QKV_NORM_LAYERNORM, QKV_NORM_RMSNORM};
-    for (uint64_t i = 0; i < 3; i++) {
+    for (int i = 0; i < 3 * QKV_NORM_COUNT; i++) { /* bare, with a weight, and with a bias where there can be one */
         struct fixture f;
-        start(&f, 10 + i);
-        f.options = &kinds[i];
+        const enum qkv_norm_kind kind = (enum qkv_norm_kind)(i / 3);
+        if (i % 3 == 2 && !qkv_norm_centered(kind)) continue;
+        start(&f, 10 + (uint64_t)i);
+        f.options = &kind;
         leaf(&f, 37, 19, 0);
-        leaf(&f, 1, 19, 0);
-        if (i == 0) {
-            leaf(&f, 1, 19, 0);
-        }
+        for (int extra = 0; extra < i % 3; extra++) leaf(&f, 1, 19, 0);
         check(&f, build_norm);
         finish(&f);
     }

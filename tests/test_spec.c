@@ -177,11 +177,12 @@ static void random_layer(struct qkv_random *r, struct qkv_layer_spec *s, bool ca
     random_attention(r, &s->attention, causal);
     random_position(r, &s->attention.position);
     if (cross) random_attention(r, &s->cross, false);
-    s->norm.kind = (enum qkv_norm_kind)qkv_random_below(r, 2);
+    s->norm.kind = (enum qkv_norm_kind)qkv_random_below(r, QKV_NORM_COUNT);
     s->norm.placement = (enum qkv_placement)qkv_random_below(r, QKV_PLACEMENT_COUNT);
     s->norm.eps = exp(-20 * qkv_random_uniform(r));
     s->norm.final = final[s->norm.placement];
-    s->norm.bias = s->norm.kind == QKV_NORM_LAYERNORM && qkv_random_below(r, 2);
+    s->norm.weight = qkv_random_below(r, 4);
+    s->norm.bias = s->norm.weight && s->norm.kind == QKV_NORM_LAYERNORM && qkv_random_below(r, 2);
     s->ffn.kind = (enum qkv_ffn_kind)qkv_random_below(r, QKV_FFN_COUNT);
     s->ffn.d_ff = (int)test_between(r, 1, 1 << 20);
     s->ffn.bias = qkv_random_below(r, 2);

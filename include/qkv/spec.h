@@ -31,9 +31,12 @@ extern "C" {
     X(ALL, "true", "biases on q, k, v and the output projection")                                                      \
     X(QKV, "qkv", "biases on q, k, v only")                                                                            \
     X(O, "o", "a bias on the output projection only")
+/* X(name, text, help, centered, offset): whether the mean is taken off, which biases go with; and what the weight is counted from:
+ * x is multiplied by offset + w, and new weights are 1 − offset. */
 #define QKV_NORM_LIST(X)                                                                                               \
-    X(LAYERNORM, "layernorm", "mean and variance (Ba et al. 2016)")                                                    \
-    X(RMSNORM, "rmsnorm", "root mean square only (Zhang & Sennrich 2019)")
+    X(LAYERNORM, "layernorm", "mean and variance (Ba et al. 2016)", true, 0)                                           \
+    X(RMSNORM, "rmsnorm", "root mean square only (Zhang & Sennrich 2019)", false, 0)                                   \
+    X(RMSNORM_PLUS_ONE, "rmsnorm_plus_one", "the same times 1 + w, whose weights start at 0 (Gemma)", false, 1)
 /* X(name, text, help, file, final): where the norm stands, f being a sublayer: src/model/block_{file}.c has the formula. final:
  * whether a norm after the last layer is the default. */
 #define QKV_PLACEMENT_LIST(X)                                                                                          \
@@ -70,7 +73,7 @@ extern "C" {
 #define QKV_SPEC_ENUM_POSITION(name, text, help, file)         QKV_POSITION_##name,
 #define QKV_SPEC_ENUM_PAIRING(name, text, help)                QKV_PAIRING_##name,
 #define QKV_SPEC_ENUM_BIAS(name, text, help)                   QKV_BIAS_##name,
-#define QKV_SPEC_ENUM_NORM(name, text, help)                   QKV_NORM_##name,
+#define QKV_SPEC_ENUM_NORM(name, text, help, centered, offset) QKV_NORM_##name,
 #define QKV_SPEC_ENUM_PLACEMENT(name, text, help, file, final) QKV_PLACEMENT_##name,
 #define QKV_SPEC_ENUM_FFN(name, text, help, activation, gated) QKV_FFN_##name,
 #define QKV_SPEC_ENUM_TIE(name, text, help)                    QKV_TIE_##name,
@@ -79,7 +82,7 @@ extern "C" {
 enum qkv_position_kind { QKV_POSITION_LIST(QKV_SPEC_ENUM_POSITION) };
 enum qkv_pairing { QKV_PAIRING_LIST(QKV_SPEC_ENUM_PAIRING) };
 enum qkv_bias_kind { QKV_BIAS_LIST(QKV_SPEC_ENUM_BIAS) };
-enum qkv_norm_kind { QKV_NORM_LIST(QKV_SPEC_ENUM_NORM) };
+enum qkv_norm_kind { QKV_NORM_LIST(QKV_SPEC_ENUM_NORM) QKV_NORM_COUNT };
 enum qkv_placement { QKV_PLACEMENT_LIST(QKV_SPEC_ENUM_PLACEMENT) QKV_PLACEMENT_COUNT };
 enum qkv_ffn_kind { QKV_FFN_LIST(QKV_SPEC_ENUM_FFN) QKV_FFN_COUNT };
 enum qkv_tie { QKV_TIE_LIST(QKV_SPEC_ENUM_TIE) };
@@ -107,11 +110,13 @@ struct qkv_attention_spec {
     struct qkv_position_spec position; /* none, rope or alibi: none; cross attention has none */
 };
 struct qkv_norm_spec {
+    bool given;                   /* of a norm that may be left out (null in JSON); those of layers are always there */
     enum qkv_norm_kind kind;      /* layernorm */
-    enum qkv_placement placement; /* pre */
+    enum qkv_placement placement; /* of layers: pre */
     double eps;                   /* 1e-5 */
-    bool final;                   /* a norm after the last layer, whose kind decides; true for pre, false for post */
-    bool bias;                    /* true for layernorm; rmsnorm never has one */
+    bool final;  /* of layers: a norm after the last one, whose kind decides; true for pre, false for post */
+    bool weight; /* true; false: bare, neither a weight nor a bias */
+    bool bias;   /* true for layernorm with a weight; others never have one */
 };
 /* Whether a feed-forward has a gate: act(x·gateᵀ) times x·upᵀ (Shazeer 2020). */
 QKV_API bool qkv_ffn_gated(enum qkv_ffn_kind kind);

@@ -14,69 +14,74 @@
 #include "format/format.h"
 
 /* X(return type, name, (parameters)). Row-major; `ld…` is the distance between rows, in floats. */
-#define QKV_KERNEL_LIST(X)                                                                                                         \
-    /* y = a + b; y may be a or b */                                                                                               \
-    X(void, add, (float *y, const float *a, const float *b, size_t n))                                                             \
-    /* y = s·x, or y += s·x; y may be x */                                                                                       \
-    X(void, scale, (float *y, bool accumulate, const float *x, float s, size_t n))                                                 \
-    /* bf16 to fp32; and back, rounded to nearest even, NaN staying NaN. In place (over the same memory) is not allowed */         \
-    X(void, widen, (float *y, const uint16_t *x, size_t n))                                                                        \
-    X(void, narrow, (uint16_t * y, const float *x, size_t n))                                                                      \
-    /* sum of x², in double */                                                                                                    \
-    X(double, sum_squares, (const float *x, size_t n))                                                                             \
-    /* out[c] += sum over rows of x[row][c]: rows are added one after the other */                                                 \
-    X(void, column_sums, (float *out, const float *x, size_t ldx, size_t rows, size_t C))                                          \
-    /* y = exp(x), relative error <= 2e-7 where the result is normal; 0 below, inf above, NaN for NaN */                           \
-    X(void, exp, (float *y, const float *x, size_t n))                                                                             \
-    /* y = act(x), by the activation of a kind of feed-forward */                                                                  \
-    X(void, activation_forward, (enum qkv_ffn_kind kind, float *y, const float *x, size_t n))                                      \
-    /* dx (+)= dy · act'(x); dx may be dy */                                                                                      \
-    X(void, activation_backward,                                                                                                   \
-      (enum qkv_ffn_kind kind, float *dx, bool accumulate, const float *dy, const float *x, size_t n))                             \
-    /* y[n] = act(gate[n]) · up[n] */                                                                                             \
-    X(void, gated_forward, (enum qkv_ffn_kind kind, float *y, const float *gate, const float *up, size_t n))                       \
-    /* dgate (+)= dy · up · act'(gate); dup (+)= dy · act(gate) */                                                              \
-    X(void, gated_backward,                                                                                                        \
-      (enum qkv_ffn_kind kind, float *dgate, float *dup, bool accumulate, const float *dy, const float *gate,                      \
-       const float *up, size_t n))                                                                                                 \
-    /* LayerNorm (Ba et al. 2016) of each row: y = (x − mean)·rstd·w + b, rstd = 1/sqrt(var + eps); b may be NULL,     \
-     * mean and rstd (one a row) may be NULL; y may be x */       \
-    X(void, layernorm_forward,                                                                                                     \
-      (float *y, float *mean, float *rstd, const float *x, const float *w, const float *b, float eps, size_t rows,                 \
-       size_t C))                                                                                                                  \
-    /* dx (+)= …; dw[C] += Σ dy·xhat; db[C] += Σ dy. dx, dw, db may each be NULL */                                           \
-    X(void, layernorm_backward,                                                                                                    \
-      (float *dx, bool accumulate, float *dw, float *db, const float *dy, const float *x, const float *mean,                       \
-       const float *rstd, const float *w, size_t rows, size_t C))                                                                  \
-    /* RMSNorm (Zhang & Sennrich 2019): y = x·rstd·w, rstd = 1/sqrt(mean x² + eps) */                                           \
-    X(void, rmsnorm_forward,                                                                                                       \
-      (float *y, float *rstd, const float *x, const float *w, float eps, size_t rows, size_t C))                                   \
-    X(void, rmsnorm_backward,                                                                                                      \
-      (float *dx, bool accumulate, float *dw, const float *dy, const float *x, const float *rstd, const float *w,                  \
-       size_t rows, size_t C))                                                                                                     \
+#define QKV_KERNEL_LIST(X)                                                                                                                         \
+    /* y = a + b; y may be a or b */                                                                                                               \
+    X(void, add, (float *y, const float *a, const float *b, size_t n))                                                                             \
+    /* y = s·x, or y += s·x; y may be x */                                                                                                       \
+    X(void, scale, (float *y, bool accumulate, const float *x, float s, size_t n))                                                                 \
+    /* bf16 to fp32; and back, rounded to nearest even, NaN staying NaN. In place (over the same memory) is not allowed */                         \
+    X(void, widen, (float *y, const uint16_t *x, size_t n))                                                                                        \
+    X(void, narrow, (uint16_t * y, const float *x, size_t n))                                                                                      \
+    /* sum of x², in double */                                                                                                                    \
+    X(double, sum_squares, (const float *x, size_t n))                                                                                             \
+    /* out[c] += sum over rows of x[row][c]: rows are added one after the other */                                                                 \
+    X(void, column_sums, (float *out, const float *x, size_t ldx, size_t rows, size_t C))                                                          \
+    /* y = exp(x), relative error <= 2e-7 where the result is normal; 0 below, inf above, NaN for NaN */                                           \
+    X(void, exp, (float *y, const float *x, size_t n))                                                                                             \
+    /* y = act(x), by the activation of a kind of feed-forward */                                                                                  \
+    X(void, activation_forward, (enum qkv_ffn_kind kind, float *y, const float *x, size_t n))                                                      \
+    /* dx (+)= dy · act'(x); dx may be dy */                                                                                                      \
+    X(void, activation_backward,                                                                                                                   \
+      (enum qkv_ffn_kind kind, float *dx, bool accumulate, const float *dy, const float *x, size_t n))                                             \
+    /* y[n] = act(gate[n]) · up[n] */                                                                                                             \
+    X(void, gated_forward, (enum qkv_ffn_kind kind, float *y, const float *gate, const float *up, size_t n))                                       \
+    /* dgate (+)= dy · up · act'(gate); dup (+)= dy · act(gate) */                                                                              \
+    X(void, gated_backward,                                                                                                                        \
+      (enum qkv_ffn_kind kind, float *dgate, float *dup, bool accumulate, const float *dy, const float *gate,                                      \
+       const float *up, size_t n))                                                                                                                 \
+    /* Each row normalised: y = xhat·(offset + w) + b, xhat = (x − mean)·rstd, rstd = 1/sqrt(mean (x − mean)² + eps), without mean in     \
+     * kinds that are not centered (QKV_NORM_LIST). w NULL: y = xhat; b NULL: nothing is added. mean (of centered kinds) and rstd, one  \
+     * a row, may be NULL; y may be x */ \
+    X(void, norm_forward,                                                                                                                          \
+      (enum qkv_norm_kind kind, float *y, float *mean, float *rstd, const float *x, const float *w, const float *b,                                \
+       float eps, size_t rows, size_t C))                                                                                                          \
+    /* dx (+)= …; dw[C] += Σ dy·xhat; db[C] += Σ dy. dx, dw, db may each be NULL, and mean in kinds that are not centered */                  \
+    X(void, norm_backward,                                                                                                                         \
+      (enum qkv_norm_kind kind, float *dx, bool accumulate, float *dw, float *db, const float *dy, const float *x,                                 \
+       const float *mean, const float *rstd, const float *w, size_t rows, size_t C))                                                               \
     /* Rotates in place the first 2·pairs channels of each of `heads` heads (D apart) of one row; cos_sin is           \
-     * (pairs,2). half: channel i with i + pairs; interleaved: 2i with 2i + 1. inverse: by the negative angle */          \
-    X(void, rotate,                                                                                                                \
-      (float *x, size_t heads, size_t D, size_t pairs, bool interleaved, const float *cos_sin, bool inverse))                      \
+     * (pairs,2). half: channel i with i + pairs; interleaved: 2i with 2i + 1. inverse: by the negative angle */                          \
+    X(void, rotate,                                                                                                                                \
+      (float *x, size_t heads, size_t D, size_t pairs, bool interleaved, const float *cos_sin, bool inverse))                                      \
     /* y (+)= x·m/(1−p), m = 0 with probability p: element e (counted from `first`) of the mask that `key` names.      \
-     * y may be x. See random in base: Threefry on (e / 2, stream), word e % 2; kept when the word >= p·2^32 */        \
-    X(void, dropout,                                                                                                               \
-      (float *y, bool accumulate, const float *x, float p, const uint32_t key[2], uint64_t first, size_t n))                       \
-    /* log Σ exp(x) of a row of n >= 1 */                                                                                         \
-    X(float, log_sum_exp, (const float *x, size_t n))                                                                              \
-    /* y = s·exp(x − lse), a row of softmax times s; y may be x */                                                              \
-    X(void, softmax_scaled, (float *y, const float *x, float lse, float s, size_t n))                                              \
+     * y may be x. See random in base: Threefry on (e / 2, stream), word e % 2; kept when the word >= p·2^32 */                        \
+    X(void, dropout,                                                                                                                               \
+      (float *y, bool accumulate, const float *x, float p, const uint32_t key[2], uint64_t first, size_t n))                                       \
+    /* log Σ exp(x) of a row of n >= 1 */                                                                                                         \
+    X(float, log_sum_exp, (const float *x, size_t n))                                                                                              \
+    /* y = s·exp(x − lse), a row of softmax times s; y may be x */                                                                              \
+    X(void, softmax_scaled, (float *y, const float *x, float lse, float s, size_t n))                                                              \
     /* AdamW (Loshchilov & Hutter 2019): g = gscale·dw; m, v moments; w −= rate·(m̂/(sqrt(v̂) + eps) + decay·w) with      \
-     * m̂ = m/correction1, v̂ = v/correction2. coupled: Adam with L2, g += decay·w instead. dw becomes 0 */ \
-    X(void, adamw,                                                                                                                 \
-      (float *w, float *m, float *v, float *dw, float gscale, float rate, float beta1, float beta2, float eps,                     \
-       float decay, float correction1, float correction2, bool coupled, size_t n))                                                 \
-    /* SGD with momentum: g = gscale·dw + decay·w; m = momentum·m + g; w −= rate·m. dw becomes 0 */                          \
-    X(void, sgd, (float *w, float *m, float *dw, float gscale, float rate, float momentum, float decay, size_t n))                 \
-    /* Independent fused multiply-adds in registers only, for measuring the peak; returns the FLOPs done */                        \
-    X(double, fma_peak, (size_t iterations))                                                                                       \
-    /* Reads n floats, whole cache lines at a time, for measuring the memory; returns their sum, rounded as it comes */            \
+     * m̂ = m/correction1, v̂ = v/correction2. coupled: Adam with L2, g += decay·w instead. dw becomes 0 */                 \
+    X(void, adamw,                                                                                                                                 \
+      (float *w, float *m, float *v, float *dw, float gscale, float rate, float beta1, float beta2, float eps,                                     \
+       float decay, float correction1, float correction2, bool coupled, size_t n))                                                                 \
+    /* SGD with momentum: g = gscale·dw + decay·w; m = momentum·m + g; w −= rate·m. dw becomes 0 */                                          \
+    X(void, sgd, (float *w, float *m, float *dw, float gscale, float rate, float momentum, float decay, size_t n))                                 \
+    /* Independent fused multiply-adds in registers only, for measuring the peak; returns the FLOPs done */                                        \
+    X(double, fma_peak, (size_t iterations))                                                                                                       \
+    /* Reads n floats, whole cache lines at a time, for measuring the memory; returns their sum, rounded as it comes */                            \
     X(double, read_all, (const float *x, size_t n))
+
+#define QKV_NORM_CENTERED(name, text, help, centered, offset) || (kind == QKV_NORM_##name && (centered))
+#define QKV_NORM_OFFSET(name, text, help, centered, offset)   || (kind == QKV_NORM_##name && (offset) == 1)
+/* Whether a norm takes the mean off; whether it multiplies by 1 + w. */
+static inline bool qkv_norm_centered(enum qkv_norm_kind kind) {
+    return false QKV_NORM_LIST(QKV_NORM_CENTERED);
+}
+static inline bool qkv_norm_plus_one(enum qkv_norm_kind kind) {
+    return false QKV_NORM_LIST(QKV_NORM_OFFSET);
+}
 
 #define QKV_KERNEL_POINTER(type, name, parameters) type(*name) parameters;
 

@@ -62,7 +62,7 @@ stack_layers(struct qkv_forward_args *f, struct qkv_tensor *x, size_t first, siz
 }
 
 struct qkv_tensor *qkv_stack_norm(struct qkv_forward_args *f, struct qkv_tensor *x) {
-    return qkv_norm_forward(f, qkv_stack_final_norm(f->stack->spec), &f->stack->norm, x, QKV_RESULT_FP32);
+    return qkv_norm_apply(f->tape, qkv_stack_final_norm(f->stack->spec), &f->stack->norm, x, QKV_RESULT_FP32);
 }
 
 struct qkv_tensor *qkv_stack_layers(struct qkv_forward_args *f, struct qkv_tensor *x, size_t first, size_t end) {

@@ -2,11 +2,6 @@
  * addition to the residual stream. */
 #include "model/model.h"
 
-struct qkv_tensor *qkv_norm_forward(struct qkv_forward_args *f, const struct qkv_norm_spec *spec, struct qkv_norm *n,
-                                    struct qkv_tensor *x, enum qkv_result result) {
-    return qkv_op_norm(f->tape, x, spec->kind, &n->weight, qkv_tensor_or_null(&n->bias), (float)spec->eps, result);
-}
-
 /* The sublayers return their output, or, with `residual`, the sum of both. */
 
 static struct qkv_tensor *feed_forward(struct qkv_forward_args *f, const struct qkv_ffn_spec *spec, struct qkv_ffn *ffn,
@@ -83,7 +78,7 @@ struct qkv_tensor *qkv_stack_sublayer(struct qkv_forward_args *f, size_t layer, 
 struct qkv_tensor *qkv_stack_sublayer_norm(struct qkv_forward_args *f, size_t layer, enum qkv_sublayer kind,
                                            struct qkv_tensor *x) {
     const struct qkv_norm_spec *spec = &qkv_stack_layer(f->stack->spec, layer)->norm;
-    return qkv_norm_forward(f, spec, block_norm_of(&f->stack->layers[layer], kind), x, QKV_RESULT_FP32);
+    return qkv_norm_apply(f->tape, spec, block_norm_of(&f->stack->layers[layer], kind), x, QKV_RESULT_FP32);
 }
 
 const struct qkv_norm_spec *qkv_stack_final_norm(const struct qkv_stack_spec *stack) {
@@ -92,7 +87,7 @@ const struct qkv_norm_spec *qkv_stack_final_norm(const struct qkv_stack_spec *st
 
 struct qkv_tensor *qkv_block_norm(const struct qkv_block *b, struct qkv_tensor *x, enum qkv_result result) {
     const struct qkv_norm_spec *spec = &qkv_stack_layer(b->f->stack->spec, b->layer)->norm;
-    return qkv_norm_forward(b->f, spec, block_norm_of(&b->f->stack->layers[b->layer], b->sublayer), x, result);
+    return qkv_norm_apply(b->f->tape, spec, block_norm_of(&b->f->stack->layers[b->layer], b->sublayer), x, result);
 }
 
 struct qkv_tensor *qkv_block_output(const struct qkv_block *b, struct qkv_tensor *x) {

@@ -123,9 +123,6 @@ typedef struct qkv_tensor *qkv_block_form(const struct qkv_block *block, struct 
 QKV_PLACEMENT_LIST(QKV_BLOCK_FORM)
 /* The sublayer's norm of x. A result that only the sublayer reads may be bf16 (QKV_RESULT_BF16_IF_MIXED). */
 struct qkv_tensor *qkv_block_norm(const struct qkv_block *block, struct qkv_tensor *x, enum qkv_result result);
-/* A norm with weights of its own. */
-struct qkv_tensor *qkv_norm_forward(struct qkv_forward_args *f, const struct qkv_norm_spec *spec, struct qkv_norm *norm,
-                                    struct qkv_tensor *x, enum qkv_result result);
 /* Tells whoever listens to the pass. */
 void qkv_hook_call(const struct qkv_forward_args *f, enum qkv_hook_kind kind, size_t layer, const struct qkv_tensor *x);
 /* dropout(f(x)); and residual + dropout(f(x)), which takes less where both can be one. Once a form: hooks are called in it. */

@@ -26,8 +26,8 @@ static bool params_has(uint32_t roles, enum qkv_role role) {
     return roles >> role & 1;
 }
 
-static void params_norm(struct params *p, struct qkv_norm *to, enum qkv_role role, bool bias) {
-    if (params_has(p->roles, role)) qkv_weights_norm(p->weights, &p->place, to, role, bias);
+static void params_norm(struct params *p, struct qkv_norm *to, enum qkv_role role, const struct qkv_norm_spec *spec) {
+    if (params_has(p->roles, role)) qkv_weights_norm(p->weights, &p->place, to, role, spec);
 }
 
 static void params_attention(struct params *p, struct qkv_attention *to, const struct qkv_attention_spec *spec,
@@ -36,7 +36,7 @@ static void params_attention(struct params *p, struct qkv_attention *to, const s
     p->sizes.Hkv = (size_t)spec->kv_heads;
     p->sizes.D = (size_t)spec->head_dim;
     p->sizes.Dv = (size_t)spec->value_dim;
-    params_norm(p, &to->norm, cross ? QKV_ROLE_CROSS_NORM : QKV_ROLE_ATTN_NORM, norm->bias);
+    params_norm(p, &to->norm, cross ? QKV_ROLE_CROSS_NORM : QKV_ROLE_ATTN_NORM, norm);
     if (!params_has(p->roles, cross ? QKV_ROLE_CROSS_Q : QKV_ROLE_ATTN_Q)) return;
     struct qkv_dimensions sizes = p->sizes;
     if (cross && p->key_width) sizes.M = p->key_width;
@@ -51,7 +51,7 @@ static void params_ffn(struct params *p, struct qkv_ffn *to, const struct qkv_ff
     static const enum qkv_role roles[] = {QKV_ROLE_FFN_GATE, QKV_ROLE_FFN_UP}, down = QKV_ROLE_FFN_DOWN;
     const bool gated = qkv_ffn_gated(spec->kind);
     p->sizes.F = (size_t)spec->d_ff;
-    params_norm(p, &to->norm, QKV_ROLE_FFN_NORM, norm->bias);
+    params_norm(p, &to->norm, QKV_ROLE_FFN_NORM, norm);
     if (!params_has(p->roles, QKV_ROLE_FFN_UP)) return;
     qkv_weights_linear(p->weights, &p->place, &to->up, gated ? roles : roles + 1, gated ? 2 : 1, spec->bias);
     qkv_weights_linear(p->weights, &p->place, &to->down, &down, 1, spec->bias);
@@ -93,7 +93,7 @@ static void params_stack(struct qkv_model *m, struct qkv_stack *s, const struct 
         qkv_weights_matrix(p.weights, &p.place, &s->position, &position, 1);
     params_layers(&p, s);
     const struct qkv_norm_spec *norm = qkv_stack_final_norm(spec);
-    if (norm->final) params_norm(&p, &s->norm, QKV_ROLE_NORM, norm->bias);
+    if (norm->final) params_norm(&p, &s->norm, QKV_ROLE_NORM, norm);
 }
 
 static void params_head(struct qkv_model *m, struct qkv_stack *last) {

@@ -1,6 +1,7 @@
 /* Whether a spec can be built: every field in its range, then what fields say about each other. */
 #include "attention/attention.h"
-#include "model/spec.h"
+#include "kernel/kernel.h"
+#include "model/spec_tables.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -69,8 +70,7 @@ static enum qkv_status check_norm(const struct checker *c, const struct qkv_plac
 static enum qkv_status check_keys(const struct checker *c, const struct qkv_key *keys, const struct qkv_place *place);
 
 static enum qkv_status check_object(const struct checker *c, const struct qkv_key *keys, const struct qkv_place *in) {
-    bool attention = in->layer && (in->like || in->object == (void *)&in->layer->attention);
-    bool norm = in->layer && in->object == (void *)&in->layer->norm;
+    bool attention = keys == qkv_attention_keys, norm = keys->choices == qkv_norm_texts;
     enum qkv_status status = attention ? check_heads(c, in) : QKV_OK;
     if (!status) status = check_keys(c, keys, in);
     if (attention && !status) status = check_attention(c, in);
@@ -177,11 +177,15 @@ static enum qkv_status check_attention(const struct checker *c, const struct qkv
 
 static enum qkv_status check_norm(const struct checker *c, const struct qkv_place *place) {
     const struct qkv_norm_spec *norm = place->object;
-    if (norm->kind != QKV_NORM_RMSNORM || !norm->bias) return QKV_OK;
+    if (norm->bias && !qkv_norm_centered(norm->kind))
+        return qkv_fail(c->ctx, QKV_SPEC,
+                        "%s: %sbias is true, but an rmsnorm has no bias (leave it out, or choose "
+                        "layernorm)",
+                        c->name, place->path);
+    if (!norm->bias || norm->weight) return QKV_OK;
     return qkv_fail(c->ctx, QKV_SPEC,
-                    "%s: %sbias is true, but an rmsnorm has no bias (leave it out, or choose "
-                    "layernorm)",
-                    c->name, place->path);
+                    "%s: %sbias is true, but %sweight is false: a bare norm has neither (leave one of them out)",
+                    c->name, place->path, place->path);
 }
 
 static enum qkv_status check_head(const struct checker *c, bool both) {

@@ -15,7 +15,8 @@ static const char *const attention_positions[] = {"none", QKV_EMBED_POSITION_LIS
                                                               QKV_ATTENTION_POSITION_LIST(POSITION_TEXT) NULL};
 CHOICES(pairings, QKV_PAIRING_LIST);
 CHOICES(biases, QKV_BIAS_LIST);
-CHOICES(norms, QKV_NORM_LIST);
+#define NORM_TEXT(name, text, help, centered, offset) text,
+const char *const qkv_norm_texts[] = {QKV_NORM_LIST(NORM_TEXT) NULL};
 #define PLACEMENT_TEXT(name, text, help, file, final) text,
 static const char *const placements[] = {QKV_PLACEMENT_LIST(PLACEMENT_TEXT) NULL};
 #define PLACEMENT_FINAL(name, text, help, file, final) final,
@@ -58,8 +59,9 @@ static double rule_final(const struct qkv_place *p) {
     return final_placements[((const struct qkv_norm_spec *)p->object)->placement];
 }
 
-static double rule_norm_bias(const struct qkv_place *p) {
-    return ((const struct qkv_norm_spec *)p->object)->kind == QKV_NORM_LAYERNORM;
+double qkv_rule_norm_bias(const struct qkv_place *p) {
+    const struct qkv_norm_spec *norm = p->object;
+    return norm->weight && qkv_norm_centered(norm->kind);
 }
 
 static double rule_d_ff(const struct qkv_place *p) {
@@ -145,14 +147,16 @@ const struct qkv_key qkv_attention_keys[] = {
 };
 
 const struct qkv_key qkv_norm_keys[] = {
-    CHOICE(qkv_norm_spec, kind, norms, .value = QKV_NORM_LAYERNORM),
+    NORM_KIND,
     CHOICE(qkv_norm_spec, placement, placements, .value = QKV_PLACEMENT_PRE),
-    REAL(qkv_norm_spec, eps, 0, FLT_MAX, "a number greater than 0", .flags = QKV_KEY_ABOVE_LOW, .value = 1e-5),
+    NORM_EPS,
     FLAG(qkv_norm_spec, final, .flags = QKV_KEY_IDLE, .rule = rule_final, .applies = ends_a_stack,
          .owner = "the kind of the last layer"),
-    FLAG(qkv_norm_spec, bias, .rule = rule_norm_bias),
+    NORM_AFFINE,
     END,
 };
+
+const struct qkv_key qkv_norm_only_keys[] = {NORM_KEYS, END};
 
 const struct qkv_key qkv_ffn_keys[] = {
     CHOICE(qkv_ffn_spec, kind, ffns, .value = QKV_FFN_GELU),

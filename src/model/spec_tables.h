@@ -43,6 +43,18 @@
 /* The keys of a position of version 1, which is that of all; of the embedding; of the parts of a layer. */
 extern const struct qkv_key qkv_position_keys[], qkv_embed_keys[], qkv_attention_keys[], qkv_norm_keys[],
     qkv_ffn_keys[], qkv_layer_keys[], qkv_stack_keys[];
+/* Of a norm that stands by itself, without placement and final. The object is a struct qkv_norm_spec, or begins with one:
+ * OBJECT(type, norm, qkv_norm_only_keys, .flags = QKV_KEY_OPTIONAL), or NORM_KEYS and what else the object has. */
+extern const struct qkv_key qkv_norm_only_keys[];
+extern const char *const qkv_norm_texts[];
+double qkv_rule_norm_bias(const struct qkv_place *place);
+#define NORM_KIND CHOICE(qkv_norm_spec, kind, qkv_norm_texts, .value = QKV_NORM_LAYERNORM)
+#define NORM_EPS                                                                                                       \
+    REAL(qkv_norm_spec, eps, 0, FLT_MAX, "a number greater than 0", .flags = QKV_KEY_ABOVE_LOW, .value = 1e-5)
+#define NORM_AFFINE                                                                                                    \
+    FLAG(qkv_norm_spec, weight, .flags = QKV_KEY_LATER, .neutral = true, .value = true),                               \
+        FLAG(qkv_norm_spec, bias, .rule = qkv_rule_norm_bias)
+#define NORM_KEYS NORM_KIND, NORM_EPS, NORM_AFFINE
 /* Whether the only kind of layers stands beside the stack's other keys; and what else several tables ask. */
 bool qkv_place_has_one_kind(const struct qkv_place *place);
 bool qkv_place_beside_an_encoder(const struct qkv_place *place);

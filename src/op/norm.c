@@ -1,10 +1,12 @@
 /* norm: LayerNorm (Ba et al. 2016) and RMSNorm (Zhang & Sennrich 2019) of each row.
  *
- * LayerNorm: y = (x − mean)·rstd·w + b, rstd = 1/sqrt(var + eps). RMSNorm: y = x·rstd·w, rstd = 1/sqrt(mean(x²) + eps).
+ * LayerNorm: y = (x − mean)·rstd·w + b, rstd = 1/sqrt(var + eps). RMSNorm: y = x·rstd·w, rstd = 1/sqrt(mean(x²) + eps). A bare norm
+ * has neither w nor b; rmsnorm_plus_one multiplies by 1 + w.
  * With xhat = the normalised row and g = dy·w: dx = rstd·(g − mean(g) − xhat·mean(g·xhat)), without the mean(g) term in
  * RMSNorm; dw += Σ dy·xhat, db += Σ dy, as partial sums over pieces of rows that are added in order.
  * x, y (N, C); w, b (1, C). */
 #include "op/op.h"
+#include "op/weights.h"
 
 #include <string.h>
 
@@ -33,14 +35,8 @@ struct norm {
 };
 
 static void norm_normalise(const struct norm *o, float *y, size_t begin, size_t rows) {
-    const float *x = o->x + begin * o->C;
-    float *rstd = o->rstd ? o->rstd + begin : NULL;
-    if (o->kind == QKV_NORM_LAYERNORM) {
-        float *mean = o->mean ? o->mean + begin : NULL;
-        o->kernels->layernorm_forward(y, mean, rstd, x, o->w, o->b, o->eps, rows, o->C);
-    } else {
-        o->kernels->rmsnorm_forward(y, rstd, x, o->w, o->eps, rows, o->C);
-    }
+    float *mean = o->mean ? o->mean + begin : NULL, *rstd = o->rstd ? o->rstd + begin : NULL;
+    o->kernels->norm_forward(o->kind, y, mean, rstd, o->x + begin * o->C, o->w, o->b, o->eps, rows, o->C);
 }
 
 static void forward_rows(void *argument, size_t begin, size_t end, int thread) {
@@ -67,14 +63,9 @@ static void backward_piece(void *argument, size_t piece, int thread) {
     size_t at = begin * o->C;
     float *dw = o->partial + piece * 2 * o->C, *db = dw + o->C;
     memset(dw, 0, 2 * o->C * sizeof(float));
-    float *dx = o->dx ? o->dx + at : NULL;
-    if (o->kind == QKV_NORM_LAYERNORM) {
-        o->kernels->layernorm_backward(dx, o->accumulate, dw, db, o->dy + at, o->x + at, o->mean + begin,
-                                       o->rstd + begin, o->w, end - begin, o->C);
-    } else {
-        o->kernels->rmsnorm_backward(dx, o->accumulate, dw, o->dy + at, o->x + at, o->rstd + begin, o->w, end - begin,
-                                     o->C);
-    }
+    o->kernels->norm_backward(o->kind, o->dx ? o->dx + at : NULL, o->accumulate, o->w ? dw : NULL, o->w ? db : NULL,
+                              o->dy + at, o->x + at, o->mean ? o->mean + begin : NULL, o->rstd + begin, o->w,
+                              end - begin, o->C);
 }
 
 /* Pieces of ORDERED_ROWS rows from the beginning of each sequence on. */
@@ -118,14 +109,14 @@ static struct norm norm_of(const struct qkv_tape *tape, const struct qkv_node *n
     o.N = node->output->rows;
     o.C = node->output->columns;
     o.x = node->inputs[0]->data;
-    o.w = node->inputs[1]->data;
+    o.w = node->inputs[1] ? node->inputs[1]->data : NULL;
     o.b = node->inputs[2] ? node->inputs[2]->data : NULL;
     return o;
 }
 
 enum qkv_status qkv_check_norm(struct qkv_tape *tape, struct qkv_node *node) {
     const struct qkv_tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
-    if (weight->columns == x->columns && (!bias || bias->columns == x->columns)) {
+    if (!weight || (weight->columns == x->columns && (!bias || bias->columns == x->columns))) {
         return QKV_OK;
     }
     return qkv_fail(tape->ctx, QKV_SHAPE, "norm: x is (%zu,%zu) but %s has %zu elements", x->rows, x->columns,
@@ -137,7 +128,7 @@ enum qkv_status qkv_forward_norm(struct qkv_tape *tape, struct qkv_node *node) {
     const struct qkv_tensor *y = node->output;
     if (tape->recording) {
         saved->rstd = qkv_tape_take(tape, y->rows, sizeof(float));
-        saved->mean = saved->kind == QKV_NORM_LAYERNORM ? qkv_tape_take(tape, y->rows, sizeof(float)) : NULL;
+        saved->mean = qkv_norm_centered(saved->kind) ? qkv_tape_take(tape, y->rows, sizeof(float)) : NULL;
     }
     struct norm o = norm_of(tape, node);
     size_t mark = qkv_arena_mark(tape->arena);
@@ -209,4 +200,10 @@ struct qkv_tensor *qkv_op_norm(struct qkv_tape *tape, struct qkv_tensor *x, enum
     node.output = result == QKV_RESULT_BF16_IF_MIXED ? qkv_tape_bf16_if_mixed(tape, x->rows, x->columns)
                                                      : qkv_tape_tensor(tape, x->rows, x->columns);
     return qkv_tape_run(tape, &node);
+}
+
+struct qkv_tensor *qkv_norm_apply(struct qkv_tape *tape, const struct qkv_norm_spec *spec, struct qkv_norm *norm,
+                                  struct qkv_tensor *x, enum qkv_result result) {
+    return qkv_op_norm(tape, x, spec->kind, qkv_tensor_or_null(&norm->weight), qkv_tensor_or_null(&norm->bias),
+                       (float)spec->eps, result);
 }

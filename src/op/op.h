@@ -248,7 +248,7 @@ struct qkv_tensor *qkv_op_linear_add(struct qkv_tape *tape, struct qkv_tensor *x
 struct qkv_tensor *qkv_op_linear_activation(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
                                             struct qkv_tensor *bias, enum qkv_ffn_kind kind, bool gated);
 
-/* LayerNorm (weight, bias or NULL) or RMSNorm of each row of x, which is fp32. */
+/* A norm of each row of x, which is fp32. weight NULL: a bare one, which has no bias either; bias NULL: none. */
 struct qkv_tensor *qkv_op_norm(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_norm_kind kind,
                                struct qkv_tensor *weight, struct qkv_tensor *bias, float eps, enum qkv_result result);
 

@@ -251,9 +251,11 @@ static void weights_vector(struct qkv_weights *w, const struct qkv_weight_place 
 }
 
 void qkv_weights_norm(struct qkv_weights *w, const struct qkv_weight_place *place, struct qkv_norm *norm,
-                      enum qkv_role role, bool bias) {
+                      enum qkv_role role, const struct qkv_norm_spec *spec) {
+    if (!spec->weight) return;
     weights_vector(w, place, &norm->weight, role, false);
-    if (bias) weights_vector(w, place, &norm->bias, role, true);
+    if (!w->status && qkv_norm_plus_one(spec->kind)) w->list[w->count - 1].constant = 0;
+    if (spec->bias) weights_vector(w, place, &norm->bias, role, true);
 }
 
 /* The weights of an operand stand one after the other in the list. */

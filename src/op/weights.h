@@ -83,13 +83,16 @@ struct qkv_weight_source {
 };
 
 struct qkv_norm {
-    struct qkv_tensor weight, bias; /* bias.data is NULL without one */
+    struct qkv_tensor weight, bias; /* data is NULL without one */
 };
 struct qkv_linear {
     struct qkv_tensor weight, bias; /* the same */
 };
 /* A tensor that is there, or NULL: qkv_tensor_or_null(&linear->bias). */
 struct qkv_tensor *qkv_tensor_or_null(struct qkv_tensor *tensor);
+/* qkv_op_norm with the weights that qkv_weights_norm made of the same spec (norm.c). */
+struct qkv_tensor *qkv_norm_apply(struct qkv_tape *tape, const struct qkv_norm_spec *spec, struct qkv_norm *norm,
+                                  struct qkv_tensor *x, enum qkv_result result);
 
 /* The list, and the operands that its weights are rows of, in the order of memory. */
 struct qkv_weights {
@@ -121,8 +124,9 @@ void qkv_weights_bias(struct qkv_weights *weights, const struct qkv_weight_place
 /* Both, or, without `bias`, the former. */
 void qkv_weights_linear(struct qkv_weights *weights, const struct qkv_weight_place *place, struct qkv_linear *linear,
                         const enum qkv_role *roles, size_t count, bool bias);
+/* What a norm of that kind has: a weight that multiplies by 1, and a bias of 0. */
 void qkv_weights_norm(struct qkv_weights *weights, const struct qkv_weight_place *place, struct qkv_norm *norm,
-                      enum qkv_role role, bool bias);
+                      enum qkv_role role, const struct qkv_norm_spec *spec);
 /* Once the list is whole: tells the operands of their weights. */
 enum qkv_status qkv_weights_finish(struct qkv_weights *weights);
 /* Frees the list, not the numbers. */
