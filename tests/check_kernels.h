@@ -16,6 +16,9 @@ static void check_vectors(Table k, struct qkv_random *random) {
         double squares = 0;
         k->add(y, a, b, n);
         for (size_t i = 0; i < n; i++) CHECK(y[i] == a[i] + b[i], "add, %zu of %zu", i, n);
+        const float *others[] = {b, a};
+        k->add_several(y, a, others, 2, n);
+        for (size_t i = 0; i < n; i++) CHECK(y[i] == a[i] + b[i] + a[i], "add_several, %zu of %zu", i, n);
         k->scale(y, false, a, 1.7f, n);
         for (size_t i = 0; i < n; i++) CHECK(y[i] == a[i] * 1.7f, "scale, %zu of %zu", i, n);
         k->scale(y, true, b, -0.3f, n);

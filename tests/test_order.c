@@ -44,11 +44,11 @@ static void run_part(struct qkv_context *ctx, const struct product *p, size_t fr
     if (p->b_halves) b.data = p->b_halves + before * p->N, b.dtype = QKV_BF16;
     ctx->dry = true;
     qkv_arena_measure(ctx, &scratch, "measure");
-    assert_ok(ctx, qkv_gemm_ordered(ctx, &scratch, c, p->N, a, b, p->M, p->N, whole ? &p->cut.order : &one));
+    assert_ok(ctx, qkv_gemm_ordered(ctx, &scratch, c, p->N, a, b, p->M, p->N, whole ? &p->cut.order : &one, NULL));
     ctx->dry = false;
     const size_t peak = scratch.peak;
     assert_ok(ctx, qkv_arena_create(ctx, &scratch, peak, "scratch"));
-    assert_ok(ctx, qkv_gemm_ordered(ctx, &scratch, c, p->N, a, b, p->M, p->N, whole ? &p->cut.order : &one));
+    assert_ok(ctx, qkv_gemm_ordered(ctx, &scratch, c, p->N, a, b, p->M, p->N, whole ? &p->cut.order : &one, NULL));
     assert_int_equal(scratch.peak, peak);
     qkv_arena_free(&scratch);
 }
@@ -92,6 +92,35 @@ static void check_numbers(const struct qkv_context *ctx, const struct product *p
     }
 }
 
+/* A product of whole groups that leaves its sum, with those of earlier parts, elsewhere: `whole` is the sum alone. */
+static void check_carry(struct qkv_context *ctx, struct qkv_random *random, const struct product *p,
+                        const float *whole) {
+    const size_t n = p->M * p->N, K = p->cut.order.terms;
+    struct qkv_operand a = {p->a, QKV_F32, 1, p->M}, b = {p->b, QKV_F32, p->N, 1};
+    if (p->b_halves) b.data = p->b_halves, b.dtype = QKV_BF16;
+    float *to = random_floats(random, n, 1), *c = copied(p->c, n), *earlier[3];
+    struct qkv_order_carry carry = {.to = to, .count = qkv_random_below(random, 4)};
+    for (size_t e = 0; e < 3; e++) carry.earlier[e] = earlier[e] = random_floats(random, n, 1);
+    struct qkv_arena scratch;
+    assert_ok(ctx, qkv_arena_create(ctx, &scratch, (size_t)64 << 20, "scratch"));
+    assert_ok(ctx, qkv_gemm_ordered(ctx, &scratch, c, p->N, a, b, p->M, p->N, &p->cut.order, &carry));
+    qkv_arena_free(&scratch);
+    float *as_always = copied(p->c, n);
+    if (!carry.done) run_part(ctx, p, 0, p->cut.order.sequences, true, as_always);
+    assert_true(carry.done || !K || (p->cut.order.groups == 1 && K > 4000)); /* many terms of one group need C itself */
+    assert_memory_equal(c, as_always, n * sizeof *c);
+    guarded_free(as_always, n, "c");
+    for (size_t i = 0; i < n && carry.done; i++) {
+        float sum = whole[i];
+        for (size_t e = 0; e < carry.count; e++) sum = earlier[e][i] + sum;
+        if (to[i] != sum)
+            fail_msg("%s: %zu x %zu x %zu in %zu groups, behind %zu sums: element %zu is %a, not %a", ctx->kernels->isa,
+                     p->M, p->N, K, p->cut.order.groups, carry.count, i, (double)to[i], (double)sum);
+    }
+    for (size_t e = 0; e < 3; e++) guarded_free(earlier[e], n, "an earlier sum");
+    guarded_free(to, n, "the sum"), guarded_free(c, n, "c");
+}
+
 static void check_product(struct qkv_context *ctx, struct qkv_random *random, size_t groups, size_t longest, size_t M,
                           size_t N, bool half) {
     struct product p = {.M = M, .N = N};
@@ -121,6 +150,9 @@ static void check_product(struct qkv_context *ctx, struct qkv_random *random, si
                 fail_msg("%s, %s, %d threads: %zu x %zu x %zu in %zu groups: element %zu is %a, not %a as in the tree",
                          ctx->kernels->isa, ctx->precision ? "bf16" : "fp32", threads, M, N, K, groups, i,
                          (double)whole[i], (double)expected[i]);
+        memset(whole, 0, n * sizeof *whole);
+        run_part(ctx, &p, 0, p.cut.order.sequences, true, whole);
+        check_carry(ctx, random, &p, whole);
     }
     guarded_free(p.a, K * M + 1, "a"), guarded_free(p.b, K * N + 1, "b"), guarded_free(p.c, n, "c");
     guarded_free(whole, n, "c"), guarded_free(expected, n, "c");

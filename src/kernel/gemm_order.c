@@ -19,8 +19,9 @@ enum {
     PACKED_NUMBERS = 2 << 20, /* most numbers of B packed at a time */
     LEVEL_FLOATS = 16 << 20,  /* most of all level buffers, when those are of all threads */
     ROWS_LEAST = 96,          /* rows of an item: reading B is paid once for them */
-    ROWS_MOST = 512,
-    PANELS = 4, /* of B packed by one item */
+    ROWS_MOST = 256,
+    RUN_COLUMNS = 1536, /* of C that are stored together */
+    PANELS = 4,         /* of B packed by one item */
     ITEMS_A_THREAD = 4
 };
 #define ITEM_FLOPS 2e5 /* least work of an item */
@@ -44,6 +45,7 @@ struct ordered {
     size_t ldc, M, N;
     struct qkv_operand a, b;
     const struct qkv_order *order;
+    const struct qkv_order_carry *carry;                        /* NULL: to C */
     size_t mr, nr, run, step, order_step, unit, a_size, b_size; /* unit: of the kernels' tiles; 0: theirs */
     size_t rows, row_blocks, panels, panel_blocks;              /* of an item; panels of the columns of a part */
     size_t part_terms, part_columns;
@@ -53,7 +55,10 @@ struct ordered {
     size_t s_begin, s_end, n_begin, n_end; /* the part in work */
     char *packed_a, *packed_b;
     size_t a_bytes;
-    float *level; /* of each thread (levels,rows,nr), or, in several parts, (levels,M,part_columns) */
+    bool apart; /* the sums of groups lie in buffers; else the sum goes on from what C holds */
+    /* of each thread (levels − 1,rows,nr) and (rows,run_columns), or, in several parts, (levels,M,part_columns) */
+    float *level;
+    size_t level_floats, run_columns;
     bool one_part;
 };
 
@@ -151,7 +156,7 @@ static size_t ordered_terms(const struct ordered *p, const struct section *s) {
 static void ordered_block(const struct ordered *p, const struct section *s, size_t rows, size_t columns, const char *a,
                           const char *b, float *sums, size_t ld, const struct qkv_bf16_out *out) {
     const size_t K = ordered_terms(p, s);
-    const bool goes_on = !s->begins || p->order->groups == 1;
+    const bool goes_on = !s->begins || !p->apart;
     if (p->mixed) {
         const struct qkv_bf16_block block = {.rows = rows,
                                              .columns = columns,
@@ -180,40 +185,56 @@ static void ordered_block(const struct ordered *p, const struct section *s, size
     if (out->data) p->kernels->put(out, sums, ld, rows, columns);
 }
 
-/* The corner (m, n) of the part in the buffer of a level. */
-static float *level_at(const struct ordered *p, size_t level, size_t m, size_t n, int thread, size_t *ld) {
+/* The corner (m, n) of the part in the buffer of a level; the last one has room for all columns of a run of panels, which begins at
+ * `run`. */
+static float *level_at(const struct ordered *p, size_t level, size_t m, size_t n, size_t run, int thread, size_t *ld) {
     if (p->one_part) {
-        *ld = p->nr;
-        return p->level + ((size_t)thread * p->levels + level) * p->rows * p->nr;
+        float *own = p->level + (size_t)thread * p->level_floats;
+        const bool last = level == p->levels - 1;
+        *ld = last ? p->run_columns : p->nr;
+        return own + level * p->rows * p->nr + (last ? n - run : 0);
     }
     *ld = p->part_columns;
     return p->level + (level * p->M + m) * p->part_columns + n;
 }
 
 /* One panel of columns, section after section. */
-static void ordered_panel(const struct ordered *p, size_t m, size_t rows, size_t n, const char *a, int thread) {
+static void ordered_panel(const struct ordered *p, size_t m, size_t rows, size_t n, size_t run, const char *a,
+                          int thread) {
     const size_t width = qkv_round_up(p->n_end - p->n_begin, p->nr), height = qkv_round_up(rows, p->mr);
     const size_t columns = qkv_min(p->nr, p->n_end - p->n_begin - n);
-    float *c = p->c + m * p->ldc + p->n_begin + n;
     for (const struct section *s = p->sections + p->s_begin; s < p->sections + p->s_end; s++) {
-        float *sums = c;
+        float *sums = p->c + m * p->ldc + p->n_begin + n;
         size_t ld = p->ldc;
         struct qkv_bf16_out out = {0};
-        if (p->order->groups > 1) {
+        if (p->apart) {
             const struct qkv_order_step step = qkv_order_step(s->group, s->group + 1, p->order->groups);
-            sums = level_at(p, step.last ? p->levels - 1 : step.level, m, n, thread, &ld);
-            if (s->ends && (step.count || step.last)) {
-                out = (struct qkv_bf16_out){.data = step.last ? c : sums,
-                                            .ld = step.last ? p->ldc : ld,
-                                            .dtype = QKV_F32,
-                                            .accumulate = step.last,
-                                            .earlier_count = step.count};
-                for (size_t i = 0; i < step.count; i++)
-                    out.earlier[i] = level_at(p, step.levels[i], m, n, thread, &out.earlier_ld);
-            }
+            sums = level_at(p, step.last ? p->levels - 1 : step.level, m, n, run, thread, &ld);
+            if (s->ends && step.count)
+                out = (struct qkv_bf16_out){.data = sums, .ld = ld, .dtype = QKV_F32, .earlier_count = step.count};
+            for (size_t i = 0; i < out.earlier_count; i++)
+                out.earlier[i] = level_at(p, step.levels[i], m, n, run, thread, &out.earlier_ld);
         }
         ordered_block(p, s, rows, columns, a + height * s->before * p->a_size,
                       p->packed_b + (s->before * width + n * s->terms) * p->b_size, sums, ld, &out);
+    }
+}
+
+/* The sums of all groups go where they are wanted, row by row, as those lie side by side: of the panels from `n` on. */
+static void ordered_store(const struct ordered *p, size_t m, size_t rows, size_t n, size_t columns, int thread) {
+    const struct qkv_order_carry *carry = p->carry;
+    const struct qkv_kernels *kernels = p->ctx->kernels;
+    size_t ld;
+    const float *sums = level_at(p, p->levels - 1, m, n, n, thread, &ld);
+    for (size_t i = 0; i < rows; i++) {
+        const size_t at = (m + i) * p->ldc + p->n_begin + n;
+        const float *sum = sums + i * ld;
+        const float *others[QKV_ORDER_LEVELS] = {p->c + at};
+        for (size_t e = 0; carry && e < carry->count; e++) others[e] = carry->earlier[e] + at;
+        if (carry)
+            kernels->add_several(carry->to + at, sum, others, carry->count, columns);
+        else
+            kernels->add(p->c + at, p->c + at, sum, columns);
     }
 }
 
@@ -224,9 +245,13 @@ static void block_item(void *argument, size_t item, int thread) {
                  n_end = qkv_min(n + p->panels * p->nr, p->n_end - p->n_begin);
     char *a = p->packed_a + (size_t)thread * p->a_bytes;
     ordered_pack_rows(p, m, rows, a);
-    if (p->mixed) p->kernels->enter(p->unit);
-    for (size_t j = n; j < n_end; j += p->nr) ordered_panel(p, m, rows, j, a, thread);
-    if (p->mixed) p->kernels->leave();
+    for (size_t run = n, end; run < n_end; run = end) {
+        end = qkv_min(run + p->run_columns, n_end);
+        if (p->mixed) p->kernels->enter(p->unit);
+        for (size_t j = run; j < end; j += p->nr) ordered_panel(p, m, rows, j, run, a, thread);
+        if (p->mixed) p->kernels->leave();
+        if (p->apart && p->s_end == p->section_count) ordered_store(p, m, rows, run, end - run, thread);
+    }
 }
 
 /* ---- product --------------------------------------------------------------------------------------------------------- */
@@ -254,7 +279,7 @@ static void ordered_plan(struct ordered *p) {
     const size_t all = o->terms + o->sequences * (p->order_step - 1) + o->groups * p->step * 2;
     p->one_part = all <= ONE_PART || o->groups == 1;
     p->part_terms = all <= ONE_PART ? qkv_round_up(all, p->step) : PART_TERMS;
-    p->levels = o->groups > 1 ? qkv_order_levels(o->groups) : 0;
+    p->levels = o->groups > 1 || all <= ONE_PART ? qkv_order_levels(o->groups) : 0;
     p->part_columns =
         qkv_max(qkv_min(qkv_round_up(p->N, p->nr), PACKED_NUMBERS / p->part_terms / p->nr * p->nr), p->nr);
     if (!p->one_part)
@@ -280,8 +305,10 @@ static bool ordered_take(struct ordered *p, struct qkv_arena *scratch) {
     p->sections = qkv_arena_take(scratch, pieces + o->groups, sizeof *p->sections);
     p->packed_a = qkv_arena_take(scratch, threads, p->a_bytes);
     p->packed_b = qkv_arena_take(scratch, p->part_columns * p->part_terms, p->b_size);
-    const size_t floats = p->one_part ? threads * p->rows * p->nr : p->M * p->part_columns;
-    p->level = qkv_arena_take(scratch, p->levels * floats, sizeof(float));
+    p->run_columns = qkv_min(RUN_COLUMNS / p->nr * p->nr, p->part_columns);
+    p->level_floats = p->levels ? p->rows * ((p->levels - 1) * p->nr + p->run_columns) : 0;
+    const size_t floats = p->one_part ? threads * p->level_floats : p->levels * p->M * p->part_columns;
+    p->level = qkv_arena_take(scratch, floats, sizeof(float));
     return p->pieces && p->sections && p->packed_a && p->packed_b && p->level;
 }
 
@@ -314,13 +341,15 @@ static void ordered_gather(struct ordered *p) {
     for (size_t s = 0; s < p->section_count; s++) all += p->sections[s].terms;
     if (p->one_part || !all || all > ONE_PART) return;
     const size_t columns = qkv_min(p->part_columns * p->part_terms / all / p->nr * p->nr, qkv_round_up(p->N, p->nr));
-    size_t rows = qkv_min(p->a_bytes / (all * p->a_size), p->M * p->part_columns / (threads * p->nr));
+    const size_t a_row = (p->levels - 1) * p->nr + p->run_columns, floats = p->levels * p->M * p->part_columns;
+    size_t rows = qkv_min(p->a_bytes / (all * p->a_size), floats / (threads * a_row));
     rows = qkv_min(rows, p->rows) / group * group;
     if (!rows || !columns) return;
     p->one_part = true;
     p->part_terms = all;
     p->part_columns = columns;
     p->rows = rows;
+    p->level_floats = rows * a_row;
     p->row_blocks = qkv_pieces(p->M, rows);
     p->panels = qkv_min(p->panels, columns / p->nr);
 }
@@ -344,7 +373,8 @@ static void ordered_run(struct ordered *p) {
 
 enum qkv_status qkv_gemm_ordered(struct qkv_context *ctx, struct qkv_arena *scratch, float *c, size_t ldc,
                                  struct qkv_operand a, struct qkv_operand b, size_t M, size_t N,
-                                 const struct qkv_order *order) {
+                                 const struct qkv_order *order, struct qkv_order_carry *carry) {
+    if (carry) carry->done = false;
     if (!M || !N || !order->terms || !order->groups) return QKV_OK;
     assert(a.dtype == QKV_F32 && a.row_stride == 1 && b.column_stride == 1);
     assert(order->groups <= QKV_GROUPS_MAX);
@@ -352,6 +382,11 @@ enum qkv_status qkv_gemm_ordered(struct qkv_context *ctx, struct qkv_arena *scra
     ordered_tables(&p);
     assert(p.mixed || b.dtype == QKV_F32);
     ordered_plan(&p);
+    if (carry && p.levels) { /* there is room to keep a group's sum apart */
+        p.carry = carry;
+        carry->done = true;
+    }
+    p.apart = order->groups > 1 || p.carry;
     const size_t mark = qkv_arena_mark(scratch);
     const bool taken = ordered_take(&p, scratch);
     if (taken) ordered_run(&p);

@@ -17,6 +17,8 @@
 #define QKV_KERNEL_LIST(X)                                                                                                                         \
     /* y = a + b; y may be a or b */                                                                                                               \
     X(void, add, (float *y, const float *a, const float *b, size_t n))                                                                             \
+    /* y = x + others[0] + others[1] …, in this order; y is written past the caches; it may be x or one of them */                               \
+    X(void, add_several, (float *y, const float *x, const float *const *others, size_t count, size_t n))                                           \
     /* y = s·x, or y += s·x; y may be x */                                                                                                       \
     X(void, scale, (float *y, bool accumulate, const float *x, float s, size_t n))                                                                 \
     /* bf16 to fp32; and back, rounded to nearest even, NaN staying NaN. In place (over the same memory) is not allowed */                         \
@@ -188,7 +190,8 @@ void qkv_bf16_pack(struct qkv_context *ctx, void *packed, struct qkv_operand b, 
  * order, in a form in which a cut between two sequences changes no bit. Groups are added in one binary tree: two neighbours, then two
  * neighbouring pairs, and so on, as a counter carries; what is pending behind the last group is added from the smallest up. With one
  * group the sum goes on from what the output holds, so a group may come in several calls, each a few of its sequences; with
- * several they are whole, and the output gets their tree added. */
+ * several they are whole, and the output gets their tree added. Whole groups that are a part of a larger tree may leave their sum, with
+ * those of earlier parts added on the way, where it waits for others (struct qkv_order_carry), and the output as it is. */
 enum { QKV_ORDER_LEVELS = 8, QKV_GROUPS_MAX = 64 };
 struct qkv_order {
     size_t groups, sequences, terms;
@@ -205,11 +208,19 @@ struct qkv_order_step {
 struct qkv_order_step qkv_order_step(size_t begin, size_t end, size_t groups);
 /* Levels that are in use for so many groups, with the one that the last sum is made in. */
 size_t qkv_order_levels(size_t groups);
+/* In place of C: `to` = the sum of all groups, to which `earlier` sums were added, one after the other; each is (M,N) with C's ldc, and
+ * all are apart from each other. Written: whether it was done, else C got the sum. */
+struct qkv_order_carry {
+    float *to;
+    size_t count;
+    const float *earlier[QKV_ORDER_LEVELS];
+    bool done;
+};
 /* C (M,N) += A (M,K) · B (K,N), summed in that order over K, in the context's precision; K terms in all. Of A, which is fp32,
- * row_stride is 1, of B column_stride. Scratch is taken and given back. Parallel inside. */
+ * row_stride is 1, of B column_stride. `carry` may be NULL. Scratch is taken and given back. Parallel inside. */
 enum qkv_status qkv_gemm_ordered(struct qkv_context *ctx, struct qkv_arena *scratch, float *c, size_t ldc,
                                  struct qkv_operand a, struct qkv_operand b, size_t M, size_t N,
-                                 const struct qkv_order *order);
+                                 const struct qkv_order *order, struct qkv_order_carry *carry);
 
 /* Measured peak of products of bf16 in registers, FLOP/s, of all threads together. */
 double qkv_measure_bf16_peak(struct qkv_context *ctx);

@@ -151,7 +151,7 @@ static enum qkv_status run_chunk(struct qkv_tape *tape, const struct qkv_tensor 
     }
     float *dx = g->dx ? g->dx + first * x->columns : NULL;
     return qkv_linear_backward_parts(tape, scratch, rows_of_x, rows, dx, g->accumulate, weight, g->dweight, bias,
-                                     g->dbias, order);
+                                     g->dbias, order, NULL);
 }
 
 /* ---- chunks of ordered rows --------------------------------------------------------------------------------------------- */

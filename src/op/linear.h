@@ -15,11 +15,12 @@ enum qkv_status qkv_linear_forward_parts(struct qkv_tape *tape, struct qkv_linea
                                          size_t N, const struct qkv_tensor *weight, const struct qkv_tensor *bias,
                                          const struct qkv_epilogue *epilogue);
 /* dx (or NULL) is added to or overwritten; dweight and dbias (or NULL), those of weight and bias, are added to, where rows learn.
- * order: of the rows, or NULL. */
+ * order: of the rows, or NULL. carried: NULL, or where the weight has this one use, written: whether its gradient went where sums of parts
+ * wait (weight->carry). */
 enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy, struct qkv_linear_rows x, size_t N,
                                           float *dx, bool accumulate, const struct qkv_tensor *weight, float *dweight,
                                           const struct qkv_tensor *bias, float *dbias,
-                                          const struct qkv_row_order *order);
+                                          const struct qkv_row_order *order, bool *carried);
 
 /* ---- activations (activation.c) ---- */
 

@@ -26,6 +26,15 @@ struct qkv_grad_buffer {
 
 enum { QKV_USES_MAX = 3 }; /* of a parameter in a pass: embeddings and head */
 
+/* Gradients of a part of a batch that is whole groups of it (kernel.h: sums in a defined order) need not go to the parameters' own: the
+ * products that make them can leave them where sums wait for other parts, with those of earlier parts added. */
+struct qkv_gradient_carry {
+    const float *own; /* the gradients of all parameters; NULL: this part's go there */
+    float *to;        /* arrays like it; `to` may be the same */
+    size_t count;
+    const float *earlier[QKV_ORDER_LEVELS];
+};
+
 /* A weight packed for products in bf16 (qkv_bf16_pack), kept by the model and packed again when its weights have changed. */
 struct qkv_packed_weight {
     void *data;
@@ -51,10 +60,12 @@ struct qkv_tensor {
     struct qkv_grad_buffer *grad_buffer; /* an activation's gradient so far, NULL when none has come */
     const struct qkv_row_order *order;   /* of the rows; NULL: none */
     float *gradient; /* a parameter's gradient, kept by the model and always added to; NULL for activations */
-    float *later[QKV_USES_MAX - 1];   /* where its second and third use add theirs; NULL: to the same */
-    unsigned given;                   /* how many uses of it have asked where, since the pass began */
-    const char *name;                 /* a parameter's name, for messages; may be NULL */
-    unsigned uses;                    /* a parameter's uses on the tape that have not gone backward yet */
+    float *later[QKV_USES_MAX - 1];         /* where its second and third use add theirs; NULL: to the same */
+    unsigned given;                         /* how many uses of it have asked where, since the pass began */
+    const struct qkv_gradient_carry *carry; /* or NULL; of parameters that one product uses */
+    bool carried;                           /* its gradient of this part is there, and not in `gradient` */
+    const char *name;                       /* a parameter's name, for messages; may be NULL */
+    unsigned uses;                          /* a parameter's uses on the tape that have not gone backward yet */
     const struct qkv_weight *weights; /* of an operand of weights: those that are its rows (op/weights.h); else NULL */
     size_t weight_count;
     /* of weights that stay as their file has them: what is read in place of `data`; count 0: none */

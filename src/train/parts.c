@@ -137,6 +137,8 @@ enum qkv_status qkv_part_sums_create(struct qkv_model *model, uint64_t levels, s
     enum qkv_status status = qkv_arena_create(model->ctx, &sums->arena, all * sizeof(float), "gradients of groups");
     float *next = status || !all ? NULL : qkv_arena_take(&sums->arena, all, sizeof(float));
     if (!next) return status;
+    sums->carry = qkv_allocate(model->ctx, 1, sizeof *sums->carry);
+    if (!sums->carry) return QKV_MEMORY;
     sums->later = next;
     sums->later_floats = later;
     next += later;
@@ -149,7 +151,10 @@ enum qkv_status qkv_part_sums_create(struct qkv_model *model, uint64_t levels, s
 }
 
 void qkv_part_sums_free(struct qkv_part_sums *sums) {
+    for (size_t i = 0; sums->carry && i < sums->model->weights.tensor_count; i++)
+        sums->model->weights.tensors[i]->carry = NULL;
     qkv_arena_free(&sums->arena);
+    free(sums->carry);
 }
 
 static void parts_clear(void *argument, size_t begin, size_t end, int thread) {
@@ -184,6 +189,25 @@ static void parts_carry(void *argument, size_t begin, size_t end, int thread) {
     memset(sum, 0, (end - begin) * sizeof *sum);
 }
 
+/* A part of whole groups leaves gradients of products where they wait; those in work are then only of a group that comes in several parts,
+ * and of what is no product, or is used more than once. */
+void qkv_part_sums_next(struct qkv_part_sums *s, const struct qkv_parts *p) {
+    struct qkv_model *m = s->model;
+    const bool whole = p->whole && p->begin == parts_share(p->rows, p->groups, p->group);
+    if (!s->carry) return;
+    *s->carry = (struct qkv_gradient_carry){0};
+    for (size_t i = 0; i < m->weights.tensor_count; i++) {
+        m->weights.tensors[i]->carry = s->carry;
+        m->weights.tensors[i]->carried = false;
+    }
+    if (!p->groups || p->most >= p->rows || !whole) return;
+    const struct qkv_order_step step = qkv_order_step(p->group, p->group_end, p->groups);
+    s->carry->own = m->weights.gradients;
+    s->carry->to = step.last ? m->weights.gradients : s->levels[step.level];
+    s->carry->count = step.count;
+    for (size_t i = 0; i < step.count; i++) s->carry->earlier[i] = s->levels[step.levels[i]];
+}
+
 /* Of the gradients, or of the later uses of the table: those lie behind them in the arrays of levels. */
 static void parts_carry_all(struct qkv_part_sums *s, const struct qkv_order_step *step, float *sum, size_t at,
                             size_t floats) {
@@ -193,11 +217,26 @@ static void parts_carry_all(struct qkv_part_sums *s, const struct qkv_order_step
     if (floats && (c.to || c.count)) qkv_parallel_range(s->model->ctx, floats, PIECE, parts_carry, &c);
 }
 
+/* Of the gradients that are not there yet, run by run as they lie side by side. */
+static void parts_carry_gradients(struct qkv_part_sums *s, const struct qkv_order_step *step) {
+    struct qkv_weights *w = &s->model->weights;
+    size_t begin = 0, end = 0;
+    for (size_t i = 0; i < w->tensor_count; i++) {
+        struct qkv_tensor *x = w->tensors[i];
+        const size_t at = x->gradient ? (size_t)(x->gradient - w->gradients) : 0;
+        if (!x->gradient || x->carried) continue;
+        if (at != end) parts_carry_all(s, step, w->gradients + begin, begin, end - begin);
+        if (at != end) begin = at;
+        end = at + parts_line(x->rows * x->columns);
+    }
+    parts_carry_all(s, step, w->gradients + begin, begin, end - begin);
+}
+
 void qkv_part_sums_end(struct qkv_part_sums *s, const struct qkv_parts *p) {
     struct qkv_model *m = s->model;
     if (!p->groups || p->most >= p->rows || !p->whole) return;
     const struct qkv_order_step step = qkv_order_step(p->group, p->group_end, p->groups);
-    parts_carry_all(s, &step, m->weights.gradients, 0, m->weights.floats);
+    parts_carry_gradients(s, &step);
     parts_carry_all(s, &step, s->later, m->weights.floats, s->later_floats);
     if (!step.last || !s->later_floats) return;
     struct qkv_tensor *table;

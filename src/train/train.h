@@ -206,13 +206,15 @@ struct qkv_part_sums {
     struct qkv_arena arena;
     float *later; /* of the table that a pass uses more than once: its second and third use */
     size_t later_floats;
-    float *levels[QKV_PART_LEVELS]; /* gradients, then those */
+    float *levels[QKV_PART_LEVELS];  /* gradients, then those */
+    struct qkv_gradient_carry *carry; /* of the part in work; NULL: there is one part */
 };
 enum qkv_status qkv_parts_bytes(const struct qkv_model *model, uint64_t levels, size_t *bytes);
 enum qkv_status qkv_part_sums_create(struct qkv_model *model, uint64_t levels, struct qkv_part_sums *sums);
 void qkv_part_sums_free(struct qkv_part_sums *sums);
-/* Before the first part of a step; and after each. */
+/* Before the first part of a step; before each; and after each. */
 void qkv_part_sums_begin(struct qkv_part_sums *sums, const struct qkv_parts *parts);
+void qkv_part_sums_next(struct qkv_part_sums *sums, const struct qkv_parts *parts);
 void qkv_part_sums_end(struct qkv_part_sums *sums, const struct qkv_parts *parts);
 
 struct qkv_trainer {

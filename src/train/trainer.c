@@ -42,6 +42,7 @@ QKV_PART enum qkv_status trainer_pass(struct qkv_trainer *t, struct qkv_dataset_
         batch.dropout_seed = qkv_draw_dropout((uint64_t)o->seed, s, parts.groups ? 0 : parts.count - 1);
         if (parts.groups) qkv_parts_tell(&parts, losses, &part);
         qkv_pass_set_part(t->pass, parts.groups ? &part : NULL);
+        qkv_part_sums_next(&t->sums, &parts);
         status = t->feed->fill(t, s, parts.begin, parts.end, &batch);
         trainer_lap(t, "data", 0);
         if (!status) status = qkv_pass_forward(t->pass, &batch);

@@ -40,6 +40,16 @@ QKV_INLINE vf vf_load(const float *p) {
 QKV_INLINE void vf_store(float *p, vf a) {
     _mm512_storeu_ps(p, a);
 }
+/* Past the caches, where p is a whole vector's; vf_stores_end is called once after such stores. */
+QKV_INLINE void vf_store_away(float *p, vf a) {
+    if ((uintptr_t)p & 0x3f)
+        vf_store(p, a);
+    else
+        _mm512_stream_ps(p, a);
+}
+QKV_INLINE void vf_stores_end(void) {
+    _mm_sfence();
+}
 QKV_INLINE vf vf_load_n(const float *p, size_t n) {
     if (QKV_WHOLE(n)) return vf_load(p);
     return _mm512_maskz_loadu_ps(vm_first(n), p);

@@ -22,6 +22,12 @@ QKV_INLINE vf vf_load(const float *p) {
 QKV_INLINE void vf_store(float *p, vf a) {
     *p = a;
 }
+/* Past the caches, where there is a way. */
+QKV_INLINE void vf_store_away(float *p, vf a) {
+    vf_store(p, a);
+}
+QKV_INLINE void vf_stores_end(void) {
+}
 QKV_INLINE vf vf_load_n(const float *p, size_t n) {
     return n ? *p : 0.0f;
 }

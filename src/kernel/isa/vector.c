@@ -5,6 +5,21 @@ void QKV_K(add)(float *y, const float *a, const float *b, size_t n) {
     QKV_EACH(i, m, n, { vf_store_n(y + i, vf_add(vf_load_n(a + i, m), vf_load_n(b + i, m)), m); });
 }
 
+void QKV_K(add_several)(float *y, const float *x, const float *const *others, size_t count, size_t n) {
+    size_t i = 0;
+    for (; n - i >= W; i += W) {
+        vf sum = vf_load(x + i);
+        for (size_t k = 0; k < count; k++) sum = vf_add(vf_load(others[k] + i), sum);
+        vf_store_away(y + i, sum);
+    }
+    if (i < n) {
+        vf sum = vf_load_n(x + i, n - i);
+        for (size_t k = 0; k < count; k++) sum = vf_add(vf_load_n(others[k] + i, n - i), sum);
+        vf_store_n(y + i, sum, n - i);
+    }
+    vf_stores_end();
+}
+
 void QKV_K(scale)(float *y, bool accumulate, const float *x, float s, size_t n) {
     vf factor = vf_set(s);
     if (accumulate)
