@@ -157,6 +157,8 @@ def decoders():
     yield 'llama linear', 'scaling linear', *scaled('linear', factor=4.0)
     yield 'llama dynamic', 'scaling dynamic, T above', *rotation('dynamic', dict(factor=2.0), dict(factor=2.0, original_context=8), longest=8)
     yield 'llama dynamic short', 'scaling dynamic, T below', *rotation('dynamic', dict(factor=2.0), dict(factor=2.0, original_context=64))
+    p = {**turned()['position'], 'scaling': {'kind': 'ntk', 'factor': 3.0}}   # 12 positions of 6: dynamic by 2 is 2·12/6 − (2 − 1) = 3
+    yield 'llama dynamic, twice', 'scaling ntk', 'LlamaForCausalLM', llama | dict(max_position_embeddings=6, rope_scaling=dict(rope_type='dynamic', factor=2.0)), spec(one(**LLAMA, position=p)), llama_names()
     yield 'llama yarn', 'scaling yarn', *scaled('yarn', theta=100.0, factor=4.0, original_max_position_embeddings=64)
     yield 'llama yarn cut', 'yarn, betas, not truncated', *scaled('yarn', theta=500.0, factor=8.0, original_max_position_embeddings=48, beta_fast=6.0, beta_slow=0.5, truncate=False)
     yield 'llama yarn mscale', 'yarn, mscale', *scaled('yarn', theta=60.0, factor=40.0, original_max_position_embeddings=40, mscale=0.7, mscale_all_dim=1.0)
