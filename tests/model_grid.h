@@ -14,10 +14,10 @@ static inline const char *pick(struct qkv_random *r, const char *const *list, si
 #define PICK(r, ...) pick(r, (const char *const[]){__VA_ARGS__}, TEST_COUNT(((const char *const[]){__VA_ARGS__})))
 
 /* The kinds of the library's own lists. */
-#define GRID_POSITION(name, text, help, file)         text,
-#define GRID_PLACEMENT(name, text, help, file, final) text,
-#define GRID_FFN(name, text, help, activation, gated) text,
-#define GRID_NORM(name, text, help, centered, offset) text,
+#define GRID_POSITION(name, text, help, file)                       text,
+#define GRID_PLACEMENT(name, text, help, file, final, norms, whole) text,
+#define GRID_FFN(name, text, help, activation, gated)               text,
+#define GRID_NORM(name, text, help, centered, offset)               text,
 
 /* {"kind": …} of a position; rope also in another way. */
 static inline const char *random_position(struct qkv_random *r, bool embedding, char out[120]) {
@@ -50,26 +50,30 @@ static inline void random_kind(struct qkv_random *r, char *out, size_t size, boo
     const char *norm = PICK(r, QKV_NORM_LIST(GRID_NORM)), *weight = PICK(r, "true", "true", "true", "false");
     const bool biased = !strcmp(norm, "layernorm") && !strcmp(weight, "true") && qkv_random_below(r, 2);
     char text[120];
-    const char *position = random_position(r, false, text);
+    const char *position = random_position(r, false, text), *placement = PICK(r, QKV_PLACEMENT_LIST(GRID_PLACEMENT));
+    const bool shared = !strcmp(placement, "parallel"); /* all sublayers read the norm of attention */
     snprintf(
         out, size,
         "\"attention\": {\"heads\": 4, \"kv_heads\": %zu, \"head_dim\": %zu, \"value_dim\": %zu, "
         "\"window\": %d, \"softcap\": %s, \"bias\": %s%s%s%s}, \"norm\": {\"kind\": \"%s\", \"placement\": \"%s\", "
-        "\"final\": %s, \"weight\": %s, \"bias\": %s}, \"ffn\": {\"kind\": \"%s\", \"d_ff\": %s, \"bias\": %s}",
+        "\"final\": %s, \"weight\": %s, \"bias\": %s%s}, \"ffn\": {\"kind\": \"%s\", \"d_ff\": %s, \"bias\": %s}%s",
         kv[qkv_random_below(r, 3)], (size_t)(2 * test_between(r, 2, 5)), test_between(r, 3, 9),
         qkv_random_below(r, 3) ? 0 : (int)test_between(r, 1, 5), PICK(r, "0.0", "0.0", "3.0"),
         PICK(r, "true", "false", "\"qkv\"", "\"o\""), PICK(r, "", ", \"scale\": 0.3"),
-        own_position ? ", \"position\": " : "", own_position ? position : "", norm,
-        PICK(r, QKV_PLACEMENT_LIST(GRID_PLACEMENT)), PICK(r, "true", "false"), weight, biased ? "true" : "false",
-        random_ffn(r), PICK(r, "24", "10"), PICK(r, "true", "false"));
+        own_position ? ", \"position\": " : "", own_position ? position : "", norm, placement, PICK(r, "true", "false"),
+        weight, biased ? "true" : "false", shared ? "" : PICK(r, "", "", ", \"attention\": false"), random_ffn(r),
+        PICK(r, "24", "10"), PICK(r, "true", "false"), PICK(r, "", "", ", \"residual_scale\": 0.6"));
 }
 
-/* In version 2 two or three kinds, which take turns. */
+/* In version 2 two or three kinds, which take turns, or one whose layers share weights. */
 static inline void random_stack(struct qkv_random *r, char *out, size_t size, int version) {
     char kinds[3][600];
     for (size_t i = 0; i < 3; i++) random_kind(r, kinds[i], sizeof kinds[i], version == 2);
+    const char *share = PICK(r, "", "", ", \"share\": 1");
     if (version == 1)
-        snprintf(out, size, "{\"layers\": 2, %s}", kinds[0]);
+        snprintf(out, size, "{\"layers\": 2%s, %s}", share, kinds[0]);
+    else if (!qkv_random_below(r, 4))
+        snprintf(out, size, "{\"layers\": 4, \"share\": %s, %s}", PICK(r, "1", "2", "3"), kinds[0]);
     else if (qkv_random_below(r, 2))
         snprintf(out, size,
                  "{\"layers\": 3, \"pattern\": [\"a\", \"b\", \"a\"], \"kinds\": {\"a\": {%s}, \"b\": {%s}}}", kinds[0],

@@ -17,7 +17,7 @@ static struct qkv_tensor *run_stretch(struct qkv_tape *tape, const void *argumen
     const struct stretch *s = argument;
     struct qkv_tensor *a = qkv_op_linear(tape, x, s->weight, NULL, QKV_RESULT_FP32);
     struct qkv_tensor *b = qkv_op_linear(tape, s->memory, s->weight, NULL, QKV_RESULT_FP32);
-    return qkv_op_add(tape, x, qkv_op_dropout(tape, qkv_op_add(tape, a, b), 0.3F));
+    return qkv_op_add(tape, x, qkv_op_dropout(tape, qkv_op_add(tape, a, b, 1), 0.3F), 0.7F);
 }
 
 /* Three branches of x, one of them longer. Going back, three gradients of the size of x live at once before x has one, and the
@@ -28,7 +28,7 @@ static struct qkv_tensor *run_branches(struct qkv_tape *tape, const void *argume
     for (int i = 0; i < 3; i++) branch[i] = qkv_op_linear(tape, x, s->weight, NULL, QKV_RESULT_FP32);
     branch[0] = qkv_op_linear(tape, branch[0], s->weight, NULL, QKV_RESULT_FP32);
     for (int i = 0; i < 3; i++) branch[i] = qkv_op_dropout(tape, branch[i], 0.3F);
-    return qkv_op_add(tape, qkv_op_add(tape, branch[0], branch[1]), branch[2]);
+    return qkv_op_add(tape, qkv_op_add(tape, branch[0], branch[1], 1), branch[2], 1);
 }
 
 static struct qkv_tensor *run_wide(struct qkv_tape *tape, const void *argument, struct qkv_tensor *x) {

@@ -204,11 +204,11 @@ static void check_gated(void **state) {
 static struct qkv_tensor *build_add(struct fixture *f) {
     struct qkv_tensor *x = qkv_op_linear(&f->tape, &f->leaves[0], &f->leaves[1], NULL, QKV_RESULT_FP32);
     struct qkv_tensor *a = qkv_op_linear(&f->tape, x, &f->leaves[2], NULL, QKV_RESULT_FP32);
-    struct qkv_tensor *y = qkv_op_add(&f->tape, x, a);
+    struct qkv_tensor *y = qkv_op_add(&f->tape, x, a, 1);
     struct qkv_tensor *b =
         qkv_op_linear(&f->tape, qkv_op_activation(&f->tape, y, QKV_FFN_SILU), &f->leaves[2], NULL, QKV_RESULT_FP32);
-    struct qkv_tensor *z = qkv_op_add(&f->tape, y, b);
-    return qkv_op_add(&f->tape, x, qkv_op_linear(&f->tape, z, &f->leaves[2], NULL, QKV_RESULT_FP32));
+    struct qkv_tensor *z = qkv_op_add(&f->tape, y, b, 0.3F);
+    return qkv_op_add(&f->tape, x, qkv_op_linear(&f->tape, z, &f->leaves[2], NULL, QKV_RESULT_FP32), -2);
 }
 
 static void check_add(void **state) {
@@ -317,7 +317,7 @@ static struct qkv_tensor *run_stretch(struct qkv_tape *tape, const void *argumen
     struct qkv_tensor *y = qkv_op_linear(tape, x, &f->leaves[1], &f->leaves[2], QKV_RESULT_FP32);
     return qkv_op_add(
         tape, &f->leaves[0],
-        qkv_op_linear(tape, qkv_op_activation(tape, y, QKV_FFN_SILU), &f->leaves[1], NULL, QKV_RESULT_FP32));
+        qkv_op_linear(tape, qkv_op_activation(tape, y, QKV_FFN_SILU), &f->leaves[1], NULL, QKV_RESULT_FP32), 1);
 }
 
 static struct qkv_tensor *build_checkpoint(struct fixture *f) {
@@ -528,7 +528,7 @@ static void test_shapes(void **state) {
     assert_string_equal(qkv_message(f.ctx),
                         "linear: x is (4,5) but w (3,6) expects 6 columns, at decoder.layers.3.ffn.up.weight");
     assert_null(qkv_op_activation(&f.tape, y, QKV_FFN_RELU));
-    assert_null(qkv_op_add(&f.tape, y, &f.leaves[0]));
+    assert_null(qkv_op_add(&f.tape, y, &f.leaves[0], 1));
     qkv_tape_start(&f.tape, f.ctx, &f.arena, &f.graph_arena, false);
     static const int32_t bad[] = {1, 4};
     assert_null(qkv_op_embed(&f.tape, &f.leaves[0], 1, NULL, bad, places, 2));

@@ -4,6 +4,7 @@
 struct fused {
     bool together, gated, residual;
     enum qkv_ffn_kind kind;
+    float scale; /* of what is added to the residual */
 };
 
 static struct qkv_tensor *build_fused(struct fixture *f) {
@@ -13,13 +14,13 @@ static struct qkv_tensor *build_fused(struct fixture *f) {
     struct qkv_tensor *hidden;
     if (o->together) {
         hidden = qkv_op_linear_activation(tape, x, up, bias, o->kind, o->gated);
-        return o->residual ? qkv_op_linear_add(tape, hidden, down, NULL, x)
+        return o->residual ? qkv_op_linear_add(tape, hidden, down, NULL, x, o->scale)
                            : qkv_op_linear(tape, hidden, down, NULL, QKV_RESULT_FP32);
     }
     hidden = qkv_op_linear(tape, x, up, bias, QKV_RESULT_BF16_IF_MIXED);
     hidden = o->gated ? qkv_op_gated(tape, hidden, o->kind) : qkv_op_activation(tape, hidden, o->kind);
     hidden = qkv_op_linear(tape, hidden, down, NULL, QKV_RESULT_FP32);
-    return o->residual ? qkv_op_add(tape, x, hidden) : hidden;
+    return o->residual ? qkv_op_add(tape, x, hidden, o->scale) : hidden;
 }
 
 static float *gradients_of(struct fixture *f, size_t *count) {
@@ -50,7 +51,10 @@ static void test_fused(void **state) {
                                        {70, 96, 40}, {300, 64, 256}, {640, 48, 96}};
     for (uint64_t i = 0; i < 2 * TEST_COUNT(shapes) * 2; i++) {
         const size_t *shape = shapes[i / 4];
-        struct fused o = {.gated = i % 2, .residual = i % 3 != 0, .kind = i % 2 ? QKV_FFN_SILU : QKV_FFN_GELU};
+        struct fused o = {.gated = i % 2,
+                          .residual = i % 3 != 0,
+                          .kind = i % 2 ? QKV_FFN_SILU : QKV_FFN_GELU,
+                          .scale = i % 5 < 3 ? 1 : -0.37F};
         struct fixture f;
         start(&f, 700 + i);
         f.ctx->precision = i / 2 % 2 ? QKV_MIXED_BF16 : QKV_FP32;

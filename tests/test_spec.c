@@ -172,7 +172,7 @@ static void random_position(struct qkv_random *r, struct qkv_position_spec *p) {
 }
 
 static void random_layer(struct qkv_random *r, struct qkv_layer_spec *s, bool causal, bool cross) {
-#define PLACEMENT_FINAL(name, text, help, file, final) final,
+#define PLACEMENT_FINAL(name, text, help, file, final, norms, whole) final,
     static const bool final[] = {QKV_PLACEMENT_LIST(PLACEMENT_FINAL)};
     random_attention(r, &s->attention, causal);
     random_position(r, &s->attention.position);
@@ -183,6 +183,8 @@ static void random_layer(struct qkv_random *r, struct qkv_layer_spec *s, bool ca
     s->norm.final = final[s->norm.placement];
     s->norm.weight = qkv_random_below(r, 4);
     s->norm.bias = s->norm.weight && s->norm.kind == QKV_NORM_LAYERNORM && qkv_random_below(r, 2);
+    s->norm.attention = s->norm.placement == QKV_PLACEMENT_PARALLEL || qkv_random_below(r, 3);
+    s->residual_scale = qkv_random_below(r, 2) ? qkv_random_normal(r) : 1;
     s->ffn.kind = (enum qkv_ffn_kind)qkv_random_below(r, QKV_FFN_COUNT);
     s->ffn.d_ff = (int)test_between(r, 1, 1 << 20);
     s->ffn.bias = qkv_random_below(r, 2);
@@ -209,6 +211,9 @@ static void random_stack(struct qkv_random *r, struct qkv_stack_spec *s, bool ca
             s->kind_of[i] = i < period ? (uint8_t)qkv_random_below(r, (uint64_t)s->kind_count) : s->kind_of[i - period];
     }
     s->kinds[s->kind_of[s->layers - 1]].norm.final = qkv_random_below(r, 2);
+    s->share = qkv_random_below(r, 3) ? 0 : (int)test_between(r, 1, (size_t)s->layers);
+    for (size_t i = 0; s->share && i < (size_t)s->layers; i++) /* of several kinds none fits but all */
+        if (s->kind_of[i] != s->kind_of[qkv_stack_weights_of(s, i)]) s->share = s->layers;
 }
 
 static void random_embedding(struct qkv_random *r, struct qkv_embed_spec *e) {
@@ -260,7 +265,8 @@ static bool same_layer(const struct qkv_layer_spec *a, const struct qkv_layer_sp
     return !strcmp(a->name, b->name) && same_attention(&a->attention, &b->attention) &&
            same_attention(&a->cross, &b->cross) && a->norm.kind == b->norm.kind &&
            a->norm.placement == b->norm.placement && a->norm.eps == b->norm.eps && a->norm.final == b->norm.final &&
-           a->norm.bias == b->norm.bias && a->ffn.kind == b->ffn.kind && a->ffn.d_ff == b->ffn.d_ff &&
+           a->norm.bias == b->norm.bias && a->norm.attention == b->norm.attention &&
+           a->residual_scale == b->residual_scale && a->ffn.kind == b->ffn.kind && a->ffn.d_ff == b->ffn.d_ff &&
            a->ffn.bias == b->ffn.bias && a->ffn.dropout == b->ffn.dropout;
 }
 
@@ -269,8 +275,8 @@ static bool same_embedding(const struct qkv_embed_spec *a, const struct qkv_embe
 }
 
 static bool same_stack(const struct qkv_stack_spec *a, const struct qkv_stack_spec *b) {
-    bool same =
-        a->layers == b->layers && a->kind_count == b->kind_count && !memcmp(a->kind_of, b->kind_of, sizeof a->kind_of);
+    bool same = a->layers == b->layers && a->share == b->share && a->kind_count == b->kind_count &&
+                !memcmp(a->kind_of, b->kind_of, sizeof a->kind_of);
     same = same && same_embedding(&a->embed, &b->embed);
     for (int i = 0; same && i < a->kind_count; i++) same = same_layer(&a->kinds[i], &b->kinds[i]);
     return same;

@@ -7,13 +7,15 @@ enum { FORMS = 6 };
 /* A run of three steps; free() nothing: the path stays valid for some calls of test_path. */
 static const char *run_of(const char *name, size_t form, int threads, int64_t accumulate, int64_t groups,
                           enum qkv_precision precision) {
-    static const char *const settings[FORMS][6] = {
+    static const char *const settings[FORMS][8] = {
         {NULL},
-        {"decoder.norm.kind=rmsnorm", "decoder.attention.kv_heads=1", "position.kind=rope", "tie=none", NULL},
+        {"decoder.norm.kind=rmsnorm", "decoder.attention.kv_heads=1", "position.kind=rope", "tie=none",
+         "decoder.norm.placement=parallel"},
         {"decoder.ffn.kind=swiglu", "position.kind=alibi", "decoder.norm.placement=post", NULL},
-        {"head.bias=true", "decoder.attention.softcap=3", NULL},
-        {"position.kind=sinusoidal", "decoder.attention.window=5", NULL},
-        {"decoder.norm.bias=false", "decoder.attention.bias=qkv", NULL}};
+        {"head.bias=true", "decoder.attention.softcap=3", "decoder.layers=3", "decoder.share=1", NULL},
+        {"position.kind=sinusoidal", "decoder.attention.window=5", "decoder.norm.placement=sandwich", NULL},
+        {"decoder.norm.bias=false", "decoder.attention.bias=qkv", "decoder.norm.placement=output",
+         "decoder.residual_scale=0.5", "decoder.layers=3", "decoder.share=2"}};
     struct qkv_context *ctx = fixture_context(threads);
     struct qkv_train_options options = fixture_options(ctx);
     qkv_context_set_precision(ctx, precision);

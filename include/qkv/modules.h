@@ -67,7 +67,7 @@ QKV_API enum qkv_status qkv_module_create_with(struct qkv_context *ctx, const st
                                                const struct qkv_module_options *options, struct qkv_module **out);
 /* The part of a model whose parameters' names begin with `name` and a point: "" (all of it), "encoder",
  * "decoder.layers.0", "decoder.layers.0.attn", ".cross", ".ffn", ".attn_norm", ".cross_norm", ".ffn_norm",
- * "encoder.norm". The weights and gradients are the model's, which must outlive the module. Fails with QKV_ARGUMENT
+ * ".attn_out_norm", ".cross_out_norm", ".ffn_out_norm", "encoder.norm". The weights and gradients are the model's, which must outlive the module. Fails with QKV_ARGUMENT
  * (it has no such part, or is a plan), QKV_MEMORY. */
 QKV_API enum qkv_status qkv_module_of_model(struct qkv_model *model, const char *name, struct qkv_module **out);
 /* NULL is fine. */

@@ -80,7 +80,7 @@ QKV_API struct qkv_pass_shape qkv_pass_shape_defaults(void); /* an empty batch *
 /* Experimental: where a forward pass can be listened to. */
 #define QKV_HOOK_LIST(X)                                                                                               \
     X(EMBEDDING, "embedding", "the residual stream before the first block")                                            \
-    X(ATTENTION, "attention", "what self attention gives, before it is added to the stream")                           \
+    X(ATTENTION, "attention", "what self attention gives, with a norm behind it, before it is added to the stream")    \
     X(CROSS, "cross", "what cross attention gives, the same")                                                          \
     X(FFN, "ffn", "what the feed-forward sublayer gives, the same")                                                    \
     X(RESIDUAL, "stream", "the residual stream after a block")                                                         \

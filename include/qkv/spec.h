@@ -37,11 +37,19 @@ extern "C" {
     X(LAYERNORM, "layernorm", "mean and variance (Ba et al. 2016)", true, 0)                                           \
     X(RMSNORM, "rmsnorm", "root mean square only (Zhang & Sennrich 2019)", false, 0)                                   \
     X(RMSNORM_PLUS_ONE, "rmsnorm_plus_one", "the same times 1 + w, whose weights start at 0 (Gemma)", false, 1)
-/* X(name, text, help, file, final): where the norm stands, f being a sublayer: src/model/block_{file}.c has the formula. final:
- * whether a norm after the last layer is the default. */
+/* X(name, text, help, file, final, norms, whole): how norms stand around sublayers f: src/model/block_{file}.c has the formula. final:
+ * whether a norm after the last layer is the default. norms: what a sublayer has, enum qkv_block_norms. whole: the formula is that of
+ * a whole layer, whose sublayers stand side by side; else of one sublayer after the other. */
 #define QKV_PLACEMENT_LIST(X)                                                                                          \
-    X(PRE, "pre", "x + f(norm(x)) (GPT-2 and later)", pre, true)                                                       \
-    X(POST, "post", "norm(x + f(x)) (Vaswani et al. 2017, BERT)", post, false)
+    X(PRE, "pre", "x + f(norm(x)) (GPT-2 and later)", pre, true, ONE, false)                                           \
+    X(POST, "post", "norm(x + f(x)) (Vaswani et al. 2017, BERT)", post, false, ONE, false)                             \
+    X(SANDWICH, "sandwich", "x + norm2(f(norm(x))) (Gemma 2 and 3)", sandwich, true, TWO, false)                       \
+    X(OUTPUT, "output", "x + norm(f(x)) (OLMo 2)", output, true, ONE, false)                                           \
+    X(PARALLEL, "parallel", "x + the sum of all f(norm(x)), with one norm (GPT-J)", parallel, true, SHARED, true)      \
+    X(PARALLEL_TWO, "parallel_two", "x + the sum of all f(norm(x)), each with its own norm (GPT-NeoX)", parallel_two,  \
+      true, ONE, true)
+/* The norms of a sublayer: one; one before and one behind it; that of self attention, for all of a layer. */
+enum qkv_block_norms { QKV_BLOCK_NORMS_ONE, QKV_BLOCK_NORMS_TWO, QKV_BLOCK_NORMS_SHARED };
 /* X(name, text, help, activation, gated): src/kernel/isa/activation_{activation}.c has the function. */
 #define QKV_FFN_LIST(X)                                                                                                \
     X(RELU, "relu", "max(x, 0)", relu, false)                                                                          \
@@ -69,16 +77,16 @@ extern "C" {
     X(TORCH, "torch", "uniform within 1/sqrt(inputs), biases too (PyTorch's Linear); embeddings normal with std")      \
     X(XAVIER, "xavier", "matrices uniform within sqrt(6/(inputs + outputs)) (Glorot & Bengio 2010); no biases")
 
-#define QKV_SPEC_ENUM_INIT(name, text, help)                   QKV_INIT_##name,
-#define QKV_SPEC_ENUM_POSITION(name, text, help, file)         QKV_POSITION_##name,
-#define QKV_SPEC_ENUM_PAIRING(name, text, help)                QKV_PAIRING_##name,
-#define QKV_SPEC_ENUM_BIAS(name, text, help)                   QKV_BIAS_##name,
-#define QKV_SPEC_ENUM_NORM(name, text, help, centered, offset) QKV_NORM_##name,
-#define QKV_SPEC_ENUM_PLACEMENT(name, text, help, file, final) QKV_PLACEMENT_##name,
-#define QKV_SPEC_ENUM_FFN(name, text, help, activation, gated) QKV_FFN_##name,
-#define QKV_SPEC_ENUM_TIE(name, text, help)                    QKV_TIE_##name,
-#define QKV_SPEC_ENUM_HEAD(name, text, help)                   QKV_HEAD_##name,
-#define QKV_SPEC_ENUM_POOL(name, text, help)                   QKV_POOL_##name,
+#define QKV_SPEC_ENUM_INIT(name, text, help)                                 QKV_INIT_##name,
+#define QKV_SPEC_ENUM_POSITION(name, text, help, file)                       QKV_POSITION_##name,
+#define QKV_SPEC_ENUM_PAIRING(name, text, help)                              QKV_PAIRING_##name,
+#define QKV_SPEC_ENUM_BIAS(name, text, help)                                 QKV_BIAS_##name,
+#define QKV_SPEC_ENUM_NORM(name, text, help, centered, offset)               QKV_NORM_##name,
+#define QKV_SPEC_ENUM_PLACEMENT(name, text, help, file, final, norms, whole) QKV_PLACEMENT_##name,
+#define QKV_SPEC_ENUM_FFN(name, text, help, activation, gated)               QKV_FFN_##name,
+#define QKV_SPEC_ENUM_TIE(name, text, help)                                  QKV_TIE_##name,
+#define QKV_SPEC_ENUM_HEAD(name, text, help)                                 QKV_HEAD_##name,
+#define QKV_SPEC_ENUM_POOL(name, text, help)                                 QKV_POOL_##name,
 enum qkv_position_kind { QKV_POSITION_LIST(QKV_SPEC_ENUM_POSITION) };
 enum qkv_pairing { QKV_PAIRING_LIST(QKV_SPEC_ENUM_PAIRING) };
 enum qkv_bias_kind { QKV_BIAS_LIST(QKV_SPEC_ENUM_BIAS) };
@@ -114,9 +122,11 @@ struct qkv_norm_spec {
     enum qkv_norm_kind kind;      /* layernorm */
     enum qkv_placement placement; /* of layers: pre */
     double eps;                   /* 1e-5 */
-    bool final;  /* of layers: a norm after the last one, whose kind decides; true for pre, false for post */
+    bool final;  /* of layers: a norm after the last one, whose kind decides; false for post, else true */
     bool weight; /* true; false: bare, neither a weight nor a bias */
     bool bias;   /* true for layernorm with a weight; others never have one */
+    /* of layers: true; false: self attention has no norm before it, or with post and output behind it */
+    bool attention;
 };
 /* Whether a feed-forward has a gate: act(x·gateᵀ) times x·upᵀ (Shazeer 2020). */
 QKV_API bool qkv_ffn_gated(enum qkv_ffn_kind kind);
@@ -136,6 +146,8 @@ struct qkv_layer_spec {
     struct qkv_attention_spec cross; /* in a decoder beside an encoder: attention without causal, window and position */
     struct qkv_norm_spec norm;
     struct qkv_ffn_spec ffn;
+    double
+        residual_scale; /* multiplies what each sublayer adds to the residual stream (Granite), 1; any number but 0 */
 };
 /* Between ids and the first layer of a stack. */
 struct qkv_embed_spec {
@@ -144,7 +156,8 @@ struct qkv_embed_spec {
     double scale; /* multiplies the token embedding before a position is added; √d_model before sinusoids, else 1 */
 };
 struct qkv_stack_spec {
-    int layers;     /* 0: this stack is absent (null in JSON) */
+    int layers; /* 0: this stack is absent (null in JSON) */
+    int share;  /* G > 0: layer N has the weights of the first layer of group N·G/layers (ALBERT); 0: each its own */
     int kind_count; /* 1 */
     struct qkv_layer_spec kinds[QKV_KINDS_MAX];
     uint8_t kind_of[QKV_LAYERS_MAX]; /* [layers]: the kind of each layer, 0; every kind has a layer */
@@ -178,6 +191,8 @@ struct qkv_spec {
 
 /* The spec of a layer of a stack: of its kind. `layer` is less than stack->layers. Never fails; owned by the stack. */
 QKV_API const struct qkv_layer_spec *qkv_stack_layer(const struct qkv_stack_spec *stack, size_t layer);
+/* The layer whose weights a layer has: itself, or the first one of its group. `layer` is less than stack->layers. Never fails. */
+QKV_API size_t qkv_stack_weights_of(const struct qkv_stack_spec *stack, size_t layer);
 /* The first kind of layer whose self attention is causal, or with false the first one that is not; NULL where there is none.
  * Owned by the stack. */
 QKV_API const struct qkv_layer_spec *qkv_stack_find_causal(const struct qkv_stack_spec *stack, bool causal);

@@ -7,10 +7,10 @@
 /* ---- what there is ----------------------------------------------------------------------------------------------------------- */
 
 /* The names of a list, "relu, gelu, …". */
-#define FIRST_FFN(name, text, help, activation, gated) ", " text
-#define FIRST_POSITION(name, text, help, file)         ", " text
-#define FIRST_PLACEMENT(name, text, help, file, final) ", " text
-#define FIRST_NORM(name, text, help, file, final)      ", " text "-layer, " text "-rms"
+#define FIRST_FFN(name, text, help, activation, gated)               ", " text
+#define FIRST_POSITION(name, text, help, file)                       ", " text
+#define FIRST_PLACEMENT(name, text, help, file, final, norms, whole) ", " text
+#define FIRST_NORM(name, text, help, file, final, norms, whole)      ", " text "-layer, " text "-rms"
 
 static const char ffn_values[] = QKV_FFN_LIST(FIRST_FFN);
 static const char position_values[] =
@@ -83,10 +83,10 @@ static bool read_tail(const char *value, const char *begin, double least, double
 }
 
 static bool is_value(const char *axis, const char *value) {
-    static const char kv[] = ", mha, mqa", norm[] = ", pre, post, pre-layer, pre-rms, post-layer, post-rms";
+    static const char kv[] = ", mha, mqa";
     double number;
     if (!strcmp(axis, "kv")) return is_in(kv, value) || read_tail(value, "gqa:", 0, 1e6, true, &number);
-    if (!strcmp(axis, "norm")) return is_in(norm, value);
+    if (!strcmp(axis, "norm")) return is_in(norm_values, value);
     if (!strcmp(axis, "ffn")) return is_in(ffn_values, value);
     return strcmp(value, "rope:X") != 0 &&
            (is_in(position_values, value) || read_tail(value, "rope:", 0, 1, false, &number));
@@ -203,8 +203,8 @@ static enum qkv_status apply_norm(struct qkv_context *ctx, const char *value, co
                                   bool last, struct qkv_texts *settings) {
     char where[QKV_KIND_NAME + 16];
     axis_kind(kind, where);
-#define PLACEMENT_TEXT(name, text, help, file, final)  text,
-#define PLACEMENT_FINAL(name, text, help, file, final) final,
+#define PLACEMENT_TEXT(name, text, help, file, final, norms, whole)  text,
+#define PLACEMENT_FINAL(name, text, help, file, final, norms, whole) final,
     static const char *const texts[] = {QKV_PLACEMENT_LIST(PLACEMENT_TEXT)};
     static const bool final[] = {QKV_PLACEMENT_LIST(PLACEMENT_FINAL)};
     const char *dash = strrchr(value, '-');

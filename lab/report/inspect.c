@@ -150,7 +150,7 @@ static enum qkv_status inspect_aim(struct qkv_inspection *in, const struct qkv_i
 /* ---- gradients -------------------------------------------------------------------------------------------------------------- */
 
 /* The norm of the gradients of all weights whose name begins so; NaN where there are none, as of an encoder that has the decoder's
- * embedding. */
+ * embedding. Layers that share weights have one gradient. */
 static double gradient_of(struct qkv_model *model, const char *begin) {
     double sum = 0;
     bool found = false;
@@ -165,6 +165,7 @@ static double gradient_of(struct qkv_model *model, const char *begin) {
 }
 
 static void take_gradients(struct qkv_inspection *in) {
+    const struct qkv_spec *spec = qkv_model_spec(in->look.model);
     for (size_t i = 0; i < in->count; i++) {
         struct qkv_inspect_row *row = &in->rows[i];
         const char *stack = row->encoder ? "encoder" : "decoder";
@@ -177,7 +178,8 @@ static void take_gradients(struct qkv_inspection *in) {
             snprintf(begin, sizeof begin, "%s.norm.", stack);
             break;
         default:
-            snprintf(begin, sizeof begin, "%s.layers.%zu.%s", stack, row->layer,
+            snprintf(begin, sizeof begin, "%s.layers.%zu.%s", stack,
+                     qkv_stack_weights_of(row->encoder ? &spec->encoder : &spec->decoder, row->layer),
                      row->kind == QKV_HOOK_ATTENTION ? "attn"
                      : row->kind == QKV_HOOK_CROSS   ? "cross"
                      : row->kind == QKV_HOOK_FFN     ? "ffn"

@@ -133,8 +133,9 @@ struct qkv_attention_args {
     bool cross;
     struct qkv_tensor *memory;   /* cross: (B·Tk, kv_in); NULL: the cache has its keys and values */
     struct qkv_tensor *values;   /* cross, without a cache: what values are made of; NULL: the memory */
-    struct qkv_tensor *residual; /* added to the output; NULL: nothing */
-    float *dattention_bias;      /* backward adds to it */
+    struct qkv_tensor *residual; /* residual + residual_scale·output is given; NULL: the output */
+    float residual_scale;
+    float *dattention_bias; /* backward adds to it */
     const struct qkv_attend **kept;
 };
 /* x (B·Tq, in) → (B·Tq, out). */

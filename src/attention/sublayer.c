@@ -246,7 +246,7 @@ struct qkv_tensor *qkv_attention_sublayer(const struct qkv_attention_args *f, st
     struct qkv_tensor *y = qkv_op_attend(f->tape, (struct qkv_columns){q, 0}, k, v, a, f->dattention_bias, f->kept);
     struct qkv_linear *o = &f->parameters->o;
     if (f->residual) {
-        return qkv_op_linear_add(f->tape, y, &o->weight, qkv_tensor_or_null(&o->bias), f->residual);
+        return qkv_op_linear_add(f->tape, y, &o->weight, qkv_tensor_or_null(&o->bias), f->residual, f->residual_scale);
     }
     return sublayer_project(f, o, y, QKV_RESULT_FP32);
 }

@@ -1,21 +1,25 @@
 /* block: the layers of a stack, and the stack itself.
  *
- * How a sublayer, its norm and the residual stream go together is a form: pre-norm x + f(norm(x)), post-norm norm(x + f(x)), each a
- * file block_NAME.c and a line in QKV_PLACEMENT_LIST.
+ * How sublayers, their norms and the residual stream go together is a form: pre-norm x + f(norm(x)), post-norm norm(x + f(x)), …, each
+ * a file block_NAME.c and a line in QKV_PLACEMENT_LIST.
  * Each layer is of a kind (struct qkv_layer_spec), which says what its sublayers are; the norm after the last layer is of
  * that layer's kind. Sublayers: self attention, cross attention in a decoder beside an encoder, feed-forward. One function serves training,
  * evaluation and decoding with a cache. */
 #include "model/model.h"
 #include "op/recompute_segment.h"
 
-/* One sublayer in the form of its layer. */
-static struct qkv_tensor *block_residual(struct qkv_forward_args *f, size_t layer, enum qkv_sublayer sublayer,
-                                         struct qkv_tensor *x) {
-#define FORM(name, text, help, file, final) [QKV_PLACEMENT_##name] = qkv_block_##file,
-    static qkv_block_form *const forms[] = {QKV_PLACEMENT_LIST(FORM)};
+#define FORM(name, text, help, file, final, norms, whole) [QKV_PLACEMENT_##name] = {qkv_block_##file, whole},
+static const struct block_form {
+    qkv_block_form *run;
+    bool whole; /* of a layer; else of a sublayer */
+} block_forms[] = {QKV_PLACEMENT_LIST(FORM)};
+
+/* One sublayer, or a whole layer, in its form. */
+static struct qkv_tensor *block_residual(struct qkv_forward_args *f, const struct block_form *form, size_t layer,
+                                         enum qkv_sublayer sublayer, struct qkv_tensor *x) {
     const struct qkv_block b = {.f = f, .layer = layer, .sublayer = sublayer};
     struct qkv_tape_mark mark = qkv_tape_mark(f->tape);
-    struct qkv_tensor *y = forms[qkv_stack_layer(f->stack->spec, layer)->norm.placement](&b, x);
+    struct qkv_tensor *y = form->run(&b, x);
     return f->kept ? y : qkv_tape_keep(f->tape, mark, x, y);
 }
 
@@ -28,11 +32,13 @@ QKV_PART struct qkv_tensor *run_block(struct qkv_tape *tape, const void *argumen
     struct block b = *(const struct block *)argument;
     b.flow.tape = tape;
     tape->batch = b.flow.rows ? b.flow.rows : tape->batch; /* backward may run it again, after another stack */
-    x = block_residual(&b.flow, b.layer, QKV_SUBLAYER_SELF, x);
+    const struct block_form *form = &block_forms[qkv_stack_layer(b.flow.stack->spec, b.layer)->norm.placement];
+    x = block_residual(&b.flow, form, b.layer, QKV_SUBLAYER_SELF, x);
+    if (form->whole) return x;
     if (b.flow.stack->has_cross) {
-        x = block_residual(&b.flow, b.layer, QKV_SUBLAYER_CROSS, x);
+        x = block_residual(&b.flow, form, b.layer, QKV_SUBLAYER_CROSS, x);
     }
-    return block_residual(&b.flow, b.layer, QKV_SUBLAYER_FFN, x);
+    return block_residual(&b.flow, form, b.layer, QKV_SUBLAYER_FFN, x);
 }
 
 struct qkv_tensor *qkv_stack_embed(struct qkv_forward_args *f, const int32_t *ids) {

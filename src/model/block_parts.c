@@ -1,17 +1,26 @@
 /* block_parts: what forms of blocks are made of: norms, the sublayers (self attention, cross attention, feed-forward), and the
  * addition to the residual stream. */
 #include "model/model.h"
+#include "model/spec.h"
 
-/* The sublayers return their output, or, with `residual`, the sum of both. */
+struct qkv_layer *qkv_layer_weights(const struct qkv_stack *stack, size_t layer) {
+    return &stack->layers[qkv_stack_weights_of(stack->spec, layer)];
+}
 
-static struct qkv_tensor *feed_forward(struct qkv_forward_args *f, const struct qkv_ffn_spec *spec, struct qkv_ffn *ffn,
-                                       struct qkv_tensor *x, struct qkv_tensor *residual) {
+/* The sublayers return their output, or, with `residual`, residual + scale·output, by the kind's residual_scale. */
+
+static struct qkv_tensor *feed_forward(struct qkv_forward_args *f, size_t layer, struct qkv_tensor *x,
+                                       struct qkv_tensor *residual) {
+    const struct qkv_layer_spec *of = qkv_stack_layer(f->stack->spec, layer);
+    const struct qkv_ffn_spec *spec = &of->ffn;
+    struct qkv_ffn *ffn = &qkv_layer_weights(f->stack, layer)->ffn;
     const enum qkv_ffn_kind kind = spec->kind;
     struct qkv_tensor *bias = qkv_tensor_or_null(&ffn->up.bias), *down_bias = qkv_tensor_or_null(&ffn->down.bias);
     struct qkv_tensor *hidden = qkv_op_linear_activation(f->tape, x, &ffn->up.weight, bias, kind, qkv_ffn_gated(kind));
     hidden = qkv_op_dropout(f->tape, hidden, (float)spec->dropout);
-    return residual ? qkv_op_linear_add(f->tape, hidden, &ffn->down.weight, down_bias, residual)
-                    : qkv_op_linear(f->tape, hidden, &ffn->down.weight, down_bias, QKV_RESULT_FP32);
+    return residual
+               ? qkv_op_linear_add(f->tape, hidden, &ffn->down.weight, down_bias, residual, (float)of->residual_scale)
+               : qkv_op_linear(f->tape, hidden, &ffn->down.weight, down_bias, QKV_RESULT_FP32);
 }
 
 static struct qkv_tensor *self_attention(struct qkv_forward_args *f, size_t layer, struct qkv_tensor *x,
@@ -19,10 +28,11 @@ static struct qkv_tensor *self_attention(struct qkv_forward_args *f, size_t laye
     const size_t kind = f->stack->spec->kind_of[layer];
     struct qkv_attention_args a = {.tape = f->tape,
                                    .attend = &f->self[kind],
-                                   .parameters = &f->stack->layers[layer].self.parameters,
+                                   .parameters = &qkv_layer_weights(f->stack, layer)->self.parameters,
                                    .tables = &f->stack->tables[kind],
                                    .cache = f->cache ? &f->cache[layer] : NULL,
                                    .residual = residual,
+                                   .residual_scale = (float)qkv_stack_layer(f->stack->spec, layer)->residual_scale,
                                    .dattention_bias = f->dself_bias,
                                    .kept = f->kept ? &f->kept[layer * (f->stack->has_cross ? 2 : 1)] : NULL};
     return qkv_attention_sublayer(&a, x);
@@ -32,12 +42,13 @@ static struct qkv_tensor *cross_attention(struct qkv_forward_args *f, size_t lay
                                           struct qkv_tensor *residual) {
     struct qkv_attention_args a = {.tape = f->tape,
                                    .attend = &f->cross[f->stack->spec->kind_of[layer]],
-                                   .parameters = &f->stack->layers[layer].cross.parameters,
+                                   .parameters = &qkv_layer_weights(f->stack, layer)->cross.parameters,
                                    .cache = f->memory_cache ? &f->memory_cache[layer] : NULL,
                                    .cross = true,
                                    .memory = f->memory,
                                    .values = f->values,
                                    .residual = residual,
+                                   .residual_scale = (float)qkv_stack_layer(f->stack->spec, layer)->residual_scale,
                                    .dattention_bias = f->dcross_bias,
                                    .kept = f->kept ? &f->kept[layer * 2 + 1] : NULL};
     return qkv_attention_sublayer(&a, x);
@@ -58,16 +69,24 @@ void qkv_hook_call(const struct qkv_forward_args *f, enum qkv_hook_kind kind, si
     f->hook(f->hook_user, &point);
 }
 
-static struct qkv_norm *block_norm_of(struct qkv_layer *l, enum qkv_sublayer kind) {
-    return kind == QKV_SUBLAYER_SELF ? &l->self.norm : kind == QKV_SUBLAYER_CROSS ? &l->cross.norm : &l->ffn.norm;
+bool qkv_block_has_norm(const struct qkv_norm_spec *norm, enum qkv_sublayer sublayer, bool out) {
+    const enum qkv_block_norms norms = qkv_placement_norms(norm->placement);
+    if (out) return norms == QKV_BLOCK_NORMS_TWO;
+    return sublayer == QKV_SUBLAYER_SELF ? norm->attention : norms != QKV_BLOCK_NORMS_SHARED;
 }
 
+static struct qkv_norm *block_norm_of(struct qkv_layer *l, enum qkv_sublayer kind, bool out) {
+    if (kind == QKV_SUBLAYER_FFN) return out ? &l->ffn.out_norm : &l->ffn.norm;
+    struct qkv_attention *attention = kind == QKV_SUBLAYER_SELF ? &l->self : &l->cross;
+    return out ? &attention->out_norm : &attention->norm;
+}
+
+/* With `residual` the sum residual + scale·f(x). */
 static struct qkv_tensor *block_sublayer(struct qkv_forward_args *f, size_t layer, enum qkv_sublayer kind,
                                          struct qkv_tensor *x, struct qkv_tensor *residual) {
     if (kind == QKV_SUBLAYER_SELF) return self_attention(f, layer, x, residual);
     if (kind == QKV_SUBLAYER_CROSS) return cross_attention(f, layer, x, residual);
-    const struct qkv_ffn_spec *spec = &qkv_stack_layer(f->stack->spec, layer)->ffn;
-    return feed_forward(f, spec, &f->stack->layers[layer].ffn, x, residual);
+    return feed_forward(f, layer, x, residual);
 }
 
 struct qkv_tensor *qkv_stack_sublayer(struct qkv_forward_args *f, size_t layer, enum qkv_sublayer kind,
@@ -75,26 +94,35 @@ struct qkv_tensor *qkv_stack_sublayer(struct qkv_forward_args *f, size_t layer, 
     return block_sublayer(f, layer, kind, x, NULL);
 }
 
-struct qkv_tensor *qkv_stack_sublayer_norm(struct qkv_forward_args *f, size_t layer, enum qkv_sublayer kind,
+struct qkv_tensor *qkv_stack_sublayer_norm(struct qkv_forward_args *f, size_t layer, enum qkv_sublayer kind, bool out,
                                            struct qkv_tensor *x) {
     const struct qkv_norm_spec *spec = &qkv_stack_layer(f->stack->spec, layer)->norm;
-    return qkv_norm_apply(f->tape, spec, block_norm_of(&f->stack->layers[layer], kind), x, QKV_RESULT_FP32);
+    return qkv_norm_apply(f->tape, spec, block_norm_of(qkv_layer_weights(f->stack, layer), kind, out), x,
+                          QKV_RESULT_FP32);
 }
 
 const struct qkv_norm_spec *qkv_stack_final_norm(const struct qkv_stack_spec *stack) {
     return &qkv_stack_layer(stack, (size_t)stack->layers - 1)->norm;
 }
 
-struct qkv_tensor *qkv_block_norm(const struct qkv_block *b, struct qkv_tensor *x, enum qkv_result result) {
-    const struct qkv_norm_spec *spec = &qkv_stack_layer(b->f->stack->spec, b->layer)->norm;
-    return qkv_norm_apply(b->f->tape, spec, block_norm_of(&b->f->stack->layers[b->layer], b->sublayer), x, result);
+/* ---- parts of forms ---------------------------------------------------------------------------------------------------------------- */
+
+static const struct qkv_layer_spec *block_spec(const struct qkv_block *b) {
+    return qkv_stack_layer(b->f->stack->spec, b->layer);
 }
 
-struct qkv_tensor *qkv_block_output(const struct qkv_block *b, struct qkv_tensor *x) {
+struct qkv_tensor *qkv_block_norm(const struct qkv_block *b, struct qkv_tensor *x, enum qkv_result result) {
+    const struct qkv_norm_spec *spec = &block_spec(b)->norm;
+    if (!qkv_block_has_norm(spec, b->sublayer, false)) return x;
+    struct qkv_layer *weights = qkv_layer_weights(b->f->stack, b->layer);
+    return qkv_norm_apply(b->f->tape, spec, block_norm_of(weights, b->sublayer, false), x, result);
+}
+
+/* Tells of what the sublayer gives, and drops some of it. */
+static struct qkv_tensor *block_output(const struct qkv_block *b, struct qkv_tensor *y) {
     static const enum qkv_hook_kind hooks[] = {[QKV_SUBLAYER_SELF] = QKV_HOOK_ATTENTION,
                                                [QKV_SUBLAYER_CROSS] = QKV_HOOK_CROSS,
                                                [QKV_SUBLAYER_FFN] = QKV_HOOK_FFN};
-    struct qkv_tensor *y = block_sublayer(b->f, b->layer, b->sublayer, x, NULL);
     qkv_hook_call(b->f, hooks[b->sublayer], b->layer, y);
     return qkv_op_dropout(b->f->tape, y, (float)b->f->spec->dropout);
 }
@@ -103,5 +131,35 @@ struct qkv_tensor *qkv_block_add(const struct qkv_block *b, struct qkv_tensor *r
     /* With nothing in between, the sum is made with the sublayer's last product. */
     const bool drops = b->f->tape->training && b->f->spec->dropout > 0;
     if (!drops && !b->f->hook) return block_sublayer(b->f, b->layer, b->sublayer, x, residual);
-    return qkv_op_add(b->f->tape, residual, qkv_block_output(b, x));
+    struct qkv_tensor *y = block_output(b, block_sublayer(b->f, b->layer, b->sublayer, x, NULL));
+    return qkv_op_add(b->f->tape, residual, y, (float)block_spec(b)->residual_scale);
+}
+
+struct qkv_tensor *qkv_block_add_normed(const struct qkv_block *b, struct qkv_tensor *residual, struct qkv_tensor *x) {
+    const struct qkv_norm_spec *spec = &block_spec(b)->norm;
+    const bool two = qkv_block_has_norm(spec, b->sublayer, true);
+    if (!two && !qkv_block_has_norm(spec, b->sublayer, false)) return qkv_block_add(b, residual, x);
+    struct qkv_norm *norm = block_norm_of(qkv_layer_weights(b->f->stack, b->layer), b->sublayer, two);
+    struct qkv_tensor *y = block_sublayer(b->f, b->layer, b->sublayer, x, NULL);
+    y = block_output(b, qkv_norm_apply(b->f->tape, spec, norm, y, QKV_RESULT_FP32));
+    return qkv_op_add(b->f->tape, residual, y, (float)block_spec(b)->residual_scale);
+}
+
+bool qkv_block_at(const struct qkv_block *block, enum qkv_sublayer sublayer, struct qkv_block *at) {
+    *at = *block;
+    at->sublayer = sublayer;
+    return sublayer != QKV_SUBLAYER_CROSS || block->f->stack->has_cross;
+}
+
+struct qkv_tensor *qkv_block_add_all(const struct qkv_block *block, struct qkv_tensor *x,
+                                     struct qkv_tensor *const h[QKV_SUBLAYER_COUNT]) {
+    struct qkv_forward_args *f = block->f;
+    struct qkv_block b;
+    for (enum qkv_sublayer i = QKV_SUBLAYER_SELF; i < QKV_SUBLAYER_COUNT; i++) {
+        if (!qkv_block_at(block, i, &b)) continue;
+        const struct qkv_tape_mark mark = qkv_tape_mark(f->tape);
+        struct qkv_tensor *y = qkv_block_add(&b, x, h[i]);
+        x = f->kept ? y : qkv_tape_keep(f->tape, mark, x, y);
+    }
+    return x;
 }

@@ -87,7 +87,7 @@ static enum qkv_status encoder_run(struct qkv_encoded *e, const int32_t *ids) {
         a.pages = (struct qkv_page_table){e->tables, e->pool->positions, e->pool->count};
         struct qkv_attention_args flow = {.tape = &tape,
                                           .attend = &a,
-                                          .parameters = &m->decoder.layers[layer].cross.parameters,
+                                          .parameters = &qkv_layer_weights(&m->decoder, layer)->cross.parameters,
                                           .cache = &e->pool->attention[layer],
                                           .cross = true,
                                           .memory = x};

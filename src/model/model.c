@@ -97,7 +97,7 @@ enum qkv_status qkv_model_to_fp32(struct qkv_model *m) {
 
 enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spec *spec, bool planned,
                                    const struct qkv_model_file *file, struct qkv_model **out) {
-    return model_make(ctx, spec, planned, file, &(struct qkv_model_parts){.roles = UINT32_MAX}, out);
+    return model_make(ctx, spec, planned, file, &(struct qkv_model_parts){.roles = UINT64_MAX}, out);
 }
 
 enum qkv_status qkv_model_allocate_parts(struct qkv_context *ctx, const struct qkv_spec *spec,

@@ -12,11 +12,11 @@
 /* ---- weights (params.c) ----------------------------------------------------------------------------------------- */
 
 struct qkv_attention {
-    struct qkv_norm norm;
+    struct qkv_norm norm, out_norm; /* weight.data NULL where there is none */
     struct qkv_attention_parameters parameters;
 };
 struct qkv_ffn {
-    struct qkv_norm norm;
+    struct qkv_norm norm, out_norm;
     struct qkv_linear up; /* gated: gate and up in one (2·F, C) */
     struct qkv_linear down;
 };
@@ -31,12 +31,15 @@ struct qkv_stack {
     bool has_cross;
     struct qkv_tensor *token; /* shared when tied */
     struct qkv_tensor token_storage, position;
-    struct qkv_layer *layers;
+    struct qkv_layer *layers;         /* those whose weights are another's are empty: qkv_layer_weights */
     struct qkv_norm norm;             /* final; weight.data NULL without one */
     struct qkv_position_tables embed; /* what is added to the embedding */
     /* Of the attention of each kind of layer; equal ones are the same tables. */
     struct qkv_position_tables tables[QKV_KINDS_MAX];
 };
+
+/* The weights of a layer, which it may share with others. */
+struct qkv_layer *qkv_layer_weights(const struct qkv_stack *stack, size_t layer);
 
 /* A file that weights stay in, closed with the model. */
 struct qkv_model_file {
@@ -48,7 +51,7 @@ struct qkv_model_file {
 
 /* What of a spec a model has: all of it, but in a module by itself. */
 struct qkv_model_parts {
-    uint32_t roles;                /* bits of enum qkv_role: which weights there are */
+    uint64_t roles;                /* bits of enum qkv_role: which weights there are */
     bool given_memory;             /* the decoder has cross attention though there is no encoder */
     size_t key_width, value_width; /* of what keys and values of cross attention are made of; 0: the model's */
 };
@@ -110,24 +113,33 @@ enum qkv_status qkv_position_tables_make(struct qkv_model *model, struct qkv_sta
 
 /* ---- forms of blocks (block_*.c, of parts in block_parts.c) ---------------------------------------------------------------------- */
 
-enum qkv_sublayer { QKV_SUBLAYER_SELF, QKV_SUBLAYER_CROSS, QKV_SUBLAYER_FFN };
-/* A sublayer of a layer in a forward pass. */
+enum qkv_sublayer { QKV_SUBLAYER_SELF, QKV_SUBLAYER_CROSS, QKV_SUBLAYER_FFN, QKV_SUBLAYER_COUNT };
+/* A sublayer of a layer in a forward pass; of a form of whole layers the first one. */
 struct qkv_block {
     struct qkv_forward_args *f;
     size_t layer;
     enum qkv_sublayer sublayer;
 };
-/* The residual stream x (B·T, C) after a sublayer f, with its norm. */
+/* The residual stream x (B·T, C) after a sublayer f, or all of a layer, with its norms. */
 typedef struct qkv_tensor *qkv_block_form(const struct qkv_block *block, struct qkv_tensor *x);
-#define QKV_BLOCK_FORM(name, text, help, file, final) qkv_block_form qkv_block_##file;
+#define QKV_BLOCK_FORM(name, text, help, file, final, norms, whole) qkv_block_form qkv_block_##file;
 QKV_PLACEMENT_LIST(QKV_BLOCK_FORM)
-/* The sublayer's norm of x. A result that only the sublayer reads may be bf16 (QKV_RESULT_BF16_IF_MIXED). */
+/* Whether a sublayer has a norm, or, of two, one behind it. */
+bool qkv_block_has_norm(const struct qkv_norm_spec *norm, enum qkv_sublayer sublayer, bool out);
+/* The sublayer's norm of x; x itself where it has none. A result that only the sublayer reads may be bf16 (QKV_RESULT_BF16_IF_MIXED). */
 struct qkv_tensor *qkv_block_norm(const struct qkv_block *block, struct qkv_tensor *x, enum qkv_result result);
 /* Tells whoever listens to the pass. */
 void qkv_hook_call(const struct qkv_forward_args *f, enum qkv_hook_kind kind, size_t layer, const struct qkv_tensor *x);
-/* dropout(f(x)); and residual + dropout(f(x)), which takes less where both can be one. Once a form: hooks are called in it. */
-struct qkv_tensor *qkv_block_output(const struct qkv_block *block, struct qkv_tensor *x);
+/* residual + scale·dropout(f(x)), where scale is the kind's residual_scale. Once a sublayer: hooks are called in it. */
 struct qkv_tensor *qkv_block_add(const struct qkv_block *block, struct qkv_tensor *residual, struct qkv_tensor *x);
+/* The same with a norm behind the sublayer, residual + scale·dropout(norm(f(x))): the second one where it has two. */
+struct qkv_tensor *qkv_block_add_normed(const struct qkv_block *block, struct qkv_tensor *residual,
+                                        struct qkv_tensor *x);
+/* x + Σ scale·dropout(f(h[i])) over the sublayers i that the layer has. Without recording in the storage of x. */
+struct qkv_tensor *qkv_block_add_all(const struct qkv_block *block, struct qkv_tensor *x,
+                                     struct qkv_tensor *const h[QKV_SUBLAYER_COUNT]);
+/* The same layer's block at another sublayer; false where the layer has none such. */
+bool qkv_block_at(const struct qkv_block *block, enum qkv_sublayer sublayer, struct qkv_block *at);
 
 /* ---- forward (block.c) --------------------------------------------------------------------------- */
 
@@ -171,8 +183,9 @@ struct qkv_tensor *qkv_stack_layers(struct qkv_forward_args *args, struct qkv_te
 struct qkv_tensor *qkv_stack_norm(struct qkv_forward_args *args, struct qkv_tensor *x);
 struct qkv_tensor *qkv_stack_sublayer(struct qkv_forward_args *args, size_t layer, enum qkv_sublayer kind,
                                       struct qkv_tensor *x);
+/* out: the norm behind the sublayer, of two. */
 struct qkv_tensor *qkv_stack_sublayer_norm(struct qkv_forward_args *args, size_t layer, enum qkv_sublayer kind,
-                                           struct qkv_tensor *x);
+                                           bool out, struct qkv_tensor *x);
 /* ids (B·T) → hidden states (B·T, C) after the final norm. */
 struct qkv_tensor *qkv_stack_forward(struct qkv_forward_args *args, const int32_t *ids);
 

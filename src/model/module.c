@@ -6,17 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MODULE_ROLE(name) (UINT32_C(1) << QKV_ROLE_##name)
+#define MODULE_ROLE(name) (UINT64_C(1) << QKV_ROLE_##name)
 #define MODULE_SELF       (MODULE_ROLE(ATTN_Q) | MODULE_ROLE(ATTN_K) | MODULE_ROLE(ATTN_V) | MODULE_ROLE(ATTN_O))
 #define MODULE_CROSS      (MODULE_ROLE(CROSS_Q) | MODULE_ROLE(CROSS_K) | MODULE_ROLE(CROSS_V) | MODULE_ROLE(CROSS_O))
 #define MODULE_FFN        (MODULE_ROLE(FFN_GATE) | MODULE_ROLE(FFN_UP) | MODULE_ROLE(FFN_DOWN))
-#define MODULE_BLOCK      (MODULE_ROLE(ATTN_NORM) | MODULE_SELF | MODULE_ROLE(FFN_NORM) | MODULE_FFN)
-#define MODULE_MEMORY     (MODULE_ROLE(CROSS_NORM) | MODULE_CROSS)
-_Static_assert(QKV_ROLE_COUNT <= 32, "a set of roles is 32 bits");
+#define MODULE_NORMS(of)  (MODULE_ROLE(of##_NORM) | MODULE_ROLE(of##_OUT_NORM))
+#define MODULE_BLOCK      (MODULE_NORMS(ATTN) | MODULE_SELF | MODULE_NORMS(FFN) | MODULE_FFN)
+#define MODULE_MEMORY     (MODULE_NORMS(CROSS) | MODULE_CROSS)
+_Static_assert(QKV_ROLE_COUNT <= 64, "a set of roles is 64 bits");
 
 /* What a new module of each kind is made of. */
 static const struct module_parts {
-    uint32_t roles;
+    uint64_t roles;
     bool memory;      /* cross attention: of the decoder */
     bool stack;       /* of all layers, not of one */
     const char *name; /* in the stack */
@@ -29,7 +30,7 @@ static const struct module_parts {
     [QKV_MODULE_DECODER_BLOCK] = {MODULE_BLOCK | MODULE_MEMORY, true, false, ".layers.0"},
     [QKV_MODULE_ENCODER_STACK] = {MODULE_BLOCK | MODULE_ROLE(NORM), false, true, ""},
     [QKV_MODULE_DECODER_STACK] = {MODULE_BLOCK | MODULE_MEMORY | MODULE_ROLE(NORM), true, true, ""},
-    [QKV_MODULE_MODEL] = {UINT32_MAX, false, true, ""},
+    [QKV_MODULE_MODEL] = {UINT64_MAX, false, true, ""},
 };
 
 /* ---- finding ------------------------------------------------------------ */
@@ -40,14 +41,19 @@ static bool module_find_in_layer(struct qkv_module *m, const char *rest) {
         const char *name;
         enum qkv_module_kind kind;
         enum qkv_sublayer sublayer;
+        bool out;
     } parts[] = {
-        {".attn", QKV_MODULE_ATTENTION, QKV_SUBLAYER_SELF},
-        {".cross", QKV_MODULE_CROSS_ATTENTION, QKV_SUBLAYER_CROSS},
-        {".ffn", QKV_MODULE_FFN, QKV_SUBLAYER_FFN},
-        {".attn_norm", QKV_MODULE_NORM, QKV_SUBLAYER_SELF},
-        {".cross_norm", QKV_MODULE_NORM, QKV_SUBLAYER_CROSS},
-        {".ffn_norm", QKV_MODULE_NORM, QKV_SUBLAYER_FFN},
+        {".attn", QKV_MODULE_ATTENTION, QKV_SUBLAYER_SELF, false},
+        {".cross", QKV_MODULE_CROSS_ATTENTION, QKV_SUBLAYER_CROSS, false},
+        {".ffn", QKV_MODULE_FFN, QKV_SUBLAYER_FFN, false},
+        {".attn_norm", QKV_MODULE_NORM, QKV_SUBLAYER_SELF, false},
+        {".cross_norm", QKV_MODULE_NORM, QKV_SUBLAYER_CROSS, false},
+        {".ffn_norm", QKV_MODULE_NORM, QKV_SUBLAYER_FFN, false},
+        {".attn_out_norm", QKV_MODULE_NORM, QKV_SUBLAYER_SELF, true},
+        {".cross_out_norm", QKV_MODULE_NORM, QKV_SUBLAYER_CROSS, true},
+        {".ffn_out_norm", QKV_MODULE_NORM, QKV_SUBLAYER_FFN, true},
     };
+    const struct qkv_norm_spec *norm = &qkv_stack_layer(m->stack->spec, m->layer)->norm;
     if (!*rest) {
         m->kind = m->stack->has_cross ? QKV_MODULE_DECODER_BLOCK : QKV_MODULE_ENCODER_BLOCK;
         return true;
@@ -56,6 +62,8 @@ static bool module_find_in_layer(struct qkv_module *m, const char *rest) {
         if (strcmp(rest, parts[i].name) != 0) continue;
         m->kind = parts[i].kind;
         m->sublayer = parts[i].sublayer;
+        m->out = parts[i].out;
+        if (m->kind == QKV_MODULE_NORM && !qkv_block_has_norm(norm, m->sublayer, m->out)) return false;
         return m->sublayer != QKV_SUBLAYER_CROSS || m->stack->has_cross;
     }
     return false;
@@ -85,11 +93,23 @@ static bool module_find(struct qkv_module *m, const char *name) {
     const size_t digits = strspn(rest, "0123456789");
     if (!digits || digits > 6 || (digits > 1 && *rest == '0')) return false;
     m->layer = (size_t)strtoul(rest, NULL, 10);
+    m->part = rest + digits;
     return m->layer < (size_t)m->stack->spec->layers && module_find_in_layer(m, rest + digits);
 }
 
-/* Those whose names begin with `name` and a point; without it. Only a model embeds. */
-static enum qkv_status module_list_parameters(struct qkv_module *m, const char *name) {
+/* What its parameters' names begin with: those of a layer that shares its weights have the first such layer's. */
+static void module_prefix(const struct qkv_module *m, const char *name, char *prefix, size_t size) {
+    if (m->part)
+        snprintf(prefix, size, "%s.layers.%zu%s", m->stack->name, qkv_stack_weights_of(m->stack->spec, m->layer),
+                 m->part);
+    else
+        snprintf(prefix, size, "%s", name);
+}
+
+/* Those whose names begin with the module's and a point; without it. Only a model embeds. */
+static enum qkv_status module_list_parameters(struct qkv_module *m, const char *called) {
+    char name[64];
+    module_prefix(m, called, name, sizeof name);
     const size_t all = qkv_model_parameters(m->model), skip = *name ? strlen(name) + 1 : 0;
     m->arrays = qkv_allocate(m->ctx, all + 1, sizeof *m->arrays);
     m->indices = qkv_allocate(m->ctx, all + 1, sizeof *m->indices);
@@ -120,6 +140,7 @@ static enum qkv_status module_make(struct qkv_model *model, const char *name, bo
                           "\"%s.layers.0.attn\"",
                           name, model->decoder.spec ? "decoder" : "encoder");
     if (!status) status = module_list_parameters(m, name);
+    m->part = NULL; /* the caller's */
     if (!status)
         status = qkv_arena_create(m->ctx, &m->graph_arena, qkv_graph_bytes(&model->spec), "records of a module");
     if (status) {
@@ -157,6 +178,7 @@ static void module_keep_layer(struct qkv_stack_spec *stack, size_t layer) {
     stack->kinds[0] = *qkv_stack_layer(stack, layer);
     stack->kinds[0].name[0] = 0;
     stack->kind_count = stack->layers = 1;
+    stack->share = 0;
     memset(stack->kind_of, 0, sizeof stack->kind_of);
 }
 

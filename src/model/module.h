@@ -12,7 +12,8 @@ struct qkv_module {
     struct qkv_stack *stack; /* NULL: a whole model */
     size_t layer;
     enum qkv_sublayer sublayer; /* of an attention or feed-forward, */
-    bool final;                 /* and of a norm: or that after the last layer */
+    bool out, final;            /* and of a norm: behind the sublayer; or that after the last layer */
+    const char *part;           /* while it is made: what stands behind ".layers.N" of its name; NULL: of no layer */
 
     struct qkv_array *arrays; /* its parameters; names end the model's names */
     size_t *indices;          /* of them in the model's list */

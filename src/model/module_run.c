@@ -303,7 +303,7 @@ static struct qkv_tensor *module_run_kind(struct qkv_module *m, const struct mod
     case QKV_MODULE_FFN:
         return qkv_stack_sublayer(&f, m->layer, m->sublayer, m->x);
     case QKV_MODULE_NORM:
-        return m->final ? qkv_stack_norm(&f, m->x) : qkv_stack_sublayer_norm(&f, m->layer, m->sublayer, m->x);
+        return m->final ? qkv_stack_norm(&f, m->x) : qkv_stack_sublayer_norm(&f, m->layer, m->sublayer, m->out, m->x);
     default:
         return module_run_layers(m, c, &f);
     }

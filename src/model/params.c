@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 struct params {
-    uint32_t roles; /* which there are (struct qkv_model_parts) */
+    uint64_t roles; /* which there are (struct qkv_model_parts) */
     size_t key_width, value_width;
     struct qkv_weights *weights;
     struct qkv_weight_place place;
@@ -22,12 +22,22 @@ static struct qkv_dimensions params_sizes(const struct qkv_spec *spec, size_t vo
                                    .N = (size_t)(spec->head.kind == QKV_HEAD_LM ? spec->vocab : spec->head.classes)};
 }
 
-static bool params_has(uint32_t roles, enum qkv_role role) {
+static bool params_has(uint64_t roles, enum qkv_role role) {
     return roles >> role & 1;
 }
 
 static void params_norm(struct params *p, struct qkv_norm *to, enum qkv_role role, const struct qkv_norm_spec *spec) {
     if (params_has(p->roles, role)) qkv_weights_norm(p->weights, &p->place, to, role, spec);
+}
+
+/* A sublayer's norm before it, or, of two, behind it. */
+static void params_norm_of(struct params *p, struct qkv_norm *to, const struct qkv_norm_spec *norm,
+                           enum qkv_sublayer sublayer, bool out) {
+    static const enum qkv_role roles[QKV_SUBLAYER_COUNT][2] = {
+        [QKV_SUBLAYER_SELF] = {QKV_ROLE_ATTN_NORM, QKV_ROLE_ATTN_OUT_NORM},
+        [QKV_SUBLAYER_CROSS] = {QKV_ROLE_CROSS_NORM, QKV_ROLE_CROSS_OUT_NORM},
+        [QKV_SUBLAYER_FFN] = {QKV_ROLE_FFN_NORM, QKV_ROLE_FFN_OUT_NORM}};
+    if (qkv_block_has_norm(norm, sublayer, out)) params_norm(p, to, roles[sublayer][out], norm);
 }
 
 static void params_attention(struct params *p, struct qkv_attention *to, const struct qkv_attention_spec *spec,
@@ -36,14 +46,17 @@ static void params_attention(struct params *p, struct qkv_attention *to, const s
     p->sizes.Hkv = (size_t)spec->kv_heads;
     p->sizes.D = (size_t)spec->head_dim;
     p->sizes.Dv = (size_t)spec->value_dim;
-    params_norm(p, &to->norm, cross ? QKV_ROLE_CROSS_NORM : QKV_ROLE_ATTN_NORM, norm);
-    if (!params_has(p->roles, cross ? QKV_ROLE_CROSS_Q : QKV_ROLE_ATTN_Q)) return;
-    struct qkv_dimensions sizes = p->sizes;
-    if (cross && p->key_width) sizes.M = p->key_width;
-    if (cross && p->value_width) sizes.U = p->value_width;
-    struct qkv_weight_place place = p->place;
-    place.sizes = &sizes;
-    qkv_attention_build_weights(p->weights, &place, spec, cross, &to->parameters);
+    const enum qkv_sublayer sublayer = cross ? QKV_SUBLAYER_CROSS : QKV_SUBLAYER_SELF;
+    params_norm_of(p, &to->norm, norm, sublayer, false);
+    if (params_has(p->roles, cross ? QKV_ROLE_CROSS_Q : QKV_ROLE_ATTN_Q)) {
+        struct qkv_dimensions sizes = p->sizes;
+        if (cross && p->key_width) sizes.M = p->key_width;
+        if (cross && p->value_width) sizes.U = p->value_width;
+        struct qkv_weight_place place = p->place;
+        place.sizes = &sizes;
+        qkv_attention_build_weights(p->weights, &place, spec, cross, &to->parameters);
+    }
+    params_norm_of(p, &to->out_norm, norm, sublayer, true);
 }
 
 static void params_ffn(struct params *p, struct qkv_ffn *to, const struct qkv_ffn_spec *spec,
@@ -51,22 +64,28 @@ static void params_ffn(struct params *p, struct qkv_ffn *to, const struct qkv_ff
     static const enum qkv_role roles[] = {QKV_ROLE_FFN_GATE, QKV_ROLE_FFN_UP}, down = QKV_ROLE_FFN_DOWN;
     const bool gated = qkv_ffn_gated(spec->kind);
     p->sizes.F = (size_t)spec->d_ff;
-    params_norm(p, &to->norm, QKV_ROLE_FFN_NORM, norm);
-    if (!params_has(p->roles, QKV_ROLE_FFN_UP)) return;
-    qkv_weights_linear(p->weights, &p->place, &to->up, gated ? roles : roles + 1, gated ? 2 : 1, spec->bias);
-    qkv_weights_linear(p->weights, &p->place, &to->down, &down, 1, spec->bias);
+    params_norm_of(p, &to->norm, norm, QKV_SUBLAYER_FFN, false);
+    if (params_has(p->roles, QKV_ROLE_FFN_UP)) {
+        qkv_weights_linear(p->weights, &p->place, &to->up, gated ? roles : roles + 1, gated ? 2 : 1, spec->bias);
+        qkv_weights_linear(p->weights, &p->place, &to->down, &down, 1, spec->bias);
+    }
+    params_norm_of(p, &to->out_norm, norm, QKV_SUBLAYER_FFN, true);
 }
 
 static void params_layers(struct params *p, const struct qkv_stack *s) {
     const struct qkv_stack_spec *spec = s->spec;
-    for (p->place.layer = 0; p->place.layer < spec->layers; p->place.layer++) {
-        struct qkv_layer *layer = &s->layers[p->place.layer];
-        const struct qkv_layer_spec *kind = qkv_stack_layer(spec, (size_t)p->place.layer);
+    for (size_t i = 0, end; i < (size_t)spec->layers; i = end) {
+        for (end = i + 1; end < (size_t)spec->layers && qkv_stack_weights_of(spec, end) == i;) end++;
+        struct qkv_layer *layer = &s->layers[i];
+        const struct qkv_layer_spec *kind = qkv_stack_layer(spec, i);
+        p->place.layer = (int)i;
+        p->place.times = (unsigned)(end - i);
         params_attention(p, &layer->self, &kind->attention, &kind->norm, false);
         if (s->has_cross) params_attention(p, &layer->cross, &kind->cross, &kind->norm, true);
         params_ffn(p, &layer->ffn, &kind->ffn, &kind->norm);
     }
     p->place.layer = -1;
+    p->place.times = 0;
 }
 
 /* `shared`: the token embedding of the other stack, or NULL. */
@@ -108,6 +127,13 @@ static void params_head(struct qkv_model *m, struct qkv_stack *last) {
     if (spec->head.bias) qkv_weights_bias(&m->weights, &place, &m->head.bias, &head, 1);
 }
 
+/* What a pass uses more than once: an embedding of two stacks, or of a stack and the head. */
+static void params_count_tables(struct qkv_model *m) {
+    if (m->encoder.token) m->encoder.token->times++;
+    if (m->decoder.token) m->decoder.token->times++;
+    if (m->head_weight) m->head_weight->times++;
+}
+
 enum qkv_status qkv_model_build_weights(struct qkv_model *m) {
     const struct qkv_spec *spec = &m->spec;
     const bool both = qkv_spec_topology(spec) == QKV_ENCODER_DECODER;
@@ -118,6 +144,7 @@ enum qkv_status qkv_model_build_weights(struct qkv_model *m) {
         params_stack(m, &m->encoder, &spec->encoder, "encoder", (size_t)(both ? spec->source_vocab : spec->vocab),
                      both && spec->tie == QKV_TIE_ALL ? m->decoder.token : NULL);
     params_head(m, m->decoder.spec ? &m->decoder : &m->encoder);
+    params_count_tables(m);
     return qkv_weights_finish(&m->weights);
 }
 

@@ -60,7 +60,7 @@ static enum qkv_status pass_run(struct qkv_pass *p, const struct qkv_batch *b) {
     }
     p->loss = (struct qkv_loss){0};
     p->loss_count = 0;
-    for (size_t i = 0; i < m->weights.tensor_count; i++) m->weights.tensors[i]->given = 0;
+    qkv_weights_begin(&m->weights);
     p->rows = p->source_rows = NULL;
     qkv_pass_shape_attentions(p, b->B, b->T, b->source_T);
     const struct qkv_attend **kept = p->options.weights ? p->kept : NULL;

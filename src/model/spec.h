@@ -40,7 +40,8 @@ enum {
      * is printed, checked or in digests */
     QKV_KEY_OPTIONAL = 16384,
     /* an object that every stack has: at the top what is common to them, in a stack what it has of its own */
-    QKV_KEY_COMMON = 32768
+    QKV_KEY_COMMON = 32768,
+    QKV_KEY_OF_LAYER = 65536 /* of a kind of layer; beside named kinds it is what they have in common */
 };
 
 enum { QKV_KEY_PATH = 160 };
@@ -127,6 +128,8 @@ enum qkv_status qkv_spec_check_as(struct qkv_context *ctx, const struct qkv_spec
 /* The same, with the names that keys have in the version of `written`. */
 enum qkv_status qkv_spec_check_written(struct qkv_context *ctx, struct qkv_written_spec *written, const char *name,
                                        bool vocab_known);
+/* The norms of each sublayer. */
+enum qkv_block_norms qkv_placement_norms(enum qkv_placement placement);
 /* A kind in messages, "decoder.kinds.local", or "decoder" where it has no name. */
 enum { QKV_KIND_TEXT = QKV_KIND_NAME + 32 };
 void qkv_kind_text(const char *stack, const struct qkv_layer_spec *kind, char text[QKV_KIND_TEXT]);

@@ -67,6 +67,7 @@ static enum qkv_status check_heads(const struct checker *c, const struct qkv_pla
 
 static enum qkv_status check_attention(const struct checker *c, const struct qkv_place *place);
 static enum qkv_status check_norm(const struct checker *c, const struct qkv_place *place);
+static enum qkv_status check_share(const struct checker *c, const struct qkv_place *place);
 static enum qkv_status check_keys(const struct checker *c, const struct qkv_key *keys, const struct qkv_place *place);
 
 static enum qkv_status check_object(const struct checker *c, const struct qkv_key *keys, const struct qkv_place *in) {
@@ -74,6 +75,7 @@ static enum qkv_status check_object(const struct checker *c, const struct qkv_ke
     enum qkv_status status = attention ? check_heads(c, in) : QKV_OK;
     if (!status) status = check_keys(c, keys, in);
     if (attention && !status) status = check_attention(c, in);
+    if (in->object == (void *)in->stack && !status) return check_share(c, in);
     return norm && !status ? check_norm(c, in) : status;
 }
 
@@ -177,6 +179,11 @@ static enum qkv_status check_attention(const struct checker *c, const struct qkv
 
 static enum qkv_status check_norm(const struct checker *c, const struct qkv_place *place) {
     const struct qkv_norm_spec *norm = place->object;
+    if (!norm->attention && qkv_placement_norms(norm->placement) == QKV_BLOCK_NORMS_SHARED)
+        return qkv_fail(c->ctx, QKV_SPEC,
+                        "%s: %sattention is false, but with placement parallel all sublayers read that norm (choose "
+                        "parallel_two, or leave it out)",
+                        c->name, place->path);
     if (norm->bias && !qkv_norm_centered(norm->kind))
         return qkv_fail(c->ctx, QKV_SPEC,
                         "%s: %sbias is true, but an rmsnorm has no bias (leave it out, or choose "
@@ -186,6 +193,31 @@ static enum qkv_status check_norm(const struct checker *c, const struct qkv_plac
     return qkv_fail(c->ctx, QKV_SPEC,
                     "%s: %sbias is true, but %sweight is false: a bare norm has neither (leave one of them out)",
                     c->name, place->path, place->path);
+}
+
+/* The first layer that is of another kind than the one whose weights it has; 0: there is none. */
+static size_t check_find_other(const struct qkv_stack_spec *s) {
+    for (size_t i = 0; i < (size_t)s->layers; i++)
+        if (s->kind_of[i] != s->kind_of[qkv_stack_weights_of(s, i)]) return i;
+    return 0;
+}
+
+/* Layers that share weights are alike. */
+static enum qkv_status check_share(const struct checker *c, const struct qkv_place *place) {
+    const struct qkv_stack_spec *s = place->stack;
+    if (s->share > s->layers)
+        return qkv_fail(c->ctx, QKV_SPEC,
+                        "%s: %sshare is %d, but there are %d layers; it must be a number of groups from 1 to %d, or 0",
+                        c->name, place->path, s->share, s->layers, s->layers);
+    const size_t layer = check_find_other(s), like = qkv_stack_weights_of(s, layer);
+    if (!layer) return QKV_OK;
+    struct qkv_stack_spec fits = *s;
+    while (check_find_other(&fits)) fits.share++; /* as many groups as layers fit always */
+    return qkv_fail(c->ctx, QKV_SPEC,
+                    "%s: %sshare is %d, so layer %zu has the weights of layer %zu, but is of the kind \"%s\" and that "
+                    "one of \"%s\" (choose %d, or 0)",
+                    c->name, place->path, s->share, layer, like, qkv_stack_layer(s, layer)->name,
+                    qkv_stack_layer(s, like)->name, fits.share);
 }
 
 static enum qkv_status check_head(const struct checker *c, bool both) {

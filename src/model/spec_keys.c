@@ -66,6 +66,7 @@ static bool has_decoder(const struct qkv_place *p) {
 /* The parts beside `kinds` are those of the only kind; in a file that has kinds, what these have in common. */
 const struct qkv_key qkv_stack_keys[] = {
     WHOLE(qkv_stack_spec, layers, 1, QKV_LAYERS_MAX, .flags = QKV_KEY_REQUIRED),
+    WHOLE(qkv_stack_spec, share, 0, QKV_LAYERS_MAX, .flags = QKV_KEY_LATER),
     {.name = "pattern", .type = QKV_KEY_PATTERN, .flags = QKV_KEY_VERSION_2, .applies = has_kinds},
     LAYER_KEYS(qkv_stack_spec, kinds[0]., qkv_place_has_one_kind),
     {.name = "kinds", .type = QKV_KEY_KINDS, .flags = QKV_KEY_VERSION_2, .keys = qkv_layer_keys, .applies = has_kinds},

@@ -17,10 +17,16 @@ CHOICES(pairings, QKV_PAIRING_LIST);
 CHOICES(biases, QKV_BIAS_LIST);
 #define NORM_TEXT(name, text, help, centered, offset) text,
 const char *const qkv_norm_texts[] = {QKV_NORM_LIST(NORM_TEXT) NULL};
-#define PLACEMENT_TEXT(name, text, help, file, final) text,
+#define PLACEMENT_TEXT(name, text, help, file, final, norms, whole) text,
 static const char *const placements[] = {QKV_PLACEMENT_LIST(PLACEMENT_TEXT) NULL};
-#define PLACEMENT_FINAL(name, text, help, file, final) final,
+#define PLACEMENT_FINAL(name, text, help, file, final, norms, whole) final,
 static const bool final_placements[] = {QKV_PLACEMENT_LIST(PLACEMENT_FINAL)};
+#define PLACEMENT_NORMS(name, text, help, file, final, norms, whole) QKV_BLOCK_NORMS_##norms,
+enum qkv_block_norms qkv_placement_norms(enum qkv_placement placement) {
+    static const enum qkv_block_norms norms_of_placements[] = {QKV_PLACEMENT_LIST(PLACEMENT_NORMS)};
+    return norms_of_placements[placement];
+}
+
 #define FFN_TEXT(name, text, help, activation, gated) text,
 static const char *const ffns[] = {QKV_FFN_LIST(FFN_TEXT) NULL};
 #define FFN_GATED(name, text, help, activation, gated) gated,
@@ -153,6 +159,7 @@ const struct qkv_key qkv_norm_keys[] = {
     FLAG(qkv_norm_spec, final, .flags = QKV_KEY_IDLE, .rule = rule_final, .applies = ends_a_stack,
          .owner = "the kind of the last layer"),
     NORM_AFFINE,
+    FLAG(qkv_norm_spec, attention, .flags = QKV_KEY_LATER, .neutral = true, .value = true),
     END,
 };
 

@@ -7,6 +7,13 @@ const struct qkv_layer_spec *qkv_stack_layer(const struct qkv_stack_spec *stack,
     return &stack->kinds[stack->kind_of[layer]];
 }
 
+size_t qkv_stack_weights_of(const struct qkv_stack_spec *stack, size_t layer) {
+    const size_t layers = (size_t)stack->layers, groups = (size_t)stack->share;
+    if (!groups) return layer;
+    const size_t group = layer * groups / layers;
+    return (group * layers + groups - 1) / groups;
+}
+
 const struct qkv_layer_spec *qkv_stack_find_causal(const struct qkv_stack_spec *stack, bool causal) {
     for (int i = 0; i < stack->kind_count; i++)
         if (stack->kinds[i].attention.causal == causal) return &stack->kinds[i];

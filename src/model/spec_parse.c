@@ -179,7 +179,7 @@ static enum qkv_status read_keys(const struct qkv_spec_reader *r, const struct q
     for (const struct qkv_key *key = keys; key->name && !status; key++) {
         const json_t *value = tree ? json_object_get(tree, key->name) : NULL;
         bool shared =
-            key->type == QKV_KEY_OBJECT && place->object == (void *)place->stack && place->stack->kinds[0].name[0];
+            key->flags & QKV_KEY_OF_LAYER && place->object == (void *)place->stack && place->stack->kinds[0].name[0];
         status = check_version(r, key, place);
         for (const struct qkv_key *later = key; key->type == QKV_KEY_PATTERN && later->name && !status; later++)
             status = check_version(r, later, place);

@@ -91,6 +91,7 @@ static void canonical_stack(const struct qkv_place *place, const struct qkv_key 
     const struct qkv_stack_spec *in = place->stack;
     uint8_t number[QKV_KINDS_MAX];
     memset(number, QKV_KINDS_MAX, sizeof number);
+    if (in->share == in->layers) out->share = 0; /* each its own */
     out->kind_count = 0;
     for (int layer = 0; layer < in->layers; layer++) {
         size_t kind = in->kind_of[layer];

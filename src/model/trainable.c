@@ -29,6 +29,8 @@ static enum qkv_status trainable_none(struct qkv_model *m, const char *pattern) 
     const struct qkv_weights *w = &m->weights;
     struct qkv_buffer names = {0};
     enum qkv_status status = QKV_OK;
+    const char *shares =
+        m->spec.encoder.share || m->spec.decoder.share ? "; layers that share weights have those of the first one" : "";
     size_t shown = w->count < SHOWN ? w->count : SHOWN;
     for (size_t k = 0; k < shown && !status; k++)
         status = qkv_buffer_print(m->ctx, &names, "%s%s", k ? ", " : "",
@@ -36,8 +38,8 @@ static enum qkv_status trainable_none(struct qkv_model *m, const char *pattern) 
     if (!status)
         status = qkv_fail(m->ctx, QKV_ARGUMENT,
                           "no weight has a name like \"%.100s\"; the model has %zu, such as %s (* stands for any "
-                          "characters)",
-                          pattern, w->count, names.data);
+                          "characters%s)",
+                          pattern, w->count, names.data, shares);
     qkv_buffer_free(&names);
     return status;
 }

@@ -1,6 +1,6 @@
-/* add: y = x + f, the residual connection (He et al. 2016); dropout: y = x·m/(1 − p) (Srivastava et al. 2014).
+/* add: y = x + s·f, the residual connection (He et al. 2016); dropout: y = x·m/(1 − p) (Srivastava et al. 2014).
  *
- * add's gradient goes to both sides unchanged. dropout's mask is a function of its key and the element's number
+ * add's gradient goes to both sides, to f times s; unchanged where s is 1. dropout's mask is a function of its key and the element's number
  * (kernel.h), so backward makes it again instead of keeping it. Both write over an input that nobody needs again. */
 #include "op/op.h"
 
@@ -8,6 +8,7 @@ enum { ELEMENTS_A_PIECE = 16384, ROWS_A_PIECE = 16 };
 
 struct add {
     struct qkv_context *ctx;
+    float scale; /* of f: alone what a node saves */
     float *y;
     const float *x;
 };
@@ -15,7 +16,13 @@ struct add {
 static void add_elements(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct add *o = argument;
-    o->ctx->kernels->add(o->y + begin, o->x + begin, o->y + begin, end - begin);
+    float *y = o->y + begin;
+    if (o->scale != 1) o->ctx->kernels->scale(y, false, y, o->scale, end - begin);
+    o->ctx->kernels->add(y, o->x + begin, y, end - begin);
+}
+
+static float add_scale(const struct qkv_node *node) {
+    return *(const float *)node->saved;
 }
 
 enum qkv_status qkv_check_add(struct qkv_tape *tape, struct qkv_node *node) {
@@ -28,27 +35,63 @@ enum qkv_status qkv_check_add(struct qkv_tape *tape, struct qkv_node *node) {
 
 enum qkv_status qkv_forward_add(struct qkv_tape *tape, struct qkv_node *node) {
     const struct qkv_tensor *y = node->output;
-    struct add o = {.ctx = tape->ctx, .y = y->data, .x = node->inputs[0]->data};
+    struct add o = {.ctx = tape->ctx, .scale = add_scale(node), .y = y->data, .x = node->inputs[0]->data};
     qkv_parallel_range(tape->ctx, y->rows * y->columns, ELEMENTS_A_PIECE, add_elements, &o);
     return QKV_OK;
 }
 
+struct scaled {
+    const struct qkv_kernels *kernels;
+    float scale;
+    bool accumulate;
+    float *y;
+    const float *x;
+};
+
+static void scale_elements(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct scaled *o = argument;
+    o->kernels->scale(o->y + begin, o->accumulate, o->x + begin, o->scale, end - begin);
+}
+
+void qkv_scale_floats(struct qkv_context *ctx, float *y, bool accumulate, const float *x, float scale, size_t n) {
+    struct scaled o = {.kernels = ctx->kernels, .scale = scale, .accumulate = accumulate, .y = y, .x = x};
+    qkv_parallel_range(ctx, n, ELEMENTS_A_PIECE, scale_elements, &o);
+}
+
 enum qkv_status qkv_backward_add(struct qkv_tape *tape, struct qkv_node *node) {
+    struct qkv_tensor *f = node->inputs[1];
     enum qkv_status status = qkv_gradient_pass(tape, node, node->inputs[0]);
-    return status == QKV_OK ? qkv_gradient_pass(tape, node, node->inputs[1]) : status;
+    bool accumulate;
+    if (status != QKV_OK || add_scale(node) == 1) {
+        return status == QKV_OK ? qkv_gradient_pass(tape, node, f) : status;
+    }
+    float *df = qkv_gradient_out(tape, f, &accumulate, &status);
+    if (df) {
+        qkv_scale_floats(tape->ctx, df, accumulate, qkv_gradient_in(node), add_scale(node), f->rows * f->columns);
+    }
+    return status;
 }
 
-/* Backward only hands on. */
+/* Backward only hands on, but where there is a scale. */
 struct qkv_cost qkv_cost_add(const struct qkv_node *node, bool backward) {
-    return (struct qkv_cost){.bytes =
-                                 backward ? 0 : qkv_tensor_bytes(node->inputs[0]) + 2 * qkv_tensor_bytes(node->output)};
+    const struct qkv_tensor *x = node->inputs[0], *f = node->inputs[1];
+    if (backward) {
+        return (struct qkv_cost){.bytes = add_scale(node) == 1 ? 0 : qkv_gradient_bytes(x) + qkv_gradient_bytes(f)};
+    }
+    return (struct qkv_cost){.bytes = qkv_tensor_bytes(x) + 2 * qkv_tensor_bytes(node->output)};
 }
 
-struct qkv_tensor *qkv_op_add(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *f) {
+struct qkv_tensor *qkv_op_add(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *f, float scale) {
     if (!x || !f || tape->status != QKV_OK) {
         return NULL;
     }
-    struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_add, NULL);
+    float *saved = qkv_tape_take_graph(tape, sizeof *saved);
+    if (!saved) {
+        return NULL;
+    }
+    *saved = scale;
+    struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_add, saved);
     node.inputs[0] = x;
     node.inputs[1] = f;
     if (!qkv_tape_check(tape, &node)) {

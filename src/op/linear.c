@@ -2,7 +2,7 @@
  *
  * x (N, in), W (out, in), b (1, out) or none, y (N, out). In mixed precision x, W and dy are rounded to bf16 where they are
  * packed, and y where it is stored.
- * Backward: dx = dy·W, dW += dyᵀ·x, db += Σ_n dy[n]. */
+ * Backward: dx = dy·W, dW += dyᵀ·x, db += Σ_n dy[n]. With a residual r, y = r + s·(x·Wᵀ + b), and dy is s times that of y. */
 #include "op/linear.h"
 #include "op/weights.h"
 
@@ -194,12 +194,19 @@ struct residual {
     float *y;
     const float *x;
     size_t columns;
+    float scale; /* of the product */
 };
+
+/* What a node with a residual saves; 1 without one. */
+static float linear_scale(const struct qkv_node *node) {
+    return node->saved ? *(const float *)node->saved : 1;
+}
 
 static void add_residual(const struct qkv_epilogue *epilogue, size_t row, size_t rows, size_t column, size_t columns) {
     const struct residual *r = (const struct residual *)(const void *)epilogue;
     for (size_t n = row; n < row + rows; n++) {
         float *y = r->y + n * r->columns + column;
+        if (r->scale != 1) r->kernels->scale(y, false, y, r->scale, columns);
         r->kernels->add(y, r->x + n * r->columns + column, y, columns);
     }
 }
@@ -210,7 +217,8 @@ enum qkv_status qkv_forward_linear(struct qkv_tape *tape, struct qkv_node *node)
     struct qkv_activation_epilogue activation;
     const struct qkv_epilogue *epilogue = NULL;
     if (residual) {
-        sum = (struct residual){{.run = add_residual}, tape->ctx->kernels, y->data, residual->data, y->columns};
+        sum = (struct residual){{.run = add_residual}, tape->ctx->kernels, y->data,
+                                residual->data,        y->columns,         linear_scale(node)};
         epilogue = &sum.epilogue;
     } else if (node->fused) {
         qkv_activation_fuse(tape, node->fused, &activation);
@@ -231,10 +239,21 @@ enum qkv_status qkv_backward_linear(struct qkv_tape *tape, struct qkv_node *node
     if (status != QKV_OK) {
         return status;
     }
+    const size_t mark = qkv_arena_mark(tape->arena), count = x->rows * weight->rows;
+    const float scale = linear_scale(node), *dy = qkv_gradient_in(node);
+    if (scale != 1) {
+        float *scaled = qkv_tape_take(tape, count, sizeof *scaled);
+        if (!scaled) {
+            return QKV_MEMORY;
+        }
+        qkv_scale_floats(tape->ctx, scaled, false, dy, scale, count);
+        dy = scaled;
+    }
     const bool only = weight->carry && weight->uses == 1 && weight->given == 1;
-    return qkv_linear_backward_parts(tape, qkv_gradient_in(node), (struct qkv_linear_rows){x->data, x->dtype}, x->rows,
-                                     dx, accumulate, weight, dweight, bias, dbias, x->order,
-                                     only ? &weight->carried : NULL);
+    status = qkv_linear_backward_parts(tape, dy, (struct qkv_linear_rows){x->data, x->dtype}, x->rows, dx, accumulate,
+                                       weight, dweight, bias, dbias, x->order, only ? &weight->carried : NULL);
+    qkv_arena_release(tape->arena, mark);
+    return status;
 }
 
 struct qkv_cost qkv_cost_linear(const struct qkv_node *node, bool backward) {
@@ -269,11 +288,17 @@ struct qkv_tensor *qkv_op_linear(struct qkv_tape *tape, struct qkv_tensor *x, st
 }
 
 struct qkv_tensor *qkv_op_linear_add(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
-                                     struct qkv_tensor *bias, struct qkv_tensor *residual) {
+                                     struct qkv_tensor *bias, struct qkv_tensor *residual, float scale) {
     struct qkv_node node;
     if (!residual || !linear_node(tape, x, weight, bias, residual, &node)) {
         return NULL;
     }
+    float *saved = qkv_tape_take_graph(tape, sizeof *saved);
+    if (!saved) {
+        return NULL;
+    }
+    *saved = scale;
+    node.saved = saved;
     node.output = qkv_tape_tensor(tape, x->rows, weight->rows);
     return qkv_tape_run(tape, &node);
 }

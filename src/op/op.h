@@ -24,8 +24,6 @@ struct qkv_grad_buffer {
     struct qkv_grad_buffer *next; /* in the tape's list of free slots */
 };
 
-enum { QKV_USES_MAX = 3 }; /* of a parameter in a pass: embeddings and head */
-
 /* Gradients of a part of a batch that is whole groups of it (kernel.h: sums in a defined order) need not go to the parameters' own: the
  * products that make them can leave them where sums wait for other parts, with those of earlier parts added. */
 struct qkv_gradient_carry {
@@ -59,9 +57,11 @@ struct qkv_tensor {
     bool requires_grad;                  /* its gradient is needed */
     struct qkv_grad_buffer *grad_buffer; /* an activation's gradient so far, NULL when none has come */
     const struct qkv_row_order *order;   /* of the rows; NULL: none */
-    float *gradient; /* a parameter's gradient, kept by the model and always added to; NULL for activations */
-    float *later[QKV_USES_MAX - 1];         /* where its second and third use add theirs; NULL: to the same */
-    unsigned given;                         /* how many uses of it have asked where, since the pass began */
+    float *gradient;     /* a parameter's gradient, kept by the model and always added to; NULL for activations */
+    unsigned times;      /* of a parameter: how often a pass uses it, at most; 0: once */
+    float *later;        /* where its uses after the first one add theirs; NULL: to the same */
+    size_t later_stride; /* from one of them to the next */
+    unsigned given;      /* how many uses of it have asked where, since the pass began */
     const struct qkv_gradient_carry *carry; /* or NULL; of parameters that one product uses */
     bool carried;                           /* its gradient of this part is there, and not in `gradient` */
     const char *name;                       /* a parameter's name, for messages; may be NULL */
@@ -218,6 +218,8 @@ float *qkv_gradient_out(struct qkv_tape *tape, struct qkv_tensor *x, bool *accum
 /* x's gradient += the output's gradient, without copying where possible. */
 enum qkv_status qkv_gradient_pass(struct qkv_tape *tape, struct qkv_node *node, struct qkv_tensor *x);
 
+/* y (+)= scale·x, n floats; in parallel (elementwise.c). */
+void qkv_scale_floats(struct qkv_context *ctx, float *y, bool accumulate, const float *x, float scale, size_t n);
 /* out[c] += the sum over rows of x[row][c], in the order of the rows, which are ldx apart; in parallel. */
 void qkv_order_columns(struct qkv_context *ctx, const struct qkv_order *order, float *out, const float *x, size_t ldx,
                        size_t columns);
@@ -251,9 +253,9 @@ enum qkv_result { QKV_RESULT_FP32, QKV_RESULT_BF16_IF_MIXED };
 struct qkv_tensor *qkv_op_linear(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
                                  struct qkv_tensor *bias, enum qkv_result result);
 
-/* residual + x·weightᵀ + bias, fp32: what linear and add give, in one pass over the result. */
+/* residual + scale·(x·weightᵀ + bias), fp32: what linear and add give, in one pass over the result. */
 struct qkv_tensor *qkv_op_linear_add(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
-                                     struct qkv_tensor *bias, struct qkv_tensor *residual);
+                                     struct qkv_tensor *bias, struct qkv_tensor *residual, float scale);
 
 /* act(x·weightᵀ + bias), or gated: what linear and activation (or gated) give and record, in one pass over the result. */
 struct qkv_tensor *qkv_op_linear_activation(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
@@ -285,9 +287,9 @@ struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, st
 struct qkv_tensor *qkv_op_activation(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_ffn_kind kind);
 struct qkv_tensor *qkv_op_gated(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_ffn_kind kind);
 
-/* x + f. Takes f's storage for the sum: f must be the output of an operator that does not need its own output again
- * (linear, dropout, embed), and nobody else's. */
-struct qkv_tensor *qkv_op_add(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *f);
+/* x + scale·f. Takes f's storage for the sum: f must be the output of an operator that does not need its own output again
+ * (linear, norm, dropout, embed), and nobody else's. */
+struct qkv_tensor *qkv_op_add(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *f, float scale);
 
 /* Inverted dropout, in place, when the tape trains and rate > 0; else x itself. As with add, x must be the output of
  * linear, embed or an activation and nobody else's; it may be bf16. */

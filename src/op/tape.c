@@ -165,7 +165,7 @@ struct qkv_tensor *qkv_tape_keep(struct qkv_tape *tape, struct qkv_tape_mark mar
         return x;
     }
     struct move m = {.to = into->data, .from = x->data, .bytes = x->rows * x->columns * sizeof(float)};
-    qkv_parallel(tape->ctx, 1, move_body, &m);
+    if (into != x) qkv_parallel(tape->ctx, 1, move_body, &m);
     qkv_arena_release(tape->arena, mark.arena);
     qkv_arena_release(tape->graph_arena, mark.graph_arena);
     return into;
@@ -236,7 +236,7 @@ float *qkv_gradient_out(struct qkv_tape *tape, struct qkv_tensor *x, bool *accum
     }
     if (x->gradient) {
         const unsigned use = x->given++;
-        return use && use < QKV_USES_MAX && x->later[use - 1] ? x->later[use - 1] : x->gradient;
+        return use && use < x->times && x->later ? x->later + (use - 1) * x->later_stride : x->gradient;
     }
     if (!x->grad_buffer) {
         *accumulate = false;

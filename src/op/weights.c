@@ -48,7 +48,8 @@ static char *role_name(struct qkv_context *ctx, const struct qkv_weight_place *p
 /* ---- builder ------------------------------------------------------------------------------------------------------ */
 
 /* An operand that its weights give memory to. */
-static void weights_operand(struct qkv_weights *w, struct qkv_tensor *tensor, size_t rows, size_t columns) {
+static void weights_operand(struct qkv_weights *w, const struct qkv_weight_place *place, struct qkv_tensor *tensor,
+                            size_t rows, size_t columns) {
     if (w->status) return;
     struct qkv_tensor **grown =
         qkv_list_room(w->ctx, w->tensors, &w->tensor_capacity, w->tensor_count, 1, sizeof *grown);
@@ -57,7 +58,7 @@ static void weights_operand(struct qkv_weights *w, struct qkv_tensor *tensor, si
         return;
     }
     w->tensors = grown;
-    *tensor = (struct qkv_tensor){.rows = rows, .columns = columns};
+    *tensor = (struct qkv_tensor){.rows = rows, .columns = columns, .times = place->times};
     w->tensors[w->tensor_count++] = tensor;
 }
 
@@ -216,7 +217,7 @@ void qkv_weights_matrix(struct qkv_weights *w, const struct qkv_weight_place *pl
                         const enum qkv_role *roles, size_t count) {
     size_t columns, first = 0, rows;
     const size_t all = roles_rows(place, roles, count, &columns);
-    weights_operand(w, tensor, all, columns);
+    weights_operand(w, place, tensor, all, columns);
     for (size_t i = 0; i < count; i++, first += rows) {
         role_shape(roles[i], place->sizes, &rows, &columns);
         weights_list(w, place, tensor, roles[i], false, first, rows, columns);
@@ -227,7 +228,7 @@ void qkv_weights_matrix(struct qkv_weights *w, const struct qkv_weight_place *pl
 void qkv_weights_bias(struct qkv_weights *w, const struct qkv_weight_place *place, struct qkv_tensor *tensor,
                       const enum qkv_role *roles, size_t count) {
     size_t columns, first = 0, rows;
-    weights_operand(w, tensor, 1, roles_rows(place, roles, count, &columns));
+    weights_operand(w, place, tensor, 1, roles_rows(place, roles, count, &columns));
     for (size_t i = 0; i < count; i++, first += rows) {
         role_shape(roles[i], place->sizes, &rows, &columns);
         weights_list(w, place, tensor, roles[i], true, first, rows, 0);
@@ -245,7 +246,7 @@ static void weights_vector(struct qkv_weights *w, const struct qkv_weight_place 
                            enum qkv_role role, bool bias) {
     size_t rows, columns;
     role_shape(role, place->sizes, &rows, &columns);
-    weights_operand(w, tensor, 1, rows);
+    weights_operand(w, place, tensor, 1, rows);
     weights_list(w, place, tensor, role, bias, 0, rows, 0);
     weights_take(w, tensor, 1);
 }
@@ -437,6 +438,10 @@ static void clear_piece(void *argument, size_t begin, size_t end, int thread) {
 
 void qkv_weights_clear_gradients(struct qkv_weights *w) {
     if (w->gradients) qkv_parallel_range(w->ctx, w->floats, GRADIENT_PIECE, clear_piece, w->gradients);
+}
+
+void qkv_weights_begin(struct qkv_weights *w) {
+    for (size_t i = 0; i < w->tensor_count; i++) w->tensors[i]->given = 0;
 }
 
 struct squares {

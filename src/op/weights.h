@@ -29,15 +29,18 @@ struct qkv_dimensions {
     X(ATTN_K, "attn.k", d->Hkv * d->D, d->M, LINEAR, true)                                                             \
     X(ATTN_V, "attn.v", d->Hkv * d->Dv, d->U, LINEAR, true)                                                            \
     X(ATTN_O, "attn.o", d->O, d->H * d->Dv, RESIDUAL, true)                                                            \
+    X(ATTN_OUT_NORM, "attn_out_norm", d->C, 0, NORM, false)                                                            \
     X(CROSS_NORM, "cross_norm", d->C, 0, NORM, false)                                                                  \
     X(CROSS_Q, "cross.q", d->H * d->D, d->C, LINEAR, true)                                                             \
     X(CROSS_K, "cross.k", d->Hkv * d->D, d->M, LINEAR, true)                                                           \
     X(CROSS_V, "cross.v", d->Hkv * d->Dv, d->U, LINEAR, true)                                                          \
     X(CROSS_O, "cross.o", d->O, d->H * d->Dv, RESIDUAL, true)                                                          \
+    X(CROSS_OUT_NORM, "cross_out_norm", d->C, 0, NORM, false)                                                          \
     X(FFN_NORM, "ffn_norm", d->C, 0, NORM, false)                                                                      \
     X(FFN_GATE, "ffn.gate", d->F, d->C, LINEAR, true)                                                                  \
     X(FFN_UP, "ffn.up", d->F, d->C, LINEAR, true)                                                                      \
     X(FFN_DOWN, "ffn.down", d->C, d->F, RESIDUAL, true)                                                                \
+    X(FFN_OUT_NORM, "ffn_out_norm", d->C, 0, NORM, false)                                                              \
     X(NORM, "norm", d->C, 0, NORM, false)                                                                              \
     X(HEAD, "head", d->N, d->C, LINEAR, true)
 #define QKV_ROLE_ENUM(role, name, rows, columns, start, decays) QKV_ROLE_##role,
@@ -53,6 +56,7 @@ struct qkv_weight_place {
     bool single;                        /* a layer by itself: names are the last part of the role's, "q.weight" */
     const struct qkv_dimensions *sizes; /* of its roles */
     size_t branches;                    /* residual branches of the stack */
+    unsigned times;                     /* how often a pass uses its operands; 0: once */
 };
 
 /* A named weight. */
@@ -140,6 +144,8 @@ enum qkv_status qkv_weights_add_gradients(struct qkv_weights *weights, struct qk
 /* Takes them away again; their memory is the arena's owner's. */
 void qkv_weights_drop_gradients(struct qkv_weights *weights);
 void qkv_weights_clear_gradients(struct qkv_weights *weights);
+/* A pass over them begins: operands have not been used yet. */
+void qkv_weights_begin(struct qkv_weights *weights);
 /* sqrt of the sum of squares of all gradients; 0 without any. */
 double qkv_weights_gradient_norm(struct qkv_weights *weights);
 /* The next run of rows (of a vector: columns) of an operand that learn, from *begin on: [*begin, *end). False: there is none. */

@@ -2,8 +2,9 @@
  *
  * With groups (the option; kernel.h: sums in a defined order) the batch is cut into them by its number of rows alone. A part is as many
  * whole groups as a pass may hold and as are one node of the tree, or a few rows of one group. The model's gradients are the sum of
- * the part in work; sums that wait for their neighbours are kept in further arrays of the same size. A table that a pass uses
- * more than once (embeddings and head that are one) has a sum for each use, and they are added at the end of the step. */
+ * the part in work; sums that wait for their neighbours are kept in further arrays of the same size. A weight that a pass uses
+ * more than once (an embedding that is the head too, layers that share weights) has a sum for each use, and they are added at the end
+ * of the step. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,34 +92,26 @@ double qkv_parts_loss(const struct qkv_parts *p, const double *losses) {
 
 /* ---- sums that wait ---------------------------------------------------------------------------------------------------- */
 
-/* How often a pass uses the table of a stack, beyond the first time. */
-static size_t parts_later(const struct qkv_model *m, const struct qkv_tensor *table) {
-    size_t uses = 0;
-    if (m->encoder.spec) uses += m->encoder.token == table;
-    if (m->decoder.spec) uses += m->decoder.token == table;
-    uses += m->head_weight == table;
-    return uses > 1 && table->requires_grad ? uses - 1 : 0;
-}
-
-/* The one table that can be used more than once, and how often beyond the first time; 0: there is none. */
-static size_t parts_table(const struct qkv_model *m, struct qkv_tensor **table) {
-    *table = m->decoder.spec ? m->decoder.token : m->encoder.token;
-    return parts_later(m, *table);
-}
-
 static size_t parts_line(size_t floats) {
     const size_t line = QKV_CACHE_LINE / sizeof(float);
     return (floats + line - 1) / line * line;
 }
 
+/* Floats from one later use of a weight to the next, and how many there are. */
+static size_t parts_later(const struct qkv_tensor *weight, size_t *uses) {
+    *uses = weight->requires_grad && weight->times > 1 ? weight->times - 1 : 0;
+    return parts_line(weight->rows * weight->columns);
+}
+
 static bool parts_floats(const struct qkv_model *m, uint64_t levels, size_t *later, size_t *all) {
-    struct qkv_tensor *table;
-    const size_t uses = parts_table(m, &table);
-    size_t count = 0, floats;
+    size_t count = 0, floats, uses;
     *later = *all = 0;
     if (!levels) return true;
     for (int i = 0; i < 63; i++) count += levels >> i & 1;
-    *later = uses ? parts_line(table->rows * table->columns) * uses : 0;
+    for (size_t i = 0; i < m->weights.tensor_count; i++) {
+        const size_t stride = parts_later(m->weights.tensors[i], &uses);
+        if (!qkv_multiply(stride, uses, &floats) || !qkv_add_size(*later, floats, later)) return false;
+    }
     return qkv_add_size(m->weights.floats, *later, &floats) && qkv_multiply(floats, count, all) &&
            qkv_add_size(*all, *later, all);
 }
@@ -163,11 +156,15 @@ static void parts_clear(void *argument, size_t begin, size_t end, int thread) {
 }
 
 void qkv_part_sums_begin(struct qkv_part_sums *sums, const struct qkv_parts *parts) {
-    struct qkv_tensor *table;
-    const size_t uses = parts_table(sums->model, &table);
+    const struct qkv_weights *w = &sums->model->weights;
     const bool several = parts->groups && parts->most < parts->rows;
-    for (size_t i = 0; table && i < QKV_USES_MAX - 1; i++)
-        table->later[i] = several && i < uses ? sums->later + i * (sums->later_floats / uses) : NULL;
+    float *next = sums->later;
+    for (size_t i = 0, uses; i < w->tensor_count; i++) {
+        struct qkv_tensor *weight = w->tensors[i];
+        weight->later_stride = parts_later(weight, &uses);
+        weight->later = several && uses ? next : NULL;
+        if (weight->later) next += uses * weight->later_stride;
+    }
     if (several && sums->later_floats)
         qkv_parallel_range(sums->model->ctx, sums->later_floats, PIECE, parts_clear, sums->later);
 }
@@ -208,7 +205,7 @@ void qkv_part_sums_next(struct qkv_part_sums *s, const struct qkv_parts *p) {
     for (size_t i = 0; i < step.count; i++) s->carry->earlier[i] = s->levels[step.levels[i]];
 }
 
-/* Of the gradients, or of the later uses of the table: those lie behind them in the arrays of levels. */
+/* Of the gradients, or of later uses: those lie behind them in the arrays of levels. */
 static void parts_carry_all(struct qkv_part_sums *s, const struct qkv_order_step *step, float *sum, size_t at,
                             size_t floats) {
     struct carry c = {.kernels = s->model->ctx->kernels, .sum = sum, .count = step->count};
@@ -232,16 +229,24 @@ static void parts_carry_gradients(struct qkv_part_sums *s, const struct qkv_orde
     parts_carry_all(s, step, w->gradients + begin, begin, end - begin);
 }
 
+/* Adds what the later uses of weights have gathered to their gradients, use by use: as a pass that is no part adds it. */
+static void parts_add_later(const struct qkv_part_sums *s) {
+    const struct qkv_weights *w = &s->model->weights;
+    for (size_t i = 0, uses; i < w->tensor_count; i++) {
+        struct qkv_tensor *weight = w->tensors[i];
+        parts_later(weight, &uses);
+        for (size_t use = 0; use < uses; use++) {
+            struct carry c = {.kernels = s->model->ctx->kernels, .sum = weight->gradient, .count = 1};
+            c.levels[0] = weight->later + use * weight->later_stride;
+            qkv_parallel_range(s->model->ctx, weight->rows * weight->columns, PIECE, parts_carry, &c);
+        }
+    }
+}
+
 void qkv_part_sums_end(struct qkv_part_sums *s, const struct qkv_parts *p) {
-    struct qkv_model *m = s->model;
     if (!p->groups || p->most >= p->rows || !p->whole) return;
     const struct qkv_order_step step = qkv_order_step(p->group, p->group_end, p->groups);
     parts_carry_gradients(s, &step);
-    parts_carry_all(s, &step, s->later, m->weights.floats, s->later_floats);
-    if (!step.last || !s->later_floats) return;
-    struct qkv_tensor *table;
-    const size_t uses = parts_table(m, &table), floats = table->rows * table->columns;
-    struct carry c = {.kernels = m->ctx->kernels, .sum = table->gradient, .count = uses};
-    for (size_t i = 0; i < uses; i++) c.levels[i] = table->later[i];
-    qkv_parallel_range(m->ctx, floats, PIECE, parts_carry, &c);
+    parts_carry_all(s, &step, s->later, s->model->weights.floats, s->later_floats);
+    if (step.last && s->later_floats) parts_add_later(s);
 }

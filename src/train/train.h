@@ -204,7 +204,7 @@ enum { QKV_PART_LEVELS = 8 };
 struct qkv_part_sums {
     struct qkv_model *model;
     struct qkv_arena arena;
-    float *later; /* of the table that a pass uses more than once: its second and third use */
+    float *later; /* of weights that a pass uses more than once: a sum for each use but the first */
     size_t later_floats;
     float *levels[QKV_PART_LEVELS];  /* gradients, then those */
     struct qkv_gradient_carry *carry; /* of the part in work; NULL: there is one part */

@@ -21,7 +21,7 @@ toy() {
 lines=0 files=0
 toy position_ramp.c model include/qkv/spec.h 'SINUSOIDAL,' 'X(RAMP, "ramp", "a ramp", ramp)'
 toy activation_softsign.c kernel/isa include/qkv/spec.h 'RELU,' 'X(SOFTSIGN, "softsign", "x / (1 + |x|)", softsign, false)'
-toy block_output.c model include/qkv/spec.h 'PRE,' 'X(OUTPUT, "output", "x + norm(f(x))", output_norm, true)'
+toy block_stream.c model include/qkv/spec.h 'PRE,' 'X(STREAM, "stream", "norm(x) + f(norm(x))", stream, true, ONE, false)'
 toy format_f64.c format src/format/format.h 'f32)' 'X(f64)'
 
 try 0 cmake -S copy -B built -DCMAKE_BUILD_TYPE=Release -DQKV_WERROR=ON -DQKV_BENCH=OFF -DQKV_SIMD=OFF
@@ -30,17 +30,17 @@ toy=built/qkv
 export QKV_ISA= OMP_WAIT_POLICY=passive
 
 try 0 $toy help compare
-for word in ramp output-rms softsign; do has out "$word"; done
+for word in ramp stream-rms softsign; do has out "$word"; done
 try 0 $toy help export
 has out 'f64'
 refuse 2 "ramp" $toy info --preset nano-gpt --set position.kind=xyz
 refuse 2 "softsign" $toy info --preset nano-gpt --set decoder.ffn.kind=xyz
-refuse 2 "output" $toy info --preset nano-gpt --set decoder.norm.placement=xyz
+refuse 2 "stream" $toy info --preset nano-gpt --set decoder.norm.placement=xyz
 make_text 100 >text.txt
 make_spec
-try 0 $toy train --spec spec.json --set position.kind=ramp --set decoder.ffn.kind=softsign --set decoder.norm.placement=output --data text.txt \
+try 0 $toy train --spec spec.json --set position.kind=ramp --set decoder.ffn.kind=softsign --set decoder.norm.placement=stream --data text.txt \
     --tokenizer bytes --steps 20 --batch 4 --threads 1 --out run --quiet
-has run/config.json '"output"'
+has run/config.json '"stream"'
 has run/config.json '"softsign"'
 has run/config.json '"ramp"'
 try 0 $toy eval run --data text.txt --threads 1
