@@ -89,7 +89,7 @@ static void formula(struct layer *l, struct qkv_vectors x, struct qkv_vectors y,
 static void a_block_is_its_formula(void **state) {
     (void)state;
     size_t seen[QKV_PLACEMENT_COUNT] = {0};
-    for (uint64_t stream = 0; stream < 60; stream++) {
+    for (uint64_t stream = 0; stream < 36; stream++) {
         struct layer l = {.r = test_random(500 + stream), .cross = stream % 2};
         struct qkv_context_options options = {.precision = QKV_FP32}; /* of two ways to round none is right */
         start(&l.s, 600 + stream, l.cross ? BOTH : DECODER, &options);
@@ -128,10 +128,29 @@ static size_t original_of(struct qkv_model *shared, const char *name) {
     return parameter_named(shared, original);
 }
 
+/* The gradient of a weight is the sum of those of its copies, within 1e-5 of the largest of all: some are 0 but for rounding. */
+static void same_gradients(struct qkv_model *shared, struct qkv_model *copies) {
+    double largest = 0, worst = 0;
+    for (size_t i = 0; i < qkv_model_parameters(shared); i++) {
+        const size_t n = qkv_array_elements(qkv_model_parameter(shared, i));
+        double *sum = calloc(n, sizeof *sum);
+        for (size_t k = 0; k < qkv_model_parameters(copies); k++) {
+            if (original_of(shared, qkv_model_parameter(copies, k)->name) != i) continue;
+            for (size_t e = 0; e < n; e++) sum[e] += (double)qkv_model_gradient(copies, k)[e];
+        }
+        for (size_t e = 0; e < n; e++) {
+            largest = fmax(largest, fabs(sum[e]));
+            worst = fmax(worst, fabs(sum[e] - (double)qkv_model_gradient(shared, i)[e]));
+        }
+        free(sum);
+    }
+    assert_true(largest > 0 && worst <= 1e-5 * largest);
+}
+
 static void shared_layers_are_layers_with_copied_weights(void **state) {
     (void)state;
     size_t found = 0;
-    for (uint64_t stream = 0; stream < 60; stream++) {
+    for (uint64_t stream = 0; stream < 36; stream++) {
         struct sample s;
         start(&s, 900 + stream, (enum topology)(stream % 3), NULL);
         struct qkv_spec apart = *qkv_model_spec(s.model);
@@ -160,22 +179,12 @@ static void shared_layers_are_layers_with_copied_weights(void **state) {
         assert_true(forward(&s, pass) == loss);
         assert_ok(s.ctx, qkv_pass_backward(pass));
         qkv_pass_free(pass);
-        for (size_t i = 0; i < qkv_model_parameters(shared); i++) {
-            const size_t n = qkv_array_elements(qkv_model_parameter(shared, i));
-            float *sum = calloc(n, sizeof *sum);
-            for (size_t k = 0; k < qkv_model_parameters(copies); k++) {
-                if (original_of(shared, qkv_model_parameter(copies, k)->name) != i) continue;
-                for (size_t e = 0; e < n; e++) sum[e] += qkv_model_gradient(copies, k)[e];
-            }
-            test_floats_close(qkv_model_gradient(shared, i), sum, n, 1e-5, qkv_model_parameter(shared, i)->name,
-                              __FILE__, __LINE__);
-            free(sum);
-        }
+        same_gradients(shared, copies);
         qkv_model_free(copies);
         s.model = shared;
         finish(&s);
     }
-    assert_true(found > 5);
+    assert_true(found > 2);
 }
 
 static void groups_have_their_layers(void **state) {

@@ -21,7 +21,7 @@ static const struct known {
 } known[] = {
     {"kv", "mha, gqa:N (N key-value heads), mqa", "how many heads share keys and values"},
     {"position", position_values + 2, "how positions are told apart"},
-    {"norm", norm_values + 2, "the norm before or behind a sublayer, LayerNorm or RMSNorm"},
+    {"norm", norm_values + 2, "norms around sublayers, and sublayers side by side; LayerNorm or RMSNorm"},
     {"ffn", ffn_values + 2,
      "the feed-forward sublayer; between gated and others d_ff changes by 2/3, so that parameters are about the same"},
 };

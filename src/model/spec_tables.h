@@ -64,13 +64,19 @@ double qkv_scale_beside(enum qkv_position_kind position, int d_model);
 /* The parts of a layer, in a struct at `field` of struct `type`. */
 #define PART(type_, name_, field_, keys_, ...)                                                                         \
     { .name = #name_, .type = QKV_KEY_OBJECT, .offset = offsetof(struct type_, field_), .keys = keys_, __VA_ARGS__ }
+#define PART_REAL(type_, name_, field_, low_, high_, text_, ...)                                                       \
+    {                                                                                                                  \
+        .name = #name_, .type = QKV_KEY_REAL, .offset = offsetof(struct type_, field_), .low = low_, .high = high_,    \
+        .text = text_, __VA_ARGS__                                                                                     \
+    }
 #define LAYER_KEYS(type, at, where)                                                                                    \
     PART(type, attention, at attention, qkv_attention_keys, .flags = QKV_KEY_OF_LAYER, .applies = where),              \
         PART(type, cross, at cross, qkv_attention_keys, .flags = QKV_KEY_OF_LAYER | QKV_KEY_NULL,                      \
              .applies = qkv_place_beside_an_encoder, .owner = "a decoder beside an encoder"),                          \
         PART(type, norm, at norm, qkv_norm_keys, .flags = QKV_KEY_OF_LAYER, .applies = where),                         \
         PART(type, ffn, at ffn, qkv_ffn_keys, .flags = QKV_KEY_OF_LAYER, .applies = where),                            \
-        REAL(type, at residual_scale, -FLT_MAX, FLT_MAX, "a number other than 0",                                      \
-             .flags = QKV_KEY_OF_LAYER | QKV_KEY_LATER | QKV_KEY_NOT_ZERO, .neutral = 1, .value = 1, .applies = where)
+        PART_REAL(type, residual_scale, at residual_scale, -FLT_MAX, FLT_MAX, "a number other than 0",                 \
+                  .flags = QKV_KEY_OF_LAYER | QKV_KEY_LATER | QKV_KEY_NOT_ZERO, .neutral = 1, .value = 1,              \
+                  .applies = where)
 
 #endif
