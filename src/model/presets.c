@@ -74,18 +74,29 @@ static const struct preset presets[] = {
      .recipe = RECIPE("tokenizer=bpe:4096", "batch=16", "accumulate=4", "steps=10000", "rate=6e-4", "min_rate=6e-5",
                       "warmup=500", "beta2=0.95", "eval_every=500", "save_every=500")},
     {.name = "gemma-style",
-     .summary = "layers that see 128 positions, and every sixth one all of them, with slower rotations: 12 layers, 8 "
-                "heads, 2 kv "
-                "heads, d_model 512, context 1024 (after Gemma 3, 2025)",
+     .summary =
+         "sandwich norms times 1 + w, capped scores, layers that see 128 positions, and every sixth one all of them, "
+         "with slower "
+         "rotations: 12 layers, 8 heads, 2 kv heads, d_model 512, context 1024 (after Gemma 2 and 3, 2024 and 2025)",
      .json = START_2
      "\"d_model\": 512, \"context\": 1024, \"embed\": {\"scale\": 22.627416998}, \"decoder\": {\"layers\": 12,"
-     " \"attention\": {\"heads\": 8, \"kv_heads\": 2, \"bias\": false,"
+     " \"attention\": {\"heads\": 8, \"kv_heads\": 2, \"softcap\": 50.0, \"bias\": false,"
      " \"position\": {\"kind\": \"rope\", \"theta\": 10000.0}},"
-     " \"norm\": {\"kind\": \"rmsnorm\"}, \"ffn\": {\"kind\": \"geglu\", \"d_ff\": 1408, \"bias\": false},"
+     " \"norm\": {\"kind\": \"rmsnorm_plus_one\", \"placement\": \"sandwich\"},"
+     " \"ffn\": {\"kind\": \"geglu\", \"d_ff\": 1408, \"bias\": false},"
      " \"kinds\": {\"local\": {\"attention\": {\"window\": 128}},"
      " \"global\": {\"attention\": {\"position\": {\"theta\": 1000000.0}}}},"
      " \"pattern\": [\"local\", \"local\", \"local\", \"local\", \"local\", \"global\"]}}",
      .recipe = RECIPE("tokenizer=bpe:8192", "batch=16", "accumulate=4", "steps=10000", "rate=5e-4", "min_rate=5e-5",
+                      "warmup=500", "beta2=0.95", "eval_every=500", "save_every=500")},
+    {.name = "neox-style",
+     .summary = "attention and feed-forward side by side, a quarter of each head rotated, a head of its own: 8 layers, "
+                "8 heads, "
+                "d_model 512, context 512 (after GPT-NeoX and Pythia, 2022 and 2023)",
+     .json = START_2 "\"d_model\": 512, \"context\": 512, \"tie\": \"none\", \"decoder\": {\"layers\": 8,"
+                     " \"attention\": {\"heads\": 8, \"position\": {\"kind\": \"rope\", \"fraction\": 0.25}},"
+                     " \"norm\": {\"placement\": \"parallel_two\"}, \"ffn\": {\"kind\": \"gelu\"}}}",
+     .recipe = RECIPE("tokenizer=bpe:4096", "batch=16", "accumulate=4", "steps=10000", "rate=6e-4", "min_rate=6e-5",
                       "warmup=500", "beta2=0.95", "eval_every=500", "save_every=500")},
     {.name = "transformer-base",
      .summary =
