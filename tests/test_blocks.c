@@ -187,6 +187,28 @@ static void shared_layers_are_layers_with_copied_weights(void **state) {
     assert_true(found > 2);
 }
 
+static void weights_count_once_and_work_for_every_layer(void **state) {
+    (void)state;
+    static const char json[] =
+        "{\"format\":\"qkv\",\"version\":1,\"vocab\":9,\"d_model\":8,\"context\":9,\"decoder\":{\"layers\":6,"
+        "\"attention\":{\"heads\":2}}}";
+    static const char *const share[] = {"decoder.share=2"}, *const layers[] = {"decoder.layers=2"};
+    struct qkv_context *ctx;
+    struct qkv_spec apart, shared, two;
+    struct qkv_costs all, some, few;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    assert_ok(ctx, qkv_spec_parse(ctx, &apart, "six", json, strlen(json), NULL, 0));
+    assert_ok(ctx, qkv_spec_parse(ctx, &shared, "six", json, strlen(json), share, 1));
+    assert_ok(ctx, qkv_spec_parse(ctx, &two, "two", json, strlen(json), layers, 1));
+    assert_ok(ctx, qkv_measure_costs(ctx, &apart, 2, 9, &all));
+    assert_ok(ctx, qkv_measure_costs(ctx, &shared, 2, 9, &some));
+    assert_ok(ctx, qkv_measure_costs(ctx, &two, 2, 9, &few));
+    assert_true(some.parameters == few.parameters && some.parameter_bytes == few.parameter_bytes);
+    assert_true(some.forward_flops == all.forward_flops && some.train_flops == all.train_flops);
+    assert_true(some.page_bytes == all.page_bytes && some.page_bytes > few.page_bytes);
+    qkv_context_free(ctx);
+}
+
 static void groups_have_their_layers(void **state) {
     (void)state;
     for (int layers = 1; layers < 30; layers++) {
@@ -249,6 +271,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_block_is_its_formula),
         cmocka_unit_test(shared_layers_are_layers_with_copied_weights),
+        cmocka_unit_test(weights_count_once_and_work_for_every_layer),
         cmocka_unit_test(groups_have_their_layers),
         cmocka_unit_test(what_cannot_be_is_refused_by_key_and_value),
     };
