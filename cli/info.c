@@ -128,8 +128,10 @@ static void shape_text(const struct qkv_array *array, char *text, size_t size) {
 static void print_node(const struct node *node, const char *indent, const char *branch, size_t repeated,
                        const char *last) {
     char number[CLI_NUMBER], shape[128], name[160], times[48] = "";
-    if (repeated > 1) {
-        snprintf(name, sizeof name, "%s to %s", node->name, strrchr(last, '.') + 1);
+    if (repeated > 1) { /* of layers that share weights there is the first one of each group */
+        const long from = strtol(strrchr(node->name, '.') + 1, NULL, 10), to = strtol(strrchr(last, '.') + 1, NULL, 10);
+        const bool gaps = to - from + 1 != (long)repeated;
+        snprintf(name, sizeof name, gaps ? "%s, .., %ld" : "%s to %ld", node->name, to);
         snprintf(times, sizeof times, "  (%zu times)", repeated);
     } else {
         snprintf(name, sizeof name, "%s", node->name);
@@ -228,7 +230,9 @@ static int print_text(const struct subject *s) {
     node_free(tree);
     printf("\n");
     cli_info_state(&s->run, s->name);
-    print_row("parameters", cli_grouped(number, s->costs.parameters), "tied ones once");
+    const bool shares = s->spec.encoder.share || s->spec.decoder.share;
+    print_row("parameters", cli_grouped(number, s->costs.parameters),
+              shares ? "tied and shared ones once" : "tied ones once");
     print_row("weights", cli_bytes(number, s->costs.parameter_bytes), types_text(s->plan, remark, sizeof remark));
     if (s->costs.packed_bytes)
         print_row("", cli_bytes(number, s->costs.packed_bytes), "more: their copy in bf16 that products read");

@@ -32,16 +32,17 @@ static void axes_are_read(void **state) {
     qkv_axis_free(&axis);
     assert_ok(ctx, qkv_axis_parse(ctx, "decoder.layers=1", &axis));
     qkv_axis_free(&axis);
-    const char *const good[] = {"position=none,sinusoidal,learned,rope,alibi,rope:half,rope:interleaved,rope:0.25",
-                                "norm=pre,post,pre-layer,pre-rms,post-layer,post-rms",
-                                "ffn=relu,gelu,gelu_tanh,silu,swiglu,geglu",
-                                "precision=fp32,bf16",
-                                "warmup=0,100",
-                                "min_rate=1e-5,0.5",
-                                "accumulate=1,64",
-                                "checkpoint_activations=true,false",
-                                "embed_scale=1,8",
-                                "d_model=32,64"};
+    const char *const good[] = {
+        "position=none,sinusoidal,learned,rope,alibi,rope:half,rope:interleaved,rope:0.25",
+        "norm=pre,post,sandwich,output,parallel,parallel_two,pre-layer,pre-rms,parallel_two-rms",
+        "ffn=relu,gelu,gelu_tanh,silu,swiglu,geglu",
+        "precision=fp32,bf16",
+        "warmup=0,100",
+        "min_rate=1e-5,0.5",
+        "accumulate=1,64",
+        "checkpoint_activations=true,false",
+        "embed_scale=1,8",
+        "d_model=32,64"};
     for (size_t i = 0; i < TEST_COUNT(good); i++) {
         assert_ok(ctx, qkv_axis_parse(ctx, good[i], &axis));
         qkv_axis_free(&axis);
@@ -66,7 +67,7 @@ static void what_is_no_axis_is_refused(void **state) {
         {"position=rope:2", "axis position has no value"},
         {"position=rope:X", "axis position has no value"},
         {"position=absolute", "learned, rope, alibi, rope:half"},
-        {"norm=rms", "it has pre, post, pre-layer"},
+        {"norm=rms", "it has pre, post, sandwich, output, parallel, parallel_two, pre-layer"},
         {"ffn=tanh", "it has relu, gelu, gelu_tanh, silu, swiglu, geglu"},
         {"kv", "axis kv has no values"},
         {"kv=", "empty value"},
@@ -122,6 +123,9 @@ static void values_change_the_spec(void **state) {
     assert_int_equal(rms.decoder.kinds[0].norm.kind, QKV_NORM_RMSNORM);
     assert_true(rms.decoder.kinds[0].norm.final);
     assert_int_equal(vary(ctx, "llama-style", "norm=post-layer").decoder.kinds[0].norm.kind, QKV_NORM_LAYERNORM);
+    struct qkv_spec side = vary(ctx, "nano-gpt", "norm=parallel_two-rms");
+    assert_int_equal(side.decoder.kinds[0].norm.placement, QKV_PLACEMENT_PARALLEL_TWO);
+    assert_true(side.decoder.kinds[0].norm.kind == QKV_NORM_RMSNORM && side.decoder.kinds[0].norm.final);
     struct qkv_spec gated = vary(ctx, "nano-gpt", "ffn=swiglu"); /* 512 · 2/3, to a multiple of 8 */
     assert_int_equal(gated.decoder.kinds[0].ffn.kind, QKV_FFN_SWIGLU);
     assert_int_equal(gated.decoder.kinds[0].ffn.d_ff, 344);
