@@ -87,7 +87,8 @@ static void print_text(FILE *file, const float *vectors, size_t rows, size_t col
 static int write_vectors(struct cli_lines_job *job, const struct arguments *a, enum qkv_pool pool) {
     struct qkv_model *model = job->model;
     const struct cli_lines *lines = &job->lines;
-    size_t columns = (size_t)qkv_model_spec(model)->d_model;
+    const struct qkv_spec *spec = qkv_model_spec(model);
+    size_t columns = (size_t)qkv_stack_width(spec, &spec->encoder);
     struct cli_output output = {0};
     float *vectors = calloc(lines->count + 1, columns * sizeof *vectors);
     if (!vectors) return cli_failed("out of memory");
@@ -158,7 +159,8 @@ static int embed_query(const struct cli_lines_job *job, const char *text, enum q
 static int find_nearest(struct cli_lines_job *job, const struct arguments *a, enum qkv_pool pool) {
     struct qkv_model *model = job->model;
     const struct cli_lines *lines = &job->lines;
-    size_t columns = (size_t)qkv_model_spec(model)->d_model;
+    const struct qkv_spec *spec = qkv_model_spec(model);
+    size_t columns = (size_t)qkv_stack_width(spec, &spec->encoder);
     float *query = calloc(columns, sizeof *query), *vectors = calloc(lines->count + 1, columns * sizeof *vectors);
     struct neighbour *all = calloc(lines->count + 1, sizeof *all);
     int code = query && vectors && all ? CLI_DONE : cli_failed("out of memory");

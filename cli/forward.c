@@ -56,7 +56,7 @@ static const struct cli_rule rules[] = {
 
 struct inputs {
     struct qkv_tensors *file;
-    int32_t *ids, *lengths, *targets, *source, *source_lengths, *prefix;
+    int32_t *ids, *lengths, *targets, *source, *source_lengths, *types, *source_types, *prefix;
     float *output_gradient;
     struct qkv_batch batch;
 };
@@ -68,6 +68,8 @@ static void inputs_free(struct inputs *in) {
     free(in->targets);
     free(in->source);
     free(in->source_lengths);
+    free(in->types);
+    free(in->source_types);
     free(in->prefix);
     free(in->output_gradient);
 }
@@ -131,6 +133,8 @@ static int read_shapes(struct inputs *in, const struct qkv_spec *spec, const cha
         return cli_failed("%s has in.targets, which a model without a head cannot take; give in.output_gradient", path);
     int code = check_shape(in, path, "in.lengths", batch->B, 0);
     if (!code) code = check_shape(in, path, "in.source_lengths", batch->B, 0);
+    if (!code) code = check_shape(in, path, "in.token_types", batch->B, batch->T);
+    if (!code) code = check_shape(in, path, "in.source_token_types", batch->B, batch->source_T);
     if (!code)
         code = check_shape(in, path, "in.targets", batch->B, spec->head.kind == QKV_HEAD_CLASSIFY ? 0 : batch->T);
     return code;
@@ -142,9 +146,9 @@ static int read_output_gradient(struct inputs *in, const struct qkv_spec *spec, 
     if (!array) return CLI_DONE;
     if (spec->head.kind != QKV_HEAD_NONE)
         return cli_failed("%s has in.output_gradient, which only a model without a head takes; give in.targets", path);
-    snprintf(expected, sizeof expected, "(%zu,%zu,%d)", in->batch.B, in->batch.T, spec->d_model);
+    snprintf(expected, sizeof expected, "(%zu,%zu,%d)", in->batch.B, in->batch.T, qkv_spec_width(spec));
     if (array->rank != 3 || array->shape[0] != in->batch.B || array->shape[1] != in->batch.T ||
-        array->shape[2] != (size_t)spec->d_model)
+        array->shape[2] != (size_t)qkv_spec_width(spec))
         return wrong_shape(array, path, expected);
     if (!(in->output_gradient = malloc(qkv_array_elements(array) * sizeof(float)))) return cli_failed("out of memory");
     qkv_array_floats(array, in->output_gradient);
@@ -159,12 +163,16 @@ static int read_inputs(struct qkv_context *ctx, const struct qkv_spec *spec, con
     if (!code) code = read_integers(in, path, "in.targets", &in->targets);
     if (!code) code = read_integers(in, path, "in.source", &in->source);
     if (!code) code = read_integers(in, path, "in.source_lengths", &in->source_lengths);
+    if (!code) code = read_integers(in, path, "in.token_types", &in->types);
+    if (!code) code = read_integers(in, path, "in.source_token_types", &in->source_types);
     if (!code) code = read_output_gradient(in, spec, path);
     in->batch.ids = in->ids;
     in->batch.lengths = in->lengths;
     in->batch.targets = in->targets;
     in->batch.source = in->source;
     in->batch.source_lengths = in->source_lengths;
+    in->batch.types = in->types;
+    in->batch.source_types = in->source_types;
     in->batch.output_gradient = in->output_gradient;
     return code;
 }
@@ -448,8 +456,10 @@ const struct cli_command *cli_forward(void) {
                  "--spec FILE [--set KEY=VALUE] [--seed N] --inputs FILE -o FILE [options]",
         .description =
             "For whoever compares with another implementation. Reads, from a safetensors file, in.ids (B,T) and, where "
-            "given, in.lengths (B), in.targets ((B,T), or (B) for a classifier; -100 does not count), in.source and "
-            "in.source_lengths (encoder-decoders), in.output_gradient (B,T,C) (models without a head); integers are "
+            "given, in.lengths (B), in.targets ((B,T), or (B) for a classifier; -100 does not count), "
+            "in.token_types (B,T) (models whose embedding has types), in.source, in.source_lengths and "
+            "in.source_token_types (encoder-decoders), in.output_gradient (B,T,C) (models without a head); integers "
+            "are "
             "I32 or "
             "I64. Writes out.logits or out.hidden, with targets out.loss, and what the options add. Positions past "
             "a length are computed too. Dropout is off, unless --dropout-seed is given. --preset and --spec run a "

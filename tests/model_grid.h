@@ -15,6 +15,7 @@ static inline const char *pick(struct qkv_random *r, const char *const *list, si
 
 /* The kinds of the library's own lists. */
 #define GRID_POSITION(name, text, help, file)                       text,
+#define GRID_TEXT(name, text, help)                                 text,
 #define GRID_PLACEMENT(name, text, help, file, final, norms, whole) text,
 #define GRID_FFN(name, text, help, activation, gated)               text,
 #define GRID_NORM(name, text, help, centered, offset)               text,
@@ -87,17 +88,32 @@ static inline void random_stack(struct qkv_random *r, char *out, size_t size, in
 
 enum topology { DECODER, ENCODER, BOTH };
 
-/* {…} of an embedding in version 2. */
-static inline const char *random_embedding(struct qkv_random *r, char out[200]) {
-    char position[120];
-    snprintf(out, 200, "{\"position\": %s, \"scale\": %s}", random_position(r, true, position), PICK(r, "1.0", "4.5"));
+/* {…} of an embedding in version 2; its tokens are `width` wide, 0: as wide as the model. */
+static inline const char *random_embedding(struct qkv_random *r, int width, char out[500]) {
+    char position[120], layout[60] = "", offset[40] = "", norm[120] = "null", narrow[80] = "";
+    const char *kind = PICK(r, QKV_EMBED_POSITION_LIST(GRID_POSITION) "none"),
+               *of_norm = PICK(r, QKV_NORM_LIST(GRID_NORM));
+    if (!strcmp(kind, "sinusoidal"))
+        snprintf(layout, sizeof layout, ", \"layout\": \"%s\"", PICK(r, QKV_SINUSOID_LIST(GRID_TEXT)));
+    if (strcmp(kind, "none")) snprintf(offset, sizeof offset, ", \"offset\": %s", PICK(r, "0", "2", "7"));
+    snprintf(position, sizeof position, "{\"kind\": \"%s\"%s%s}", kind, layout, offset);
+    if (qkv_random_below(r, 2))
+        snprintf(norm, sizeof norm, "{\"kind\": \"%s\", \"eps\": 1e-3, \"weight\": %s}", of_norm,
+                 PICK(r, "true", "true", "false"));
+    if (width)
+        snprintf(narrow, sizeof narrow, ", \"bias\": %s, \"project\": \"%s\"", PICK(r, "true", "false"),
+                 PICK(r, QKV_PROJECT_LIST(GRID_TEXT)));
+    snprintf(out, 500, "{\"position\": %s, \"scale\": %s, \"types\": %s, \"norm\": %s, \"width\": %d%s}", position,
+             PICK(r, "1.0", "4.5"), PICK(r, "0", "1", "3"), norm, width, narrow);
     return out;
 }
 
 static inline void random_spec(struct qkv_context *ctx, struct qkv_random *r, enum topology topology,
                                struct qkv_spec *spec) {
-    char decoder[2100] = "null", encoder[2300] = "null", embedding[300], json[5200], text[200];
+    char decoder[2100] = "null", encoder[2700] = "null", embedding[600], json[6000], text[500];
     const int version = qkv_random_below(r, 2) && !one_kind_only ? 2 : 1;
+    const int width = version == 2 && !qkv_random_below(r, 3) ? 6 : 0;
+    int own = width, C = 20;
     if (topology != ENCODER) {
         random_stack(r, decoder, sizeof decoder, version);
     }
@@ -110,17 +126,26 @@ static inline void random_spec(struct qkv_context *ctx, struct qkv_random *r, en
         snprintf(embedding, sizeof embedding, "\"position\": %s, \"embed_scale\": %s", PICK(r, added, other),
                  PICK(r, "1.0", "4.5"));
     else
-        snprintf(embedding, sizeof embedding, "\"embed\": %s", random_embedding(r, text));
+        snprintf(embedding, sizeof embedding, "\"embed\": %s", random_embedding(r, width, text));
     if (version == 2 && topology == BOTH && qkv_random_below(r, 2)) { /* an embedding of its own */
         const size_t end = strlen(encoder) - 1;
-        snprintf(encoder + end, sizeof encoder - end, ", \"embed\": %s}", random_embedding(r, text));
+        own = qkv_random_below(r, 2) ? 6 : 0;
+        snprintf(encoder + end, sizeof encoder - end, ", \"embed\": %s}", random_embedding(r, own, text));
     }
+    if (version == 2 && topology == BOTH && qkv_random_below(r, 2)) { /* and a width */
+        const size_t end = strlen(encoder) - 1;
+        C = 12;
+        snprintf(encoder + end, sizeof encoder - end, ", \"d_model\": %d}", C);
+    }
+    const bool one_table = topology == BOTH && !width && (own ? own : C) == 20;
     snprintf(json, sizeof json,
              "{\"format\": \"qkv\", \"version\": %d, \"vocab\": %d, \"d_model\": 20, \"context\": %d, %s, "
              "\"tie\": \"%s\", \"head\": {\"kind\": \"lm\", \"bias\": %s}, \"encoder\": %s, \"decoder\": %s}",
              version, VOCAB, CONTEXT, embedding,
-             topology == BOTH ? PICK(r, "none", "head", "all") : PICK(r, "none", "head"), PICK(r, "true", "false"),
-             encoder, decoder);
+             width       ? "none"
+             : one_table ? PICK(r, "none", "head", "all")
+                         : PICK(r, "none", "head"),
+             PICK(r, "true", "false"), encoder, decoder);
     if (qkv_spec_parse(ctx, spec, "grid", json, strlen(json), NULL, 0) != QKV_OK) {
         fail_msg("%s\n%s", qkv_message(ctx), json);
     }

@@ -20,7 +20,7 @@ struct golden {
     struct qkv_model *model;
     struct qkv_tensors *file;
     struct qkv_batch batch;
-    int32_t *ints[5];
+    int32_t *ints[7];
     float *output_gradient;
 };
 
@@ -71,12 +71,14 @@ static void open_case(struct golden *g, const char *folder, const char *isa, enu
     g->batch.targets = read_ints(g, "in.targets", 2, NULL, NULL);
     g->batch.source = read_ints(g, "in.source", 3, NULL, &g->batch.source_T);
     g->batch.source_lengths = read_ints(g, "in.source_lengths", 4, NULL, NULL);
+    g->batch.types = read_ints(g, "in.token_types", 5, NULL, NULL);
+    g->batch.source_types = read_ints(g, "in.source_token_types", 6, NULL, NULL);
     g->output_gradient = read_floats(g, "in.output_gradient", &unused);
     g->batch.output_gradient = g->output_gradient;
 }
 
 static void close_case(struct golden *g) {
-    for (int i = 0; i < 5; i++) {
+    for (size_t i = 0; i < TEST_COUNT(g->ints); i++) {
         free(g->ints[i]);
     }
     free(g->output_gradient);

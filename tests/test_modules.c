@@ -214,6 +214,8 @@ static void golden_case(struct qkv_context *ctx, const char *path, const struct 
                   *source_lengths = read_raw(file, "in.source_lengths", QKV_I32);
     struct qkv_module_input in = {.ids = read_raw(file, "in.ids", QKV_I32),
                                   .source = read_raw(file, "in.source", QKV_I32),
+                                  .types = read_raw(file, "in.token_types", QKV_I32),
+                                  .source_types = read_raw(file, "in.source_token_types", QKV_I32),
                                   .x = {.B = ids->shape[0], .T = ids->shape[1]},
                                   .self.mask.lengths = lengths,
                                   .cross.mask.lengths = source_lengths,
@@ -233,7 +235,8 @@ static void golden_case(struct qkv_context *ctx, const char *path, const struct 
         snprintf(name, sizeof name, "grad.%s", qkv_module_parameter(m, i)->name);
         expect(file, name, qkv_module_gradient(m, i), t->gradient, t->floor * gradient_norm(m));
     }
-    const void *all[] = {lengths, targets, source_lengths, in.ids, in.source, y.data, dy.data};
+    const void *all[] = {lengths,  targets,         source_lengths, in.ids, in.source,
+                         in.types, in.source_types, y.data,         dy.data};
     for (size_t i = 0; i < TEST_COUNT(all); i++) free((void *)(uintptr_t)all[i]);
     qkv_module_free(m);
     qkv_model_free(model);

@@ -49,18 +49,28 @@ static void check(struct fixture *f, build *make) {
 
 static const int32_t ids[] = {3, 0, 3, 6, 2, 3, 5}, places[] = {0, 1, 2, 3, 0, 1, 2, 3};
 
+/* Tokens, positions from row 1 on, and types. */
 static struct qkv_tensor *build_embed(struct fixture *f) {
-    return qkv_op_embed(&f->tape, &f->leaves[0], 1.7F, &f->leaves[1], ids, places, 7);
+    static const int32_t types[] = {1, 0, 1, 1, 0, 0, 1};
+    struct qkv_embedding e = {.scale = 1.7F, .N = 7};
+    e.tables[QKV_EMBED_TOKEN].rows = &f->leaves[0], e.tables[QKV_EMBED_TOKEN].places = ids;
+    e.tables[QKV_EMBED_POSITION].rows = &f->leaves[1], e.tables[QKV_EMBED_POSITION].places = places;
+    if (f->leaves[1].rows > 4) e.tables[QKV_EMBED_POSITION].first = 1;
+    if (f->leaf_count > 2) e.tables[QKV_EMBED_TYPE].rows = &f->leaves[2], e.tables[QKV_EMBED_TYPE].places = types;
+    return qkv_op_embed(&f->tape, &e);
 }
 
 static void check_embed(void **state) {
     (void)state;
-    struct fixture f;
-    start(&f, 1);
-    leaf(&f, 7, 70, 0);
-    leaf(&f, 4, 70, 0);
-    check(&f, build_embed);
-    finish(&f);
+    for (size_t types = 0; types < 2; types++) {
+        struct fixture f;
+        start(&f, 1 + 1000 * types);
+        leaf(&f, 7, 70, 0);
+        leaf(&f, 4 + types, 70, 0);
+        if (types) leaf(&f, 2, 70, 0);
+        check(&f, build_embed);
+        finish(&f);
+    }
 }
 
 static struct qkv_tensor *build_linear(struct fixture *f) {
@@ -531,9 +541,16 @@ static void test_shapes(void **state) {
     assert_null(qkv_op_add(&f.tape, y, &f.leaves[0], 1));
     qkv_tape_start(&f.tape, f.ctx, &f.arena, &f.graph_arena, false);
     static const int32_t bad[] = {1, 4};
-    assert_null(qkv_op_embed(&f.tape, &f.leaves[0], 1, NULL, bad, places, 2));
+    struct qkv_embedding e = {.scale = 1, .N = 2};
+    e.tables[QKV_EMBED_TOKEN].rows = &f.leaves[0], e.tables[QKV_EMBED_TOKEN].places = bad;
+    assert_null(qkv_op_embed(&f.tape, &e));
     assert_int_equal(f.tape.status, QKV_ARGUMENT);
     assert_non_null(strstr(qkv_message(f.ctx), "token id 4 at place 1 is out of range"));
+    qkv_tape_start(&f.tape, f.ctx, &f.arena, &f.graph_arena, false);
+    e.tables[QKV_EMBED_TOKEN].places = places;
+    e.tables[QKV_EMBED_TYPE].rows = &f.leaves[0], e.tables[QKV_EMBED_TYPE].places = bad;
+    assert_null(qkv_op_embed(&f.tape, &e));
+    assert_non_null(strstr(qkv_message(f.ctx), "token type 4 at place 1 is out of range"));
     finish(&f);
 }
 

@@ -197,10 +197,13 @@ static void vectors_do_what_their_ids_do(void **state) {
             find_tokens(&s, i % 3 == ENCODER ? "encoder.embed.token.weight" : "decoder.embed.token.weight", &at);
         const float *table = qkv_model_weights_mutable(s.model, token);
         const struct qkv_spec *spec = qkv_model_spec(s.model);
-        const float scale = (float)(i % 3 == ENCODER ? spec->encoder : spec->decoder).embed.scale;
-        enum { C = 20 };
-        float inputs[B * T * C], gradient[B * T * C] = {0};
-        double sums[VOCAB * C] = {0};
+        const struct qkv_stack_spec *stack = i % 3 == ENCODER ? &spec->encoder : &spec->decoder;
+        const float scale = (float)stack->embed.scale;
+        const size_t C = (size_t)qkv_token_width(spec, stack);
+        enum { WIDEST = 20 };
+        float inputs[B * T * WIDEST], gradient[B * T * WIDEST] = {0};
+        double sums[VOCAB * WIDEST] = {0};
+        assert_true(C <= WIDEST);
         struct qkv_pass *pass = make_pass(&s, true);
         struct qkv_batch batch = i / 3 % 2 ? p.batch : s.batch;
         struct outcome ids = run(&s, pass, &batch);
@@ -214,7 +217,7 @@ static void vectors_do_what_their_ids_do(void **state) {
         for (size_t n = 0; n < rows * C; n++)
             sums[(size_t)which[n / C] * C + n % C] += (double)scale * (double)gradient[n];
         double off = 0, size = 1e-12;
-        for (size_t k = 0; k < (size_t)VOCAB * C; k++) {
+        for (size_t k = 0; k < VOCAB * C; k++) {
             off += pow((double)ids.gradients[at + k] - (double)vectors.gradients[at + k] - sums[k], 2);
             size += pow((double)ids.gradients[at + k], 2);
         }

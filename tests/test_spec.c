@@ -218,8 +218,27 @@ static void random_stack(struct qkv_random *r, struct qkv_stack_spec *s, bool ca
 
 static void random_embedding(struct qkv_random *r, struct qkv_embed_spec *e) {
     static const enum qkv_position_kind added[] = {QKV_POSITION_NONE, QKV_EMBED_POSITION_LIST(QKV_SPEC_ENUM_POSITION)};
+    static const enum qkv_sinusoid layouts[] = {QKV_SINUSOID_LIST(QKV_SPEC_ENUM_SINUSOID)};
+    static const enum qkv_project projects[] = {QKV_PROJECT_LIST(QKV_SPEC_ENUM_PROJECT)};
     e->position.kind = added[qkv_random_below(r, TEST_COUNT(added))];
     e->scale = qkv_random_below(r, 2) ? qkv_random_normal(r) : 1;
+    e->bias = true;
+    if (qkv_random_below(r, 4)) return; /* of version 1 */
+    if (e->position.kind == QKV_POSITION_SINUSOIDAL)
+        e->position.layout = layouts[qkv_random_below(r, TEST_COUNT(layouts))];
+    if (e->position.kind != QKV_POSITION_NONE) e->position.offset = (int)qkv_random_below(r, 3);
+    e->types = (int)qkv_random_below(r, 4);
+    e->norm.given = qkv_random_below(r, 2);
+    if (e->norm.given) {
+        e->norm.kind = (enum qkv_norm_kind)qkv_random_below(r, QKV_NORM_COUNT);
+        e->norm.eps = exp(-20 * qkv_random_uniform(r));
+        e->norm.weight = qkv_random_below(r, 2);
+        e->norm.bias = e->norm.kind == QKV_NORM_LAYERNORM && e->norm.weight && qkv_random_below(r, 2);
+    }
+    e->width = qkv_random_below(r, 2) ? (int)test_between(r, 4, 1 << 20) : 0;
+    if (!e->width) return;
+    e->bias = qkv_random_below(r, 2);
+    e->project = projects[qkv_random_below(r, TEST_COUNT(projects))];
 }
 
 static void random_spec(struct qkv_random *r, struct qkv_spec *s) {
@@ -228,7 +247,7 @@ static void random_spec(struct qkv_random *r, struct qkv_spec *s) {
     bool both = topology == 2;
     s->vocab = qkv_random_below(r, 8) ? (int)test_between(r, 1, 1 << 24) : 0;
     s->source_vocab = both ? (int)test_between(r, 1, 1 << 24) : s->vocab;
-    s->d_model = (int)test_between(r, 1, 1 << 20);
+    s->d_model = (int)test_between(r, 4, 1 << 20);
     s->context = (int)test_between(r, 1, 1 << 24);
     s->dropout = qkv_random_below(r, 2) ? 0.9 * qkv_random_uniform(r) : 0;
     s->head.kind = (enum qkv_head_kind)qkv_random_below(r, 3);
@@ -245,6 +264,10 @@ static void random_spec(struct qkv_random *r, struct qkv_spec *s) {
     if (topology != 0) random_embedding(r, &s->encoder.embed);
     if (topology != 1) random_embedding(r, &s->decoder.embed);
     if (both && qkv_random_below(r, 2)) s->encoder.embed = s->decoder.embed;
+    if (both && qkv_random_below(r, 4) == 0) s->encoder.d_model = (int)test_between(r, 4, 1 << 20);
+    if (both && qkv_random_below(r, 4) == 0) s->decoder.d_model = (int)test_between(r, 4, 1 << 20);
+    const struct qkv_stack_spec *last = topology == 1 ? &s->encoder : &s->decoder;
+    if (last->embed.width || s->encoder.d_model || s->decoder.d_model || s->encoder.embed.width) s->tie = QKV_TIE_NONE;
     struct qkv_layer_spec *e = &s->encoder.kinds[0], *d = &s->decoder.kinds[0];
     if (both && qkv_random_below(r, 2)) e->attention.position = d->attention.position; /* as in version 1 */
 }
@@ -271,12 +294,17 @@ static bool same_layer(const struct qkv_layer_spec *a, const struct qkv_layer_sp
 }
 
 static bool same_embedding(const struct qkv_embed_spec *a, const struct qkv_embed_spec *b) {
-    return a->position.kind == b->position.kind && a->scale == b->scale;
+    const struct qkv_norm_spec *n = &a->norm, *m = &b->norm;
+    const bool norm =
+        n->given == m->given && n->kind == m->kind && n->eps == m->eps && n->weight == m->weight && n->bias == m->bias;
+    return norm && a->position.kind == b->position.kind && a->position.layout == b->position.layout &&
+           a->position.offset == b->position.offset && a->scale == b->scale && a->types == b->types &&
+           a->width == b->width && a->bias == b->bias && a->project == b->project;
 }
 
 static bool same_stack(const struct qkv_stack_spec *a, const struct qkv_stack_spec *b) {
-    bool same = a->layers == b->layers && a->share == b->share && a->kind_count == b->kind_count &&
-                !memcmp(a->kind_of, b->kind_of, sizeof a->kind_of);
+    bool same = a->layers == b->layers && a->d_model == b->d_model && a->share == b->share &&
+                a->kind_count == b->kind_count && !memcmp(a->kind_of, b->kind_of, sizeof a->kind_of);
     same = same && same_embedding(&a->embed, &b->embed);
     for (int i = 0; same && i < a->kind_count; i++) same = same_layer(&a->kinds[i], &b->kinds[i]);
     return same;

@@ -68,6 +68,30 @@ static void settings_reach_one_embedding_or_both(void **state) {
     assert_int_equal(s.encoder.embed.position.kind, QKV_POSITION_NONE);
 }
 
+static void embeddings_have_types_norms_and_widths(void **state) {
+    (void)state;
+    struct qkv_spec s;
+    assert_ok(
+        ctx,
+        parse(&s,
+              BOTH("\"embed\": {\"norm\": {\"kind\": \"layernorm\", \"eps\": 1e-12}, \"types\": 2, \"width\": 6}, ",
+                   ", \"embed\": {\"norm\": null, \"types\": 0}, \"d_model\": 16",
+                   ", \"embed\": {\"project\": \"token\", \"bias\": false}"),
+              NULL, 0));
+    assert_false(s.encoder.embed.norm.given);
+    assert_true(s.decoder.embed.norm.given && s.decoder.embed.norm.eps == 1e-12 && s.decoder.embed.norm.weight);
+    assert_true(s.encoder.embed.types == 0 && s.decoder.embed.types == 2);
+    assert_true(qkv_stack_width(&s, &s.encoder) == 16 && qkv_stack_width(&s, &s.decoder) == 32 &&
+                qkv_spec_width(&s) == 32);
+    assert_true(s.encoder.kinds[0].attention.head_dim == 4 && s.encoder.kinds[0].ffn.d_ff == 64);
+    assert_true(qkv_token_width(&s, &s.encoder) == 6 && qkv_position_width(&s, &s.encoder) == 6);
+    assert_true(qkv_token_width(&s, &s.decoder) == 6 && qkv_position_width(&s, &s.decoder) == 32);
+    assert_true(s.encoder.embed.bias && !s.decoder.embed.bias);
+    assert_ok(ctx, parse(&s, ALONE("\"embed\": {\"position\": {\"kind\": \"learned\"}}, ", ""),
+                         SETTINGS("embed.position.offset=2")));
+    assert_int_equal(s.decoder.embed.position.offset, 2);
+}
+
 /* ---- writing ------------------------------------------------------------------------------------------------------- */
 
 static void what_a_stack_has_of_its_own_is_printed_there(void **state) {
@@ -75,6 +99,12 @@ static void what_a_stack_has_of_its_own_is_printed_there(void **state) {
     static const char *const specs[] = {
         BOTH("\"embed\": {\"position\": {\"kind\": \"none\"}, \"scale\": 2}, ", ", \"embed\": {\"scale\": 3}", ""),
         BOTH("", ", \"embed\": {\"position\": {\"kind\": \"sinusoidal\"}, \"scale\": 1}", ""),
+        BOTH("\"embed\": {\"norm\": {\"kind\": \"rmsnorm\"}, \"types\": 3, \"width\": 8}, ",
+             ", \"embed\": {\"norm\": null, \"types\": 0, \"width\": 0}", ""),
+        BOTH("\"embed\": {\"types\": 3}, ", ", \"d_model\": 12, \"embed\": {\"norm\": {\"kind\": \"rmsnorm\"}}",
+             ", \"d_model\": 20"),
+        BOTH("\"embed\": {\"norm\": {\"kind\": \"layernorm\"}}, ", ", \"embed\": {\"norm\": {\"eps\": 1e-3}}",
+             ", \"embed\": {\"position\": {\"kind\": \"sinusoidal\", \"layout\": \"spaced\"}}"),
         BOTH("\"embed\": {\"scale\": 5}, ", "", ", \"embed\": {\"position\": {\"kind\": \"none\"}}"),
     };
     for (size_t i = 0; i < TEST_COUNT(specs); i++) {
@@ -108,6 +138,13 @@ static void digests_are_of_what_is_meant_and_not_of_where_it_stands(void **state
         assert_ok(ctx, qkv_spec_digest(ctx, &s, i ? digest : first));
         if (i) assert_string_equal(first, digest);
     }
+    struct qkv_spec wide = s; /* the same widths said in other places */
+    wide.d_model = 7, wide.encoder.d_model = wide.decoder.d_model = 32;
+    assert_ok(ctx, qkv_spec_digest(ctx, &wide, digest));
+    assert_string_equal(first, digest);
+    wide.encoder.d_model = 16;
+    assert_ok(ctx, qkv_spec_digest(ctx, &wide, digest));
+    assert_string_not_equal(first, digest);
     s.encoder.embed.scale = 3;
     assert_ok(ctx, qkv_spec_digest(ctx, &s, digest));
     assert_string_not_equal(first, digest);
@@ -124,6 +161,15 @@ static void what_is_wrong_with_an_embedding_is_named(void **state) {
     (void)state;
     static const char plain[] = BOTH("", "", ""),
                       each[] = BOTH("", ", \"embed\": {\"scale\": 2}", ", \"embed\": {\"scale\": 3}");
+    static const char
+        alone[] = ALONE("", ""),
+        sines[] =
+            ALONE("\"embed\": {\"position\": {\"kind\": \"sinusoidal\", \"layout\": \"spaced\", \"offset\": 5}}, ",
+                  ", \"ffn\": {\"d_ff\": 8}");
+    static const char tied[] = "{\"format\": \"qkv\", \"version\": 2, \"vocab\": 40, \"d_model\": 32, \"context\": 64, "
+                               "\"decoder\": {" STACK "}}";
+    static const char all[] = "{\"format\": \"qkv\", \"version\": 2, \"vocab\": 40, \"d_model\": 32, \"context\": 64, "
+                              "\"tie\": \"all\", \"encoder\": {" STACK "}, \"decoder\": {" STACK "}}";
     static const struct {
         const char *json, *setting, *sentence;
     } refusals[] = {
@@ -133,6 +179,19 @@ static void what_is_wrong_with_an_embedding_is_named(void **state) {
         {plain, "encoder.embed=3", "encoder.embed is 3; it must be an object"},
         {plain, "embed=3", "embed is 3; it must be an object"},
         {plain, "decoder.embed.position.kind=rope", "decoder.embed.position.kind is \"rope\"; it must be one of none,"},
+        {plain, "embed.position.layout=halves", "has no effect, as each stack has its own or neither has a use for it"},
+        {alone, "embed.position.layout=halves", "only a position of kind sinusoidal has one; leave it out"},
+        {alone, "embed.bias=false", "only an embedding with a width of its own has one; leave it out"},
+        {alone, "embed.types=-1", "embed.types is -1; it must be a whole number from 0 to"},
+        {alone, "decoder.d_model=16", "decoder.d_model is 16, but only a stack beside another has one; leave it out"},
+        {alone, "embed.norm=3", "embed.norm is 3; it must be an object"},
+        {sines, "embed.width=3",
+         "embed.position.layout is spaced, whose angles need at least 4 channels, but there are 3"},
+        {sines, "context=16777216",
+         "embed.position.offset is 5, which with context 16777216 makes a table of more than 16777216 rows"},
+        {tied, "embed.width=8", "tie is head, but tokens are 8 wide (embed.width) and the head reads 32 (d_model)"},
+        {all, "encoder.embed.width=8", "tie is all, but tokens are 8 wide in the encoder and 32 in the decoder"},
+        {all, "encoder.d_model=16", "tie is all, but tokens are 16 wide in the encoder and 32 in the decoder"},
         {each, "embed.scale=4", "setting \"embed.scale=4\" has no effect, as each stack has its own"},
     };
     struct qkv_spec s;
@@ -153,6 +212,7 @@ static void what_is_wrong_with_an_embedding_is_named(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stack_has_its_own_embedding_over_what_both_have),
+        cmocka_unit_test(embeddings_have_types_norms_and_widths),
         cmocka_unit_test(settings_reach_one_embedding_or_both),
         cmocka_unit_test(what_a_stack_has_of_its_own_is_printed_there),
         cmocka_unit_test(digests_are_of_what_is_meant_and_not_of_where_it_stands),

@@ -107,6 +107,8 @@ QKV_API struct qkv_module_mask qkv_module_mask_defaults(void); /* all keys that 
 struct qkv_module_input {
     struct qkv_vectors x; /* (B,T,C); a model: vectors in place of scaled token embeddings, or none and ids */
     const int32_t *ids;   /* a model: (x.B,x.T) with x.data NULL and x.C 0 */
+    /* A model whose embedding has types (embed.types): that of each token, shaped as ids and source; NULL: all 0. */
+    const int32_t *types, *source_types;
     /* (B,Tk,C), C the module's key width: what cross attention reads; of a model with both stacks vectors in place of
      * the source's scaled token embeddings, or none and source */
     struct qkv_vectors memory;

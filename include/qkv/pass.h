@@ -44,7 +44,9 @@ struct qkv_batch {
     size_t source_T;        /* encoder–decoders: */
     const int32_t *source;  /* (B,source_T), or packed (source_rows) */
     const int32_t *source_lengths; /* (B) or NULL */
-    const float *output_gradient;  /* head none: the gradient of the loss by the hidden states that are the output; the
+    /* Of models whose embedding has types (embed.types): that of each token, as ids lie; NULL: all 0. */
+    const int32_t *types, *source_types;
+    const float *output_gradient; /* head none: the gradient of the loss by the hidden states that are the output; the
                                       loss is then their product summed; NULL: no loss */
     size_t loss_count; /* what the summed loss is divided by; 0: the number of targets that count. Micro-batches
                                 that share the count of their whole add up to the gradient of the whole batch */
@@ -57,7 +59,8 @@ struct qkv_batch {
     const int32_t *cu_rows, *cu_source; /* (B + 1): sequence b is rows cu_rows[b] … cu_rows[b + 1] − 1. The first is 0,
                                            none falls, the last is `rows`; NULL: a rectangle */
     size_t rows, source_rows;           /* packed: how many there are, of all sequences together */
-    /* Experimental: vectors in place of ids, which are then NULL: (rows,C) or (B,T,C), in place of the scaled embeddings of tokens. */
+    /* Experimental: vectors in place of ids, which are then NULL: (rows,C) or (B,T,C), in place of the scaled embeddings of tokens, C
+     * wide as these (qkv_token_width). */
     const float *inputs, *source_inputs;
     float *input_gradient, *source_input_gradient; /* of the same shape: backward adds to them; NULL: not wanted */
     /* Experimental: where each row stands, (rows) or (B,T), which embeddings of positions and rotations read. They rise within a

@@ -23,6 +23,14 @@ extern "C" {
     X(NONE, "none", "no position at all", none)                                                                        \
     QKV_EMBED_POSITION_LIST(X)                                                                                         \
     QKV_ATTENTION_POSITION_LIST(X)
+/* Sinusoids of C channels: where sines and cosines stand, and how angles are spaced. */
+#define QKV_SINUSOID_LIST(X)                                                                                           \
+    X(INTERLEAVED, "interleaved", "channel 2j the sine, 2j + 1 the cosine of t / 10000^(2j/C) (Vaswani et al. 2017)")  \
+    X(HALVES, "halves", "all sines, then all cosines of t / 10000^(2j/C) (Marian)")                                    \
+    X(SPACED, "spaced", "all sines, then all cosines of t / 10000^(j/(C/2 - 1)) (M2M100, Whisper)")
+#define QKV_PROJECT_LIST(X)                                                                                            \
+    X(END, "end", "the whole embedding is narrow and projected at its end (ALBERT, ELECTRA)")                          \
+    X(TOKEN, "token", "only tokens are narrow, and projected before a position is added (OPT-350m)")
 #define QKV_PAIRING_LIST(X)                                                                                            \
     X(HALF, "half", "channel i turns with i + half of the rotated ones (GPT-NeoX, Llama)")                             \
     X(INTERLEAVED, "interleaved", "channel 2i turns with 2i + 1 (GPT-J, the paper)")
@@ -79,6 +87,8 @@ enum qkv_block_norms { QKV_BLOCK_NORMS_ONE, QKV_BLOCK_NORMS_TWO, QKV_BLOCK_NORMS
 
 #define QKV_SPEC_ENUM_INIT(name, text, help)                                 QKV_INIT_##name,
 #define QKV_SPEC_ENUM_POSITION(name, text, help, file)                       QKV_POSITION_##name,
+#define QKV_SPEC_ENUM_SINUSOID(name, text, help)                             QKV_SINUSOID_##name,
+#define QKV_SPEC_ENUM_PROJECT(name, text, help)                              QKV_PROJECT_##name,
 #define QKV_SPEC_ENUM_PAIRING(name, text, help)                              QKV_PAIRING_##name,
 #define QKV_SPEC_ENUM_BIAS(name, text, help)                                 QKV_BIAS_##name,
 #define QKV_SPEC_ENUM_NORM(name, text, help, centered, offset)               QKV_NORM_##name,
@@ -88,6 +98,8 @@ enum qkv_block_norms { QKV_BLOCK_NORMS_ONE, QKV_BLOCK_NORMS_TWO, QKV_BLOCK_NORMS
 #define QKV_SPEC_ENUM_HEAD(name, text, help)                                 QKV_HEAD_##name,
 #define QKV_SPEC_ENUM_POOL(name, text, help)                                 QKV_POOL_##name,
 enum qkv_position_kind { QKV_POSITION_LIST(QKV_SPEC_ENUM_POSITION) };
+enum qkv_sinusoid { QKV_SINUSOID_LIST(QKV_SPEC_ENUM_SINUSOID) };
+enum qkv_project { QKV_PROJECT_LIST(QKV_SPEC_ENUM_PROJECT) };
 enum qkv_pairing { QKV_PAIRING_LIST(QKV_SPEC_ENUM_PAIRING) };
 enum qkv_bias_kind { QKV_BIAS_LIST(QKV_SPEC_ENUM_BIAS) };
 enum qkv_norm_kind { QKV_NORM_LIST(QKV_SPEC_ENUM_NORM) QKV_NORM_COUNT };
@@ -105,6 +117,8 @@ struct qkv_position_spec {
     enum qkv_position_kind kind;
     double theta;             /* rope: the base of the wavelengths, 10000 */
     enum qkv_pairing pairing; /* rope: half */
+    enum qkv_sinusoid layout; /* sinusoidal: interleaved */
+    int offset;               /* sinusoidal, learned: position t has row t + offset of the table, 0 */
     double fraction;          /* rope: the first 2·⌊head_dim·fraction/2⌋ channels of a head are rotated, 1 */
 };
 struct qkv_attention_spec {
@@ -154,10 +168,16 @@ struct qkv_embed_spec {
     /* kind is none, sinusoidal or learned; learned where no attention has a position */
     struct qkv_position_spec position;
     double scale; /* multiplies the token embedding before a position is added; √d_model before sinusoids, else 1 */
+    int types;    /* of tokens (segments), each a learned vector that is added; 0: none */
+    int width;    /* of the token embedding, before a projection to d_model; 0: d_model, without a projection */
+    bool bias;    /* of the projection; true */
+    enum qkv_project project;  /* what is narrow: end */
+    struct qkv_norm_spec norm; /* after token, position and type are added, before dropout; not given: none */
 };
 struct qkv_stack_spec {
-    int layers; /* 0: this stack is absent (null in JSON) */
-    int share;  /* G > 0: layer N has the weights of the first layer of group N·G/layers (ALBERT); 0: each its own */
+    int layers;  /* 0: this stack is absent (null in JSON) */
+    int share;   /* G > 0: layer N has the weights of the first layer of group N·G/layers (ALBERT); 0: each its own */
+    int d_model; /* of a stack beside another, its own width; 0: the spec's (qkv_stack_width) */
     int kind_count; /* 1 */
     struct qkv_layer_spec kinds[QKV_KINDS_MAX];
     uint8_t kind_of[QKV_LAYERS_MAX]; /* [layers]: the kind of each layer, 0; every kind has a layer */
@@ -189,6 +209,13 @@ struct qkv_spec {
     bool prefix;
 };
 
+/* The width of a stack of the spec: its own d_model, or the spec's. That of the whole, which the head reads and which comes out
+ * without a head, is the decoder's, or the lone encoder's. Any thread. */
+QKV_API int qkv_stack_width(const struct qkv_spec *spec, const struct qkv_stack_spec *stack);
+QKV_API int qkv_spec_width(const struct qkv_spec *spec);
+/* Widths in the embedding of a stack: of tokens, and of positions, types and norm. Any thread. */
+QKV_API int qkv_token_width(const struct qkv_spec *spec, const struct qkv_stack_spec *stack);
+QKV_API int qkv_position_width(const struct qkv_spec *spec, const struct qkv_stack_spec *stack);
 /* The spec of a layer of a stack: of its kind. `layer` is less than stack->layers. Never fails; owned by the stack. */
 QKV_API const struct qkv_layer_spec *qkv_stack_layer(const struct qkv_stack_spec *stack, size_t layer);
 /* The layer whose weights a layer has: itself, or the first one of its group. `layer` is less than stack->layers. Never fails. */

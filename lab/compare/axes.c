@@ -258,7 +258,7 @@ enum qkv_status qkv_axis_apply(struct qkv_context *ctx, const struct qkv_axis *a
         bool last = kind == qkv_stack_layer(s, (size_t)s->layers - 1);
         status = kv     ? apply_kv(ctx, value, kind, settings)
                  : norm ? apply_norm(ctx, value, kind, last, settings)
-                        : apply_ffn(ctx, value, kind, base->d_model, settings);
+                        : apply_ffn(ctx, value, kind, qkv_stack_width(base, s), settings);
     }
     if (kv || norm || ffn) return status;
     return qkv_texts_add(ctx, qkv_axis_trains(axis->name) ? training : settings, "%s=%s", axis->name, value);

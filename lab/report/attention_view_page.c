@@ -219,11 +219,11 @@ static void attention_view_page_describe(const struct qkv_attention_view *look, 
     snprintf(heads, sizeof heads, fewest < most ? "%d to %d" : "%d", fewest, most);
     if (encoder && decoder)
         snprintf(text, size, "encoder of %d and decoder of %d layers, width %d; %zu tokens to %zu%s", encoder, decoder,
-                 spec->d_model, look->encoder.count, look->decoder.count,
+                 qkv_spec_width(spec), look->encoder.count, look->decoder.count,
                  look->greedy ? ", found by greedy search" : "");
     else
         snprintf(text, size, "%s of %d layer%s, %s heads, width %d; %zu token%s", encoder ? "encoder" : "decoder",
-                 encoder + decoder, encoder + decoder == 1 ? "" : "s", heads, spec->d_model,
+                 encoder + decoder, encoder + decoder == 1 ? "" : "s", heads, qkv_spec_width(spec),
                  look->encoder.count + look->decoder.count,
                  look->encoder.count + look->decoder.count == 1 ? ": it can attend to itself only" : "s");
 }

@@ -36,7 +36,8 @@ static bool embed_finish(float *x, size_t C, bool normalize) {
 
 static enum qkv_status embed_run(void *user, const struct qkv_line_batch *batch) {
     struct embedder *e = user;
-    size_t C = (size_t)qkv_model_spec(e->model)->d_model;
+    const struct qkv_spec *spec = qkv_model_spec(e->model);
+    size_t C = (size_t)qkv_stack_width(spec, &spec->encoder);
     enum qkv_status status = qkv_encoded_begin(e->encoded, batch->ids, batch->lengths, batch->B, batch->T);
     if (status) return status;
     const float *hidden = qkv_encoded_output(e->encoded).data;
@@ -69,7 +70,7 @@ enum qkv_status qkv_embed_with(struct qkv_model *model, const char *const *lines
         return qkv_fail(ctx, QKV_ARGUMENT, "the pool is %d; it must be one of enum qkv_pool", (int)pool);
     enum qkv_status status = qkv_lines_check(model, "embed");
     if (status) return status;
-    if (count) memset(vectors, 0, count * (size_t)spec->d_model * sizeof *vectors);
+    if (count) memset(vectors, 0, count * (size_t)qkv_stack_width(spec, &spec->encoder) * sizeof *vectors);
     e.encoded = qkv_encoded_allocate(model);
     if (!e.encoded) return model->planned ? QKV_ARGUMENT : QKV_MEMORY; /* a plan has no weights */
     /* As the encoder saw lines in training: a classifier's have both specials, a source its end, a plain text none. */

@@ -41,18 +41,48 @@ QKV_PART struct qkv_tensor *run_block(struct qkv_tape *tape, const void *argumen
     return block_residual(&b.flow, form, b.layer, QKV_SUBLAYER_FFN, x);
 }
 
+static struct qkv_tensor *embed_norm(struct qkv_forward_args *f, struct qkv_tensor *x) {
+    const struct qkv_norm_spec *norm = &f->stack->spec->embed.norm;
+    return norm->given ? qkv_norm_apply(f->tape, norm, &f->stack->embed_norm, x, QKV_RESULT_FP32) : x;
+}
+
+static struct qkv_tensor *embed_project(struct qkv_forward_args *f, struct qkv_tensor *x) {
+    struct qkv_linear *project = &f->stack->project;
+    return qkv_op_linear(f->tape, x, &project->weight, qkv_tensor_or_null(&project->bias), QKV_RESULT_FP32);
+}
+
+/* The formula of an embedding: E wide tokens, projected to C at the end or before the others are added. */
 struct qkv_tensor *qkv_stack_embed(struct qkv_forward_args *f, const int32_t *ids) {
     struct qkv_stack *s = f->stack;
-    struct qkv_tensor *token = f->inputs ? f->inputs : s->token;
-    const float scale = f->inputs ? 1 : (float)s->spec->embed.scale;
-    struct qkv_tensor *position = s->embed.learned ? &s->position : NULL;
-    if (s->embed.embed) {
-        position = qkv_tape_view(f->tape, s->embed.embed, (size_t)f->spec->context, token->columns);
+    const struct qkv_embed_spec *spec = &s->spec->embed;
+    const bool narrow = spec->width, end = narrow && spec->project == QKV_PROJECT_END;
+    const size_t P = (size_t)qkv_position_width(f->spec, s->spec);
+    const float rate = (float)f->spec->dropout;
+    struct qkv_embedding e = {.scale = f->inputs ? 1 : (float)spec->scale, .N = f->rows ? f->rows->N : f->B * f->T};
+    e.tables[QKV_EMBED_TOKEN].rows = f->inputs ? f->inputs : s->token;
+    e.tables[QKV_EMBED_TOKEN].places = ids;
+    struct qkv_tensor *x = NULL;
+    if (narrow && !end) {
+        x = embed_project(f, qkv_op_embed(f->tape, &e));
+        e.tables[QKV_EMBED_TOKEN].rows = NULL;
     }
-    struct qkv_tensor *x =
-        qkv_op_embed(f->tape, token, scale, position, ids, f->positions, f->rows ? f->rows->N : f->B * f->T);
+    e.tables[QKV_EMBED_POSITION].places = f->positions;
+    if (s->embed.learned) {
+        e.tables[QKV_EMBED_POSITION].rows = &s->position;
+        e.tables[QKV_EMBED_POSITION].first = (size_t)spec->position.offset;
+    } else if (s->embed.embed) {
+        e.tables[QKV_EMBED_POSITION].rows = qkv_tape_view(f->tape, s->embed.embed, (size_t)f->spec->context, P);
+    }
+    if (spec->types) e.tables[QKV_EMBED_TYPE].rows = &s->type;
+    e.tables[QKV_EMBED_TYPE].places = f->types;
+    if (!x)
+        x = qkv_op_embed(f->tape, &e);
+    else if (e.tables[QKV_EMBED_POSITION].rows || spec->types)
+        x = qkv_op_add(f->tape, x, qkv_op_embed(f->tape, &e), 1);
+    x = embed_norm(f, x);
+    if (end) x = embed_project(f, qkv_op_dropout(f->tape, x, rate));
     qkv_hook_call(f, QKV_HOOK_EMBEDDING, 0, x);
-    return qkv_op_dropout(f->tape, x, (float)f->spec->dropout);
+    return end ? x : qkv_op_dropout(f->tape, x, rate);
 }
 
 /* Put into its callers, so that a pass is one call less deep (scripts/call-depth). */

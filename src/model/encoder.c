@@ -20,7 +20,7 @@ static void copy_body(void *argument, size_t item, int thread) {
 static enum qkv_status take_kept(struct qkv_encoded *e) {
     const struct qkv_model *m = e->model;
     size_t rows = e->B * e->T;
-    e->output = qkv_arena_take(&e->kept, rows * (size_t)m->spec.d_model, sizeof(float));
+    e->output = qkv_arena_take(&e->kept, rows * (size_t)qkv_stack_width(&m->spec, &m->spec.encoder), sizeof(float));
     e->lengths = qkv_arena_take(&e->kept, e->B, sizeof(int32_t));
     if (!e->output || !e->lengths) return QKV_MEMORY;
     if (!e->pool) return QKV_OK;
@@ -204,10 +204,11 @@ void qkv_encoded_free(struct qkv_encoded *e) {
 }
 
 struct qkv_array qkv_encoded_output(const struct qkv_encoded *e) {
+    const struct qkv_spec *spec = &e->model->spec;
     struct qkv_array array = {.name = "hidden",
                               .dtype = QKV_F32,
                               .rank = 3,
-                              .shape = {e->B, e->T, (size_t)e->model->spec.d_model},
+                              .shape = {e->B, e->T, (size_t)qkv_stack_width(spec, &spec->encoder)},
                               .data = e->output};
     array.bytes = qkv_array_elements(&array) * sizeof(float);
     return array;

@@ -30,7 +30,10 @@ struct qkv_stack {
     const char *name; /* "encoder" or "decoder" */
     bool has_cross;
     struct qkv_tensor *token; /* shared when tied */
-    struct qkv_tensor token_storage, position;
+    struct qkv_tensor token_storage, position,
+        type; /* of the embedding; data NULL where it has none, as of the next two */
+    struct qkv_norm embed_norm;
+    struct qkv_linear project;
     struct qkv_layer *layers;         /* those whose weights are another's are empty: qkv_layer_weights */
     struct qkv_norm norm;             /* final; weight.data NULL without one */
     struct qkv_position_tables embed; /* what is added to the embedding */
@@ -161,6 +164,7 @@ struct qkv_forward_args {
     struct qkv_tensor *values; /* cross attention's, where they are not made of the memory; else NULL */
     float *dself_bias,
         *dcross_bias;          /* gradients of the calls' attention_bias, of all layers together; NULL: not wanted */
+    const int32_t *types;      /* the type of each token; NULL: 0 */
     struct qkv_tensor *inputs; /* (N, C): in place of the scaled token embeddings; NULL: those */
     struct qkv_key_values *memory_cache;
     /* The attentions' calls, left for looking at their weights: self of layer 0, cross of layer 0, self of layer 1 …; then no

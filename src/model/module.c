@@ -116,9 +116,8 @@ static enum qkv_status module_list_parameters(struct qkv_module *m, const char *
     if (!m->arrays || !m->indices) return QKV_MEMORY;
     for (size_t i = 0; i < all; i++) {
         const struct qkv_array *a = qkv_model_parameter(m->model, i);
-        const enum qkv_role role = m->model->weights.list[i].role;
-        if (skip && (role == QKV_ROLE_TOKEN || role == QKV_ROLE_POSITION)) continue;
         if (skip && (strncmp(a->name, name, skip - 1) != 0 || a->name[skip - 1] != '.')) continue;
+        if (skip && strncmp(a->name + skip, "embed.", strlen("embed.")) == 0) continue;
         m->arrays[m->count] = *a;
         m->arrays[m->count].name += skip;
         m->indices[m->count++] = i;
@@ -249,7 +248,10 @@ enum qkv_status qkv_module_create_with(struct qkv_context *ctx, const struct qkv
         status = module_reduce(ctx, kind, &reduced, &encoder);
         snprintf(name, sizeof name, "%s%s", encoder ? "encoder" : "decoder", parts->name);
     }
-    const struct qkv_model_parts some = {parts->roles, parts->memory, options->key_width, options->value_width};
+    /* beside an encoder, which is not made, memories are as wide as what that gives */
+    const size_t memory = parts->memory && spec->encoder.layers ? (size_t)qkv_stack_width(spec, &spec->encoder) : 0;
+    const struct qkv_model_parts some = {parts->roles, parts->memory, options->key_width ? options->key_width : memory,
+                                         options->value_width ? options->value_width : memory};
     if (!status) status = qkv_model_allocate_parts(ctx, &reduced, &some, &model);
     if (status) return status;
     qkv_weights_start(&model->weights, options->seed);

@@ -54,13 +54,18 @@ static enum qkv_status module_check_vectors(const struct qkv_module *m, const ch
     return qkv_aligned(m->ctx, name, v->data, sizeof(float));
 }
 
+static size_t module_memory_width(const struct qkv_module *m) {
+    const struct qkv_spec *spec = &m->model->spec;
+    return (size_t)qkv_stack_width(spec, spec->encoder.layers ? &spec->encoder : &spec->decoder);
+}
+
 /* Widths of what cross attention makes keys of, and values. */
 static size_t module_key_width(const struct qkv_module *m) {
-    return m->model->parts.key_width ? m->model->parts.key_width : (size_t)m->model->spec.d_model;
+    return m->model->parts.key_width ? m->model->parts.key_width : module_memory_width(m);
 }
 
 static size_t module_value_width(const struct qkv_module *m) {
-    return m->model->parts.value_width ? m->model->parts.value_width : (size_t)m->model->spec.d_model;
+    return m->model->parts.value_width ? m->model->parts.value_width : module_memory_width(m);
 }
 
 /* No rows, or rows of no positions: there is nothing to compute. */
@@ -196,17 +201,30 @@ static enum qkv_status module_check_masks(const struct qkv_module *m, struct mod
 
 static struct qkv_vectors module_output_shape(const struct qkv_module *m, const struct module_call *c) {
     const struct qkv_spec *spec = &m->model->spec;
-    struct qkv_vectors y = {.B = c->B, .T = c->T, .C = (size_t)spec->d_model};
+    struct qkv_vectors y = {.B = c->B, .T = c->T, .C = (size_t)qkv_stack_width(spec, module_stack(m)->spec)};
     if (m->kind != QKV_MODULE_MODEL || spec->head.kind == QKV_HEAD_NONE) return y;
     if (spec->head.kind == QKV_HEAD_CLASSIFY) y.T = 1;
     y.C = m->model->head_weight->rows;
     return y;
 }
 
+static enum qkv_status module_check_types(const struct qkv_module *m, const int32_t *types,
+                                          const struct qkv_stack_spec *stack, const char *name) {
+    if (!types || (m->kind == QKV_MODULE_MODEL && stack && stack->embed.types))
+        return qkv_aligned(m->ctx, name, types, sizeof *types);
+    return qkv_fail(m->ctx, QKV_ARGUMENT, "%s module: %s are given, but no embedding here has types (embed.types)",
+                    module_kind_name(m->kind), name);
+}
+
 static enum qkv_status module_check(struct qkv_module *m, const struct qkv_module_input *in, struct module_call *c) {
     *c = (struct module_call){.in = in, .B = in->x.B, .T = in->x.T, .memory_T = in->memory.T};
-    const size_t width = (size_t)m->model->spec.d_model;
+    const struct qkv_spec *spec = &m->model->spec;
+    const struct qkv_stack_spec *stack = module_stack(m)->spec;
+    const size_t width =
+        (size_t)(m->kind == QKV_MODULE_MODEL ? qkv_token_width(spec, stack) : qkv_stack_width(spec, stack));
     enum qkv_status status = module_check_input(m, "x", &in->x, width, in->ids, "ids");
+    if (!status) status = module_check_types(m, in->types, stack, "types");
+    if (!status) status = module_check_types(m, in->source_types, m->model->encoder.spec, "source_types");
     if (!status) status = module_check_memory(m, in);
     if (!status && !module_is_empty(&in->x)) status = module_check_masks(m, c);
     return status;
@@ -264,6 +282,7 @@ static struct qkv_tensor *module_run_model(struct qkv_module *m, const struct mo
     if (module_is_pair(m)) {
         struct qkv_forward_args e = module_args(m, c, &model->encoder, c->memory_T, &c->source);
         e.inputs = m->memory;
+        e.types = in->source_types;
         e.dself_bias = in->source_self.dbias;
         const int32_t *source = module_ids(m, in->source, c->B * c->memory_T);
         if (m->tape.status) return NULL;
@@ -271,6 +290,7 @@ static struct qkv_tensor *module_run_model(struct qkv_module *m, const struct mo
         if (!f->memory) return NULL;
     }
     f->inputs = m->x;
+    f->types = in->types;
     struct qkv_tensor *x = qkv_stack_forward(f, module_ids(m, in->ids, c->B * c->T));
     if (model->spec.head.kind == QKV_HEAD_NONE || !x) return x;
     if (model->spec.head.kind == QKV_HEAD_CLASSIFY)
@@ -283,7 +303,10 @@ static struct qkv_tensor *module_run_layers(struct qkv_module *m, const struct m
                                             struct qkv_forward_args *f) {
     const bool stack = m->kind == QKV_MODULE_ENCODER_STACK || m->kind == QKV_MODULE_DECODER_STACK;
     const size_t layers = (size_t)f->stack->spec->layers;
-    struct qkv_tensor *x = qkv_op_embed(&m->tape, m->x, 1, NULL, module_ids(m, NULL, c->B * c->T), NULL, c->B * c->T);
+    struct qkv_embedding copy = {.scale = 1, .N = c->B * c->T};
+    copy.tables[QKV_EMBED_TOKEN].rows = m->x;
+    copy.tables[QKV_EMBED_TOKEN].places = module_ids(m, NULL, copy.N);
+    struct qkv_tensor *x = qkv_op_embed(&m->tape, &copy);
     x = qkv_stack_layers(f, x, stack ? 0 : m->layer, stack ? layers : m->layer + 1);
     return stack && qkv_stack_final_norm(f->stack->spec)->final ? qkv_stack_norm(f, x) : x;
 }

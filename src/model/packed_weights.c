@@ -11,7 +11,8 @@
 /* Whether a parameter tensor is the right side of a product: all matrices are, but for look-up tables that are no head. */
 static bool packed_weights_multiplies(const struct qkv_model *m, const struct qkv_tensor *t) {
     const struct qkv_tensor *const tables[] = {&m->encoder.token_storage, &m->decoder.token_storage,
-                                               &m->encoder.position, &m->decoder.position};
+                                               &m->encoder.position,      &m->decoder.position,
+                                               &m->encoder.type,          &m->decoder.type};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         if (t == tables[i] && t != m->head_weight) {
             return false;

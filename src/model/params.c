@@ -12,13 +12,18 @@ struct params {
     struct qkv_dimensions sizes;
 };
 
-static struct qkv_dimensions params_sizes(const struct qkv_spec *spec, size_t vocab) {
+static struct qkv_dimensions params_sizes(const struct qkv_spec *spec, const struct qkv_stack_spec *stack,
+                                          size_t vocab) {
+    const size_t C = (size_t)qkv_stack_width(spec, stack);
     return (struct qkv_dimensions){.V = vocab,
-                                   .C = (size_t)spec->d_model,
-                                   .T = (size_t)spec->context,
-                                   .M = (size_t)spec->d_model,
-                                   .U = (size_t)spec->d_model,
-                                   .O = (size_t)spec->d_model,
+                                   .C = C,
+                                   .T = (size_t)spec->context + (size_t)stack->embed.position.offset,
+                                   .E = (size_t)qkv_token_width(spec, stack),
+                                   .P = (size_t)qkv_position_width(spec, stack),
+                                   .Y = (size_t)stack->embed.types,
+                                   .M = C,
+                                   .U = C,
+                                   .O = C,
                                    .N = (size_t)(spec->head.kind == QKV_HEAD_LM ? spec->vocab : spec->head.classes)};
 }
 
@@ -50,8 +55,7 @@ static void params_attention(struct params *p, struct qkv_attention *to, const s
     params_norm_of(p, &to->norm, norm, sublayer, false);
     if (params_has(p->roles, cross ? QKV_ROLE_CROSS_Q : QKV_ROLE_ATTN_Q)) {
         struct qkv_dimensions sizes = p->sizes;
-        if (cross && p->key_width) sizes.M = p->key_width;
-        if (cross && p->value_width) sizes.U = p->value_width;
+        if (cross) sizes.M = p->key_width, sizes.U = p->value_width;
         struct qkv_weight_place place = p->place;
         place.sizes = &sizes;
         qkv_attention_build_weights(p->weights, &place, spec, cross, &to->parameters);
@@ -89,9 +93,23 @@ static void params_layers(struct params *p, const struct qkv_stack *s) {
 }
 
 /* `shared`: the token embedding of the other stack, or NULL. */
+static void params_embed(struct params *p, struct qkv_stack *s, struct qkv_tensor *shared) {
+    static const enum qkv_role token = QKV_ROLE_TOKEN, position = QKV_ROLE_POSITION, type = QKV_ROLE_TYPE,
+                               project = QKV_ROLE_PROJECT;
+    const struct qkv_embed_spec *embed = &s->spec->embed;
+    s->token = shared ? shared : &s->token_storage;
+    if (!params_has(p->roles, QKV_ROLE_TOKEN)) return;
+    if (!shared) qkv_weights_matrix(p->weights, &p->place, &s->token_storage, &token, 1);
+    if (embed->position.kind == QKV_POSITION_LEARNED)
+        qkv_weights_matrix(p->weights, &p->place, &s->position, &position, 1);
+    if (embed->types) qkv_weights_matrix(p->weights, &p->place, &s->type, &type, 1);
+    if (embed->norm.given) params_norm(p, &s->embed_norm, QKV_ROLE_EMBED_NORM, &embed->norm);
+    if (embed->width) qkv_weights_linear(p->weights, &p->place, &s->project, &project, 1, embed->bias);
+}
+
 static void params_stack(struct qkv_model *m, struct qkv_stack *s, const struct qkv_stack_spec *spec, const char *name,
                          size_t vocab, struct qkv_tensor *shared) {
-    static const enum qkv_role token = QKV_ROLE_TOKEN, position = QKV_ROLE_POSITION;
+    const size_t memory = (size_t)qkv_stack_width(&m->spec, m->spec.encoder.layers ? &m->spec.encoder : spec);
     s->spec = spec;
     s->name = name;
     s->has_cross = spec == &m->spec.decoder && (m->parts.given_memory || m->spec.encoder.layers > 0);
@@ -99,17 +117,13 @@ static void params_stack(struct qkv_model *m, struct qkv_stack *s, const struct 
     if (!s->layers) m->weights.status = QKV_MEMORY;
     if (m->weights.status) return;
     struct params p = {.roles = m->parts.roles,
-                       .key_width = m->parts.key_width,
-                       .value_width = m->parts.value_width,
+                       .key_width = m->parts.key_width ? m->parts.key_width : memory,
+                       .value_width = m->parts.value_width ? m->parts.value_width : memory,
                        .weights = &m->weights,
-                       .sizes = params_sizes(&m->spec, vocab)};
+                       .sizes = params_sizes(&m->spec, spec, vocab)};
     p.place = (struct qkv_weight_place){
         .stack = name, .layer = -1, .sizes = &p.sizes, .branches = (size_t)spec->layers * (s->has_cross ? 3 : 2)};
-    s->token = shared ? shared : &s->token_storage;
-    if (!shared && params_has(m->parts.roles, QKV_ROLE_TOKEN))
-        qkv_weights_matrix(p.weights, &p.place, &s->token_storage, &token, 1);
-    if (spec->embed.position.kind == QKV_POSITION_LEARNED && params_has(m->parts.roles, QKV_ROLE_POSITION))
-        qkv_weights_matrix(p.weights, &p.place, &s->position, &position, 1);
+    params_embed(&p, s, shared);
     params_layers(&p, s);
     const struct qkv_norm_spec *norm = qkv_stack_final_norm(spec);
     if (norm->final) params_norm(&p, &s->norm, QKV_ROLE_NORM, norm);
@@ -118,7 +132,7 @@ static void params_stack(struct qkv_model *m, struct qkv_stack *s, const struct 
 static void params_head(struct qkv_model *m, struct qkv_stack *last) {
     static const enum qkv_role head = QKV_ROLE_HEAD;
     const struct qkv_spec *spec = &m->spec;
-    const struct qkv_dimensions sizes = params_sizes(spec, 0);
+    const struct qkv_dimensions sizes = params_sizes(spec, last->spec, 0);
     const struct qkv_weight_place place = {.layer = -1, .sizes = &sizes};
     if (spec->head.kind == QKV_HEAD_NONE) return;
     const bool tied = spec->tie != QKV_TIE_NONE;

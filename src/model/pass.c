@@ -26,7 +26,8 @@ static struct qkv_forward_args stack_args(struct qkv_pass *p, struct qkv_stack *
                                     .T = rows->T,
                                     .rows = rows,
                                     .positions = qkv_pass_positions(p, side, rows),
-                                    .inputs = qkv_pass_inputs(p, side),
+                                    .types = qkv_pass_types(p, stack, side, rows),
+                                    .inputs = qkv_pass_inputs(p, stack, side),
                                     .hook = p->options.hook,
                                     .hook_user = p->options.hook_user,
                                     .checkpoint = p->options.checkpoint};
@@ -121,6 +122,8 @@ static enum qkv_status pass_measure(struct qkv_pass *p, struct qkv_pass_plan *pl
                                          .input_gradient = k->inputs > 1 ? gradient : NULL,
                                          .lengths = none,
                                          .positions = none,
+                                         .types = none,
+                                         .source_types = none,
                                          .targets = none,
                                          .source_T = k->source_T,
                                          .source = source_inputs ? NULL : none,

@@ -47,7 +47,7 @@ enum qkv_status qkv_pass_check_batch(struct qkv_pass *pass, const struct qkv_bat
 /* What a stack reads of a batch: of the source, or of the other one. */
 struct qkv_pass_side {
     size_t B, T, N; /* N: rows of a packed batch */
-    const int32_t *ids, *lengths, *cu, *positions, *documents, *prefix;
+    const int32_t *ids, *types, *lengths, *cu, *positions, *documents, *prefix;
     const float *inputs;
     float *input_gradient;
 };
@@ -57,8 +57,12 @@ struct qkv_pass_key qkv_pass_key(const struct qkv_pass *pass, const struct qkv_b
 const struct qkv_rows *qkv_pass_rows(struct qkv_pass *pass, struct qkv_pass_side *side, bool source);
 const int32_t *qkv_pass_positions(struct qkv_pass *pass, const struct qkv_pass_side *side, const struct qkv_rows *rows);
 const int32_t *qkv_pass_ids(struct qkv_pass *pass, const struct qkv_pass_side *side, const struct qkv_rows *rows);
+/* The types of tokens; NULL: all are 0, or the stack has none. */
+const int32_t *qkv_pass_types(struct qkv_pass *pass, const struct qkv_stack *stack, const struct qkv_pass_side *side,
+                              const struct qkv_rows *rows);
 /* The vectors in place of embeddings; NULL: ids. */
-struct qkv_tensor *qkv_pass_inputs(struct qkv_pass *pass, const struct qkv_pass_side *side);
+struct qkv_tensor *qkv_pass_inputs(struct qkv_pass *pass, const struct qkv_stack *stack,
+                                   const struct qkv_pass_side *side);
 
 /* ---- what comes out (pass_output.c) ----
  * Output and loss of the hidden states x, which is NULL after an error. */

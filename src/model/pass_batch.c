@@ -166,11 +166,15 @@ static enum qkv_status check_side(struct qkv_pass *p, struct qkv_pass_side *s, b
     if (s->T < 1 || s->T > l.T)
         return qkv_fail(ctx, QKV_SHAPE, "the batch has sequences of %zu %s, but the pass was made for at most %zu",
                         s->T, l.rows, l.T);
+    const struct qkv_stack *stack = source || !p->model->decoder.spec ? &p->model->encoder : &p->model->decoder;
+    if (s->types && !stack->spec->embed.types)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "the batch has %s, but the embedding of the %s has no types (embed.types is 0)",
+                        source ? "source_types" : "types", stack->name);
     status = check_lengths(p, s, &l);
     if (status == QKV_OK && l.N && side_rows(p, s) > l.N)
         return qkv_fail(ctx, QKV_SHAPE, "the batch has %zu %s, but the pass was made for at most %zu", side_rows(p, s),
                         l.rows, l.N);
-    const struct qkv_stack *stack = source || !p->model->decoder.spec ? &p->model->encoder : &p->model->decoder;
     return status ? status : check_positions(p, s, stack);
 }
 
@@ -225,6 +229,7 @@ struct qkv_pass_side qkv_pass_side(const struct qkv_batch *b, bool source) {
                                       .T = b->source_T,
                                       .N = b->source_rows,
                                       .ids = b->source,
+                                      .types = b->source_types,
                                       .lengths = b->source_lengths,
                                       .cu = b->cu_source,
                                       .positions = b->source_positions,
@@ -234,6 +239,7 @@ struct qkv_pass_side qkv_pass_side(const struct qkv_batch *b, bool source) {
                                   .T = b->T,
                                   .N = b->rows,
                                   .ids = b->ids,
+                                  .types = b->types,
                                   .lengths = b->lengths,
                                   .cu = b->cu_rows,
                                   .positions = b->positions,
@@ -291,7 +297,12 @@ const int32_t *qkv_pass_ids(struct qkv_pass *p, const struct qkv_pass_side *s, c
     return s->cu ? qkv_sequence_positions(&p->tape, 1, rows->N, 0) : rows->place;
 }
 
-struct qkv_tensor *qkv_pass_inputs(struct qkv_pass *p, const struct qkv_pass_side *s) {
+const int32_t *qkv_pass_types(struct qkv_pass *p, const struct qkv_stack *stack, const struct qkv_pass_side *s,
+                              const struct qkv_rows *rows) {
+    return s->types && stack->spec->embed.types ? side_pack(p, s, rows, s->types) : NULL;
+}
+
+struct qkv_tensor *qkv_pass_inputs(struct qkv_pass *p, const struct qkv_stack *stack, const struct qkv_pass_side *s) {
     if (!s->inputs) return NULL;
     const size_t N = s->cu ? s->N : s->B * s->T;
     struct qkv_tensor *x = qkv_tape_take_graph(&p->tape, sizeof *x);
@@ -299,7 +310,7 @@ struct qkv_tensor *qkv_pass_inputs(struct qkv_pass *p, const struct qkv_pass_sid
         *x = (struct qkv_tensor){.data = (void *)(uintptr_t)s->inputs,
                                  .dtype = QKV_F32,
                                  .rows = N,
-                                 .columns = (size_t)p->model->spec.d_model,
+                                 .columns = (size_t)qkv_token_width(&p->model->spec, stack->spec),
                                  .requires_grad = s->input_gradient != NULL,
                                  .gradient = s->input_gradient,
                                  .name = "inputs"};

@@ -1,19 +1,32 @@
-/* Sinusoidal positions (Vaswani et al. 2017, section 3.5): embed[t][2i] = sin(t / 10000^(2i/C)), embed[t][2i+1] = cos(…). */
+/* Sinusoidal positions (Vaswani et al. 2017, section 3.5): embed[t][2j] = sin(t / 10000^(2j/C)), embed[t][2j + 1] = cos(…); and the
+ * layouts of others, with all sines before all cosines (QKV_SINUSOID_LIST). With an odd C interleaved and halves have one sine more
+ * than cosines, spaced ends with a zero, as the implementations do that they come from. */
 #include "model/model.h"
 
 #include <math.h>
 
 struct sinusoidal {
     float *embed;
-    size_t C;
+    size_t C, first; /* the position of the first row */
+    enum qkv_sinusoid layout;
 };
+
+/* The j-th angle at position t. */
+static double sinusoid_angle(const struct sinusoidal *s, size_t t, size_t j) {
+    if (s->layout == QKV_SINUSOID_SPACED) return (double)t * pow(10000.0, -(double)j / (double)(s->C / 2 - 1));
+    return (double)t * pow(10000.0, -(double)(2 * j) / (double)s->C);
+}
 
 static void sinusoid_row(void *argument, size_t t, int thread) {
     (void)thread;
     const struct sinusoidal *s = argument;
+    const bool spaced = s->layout == QKV_SINUSOID_SPACED, interleaved = s->layout == QKV_SINUSOID_INTERLEAVED;
+    const size_t sines = spaced ? s->C / 2 : s->C - s->C / 2;
+    float *row = s->embed + t * s->C;
     for (size_t c = 0; c < s->C; c++) {
-        double angle = (double)t * pow(10000.0, -(double)(c & ~(size_t)1) / (double)s->C);
-        s->embed[t * s->C + c] = (float)(c % 2 ? cos(angle) : sin(angle));
+        const bool cosine = interleaved ? c % 2 : c >= sines;
+        const double angle = sinusoid_angle(s, s->first + t, interleaved ? c / 2 : cosine ? c - sines : c);
+        row[c] = c >= 2 * sines ? 0 : (float)(cosine ? cos(angle) : sin(angle));
     }
 }
 
@@ -31,7 +44,7 @@ enum qkv_status qkv_sinusoid_table(struct qkv_context *ctx, size_t count, size_t
 
 enum qkv_status qkv_position_sinusoidal(const struct qkv_position_fill *fill, struct qkv_position_tables *tables) {
     size_t context = fill->context;
-    struct sinusoidal s = {.C = fill->C};
+    struct sinusoidal s = {.C = fill->C, .first = (size_t)fill->position->offset, .layout = fill->position->layout};
     s.embed = qkv_arena_take(fill->arena, context * s.C, sizeof(float));
     if (!s.embed) {
         return QKV_MEMORY;

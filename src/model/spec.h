@@ -52,6 +52,7 @@ struct qkv_written_spec {
     struct qkv_spec spec;
     int version;                       /* whose keys there are */
     bool reading;                      /* of both versions: settings may be written either way */
+    bool pair;                         /* reading: there are both stacks */
     bool position_given;               /* reading: `position` says it all, or its default does */
     struct qkv_position_spec position; /* version 1: of the embedding, or of all attentions */
     bool embed_scale_given;            /* the same of `embed_scale` */

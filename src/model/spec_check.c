@@ -57,12 +57,12 @@ static void near_divisors(int n, int k, char *text, size_t size) {
 static enum qkv_status check_heads(const struct checker *c, const struct qkv_place *place) {
     const struct qkv_attention_spec *a = place->object;
     char divisors[32];
-    if (a->head_dim != 0 || a->heads < 1 || c->written->spec.d_model < 1 || c->written->spec.d_model % a->heads == 0)
-        return QKV_OK;
-    near_divisors(c->written->spec.d_model, a->heads, divisors, sizeof divisors);
+    const int C = qkv_stack_width(&c->written->spec, place->stack);
+    if (a->head_dim != 0 || a->heads < 1 || C < 1 || C % a->heads == 0) return QKV_OK;
+    near_divisors(C, a->heads, divisors, sizeof divisors);
     return qkv_fail(c->ctx, QKV_SPEC,
                     "%s: %sheads is %d, which does not divide d_model %d (give head_dim, or choose %s)", c->name,
-                    place->path, a->heads, c->written->spec.d_model, divisors);
+                    place->path, a->heads, C, divisors);
 }
 
 static enum qkv_status check_attention(const struct checker *c, const struct qkv_place *place);
@@ -245,6 +245,45 @@ static enum qkv_status check_head(const struct checker *c, bool both) {
                     c->name, s->source_vocab, s->vocab);
 }
 
+/* One table serves as the head and as the embedding, or both stacks, only where the widths are the same. */
+static enum qkv_status check_tie(const struct checker *c) {
+    const struct qkv_spec *s = &c->written->spec;
+    const struct qkv_stack_spec *last = s->decoder.layers ? &s->decoder : &s->encoder;
+    const int E = qkv_token_width(s, last), C = qkv_spec_width(s), source = qkv_token_width(s, &s->encoder);
+    if (s->tie == QKV_TIE_NONE) return QKV_OK;
+    if (E != C)
+        return qkv_fail(
+            c->ctx, QKV_SPEC,
+            "%s: tie is %s, but tokens are %d wide (embed.width) and the head reads %d (d_model); choose tie "
+            "none, or leave embed.width out",
+            c->name, s->tie == QKV_TIE_ALL ? "all" : "head", E, C);
+    if (s->tie == QKV_TIE_HEAD || source == E) return QKV_OK;
+    return qkv_fail(c->ctx, QKV_SPEC,
+                    "%s: tie is all, but tokens are %d wide in the encoder and %d in the decoder; one embedding needs "
+                    "them to be equal (or choose head)",
+                    c->name, source, E);
+}
+
+static enum qkv_status check_embedding(const struct checker *c, const struct qkv_stack_spec *stack, const char *name) {
+    const struct qkv_spec *s = &c->written->spec;
+    const struct qkv_position_spec *p = &stack->embed.position;
+    const int C = qkv_position_width(s, stack), most = 1 << 24;
+    const char *where = qkv_spec_topology(s) == QKV_ENCODER_DECODER ? name : "";
+    if (stack->layers == 0) return QKV_OK;
+    if (p->kind == QKV_POSITION_SINUSOIDAL && p->layout == QKV_SINUSOID_SPACED && C < 4)
+        return qkv_fail(
+            c->ctx, QKV_SPEC,
+            "%s: %sembed.position.layout is spaced, whose angles need at least 4 channels, but there are %d; "
+            "choose halves or interleaved",
+            c->name, where, C);
+    if (p->kind == QKV_POSITION_NONE || p->offset <= most - s->context) return QKV_OK;
+    return qkv_fail(
+        c->ctx, QKV_SPEC,
+        "%s: %sembed.position.offset is %d, which with context %d makes a table of more than %d rows; it may "
+        "be at most %d",
+        c->name, where, p->offset, s->context, most, most - s->context);
+}
+
 static enum qkv_status check_prefix(const struct checker *c) {
     const struct qkv_spec *s = &c->written->spec;
     char text[QKV_KIND_TEXT];
@@ -272,6 +311,9 @@ enum qkv_status qkv_spec_check_written(struct qkv_context *ctx, struct qkv_writt
         return qkv_fail(ctx, QKV_SPEC, "%s: there is neither an encoder nor a decoder; give at least one", name);
     enum qkv_status status = check_keys(&c, qkv_spec_keys, &place);
     if (!status) status = check_head(&c, qkv_spec_topology(spec) == QKV_ENCODER_DECODER);
+    if (!status) status = check_tie(&c);
+    if (!status) status = check_embedding(&c, &spec->encoder, "encoder.");
+    if (!status) status = check_embedding(&c, &spec->decoder, "decoder.");
     return status ? status : check_prefix(&c);
 }
 

@@ -49,6 +49,11 @@ static bool has_prompts(const struct qkv_place *p) {
     return qkv_spec_topology(p->spec) == QKV_DECODER_ALONE && p->spec->head.kind == QKV_HEAD_LM;
 }
 
+/* Of a reader the other stack may be still to come. */
+static bool beside_a_stack(const struct qkv_place *p) {
+    return p->written->reading ? p->written->pair : qkv_spec_topology(p->spec) == QKV_ENCODER_DECODER;
+}
+
 static bool beside_a_decoder(const struct qkv_place *p) {
     return qkv_spec_topology(p->spec) == QKV_ENCODER_DECODER;
 }
@@ -66,6 +71,8 @@ static bool has_decoder(const struct qkv_place *p) {
 /* The parts beside `kinds` are those of the only kind; in a file that has kinds, what these have in common. */
 const struct qkv_key qkv_stack_keys[] = {
     WHOLE(qkv_stack_spec, layers, 1, QKV_LAYERS_MAX, .flags = QKV_KEY_REQUIRED),
+    WHOLE(qkv_stack_spec, d_model, 1, DIMENSION, .flags = QKV_KEY_NULL | QKV_KEY_LATER, .applies = beside_a_stack,
+          .owner = "a stack beside another"),
     WHOLE(qkv_stack_spec, share, 0, QKV_LAYERS_MAX, .flags = QKV_KEY_LATER),
     {.name = "pattern", .type = QKV_KEY_PATTERN, .flags = QKV_KEY_VERSION_2, .applies = has_kinds},
     LAYER_KEYS(qkv_stack_spec, kinds[0]., qkv_place_has_one_kind),

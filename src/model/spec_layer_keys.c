@@ -50,7 +50,8 @@ static double rule_kv_heads(const struct qkv_place *p) {
 /* 0 where heads does not divide d_model, which the check explains. */
 static double rule_head_dim(const struct qkv_place *p) {
     int H = ((const struct qkv_attention_spec *)p->object)->heads;
-    return H > 0 && p->spec->d_model % H == 0 ? p->spec->d_model / H : 0;
+    const int C = qkv_stack_width(p->spec, p->stack);
+    return H > 0 && C % H == 0 ? C / H : 0;
 }
 
 static double rule_value_dim(const struct qkv_place *p) {
@@ -71,7 +72,7 @@ double qkv_rule_norm_bias(const struct qkv_place *p) {
 }
 
 static double rule_d_ff(const struct qkv_place *p) {
-    return qkv_ffn_width(((const struct qkv_ffn_spec *)p->object)->kind, p->spec->d_model);
+    return qkv_ffn_width(((const struct qkv_ffn_spec *)p->object)->kind, qkv_stack_width(p->spec, p->stack));
 }
 
 static double rule_attention_position(const struct qkv_place *p) {

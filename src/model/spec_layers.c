@@ -3,6 +3,23 @@
 
 #include <string.h>
 
+int qkv_stack_width(const struct qkv_spec *spec, const struct qkv_stack_spec *stack) {
+    return stack->d_model ? stack->d_model : spec->d_model;
+}
+
+int qkv_spec_width(const struct qkv_spec *spec) {
+    return qkv_stack_width(spec, spec->decoder.layers ? &spec->decoder : &spec->encoder);
+}
+
+int qkv_token_width(const struct qkv_spec *spec, const struct qkv_stack_spec *stack) {
+    return stack->embed.width ? stack->embed.width : qkv_stack_width(spec, stack);
+}
+
+int qkv_position_width(const struct qkv_spec *spec, const struct qkv_stack_spec *stack) {
+    const bool narrow = stack->embed.width && stack->embed.project == QKV_PROJECT_END;
+    return narrow ? stack->embed.width : qkv_stack_width(spec, stack);
+}
+
 const struct qkv_layer_spec *qkv_stack_layer(const struct qkv_stack_spec *stack, size_t layer) {
     return &stack->kinds[stack->kind_of[layer]];
 }

@@ -234,6 +234,7 @@ enum qkv_status qkv_spec_parse_all(struct qkv_context *ctx, struct qkv_spec *spe
     struct qkv_place place = qkv_spec_place(&written);
     written.position_given =
         json_object_get(root, "position") || json_integer_value(json_object_get(root, "version")) != 2;
+    written.pair = json_is_object(json_object_get(root, "encoder")) && json_is_object(json_object_get(root, "decoder"));
     written.embed_scale_given = json_object_get(root, "embed_scale");
     if (!status) status = read_keys(&r, qkv_spec_keys, &place, root);
     json_decref(root);

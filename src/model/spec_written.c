@@ -118,6 +118,10 @@ void qkv_spec_canonical(const struct qkv_spec *spec, struct qkv_spec *canonical)
     struct qkv_written_spec w = {.spec = *spec, .version = 2};
     struct qkv_place place = qkv_spec_place(&w);
     *canonical = *spec;
+    const int C = qkv_spec_width(spec), source = qkv_stack_width(spec, &spec->encoder);
+    canonical->d_model = C; /* of the decoder, or the lone encoder; an encoder beside a decoder may have another */
+    canonical->decoder.d_model = 0;
+    canonical->encoder.d_model = source == C ? 0 : source;
     for (const struct qkv_key *key = qkv_spec_keys; key->name; key++) {
         if (key->type != QKV_KEY_OBJECT) continue;
         struct qkv_place in = qkv_key_enter(&place, key);

@@ -1,63 +1,65 @@
-/* embed: tokens to vectors, y[n] = scale·token[ids[n]] + position[positions[n]].
+/* embed: rows of tables to vectors, y[n] = scale·token[ids[n]] + position[first + positions[n]] + type[types[n]].
  *
- * token (V, C), position (T, C) or none, y (N, C). Backward: dtoken[ids[n]] += scale·dy[n], dposition[positions[n]] += dy[n].
- * Rows that meet in one id are added in the order of n, for a block of columns at a time, so any thread count gives the
- * same bits. Where the rows have an order of several groups, those of each id are added as its tree says. */
+ * Tables are (rows, C), each may be missing; y (N, C). Backward: dtoken[ids[n]] += scale·dy[n], dposition[…] += dy[n], dtype[…] += dy[n].
+ * Rows that meet in one place are added in the order of n, for a block of columns at a time, so any thread count gives the
+ * same bits. Where the rows have an order of several groups, those of each place are added as its tree says. */
 #include "op/op.h"
 
 #include <string.h>
 
 enum { ROWS_A_PIECE = 16, COLUMNS_A_PIECE = 64 };
 
-struct embed {
+/* A table, and which rows meet in each row of it: those of row r are rows[ends[r − 1]] to rows[ends[r]], in order. */
+struct embed_table {
+    const struct qkv_tensor *table; /* NULL: there is none */
+    const int32_t *places;          /* of each row, in the table, from `first` on; NULL: all at `first` */
+    size_t first;
     float scale;
-    const int32_t *ids, *positions;
-    size_t N;
-    /* while it runs */
-    const struct qkv_kernels *kernels;
-    const struct qkv_tensor *token, *position;
-    size_t C;
-    float *y;        /* forward */
-    const float *dy; /* backward */
-    float *dtoken, *dposition;
+    float *gradient; /* backward; NULL: not wanted */
     /* of several groups */
-    const struct qkv_order *order;
-    size_t begins[QKV_GROUPS_MAX + 1];
-    struct meeting *meetings; /* of tokens, and of positions */
-};
-
-/* Which rows meet in each row of a table: those of row r are rows[ends[r − 1]] to rows[ends[r]], in order. */
-struct meeting {
-    const int32_t *places; /* of each row, in the table */
-    float *gradient;       /* NULL: not wanted */
-    float scale;
-    size_t table_rows;
     int32_t *ends, *rows;
 };
 
+struct embed {
+    size_t N;
+    struct embed_table tables[QKV_EMBED_TABLES];
+    /* while it runs */
+    const struct qkv_kernels *kernels;
+    size_t C;
+    float *y;        /* forward */
+    const float *dy; /* backward */
+    /* of several groups */
+    const struct qkv_order *order;
+    size_t begins[QKV_GROUPS_MAX + 1];
+};
+
+static size_t embed_place(const struct embed_table *t, size_t n) {
+    return t->first + (t->places ? (size_t)t->places[n] : 0);
+}
+
 /* Sorts the rows by where they go, by counting. */
-static void meeting_sort(void *argument, size_t item, int thread) {
+static void table_sort(void *argument, size_t item, int thread) {
     (void)thread;
-    const struct embed *e = argument;
-    struct meeting *m = &e->meetings[item];
+    struct embed *e = argument;
+    struct embed_table *m = &e->tables[item];
     if (!m->gradient) {
         return;
     }
-    memset(m->ends, 0, m->table_rows * sizeof *m->ends);
-    for (size_t n = 0; n < e->N; n++) m->ends[m->places[n]]++;
+    memset(m->ends, 0, m->table->rows * sizeof *m->ends);
+    for (size_t n = 0; n < e->N; n++) m->ends[embed_place(m, n)]++;
     int32_t before = 0;
-    for (size_t r = 0; r < m->table_rows; r++) {
+    for (size_t r = 0; r < m->table->rows; r++) {
         const int32_t count = m->ends[r];
         m->ends[r] = before;
         before += count;
     }
-    for (size_t n = 0; n < e->N; n++) m->rows[m->ends[m->places[n]]++] = (int32_t)n;
+    for (size_t n = 0; n < e->N; n++) m->rows[m->ends[embed_place(m, n)]++] = (int32_t)n;
 }
 
 /* The sums of one row of a table on their way through the tree of groups. */
 struct climb {
     const struct embed *e;
-    const struct meeting *meeting;
+    const struct embed_table *table;
     const int32_t *next, *end; /* rows still to come */
     size_t begin, columns;
     float levels[QKV_ORDER_LEVELS][COLUMNS_A_PIECE];
@@ -74,7 +76,7 @@ static bool climb_sum(struct climb *c, size_t group, size_t level, float *sum) {
         memset(sum, 0, c->columns * sizeof *sum);
         for (; c->next < c->end && (size_t)*c->next < e->begins[last]; c->next++) {
             const float *dy = e->dy + (size_t)*c->next * e->C + c->begin;
-            e->kernels->scale(sum, true, dy, c->meeting->scale, c->columns);
+            e->kernels->scale(sum, true, dy, c->table->scale, c->columns);
         }
         return true;
     }
@@ -88,19 +90,19 @@ static bool climb_sum(struct climb *c, size_t group, size_t level, float *sum) {
     return first || second;
 }
 
-/* Columns of both tables. */
+/* Columns of all tables. */
 static void climb_columns(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct embed *e = argument;
     size_t top = 0;
     while (((size_t)1 << top) < e->order->groups) top++;
-    for (size_t i = 0; i < 2; i++) {
-        const struct meeting *m = &e->meetings[i];
-        for (size_t r = 0; m->gradient && r < m->table_rows; r++) {
+    for (size_t i = 0; i < QKV_EMBED_TABLES; i++) {
+        const struct embed_table *m = &e->tables[i];
+        for (size_t r = 0; m->gradient && r < m->table->rows; r++) {
             const int32_t *from = m->rows + (r ? m->ends[r - 1] : 0), *to = m->rows + m->ends[r];
             for (size_t at = begin; from < to && at < end; at += COLUMNS_A_PIECE) {
                 const size_t n = end - at < COLUMNS_A_PIECE ? end - at : COLUMNS_A_PIECE;
-                struct climb c = {.e = e, .meeting = m, .next = from, .end = to, .begin = at, .columns = n};
+                struct climb c = {.e = e, .table = m, .next = from, .end = to, .begin = at, .columns = n};
                 float *gradient = m->gradient + r * e->C + at;
                 climb_sum(&c, 0, top, c.levels[0]);
                 e->kernels->add(gradient, gradient, c.levels[0], n);
@@ -111,21 +113,18 @@ static void climb_columns(void *argument, size_t begin, size_t end, int thread) 
 
 /* Several groups: rows are sorted by where they go first. */
 static enum qkv_status backward_ordered(struct qkv_tape *tape, struct embed *e) {
-    struct meeting meetings[2] = {{.places = e->ids, .gradient = e->dtoken, .scale = e->scale},
-                                  {.places = e->positions, .gradient = e->dposition, .scale = 1}};
-    const struct qkv_tensor *tables[2] = {e->token, e->position};
     const size_t mark = qkv_arena_mark(tape->arena);
-    for (size_t i = 0; i < 2; i++) {
-        meetings[i].table_rows = tables[i] ? tables[i]->rows : 0;
-        meetings[i].ends = qkv_tape_take(tape, meetings[i].table_rows, sizeof(int32_t));
-        meetings[i].rows = qkv_tape_take(tape, e->N, sizeof(int32_t));
+    for (size_t i = 0; i < QKV_EMBED_TABLES; i++) {
+        struct embed_table *m = &e->tables[i];
+        if (!m->gradient) continue;
+        m->ends = qkv_tape_take(tape, m->table->rows, sizeof(int32_t));
+        m->rows = qkv_tape_take(tape, e->N, sizeof(int32_t));
     }
-    e->meetings = meetings;
     if (tape->status == QKV_OK) {
         if (!tape->ctx->dry) {
             qkv_order_begins(e->order, e->begins);
         }
-        qkv_parallel(tape->ctx, 2, meeting_sort, e);
+        qkv_parallel(tape->ctx, QKV_EMBED_TABLES, table_sort, e);
         qkv_parallel_range(tape->ctx, e->C, COLUMNS_A_PIECE, climb_columns, e);
     }
     qkv_arena_release(tape->arena, mark);
@@ -151,10 +150,12 @@ static void forward_rows(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct embed *e = argument;
     for (size_t n = begin; n < end; n++) {
-        float *y = e->y + n * e->C;
-        embed_row(e, y, false, e->token, (size_t)e->ids[n], e->scale);
-        if (e->position) {
-            embed_row(e, y, true, e->position, (size_t)e->positions[n], 1);
+        bool accumulate = false;
+        for (size_t i = 0; i < QKV_EMBED_TABLES; i++) {
+            const struct embed_table *t = &e->tables[i];
+            if (!t->table) continue;
+            embed_row(e, e->y + n * e->C, accumulate, t->table, embed_place(t, n), t->scale);
+            accumulate = true;
         }
     }
 }
@@ -164,11 +165,10 @@ static void backward_columns(void *argument, size_t begin, size_t end, int threa
     const struct embed *e = argument;
     for (size_t n = 0; n < e->N; n++) {
         const float *dy = e->dy + n * e->C + begin;
-        if (e->dtoken) {
-            e->kernels->scale(e->dtoken + (size_t)e->ids[n] * e->C + begin, true, dy, e->scale, end - begin);
-        }
-        if (e->dposition) {
-            e->kernels->scale(e->dposition + (size_t)e->positions[n] * e->C + begin, true, dy, 1, end - begin);
+        for (size_t i = 0; i < QKV_EMBED_TABLES; i++) {
+            const struct embed_table *t = &e->tables[i];
+            if (!t->gradient) continue;
+            e->kernels->scale(t->gradient + embed_place(t, n) * e->C + begin, true, dy, t->scale, end - begin);
         }
     }
 }
@@ -177,13 +177,12 @@ static struct embed embed_of(const struct qkv_tape *tape, const struct qkv_node 
     struct embed e = *(const struct embed *)node->saved;
     e.kernels = tape->ctx->kernels;
     e.C = node->output->columns;
+    for (size_t i = 0; i < QKV_EMBED_TABLES; i++) e.tables[i].table = node->inputs[i];
     return e;
 }
 
 enum qkv_status qkv_forward_embed(struct qkv_tape *tape, struct qkv_node *node) {
     struct embed e = embed_of(tape, node);
-    e.token = node->inputs[0];
-    e.position = node->inputs[1];
     e.y = node->output->data;
     qkv_parallel_range(tape->ctx, e.N, ROWS_A_PIECE, forward_rows, &e);
     return QKV_OK;
@@ -194,12 +193,10 @@ enum qkv_status qkv_backward_embed(struct qkv_tape *tape, struct qkv_node *node)
     bool accumulate;
     enum qkv_status status = QKV_OK;
     e.dy = qkv_gradient_in(node);
-    e.dtoken = qkv_gradient_out(tape, node->inputs[0], &accumulate, &status);
-    e.dposition = qkv_gradient_out(tape, node->inputs[1], &accumulate, &status);
+    for (size_t i = 0; i < QKV_EMBED_TABLES; i++)
+        e.tables[i].gradient = qkv_gradient_out(tape, node->inputs[i], &accumulate, &status);
     if (status == QKV_OK && node->output->order && node->output->order->sums.groups > 1) {
         e.order = &node->output->order->sums;
-        e.token = node->inputs[0];
-        e.position = node->inputs[1];
         return backward_ordered(tape, &e);
     }
     if (status == QKV_OK) {
@@ -210,16 +207,15 @@ enum qkv_status qkv_backward_embed(struct qkv_tape *tape, struct qkv_node *node)
 
 /* Of the tables only the rows that are looked up. */
 struct qkv_cost qkv_cost_embed(const struct qkv_node *node, bool backward) {
-    const struct qkv_tensor *position = node->inputs[1];
-    if (backward) {
-        const int tables = node->inputs[0]->requires_grad + (position && position->requires_grad);
-        return (struct qkv_cost){.bytes = qkv_gradient_bytes(node->output) * (2 * tables + 1)};
-    }
-    return (struct qkv_cost){.bytes = qkv_tensor_bytes(node->output) * (position ? 3 : 2)};
+    int tables = 0;
+    for (size_t i = 0; i < QKV_EMBED_TABLES; i++)
+        tables += node->inputs[i] && (!backward || node->inputs[i]->requires_grad);
+    if (backward) return (struct qkv_cost){.bytes = qkv_gradient_bytes(node->output) * (2 * tables + 1)};
+    return (struct qkv_cost){.bytes = qkv_tensor_bytes(node->output) * (tables + 1)};
 }
 
 static enum qkv_status check_ids(struct qkv_tape *tape, const struct qkv_tensor *token, const int32_t *ids, size_t N) {
-    if (tape->ctx->dry) {
+    if (tape->ctx->dry || !token) {
         return QKV_OK;
     }
     for (size_t n = 0; n < N; n++) {
@@ -232,30 +228,52 @@ static enum qkv_status check_ids(struct qkv_tape *tape, const struct qkv_tensor 
     return QKV_OK;
 }
 
+static enum qkv_status check_types(struct qkv_tape *tape, const struct embed_table *t, const struct qkv_tensor *type,
+                                   size_t N) {
+    for (size_t n = 0; !tape->ctx->dry && type && t->places && n < N; n++)
+        if (t->places[n] < 0 || (size_t)t->places[n] >= type->rows)
+            return qkv_fail(tape->ctx, QKV_ARGUMENT,
+                            "token type %d at place %zu is out of range: %s has %zu types, which are 0 to %zu",
+                            t->places[n], n, type->name ? type->name : "the embedding", type->rows, type->rows - 1);
+    return QKV_OK;
+}
+
 enum qkv_status qkv_check_embed(struct qkv_tape *tape, struct qkv_node *node) {
     const struct embed *e = node->saved;
-    const struct qkv_tensor *token = node->inputs[0], *position = node->inputs[1];
-    if (position && position->columns != token->columns) {
+    const struct qkv_tensor *token = node->inputs[QKV_EMBED_TOKEN], *position = node->inputs[QKV_EMBED_POSITION],
+                            *type = node->inputs[QKV_EMBED_TYPE];
+    if (token && position && position->columns != token->columns) {
         return qkv_fail(tape->ctx, QKV_SHAPE, "embed: tokens are (%zu,%zu) but positions are (%zu,%zu)", token->rows,
                         token->columns, position->rows, position->columns);
     }
-    return check_ids(tape, token, e->ids, e->N);
+    const struct qkv_tensor *other = token ? token : position;
+    if (type && other && type->columns != other->columns)
+        return qkv_fail(tape->ctx, QKV_SHAPE, "embed: types are (%zu,%zu), but vectors are %zu wide", type->rows,
+                        type->columns, other->columns);
+    enum qkv_status status = check_ids(tape, token, e->tables[QKV_EMBED_TOKEN].places, e->N);
+    return status ? status : check_types(tape, &e->tables[QKV_EMBED_TYPE], type, e->N);
 }
 
-struct qkv_tensor *qkv_op_embed(struct qkv_tape *tape, struct qkv_tensor *token, float scale,
-                                struct qkv_tensor *position, const int32_t *ids, const int32_t *positions, size_t N) {
+struct qkv_tensor *qkv_op_embed(struct qkv_tape *tape, const struct qkv_embedding *embedding) {
     struct embed *e = tape->status == QKV_OK ? qkv_tape_take_graph(tape, sizeof *e) : NULL;
+    size_t C = 0;
     if (!e) {
         return NULL;
     }
-    *e = (struct embed){.scale = scale, .ids = ids, .positions = positions, .N = N};
+    *e = (struct embed){.N = embedding->N};
     struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_embed, e);
-    node.inputs[0] = token;
-    node.inputs[1] = position;
+    for (size_t i = 0; i < QKV_EMBED_TABLES; i++) {
+        struct embed_table *t = &e->tables[i];
+        node.inputs[i] = embedding->tables[i].rows;
+        t->places = embedding->tables[i].places;
+        t->first = embedding->tables[i].first;
+        t->scale = i == QKV_EMBED_TOKEN ? embedding->scale : 1;
+        if (node.inputs[i]) C = node.inputs[i]->columns;
+    }
     if (!qkv_tape_check(tape, &node)) {
         return NULL;
     }
-    node.output = qkv_tape_tensor(tape, N, token->columns);
+    node.output = qkv_tape_tensor(tape, embedding->N, C);
     if (node.output) {
         node.output->order = tape->order;
     }

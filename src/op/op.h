@@ -241,10 +241,20 @@ double qkv_product_flops(const struct qkv_tensor *x, const struct qkv_tensor *we
 /* ---- operators -------------------------------------------------------------------------------------------------
  * Shapes in comments are (rows, columns). N = B·T, or the rows of a ragged batch. */
 
-/* (N, C): scale·token[ids[n]] + position[positions[n]]. position: NULL, a parameter, or a constant table.
- * ids are checked against token->rows; positions are the caller's promise. ids and positions must outlive the tape. */
-struct qkv_tensor *qkv_op_embed(struct qkv_tape *tape, struct qkv_tensor *token, float scale,
-                                struct qkv_tensor *position, const int32_t *ids, const int32_t *positions, size_t N);
+/* Tables whose rows are added, in this order, each a parameter, a constant, or NULL: not there; at least one is. */
+enum { QKV_EMBED_TOKEN, QKV_EMBED_POSITION, QKV_EMBED_TYPE, QKV_EMBED_TABLES };
+struct qkv_embedding {
+    struct {
+        struct qkv_tensor *rows;
+        const int32_t *places; /* (N): the row of each n; NULL: the first one for all. They must outlive the tape */
+        size_t first;          /* where places count from */
+    } tables[QKV_EMBED_TABLES];
+    float scale; /* of tokens */
+    size_t N;
+};
+/* (N, C): scale·token[ids[n]] + position[first + positions[n]] + type[types[n]]. ids and types are checked against the rows of their
+ * tables; positions are the caller's promise. */
+struct qkv_tensor *qkv_op_embed(struct qkv_tape *tape, const struct qkv_embedding *embedding);
 
 /* What an operator's result is kept as: fp32, or, in mixed precision, bf16 where it goes into products only. */
 enum qkv_result { QKV_RESULT_FP32, QKV_RESULT_BF16_IF_MIXED };

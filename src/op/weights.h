@@ -12,7 +12,8 @@
 
 /* Sizes by letter, of one place. */
 struct qkv_dimensions {
-    size_t V, C, T;       /* vocabulary, width, context */
+    size_t V, C, T;       /* vocabulary, width, rows of the table of positions */
+    size_t E, P, Y;       /* widths of tokens, and of positions, types and norm of the embedding; how many types */
     size_t H, Hkv, D, Dv; /* of one attention: heads, key-value heads, width of a head and of its values */
     size_t M, U, O;       /* widths of what its keys are made of, its values, and of what it gives */
     size_t F, N;          /* width of the feed-forward; outputs of the head */
@@ -22,8 +23,11 @@ struct qkv_dimensions {
  * columns is 0, the vector of a norm. Beside either there may be a bias of `rows` numbers, whose name ends in ".bias" where the
  * weight's ends in ".weight"; it starts from what enum qkv_start says and does not decay. */
 #define QKV_ROLE_LIST(X)                                                                                               \
-    X(TOKEN, "embed.token", d->V, d->C, EMBEDDING, true)                                                               \
-    X(POSITION, "embed.position", d->T, d->C, EMBEDDING, true)                                                         \
+    X(TOKEN, "embed.token", d->V, d->E, EMBEDDING, true)                                                               \
+    X(POSITION, "embed.position", d->T, d->P, EMBEDDING, true)                                                         \
+    X(TYPE, "embed.type", d->Y, d->P, EMBEDDING, true)                                                                 \
+    X(EMBED_NORM, "embed.norm", d->P, 0, NORM, false)                                                                  \
+    X(PROJECT, "embed.project", d->C, d->E, LINEAR, true)                                                              \
     X(ATTN_NORM, "attn_norm", d->C, 0, NORM, false)                                                                    \
     X(ATTN_Q, "attn.q", d->H * d->D, d->C, LINEAR, true)                                                               \
     X(ATTN_K, "attn.k", d->Hkv * d->D, d->M, LINEAR, true)                                                             \
