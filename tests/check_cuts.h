@@ -47,7 +47,7 @@ static void run_elementwise(Table k, int which, const struct cut_arrays *c, size
         const enum qkv_ffn_kind kind = (enum qkv_ffn_kind)(which - 8);
         k->activation_forward(kind, y[0], x, n);
         k->activation_backward(kind, y[1], false, z, x, n);
-        k->gated_backward(kind, y[2], y[3], true, z, x, x, n);
+        k->gated_backward(kind, 0.7f, y[2], y[3], true, z, x, x, n);
     }
     }
 }

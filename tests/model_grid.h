@@ -34,11 +34,12 @@ static inline const char *random_position(struct qkv_random *r, bool embedding, 
  * test_op and the golden cases). */
 static bool smooth_only;
 
+#define GRID_KINK(name, text, help, activation, gated) || (!strcmp(kind, text) && !strcmp(#activation, "relu"))
 static inline const char *random_ffn(struct qkv_random *r) {
     const char *kind;
     do {
         kind = PICK(r, QKV_FFN_LIST(GRID_FFN));
-    } while (smooth_only && !strncmp(kind, "relu", 4));
+    } while (smooth_only && (false QKV_FFN_LIST(GRID_KINK)));
     return kind;
 }
 
@@ -51,19 +52,22 @@ static inline void random_kind(struct qkv_random *r, char *out, size_t size, boo
     const char *norm = PICK(r, QKV_NORM_LIST(GRID_NORM)), *weight = PICK(r, "true", "true", "true", "false");
     const bool biased = !strcmp(norm, "layernorm") && !strcmp(weight, "true") && qkv_random_below(r, 2);
     char text[120];
-    const char *position = random_position(r, false, text), *placement = PICK(r, QKV_PLACEMENT_LIST(GRID_PLACEMENT));
+    const char *position = random_position(r, false, text), *ffn = random_ffn(r),
+               *placement = PICK(r, QKV_PLACEMENT_LIST(GRID_PLACEMENT));
     const bool shared = !strcmp(placement, "parallel"); /* all sublayers read the norm of attention */
+    /* Nor across a clamp. */
+    const char *limit = !strcmp(ffn, "swiglu_clamped") && !smooth_only ? ", \"limit\": 0.8" : "";
     snprintf(
         out, size,
         "\"attention\": {\"heads\": 4, \"kv_heads\": %zu, \"head_dim\": %zu, \"value_dim\": %zu, "
         "\"window\": %d, \"softcap\": %s, \"bias\": %s%s%s%s}, \"norm\": {\"kind\": \"%s\", \"placement\": \"%s\", "
-        "\"final\": %s, \"weight\": %s, \"bias\": %s%s}, \"ffn\": {\"kind\": \"%s\", \"d_ff\": %s, \"bias\": %s}%s",
+        "\"final\": %s, \"weight\": %s, \"bias\": %s%s}, \"ffn\": {\"kind\": \"%s\", \"d_ff\": %s, \"bias\": %s%s}%s",
         kv[qkv_random_below(r, 3)], (size_t)(2 * test_between(r, 2, 5)), test_between(r, 3, 9),
         qkv_random_below(r, 3) ? 0 : (int)test_between(r, 1, 5), PICK(r, "0.0", "0.0", "3.0"),
         PICK(r, "true", "false", "\"qkv\"", "\"o\""), PICK(r, "", ", \"scale\": 0.3"),
         own_position ? ", \"position\": " : "", own_position ? position : "", norm, placement, PICK(r, "true", "false"),
-        weight, biased ? "true" : "false", shared ? "" : PICK(r, "", "", ", \"attention\": false"), random_ffn(r),
-        PICK(r, "24", "10"), PICK(r, "true", "false"), PICK(r, "", "", ", \"residual_scale\": 0.6"));
+        weight, biased ? "true" : "false", shared ? "" : PICK(r, "", "", ", \"attention\": false"), ffn,
+        PICK(r, "24", "10"), PICK(r, "true", "false"), limit, PICK(r, "", "", ", \"residual_scale\": 0.6"));
 }
 
 /* In version 2 two or three kinds, which take turns, or one whose layers share weights. */

@@ -13,12 +13,12 @@ static struct qkv_tensor *build_fused(struct fixture *f) {
     struct qkv_tensor *x = &f->leaves[0], *up = &f->leaves[1], *bias = &f->leaves[2], *down = &f->leaves[3];
     struct qkv_tensor *hidden;
     if (o->together) {
-        hidden = qkv_op_linear_activation(tape, x, up, bias, o->kind, o->gated);
+        hidden = qkv_op_linear_activation(tape, x, up, bias, o->kind, o->gated, 0.7F);
         return o->residual ? qkv_op_linear_add(tape, hidden, down, NULL, x, o->scale)
                            : qkv_op_linear(tape, hidden, down, NULL, QKV_RESULT_FP32);
     }
     hidden = qkv_op_linear(tape, x, up, bias, QKV_RESULT_BF16_IF_MIXED);
-    hidden = o->gated ? qkv_op_gated(tape, hidden, o->kind) : qkv_op_activation(tape, hidden, o->kind);
+    hidden = o->gated ? qkv_op_gated(tape, hidden, o->kind, 0.7F) : qkv_op_activation(tape, hidden, o->kind);
     hidden = qkv_op_linear(tape, hidden, down, NULL, QKV_RESULT_FP32);
     return o->residual ? qkv_op_add(tape, x, hidden, o->scale) : hidden;
 }
@@ -51,10 +51,9 @@ static void test_fused(void **state) {
                                        {70, 96, 40}, {300, 64, 256}, {640, 48, 96}};
     for (uint64_t i = 0; i < 2 * TEST_COUNT(shapes) * 2; i++) {
         const size_t *shape = shapes[i / 4];
-        struct fused o = {.gated = i % 2,
-                          .residual = i % 3 != 0,
-                          .kind = i % 2 ? QKV_FFN_SILU : QKV_FFN_GELU,
-                          .scale = i % 5 < 3 ? 1 : -0.37F};
+        const enum qkv_ffn_kind kind = (enum qkv_ffn_kind)(i % QKV_FFN_COUNT);
+        struct fused o = {
+            .gated = qkv_ffn_gated(kind), .residual = i % 3 != 0, .kind = kind, .scale = i % 5 < 3 ? 1 : -0.37F};
         struct fixture f;
         start(&f, 700 + i);
         f.ctx->precision = i / 2 % 2 ? QKV_MIXED_BF16 : QKV_FP32;

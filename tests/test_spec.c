@@ -186,6 +186,7 @@ static void random_layer(struct qkv_random *r, struct qkv_layer_spec *s, bool ca
     s->norm.attention = s->norm.placement == QKV_PLACEMENT_PARALLEL || qkv_random_below(r, 3);
     s->residual_scale = qkv_random_below(r, 2) ? qkv_random_normal(r) : 1;
     s->ffn.kind = (enum qkv_ffn_kind)qkv_random_below(r, QKV_FFN_COUNT);
+    s->ffn.limit = s->ffn.kind == QKV_FFN_SWIGLU_CLAMPED ? exp(5 * qkv_random_uniform(r)) : 7;
     s->ffn.d_ff = (int)test_between(r, 1, 1 << 20);
     s->ffn.bias = qkv_random_below(r, 2);
     s->ffn.dropout = qkv_random_below(r, 2) ? 0.9 * qkv_random_uniform(r) : 0;

@@ -58,14 +58,24 @@ extern "C" {
       true, ONE, true)
 /* The norms of a sublayer: one; one before and one behind it; that of self attention, for all of a layer. */
 enum qkv_block_norms { QKV_BLOCK_NORMS_ONE, QKV_BLOCK_NORMS_TWO, QKV_BLOCK_NORMS_SHARED };
-/* X(name, text, help, activation, gated): src/kernel/isa/activation_{activation}.c has the function. */
+/* X(name, text, help, activation, gated): src/kernel/isa/activation_{activation}.c has the function. Gated: activation(gate) times
+ * up (Shazeer 2020). */
 #define QKV_FFN_LIST(X)                                                                                                \
     X(RELU, "relu", "max(x, 0)", relu, false)                                                                          \
     X(GELU, "gelu", "x times the normal distribution function (BERT)", gelu, false)                                    \
     X(GELU_TANH, "gelu_tanh", "the tanh approximation of GELU (GPT-2)", gelu_tanh, false)                              \
     X(SILU, "silu", "x times sigmoid(x)", silu, false)                                                                 \
     X(SWIGLU, "swiglu", "silu(gate) times up (Llama)", silu, true)                                                     \
-    X(GEGLU, "geglu", "gelu(gate) times up", gelu, true)
+    X(GEGLU, "geglu", "gelu(gate) times up", gelu, true)                                                               \
+    X(QUICK_GELU, "quick_gelu", "x times sigmoid(1.702 x) (CLIP)", quick_gelu, false)                                  \
+    X(RELU2, "relu2", "max(x, 0) squared (So et al. 2021)", relu2, false)                                              \
+    X(REGLU, "reglu", "relu(gate) times up", relu, true)                                                               \
+    X(RELU2_GLU, "relu2_glu", "relu2(gate) times up", relu2, true)                                                     \
+    X(GEGLU_TANH, "geglu_tanh", "gelu_tanh(gate) times up (T5 1.1, Gemma)", gelu_tanh, true)                           \
+    X(QUICK_GEGLU, "quick_geglu", "quick_gelu(gate) times up", quick_gelu, true)                                       \
+    X(SWIGLU_CLAMPED, "swiglu_clamped",                                                                                \
+      "quick_gelu(g) times (u + 1), g being the gate, at most ffn.limit, and u up, within it (gpt-oss)",               \
+      swiglu_clamped, true)
 #define QKV_TIE_LIST(X)                                                                                                \
     X(NONE, "none", "the head has weights of its own")                                                                 \
     X(HEAD, "head", "the head uses the token embedding")                                                               \
@@ -152,6 +162,7 @@ struct qkv_ffn_spec {
     int d_ff;               /* qkv_ffn_width: 4·d_model, of gated kinds 2/3 of it */
     bool bias;              /* true */
     double dropout;         /* on what the activation gives, d_ff wide, before the last matrix; 0 */
+    double limit;           /* swiglu_clamped: the most of a gate, and of the size of up; 7 */
 };
 /* A kind of layer. */
 struct qkv_layer_spec {

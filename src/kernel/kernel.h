@@ -35,12 +35,13 @@
     /* dx (+)= dy · act'(x); dx may be dy */                                                                                                      \
     X(void, activation_backward,                                                                                                                   \
       (enum qkv_ffn_kind kind, float *dx, bool accumulate, const float *dy, const float *x, size_t n))                                             \
-    /* y[n] = act(gate[n]) · up[n] */                                                                                                             \
-    X(void, gated_forward, (enum qkv_ffn_kind kind, float *y, const float *gate, const float *up, size_t n))                                       \
-    /* dgate (+)= dy · up · act'(gate); dup (+)= dy · act(gate) */                                                                              \
+    /* y[n] = act(gate[n]) · up[n]; limit: of kinds that clamp (the gate to at most limit, up to ±limit); others ignore it */                    \
+    X(void, gated_forward,                                                                                                                         \
+      (enum qkv_ffn_kind kind, float limit, float *y, const float *gate, const float *up, size_t n))                                               \
+    /* dgate (+)= dy · up · act'(gate); dup (+)= dy · act(gate); 0 of what is outside of the limit */                                           \
     X(void, gated_backward,                                                                                                                        \
-      (enum qkv_ffn_kind kind, float *dgate, float *dup, bool accumulate, const float *dy, const float *gate,                                      \
-       const float *up, size_t n))                                                                                                                 \
+      (enum qkv_ffn_kind kind, float limit, float *dgate, float *dup, bool accumulate, const float *dy,                                            \
+       const float *gate, const float *up, size_t n))                                                                                              \
     /* Each row normalised: y = xhat·(offset + w) + b, xhat = (x − mean)·rstd, rstd = 1/sqrt(mean (x − mean)² + eps), without mean in     \
      * kinds that are not centered (QKV_NORM_LIST). w NULL: y = xhat; b NULL: nothing is added. mean (of centered kinds) and rstd, one  \
      * a row, may be NULL; y may be x */ \

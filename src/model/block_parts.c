@@ -16,7 +16,8 @@ static struct qkv_tensor *feed_forward(struct qkv_forward_args *f, size_t layer,
     struct qkv_ffn *ffn = &qkv_layer_weights(f->stack, layer)->ffn;
     const enum qkv_ffn_kind kind = spec->kind;
     struct qkv_tensor *bias = qkv_tensor_or_null(&ffn->up.bias), *down_bias = qkv_tensor_or_null(&ffn->down.bias);
-    struct qkv_tensor *hidden = qkv_op_linear_activation(f->tape, x, &ffn->up.weight, bias, kind, qkv_ffn_gated(kind));
+    struct qkv_tensor *hidden =
+        qkv_op_linear_activation(f->tape, x, &ffn->up.weight, bias, kind, qkv_ffn_gated(kind), (float)spec->limit);
     hidden = qkv_op_dropout(f->tape, hidden, (float)spec->dropout);
     return residual
                ? qkv_op_linear_add(f->tape, hidden, &ffn->down.weight, down_bias, residual, (float)of->residual_scale)

@@ -102,6 +102,10 @@ static bool in_rope(const struct qkv_place *p) {
     return ((const struct qkv_position_spec *)p->object)->kind == QKV_POSITION_ROPE;
 }
 
+static bool in_clamped(const struct qkv_place *p) {
+    return ((const struct qkv_ffn_spec *)p->object)->kind == QKV_FFN_SWIGLU_CLAMPED;
+}
+
 static bool in_self_attention(const struct qkv_place *p) {
     return !p->like;
 }
@@ -171,6 +175,8 @@ const struct qkv_key qkv_ffn_keys[] = {
     WHOLE(qkv_ffn_spec, d_ff, 1, DIMENSION, .rule = rule_d_ff),
     FLAG(qkv_ffn_spec, bias, .value = true),
     REAL(qkv_ffn_spec, dropout, 0, 1, "a number from 0 to less than 1", .flags = QKV_KEY_BELOW_HIGH | QKV_KEY_LATER),
+    REAL(qkv_ffn_spec, limit, 0, FLT_MAX, "a number greater than 0", .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_IDLE,
+         .value = 7, .applies = in_clamped, .owner = "ffn.kind swiglu_clamped"),
     END,
 };
 

@@ -1,7 +1,7 @@
 /* activation: y = act(x), and gated: y = act(gate)·up with gate and up side by side in x (N, 2F).
  *
- * act is ReLU, GELU (Hendrycks & Gimpel 2016: x·Φ(x), or its tanh form) or SiLU; gated with SiLU it is SwiGLU, with GELU
- * GeGLU (Shazeer 2020). Backward from x, which is kept: dx = dy·act'(x); dgate = dy·up·act'(gate), dup = dy·act(gate). */
+ * act is that of a kind of feed-forward (QKV_FFN_LIST); gated with SiLU it is SwiGLU, with GELU GeGLU (Shazeer 2020); a gate may
+ * clamp what it reads. Backward from x, which is kept: dx = dy·act'(x); dgate = dy·up·act'(gate), dup = dy·act(gate). */
 #include "op/linear.h"
 
 enum { ELEMENTS_A_PIECE = 4096, ROWS_A_PIECE = 8 };
@@ -11,6 +11,7 @@ enum { PART = 512 };
 
 struct activation {
     enum qkv_ffn_kind kind;
+    float limit; /* of gates that clamp */
     /* while it runs */
     const struct qkv_kernels *kernels;
     const void *x;
@@ -67,10 +68,10 @@ static void forward_gated_rows(void *argument, size_t begin, size_t end, int thr
             const float *gate = part_of_x(o, n * 2 * o->F + f, count, gates);
             const float *up = part_of_x(o, n * 2 * o->F + o->F + f, count, ups);
             if (o->dtype == QKV_F32) {
-                o->kernels->gated_forward(o->kind, (float *)o->y + n * o->F + f, gate, up, count);
+                o->kernels->gated_forward(o->kind, o->limit, (float *)o->y + n * o->F + f, gate, up, count);
                 continue;
             }
-            o->kernels->gated_forward(o->kind, y, gate, up, count);
+            o->kernels->gated_forward(o->kind, o->limit, y, gate, up, count);
             o->kernels->narrow((uint16_t *)o->y + n * o->F + f, y, count);
         }
     }
@@ -86,8 +87,8 @@ static void backward_gated_rows(void *argument, size_t begin, size_t end, int th
             count = o->dtype == QKV_F32 || o->F - f < PART ? o->F - f : PART;
             const float *gate = part_of_x(o, n * 2 * o->F + f, count, gates);
             const float *up = part_of_x(o, n * 2 * o->F + o->F + f, count, ups);
-            o->kernels->gated_backward(o->kind, dgate + f, dup + f, o->accumulate, o->dy + n * o->F + f, gate, up,
-                                       count);
+            o->kernels->gated_backward(o->kind, o->limit, dgate + f, dup + f, o->accumulate, o->dy + n * o->F + f, gate,
+                                       up, count);
         }
     }
 }
@@ -201,13 +202,13 @@ void qkv_activation_fuse(struct qkv_tape *tape, struct qkv_node *node, struct qk
 
 /* ---- builders ------------------------------------------------------------------------------------------------------- */
 
-bool qkv_activation_node(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_ffn_kind kind, bool gated,
+bool qkv_activation_node(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_ffn_kind kind, bool gated, float limit,
                          struct qkv_node *node) {
     struct activation *o = x && tape->status == QKV_OK ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
     if (!o) {
         return false;
     }
-    *o = (struct activation){.kind = kind};
+    *o = (struct activation){.kind = kind, .limit = limit};
     *node = qkv_tape_node(tape, gated ? QKV_OPERATOR_gated : QKV_OPERATOR_activation, o);
     node->inputs[0] = x;
     if (!qkv_tape_check(tape, node)) {
@@ -221,10 +222,10 @@ bool qkv_activation_node(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_f
 
 struct qkv_tensor *qkv_op_activation(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_ffn_kind kind) {
     struct qkv_node node;
-    return qkv_activation_node(tape, x, kind, false, &node) ? qkv_tape_run(tape, &node) : NULL;
+    return qkv_activation_node(tape, x, kind, false, 0, &node) ? qkv_tape_run(tape, &node) : NULL;
 }
 
-struct qkv_tensor *qkv_op_gated(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_ffn_kind kind) {
+struct qkv_tensor *qkv_op_gated(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_ffn_kind kind, float limit) {
     struct qkv_node node;
-    return qkv_activation_node(tape, x, kind, true, &node) ? qkv_tape_run(tape, &node) : NULL;
+    return qkv_activation_node(tape, x, kind, true, limit, &node) ? qkv_tape_run(tape, &node) : NULL;
 }

@@ -304,13 +304,13 @@ struct qkv_tensor *qkv_op_linear_add(struct qkv_tape *tape, struct qkv_tensor *x
 }
 
 struct qkv_tensor *qkv_op_linear_activation(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
-                                            struct qkv_tensor *bias, enum qkv_ffn_kind kind, bool gated) {
+                                            struct qkv_tensor *bias, enum qkv_ffn_kind kind, bool gated, float limit) {
     struct qkv_node node, activation;
     if (!linear_node(tape, x, weight, bias, NULL, &node)) {
         return NULL;
     }
     node.output = qkv_tape_bf16_if_mixed(tape, x->rows, weight->rows);
-    if (!qkv_activation_node(tape, node.output, kind, gated, &activation)) {
+    if (!qkv_activation_node(tape, node.output, kind, gated, limit, &activation)) {
         return NULL;
     }
     node.fused = &activation;

@@ -25,7 +25,7 @@ enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy
 /* ---- activations (activation.c) ---- */
 
 /* A checked node of an activation with its output; false after an error, and without x. */
-bool qkv_activation_node(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_ffn_kind kind, bool gated,
+bool qkv_activation_node(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_ffn_kind kind, bool gated, float limit,
                          struct qkv_node *node);
 /* For the product that makes such a node's input: what computes the node's output block by block. */
 struct qkv_activation_epilogue {

@@ -267,9 +267,9 @@ struct qkv_tensor *qkv_op_linear(struct qkv_tape *tape, struct qkv_tensor *x, st
 struct qkv_tensor *qkv_op_linear_add(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
                                      struct qkv_tensor *bias, struct qkv_tensor *residual, float scale);
 
-/* act(x·weightᵀ + bias), or gated: what linear and activation (or gated) give and record, in one pass over the result. */
+/* act(x·weightᵀ + bias), or gated, with the limit of gates that clamp: what linear and activation (or gated) give and record, in one pass over the result. */
 struct qkv_tensor *qkv_op_linear_activation(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
-                                            struct qkv_tensor *bias, enum qkv_ffn_kind kind, bool gated);
+                                            struct qkv_tensor *bias, enum qkv_ffn_kind kind, bool gated, float limit);
 
 /* A norm of each row of x, which is fp32. weight NULL: a bare one, which has no bias either; bias NULL: none. */
 struct qkv_tensor *qkv_op_norm(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_norm_kind kind,
@@ -293,9 +293,9 @@ struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, st
                                  struct qkv_columns v, const struct qkv_attend *attend, float *dattention_bias,
                                  const struct qkv_attend **kept);
 
-/* act(x), or, when gated, act(x[:, :F])·x[:, F:] with F = columns/2. */
+/* act(x), or, when gated, act(x[:, :F])·x[:, F:] with F = columns/2. limit: of gates that clamp. */
 struct qkv_tensor *qkv_op_activation(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_ffn_kind kind);
-struct qkv_tensor *qkv_op_gated(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_ffn_kind kind);
+struct qkv_tensor *qkv_op_gated(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_ffn_kind kind, float limit);
 
 /* x + scale·f. Takes f's storage for the sum: f must be the output of an operator that does not need its own output again
  * (linear, norm, dropout, embed), and nobody else's. */

@@ -1,5 +1,6 @@
 /* activation.h: an activation's file has its function and its derivative, NAME(x) and NAME_slope(x) on vectors, and the line
- * QKV_ACTIVATION(NAME), which makes the loops of both. */
+ * QKV_ACTIVATION(NAME), which makes the loops of both, and of act(gate)·up. One whose gate is another formula has QKV_PLAIN(NAME), and
+ * QKV_GATE(NAME, NAME_gate, NAME_gate_slopes) with functions like the ones below. */
 #ifndef QKV_ISA_ACTIVATION_H
 #define QKV_ISA_ACTIVATION_H
 
@@ -8,8 +9,8 @@
 struct qkv_activation {
     void (*forward)(float *y, const float *x, size_t n);
     void (*backward)(float *dx, bool accumulate, const float *dy, const float *x, size_t n);
-    void (*gated_forward)(float *y, const float *gate, const float *up, size_t n);
-    void (*gated_backward)(float *dgate, float *dup, bool accumulate, const float *dy, const float *gate,
+    void (*gated_forward)(float limit, float *y, const float *gate, const float *up, size_t n);
+    void (*gated_backward)(float limit, float *dgate, float *dup, bool accumulate, const float *dy, const float *gate,
                            const float *up, size_t n);
 };
 
@@ -21,7 +22,12 @@ QKV_INLINE void activation_put(float *p, bool accumulate, vf a, size_t n) {
     vf_store_n(p, accumulate ? vf_add(vf_load_n(p, n), a) : a, n);
 }
 
-#define QKV_ACTIVATION(name)                                                                                           \
+/* What a gate's derivatives are: of what it gives by gate and by up, times d. */
+struct gate_slopes {
+    vf gate, up;
+};
+
+#define QKV_PLAIN(name)                                                                                                \
     static void name##_forward(float *y, const float *x, size_t n) {                                                   \
         QKV_EACH(i, m, n, { vf_store_n(y + i, name(vf_load_n(x + i, m)), m); });                                       \
     }                                                                                                                  \
@@ -30,19 +36,35 @@ QKV_INLINE void activation_put(float *p, bool accumulate, vf a, size_t n) {
             vf d = vf_mul(vf_load_n(dy + i, m), name##_slope(vf_load_n(x + i, m)));                                    \
             activation_put(dx + i, accumulate, d, m);                                                                  \
         });                                                                                                            \
+    }
+
+#define QKV_GATE(name, value, slopes)                                                                                  \
+    static void name##_gated_forward(float limit, float *y, const float *gate, const float *up, size_t n) {            \
+        (void)limit;                                                                                                   \
+        QKV_EACH(i, m, n, { vf_store_n(y + i, value(vf_load_n(gate + i, m), vf_load_n(up + i, m), limit), m); });      \
     }                                                                                                                  \
-    static void name##_gated_forward(float *y, const float *gate, const float *up, size_t n) {                         \
-        QKV_EACH(i, m, n, { vf_store_n(y + i, vf_mul(name(vf_load_n(gate + i, m)), vf_load_n(up + i, m)), m); });      \
-    }                                                                                                                  \
-    static void name##_gated_backward(float *dgate, float *dup, bool accumulate, const float *dy, const float *gate,   \
-                                      const float *up, size_t n) {                                                     \
+    static void name##_gated_backward(float limit, float *dgate, float *dup, bool accumulate, const float *dy,         \
+                                      const float *gate, const float *up, size_t n) {                                  \
+        (void)limit;                                                                                                   \
         QKV_EACH(i, m, n, {                                                                                            \
-            vf d = vf_load_n(dy + i, m), g = vf_load_n(gate + i, m);                                                   \
-            activation_put(dgate + i, accumulate, vf_mul(vf_mul(d, vf_load_n(up + i, m)), name##_slope(g)), m);        \
-            activation_put(dup + i, accumulate, vf_mul(d, name(g)), m);                                                \
+            struct gate_slopes s = slopes(vf_load_n(dy + i, m), vf_load_n(gate + i, m), vf_load_n(up + i, m), limit);  \
+            activation_put(dgate + i, accumulate, s.gate, m);                                                          \
+            activation_put(dup + i, accumulate, s.up, m);                                                              \
         });                                                                                                            \
     }                                                                                                                  \
     const struct qkv_activation QKV_K(activation_##name) = {name##_forward, name##_backward, name##_gated_forward,     \
                                                             name##_gated_backward};
+
+#define QKV_ACTIVATION(name)                                                                                           \
+    QKV_INLINE vf name##_gate(vf gate, vf up, float limit) {                                                           \
+        (void)limit;                                                                                                   \
+        return vf_mul(name(gate), up);                                                                                 \
+    }                                                                                                                  \
+    QKV_INLINE struct gate_slopes name##_gate_slopes(vf d, vf gate, vf up, float limit) {                              \
+        (void)limit;                                                                                                   \
+        return (struct gate_slopes){vf_mul(vf_mul(d, up), name##_slope(gate)), vf_mul(d, name(gate))};                 \
+    }                                                                                                                  \
+    QKV_PLAIN(name)                                                                                                    \
+    QKV_GATE(name, name##_gate, name##_gate_slopes)
 
 #endif

@@ -11,5 +11,22 @@ QKV_INLINE vf sigmoid_of(vf e) {
 QKV_INLINE vf clamp(vf x, float size) { /* NaN stays */
     return vf_min(vf_set(size), vf_max(vf_set(-size), x));
 }
+/* z·σ(z), and its derivative. The sigmoid of the latter takes a clamped z, past which it is constant in float: its 1 − σ is e·σ,
+ * exact where σ is near 1, and e must not overflow. */
+QKV_INLINE vf swish(vf z) {
+    return vf_mul(z, sigmoid_of(vf_exp(vf_neg(z))));
+}
+QKV_INLINE vf swish_slope(vf z) {
+    z = clamp(z, 80.0f);
+    vf e = vf_exp(vf_neg(z)), s = sigmoid_of(e);
+    return vf_mul(s, vf_fma(z, vf_mul(e, s), vf_set(1.0f)));
+}
+/* x·σ(1.702·x), a GELU by a sigmoid (Hendrycks & Gimpel 2016). */
+QKV_INLINE vf sigmoid_gelu(vf x) {
+    return vf_mul(x, sigmoid_of(vf_exp(vf_mul(vf_set(-1.702f), x))));
+}
+QKV_INLINE vf sigmoid_gelu_slope(vf x) {
+    return swish_slope(vf_mul(vf_set(1.702f), x));
+}
 
 #endif

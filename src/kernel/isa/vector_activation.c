@@ -14,11 +14,11 @@ void QKV_K(activation_backward)(enum qkv_ffn_kind kind, float *dx, bool accumula
     activations[kind]->backward(dx, accumulate, dy, x, n);
 }
 
-void QKV_K(gated_forward)(enum qkv_ffn_kind kind, float *y, const float *gate, const float *up, size_t n) {
-    activations[kind]->gated_forward(y, gate, up, n);
+void QKV_K(gated_forward)(enum qkv_ffn_kind kind, float limit, float *y, const float *gate, const float *up, size_t n) {
+    activations[kind]->gated_forward(limit, y, gate, up, n);
 }
 
-void QKV_K(gated_backward)(enum qkv_ffn_kind kind, float *dgate, float *dup, bool accumulate, const float *dy,
-                           const float *gate, const float *up, size_t n) {
-    activations[kind]->gated_backward(dgate, dup, accumulate, dy, gate, up, n);
+void QKV_K(gated_backward)(enum qkv_ffn_kind kind, float limit, float *dgate, float *dup, bool accumulate,
+                           const float *dy, const float *gate, const float *up, size_t n) {
+    activations[kind]->gated_backward(limit, dgate, dup, accumulate, dy, gate, up, n);
 }
