@@ -105,8 +105,8 @@ PUBLIC.update({
  'shared_layers': small(enc=one(5, share=2, place='post', ffn='gelu_tanh'), embed=LEARNED),
  'shared_seq2seq': small(one(2, share=1, d_ff=8), some({}, {'attention': {'window': 3}}, times=2, d_ff=8) | {'share': 2, 'pattern': ['a', 'a', 'b', 'b']}, LEARNED, d=12),
  # norms and feed-forwards
- 'bare_norms': small(some({}, {'norm': {'kind': 'rmsnorm', 'weight': False}}, {'norm': {'kind': 'layernorm', 'weight': False, 'placement': 'post', 'final': True}}, n={'weight': False}, d_ff=12, clip=1.5, **turned())),
- 'plus_one_norms': small(one(norm='rmsnorm_plus_one', place='post', n={'final': True}, **turned()), embed={'norm': {'kind': 'rmsnorm_plus_one', 'eps': 1e-6}}),
+ 'bare_norms': small(some({}, {'norm': {'kind': 'rmsnorm', 'weight': False}}, {'norm': {'kind': 'layernorm', 'weight': False, 'placement': 'post', 'final': True}}, n={'weight': False}, d_ff=12, **turned())),
+ 'plus_one_norms': small(one(norm='rmsnorm_plus_one', place='post', n={'final': True}, **turned())),
  'activations': small(some(*[{'ffn': {'kind': k}} for k in ('quick_gelu', 'relu2', 'tanh')], d_ff=12, **turned())),
  'gates': small(some(*[{'ffn': {'kind': k}} for k in ('reglu', 'relu2_glu', 'geglu_tanh', 'quick_geglu')], d_ff=10, heads=2, head_dim=4, **turned())),
  'swiglu_clamped': small(some({'ffn': {'limit': 0.7}}, {'ffn': {'bias': False}}, ffn='swiglu_clamped', d_ff=12, norm='rmsnorm', **turned())),
