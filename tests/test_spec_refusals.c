@@ -349,7 +349,7 @@ static void test_check_by_hand(void **state) {
     REFUSE(s.encoder = s.decoder, "decoder.cross.heads is 0;");
 #undef REFUSE
     s = good;
-    s.decoder.kinds[0].ffn.kind = (enum qkv_ffn_kind)6;
+    s.decoder.kinds[0].ffn.kind = QKV_FFN_COUNT;
     assert_status(ctx, qkv_spec_print(ctx, &s, &json), QKV_SPEC);
     assert_null(json);
     s = good;
