@@ -34,9 +34,18 @@ static inline struct qkv_attention_layer_spec random_spec(struct qkv_random *r, 
                                               .value_dim = whole(r, 0, 9),
                                               .causal = coin(r),
                                               .window = coin(r) ? 0 : whole(r, 1, 5),
+                                              .window_right = coin(r) ? 0 : whole(r, 1, 4),
                                               .softcap = coin(r) ? 0 : 2,
                                               .scale = coin(r) ? 0 : 0.4,
-                                              .bias = (enum qkv_bias_kind)whole(r, 0, 3)};
+                                              .clip = coin(r) ? 0 : 0.8,
+                                              .bias = (enum qkv_bias_kind)whole(r, 0, QKV_BIAS_COUNT - 1)};
+    struct qkv_norm_spec *norm = &s.attention.qk_norm.norm;
+    norm->given = coin(r);
+    norm->kind = (enum qkv_norm_kind)whole(r, 0, QKV_NORM_COUNT - 1);
+    norm->eps = coin(r) ? 0 : 0.1;
+    norm->weight = whole(r, 0, 3);
+    norm->bias = norm->weight && norm->kind == QKV_NORM_LAYERNORM && coin(r);
+    s.attention.qk_norm.over = (enum qkv_norm_over)whole(r, 0, QKV_NORM_OVER_COUNT - 1);
     s.kv_in = cross ? whole(r, 0, 20) : 0;
     if (!cross && coin(r)) {
         s.attention.position.kind = coin(r) ? QKV_POSITION_ROPE : QKV_POSITION_ALIBI;

@@ -1,5 +1,6 @@
-/* attention_layer_formula.h: an attention layer and all its gradients from the definition, in double precision: projections and
- * rotation around attention_formula.h. Only names, shapes and numbers of the parameters are asked of the library. */
+/* attention_layer_formula.h: an attention layer and all its gradients from the definition, in double precision: projections, norms of
+ * queries and keys, clipping and rotation around attention_formula.h. Only names, shapes and numbers of the parameters are asked of
+ * the library. */
 #ifndef QKV_ATTENTION_LAYER_FORMULA_H
 #define QKV_ATTENTION_LAYER_FORMULA_H
 
@@ -11,7 +12,7 @@ struct layer_formula {
     struct formula f;             /* its masks, attention_bias and keep are filled in between start and run */
     const float *x, *memory, *dy; /* memory is x in self attention */
     double *y, *dx, *dmemory;     /* out; dmemory is dx in self attention */
-    double *gradients[8];         /* out: by parameter */
+    double *gradients[12];        /* out: by parameter */
 };
 
 static inline size_t layer_find(struct qkv_attention_layer *layer, const char *name) {
@@ -34,6 +35,11 @@ static inline double layer_project(struct qkv_attention_layer *layer, char part,
     double sum = bias == SIZE_MAX ? 0 : (double)qkv_attention_layer_weights(layer, bias)[c];
     for (size_t k = 0; k < in; k++) sum += (double)w[k] * (double)x[k];
     return sum;
+}
+
+/* Clamped to ±limit; 0: not at all. */
+static inline double layer_clip(double x, double limit) {
+    return limit > 0 && fabs(x) > limit ? (x < 0 ? -limit : limit) : x;
 }
 
 /* The gradients of one number of a projected row, from g. */
@@ -89,33 +95,128 @@ static inline void layer_formula_free(struct layer_formula *l) {
     if (l->dmemory != l->dx) free(l->dmemory);
     free(l->dx);
     free(l->y);
-    for (size_t i = 0; i < 8; i++) free(l->gradients[i]);
+    for (size_t i = 0; i < 12; i++) free(l->gradients[i]);
     formula_free(&l->f);
 }
 
-/* All heads of one projection, rotated where it is asked for. */
+/* A row of heads as projected, then in place: normed, which leaves xhat and rstd of each number, and clipped. `weights`, which may be
+ * NULL, are those of the norm of part q or k, with their bias. */
+struct layer_row {
+    double *x, *xhat, *rstd, *normed;
+    const float *w, *b;
+    double *dw, *db;
+    size_t D, width; /* of what is normed together; of the whole row */
+    bool own;        /* each head has its own numbers of w */
+};
+
+static inline bool layer_is_normed(const struct layer_formula *l, char part) {
+    return part != 'v' && l->spec->attention.qk_norm.norm.given;
+}
+
+/* A parameter of the norm of a part; its gradient too. NULL without one. */
+static inline const float *layer_norm_parameter(struct layer_formula *l, char part, const char *what, double **d) {
+    char name[24];
+    snprintf(name, sizeof name, "%c_norm.%s", part, what);
+    const size_t i = layer_find(l->layer, name);
+    if (i != SIZE_MAX) *d = l->gradients[i];
+    return i == SIZE_MAX ? NULL : qkv_attention_layer_weights(l->layer, i);
+}
+
+static inline struct layer_row layer_row_start(struct layer_formula *l, char part, size_t H, size_t D) {
+    const struct qkv_qk_norm_spec *norm = &l->spec->attention.qk_norm;
+    struct layer_row row = {
+        .D = norm->over == QKV_NORM_OVER_WIDTH ? H * D : D, .width = H * D, .own = norm->over != QKV_NORM_OVER_HEAD};
+    double **const all[] = {&row.x, &row.xhat, &row.rstd, &row.normed};
+    for (size_t i = 0; i < 4; i++) *all[i] = formula_doubles(H * D);
+    if (!layer_is_normed(l, part)) return row;
+    row.w = layer_norm_parameter(l, part, "weight", &row.dw);
+    row.b = layer_norm_parameter(l, part, "bias", &row.db);
+    return row;
+}
+
+static inline void layer_row_free(struct layer_row *row) {
+    double *const all[] = {row->x, row->xhat, row->rstd, row->normed};
+    for (size_t i = 0; i < 4; i++) free(all[i]);
+}
+
+/* What number i of a row is multiplied by. */
+static inline double layer_row_factor(const struct layer_formula *l, const struct layer_row *row, size_t i) {
+    const double one = l->spec->attention.qk_norm.norm.kind == QKV_NORM_RMSNORM_PLUS_ONE ? 1 : 0;
+    return row->w ? one + (double)row->w[row->own ? i : i % row->D] : 1;
+}
+
+/* Projects and norms a row: into normed. */
+static inline void layer_row_run(struct layer_formula *l, char part, const float *x, size_t in, struct layer_row *row) {
+    const struct qkv_norm_spec *norm = &l->spec->attention.qk_norm.norm;
+    for (size_t i = 0; i < row->width; i++) row->x[i] = row->normed[i] = layer_project(l->layer, part, x, in, i);
+    for (size_t first = 0; layer_is_normed(l, part) && first < row->width; first += row->D) {
+        double mean = 0, squares = 0;
+        for (size_t i = first; i < first + row->D; i++) mean += row->x[i] / (double)row->D;
+        if (norm->kind != QKV_NORM_LAYERNORM) mean = 0;
+        for (size_t i = first; i < first + row->D; i++)
+            squares += (row->x[i] - mean) * (row->x[i] - mean) / (double)row->D;
+        for (size_t i = first; i < first + row->D; i++) {
+            row->rstd[i] = 1 / sqrt(squares + norm->eps);
+            row->xhat[i] = (row->x[i] - mean) * row->rstd[i];
+            row->normed[i] =
+                row->xhat[i] * layer_row_factor(l, row, i) + (row->b ? (double)row->b[row->own ? i : i % row->D] : 0);
+        }
+    }
+}
+
+/* Turns g, the gradient of the normed row, into that of the projected one. */
+static inline void layer_row_back(struct layer_formula *l, char part, struct layer_row *row, double *g) {
+    for (size_t first = 0; layer_is_normed(l, part) && first < row->width; first += row->D) {
+        double mean = 0, along = 0;
+        for (size_t i = first; i < first + row->D; i++) {
+            const size_t at = row->own ? i : i % row->D;
+            if (row->dw) row->dw[at] += g[i] * row->xhat[i];
+            if (row->db) row->db[at] += g[i];
+            g[i] *= layer_row_factor(l, row, i);
+            mean += g[i] / (double)row->D;
+            along += g[i] * row->xhat[i] / (double)row->D;
+        }
+        if (l->spec->attention.qk_norm.norm.kind != QKV_NORM_LAYERNORM) mean = 0;
+        for (size_t i = first; i < first + row->D; i++) g[i] = row->rstd[i] * (g[i] - mean - row->xhat[i] * along);
+    }
+}
+
+/* All heads of one projection, normed, clipped and rotated where it is asked for. */
 static inline void layer_heads(struct layer_formula *l, char part, const float *x, size_t in, size_t T, size_t H,
                                size_t D, double *out) {
-    for (size_t n = 0; n < l->f.B * T; n++)
+    struct layer_row row = layer_row_start(l, part, H, D);
+    for (size_t n = 0; n < l->f.B * T; n++) {
+        layer_row_run(l, part, x + n * in, in, &row);
         for (size_t h = 0; h < H; h++) {
             double *head = out + layer_place(n / T, n % T, h, 0, T, H, D);
-            for (size_t d = 0; d < D; d++) head[d] = layer_project(l->layer, part, x + n * in, in, h * D + d);
+            for (size_t d = 0; d < D; d++) head[d] = layer_clip(row.normed[h * D + d], l->spec->attention.clip);
             if (part != 'v') layer_rotate(l->spec, head, n % T, 1);
         }
+    }
+    layer_row_free(&row);
 }
 
 static inline void layer_heads_back(struct layer_formula *l, char part, const float *x, size_t in, size_t T, size_t H,
                                     size_t D, double *dheads, double *dx) {
-    double *row = formula_doubles(in);
+    struct layer_row heads = layer_row_start(l, part, H, D);
+    double *row = formula_doubles(in), *g = formula_doubles(H * D);
     for (size_t n = 0; n < l->f.B * T; n++) {
         for (size_t k = 0; k < in; k++) row[k] = (double)x[n * in + k];
+        layer_row_run(l, part, x + n * in, in, &heads);
         for (size_t h = 0; h < H; h++) {
             double *head = dheads + layer_place(n / T, n % T, h, 0, T, H, D);
             if (part != 'v') layer_rotate(l->spec, head, n % T, -1);
-            for (size_t d = 0; d < D; d++) layer_project_back(l, part, row, in, h * D + d, head[d], dx + n * in);
+            for (size_t d = 0; d < D; d++) {
+                const double y = heads.normed[h * D + d];
+                g[h * D + d] = layer_clip(y, l->spec->attention.clip) != y ? 0 : head[d];
+            }
         }
+        layer_row_back(l, part, &heads, g);
+        for (size_t i = 0; i < H * D; i++) layer_project_back(l, part, row, in, i, g[i], dx + n * in);
     }
+    layer_row_free(&heads);
     free(row);
+    free(g);
 }
 
 /* The output projection of the heads (B,H,T,Dv), or with `back` the gradient of all it depends on. */

@@ -110,6 +110,6 @@ static void check_rows(Table k, struct qkv_random *random) {
 /* X(name): every check of a table's row and vector kernels. */
 #define KERNEL_CHECKS(X)                                                                                               \
     X(vectors)                                                                                                         \
-    X(column_sums) X(exp) X(activations) X(norms) X(rotate) X(dropout) X(softmax) X(optimizers) X(cuts) X(rows)
+    X(column_sums) X(exp) X(activations) X(norms) X(rotate) X(clip) X(dropout) X(softmax) X(optimizers) X(cuts) X(rows)
 
 #endif

@@ -300,6 +300,34 @@ static void check_rotate(Table k, struct qkv_random *random) {
             check_rotate_size(k, random, pairs, 1 + pairs % 3, pairs % 5, inter != 0);
 }
 
+/* ---- clip --------------------------------------------------------------------------------------------------------- */
+
+static void check_clip(Table k, struct qkv_random *random) {
+    for (size_t s = 0; s < RAGGED_COUNT; s++) {
+        const size_t n = ragged(s), bytes = (n + 7) / 8;
+        float *x = random_floats(random, n, 1), *y, *only;
+        uint8_t *inside = malloc(bytes + 1);
+        const float limit = n > 1 ? fabsf(x[0]) : 0.7f; /* some number is at the limit itself */
+        inside[bytes] = 0xa5;
+        if (n > 2) x[n / 2] = NAN;
+        y = copied(x, n), only = copied(x, n);
+        k->clip(y, inside, limit, n);
+        k->clip(only, NULL, limit, n);
+        for (size_t i = 0; i < n; i++) {
+            const bool within = x[i] >= -limit && x[i] <= limit;
+            const float want = within ? x[i] : x[i] > limit ? limit : x[i] < -limit ? -limit : x[i];
+            CHECK(!memcmp(&y[i], &want, sizeof want) && !memcmp(&only[i], &want, sizeof want), "clip of %a to %a",
+                  (double)x[i], (double)limit);
+            CHECK((inside[i / 8] >> i % 8 & 1) == within, "%a is inside of %a", (double)x[i], (double)limit);
+        }
+        CHECK(inside[bytes] == 0xa5, "clip writes past its %zu bytes", bytes);
+        guarded_free(x, n, "random");
+        guarded_free(y, n, "clip");
+        guarded_free(only, n, "clip");
+        free(inside);
+    }
+}
+
 /* ---- dropout ------------------------------------------------------------------------------------------------------ */
 
 static void check_dropout_range(Table k, struct qkv_random *random, uint64_t first, size_t n, float p) {

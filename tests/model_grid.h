@@ -19,6 +19,8 @@ static inline const char *pick(struct qkv_random *r, const char *const *list, si
 #define GRID_PLACEMENT(name, text, help, file, final, norms, whole) text,
 #define GRID_FFN(name, text, help, activation, gated)               text,
 #define GRID_NORM(name, text, help, centered, offset)               text,
+#define GRID_BIAS(name, text, help, parts)                          text,
+#define GRID_NORM_OVER(name, text, help)                            text,
 
 /* {"kind": …} of a position; rope also in another way. */
 static inline const char *random_position(struct qkv_random *r, bool embedding, char out[120]) {
@@ -30,8 +32,8 @@ static inline const char *random_position(struct qkv_random *r, bool embedding, 
     return out;
 }
 
-/* Differences do not measure slopes across the kink of ReLU, so gradients are checked without it here (and with it in
- * test_op and the golden cases). */
+/* Differences do not measure slopes across the kinks of ReLU and of clipping, so gradients are checked without them here (and with
+ * them in test_op and the golden cases). */
 static bool smooth_only;
 
 #define GRID_KINK(name, text, help, activation, gated) || (!strcmp(kind, text) && !strcmp(#activation, "relu"))
@@ -46,12 +48,39 @@ static inline const char *random_ffn(struct qkv_random *r) {
 /* Specs of version 1 only, for tests that change the number of layers by hand. */
 static bool one_kind_only;
 
+/* As JSON. */
+static inline const char *random_bias(struct qkv_random *r, char out[16]) {
+    const char *kind = PICK(r, QKV_BIAS_LIST(GRID_BIAS));
+    const bool bare = !strcmp(kind, "true") || !strcmp(kind, "false");
+    snprintf(out, 16, bare ? "%s" : "\"%s\"", kind);
+    return out;
+}
+
+/* {"kind": …} of norms of queries and keys, or null. Of few numbers that are almost equal a small eps would leave rounding alone. */
+static inline const char *random_qk_norm(struct qkv_random *r, char out[160]) {
+    const char *kind = PICK(r, QKV_NORM_LIST(GRID_NORM)), *weight = PICK(r, "true", "true", "false");
+    const char *over = PICK(r, QKV_NORM_OVER_LIST(GRID_NORM_OVER));
+    const bool biased = !strcmp(kind, "layernorm") && !strcmp(weight, "true") && qkv_random_below(r, 2);
+    snprintf(out, 160, "{\"kind\": \"%s\", \"eps\": 0.1, \"weight\": %s, \"bias\": %s, \"over\": \"%s\"}", kind, weight,
+             biased ? "true" : "false", over);
+    return qkv_random_below(r, 3) ? "null" : out;
+}
+
+/* What becomes of q, k and v before they meet, and the right side of a window where a query sees one. */
+static inline const char *random_projections(struct qkv_random *r, bool causal, char out[300]) {
+    char norm[160];
+    snprintf(out, 300, ", \"qk_norm\": %s%s%s", random_qk_norm(r, norm),
+             smooth_only ? "" : PICK(r, "", "", ", \"clip\": 1.5"),
+             causal ? "" : PICK(r, "", "", ", \"window_right\": 1", ", \"window_right\": 3"));
+    return out;
+}
+
 /* A kind of layer, without its braces; `own_position`: of version 2, which has it in the attention. */
-static inline void random_kind(struct qkv_random *r, char *out, size_t size, bool own_position) {
+static inline void random_kind(struct qkv_random *r, char *out, size_t size, bool own_position, bool causal) {
     size_t kv[] = {4, 2, 1};
     const char *norm = PICK(r, QKV_NORM_LIST(GRID_NORM)), *weight = PICK(r, "true", "true", "true", "false");
     const bool biased = !strcmp(norm, "layernorm") && !strcmp(weight, "true") && qkv_random_below(r, 2);
-    char text[120];
+    char text[120], bias[16], projections[300];
     const char *position = random_position(r, false, text), *ffn = random_ffn(r),
                *placement = PICK(r, QKV_PLACEMENT_LIST(GRID_PLACEMENT));
     const bool shared = !strcmp(placement, "parallel"); /* all sublayers read the norm of attention */
@@ -60,21 +89,21 @@ static inline void random_kind(struct qkv_random *r, char *out, size_t size, boo
     snprintf(
         out, size,
         "\"attention\": {\"heads\": 4, \"kv_heads\": %zu, \"head_dim\": %zu, \"value_dim\": %zu, "
-        "\"window\": %d, \"softcap\": %s, \"bias\": %s%s%s%s}, \"norm\": {\"kind\": \"%s\", \"placement\": \"%s\", "
+        "\"window\": %d, \"softcap\": %s, \"bias\": %s%s%s%s%s}, \"norm\": {\"kind\": \"%s\", \"placement\": \"%s\", "
         "\"final\": %s, \"weight\": %s, \"bias\": %s%s}, \"ffn\": {\"kind\": \"%s\", \"d_ff\": %s, \"bias\": %s%s}%s",
         kv[qkv_random_below(r, 3)], (size_t)(2 * test_between(r, 2, 5)), test_between(r, 3, 9),
-        qkv_random_below(r, 3) ? 0 : (int)test_between(r, 1, 5), PICK(r, "0.0", "0.0", "3.0"),
-        PICK(r, "true", "false", "\"qkv\"", "\"o\""), PICK(r, "", ", \"scale\": 0.3"),
+        qkv_random_below(r, 3) ? 0 : (int)test_between(r, 1, 5), PICK(r, "0.0", "0.0", "3.0"), random_bias(r, bias),
+        PICK(r, "", ", \"scale\": 0.3"), random_projections(r, causal, projections),
         own_position ? ", \"position\": " : "", own_position ? position : "", norm, placement, PICK(r, "true", "false"),
         weight, biased ? "true" : "false", shared ? "" : PICK(r, "", "", ", \"attention\": false"), ffn,
         PICK(r, "24", "10"), PICK(r, "true", "false"), limit, PICK(r, "", "", ", \"residual_scale\": 0.6"));
 }
 
 /* In version 2 two or three kinds, which take turns, or one whose layers share weights. */
-static inline void random_stack(struct qkv_random *r, char *out, size_t size, int version) {
-    char kinds[3][600];
-    for (size_t i = 0; i < 3; i++) random_kind(r, kinds[i], sizeof kinds[i], version == 2);
-    const char *share = PICK(r, "", "", ", \"share\": 1");
+static inline void random_stack(struct qkv_random *r, char *out, size_t size, int version, bool causal) {
+    char kinds[3][900];
+    for (size_t i = 0; i < 3; i++) random_kind(r, kinds[i], sizeof kinds[i], version == 2, causal);
+    const char *share = one_kind_only ? "" : PICK(r, "", "", ", \"share\": 1");
     if (version == 1)
         snprintf(out, size, "{\"layers\": 2%s, %s}", share, kinds[0]);
     else if (!qkv_random_below(r, 4))
@@ -114,15 +143,15 @@ static inline const char *random_embedding(struct qkv_random *r, int width, char
 
 static inline void random_spec(struct qkv_context *ctx, struct qkv_random *r, enum topology topology,
                                struct qkv_spec *spec) {
-    char decoder[2100] = "null", encoder[2700] = "null", embedding[600], json[6000], text[500];
+    char decoder[3000] = "null", encoder[3600] = "null", embedding[600], json[7900], text[500];
     const int version = qkv_random_below(r, 2) && !one_kind_only ? 2 : 1;
     const int width = version == 2 && !qkv_random_below(r, 3) ? 6 : 0;
     int own = width, C = 20;
     if (topology != ENCODER) {
-        random_stack(r, decoder, sizeof decoder, version);
+        random_stack(r, decoder, sizeof decoder, version, true);
     }
     if (topology != DECODER) {
-        random_stack(r, encoder, sizeof encoder, version);
+        random_stack(r, encoder, sizeof encoder, version, false);
     }
     char texts[2][120];
     const char *added = random_position(r, true, texts[0]), *other = random_position(r, false, texts[1]);

@@ -56,7 +56,8 @@ static bool open_pair(const struct sample *s, size_t b, size_t h, size_t i, size
     size_t distance = i > j ? i - j : j - i;
     bool before = j <= i || (m->prefix && (int64_t)j < m->prefix[b]);
     if ((a->causal || m->causal) && !before) return false;
-    if (a->window && distance >= (size_t)a->window) return false;
+    if (a->window && distance >= (size_t)a->window && (j < i || !a->window_right)) return false;
+    if (a->window_right && j >= i + (size_t)a->window_right) return false;
     if (m->window && distance >= (size_t)m->window) return false;
     if (m->lengths && (int64_t)j >= m->lengths[b]) return false;
     if (s->documents && s->documents[b * s->Tk + i] != s->documents[b * s->Tk + j]) return false;

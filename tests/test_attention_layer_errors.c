@@ -41,6 +41,14 @@ static void test_specs(void **state) {
     REFUSE(s.attention.head_dim = -8, "attention.head_dim is -8; it must be");
     REFUSE(s.attention.value_dim = -8, "attention.value_dim is -8; it must be");
     REFUSE(s.attention.window = -1, "attention.window is -1; it must be");
+    REFUSE(s.attention.window_right = -1, "attention.window_right is -1; it must be");
+    REFUSE(s.attention.clip = -1, "attention.clip is -1; it must be a number greater than 0, or 0 for none");
+    REFUSE((s.attention.qk_norm.norm.given = true, s.attention.qk_norm.norm.eps = -1),
+           "attention.qk_norm.eps is -1; it must be a number greater than 0, or 0 for 1e-5");
+    REFUSE((s.attention.qk_norm.norm.given = true, s.attention.qk_norm.over = (enum qkv_norm_over)9),
+           "attention.qk_norm.over is 9; it must be");
+    REFUSE((s.attention.qk_norm.norm.given = true, s.attention.qk_norm.norm.bias = true),
+           "attention.qk_norm.bias is true, which only a layernorm with a weight has");
     REFUSE(s.attention.head_dim = 1 << 20, "3 heads of 1048576 channels are too many");
     REFUSE(s.attention.softcap = -1,
            "attention.softcap is -1; it must be a number from 2.94e-39 to 3.4e38, or 0 for none");
@@ -48,7 +56,7 @@ static void test_specs(void **state) {
     REFUSE(s.attention.softcap = 1e300, "attention.softcap is 1e+300; it must be");
     REFUSE(s.attention.scale = NAN, "attention.scale is nan; it must be");
     REFUSE(s.attention.scale = 1e-300, "attention.scale is 1e-300; it must be");
-    REFUSE(s.attention.bias = (enum qkv_bias_kind)7, "attention.bias is 7; it must be");
+    REFUSE(s.attention.bias = (enum qkv_bias_kind)99, "attention.bias is 99; it must be");
     REFUSE(s.dropout = 1, "dropout is 1; it must be a number from 0 to less than 1");
     REFUSE(s.dropout = -0.1, "dropout is -0.1; it must be");
     REFUSE(s.attention.position.kind = QKV_POSITION_LEARNED, "attention itself knows none, rope and alibi");

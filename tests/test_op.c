@@ -137,6 +137,72 @@ static void check_rotate(void **state) {
     }
 }
 
+struct head_norm_options {
+    enum qkv_norm_kind kind;
+    bool own;
+    size_t heads, D;
+};
+
+static struct qkv_tensor *build_head_norm(struct fixture *f) {
+    const struct head_norm_options *o = f->options;
+    const struct qkv_heads_of_columns part = {.column = 3, .heads = o->heads, .D = o->D, .own = o->own};
+    struct qkv_tensor *x = qkv_op_linear(&f->tape, &f->leaves[0], &f->leaves[1], NULL, QKV_RESULT_FP32);
+    return qkv_op_head_norm(&f->tape, x, part, o->kind, f->leaf_count > 2 ? &f->leaves[2] : NULL,
+                            f->leaf_count > 3 ? &f->leaves[3] : NULL, 1e-5F);
+}
+
+/* Of 2 heads of 5, or of one of 10, from column 3 of 15: every kind, with one weight, a weight for each head, and bare. */
+static void check_head_norm(void **state) {
+    (void)state;
+    uint64_t stream = 400;
+    for (int kind = 0; kind < QKV_NORM_COUNT; kind++)
+        for (int way = 0; way < 4; way++) {
+            const bool wide = way == 2, bare = way == 3;
+            const struct head_norm_options o = {
+                .kind = (enum qkv_norm_kind)kind, .own = way == 1, .heads = wide ? 1 : 2, .D = wide ? 10 : 5};
+            struct fixture f;
+            start(&f, stream++);
+            f.options = &o;
+            leaf(&f, 37, 6, 0);
+            leaf(&f, 15, 6, 0);
+            for (int i = 0; i < 2 && !bare; i++)
+                if (i == 0 || qkv_norm_centered(o.kind)) leaf(&f, o.own ? 2 : 1, o.D, 0);
+            check(&f, build_head_norm);
+            finish(&f);
+        }
+}
+
+static struct qkv_tensor *build_clip(struct fixture *f) {
+    struct qkv_tensor *x = qkv_op_linear(&f->tape, &f->leaves[0], &f->leaves[1], NULL, QKV_RESULT_FP32);
+    return qkv_op_clip(&f->tape, x, 3, 10, *(const float *)f->options);
+}
+
+/* Through a product with the identity, so that all numbers are far enough from the limit for differences. */
+static void check_clip(void **state) {
+    (void)state;
+    static const float limit = 0.7F;
+    struct fixture f;
+    start(&f, 25);
+    f.options = &limit;
+    leaf(&f, 7, 15, 0);
+    leaf(&f, 15, 15, 0);
+    for (size_t i = 0; i < 7 * 15; i++) {
+        const float x = f.values[0][i], size = fabsf(x) < limit ? 0.6F * fabsf(x) : fabsf(x) + 0.3F;
+        f.values[0][i] = x < 0 ? -size : size;
+    }
+    for (size_t i = 0; i < 15 * 15; i++) f.values[1][i] = i % 16 == 0;
+    check(&f, build_clip);
+    const struct qkv_tensor *y = build_clip(&f);
+    size_t clipped = 0;
+    for (size_t i = 0; i < 7 * 15; i++) {
+        const bool here = i % 15 >= 3 && i % 15 < 13 && fabsf(f.values[0][i]) > limit;
+        clipped += here;
+        assert_true(fabsf(cell(y, i)) == (here ? limit : fabsf(f.values[0][i])));
+    }
+    assert_true(clipped > 0 && clipped < 7 * 10);
+    finish(&f);
+}
+
 /* Leaf 0 is q, k and v side by side, or q alone beside leaf 1 with k and v. */
 static struct qkv_tensor *build_attend(struct fixture *f) {
     static const int32_t lo[] = {0, 0, 1, 2, 0, 0, 1, 4}, hi[] = {1, 2, 3, 4, 1, 2, 2, 4};

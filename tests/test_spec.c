@@ -158,7 +158,17 @@ static void random_attention(struct qkv_random *r, struct qkv_attention_spec *a,
                                      .window = qkv_random_below(r, 2) ? (int)test_between(r, 1, 1000) : 0,
                                      .softcap = qkv_random_below(r, 2) ? 50 * qkv_random_uniform(r) : 0,
                                      .scale = qkv_random_below(r, 2) ? 0.01 + qkv_random_uniform(r) : 0,
-                                     .bias = (enum qkv_bias_kind)qkv_random_below(r, 4)};
+                                     .bias = (enum qkv_bias_kind)qkv_random_below(r, QKV_BIAS_COUNT),
+                                     .clip = qkv_random_below(r, 2) ? 0.5 + qkv_random_uniform(r) : 0};
+    if (!a->causal && qkv_random_below(r, 2)) a->window_right = (int)test_between(r, 1, 1000);
+    if (qkv_random_below(r, 2)) return;
+    struct qkv_norm_spec *norm = &a->qk_norm.norm;
+    *norm = (struct qkv_norm_spec){.given = true,
+                                   .kind = (enum qkv_norm_kind)qkv_random_below(r, QKV_NORM_COUNT),
+                                   .eps = exp(-20 * qkv_random_uniform(r)),
+                                   .weight = qkv_random_below(r, 4)};
+    norm->bias = norm->kind == QKV_NORM_LAYERNORM && norm->weight && qkv_random_below(r, 2);
+    a->qk_norm.over = (enum qkv_norm_over)qkv_random_below(r, QKV_NORM_OVER_COUNT);
 }
 
 static void random_position(struct qkv_random *r, struct qkv_position_spec *p) {
@@ -278,10 +288,16 @@ static bool same_position(const struct qkv_position_spec *a, const struct qkv_po
     return a->kind == b->kind && a->theta == b->theta && a->pairing == b->pairing && a->fraction == b->fraction;
 }
 
+static bool same_qk_norm(const struct qkv_qk_norm_spec *a, const struct qkv_qk_norm_spec *b) {
+    return a->norm.given == b->norm.given && a->norm.kind == b->norm.kind && a->norm.eps == b->norm.eps &&
+           a->norm.weight == b->norm.weight && a->norm.bias == b->norm.bias && a->over == b->over;
+}
+
 static bool same_attention(const struct qkv_attention_spec *a, const struct qkv_attention_spec *b) {
     return a->heads == b->heads && a->kv_heads == b->kv_heads && a->head_dim == b->head_dim &&
            a->value_dim == b->value_dim && a->causal == b->causal && a->window == b->window &&
-           a->softcap == b->softcap && a->scale == b->scale && a->bias == b->bias &&
+           a->window_right == b->window_right && a->softcap == b->softcap && a->scale == b->scale &&
+           a->bias == b->bias && a->clip == b->clip && same_qk_norm(&a->qk_norm, &b->qk_norm) &&
            same_position(&a->position, &b->position);
 }
 

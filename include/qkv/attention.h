@@ -198,9 +198,10 @@ QKV_API enum qkv_status qkv_sinusoid_table(struct qkv_context *ctx, size_t count
 QKV_API void qkv_alibi_slopes(size_t H, float *slopes);
 
 /* ---- the layer -----------------------------------------------------------------------------------------------------------
- * Attention with its projections: q = x·Wqᵀ + bq, k and v from x (self) or from a memory (cross), q and k rotated where the
- * position kind rotates, y = attention(q, k, v)·Woᵀ + bo. All widths are free: 1024 → 8 heads of 64 with 111 values
- * each → 2048 is {.in = 1024, .out = 2048, .attention = {.heads = 8, .head_dim = 64, .value_dim = 111}}. */
+ * Attention with its projections: q = x·Wqᵀ + bq, k and v from x (self) or from a memory (cross), q and k normed where there is a
+ * qk_norm, q, k and v clamped where there is a clip, q and k rotated where the position kind rotates,
+ * y = attention(q, k, v)·Woᵀ + bo. All widths are free: 1024 → 8 heads of 64 with 111 values each → 2048 is
+ * {.in = 1024, .out = 2048, .attention = {.heads = 8, .head_dim = 64, .value_dim = 111}}. */
 struct qkv_attention_layer;
 
 struct qkv_attention_layer_spec {
@@ -209,7 +210,7 @@ struct qkv_attention_layer_spec {
     int out;                             /* width of y; 0: in */
     bool cross;                          /* keys and values come from a memory */
     struct qkv_attention_spec attention; /* heads must be given; kv_heads 0: heads; head_dim 0: in / heads; value_dim 0:
-                                            head_dim */
+                                            head_dim; qk_norm.norm with weight false is bare, its eps 0: 1e-5 */
     int context;                         /* the most positions; rope and alibi need it, else 0: no limit */
     double dropout;                      /* on the weights */
 };
@@ -223,8 +224,9 @@ QKV_API enum qkv_status qkv_attention_layer_create(struct qkv_context *ctx, cons
 QKV_API void qkv_attention_layer_free(struct qkv_attention_layer *layer);
 /* The spec with everything filled in. */
 QKV_API const struct qkv_attention_layer_spec *qkv_attention_layer_spec(const struct qkv_attention_layer *layer);
-/* "q.weight" (H·D,in), "k.weight" (Hkv·D,kv_in), "v.weight" (Hkv·Dv,kv_in), "o.weight" (out,H·Dv), and "q.bias" …: names
- * and shapes, writable weights, and gradients of the same shape, zero at first; NULL past the last. */
+/* "q.weight" (H·D,in), "k.weight" (Hkv·D,kv_in), "v.weight" (Hkv·Dv,kv_in), "o.weight" (out,H·Dv), "q.bias" …, and of norms
+ * "q_norm.weight" …, (D), (H,D) or (H·D) by what they are over: names and shapes, writable weights, and gradients of the same
+ * shape, zero at first; NULL past the last. */
 QKV_API size_t qkv_attention_layer_parameters(const struct qkv_attention_layer *layer);
 QKV_API const struct qkv_array *qkv_attention_layer_parameter(const struct qkv_attention_layer *layer, size_t i);
 QKV_API float *qkv_attention_layer_weights(struct qkv_attention_layer *layer, size_t i);

@@ -34,17 +34,35 @@ extern "C" {
 #define QKV_PAIRING_LIST(X)                                                                                            \
     X(HALF, "half", "channel i turns with i + half of the rotated ones (GPT-NeoX, Llama)")                             \
     X(INTERLEAVED, "interleaved", "channel 2i turns with 2i + 1 (GPT-J, the paper)")
+/* X(name, text, help, parts): the projections of an attention that have a bias, by their letters. */
 #define QKV_BIAS_LIST(X)                                                                                               \
-    X(NONE, "false", "no biases")                                                                                      \
-    X(ALL, "true", "biases on q, k, v and the output projection")                                                      \
-    X(QKV, "qkv", "biases on q, k, v only")                                                                            \
-    X(O, "o", "a bias on the output projection only")
+    X(NONE, "false", "no biases", "")                                                                                  \
+    X(ALL, "true", "biases on q, k, v and the output projection", "qkvo")                                              \
+    X(QKV, "qkv", "biases on q, k, v only", "qkv")                                                                     \
+    X(O, "o", "a bias on the output projection only", "o")                                                             \
+    X(Q, "q", "a bias on q only", "q")                                                                                 \
+    X(K, "k", "a bias on k only", "k")                                                                                 \
+    X(V, "v", "a bias on v only", "v")                                                                                 \
+    X(QK, "qk", "biases on q and k only", "qk")                                                                        \
+    X(QV, "qv", "biases on q and v only", "qv")                                                                        \
+    X(QO, "qo", "biases on q and the output projection only", "qo")                                                    \
+    X(KV, "kv", "biases on k and v only", "kv")                                                                        \
+    X(KO, "ko", "biases on k and the output projection only", "ko")                                                    \
+    X(VO, "vo", "biases on v and the output projection only", "vo")                                                    \
+    X(QKO, "qko", "biases on q, k and the output projection only", "qko")                                              \
+    X(QVO, "qvo", "biases on q, v and the output projection only", "qvo")                                              \
+    X(KVO, "kvo", "biases on k, v and the output projection only", "kvo")
 /* X(name, text, help, centered, offset): whether the mean is taken off, which biases go with; and what the weight is counted from:
  * x is multiplied by offset + w, and new weights are 1 − offset. */
 #define QKV_NORM_LIST(X)                                                                                               \
     X(LAYERNORM, "layernorm", "mean and variance (Ba et al. 2016)", true, 0)                                           \
     X(RMSNORM, "rmsnorm", "root mean square only (Zhang & Sennrich 2019)", false, 0)                                   \
     X(RMSNORM_PLUS_ONE, "rmsnorm_plus_one", "the same times 1 + w, whose weights start at 0 (Gemma)", false, 1)
+/* What a norm of queries or keys takes together. */
+#define QKV_NORM_OVER_LIST(X)                                                                                          \
+    X(HEAD, "head", "each head by itself, one weight for all heads (Qwen 3, Gemma 3)")                                 \
+    X(HEADS, "heads", "each head by itself, a weight for each head (Cohere)")                                          \
+    X(WIDTH, "width", "all heads together (OLMo 2)")
 /* X(name, text, help, file, final, norms, whole): how norms stand around sublayers f: src/model/block_{file}.c has the formula. final:
  * whether a norm after the last layer is the default. norms: what a sublayer has, enum qkv_block_norms. whole: the formula is that of
  * a whole layer, whose sublayers stand side by side; else of one sublayer after the other. */
@@ -100,8 +118,9 @@ enum qkv_block_norms { QKV_BLOCK_NORMS_ONE, QKV_BLOCK_NORMS_TWO, QKV_BLOCK_NORMS
 #define QKV_SPEC_ENUM_SINUSOID(name, text, help)                             QKV_SINUSOID_##name,
 #define QKV_SPEC_ENUM_PROJECT(name, text, help)                              QKV_PROJECT_##name,
 #define QKV_SPEC_ENUM_PAIRING(name, text, help)                              QKV_PAIRING_##name,
-#define QKV_SPEC_ENUM_BIAS(name, text, help)                                 QKV_BIAS_##name,
+#define QKV_SPEC_ENUM_BIAS(name, text, help, parts)                          QKV_BIAS_##name,
 #define QKV_SPEC_ENUM_NORM(name, text, help, centered, offset)               QKV_NORM_##name,
+#define QKV_SPEC_ENUM_NORM_OVER(name, text, help)                            QKV_NORM_OVER_##name,
 #define QKV_SPEC_ENUM_PLACEMENT(name, text, help, file, final, norms, whole) QKV_PLACEMENT_##name,
 #define QKV_SPEC_ENUM_FFN(name, text, help, activation, gated)               QKV_FFN_##name,
 #define QKV_SPEC_ENUM_TIE(name, text, help)                                  QKV_TIE_##name,
@@ -111,8 +130,9 @@ enum qkv_position_kind { QKV_POSITION_LIST(QKV_SPEC_ENUM_POSITION) };
 enum qkv_sinusoid { QKV_SINUSOID_LIST(QKV_SPEC_ENUM_SINUSOID) };
 enum qkv_project { QKV_PROJECT_LIST(QKV_SPEC_ENUM_PROJECT) };
 enum qkv_pairing { QKV_PAIRING_LIST(QKV_SPEC_ENUM_PAIRING) };
-enum qkv_bias_kind { QKV_BIAS_LIST(QKV_SPEC_ENUM_BIAS) };
+enum qkv_bias_kind { QKV_BIAS_LIST(QKV_SPEC_ENUM_BIAS) QKV_BIAS_COUNT };
 enum qkv_norm_kind { QKV_NORM_LIST(QKV_SPEC_ENUM_NORM) QKV_NORM_COUNT };
+enum qkv_norm_over { QKV_NORM_OVER_LIST(QKV_SPEC_ENUM_NORM_OVER) QKV_NORM_OVER_COUNT };
 enum qkv_placement { QKV_PLACEMENT_LIST(QKV_SPEC_ENUM_PLACEMENT) QKV_PLACEMENT_COUNT };
 enum qkv_ffn_kind { QKV_FFN_LIST(QKV_SPEC_ENUM_FFN) QKV_FFN_COUNT };
 enum qkv_tie { QKV_TIE_LIST(QKV_SPEC_ENUM_TIE) };
@@ -131,16 +151,6 @@ struct qkv_position_spec {
     int offset;               /* sinusoidal, learned: position t has row t + offset of the table, 0 */
     double fraction;          /* rope: the first 2·⌊head_dim·fraction/2⌋ channels of a head are rotated, 1 */
 };
-struct qkv_attention_spec {
-    int heads, kv_heads;               /* kv_heads = heads */
-    int head_dim, value_dim;           /* head_dim = d_model / heads, value_dim = head_dim */
-    bool causal;                       /* true in a decoder, false in an encoder and in cross attention */
-    int window;                        /* w > 0: only keys with |i − j| < w; 0: all */
-    double softcap;                    /* c >= 2.94e-39: a score s becomes c·tanh(s/c) before bias and mask; 0: off */
-    double scale;                      /* 0 (null in JSON): 1/sqrt(head_dim) */
-    enum qkv_bias_kind bias;           /* true */
-    struct qkv_position_spec position; /* none, rope or alibi: none; cross attention has none */
-};
 struct qkv_norm_spec {
     bool given;                   /* of a norm that may be left out (null in JSON); those of layers are always there */
     enum qkv_norm_kind kind;      /* layernorm */
@@ -151,6 +161,24 @@ struct qkv_norm_spec {
     bool bias;   /* true for layernorm with a weight; others never have one */
     /* of layers: true; false: self attention has no norm before it, or with post and output behind it */
     bool attention;
+};
+/* Norms of the queries and of the keys of an attention (Henry et al. 2020), before they are clipped and rotated. */
+struct qkv_qk_norm_spec {
+    struct qkv_norm_spec norm; /* given false: none; without placement and final */
+    enum qkv_norm_over over;   /* head */
+};
+struct qkv_attention_spec {
+    int heads, kv_heads;     /* kv_heads = heads */
+    int head_dim, value_dim; /* head_dim = d_model / heads, value_dim = head_dim */
+    bool causal;             /* true in a decoder, false in an encoder and in cross attention */
+    int window;              /* w > 0: only keys with |i − j| < w; 0: all */
+    int window_right; /* v > 0: only keys with j − i < v, and w is of the keys before, i − j < w; 0: as window */
+    struct qkv_qk_norm_spec qk_norm;   /* none */
+    double clip;                       /* c > 0: q, k and v are clamped to ±c before the rotation; 0: off */
+    double softcap;                    /* c >= 2.94e-39: a score s becomes c·tanh(s/c) before bias and mask; 0: off */
+    double scale;                      /* 0 (null in JSON): 1/sqrt(head_dim) */
+    enum qkv_bias_kind bias;           /* true */
+    struct qkv_position_spec position; /* none, rope or alibi: none; cross attention has none */
 };
 /* Whether a feed-forward has a gate: act(x·gateᵀ) times x·upᵀ (Shazeer 2020). */
 QKV_API bool qkv_ffn_gated(enum qkv_ffn_kind kind);

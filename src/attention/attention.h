@@ -102,10 +102,11 @@ struct qkv_attention_parameters {
     struct qkv_linear k,
         v; /* or, where values are made of vectors of another width than keys, from the memory and those */
     struct qkv_linear qkv; /* self attention: the three in one (H·D + Hkv·D + Hkv·Dv, in) */
-    struct qkv_linear o;   /* (out, H·Dv) */
+    struct qkv_norm q_norm, k_norm;
+    struct qkv_linear o; /* (out, H·Dv) */
 };
 
-/* Takes them from the builder of a list, of self or of cross attention; the place has their sizes. */
+/* (parameters.c) Takes them from the builder of a list, of self or of cross attention; the place has their sizes. */
 void qkv_attention_build_weights(struct qkv_weights *weights, const struct qkv_weight_place *place,
                                  const struct qkv_attention_spec *spec, bool cross,
                                  struct qkv_attention_parameters *parameters);
@@ -123,6 +124,8 @@ struct qkv_key_values {
 /* One attention with its projections on its way over a tape. What is not used is NULL. */
 struct qkv_attention_args {
     struct qkv_tape *tape;
+    const struct qkv_attention_spec
+        *spec; /* what becomes of q, k and v before they meet; heads and widths are the call's */
     /* the call: all but q, k, v, y, lse and key, which are made here. Tq new positions a row, in self attention the
      * last ones of all keys; with a cache, its pages, and pasts where rows have different numbers of keys, new ones
      * too */

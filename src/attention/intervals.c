@@ -17,10 +17,22 @@ struct qkv_attend qkv_attend_start(const struct qkv_attention_spec *spec, const 
     return a;
 }
 
+/* Of two sides of windows, -1 being all keys, the one with fewer. */
+static int64_t intervals_nearer(int64_t a, int64_t b) {
+    if (a < 0 || b < 0) return a < 0 ? b : a;
+    return a < b ? a : b;
+}
+
 struct qkv_mask qkv_attention_mask(const struct qkv_attention_spec *spec, const struct qkv_mask *own) {
     struct qkv_mask both = *own;
     both.causal = own->causal || spec->causal;
-    if (spec->window > 0 && (own->window == 0 || own->window > spec->window)) both.window = spec->window;
+    if (spec->window_right > 0) {
+        both.sides = true;
+        both.left = intervals_nearer(own->sides ? own->left : -1, spec->window > 0 ? spec->window - 1 : -1);
+        both.right = intervals_nearer(own->sides ? own->right : -1, spec->window_right - 1);
+    } else if (spec->window > 0 && (own->window == 0 || own->window > spec->window)) {
+        both.window = spec->window;
+    }
     return both;
 }
 

@@ -180,6 +180,7 @@ static enum qkv_status layer_run_all(struct qkv_attention_layer *l, const struct
         a.pages =
             (struct qkv_page_table){.lists = in->cache->lists, .positions = in->cache->capacity, .count = in->cache->B};
     struct qkv_attention_args f = {.tape = &l->tape,
+                                   .spec = &l->spec.attention,
                                    .attend = &a,
                                    .parameters = &l->parameters,
                                    .tables = l->spec.cross ? NULL : &l->tables,

@@ -39,6 +39,7 @@ static enum qkv_status check_reals(struct qkv_context *ctx, const struct qkv_att
     } fields[] = {
         {"attention.softcap", s->attention.softcap, qkv_softcap_valid(s->attention.softcap),
          "a number from 2.94e-39 to 3.4e38, or 0 for none"},
+        {"attention.clip", s->attention.clip, s->attention.clip >= 0, "a number greater than 0, or 0 for none"},
         {"attention.scale", s->attention.scale, s->attention.scale >= 0,
          "a number from 0 to 3.4e38 (0: 1/sqrt(head_dim))"},
         {"dropout", s->dropout, s->dropout >= 0 && (float)s->dropout < 1, "a number from 0 to less than 1"},
@@ -66,6 +67,22 @@ static enum qkv_status complete_widths(struct qkv_context *ctx, struct qkv_atten
     return check_whole(ctx, fields, 3);
 }
 
+static enum qkv_status check_qk_norm(struct qkv_context *ctx, const struct qkv_qk_norm_spec *s) {
+    const struct qkv_norm_spec *n = &s->norm;
+    if (!n->given) return QKV_OK;
+    const struct whole fields[] = {{"attention.qk_norm.kind", (int)n->kind, 0, QKV_NORM_COUNT - 1},
+                                   {"attention.qk_norm.over", (int)s->over, 0, QKV_NORM_OVER_COUNT - 1}};
+    enum qkv_status status = check_whole(ctx, fields, 2);
+    if (status) return status;
+    if (!(n->eps > 0) || !is_float(n->eps))
+        return qkv_fail(
+            ctx, QKV_SPEC,
+            "attention layer: attention.qk_norm.eps is %g; it must be a number greater than 0, or 0 for 1e-5", n->eps);
+    if (!n->bias || (n->weight && qkv_norm_centered(n->kind))) return QKV_OK;
+    return qkv_fail(ctx, QKV_SPEC,
+                    "attention layer: attention.qk_norm.bias is true, which only a layernorm with a weight has");
+}
+
 static enum qkv_status complete_heads(struct qkv_context *ctx, struct qkv_attention_layer_spec *s) {
     struct qkv_attention_spec *a = &s->attention;
     const struct whole heads = {"attention.heads", a->heads, 1, DIMENSION};
@@ -81,8 +98,9 @@ static enum qkv_status complete_heads(struct qkv_context *ctx, struct qkv_attent
     const struct whole fields[] = {{"attention.kv_heads", a->kv_heads, 1, DIMENSION},
                                    {"attention.head_dim", a->head_dim, 1, DIMENSION},
                                    {"attention.value_dim", a->value_dim, 1, DIMENSION},
-                                   {"attention.window", a->window, 0, INT_MAX}};
-    status = check_whole(ctx, fields, 4);
+                                   {"attention.window", a->window, 0, INT_MAX},
+                                   {"attention.window_right", a->window_right, 0, INT_MAX}};
+    status = check_whole(ctx, fields, 5);
     if (status != QKV_OK) return status;
     if (a->heads % a->kv_heads)
         return qkv_fail(ctx, QKV_SPEC, "attention layer: attention.kv_heads is %d, which does not divide heads, %d",
@@ -92,7 +110,10 @@ static enum qkv_status complete_heads(struct qkv_context *ctx, struct qkv_attent
         return qkv_fail(ctx, QKV_SPEC,
                         "attention layer: %d heads of %d channels are too many; together they may have at most %d",
                         a->heads, wide, WIDTH);
-    if ((int)a->bias < 0 || a->bias > QKV_BIAS_O)
+    if (a->qk_norm.norm.given && a->qk_norm.norm.eps == 0) a->qk_norm.norm.eps = 1e-5;
+    status = check_qk_norm(ctx, &a->qk_norm);
+    if (status) return status;
+    if ((int)a->bias < 0 || a->bias >= QKV_BIAS_COUNT)
         return qkv_fail(ctx, QKV_SPEC, "attention layer: attention.bias is %d; it must be one of enum qkv_bias_kind",
                         (int)a->bias);
     return QKV_OK;

@@ -1,8 +1,8 @@
 /* sublayer: multi-head attention with its projections (Vaswani et al. 2017), grouped-query (Ainslie et al. 2023) and
  * multi-query (Shazeer 2019) alike: head h reads key/value head h / (H / Hkv).
  *
- * Self attention: [q k v] = x·Wᵀ + b in one product; q and k rotated where the position kind rotates; new keys and values
- * appended to the cache where there is one; y = attend(q, k, v)·Woᵀ + bo. Cross attention takes k and v from a memory. */
+ * Self attention: [q k v] = x·Wᵀ + b in one product; q and k normed, q, k and v clipped, q and k rotated where the spec says so; new keys
+ * and values appended to the cache where there is one; y = attend(q, k, v)·Woᵀ + bo. Cross attention takes k and v from a memory. */
 #include "attention/attention.h"
 
 #include <string.h>
@@ -99,31 +99,30 @@ static void append_heads(void *argument, size_t b, int thread) {
     for (size_t head = 0; head < a->call->Hkv; head++) append_head(argument, b * a->call->Hkv + head, thread);
 }
 
-/* Weights that are always used together lie side by side in one operand. */
-void qkv_attention_build_weights(struct qkv_weights *weights, const struct qkv_weight_place *place,
-                                 const struct qkv_attention_spec *spec, bool cross,
-                                 struct qkv_attention_parameters *parameters) {
-    static const enum qkv_role self_roles[] = {QKV_ROLE_ATTN_Q, QKV_ROLE_ATTN_K, QKV_ROLE_ATTN_V, QKV_ROLE_ATTN_O};
-    static const enum qkv_role cross_roles[] = {QKV_ROLE_CROSS_Q, QKV_ROLE_CROSS_K, QKV_ROLE_CROSS_V, QKV_ROLE_CROSS_O};
-    const bool bias = spec->bias == QKV_BIAS_ALL || spec->bias == QKV_BIAS_QKV;
-    if (cross) {
-        qkv_weights_linear(weights, place, &parameters->q, cross_roles, 1, bias);
-        if (place->sizes->M == place->sizes->U) {
-            qkv_weights_linear(weights, place, &parameters->kv, cross_roles + 1, 2, bias);
-        } else {
-            qkv_weights_linear(weights, place, &parameters->k, cross_roles + 1, 1, bias);
-            qkv_weights_linear(weights, place, &parameters->v, cross_roles + 2, 1, bias);
-        }
-    } else {
-        qkv_weights_linear(weights, place, &parameters->qkv, self_roles, 3, bias);
-    }
-    qkv_weights_linear(weights, place, &parameters->o, (cross ? cross_roles : self_roles) + 3, 1,
-                       spec->bias == QKV_BIAS_ALL || spec->bias == QKV_BIAS_O);
+/* A norm of some heads of x, from `column` on. */
+static struct qkv_tensor *sublayer_norm(const struct qkv_attention_args *f, struct qkv_norm *norm, struct qkv_tensor *x,
+                                        size_t column, size_t heads) {
+    const struct qkv_qk_norm_spec *spec = &f->spec->qk_norm;
+    const bool wide = spec->over == QKV_NORM_OVER_WIDTH;
+    const struct qkv_heads_of_columns part = {.column = column,
+                                              .heads = wide ? 1 : heads,
+                                              .D = wide ? heads * f->attend->D : f->attend->D,
+                                              .own = spec->over == QKV_NORM_OVER_HEADS};
+    return qkv_op_head_norm(f->tape, x, part, spec->norm.kind, qkv_tensor_or_null(&norm->weight),
+                            qkv_tensor_or_null(&norm->bias), (float)spec->norm.eps);
 }
 
+/* A product of x: so many heads of queries, then so many of keys, then what else it has, ready to meet but for the rotation. */
 static struct qkv_tensor *sublayer_project(const struct qkv_attention_args *f, struct qkv_linear *linear,
-                                           struct qkv_tensor *x, enum qkv_result result) {
-    return qkv_op_linear(f->tape, x, &linear->weight, qkv_tensor_or_null(&linear->bias), result);
+                                           struct qkv_tensor *x, size_t queries, size_t keys) {
+    struct qkv_attention_parameters *p = f->parameters;
+    struct qkv_tensor *y =
+        qkv_op_linear(f->tape, x, &linear->weight, qkv_tensor_or_null(&linear->bias), QKV_RESULT_BF16_IF_MIXED);
+    if (f->spec->qk_norm.norm.given) {
+        if (queries) y = sublayer_norm(f, &p->q_norm, y, 0, queries);
+        if (keys) y = sublayer_norm(f, &p->k_norm, y, queries * f->attend->D, keys);
+    }
+    return qkv_op_clip(f->tape, y, 0, linear->weight.rows, (float)f->spec->clip);
 }
 
 /* Puts T positions a row into the cache: new ones behind the others, or a memory as a `whole`. */
@@ -149,10 +148,14 @@ static void sublayer_append(const struct qkv_attention_args *f, struct qkv_colum
         qkv_parallel(f->tape->ctx, call->B * call->Hkv, append_head, &a);
 }
 
-/* The rows of one weight of an operand, or the columns of its bias, as an operand of their own. */
-static struct qkv_tensor sublayer_part(const struct qkv_tensor *whole, size_t which, size_t place, size_t rows,
-                                       size_t columns) {
+/* One weight of an operand, which begins at row `first`, or of a bias at that column, as an operand of its own; no tensor where it has
+ * none. */
+static struct qkv_tensor sublayer_part(const struct qkv_tensor *whole, size_t first, size_t rows, size_t columns) {
+    size_t which = 0;
+    while (which < whole->weight_count && whole->weights[which].first_row != first) which++;
+    if (which == whole->weight_count) return (struct qkv_tensor){0};
     const bool learns = whole->requires_grad && whole->weights[which].trainable;
+    const size_t place = whole->rows == 1 ? first : first * columns;
     return (struct qkv_tensor){.data = (float *)whole->data + place,
                                .rows = rows,
                                .columns = columns,
@@ -160,14 +163,12 @@ static struct qkv_tensor sublayer_part(const struct qkv_tensor *whole, size_t wh
                                .gradient = learns ? whole->gradient + place : NULL};
 }
 
-/* The same of a product: weight `which`, whose rows begin at `first`. */
-static struct qkv_linear *sublayer_rows(struct qkv_tape *tape, const struct qkv_linear *l, size_t which, size_t first,
-                                        size_t rows) {
+/* The same of a product: the weight whose rows begin at `first`. */
+static struct qkv_linear *sublayer_rows(struct qkv_tape *tape, const struct qkv_linear *l, size_t first, size_t rows) {
     struct qkv_linear *part = qkv_tape_take_graph(tape, sizeof *part);
     if (!part) return NULL;
-    const size_t columns = l->weight.columns;
-    *part = (struct qkv_linear){.weight = sublayer_part(&l->weight, which, first * columns, rows, columns)};
-    if (l->bias.data) part->bias = sublayer_part(&l->bias, which, first, 1, rows);
+    *part = (struct qkv_linear){.weight = sublayer_part(&l->weight, first, rows, l->weight.columns),
+                                .bias = sublayer_part(&l->bias, first, 1, rows)};
     return part;
 }
 
@@ -176,7 +177,7 @@ static struct qkv_tensor *self_project(const struct qkv_attention_args *f, struc
                                        struct qkv_columns *kv) {
     const struct qkv_position_tables *tables = f->tables;
     const struct qkv_attend *a = f->attend;
-    struct qkv_tensor *qkv = sublayer_project(f, &f->parameters->qkv, x, QKV_RESULT_BF16_IF_MIXED);
+    struct qkv_tensor *qkv = sublayer_project(f, &f->parameters->qkv, x, a->H, a->Hkv);
     if (tables && tables->rotate) { /* queries and keys lie side by side, so their heads turn in one go */
         qkv = qkv_op_rotate(f->tape, qkv, 0, a->H + a->Hkv, a->D, tables->pairs, tables->interleaved, tables->rotate,
                             a->position);
@@ -190,8 +191,8 @@ static struct qkv_tensor *self_project(const struct qkv_attention_args *f, struc
 
 /* Keys and values of the memory, which go into the cache too where there is one. */
 static struct qkv_columns read_memory(const struct qkv_attention_args *f) {
-    struct qkv_columns kv = {
-        f->memory ? sublayer_project(f, &f->parameters->kv, f->memory, QKV_RESULT_BF16_IF_MIXED) : NULL, 0};
+    struct qkv_columns kv = {f->memory ? sublayer_project(f, &f->parameters->kv, f->memory, 0, f->attend->Hkv) : NULL,
+                             0};
     if (kv.x && f->cache) {
         sublayer_append(f, kv, f->attend->Tk, true);
     }
@@ -206,19 +207,19 @@ void qkv_attention_cache_memory(const struct qkv_attention_args *f) {
 static struct qkv_tensor *cross_project(const struct qkv_attention_args *f, struct qkv_tensor *x,
                                         struct qkv_columns *kv, struct qkv_columns *v) {
     const size_t k_width = f->attend->Hkv * f->attend->D, v_width = f->attend->Hkv * f->attend->Dv;
-    struct qkv_tensor *q = sublayer_project(f, &f->parameters->q, x, QKV_RESULT_BF16_IF_MIXED);
+    struct qkv_tensor *q = sublayer_project(f, &f->parameters->q, x, f->attend->H, 0);
     if (!f->values) {
         *kv = read_memory(f);
         return q;
     }
     struct qkv_linear *key = &f->parameters->k, *value = &f->parameters->v;
     if (!key->weight.data) {
-        key = sublayer_rows(f->tape, &f->parameters->kv, 0, 0, k_width);
-        value = sublayer_rows(f->tape, &f->parameters->kv, 1, k_width, v_width);
+        key = sublayer_rows(f->tape, &f->parameters->kv, 0, k_width);
+        value = sublayer_rows(f->tape, &f->parameters->kv, k_width, v_width);
     }
     if (!key || !value) return NULL;
-    *kv = (struct qkv_columns){sublayer_project(f, key, f->memory, QKV_RESULT_BF16_IF_MIXED), 0};
-    *v = (struct qkv_columns){sublayer_project(f, value, f->values, QKV_RESULT_BF16_IF_MIXED), 0};
+    *kv = (struct qkv_columns){sublayer_project(f, key, f->memory, 0, f->attend->Hkv), 0};
+    *v = (struct qkv_columns){sublayer_project(f, value, f->values, 0, 0), 0};
     return kv->x && v->x ? q : NULL;
 }
 
@@ -248,5 +249,5 @@ struct qkv_tensor *qkv_attention_sublayer(const struct qkv_attention_args *f, st
     if (f->residual) {
         return qkv_op_linear_add(f->tape, y, &o->weight, qkv_tensor_or_null(&o->bias), f->residual, f->residual_scale);
     }
-    return sublayer_project(f, o, y, QKV_RESULT_FP32);
+    return qkv_op_linear(f->tape, y, &o->weight, qkv_tensor_or_null(&o->bias), QKV_RESULT_FP32);
 }

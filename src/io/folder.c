@@ -381,7 +381,8 @@ static enum qkv_status write_weights(struct qkv_model *m, const char *path, cons
     enum qkv_status status = arrays && formats ? qkv_model_check_file(m) : QKV_MEMORY;
     for (size_t i = 0; i < count && !status; i++) {
         arrays[i] = m->weights.list[i].array;
-        formats[i] = arrays[i].rank == 2 && m->weights.list[i].format != format ? format : NULL;
+        const struct qkv_weight *weight = &m->weights.list[i];
+        formats[i] = qkv_weight_has_formats(weight) && weight->format != format ? format : NULL;
     }
     if (!status) status = qkv_spec_digest(m->ctx, &m->spec, digest);
     if (!status) status = qkv_tensors_write_as(m->ctx, path, arrays, formats, count, metadata, 2);

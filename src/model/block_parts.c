@@ -28,6 +28,7 @@ static struct qkv_tensor *self_attention(struct qkv_forward_args *f, size_t laye
                                          struct qkv_tensor *residual) {
     const size_t kind = f->stack->spec->kind_of[layer];
     struct qkv_attention_args a = {.tape = f->tape,
+                                   .spec = &f->stack->spec->kinds[kind].attention,
                                    .attend = &f->self[kind],
                                    .parameters = &qkv_layer_weights(f->stack, layer)->self.parameters,
                                    .tables = &f->stack->tables[kind],
@@ -41,8 +42,10 @@ static struct qkv_tensor *self_attention(struct qkv_forward_args *f, size_t laye
 
 static struct qkv_tensor *cross_attention(struct qkv_forward_args *f, size_t layer, struct qkv_tensor *x,
                                           struct qkv_tensor *residual) {
+    const size_t kind = f->stack->spec->kind_of[layer];
     struct qkv_attention_args a = {.tape = f->tape,
-                                   .attend = &f->cross[f->stack->spec->kind_of[layer]],
+                                   .spec = &f->stack->spec->kinds[kind].cross,
+                                   .attend = &f->cross[kind],
                                    .parameters = &qkv_layer_weights(f->stack, layer)->cross.parameters,
                                    .cache = f->memory_cache ? &f->memory_cache[layer] : NULL,
                                    .cross = true,

@@ -81,11 +81,13 @@ static enum qkv_status encoder_run(struct qkv_encoded *e, const int32_t *ids) {
     qkv_arena_release(&e->arena, mark);
     for (size_t layer = 0; e->pool && layer < (size_t)m->spec.decoder.layers; layer++) {
         const size_t layer_mark = qkv_arena_mark(&e->arena);
-        struct qkv_attend a = qkv_attend_start(&qkv_stack_layer(m->decoder.spec, layer)->cross, NULL, 0);
+        const struct qkv_attention_spec *spec = &qkv_stack_layer(m->decoder.spec, layer)->cross;
+        struct qkv_attend a = qkv_attend_start(spec, NULL, 0);
         a.B = e->B, a.Tk = e->T, a.k_start = rows->ragged ? rows->start : NULL;
         a.pasts = e->lengths;
         a.pages = (struct qkv_page_table){e->tables, e->pool->positions, e->pool->count};
         struct qkv_attention_args flow = {.tape = &tape,
+                                          .spec = spec,
                                           .attend = &a,
                                           .parameters = &qkv_layer_weights(&m->decoder, layer)->cross.parameters,
                                           .cache = &e->pool->attention[layer],

@@ -167,7 +167,7 @@ static void module_complete_cross(struct qkv_stack_spec *decoder) {
         if (kind->cross.heads) continue;
         kind->cross = kind->attention;
         kind->cross.causal = false;
-        kind->cross.window = 0;
+        kind->cross.window = kind->cross.window_right = 0;
         kind->cross.position.kind = QKV_POSITION_NONE;
     }
 }

@@ -138,7 +138,7 @@ static void params_head(struct qkv_model *m, struct qkv_stack *last) {
     const bool tied = spec->tie != QKV_TIE_NONE;
     m->head_weight = tied ? last->token : &m->head.weight;
     if (!tied) qkv_weights_matrix(&m->weights, &place, &m->head.weight, &head, 1);
-    if (spec->head.bias) qkv_weights_bias(&m->weights, &place, &m->head.bias, &head, 1);
+    if (spec->head.bias) qkv_weights_bias(&m->weights, &place, &m->head.bias, &head, NULL, 1);
 }
 
 /* What a pass uses more than once: an embedding of two stacks, or of a stack and the head. */

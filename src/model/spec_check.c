@@ -170,6 +170,11 @@ static enum qkv_status check_attention(const struct checker *c, const struct qkv
         return qkv_fail(c->ctx, QKV_SPEC, "%s: %skv_heads is %d, which does not divide heads %d (choose %s)", c->name,
                         place->path, a->kv_heads, a->heads, divisors);
     }
+    if (a->window_right > 0 && a->causal && !c->written->spec.prefix)
+        return qkv_fail(c->ctx, QKV_SPEC,
+                        "%s: %swindow_right is %d, but causal is true: no query sees a key to its right (leave it out, "
+                        "or set causal to false)",
+                        c->name, place->path, a->window_right);
     enum qkv_status status = check_width(c, place, "head_dim", a->head_dim);
     if (!status) status = check_width(c, place, "value_dim", a->value_dim);
     bool rotated = position->kind == QKV_POSITION_ROPE && !place->like;

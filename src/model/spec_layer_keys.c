@@ -14,9 +14,11 @@ static const char *const positions[] = {QKV_POSITION_LIST(POSITION_TEXT) NULL};
 static const char *const attention_positions[] = {"none", QKV_EMBED_POSITION_LIST(GAP)
                                                               QKV_ATTENTION_POSITION_LIST(POSITION_TEXT) NULL};
 CHOICES(pairings, QKV_PAIRING_LIST);
-CHOICES(biases, QKV_BIAS_LIST);
+#define BIAS_TEXT(name, text, help, parts) text,
+static const char *const biases[] = {QKV_BIAS_LIST(BIAS_TEXT) NULL};
 #define NORM_TEXT(name, text, help, centered, offset) text,
 const char *const qkv_norm_texts[] = {QKV_NORM_LIST(NORM_TEXT) NULL};
+CHOICES(norm_overs, QKV_NORM_OVER_LIST);
 #define PLACEMENT_TEXT(name, text, help, file, final, norms, whole) text,
 static const char *const placements[] = {QKV_PLACEMENT_LIST(PLACEMENT_TEXT) NULL};
 #define PLACEMENT_FINAL(name, text, help, file, final, norms, whole) final,
@@ -140,6 +142,12 @@ static const struct qkv_key attention_position_keys[] = {
     END,
 };
 
+static const struct qkv_key qk_norm_keys[] = {
+    NORM_KEYS,
+    CHOICE(qkv_qk_norm_spec, over, norm_overs, .value = QKV_NORM_OVER_HEAD),
+    END,
+};
+
 const struct qkv_key qkv_attention_keys[] = {
     WHOLE(qkv_attention_spec, heads, 1, DIMENSION, .flags = QKV_KEY_REQUIRED),
     WHOLE(qkv_attention_spec, kv_heads, 1, DIMENSION, .flags = QKV_KEY_OF_HEADS, .rule = rule_kv_heads),
@@ -147,11 +155,14 @@ const struct qkv_key qkv_attention_keys[] = {
     WHOLE(qkv_attention_spec, value_dim, 1, DIMENSION, .flags = QKV_KEY_OF_HEADS, .rule = rule_value_dim),
     FLAG(qkv_attention_spec, causal, .flags = QKV_KEY_MASK, .rule = rule_causal),
     WHOLE(qkv_attention_spec, window, 0, INT_MAX, .flags = QKV_KEY_MASK),
+    WHOLE(qkv_attention_spec, window_right, 0, INT_MAX, .flags = QKV_KEY_MASK | QKV_KEY_LATER),
     REAL(qkv_attention_spec, softcap, 0, FLT_MAX, "a number from 2.94e-39 to 3.4e38, or 0 for none",
          .flags = QKV_KEY_SOFTCAP, .value = 0),
     REAL(qkv_attention_spec, scale, 0, FLT_MAX, "a number greater than 0, or null for 1/sqrt(head_dim)",
          .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_NULL),
     CHOICE(qkv_attention_spec, bias, biases, .value = QKV_BIAS_ALL),
+    OBJECT(qkv_attention_spec, qk_norm, qk_norm_keys, .flags = QKV_KEY_OPTIONAL | QKV_KEY_LATER),
+    REAL(qkv_attention_spec, clip, 0, FLT_MAX, "a number greater than 0, or 0 for none", .flags = QKV_KEY_LATER),
     OBJECT(qkv_attention_spec, position, attention_position_keys, .flags = QKV_KEY_VERSION_2,
            .applies = in_self_attention, .owner = "self attention"),
     END,

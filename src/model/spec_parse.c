@@ -86,6 +86,16 @@ static enum qkv_status read_idle_object(const struct qkv_spec_reader *r, const s
                 : qkv_spec_reader_fail(r, path, "%s is given, but only %s has one; leave it out", path, key->owner);
 }
 
+/* An object that cross attention does not have is that of the attention beside it. */
+static void take_over(const struct qkv_key *object, const struct qkv_place *cross) {
+    struct qkv_place self = *cross;
+    self.object = &cross->layer->attention;
+    qkv_key_give(object, cross, qkv_key_given(object, &self));
+    const struct qkv_place from = qkv_key_enter(&self, object), to = qkv_key_enter(cross, object);
+    for (const struct qkv_key *key = object->keys; key->name && qkv_key_given(object, &self); key++)
+        qkv_key_set(key, &to, qkv_key_get(key, &from));
+}
+
 static enum qkv_status read_optional(const struct qkv_spec_reader *r, const struct qkv_key *key,
                                      const struct qkv_place *place, const json_t *value) {
     const struct qkv_place in = qkv_key_enter(place, key);
@@ -94,6 +104,7 @@ static enum qkv_status read_optional(const struct qkv_spec_reader *r, const stru
     qkv_key_give(key, place, false);
     if (given && !qkv_key_applies(key, place)) return read_idle_object(r, key, place);
     if (value && qkv_key_applies(key, place)) note_shared(r, key, place);
+    if (!value && place->like) take_over(key, place);
     if (!given) return QKV_OK;
     qkv_key_give(key, place, true);
     return read_keys(r, key->keys, &in, value);

@@ -53,15 +53,25 @@ static bool says_more(const struct qkv_key *object, const struct qkv_place *plac
     return false;
 }
 
+/* Whether a key of cross attention says what the attention beside it does not. */
+static bool differs_from_self(const struct qkv_key *key, const struct qkv_place *place) {
+    if (!place->like) return false;
+    struct qkv_place self = *place;
+    self.object = &place->layer->attention;
+    if (key->type == QKV_KEY_OBJECT) return qkv_key_given(key, &self);
+    return qkv_key_get(key, place) != qkv_key_default(key, place);
+}
+
 /* Keys that mean nothing here are left out, but an absent stack is said to be null. */
 static bool spec_print_shown(const struct qkv_key *key, const struct qkv_place *place) {
     bool stack = key->type == QKV_KEY_OBJECT && key->flags & QKV_KEY_NULL && !place->stack;
     if (stack) return true;
     if (place->common) return qkv_key_differs(key, place);
     if (!qkv_key_applies(key, place)) return false;
-    if (key->flags & QKV_KEY_OPTIONAL) return qkv_key_given(key, place);
+    if (key->flags & QKV_KEY_OPTIONAL) return qkv_key_given(key, place) || differs_from_self(key, place);
     if (key->flags & QKV_KEY_START && !says_more(key, place)) return false;
-    if (key->flags & QKV_KEY_LATER && qkv_key_get(key, place) == key->neutral) return false;
+    if (key->flags & QKV_KEY_LATER && qkv_key_get(key, place) == key->neutral && !differs_from_self(key, place))
+        return false;
     return !(key->flags & QKV_KEY_LATE) || qkv_key_get(key, place) != 0;
 }
 

@@ -1,5 +1,5 @@
-/* stack_calls: what the calls of attention in a stack begin with, for each kind of layer. Kinds with the same causal and window share the
- * intervals of keys. */
+/* stack_calls: what the calls of attention in a stack begin with, for each kind of layer. Kinds with the same causal and windows share
+ * the intervals of keys. */
 #include "model/model.h"
 
 static const struct qkv_attention_spec *calls_attention(const struct qkv_stack *stack, size_t kind, bool cross) {
@@ -11,7 +11,7 @@ static size_t calls_first(const struct qkv_stack *stack, size_t kind, bool cross
     const struct qkv_attention_spec *a = calls_attention(stack, kind, cross);
     for (size_t i = 0; i < kind; i++) {
         const struct qkv_attention_spec *b = calls_attention(stack, i, cross);
-        if (a->causal == b->causal && a->window == b->window) return i;
+        if (a->causal == b->causal && a->window == b->window && a->window_right == b->window_right) return i;
     }
     return kind;
 }

@@ -5,12 +5,10 @@
  * With xhat = the normalised row and g = dy·w: dx = rstd·(g − mean(g) − xhat·mean(g·xhat)), without the mean(g) term in
  * RMSNorm; dw += Σ dy·xhat, db += Σ dy, as partial sums over pieces of rows that are added in order.
  * x, y (N, C); w, b (1, C). */
-#include "op/op.h"
+#include "op/norm_sums.h"
 #include "op/weights.h"
 
-#include <string.h>
-
-enum { ROWS_A_PIECE = 16, BACKWARD_PIECES = 32, COLUMNS_A_PIECE = 64, ORDERED_ROWS = 64 };
+enum { ROWS_A_PIECE = 16 };
 
 struct norm {
     enum qkv_norm_kind kind;
@@ -25,13 +23,9 @@ struct norm {
     float *rows; /* bf16: of each thread, where a row is made before it is rounded */
     /* backward */
     const float *dy;
-    float *dx, *dw, *db;
-    float *partial; /* (pieces, 2, C) */
-    size_t pieces, rows_a_piece;
+    float *dx;
     bool accumulate;
-    const struct qkv_order *order;     /* NULL: none. Else pieces begin with sequences: */
-    size_t *begins;                    /* (pieces + 1): their rows */
-    size_t groups[QKV_GROUPS_MAX + 1]; /* the pieces that groups begin with */
+    struct qkv_norm_sums sums;
 };
 
 static void norm_normalise(const struct norm *o, float *y, size_t begin, size_t rows) {
@@ -55,52 +49,12 @@ static void forward_rows(void *argument, size_t begin, size_t end, int thread) {
 static void backward_piece(void *argument, size_t piece, int thread) {
     (void)thread;
     const struct norm *o = argument;
-    size_t begin = piece * o->rows_a_piece, end = begin + o->rows_a_piece < o->N ? begin + o->rows_a_piece : o->N;
-    if (o->order) {
-        begin = o->begins[piece];
-        end = o->begins[piece + 1];
-    }
-    size_t at = begin * o->C;
-    float *dw = o->partial + piece * 2 * o->C, *db = dw + o->C;
-    memset(dw, 0, 2 * o->C * sizeof(float));
+    size_t begin, end;
+    float *dw = qkv_norm_sums_piece(&o->sums, piece, &begin, &end), *db = dw + o->C;
+    const size_t at = begin * o->C;
     o->kernels->norm_backward(o->kind, o->dx ? o->dx + at : NULL, o->accumulate, o->w ? dw : NULL, o->w ? db : NULL,
                               o->dy + at, o->x + at, o->mean ? o->mean + begin : NULL, o->rstd + begin, o->w,
                               end - begin, o->C);
-}
-
-/* Pieces of ORDERED_ROWS rows from the beginning of each sequence on. */
-static void cut_sequences(struct norm *o) {
-    const struct qkv_order *order = o->order;
-    o->pieces = 0;
-    for (size_t g = 0; g < order->groups; g++) {
-        o->groups[g] = o->pieces;
-        for (size_t s = order->first[g]; s < order->first[g + 1]; s++) {
-            for (size_t n = order->start[s]; n < order->start[s + 1]; n += ORDERED_ROWS) o->begins[o->pieces++] = n;
-        }
-    }
-    o->groups[order->groups] = o->pieces;
-    o->begins[o->pieces] = order->terms;
-}
-
-static void add_pieces(void *argument, size_t begin, size_t end, int thread) {
-    (void)thread;
-    const struct norm *o = argument;
-    if (o->order) {
-        const size_t groups = o->order->groups, C = o->C;
-        if (o->dw) {
-            qkv_order_sum(o->kernels, groups, o->groups, o->dw + begin, o->partial + begin, 2 * C, end - begin);
-        }
-        if (o->db) {
-            qkv_order_sum(o->kernels, groups, o->groups, o->db + begin, o->partial + C + begin, 2 * C, end - begin);
-        }
-        return;
-    }
-    if (o->dw) {
-        o->kernels->column_sums(o->dw + begin, o->partial + begin, 2 * o->C, o->pieces, end - begin);
-    }
-    if (o->db) {
-        o->kernels->column_sums(o->db + begin, o->partial + o->C + begin, 2 * o->C, o->pieces, end - begin);
-    }
 }
 
 static struct norm norm_of(const struct qkv_tape *tape, const struct qkv_node *node) {
@@ -148,30 +102,14 @@ enum qkv_status qkv_backward_norm(struct qkv_tape *tape, struct qkv_node *node) 
     enum qkv_status status = QKV_OK;
     bool always;
     o.dy = qkv_gradient_in(node);
-    o.dw = qkv_gradient_out(tape, node->inputs[1], &always, &status);
-    o.db = qkv_gradient_out(tape, node->inputs[2], &always, &status);
+    float *dw = qkv_gradient_out(tape, node->inputs[1], &always, &status);
+    float *db = qkv_gradient_out(tape, node->inputs[2], &always, &status);
     o.dx = qkv_gradient_out(tape, node->inputs[0], &o.accumulate, &status);
-    o.rows_a_piece = (o.N + BACKWARD_PIECES - 1) / BACKWARD_PIECES;
-    if (o.rows_a_piece < ROWS_A_PIECE) {
-        o.rows_a_piece = ROWS_A_PIECE;
-    }
-    o.pieces = (o.N + o.rows_a_piece - 1) / o.rows_a_piece;
-    size_t mark = qkv_arena_mark(tape->arena);
-    if (node->inputs[0]->order) {
-        o.order = &node->inputs[0]->order->sums;
-        o.pieces = o.N / ORDERED_ROWS + o.order->sequences; /* at most */
-        o.begins = qkv_tape_take(tape, o.pieces + 1, sizeof *o.begins);
-    }
-    o.partial = qkv_tape_take(tape, o.pieces * 2 * o.C, sizeof(float));
-    if (!o.partial || (o.order && !o.begins)) {
-        return QKV_MEMORY;
-    }
-    if (o.order && !tape->ctx->dry) {
-        cut_sequences(&o);
-    }
-    if (status == QKV_OK) {
-        qkv_parallel(tape->ctx, o.pieces, backward_piece, &o);
-        qkv_parallel_range(tape->ctx, o.C, COLUMNS_A_PIECE, add_pieces, &o);
+    const size_t mark = qkv_arena_mark(tape->arena);
+    if (!status) status = qkv_norm_sums_start(tape, node->inputs[0], o.C, &o.sums);
+    if (!status) {
+        qkv_parallel(tape->ctx, o.sums.pieces, backward_piece, &o);
+        qkv_norm_sums_add(tape->ctx, &o.sums, dw, db);
     }
     qkv_arena_release(tape->arena, mark);
     return status;

@@ -104,6 +104,8 @@ struct qkv_operator {
     X(linear)                                                                                                          \
     X(norm)                                                                                                            \
     X(rotate)                                                                                                          \
+    X(head_norm)                                                                                                       \
+    X(clip)                                                                                                            \
     X(attend)                                                                                                          \
     X(activation)                                                                                                      \
     X(gated)                                                                                                           \
@@ -274,6 +276,19 @@ struct qkv_tensor *qkv_op_linear_activation(struct qkv_tape *tape, struct qkv_te
 /* A norm of each row of x, which is fp32. weight NULL: a bare one, which has no bias either; bias NULL: none. */
 struct qkv_tensor *qkv_op_norm(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_norm_kind kind,
                                struct qkv_tensor *weight, struct qkv_tensor *bias, float eps, enum qkv_result result);
+
+/* Heads side by side in a matrix: columns [column, column + heads·D). */
+struct qkv_heads_of_columns {
+    size_t column, heads, D;
+    bool own; /* each has weights of its own, (heads, D); else all have the same D */
+};
+/* A norm of each of those heads of x, in place; weight and bias as of qkv_op_norm. x must not be used by anybody else before or after. */
+struct qkv_tensor *qkv_op_head_norm(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_heads_of_columns heads,
+                                    enum qkv_norm_kind kind, struct qkv_tensor *weight, struct qkv_tensor *bias,
+                                    float eps);
+
+/* Clamps columns [column, column + width) of x to ±limit in place; limit 0: gives x. x must not be used by anybody else before or after. */
+struct qkv_tensor *qkv_op_clip(struct qkv_tape *tape, struct qkv_tensor *x, size_t column, size_t width, float limit);
 
 /* Rotates columns [column, column + heads·D) of x in place: row n by table (positions, pairs, 2) at positions[n].
  * x must not be used by anybody else before or after. */

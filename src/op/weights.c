@@ -75,6 +75,10 @@ static bool weight_is_matrix(enum qkv_start start) {
     return start == QKV_START_EMBEDDING || start == QKV_START_LINEAR || start == QKV_START_RESIDUAL;
 }
 
+bool qkv_weight_has_formats(const struct qkv_weight *weight) {
+    return weight->array.rank == 2 && weight_is_matrix(roles_of_weights[weight->role].start);
+}
+
 /* GPT-2 (Radford et al. 2019): a residual stream that `branches` matrices add to keeps its size. */
 static void start_gpt2(struct qkv_weight *weight, enum qkv_start start, double std, size_t branches) {
     const float all = std > 0 ? (float)std : 0.02F;
@@ -135,14 +139,15 @@ static void weights_list(struct qkv_weights *w, const struct qkv_weight_place *p
     weight->array = (struct qkv_array){.name = name, .rank = vector ? 1 : 2, .shape = {rows, columns}};
     size_t outputs, inputs;
     role_shape(role, place->sizes, &outputs, &inputs);
-    weight_init(w, weight, bias ? QKV_START_BIAS : roles_of_weights[role].start, inputs, place->branches);
+    const enum qkv_start start = roles_of_weights[role].start;
+    weight_init(w, weight, bias ? QKV_START_BIAS : start, start == QKV_START_NORM ? 0 : inputs, place->branches);
     if (!tensor->name) tensor->name = name;
 }
 
 /* The tensor of the file that holds a matrix as it is, in a format; NULL: it has none. */
 static const struct qkv_array *weight_in_file(const struct qkv_weights *w, const struct qkv_weight *weight) {
     const struct qkv_array *want = &weight->array, *have = NULL;
-    if (w->source.find && want->rank == 2) have = w->source.find(w->source.file, want->name);
+    if (w->source.find && qkv_weight_has_formats(weight)) have = w->source.find(w->source.file, want->name);
     if (!have || have->rank != 2 || have->shape[0] != want->shape[0] || have->shape[1] != want->shape[1]) return NULL;
     const int format = qkv_format_of_dtype(have->dtype);
     size_t bytes;
@@ -226,28 +231,30 @@ void qkv_weights_matrix(struct qkv_weights *w, const struct qkv_weight_place *pl
 }
 
 void qkv_weights_bias(struct qkv_weights *w, const struct qkv_weight_place *place, struct qkv_tensor *tensor,
-                      const enum qkv_role *roles, size_t count) {
-    size_t columns, first = 0, rows;
+                      const enum qkv_role *roles, const bool *has, size_t count) {
+    size_t columns, first = 0, rows, listed = 0;
+    for (size_t i = 0; i < count; i++) listed += !has || has[i];
+    if (!listed) return;
     weights_operand(w, place, tensor, 1, roles_rows(place, roles, count, &columns));
     for (size_t i = 0; i < count; i++, first += rows) {
         role_shape(roles[i], place->sizes, &rows, &columns);
-        weights_list(w, place, tensor, roles[i], true, first, rows, 0);
+        if (!has || has[i]) weights_list(w, place, tensor, roles[i], true, first, rows, 0);
     }
-    weights_take(w, tensor, count);
+    weights_take(w, tensor, listed); /* memory of a list is fresh, so what is in between is 0 */
 }
 
 void qkv_weights_linear(struct qkv_weights *w, const struct qkv_weight_place *place, struct qkv_linear *linear,
                         const enum qkv_role *roles, size_t count, bool bias) {
     qkv_weights_matrix(w, place, &linear->weight, roles, count);
-    if (bias) qkv_weights_bias(w, place, &linear->bias, roles, count);
+    if (bias) qkv_weights_bias(w, place, &linear->bias, roles, NULL, count);
 }
 
 static void weights_vector(struct qkv_weights *w, const struct qkv_weight_place *place, struct qkv_tensor *tensor,
                            enum qkv_role role, bool bias) {
     size_t rows, columns;
     role_shape(role, place->sizes, &rows, &columns);
-    weights_operand(w, place, tensor, 1, rows);
-    weights_list(w, place, tensor, role, bias, 0, rows, 0);
+    weights_operand(w, place, tensor, columns ? rows : 1, columns ? columns : rows);
+    weights_list(w, place, tensor, role, bias, 0, rows, columns);
     weights_take(w, tensor, 1);
 }
 
@@ -372,17 +379,15 @@ static size_t padded_floats(size_t floats) {
 }
 
 bool qkv_weights_learn(const struct qkv_tensor *tensor, size_t *begin, size_t *end) {
-    size_t at = 0;
     bool found = false;
     for (size_t i = 0; i < tensor->weight_count; i++) {
         const struct qkv_weight *weight = &tensor->weights[i];
-        const size_t first = at, size = weight->array.rank == 1 ? weight->columns : weight->rows;
-        at += size;
+        const size_t first = weight->first_row, size = weight->array.rank == 1 ? weight->columns : weight->rows;
         if (first < *begin) continue;
-        if (!weight->trainable && found) return true;
+        if (found && (!weight->trainable || first != *end)) return true;
         if (!weight->trainable) continue;
         if (!found) *begin = first;
-        *end = at;
+        *end = first + size;
         found = true;
     }
     return found;

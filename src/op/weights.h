@@ -16,11 +16,14 @@ struct qkv_dimensions {
     size_t E, P, Y;       /* widths of tokens, and of positions, types and norm of the embedding; how many types */
     size_t H, Hkv, D, Dv; /* of one attention: heads, key-value heads, width of a head and of its values */
     size_t M, U, O;       /* widths of what its keys are made of, its values, and of what it gives */
-    size_t F, N;          /* width of the feed-forward; outputs of the head */
+    size_t Nq, Nk,
+        Nd; /* norms of its queries and of its keys: heads with weights of their own, and the width of one; or, where
+                             all have the same weights, the width, and Nd 0 */
+    size_t F, N; /* width of the feed-forward; outputs of the head */
 };
 
 /* Every weight there can be: X(ROLE, name in files, rows, columns, start, decays). A role is a matrix (rows, columns), or, where
- * columns is 0, the vector of a norm. Beside either there may be a bias of `rows` numbers, whose name ends in ".bias" where the
+ * columns is 0, the vector of a norm. Beside either there may be a bias of `rows` numbers (of a norm: shaped like its weight), whose name ends in ".bias" where the
  * weight's ends in ".weight"; it starts from what enum qkv_start says and does not decay. */
 #define QKV_ROLE_LIST(X)                                                                                               \
     X(TOKEN, "embed.token", d->V, d->E, EMBEDDING, true)                                                               \
@@ -32,12 +35,16 @@ struct qkv_dimensions {
     X(ATTN_Q, "attn.q", d->H * d->D, d->C, LINEAR, true)                                                               \
     X(ATTN_K, "attn.k", d->Hkv * d->D, d->M, LINEAR, true)                                                             \
     X(ATTN_V, "attn.v", d->Hkv * d->Dv, d->U, LINEAR, true)                                                            \
+    X(ATTN_Q_NORM, "attn.q_norm", d->Nq, d->Nd, NORM, false)                                                           \
+    X(ATTN_K_NORM, "attn.k_norm", d->Nk, d->Nd, NORM, false)                                                           \
     X(ATTN_O, "attn.o", d->O, d->H * d->Dv, RESIDUAL, true)                                                            \
     X(ATTN_OUT_NORM, "attn_out_norm", d->C, 0, NORM, false)                                                            \
     X(CROSS_NORM, "cross_norm", d->C, 0, NORM, false)                                                                  \
     X(CROSS_Q, "cross.q", d->H * d->D, d->C, LINEAR, true)                                                             \
     X(CROSS_K, "cross.k", d->Hkv * d->D, d->M, LINEAR, true)                                                           \
     X(CROSS_V, "cross.v", d->Hkv * d->Dv, d->U, LINEAR, true)                                                          \
+    X(CROSS_Q_NORM, "cross.q_norm", d->Nq, d->Nd, NORM, false)                                                         \
+    X(CROSS_K_NORM, "cross.k_norm", d->Nk, d->Nd, NORM, false)                                                         \
     X(CROSS_O, "cross.o", d->O, d->H * d->Dv, RESIDUAL, true)                                                          \
     X(CROSS_OUT_NORM, "cross_out_norm", d->C, 0, NORM, false)                                                          \
     X(FFN_NORM, "ffn_norm", d->C, 0, NORM, false)                                                                      \
@@ -126,9 +133,10 @@ struct qkv_weights {
  * QKV_FORMAT_LIST, and not all in f32, they stay there and take no memory. */
 void qkv_weights_matrix(struct qkv_weights *weights, const struct qkv_weight_place *place, struct qkv_tensor *tensor,
                         const enum qkv_role *roles, size_t count);
-/* Their biases, one after the other in one vector. */
+/* Their biases, one after the other in one vector: of those roles that have one, or with NULL of all. What stands in the place of the
+ * others is 0 and belongs to no weight, so it never learns. Nothing where no role has one. */
 void qkv_weights_bias(struct qkv_weights *weights, const struct qkv_weight_place *place, struct qkv_tensor *tensor,
-                      const enum qkv_role *roles, size_t count);
+                      const enum qkv_role *roles, const bool *has, size_t count);
 /* Both, or, without `bias`, the former. */
 void qkv_weights_linear(struct qkv_weights *weights, const struct qkv_weight_place *place, struct qkv_linear *linear,
                         const enum qkv_role *roles, size_t count, bool bias);
@@ -158,6 +166,8 @@ bool qkv_weights_learn(const struct qkv_tensor *tensor, size_t *begin, size_t *e
 void qkv_weights_changed(struct qkv_weights *weights);
 /* Converts what lies in a file to fp32, in memory from an arena, which may be measuring: then nothing changes but the arena. */
 enum qkv_status qkv_weights_to_fp32(struct qkv_weights *weights, struct qkv_arena *arena);
+/* Whether it is a matrix of a product or an embedding, which files may have in a format of QKV_FORMAT_LIST; not a norm's. */
+bool qkv_weight_has_formats(const struct qkv_weight *weight);
 /* The first weight that stays in a file; NULL: there is none. Bytes of all of them. */
 const struct qkv_weight *qkv_weights_stored(const struct qkv_weights *weights);
 size_t qkv_weights_stored_bytes(const struct qkv_weights *weights);

@@ -128,3 +128,13 @@ double QKV_K(read_all)(const float *x, size_t n) {
     for (; i < n; i++) total += (double)x[i];
     return total;
 }
+
+void QKV_K(clip)(float *x, uint8_t *inside, float limit, size_t n) {
+    for (size_t i = 0; inside && i < n; i += 8) {
+        unsigned bits = 0;
+        for (size_t j = 0; j < 8 && i + j < n; j++) bits |= (unsigned)(fabsf(x[i + j]) <= limit) << j;
+        inside[i / 8] = (uint8_t)bits;
+    }
+    const vf low = vf_set(-limit), high = vf_set(limit);
+    QKV_EACH(i, m, n, { vf_store_n(x + i, vf_max(low, vf_min(high, vf_load_n(x + i, m))), m); });
+}

@@ -81,7 +81,7 @@ PUBLIC.update({
  'qk_norm_width': small(some(*turns({'qk_norm': {'kind': 'rmsnorm', 'eps': 1e-6, 'over': 'width'}}, {'qk_norm': {'kind': 'layernorm', 'eps': 1e-5, 'bias': True, 'over': 'width'}}, {'qk_norm': {'kind': 'rmsnorm_plus_one', 'eps': 1e-6, 'over': 'head'}}),
     head_dim=6, kv_heads=2, d_ff=12, **turned())),
  'qk_norm_seq2seq': small(one(1, d_ff=12, qk_norm={'kind': 'layernorm', 'eps': 1e-5, 'bias': True, 'over': 'heads'}), one(1, d_ff=12, qk_norm={'kind': 'layernorm', 'eps': 1e-5, 'weight': False, 'over': 'head'}), LEARNED),
- 'clip': small(some(*turns({'clip': 0.4}, {'clip': 0.6, 'qk_norm': {'kind': 'rmsnorm', 'eps': 1e-5, 'over': 'head'}}), **turned())),
+ 'clip': small(some(*turns({'clip': 0.9}, {'clip': 1.3, 'qk_norm': {'kind': 'rmsnorm', 'eps': 1e-5, 'over': 'head'}}), **turned())),
  'window_right': small(enc=some(*turns({'window_right': 3}, {'window': 3, 'window_right': 1}, {'window': 2, 'window_right': 5}), d_ff=12, **turned())),
  'bias_letters': small(some(*turns({'bias': 'k'}, {'bias': 'qvo'}, {'bias': 'vo', 'kv_heads': 1}), d_ff=12), embed=LEARNED),
  'sinks': small(some(*turns({'sinks': True, 'window': 3}, {'sinks': True, 'softcap': 3.0}), kv_heads=2, **turned('yarn', theta=150.0, factor=32.0, original_context=32, truncate=False))),

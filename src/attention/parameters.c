@@ -1,0 +1,58 @@
+/* parameters: the weights of an attention sublayer, in operands. Weights that are always used together lie side by side in one. */
+#include "attention/attention.h"
+
+#include <string.h>
+
+/* The letters of the projections that have a bias, by kind. */
+#define BIAS_PARTS(name, text, help, parts) parts,
+static const char *const biases[] = {QKV_BIAS_LIST(BIAS_PARTS)};
+
+/* A product with the projections of those letters. */
+static void parameters_linear(struct qkv_weights *weights, const struct qkv_weight_place *place,
+                              struct qkv_linear *linear, const enum qkv_role *roles, const char *letters,
+                              enum qkv_bias_kind kind) {
+    const size_t count = strlen(letters);
+    bool has[3];
+    for (size_t i = 0; i < count; i++) has[i] = strchr(biases[kind], letters[i]) != NULL;
+    qkv_weights_matrix(weights, place, &linear->weight, roles, count);
+    qkv_weights_bias(weights, place, &linear->bias, roles, has, count);
+}
+
+/* The norms of queries and keys, whose weights are as wide as what they have in common. */
+static void parameters_norms(struct qkv_weights *weights, const struct qkv_weight_place *place,
+                             const struct qkv_qk_norm_spec *spec, bool cross,
+                             struct qkv_attention_parameters *parameters) {
+    const struct qkv_dimensions *d = place->sizes;
+    struct qkv_dimensions sizes = *d;
+    struct qkv_weight_place own = *place;
+    own.sizes = &sizes;
+    sizes.Nd = spec->over == QKV_NORM_OVER_HEADS ? d->D : 0;
+    sizes.Nq = spec->over == QKV_NORM_OVER_HEAD ? d->D : spec->over == QKV_NORM_OVER_HEADS ? d->H : d->H * d->D;
+    sizes.Nk = spec->over == QKV_NORM_OVER_HEAD ? d->D : spec->over == QKV_NORM_OVER_HEADS ? d->Hkv : d->Hkv * d->D;
+    qkv_weights_norm(weights, &own, &parameters->q_norm, cross ? QKV_ROLE_CROSS_Q_NORM : QKV_ROLE_ATTN_Q_NORM,
+                     &spec->norm);
+    qkv_weights_norm(weights, &own, &parameters->k_norm, cross ? QKV_ROLE_CROSS_K_NORM : QKV_ROLE_ATTN_K_NORM,
+                     &spec->norm);
+}
+
+void qkv_attention_build_weights(struct qkv_weights *weights, const struct qkv_weight_place *place,
+                                 const struct qkv_attention_spec *spec, bool cross,
+                                 struct qkv_attention_parameters *parameters) {
+    static const enum qkv_role self_roles[] = {QKV_ROLE_ATTN_Q, QKV_ROLE_ATTN_K, QKV_ROLE_ATTN_V, QKV_ROLE_ATTN_O};
+    static const enum qkv_role cross_roles[] = {QKV_ROLE_CROSS_Q, QKV_ROLE_CROSS_K, QKV_ROLE_CROSS_V, QKV_ROLE_CROSS_O};
+    const enum qkv_role *roles = cross ? cross_roles : self_roles;
+    const enum qkv_bias_kind bias = spec->bias;
+    if (!cross) {
+        parameters_linear(weights, place, &parameters->qkv, roles, "qkv", bias);
+    } else {
+        parameters_linear(weights, place, &parameters->q, roles, "q", bias);
+        if (place->sizes->M == place->sizes->U) {
+            parameters_linear(weights, place, &parameters->kv, roles + 1, "kv", bias);
+        } else {
+            parameters_linear(weights, place, &parameters->k, roles + 1, "k", bias);
+            parameters_linear(weights, place, &parameters->v, roles + 2, "v", bias);
+        }
+    }
+    if (spec->qk_norm.norm.given) parameters_norms(weights, place, &spec->qk_norm, cross, parameters);
+    parameters_linear(weights, place, &parameters->o, roles + 3, "o", bias);
+}
