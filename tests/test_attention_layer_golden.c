@@ -55,9 +55,11 @@ static void norm_row(struct golden *g, const struct qkv_norm_spec *norm, double 
 static float *make_input(struct golden *g, const struct qkv_norm_spec *norm) {
     float *x = malloc(g->B * g->T * g->C * sizeof *x);
     double *row = malloc(g->C * sizeof *row);
+    const bool before =
+        norm->attention && norm->placement != QKV_PLACEMENT_POST && norm->placement != QKV_PLACEMENT_OUTPUT;
     for (size_t n = 0; n < g->B * g->T; n++) {
         embed_row(g, n, row);
-        if (norm->placement == QKV_PLACEMENT_PRE) norm_row(g, norm, row);
+        if (before) norm_row(g, norm, row);
         for (size_t c = 0; c < g->C; c++) x[n * g->C + c] = (float)row[c];
     }
     free(row);
