@@ -103,7 +103,7 @@ struct qkv_format_kernels {
 struct qkv_gemm_kernels;
 /* The same in bf16: see isa/bf16.c and gemm_bf16.c. */
 struct qkv_bf16_kernels;
-/* Tiles of attention: see isa/attend.c and attend.c. */
+/* Tiles of attention: see isa/attend.h and attend.c. */
 struct qkv_attend_kernels;
 /* The same on products of bf16: see isa/attend_bf16.h. */
 struct qkv_attend_bf16_kernels;
@@ -228,7 +228,7 @@ enum qkv_status qkv_gemm_ordered(struct qkv_context *ctx, struct qkv_arena *scra
 /* Measured peak of products of bf16 in registers, FLOP/s, of all threads together. */
 double qkv_measure_bf16_peak(struct qkv_context *ctx);
 
-/* ---- attention (attend.c) ---------------------------------------------------------------------------------------
+/* ---- attention (attend.c, attend_back.c) ---------------------------------------------------------------------------------------
  * y = softmax(softcap(scale·q·kᵀ) + bias, over the keys that the row may attend to) · v, tiled with an online softmax
  * (Milakov & Gimelshein 2018; Dao et al. 2022), never T×T. K and V are read by H/Hkv query heads each, never repeated.
  * Arithmetic is fp32; in mixed precision on a table that multiplies bf16 itself, Q, K, V, the weights, dY and dS are rounded to
