@@ -34,7 +34,7 @@ struct attend_case {
     struct qkv_attend_gradients g;
     void *buffer[ATTEND_TENSORS];
     size_t elements[ATTEND_TENSORS];
-    float *lse, *dlse, *bias, *attention_bias;
+    float *lse, *dlse, *bias, *attention_bias, *sinks;
     uint8_t *mask;
     size_t addend_floats;
     int32_t *lo, *hi, *position;
@@ -171,7 +171,7 @@ static inline double attend_stage(const struct qkv_attend *a, enum qkv_attention
     return s + bias + attention_bias;
 }
 
-/* Weights of one row before dropout; returns its log-sum-exp. */
+/* Weights of one row before dropout; returns its log-sum-exp, in which its sink is. */
 static inline double attend_row(const struct qkv_attend *a, size_t b, size_t h, size_t i, double *p, double *slope) {
     double top = -INFINITY, sum = 0;
     for (size_t j = 0; j < a->Tk; j++) {
@@ -179,15 +179,18 @@ static inline double attend_row(const struct qkv_attend *a, size_t b, size_t h, 
         if (attend_may(a, b, h, i, j)) p[j] = attend_stage(a, QKV_ATTENTION_SCORES, b, h, i, j, &slope[j], NULL);
         if (p[j] > top) top = p[j];
     }
+    const bool sink = a->sinks && top > -INFINITY;
+    if (sink && top < (double)a->sinks[h]) top = (double)a->sinks[h];
     for (size_t j = 0; j < a->Tk; j++) sum += p[j] = p[j] == -INFINITY ? 0 : exp(p[j] - top);
+    if (sink) sum += exp((double)a->sinks[h] - top);
     for (size_t j = 0; j < a->Tk && sum > 0; j++) p[j] /= sum;
     return top + log(sum);
 }
 
 /* y (B,H,Tq,Dv) and, where dy is given, the gradients dq (B,H,Tq,D), dk (B,Hkv,Tk,D), dv (B,Hkv,Tk,Dv) of all keys, and
- * dattention_bias (addend_floats), all plain. */
+ * dattention_bias (addend_floats), ddistance_bias (B,H,row), dsinks (B,H), all plain. */
 struct attend_answer {
-    double *y, *lse, *dq, *dk, *dv, *dattention_bias;
+    double *y, *lse, *dq, *dk, *dv, *dattention_bias, *ddistance_bias, *dsinks;
 };
 
 /* Σ dy·y of a row, less the gradient of its lse. Backward takes y as it is stored, so a rounded one counts as rounded. */
@@ -205,6 +208,8 @@ static inline void attend_row_gradient(const struct attend_case *c, size_t b, si
     const struct qkv_attend *a = &c->a;
     size_t n = h / (a->H / a->Hkv), row = (b * a->H + h) * a->Tq + i;
     double delta = attend_delta(c, b, h, i, out->y + row * a->Dv);
+    if (a->sinks && out->lse[row] > -INFINITY)
+        out->dsinks[b * a->H + h] -= exp((double)a->sinks[h] - out->lse[row]) * delta;
     for (size_t j = 0; j < a->Tk; j++) {
         if (!attend_may(a, b, h, i, j)) continue;
         double *dk = out->dk + ((b * a->Hkv + n) * a->Tk + j) * a->D;
@@ -216,6 +221,8 @@ static inline void attend_row_gradient(const struct attend_case *c, size_t b, si
             dv[d] += p[j] * keep * g;
         }
         double ds = p[j] * (dp - delta);
+        if (a->distance_bias.table)
+            out->ddistance_bias[b * a->H * a->distance_bias.row + (size_t)attend_bias_at(a, b, h, i, j)] += ds;
         if (c->g.dattention_bias) out->dattention_bias[attend_pair(&a->attention_bias_strides, b, h, i, j)] += ds;
         for (size_t d = 0; d < a->D; d++) {
             out->dq[row * a->D + d] += ds * slope[j] * attend_key(a, b, j, n, d);
@@ -233,6 +240,8 @@ static inline void attend_reference(const struct attend_case *c, bool backward, 
     out->dk = attend_memory(keys * a->D, sizeof(double));
     out->dv = attend_memory(keys * a->Dv, sizeof(double));
     out->dattention_bias = attend_memory(c->addend_floats, sizeof(double));
+    out->ddistance_bias = attend_memory(a->B * a->H * a->distance_bias.row, sizeof(double));
+    out->dsinks = attend_memory(a->B * a->H, sizeof(double));
     double *p = attend_memory(a->Tk, sizeof(double)), *slope = attend_memory(a->Tk, sizeof(double));
     for (size_t row = 0; row < queries; row++) {
         size_t i = row % a->Tq, h = row / a->Tq % a->H, b = row / a->Tq / a->H;
@@ -250,7 +259,8 @@ static inline void attend_reference(const struct attend_case *c, bool backward, 
 
 static inline void attend_answer_free(struct attend_answer *out) {
     guard_page_free(out->y), guard_page_free(out->lse), guard_page_free(out->dq), guard_page_free(out->dk),
-        guard_page_free(out->dv), guard_page_free(out->dattention_bias);
+        guard_page_free(out->dv), guard_page_free(out->dattention_bias), guard_page_free(out->ddistance_bias),
+        guard_page_free(out->dsinks);
 }
 
 /* ---- random cases -------------------------------------------------------------------------------------------------- */
@@ -305,6 +315,16 @@ static inline void attend_case_bias(struct attend_case *c, struct qkv_random *ra
     a->distance_bias.table = c->bias = attend_memory(a->H * a->distance_bias.row, sizeof(float));
     for (size_t i = 0; i < a->H * a->distance_bias.row; i++) c->bias[i] = (float)qkv_random_normal(random);
     a->position = c->position;
+    c->g.ddistance_bias = attend_memory(a->B * a->H * a->distance_bias.row, sizeof(float));
+    for (size_t i = 0; i < a->B * a->H * a->distance_bias.row; i++) c->g.ddistance_bias[i] = 7;
+}
+
+static inline void attend_case_sinks(struct attend_case *c, struct qkv_random *random) {
+    struct qkv_attend *a = &c->a;
+    a->sinks = c->sinks = attend_memory(a->H, sizeof(float));
+    c->g.dsinks = attend_memory(a->B * a->H, sizeof(float));
+    for (size_t h = 0; h < a->H; h++) c->sinks[h] = (float)(3 * qkv_random_normal(random));
+    for (size_t i = 0; i < a->B * a->H; i++) c->g.dsinks[i] = 7;
 }
 
 /* Strides for each pair, some of them 0, of all keys or of the first ones; rows begin at multiples of *run, and there are *count numbers in all. */
@@ -407,12 +427,15 @@ static inline void attend_case_random(struct attend_case *c, struct qkv_random *
     if (attend_chance(random, 0.3)) a->dropout = (float)(0.6 * qkv_random_uniform(random));
     a->key[0] = (uint32_t)qkv_random_bits(random), a->key[1] = (uint32_t)qkv_random_bits(random);
     c->g.accumulate = attend_chance(random, 0.3);
+    const bool sinks = attend_chance(random, 0.3);
     bool bias = attend_chance(random, 0.3);
     struct attend_extras extras = {attend_chance(random, 0.4), attend_chance(random, 0.4), attend_chance(random, 0.4),
                                    halves && attend_chance(random, 0.4)};
     attend_case_fill(c, random, attend_uniform(random, 0, 4), extras);
     if (bias) attend_case_bias(c, random);
     if (bias) strcat(c->text, " with bias");
+    if (sinks) attend_case_sinks(c, random);
+    if (sinks) strcat(c->text, " with sinks");
 }
 
 static inline void attend_case_free(struct attend_case *c) {
@@ -420,6 +443,7 @@ static inline void attend_case_free(struct attend_case *c) {
     guard_page_free(c->lse), guard_page_free(c->dlse), guard_page_free(c->bias), guard_page_free(c->lo),
         guard_page_free(c->hi), guard_page_free(c->position);
     guard_page_free(c->mask), guard_page_free(c->attention_bias), guard_page_free(c->g.dattention_bias);
+    guard_page_free(c->sinks), guard_page_free(c->g.ddistance_bias), guard_page_free(c->g.dsinks);
 }
 
 #endif

@@ -11,6 +11,9 @@ struct attend_error { /* the largest seen, for reports */
 
 /* Runs forward, and backward when `backward`, with exactly the scratch that a dry run asks for. */
 static inline bool attend_run(struct qkv_context *ctx, struct attend_case *c, bool backward) {
+    for (size_t i = 0; c->g.ddistance_bias && i < c->a.B * c->a.H * c->a.distance_bias.row; i++)
+        c->g.ddistance_bias[i] = 7;
+    for (size_t i = 0; c->g.dsinks && i < c->a.B * c->a.H; i++) c->g.dsinks[i] = 7;
     struct qkv_arena measure, scratch;
     qkv_arena_measure(ctx, &measure, "scratch");
     ctx->dry = true;
@@ -73,6 +76,17 @@ static inline double attend_addend_difference(const struct attend_case *c, const
     return sqrt(difference / (norm + floor * floor * (double)c->addend_floats + 1e-30));
 }
 
+/* The same of sums to which backward adds, and which held 7. */
+static inline double attend_sums_difference(const float *got, const double *expected, size_t n, double floor) {
+    double difference = 0, norm = 0;
+    for (size_t e = 0; got && e < n; e++) {
+        const double x = (double)got[e] - 7;
+        difference += (x - expected[e]) * (x - expected[e]);
+        norm += expected[e] * expected[e];
+    }
+    return isnan(difference) ? INFINITY : sqrt(difference / (norm + floor * floor * (double)n + 1e-30));
+}
+
 /* The gaps of the outputs still hold what attend_view put there. */
 static inline bool attend_gaps_whole(struct attend_case *c) {
     for (size_t which = ATTEND_Y; which < ATTEND_TENSORS; which++) {
@@ -112,27 +126,32 @@ static inline bool attend_check_within(struct qkv_context *ctx, struct attend_ca
     double wide = sqrt((double)a->Dv), steep = fabs((double)a->scale) * wide,
            floor = limits->floor * (steep > 1 ? steep : 1);
     double y = attend_difference(c, ATTEND_Y, r.y, 0, a->Tq, limits->floor), lse = 0, most = 0;
-    double gradients[] = {attend_difference(c, ATTEND_DQ, r.dq, 0, a->Tq, floor),
-                          attend_difference(c, ATTEND_DK, r.dk, a->past, a->Tk, floor * limits->floor_rows),
-                          attend_difference(c, ATTEND_DV, r.dv, a->past, a->Tk, limits->floor),
-                          attend_difference(c, ATTEND_DPAST_K, r.dk, 0, a->Tk, floor * limits->floor_rows),
-                          attend_difference(c, ATTEND_DPAST_V, r.dv, 0, a->Tk, limits->floor),
-                          attend_addend_difference(c, r.dattention_bias, limits->floor * limits->floor_rows * wide)};
+    double gradients[] = {
+        attend_difference(c, ATTEND_DQ, r.dq, 0, a->Tq, floor),
+        attend_difference(c, ATTEND_DK, r.dk, a->past, a->Tk, floor * limits->floor_rows),
+        attend_difference(c, ATTEND_DV, r.dv, a->past, a->Tk, limits->floor),
+        attend_difference(c, ATTEND_DPAST_K, r.dk, 0, a->Tk, floor * limits->floor_rows),
+        attend_difference(c, ATTEND_DPAST_V, r.dv, 0, a->Tk, limits->floor),
+        attend_addend_difference(c, r.dattention_bias, limits->floor * limits->floor_rows * wide),
+        attend_sums_difference(c->g.ddistance_bias, r.ddistance_bias, a->B * a->H * a->distance_bias.row,
+                               limits->floor * limits->floor_rows * wide),
+        attend_sums_difference(c->g.dsinks, r.dsinks, a->B * a->H, limits->floor * limits->floor_rows * wide)};
     for (size_t i = 0; i < a->B * a->H * a->Tq; i++) {
         double d = r.lse[i] == (double)a->lse[i] ? 0 : fabs(r.lse[i] - (double)a->lse[i]);
         if (!(d <= lse)) lse = isnan(d) ? INFINITY : d;
     }
     attend_answer_free(&r);
-    for (size_t i = 0; i < 6; i++)
+    for (size_t i = 0; i < sizeof gradients / sizeof *gradients; i++)
         if (gradients[i] > most) most = gradients[i];
     if (worst && y > worst->y) worst->y = y;
     if (worst && lse > worst->lse) worst->lse = lse;
     if (worst && most > worst->gradient && !c->g.accumulate) worst->gradient = most;
     bool gaps = attend_gaps_whole(c);
     if (y <= limits->y && most <= limits->gradient && lse <= limits->lse && gaps) return true;
-    printf("%s: %s\n  errors: y %.3g lse %.3g dq %.3g dk %.3g dv %.3g past: dk %.3g dv %.3g dattention_bias %.3g%s\n",
+    printf("%s: %s\n  errors: y %.3g lse %.3g dq %.3g dk %.3g dv %.3g past: dk %.3g dv %.3g dattention_bias %.3g "
+           "distances %.3g sinks %.3g%s\n",
            ctx->kernels->isa, c->text, y, lse, gradients[0], gradients[1], gradients[2], gradients[3], gradients[4],
-           gradients[5], gaps ? "" : "; a gap between rows was written");
+           gradients[5], gradients[6], gradients[7], gaps ? "" : "; a gap between rows was written");
     return false;
 }
 
@@ -161,11 +180,13 @@ static inline bool attend_check_random(struct qkv_context *ctx, uint64_t seed, s
 /* ---- the same bits -------------------------------------------------------------------------------------------------- */
 
 /* The outputs of a case as numbers, in a plain order that their layout, type and split into past and others do not change:
- * y, dq, dk, dv, dattention_bias, lse. */
+ * y, dq, dk, dv, dattention_bias, lse, ddistance_bias, dsinks. */
 static inline float *attend_outputs(struct attend_case *c, size_t *floats) {
     const struct qkv_attend *a = &c->a;
     size_t queries = a->B * a->H * a->Tq, keys = a->B * a->Hkv * a->Tk;
-    *floats = (queries + keys) * (a->D + a->Dv) + c->addend_floats + queries;
+    const size_t distances = c->g.ddistance_bias ? a->B * a->H * a->distance_bias.row : 0;
+    const size_t sinks = c->g.dsinks ? a->B * a->H : 0;
+    *floats = (queries + keys) * (a->D + a->Dv) + c->addend_floats + queries + distances + sinks;
     float *all = attend_memory(*floats, sizeof(float)), *to = all;
     static const size_t parts[][2] = {
         {ATTEND_Y, ATTEND_Y}, {ATTEND_DQ, ATTEND_DQ}, {ATTEND_DPAST_K, ATTEND_DK}, {ATTEND_DPAST_V, ATTEND_DV}};
@@ -179,7 +200,10 @@ static inline float *attend_outputs(struct attend_case *c, size_t *floats) {
         }
     }
     if (c->g.dattention_bias) memcpy(to, c->g.dattention_bias, c->addend_floats * sizeof(float));
-    memcpy(to + c->addend_floats, c->lse, queries * sizeof(float));
+    to += c->addend_floats;
+    memcpy(to, c->lse, queries * sizeof(float));
+    if (distances) memcpy(to + queries, c->g.ddistance_bias, distances * sizeof(float));
+    if (sinks) memcpy(to + queries + distances, c->g.dsinks, sinks * sizeof(float));
     return all;
 }
 

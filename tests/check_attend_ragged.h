@@ -83,6 +83,9 @@ static inline void ragged_make(struct ragged_case *r, struct attend_case *c, str
         memcpy(r->packed.g.dattention_bias, c->g.dattention_bias, c->addend_floats * sizeof(float));
     }
     a->q_start = r->q_start, a->k_start = r->k_start;
+    if (c->g.ddistance_bias)
+        r->packed.g.ddistance_bias = attend_memory(c->a.B * c->a.H * a->distance_bias.row, sizeof(float));
+    if (c->g.dsinks) r->packed.g.dsinks = attend_memory(c->a.B * c->a.H, sizeof(float));
 }
 
 static inline void ragged_free(struct ragged_case *r) {
@@ -90,6 +93,7 @@ static inline void ragged_free(struct ragged_case *r) {
     guard_page_free(r->packed.lo), guard_page_free(r->packed.hi), guard_page_free(r->packed.position);
     if (r->packed.dlse) guard_page_free(r->packed.dlse);
     guard_page_free(r->packed.lse), guard_page_free(r->packed.g.dattention_bias);
+    guard_page_free(r->packed.g.ddistance_bias), guard_page_free(r->packed.g.dsinks);
     guard_page_free(r->q_start), guard_page_free(r->k_start);
 }
 
@@ -123,6 +127,8 @@ static inline void ragged_alone(const struct ragged_case *r, size_t b, struct at
         pairs[n]->missing = a->Tk > there ? a->Tk - there : 0;
     }
     alone->g.dattention_bias = NULL;
+    if (alone->g.ddistance_bias) alone->g.ddistance_bias = attend_memory(a->H * a->distance_bias.row, sizeof(float));
+    if (alone->g.dsinks) alone->g.dsinks = attend_memory(a->H, sizeof(float));
     if (alone->g.dlse) alone->g.dlse += (size_t)r->q_start[b] * a->H;
     a->lse = alone->lse = attend_memory(a->H * a->Tq, sizeof(float));
 }
@@ -142,7 +148,14 @@ static inline bool ragged_equal(struct ragged_case *r, size_t b, struct attend_c
             return false;
         }
     }
-    const size_t H = alone->a.H;
+    const size_t H = alone->a.H, distances = H * alone->a.distance_bias.row;
+    const struct qkv_attend_gradients *all = &r->packed.g, *own = &alone->g;
+    if ((own->ddistance_bias &&
+         memcmp(all->ddistance_bias + b * distances, own->ddistance_bias, distances * sizeof(float))) ||
+        (own->dsinks && memcmp(all->dsinks + b * H, own->dsinks, H * sizeof(float)))) {
+        printf("distances or sinks of sequence %zu differ from a call of its own\n", b);
+        return false;
+    }
     return !memcmp(r->packed.lse + (size_t)r->q_start[b] * H, alone->lse, H * alone->a.Tq * sizeof(float));
 }
 
@@ -169,7 +182,7 @@ static inline bool ragged_check_alone(struct qkv_context *ctx, uint64_t seed, si
             if (ctx->precision == QKV_FP32 || few == most_few)
                 good = attend_run(ctx, &alone, true) && ragged_equal(&r, b, &alone);
             for (size_t which = ATTEND_Y; which < ATTEND_TENSORS; which++) guard_page_free(alone.buffer[which]);
-            guard_page_free(alone.lse);
+            guard_page_free(alone.lse), guard_page_free(alone.g.ddistance_bias), guard_page_free(alone.g.dsinks);
         }
         if (!good)
             printf("%s: %s\n  in random case %zu of seed %llu\n", ctx->kernels->isa, c.text, n,

@@ -26,9 +26,14 @@ static inline const char *pick(struct qkv_random *r, const char *const *list, si
 static inline const char *random_position(struct qkv_random *r, bool embedding, char out[120]) {
     const char *kind = embedding ? PICK(r, QKV_EMBED_POSITION_LIST(GRID_POSITION) "none")
                                  : PICK(r, QKV_ATTENTION_POSITION_LIST(GRID_POSITION) "none", "rope");
-    const bool turned = !strcmp(kind, "rope") && qkv_random_below(r, 2);
-    snprintf(out, 120, "{\"kind\": \"%s\"%s}", kind,
-             turned ? ", \"theta\": 50, \"pairing\": \"interleaved\", \"fraction\": 0.5" : "");
+    const char *more = "";
+    if (!strcmp(kind, "rope") && qkv_random_below(r, 2))
+        more = ", \"theta\": 50, \"pairing\": \"interleaved\", \"fraction\": 0.5";
+    if (!strcmp(kind, "buckets")) more = ", \"buckets\": 8, \"max_distance\": 9";
+    if (!strcmp(kind, "relative")) more = ", \"max_distance\": 4";
+    if (!strcmp(kind, "alibi"))
+        more = PICK(r, "", ", \"learn\": true", ", \"form\": \"mpt\", \"max\": 4", ", \"form\": \"falcon\"");
+    snprintf(out, 120, "{\"kind\": \"%s\"%s}", kind, more);
     return out;
 }
 
@@ -93,10 +98,11 @@ static inline void random_kind(struct qkv_random *r, char *out, size_t size, boo
         "\"final\": %s, \"weight\": %s, \"bias\": %s%s}, \"ffn\": {\"kind\": \"%s\", \"d_ff\": %s, \"bias\": %s%s}%s",
         kv[qkv_random_below(r, 3)], (size_t)(2 * test_between(r, 2, 5)), test_between(r, 3, 9),
         qkv_random_below(r, 3) ? 0 : (int)test_between(r, 1, 5), PICK(r, "0.0", "0.0", "3.0"), random_bias(r, bias),
-        PICK(r, "", ", \"scale\": 0.3"), random_projections(r, causal, projections),
-        own_position ? ", \"position\": " : "", own_position ? position : "", norm, placement, PICK(r, "true", "false"),
-        weight, biased ? "true" : "false", shared ? "" : PICK(r, "", "", ", \"attention\": false"), ffn,
-        PICK(r, "24", "10"), PICK(r, "true", "false"), limit, PICK(r, "", "", ", \"residual_scale\": 0.6"));
+        PICK(r, "", ", \"scale\": 0.3", ", \"sinks\": true", ", \"scale\": 0.4, \"sinks\": true"),
+        random_projections(r, causal, projections), own_position ? ", \"position\": " : "",
+        own_position ? position : "", norm, placement, PICK(r, "true", "false"), weight, biased ? "true" : "false",
+        shared ? "" : PICK(r, "", "", ", \"attention\": false"), ffn, PICK(r, "24", "10"), PICK(r, "true", "false"),
+        limit, PICK(r, "", "", ", \"residual_scale\": 0.6"));
 }
 
 /* In version 2 two or three kinds, which take turns, or one whose layers share weights. */

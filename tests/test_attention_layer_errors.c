@@ -59,14 +59,14 @@ static void test_specs(void **state) {
     REFUSE(s.attention.bias = (enum qkv_bias_kind)99, "attention.bias is 99; it must be");
     REFUSE(s.dropout = 1, "dropout is 1; it must be a number from 0 to less than 1");
     REFUSE(s.dropout = -0.1, "dropout is -0.1; it must be");
-    REFUSE(s.attention.position.kind = QKV_POSITION_LEARNED, "attention itself knows none, rope and alibi");
+    REFUSE(s.attention.position.kind = QKV_POSITION_LEARNED, "attention itself knows none, rope, alibi, buckets, relative");
     REFUSE(s.attention.position.kind = (enum qkv_position_kind)99,
            "attention.position.kind is 99; attention itself knows");
     REFUSE(s.attention.position.theta = -2, "attention.position.theta is -2; it must be");
     REFUSE(s.attention.position.fraction = 1.5, "attention.position.fraction is 1.5; it must be");
     REFUSE(s.attention.position.fraction = 0.1, "which rotates none of the 4 channels of attention.head_dim");
     REFUSE(s.attention.position.pairing = (enum qkv_pairing)9, "attention.position.pairing is 9; it must be");
-    REFUSE(s.cross = true, "rope and alibi need queries and keys of one sequence");
+    REFUSE(s.cross = true, "positions need queries and keys of one sequence");
     REFUSE(s.context = 0, "context is 0; it must be a whole number from 1 to 16777216");
     REFUSE(s.context = 1 << 25, "context is 33554432; it must be");
     assert_status(ctx, qkv_attention_layer_create(ctx, NULL, 0, &layer), QKV_ARGUMENT);

@@ -218,10 +218,12 @@ static struct qkv_tensor *build_attend(struct fixture *f) {
     if (f->leaf_count == 1) {
         struct qkv_tensor *x = &f->leaves[0];
         return qkv_op_attend(&f->tape, (struct qkv_columns){x, 0}, (struct qkv_columns){x, o.H * o.D},
-                             (struct qkv_columns){x, (o.H + o.Hkv) * o.D}, &o, NULL, NULL);
+                             (struct qkv_columns){x, (o.H + o.Hkv) * o.D}, &o, (struct qkv_attend_learned){0}, NULL,
+                             NULL);
     }
     return qkv_op_attend(&f->tape, (struct qkv_columns){&f->leaves[0], 0}, (struct qkv_columns){&f->leaves[1], 0},
-                         (struct qkv_columns){&f->leaves[1], o.Hkv * o.D}, &o, NULL, NULL);
+                         (struct qkv_columns){&f->leaves[1], o.Hkv * o.D}, &o, (struct qkv_attend_learned){0}, NULL,
+                         NULL);
 }
 
 static void check_attend(void **state) {
@@ -243,6 +245,42 @@ static void check_attend(void **state) {
             leaf(&f, 8, kv, 0);
         }
         check(&f, build_attend);
+        finish(&f);
+    }
+}
+
+/* Two layers that read one table of distances, which two sequences share: leaf 0 is q, k and v, leaf 1 what the table is made of, leaf 2 sinks. */
+static struct qkv_tensor *build_distance_bias(struct fixture *f) {
+    static const int32_t lo[] = {0, 0, 1, 2, 0, 0, 1, 4}, hi[] = {1, 2, 3, 4, 1, 2, 2, 4};
+    static const int32_t rows[] = {2, 1, 1, 0, 3, 3, 2};
+    static const float factors[] = {1, -2, .5F, 1, 3, 1, 2};
+    enum { B = 2, H = 3, D = 5, Dv = 6, T = 4, ROW = 7 };
+    const bool weighs = *(const bool *)f->options;
+    struct qkv_tensor *x = &f->leaves[0];
+    struct qkv_attend o = {.B = B, .H = H, .Hkv = H, .Tq = T, .Tk = T, .D = D, .Dv = Dv, .scale = .4F};
+    struct qkv_tensor *table =
+        qkv_op_distance_bias(&f->tape, &f->leaves[1], (struct qkv_distance_map){rows, weighs ? factors : NULL}, ROW, B);
+    const struct qkv_attend_learned learned = {table, &f->leaves[2]};
+    o.lo = lo, o.hi = hi, o.position = places;
+    if (table) o.distance_bias = (struct qkv_distance_bias){table->data, ROW, T - 1};
+    const struct qkv_columns q = {x, 0}, k = {x, H * D}, v = {x, 2 * H * D};
+    struct qkv_tensor *first = qkv_op_attend(&f->tape, q, k, v, &o, learned, NULL, NULL);
+    const struct qkv_columns later = {first, 0};
+    o.D = Dv;
+    return qkv_op_attend(&f->tape, later, later, later, &o, learned, NULL, NULL);
+}
+
+static void check_distance_bias(void **state) {
+    (void)state;
+    static const bool weighs[] = {false, true};
+    for (uint64_t i = 0; i < 2; i++) {
+        struct fixture f;
+        start(&f, 50 + i);
+        f.options = &weighs[i];
+        leaf(&f, 8, 3 * (2 * 5 + 6), 0);
+        leaf(&f, 4, 3, 0);
+        leaf(&f, 1, 3, 0);
+        check(&f, build_distance_bias);
         finish(&f);
     }
 }
@@ -404,7 +442,7 @@ static struct qkv_tensor *run_stretch(struct qkv_tape *tape, const void *argumen
 
 static struct qkv_tensor *build_checkpoint(struct fixture *f) {
     struct qkv_tensor *x = qkv_op_activation(&f->tape, &f->leaves[0], QKV_FFN_SILU);
-    return qkv_tape_recompute_segment(&f->tape, run_stretch, &f, sizeof f, x, NULL);
+    return qkv_tape_recompute_segment(&f->tape, run_stretch, &f, sizeof f, x, NULL, NULL);
 }
 
 static void check_checkpoint(void **state) {

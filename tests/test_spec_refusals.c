@@ -67,7 +67,7 @@ static void test_bad_values(void **state) {
         {"position=rope", "position is \"rope\"; it must be an object, {\"kind\": ...}"},
         {"position=null", "position is null;"},
         {"position.kind=rotary",
-         "position.kind is \"rotary\"; it must be one of none, sinusoidal, learned, rope, alibi"},
+         "position.kind is \"rotary\"; it must be one of none, sinusoidal, learned, rope, alibi, buckets, relative"},
         {"position.kind=3", "position.kind is 3;"},
         {"position.theta=0", "position.theta is 0; it must be a number greater than 0"},
         {"position.theta=-1", "position.theta is -1;"},
@@ -210,7 +210,7 @@ static void settings_are_checked_without_a_spec(void **state) {
         {"decoder.layers=0",
          "setting \"decoder.layers=0\": decoder.layers is 0; it must be a whole number from 1 to 1000"},
         {"decoder.layers=five", "decoder.layers is \"five\""},
-        {"position.kind=rotary", "it must be one of none, sinusoidal, learned, rope, alibi"},
+        {"position.kind=rotary", "it must be one of none, sinusoidal, learned, rope, alibi, buckets, relative"},
         {"decoder={\"layers\": 2, \"heads\": 3}", "unknown key decoder.heads; did you mean decoder.attention.heads?"},
         {"decoder=3", "decoder is 3; it must be an object, {\"layers\": ...} or null"},
         {"position=null", "position is null"},
@@ -342,9 +342,9 @@ static void test_check_by_hand(void **state) {
     REFUSE(s.dropout = NAN, "dropout is nan;");
     REFUSE(s.decoder.kinds[0].attention.scale = -1, "decoder.attention.scale is -1;");
     REFUSE(s.decoder.kinds[0].attention.position.kind = (enum qkv_position_kind)99,
-           "decoder.attention.position.kind is 99; it must be one of none, rope, alibi");
+           "decoder.attention.position.kind is 99; it must be one of none, rope, alibi, buckets, relative");
     REFUSE(s.decoder.kinds[0].attention.position.kind = QKV_POSITION_LEARNED,
-           "decoder.attention.position.kind is 2; it must be one of none, rope, alibi");
+           "decoder.attention.position.kind is 2; it must be one of none, rope, alibi, buckets, relative");
     REFUSE(s.decoder.embed.position.kind = QKV_POSITION_ROPE,
            "embed.position.kind is 3; it must be one of none, sinusoidal,");
     REFUSE(s.decoder.kind_count = 0, "decoder.kind_count is 0; a stack has 1 to 8 kinds of layers");

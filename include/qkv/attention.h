@@ -135,9 +135,16 @@ struct qkv_attention_call {
     const float *bias; /* added to the score; −inf masks; NULL: none */
     struct qkv_pair_shape bias_shape;
     const float *alibi; /* (H): slopes; −slope·|i − j| is added to the score (Press et al. 2022); NULL: none */
-    double dropout;     /* the probability that a weight is dropped after the softmax; those kept are scaled
+    /* (H,distances): distance_bias[h][j − i + distance_zero] is added to the score of key j for the query at position i, as relative
+     * biases are (Raffel et al. 2020); it has every distance that occurs, and alibi is NULL. NULL: none */
+    const float *distance_bias;
+    size_t distances, distance_zero;
+    const float
+        *sinks; /* (H): a logit of each head in the denominator of the softmax, without a value (gpt-oss, 2025); not for
+                                       rows without keys. NULL: none */
+    double dropout; /* the probability that a weight is dropped after the softmax; those kept are scaled
                                        by 1/(1 − p) */
-    uint64_t seed;      /* names the dropout mask: the same in forward and backward, at any thread count */
+    uint64_t seed;  /* names the dropout mask: the same in forward and backward, at any thread count */
 };
 /* No views yet; the scale is 1/sqrt(D), and all else is off. */
 QKV_API struct qkv_attention_call qkv_attention_call_defaults(void);
@@ -152,6 +159,8 @@ struct qkv_attention_gradients {
     struct qkv_view dq, dk, dv;       /* as q, k, v */
     struct qkv_view dpast_k, dpast_v; /* as past_k, past_v; rows behind a past (mask.pasts) stay as they are */
     float *dbias;                     /* in the bias's shape and strides: summed over what it is broadcast over */
+    float *ddistance_bias;            /* (H,distances): summed over all rows */
+    float *dsinks;                    /* (H): summed over all rows */
     bool accumulate;                  /* add to what they hold */
     const float *dlse;                /* (B,H,Tq), read: the gradient of lse, which is added to what dy gives, as
                                          for a loss on lse itself or for attention merged from parts; NULL: 0 */
@@ -211,7 +220,7 @@ struct qkv_attention_layer_spec {
     bool cross;                          /* keys and values come from a memory */
     struct qkv_attention_spec attention; /* heads must be given; kv_heads 0: heads; head_dim 0: in / heads; value_dim 0:
                                             head_dim; qk_norm.norm with weight false is bare, its eps 0: 1e-5 */
-    int context;                         /* the most positions; rope and alibi need it, else 0: no limit */
+    int context;                         /* the most positions; position kinds need it, else 0: no limit */
     double dropout;                      /* on the weights */
 };
 /* Self attention without a limit of positions or dropout; `in` and heads are to be given, all other widths follow. */
@@ -225,7 +234,8 @@ QKV_API void qkv_attention_layer_free(struct qkv_attention_layer *layer);
 /* The spec with everything filled in. */
 QKV_API const struct qkv_attention_layer_spec *qkv_attention_layer_spec(const struct qkv_attention_layer *layer);
 /* "q.weight" (H·D,in), "k.weight" (Hkv·D,kv_in), "v.weight" (Hkv·Dv,kv_in), "o.weight" (out,H·Dv), "q.bias" …, and of norms
- * "q_norm.weight" …, (D), (H,D) or (H·D) by what they are over: names and shapes, writable weights, and gradients of the same
+ * "q_norm.weight" …, (D), (H,D) or (H·D) by what they are over; of sinks, "sinks.weight" (1,H); of positions that learn, "buckets.weight" (buckets,H),
+ * "relative.weight" (2·max_distance + 1,H) or "slopes.weight" (1,H): names and shapes, writable weights, and gradients of the same
  * shape, zero at first; NULL past the last. */
 QKV_API size_t qkv_attention_layer_parameters(const struct qkv_attention_layer *layer);
 QKV_API const struct qkv_array *qkv_attention_layer_parameter(const struct qkv_attention_layer *layer, size_t i);

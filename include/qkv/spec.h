@@ -18,7 +18,10 @@ extern "C" {
     X(LEARNED, "learned", "a learned vector for each position added to the embedding", learned)
 #define QKV_ATTENTION_POSITION_LIST(X)                                                                                 \
     X(ROPE, "rope", "queries and keys rotated by their position (Su et al. 2021)", rope)                               \
-    X(ALIBI, "alibi", "a penalty linear in the distance added to the scores (Press et al. 2022)", alibi)
+    X(ALIBI, "alibi", "a penalty linear in the distance added to the scores (Press et al. 2022)", alibi)               \
+    X(BUCKETS, "buckets", "a learned bias for each bucket of distances added to the scores (T5; Raffel et al. 2020)",  \
+      buckets)                                                                                                         \
+    X(RELATIVE, "relative", "a learned bias for each distance added to the scores, far ones share the last", relative)
 #define QKV_POSITION_LIST(X)                                                                                           \
     X(NONE, "none", "no position at all", none)                                                                        \
     QKV_EMBED_POSITION_LIST(X)                                                                                         \
@@ -31,6 +34,11 @@ extern "C" {
 #define QKV_PROJECT_LIST(X)                                                                                            \
     X(END, "end", "the whole embedding is narrow and projected at its end (ALBERT, ELECTRA)")                          \
     X(TOKEN, "token", "only tokens are narrow, and projected before a position is added (OPT-350m)")
+/* Which slopes alibi has, and starts from where it learns them. */
+#define QKV_ALIBI_LIST(X)                                                                                              \
+    X(PRESS, "press", "of a power of two of heads, then those between them (the paper, BLOOM)")                        \
+    X(MPT, "mpt", "2^(-max*k/H) of the next power of two, every second one first (MPT)")                               \
+    X(FALCON, "falcon", "the paper's as bf16 has them, times 1/sqrt(head_dim) (Falcon)")
 #define QKV_PAIRING_LIST(X)                                                                                            \
     X(HALF, "half", "channel i turns with i + half of the rotated ones (GPT-NeoX, Llama)")                             \
     X(INTERLEAVED, "interleaved", "channel 2i turns with 2i + 1 (GPT-J, the paper)")
@@ -117,6 +125,7 @@ enum qkv_block_norms { QKV_BLOCK_NORMS_ONE, QKV_BLOCK_NORMS_TWO, QKV_BLOCK_NORMS
 #define QKV_SPEC_ENUM_POSITION(name, text, help, file)                       QKV_POSITION_##name,
 #define QKV_SPEC_ENUM_SINUSOID(name, text, help)                             QKV_SINUSOID_##name,
 #define QKV_SPEC_ENUM_PROJECT(name, text, help)                              QKV_PROJECT_##name,
+#define QKV_SPEC_ENUM_ALIBI(name, text, help)                                QKV_ALIBI_##name,
 #define QKV_SPEC_ENUM_PAIRING(name, text, help)                              QKV_PAIRING_##name,
 #define QKV_SPEC_ENUM_BIAS(name, text, help, parts)                          QKV_BIAS_##name,
 #define QKV_SPEC_ENUM_NORM(name, text, help, centered, offset)               QKV_NORM_##name,
@@ -129,6 +138,7 @@ enum qkv_block_norms { QKV_BLOCK_NORMS_ONE, QKV_BLOCK_NORMS_TWO, QKV_BLOCK_NORMS
 enum qkv_position_kind { QKV_POSITION_LIST(QKV_SPEC_ENUM_POSITION) };
 enum qkv_sinusoid { QKV_SINUSOID_LIST(QKV_SPEC_ENUM_SINUSOID) };
 enum qkv_project { QKV_PROJECT_LIST(QKV_SPEC_ENUM_PROJECT) };
+enum qkv_alibi_form { QKV_ALIBI_LIST(QKV_SPEC_ENUM_ALIBI) };
 enum qkv_pairing { QKV_PAIRING_LIST(QKV_SPEC_ENUM_PAIRING) };
 enum qkv_bias_kind { QKV_BIAS_LIST(QKV_SPEC_ENUM_BIAS) QKV_BIAS_COUNT };
 enum qkv_norm_kind { QKV_NORM_LIST(QKV_SPEC_ENUM_NORM) QKV_NORM_COUNT };
@@ -150,6 +160,11 @@ struct qkv_position_spec {
     enum qkv_sinusoid layout; /* sinusoidal: interleaved */
     int offset;               /* sinusoidal, learned: position t has row t + offset of the table, 0 */
     double fraction;          /* rope: the first 2·⌊head_dim·fraction/2⌋ channels of a head are rotated, 1 */
+    enum qkv_alibi_form form; /* alibi: press */
+    double max;               /* alibi, mpt: the exponent of the last slope of a power of two of heads, 8 */
+    bool learn;               /* alibi: slopes are weights of the stack; false */
+    int buckets;              /* buckets: how many; half of them are of later keys where attention is not causal, 32 */
+    int max_distance;         /* buckets, relative: from there on all distances share one, 128 */
 };
 struct qkv_norm_spec {
     bool given;                   /* of a norm that may be left out (null in JSON); those of layers are always there */
@@ -178,6 +193,7 @@ struct qkv_attention_spec {
     double softcap;                    /* c >= 2.94e-39: a score s becomes c·tanh(s/c) before bias and mask; 0: off */
     double scale;                      /* 0 (null in JSON): 1/sqrt(head_dim) */
     enum qkv_bias_kind bias;           /* true */
+    bool sinks;                        /* a learned logit of each head in the denominator of the softmax; false */
     struct qkv_position_spec position; /* none, rope or alibi: none; cross attention has none */
 };
 /* Whether a feed-forward has a gate: act(x·gateᵀ) times x·upᵀ (Shazeer 2020). */

@@ -54,6 +54,13 @@ struct qkv_position_tables {
     size_t pairs;
     bool interleaved;
     struct qkv_distance_bias distance_bias; /* (H, 2·context − 1) by distance j − i + context − 1 */
+    /* or what such a table is made of in every pass, as it learns: (2·context − 1), in the same order; rows NULL: none */
+    struct qkv_distance_map map;
+    size_t context; /* of the map */
+};
+/* The weights of biases by distance, which the layers of a stack share: one for each kind of position that learns. */
+struct qkv_distance_weights {
+    struct qkv_tensor buckets, relative, slopes;
 };
 /* Everything a kind needs to fill its tables, which it takes from the arena. */
 struct qkv_position_fill {
@@ -68,14 +75,31 @@ typedef enum qkv_status qkv_position_filler(const struct qkv_position_fill *fill
 QKV_ATTENTION_POSITION_LIST(QKV_POSITION_FILLER)
 /* The tables of an attention with the position `fill` names, of a kind that attention has; zero for none. */
 qkv_position_filler qkv_position_fill_attention;
+/* Whether scores have a bias by distance. */
+bool qkv_position_has_distances(const struct qkv_position_tables *tables);
+/* Whether two positions are of one kind and mean the same biases by distance, if it has them; and whether two attentions can share
+ * their table. */
+bool qkv_position_same_distances(const struct qkv_position_spec *a, const struct qkv_position_spec *b);
+bool qkv_position_shares(const struct qkv_attention_spec *a, const struct qkv_attention_spec *b);
+/* What a position learns, of those weights; NULL: nothing. */
+struct qkv_tensor *qkv_distance_weight(struct qkv_distance_weights *weights, const struct qkv_position_spec *position);
+/* Takes what the position of an attention learns from the builder of a list, unless it is there. */
+void qkv_distance_build_weights(struct qkv_weights *weights, const struct qkv_weight_place *place,
+                                const struct qkv_attention_spec *spec, struct qkv_distance_weights *out);
+/* The table of a pass over keys 0 … Tk − 1 of the call, which gets it; NULL: nothing learns, or the tape has failed. */
+struct qkv_tensor *qkv_distance_table(struct qkv_tape *tape, const struct qkv_position_tables *tables,
+                                      struct qkv_tensor *weight, struct qkv_attend *call);
+/* Numbers of the position make sense for an attention, whose keys are called `where`position. …; else QKV_SPEC. */
+enum qkv_status qkv_distance_check(struct qkv_context *ctx, const char *name, const char *where,
+                                   const struct qkv_attention_spec *spec);
 /* Some channels of a head are rotated; else QKV_SPEC, and the sentence is about `name` and has the keys, `where`position.fraction and
  * `head`head_dim. */
 enum qkv_status qkv_rotation_check(struct qkv_context *ctx, const char *name, const char *where, double fraction,
                                    const char *head, int head_dim);
 /* Cosine and sine of each pair's angle at position t: (pairs,2). */
 void qkv_rotation_row(double theta, size_t t, size_t pairs, float *row);
-/* The slope of head h of H (Press et al. 2022). */
-float qkv_alibi_slope(size_t h, size_t H);
+/* The slope of head h of H, of a form: of the paper (Press et al. 2022), or as published models have them. */
+float qkv_alibi_slope(const struct qkv_position_spec *position, size_t h, size_t H);
 
 /* ---- filling a call (intervals.c) ---------------------------------------------------------------------------------------- */
 
@@ -103,7 +127,8 @@ struct qkv_attention_parameters {
         v; /* or, where values are made of vectors of another width than keys, from the memory and those */
     struct qkv_linear qkv; /* self attention: the three in one (H·D + Hkv·D + Hkv·Dv, in) */
     struct qkv_norm q_norm, k_norm;
-    struct qkv_linear o; /* (out, H·Dv) */
+    struct qkv_linear o;     /* (out, H·Dv) */
+    struct qkv_tensor sinks; /* (1, H); data NULL: none */
 };
 
 /* (parameters.c) Takes them from the builder of a list, of self or of cross attention; the place has their sizes. */
@@ -132,6 +157,7 @@ struct qkv_attention_args {
     const struct qkv_attend *attend;
     struct qkv_attention_parameters *parameters;
     const struct qkv_position_tables *tables; /* rotation of self attention, by the call's positions */
+    struct qkv_tensor *distance_bias;         /* the call's table, where it learns */
     struct qkv_key_values *cache; /* self: new keys are appended; cross: those of the memory are kept in it */
     bool cross;
     struct qkv_tensor *memory;   /* cross: (B·Tk, kv_in); NULL: the cache has its keys and values */

@@ -14,6 +14,7 @@ struct request {
     enum task task;
     struct qkv_attend a;
     struct qkv_attend_gradients g;
+    const struct qkv_attention_gradients *gradients; /* backward: what the caller wants */
     struct qkv_mask mask;
     size_t B, queries, keys; /* of the views: batch rows (1 when sequences are packed), and rows of q and of k */
     int64_t nearest;         /* ALiBi: the least position of a query, */
@@ -138,7 +139,19 @@ static enum qkv_status call_convert(struct qkv_context *ctx, const struct qkv_at
     if (status == QKV_OK) status = qkv_aligned(ctx, "lse", c->lse, sizeof(float));
     if (status == QKV_OK) status = qkv_aligned(ctx, "bias", c->bias, sizeof(float));
     if (status == QKV_OK) status = qkv_aligned(ctx, "alibi", c->alibi, sizeof(float));
+    if (status == QKV_OK) status = qkv_aligned(ctx, "distance_bias", c->distance_bias, sizeof(float));
+    if (status == QKV_OK) status = qkv_aligned(ctx, "sinks", c->sinks, sizeof(float));
     if (status != QKV_OK) return status;
+    a->sinks = c->sinks;
+    if (c->alibi && c->distance_bias)
+        return qkv_fail(
+            ctx, QKV_ARGUMENT,
+            "attention: alibi and distance_bias are given, which both are biases by distance; give one table "
+            "with their sum");
+    for (size_t h = 0; c->sinks && h < a->H; h++)
+        if (!isfinite(c->sinks[h]))
+            return qkv_fail(ctx, QKV_ARGUMENT, "attention: the sink of head %zu is %g; sinks are finite", h,
+                            (double)c->sinks[h]);
     for (size_t h = 0; c->alibi && h < a->H; h++)
         if (!isfinite(c->alibi[h]))
             return qkv_fail(ctx, QKV_ARGUMENT, "attention: the ALiBi slope of head %zu is %g; slopes are finite", h,
@@ -146,12 +159,16 @@ static enum qkv_status call_convert(struct qkv_context *ctx, const struct qkv_at
     return QKV_OK;
 }
 
+static bool call_has_positions(const struct qkv_attention_call *c) {
+    return c->alibi || c->distance_bias;
+}
+
 static enum qkv_status check_mask(struct qkv_context *ctx, struct request *r) {
     const struct qkv_attend *a = &r->a;
     struct qkv_mask *m = &r->mask;
     if (call_is_packed(r->call)) return QKV_OK; /* packed sequences were checked with their views */
     enum qkv_status status = qkv_mask_size(ctx, m, a->B, a->Tq, a->Tk);
-    return status == QKV_OK && r->call->alibi ? qkv_mask_check_positions(ctx, m) : status;
+    return status == QKV_OK && call_has_positions(r->call) ? qkv_mask_check_positions(ctx, m) : status;
 }
 
 static enum qkv_status check_gradients(struct qkv_context *ctx, struct request *r,
@@ -184,11 +201,18 @@ static enum qkv_status check_gradients(struct qkv_context *ctx, struct request *
     }
     if (g->dbias && !r->call->bias)
         return qkv_fail(ctx, QKV_ARGUMENT, "attention: dbias is asked for, but there is no bias");
+    if ((g->ddistance_bias && !r->call->distance_bias) || (g->dsinks && !r->call->sinks))
+        return qkv_fail(ctx, QKV_ARGUMENT, "attention: %s is asked for, but there is no %s",
+                        g->dsinks && !r->call->sinks ? "dsinks" : "ddistance_bias",
+                        g->dsinks && !r->call->sinks ? "sinks" : "distance_bias");
+    if (qkv_aligned(ctx, "ddistance_bias", g->ddistance_bias, sizeof(float))) return QKV_ARGUMENT;
+    if (qkv_aligned(ctx, "dsinks", g->dsinks, sizeof(float))) return QKV_ARGUMENT;
     if (qkv_aligned(ctx, "dbias", g->dbias, sizeof(float))) return QKV_ARGUMENT;
     if (qkv_aligned(ctx, "dlse", g->dlse, sizeof(float))) return QKV_ARGUMENT;
     bool empty = !a->B || !a->Tq || !a->Tk;
     r->g.dattention_bias = empty ? NULL : g->dbias;
     r->g.accumulate = g->accumulate;
+    r->gradients = g;
     r->g.dlse = g->dlse;
     return QKV_OK;
 }
@@ -196,7 +220,7 @@ static enum qkv_status check_gradients(struct qkv_context *ctx, struct request *
 /* How far apart the queries stand: the ALiBi table covers their distances to all keys. */
 static enum qkv_status measure_positions(struct qkv_context *ctx, struct request *r) {
     const struct qkv_attend *a = &r->a;
-    if (!r->call->alibi || !a->B || !a->Tq) return QKV_OK;
+    if (!call_has_positions(r->call) || !a->B || !a->Tq) return QKV_OK;
     int64_t least = INT64_MAX, most = INT64_MIN;
     for (size_t b = 0; b < a->B; b++) {
         const size_t queries = qkv_mask_queries(&r->mask, b);
@@ -210,6 +234,10 @@ static enum qkv_status measure_positions(struct qkv_context *ctx, struct request
         return qkv_fail(ctx, QKV_SHAPE,
                         "attention: with ALiBi, queries at positions %lld to %lld are too far apart for a table of "
                         "distances; batch rows whose offsets differ so much need calls of their own",
+                        (long long)least, (long long)most);
+    if (r->call->distance_bias && (least < INT32_MIN || most > INT32_MAX))
+        return qkv_fail(ctx, QKV_SHAPE,
+                        "attention: queries at positions %lld to %lld are too far away for a bias by distance",
                         (long long)least, (long long)most);
     r->nearest = least;
     r->spread = (size_t)(most - least);
@@ -238,12 +266,30 @@ static enum qkv_status call_prepare(struct qkv_context *ctx, struct request *r,
 
 /* ---- doing it ---------------------------------------------------------------------------------------------------- */
 
+static int32_t *make_positions(struct qkv_arena *arena, const struct request *r, int64_t first) {
+    const struct qkv_attend *a = &r->a;
+    int32_t *position = qkv_arena_take(arena, r->B * r->queries, sizeof *position);
+    for (size_t b = 0, row = 0; position && !arena->measuring && b < a->B; b++)
+        for (size_t t = 0; t < qkv_mask_queries(&r->mask, b); t++)
+            position[row++] = (int32_t)(qkv_mask_position(&r->mask, b, t) - first);
+    return position;
+}
+
+/* The caller's table, by positions as they are. */
+static enum qkv_status use_distances(struct qkv_arena *arena, struct request *r) {
+    const struct qkv_attention_call *c = r->call;
+    r->a.position = make_positions(arena, r, 0);
+    r->a.distance_bias =
+        (struct qkv_distance_bias){.table = c->distance_bias, .row = c->distances, .zero = c->distance_zero};
+    return r->a.position ? QKV_OK : QKV_MEMORY;
+}
+
 /* The table holds −slope·|j − i| by the distance of key j from a query counted from the nearest one. */
 static enum qkv_status make_alibi(struct qkv_arena *arena, struct request *r) {
     struct qkv_attend *a = &r->a;
     struct qkv_distance_bias *bias = &a->distance_bias;
     *bias = (struct qkv_distance_bias){.row = a->Tk + r->spread, .zero = r->spread};
-    int32_t *position = qkv_arena_take(arena, r->B * r->queries, sizeof *position);
+    const int32_t *position = make_positions(arena, r, r->nearest);
     size_t floats;
     if (!qkv_multiply(a->H, bias->row, &floats)) floats = SIZE_MAX;
     float *table = qkv_arena_take(arena, floats, sizeof *table);
@@ -251,9 +297,6 @@ static enum qkv_status make_alibi(struct qkv_arena *arena, struct request *r) {
     a->position = position;
     bias->table = table;
     if (arena->measuring) return QKV_OK;
-    for (size_t b = 0, row = 0; b < a->B; b++)
-        for (size_t t = 0; t < qkv_mask_queries(&r->mask, b); t++)
-            position[row++] = (int32_t)(qkv_mask_position(&r->mask, b, t) - r->nearest);
     for (size_t h = 0; h < a->H; h++)
         for (size_t e = 0; e < bias->row; e++) {
             int64_t distance = (int64_t)e - (int64_t)bias->zero - r->nearest;
@@ -270,6 +313,34 @@ static bool list_pages(struct qkv_arena *arena, struct request *r) {
     return lists;
 }
 
+/* What each sequence gives, (B,columns), in order, to a gradient of all. */
+static void add_sequences(struct qkv_context *ctx, float *out, bool accumulate, const float *x, size_t B,
+                          size_t columns) {
+    if (!accumulate) memset(out, 0, columns * sizeof *out);
+    qkv_order_sequences(ctx, NULL, out, x, B, columns);
+}
+
+static enum qkv_status call_backward(struct qkv_context *ctx, struct qkv_arena *arena, struct request *r) {
+    const struct qkv_attend *a = &r->a;
+    const struct qkv_attention_gradients *g = r->gradients;
+    const size_t columns = a->H * r->call->distances;
+    size_t floats = 0;
+    if (g->ddistance_bias && !qkv_multiply(a->B, columns, &floats)) floats = SIZE_MAX;
+    if (g->ddistance_bias) r->g.ddistance_bias = qkv_arena_take(arena, floats, sizeof(float));
+    if (g->dsinks) r->g.dsinks = qkv_arena_take(arena, a->B * a->H, sizeof(float));
+    if ((g->ddistance_bias && !r->g.ddistance_bias) || (g->dsinks && !r->g.dsinks)) return QKV_MEMORY;
+    if (!ctx->dry && g->ddistance_bias) memset(r->g.ddistance_bias, 0, floats * sizeof(float));
+    if (!ctx->dry && g->dsinks) memset(r->g.dsinks, 0, a->B * a->H * sizeof(float));
+    const bool empty = !a->B || !a->Tq;
+    struct qkv_attend_gradients own = r->g;
+    if (empty) own.ddistance_bias = own.dsinks = NULL;
+    enum qkv_status status = qkv_attend_backward(ctx, arena, a, &own);
+    if (status != QKV_OK || ctx->dry) return status;
+    if (g->ddistance_bias) add_sequences(ctx, g->ddistance_bias, g->accumulate, r->g.ddistance_bias, a->B, columns);
+    if (g->dsinks) add_sequences(ctx, g->dsinks, g->accumulate, r->g.dsinks, a->B, a->H);
+    return QKV_OK;
+}
+
 static enum qkv_status call_compute(struct qkv_context *ctx, struct qkv_arena *arena, struct request *r) {
     struct qkv_attend *a = &r->a;
     int32_t *lo = qkv_arena_take(arena, r->B * r->queries, sizeof *lo),
@@ -279,12 +350,13 @@ static enum qkv_status call_compute(struct qkv_context *ctx, struct qkv_arena *a
     if (r->call->pages && !list_pages(arena, r)) return QKV_MEMORY;
     enum qkv_status status = arena->measuring ? QKV_OK : qkv_mask_intervals(ctx, &r->mask, lo, hi);
     if (status == QKV_OK && r->call->alibi && a->B && a->Tq) status = make_alibi(arena, r);
+    if (status == QKV_OK && r->call->distance_bias && a->B && a->Tq) status = use_distances(arena, r);
     if (status != QKV_OK) return status;
     switch (r->task) {
     case FORWARD:
         return qkv_attend_forward(ctx, arena, a);
     case BACKWARD:
-        return qkv_attend_backward(ctx, arena, a, &r->g);
+        return call_backward(ctx, arena, r);
     case LOOK:
         break;
     }

@@ -22,6 +22,8 @@ static enum qkv_status take_weights(struct qkv_attention_layer *l) {
     qkv_weights_free(&l->weights);
     l->weights = (struct qkv_weights){.ctx = l->ctx, .arena = &l->storage};
     l->parameters = (struct qkv_attention_parameters){0};
+    l->distances = (struct qkv_distance_weights){0};
+    if (!s->cross) qkv_distance_build_weights(&l->weights, &place, a, &l->distances);
     qkv_attention_build_weights(&l->weights, &place, a, s->cross, &l->parameters);
     enum qkv_status status = qkv_weights_finish(&l->weights);
     return status ? status : qkv_weights_add_gradients(&l->weights, &l->storage);

@@ -13,6 +13,7 @@ struct qkv_attention_layer {
     struct qkv_weights weights;
     struct qkv_attention_parameters parameters;
     struct qkv_position_tables tables;
+    struct qkv_distance_weights distances;
 
     struct qkv_arena arena, graph_arena; /* of one call */
     struct qkv_tape tape;

@@ -179,11 +179,14 @@ static enum qkv_status layer_run_all(struct qkv_attention_layer *l, const struct
     if (in->cache)
         a.pages =
             (struct qkv_page_table){.lists = in->cache->lists, .positions = in->cache->capacity, .count = in->cache->B};
+    struct qkv_tensor *weight = qkv_distance_weight(&l->distances, &l->spec.attention.position);
+    struct qkv_tensor *table = qkv_distance_table(&l->tape, &l->tables, weight, &a);
     struct qkv_attention_args f = {.tape = &l->tape,
                                    .spec = &l->spec.attention,
                                    .attend = &a,
                                    .parameters = &l->parameters,
                                    .tables = l->spec.cross ? NULL : &l->tables,
+                                   .distance_bias = table,
                                    .cache = in->cache ? &in->cache->rows : NULL,
                                    .cross = l->spec.cross,
                                    .memory = l->memory,

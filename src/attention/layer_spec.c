@@ -44,6 +44,7 @@ static enum qkv_status check_reals(struct qkv_context *ctx, const struct qkv_att
          "a number from 0 to 3.4e38 (0: 1/sqrt(head_dim))"},
         {"dropout", s->dropout, s->dropout >= 0 && (float)s->dropout < 1, "a number from 0 to less than 1"},
         {"attention.position.theta", p->theta, p->theta > 0, "a number from 0 to 3.4e38 (0: 10000)"},
+        {"attention.position.max", p->max, p->max > 0, "a number from 0 to 3.4e38 (0: 8)"},
         {"attention.position.fraction", p->fraction, p->fraction > 0 && p->fraction <= 1,
          "a number greater than 0 and at most 1, or 0 for 1"},
     };
@@ -123,24 +124,36 @@ static enum qkv_status complete_position(struct qkv_context *ctx, struct qkv_att
     struct qkv_position_spec *p = &s->attention.position;
     p->theta = p->theta == 0 ? 10000 : p->theta;
     p->fraction = p->fraction == 0 ? 1 : p->fraction;
-    bool tables = p->kind == QKV_POSITION_ROPE || p->kind == QKV_POSITION_ALIBI;
+#define KNOWN(name, text, help, file) p->kind == QKV_POSITION_##name ||
+#define NAMED(name, text, help, file) ", " text
+    const bool tables = QKV_ATTENTION_POSITION_LIST(KNOWN) false;
     if (p->kind != QKV_POSITION_NONE && !tables)
         return qkv_fail(
             ctx, QKV_SPEC,
-            "attention layer: attention.position.kind is %d; attention itself knows none, rope and alibi (the others "
-            "are added to an embedding)",
+            "attention layer: attention.position.kind is %d; attention itself knows none" QKV_ATTENTION_POSITION_LIST(
+                NAMED) " (the others are added to an embedding)",
             (int)p->kind);
     if (tables && s->cross)
-        return qkv_fail(
-            ctx, QKV_SPEC,
-            "attention layer: rope and alibi need queries and keys of one sequence; choose attention.position.kind "
-            "none for cross attention");
+        return qkv_fail(ctx, QKV_SPEC,
+                        "attention layer: positions need queries and keys of one sequence; choose "
+                        "attention.position.kind none for cross "
+                        "attention");
+    p->max = p->max == 0 ? 8 : p->max;
+    p->buckets = p->buckets ? p->buckets : 32;
+    p->max_distance = p->max_distance ? p->max_distance : 128;
+    if ((int)p->form < 0 || p->form > QKV_ALIBI_FALCON)
+        return qkv_fail(ctx, QKV_SPEC,
+                        "attention layer: attention.position.form is %d; it must be one of enum qkv_alibi_form",
+                        (int)p->form);
     if ((int)p->pairing < 0 || p->pairing > QKV_PAIRING_INTERLEAVED)
         return qkv_fail(ctx, QKV_SPEC,
                         "attention layer: attention.position.pairing is %d; it must be one of enum qkv_pairing",
                         (int)p->pairing);
-    const struct whole context = {"context", s->context, tables, CONTEXT};
-    return check_whole(ctx, &context, 1);
+    const struct whole fields[] = {{"context", s->context, tables, CONTEXT},
+                                   {"attention.position.buckets", p->buckets, 2, DIMENSION},
+                                   {"attention.position.max_distance", p->max_distance, 1, DIMENSION}};
+    enum qkv_status status = check_whole(ctx, fields, 3);
+    return status ? status : qkv_distance_check(ctx, "attention layer", "attention.", &s->attention);
 }
 
 enum qkv_status qkv_attention_layer_complete(struct qkv_context *ctx, struct qkv_attention_layer_spec *s) {

@@ -55,4 +55,6 @@ void qkv_attention_build_weights(struct qkv_weights *weights, const struct qkv_w
     }
     if (spec->qk_norm.norm.given) parameters_norms(weights, place, &spec->qk_norm, cross, parameters);
     parameters_linear(weights, place, &parameters->o, roles + 3, "o", bias);
+    const enum qkv_role sinks = cross ? QKV_ROLE_CROSS_SINKS : QKV_ROLE_ATTN_SINKS;
+    if (spec->sinks) qkv_weights_matrix(weights, place, &parameters->sinks, &sinks, 1);
 }

@@ -1,39 +1,86 @@
 /* ALiBi (Press et al. 2022): −slope[h]·|i − j| is added to the scores. Slopes are 2^(−8k/H), k = 1…H, for H a power of two;
- * otherwise those of the power of two below, then every other one of the power of two above. */
+ * otherwise those of the power of two below, then every other one of the power of two above. MPT has 2^(−max·k/P) of the power of two P
+ * from H on, and where that is not H every second of them first; Falcon has the paper's as bf16 holds them, and multiplies the bias
+ * by 1/sqrt(D) as the scores. Slopes that learn begin with these. */
 #include "attention/attention.h"
 
 #include <math.h>
 
-float qkv_alibi_slope(size_t h, size_t H) {
+static double alibi_press(size_t h, size_t H) {
     size_t power = 1;
     while (power * 2 <= H) {
         power *= 2;
     }
     double k = h < power ? (double)(h + 1) : (double)(h - power) + 0.5;
-    return (float)pow(2, -8 * k / (double)power);
+    return -8 * k / (double)power;
+}
+
+static double alibi_mpt(size_t h, size_t H, double max) {
+    size_t power = 1;
+    while (power < H) {
+        power *= 2;
+    }
+    size_t k = h;
+    if (power != H) k = h < power / 2 ? 2 * h + 1 : 2 * (h - power / 2);
+    return -max * (double)(k + 1) / (double)power;
+}
+
+float qkv_alibi_slope(const struct qkv_position_spec *position, size_t h, size_t H) {
+    if (position->form == QKV_ALIBI_MPT) return (float)pow(2, alibi_mpt(h, H, position->max));
+    float slope = (float)pow(2, alibi_press(h, H));
+    if (position->form == QKV_ALIBI_FALCON) {
+        uint16_t half;
+        qkv_from_float(&half, &slope, QKV_BF16, 1);
+        qkv_to_float(&slope, &half, QKV_BF16, 1);
+    }
+    return slope;
+}
+
+/* What a distance counts. */
+static float alibi_factor(const struct qkv_position_fill *fill) {
+    if (fill->position->form != QKV_ALIBI_FALCON) return 1;
+    return (float)(1 / sqrt((double)fill->attention->head_dim));
 }
 
 struct alibi {
-    float *bias;
+    const struct qkv_position_fill *fill;
+    float *bias, factor;
     size_t H, row, zero;
 };
+
+static size_t alibi_distance(const struct alibi *a, size_t d) {
+    return d < a->zero ? a->zero - d : d - a->zero;
+}
 
 static void fill_head(void *argument, size_t h, int thread) {
     (void)thread;
     const struct alibi *a = argument;
-    float slope = qkv_alibi_slope(h, a->H);
-    for (size_t d = 0; d < a->row; d++) {
-        size_t distance = d < a->zero ? a->zero - d : d - a->zero;
-        a->bias[h * a->row + d] = -slope * (float)distance;
-    }
+    const float slope = qkv_alibi_slope(a->fill->position, h, a->H) * a->factor;
+    for (size_t d = 0; d < a->row; d++) a->bias[h * a->row + d] = -slope * (float)alibi_distance(a, d);
+}
+
+static void fill_factors(void *argument, size_t d, int thread) {
+    (void)thread;
+    const struct alibi *a = argument;
+    a->bias[d] = -a->factor * (float)alibi_distance(a, d);
 }
 
 enum qkv_status qkv_position_alibi(const struct qkv_position_fill *fill, struct qkv_position_tables *tables) {
     size_t context = fill->context;
-    struct alibi a = {.H = (size_t)fill->attention->heads, .row = 2 * context - 1, .zero = context - 1};
-    a.bias = qkv_arena_take(fill->arena, a.H * a.row, sizeof(float));
+    struct alibi a = {.fill = fill, .H = (size_t)fill->attention->heads, .row = 2 * context - 1, .zero = context - 1};
+    a.factor = alibi_factor(fill);
+    a.bias = qkv_arena_take(fill->arena, (fill->position->learn ? 1 : a.H) * a.row, sizeof(float));
     if (!a.bias) {
         return QKV_MEMORY;
+    }
+    if (fill->position->learn) {
+        int32_t *rows =
+            qkv_arena_take(fill->arena, a.row, sizeof *rows); /* fresh memory is zero: all are of the one row */
+        if (!rows) return QKV_MEMORY;
+        qkv_parallel(fill->ctx, a.row, fill_factors, &a);
+        tables->map = (struct qkv_distance_map){.rows = rows, .factors = a.bias};
+        tables->context = context;
+        return QKV_OK;
     }
     qkv_parallel(fill->ctx, a.H, fill_head, &a);
     tables->distance_bias = (struct qkv_distance_bias){.table = a.bias, .row = a.row, .zero = a.zero};

@@ -100,5 +100,6 @@ enum qkv_status qkv_rotation_table(struct qkv_context *ctx, double theta, size_t
 }
 
 void qkv_alibi_slopes(size_t H, float *slopes) {
-    for (size_t h = 0; slopes && h < H; h++) slopes[h] = qkv_alibi_slope(h, H);
+    const struct qkv_position_spec press = {.form = QKV_ALIBI_PRESS};
+    for (size_t h = 0; slopes && h < H; h++) slopes[h] = qkv_alibi_slope(&press, h, H);
 }

@@ -244,7 +244,9 @@ struct qkv_tensor *qkv_attention_sublayer(const struct qkv_attention_args *f, st
         packed = *a, packed.page_bytes = f->cache->packed;
         a = &packed;
     }
-    struct qkv_tensor *y = qkv_op_attend(f->tape, (struct qkv_columns){q, 0}, k, v, a, f->dattention_bias, f->kept);
+    const struct qkv_attend_learned learned = {f->distance_bias, qkv_tensor_or_null(&f->parameters->sinks)};
+    struct qkv_tensor *y =
+        qkv_op_attend(f->tape, (struct qkv_columns){q, 0}, k, v, a, learned, f->dattention_bias, f->kept);
     struct qkv_linear *o = &f->parameters->o;
     if (f->residual) {
         return qkv_op_linear_add(f->tape, y, &o->weight, qkv_tensor_or_null(&o->bias), f->residual, f->residual_scale);

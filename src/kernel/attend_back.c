@@ -171,6 +171,21 @@ static enum qkv_status take_partial(struct qkv_context *ctx, struct qkv_arena *a
     return plan->partial && plan->touched ? QKV_OK : QKV_MEMORY;
 }
 
+/* Sums of all runs but the first. */
+static enum qkv_status take_distances(struct qkv_context *ctx, struct qkv_arena *arena, struct qkv_attend_plan *plan) {
+    const struct qkv_attend *a = plan->a;
+    size_t floats, bytes;
+    if (plan->chunks < 2) return QKV_OK;
+    plan->distance_shares = plan->folds ? 1 : plan->chunks - 1;
+    if (!qkv_multiply(a->B * a->H, a->distance_bias.row, &floats) ||
+        !qkv_multiply(floats, plan->distance_shares, &floats) || !qkv_multiply(floats, sizeof(float), &bytes))
+        return qkv_fail(ctx, QKV_MEMORY,
+                        "attention: the gradient of a table of %zu distances is more than this machine can address",
+                        a->distance_bias.row);
+    plan->distances = qkv_arena_take(arena, floats, sizeof(float));
+    return plan->distances ? QKV_OK : QKV_MEMORY;
+}
+
 static enum qkv_status take_backward(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_attend_work *work) {
     const struct qkv_attend *a = work->plan.a;
     const size_t heads = work->plan.apart ? (size_t)ctx->threads : a->B * a->Hkv;
@@ -179,6 +194,10 @@ static enum qkv_status take_backward(struct qkv_context *ctx, struct qkv_arena *
     if (!work->plan.delta || !work->plan.norm) return QKV_MEMORY;
     if (work->plan.g->dq.data) {
         enum qkv_status status = take_partial(ctx, scratch, &work->plan, heads, work->kernels->width);
+        if (status != QKV_OK) return status;
+    }
+    if (work->plan.g->ddistance_bias) {
+        enum qkv_status status = take_distances(ctx, scratch, &work->plan);
         if (status != QKV_OK) return status;
     }
     struct qkv_attend_plan norm = norm_plan(work), attention_bias = fp32_plan(work), *plan = &work->plan;
@@ -196,6 +215,24 @@ static enum qkv_status take_backward(struct qkv_context *ctx, struct qkv_arena *
     return qkv_attend_take_scratch(ctx, scratch, work, floats);
 }
 
+static void distances_body(void *argument, size_t item, int thread) {
+    const struct qkv_attend_work *work = argument;
+    struct qkv_attend_place place;
+    (void)thread;
+    qkv_attend_place_start(&place, &work->plan);
+    const struct qkv_attend_plan *plan = qkv_attend_item_plan(&place, qkv_attend_pairs, &item);
+    if (plan) work->kernels->distances(plan, item);
+}
+
+static void sinks_body(void *argument, size_t item, int thread) {
+    const struct qkv_attend_work *work = argument;
+    struct qkv_attend_place place;
+    (void)thread;
+    qkv_attend_place_start(&place, &work->plan);
+    const struct qkv_attend_plan *plan = qkv_attend_item_plan(&place, qkv_attend_heads, &item);
+    if (plan) work->kernels->sinks(plan, item);
+}
+
 static void run_backward(struct qkv_context *ctx, struct qkv_attend_work *work) {
     struct qkv_attend_plan *plan = &work->plan;
     const struct qkv_attend *a = plan->a;
@@ -209,12 +246,15 @@ static void run_backward(struct qkv_context *ctx, struct qkv_attend_work *work) 
         qkv_parallel(ctx, a->B, ragged_delta_body, work);
     else
         qkv_parallel_range(ctx, a->B * a->H * a->Tq, DELTA_GRAIN, delta_body, work);
-    if (!work->bf16 || g->dattention_bias) qkv_attend_items(ctx, &norm, a->B * a->H * norm.plan.blocks, norm_body);
-    if (past || g->dq.data || g->dk.data || g->dv.data) {
+    if (!work->bf16 || g->dattention_bias || g->dsinks)
+        qkv_attend_items(ctx, &norm, a->B * a->H * norm.plan.blocks, norm_body);
+    if (past || g->dq.data || g->dk.data || g->dv.data || g->ddistance_bias) {
         if (work->bf16 && !plan->apart) qkv_attend_items(ctx, work, heads * plan->blocks, pack_rows_body);
         qkv_attend_items(ctx, work, heads * (plan->folds ? 1 : plan->chunks), backward_body);
     }
     if (g->dq.data && !plan->apart) qkv_attend_items(ctx, work, heads * plan->blocks, gather_body);
+    if (g->ddistance_bias && !plan->folds && plan->chunks > 1) qkv_parallel(ctx, heads, distances_body, work);
+    if (g->dsinks) qkv_parallel(ctx, a->B * a->H, sinks_body, work);
     if (g->dattention_bias) qkv_parallel(ctx, distinct * attention_bias.plan.key_blocks, addend_body, &attention_bias);
 }
 

@@ -233,6 +233,10 @@ static enum qkv_status check_addend_gradient(struct qkv_context *ctx, const stru
 enum qkv_status qkv_attend_check_gradients(struct qkv_context *ctx, const struct qkv_attend *a,
                                            const struct qkv_attend_gradients *g) {
     if (a->pages.lists) return qkv_fail(ctx, QKV_ARGUMENT, "attention: there is no gradient of keys in pages");
+    if ((g->ddistance_bias && !a->distance_bias.table) || (g->dsinks && !a->sinks))
+        return qkv_fail(ctx, QKV_ARGUMENT, "attention: the gradient of %s needs %s",
+                        g->dsinks && !a->sinks ? "sinks" : "a table of distances",
+                        g->dsinks && !a->sinks ? "the sinks" : "the table");
     if (a->B && a->Tq && !a->lse)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "attention: the gradient needs lse as the forward call wrote it; give both calls "

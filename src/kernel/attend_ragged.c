@@ -64,6 +64,8 @@ static void ragged_gradients(struct qkv_attend_gradients *g, const struct qkv_at
     ragged_move(&g->dpast_k, NULL, b);
     ragged_move(&g->dpast_v, NULL, b);
     if (g->dlse) g->dlse += (a->q_start ? (size_t)a->q_start[b] : b * a->Tq) * a->H;
+    if (g->ddistance_bias) g->ddistance_bias += b * a->H * a->distance_bias.row;
+    if (g->dsinks) g->dsinks += b * a->H;
 }
 
 /* What the driver took for all sequences: each has as much of it as the longest. */
@@ -74,6 +76,7 @@ static void ragged_memory(struct qkv_attend_plan *p, size_t b) {
     if (p->delta) p->delta += first * p->a->H;
     if (p->norm) p->norm += first * p->a->H;
     if (p->packed_keys) p->packed_keys += head * p->key_blocks * p->keys_bytes;
+    if (p->distances) p->distances += b * p->distance_shares * p->a->H * p->a->distance_bias.row;
     if (p->apart) return;
     if (p->partial) p->partial += parts * p->partial_rows * p->partial_columns;
     if (p->touched) p->touched += parts * p->blocks;

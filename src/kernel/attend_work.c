@@ -55,6 +55,12 @@ size_t qkv_attend_key_blocks(const struct qkv_attend_plan *plan) {
 size_t qkv_attend_head_blocks(const struct qkv_attend_plan *plan) {
     return plan->a->H * plan->blocks;
 }
+size_t qkv_attend_pairs(const struct qkv_attend_plan *plan) {
+    return plan->a->Hkv;
+}
+size_t qkv_attend_heads(const struct qkv_attend_plan *plan) {
+    return plan->a->H;
+}
 
 void qkv_attend_place_start(struct qkv_attend_place *place, const struct qkv_attend_plan *whole) {
     place->whole = whole, place->ragged = qkv_attend_is_ragged(whole->a), place->known = false;

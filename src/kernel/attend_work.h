@@ -39,7 +39,8 @@ enum qkv_status qkv_attend_take_scratch(struct qkv_context *ctx, struct qkv_aren
 /* Items of one batch row. */
 typedef size_t qkv_attend_count(const struct qkv_attend_plan *plan);
 
-qkv_attend_count qkv_attend_units, qkv_attend_pieces, qkv_attend_key_blocks, qkv_attend_head_blocks;
+qkv_attend_count qkv_attend_units, qkv_attend_pieces, qkv_attend_key_blocks, qkv_attend_head_blocks, qkv_attend_pairs,
+    qkv_attend_heads;
 
 /* The sequence that a run of items has come to. */
 struct qkv_attend_place {

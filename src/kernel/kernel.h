@@ -228,7 +228,7 @@ enum qkv_status qkv_gemm_ordered(struct qkv_context *ctx, struct qkv_arena *scra
 /* Measured peak of products of bf16 in registers, FLOP/s, of all threads together. */
 double qkv_measure_bf16_peak(struct qkv_context *ctx);
 
-/* ---- attention (attend.c, attend_back.c) ---------------------------------------------------------------------------------------
+/* ---- attention (attend.c, attend_back.c) --------------------------------------------------------------------------
  * y = softmax(softcap(scale·q·kᵀ) + bias, over the keys that the row may attend to) · v, tiled with an online softmax
  * (Milakov & Gimelshein 2018; Dao et al. 2022), never T×T. K and V are read by H/Hkv query heads each, never repeated.
  * Arithmetic is fp32; in mixed precision on a table that multiplies bf16 itself, Q, K, V, the weights, dY and dS are rounded to
@@ -279,7 +279,8 @@ struct qkv_attend {
      * (count,Hkv,page_bytes) at past_k's data and behind that a byte for each of (count,Hkv), not 0 where a value is
      * no number. No weights of it can be looked at */
     size_t page_bytes;
-    float *lse; /* (B, H, Tq): log-sum-exp of each row, −inf for a row without keys; may be NULL when not kept */
+    float *
+        lse; /* (B, H, Tq): log-sum-exp of each row, its sink included, −inf for a row without keys; may be NULL when not kept */
     const int32_t *lo, *hi; /* (B, Tq): row i attends to keys j with lo <= j < hi; values outside [0, Tk] are clamped */
     /* of a query and a key of one head that lo and hi let through, for costs; 0: they are counted when needed, which
      * a dry run, whose lo and hi hold nothing, cannot */
@@ -290,6 +291,8 @@ struct qkv_attend {
     struct qkv_pairs attention_bias_strides;
     struct qkv_distance_bias distance_bias; /* added as well */
     const int32_t *position;                /* (B, Tq): of the queries; needed with a distance bias only */
+    /* (H), or NULL: a logit of each head that is in the denominator of the softmax and has no value (gpt-oss, 2025) */
+    const float *sinks;
     float scale, softcap,
         dropout;     /* softcap c > 0: s becomes c·tanh(s/c). dropout: on the weights, after the softmax. 0: off */
     uint32_t key[2]; /* names the dropout mask: element ((b·H + h)·Tq + i)·Tk + j, as in the dropout kernel */
@@ -331,6 +334,9 @@ struct qkv_attend_gradients {
     const float *dlse;                 /* or NULL: the gradient of lse, (B, H, Tq) */
     /* or NULL: the gradient of the attention_bias, in its strides: summed over what is broadcast */
     float *dattention_bias;
+    /* or NULL: of the table of distances, (B, H, row), and of the sinks, (B, H): of each sequence by itself, always added to, so that
+     * whoever asks can add them in a defined order */
+    float *ddistance_bias, *dsinks;
     bool accumulate;
 };
 enum qkv_status qkv_attend_backward(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a,

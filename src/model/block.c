@@ -90,7 +90,8 @@ static inline __attribute__((always_inline)) struct qkv_tensor *
 stack_layers(struct qkv_forward_args *f, struct qkv_tensor *x, size_t first, size_t end) {
     for (size_t layer = first; layer < end; layer++) {
         struct block b = {.flow = *f, .layer = layer};
-        x = f->checkpoint ? qkv_tape_recompute_segment(f->tape, run_block, &b, sizeof b, x, f->memory)
+        x = f->checkpoint ? qkv_tape_recompute_segment(f->tape, run_block, &b, sizeof b, x, f->memory,
+                                                       f->distances[f->stack->spec->kind_of[layer]])
                           : run_block(f->tape, &b, x);
         qkv_hook_call(f, QKV_HOOK_RESIDUAL, layer, x);
     }

@@ -98,6 +98,7 @@ static void pass_set_calls(struct qkv_decoder *d, const struct qkv_decoder_shape
     }
     f->positions = positions;
     f->self = qkv_stack_calls(f->tape, stack, false, &mask, (struct qkv_call_rows){0}, 0);
+    qkv_stack_distances(f);
     for (int i = 0; f->self && i < stack->spec->kind_count; i++) f->self[i].position = positions;
     pass_page(d, f->self, s->rows, s->longest, s->tokens, d->start, d->pasts, d->pool, d->tables);
     if (!d->encoded) return;

@@ -57,6 +57,7 @@ static struct qkv_tensor *run_stack(struct qkv_encoded *e, struct qkv_tape *tape
                                     .rows = rows,
                                     .positions = rows->position};
     flow.self = qkv_stack_calls(tape, &m->encoder, false, &mask, (struct qkv_call_rows){rows, rows}, 0);
+    qkv_stack_distances(&flow);
     for (int i = 0; flow.self && i < m->spec.encoder.kind_count; i++) flow.self[i].position = flow.positions;
     if (tape->status != QKV_OK) return NULL;
     return qkv_stack_forward(&flow, qkv_rows_pack(tape, rows, ids));

@@ -39,6 +39,7 @@ struct qkv_stack {
     struct qkv_position_tables embed; /* what is added to the embedding */
     /* Of the attention of each kind of layer; equal ones are the same tables. */
     struct qkv_position_tables tables[QKV_KINDS_MAX];
+    struct qkv_distance_weights distances;
 };
 
 /* The weights of a layer, which it may share with others. */
@@ -156,7 +157,8 @@ struct qkv_forward_args {
     const int32_t *positions;    /* of each of them */
     /* What the calls of self attention begin with, one for each kind of layer; with a cache, its pages. */
     struct qkv_attend *self;
-    struct qkv_key_values *cache; /* one a layer, NULL without */
+    struct qkv_tensor *distances[QKV_KINDS_MAX]; /* their tables of distances, where these learn; NULL: none */
+    struct qkv_key_values *cache;                /* one a layer, NULL without */
     /* Cross attention: the same, with the encoder's output as memory (B·Tk, C). Or, without `memory`, what was kept of several:
      * keys and values, one a layer. Rows that stand side by side and read the same memory may go through it as one. */
     struct qkv_attend *cross;
@@ -178,6 +180,8 @@ struct qkv_forward_args {
  * kind's causal and window, for those rows. Their memory is the tape's; NULL when it has failed. (stack_calls.c) */
 struct qkv_attend *qkv_stack_calls(struct qkv_tape *tape, const struct qkv_stack *stack, bool cross,
                                    const struct qkv_mask *mask, struct qkv_call_rows rows, double dropout);
+/* Makes the tables of distances of the calls of self attention, which get them, where they learn: one for kinds that share it. */
+void qkv_stack_distances(struct qkv_forward_args *args);
 /* Of the kind of the last layer; `final` says whether the stack has the norm. */
 const struct qkv_norm_spec *qkv_stack_final_norm(const struct qkv_stack_spec *stack);
 /* The parts of qkv_stack_forward, for modules: x (B·T, C) → the same, but ids (B·T) → embeddings. Layers are [first, end). A sublayer by itself is without

@@ -7,12 +7,17 @@
 #include <string.h>
 
 #define MODULE_ROLE(name) (UINT64_C(1) << QKV_ROLE_##name)
-#define MODULE_SELF       (MODULE_ROLE(ATTN_Q) | MODULE_ROLE(ATTN_K) | MODULE_ROLE(ATTN_V) | MODULE_ROLE(ATTN_O))
-#define MODULE_CROSS      (MODULE_ROLE(CROSS_Q) | MODULE_ROLE(CROSS_K) | MODULE_ROLE(CROSS_V) | MODULE_ROLE(CROSS_O))
-#define MODULE_FFN        (MODULE_ROLE(FFN_GATE) | MODULE_ROLE(FFN_UP) | MODULE_ROLE(FFN_DOWN))
-#define MODULE_NORMS(of)  (MODULE_ROLE(of##_NORM) | MODULE_ROLE(of##_OUT_NORM))
-#define MODULE_BLOCK      (MODULE_NORMS(ATTN) | MODULE_SELF | MODULE_NORMS(FFN) | MODULE_FFN)
-#define MODULE_MEMORY     (MODULE_NORMS(CROSS) | MODULE_CROSS)
+#define MODULE_DISTANCES  (MODULE_ROLE(BUCKETS) | MODULE_ROLE(RELATIVE) | MODULE_ROLE(SLOPES))
+#define MODULE_SELF                                                                                                    \
+    (MODULE_ROLE(ATTN_Q) | MODULE_ROLE(ATTN_K) | MODULE_ROLE(ATTN_V) | MODULE_ROLE(ATTN_O) | MODULE_ROLE(ATTN_SINKS) | \
+     MODULE_DISTANCES)
+#define MODULE_CROSS                                                                                                   \
+    (MODULE_ROLE(CROSS_Q) | MODULE_ROLE(CROSS_K) | MODULE_ROLE(CROSS_V) | MODULE_ROLE(CROSS_O) |                       \
+     MODULE_ROLE(CROSS_SINKS))
+#define MODULE_FFN       (MODULE_ROLE(FFN_GATE) | MODULE_ROLE(FFN_UP) | MODULE_ROLE(FFN_DOWN))
+#define MODULE_NORMS(of) (MODULE_ROLE(of##_NORM) | MODULE_ROLE(of##_OUT_NORM))
+#define MODULE_BLOCK     (MODULE_NORMS(ATTN) | MODULE_SELF | MODULE_NORMS(FFN) | MODULE_FFN)
+#define MODULE_MEMORY    (MODULE_NORMS(CROSS) | MODULE_CROSS)
 _Static_assert(QKV_ROLE_COUNT <= 64, "a set of roles is 64 bits");
 
 /* What a new module of each kind is made of. */

@@ -267,6 +267,7 @@ static struct qkv_forward_args module_args(struct qkv_module *m, const struct mo
                                  .T = T,
                                  .positions = qkv_sequence_positions(&m->tape, c->B, T, 0)};
     f.self = module_calls(m, c, self, f.positions);
+    qkv_stack_distances(&f);
     return f;
 }
 

@@ -76,6 +76,12 @@ static void params_ffn(struct params *p, struct qkv_ffn *to, const struct qkv_ff
     params_norm_of(p, &to->out_norm, norm, QKV_SUBLAYER_FFN, true);
 }
 
+/* What biases by distance learn, once a stack. */
+static void params_distances(struct params *p, struct qkv_stack *s) {
+    for (int i = 0; i < s->spec->kind_count && params_has(p->roles, QKV_ROLE_BUCKETS); i++)
+        qkv_distance_build_weights(p->weights, &p->place, &s->spec->kinds[i].attention, &s->distances);
+}
+
 static void params_layers(struct params *p, const struct qkv_stack *s) {
     const struct qkv_stack_spec *spec = s->spec;
     for (size_t i = 0, end; i < (size_t)spec->layers; i = end) {
@@ -124,6 +130,7 @@ static void params_stack(struct qkv_model *m, struct qkv_stack *s, const struct 
     p.place = (struct qkv_weight_place){
         .stack = name, .layer = -1, .sizes = &p.sizes, .branches = (size_t)spec->layers * (s->has_cross ? 3 : 2)};
     params_embed(&p, s, shared);
+    params_distances(&p, s);
     params_layers(&p, s);
     const struct qkv_norm_spec *norm = qkv_stack_final_norm(spec);
     if (norm->final) params_norm(&p, &s->norm, QKV_ROLE_NORM, norm);

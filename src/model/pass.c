@@ -35,6 +35,7 @@ static struct qkv_forward_args stack_args(struct qkv_pass *p, struct qkv_stack *
     const int32_t *positions = qkv_pass_key_positions(p, stack, rows, side);
     args.self =
         qkv_stack_calls(&p->tape, stack, false, &mask, (struct qkv_call_rows){rows, rows}, p->model->spec.dropout);
+    qkv_stack_distances(&args);
     for (int i = 0; args.self && i < stack->spec->kind_count; i++)
         args.self[i].position = args.self[i].distance_bias.table ? positions : args.positions;
     return args;

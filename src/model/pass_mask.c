@@ -13,7 +13,7 @@ struct qkv_mask qkv_pass_mask(const struct qkv_pass_side *s, const struct qkv_ro
 
 bool qkv_pass_counts_rows(const struct qkv_stack *stack) {
     for (int i = 0; i < stack->spec->kind_count; i++)
-        if (stack->tables[i].distance_bias.table) return true;
+        if (qkv_position_has_distances(&stack->tables[i])) return true;
     return false;
 }
 

@@ -26,6 +26,7 @@ static enum qkv_status position_fill(struct qkv_model *m, const struct qkv_stack
 /* Whether two attentions use the same numbers: tables depend on nothing else of a kind. */
 static bool position_same(const struct qkv_attention_spec *a, const struct qkv_attention_spec *b) {
     const struct qkv_position_spec *p = &a->position, *q = &b->position;
+    if (!qkv_position_shares(a, b)) return false;
     return p->kind == q->kind && p->theta == q->theta && p->pairing == q->pairing && p->fraction == q->fraction &&
            a->head_dim == b->head_dim && a->heads == b->heads;
 }

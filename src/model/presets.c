@@ -113,10 +113,10 @@ static const struct preset presets[] = {
                       "clip=0", "label_smoothing=0.1", "eval_every=1000", "eval_batches=0", "save_every=1000")},
     {.name = "t5-style",
      .summary =
-         "an encoder-decoder without biases: RMSNorm, GeGLU, scores not scaled, RoPE where T5 has relative buckets: "
+         "an encoder-decoder without biases: RMSNorm, GeGLU, scores not scaled, a learned bias for each bucket of distances: "
          "6+6 layers, 8 heads, d_model 512 (after Raffel et al. 2020)",
      .json =
-         START "\"d_model\": 512, \"context\": 512, \"position\": {\"kind\": \"rope\"}, \"tie\": \"all\","
+         START "\"d_model\": 512, \"context\": 512, \"position\": {\"kind\": \"buckets\"}, \"tie\": \"all\","
                " \"dropout\": 0.1,"
                " \"encoder\": {\"layers\": 6, \"attention\": {\"heads\": 8, \"scale\": 1.0, \"bias\": false},"
                " \"norm\": {\"kind\": \"rmsnorm\"}, \"ffn\": {\"kind\": \"geglu\", \"d_ff\": 1024, \"bias\": false}},"

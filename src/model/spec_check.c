@@ -121,12 +121,33 @@ static enum qkv_status check_pattern(const struct checker *c, const struct qkv_p
     return status;
 }
 
+/* What a stack learns of distances is one table for all its layers of that position. */
+static enum qkv_status check_shared(const struct checker *c, const struct qkv_place *place, size_t kind) {
+    const struct qkv_stack_spec *s = place->stack;
+    const struct qkv_attention_spec *a = &s->kinds[kind].attention;
+    struct qkv_distance_weights none;
+    for (size_t i = 0; i < kind && qkv_distance_weight(&none, &a->position); i++) {
+        const struct qkv_attention_spec *b = &s->kinds[i].attention;
+        if (qkv_distance_weight(&none, &b->position) != qkv_distance_weight(&none, &a->position) ||
+            qkv_position_shares(a, b))
+            continue;
+        return qkv_fail(
+            c->ctx, QKV_SPEC,
+            "%s: %skinds %s and %s both learn biases by distance, but not the same: layers of a stack share "
+            "them, so heads, causal and all of attention.position must be alike (or choose another "
+            "position.kind for one of them)",
+            c->name, place->path, s->kinds[i].name, s->kinds[kind].name);
+    }
+    return QKV_OK;
+}
+
 static enum qkv_status check_kinds(const struct checker *c, const struct qkv_key *kinds,
                                    const struct qkv_place *place) {
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < (size_t)place->stack->kind_count && !status; i++) {
         struct qkv_place in = qkv_kind_enter(place, kinds, i);
         status = check_keys(c, kinds->keys, &in);
+        if (!status) status = check_shared(c, place, i);
     }
     return status;
 }
@@ -177,6 +198,7 @@ static enum qkv_status check_attention(const struct checker *c, const struct qkv
                         c->name, place->path, a->window_right);
     enum qkv_status status = check_width(c, place, "head_dim", a->head_dim);
     if (!status) status = check_width(c, place, "value_dim", a->value_dim);
+    if (!status && !place->like) status = qkv_distance_check(c->ctx, c->name, where, a);
     bool rotated = position->kind == QKV_POSITION_ROPE && !place->like;
     if (status || !rotated) return status;
     return qkv_rotation_check(c->ctx, c->name, where, position->fraction, place->path, a->head_dim);

@@ -13,6 +13,7 @@ static const char *const positions[] = {QKV_POSITION_LIST(POSITION_TEXT) NULL};
 #define GAP(name, text, help, file) "",
 static const char *const attention_positions[] = {"none", QKV_EMBED_POSITION_LIST(GAP)
                                                               QKV_ATTENTION_POSITION_LIST(POSITION_TEXT) NULL};
+CHOICES(alibi_forms, QKV_ALIBI_LIST);
 CHOICES(pairings, QKV_PAIRING_LIST);
 #define BIAS_TEXT(name, text, help, parts) text,
 static const char *const biases[] = {QKV_BIAS_LIST(BIAS_TEXT) NULL};
@@ -93,6 +94,38 @@ static double rule_fraction(const struct qkv_place *p) {
     return p->written->position.kind == QKV_POSITION_ROPE ? p->written->position.fraction : 1;
 }
 
+/* Of a position of the same kind that is said for the whole model. */
+static const struct qkv_position_spec *rule_written(const struct qkv_place *p) {
+    const struct qkv_position_spec *own = p->object, *whole = &p->written->position;
+    return own->kind == whole->kind ? whole : NULL;
+}
+
+static double rule_form(const struct qkv_place *p) {
+    const struct qkv_position_spec *whole = rule_written(p);
+    return whole ? whole->form : QKV_ALIBI_PRESS;
+}
+
+static double rule_max(const struct qkv_place *p) {
+    const struct qkv_position_spec *whole = rule_written(p);
+    return whole && whole->form == QKV_ALIBI_MPT ? whole->max : 8;
+}
+
+static double rule_learn(const struct qkv_place *p) {
+    const struct qkv_position_spec *whole = rule_written(p);
+    return whole && whole->learn;
+}
+
+static double rule_buckets(const struct qkv_place *p) {
+    const struct qkv_position_spec *whole = rule_written(p);
+    return whole && whole->kind == QKV_POSITION_BUCKETS ? whole->buckets : 32;
+}
+
+static double rule_max_distance(const struct qkv_place *p) {
+    const struct qkv_position_spec *whole = rule_written(p);
+    const bool has = whole && (whole->kind == QKV_POSITION_BUCKETS || whole->kind == QKV_POSITION_RELATIVE);
+    return has ? whole->max_distance : 128;
+}
+
 /* Of the whole model, where that is said in one place, as in version 1. */
 static double rule_position(const struct qkv_place *p) {
     return p->written->version == 1 ? QKV_POSITION_LEARNED : QKV_POSITION_NONE;
@@ -106,6 +139,22 @@ static bool in_rope(const struct qkv_place *p) {
 
 static bool in_clamped(const struct qkv_place *p) {
     return ((const struct qkv_ffn_spec *)p->object)->kind == QKV_FFN_SWIGLU_CLAMPED;
+}
+
+static bool in_alibi(const struct qkv_place *p) {
+    return ((const struct qkv_position_spec *)p->object)->kind == QKV_POSITION_ALIBI;
+}
+
+static bool in_mpt(const struct qkv_place *p) {
+    return in_alibi(p) && ((const struct qkv_position_spec *)p->object)->form == QKV_ALIBI_MPT;
+}
+
+static bool in_buckets(const struct qkv_place *p) {
+    return ((const struct qkv_position_spec *)p->object)->kind == QKV_POSITION_BUCKETS;
+}
+
+static bool in_far(const struct qkv_place *p) {
+    return in_buckets(p) || ((const struct qkv_position_spec *)p->object)->kind == QKV_POSITION_RELATIVE;
 }
 
 static bool in_self_attention(const struct qkv_place *p) {
@@ -130,15 +179,30 @@ static bool ends_a_stack(const struct qkv_place *p) {
              .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_IDLE, .value = 1, .rule = fraction_rule, .applies = in_rope,         \
              .owner = "position.kind rope")
 
+/* The same of biases by distance. */
+#define DISTANCE_KEYS(form_rule, max_rule, learn_rule, buckets_rule, max_distance_rule)                                \
+    CHOICE(qkv_position_spec, form, alibi_forms, .flags = QKV_KEY_LATER | QKV_KEY_IDLE, .neutral = QKV_ALIBI_PRESS,    \
+           .value = QKV_ALIBI_PRESS, .rule = form_rule, .applies = in_alibi, .owner = "position.kind alibi"),          \
+        REAL(qkv_position_spec, max, 0, FLT_MAX, "a number greater than 0", .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_IDLE, \
+             .value = 8, .rule = max_rule, .applies = in_mpt, .owner = "position.kind alibi of form mpt"),             \
+        FLAG(qkv_position_spec, learn, .flags = QKV_KEY_LATER | QKV_KEY_IDLE, .neutral = false, .rule = learn_rule,    \
+             .applies = in_alibi, .owner = "position.kind alibi"),                                                     \
+        WHOLE(qkv_position_spec, buckets, 2, DIMENSION, .flags = QKV_KEY_IDLE, .value = 32, .rule = buckets_rule,      \
+              .applies = in_buckets, .owner = "position.kind buckets"),                                                \
+        WHOLE(qkv_position_spec, max_distance, 1, DIMENSION, .flags = QKV_KEY_IDLE, .value = 128,                      \
+              .rule = max_distance_rule, .applies = in_far, .owner = "position.kind buckets or relative")
+
 const struct qkv_key qkv_position_keys[] = {
     CHOICE(qkv_position_spec, kind, positions, .rule = rule_position),
     ROTATION_KEYS(NULL, NULL, NULL),
+    DISTANCE_KEYS(NULL, NULL, NULL, NULL, NULL),
     END,
 };
 
 static const struct qkv_key attention_position_keys[] = {
     CHOICE(qkv_position_spec, kind, attention_positions, .rule = rule_attention_position),
     ROTATION_KEYS(rule_theta, rule_pairing, rule_fraction),
+    DISTANCE_KEYS(rule_form, rule_max, rule_learn, rule_buckets, rule_max_distance),
     END,
 };
 
@@ -163,6 +227,7 @@ const struct qkv_key qkv_attention_keys[] = {
     CHOICE(qkv_attention_spec, bias, biases, .value = QKV_BIAS_ALL),
     OBJECT(qkv_attention_spec, qk_norm, qk_norm_keys, .flags = QKV_KEY_OPTIONAL | QKV_KEY_LATER),
     REAL(qkv_attention_spec, clip, 0, FLT_MAX, "a number greater than 0, or 0 for none", .flags = QKV_KEY_LATER),
+    FLAG(qkv_attention_spec, sinks, .flags = QKV_KEY_LATER, .neutral = false),
     OBJECT(qkv_attention_spec, position, attention_position_keys, .flags = QKV_KEY_VERSION_2,
            .applies = in_self_attention, .owner = "self attention"),
     END,

@@ -1,5 +1,6 @@
 /* How a spec is written: in version 1 where that can say the same, so that old files and digests stay, else in version 2. And
  * the canonical form of kinds of layers, in which specs that mean the same are equal. */
+#include "attention/attention.h"
 #include "model/spec.h"
 
 #include <string.h>
@@ -7,7 +8,7 @@
 /* ---- versions ----------------------------------------------------------------------------------------------------- */
 
 static bool same_position(const struct qkv_position_spec *a, const struct qkv_position_spec *b) {
-    if (a->kind != b->kind || a->kind != QKV_POSITION_ROPE) return a->kind == b->kind;
+    if (a->kind != b->kind || a->kind != QKV_POSITION_ROPE) return qkv_position_same_distances(a, b);
     return a->theta == b->theta && a->pairing == b->pairing && a->fraction == b->fraction;
 }
 

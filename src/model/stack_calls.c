@@ -1,5 +1,5 @@
 /* stack_calls: what the calls of attention in a stack begin with, for each kind of layer. Kinds with the same causal and windows share
- * the intervals of keys. */
+ * the intervals of keys; those with the same learned bias by distance its table. */
 #include "model/model.h"
 
 static const struct qkv_attention_spec *calls_attention(const struct qkv_stack *stack, size_t kind, bool cross) {
@@ -36,4 +36,22 @@ struct qkv_attend *qkv_stack_calls(struct qkv_tape *tape, const struct qkv_stack
         qkv_sequence_intervals(tape, &own, rows, &calls[i]);
     }
     return calls;
+}
+
+void qkv_stack_distances(struct qkv_forward_args *f) {
+    const size_t kinds = (size_t)f->stack->spec->kind_count;
+    for (size_t i = 0; f->self && i < kinds; i++) {
+        struct qkv_tensor *weight =
+            qkv_distance_weight(&f->stack->distances, &f->stack->spec->kinds[i].attention.position);
+        size_t first = 0;
+        while (weight && first < i &&
+               weight != qkv_distance_weight(&f->stack->distances, &f->stack->spec->kinds[first].attention.position))
+            first++;
+        if (first < i && f->distances[first]) {
+            f->distances[i] = f->distances[first];
+            f->self[i].distance_bias = f->self[first].distance_bias;
+        } else {
+            f->distances[i] = qkv_distance_table(f->tape, &f->stack->tables[i], weight, &f->self[i]);
+        }
+    }
 }

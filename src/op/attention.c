@@ -9,6 +9,7 @@
 struct attend {
     struct qkv_attend kernel;
     struct qkv_columns q, k, v;
+    struct qkv_attend_learned learned;
     bool keeps_lse;
     float *dattention_bias;
 };
@@ -40,14 +41,34 @@ static void zero_body(void *argument, size_t item, int thread) {
     memset(f->data, 0, f->count * sizeof(float));
 }
 
+/* Sums of each sequence, to which the kernels add: those of the table of distances go on where the layers before left off, */
+static float *attention_distances(struct qkv_tape *tape, const struct attend *o, enum qkv_status *status) {
+    bool accumulate;
+    float *sums = qkv_gradient_out(tape, o->learned.distance_bias, &accumulate, status);
+    struct fill f = {.data = sums};
+    if (!sums) return NULL;
+    f.count = o->learned.distance_bias->grad_buffer->count;
+    if (!accumulate) qkv_parallel(tape->ctx, 1, zero_body, &f);
+    return sums;
+}
+
+/* and those of sinks begin anew, (B,H). */
+static float *attention_sinks(struct qkv_tape *tape, const struct attend *o) {
+    struct fill f = {.count = o->kernel.B * o->kernel.H};
+    f.data = qkv_tape_take(tape, f.count, sizeof(float));
+    if (f.data) qkv_parallel(tape->ctx, 1, zero_body, &f);
+    return f.data;
+}
+
 /* The gradients are either all overwritten or all added to: where they differ, the new ones start from zero. That of the
  * attention_bias is always added to. */
 enum qkv_status qkv_backward_attend(struct qkv_tape *tape, struct qkv_node *node) {
     const struct attend *o = node->saved;
     const struct qkv_columns *parts[3] = {&o->q, &o->k, &o->v};
     float *gradients[3];
-    bool accumulates[3], any = o->dattention_bias != NULL, all = true;
+    bool accumulates[3], any = o->dattention_bias != NULL, all = true, always;
     enum qkv_status status = QKV_OK;
+    float *dsinks = qkv_gradient_out(tape, o->learned.sinks, &always, &status);
     for (int i = 0; i < 3; i++) {
         int first = 0;
         while (!attention_same(*parts[first], *parts[i])) {
@@ -76,6 +97,8 @@ enum qkv_status qkv_backward_attend(struct qkv_tape *tape, struct qkv_node *node
         }
     }
     const struct qkv_attend *a = &o->kernel;
+    float *distances = attention_distances(tape, o, &status);
+    if (status) return status;
     struct qkv_heads dy = a->y;
     dy.data = node->output->grad_buffer->data;
     dy.dtype = QKV_F32;
@@ -84,8 +107,18 @@ enum qkv_status qkv_backward_attend(struct qkv_tape *tape, struct qkv_node *node
                                      .dk = attention_heads(gradients[1], QKV_F32, o->k, a->Tk, a->D),
                                      .dv = attention_heads(gradients[2], QKV_F32, o->v, a->Tk, a->Dv),
                                      .dattention_bias = o->dattention_bias,
+                                     .ddistance_bias = distances,
                                      .accumulate = any};
-    return qkv_attend_backward(tape->ctx, tape->arena, a, &g);
+    const size_t mark = qkv_arena_mark(tape->arena);
+    if (dsinks) {
+        g.dsinks = attention_sinks(tape, o);
+        if (!g.dsinks) return QKV_MEMORY;
+    }
+    status = qkv_attend_backward(tape->ctx, tape->arena, a, &g);
+    if (dsinks && status == QKV_OK)
+        qkv_order_sequences(tape->ctx, node->inputs[0]->order, dsinks, g.dsinks, a->B, a->H);
+    qkv_arena_release(tape->arena, mark);
+    return status;
 }
 
 /* Rows of ragged queries or keys, all sequences together; of arrays that a dry run cannot read, those of the tensor. */
@@ -114,6 +147,15 @@ enum qkv_status qkv_check_attend(struct qkv_tape *tape, struct qkv_node *node) {
     const size_t queries = attention_rows(tape, a->q_start, a->B, o->q, a->B * a->Tq);
     enum qkv_status status = attention_check(tape, o->q, "q", queries, a->H * a->D);
     if (status) return status;
+    const struct qkv_tensor *table = o->learned.distance_bias, *sinks = o->learned.sinks;
+    if (table && (table->rows != a->H || table->columns != a->distance_bias.row || table->gradients_apart != a->B))
+        return qkv_fail(tape->ctx, QKV_SHAPE,
+                        "attend: a table of distances (%zu,%zu) for %zu sequences is none of H %zu, %zu "
+                        "distances and B %zu",
+                        table->rows, table->columns, table->gradients_apart, a->H, a->distance_bias.row, a->B);
+    if (sinks && sinks->rows * sinks->columns != a->H)
+        return qkv_fail(tape->ctx, QKV_SHAPE, "attend: %zu sinks are given for %zu heads", sinks->rows * sinks->columns,
+                        a->H);
     status = attention_check(tape, o->k, "k", attention_key_rows(tape, a, o->k), a->Hkv * a->D);
     return status ? status : attention_check(tape, o->v, "v", attention_key_rows(tape, a, o->v), a->Hkv * a->Dv);
 }
@@ -159,8 +201,8 @@ struct qkv_cost qkv_cost_attend(const struct qkv_node *node, bool backward) {
 }
 
 struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, struct qkv_columns k,
-                                 struct qkv_columns v, const struct qkv_attend *a, float *dattention_bias,
-                                 const struct qkv_attend **kept) {
+                                 struct qkv_columns v, const struct qkv_attend *a, struct qkv_attend_learned learned,
+                                 float *dattention_bias, const struct qkv_attend **kept) {
     if (!q.x || !k.x || !v.x || tape->status != QKV_OK) {
         return NULL;
     }
@@ -168,12 +210,20 @@ struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, st
     if (!s) {
         return NULL;
     }
-    *s = (struct attend){
-        .kernel = *a, .q = q, .k = k, .v = v, .keeps_lse = tape->recording || kept, .dattention_bias = dattention_bias};
+    *s = (struct attend){.kernel = *a,
+                         .q = q,
+                         .k = k,
+                         .v = v,
+                         .learned = learned,
+                         .keeps_lse = tape->recording || kept,
+                         .dattention_bias = dattention_bias};
     struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_attend, s);
     node.inputs[0] = q.x;
     node.inputs[1] = k.x;
     node.inputs[2] = v.x;
+    node.inputs[3] = learned.distance_bias;
+    node.inputs[4] = learned.sinks;
+    if (learned.sinks) s->kernel.sinks = learned.sinks->data;
     if (!qkv_tape_check(tape, &node)) {
         return NULL;
     }

@@ -57,6 +57,9 @@ struct qkv_tensor {
     bool requires_grad;                  /* its gradient is needed */
     struct qkv_grad_buffer *grad_buffer; /* an activation's gradient so far, NULL when none has come */
     const struct qkv_row_order *order;   /* of the rows; NULL: none */
+    /* Of what all sequences read: its gradient is kept for each of so many by itself, one behind the other, so that they can be
+     * added in a defined order. 0: one gradient */
+    size_t gradients_apart;
     float *gradient;     /* a parameter's gradient, kept by the model and always added to; NULL for activations */
     unsigned times;      /* of a parameter: how often a pass uses it, at most; 0: once */
     float *later;        /* where its uses after the first one add theirs; NULL: to the same */
@@ -107,6 +110,7 @@ struct qkv_operator {
     X(head_norm)                                                                                                       \
     X(clip)                                                                                                            \
     X(attend)                                                                                                          \
+    X(distance_bias)                                                                                                   \
     X(activation)                                                                                                      \
     X(gated)                                                                                                           \
     X(add)                                                                                                             \
@@ -126,7 +130,7 @@ enum { QKV_OPERATOR_LIST(QKV_OPERATOR_NUMBER) QKV_OPERATOR_COUNT };
 /* The rows for CPUs, by number. */
 extern const struct qkv_operator qkv_operators[QKV_OPERATOR_COUNT];
 
-enum { QKV_INPUTS_MAX = 4 };
+enum { QKV_INPUTS_MAX = 5 };
 struct qkv_node {
     const struct qkv_operator *row;
     struct qkv_tensor *inputs[QKV_INPUTS_MAX]; /* activations and parameters that may want a gradient; NULL: absent */
@@ -228,6 +232,10 @@ void qkv_order_columns(struct qkv_context *ctx, const struct qkv_order *order, f
 /* The same for some of the columns, ldx apart in x, by whoever shares them out; begins: (groups + 1) where each group's rows begin. */
 void qkv_order_sum(const struct qkv_kernels *kernels, size_t groups, const size_t *begins, float *out, const float *x,
                    size_t ldx, size_t columns);
+/* out[c] += the sum over the B sequences of x[b][c], columns apart: in the order of their rows, or, where that is NULL, one after the
+ * other. */
+void qkv_order_sequences(struct qkv_context *ctx, const struct qkv_row_order *order, float *out, const float *x,
+                         size_t B, size_t columns);
 /* (groups + 1): the first row of each group, and the end. */
 void qkv_order_begins(const struct qkv_order *order, size_t begins[QKV_GROUPS_MAX + 1]);
 
@@ -300,12 +308,26 @@ struct qkv_columns {
     struct qkv_tensor *x;
     size_t column;
 };
+/* What a table of biases by distance is made of: entry (h, d) of it is factors[d] (NULL: 1) times weight[rows[d]][h]. */
+struct qkv_distance_map {
+    const int32_t *rows;
+    const float *factors;
+};
+/* weight (R, H): the table (H, count), whose gradient is kept for each of B sequences. The map must outlive the tape. */
+struct qkv_tensor *qkv_op_distance_bias(struct qkv_tape *tape, struct qkv_tensor *weight, struct qkv_distance_map map,
+                                        size_t count, size_t B);
+
+/* What attention learns besides: the table of distances that the call has, and sinks (1, H), which replace the call's; NULL: none. */
+struct qkv_attend_learned {
+    struct qkv_tensor *distance_bias, *sinks;
+};
 /* softmax(q·kᵀ…)·v: (B·Tq, H·Dv), or as many rows as ragged queries have. The call is `attend`, whose heads, sizes, intervals, masks and biases must outlive the tape; q, k,
  * v, y, lse and the dropout key are filled in here, and dropout is applied when the tape trains. dattention_bias: the gradient of the
  * attention_bias, in its strides, which backward adds to; NULL: not wanted. kept: where to leave the call that was made, lse kept, for
  * qkv_attend_weights to look at as long as the memory of the tape lasts; NULL: nowhere. */
 struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, struct qkv_columns k,
-                                 struct qkv_columns v, const struct qkv_attend *attend, float *dattention_bias,
+                                 struct qkv_columns v, const struct qkv_attend *attend,
+                                 struct qkv_attend_learned learned, float *dattention_bias,
                                  const struct qkv_attend **kept);
 
 /* act(x), or, when gated, act(x[:, :F])·x[:, F:] with F = columns/2. limit: of gates that clamp. */

@@ -167,7 +167,7 @@ enum qkv_status qkv_backward_checkpoint(struct qkv_tape *tape, struct qkv_node *
 
 struct qkv_tensor *qkv_tape_recompute_segment(struct qkv_tape *tape, qkv_recompute_segment_run *run,
                                               const void *argument, size_t size, struct qkv_tensor *x,
-                                              struct qkv_tensor *other) {
+                                              struct qkv_tensor *other, struct qkv_tensor *third) {
     if (!x || tape->status != QKV_OK) {
         return NULL;
     }
@@ -184,6 +184,7 @@ struct qkv_tensor *qkv_tape_recompute_segment(struct qkv_tape *tape, qkv_recompu
     struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_checkpoint, s);
     node.inputs[0] = x;
     node.inputs[1] = other;
+    node.inputs[2] = third;
     if (!qkv_tape_check(tape, &node)) {
         return NULL;
     }

@@ -12,7 +12,7 @@ typedef struct qkv_tensor *qkv_recompute_segment_run(struct qkv_tape *tape, cons
  * recording it is run as it is. */
 struct qkv_tensor *qkv_tape_recompute_segment(struct qkv_tape *tape, qkv_recompute_segment_run *run,
                                               const void *argument, size_t size, struct qkv_tensor *x,
-                                              struct qkv_tensor *other);
+                                              struct qkv_tensor *other, struct qkv_tensor *third);
 
 /* ---- what tape.c lends it ---- */
 /* A slot of `count` floats that has one owner, free or new; NULL without memory. */

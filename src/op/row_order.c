@@ -48,3 +48,26 @@ void qkv_order_columns(struct qkv_context *ctx, const struct qkv_order *order, f
     if (!ctx->dry) qkv_order_begins(order, s.begins);
     qkv_parallel_range(ctx, columns, COLUMNS_A_PIECE, order_sum_columns, &s);
 }
+
+struct sequence_sum {
+    struct column_sum columns;
+    const struct qkv_row_order *order;
+    size_t B;
+};
+
+static void order_sum_sequences(void *argument, size_t begin, size_t end, int thread) {
+    struct sequence_sum s = *(const struct sequence_sum *)argument;
+    if (s.order)
+        qkv_order_begins(&s.order->pooled->sums, s.columns.begins);
+    else
+        s.columns.begins[1] = s.B;
+    order_sum_columns(&s.columns, begin, end, thread);
+}
+
+void qkv_order_sequences(struct qkv_context *ctx, const struct qkv_row_order *order, float *out, const float *x,
+                         size_t B, size_t columns) {
+    struct sequence_sum s = {
+        .columns = {.kernels = ctx->kernels, .groups = 1, .ldx = columns, .out = out, .x = x}, .order = order, .B = B};
+    if (order) s.columns.groups = order->pooled->sums.groups;
+    qkv_parallel_range(ctx, columns, COLUMNS_A_PIECE, order_sum_sequences, &s);
+}

@@ -182,7 +182,8 @@ static size_t gradient_room(const struct qkv_tape *tape, size_t rows, size_t col
 }
 
 struct qkv_grad_buffer *qkv_grad_buffer_take(struct qkv_tape *tape, const struct qkv_tensor *x) {
-    const size_t room = gradient_room(tape, x->rows, x->columns);
+    const size_t apart = x->gradients_apart ? x->gradients_apart : 1;
+    const size_t room = apart * gradient_room(tape, x->rows, x->columns), count = apart * x->rows * x->columns;
     for (struct qkv_grad_buffer **link = &tape->free_grad_buffers; *link; link = &(*link)->next) {
         struct qkv_grad_buffer *slot = *link;
         if (slot->room != room) {
@@ -190,7 +191,7 @@ struct qkv_grad_buffer *qkv_grad_buffer_take(struct qkv_tape *tape, const struct
         }
         *link = slot->next;
         slot->owners = 1;
-        slot->count = x->rows * x->columns;
+        slot->count = count;
         return slot;
     }
     struct qkv_grad_buffer *slot = qkv_tape_take_graph(tape, sizeof *slot);
@@ -198,7 +199,7 @@ struct qkv_grad_buffer *qkv_grad_buffer_take(struct qkv_tape *tape, const struct
     if (!data) {
         return NULL;
     }
-    *slot = (struct qkv_grad_buffer){.data = data, .count = x->rows * x->columns, .room = room, .owners = 1};
+    *slot = (struct qkv_grad_buffer){.data = data, .count = count, .room = room, .owners = 1};
     return slot;
 }
 

@@ -97,6 +97,7 @@ static void start_torch(struct qkv_weight *weight, enum qkv_start start, double 
 static void weight_init(const struct qkv_weights *w, struct qkv_weight *weight, enum qkv_start start, size_t inputs,
                         size_t branches) {
     weight->constant = start == QKV_START_NORM ? 1 : 0;
+    if (start == QKV_START_GIVEN) return;
     if (!w->init) {
         if (weight_is_matrix(start)) weight->std = 1 / sqrtf((float)weight->columns);
         return;
@@ -140,6 +141,7 @@ static void weights_list(struct qkv_weights *w, const struct qkv_weight_place *p
     size_t outputs, inputs;
     role_shape(role, place->sizes, &outputs, &inputs);
     const enum qkv_start start = roles_of_weights[role].start;
+    if (!bias && start == QKV_START_GIVEN) weight->starts = place->starts;
     weight_init(w, weight, bias ? QKV_START_BIAS : start, start == QKV_START_NORM ? 0 : inputs, place->branches);
     if (!tensor->name) tensor->name = name;
 }
@@ -347,7 +349,7 @@ static void start_piece(void *argument, size_t begin, size_t end, int thread) {
         else if (w->bound > 0)
             w->data[i] = (float)((double)w->bound * (2 * qkv_random_uniform(&random) - 1));
         else
-            w->data[i] = w->constant;
+            w->data[i] = w->starts ? w->starts[i] : w->constant;
     }
 }
 

@@ -20,6 +20,7 @@ struct qkv_dimensions {
         Nd; /* norms of its queries and of its keys: heads with weights of their own, and the width of one; or, where
                              all have the same weights, the width, and Nd 0 */
     size_t F, N; /* width of the feed-forward; outputs of the head */
+    size_t R;    /* rows of a bias by distance */
 };
 
 /* Every weight there can be: X(ROLE, name in files, rows, columns, start, decays). A role is a matrix (rows, columns), or, where
@@ -31,6 +32,9 @@ struct qkv_dimensions {
     X(TYPE, "embed.type", d->Y, d->P, EMBEDDING, true)                                                                 \
     X(EMBED_NORM, "embed.norm", d->P, 0, NORM, false)                                                                  \
     X(PROJECT, "embed.project", d->C, d->E, LINEAR, true)                                                              \
+    X(BUCKETS, "position.buckets", d->R, d->H, EMBEDDING, true)                                                        \
+    X(RELATIVE, "position.relative", d->R, d->H, EMBEDDING, true)                                                      \
+    X(SLOPES, "position.slopes", 1, d->H, GIVEN, false)                                                                \
     X(ATTN_NORM, "attn_norm", d->C, 0, NORM, false)                                                                    \
     X(ATTN_Q, "attn.q", d->H * d->D, d->C, LINEAR, true)                                                               \
     X(ATTN_K, "attn.k", d->Hkv * d->D, d->M, LINEAR, true)                                                             \
@@ -38,6 +42,7 @@ struct qkv_dimensions {
     X(ATTN_Q_NORM, "attn.q_norm", d->Nq, d->Nd, NORM, false)                                                           \
     X(ATTN_K_NORM, "attn.k_norm", d->Nk, d->Nd, NORM, false)                                                           \
     X(ATTN_O, "attn.o", d->O, d->H * d->Dv, RESIDUAL, true)                                                            \
+    X(ATTN_SINKS, "attn.sinks", 1, d->H, GIVEN, false)                                                                 \
     X(ATTN_OUT_NORM, "attn_out_norm", d->C, 0, NORM, false)                                                            \
     X(CROSS_NORM, "cross_norm", d->C, 0, NORM, false)                                                                  \
     X(CROSS_Q, "cross.q", d->H * d->D, d->C, LINEAR, true)                                                             \
@@ -46,6 +51,7 @@ struct qkv_dimensions {
     X(CROSS_Q_NORM, "cross.q_norm", d->Nq, d->Nd, NORM, false)                                                         \
     X(CROSS_K_NORM, "cross.k_norm", d->Nk, d->Nd, NORM, false)                                                         \
     X(CROSS_O, "cross.o", d->O, d->H * d->Dv, RESIDUAL, true)                                                          \
+    X(CROSS_SINKS, "cross.sinks", 1, d->H, GIVEN, false)                                                               \
     X(CROSS_OUT_NORM, "cross_out_norm", d->C, 0, NORM, false)                                                          \
     X(FFN_NORM, "ffn_norm", d->C, 0, NORM, false)                                                                      \
     X(FFN_GATE, "ffn.gate", d->F, d->C, LINEAR, true)                                                                  \
@@ -57,8 +63,16 @@ struct qkv_dimensions {
 #define QKV_ROLE_ENUM(role, name, rows, columns, start, decays) QKV_ROLE_##role,
 enum qkv_role { QKV_ROLE_LIST(QKV_ROLE_ENUM) QKV_ROLE_COUNT };
 
-/* What new weights of a role are drawn as; RESIDUAL: a matrix that ends a residual branch. */
-enum qkv_start { QKV_START_EMBEDDING, QKV_START_LINEAR, QKV_START_RESIDUAL, QKV_START_NORM, QKV_START_BIAS };
+/* What new weights of a role are drawn as; RESIDUAL: a matrix that ends a residual branch. GIVEN: nothing is drawn, they are what the
+ * place says, or 0. */
+enum qkv_start {
+    QKV_START_EMBEDDING,
+    QKV_START_LINEAR,
+    QKV_START_RESIDUAL,
+    QKV_START_NORM,
+    QKV_START_BIAS,
+    QKV_START_GIVEN
+};
 
 /* Where roles stand, while a list is built. */
 struct qkv_weight_place {
@@ -68,6 +82,7 @@ struct qkv_weight_place {
     const struct qkv_dimensions *sizes; /* of its roles */
     size_t branches;                    /* residual branches of the stack */
     unsigned times;                     /* how often a pass uses its operands; 0: once */
+    const float *starts;                /* of a role that starts from what is GIVEN, which outlives the list; NULL: 0 */
 };
 
 /* A named weight. */
@@ -88,7 +103,8 @@ struct qkv_weight {
     struct qkv_tensor *part_of;
     size_t first_row; /* its first row there; of a bias, its first column */
     float std, bound,
-        constant; /* new numbers: normal with this deviation, else uniform within ±bound, else the constant */
+        constant;        /* new numbers: normal with this deviation, else uniform within ±bound, else the constant, */
+    const float *starts; /* or these */
 };
 
 /* Where the numbers of weights come from that are not to be copied: the tensors of a file, by name; NULL: it has none so called. */

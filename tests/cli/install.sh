@@ -74,6 +74,11 @@ has out '^the <mask> sat on the rug +dog'
 try 0 programs/tinyseq2seq
 has out '2 pairs, 44044 parameters'
 has out "^i like dogs -> j' aime les chiens$"
+try 2 programs/sorting none
+has err 'usage: sorting'
+try 0 programs/sorting 3
+has out '^step    1  loss 3\.'
+has out 'of 1000 unseen lists'
 # On one CPU, so that tests side by side do not wait for each other's threads.
 cpu=$(taskset -cp $$ 2>/dev/null | sed 's/.*: *//; s/[-,].*//')
 if [ "${SANITIZE:-0}" = 0 ]; then

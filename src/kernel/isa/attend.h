@@ -38,7 +38,11 @@ struct qkv_attend_plan {
     size_t partial_rows;    /* at least `rows` */
     size_t partial_columns; /* D padded */
     unsigned char *touched; /* backward: (B,Hkv,shares,blocks) whether that part of `partial` is in use */
-    float *weights;         /* attend_weights: (count,Tk), rows first… of head `head` in batch row `batch` */
+    /* backward: (B,distance_shares,H,row) sums of the gradient of the table of distances, of the runs of keys but the first,
+     * which is added to what is asked for: of each of them, or where they fold, of the one in work. NULL: none */
+    float *distances;
+    size_t distance_shares;
+    float *weights; /* attend_weights: (count,Tk), rows first… of head `head` in batch row `batch` */
     enum qkv_attention_stage stage;
     size_t batch, head, first, count;
     bool
@@ -79,6 +83,10 @@ struct qkv_attend_kernels {
     void (*weights)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
     /* norm of the rows [item % blocks · block, …) of head item / blocks of (B,H). */
     void (*norm)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
+    /* The gradient of the sink of one head; items are (B,H). */
+    void (*sinks)(const struct qkv_attend_plan *plan, size_t item);
+    /* What several runs of keys gave to the gradient of the table of distances, in order; items are (B,Hkv). */
+    void (*distances)(const struct qkv_attend_plan *plan, size_t item);
 };
 
 /* Attention whose products are those of bf16 (attend_bf16_*.c, once for every table). Row statistics, attention_bias and gather are

@@ -114,7 +114,7 @@ static void run_gradients(struct backward *f, size_t b, size_t n, size_t chunk) 
     for (size_t block = chunk * plan->chunk; block < end; block++) {
         QKV_K(attend_backward_keys)(f, b, n, block);
         f->wants_dk = wants(f, &g->dpast_k, &g->dk), f->wants_dv = wants(f, &g->dpast_v, &g->dv);
-        if (!f->share.dq && !f->wants_dk && !f->wants_dv) continue;
+        if (!f->share.dq && !f->wants_dk && !f->wants_dv && !f->distances) continue;
         memset(f->dk, 0, f->keys * f->ldk * sizeof(float));
         memset(f->dv, 0, f->keys * f->ldv * sizeof(float));
         for (size_t r0 = 0; r0 < plan->rows; r0 += plan->block) block_gradients(f, r0);
@@ -129,9 +129,10 @@ void QKV_K(attend_backward)(const struct qkv_attend_plan *plan, size_t item, flo
     struct backward f;
     QKV_K(attend_backward_start)(&f, plan, scratch);
     for (size_t chunk = runs.begin; chunk < runs.end; chunk++) {
-        f.share = share_begin(plan, runs.pair, chunk);
-        run_gradients(&f, runs.pair / Hkv, runs.pair % Hkv, chunk);
-        share_end(plan, runs.pair, chunk, &f.share);
+        const size_t b = runs.pair / Hkv, n = runs.pair % Hkv;
+        f.share = share_begin(plan, runs.pair, chunk), f.distances = distances_begin(plan, b, n, chunk);
+        run_gradients(&f, b, n, chunk);
+        share_end(plan, runs.pair, chunk, &f.share), distances_end(plan, b, n, chunk);
     }
 }
 

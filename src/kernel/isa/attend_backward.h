@@ -4,7 +4,7 @@
 #ifndef QKV_ISA_ATTEND_BACKWARD_H
 #define QKV_ISA_ATTEND_BACKWARD_H
 
-#include "kernel/isa/attend_score.h"
+#include "kernel/isa/attend_distance.h"
 #include "kernel/isa/attend_shares.h"
 
 enum { KEYS = BACKWARD_KEYS };
@@ -31,6 +31,7 @@ struct backward {
     float *sum;                         /* (rows,KEYS) of the attention_bias's gradient, where it is wanted */
     float *staging;                     /* keys or values that cannot be packed where they lie */
     struct share share;                 /* of dq, of the run in work: all rows of the kv head */
+    float *distances;                   /* of the table of distances, of the run in work; NULL: not wanted */
     struct row rows[QKV_ATTEND_ROWS];
     struct span spans[QKV_ATTEND_ROWS];         /* of each row, and */
     struct span covers[QKV_ATTEND_ROWS / TILE]; /* of each tile of rows */

@@ -4,6 +4,7 @@
  * operand of dQ += dS·K, and both as words of two rows, the right operands of dVᵀ += dYᵀ·P and dKᵀ += Qᵀ·dS. So
  * neither is ever turned; dK and dV are, once a block of keys. */
 #include "kernel/isa/attend_bf16.h"
+#include "kernel/isa/attend_distance.h"
 #include "kernel/isa/attend_shares.h"
 #include "kernel/isa/attend_store.h"
 
@@ -27,6 +28,7 @@ struct backward {
     char *left;
     float *staging;     /* of the packing too */
     struct share share; /* of dq, of the run in work */
+    float *distances;   /* of the table of distances, of the run in work; NULL: not wanted */
 };
 
 static size_t carve_backward(const struct qkv_attend_plan *plan, struct backward *f, float *scratch) {
@@ -62,6 +64,7 @@ QKV_INLINE void row_gradients(const struct backward *f, const bool plain, const 
     const vf lse = vf_set(a->lse[row->at]), delta = vf_set(f->plan->delta[row->at]);
     float keep[BLOCK_KEYS];
     const bool drop = !plain && a->dropout > 0, apart = !plain && dense(a);
+    float *distances = plain ? NULL : distances_row(f->distances, row, f->key);
     if (drop) keep_of(f->plan, &f->rule, row, f->key, first, last, f->keep_scale, keep);
     for (size_t j = first; j < last; j += W) {
         vf slope = vf_set(a->scale), s = vf_load(p + j), dp = vf_load(ds + j);
@@ -71,8 +74,9 @@ QKV_INLINE void row_gradients(const struct backward *f, const bool plain, const 
             kept = vf_mul(w, vf_load(keep + j));
             dp = vf_mul(dp, vf_load(keep + j));
         }
-        vf d = vf_mul(vf_mul(w, vf_sub(dp, delta)), slope);
-        store_gradients(p, ds, kept, d, s, apart, span, j);
+        vf d = vf_mul(w, vf_sub(dp, delta));
+        if (distances) distances_put(distances, gradient_of(d, s, apart), span, j);
+        store_gradients(p, ds, kept, vf_mul(d, slope), s, apart, span, j);
     }
 }
 
@@ -259,8 +263,8 @@ void QKV_T(attend_bf16_backward)(const struct qkv_attend_plan *plan, size_t item
     f.plain = plain_scores(a) && !(a->dropout > 0);
     carve_backward(plan, &f, scratch);
     for (size_t chunk = runs.begin; chunk < runs.end; chunk++) {
-        f.share = share_begin(plan, runs.pair, chunk);
+        f.share = share_begin(plan, runs.pair, chunk), f.distances = distances_begin(plan, b, n, chunk);
         run_gradients(&f, chunk);
-        share_end(plan, runs.pair, chunk, &f.share);
+        share_end(plan, runs.pair, chunk, &f.share), distances_end(plan, b, n, chunk);
     }
 }

@@ -175,13 +175,12 @@ static void forward_strip(struct forward *f, size_t r0, size_t rows, size_t want
 static void forward_finish(const struct qkv_attend *a, const struct row *rows, size_t count, const struct sums *sums) {
     for (size_t r = 0; r < count; r++) {
         const struct row *row = &rows[r];
-        const bool empty = sums->m[r] == -INFINITY;
-        const float l = vf_sum(vf_load(sums->l + r * W));
-        const vf s = vf_set(empty ? 0.0f : mask_scale(a->dropout) / l);
+        float lse;
+        const vf s = vf_set(row_finish(a, row->h, sums->m[r], vf_sum(vf_load(sums->l + r * W)), &lse));
         struct cells y = cells_at(&a->y, row->b, row->i, row->h);
         for (size_t c = 0; c < a->Dv; c += W)
             store_cells(y, c, vf_add(vf_mul(vf_load(sums->o + r * sums->ldo + c), s), vf_zero()), a->Dv - c);
-        if (a->lse) a->lse[row->at] = empty ? -INFINITY : sums->m[r] + logf(l);
+        if (a->lse) a->lse[row->at] = lse;
     }
 }
 

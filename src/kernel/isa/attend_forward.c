@@ -5,7 +5,7 @@
  *
  *   S = score(Q·Kᵀ)    m' = max(m, max S)    P = exp(S − m')    l = l·exp(m − m') + Σ P    O = O·exp(m − m') + P·V
  *
- * and at the end y = O / l, lse = m + log l. Blocks of keys begin at multiples of KEYS and pieces (attend_sums.h) at multiples
+ * and at the end y = O / l, lse = m + log l, after a sink has joined l. Blocks of keys begin at multiples of KEYS and pieces (attend_sums.h) at multiples
  * of QKV_ATTEND_PIECE whatever the interval of a row is, and a block in which a row has no key leaves its m, l and O as they
  * are: a row's bits depend on its own inputs only. */
 #include "kernel/isa/attend_sums.h"
@@ -156,12 +156,12 @@ static void pack_block(struct forward *f, struct span all, size_t last) {
 static void forward_finish(const struct qkv_attend *a, const struct row *rows, size_t count, const struct sums *sums) {
     for (size_t r = 0; r < count; r++) {
         const struct row *row = &rows[r];
-        bool empty = sums->m[r] == -INFINITY;
-        vf s = vf_set(empty ? 0.0f : mask_scale(a->dropout) / sums->l[r]);
+        float lse;
+        const vf s = vf_set(row_finish(a, row->h, sums->m[r], sums->l[r], &lse));
         struct cells y = cells_at(&a->y, row->b, row->i, row->h);
         for (size_t c = 0; c < a->Dv; c += W)
             store_cells(y, c, vf_add(vf_mul(vf_load(sums->o + r * sums->ldo + c), s), vf_zero()), a->Dv - c);
-        if (a->lse) a->lse[row->at] = empty ? -INFINITY : sums->m[r] + logf(sums->l[r]);
+        if (a->lse) a->lse[row->at] = lse;
     }
 }
 

@@ -55,7 +55,7 @@ void QKV_K(attend_backward_start)(struct backward *f, const struct qkv_attend_pl
     f->rule = mask_rule(a->key, a->dropout), f->keep_scale = mask_scale(a->dropout);
     f->ldk = padded(a->D, W), f->ldv = padded(a->Dv, W);
     f->plain = plain_scores(a) && !(a->dropout > 0);
-    f->of_score = false, f->wants_k = plan->partial != NULL;
+    f->of_score = false, f->wants_k = plan->partial != NULL, f->distances = NULL;
     carve(plan, f, scratch);
 }
 
@@ -113,6 +113,7 @@ QKV_INLINE void row_gradients(const struct backward *f, const bool plain, const 
              norm = vf_set(f->plan->norm[row->at]);
     float keep[KEYS];
     const bool drop = !plain && a->dropout > 0, product = plain || !f->of_score, apart = !plain && dense(a);
+    float *distances = plain ? NULL : distances_row(f->distances, row, f->key);
     if (drop) keep_of(f->plan, &f->rule, row, f->key, first, last, f->keep_scale, keep);
     for (size_t j = first; j < last; j += W) {
         vf slope = vf_set(a->scale), s = vf_load(p + j), dp = vf_load(ds + j);
@@ -123,6 +124,7 @@ QKV_INLINE void row_gradients(const struct backward *f, const bool plain, const 
             dp = vf_mul(dp, vf_load(keep + j));
         }
         vf d = vf_mul(w, vf_sub(dp, delta));
+        if (distances) distances_put(distances, gradient_of(d, s, apart), span, j);
         if (product) d = vf_mul(d, slope);
         store_gradients(p, ds, kept, d, s, apart, span, j);
     }

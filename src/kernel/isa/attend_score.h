@@ -216,4 +216,27 @@ QKV_INLINE vf weight(vf x, vf lse) {
     return exp_down(vf_min(vf_zero(), vf_sub(x, lse)));
 }
 
+/* That of the sink of head h; 0 without one. */
+static inline float sink_weight(const struct qkv_attend *a, size_t h, float lse) {
+    return a->sinks ? vf_first(weight(vf_set(a->sinks[h]), vf_set(lse))) : 0.0f;
+}
+
+/* A row ends with its largest score m and l = Σ exp(score − m): what Σ exp(score − m)·v is multiplied by, with dropout's scale, and
+ * the log-sum-exp. The sink comes in here, once, whatever pieces its keys were in; a row without keys has none. */
+static inline float row_finish(const struct qkv_attend *a, size_t h, float m, float l, float *lse) {
+    if (m == -INFINITY) {
+        *lse = -INFINITY;
+        return 0.0f;
+    }
+    float top = m, kept = 1.0f;
+    if (a->sinks) {
+        const float sink = a->sinks[h];
+        top = m < sink ? sink : m;
+        kept = vf_first(exp_down(vf_set(m - top)));
+        l = l * kept + vf_first(exp_down(vf_set(sink - top)));
+    }
+    *lse = top + logf(l);
+    return mask_scale(a->dropout) * kept / l;
+}
+
 #endif

@@ -5,15 +5,15 @@
 
 #include "kernel/isa/attend_score.h"
 
-/* P and dS of the keys from j on, zeros where the row may not attend: outside the span and, where `apart` says that some scores
- * may be −inf, there too, as 0 times what is not finite is no 0. */
+/* What counts of P or dS: 0 where the score may be −inf (`apart`) and is: 0 times what is not finite is no 0. */
+QKV_INLINE vf gradient_of(vf gradient, vf score, bool apart) {
+    return apart ? vf_select(vf_eq(score, vf_set(-INFINITY)), vf_zero(), gradient) : gradient;
+}
+
+/* P and dS of the keys from j on, zeros where the row may not attend: outside the span too. */
 QKV_INLINE void store_gradients(float *p, float *ds, vf weight, vf gradient, vf score, bool apart, struct span span,
                                 size_t j) {
-    if (apart) {
-        vm never = vf_eq(score, vf_set(-INFINITY));
-        weight = vf_select(never, vf_zero(), weight);
-        gradient = vf_select(never, vf_zero(), gradient);
-    }
+    weight = gradient_of(weight, score, apart), gradient = gradient_of(gradient, score, apart);
     if (!vector_inside(span, j)) {
         vm inside = lanes_inside(span, j);
         weight = vf_select(inside, weight, vf_zero());

@@ -18,4 +18,6 @@ const struct qkv_attend_kernels QKV_K(attend_kernels) = {
     .gather = QKV_K(attend_gather),
     .weights = QKV_K(attend_weights),
     .norm = QKV_K(attend_norm),
+    .sinks = QKV_K(attend_sinks),
+    .distances = QKV_K(attend_distances),
 };

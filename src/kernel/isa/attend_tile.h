@@ -42,5 +42,7 @@ void QKV_K(attend_addend)(const struct qkv_attend_plan *plan, size_t item, float
 void QKV_K(attend_gather)(const struct qkv_attend_plan *plan, size_t item);
 void QKV_K(attend_weights)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
 void QKV_K(attend_norm)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
+void QKV_K(attend_sinks)(const struct qkv_attend_plan *plan, size_t item);
+void QKV_K(attend_distances)(const struct qkv_attend_plan *plan, size_t item);
 
 #endif

@@ -52,7 +52,7 @@ static void walk(const struct qkv_attend_plan *plan, size_t first, size_t count,
     struct span spans[QKV_ATTEND_ROWS];
     for (size_t r = 0; r < count; r++) {
         rows[r] = row_seen(plan, first + r);
-        sums[r] = 0;
+        sums[r] = plan->stage == QKV_ATTENTION_WEIGHTS ? sink_weight(a, plan->head, a->lse[rows[r].at]) : 0;
         read_cells(q + r * a->D, cells_at(&a->q, rows[r].b, rows[r].i, rows[r].h), a->D);
     }
     for (size_t key = 0; key < a->Tk; key += KEYS) {

@@ -1,0 +1,117 @@
+/* distance_bias: a table of biases by distance out of the weights that distances share, y[h][d] = factors[d]·weight[rows[d]][h]: buckets
+ * of distances (Raffel et al. 2020), distances themselves, slopes (Press et al. 2022).
+ *
+ * weight (R, H), y (H, count). y's gradient is kept for each sequence by itself, as all layers of a stack add to it; backward makes
+ * the weight's of each, and adds these in the order of the sequences. */
+#include "op/op.h"
+
+#include <string.h>
+
+struct distance_bias {
+    struct qkv_distance_map map;
+    size_t B;
+    const struct qkv_row_order *order;
+};
+
+/* While it runs. */
+struct distance_work {
+    const struct distance_bias *o;
+    const struct qkv_kernels *kernels;
+    const struct qkv_tensor *weight;
+    size_t H, count;
+    float *y;        /* forward */
+    const float *dy; /* backward: (B,H,count), */
+    float *parts;    /* and what each sequence gives, (B,R,H) */
+};
+
+static float distance_factor(const struct distance_work *w, size_t d) {
+    return w->o->map.factors ? w->o->map.factors[d] : 1;
+}
+
+static float distance_weight(const struct distance_work *w, size_t row, size_t h) {
+    float x;
+    if (!w->weight->stored.count) return ((const float *)w->weight->data)[row * w->H + h];
+    qkv_stored_floats(w->kernels, &w->weight->stored, row, h, 1, &x);
+    return x;
+}
+
+/* Neighbours are often of one row, so its number is found once. */
+static void distance_forward_head(void *argument, size_t h, int thread) {
+    (void)thread;
+    const struct distance_work *w = argument;
+    const int32_t *rows = w->o->map.rows;
+    float x = 0;
+    for (size_t d = 0; d < w->count; d++) {
+        if (!d || rows[d] != rows[d - 1]) x = distance_weight(w, (size_t)rows[d], h);
+        w->y[h * w->count + d] = distance_factor(w, d) * x;
+    }
+}
+
+static void distance_backward_sequence(void *argument, size_t b, int thread) {
+    (void)thread;
+    const struct distance_work *w = argument;
+    const size_t floats = w->weight->rows * w->H;
+    float *out = w->parts + b * floats;
+    memset(out, 0, floats * sizeof *out);
+    for (size_t h = 0; h < w->H; h++) {
+        const float *dy = w->dy + (b * w->H + h) * w->count;
+        for (size_t d = 0; d < w->count; d++)
+            out[(size_t)w->o->map.rows[d] * w->H + h] += distance_factor(w, d) * dy[d];
+    }
+}
+
+static struct distance_work distance_work(const struct qkv_tape *tape, const struct qkv_node *node) {
+    const struct qkv_tensor *weight = node->inputs[0];
+    return (struct distance_work){.o = node->saved,
+                                  .kernels = tape->ctx->kernels,
+                                  .weight = weight,
+                                  .H = weight->columns,
+                                  .count = node->output->columns};
+}
+
+enum qkv_status qkv_check_distance_bias(struct qkv_tape *tape, struct qkv_node *node) {
+    const struct distance_bias *o = node->saved;
+    if (o->map.rows || tape->ctx->dry) return QKV_OK;
+    return qkv_fail(tape->ctx, QKV_ARGUMENT, "distance_bias: there is no map from distances to rows of the weight");
+}
+
+enum qkv_status qkv_forward_distance_bias(struct qkv_tape *tape, struct qkv_node *node) {
+    struct distance_work w = distance_work(tape, node);
+    w.y = node->output->data;
+    qkv_parallel(tape->ctx, w.H, distance_forward_head, &w);
+    return QKV_OK;
+}
+
+enum qkv_status qkv_backward_distance_bias(struct qkv_tape *tape, struct qkv_node *node) {
+    struct distance_work w = distance_work(tape, node);
+    const size_t floats = w.weight->rows * w.H, mark = qkv_arena_mark(tape->arena);
+    enum qkv_status status = QKV_OK;
+    bool always;
+    float *dweight = qkv_gradient_out(tape, node->inputs[0], &always, &status);
+    if (!dweight) return status;
+    w.dy = qkv_gradient_in(node);
+    w.parts = qkv_tape_take(tape, w.o->B * floats, sizeof(float));
+    if (!w.parts) return QKV_MEMORY;
+    qkv_parallel(tape->ctx, w.o->B, distance_backward_sequence, &w);
+    qkv_order_sequences(tape->ctx, w.o->order, dweight, w.parts, w.o->B, floats);
+    qkv_arena_release(tape->arena, mark);
+    return QKV_OK;
+}
+
+struct qkv_cost qkv_cost_distance_bias(const struct qkv_node *node, bool backward) {
+    const double B = backward ? (double)node->output->gradients_apart : 1;
+    return (struct qkv_cost){.bytes = qkv_tensor_bytes(node->inputs[0]) + B * qkv_tensor_bytes(node->output)};
+}
+
+struct qkv_tensor *qkv_op_distance_bias(struct qkv_tape *tape, struct qkv_tensor *weight, struct qkv_distance_map map,
+                                        size_t count, size_t B) {
+    struct distance_bias *o = tape->status == QKV_OK ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
+    if (!o) return NULL;
+    *o = (struct distance_bias){.map = map, .B = B, .order = tape->order};
+    struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_distance_bias, o);
+    node.inputs[0] = weight;
+    if (!qkv_tape_check(tape, &node)) return NULL;
+    node.output = qkv_tape_tensor(tape, weight->columns, count);
+    if (node.output) node.output->gradients_apart = B;
+    return qkv_tape_run(tape, &node);
+}
