@@ -265,9 +265,9 @@ static struct qkv_tensor *build_distance_bias(struct fixture *f) {
     if (table) o.distance_bias = (struct qkv_distance_bias){table->data, ROW, T - 1};
     const struct qkv_columns q = {x, 0}, k = {x, H * D}, v = {x, 2 * H * D};
     struct qkv_tensor *first = qkv_op_attend(&f->tape, q, k, v, &o, learned, NULL, NULL);
-    const struct qkv_columns later = {first, 0};
+    const struct qkv_columns later = {first, 0}, again = {x, H * Dv};
     o.D = Dv;
-    return qkv_op_attend(&f->tape, later, later, later, &o, learned, NULL, NULL);
+    return qkv_op_attend(&f->tape, later, (struct qkv_columns){x, 0}, again, &o, learned, NULL, NULL);
 }
 
 static void check_distance_bias(void **state) {
