@@ -159,6 +159,7 @@ static void random_attention(struct qkv_random *r, struct qkv_attention_spec *a,
                                      .softcap = qkv_random_below(r, 2) ? 50 * qkv_random_uniform(r) : 0,
                                      .scale = qkv_random_below(r, 2) ? 0.01 + qkv_random_uniform(r) : 0,
                                      .bias = (enum qkv_bias_kind)qkv_random_below(r, QKV_BIAS_COUNT),
+                                     .sinks = qkv_random_below(r, 2),
                                      .clip = qkv_random_below(r, 2) ? 0.5 + qkv_random_uniform(r) : 0};
     if (!a->causal && qkv_random_below(r, 2)) a->window_right = (int)test_between(r, 1, 1000);
     if (qkv_random_below(r, 2)) return;
@@ -176,6 +177,15 @@ static void random_position(struct qkv_random *r, struct qkv_position_spec *p) {
                                                    QKV_ATTENTION_POSITION_LIST(QKV_SPEC_ENUM_POSITION)};
     *p = (struct qkv_position_spec){
         .kind = kinds[qkv_random_below(r, TEST_COUNT(kinds))], .theta = 10000, .fraction = 1};
+    p->max = 8, p->buckets = 32, p->max_distance = 128;
+    if (p->kind == QKV_POSITION_ALIBI) {
+        p->form = (enum qkv_alibi_form)qkv_random_below(r, QKV_ALIBI_FALCON + 1);
+        p->learn = qkv_random_below(r, 2);
+        if (p->form == QKV_ALIBI_MPT) p->max = 10 * qkv_random_uniform(r) + 0.1;
+    }
+    if (p->kind == QKV_POSITION_BUCKETS) p->buckets = 4 * (int)test_between(r, 1, 20);
+    if (p->kind == QKV_POSITION_BUCKETS || p->kind == QKV_POSITION_RELATIVE)
+        p->max_distance = (int)test_between(r, 50, 5000);
     if (p->kind != QKV_POSITION_ROPE) return;
     p->theta = exp(20 * qkv_random_uniform(r));
     p->pairing = (enum qkv_pairing)qkv_random_below(r, 2);
@@ -200,6 +210,21 @@ static void random_layer(struct qkv_random *r, struct qkv_layer_spec *s, bool ca
     s->ffn.d_ff = (int)test_between(r, 1, 1 << 20);
     s->ffn.bias = qkv_random_below(r, 2);
     s->ffn.dropout = qkv_random_below(r, 2) ? 0.9 * qkv_random_uniform(r) : 0;
+}
+
+static bool position_learns(const struct qkv_position_spec *p) {
+    return p->kind == QKV_POSITION_BUCKETS || p->kind == QKV_POSITION_RELATIVE ||
+           (p->kind == QKV_POSITION_ALIBI && p->learn);
+}
+
+/* Layers of a stack share what they learn of distances. */
+static void share_positions(struct qkv_stack_spec *s) {
+    for (int i = 1; i < s->kind_count; i++)
+        for (int k = 0; k < i; k++) {
+            struct qkv_attention_spec *a = &s->kinds[i].attention, *b = &s->kinds[k].attention;
+            if (position_learns(&a->position) && position_learns(&b->position) && a->position.kind == b->position.kind)
+                *a = *b;
+        }
 }
 
 /* One kind without a name, or up to eight with one, in the order of their first layers. */
@@ -281,11 +306,15 @@ static void random_spec(struct qkv_random *r, struct qkv_spec *s) {
     if (last->embed.width || s->encoder.d_model || s->decoder.d_model || s->encoder.embed.width) s->tie = QKV_TIE_NONE;
     struct qkv_layer_spec *e = &s->encoder.kinds[0], *d = &s->decoder.kinds[0];
     if (both && qkv_random_below(r, 2)) e->attention.position = d->attention.position; /* as in version 1 */
+    share_positions(&s->encoder);
+    share_positions(&s->decoder);
 }
 
 /* Bytes of padding may differ: field by field. */
 static bool same_position(const struct qkv_position_spec *a, const struct qkv_position_spec *b) {
-    return a->kind == b->kind && a->theta == b->theta && a->pairing == b->pairing && a->fraction == b->fraction;
+    return a->kind == b->kind && a->theta == b->theta && a->pairing == b->pairing && a->fraction == b->fraction &&
+           a->form == b->form && a->max == b->max && a->learn == b->learn && a->buckets == b->buckets &&
+           a->max_distance == b->max_distance;
 }
 
 static bool same_qk_norm(const struct qkv_qk_norm_spec *a, const struct qkv_qk_norm_spec *b) {
@@ -297,7 +326,7 @@ static bool same_attention(const struct qkv_attention_spec *a, const struct qkv_
     return a->heads == b->heads && a->kv_heads == b->kv_heads && a->head_dim == b->head_dim &&
            a->value_dim == b->value_dim && a->causal == b->causal && a->window == b->window &&
            a->window_right == b->window_right && a->softcap == b->softcap && a->scale == b->scale &&
-           a->bias == b->bias && a->clip == b->clip && same_qk_norm(&a->qk_norm, &b->qk_norm) &&
+           a->bias == b->bias && a->clip == b->clip && a->sinks == b->sinks && same_qk_norm(&a->qk_norm, &b->qk_norm) &&
            same_position(&a->position, &b->position);
 }
 

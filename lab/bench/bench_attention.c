@@ -15,6 +15,14 @@ static const struct kind {
     size_t divisor; /* of the heads; 0: one key-value head */
 } kinds[] = {{"MHA", 1}, {"GQA", 4}, {"MQA", 0}};
 enum { WIDTHS = 2, LENGTHS = 3, MASKS = 2, KINDS = 3, FORMS = 2, CHANNELS = 1024, CACHE = 8192, LONG = 8192 };
+/* What masks and biases cost, MHA with heads of 64: beside all keys of 1,024, as many of each row of 8,192 (a causal window), and a
+ * bias by distance, which learns. */
+static const struct extra {
+    const char *name;
+    size_t T, window;
+    bool distances;
+} extras[] = {{"T1024 full", 1024, 0, false}, {"T8192 window", 8192, 1024, false}, {"T1024 distances", 1024, 0, true}};
+enum { EXTRAS = sizeof extras / sizeof *extras * 2, EXTRA_D = 64 };
 enum { BLOCKS = WIDTHS * LENGTHS * MASKS * KINDS * FORMS, DECODES = WIDTHS * KINDS, COPIES_MOST = 512 };
 #define SCRATCH ((size_t)2 << 30) /* backed only where it is touched */
 
@@ -22,9 +30,25 @@ struct shape {
     size_t H, Hkv, Tq, Tk, D;
     bool causal, backward, decode;
     const struct kind *kind;
+    const struct extra *extra; /* NULL: none */
 };
 
+static struct shape shape_of_extra(size_t i) {
+    const struct extra *x = &extras[i / FORMS];
+    const size_t H = CHANNELS / EXTRA_D;
+    return (struct shape){.H = H,
+                          .Hkv = H,
+                          .Tq = x->T,
+                          .Tk = x->T,
+                          .D = EXTRA_D,
+                          .causal = x->window > 0,
+                          .backward = i % FORMS == 1,
+                          .kind = &kinds[0],
+                          .extra = x};
+}
+
 static struct shape shape_of(size_t i) {
+    if (i >= BLOCKS + DECODES) return shape_of_extra(i - BLOCKS - DECODES);
     struct shape s = {.decode = i >= BLOCKS};
     if (s.decode) {
         i -= BLOCKS;
@@ -44,9 +68,11 @@ static struct shape shape_of(size_t i) {
 }
 
 bool qkv_bench_attention_case(size_t i, struct qkv_bench_row *row) {
-    if (i >= BLOCKS + DECODES) return false;
+    if (i >= BLOCKS + DECODES + EXTRAS) return false;
     const struct shape s = shape_of(i);
-    if (s.decode)
+    if (s.extra)
+        snprintf(row->name, sizeof row->name, "%s D%zu %s", s.kind->name, s.D, s.extra->name);
+    else if (s.decode)
         snprintf(row->name, sizeof row->name, "%s D%zu T1/%zu", s.kind->name, s.D, s.Tk);
     else
         snprintf(row->name, sizeof row->name, "%s D%zu T%zu %s", s.kind->name, s.D, s.Tk, masks[s.causal]);
@@ -138,7 +164,26 @@ static bool bench_attention_place(struct work *w, const struct shape *s, enum qk
     return w->caches != NULL;
 }
 
+/* A table of distances, with room for its gradient. */
+static bool bench_attention_distances(struct work *w, const struct shape *s) {
+    struct qkv_distance_bias bias = {.row = 2 * s->Tk - 1, .zero = s->Tk - 1};
+    int32_t *position = qkv_arena_take(&w->memory, s->Tq, sizeof *position);
+    bias.table = bench_attention_elements(w, QKV_F32, s->H * bias.row);
+    w->g.ddistance_bias = bench_attention_elements(w, QKV_F32, s->H * bias.row);
+    for (size_t i = 0; position && i < s->Tq; i++) position[i] = (int32_t)i;
+    w->a.position = position, w->a.distance_bias = bias;
+    return position && bias.table && w->g.ddistance_bias;
+}
+
+/* Pairs of a query and a key that attend. */
+static double bench_attention_pairs(const struct shape *s) {
+    const double T = (double)s->Tq, window = s->extra ? (double)s->extra->window : 0;
+    if (window > 0) return T * window - window * (window - 1) / 2;
+    return T * (double)s->Tk * (s->causal ? 0.5 : 1.0);
+}
+
 static bool bench_attention_make(struct work *w, const struct shape *s, enum qkv_dtype dtype) {
+    const size_t window = s->extra ? s->extra->window : 0;
     const size_t C = s->H * s->D;
     w->a = (struct qkv_attend){.B = 1, .H = s->H, .Hkv = s->Hkv, .Tq = s->Tq, .Tk = s->Tk, .D = s->D, .Dv = s->D};
     w->a.scale = 1 / sqrtf((float)s->D);
@@ -148,10 +193,11 @@ static bool bench_attention_make(struct work *w, const struct shape *s, enum qkv
     if (!w->a.y.data || !w->a.lse || !interval || !bench_attention_place(w, s, dtype, &w->a.q, &w->a.k, &w->a.v))
         return false;
     for (size_t i = 0; i < s->Tq; i++) {
-        interval[i] = 0;
+        interval[i] = (int32_t)(window && i >= window ? i + 1 - window : 0);
         interval[s->Tq + i] = (int32_t)(s->causal ? i + 1 : s->Tk);
     }
     w->a.lo = interval, w->a.hi = interval + s->Tq;
+    if (s->extra && s->extra->distances && !bench_attention_distances(w, s)) return false;
     if (!s->backward) return true;
     w->g.dy = (struct qkv_heads){bench_attention_elements(w, dtype, s->Tq * C), s->Tq * C, C, s->D, dtype};
     return w->g.dy.data && bench_attention_place(w, s, dtype, &w->g.dq, &w->g.dk, &w->g.dv);
@@ -162,7 +208,7 @@ enum qkv_status qkv_bench_attention(struct qkv_bench *b, size_t i, struct qkv_be
     const enum qkv_dtype dtype = b->precision->dtype;
     struct work w = {.ctx = b->ctx};
     const size_t C = s.H * s.D, Ckv = s.Hkv * s.D, cache = 2 * s.Tk * Ckv * qkv_dtype_size(dtype);
-    row->flops = 4.0 * (double)(s.H * s.Tq) * (double)(s.Tk * s.D) * (s.causal ? 0.5 : 1.0) * (s.backward ? 2.5 : 1.0);
+    row->flops = 4.0 * (double)(s.H * s.D) * bench_attention_pairs(&s) * (s.backward ? 2.5 : 1.0);
     if (s.decode) {
         row->bytes = (double)cache;
         w.cache_bytes = cache;

@@ -148,7 +148,8 @@ enum qkv_status qkv_check_attend(struct qkv_tape *tape, struct qkv_node *node) {
     enum qkv_status status = attention_check(tape, o->q, "q", queries, a->H * a->D);
     if (status) return status;
     const struct qkv_tensor *table = o->learned.distance_bias, *sinks = o->learned.sinks;
-    if (table && (table->rows != a->H || table->columns != a->distance_bias.row || table->gradients_apart != a->B))
+    if (table && (table->rows != a->H || table->columns != a->distance_bias.row ||
+                  (table->requires_grad && table->gradients_apart != a->B)))
         return qkv_fail(tape->ctx, QKV_SHAPE,
                         "attend: a table of distances (%zu,%zu) for %zu sequences is none of H %zu, %zu "
                         "distances and B %zu",
