@@ -156,6 +156,7 @@ static int read_output_gradient(struct inputs *in, const struct qkv_spec *spec, 
 }
 
 static int read_inputs(struct qkv_context *ctx, const struct qkv_spec *spec, const char *path, struct inputs *in) {
+    const size_t context = (size_t)spec->context; /* longer rows are refused by the pass, which says so better */
     if (qkv_tensors_open(ctx, path, &in->file)) return cli_broken(ctx);
     int code = read_shapes(in, spec, path);
     if (!code) code = read_integers(in, path, "in.ids", &in->ids);
@@ -173,6 +174,8 @@ static int read_inputs(struct qkv_context *ctx, const struct qkv_spec *spec, con
     in->batch.source_lengths = in->source_lengths;
     in->batch.types = in->types;
     in->batch.source_types = in->source_types;
+    in->batch.length = in->batch.T < context ? in->batch.T : context;
+    in->batch.source_length = in->batch.source_T < context ? in->batch.source_T : context;
     in->batch.output_gradient = in->output_gradient;
     return code;
 }
@@ -462,7 +465,10 @@ const struct cli_command *cli_forward(void) {
             "are "
             "I32 or "
             "I64. Writes out.logits or out.hidden, with targets out.loss, and what the options add. Positions past "
-            "a length are computed too. Dropout is off, unless --dropout-seed is given. --preset and --spec run a "
+            "a length are computed too, and rotations that depend on the length of a sequence (scaling dynamic, "
+            "longrope) are "
+            "decided for T, and those of sources for theirs, whatever the lengths. Dropout is off, unless "
+            "--dropout-seed is given. --preset and --spec run a "
             "model with the weights that training "
             "would begin with.",
         .examples = "qkv forward run/ --inputs case.safetensors -o out.safetensors --gradients --weights\n"

@@ -10,7 +10,7 @@
 
 struct arguments {
     const char *prompt, *prompt_file, *end, *long_lines;
-    int64_t tokens, samples, count, top_k, repeat_last, seed;
+    int64_t tokens, samples, count, context, top_k, repeat_last, seed;
     double temperature, top_p, min_p, repeat_penalty;
     struct cli_texts stop;
     bool quiet, ids, json;
@@ -37,6 +37,10 @@ static const struct cli_option options[] = {
     CLI_LONG(struct arguments, "a prompt"),
     {CLI_COUNT, 'n', "tokens", "N", offsetof(struct arguments, tokens), "how many tokens to make at most", 0, INT64_MAX,
      NULL},
+    {CLI_COUNT, 0, "context", "N", offsetof(struct arguments, context),
+     "hold at most N positions; rotations that depend on the length of a text (scaling dynamic, longrope) are decided "
+     "for N",
+     1, 1 << 24, "the model's, decided for the tokens of the prompt and -n"},
     {CLI_COUNT, 0, "samples", "N", offsetof(struct arguments, samples),
      "write N continuations of the prompt, which is run and stored once; number I has the seed plus I - 1", 1, 1 << 20,
      NULL},
@@ -172,8 +176,9 @@ static void generate_report(const struct arguments *a, const struct qkv_model *m
                          : report->stopped                   ? ", then the text ended"
                                                              : "");
     if (report->long_prompt)
-        cli_say("the prompt has %zu tokens, more than the model's context of %d, and was %s (--long %s)",
-                report->long_prompt, qkv_model_spec(model)->context, qkv_long_done(o->long_prompt), a->long_lines);
+        cli_say("the prompt has %zu tokens, more than %s context of %zu, and was %s (--long %s)", report->long_prompt,
+                o->context ? "the" : "the model's", o->context ? o->context : (size_t)qkv_model_spec(model)->context,
+                qkv_long_done(o->long_prompt), a->long_lines);
 }
 
 /* Several continuations, or JSON: written when all are made. */
@@ -234,7 +239,7 @@ static int prompt_read(const struct arguments *a, struct cli_prompt *prompt) {
 }
 
 /* A prompt that is cut is not shown: what follows would not be its continuation; nor one that is refused. */
-static int prompt_hide(struct qkv_model *model, struct cli_prompt *prompt) {
+static int prompt_hide(struct qkv_model *model, size_t context, struct cli_prompt *prompt) {
     const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(model);
     struct qkv_context *ctx = qkv_model_context(model);
     size_t count = prompt->id_count;
@@ -243,7 +248,7 @@ static int prompt_hide(struct qkv_model *model, struct cli_prompt *prompt) {
         qkv_tokenizer_encode_sequence(ctx, tokenizer, prompt->text, prompt->size, true, &ids, &count))
         return cli_broken(ctx);
     qkv_free(ids);
-    prompt->hidden = count > (size_t)qkv_model_spec(model)->context;
+    prompt->hidden = count > (context ? context : (size_t)qkv_model_spec(model)->context);
     return CLI_DONE;
 }
 
@@ -253,7 +258,7 @@ static int prompt_settle(struct qkv_model *model, const struct arguments *a, str
     if (a->ids) code = cli_read_ids("the prompt", prompt->text, prompt->size, &prompt->ids, &prompt->id_count);
     o->ids = prompt->ids;
     o->id_count = prompt->id_count;
-    return code == CLI_DONE ? prompt_hide(model, prompt) : code;
+    return code == CLI_DONE ? prompt_hide(model, o->context, prompt) : code;
 }
 
 /* ---- the whole ---------------------------------------------------------------------------------------------------------- */
@@ -273,6 +278,7 @@ static int generate_all(struct qkv_model *model, const struct arguments *a, enum
     o.stops = a->stop.items;
     o.stop_count = a->stop.count;
     o.long_prompt = kind;
+    o.context = (size_t)a->context;
     int code = find_end(model, a->end, &o.end_id);
     if (code == CLI_DONE) code = prompt_settle(model, a, &o, prompt);
     if (code) return code;
@@ -280,10 +286,10 @@ static int generate_all(struct qkv_model *model, const struct arguments *a, enum
 }
 
 /* Weights and cache together, before the weights are read. */
-static int generate_check(struct qkv_context *ctx, const char *folder) {
+static int generate_check(struct qkv_context *ctx, const char *folder, size_t context) {
     struct qkv_model *plan;
     enum qkv_status status = qkv_model_plan_load(ctx, folder, &plan);
-    if (!status) status = qkv_generate_check_memory(plan);
+    if (!status) status = qkv_generate_check_memory_for(plan, context);
     const int code = status ? cli_broken(ctx) : CLI_DONE;
     qkv_model_free(plan);
     return code;
@@ -304,7 +310,7 @@ static int generate_run(const void *values, const char *const *words, size_t cou
     if (code == CLI_DONE) code = cli_read_long(ctx, a.long_lines, &kind);
     if (code == CLI_DONE) code = prompt_read(&a, &prompt);
     if (code == CLI_DONE) code = cli_set_precision(&a.common, ctx, words[0]);
-    if (code == CLI_DONE) code = generate_check(ctx, words[0]);
+    if (code == CLI_DONE) code = generate_check(ctx, words[0], (size_t)a.context);
     if (code == CLI_DONE) code = cli_load(&a.common, ctx, words[0], &model);
     if (code == CLI_DONE) {
         cli_catch_signals();

@@ -221,6 +221,27 @@ static void info_threads(const struct cli_common *common, const struct qkv_conte
              openmp && *openmp ? "; OMP_NUM_THREADS is not read, --threads is" : "");
 }
 
+/* Rotations that go on beyond what was learnt, one row for each kind of layer that has one. */
+static void print_scalings(const struct qkv_spec *spec) {
+#define INFO_SCALING(name, text, help, by_length) {text, (by_length) ? ", by the length of a sequence" : ""},
+    static const char *const kinds[][2] = {QKV_SCALING_LIST(INFO_SCALING)};
+    const struct qkv_stack_spec *const stacks[] = {&spec->encoder, &spec->decoder};
+    for (size_t i = 0; i < 2; i++)
+        for (int k = 0; stacks[i]->layers && k < stacks[i]->kind_count; k++) {
+            const struct qkv_layer_spec *kind = &stacks[i]->kinds[k];
+            const struct qkv_scaling_spec *scaling = &kind->attention.position.scaling;
+            if (kind->attention.position.kind != QKV_POSITION_ROPE || !scaling->given) continue;
+            const int original = scaling->original_context;
+            char remark[200], from[64] = "";
+            const double factor =
+                scaling->factor != 0 || !original ? scaling->factor : (double)spec->context / original;
+            if (original) snprintf(from, sizeof from, ", from an original context of %d", original);
+            snprintf(remark, sizeof remark, "%s%s%s: factor %.9g%s%s", i ? "decoder" : "encoder",
+                     kind->name[0] ? ".kinds." : "", kind->name, factor, from, kinds[scaling->kind][1]);
+            print_row("rotation scaled", kinds[scaling->kind][0], remark);
+        }
+}
+
 static int print_text(const struct subject *s) {
     struct node *tree = build_tree(s->plan);
     char number[CLI_NUMBER], remark[128];
@@ -246,6 +267,7 @@ static int print_text(const struct subject *s) {
     print_row("memory to run", cli_bytes(number, s->costs.run_bytes), remark);
     snprintf(number, sizeof number, "%d", s->threads);
     print_row("threads", number, s->threads_why);
+    print_scalings(&s->spec);
     print_row("cache a token", cli_bytes(number, s->costs.cache_bytes_per_token), "keys and values of all layers");
     if (s->costs.pages) {
         char bytes[CLI_NUMBER];

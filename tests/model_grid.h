@@ -21,19 +21,46 @@ static inline const char *pick(struct qkv_random *r, const char *const *list, si
 #define GRID_NORM(name, text, help, centered, offset)               text,
 #define GRID_BIAS(name, text, help, parts)                          text,
 #define GRID_NORM_OVER(name, text, help)                            text,
+#define GRID_SCALING(name, text, help, by_length)                   text,
+enum { GRID_POSITION_TEXT = 520 };
 
-/* {"kind": …} of a position; rope also in another way. */
-static inline const char *random_position(struct qkv_random *r, bool embedding, char out[120]) {
+/* A scaling of a rotation of so many pairs; 0: of heads of several widths, which has at least `least`. Lengths of the grid lie on both sides of
+ * original_context. */
+static inline const char *random_scaling(struct qkv_random *r, size_t pairs, size_t least,
+                                         char out[GRID_POSITION_TEXT]) {
+    const char *kind = PICK(r, QKV_SCALING_LIST(GRID_SCALING));
+    char lists[2][120] = {"[", "["}, original[40] = "", factors[260] = "";
+    if (!strcmp(kind, "longrope") && !pairs) kind = "yarn"; /* its lists are of one width */
+    if ((!strcmp(kind, "ntk") || !strcmp(kind, "dynamic")) && least < 2) kind = "linear";
+    if (strcmp(kind, "linear") && strcmp(kind, "ntk"))
+        snprintf(original, sizeof original, ", \"original_context\": %zu", test_between(r, 3, 12));
+    for (size_t k = 0; k < 2; k++)
+        for (size_t j = 0, used = 1; j < pairs && used < sizeof lists[k]; j++)
+            used += (size_t)snprintf(lists[k] + used, sizeof lists[k] - used, "%s%.3g", j ? ", " : "",
+                                     1 + 3 * qkv_random_uniform(r));
+    if (!strcmp(kind, "longrope"))
+        snprintf(factors, sizeof factors, ", \"short\": %s], \"long\": %s]", lists[0], lists[1]);
+    snprintf(out, GRID_POSITION_TEXT, ", \"scaling\": {\"kind\": \"%s\", \"factor\": %s%s%s%s}", kind,
+             PICK(r, "1.5", "4.0"), original, factors, PICK(r, "", ", \"attention_factor\": 1.25"));
+    return out;
+}
+
+/* {"kind": …} of a position; rope also in another way. head_dim: of the attention; 0: of several. */
+static inline const char *random_position(struct qkv_random *r, bool embedding, size_t head_dim,
+                                          char out[GRID_POSITION_TEXT]) {
     const char *kind = embedding ? PICK(r, QKV_EMBED_POSITION_LIST(GRID_POSITION) "none")
                                  : PICK(r, QKV_ATTENTION_POSITION_LIST(GRID_POSITION) "none", "rope");
+    char scaling[GRID_POSITION_TEXT] = "";
     const char *more = "";
-    if (!strcmp(kind, "rope") && qkv_random_below(r, 2))
-        more = ", \"theta\": 50, \"pairing\": \"interleaved\", \"fraction\": 0.5";
+    const bool rope = !strcmp(kind, "rope"), turned = rope && qkv_random_below(r, 2);
+    if (turned) more = ", \"theta\": 50, \"pairing\": \"interleaved\", \"fraction\": 0.5";
+    if (rope && qkv_random_below(r, 2))
+        random_scaling(r, head_dim / (turned ? 4 : 2), (head_dim ? head_dim : 4) / (turned ? 4 : 2), scaling);
     if (!strcmp(kind, "buckets")) more = ", \"buckets\": 8, \"max_distance\": 9";
     if (!strcmp(kind, "relative")) more = ", \"max_distance\": 4";
     if (!strcmp(kind, "alibi"))
         more = PICK(r, "", ", \"learn\": true", ", \"form\": \"mpt\", \"max\": 4", ", \"form\": \"falcon\"");
-    snprintf(out, 120, "{\"kind\": \"%s\"%s}", kind, more);
+    snprintf(out, GRID_POSITION_TEXT, "{\"kind\": \"%s\"%s%.400s}", kind, more, scaling);
     return out;
 }
 
@@ -85,8 +112,9 @@ static inline void random_kind(struct qkv_random *r, char *out, size_t size, boo
     size_t kv[] = {4, 2, 1};
     const char *norm = PICK(r, QKV_NORM_LIST(GRID_NORM)), *weight = PICK(r, "true", "true", "true", "false");
     const bool biased = !strcmp(norm, "layernorm") && !strcmp(weight, "true") && qkv_random_below(r, 2);
-    char text[120], bias[16], projections[300];
-    const char *position = random_position(r, false, text), *ffn = random_ffn(r),
+    char text[GRID_POSITION_TEXT], bias[16], projections[300];
+    const size_t head_dim = 2 * test_between(r, 2, 5);
+    const char *position = random_position(r, false, head_dim, text), *ffn = random_ffn(r),
                *placement = PICK(r, QKV_PLACEMENT_LIST(GRID_PLACEMENT));
     const bool shared = !strcmp(placement, "parallel"); /* all sublayers read the norm of attention */
     /* Nor across a clamp. */
@@ -96,7 +124,7 @@ static inline void random_kind(struct qkv_random *r, char *out, size_t size, boo
         "\"attention\": {\"heads\": 4, \"kv_heads\": %zu, \"head_dim\": %zu, \"value_dim\": %zu, "
         "\"window\": %d, \"softcap\": %s, \"bias\": %s%s%s%s%s}, \"norm\": {\"kind\": \"%s\", \"placement\": \"%s\", "
         "\"final\": %s, \"weight\": %s, \"bias\": %s%s}, \"ffn\": {\"kind\": \"%s\", \"d_ff\": %s, \"bias\": %s%s}%s",
-        kv[qkv_random_below(r, 3)], (size_t)(2 * test_between(r, 2, 5)), test_between(r, 3, 9),
+        kv[qkv_random_below(r, 3)], head_dim, test_between(r, 3, 9),
         qkv_random_below(r, 3) ? 0 : (int)test_between(r, 1, 5), PICK(r, "0.0", "0.0", "3.0"), random_bias(r, bias),
         PICK(r, "", ", \"scale\": 0.3", ", \"sinks\": true", ", \"scale\": 0.4, \"sinks\": true"),
         random_projections(r, causal, projections), own_position ? ", \"position\": " : "",
@@ -107,7 +135,7 @@ static inline void random_kind(struct qkv_random *r, char *out, size_t size, boo
 
 /* In version 2 two or three kinds, which take turns, or one whose layers share weights. */
 static inline void random_stack(struct qkv_random *r, char *out, size_t size, int version, bool causal) {
-    char kinds[3][900];
+    char kinds[3][1500];
     for (size_t i = 0; i < 3; i++) random_kind(r, kinds[i], sizeof kinds[i], version == 2, causal);
     const char *share = one_kind_only ? "" : PICK(r, "", "", ", \"share\": 1");
     if (version == 1)
@@ -149,7 +177,7 @@ static inline const char *random_embedding(struct qkv_random *r, int width, char
 
 static inline void random_spec(struct qkv_context *ctx, struct qkv_random *r, enum topology topology,
                                struct qkv_spec *spec) {
-    char decoder[3000] = "null", encoder[3600] = "null", embedding[600], json[7900], text[500];
+    char decoder[5000] = "null", encoder[5800] = "null", embedding[800], json[13000], text[500];
     const int version = qkv_random_below(r, 2) && !one_kind_only ? 2 : 1;
     const int width = version == 2 && !qkv_random_below(r, 3) ? 6 : 0;
     int own = width, C = 20;
@@ -159,8 +187,8 @@ static inline void random_spec(struct qkv_context *ctx, struct qkv_random *r, en
     if (topology != DECODER) {
         random_stack(r, encoder, sizeof encoder, version, false);
     }
-    char texts[2][120];
-    const char *added = random_position(r, true, texts[0]), *other = random_position(r, false, texts[1]);
+    char texts[2][GRID_POSITION_TEXT];
+    const char *added = random_position(r, true, 0, texts[0]), *other = random_position(r, false, 0, texts[1]);
     if (version == 1)
         snprintf(embedding, sizeof embedding, "\"position\": %s, \"embed_scale\": %s", PICK(r, added, other),
                  PICK(r, "1.0", "4.5"));
@@ -245,6 +273,14 @@ static inline void start(struct sample *s, uint64_t stream, enum topology topolo
 static inline void finish(struct sample *s) {
     qkv_model_free(s->model);
     qkv_context_free(s->ctx);
+}
+
+/* A session whose rotations are those of a pass over `length` positions. */
+static inline struct qkv_session *make_session(struct qkv_model *model, size_t length) {
+    struct qkv_session *session;
+    if (qkv_session_create_with(model, &(struct qkv_session_options){.length = length}, &session) != QKV_OK)
+        fail_msg("%s", qkv_message(qkv_model_context(model)));
+    return session;
 }
 
 static inline struct qkv_pass *make_pass(struct sample *s, bool train) {

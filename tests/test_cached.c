@@ -44,12 +44,17 @@ static struct qkv_pass *world_pass(struct world *w, size_t rows, size_t longest)
     return pass;
 }
 
-/* Sequence i alone, without a cache. */
-static float *world_alone(struct world *w, const int32_t *ids, size_t length, size_t i) {
+/* Sequence i alone, without a cache, its rotations decided for `decided` positions. */
+static float *world_alone(struct world *w, const int32_t *ids, size_t length, size_t i, size_t decided) {
     struct qkv_pass *pass = world_pass(w, 1, length);
     const int32_t sources = (int32_t)w->source_length[i];
-    const struct qkv_batch batch = {
-        .B = 1, .T = length, .ids = ids, .source_T = T, .source = w->source[i], .source_lengths = &sources};
+    const struct qkv_batch batch = {.B = 1,
+                                    .T = length,
+                                    .length = decided,
+                                    .ids = ids,
+                                    .source_T = T,
+                                    .source = w->source[i],
+                                    .source_lengths = &sources};
     assert_ok(w->s.ctx, qkv_pass_forward(pass, &batch));
     float *scores = copy_output(pass);
     qkv_pass_free(pass);
@@ -69,7 +74,7 @@ static void world_start(struct world *w, uint64_t stream, enum qkv_precision pre
         assert_non_null(w->ids[i]);
         for (size_t t = 0; t < LONG_CONTEXT; t++) w->ids[i][t] = (int32_t)qkv_random_below(r, VOCAB);
         for (size_t t = 0; t < T; t++) w->source[i][t] = (int32_t)qkv_random_below(r, VOCAB);
-        w->want[i] = world_alone(w, w->ids[i], w->length[i], i);
+        w->want[i] = world_alone(w, w->ids[i], w->length[i], i, w->length[i]);
     }
 }
 
@@ -136,7 +141,9 @@ static void in_pieces(struct world *w, uint64_t stream, size_t first, size_t row
     char what[80];
     snprintf(what, sizeof what, "%zu rows in %spieces of %zu", rows, random ? "random " : "", most);
     for (size_t i = 0; i < rows; i++) sources[i] = first + i, left += w->length[first + i];
-    assert_ok(w->s.ctx, qkv_decoder_create(w->s.model, e, e ? sources : NULL, rows, 0, &d));
+    const struct qkv_decoder_options o = {
+        .encoded = e, .sources = e ? sources : NULL, .rows = rows, .chunk = 1, .lengths = w->length + first};
+    assert_ok(w->s.ctx, qkv_decoder_create_with(w->s.model, &o, &d));
     while (left) {
         size_t counts[ROWS], n = 0;
         for (size_t i = 0; i < rows; i++) {
@@ -184,7 +191,7 @@ static void in_shared_pages(struct world *w, uint64_t stream, size_t context) {
         assert_ok(w->s.ctx, qkv_decoder_step(d, next));
     }
     for (size_t i = 0; i < ROWS && length > counts[0]; i++) {
-        float *want = world_alone(w, ids[0][i], length, 0);
+        float *want = world_alone(w, ids[0][i], length, 0, context);
         expect_bits(w, stream, "in shared pages", i, length - 1, qkv_decoder_logits(d) + i * VOCAB,
                     want + (length - 1) * VOCAB);
         free(want);
@@ -196,9 +203,8 @@ static void in_shared_pages(struct world *w, uint64_t stream, size_t context) {
 
 /* A session, which is cut, shortened and goes on. */
 static void in_a_session(struct world *w, uint64_t stream) {
-    struct qkv_session *session;
     const size_t n = w->length[0], kept = test_between(&w->s.random, 0, n - 1);
-    assert_ok(w->s.ctx, qkv_session_create(w->s.model, 0, &session));
+    struct qkv_session *session = make_session(w->s.model, n);
     assert_ok(w->s.ctx, qkv_session_append(session, w->ids[0], n));
     expect_bits(w, stream, "in a session", 0, n - 1, qkv_session_logits(session), w->want[0] + (n - 1) * VOCAB);
     qkv_session_truncate(session, kept);

@@ -116,14 +116,11 @@ static void test_cache(void **state) {
     (void)state;
     for (uint64_t i = 0; i < 60; i++) {
         struct sample s;
-        struct qkv_session *session;
         start(&s, 2000 + i, DECODER, NULL);
         struct qkv_pass *pass = make_pass(&s, false);
         forward(&s, pass);
         const float *logits = qkv_pass_output(pass).data;
-        if (qkv_session_create(s.model, 0, &session) != QKV_OK) {
-            fail_msg("%s", qkv_message(s.ctx));
-        }
+        struct qkv_session *session = make_session(s.model, T);
         for (size_t t = 0; t < T;) {
             size_t n = test_between(&s.random, 1, T - t < 4 ? T - t : 4);
             assert_int_equal(qkv_session_append(session, s.ids + t, n), QKV_OK);

@@ -102,13 +102,12 @@ static void test_decoding(void **state) {
     size_t tried = 0;
     for (uint64_t i = 0; i < 12; i++) {
         struct sample s;
-        struct qkv_session *session;
         start(&s, 980 + i, DECODER, &mixed);
         s.batch.lengths = NULL;
         struct qkv_pass *pass = make_pass(&s, false);
         forward(&s, pass);
         float *whole = copy_output(pass);
-        assert_ok(s.ctx, qkv_session_create(s.model, 0, &session));
+        struct qkv_session *session = make_session(s.model, T);
         for (size_t t = 0, n; t < T; t += n) {
             n = i % 3 ? (size_t)test_between(&s.random, 1, 4) : 1;
             if (n > T - t) n = T - t;

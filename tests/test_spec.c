@@ -172,7 +172,28 @@ static void random_attention(struct qkv_random *r, struct qkv_attention_spec *a,
     a->qk_norm.over = (enum qkv_norm_over)qkv_random_below(r, QKV_NORM_OVER_COUNT);
 }
 
-static void random_position(struct qkv_random *r, struct qkv_position_spec *p) {
+/* What the kind does not use is as it is read: the default, or nothing. */
+static void random_scaling(struct qkv_random *r, size_t pairs, struct qkv_scaling_spec *s) {
+    *s = qkv_scaling_defaults((enum qkv_scaling_kind)qkv_random_below(r, QKV_SCALING_COUNT));
+    const bool listed = s->kind == QKV_SCALING_LONGROPE;
+    if (listed && pairs > QKV_LIST_MAX) s->kind = QKV_SCALING_LINEAR;
+    if (pairs < 2 && (s->kind == QKV_SCALING_NTK || s->kind == QKV_SCALING_DYNAMIC)) s->kind = QKV_SCALING_LLAMA3;
+    s->factor = s->kind == QKV_SCALING_LONGROPE && qkv_random_below(r, 2) ? 0 : 1 + 30 * qkv_random_uniform(r);
+    if (s->kind != QKV_SCALING_LINEAR && s->kind != QKV_SCALING_NTK)
+        s->original_context = (int)test_between(r, 2, 1 << 20);
+    if (s->kind == QKV_SCALING_YARN) s->beta_fast = 2 + qkv_random_uniform(r), s->truncate = qkv_random_below(r, 2);
+    if (s->kind == QKV_SCALING_YARN) s->mscale = qkv_random_uniform(r);
+    if (s->kind == QKV_SCALING_LLAMA3) s->low_freq = 0.5 + qkv_random_uniform(r);
+    if (qkv_random_below(r, 2)) s->attention_factor = 0.5 + qkv_random_uniform(r);
+    if (s->kind != QKV_SCALING_LONGROPE) return;
+    s->short_factors.count = s->long_factors.count = (int)pairs;
+    for (size_t j = 0; j < pairs; j++) {
+        s->short_factors.values[j] = 0.5 + qkv_random_uniform(r);
+        s->long_factors.values[j] = 1 + 20 * qkv_random_uniform(r);
+    }
+}
+
+static void random_position(struct qkv_random *r, int head_dim, struct qkv_position_spec *p) {
     static const enum qkv_position_kind kinds[] = {QKV_POSITION_NONE,
                                                    QKV_ATTENTION_POSITION_LIST(QKV_SPEC_ENUM_POSITION)};
     *p = (struct qkv_position_spec){
@@ -189,13 +210,15 @@ static void random_position(struct qkv_random *r, struct qkv_position_spec *p) {
     if (p->kind != QKV_POSITION_ROPE) return;
     p->theta = exp(20 * qkv_random_uniform(r));
     p->pairing = (enum qkv_pairing)qkv_random_below(r, 2);
+    if (qkv_random_below(r, 2)) random_scaling(r, (size_t)head_dim / 2, &p->scaling);
+    if (p->scaling.given && p->theta < 1.5) p->theta = 1.5;
 }
 
 static void random_layer(struct qkv_random *r, struct qkv_layer_spec *s, bool causal, bool cross) {
 #define PLACEMENT_FINAL(name, text, help, file, final, norms, whole) final,
     static const bool final[] = {QKV_PLACEMENT_LIST(PLACEMENT_FINAL)};
     random_attention(r, &s->attention, causal);
-    random_position(r, &s->attention.position);
+    random_position(r, s->attention.head_dim, &s->attention.position);
     if (cross) random_attention(r, &s->cross, false);
     s->norm.kind = (enum qkv_norm_kind)qkv_random_below(r, QKV_NORM_COUNT);
     s->norm.placement = (enum qkv_placement)qkv_random_below(r, QKV_PLACEMENT_COUNT);
@@ -305,16 +328,32 @@ static void random_spec(struct qkv_random *r, struct qkv_spec *s) {
     const struct qkv_stack_spec *last = topology == 1 ? &s->encoder : &s->decoder;
     if (last->embed.width || s->encoder.d_model || s->decoder.d_model || s->encoder.embed.width) s->tie = QKV_TIE_NONE;
     struct qkv_layer_spec *e = &s->encoder.kinds[0], *d = &s->decoder.kinds[0];
-    if (both && qkv_random_below(r, 2)) e->attention.position = d->attention.position; /* as in version 1 */
+    if (both && !d->attention.position.scaling.given && qkv_random_below(r, 2))
+        e->attention.position = d->attention.position; /* as in version 1 */
     share_positions(&s->encoder);
     share_positions(&s->decoder);
 }
 
 /* Bytes of padding may differ: field by field. */
+static bool same_list(const struct qkv_number_list *a, const struct qkv_number_list *b) {
+    bool same = a->count == b->count;
+    for (int i = 0; same && i < a->count; i++) same = a->values[i] == b->values[i];
+    return same;
+}
+
+static bool same_scaling(const struct qkv_scaling_spec *a, const struct qkv_scaling_spec *b) {
+    if (!a->given || !b->given) return a->given == b->given;
+    return a->kind == b->kind && a->factor == b->factor && a->original_context == b->original_context &&
+           a->beta_fast == b->beta_fast && a->beta_slow == b->beta_slow && a->truncate == b->truncate &&
+           a->mscale == b->mscale && a->mscale_all_dim == b->mscale_all_dim && a->low_freq == b->low_freq &&
+           a->high_freq == b->high_freq && a->attention_factor == b->attention_factor &&
+           same_list(&a->short_factors, &b->short_factors) && same_list(&a->long_factors, &b->long_factors);
+}
+
 static bool same_position(const struct qkv_position_spec *a, const struct qkv_position_spec *b) {
     return a->kind == b->kind && a->theta == b->theta && a->pairing == b->pairing && a->fraction == b->fraction &&
            a->form == b->form && a->max == b->max && a->learn == b->learn && a->buckets == b->buckets &&
-           a->max_distance == b->max_distance;
+           a->max_distance == b->max_distance && same_scaling(&a->scaling, &b->scaling);
 }
 
 static bool same_qk_norm(const struct qkv_qk_norm_spec *a, const struct qkv_qk_norm_spec *b) {

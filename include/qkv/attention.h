@@ -200,6 +200,12 @@ QKV_API enum qkv_status qkv_rotate(struct qkv_context *ctx, const struct qkv_vie
 /* The usual angles: t·theta^(−p/pairs). Fails with QKV_ARGUMENT, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_rotation_table(struct qkv_context *ctx, double theta, size_t count, size_t pairs,
                                            float *table);
+/* Experimental: those of a position spec of kind rope with its scaling, as attention of models has them: for sequences decided for `length`
+ * positions (read where the scaling depends on it), in a model of that context (read by longrope without a factor; else 0 is fine). pairs:
+ * half of the rotated channels; the spec's fraction and pairing are not read. Any thread. Fails with QKV_ARGUMENT, QKV_SPEC (numbers of the
+ * scaling), QKV_SHAPE, QKV_MEMORY. */
+QKV_API enum qkv_status qkv_rotation_table_of(struct qkv_context *ctx, const struct qkv_position_spec *position,
+                                              size_t context, size_t length, size_t count, size_t pairs, float *table);
 /* Sines and cosines (Vaswani et al. 2017, 3.5): table (count,C), of position t and channel c sin or, where c is odd, cos of
  * t·10000^(−2⌊c/2⌋/C). Fails with QKV_SHAPE, QKV_ARGUMENT. */
 QKV_API enum qkv_status qkv_sinusoid_table(struct qkv_context *ctx, size_t count, size_t C, float *table);
@@ -271,7 +277,11 @@ struct qkv_attention_input {
     struct qkv_pair_shape dense_shape;
     const float *bias;
     struct qkv_pair_shape bias_shape;
-    float *dbias;  /* the gradient of the bias, in its shape and strides: backward adds to it; NULL: not wanted */
+    float *dbias; /* the gradient of the bias, in its shape and strides: backward adds to it; NULL: not wanted */
+    /* Experimental: what the rotation is decided for where it depends on a length (position.scaling of kind dynamic or longrope), at most
+     * the context; the same in all calls with one cache. 0: each row's own number of positions (mask.lengths, or T), and with a cache
+     * the cache's capacity */
+    size_t length;
     bool train;    /* keep what backward needs; dropout is on */
     uint64_t seed; /* of the dropout mask */
 };

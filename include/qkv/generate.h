@@ -28,6 +28,18 @@ QKV_API enum qkv_status qkv_session_create(struct qkv_model *model, size_t capac
  * QKV_SHAPE. */
 QKV_API enum qkv_status qkv_session_create_shared(struct qkv_model *model, size_t capacity, size_t pages,
                                                   struct qkv_session **out);
+/* Experimental: all that can be said of a session. */
+struct qkv_session_options {
+    size_t capacity; /* the most positions, at most the spec's context; 0: the spec's context */
+    size_t pages;    /* of the cache; 0: as many as one session needs */
+    /* what rotations are decided for where they depend on the length of a sequence (position.scaling of kind dynamic or longrope): the
+     * positions that it is meant to have in the end, at most the spec's context; 0: the capacity. It stays what it is, in forks too. */
+    size_t length;
+};
+QKV_API struct qkv_session_options qkv_session_defaults(void); /* all 0 */
+/* Experimental. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
+QKV_API enum qkv_status qkv_session_create_with(struct qkv_model *model, const struct qkv_session_options *options,
+                                                struct qkv_session **out);
 /* Experimental: another session that holds what this one holds, scores included, in the same pages. Nothing is copied until both go on, and
  * then only the last page, where it is not full. Each may be used and freed without the other, but by one thread at a time. Fails with
  * QKV_MEMORY. */
@@ -100,6 +112,10 @@ struct qkv_generate_options {
     size_t id_count;
     enum qkv_long
         long_prompt; /* experimental: what becomes of a prompt of more tokens than the context; skipped: no token is made */
+    /* Experimental: the most positions that are held at once, at most the spec's context, and what rotations are decided for where they
+     * depend on the length of a sequence (position.scaling of kind dynamic or longrope). 0: the spec's context, and the tokens of the
+     * prompt with those asked for, as far as the context holds them */
+    size_t context;
     qkv_take_token *take_token; /* experimental; NULL: nobody asks */
     void *take_user;
 };
@@ -117,6 +133,8 @@ typedef bool qkv_write_text(void *user, const char *text, size_t size);
 /* Whether weights, cache and a step of a planned model (qkv_model_plan_load) fit into the memory that is left, before any of it is
  * read: for qkv_generate, whose session has the spec's whole context. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_generate_check_memory(struct qkv_model *plan);
+/* Experimental: the same with so many positions (options.context; 0: the spec's). Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
+QKV_API enum qkv_status qkv_generate_check_memory_for(struct qkv_model *plan, size_t context);
 /* Continues a prompt. When the context is full the older half is forgotten and the rest run again. An empty prompt
  * starts from a newline, or token 0. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER,
  * QKV_STOPPED. */

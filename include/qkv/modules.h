@@ -117,8 +117,11 @@ struct qkv_module_input {
     struct qkv_vectors values;
     struct qkv_module_mask self, cross; /* of the self attention of x, and of cross attention */
     struct qkv_module_mask source_self; /* a model with both stacks: of its encoder */
-    bool train;                         /* keep what backward needs; dropout is on */
-    uint64_t seed;                      /* of the dropout masks */
+    /* Experimental: what rotations of x, and of a model's source, are decided for, where they depend on a length (position.scaling of
+     * kind dynamic or longrope), at most the context; 0: each row's own: mask.lengths of its self attention, or all positions */
+    size_t length, source_length;
+    bool train;    /* keep what backward needs; dropout is on */
+    uint64_t seed; /* of the dropout masks */
 };
 QKV_API struct qkv_module_input qkv_module_input_defaults(void); /* nothing to read; nothing kept for backward */
 /* y (B,T,C), or of a model (B,T,vocab), (B,1,classes), or with no head (B,T,C). A batch of no rows, or of no positions, is fine:

@@ -67,6 +67,10 @@ struct qkv_batch {
      * sequence or document and lie in the context; where a bias counts distances (alibi) they have no gaps. Masks and windows count rows.
      * NULL: 0, 1, … of each sequence */
     const int32_t *positions, *source_positions;
+    /* Experimental: the length that rotations of all sequences are decided for where they depend on one (position.scaling of kind dynamic
+     * or longrope), at most the context. 0: each sequence, or document, its own: the greatest of its positions, and one more; so it has
+     * the bits that it has alone. */
+    size_t length, source_length;
     /* Experimental: rows whose scores, or with head none hidden states, are wanted: numbers in (rows), or b·T + t of (B,T), rising;
      * the others cost no head. NULL: all of them. Not for classify */
     const size_t *scored;

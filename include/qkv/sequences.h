@@ -83,6 +83,10 @@ struct qkv_decoder_options {
     size_t pages;          /* of the cache; 0: as many as `rows` of that capacity need when they share nothing */
     /* tokens of each row that memory is planned for at once, from the start; others plan when they come */
     size_t chunk;
+    /* (rows) or NULL: what the rotation of each row is decided for where it depends on the length of a sequence (position.scaling of
+     * kind dynamic or longrope), at most the model's context; NULL or 0: the capacity. A row keeps it, however long it becomes, and
+     * rows that go on from it have it too. Sources go by their own lengths */
+    const size_t *lengths;
 };
 /* Experimental: one row, alone; chunk 1. */
 QKV_API struct qkv_decoder_options qkv_decoder_defaults(void);
@@ -134,9 +138,11 @@ struct qkv_search_options {
     size_t beam;           /* hypotheses kept; 1: greedy */
     size_t n_best;         /* how many to give out; at most beam (sampling: any) */
     double length_penalty; /* a: scores are log-probability / ((5 + length)/6)^a (Wu et al. 2016); 0: off */
-    size_t max_tokens;     /* longest target; 0: as the model's context allows, at most 3 × source + 50 */
-    size_t no_repeat;      /* n > 0: no n tokens come twice in a row of a hypothesis */
-    bool sample; /* draw instead of searching: `sampling` says how; line i, hypothesis k have seeds of their own */
+    /* longest target; 0: as the model's context allows, at most 3 × source + 50. Rotations that depend on the length of a sequence are
+     * decided for it and the beginning, source by source */
+    size_t max_tokens;
+    size_t no_repeat; /* n > 0: no n tokens come twice in a row of a hypothesis */
+    bool sample;      /* draw instead of searching: `sampling` says how; line i, hypothesis k have seeds of their own */
     struct qkv_sampling sampling;
     size_t batch;   /* sources side by side; 0: 32. Results do not depend on it */
     size_t *tokens; /* the tokens of what is given out, ends included, are added here; NULL: nowhere */

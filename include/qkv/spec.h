@@ -42,6 +42,15 @@ extern "C" {
 #define QKV_PAIRING_LIST(X)                                                                                            \
     X(HALF, "half", "channel i turns with i + half of the rotated ones (GPT-NeoX, Llama)")                             \
     X(INTERLEAVED, "interleaved", "channel 2i turns with 2i + 1 (GPT-J, the paper)")
+/* X(name, text, help, by_length): how a rotation is stretched over more positions than it was learnt with; by_length: it depends on the
+ * length that a sequence is decided for. src/attention/position_scaling.c has the formulas. */
+#define QKV_SCALING_LIST(X)                                                                                            \
+    X(LINEAR, "linear", "positions divided by factor (Chen et al. 2023)", false)                                       \
+    X(DYNAMIC, "dynamic", "a base that grows with the length of a sequence beyond original_context", true)             \
+    X(NTK, "ntk", "a base that is larger: theta * factor^(d/(d - 2))", false)                                          \
+    X(YARN, "yarn", "long wavelengths divided by factor, short ones kept, a ramp between (Peng et al. 2023)", false)   \
+    X(LLAMA3, "llama3", "the same by wavelengths of original_context (Llama 3.1)", false)                              \
+    X(LONGROPE, "longrope", "a factor for each pair: other ones beyond original_context (Ding et al. 2024)", true)
 /* X(name, text, help, parts): the projections of an attention that have a bias, by their letters. */
 #define QKV_BIAS_LIST(X)                                                                                               \
     X(NONE, "false", "no biases", "")                                                                                  \
@@ -127,6 +136,7 @@ enum qkv_block_norms { QKV_BLOCK_NORMS_ONE, QKV_BLOCK_NORMS_TWO, QKV_BLOCK_NORMS
 #define QKV_SPEC_ENUM_PROJECT(name, text, help)                              QKV_PROJECT_##name,
 #define QKV_SPEC_ENUM_ALIBI(name, text, help)                                QKV_ALIBI_##name,
 #define QKV_SPEC_ENUM_PAIRING(name, text, help)                              QKV_PAIRING_##name,
+#define QKV_SPEC_ENUM_SCALING(name, text, help, by_length)                   QKV_SCALING_##name,
 #define QKV_SPEC_ENUM_BIAS(name, text, help, parts)                          QKV_BIAS_##name,
 #define QKV_SPEC_ENUM_NORM(name, text, help, centered, offset)               QKV_NORM_##name,
 #define QKV_SPEC_ENUM_NORM_OVER(name, text, help)                            QKV_NORM_OVER_##name,
@@ -140,6 +150,7 @@ enum qkv_sinusoid { QKV_SINUSOID_LIST(QKV_SPEC_ENUM_SINUSOID) };
 enum qkv_project { QKV_PROJECT_LIST(QKV_SPEC_ENUM_PROJECT) };
 enum qkv_alibi_form { QKV_ALIBI_LIST(QKV_SPEC_ENUM_ALIBI) };
 enum qkv_pairing { QKV_PAIRING_LIST(QKV_SPEC_ENUM_PAIRING) };
+enum qkv_scaling_kind { QKV_SCALING_LIST(QKV_SPEC_ENUM_SCALING) QKV_SCALING_COUNT };
 enum qkv_bias_kind { QKV_BIAS_LIST(QKV_SPEC_ENUM_BIAS) QKV_BIAS_COUNT };
 enum qkv_norm_kind { QKV_NORM_LIST(QKV_SPEC_ENUM_NORM) QKV_NORM_COUNT };
 enum qkv_norm_over { QKV_NORM_OVER_LIST(QKV_SPEC_ENUM_NORM_OVER) QKV_NORM_OVER_COUNT };
@@ -152,6 +163,40 @@ enum qkv_init_kind { QKV_INIT_LIST(QKV_SPEC_ENUM_INIT) };
 
 /* The most layers of a stack, kinds of layers in it, and bytes of a kind's name with its end. */
 enum { QKV_LAYERS_MAX = 1000, QKV_KINDS_MAX = 8, QKV_KIND_NAME = 32 };
+/* The most numbers of a list in a spec. */
+enum { QKV_LIST_MAX = 128 };
+
+struct qkv_number_list {
+    int count; /* 0: none */
+    double values[QKV_LIST_MAX];
+};
+/* Rotations over more positions than they were learnt with. d: the rotated channels, d/2 pairs; f[j] = theta^(−2j/d): what pair j turns
+ * by in a position; n: the length that a sequence is decided for (qkv/pass.h, qkv/generate.h). What a kind does not use is ignored.
+ *   linear    f[j] / factor
+ *   dynamic   n > original_context: the base theta·(factor·n/original_context − (factor − 1))^(d/(d − 2)), else theta
+ *   ntk       the base theta·factor^(d/(d − 2))
+ *   yarn      f[j]·(ramp(j)/factor + 1 − ramp(j)), ramp(j) = (j − low)/(high − low) within 0 and 1, low and high being
+ *             d·ln(original_context/(2π·beta))/(2·ln theta) of beta_fast and beta_slow, rounded down and up with truncate, within
+ *             0 and d − 1
+ *   llama3    wavelengths 2π/f[j] above original_context/low_freq: f[j]/factor; below original_context/high_freq: f[j]; between:
+ *             from one to the other, linear in original_context/wavelength
+ *   longrope  f[j] / long_factors[j] for n > original_context, else f[j] / short_factors[j]
+ * Cosines and sines are multiplied by attention_factor: 1, but for yarn m(mscale)/m(mscale_all_dim) where both are given, else
+ * m(1), m(k) = 0.1·k·ln factor + 1; and for longrope √(1 + ln factor/ln original_context). */
+struct qkv_scaling_spec {
+    bool given; /* false (null in JSON): none */
+    enum qkv_scaling_kind kind;
+    double factor;                 /* at least 1; longrope: 0 (null in JSON): context / original_context */
+    int original_context;          /* dynamic, yarn, llama3, longrope */
+    double beta_fast, beta_slow;   /* yarn: 32, 1 */
+    bool truncate;                 /* yarn: true */
+    double mscale, mscale_all_dim; /* yarn: 0, 0 */
+    double low_freq, high_freq;    /* llama3: 1, 4 */
+    double attention_factor;       /* 0 (null in JSON): the kind's rule */
+    struct qkv_number_list short_factors, long_factors; /* longrope: d/2 numbers each; "short" and "long" in JSON */
+};
+/* A scaling of that kind, given, with these defaults; factor and original_context are 0, to be given. Any thread. */
+QKV_API struct qkv_scaling_spec qkv_scaling_defaults(enum qkv_scaling_kind kind);
 
 struct qkv_position_spec {
     enum qkv_position_kind kind;
@@ -160,11 +205,12 @@ struct qkv_position_spec {
     enum qkv_sinusoid layout; /* sinusoidal: interleaved */
     int offset;               /* sinusoidal, learned: position t has row t + offset of the table, 0 */
     double fraction;          /* rope: the first 2·⌊head_dim·fraction/2⌋ channels of a head are rotated, 1 */
-    enum qkv_alibi_form form; /* alibi: press */
-    double max;               /* alibi, mpt: the exponent of the last slope of a power of two of heads, 8 */
-    bool learn;               /* alibi: slopes are weights of the stack; false */
-    int buckets;              /* buckets: how many; half of them are of later keys where attention is not causal, 32 */
-    int max_distance;         /* buckets, relative: from there on all distances share one, 128 */
+    struct qkv_scaling_spec scaling; /* rope: none */
+    enum qkv_alibi_form form;        /* alibi: press */
+    double max;                      /* alibi, mpt: the exponent of the last slope of a power of two of heads, 8 */
+    bool learn;                      /* alibi: slopes are weights of the stack; false */
+    int buckets;      /* buckets: how many; half of them are of later keys where attention is not causal, 32 */
+    int max_distance; /* buckets, relative: from there on all distances share one, 128 */
 };
 struct qkv_norm_spec {
     bool given;                   /* of a norm that may be left out (null in JSON); those of layers are always there */

@@ -48,15 +48,18 @@ enum qkv_status qkv_attend_set_pairs(struct qkv_context *ctx, struct qkv_attend 
 
 /* Tables of a kind of position encoding, each NULL where the kind does not use it. Made once. */
 struct qkv_position_tables {
-    float *embed;  /* (context, C), constant */
-    bool learned;  /* a parameter is added instead */
-    float *rotate; /* (context, pairs, 2): cosine, sine */
+    float *embed; /* (context, C), constant */
+    bool learned; /* a parameter is added instead */
+    /* (context, pairs, 2): cosine, sine; with a scaling of kind longrope a second time, for longer sequences */
+    float *rotate;
     size_t pairs;
+    size_t context; /* of the rotation, or of the map */
+    /* the rotation depends on the length that a sequence is decided for; else NULL */
+    const struct qkv_position_spec *by_length;
     bool interleaved;
     struct qkv_distance_bias distance_bias; /* (H, 2·context − 1) by distance j − i + context − 1 */
     /* or what such a table is made of in every pass, as it learns: (2·context − 1), in the same order; rows NULL: none */
     struct qkv_distance_map map;
-    size_t context; /* of the map */
 };
 /* The weights of biases by distance, which the layers of a stack share: one for each kind of position that learns. */
 struct qkv_distance_weights {
@@ -92,12 +95,53 @@ struct qkv_tensor *qkv_distance_table(struct qkv_tape *tape, const struct qkv_po
 /* Numbers of the position make sense for an attention, whose keys are called `where`position. …; else QKV_SPEC. */
 enum qkv_status qkv_distance_check(struct qkv_context *ctx, const char *name, const char *where,
                                    const struct qkv_attention_spec *spec);
-/* Some channels of a head are rotated; else QKV_SPEC, and the sentence is about `name` and has the keys, `where`position.fraction and
+/* Some channels of a head are rotated, by a scaling that makes sense; else QKV_SPEC, and the sentence is about `name` and has the keys,
+ * `where`position.fraction and
  * `head`head_dim. */
-enum qkv_status qkv_rotation_check(struct qkv_context *ctx, const char *name, const char *where, double fraction,
-                                   const char *head, int head_dim);
+enum qkv_status qkv_rotation_check(struct qkv_context *ctx, const char *name, const char *where,
+                                   const struct qkv_position_spec *position, const char *head, int head_dim);
+/* What turns pairs at each position: by t·frequencies[p], or where these are NULL by t·base^(−p/pairs); cosine and sine times `factor`. */
+struct qkv_turn_rule {
+    double base, factor;
+    const double *frequencies; /* (pairs) or NULL */
+};
 /* Cosine and sine of each pair's angle at position t: (pairs,2). */
-void qkv_rotation_row(double theta, size_t t, size_t pairs, float *row);
+void qkv_rotation_row(const struct qkv_turn_rule *rule, size_t t, size_t pairs, float *row);
+
+/* ---- scalings of rotations (position_scaling.c) ---- */
+const char *qkv_scaling_name(enum qkv_scaling_kind kind);
+/* Pairs of channels that a rotation turns. */
+size_t qkv_rotation_pairs(const struct qkv_position_spec *position, int head_dim);
+/* Whether the rotation depends on the length that a sequence is decided for. */
+bool qkv_scaling_by_length(const struct qkv_position_spec *position);
+bool qkv_scaling_same(const struct qkv_scaling_spec *a, const struct qkv_scaling_spec *b);
+/* The scaling of a rotation of so many pairs makes sense; else QKV_SPEC, and the sentence is about `name` and has the keys
+ * `where`position.scaling.factor and so on. */
+enum qkv_status qkv_scaling_check(struct qkv_context *ctx, const char *name, const char *where,
+                                  const struct qkv_position_spec *position, size_t pairs);
+/* The base of the wavelengths for sequences decided for `length`; whether pairs then turn by numbers that are listed, and these. */
+double qkv_rotation_base(const struct qkv_position_spec *position, size_t length, size_t pairs);
+bool qkv_rotation_is_listed(const struct qkv_position_spec *position);
+void qkv_rotation_frequencies(const struct qkv_position_spec *position, size_t length, size_t pairs,
+                              double *frequencies);
+/* What cosines and sines are multiplied by; context: of the model. */
+double qkv_rotation_factor(const struct qkv_position_spec *position, size_t context);
+
+/* ---- turns of a call (position_turns.c) ---- */
+
+/* Row n of a call is turned by row rows[n] of `table`. */
+struct qkv_turns {
+    const float *table;
+    const int32_t *rows;
+};
+/* (B·T) what each row of a rectangle is decided for: `length`, or where that is 0 the row's own number of positions, lengths[b] (NULL:
+ * `all`), at least 1. In the memory of the tape; NULL without room. */
+const int32_t *qkv_rotation_lengths(struct qkv_tape *tape, size_t B, size_t T, size_t length, const int32_t *lengths,
+                                    size_t all);
+/* Of N rows at positions (N), each of a sequence decided for lengths (N), which are only read where tables->by_length is set. In the
+ * memory of the tape; table NULL without room. */
+struct qkv_turns qkv_rotation_turns(struct qkv_tape *tape, const struct qkv_position_tables *tables, size_t N,
+                                    const int32_t *positions, const int32_t *lengths);
 /* The slope of head h of H, of a form: of the paper (Press et al. 2022), or as published models have them. */
 float qkv_alibi_slope(const struct qkv_position_spec *position, size_t h, size_t H);
 
@@ -156,7 +200,8 @@ struct qkv_attention_args {
      * too */
     const struct qkv_attend *attend;
     struct qkv_attention_parameters *parameters;
-    const struct qkv_position_tables *tables; /* rotation of self attention, by the call's positions */
+    const struct qkv_position_tables *tables; /* rotation of self attention, by the call's positions, */
+    const struct qkv_turns *turns;            /* or by these, where it depends on the length of a sequence; else NULL */
     struct qkv_tensor *distance_bias;         /* the call's table, where it learns */
     struct qkv_key_values *cache; /* self: new keys are appended; cross: those of the memory are kept in it */
     bool cross;

@@ -62,6 +62,9 @@ static enum qkv_status find_self(const struct qkv_attention_layer *l, const stru
     if (l->spec.context && keys->count > (size_t)l->spec.context)
         return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: %zu positions are more than the context of %d",
                         keys->count, l->spec.context);
+    if (l->tables.by_length && in->length > l->tables.context)
+        return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: length is %zu, more than the context of %d", in->length,
+                        l->spec.context);
     return QKV_OK;
 }
 
@@ -158,6 +161,15 @@ static struct qkv_tensor *input_tensor(struct qkv_attention_layer *l, const floa
     return t;
 }
 
+/* What turns the rows of a call, by the lengths that they are decided for. */
+static bool layer_turns(struct qkv_attention_layer *l, const struct qkv_attention_input *in, const struct keys *keys,
+                        const int32_t *positions, struct qkv_turns *turns) {
+    const size_t length = in->length || !in->cache ? in->length : in->cache->capacity;
+    const int32_t *lengths = qkv_rotation_lengths(&l->tape, in->B, in->T, length, keys->mask.lengths, keys->count);
+    if (lengths) *turns = qkv_rotation_turns(&l->tape, &l->tables, in->B * in->T, positions, lengths);
+    return turns->table != NULL;
+}
+
 /* The whole forward; with ctx->dry, its plan. */
 static enum qkv_status layer_run_all(struct qkv_attention_layer *l, const struct qkv_attention_input *in,
                                      const struct keys *keys, const struct qkv_attend *call) {
@@ -175,6 +187,8 @@ static enum qkv_status layer_run_all(struct qkv_attention_layer *l, const struct
     l->memory = input_tensor(l, memory, in->B * keys->count, l->spec.kv_in, in->train);
     struct qkv_attend a = *call;
     a.position = qkv_sequence_positions(&l->tape, in->B, in->T, keys->past);
+    struct qkv_turns turns = {0};
+    if (l->tables.by_length && !layer_turns(l, in, keys, a.position, &turns)) return l->tape.status;
     qkv_sequence_intervals(&l->tape, &keys->mask, (struct qkv_call_rows){0}, &a);
     if (in->cache)
         a.pages =
@@ -186,6 +200,7 @@ static enum qkv_status layer_run_all(struct qkv_attention_layer *l, const struct
                                    .attend = &a,
                                    .parameters = &l->parameters,
                                    .tables = l->spec.cross ? NULL : &l->tables,
+                                   .turns = turns.table ? &turns : NULL,
                                    .distance_bias = table,
                                    .cache = in->cache ? &in->cache->rows : NULL,
                                    .cross = l->spec.cross,

@@ -75,11 +75,12 @@ enum qkv_status qkv_rotate(struct qkv_context *ctx, const struct qkv_view *x, co
     return QKV_OK;
 }
 
-void qkv_rotation_row(double theta, size_t t, size_t pairs, float *row) {
+void qkv_rotation_row(const struct qkv_turn_rule *rule, size_t t, size_t pairs, float *row) {
     for (size_t p = 0; p < pairs; p++) {
-        double angle = (double)t * pow(theta, -(double)p / (double)pairs);
-        row[2 * p] = (float)cos(angle);
-        row[2 * p + 1] = (float)sin(angle);
+        const double f = rule->frequencies ? rule->frequencies[p] : pow(rule->base, -(double)p / (double)pairs);
+        const double angle = (double)t * f;
+        row[2 * p] = (float)(rule->factor * cos(angle));
+        row[2 * p + 1] = (float)(rule->factor * sin(angle));
     }
 }
 
@@ -95,7 +96,47 @@ enum qkv_status qkv_rotation_table(struct qkv_context *ctx, double theta, size_t
         return qkv_fail(ctx, QKV_SHAPE, "rotate: a table of %zu positions and %zu pairs cannot be addressed", count,
                         pairs);
     if (entries && !table) return qkv_fail(ctx, QKV_ARGUMENT, "rotate: the table is NULL");
-    for (size_t t = 0; t < count; t++) qkv_rotation_row(theta, t, pairs, table + t * pairs * 2);
+    const struct qkv_turn_rule rule = {.base = theta, .factor = 1};
+    for (size_t t = 0; t < count; t++) qkv_rotation_row(&rule, t, pairs, table + t * pairs * 2);
+    return QKV_OK;
+}
+
+static enum qkv_status rotation_check_spec(struct qkv_context *ctx, const struct qkv_position_spec *p, size_t context,
+                                           size_t pairs) {
+    char shown[QKV_REAL_TEXT];
+    if (p->kind != QKV_POSITION_ROPE)
+        return qkv_fail(ctx, QKV_ARGUMENT, "rotate: position.kind is %d; only rope (%d) turns", (int)p->kind,
+                        (int)QKV_POSITION_ROPE);
+    if (!(p->theta > 0) || !isfinite(p->theta))
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "rotate: position.theta is %s; it must be greater than 0 and at most 1.7e308, as 10000",
+                        qkv_real_text(shown, p->theta));
+    if (p->scaling.given && p->scaling.kind == QKV_SCALING_LONGROPE && p->scaling.factor == 0 && !context)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "rotate: context is 0, but a scaling of kind longrope without a factor goes by it");
+    return qkv_scaling_check(ctx, "rotate", "", p, pairs);
+}
+
+enum qkv_status qkv_rotation_table_of(struct qkv_context *ctx, const struct qkv_position_spec *position, size_t context,
+                                      size_t length, size_t count, size_t pairs, float *table) {
+    QKV_CALL(ctx);
+    size_t entries;
+    if (!ctx || !position) return qkv_fail(ctx, QKV_ARGUMENT, "rotate: position is NULL");
+    enum qkv_status status = rotation_check_spec(ctx, position, context, pairs);
+    if (status) return status;
+    if (!qkv_multiply(count, pairs, &entries) || entries > (size_t)PTRDIFF_MAX / (2 * sizeof(float)))
+        return qkv_fail(ctx, QKV_SHAPE, "rotate: a table of %zu positions and %zu pairs cannot be addressed", count,
+                        pairs);
+    if (entries && !table) return qkv_fail(ctx, QKV_ARGUMENT, "rotate: the table is NULL");
+    double *frequencies = qkv_allocate(ctx, pairs + 1, sizeof *frequencies);
+    if (!frequencies) return QKV_MEMORY;
+    const bool listed = qkv_rotation_is_listed(position);
+    if (listed) qkv_rotation_frequencies(position, length, pairs, frequencies);
+    const struct qkv_turn_rule rule = {.base = qkv_rotation_base(position, length, pairs),
+                                       .factor = qkv_rotation_factor(position, context),
+                                       .frequencies = listed ? frequencies : NULL};
+    for (size_t t = 0; t < count; t++) qkv_rotation_row(&rule, t, pairs, table + t * pairs * 2);
+    qkv_free(frequencies);
     return QKV_OK;
 }
 

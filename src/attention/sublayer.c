@@ -179,8 +179,8 @@ static struct qkv_tensor *self_project(const struct qkv_attention_args *f, struc
     const struct qkv_attend *a = f->attend;
     struct qkv_tensor *qkv = sublayer_project(f, &f->parameters->qkv, x, a->H, a->Hkv);
     if (tables && tables->rotate) { /* queries and keys lie side by side, so their heads turn in one go */
-        qkv = qkv_op_rotate(f->tape, qkv, 0, a->H + a->Hkv, a->D, tables->pairs, tables->interleaved, tables->rotate,
-                            a->position);
+        const struct qkv_turns t = f->turns ? *f->turns : (struct qkv_turns){tables->rotate, a->position};
+        qkv = qkv_op_rotate(f->tape, qkv, 0, a->H + a->Hkv, a->D, tables->pairs, tables->interleaved, t.table, t.rows);
     }
     *kv = (struct qkv_columns){qkv, a->H * a->D};
     if (qkv && f->cache) {

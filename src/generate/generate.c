@@ -78,7 +78,9 @@ static enum qkv_status generate_all(struct generation *g, const char *prompt, si
     g->report.prompt_tokens = g->prompt.skipped ? 0 : g->prompt.count;
     g->report.long_prompt = g->prompt.found;
     if (status || g->prompt.skipped) return status;
-    status = qkv_session_create(g->model, 0, &g->session);
+    const struct qkv_session_options session = {.capacity = g->options->context,
+                                                .length = qkv_prompt_length(g->model, g->options, &g->prompt)};
+    status = qkv_session_create_with(g->model, &session, &g->session);
     if (!status) status = qkv_session_append(g->session, g->prompt.ids, g->prompt.count);
     double middle = qkv_clock();
     if (!status) status = make_tokens(g);
@@ -91,12 +93,21 @@ struct qkv_generate_options qkv_generate_defaults(void) {
     return (struct qkv_generate_options){.sampling = qkv_sampling_defaults(), .tokens = 200, .end_id = -1};
 }
 
-enum qkv_status qkv_generate_check_memory(struct qkv_model *plan) {
-    QKV_CALL(qkv_model_context(plan));
+static enum qkv_status generate_check_memory(struct qkv_model *plan, size_t context) {
     size_t bytes = 0;
     enum qkv_status status = qkv_model_add_packed(plan, false);
-    if (!status) status = qkv_session_measure(plan, 0, &bytes);
+    if (!status) status = qkv_session_measure(plan, context, &bytes);
     return status ? status : qkv_memory_check(plan->ctx, qkv_model_bytes(plan) + bytes, "generating", NULL);
+}
+
+enum qkv_status qkv_generate_check_memory(struct qkv_model *plan) {
+    QKV_CALL(qkv_model_context(plan));
+    return generate_check_memory(plan, 0);
+}
+
+enum qkv_status qkv_generate_check_memory_for(struct qkv_model *plan, size_t context) {
+    QKV_CALL(qkv_model_context(plan));
+    return generate_check_memory(plan, context);
 }
 
 enum qkv_status qkv_generate(struct qkv_model *model, const char *prompt, size_t prompt_size,

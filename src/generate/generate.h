@@ -28,6 +28,11 @@ struct qkv_prompt {
 };
 /* Whether the model can write text with these options. */
 enum qkv_status qkv_prompt_check(struct qkv_model *model, const struct qkv_generate_options *options);
+/* The most positions that are held at once: of the options, or of the model. */
+size_t qkv_prompt_context(const struct qkv_model *model, const struct qkv_generate_options *options);
+/* What rotations are decided for, where they depend on the length of a sequence. */
+size_t qkv_prompt_length(const struct qkv_model *model, const struct qkv_generate_options *options,
+                         const struct qkv_prompt *prompt);
 /* The prompt of the text, or of the options' ids, at most as long as the context: option long_prompt. */
 enum qkv_status qkv_prompt_read(struct qkv_model *model, const char *text, size_t size,
                                 const struct qkv_generate_options *options, struct qkv_prompt *prompt);

@@ -20,7 +20,7 @@ struct several {
     const struct qkv_generate_options *options;
     struct qkv_decoder *decoder;
     struct qkv_prompt prompt;
-    size_t context, rows, made; /* of the model; that still grow; tokens of each so far */
+    size_t context, rows, made; /* positions held at most; that still grow; tokens of each so far */
     bool given;                 /* something was chosen */
     struct several_row *row;    /* (rows) */
     struct several_listener *listeners;
@@ -91,9 +91,14 @@ static void several_drop(struct several_row *r) {
 /* One row runs the prompt; then all go on from it. */
 static enum qkv_status several_begin(struct several *s) {
     const size_t count = s->rows, zero = 0;
-    const struct qkv_decoder_options options = {.rows = count, .pages = several_pages(s, count), .chunk = 1};
-    s->decoder = qkv_decoder_allocate(s->model);
+    struct qkv_decoder_options options = {
+        .rows = count, .capacity = s->context, .pages = several_pages(s, count), .chunk = 1};
+    size_t *lengths = qkv_allocate(s->ctx, count, sizeof *lengths);
+    for (size_t i = 0; lengths && i < count; i++) lengths[i] = qkv_prompt_length(s->model, s->options, &s->prompt);
+    options.lengths = lengths;
+    s->decoder = lengths ? qkv_decoder_allocate(s->model) : NULL;
     enum qkv_status status = s->decoder ? qkv_decoder_begin(s->decoder, &options) : QKV_MEMORY;
+    qkv_free(lengths);
     if (!status) status = qkv_decoder_move(s->decoder, &zero, 1);
     if (!status)
         status =
@@ -230,7 +235,7 @@ enum qkv_status qkv_generate_several(struct qkv_model *model, const char *prompt
         status = qkv_fail(s.ctx, QKV_ARGUMENT, "%zu continuations cannot be; give 1 to %zu", count, (size_t)1 << 20);
     if (!status) status = qkv_session_check(model, 0);
     if (!status) status = qkv_prompt_read(model, prompt, prompt_size, options, &s.prompt);
-    s.context = (size_t)model->spec.context;
+    s.context = qkv_prompt_context(model, options);
     s.report.prompt_tokens = status || s.prompt.skipped ? 0 : s.prompt.count;
     s.report.long_prompt = s.prompt.found;
     if (!status && !s.prompt.skipped) status = several_all(&s, count, write, user);

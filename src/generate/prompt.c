@@ -7,9 +7,23 @@
 #include "text/sequence.h"
 #include "text/text.h"
 
+size_t qkv_prompt_context(const struct qkv_model *model, const struct qkv_generate_options *o) {
+    return o->context ? o->context : (size_t)qkv_model_spec(model)->context;
+}
+
+size_t qkv_prompt_length(const struct qkv_model *model, const struct qkv_generate_options *o,
+                         const struct qkv_prompt *p) {
+    const size_t context = qkv_prompt_context(model, o);
+    size_t length;
+    return o->context || !qkv_add_size(p->count, o->tokens, &length) || length > context ? context : length;
+}
+
 enum qkv_status qkv_prompt_check(struct qkv_model *model, const struct qkv_generate_options *o) {
     struct qkv_context *ctx = qkv_model_context(model);
     int vocab = qkv_model_spec(model)->vocab;
+    if (o->context > (size_t)qkv_model_spec(model)->context)
+        return qkv_fail(ctx, QKV_ARGUMENT, "a context of %zu is more than the model's, %d; give at most that",
+                        o->context, qkv_model_spec(model)->context);
     if (!qkv_model_tokenizer(model) && (!o->ids || o->stop_count))
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "this model has no tokenizer, so it cannot read or write text; put its tokenizer.json into the "
@@ -53,17 +67,17 @@ static enum qkv_status prompt_begin(struct qkv_context *ctx, struct qkv_prompt *
 }
 
 static enum qkv_status prompt_fit(struct qkv_model *model, const struct qkv_generate_options *o, struct qkv_prompt *p) {
-    const struct qkv_long_rule rule = {.kind = o->long_prompt, .most = (size_t)qkv_model_spec(model)->context};
+    const struct qkv_long_rule rule = {.kind = o->long_prompt, .most = qkv_prompt_context(model, o)};
     struct qkv_sequence_frame frame = {0};
     const size_t count = p->count;
     if (!o->ids) frame = qkv_source_frame(p->tokenizer, false, false);
     const enum qkv_long_fate fate = qkv_long_apply(&rule, frame, p->ids, &p->count);
     if (fate == QKV_FATE_REFUSED)
         return qkv_fail(qkv_model_context(model), QKV_ARGUMENT,
-                        "the prompt has %zu tokens, but the model's context holds %zu; shorten the prompt by %zu "
+                        "the prompt has %zu tokens, but the %scontext holds %zu; shorten the prompt by %zu "
                         "tokens, or take a model with a longer context, or choose what becomes of a long prompt "
                         "(--long keep-start or keep-end)",
-                        count, rule.most, count - rule.most);
+                        count, o->context ? "" : "model's ", rule.most, count - rule.most);
     p->found = count > rule.most ? count : 0;
     p->skipped = fate == QKV_FATE_SKIPPED;
     return QKV_OK;

@@ -29,7 +29,8 @@ struct search {
     struct qkv_beam **active;      /* (batch): those in work that are not done; */
     size_t *first, active_count;   /* the first row of each */
     int32_t *ids, *source_lengths; /* of a batch's sources */
-    size_t *row_sources, *from;    /* (batch·width) */
+    size_t *row_sources, *from;    /* (batch·width), */
+    size_t *row_lengths;           /* what their rotations are decided for */
     int32_t *next;                 /* (batch·width) */
 };
 
@@ -125,14 +126,19 @@ static enum qkv_status begin_batch(struct search *s) {
         size_t source = s->active[i]->source;
         memcpy(ids + i * T, s->sources[source], s->lengths[source] * sizeof *ids);
         s->source_lengths[i] = (int32_t)s->lengths[source];
-        for (size_t k = 0; k < width; k++) s->row_sources[i * width + k] = i;
+        for (size_t k = 0; k < width; k++) {
+            s->row_sources[i * width + k] = i;
+            s->row_lengths[i * width + k] = s->active[i]->most + 1;
+        }
     }
     enum qkv_status status = qkv_encoded_begin(s->encoded, ids, s->source_lengths, count, T);
     if (status) return status;
-    status = qkv_decoder_begin(
-        s->decoder,
-        &(struct qkv_decoder_options){
-            .encoded = s->encoded, .sources = s->row_sources, .rows = count * width, .capacity = most + 1, .chunk = 1});
+    status = qkv_decoder_begin(s->decoder, &(struct qkv_decoder_options){.encoded = s->encoded,
+                                                                         .sources = s->row_sources,
+                                                                         .rows = count * width,
+                                                                         .capacity = most + 1,
+                                                                         .chunk = 1,
+                                                                         .lengths = s->row_lengths});
     for (size_t i = 0; i < count; i++) {
         s->from[i] = i * width;
         s->first[i] = i;
@@ -262,10 +268,11 @@ static enum qkv_status search_start(struct search *s, size_t count, size_t *wind
     s->first = qkv_allocate(ctx, s->batch, sizeof *s->first);
     s->source_lengths = qkv_allocate(ctx, s->batch, sizeof *s->source_lengths);
     s->row_sources = qkv_allocate(ctx, s->batch, width * sizeof *s->row_sources);
+    s->row_lengths = qkv_allocate(ctx, s->batch, width * sizeof *s->row_lengths);
     s->from = qkv_allocate(ctx, s->batch, width * sizeof *s->from);
     s->next = qkv_allocate(ctx, s->batch, width * sizeof *s->next);
-    if (!s->beams || !s->order || !s->active || !s->first || !s->source_lengths || !s->row_sources || !s->from ||
-        !s->next)
+    if (!s->beams || !s->order || !s->active || !s->first || !s->source_lengths || !s->row_sources || !s->row_lengths ||
+        !s->from || !s->next)
         return QKV_MEMORY;
     s->encoded = qkv_encoded_allocate(s->model);
     s->decoder = s->encoded ? qkv_decoder_allocate(s->model) : NULL;
@@ -282,6 +289,7 @@ static void search_clear(struct search *s) {
     free(s->ids);
     free(s->source_lengths);
     free(s->row_sources);
+    free(s->row_lengths);
     free(s->from);
     free(s->next);
 }

@@ -32,6 +32,7 @@ static struct qkv_tensor *self_attention(struct qkv_forward_args *f, size_t laye
                                    .attend = &f->self[kind],
                                    .parameters = &qkv_layer_weights(f->stack, layer)->self.parameters,
                                    .tables = &f->stack->tables[kind],
+                                   .turns = f->turns ? &f->turns[kind] : NULL,
                                    .distance_bias = f->distances[kind],
                                    .cache = f->cache ? &f->cache[layer] : NULL,
                                    .residual = residual,

@@ -61,6 +61,7 @@ struct qkv_decoder {
     size_t *reached;                          /* (most): positions that the model has run over */
     size_t *before, *wanted;                  /* (most): while rows grow, where they were, and how much they get */
     int32_t *sources, *next_sources;          /* (most) */
+    int32_t *decided, *next_decided;          /* (most): the lengths that their rotations are decided for */
     float *scores;                            /* (scored,V); NULL: none are held */
     size_t scored;
     /* Of a pass: the rows that get tokens, the keys of each, its pages, and where its tokens begin; the same of groups of rows; and the

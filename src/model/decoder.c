@@ -39,6 +39,12 @@ static enum qkv_status check_rows(struct qkv_model *m, const struct qkv_decoder_
     if (o->capacity > (size_t)m->spec.context)
         return qkv_fail(ctx, QKV_ARGUMENT, "a target of %zu positions is longer than the model's context of %d",
                         o->capacity, m->spec.context);
+    for (size_t r = 0; o->lengths && r < o->rows; r++)
+        if (o->lengths[r] > (size_t)m->spec.context)
+            return qkv_fail(ctx, QKV_ARGUMENT,
+                            "the rotation of row %zu is to be decided for a length of %zu, more than the model's "
+                            "context of %d",
+                            r, o->lengths[r], m->spec.context);
     for (size_t r = 0; o->encoded && r < o->rows; r++) {
         size_t source = o->sources ? o->sources[r] : r;
         if (source >= o->encoded->B)
@@ -63,7 +69,8 @@ static enum qkv_status decoder_take(void *argument) {
     d->lists = qkv_decode_lists(&d->kept, plan->shape, d->most);
     d->next_lists = qkv_decode_lists(&d->kept, plan->shape, d->most);
     size_t **counts[] = {&d->reached, &d->before, &d->wanted, &d->active, &d->more};
-    int32_t **numbers[] = {&d->sources, &d->next_sources, &d->pasts, &d->start, &d->group_pasts, &d->group_start};
+    int32_t **numbers[] = {&d->sources, &d->next_sources, &d->decided,     &d->next_decided,
+                           &d->pasts,   &d->start,        &d->group_pasts, &d->group_start};
     const int32_t ***tables[] = {&d->tables, &d->group_tables};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         taken = (*counts[i] = qkv_arena_take(&d->kept, d->most, sizeof **counts[i])) != NULL && taken;
@@ -146,7 +153,10 @@ enum qkv_status qkv_decoder_begin(struct qkv_decoder *d, const struct qkv_decode
         d->rows = d->most = 0;
         return status;
     }
-    for (size_t r = 0; r < d->rows; r++) d->sources[r] = !o->encoded ? 0 : (int32_t)(o->sources ? o->sources[r] : r);
+    for (size_t r = 0; r < d->rows; r++) {
+        d->sources[r] = !o->encoded ? 0 : (int32_t)(o->sources ? o->sources[r] : r);
+        d->decided[r] = (int32_t)(o->lengths && o->lengths[r] ? o->lengths[r] : d->capacity);
+    }
     return QKV_OK;
 }
 
@@ -228,6 +238,7 @@ enum qkv_status qkv_decoder_fork(const struct qkv_decoder *from, size_t row, str
     d->pool = from->pool;
     d->pool->owners++;
     d->sources[0] = from->sources[row];
+    d->decided[0] = from->decided[row];
     d->reached[0] = from->reached[row];
     qkv_page_list_fork(d->pool, &d->lists[0], &from->lists[row]);
     d->scored = scored;

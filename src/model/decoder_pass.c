@@ -81,6 +81,15 @@ static void pass_page(const struct qkv_decoder *d, struct qkv_attend *calls, siz
     }
 }
 
+/* Each row's tokens are turned as the row was decided for. */
+static const struct qkv_turns *pass_turns(const struct qkv_decoder *d, const struct qkv_decoder_shape *s,
+                                          struct qkv_tape *tape, const int32_t *positions) {
+    int32_t *lengths = qkv_tape_take(tape, s->tokens, sizeof *lengths), *to = lengths;
+    for (size_t i = 0; lengths && !tape->ctx->dry && i < s->rows; i++)
+        for (size_t t = 0; t < d->more[i]; t++) *to++ = d->decided[d->active[i]];
+    return lengths ? qkv_stack_turns(tape, &d->model->decoder, s->tokens, positions, lengths) : NULL;
+}
+
 static void pass_set_calls(struct qkv_decoder *d, const struct qkv_decoder_shape *s, struct qkv_forward_args *f) {
     const struct qkv_stack *stack = &d->model->decoder;
     const bool dry = d->model->ctx->dry;
@@ -97,6 +106,7 @@ static void pass_set_calls(struct qkv_decoder *d, const struct qkv_decoder_shape
             if ((size_t)d->pasts[i] > mask.Tk) mask.Tk = (size_t)d->pasts[i];
     }
     f->positions = positions;
+    if (qkv_stack_by_length(stack)) f->turns = pass_turns(d, s, f->tape, positions);
     f->self = qkv_stack_calls(f->tape, stack, false, &mask, (struct qkv_call_rows){0}, 0);
     qkv_stack_distances(f);
     for (int i = 0; f->self && i < stack->spec->kind_count; i++) f->self[i].position = positions;

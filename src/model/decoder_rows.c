@@ -37,12 +37,14 @@ enum qkv_status qkv_decoder_move(struct qkv_decoder *d, const size_t *from, size
     for (size_t r = 0; r < count; r++) {
         qkv_page_list_fork(d->pool, &d->next_lists[r], &d->lists[from[r]]);
         d->next_sources[r] = d->sources[from[r]];
+        d->next_decided[r] = d->decided[from[r]];
     }
     for (size_t r = 0; r < d->rows; r++) qkv_page_list_truncate(d->pool, &d->lists[r], 0);
     struct qkv_page_list *lists = d->lists;
-    int32_t *sources = d->sources;
+    int32_t *sources = d->sources, *decided = d->decided;
     d->lists = d->next_lists, d->next_lists = lists;
     d->sources = d->next_sources, d->next_sources = sources;
+    d->decided = d->next_decided, d->next_decided = decided;
     for (size_t r = 0; r < count; r++) d->reached[r] = d->lists[r].length;
     d->rows = count;
     d->scored = 0;

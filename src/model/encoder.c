@@ -45,6 +45,15 @@ static enum qkv_status encoder_take_pages(struct qkv_encoded *e) {
     return status;
 }
 
+/* Each source is as long as it is. */
+static const struct qkv_turns *encoder_turns(const struct qkv_encoded *e, struct qkv_tape *tape,
+                                             const struct qkv_rows *rows) {
+    int32_t *lengths = qkv_tape_take(tape, rows->N, sizeof *lengths);
+    for (size_t n = 0; lengths && !tape->ctx->dry && n < rows->N; n++)
+        lengths[n] = e->lengths[(size_t)rows->place[n] / e->T];
+    return lengths ? qkv_stack_turns(tape, &e->model->encoder, rows->N, rows->position, lengths) : NULL;
+}
+
 static struct qkv_tensor *run_stack(struct qkv_encoded *e, struct qkv_tape *tape, const struct qkv_rows *rows,
                                     const int32_t *ids) {
     struct qkv_model *m = e->model;
@@ -59,6 +68,7 @@ static struct qkv_tensor *run_stack(struct qkv_encoded *e, struct qkv_tape *tape
     flow.self = qkv_stack_calls(tape, &m->encoder, false, &mask, (struct qkv_call_rows){rows, rows}, 0);
     qkv_stack_distances(&flow);
     for (int i = 0; flow.self && i < m->spec.encoder.kind_count; i++) flow.self[i].position = flow.positions;
+    if (qkv_stack_by_length(&m->encoder)) flow.turns = encoder_turns(e, tape, rows);
     if (tape->status != QKV_OK) return NULL;
     return qkv_stack_forward(&flow, qkv_rows_pack(tape, rows, ids));
 }

@@ -157,6 +157,7 @@ struct qkv_forward_args {
     const int32_t *positions;    /* of each of them */
     /* What the calls of self attention begin with, one for each kind of layer; with a cache, its pages. */
     struct qkv_attend *self;
+    const struct qkv_turns *turns; /* rotations by kind, where some depend on the length of a sequence; else NULL */
     struct qkv_tensor *distances[QKV_KINDS_MAX]; /* their tables of distances, where these learn; NULL: none */
     struct qkv_key_values *cache;                /* one a layer, NULL without */
     /* Cross attention: the same, with the encoder's output as memory (B·Tk, C). Or, without `memory`, what was kept of several:
@@ -180,6 +181,11 @@ struct qkv_forward_args {
  * kind's causal and window, for those rows. Their memory is the tape's; NULL when it has failed. (stack_calls.c) */
 struct qkv_attend *qkv_stack_calls(struct qkv_tape *tape, const struct qkv_stack *stack, bool cross,
                                    const struct qkv_mask *mask, struct qkv_call_rows rows, double dropout);
+/* Whether rotations of a stack depend on the length that a sequence is decided for; and those of N rows at positions (N), each of a
+ * sequence decided for lengths (N), for each kind of layer: in the memory of the tape, NULL when it has failed. (stack_calls.c) */
+bool qkv_stack_by_length(const struct qkv_stack *stack);
+const struct qkv_turns *qkv_stack_turns(struct qkv_tape *tape, const struct qkv_stack *stack, size_t N,
+                                        const int32_t *positions, const int32_t *lengths);
 /* Makes the tables of distances of the calls of self attention, which get them, where they learn: one for kinds that share it. */
 void qkv_stack_distances(struct qkv_forward_args *args);
 /* Of the kind of the last layer; `final` says whether the stack has the norm. */

@@ -199,6 +199,13 @@ static enum qkv_status module_check_masks(const struct qkv_module *m, struct mod
                     "before (mask.starts)");
 }
 
+static enum qkv_status module_check_length(const struct qkv_module *m, size_t length) {
+    if (length <= (size_t)m->model->spec.context) return QKV_OK;
+    return qkv_fail(m->ctx, QKV_ARGUMENT,
+                    "%s module: rotations are to be decided for a length of %zu, more than the context of %d",
+                    module_kind_name(m->kind), length, m->model->spec.context);
+}
+
 static struct qkv_vectors module_output_shape(const struct qkv_module *m, const struct module_call *c) {
     const struct qkv_spec *spec = &m->model->spec;
     struct qkv_vectors y = {.B = c->B, .T = c->T, .C = (size_t)qkv_stack_width(spec, module_stack(m)->spec)};
@@ -226,6 +233,8 @@ static enum qkv_status module_check(struct qkv_module *m, const struct qkv_modul
     if (!status) status = module_check_types(m, in->types, stack, "types");
     if (!status) status = module_check_types(m, in->source_types, m->model->encoder.spec, "source_types");
     if (!status) status = module_check_memory(m, in);
+    if (!status) status = module_check_length(m, in->length);
+    if (!status) status = module_check_length(m, in->source_length);
     if (!status && !module_is_empty(&in->x)) status = module_check_masks(m, c);
     return status;
 }
@@ -268,6 +277,10 @@ static struct qkv_forward_args module_args(struct qkv_module *m, const struct mo
                                  .positions = qkv_sequence_positions(&m->tape, c->B, T, 0)};
     f.self = module_calls(m, c, self, f.positions);
     qkv_stack_distances(&f);
+    if (!self->stack || !qkv_stack_by_length(stack)) return f;
+    const size_t length = self == &c->source ? c->in->source_length : c->in->length;
+    const int32_t *lengths = qkv_rotation_lengths(&m->tape, c->B, T, length, self->given->mask.lengths, T);
+    if (lengths) f.turns = qkv_stack_turns(&m->tape, stack, c->B * T, f.positions, lengths);
     return f;
 }
 

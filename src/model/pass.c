@@ -31,6 +31,7 @@ static struct qkv_forward_args stack_args(struct qkv_pass *p, struct qkv_stack *
                                     .hook = p->options.hook,
                                     .hook_user = p->options.hook_user,
                                     .checkpoint = p->options.checkpoint};
+    args.turns = qkv_pass_turns(p, stack, side, rows, args.positions);
     const struct qkv_mask mask = qkv_pass_mask(side, rows);
     const int32_t *positions = qkv_pass_key_positions(p, stack, rows, side);
     args.self =

@@ -47,6 +47,7 @@ enum qkv_status qkv_pass_check_batch(struct qkv_pass *pass, const struct qkv_bat
 /* What a stack reads of a batch: of the source, or of the other one. */
 struct qkv_pass_side {
     size_t B, T, N; /* N: rows of a packed batch */
+    size_t length;  /* that rotations are decided for; 0: each sequence its own */
     const int32_t *ids, *types, *lengths, *cu, *positions, *documents, *prefix;
     const float *inputs;
     float *input_gradient;
@@ -56,6 +57,10 @@ struct qkv_pass_key qkv_pass_key(const struct qkv_pass *pass, const struct qkv_b
 /* The rows that are computed, as many as pass->shape has; the side then has the lengths of a packed batch. */
 const struct qkv_rows *qkv_pass_rows(struct qkv_pass *pass, struct qkv_pass_side *side, bool source);
 const int32_t *qkv_pass_positions(struct qkv_pass *pass, const struct qkv_pass_side *side, const struct qkv_rows *rows);
+/* What turns them, for each kind of layer, where that depends on lengths; else NULL. */
+const struct qkv_turns *qkv_pass_turns(struct qkv_pass *pass, const struct qkv_stack *stack,
+                                       const struct qkv_pass_side *side, const struct qkv_rows *rows,
+                                       const int32_t *positions);
 const int32_t *qkv_pass_ids(struct qkv_pass *pass, const struct qkv_pass_side *side, const struct qkv_rows *rows);
 /* The types of tokens; NULL: all are 0, or the stack has none. */
 const int32_t *qkv_pass_types(struct qkv_pass *pass, const struct qkv_stack *stack, const struct qkv_pass_side *side,

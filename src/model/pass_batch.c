@@ -171,6 +171,10 @@ static enum qkv_status check_side(struct qkv_pass *p, struct qkv_pass_side *s, b
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "the batch has %s, but the embedding of the %s has no types (embed.types is 0)",
                         source ? "source_types" : "types", stack->name);
+    if (s->length > (size_t)p->model->spec.context)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "rotations are to be decided for a length of %zu, more than the model's context of %d",
+                        s->length, p->model->spec.context);
     status = check_lengths(p, s, &l);
     if (status == QKV_OK && l.N && side_rows(p, s) > l.N)
         return qkv_fail(ctx, QKV_SHAPE, "the batch has %zu %s, but the pass was made for at most %zu", side_rows(p, s),
@@ -228,6 +232,7 @@ struct qkv_pass_side qkv_pass_side(const struct qkv_batch *b, bool source) {
         return (struct qkv_pass_side){.B = b->B,
                                       .T = b->source_T,
                                       .N = b->source_rows,
+                                      .length = b->source_length,
                                       .ids = b->source,
                                       .types = b->source_types,
                                       .lengths = b->source_lengths,
@@ -238,6 +243,7 @@ struct qkv_pass_side qkv_pass_side(const struct qkv_batch *b, bool source) {
     return (struct qkv_pass_side){.B = b->B,
                                   .T = b->T,
                                   .N = b->rows,
+                                  .length = b->length,
                                   .ids = b->ids,
                                   .types = b->types,
                                   .lengths = b->lengths,

@@ -44,16 +44,22 @@ static struct qkv_session *session_of(struct qkv_model *model, struct qkv_decode
     return s;
 }
 
-enum qkv_status qkv_session_create_shared(struct qkv_model *model, size_t capacity, size_t pages,
-                                          struct qkv_session **out) {
-    QKV_CALL(model->ctx);
-    const struct qkv_decoder_options options = {
-        .rows = 1, .capacity = capacity, .chunk = QKV_DECODER_CHUNK, .pages = pages};
+struct qkv_session_options qkv_session_defaults(void) {
+    return (struct qkv_session_options){0};
+}
+
+static enum qkv_status session_create(struct qkv_model *model, const struct qkv_session_options *o,
+                                      struct qkv_session **out) {
+    const struct qkv_decoder_options options = {.rows = 1,
+                                                .capacity = o->capacity,
+                                                .chunk = QKV_DECODER_CHUNK,
+                                                .pages = o->pages,
+                                                .lengths = o->length ? &o->length : NULL};
     *out = NULL;
     if (model->planned) {
         return qkv_fail(model->ctx, QKV_ARGUMENT, "a planned model has no weights to run with");
     }
-    enum qkv_status status = qkv_session_check(model, capacity);
+    enum qkv_status status = qkv_session_check(model, o->capacity);
     if (status != QKV_OK) {
         return status;
     }
@@ -67,9 +73,21 @@ enum qkv_status qkv_session_create_shared(struct qkv_model *model, size_t capaci
     return *out ? QKV_OK : QKV_MEMORY;
 }
 
+enum qkv_status qkv_session_create_with(struct qkv_model *model, const struct qkv_session_options *options,
+                                        struct qkv_session **out) {
+    QKV_CALL(model->ctx);
+    return session_create(model, options, out);
+}
+
+enum qkv_status qkv_session_create_shared(struct qkv_model *model, size_t capacity, size_t pages,
+                                          struct qkv_session **out) {
+    QKV_CALL(model->ctx);
+    return session_create(model, &(struct qkv_session_options){.capacity = capacity, .pages = pages}, out);
+}
+
 enum qkv_status qkv_session_create(struct qkv_model *model, size_t capacity, struct qkv_session **out) {
     QKV_CALL(model->ctx);
-    return qkv_session_create_shared(model, capacity, 0, out);
+    return session_create(model, &(struct qkv_session_options){.capacity = capacity}, out);
 }
 
 enum qkv_status qkv_session_fork(const struct qkv_session *s, struct qkv_session **out) {

@@ -15,6 +15,7 @@ enum qkv_key_type {
     QKV_KEY_REAL,     /* double that is used as a float */
     QKV_KEY_FLAG,     /* bool */
     QKV_KEY_CHOICE,   /* enum */
+    QKV_KEY_LIST,     /* struct qkv_number_list; what it counts is up to the object's check */
     QKV_KEY_OBJECT,   /* a struct with keys of its own */
     QKV_KEY_KINDS,    /* kinds of layers by their names, each an object */
     QKV_KEY_PATTERN   /* which layer is of which kind: a list of names that is repeated */
@@ -113,7 +114,12 @@ bool qkv_key_applies(const struct qkv_key *key, const struct qkv_place *place);
 /* Whether there is a key's object; to be changed for QKV_KEY_OPTIONAL alone, as others are always there. */
 bool qkv_key_given(const struct qkv_key *key, const struct qkv_place *place);
 void qkv_key_give(const struct qkv_key *key, const struct qkv_place *place, bool given);
-/* The field of a WHOLE, REAL, FLAG or CHOICE key, as a number. */
+/* What an optional object is that is not written: of a rotation the scaling of the whole model's, where that is said in one place; else
+ * null. */
+void qkv_key_inherit(const struct qkv_key *key, const struct qkv_place *place);
+/* The field of a LIST. */
+const struct qkv_number_list *qkv_key_list(const struct qkv_key *key, const struct qkv_place *place);
+/* The field of a WHOLE, REAL, FLAG or CHOICE key, as a number; of a LIST how many it has. */
 double qkv_key_get(const struct qkv_key *key, const struct qkv_place *place);
 void qkv_key_set(const struct qkv_key *key, const struct qkv_place *place, double value);
 double qkv_key_default(const struct qkv_key *key, const struct qkv_place *place);

@@ -24,6 +24,7 @@ static enum qkv_status check_field(const struct checker *c, const struct qkv_key
     size_t choices = 0;
     switch (key->type) {
     case QKV_KEY_FLAG:
+    case QKV_KEY_LIST: /* qkv_scaling_check, which knows how long it is to be */
         return QKV_OK;
     case QKV_KEY_CHOICE:
         while (key->choices[choices]) choices++;
@@ -201,7 +202,7 @@ static enum qkv_status check_attention(const struct checker *c, const struct qkv
     if (!status && !place->like) status = qkv_distance_check(c->ctx, c->name, where, a);
     bool rotated = position->kind == QKV_POSITION_ROPE && !place->like;
     if (status || !rotated) return status;
-    return qkv_rotation_check(c->ctx, c->name, where, position->fraction, place->path, a->head_dim);
+    return qkv_rotation_check(c->ctx, c->name, where, position, place->path, a->head_dim);
 }
 
 static enum qkv_status check_norm(const struct checker *c, const struct qkv_place *place) {

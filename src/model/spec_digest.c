@@ -25,6 +25,19 @@ static enum qkv_status digest_line(struct qkv_context *ctx, struct qkv_buffer *o
     }
 }
 
+/* The numbers of a list, each as the bits of the double. */
+static enum qkv_status digest_list(struct qkv_context *ctx, struct qkv_buffer *out, const struct qkv_key *key,
+                                   const struct qkv_place *place) {
+    const struct qkv_number_list *list = qkv_key_list(key, place);
+    enum qkv_status status = qkv_buffer_print(ctx, out, "%s%s=", place->path, key->name);
+    for (int i = 0; i < list->count && !status; i++) {
+        uint64_t bits;
+        memcpy(&bits, &list->values[i], sizeof bits);
+        status = qkv_buffer_print(ctx, out, "%s%016" PRIx64, i ? "," : "", bits);
+    }
+    return status ? status : qkv_buffer_print(ctx, out, "\n");
+}
+
 /* The number of each layer's kind. */
 static enum qkv_status digest_pattern(struct qkv_context *ctx, struct qkv_buffer *out, const struct qkv_key *key,
                                       const struct qkv_place *place) {
@@ -63,6 +76,8 @@ static enum qkv_status digest_lines(struct qkv_context *ctx, struct qkv_buffer *
             status = digest_pattern(ctx, out, key, place);
         else if (key->type == QKV_KEY_KINDS)
             status = digest_kinds(ctx, out, key, place);
+        else if (key->type == QKV_KEY_LIST)
+            status = digest_list(ctx, out, key, place);
         else if (place->common || !(key->flags & QKV_KEY_LATER) || qkv_key_get(key, place) != key->neutral)
             status = digest_line(ctx, out, key, place);
     }

@@ -17,6 +17,8 @@ CHOICES(alibi_forms, QKV_ALIBI_LIST);
 CHOICES(pairings, QKV_PAIRING_LIST);
 #define BIAS_TEXT(name, text, help, parts) text,
 static const char *const biases[] = {QKV_BIAS_LIST(BIAS_TEXT) NULL};
+#define SCALING_TEXT(name, text, help, by_length) text,
+static const char *const scalings[] = {QKV_SCALING_LIST(SCALING_TEXT) NULL};
 #define NORM_TEXT(name, text, help, centered, offset) text,
 const char *const qkv_norm_texts[] = {QKV_NORM_LIST(NORM_TEXT) NULL};
 CHOICES(norm_overs, QKV_NORM_OVER_LIST);
@@ -167,7 +169,57 @@ static bool ends_a_stack(const struct qkv_place *p) {
     return s->layers < 1 || s->layers > QKV_LAYERS_MAX || p->layer == &s->kinds[s->kind_of[s->layers - 1]];
 }
 
+static const struct qkv_scaling_spec *scaling_of(const struct qkv_place *p) {
+    return p->object;
+}
+
+static bool in_original(const struct qkv_place *p) {
+    const enum qkv_scaling_kind kind = scaling_of(p)->kind;
+    return kind != QKV_SCALING_LINEAR && kind != QKV_SCALING_NTK;
+}
+
+static bool in_yarn(const struct qkv_place *p) {
+    return scaling_of(p)->kind == QKV_SCALING_YARN;
+}
+
+static bool in_llama3(const struct qkv_place *p) {
+    return scaling_of(p)->kind == QKV_SCALING_LLAMA3;
+}
+
+static bool in_longrope(const struct qkv_place *p) {
+    return scaling_of(p)->kind == QKV_SCALING_LONGROPE;
+}
+
 /* ---- the tables ------------------------------------------------------------------------------------------------- */
+
+#define ABOVE_0 .flags = QKV_KEY_ABOVE_LOW
+const struct qkv_key qkv_scaling_keys[] = {
+    CHOICE(qkv_scaling_spec, kind, scalings, .flags = QKV_KEY_REQUIRED),
+    REAL(qkv_scaling_spec, factor, 1, FLT_MAX, "a number of at least 1", .flags = QKV_KEY_NULL),
+    WHOLE(qkv_scaling_spec, original_context, 1, 1 << 24, .applies = in_original, .flags = QKV_KEY_NULL,
+          .owner = "a scaling of kind dynamic, yarn, llama3 or longrope"),
+    REAL(qkv_scaling_spec, beta_fast, 0, FLT_MAX, "a number greater than 0", ABOVE_0, .value = 32, .applies = in_yarn,
+         .owner = "a scaling of kind yarn"),
+    REAL(qkv_scaling_spec, beta_slow, 0, FLT_MAX, "a number greater than 0", ABOVE_0, .value = 1, .applies = in_yarn,
+         .owner = "a scaling of kind yarn"),
+    FLAG(qkv_scaling_spec, truncate, .value = true, .applies = in_yarn, .owner = "a scaling of kind yarn"),
+    REAL(qkv_scaling_spec, mscale, 0, FLT_MAX, "a number of at least 0", .applies = in_yarn,
+         .owner = "a scaling of kind yarn"),
+    REAL(qkv_scaling_spec, mscale_all_dim, 0, FLT_MAX, "a number of at least 0", .applies = in_yarn,
+         .owner = "a scaling of kind yarn"),
+    REAL(qkv_scaling_spec, low_freq, 0, FLT_MAX, "a number greater than 0", ABOVE_0, .value = 1, .applies = in_llama3,
+         .owner = "a scaling of kind llama3"),
+    REAL(qkv_scaling_spec, high_freq, 0, FLT_MAX, "a number greater than 0", ABOVE_0, .value = 4, .applies = in_llama3,
+         .owner = "a scaling of kind llama3"),
+    REAL(qkv_scaling_spec, attention_factor, 0, FLT_MAX, "a number greater than 0, or null for the kind's own",
+         .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_NULL),
+    LIST(qkv_scaling_spec, "short", short_factors, 0, "numbers greater than 0", ABOVE_0, .applies = in_longrope,
+         .owner = "a scaling of kind longrope"),
+    LIST(qkv_scaling_spec, "long", long_factors, 0, "numbers greater than 0", ABOVE_0, .applies = in_longrope,
+         .owner = "a scaling of kind longrope"),
+    END,
+};
+#undef ABOVE_0
 
 /* Whether theta is a rotation's own, or by default that of the whole model, is what the two tables differ in. */
 #define ROTATION_KEYS(theta_rule, pairing_rule, fraction_rule)                                                         \
@@ -177,7 +229,9 @@ static bool ends_a_stack(const struct qkv_place *p) {
                .rule = pairing_rule, .applies = in_rope, .owner = "position.kind rope"),                               \
         REAL(qkv_position_spec, fraction, 0, 1, "a number greater than 0 and at most 1",                               \
              .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_IDLE, .value = 1, .rule = fraction_rule, .applies = in_rope,         \
-             .owner = "position.kind rope")
+             .owner = "position.kind rope"),                                                                           \
+        OBJECT(qkv_position_spec, scaling, qkv_scaling_keys, .flags = QKV_KEY_OPTIONAL | QKV_KEY_IDLE,                 \
+               .applies = in_rope, .owner = "position.kind rope")
 
 /* The same of biases by distance. */
 #define DISTANCE_KEYS(form_rule, max_rule, learn_rule, buckets_rule, max_distance_rule)                                \

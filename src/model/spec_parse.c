@@ -38,6 +38,13 @@ static void note_shared(const struct qkv_spec_reader *r, const struct qkv_key *k
     if (setting < r->setting_count) r->shared[setting] = true;
 }
 
+/* Numbers that are in their range; none of NULL. */
+static void read_list(const struct qkv_key *key, const struct qkv_place *place, const json_t *value) {
+    struct qkv_number_list list = {.count = (int)json_array_size(value)};
+    for (int i = 0; i < list.count; i++) list.values[i] = json_number_value(json_array_get(value, (size_t)i));
+    memcpy((char *)place->object + key->offset, &list, sizeof list);
+}
+
 static enum qkv_status read_scalar(const struct qkv_spec_reader *r, const struct qkv_key *key,
                                    const struct qkv_place *place, const json_t *value) {
     bool applies = qkv_key_applies(key, place);
@@ -51,7 +58,10 @@ static enum qkv_status read_scalar(const struct qkv_spec_reader *r, const struct
     if (!qkv_spec_reader_convert(key, value, &x)) return qkv_spec_reader_fail_value(r, key, place, value);
     if (applies) note_shared(r, key, place);
     enum qkv_status status = applies ? QKV_OK : read_idle(r, key, place, value, x != fallback);
-    qkv_key_set(key, place, applies ? x : fallback);
+    if (key->type == QKV_KEY_LIST)
+        read_list(key, place, applies ? value : NULL);
+    else
+        qkv_key_set(key, place, applies ? x : fallback);
     return status;
 }
 
@@ -75,10 +85,12 @@ static enum qkv_status read_idle_object(const struct qkv_spec_reader *r, const s
     char path[QKV_SPEC_PATH];
     const bool shared = qkv_spec_reader_path(r, place, key->name, path);
     const size_t n = strlen(path);
-    bool told = shared;
-    for (size_t i = 0; r->idle && i < r->setting_count; i++) {
+    bool told = shared || (key->flags & QKV_KEY_IDLE && qkv_spec_reader_setting(r, path) == r->setting_count);
+    for (size_t i = 0; i < r->setting_count; i++) {
         const char *setting = r->settings[i];
         if (strncmp(setting, path, n) || (setting[n] != '.' && setting[n] != '=')) continue;
+        if (!r->idle) told = shared;
+        if (!r->idle) continue;
         r->idle[i] = true;
         told = told || !qkv_spec_reader_at(r->file, path) || json_is_null(qkv_spec_reader_at(r->file, path));
     }
@@ -102,6 +114,7 @@ static enum qkv_status read_optional(const struct qkv_spec_reader *r, const stru
     const bool given = json_is_object(value);
     if (value && !given && !json_is_null(value)) return qkv_spec_reader_fail_value(r, key, place, value);
     qkv_key_give(key, place, false);
+    if (!value && qkv_key_applies(key, place)) qkv_key_inherit(key, place);
     if (given && !qkv_key_applies(key, place)) return read_idle_object(r, key, place);
     if (value && qkv_key_applies(key, place)) note_shared(r, key, place);
     if (!value && place->like) take_over(key, place);

@@ -92,6 +92,17 @@ bool qkv_key_differs(const struct qkv_key *key, const struct qkv_place *place) {
     return !(key->flags & QKV_KEY_LATER) || x != key->neutral;
 }
 
+void qkv_key_inherit(const struct qkv_key *key, const struct qkv_place *place) {
+    const struct qkv_position_spec *whole = &place->written->position, *here = place->object;
+    if (key->keys != qkv_scaling_keys || here == whole || whole->kind != QKV_POSITION_ROPE) return;
+    struct qkv_scaling_spec *scaling = qkv_key_enter(place, key).object;
+    *scaling = whole->scaling;
+}
+
+const struct qkv_number_list *qkv_key_list(const struct qkv_key *key, const struct qkv_place *place) {
+    return (const struct qkv_number_list *)(const void *)((const char *)place->object + key->offset);
+}
+
 double qkv_key_get(const struct qkv_key *key, const struct qkv_place *place) {
     const char *field = (const char *)place->object + key->offset;
     int whole;

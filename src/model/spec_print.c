@@ -26,6 +26,12 @@ static void write_pattern(struct qkv_json *json, const struct qkv_stack_spec *st
     qkv_json_end(json, ']');
 }
 
+static void write_list(struct qkv_json *json, const struct qkv_number_list *list) {
+    qkv_json_begin(json, '[');
+    for (int i = 0; i < list->count; i++) write_real(json, list->values[i]);
+    qkv_json_end(json, ']');
+}
+
 static void write_value(struct qkv_json *json, const struct qkv_key *key, const struct qkv_place *place) {
     bool field = key->type != QKV_KEY_CONSTANT && key->type != QKV_KEY_PATTERN;
     double x = field ? qkv_key_get(key, place) : 0;
@@ -33,6 +39,8 @@ static void write_value(struct qkv_json *json, const struct qkv_key *key, const 
         qkv_json_raw(json, key->text);
     else if (key->type == QKV_KEY_PATTERN)
         write_pattern(json, place->stack);
+    else if (key->type == QKV_KEY_LIST)
+        write_list(json, qkv_key_list(key, place));
     else if (x == 0 && key->flags & QKV_KEY_NULL)
         qkv_json_text(json, NULL);
     else if (key->type == QKV_KEY_REAL)

@@ -133,6 +133,18 @@ static bool convert_choice(const struct qkv_key *key, const json_t *value, doubl
     return false;
 }
 
+/* How many numbers there are, all in the range. */
+static bool convert_list(const struct qkv_key *key, const json_t *value, double *x) {
+    const size_t count = json_array_size(value);
+    bool fine = json_is_array(value) && count >= 1 && count <= QKV_LIST_MAX;
+    for (size_t i = 0; i < count && fine; i++) {
+        const json_t *number = json_array_get(value, i);
+        fine = json_is_number(number) && qkv_key_in_range(key, json_number_value(number));
+    }
+    *x = (double)count;
+    return fine;
+}
+
 bool qkv_spec_reader_convert(const struct qkv_key *key, const json_t *value, double *x) {
     switch (key->type) {
     case QKV_KEY_VERSION:
@@ -143,6 +155,8 @@ bool qkv_spec_reader_convert(const struct qkv_key *key, const json_t *value, dou
         *x = json_number_value(value);
         if (json_is_null(value)) return (key->flags & QKV_KEY_NULL) != 0;
         return json_is_number(value) && qkv_key_in_range(key, *x);
+    case QKV_KEY_LIST:
+        return convert_list(key, value, x);
     case QKV_KEY_FLAG:
         *x = json_is_true(value);
         return json_is_boolean(value);

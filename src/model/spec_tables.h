@@ -33,6 +33,11 @@
         .name = #field, .type = QKV_KEY_CHOICE, .offset = offsetof(struct type_, field), .choices = choices_,          \
         __VA_ARGS__                                                                                                    \
     }
+#define LIST(type_, name_, field, low_, text_, ...)                                                                    \
+    {                                                                                                                  \
+        .name = name_, .type = QKV_KEY_LIST, .offset = offsetof(struct type_, field), .low = low_, .high = FLT_MAX,    \
+        .text = text_, __VA_ARGS__                                                                                     \
+    }
 #define OBJECT(type_, field, keys_, ...)                                                                               \
     { .name = #field, .type = QKV_KEY_OBJECT, .offset = offsetof(struct type_, field), .keys = keys_, __VA_ARGS__ }
 #define CONSTANT(name_, text_)                                                                                         \
@@ -42,7 +47,7 @@
 
 /* The keys of a position of version 1, which is that of all; of the embedding; of the parts of a layer. */
 extern const struct qkv_key qkv_position_keys[], qkv_embed_keys[], qkv_attention_keys[], qkv_norm_keys[],
-    qkv_ffn_keys[], qkv_layer_keys[], qkv_stack_keys[];
+    qkv_ffn_keys[], qkv_layer_keys[], qkv_stack_keys[], qkv_scaling_keys[];
 /* Of a norm that stands by itself, without placement and final. The object is a struct qkv_norm_spec, or begins with one:
  * OBJECT(type, norm, qkv_norm_only_keys, .flags = QKV_KEY_OPTIONAL), or NORM_KEYS and what else the object has. */
 extern const struct qkv_key qkv_norm_only_keys[];

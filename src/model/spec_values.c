@@ -13,11 +13,12 @@
 bool qkv_key_in_range(const struct qkv_key *key, double value) {
     if (!(fabs(value) <= (double)FLT_MAX)) return false;
     if (key->flags & QKV_KEY_SOFTCAP && !qkv_softcap_valid(value)) return false;
-    double x = key->type == QKV_KEY_REAL ? (double)(float)value : value;
+    const bool real = key->type == QKV_KEY_REAL || key->type == QKV_KEY_LIST;
+    double x = real ? (double)(float)value : value;
     bool above = key->flags & QKV_KEY_ABOVE_LOW ? x > key->low : x >= key->low;
     bool below = key->flags & QKV_KEY_BELOW_HIGH ? x < key->high : x <= key->high;
     bool nought = x == 0 && (value != 0 || key->flags & QKV_KEY_NOT_ZERO);
-    return above && below && !(nought && key->type == QKV_KEY_REAL);
+    return above && below && !(nought && real);
 }
 
 void qkv_key_range_text(const struct qkv_key *key, char *text, size_t size) {
@@ -40,6 +41,9 @@ void qkv_key_range_text(const struct qkv_key *key, char *text, size_t size) {
             int n = snprintf(text + used, size - used, "%s%s", i ? ", " : "one of ", key->choices[i]);
             used += n > 0 ? (size_t)n : 0;
         }
+        break;
+    case QKV_KEY_LIST:
+        snprintf(text, size, "a list of 1 to %d %s", QKV_LIST_MAX, key->text);
         break;
     case QKV_KEY_CONSTANT:
     case QKV_KEY_VERSION:

@@ -9,7 +9,8 @@
 
 static bool same_position(const struct qkv_position_spec *a, const struct qkv_position_spec *b) {
     if (a->kind != b->kind || a->kind != QKV_POSITION_ROPE) return qkv_position_same_distances(a, b);
-    return a->theta == b->theta && a->pairing == b->pairing && a->fraction == b->fraction;
+    return a->theta == b->theta && a->pairing == b->pairing && a->fraction == b->fraction &&
+           qkv_scaling_same(&a->scaling, &b->scaling);
 }
 
 /* Whether an object says anything that came later than version 1. */
@@ -70,11 +71,21 @@ void qkv_spec_write(const struct qkv_spec *spec, struct qkv_written_spec *w) {
 
 /* ---- kinds -------------------------------------------------------------------------------------------------------- */
 
+static bool same_list(const struct qkv_number_list *a, const struct qkv_number_list *b) {
+    bool same = a->count == b->count;
+    for (int i = 0; i < a->count && same; i++) same = a->values[i] == b->values[i];
+    return same;
+}
+
 /* Whether what applies in both places is the same: what applies in one alone follows from something else. */
 static bool same_keys(const struct qkv_key *keys, const struct qkv_place *a, const struct qkv_place *b) {
     bool same = true;
     for (const struct qkv_key *key = keys; key->name && same; key++) {
         if (!qkv_key_applies(key, a) || !qkv_key_applies(key, b)) continue;
+        if (key->type == QKV_KEY_LIST) {
+            same = same_list(qkv_key_list(key, a), qkv_key_list(key, b));
+            continue;
+        }
         if (key->type != QKV_KEY_OBJECT) {
             same = qkv_key_get(key, a) == qkv_key_get(key, b);
             continue;

@@ -1,5 +1,5 @@
 /* stack_calls: what the calls of attention in a stack begin with, for each kind of layer. Kinds with the same causal and windows share
- * the intervals of keys; those with the same learned bias by distance its table. */
+ * the intervals of keys, those with the same tables the turns; those with the same learned bias by distance its table. */
 #include "model/model.h"
 
 static const struct qkv_attention_spec *calls_attention(const struct qkv_stack *stack, size_t kind, bool cross) {
@@ -54,4 +54,25 @@ void qkv_stack_distances(struct qkv_forward_args *f) {
             f->distances[i] = qkv_distance_table(f->tape, &f->stack->tables[i], weight, &f->self[i]);
         }
     }
+}
+
+/* ---- turns ---------------------------------------------------------------------------------------------------------- */
+
+bool qkv_stack_by_length(const struct qkv_stack *stack) {
+    bool by_length = false;
+    for (int i = 0; i < stack->spec->kind_count; i++) by_length = by_length || stack->tables[i].by_length;
+    return by_length;
+}
+
+const struct qkv_turns *qkv_stack_turns(struct qkv_tape *tape, const struct qkv_stack *stack, size_t N,
+                                        const int32_t *positions, const int32_t *lengths) {
+    const size_t kinds = (size_t)stack->spec->kind_count;
+    struct qkv_turns *turns = qkv_arena_take(tape->graph_arena, kinds, sizeof *turns);
+    if (!turns) qkv_tape_failed(tape, QKV_MEMORY);
+    for (size_t i = 0; i < kinds && turns; i++) {
+        size_t same = 0;
+        while (same < i && stack->tables[same].rotate != stack->tables[i].rotate) same++;
+        turns[i] = same < i ? turns[same] : qkv_rotation_turns(tape, &stack->tables[i], N, positions, lengths);
+    }
+    return tape->status ? NULL : turns;
 }

@@ -150,6 +150,22 @@ if [ -w /dev/full ]; then
     same $? 1 "the exit code of generate with a full disk"
 fi
 
+# ---- rotations that depend on the length of a text: --context, else the tokens of the prompt and -n ----
+dynamic='{"kind": "dynamic", "factor": 2, "original_context": 8}'
+try 0 "$QKV" new --preset nano-gpt --set decoder.layers=1 --set position.kind=rope --set context=64 --set "position.scaling=$dynamic" --out turned
+try 0 "$QKV" info turned
+has out 'rotation scaled +dynamic  decoder: factor 2, from an original context of 8, by the length of a sequence'
+made_turned() { # without the seed, which is from the clock
+    try 0 "$QKV" generate turned --ids --prompt "5 6 7 8" -n 12 --temp 0 --json -q "$@"
+    sed 's/"seed": [0-9]*//' out
+}
+same "$(made_turned --context 16)" "$(made_turned)" "4 tokens and -n 12, which are decided for 16"
+[ "$(made_turned --context 64)" != "$(made_turned)" ] || fail "--context 64 decides nothing"
+refuse 1 'a session of 65 positions is longer than the model.s context of 64' "$QKV" generate turned --ids --prompt "5" --context 65
+refuse 1 'the prompt has 4 tokens, but the context holds 3' "$QKV" generate turned --ids --prompt "5 6 7 8" --context 3
+refuse 2 'position\.scaling\.factor is 0\.5; it must be a number of at least 1' \
+    "$QKV" info --preset nano-gpt --set position.kind=rope --set position.scaling.kind=linear --set position.scaling.factor=0.5
+
 # ---- eval ----
 try 0 "$QKV" eval run --data text.txt
 has out '^loss +[0-9.]+ nats a token'
