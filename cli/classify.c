@@ -5,7 +5,7 @@
 #include "cli.h"
 
 struct arguments {
-    const char *input, *output, *long_lines;
+    const char *input, *output, *long_lines, *examples;
     int64_t top;
     bool force;
     struct cli_common common;
@@ -16,6 +16,9 @@ static const struct arguments defaults = {.top = 3, .long_lines = "error"};
 static const struct cli_option options[] = {
     {CLI_TEXT, 0, "input", "FILE", offsetof(struct arguments, input),
      "read the lines from a file of at most 1 GiB; - is standard input", 0, 0, NULL},
+    {CLI_TEXT, 0, "examples", "FILE", offsetof(struct arguments, examples),
+     "read examples from a safetensors file in place of texts: in.pixels, in.features, in.vectors or in.ids", 0, 0,
+     NULL},
     {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output), "write to a file, once all lines are done", 0,
      0, NULL},
     CLI_FORCE(struct arguments),
@@ -25,10 +28,12 @@ static const struct cli_option options[] = {
     CLI_MODEL(struct arguments),
 };
 
+CLI_CONDITION(has_examples, struct arguments, a->examples)
 CLI_CONDITION(writes_no_file, struct arguments, !a->output)
 
 static const struct cli_rule rules[] = {
     {"input", cli_has_texts, CLI_WHY_TEXTS},
+    {"input long", has_examples, "--examples reads no text"},
     {"force", writes_no_file, CLI_WHY_OUTPUT},
 };
 
@@ -88,6 +93,29 @@ static int classify_all(struct cli_lines_job *job, const struct arguments *a) {
     return code;
 }
 
+/* Examples of a file, a line each. */
+static int classify_examples(const struct arguments *a, const char *folder) {
+    struct qkv_context *ctx = NULL;
+    struct qkv_model *model = NULL;
+    struct cli_output output = {0};
+    const char *const items[] = {folder, a->examples};
+    const struct cli_reads reads = {.items = items, .count = CLI_COUNT_OF(items)};
+    float *probabilities = NULL;
+    size_t count = 0;
+    int code = cli_open(&a->common, &ctx);
+    if (code == CLI_DONE) code = cli_load(&a->common, ctx, folder, &model);
+    if (code == CLI_DONE && qkv_classify_examples(model, a->examples, &probabilities, &count)) code = cli_broken(ctx);
+    if (code == CLI_DONE) code = cli_output_begin(ctx, a->output, a->force, &reads, &output);
+    const size_t classes = count ? (size_t)qkv_model_spec(model)->head.classes : 1;
+    for (size_t i = 0; i < count && code == CLI_DONE; i++)
+        print_line(output.file, model, probabilities + i * classes, classes, (size_t)a->top);
+    if (code == CLI_DONE) code = cli_output_end(&output, code);
+    qkv_free(probabilities);
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+    return code;
+}
+
 static int classify_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct cli_lines_job job = {.common = &a->common,
@@ -98,6 +126,9 @@ static int classify_run(const void *values, const char *const *words, size_t cou
                                 .long_lines = a->long_lines,
                                 .force = a->force};
     if (!count) return cli_usage("classify: say which model folder: %s classify MODEL \"a line of text\"", cli_program);
+    if (a->examples && count > 1)
+        return cli_usage("classify: --examples reads a file in place of texts; leave \"%s\" out", words[1]);
+    if (a->examples) return classify_examples(a, words[0]);
     int code = cli_lines_open(&job, NULL);
     if (code == CLI_DONE) code = classify_all(&job, a);
     cli_lines_close(&job);
@@ -108,7 +139,8 @@ const struct cli_command *cli_classify(void) {
     static const struct cli_command command = {
         .name = "classify",
         .summary = "the class of each line of a text",
-        .usage = "MODEL TEXT… [options]\nMODEL [--input FILE] [--output FILE] [options]",
+        .usage = "MODEL TEXT… [options]\nMODEL [--input FILE] [--output FILE] [options]\n"
+                 "MODEL --examples FILE [--output FILE] [options]",
         .description =
             "Writes a line for each text, each line of the file or of standard input: the likeliest class, a tab, its "
             "probability, then the next ones. A blank line, or one that --long skips, gives a blank line. What is said "

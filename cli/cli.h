@@ -187,6 +187,8 @@ void cli_say_emulated(const struct qkv_context *ctx, const char *run);
 
 /* A model of a preset or a spec with the weights that training begins with, in place of a model folder. Its tokenizer is that of a
  * file, else one with a token for each byte and the special tokens that the model needs, where its vocabulary has room for them. */
+/* Whether a spec's head has classes. */
+bool cli_has_classes(const struct qkv_spec *spec);
 struct cli_fresh {
     const char *preset, *spec, *tokenizer;
     struct cli_texts set;

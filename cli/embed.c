@@ -26,8 +26,8 @@ static const struct cli_option options[] = {
     CLI_FORCE(struct arguments),
     {CLI_FLAG, 0, "text", NULL, offsetof(struct arguments, text), "write them as text, tabs between the numbers", 0, 0,
      NULL},
-    {CLI_TEXT, 0, "pool", "NAME", offsetof(struct arguments, pool), "mean of a line's tokens, or the first one", 0, 0,
-     NULL},
+    {CLI_TEXT, 0, "pool", "NAME", offsetof(struct arguments, pool), "mean of a line's tokens, or the first or last one",
+     0, 0, NULL},
     {CLI_FLAG, 0, "normalize", NULL, offsetof(struct arguments, normalize), "make vectors of length 1", 0, 0, NULL},
     {CLI_TEXT, 0, "nearest", "TEXT", offsetof(struct arguments, nearest), "find the lines nearest to this one", 0, 0,
      NULL},
@@ -52,9 +52,16 @@ static const struct cli_rule rules[] = {
 };
 
 static int read_pool(const char *name, enum qkv_pool *pool) {
-    *pool = strcmp(name, "first") ? QKV_POOL_MEAN : QKV_POOL_FIRST;
-    if (*pool == QKV_POOL_FIRST || !strcmp(name, "mean")) return CLI_DONE;
-    return cli_usage("embed: --pool is mean or first, not \"%s\"", name);
+    static const char *const names[] = {
+#define NAME(kind, text, help) text,
+        QKV_POOL_LIST(NAME)
+#undef NAME
+    };
+    for (size_t i = 0; i < CLI_COUNT_OF(names); i++) {
+        *pool = (enum qkv_pool)i;
+        if (!strcmp(name, names[i])) return CLI_DONE;
+    }
+    return cli_usage("embed: --pool is mean, first or last, not \"%s\"", name);
 }
 
 /* ---- vectors --------------------------------------------------------------------------------------------------------------- */

@@ -6,7 +6,7 @@
 
 struct arguments {
     struct cli_texts data;
-    const char *pairs, *labeled;
+    const char *pairs, *labeled, *examples;
     int64_t batch, context, beam, max_tokens, no_repeat;
     double length_penalty;
     bool json, quiet, documents, no_documents;
@@ -20,6 +20,8 @@ static const struct cli_option options[] = {
      "a text, to predict token by token, or a folder of texts; several are one text, as in training", 0, 0, NULL},
     {CLI_TEXT, 0, "pairs", "FILE", offsetof(struct arguments, pairs), "pairs: a source, a tab, a target in each line",
      0, 0, NULL},
+    {CLI_TEXT, 0, "examples", "FILE", offsetof(struct arguments, examples),
+     "examples: a safetensors file of in.pixels, in.features, in.vectors or in.ids, and in.targets", 0, 0, NULL},
     {CLI_TEXT, 0, "labeled", "FILE", offsetof(struct arguments, labeled),
      "labelled lines: a label, a tab, a text in each line", 0, 0, NULL},
     {CLI_COUNT, 0, "batch", "N", offsetof(struct arguments, batch),
@@ -256,6 +258,8 @@ static int eval_evaluate(struct qkv_model *model, const struct arguments *a, boo
         o.no_repeat = (size_t)a->no_repeat;
         o.batch = (size_t)a->batch;
         status = qkv_evaluate_pairs(model, a->pairs, &o, cli_task_progress, task, &pairs);
+    } else if (a->examples) {
+        status = qkv_evaluate_examples(model, a->examples, cli_task_progress, task, &labels);
     } else {
         status = qkv_evaluate_labels(model, a->labeled, cli_task_progress, task, &labels);
     }
@@ -269,10 +273,12 @@ static int eval_evaluate(struct qkv_model *model, const struct arguments *a, boo
 }
 
 static int eval_check(const struct arguments *a) {
-    int files = (a->data.count > 0) + (a->pairs != NULL) + (a->labeled != NULL);
+    int files = (a->data.count > 0) + (a->pairs != NULL) + (a->labeled != NULL) + (a->examples != NULL);
     if (!files)
-        return cli_usage("eval: say which text, pairs or labelled lines: --data FILE, --pairs FILE or --labeled FILE");
-    if (files > 1) return cli_usage("eval: --data, --pairs and --labeled exclude each other");
+        return cli_usage(
+            "eval: say which text, pairs, labelled lines or examples: --data FILE, --pairs FILE, --labeled "
+            "FILE or --examples FILE");
+    if (files > 1) return cli_usage("eval: --data, --pairs, --labeled and --examples exclude each other");
     if (a->documents && a->no_documents) return cli_usage("eval: --documents and --no-documents exclude each other");
     return CLI_DONE;
 }
@@ -304,8 +310,9 @@ static int eval_run(const void *values, const char *const *words, size_t count) 
 const struct cli_command *cli_eval(void) {
     static const struct cli_command command = {
         .name = "eval",
-        .summary = "how well a model does on a text, on pairs or on labelled lines",
-        .usage = "RUN --data FILE [options]\nRUN --pairs FILE [options]\nRUN --labeled FILE [options]",
+        .summary = "how well a model does on a text, on pairs, on labelled lines or on examples",
+        .usage = "RUN --data FILE [options]\nRUN --pairs FILE [options]\nRUN --labeled FILE [options]\n"
+                 "RUN --examples FILE [options]",
         .description =
             "A text is cut into windows side by side and every token but the first predicted once: loss (nats a "
             "token), "
@@ -316,7 +323,8 @@ const struct cli_command *cli_eval(void) {
             "exactly a reference, the edits to the closest reference over its tokens (words where targets have spaces, "
             "else characters), BLEU and chrF2 as sacreBLEU computes them. Lines with the same source are its "
             "references.\n\n"
-            "Labelled lines: the loss, the share of right classes, F1 averaged over the classes that occur, and what "
+            "Labelled lines and examples: the loss, the share of right classes, F1 averaged over the classes that "
+            "occur, and what "
             "was "
             "taken for what.",
         .examples = "qkv eval run/ --data other.txt\n"

@@ -57,7 +57,7 @@ static const struct cli_rule rules[] = {
 struct inputs {
     struct qkv_tensors *file;
     int32_t *ids, *lengths, *targets, *source, *source_lengths, *types, *source_types, *prefix;
-    float *output_gradient;
+    float *output_gradient, *features;
     struct qkv_batch batch;
 };
 
@@ -72,6 +72,7 @@ static void inputs_free(struct inputs *in) {
     free(in->source_types);
     free(in->prefix);
     free(in->output_gradient);
+    free(in->features);
 }
 
 static int wrong_shape(const struct qkv_array *array, const char *path, const char *expected) {
@@ -115,23 +116,87 @@ static int check_shape(const struct inputs *in, const char *path, const char *na
     return wrong_shape(array, path, expected);
 }
 
-static int read_shapes(struct inputs *in, const struct qkv_spec *spec, const char *path) {
-    const struct qkv_array *ids = qkv_tensors_find(in->file, "in.ids"),
-                           *source = qkv_tensors_find(in->file, "in.source");
+/* What a stack reads that reads no tokens: the shape of its array, behind B, and the positions that come of it. */
+static int read_features(struct inputs *in, const struct qkv_stack_spec *stack, const char *path, size_t *B, size_t *T,
+                         size_t *frames) {
+    const struct qkv_input_spec *input = &stack->embed.input;
+    const char *name = input->kind == QKV_INPUT_PATCHES  ? "in.pixels"
+                       : input->kind == QKV_INPUT_FRAMES ? "in.features"
+                                                         : "in.vectors";
+    const struct qkv_array *array = qkv_tensors_find(in->file, name);
+    char expected[80];
+    if (!array) return cli_failed("%s has no %s, which this model reads", path, name);
+    const size_t *shape = array->shape, channels = (size_t)input->channels;
+    bool right = array->rank == 3 && shape[0] && shape[1] && shape[2];
+    if (input->kind == QKV_INPUT_PATCHES) {
+        snprintf(expected, sizeof expected, "(B,%d,%d,%d)", input->channels, input->height, input->width);
+        right = array->rank == 4 && shape[0] && shape[1] == channels && shape[2] == (size_t)input->height &&
+                shape[3] == (size_t)input->width;
+        *T = qkv_stack_patches(stack);
+    } else if (input->kind == QKV_INPUT_FRAMES) {
+        snprintf(expected, sizeof expected, "(B,%d,frames)", input->channels);
+        right = right && shape[1] == channels;
+        *frames = shape[2];
+        *T = shape[2] ? (shape[2] - 1) / (size_t)input->stride + 1 : 0;
+    } else {
+        snprintf(expected, sizeof expected, "(B,T,%d)", input->channels);
+        right = right && shape[2] == channels;
+        *T = shape[1];
+    }
+    if (!right) return wrong_shape(array, path, expected);
+    *B = shape[0];
+    if (!(in->features = malloc(qkv_array_elements(array) * sizeof *in->features))) return cli_failed("out of memory");
+    qkv_array_floats(array, in->features);
+    return CLI_DONE;
+}
+
+/* The side that says how many rows there are: ids, or what is read in their place. */
+static int read_main(struct inputs *in, const struct qkv_spec *spec, const char *path) {
+    const struct qkv_stack_spec *stack = spec->decoder.layers ? &spec->decoder : &spec->encoder;
+    const struct qkv_array *ids = qkv_tensors_find(in->file, "in.ids");
     struct qkv_batch *batch = &in->batch;
-    bool both = qkv_spec_topology(spec) == QKV_ENCODER_DECODER;
+    if (stack->embed.input.kind != QKV_INPUT_TOKENS) {
+        int code = read_features(in, stack, path, &batch->B, &batch->T, &batch->frames);
+        batch->features = in->features;
+        return code;
+    }
     if (!ids) return cli_failed("%s has no in.ids", path);
     if (ids->rank != 2 || !ids->shape[0] || !ids->shape[1]) return wrong_shape(ids, path, "(B,T), neither of them 0");
     batch->B = ids->shape[0];
     batch->T = ids->shape[1];
+    return CLI_DONE;
+}
+
+/* What an encoder reads beside a decoder. */
+static int read_source(struct inputs *in, const struct qkv_spec *spec, const char *path) {
+    const bool both = qkv_spec_topology(spec) == QKV_ENCODER_DECODER;
+    const struct qkv_array *source = qkv_tensors_find(in->file, "in.source");
+    struct qkv_batch *batch = &in->batch;
+    size_t B = 0;
+    if (both && spec->encoder.embed.input.kind != QKV_INPUT_TOKENS) {
+        int code = read_features(in, &spec->encoder, path, &B, &batch->source_T, &batch->source_frames);
+        if (!code && B != batch->B)
+            code = cli_failed("%s has %zu rows for the encoder and %zu for the decoder; they must be as many", path, B,
+                              batch->B);
+        batch->source_features = in->features;
+        return code;
+    }
     if (both && !source) return cli_failed("%s has no in.source, which the encoder of this model reads", path);
     if (!both && source) return cli_failed("%s has in.source, but this model has no encoder beside its decoder", path);
     if (source && (source->rank != 2 || source->shape[0] != batch->B || !source->shape[1]))
         return wrong_shape(source, path, "(B,source T) with the B of in.ids");
     batch->source_T = source ? source->shape[1] : 0;
+    return CLI_DONE;
+}
+
+static int read_shapes(struct inputs *in, const struct qkv_spec *spec, const char *path) {
+    struct qkv_batch *batch = &in->batch;
+    int code = read_main(in, spec, path);
+    if (!code) code = read_source(in, spec, path);
+    if (code) return code;
     if (spec->head.kind == QKV_HEAD_NONE && qkv_tensors_find(in->file, "in.targets"))
         return cli_failed("%s has in.targets, which a model without a head cannot take; give in.output_gradient", path);
-    int code = check_shape(in, path, "in.lengths", batch->B, 0);
+    code = check_shape(in, path, "in.lengths", batch->B, 0);
     if (!code) code = check_shape(in, path, "in.source_lengths", batch->B, 0);
     if (!code) code = check_shape(in, path, "in.token_types", batch->B, batch->T);
     if (!code) code = check_shape(in, path, "in.source_token_types", batch->B, batch->source_T);

@@ -47,12 +47,16 @@ int cli_spec_read(struct qkv_context *ctx, const char *preset, const char *path,
     return qkv_spec_read(ctx, spec, path, set->items, set->count) ? cli_broken(ctx) : CLI_DONE;
 }
 
+bool cli_has_classes(const struct qkv_spec *spec) {
+    return spec->head.kind == QKV_HEAD_CLASSIFY || spec->head.kind == QKV_HEAD_CLASSIFY_TOKENS;
+}
+
 /* The special tokens that training gives the tokenizer of such a model. */
 static size_t fresh_specials(const struct qkv_spec *spec, const char *specials[2]) {
     const bool pair = qkv_spec_topology(spec) == QKV_ENCODER_DECODER;
     specials[0] = QKV_TOKEN_BEGIN;
     specials[1] = QKV_TOKEN_END;
-    if (pair || spec->head.kind == QKV_HEAD_CLASSIFY) return 2;
+    if (pair || cli_has_classes(spec)) return 2;
     specials[0] = QKV_TOKEN_MASK;
     return spec->head.kind == QKV_HEAD_LM && spec->encoder.layers > 0;
 }
@@ -75,9 +79,10 @@ static int fresh_tokenizer(struct qkv_context *ctx, const struct cli_fresh *fres
 
 /* What the spec leaves to tokenizers and labels. */
 static void fresh_settle(struct qkv_spec *spec, const struct qkv_tokenizer *tokenizer) {
-    if (!spec->vocab) spec->vocab = tokenizer ? qkv_tokenizer_vocab(tokenizer) : spec->source_vocab;
+    if (!spec->vocab && qkv_spec_has_tokens(spec))
+        spec->vocab = tokenizer ? qkv_tokenizer_vocab(tokenizer) : spec->source_vocab;
     if (!spec->source_vocab) spec->source_vocab = spec->vocab;
-    if (spec->head.kind == QKV_HEAD_CLASSIFY && !spec->head.classes) spec->head.classes = CLI_CLASSES_GUESSED;
+    if (cli_has_classes(spec) && !spec->head.classes) spec->head.classes = CLI_CLASSES_GUESSED;
 }
 
 int cli_fresh_create(const struct cli_fresh *fresh, struct qkv_context *ctx, struct qkv_model **model) {

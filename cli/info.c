@@ -361,10 +361,10 @@ static int read_spec(struct qkv_context *ctx, const struct arguments *a, const c
         code = cli_spec_read(ctx, a->preset, a->spec, &a->set, &s->spec);
     }
     if (code) return code;
-    s->guessed = s->spec.vocab == 0;
+    s->guessed = s->spec.vocab == 0 && qkv_spec_has_tokens(&s->spec);
     if (s->guessed) s->spec.vocab = 256;
     if (s->guessed && s->spec.source_vocab == 0) s->spec.source_vocab = 256;
-    s->classes_guessed = s->spec.head.kind == QKV_HEAD_CLASSIFY && s->spec.head.classes == 0;
+    s->classes_guessed = cli_has_classes(&s->spec) && s->spec.head.classes == 0;
     if (s->classes_guessed) s->spec.head.classes = CLI_CLASSES_GUESSED;
     return CLI_DONE;
 }

@@ -105,6 +105,8 @@ static void train_suggest(struct cli_progress *progress, const char *folder, con
         cli_progress_line(progress, "try: %s translate %s \"a source\"", cli_program, folder);
     else if (options->labeled)
         cli_progress_line(progress, "try: %s classify %s \"a text\"", cli_program, folder);
+    else if (options->examples)
+        cli_progress_line(progress, "try: %s eval %s --examples FILE", cli_program, folder);
     else if (options->task && !strcmp(options->task, "mlm"))
         cli_progress_line(progress, "try: %s fill %s \"a text with a <mask> in it\"", cli_program, folder);
     else if (options->lines)
@@ -227,6 +229,7 @@ const struct cli_command *cli_train(void) {
                  "--preset NAME --lines FILE --out RUN [options]\n"
                  "--preset NAME --pairs FILE --out RUN [options]\n"
                  "--preset NAME --labeled FILE --out RUN [options]\n"
+                 "--preset NAME --examples FILE --out RUN [options]\n"
                  "--spec FILE --data FILE --out RUN [options]\n"
                  "--from MODEL --data FILE --out RUN [options]\n"
                  "--spec FILE --config FILE --out RUN [options]\n"

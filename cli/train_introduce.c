@@ -51,6 +51,10 @@ static void introduce_data(struct cli_progress *progress, struct qkv_trainer *tr
     }
     if (options->pairs) snprintf(kind, sizeof kind, "pairs");
     if (options->labeled) snprintf(kind, sizeof kind, "lines of %d classes", spec->head.classes);
+    if (options->examples && cli_has_classes(spec))
+        snprintf(kind, sizeof kind, "examples of %d classes", spec->head.classes);
+    else if (options->examples)
+        snprintf(kind, sizeof kind, "examples");
     cli_progress_line(progress, "data    %s, %s %s (%s tokens) to train on, %s to validate on", file,
                       cli_grouped(text[0], lines), kind, cli_grouped(text[1], tokens), cli_grouped(text[2], valid));
     introduce_held_out(progress, trainer);

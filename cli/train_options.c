@@ -28,7 +28,8 @@ static bool options_are_set(const struct cli_texts *set, const char *name) {
 }
 
 static bool options_are_data(const char *name) {
-    return !strcmp(name, "data") || !strcmp(name, "pairs") || !strcmp(name, "lines") || !strcmp(name, "labeled");
+    return !strcmp(name, "data") || !strcmp(name, "pairs") || !strcmp(name, "lines") || !strcmp(name, "labeled") ||
+           !strcmp(name, "examples");
 }
 
 int cli_train_set_all(struct qkv_context *ctx, const struct cli_train_values *values, const struct cli_texts *set,
@@ -75,9 +76,13 @@ static const char *argument_of(const char *value, const char *help) {
 
 /* Options that only other tasks than a text's next token have, and those about a model that there is already. */
 static bool is_for_others(const char *name) {
-    static const char *const others[] = {
-        "pairs",  "lines",        "labeled", "task",     "mask_probability", "mask_each", "source_tokenizer",
-        "metric", "batch_tokens", "from",    "new_head", "freeze",           "long"};
+    static const char *const others[] = {"pairs",     "lines",
+                                         "labeled",   "examples",
+                                         "task",      "mask_probability",
+                                         "mask_each", "source_tokenizer",
+                                         "metric",    "batch_tokens",
+                                         "from",      "new_head",
+                                         "freeze",    "long"};
     for (size_t i = 0; i < CLI_COUNT_OF(others); i++)
         if (!strcmp(others[i], name)) return true;
     return false;

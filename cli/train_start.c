@@ -8,7 +8,7 @@
 bool cli_train_sample_idle(const struct cli_train_arguments *a, const struct qkv_train_options *options) {
     const char *why = NULL;
     if (a->sample == 0) return false;
-    if (options->labeled)
+    if (options->labeled || options->examples)
         why = "shows what a model writes, but this one classifies";
     else if (options->task && !strcmp(options->task, "mlm"))
         why = "shows what a model writes, but this one fills masks";
@@ -27,8 +27,9 @@ static int check_start(const struct cli_train_arguments *a, const struct qkv_tra
         return cli_usage("train: say which model: --preset NAME or --spec FILE (\"%s help train\" lists the presets)",
                          cli_program);
     if (a->preset && a->spec) return cli_usage("train: --preset and --spec exclude each other");
-    if (!options->data && !options->pairs && !options->lines && !options->labeled)
-        return cli_usage("train: say what to train on: --data FILE (or --lines FILE, --pairs FILE, --labeled FILE)");
+    if (!options->data && !options->pairs && !options->lines && !options->labeled && !options->examples)
+        return cli_usage("train: say what to train on: --data FILE (or --lines FILE, --pairs FILE, --labeled FILE, "
+                         "--examples FILE)");
     if (!a->out || !*a->out) return cli_usage("train: say where the run shall be: --out FOLDER");
     if (a->extend)
         return cli_usage(

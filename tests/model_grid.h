@@ -153,6 +153,24 @@ static inline void random_stack(struct qkv_random *r, char *out, size_t size, in
             kinds[0], kinds[1], kinds[2]);
 }
 
+/* What an lm head has, but for its kind: often nothing else. With a tied head a transform is as wide as the embedding. */
+static inline void random_head(struct qkv_random *r, bool tied, char out[400]) {
+    char transform[300] = "", norm[120] = "null";
+    const char *activation;
+    do {
+        activation = PICK(r, QKV_FFN_LIST(GRID_FFN) "none");
+    } while (strstr(activation, "glu") || (smooth_only && !strncmp(activation, "relu", 4)));
+    if (qkv_random_below(r, 2))
+        snprintf(norm, sizeof norm, "{\"kind\": \"%s\", \"weight\": %s}", PICK(r, QKV_NORM_LIST(GRID_NORM)),
+                 PICK(r, "true", "false"));
+    if (!qkv_random_below(r, 3))
+        snprintf(transform, sizeof transform,
+                 ", \"transform\": {\"width\": %s, \"activation\": \"%s\", \"bias\": %s, \"norm\": %s}",
+                 tied ? "20" : PICK(r, "20", "13"), activation, PICK(r, "true", "false"), norm);
+    snprintf(out, 400, "\"bias\": %s%s%s%s", PICK(r, "true", "false"), transform, PICK(r, "", "", ", \"scale\": 0.6"),
+             PICK(r, "", "", ", \"softcap\": 2.5"));
+}
+
 enum topology { DECODER, ENCODER, BOTH };
 
 /* {…} of an embedding in version 2; its tokens are `width` wide, 0: as wide as the model. */
@@ -177,7 +195,7 @@ static inline const char *random_embedding(struct qkv_random *r, int width, char
 
 static inline void random_spec(struct qkv_context *ctx, struct qkv_random *r, enum topology topology,
                                struct qkv_spec *spec) {
-    char decoder[5000] = "null", encoder[5800] = "null", embedding[800], json[13000], text[500];
+    char decoder[5000] = "null", encoder[5800] = "null", embedding[800], head[400], json[13600], text[500];
     const int version = qkv_random_below(r, 2) && !one_kind_only ? 2 : 1;
     const int width = version == 2 && !qkv_random_below(r, 3) ? 6 : 0;
     int own = width, C = 20;
@@ -205,14 +223,12 @@ static inline void random_spec(struct qkv_context *ctx, struct qkv_random *r, en
         snprintf(encoder + end, sizeof encoder - end, ", \"d_model\": %d}", C);
     }
     const bool one_table = topology == BOTH && !width && (own ? own : C) == 20;
+    const char *tie = width ? "none" : one_table ? PICK(r, "none", "head", "all") : PICK(r, "none", "head");
+    random_head(r, *tie != 'n', head);
     snprintf(json, sizeof json,
              "{\"format\": \"qkv\", \"version\": %d, \"vocab\": %d, \"d_model\": 20, \"context\": %d, %s, "
-             "\"tie\": \"%s\", \"head\": {\"kind\": \"lm\", \"bias\": %s}, \"encoder\": %s, \"decoder\": %s}",
-             version, VOCAB, CONTEXT, embedding,
-             width       ? "none"
-             : one_table ? PICK(r, "none", "head", "all")
-                         : PICK(r, "none", "head"),
-             PICK(r, "true", "false"), encoder, decoder);
+             "\"tie\": \"%s\", \"head\": {\"kind\": \"lm\", %s}, \"encoder\": %s, \"decoder\": %s}",
+             version, VOCAB, CONTEXT, embedding, tie, head, encoder, decoder);
     if (qkv_spec_parse(ctx, spec, "grid", json, strlen(json), NULL, 0) != QKV_OK) {
         fail_msg("%s\n%s", qkv_message(ctx), json);
     }

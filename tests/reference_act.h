@@ -15,6 +15,7 @@ static inline double reference_function(const char *name, double x) {
     if (!strcmp(name, "gelu")) return 0.5 * x * erfc(-x / sqrt(2));
     if (!strcmp(name, "gelu_tanh")) return 0.5 * x * (1 + tanh(a * (x + 0.044715 * x * x * x)));
     if (!strcmp(name, "silu")) return x / (1 + exp(-x));
+    if (!strcmp(name, "tangent")) return tanh(x);
     if (!strcmp(name, "quick_gelu") || !strcmp(name, "swiglu_clamped")) return x / (1 + exp(-1.702 * x));
     return NAN;
 }
@@ -32,6 +33,7 @@ static inline double reference_derivative(const char *name, double x) {
     if (!strcmp(name, "gelu_tanh"))
         return 0.5 * (1 + t) + (t * t == 1 ? 0 : 0.5 * x * (1 - t * t) * a * (1 + 3 * 0.044715 * x * x));
     if (!strcmp(name, "silu")) return 1 / (1 + exp(-x)) + x * reference_bell(x);
+    if (!strcmp(name, "tangent")) return 4 * reference_bell(2 * x);
     if (!strcmp(name, "quick_gelu") || !strcmp(name, "swiglu_clamped"))
         return 1 / (1 + exp(-1.702 * x)) + 1.702 * x * reference_bell(1.702 * x);
     return NAN;

@@ -21,7 +21,7 @@ struct golden {
     struct qkv_tensors *file;
     struct qkv_batch batch;
     int32_t *ints[7];
-    float *output_gradient;
+    float *output_gradient, *features;
 };
 
 static int32_t *read_ints(struct golden *g, const char *name, int slot, size_t *rows, size_t *columns) {
@@ -52,6 +52,26 @@ static float *read_floats(struct golden *g, const char *name, size_t *count) {
     return out;
 }
 
+/* What the first stack of the model reads that reads no tokens; the rows and positions of the batch where it is the only one. */
+static void read_features(struct golden *g) {
+    static const char *const names[] = {"in.pixels", "in.features", "in.vectors"};
+    const struct qkv_spec *spec = qkv_model_spec(g->model);
+    const struct qkv_stack_spec *stack = spec->encoder.layers ? &spec->encoder : &spec->decoder;
+    const bool pair = qkv_spec_topology(spec) == QKV_ENCODER_DECODER;
+    for (size_t i = 0; i < TEST_COUNT(names); i++) {
+        const struct qkv_array *array = qkv_tensors_find(g->file, names[i]);
+        size_t count;
+        if (!array) continue;
+        g->features = read_floats(g, names[i], &count);
+        const size_t stride = (size_t)stack->embed.input.stride, frames = i == 1 ? array->shape[2] : 0;
+        const size_t T = i == 0 ? qkv_stack_patches(stack) : i == 1 ? (frames - 1) / stride + 1 : array->shape[1];
+        *(pair ? &g->batch.source_features : &g->batch.features) = g->features;
+        *(pair ? &g->batch.source_frames : &g->batch.frames) = frames;
+        *(pair ? &g->batch.source_T : &g->batch.T) = T;
+        g->batch.B = array->shape[0];
+    }
+}
+
 static void open_case(struct golden *g, const char *folder, const char *isa, enum qkv_precision precision) {
     memset(g, 0, sizeof *g);
     g->tolerance = precision == QKV_FP32 ? &fp32 : &bf16;
@@ -74,11 +94,13 @@ static void open_case(struct golden *g, const char *folder, const char *isa, enu
     g->batch.types = read_ints(g, "in.token_types", 5, NULL, NULL);
     g->batch.source_types = read_ints(g, "in.source_token_types", 6, NULL, NULL);
     g->batch.length = g->batch.T, g->batch.source_length = g->batch.source_T; /* as the reference, and qkv forward */
+    read_features(g);
     g->output_gradient = read_floats(g, "in.output_gradient", &unused);
     g->batch.output_gradient = g->output_gradient;
 }
 
 static void close_case(struct golden *g) {
+    free(g->features);
     for (size_t i = 0; i < TEST_COUNT(g->ints); i++) {
         free(g->ints[i]);
     }

@@ -359,6 +359,9 @@ static void check_dropout(void **state) {
     finish(&f);
 }
 
+#define POOL(name, text, help) QKV_POOL_##name,
+static const enum qkv_pool pools[] = {QKV_POOL_LIST(POOL)};
+
 static struct qkv_tensor *build_pool(struct fixture *f) {
     static const int32_t lengths[] = {4, 0, 2};
     return qkv_op_pool(&f->tape, &f->leaves[0], *(const enum qkv_pool *)f->options, 3, 4, lengths);
@@ -366,11 +369,10 @@ static struct qkv_tensor *build_pool(struct fixture *f) {
 
 static void check_pool(void **state) {
     (void)state;
-    static const enum qkv_pool kinds[] = {QKV_POOL_FIRST, QKV_POOL_MEAN};
-    for (uint64_t i = 0; i < 2; i++) {
+    for (uint64_t i = 0; i < TEST_COUNT(pools); i++) {
         struct fixture f;
         start(&f, 80 + i);
-        f.options = &kinds[i];
+        f.options = &pools[i];
         leaf(&f, 12, 9, 0);
         check(&f, build_pool);
         finish(&f);
@@ -386,15 +388,68 @@ static struct qkv_tensor *build_pool_rows(struct fixture *f) {
 
 static void rows_without_padding_are_pooled(void **state) {
     (void)state;
-    static const enum qkv_pool kinds[] = {QKV_POOL_FIRST, QKV_POOL_MEAN};
-    for (uint64_t i = 0; i < 2; i++) {
+    for (uint64_t i = 0; i < TEST_COUNT(pools); i++) {
         struct fixture f;
         start(&f, 180 + i);
-        f.options = &kinds[i];
+        f.options = &pools[i];
         leaf(&f, 6, 9, 0);
         check(&f, build_pool_rows);
         finish(&f);
     }
+}
+
+static struct qkv_tensor *build_softcap(struct fixture *f) {
+    return qkv_op_softcap(&f->tape, &f->leaves[0], f->options);
+}
+
+/* With the numbers that come out against the formula. */
+static void check_softcap(void **state) {
+    (void)state;
+    static const struct qkv_softcap options[] = {{.scale = 0.3F, .cap = 2}, {.scale = -1.7F}, {.cap = 0.5F}};
+    for (uint64_t i = 0; i < TEST_COUNT(options); i++) {
+        struct fixture f;
+        const struct qkv_softcap *o = &options[i];
+        start(&f, 480 + i);
+        f.options = o;
+        leaf(&f, 7, 61, 0);
+        check(&f, build_softcap);
+        const struct qkv_tensor *y = build_softcap(&f);
+        for (size_t n = 0; n < 7 * 61; n++) {
+            double s = (double)f.values[0][n] * (o->scale == 0 ? 1 : (double)o->scale);
+            if (o->cap > 0) s = (double)o->cap * tanh(s / (double)o->cap);
+            assert_true(fabs((double)cell(y, n) - s) <= 1e-6 * (1 + fabs(s)));
+        }
+        finish(&f);
+    }
+}
+
+/* Sequences of 5, 0 and 3 positions in rows of 6, 0 and 4, of which the last ones are not there; windows at every second one. */
+static const int32_t unfold_x[] = {0, 6, 6, 10}, unfold_count[] = {5, 0, 3}, unfold_y[] = {0, 3, 3, 5};
+static const struct qkv_unfold_options unfold_options = {
+    .B = 3, .kernel = 3, .stride = 2, .rows = 5, .x_start = unfold_x, .count = unfold_count, .y_start = unfold_y};
+
+static struct qkv_tensor *build_unfold(struct fixture *f) {
+    return qkv_op_unfold(&f->tape, &f->leaves[0], &unfold_options, NULL);
+}
+
+/* With each number where it belongs. */
+static void check_unfold(void **state) {
+    (void)state;
+    struct fixture f;
+    start(&f, 470);
+    leaf(&f, 10, 7, 0);
+    check(&f, build_unfold);
+    const struct qkv_tensor *y = build_unfold(&f);
+    for (size_t b = 0; b < 3; b++)
+        for (int32_t t = 0; t < unfold_y[b + 1] - unfold_y[b]; t++)
+            for (size_t c = 0; c < 7; c++)
+                for (int32_t j = 0; j < 3; j++) {
+                    const int32_t i = 2 * t + j - 1;
+                    const float want =
+                        i < 0 || i >= unfold_count[b] ? 0 : f.values[0][(size_t)(unfold_x[b] + i) * 7 + c];
+                    assert_true(cell(y, ((size_t)(unfold_y[b] + t) * 7 + c) * 3 + (size_t)j) == want);
+                }
+    finish(&f);
 }
 
 static struct qkv_tensor *build_gather(struct fixture *f) {
@@ -467,6 +522,7 @@ static double evaluate_loss(struct fixture *f, build *make, bool record) {
     qkv_tape_start(&f->tape, f->ctx, &f->arena, &f->graph_arena, record);
     struct qkv_tensor *x = qkv_op_activation(&f->tape, &f->leaves[0], QKV_FFN_SILU);
     struct qkv_cross_entropy_options o = {.targets = targets, .scale = 1};
+    if (f->options) o.softcap = *(const struct qkv_softcap *)f->options, o.smoothing = 0.1F;
     qkv_op_cross_entropy(&f->tape, x, &f->leaves[1], f->leaf_count > 2 ? &f->leaves[2] : NULL, &o, &loss);
     if (record) {
         assert_int_equal(qkv_tape_backward(&f->tape), QKV_OK);
@@ -478,9 +534,12 @@ static double evaluate_loss(struct fixture *f, build *make, bool record) {
 
 static void check_cross_entropy(void **state) {
     (void)state;
-    for (uint64_t bias = 0; bias < 2; bias++) {
+    static const struct qkv_softcap softcaps[] = {{.scale = 0.7F, .cap = 1.5F}, {.scale = 2}};
+    for (uint64_t i = 0; i < 4; i++) {
+        const bool bias = i % 2;
         struct fixture f;
-        start(&f, 90 + bias);
+        start(&f, 90 + i);
+        if (i > 1) f.options = &softcaps[i - 2];
         leaf(&f, 7, 8, 0);
         leaf(&f, 11, 8, 0);
         if (bias) {

@@ -309,13 +309,14 @@ static void random_spec(struct qkv_random *r, struct qkv_spec *s) {
     s->d_model = (int)test_between(r, 4, 1 << 20);
     s->context = (int)test_between(r, 1, 1 << 24);
     s->dropout = qkv_random_below(r, 2) ? 0.9 * qkv_random_uniform(r) : 0;
-    s->head.kind = (enum qkv_head_kind)qkv_random_below(r, 3);
-    if (both && s->head.kind == QKV_HEAD_CLASSIFY) s->head.kind = QKV_HEAD_LM;
-    if (s->head.kind == QKV_HEAD_CLASSIFY) {
-        s->head.classes = (int)test_between(r, 1, 1 << 20);
-        s->head.pool = (enum qkv_pool)qkv_random_below(r, 2);
-    }
+    s->head.kind = (enum qkv_head_kind)qkv_random_below(r, 4);
+    const bool classes = s->head.kind == QKV_HEAD_CLASSIFY || s->head.kind == QKV_HEAD_CLASSIFY_TOKENS;
+    if (both && classes) s->head.kind = QKV_HEAD_LM;
+    if (!both && classes) s->head.classes = (int)test_between(r, 1, 1 << 20);
+    if (s->head.kind == QKV_HEAD_CLASSIFY) s->head.pool = (enum qkv_pool)qkv_random_below(r, 3);
     s->head.bias = s->head.kind != QKV_HEAD_NONE && qkv_random_below(r, 2);
+    s->head.scale = s->head.kind != QKV_HEAD_NONE && qkv_random_below(r, 3) == 0 ? 0.25 : 1;
+    s->head.softcap = s->head.kind != QKV_HEAD_NONE && qkv_random_below(r, 3) == 0 ? 30 : 0;
     s->tie = s->head.kind == QKV_HEAD_LM ? (enum qkv_tie)qkv_random_below(r, both ? 3 : 2) : QKV_TIE_NONE;
     if (s->tie == QKV_TIE_ALL) s->source_vocab = s->vocab;
     if (topology != 0) random_stack(r, &s->encoder, false, false);
@@ -399,6 +400,7 @@ static bool same_spec(const struct qkv_spec *a, const struct qkv_spec *b) {
     return a->vocab == b->vocab && a->source_vocab == b->source_vocab && a->d_model == b->d_model &&
            a->context == b->context && a->tie == b->tie && a->dropout == b->dropout && a->head.kind == b->head.kind &&
            a->head.classes == b->head.classes && a->head.pool == b->head.pool && a->head.bias == b->head.bias &&
+           a->head.scale == b->head.scale && a->head.softcap == b->head.softcap &&
            same_stack(&a->encoder, &b->encoder) && same_stack(&a->decoder, &b->decoder);
 }
 
@@ -538,7 +540,8 @@ static void test_presets(void **state) {
         struct qkv_train_options options;
         assert_ok(ctx, qkv_spec_preset(ctx, &s, name, NULL, 0));
         assert_true(strlen(summary) > 10);
-        if (s.vocab == 0) assert_ok(ctx, qkv_spec_preset(ctx, &s, name, SETTINGS("vocab=65")));
+        if (s.vocab == 0 && qkv_spec_has_tokens(&s))
+            assert_ok(ctx, qkv_spec_preset(ctx, &s, name, SETTINGS("vocab=65")));
         if (s.head.kind == QKV_HEAD_CLASSIFY) s.head.classes = 6; /* from the data, when training */
         assert_ok(ctx, qkv_spec_check(ctx, &s));
         assert_true(count_parameters(&s) > 10000);

@@ -63,6 +63,11 @@ struct qkv_batch {
      * wide as these (qkv_token_width). */
     const float *inputs, *source_inputs;
     float *input_gradient, *source_input_gradient; /* of the same shape: backward adds to them; NULL: not wanted */
+    /* Experimental: what a stack reads whose embed.input is another than tokens, which has no ids then. Patches: images (B,channels,height,
+     * width), T being their positions, without lengths. Frames: (B,channels,frames), a sequence of n positions having the first
+     * stride·n of them; frames 0: stride·T. Vectors: (B,T,channels), or packed (rows,channels). Patches and frames are not packed. */
+    const float *features, *source_features;
+    size_t frames, source_frames;
     /* Experimental: where each row stands, (rows) or (B,T), which embeddings of positions and rotations read. They rise within a
      * sequence or document and lie in the context; where a bias counts distances (alibi) they have no gaps. Masks and windows count rows.
      * NULL: 0, 1, … of each sequence */

@@ -190,6 +190,11 @@ QKV_API struct qkv_line_options qkv_line_defaults(void);
  * does not depend on its neighbours. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_classify(struct qkv_model *model, const char *const *lines, size_t count,
                                      float *probabilities);
+/* The same of a safetensors file of examples: in.pixels, in.features, in.vectors or in.ids, as the model reads. *probabilities
+ * (count,classes) is the caller's, freed with qkv_free. Experimental. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC,
+ * QKV_SHAPE, QKV_NUMBER. */
+QKV_API enum qkv_status qkv_classify_examples(struct qkv_model *model, const char *path, float **probabilities,
+                                              size_t *count);
 /* Experimental: the same with options; a line that is skipped gives zeros. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE,
  * QKV_NUMBER. */
 QKV_API enum qkv_status qkv_classify_with(struct qkv_model *model, const char *const *lines, size_t count,
@@ -258,6 +263,11 @@ struct qkv_labels_evaluation {
     size_t *confusion; /* (classes,classes): rows are the labels, columns the predictions; freed with qkv_free */
     double seconds;
 };
+/* The same of a file of examples, as training takes them (option examples), for models that give classes; lines counts the targets, which
+ * are one for each position with head.kind classify_tokens. Experimental. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT,
+ * QKV_SPEC, QKV_SHAPE, QKV_NUMBER, QKV_STOPPED. */
+QKV_API enum qkv_status qkv_evaluate_examples(struct qkv_model *model, const char *path, qkv_progress *progress,
+                                              void *user, struct qkv_labels_evaluation *evaluation);
 /* Classes without names (qkv_model_label) go by their numbers. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE,
  * QKV_FORMAT, QKV_SHAPE, QKV_NUMBER, QKV_STOPPED. */
 QKV_API enum qkv_status qkv_evaluate_labels(struct qkv_model *model, const char *path, qkv_progress *progress,

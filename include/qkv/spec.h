@@ -34,6 +34,12 @@ extern "C" {
 #define QKV_PROJECT_LIST(X)                                                                                            \
     X(END, "end", "the whole embedding is narrow and projected at its end (ALBERT, ELECTRA)")                          \
     X(TOKEN, "token", "only tokens are narrow, and projected before a position is added (OPT-350m)")
+/* X(name, text, help): what a stack reads. */
+#define QKV_INPUT_LIST(X)                                                                                              \
+    X(TOKENS, "tokens", "ids of tokens, each a row of an embedding")                                                   \
+    X(PATCHES, "patches", "images cut into patches, behind a class token (ViT, Dosovitskiy et al. 2021)")              \
+    X(FRAMES, "frames", "frames through two convolutions with GELU (Whisper, Radford et al. 2022)")                    \
+    X(VECTORS, "vectors", "vectors of any width, projected")
 /* Which slopes alibi has, and starts from where it learns them. */
 #define QKV_ALIBI_LIST(X)                                                                                              \
     X(PRESS, "press", "of a power of two of heads, then those between them (the paper, BLOOM)")                        \
@@ -100,6 +106,7 @@ enum qkv_block_norms { QKV_BLOCK_NORMS_ONE, QKV_BLOCK_NORMS_TWO, QKV_BLOCK_NORMS
     X(GELU, "gelu", "x times the normal distribution function (BERT)", gelu, false)                                    \
     X(GELU_TANH, "gelu_tanh", "the tanh approximation of GELU (GPT-2)", gelu_tanh, false)                              \
     X(SILU, "silu", "x times sigmoid(x)", silu, false)                                                                 \
+    X(TANH, "tanh", "the hyperbolic tangent (BERT's pooler)", tangent, false)                                          \
     X(SWIGLU, "swiglu", "silu(gate) times up (Llama)", silu, true)                                                     \
     X(GEGLU, "geglu", "gelu(gate) times up", gelu, true)                                                               \
     X(QUICK_GELU, "quick_gelu", "x times sigmoid(1.702 x) (CLIP)", quick_gelu, false)                                  \
@@ -118,10 +125,12 @@ enum qkv_block_norms { QKV_BLOCK_NORMS_ONE, QKV_BLOCK_NORMS_TWO, QKV_BLOCK_NORMS
 #define QKV_HEAD_LIST(X)                                                                                               \
     X(LM, "lm", "a score for each token of the vocabulary at every position")                                          \
     X(CLASSIFY, "classify", "a score for each class, from pooled hidden states")                                       \
-    X(NONE, "none", "the hidden states themselves")
+    X(NONE, "none", "the hidden states themselves")                                                                    \
+    X(CLASSIFY_TOKENS, "classify_tokens", "a score for each class at every position")
 #define QKV_POOL_LIST(X)                                                                                               \
     X(FIRST, "first", "the first position")                                                                            \
-    X(MEAN, "mean", "the mean over the positions before the row's length")
+    X(MEAN, "mean", "the mean over the positions before the row's length")                                             \
+    X(LAST, "last", "the last position before the row's length")
 
 /* What new weights are drawn as. Norms start at one, their biases at zero. */
 #define QKV_INIT_LIST(X)                                                                                               \
@@ -134,6 +143,7 @@ enum qkv_block_norms { QKV_BLOCK_NORMS_ONE, QKV_BLOCK_NORMS_TWO, QKV_BLOCK_NORMS
 #define QKV_SPEC_ENUM_POSITION(name, text, help, file)                       QKV_POSITION_##name,
 #define QKV_SPEC_ENUM_SINUSOID(name, text, help)                             QKV_SINUSOID_##name,
 #define QKV_SPEC_ENUM_PROJECT(name, text, help)                              QKV_PROJECT_##name,
+#define QKV_SPEC_ENUM_INPUT(name, text, help)                                QKV_INPUT_##name,
 #define QKV_SPEC_ENUM_ALIBI(name, text, help)                                QKV_ALIBI_##name,
 #define QKV_SPEC_ENUM_PAIRING(name, text, help)                              QKV_PAIRING_##name,
 #define QKV_SPEC_ENUM_SCALING(name, text, help, by_length)                   QKV_SCALING_##name,
@@ -148,6 +158,7 @@ enum qkv_block_norms { QKV_BLOCK_NORMS_ONE, QKV_BLOCK_NORMS_TWO, QKV_BLOCK_NORMS
 enum qkv_position_kind { QKV_POSITION_LIST(QKV_SPEC_ENUM_POSITION) };
 enum qkv_sinusoid { QKV_SINUSOID_LIST(QKV_SPEC_ENUM_SINUSOID) };
 enum qkv_project { QKV_PROJECT_LIST(QKV_SPEC_ENUM_PROJECT) };
+enum qkv_input_kind { QKV_INPUT_LIST(QKV_SPEC_ENUM_INPUT) };
 enum qkv_alibi_form { QKV_ALIBI_LIST(QKV_SPEC_ENUM_ALIBI) };
 enum qkv_pairing { QKV_PAIRING_LIST(QKV_SPEC_ENUM_PAIRING) };
 enum qkv_scaling_kind { QKV_SCALING_LIST(QKV_SPEC_ENUM_SCALING) QKV_SCALING_COUNT };
@@ -264,8 +275,22 @@ struct qkv_layer_spec {
     double
         residual_scale; /* multiplies what each sublayer adds to the residual stream (Granite), 1; any number but 0 */
 };
+/* What a stack reads; others than tokens have no token embedding, and no scale. */
+struct qkv_input_spec {
+    enum qkv_input_kind kind; /* tokens */
+    int channels;             /* patches: 3; frames: 80; vectors: their width, must be given */
+    /* patches, must be given: an image is height × width pixels, and patch divides both. A sequence is the patches, rows of them from
+     * the top, each from the left */
+    int height, width, patch;
+    bool class_token; /* patches: true: a learned vector stands before them */
+    /* frames: channels·kernel → d_model and d_model·kernel → d_model, each with GELU, padded by kernel/2, the second leaving every
+     * stride-th; an odd kernel: 3; stride 2 */
+    int kernel, stride;
+    bool bias; /* vectors: of the projection, true */
+};
 /* Between ids and the first layer of a stack. */
 struct qkv_embed_spec {
+    struct qkv_input_spec input;
     /* kind is none, sinusoidal or learned; learned where no attention has a position */
     struct qkv_position_spec position;
     double scale; /* multiplies the token embedding before a position is added; √d_model before sinusoids, else 1 */
@@ -290,6 +315,18 @@ struct qkv_init_spec {
     enum qkv_init_kind kind; /* gpt2 */
     double std;              /* gpt2: of matrices; torch: of embeddings. 0 (null in JSON): 0.02 for gpt2, 1 for torch */
 };
+/* What an activation of the head's transform is: one of a feed-forward without a gate. */
+#define QKV_SPEC_ENUM_TRANSFORM(name, text, help, activation, gated) QKV_TRANSFORM_##name,
+enum qkv_transform_activation { QKV_TRANSFORM_NONE, QKV_FFN_LIST(QKV_SPEC_ENUM_TRANSFORM) };
+#undef QKV_SPEC_ENUM_TRANSFORM
+/* Between hidden states and scores: norm(activation(x·Wᵀ + b)). For a classifier, of the pooled states (BERT's pooler). */
+struct qkv_head_transform_spec {
+    bool given;                               /* false (null in JSON): none */
+    int width;                                /* of what it gives; d_model. With a tied head, that of the embedding */
+    enum qkv_transform_activation activation; /* none */
+    bool bias;                                /* true */
+    struct qkv_norm_spec norm;                /* null */
+};
 struct qkv_spec {
     int vocab;        /* of the decoder, or of the lone encoder */
     int source_vocab; /* of an encoder beside a decoder; vocab */
@@ -299,9 +336,12 @@ struct qkv_spec {
     double dropout;   /* on embeddings, attention weights and the output of every sublayer; 0 */
     struct {
         enum qkv_head_kind kind; /* lm */
-        int classes;             /* classify */
+        int classes;             /* classify, classify_tokens */
         enum qkv_pool pool;      /* classify: first */
-        bool bias;               /* false for lm, true for classify */
+        bool bias;               /* false for lm, else true */
+        struct qkv_head_transform_spec transform;
+        double scale;   /* multiplies the scores, biases too; 1 */
+        double softcap; /* c >= 2.94e-39: a score s, scaled, becomes c·tanh(s/c); 0: off */
     } head;
     struct qkv_init_spec init;
     struct qkv_stack_spec encoder, decoder;
@@ -321,6 +361,10 @@ QKV_API int qkv_position_width(const struct qkv_spec *spec, const struct qkv_sta
 QKV_API const struct qkv_layer_spec *qkv_stack_layer(const struct qkv_stack_spec *stack, size_t layer);
 /* The layer whose weights a layer has: itself, or the first one of its group. `layer` is less than stack->layers. Never fails. */
 QKV_API size_t qkv_stack_weights_of(const struct qkv_stack_spec *stack, size_t layer);
+/* How many positions an image of a stack that reads patches has, the class token counted; 0 of other stacks. Any thread. */
+QKV_API size_t qkv_stack_patches(const struct qkv_stack_spec *stack);
+/* Whether some stack of a spec, or its head, has a vocabulary. Any thread. */
+QKV_API bool qkv_spec_has_tokens(const struct qkv_spec *spec);
 /* The first kind of layer whose self attention is causal, or with false the first one that is not; NULL where there is none.
  * Owned by the stack. */
 QKV_API const struct qkv_layer_spec *qkv_stack_find_causal(const struct qkv_stack_spec *stack, bool causal);

@@ -54,7 +54,7 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
 
 /* ---- training on a file -------------------------------------------------------------------------------------------------
  * From a text, to predict its next token or the ones that were masked (task mlm); from pairs, source to target; or from
- * labelled lines. A run is a model folder (the best weights by the validation metric) that also holds train.json (the
+ * labelled lines; or from arrays, an input and a target for each example. A run is a model folder (the best weights by the validation metric) that also holds train.json (the
  * options), tokens.*.bin (what is learnt from, as tokens), log.jsonl (a line a step) and checkpoint.safetensors (the latest
  * weights, optimizer and position: what resume reads). */
 
@@ -70,6 +70,9 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
     X(FILES, pairs, NULL, "file of pairs to train on: a source, a tab, a target in each line")                         \
     X(FILES, lines, NULL, "file of lines to train on: each is a sequence of its own, between <s> and </s>")            \
     X(FILES, labeled, NULL, "file of labelled lines to train on: a label, a tab, a text in each line")                 \
+    X(FILES, examples, NULL,                                                                                           \
+      "safetensors file of examples to train on: in.pixels, in.features, in.vectors or in.ids, as the model reads, "   \
+      "and in.targets")                                                                                                \
     X(FILES, valid, NULL, "file to validate on, of the same kind (default: the last part of the one to train on)")     \
     X(REAL, valid_fraction, 0.1, "part of the data kept for validation when there is no validation file")              \
     X(TEXT, task, NULL,                                                                                                \
@@ -124,7 +127,7 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
     X(COUNT, eval_every, 250, "steps between evaluations (0: only at the end)")                                        \
     X(COUNT, eval_batches, 20, "batches an evaluation (0: all that is kept for validation)")                           \
     X(TEXT, metric, "loss",                                                                                            \
-      "what is best: loss, accuracy (labelled lines), exact or token_error (pairs: of 500 sources)")                   \
+      "what is best: loss, accuracy (labelled lines, examples), exact or token_error (pairs: of 500 sources)")         \
     X(COUNT, patience, 0, "evaluations without a better metric that end the training (0: never)")                      \
     X(COUNT, save_every, 250, "steps between checkpoints (0: only at the end)")                                        \
     X(COUNT, keep, 1,                                                                                                  \
@@ -339,7 +342,7 @@ struct qkv_train_file {
 };
 /* The i-th file, those to train on first, each in the order in which they are read; false past the last. */
 QKV_API bool qkv_trainer_file(const struct qkv_trainer *trainer, size_t i, struct qkv_train_file *file);
-/* The pairs or labelled lines to train and to validate on; 0 for a text. */
+/* The pairs, labelled lines or examples to train and to validate on; 0 for a text. */
 QKV_API size_t qkv_trainer_lines(const struct qkv_trainer *trainer, size_t *valid);
 
 /* Experimental: where the time of steps goes. */

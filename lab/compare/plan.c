@@ -194,11 +194,12 @@ static enum qkv_status read_caches(struct qkv_comparison *c, const struct qkv_co
 }
 
 static enum qkv_status check_text(struct qkv_comparison *c, const struct qkv_train_options *options) {
-    const char *other = options->pairs     ? "pairs"
-                        : options->lines   ? "lines"
-                        : options->labeled ? "labeled"
-                        : options->task    ? "task"
-                                           : NULL;
+    const char *other = options->pairs      ? "pairs"
+                        : options->lines    ? "lines"
+                        : options->labeled  ? "labeled"
+                        : options->examples ? "examples"
+                        : options->task     ? "task"
+                                            : NULL;
     if (other)
         return qkv_fail(c->ctx, QKV_ARGUMENT,
                         "%s has no place in a comparison, whose models predict a text's next token (data)", other);

@@ -141,6 +141,10 @@ static enum qkv_status inspect_aim(struct qkv_inspection *in, const struct qkv_i
     const bool aimed = o->target || o->target_ids;
     if (spec->head.kind == QKV_HEAD_NONE) return aimed && !pair ? refuse_target(in) : QKV_OK;
     if (spec->head.kind == QKV_HEAD_CLASSIFY) return aim_class(in, o);
+    if (spec->head.kind == QKV_HEAD_CLASSIFY_TOKENS) {
+        snprintf(in->about, sizeof in->about, "nothing: a text does not say the classes of its tokens");
+        return aimed ? refuse_target(in) : QKV_OK;
+    }
     if (pair && o->ids) return aim_next(in, side, QKV_IGNORE); /* whoever gives ids gives the end too */
     if (pair) return aim_next(in, side, (int32_t)qkv_tokenizer_special(in->look.decoder.tokenizer, QKV_TOKEN_END));
     if (qkv_stack_find_causal(stack, false)) return aim_masked(in, o);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "generate/line_batches.h"
+#include "model/spec.h"
 
 struct classifier {
     struct qkv_model *model;
@@ -71,7 +72,7 @@ enum qkv_status qkv_classify_with(struct qkv_model *model, const char *const *li
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "classify needs a model with a classify head; this one has head.kind %s: train one on labelled "
                         "lines (--preset text-classifier --labeled FILE)",
-                        spec->head.kind == QKV_HEAD_LM ? "lm" : "none");
+                        qkv_head_text(spec->head.kind));
     enum qkv_status status = qkv_lines_check(model, "classify");
     if (status) return status;
     if (count) memset(probabilities, 0, count * (size_t)spec->head.classes * sizeof *probabilities);

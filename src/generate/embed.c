@@ -25,6 +25,10 @@ static void pool_mean(const float *x, size_t T, size_t C, float *out) {
     }
 }
 
+static void pool_last(const float *x, size_t T, size_t C, float *out) {
+    memcpy(out, x + (T - 1) * C, C * sizeof *out);
+}
+
 /* False where a number is not finite. */
 static bool embed_finish(float *x, size_t C, bool normalize) {
     double sum = 0;
@@ -46,6 +50,8 @@ static enum qkv_status embed_run(void *user, const struct qkv_line_batch *batch)
         float *out = e->vectors + batch->lines[b] * C;
         if (e->pool == QKV_POOL_FIRST)
             pool_first(x, C, out);
+        else if (e->pool == QKV_POOL_LAST)
+            pool_last(x, (size_t)batch->lengths[b], C, out);
         else
             pool_mean(x, (size_t)batch->lengths[b], C, out);
         if (!embed_finish(out, C, e->normalize))
@@ -66,7 +72,7 @@ enum qkv_status qkv_embed_with(struct qkv_model *model, const char *const *lines
     struct embedder e = {.model = model, .pool = pool, .normalize = normalize, .vectors = vectors};
     if (spec->encoder.layers == 0)
         return qkv_fail(ctx, QKV_ARGUMENT, "embed needs an encoder; this model has a decoder alone");
-    if (pool != QKV_POOL_FIRST && pool != QKV_POOL_MEAN)
+    if (pool != QKV_POOL_FIRST && pool != QKV_POOL_MEAN && pool != QKV_POOL_LAST)
         return qkv_fail(ctx, QKV_ARGUMENT, "the pool is %d; it must be one of enum qkv_pool", (int)pool);
     enum qkv_status status = qkv_lines_check(model, "embed");
     if (status) return status;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "generate/line_batches.h"
+#include "model/spec.h"
 #include "text/sequence.h"
 
 struct filler {
@@ -26,7 +27,7 @@ static enum qkv_status fill_check(struct filler *f) {
     if (spec->head.kind != QKV_HEAD_LM)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "fill needs a model with an lm head; this one has head.kind %s: train one with task mlm",
-                        spec->head.kind == QKV_HEAD_CLASSIFY ? "classify" : "none");
+                        qkv_head_text(spec->head.kind));
     enum qkv_status status = qkv_lines_check(f->model, "fill");
     if (status) return status;
     f->tokenizer = qkv_model_source_tokenizer(f->model);

@@ -163,7 +163,7 @@ static size_t cut_lines(char *text, const char **lines, size_t most) {
 }
 
 static enum qkv_status parse_labels(struct qkv_model *m, const struct qkv_map *map) {
-    size_t classes = m->spec.head.kind == QKV_HEAD_CLASSIFY ? (size_t)m->spec.head.classes : 0;
+    size_t classes = qkv_head_has_classes(&m->spec) ? (size_t)m->spec.head.classes : 0;
     if (map->size == 0 || memchr(map->data, 0, map->size)) {
         return qkv_fail(m->ctx, QKV_FORMAT, "it is no list of labels, a line each");
     }

@@ -1,11 +1,12 @@
 /* costs: what a spec costs, from a planned model and dry runs; nothing of the model's size is allocated. */
 #include "model/decode.h"
+#include "model/spec.h"
 
 /* Memory to run: a session where the model can have one, else a pass over one full sequence. */
 static enum qkv_status measure_run(struct qkv_model *m, size_t T, size_t *bytes) {
     const struct qkv_spec *spec = &m->spec;
     if (m->decoder.spec && !m->encoder.spec && spec->head.kind == QKV_HEAD_LM &&
-        !qkv_stack_find_causal(&spec->decoder, false)) {
+        qkv_stack_reads_tokens(&spec->decoder) && !qkv_stack_find_causal(&spec->decoder, false)) {
         return qkv_session_measure(m, T, bytes);
     }
     struct qkv_pass_plan plan = {0};

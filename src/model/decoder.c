@@ -13,6 +13,10 @@ static enum qkv_status check_model(struct qkv_model *m, const struct qkv_encoded
     if (!m->decoder.spec || m->spec.head.kind != QKV_HEAD_LM)
         return qkv_fail(ctx, QKV_ARGUMENT, "decoding needs a decoder with an lm head; this model has %s",
                         m->decoder.spec ? "another head" : "an encoder alone");
+    if (!qkv_stack_reads_tokens(m->decoder.spec))
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "this model's decoder reads %s and no tokens, so that it cannot read its own",
+                        qkv_input_text(m->decoder.spec->embed.input.kind));
     const struct qkv_layer_spec *kind = qkv_stack_find_causal(&m->spec.decoder, false);
     char text[QKV_KIND_TEXT];
     if (kind) {

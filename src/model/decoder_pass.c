@@ -138,8 +138,9 @@ static enum qkv_status pass_run(struct qkv_decoder *d, const struct qkv_decoder_
     if (s->scored) {
         struct qkv_loss unused;
         if (s->scored < s->tokens) x = qkv_op_gather(&tape, x, p->chosen, s->scored); /* else each once, in order */
-        qkv_op_cross_entropy(&tape, x, m->head_weight, qkv_tensor_or_null(&m->head.bias),
-                             &(struct qkv_cross_entropy_options){.logits = p->scores}, &unused);
+        const struct qkv_cross_entropy_options options = {.logits = p->scores, .softcap = qkv_head_softcap(m)};
+        x = qkv_head_transform(&tape, m, x);
+        qkv_op_cross_entropy(&tape, x, m->head_weight, qkv_tensor_or_null(&m->head.bias), &options, &unused);
     }
     return tape.status;
 }

@@ -1,6 +1,7 @@
 /* encode: the encoder over a batch of sources, done once: its output, and the keys and values that each cross attention of
  * the decoder makes of it (Vaswani et al. 2017, 3.2.3), which do not depend on the target. */
 #include "model/decode.h"
+#include "model/spec.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -151,6 +152,11 @@ static enum qkv_status encoder_check(struct qkv_model *m, const int32_t *ids, co
 struct qkv_encoded *qkv_encoded_allocate(struct qkv_model *m) {
     if (!m->encoder.spec) {
         qkv_fail(m->ctx, QKV_ARGUMENT, "encoding needs an encoder; this model has a decoder alone");
+        return NULL;
+    }
+    if (!qkv_stack_reads_tokens(m->encoder.spec)) {
+        qkv_fail(m->ctx, QKV_ARGUMENT, "this model's encoder reads %s and no text; run passes over them",
+                 qkv_input_text(m->encoder.spec->embed.input.kind));
         return NULL;
     }
     if (qkv_model_check_weights(m) != QKV_OK || qkv_model_add_packed(m, false) != QKV_OK) return NULL;

@@ -1,5 +1,6 @@
 /* model: making, planning and freeing a model, and its accessors. Reading and writing folders is in io. */
 #include "model/model.h"
+#include "model/spec.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -229,9 +230,10 @@ static enum qkv_status copy_labels(struct qkv_context *ctx, const char *const *l
 
 enum qkv_status qkv_model_set_labels(struct qkv_model *model, const char *const *labels, size_t count) {
     QKV_CALL(model->ctx);
-    if (model->spec.head.kind != QKV_HEAD_CLASSIFY || count != (size_t)model->spec.head.classes) {
+    const bool classes = qkv_head_has_classes(&model->spec);
+    if (!classes || count != (size_t)model->spec.head.classes) {
         return qkv_fail(model->ctx, QKV_ARGUMENT, "%zu labels are given, but the model has %d classes", count,
-                        model->spec.head.kind == QKV_HEAD_CLASSIFY ? model->spec.head.classes : 0);
+                        classes ? model->spec.head.classes : 0);
     }
     char **copy = qkv_allocate(model->ctx, count, sizeof *copy);
     enum qkv_status status = copy ? copy_labels(model->ctx, labels, count, copy) : QKV_MEMORY;

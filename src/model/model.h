@@ -25,6 +25,11 @@ struct qkv_layer {
     struct qkv_ffn ffn;
 };
 
+/* Patches, vectors: first. Frames: both convolutions. */
+struct qkv_stack_input {
+    struct qkv_linear first, second;
+    struct qkv_tensor class_token;
+};
 struct qkv_stack {
     const struct qkv_stack_spec *spec;
     const char *name; /* "encoder" or "decoder" */
@@ -35,6 +40,7 @@ struct qkv_stack {
     struct qkv_norm embed_norm;
     struct qkv_linear project;
     struct qkv_layer *layers;         /* those whose weights are another's are empty: qkv_layer_weights */
+    struct qkv_stack_input input;     /* of a stack that reads no tokens, whose `token` has no data */
     struct qkv_norm norm;             /* final; weight.data NULL without one */
     struct qkv_position_tables embed; /* what is added to the embedding */
     /* Of the attention of each kind of layer; equal ones are the same tables. */
@@ -78,6 +84,8 @@ struct qkv_model {
     struct qkv_stack encoder, decoder;        /* spec NULL when absent */
     struct qkv_tensor *head_weight;           /* NULL for head none */
     struct qkv_linear head;                   /* weight.data NULL when tied */
+    struct qkv_linear head_transform;         /* weight.data NULL without one */
+    struct qkv_norm head_norm;                /* behind it */
     struct qkv_tokenizer *tokenizer, *source_tokenizer; /* the latter NULL: sources have the former */
     char **labels;                                      /* the names of the classes, or NULL */
     size_t label_count;
@@ -202,6 +210,11 @@ struct qkv_tensor *qkv_stack_sublayer_norm(struct qkv_forward_args *args, size_t
                                            bool out, struct qkv_tensor *x);
 /* ids (B·T) → hidden states (B·T, C) after the final norm. */
 struct qkv_tensor *qkv_stack_forward(struct qkv_forward_args *args, const int32_t *ids);
+
+/* ---- between hidden states and scores (head.c) ----
+ * What the head reads (N, W) of hidden states (N, C), pooled ones for a classifier; and what becomes of its scores. */
+struct qkv_tensor *qkv_head_transform(struct qkv_tape *tape, struct qkv_model *model, struct qkv_tensor *x);
+struct qkv_softcap qkv_head_softcap(const struct qkv_model *model);
 
 /* ---- memory for graph_arena ------------------------------------------------------------------------------------------------ */
 /* Room for the nodes and tensors of one pass over a model: generous, backed lazily. */

@@ -1,6 +1,7 @@
 /* One call of a module: forward and backward.  As calls of attention layers are, each is planned first, by running
  * it on an arena that only counts, and memory is taken where it is more than calls before needed. */
 #include "model/module.h"
+#include "model/spec.h"
 
 #include <limits.h>
 #include <string.h>
@@ -91,6 +92,13 @@ static enum qkv_status module_check_input(const struct qkv_module *m, const char
     if (attends && v->T > (size_t)spec->context)
         return qkv_fail(m->ctx, QKV_ARGUMENT, "%s module: %s has %zu positions, more than the context of %d",
                         module_kind_name(m->kind), name, v->T, spec->context);
+    const struct qkv_stack *stack = ids == NULL                                          ? NULL
+                                    : !strcmp(name, "memory") || !m->model->decoder.spec ? &m->model->encoder
+                                                                                         : &m->model->decoder;
+    if (stack && !qkv_stack_reads_tokens(stack->spec))
+        return qkv_fail(
+            m->ctx, QKV_ARGUMENT, "%s module: %s are given, but the %s reads %s; give %s, as wide as the model",
+            module_kind_name(m->kind), ids_name, stack->name, qkv_input_text(stack->spec->embed.input.kind), name);
     if (ids) return qkv_aligned(m->ctx, ids_name, ids, sizeof *ids);
     if (embeds && module_is_empty(v) && !v->C) return QKV_OK; /* no ids */
     return module_check_vectors(m, name, v, "the module's weights", v->B, v->T, width);
@@ -309,7 +317,10 @@ static struct qkv_tensor *module_run_model(struct qkv_module *m, const struct mo
     if (model->spec.head.kind == QKV_HEAD_NONE || !x) return x;
     if (model->spec.head.kind == QKV_HEAD_CLASSIFY)
         x = qkv_op_pool(&m->tape, x, model->spec.head.pool, c->B, c->T, in->self.mask.lengths);
-    return qkv_op_linear(&m->tape, x, model->head_weight, qkv_tensor_or_null(&model->head.bias), QKV_RESULT_FP32);
+    const struct qkv_softcap softcap = qkv_head_softcap(model);
+    x = qkv_head_transform(&m->tape, model, x);
+    x = qkv_op_linear(&m->tape, x, model->head_weight, qkv_tensor_or_null(&model->head.bias), QKV_RESULT_FP32);
+    return qkv_op_softcap(&m->tape, x, &softcap);
 }
 
 /* Layers may use the storage of what they read, so they get a copy. */

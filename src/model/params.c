@@ -15,16 +15,18 @@ struct params {
 static struct qkv_dimensions params_sizes(const struct qkv_spec *spec, const struct qkv_stack_spec *stack,
                                           size_t vocab) {
     const size_t C = (size_t)qkv_stack_width(spec, stack);
-    return (struct qkv_dimensions){.V = vocab,
-                                   .C = C,
-                                   .T = (size_t)spec->context + (size_t)stack->embed.position.offset,
-                                   .E = (size_t)qkv_token_width(spec, stack),
-                                   .P = (size_t)qkv_position_width(spec, stack),
-                                   .Y = (size_t)stack->embed.types,
-                                   .M = C,
-                                   .U = C,
-                                   .O = C,
-                                   .N = (size_t)(spec->head.kind == QKV_HEAD_LM ? spec->vocab : spec->head.classes)};
+    return (struct qkv_dimensions){
+        .V = vocab,
+        .C = C,
+        .T = (size_t)spec->context + (size_t)stack->embed.position.offset,
+        .E = (size_t)qkv_token_width(spec, stack),
+        .P = (size_t)qkv_position_width(spec, stack),
+        .Y = (size_t)stack->embed.types,
+        .M = C,
+        .U = C,
+        .O = C,
+        .N = (size_t)(spec->head.kind == QKV_HEAD_LM ? spec->vocab : spec->head.classes),
+        .W = (size_t)(spec->head.transform.given ? spec->head.transform.width : qkv_spec_width(spec))};
 }
 
 static bool params_has(uint64_t roles, enum qkv_role role) {
@@ -98,6 +100,32 @@ static void params_layers(struct params *p, const struct qkv_stack *s) {
     p->place.times = 0;
 }
 
+/* What a stack reads that reads no tokens. */
+static void params_input(struct params *p, struct qkv_stack *s, const struct qkv_input_spec *input) {
+    static const enum qkv_role patch = QKV_ROLE_PATCH, class_token = QKV_ROLE_CLASS, vector = QKV_ROLE_VECTOR,
+                               convolutions[] = {QKV_ROLE_CONV1, QKV_ROLE_CONV2};
+    const size_t channels = (size_t)input->channels, side = (size_t)input->patch;
+    p->sizes.kernel = (size_t)input->kernel;
+    switch (input->kind) {
+    case QKV_INPUT_TOKENS:
+        return;
+    case QKV_INPUT_PATCHES:
+        if (!qkv_multiply(channels, side * side, &p->sizes.K)) p->sizes.K = SIZE_MAX;
+        qkv_weights_linear(p->weights, &p->place, &s->input.first, &patch, 1, true);
+        if (input->class_token) qkv_weights_matrix(p->weights, &p->place, &s->input.class_token, &class_token, 1);
+        return;
+    case QKV_INPUT_FRAMES:
+        if (!qkv_multiply(channels, p->sizes.kernel, &p->sizes.K)) p->sizes.K = SIZE_MAX;
+        if (!qkv_multiply(p->sizes.P, p->sizes.kernel, &p->sizes.K2)) p->sizes.K2 = SIZE_MAX;
+        qkv_weights_linear(p->weights, &p->place, &s->input.first, convolutions, 1, true);
+        qkv_weights_linear(p->weights, &p->place, &s->input.second, convolutions + 1, 1, true);
+        return;
+    case QKV_INPUT_VECTORS:
+        p->sizes.K = channels;
+        qkv_weights_linear(p->weights, &p->place, &s->input.first, &vector, 1, input->bias);
+    }
+}
+
 /* `shared`: the token embedding of the other stack, or NULL. */
 static void params_embed(struct params *p, struct qkv_stack *s, struct qkv_tensor *shared) {
     static const enum qkv_role token = QKV_ROLE_TOKEN, position = QKV_ROLE_POSITION, type = QKV_ROLE_TYPE,
@@ -105,7 +133,9 @@ static void params_embed(struct params *p, struct qkv_stack *s, struct qkv_tenso
     const struct qkv_embed_spec *embed = &s->spec->embed;
     s->token = shared ? shared : &s->token_storage;
     if (!params_has(p->roles, QKV_ROLE_TOKEN)) return;
-    if (!shared) qkv_weights_matrix(p->weights, &p->place, &s->token_storage, &token, 1);
+    if (!shared && embed->input.kind == QKV_INPUT_TOKENS)
+        qkv_weights_matrix(p->weights, &p->place, &s->token_storage, &token, 1);
+    params_input(p, s, &embed->input);
     if (embed->position.kind == QKV_POSITION_LEARNED)
         qkv_weights_matrix(p->weights, &p->place, &s->position, &position, 1);
     if (embed->types) qkv_weights_matrix(p->weights, &p->place, &s->type, &type, 1);
@@ -137,12 +167,16 @@ static void params_stack(struct qkv_model *m, struct qkv_stack *s, const struct 
 }
 
 static void params_head(struct qkv_model *m, struct qkv_stack *last) {
-    static const enum qkv_role head = QKV_ROLE_HEAD;
+    static const enum qkv_role head = QKV_ROLE_HEAD, transform = QKV_ROLE_HEAD_TRANSFORM, norm = QKV_ROLE_HEAD_NORM;
     const struct qkv_spec *spec = &m->spec;
     const struct qkv_dimensions sizes = params_sizes(spec, last->spec, 0);
     const struct qkv_weight_place place = {.layer = -1, .sizes = &sizes};
     if (spec->head.kind == QKV_HEAD_NONE) return;
     const bool tied = spec->tie != QKV_TIE_NONE;
+    if (spec->head.transform.given)
+        qkv_weights_linear(&m->weights, &place, &m->head_transform, &transform, 1, spec->head.transform.bias);
+    if (spec->head.transform.given && spec->head.transform.norm.given)
+        qkv_weights_norm(&m->weights, &place, &m->head_norm, norm, &spec->head.transform.norm);
     m->head_weight = tied ? last->token : &m->head.weight;
     if (!tied) qkv_weights_matrix(&m->weights, &place, &m->head.weight, &head, 1);
     if (spec->head.bias) qkv_weights_bias(&m->weights, &place, &m->head.bias, &head, NULL, 1);

@@ -4,6 +4,7 @@
  * needs is known exactly, is taken once, and a step allocates nothing. */
 #include "base/profile.h"
 #include "model/pass.h"
+#include "model/spec.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,8 @@ static struct qkv_forward_args stack_args(struct qkv_pass *p, struct qkv_stack *
                                     .rows = rows,
                                     .positions = qkv_pass_positions(p, side, rows),
                                     .types = qkv_pass_types(p, stack, side, rows),
-                                    .inputs = qkv_pass_inputs(p, stack, side),
+                                    .inputs = side->features ? qkv_pass_features(p, stack, side, rows)
+                                                             : qkv_pass_inputs(p, stack, side),
                                     .hook = p->options.hook,
                                     .hook_user = p->options.hook_user,
                                     .checkpoint = p->options.checkpoint};
@@ -116,10 +118,14 @@ static enum qkv_status pass_measure(struct qkv_pass *p, struct qkv_pass_plan *pl
     static const size_t places[1];
     const struct qkv_pass_key *k = &p->shape;
     const bool inputs = k->inputs, source_inputs = k->source_inputs;
+    const struct qkv_spec *spec = &p->model->spec;
+    const bool features = !inputs && !qkv_stack_reads_tokens(spec->decoder.layers ? &spec->decoder : &spec->encoder);
+    const bool source_features = !source_inputs && spec->encoder.layers && !qkv_stack_reads_tokens(&spec->encoder);
     struct shape_plan shape = {.pass = p,
                                .batch = {.B = k->B,
                                          .T = k->T,
-                                         .ids = inputs ? NULL : none,
+                                         .ids = inputs || features ? NULL : none,
+                                         .features = features ? nothing : NULL,
                                          .inputs = inputs ? nothing : NULL,
                                          .input_gradient = k->inputs > 1 ? gradient : NULL,
                                          .lengths = none,
@@ -128,7 +134,8 @@ static enum qkv_status pass_measure(struct qkv_pass *p, struct qkv_pass_plan *pl
                                          .source_types = none,
                                          .targets = none,
                                          .source_T = k->source_T,
-                                         .source = source_inputs ? NULL : none,
+                                         .source = source_inputs || source_features ? NULL : none,
+                                         .source_features = source_features ? nothing : NULL,
                                          .source_inputs = source_inputs ? nothing : NULL,
                                          .source_input_gradient = k->source_inputs > 1 ? gradient : NULL,
                                          .source_lengths = none,

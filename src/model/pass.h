@@ -51,6 +51,8 @@ struct qkv_pass_side {
     const int32_t *ids, *types, *lengths, *cu, *positions, *documents, *prefix;
     const float *inputs;
     float *input_gradient;
+    const float *features; /* of a stack that reads no tokens */
+    size_t frames;         /* of each sequence, where it reads those */
 };
 struct qkv_pass_side qkv_pass_side(const struct qkv_batch *batch, bool source);
 struct qkv_pass_key qkv_pass_key(const struct qkv_pass *pass, const struct qkv_batch *batch);
@@ -68,6 +70,10 @@ const int32_t *qkv_pass_types(struct qkv_pass *pass, const struct qkv_stack *sta
 /* The vectors in place of embeddings; NULL: ids. */
 struct qkv_tensor *qkv_pass_inputs(struct qkv_pass *pass, const struct qkv_stack *stack,
                                    const struct qkv_pass_side *side);
+
+/* The same made of what a stack reads that reads no tokens (pass_input.c); rows: of its positions. */
+struct qkv_tensor *qkv_pass_features(struct qkv_pass *pass, struct qkv_stack *stack, const struct qkv_pass_side *side,
+                                     const struct qkv_rows *rows);
 
 /* ---- what comes out (pass_output.c) ----
  * Output and loss of the hidden states x, which is NULL after an error. */

@@ -1,5 +1,6 @@
 /* pass_batch: what comes into a pass: its options and its batches checked, and the rows that the stacks read. */
 #include "model/pass.h"
+#include "model/spec.h"
 
 static bool pass_is_pair(const struct qkv_pass *p) {
     return qkv_spec_topology(&p->model->spec) == QKV_ENCODER_DECODER;
@@ -151,11 +152,44 @@ static enum qkv_status check_positions(struct qkv_pass *p, const struct qkv_pass
     return QKV_OK;
 }
 
-/* What a stack reads, with T of a packed batch. */
+/* Of a stack that reads no tokens. */
+static enum qkv_status check_features(struct qkv_pass *p, struct qkv_pass_side *s, const struct qkv_stack *stack) {
+    struct qkv_context *ctx = p->model->ctx;
+    const struct qkv_input_spec *input = &stack->spec->embed.input;
+    const char *kind = qkv_input_text(input->kind);
+    const size_t patches = qkv_stack_patches(stack->spec);
+    if (input->kind == QKV_INPUT_TOKENS)
+        return qkv_fail(ctx, QKV_ARGUMENT, "the batch has features, but the %s reads tokens; give ids", stack->name);
+    if (s->ids || s->inputs)
+        return qkv_fail(ctx, QKV_ARGUMENT, "the batch has features and %s; give one of them",
+                        s->ids ? "ids" : "inputs");
+    if (s->cu && input->kind != QKV_INPUT_VECTORS)
+        return qkv_fail(ctx, QKV_ARGUMENT, "the batch is packed, but %s are not; give a rectangle", kind);
+    if (patches && (s->T != patches || s->lengths))
+        return qkv_fail(ctx, QKV_SHAPE,
+                        "the batch has sequences of %zu positions%s, but an image of the %s has %zu, always", s->T,
+                        s->lengths ? " with lengths" : "", stack->name, patches);
+    if (input->kind != QKV_INPUT_FRAMES) return QKV_OK;
+    const size_t stride = (size_t)input->stride;
+    if (!s->frames) s->frames = s->T * stride;
+    if (s->frames <= s->T * stride && s->frames > (s->T - 1) * stride) return QKV_OK;
+    return qkv_fail(ctx, QKV_SHAPE,
+                    "the batch has %zu frames, but %zu positions are made of %zu to %zu (a stride of %zu)", s->frames,
+                    s->T, (s->T - 1) * stride + 1, s->T * stride, stride);
+}
+
+/* What a stack reads, with T of a packed batch, and frames that are counted. */
 static enum qkv_status check_side(struct qkv_pass *p, struct qkv_pass_side *s, bool source) {
     struct qkv_context *ctx = p->model->ctx;
     const struct side_limits l = side_limits(p, source);
-    if (!s->ids == !s->inputs)
+    const struct qkv_stack *stack = source || !p->model->decoder.spec ? &p->model->encoder : &p->model->decoder;
+    if (s->ids && !qkv_stack_reads_tokens(stack->spec))
+        return qkv_fail(ctx, QKV_ARGUMENT, "the batch has %s, but the %s reads %s; give features", l.ids, stack->name,
+                        qkv_input_text(stack->spec->embed.input.kind));
+    if (!s->features && !s->inputs && !qkv_stack_reads_tokens(stack->spec))
+        return qkv_fail(ctx, QKV_ARGUMENT, "the batch has no features, %s that the %s reads",
+                        qkv_input_text(stack->spec->embed.input.kind), stack->name);
+    if (!s->features && !s->ids == !s->inputs)
         return s->ids ? qkv_fail(ctx, QKV_ARGUMENT, "the batch has %s and %s; give one of them", l.ids, l.inputs)
                       : qkv_fail(ctx, QKV_ARGUMENT, "the batch has no %s", l.ids);
     if (s->input_gradient && (!s->inputs || !p->options.train))
@@ -166,7 +200,6 @@ static enum qkv_status check_side(struct qkv_pass *p, struct qkv_pass_side *s, b
     if (s->T < 1 || s->T > l.T)
         return qkv_fail(ctx, QKV_SHAPE, "the batch has sequences of %zu %s, but the pass was made for at most %zu",
                         s->T, l.rows, l.T);
-    const struct qkv_stack *stack = source || !p->model->decoder.spec ? &p->model->encoder : &p->model->decoder;
     if (s->types && !stack->spec->embed.types)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "the batch has %s, but the embedding of the %s has no types (embed.types is 0)",
@@ -179,6 +212,7 @@ static enum qkv_status check_side(struct qkv_pass *p, struct qkv_pass_side *s, b
     if (status == QKV_OK && l.N && side_rows(p, s) > l.N)
         return qkv_fail(ctx, QKV_SHAPE, "the batch has %zu %s, but the pass was made for at most %zu", side_rows(p, s),
                         l.rows, l.N);
+    if (status == QKV_OK && s->features) status = check_features(p, s, stack);
     return status ? status : check_positions(p, s, stack);
 }
 
@@ -217,6 +251,7 @@ enum qkv_status qkv_pass_check_batch(struct qkv_pass *p, const struct qkv_batch 
     enum qkv_status status = check_side(p, &side, false);
     if (status == QKV_OK && both) status = check_side(p, &source, true);
     out->T = side.T, out->source_T = both ? source.T : batch->source_T;
+    out->frames = side.frames, out->source_frames = source.frames;
     if (status == QKV_OK) status = qkv_pass_check_mask(p, out);
     char shown[QKV_REAL_TEXT];
     if (status == QKV_OK && !(batch->label_smoothing >= 0 && batch->label_smoothing < 1))
@@ -239,7 +274,9 @@ struct qkv_pass_side qkv_pass_side(const struct qkv_batch *b, bool source) {
                                       .cu = b->cu_source,
                                       .positions = b->source_positions,
                                       .inputs = b->source_inputs,
-                                      .input_gradient = b->source_input_gradient};
+                                      .input_gradient = b->source_input_gradient,
+                                      .features = b->source_features,
+                                      .frames = b->source_frames};
     return (struct qkv_pass_side){.B = b->B,
                                   .T = b->T,
                                   .N = b->rows,
@@ -252,7 +289,9 @@ struct qkv_pass_side qkv_pass_side(const struct qkv_batch *b, bool source) {
                                   .documents = b->documents,
                                   .prefix = b->prefix,
                                   .inputs = b->inputs,
-                                  .input_gradient = b->input_gradient};
+                                  .input_gradient = b->input_gradient,
+                                  .features = b->features,
+                                  .frames = b->frames};
 }
 
 struct qkv_pass_key qkv_pass_key(const struct qkv_pass *p, const struct qkv_batch *b) {
@@ -299,6 +338,7 @@ const int32_t *qkv_pass_positions(struct qkv_pass *p, const struct qkv_pass_side
 
 /* Vectors lie where ids would: they are looked up by their number. */
 const int32_t *qkv_pass_ids(struct qkv_pass *p, const struct qkv_pass_side *s, const struct qkv_rows *rows) {
+    if (s->features) return qkv_sequence_positions(&p->tape, 1, rows->N, 0);
     if (!s->inputs) return side_pack(p, s, rows, s->ids);
     return s->cu ? qkv_sequence_positions(&p->tape, 1, rows->N, 0) : rows->place;
 }

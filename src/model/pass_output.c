@@ -60,7 +60,8 @@ static void run_lm(struct qkv_pass *p, const struct qkv_batch *b, struct qkv_ten
     struct qkv_model *m = p->model;
     const bool by_place = !b->scored && !b->cu_rows;
     const size_t rows = x ? x->rows : 0, V = m->head_weight->rows, places = by_place ? b->B * b->T : rows;
-    struct qkv_cross_entropy_options options = {.smoothing = (float)b->label_smoothing};
+    struct qkv_cross_entropy_options options = {.smoothing = (float)b->label_smoothing, .softcap = qkv_head_softcap(m)};
+    x = qkv_head_transform(&p->tape, m, x);
     if (b->targets) options.targets = make_targets(p, b, rows, by_place);
     if (p->loss_count) options.scale = 1.0F / (float)p->loss_count;
     if (p->options.logits) options.logits = qkv_tape_take(&p->tape, places * V, sizeof(float));
@@ -72,10 +73,11 @@ static void run_lm(struct qkv_pass *p, const struct qkv_batch *b, struct qkv_ten
 static void run_classifier(struct qkv_pass *p, const struct qkv_batch *b, struct qkv_tensor *x) {
     struct qkv_model *m = p->model;
     const size_t V = m->head_weight->rows;
-    struct qkv_cross_entropy_options options = {.smoothing = (float)b->label_smoothing};
+    struct qkv_cross_entropy_options options = {.smoothing = (float)b->label_smoothing, .softcap = qkv_head_softcap(m)};
     if (x)
         x = p->rows->ragged ? qkv_op_pool_rows(&p->tape, x, m->spec.head.pool, p->rows)
                             : qkv_op_pool(&p->tape, x, m->spec.head.pool, b->B, b->T, b->lengths);
+    x = qkv_head_transform(&p->tape, m, x);
     if (b->targets) options.targets = make_targets(p, b, b->B, false);
     if (p->loss_count) options.scale = 1.0F / (float)p->loss_count;
     options.logits = qkv_tape_take(&p->tape, b->B * V, sizeof(float));

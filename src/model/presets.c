@@ -178,6 +178,14 @@ static const struct preset presets[] = {
      .recipe =
          RECIPE("tokenizer=words:3000", "batch=64", "steps=1000", "rate=5e-4", "warmup=100", "beta2=0.98",
                 "weight_decay=0.1", "label_smoothing=0.1", "eval_every=100", "eval_batches=0", "metric=accuracy")},
+    {.name = "vit-tiny",
+     .summary = "a vision transformer that classifies images of 28 x 28: 4 layers, 4 heads, d_model 64, patches of 7",
+     .json = START_2
+     "\"d_model\": 64, \"context\": 17, \"head\": {\"kind\": \"classify\"},"
+     " \"embed\": {\"input\": {\"kind\": \"patches\", \"channels\": 1, \"height\": 28, \"width\": 28, \"patch\": 7}},"
+     " \"encoder\": {\"layers\": 4, \"attention\": {\"heads\": 4}, \"ffn\": {\"d_ff\": 128}}}",
+     .recipe = RECIPE("batch=64", "steps=1500", "rate=2e-3", "warmup=100", "beta2=0.98", "weight_decay=0.05",
+                      "eval_every=250", "eval_batches=0", "metric=accuracy")},
 };
 #define PRESET_COUNT (sizeof presets / sizeof *presets)
 

@@ -62,6 +62,14 @@ struct qkv_written_spec {
 };
 _Static_assert(offsetof(struct qkv_written_spec, spec) == 0, "offsets count from both");
 
+/* Whether there is a stack and it reads ids. */
+bool qkv_stack_reads_tokens(const struct qkv_stack_spec *stack);
+/* Whether the scores are those of classes. */
+bool qkv_head_has_classes(const struct qkv_spec *spec);
+/* "tokens", "patches", … */
+const char *qkv_input_text(enum qkv_input_kind kind);
+/* "lm", "classify", … */
+const char *qkv_head_text(enum qkv_head_kind kind);
 /* Whether a kind of position is a part of attention, or added to the embedding. */
 bool qkv_position_in_attention(enum qkv_position_kind kind);
 bool qkv_position_in_embedding(enum qkv_position_kind kind);

@@ -250,12 +250,11 @@ static enum qkv_status check_share(const struct checker *c, const struct qkv_pla
 
 static enum qkv_status check_head(const struct checker *c, bool both) {
     const struct qkv_spec *s = &c->written->spec;
-    if (both && s->head.kind == QKV_HEAD_CLASSIFY)
-        return qkv_fail(
-            c->ctx, QKV_SPEC,
-            "%s: head.kind is classify, which needs an encoder or a decoder alone (set one of them to null, "
-            "or choose lm)",
-            c->name);
+    if (both && qkv_head_has_classes(s))
+        return qkv_fail(c->ctx, QKV_SPEC,
+                        "%s: head.kind is %s, which needs an encoder or a decoder alone (set one of them to null, "
+                        "or choose lm)",
+                        c->name, qkv_head_text(s->head.kind));
     if (s->tie == QKV_TIE_NONE) return QKV_OK;
     const char *tie = s->tie == QKV_TIE_ALL ? "all" : "head";
     if (s->head.kind != QKV_HEAD_LM)
@@ -279,7 +278,13 @@ static enum qkv_status check_tie(const struct checker *c) {
     const struct qkv_stack_spec *last = s->decoder.layers ? &s->decoder : &s->encoder;
     const int E = qkv_token_width(s, last), C = qkv_spec_width(s), source = qkv_token_width(s, &s->encoder);
     if (s->tie == QKV_TIE_NONE) return QKV_OK;
-    if (E != C)
+    if (s->head.kind == QKV_HEAD_LM && s->head.transform.given && s->head.transform.width != E)
+        return qkv_fail(c->ctx, QKV_SPEC,
+                        "%s: tie is %s, but head.transform.width is %d and tokens are %d wide; a head that uses the "
+                        "embedding needs "
+                        "them to be equal (set head.transform.width=%d, or tie=none)",
+                        c->name, s->tie == QKV_TIE_ALL ? "all" : "head", s->head.transform.width, E, E);
+    if (E != C && !s->head.transform.given)
         return qkv_fail(
             c->ctx, QKV_SPEC,
             "%s: tie is %s, but tokens are %d wide (embed.width) and the head reads %d (d_model); choose tie "
@@ -312,6 +317,58 @@ static enum qkv_status check_embedding(const struct checker *c, const struct qkv
         c->name, where, p->offset, s->context, most, most - s->context);
 }
 
+static enum qkv_status check_patches(const struct checker *c, const char *name, const struct qkv_stack_spec *stack) {
+    const struct qkv_input_spec *input = &stack->embed.input;
+    const int sides[] = {input->height, input->width};
+    char divisors[32];
+    for (size_t i = 0; i < 2; i++) {
+        if (sides[i] % input->patch == 0) continue;
+        near_divisors(sides[i], input->patch, divisors, sizeof divisors);
+        return qkv_fail(c->ctx, QKV_SPEC,
+                        "%s: the patch of %s.embed.input is %d, which does not divide its %s of %d (choose %s)",
+                        c->name, name, input->patch, i ? "width" : "height", sides[i], divisors);
+    }
+    const size_t patches = qkv_stack_patches(stack);
+    if (patches <= (size_t)c->written->spec.context) return QKV_OK;
+    return qkv_fail(c->ctx, QKV_SPEC,
+                    "%s: an image of %s.embed.input has %zu positions%s, more than the context of %d (set context=%zu)",
+                    c->name, name, patches, input->class_token ? " with its class token" : "", c->written->spec.context,
+                    patches);
+}
+
+/* Of a stack that reads no tokens. */
+static enum qkv_status check_stack_input(const struct checker *c, const char *name,
+                                         const struct qkv_stack_spec *stack) {
+    const struct qkv_spec *s = &c->written->spec;
+    const struct qkv_input_spec *input = &stack->embed.input;
+    const bool last = stack == &s->decoder || !s->decoder.layers;
+    if (!stack->layers || input->kind == QKV_INPUT_TOKENS) return QKV_OK;
+    const char *kind = qkv_input_text(input->kind);
+    if (stack == &s->decoder && s->encoder.layers)
+        return qkv_fail(c->ctx, QKV_SPEC,
+                        "%s: decoder.embed.input.kind is %s, but a decoder beside an encoder reads tokens (give the "
+                        "encoder its own: encoder.embed.input)",
+                        c->name, kind);
+    if (s->tie == QKV_TIE_ALL || (s->tie == QKV_TIE_HEAD && last))
+        return qkv_fail(c->ctx, QKV_SPEC, "%s: tie is %s, but the %s reads %s and has no token embedding (set tie=%s)",
+                        c->name, s->tie == QKV_TIE_ALL ? "all" : "head", name, kind, last ? "none" : "head");
+    if (stack->embed.width && stack->embed.project == QKV_PROJECT_TOKEN)
+        return qkv_fail(c->ctx, QKV_SPEC,
+                        "%s: %s.embed.project is token, but the stack reads %s and no tokens (choose end, or leave "
+                        "embed.width out)",
+                        c->name, name, kind);
+    if (input->kind == QKV_INPUT_FRAMES && input->kernel % 2 == 0)
+        return qkv_fail(c->ctx, QKV_SPEC, "%s: the kernel of %s.embed.input is %d; it must be odd (choose %d)", c->name,
+                        name, input->kernel, input->kernel + 1);
+    return input->kind == QKV_INPUT_PATCHES ? check_patches(c, name, stack) : QKV_OK;
+}
+
+static enum qkv_status check_inputs(const struct checker *c) {
+    const struct qkv_spec *s = &c->written->spec;
+    enum qkv_status status = check_stack_input(c, "encoder", &s->encoder);
+    return status ? status : check_stack_input(c, "decoder", &s->decoder);
+}
+
 static enum qkv_status check_prefix(const struct checker *c) {
     const struct qkv_spec *s = &c->written->spec;
     char text[QKV_KIND_TEXT];
@@ -342,6 +399,7 @@ enum qkv_status qkv_spec_check_written(struct qkv_context *ctx, struct qkv_writt
     if (!status) status = check_tie(&c);
     if (!status) status = check_embedding(&c, &spec->encoder, "encoder.");
     if (!status) status = check_embedding(&c, &spec->decoder, "decoder.");
+    if (!status) status = check_inputs(&c);
     return status ? status : check_prefix(&c);
 }
 

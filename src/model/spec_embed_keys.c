@@ -38,6 +38,76 @@ static bool is_projected(const struct qkv_place *p) {
 
 CHOICES(sinusoids, QKV_SINUSOID_LIST);
 CHOICES(projects, QKV_PROJECT_LIST);
+/* ---- what a stack reads ------------------------------------------------------------------------------------------- */
+
+CHOICES(inputs, QKV_INPUT_LIST);
+
+const char *qkv_input_text(enum qkv_input_kind kind) {
+    return inputs[kind];
+}
+
+static enum qkv_input_kind input_kind(const struct qkv_place *p) {
+    return ((const struct qkv_input_spec *)p->object)->kind;
+}
+
+static bool reads_no_tokens(const struct qkv_place *p) {
+    return input_kind(p) != QKV_INPUT_TOKENS;
+}
+
+static bool reads_patches(const struct qkv_place *p) {
+    return input_kind(p) == QKV_INPUT_PATCHES;
+}
+
+static bool reads_frames(const struct qkv_place *p) {
+    return input_kind(p) == QKV_INPUT_FRAMES;
+}
+
+static bool reads_vectors(const struct qkv_place *p) {
+    return input_kind(p) == QKV_INPUT_VECTORS;
+}
+
+/* Of vectors it must be given: 0 is none. */
+static double rule_channels(const struct qkv_place *p) {
+    return reads_patches(p) ? 3 : reads_frames(p) ? 80 : 0;
+}
+
+size_t qkv_stack_patches(const struct qkv_stack_spec *stack) {
+    const struct qkv_input_spec *input = &stack->embed.input;
+    if (input->kind != QKV_INPUT_PATCHES || input->patch < 1) return 0;
+    const size_t down = (size_t)(input->height / input->patch), across = (size_t)(input->width / input->patch);
+    return down * across + (input->class_token ? 1 : 0);
+}
+
+bool qkv_stack_reads_tokens(const struct qkv_stack_spec *stack) {
+    return stack->layers > 0 && stack->embed.input.kind == QKV_INPUT_TOKENS;
+}
+
+bool qkv_spec_has_tokens(const struct qkv_spec *spec) {
+    return spec->head.kind == QKV_HEAD_LM || qkv_stack_reads_tokens(&spec->encoder) ||
+           qkv_stack_reads_tokens(&spec->decoder);
+}
+
+#define PATCHES "an input of kind patches"
+#define FRAMES  "an input of kind frames"
+static const struct qkv_key input_keys[] = {
+    CHOICE(qkv_input_spec, kind, inputs, .flags = QKV_KEY_LATER, .neutral = QKV_INPUT_TOKENS,
+           .value = QKV_INPUT_TOKENS),
+    WHOLE(qkv_input_spec, channels, 1, DIMENSION, .rule = rule_channels, .applies = reads_no_tokens,
+          .owner = "an input of kind patches, frames or vectors"),
+    WHOLE(qkv_input_spec, height, 1, DIMENSION, .flags = QKV_KEY_REQUIRED, .applies = reads_patches, .owner = PATCHES),
+    WHOLE(qkv_input_spec, width, 1, DIMENSION, .flags = QKV_KEY_REQUIRED, .applies = reads_patches, .owner = PATCHES),
+    WHOLE(qkv_input_spec, patch, 1, 1 << 10, .flags = QKV_KEY_REQUIRED, .applies = reads_patches, .owner = PATCHES),
+    FLAG(qkv_input_spec, class_token, .value = true, .applies = reads_patches, .owner = PATCHES),
+    WHOLE(qkv_input_spec, kernel, 1, 1 << 10, .value = 3, .applies = reads_frames, .owner = FRAMES),
+    WHOLE(qkv_input_spec, stride, 1, 1 << 10, .value = 2, .applies = reads_frames, .owner = FRAMES),
+    FLAG(qkv_input_spec, bias, .value = true, .applies = reads_vectors, .owner = "an input of kind vectors"),
+    END,
+};
+
+/* Tokens are not written. */
+static bool has_another_input(const struct qkv_place *p) {
+    return p->written->reading || ((const struct qkv_embed_spec *)p->object)->input.kind != QKV_INPUT_TOKENS;
+}
 
 static const struct qkv_key embed_position_keys[] = {
     CHOICE(qkv_position_spec, kind, embed_positions, .rule = rule_embed_position),
@@ -49,6 +119,7 @@ static const struct qkv_key embed_position_keys[] = {
 };
 
 const struct qkv_key qkv_embed_keys[] = {
+    OBJECT(qkv_embed_spec, input, input_keys, .applies = has_another_input),
     OBJECT(qkv_embed_spec, position, embed_position_keys, .flags = 0),
     REAL(qkv_embed_spec, scale, -FLT_MAX, FLT_MAX, "a number other than 0", .flags = QKV_KEY_NOT_ZERO,
          .rule = rule_embed_scale),

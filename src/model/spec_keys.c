@@ -8,11 +8,18 @@ CHOICES(ties, QKV_TIE_LIST);
 CHOICES(inits, QKV_INIT_LIST);
 CHOICES(heads, QKV_HEAD_LIST);
 CHOICES(pools, QKV_POOL_LIST);
+/* The kinds of feed-forwards without a gate; the others cannot be chosen here. */
+#define TRANSFORM_TEXT(name, text, help, activation, gated) (gated) ? "" : text,
+static const char *const transform_activations[] = {"none", QKV_FFN_LIST(TRANSFORM_TEXT) NULL};
 
 /* ---- defaults that depend on something ----------------------------------------------------------------------- */
 
 static double rule_head_bias(const struct qkv_place *p) {
-    return p->spec->head.kind == QKV_HEAD_CLASSIFY;
+    return qkv_head_has_classes(p->spec);
+}
+
+static double rule_transform_width(const struct qkv_place *p) {
+    return p->spec->d_model;
 }
 
 static double rule_tie(const struct qkv_place *p) {
@@ -37,6 +44,18 @@ static bool has_kinds(const struct qkv_place *p) {
     return !qkv_place_has_one_kind(p);
 }
 
+const char *qkv_head_text(enum qkv_head_kind kind) {
+    return heads[kind];
+}
+
+bool qkv_head_has_classes(const struct qkv_spec *spec) {
+    return spec->head.kind == QKV_HEAD_CLASSIFY || spec->head.kind == QKV_HEAD_CLASSIFY_TOKENS;
+}
+
+static bool has_classes(const struct qkv_place *p) {
+    return qkv_head_has_classes(p->spec);
+}
+
 static bool in_classify(const struct qkv_place *p) {
     return p->spec->head.kind == QKV_HEAD_CLASSIFY;
 }
@@ -54,8 +73,14 @@ static bool beside_a_stack(const struct qkv_place *p) {
     return p->written->reading ? p->written->pair : qkv_spec_topology(p->spec) == QKV_ENCODER_DECODER;
 }
 
-static bool beside_a_decoder(const struct qkv_place *p) {
-    return qkv_spec_topology(p->spec) == QKV_ENCODER_DECODER;
+/* Where nothing is left that has one, which is known once the stacks are. */
+static bool has_vocabulary(const struct qkv_place *p) {
+    const bool stacks = p->spec->encoder.layers || p->spec->decoder.layers;
+    return !stacks || qkv_spec_has_tokens(p->spec);
+}
+
+static bool has_sources(const struct qkv_place *p) {
+    return qkv_spec_topology(p->spec) == QKV_ENCODER_DECODER && qkv_stack_reads_tokens(&p->spec->encoder);
 }
 
 static bool has_encoder(const struct qkv_place *p) {
@@ -81,7 +106,16 @@ const struct qkv_key qkv_stack_keys[] = {
     END,
 };
 
+static const struct qkv_key transform_keys[] = {
+    WHOLE(qkv_head_transform_spec, width, 1, DIMENSION, .rule = rule_transform_width),
+    CHOICE(qkv_head_transform_spec, activation, transform_activations, .value = QKV_TRANSFORM_NONE),
+    FLAG(qkv_head_transform_spec, bias, .value = true),
+    OBJECT(qkv_head_transform_spec, norm, qkv_norm_only_keys, .flags = QKV_KEY_OPTIONAL),
+    END,
+};
+
 /* The struct has no type of its own: the offsets count from the spec. */
+#define HEADS "a head of kind lm, classify or classify_tokens"
 static const struct qkv_key head_keys[] = {
     {.name = "kind",
      .type = QKV_KEY_CHOICE,
@@ -94,8 +128,8 @@ static const struct qkv_key head_keys[] = {
      .offset = offsetof(struct qkv_spec, head.classes),
      .low = 1,
      .high = DIMENSION,
-     .applies = in_classify,
-     .owner = "a head of kind classify"},
+     .applies = has_classes,
+     .owner = "a head of kind classify or classify_tokens"},
     {.name = "pool",
      .type = QKV_KEY_CHOICE,
      .offset = offsetof(struct qkv_spec, head.pool),
@@ -108,7 +142,33 @@ static const struct qkv_key head_keys[] = {
      .offset = offsetof(struct qkv_spec, head.bias),
      .rule = rule_head_bias,
      .applies = in_a_head,
-     .owner = "a head of kind lm or classify"},
+     .owner = HEADS},
+    {.name = "transform",
+     .type = QKV_KEY_OBJECT,
+     .flags = QKV_KEY_OPTIONAL,
+     .offset = offsetof(struct qkv_spec, head.transform),
+     .keys = transform_keys,
+     .applies = in_a_head,
+     .owner = HEADS},
+    {.name = "scale",
+     .type = QKV_KEY_REAL,
+     .flags = QKV_KEY_LATER | QKV_KEY_NOT_ZERO,
+     .offset = offsetof(struct qkv_spec, head.scale),
+     .low = -FLT_MAX,
+     .high = FLT_MAX,
+     .text = "a number other than 0",
+     .neutral = 1,
+     .value = 1,
+     .applies = in_a_head,
+     .owner = HEADS},
+    {.name = "softcap",
+     .type = QKV_KEY_REAL,
+     .flags = QKV_KEY_LATER | QKV_KEY_SOFTCAP,
+     .offset = offsetof(struct qkv_spec, head.softcap),
+     .high = FLT_MAX,
+     .text = "a number from 2.94e-39 to 3.4e38, or 0 for none",
+     .applies = in_a_head,
+     .owner = HEADS},
     END,
 };
 
@@ -128,7 +188,8 @@ const struct qkv_key qkv_spec_keys[] = {
      .low = 1,
      .high = 2,
      .text = "1 or 2"},
-    WHOLE(qkv_spec, vocab, 1, VOCAB, .flags = QKV_KEY_LATE),
+    WHOLE(qkv_spec, vocab, 1, VOCAB, .flags = QKV_KEY_LATE, .applies = has_vocabulary,
+          .owner = "a stack that reads tokens, or a head of kind lm,"),
     WHOLE(qkv_spec, d_model, 1, DIMENSION, .flags = QKV_KEY_REQUIRED),
     WHOLE(qkv_spec, context, 1, 1 << 24, .flags = QKV_KEY_REQUIRED),
     OBJECT(qkv_written_spec, position, qkv_position_keys, .flags = QKV_KEY_VERSION_1,
@@ -142,8 +203,8 @@ const struct qkv_key qkv_spec_keys[] = {
     OBJECT(qkv_spec, decoder, qkv_stack_keys, .flags = QKV_KEY_NULL, .applies = has_decoder),
     OBJECT(qkv_written_spec, embed, qkv_embed_keys, .flags = QKV_KEY_VERSION_2 | QKV_KEY_COMMON),
     OBJECT(qkv_spec, init, init_keys, .flags = QKV_KEY_START),
-    WHOLE(qkv_spec, source_vocab, 1, VOCAB, .flags = QKV_KEY_LATE, .rule = rule_source_vocab,
-          .applies = beside_a_decoder, .owner = "an encoder beside a decoder"),
+    WHOLE(qkv_spec, source_vocab, 1, VOCAB, .flags = QKV_KEY_LATE, .rule = rule_source_vocab, .applies = has_sources,
+          .owner = "an encoder beside a decoder"),
     {.name = "prefix",
      .type = QKV_KEY_FLAG,
      .flags = QKV_KEY_LATER,

@@ -236,6 +236,18 @@ static enum qkv_status load_tree(const struct qkv_spec_reader *r, const char *js
     return QKV_OK;
 }
 
+/* A file may have a vocabulary that nothing has a use for: that is known once all is read. */
+static enum qkv_status drop_vocabulary(const struct qkv_spec_reader *r, struct qkv_spec *spec) {
+    const size_t setting = qkv_spec_reader_setting(r, "vocab");
+    if (qkv_spec_has_tokens(spec)) return QKV_OK;
+    if (setting < r->setting_count && r->idle) r->idle[setting] = true;
+    if (setting < r->setting_count && !r->idle)
+        return qkv_spec_reader_fail(
+            r, "vocab", "vocab is %d, but the model neither reads nor writes tokens; leave it out", spec->vocab);
+    spec->vocab = spec->source_vocab = 0;
+    return QKV_OK;
+}
+
 enum qkv_status qkv_spec_parse_all(struct qkv_context *ctx, struct qkv_spec *spec, const char *name, const char *json,
                                    size_t size, const struct qkv_settings *settings) {
     struct qkv_spec_reader r = {.ctx = ctx,
@@ -261,6 +273,7 @@ enum qkv_status qkv_spec_parse_all(struct qkv_context *ctx, struct qkv_spec *spe
     written.pair = json_is_object(json_object_get(root, "encoder")) && json_is_object(json_object_get(root, "decoder"));
     written.embed_scale_given = json_object_get(root, "embed_scale");
     if (!status) status = read_keys(&r, qkv_spec_keys, &place, root);
+    if (!status) status = drop_vocabulary(&r, &written.spec);
     json_decref(root);
     json_decref(file);
     free(r.shared);

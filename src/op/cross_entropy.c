@@ -1,6 +1,6 @@
 /* cross_entropy: the head and its loss in one, and inner_product: the loss of a model without a head.
  *
- * scores = x·Wᵀ + b, x (N, C), W (V, C); loss = Σ_n lse(scores[n]) − scores[n][target[n]] over the targets that count.
+ * scores = x·Wᵀ + b, or those after a softcap (softcap.c), x (N, C), W (V, C); loss = Σ_n lse(scores[n]) − scores[n][target[n]] over the targets that count.
  * Gradient of s·loss: dscores[n] = s·(softmax(scores[n]) − onehot(target[n])), dx = dscores·W, dW += dscoresᵀ·x.
  * With label smoothing e (Szegedy et al. 2016), onehot becomes q = (1 − e)·onehot + e/V, and the loss lse − Σ q·scores.
  * Rows are taken in chunks, so a vocabulary of 50,000 needs the scores of a few hundred rows at a time and never all of them
@@ -9,6 +9,7 @@
  * from chunk to chunk, in a copy of the gradient for each level of the tree of groups. Where those copies would take more memory than
  * the scores of all rows, there is one chunk. No bit depends on it. */
 #include "op/linear.h"
+#include "op/softcap.h"
 
 #include <string.h>
 
@@ -18,7 +19,8 @@ enum {
     ORDERED_CUT =
         64, /* such a chunk ends at a multiple of it, counted in its sequence, where kernels begin their sums */
     ROWS_A_PIECE = 4,
-    ELEMENTS_A_PIECE = 16384
+    ELEMENTS_A_PIECE = 16384,
+    COLUMNS_A_PART = 512
 };
 
 struct chunk {
@@ -29,7 +31,25 @@ struct chunk {
     float *dscores; /* may be scores itself; NULL: no gradient */
     float *losses;  /* of each row */
     float scale, smoothing;
+    const struct qkv_softcap *softcap; /* NULL: none */
 };
+
+/* Of scores that a product has just made. */
+struct capped {
+    struct qkv_epilogue epilogue; /* first */
+    const struct qkv_kernels *kernels;
+    const struct qkv_softcap *softcap;
+    float *scores;
+    size_t V;
+};
+
+static void cap_scores(const struct qkv_epilogue *epilogue, size_t row, size_t rows, size_t column, size_t columns) {
+    const struct capped *c = (const struct capped *)(const void *)epilogue;
+    for (size_t n = row; n < row + rows; n++) {
+        float *scores = c->scores + n * c->V + column;
+        qkv_softcap_apply(c->kernels, c->softcap, scores, scores, columns);
+    }
+}
 
 /* lse − Σ q·scores of one row. */
 static float row_loss(const struct chunk *c, const float *scores, size_t target, float lse) {
@@ -53,6 +73,20 @@ static void row_gradient(const struct chunk *c, const float *scores, float *dsco
     dscores[target] -= (1 - c->smoothing) * c->scale;
 }
 
+/* The same of scores before their softcap, part by part, as the scores may be overwritten. */
+static void row_gradient_capped(const struct chunk *c, const float *scores, float *dscores, size_t target, float lse) {
+    float capped[COLUMNS_A_PART];
+    const float share = c->smoothing / (float)c->V * c->scale;
+    for (size_t v = 0, n; v < c->V; v += n) {
+        n = c->V - v < COLUMNS_A_PART ? c->V - v : COLUMNS_A_PART;
+        memcpy(capped, scores + v, n * sizeof *capped);
+        c->kernels->softmax_scaled(dscores + v, capped, lse, c->scale, n);
+        for (size_t i = 0; share != 0 && i < n; i++) dscores[v + i] -= share;
+        if (target >= v && target < v + n) dscores[target] -= (1 - c->smoothing) * c->scale;
+        qkv_softcap_slope(c->softcap, dscores + v, false, dscores + v, capped, n);
+    }
+}
+
 static void loss_rows(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct chunk *c = argument;
@@ -69,7 +103,9 @@ static void loss_rows(void *argument, size_t begin, size_t end, int thread) {
         size_t target = (size_t)c->targets[n];
         float lse = c->kernels->log_sum_exp(scores, c->V);
         c->losses[n] = row_loss(c, scores, target, lse);
-        if (dscores) {
+        if (dscores && c->softcap) {
+            row_gradient_capped(c, scores, dscores, target, lse);
+        } else if (dscores) {
             row_gradient(c, scores, dscores, target, lse);
         }
     }
@@ -132,8 +168,10 @@ static enum qkv_status run_chunk(struct qkv_tape *tape, const struct qkv_tensor 
     const size_t size = qkv_dtype_size(x->dtype);
     const struct qkv_linear_rows rows_of_x = {(char *)x->data + first * x->columns * size, x->dtype};
     float *scores = o->logits ? o->logits + first * weight->rows : scratch;
-    enum qkv_status status =
-        qkv_linear_forward_parts(tape, (struct qkv_linear_rows){scores, QKV_F32}, rows_of_x, rows, weight, bias, NULL);
+    const struct qkv_softcap *softcap = qkv_softcap_is_none(&o->softcap) ? NULL : &o->softcap;
+    const struct capped capped = {{.run = cap_scores}, tape->ctx->kernels, softcap, scores, weight->rows};
+    enum qkv_status status = qkv_linear_forward_parts(tape, (struct qkv_linear_rows){scores, QKV_F32}, rows_of_x, rows,
+                                                      weight, bias, softcap ? &capped.epilogue : NULL);
     if (status != QKV_OK || !o->targets) {
         return status;
     }
@@ -144,7 +182,8 @@ static enum qkv_status run_chunk(struct qkv_tape *tape, const struct qkv_tensor 
                       .dscores = g ? scratch : NULL,
                       .losses = losses + first,
                       .scale = o->scale,
-                      .smoothing = o->smoothing};
+                      .smoothing = o->smoothing,
+                      .softcap = softcap};
     qkv_parallel_range(tape->ctx, rows, ROWS_A_PIECE, loss_rows, &c);
     if (!g) {
         return QKV_OK;

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { ROWS_A_PIECE = 16, COLUMNS_A_PIECE = 64 };
+enum { ROWS_A_PIECE = 16, COLUMNS_A_PIECE = 64, ELEMENTS_A_PIECE = 1 << 14 };
 
 /* A table, and which rows meet in each row of it: those of row r are rows[ends[r − 1]] to rows[ends[r]], in order. */
 struct embed_table {
@@ -173,6 +173,11 @@ static void backward_columns(void *argument, size_t begin, size_t end, int threa
     }
 }
 
+static void clear_elements(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    memset((float *)argument + begin, 0, (end - begin) * sizeof(float));
+}
+
 static struct embed embed_of(const struct qkv_tape *tape, const struct qkv_node *node) {
     struct embed e = *(const struct embed *)node->saved;
     e.kernels = tape->ctx->kernels;
@@ -193,8 +198,12 @@ enum qkv_status qkv_backward_embed(struct qkv_tape *tape, struct qkv_node *node)
     bool accumulate;
     enum qkv_status status = QKV_OK;
     e.dy = qkv_gradient_in(node);
-    for (size_t i = 0; i < QKV_EMBED_TABLES; i++)
-        e.tables[i].gradient = qkv_gradient_out(tape, node->inputs[i], &accumulate, &status);
+    for (size_t i = 0; i < QKV_EMBED_TABLES; i++) {
+        const struct qkv_tensor *table = node->inputs[i];
+        float *gradient = e.tables[i].gradient = qkv_gradient_out(tape, node->inputs[i], &accumulate, &status);
+        if (gradient && !accumulate) /* vectors that were computed: rows that are not looked up have no gradient */
+            qkv_parallel_range(tape->ctx, table->rows * table->columns, ELEMENTS_A_PIECE, clear_elements, gradient);
+    }
     if (status == QKV_OK && node->output->order && node->output->order->sums.groups > 1) {
         e.order = &node->output->order->sums;
         return backward_ordered(tape, &e);

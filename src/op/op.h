@@ -118,6 +118,8 @@ struct qkv_operator {
     X(pool)                                                                                                            \
     X(gather)                                                                                                          \
     X(scatter)                                                                                                         \
+    X(unfold)                                                                                                          \
+    X(softcap)                                                                                                         \
     X(cross_entropy)                                                                                                   \
     X(inner_product)                                                                                                   \
     X(checkpoint)
@@ -342,7 +344,7 @@ struct qkv_tensor *qkv_op_add(struct qkv_tape *tape, struct qkv_tensor *x, struc
  * linear, embed or an activation and nobody else's; it may be bf16. */
 struct qkv_tensor *qkv_op_dropout(struct qkv_tape *tape, struct qkv_tensor *x, float rate);
 
-/* x (B·T, C) to (B, C): the first position, or the mean over the positions before lengths[b] (NULL: T). A row of length 0
+/* x (B·T, C) to (B, C): the first position, the last one, or the mean over the positions before lengths[b] (NULL: T). A row of length 0
  * gives zeros. */
 struct qkv_tensor *qkv_op_pool(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_pool kind, size_t B, size_t T,
                                const int32_t *lengths);
@@ -368,6 +370,25 @@ struct qkv_tensor *qkv_op_gather(struct qkv_tape *tape, struct qkv_tensor *x, co
 /* x (N, C): (rows, C) with row n of x at index[n], no place twice, and zeros elsewhere. */
 struct qkv_tensor *qkv_op_scatter(struct qkv_tape *tape, struct qkv_tensor *x, const int32_t *index, size_t rows);
 
+/* Windows of a convolution over the positions of B sequences: sequence b of x is rows x_start[b] … x_start[b + 1] − 1, of which the first
+ * count[b] are there and others read as zeros; of the output, rows y_start[b] … The arrays, (B + 1) and (B), must outlive the tape. */
+struct qkv_unfold_options {
+    size_t B, kernel, stride, rows; /* an odd kernel; rows of the output */
+    const int32_t *x_start, *count, *y_start;
+};
+/* x (M, C), fp32 or bf16: (rows, C·kernel), window t of a sequence being around its position t·stride, channel by channel. order: of the
+ * output's rows, or NULL. */
+struct qkv_tensor *qkv_op_unfold(struct qkv_tape *tape, struct qkv_tensor *x, const struct qkv_unfold_options *options,
+                                 const struct qkv_row_order *order);
+
+/* What becomes of scores: a score s becomes cap·tanh(scale·s / cap). */
+struct qkv_softcap {
+    float scale; /* 0: 1 */
+    float cap;   /* 0: none, scale·s */
+};
+/* x of any shape, fp32; x itself where nothing becomes of it. */
+struct qkv_tensor *qkv_op_softcap(struct qkv_tape *tape, struct qkv_tensor *x, const struct qkv_softcap *options);
+
 /* What a loss gives. */
 struct qkv_loss {
     double sum;     /* over the targets that count, not divided */
@@ -378,8 +399,9 @@ struct qkv_cross_entropy_options {
     float scale;            /* the gradient is that of scale·Σ loss */
     float smoothing; /* e: loss is (1 − e)·(−log p[target]) + e·mean over all of −log p (Szegedy et al. 2016) */
     float *logits;   /* (N, V) to be filled, or NULL */
+    struct qkv_softcap softcap; /* of the scores */
 };
-/* Scores x·weightᵀ + bias of x (N, C) against weight (V, C), and the loss −log softmax(scores)[target], in chunks of rows
+/* Scores softcap(x·weightᵀ + bias) of x (N, C) against weight (V, C), and the loss −log softmax(scores)[target], in chunks of rows
  * so that all scores are never held at once (unless asked for). A recording tape computes the gradient on the way
  * (a loss is where backward starts, so it is known). */
 void qkv_op_cross_entropy(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,

@@ -1,5 +1,5 @@
-/* pool: one vector for each batch row of x (B·T, C): the first position's, or the mean over the positions before the
- * row's length. Backward gives dy to the positions that were pooled, divided by their number, and zero to the others. */
+/* pool: one vector for each batch row of x (B·T, C): the first position's, the last one's, or the mean over the positions before
+ * the row's length. Backward gives dy to the positions that were pooled, divided by their number, and zero to the others. */
 #include "op/op.h"
 
 #include <string.h>
@@ -17,16 +17,13 @@ struct pool {
     bool accumulate;
 };
 
-static size_t pool_pooled(const struct pool *o, size_t b) {
-    if (o->rows && o->rows->ragged) {
-        const size_t rows = (size_t)(o->rows->start[b + 1] - o->rows->start[b]);
-        return o->kind == QKV_POOL_FIRST && rows > 1 ? 1 : rows;
-    }
+/* How many rows are pooled, and the number of the first of them in its sequence. */
+static size_t pool_pooled(const struct pool *o, size_t b, size_t *first) {
     size_t length = !o->lengths ? o->T : o->lengths[b] < 0 ? 0 : (size_t)o->lengths[b];
-    if (length > o->T) {
-        length = o->T;
-    }
-    return o->kind == QKV_POOL_FIRST && length > 1 ? 1 : length;
+    if (length > o->T) length = o->T;
+    if (o->rows && o->rows->ragged) length = (size_t)(o->rows->start[b + 1] - o->rows->start[b]);
+    *first = o->kind == QKV_POOL_LAST && length ? length - 1 : 0;
+    return o->kind != QKV_POOL_MEAN && length > 1 ? 1 : length;
 }
 
 /* Where the rows of sequence b begin and how many there are. */
@@ -40,10 +37,10 @@ static size_t pool_rows(const struct pool *o, size_t b) {
 static void forward_row(void *argument, size_t b, int thread) {
     (void)thread;
     const struct pool *o = argument;
-    size_t count = pool_pooled(o, b);
+    size_t first, count = pool_pooled(o, b, &first);
     float *y = o->y + b * o->C;
     memset(y, 0, o->C * sizeof(float));
-    o->kernels->column_sums(y, o->x + pool_first(o, b) * o->C, o->C, count, o->C);
+    o->kernels->column_sums(y, o->x + (pool_first(o, b) + first) * o->C, o->C, count, o->C);
     if (count > 1) {
         o->kernels->scale(y, false, y, 1.0F / (float)count, o->C);
     }
@@ -52,10 +49,10 @@ static void forward_row(void *argument, size_t b, int thread) {
 static void backward_row(void *argument, size_t b, int thread) {
     (void)thread;
     const struct pool *o = argument;
-    size_t count = pool_pooled(o, b), rows = pool_rows(o, b);
+    size_t first, count = pool_pooled(o, b, &first), rows = pool_rows(o, b);
     float *dx = o->dx + pool_first(o, b) * o->C;
     for (size_t t = 0; t < rows; t++, dx += o->C) {
-        if (t < count) {
+        if (t >= first && t < first + count) {
             o->kernels->scale(dx, o->accumulate, o->dy + b * o->C, 1.0F / (float)count, o->C);
         } else if (!o->accumulate) {
             memset(dx, 0, o->C * sizeof(float));

@@ -138,6 +138,11 @@ static void weights_list(struct qkv_weights *w, const struct qkv_weight_place *p
     weight->part_of = tensor;
     weight->first_row = first;
     weight->array = (struct qkv_array){.name = name, .rank = vector ? 1 : 2, .shape = {rows, columns}};
+    if (!vector && (role == QKV_ROLE_CONV1 || role == QKV_ROLE_CONV2)) { /* (out, in, kernel) */
+        weight->array.rank = 3;
+        weight->array.shape[1] = columns / place->sizes->kernel;
+        weight->array.shape[2] = place->sizes->kernel;
+    }
     size_t outputs, inputs;
     role_shape(role, place->sizes, &outputs, &inputs);
     const enum qkv_start start = roles_of_weights[role].start;

@@ -16,11 +16,15 @@ struct qkv_dimensions {
     size_t E, P, Y;       /* widths of tokens, and of positions, types and norm of the embedding; how many types */
     size_t H, Hkv, D, Dv; /* of one attention: heads, key-value heads, width of a head and of its values */
     size_t M, U, O;       /* widths of what its keys are made of, its values, and of what it gives */
-    size_t Nq, Nk,
-        Nd; /* norms of its queries and of its keys: heads with weights of their own, and the width of one; or, where
-                             all have the same weights, the width, and Nd 0 */
+    /* norms of its queries and of its keys: heads with weights of their own, and the width of one; or, where all have the same weights,
+     * the width, and Nd 0 */
+    size_t Nq, Nk, Nd;
     size_t F, N; /* width of the feed-forward; outputs of the head */
-    size_t R;    /* rows of a bias by distance */
+    size_t W;    /* width of what the head reads */
+    /* of what a stack reads that reads no tokens: numbers of a patch, a vector, or a window of a convolution; of windows of the second
+     * one; channels of both lie apart by the kernel */
+    size_t K, K2, kernel;
+    size_t R; /* rows of a bias by distance */
 };
 
 /* Every weight there can be: X(ROLE, name in files, rows, columns, start, decays). A role is a matrix (rows, columns), or, where
@@ -28,6 +32,11 @@ struct qkv_dimensions {
  * weight's ends in ".weight"; it starts from what enum qkv_start says and does not decay. */
 #define QKV_ROLE_LIST(X)                                                                                               \
     X(TOKEN, "embed.token", d->V, d->E, EMBEDDING, true)                                                               \
+    X(PATCH, "embed.patch", d->P, d->K, LINEAR, true)                                                                  \
+    X(CLASS, "embed.class", 1, d->P, EMBEDDING, false)                                                                 \
+    X(CONV1, "embed.conv1", d->P, d->K, LINEAR, true)                                                                  \
+    X(CONV2, "embed.conv2", d->P, d->K2, LINEAR, true)                                                                 \
+    X(VECTOR, "embed.vector", d->P, d->K, LINEAR, true)                                                                \
     X(POSITION, "embed.position", d->T, d->P, EMBEDDING, true)                                                         \
     X(TYPE, "embed.type", d->Y, d->P, EMBEDDING, true)                                                                 \
     X(EMBED_NORM, "embed.norm", d->P, 0, NORM, false)                                                                  \
@@ -59,7 +68,9 @@ struct qkv_dimensions {
     X(FFN_DOWN, "ffn.down", d->C, d->F, RESIDUAL, true)                                                                \
     X(FFN_OUT_NORM, "ffn_out_norm", d->C, 0, NORM, false)                                                              \
     X(NORM, "norm", d->C, 0, NORM, false)                                                                              \
-    X(HEAD, "head", d->N, d->C, LINEAR, true)
+    X(HEAD_NORM, "head.norm", d->W, 0, NORM, false)                                                                    \
+    X(HEAD_TRANSFORM, "head.transform", d->W, d->C, LINEAR, true)                                                      \
+    X(HEAD, "head", d->N, d->W, LINEAR, true)
 #define QKV_ROLE_ENUM(role, name, rows, columns, start, decays) QKV_ROLE_##role,
 enum qkv_role { QKV_ROLE_LIST(QKV_ROLE_ENUM) QKV_ROLE_COUNT };
 

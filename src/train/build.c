@@ -43,6 +43,7 @@ void qkv_trainer_free(struct qkv_trainer *trainer) {
     qkv_tokens_close(&t->windows.valid_tokens);
     qkv_examples_free(&t->lines.examples);
     qkv_examples_free(&t->lines.valid_examples);
+    qkv_example_data_free(t->examples);
     qkv_batches_free(&t->lines.batches);
     qkv_batches_free(&t->lines.valid_batches);
     qkv_tokenizer_free(t->tokenizer);
@@ -110,6 +111,7 @@ static enum qkv_status make_pass(struct qkv_trainer *t, const struct qkv_pass_sh
     struct most most = {0};
     struct qkv_pass_options options = {.B = t->B, .T = t->T, .train = train, .dropout = train};
     options.checkpoint = train && t->options.checkpoint_activations;
+    options.logits = !train && t->options.examples;
     build_widen(&most, shapes, count);
     if (count) {
         options.B = most.B;
@@ -146,7 +148,8 @@ static enum qkv_status make_buffers(struct qkv_trainer *t) {
 /* Of gradients that wait for others in any step. */
 static uint64_t build_levels(const struct qkv_trainer *t) {
     const struct qkv_batches *b = &t->lines.batches;
-    uint64_t levels = t->options.data ? qkv_parts_levels(&t->options, (size_t)t->options.batch) : 0;
+    uint64_t levels =
+        t->options.data || t->options.examples ? qkv_parts_levels(&t->options, (size_t)t->options.batch) : 0;
     for (size_t i = 0; i < b->count; i++) levels |= qkv_parts_levels(&t->options, b->shapes[i].B);
     return levels;
 }
@@ -175,7 +178,7 @@ static enum qkv_status make_optimizer(struct qkv_trainer *t) {
 static enum qkv_status give_tokenizers(struct qkv_trainer *t) {
     struct qkv_tokenizer *tokenizer = t->tokenizer, *source = t->source_tokenizer;
     t->tokenizer = t->source_tokenizer = NULL;
-    enum qkv_status status = qkv_model_set_tokenizer(t->model, tokenizer);
+    enum qkv_status status = tokenizer ? qkv_model_set_tokenizer(t->model, tokenizer) : QKV_OK;
     if (!source) return status;
     enum qkv_status other = qkv_model_set_source_tokenizer(t->model, source);
     return status ? status : other;
@@ -191,7 +194,7 @@ static void build_measure(struct qkv_trainer *t) {
 
 static enum qkv_status check_memory(struct qkv_trainer *t, const struct qkv_spec *spec) {
     const struct qkv_train_options *o = &t->options;
-    const bool windows = o->data != NULL;
+    const bool windows = o->data || o->examples;
     const struct qkv_train_shapes shapes = {.B = windows ? (size_t)((o->batch + o->accumulate - 1) / o->accumulate) : 0,
                                             .T = (size_t)spec->context,
                                             .train = t->lines.shapes,
@@ -206,7 +209,8 @@ static enum qkv_status check_memory(struct qkv_trainer *t, const struct qkv_spec
 enum qkv_status qkv_trainer_check_memory(struct qkv_trainer *t, const struct qkv_spec *spec) {
     const struct qkv_train_options *o = &t->options;
     struct qkv_spec guess = *spec;
-    if (guess.vocab == 0) guess.vocab = qkv_tokenizer_least(o->tokenizer);
+    const bool tokens = qkv_spec_has_tokens(&guess);
+    if (tokens && guess.vocab == 0) guess.vocab = qkv_tokenizer_least(o->tokenizer);
     if (guess.source_vocab == 0 && o->source_tokenizer) guess.source_vocab = qkv_tokenizer_least(o->source_tokenizer);
     if (guess.source_vocab == 0) guess.source_vocab = guess.vocab;
     if (guess.head.classes == 0) guess.head.classes = 1;

@@ -18,6 +18,7 @@ static const struct reason {
     {"pairs", data},
     {"lines", data},
     {"labeled", data},
+    {"examples", data},
     {"valid", data},
     {"valid_fraction", data},
     {"task", data},

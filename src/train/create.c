@@ -86,30 +86,32 @@ static enum qkv_status make_absolute(struct qkv_context *ctx, const char **optio
 }
 
 /* Readable and not empty, at least. */
-static enum qkv_status check_file(struct qkv_context *ctx, const char *path) {
+static enum qkv_status check_file(struct qkv_context *ctx, const char *path, bool arrays) {
     struct qkv_text_stream text;
     struct qkv_file file;
     enum qkv_status status = qkv_file_open(ctx, path, &file);
     if (status) return status;
     bool empty = file.size == 0;
     qkv_file_close(&file);
-    return empty ? qkv_text_open(ctx, path, NULL, &text) : QKV_OK;
+    return empty && !arrays ? qkv_text_open(ctx, path, NULL, &text) : QKV_OK;
 }
 
 /* What an option's names stand for; the names themselves become absolute. */
 static enum qkv_status check_names(struct qkv_trainer *t, const char **names, struct qkv_text_files *files) {
     enum qkv_status status = qkv_text_files_list(t->ctx, names, files, &t->notes);
-    for (size_t i = 0; i < files->count && !status; i++) status = check_file(t->ctx, files->items[i].path);
+    for (size_t i = 0; i < files->count && !status; i++)
+        status = check_file(t->ctx, files->items[i].path, t->options.examples);
     for (size_t i = 0; i < QKV_FILES_MAX && names[i] && !status; i++) status = make_absolute(t->ctx, &names[i]);
     return status;
 }
 
 static enum qkv_status check_texts(struct qkv_trainer *t) {
     struct qkv_train_options *o = &t->options;
-    const char **names = o->lines     ? o->lines_files
-                         : o->pairs   ? o->pairs_files
-                         : o->labeled ? o->labeled_files
-                                      : o->data_files;
+    const char **names = o->lines      ? o->lines_files
+                         : o->pairs    ? o->pairs_files
+                         : o->labeled  ? o->labeled_files
+                         : o->examples ? o->examples_files
+                                       : o->data_files;
     enum qkv_status status = check_names(t, names, &t->facts.data_files);
     if (!status && o->valid) status = check_names(t, o->valid_files, &t->facts.valid_files);
     return status;
@@ -179,7 +181,7 @@ static enum qkv_status check_all(struct qkv_context *ctx, const struct qkv_train
     if (!status) status = qkv_trainer_apply(ctx, options, spec);
     if (status) return status;
     struct qkv_spec trial = *spec; /* what the tokenizers and the data say is not known yet */
-    if (trial.vocab == 0) trial.vocab = 1;
+    if (trial.vocab == 0 && qkv_spec_has_tokens(&trial)) trial.vocab = 1;
     if (trial.source_vocab == 0) trial.source_vocab = trial.vocab;
     if (trial.head.classes == 0) trial.head.classes = 1;
     return qkv_spec_check(ctx, &trial);

@@ -7,6 +7,7 @@ const struct qkv_dataset *qkv_dataset_choose(const struct qkv_train_options *opt
     if (options->lines) return &qkv_dataset_lines;
     if (options->pairs) return &qkv_dataset_pairs;
     if (options->labeled) return &qkv_dataset_labeled;
+    if (options->examples) return &qkv_dataset_examples;
     return options->task && !strcmp(options->task, "mlm") ? &qkv_dataset_mlm : &qkv_dataset_text;
 }
 
@@ -22,5 +23,6 @@ void qkv_trainer_choose(struct qkv_trainer *t) {
 
 const char *const *qkv_feed_files(const struct qkv_train_options *options) {
     if (options->lines) return options->lines_files;
+    if (options->examples) return options->examples_files;
     return options->pairs ? options->pairs_files : options->labeled ? options->labeled_files : options->data_files;
 }

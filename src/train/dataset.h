@@ -134,7 +134,11 @@ struct qkv_dataset {
     enum qkv_status (*validate)(struct qkv_trainer *trainer, double *loss, double *metric);
 };
 extern const struct qkv_dataset qkv_dataset_text, qkv_dataset_mlm, qkv_dataset_lines, qkv_dataset_pairs,
-    qkv_dataset_labeled;
+    qkv_dataset_labeled, qkv_dataset_examples;
+/* What the dataset of examples has open, and how many examples there are to learn from and to validate on (dataset_examples.c). */
+struct qkv_example_data;
+void qkv_example_data_free(struct qkv_example_data *data);
+size_t qkv_example_data_counts(const struct qkv_trainer *trainer, size_t *valid);
 /* The one that (checked) options choose. */
 const struct qkv_dataset *qkv_dataset_choose(const struct qkv_train_options *options);
 /* Whether model and options suit it. */

@@ -52,6 +52,10 @@ static bool need_text(const struct qkv_train_options *o) {
     return is_file(o->data) && !is_name(o->task, "mlm");
 }
 
+static bool need_tokenizer(const struct qkv_train_options *o) {
+    return !is_file(o->examples);
+}
+
 static bool need_fraction(const struct qkv_train_options *o) {
     return !is_file(o->valid) || o->valid_fraction == 0;
 }
@@ -89,6 +93,8 @@ static const struct need {
      "leave it out, or choose task mlm"},
     {"documents", need_text, "only rows of a text whose next token is learnt have documents", NULL},
     {"prefix", need_text, "only rows of a text whose next token is learnt have a prefix", NULL},
+    {"tokenizer", need_tokenizer, "examples are arrays of numbers", NULL},
+    {"context", need_tokenizer, "examples say how many positions they have", NULL},
     {"source_tokenizer", need_pairs, "only pairs have sources", NULL},
     {"batch_tokens", need_lines, "the windows of a text are all as long", "leave it out, and set batch instead"},
     {"long", need_long, "the windows of a text are all as long as the context", NULL},
@@ -195,7 +201,8 @@ static bool metric_of_others(const struct qkv_train_options *o, const struct qkv
     (void)spec;
     enum qkv_metric metric;
     if (!qkv_metric_find(o->metric, &metric) || metric == QKV_METRIC_LOSS) return false;
-    return !is_file(metric == QKV_METRIC_ACCURACY ? o->labeled : o->pairs) || !needs_validates(o);
+    const bool accuracy = metric == QKV_METRIC_ACCURACY;
+    return !(accuracy ? is_file(o->labeled) || is_file(o->examples) : is_file(o->pairs)) || !needs_validates(o);
 }
 
 static void follow_task(struct qkv_train_options *o) {

@@ -331,24 +331,30 @@ static enum qkv_status check_names(struct qkv_context *ctx, const struct qkv_tra
 /* One kind of files to learn from, and options that belong to it. */
 static enum qkv_status check_files(struct qkv_context *ctx, const struct qkv_train_options *o) {
     static const char *const tasks[] = {"text", "mlm"};
-    int files = options_given(o->data) + options_given(o->pairs) + options_given(o->lines) + options_given(o->labeled);
+    int files = options_given(o->data) + options_given(o->pairs) + options_given(o->lines) + options_given(o->labeled) +
+                options_given(o->examples);
     if (files == 0)
-        return qkv_fail(
-            ctx, QKV_ARGUMENT,
-            "data is missing: name the text file to train on (or lines, pairs or labeled: a file of lines)");
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "data is missing: name the text file to train on (or lines, pairs or labeled: a file of lines; "
+                        "or examples: a "
+                        "file of arrays)");
     if (files > 1)
         return qkv_fail(ctx, QKV_ARGUMENT, "%s and %s exclude each other: a run learns from one kind of files",
                         options_given(o->data)    ? "data"
                         : options_given(o->pairs) ? "pairs"
-                                                  : "lines",
-                        options_given(o->labeled) ? "labeled"
                         : options_given(o->lines) ? "lines"
-                                                  : "pairs");
+                                                  : "labeled",
+                        options_given(o->examples)  ? "examples"
+                        : options_given(o->labeled) ? "labeled"
+                        : options_given(o->lines)   ? "lines"
+                                                    : "pairs");
     if (options_given(o->task) && find_name(tasks, 2, o->task) < 0)
         return qkv_fail(ctx, QKV_ARGUMENT, "task is \"%s\"; it must be text or mlm", o->task);
     if (options_given(o->task) && !options_given(o->data) && !options_given(o->lines))
         return qkv_fail(ctx, QKV_ARGUMENT, "task %s learns from a text (data) or lines, not from %s", o->task,
-                        options_given(o->pairs) ? "pairs" : "labelled lines");
+                        options_given(o->pairs)     ? "pairs"
+                        : options_given(o->labeled) ? "labelled lines"
+                                                    : "examples");
     return QKV_OK;
 }
 
@@ -390,8 +396,8 @@ static enum qkv_status check_metric(struct qkv_context *ctx, const struct qkv_tr
     if (o->patience > 0 && o->eval_every == 0)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "patience counts evaluations, but eval_every 0 evaluates at the end only; set eval_every");
-    if (metric == QKV_METRIC_ACCURACY && !options_given(o->labeled))
-        return qkv_fail(ctx, QKV_ARGUMENT, "metric accuracy needs labelled lines (labeled)");
+    if (metric == QKV_METRIC_ACCURACY && !options_given(o->labeled) && !options_given(o->examples))
+        return qkv_fail(ctx, QKV_ARGUMENT, "metric accuracy needs labelled lines (labeled) or examples");
     if (metric > QKV_METRIC_ACCURACY && !options_given(o->pairs))
         return qkv_fail(ctx, QKV_ARGUMENT, "metric %s needs pairs: it compares what is found with the targets",
                         o->metric);

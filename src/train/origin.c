@@ -8,6 +8,7 @@
 
 #include "io/io.h"
 #include "model/model.h"
+#include "model/spec.h"
 #include "text/sequence.h"
 #include "train/train.h"
 
@@ -18,18 +19,9 @@ static bool origin_same_folder(const char *a, const char *b) {
     return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
 }
 
-static const char *origin_head_name(enum qkv_head_kind kind) {
-    static const char *const names[] = {
-#define NAME(name, text, help) text,
-        QKV_HEAD_LIST(NAME)
-#undef NAME
-    };
-    return names[kind];
-}
-
 /* The head that the task needs: the model's, or a new one in its place. */
 static enum qkv_status origin_head(struct qkv_context *ctx, const struct qkv_train_options *o, struct qkv_spec *spec) {
-    enum qkv_head_kind have = spec->head.kind, need = o->labeled ? QKV_HEAD_CLASSIFY : QKV_HEAD_LM;
+    enum qkv_head_kind have = spec->head.kind, need = o->labeled ? QKV_HEAD_CLASSIFY : o->examples ? have : QKV_HEAD_LM;
     if (!o->new_head && have == need) return QKV_OK;
     if (!o->new_head)
         return qkv_fail(
@@ -39,7 +31,7 @@ static enum qkv_status origin_head(struct qkv_context *ctx, const struct qkv_tra
             o->labeled ? "labelled lines"
             : o->pairs ? "pairs"
                        : "texts",
-            origin_head_name(need), o->from, origin_head_name(have));
+            qkv_head_text(need), o->from, qkv_head_text(have));
     if (need == QKV_HEAD_LM && have == QKV_HEAD_LM && spec->tie != QKV_TIE_NONE)
         return qkv_fail(ctx, QKV_SPEC,
                         "--new-head is given, but the head of %s is its token embedding (tie %s), which stays; leave "
@@ -47,6 +39,9 @@ static enum qkv_status origin_head(struct qkv_context *ctx, const struct qkv_tra
                         o->from, spec->tie == QKV_TIE_ALL ? "all" : "head");
     spec->tie = QKV_TIE_NONE;
     spec->head.classes = 0; /* from the labels */
+    spec->head.transform = (struct qkv_head_transform_spec){0};
+    spec->head.scale = 1;
+    spec->head.softcap = 0;
     if (have == need) return QKV_OK;
     spec->head.kind = need;
     spec->head.bias = need == QKV_HEAD_CLASSIFY;

@@ -153,7 +153,7 @@ enum qkv_status qkv_trainer_sample(struct qkv_trainer *trainer, size_t tokens, c
     *text = NULL;
     *size = 0;
     bool pairs = t->options.pairs != NULL;
-    if (!pairs && (t->options.labeled || (t->options.task && !strcmp(t->options.task, "mlm"))))
+    if (!pairs && (t->options.labeled || t->options.examples || (t->options.task && !strcmp(t->options.task, "mlm"))))
         return qkv_fail(t->ctx, QKV_ARGUMENT, "a model that classifies or fills masks writes no sample");
     enum qkv_status status = pairs ? samples_write_targets(t, tokens, &s) : samples_write_text(t, tokens, &s);
     if (!status) status = samples_keep(t, &out);

@@ -206,7 +206,7 @@ struct qkv_part_sums {
     struct qkv_arena arena;
     float *later; /* of weights that a pass uses more than once: a sum for each use but the first */
     size_t later_floats;
-    float *levels[QKV_PART_LEVELS];  /* gradients, then those */
+    float *levels[QKV_PART_LEVELS];   /* gradients, then those */
     struct qkv_gradient_carry *carry; /* of the part in work; NULL: there is one part */
 };
 enum qkv_status qkv_parts_bytes(const struct qkv_model *model, uint64_t levels, size_t *bytes);
@@ -238,6 +238,7 @@ struct qkv_trainer {
     char *data_path, *valid_path, *beside_data_path, *beside_valid_path; /* the token files */
     struct qkv_window_data windows;
     struct qkv_line_data lines;
+    struct qkv_example_data *examples; /* of the dataset of examples; else NULL */
     struct qkv_row_buffers rows;
     struct qkv_log log;
     struct qkv_train_report report; /* of the latest step; kept in the checkpoint */

@@ -216,6 +216,12 @@ bool qkv_trainer_file(const struct qkv_trainer *trainer, size_t i, struct qkv_tr
 }
 
 size_t qkv_trainer_lines(const struct qkv_trainer *trainer, size_t *valid) {
+    size_t kept, count;
+    if (trainer->examples) {
+        count = qkv_example_data_counts(trainer, &kept);
+        if (valid) *valid = kept;
+        return count;
+    }
     if (valid) *valid = trainer->lines.valid_batches.examples;
     return trainer->lines.batches.examples;
 }
@@ -228,6 +234,12 @@ static size_t batch_tokens(const struct qkv_batches *batches) {
 
 size_t qkv_trainer_tokens(const struct qkv_trainer *trainer, size_t *valid) {
     bool lines = trainer->lines.batches.count > 0;
+    size_t kept, count;
+    if (trainer->examples) {
+        count = qkv_example_data_counts(trainer, &kept);
+        if (valid) *valid = kept * trainer->T;
+        return count * trainer->T;
+    }
     if (valid) *valid = lines ? batch_tokens(&trainer->lines.valid_batches) : trainer->windows.valid.count;
     return lines ? batch_tokens(&trainer->lines.batches) : trainer->windows.train.count;
 }

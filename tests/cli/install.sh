@@ -66,6 +66,17 @@ has out '^none +[0-9.]+e[-+]0[0678] +[0-9.]+e[-+]0[0678] +[0-9.]+e-0[12]$'
 has out '^ +999 '
 try 0 programs/flavours 300
 has out '^MQA +1 +2228224 '
+try 0 programs/digits drawn.safetensors 400
+has out '^400 digits in drawn.safetensors$'
+try 0 "$root/bin/qkv" train --preset vit-tiny --examples drawn.safetensors --out vit --steps 4 --batch 20 --threads 1
+has err 'drawn.safetensors, 360 examples of 10 classes \(6,120 tokens\) to train on, 40 to validate on'
+try 0 "$root/bin/qkv" eval vit --examples drawn.safetensors
+has out '^over +400 lines of 10 classes'
+try 0 "$root/bin/qkv" classify vit --examples drawn.safetensors --top 1
+same "$(wc -l <out)" 400 'a line for each example'
+try 2 "$root/bin/qkv" classify vit --examples drawn.safetensors text
+has err 'reads a file in place of texts'
+try 1 "$root/bin/qkv" classify vit text
 try 0 programs/tinylm
 has out '12, 3 sentences, 17932 parameters'
 has out '^<bos> the dog sat on the rug <eos>$'

@@ -129,5 +129,6 @@ PUBLIC.update({
  'vit_patches': small(enc=one(n={'eps': 1e-12}), embed={**LEARNED, 'input': {'kind': 'patches', 'channels': 3, 'height': 8, 'width': 12, 'patch': 4, 'class_token': True}}, tie='none', head={'kind': 'classify', 'classes': 5, 'pool': 'first'}),
  'patches_mean': small(enc=one(norm='rmsnorm', **turned()), embed={'norm': LN, 'input': {'kind': 'patches', 'channels': 1, 'height': 9, 'width': 6, 'patch': 3, 'class_token': False}}, tie='none', head={'kind': 'classify', 'classes': 5, 'pool': 'mean'}),
  'whisper_frames': small(one(1, bias='qvo', d_ff=12), one(1, bias='qvo', d_ff=12) | {'embed': {'position': {'kind': 'sinusoidal', 'layout': 'spaced'}, 'input': {'kind': 'frames', 'channels': 6, 'kernel': 3, 'stride': 2}}}, LEARNED),
+ 'frames': small(enc=one(1, d_ff=12), embed={**LEARNED, 'input': {'kind': 'frames', 'channels': 6, 'kernel': 3, 'stride': 2}}, tie='none', head={'kind': 'classify_tokens', 'classes': 4}),
  'vectors': small(enc=one(), embed={**LEARNED, 'input': {'kind': 'vectors', 'channels': 7, 'bias': True}}, tie='none', head={'kind': 'classify_tokens', 'classes': 4}),
 })

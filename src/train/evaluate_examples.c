@@ -1,0 +1,150 @@
+/* Evaluating a model on a file of examples, and what it says of examples without targets. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "metric/metric.h"
+#include "model/spec.h"
+#include "train/example_files.h"
+#include "train/train.h"
+
+enum { EXAMPLES_A_BATCH = 64 };
+
+struct examples {
+    struct qkv_model *model;
+    struct qkv_example_files files;
+    struct qkv_pass *pass;
+    struct qkv_example_rows rows;
+    size_t B;
+};
+
+static void examples_close(struct examples *e) {
+    qkv_pass_free(e->pass);
+    qkv_example_files_close(&e->files);
+    free(e->rows.features);
+    free(e->rows.ids);
+    free(e->rows.lengths);
+    free(e->rows.targets);
+}
+
+static enum qkv_status examples_open(struct qkv_model *model, const char *path, bool targets, struct examples *e) {
+    struct qkv_context *ctx = qkv_model_context(model);
+    const struct qkv_spec *spec = qkv_model_spec(model);
+    size_t positions, floats;
+    *e = (struct examples){.model = model};
+    enum qkv_status status = qkv_example_files_check(ctx, spec);
+    if (!status)
+        status = targets ? qkv_example_files_add(ctx, spec, path, &e->files)
+                         : qkv_example_files_add_inputs(ctx, spec, path, &e->files);
+    if (status) return status;
+    e->B = e->files.count < EXAMPLES_A_BATCH ? e->files.count : EXAMPLES_A_BATCH;
+    if (!qkv_multiply(e->B, e->files.T, &positions) ||
+        !qkv_multiply(e->B, qkv_example_files_floats(&e->files) + 1, &floats))
+        return qkv_fail_memory(ctx, SIZE_MAX, "a batch of examples");
+    e->rows.features = qkv_allocate(ctx, floats, sizeof *e->rows.features);
+    e->rows.ids = qkv_allocate(ctx, positions, sizeof *e->rows.ids);
+    e->rows.lengths = qkv_allocate(ctx, e->B, sizeof *e->rows.lengths);
+    e->rows.targets = qkv_allocate(ctx, positions, sizeof *e->rows.targets);
+    if (!e->rows.features || !e->rows.ids || !e->rows.lengths || !e->rows.targets) return QKV_MEMORY;
+    return qkv_pass_create(model, &(struct qkv_pass_options){.B = e->B, .T = e->files.T, .logits = true}, &e->pass);
+}
+
+/* The batch that begins with example `first`, through the pass. */
+static enum qkv_status examples_run(struct examples *e, size_t first, struct qkv_batch *batch) {
+    *batch = (struct qkv_batch){.B = e->files.count - first < e->B ? e->files.count - first : e->B};
+    for (size_t r = 0; r < batch->B; r++) qkv_example_files_row(&e->files, first + r, r, &e->rows);
+    qkv_example_files_batch(&e->files, &e->rows, batch);
+    return qkv_pass_forward(e->pass, batch);
+}
+
+enum qkv_status qkv_evaluate_examples(struct qkv_model *model, const char *path, qkv_progress *progress, void *user,
+                                      struct qkv_labels_evaluation *evaluation) {
+    QKV_CALL(qkv_model_context(model));
+    struct qkv_context *ctx = qkv_model_context(model);
+    const struct qkv_spec *spec = qkv_model_spec(model);
+    const bool classes = qkv_head_has_classes(spec);
+    const double started = qkv_clock();
+    struct examples e;
+    struct qkv_example_score score = {0};
+    struct qkv_batch batch;
+    size_t cells;
+    *evaluation = (struct qkv_labels_evaluation){0};
+    enum qkv_status status =
+        classes ? QKV_OK
+                : qkv_fail(ctx, QKV_SPEC, "examples are evaluated by classes; this model's head.kind is %s",
+                           qkv_head_text(spec->head.kind));
+    if (status) return status;
+    status = examples_open(model, path, true, &e);
+    evaluation->classes = (size_t)spec->head.classes;
+    if (!status && !qkv_multiply(evaluation->classes, evaluation->classes, &cells))
+        status = qkv_fail_memory(ctx, SIZE_MAX, "the confusion matrix");
+    if (!status) evaluation->confusion = qkv_allocate(ctx, cells, sizeof *evaluation->confusion);
+    if (!status && !evaluation->confusion) status = QKV_MEMORY;
+    for (size_t at = 0; at < e.files.count && !status; at += e.B) {
+        status = qkv_train_progress(ctx, progress, user, "evaluating", (double)at, (double)e.files.count);
+        if (!status) status = examples_run(&e, at, &batch);
+        if (!status) qkv_example_score(&e.files, e.pass, &batch, &score, evaluation->confusion);
+    }
+    if (!status && !score.counted)
+        status = qkv_fail(ctx, QKV_FORMAT, "%s: no target of it counts; all are %d", path, QKV_IGNORE);
+    examples_close(&e);
+    if (status) {
+        free(evaluation->confusion);
+        *evaluation = (struct qkv_labels_evaluation){0};
+        return status;
+    }
+    evaluation->lines = score.counted;
+    evaluation->loss = score.nll / (double)score.counted;
+    evaluation->accuracy = qkv_accuracy(evaluation->confusion, evaluation->classes);
+    evaluation->macro_f1 = qkv_macro_f1(evaluation->confusion, evaluation->classes);
+    evaluation->seconds = qkv_clock() - started;
+    return QKV_OK;
+}
+
+/* False where a score is no finite number. */
+static bool examples_softmax(const float *scores, size_t n, float *out) {
+    double most = -INFINITY, sum = 0;
+    for (size_t k = 0; k < n; k++) {
+        if (!isfinite(scores[k])) return false;
+        most = fmax(most, (double)scores[k]);
+    }
+    for (size_t k = 0; k < n; k++) sum += exp((double)scores[k] - most);
+    for (size_t k = 0; k < n; k++) out[k] = (float)(exp((double)scores[k] - most) / sum);
+    return true;
+}
+
+enum qkv_status qkv_classify_examples(struct qkv_model *model, const char *path, float **probabilities, size_t *count) {
+    QKV_CALL(qkv_model_context(model));
+    struct qkv_context *ctx = qkv_model_context(model);
+    const struct qkv_spec *spec = qkv_model_spec(model);
+    const size_t classes = spec->head.classes > 0 ? (size_t)spec->head.classes : 1;
+    struct examples e;
+    struct qkv_batch batch;
+    size_t cells;
+    *probabilities = NULL;
+    *count = 0;
+    if (spec->head.kind != QKV_HEAD_CLASSIFY)
+        return qkv_fail(ctx, QKV_ARGUMENT, "classify needs a model with a classify head; this one has head.kind %s",
+                        qkv_head_text(spec->head.kind));
+    enum qkv_status status = examples_open(model, path, false, &e);
+    if (!status && !qkv_multiply(e.files.count, classes, &cells))
+        status = qkv_fail_memory(ctx, SIZE_MAX, "the probabilities");
+    float *all = status ? NULL : qkv_allocate(ctx, cells, sizeof *all);
+    if (!status && !all) status = QKV_MEMORY;
+    for (size_t at = 0; at < e.files.count && !status; at += e.B) {
+        status = examples_run(&e, at, &batch);
+        const float *scores = status ? NULL : qkv_pass_output(e.pass).data;
+        for (size_t b = 0; b < batch.B && !status; b++)
+            if (!examples_softmax(scores + b * classes, classes, all + (at + b) * classes))
+                status =
+                    qkv_fail(ctx, QKV_NUMBER,
+                             "the scores of example %zu are no finite numbers: the model's weights are broken; take "
+                             "those of an earlier checkpoint",
+                             at + b);
+    }
+    if (!status) *count = e.files.count;
+    if (!status) *probabilities = all;
+    if (status) free(all);
+    examples_close(&e);
+    return status;
+}

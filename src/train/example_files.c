@@ -1,0 +1,335 @@
+/* example_files: arrays of safetensors files as examples of a model: opened, checked whole, copied row by row. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/spec.h"
+#include "io/io.h"
+#include "train/example_files.h"
+
+enum { NUMBERS_A_PIECE = 4096 };
+
+/* What a stack reads and what the head is. */
+static const struct qkv_stack_spec *example_stack(const struct qkv_spec *spec) {
+    return spec->decoder.layers ? &spec->decoder : &spec->encoder;
+}
+
+static const char *example_name(enum qkv_input_kind kind) {
+    static const char *const names[] = {[QKV_INPUT_TOKENS] = "in.ids",
+                                        [QKV_INPUT_PATCHES] = "in.pixels",
+                                        [QKV_INPUT_FRAMES] = "in.features",
+                                        [QKV_INPUT_VECTORS] = "in.vectors"};
+    return names[kind];
+}
+
+enum qkv_status qkv_example_files_check(struct qkv_context *ctx, const struct qkv_spec *spec) {
+    if (qkv_spec_topology(spec) == QKV_ENCODER_DECODER)
+        return qkv_fail(
+            ctx, QKV_SPEC,
+            "examples are for a model of one stack; this one has an encoder and a decoder: set one of them to "
+            "null");
+    if (spec->head.kind == QKV_HEAD_NONE)
+        return qkv_fail(
+            ctx, QKV_SPEC,
+            "examples have targets, which a model without a head has no scores for; set head.kind=classify");
+    if (spec->vocab || !qkv_spec_has_tokens(spec)) return QKV_OK;
+    return qkv_fail(ctx, QKV_SPEC, "examples bring no tokenizer, which the vocabulary would come from; set vocab");
+}
+
+/* ---- opening -------------------------------------------------------------------------------------------------------- */
+
+struct opening {
+    struct qkv_context *ctx;
+    const struct qkv_spec *spec;
+    const char *path;
+    const struct qkv_input_spec *input;
+    struct qkv_example_files *files;
+    struct qkv_example_file *file;
+};
+
+static enum qkv_status wrong_array(const struct opening *o, const struct qkv_array *array, const char *expected) {
+    char shape[QKV_RANK_MAX * 24] = "";
+    for (int i = 0; i < array->rank; i++) {
+        const size_t used = strlen(shape);
+        snprintf(shape + used, sizeof shape - used, i ? ",%zu" : "%zu", array->shape[i]);
+    }
+    return qkv_fail(o->ctx, QKV_FORMAT, "%s: %s is %s of the shape (%s); it must be %s", o->path, array->name,
+                    qkv_dtype_name(array->dtype), shape, expected);
+}
+
+static enum qkv_status find_array(const struct opening *o, const char *name, const char *expected,
+                                  const struct qkv_array **out) {
+    char held[200] = "";
+    *out = qkv_tensors_find(o->file->tensors, name);
+    if (*out) return QKV_OK;
+    for (size_t i = 0; i < qkv_tensors_count(o->file->tensors) && strlen(held) < sizeof held - 48; i++) {
+        const size_t used = strlen(held);
+        snprintf(held + used, sizeof held - used, "%s%.40s", i ? ", " : "", qkv_tensors_at(o->file->tensors, i)->name);
+    }
+    return qkv_fail(o->ctx, QKV_FORMAT, "%s has no %s, %s; it holds %s", o->path, name, expected,
+                    *held ? held : "nothing");
+}
+
+static bool is_floats(const struct qkv_array *array) {
+    return array->dtype == QKV_F32 || array->dtype == QKV_F16 || array->dtype == QKV_BF16;
+}
+
+static bool is_integers(const struct qkv_array *array) {
+    return array->dtype == QKV_I32 || array->dtype == QKV_I64;
+}
+
+static int64_t integer_at(const struct qkv_array *array, size_t i) {
+    int32_t narrow;
+    int64_t wide;
+    if (array->dtype == QKV_I32) {
+        memcpy(&narrow, (const char *)array->data + i * sizeof narrow, sizeof narrow);
+        return narrow;
+    }
+    memcpy(&wide, (const char *)array->data + i * sizeof wide, sizeof wide);
+    return wide;
+}
+
+/* The shape that the model wants, behind the number of examples; 0: any. */
+static enum qkv_status check_input(const struct opening *o, const struct qkv_array *array) {
+    const struct qkv_input_spec *in = o->input;
+    const size_t channels = (size_t)in->channels, context = (size_t)o->spec->context;
+    const size_t wants[][3] = {
+        [QKV_INPUT_TOKENS] = {0},
+        [QKV_INPUT_PATCHES] = {channels, (size_t)in->height, (size_t)in->width},
+        [QKV_INPUT_FRAMES] = {channels, 0},
+        [QKV_INPUT_VECTORS] = {0, channels},
+    };
+    static const int ranks[] = {
+        [QKV_INPUT_TOKENS] = 2, [QKV_INPUT_PATCHES] = 4, [QKV_INPUT_FRAMES] = 3, [QKV_INPUT_VECTORS] = 3};
+    char expected[200];
+    const bool tokens = in->kind == QKV_INPUT_TOKENS;
+    switch (in->kind) {
+    case QKV_INPUT_TOKENS:
+        snprintf(expected, sizeof expected, "I32 or I64 of the shape (examples,positions)");
+        break;
+    case QKV_INPUT_PATCHES:
+        snprintf(expected, sizeof expected,
+                 "F32, F16 or BF16 of the shape (examples,%d,%d,%d): channels, height, width", in->channels, in->height,
+                 in->width);
+        break;
+    case QKV_INPUT_FRAMES:
+        snprintf(expected, sizeof expected, "F32, F16 or BF16 of the shape (examples,%d,frames)", in->channels);
+        break;
+    case QKV_INPUT_VECTORS:
+        snprintf(expected, sizeof expected, "F32, F16 or BF16 of the shape (examples,positions,%d)", in->channels);
+    }
+    bool right = array->rank == ranks[in->kind] && (tokens ? is_integers(array) : is_floats(array));
+    for (int i = 1; right && i < array->rank; i++) {
+        const size_t want = wants[in->kind][i - 1];
+        right = array->shape[i] > 0 && (!want || array->shape[i] == want);
+    }
+    if (!right || !array->shape[0]) return wrong_array(o, array, expected);
+    size_t T = in->kind == QKV_INPUT_PATCHES ? qkv_stack_patches(example_stack(o->spec)) : array->shape[1];
+    if (in->kind == QKV_INPUT_FRAMES) T = (array->shape[2] - 1) / (size_t)in->stride + 1;
+    if (T > context)
+        return qkv_fail(o->ctx, QKV_FORMAT, "%s: an example of %s has %zu positions, more than the context of %zu",
+                        o->path, array->name, T, context);
+    struct qkv_example_files *f = o->files;
+    for (int i = 1; f->file_count > 1 && i < array->rank; i++)
+        if (array->shape[i] != f->shape[i - 1])
+            return wrong_array(o, array, "of the shape of the files before it, but for the number of examples");
+    f->rank = array->rank - 1;
+    for (int i = 0; i < f->rank; i++) f->shape[i] = array->shape[i + 1];
+    f->T = T, f->frames = in->kind == QKV_INPUT_FRAMES ? array->shape[2] : 0, f->tokens = tokens;
+    return QKV_OK;
+}
+
+static enum qkv_status check_numbers(const struct opening *o, const struct qkv_array *array) {
+    float part[NUMBERS_A_PIECE];
+    const size_t all = qkv_array_elements(array), size = qkv_dtype_size(array->dtype);
+    for (size_t at = 0, n; at < all; at += n) {
+        n = all - at < NUMBERS_A_PIECE ? all - at : NUMBERS_A_PIECE;
+        qkv_to_float(part, (const char *)array->data + at * size, array->dtype, n);
+        for (size_t i = 0; i < n; i++)
+            if (!isfinite(part[i]))
+                return qkv_fail(o->ctx, QKV_FORMAT, "%s: a number of example %zu of %s is not finite", o->path,
+                                (at + i) / (all / array->shape[0]), array->name);
+    }
+    return QKV_OK;
+}
+
+/* Each in [low, high), or QKV_IGNORE. */
+static enum qkv_status check_integers(const struct opening *o, const struct qkv_array *array, int64_t low, int64_t high,
+                                      bool ignore, const char *what) {
+    const size_t all = qkv_array_elements(array);
+    for (size_t i = 0; i < all; i++) {
+        const int64_t x = integer_at(array, i);
+        if ((x >= low && x < high) || (ignore && x == QKV_IGNORE)) continue;
+        return qkv_fail(o->ctx, QKV_FORMAT, "%s: %s of example %zu is %lld; it must be from %lld to %lld%s", o->path,
+                        array->name, i / (all / array->shape[0]), (long long)x, (long long)low, (long long)high - 1,
+                        what);
+    }
+    return QKV_OK;
+}
+
+static enum qkv_status check_targets(const struct opening *o, const struct qkv_array *array) {
+    const struct qkv_spec *s = o->spec;
+    struct qkv_example_files *f = o->files;
+    const bool each = s->head.kind != QKV_HEAD_CLASSIFY;
+    const size_t N = o->file->input->shape[0];
+    const int outputs = s->head.kind == QKV_HEAD_LM ? s->vocab : s->head.classes;
+    char expected[120], known[64] = "";
+    snprintf(expected, sizeof expected,
+             each ? "I32 or I64 of the shape (%zu,%zu): one for each position"
+                  : "I32 or I64 of the shape (%zu): one for each example",
+             N, f->T);
+    const bool right = is_integers(array) && array->shape[0] == N && array->rank == (each ? 2 : 1);
+    if (!right || (each && array->shape[1] != f->T)) return wrong_array(o, array, expected);
+    f->by_position = each;
+    if (outputs > 0)
+        snprintf(known, sizeof known, ", as the model has %d %s", outputs,
+                 s->head.kind == QKV_HEAD_LM ? "tokens" : "classes");
+    enum qkv_status status = check_integers(o, array, 0, outputs > 0 ? outputs : 1 << 20, true, known);
+    for (size_t i = 0; !status && i < qkv_array_elements(array); i++) {
+        const int64_t x = integer_at(array, i);
+        if (x >= 0 && (size_t)x >= f->classes) f->classes = (size_t)x + 1;
+    }
+    return status;
+}
+
+/* Of sequences of ids or vectors. */
+static enum qkv_status check_lengths(const struct opening *o) {
+    const struct qkv_array *lengths = qkv_tensors_find(o->file->tensors, "in.lengths");
+    char expected[64];
+    if (!lengths) return QKV_OK;
+    if (o->input->kind == QKV_INPUT_PATCHES || o->input->kind == QKV_INPUT_FRAMES)
+        return qkv_fail(o->ctx, QKV_FORMAT, "%s has in.lengths, but all examples of %s are as long; leave it out",
+                        o->path, example_name(o->input->kind));
+    snprintf(expected, sizeof expected, "I32 or I64 of the shape (%zu)", o->file->input->shape[0]);
+    if (!is_integers(lengths) || lengths->rank != 1 || lengths->shape[0] != o->file->input->shape[0])
+        return wrong_array(o, lengths, expected);
+    o->file->lengths = lengths;
+    return check_integers(o, lengths, 1, (int64_t)o->files->T + 1, false, "");
+}
+
+static enum qkv_status open_file(const struct opening *o, bool targets) {
+    static const char *const what[] = {
+        [QKV_INPUT_TOKENS] = "the ids that this model reads, (examples,positions)",
+        [QKV_INPUT_PATCHES] = "the images that this model reads, (examples,channels,height,"
+                              "width)",
+        [QKV_INPUT_FRAMES] = "the frames that this model reads, (examples,channels,frames)",
+        [QKV_INPUT_VECTORS] = "the vectors that this model reads, (examples,positions,"
+                              "channels)"};
+    struct qkv_example_file *f = o->file;
+    enum qkv_status status = qkv_tensors_open(o->ctx, o->path, &f->tensors);
+    if (!status) status = find_array(o, example_name(o->input->kind), what[o->input->kind], &f->input);
+    if (!status) status = check_input(o, f->input);
+    if (!status)
+        status = o->files->tokens
+                     ? check_integers(o, f->input, 0, o->spec->vocab, false, ", as those of the vocabulary")
+                     : check_numbers(o, f->input);
+    if (!status) status = check_lengths(o);
+    if (!status && targets) status = find_array(o, "in.targets", "what is to be learnt of each example", &f->targets);
+    return !status && targets ? check_targets(o, f->targets) : status;
+}
+
+static enum qkv_status add_file(struct qkv_context *ctx, const struct qkv_spec *spec, const char *path,
+                                struct qkv_example_files *files, bool targets) {
+    struct qkv_example_file *grown =
+        qkv_list_room(ctx, files->items, &files->capacity, files->file_count, 1, sizeof *grown);
+    if (!grown) return QKV_MEMORY;
+    files->items = grown;
+    struct qkv_example_file *file = &grown[files->file_count++];
+    *file = (struct qkv_example_file){.first = files->count};
+    const struct opening o = {ctx, spec, path, &example_stack(spec)->embed.input, files, file};
+    enum qkv_status status = open_file(&o, targets);
+    if (!status) files->count += file->input->shape[0];
+    return status;
+}
+
+enum qkv_status qkv_example_files_add(struct qkv_context *ctx, const struct qkv_spec *spec, const char *path,
+                                      struct qkv_example_files *files) {
+    return add_file(ctx, spec, path, files, true);
+}
+
+enum qkv_status qkv_example_files_add_inputs(struct qkv_context *ctx, const struct qkv_spec *spec, const char *path,
+                                             struct qkv_example_files *files) {
+    return add_file(ctx, spec, path, files, false);
+}
+
+void qkv_example_files_close(struct qkv_example_files *files) {
+    for (size_t i = 0; i < files->file_count; i++) qkv_tensors_close(files->items[i].tensors);
+    free(files->items);
+    *files = (struct qkv_example_files){0};
+}
+
+/* ---- rows ----------------------------------------------------------------------------------------------------------- */
+
+static size_t input_elements(const struct qkv_example_files *files) {
+    size_t n = 1;
+    for (int i = 0; i < files->rank; i++) n *= files->shape[i]; /* the file holds them */
+    return n;
+}
+
+size_t qkv_example_files_floats(const struct qkv_example_files *files) {
+    return files->tokens ? 0 : input_elements(files);
+}
+
+/* The file of example i, and its number there. */
+static const struct qkv_example_file *file_of(const struct qkv_example_files *files, size_t *i) {
+    size_t k = files->file_count - 1;
+    while (files->items[k].first > *i) k--;
+    *i -= files->items[k].first;
+    return &files->items[k];
+}
+
+void qkv_example_files_row(const struct qkv_example_files *files, size_t i, size_t r,
+                           const struct qkv_example_rows *rows) {
+    const struct qkv_example_file *f = file_of(files, &i);
+    const size_t n = input_elements(files), T = files->T;
+    rows->lengths[r] = f->lengths ? (int32_t)integer_at(f->lengths, i) : (int32_t)T;
+    if (files->tokens)
+        for (size_t k = 0; k < n; k++) rows->ids[r * n + k] = (int32_t)integer_at(f->input, i * n + k);
+    else
+        qkv_to_float(rows->features + r * n, (const char *)f->input->data + i * n * qkv_dtype_size(f->input->dtype),
+                     f->input->dtype, n);
+    if (!f->targets) return;
+    if (!files->by_position) rows->targets[r] = (int32_t)integer_at(f->targets, i);
+    for (size_t t = 0; files->by_position && t < T; t++)
+        rows->targets[r * T + t] =
+            t < (size_t)rows->lengths[r] ? (int32_t)integer_at(f->targets, i * T + t) : QKV_IGNORE;
+}
+
+void qkv_example_files_batch(const struct qkv_example_files *files, const struct qkv_example_rows *rows,
+                             struct qkv_batch *batch) {
+    bool lengths = false;
+    for (size_t k = 0; k < files->file_count; k++) lengths = lengths || files->items[k].lengths;
+    batch->T = files->T;
+    batch->ids = files->tokens ? rows->ids : NULL;
+    batch->features = files->tokens ? NULL : rows->features;
+    batch->frames = files->frames;
+    batch->lengths = lengths ? rows->lengths : NULL;
+    batch->targets = files->items[0].targets ? rows->targets : NULL;
+}
+
+void qkv_example_files_count(const struct qkv_example_files *files, size_t i, size_t *tokens, size_t *targets) {
+    const struct qkv_example_file *f = file_of(files, &i);
+    *tokens = f->lengths ? (size_t)integer_at(f->lengths, i) : files->T;
+    *targets = 0;
+    if (!files->by_position) *targets = integer_at(f->targets, i) != QKV_IGNORE;
+    for (size_t t = 0; files->by_position && t < *tokens; t++)
+        *targets += integer_at(f->targets, i * files->T + t) != QKV_IGNORE;
+}
+
+void qkv_example_score(const struct qkv_example_files *files, const struct qkv_pass *pass,
+                       const struct qkv_batch *batch, struct qkv_example_score *score, size_t *confusion) {
+    const struct qkv_array logits = qkv_pass_output(pass);
+    const size_t outputs = logits.shape[logits.rank - 1], rows = files->by_position ? batch->B * batch->T : batch->B;
+    size_t counted;
+    const double mean = qkv_pass_loss(pass, &counted);
+    score->nll += mean * (double)counted;
+    score->counted += counted;
+    for (size_t r = 0; r < rows; r++) {
+        const float *row = (const float *)logits.data + r * outputs;
+        size_t best = 0;
+        if (batch->targets[r] == QKV_IGNORE) continue;
+        for (size_t k = 1; k < outputs; k++) best = row[k] > row[best] ? k : best;
+        score->right += best == (size_t)batch->targets[r];
+        if (confusion) confusion[(size_t)batch->targets[r] * outputs + best]++;
+    }
+}

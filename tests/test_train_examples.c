@@ -1,0 +1,254 @@
+/* Learning from arrays: what a file may hold, runs that go on, parts and groups that change no bit, and what evaluation says. */
+#include "train_same.h"
+
+enum { EXAMPLES = 48, SIDE = 6, CLASSES = 3, LONGEST = 7, WIDTH = 5 };
+
+static struct qkv_spec examples_spec(struct qkv_context *ctx, const char *input, const char *head) {
+    char json[700];
+    struct qkv_spec spec;
+    snprintf(json, sizeof json,
+             "{\"format\":\"qkv\",\"version\":2,\"d_model\":16,\"context\":16,\"embed\":{\"input\":%s},"
+             "\"head\":{\"kind\":\"%s\"},\"encoder\":{\"layers\":1,\"attention\":{\"heads\":2},\"ffn\":{\"d_ff\":24}}}",
+             input, head);
+    assert_ok(ctx, qkv_spec_parse(ctx, &spec, "examples", json, strlen(json), NULL, 0));
+    return spec;
+}
+
+static const char patches[] = "{\"kind\":\"patches\",\"channels\":1,\"height\":6,\"width\":6,\"patch\":3}";
+static const char vectors[] = "{\"kind\":\"vectors\",\"channels\":5}";
+static const char frames[] = "{\"kind\":\"frames\",\"channels\":5}";
+
+/* What a file is made of; 0: as the model wants it. */
+struct file {
+    const char *input; /* the name of its array */
+    size_t shape[4];
+    int rank;
+    bool each; /* a target for each position */
+    size_t T;
+    int32_t target; /* of the last example, where it is none of the classes */
+    bool broken, no_targets;
+};
+
+/* Brightness says the class: a model can learn it. */
+static const char *write_examples(struct qkv_context *ctx, const char *name, const struct file *f, uint64_t stream) {
+    static char path[1024];
+    struct qkv_random random = test_random(stream);
+    size_t n = 1, T = f->each ? f->T : 1;
+    for (int i = 1; i < f->rank; i++) n *= f->shape[i];
+    float *x = calloc(f->shape[0] * n, sizeof *x);
+    int32_t *targets = calloc(f->shape[0] * T, sizeof *targets);
+    for (size_t e = 0; e < f->shape[0]; e++) {
+        const int32_t class = (int32_t)qkv_random_below(&random, CLASSES);
+        for (size_t t = 0; t < T; t++) targets[e * T + t] = class;
+        for (size_t i = 0; i < n; i++) x[e * n + i] = (float)class - 1 + 0.3F * (float)qkv_random_normal(&random);
+    }
+    if (f->broken) x[f->shape[0] * n - 1] = NAN;
+    if (f->target) targets[f->shape[0] * T - 1] = f->target;
+    const struct qkv_array arrays[] = {{.name = f->input,
+                                        .dtype = QKV_F32,
+                                        .rank = f->rank,
+                                        .shape = {f->shape[0], f->shape[1], f->shape[2], f->shape[3]},
+                                        .data = x,
+                                        .bytes = f->shape[0] * n * sizeof *x},
+                                       {.name = "in.targets",
+                                        .dtype = QKV_I32,
+                                        .rank = f->each ? 2 : 1,
+                                        .shape = {f->shape[0], f->T},
+                                        .data = targets,
+                                        .bytes = f->shape[0] * T * sizeof *targets}};
+    snprintf(path, sizeof path, "%s", test_path(name));
+    assert_ok(ctx, qkv_tensors_write(ctx, path, arrays, f->no_targets ? 1 : 2, NULL, 0));
+    free(x);
+    free(targets);
+    return path;
+}
+
+static const struct file images = {.input = "in.pixels", .shape = {EXAMPLES, 1, SIDE, SIDE}, .rank = 4};
+
+static struct qkv_train_options examples_options(struct qkv_context *ctx, const char *path) {
+    struct qkv_train_options options = fixture_options_on(ctx, NULL);
+    options.examples = path;
+    options.batch = 6;
+    return options;
+}
+
+static void run_examples(struct qkv_context *ctx, const struct qkv_spec *spec, const struct qkv_train_options *options,
+                         const char *folder) {
+    struct qkv_trainer *trainer;
+    assert_ok(ctx, qkv_trainer_create(ctx, spec, options, folder, NULL, NULL, &trainer));
+    fixture_steps(ctx, trainer, options->steps);
+    assert_ok(ctx, qkv_trainer_save(trainer));
+    qkv_trainer_free(trainer);
+}
+
+/* Images, frames and vectors: the classes come from the targets, the loss falls, and evaluation counts what validation does. */
+static void every_kind_of_input_is_learnt(void **state) {
+    (void)state;
+    static const struct file files[] = {
+        {.input = "in.pixels", .shape = {EXAMPLES, 1, SIDE, SIDE}, .rank = 4},
+        {.input = "in.features", .shape = {EXAMPLES, WIDTH, 2 * LONGEST - 1}, .rank = 3},
+        {.input = "in.vectors", .shape = {EXAMPLES, LONGEST, WIDTH}, .rank = 3, .each = true, .T = LONGEST}};
+    const char *const inputs[] = {patches, frames, vectors};
+    struct qkv_context *ctx = fixture_context(1);
+    for (size_t i = 0; i < TEST_COUNT(files); i++) {
+        char path[1024], folder[1024];
+        struct qkv_labels_evaluation found;
+        struct qkv_model *model;
+        const struct qkv_spec spec = examples_spec(ctx, inputs[i], files[i].each ? "classify_tokens" : "classify");
+        snprintf(path, sizeof path, "%s", write_examples(ctx, "learn.safetensors", &files[i], 1 + i));
+        struct qkv_train_options options = examples_options(ctx, path);
+        options.steps = 40;
+        options.rate = 1e-2;
+        options.dropout = 0;
+        snprintf(folder, sizeof folder, "%s", fixture_run("learn"));
+        run_examples(ctx, &spec, &options, folder);
+        assert_ok(ctx, qkv_model_load(ctx, folder, &model));
+        assert_int_equal(qkv_model_spec(model)->head.classes, CLASSES);
+        assert_ok(ctx, qkv_evaluate_examples(model, path, NULL, NULL, &found));
+        assert_int_equal(found.lines, EXAMPLES * (files[i].each ? LONGEST : 1));
+        if (!(found.accuracy > 0.8)) fail_msg("%s: accuracy %g", inputs[i], found.accuracy);
+        qkv_free(found.confusion);
+        qkv_model_free(model);
+    }
+    qkv_context_free(ctx);
+}
+
+/* Stopped and gone on with, and in parts of a batch: the same bits. */
+static void a_run_that_goes_on_or_is_cut_is_the_same_run(void **state) {
+    (void)state;
+    struct qkv_context *ctx = fixture_context(1);
+    const struct qkv_spec spec = examples_spec(ctx, patches, "classify");
+    char path[1024], whole[1024], cut[1024], parts[1024];
+    struct qkv_trainer *trainer;
+    snprintf(path, sizeof path, "%s", write_examples(ctx, "resume.safetensors", &images, 11));
+    snprintf(whole, sizeof whole, "%s", fixture_run("whole"));
+    snprintf(cut, sizeof cut, "%s", fixture_run("cut"));
+    snprintf(parts, sizeof parts, "%s", fixture_run("parts"));
+    struct qkv_train_options options = examples_options(ctx, path);
+    options.steps = 16; /* past the end of an epoch */
+    options.metric = "accuracy";
+    run_examples(ctx, &spec, &options, whole);
+    assert_ok(ctx, qkv_trainer_create(ctx, &spec, &options, cut, NULL, NULL, &trainer));
+    fixture_steps(ctx, trainer, 9);
+    assert_ok(ctx, qkv_trainer_save(trainer));
+    qkv_trainer_free(trainer);
+    assert_ok(ctx, qkv_trainer_resume(ctx, cut, 0, NULL, NULL, &trainer));
+    fixture_steps(ctx, trainer, options.steps);
+    assert_ok(ctx, qkv_trainer_save(trainer));
+    qkv_trainer_free(trainer);
+    assert_same_runs(ctx, whole, cut);
+    options.accumulate = 3;
+    run_examples(ctx, &spec, &options, parts);
+    assert_same_tensors(ctx, whole, parts, "model.safetensors");
+    write_examples(ctx, "resume.safetensors", &images, 12);
+    assert_status(ctx, qkv_trainer_resume(ctx, whole, 20, NULL, NULL, &trainer), QKV_FORMAT);
+    assert_message(ctx, "resume.safetensors has changed since the run began");
+    qkv_context_free(ctx);
+}
+
+static void what_a_file_must_hold_is_said(void **state) {
+    (void)state;
+    static const struct {
+        struct file file;
+        const char *input, *head, *message;
+    } cases[] = {
+        {{.input = "in.features", .shape = {EXAMPLES, 1, SIDE, SIDE}, .rank = 4},
+         patches,
+         "classify",
+         "has no in.pixels, the images that this model reads"},
+        {{.input = "in.pixels", .shape = {EXAMPLES, 2, SIDE, SIDE}, .rank = 4},
+         patches,
+         "classify",
+         "must be F32, F16 or BF16 of the shape (examples,1,6,6)"},
+        {{.input = "in.vectors", .shape = {EXAMPLES, LONGEST, WIDTH + 1}, .rank = 3},
+         vectors,
+         "classify",
+         "of the shape (examples,positions,5)"},
+        {{.input = "in.vectors", .shape = {EXAMPLES, 17, WIDTH}, .rank = 3},
+         vectors,
+         "classify",
+         "has 17 positions, more than the context of 16"},
+        {{.input = "in.pixels", .shape = {EXAMPLES, 1, SIDE, SIDE}, .rank = 4, .broken = true},
+         patches,
+         "classify",
+         "a number of example 47 of in.pixels is not finite"},
+        {{.input = "in.pixels", .shape = {EXAMPLES, 1, SIDE, SIDE}, .rank = 4, .target = -3},
+         patches,
+         "classify",
+         "in.targets of example 47 is -3"},
+        {{.input = "in.pixels", .shape = {EXAMPLES, 1, SIDE, SIDE}, .rank = 4, .no_targets = true},
+         patches,
+         "classify",
+         "has no in.targets, what is to be learnt of each example; it holds in.pixels"},
+        {{.input = "in.pixels", .shape = {EXAMPLES, 1, SIDE, SIDE}, .rank = 4},
+         patches,
+         "classify_tokens",
+         "one for each position"},
+        {{.input = "in.pixels", .shape = {3, 1, SIDE, SIDE}, .rank = 4},
+         patches,
+         "classify",
+         "valid_fraction of 0.1 keeps none for validation"},
+        {{.input = "in.pixels", .shape = {EXAMPLES, 1, SIDE, SIDE}, .rank = 4},
+         patches,
+         "none",
+         "set head.kind=classify"},
+    };
+    struct qkv_context *ctx = fixture_context(1);
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        const struct qkv_spec spec = examples_spec(ctx, cases[i].input, cases[i].head);
+        const char *path = write_examples(ctx, "refused.safetensors", &cases[i].file, 20 + i);
+        const struct qkv_train_options options = examples_options(ctx, path);
+        struct qkv_trainer *trainer;
+        assert_true(qkv_trainer_create(ctx, &spec, &options, fixture_run("refused"), NULL, NULL, &trainer) != QKV_OK);
+        assert_message(ctx, cases[i].message);
+        assert_null(trainer);
+    }
+    qkv_context_free(ctx);
+}
+
+/* What classify says of examples without targets is what evaluation counts. */
+static void classes_of_examples_are_those_that_are_evaluated(void **state) {
+    (void)state;
+    struct qkv_context *ctx = fixture_context(1);
+    struct qkv_spec spec = examples_spec(ctx, frames, "classify");
+    static const struct file all = {.input = "in.features", .shape = {70, WIDTH, 12}, .rank = 3};
+    struct qkv_labels_evaluation found;
+    struct qkv_model *model;
+    float *probabilities;
+    size_t count, counts[CLASSES] = {0};
+    spec.head.classes = CLASSES;
+    assert_ok(ctx, qkv_model_create(ctx, &spec, 5, &model));
+    const char *path = write_examples(ctx, "classes.safetensors", &all, 30);
+    assert_ok(ctx, qkv_evaluate_examples(model, path, NULL, NULL, &found));
+    assert_ok(ctx, qkv_classify_examples(model, path, &probabilities, &count));
+    assert_int_equal(count, 70);
+    for (size_t i = 0; i < count; i++) {
+        size_t best = 0;
+        double sum = 0;
+        for (size_t k = 0; k < CLASSES; k++) {
+            sum += (double)probabilities[i * CLASSES + k];
+            if (probabilities[i * CLASSES + k] > probabilities[i * CLASSES + best]) best = k;
+        }
+        assert_close(sum, 1, 1e-5);
+        counts[best]++;
+    }
+    for (size_t k = 0; k < CLASSES; k++) {
+        size_t predicted = 0;
+        for (size_t label = 0; label < CLASSES; label++) predicted += found.confusion[label * CLASSES + k];
+        assert_int_equal(predicted, counts[k]);
+    }
+    qkv_free(found.confusion);
+    qkv_free(probabilities);
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kind_of_input_is_learnt),
+        cmocka_unit_test(a_run_that_goes_on_or_is_cut_is_the_same_run),
+        cmocka_unit_test(what_a_file_must_hold_is_said),
+        cmocka_unit_test(classes_of_examples_are_those_that_are_evaluated),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
