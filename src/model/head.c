@@ -9,7 +9,7 @@ struct qkv_tensor *qkv_head_transform(struct qkv_tape *tape, struct qkv_model *m
     const enum qkv_ffn_kind kind = (enum qkv_ffn_kind)(spec->activation - 1);
     const bool active = spec->activation != QKV_TRANSFORM_NONE;
     if (!spec->given) return x;
-    if (active && !spec->norm.given) return qkv_op_linear_activation(tape, x, weight, bias, kind, false);
+    if (active && !spec->norm.given) return qkv_op_linear_activation(tape, x, weight, bias, kind, false, 0);
     x = qkv_op_linear(tape, x, weight, bias, result);
     if (active) x = qkv_op_activation(tape, x, kind);
     return spec->norm.given ? qkv_norm_apply(tape, &spec->norm, &m->head_norm, x, QKV_RESULT_BF16_IF_MIXED) : x;

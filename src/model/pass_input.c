@@ -116,7 +116,7 @@ static struct qkv_tensor *input_frames(struct qkv_pass *p, struct qkv_stack *sta
                                    .y_start = start};
     struct qkv_tensor *x = input_rows(p, f, M, (size_t)s->channels, input_frame_rows);
     x = qkv_op_unfold(tape, x, &o, qkv_pass_order(p, B, M, start));
-    x = qkv_op_linear_activation(tape, x, &first->weight, qkv_tensor_or_null(&first->bias), QKV_FFN_GELU, false);
+    x = qkv_op_linear_activation(tape, x, &first->weight, qkv_tensor_or_null(&first->bias), QKV_FFN_GELU, false, 0);
     o.stride = stride, o.rows = rows->N, o.y_start = rows->start;
     x = qkv_op_unfold(tape, x, &o, tape->order);
     x = qkv_op_linear(tape, x, &second->weight, qkv_tensor_or_null(&second->bias), QKV_RESULT_FP32);
