@@ -203,6 +203,10 @@ static void golden_case(struct qkv_context *ctx, const char *path, const struct 
     char folder[600];
     snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
     assert_ok(ctx, qkv_tensors_open(ctx, path, &file));
+    if (!qkv_tensors_find(file, "in.ids")) { /* modules read tokens; images, frames and vectors are a pass's */
+        qkv_tensors_close(file);
+        return;
+    }
     assert_ok(ctx, qkv_model_load(ctx, folder, &model));
     assert_ok(ctx, qkv_module_of_model(model, "", &m));
     assert_int_equal(qkv_module_kind(m), QKV_MODULE_MODEL);
