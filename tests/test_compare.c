@@ -68,7 +68,7 @@ static void what_is_no_axis_is_refused(void **state) {
         {"position=rope:X", "axis position has no value"},
         {"position=absolute", "learned, rope, alibi, rope:half"},
         {"norm=rms", "it has pre, post, sandwich, output, parallel, parallel_two, pre-layer"},
-        {"ffn=tanh", "it has relu, gelu, gelu_tanh, silu, swiglu, geglu"},
+        {"ffn=sine", "it has relu, gelu, gelu_tanh, silu, tanh, swiglu, geglu"},
         {"kv", "axis kv has no values"},
         {"kv=", "empty value"},
         {"kv=mha,,mqa", "empty value"},
