@@ -76,6 +76,10 @@ static struct qkv_attention_layer *make_layer(struct golden *g, const struct qkv
         size_t elements = 0;
         snprintf(name, sizeof name, "layers.0.attn.%s", p->name);
         const float *from = weights(g, name, &elements);
+        if (!from) { /* of the stack's layers together */
+            snprintf(name, sizeof name, "position.%s", p->name);
+            from = weights(g, name, &elements);
+        }
         if (!from || elements != qkv_array_elements(p)) fail_msg("no %s.%s of %zu bytes", g->stack, name, p->bytes);
         memcpy(qkv_attention_layer_weights(layer, i), from, p->bytes);
     }
