@@ -110,7 +110,11 @@ static void run_stack(struct golden *g, const struct qkv_stack_spec *stack, cons
     read_ints(g, source);
     struct qkv_attention_layer *layer = make_layer(g, &qkv_stack_layer(stack, 0)->attention);
     float *x = make_input(g, &qkv_stack_layer(stack, 0)->norm), *y = malloc(g->B * g->T * g->C * sizeof(float));
-    struct qkv_attention_input in = {.B = g->B, .T = g->T, .x = x, .mask.lengths = g->lengths};
+    struct qkv_attention_input in = {.B = g->B,
+                                     .T = g->T,
+                                     .x = x,
+                                     .mask.lengths = g->lengths,
+                                     .length = g->T}; /* as the reference decides rotations */
     assert_ok(g->ctx, qkv_attention_layer_forward(layer, &in, y));
     size_t H = (size_t)qkv_stack_layer(stack, 0)->attention.heads, head = g->T * g->T;
     float *got = malloc(g->B * H * head * sizeof(float)), *golden = malloc(g->B * H * head * sizeof(float));

@@ -66,7 +66,7 @@ static void what_is_no_axis_is_refused(void **state) {
         {"position=rope:0", "axis position has no value"},
         {"position=rope:2", "axis position has no value"},
         {"position=rope:X", "axis position has no value"},
-        {"position=absolute", "learned, rope, alibi, rope:half"},
+        {"position=absolute", "learned, rope, alibi, buckets, relative, rope:half"},
         {"norm=rms", "it has pre, post, sandwich, output, parallel, parallel_two, pre-layer"},
         {"ffn=sine", "it has relu, gelu, gelu_tanh, silu, tanh, swiglu, geglu"},
         {"kv", "axis kv has no values"},

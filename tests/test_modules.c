@@ -221,6 +221,8 @@ static void golden_case(struct qkv_context *ctx, const char *path, const struct 
                                   .types = read_raw(file, "in.token_types", QKV_I32),
                                   .source_types = read_raw(file, "in.source_token_types", QKV_I32),
                                   .x = {.B = ids->shape[0], .T = ids->shape[1]},
+                                  .length = ids->shape[1], /* as the reference decides rotations */
+                                  .source_length = source ? source->shape[1] : 0,
                                   .self.mask.lengths = lengths,
                                   .cross.mask.lengths = source_lengths,
                                   .source_self.mask.lengths = source_lengths,
