@@ -59,7 +59,8 @@ static void test_specs(void **state) {
     REFUSE(s.attention.bias = (enum qkv_bias_kind)99, "attention.bias is 99; it must be");
     REFUSE(s.dropout = 1, "dropout is 1; it must be a number from 0 to less than 1");
     REFUSE(s.dropout = -0.1, "dropout is -0.1; it must be");
-    REFUSE(s.attention.position.kind = QKV_POSITION_LEARNED, "attention itself knows none, rope, alibi, buckets, relative");
+    REFUSE(s.attention.position.kind = QKV_POSITION_LEARNED,
+           "attention itself knows none, rope, alibi, buckets, relative");
     REFUSE(s.attention.position.kind = (enum qkv_position_kind)99,
            "attention.position.kind is 99; attention itself knows");
     REFUSE(s.attention.position.theta = -2, "attention.position.theta is -2; it must be");

@@ -588,7 +588,7 @@ static void scalings_are_written_read_and_part_of_the_digest(void **state) {
 
 static int start_context(void **state) {
     (void)state;
-    return qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 2});
+    return (int)qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 2});
 }
 
 static int end_context(void **state) {

@@ -163,7 +163,8 @@ static void what_is_wrong_with_kinds_is_named(void **state) {
          "decoder.kinds.local.attention.position.fraction is 0.1, which rotates none of the 8 channels of "
          "decoder.kinds.local.attention.head_dim"},
         {"decoder.kinds.local.attention.position.kind=learned",
-         "decoder.kinds.local.attention.position.kind is \"learned\"; it must be one of none, rope, alibi, buckets, relative"},
+         "decoder.kinds.local.attention.position.kind is \"learned\"; it must be one of none, rope, alibi, buckets, "
+         "relative"},
         {"decoder.kinds.local.attention.position.kind=\"\"",
          "position.kind is \"\"; it must be one of none, rope, alibi, buckets, relative"},
         {"decoder.kinds.global.attention.position.theta=3",

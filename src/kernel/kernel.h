@@ -56,7 +56,7 @@
      * (pairs,2). half: channel i with i + pairs; interleaved: 2i with 2i + 1. inverse: by the negative angle */                          \
     X(void, rotate,                                                                                                                                \
       (float *x, size_t heads, size_t D, size_t pairs, bool interleaved, const float *cos_sin, bool inverse))                                      \
-    /* Clamps x to ±limit in place, NaN staying NaN. inside: bit i % 8 of byte i / 8: |x[i]| <= limit; NULL: not wanted */                         \
+    /* Clamps x to ±limit in place, NaN staying NaN. inside: bit i % 8 of byte i / 8: |x[i]| <= limit; NULL: not wanted */                        \
     X(void, clip, (float *x, uint8_t *inside, float limit, size_t n))                                                                              \
     /* y (+)= x·m/(1−p), m = 0 with probability p: element e (counted from `first`) of the mask that `key` names.      \
      * y may be x. See random in base: Threefry on (e / 2, stream), word e % 2; kept when the word >= p·2^32 */                        \

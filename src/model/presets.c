@@ -112,9 +112,9 @@ static const struct preset presets[] = {
                       "schedule=inverse_sqrt", "rate=7e-4", "warmup=4000", "beta2=0.98", "eps=1e-9", "weight_decay=0",
                       "clip=0", "label_smoothing=0.1", "eval_every=1000", "eval_batches=0", "save_every=1000")},
     {.name = "t5-style",
-     .summary =
-         "an encoder-decoder without biases: RMSNorm, GeGLU, scores not scaled, a learned bias for each bucket of distances: "
-         "6+6 layers, 8 heads, d_model 512 (after Raffel et al. 2020)",
+     .summary = "an encoder-decoder without biases: RMSNorm, GeGLU, scores not scaled, a learned bias for each bucket "
+                "of distances: "
+                "6+6 layers, 8 heads, d_model 512 (after Raffel et al. 2020)",
      .json =
          START "\"d_model\": 512, \"context\": 512, \"position\": {\"kind\": \"buckets\"}, \"tie\": \"all\","
                " \"dropout\": 0.1,"

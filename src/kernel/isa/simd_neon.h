@@ -43,8 +43,7 @@ QKV_INLINE void vf_store(float *p, vf a) {
 QKV_INLINE void vf_store_away(float *p, vf a) {
     vf_store(p, a);
 }
-QKV_INLINE void vf_stores_end(void) {
-}
+QKV_INLINE void vf_stores_end(void) {}
 QKV_INLINE vf vf_load_n(const float *p, size_t n) {
     if (n >= W) return vld1q_f32(p);
     vf a = vdupq_n_f32(0);

@@ -26,8 +26,7 @@ QKV_INLINE void vf_store(float *p, vf a) {
 QKV_INLINE void vf_store_away(float *p, vf a) {
     vf_store(p, a);
 }
-QKV_INLINE void vf_stores_end(void) {
-}
+QKV_INLINE void vf_stores_end(void) {}
 QKV_INLINE vf vf_load_n(const float *p, size_t n) {
     return n ? *p : 0.0f;
 }
