@@ -37,18 +37,22 @@ static inline unsigned char *attend_marks(const struct attend_case *c, const str
     size_t queries = a->B * a->H * a->Tq, keys = a->B * a->Hkv * a->Tk;
     unsigned char *marks = attend_memory(floats, 1), *dq = marks + queries * a->Dv, *dk = dq + queries * a->D;
     unsigned char *dv = dk + keys * a->D, *dattention_bias = dv + keys * a->Dv,
-                  *lse = dattention_bias + c->addend_floats;
+                  *lse = dattention_bias + c->addend_floats, *ddistance_bias = lse + queries;
+    const size_t distances = c->g.ddistance_bias ? a->H * a->distance_bias.row : 0; /* of a batch row */
+    unsigned char *dsinks = ddistance_bias + a->B * distances;
     for (size_t row = 0; row < queries; row++) {
         size_t i = row % a->Tq, h = row / a->Tq % a->H, b = row / a->Tq / a->H, n = h / (a->H / a->Hkv);
         if (!attend_meets(a, bad, b, h, i)) continue;
         memset(marks + row * a->Dv, 1, a->Dv);
         memset(dq + row * a->D, 1, a->D);
         lse[row] = 1;
+        if (c->g.dsinks) dsinks[b * a->H + h] = 1;
         for (size_t j = 0; j < a->Tk; j++) {
             if (!attend_may(a, b, h, i, j)) continue;
             memset(dk + ((b * a->Hkv + n) * a->Tk + j) * a->D, 1, a->D);
             memset(dv + ((b * a->Hkv + n) * a->Tk + j) * a->Dv, 1, a->Dv);
             if (a->attention_bias) dattention_bias[attend_pair(&a->attention_bias_strides, b, h, i, j)] = 1;
+            if (distances) ddistance_bias[b * distances + (size_t)attend_bias_at(a, b, h, i, j)] = 1;
         }
     }
     return marks;
@@ -144,6 +148,13 @@ static inline bool attend_check_poisons(struct qkv_context *ctx, uint64_t seed, 
 
 /* ---- the same in other words ------------------------------------------------------------------------------------------ */
 
+/* `n` sums to which backward adds, which hold 7; NULL where they are not wanted. */
+static inline float *attend_sums_of_7(const float *wanted, size_t n) {
+    float *sums = wanted ? attend_memory(n, sizeof(float)) : NULL;
+    for (size_t i = 0; sums && i < n; i++) sums[i] = 7;
+    return sums;
+}
+
 /* A plain fp32 tensor (B,T,heads,channels); copied from another one, or 7 everywhere. */
 static inline struct qkv_heads attend_plain(size_t B, struct attend_shape s, const struct qkv_heads *from) {
     size_t n = B * s.T * s.heads * s.channels;
@@ -177,13 +188,15 @@ static inline void attend_twin(const struct attend_case *c, struct attend_case *
     a->mask = twin->mask = attend_memory(pairs, 1);
     a->mask_strides = (struct qkv_pairs){a->H * a->Tq * a->Tk, a->Tq * a->Tk, a->Tk, 0};
     twin->attention_bias = NULL;
+    twin->g.dsinks = attend_sums_of_7(c->g.dsinks, a->B * a->H);
     if (a->distance_bias.table && !a->attention_bias) {
         a->attention_bias = twin->attention_bias = attend_memory(pairs, 4), a->attention_bias_strides = a->mask_strides;
-        a->distance_bias.table = NULL;
+        a->distance_bias.table = NULL, twin->g.ddistance_bias = NULL;
     } else if (a->attention_bias) {
         twin->g.dattention_bias = attend_memory(c->addend_floats, 4);
         for (size_t e = 0; e < c->addend_floats; e++)
             twin->g.dattention_bias[e] = isnan(c->attention_bias[e]) ? NAN : 7.0f;
+        twin->g.ddistance_bias = attend_sums_of_7(c->g.ddistance_bias, a->B * a->H * a->distance_bias.row);
     }
     for (size_t e = 0; e < pairs; e++) {
         size_t j = e % a->Tk, i = e / a->Tk % a->Tq, h = e / a->Tk / a->Tq % a->H, b = e / a->Tk / a->Tq / a->H;
@@ -213,7 +226,8 @@ static inline void attend_twin_free(struct attend_case *twin) {
     static const size_t own[] = {ATTEND_Q, ATTEND_K, ATTEND_V, ATTEND_DY, ATTEND_Y, ATTEND_DQ, ATTEND_DK, ATTEND_DV};
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) guard_page_free(attend_tensor(twin, own[i])->data);
     guard_page_free(twin->lse), guard_page_free(twin->lo), guard_page_free(twin->hi), guard_page_free(twin->mask),
-        guard_page_free(twin->attention_bias), guard_page_free(twin->g.dattention_bias);
+        guard_page_free(twin->attention_bias), guard_page_free(twin->g.dattention_bias),
+        guard_page_free(twin->g.ddistance_bias), guard_page_free(twin->g.dsinks);
 }
 
 /* A case and its twin have the same bits. The backward pass starts from the case's own y, which may be rounded. */
@@ -233,6 +247,9 @@ static inline bool attend_check_twin(struct qkv_context *ctx, struct attend_case
     good = good && qkv_attend_backward(ctx, &scratch, &twin.a, &twin.g) == QKV_OK;
     attend_take_over(c, &twin, ATTEND_DQ, ATTEND_DPAST_V);
     if (c->g.dattention_bias) memcpy(c->g.dattention_bias, twin.g.dattention_bias, c->addend_floats * 4);
+    if (twin.g.ddistance_bias)
+        memcpy(c->g.ddistance_bias, twin.g.ddistance_bias, c->a.B * c->a.H * c->a.distance_bias.row * 4);
+    if (c->g.dsinks) memcpy(c->g.dsinks, twin.g.dsinks, c->a.B * c->a.H * 4);
     if (c->lse) memcpy(c->lse, twin.lse, c->a.B * c->a.H * c->a.Tq * 4);
     float *again = attend_outputs(c, &floats);
     for (size_t e = 0; good && e < floats; e++) good = attend_same(&all[e], &again[e], 1);
