@@ -139,7 +139,7 @@ refuse 2 'need each other' "$QKV" embed encoder --nearest London
 refuse 2 'need each other' "$QKV" embed encoder --among lines.txt --text
 refuse 2 'takes no other lines' "$QKV" embed encoder --nearest London --among lines.txt Paris
 refuse 2 'not blank' "$QKV" embed encoder --nearest " " --among lines.txt
-refuse 2 'mean or first, not "max"' "$QKV" embed encoder London --text --pool max
+refuse 2 'mean, first or last, not "max"' "$QKV" embed encoder London --text --pool max
 refuse 1 'embed needs an encoder; this model has a decoder alone' "$QKV" embed decoder London --text
 refuse 1 'cannot read missing' "$QKV" embed encoder --nearest London --among missing
 if [ -w /dev/full ]; then
@@ -195,5 +195,5 @@ refuse 1 'long\.tsv:1: the target has 61 tokens with its end' "$QKV" eval pairs 
 refuse 1 'pairs need an encoder, a decoder and an lm head; this model has a decoder alone' "$QKV" eval decoder --pairs right.tsv
 refuse 1 'this model has an encoder alone' "$QKV" eval encoder --pairs right.tsv
 refuse 2 'exclude each other' "$QKV" eval pairs --pairs right.tsv --data right.tsv
-refuse 2 'say which text, pairs or labelled lines' "$QKV" eval pairs
+refuse 2 'say which text, pairs, labelled lines or examples' "$QKV" eval pairs
 finish

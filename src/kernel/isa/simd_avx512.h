@@ -42,10 +42,13 @@ QKV_INLINE void vf_store(float *p, vf a) {
 }
 /* Past the caches, where p is a whole vector's; vf_stores_end is called once after such stores. */
 QKV_INLINE void vf_store_away(float *p, vf a) {
-    if ((uintptr_t)p & 0x3f)
-        vf_store(p, a);
-    else
+#ifdef __AVX512F__ /* not where it is emulated */
+    if (!((uintptr_t)p & 0x3f)) {
         _mm512_stream_ps(p, a);
+        return;
+    }
+#endif
+    vf_store(p, a);
 }
 QKV_INLINE void vf_stores_end(void) {
     _mm_sfence();
