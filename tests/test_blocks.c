@@ -15,9 +15,9 @@ struct layer {
     struct qkv_vectors memory;
 };
 
-static struct qkv_vectors vectors_of(struct qkv_random *r, size_t rows) {
-    struct qkv_vectors v = {.B = B, .T = rows, .C = C, .data = malloc(B * rows * C * sizeof(float))};
-    test_fill(r, v.data, B * rows * C, 1);
+static struct qkv_vectors vectors_of(struct qkv_random *r, size_t width) {
+    struct qkv_vectors v = {.B = B, .T = T, .C = width, .data = malloc(B * T * width * sizeof(float))};
+    test_fill(r, v.data, B * T * width, 1);
     return v;
 }
 
@@ -96,8 +96,9 @@ static void a_block_is_its_formula(void **state) {
         l.spec = qkv_stack_layer(&qkv_model_spec(l.s.model)->decoder, 0);
         seen[l.spec->norm.placement]++;
         struct qkv_vectors v[5];
-        for (size_t i = 0; i < 5; i++) v[i] = vectors_of(&l.r, T);
-        l.memory = vectors_of(&l.r, T);
+        for (size_t i = 0; i < 5; i++) v[i] = vectors_of(&l.r, C);
+        const struct qkv_spec *spec = qkv_model_spec(l.s.model);
+        l.memory = vectors_of(&l.r, (size_t)qkv_stack_width(spec, &spec->encoder)); /* which has a width of its own */
         apply(&l, "", v[0], v[1]);
         formula(&l, v[0], v[2], v[3], v[4]);
         test_floats_close(v[2].data, v[1].data, (size_t)B * T * C, 2e-5, "the block", __FILE__, __LINE__);

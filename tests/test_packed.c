@@ -317,7 +317,7 @@ static void hear(void *user, const struct qkv_hook_point *point) {
 
 static bool counts_distances(const struct qkv_stack *stack) {
     for (int k = 0; k < stack->spec->kind_count; k++)
-        if (stack->tables[k].distance_bias.table) return true;
+        if (qkv_position_has_distances(&stack->tables[k])) return true;
     return false;
 }
 
