@@ -29,7 +29,7 @@ enum { GRID_POSITION_TEXT = 520 };
 static inline const char *random_scaling(struct qkv_random *r, size_t pairs, size_t least,
                                          char out[GRID_POSITION_TEXT]) {
     const char *kind = PICK(r, QKV_SCALING_LIST(GRID_SCALING));
-    char lists[2][120] = {"[", "["}, original[40] = "", factors[260] = "";
+    char lists[2][120] = {"[", "["}, original[40] = "", factors[300] = "";
     if (!strcmp(kind, "longrope") && !pairs) kind = "yarn"; /* its lists are of one width */
     if ((!strcmp(kind, "ntk") || !strcmp(kind, "dynamic")) && least < 2) kind = "linear";
     if (strcmp(kind, "linear") && strcmp(kind, "ntk"))
