@@ -93,8 +93,8 @@ static void open_case(struct golden *g, const char *folder, const char *isa, enu
     g->batch.source_lengths = read_ints(g, "in.source_lengths", 4, NULL, NULL);
     g->batch.types = read_ints(g, "in.token_types", 5, NULL, NULL);
     g->batch.source_types = read_ints(g, "in.source_token_types", 6, NULL, NULL);
-    g->batch.length = g->batch.T, g->batch.source_length = g->batch.source_T; /* as the reference, and qkv forward */
     read_features(g);
+    g->batch.length = g->batch.T, g->batch.source_length = g->batch.source_T; /* as the reference, and qkv forward */
     g->output_gradient = read_floats(g, "in.output_gradient", &unused);
     g->batch.output_gradient = g->output_gradient;
 }

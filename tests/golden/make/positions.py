@@ -51,7 +51,8 @@ def rope(x, theta=10000.0, pairing='half', fraction=1.0, scaling=None, context=0
     return torch.cat([y, rest], -1)
 
 def alibi_slopes(h, form='press', most=8):
-    """press: the paper's, which are BLOOM's and Falcon's; mpt: of the next power of two, every second one first"""
+    """press: the paper's, which are BLOOM's; falcon: those rounded to bf16; mpt: of the next power of two, every second one first"""
+    if form == 'falcon': return torch.tensor(alibi_slopes(h)).bfloat16().double().tolist()
     if form == 'mpt':
         n = 2 ** math.ceil(math.log2(h)); m = [2.0 ** (-(i + 1) * most / n) for i in range(n)]
         return m if n == h else (m[1::2] + m[0::2])[:h]
