@@ -97,7 +97,7 @@ static void every_kind_of_input_is_learnt(void **state) {
         const struct qkv_spec spec = examples_spec(ctx, inputs[i], files[i].each ? "classify_tokens" : "classify");
         snprintf(path, sizeof path, "%s", write_examples(ctx, "learn.safetensors", &files[i], 1 + i));
         struct qkv_train_options options = examples_options(ctx, path);
-        options.steps = 40;
+        options.steps = 150;
         options.rate = 1e-2;
         options.dropout = 0;
         snprintf(folder, sizeof folder, "%s", fixture_run("learn"));
