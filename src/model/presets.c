@@ -74,16 +74,17 @@ static const struct preset presets[] = {
      .recipe = RECIPE("tokenizer=bpe:4096", "batch=16", "accumulate=4", "steps=10000", "rate=6e-4", "min_rate=6e-5",
                       "warmup=500", "beta2=0.95", "eval_every=500", "save_every=500")},
     {.name = "gemma-style",
-     .summary =
-         "sandwich norms times 1 + w, capped scores, layers that see 128 positions, and every sixth one all of them, "
-         "with slower "
-         "rotations: 12 layers, 8 heads, 2 kv heads, d_model 512, context 1024 (after Gemma 2 and 3, 2024 and 2025)",
+     .summary = "sandwich norms times 1 + w, capped scores of attention and of the head, layers that see 128 "
+                "positions, and every "
+                "sixth one all of them, with slower rotations: 12 layers, 8 heads, 2 kv heads, d_model 512, context "
+                "1024 (after Gemma 2 and 3, 2024 and 2025)",
      .json = START_2
-     "\"d_model\": 512, \"context\": 1024, \"embed\": {\"scale\": 22.627416998}, \"decoder\": {\"layers\": 12,"
+     "\"d_model\": 512, \"context\": 1024, \"embed\": {\"scale\": 22.627416998}, \"head\": {\"softcap\": 30.0},"
+     " \"decoder\": {\"layers\": 12,"
      " \"attention\": {\"heads\": 8, \"kv_heads\": 2, \"softcap\": 50.0, \"bias\": false,"
      " \"position\": {\"kind\": \"rope\", \"theta\": 10000.0}},"
      " \"norm\": {\"kind\": \"rmsnorm_plus_one\", \"placement\": \"sandwich\"},"
-     " \"ffn\": {\"kind\": \"geglu\", \"d_ff\": 1408, \"bias\": false},"
+     " \"ffn\": {\"kind\": \"geglu_tanh\", \"d_ff\": 1408, \"bias\": false},"
      " \"kinds\": {\"local\": {\"attention\": {\"window\": 128}},"
      " \"global\": {\"attention\": {\"position\": {\"theta\": 1000000.0}}}},"
      " \"pattern\": [\"local\", \"local\", \"local\", \"local\", \"local\", \"global\"]}}",
@@ -97,6 +98,17 @@ static const struct preset presets[] = {
                      " \"attention\": {\"heads\": 8, \"position\": {\"kind\": \"rope\", \"fraction\": 0.25}},"
                      " \"norm\": {\"placement\": \"parallel_two\"}, \"ffn\": {\"kind\": \"gelu\"}}}",
      .recipe = RECIPE("tokenizer=bpe:4096", "batch=16", "accumulate=4", "steps=10000", "rate=6e-4", "min_rate=6e-5",
+                      "warmup=500", "beta2=0.95", "eval_every=500", "save_every=500")},
+    {.name = "qwen3-style",
+     .summary = "queries and keys with norms of each head, wide heads, slow rotations: 12 layers, 8 heads of 128, 4 kv "
+                "heads, d_model 512, context 1024 (after Qwen3, 2025)",
+     .json = START_2 "\"d_model\": 512, \"context\": 1024, \"decoder\": {\"layers\": 12,"
+                     " \"attention\": {\"heads\": 8, \"kv_heads\": 4, \"head_dim\": 128, \"bias\": false,"
+                     " \"qk_norm\": {\"kind\": \"rmsnorm\", \"eps\": 1e-6, \"over\": \"head\"},"
+                     " \"position\": {\"kind\": \"rope\", \"theta\": 1000000.0}},"
+                     " \"norm\": {\"kind\": \"rmsnorm\", \"eps\": 1e-6},"
+                     " \"ffn\": {\"kind\": \"swiglu\", \"d_ff\": 1536, \"bias\": false}}}",
+     .recipe = RECIPE("tokenizer=bpe:8192", "batch=16", "accumulate=4", "steps=10000", "rate=5e-4", "min_rate=5e-5",
                       "warmup=500", "beta2=0.95", "eval_every=500", "save_every=500")},
     {.name = "transformer-base",
      .summary =

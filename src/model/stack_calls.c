@@ -43,11 +43,11 @@ void qkv_stack_distances(struct qkv_forward_args *f) {
     for (size_t i = 0; f->self && i < kinds; i++) {
         struct qkv_tensor *weight =
             qkv_distance_weight(&f->stack->distances, &f->stack->spec->kinds[i].attention.position);
-        size_t first = 0;
-        while (weight && first < i &&
+        size_t first = weight ? 0 : i; /* the first kind with this one's weight; who learns nothing shares nothing */
+        while (first < i &&
                weight != qkv_distance_weight(&f->stack->distances, &f->stack->spec->kinds[first].attention.position))
             first++;
-        if (first < i && f->distances[first]) {
+        if (first < i) {
             f->distances[i] = f->distances[first];
             f->self[i].distance_bias = f->self[first].distance_bias;
         } else {

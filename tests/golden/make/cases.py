@@ -131,4 +131,6 @@ PUBLIC.update({
  'whisper_frames': small(one(1, bias='qvo', d_ff=12), one(1, bias='qvo', d_ff=12) | {'embed': {'position': {'kind': 'sinusoidal', 'layout': 'spaced'}, 'input': {'kind': 'frames', 'channels': 6, 'kernel': 3, 'stride': 2}}}, LEARNED),
  'frames': small(enc=one(1, d_ff=12), embed={**LEARNED, 'input': {'kind': 'frames', 'channels': 6, 'kernel': 3, 'stride': 2}}, tie='none', head={'kind': 'classify_tokens', 'classes': 4}),
  'vectors': small(enc=one(), embed={**LEARNED, 'input': {'kind': 'vectors', 'channels': 7, 'bias': True}}, tie='none', head={'kind': 'classify_tokens', 'classes': 4}),
+ # kinds that share a table of distances, and behind them kinds that have none, or one that is not learnt
+ 'distance_kinds': small(some(*turns(*[{'position': p} for p in ({'kind': 'relative', 'max_distance': 3}, {'kind': 'none'}, {'kind': 'alibi'}, {'kind': 'rope'}, {'kind': 'buckets', 'buckets': 6, 'max_distance': 5})]), heads=2, d_ff=8, head_dim=4), d=12),
 })
