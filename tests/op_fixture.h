@@ -94,4 +94,19 @@ static inline double evaluate(struct fixture *f, build *make, bool record) {
     return sum;
 }
 
+/* x is used three times: the gradient's sharing and copying has to hold. */
+static inline struct qkv_tensor *build_add(struct fixture *f) {
+    struct qkv_tensor *x = qkv_op_linear(&f->tape, &f->leaves[0], &f->leaves[1], NULL, QKV_RESULT_FP32);
+    struct qkv_tensor *a = qkv_op_linear(&f->tape, x, &f->leaves[2], NULL, QKV_RESULT_FP32);
+    struct qkv_tensor *y = qkv_op_add(&f->tape, x, a, 1);
+    struct qkv_tensor *b =
+        qkv_op_linear(&f->tape, qkv_op_activation(&f->tape, y, QKV_FFN_SILU), &f->leaves[2], NULL, QKV_RESULT_FP32);
+    struct qkv_tensor *z = qkv_op_add(&f->tape, y, b, 0.3F);
+    return qkv_op_add(&f->tape, x, qkv_op_linear(&f->tape, z, &f->leaves[2], NULL, QKV_RESULT_FP32), -2);
+}
+
+static inline struct qkv_tensor *build_dropout(struct fixture *f) {
+    return qkv_op_dropout(&f->tape, qkv_op_linear(&f->tape, &f->leaves[0], &f->leaves[1], NULL, QKV_RESULT_FP32), 0.4F);
+}
+
 #endif

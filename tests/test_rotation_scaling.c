@@ -1,45 +1,6 @@
 /* Scalings of rotations: tables against formulas of the test's own in double, and what depends on the length of a sequence: it is decided
  * once, whoever shares the call. Whole models with scalings are anchored by the golden cases rope_* (test_golden.c). */
-#include "search_fixture.h"
-
-#include "model/spec.h"
-
-enum { PAIRS = 4, V = 23, P = 9, LONGEST = 24 };
-
-static struct qkv_context *ctx;
-
-/* Of one width, as all tests here have it: 8 rotated channels of 10. */
-static const char *const scalings[] = {
-    [QKV_SCALING_LINEAR] = "{\"kind\": \"linear\", \"factor\": 3}",
-    [QKV_SCALING_DYNAMIC] = "{\"kind\": \"dynamic\", \"factor\": 2.5, \"original_context\": 9}",
-    [QKV_SCALING_NTK] = "{\"kind\": \"ntk\", \"factor\": 5, \"attention_factor\": 1.1}",
-    [QKV_SCALING_YARN] = "{\"kind\": \"yarn\", \"factor\": 4, \"original_context\": 9, \"beta_fast\": 4, "
-                         "\"beta_slow\": 0.2, \"truncate\": false}",
-    [QKV_SCALING_LLAMA3] = "{\"kind\": \"llama3\", \"factor\": 6, \"original_context\": 9}",
-    [QKV_SCALING_LONGROPE] = "{\"kind\": \"longrope\", \"original_context\": 9, \"short\": [1, 1.1, 1.3, 2], "
-                             "\"long\": [1, 2, 5, 12]}",
-};
-_Static_assert(TEST_COUNT(scalings) == QKV_SCALING_COUNT, "one of each kind");
-
-#define ROTATED(scaling)                                                                                               \
-    "{\"kind\": \"rope\", \"theta\": 300, \"fraction\": 0.8, \"pairing\": \"interleaved\", \"scaling\": " scaling "}"
-
-/* Three layers: rotated by the scaling, without a position, and rotated plainly. */
-static struct qkv_model *scaled_model(const char *scaling, bool encoder, uint64_t seed) {
-    char stack[1200], json[3000];
-    snprintf(stack, sizeof stack,
-             "{\"layers\": 3, \"pattern\": [\"scaled\", \"still\", \"plain\"], \"attention\": {\"heads\": 2, "
-             "\"kv_heads\": 1, \"head_dim\": 10}, \"ffn\": {\"kind\": \"silu\", \"d_ff\": 16}, \"kinds\": {\"scaled\": "
-             "{\"attention\": {\"position\": " ROTATED(
-                 "%s") "}}, \"still\": {\"attention\": {\"position\": {\"kind\": "
-                       "\"none\"}}}, \"plain\": {\"attention\": {\"position\": {\"kind\": \"rope\"}}}}}",
-             scaling);
-    snprintf(json, sizeof json,
-             "{\"format\": \"qkv\", \"version\": 2, \"vocab\": %d, \"d_model\": 12, \"context\": %d, \"encoder\": %s, "
-             "\"decoder\": %s}",
-             V, LONGEST, encoder ? stack : "null", stack);
-    return fixture_model(ctx, json, NULL, 0, seed, 0.3);
-}
+#include "scaling_fixture.h"
 
 /* ---- formulas ----------------------------------------------------------------------------------------------------------- */
 
@@ -89,30 +50,6 @@ static double formula_factor(const struct qkv_scaling_spec *s, double context) {
                                                     : more + 1;
 }
 
-static struct qkv_position_spec random_rotation(struct qkv_random *r, enum qkv_scaling_kind kind) {
-    struct qkv_position_spec p = {
-        .kind = QKV_POSITION_ROPE, .theta = exp(2 + 12 * qkv_random_uniform(r)), .fraction = 1};
-    struct qkv_scaling_spec *s = &p.scaling;
-    *s = qkv_scaling_defaults(kind);
-    s->factor = 1 + 30 * qkv_random_uniform(r);
-    if (kind == QKV_SCALING_LONGROPE && qkv_random_below(r, 2)) s->factor = 0;
-    s->original_context = (int)test_between(r, kind == QKV_SCALING_YARN ? 30 : 2, 200); /* its slow end lies within */
-    if (qkv_random_below(r, 2)) s->beta_fast = 3 + 40 * qkv_random_uniform(r);
-    if (qkv_random_below(r, 2)) s->beta_slow = 0.1 + 2 * qkv_random_uniform(r);
-    s->truncate = qkv_random_below(r, 2);
-    if (qkv_random_below(r, 2))
-        s->mscale = qkv_random_uniform(r) + 0.1, s->mscale_all_dim = qkv_random_uniform(r) + 0.1;
-    if (qkv_random_below(r, 2))
-        s->low_freq = 0.2 + qkv_random_uniform(r), s->high_freq = 1.3 + 4 * qkv_random_uniform(r);
-    if (qkv_random_below(r, 4) == 0) s->attention_factor = 0.5 + qkv_random_uniform(r);
-    s->short_factors.count = s->long_factors.count = PAIRS;
-    for (int j = 0; j < PAIRS; j++) {
-        s->short_factors.values[j] = 0.5 + 2 * qkv_random_uniform(r);
-        s->long_factors.values[j] = 0.5 + 20 * qkv_random_uniform(r);
-    }
-    return p;
-}
-
 static void tables_follow_the_formulas(void **state) {
     (void)state;
     struct qkv_random r = test_random(1);
@@ -157,15 +94,6 @@ static void without_a_scaling_the_table_is_the_usual_one(void **state) {
 }
 
 /* ---- the length of a sequence ------------------------------------------------------------------------------------------- */
-
-/* Scores of a sequence alone, decided for `length` (0: its own). */
-static void scores_alone(struct qkv_model *m, const int32_t *ids, size_t T, size_t length, float *scores) {
-    struct qkv_pass *pass;
-    assert_ok(ctx, qkv_pass_create(m, &(struct qkv_pass_options){.B = 1, .T = T, .logits = true}, &pass));
-    assert_ok(ctx, qkv_pass_forward(pass, &(struct qkv_batch){.B = 1, .T = T, .ids = ids, .length = length}));
-    memcpy(scores, qkv_pass_output(pass).data, T * V * sizeof *scores);
-    qkv_pass_free(pass);
-}
 
 static void a_sequence_in_a_batch_has_the_bits_that_it_has_alone(void **state) {
     (void)state;
@@ -427,176 +355,6 @@ static void encoders_and_decoders_go_by_each_sequence(void **state) {
     }
 }
 
-/* ---- modules and the attention layer ------------------------------------------------------------------------------------ */
-
-static void modules_go_by_the_same_lengths(void **state) {
-    (void)state;
-    struct qkv_random r = test_random(9);
-    int32_t ids[2 * 16];
-    float y[2 * 16 * V], alone[16 * V];
-    const int32_t lengths[2] = {16, 6};
-    fixture_ids(&r, ids, 32, V);
-    for (size_t kind = 0; kind < QKV_SCALING_COUNT; kind++) {
-        struct qkv_model *m = scaled_model(scalings[kind], false, kind);
-        struct qkv_module *module;
-        struct qkv_module_input in = qkv_module_input_defaults();
-        assert_ok(ctx, qkv_module_of_model(m, "", &module));
-        in.x = (struct qkv_vectors){.B = 2, .T = 16};
-        in.ids = ids, in.self.mask.lengths = lengths;
-        for (size_t length = 0; length <= 20; length += 20) {
-            in.length = length;
-            assert_ok(ctx, qkv_module_forward(module, &in, (struct qkv_vectors){y, 2, 16, V}));
-            for (size_t b = 0; b < 2; b++) {
-                scores_alone(m, ids + b * 16, (size_t)lengths[b], length, alone);
-                test_floats_close(y + b * 16 * V, alone, (size_t)lengths[b] * V, 1e-6, "module", __FILE__, __LINE__);
-            }
-        }
-        in.length = 25;
-        assert_fails(ctx, qkv_module_forward(module, &in, (struct qkv_vectors){y, 2, 16, V}), QKV_ARGUMENT,
-                     "a length of 25");
-        qkv_module_free(module);
-        qkv_model_free(m);
-    }
-}
-
-static void the_attention_layer_has_scalings_too(void **state) {
-    (void)state;
-    enum { T = 14, C = 8 };
-    struct qkv_random r = test_random(10);
-    float x[T * C], whole[T * C], decided[T * C], step[C];
-    test_fill(&r, x, T * C, 1);
-    for (int kind = 0; kind < QKV_SCALING_COUNT; kind++) {
-        struct qkv_attention_layer_spec spec = {.in = C, .context = 20, .attention = {.heads = 1, .causal = true}};
-        spec.attention.position = random_rotation(&r, (enum qkv_scaling_kind)kind);
-        spec.attention.position.scaling.original_context = P;
-        struct qkv_attention_layer *l;
-        struct qkv_attention_cache *cache;
-        assert_ok(ctx, qkv_attention_layer_create(ctx, &spec, 3, &l));
-        struct qkv_attention_input in = {.B = 1, .T = T, .x = x};
-        assert_ok(ctx, qkv_attention_layer_forward(l, &in, whole));
-        in.length = 20;
-        assert_ok(ctx, qkv_attention_layer_forward(l, &in, decided));
-        assert_int_equal(memcmp(whole, decided, sizeof whole) != 0, kind == QKV_SCALING_DYNAMIC);
-        assert_ok(ctx, qkv_attention_cache_create(l, 1, 20, &cache)); /* decided for its capacity */
-        for (size_t t = 0; t < T; t++) {
-            const struct qkv_attention_input one = {.B = 1, .T = 1, .x = x + t * C, .cache = cache};
-            assert_ok(ctx, qkv_attention_layer_forward(l, &one, step));
-            assert_memory_equal(step, decided + t * C, sizeof step);
-        }
-        in.length = 21;
-        if (kind == QKV_SCALING_DYNAMIC)
-            assert_fails(ctx, qkv_attention_layer_forward(l, &in, whole), QKV_ARGUMENT, "length is 21");
-        qkv_attention_cache_free(cache);
-        qkv_attention_layer_free(l);
-        spec.attention.position.scaling.factor = 0.5;
-        assert_fails(ctx, qkv_attention_layer_create(ctx, &spec, 3, &l), QKV_SPEC, "position.scaling.factor is 0.5");
-    }
-}
-
-/* ---- the spec ----------------------------------------------------------------------------------------------------------- */
-
-static const char rope_spec[] =
-    "{\"format\": \"qkv\", \"version\": 1, \"vocab\": 23, \"d_model\": 16, \"context\": 64, "
-    "\"position\": {\"kind\": \"rope\"}, \"decoder\": {\"layers\": 2, \"attention\": "
-    "{\"heads\": 2}}}";
-
-static enum qkv_status read_scaling(struct qkv_spec *spec, const char *scaling) {
-    char setting[400];
-    const char *settings[] = {setting};
-    snprintf(setting, sizeof setting, "position.scaling=%s", scaling);
-    return qkv_spec_parse(ctx, spec, "spec", rope_spec, sizeof rope_spec - 1, settings, 1);
-}
-
-static void what_cannot_be_is_refused_by_key_and_value(void **state) {
-    (void)state;
-    static const struct {
-        const char *scaling, *sentence;
-    } bad[] = {
-        {"{\"factor\": 2}", "position.scaling.kind is missing; it must be one of linear"},
-        {"{\"kind\": \"cubic\", \"factor\": 2}", "position.scaling.kind is \"cubic\"; it must be one of linear"},
-        {"{\"kind\": \"linear\"}", "position.scaling.factor is missing; kind linear needs it, a number of at least 1"},
-        {"{\"kind\": \"ntk\", \"factor\": 0.9}", "position.scaling.factor is 0.9; it must be a number of at least 1"},
-        {"{\"kind\": \"yarn\", \"factor\": 2}", "position.scaling.original_context is missing; kind yarn needs it"},
-        {"{\"kind\": \"dynamic\", \"factor\": 2}", "position.scaling.original_context is missing"},
-        {"{\"kind\": \"llama3\", \"factor\": 2}", "position.scaling.original_context is missing"},
-        {"{\"kind\": \"linear\", \"factor\": 2, \"beta_fast\": 3}",
-         "position.scaling.beta_fast is 3, but only a scaling of kind yarn has one"},
-        {"{\"kind\": \"linear\", \"factor\": 2, \"attention_factor\": 0}", "position.scaling.attention_factor is 0"},
-        {"{\"kind\": \"linear\", \"factor\": 2, \"attention_factor\": -1}", "position.scaling.attention_factor is -1"},
-        {"{\"kind\": \"yarn\", \"factor\": 2, \"original_context\": 9, \"beta_fast\": 1}",
-         "position.scaling.beta_fast is 1, but beta_slow is 1; beta_fast must be greater"},
-        {"{\"kind\": \"llama3\", \"factor\": 2, \"original_context\": 9, \"low_freq\": 5}",
-         "position.scaling.high_freq is 4, but low_freq is 5"},
-        {"{\"kind\": \"longrope\", \"original_context\": 9, \"short\": [1, 2, 3], \"long\": [1, 2, 3, 4]}",
-         "position.scaling.short has 3 numbers; it must have 4, one for each pair of the 8 rotated channels"},
-        {"{\"kind\": \"longrope\", \"original_context\": 9, \"short\": [1, 2, 3, 4]}",
-         "position.scaling.long has 0 numbers; it must have 4"},
-        {"{\"kind\": \"longrope\", \"original_context\": 9, \"short\": [1, 2, 0, 4], \"long\": [1, 2, 3, 4]}",
-         "position.scaling.short is [1,2,0,4]; it must be a list of 1 to 128 numbers greater than 0"},
-        {"{\"kind\": \"longrope\", \"original_context\": 9, \"short\": 3, \"long\": [1, 2, 3, 4]}",
-         "position.scaling.short is 3; it must be a list"},
-        {"{\"kind\": \"longrope\", \"original_context\": 1, \"short\": [1, 2, 3, 4], \"long\": [1, 2, 3, 4]}",
-         "position.scaling.original_context is 1; it must be a whole number of at least 2"},
-        {"3", "position.scaling is 3; it must be an object"},
-    };
-    struct qkv_spec spec;
-    for (size_t i = 0; i < TEST_COUNT(bad); i++) {
-        assert_status(ctx, read_scaling(&spec, bad[i].scaling), QKV_SPEC);
-        if (!strstr(qkv_message(ctx), bad[i].sentence)) fail_msg("%s: %s", bad[i].scaling, qkv_message(ctx));
-    }
-    const char *one_pair[] = {"position.fraction=0.25", "position.scaling={\"kind\": \"ntk\", \"factor\": 2}"};
-    assert_fails(ctx, qkv_spec_parse(ctx, &spec, "spec", rope_spec, sizeof rope_spec - 1, one_pair, 2), QKV_SPEC,
-                 "needs at least 4 rotated channels, but there are 2");
-    const char *no_rope[] = {"position.kind=alibi", "position.scaling.kind=linear", "position.scaling.factor=2"};
-    assert_fails(ctx, qkv_spec_parse(ctx, &spec, "spec", rope_spec, sizeof rope_spec - 1, no_rope, 3), QKV_SPEC,
-                 "position.scaling is given, but only position.kind rope has one");
-}
-
-/* Printed, read back, of either version: the same digest; each number of it changes the digest. */
-static void scalings_are_written_read_and_part_of_the_digest(void **state) {
-    (void)state;
-    char digests[QKV_SCALING_COUNT + 1][QKV_DIGEST_TEXT], again[QKV_DIGEST_TEXT];
-    struct qkv_spec spec, back;
-    char *json;
-    for (size_t kind = 0; kind <= QKV_SCALING_COUNT; kind++) {
-        assert_ok(ctx, read_scaling(&spec, kind < QKV_SCALING_COUNT ? scalings[kind] : "null"));
-        assert_int_equal(spec.decoder.kinds[0].attention.position.scaling.given, kind < QKV_SCALING_COUNT);
-        assert_ok(ctx, qkv_spec_digest(ctx, &spec, digests[kind]));
-        assert_ok(ctx, qkv_spec_print(ctx, &spec, &json));
-        assert_int_equal(strstr(json, "\"scaling\": {") != NULL, kind < QKV_SCALING_COUNT);
-        assert_ok(ctx, qkv_spec_parse(ctx, &back, "printed", json, strlen(json), NULL, 0));
-        assert_ok(ctx, qkv_spec_digest(ctx, &back, again));
-        assert_string_equal(digests[kind], again);
-        for (size_t other = 0; other < kind; other++) assert_string_not_equal(digests[kind], digests[other]);
-        qkv_free(json);
-    }
-    char plain[QKV_DIGEST_TEXT];
-    assert_ok(ctx, qkv_spec_parse(ctx, &spec, "spec", rope_spec, sizeof rope_spec - 1, NULL, 0));
-    assert_ok(ctx, qkv_spec_digest(ctx, &spec, plain));
-    assert_string_equal(plain, digests[QKV_SCALING_COUNT]);
-    assert_ok(ctx, read_scaling(&spec, "{\"kind\": \"longrope\", \"original_context\": 9, \"short\": [1, 1.1, 1.3, 2], "
-                                       "\"long\": [1, 2, 5, 12.5]}"));
-    assert_ok(ctx, qkv_spec_digest(ctx, &spec, again));
-    assert_string_not_equal(again, digests[QKV_SCALING_LONGROPE]);
-    /* a scaling of one attention alone */
-    const char *own[] = {"decoder.attention.position.scaling.kind=yarn", "decoder.attention.position.scaling.factor=4",
-                         "decoder.attention.position.scaling.original_context=16"};
-    assert_ok(ctx, qkv_spec_parse(ctx, &spec, "spec", rope_spec, sizeof rope_spec - 1, own, 3));
-    assert_int_equal(spec.decoder.kinds[0].attention.position.scaling.kind, QKV_SCALING_YARN);
-    assert_true(spec.decoder.kinds[0].attention.position.scaling.beta_fast == 32);
-}
-
-static int start_context(void **state) {
-    (void)state;
-    return (int)qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 2});
-}
-
-static int end_context(void **state) {
-    (void)state;
-    qkv_context_free(ctx);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tables_follow_the_formulas),
@@ -608,10 +366,6 @@ int main(void) {
         cmocka_unit_test(sessions_and_their_forks_keep_what_was_decided),
         cmocka_unit_test(generate_decides_for_prompt_and_tokens_or_the_context_given),
         cmocka_unit_test(encoders_and_decoders_go_by_each_sequence),
-        cmocka_unit_test(modules_go_by_the_same_lengths),
-        cmocka_unit_test(the_attention_layer_has_scalings_too),
-        cmocka_unit_test(what_cannot_be_is_refused_by_key_and_value),
-        cmocka_unit_test(scalings_are_written_read_and_part_of_the_digest),
     };
     return cmocka_run_group_tests(tests, start_context, end_context);
 }

@@ -129,7 +129,7 @@ static void digests_are_of_what_is_meant_and_not_of_where_it_stands(void **state
     static const char *const same[] = {
         BOTH("\"embed\": {\"scale\": 2}, ", "", ""),
         BOTH("", ", \"embed\": {\"scale\": 2}", ", \"embed\": {\"scale\": 2}"),
-        BOTH("\"embed\": {\"scale\": 9}, ", ", \"embed\": {\"scale\": 2}", ", \"embed\": {\"scale\": 2}"),
+        BOTH("\"embed\": {\"scale\": 2}, ", "", ", \"embed\": {\"scale\": 2}"),
     };
     char first[QKV_DIGEST_TEXT], digest[QKV_DIGEST_TEXT];
     struct qkv_spec s;

@@ -285,11 +285,10 @@ static enum qkv_status check_tie(const struct checker *c) {
                         "them to be equal (set head.transform.width=%d, or tie=none)",
                         c->name, s->tie == QKV_TIE_ALL ? "all" : "head", s->head.transform.width, E, E);
     if (E != C && !s->head.transform.given)
-        return qkv_fail(
-            c->ctx, QKV_SPEC,
-            "%s: tie is %s, but tokens are %d wide (embed.width) and the head reads %d (d_model); choose tie "
-            "none, or leave embed.width out",
-            c->name, s->tie == QKV_TIE_ALL ? "all" : "head", E, C);
+        return qkv_fail(c->ctx, QKV_SPEC,
+                        "%s: tie is %s, but tokens are %d wide (embed.width) and the head reads %d (d_model); set "
+                        "head.transform.width=%d, or tie=none, or leave embed.width out",
+                        c->name, s->tie == QKV_TIE_ALL ? "all" : "head", E, C, E);
     if (s->tie == QKV_TIE_HEAD || source == E) return QKV_OK;
     return qkv_fail(c->ctx, QKV_SPEC,
                     "%s: tie is all, but tokens are %d wide in the encoder and %d in the decoder; one embedding needs "

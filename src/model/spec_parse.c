@@ -175,6 +175,29 @@ static enum qkv_status check_common(const struct qkv_spec_reader *r, const struc
     return QKV_OK;
 }
 
+/* What a file says in common where both stacks say something of their own: nobody reads it. */
+static enum qkv_status check_overridden(const struct qkv_spec_reader *r, const char *path, const json_t *common,
+                                        const json_t *encoder, const json_t *decoder) {
+    char key[QKV_SPEC_PATH], text[NAME_BYTES];
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)common, name, value) {
+        const json_t *one = json_object_get(encoder, name), *other = json_object_get(decoder, name);
+        if (!one || !other) continue;
+        snprintf(key, sizeof key, "%s.%s", path, name);
+        if (!json_is_object(value)) {
+            qkv_spec_reader_show(r, key, value, text);
+            return qkv_fail(r->ctx, QKV_SPEC,
+                            "%s: %s is %s, but no stack reads it, as encoder.%s and decoder.%s are given; leave one of "
+                            "the three out",
+                            r->name, key, text, key, key);
+        }
+        enum qkv_status status = check_overridden(r, key, value, one, other);
+        if (status) return status;
+    }
+    return QKV_OK;
+}
+
 /* What every stack has, as one object: what it has of its own, over what both have in common. */
 static enum qkv_status read_common(const struct qkv_spec_reader *r, const struct qkv_key *key,
                                    const struct qkv_place *place, const json_t *tree) {
@@ -194,7 +217,11 @@ static enum qkv_status read_common(const struct qkv_spec_reader *r, const struct
         json_decref(whole);
     }
     const bool both = qkv_spec_topology(place->spec) == QKV_ENCODER_DECODER;
-    return both && !status ? check_common(r, key) : status;
+    if (!both || status) return status;
+    status = check_overridden(r, key->name, json_object_get(r->file, key->name),
+                              json_object_get(json_object_get(r->file, "encoder"), key->name),
+                              json_object_get(json_object_get(r->file, "decoder"), key->name));
+    return status ? status : check_common(r, key);
 }
 
 static enum qkv_status read_keys(const struct qkv_spec_reader *r, const struct qkv_key *keys,

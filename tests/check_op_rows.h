@@ -1,0 +1,176 @@
+/* check_op_rows.h: gradients against directional differences, and the checks of operators that choose, pool or move rows. */
+#ifndef QKV_CHECK_OP_ROWS_H
+#define QKV_CHECK_OP_ROWS_H
+
+#include "op_fixture.h"
+
+/* Along a random direction of all leaves, the gradient's slope against a fourth-order central difference. */
+static void compare_slopes(struct fixture *f, build *make, double (*value)(struct fixture *, build *, bool)) {
+    float *direction[LEAVES], *at[LEAVES];
+    value(f, make, true);
+    double slope = 0, scale = 0;
+    for (size_t l = 0; l < f->leaf_count; l++) {
+        size_t n = f->leaves[l].rows * f->leaves[l].columns;
+        direction[l] = malloc((n + 1) * sizeof(float));
+        at[l] = malloc((n + 1) * sizeof(float));
+        memcpy(at[l], f->values[l], n * sizeof(float));
+        test_fill(&f->random, direction[l], n, 1);
+        for (size_t i = 0; i < n; i++) {
+            slope += (double)direction[l][i] * (double)f->leaves[l].gradient[i];
+            scale += (double)f->leaves[l].gradient[i] * (double)f->leaves[l].gradient[i];
+        }
+    }
+    static const double steps[4] = {-2, -1, 1, 2}, weights[4] = {1.0 / 12, -8.0 / 12, 8.0 / 12, -1.0 / 12};
+    double h = 4e-3, difference = 0;
+    for (int s = 0; s < 4; s++) {
+        for (size_t l = 0; l < f->leaf_count; l++) {
+            for (size_t i = 0; i < f->leaves[l].rows * f->leaves[l].columns; i++) {
+                f->values[l][i] = (float)((double)at[l][i] + steps[s] * h * (double)direction[l][i]);
+            }
+        }
+        difference += weights[s] * value(f, make, false) / h;
+    }
+    double tolerance = 2e-3 * sqrt(scale) + 1e-3;
+    if (!(fabs(slope - difference) <= tolerance)) {
+        fail_msg("slope %.6f by the gradient, %.6f by differences (norm %.3f)", slope, difference, sqrt(scale));
+    }
+    for (size_t l = 0; l < f->leaf_count; l++) {
+        memcpy(f->values[l], at[l], f->leaves[l].rows * f->leaves[l].columns * sizeof(float));
+        free(direction[l]);
+        free(at[l]);
+    }
+}
+
+static void check(struct fixture *f, build *make) {
+    compare_slopes(f, make, evaluate);
+}
+
+#define POOL(name, text, help) QKV_POOL_##name,
+static const enum qkv_pool pools[] = {QKV_POOL_LIST(POOL)};
+
+static struct qkv_tensor *build_pool(struct fixture *f) {
+    static const int32_t lengths[] = {4, 0, 2};
+    return qkv_op_pool(&f->tape, &f->leaves[0], *(const enum qkv_pool *)f->options, 3, 4, lengths);
+}
+
+static void check_pool(void **state) {
+    (void)state;
+    for (uint64_t i = 0; i < TEST_COUNT(pools); i++) {
+        struct fixture f;
+        start(&f, 80 + i);
+        f.options = &pools[i];
+        leaf(&f, 12, 9, 0);
+        check(&f, build_pool);
+        finish(&f);
+    }
+}
+
+/* Pooling rows without padding; the lengths say which there are. */
+static struct qkv_tensor *build_pool_rows(struct fixture *f) {
+    static const int32_t lengths[] = {4, 0, 2};
+    const struct qkv_rows *rows = qkv_rows_make(&f->tape, 3, 4, lengths, NULL, 6, 0);
+    return qkv_op_pool_rows(&f->tape, &f->leaves[0], *(const enum qkv_pool *)f->options, rows);
+}
+
+static void rows_without_padding_are_pooled(void **state) {
+    (void)state;
+    for (uint64_t i = 0; i < TEST_COUNT(pools); i++) {
+        struct fixture f;
+        start(&f, 180 + i);
+        f.options = &pools[i];
+        leaf(&f, 6, 9, 0);
+        check(&f, build_pool_rows);
+        finish(&f);
+    }
+}
+
+static struct qkv_tensor *build_softcap(struct fixture *f) {
+    return qkv_op_softcap(&f->tape, &f->leaves[0], f->options);
+}
+
+/* With the numbers that come out against the formula. */
+static void check_softcap(void **state) {
+    (void)state;
+    static const struct qkv_softcap options[] = {{.scale = 0.3F, .cap = 2}, {.scale = -1.7F}, {.cap = 0.5F}};
+    for (uint64_t i = 0; i < TEST_COUNT(options); i++) {
+        struct fixture f;
+        const struct qkv_softcap *o = &options[i];
+        start(&f, 480 + i);
+        f.options = o;
+        leaf(&f, 7, 61, 0);
+        check(&f, build_softcap);
+        const struct qkv_tensor *y = build_softcap(&f);
+        for (size_t n = 0; n < 7 * 61; n++) {
+            double s = (double)f.values[0][n] * (o->scale == 0 ? 1 : (double)o->scale);
+            if (o->cap > 0) s = (double)o->cap * tanh(s / (double)o->cap);
+            assert_true(fabs((double)cell(y, n) - s) <= 1e-6 * (1 + fabs(s)));
+        }
+        finish(&f);
+    }
+}
+
+/* Sequences of 5, 0 and 3 positions in rows of 6, 0 and 4, of which the last ones are not there; windows at every second one. */
+static const int32_t unfold_x[] = {0, 6, 6, 10}, unfold_count[] = {5, 0, 3}, unfold_y[] = {0, 3, 3, 5};
+static const struct qkv_unfold_options unfold_options = {
+    .B = 3, .kernel = 3, .stride = 2, .rows = 5, .x_start = unfold_x, .count = unfold_count, .y_start = unfold_y};
+
+static struct qkv_tensor *build_unfold(struct fixture *f) {
+    return qkv_op_unfold(&f->tape, &f->leaves[0], &unfold_options, NULL);
+}
+
+/* With each number where it belongs. */
+static void check_unfold(void **state) {
+    (void)state;
+    struct fixture f;
+    start(&f, 470);
+    leaf(&f, 10, 7, 0);
+    check(&f, build_unfold);
+    const struct qkv_tensor *y = build_unfold(&f);
+    for (size_t b = 0; b < 3; b++)
+        for (int32_t t = 0; t < unfold_y[b + 1] - unfold_y[b]; t++)
+            for (size_t c = 0; c < 7; c++)
+                for (int32_t j = 0; j < 3; j++) {
+                    const int32_t i = 2 * t + j - 1;
+                    const float want =
+                        i < 0 || i >= unfold_count[b] ? 0 : f.values[0][(size_t)(unfold_x[b] + i) * 7 + c];
+                    assert_true(cell(y, ((size_t)(unfold_y[b] + t) * 7 + c) * 3 + (size_t)j) == want);
+                }
+    finish(&f);
+}
+
+static struct qkv_tensor *build_gather(struct fixture *f) {
+    static const int32_t index[] = {5, 0, 5, 2, 5, 10};
+    return qkv_op_gather(&f->tape, &f->leaves[0], index, TEST_COUNT(index));
+}
+
+static void check_gather(void **state) {
+    (void)state;
+    struct fixture f;
+    start(&f, 86);
+    leaf(&f, 11, 70, 0);
+    check(&f, build_gather);
+    const struct qkv_tensor *y = build_gather(&f);
+    for (size_t c = 0; c < 70; c++) assert_true(cell(y, 3 * 70 + c) == f.values[0][2 * 70 + c]);
+    finish(&f);
+}
+
+static struct qkv_tensor *build_scatter(struct fixture *f) {
+    static const int32_t index[] = {7, 0, 3, 4};
+    return qkv_op_scatter(&f->tape, &f->leaves[0], index, 9);
+}
+
+static void check_scatter(void **state) {
+    (void)state;
+    struct fixture f;
+    start(&f, 87);
+    leaf(&f, 4, 70, 0);
+    check(&f, build_scatter);
+    const struct qkv_tensor *y = build_scatter(&f);
+    for (size_t c = 0; c < 70; c++) {
+        assert_true(cell(y, 7 * 70 + c) == f.values[0][c] && cell(y, 4 * 70 + c) == f.values[0][3 * 70 + c]);
+        assert_true(cell(y, 8 * 70 + c) == 0 && cell(y, 70 + c) == 0);
+    }
+    finish(&f);
+}
+
+#endif
