@@ -47,7 +47,7 @@ PUBLIC = {
 }
 
 # ---- the axes of published families: version 2, small, a case for each or for a group that goes together --------------------------------
-def layer(heads=4, norm='layernorm', place='pre', ffn='gelu', d_ff=20, n={}, f={}, **attention):
+def layer(heads=4, norm='layernorm', place='pre', ffn='gelu', d_ff=16, n={}, f={}, **attention):
     return {'attention': {'heads': heads, **attention}, 'norm': {'kind': norm, 'placement': place, 'eps': 1e-5, **n}, 'ffn': {'kind': ffn, 'd_ff': d_ff, **f}}
 def one(layers=2, share=0, residual_scale=1.0, **kw):
     return {'layers': layers, **layer(**kw), **({'share': share} if share else {}), **({'residual_scale': residual_scale} if residual_scale != 1 else {})}
@@ -55,8 +55,11 @@ def some(*named, times=1, **kw):
     """kinds a, b, c … that take turns; kw: what they have in common"""
     names = 'abcdefgh'[:len(named)]
     return kinds(len(named) * times, list(names), layer(**kw), **dict(zip(names, named)))
-def small(dec=None, enc=None, embed=None, head=None, tie='head', d=16, vocab=19, context=16, **kw):
-    s = {'format': 'qkv', 'version': 2, 'vocab': vocab, 'd_model': d, 'context': context, 'embed': {'position': {'kind': 'none'}, 'scale': 1.0, **(embed or {})},
+def small(dec=None, enc=None, embed=None, head=None, tie='head', d=None, vocab=13, context=12, **kw):
+    """without d: 12 channels, heads of 4 where a stack says nothing"""
+    for stack in (enc, dec) if d is None else ():
+        if stack: stack['attention'] = {'head_dim': 4, **stack['attention']}
+    s = {'format': 'qkv', 'version': 2, 'vocab': vocab, 'd_model': d or 12, 'context': context, 'embed': {'position': {'kind': 'none'}, 'scale': 1.0, **(embed or {})},
          'tie': tie, 'dropout': 0.0, 'head': head or {'kind': 'lm', 'bias': False}, **kw}
     return {**s, **({'encoder': enc} if enc else {}), **({'decoder': dec} if dec else {})}
 def turned(kind=None, theta=10000.0, fraction=1.0, pairing='half', **scaling):
@@ -85,12 +88,12 @@ PUBLIC.update({
  'window_right': small(enc=some(*turns({'window_right': 3}, {'window': 3, 'window_right': 1}, {'window': 2, 'window_right': 5}), d_ff=12, **turned())),
  'bias_letters': small(some(*turns({'bias': 'k'}, {'bias': 'qvo'}, {'bias': 'vo', 'kv_heads': 1}), d_ff=12), embed=LEARNED),
  'sinks': small(some(*turns({'sinks': True, 'window': 3}, {'sinks': True, 'softcap': 3.0}), kv_heads=2, **turned('yarn', theta=150.0, factor=32.0, original_context=32, truncate=False))),
- 't5_buckets': small(one(norm='rmsnorm', ffn='geglu_tanh', d_ff=12, head_dim=3, scale=1.0, bias=False, f=NO_BIAS, position={'kind': 'buckets', 'buckets': 8, 'max_distance': 6}),
-    one(norm='rmsnorm', ffn='geglu_tanh', d_ff=12, head_dim=3, scale=1.0, bias=False, f=NO_BIAS, position={'kind': 'buckets', 'buckets': 8, 'max_distance': 6}), d=12, tie='all', head={'kind': 'lm', 'bias': False, 'scale': 0.25}),
+ 't5_buckets': small(one(norm='rmsnorm', ffn='geglu_tanh', d_ff=8, head_dim=3, scale=1.0, bias=False, f=NO_BIAS, position={'kind': 'buckets', 'buckets': 8, 'max_distance': 6}),
+    one(norm='rmsnorm', ffn='geglu_tanh', d_ff=8, head_dim=3, scale=1.0, bias=False, f=NO_BIAS, position={'kind': 'buckets', 'buckets': 8, 'max_distance': 6}), d=8, tie='all', head={'kind': 'lm', 'bias': False, 'scale': 0.25}),
  'relative_bias': small(enc=some(*turns({'window': 4}, {}, {'causal': True}), d_ff=12, position={'kind': 'relative', 'max_distance': 3})),
  'alibi_mpt': small(some(*turns({'position': {'kind': 'alibi', 'form': 'mpt', 'max': 4}}, {'position': {'kind': 'alibi', 'form': 'mpt'}}), heads=6, head_dim=4, kv_heads=3, n=NO_BIAS, bias=False, f=NO_BIAS)),
  'alibi_falcon': small(some(*turns({}, {'scale': 0.3}), heads=6, head_dim=4, position={'kind': 'alibi', 'form': 'falcon'})),
- 'alibi_learned': small(enc=one(1, heads=6, head_dim=3, d_ff=8, position={'kind': 'alibi', 'learn': True}), dec=one(heads=3, head_dim=4, d_ff=8, position={'kind': 'alibi', 'form': 'falcon', 'learn': True}), tie='none', d=12),
+ 'alibi_learned': small(enc=one(1, heads=6, head_dim=3, d_ff=8, position={'kind': 'alibi', 'learn': True}), dec=one(heads=3, head_dim=4, d_ff=8, position={'kind': 'alibi', 'form': 'falcon', 'learn': True}), tie='none', d=8),
  # blocks
  'sandwich_plus_one': small(some({'attention': {'window': 3}}, {}, norm='rmsnorm_plus_one', place='sandwich', ffn='geglu_tanh', head_dim=6, kv_heads=2, softcap=4.0, scale=0.3, bias=False, f=NO_BIAS, **turned()), embed={'scale': 4.0}, head={'kind': 'lm', 'bias': False, 'softcap': 6.0}),
  'sandwich_seq2seq': small(one(1, norm='rmsnorm', place='sandwich', d_ff=12), one(1, place='sandwich', d_ff=12), LEARNED),
@@ -103,7 +106,7 @@ PUBLIC.update({
  'residual_kinds': small(some({'residual_scale': 0.5, 'norm': {'placement': 'post'}}, {'residual_scale': 2.0, 'norm': {'placement': 'parallel'}}, {'residual_scale': 0.3, 'norm': {'placement': 'sandwich'}}, d_ff=12, **turned())),
  'first_without_norm': small(enc=some({'norm': {'attention': False}}, {'attention': {'window': 3, **turned(theta=100.0)}}, {}, n=NO_BIAS, bias=False, f=NO_BIAS, ffn='geglu', d_ff=12, **turned(theta=1000.0)), embed={'norm': {**LN, 'bias': False}}),
  'shared_layers': small(enc=one(5, share=2, place='post', ffn='gelu_tanh'), embed=LEARNED),
- 'shared_seq2seq': small(one(2, share=1, d_ff=8), some({}, {'attention': {'window': 3}}, times=2, d_ff=8) | {'share': 2, 'pattern': ['a', 'a', 'b', 'b']}, LEARNED, d=12),
+ 'shared_seq2seq': small(one(2, share=1, d_ff=8), some({}, {'attention': {'window': 3}}, times=2, d_ff=8) | {'share': 2, 'pattern': ['a', 'a', 'b', 'b']}, LEARNED, d=8),
  # norms and feed-forwards
  'bare_norms': small(some({}, {'norm': {'kind': 'rmsnorm', 'weight': False}}, {'norm': {'kind': 'layernorm', 'weight': False, 'placement': 'post', 'final': True}}, n={'weight': False}, d_ff=12, **turned())),
  'plus_one_norms': small(one(norm='rmsnorm_plus_one', place='post', n={'final': True}, **turned())),
