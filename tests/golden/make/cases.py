@@ -65,6 +65,7 @@ def small(dec=None, enc=None, embed=None, head=None, tie='head', d=None, vocab=1
 def turned(kind=None, theta=10000.0, fraction=1.0, pairing='half', **scaling):
     p = {'kind': 'rope', 'theta': theta, 'fraction': fraction, 'pairing': pairing}
     return {'position': {**p, 'scaling': {'kind': kind, **scaling}} if kind else p}
+def mixed(bias=True, limit=0, **experts): return {'f': {'bias': bias, **({'limit': limit} if limit else {}), 'experts': {'balance_loss': 0.0, **experts}}}
 def turns(*ways): return [{'attention': way} for way in ways]
 LLAMA = dict(norm='rmsnorm', ffn='swiglu', bias=False, f={'bias': False}, kv_heads=2)
 LEARNED, NO_BIAS = {'position': {'kind': 'learned'}}, {'bias': False}
@@ -136,4 +137,17 @@ PUBLIC.update({
  'vectors': small(enc=one(), embed={**LEARNED, 'input': {'kind': 'vectors', 'channels': 7, 'bias': True}}, tie='none', head={'kind': 'classify_tokens', 'classes': 4}),
  # kinds that share a table of distances, and behind them kinds that have none, or one that is not learnt
  'distance_kinds': small(some(*turns(*[{'position': p} for p in ({'kind': 'relative', 'max_distance': 3}, {'kind': 'none'}, {'kind': 'alibi'}, {'kind': 'rope'}, {'kind': 'buckets', 'buckets': 6, 'max_distance': 5})]), heads=2, d_ff=8, head_dim=4), d=12),
+ # experts: layers of few rows, as every choice is to be far from another one
+ 'experts_softmax': small(one(1, d_ff=8, **mixed(count=4, top_k=2), ffn='swiglu', norm='rmsnorm', bias=False, **turned())),
+ 'experts_losses': small(some({}, {'ffn': {'experts': {'count': 3, 'top_k': 1, 'normalize': False, 'scores': 'sigmoid', 'balance_loss': 0.7, 'z_loss': 0.3}}}, d_ff=6, ffn='silu', **mixed(count=4, top_k=2, balance_loss=0.5, z_loss=0.2))),
+ 'experts_shared': small(some({}, {'ffn': {'experts': {'shared_gate': False, 'bias': True}}}, d_ff=6, ffn='geglu', **mixed(bias=False, count=4, top_k=2, normalize=False, scale=1.5, shared=10, shared_gate=True))),
+ 'experts_chosen': small(one(1, d_ff=6, ffn='swiglu_clamped', norm='rmsnorm', sinks=True, **mixed(limit=1.2, count=5, top_k=3, scores='chosen', bias=True))),
+ 'experts_sigmoid': small(some({'ffn': {'d_ff': 12}}, {'ffn': mixed(count=8, top_k=3, scores='sigmoid', correction=True, groups=4, top_groups=2, scale=2.5, shared=6)['f']}, d_ff=4, ffn='swiglu', f=NO_BIAS, norm='rmsnorm', bias=False, **turned())),
+ 'experts_groups': small(one(1, d_ff=4, ffn='relu', **mixed(count=6, top_k=2, groups=3, top_groups=2, normalize=False, correction=True))),
+ 'experts_seq2seq': small(one(1, d_ff=5, ffn='gelu', **mixed(count=3, top_k=1, normalize=False, balance_loss=0.4)), one(1, d_ff=5, place='post', ffn='reglu', **mixed(bias=False, count=4, top_k=4, normalize=False)), LEARNED, d=8),
+ # latent attention
+ 'latent': small(one(heads=3, head_dim=6, latent={'rank': 5, 'rope_dim': 2}, bias=False, f=NO_BIAS, norm='rmsnorm', ffn='swiglu', **turned(pairing='interleaved'))),
+ 'latent_ranks': small(some({}, {'attention': {'latent': {'rope_dim': 6}, 'bias': 'qo', **turned('yarn', theta=30.0, factor=8.0, original_context=24, mscale=0.7, mscale_all_dim=1.0)}}, heads=2, head_dim=8, value_dim=5, latent={'rank': 6, 'query_rank': 7, 'rope_dim': 4, 'eps': 1e-5}, bias='qkvo', d_ff=12, **turned(fraction=0.5)), tie='none'),
+ 'latent_encoder': small(enc=some(*turns({'position': {'kind': 'alibi'}, 'window': 3}, {'latent': {'rope_dim': 0}, 'softcap': 3.0, 'scale': 0.7}, {'sinks': True, 'position': {'kind': 'relative', 'max_distance': 3}}), heads=3, head_dim=5, value_dim=4, latent={'rank': 4, 'rope_dim': 2}, bias='kv', d_ff=12)),
+ 'latent_seq2seq': small(one(1, heads=2, head_dim=4, latent={'rank': 5, 'rope_dim': 0}, d_ff=8), one(1, heads=2, head_dim=6, latent={'rank': 5, 'query_rank': 4, 'rope_dim': 2}, d_ff=8, **turned(theta=50.0)), d=10),
 })

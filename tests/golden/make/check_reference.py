@@ -2,7 +2,7 @@
 
 usage: check_reference.py [NAME ...]      names as printed, or parts of them; all without
 
-For each model of families.py and encoders.py: random weights, a random batch of rows of different lengths, and the relative difference of
+For each model of families.py, experts.py and encoders.py: random weights, a random batch of rows of different lengths, and the relative difference of
 the logits (or hidden states) and of the gradients of a random sum of them by all parameters of transformers' model, through its weights
 as they stand in ours. Then what no whole model shows: buckets of T5 by
 distance, bias for each distance, slopes of many heads. Exit status 1 if one is above 1e-10.
@@ -18,8 +18,10 @@ from reference import Ref, both, input_of
 from positions import alibi_slopes, bucket, distance_bias
 from families import V, decoders
 from encoders import encoders
+from experts import with_experts
 torch.set_num_threads(1)
 B, T, S, LIMIT, F64, NARROW = 2, 12, 9, 1e-10, torch.float64, (torch.float32, torch.float16, torch.bfloat16)
+CORRECTION = 'e_score_correction_bias'   # what is added to the scores that choose experts: nothing that a gradient moves
 SDPA = ('falcon rw', )   # the eager attention of transformers 5.23 adds Falcon's ALiBi twice, in the mask and to the scores; its other path once, as Falcon did
 
 class NoNarrow(TorchDispatchMode):
@@ -53,6 +55,8 @@ def new_model(name, cls, kw):
             elif 'embed' in n or 'relative' in n or 'token' in n: x = 0.5 * x
             else: x = x * 1.2 / np.sqrt(np.prod(p.shape[1:]) if p.ndim != 3 or 'conv' in n else p.shape[1])
             p.copy_(torch.tensor(x))
+        for n, p in m.named_buffers():
+            if n.endswith(CORRECTION): p.copy_(torch.tensor(0.1 * r.standard_normal(tuple(p.shape))))
     return m
 def batch(spec, m, r):
     """ours, and the same as their keyword arguments; the second row is shorter"""
@@ -77,7 +81,7 @@ def compare(name, cls, kw, spec, weights):
         m = new_model(name, cls, kw); c, given = batch(spec, m, r)
         with NoNarrow(): theirs = m(**given, **({} if 'pixel_values' in given else {'use_cache': False} if spec.get('decoder') and 'CLIP' not in cls else {}), return_dict=True)
     theirs = theirs.logits if 'logits' in theirs else theirs.last_hidden_state
-    P = dict(m.named_parameters()); ref = Ref(spec, np.random.default_rng(0)); w = weights(P)
+    P = {**dict(m.named_parameters()), **{n: p for n, p in m.named_buffers() if n.endswith(CORRECTION)}}; ref = Ref(spec, np.random.default_rng(0)); w = weights(P)
     assert sorted(w) == sorted(ref.w), (name, 'ours alone:', sorted(set(ref.w) - set(w)), 'theirs alone:', sorted(set(w) - set(ref.w)))
     for n, v in w.items(): assert v.numel() == ref.w[n].numel(), (name, n, v.shape, ref.w[n].shape)
     ref.w = {n: v.reshape(ref.w[n].shape) for n, v in w.items()}; ours = ref.forward(c)
@@ -112,7 +116,7 @@ def check_slopes():
 def main(names):
     print(f'torch {torch.__version__}, transformers {transformers.__version__}, numpy {np.__version__}; relative differences in float64'); bad = 0
     print(f'{"model":22s} {"what it shows":46s} {"logits":>8s} {"gradients":>9s}')
-    for name, shows, *rest in [*decoders(), *encoders()]:
+    for name, shows, *rest in [*decoders(), *with_experts(), *encoders()]:
         if names and not any(n in name for n in names): continue
         try: out, gradient, size = compare(name, *rest)
         except Exception as e:

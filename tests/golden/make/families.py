@@ -132,23 +132,6 @@ def cohere(qk, two=False):
     if not two: return 'CohereForCausalLM', cfg | dict(use_qk_norm=qk), spec(one(**shape, **way), head=head, tie='head'), llama_names()
     return 'Cohere2ForCausalLM', cfg | dict(num_hidden_layers=3, sliding_window=4, layer_types=['sliding_attention', 'sliding_attention', 'full_attention']), \
         spec(kinds(3, ['a', 'a', 'b'], layer(**shape), a={'attention': {'window': 4, **way}}, b={}), head=head, tie='head'), llama_names(3)
-def gpt_oss():
-    cfg = llama | dict(intermediate_size=24, head_dim=16, num_local_experts=1, num_experts_per_tok=1, sliding_window=4, layer_types=['sliding_attention', 'full_attention'], attention_bias=True, rope_theta=150000, swiglu_limit=1.5,
-                       rope_scaling=dict(rope_type='yarn', factor=32.0, beta_fast=32.0, beta_slow=1.0, truncate=False, original_max_position_embeddings=64))
-    shape = {**LLAMA, 'head_dim': 16, 'ffn': 'swiglu_clamped', 'd_ff': 24, 'bias': True, 'f': {'limit': 1.5}}; way = turned('yarn', theta=150000.0, factor=32.0, truncate=False, original_context=64)
-    def then(out, P):   # one expert, which is chosen with weight 1: the dense feed-forward
-        for n in range(2):
-            o, t = f'decoder.layers.{n}.', f'model.layers.{n}.'; e = t + 'mlp.experts.'; out[o + 'attn.sinks.weight'] = P[t + 'self_attn.sinks']
-            for i, p in enumerate(('ffn.gate', 'ffn.up')): out[f'{o}{p}.weight'] = P[e + 'gate_up_proj'][0, :, i::2].T; out[f'{o}{p}.bias'] = P[e + 'gate_up_proj_bias'][0, i::2]
-            out[o + 'ffn.down.weight'] = P[e + 'down_proj'][0].T; out[o + 'ffn.down.bias'] = P[e + 'down_proj_bias'][0]
-    return 'GptOssForCausalLM', cfg, spec(some({'attention': {'window': 4}}, {}, sinks=True, **shape, **way)), llama_names(then=then)
-def olmoe():
-    cfg = llama | dict(num_experts=1, num_experts_per_tok=1, norm_topk_prob=False, clip_qkv=0.8)
-    def then(out, P):
-        for n in range(2):
-            o, e = f'decoder.layers.{n}.', f'model.layers.{n}.mlp.experts.'
-            out[o + 'ffn.gate.weight'], out[o + 'ffn.up.weight'] = P[e + 'gate_up_proj'][0].chunk(2); out[o + 'ffn.down.weight'] = P[e + 'down_proj'][0]
-    return 'OlmoeForCausalLM', cfg | dict(num_key_value_heads=2), spec(one(clip=0.8, qk_norm={'kind': 'rmsnorm', 'eps': 1e-5, 'over': 'width'}, **LLAMA, **turned())), llama_names(then=then)
 def decoders():
     LN = {'kind': 'layernorm', 'eps': 1e-5}; learned = {'position': {'kind': 'learned'}}; rms = lambda over, kind='rmsnorm': {'qk_norm': {'kind': kind, 'eps': 1e-6, 'over': over}}; six = {**LLAMA, 'n': {'eps': 1e-6}}
     yield 'gpt2', 'learned positions, gelu_tanh', 'GPT2LMHeadModel', dict(vocab_size=V, n_positions=32, n_embd=D, n_layer=2, n_head=H, n_inner=48, activation_function='gelu_new', layer_norm_epsilon=1e-5, bos_token_id=0, eos_token_id=0), \
@@ -179,11 +162,9 @@ def decoders():
         spec(one(residual_scale=0.22, scale=0.25, **LLAMA, **turned()), tie='head', embed={'scale': 12.0}, head={'kind': 'lm', 'bias': False, 'scale': 0.125}), llama_names()
     yield 'olmo', 'bare norms, clip', 'OlmoForCausalLM', without(llama, 'rms_norm_eps') | dict(clip_qkv=0.5), spec(one(clip=0.5, **{**LLAMA, 'norm': 'layernorm', 'n': {'weight': False}}, **turned())), llama_names()
     yield 'olmo2', 'output norm, qk_norm over the width', 'Olmo2ForCausalLM', llama | dict(rms_norm_eps=1e-6), spec(one(place='output', **six, **rms('width'), **turned())), llama_names(attn_norm='post_attention_layernorm', ffn_norm='post_feedforward_layernorm')
-    yield 'olmoe, one expert', 'qk_norm, then clip', *olmoe()
     yield 'cohere', 'parallel, weight only, interleaved', *cohere(False)
     yield 'cohere qk', 'qk_norm of each head', *cohere(True)
     yield 'cohere2', 'parallel with a window', *cohere(False, True)
-    yield 'gpt_oss, one expert', 'sinks, swiglu_clamped, window', *gpt_oss()
     yield 'gpt_neox', 'parallel_two, part of a head', *neox(True)
     yield 'gpt_neox in a row', 'pre', *neox(False)
     yield 'gptj', 'parallel, interleaved, bias of the head', 'GPTJForCausalLM', dict(vocab_size=V, n_positions=64, n_embd=D, n_layer=2, n_head=H, n_inner=48, rotary_dim=4, activation_function='gelu_new', layer_norm_epsilon=1e-5, bos_token_id=0, eos_token_id=0), \

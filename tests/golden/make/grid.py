@@ -50,6 +50,7 @@ def attentions(s, r):
     for side, _, l in pick(s, r):
         yield l['attention'], side
         if 'cross' in l: yield l['cross'], side
+def without_latent(s, r): return ((a, side) for a, side in attentions(s, r) if not a.get('latent'))
 def causal(a, side): return a.get('causal', side == 'decoder')
 def rotated(a): p = a['position']; return int(a['head_dim'] * p.get('fraction', 1.0)) // 2 * 2
 def norm_object(r, **kw):
@@ -145,15 +146,27 @@ def scaling(s, r):
         if kind == 'longrope': n = rotated(a) // 2; z.update(short=[1 + 0.1 * j for j in range(n)], long=[1.0 + j * j for j in range(n)], **r.choice([{}, {'attention_factor': 1.2}]))
         if kind == 'longrope' and r.random() < .3: del z['factor']
         p['scaling'] = z
+def latent(s, r):
+    for _, _, l in pick(s, r):
+        a = l['attention']; D = a['head_dim']; a.pop('qk_norm', None); a.pop('clip', None)
+        a['kv_heads'] = a['heads']; a['latent'] = {'rank': r.choice([1, 5, 12]), 'query_rank': r.choice([0, 0, 7]), 'rope_dim': r.choice([2, D // 4 * 2 or 2, D - 2 if D > 2 else 2])}; a['bias'] = r.choice([False, True, 'qkv', 'o', 'kv', 'q', 'qo'])
+        if a['position']['kind'] == 'rope': a['position'].pop('scaling', None)
+def experts(s, r):
+    for _, _, l in pick(s, r):
+        E = r.choice([2, 4, 6]); k = r.choice([1, 2]); e = {'count': E, 'top_k': k, 'scores': r.choice(['softmax', 'chosen', 'sigmoid']), 'bias': r.random() < .4, 'correction': r.random() < .3, 'balance_loss': r.choice([0.0, 0.1]), 'z_loss': r.choice([0.0, 0.05]), 'scale': r.choice([1.0, 2.5])}
+        if e['scores'] != 'chosen': e['normalize'] = r.random() < .5
+        if E > 2 and r.random() < .4: e.update(groups=2, top_groups=1, group_score=r.choice(['max', 'top2']))
+        if r.random() < .5: e.update(shared=r.choice([3, 9]), shared_gate=r.random() < .5)
+        l['ffn'].update(d_ff=r.choice([5, 16]), experts=e)
 def qk_norm(s, r):
-    for a, _ in attentions(s, r): a['qk_norm'] = norm_object(r, over=r.choice(['head', 'heads', 'width']))
+    for a, _ in without_latent(s, r): a['qk_norm'] = norm_object(r, over=r.choice(['head', 'heads', 'width']))
 def clip(s, r):
-    for a, _ in attentions(s, r): a['clip'] = r.choice([0.3, 1.0])
+    for a, _ in without_latent(s, r): a['clip'] = r.choice([0.3, 1.0])
 def window_right(s, r):
     for side, _, l in pick(s, r):
         if not causal(l['attention'], side): l['attention'].update(window_right=r.choice([1, 2, 4]), window=r.choice([0, 1, 3]))
 def biases(s, r):
-    for a, _ in attentions(s, r): a['bias'] = r.choice(['q', 'k', 'v', 'qk', 'qv', 'kv', 'qo', 'ko', 'vo', 'qko', 'qvo', 'kvo'])
+    for a, _ in without_latent(s, r): a['bias'] = r.choice(['q', 'k', 'v', 'qk', 'qv', 'kv', 'qo', 'ko', 'vo', 'qko', 'qvo', 'kvo'])
 def sinks(s, r):
     for a, _ in attentions(s, r): a['sinks'] = True
 def table(s, r, position):
@@ -168,7 +181,7 @@ def alibi(s, r):
     for _, _, l in pick(s, r): l['attention']['position'] = {'kind': 'alibi', **r.choice([{'form': 'mpt'}, {'form': 'mpt', 'max': 5}, {'form': 'falcon'}])}
 # In this order: what changes the shape of a spec comes before what looks at it.
 AXES = {f.__name__: f for f in (cross, classify_tokens, pool, stacks, widths, embed_norm, types, offset, layout, width, input, transform, scores, placement, norm_attention, residual, share, norms, activations,
-                                scaling, buckets, relative, alibi, qk_norm, clip, window_right, biases, sinks)}
+                                scaling, buckets, relative, alibi, latent, experts, qk_norm, clip, window_right, biases, sinks)}
 NEUTRAL = {'softcap': 0.0, 'scale': None, 'qk_norm': None, 'clip': 0.0, 'sinks': False}
 def lay_over(s, r, names, few):
     """the spec with axes laid over it: all that are named, or a few of them"""

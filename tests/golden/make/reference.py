@@ -2,7 +2,7 @@
 A spec is the JSON of config.json as a dict; a key that is missing has the library's default."""
 import math
 import numpy as np, torch, torch.nn.functional as F
-from positions import rope, sinusoid, alibi_slopes, distance_bias
+from positions import rope, sinusoid, alibi_slopes, distance_bias, yarn_factor
 torch.set_default_dtype(torch.float64)
 NEG = float('-inf')
 
@@ -44,13 +44,18 @@ def width_of(spec, side): return spec[side].get('d_model', spec['d_model'])
 def main_of(spec): return 'decoder' if spec.get('decoder') else 'encoder'
 def both(spec): return bool(spec.get('encoder') and spec.get('decoder'))
 def final_of(norm): return norm.get('final', norm.get('placement', 'pre') != 'post')
+def cross_of(kind):
+    """cross attention is like self attention where nothing else is written; keys and values from elsewhere have no latent form"""
+    return kind['cross'] if 'cross' in kind else {**kind['attention'], 'latent': None}
+def latent_of(a, d):
+    D = a.get('head_dim', d // a['heads']); return {'rank': min(4 * D, d // 2), 'query_rank': 0, 'rope_dim': 2 * (D // 4), 'eps': 1e-6, **a['latent']}
 def first_of_group(stack, layer):
     """the layer whose weights a layer has: the first of its group"""
     G, L = stack.get('share', 0), stack['layers']
     return layer if not G else min(n for n in range(L) if n * G // L == layer * G // L)
 def decays(name, tensor):
     """which weights AdamW lets decay: matrices and tables; not biases, norms, and what is one row for the whole"""
-    return tensor.ndim > 1 and not name.endswith(('norm.weight', '.sinks.weight', '.slopes.weight', '.class.weight'))
+    return tensor.ndim > 1 and not name.endswith(('norm.weight', '.sinks.weight', '.slopes.weight', '.class.weight', '.correction.weight'))
 
 class Ref:
     def __init__(s, spec, rng):
@@ -71,7 +76,31 @@ class Ref:
     def lin_new(s, name, o, i, bias):
         s.new(name + '.weight', o, i)
         if bias: s.new(name + '.bias', o)
+    def latent_new(s, name, a, d):
+        """DeepSeek V2: keys and values through one narrow row a position, and a rotated part of keys that all heads share"""
+        z, H = latent_of(a, d), a['heads']; D, b = a.get('head_dim', d // H), a.get('bias', True); letters = b if isinstance(b, str) else 'qkvo' if b else ''
+        R, Q, r, Dv, rms = z['rank'], z['query_rank'], z['rope_dim'], a.get('value_dim', D), {'kind': 'rmsnorm'}
+        if Q: s.lin_new(name + '.q_a', Q, d, 'q' in letters); s.norm_new(name + '.q_a_norm', rms, Q)
+        s.lin_new(name + ('.q_b' if Q else '.q'), H * D, Q or d, not Q and 'q' in letters)
+        s.lin_new(name + '.kv_a', R, d, 'k' in letters); s.norm_new(name + '.kv_a_norm', rms, R)
+        if r: s.lin_new(name + '.k_rope', r, d, 'k' in letters)
+        s.lin_new(name + '.k_b', H * (D - r), R, False); s.lin_new(name + '.v_b', H * Dv, R, False); s.lin_new(name + '.o', d, H * Dv, 'o' in letters)
+    def ffn_new(s, name, kind, width, d, bias):
+        s.lin_new(name + '.up', width, d, bias)
+        if kind in GATES: s.lin_new(name + '.gate', width, d, bias)
+        s.lin_new(name + '.down', d, width, bias)
+    def experts_new(s, name, f, d):
+        e = f['experts']; b = f.get('bias', True)
+        s.lin_new(name + '.router', e['count'], d, e.get('bias', False))
+        if e.get('correction'): s.new(name + '.correction.weight', 1, e['count'], scale=0.1)
+        for n in range(e['count']): s.ffn_new(f'{name}.experts.{n}', f['kind'], f['d_ff'], d, b)
+        if e.get('shared'): s.ffn_new(name + '.shared', f['kind'], e['shared'], d, b)
+        if e.get('shared_gate'): s.new(name + '.shared_gate.weight', 1, d)
     def attn_new(s, name, a, d, memory):
+        if a.get('latent') is not None:
+            s.latent_new(name, a, d)
+            if a.get('sinks'): s.new(name + '.sinks.weight', 1, a['heads'], scale=0.7)
+            return
         H, Hk = a['heads'], a.get('kv_heads', a['heads']); D = a.get('head_dim', d // H); Dv = a.get('value_dim', D); b = a.get('bias', True)
         letters = b if isinstance(b, str) else 'qkvo' if b else ''
         for n, o, i in (('q', H * D, d), ('k', Hk * D, memory), ('v', Hk * Dv, memory), ('o', d, H * Dv)): s.lin_new(f'{name}.{n}', o, i, n in letters)
@@ -115,11 +144,10 @@ class Ref:
                 s.norm_new(f'{n}.{part}_norm', q['norm'], d)
                 if place == 'sandwich': s.norm_new(f'{n}.{part}_out_norm', q['norm'], d)
             norms('attn'); s.attn_new(n + '.attn', q['attention'], d, d)
-            if cross: norms('cross'); s.attn_new(n + '.cross', q.get('cross', q['attention']), d, memory)
-            norms('ffn'); f = q['ffn']; b = f.get('bias', True)
-            s.lin_new(n + '.ffn.up', f['d_ff'], d, b)
-            if f['kind'] in GATES: s.lin_new(n + '.ffn.gate', f['d_ff'], d, b)
-            s.lin_new(n + '.ffn.down', d, f['d_ff'], b)
+            if cross: norms('cross'); s.attn_new(n + '.cross', cross_of(q), d, memory)
+            norms('ffn'); f = q['ffn']
+            if f.get('experts'): s.experts_new(n + '.ffn', f, d)
+            else: s.ffn_new(n + '.ffn', f['kind'], f['d_ff'], d, f.get('bias', True))
         if final_of(q['norm']): s.norm_new(side + '.norm', q['norm'], d)
     def make_head(s, h, side):
         d = width_of(s.spec, side); t = h.get('transform')
@@ -146,6 +174,7 @@ class Ref:
         return s.norm(name, x.flatten(2), n).view(x.shape) if n['over'] == 'width' else s.norm(name, x, n)
     def attn(s, name, own, a, x, kv, allow, p, table=None):
         """name: of the weights; own: of the layer itself, under which its attention is kept"""
+        if a.get('latent') is not None: return s.latent(name, own, a, x, allow, p, table)
         B, Tq, d = x.shape; H, Hk = a['heads'], a.get('kv_heads', a['heads']); n, c = a.get('qk_norm'), a.get('clip', 0)
         split = lambda z, h: z.view(B, z.shape[1], h, -1)
         q, k, v = split(s.lin(name + '.q', x), H), split(s.lin(name + '.k', kv), Hk), split(s.lin(name + '.v', kv), Hk)
@@ -158,6 +187,48 @@ class Ref:
         y, w = sdpa(q, k, v, allow, bias, a.get('scale'), a.get('softcap', 0.0), s.w.get(name + '.sinks.weight'))
         s.weights[own] = w
         return s.lin(name + '.o', y.transpose(1, 2).reshape(B, Tq, -1))
+    def latent(s, name, own, a, x, allow, p, table):
+        """multi-head latent attention (DeepSeek V2), every head's keys and values written out: a head is [as projected | rotated]"""
+        B, T, d = x.shape; H, z = a['heads'], latent_of(a, d); rms = {'kind': 'rmsnorm', 'eps': z['eps']}; split = lambda y: y.view(B, T, H, -1).transpose(1, 2)
+        q = split(s.lin(name + '.q_b', s.norm(name + '.q_a_norm', s.lin(name + '.q_a', x), rms)) if z['query_rank'] else s.lin(name + '.q', x)); D, r = q.shape[-1], z['rope_dim']
+        c = s.norm(name + '.kv_a_norm', s.lin(name + '.kv_a', x), rms); k, v = split(s.lin(name + '.k_b', c)), split(s.lin(name + '.v_b', c)); scale = a.get('scale')
+        if r:
+            turn, shared = lambda y: y, s.lin(name + '.k_rope', x)[:, None]
+            if p['kind'] == 'rope': turn = lambda y: rope(y, p.get('theta', 10000.0), p.get('pairing', 'half'), p.get('fraction', 1.0), p.get('scaling'), context=s.spec['context'])
+            q, k = torch.cat([q[..., :D - r], turn(q[..., D - r:])], -1), torch.cat([k, turn(shared).expand(B, H, T, r)], -1)
+        if scale is None:
+            y = p.get('scaling') or {}; scale = D ** -0.5 * (yarn_factor(y['factor'], y['mscale_all_dim']) ** 2 if y.get('kind') == 'yarn' and y.get('mscale_all_dim') else 1.0)
+        y, w = sdpa(q, k, v, allow, distance_bias(p, table, H, T, a.get('causal', name.startswith('decoder')), D), scale, a.get('softcap', 0.0), s.w.get(name + '.sinks.weight'))
+        s.weights[own] = w
+        return s.lin(name + '.o', y.transpose(1, 2).reshape(B, T, -1))
+    def chosen(s, e, scores):
+        """the experts of each row, (…, k); closest: how near another choice was"""
+        E, k, G = e['count'], e.get('top_k', 2), e.get('groups', 1); keep = e.get('top_groups', G); score = scores.detach(); gap = torch.full(score.shape[:-1], math.inf)
+        if keep < G:
+            in_groups = score.view(*score.shape[:-1], G, E // G); of = e.get('group_score', 'top2' if e.get('scores') == 'sigmoid' else 'max')
+            best = in_groups.max(-1).values if of == 'max' else in_groups.topk(min(2, E // G), -1).values.sum(-1); order = best.sort(-1, descending=True)
+            gap = order.values[..., keep - 1] - order.values[..., keep]; left = torch.zeros_like(best, dtype=torch.bool).scatter(-1, order.indices[..., :keep], True)
+            score = in_groups.masked_fill(~left[..., None], NEG).flatten(-2)
+        order = score.sort(dim=-1, descending=True, stable=True)
+        if k < E: gap = torch.minimum(gap, order.values[..., k - 1] - order.values[..., k])
+        return order.indices[..., :k], gap
+    def experts(s, name, f, x, lengths):
+        """mixture of experts: a router chooses k of E feed-forwards for each row (Shazeer et al. 2017 and its successors)"""
+        e, B, T = f['experts'], *x.shape[:2]; E, k, way = e['count'], e.get('top_k', 2), e.get('scores', 'softmax'); logits = s.lin(name + '.router', x)
+        p = {'softmax': lambda: torch.softmax(logits, -1), 'sigmoid': lambda: torch.sigmoid(logits), 'chosen': lambda: logits}[way]()
+        at, gap = s.chosen(e, p + s.w[name + '.correction.weight'].detach() if e.get('correction') else p); w = p.gather(-1, at)
+        if way == 'chosen': w = torch.softmax(w, -1)
+        elif e.get('normalize', True): w = w / (w.sum(-1, keepdim=True) + (1e-20 if way == 'sigmoid' else 0))
+        w = w * e.get('scale', 1.0); all_of = torch.stack([s.ffn(f'{name}.experts.{n}', f, x) for n in range(E)], -2)
+        y = (w[..., None] * all_of.gather(-2, at[..., None].expand(*at.shape, x.shape[-1]))).sum(-2)
+        if e.get('shared'):
+            more = s.ffn(name + '.shared', f, x); y = y + (more * torch.sigmoid(s.lin(name + '.shared_gate', x)) if e.get('shared_gate') else more)
+        n = lengths if lengths is not None else torch.full((B, ), T); real = torch.arange(T) < n[:, None]; s.closest = min(s.closest, float(gap[real].min()))
+        # what training adds to the loss, sequence by sequence: the chosen should be spread as the router's probabilities are, and logits stay small
+        q = p / p.sum(-1, keepdim=True) if way == 'sigmoid' else torch.softmax(logits, -1); mean = lambda z: (z * real.view(B, T, *[1] * (z.ndim - 2))).sum(1) / n.view(B, *[1] * (z.ndim - 2))
+        count = (F.one_hot(at, E).sum(-2) * real[..., None]).sum(1); balance = e.get('balance_loss', 0 if e.get('correction') else 0.01)
+        s.aux = s.aux + (balance * E / (k * n) * (count * mean(q)).sum(-1) + e.get('z_loss', 0) * mean(torch.logsumexp(logits, -1) ** 2)).mean()
+        return y
     def ffn(s, name, f, x):
         u = s.lin(name + '.up', x)
         if f['kind'] == 'swiglu_clamped': h = clamped(s.lin(name + '.gate', x), u, f.get('limit', 7.0))
@@ -213,8 +284,8 @@ class Ref:
             allow, table = s.allowed(side, a, T, lengths), s.w.get(f"{side}.position.{'slopes' if p['kind'] == 'alibi' else p['kind']}.weight")
             if p['kind'] == 'alibi' and not p.get('learn'): table = None
             subs = [('attn', lambda z: s.attn(n + '.attn', own + '.attn', a, z, z, allow, p, table))]
-            if memory is not None: subs.append(('cross', lambda z: s.attn(n + '.cross', own + '.cross', k.get('cross', a), z, memory, call, none)))
-            subs.append(('ffn', lambda z: s.ffn(n + '.ffn', k['ffn'], z)))
+            if memory is not None: subs.append(('cross', lambda z: s.attn(n + '.cross', own + '.cross', cross_of(k), z, memory, call, none)))
+            subs.append(('ffn', lambda z: s.experts(n + '.ffn', k['ffn'], z, lengths) if k['ffn'].get('experts') else s.ffn(n + '.ffn', k['ffn'], z)))
             x = s.block(n, k, x, subs)
         return s.norm(side + '.norm', x, k['norm']) if final_of(k['norm']) else x
     def head(s, x, c):
@@ -232,7 +303,7 @@ class Ref:
         x = F.linear(x, W, s.w.get('head.bias')) * h.get('scale', 1.0); cap = h.get('softcap', 0)
         return cap * torch.tanh(x / cap) if cap else x
     def forward(s, c):
-        s.weights = {}; sp = s.spec; get = lambda *names: [c.get(n) for n in names]; mem = None
+        s.weights, s.aux, s.closest = {}, 0.0, math.inf; sp = s.spec; get = lambda *names: [c.get(n) for n in names]; mem = None
         if sp.get('encoder'): mem = s.stack('encoder', c, *get(*(('source', 'source_lengths', 'source_token_types') if both(sp) else ('ids', 'lengths', 'token_types'))))
         x = s.stack('decoder', c, *get('ids', 'lengths', 'token_types'), mem, c.get('source_lengths')) if sp.get('decoder') else mem
         return s.head(x, c)
