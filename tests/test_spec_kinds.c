@@ -343,9 +343,10 @@ static void golden_folders_written_as_version_2_are_the_same_models(void **state
         struct qkv_spec one, two;
         char first[QKV_DIGEST_TEXT], second[QKV_DIGEST_TEXT], *json;
         assert_ok(ctx, qkv_spec_read(ctx, &one, found.gl_pathv[i], NULL, 0));
-        struct qkv_written_spec written;
-        qkv_spec_write(&one, &written);
-        if (written.version != 1) continue;
+        json_t *root = json_load_file(found.gl_pathv[i], 0, NULL);
+        const bool first_version = json_integer_value(json_object_get(root, "version")) == 1;
+        json_decref(root);
+        if (!first_version) continue;
         old++;
         json = rewrite(found.gl_pathv[i]);
         assert_ok(ctx, parse(&two, json, NULL, 0));
