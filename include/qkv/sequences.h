@@ -61,6 +61,11 @@ struct qkv_encoded;
  * QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_encode(struct qkv_model *model, const int32_t *ids, const int32_t *lengths, size_t B,
                                    size_t T, struct qkv_encoded **out);
+/* Experimental: the same of an encoder that reads no tokens (embed.input): images, frames or vectors, as source_features of struct
+ * qkv_batch, T positions each, of patches without lengths. frames: of each sequence, where it reads those; 0: stride·T. Fails with
+ * QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
+QKV_API enum qkv_status qkv_encode_features(struct qkv_model *model, const float *features, const int32_t *lengths,
+                                            size_t B, size_t T, size_t frames, struct qkv_encoded **out);
 /* NULL is fine. */
 QKV_API void qkv_encoded_free(struct qkv_encoded *encoded);
 /* Hidden states after the final norm, (B,T,C). */

@@ -77,7 +77,7 @@ enum qkv_status qkv_embed_with(struct qkv_model *model, const char *const *lines
     enum qkv_status status = qkv_lines_check(model, "embed");
     if (status) return status;
     if (count) memset(vectors, 0, count * (size_t)qkv_stack_width(spec, &spec->encoder) * sizeof *vectors);
-    e.encoded = qkv_encoded_allocate(model);
+    e.encoded = qkv_encoded_allocate(model, false);
     if (!e.encoded) return model->planned ? QKV_ARGUMENT : QKV_MEMORY; /* a plan has no weights */
     /* As the encoder saw lines in training: a classifier's have both specials, a source its end, a plain text none. */
     bool classifier = spec->head.kind == QKV_HEAD_CLASSIFY;

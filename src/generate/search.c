@@ -274,7 +274,7 @@ static enum qkv_status search_start(struct search *s, size_t count, size_t *wind
     if (!s->beams || !s->order || !s->active || !s->first || !s->source_lengths || !s->row_sources || !s->row_lengths ||
         !s->from || !s->next)
         return QKV_MEMORY;
-    s->encoded = qkv_encoded_allocate(s->model);
+    s->encoded = qkv_encoded_allocate(s->model, false);
     s->decoder = s->encoded ? qkv_decoder_allocate(s->model) : NULL;
     return s->decoder ? QKV_OK : s->model->planned ? QKV_ARGUMENT : QKV_MEMORY;
 }

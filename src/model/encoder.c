@@ -1,6 +1,7 @@
 /* encode: the encoder over a batch of sources, done once: its output, and the keys and values that each cross attention of
  * the decoder makes of it (Vaswani et al. 2017, 3.2.3), which do not depend on the target. */
 #include "model/decode.h"
+#include "model/pass.h"
 #include "model/spec.h"
 
 #include <stdlib.h>
@@ -56,8 +57,9 @@ static const struct qkv_turns *encoder_turns(const struct qkv_encoded *e, struct
 }
 
 static struct qkv_tensor *run_stack(struct qkv_encoded *e, struct qkv_tape *tape, const struct qkv_rows *rows,
-                                    const int32_t *ids) {
+                                    const struct qkv_pass_side *source) {
     struct qkv_model *m = e->model;
+    const bool tokens = qkv_stack_reads_tokens(m->encoder.spec);
     const struct qkv_mask mask = {.B = e->B, .Tq = e->T, .Tk = e->T, .lengths = e->lengths};
     struct qkv_forward_args flow = {.tape = tape,
                                     .spec = &m->spec,
@@ -70,12 +72,14 @@ static struct qkv_tensor *run_stack(struct qkv_encoded *e, struct qkv_tape *tape
     qkv_stack_distances(&flow);
     for (int i = 0; flow.self && i < m->spec.encoder.kind_count; i++) flow.self[i].position = flow.positions;
     if (qkv_stack_by_length(&m->encoder)) flow.turns = encoder_turns(e, tape, rows);
+    if (!tokens) flow.inputs = qkv_pass_features(tape, NULL, &m->encoder, source, rows);
     if (tape->status != QKV_OK) return NULL;
-    return qkv_stack_forward(&flow, qkv_rows_pack(tape, rows, ids));
+    return qkv_stack_forward(&flow, tokens ? qkv_rows_pack(tape, rows, source->ids)
+                                           : qkv_sequence_positions(tape, 1, rows->N, 0));
 }
 
 /* With ctx->dry, the plan. */
-static enum qkv_status encoder_run(struct qkv_encoded *e, const int32_t *ids) {
+static enum qkv_status encoder_run(struct qkv_encoded *e, const struct qkv_pass_side *source) {
     struct qkv_model *m = e->model;
     struct qkv_tape tape;
     qkv_arena_release(&e->arena, 0);
@@ -83,7 +87,7 @@ static enum qkv_status encoder_run(struct qkv_encoded *e, const int32_t *ids) {
     qkv_tape_start(&tape, m->ctx, &e->arena, &e->graph_arena, false);
     const size_t N = m->ctx->dry ? e->planned_rows : qkv_rows_count(e->B, e->T, e->lengths);
     const struct qkv_rows *rows = qkv_rows_make(&tape, e->B, e->T, e->lengths, NULL, N, 0);
-    struct qkv_tensor *x = rows ? run_stack(e, &tape, rows, ids) : NULL;
+    struct qkv_tensor *x = rows ? run_stack(e, &tape, rows, source) : NULL;
     if (!x) return tape.status;
     const size_t mark = qkv_arena_mark(&e->arena);
     const struct qkv_tensor *whole = rows->ragged ? qkv_op_scatter(&tape, x, rows->place, e->B * e->T) : x;
@@ -119,7 +123,8 @@ struct encoder_plan {
 };
 
 static enum qkv_status plan_run(void *encoded) {
-    return encoder_run(encoded, NULL);
+    const struct qkv_encoded *e = encoded;
+    return encoder_run(encoded, &(struct qkv_pass_side){.B = e->B, .T = e->T});
 }
 
 /* What is kept, and within that what a run takes. */
@@ -130,10 +135,10 @@ static enum qkv_status plan_kept(void *argument) {
     return status ? status : qkv_plan(e->model->ctx, &e->arena, "encoding", plan_run, e, plan->step_bytes);
 }
 
-static enum qkv_status encoder_check(struct qkv_model *m, const int32_t *ids, const int32_t *lengths, size_t B,
-                                     size_t T) {
-    size_t context = (size_t)m->spec.context, rows;
-    if (!ids || B < 1 || T < 1)
+static enum qkv_status encoder_check(struct qkv_model *m, struct qkv_pass_side *source) {
+    const int32_t *lengths = source->lengths;
+    size_t context = (size_t)m->spec.context, rows, B = source->B, T = source->T;
+    if ((!source->ids && !source->features) || B < 1 || T < 1)
         return qkv_fail(m->ctx, QKV_ARGUMENT, "there is nothing to encode: a batch of %zu rows of %zu positions", B, T);
     if (T > context)
         return qkv_fail(m->ctx, QKV_ARGUMENT, "a source of %zu positions is longer than the model's context of %zu", T,
@@ -144,18 +149,18 @@ static enum qkv_status encoder_check(struct qkv_model *m, const int32_t *ids, co
         if (lengths[b] < 0 || (size_t)lengths[b] > T)
             return qkv_fail(m->ctx, QKV_ARGUMENT, "the length of source %zu is %d, but a row has 0 to %zu positions", b,
                             lengths[b], T);
-    return QKV_OK;
+    return source->features ? qkv_pass_check_features(m->ctx, &m->encoder, source) : QKV_OK;
 }
 
 /* ---- the interface ---------------------------------------------------------------------------------------------------- */
 
-struct qkv_encoded *qkv_encoded_allocate(struct qkv_model *m) {
+struct qkv_encoded *qkv_encoded_allocate(struct qkv_model *m, bool features) {
     if (!m->encoder.spec) {
         qkv_fail(m->ctx, QKV_ARGUMENT, "encoding needs an encoder; this model has a decoder alone");
         return NULL;
     }
-    if (!qkv_stack_reads_tokens(m->encoder.spec)) {
-        qkv_fail(m->ctx, QKV_ARGUMENT, "this model's encoder reads %s and no text; run passes over them",
+    if (!features && !qkv_stack_reads_tokens(m->encoder.spec)) {
+        qkv_fail(m->ctx, QKV_ARGUMENT, "this model's encoder reads %s and no text; give features (qkv_encode_features)",
                  qkv_input_text(m->encoder.spec->embed.input.kind));
         return NULL;
     }
@@ -174,12 +179,13 @@ struct qkv_encoded *qkv_encoded_allocate(struct qkv_model *m) {
     return NULL;
 }
 
-enum qkv_status qkv_encoded_begin(struct qkv_encoded *e, const int32_t *ids, const int32_t *lengths, size_t B,
-                                  size_t T) {
+static enum qkv_status encoder_begin(struct qkv_encoded *e, struct qkv_pass_side *source) {
+    const int32_t *lengths = source->lengths;
+    const size_t B = source->B, T = source->T;
     struct qkv_context *ctx = e->model->ctx;
     size_t kept_bytes = 0, step_bytes = 0;
     struct encoder_plan plan = {e, &step_bytes};
-    enum qkv_status status = encoder_check(e->model, ids, lengths, B, T);
+    enum qkv_status status = encoder_check(e->model, source);
     if (status == QKV_OK) status = qkv_model_check_file(e->model);
     if (status != QKV_OK) return status;
     e->B = B;
@@ -191,26 +197,44 @@ enum qkv_status qkv_encoded_begin(struct qkv_encoded *e, const int32_t *ids, con
     if (status == QKV_OK) status = take_kept(e);
     for (size_t b = 0; status == QKV_OK && b < B; b++) e->lengths[b] = lengths ? lengths[b] : (int32_t)T;
     if (status == QKV_OK && e->pool) status = encoder_take_pages(e);
-    if (status == QKV_OK) status = encoder_run(e, ids);
+    if (status == QKV_OK) status = encoder_run(e, source);
     if (status != QKV_OK) e->B = 0;
     return status;
 }
 
-enum qkv_status qkv_encode(struct qkv_model *model, const int32_t *ids, const int32_t *lengths, size_t B, size_t T,
-                           struct qkv_encoded **out) {
-    QKV_CALL(model->ctx);
+enum qkv_status qkv_encoded_begin(struct qkv_encoded *e, const int32_t *ids, const int32_t *lengths, size_t B,
+                                  size_t T) {
+    return encoder_begin(e, &(struct qkv_pass_side){.B = B, .T = T, .ids = ids, .lengths = lengths});
+}
+
+static enum qkv_status encoder_start(struct qkv_model *model, struct qkv_pass_side *source, bool features,
+                                     struct qkv_encoded **out) {
     enum qkv_status status = QKV_ARGUMENT;
     *out = NULL;
-    struct qkv_encoded *e = qkv_encoded_allocate(model);
+    struct qkv_encoded *e = qkv_encoded_allocate(model, features);
     if (e)
-        status = qkv_encoded_begin(e, ids, lengths, B, T);
-    else if (model->encoder.spec && !model->planned)
+        status = encoder_begin(e, source);
+    else if (model->encoder.spec && !model->planned && (features || qkv_stack_reads_tokens(model->encoder.spec)))
         status = QKV_MEMORY;
     if (status == QKV_OK)
         *out = e;
     else
         qkv_encoded_free(e);
     return status;
+}
+
+enum qkv_status qkv_encode(struct qkv_model *model, const int32_t *ids, const int32_t *lengths, size_t B, size_t T,
+                           struct qkv_encoded **out) {
+    QKV_CALL(model->ctx);
+    struct qkv_pass_side source = {.B = B, .T = T, .ids = ids, .lengths = lengths};
+    return encoder_start(model, &source, false, out);
+}
+
+enum qkv_status qkv_encode_features(struct qkv_model *model, const float *features, const int32_t *lengths, size_t B,
+                                    size_t T, size_t frames, struct qkv_encoded **out) {
+    QKV_CALL(model->ctx);
+    struct qkv_pass_side source = {.B = B, .T = T, .features = features, .lengths = lengths, .frames = frames};
+    return encoder_start(model, &source, true, out);
 }
 
 void qkv_encoded_free(struct qkv_encoded *e) {

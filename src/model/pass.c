@@ -28,7 +28,7 @@ static struct qkv_forward_args stack_args(struct qkv_pass *p, struct qkv_stack *
                                     .rows = rows,
                                     .positions = qkv_pass_positions(p, side, rows),
                                     .types = qkv_pass_types(p, stack, side, rows),
-                                    .inputs = side->features ? qkv_pass_features(p, stack, side, rows)
+                                    .inputs = side->features ? qkv_pass_features(&p->tape, p, stack, side, rows)
                                                              : qkv_pass_inputs(p, stack, side),
                                     .hook = p->options.hook,
                                     .hook_user = p->options.hook_user,

@@ -54,6 +54,9 @@ struct qkv_pass_side {
     const float *features; /* of a stack that reads no tokens */
     size_t frames;         /* of each sequence, where it reads those */
 };
+/* The features of a side, whose frames are counted, are such as the stack reads; else the sentence says what is. */
+enum qkv_status qkv_pass_check_features(struct qkv_context *ctx, const struct qkv_stack *stack,
+                                        struct qkv_pass_side *side);
 struct qkv_pass_side qkv_pass_side(const struct qkv_batch *batch, bool source);
 struct qkv_pass_key qkv_pass_key(const struct qkv_pass *pass, const struct qkv_batch *batch);
 /* The rows that are computed, as many as pass->shape has; the side then has the lengths of a packed batch. */
@@ -71,9 +74,10 @@ const int32_t *qkv_pass_types(struct qkv_pass *pass, const struct qkv_stack *sta
 struct qkv_tensor *qkv_pass_inputs(struct qkv_pass *pass, const struct qkv_stack *stack,
                                    const struct qkv_pass_side *side);
 
-/* The same made of what a stack reads that reads no tokens (pass_input.c); rows: of its positions. */
-struct qkv_tensor *qkv_pass_features(struct qkv_pass *pass, struct qkv_stack *stack, const struct qkv_pass_side *side,
-                                     const struct qkv_rows *rows);
+/* The same made of what a stack reads that reads no tokens (pass_input.c), on the tape of a pass, or with NULL on one without an order
+ * of sums; rows: of its positions. */
+struct qkv_tensor *qkv_pass_features(struct qkv_tape *tape, struct qkv_pass *pass, struct qkv_stack *stack,
+                                     const struct qkv_pass_side *side, const struct qkv_rows *rows);
 
 /* ---- what comes out (pass_output.c) ----
  * Output and loss of the hidden states x, which is NULL after an error. */

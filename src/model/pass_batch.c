@@ -152,9 +152,8 @@ static enum qkv_status check_positions(struct qkv_pass *p, const struct qkv_pass
     return QKV_OK;
 }
 
-/* Of a stack that reads no tokens. */
-static enum qkv_status check_features(struct qkv_pass *p, struct qkv_pass_side *s, const struct qkv_stack *stack) {
-    struct qkv_context *ctx = p->model->ctx;
+enum qkv_status qkv_pass_check_features(struct qkv_context *ctx, const struct qkv_stack *stack,
+                                        struct qkv_pass_side *s) {
     const struct qkv_input_spec *input = &stack->spec->embed.input;
     const char *kind = qkv_input_text(input->kind);
     const size_t patches = qkv_stack_patches(stack->spec);
@@ -212,7 +211,7 @@ static enum qkv_status check_side(struct qkv_pass *p, struct qkv_pass_side *s, b
     if (status == QKV_OK && l.N && side_rows(p, s) > l.N)
         return qkv_fail(ctx, QKV_SHAPE, "the batch has %zu %s, but the pass was made for at most %zu", side_rows(p, s),
                         l.rows, l.N);
-    if (status == QKV_OK && s->features) status = check_features(p, s, stack);
+    if (status == QKV_OK && s->features) status = qkv_pass_check_features(ctx, stack, s);
     return status ? status : check_positions(p, s, stack);
 }
 
