@@ -69,7 +69,7 @@ static void backward_apart(const struct qkv_attend_work *work, const struct qkv_
     }
     if (own.packed_rows) own.packed_rows += t * whole->blocks * whole->rows_bytes;
     for (size_t block = 0; block < own.blocks && work->bf16; block++)
-        work->bf16->pack_rows(&own, pair * own.blocks + block, scratch);
+        work->bf16->place_rows(&own, pair * own.blocks + block);
     (work->bf16 ? work->bf16->backward : work->kernels->backward)(&own, pair, scratch);
     for (size_t block = 0; block < own.blocks && own.partial; block++)
         work->kernels->gather(&own, pair * own.blocks + block);

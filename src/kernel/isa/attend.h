@@ -103,6 +103,8 @@ struct qkv_attend_bf16_kernels {
     /* Packs one block: items are (B,Hkv,key_blocks) and (B,Hkv,blocks). */
     void (*pack_keys)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
     void (*pack_rows)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
+    /* Readies a block of rows that backward packs when it first comes to it. */
+    void (*place_rows)(const struct qkv_attend_plan *plan, size_t item);
     /* Bytes of the keys and values of a head on a page; and new ones on it. */
     size_t (*page_bytes)(size_t D, size_t Dv, size_t positions);
     void (*put)(const struct qkv_attend_put *put);

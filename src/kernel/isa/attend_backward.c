@@ -144,6 +144,7 @@ void QKV_K(attend_gather)(const struct qkv_attend_plan *plan, size_t item) {
     for (size_t r = r0; r < r0 + count; r++) {
         size_t i = r % a->Tq, h = pair % a->Hkv * plan->group + r / a->Tq, b = pair / a->Hkv;
         struct cells to = cells_at(dq, b, i, h);
+        if (i + SOON < a->Tq) prefetch_cells(cells_at(dq, b, i + SOON, h), a->D);
         for (size_t c = 0; c < a->D; c += W) {
             vf sum = vf_zero();
             for (size_t at = 0; at < shares_kept(plan); at++) {

@@ -130,7 +130,8 @@ struct key_block { /* the keys of one block, packed */
     uint32_t *k_rows; /* backward: keys by channels */
 };
 struct row_block { /* the rows of one block, packed, backward */
-    bool *finite_q, *finite_dy;
+    bool *packed, *finite_q, *finite_dy;
+    struct span *keys;          /* that they may attend to, from the first to the last */
     size_t count;               /* whole strips that hold the rows there are: terms of dK and dV */
     struct row *rows;           /* those past the end, and those without keys, attend to nothing */
     char *q, *dy;               /* strips of left operands: rows by channels */
@@ -153,14 +154,22 @@ static inline struct row_block carve_rows(const struct qkv_attend_plan *plan, si
     const size_t D = plan->a->D, Dv = plan->a->Dv, left = plan->rows - block * BLOCK_ROWS;
     struct row_block x;
     x.count = left < BLOCK_ROWS ? padded(left, STRIP) : BLOCK_ROWS;
-    x.finite_q = carve_take(c, 2 * sizeof(bool));
-    x.finite_dy = x.finite_q ? x.finite_q + 1 : NULL;
+    x.keys = carve_take(c, sizeof *x.keys + 3 * sizeof(bool));
+    x.packed = x.keys ? (bool *)(x.keys + 1) : NULL;
+    x.finite_q = x.keys ? x.packed + 1 : NULL, x.finite_dy = x.keys ? x.packed + 2 : NULL;
     x.rows = carve_take(c, BLOCK_ROWS * sizeof(struct row));
     x.q = carve_take(c, BLOCK_ROWS / STRIP * left_bytes(STRIP, D));
     x.dy = carve_take(c, BLOCK_ROWS / STRIP * left_bytes(STRIP, Dv));
     x.turned_q = carve_take(c, left_bytes(D, BLOCK_ROWS));
     x.turned_dy = carve_take(c, left_bytes(Dv, BLOCK_ROWS));
     return x;
+}
+
+/* The same of kv head `pair`, where it is kept. */
+static inline struct row_block row_block_at(const struct qkv_attend_plan *plan, size_t pair, size_t block) {
+    const size_t at = qkv_attend_room(plan, pair) * plan->blocks + block;
+    struct carve c = {plan->packed_rows + at * plan->rows_bytes, 0};
+    return carve_rows(plan, block, &c);
 }
 
 /* ---- products ----------------------------------------------------------------------------------------------------------- */
@@ -286,6 +295,10 @@ void QKV_T(attend_bf16_pack_block)(const struct qkv_attend_plan *plan, size_t b,
                                    const struct key_block *out, float *scratch);
 void QKV_T(attend_bf16_pack_keys)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
 void QKV_T(attend_bf16_pack_rows)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
+void QKV_T(attend_bf16_place_rows)(const struct qkv_attend_plan *plan, size_t item);
+/* Packs the rows that _place_rows has placed. */
+void QKV_T(attend_bf16_pack_placed)(const struct qkv_attend_plan *plan, size_t item, const struct row_block *out,
+                                    float *scratch);
 /* attend_bf16_page.c */
 struct page_keys { /* `count` keys of a page for the products */
     const uint32_t *k;

@@ -8,22 +8,26 @@
 #include "kernel/isa/attend_shares.h"
 #include "kernel/isa/attend_store.h"
 
+enum { GUARD = QKV_CACHE_LINE / sizeof(float) }; /* at least a vector */
+
 struct backward {
     const struct qkv_attend_plan *plan;
     const struct qkv_attend *a;
     struct mask_rule rule;
     float keep_scale;
-    bool plain; /* whether scores are scaled products, without dropout */
+    bool plain; /* whether scores are scaled products, without dropout, */
+    bool apart; /* or that and a bias by distance, whose gradient is wanted: ds is that of scores until it is rounded */
     size_t b, n, key, keys, r0;
     struct stream stream_k;
     struct key_block block;
     struct row_block rows;
     struct span spans[BLOCK_ROWS];
-    char *packed;                 /* of the block of keys */
-    float *dk, *dv;               /* (D,BLOCK_KEYS), (Dv,BLOCK_KEYS) */
-    float *turned;                /* (BLOCK_KEYS,channels) */
-    float *p, *ds;                /* (STRIP,BLOCK_KEYS) */
-    uint16_t *ds_rows;            /* the same in bf16 */
+    char *packed;      /* of the block of keys */
+    float *dk, *dv;    /* (D,BLOCK_KEYS), (Dv,BLOCK_KEYS) */
+    float *turned;     /* (BLOCK_KEYS,channels) */
+    float *p, *ds;     /* (STRIP,BLOCK_KEYS); a vector can be read before and behind ds */
+    float late;        /* what ds is multiplied by when it is rounded: 1, or with distances alone the scale */
+    uint16_t *ds_rows; /* the same in bf16 */
     uint32_t *p_words, *ds_words; /* panels (rows,BLOCK_KEYS) of the block of rows */
     char *left;
     float *staging;     /* of the packing too */
@@ -41,7 +45,8 @@ static size_t carve_backward(const struct qkv_attend_plan *plan, struct backward
     f->dv = carve_take(&c, Dv * sums);
     f->turned = carve_take(&c, wide * sums);
     f->p = carve_take(&c, STRIP * sums);
-    f->ds = carve_take(&c, STRIP * sums);
+    f->ds = (float *)carve_take(&c, STRIP * sums + 2 * GUARD * sizeof(float));
+    if (f->ds) f->ds += GUARD;
     f->ds_rows = carve_take(&c, STRIP * BLOCK_KEYS * sizeof *f->ds_rows);
     f->p_words = carve_take(&c, words);
     f->ds_words = carve_take(&c, words);
@@ -56,6 +61,20 @@ size_t QKV_T(attend_bf16_backward_scratch)(const struct qkv_attend_plan *plan) {
 }
 
 /* ---- one strip of rows: P and dS ---------------------------------------------------------------------------------------- */
+
+/* The same of scores that are scaled products and a bias by distance, as `score` makes them; ds is the gradient of scores. */
+QKV_INLINE void row_distances(const struct backward *f, const struct row *row, struct span span, float *p, float *ds,
+                              size_t first, size_t last) {
+    const struct qkv_attend *a = f->a;
+    const vf lse = vf_set(a->lse[row->at]), delta = vf_set(f->plan->delta[row->at]), scale = vf_set(a->scale);
+    const int64_t at = row->bias + (int64_t)f->key;
+    for (size_t j = first; j < last; j += W) {
+        const vf bias = lanes_of(a->distance_bias.table, at + (int64_t)j, j, span);
+        const vf s = vf_add(vf_mul(vf_load(p + j), scale), bias);
+        const vf w = exp_coarse(vf_min(vf_zero(), vf_sub(s, lse)));
+        store_gradients(p, ds, w, vf_mul(w, vf_sub(vf_load(ds + j), delta)), s, false, span, j);
+    }
+}
 
 /* Products q·k in p and dy·v in ds become weights and gradients of the products; zeros where the row may not attend. */
 QKV_INLINE void row_gradients(const struct backward *f, const bool plain, const struct row *row, struct span span,
@@ -93,23 +112,31 @@ static void strip_gradients(struct backward *f, size_t r0, size_t rows, size_t w
         if (!span.end) {
             memset(p + first, 0, (last - first) * sizeof *p);
             memset(ds + first, 0, (last - first) * sizeof *ds);
+        } else if (f->apart) {
+            row_distances(f, &f->rows.rows[r0 + r], span, p, ds, first, last);
         } else if (f->plain) {
             row_gradients(f, true, &f->rows.rows[r0 + r], span, p, ds, first, last);
         } else {
             row_gradients(f, false, &f->rows.rows[r0 + r], span, p, ds, first, last);
         }
     }
+    if (f->apart)
+        strip_distances(f->distances, &f->rows.rows[r0], f->spans + r0, rows, f->key, f->ds, BLOCK_KEYS,
+                        (struct span){first, last});
 }
 
 /* Two rows of dS, of `keys` keys in panels of nr, to bf16; words of them and of P. */
-QKV_INLINE void round_rows(const float *p, const float *ds, uint16_t *ds_rows, uint32_t *p_words, uint32_t *ds_words,
-                           size_t first, size_t last, size_t panel) {
+QKV_INLINE void round_rows(const bool late, const struct backward *f, const float *p, const float *ds,
+                           uint16_t *ds_rows, uint32_t *p_words, uint32_t *ds_words, size_t first, size_t last,
+                           size_t panel) {
+    const vf factor = vf_set(f->late);
     const size_t nr = BF16.nr;
     for (size_t n = first; n < last; n += nr) {
         uint32_t *p_out = p_words + n * panel, *ds_out = ds_words + n * panel;
         for (size_t j = 0; j < nr; j += 2 * W) {
             const float *p0 = p + n + j, *p1 = p0 + BLOCK_KEYS, *ds0 = ds + n + j, *ds1 = ds0 + BLOCK_KEYS;
             vf a = vf_load(ds0), b = vf_load(ds0 + W), c = vf_load(ds1), d = vf_load(ds1 + W);
+            if (late) a = vf_mul(a, factor), b = vf_mul(b, factor), c = vf_mul(c, factor), d = vf_mul(d, factor);
             store_halves(ds_rows + n + j, a, b);
             store_halves(ds_rows + BLOCK_KEYS + n + j, c, d);
             vi_store(ds_out + j, words_of(a, c));
@@ -148,10 +175,10 @@ static void add_strip_apart(struct backward *f, size_t r0, size_t rows) {
         for (size_t j = f->spans[r0 + r].begin; j < f->spans[r0 + r].end; j++) {
             if ((!bad_q && !bad_dy && *f->block.finite_k) || !attends(a, row, f->key, j)) continue;
             const struct cells k = stream_at(&f->stream_k, f->key + j);
-            if (bad_q) add_apart(f->dk + j, BLOCK_KEYS, ds[j], cells_at(&a->q, row->b, row->i, row->h), a->D);
+            if (bad_q) add_apart(f->dk + j, BLOCK_KEYS, ds[j] * f->late, cells_at(&a->q, row->b, row->i, row->h), a->D);
             if (bad_dy) add_apart(f->dv + j, BLOCK_KEYS, p[j], cells_at(dy, row->b, row->i, row->h), a->Dv);
             if (f->share.dq && !*f->block.finite_k && !fits(k, a->D))
-                add_apart(f->share.dq + (f->r0 + r0 + r) * ldq, 1, ds[j], k, a->D);
+                add_apart(f->share.dq + (f->r0 + r0 + r) * ldq, 1, ds[j] * f->late, k, a->D);
         }
     }
 }
@@ -171,9 +198,15 @@ static void backward_strip(struct backward *f, size_t r0, size_t left, struct sp
     clear_words(f, r0, rows, all.begin, first);
     clear_words(f, r0, rows, last, all.end);
     strip_gradients(f, r0, rows, wanted, first, last);
-    for (size_t r = 0; r < rows; r += 2)
-        round_rows(f->p + r * BLOCK_KEYS, f->ds + r * BLOCK_KEYS, f->ds_rows + r * BLOCK_KEYS,
-                   f->p_words + (r0 + r) / 2 * nr, f->ds_words + (r0 + r) / 2 * nr, first, last, pairs);
+    for (size_t r = 0; r < rows; r += 2) {
+        const float *p = f->p + r * BLOCK_KEYS, *ds = f->ds + r * BLOCK_KEYS;
+        uint16_t *ds_rows = f->ds_rows + r * BLOCK_KEYS;
+        uint32_t *p_words = f->p_words + (r0 + r) / 2 * nr, *ds_words = f->ds_words + (r0 + r) / 2 * nr;
+        if (f->apart)
+            round_rows(true, f, p, ds, ds_rows, p_words, ds_words, first, last, pairs);
+        else
+            round_rows(false, f, p, ds, ds_rows, p_words, ds_words, first, last, pairs);
+    }
     if (f->share.dq) {
         const size_t ldq = f->plan->partial_columns;
         float *dq = f->share.dq + (f->r0 + r0) * ldq;
@@ -190,10 +223,10 @@ static void backward_strip(struct backward *f, size_t r0, size_t left, struct sp
 static void block_gradients(struct backward *f, size_t rows) {
     const struct qkv_attend_plan *plan = f->plan;
     const size_t D = f->a->D, Dv = f->a->Dv;
-    struct carve c = {plan->packed_rows +
-                          (qkv_attend_room(plan, f->b * f->a->Hkv + f->n) * plan->blocks + rows) * plan->rows_bytes,
-                      0};
-    f->rows = carve_rows(plan, rows, &c);
+    const size_t pair = f->b * f->a->Hkv + f->n;
+    f->rows = row_block_at(plan, pair, rows);
+    if (f->rows.keys->begin >= f->key + f->keys || f->rows.keys->end <= f->key) return;
+    if (!*f->rows.packed) QKV_T(attend_bf16_pack_placed)(plan, pair * plan->blocks + rows, &f->rows, f->staging);
     const size_t count = f->rows.count, pairs = pairs_of(count), left = plan->rows - rows * BLOCK_ROWS;
     f->r0 = rows * BLOCK_ROWS;
     if (!spans_of(f->rows.rows, count, f->key, f->keys, f->spans).end) return;
@@ -261,6 +294,8 @@ void QKV_T(attend_bf16_backward)(const struct qkv_attend_plan *plan, size_t item
     struct backward f = {.plan = plan, .a = a, .b = b, .n = n, .stream_k = keys_of(a, b, n)};
     f.rule = mask_rule(a->key, a->dropout), f.keep_scale = mask_scale(a->dropout);
     f.plain = plain_scores(a) && !(a->dropout > 0);
+    f.apart = plan->g->ddistance_bias && distances_alone(a) && !(a->dropout > 0);
+    f.late = f.apart ? a->scale : 1.0f;
     carve_backward(plan, &f, scratch);
     for (size_t chunk = runs.begin; chunk < runs.end; chunk++) {
         f.share = share_begin(plan, runs.pair, chunk), f.distances = distances_begin(plan, b, n, chunk);

@@ -1,6 +1,7 @@
 /* attend_bf16_pack.c: keys, values and rows packed for the bf16 kernels: once a call where every block of rows reads them
  * (keys, forward) or every block of keys does (rows, backward). And the kernels of attention in bf16, gathered. */
 #include "kernel/isa/attend_bf16.h"
+#include "kernel/isa/attend_sums.h"
 
 struct staging {
     uint16_t *rows; /* in bf16 */
@@ -113,21 +114,43 @@ static bool pack_side(const struct qkv_heads *x, const struct row *rows, size_t 
     return good;
 }
 
-void QKV_T(attend_bf16_pack_rows)(const struct qkv_attend_plan *plan, size_t item, float *scratch) {
+/* Rows that there are in block `item` of (B,Hkv,blocks). */
+static size_t item_count(const struct qkv_attend_plan *plan, size_t item) {
+    const size_t left = plan->rows - item % plan->blocks * BLOCK_ROWS;
+    return left < BLOCK_ROWS ? left : BLOCK_ROWS;
+}
+
+static struct row_block place_rows(const struct qkv_attend_plan *plan, size_t item) {
     const struct qkv_attend *a = plan->a;
-    const size_t pair = item / plan->blocks, r0 = item % plan->blocks * BLOCK_ROWS;
-    const size_t count = plan->rows - r0 < BLOCK_ROWS ? plan->rows - r0 : BLOCK_ROWS;
-    struct carve c = {
-        plan->packed_rows + (qkv_attend_room(plan, pair) * plan->blocks + item % plan->blocks) * plan->rows_bytes, 0};
-    const struct row_block out = carve_rows(plan, item % plan->blocks, &c);
-    struct staging s;
-    carve_staging(plan, &s, scratch);
-    rows_of(plan, pair / a->Hkv, pair % a->Hkv, r0, count, out.rows);
+    const size_t pair = item / plan->blocks, block = item % plan->blocks, count = item_count(plan, item);
+    const struct row_block out = row_block_at(plan, pair, block);
+    rows_of(plan, pair / a->Hkv, pair % a->Hkv, block * BLOCK_ROWS, count, out.rows);
     for (size_t r = 0; r < count; r++)
         if (a->lse[out.rows[r].at] == -INFINITY) out.rows[r].lo = out.rows[r].hi = 0;
     for (size_t r = count; r < out.count; r++) out.rows[r] = (struct row){0};
-    *out.finite_q = pack_side(&a->q, out.rows, count, out.count, a->D, out.q, out.turned_q, &s);
-    *out.finite_dy = pack_side(&plan->g->dy, out.rows, count, out.count, a->Dv, out.dy, out.turned_dy, &s);
+    *out.keys = rows_span(out.rows, count);
+    *out.packed = false;
+    return out;
+}
+
+void QKV_T(attend_bf16_place_rows)(const struct qkv_attend_plan *plan, size_t item) {
+    place_rows(plan, item);
+}
+
+void QKV_T(attend_bf16_pack_placed)(const struct qkv_attend_plan *plan, size_t item, const struct row_block *out,
+                                    float *scratch) {
+    const struct qkv_attend *a = plan->a;
+    const size_t count = item_count(plan, item);
+    struct staging s;
+    carve_staging(plan, &s, scratch);
+    *out->finite_q = pack_side(&a->q, out->rows, count, out->count, a->D, out->q, out->turned_q, &s);
+    *out->finite_dy = pack_side(&plan->g->dy, out->rows, count, out->count, a->Dv, out->dy, out->turned_dy, &s);
+    *out->packed = true;
+}
+
+void QKV_T(attend_bf16_pack_rows)(const struct qkv_attend_plan *plan, size_t item, float *scratch) {
+    const struct row_block rows = place_rows(plan, item);
+    QKV_T(attend_bf16_pack_placed)(plan, item, &rows, scratch);
 }
 
 size_t QKV_T(attend_bf16_keys_bytes)(const struct qkv_attend_plan *plan) {

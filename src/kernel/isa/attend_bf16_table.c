@@ -18,6 +18,7 @@ const struct qkv_attend_bf16_kernels QKV_T(attend_bf16_kernels) = {
     .pack_keys = QKV_T(attend_bf16_pack_keys),
     .page_bytes = QKV_T(attend_bf16_page_bytes),
     .put = QKV_T(attend_bf16_put),
+    .place_rows = QKV_T(attend_bf16_place_rows),
     .pack_rows = QKV_T(attend_bf16_pack_rows),
     .sums_floats = QKV_T(attend_bf16_sums_floats),
     .forward = QKV_T(attend_bf16_forward),

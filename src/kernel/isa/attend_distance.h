@@ -60,4 +60,67 @@ QKV_INLINE void distances_put(float *to, vf ds, struct span span, size_t j) {
         if (j + i >= span.begin && j + i < span.end) to[j + i] += lanes[i];
 }
 
+/* ---- a strip of rows in bf16 ------------------------------------------------------------------------------------------ */
+
+/* Whether each row stands one behind the one before, so that all that belongs to a distance is on a diagonal of the strip; *bias is then
+ * that of row 0. */
+static inline bool strip_steps(const struct row *rows, const struct span *spans, size_t count, int64_t *bias) {
+    bool known = false;
+    for (size_t r = 0; r < count; r++) {
+        const int64_t at = rows[r].bias + (int64_t)r;
+        if (!spans[r].end) continue;
+        if (known && at != *bias) return false;
+        *bias = at, known = true;
+    }
+    return known;
+}
+
+/* `at` where that is a row of `count`, or the nearest. */
+QKV_INLINE size_t strip_row(int64_t at, size_t count) {
+    return at < 0 ? 0 : at > (int64_t)count ? count : (size_t)at;
+}
+
+/* sum += the diagonals o … o + W − 1 of ds (count,ld), whose columns [first, last) are filled; row after row. */
+QKV_INLINE vf strip_diagonals(vf sum, const float *ds, size_t ld, size_t count, struct span columns, int64_t o) {
+    const int64_t first = (int64_t)columns.begin - o, last = (int64_t)columns.end - o;
+    const size_t some = strip_row(first - (int64_t)W + 1, count), end = strip_row(last, count);
+    size_t whole = strip_row(first, count), after = strip_row(last - (int64_t)W + 1, count), r = some;
+    if (after < whole) whole = after = end;
+    for (; r < whole; r++) {
+        vm below = vm_first(strip_row(last - (int64_t)r, W)), before = vm_first(strip_row(first - (int64_t)r, W));
+        vf x = vf_load(ds + ((int64_t)(r * ld + r) + o));
+        sum = vf_add(sum, vf_select(vm_and(below, vm_not(before)), x, vf_zero()));
+    }
+    for (; r < after; r++) sum = vf_add(sum, vf_load(ds + ((int64_t)(r * ld + r) + o)));
+    for (; r < end; r++) {
+        vf x = vf_load(ds + ((int64_t)(r * ld + r) + o));
+        sum = vf_add(sum, vf_select(vm_first(strip_row(last - (int64_t)r, W)), x, vf_zero()));
+    }
+    return sum;
+}
+
+/* sums += ds (count,ld) of the rows of a strip, which is filled in its columns [first, last), with zeros outside of the rows' spans; a
+ * vector can be read before ds and behind it. Each distance gets its rows in order, whichever way they come. */
+static inline void strip_distances(float *sums, const struct row *rows, const struct span *spans, size_t count,
+                                   size_t key, const float *ds, size_t ld, struct span columns) {
+    int64_t bias = 0, begin = INT64_MAX, end = INT64_MIN;
+    const bool steps = strip_steps(rows, spans, count, &bias);
+    for (size_t r = 0; r < count; r++) {
+        const struct span span = spans[r];
+        if (!span.end) continue;
+        const int64_t low = (int64_t)span.begin - (int64_t)r, high = (int64_t)span.end - (int64_t)r;
+        if (low < begin) begin = low;
+        if (high > end) end = high;
+        if (steps) continue;
+        float *to = distances_row(sums, &rows[r], key);
+        for (size_t j = columns.begin; j < columns.end; j += W) distances_put(to, vf_load(ds + r * ld + j), span, j);
+    }
+    if (!steps) return;
+    float *to = sums + (bias + (int64_t)key);
+    for (int64_t o = begin; o < end; o += W) {
+        const size_t left = (size_t)(end - o);
+        store_row(to + o, strip_diagonals(load_row(to + o, left), ds, ld, count, columns, o), left);
+    }
+}
+
 #endif

@@ -37,13 +37,20 @@ size_t QKV_K(attend_backward_scratch)(const struct qkv_attend_plan *plan) {
 
 void QKV_K(attend_delta)(const struct qkv_attend_plan *plan, size_t begin, size_t end) {
     const struct qkv_attend *a = plan->a;
+    size_t i = a->Tq ? begin % a->Tq : 0, h = a->Tq ? begin / a->Tq % a->H : 0, b = a->Tq ? begin / a->Tq / a->H : 0;
     for (size_t at = begin; at < end; at++) {
-        size_t i = at % a->Tq, h = at / a->Tq % a->H, b = at / a->Tq / a->H;
-        struct cells y = cells_at(&a->y, b, i, h), dy = cells_at(&plan->g->dy, b, i, h);
+        const struct cells y = cells_at(&a->y, b, i, h), dy = cells_at(&plan->g->dy, b, i, h);
+        if (i + SOON < a->Tq) {
+            prefetch_cells(cells_at(&a->y, b, i + SOON, h), a->Dv);
+            prefetch_cells(cells_at(&plan->g->dy, b, i + SOON, h), a->Dv);
+        }
         vf sum = vf_zero();
         for (size_t c = 0; c < a->Dv; c += W)
             sum = vf_fma(load_cells(y, c, a->Dv - c), load_cells(dy, c, a->Dv - c), sum);
         plan->delta[at] = vf_sum(sum) - (plan->g->dlse ? plan->g->dlse[at] : 0.0f);
+        if (++i < a->Tq) continue;
+        i = 0;
+        if (++h == a->H) h = 0, b++;
     }
 }
 

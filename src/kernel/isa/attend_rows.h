@@ -70,6 +70,7 @@ QKV_INLINE void put_cells(struct cells x, bool accumulate, const float *sum, siz
 QKV_INLINE void prefetch_row(const void *x, size_t bytes) {
     for (size_t c = 0; c < bytes; c += QKV_CACHE_LINE) QKV_PREFETCH((const char *)x + c);
 }
+enum { SOON = 16 }; /* rows that it takes until one has come from memory */
 QKV_INLINE void prefetch_cells(struct cells x, size_t columns) {
     prefetch_row(x.data, columns * (x.dtype == QKV_F32 ? sizeof(float) : sizeof(uint16_t)));
 }

@@ -169,6 +169,11 @@ QKV_INLINE bool plain_scores(const struct qkv_attend *a) {
     return a->softcap == 0 && !a->distance_bias.table && !dense(a);
 }
 
+/* Whether scores are scaled products and a bias by distance. */
+QKV_INLINE bool distances_alone(const struct qkv_attend *a) {
+    return a->softcap == 0 && a->distance_bias.table && !dense(a);
+}
+
 /* The best score of a row of the block, whose products become scores in place; −inf where it may not attend. */
 static inline float row_scores(const struct qkv_attend *a, bool plain, const struct row *row, size_t key,
                                struct span span, float *x, size_t first, size_t last) {
@@ -176,6 +181,15 @@ static inline float row_scores(const struct qkv_attend *a, bool plain, const str
     if (plain && span.begin <= first && last <= span.end) {
         for (size_t j = first; j < last; j += W) {
             vf s = vf_mul(vf_load(x + j), scale);
+            vf_store(x + j, s);
+            top = vf_max(s, top);
+        }
+        return vf_largest(top);
+    }
+    if (distances_alone(a) && span.begin <= first && last <= span.end) {
+        const float *bias = a->distance_bias.table + (row->bias + (int64_t)key);
+        for (size_t j = first; j < last; j += W) {
+            vf s = vf_add(vf_mul(vf_load(x + j), scale), vf_load(bias + j));
             vf_store(x + j, s);
             top = vf_max(s, top);
         }
