@@ -116,6 +116,42 @@ static void both_go_together(void **state) {
     check_both(true, true);
 }
 
+/* A dropout that drops nothing takes the kernels for any scores: the same products, weights and order of sums, pair by pair. */
+static void many_rows_have_the_bits_of_sums_pair_by_pair(void **state) {
+    (void)state;
+    struct qkv_random random = test_random(9);
+    for (int round = 0; round < 6; round++) {
+        struct qkv_context_options options = qkv_context_defaults();
+        struct qkv_context *ctx;
+        options.precision = round % 3 ? QKV_MIXED_BF16 : QKV_FP32;
+        assert_int_equal(qkv_context_create(&ctx, &options), QKV_OK);
+        const size_t Tq = test_between(&random, 1, 300), Tk = test_between(&random, 1, 300), all = Tq + Tk;
+        const size_t heads = B * H * Tq * DV, keys = B * HKV * Tk * DV, gradients = heads + 2 * keys + H * all;
+        float *x = malloc((2 * heads + 2 * keys + H * all) * sizeof *x), *k = x + heads, *v = k + keys, *dy = v + keys;
+        float *lse = malloc(B * H * Tq * sizeof *lse), *y[2], *g[2];
+        test_fill(&random, x, 2 * heads + 2 * keys + H * all, 1);
+        struct qkv_attention_call call = qkv_attention_call_defaults();
+        call.q = view(x, H, Tq, DV, Tq), call.k = view(k, HKV, Tk, DV, Tk), call.v = view(v, HKV, Tk, DV, Tk);
+        call.distance_bias = dy + heads, call.distances = all, call.distance_zero = Tq, call.lse = lse;
+        call.mask.causal = test_between(&random, 0, 1), call.mask.window = (int64_t)test_between(&random, 0, Tk);
+        for (size_t one = 0; one < 2; one++) {
+            y[one] = malloc(heads * sizeof *x), g[one] = calloc(gradients, sizeof *x);
+            struct qkv_attention_gradients to = qkv_attention_gradients_defaults();
+            call.y = view(y[one], H, Tq, DV, Tq), to.dy = view(dy, H, Tq, DV, Tq);
+            to.dq = view(g[one], H, Tq, DV, Tq), to.dk = view(g[one] + heads, HKV, Tk, DV, Tk);
+            to.dv = view(g[one] + heads + keys, HKV, Tk, DV, Tk), to.ddistance_bias = g[one] + heads + 2 * keys;
+            call.dropout = one ? 1e-12 : 0;
+            if (qkv_attention_forward(ctx, &call) || qkv_attention_backward(ctx, &call, &to))
+                fail_msg("%s", qkv_message(ctx));
+        }
+        check_same(y[0], y[1], heads, 0);
+        check_same(g[0], g[1], gradients, 0);
+        free(x), free(lse);
+        for (size_t one = 0; one < 2; one++) free(y[one]), free(g[one]);
+        qkv_context_free(ctx);
+    }
+}
+
 static void what_makes_no_sense_is_refused(void **state) {
     (void)state;
     struct both *c = malloc(sizeof *c);
@@ -142,6 +178,7 @@ int main(void) {
         cmocka_unit_test(a_bias_by_distance_is_a_bias_for_each_pair),
         cmocka_unit_test(a_sink_is_a_key_without_a_value),
         cmocka_unit_test(both_go_together),
+        cmocka_unit_test(many_rows_have_the_bits_of_sums_pair_by_pair),
         cmocka_unit_test(what_makes_no_sense_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
