@@ -190,7 +190,7 @@ static void expect_adamw(struct golden *g, struct qkv_pass *pass, float loss) {
         qkv_model_clear_gradients(g->model);
         assert_int_equal(qkv_pass_forward(pass, &g->batch), QKV_OK);
         losses[step] = (float)qkv_pass_loss(pass, NULL);
-        if (step == 3) {
+        if (step == 3 && qkv_tensors_find(g->file, "out.adamw_logits")) { /* left out where fp32 cannot follow */
             expect_output(g, pass, "adamw_", g->tolerance->adamw_output);
         }
         assert_int_equal(qkv_pass_backward(pass), QKV_OK);
@@ -238,7 +238,7 @@ static void run_case(const char *folder, const char *isa, enum qkv_precision pre
     close_case(&g);
 }
 
-static size_t run_folder(const char *root, const char *isa) {
+static size_t run_folder(const char *root, const char *isa, bool mixed) {
     DIR *folder = opendir(root);
     size_t count = 0;
     if (!folder) {
@@ -254,19 +254,22 @@ static size_t run_folder(const char *root, const char *isa) {
         printf("%s %s\n", isa, path);
         fflush(stdout);
         run_case(path, isa, QKV_FP32);
-        run_case(path, isa, QKV_MIXED_BF16);
+        if (mixed) run_case(path, isa, QKV_MIXED_BF16);
         count++;
     }
     closedir(folder);
     return count;
 }
 
+/* Random cases are told to be fp32 alone: three steps of AdamW in bf16 part from float64 in one of ten. */
 static void test_golden(void **state) {
     (void)state;
+    const char *precision = getenv("QKV_PRECISION");
+    const bool mixed = !precision || strcmp(precision, "fp32") != 0;
     for (size_t i = 0; qkv_isa_at(i); i++) {
-        assert_true(run_folder(TEST_SOURCE_DIR "/tests/golden", qkv_isa_at(i)) >= 14);
-        run_folder(TEST_SOURCE_DIR "/../shared/golden", qkv_isa_at(i));
-        if (getenv("QKV_GOLDEN")) assert_true(run_folder(getenv("QKV_GOLDEN"), qkv_isa_at(i)) > 0);
+        assert_true(run_folder(TEST_SOURCE_DIR "/tests/golden", qkv_isa_at(i), true) >= 14);
+        run_folder(TEST_SOURCE_DIR "/../shared/golden", qkv_isa_at(i), true);
+        if (getenv("QKV_GOLDEN")) assert_true(run_folder(getenv("QKV_GOLDEN"), qkv_isa_at(i), mixed) > 0);
     }
 }
 

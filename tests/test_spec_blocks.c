@@ -82,7 +82,8 @@ static void kinds_share_the_same_distances(void **state) {
         "\"encoder\": {\"layers\": 2, \"attention\": {\"heads\": 4, \"position\": {\"kind\": \"buckets\"}}, \"kinds\": "
         "{\"a\": {}, \"b\": {\"attention\": {\"window\": 3}}}, \"pattern\": [\"a\", \"b\"]}}";
     static const char sentence[] = "encoder.kinds a and b both learn biases by distance, but not the same: layers of a "
-                                   "stack share them, so heads, causal and all of attention.position must be alike";
+                                   "stack share them, so heads, causal, all of attention.position and, for slopes of "
+                                   "form falcon, head_dim must be alike";
     static const struct misfit misfits[] = {
         {"encoder.kinds.b.attention.heads=2", sentence, "encoder.kinds.a.attention.heads=2"},
         {"encoder.kinds.b.attention.causal=true", sentence, "encoder.kinds.b.attention.position.kind=relative"},

@@ -77,8 +77,9 @@ void qkv_hook_call(const struct qkv_forward_args *f, enum qkv_hook_kind kind, si
 
 bool qkv_block_has_norm(const struct qkv_norm_spec *norm, enum qkv_sublayer sublayer, bool out) {
     const enum qkv_block_norms norms = qkv_placement_norms(norm->placement);
+    if (sublayer == QKV_SUBLAYER_SELF && !norm->attention) return false; /* neither of two */
     if (out) return norms == QKV_BLOCK_NORMS_TWO;
-    return sublayer == QKV_SUBLAYER_SELF ? norm->attention : norms != QKV_BLOCK_NORMS_SHARED;
+    return sublayer == QKV_SUBLAYER_SELF || norms != QKV_BLOCK_NORMS_SHARED;
 }
 
 static struct qkv_norm *block_norm_of(struct qkv_layer *l, enum qkv_sublayer kind, bool out) {

@@ -135,8 +135,8 @@ static enum qkv_status check_shared(const struct checker *c, const struct qkv_pl
         return qkv_fail(
             c->ctx, QKV_SPEC,
             "%s: %skinds %s and %s both learn biases by distance, but not the same: layers of a stack share "
-            "them, so heads, causal and all of attention.position must be alike (or choose another "
-            "position.kind for one of them)",
+            "them, so heads, causal, all of attention.position and, for slopes of form falcon, head_dim must be alike "
+            "(or choose another position.kind for one of them)",
             c->name, place->path, s->kinds[i].name, s->kinds[kind].name);
     }
     return QKV_OK;

@@ -6,7 +6,7 @@ usage: golden.py OUT_DIR public [NAME ...]               the committed cases, or
        golden.py axes                                    the axes that can be chosen
        golden.py check FOLDER ...                        makes each committed case again by the command that it names, and compares
 
-Without AXIS all axes; "core" is what version 1 has and nothing else. A case is a folder: config.json, model.safetensors (weights, f32),
+Without AXIS a few of all axes, -AXIS leaves one out; "core" is what version 1 has and nothing else. A case is a folder: config.json, model.safetensors (weights, f32),
 case.safetensors (inputs, outputs, gradients, losses of a few AdamW steps). The metadata of case.safetensors holds the command that made it.
 The transformer is in reference.py and positions.py, the specs in cases.py and grid.py. Needs torch and numpy; the library does not."""
 import sys, os, json, random, tempfile
@@ -47,12 +47,33 @@ def draw_batch(spec, rng, B, T, S, lengths):
     elif h['kind'] == 'classify': c['targets'] = torch.tensor(rng.integers(0, h['classes'], (B,)))
     else: extra = rng.standard_normal((B, T, width_of(spec, main))).astype(np.float32)
     return c, extra
-def make(path, spec, seed, command, B=2, T=9, S=7, lengths=True, steps=3, margin=1e-3):
-    """Choosing experts jumps: what comes as near as margin to another choice in any pass is drawn again."""
+def make(path, spec, seed, command, B=2, T=9, S=7, lengths=True, steps=3, margin=1e-3, steadily=False):
+    """Choosing experts jumps: what comes as near as margin to another choice in any pass is drawn again. steadily: so are sums that cancel,
+    and outputs after steps are left out where fp32 cannot follow them."""
     for attempt in range(3000):
-        if write(path, spec, seed + attempt * 1000003, command, B, T, S, lengths, steps, margin): return
+        if write(path, spec, seed + attempt * 1000003, command, B, T, S, lengths, steps, margin, steadily): return
     sys.exit(f'golden.py: {path}: no draw keeps {margin:g} from another choice of experts')
-def write(path, spec, seed, command, B, T, S, lengths, steps, margin):
+def train(m, c, loss_of, steps, noise=None):
+    """AdamW, decay on matrices only: losses before, between and after, and the last outputs; noise: of its generator, in the gradients"""
+    opt = torch.optim.AdamW([{'params': [p for n, p in m.w.items() if decays(n, p)], 'weight_decay': 0.1},
+         {'params': [p for n, p in m.w.items() if not decays(n, p)], 'weight_decay': 0.0}], lr=1e-2, betas=(0.9, 0.95), eps=1e-8)
+    ls, closest = [], m.closest
+    for _ in range(steps):
+        opt.zero_grad(); L = loss_of(m.forward(c)); (L + m.aux).backward(); ls.append(L.item()); closest = min(closest, m.closest)
+        for p in m.w.values() if noise else ():
+            if p.grad is not None: p.grad += 1e-7 * p.grad.abs().max() * torch.randn(p.grad.shape, generator=noise)
+        opt.step()
+    last = m.forward(c); m.closest = min(closest, m.closest); ls.append(loss_of(last).item())
+    return ls, last
+def follows(m, c, loss_of, steps, start, right):
+    """Whether fp32 can follow the steps: they end alike with noise of its rounding in the gradients. The first step of Adam is the sign of
+    each gradient, so where one is nearly 0 the smallest difference is a whole step."""
+    for seed in range(3):
+        with torch.no_grad():
+            for n, p in m.w.items(): p.copy_(torch.tensor(start[n].astype(np.float64)))
+        if not float((train(m, c, loss_of, steps, torch.Generator().manual_seed(seed))[1] - right).norm()) <= 2e-5 * float(right.norm()): return False
+    return True
+def write(path, spec, seed, command, B, T, S, lengths, steps, margin, steadily):
     rng = np.random.default_rng(seed); m = Ref(spec, rng); c, r = draw_batch(spec, rng, B, T, S, lengths)
     out = {'in.' + k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in c.items()}
     if r is not None: out['in.output_gradient'] = r
@@ -67,16 +88,12 @@ def write(path, spec, seed, command, B, T, S, lengths, steps, margin):
     for k, v in m.w.items(): out['grad.' + k] = (torch.zeros_like(v) if v.grad is None else v.grad).numpy().astype(np.float32)   # none: what corrects choices
     for k, v in m.weights.items(): out['out.weights.' + k] = v.detach().numpy().astype(np.float32)
     weights = {k: v.detach().numpy().astype(np.float32) for k, v in m.w.items()}
-    if steps and r is None:   # AdamW, decay on matrices only
-        opt = torch.optim.AdamW([{'params': [p for n, p in m.w.items() if decays(n, p)], 'weight_decay': 0.1},
-             {'params': [p for n, p in m.w.items() if not decays(n, p)], 'weight_decay': 0.0}], lr=1e-2, betas=(0.9, 0.95), eps=1e-8)
-        ls = []
-        for _ in range(steps):
-            opt.zero_grad(); L = loss_of(m.forward(c)); (L + m.aux).backward(); ls.append(L.item()); opt.step()
-            last = m.forward(c)
-            if m.closest < margin: return False
-        ls.append(loss_of(last).item()); out['out.adamw_losses'] = np.array(ls, np.float32)
-        out['out.adamw_logits'] = last.detach().numpy().astype(np.float32)
+    if steadily and r is not None and abs(L.item()) < 0.01 * float(o.norm()) * np.linalg.norm(r): return False   # a sum that cancels
+    if steps and r is None:
+        ls, last = train(m, c, loss_of, steps)
+        if m.closest < margin: return False
+        out['out.adamw_losses'] = np.array(ls, np.float32)
+        if not steadily or follows(m, c, loss_of, steps, weights, last): out['out.adamw_logits'] = last.detach().numpy().astype(np.float32)
     os.makedirs(path, exist_ok=True)
     json.dump(spec, open(path + '/config.json', 'w'), indent=1)
     st.save(path + '/model.safetensors', weights, {'format': 'qkv'})
@@ -91,12 +108,13 @@ def make_public(out, names):
 def make_random(out, seed, count, what='random', axes=()):
     """The core of a spec and its batch are the same whatever axes are laid over it."""
     for a in axes:
-        if a not in AXES and a != 'core': sys.exit(f'golden.py: no axis is called {a}; there are: core {" ".join(AXES)}')
+        if a.removeprefix('-') not in AXES and a != 'core': sys.exit(f'golden.py: no axis is called {a}; there are: core {" ".join(AXES)}')
     r, words = random.Random(seed), ' '.join(['golden.py OUT_DIR', what, str(seed), str(count), *axes])
+    names = [a for a in axes if a[0] != '-']; few = not names; names = [a for a in names or AXES if '-' + a not in axes]
     for i in range(count):
         s, shape = randkinds(r) if what == 'kinds' else randspec(r), dict(B=r.choice([1, 3]), T=r.choice([5, 11, 16]), S=r.choice([4, 13]), lengths=r.random() < .7)
-        if 'core' not in axes: s = lay_over(s, random.Random(f'{what} {seed} {i}'), axes or list(AXES), few=not axes)
-        make(f'{out}/{what}_{seed}_{i:03d}', s, seed * 1000 + i, words, **shape)
+        if 'core' not in names: s = lay_over(s, random.Random(f'{what} {seed} {i}'), names, few)
+        make(f'{out}/{what}_{seed}_{i:03d}', s, seed * 1000 + i, words, steadily=True, **shape)
 def check(folder):
     """The largest difference of any tensor, relative to its norm, between a case and the same case made again."""
     _, meta = st.load(folder + '/case.safetensors'); words = meta['command'].split(); worst = 0.0

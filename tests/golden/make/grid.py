@@ -77,8 +77,8 @@ def stacks(s, r):
         s[side]['embed'] = {'position': {'kind': r.choice(['none', 'learned', 'sinusoidal'])}, 'scale': r.choice([1.0, 3.0])}
         if r.random() < .5: s[side]['embed']['norm'] = norm_object(r)
 def places(s, r):
-    """embedding objects to change: the common one or those of stacks"""
-    own = [s[side]['embed'] for side in sides(s) if 'embed' in s[side]]; return own if own and r.random() < .7 else [s['embed']]
+    """embedding objects to change: those of stacks, else the common one"""
+    own = [s[side]['embed'] for side in sides(s) if 'embed' in s[side]]; return own or [s['embed']]
 def embed_norm(s, r):
     for e in places(s, r): e['norm'] = norm_object(r)
 def types(s, r):
@@ -171,9 +171,10 @@ def sinks(s, r):
     for a, _ in attentions(s, r): a['sinks'] = True
 def table(s, r, position):
     """a position with a table, in all layers of a stack that have as many heads as one of them"""
-    k = r.choice(sides(s)); of = [l['attention'] for side, _, l in layers(s) if side == k]; heads = r.choice(of)['heads']
+    alike = lambda a: (a['heads'], a['head_dim'] if position.get('form') == 'falcon' else 0)   # its slopes are divided by √head_dim
+    k = r.choice(sides(s)); of = [l['attention'] for side, _, l in layers(s) if side == k]; one = alike(r.choice(of))
     for a in of:
-        if a['heads'] == heads: a['position'] = dict(position)
+        if alike(a) == one: a['position'] = dict(position)
 def buckets(s, r): table(s, r, {'kind': 'buckets', **r.choice([{'buckets': 8, 'max_distance': 5}, {'buckets': 6, 'max_distance': 9}, {'buckets': 32, 'max_distance': 128}])})
 def relative(s, r): table(s, r, {'kind': 'relative', 'max_distance': r.choice([1, 3, 20])})
 def alibi(s, r):
