@@ -21,7 +21,10 @@ static const struct cli_option options[] = {
     {CLI_TEXT, 0, "pairs", "FILE", offsetof(struct arguments, pairs), "pairs: a source, a tab, a target in each line",
      0, 0, NULL},
     {CLI_TEXT, 0, "examples", "FILE", offsetof(struct arguments, examples),
-     "examples: a safetensors file of in.pixels, in.features, in.vectors or in.ids, and in.targets", 0, 0, NULL},
+     "examples: a safetensors file of in.pixels, in.features, in.vectors or in.ids, and in.targets; for an encoder "
+     "beside "
+     "a decoder of what the encoder reads (in.source where that is ids), and in.ids and in.targets",
+     0, 0, NULL},
     {CLI_TEXT, 0, "labeled", "FILE", offsetof(struct arguments, labeled),
      "labelled lines: a label, a tab, a text in each line", 0, 0, NULL},
     {CLI_COUNT, 0, "batch", "N", offsetof(struct arguments, batch),
@@ -215,8 +218,12 @@ static int print_labels_json(struct qkv_model *model, const struct qkv_labels_ev
 static int print_labels(struct qkv_model *model, const struct qkv_labels_evaluation *e, bool json) {
     if (json) return print_labels_json(model, e);
     char number[2][CLI_NUMBER];
-    printf("loss      %.4f nats a line\n", e->loss);
+    printf("loss      %.4f nats a %s\n", e->loss, e->classes ? "line" : "target");
     printf("accuracy  %.2f %%\n", 100 * e->accuracy);
+    if (!e->classes) { /* scores of a vocabulary */
+        printf("over      %s targets, in %.1f s\n", cli_grouped(number[0], e->lines), e->seconds);
+        return CLI_DONE;
+    }
     printf("macro F1  %.2f %%\n", 100 * e->macro_f1);
     printf("over      %s lines of %s classes, in %.1f s\n", cli_grouped(number[0], e->lines),
            cli_grouped(number[1], e->classes), e->seconds);

@@ -243,12 +243,110 @@ static void classes_of_examples_are_those_that_are_evaluated(void **state) {
     qkv_context_free(ctx);
 }
 
+/* ---- an encoder beside a decoder ---------------------------------------------------------------------------------------- */
+
+enum { TARGETS = 5, FRAMES = 9, WORDS = 4 };
+
+static struct qkv_spec speech_spec(struct qkv_context *ctx, const char *input) {
+    char json[700];
+    struct qkv_spec spec;
+    snprintf(
+        json, sizeof json,
+        "{\"format\":\"qkv\",\"version\":2,\"vocab\":%d,\"d_model\":16,\"context\":16,\"encoder\":{\"layers\":1,"
+        "\"attention\":{\"heads\":2},\"embed\":{\"input\":%s}},\"decoder\":{\"layers\":1,\"attention\":{\"heads\":2}}}",
+        WORDS, input);
+    assert_ok(ctx, qkv_spec_parse(ctx, &spec, "speech", json, strlen(json), NULL, 0));
+    return spec;
+}
+
+/* The source says a word, whose number is what all targets are; `sources`: how many of them there are. With `tokens` the source is ids. */
+static const char *write_speech(struct qkv_context *ctx, const char *name, size_t sources, bool tokens,
+                                uint64_t stream) {
+    static char path[1024];
+    static float features[EXAMPLES * WIDTH * FRAMES];
+    static int32_t source[EXAMPLES * FRAMES], ids[EXAMPLES * TARGETS], targets[EXAMPLES * TARGETS], lengths[EXAMPLES],
+        source_lengths[EXAMPLES];
+    struct qkv_random random = test_random(stream);
+    for (size_t e = 0; e < EXAMPLES; e++) {
+        const int32_t word = (int32_t)qkv_random_below(&random, WORDS);
+        for (size_t i = 0; i < (size_t)WIDTH * FRAMES; i++)
+            features[e * WIDTH * FRAMES + i] =
+                (i / FRAMES == (size_t)word ? 3.0F : 0) + 0.1F * (float)qkv_random_normal(&random);
+        for (size_t t = 0; t < FRAMES; t++) source[e * FRAMES + t] = word;
+        for (size_t t = 0; t < TARGETS; t++) ids[e * TARGETS + t] = 0, targets[e * TARGETS + t] = word;
+        lengths[e] = (int32_t)test_between(&random, 1, TARGETS),
+        source_lengths[e] = (int32_t)test_between(&random, 1, FRAMES);
+    }
+    struct qkv_array arrays[] = {
+        {.name = "in.features", .dtype = QKV_F32, .rank = 3, .shape = {sources, WIDTH, FRAMES}, .data = features},
+        {.name = "in.ids", .dtype = QKV_I32, .rank = 2, .shape = {EXAMPLES, TARGETS}, .data = ids},
+        {.name = "in.targets", .dtype = QKV_I32, .rank = 2, .shape = {EXAMPLES, TARGETS}, .data = targets},
+        {.name = "in.lengths", .dtype = QKV_I32, .rank = 1, .shape = {EXAMPLES}, .data = lengths},
+        {.name = "in.source_lengths", .dtype = QKV_I32, .rank = 1, .shape = {EXAMPLES}, .data = source_lengths}};
+    if (tokens)
+        arrays[0] = (struct qkv_array){
+            .name = "in.source", .dtype = QKV_I32, .rank = 2, .shape = {sources, FRAMES}, .data = source};
+    for (size_t i = 0; i < TEST_COUNT(arrays); i++) arrays[i].bytes = qkv_array_elements(&arrays[i]) * 4;
+    snprintf(path, sizeof path, "%s", test_path(name));
+    assert_ok(ctx, qkv_tensors_write(ctx, path, arrays, tokens ? 5 : 4, NULL, 0));
+    return path;
+}
+
+static void targets_of_sources_are_learnt(void **state) {
+    (void)state;
+    struct qkv_context *ctx = fixture_context(1);
+    for (int tokens = 0; tokens < 2; tokens++) {
+        char path[1024], folder[1024], parts[1024];
+        struct qkv_labels_evaluation found;
+        struct qkv_model *model;
+        const struct qkv_spec spec = speech_spec(ctx, tokens ? "{\"kind\":\"tokens\"}" : frames);
+        snprintf(path, sizeof path, "%s",
+                 write_speech(ctx, "speech.safetensors", EXAMPLES, tokens, 60 + (uint64_t)tokens));
+        struct qkv_train_options options = examples_options(ctx, path);
+        options.steps = 150;
+        options.rate = 1e-2;
+        options.dropout = 0;
+        snprintf(folder, sizeof folder, "%s", fixture_run("speech"));
+        run_examples(ctx, &spec, &options, folder);
+        assert_ok(ctx, qkv_model_load(ctx, folder, &model));
+        assert_ok(ctx, qkv_evaluate_examples(model, path, NULL, NULL, &found));
+        assert_true(found.lines > EXAMPLES && found.lines < EXAMPLES * TARGETS); /* none past a length */
+        assert_true(!found.classes && !found.confusion);
+        if (!(found.accuracy > 0.8)) fail_msg("%s: accuracy %g", tokens ? "ids" : "frames", found.accuracy);
+        qkv_model_free(model);
+        options.steps = 8;
+        snprintf(folder, sizeof folder, "%s", fixture_run("whole"));
+        snprintf(parts, sizeof parts, "%s", fixture_run("parts"));
+        run_examples(ctx, &spec, &options, folder);
+        options.accumulate = 3;
+        run_examples(ctx, &spec, &options, parts);
+        assert_same_tensors(ctx, folder, parts, "model.safetensors");
+    }
+    qkv_context_free(ctx);
+}
+
+static void each_target_has_a_source(void **state) {
+    (void)state;
+    struct qkv_context *ctx = fixture_context(1);
+    const struct qkv_spec spec = speech_spec(ctx, frames);
+    struct qkv_trainer *trainer;
+    struct qkv_train_options options = examples_options(ctx, write_speech(ctx, "few.safetensors", 40, false, 70));
+    assert_status(ctx, qkv_trainer_create(ctx, &spec, &options, fixture_run("few"), NULL, NULL, &trainer), QKV_FORMAT);
+    assert_message(ctx, "has 40 examples in in.features, but 48 in in.ids; each target needs its source");
+    options.examples = write_speech(ctx, "ids.safetensors", EXAMPLES, true, 71);
+    assert_status(ctx, qkv_trainer_create(ctx, &spec, &options, fixture_run("few"), NULL, NULL, &trainer), QKV_FORMAT);
+    assert_message(ctx, "has no in.features, the frames that this model reads");
+    qkv_context_free(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_of_input_is_learnt),
         cmocka_unit_test(a_run_that_goes_on_or_is_cut_is_the_same_run),
         cmocka_unit_test(what_a_file_must_hold_is_said),
         cmocka_unit_test(classes_of_examples_are_those_that_are_evaluated),
+        cmocka_unit_test(targets_of_sources_are_learnt),
+        cmocka_unit_test(each_target_has_a_source),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -268,8 +268,8 @@ struct qkv_labels_evaluation {
     size_t *confusion; /* (classes,classes): rows are the labels, columns the predictions; freed with qkv_free */
     double seconds;
 };
-/* The same of a file of examples, as training takes them (option examples), for models that give classes; lines counts the targets, which
- * are one for each position with head.kind classify_tokens. Experimental. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT,
+/* The same of a file of examples, as training takes them (option examples); lines counts the targets, which are one for each position
+ * but with head.kind classify. A head of kind lm has no classes: then classes and macro_f1 are 0, and confusion NULL. Experimental. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT,
  * QKV_SPEC, QKV_SHAPE, QKV_NUMBER, QKV_STOPPED. */
 QKV_API enum qkv_status qkv_evaluate_examples(struct qkv_model *model, const char *path, qkv_progress *progress,
                                               void *user, struct qkv_labels_evaluation *evaluation);

@@ -72,7 +72,8 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
     X(FILES, labeled, NULL, "file of labelled lines to train on: a label, a tab, a text in each line")                 \
     X(FILES, examples, NULL,                                                                                           \
       "safetensors file of examples to train on: in.pixels, in.features, in.vectors or in.ids, as the model reads, "   \
-      "and in.targets")                                                                                                \
+      "and in.targets; for an encoder beside a decoder what the encoder reads (in.source where that is ids), and "     \
+      "in.ids and in.targets")                                                                                         \
     X(FILES, valid, NULL, "file to validate on, of the same kind (default: the last part of the one to train on)")     \
     X(REAL, valid_fraction, 0.1, "part of the data kept for validation when there is no validation file")              \
     X(TEXT, task, NULL,                                                                                                \

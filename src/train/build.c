@@ -109,7 +109,7 @@ static void build_widen(struct most *most, const struct qkv_pass_shape *shapes, 
 static enum qkv_status make_pass(struct qkv_trainer *t, const struct qkv_pass_shape *shapes, size_t count, bool train,
                                  struct qkv_pass **pass) {
     struct most most = {0};
-    struct qkv_pass_options options = {.B = t->B, .T = t->T, .train = train, .dropout = train};
+    struct qkv_pass_options options = {.B = t->B, .T = t->T, .source_T = t->source_T, .train = train, .dropout = train};
     options.checkpoint = train && t->options.checkpoint_activations;
     options.logits = !train && t->options.examples;
     build_widen(&most, shapes, count);
@@ -126,7 +126,8 @@ static enum qkv_status make_pass(struct qkv_trainer *t, const struct qkv_pass_sh
 
 static enum qkv_status make_buffers(struct qkv_trainer *t) {
     struct most most = {.B = t->B, .T = t->T};
-    if (!t->lines.shape_count && !qkv_multiply(t->B, t->T, &most.positions))
+    if (!t->lines.shape_count &&
+        (!qkv_multiply(t->B, t->T, &most.positions) || !qkv_multiply(t->B, t->source_T, &most.source_positions)))
         return qkv_fail_memory(t->ctx, SIZE_MAX, "the ids of a batch");
     build_widen(&most, t->lines.shapes, t->lines.shape_count);
     build_widen(&most, t->lines.validation_shapes, t->lines.validation_shape_count);

@@ -114,6 +114,7 @@ static enum qkv_status dataset_examples_open(struct qkv_trainer *t) {
     if (status) return status;
     t->B = (size_t)((o->batch + o->accumulate - 1) / o->accumulate);
     t->T = d->train.T > d->valid.T ? d->train.T : d->valid.T;
+    t->source_T = d->train.source.T > d->valid.source.T ? d->train.source.T : d->valid.source.T;
     d->epoch = UINT64_MAX;
     d->order = qkv_allocate(t->ctx, d->count, sizeof *d->order);
     if (!qkv_multiply(t->B, qkv_example_files_floats(&d->train) + 1, &floats))
@@ -158,8 +159,12 @@ static const uint32_t *examples_at_step(struct qkv_trainer *t, uint64_t step) {
 /* Of examples by their numbers; NULL: those from `first` on. */
 static void examples_batch(struct qkv_trainer *t, const struct qkv_example_files *files, const uint32_t *numbers,
                            size_t first, struct qkv_batch *batch) {
-    struct qkv_example_rows rows = {
-        .features = t->examples->features, .ids = t->rows.ids, .lengths = t->rows.lengths, .targets = t->rows.targets};
+    struct qkv_example_rows rows = {.features = t->examples->features,
+                                    .ids = t->rows.ids,
+                                    .lengths = t->rows.lengths,
+                                    .targets = t->rows.targets,
+                                    .source = t->rows.source,
+                                    .source_lengths = t->rows.source_lengths};
     for (size_t r = 0; r < batch->B; r++) qkv_example_files_row(files, numbers ? numbers[r] : first + r, r, &rows);
     qkv_example_files_batch(files, &rows, batch);
 }

@@ -25,12 +25,14 @@ static void examples_close(struct examples *e) {
     free(e->rows.ids);
     free(e->rows.lengths);
     free(e->rows.targets);
+    free(e->rows.source);
+    free(e->rows.source_lengths);
 }
 
 static enum qkv_status examples_open(struct qkv_model *model, const char *path, bool targets, struct examples *e) {
     struct qkv_context *ctx = qkv_model_context(model);
     const struct qkv_spec *spec = qkv_model_spec(model);
-    size_t positions, floats;
+    size_t positions, floats, sources;
     *e = (struct examples){.model = model};
     enum qkv_status status = qkv_example_files_check(ctx, spec);
     if (!status)
@@ -38,15 +40,20 @@ static enum qkv_status examples_open(struct qkv_model *model, const char *path, 
                          : qkv_example_files_add_inputs(ctx, spec, path, &e->files);
     if (status) return status;
     e->B = e->files.count < EXAMPLES_A_BATCH ? e->files.count : EXAMPLES_A_BATCH;
-    if (!qkv_multiply(e->B, e->files.T, &positions) ||
+    if (!qkv_multiply(e->B, e->files.T, &positions) || !qkv_multiply(e->B, e->files.source.T + 1, &sources) ||
         !qkv_multiply(e->B, qkv_example_files_floats(&e->files) + 1, &floats))
         return qkv_fail_memory(ctx, SIZE_MAX, "a batch of examples");
     e->rows.features = qkv_allocate(ctx, floats, sizeof *e->rows.features);
     e->rows.ids = qkv_allocate(ctx, positions, sizeof *e->rows.ids);
     e->rows.lengths = qkv_allocate(ctx, e->B, sizeof *e->rows.lengths);
     e->rows.targets = qkv_allocate(ctx, positions, sizeof *e->rows.targets);
-    if (!e->rows.features || !e->rows.ids || !e->rows.lengths || !e->rows.targets) return QKV_MEMORY;
-    return qkv_pass_create(model, &(struct qkv_pass_options){.B = e->B, .T = e->files.T, .logits = true}, &e->pass);
+    e->rows.source = qkv_allocate(ctx, sources, sizeof *e->rows.source);
+    e->rows.source_lengths = qkv_allocate(ctx, e->B, sizeof *e->rows.source_lengths);
+    if (!e->rows.features || !e->rows.ids || !e->rows.lengths || !e->rows.targets || !e->rows.source ||
+        !e->rows.source_lengths)
+        return QKV_MEMORY;
+    const struct qkv_pass_options options = {.B = e->B, .T = e->files.T, .source_T = e->files.source.T, .logits = true};
+    return qkv_pass_create(model, &options, &e->pass);
 }
 
 /* The batch that begins with example `first`, through the pass. */
@@ -69,17 +76,12 @@ enum qkv_status qkv_evaluate_examples(struct qkv_model *model, const char *path,
     struct qkv_batch batch;
     size_t cells;
     *evaluation = (struct qkv_labels_evaluation){0};
-    enum qkv_status status =
-        classes ? QKV_OK
-                : qkv_fail(ctx, QKV_SPEC, "examples are evaluated by classes; this model's head.kind is %s",
-                           qkv_head_text(spec->head.kind));
-    if (status) return status;
-    status = examples_open(model, path, true, &e);
-    evaluation->classes = (size_t)spec->head.classes;
+    enum qkv_status status = examples_open(model, path, true, &e);
+    evaluation->classes = classes ? (size_t)spec->head.classes : 0;
     if (!status && !qkv_multiply(evaluation->classes, evaluation->classes, &cells))
         status = qkv_fail_memory(ctx, SIZE_MAX, "the confusion matrix");
-    if (!status) evaluation->confusion = qkv_allocate(ctx, cells, sizeof *evaluation->confusion);
-    if (!status && !evaluation->confusion) status = QKV_MEMORY;
+    if (!status && classes) evaluation->confusion = qkv_allocate(ctx, cells, sizeof *evaluation->confusion);
+    if (!status && classes && !evaluation->confusion) status = QKV_MEMORY;
     for (size_t at = 0; at < e.files.count && !status; at += e.B) {
         status = qkv_train_progress(ctx, progress, user, "evaluating", (double)at, (double)e.files.count);
         if (!status) status = examples_run(&e, at, &batch);
@@ -95,8 +97,8 @@ enum qkv_status qkv_evaluate_examples(struct qkv_model *model, const char *path,
     }
     evaluation->lines = score.counted;
     evaluation->loss = score.nll / (double)score.counted;
-    evaluation->accuracy = qkv_accuracy(evaluation->confusion, evaluation->classes);
-    evaluation->macro_f1 = qkv_macro_f1(evaluation->confusion, evaluation->classes);
+    evaluation->accuracy = (double)score.right / (double)score.counted;
+    if (classes) evaluation->macro_f1 = qkv_macro_f1(evaluation->confusion, evaluation->classes);
     evaluation->seconds = qkv_clock() - started;
     return QKV_OK;
 }

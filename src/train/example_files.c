@@ -9,9 +9,13 @@
 
 enum { NUMBERS_A_PIECE = 4096 };
 
-/* What a stack reads and what the head is. */
+/* The stack that the head belongs to. */
 static const struct qkv_stack_spec *example_stack(const struct qkv_spec *spec) {
     return spec->decoder.layers ? &spec->decoder : &spec->encoder;
+}
+
+static bool example_both(const struct qkv_spec *spec) {
+    return qkv_spec_topology(spec) == QKV_ENCODER_DECODER;
 }
 
 static const char *example_name(enum qkv_input_kind kind) {
@@ -23,11 +27,6 @@ static const char *example_name(enum qkv_input_kind kind) {
 }
 
 enum qkv_status qkv_example_files_check(struct qkv_context *ctx, const struct qkv_spec *spec) {
-    if (qkv_spec_topology(spec) == QKV_ENCODER_DECODER)
-        return qkv_fail(
-            ctx, QKV_SPEC,
-            "examples are for a model of one stack; this one has an encoder and a decoder: set one of them to "
-            "null");
     if (spec->head.kind == QKV_HEAD_NONE)
         return qkv_fail(
             ctx, QKV_SPEC,
@@ -42,7 +41,6 @@ struct opening {
     struct qkv_context *ctx;
     const struct qkv_spec *spec;
     const char *path;
-    const struct qkv_input_spec *input;
     struct qkv_example_files *files;
     struct qkv_example_file *file;
 };
@@ -90,8 +88,9 @@ static int64_t integer_at(const struct qkv_array *array, size_t i) {
 }
 
 /* The shape that the model wants, behind the number of examples; 0: any. */
-static enum qkv_status check_input(const struct opening *o, const struct qkv_array *array) {
-    const struct qkv_input_spec *in = o->input;
+static enum qkv_status check_input(const struct opening *o, const struct qkv_stack_spec *stack,
+                                   const struct qkv_array *array, struct qkv_example_side *side) {
+    const struct qkv_input_spec *in = &stack->embed.input;
     const size_t channels = (size_t)in->channels, context = (size_t)o->spec->context;
     const size_t wants[][3] = {
         [QKV_INPUT_TOKENS] = {0},
@@ -124,18 +123,17 @@ static enum qkv_status check_input(const struct opening *o, const struct qkv_arr
         right = array->shape[i] > 0 && (!want || array->shape[i] == want);
     }
     if (!right || !array->shape[0]) return wrong_array(o, array, expected);
-    size_t T = in->kind == QKV_INPUT_PATCHES ? qkv_stack_patches(example_stack(o->spec)) : array->shape[1];
+    size_t T = in->kind == QKV_INPUT_PATCHES ? qkv_stack_patches(stack) : array->shape[1];
     if (in->kind == QKV_INPUT_FRAMES) T = (array->shape[2] - 1) / (size_t)in->stride + 1;
     if (T > context)
         return qkv_fail(o->ctx, QKV_FORMAT, "%s: an example of %s has %zu positions, more than the context of %zu",
                         o->path, array->name, T, context);
-    struct qkv_example_files *f = o->files;
-    for (int i = 1; f->file_count > 1 && i < array->rank; i++)
-        if (array->shape[i] != f->shape[i - 1])
+    for (int i = 1; o->files->file_count > 1 && i < array->rank; i++)
+        if (array->shape[i] != side->shape[i - 1])
             return wrong_array(o, array, "of the shape of the files before it, but for the number of examples");
-    f->rank = array->rank - 1;
-    for (int i = 0; i < f->rank; i++) f->shape[i] = array->shape[i + 1];
-    f->T = T, f->frames = in->kind == QKV_INPUT_FRAMES ? array->shape[2] : 0, f->tokens = tokens;
+    side->rank = array->rank - 1;
+    for (int i = 0; i < side->rank; i++) side->shape[i] = array->shape[i + 1];
+    side->T = T, side->frames = in->kind == QKV_INPUT_FRAMES ? array->shape[2] : 0, side->tokens = tokens;
     return QKV_OK;
 }
 
@@ -193,21 +191,24 @@ static enum qkv_status check_targets(const struct opening *o, const struct qkv_a
 }
 
 /* Of sequences of ids or vectors. */
-static enum qkv_status check_lengths(const struct opening *o) {
-    const struct qkv_array *lengths = qkv_tensors_find(o->file->tensors, "in.lengths");
+static enum qkv_status check_lengths(const struct opening *o, const char *name, enum qkv_input_kind kind, size_t T,
+                                     size_t examples, const struct qkv_array **out) {
+    const struct qkv_array *lengths = qkv_tensors_find(o->file->tensors, name);
     char expected[64];
     if (!lengths) return QKV_OK;
-    if (o->input->kind == QKV_INPUT_PATCHES || o->input->kind == QKV_INPUT_FRAMES)
-        return qkv_fail(o->ctx, QKV_FORMAT, "%s has in.lengths, but all examples of %s are as long; leave it out",
-                        o->path, example_name(o->input->kind));
-    snprintf(expected, sizeof expected, "I32 or I64 of the shape (%zu)", o->file->input->shape[0]);
-    if (!is_integers(lengths) || lengths->rank != 1 || lengths->shape[0] != o->file->input->shape[0])
+    if (kind == QKV_INPUT_PATCHES || kind == QKV_INPUT_FRAMES)
+        return qkv_fail(o->ctx, QKV_FORMAT, "%s has %s, but all examples of %s are as long; leave it out", o->path,
+                        name, example_name(kind));
+    snprintf(expected, sizeof expected, "I32 or I64 of the shape (%zu)", examples);
+    if (!is_integers(lengths) || lengths->rank != 1 || lengths->shape[0] != examples)
         return wrong_array(o, lengths, expected);
-    o->file->lengths = lengths;
-    return check_integers(o, lengths, 1, (int64_t)o->files->T + 1, false, "");
+    *out = lengths;
+    return check_integers(o, lengths, 1, (int64_t)T + 1, false, "");
 }
 
-static enum qkv_status open_file(const struct opening *o, bool targets) {
+/* What a stack reads: found under its name, checked, with its lengths. */
+static enum qkv_status open_side(const struct opening *o, bool source, const struct qkv_array **array,
+                                 const struct qkv_array **lengths, struct qkv_example_side *side) {
     static const char *const what[] = {
         [QKV_INPUT_TOKENS] = "the ids that this model reads, (examples,positions)",
         [QKV_INPUT_PATCHES] = "the images that this model reads, (examples,channels,height,"
@@ -215,15 +216,34 @@ static enum qkv_status open_file(const struct opening *o, bool targets) {
         [QKV_INPUT_FRAMES] = "the frames that this model reads, (examples,channels,frames)",
         [QKV_INPUT_VECTORS] = "the vectors that this model reads, (examples,positions,"
                               "channels)"};
+    const struct qkv_stack_spec *stack = source ? &o->spec->encoder : example_stack(o->spec);
+    const enum qkv_input_kind kind = stack->embed.input.kind;
+    const char *name = source && kind == QKV_INPUT_TOKENS ? "in.source" : example_name(kind);
+    const int vocab = source ? o->spec->source_vocab : o->spec->vocab;
+    enum qkv_status status = find_array(o, name, what[kind], array);
+    if (!status) status = check_input(o, stack, *array, side);
+    if (!status)
+        status = side->tokens ? check_integers(o, *array, 0, vocab, false, ", as those of the vocabulary")
+                              : check_numbers(o, *array);
+    return status ? status
+                  : check_lengths(o, source ? "in.source_lengths" : "in.lengths", kind, side->T, (*array)->shape[0],
+                                  lengths);
+}
+
+static enum qkv_status open_source(const struct opening *o) {
+    struct qkv_example_file *f = o->file;
+    enum qkv_status status = open_side(o, true, &f->source, &f->source_lengths, &o->files->source);
+    if (status || f->source->shape[0] == f->input->shape[0]) return status;
+    return qkv_fail(o->ctx, QKV_FORMAT, "%s has %zu examples in %s, but %zu in %s; each target needs its source",
+                    o->path, f->source->shape[0], f->source->name, f->input->shape[0], f->input->name);
+}
+
+static enum qkv_status open_file(const struct opening *o, bool targets) {
     struct qkv_example_file *f = o->file;
     enum qkv_status status = qkv_tensors_open(o->ctx, o->path, &f->tensors);
-    if (!status) status = find_array(o, example_name(o->input->kind), what[o->input->kind], &f->input);
-    if (!status) status = check_input(o, f->input);
-    if (!status)
-        status = o->files->tokens
-                     ? check_integers(o, f->input, 0, o->spec->vocab, false, ", as those of the vocabulary")
-                     : check_numbers(o, f->input);
-    if (!status) status = check_lengths(o);
+    if (!status) status = open_side(o, false, &f->input, &f->lengths, &o->files->input);
+    o->files->T = o->files->input.T;
+    if (!status && example_both(o->spec)) status = open_source(o);
     if (!status && targets) status = find_array(o, "in.targets", "what is to be learnt of each example", &f->targets);
     return !status && targets ? check_targets(o, f->targets) : status;
 }
@@ -236,7 +256,7 @@ static enum qkv_status add_file(struct qkv_context *ctx, const struct qkv_spec *
     files->items = grown;
     struct qkv_example_file *file = &grown[files->file_count++];
     *file = (struct qkv_example_file){.first = files->count};
-    const struct opening o = {ctx, spec, path, &example_stack(spec)->embed.input, files, file};
+    const struct opening o = {ctx, spec, path, files, file};
     enum qkv_status status = open_file(&o, targets);
     if (!status) files->count += file->input->shape[0];
     return status;
@@ -260,14 +280,20 @@ void qkv_example_files_close(struct qkv_example_files *files) {
 
 /* ---- rows ----------------------------------------------------------------------------------------------------------- */
 
-static size_t input_elements(const struct qkv_example_files *files) {
+static size_t side_elements(const struct qkv_example_side *side) {
     size_t n = 1;
-    for (int i = 0; i < files->rank; i++) n *= files->shape[i]; /* the file holds them */
+    for (int i = 0; i < side->rank; i++) n *= side->shape[i]; /* the file holds them */
     return n;
 }
 
+/* What the first stack reads. */
+static const struct qkv_example_side *first_side(const struct qkv_example_files *files) {
+    return files->source.T ? &files->source : &files->input;
+}
+
 size_t qkv_example_files_floats(const struct qkv_example_files *files) {
-    return files->tokens ? 0 : input_elements(files);
+    const struct qkv_example_side *first = first_side(files);
+    return first->tokens ? 0 : side_elements(first);
 }
 
 /* The file of example i, and its number there. */
@@ -278,16 +304,24 @@ static const struct qkv_example_file *file_of(const struct qkv_example_files *fi
     return &files->items[k];
 }
 
+static void copy_row(const struct qkv_example_side *side, const struct qkv_array *array, size_t i, size_t r,
+                     int32_t *ids, float *features) {
+    const size_t n = side_elements(side), size = qkv_dtype_size(array->dtype);
+    for (size_t k = 0; side->tokens && k < n; k++) ids[r * n + k] = (int32_t)integer_at(array, i * n + k);
+    if (!side->tokens) qkv_to_float(features + r * n, (const char *)array->data + i * n * size, array->dtype, n);
+}
+
 void qkv_example_files_row(const struct qkv_example_files *files, size_t i, size_t r,
                            const struct qkv_example_rows *rows) {
     const struct qkv_example_file *f = file_of(files, &i);
-    const size_t n = input_elements(files), T = files->T;
+    const size_t T = files->T;
     rows->lengths[r] = f->lengths ? (int32_t)integer_at(f->lengths, i) : (int32_t)T;
-    if (files->tokens)
-        for (size_t k = 0; k < n; k++) rows->ids[r * n + k] = (int32_t)integer_at(f->input, i * n + k);
-    else
-        qkv_to_float(rows->features + r * n, (const char *)f->input->data + i * n * qkv_dtype_size(f->input->dtype),
-                     f->input->dtype, n);
+    copy_row(&files->input, f->input, i, r, rows->ids, rows->features);
+    if (f->source) {
+        rows->source_lengths[r] =
+            f->source_lengths ? (int32_t)integer_at(f->source_lengths, i) : (int32_t)files->source.T;
+        copy_row(&files->source, f->source, i, r, rows->source, rows->features);
+    }
     if (!f->targets) return;
     if (!files->by_position) rows->targets[r] = (int32_t)integer_at(f->targets, i);
     for (size_t t = 0; files->by_position && t < T; t++)
@@ -297,13 +331,23 @@ void qkv_example_files_row(const struct qkv_example_files *files, size_t i, size
 
 void qkv_example_files_batch(const struct qkv_example_files *files, const struct qkv_example_rows *rows,
                              struct qkv_batch *batch) {
-    bool lengths = false;
-    for (size_t k = 0; k < files->file_count; k++) lengths = lengths || files->items[k].lengths;
+    bool lengths = false, source_lengths = false;
+    for (size_t k = 0; k < files->file_count; k++) {
+        lengths = lengths || files->items[k].lengths;
+        source_lengths = source_lengths || files->items[k].source_lengths;
+    }
     batch->T = files->T;
-    batch->ids = files->tokens ? rows->ids : NULL;
-    batch->features = files->tokens ? NULL : rows->features;
-    batch->frames = files->frames;
+    batch->ids = files->input.tokens ? rows->ids : NULL;
+    batch->features = files->input.tokens ? NULL : rows->features;
+    batch->frames = files->input.frames;
     batch->lengths = lengths ? rows->lengths : NULL;
+    if (files->source.T) {
+        batch->source_T = files->source.T;
+        batch->source = files->source.tokens ? rows->source : NULL;
+        batch->source_features = files->source.tokens ? NULL : rows->features;
+        batch->source_frames = files->source.frames;
+        batch->source_lengths = source_lengths ? rows->source_lengths : NULL;
+    }
     batch->targets = files->items[0].targets ? rows->targets : NULL;
 }
 

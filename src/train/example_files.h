@@ -1,4 +1,5 @@
-/* example_files: safetensors files of examples: in.pixels, in.features, in.vectors or in.ids, whichever a model reads, and in.targets. */
+/* example_files: safetensors files of examples: in.pixels, in.features, in.vectors or in.ids, whichever a model reads, and in.targets. Of
+ * an encoder beside a decoder: what the encoder reads, in.source where that is tokens; and in.ids and in.targets of the decoder. */
 #ifndef QKV_TRAIN_EXAMPLE_FILES_H
 #define QKV_TRAIN_EXAMPLE_FILES_H
 
@@ -7,22 +8,28 @@
 struct qkv_example_file {
     struct qkv_tensors *tensors;
     const struct qkv_array *input, *targets,
-        *lengths; /* lengths NULL: all are whole; targets NULL: none are asked for */
-    size_t first; /* the number of its first example */
+        *lengths;                                    /* lengths NULL: all are whole; targets NULL: none are asked for */
+    const struct qkv_array *source, *source_lengths; /* of an encoder beside a decoder; lengths as above */
+    size_t first;                                    /* the number of its first example */
+};
+/* What a stack reads of an example. */
+struct qkv_example_side {
+    size_t T, frames; /* positions, and frames where there are some; T 0: there is no such side */
+    size_t shape[3];
+    int rank;    /* of that */
+    bool tokens; /* ids, not numbers */
 };
 /* Files one after the other, of the same shapes. */
 struct qkv_example_files {
     struct qkv_example_file *items;
     size_t file_count, capacity;
-    size_t count;     /* examples in all of them */
-    size_t T, frames; /* positions of an example, and its frames where there are some */
-    size_t shape[3];  /* of an example's input */
-    int rank;         /* of that */
-    bool tokens;      /* ids, not numbers */
-    bool by_position; /* a target for each position, not one for each example */
-    size_t classes;   /* the largest target, and one more */
+    size_t count;                          /* examples in all of them */
+    size_t T;                              /* positions of an example's input */
+    struct qkv_example_side input, source; /* source: of an encoder beside a decoder */
+    bool by_position;                      /* a target for each position, not one for each example */
+    size_t classes;                        /* the largest target, and one more */
 };
-/* Whether a model can learn from examples, or be asked about them: one stack, with a head. QKV_SPEC. */
+/* Whether a model can learn from examples, or be asked about them: with a head. QKV_SPEC. */
 enum qkv_status qkv_example_files_check(struct qkv_context *ctx, const struct qkv_spec *spec);
 /* Opens one more file and checks all of it: names, shapes, types, that numbers are finite, and that ids, lengths and targets are in
  * range (of classes 0: at least 0). QKV_FORMAT names the file and what is wrong. */
@@ -32,13 +39,14 @@ enum qkv_status qkv_example_files_add(struct qkv_context *ctx, const struct qkv_
 enum qkv_status qkv_example_files_add_inputs(struct qkv_context *ctx, const struct qkv_spec *spec, const char *path,
                                              struct qkv_example_files *files);
 void qkv_example_files_close(struct qkv_example_files *files);
-/* Numbers of an example's input; 0 of ids. */
+/* Numbers of what an example's first stack reads; 0 of ids. */
 size_t qkv_example_files_floats(const struct qkv_example_files *files);
 
 /* Where rows of a batch go, each with room for all rows. */
 struct qkv_example_rows {
     float *features;
     int32_t *ids, *lengths, *targets;
+    int32_t *source, *source_lengths; /* of an encoder beside a decoder; source: where that reads tokens */
 };
 /* Example i as row r. */
 void qkv_example_files_row(const struct qkv_example_files *files, size_t i, size_t r,
