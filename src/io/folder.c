@@ -4,6 +4,7 @@
  * Every file is replaced atomically. The weights come last: a folder whose writing was cut off still has the old weights,
  * and reading checks them against the spec. */
 #include "io/io.h"
+#include "io/published.h"
 #include "io/safetensors.h"
 #include "model/model.h"
 #include "model/spec.h"
@@ -97,7 +98,9 @@ static enum qkv_status check_digest(struct qkv_model *m, const struct qkv_tensor
                     path, QKV_DIGEST_TEXT, saved, digest);
 }
 
-static enum qkv_status read_weights(struct qkv_model *m, const struct qkv_tensors *file, const char *path) {
+static enum qkv_status read_weights(struct qkv_model *m, const void *owner) {
+    const struct qkv_tensors *file = owner;
+    const char *path = qkv_tensors_path(file);
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < m->weights.count && status == QKV_OK; i++) {
         status = read_parameter(m, file, path, i);
@@ -294,11 +297,16 @@ static enum qkv_status check_memory(struct qkv_context *ctx, const struct qkv_sp
 }
 
 /* A folder that cannot be searched may well hold a model: only what is known to be missing is called so. */
-static enum qkv_status check_folder(struct qkv_context *ctx, const char *folder, const struct paths *p) {
+static enum qkv_status check_config(struct qkv_context *ctx, const char *folder, const struct paths *p) {
     bool found;
     enum qkv_status status = qkv_file_find(ctx, p->config, &found);
     if (!status && !found) status = qkv_fail(ctx, QKV_FILE, "%s is not a model folder: it has no config.json", folder);
-    if (!status) status = qkv_file_find(ctx, p->weights, &found);
+    return status;
+}
+
+static enum qkv_status check_weights(struct qkv_context *ctx, const char *folder, const struct paths *p) {
+    bool found;
+    enum qkv_status status = qkv_file_find(ctx, p->weights, &found);
     if (!status && !found)
         status = qkv_fail(ctx, QKV_FILE,
                           "%s has no model.safetensors; a training run writes it at its first evaluation", folder);
@@ -314,20 +322,65 @@ static enum qkv_status check_named(struct qkv_context *ctx, const char *path) {
     return status;
 }
 
-/* The model of a spec with the weights of a file, which the model keeps open where weights stay there. */
+/* The model of a spec with the weights of a file, which the model keeps open where weights stay there; else, and on failure, it is
+ * closed. */
+static enum qkv_status load_file(struct qkv_context *ctx, const struct qkv_spec *spec, const struct qkv_model_file *file,
+                                 enum qkv_status (*read)(struct qkv_model *, const void *owner), const char *folder,
+                                 bool planned, struct qkv_model **out) {
+    enum qkv_status status = planned ? QKV_OK : check_memory(ctx, spec, file, folder);
+    if (!status) status = qkv_model_allocate(ctx, spec, planned, file, out);
+    if (!status && !planned) status = read(*out, file->owner);
+    if (!status && qkv_weights_stored(&(*out)->weights)) return QKV_OK;
+    if (*out) (*out)->file = (struct qkv_model_file){0};
+    file->close(file->owner);
+    return status;
+}
+
 static enum qkv_status load_weights(struct qkv_context *ctx, const struct qkv_spec *spec, const struct paths *p,
                                     const char *folder, bool planned, struct qkv_model **out) {
     struct qkv_tensors *tensors;
     enum qkv_status status = qkv_tensors_open(ctx, p->weights, &tensors);
     if (status) return status;
     const struct qkv_model_file file = file_of(tensors);
-    if (!planned) status = check_memory(ctx, spec, &file, folder);
-    if (!status) status = qkv_model_allocate(ctx, spec, planned, &file, out);
-    if (!status && !planned) status = read_weights(*out, tensors, p->weights);
-    if (!status && qkv_weights_stored(&(*out)->weights)) return QKV_OK;
-    if (*out) (*out)->file = (struct qkv_model_file){0};
-    qkv_tensors_close(tensors);
-    return status;
+    return load_file(ctx, spec, &file, read_weights, folder, planned, out);
+}
+
+/* A tokenizer that cannot be read is no failure: such a model works by ids, and says why. */
+static enum qkv_status read_published_tokenizer(struct qkv_model *m, const struct paths *p) {
+    enum qkv_status status = read_tokenizer(m, p->tokenizer, qkv_model_set_tokenizer);
+    if (!status || status == QKV_MEMORY || status == QKV_FILE) return status;
+    m->origin.tokenizer = qkv_copy_string(m->ctx, qkv_message(m->ctx));
+    if (!m->origin.tokenizer) return QKV_MEMORY;
+    qkv_forgive(m->ctx);
+    return QKV_OK;
+}
+
+static enum qkv_status load_published(struct qkv_context *ctx, struct qkv_published *published,
+                                      const struct qkv_spec *spec, const struct paths *p, const char *folder,
+                                      bool planned, struct qkv_model **out) {
+    struct qkv_model *m = NULL;
+    struct qkv_model_origin origin = {0};
+    enum qkv_status status = qkv_published_match(published, spec);
+    if (!status) status = qkv_published_origin(published, &origin);
+    if (status) {
+        qkv_published_close(published);
+        return status;
+    }
+    char **labels = qkv_published_labels(published, spec);
+    const struct qkv_model_file file = qkv_published_file(published);
+    status = load_file(ctx, spec, &file, qkv_published_read, folder, planned, &m);
+    *out = m;
+    if (m)
+        m->origin = origin;
+    else
+        origin.free(origin.family);
+    if (!status && !planned && labels) {
+        /* two that are alike have numbers */
+        if (qkv_model_set_labels(m, (const char *const *)labels, (size_t)spec->head.classes)) qkv_forgive(ctx);
+    }
+    for (int i = 0; labels && i < spec->head.classes; i++) free(labels[i]);
+    free(labels);
+    return status || planned ? status : read_published_tokenizer(m, p);
 }
 
 static enum qkv_status read_texts(struct qkv_model *m, const struct paths *p) {
@@ -340,6 +393,7 @@ static enum qkv_status folder_open(struct qkv_context *ctx, const char *path, bo
     struct paths p = {0};
     struct qkv_spec spec;
     struct qkv_model_place place;
+    struct qkv_published *published = NULL;
     *out = NULL;
     enum qkv_status status = qkv_model_place(ctx, path, &place);
     if (status) return status;
@@ -348,11 +402,17 @@ static enum qkv_status folder_open(struct qkv_context *ctx, const char *path, bo
     p.weights = place.weights;
     place.weights = NULL;
     if (!status && is_weights_file(path)) status = check_named(ctx, path);
-    if (!status) status = check_folder(ctx, place.folder, &p);
-    if (!status) status = qkv_spec_read(ctx, &spec, p.config, NULL, 0);
-    if (!status) status = load_weights(ctx, &spec, &p, path, planned, out);
+    if (!status) status = check_config(ctx, place.folder, &p);
+    if (!status && !is_weights_file(path)) status = qkv_published_open(ctx, place.folder, true, &published, &spec);
+    if (published) {
+        status = load_published(ctx, published, &spec, &p, path, planned, out);
+    } else {
+        if (!status) status = check_weights(ctx, place.folder, &p);
+        if (!status) status = qkv_spec_read(ctx, &spec, p.config, NULL, 0);
+        if (!status) status = load_weights(ctx, &spec, &p, path, planned, out);
+        if (!status && !planned) status = read_texts(*out, &p);
+    }
     qkv_model_place_free(&place);
-    if (!status && !planned) status = read_texts(*out, &p);
     free_paths(&p);
     if (status) {
         qkv_model_free(*out);

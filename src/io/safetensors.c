@@ -355,6 +355,10 @@ enum qkv_status qkv_tensors_check(const struct qkv_tensors *t) {
     return qkv_file_check(&t->file);
 }
 
+const char *qkv_tensors_path(const struct qkv_tensors *t) {
+    return t->path;
+}
+
 size_t qkv_tensors_count(const struct qkv_tensors *tensors) {
     return tensors->count;
 }

@@ -15,6 +15,8 @@ bool qkv_array_bytes(const struct qkv_array *array, size_t *bytes);
 /* As qkv_array_floats, of an array of the file, which is read and not mapped: so a file of any size needs memory for `out` alone,
  * and one that somebody shortens meanwhile is QKV_FILE. */
 enum qkv_status qkv_tensors_floats(const struct qkv_tensors *tensors, const struct qkv_array *array, float *out);
+/* The path that it was opened by; owned by `tensors`. */
+const char *qkv_tensors_path(const struct qkv_tensors *tensors);
 /* QKV_FILE when the file has become shorter than it was opened: its arrays must not be read any more. */
 enum qkv_status qkv_tensors_check(const struct qkv_tensors *tensors);
 

@@ -137,6 +137,8 @@ void qkv_model_free(struct qkv_model *model) {
     qkv_tokenizer_free(model->tokenizer);
     qkv_tokenizer_free(model->source_tokenizer);
     free_labels(model->labels, model->label_count);
+    if (model->origin.family) model->origin.free(model->origin.family);
+    free(model->origin.tokenizer);
     free(model);
 }
 

@@ -66,6 +66,13 @@ struct qkv_model_parts {
     size_t key_width, value_width; /* of what keys and values of cross attention are made of; 0: the model's */
 };
 
+/* Of a published model: what its family makes of it (the room family), and why its tokenizer is not there. */
+struct qkv_model_origin {
+    void *family; /* NULL: it is none */
+    void (*free)(void *family);
+    char *tokenizer; /* NULL: it is there, or the folder has none */
+};
+
 struct qkv_model {
     struct qkv_context *ctx;
     struct qkv_spec spec;
@@ -89,6 +96,7 @@ struct qkv_model {
     struct qkv_tokenizer *tokenizer, *source_tokenizer; /* the latter NULL: sources have the former */
     char **labels;                                      /* the names of the classes, or NULL */
     size_t label_count;
+    struct qkv_model_origin origin;
 };
 
 /* Lists all weights, takes them from model->arena (which may be measuring), and fills the stacks with them. */

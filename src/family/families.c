@@ -1,0 +1,9 @@
+/* The list of families, and how one is found. */
+#include "family/family.h"
+
+const struct qkv_family *const qkv_families[] = {
+#define FAMILY_ROW(name) &qkv_family_##name,
+    QKV_FAMILY_LIST(FAMILY_ROW)
+#undef FAMILY_ROW
+        NULL,
+};

@@ -1,0 +1,175 @@
+/* family: published families of models: what their config.json and their tensors mean.
+ *
+ * A family is one file, mostly a table, and a line in QKV_FAMILY_LIST. The table is read both ways: from config.json to a spec and back,
+ * and from the tensors of a family to ours and back. What a table says is checked by the way: a config.json that is written for a spec
+ * is read again, and must give that very spec.
+ *
+ * Lists in tables are texts, "KEY=VALUE; KEY=VALUE". A value is JSON with ' for ", or "$KEY", the value of a key of config.json, or
+ * "$KEY:TRANSFORM" (QKV_FAMILY_TRANSFORMS in family_values.c). Paths of a spec begin with a stack; "*" stands for every stack of the family. */
+#ifndef QKV_FAMILY_H
+#define QKV_FAMILY_H
+
+#include <jansson.h>
+
+#include "model/model.h"
+
+#define QKV_FAMILY_LIST(X)                                                                                             \
+    X(gpt2)                                                                                                            \
+    X(llama)
+
+/* What a config.json says in one way of several. */
+struct qkv_family_rule {
+    const char *when; /* of a choice with a key its value, "'gelu'"; else a list of values of keys; NULL ends the rules */
+    const char *then; /* of the spec */
+};
+/* The first rule whose values are those of config.json; there must be one. */
+struct qkv_family_choice {
+    const char *key; /* NULL: rules name their keys; "" ends the choices */
+    const struct qkv_family_rule *rules;
+};
+/* A kind of layer: its value in the list of layers, its name in the spec, and what it has of its own, "attention.window=$sliding_window". */
+struct qkv_family_kind {
+    const char *value, *name, *then;
+};
+struct qkv_family_layers {
+    const char *list; /* the key with a value for each layer */
+    const struct qkv_family_kind *kinds;
+    /* the kind of a layer, whose value in the list is that of kind `listed`, or -1 where there is no list; NULL: as listed, or 0 */
+    int (*kind)(const json_t *config, int layer, int listed);
+};
+
+/* How rows of several of our weights stand in one tensor of theirs. */
+enum qkv_family_order {
+    QKV_FAMILY_PARTS,   /* all rows of one after all of another; of a single weight: as they are */
+    QKV_FAMILY_HEADS,   /* q, k and v of a head, then the next (heads, 3, D) */
+    QKV_FAMILY_GROUPS,  /* the queries of a key-value head, its key, its value (kv_heads, H/kv_heads + 2, D) */
+    QKV_FAMILY_IN_TURNS /* the first row of each, the second of each */
+};
+enum {
+    QKV_FAMILY_TRANSPOSED = 1, /* (in, out) */
+    QKV_FAMILY_LEADING = 2,    /* a dimension of 1 stands before */
+    QKV_FAMILY_PATCHES = 4     /* (out, channels, patch, patch) */
+};
+struct qkv_family_tensor {
+    /* "attn.q": of all layers, with its bias; several with commas. "encoder:attn.q": of that stack; "attn.q.bias": the bias alone. NULL ends
+     * the tensors */
+    const char *ours;
+    /* without .weight and .bias, unless it begins with "="; {N} is the layer, {G} the group of layers that share weights, {S} the stack */
+    const char *theirs;
+    enum qkv_family_order order;
+    unsigned flags;
+    const char *when; /* a list of values of config.json; NULL: always */
+};
+
+struct qkv_family {
+    const char *type;          /* model_type, with commas where there are several */
+    const char *architectures; /* the classes that it reads, the first one being that of a config.json without; commas */
+    const char *stacks;        /* "decoder", "encoder" or "encoder decoder" */
+    const char *aliases;       /* other names of keys, "n_ctx=n_positions": theirs, then the one that tables have */
+    const char *defaults;      /* what a key is where config.json has none */
+    const char *needs;         /* keys with the only value that can be read */
+    const char *spec;          /* what all of them have */
+    const struct qkv_family_choice *choices; /* NULL: none */
+    const struct qkv_family_layers *layers;  /* NULL: all layers are alike */
+    const struct qkv_family_tensor *tensors;
+    const char *prefix;  /* begins names that files of the base model do not begin with; NULL: none */
+    const char *ignored; /* patterns of tensors that are no weights, with spaces; NULL: none */
+    const char *tied;    /* the tensor of a head that is left out where tie_word_embeddings is true; NULL: there is none */
+};
+#define QKV_FAMILY_DECLARE(name) extern const struct qkv_family qkv_family_##name;
+QKV_FAMILY_LIST(QKV_FAMILY_DECLARE)
+extern const struct qkv_family *const qkv_families[]; /* in the order of the list; ends with NULL */
+
+/* Tables that families share (family_shared.c). */
+extern const struct qkv_family_rule qkv_family_activations[], qkv_family_gates[], qkv_family_ties[],
+    qkv_family_attention_biases[], qkv_family_ffn_biases[];
+extern const struct qkv_family_tensor qkv_family_llama_tensors[];
+/* What LLaMA and those that came of it have in common. */
+#define QKV_FAMILY_LLAMA_SPEC                                                                                          \
+    "vocab=$vocab_size; context=$max_position_embeddings; d_model=$hidden_size; head.kind='lm'; "                      \
+    "decoder.layers=$num_hidden_layers; decoder.attention.heads=$num_attention_heads; "                                \
+    "decoder.attention.kv_heads=$num_key_value_heads; decoder.attention.head_dim=$head_dim; "                          \
+    "decoder.attention.position.kind='rope'; decoder.attention.position.theta=$rope_theta; "                           \
+    "decoder.attention.position.scaling=$rope_scaling:scaling; decoder.ffn.d_ff=$intermediate_size; "                  \
+    "decoder.norm.eps=$rms_norm_eps; decoder.embed.position.kind='none'"
+#define QKV_FAMILY_CHOICES_END                                                                                         \
+    { "", NULL }
+
+/* A config.json that is read: its family, and its keys under the names that tables have, with defaults. */
+struct qkv_family_config {
+    const struct qkv_family *family;
+    json_t *keys;
+};
+void qkv_family_config_free(struct qkv_family_config *config);
+
+/* Whether a JSON object is the config.json of a published model, and no spec. */
+bool qkv_family_is_config(const json_t *root);
+/* Whether a file has a tensor of that name. */
+typedef bool qkv_family_has(const void *user, const char *name);
+/* The spec of a config.json, whose name is for messages. QKV_FORMAT: no known family; QKV_SPEC: what cannot be read, with the key. */
+enum qkv_status qkv_family_read(struct qkv_context *ctx, const char *name, const json_t *root, qkv_family_has *has,
+                                const void *user, struct qkv_family_config *config, struct qkv_spec *spec);
+/* A config.json for a spec: of the family of that type, or with NULL of the first one that has all of it. QKV_SPEC: there is none; the
+ * sentence says what the nearest one has otherwise. */
+enum qkv_status qkv_family_write(struct qkv_context *ctx, const char *type, const struct qkv_spec *spec,
+                                 struct qkv_family_config *config);
+/* Its text: `format` is the number format of the matrices, "bfloat16". The caller's, freed with free(); NULL: no memory. */
+char *qkv_family_text(struct qkv_context *ctx, const struct qkv_family_config *config, const char *dtype);
+
+/* Where a weight of ours stands in a tensor of theirs. */
+enum { QKV_FAMILY_NAME = 200 };
+struct qkv_family_view {
+    char name[QKV_FAMILY_NAME]; /* theirs */
+    enum qkv_family_order order;
+    unsigned flags;
+    size_t part, parts;
+    size_t before, total; /* rows of the parts before, and of all */
+    size_t heads, kv_heads, head_dim;
+};
+/* Of the weight called `ours`, of `rows` rows; false: the family has none such. */
+bool qkv_family_view(const struct qkv_family_config *config, const struct qkv_spec *spec, const char *ours, size_t rows,
+                     struct qkv_family_view *view);
+/* The row of theirs that row r of ours is. */
+size_t qkv_family_row(const struct qkv_family_view *view, size_t r);
+/* The shape of theirs, where ours has that one, and view->total rows of it. */
+void qkv_family_shape(const struct qkv_family_view *view, const struct qkv_array *ours, const struct qkv_spec *spec,
+                      struct qkv_array *theirs);
+/* Whether a tensor of a file is none of the weights, and to be left out. */
+bool qkv_family_ignores(const struct qkv_family_config *config, const char *name);
+
+/* The tensors of a family that a model's weights are, as they are stored or in fp32, or their gradients, of those that learn. `memory` is
+ * what an array has of its own; others show the model's. */
+struct qkv_family_array {
+    struct qkv_array array;
+    char *name;
+    void *memory;
+};
+enum qkv_status qkv_family_arrays(struct qkv_model *model, const struct qkv_family_config *config, bool gradients,
+                                  struct qkv_family_array **arrays, size_t *count);
+void qkv_family_arrays_free(struct qkv_family_array *arrays, size_t count);
+
+/* ---- for the files of this room ---- */
+/* The next "KEY=VALUE" of a list; false at its end. */
+struct qkv_family_piece {
+    char key[96], value[160];
+};
+bool qkv_family_next(const char **list, struct qkv_family_piece *piece);
+/* The JSON of a value that is none of "$KEY"; NULL: no memory. */
+json_t *qkv_family_constant(const char *value);
+/* The value of a key, "attn_config.alibi"; NULL: none. Borrowed. */
+json_t *qkv_family_get(const json_t *config, const char *key);
+/* Sets it, with the objects on the way; takes the value. False: no memory. */
+bool qkv_family_put(json_t *root, const char *key, json_t *value);
+/* The same number, text, flag, list. */
+bool qkv_family_same(const json_t *a, const json_t *b);
+/* Whether config.json has the values of a list; a value "!X" is any but X, a key "@NAME" says whether files have that tensor. */
+bool qkv_family_holds(const json_t *config, const char *when);
+/* "$KEY:TRANSFORM" of config.json for a spec: a new value, JSON null where the spec's own default is meant; NULL: no memory, or it cannot be
+ * had, which *why then says. */
+json_t *qkv_family_value(const json_t *config, const char *value, const char **why);
+/* The other way round: the value of the key for what the spec has; NULL: there is none. */
+json_t *qkv_family_back(const struct qkv_spec *spec, const char *transform, const json_t *value);
+/* What a spec has at a path, kind `kind` of its stacks; NULL: nothing, or no memory. */
+json_t *qkv_family_of_spec(const struct qkv_spec *spec, const char *path, int kind);
+
+#endif

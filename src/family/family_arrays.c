@@ -1,0 +1,97 @@
+/* The tensors of a family that a model's weights, or their gradients, are. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "family/family.h"
+
+struct filled {
+    struct qkv_family_array *list;
+    size_t count, capacity;
+};
+
+static struct qkv_family_array *array_find(struct filled *f, const char *name) {
+    for (size_t i = f->count; i-- > 0;) /* those of a layer stand together */
+        if (!strcmp(f->list[i].array.name, name)) return &f->list[i];
+    return NULL;
+}
+
+/* A new one; `whole`: its numbers are those of a weight as they lie there. */
+static struct qkv_family_array *array_add(struct qkv_context *ctx, struct filled *f, const struct qkv_array *theirs,
+                                          const struct qkv_array *whole) {
+    struct qkv_family_array *grown = qkv_list_room(ctx, f->list, &f->capacity, f->count, 1, sizeof *grown);
+    if (grown) f->list = grown;
+    char *name = qkv_copy_string(ctx, theirs->name);
+    const size_t elements = qkv_array_elements(theirs);
+    void *memory = whole ? NULL : qkv_allocate(ctx, elements, sizeof(float));
+    if (!grown || !name || (!whole && !memory)) {
+        free(name);
+        free(memory);
+        return NULL;
+    }
+    struct qkv_family_array *a = &f->list[f->count];
+    *a = (struct qkv_family_array){.array = *theirs, .name = name, .memory = memory};
+    a->array.name = name;
+    a->array.dtype = whole ? whole->dtype : QKV_F32;
+    a->array.data = whole ? whole->data : memory;
+    a->array.bytes = whole ? whole->bytes : elements * sizeof(float);
+    f->count++;
+    return a;
+}
+
+/* Copies the rows of ours, fp32, to where they stand in theirs. */
+static void rows_copy(const struct qkv_family_view *view, const float *ours, size_t rows, size_t columns,
+                      float *theirs) {
+    const bool turned = view->flags & QKV_FAMILY_TRANSPOSED;
+    for (size_t r = 0; r < rows; r++) {
+        const size_t at = qkv_family_row(view, r);
+        for (size_t c = 0; c < columns; c++)
+            theirs[turned ? c * view->total + at : at * columns + c] = ours[r * columns + c];
+    }
+}
+
+static enum qkv_status array_fill(struct qkv_model *model, const struct qkv_family_config *config, size_t i,
+                                  bool gradients, struct filled *f) {
+    const struct qkv_weight *weight = &model->weights.list[i];
+    const struct qkv_array *ours = &weight->array;
+    const size_t rows = ours->shape[0], elements = qkv_array_elements(ours);
+    struct qkv_family_view view;
+    struct qkv_array theirs;
+    if (gradients && !weight->gradient) return QKV_OK; /* it does not learn */
+    if (!qkv_family_view(config, &model->spec, ours->name, rows, &view))
+        return qkv_fail(model->ctx, QKV_SPEC, "models of type %s have no weight that %s could be", config->family->type,
+                        ours->name);
+    qkv_family_shape(&view, ours, &model->spec, &theirs);
+    const bool whole = !gradients && view.parts == 1 && !(view.flags & QKV_FAMILY_TRANSPOSED);
+    struct qkv_family_array *to = array_find(f, view.name);
+    if (!to && !(to = array_add(model->ctx, f, &theirs, whole ? ours : NULL))) return QKV_MEMORY;
+    if (whole) return QKV_OK;
+    float *floats = NULL;
+    if (!gradients && weight->stored) {
+        if (!(floats = qkv_allocate(model->ctx, elements, sizeof *floats))) return QKV_MEMORY;
+        qkv_array_floats(ours, floats);
+    }
+    rows_copy(&view, floats ? floats : gradients ? weight->gradient : weight->data, rows, elements / rows, to->memory);
+    free(floats);
+    return QKV_OK;
+}
+
+void qkv_family_arrays_free(struct qkv_family_array *arrays, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        free(arrays[i].name);
+        free(arrays[i].memory);
+    }
+    free(arrays);
+}
+
+enum qkv_status qkv_family_arrays(struct qkv_model *model, const struct qkv_family_config *config, bool gradients,
+                                  struct qkv_family_array **arrays, size_t *count) {
+    struct filled f = {0};
+    enum qkv_status status = qkv_model_check_file(model);
+    for (size_t i = 0; i < model->weights.count && !status; i++) status = array_fill(model, config, i, gradients, &f);
+    *arrays = f.list;
+    *count = f.count;
+    if (!status) return QKV_OK;
+    qkv_family_arrays_free(f.list, f.count);
+    *arrays = NULL;
+    return status;
+}

@@ -1,0 +1,41 @@
+/* GPT-2 (Radford et al. 2019): DistilGPT-2, DialoGPT. Its matrices are stored (in, out). */
+#include "family/family.h"
+
+static const struct qkv_family_choice choices[] = {
+    {"activation_function", qkv_family_activations},
+    {"tie_word_embeddings", qkv_family_ties},
+    QKV_FAMILY_CHOICES_END,
+};
+
+static const struct qkv_family_tensor tensors[] = {
+    {"embed.token", "transformer.wte", 0, 0, NULL},
+    {"embed.position", "transformer.wpe", 0, 0, NULL},
+    {"attn_norm", "transformer.h.{N}.ln_1", 0, 0, NULL},
+    {"attn.q,attn.k,attn.v", "transformer.h.{N}.attn.c_attn", QKV_FAMILY_PARTS, QKV_FAMILY_TRANSPOSED, NULL},
+    {"attn.o", "transformer.h.{N}.attn.c_proj", 0, QKV_FAMILY_TRANSPOSED, NULL},
+    {"ffn_norm", "transformer.h.{N}.ln_2", 0, 0, NULL},
+    {"ffn.up", "transformer.h.{N}.mlp.c_fc", 0, QKV_FAMILY_TRANSPOSED, NULL},
+    {"ffn.down", "transformer.h.{N}.mlp.c_proj", 0, QKV_FAMILY_TRANSPOSED, NULL},
+    {"norm", "transformer.ln_f", 0, 0, NULL},
+    {"head", "lm_head", 0, 0, NULL},
+    {NULL, NULL, 0, 0, NULL},
+};
+
+const struct qkv_family qkv_family_gpt2 = {
+    .type = "gpt2",
+    .architectures = "GPT2LMHeadModel",
+    .stacks = "decoder",
+    .aliases = "n_ctx=n_positions; hidden_size=n_embd; num_hidden_layers=n_layer; num_attention_heads=n_head; "
+               "max_position_embeddings=n_positions",
+    .defaults = "vocab_size=50257; n_positions=1024; n_embd=768; n_layer=12; n_head=12; n_inner=null; "
+                "activation_function='gelu_new'; layer_norm_epsilon=1e-5; tie_word_embeddings=true",
+    .needs = "scale_attn_weights=true; scale_attn_by_inverse_layer_idx=false; add_cross_attention=false",
+    .spec = "vocab=$vocab_size; context=$n_positions; d_model=$n_embd; head.kind='lm'; decoder.layers=$n_layer; "
+            "decoder.attention.heads=$n_head; decoder.attention.bias=true; decoder.ffn.d_ff=$n_inner; "
+            "decoder.ffn.bias=true; decoder.norm.kind='layernorm'; decoder.norm.placement='pre'; "
+            "decoder.norm.eps=$layer_norm_epsilon; decoder.embed.position.kind='learned'; decoder.embed.scale=1.0",
+    .choices = choices,
+    .tensors = tensors,
+    .prefix = "transformer.",
+    .tied = "lm_head.weight",
+};

@@ -1,0 +1,26 @@
+/* LLaMA 1, 2 and 3 (Touvron et al. 2023): SmolLM, TinyLlama, Yi, DeepSeek-LLM and what else has its type. */
+#include "family/family.h"
+
+static const struct qkv_family_choice choices[] = {
+    {"hidden_act", qkv_family_gates},
+    {"tie_word_embeddings", qkv_family_ties},
+    {"attention_bias", qkv_family_attention_biases},
+    {"mlp_bias", qkv_family_ffn_biases},
+    QKV_FAMILY_CHOICES_END,
+};
+
+const struct qkv_family qkv_family_llama = {
+    .type = "llama",
+    .architectures = "LlamaForCausalLM",
+    .stacks = "decoder",
+    .defaults = "vocab_size=32000; hidden_size=4096; intermediate_size=11008; num_hidden_layers=32; "
+                "num_attention_heads=32; num_key_value_heads=null; head_dim=null; hidden_act='silu'; "
+                "max_position_embeddings=2048; rms_norm_eps=1e-6; attention_bias=false; mlp_bias=false; "
+                "rope_theta=10000.0; rope_scaling=null; tie_word_embeddings=false",
+    .spec = QKV_FAMILY_LLAMA_SPEC "; decoder.attention.position.fraction=1.0; decoder.attention.window=0; "
+                                  "decoder.norm.placement='pre'; decoder.norm.kind='rmsnorm'",
+    .choices = choices,
+    .tensors = qkv_family_llama_tensors,
+    .prefix = "model.",
+    .tied = "lm_head.weight",
+};

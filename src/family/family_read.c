@@ -1,0 +1,306 @@
+/* From config.json to a spec: its keys get the names that tables have, then the table is gone through. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "family/family.h"
+
+struct reading {
+    struct qkv_context *ctx;
+    const char *name; /* of the file, for messages */
+    const struct qkv_family *family;
+    json_t *config, *spec;
+};
+
+void qkv_family_config_free(struct qkv_family_config *config) {
+    json_decref(config->keys);
+    *config = (struct qkv_family_config){0};
+}
+
+bool qkv_family_is_config(const json_t *root) {
+    return !json_object_get(root, "format") && (json_object_get(root, "model_type") || json_object_get(root, "architectures"));
+}
+
+/* ---- which family --------------------------------------------------------------------------------------------------- */
+
+/* Whether a list with commas has a name. */
+static bool names_have(const char *names, const char *name) {
+    const size_t n = strlen(name);
+    for (const char *at = names; *at; at += strcspn(at, ","), at += *at == ',')
+        if (n && strcspn(at, ",") == n && !strncmp(at, name, n)) return true;
+    return false;
+}
+
+static enum qkv_status unknown_family(const struct reading *r, const char *type) {
+    const struct qkv_family *best[3] = {NULL};
+    for (size_t k = 0; k < 3; k++)
+        for (size_t i = 0; qkv_families[i]; i++) {
+            const struct qkv_family *f = qkv_families[i];
+            if (f == best[0] || f == best[1]) continue;
+            if (!best[k] || qkv_name_distance(type, f->type) < qkv_name_distance(type, best[k]->type)) best[k] = f;
+        }
+    if (!*type)
+        return qkv_fail(r->ctx, QKV_FORMAT, "%s: it has no model_type, so it is not known what it describes", r->name);
+    return qkv_fail(r->ctx, QKV_FORMAT,
+                    "%s: model_type is \"%.60s\", which is no known family of models; the nearest known ones are %s, %s and "
+                    "%s",
+                    r->name, type, best[0]->type, best[1] ? best[1]->type : "", best[2] ? best[2]->type : "");
+}
+
+static enum qkv_status find_family(struct reading *r) {
+    const char *type = json_string_value(json_object_get(r->config, "model_type"));
+    for (size_t i = 0; type && qkv_families[i] && !r->family; i++)
+        if (names_have(qkv_families[i]->type, type)) r->family = qkv_families[i];
+    return r->family ? QKV_OK : unknown_family(r, type ? type : "");
+}
+
+/* architectures[0] becomes the key architecture. */
+static enum qkv_status find_architecture(const struct reading *r) {
+    const char *first = json_string_value(json_array_get(json_object_get(r->config, "architectures"), 0));
+    char text[96];
+    snprintf(text, sizeof text, "%.*s", (int)strcspn(r->family->architectures, ","), r->family->architectures);
+    if (!first) first = text;
+    if (!names_have(r->family->architectures, first))
+        return qkv_fail(r->ctx, QKV_SPEC, "%s: architectures is \"%.80s\"; of %s can be read: %s", r->name, first,
+                        r->family->type, r->family->architectures);
+    return json_object_set_new(r->config, "architecture", json_string(first)) ? QKV_MEMORY : QKV_OK;
+}
+
+/* ---- spellings ------------------------------------------------------------------------------------------------------ */
+
+static void move_key(json_t *from, const char *key, json_t *to, const char *name) {
+    json_t *value = json_object_get(from, key);
+    if (!value || json_is_null(value)) return;
+    json_object_set(to, name, value);
+    if (from != to) json_object_del(from, key);
+}
+
+/* rope_parameters, as version 5 of transformers writes it, in the words of before. */
+static void spell_rotation(json_t *config, json_t *rope, const char *theta) {
+    const char *type = json_string_value(json_object_get(rope, "rope_type"));
+    move_key(rope, "rope_theta", config, theta);
+    move_key(rope, "partial_rotary_factor", config, "partial_rotary_factor");
+    if (type && strcmp(type, "default")) json_object_set(config, "rope_scaling", rope);
+}
+
+static void spell_rotations(json_t *config) {
+    json_t *rope = json_object_get(config, "rope_parameters");
+    json_t *full = json_object_get(rope, "full_attention"), *local = json_object_get(rope, "sliding_attention");
+    if (json_is_object(full)) spell_rotation(config, full, "rope_theta");
+    if (json_is_object(local)) move_key(local, "rope_theta", config, "rope_local_base_freq");
+    if (json_is_object(rope) && !full && !local) spell_rotation(config, rope, "rope_theta");
+    json_object_del(config, "rope_parameters");
+}
+
+static void spell_aliases(json_t *config, const char *aliases) {
+    struct qkv_family_piece piece;
+    while (qkv_family_next(&aliases, &piece)) {
+        json_t *value = qkv_family_get(config, piece.key), *known = qkv_family_get(config, piece.value);
+        if (!value || (known && !json_is_null(known))) continue;
+        qkv_family_put(config, piece.value, json_incref(value));
+    }
+}
+
+static bool fill_defaults(json_t *config, const char *defaults) {
+    struct qkv_family_piece piece;
+    while (qkv_family_next(&defaults, &piece))
+        if (!qkv_family_get(config, piece.key) &&
+            !qkv_family_put(config, piece.key, qkv_family_constant(piece.value)))
+            return false;
+    return true;
+}
+
+/* What a table asks of the tensors becomes keys. */
+static void find_tensors(json_t *config, const char *when, qkv_family_has *has, const void *user) {
+    struct qkv_family_piece piece;
+    while (qkv_family_next(&when, &piece))
+        if (piece.key[0] == '@' && (has || !json_object_get(config, piece.key)))
+            json_object_set_new(config, piece.key, json_boolean(has && has(user, piece.key + 1)));
+}
+
+static void find_all_tensors(const struct reading *r, qkv_family_has *has, const void *user) {
+    for (const struct qkv_family_choice *c = r->family->choices; c && (!c->key || *c->key); c++)
+        for (const struct qkv_family_rule *rule = c->rules; rule->when && !c->key; rule++)
+            find_tensors(r->config, rule->when, has, user);
+    for (const struct qkv_family_tensor *t = r->family->tensors; t->ours; t++)
+        find_tensors(r->config, t->when, has, user);
+}
+
+/* ---- what must be so -------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status refuse_value(const struct reading *r, const char *key, const char *instead) {
+    char *text = NULL;
+    const json_t *value = qkv_family_get(r->config, key);
+    if (value) text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    const enum qkv_status status =
+        qkv_fail(r->ctx, QKV_SPEC, "%s: %s is %.80s; of models of type %s can be read: %s", r->name, key,
+                 text ? text : "missing", r->family->type, instead);
+    free(text);
+    return status;
+}
+
+static enum qkv_status check_needs(const struct reading *r, const char *needs) {
+    struct qkv_family_piece piece;
+    while (qkv_family_next(&needs, &piece)) {
+        char one[sizeof piece.key + sizeof piece.value + 1];
+        snprintf(one, sizeof one, "%s=%s", piece.key, piece.value);
+        const json_t *value = qkv_family_get(r->config, piece.key);
+        if (value && !qkv_family_holds(r->config, one)) return refuse_value(r, piece.key, piece.value);
+    }
+    return QKV_OK;
+}
+
+/* ---- the spec ---------------------------------------------------------------------------------------------------------- */
+
+/* Sets a path in all the stacks that it stands for. */
+static bool put_all(const struct reading *r, const char *path, json_t *value) {
+    char whole[320];
+    bool made = true;
+    if (*path != '*') return qkv_family_put(r->spec, path, json_incref(value));
+    for (const char *at = r->family->stacks; *at && made; at += strcspn(at, " "), at += *at == ' ') {
+        snprintf(whole, sizeof whole, "%.*s%s", (int)strcspn(at, " "), at, path + 1);
+        made = qkv_family_put(r->spec, whole, json_deep_copy(value));
+    }
+    return made;
+}
+
+/* Puts the settings of a list under a path. */
+static enum qkv_status put_list(const struct reading *r, const char *under, const char *list) {
+    struct qkv_family_piece piece;
+    char path[224];
+    while (qkv_family_next(&list, &piece)) {
+        const char *why;
+        json_t *value = qkv_family_value(r->config, piece.value, &why);
+        if (why) {
+            json_decref(value);
+            return qkv_fail(r->ctx, QKV_SPEC, "%s: the key %.*s %s", r->name, (int)strcspn(piece.value + 1, ":"),
+                            piece.value + 1, why);
+        }
+        if (!value) return QKV_MEMORY;
+        snprintf(path, sizeof path, "%s%s", under, piece.key);
+        const bool own = json_is_null(value) && *piece.value == '$'; /* the spec's own default */
+        const bool made = own || put_all(r, path, value);
+        json_decref(value);
+        if (!made) return QKV_MEMORY;
+    }
+    return QKV_OK;
+}
+
+static bool rule_holds(const struct reading *r, const char *key, const char *when) {
+    if (!key) return qkv_family_holds(r->config, when);
+    json_t *value = qkv_family_constant(when);
+    const bool same = qkv_family_same(qkv_family_get(r->config, key), value);
+    json_decref(value);
+    return same;
+}
+
+static enum qkv_status put_choice(const struct reading *r, const struct qkv_family_choice *choice) {
+    struct qkv_buffer known = {0};
+    for (const struct qkv_family_rule *rule = choice->rules; rule->when; rule++) {
+        if (rule_holds(r, choice->key, rule->when)) {
+            qkv_buffer_free(&known);
+            return put_list(r, "", rule->then);
+        }
+        if (qkv_buffer_print(r->ctx, &known, "%s%s", known.size ? (choice->key ? ", " : ", or ") : "", rule->when)) break;
+    }
+    enum qkv_status status = known.data ? QKV_SPEC : QKV_MEMORY;
+    if (known.data && choice->key) status = refuse_value(r, choice->key, known.data);
+    if (known.data && !choice->key)
+        status = qkv_fail(r->ctx, QKV_SPEC, "%s: of models of type %s those can be read that have %s", r->name,
+                          r->family->type, known.data);
+    qkv_buffer_free(&known);
+    return status;
+}
+
+/* ---- kinds of layers -------------------------------------------------------------------------------------------------------- */
+
+static int kind_listed(const struct reading *r, const json_t *value) {
+    const struct qkv_family_kind *kinds = r->family->layers->kinds;
+    for (int k = 0; value && kinds[k].value; k++) {
+        json_t *wanted = qkv_family_constant(kinds[k].value);
+        const bool same = qkv_family_same(value, wanted);
+        json_decref(wanted);
+        if (same) return k;
+    }
+    return -1;
+}
+
+static enum qkv_status kind_of(const struct reading *r, int layer, int *kind) {
+    const struct qkv_family_layers *layers = r->family->layers;
+    const json_t *list = qkv_family_get(r->config, layers->list), *value = json_array_get(list, (size_t)layer);
+    int listed = kind_listed(r, value);
+    if (json_is_array(list) && listed < 0)
+        return qkv_fail(r->ctx, QKV_SPEC, "%s: %s has no kind for layer %d that models of type %s can have", r->name,
+                        layers->list, layer, r->family->type);
+    *kind = layers->kind ? layers->kind(r->config, layer, listed) : listed < 0 ? 0 : listed;
+    return QKV_OK;
+}
+
+static enum qkv_status put_layers(const struct reading *r) {
+    const struct qkv_family_kind *kinds = r->family->layers->kinds;
+    const char *stack = strchr(r->family->stacks, ' ') ? strchr(r->family->stacks, ' ') + 1 : r->family->stacks;
+    char path[96];
+    snprintf(path, sizeof path, "%s.layers", stack);
+    const json_t *count = qkv_family_get(r->spec, path);
+    json_t *pattern = json_array();
+    bool has[QKV_KINDS_MAX] = {false}, several = false;
+    int kind = 0, first = 0;
+    enum qkv_status status = pattern ? QKV_OK : QKV_MEMORY;
+    for (int i = 0; i < (int)json_integer_value(count) && i < QKV_LAYERS_MAX && !status; i++) {
+        status = kind_of(r, i, &kind);
+        if (status) break;
+        if (i == 0) first = kind;
+        several = several || kind != first;
+        has[kind] = true;
+        json_array_append_new(pattern, json_string(kinds[kind].name));
+    }
+    for (kind = 0; kinds[kind].value && !status; kind++) {
+        snprintf(path, sizeof path, several ? "%s.kinds.%s." : "%s.", stack, kinds[kind].name);
+        if (has[kind]) status = put_list(r, path, kinds[kind].then);
+        if (has[kind] && several && !status) { /* a kind that has nothing of its own */
+            path[strlen(path) - 1] = 0;
+            if (!qkv_family_get(r->spec, path)) qkv_family_put(r->spec, path, json_object());
+        }
+    }
+    snprintf(path, sizeof path, "%s.pattern", stack);
+    if (several && !status && !qkv_family_put(r->spec, path, json_incref(pattern))) status = QKV_MEMORY;
+    json_decref(pattern);
+    return status;
+}
+
+/* ---- all of it ----------------------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status make_spec(struct reading *r, struct qkv_spec *spec) {
+    static const char start[] = "format='qkv'; version=2";
+    r->spec = json_object();
+    enum qkv_status status = r->spec ? put_list(r, "", start) : QKV_MEMORY;
+    if (!status) status = put_list(r, "", r->family->spec);
+    for (const struct qkv_family_choice *c = r->family->choices; c && (!c->key || *c->key) && !status; c++)
+        status = put_choice(r, c);
+    if (!status && r->family->layers) status = put_layers(r);
+    char *text = status ? NULL : json_dumps(r->spec, JSON_REAL_PRECISION(17));
+    if (!status && !text) status = QKV_MEMORY;
+    if (!status) status = qkv_spec_parse(r->ctx, spec, r->name, text, strlen(text), NULL, 0);
+    free(text);
+    json_decref(r->spec);
+    return status;
+}
+
+enum qkv_status qkv_family_read(struct qkv_context *ctx, const char *name, const json_t *root, qkv_family_has *has,
+                                const void *user, struct qkv_family_config *config, struct qkv_spec *spec) {
+    static const char common[] = "quantization_config=null";
+    struct reading r = {.ctx = ctx, .name = name, .config = json_deep_copy(root)};
+    enum qkv_status status = r.config ? find_family(&r) : QKV_MEMORY;
+    if (!status) status = find_architecture(&r);
+    if (!status) {
+        spell_rotations(r.config);
+        spell_aliases(r.config, r.family->aliases);
+        find_all_tensors(&r, has, user);
+        if (!fill_defaults(r.config, r.family->defaults)) status = QKV_MEMORY;
+    }
+    if (!status) status = check_needs(&r, common);
+    if (!status) status = check_needs(&r, r.family->needs);
+    if (!status) status = make_spec(&r, spec);
+    *config = (struct qkv_family_config){.family = r.family, .keys = r.config};
+    if (status) qkv_family_config_free(config);
+    return status;
+}

@@ -1,0 +1,296 @@
+/* What a value of config.json is in a spec, and the other way round. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "family/family.h"
+#include "model/spec.h"
+
+/* ---- values of a spec ----------------------------------------------------------------------------------------------- */
+
+static const struct qkv_key *key_named(const struct qkv_key *keys, const char *name, size_t n) {
+    const struct qkv_key *key = keys;
+    while (key->name && (strlen(key->name) != n || strncmp(key->name, name, n))) key++;
+    return key->name ? key : NULL;
+}
+
+static json_t *key_json(const struct qkv_key *key, const struct qkv_place *place) {
+    const double x = qkv_key_get(key, place);
+    switch (key->type) {
+    case QKV_KEY_WHOLE:
+        return json_integer((json_int_t)x);
+    case QKV_KEY_REAL:
+        return json_real(x);
+    case QKV_KEY_FLAG:
+        return json_boolean(x != 0);
+    case QKV_KEY_CHOICE: /* biases of attention may be "true" and "false", which are flags in JSON */
+        if (!strcmp(key->choices[(size_t)x], "true") || !strcmp(key->choices[(size_t)x], "false"))
+            return json_boolean(key->choices[(size_t)x][0] == 't');
+        return json_string(key->choices[(size_t)x]);
+    case QKV_KEY_LIST: {
+        const struct qkv_number_list *list = qkv_key_list(key, place);
+        json_t *numbers = json_array();
+        for (int i = 0; i < list->count; i++) json_array_append_new(numbers, json_real(list->values[i]));
+        return numbers;
+    }
+    default:
+        return NULL;
+    }
+}
+
+/* An object with all its keys that mean something; null where it is not given. */
+static json_t *object_json(const struct qkv_key *key, const struct qkv_place *place) {
+    if (!qkv_key_given(key, place)) return json_null();
+    const struct qkv_place in = qkv_key_enter(place, key);
+    json_t *object = json_object();
+    for (const struct qkv_key *inner = key->keys; inner->name; inner++) {
+        if (inner->type == QKV_KEY_CONSTANT || !qkv_key_applies(inner, &in)) continue;
+        json_t *value = inner->type == QKV_KEY_OBJECT ? object_json(inner, &in) : key_json(inner, &in);
+        if (value) json_object_set_new(object, inner->name, value);
+    }
+    return object;
+}
+
+json_t *qkv_family_of_spec(const struct qkv_spec *spec, const char *path, int kind) {
+    struct qkv_written_spec written = {.spec = *spec, .version = 2};
+    struct qkv_stack_spec *stacks[] = {&written.spec.encoder, &written.spec.decoder};
+    for (size_t i = 0; i < 2; i++) /* what is asked for is that of the first kind */
+        if (kind < stacks[i]->kind_count) stacks[i]->kinds[0] = stacks[i]->kinds[kind];
+    struct qkv_place place = qkv_spec_place(&written);
+    const struct qkv_key *keys = qkv_spec_keys;
+    for (const char *at = path; *at;) {
+        const size_t n = strcspn(at, ".");
+        const struct qkv_key *key = key_named(keys, at, n);
+        if (!key) return NULL;
+        at += n + (at[n] == '.');
+        if (!*at) return key->type == QKV_KEY_OBJECT ? object_json(key, &place) : key_json(key, &place);
+        if (key->type != QKV_KEY_OBJECT || !qkv_key_given(key, &place)) return NULL;
+        place = qkv_key_enter(&place, key);
+        keys = key->keys;
+    }
+    return NULL;
+}
+
+/* ---- transforms: there ------------------------------------------------------------------------------------------------ */
+
+static double config_number(const json_t *config, const char *key) {
+    return json_number_value(qkv_family_get(config, key));
+}
+
+static json_t *there_rsqrt(const json_t *config, const json_t *x) {
+    (void)config;
+    return json_real(1 / sqrt(json_number_value(x)));
+}
+
+static json_t *there_sqrt(const json_t *config, const json_t *x) {
+    (void)config;
+    return json_real(sqrt(json_number_value(x)));
+}
+
+static json_t *there_reciprocal(const json_t *config, const json_t *x) {
+    (void)config;
+    return json_real(1 / json_number_value(x));
+}
+
+/* Nothing, 0 in a spec, is null there. */
+static json_t *there_zero(const json_t *config, const json_t *x) {
+    (void)config;
+    return json_is_null(x) ? json_integer(0) : json_incref((json_t *)(uintptr_t)x);
+}
+
+/* How much of a head is rotated, of its channels. */
+static json_t *there_rotary(const json_t *config, const json_t *x) {
+    if (json_is_null(x)) return json_real(1);
+    return json_real(json_number_value(x) * config_number(config, "n_head") / config_number(config, "n_embd"));
+}
+
+static json_t *there_expansion(const json_t *config, const json_t *x) {
+    return json_integer((json_int_t)(json_number_value(x) * config_number(config, "d_model")));
+}
+
+/* Rows of a table of positions that begins with two of no position. */
+static json_t *there_less_two(const json_t *config, const json_t *x) {
+    (void)config;
+    return json_integer((json_int_t)json_number_value(x) - 2);
+}
+
+/* A window to both sides: so many positions in all. */
+static json_t *there_sides(const json_t *config, const json_t *x) {
+    (void)config;
+    return json_integer((json_int_t)json_number_value(x) / 2 + 1);
+}
+
+static json_t *there_count(const json_t *config, const json_t *x) {
+    (void)config;
+    return json_integer((json_int_t)json_object_size(x));
+}
+
+/* No scale: √d_model or 1. */
+static json_t *there_scaled(const json_t *config, const json_t *x) {
+    return json_real(json_is_true(x) ? sqrt(config_number(config, "d_model")) : 1);
+}
+
+static const struct {
+    const char *theirs, *ours;
+} scaling_keys[] = {
+    {"factor", "factor"},
+    {"original_max_position_embeddings", "original_context"},
+    {"beta_fast", "beta_fast"},
+    {"beta_slow", "beta_slow"},
+    {"truncate", "truncate"},
+    {"mscale", "mscale"},
+    {"mscale_all_dim", "mscale_all_dim"},
+    {"low_freq_factor", "low_freq"},
+    {"high_freq_factor", "high_freq"},
+    {"attention_factor", "attention_factor"},
+    {"short_factor", "short"},
+    {"long_factor", "long"},
+};
+
+static json_t *there_scaling(const json_t *config, const json_t *x) {
+    if (!json_is_object(x)) return json_null();
+    const json_t *type = json_object_get(x, "rope_type");
+    if (!type) type = json_object_get(x, "type");
+    const char *kind = json_string_value(type) ? json_string_value(type) : "";
+    if (!strcmp(kind, "default")) return json_null();
+    const bool longrope = !strcmp(kind, "longrope") || !strcmp(kind, "su") || json_object_get(x, "long_factor");
+    json_t *out = json_object(), *whole = qkv_family_get(config, "original_max_position_embeddings");
+    json_object_set_new(out, "kind", json_string(longrope ? "longrope" : kind));
+    for (size_t i = 0; i < sizeof scaling_keys / sizeof *scaling_keys; i++) {
+        json_t *value = json_object_get(x, scaling_keys[i].theirs);
+        if (value && !json_is_null(value)) json_object_set(out, scaling_keys[i].ours, value);
+    }
+    if (json_is_number(whole) && longrope) json_object_set(out, "original_context", whole);
+    if (longrope && json_is_number(whole)) json_object_del(out, "factor"); /* it is context / original */
+    const json_t *most = qkv_family_get(config, "max_position_embeddings");
+    if (!json_object_get(out, "original_context") && strcmp(kind, "linear") && json_is_number(most))
+        json_object_set(out, "original_context", (json_t *)(uintptr_t)most);
+    return out;
+}
+
+/* ---- and back ------------------------------------------------------------------------------------------------------------ */
+
+/* A number that was whole, if it is one but for rounding. */
+static json_t *back_number(double x) {
+    const double whole = nearbyint(x);
+    return fabs(x - whole) <= 1e-9 * fabs(x) ? json_integer((json_int_t)whole) : json_real(x);
+}
+
+static json_t *back_rsqrt(const struct qkv_spec *spec, const json_t *x) {
+    (void)spec;
+    const double y = json_number_value(x);
+    return y > 0 ? back_number(1 / (y * y)) : NULL;
+}
+
+static json_t *back_sqrt(const struct qkv_spec *spec, const json_t *x) {
+    (void)spec;
+    return back_number(json_number_value(x) * json_number_value(x));
+}
+
+static json_t *back_reciprocal(const struct qkv_spec *spec, const json_t *x) {
+    (void)spec;
+    return back_number(1 / json_number_value(x));
+}
+
+static json_t *back_zero(const struct qkv_spec *spec, const json_t *x) {
+    (void)spec;
+    return json_number_value(x) == 0 ? json_null() : json_incref((json_t *)(uintptr_t)x);
+}
+
+static json_t *back_rotary(const struct qkv_spec *spec, const json_t *x) {
+    return back_number(json_number_value(x) * spec->decoder.kinds[0].attention.head_dim);
+}
+
+static json_t *back_expansion(const struct qkv_spec *spec, const json_t *x) {
+    return back_number(json_number_value(x) / spec->d_model);
+}
+
+static json_t *back_less_two(const struct qkv_spec *spec, const json_t *x) {
+    (void)spec;
+    return json_integer((json_int_t)json_number_value(x) + 2);
+}
+
+static json_t *back_sides(const struct qkv_spec *spec, const json_t *x) {
+    (void)spec;
+    return json_integer(2 * ((json_int_t)json_number_value(x) - 1));
+}
+
+static json_t *back_count(const struct qkv_spec *spec, const json_t *x) {
+    (void)spec;
+    json_t *labels = json_object();
+    for (json_int_t i = 0; i < (json_int_t)json_number_value(x); i++) {
+        char key[24], label[32];
+        snprintf(key, sizeof key, "%lld", (long long)i);
+        snprintf(label, sizeof label, "LABEL_%lld", (long long)i);
+        json_object_set_new(labels, key, json_string(label));
+    }
+    return labels;
+}
+
+static json_t *back_scaled(const struct qkv_spec *spec, const json_t *x) {
+    (void)spec;
+    return json_boolean(json_number_value(x) != 1);
+}
+
+static json_t *back_scaling(const struct qkv_spec *spec, const json_t *x) {
+    (void)spec;
+    if (!json_is_object(x)) return json_null();
+    json_t *out = json_object();
+    json_object_set(out, "rope_type", json_object_get(x, "kind"));
+    for (size_t i = 0; i < sizeof scaling_keys / sizeof *scaling_keys; i++) {
+        json_t *value = json_object_get(x, scaling_keys[i].ours);
+        const bool own = (!strcmp(scaling_keys[i].ours, "attention_factor") || !strcmp(scaling_keys[i].ours, "factor") ||
+                          !strncmp(scaling_keys[i].ours, "mscale", 6)) &&
+                         json_number_value(value) == 0; /* the kind's own rule */
+        if (value && !own) json_object_set(out, scaling_keys[i].theirs, value);
+    }
+    return out;
+}
+
+/* What "$KEY:NAME" means. */
+static const struct {
+    const char *name;
+    json_t *(*there)(const json_t *config, const json_t *value);
+    json_t *(*back)(const struct qkv_spec *spec, const json_t *value);
+} transforms[] = {
+    {"rsqrt", there_rsqrt, back_rsqrt},
+    {"sqrt", there_sqrt, back_sqrt},
+    {"reciprocal", there_reciprocal, back_reciprocal},
+    {"zero", there_zero, back_zero},
+    {"rotary", there_rotary, back_rotary},
+    {"expansion", there_expansion, back_expansion},
+    {"less_two", there_less_two, back_less_two},
+    {"sides", there_sides, back_sides},
+    {"count", there_count, back_count},
+    {"scaled", there_scaled, back_scaled},
+    {"scaling", there_scaling, back_scaling},
+};
+
+json_t *qkv_family_value(const json_t *config, const char *value, const char **why) {
+    char key[96];
+    *why = NULL;
+    if (*value != '$') return qkv_family_constant(value);
+    const size_t n = strcspn(value, ":");
+    snprintf(key, sizeof key, "%.*s", (int)n - 1, value + 1);
+    json_t *x = qkv_family_get(config, key);
+    if (!x) {
+        *why = "is missing";
+        return NULL;
+    }
+    if (!value[n]) return json_incref(x);
+    for (size_t i = 0; i < sizeof transforms / sizeof *transforms; i++) {
+        if (strcmp(transforms[i].name, value + n + 1)) continue;
+        json_t *made = transforms[i].there(config, x);
+        if (!made) *why = "is out of range"; /* JSON has no infinities */
+        return made;
+    }
+    *why = "has an unknown transform";
+    return NULL;
+}
+
+json_t *qkv_family_back(const struct qkv_spec *spec, const char *transform, const json_t *value) {
+    if (!*transform) return json_incref((json_t *)(uintptr_t)value);
+    for (size_t i = 0; i < sizeof transforms / sizeof *transforms; i++)
+        if (!strcmp(transforms[i].name, transform)) return transforms[i].back(spec, value);
+    return NULL;
+}

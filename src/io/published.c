@@ -1,0 +1,202 @@
+/* Published folders: config.json, and the files that the weights are in. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json_load.h"
+#include "io/io.h"
+#include "io/published_files.h"
+#include "io/safetensors.h"
+
+#define INDEX_FILE  "model.safetensors.index.json"
+#define CONFIG_MOST (64u << 20)
+
+static enum qkv_status read_json(struct qkv_context *ctx, const char *path, json_t **root) {
+    struct qkv_map map;
+    enum qkv_status status = qkv_read_file(ctx, path, &map);
+    if (status) return status;
+    status = qkv_json_load(
+        ctx, &(struct qkv_json_text){.name = path, .data = map.data, .size = map.size, .max_size = CONFIG_MOST}, root);
+    qkv_unmap_file(&map);
+    return status;
+}
+
+/* ---- the files -------------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status file_add(struct qkv_published *p, const char *name) {
+    for (size_t i = 0; i < p->count; i++)
+        if (!strcmp(p->files[i].name, name)) return QKV_OK;
+    struct qkv_published_part *grown = qkv_list_room(p->ctx, p->files, &p->capacity, p->count, 1, sizeof *grown);
+    if (!grown) return QKV_MEMORY;
+    p->files = grown;
+    struct qkv_published_part *part = &p->files[p->count];
+    *part = (struct qkv_published_part){.name = qkv_copy_string(p->ctx, name),
+                                        .path = qkv_join_path(p->ctx, p->folder, name)};
+    p->count++;
+    if (!part->name || !part->path) return QKV_MEMORY;
+    bool found;
+    enum qkv_status status = qkv_file_find(p->ctx, part->path, &found);
+    if (!status && !found)
+        status = qkv_fail(p->ctx, QKV_FILE, "%s is missing, in which " INDEX_FILE " has weights", part->path);
+    return status ? status : qkv_tensors_open(p->ctx, part->path, &part->tensors);
+}
+
+/* A name of a file in the folder itself. */
+static bool is_plain_name(const char *name) {
+    return name && *name && !strchr(name, '/') && strcmp(name, "..") && strcmp(name, ".");
+}
+
+static enum qkv_status check_total(const struct qkv_published *p, const char *path, const json_t *root) {
+    const json_t *total = json_object_get(json_object_get(root, "metadata"), "total_size");
+    size_t bytes = 0;
+    for (size_t i = 0; i < p->count; i++)
+        for (size_t k = 0; k < qkv_tensors_count(p->files[i].tensors); k++)
+            bytes += qkv_tensors_at(p->files[i].tensors, k)->bytes;
+    if (!json_is_integer(total) || json_integer_value(total) < 0 || (uintmax_t)json_integer_value(total) == bytes)
+        return QKV_OK;
+    return qkv_fail(p->ctx, QKV_FORMAT, "%s: total_size is %lld, but the tensors of its files have %zu bytes: some of them is another",
+                    path, (long long)json_integer_value(total), bytes);
+}
+
+static enum qkv_status open_shards(struct qkv_published *p, const char *path) {
+    json_t *root = NULL, *value;
+    const char *name;
+    enum qkv_status status = read_json(p->ctx, path, &root);
+    if (status) return status;
+    json_t *map = json_object_get(root, "weight_map");
+    if (!json_object_size(map))
+        status = qkv_fail(p->ctx, QKV_FORMAT, "%s: weight_map is no object that says in which file each tensor is", path);
+    json_object_foreach(map, name, value) {
+        const char *file = json_string_value(value);
+        if (!status && !is_plain_name(file))
+            status = qkv_fail(p->ctx, QKV_FORMAT, "%s: the file of %.*s is no name of a file in the folder", path,
+                              qkv_shown_length(name), name);
+        if (!status) status = file_add(p, file);
+    }
+    json_object_foreach(map, name, value) {
+        for (size_t i = 0; i < p->count && !status; i++)
+            if (!strcmp(p->files[i].name, json_string_value(value)) && !qkv_tensors_find(p->files[i].tensors, name))
+                status = qkv_fail(p->ctx, QKV_FORMAT, "%s has no tensor %.*s, which " INDEX_FILE " has there",
+                                  p->files[i].path, qkv_shown_length(name), name);
+    }
+    if (!status) status = check_total(p, path, root);
+    json_decref(root);
+    return status;
+}
+
+static enum qkv_status find_pickle(struct qkv_published *p, bool *found) {
+    static const char *const names[] = {"pytorch_model.bin", "pytorch_model.bin.index.json"};
+    enum qkv_status status = QKV_OK;
+    *found = false;
+    for (size_t i = 0; i < 2 && !status && !*found; i++) {
+        char *path = qkv_join_path(p->ctx, p->folder, names[i]);
+        status = path ? qkv_file_find(p->ctx, path, found) : QKV_MEMORY;
+        if (*found)
+            status = qkv_fail(p->ctx, QKV_FILE,
+                              "%s is a pickle, which can run any code when it is read; where it is trusted, transformers "
+                              "makes model.safetensors of it: AutoModel.from_pretrained(DIR).save_pretrained(NEW)",
+                              path);
+        free(path);
+    }
+    return status;
+}
+
+/* Opens what there is; none is no failure. */
+static enum qkv_status open_files(struct qkv_published *p) {
+    char *one = qkv_join_path(p->ctx, p->folder, QKV_WEIGHTS_FILE);
+    char *index = qkv_join_path(p->ctx, p->folder, INDEX_FILE);
+    bool found = false;
+    enum qkv_status status = one && index ? qkv_file_find(p->ctx, one, &found) : QKV_MEMORY;
+    if (found) status = file_add(p, QKV_WEIGHTS_FILE);
+    if (!status && !found) {
+        status = qkv_file_find(p->ctx, index, &found);
+        if (found) status = open_shards(p, index);
+    }
+    free(one);
+    free(index);
+    return status;
+}
+
+/* ---- tensors by name ---------------------------------------------------------------------------------------------------- */
+
+static const struct qkv_array *find_exactly(const struct qkv_published *p, const char *name, size_t *file) {
+    const struct qkv_array *array = NULL;
+    for (size_t i = 0; i < p->count && !array; i++) {
+        array = qkv_tensors_find(p->files[i].tensors, name);
+        if (array) *file = i;
+    }
+    return array;
+}
+
+/* Old files call the weight and the bias of a norm gamma and beta. */
+static const struct qkv_array *find_spelled(const struct qkv_published *p, const char *name, size_t *file) {
+    char old[QKV_FAMILY_NAME + 8];
+    const struct qkv_array *array = find_exactly(p, name, file);
+    const char *norm = array ? NULL : strstr(name, "LayerNorm.");
+    if (!norm) return array;
+    snprintf(old, sizeof old, "%.*sLayerNorm.%s", (int)(norm - name), name, norm[10] == 'w' ? "gamma" : "beta");
+    return find_exactly(p, old, file);
+}
+
+const struct qkv_array *qkv_published_find(const struct qkv_published *p, const char *name, size_t *file) {
+    const char *prefix = p->config.family ? p->config.family->prefix : NULL;
+    const struct qkv_array *array = find_spelled(p, name, file);
+    const size_t n = prefix ? strlen(prefix) : 0;
+    return array || !n || strncmp(name, prefix, n) ? array : find_spelled(p, name + n, file);
+}
+
+static bool has_tensor(const void *published, const char *name) {
+    size_t file;
+    return find_exactly(published, name, &file) != NULL;
+}
+
+/* ---- opening --------------------------------------------------------------------------------------------------------------- */
+
+void qkv_published_close(struct qkv_published *p) {
+    if (!p) return;
+    for (size_t i = 0; i < p->count; i++) {
+        qkv_tensors_close(p->files[i].tensors);
+        free(p->files[i].name);
+        free(p->files[i].path);
+    }
+    for (size_t i = 0; i < p->entry_count; i++) free((char *)(uintptr_t)p->entries[i].array.name);
+    free(p->files);
+    free(p->entries);
+    free(p->folder);
+    qkv_family_config_free(&p->config);
+    free(p);
+}
+
+static enum qkv_status open_folder(struct qkv_published *p, const char *config, const json_t *root, bool weights,
+                                   struct qkv_spec *spec) {
+    bool pickle = false;
+    enum qkv_status status = open_files(p);
+    if (!status && !p->count && weights) status = find_pickle(p, &pickle);
+    if (!status && !p->count && weights)
+        status = qkv_fail(p->ctx, QKV_FILE, "%s has neither model.safetensors nor " INDEX_FILE, p->folder);
+    if (!status) status = qkv_family_read(p->ctx, config, root, has_tensor, p, &p->config, spec);
+    return status;
+}
+
+enum qkv_status qkv_published_open(struct qkv_context *ctx, const char *folder, bool weights,
+                                   struct qkv_published **out, struct qkv_spec *spec) {
+    json_t *root = NULL;
+    *out = NULL;
+    char *config = qkv_join_path(ctx, folder, QKV_CONFIG_FILE);
+    enum qkv_status status = config ? read_json(ctx, config, &root) : QKV_MEMORY;
+    if (status || !qkv_family_is_config(root)) {
+        if (status != QKV_MEMORY) qkv_forgive(ctx);
+        json_decref(root);
+        free(config);
+        return status == QKV_MEMORY ? status : QKV_OK;
+    }
+    struct qkv_published *p = qkv_allocate(ctx, 1, sizeof *p);
+    if (p) *p = (struct qkv_published){.ctx = ctx, .folder = qkv_copy_string(ctx, folder)};
+    status = p && p->folder ? open_folder(p, config, root, weights, spec) : QKV_MEMORY;
+    json_decref(root);
+    free(config);
+    if (status)
+        qkv_published_close(p);
+    else
+        *out = p;
+    return status;
+}

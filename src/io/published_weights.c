@@ -1,0 +1,198 @@
+/* Published folders: the weights of a spec in tensors of a family. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/io.h"
+#include "io/published_files.h"
+#include "io/safetensors.h"
+#include "model/spec.h"
+
+static int compare_entries(const void *a, const void *b) {
+    const struct qkv_published_entry *x = a, *y = b;
+    return strcmp(x->array.name, y->array.name);
+}
+
+static const struct qkv_published_entry *entry_find(const struct qkv_published *p, const char *name) {
+    const struct qkv_published_entry key = {.array = {.name = name}};
+    return bsearch(&key, p->entries, p->entry_count, sizeof key, compare_entries);
+}
+
+/* ---- matching ------------------------------------------------------------------------------------------------------------ */
+
+static enum qkv_status check_theirs(const struct qkv_published *p, const struct qkv_published_entry *e,
+                                    const struct qkv_array *want) {
+    const char *path = p->files[e->file].path;
+    char asked[QKV_SHAPE_TEXT], found[QKV_SHAPE_TEXT];
+    bool same = e->theirs->rank == want->rank;
+    for (int d = 0; d < want->rank && same; d++) same = e->theirs->shape[d] == want->shape[d];
+    if (!same)
+        return qkv_fail(p->ctx, QKV_SHAPE, "%s: %s is %s but config.json makes it %s", path, e->theirs->name,
+                        qkv_shape_text(e->theirs->shape, e->theirs->rank, found),
+                        qkv_shape_text(want->shape, want->rank, asked));
+    const enum qkv_dtype dtype = e->theirs->dtype;
+    if (dtype == QKV_F32 || dtype == QKV_F16 || dtype == QKV_BF16 || dtype == QKV_F64) return QKV_OK;
+    return qkv_fail(p->ctx, QKV_FORMAT, "%s: %s is of type %s; weights are floats", path, e->theirs->name,
+                    qkv_dtype_name(dtype));
+}
+
+static enum qkv_status match_weight(struct qkv_published *p, const struct qkv_spec *spec,
+                                    const struct qkv_array *ours) {
+    struct qkv_published_entry *e = &p->entries[p->entry_count];
+    struct qkv_array want;
+    if (!qkv_family_view(&p->config, spec, ours->name, ours->shape[0], &e->view))
+        return qkv_fail(p->ctx, QKV_SPEC, "%s: models of type %s have no weight that %s could be", p->folder,
+                        p->config.family->type, ours->name);
+    e->theirs = qkv_published_find(p, e->view.name, &e->file);
+    if (!e->theirs)
+        return qkv_fail(p->ctx, QKV_FORMAT, "%s has no tensor %s, which config.json asks for",
+                        p->count == 1 ? p->files[0].path : p->folder, e->view.name);
+    qkv_family_shape(&e->view, ours, spec, &want);
+    enum qkv_status status = check_theirs(p, e, &want);
+    if (status) return status;
+    e->array = *ours;
+    e->array.name = qkv_copy_string(p->ctx, ours->name);
+    if (!e->array.name) return QKV_MEMORY;
+    p->entry_count++;
+    e->direct = e->view.order == QKV_FAMILY_PARTS && !(e->view.flags & QKV_FAMILY_TRANSPOSED);
+    const size_t rows = e->view.total, row = rows ? e->theirs->bytes / rows : 0;
+    e->array.dtype = e->theirs->dtype;
+    e->array.bytes = row * ours->shape[0];
+    e->array.data = (const char *)e->theirs->data + e->view.before * row;
+    return QKV_OK;
+}
+
+static int compare_places(const void *a, const void *b) {
+    const struct qkv_array *const *x = a, *const *y = b;
+    return *x == *y ? 0 : *x < *y ? -1 : 1;
+}
+
+/* A tensor of the files that is none of the weights. */
+static enum qkv_status find_strangers(struct qkv_published *p) {
+    const struct qkv_array **used = qkv_allocate(p->ctx, p->entry_count + 1, sizeof *used);
+    enum qkv_status status = used ? QKV_OK : QKV_MEMORY;
+    for (size_t i = 0; used && i < p->entry_count; i++) used[i] = p->entries[i].theirs;
+    if (used) qsort(used, p->entry_count, sizeof *used, compare_places);
+    for (size_t f = 0; f < p->count && !status; f++)
+        for (size_t i = 0; i < qkv_tensors_count(p->files[f].tensors) && !status; i++) {
+            const struct qkv_array *array = qkv_tensors_at(p->files[f].tensors, i);
+            if (bsearch(&array, used, p->entry_count, sizeof *used, compare_places)) continue;
+            if (qkv_family_ignores(&p->config, array->name)) continue;
+            status = qkv_fail(p->ctx, QKV_FORMAT, "%s has a tensor %.*s that config.json (%s) does not ask for",
+                              p->files[f].path, qkv_shown_length(array->name), array->name,
+                              json_string_value(json_object_get(p->config.keys, "architecture")));
+        }
+    free(used);
+    return status;
+}
+
+enum qkv_status qkv_published_match(struct qkv_published *p, const struct qkv_spec *spec) {
+    struct qkv_model *plan;
+    enum qkv_status status = qkv_model_allocate(p->ctx, spec, true, NULL, &plan);
+    if (status) return status;
+    p->entries = qkv_allocate(p->ctx, plan->weights.count, sizeof *p->entries);
+    if (!p->entries) status = QKV_MEMORY;
+    for (size_t i = 0; i < plan->weights.count && !status; i++)
+        status = match_weight(p, spec, &plan->weights.list[i].array);
+    if (!status) status = find_strangers(p);
+    if (!status) qsort(p->entries, p->entry_count, sizeof *p->entries, compare_entries);
+    qkv_model_free(plan);
+    return status;
+}
+
+/* ---- the numbers ------------------------------------------------------------------------------------------------------------- */
+
+static const struct qkv_array *source_find(const void *published, const char *name) {
+    const struct qkv_published_entry *e = entry_find(published, name);
+    return e && e->direct ? &e->array : NULL;
+}
+
+static enum qkv_status source_check(const void *published) {
+    const struct qkv_published *p = published;
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < p->count && !status; i++) status = qkv_tensors_check(p->files[i].tensors);
+    return status;
+}
+
+static void source_close(void *published) {
+    qkv_published_close(published);
+}
+
+struct qkv_model_file qkv_published_file(struct qkv_published *p) {
+    return (struct qkv_model_file){
+        .source = {.file = p, .find = source_find}, .owner = p, .check = source_check, .close = source_close};
+}
+
+/* Rows of ours out of all numbers of theirs. */
+static void rows_take(const struct qkv_family_view *view, const float *theirs, size_t rows, size_t columns, float *ours) {
+    const bool turned = view->flags & QKV_FAMILY_TRANSPOSED;
+    for (size_t r = 0; r < rows; r++) {
+        const size_t at = qkv_family_row(view, r);
+        for (size_t c = 0; c < columns; c++)
+            ours[r * columns + c] = theirs[turned ? c * view->total + at : at * columns + c];
+    }
+}
+
+/* A tensor that several weights stand in is read once. */
+struct taken {
+    const struct qkv_array *array;
+    float *floats;
+};
+
+static enum qkv_status take_weight(const struct qkv_published *p, struct qkv_weight *weight, struct taken *taken) {
+    const struct qkv_published_entry *e = entry_find(p, weight->array.name);
+    const struct qkv_tensors *file = p->files[e->file].tensors;
+    if (e->direct) return qkv_tensors_floats(file, &e->array, weight->data);
+    if (taken->array != e->theirs) {
+        free(taken->floats);
+        taken->floats = qkv_allocate(p->ctx, qkv_array_elements(e->theirs), sizeof(float));
+        taken->array = taken->floats ? e->theirs : NULL;
+        enum qkv_status status = taken->floats ? qkv_tensors_floats(file, e->theirs, taken->floats) : QKV_MEMORY;
+        if (status) return status;
+    }
+    const size_t rows = weight->array.shape[0];
+    rows_take(&e->view, taken->floats, rows, rows ? weight->rows * weight->columns / rows : 0, weight->data);
+    return QKV_OK;
+}
+
+enum qkv_status qkv_published_read(struct qkv_model *model, const void *published) {
+    struct taken taken = {0};
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < model->weights.count && !status; i++)
+        if (!model->weights.list[i].stored) status = take_weight(published, &model->weights.list[i], &taken);
+    free(taken.floats);
+    qkv_weights_changed(&model->weights);
+    return status;
+}
+
+/* ---- what the model is told ----------------------------------------------------------------------------------------------------- */
+
+static void origin_free(void *config) {
+    qkv_family_config_free(config);
+    free(config);
+}
+
+char **qkv_published_labels(const struct qkv_published *p, const struct qkv_spec *spec) {
+    const json_t *names = json_object_get(p->config.keys, "id2label");
+    const size_t count = qkv_head_has_classes(spec) ? (size_t)spec->head.classes : 0;
+    char **labels = count && json_object_size(names) == count ? qkv_allocate(p->ctx, count, sizeof *labels) : NULL;
+    bool all = labels != NULL;
+    for (size_t i = 0; i < count && all; i++) {
+        char key[24];
+        snprintf(key, sizeof key, "%zu", i);
+        const char *label = json_string_value(json_object_get(names, key));
+        labels[i] = label ? qkv_copy_string(p->ctx, label) : NULL;
+        all = labels[i] != NULL;
+    }
+    if (all || !labels) return labels;
+    for (size_t i = 0; i < count; i++) free(labels[i]);
+    free(labels);
+    return NULL;
+}
+
+enum qkv_status qkv_published_origin(const struct qkv_published *p, struct qkv_model_origin *origin) {
+    struct qkv_family_config *config = qkv_allocate(p->ctx, 1, sizeof *config);
+    if (!config) return QKV_MEMORY;
+    *config = (struct qkv_family_config){.family = p->config.family, .keys = json_incref(p->config.keys)};
+    *origin = (struct qkv_model_origin){.family = config, .free = origin_free};
+    return QKV_OK;
+}
