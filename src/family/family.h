@@ -15,11 +15,42 @@
 
 #define QKV_FAMILY_LIST(X)                                                                                             \
     X(gpt2)                                                                                                            \
-    X(llama)
+    X(llama)                                                                                                           \
+    X(mistral)                                                                                                         \
+    X(qwen2)                                                                                                           \
+    X(qwen3)                                                                                                           \
+    X(smollm3)                                                                                                         \
+    X(granite)                                                                                                         \
+    X(phi3)                                                                                                            \
+    X(gemma)                                                                                                           \
+    X(gemma2)                                                                                                          \
+    X(gemma3)                                                                                                          \
+    X(olmo2)                                                                                                           \
+    X(cohere)                                                                                                          \
+    X(starcoder2)                                                                                                      \
+    X(phi)                                                                                                             \
+    X(gpt_neox)                                                                                                        \
+    X(gptj)                                                                                                            \
+    X(bloom)                                                                                                           \
+    X(opt)                                                                                                             \
+    X(falcon)                                                                                                          \
+    X(mpt)                                                                                                             \
+    X(bert)                                                                                                            \
+    X(roberta)                                                                                                         \
+    X(distilbert)                                                                                                      \
+    X(albert)                                                                                                          \
+    X(electra)                                                                                                         \
+    X(modernbert)                                                                                                      \
+    X(t5)                                                                                                              \
+    X(bart)                                                                                                            \
+    X(marian)                                                                                                          \
+    X(vit)                                                                                                             \
+    X(whisper)
 
 /* What a config.json says in one way of several. */
 struct qkv_family_rule {
-    const char *when; /* of a choice with a key its value, "'gelu'"; else a list of values of keys; NULL ends the rules */
+    const char
+        *when; /* of a choice with a key its value, "'gelu'"; else a list of values of keys; NULL ends the rules */
     const char *then; /* of the spec */
 };
 /* The first rule whose values are those of config.json; there must be one. */
@@ -40,10 +71,10 @@ struct qkv_family_layers {
 
 /* How rows of several of our weights stand in one tensor of theirs. */
 enum qkv_family_order {
-    QKV_FAMILY_PARTS,   /* all rows of one after all of another; of a single weight: as they are */
-    QKV_FAMILY_HEADS,   /* q, k and v of a head, then the next (heads, 3, D) */
-    QKV_FAMILY_GROUPS,  /* the queries of a key-value head, its key, its value (kv_heads, H/kv_heads + 2, D) */
-    QKV_FAMILY_IN_TURNS /* the first row of each, the second of each */
+    QKV_FAMILY_PARTS = 0, /* all rows of one after all of another; of a single weight: as they are */
+    QKV_FAMILY_HEADS,     /* q, k and v of a head, then the next (heads, 3, D) */
+    QKV_FAMILY_GROUPS,    /* the queries of a key-value head, its key, its value (kv_heads, H/kv_heads + 2, D) */
+    QKV_FAMILY_IN_TURNS   /* the first row of each, the second of each */
 };
 enum {
     QKV_FAMILY_TRANSPOSED = 1, /* (in, out) */
@@ -62,19 +93,20 @@ struct qkv_family_tensor {
 };
 
 struct qkv_family {
-    const char *type;          /* model_type, with commas where there are several */
-    const char *architectures; /* the classes that it reads, the first one being that of a config.json without; commas */
-    const char *stacks;        /* "decoder", "encoder" or "encoder decoder" */
-    const char *aliases;       /* other names of keys, "n_ctx=n_positions": theirs, then the one that tables have */
-    const char *defaults;      /* what a key is where config.json has none */
-    const char *needs;         /* keys with the only value that can be read */
-    const char *spec;          /* what all of them have */
+    const char *type; /* model_type, with commas where there are several */
+    const char
+        *architectures;   /* the classes that it reads, the first one being that of a config.json without; commas */
+    const char *stacks;   /* "decoder", "encoder" or "encoder decoder" */
+    const char *aliases;  /* other names of keys, "n_ctx=n_positions": theirs, then the one that tables have */
+    const char *defaults; /* what a key is where config.json has none */
+    const char *needs;    /* keys with the only value that can be read */
+    const char *spec;     /* what all of them have */
     const struct qkv_family_choice *choices; /* NULL: none */
     const struct qkv_family_layers *layers;  /* NULL: all layers are alike */
     const struct qkv_family_tensor *tensors;
     const char *prefix;  /* begins names that files of the base model do not begin with; NULL: none */
     const char *ignored; /* patterns of tensors that are no weights, with spaces; NULL: none */
-    const char *tied;    /* the tensor of a head that is left out where tie_word_embeddings is true; NULL: there is none */
+    const char *tied; /* the tensor of a head that is left out where tie_word_embeddings is true; NULL: there is none */
 };
 #define QKV_FAMILY_DECLARE(name) extern const struct qkv_family qkv_family_##name;
 QKV_FAMILY_LIST(QKV_FAMILY_DECLARE)
@@ -82,16 +114,21 @@ extern const struct qkv_family *const qkv_families[]; /* in the order of the lis
 
 /* Tables that families share (family_shared.c). */
 extern const struct qkv_family_rule qkv_family_activations[], qkv_family_gates[], qkv_family_ties[],
-    qkv_family_attention_biases[], qkv_family_ffn_biases[];
+    qkv_family_attention_biases[], qkv_family_ffn_biases[], qkv_family_transforms[];
 extern const struct qkv_family_tensor qkv_family_llama_tensors[];
-/* What LLaMA and those that came of it have in common. */
-#define QKV_FAMILY_LLAMA_SPEC                                                                                          \
+/* What LLaMA and those that came of it have in common, and their rotation, of a stack or of a kind of layer. */
+#define QKV_FAMILY_LLAMA_BASE                                                                                          \
     "vocab=$vocab_size; context=$max_position_embeddings; d_model=$hidden_size; head.kind='lm'; "                      \
     "decoder.layers=$num_hidden_layers; decoder.attention.heads=$num_attention_heads; "                                \
     "decoder.attention.kv_heads=$num_key_value_heads; decoder.attention.head_dim=$head_dim; "                          \
-    "decoder.attention.position.kind='rope'; decoder.attention.position.theta=$rope_theta; "                           \
-    "decoder.attention.position.scaling=$rope_scaling:scaling; decoder.ffn.d_ff=$intermediate_size; "                  \
-    "decoder.norm.eps=$rms_norm_eps; decoder.embed.position.kind='none'"
+    "decoder.ffn.d_ff=$intermediate_size; decoder.embed.position.kind='none'; "
+#define QKV_FAMILY_ROPE(stack)                                                                                         \
+    stack "attention.position.kind='rope'; " stack "attention.position.theta=$rope_theta; " stack                      \
+          "attention.position.scaling=$rope_scaling:scaling; "
+#define QKV_FAMILY_LLAMA_SPEC QKV_FAMILY_LLAMA_BASE QKV_FAMILY_ROPE("decoder.")
+#define QKV_FAMILY_RMSNORM    "decoder.norm.kind='rmsnorm'; decoder.norm.eps=$rms_norm_eps; "
+#define QKV_FAMILY_NO_BIASES  "*.attention.bias=false; *.ffn.bias=false; "
+#define QKV_FAMILY_BIASES     "*.attention.bias=true; *.ffn.bias=true; "
 #define QKV_FAMILY_CHOICES_END                                                                                         \
     { "", NULL }
 

@@ -13,12 +13,11 @@ const struct qkv_family qkv_family_llama = {
     .type = "llama",
     .architectures = "LlamaForCausalLM",
     .stacks = "decoder",
-    .defaults = "vocab_size=32000; hidden_size=4096; intermediate_size=11008; num_hidden_layers=32; "
-                "num_attention_heads=32; num_key_value_heads=null; head_dim=null; hidden_act='silu'; "
-                "max_position_embeddings=2048; rms_norm_eps=1e-6; attention_bias=false; mlp_bias=false; "
-                "rope_theta=10000.0; rope_scaling=null; tie_word_embeddings=false",
-    .spec = QKV_FAMILY_LLAMA_SPEC "; decoder.attention.position.fraction=1.0; decoder.attention.window=0; "
-                                  "decoder.norm.placement='pre'; decoder.norm.kind='rmsnorm'",
+    .defaults =
+        "vocab_size=32000; hidden_size=4096; intermediate_size=11008; num_hidden_layers=32; num_attention_heads=32; "
+        "num_key_value_heads=null; head_dim=null; hidden_act='silu'; max_position_embeddings=2048; rms_norm_eps=1e-6; "
+        "rope_theta=10000.0; rope_scaling=null; tie_word_embeddings=false; attention_bias=false; mlp_bias=false",
+    .spec = QKV_FAMILY_LLAMA_SPEC QKV_FAMILY_RMSNORM "decoder.norm.placement='pre'",
     .choices = choices,
     .tensors = qkv_family_llama_tensors,
     .prefix = "model.",

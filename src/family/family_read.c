@@ -17,7 +17,8 @@ void qkv_family_config_free(struct qkv_family_config *config) {
 }
 
 bool qkv_family_is_config(const json_t *root) {
-    return !json_object_get(root, "format") && (json_object_get(root, "model_type") || json_object_get(root, "architectures"));
+    return !json_object_get(root, "format") &&
+           (json_object_get(root, "model_type") || json_object_get(root, "architectures"));
 }
 
 /* ---- which family --------------------------------------------------------------------------------------------------- */
@@ -40,10 +41,11 @@ static enum qkv_status unknown_family(const struct reading *r, const char *type)
         }
     if (!*type)
         return qkv_fail(r->ctx, QKV_FORMAT, "%s: it has no model_type, so it is not known what it describes", r->name);
-    return qkv_fail(r->ctx, QKV_FORMAT,
-                    "%s: model_type is \"%.60s\", which is no known family of models; the nearest known ones are %s, %s and "
-                    "%s",
-                    r->name, type, best[0]->type, best[1] ? best[1]->type : "", best[2] ? best[2]->type : "");
+    return qkv_fail(
+        r->ctx, QKV_FORMAT,
+        "%s: model_type is \"%.60s\", which is no known family of models; the nearest known ones are %s, %s and "
+        "%s",
+        r->name, type, best[0]->type, best[1] ? best[1]->type : "", best[2] ? best[2]->type : "");
 }
 
 static enum qkv_status find_family(struct reading *r) {
@@ -103,8 +105,7 @@ static void spell_aliases(json_t *config, const char *aliases) {
 static bool fill_defaults(json_t *config, const char *defaults) {
     struct qkv_family_piece piece;
     while (qkv_family_next(&defaults, &piece))
-        if (!qkv_family_get(config, piece.key) &&
-            !qkv_family_put(config, piece.key, qkv_family_constant(piece.value)))
+        if (!qkv_family_get(config, piece.key) && !qkv_family_put(config, piece.key, qkv_family_constant(piece.value)))
             return false;
     return true;
 }
@@ -131,9 +132,8 @@ static enum qkv_status refuse_value(const struct reading *r, const char *key, co
     char *text = NULL;
     const json_t *value = qkv_family_get(r->config, key);
     if (value) text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    const enum qkv_status status =
-        qkv_fail(r->ctx, QKV_SPEC, "%s: %s is %.80s; of models of type %s can be read: %s", r->name, key,
-                 text ? text : "missing", r->family->type, instead);
+    const enum qkv_status status = qkv_fail(r->ctx, QKV_SPEC, "%s: %s is %.80s; of models of type %s can be read: %s",
+                                            r->name, key, text ? text : "missing", r->family->type, instead);
     free(text);
     return status;
 }
@@ -200,7 +200,8 @@ static enum qkv_status put_choice(const struct reading *r, const struct qkv_fami
             qkv_buffer_free(&known);
             return put_list(r, "", rule->then);
         }
-        if (qkv_buffer_print(r->ctx, &known, "%s%s", known.size ? (choice->key ? ", " : ", or ") : "", rule->when)) break;
+        if (qkv_buffer_print(r->ctx, &known, "%s%s", known.size ? (choice->key ? ", " : ", or ") : "", rule->when))
+            break;
     }
     enum qkv_status status = known.data ? QKV_SPEC : QKV_MEMORY;
     if (known.data && choice->key) status = refuse_value(r, choice->key, known.data);

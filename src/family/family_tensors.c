@@ -138,8 +138,7 @@ size_t qkv_family_row(const struct qkv_family_view *v, size_t r) {
 
 void qkv_family_shape(const struct qkv_family_view *v, const struct qkv_array *ours, const struct qkv_spec *spec,
                       struct qkv_array *theirs) {
-    const struct qkv_input_spec *input =
-        spec->encoder.layers ? &spec->encoder.embed.input : &spec->decoder.embed.input;
+    const struct qkv_input_spec *input = spec->encoder.layers ? &spec->encoder.embed.input : &spec->decoder.embed.input;
     const size_t lead = v->flags & QKV_FAMILY_LEADING ? 1 : 0;
     *theirs = (struct qkv_array){.name = v->name, .dtype = QKV_F32, .rank = ours->rank + (int)lead};
     theirs->shape[0] = 1;

@@ -114,6 +114,12 @@ static json_t *there_less_two(const json_t *config, const json_t *x) {
     return json_integer((json_int_t)json_number_value(x) - 2);
 }
 
+/* Positions of an image in patches, behind a class token. */
+static json_t *there_patches(const json_t *config, const json_t *x) {
+    const double patch = config_number(config, "patch_size"), side = patch > 0 ? floor(json_number_value(x) / patch) : 0;
+    return json_integer((json_int_t)fmin(side * side + 1, 1e9));
+}
+
 /* A window to both sides: so many positions in all. */
 static json_t *there_sides(const json_t *config, const json_t *x) {
     (void)config;
@@ -210,6 +216,12 @@ static json_t *back_less_two(const struct qkv_spec *spec, const json_t *x) {
     return json_integer((json_int_t)json_number_value(x) + 2);
 }
 
+/* The size of the image is known better. */
+static json_t *back_patches(const struct qkv_spec *spec, const json_t *x) {
+    (void)spec, (void)x;
+    return NULL;
+}
+
 static json_t *back_sides(const struct qkv_spec *spec, const json_t *x) {
     (void)spec;
     return json_integer(2 * ((json_int_t)json_number_value(x) - 1));
@@ -239,8 +251,8 @@ static json_t *back_scaling(const struct qkv_spec *spec, const json_t *x) {
     json_object_set(out, "rope_type", json_object_get(x, "kind"));
     for (size_t i = 0; i < sizeof scaling_keys / sizeof *scaling_keys; i++) {
         json_t *value = json_object_get(x, scaling_keys[i].ours);
-        const bool own = (!strcmp(scaling_keys[i].ours, "attention_factor") || !strcmp(scaling_keys[i].ours, "factor") ||
-                          !strncmp(scaling_keys[i].ours, "mscale", 6)) &&
+        const bool own = (!strcmp(scaling_keys[i].ours, "attention_factor") ||
+                          !strcmp(scaling_keys[i].ours, "factor") || !strncmp(scaling_keys[i].ours, "mscale", 6)) &&
                          json_number_value(value) == 0; /* the kind's own rule */
         if (value && !own) json_object_set(out, scaling_keys[i].theirs, value);
     }
@@ -261,6 +273,7 @@ static const struct {
     {"expansion", there_expansion, back_expansion},
     {"less_two", there_less_two, back_less_two},
     {"sides", there_sides, back_sides},
+    {"patches", there_patches, back_patches},
     {"count", there_count, back_count},
     {"scaled", there_scaled, back_scaled},
     {"scaling", there_scaling, back_scaling},

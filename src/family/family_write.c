@@ -170,8 +170,7 @@ static bool gives_spec(const struct writing *w, char *why, size_t size) {
     qkv_family_config_free(&config);
     spec_strip(&spec);
     spec_strip(&again);
-    const bool same =
-        !qkv_spec_digest(w->ctx, &spec, a) && !qkv_spec_digest(w->ctx, &again, b) && strcmp(a, b) == 0;
+    const bool same = !qkv_spec_digest(w->ctx, &spec, a) && !qkv_spec_digest(w->ctx, &again, b) && strcmp(a, b) == 0;
     if (!same) tell_difference(&(struct writing){w->ctx, w->family, &spec, NULL}, &again, why, size);
     return same;
 }

@@ -1,0 +1,73 @@
+/* ALBERT (Lan et al. 2019): a narrow embedding, and layers that share their weights. */
+#include "family/family.h"
+
+static const struct qkv_family_rule heads[] = {
+    {"'AlbertForMaskedLM'", "head.kind='lm'; tie='head'; head.bias=true; head.transform.width=$embedding_size; "
+                            "head.transform.norm.kind='layernorm'; head.transform.norm.eps=$layer_norm_eps"},
+    {"'AlbertForSequenceClassification'", "head.kind='classify'; head.pool='first'; head.classes=$id2label:count; "
+                                          "head.bias=true; head.transform.activation='tanh'; head.transform.norm=null"},
+    {"'AlbertModel'", "head.kind='none'; tie='none'"},
+    {NULL, NULL},
+};
+
+static const struct qkv_family_rule transforms[] = {
+    {"architecture='AlbertForMaskedLM'; hidden_act='gelu'", "head.transform.activation='gelu'"},
+    {"architecture='AlbertForMaskedLM'; hidden_act='gelu_new'", "head.transform.activation='gelu_tanh'"},
+    {"architecture='AlbertForMaskedLM'; hidden_act='relu'", "head.transform.activation='relu'"},
+    {"architecture='AlbertForMaskedLM'; hidden_act='silu'", "head.transform.activation='silu'"},
+    {"architecture=!'AlbertForMaskedLM'", ""},
+    {NULL, NULL},
+};
+
+static const struct qkv_family_choice choices[] = {
+    {"hidden_act", qkv_family_activations},
+    {"architecture", heads},
+    {NULL, transforms},
+    QKV_FAMILY_CHOICES_END,
+};
+
+static const struct qkv_family_tensor tensors[] = {
+    {"embed.token", "albert.embeddings.word_embeddings", 0, 0, NULL},
+    {"embed.position", "albert.embeddings.position_embeddings", 0, 0, NULL},
+    {"embed.type", "albert.embeddings.token_type_embeddings", 0, 0, NULL},
+    {"embed.norm", "albert.embeddings.LayerNorm", 0, 0, NULL},
+    {"embed.project", "albert.encoder.embedding_hidden_mapping_in", 0, 0, NULL},
+    {"attn.q", "albert.encoder.albert_layer_groups.{G}.albert_layers.0.attention.query", 0, 0, NULL},
+    {"attn.k", "albert.encoder.albert_layer_groups.{G}.albert_layers.0.attention.key", 0, 0, NULL},
+    {"attn.v", "albert.encoder.albert_layer_groups.{G}.albert_layers.0.attention.value", 0, 0, NULL},
+    {"attn.o", "albert.encoder.albert_layer_groups.{G}.albert_layers.0.attention.dense", 0, 0, NULL},
+    {"attn_norm", "albert.encoder.albert_layer_groups.{G}.albert_layers.0.attention.LayerNorm", 0, 0, NULL},
+    {"ffn.up", "albert.encoder.albert_layer_groups.{G}.albert_layers.0.ffn", 0, 0, NULL},
+    {"ffn.down", "albert.encoder.albert_layer_groups.{G}.albert_layers.0.ffn_output", 0, 0, NULL},
+    {"ffn_norm", "albert.encoder.albert_layer_groups.{G}.albert_layers.0.full_layer_layer_norm", 0, 0, NULL},
+    {"head.transform", "albert.pooler", 0, 0, "architecture='AlbertForSequenceClassification'"},
+    {"head.transform", "predictions.dense", 0, 0, NULL},
+    {"head.norm", "predictions.LayerNorm", 0, 0, NULL},
+    {"head", "classifier", 0, 0, "architecture=!'AlbertForMaskedLM'"},
+    {"head.bias", "=predictions.bias", 0, 0, NULL},
+    {NULL, NULL, 0, 0, NULL},
+};
+
+const struct qkv_family qkv_family_albert = {
+    .type = "albert",
+    .architectures = "AlbertForMaskedLM,AlbertForSequenceClassification,AlbertModel",
+    .stacks = "encoder",
+    .defaults =
+        "vocab_size=30000; hidden_size=4096; num_hidden_layers=12; num_attention_heads=64; intermediate_size=16384; "
+        "hidden_act='gelu_new'; max_position_embeddings=512; type_vocab_size=2; layer_norm_eps=1e-12; "
+        "tie_word_embeddings=true; embedding_size=128; num_hidden_groups=1; id2label={'0':'LABEL_0','1':'LABEL_1'}",
+    .needs = "position_embedding_type='absolute'; is_decoder=false; add_cross_attention=false; inner_group_num=1; "
+             "tie_word_embeddings=true",
+    .spec = "context=$max_position_embeddings; vocab=$vocab_size; d_model=$hidden_size; "
+            "encoder.layers=$num_hidden_layers; encoder.attention.heads=$num_attention_heads; "
+            "encoder.attention.bias=true; encoder.ffn.d_ff=$intermediate_size; encoder.ffn.bias=true; "
+            "encoder.embed.position.kind='learned'; encoder.embed.scale=1.0; encoder.embed.types=$type_vocab_size; "
+            "encoder.embed.norm.kind='layernorm'; encoder.embed.norm.eps=$layer_norm_eps; "
+            "encoder.norm.kind='layernorm'; encoder.norm.placement='post'; encoder.norm.eps=$layer_norm_eps; "
+            "encoder.share=$num_hidden_groups; encoder.embed.width=$embedding_size; encoder.embed.bias=true",
+    .choices = choices,
+    .tensors = tensors,
+    .prefix = "albert.",
+    .ignored = "albert.pooler.* pooler.* predictions.decoder.* sop_classifier.*",
+    .tied = "predictions.decoder.*",
+};

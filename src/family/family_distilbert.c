@@ -1,0 +1,69 @@
+/* DistilBERT (Sanh et al. 2019): BERT without types of tokens. */
+#include "family/family.h"
+
+static const struct qkv_family_rule heads[] = {
+    {"'DistilBertForMaskedLM'",
+     "head.kind='lm'; tie='head'; head.bias=true; head.transform.norm.kind='layernorm'; head.transform.norm.eps=1e-12"},
+    {"'DistilBertForSequenceClassification'",
+     "head.kind='classify'; head.pool='first'; head.classes=$id2label:count; head.bias=true; "
+     "head.transform.activation='relu'; head.transform.norm=null"},
+    {"'DistilBertForTokenClassification'",
+     "head.kind='classify_tokens'; head.classes=$id2label:count; head.bias=true; head.transform=null"},
+    {"'DistilBertModel'", "head.kind='none'; tie='none'"},
+    {NULL, NULL},
+};
+
+static const struct qkv_family_rule transforms[] = {
+    {"architecture='DistilBertForMaskedLM'; activation='gelu'", "head.transform.activation='gelu'"},
+    {"architecture='DistilBertForMaskedLM'; activation='gelu_new'", "head.transform.activation='gelu_tanh'"},
+    {"architecture='DistilBertForMaskedLM'; activation='relu'", "head.transform.activation='relu'"},
+    {"architecture='DistilBertForMaskedLM'; activation='silu'", "head.transform.activation='silu'"},
+    {"architecture=!'DistilBertForMaskedLM'", ""},
+    {NULL, NULL},
+};
+
+static const struct qkv_family_choice choices[] = {
+    {"activation", qkv_family_activations},
+    {"architecture", heads},
+    {NULL, transforms},
+    QKV_FAMILY_CHOICES_END,
+};
+
+static const struct qkv_family_tensor tensors[] = {
+    {"embed.token", "distilbert.embeddings.word_embeddings", 0, 0, NULL},
+    {"embed.position", "distilbert.embeddings.position_embeddings", 0, 0, NULL},
+    {"embed.norm", "distilbert.embeddings.LayerNorm", 0, 0, NULL},
+    {"attn.q", "distilbert.transformer.layer.{N}.attention.q_lin", 0, 0, NULL},
+    {"attn.k", "distilbert.transformer.layer.{N}.attention.k_lin", 0, 0, NULL},
+    {"attn.v", "distilbert.transformer.layer.{N}.attention.v_lin", 0, 0, NULL},
+    {"attn.o", "distilbert.transformer.layer.{N}.attention.out_lin", 0, 0, NULL},
+    {"attn_norm", "distilbert.transformer.layer.{N}.sa_layer_norm", 0, 0, NULL},
+    {"ffn.up", "distilbert.transformer.layer.{N}.ffn.lin1", 0, 0, NULL},
+    {"ffn.down", "distilbert.transformer.layer.{N}.ffn.lin2", 0, 0, NULL},
+    {"ffn_norm", "distilbert.transformer.layer.{N}.output_layer_norm", 0, 0, NULL},
+    {"head.transform", "pre_classifier", 0, 0, "architecture='DistilBertForSequenceClassification'"},
+    {"head.transform", "vocab_transform", 0, 0, NULL},
+    {"head.norm", "vocab_layer_norm", 0, 0, NULL},
+    {"head", "classifier", 0, 0, "architecture=!'DistilBertForMaskedLM'"},
+    {"head.bias", "=vocab_projector.bias", 0, 0, NULL},
+    {NULL, NULL, 0, 0, NULL},
+};
+
+const struct qkv_family qkv_family_distilbert = {
+    .type = "distilbert",
+    .architectures =
+        "DistilBertForMaskedLM,DistilBertForSequenceClassification,DistilBertForTokenClassification,DistilBertModel",
+    .stacks = "encoder",
+    .defaults = "vocab_size=30522; dim=768; n_layers=6; n_heads=12; hidden_dim=3072; activation='gelu'; "
+                "max_position_embeddings=512; tie_word_embeddings=true; id2label={'0':'LABEL_0','1':'LABEL_1'}",
+    .needs = "tie_word_embeddings=true",
+    .spec = "context=$max_position_embeddings; vocab=$vocab_size; d_model=$dim; encoder.layers=$n_layers; "
+            "encoder.attention.heads=$n_heads; encoder.attention.bias=true; encoder.ffn.d_ff=$hidden_dim; "
+            "encoder.ffn.bias=true; encoder.embed.position.kind='learned'; encoder.embed.scale=1.0; "
+            "encoder.embed.norm.kind='layernorm'; encoder.embed.norm.eps=1e-12; encoder.norm.kind='layernorm'; "
+            "encoder.norm.placement='post'; encoder.norm.eps=1e-12",
+    .choices = choices,
+    .tensors = tensors,
+    .prefix = "distilbert.",
+    .tied = "vocab_projector.weight",
+};

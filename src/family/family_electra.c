@@ -1,0 +1,73 @@
+/* ELECTRA (Clark et al. 2020), its generator. */
+#include "family/family.h"
+
+static const struct qkv_family_rule heads[] = {
+    {"'ElectraForMaskedLM'", "head.kind='lm'; tie='head'; head.bias=true; head.transform.activation='gelu'; "
+                             "head.transform.width=$embedding_size; head.transform.norm.kind='layernorm'; "
+                             "head.transform.norm.eps=$layer_norm_eps"},
+    {"'ElectraForSequenceClassification'",
+     "head.kind='classify'; head.pool='first'; head.classes=$id2label:count; head.bias=true; "
+     "head.transform.activation='gelu'; head.transform.norm=null"},
+    {"'ElectraForTokenClassification'",
+     "head.kind='classify_tokens'; head.classes=$id2label:count; head.bias=true; head.transform=null"},
+    {"'ElectraModel'", "head.kind='none'; tie='none'"},
+    {NULL, NULL},
+};
+
+static const struct qkv_family_rule widths[] = {
+    {"@electra.embeddings_project.weight=true", "encoder.embed.width=$embedding_size; encoder.embed.bias=true"},
+    {"@electra.embeddings_project.weight=false", "encoder.embed.width=0"},
+    {NULL, NULL},
+};
+
+static const struct qkv_family_choice choices[] = {
+    {"hidden_act", qkv_family_activations},
+    {"architecture", heads},
+    {NULL, widths},
+    QKV_FAMILY_CHOICES_END,
+};
+
+static const struct qkv_family_tensor tensors[] = {
+    {"embed.token", "electra.embeddings.word_embeddings", 0, 0, NULL},
+    {"embed.position", "electra.embeddings.position_embeddings", 0, 0, NULL},
+    {"embed.type", "electra.embeddings.token_type_embeddings", 0, 0, NULL},
+    {"embed.norm", "electra.embeddings.LayerNorm", 0, 0, NULL},
+    {"attn.q", "electra.encoder.layer.{N}.attention.self.query", 0, 0, NULL},
+    {"attn.k", "electra.encoder.layer.{N}.attention.self.key", 0, 0, NULL},
+    {"attn.v", "electra.encoder.layer.{N}.attention.self.value", 0, 0, NULL},
+    {"attn.o", "electra.encoder.layer.{N}.attention.output.dense", 0, 0, NULL},
+    {"attn_norm", "electra.encoder.layer.{N}.attention.output.LayerNorm", 0, 0, NULL},
+    {"ffn.up", "electra.encoder.layer.{N}.intermediate.dense", 0, 0, NULL},
+    {"ffn.down", "electra.encoder.layer.{N}.output.dense", 0, 0, NULL},
+    {"ffn_norm", "electra.encoder.layer.{N}.output.LayerNorm", 0, 0, NULL},
+    {"embed.project", "electra.embeddings_project", 0, 0, NULL},
+    {"head.transform", "classifier.dense", 0, 0, "architecture='ElectraForSequenceClassification'"},
+    {"head.transform", "generator_predictions.dense", 0, 0, NULL},
+    {"head.norm", "generator_predictions.LayerNorm", 0, 0, NULL},
+    {"head", "classifier.out_proj", 0, 0, "architecture='ElectraForSequenceClassification'"},
+    {"head", "classifier", 0, 0, "architecture='ElectraForTokenClassification'"},
+    {"head.bias", "=generator_lm_head.bias", 0, 0, NULL},
+    {NULL, NULL, 0, 0, NULL},
+};
+
+const struct qkv_family qkv_family_electra = {
+    .type = "electra",
+    .architectures = "ElectraForMaskedLM,ElectraForTokenClassification,ElectraForSequenceClassification,ElectraModel",
+    .stacks = "encoder",
+    .defaults =
+        "vocab_size=30522; hidden_size=256; num_hidden_layers=12; num_attention_heads=4; intermediate_size=1024; "
+        "hidden_act='gelu'; max_position_embeddings=512; type_vocab_size=2; layer_norm_eps=1e-12; "
+        "tie_word_embeddings=true; embedding_size=128; id2label={'0':'LABEL_0','1':'LABEL_1'}",
+    .needs =
+        "position_embedding_type='absolute'; is_decoder=false; add_cross_attention=false; tie_word_embeddings=true",
+    .spec = "context=$max_position_embeddings; vocab=$vocab_size; d_model=$hidden_size; "
+            "encoder.layers=$num_hidden_layers; encoder.attention.heads=$num_attention_heads; "
+            "encoder.attention.bias=true; encoder.ffn.d_ff=$intermediate_size; encoder.ffn.bias=true; "
+            "encoder.embed.position.kind='learned'; encoder.embed.scale=1.0; encoder.embed.types=$type_vocab_size; "
+            "encoder.embed.norm.kind='layernorm'; encoder.embed.norm.eps=$layer_norm_eps; "
+            "encoder.norm.kind='layernorm'; encoder.norm.placement='post'; encoder.norm.eps=$layer_norm_eps",
+    .choices = choices,
+    .tensors = tensors,
+    .prefix = "electra.",
+    .tied = "generator_lm_head.weight",
+};

@@ -1,0 +1,77 @@
+/* Gemma 3 (Kamath et al. 2025), its text model: norms of queries and keys, and layers with a window have a rotation of their own. */
+#include "family/family.h"
+
+static const struct qkv_family_rule activations[] = {
+    {"'gelu_pytorch_tanh'", "decoder.ffn.kind='geglu_tanh'"},
+    {"null", "decoder.ffn.kind='geglu_tanh'"},
+    {"'gelu'", "decoder.ffn.kind='geglu'"},
+    {"'silu'", "decoder.ffn.kind='swiglu'"},
+    {NULL, NULL},
+};
+
+static const struct qkv_family_kind kinds[] = {
+    {"'full_attention'", "full", QKV_FAMILY_ROPE("") "attention.window=0"},
+    {"'sliding_attention'", "sliding",
+     "attention.window=$sliding_window; attention.position.kind='rope'; "
+     "attention.position.theta=$rope_local_base_freq; attention.position.scaling=null"},
+    {NULL, NULL, NULL},
+};
+
+/* Every so-manieth layer sees everything. */
+static int kind_of(const json_t *config, int layer, int listed) {
+    const json_int_t period = json_integer_value(json_object_get(config, "sliding_window_pattern"));
+    return listed >= 0 ? listed : period > 0 && (layer + 1) % period != 0;
+}
+
+static const struct qkv_family_choice choices[] = {
+    {"hidden_activation", activations},
+    {"tie_word_embeddings", qkv_family_ties},
+    QKV_FAMILY_CHOICES_END,
+};
+
+static const struct qkv_family_tensor tensors[] = {
+    {"embed.token", "model.embed_tokens", 0, 0, NULL},
+    {"attn_out_norm", "model.layers.{N}.post_attention_layernorm", 0, 0, NULL},
+    {"ffn_norm", "model.layers.{N}.pre_feedforward_layernorm", 0, 0, NULL},
+    {"ffn_out_norm", "model.layers.{N}.post_feedforward_layernorm", 0, 0, NULL},
+    {"attn_norm", "model.layers.{N}.input_layernorm", 0, 0, NULL},
+    {"attn.q", "model.layers.{N}.self_attn.q_proj", 0, 0, NULL},
+    {"attn.k", "model.layers.{N}.self_attn.k_proj", 0, 0, NULL},
+    {"attn.v", "model.layers.{N}.self_attn.v_proj", 0, 0, NULL},
+    {"attn.q_norm", "model.layers.{N}.self_attn.q_norm", 0, 0, NULL},
+    {"attn.k_norm", "model.layers.{N}.self_attn.k_norm", 0, 0, NULL},
+    {"attn.o", "model.layers.{N}.self_attn.o_proj", 0, 0, NULL},
+    {"ffn.gate", "model.layers.{N}.mlp.gate_proj", 0, 0, NULL},
+    {"ffn.up", "model.layers.{N}.mlp.up_proj", 0, 0, NULL},
+    {"ffn.down", "model.layers.{N}.mlp.down_proj", 0, 0, NULL},
+    {"norm", "model.norm", 0, 0, NULL},
+    {"head", "lm_head", 0, 0, NULL},
+    {NULL, NULL, 0, 0, NULL},
+};
+
+static const struct qkv_family_layers layers = {"layer_types", kinds, kind_of};
+
+const struct qkv_family qkv_family_gemma3 = {
+    .type = "gemma3_text",
+    .architectures = "Gemma3ForCausalLM",
+    .stacks = "decoder",
+    .aliases = "_sliding_window_pattern=sliding_window_pattern",
+    .defaults = "vocab_size=262208; hidden_size=2304; intermediate_size=9216; num_hidden_layers=26; "
+                "num_attention_heads=8; num_key_value_heads=4; head_dim=256; hidden_act='gelu_pytorch_tanh'; "
+                "max_position_embeddings=131072; rms_norm_eps=1e-6; rope_theta=1000000.0; rope_scaling=null; "
+                "tie_word_embeddings=true; hidden_activation='gelu_pytorch_tanh'; query_pre_attn_scalar=256; "
+                "sliding_window=4096; sliding_window_pattern=6; attn_logit_softcapping=null; "
+                "final_logit_softcapping=null; rope_local_base_freq=10000.0",
+    .needs = "attention_bias=false; use_bidirectional_attention=false",
+    .spec = QKV_FAMILY_LLAMA_BASE QKV_FAMILY_NO_BIASES
+    "decoder.embed.scale=$hidden_size:sqrt; decoder.norm.kind='rmsnorm_plus_one'; decoder.norm.eps=$rms_norm_eps; "
+    "decoder.attention.qk_norm.kind='rmsnorm_plus_one'; decoder.attention.qk_norm.eps=$rms_norm_eps; "
+    "decoder.attention.qk_norm.over='head'; decoder.norm.placement='sandwich'; "
+    "decoder.attention.scale=$query_pre_attn_scalar:rsqrt; decoder.attention.softcap=$attn_logit_softcapping:zero; "
+    "head.softcap=$final_logit_softcapping:zero",
+    .choices = choices,
+    .layers = &layers,
+    .tensors = tensors,
+    .prefix = "model.",
+    .tied = "lm_head.weight",
+};

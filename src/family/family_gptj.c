@@ -1,0 +1,41 @@
+/* GPT-J (Wang & Komatsuzaki 2021): sublayers side by side with one norm, interleaved rotations. */
+#include "family/family.h"
+
+static const struct qkv_family_choice choices[] = {
+    {"activation_function", qkv_family_activations},
+    {"tie_word_embeddings", qkv_family_ties},
+    QKV_FAMILY_CHOICES_END,
+};
+
+static const struct qkv_family_tensor tensors[] = {
+    {"embed.token", "transformer.wte", 0, 0, NULL},
+    {"attn_norm", "transformer.h.{N}.ln_1", 0, 0, NULL},
+    {"attn.q", "transformer.h.{N}.attn.q_proj", 0, 0, NULL},
+    {"attn.k", "transformer.h.{N}.attn.k_proj", 0, 0, NULL},
+    {"attn.v", "transformer.h.{N}.attn.v_proj", 0, 0, NULL},
+    {"attn.o", "transformer.h.{N}.attn.out_proj", 0, 0, NULL},
+    {"ffn.up", "transformer.h.{N}.mlp.fc_in", 0, 0, NULL},
+    {"ffn.down", "transformer.h.{N}.mlp.fc_out", 0, 0, NULL},
+    {"norm", "transformer.ln_f", 0, 0, NULL},
+    {"head", "lm_head", 0, 0, NULL},
+    {NULL, NULL, 0, 0, NULL},
+};
+
+const struct qkv_family qkv_family_gptj = {
+    .type = "gptj",
+    .architectures = "GPTJForCausalLM",
+    .stacks = "decoder",
+    .aliases = "n_ctx=n_positions",
+    .defaults = "vocab_size=50400; n_positions=2048; n_embd=4096; n_layer=28; n_head=16; rotary_dim=64; n_inner=null; "
+                "activation_function='gelu_new'; layer_norm_epsilon=1e-5; tie_word_embeddings=false",
+    .spec = "vocab=$vocab_size; context=$n_positions; d_model=$n_embd; head.kind='lm'; head.bias=true; "
+            "decoder.layers=$n_layer; decoder.attention.heads=$n_head; decoder.attention.bias=false; "
+            "decoder.ffn.d_ff=$n_inner; decoder.ffn.bias=true; decoder.embed.position.kind='none'; "
+            "decoder.attention.position.kind='rope'; decoder.attention.position.pairing='interleaved'; "
+            "decoder.attention.position.fraction=$rotary_dim:rotary; decoder.norm.kind='layernorm'; "
+            "decoder.norm.placement='parallel'; decoder.norm.eps=$layer_norm_epsilon",
+    .choices = choices,
+    .tensors = tensors,
+    .prefix = "transformer.",
+    .tied = "lm_head.weight",
+};

@@ -1,0 +1,92 @@
+/* ModernBERT (Warner et al. 2024): rotations, windows, gates; the first layer has no norm before its attention. */
+#include "family/family.h"
+
+static const struct qkv_family_rule norms[] = {
+    {"false", "encoder.norm.bias=false; encoder.embed.norm.bias=false"},
+    {"true", "encoder.norm.bias=true; encoder.embed.norm.bias=true"},
+    {NULL, NULL},
+};
+
+static const struct qkv_family_rule heads[] = {
+    {"'ModernBertForMaskedLM'",
+     "head.kind='lm'; tie='head'; head.transform.norm.kind='layernorm'; head.transform.norm.eps=$norm_eps; "
+     "head.transform.norm.bias=$norm_bias; head.transform.bias=$classifier_bias; head.bias=$decoder_bias"},
+    {"'ModernBertModel'", "head.kind='none'; tie='none'"},
+    {NULL, NULL},
+};
+
+static const struct qkv_family_rule details[] = {
+    {"architecture='ModernBertForMaskedLM'; classifier_activation='gelu'", "head.transform.activation='gelu'"},
+    {"architecture='ModernBertForMaskedLM'; classifier_activation='gelu_new'", "head.transform.activation='gelu_tanh'"},
+    {"architecture='ModernBertForMaskedLM'; classifier_activation='relu'", "head.transform.activation='relu'"},
+    {"architecture='ModernBertForMaskedLM'; classifier_activation='silu'", "head.transform.activation='silu'"},
+    {"architecture=!'ModernBertForMaskedLM'", ""},
+    {NULL, NULL},
+};
+
+#define GLOBAL "attention.window=0; attention.position.kind='rope'; attention.position.theta=$global_rope_theta; "
+static const struct qkv_family_kind kinds[] = {
+    {"'full_attention'", "full", GLOBAL "norm.attention=true"},
+    {"'sliding_attention'", "sliding",
+     "attention.window=$local_attention:sides; attention.position.kind='rope'; "
+     "attention.position.theta=$local_rope_theta; norm.attention=true"},
+    {"'full_attention'", "first", GLOBAL "norm.attention=false"},
+    {NULL, NULL, NULL},
+};
+
+static int kind_of(const json_t *config, int layer, int listed) {
+    const json_int_t every = json_integer_value(json_object_get(config, "global_attn_every_n_layers"));
+    const int kind = listed >= 0 ? listed : every > 0 && layer % every != 0;
+    return layer == 0 && kind == 0 ? 2 : kind;
+}
+
+static const struct qkv_family_choice choices[] = {
+    {"hidden_activation", qkv_family_gates},
+    {"attention_bias", qkv_family_attention_biases},
+    {"mlp_bias", qkv_family_ffn_biases},
+    {"norm_bias", norms},
+    {"architecture", heads},
+    {NULL, details},
+    QKV_FAMILY_CHOICES_END,
+};
+
+static const struct qkv_family_tensor tensors[] = {
+    {"embed.token", "model.embeddings.tok_embeddings", 0, 0, NULL},
+    {"embed.norm", "model.embeddings.norm", 0, 0, NULL},
+    {"attn_norm", "model.layers.{N}.attn_norm", 0, 0, NULL},
+    {"attn.q,attn.k,attn.v", "model.layers.{N}.attn.Wqkv", 0, 0, NULL},
+    {"attn.o", "model.layers.{N}.attn.Wo", 0, 0, NULL},
+    {"ffn_norm", "model.layers.{N}.mlp_norm", 0, 0, NULL},
+    {"ffn.gate,ffn.up", "model.layers.{N}.mlp.Wi", 0, 0, NULL},
+    {"ffn.down", "model.layers.{N}.mlp.Wo", 0, 0, NULL},
+    {"norm", "model.final_norm", 0, 0, NULL},
+    {"head.transform", "head.dense", 0, 0, NULL},
+    {"head.norm", "head.norm", 0, 0, NULL},
+    {"head.bias", "=decoder.bias", 0, 0, NULL},
+    {NULL, NULL, 0, 0, NULL},
+};
+
+static const struct qkv_family_layers layers = {"layer_types", kinds, kind_of};
+
+const struct qkv_family qkv_family_modernbert = {
+    .type = "modernbert",
+    .architectures = "ModernBertForMaskedLM,ModernBertModel",
+    .stacks = "encoder",
+    .aliases = "rope_theta=global_rope_theta; rope_local_base_freq=local_rope_theta",
+    .defaults = "vocab_size=50368; hidden_size=768; intermediate_size=1152; num_hidden_layers=22; "
+                "num_attention_heads=12; hidden_activation='gelu'; classifier_activation='gelu'; "
+                "max_position_embeddings=8192; norm_eps=1e-5; norm_bias=false; attention_bias=false; mlp_bias=false; "
+                "classifier_bias=false; decoder_bias=true; global_attn_every_n_layers=3; local_attention=128; "
+                "global_rope_theta=160000.0; local_rope_theta=10000.0; tie_word_embeddings=true",
+    .needs = "tie_word_embeddings=true",
+    .spec =
+        "vocab=$vocab_size; context=$max_position_embeddings; d_model=$hidden_size; encoder.layers=$num_hidden_layers; "
+        "encoder.attention.heads=$num_attention_heads; encoder.ffn.d_ff=$intermediate_size; "
+        "encoder.embed.position.kind='none'; encoder.embed.norm.kind='layernorm'; encoder.embed.norm.eps=$norm_eps; "
+        "encoder.norm.kind='layernorm'; encoder.norm.placement='pre'; encoder.norm.eps=$norm_eps",
+    .choices = choices,
+    .layers = &layers,
+    .tensors = tensors,
+    .prefix = "model.",
+    .tied = "decoder.weight",
+};

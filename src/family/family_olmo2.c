@@ -1,0 +1,44 @@
+/* OLMo 2 (Walsh et al. 2025): norms behind sublayers, and of all queries and keys together. */
+#include "family/family.h"
+
+static const struct qkv_family_choice choices[] = {
+    {"hidden_act", qkv_family_gates},
+    {"tie_word_embeddings", qkv_family_ties},
+    {"attention_bias", qkv_family_attention_biases},
+    QKV_FAMILY_CHOICES_END,
+};
+
+static const struct qkv_family_tensor tensors[] = {
+    {"embed.token", "model.embed_tokens", 0, 0, NULL},
+    {"attn_norm", "model.layers.{N}.post_attention_layernorm", 0, 0, NULL},
+    {"ffn_norm", "model.layers.{N}.post_feedforward_layernorm", 0, 0, NULL},
+    {"attn.q", "model.layers.{N}.self_attn.q_proj", 0, 0, NULL},
+    {"attn.k", "model.layers.{N}.self_attn.k_proj", 0, 0, NULL},
+    {"attn.v", "model.layers.{N}.self_attn.v_proj", 0, 0, NULL},
+    {"attn.q_norm", "model.layers.{N}.self_attn.q_norm", 0, 0, NULL},
+    {"attn.k_norm", "model.layers.{N}.self_attn.k_norm", 0, 0, NULL},
+    {"attn.o", "model.layers.{N}.self_attn.o_proj", 0, 0, NULL},
+    {"ffn.gate", "model.layers.{N}.mlp.gate_proj", 0, 0, NULL},
+    {"ffn.up", "model.layers.{N}.mlp.up_proj", 0, 0, NULL},
+    {"ffn.down", "model.layers.{N}.mlp.down_proj", 0, 0, NULL},
+    {"norm", "model.norm", 0, 0, NULL},
+    {"head", "lm_head", 0, 0, NULL},
+    {NULL, NULL, 0, 0, NULL},
+};
+
+const struct qkv_family qkv_family_olmo2 = {
+    .type = "olmo2",
+    .architectures = "Olmo2ForCausalLM",
+    .stacks = "decoder",
+    .defaults =
+        "vocab_size=50304; hidden_size=4096; intermediate_size=11008; num_hidden_layers=32; num_attention_heads=32; "
+        "num_key_value_heads=null; head_dim=null; hidden_act='silu'; max_position_embeddings=2048; rms_norm_eps=1e-5; "
+        "rope_theta=10000.0; rope_scaling=null; tie_word_embeddings=false; attention_bias=false",
+    .spec = QKV_FAMILY_LLAMA_SPEC QKV_FAMILY_RMSNORM
+    "decoder.norm.placement='output'; decoder.attention.qk_norm.kind='rmsnorm'; "
+    "decoder.attention.qk_norm.eps=$rms_norm_eps; decoder.attention.qk_norm.over='width'; decoder.ffn.bias=false",
+    .choices = choices,
+    .tensors = tensors,
+    .prefix = "model.",
+    .tied = "lm_head.weight",
+};

@@ -1,0 +1,46 @@
+/* Phi-3, 3.5 and 4 (Abdin et al. 2024): LLaMA with fused matrices, and a rotation for long texts. */
+#include "family/family.h"
+
+static const struct qkv_family_rule stretched[] = {
+    {"rope_scaling=!null", "decoder.attention.position.scaling.original_context=$original_max_position_embeddings"},
+    {"rope_scaling=null", ""},
+    {NULL, NULL},
+};
+
+static const struct qkv_family_choice choices[] = {
+    {"hidden_act", qkv_family_gates},
+    {"tie_word_embeddings", qkv_family_ties},
+    {NULL, stretched},
+    QKV_FAMILY_CHOICES_END,
+};
+
+static const struct qkv_family_tensor tensors[] = {
+    {"embed.token", "model.embed_tokens", 0, 0, NULL},
+    {"attn.q,attn.k,attn.v", "model.layers.{N}.self_attn.qkv_proj", 0, 0, NULL},
+    {"ffn.gate,ffn.up", "model.layers.{N}.mlp.gate_up_proj", 0, 0, NULL},
+    {"attn_norm", "model.layers.{N}.input_layernorm", 0, 0, NULL},
+    {"ffn_norm", "model.layers.{N}.post_attention_layernorm", 0, 0, NULL},
+    {"attn.o", "model.layers.{N}.self_attn.o_proj", 0, 0, NULL},
+    {"ffn.down", "model.layers.{N}.mlp.down_proj", 0, 0, NULL},
+    {"norm", "model.norm", 0, 0, NULL},
+    {"head", "lm_head", 0, 0, NULL},
+    {NULL, NULL, 0, 0, NULL},
+};
+
+const struct qkv_family qkv_family_phi3 = {
+    .type = "phi3",
+    .architectures = "Phi3ForCausalLM",
+    .stacks = "decoder",
+    .defaults =
+        "vocab_size=32064; hidden_size=3072; intermediate_size=8192; num_hidden_layers=32; num_attention_heads=32; "
+        "num_key_value_heads=null; head_dim=null; hidden_act='silu'; max_position_embeddings=4096; rms_norm_eps=1e-5; "
+        "rope_theta=10000.0; rope_scaling=null; tie_word_embeddings=false; sliding_window=null; "
+        "partial_rotary_factor=1.0; original_max_position_embeddings=4096",
+    .spec = QKV_FAMILY_LLAMA_SPEC QKV_FAMILY_RMSNORM QKV_FAMILY_NO_BIASES
+    "decoder.norm.placement='pre'; decoder.attention.window=$sliding_window:zero; "
+    "decoder.attention.position.fraction=$partial_rotary_factor",
+    .choices = choices,
+    .tensors = tensors,
+    .prefix = "model.",
+    .tied = "lm_head.weight",
+};

@@ -1,0 +1,80 @@
+/* RoBERTa (Liu et al. 2019), XLM-R, CamemBERT: positions from 2 on. */
+#include "family/family.h"
+
+static const struct qkv_family_rule heads[] = {
+    {"'RobertaForMaskedLM'", "head.kind='lm'; tie='head'; head.bias=true; head.transform.activation='gelu'; "
+                             "head.transform.norm.kind='layernorm'; head.transform.norm.eps=$layer_norm_eps"},
+    {"'XLMRobertaForMaskedLM'", "head.kind='lm'; tie='head'; head.bias=true; head.transform.activation='gelu'; "
+                                "head.transform.norm.kind='layernorm'; head.transform.norm.eps=$layer_norm_eps"},
+    {"'CamembertForMaskedLM'", "head.kind='lm'; tie='head'; head.bias=true; head.transform.activation='gelu'; "
+                               "head.transform.norm.kind='layernorm'; head.transform.norm.eps=$layer_norm_eps"},
+    {"'RobertaForSequenceClassification'",
+     "head.kind='classify'; head.pool='first'; head.classes=$id2label:count; head.bias=true; "
+     "head.transform.activation='tanh'; head.transform.norm=null"},
+    {"'XLMRobertaForSequenceClassification'",
+     "head.kind='classify'; head.pool='first'; head.classes=$id2label:count; head.bias=true; "
+     "head.transform.activation='tanh'; head.transform.norm=null"},
+    {"'RobertaForTokenClassification'",
+     "head.kind='classify_tokens'; head.classes=$id2label:count; head.bias=true; head.transform=null"},
+    {"'XLMRobertaForTokenClassification'",
+     "head.kind='classify_tokens'; head.classes=$id2label:count; head.bias=true; head.transform=null"},
+    {"'RobertaModel'", "head.kind='none'; tie='none'"},
+    {"'XLMRobertaModel'", "head.kind='none'; tie='none'"},
+    {"'CamembertModel'", "head.kind='none'; tie='none'"},
+    {NULL, NULL},
+};
+
+static const struct qkv_family_choice choices[] = {
+    {"hidden_act", qkv_family_activations},
+    {"architecture", heads},
+    QKV_FAMILY_CHOICES_END,
+};
+
+static const struct qkv_family_tensor tensors[] = {
+    {"embed.token", "roberta.embeddings.word_embeddings", 0, 0, NULL},
+    {"embed.position", "roberta.embeddings.position_embeddings", 0, 0, NULL},
+    {"embed.type", "roberta.embeddings.token_type_embeddings", 0, 0, NULL},
+    {"embed.norm", "roberta.embeddings.LayerNorm", 0, 0, NULL},
+    {"attn.q", "roberta.encoder.layer.{N}.attention.self.query", 0, 0, NULL},
+    {"attn.k", "roberta.encoder.layer.{N}.attention.self.key", 0, 0, NULL},
+    {"attn.v", "roberta.encoder.layer.{N}.attention.self.value", 0, 0, NULL},
+    {"attn.o", "roberta.encoder.layer.{N}.attention.output.dense", 0, 0, NULL},
+    {"attn_norm", "roberta.encoder.layer.{N}.attention.output.LayerNorm", 0, 0, NULL},
+    {"ffn.up", "roberta.encoder.layer.{N}.intermediate.dense", 0, 0, NULL},
+    {"ffn.down", "roberta.encoder.layer.{N}.output.dense", 0, 0, NULL},
+    {"ffn_norm", "roberta.encoder.layer.{N}.output.LayerNorm", 0, 0, NULL},
+    {"head.transform", "classifier.dense", 0, 0, "architecture='RobertaForSequenceClassification'"},
+    {"head.transform", "classifier.dense", 0, 0, "architecture='XLMRobertaForSequenceClassification'"},
+    {"head.transform", "lm_head.dense", 0, 0, NULL},
+    {"head.norm", "lm_head.layer_norm", 0, 0, NULL},
+    {"head", "classifier.out_proj", 0, 0, "architecture='RobertaForSequenceClassification'"},
+    {"head", "classifier.out_proj", 0, 0, "architecture='XLMRobertaForSequenceClassification'"},
+    {"head", "classifier", 0, 0, "architecture='RobertaForTokenClassification'"},
+    {"head", "classifier", 0, 0, "architecture='XLMRobertaForTokenClassification'"},
+    {"head.bias", "=lm_head.bias", 0, 0, NULL},
+    {NULL, NULL, 0, 0, NULL},
+};
+
+const struct qkv_family qkv_family_roberta = {
+    .type = "roberta,xlm-roberta,camembert",
+    .architectures = "RobertaForMaskedLM,RobertaForSequenceClassification,RobertaForTokenClassification,RobertaModel,"
+                     "XLMRobertaForMaskedLM,XLMRobertaForSequenceClassification,XLMRobertaForTokenClassification,"
+                     "XLMRobertaModel,CamembertForMaskedLM,CamembertModel",
+    .stacks = "encoder",
+    .defaults = "vocab_size=50265; hidden_size=768; num_hidden_layers=12; num_attention_heads=12; "
+                "intermediate_size=3072; hidden_act='gelu'; max_position_embeddings=512; type_vocab_size=2; "
+                "layer_norm_eps=1e-12; tie_word_embeddings=true; id2label={'0':'LABEL_0','1':'LABEL_1'}",
+    .needs = "position_embedding_type='absolute'; is_decoder=false; add_cross_attention=false; pad_token_id=1; "
+             "tie_word_embeddings=true",
+    .spec = "context=$max_position_embeddings:less_two; encoder.embed.position.offset=2; vocab=$vocab_size; "
+            "d_model=$hidden_size; encoder.layers=$num_hidden_layers; encoder.attention.heads=$num_attention_heads; "
+            "encoder.attention.bias=true; encoder.ffn.d_ff=$intermediate_size; encoder.ffn.bias=true; "
+            "encoder.embed.position.kind='learned'; encoder.embed.scale=1.0; encoder.embed.types=$type_vocab_size; "
+            "encoder.embed.norm.kind='layernorm'; encoder.embed.norm.eps=$layer_norm_eps; "
+            "encoder.norm.kind='layernorm'; encoder.norm.placement='post'; encoder.norm.eps=$layer_norm_eps",
+    .choices = choices,
+    .tensors = tensors,
+    .prefix = "roberta.",
+    .ignored = "*pooler.dense.* lm_head.decoder.*",
+    .tied = "lm_head.decoder.*",
+};

@@ -1,0 +1,46 @@
+/* StarCoder 2 (Lozhkov et al. 2024). */
+#include "family/family.h"
+
+static const struct qkv_family_rule biases[] = {
+    {"true", "decoder.attention.bias=true; decoder.ffn.bias=true"},
+    {"false", "decoder.attention.bias=false; decoder.ffn.bias=false"},
+    {NULL, NULL},
+};
+
+static const struct qkv_family_choice choices[] = {
+    {"hidden_act", qkv_family_activations},
+    {"tie_word_embeddings", qkv_family_ties},
+    {"use_bias", biases},
+    QKV_FAMILY_CHOICES_END,
+};
+
+static const struct qkv_family_tensor tensors[] = {
+    {"embed.token", "model.embed_tokens", 0, 0, NULL},
+    {"ffn.up", "model.layers.{N}.mlp.c_fc", 0, 0, NULL},
+    {"ffn.down", "model.layers.{N}.mlp.c_proj", 0, 0, NULL},
+    {"attn_norm", "model.layers.{N}.input_layernorm", 0, 0, NULL},
+    {"ffn_norm", "model.layers.{N}.post_attention_layernorm", 0, 0, NULL},
+    {"attn.q", "model.layers.{N}.self_attn.q_proj", 0, 0, NULL},
+    {"attn.k", "model.layers.{N}.self_attn.k_proj", 0, 0, NULL},
+    {"attn.v", "model.layers.{N}.self_attn.v_proj", 0, 0, NULL},
+    {"attn.o", "model.layers.{N}.self_attn.o_proj", 0, 0, NULL},
+    {"norm", "model.norm", 0, 0, NULL},
+    {"head", "lm_head", 0, 0, NULL},
+    {NULL, NULL, 0, 0, NULL},
+};
+
+const struct qkv_family qkv_family_starcoder2 = {
+    .type = "starcoder2",
+    .architectures = "Starcoder2ForCausalLM",
+    .stacks = "decoder",
+    .defaults = "vocab_size=49152; hidden_size=3072; intermediate_size=12288; num_hidden_layers=30; "
+                "num_attention_heads=24; num_key_value_heads=2; head_dim=null; hidden_act='gelu_pytorch_tanh'; "
+                "max_position_embeddings=4096; norm_epsilon=1e-5; rope_theta=10000.0; rope_scaling=null; "
+                "tie_word_embeddings=true; use_bias=true; sliding_window=null",
+    .spec = QKV_FAMILY_LLAMA_SPEC "decoder.norm.placement='pre'; decoder.norm.kind='layernorm'; "
+                                  "decoder.norm.eps=$norm_epsilon; decoder.attention.window=$sliding_window:zero",
+    .choices = choices,
+    .tensors = tensors,
+    .prefix = "model.",
+    .tied = "lm_head.weight",
+};

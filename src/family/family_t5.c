@@ -1,0 +1,73 @@
+/* T5 (Raffel et al. 2020), 1.0 and 1.1, Flan-T5, mT5: biases by buckets of distances, no scale of scores. */
+#include "family/family.h"
+
+static const struct qkv_family_rule feed_forwards[] = {
+    {"'relu'", "*.ffn.kind='relu'"},
+    {"'gated-gelu'", "*.ffn.kind='geglu_tanh'"},
+    {"'gated-silu'", "*.ffn.kind='swiglu'"},
+    {"'gated-relu'", "*.ffn.kind='reglu'"},
+    {NULL, NULL},
+};
+
+/* A head of its own is taken where files have one, whatever tie_word_embeddings says. */
+static const struct qkv_family_rule ties[] = {
+    {"@lm_head.weight=false; tie_word_embeddings=true", "tie='all'; head.scale=$d_model:rsqrt"},
+    {"@lm_head.weight=true", "tie='none'; head.scale=1.0"},
+    {NULL, NULL},
+};
+
+static const struct qkv_family_choice choices[] = {
+    {"feed_forward_proj", feed_forwards},
+    {NULL, ties},
+    QKV_FAMILY_CHOICES_END,
+};
+
+static const struct qkv_family_tensor tensors[] = {
+    {"embed.token", "shared", 0, 0, NULL},
+    {"position.buckets", "{S}.block.0.layer.0.SelfAttention.relative_attention_bias", 0, 0, NULL},
+    {"attn_norm", "{S}.block.{N}.layer.0.layer_norm", 0, 0, NULL},
+    {"attn.q", "{S}.block.{N}.layer.0.SelfAttention.q", 0, 0, NULL},
+    {"attn.k", "{S}.block.{N}.layer.0.SelfAttention.k", 0, 0, NULL},
+    {"attn.v", "{S}.block.{N}.layer.0.SelfAttention.v", 0, 0, NULL},
+    {"attn.o", "{S}.block.{N}.layer.0.SelfAttention.o", 0, 0, NULL},
+    {"cross_norm", "decoder.block.{N}.layer.1.layer_norm", 0, 0, NULL},
+    {"cross.q", "decoder.block.{N}.layer.1.EncDecAttention.q", 0, 0, NULL},
+    {"cross.k", "decoder.block.{N}.layer.1.EncDecAttention.k", 0, 0, NULL},
+    {"cross.v", "decoder.block.{N}.layer.1.EncDecAttention.v", 0, 0, NULL},
+    {"cross.o", "decoder.block.{N}.layer.1.EncDecAttention.o", 0, 0, NULL},
+    {"encoder:ffn_norm", "encoder.block.{N}.layer.1.layer_norm", 0, 0, NULL},
+    {"encoder:ffn.up", "encoder.block.{N}.layer.1.DenseReluDense.wi", 0, 0, "feed_forward_proj='relu'"},
+    {"encoder:ffn.gate", "encoder.block.{N}.layer.1.DenseReluDense.wi_0", 0, 0, NULL},
+    {"encoder:ffn.up", "encoder.block.{N}.layer.1.DenseReluDense.wi_1", 0, 0, NULL},
+    {"encoder:ffn.down", "encoder.block.{N}.layer.1.DenseReluDense.wo", 0, 0, NULL},
+    {"decoder:ffn_norm", "decoder.block.{N}.layer.2.layer_norm", 0, 0, NULL},
+    {"decoder:ffn.up", "decoder.block.{N}.layer.2.DenseReluDense.wi", 0, 0, "feed_forward_proj='relu'"},
+    {"decoder:ffn.gate", "decoder.block.{N}.layer.2.DenseReluDense.wi_0", 0, 0, NULL},
+    {"decoder:ffn.up", "decoder.block.{N}.layer.2.DenseReluDense.wi_1", 0, 0, NULL},
+    {"decoder:ffn.down", "decoder.block.{N}.layer.2.DenseReluDense.wo", 0, 0, NULL},
+    {"norm", "{S}.final_layer_norm", 0, 0, NULL},
+    {"head", "lm_head", 0, 0, NULL},
+    {NULL, NULL, 0, 0, NULL},
+};
+
+const struct qkv_family qkv_family_t5 = {
+    .type = "t5,mt5",
+    .architectures = "T5ForConditionalGeneration,MT5ForConditionalGeneration",
+    .stacks = "encoder decoder",
+    .aliases = "num_layers=num_decoder_layers",
+    .defaults = "vocab_size=32128; d_model=512; d_kv=64; d_ff=2048; num_layers=6; num_heads=8; "
+                "relative_attention_num_buckets=32; relative_attention_max_distance=128; layer_norm_epsilon=1e-6; "
+                "feed_forward_proj='relu'; n_positions=512; tie_word_embeddings=true",
+    .spec = QKV_FAMILY_NO_BIASES
+    "vocab=$vocab_size; source_vocab=$vocab_size; context=$n_positions; d_model=$d_model; head.kind='lm'; "
+    "head.bias=false; encoder.layers=$num_layers; decoder.layers=$num_decoder_layers; *.attention.heads=$num_heads; "
+    "*.attention.head_dim=$d_kv; *.attention.scale=1.0; *.attention.position.kind='buckets'; "
+    "*.attention.position.buckets=$relative_attention_num_buckets; "
+    "*.attention.position.max_distance=$relative_attention_max_distance; *.ffn.d_ff=$d_ff; "
+    "*.embed.position.kind='none'; *.embed.scale=1.0; *.norm.kind='rmsnorm'; *.norm.placement='pre'; "
+    "*.norm.eps=$layer_norm_epsilon",
+    .choices = choices,
+    .tensors = tensors,
+    .ignored = "encoder.embed_tokens.weight decoder.embed_tokens.weight "
+               "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",
+};
