@@ -7,7 +7,7 @@
 #include "cli.h"
 
 struct arguments {
-    const char *dtype, *output;
+    const char *dtype, *output, *to, *family;
     bool force;
     struct cli_common common;
 };
@@ -17,10 +17,21 @@ static const struct arguments defaults = {.common = {.threads = 1, .precision = 
 static char dtype_help[256]; /* with the formats that there are */
 static const struct cli_option options[] = {
     {CLI_TEXT, 0, "dtype", "NAME", offsetof(struct arguments, dtype), dtype_help, 0, 0, NULL},
+    {CLI_TEXT, 0, "to", "WHAT", offsetof(struct arguments, to),
+     "what kind of folder: qkv, or huggingface, which transformers opens", 0, 0, "qkv"},
+    {CLI_TEXT, 0, "family", "TYPE", offsetof(struct arguments, family),
+     "with --to huggingface: the model_type to write, \"llama\"", 0, 0,
+     "the one that the model came from, else the first that has all of it"},
     {CLI_TEXT, 'o', "output", "FOLDER", offsetof(struct arguments, output), "model folder to write", 0, 0, NULL},
     CLI_FORCE(struct arguments),
     CLI_IGNORE_MEMORY(struct arguments),
     CLI_IGNORE_DIGEST(struct arguments),
+};
+
+CLI_CONDITION(is_ours, struct arguments, !a->to || strcmp(a->to, "huggingface") != 0)
+
+static const struct cli_rule rules[] = {
+    {"family", is_ours, "only folders of others have families; add --to huggingface"},
 };
 
 static bool export_known(const char *dtype) {
@@ -63,17 +74,25 @@ static int export_check(struct qkv_context *ctx, const struct arguments *a, cons
     return code;
 }
 
+static int export_write(struct qkv_context *ctx, const struct arguments *a, struct qkv_model *model) {
+    const enum qkv_status status = is_ours(a) ? qkv_model_export(model, a->dtype, a->output)
+                                              : qkv_model_export_published(model, a->family, a->dtype, a->output);
+    return status ? cli_broken(ctx) : CLI_DONE;
+}
+
 static int export_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
     struct qkv_model *model = NULL;
     if (count != 1) return cli_usage("export: name one model folder");
     if (!a->dtype || !export_known(a->dtype)) return export_usage(a->dtype);
+    if (a->to && strcmp(a->to, "qkv") && strcmp(a->to, "huggingface"))
+        return cli_usage("--to is \"%s\"; it must be qkv or huggingface", a->to);
     if (!a->output) return cli_usage("export: say where to write: -o FOLDER");
     int code = cli_open(&a->common, &ctx);
     if (!code) code = export_check(ctx, a, words[0]);
     if (!code && qkv_model_load(ctx, words[0], &model)) code = cli_broken(ctx);
-    if (!code && qkv_model_export(model, a->dtype, a->output)) code = cli_broken(ctx);
+    if (!code) code = export_write(ctx, a, model);
     qkv_model_free(model);
     qkv_context_free(ctx);
     return code;
@@ -83,17 +102,25 @@ const struct cli_command *cli_export(void) {
     static const struct cli_command command = {
         .name = "export",
         .summary = "writes a model folder with its weights in f16 or bf16: half the bytes",
-        .usage = "RUN --dtype bf16 -o FOLDER [--force]",
+        .usage = "RUN --dtype bf16 -o FOLDER [--force]\n"
+                 "RUN --to huggingface [--family TYPE] --dtype bf16 -o FOLDER [--force]",
         .description =
             "Writes config.json, the tokenizers, the labels and model.safetensors of a model or run into a folder, "
             "with all "
             "matrices rounded to another number format. What reads such a folder maps the file and converts pieces "
             "of it where they are multiplied, so it needs half the memory; the results are, bit for bit, those of the "
-            "rounded numbers in fp32. Training from it (train --from) begins with copies in fp32.",
+            "rounded numbers in fp32. Training from it (train --from) begins with copies in fp32. With --to "
+            "huggingface "
+            "the folder is one that transformers opens: the configuration and tensors of a published family, all "
+            "numbers in the format. A model that no family has exactly is refused, with what the nearest one has "
+            "otherwise.",
         .examples = "qkv export run/ --dtype bf16 -o small/\n"
-                    "qkv generate small/ --prompt \"Once\"",
+                    "qkv generate small/ --prompt \"Once\"\n"
+                    "qkv export run/ --to huggingface --dtype bf16 -o run-hf/",
         .options = options,
         .option_count = CLI_COUNT_OF(options),
+        .rules = rules,
+        .rule_count = CLI_COUNT_OF(rules),
         .defaults = &defaults,
         .size = sizeof defaults,
         .arguments = 1,

@@ -9,7 +9,7 @@
 #include "cli.h"
 
 struct arguments {
-    const char *inputs, *output, *adamw;
+    const char *inputs, *output, *adamw, *names;
     bool gradients, weights, force;
     int64_t dropout_seed; /* negative: dropout is off */
     int64_t prefix;
@@ -26,6 +26,8 @@ static const struct cli_option options[] = {
     {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output), "safetensors file to write", 0, 0, NULL},
     CLI_FORCE(struct arguments),
     {CLI_FLAG, 0, "gradients", NULL, offsetof(struct arguments, gradients), "also write grad.PARAMETER", 0, 0, NULL},
+    {CLI_TEXT, 0, "names", "WHOSE", offsetof(struct arguments, names),
+     "of gradients: \"family\" for those of the published model's own files, with their shapes", 0, 0, "qkv"},
     {CLI_FLAG, 0, "weights", NULL, offsetof(struct arguments, weights), "also write out.weights.ATTENTION (B,H,Tq,Tk)",
      0, 0, NULL},
     {CLI_COUNT, 0, "dropout-seed", "N", offsetof(struct arguments, dropout_seed),
@@ -45,11 +47,14 @@ static const struct cli_option options[] = {
 };
 
 CLI_CONDITION(has_folder, struct arguments, arguments > 0)
+CLI_CONDITION(has_no_gradients, struct arguments, !a->gradients)
 CLI_CONDITION(is_fresh, struct arguments, cli_fresh_given(&a->fresh))
 
 static const struct cli_rule rules[] = {
     {"set seed tokenizer", has_folder, CLI_WHY_FOLDER},
     {"ignore-digest", is_fresh, CLI_WHY_FRESH},
+    {"names", is_fresh, CLI_WHY_FRESH},
+    {"names", has_no_gradients, "without --gradients there is nothing to name"},
 };
 
 /* ---- inputs ---------------------------------------------------------------------------------------------------------- */
@@ -314,6 +319,18 @@ static int keep_numbers(struct outputs *out, const char *name, const float *numb
     return forward_keep(out, "", &array);
 }
 
+/* Under the names of a published model's family. */
+static int keep_family_gradients(struct outputs *out, struct qkv_context *ctx, struct qkv_model *model) {
+    struct qkv_family_tensors *tensors;
+    const struct qkv_array *array;
+    if (qkv_model_family_tensors(model, true, &tensors)) return cli_broken(ctx);
+    int code = CLI_DONE;
+    for (size_t i = 0; !code && (array = qkv_family_tensors_at(tensors, i)); i++)
+        code = forward_keep(out, "grad.", array);
+    qkv_family_tensors_free(tensors);
+    return code;
+}
+
 static int keep_gradients(struct outputs *out, struct qkv_model *model) {
     int code = CLI_DONE;
     for (size_t i = 0; i < qkv_model_parameters(model) && !code; i++) {
@@ -334,6 +351,12 @@ static int keep_result(struct outputs *out, const struct qkv_pass *pass, bool hi
 
 /* ---- the passes ------------------------------------------------------------------------------------------------------ */
 
+/* The last hidden states of a stack, as a pass tells of them; of published models they are written. */
+struct hidden {
+    float *values;
+    size_t rows, columns;
+};
+
 struct work {
     struct qkv_context *ctx;
     struct qkv_model *model;
@@ -341,7 +364,67 @@ struct work {
     struct inputs in;
     struct outputs out;
     bool hidden, loss;
+    struct hidden states[2]; /* of the decoder, or a lone encoder; of an encoder beside one */
+    bool listening, full;    /* it is told of them; memory ran out */
 };
+
+static void forward_listen(void *user, const struct qkv_hook_point *point) {
+    struct work *w = user;
+    const struct qkv_spec *spec = qkv_model_spec(w->model);
+    struct hidden *to = &w->states[point->encoder && spec->decoder.layers > 0];
+    const bool before = qkv_model_family_hidden(w->model) == QKV_FAMILY_HIDDEN_BEFORE_NORM;
+    if (point->kind != QKV_HOOK_RESIDUAL && (point->kind != QKV_HOOK_FINAL || before)) return;
+    const size_t bytes = point->rows * point->columns * sizeof(float);
+    float *values = realloc(to->values, bytes ? bytes : 1);
+    if (!values) {
+        w->full = true;
+        return;
+    }
+    memcpy(values, point->values, bytes);
+    *to = (struct hidden){values, point->rows, point->columns};
+}
+
+/* Hidden states times the matrix that narrows them for the head. */
+static int forward_narrow(struct work *w, struct hidden *h) {
+    const struct qkv_array *matrix = NULL;
+    for (size_t i = 0; i < qkv_model_parameters(w->model) && !matrix; i++)
+        if (!strcmp(qkv_model_parameter(w->model, i)->name, "head.transform.weight"))
+            matrix = qkv_model_parameter(w->model, i);
+    if (!matrix) return CLI_DONE;
+    const size_t width = matrix->shape[0];
+    float *m = malloc(qkv_array_elements(matrix) * sizeof *m), *out = calloc(h->rows * width + 1, sizeof *out);
+    if (m && out) qkv_array_floats(matrix, m);
+    for (size_t r = 0; m && out && r < h->rows; r++)
+        for (size_t i = 0; i < width; i++)
+            for (size_t c = 0; c < h->columns; c++)
+                out[r * width + i] += h->values[r * h->columns + c] * m[i * h->columns + c];
+    free(m);
+    if (!out || !m) {
+        free(out);
+        return cli_failed("out of memory");
+    }
+    free(h->values);
+    *h = (struct hidden){out, h->rows, width};
+    return CLI_DONE;
+}
+
+static int keep_hidden(struct work *w) {
+    static const char *const names[] = {"out.hidden", "out.encoder_hidden"};
+    int code = w->full ? cli_failed("out of memory") : CLI_DONE;
+    if (!code && w->states[0].values && qkv_model_family_hidden(w->model) == QKV_FAMILY_HIDDEN_NARROWED)
+        code = forward_narrow(w, &w->states[0]);
+    for (size_t i = 0; i < 2 && !code; i++) {
+        const struct hidden *h = &w->states[i];
+        if (!h->values || (i == 0 && w->hidden)) continue;
+        const struct qkv_array array = {.name = names[i],
+                                        .dtype = QKV_F32,
+                                        .rank = 3,
+                                        .shape = {w->in.batch.B, h->rows / w->in.batch.B, h->columns},
+                                        .data = h->values};
+        code = forward_keep(&w->out, "", &array);
+    }
+    return code;
+}
 
 static int make_pass(struct work *w, bool train, bool dropout, bool weights, struct qkv_pass **pass) {
     const struct qkv_batch *batch = &w->in.batch;
@@ -353,6 +436,10 @@ static int make_pass(struct work *w, bool train, bool dropout, bool weights, str
                                  .logits = true,
                                  .weights = weights,
                                  .padding = true};
+    if (w->listening) {
+        o.hook = forward_listen;
+        o.hook_user = w;
+    }
     return qkv_pass_create(w->model, &o, pass) ? cli_broken(w->ctx) : CLI_DONE;
 }
 
@@ -363,9 +450,12 @@ static int first_pass(struct work *w) {
     struct qkv_batch batch = w->in.batch;
     const bool drops = a->dropout_seed >= 0;
     if (drops) batch.dropout_seed = (uint64_t)a->dropout_seed;
+    w->listening = qkv_model_family(w->model) && !drops;
     int code = make_pass(w, a->gradients || drops, drops, a->weights, &pass);
     if (!code && qkv_pass_forward(pass, &batch)) code = cli_broken(w->ctx);
     if (!code) code = keep_result(&w->out, pass, w->hidden, w->loss);
+    if (!code) code = keep_hidden(w);
+    w->listening = false;
     for (size_t i = 0; !code && a->weights && qkv_pass_attention(pass, i, &array); i++)
         code = keep_weights(&w->out, w->ctx, pass, i, QKV_ATTENTION_WEIGHTS, &array);
     for (size_t i = 0; !code && a->weights && drops && qkv_pass_attention(pass, i, &array); i++)
@@ -374,7 +464,8 @@ static int first_pass(struct work *w) {
         if (qkv_pass_backward(pass))
             code = cli_broken(w->ctx);
         else
-            code = keep_gradients(&w->out, w->model);
+            code = a->names && !strcmp(a->names, "family") ? keep_family_gradients(&w->out, w->ctx, w->model)
+                                                           : keep_gradients(&w->out, w->model);
     }
     qkv_pass_free(pass);
     return code;
@@ -506,9 +597,13 @@ static int forward_run(const void *values, const char *const *words, size_t coun
             cli_program);
     if (cli_fresh_check(fresh, "forward", count)) return CLI_USAGE;
     if (!w.arguments->inputs) return cli_usage("forward: say what to run it on: --inputs FILE");
+    if (w.arguments->names && strcmp(w.arguments->names, "family") && strcmp(w.arguments->names, "qkv"))
+        return cli_usage("--names is \"%s\"; it must be qkv or family", w.arguments->names);
     if (!w.arguments->output) return cli_usage("forward: say where to write: -o FILE");
     int code = forward_all(&w, count ? words[0] : NULL);
     outputs_free(&w.out);
+    free(w.states[0].values);
+    free(w.states[1].values);
     inputs_free(&w.in);
     qkv_model_free(w.model);
     qkv_context_free(w.ctx);
@@ -533,7 +628,9 @@ const struct cli_command *cli_forward(void) {
             "a length are computed too, and rotations that depend on the length of a sequence (scaling dynamic, "
             "longrope) are "
             "decided for T, and those of sources for theirs, whatever the lengths. Dropout is off, unless "
-            "--dropout-seed is given. --preset and --spec run a "
+            "--dropout-seed is given. Of a published model (a Hugging Face folder) out.hidden and, beside a decoder, "
+            "out.encoder_hidden are written too, and --names family names gradients as its files do. --preset and "
+            "--spec run a "
             "model with the weights that training "
             "would begin with.",
         .examples = "qkv forward run/ --inputs case.safetensors -o out.safetensors --gradients --weights\n"

@@ -351,12 +351,8 @@ static int print_json(const struct subject *s, struct qkv_context *ctx) {
 static int read_spec(struct qkv_context *ctx, const struct arguments *a, const char *folder, struct subject *s) {
     int code;
     if (folder) {
-        size_t n = strlen(folder) + sizeof "/" QKV_CONFIG_FILE;
-        char *path = malloc(n);
-        if (!path) return cli_failed("out of memory");
-        snprintf(path, n, "%s%s" QKV_CONFIG_FILE, folder, *folder && folder[strlen(folder) - 1] == '/' ? "" : "/");
-        code = cli_spec_read(ctx, NULL, path, &a->set, &s->spec);
-        free(path);
+        if (qkv_spec_check_settings(ctx, a->set.items, a->set.count)) return cli_misused(ctx);
+        code = qkv_folder_spec(ctx, folder, a->set.items, a->set.count, &s->spec) ? cli_broken(ctx) : CLI_DONE;
     } else {
         code = cli_spec_read(ctx, a->preset, a->spec, &a->set, &s->spec);
     }
@@ -372,14 +368,9 @@ static int read_spec(struct qkv_context *ctx, const struct arguments *a, const c
 /* Of a model with weights, as they are stored; of a spec, or where settings change the model's, as training makes them. */
 static enum qkv_status info_plan(struct qkv_context *ctx, const struct arguments *a, const char *model,
                                  struct subject *s) {
-    struct stat info;
     const char *checkpoint = NULL;
     char *folder = model && !a->set.count ? cli_model_folder(model, &checkpoint) : NULL;
-    size_t n = folder ? strlen(folder) + sizeof "/" QKV_WEIGHTS_FILE : 0;
-    char *path = folder && !checkpoint ? malloc(n) : NULL;
-    if (path) snprintf(path, n, "%s/" QKV_WEIGHTS_FILE, folder);
-    const bool stored = checkpoint || (path && stat(path, &info) == 0);
-    free(path);
+    const bool stored = folder && (checkpoint || qkv_folder_has_weights(folder));
     free(folder);
     return stored ? qkv_model_plan_load(ctx, model, &s->plan) : qkv_model_plan(ctx, &s->spec, &s->plan);
 }

@@ -43,6 +43,7 @@
 #include "qkv/tokenizer.h" /* text to ids and back */
 #include "qkv/spec.h"      /* a transformer as data */
 #include "qkv/model.h"     /* weights, costs */
+#include "qkv/published.h" /* models that others have published */
 #include "qkv/pass.h"      /* forward and backward over a batch */
 #include "qkv/generate.h"  /* sessions, sampling, generation */
 #include "qkv/attention.h" /* attention on its own, without a model */

@@ -104,8 +104,9 @@ struct qkv_family {
     const struct qkv_family_choice *choices; /* NULL: none */
     const struct qkv_family_layers *layers;  /* NULL: all layers are alike */
     const struct qkv_family_tensor *tensors;
-    const char *prefix;  /* begins names that files of the base model do not begin with; NULL: none */
-    const char *ignored; /* patterns of tensors that are no weights, with spaces; NULL: none */
+    const char *prefix;      /* begins names that files of the base model do not begin with; NULL: none */
+    const char *ignored;     /* patterns of tensors that are no weights, with spaces; NULL: none */
+    bool hidden_before_norm; /* what it calls its last hidden states is before the final norm */
     const char *tied; /* the tensor of a head that is left out where tie_word_embeddings is true; NULL: there is none */
 };
 #define QKV_FAMILY_DECLARE(name) extern const struct qkv_family qkv_family_##name;

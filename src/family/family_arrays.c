@@ -45,7 +45,7 @@ static void rows_copy(const struct qkv_family_view *view, const float *ours, siz
     for (size_t r = 0; r < rows; r++) {
         const size_t at = qkv_family_row(view, r);
         for (size_t c = 0; c < columns; c++)
-            theirs[turned ? c * view->total + at : at * columns + c] = ours[r * columns + c];
+            theirs[turned ? c * view->total + at : at * columns + c] += ours[r * columns + c]; /* gradients of uses */
     }
 }
 
@@ -63,6 +63,10 @@ static enum qkv_status array_fill(struct qkv_model *model, const struct qkv_fami
     qkv_family_shape(&view, ours, &model->spec, &theirs);
     const bool whole = !gradients && view.parts == 1 && !(view.flags & QKV_FAMILY_TRANSPOSED);
     struct qkv_family_array *to = array_find(f, view.name);
+    if (to && whole && (to->array.bytes != ours->bytes || memcmp(to->array.data, ours->data, ours->bytes) != 0))
+        return qkv_fail(model->ctx, QKV_SPEC,
+                        "%s is to be %s, as another weight is, but their numbers differ: such models share it",
+                        ours->name, view.name);
     if (!to && !(to = array_add(model->ctx, f, &theirs, whole ? ours : NULL))) return QKV_MEMORY;
     if (whole) return QKV_OK;
     float *floats = NULL;

@@ -116,7 +116,8 @@ static json_t *there_less_two(const json_t *config, const json_t *x) {
 
 /* Positions of an image in patches, behind a class token. */
 static json_t *there_patches(const json_t *config, const json_t *x) {
-    const double patch = config_number(config, "patch_size"), side = patch > 0 ? floor(json_number_value(x) / patch) : 0;
+    const double patch = config_number(config, "patch_size"),
+                 side = patch > 0 ? floor(json_number_value(x) / patch) : 0;
     return json_integer((json_int_t)fmin(side * side + 1, 1e9));
 }
 

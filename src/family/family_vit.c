@@ -54,6 +54,7 @@ const struct qkv_family qkv_family_vit = {
             "encoder.norm.placement='pre'; encoder.norm.eps=$layer_norm_eps",
     .choices = choices,
     .tensors = tensors,
+    .hidden_before_norm = true,
     .prefix = "vit.",
     .ignored = "*pooler.dense.*",
 };

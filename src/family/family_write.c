@@ -242,13 +242,26 @@ enum qkv_status qkv_family_write(struct qkv_context *ctx, const char *type, cons
                     type ? " that is called " : "", type ? type : "", best->type, best_why);
 }
 
+/* Null that is nothing but the default needs not be said, and classes without the key take it amiss. */
+static bool write_default_null(const struct qkv_family *family, const char *key, const json_t *value) {
+    struct qkv_family_piece piece;
+    const char *list = family->defaults;
+    while (json_is_null(value) && qkv_family_next(&list, &piece))
+        if (!strcmp(piece.key, key)) return !strcmp(piece.value, "null");
+    return false;
+}
+
+/* Keys that are this room's, or of another file. */
+static bool write_own_key(const char *key) {
+    return *key == '@' || !strcmp(key, "architecture") || !strcmp(key, "dtype") || !strcmp(key, "transformers_version");
+}
+
 char *qkv_family_text(struct qkv_context *ctx, const struct qkv_family_config *config, const char *dtype) {
     json_t *keys = json_deep_copy(config->keys), *copy = keys ? json_object() : NULL;
     const char *key;
     json_t *value;
     json_object_foreach(keys, key, value) {
-        if (*key != '@' && strcmp(key, "architecture") && strcmp(key, "dtype") && strcmp(key, "transformers_version"))
-            json_object_set(copy, key, value);
+        if (!write_own_key(key) && !write_default_null(config->family, key, value)) json_object_set(copy, key, value);
     }
     if (copy) json_object_set_new(copy, "torch_dtype", json_string(dtype));
     char *text = copy ? json_dumps(copy, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;

@@ -324,7 +324,8 @@ static enum qkv_status check_named(struct qkv_context *ctx, const char *path) {
 
 /* The model of a spec with the weights of a file, which the model keeps open where weights stay there; else, and on failure, it is
  * closed. */
-static enum qkv_status load_file(struct qkv_context *ctx, const struct qkv_spec *spec, const struct qkv_model_file *file,
+static enum qkv_status load_file(struct qkv_context *ctx, const struct qkv_spec *spec,
+                                 const struct qkv_model_file *file,
                                  enum qkv_status (*read)(struct qkv_model *, const void *owner), const char *folder,
                                  bool planned, struct qkv_model **out) {
     enum qkv_status status = planned ? QKV_OK : check_memory(ctx, spec, file, folder);
@@ -474,7 +475,7 @@ enum qkv_status qkv_model_save(struct qkv_model *m, const char *folder) {
 }
 
 /* What an older model left there would be taken for this one's. */
-static enum qkv_status check_left(struct qkv_model *m, const char *folder) {
+enum qkv_status qkv_folder_check_left(struct qkv_model *m, const char *folder) {
     const struct {
         const char *name;
         bool written;
@@ -495,15 +496,22 @@ static enum qkv_status check_left(struct qkv_model *m, const char *folder) {
     return status;
 }
 
-enum qkv_status qkv_model_export(struct qkv_model *m, const char *format, const char *folder) {
-    QKV_CALL(m->ctx);
+enum qkv_status qkv_format_find(struct qkv_context *ctx, const char *name, const struct qkv_format **format) {
     char names[128] = "";
-    const int found = format ? qkv_format_of_name(format) : -1;
+    const int found = name ? qkv_format_of_name(name) : -1;
     for (size_t i = 0, n = 0; i < QKV_FORMAT_COUNT && n < sizeof names - 32; i++)
         n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", qkv_formats[i]->name);
     if (found < 0)
-        return qkv_fail(m->ctx, QKV_ARGUMENT, "there is no number format \"%.40s\"; the formats are %s",
-                        format ? format : "", names);
-    enum qkv_status status = check_left(m, folder);
-    return status ? status : write_folder(m, folder, qkv_formats[found]);
+        return qkv_fail(ctx, QKV_ARGUMENT, "there is no number format \"%.40s\"; the formats are %s", name ? name : "",
+                        names);
+    *format = qkv_formats[found];
+    return QKV_OK;
+}
+
+enum qkv_status qkv_model_export(struct qkv_model *m, const char *format, const char *folder) {
+    QKV_CALL(m->ctx);
+    const struct qkv_format *numbers;
+    enum qkv_status status = qkv_format_find(m->ctx, format, &numbers);
+    if (!status) status = qkv_folder_check_left(m, folder);
+    return status ? status : write_folder(m, folder, numbers);
 }

@@ -5,6 +5,7 @@
 #define QKV_IO_H
 
 #include "base/base.h"
+#include "format/format.h"
 
 #define QKV_CHECKPOINT_FORMAT                                                                                          \
     "qkv-checkpoint"                          /* "format" in the metadata of a checkpoint, whose spec is "spec" there */
@@ -16,6 +17,12 @@ struct qkv_model_place {
 };
 enum qkv_status qkv_model_place(struct qkv_context *ctx, const char *path, struct qkv_model_place *place);
 void qkv_model_place_free(struct qkv_model_place *place);
+
+/* The number format of that name. QKV_ARGUMENT: there is none. */
+enum qkv_status qkv_format_find(struct qkv_context *ctx, const char *name, const struct qkv_format **format);
+/* QKV_FILE: what an older model left in the folder would be taken for this one's. */
+struct qkv_model;
+enum qkv_status qkv_folder_check_left(struct qkv_model *model, const char *folder);
 
 /* "F32", "BF16", …: the name of an element type in safetensors, NULL for an invalid one. */
 const char *qkv_dtype_name(enum qkv_dtype dtype);

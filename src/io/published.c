@@ -53,7 +53,8 @@ static enum qkv_status check_total(const struct qkv_published *p, const char *pa
             bytes += qkv_tensors_at(p->files[i].tensors, k)->bytes;
     if (!json_is_integer(total) || json_integer_value(total) < 0 || (uintmax_t)json_integer_value(total) == bytes)
         return QKV_OK;
-    return qkv_fail(p->ctx, QKV_FORMAT, "%s: total_size is %lld, but the tensors of its files have %zu bytes: some of them is another",
+    return qkv_fail(p->ctx, QKV_FORMAT,
+                    "%s: total_size is %lld, but the tensors of its files have %zu bytes: some of them is another",
                     path, (long long)json_integer_value(total), bytes);
 }
 
@@ -64,7 +65,8 @@ static enum qkv_status open_shards(struct qkv_published *p, const char *path) {
     if (status) return status;
     json_t *map = json_object_get(root, "weight_map");
     if (!json_object_size(map))
-        status = qkv_fail(p->ctx, QKV_FORMAT, "%s: weight_map is no object that says in which file each tensor is", path);
+        status =
+            qkv_fail(p->ctx, QKV_FORMAT, "%s: weight_map is no object that says in which file each tensor is", path);
     json_object_foreach(map, name, value) {
         const char *file = json_string_value(value);
         if (!status && !is_plain_name(file))
@@ -91,10 +93,11 @@ static enum qkv_status find_pickle(struct qkv_published *p, bool *found) {
         char *path = qkv_join_path(p->ctx, p->folder, names[i]);
         status = path ? qkv_file_find(p->ctx, path, found) : QKV_MEMORY;
         if (*found)
-            status = qkv_fail(p->ctx, QKV_FILE,
-                              "%s is a pickle, which can run any code when it is read; where it is trusted, transformers "
-                              "makes model.safetensors of it: AutoModel.from_pretrained(DIR).save_pretrained(NEW)",
-                              path);
+            status =
+                qkv_fail(p->ctx, QKV_FILE,
+                         "%s is a pickle, which can run any code when it is read; where it is trusted, transformers "
+                         "makes model.safetensors of it: AutoModel.from_pretrained(DIR).save_pretrained(NEW)",
+                         path);
         free(path);
     }
     return status;

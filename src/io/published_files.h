@@ -10,7 +10,7 @@ struct qkv_published_part {
 };
 /* A weight of ours, and where it is. */
 struct qkv_published_entry {
-    struct qkv_array array;          /* as ours, where it lies there as it is (`direct`); the name is owned */
+    struct qkv_array array; /* as ours, where it lies there as it is (`direct`); the name is owned */
     const struct qkv_array *theirs;
     size_t file;
     struct qkv_family_view view;

@@ -123,7 +123,8 @@ struct qkv_model_file qkv_published_file(struct qkv_published *p) {
 }
 
 /* Rows of ours out of all numbers of theirs. */
-static void rows_take(const struct qkv_family_view *view, const float *theirs, size_t rows, size_t columns, float *ours) {
+static void rows_take(const struct qkv_family_view *view, const float *theirs, size_t rows, size_t columns,
+                      float *ours) {
     const bool turned = view->flags & QKV_FAMILY_TRANSPOSED;
     for (size_t r = 0; r < rows; r++) {
         const size_t at = qkv_family_row(view, r);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Reads the symbols of the built objects: what an object of a room needs is defined in its own room or in one on its left,
-#     base <- format <- kernel <- op <- attention <- sequence,   base <- text <- metric,   {sequence, text} <- model <- {io, generate} <- train;
+#     base <- format <- kernel <- op <- attention <- sequence,   base <- text <- metric,   {sequence, text} <- model <- family <- io, {io, generate} <- train;
 # the lab needs public functions, base and the little that the table below allows it; the command needs public functions and the lab;
 # and no object files need each other in a circle. docs/design.md says the same in words.
 #     rooms.sh SOURCE_FOLDER BINARY_FOLDER
@@ -33,7 +33,8 @@ sequence base format kernel op attention
 text base
 metric base text
 model base format kernel op attention sequence text
-io base format kernel op attention sequence text model
+family base format kernel op attention sequence text model
+io base format kernel op attention sequence text model family
 generate base format kernel op attention sequence text model
 train base format kernel op attention sequence text metric model io generate
 lab/report base

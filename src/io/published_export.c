@@ -1,0 +1,165 @@
+/* Published folders, written; and what else is asked of a model's family. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/format.h"
+#include "io/io.h"
+#include "io/published.h"
+#include "io/safetensors.h"
+#include "qkv/published.h"
+
+static const struct qkv_family_config *model_config(const struct qkv_model *model) {
+    return model->origin.family;
+}
+
+bool qkv_family_at(size_t i, const char **type, const char **classes) {
+    size_t n = 0;
+    while (qkv_families[n]) n++;
+    if (i >= n) return false;
+    *type = qkv_families[i]->type;
+    *classes = qkv_families[i]->architectures;
+    return true;
+}
+
+const char *qkv_model_family(const struct qkv_model *model) {
+    return model_config(model) ? model_config(model)->family->type : NULL;
+}
+
+const char *qkv_model_tokenizer_problem(const struct qkv_model *model) {
+    return model->origin.tokenizer;
+}
+
+enum qkv_family_hidden qkv_model_family_hidden(const struct qkv_model *model) {
+    if (!model_config(model)) return QKV_FAMILY_HIDDEN_LAST;
+    if (model_config(model)->family->hidden_before_norm) return QKV_FAMILY_HIDDEN_BEFORE_NORM;
+    const struct qkv_stack_spec *decoder = &model->spec.decoder;
+    const bool narrow = decoder->layers && decoder->embed.width && decoder->embed.project == QKV_PROJECT_TOKEN;
+    return narrow && model->spec.head.transform.given ? QKV_FAMILY_HIDDEN_NARROWED : QKV_FAMILY_HIDDEN_LAST;
+}
+
+/* ---- specs of folders ------------------------------------------------------------------------------------------------- */
+
+bool qkv_folder_has_weights(const char *folder) {
+    static const char *const names[] = {QKV_WEIGHTS_FILE, QKV_WEIGHTS_FILE ".index.json"};
+    bool there = false;
+    for (size_t i = 0; i < 2 && !there; i++) {
+        char *path = qkv_join_path(NULL, folder, names[i]);
+        there = path && qkv_file_exists(path);
+        free(path);
+    }
+    return there;
+}
+
+enum qkv_status qkv_folder_spec(struct qkv_context *ctx, const char *folder, const char *const *settings,
+                                size_t setting_count, struct qkv_spec *spec) {
+    QKV_CALL(ctx);
+    struct qkv_published *published = NULL;
+    char *path = qkv_join_path(ctx, folder, QKV_CONFIG_FILE), *json = NULL;
+    enum qkv_status status = path ? qkv_published_open(ctx, folder, false, &published, spec) : QKV_MEMORY;
+    if (!status && !published) status = qkv_spec_read(ctx, spec, path, settings, setting_count);
+    if (!status && published && setting_count) {
+        status = qkv_spec_print(ctx, spec, &json);
+        if (!status) status = qkv_spec_parse(ctx, spec, path, json, strlen(json), settings, setting_count);
+    }
+    qkv_published_close(published);
+    qkv_free(json);
+    free(path);
+    return status;
+}
+
+/* ---- tensors ------------------------------------------------------------------------------------------------------------- */
+
+struct qkv_family_tensors {
+    struct qkv_family_array *list;
+    size_t count;
+};
+
+enum qkv_status qkv_model_family_tensors(struct qkv_model *model, bool gradients, struct qkv_family_tensors **out) {
+    QKV_CALL(model->ctx);
+    *out = NULL;
+    if (!model_config(model) || model->planned)
+        return qkv_fail(model->ctx, QKV_ARGUMENT,
+                        "this model came from no published folder, so no family has names for its weights");
+    struct qkv_family_tensors *tensors = qkv_allocate(model->ctx, 1, sizeof *tensors);
+    if (!tensors) return QKV_MEMORY;
+    enum qkv_status status = qkv_family_arrays(model, model_config(model), gradients, &tensors->list, &tensors->count);
+    if (status)
+        free(tensors);
+    else
+        *out = tensors;
+    return status;
+}
+
+const struct qkv_array *qkv_family_tensors_at(const struct qkv_family_tensors *tensors, size_t i) {
+    return i < tensors->count ? &tensors->list[i].array : NULL;
+}
+
+void qkv_family_tensors_free(struct qkv_family_tensors *tensors) {
+    if (!tensors) return;
+    qkv_family_arrays_free(tensors->list, tensors->count);
+    free(tensors);
+}
+
+/* ---- a folder ---------------------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status write_tensors(struct qkv_model *m, const struct qkv_family_config *config,
+                                     const struct qkv_format *format, const char *path) {
+    static const char *const metadata[] = {"format", "pt"};
+    struct qkv_family_array *list;
+    size_t count;
+    enum qkv_status status = qkv_family_arrays(m, config, false, &list, &count);
+    if (status) return status;
+    struct qkv_array *arrays = qkv_allocate(m->ctx, count, sizeof *arrays);
+    const struct qkv_format **formats = qkv_allocate(m->ctx, count, sizeof *formats);
+    status = arrays && formats ? QKV_OK : QKV_MEMORY;
+    for (size_t i = 0; i < count && !status; i++) {
+        arrays[i] = list[i].array;
+        formats[i] = arrays[i].dtype == format->dtype ? NULL : format;
+    }
+    if (!status) status = qkv_tensors_write_as(m->ctx, path, arrays, formats, count, metadata, 1);
+    free(arrays);
+    free(formats);
+    qkv_family_arrays_free(list, count);
+    return status;
+}
+
+static enum qkv_status write_published(struct qkv_model *m, const struct qkv_family_config *config,
+                                       const struct qkv_format *format, const char *folder) {
+    const char *dtype = format->dtype == QKV_BF16 ? "bfloat16" : format->dtype == QKV_F16 ? "float16" : "float32";
+    char *text = qkv_family_text(m->ctx, config, dtype);
+    char *json = qkv_join_path(m->ctx, folder, QKV_CONFIG_FILE);
+    char *tokenizer = qkv_join_path(m->ctx, folder, QKV_TOKENIZER_FILE);
+    char *weights = qkv_join_path(m->ctx, folder, QKV_WEIGHTS_FILE);
+    enum qkv_status status = text && json && tokenizer && weights ? QKV_OK : QKV_MEMORY;
+    if (!status) status = qkv_make_folder(m->ctx, folder);
+    if (!status) status = qkv_write_file(m->ctx, json, text, strlen(text));
+    if (!status && m->tokenizer) status = qkv_tokenizer_save(m->ctx, m->tokenizer, tokenizer);
+    if (!status) status = write_tensors(m, config, format, weights);
+    free(text);
+    free(json);
+    free(tokenizer);
+    free(weights);
+    return status;
+}
+
+/* The configuration to write: its own, or one that a family has for the spec. */
+static enum qkv_status find_config(struct qkv_model *m, const char *type, struct qkv_family_config *config) {
+    const struct qkv_family_config *own = model_config(m);
+    if (!own || (type && strcmp(type, own->family->type))) return qkv_family_write(m->ctx, type, &m->spec, config);
+    *config = (struct qkv_family_config){.family = own->family, .keys = json_incref(own->keys)};
+    return QKV_OK;
+}
+
+enum qkv_status qkv_model_export_published(struct qkv_model *m, const char *type, const char *format,
+                                           const char *folder) {
+    QKV_CALL(m->ctx);
+    struct qkv_family_config config = {0};
+    const struct qkv_format *numbers;
+    enum qkv_status status = qkv_format_find(m->ctx, format, &numbers);
+    if (!status && m->planned) status = qkv_fail(m->ctx, QKV_ARGUMENT, "a planned model has no weights to save");
+    if (!status) status = qkv_folder_check_left(m, folder);
+    if (!status) status = find_config(m, type, &config);
+    if (!status) status = write_published(m, &config, numbers, folder);
+    qkv_family_config_free(&config);
+    return status;
+}

@@ -1,0 +1,513 @@
+/* Folders as others publish them: small random checkpoints that transformers saved (tests/golden/hf, and whatever else lies in
+ * ../shared/golden/hf or $QKV_GOLDEN_HF), with inputs, outputs and gradients of a float64 run of transformers itself. */
+#include "test.h"
+
+#include <dirent.h>
+
+#include "family/family.h"
+#include "model/spec.h"
+#include "qkv.h"
+
+struct published {
+    struct qkv_context *ctx;
+    struct qkv_model *model;
+    struct qkv_tensors *file;
+    struct qkv_batch batch;
+    int32_t *ints[6];
+    float *features;
+};
+
+static int32_t *published_ints(struct published *p, const char *name, size_t slot, size_t *rows, size_t *columns) {
+    const struct qkv_array *a = qkv_tensors_find(p->file, name);
+    if (!a) return NULL;
+    assert_int_equal(a->dtype, QKV_I32);
+    if (rows) *rows = a->shape[0];
+    if (columns) *columns = a->shape[1];
+    p->ints[slot] = malloc(a->bytes);
+    memcpy(p->ints[slot], a->data, a->bytes);
+    return p->ints[slot];
+}
+
+static void published_features(struct published *p) {
+    const struct qkv_spec *spec = qkv_model_spec(p->model);
+    const struct qkv_stack_spec *stack = spec->encoder.layers ? &spec->encoder : &spec->decoder;
+    const struct qkv_array *pixels = qkv_tensors_find(p->file, "in.pixels");
+    const struct qkv_array *frames = qkv_tensors_find(p->file, "in.features"), *a = pixels ? pixels : frames;
+    if (!a) return;
+    p->features = malloc(qkv_array_elements(a) * sizeof(float));
+    qkv_array_floats(a, p->features);
+    p->batch.B = a->shape[0];
+    if (pixels) {
+        p->batch.T = qkv_stack_patches(stack);
+        p->batch.features = p->features;
+    } else {
+        p->batch.source_frames = frames->shape[2];
+        p->batch.source_T = (frames->shape[2] - 1) / (size_t)stack->embed.input.stride + 1;
+        p->batch.source_features = p->features;
+    }
+}
+
+static void published_open(struct published *p, const char *folder, const char *cases, const char *isa,
+                           enum qkv_precision precision) {
+    char path[700];
+    *p = (struct published){0};
+    const struct qkv_context_options options = {.isa = isa, .precision = precision};
+    assert_int_equal(qkv_context_create(&p->ctx, &options), QKV_OK);
+    if (qkv_model_load(p->ctx, folder, &p->model)) fail_msg("%s: %s", folder, qkv_message(p->ctx));
+    snprintf(path, sizeof path, "%s/case.safetensors", cases);
+    if (qkv_tensors_open(p->ctx, path, &p->file)) fail_msg("%s", qkv_message(p->ctx));
+    p->batch = qkv_batch_defaults();
+    p->batch.ids = published_ints(p, "in.ids", 0, &p->batch.B, &p->batch.T);
+    p->batch.lengths = published_ints(p, "in.lengths", 1, NULL, NULL);
+    p->batch.targets = published_ints(p, "in.targets", 2, NULL, NULL);
+    p->batch.source = published_ints(p, "in.source", 3, NULL, &p->batch.source_T);
+    p->batch.source_lengths = published_ints(p, "in.source_lengths", 4, NULL, NULL);
+    p->batch.types = published_ints(p, "in.token_types", 5, NULL, NULL);
+    published_features(p);
+    p->batch.length = p->batch.T, p->batch.source_length = p->batch.source_T; /* as the reference */
+}
+
+static void published_close(struct published *p) {
+    for (size_t i = 0; i < TEST_COUNT(p->ints); i++) free(p->ints[i]);
+    free(p->features);
+    qkv_tensors_close(p->file);
+    qkv_model_free(p->model);
+    qkv_context_free(p->ctx);
+}
+
+static struct qkv_pass *published_pass(struct published *p, bool train) {
+    struct qkv_pass *pass;
+    const struct qkv_pass_options o = {
+        .B = p->batch.B, .T = p->batch.T, .source_T = p->batch.source_T, .train = train, .logits = true};
+    assert_int_equal(qkv_pass_create(p->model, &o, &pass), QKV_OK);
+    if (qkv_pass_forward(pass, &p->batch)) fail_msg("%s", qkv_message(p->ctx));
+    return pass;
+}
+
+static void expect_close(const struct published *p, const char *name, const float *got, size_t count,
+                         double tolerance) {
+    const struct qkv_array *want = qkv_tensors_find(p->file, name);
+    if (!want) fail_msg("the case has no %s", name);
+    assert_int_equal(qkv_array_elements(want), count);
+    float *expected = malloc(count * sizeof *expected);
+    qkv_array_floats(want, expected);
+    test_floats_close(got, expected, count, tolerance, name, __FILE__, __LINE__);
+    free(expected);
+}
+
+/* Gradients that nearly cancel (those of biases of keys) are compared with the norm of all. */
+static void expect_gradients(struct published *p, double tolerance, double floor) {
+    struct qkv_family_tensors *tensors;
+    const struct qkv_array *a;
+    size_t seen = 0;
+    assert_int_equal(qkv_model_family_tensors(p->model, true, &tensors), QKV_OK);
+    const double least = floor * qkv_model_gradient_norm(p->model);
+    for (size_t i = 0; (a = qkv_family_tensors_at(tensors, i)); i++) {
+        char name[240];
+        snprintf(name, sizeof name, "grad.%s", a->name);
+        const struct qkv_array *want = qkv_tensors_find(p->file, name);
+        if (!want) continue; /* of a buffer there is none */
+        const size_t count = qkv_array_elements(a);
+        assert_int_equal(a->rank, want->rank);
+        for (int d = 0; d < a->rank; d++) assert_int_equal(a->shape[d], want->shape[d]);
+        float *expected = malloc(count * sizeof *expected);
+        qkv_array_floats(want, expected);
+        double difference = 0;
+        for (size_t k = 0; k < count; k++)
+            difference += pow((double)((const float *)a->data)[k] - (double)expected[k], 2);
+        if (!(sqrt(difference) <= least)) expect_close(p, name, a->data, count, tolerance);
+        free(expected);
+        seen++;
+    }
+    for (size_t i = 0; i < qkv_tensors_count(p->file); i++)
+        seen -= strncmp(qkv_tensors_at(p->file, i)->name, "grad.", 5) == 0;
+    assert_int_equal(seen, 0);
+    qkv_family_tensors_free(tensors);
+}
+
+static void run_published(const char *folder, const char *cases, const char *isa, enum qkv_precision precision) {
+    const bool fp32 = precision == QKV_FP32;
+    struct published p;
+    published_open(&p, folder, cases, isa, precision);
+    const bool gradients = fp32 && strstr(folder, "bf16") == NULL;
+    bool given = false;
+    for (size_t i = 0; i < qkv_tensors_count(p.file); i++)
+        given = given || strncmp(qkv_tensors_at(p.file, i)->name, "grad.", 5) == 0;
+    struct qkv_pass *pass = published_pass(&p, gradients && given);
+    const struct qkv_array y = qkv_pass_output(pass);
+    const float loss = (float)qkv_pass_loss(pass, NULL);
+    expect_close(&p, "out.logits", y.data, qkv_array_elements(&y), fp32 ? 1e-5 : 8e-2);
+    expect_close(&p, "out.loss", &loss, 1, fp32 ? 1e-5 : 8e-2);
+    if (gradients && given) {
+        assert_int_equal(qkv_pass_backward(pass), QKV_OK);
+        expect_gradients(&p, 1e-4, 1e-6);
+    }
+    qkv_pass_free(pass);
+    published_close(&p);
+}
+
+/* ---- folders of the test's own ----------------------------------------------------------------------------------------- */
+
+/* Links a folder's files into another one, whose config.json may be another file of it. */
+static void link_folder(const char *from, const char *to, const char *config) {
+    DIR *folder = opendir(from);
+    assert_non_null(folder);
+    mkdir(to, 0700);
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        char source[700], target[700];
+        const char *name = entry->d_name;
+        if (name[0] == '.' || (config && !strcmp(name, "config.json"))) continue;
+        snprintf(source, sizeof source, "%s/%s", from, name);
+        snprintf(target, sizeof target, "%s/%s", to, config && !strcmp(name, config) ? "config.json" : name);
+        assert_int_equal(symlink(source, target), 0);
+    }
+    closedir(folder);
+}
+
+/* Whether a config.json is of a family that is known: cases of others are for later. */
+static bool folder_is_known(const char *folder) {
+    struct qkv_context *ctx;
+    struct qkv_spec spec;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    const bool known = qkv_folder_spec(ctx, folder, NULL, 0, &spec) != QKV_FORMAT;
+    qkv_context_free(ctx);
+    return known;
+}
+
+typedef void folder_check(const char *folder, const char *name, void *user);
+
+static size_t each_folder(const char *root, folder_check *check, void *user) {
+    DIR *folder = opendir(root);
+    size_t count = 0;
+    if (!folder) return 0;
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        char path[512], cases[600];
+        snprintf(path, sizeof path, "%s/%s", root, entry->d_name);
+        snprintf(cases, sizeof cases, "%s/case.safetensors", path);
+        if (entry->d_name[0] == '.' || access(cases, R_OK) != 0 || !folder_is_known(path)) continue;
+        check(path, entry->d_name, user);
+        count++;
+    }
+    closedir(folder);
+    return count;
+}
+
+static void every_folder(folder_check *check, void *user) {
+    assert_true(each_folder(TEST_SOURCE_DIR "/tests/golden/hf", check, user) >= 9);
+    each_folder(TEST_SOURCE_DIR "/../shared/golden/hf", check, user);
+    if (getenv("QKV_GOLDEN_HF")) assert_true(each_folder(getenv("QKV_GOLDEN_HF"), check, user) > 0);
+}
+
+static void check_numbers(const char *folder, const char *name, void *user) {
+    char old[600];
+    for (size_t i = 0; qkv_isa_at(i); i++) {
+        run_published(folder, folder, qkv_isa_at(i), QKV_FP32);
+        run_published(folder, folder, qkv_isa_at(i), QKV_MIXED_BF16);
+    }
+    snprintf(old, sizeof old, "%s/old.%s", (const char *)user, name);
+    link_folder(folder, old, "config.legacy.json");
+    run_published(old, folder, NULL, QKV_FP32);
+    test_remove_tree(old);
+}
+
+static void folders_give_the_numbers_of_the_reference_in_old_and_new_words(void **state) {
+    every_folder(check_numbers, *state);
+}
+
+/* ---- there and back ------------------------------------------------------------------------------------------------------ */
+
+static void expect_same_model(const struct qkv_model *a, const struct qkv_model *b) {
+    char x[QKV_DIGEST_TEXT], y[QKV_DIGEST_TEXT];
+    struct qkv_context *ctx = qkv_model_context(a);
+    assert_int_equal(qkv_spec_digest(ctx, qkv_model_spec(a), x), QKV_OK);
+    assert_int_equal(qkv_spec_digest(ctx, qkv_model_spec(b), y), QKV_OK);
+    assert_string_equal(x, y);
+    assert_int_equal(qkv_model_parameters(a), qkv_model_parameters(b));
+    for (size_t i = 0; i < qkv_model_parameters(a); i++) {
+        const struct qkv_array *p = qkv_model_parameter(a, i), *q = qkv_model_parameter(b, i);
+        assert_string_equal(p->name, q->name);
+        assert_int_equal(p->dtype, q->dtype);
+        assert_int_equal(p->bytes, q->bytes);
+        assert_memory_equal(p->data, q->data, p->bytes);
+    }
+}
+
+static void load_or_fail(struct qkv_context *ctx, const char *folder, struct qkv_model **model) {
+    if (qkv_model_load(ctx, folder, model)) fail_msg("%s: %s", folder, qkv_message(ctx));
+}
+
+/* As it came, and through a folder of ours, which knows no family: then one must be found. */
+static void check_both_ways(const char *folder, const char *name, void *user) {
+    struct qkv_context *ctx;
+    struct qkv_model *first, *again, *ours, *found;
+    char there[600], own[600], back[600];
+    snprintf(there, sizeof there, "%s/there.%s", (const char *)user, name);
+    snprintf(own, sizeof own, "%s/own.%s", (const char *)user, name);
+    snprintf(back, sizeof back, "%s/back.%s", (const char *)user, name);
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    load_or_fail(ctx, folder, &first);
+    const char *format = strstr(name, "bf16") ? "bf16" : "f32";
+    if (qkv_model_export_published(first, NULL, format, there)) fail_msg("%s: %s", name, qkv_message(ctx));
+    load_or_fail(ctx, there, &again);
+    expect_same_model(first, again);
+    assert_string_equal(qkv_model_family(first), qkv_model_family(again));
+    assert_int_equal(qkv_model_save(first, own), QKV_OK);
+    load_or_fail(ctx, own, &ours);
+    assert_null(qkv_model_family(ours));
+    if (qkv_model_export_published(ours, NULL, format, back)) fail_msg("%s: %s", name, qkv_message(ctx));
+    load_or_fail(ctx, back, &found);
+    expect_same_model(first, found);
+    qkv_model_free(first);
+    qkv_model_free(again);
+    qkv_model_free(ours);
+    qkv_model_free(found);
+    qkv_context_free(ctx);
+    test_remove_tree(there);
+    test_remove_tree(own);
+    test_remove_tree(back);
+}
+
+static void what_is_read_and_written_and_read_is_the_same_to_the_bit(void **state) {
+    every_folder(check_both_ways, *state);
+}
+
+static void a_model_that_no_family_has_is_refused_with_what_the_nearest_has_otherwise(void **state) {
+    (void)state;
+    struct qkv_context *ctx;
+    struct qkv_model *model;
+    struct qkv_spec spec;
+    static const char *const settings[] = {"vocab=16",
+                                           "d_model=16",
+                                           "context=8",
+                                           "decoder.layers=1",
+                                           "decoder.attention.heads=2",
+                                           "decoder.attention.window=3"};
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    assert_int_equal(qkv_spec_preset(ctx, &spec, "gpt2-small", settings, TEST_COUNT(settings)), QKV_OK);
+    assert_int_equal(qkv_model_create(ctx, &spec, 1, &model), QKV_OK);
+    const char *folder = test_path("none");
+    assert_int_equal(qkv_model_export_published(model, NULL, "f32", folder), QKV_SPEC);
+    assert_non_null(strstr(qkv_message(ctx), "window is 3"));
+    assert_int_equal(access(folder, F_OK), -1);
+    assert_int_equal(qkv_model_export_published(model, "gpt3", "f32", folder), QKV_ARGUMENT);
+    assert_non_null(strstr(qkv_message(ctx), "gpt3"));
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+}
+
+/* ---- folders with a fault -------------------------------------------------------------------------------------------------- */
+
+#define GPT2 TEST_SOURCE_DIR "/tests/golden/hf/gpt2"
+
+/* A folder with a changed config.json: the first text `from` in it is `to`. */
+static const char *config_changed(const char *name, const char *golden, const char *from, const char *to) {
+    const char *folder = test_path(name);
+    char path[1200], text[1 << 15];
+    link_folder(golden, folder, "config.legacy.json");
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    const size_t n = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[n] = 0;
+    char *at = strstr(text, from), changed[1 << 15];
+    assert_non_null(at);
+    const int size = snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    unlink(path);
+    test_write_file(path, changed, (size_t)size);
+    return folder;
+}
+
+static void expect_refused(const char *folder, enum qkv_status status, const char *says) {
+    struct qkv_context *ctx;
+    struct qkv_model *model = NULL;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    const enum qkv_status got = qkv_model_load(ctx, folder, &model);
+    if (got != status || !strstr(qkv_message(ctx), says))
+        fail_msg("%s: %s, which does not say \"%s\"", folder, got ? qkv_message(ctx) : "it was read", says);
+    assert_null(model);
+    qkv_context_free(ctx);
+}
+
+static void what_a_family_cannot_be_is_refused_by_its_key(void **state) {
+    (void)state;
+    static const struct {
+        const char *from, *to;
+        enum qkv_status status;
+        const char *says;
+    } cases[] = {
+        {"\"gpt2\"", "\"gtp2\"", QKV_FORMAT, "the nearest known ones are gpt2"},
+        {"\"model_type\": \"gpt2\",", "", QKV_FORMAT, "no model_type"},
+        {"GPT2LMHeadModel", "GPT2DoubleHeadsModel", QKV_SPEC, "GPT2LMHeadModel"},
+        {"gelu_new", "mish", QKV_SPEC, "activation_function is \"mish\""},
+        {"\"n_layer\": 2", "\"n_layer\": 2, \"scale_attn_by_inverse_layer_idx\": true", QKV_SPEC,
+         "scale_attn_by_inverse_layer_idx is true"},
+        {"\"n_layer\": 2", "\"n_layer\": 2, \"quantization_config\": {}", QKV_SPEC, "quantization_config"},
+        {"\"n_layer\": 2", "\"n_layer\": 3", QKV_FORMAT, "no tensor transformer.h.2."},
+        {"\"n_layer\": 2", "\"n_layer\": 1", QKV_FORMAT, "transformer.h.1."},
+        {"\"n_layer\": 2", "\"n_layer\": -2", QKV_SPEC, "layers"},
+        {"\"n_layer\": 2", "\"n_layer\": 1e300", QKV_SPEC, "layers"},
+        {"\"vocab_size\": 128", "\"vocab_size\": 200", QKV_SHAPE, "transformer.wte.weight is (128, 32)"},
+        {"\"n_head\": 4", "\"n_head\": \"four\"", QKV_SPEC, "heads"},
+    };
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        const char *folder = config_changed("changed", GPT2, cases[i].from, cases[i].to);
+        expect_refused(folder, cases[i].status, cases[i].says);
+        test_remove_tree(folder);
+    }
+}
+
+/* The tensors of a folder written anew with one of them changed, by `change`, which may leave it out (rank -1). */
+static const char *tensors_changed(struct qkv_context *ctx, void (*change)(struct qkv_array *), const char *more) {
+    const char *folder = test_path("tensors");
+    static const float zero[1];
+    struct qkv_tensors *file;
+    struct qkv_array arrays[64];
+    size_t count = 0;
+    char path[1200];
+    link_folder(GPT2, folder, NULL);
+    assert_int_equal(qkv_tensors_open(ctx, GPT2 "/model.safetensors", &file), QKV_OK);
+    for (size_t i = 0; i < qkv_tensors_count(file); i++) {
+        arrays[count] = *qkv_tensors_at(file, i);
+        if (change && !strcmp(arrays[count].name, "transformer.wpe.weight")) change(&arrays[count]);
+        count += arrays[count].rank >= 0;
+    }
+    if (more) arrays[count++] = (struct qkv_array){more, QKV_F32, 1, {1}, zero, sizeof zero};
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    unlink(path);
+    assert_int_equal(qkv_tensors_write(ctx, path, arrays, count, NULL, 0), QKV_OK);
+    qkv_tensors_close(file);
+    return folder;
+}
+
+static void leave_out(struct qkv_array *array) {
+    array->rank = -1;
+}
+
+static void turn(struct qkv_array *array) {
+    array->shape[0] = 16;
+    array->shape[1] = 64;
+}
+
+static void make_integers(struct qkv_array *array) {
+    array->dtype = QKV_I32;
+}
+
+static void tensors_that_are_missing_left_over_or_others_are_refused_by_name(void **state) {
+    (void)state;
+    static const struct {
+        void (*change)(struct qkv_array *);
+        const char *more;
+        enum qkv_status status;
+        const char *says;
+    } cases[] = {
+        {leave_out, NULL, QKV_FORMAT, "no tensor transformer.wpe.weight"},
+        {turn, NULL, QKV_SHAPE, "transformer.wpe.weight is (16, 64)"},
+        {make_integers, NULL, QKV_FORMAT, "transformer.wpe.weight is of type I32"},
+        {NULL, "transformer.h.0.adapter.weight", QKV_FORMAT, "a tensor transformer.h.0.adapter.weight"},
+    };
+    struct qkv_context *ctx;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        const char *folder = tensors_changed(ctx, cases[i].change, cases[i].more);
+        expect_refused(folder, cases[i].status, cases[i].says);
+        test_remove_tree(folder);
+    }
+    /* Buffers of masks, and a head beside a tied embedding, are left out. */
+    static const char *const ignored[] = {"transformer.h.0.attn.bias", "transformer.h.1.attn.masked_bias",
+                                          "lm_head.weight"};
+    for (size_t i = 0; i < TEST_COUNT(ignored); i++) {
+        struct qkv_model *model;
+        const char *folder = tensors_changed(ctx, NULL, ignored[i]);
+        load_or_fail(ctx, folder, &model);
+        qkv_model_free(model);
+        test_remove_tree(folder);
+    }
+    qkv_context_free(ctx);
+}
+
+static void files_that_are_missing_or_others_are_refused(void **state) {
+    (void)state;
+    static const char sharded[] = TEST_SOURCE_DIR "/tests/golden/hf/llama_sharded";
+    static const uint64_t header = UINT64_C(2) << 30;
+    char path[1200];
+    const char *folder = test_path("shards");
+    link_folder(sharded, folder, NULL);
+    snprintf(path, sizeof path, "%s/model-00002-of-00003.safetensors", folder);
+    if (access(path, F_OK)) snprintf(path, sizeof path, "%s/model-00001-of-00002.safetensors", folder);
+    assert_int_equal(unlink(path), 0);
+    expect_refused(folder, QKV_FILE, "is missing, in which model.safetensors.index.json has weights");
+    test_remove_tree(folder);
+
+    link_folder(sharded, folder, NULL);
+    snprintf(path, sizeof path, "%s/model.safetensors.index.json", folder);
+    unlink(path);
+    test_write_file(path, "{\"weight_map\": {\"model.norm.weight\": \"../x.safetensors\"}}", 57);
+    expect_refused(folder, QKV_FORMAT, "no name of a file in the folder");
+    test_remove_tree(folder);
+
+    folder = test_path("pickle");
+    link_folder(GPT2, folder, NULL);
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    unlink(path);
+    expect_refused(folder, QKV_FILE, "neither model.safetensors nor");
+    test_write_file(path, &header, sizeof header);
+    expect_refused(folder, QKV_FORMAT, "its header would have 2147483648 bytes");
+    unlink(path);
+    snprintf(path, sizeof path, "%s/pytorch_model.bin", folder);
+    test_write_file(path, "PK", 2);
+    expect_refused(folder, QKV_FILE, "is a pickle, which can run any code");
+    test_remove_tree(folder);
+}
+
+static void an_index_whose_total_is_another_is_refused(void **state) {
+    (void)state;
+    static const char sharded[] = TEST_SOURCE_DIR "/tests/golden/hf/llama_sharded";
+    char path[1200], text[1 << 15], *at;
+    const char *folder = test_path("total");
+    link_folder(sharded, folder, NULL);
+    snprintf(path, sizeof path, "%s/model.safetensors.index.json", folder);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    const size_t n = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[n] = 0;
+    assert_non_null(at = strstr(text, "\"total_size\": "));
+    at[14] = at[14] == '9' ? '8' : (char)(at[14] + 1);
+    unlink(path);
+    test_write_file(path, text, n);
+    expect_refused(folder, QKV_FORMAT, "total_size is");
+    test_remove_tree(folder);
+}
+
+/* Of weights that stand as ours do nothing is copied. */
+static void matrices_in_bf16_stay_in_their_file(void **state) {
+    (void)state;
+    struct qkv_context *ctx;
+    struct qkv_model *model;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    load_or_fail(ctx, TEST_SOURCE_DIR "/tests/golden/hf/llama_bf16", &model);
+    for (size_t i = 0; i < qkv_model_parameters(model); i++)
+        if (qkv_model_parameter(model, i)->rank == 2) assert_true(model->weights.list[i].stored);
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+}
+
+static int make_folder(void **state) {
+    *state = (void *)(uintptr_t)test_folder();
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(folders_give_the_numbers_of_the_reference_in_old_and_new_words),
+        cmocka_unit_test(what_is_read_and_written_and_read_is_the_same_to_the_bit),
+        cmocka_unit_test(a_model_that_no_family_has_is_refused_with_what_the_nearest_has_otherwise),
+        cmocka_unit_test(what_a_family_cannot_be_is_refused_by_its_key),
+        cmocka_unit_test(tensors_that_are_missing_left_over_or_others_are_refused_by_name),
+        cmocka_unit_test(files_that_are_missing_or_others_are_refused),
+        cmocka_unit_test(an_index_whose_total_is_another_is_refused),
+        cmocka_unit_test(matrices_in_bf16_stay_in_their_file),
+    };
+    return cmocka_run_group_tests(tests, make_folder, NULL);
+}
