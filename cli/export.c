@@ -75,8 +75,9 @@ static int export_check(struct qkv_context *ctx, const struct arguments *a, cons
 }
 
 static int export_write(struct qkv_context *ctx, const struct arguments *a, struct qkv_model *model) {
-    const enum qkv_status status = is_ours(a) ? qkv_model_export(model, a->dtype, a->output)
-                                              : qkv_model_export_published(model, a->family, a->dtype, a->output);
+    const enum qkv_status status = !a->to || strcmp(a->to, "huggingface")
+                                       ? qkv_model_export(model, a->dtype, a->output)
+                                       : qkv_model_export_published(model, a->family, a->dtype, a->output);
     return status ? cli_broken(ctx) : CLI_DONE;
 }
 

@@ -21,9 +21,10 @@ QKV_API const char *qkv_model_family(const struct qkv_model *model);
 /* Why a published model has no tokenizer though its folder has a tokenizer.json: a sentence; NULL where it has one, or there is no
  * file. Such a model works by ids. Owned by the model. */
 QKV_API const char *qkv_model_tokenizer_problem(const struct qkv_model *model);
-/* What a family calls its last hidden states: what the head reads, or pools; before the final norm (ViT); behind the
- * matrix that narrows them for the head (OPT-350m). */
+/* The last hidden states. */
 enum qkv_family_hidden { QKV_FAMILY_HIDDEN_LAST, QKV_FAMILY_HIDDEN_BEFORE_NORM, QKV_FAMILY_HIDDEN_NARROWED };
+/* What a model's family calls so: what the head reads, or pools; before the final norm (ViT); behind the matrix that narrows
+ * them for the head (OPT-350m). */
 QKV_API enum qkv_family_hidden qkv_model_family_hidden(const struct qkv_model *model);
 
 /* The spec of the model in a folder, ours or published, changed by settings (qkv_spec_parse). Fails with QKV_ARGUMENT, QKV_MEMORY,
