@@ -57,6 +57,7 @@ const struct qkv_family qkv_family_albert = {
         "hidden_act='gelu_new'; max_position_embeddings=512; type_vocab_size=2; layer_norm_eps=1e-12; "
         "tie_word_embeddings=true; embedding_size=128; num_hidden_groups=1; id2label={'0':'LABEL_0','1':'LABEL_1'}",
     .needs = "position_embedding_type='absolute'; is_decoder=false; add_cross_attention=false; inner_group_num=1; "
+             "num_hidden_groups=!0; "
              "tie_word_embeddings=true",
     .spec = "context=$max_position_embeddings; vocab=$vocab_size; d_model=$hidden_size; "
             "encoder.layers=$num_hidden_layers; encoder.attention.heads=$num_attention_heads; "

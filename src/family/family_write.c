@@ -197,24 +197,24 @@ static bool write_family(struct writing *w, char *why, size_t size) {
     return gives_spec(w, why, size);
 }
 
-/* How much of `why` a family is near by: the later the first key that differs, the nearer. */
-static size_t nearness(const struct writing *w) {
-    size_t fits = 0;
+/* How much of what every model of a family has is otherwise. */
+static size_t write_distance(const struct writing *w) {
+    size_t others = 0;
     struct qkv_family_piece piece;
     const char *list = w->family->spec;
     while (qkv_family_next(&list, &piece)) {
         char one[sizeof piece.key + sizeof piece.value + 1];
         snprintf(one, sizeof one, "%s=%s", piece.key, piece.value);
-        fits += list_fits(w, "", one, 0) ? 1 : 0;
+        others += list_fits(w, "", one, 0) ? 0 : 1;
     }
-    return fits;
+    return others;
 }
 
 enum qkv_status qkv_family_write(struct qkv_context *ctx, const char *type, const struct qkv_spec *spec,
                                  struct qkv_family_config *config) {
     char why[400], best_why[400] = "it has other stacks";
     const struct qkv_family *best = NULL;
-    size_t best_near = 0;
+    size_t best_distance = 0;
     for (size_t i = 0; qkv_families[i]; i++) {
         const struct qkv_family *family = qkv_families[i];
         if (type && strncmp(type, family->type, strcspn(family->type, ","))) continue;
@@ -226,9 +226,9 @@ enum qkv_status qkv_family_write(struct qkv_context *ctx, const char *type, cons
             *config = (struct qkv_family_config){.family = family, .keys = w.config};
             return QKV_OK;
         }
-        if (stacks && (!best || nearness(&w) > best_near)) {
+        if (stacks && (!best || write_distance(&w) < best_distance)) {
             best = family;
-            best_near = nearness(&w);
+            best_distance = write_distance(&w);
             snprintf(best_why, sizeof best_why, "%s", why);
         }
         json_decref(w.config);
