@@ -31,7 +31,7 @@ const struct qkv_family qkv_family_mpt = {
     .spec = QKV_FAMILY_NO_BIASES
     "vocab=$vocab_size; context=$max_seq_len; d_model=$d_model; head.kind='lm'; decoder.layers=$n_layers; "
     "decoder.attention.heads=$n_heads; decoder.attention.clip=$attn_config.clip_qkv:zero; "
-    "decoder.attention.scale=$attn_config.softmax_scale; decoder.attention.position.kind='alibi'; "
+    "decoder.attention.scale=$attn_config.softmax_scale:rule; decoder.attention.position.kind='alibi'; "
     "decoder.attention.position.form='mpt'; decoder.attention.position.max=$attn_config.alibi_bias_max; "
     "decoder.ffn.kind='gelu'; decoder.ffn.d_ff=$expansion_ratio:expansion; decoder.embed.position.kind='none'; "
     "decoder.norm.kind='layernorm'; decoder.norm.placement='pre'; decoder.norm.bias=false; "

@@ -98,6 +98,12 @@ static json_t *there_zero(const json_t *config, const json_t *x) {
     return json_is_null(x) ? json_integer(0) : json_incref((json_t *)(uintptr_t)x);
 }
 
+/* The spec's own rule, 0 in a spec, is null there. */
+static json_t *there_rule(const json_t *config, const json_t *x) {
+    (void)config;
+    return json_incref((json_t *)(uintptr_t)x);
+}
+
 /* How much of a head is rotated, of its channels. */
 static json_t *there_rotary(const json_t *config, const json_t *x) {
     if (json_is_null(x)) return json_real(1);
@@ -270,6 +276,7 @@ static const struct {
     {"sqrt", there_sqrt, back_sqrt},
     {"reciprocal", there_reciprocal, back_reciprocal},
     {"zero", there_zero, back_zero},
+    {"rule", there_rule, back_zero},
     {"rotary", there_rotary, back_rotary},
     {"expansion", there_expansion, back_expansion},
     {"less_two", there_less_two, back_less_two},
