@@ -60,8 +60,9 @@ def train(m, c, loss_of, steps, noise=None):
     ls, closest = [], m.closest
     for _ in range(steps):
         opt.zero_grad(); L = loss_of(m.forward(c)); (L + m.aux).backward(); ls.append(L.item()); closest = min(closest, m.closest)
+        whole = sum(float(p.grad.norm()) ** 2 for p in m.w.values() if p.grad is not None) ** 0.5 if noise else 0   # what sums that cancel are made of
         for p in m.w.values() if noise else ():
-            if p.grad is not None: p.grad += 1e-7 * p.grad.abs().max() * torch.randn(p.grad.shape, generator=noise)
+            if p.grad is not None: p.grad += (1e-7 * p.grad.abs().max() + 1e-8 * whole) * torch.randn(p.grad.shape, generator=noise)
         opt.step()
     last = m.forward(c); m.closest = min(closest, m.closest); ls.append(loss_of(last).item())
     return ls, last
@@ -71,7 +72,7 @@ def follows(m, c, loss_of, steps, start, right):
     for seed in range(3):
         with torch.no_grad():
             for n, p in m.w.items(): p.copy_(torch.tensor(start[n].astype(np.float64)))
-        if not float((train(m, c, loss_of, steps, torch.Generator().manual_seed(seed))[1] - right).norm()) <= 2e-5 * float(right.norm()): return False
+        if not float((train(m, c, loss_of, steps, torch.Generator().manual_seed(seed))[1] - right).detach().norm()) <= 2e-5 * float(right.detach().norm()): return False
     return True
 def write(path, spec, seed, command, B, T, S, lengths, steps, margin, steadily):
     rng = np.random.default_rng(seed); m = Ref(spec, rng); c, r = draw_batch(spec, rng, B, T, S, lengths)
@@ -88,7 +89,7 @@ def write(path, spec, seed, command, B, T, S, lengths, steps, margin, steadily):
     for k, v in m.w.items(): out['grad.' + k] = (torch.zeros_like(v) if v.grad is None else v.grad).numpy().astype(np.float32)   # none: what corrects choices
     for k, v in m.weights.items(): out['out.weights.' + k] = v.detach().numpy().astype(np.float32)
     weights = {k: v.detach().numpy().astype(np.float32) for k, v in m.w.items()}
-    if steadily and r is not None and abs(L.item()) < 0.01 * float(o.norm()) * np.linalg.norm(r): return False   # a sum that cancels
+    if steadily and r is not None and abs(L.item()) < 0.01 * float(o.detach().norm()) * np.linalg.norm(r): return False   # a sum that cancels
     if steps and r is None:
         ls, last = train(m, c, loss_of, steps)
         if m.closest < margin: return False
