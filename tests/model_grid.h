@@ -80,9 +80,12 @@ static inline const char *random_ffn(struct qkv_random *r) {
 /* Specs of version 1 only, for tests that change the number of layers by hand. */
 static bool one_kind_only;
 
-/* As JSON. */
-static inline const char *random_bias(struct qkv_random *r, char out[16]) {
-    const char *kind = PICK(r, QKV_BIAS_LIST(GRID_BIAS));
+/* As JSON; of keys and values together: of both or of neither. */
+static inline const char *random_bias(struct qkv_random *r, bool together, char out[16]) {
+    const char *kind;
+    do {
+        kind = PICK(r, QKV_BIAS_LIST(GRID_BIAS));
+    } while (together && strcmp(kind, "true") && strcmp(kind, "false") && !strchr(kind, 'k') != !strchr(kind, 'v'));
     const bool bare = !strcmp(kind, "true") || !strcmp(kind, "false");
     snprintf(out, 16, bare ? "%s" : "\"%s\"", kind);
     return out;
@@ -98,11 +101,21 @@ static inline const char *random_qk_norm(struct qkv_random *r, char out[160]) {
     return qkv_random_below(r, 3) ? "null" : out;
 }
 
+/* For tests that hold with latents too: of calls with a cache as of passes, but of both only where they say what may differ. */
+static bool latents_too;
+
+/* , "latent": {…} of heads with a rotation of `turned` channels, or with other numbers where none turns. */
+static inline const char *random_latent(struct qkv_random *r, size_t turned, bool rotated, char out[120]) {
+    snprintf(out, 120, ", \"latent\": {\"rank\": %s, \"query_rank\": %s, \"rope_dim\": %zu, \"eps\": 0.1}",
+             PICK(r, "7", "12", "3"), PICK(r, "0", "6", "11"), rotated ? turned : test_between(r, 0, turned));
+    return out;
+}
+
 /* What becomes of q, k and v before they meet, and the right side of a window where a query sees one. */
-static inline const char *random_projections(struct qkv_random *r, bool causal, char out[300]) {
+static inline const char *random_projections(struct qkv_random *r, bool causal, const char *latent, char out[300]) {
     char norm[160];
-    snprintf(out, 300, ", \"qk_norm\": %s%s%s", random_qk_norm(r, norm),
-             smooth_only ? "" : PICK(r, "", "", ", \"clip\": 1.5"),
+    snprintf(out, 300, ", \"qk_norm\": %s%s%s%s", latent ? "null" : random_qk_norm(r, norm), latent ? latent : "",
+             latent || smooth_only ? "" : PICK(r, "", "", ", \"clip\": 1.5"),
              causal ? "" : PICK(r, "", "", ", \"window_right\": 1", ", \"window_right\": 3"));
     return out;
 }
@@ -112,10 +125,13 @@ static inline void random_kind(struct qkv_random *r, char *out, size_t size, boo
     size_t kv[] = {4, 2, 1};
     const char *norm = PICK(r, QKV_NORM_LIST(GRID_NORM)), *weight = PICK(r, "true", "true", "true", "false");
     const bool biased = !strcmp(norm, "layernorm") && !strcmp(weight, "true") && qkv_random_below(r, 2);
-    char text[GRID_POSITION_TEXT], bias[16], projections[300];
-    const size_t head_dim = 2 * test_between(r, 2, 5);
-    const char *position = random_position(r, false, head_dim, text), *ffn = random_ffn(r),
+    char text[GRID_POSITION_TEXT], bias[16], projections[300], of_latent[120];
+    enum { TURNED = 4 }; /* of latents */
+    const bool latent = latents_too && !qkv_random_below(r, 3);
+    const size_t head_dim = 2 * test_between(r, latent ? TURNED / 2 + 1 : 2, 5);
+    const char *position = random_position(r, false, latent ? TURNED : head_dim, text), *ffn = random_ffn(r),
                *placement = PICK(r, QKV_PLACEMENT_LIST(GRID_PLACEMENT));
+    const bool rotated = !own_position || strstr(position, "\"rope\"");
     const bool shared = !strcmp(placement, "parallel"); /* all sublayers read the norm of attention */
     /* Nor across a clamp. */
     const char *limit = !strcmp(ffn, "swiglu_clamped") && !smooth_only ? ", \"limit\": 0.8" : "";
@@ -124,10 +140,11 @@ static inline void random_kind(struct qkv_random *r, char *out, size_t size, boo
         "\"attention\": {\"heads\": 4, \"kv_heads\": %zu, \"head_dim\": %zu, \"value_dim\": %zu, "
         "\"window\": %d, \"softcap\": %s, \"bias\": %s%s%s%s%s}, \"norm\": {\"kind\": \"%s\", \"placement\": \"%s\", "
         "\"final\": %s, \"weight\": %s, \"bias\": %s%s}, \"ffn\": {\"kind\": \"%s\", \"d_ff\": %s, \"bias\": %s%s}%s",
-        kv[qkv_random_below(r, 3)], head_dim, test_between(r, 3, 9),
-        qkv_random_below(r, 3) ? 0 : (int)test_between(r, 1, 5), PICK(r, "0.0", "0.0", "3.0"), random_bias(r, bias),
+        latent ? 4 : kv[qkv_random_below(r, 3)], head_dim, test_between(r, 3, 9),
+        qkv_random_below(r, 3) ? 0 : (int)test_between(r, 1, 5), PICK(r, "0.0", "0.0", "3.0"),
+        random_bias(r, latent, bias),
         PICK(r, "", ", \"scale\": 0.3", ", \"sinks\": true", ", \"scale\": 0.4, \"sinks\": true"),
-        random_projections(r, causal, projections), own_position ? ", \"position\": " : "",
+        random_projections(r, causal, latent ? random_latent(r, TURNED, rotated, of_latent) : NULL, projections), own_position ? ", \"position\": " : "",
         own_position ? position : "", norm, placement, PICK(r, "true", "false"), weight, biased ? "true" : "false",
         shared ? "" : PICK(r, "", "", ", \"attention\": false"), ffn, PICK(r, "24", "10"), PICK(r, "true", "false"),
         limit, PICK(r, "", "", ", \"residual_scale\": 0.6"));

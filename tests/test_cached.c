@@ -15,7 +15,8 @@ struct world {
     bool encoded;
     size_t length[ROWS], source_length[ROWS];
     int32_t *ids[ROWS], source[ROWS][T];
-    float *want[ROWS]; /* (length,VOCAB) */
+    float *want[ROWS]; /* (length,VOCAB); with latents as a decoder makes them that gets all of it at once */
+    float *plain[ROWS];
 };
 
 /* In place of the model: one of that context, whose windows are wider where it is long. */
@@ -61,6 +62,41 @@ static float *world_alone(struct world *w, const int32_t *ids, size_t length, si
     return scores;
 }
 
+/* Whether some attention of the decoder has a latent, so that calls with a cache absorb projections. */
+static bool world_absorbs(const struct world *w) {
+    const struct qkv_stack_spec *s = &qkv_model_spec(w->s.model)->decoder;
+    bool any = false;
+    for (int k = 0; k < s->kind_count; k++) any = any || s->kinds[k].attention.latent.given;
+    return any;
+}
+
+/* The same with a cache, all tokens at once; other sources than that of row i have none. */
+static float *world_absorbed(struct world *w, const int32_t *ids, size_t length, size_t i, size_t decided) {
+    const int32_t sources = (int32_t)w->source_length[i];
+    const size_t row = 0;
+    struct qkv_encoded *e = NULL;
+    struct qkv_decoder *d;
+    size_t *scored = calloc(length, sizeof *scored);
+    float *scores = calloc(length * VOCAB, sizeof *scores);
+    assert_true(scored && scores);
+    for (size_t t = 0; t < length; t++) scored[t] = t;
+    if (w->encoded) assert_ok(w->s.ctx, qkv_encode(w->s.model, w->source[i], &sources, 1, T, &e));
+    const struct qkv_decoder_options o = {
+        .encoded = e, .sources = e ? &row : NULL, .rows = 1, .chunk = length, .lengths = &decided};
+    assert_ok(w->s.ctx, qkv_decoder_create_with(w->s.model, &o, &d));
+    const struct qkv_decoder_input in = {.ids = ids, .counts = &length, .scored = scored, .scored_count = length};
+    assert_ok(w->s.ctx, qkv_decoder_append(d, &in));
+    memcpy(scores, qkv_decoder_logits(d), length * VOCAB * sizeof *scores);
+    qkv_decoder_free(d);
+    qkv_encoded_free(e);
+    free(scored);
+    return scores;
+}
+
+static float *world_want(struct world *w, const int32_t *ids, size_t length, size_t i, size_t decided) {
+    return world_absorbs(w) ? world_absorbed(w, ids, length, i, decided) : world_alone(w, ids, length, i, decided);
+}
+
 static void world_start(struct world *w, uint64_t stream, enum qkv_precision precision, int threads, bool longer) {
     *w = (struct world){.encoded = stream % 3 == 2};
     start(&w->s, stream, w->encoded ? BOTH : DECODER,
@@ -74,12 +110,13 @@ static void world_start(struct world *w, uint64_t stream, enum qkv_precision pre
         assert_non_null(w->ids[i]);
         for (size_t t = 0; t < LONG_CONTEXT; t++) w->ids[i][t] = (int32_t)qkv_random_below(r, VOCAB);
         for (size_t t = 0; t < T; t++) w->source[i][t] = (int32_t)qkv_random_below(r, VOCAB);
-        w->want[i] = world_alone(w, w->ids[i], w->length[i], i, w->length[i]);
+        w->plain[i] = world_alone(w, w->ids[i], w->length[i], i, w->length[i]);
+        w->want[i] = world_want(w, w->ids[i], w->length[i], i, w->length[i]);
     }
 }
 
 static void world_finish(struct world *w) {
-    for (size_t i = 0; i < ROWS; i++) free(w->ids[i]), free(w->want[i]);
+    for (size_t i = 0; i < ROWS; i++) free(w->ids[i]), free(w->want[i]), free(w->plain[i]);
     finish(&w->s);
 }
 
@@ -119,7 +156,7 @@ static void in_one_batch(struct world *w, uint64_t stream) {
     const float *got = qkv_pass_output(pass).data;
     for (size_t i = 0; i < ROWS; i++)
         for (size_t t = 0; t < w->length[i]; t++)
-            expect_bits(w, stream, "in one batch", i, t, got + (i * longest + t) * VOCAB, w->want[i] + t * VOCAB);
+            expect_bits(w, stream, "in one batch", i, t, got + (i * longest + t) * VOCAB, w->plain[i] + t * VOCAB);
     qkv_pass_free(pass);
     free(ids);
 }
@@ -191,7 +228,7 @@ static void in_shared_pages(struct world *w, uint64_t stream, size_t context) {
         assert_ok(w->s.ctx, qkv_decoder_step(d, next));
     }
     for (size_t i = 0; i < ROWS && length > counts[0]; i++) {
-        float *want = world_alone(w, ids[0][i], length, 0, context);
+        float *want = world_want(w, ids[0][i], length, 0, context);
         expect_bits(w, stream, "in shared pages", i, length - 1, qkv_decoder_logits(d) + i * VOCAB,
                     want + (length - 1) * VOCAB);
         free(want);
@@ -217,6 +254,22 @@ static void in_a_session(struct world *w, uint64_t stream) {
     qkv_session_free(session);
 }
 
+/* A pass without a cache makes the keys and values of all heads, and rounds other numbers on its way. */
+static void in_both_forms(struct world *w, uint64_t stream) {
+    const bool wide = qkv_context_precision(w->s.ctx) == QKV_FP32;
+    for (size_t i = 0; i < ROWS; i++) {
+        double apart = 0, size = 0;
+        for (size_t k = 0; k < w->length[i] * VOCAB; k++) {
+            const double d = (double)w->want[i][k] - (double)w->plain[i][k];
+            apart += d * d;
+            size += (double)w->plain[i][k] * (double)w->plain[i][k];
+        }
+        if (!(sqrt(apart) <= (wide ? 1e-5 : 0.1) * sqrt(size)))
+            fail_msg("model %zu, %s: row %zu: absorbed and plain forms are %g of %g apart", (size_t)stream,
+                     wide ? "fp32" : "bf16", i, sqrt(apart), sqrt(size));
+    }
+}
+
 /* ---- tests -------------------------------------------------------------------------------------------------------------------- */
 
 static void all_ways(struct world *w, uint64_t stream, size_t context) {
@@ -229,6 +282,7 @@ static void all_ways(struct world *w, uint64_t stream, size_t context) {
     in_pieces(w, stream, 0, ROWS, context > LONG ? 90 : 5, true);
     in_shared_pages(w, stream, context);
     if (!w->encoded) in_a_session(w, stream);
+    in_both_forms(w, stream);
 }
 
 static void scores_have_the_bits_of_a_pass_over_the_whole_sequence(void **state) {
@@ -273,6 +327,7 @@ static void threads_change_no_bit(void **state) {
 }
 
 int main(void) {
+    latents_too = true;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scores_have_the_bits_of_a_pass_over_the_whole_sequence),
         cmocka_unit_test(long_sequences_do_too),

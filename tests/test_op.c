@@ -96,6 +96,70 @@ static void check_rotate(void **state) {
     }
 }
 
+static struct qkv_tensor *build_join_heads(struct fixture *f) {
+    return qkv_op_join_heads(&f->tape, &f->leaves[0], &f->leaves[1], *(const size_t *)f->options);
+}
+
+/* Of 3 heads, and of one; each number stands where it belongs. */
+static void check_join_heads(void **state) {
+    (void)state;
+    static const size_t heads[] = {3, 1};
+    for (uint64_t i = 0; i < 2; i++) {
+        struct fixture f;
+        start(&f, 30 + i);
+        f.options = &heads[i];
+        leaf(&f, 7, 6, 0);
+        leaf(&f, 7, 5, 0);
+        check(&f, build_join_heads);
+        const size_t H = heads[i], own = 6 / H;
+        const struct qkv_tensor *y = build_join_heads(&f);
+        assert_int_equal(y->columns, 6 + 5 * H);
+        for (size_t k = 0; k < y->rows * y->columns; k++) {
+            const size_t n = k / y->columns, h = k % y->columns / (own + 5), d = k % y->columns % (own + 5);
+            const float want = d < own ? f.values[0][n * 6 + h * own + d] : f.values[1][n * 5 + d - own];
+            assert_true(cell(y, k) == want);
+        }
+        finish(&f);
+    }
+}
+
+struct head_linear_options {
+    size_t heads, in, out, tail;
+    bool transposed;
+};
+
+static struct qkv_tensor *build_head_linear(struct fixture *f) {
+    const struct head_linear_options *o = f->options;
+    return qkv_op_head_linear(&f->tape, &f->leaves[0], &f->leaves[1], o->heads, o->tail, o->transposed);
+}
+
+/* Both ways round, with tails and without; each number is the sum that it says. */
+static void check_head_linear(void **state) {
+    (void)state;
+    static const struct head_linear_options ways[] = {
+        {3, 4, 9, 2, false}, {3, 4, 9, 0, true}, {1, 5, 3, 3, true}, {2, 7, 2, 0, false}};
+    for (uint64_t i = 0; i < TEST_COUNT(ways); i++) {
+        const struct head_linear_options *o = &ways[i];
+        struct fixture f;
+        start(&f, 40 + i);
+        f.options = o;
+        leaf(&f, 7, o->heads * (o->in + o->tail), 0);
+        leaf(&f, o->heads * (o->transposed ? o->out : o->in), o->transposed ? o->in : o->out, 0);
+        check(&f, build_head_linear);
+        const struct qkv_tensor *y = build_head_linear(&f);
+        const size_t from = o->in + o->tail, to = o->out + o->tail;
+        for (size_t k = 0; k < 7 * o->heads * to; k++) {
+            const size_t nh = k / to, h = nh % o->heads, j = k % to;
+            const float *x = f.values[0] + nh * from, *w = f.values[1] + h * o->in * o->out;
+            double want = j < o->out ? 0 : (double)x[o->in + j - o->out];
+            for (size_t c = 0; c < o->in && j < o->out; c++)
+                want += (double)x[c] * (double)w[o->transposed ? j * o->in + c : c * o->out + j];
+            assert_true(fabs((double)cell(y, k) - want) < 1e-5);
+        }
+        finish(&f);
+    }
+}
+
 struct head_norm_options {
     enum qkv_norm_kind kind;
     bool own;

@@ -239,6 +239,15 @@ struct qkv_qk_norm_spec {
     struct qkv_norm_spec norm; /* given false: none; without placement and final */
     enum qkv_norm_over over;   /* head */
 };
+/* Multi-head latent attention (DeepSeek-AI 2024, "DeepSeek-V2", section 2.1): keys and values are made of a latent c = norm(x·kv_aᵀ), rank
+ * wide; a key has besides rope_dim channels that all heads share, made of x. The cache keeps c and these alone. */
+struct qkv_latent_spec {
+    bool given;     /* false (null in JSON): keys and values are made of x */
+    int rank;       /* at most d_model; 4·head_dim, at most d_model/2 */
+    int query_rank; /* queries are made of a latent of this width too; 0: of x */
+    int rope_dim;   /* the last channels of a head, which a rotation turns, less than head_dim; 2·⌊head_dim/4⌋ */
+    double eps;     /* of the norms of latents, rmsnorm with a weight; 1e-6 */
+};
 struct qkv_attention_spec {
     int heads, kv_heads;     /* kv_heads = heads */
     int head_dim, value_dim; /* head_dim = d_model / heads, value_dim = head_dim */
@@ -246,9 +255,12 @@ struct qkv_attention_spec {
     int window;              /* w > 0: only keys with |i − j| < w; 0: all */
     int window_right; /* v > 0: only keys with j − i < v, and w is of the keys before, i − j < w; 0: as window */
     struct qkv_qk_norm_spec qk_norm;   /* none */
+    struct qkv_latent_spec latent;     /* none; self attention only, with kv_heads = heads */
     double clip;                       /* c > 0: q, k and v are clamped to ±c before the rotation; 0: off */
     double softcap;                    /* c >= 2.94e-39: a score s becomes c·tanh(s/c) before bias and mask; 0: off */
-    double scale;                      /* 0 (null in JSON): 1/sqrt(head_dim) */
+    /* 0 (null in JSON): 1/sqrt(head_dim); with a latent and a rotation scaled by yarn with mscale_all_dim, times (0.1·mscale_all_dim·ln
+     * factor + 1)² */
+    double scale;
     enum qkv_bias_kind bias;           /* true */
     bool sinks;                        /* a learned logit of each head in the denominator of the softmax; false */
     struct qkv_position_spec position; /* none, rope or alibi: none; cross attention has none */

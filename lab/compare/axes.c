@@ -19,7 +19,8 @@ static const char norm_values[] = QKV_PLACEMENT_LIST(FIRST_PLACEMENT) QKV_PLACEM
 static const struct known {
     const char *name, *values, *help;
 } known[] = {
-    {"kv", "mha, gqa:N (N key-value heads), mqa", "how many heads share keys and values"},
+    {"kv", "mha, gqa:N (N key-value heads), mqa, mla, mla:R (all from a latent, R wide)",
+     "how many heads share keys and values, or the latent that they are made of"},
     {"position", position_values + 2, "how positions are told apart"},
     {"norm", norm_values + 2, "norms around sublayers, and sublayers side by side; LayerNorm or RMSNorm"},
     {"ffn", ffn_values + 2,
@@ -83,9 +84,11 @@ static bool read_tail(const char *value, const char *begin, double least, double
 }
 
 static bool is_value(const char *axis, const char *value) {
-    static const char kv[] = ", mha, mqa";
+    static const char kv[] = ", mha, mqa, mla";
     double number;
-    if (!strcmp(axis, "kv")) return is_in(kv, value) || read_tail(value, "gqa:", 0, 1e6, true, &number);
+    if (!strcmp(axis, "kv"))
+        return is_in(kv, value) || read_tail(value, "gqa:", 0, 1e6, true, &number) ||
+               read_tail(value, "mla:", 0, 1e6, true, &number);
     if (!strcmp(axis, "norm")) return is_in(norm_values, value);
     if (!strcmp(axis, "ffn")) return is_in(ffn_values, value);
     return strcmp(value, "rope:X") != 0 &&
@@ -185,10 +188,16 @@ static const char *axis_kind(const struct qkv_layer_spec *kind, char text[QKV_KI
 static enum qkv_status apply_kv(struct qkv_context *ctx, const char *value, const struct qkv_layer_spec *kind,
                                 struct qkv_texts *settings) {
     char where[QKV_KIND_NAME + 16];
-    int heads = !strcmp(value, "mha")   ? kind->attention.heads
-                : !strcmp(value, "mqa") ? 1
-                                        : atoi(value + strlen("gqa:"));
-    return qkv_texts_add(ctx, settings, "%s.attention.kv_heads=%d", axis_kind(kind, where), heads);
+    const bool latent = !strncmp(value, "mla", 3), given = kind->attention.latent.given;
+    int heads = latent || !strcmp(value, "mha") ? kind->attention.heads
+                : !strcmp(value, "mqa")         ? 1
+                                                : atoi(value + strlen("gqa:"));
+    enum qkv_status status =
+        qkv_texts_add(ctx, settings, "%s.attention.kv_heads=%d", axis_kind(kind, where), heads);
+    if (!status && latent && value[3])
+        return qkv_texts_add(ctx, settings, "%s.attention.latent.rank=%s", where, value + strlen("mla:"));
+    if (status || latent == given) return status;
+    return qkv_texts_add(ctx, settings, "%s.attention.latent=%s", where, latent ? "{}" : "null");
 }
 
 static enum qkv_status apply_position(struct qkv_context *ctx, const char *value, struct qkv_texts *settings) {

@@ -97,9 +97,9 @@ enum qkv_status qkv_distance_check(struct qkv_context *ctx, const char *name, co
                                    const struct qkv_attention_spec *spec);
 /* Some channels of a head are rotated, by a scaling that makes sense; else QKV_SPEC, and the sentence is about `name` and has the keys,
  * `where`position.fraction and
- * `head`head_dim. */
+ * `head`, whose value is `width`. */
 enum qkv_status qkv_rotation_check(struct qkv_context *ctx, const char *name, const char *where,
-                                   const struct qkv_position_spec *position, const char *head, int head_dim);
+                                   const struct qkv_position_spec *position, const char *head, int width);
 /* What turns pairs at each position: by t·frequencies[p], or where these are NULL by t·base^(−p/pairs); cosine and sine times `factor`. */
 struct qkv_turn_rule {
     double base, factor;
@@ -110,8 +110,8 @@ void qkv_rotation_row(const struct qkv_turn_rule *rule, size_t t, size_t pairs, 
 
 /* ---- scalings of rotations (position_scaling.c) ---- */
 const char *qkv_scaling_name(enum qkv_scaling_kind kind);
-/* Pairs of channels that a rotation turns. */
-size_t qkv_rotation_pairs(const struct qkv_position_spec *position, int head_dim);
+/* Pairs of channels that a rotation turns, of a head of so many channels that may be. */
+size_t qkv_rotation_pairs(const struct qkv_position_spec *position, int width);
 /* Whether the rotation depends on the length that a sequence is decided for. */
 bool qkv_scaling_by_length(const struct qkv_position_spec *position);
 bool qkv_scaling_same(const struct qkv_scaling_spec *a, const struct qkv_scaling_spec *b);
@@ -162,25 +162,51 @@ struct qkv_call_rows {
 void qkv_sequence_intervals(struct qkv_tape *tape, const struct qkv_mask *mask, struct qkv_call_rows rows,
                             struct qkv_attend *a);
 
+/* ---- latent attention (latent.c) ---------------------------------------------------------------------------------------- */
+
+/* The channels of a head that a rotation may turn: all, or with a latent those that the heads share. */
+int qkv_attention_turned(const struct qkv_attention_spec *spec);
+/* What scores are multiplied by. */
+double qkv_attention_scale(const struct qkv_attention_spec *spec);
+/* Numbers in the cache for each position: keys, and values beside them, 0 where these are channels of the keys. */
+size_t qkv_cache_k_width(const struct qkv_attention_spec *spec);
+size_t qkv_cache_v_width(const struct qkv_attention_spec *spec);
+/* The norms of its latents. */
+struct qkv_norm_spec qkv_latent_norm(const struct qkv_latent_spec *latent);
+/* A latent makes sense in an attention of a model of width C, whose keys are called `where`…; else QKV_SPEC, about `name`. */
+enum qkv_status qkv_latent_check(struct qkv_context *ctx, const char *name, const char *where,
+                                 const struct qkv_attention_spec *spec, int C);
+
 /* ---- the sublayer (sublayer.c) ------------------------------------------------------------------------------------------ */
+
+/* Of latent attention (latent.c). q: of x (H·D, in), or where queries have a latent too, q_a: of x (query_rank, in), and q of it. */
+struct qkv_latent {
+    struct qkv_linear q_a, q, kv_a, k_rope; /* kv_a (rank, in), k_rope (rope_dim, in) */
+    struct qkv_norm q_norm, kv_norm;
+    struct qkv_linear k_b, v_b; /* of the latent: (H·(D − rope_dim), rank), (H·Dv, rank) */
+};
 
 struct qkv_attention_parameters {
     struct qkv_linear q;  /* cross attention: from x (H·D, in) */
     struct qkv_linear kv; /* cross attention: from the memory (Hkv·D + Hkv·Dv, kv_in) */
     struct qkv_linear k,
         v; /* or, where values are made of vectors of another width than keys, from the memory and those */
+    struct qkv_latent latent;
     struct qkv_linear qkv; /* self attention: the three in one (H·D + Hkv·D + Hkv·Dv, in) */
     struct qkv_norm q_norm, k_norm;
     struct qkv_linear o;     /* (out, H·Dv) */
     struct qkv_tensor sinks; /* (1, H); data NULL: none */
 };
 
-/* (parameters.c) Takes them from the builder of a list, of self or of cross attention; the place has their sizes. */
+/* (parameters.c) Whether the projection of that letter has a bias. */
+bool qkv_bias_has(enum qkv_bias_kind kind, char projection);
+/* Takes them from the builder of a list, of self or of cross attention; the place has their sizes. */
 void qkv_attention_build_weights(struct qkv_weights *weights, const struct qkv_weight_place *place,
                                  const struct qkv_attention_spec *spec, bool cross,
                                  struct qkv_attention_parameters *parameters);
 
-/* Keys and values of one attention in pages: (rows, Hkv·D), (rows, Hkv·Dv). A call's page table says which rows are whose. */
+/* Keys and values of one attention in pages: (rows, Hkv·D), (rows, Hkv·Dv); or, of latents, (rows, rank + rope_dim), k and v the same
+ * memory. A call's page table says which rows are whose. */
 struct qkv_key_values {
     void *k, *v;
     enum qkv_dtype dtype; /* QKV_F32 or QKV_BF16 */
@@ -212,6 +238,24 @@ struct qkv_attention_args {
     float *dattention_bias; /* backward adds to it */
     const struct qkv_attend **kept;
 };
+/* What attention of latents reads: queries, keys and values, and the call with their heads and widths. */
+struct qkv_latent_call {
+    struct qkv_tensor *q;
+    struct qkv_columns k, v;
+    struct qkv_attend attend;
+};
+/* The heads' own keys and values, made of the latents of all positions of the call; with a cache, its rows, with those of the new positions put
+ * there, as the keys and values of one head, and queries that have absorbed the projection of keys: which form it is depends on nothing
+ * but whether there is a cache. false: the tape has failed. */
+bool qkv_latent_project(const struct qkv_attention_args *args, struct qkv_tensor *x, struct qkv_latent_call *call);
+/* Of what attention gave, (N, H·Dv): with a cache the outputs are still latents, which the projection of values makes values of. */
+struct qkv_tensor *qkv_latent_values(const struct qkv_attention_args *args, struct qkv_tensor *y);
+/* (sublayer.c) Puts rows (N, k_width + v_width) from a column on into the cache: new ones behind the others, or a memory as a `whole`. */
+void qkv_attention_append(const struct qkv_attention_args *args, struct qkv_columns rows, size_t k_width,
+                          size_t v_width, size_t T, bool whole);
+/* (sublayer.c) The keys, or values, of a cache as a tensor. */
+struct qkv_columns qkv_attention_cached(const struct qkv_attention_args *args, void *data, size_t width);
+
 /* x (B·Tq, in) → (B·Tq, out). */
 struct qkv_tensor *qkv_attention_sublayer(const struct qkv_attention_args *args, struct qkv_tensor *x);
 /* Cross attention: only puts the memory's keys and values into the cache, for calls without a memory to read. */

@@ -10,7 +10,7 @@ struct qkv_attend qkv_attend_start(const struct qkv_attention_spec *spec, const 
                            .Hkv = (size_t)spec->kv_heads,
                            .D = (size_t)spec->head_dim,
                            .Dv = (size_t)spec->value_dim,
-                           .scale = (float)(spec->scale > 0 ? spec->scale : 1 / sqrt((double)spec->head_dim)),
+                           .scale = (float)qkv_attention_scale(spec),
                            .softcap = (float)spec->softcap,
                            .dropout = (float)dropout};
     if (tables) a.distance_bias = tables->distance_bias;

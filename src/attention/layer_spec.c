@@ -163,5 +163,5 @@ enum qkv_status qkv_attention_layer_complete(struct qkv_context *ctx, struct qkv
     if (status == QKV_OK) status = check_reals(ctx, s);
     const struct qkv_position_spec *p = &s->attention.position;
     if (status != QKV_OK || p->kind != QKV_POSITION_ROPE) return status;
-    return qkv_rotation_check(ctx, "attention layer", "attention.", p, "attention.", s->attention.head_dim);
+    return qkv_rotation_check(ctx, "attention layer", "attention.", p, "attention.head_dim", s->attention.head_dim);
 }

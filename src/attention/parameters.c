@@ -7,13 +7,17 @@
 #define BIAS_PARTS(name, text, help, parts) parts,
 static const char *const biases[] = {QKV_BIAS_LIST(BIAS_PARTS)};
 
+bool qkv_bias_has(enum qkv_bias_kind kind, char projection) {
+    return strchr(biases[kind], projection) != NULL;
+}
+
 /* A product with the projections of those letters. */
 static void parameters_linear(struct qkv_weights *weights, const struct qkv_weight_place *place,
                               struct qkv_linear *linear, const enum qkv_role *roles, const char *letters,
                               enum qkv_bias_kind kind) {
     const size_t count = strlen(letters);
     bool has[3];
-    for (size_t i = 0; i < count; i++) has[i] = strchr(biases[kind], letters[i]) != NULL;
+    for (size_t i = 0; i < count; i++) has[i] = qkv_bias_has(kind, letters[i]);
     qkv_weights_matrix(weights, place, &linear->weight, roles, count);
     qkv_weights_bias(weights, place, &linear->bias, roles, has, count);
 }
@@ -35,6 +39,30 @@ static void parameters_norms(struct qkv_weights *weights, const struct qkv_weigh
                      &spec->norm);
 }
 
+static void parameters_one(struct qkv_weights *weights, const struct qkv_weight_place *place, struct qkv_linear *linear,
+                           enum qkv_role role, bool bias) {
+    qkv_weights_linear(weights, place, linear, &role, 1, bias);
+}
+
+/* Those of latent attention but for the output's. */
+static void parameters_latent(struct qkv_weights *weights, const struct qkv_weight_place *place,
+                              const struct qkv_attention_spec *spec, struct qkv_latent *p) {
+    const struct qkv_norm_spec norm = qkv_latent_norm(&spec->latent);
+    const bool q = qkv_bias_has(spec->bias, 'q'), kv = qkv_bias_has(spec->bias, 'k');
+    if (spec->latent.query_rank) {
+        parameters_one(weights, place, &p->q_a, QKV_ROLE_ATTN_Q_A, q);
+        qkv_weights_norm(weights, place, &p->q_norm, QKV_ROLE_ATTN_Q_A_NORM, &norm);
+        parameters_one(weights, place, &p->q, QKV_ROLE_ATTN_Q_B, false);
+    } else {
+        parameters_one(weights, place, &p->q, QKV_ROLE_ATTN_Q, q);
+    }
+    parameters_one(weights, place, &p->kv_a, QKV_ROLE_ATTN_KV_A, kv);
+    if (spec->latent.rope_dim) parameters_one(weights, place, &p->k_rope, QKV_ROLE_ATTN_K_ROPE, kv);
+    qkv_weights_norm(weights, place, &p->kv_norm, QKV_ROLE_ATTN_KV_A_NORM, &norm);
+    parameters_one(weights, place, &p->k_b, QKV_ROLE_ATTN_K_B, false);
+    parameters_one(weights, place, &p->v_b, QKV_ROLE_ATTN_V_B, false);
+}
+
 void qkv_attention_build_weights(struct qkv_weights *weights, const struct qkv_weight_place *place,
                                  const struct qkv_attention_spec *spec, bool cross,
                                  struct qkv_attention_parameters *parameters) {
@@ -42,7 +70,9 @@ void qkv_attention_build_weights(struct qkv_weights *weights, const struct qkv_w
     static const enum qkv_role cross_roles[] = {QKV_ROLE_CROSS_Q, QKV_ROLE_CROSS_K, QKV_ROLE_CROSS_V, QKV_ROLE_CROSS_O};
     const enum qkv_role *roles = cross ? cross_roles : self_roles;
     const enum qkv_bias_kind bias = spec->bias;
-    if (!cross) {
+    if (spec->latent.given) {
+        parameters_latent(weights, place, spec, &parameters->latent);
+    } else if (!cross) {
         parameters_linear(weights, place, &parameters->qkv, roles, "qkv", bias);
     } else {
         parameters_linear(weights, place, &parameters->q, roles, "q", bias);

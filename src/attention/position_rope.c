@@ -35,7 +35,7 @@ enum qkv_status qkv_position_rope(const struct qkv_position_fill *fill, struct q
     const struct qkv_position_spec *spec = fill->position;
     const bool by_length = qkv_scaling_by_length(spec);
     const size_t context = fill->context, tables_made = by_length && spec->scaling.kind == QKV_SCALING_LONGROPE ? 2 : 1;
-    struct rope r = {.pairs = qkv_rotation_pairs(spec, fill->attention->head_dim)};
+    struct rope r = {.pairs = qkv_rotation_pairs(spec, qkv_attention_turned(fill->attention))};
     r.table = qkv_arena_take(fill->arena, tables_made * context * r.pairs * 2, sizeof(float));
     if (!r.table) {
         return QKV_MEMORY;
@@ -52,12 +52,12 @@ enum qkv_status qkv_position_rope(const struct qkv_position_fill *fill, struct q
 }
 
 enum qkv_status qkv_rotation_check(struct qkv_context *ctx, const char *name, const char *where,
-                                   const struct qkv_position_spec *position, const char *head, int head_dim) {
+                                   const struct qkv_position_spec *position, const char *head, int width) {
     const double fraction = position->fraction;
-    if (head_dim * fraction / 2 >= 1)
-        return qkv_scaling_check(ctx, name, where, position, qkv_rotation_pairs(position, head_dim));
+    if (width * fraction / 2 >= 1)
+        return qkv_scaling_check(ctx, name, where, position, qkv_rotation_pairs(position, width));
     return qkv_fail(ctx, QKV_SPEC,
-                    "%s: %sposition.fraction is %.9g, which rotates none of the %d channels of %shead_dim (two of them "
+                    "%s: %sposition.fraction is %.9g, which rotates none of the %d channels of %s (two of them "
                     "need a fraction of at least %.4g)",
-                    name, where, fraction, head_dim, head, 2.0 / head_dim);
+                    name, where, fraction, width, head, 2.0 / width);
 }

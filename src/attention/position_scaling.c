@@ -14,8 +14,8 @@ struct qkv_scaling_spec qkv_scaling_defaults(enum qkv_scaling_kind kind) {
         .given = true, .kind = kind, .beta_fast = 32, .beta_slow = 1, .truncate = true, .low_freq = 1, .high_freq = 4};
 }
 
-size_t qkv_rotation_pairs(const struct qkv_position_spec *p, int head_dim) {
-    return (size_t)(head_dim * p->fraction / 2);
+size_t qkv_rotation_pairs(const struct qkv_position_spec *p, int width) {
+    return (size_t)(width * p->fraction / 2);
 }
 
 bool qkv_scaling_by_length(const struct qkv_position_spec *p) {

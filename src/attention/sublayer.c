@@ -125,8 +125,8 @@ static struct qkv_tensor *sublayer_project(const struct qkv_attention_args *f, s
     return qkv_op_clip(f->tape, y, 0, linear->weight.rows, (float)f->spec->clip);
 }
 
-/* Puts T positions a row into the cache: new ones behind the others, or a memory as a `whole`. */
-static void sublayer_append(const struct qkv_attention_args *f, struct qkv_columns kv, size_t T, bool whole) {
+void qkv_attention_append(const struct qkv_attention_args *f, struct qkv_columns kv, size_t k_width, size_t v_width,
+                          size_t T, bool whole) {
     const struct qkv_attend *call = f->attend;
     struct append a = {.ctx = f->tape->ctx,
                        .call = call,
@@ -138,14 +138,19 @@ static void sublayer_append(const struct qkv_attention_args *f, struct qkv_colum
                        .T = T,
                        .columns = kv.x->columns,
                        .k_column = kv.column,
-                       .k_width = call->Hkv * call->D,
-                       .v_width = call->Hkv * call->Dv};
+                       .k_width = k_width,
+                       .v_width = v_width};
     if (!f->cache->packed)
         qkv_parallel(f->tape->ctx, call->B * T, append_row, &a);
     else if (T < APPEND_ROWS)
         qkv_parallel(f->tape->ctx, call->B, append_heads, &a);
     else
         qkv_parallel(f->tape->ctx, call->B * call->Hkv, append_head, &a);
+}
+
+static void sublayer_append(const struct qkv_attention_args *f, struct qkv_columns kv, size_t T, bool whole) {
+    const struct qkv_attend *call = f->attend;
+    qkv_attention_append(f, kv, call->Hkv * call->D, call->Hkv * call->Dv, T, whole);
 }
 
 /* One weight of an operand, which begins at row `first`, or of a bias at that column, as an operand of its own; no tensor where it has
@@ -223,14 +228,26 @@ static struct qkv_tensor *cross_project(const struct qkv_attention_args *f, stru
     return kv->x && v->x ? q : NULL;
 }
 
-/* The keys, or values, of a cache as a tensor. */
-static struct qkv_columns sublayer_cached(const struct qkv_attention_args *f, void *data, size_t width) {
+struct qkv_columns qkv_attention_cached(const struct qkv_attention_args *f, void *data, size_t width) {
     struct qkv_tensor *x = qkv_tape_view(f->tape, data, f->cache->rows, width);
     if (x) x->dtype = f->cache->dtype;
     return (struct qkv_columns){x, 0};
 }
 
-struct qkv_tensor *qkv_attention_sublayer(const struct qkv_attention_args *f, struct qkv_tensor *x) {
+/* What attention gives. */
+static struct qkv_tensor *sublayer_attend(const struct qkv_attention_args *f, struct qkv_tensor *q,
+                                          struct qkv_columns k, struct qkv_columns v, const struct qkv_attend *a) {
+    const struct qkv_attend_learned learned = {f->distance_bias, qkv_tensor_or_null(&f->parameters->sinks)};
+    return qkv_op_attend(f->tape, (struct qkv_columns){q, 0}, k, v, a, learned, f->dattention_bias, f->kept);
+}
+
+static struct qkv_tensor *latent_attend(const struct qkv_attention_args *f, struct qkv_tensor *x) {
+    struct qkv_latent_call call;
+    if (!qkv_latent_project(f, x, &call)) return NULL;
+    return qkv_latent_values(f, sublayer_attend(f, call.q, call.k, call.v, &call.attend));
+}
+
+static struct qkv_tensor *heads_attend(const struct qkv_attention_args *f, struct qkv_tensor *x) {
     const struct qkv_attend *a = f->attend;
     struct qkv_attend packed;
     struct qkv_columns k = {0}, v = {0};
@@ -239,14 +256,16 @@ struct qkv_tensor *qkv_attention_sublayer(const struct qkv_attention_args *f, st
     if (f->values && !q) return NULL;
     if (!v.x) v = (struct qkv_columns){k.x, k.column + k_width};
     if (f->cache) {
-        k = sublayer_cached(f, f->cache->k, k_width);
-        v = sublayer_cached(f, f->cache->v, a->Hkv * a->Dv);
+        k = qkv_attention_cached(f, f->cache->k, k_width);
+        v = qkv_attention_cached(f, f->cache->v, a->Hkv * a->Dv);
         packed = *a, packed.page_bytes = f->cache->packed;
         a = &packed;
     }
-    const struct qkv_attend_learned learned = {f->distance_bias, qkv_tensor_or_null(&f->parameters->sinks)};
-    struct qkv_tensor *y =
-        qkv_op_attend(f->tape, (struct qkv_columns){q, 0}, k, v, a, learned, f->dattention_bias, f->kept);
+    return sublayer_attend(f, q, k, v, a);
+}
+
+struct qkv_tensor *qkv_attention_sublayer(const struct qkv_attention_args *f, struct qkv_tensor *x) {
+    struct qkv_tensor *y = f->spec->latent.given ? latent_attend(f, x) : heads_attend(f, x);
     struct qkv_linear *o = &f->parameters->o;
     if (f->residual) {
         return qkv_op_linear_add(f->tape, y, &o->weight, qkv_tensor_or_null(&o->bias), f->residual, f->residual_scale);

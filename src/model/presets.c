@@ -73,6 +73,17 @@ static const struct preset presets[] = {
                    " \"attention\": {\"heads\": 8, \"kv_heads\": 1}, \"ffn\": {\"kind\": \"gelu_tanh\"}}}",
      .recipe = RECIPE("tokenizer=bpe:4096", "batch=16", "accumulate=4", "steps=10000", "rate=6e-4", "min_rate=6e-5",
                       "warmup=500", "beta2=0.95", "eval_every=500", "save_every=500")},
+    {.name = "mla-tiny",
+     .summary = "latent attention, whose cache keeps 80 numbers of each position in place of the 320 of its keys and "
+                "values: 4 layers, 4 heads, d_model 128, context 64 (after DeepSeek-V2, 2024)",
+     .json = START_2
+     "\"d_model\": 128, \"context\": 64, \"decoder\": {\"layers\": 4,"
+     " \"attention\": {\"heads\": 4, \"head_dim\": 48, \"value_dim\": 32, \"bias\": false,"
+     " \"latent\": {\"rank\": 64, \"query_rank\": 96, \"rope_dim\": 16},"
+     " \"position\": {\"kind\": \"rope\", \"pairing\": \"interleaved\"}},"
+     " \"norm\": {\"kind\": \"rmsnorm\"}, \"ffn\": {\"kind\": \"swiglu\", \"bias\": false}}}",
+     .recipe = RECIPE("tokenizer=chars", "batch=12", "steps=2000", "rate=1e-3", "min_rate=1e-4", "warmup=100",
+                      "beta2=0.99", "eval_every=250", "eval_batches=20")},
     {.name = "gemma-style",
      .summary = "sandwich norms times 1 + w, capped scores of attention and of the head, layers that see 128 "
                 "positions, and every "

@@ -201,8 +201,12 @@ static enum qkv_status check_attention(const struct checker *c, const struct qkv
     if (!status) status = check_width(c, place, "value_dim", a->value_dim);
     if (!status && !place->like) status = qkv_distance_check(c->ctx, c->name, where, a);
     bool rotated = position->kind == QKV_POSITION_ROPE && !place->like;
+    if (!status && a->latent.given)
+        status = qkv_latent_check(c->ctx, c->name, place->path, a, qkv_stack_width(&c->written->spec, place->stack));
     if (status || !rotated) return status;
-    return qkv_rotation_check(c->ctx, c->name, where, position, place->path, a->head_dim);
+    char head[QKV_KEY_PATH + 32];
+    snprintf(head, sizeof head, "%s%s", place->path, a->latent.given ? "latent.rope_dim" : "head_dim");
+    return qkv_rotation_check(c->ctx, c->name, where, position, head, qkv_attention_turned(a));
 }
 
 static enum qkv_status check_norm(const struct checker *c, const struct qkv_place *place) {

@@ -63,6 +63,21 @@ static double rule_value_dim(const struct qkv_place *p) {
     return ((const struct qkv_attention_spec *)p->object)->head_dim;
 }
 
+static const struct qkv_attention_spec *rule_attention(const struct qkv_place *p) {
+    const void *attention = (const char *)p->object - offsetof(struct qkv_attention_spec, latent);
+    return attention;
+}
+
+/* The published models have four times the width of a head. */
+static double rule_rank(const struct qkv_place *p) {
+    const double wide = 4 * (double)rule_attention(p)->head_dim, most = qkv_stack_width(p->spec, p->stack) / 2;
+    return wide < most || most < 1 ? wide : most;
+}
+
+static double rule_rope_dim(const struct qkv_place *p) {
+    return rule_attention(p)->head_dim / 4 * 2;
+}
+
 static double rule_causal(const struct qkv_place *p) {
     return p->stack == &p->spec->decoder;
 }
@@ -266,6 +281,14 @@ static const struct qkv_key qk_norm_keys[] = {
     END,
 };
 
+static const struct qkv_key latent_keys[] = {
+    WHOLE(qkv_latent_spec, rank, 1, DIMENSION, .rule = rule_rank),
+    WHOLE(qkv_latent_spec, query_rank, 0, DIMENSION, .value = 0),
+    WHOLE(qkv_latent_spec, rope_dim, 0, DIMENSION, .rule = rule_rope_dim),
+    REAL(qkv_latent_spec, eps, 0, FLT_MAX, "a number greater than 0", .flags = QKV_KEY_ABOVE_LOW, .value = 1e-6),
+    END,
+};
+
 const struct qkv_key qkv_attention_keys[] = {
     WHOLE(qkv_attention_spec, heads, 1, DIMENSION, .flags = QKV_KEY_REQUIRED),
     WHOLE(qkv_attention_spec, kv_heads, 1, DIMENSION, .flags = QKV_KEY_OF_HEADS, .rule = rule_kv_heads),
@@ -280,6 +303,8 @@ const struct qkv_key qkv_attention_keys[] = {
          .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_NULL),
     CHOICE(qkv_attention_spec, bias, biases, .value = QKV_BIAS_ALL),
     OBJECT(qkv_attention_spec, qk_norm, qk_norm_keys, .flags = QKV_KEY_OPTIONAL | QKV_KEY_LATER),
+    OBJECT(qkv_attention_spec, latent, latent_keys, .flags = QKV_KEY_OPTIONAL | QKV_KEY_LATER,
+           .applies = in_self_attention, .owner = "self attention"),
     REAL(qkv_attention_spec, clip, 0, FLT_MAX, "a number greater than 0, or 0 for none", .flags = QKV_KEY_LATER),
     FLAG(qkv_attention_spec, sinks, .flags = QKV_KEY_LATER, .neutral = false),
     OBJECT(qkv_attention_spec, position, attention_position_keys, .flags = QKV_KEY_VERSION_2,

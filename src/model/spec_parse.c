@@ -117,7 +117,7 @@ static enum qkv_status read_optional(const struct qkv_spec_reader *r, const stru
     if (!value && qkv_key_applies(key, place)) qkv_key_inherit(key, place);
     if (given && !qkv_key_applies(key, place)) return read_idle_object(r, key, place);
     if (value && qkv_key_applies(key, place)) note_shared(r, key, place);
-    if (!value && place->like) take_over(key, place);
+    if (!value && place->like && qkv_key_applies(key, place)) take_over(key, place);
     if (!given) return QKV_OK;
     qkv_key_give(key, place, true);
     return read_keys(r, key->keys, &in, value);

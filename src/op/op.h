@@ -107,6 +107,8 @@ struct qkv_operator {
     X(linear)                                                                                                          \
     X(norm)                                                                                                            \
     X(rotate)                                                                                                          \
+    X(join_heads)                                                                                                      \
+    X(head_linear)                                                                                                     \
     X(head_norm)                                                                                                       \
     X(clip)                                                                                                            \
     X(attend)                                                                                                          \
@@ -300,10 +302,18 @@ struct qkv_tensor *qkv_op_head_norm(struct qkv_tape *tape, struct qkv_tensor *x,
 /* Clamps columns [column, column + width) of x to ±limit in place; limit 0: gives x. x must not be used by anybody else before or after. */
 struct qkv_tensor *qkv_op_clip(struct qkv_tape *tape, struct qkv_tensor *x, size_t column, size_t width, float limit);
 
-/* Rotates columns [column, column + heads·D) of x in place: row n by table (positions, pairs, 2) at positions[n].
- * x must not be used by anybody else before or after. */
+/* Rotates the first 2·pairs of D channels of each head of x in place, from `column` on: row n by table (positions, pairs, 2) at
+ * positions[n]. x must not be used by anybody else before or after. */
 struct qkv_tensor *qkv_op_rotate(struct qkv_tape *tape, struct qkv_tensor *x, size_t column, size_t heads, size_t D,
                                  size_t pairs, bool interleaved, const float *table, const int32_t *positions);
+
+/* a (N, H·Da) and b (N, Db), which all heads share: (N, H·(Da + Db)), [a_h | b] for each head. */
+struct qkv_tensor *qkv_op_join_heads(struct qkv_tape *tape, struct qkv_tensor *a, struct qkv_tensor *b, size_t heads);
+
+/* A product for each head: x (N, H·(in + tail)), weight the heads' matrices (in, out), or transposed (out, in), under one another:
+ * (N, H·(out + tail)), [x_h[0 … in)·w_h | x_h[in …)] for each head; transposed: by w_hᵀ. */
+struct qkv_tensor *qkv_op_head_linear(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
+                                      size_t heads, size_t tail, bool transposed);
 
 /* Heads that lie side by side in the columns of a tensor, from `column` on. */
 struct qkv_columns {

@@ -20,9 +20,14 @@ struct rotate {
     bool inverse;
 };
 
+/* Columns from the first head's first channel to the last one's last that turns. */
+static size_t rotate_width(const struct rotate *r) {
+    return r->heads ? (r->heads - 1) * r->D + 2 * r->pairs : 0;
+}
+
 static void rotate_rows(void *argument, size_t begin, size_t end, int thread) {
     const struct rotate *r = argument;
-    const size_t width = r->heads * r->D;
+    const size_t width = rotate_width(r);
     for (size_t n = begin; n < end; n++) {
         const size_t at = n * r->columns + r->column;
         const bool wide = r->dtype == QKV_F32;
@@ -49,7 +54,7 @@ static struct rotate rotate_of(const struct qkv_tape *tape, const struct qkv_nod
 enum qkv_status qkv_check_rotate(struct qkv_tape *tape, struct qkv_node *node) {
     const struct rotate *r = node->saved;
     const struct qkv_tensor *x = node->inputs[0];
-    if (r->column + r->heads * r->D <= x->columns && 2 * r->pairs <= r->D) {
+    if (r->column + rotate_width(r) <= x->columns && 2 * r->pairs <= r->D) {
         return QKV_OK;
     }
     return qkv_fail(tape->ctx, QKV_SHAPE, "rotate: %zu heads of %zu from column %zu, %zu pairs, of x (%zu,%zu)",
@@ -62,7 +67,7 @@ enum qkv_status qkv_forward_rotate(struct qkv_tape *tape, struct qkv_node *node)
     size_t mark = qkv_arena_mark(tape->arena);
     r.x = x->data;
     r.dtype = x->dtype;
-    r.rows = qkv_tape_take(tape, x->dtype == QKV_F32 ? 0 : (size_t)tape->ctx->threads * r.heads * r.D, sizeof(float));
+    r.rows = qkv_tape_take(tape, x->dtype == QKV_F32 ? 0 : (size_t)tape->ctx->threads * rotate_width(&r), sizeof(float));
     if (!r.rows) {
         return QKV_MEMORY;
     }

@@ -18,8 +18,8 @@ struct qkv_page_pool *qkv_page_pool_create(struct qkv_context *ctx, const struct
     pool->heads = pool->v_width + count;
     for (size_t i = 0; i < count; i++) {
         pool->heads[i] = (size_t)attentions[i]->kv_heads;
-        pool->k_width[i] = (size_t)attentions[i]->kv_heads * (size_t)attentions[i]->head_dim;
-        pool->v_width[i] = (size_t)attentions[i]->kv_heads * (size_t)attentions[i]->value_dim;
+        pool->k_width[i] = qkv_cache_k_width(attentions[i]);
+        pool->v_width[i] = qkv_cache_v_width(attentions[i]);
     }
     return pool;
 }
@@ -40,10 +40,10 @@ size_t qkv_page_count(size_t positions, size_t length) {
     return length / positions + (length % positions != 0);
 }
 
-/* Bytes of a head on a page, packed; 0: rows. */
+/* Bytes of a head on a page, packed; 0: rows, as where values are channels of the keys, which would lie packed twice. */
 static size_t pool_packed(const struct qkv_page_pool *pool, size_t i, const struct qkv_page_shape *shape) {
     const size_t heads = pool->heads[i];
-    if (shape->dtype != QKV_BF16 || !heads) return 0;
+    if (shape->dtype != QKV_BF16 || !heads || !pool->v_width[i]) return 0;
     return qkv_attend_page_bytes(pool->ctx, pool->k_width[i] / heads, pool->v_width[i] / heads,
                                  qkv_page_positions(shape));
 }
@@ -85,7 +85,7 @@ static enum qkv_status pool_take(void *argument) {
         const size_t packed = pool_packed(pool, i, shape);
         kv->k = qkv_arena_take(&pool->storage, packed ? pool->count : rows,
                                packed ? pool->heads[i] * (packed + 1) : pool->k_width[i] * size);
-        kv->v = packed ? kv->k : qkv_arena_take(&pool->storage, rows, pool->v_width[i] * size);
+        kv->v = packed || !pool->v_width[i] ? kv->k : qkv_arena_take(&pool->storage, rows, pool->v_width[i] * size);
         kv->dtype = shape->dtype;
         kv->rows = rows;
         kv->packed = packed;

@@ -32,9 +32,10 @@ struct qkv_page_pool {
     const char *what;
     struct qkv_arena storage;
     size_t attentions;
-    /* (attentions): (count·positions, Hkv·D) and (count·positions, Hkv·Dv) of each; or packed */
+    /* (attentions): (count·positions, Hkv·D) and (count·positions, Hkv·Dv) of each; or packed; or, of latents, (count·positions,
+     * rank + rope_dim) as both */
     struct qkv_key_values *attention;
-    size_t *k_width, *v_width; /* (attentions): Hkv·D, Hkv·Dv */
+    size_t *k_width, *v_width; /* (attentions): Hkv·D, Hkv·Dv; or rank + rope_dim, 0 */
     size_t *heads;             /* (attentions): Hkv */
     enum qkv_dtype dtype;
     size_t positions, count; /* of a page; pages */

@@ -1,0 +1,246 @@
+/* head_linear: a product for each head with a weight of its own, as latent attention absorbs its projections of keys and values into
+ * queries and outputs (DeepSeek-AI 2024, "DeepSeek-V2", section 2.1.2).
+ *
+ * x (N, H·(in + tail)), w the heads' matrices under one another: y (N, H·(out + tail)) has [x_h[0 … in)·w_h | x_h[in …)] for each head h,
+ * w_h (in, out); or, transposed, x_h·w_hᵀ, w_h (out, in). In mixed precision as linear: numbers are rounded to bf16 where they are packed,
+ * and y where it is stored. */
+#include "op/op.h"
+
+#include <string.h>
+
+enum { ROWS_A_PIECE = 16 };
+
+struct head_linear {
+    size_t heads, in, out, tail;
+    bool transposed;
+};
+
+/* ---- the tails ----------------------------------------------------------------------------------------------------- */
+
+/* Rows of heads, of which the last numbers go from one side to the other. */
+struct tails {
+    const struct qkv_kernels *kernels;
+    size_t heads, from_width, to_width, tail; /* bytes where `add` is not set */
+    const char *from;
+    char *to;
+    bool add;
+};
+
+static void tails_rows(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct tails *o = argument;
+    for (size_t i = begin * o->heads; i < end * o->heads; i++) {
+        const char *from = o->from + (i + 1) * o->from_width - o->tail;
+        char *to = o->to + (i + 1) * o->to_width - o->tail;
+        if (o->add)
+            o->kernels->add((float *)(void *)to, (const float *)(const void *)to, (const float *)(const void *)from,
+                            o->tail / sizeof(float));
+        else
+            memcpy(to, from, o->tail);
+    }
+}
+
+/* ---- products ------------------------------------------------------------------------------------------------------ */
+
+static struct qkv_operand head_operand(const void *data, enum qkv_dtype dtype, size_t row_stride,
+                                       size_t column_stride) {
+    return (struct qkv_operand){data, dtype, row_stride, column_stride};
+}
+
+/* In a dry run there may be no data. */
+static void *head_at(const void *data, enum qkv_dtype dtype, size_t column) {
+    return data ? (char *)(uintptr_t)data + column * qkv_dtype_size(dtype) : NULL;
+}
+
+/* c (+)= a·b in the context's precision; c has rows `ldc` apart. */
+struct head_product {
+    void *c;
+    enum qkv_dtype dtype;
+    size_t ldc;
+    struct qkv_operand a, b;
+    size_t M, N, K;
+    bool accumulate;
+};
+
+static enum qkv_status head_multiply(struct qkv_tape *tape, const struct head_product *p) {
+    if (tape->ctx->precision != QKV_FP32)
+        return qkv_gemm_bf16(tape->ctx, tape->arena, p->c, p->ldc, p->a, p->b, p->M, p->N, p->K,
+                             (struct qkv_bf16_options){.dtype = p->dtype, .accumulate = p->accumulate});
+    const struct qkv_matrix a = {p->a.data, p->a.row_stride, p->a.column_stride},
+                            b = {p->b.data, p->b.row_stride, p->b.column_stride};
+    return qkv_gemm(tape->ctx, tape->arena, p->c, p->ldc, a, b, p->M, p->N, p->K,
+                    (struct qkv_gemm_options){.accumulate = p->accumulate});
+}
+
+/* Rows of a head's matrix as fp32, of weights that stay in their file. */
+struct head_stored {
+    const struct qkv_kernels *kernels;
+    const struct qkv_stored *stored;
+    size_t first;
+    float *out;
+};
+
+static void head_stored_rows(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct head_stored *o = argument;
+    for (size_t r = begin; r < end; r++)
+        qkv_stored_floats(o->kernels, o->stored, o->first + r, 0, o->stored->columns, o->out + r * o->stored->columns);
+}
+
+/* The matrix of head h; `copy` has room for one where they are stored. */
+static const float *head_weight(struct qkv_tape *tape, const struct qkv_tensor *weight, size_t heads, size_t h,
+                                float *copy) {
+    const size_t rows = weight->rows / heads;
+    if (!weight->stored.count) return weight->data ? (const float *)weight->data + h * rows * weight->columns : NULL;
+    struct head_stored o = {tape->ctx->kernels, &weight->stored, h * rows, copy};
+    if (!tape->ctx->dry) qkv_parallel_range(tape->ctx, rows, ROWS_A_PIECE, head_stored_rows, &o);
+    return copy;
+}
+
+static float *head_copy(struct qkv_tape *tape, const struct qkv_tensor *weight, size_t heads) {
+    return qkv_tape_take(tape, weight->stored.count ? weight->rows / heads * weight->columns : 0, sizeof(float));
+}
+
+/* w_h, or its transpose, as the right side of a product. */
+static struct qkv_operand head_right(const struct qkv_tensor *weight, const float *w, bool transposed) {
+    return transposed ? head_operand(w, QKV_F32, 1, weight->columns) : head_operand(w, QKV_F32, weight->columns, 1);
+}
+
+/* ---- the operator --------------------------------------------------------------------------------------------------- */
+
+enum qkv_status qkv_check_head_linear(struct qkv_tape *tape, struct qkv_node *node) {
+    const struct head_linear *o = node->saved;
+    const struct qkv_tensor *x = node->inputs[0], *weight = node->inputs[1];
+    if (o->heads && o->in && o->out && weight->rows % o->heads == 0 && x->columns == o->heads * (o->in + o->tail))
+        return QKV_OK;
+    return qkv_fail(tape->ctx, QKV_SHAPE, "head_linear: %zu heads of x (%zu,%zu), w (%zu,%zu) and tails of %zu",
+                    o->heads, x->rows, x->columns, weight->rows, weight->columns, o->tail);
+}
+
+enum qkv_status qkv_forward_head_linear(struct qkv_tape *tape, struct qkv_node *node) {
+    const struct head_linear *o = node->saved;
+    const struct qkv_tensor *x = node->inputs[0], *weight = node->inputs[1], *y = node->output;
+    const size_t mark = qkv_arena_mark(tape->arena), size = qkv_dtype_size(y->dtype);
+    float *copy = head_copy(tape, weight, o->heads);
+    enum qkv_status status = copy ? QKV_OK : QKV_MEMORY;
+    for (size_t h = 0; h < o->heads && !status; h++) {
+        const float *w = head_weight(tape, weight, o->heads, h, copy);
+        const struct head_product p = {.c = head_at(y->data, y->dtype, h * (o->out + o->tail)),
+                                       .dtype = y->dtype,
+                                       .ldc = y->columns,
+                                       .a = head_operand(head_at(x->data, x->dtype, h * (o->in + o->tail)), x->dtype,
+                                                         x->columns, 1),
+                                       .b = head_right(weight, w, o->transposed),
+                                       .M = x->rows,
+                                       .N = o->out,
+                                       .K = o->in};
+        status = head_multiply(tape, &p);
+    }
+    struct tails t = {.kernels = tape->ctx->kernels,
+                      .heads = o->heads,
+                      .from_width = (o->in + o->tail) * size,
+                      .to_width = (o->out + o->tail) * size,
+                      .tail = o->tail * size,
+                      .from = x->data,
+                      .to = y->data};
+    if (!status && o->tail) qkv_parallel_range(tape->ctx, x->rows, ROWS_A_PIECE, tails_rows, &t);
+    qkv_arena_release(tape->arena, mark);
+    return status;
+}
+
+/* x as fp32, which it may be. */
+static const float *head_wide(struct qkv_tape *tape, const struct qkv_tensor *x) {
+    if (x->dtype == QKV_F32) return x->data;
+    float *wide = qkv_tape_take(tape, x->rows * x->columns, sizeof *wide);
+    if (wide && !tape->ctx->dry) tape->ctx->kernels->widen(wide, x->data, x->rows * x->columns);
+    return wide;
+}
+
+/* Of the matrix of head h: xᵀ·dy, or, transposed, dyᵀ·x. */
+static enum qkv_status head_backward_weight(struct qkv_tape *tape, const struct qkv_node *node, size_t h,
+                                            const float *x, const float *dy, float *dweight) {
+    const struct head_linear *o = node->saved;
+    const struct qkv_tensor *weight = node->inputs[1], *in = node->inputs[0];
+    const size_t lx = in->columns, ly = node->output->columns;
+    const float *left = o->transposed ? dy : x, *right = o->transposed ? x : dy;
+    const struct head_product p = {.c = dweight + h * (weight->rows / o->heads) * weight->columns,
+                                   .dtype = QKV_F32,
+                                   .ldc = weight->columns,
+                                   .a = head_operand(left, QKV_F32, 1, o->transposed ? ly : lx),
+                                   .b = head_operand(right, QKV_F32, o->transposed ? lx : ly, 1),
+                                   .M = weight->rows / o->heads,
+                                   .N = weight->columns,
+                                   .K = in->rows,
+                                   .accumulate = true};
+    if (!in->order) return head_multiply(tape, &p);
+    return qkv_gemm_ordered(tape->ctx, tape->arena, p.c, p.ldc, p.a, p.b, p.M, p.N, &in->order->sums, NULL);
+}
+
+enum qkv_status qkv_backward_head_linear(struct qkv_tape *tape, struct qkv_node *node) {
+    const struct head_linear *o = node->saved;
+    struct qkv_tensor *x = node->inputs[0], *weight = node->inputs[1];
+    const size_t from = o->out + o->tail, to = o->in + o->tail;
+    bool accumulate, always;
+    enum qkv_status status = QKV_OK;
+    float *dweight = qkv_gradient_out(tape, weight, &always, &status);
+    float *dx = qkv_gradient_out(tape, x, &accumulate, &status);
+    const float *dy = qkv_gradient_in(node);
+    const size_t mark = qkv_arena_mark(tape->arena);
+    const float *wide = dweight ? head_wide(tape, x) : NULL;
+    float *copy = head_copy(tape, weight, o->heads);
+    if (!status && tape->status) status = tape->status;
+    for (size_t h = 0; h < o->heads && !status; h++) {
+        const struct head_product p = {.c = dx ? dx + h * to : NULL,
+                                       .dtype = QKV_F32,
+                                       .ldc = x->columns,
+                                       .a = head_operand(dy + h * from, QKV_F32, node->output->columns, 1),
+                                       .b = head_right(weight, head_weight(tape, weight, o->heads, h, copy),
+                                                       !o->transposed),
+                                       .M = x->rows,
+                                       .N = o->in,
+                                       .K = o->out,
+                                       .accumulate = accumulate};
+        if (dx) status = head_multiply(tape, &p);
+        if (!status && dweight)
+            status = head_backward_weight(tape, node, h, wide + h * to, dy + h * from, dweight);
+    }
+    struct tails t = {.kernels = tape->ctx->kernels,
+                      .heads = o->heads,
+                      .from_width = from * sizeof(float),
+                      .to_width = to * sizeof(float),
+                      .tail = o->tail * sizeof(float),
+                      .from = (const char *)dy,
+                      .to = (char *)dx,
+                      .add = accumulate};
+    if (!status && dx && o->tail) qkv_parallel_range(tape->ctx, x->rows, ROWS_A_PIECE, tails_rows, &t);
+    qkv_arena_release(tape->arena, mark);
+    return status;
+}
+
+struct qkv_cost qkv_cost_head_linear(const struct qkv_node *node, bool backward) {
+    const struct head_linear *o = node->saved;
+    const struct qkv_tensor *x = node->inputs[0], *weight = node->inputs[1];
+    const double once = 2 * (double)x->rows * (double)o->heads * (double)o->in * (double)o->out;
+    const int products = backward ? (x->requires_grad ? 1 : 0) + (weight->requires_grad ? 1 : 0) : 1;
+    return (struct qkv_cost){.flops = once * products};
+}
+
+struct qkv_tensor *qkv_op_head_linear(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
+                                      size_t heads, size_t tail, bool transposed) {
+    struct head_linear *o = x && tape->status == QKV_OK ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
+    if (!o) return NULL;
+    const size_t rows = heads ? weight->rows / heads : 0;
+    *o = (struct head_linear){.heads = heads,
+                              .in = transposed ? weight->columns : rows,
+                              .out = transposed ? rows : weight->columns,
+                              .tail = tail,
+                              .transposed = transposed};
+    struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_head_linear, o);
+    node.inputs[0] = x;
+    node.inputs[1] = weight;
+    if (!qkv_tape_check(tape, &node)) return NULL;
+    const size_t columns = heads * (o->out + tail);
+    node.output = x->dtype == QKV_F32 ? qkv_tape_tensor(tape, x->rows, columns)
+                                      : qkv_tape_bf16_if_mixed(tape, x->rows, columns);
+    return qkv_tape_run(tape, &node);
+}
