@@ -269,6 +269,7 @@ static void what_cannot_be_is_refused_by_key_and_value(void **state) {
 }
 
 int main(void) {
+    latents_too = true;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_block_is_its_formula),
         cmocka_unit_test(shared_layers_are_layers_with_copied_weights),

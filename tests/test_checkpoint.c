@@ -287,6 +287,7 @@ static void test_option(void **state) {
 }
 
 int main(void) {
+    latents_too = true;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tape),   cmocka_unit_test(test_tape_shape), cmocka_unit_test(test_grid),
         cmocka_unit_test(test_memory), cmocka_unit_test(test_refusal),    cmocka_unit_test(test_runs),

@@ -264,6 +264,7 @@ static void models_with_sources_and_classifiers_take_no_documents(void **state) 
 }
 
 int main(void) {
+    latents_too = true;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(documents_have_the_loss_and_the_gradients_of_rows_of_their_own),
         cmocka_unit_test(another_document_changes_no_bit),

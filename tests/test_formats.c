@@ -383,6 +383,7 @@ static void numbers_that_a_format_cannot_hold_are_not_exported(void **state) {
 }
 
 int main(void) {
+    latents_too = true;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_pattern_of_16_bits_reads_as_its_definition_says),
         cmocka_unit_test(writing_rounds_to_nearest_even),

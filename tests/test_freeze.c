@@ -190,6 +190,7 @@ static void patterns_match_names(void **state) {
 }
 
 int main(void) {
+    latents_too = true;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_learns_beside_frozen_weights_has_the_bits_it_has_without_them),
         cmocka_unit_test(backward_goes_no_further_than_what_learns),

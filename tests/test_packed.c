@@ -457,6 +457,7 @@ static void packed_batches_that_make_no_sense_are_refused(void **state) {
 }
 
 int main(void) {
+    latents_too = true;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packed_batches_have_the_bits_of_rectangles),
         cmocka_unit_test(vectors_do_what_their_ids_do),

@@ -167,6 +167,7 @@ static void chunks_of_the_head_change_no_bit(void **state) {
 }
 
 int main(void) {
+    latents_too = true;
     const struct CMUnitTest tests[] = {cmocka_unit_test(parts_of_a_batch_change_no_bit_of_random_models),
                                        cmocka_unit_test(chunks_of_the_head_change_no_bit)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -168,6 +168,7 @@ static void lengths_take_no_more_memory_than_full_rows(void **state) {
 }
 
 int main(void) {
+    latents_too = true;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losses_and_gradients_are_those_with_padding),
         cmocka_unit_test(padding_is_not_read),

@@ -206,6 +206,7 @@ static void what_is_wrong_with_types_is_named(void **state) {
 }
 
 int main(void) {
+    latents_too = true;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(types_are_those_of_the_rows_they_stand_beside),
         cmocka_unit_test(types_of_zero_are_those_of_a_batch_without_any),

@@ -99,6 +99,7 @@ static void test_learning(void **state) {
 }
 
 int main(void) {
+    latents_too = true;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_source), cmocka_unit_test(test_learning)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
