@@ -144,10 +144,10 @@ static inline void random_kind(struct qkv_random *r, char *out, size_t size, boo
         qkv_random_below(r, 3) ? 0 : (int)test_between(r, 1, 5), PICK(r, "0.0", "0.0", "3.0"),
         random_bias(r, latent, bias),
         PICK(r, "", ", \"scale\": 0.3", ", \"sinks\": true", ", \"scale\": 0.4, \"sinks\": true"),
-        random_projections(r, causal, latent ? random_latent(r, TURNED, rotated, of_latent) : NULL, projections), own_position ? ", \"position\": " : "",
-        own_position ? position : "", norm, placement, PICK(r, "true", "false"), weight, biased ? "true" : "false",
-        shared ? "" : PICK(r, "", "", ", \"attention\": false"), ffn, PICK(r, "24", "10"), PICK(r, "true", "false"),
-        limit, PICK(r, "", "", ", \"residual_scale\": 0.6"));
+        random_projections(r, causal, latent ? random_latent(r, TURNED, rotated, of_latent) : NULL, projections),
+        own_position ? ", \"position\": " : "", own_position ? position : "", norm, placement, PICK(r, "true", "false"),
+        weight, biased ? "true" : "false", shared ? "" : PICK(r, "", "", ", \"attention\": false"), ffn,
+        PICK(r, "24", "10"), PICK(r, "true", "false"), limit, PICK(r, "", "", ", \"residual_scale\": 0.6"));
 }
 
 /* In version 2 two or three kinds, which take turns, or one whose layers share weights. */

@@ -62,6 +62,8 @@ static void what_is_no_axis_is_refused(void **state) {
         {"kv=gqa:0", "axis kv has no value \"gqa:0\""},
         {"kv=gqa:2x", "axis kv has no value \"gqa:2x\""},
         {"kv=gqa:1.5", "axis kv has no value"},
+        {"kv=mla:0", "axis kv has no value \"mla:0\""},
+        {"kv=mlax", "axis kv has no value \"mlax\""},
         {"kv=mh", "axis kv has no value \"mh\""},
         {"position=rope:0", "axis position has no value"},
         {"position=rope:2", "axis position has no value"},
@@ -107,6 +109,14 @@ static void values_change_the_spec(void **state) {
     (void)state;
     assert_int_equal(vary(ctx, "nano-gpt", "kv=gqa:2").decoder.kinds[0].attention.kv_heads, 2);
     assert_int_equal(vary(ctx, "nano-gpt", "kv=mqa").decoder.kinds[0].attention.kv_heads, 1);
+    const struct qkv_spec mla = vary(ctx, "nano-gpt", "kv=mla"), plain = vary(ctx, "mla-tiny", "kv=mqa");
+    assert_true(mla.decoder.kinds[0].attention.latent.given);
+    assert_int_equal(mla.decoder.kinds[0].attention.latent.rank, 64);
+    assert_int_equal(vary(ctx, "nano-gpt", "kv=mla:24").decoder.kinds[0].attention.latent.rank, 24);
+    assert_int_equal(vary(ctx, "llama-style", "kv=mla").decoder.kinds[0].attention.kv_heads, 16);
+    assert_int_equal(vary(ctx, "mla-tiny", "kv=mla").decoder.kinds[0].attention.latent.query_rank, 96);
+    assert_false(plain.decoder.kinds[0].attention.latent.given);
+    assert_int_equal(plain.decoder.kinds[0].attention.kv_heads, 1);
     assert_int_equal(vary(ctx, "llama-style", "kv=mha").decoder.kinds[0].attention.kv_heads, 16);
     assert_int_equal(vary(ctx, "nano-gpt", "position=alibi").decoder.kinds[0].attention.position.kind,
                      QKV_POSITION_ALIBI);

@@ -371,9 +371,48 @@ static void test_check_by_hand(void **state) {
     assert_ok(ctx, qkv_spec_check(ctx, &s));
 }
 
+#define LATENT(more) "decoder.attention={\"heads\": 6" more "}"
+
+static void latents_are_refused_by_key_and_value(void **state) {
+    (void)state;
+    static const struct refusal refusals[] = {
+        {LATENT(", \"latent\": 3"), "decoder.attention.latent is 3; it must be an object"},
+        {LATENT(", \"latent\": {\"rank\": 0}"),
+         "decoder.attention.latent.rank is 0; it must be a whole number from 1 to"},
+        {LATENT(", \"latent\": {\"ranks\": 4}"), "decoder.attention.latent.ranks"},
+        {LATENT(", \"latent\": {\"eps\": 0}"), "decoder.attention.latent.eps is 0; it must be a number greater than 0"},
+        {LATENT(", \"latent\": {\"rank\": 385}"),
+         "decoder.attention.latent.rank is 385, wider than the model, whose d_model is 384 (choose at most 384)"},
+        {LATENT(", \"latent\": {\"query_rank\": 400}"), "decoder.attention.latent.query_rank is 400, wider than the "
+                                                        "model, whose d_model is 384 (choose at most 384, or 0"},
+        {LATENT(", \"latent\": {\"rope_dim\": 64}"), "decoder.attention.latent.rope_dim is 64, but a head has 64 "
+                                                     "channels, of which one at least is made of the latent "
+                                                     "(choose at most 63"},
+        {LATENT(", \"kv_heads\": 2, \"latent\": {}"),
+         "decoder.attention.kv_heads is 2, but with decoder.attention.latent each of the 6 heads has keys and values "
+         "of its "
+         "own (choose 6"},
+        {LATENT(", \"qk_norm\": {}, \"latent\": {}"), "decoder.attention.qk_norm is given, but with"},
+        {LATENT(", \"clip\": 2.5, \"latent\": {}"), "decoder.attention.clip is 2.5, but with"},
+        {LATENT(", \"bias\": \"qv\", \"latent\": {}"), "decoder.attention.bias is one of keys or of values only"},
+        {LATENT(", \"latent\": {\"rope_dim\": 1}, \"position\": {\"kind\": \"rope\"}"),
+         "decoder.attention.latent.rope_dim is 1, but the position rope turns pairs of these channels (choose at least "
+         "2"},
+        {LATENT(", \"latent\": {\"rope_dim\": 4}, \"position\": {\"kind\": \"rope\", \"fraction\": 0.3}"),
+         "which rotates none of the 4 channels of decoder.attention.latent.rope_dim"},
+    };
+    refuse_all("{\"format\": \"qkv\", \"version\": 2, \"vocab\": 100, \"d_model\": 384, \"context\": 32, \"decoder\": "
+               "{\"layers\": 2, \"attention\": {\"heads\": 6}}}",
+               refusals, TEST_COUNT(refusals));
+    static const struct refusal crossed[] = {
+        {"decoder.cross.latent={}", "decoder.cross.latent is given, but only self attention has one; leave it out"}};
+    refuse_all(SEQ2SEQ, crossed, TEST_COUNT(crossed));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bad_values),
+        cmocka_unit_test(latents_are_refused_by_key_and_value),
         cmocka_unit_test(test_bad_values_of_two_stacks),
         cmocka_unit_test(test_unknown_keys),
         cmocka_unit_test(test_bad_files),

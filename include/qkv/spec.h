@@ -254,10 +254,10 @@ struct qkv_attention_spec {
     bool causal;             /* true in a decoder, false in an encoder and in cross attention */
     int window;              /* w > 0: only keys with |i − j| < w; 0: all */
     int window_right; /* v > 0: only keys with j − i < v, and w is of the keys before, i − j < w; 0: as window */
-    struct qkv_qk_norm_spec qk_norm;   /* none */
-    struct qkv_latent_spec latent;     /* none; self attention only, with kv_heads = heads */
-    double clip;                       /* c > 0: q, k and v are clamped to ±c before the rotation; 0: off */
-    double softcap;                    /* c >= 2.94e-39: a score s becomes c·tanh(s/c) before bias and mask; 0: off */
+    struct qkv_qk_norm_spec qk_norm; /* none */
+    struct qkv_latent_spec latent;   /* none; self attention only, with kv_heads = heads */
+    double clip;                     /* c > 0: q, k and v are clamped to ±c before the rotation; 0: off */
+    double softcap;                  /* c >= 2.94e-39: a score s becomes c·tanh(s/c) before bias and mask; 0: off */
     /* 0 (null in JSON): 1/sqrt(head_dim); with a latent and a rotation scaled by yarn with mscale_all_dim, times (0.1·mscale_all_dim·ln
      * factor + 1)² */
     double scale;

@@ -192,8 +192,7 @@ static enum qkv_status apply_kv(struct qkv_context *ctx, const char *value, cons
     int heads = latent || !strcmp(value, "mha") ? kind->attention.heads
                 : !strcmp(value, "mqa")         ? 1
                                                 : atoi(value + strlen("gqa:"));
-    enum qkv_status status =
-        qkv_texts_add(ctx, settings, "%s.attention.kv_heads=%d", axis_kind(kind, where), heads);
+    enum qkv_status status = qkv_texts_add(ctx, settings, "%s.attention.kv_heads=%d", axis_kind(kind, where), heads);
     if (!status && latent && value[3])
         return qkv_texts_add(ctx, settings, "%s.attention.latent.rank=%s", where, value + strlen("mla:"));
     if (status || latent == given) return status;

@@ -61,10 +61,11 @@ static enum qkv_status latent_check_beside(struct qkv_context *ctx, const char *
                         "%slatent to null)",
                         name, where, qkv_real_text(shown, a->clip), where, where);
     if (qkv_bias_has(a->bias, 'k') == qkv_bias_has(a->bias, 'v')) return QKV_OK;
-    return qkv_fail(ctx, QKV_SPEC,
-                    "%s: %sbias is one of keys or of values only, but with %slatent both are made of one latent (choose "
-                    "true, false, or letters with both k and v or neither)",
-                    name, where, where);
+    return qkv_fail(
+        ctx, QKV_SPEC,
+        "%s: %sbias is one of keys or of values only, but with %slatent both are made of one latent (choose "
+        "true, false, or letters with both k and v or neither)",
+        name, where, where);
 }
 
 enum qkv_status qkv_latent_check(struct qkv_context *ctx, const char *name, const char *where,

@@ -12,8 +12,8 @@
     (MODULE_ROLE(ATTN_Q_A) | MODULE_ROLE(ATTN_Q_A_NORM) | MODULE_ROLE(ATTN_Q_B) | MODULE_ROLE(ATTN_KV_A) |             \
      MODULE_ROLE(ATTN_K_ROPE) | MODULE_ROLE(ATTN_KV_A_NORM) | MODULE_ROLE(ATTN_K_B) | MODULE_ROLE(ATTN_V_B))
 #define MODULE_SELF                                                                                                    \
-    (MODULE_LATENT | MODULE_ROLE(ATTN_Q) | MODULE_ROLE(ATTN_K) | MODULE_ROLE(ATTN_V) | MODULE_ROLE(ATTN_O) | MODULE_ROLE(ATTN_SINKS) | \
-     MODULE_DISTANCES)
+    (MODULE_LATENT | MODULE_ROLE(ATTN_Q) | MODULE_ROLE(ATTN_K) | MODULE_ROLE(ATTN_V) | MODULE_ROLE(ATTN_O) |           \
+     MODULE_ROLE(ATTN_SINKS) | MODULE_DISTANCES)
 #define MODULE_CROSS                                                                                                   \
     (MODULE_ROLE(CROSS_Q) | MODULE_ROLE(CROSS_K) | MODULE_ROLE(CROSS_V) | MODULE_ROLE(CROSS_O) |                       \
      MODULE_ROLE(CROSS_SINKS))

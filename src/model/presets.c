@@ -76,12 +76,11 @@ static const struct preset presets[] = {
     {.name = "mla-tiny",
      .summary = "latent attention, whose cache keeps 80 numbers of each position in place of the 320 of its keys and "
                 "values: 4 layers, 4 heads, d_model 128, context 64 (after DeepSeek-V2, 2024)",
-     .json = START_2
-     "\"d_model\": 128, \"context\": 64, \"decoder\": {\"layers\": 4,"
-     " \"attention\": {\"heads\": 4, \"head_dim\": 48, \"value_dim\": 32, \"bias\": false,"
-     " \"latent\": {\"rank\": 64, \"query_rank\": 96, \"rope_dim\": 16},"
-     " \"position\": {\"kind\": \"rope\", \"pairing\": \"interleaved\"}},"
-     " \"norm\": {\"kind\": \"rmsnorm\"}, \"ffn\": {\"kind\": \"swiglu\", \"bias\": false}}}",
+     .json = START_2 "\"d_model\": 128, \"context\": 64, \"decoder\": {\"layers\": 4,"
+                     " \"attention\": {\"heads\": 4, \"head_dim\": 48, \"value_dim\": 32, \"bias\": false,"
+                     " \"latent\": {\"rank\": 64, \"query_rank\": 96, \"rope_dim\": 16},"
+                     " \"position\": {\"kind\": \"rope\", \"pairing\": \"interleaved\"}},"
+                     " \"norm\": {\"kind\": \"rmsnorm\"}, \"ffn\": {\"kind\": \"swiglu\", \"bias\": false}}}",
      .recipe = RECIPE("tokenizer=chars", "batch=12", "steps=2000", "rate=1e-3", "min_rate=1e-4", "warmup=100",
                       "beta2=0.99", "eval_every=250", "eval_batches=20")},
     {.name = "gemma-style",

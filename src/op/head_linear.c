@@ -125,15 +125,15 @@ enum qkv_status qkv_forward_head_linear(struct qkv_tape *tape, struct qkv_node *
     enum qkv_status status = copy ? QKV_OK : QKV_MEMORY;
     for (size_t h = 0; h < o->heads && !status; h++) {
         const float *w = head_weight(tape, weight, o->heads, h, copy);
-        const struct head_product p = {.c = head_at(y->data, y->dtype, h * (o->out + o->tail)),
-                                       .dtype = y->dtype,
-                                       .ldc = y->columns,
-                                       .a = head_operand(head_at(x->data, x->dtype, h * (o->in + o->tail)), x->dtype,
-                                                         x->columns, 1),
-                                       .b = head_right(weight, w, o->transposed),
-                                       .M = x->rows,
-                                       .N = o->out,
-                                       .K = o->in};
+        const struct head_product p = {
+            .c = head_at(y->data, y->dtype, h * (o->out + o->tail)),
+            .dtype = y->dtype,
+            .ldc = y->columns,
+            .a = head_operand(head_at(x->data, x->dtype, h * (o->in + o->tail)), x->dtype, x->columns, 1),
+            .b = head_right(weight, w, o->transposed),
+            .M = x->rows,
+            .N = o->out,
+            .K = o->in};
         status = head_multiply(tape, &p);
     }
     struct tails t = {.kernels = tape->ctx->kernels,
@@ -190,19 +190,18 @@ enum qkv_status qkv_backward_head_linear(struct qkv_tape *tape, struct qkv_node 
     float *copy = head_copy(tape, weight, o->heads);
     if (!status && tape->status) status = tape->status;
     for (size_t h = 0; h < o->heads && !status; h++) {
-        const struct head_product p = {.c = dx ? dx + h * to : NULL,
-                                       .dtype = QKV_F32,
-                                       .ldc = x->columns,
-                                       .a = head_operand(dy + h * from, QKV_F32, node->output->columns, 1),
-                                       .b = head_right(weight, head_weight(tape, weight, o->heads, h, copy),
-                                                       !o->transposed),
-                                       .M = x->rows,
-                                       .N = o->in,
-                                       .K = o->out,
-                                       .accumulate = accumulate};
+        const struct head_product p = {
+            .c = dx ? dx + h * to : NULL,
+            .dtype = QKV_F32,
+            .ldc = x->columns,
+            .a = head_operand(dy + h * from, QKV_F32, node->output->columns, 1),
+            .b = head_right(weight, head_weight(tape, weight, o->heads, h, copy), !o->transposed),
+            .M = x->rows,
+            .N = o->in,
+            .K = o->out,
+            .accumulate = accumulate};
         if (dx) status = head_multiply(tape, &p);
-        if (!status && dweight)
-            status = head_backward_weight(tape, node, h, wide + h * to, dy + h * from, dweight);
+        if (!status && dweight) status = head_backward_weight(tape, node, h, wide + h * to, dy + h * from, dweight);
     }
     struct tails t = {.kernels = tape->ctx->kernels,
                       .heads = o->heads,
@@ -240,7 +239,7 @@ struct qkv_tensor *qkv_op_head_linear(struct qkv_tape *tape, struct qkv_tensor *
     node.inputs[1] = weight;
     if (!qkv_tape_check(tape, &node)) return NULL;
     const size_t columns = heads * (o->out + tail);
-    node.output = x->dtype == QKV_F32 ? qkv_tape_tensor(tape, x->rows, columns)
-                                      : qkv_tape_bf16_if_mixed(tape, x->rows, columns);
+    node.output =
+        x->dtype == QKV_F32 ? qkv_tape_tensor(tape, x->rows, columns) : qkv_tape_bf16_if_mixed(tape, x->rows, columns);
     return qkv_tape_run(tape, &node);
 }

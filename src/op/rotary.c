@@ -67,7 +67,8 @@ enum qkv_status qkv_forward_rotate(struct qkv_tape *tape, struct qkv_node *node)
     size_t mark = qkv_arena_mark(tape->arena);
     r.x = x->data;
     r.dtype = x->dtype;
-    r.rows = qkv_tape_take(tape, x->dtype == QKV_F32 ? 0 : (size_t)tape->ctx->threads * rotate_width(&r), sizeof(float));
+    r.rows =
+        qkv_tape_take(tape, x->dtype == QKV_F32 ? 0 : (size_t)tape->ctx->threads * rotate_width(&r), sizeof(float));
     if (!r.rows) {
         return QKV_MEMORY;
     }

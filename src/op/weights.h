@@ -25,7 +25,8 @@ struct qkv_dimensions {
      * one; channels of both lie apart by the kernel */
     size_t K, K2, kernel;
     size_t R; /* rows of a bias by distance */
-    size_t Lq, L, S; /* of latent attention: widths of the latents of queries, and of keys and values; shared channels of a head */
+    size_t Lq, L,
+        S; /* of latent attention: widths of the latents of queries, and of keys and values; shared channels of a head */
 };
 
 /* Every weight there can be: X(ROLE, name in files, rows, columns, start, decays). A role is a matrix (rows, columns), or, where
@@ -55,7 +56,7 @@ struct qkv_dimensions {
     X(ATTN_KV_A, "attn.kv_a", d->L, d->C, LINEAR, true)                                                                \
     X(ATTN_K_ROPE, "attn.k_rope", d->S, d->C, LINEAR, true)                                                            \
     X(ATTN_KV_A_NORM, "attn.kv_a_norm", d->L, 0, NORM, false)                                                          \
-    X(ATTN_K_B, "attn.k_b", d->H * (d->D - d->S), d->L, LINEAR, true)                                                  \
+    X(ATTN_K_B, "attn.k_b", d->H *(d->D - d->S), d->L, LINEAR, true)                                                   \
     X(ATTN_V_B, "attn.v_b", d->H * d->Dv, d->L, LINEAR, true)                                                          \
     X(ATTN_Q_NORM, "attn.q_norm", d->Nq, d->Nd, NORM, false)                                                           \
     X(ATTN_K_NORM, "attn.k_norm", d->Nk, d->Nd, NORM, false)                                                           \

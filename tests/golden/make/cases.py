@@ -147,7 +147,7 @@ PUBLIC.update({
  'experts_seq2seq': small(one(1, d_ff=5, ffn='gelu', **mixed(count=3, top_k=1, normalize=False, balance_loss=0.4)), one(1, d_ff=5, place='post', ffn='reglu', **mixed(bias=False, count=4, top_k=4, normalize=False)), LEARNED, d=8),
  # latent attention
  'latent': small(one(heads=3, head_dim=6, latent={'rank': 5, 'rope_dim': 2}, bias=False, f=NO_BIAS, norm='rmsnorm', ffn='swiglu', **turned(pairing='interleaved'))),
- 'latent_ranks': small(some({}, {'attention': {'latent': {'rope_dim': 6}, 'bias': 'qo', **turned('yarn', theta=30.0, factor=8.0, original_context=24, mscale=0.7, mscale_all_dim=1.0)}}, heads=2, head_dim=8, value_dim=5, latent={'rank': 6, 'query_rank': 7, 'rope_dim': 4, 'eps': 1e-5}, bias='qkvo', d_ff=12, **turned(fraction=0.5)), tie='none'),
+ 'latent_ranks': small(some({}, {'attention': {'latent': {'rope_dim': 6}, 'bias': 'qo', **turned('yarn', theta=30.0, factor=8.0, original_context=24, mscale=0.7, mscale_all_dim=1.0)}}, heads=2, head_dim=8, value_dim=5, latent={'rank': 6, 'query_rank': 7, 'rope_dim': 4, 'eps': 1e-5}, bias=True, d_ff=12, **turned(fraction=0.5)), tie='none'),
  'latent_encoder': small(enc=some(*turns({'position': {'kind': 'alibi'}, 'window': 3}, {'latent': {'rope_dim': 0}, 'softcap': 3.0, 'scale': 0.7}, {'sinks': True, 'position': {'kind': 'relative', 'max_distance': 3}}), heads=3, head_dim=5, value_dim=4, latent={'rank': 4, 'rope_dim': 2}, bias='kv', d_ff=12)),
  'latent_seq2seq': small(one(1, heads=2, head_dim=4, latent={'rank': 5, 'rope_dim': 0}, d_ff=8), one(1, heads=2, head_dim=6, latent={'rank': 5, 'query_rank': 4, 'rope_dim': 2}, d_ff=8, **turned(theta=50.0)), d=10),
  # a sandwich whose attention has neither of its two norms

@@ -51,7 +51,7 @@ def deepseek(cls, query_rank, e, interleaved=True, bias=False, **z):
     cfg['rope_parameters'] = dict(rope_type='yarn', rope_theta=60.0, **{{'original_context': 'original_max_position_embeddings'}.get(k, k): v for k, v in z.items()}) if z else dict(rope_type='default', rope_theta=60.0)
     if 'V3' in cls: cfg['rope_interleave'] = interleaved
     way = turned('yarn' if z else None, theta=60.0, pairing='interleaved' if interleaved else 'half', **z)
-    both = {**LLAMA, 'kv_heads': H, 'head_dim': nope + r, 'value_dim': Dv, 'bias': ('qkvo' if query_rank else 'kvo') if bias else False, 'latent': {'rank': R, 'query_rank': query_rank, 'rope_dim': r}, **way}
+    both = {**LLAMA, 'kv_heads': H, 'head_dim': nope + r, 'value_dim': Dv, 'bias': (True if query_rank else 'kvo') if bias else False, 'latent': {'rank': R, 'query_rank': query_rank, 'rope_dim': r}, **way}
     def then(out, P):
         experts()(out, P)
         for n in range(2):
