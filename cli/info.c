@@ -268,7 +268,8 @@ static int print_text(const struct subject *s) {
     snprintf(number, sizeof number, "%d", s->threads);
     print_row("threads", number, s->threads_why);
     print_scalings(&s->spec);
-    print_row("cache a token", cli_bytes(number, s->costs.cache_bytes_per_token), "keys and values, or latents, of all layers");
+    print_row("cache a token", cli_bytes(number, s->costs.cache_bytes_per_token),
+              "keys and values, or latents, of all layers");
     if (s->costs.pages) {
         char bytes[CLI_NUMBER];
         snprintf(remark, sizeof remark, "of %zu positions, %s each, hold a context of %zu", s->costs.page_positions,

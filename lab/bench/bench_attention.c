@@ -2,7 +2,8 @@
  *
  * Counted are 4·H·Tq·Tk·D FLOPs forward and 10·H·Tq·Tk·D backward, half of that for causal masks; recomputed products do not
  * count. Decoding is bound by the bytes of keys and values: its turns go over caches that together exceed the last-level
- * cache, in bf16 over packed pages, as sessions have them. */
+ * cache, in bf16 over packed pages, as sessions have them. Heads of 576 channels whose values have 512 are too wide for these; of latent
+ * attention the values are the first channels of the keys, which MQA of those widths keeps beside them. */
 #include <math.h>
 
 #include "lab/bench/bench_room.h"
@@ -23,12 +24,19 @@ static const struct extra {
     bool distances;
 } extras[] = {{"T1024 full", 1024, 0, false}, {"T8192 window", 8192, 1024, false}, {"T1024 distances", 1024, 0, true}};
 enum { EXTRAS = sizeof extras / sizeof *extras * 2, EXTRA_D = 64 };
+/* One query of 16 heads on a cache of one, as of DeepSeek-V2: values beside the keys, and in them. */
+static const struct latent {
+    const char *name;
+    bool shared;
+} latents[] = {{"MQA", false}, {"latent", true}};
+enum { LATENTS = 2, LATENT_HEADS = 16, LATENT_D = 576, LATENT_DV = 512, LATENT_CACHE = 4096 };
 enum { BLOCKS = WIDTHS * LENGTHS * MASKS * KINDS * FORMS, DECODES = WIDTHS * KINDS, COPIES_MOST = 512 };
 #define SCRATCH ((size_t)2 << 30) /* backed only where it is touched */
 
 struct shape {
-    size_t H, Hkv, Tq, Tk, D;
+    size_t H, Hkv, Tq, Tk, D, Dv;
     bool causal, backward, decode;
+    bool shared; /* values are channels of the keys */
     const struct kind *kind;
     const struct extra *extra; /* NULL: none */
 };
@@ -41,13 +49,26 @@ static struct shape shape_of_extra(size_t i) {
                           .Tq = x->T,
                           .Tk = x->T,
                           .D = EXTRA_D,
+                          .Dv = EXTRA_D,
                           .causal = x->window > 0,
                           .backward = i % FORMS == 1,
                           .kind = &kinds[0],
                           .extra = x};
 }
 
+static struct shape shape_of_latent(size_t i) {
+    return (struct shape){.H = LATENT_HEADS,
+                          .Hkv = 1,
+                          .Tq = 1,
+                          .Tk = LATENT_CACHE,
+                          .D = LATENT_D,
+                          .Dv = LATENT_DV,
+                          .decode = true,
+                          .shared = latents[i].shared};
+}
+
 static struct shape shape_of(size_t i) {
+    if (i >= BLOCKS + DECODES + EXTRAS) return shape_of_latent(i - BLOCKS - DECODES - EXTRAS);
     if (i >= BLOCKS + DECODES) return shape_of_extra(i - BLOCKS - DECODES);
     struct shape s = {.decode = i >= BLOCKS};
     if (s.decode) {
@@ -61,16 +82,18 @@ static struct shape shape_of(size_t i) {
         s.causal = i % MASKS == 1, i /= MASKS;
         s.Tq = s.Tk = lengths[i % LENGTHS], i /= LENGTHS;
     }
-    s.D = widths[i];
+    s.D = s.Dv = widths[i];
     s.H = CHANNELS / s.D;
     s.Hkv = s.kind->divisor ? s.H / s.kind->divisor : 1;
     return s;
 }
 
 bool qkv_bench_attention_case(size_t i, struct qkv_bench_row *row) {
-    if (i >= BLOCKS + DECODES + EXTRAS) return false;
+    if (i >= BLOCKS + DECODES + EXTRAS + LATENTS) return false;
     const struct shape s = shape_of(i);
-    if (s.extra)
+    if (s.D != s.Dv)
+        snprintf(row->name, sizeof row->name, "%s D%zu/%zu T1/%zu", latents[s.shared].name, s.D, s.Dv, s.Tk);
+    else if (s.extra)
         snprintf(row->name, sizeof row->name, "%s D%zu %s", s.kind->name, s.D, s.extra->name);
     else if (s.decode)
         snprintf(row->name, sizeof row->name, "%s D%zu T1/%zu", s.kind->name, s.D, s.Tk);
@@ -90,7 +113,7 @@ struct work {
         caches; /* of decoding: keys and values of each, one behind the other; where kernels read packed pages, these, */
     int32_t *pages; /* and their numbers */
     const int32_t *lists[1];
-    size_t cache_bytes, count;
+    size_t cache_bytes, count, values_at; /* where the values of a cache of rows begin, in bytes */
 };
 
 static enum qkv_status bench_attention_forward(void *argument, size_t turn) {
@@ -99,7 +122,7 @@ static enum qkv_status bench_attention_forward(void *argument, size_t turn) {
         w->lists[0] = w->pages + turn % w->count * (w->a.Tk / QKV_ATTEND_BLOCK);
     } else if (w->count) {
         w->a.k.data = w->caches + turn % w->count * w->cache_bytes;
-        w->a.v.data = (char *)w->a.k.data + w->cache_bytes / 2;
+        w->a.v.data = (char *)w->a.k.data + w->values_at;
     }
     return qkv_attend_forward(w->ctx, &w->scratch, &w->a);
 }
@@ -157,9 +180,11 @@ static bool bench_attention_place(struct work *w, const struct shape *s, enum qk
         *v = (struct qkv_heads){x + (C + Ckv) * size, s->Tk * row, row, s->D, dtype};
         return true;
     }
-    const size_t packed = dtype == QKV_BF16 ? qkv_attend_page_bytes(w->ctx, s->D, s->D, QKV_ATTEND_BLOCK) : 0;
+    const size_t packed = dtype == QKV_BF16 ? qkv_attend_page_bytes(w->ctx, s->D, s->Dv, QKV_ATTEND_BLOCK) : 0;
     if (packed) return bench_attention_pages(w, s, packed);
     *k = *v = (struct qkv_heads){NULL, s->Tk * Ckv, s->D, s->Tk * s->D, dtype};
+    if (!s->shared) *v = (struct qkv_heads){NULL, s->Tk * s->Hkv * s->Dv, s->Dv, s->Tk * s->Dv, dtype};
+    w->values_at = s->shared ? 0 : s->Tk * Ckv * size;
     w->caches = bench_attention_elements(w, dtype, w->count * w->cache_bytes / size);
     return w->caches != NULL;
 }
@@ -184,10 +209,10 @@ static double bench_attention_pairs(const struct shape *s) {
 
 static bool bench_attention_make(struct work *w, const struct shape *s, enum qkv_dtype dtype) {
     const size_t window = s->extra ? s->extra->window : 0;
-    const size_t C = s->H * s->D;
-    w->a = (struct qkv_attend){.B = 1, .H = s->H, .Hkv = s->Hkv, .Tq = s->Tq, .Tk = s->Tk, .D = s->D, .Dv = s->D};
+    const size_t C = s->H * s->Dv;
+    w->a = (struct qkv_attend){.B = 1, .H = s->H, .Hkv = s->Hkv, .Tq = s->Tq, .Tk = s->Tk, .D = s->D, .Dv = s->Dv};
     w->a.scale = 1 / sqrtf((float)s->D);
-    w->a.y = (struct qkv_heads){bench_attention_elements(w, dtype, s->Tq * C), s->Tq * C, C, s->D, dtype};
+    w->a.y = (struct qkv_heads){bench_attention_elements(w, dtype, s->Tq * C), s->Tq * C, C, s->Dv, dtype};
     w->a.lse = bench_attention_elements(w, QKV_F32, s->Tq * s->H);
     int32_t *interval = qkv_arena_take(&w->memory, 2 * s->Tq, sizeof *interval);
     if (!w->a.y.data || !w->a.lse || !interval || !bench_attention_place(w, s, dtype, &w->a.q, &w->a.k, &w->a.v))
@@ -199,7 +224,7 @@ static bool bench_attention_make(struct work *w, const struct shape *s, enum qkv
     w->a.lo = interval, w->a.hi = interval + s->Tq;
     if (s->extra && s->extra->distances && !bench_attention_distances(w, s)) return false;
     if (!s->backward) return true;
-    w->g.dy = (struct qkv_heads){bench_attention_elements(w, dtype, s->Tq * C), s->Tq * C, C, s->D, dtype};
+    w->g.dy = (struct qkv_heads){bench_attention_elements(w, dtype, s->Tq * C), s->Tq * C, C, s->Dv, dtype};
     return w->g.dy.data && bench_attention_place(w, s, dtype, &w->g.dq, &w->g.dk, &w->g.dv);
 }
 
@@ -207,8 +232,9 @@ enum qkv_status qkv_bench_attention(struct qkv_bench *b, size_t i, struct qkv_be
     const struct shape s = shape_of(i);
     const enum qkv_dtype dtype = b->precision->dtype;
     struct work w = {.ctx = b->ctx};
-    const size_t C = s.H * s.D, Ckv = s.Hkv * s.D, cache = 2 * s.Tk * Ckv * qkv_dtype_size(dtype);
-    row->flops = 4.0 * (double)(s.H * s.D) * bench_attention_pairs(&s) * (s.backward ? 2.5 : 1.0);
+    const size_t C = s.H * s.D, Ckv = s.Hkv * s.D, kept = s.Hkv * (s.D + (s.shared ? 0 : s.Dv)),
+                 cache = s.Tk * kept * qkv_dtype_size(dtype);
+    row->flops = 2.0 * (double)(s.H * (s.D + s.Dv)) * bench_attention_pairs(&s) * (s.backward ? 2.5 : 1.0);
     if (s.decode) {
         row->bytes = (double)cache;
         w.cache_bytes = cache;

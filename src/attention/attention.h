@@ -171,8 +171,6 @@ double qkv_attention_scale(const struct qkv_attention_spec *spec);
 /* Numbers in the cache for each position: keys, and values beside them, 0 where these are channels of the keys. */
 size_t qkv_cache_k_width(const struct qkv_attention_spec *spec);
 size_t qkv_cache_v_width(const struct qkv_attention_spec *spec);
-/* The norms of its latents. */
-struct qkv_norm_spec qkv_latent_norm(const struct qkv_latent_spec *latent);
 /* A latent makes sense in an attention of a model of width C, whose keys are called `where`…; else QKV_SPEC, about `name`. */
 enum qkv_status qkv_latent_check(struct qkv_context *ctx, const char *name, const char *where,
                                  const struct qkv_attention_spec *spec, int C);
@@ -250,10 +248,10 @@ struct qkv_latent_call {
 bool qkv_latent_project(const struct qkv_attention_args *args, struct qkv_tensor *x, struct qkv_latent_call *call);
 /* Of what attention gave, (N, H·Dv): with a cache the outputs are still latents, which the projection of values makes values of. */
 struct qkv_tensor *qkv_latent_values(const struct qkv_attention_args *args, struct qkv_tensor *y);
-/* (sublayer.c) Puts rows (N, k_width + v_width) from a column on into the cache: new ones behind the others, or a memory as a `whole`. */
+/* (key_values.c) Puts rows (N, k_width + v_width) from a column on into the cache: new ones behind the others, or a memory as a `whole`. */
 void qkv_attention_append(const struct qkv_attention_args *args, struct qkv_columns rows, size_t k_width,
                           size_t v_width, size_t T, bool whole);
-/* (sublayer.c) The keys, or values, of a cache as a tensor. */
+/* The keys, or values, of a cache as a tensor. */
 struct qkv_columns qkv_attention_cached(const struct qkv_attention_args *args, void *data, size_t width);
 
 /* x (B·Tq, in) → (B·Tq, out). */

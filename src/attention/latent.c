@@ -35,10 +35,6 @@ size_t qkv_cache_v_width(const struct qkv_attention_spec *spec) {
     return spec->latent.given ? 0 : (size_t)spec->kv_heads * (size_t)spec->value_dim;
 }
 
-struct qkv_norm_spec qkv_latent_norm(const struct qkv_latent_spec *latent) {
-    return (struct qkv_norm_spec){.given = true, .kind = QKV_NORM_RMSNORM, .eps = latent->eps, .weight = true};
-}
-
 /* ---- checking ---------------------------------------------------------------------------------------------------------- */
 
 /* What goes on between projections and scores goes on with the keys of heads, which the absorbed form never has. */

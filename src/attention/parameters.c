@@ -39,6 +39,11 @@ static void parameters_norms(struct qkv_weights *weights, const struct qkv_weigh
                      &spec->norm);
 }
 
+/* The norms of latents. */
+static struct qkv_norm_spec parameters_latent_norm(const struct qkv_latent_spec *latent) {
+    return (struct qkv_norm_spec){.given = true, .kind = QKV_NORM_RMSNORM, .eps = latent->eps, .weight = true};
+}
+
 static void parameters_one(struct qkv_weights *weights, const struct qkv_weight_place *place, struct qkv_linear *linear,
                            enum qkv_role role, bool bias) {
     qkv_weights_linear(weights, place, linear, &role, 1, bias);
@@ -47,7 +52,7 @@ static void parameters_one(struct qkv_weights *weights, const struct qkv_weight_
 /* Those of latent attention but for the output's. */
 static void parameters_latent(struct qkv_weights *weights, const struct qkv_weight_place *place,
                               const struct qkv_attention_spec *spec, struct qkv_latent *p) {
-    const struct qkv_norm_spec norm = qkv_latent_norm(&spec->latent);
+    const struct qkv_norm_spec norm = parameters_latent_norm(&spec->latent);
     const bool q = qkv_bias_has(spec->bias, 'q'), kv = qkv_bias_has(spec->bias, 'k');
     if (spec->latent.query_rank) {
         parameters_one(weights, place, &p->q_a, QKV_ROLE_ATTN_Q_A, q);
