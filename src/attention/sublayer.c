@@ -2,7 +2,8 @@
  * multi-query (Shazeer 2019) alike: head h reads key/value head h / (H / Hkv).
  *
  * Self attention: [q k v] = x·Wᵀ + b in one product; q and k normed, q, k and v clipped, q and k rotated where the spec says so; new keys
- * and values appended to the cache where there is one; y = attend(q, k, v)·Woᵀ + bo. Cross attention takes k and v from a memory. */
+ * and values appended to the cache where there is one; y = attend(q, k, v)·Woᵀ + bo. Cross attention takes k and v from a memory. Where keys and
+ * values are made of a latent, latent.c says what attention reads. */
 #include "attention/attention.h"
 
 /* A norm of some heads of x, from `column` on. */
