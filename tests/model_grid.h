@@ -120,12 +120,30 @@ static inline const char *random_projections(struct qkv_random *r, bool causal, 
     return out;
 }
 
+/* {…} of experts, or null. Gradients by differences do not go past another choice of experts: all of them are chosen there. */
+static inline const char *random_experts(struct qkv_random *r, char out[300]) {
+    const char *scores = PICK(r, QKV_EXPERT_SCORES_LIST(GRID_TEXT)), *group = PICK(r, QKV_GROUP_SCORE_LIST(GRID_TEXT));
+    char groups[80] = "", shared[60] = "";
+    const char *k = smooth_only ? "4" : PICK(r, "1", "2", "3", "4");
+    if (*k <= '2' && qkv_random_below(r, 2))
+        snprintf(groups, sizeof groups, ", \"groups\": 2, \"top_groups\": %s, \"group_score\": \"%s\"",
+                 PICK(r, "1", "2"), group);
+    if (qkv_random_below(r, 2))
+        snprintf(shared, sizeof shared, ", \"shared\": 7, \"shared_gate\": %s", PICK(r, "true", "false"));
+    snprintf(out, 300,
+             "{\"count\": 4, \"top_k\": %s, \"scores\": \"%s\"%s, \"scale\": %s, \"bias\": %s, \"correction\": %s%s%s, "
+             "\"balance_loss\": 0, \"z_loss\": 0}",
+             k, scores, !strcmp(scores, "chosen") ? "" : PICK(r, "", ", \"normalize\": false"), PICK(r, "1.0", "1.7"),
+             PICK(r, "true", "false"), PICK(r, "true", "false"), groups, shared);
+    return qkv_random_below(r, 3) ? "null" : out;
+}
+
 /* A kind of layer, without its braces; `own_position`: of version 2, which has it in the attention. */
 static inline void random_kind(struct qkv_random *r, char *out, size_t size, bool own_position, bool causal) {
     size_t kv[] = {4, 2, 1};
     const char *norm = PICK(r, QKV_NORM_LIST(GRID_NORM)), *weight = PICK(r, "true", "true", "true", "false");
     const bool biased = !strcmp(norm, "layernorm") && !strcmp(weight, "true") && qkv_random_below(r, 2);
-    char text[GRID_POSITION_TEXT], bias[16], projections[300], of_latent[120];
+    char text[GRID_POSITION_TEXT], bias[16], projections[300], of_latent[120], experts[300];
     enum { TURNED = 4 }; /* of latents */
     const bool latent = latents_too && !qkv_random_below(r, 3);
     const size_t head_dim = 2 * test_between(r, latent ? TURNED / 2 + 1 : 2, 5);
@@ -139,7 +157,8 @@ static inline void random_kind(struct qkv_random *r, char *out, size_t size, boo
         out, size,
         "\"attention\": {\"heads\": 4, \"kv_heads\": %zu, \"head_dim\": %zu, \"value_dim\": %zu, "
         "\"window\": %d, \"softcap\": %s, \"bias\": %s%s%s%s%s}, \"norm\": {\"kind\": \"%s\", \"placement\": \"%s\", "
-        "\"final\": %s, \"weight\": %s, \"bias\": %s%s}, \"ffn\": {\"kind\": \"%s\", \"d_ff\": %s, \"bias\": %s%s}%s",
+        "\"final\": %s, \"weight\": %s, \"bias\": %s%s}, \"ffn\": {\"kind\": \"%s\", \"d_ff\": %s, \"bias\": %s%s, "
+        "\"experts\": %s}%s",
         latent ? 4 : kv[qkv_random_below(r, 3)], head_dim, test_between(r, 3, 9),
         qkv_random_below(r, 3) ? 0 : (int)test_between(r, 1, 5), PICK(r, "0.0", "0.0", "3.0"),
         random_bias(r, latent, bias),
@@ -147,12 +166,13 @@ static inline void random_kind(struct qkv_random *r, char *out, size_t size, boo
         random_projections(r, causal, latent ? random_latent(r, TURNED, rotated, of_latent) : NULL, projections),
         own_position ? ", \"position\": " : "", own_position ? position : "", norm, placement, PICK(r, "true", "false"),
         weight, biased ? "true" : "false", shared ? "" : PICK(r, "", "", ", \"attention\": false"), ffn,
-        PICK(r, "24", "10"), PICK(r, "true", "false"), limit, PICK(r, "", "", ", \"residual_scale\": 0.6"));
+        PICK(r, "24", "10"), PICK(r, "true", "false"), limit, random_experts(r, experts),
+        PICK(r, "", "", ", \"residual_scale\": 0.6"));
 }
 
 /* In version 2 two or three kinds, which take turns, or one whose layers share weights. */
 static inline void random_stack(struct qkv_random *r, char *out, size_t size, int version, bool causal) {
-    char kinds[3][1500];
+    char kinds[3][1900];
     for (size_t i = 0; i < 3; i++) random_kind(r, kinds[i], sizeof kinds[i], version == 2, causal);
     const char *share = one_kind_only ? "" : PICK(r, "", "", ", \"share\": 1");
     if (version == 1)
@@ -212,7 +232,7 @@ static inline const char *random_embedding(struct qkv_random *r, int width, char
 
 static inline void random_spec(struct qkv_context *ctx, struct qkv_random *r, enum topology topology,
                                struct qkv_spec *spec) {
-    char decoder[5000] = "null", encoder[5800] = "null", embedding[800], head[400], json[13600], text[500];
+    char decoder[6000] = "null", encoder[6800] = "null", embedding[800], head[400], json[15600], text[500];
     const int version = qkv_random_below(r, 2) && !one_kind_only ? 2 : 1;
     const int width = version == 2 && !qkv_random_below(r, 3) ? 6 : 0;
     int own = width, C = 20;
@@ -255,7 +275,8 @@ static inline void random_spec(struct qkv_context *ctx, struct qkv_random *r, en
 static inline void drop_everywhere(struct qkv_spec *spec, double p) {
     spec->dropout = p;
     for (int k = 0; k < QKV_KINDS_MAX; k++)
-        spec->encoder.kinds[k].ffn.dropout = spec->decoder.kinds[k].ffn.dropout = p / 2;
+        spec->encoder.kinds[k].ffn.dropout = spec->encoder.kinds[k].ffn.experts.given ? 0 : p / 2,
+        spec->decoder.kinds[k].ffn.dropout = spec->decoder.kinds[k].ffn.experts.given ? 0 : p / 2;
 }
 
 struct sample {

@@ -2,6 +2,7 @@
  *
  * QKV_OPERATOR_LIST makes the list of checks, so an operator without one does not link. */
 #include "op/recompute_segment.h"
+#include "check_op_experts.h"
 #include "check_op_rows.h"
 #include "reference_act.h"
 

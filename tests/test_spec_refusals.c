@@ -409,8 +409,31 @@ static void latents_are_refused_by_key_and_value(void **state) {
     refuse_all(SEQ2SEQ, crossed, TEST_COUNT(crossed));
 }
 
+#define EXPERTS                                                                                                        \
+    "{\"format\": \"qkv\", \"version\": 2, \"vocab\": 100, \"d_model\": 32, \"context\": 32, \"decoder\": "            \
+    "{\"layers\": "                                                                                                    \
+    "1, \"attention\": {\"heads\": 4}, \"ffn\": {\"experts\": {\"count\": 12, \"top_k\": 4, \"groups\": 4}}}}"
+
+static void experts_that_cannot_be_chosen_are_refused(void **state) {
+    (void)state;
+    static const struct refusal refusals[] = {
+        {"decoder.ffn.experts.top_k=13",
+         "decoder.ffn.experts.top_k is 13, but there are 12 experts; it may be at most 12"},
+        {"decoder.ffn.experts.groups=5", "experts.groups is 5, which does not divide the count of 12 (choose 4 or 6)"},
+        {"decoder.ffn.experts.top_groups=5", "experts.top_groups is 5, but there are 4 groups; it may be at most 4"},
+        {"decoder.ffn.experts.top_groups=1",
+         "experts.top_groups is 1, whose 3 experts are fewer than top_k 4 (choose at least 2)"},
+        {"decoder.ffn.experts.shared_gate=true", "experts.shared of at least 1"},
+        {"decoder.ffn.experts.correction_rate=0.1", "experts.correction true"},
+        {"decoder.ffn.experts.scores=best", "softmax, chosen"},
+        {"decoder.ffn.dropout=0.1", "decoder.ffn.dropout is 0.1, which a feed-forward with experts has no place for"},
+    };
+    refuse_all(EXPERTS, refusals, TEST_COUNT(refusals));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(experts_that_cannot_be_chosen_are_refused),
         cmocka_unit_test(test_bad_values),
         cmocka_unit_test(latents_are_refused_by_key_and_value),
         cmocka_unit_test(test_bad_values_of_two_stacks),

@@ -48,6 +48,8 @@ struct qkv_batch {
     const int32_t *types, *source_types;
     const float *output_gradient; /* head none: the gradient of the loss by the hidden states that are the output; the
                                       loss is then their product summed; NULL: no loss */
+    size_t
+        loss_sequences; /* what losses of routers (struct qkv_experts_spec) are a mean of; 0: B. Micro-batches give their sum */
     size_t loss_count; /* what the summed loss is divided by; 0: the number of targets that count. Micro-batches
                                 that share the count of their whole add up to the gradient of the whole batch */
     /* e: the loss is (1 - e) times the target's plus e times the mean over all tokens or classes (Szegedy et al.

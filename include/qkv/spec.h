@@ -118,6 +118,15 @@ enum qkv_block_norms { QKV_BLOCK_NORMS_ONE, QKV_BLOCK_NORMS_TWO, QKV_BLOCK_NORMS
     X(SWIGLU_CLAMPED, "swiglu_clamped",                                                                                \
       "quick_gelu(g) times (u + 1), g being the gate, at most ffn.limit, and u up, within it (gpt-oss)",               \
       swiglu_clamped, true)
+/* What a router makes of its logits, one for each expert. */
+#define QKV_EXPERT_SCORES_LIST(X)                                                                                      \
+    X(SOFTMAX, "softmax", "softmax over all experts; the best are chosen (Mixtral, Qwen, OLMoE)")                      \
+    X(CHOSEN, "chosen", "the largest logits are chosen; softmax over these (Granite, gpt-oss)")                        \
+    X(SIGMOID, "sigmoid", "each by itself (DeepSeek V3)")
+/* The score of a group of experts. */
+#define QKV_GROUP_SCORE_LIST(X)                                                                                        \
+    X(MAX, "max", "that of its best expert (DeepSeek V2)")                                                             \
+    X(TOP2, "top2", "the sum of those of its two best (DeepSeek V3)")
 #define QKV_TIE_LIST(X)                                                                                                \
     X(NONE, "none", "the head has weights of its own")                                                                 \
     X(HEAD, "head", "the head uses the token embedding")                                                               \
@@ -152,6 +161,8 @@ enum qkv_block_norms { QKV_BLOCK_NORMS_ONE, QKV_BLOCK_NORMS_TWO, QKV_BLOCK_NORMS
 #define QKV_SPEC_ENUM_NORM_OVER(name, text, help)                            QKV_NORM_OVER_##name,
 #define QKV_SPEC_ENUM_PLACEMENT(name, text, help, file, final, norms, whole) QKV_PLACEMENT_##name,
 #define QKV_SPEC_ENUM_FFN(name, text, help, activation, gated)               QKV_FFN_##name,
+#define QKV_SPEC_ENUM_EXPERT_SCORES(name, text, help)                        QKV_EXPERT_SCORES_##name,
+#define QKV_SPEC_ENUM_GROUP_SCORE(name, text, help)                          QKV_GROUP_SCORE_##name,
 #define QKV_SPEC_ENUM_TIE(name, text, help)                                  QKV_TIE_##name,
 #define QKV_SPEC_ENUM_HEAD(name, text, help)                                 QKV_HEAD_##name,
 #define QKV_SPEC_ENUM_POOL(name, text, help)                                 QKV_POOL_##name,
@@ -167,6 +178,8 @@ enum qkv_norm_kind { QKV_NORM_LIST(QKV_SPEC_ENUM_NORM) QKV_NORM_COUNT };
 enum qkv_norm_over { QKV_NORM_OVER_LIST(QKV_SPEC_ENUM_NORM_OVER) QKV_NORM_OVER_COUNT };
 enum qkv_placement { QKV_PLACEMENT_LIST(QKV_SPEC_ENUM_PLACEMENT) QKV_PLACEMENT_COUNT };
 enum qkv_ffn_kind { QKV_FFN_LIST(QKV_SPEC_ENUM_FFN) QKV_FFN_COUNT };
+enum qkv_expert_scores { QKV_EXPERT_SCORES_LIST(QKV_SPEC_ENUM_EXPERT_SCORES) };
+enum qkv_group_score { QKV_GROUP_SCORE_LIST(QKV_SPEC_ENUM_GROUP_SCORE) };
 enum qkv_tie { QKV_TIE_LIST(QKV_SPEC_ENUM_TIE) };
 enum qkv_head_kind { QKV_HEAD_LIST(QKV_SPEC_ENUM_HEAD) };
 enum qkv_pool { QKV_POOL_LIST(QKV_SPEC_ENUM_POOL) };
@@ -270,12 +283,36 @@ QKV_API bool qkv_ffn_gated(enum qkv_ffn_kind kind);
 /* The width that a feed-forward has unless its spec says another: 4·d_model, and of gated kinds, which have three matrices where others
  * have two, two thirds of that, rounded up to a multiple of 8, from d_model 1,024 on of 256, as LLaMA does. Any thread. */
 QKV_API int qkv_ffn_width(enum qkv_ffn_kind kind, int d_model);
+/* Mixture of experts (Shazeer et al. 2017): `count` feed-forwards, each d_ff wide, of which a router chooses top_k for each row:
+ * y = Σ weight·expert(x) over those, the best one first, + shared(x). Chosen are the best scores, corrected ones where there is a
+ * correction; of equal ones the lower index. No row is ever dropped. */
+struct qkv_experts_spec {
+    bool given;                    /* false (null in JSON): one feed-forward for all rows */
+    int count, top_k;              /* experts, must be given; those that a row goes through, 2 */
+    enum qkv_expert_scores scores; /* softmax */
+    bool normalize;                /* softmax, sigmoid: the weights of the chosen are divided by their sum; true */
+    double scale;                  /* multiplies the weights, last; 1 */
+    bool bias;                     /* of the router; false */
+    bool correction; /* a number for each expert, added to the scores that choose and to no weight; false */
+    double
+        correction_rate; /* by which a step of training moves it: up where an expert has had fewer rows than the mean, down
+                                   * where more (Wang et al. 2024); 0.001 */
+    int groups, top_groups;           /* groups of neighbouring experts, 1; a row chooses in the best ones only: all */
+    enum qkv_group_score group_score; /* top2 for sigmoid, else max */
+    int shared;       /* the width of a feed-forward beside the experts, which all rows go through; 0: none */
+    bool shared_gate; /* it is multiplied by sigmoid(x·w) (Qwen2-MoE); false */
+    /* Losses that only gradients know, each a mean over the sequences of the batch, of each layer: balance_loss · experts/(top_k·T) ·
+     * Σ_e rows of e · mean probability of e (Fedus et al. 2021, per sequence; 0.01, with a correction 0), and z_loss · mean
+     * (log Σ exp(logits))² (Zoph et al. 2022; 0). */
+    double balance_loss, z_loss;
+};
 struct qkv_ffn_spec {
-    enum qkv_ffn_kind kind; /* gelu */
-    int d_ff;               /* qkv_ffn_width: 4·d_model, of gated kinds 2/3 of it */
-    bool bias;              /* true */
-    double dropout;         /* on what the activation gives, d_ff wide, before the last matrix; 0 */
-    double limit;           /* swiglu_clamped: the most of a gate, and of the size of up; 7 */
+    enum qkv_ffn_kind kind;          /* gelu */
+    int d_ff;                        /* qkv_ffn_width: 4·d_model, of gated kinds 2/3 of it */
+    bool bias;                       /* true */
+    double dropout;                  /* on what the activation gives, d_ff wide, before the last matrix; 0 */
+    double limit;                    /* swiglu_clamped: the most of a gate, and of the size of up; 7 */
+    struct qkv_experts_spec experts; /* none; kind, d_ff, bias and limit are then those of each expert */
 };
 /* A kind of layer. */
 struct qkv_layer_spec {

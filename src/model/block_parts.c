@@ -14,6 +14,10 @@ static struct qkv_tensor *feed_forward(struct qkv_forward_args *f, size_t layer,
     const struct qkv_layer_spec *of = qkv_stack_layer(f->stack->spec, layer);
     const struct qkv_ffn_spec *spec = &of->ffn;
     struct qkv_ffn *ffn = &qkv_layer_weights(f->stack, layer)->ffn;
+    if (ffn->experts) {
+        struct qkv_tensor *y = qkv_experts_forward(f, layer, x);
+        return residual ? qkv_op_add(f->tape, residual, y, (float)of->residual_scale) : y;
+    }
     const enum qkv_ffn_kind kind = spec->kind;
     struct qkv_tensor *bias = qkv_tensor_or_null(&ffn->up.bias), *down_bias = qkv_tensor_or_null(&ffn->down.bias);
     struct qkv_tensor *hidden =

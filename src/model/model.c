@@ -19,6 +19,7 @@ static enum qkv_status model_fill(void *model) {
 }
 
 static void clear_stack(struct qkv_stack *stack) {
+    for (int i = 0; stack->layers && i < stack->spec->layers; i++) qkv_experts_free(stack->layers[i].ffn.experts);
     free(stack->layers);
     *stack = (struct qkv_stack){0};
 }

@@ -19,6 +19,13 @@ struct qkv_ffn {
     struct qkv_norm norm, out_norm;
     struct qkv_linear up; /* gated: gate and up in one (2·F, C) */
     struct qkv_linear down;
+    struct qkv_experts *experts; /* NULL: none; up and down are then those of the shared one, if there is one */
+};
+struct qkv_experts {
+    struct qkv_linear router;
+    struct qkv_tensor correction, shared_gate; /* data NULL where there is none */
+    struct qkv_expert_weights weights;
+    uint64_t *loads; /* (count): rows that each expert has had, of passes that record, since they were cleared */
 };
 struct qkv_layer {
     struct qkv_attention self, cross; /* cross.parameters.o.weight.data is NULL without cross attention */
@@ -101,6 +108,14 @@ struct qkv_model {
 
 /* Lists all weights, takes them from model->arena (which may be measuring), and fills the stacks with them. */
 enum qkv_status qkv_model_build_weights(struct qkv_model *model);
+/* The experts of a layer, NULL where it has none: its weights are listed, with `shared` those of the one that all rows go through. Fails
+ * into weights->status. (experts_weights.c) */
+struct qkv_experts *qkv_experts_build_weights(struct qkv_weights *weights, const struct qkv_weight_place *place,
+                                              const struct qkv_ffn_spec *spec, struct qkv_ffn *ffn);
+void qkv_experts_free(struct qkv_experts *experts);
+/* Moves the corrections of routers that learn by the rows that their experts have had since the last call, or since these were counted
+ * first; then they are counted anew. (balance.c) */
+void qkv_balance_experts(struct qkv_model *model);
 /* Gives every weight that learns its gradient, zeroed, if it has none: by the first training pass, and by the first one after
  * weights were frozen or learn again. */
 enum qkv_status qkv_model_add_gradients(struct qkv_model *model);
@@ -191,8 +206,11 @@ struct qkv_forward_args {
     const struct qkv_attend **kept;
     qkv_hook *hook; /* told of the numbers on the way; NULL: nobody */
     void *hook_user;
-    bool checkpoint; /* of a block only the input is kept, and backward runs it again; no `kept` then */
+    double sequences; /* that losses of routers are a mean of; 0: there are no such losses */
+    bool checkpoint;  /* of a block only the input is kept, and backward runs it again; no `kept` then */
 };
+/* The feed-forward of a layer with experts: x (N, C) → (N, C). (block_experts.c) */
+struct qkv_tensor *qkv_experts_forward(struct qkv_forward_args *args, size_t layer, struct qkv_tensor *x);
 /* What the calls of a stack's self attention, or of `cross` attention, begin with, one for each kind of layer: by `mask` with the
  * kind's causal and window, for those rows. Their memory is the tape's; NULL when it has failed. (stack_calls.c) */
 struct qkv_attend *qkv_stack_calls(struct qkv_tape *tape, const struct qkv_stack *stack, bool cross,

@@ -17,7 +17,11 @@
 #define MODULE_CROSS                                                                                                   \
     (MODULE_ROLE(CROSS_Q) | MODULE_ROLE(CROSS_K) | MODULE_ROLE(CROSS_V) | MODULE_ROLE(CROSS_O) |                       \
      MODULE_ROLE(CROSS_SINKS))
-#define MODULE_FFN       (MODULE_ROLE(FFN_GATE) | MODULE_ROLE(FFN_UP) | MODULE_ROLE(FFN_DOWN))
+#define MODULE_EXPERTS                                                                                                 \
+    (MODULE_ROLE(ROUTER) | MODULE_ROLE(CORRECTION) | MODULE_ROLE(EXPERT_GATE) | MODULE_ROLE(EXPERT_UP) |               \
+     MODULE_ROLE(EXPERT_DOWN) | MODULE_ROLE(SHARED_GATE) | MODULE_ROLE(SHARED_UP) | MODULE_ROLE(SHARED_DOWN) |         \
+     MODULE_ROLE(SHARED_MIX))
+#define MODULE_FFN       (MODULE_ROLE(FFN_GATE) | MODULE_ROLE(FFN_UP) | MODULE_ROLE(FFN_DOWN) | MODULE_EXPERTS)
 #define MODULE_NORMS(of) (MODULE_ROLE(of##_NORM) | MODULE_ROLE(of##_OUT_NORM))
 #define MODULE_BLOCK     (MODULE_NORMS(ATTN) | MODULE_SELF | MODULE_NORMS(FFN) | MODULE_FFN)
 #define MODULE_MEMORY    (MODULE_NORMS(CROSS) | MODULE_CROSS)

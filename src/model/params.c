@@ -74,7 +74,11 @@ static void params_ffn(struct params *p, struct qkv_ffn *to, const struct qkv_ff
     const bool gated = qkv_ffn_gated(spec->kind);
     p->sizes.F = (size_t)spec->d_ff;
     params_norm_of(p, &to->norm, norm, QKV_SUBLAYER_FFN, false);
-    if (params_has(p->roles, QKV_ROLE_FFN_UP)) {
+    p->sizes.Ex = (size_t)spec->experts.count;
+    p->sizes.Fs = (size_t)spec->experts.shared;
+    if (spec->experts.given && params_has(p->roles, QKV_ROLE_ROUTER)) {
+        to->experts = qkv_experts_build_weights(p->weights, &p->place, spec, to);
+    } else if (params_has(p->roles, QKV_ROLE_FFN_UP)) {
         qkv_weights_linear(p->weights, &p->place, &to->up, gated ? roles : roles + 1, gated ? 2 : 1, spec->bias);
         qkv_weights_linear(p->weights, &p->place, &to->down, &down, 1, spec->bias);
     }

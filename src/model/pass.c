@@ -32,6 +32,7 @@ static struct qkv_forward_args stack_args(struct qkv_pass *p, struct qkv_stack *
                                                              : qkv_pass_inputs(p, stack, side),
                                     .hook = p->options.hook,
                                     .hook_user = p->options.hook_user,
+                                    .sequences = (double)p->loss_sequences,
                                     .checkpoint = p->options.checkpoint};
     args.turns = qkv_pass_turns(p, stack, side, rows, args.positions);
     const struct qkv_mask mask = qkv_pass_mask(side, rows);
@@ -65,6 +66,7 @@ static enum qkv_status pass_run(struct qkv_pass *p, const struct qkv_batch *b) {
     }
     p->loss = (struct qkv_loss){0};
     p->loss_count = 0;
+    p->loss_sequences = b->loss_sequences ? b->loss_sequences : b->B;
     qkv_weights_begin(&m->weights);
     p->rows = p->source_rows = NULL;
     qkv_pass_shape_attentions(p, b->B, b->T, b->source_T);

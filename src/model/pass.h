@@ -24,7 +24,7 @@ struct qkv_pass {
     struct qkv_pass_key made,
         fits; /* what it was made for, and the latest other one that there is room for; B 0: none */
     struct qkv_loss loss;
-    size_t loss_count;
+    size_t loss_count, loss_sequences;
     struct qkv_array output;
     const struct qkv_rows *rows, *source_rows; /* of the latest forward; the source's NULL without */
     struct qkv_array *attentions;              /* names and shapes of the weights, encoder's first; names owned */

@@ -69,6 +69,7 @@ static enum qkv_status check_heads(const struct checker *c, const struct qkv_pla
 static enum qkv_status check_attention(const struct checker *c, const struct qkv_place *place);
 static enum qkv_status check_norm(const struct checker *c, const struct qkv_place *place);
 static enum qkv_status check_share(const struct checker *c, const struct qkv_place *place);
+static enum qkv_status check_experts(const struct checker *c, const struct qkv_place *place);
 static enum qkv_status check_keys(const struct checker *c, const struct qkv_key *keys, const struct qkv_place *place);
 
 static enum qkv_status check_object(const struct checker *c, const struct qkv_key *keys, const struct qkv_place *in) {
@@ -76,6 +77,7 @@ static enum qkv_status check_object(const struct checker *c, const struct qkv_ke
     enum qkv_status status = attention ? check_heads(c, in) : QKV_OK;
     if (!status) status = check_keys(c, keys, in);
     if (attention && !status) status = check_attention(c, in);
+    if (keys == qkv_ffn_keys && !status) status = check_experts(c, in);
     if (in->object == (void *)in->stack && !status) return check_share(c, in);
     return norm && !status ? check_norm(c, in) : status;
 }
@@ -225,6 +227,41 @@ static enum qkv_status check_norm(const struct checker *c, const struct qkv_plac
     return qkv_fail(c->ctx, QKV_SPEC,
                     "%s: %sbias is true, but %sweight is false: a bare norm has neither (leave one of them out)",
                     c->name, place->path, place->path);
+}
+
+static enum qkv_status check_experts(const struct checker *c, const struct qkv_place *place) {
+    const struct qkv_ffn_spec *ffn = place->object;
+    const struct qkv_experts_spec *e = &ffn->experts;
+    const char *path = place->path;
+    char divisors[32];
+    if (!e->given) return QKV_OK;
+    if (e->top_k > e->count)
+        return qkv_fail(c->ctx, QKV_SPEC, "%s: %sexperts.top_k is %d, but there are %d experts; it may be at most %d",
+                        c->name, path, e->top_k, e->count, e->count);
+    if (e->count % e->groups) {
+        near_divisors(e->count, e->groups, divisors, sizeof divisors);
+        return qkv_fail(c->ctx, QKV_SPEC,
+                        "%s: %sexperts.groups is %d, which does not divide the count of %d (choose %s)", c->name, path,
+                        e->groups, e->count, divisors);
+    }
+    const int each = e->count / e->groups, least = (e->top_k + each - 1) / each;
+    if (e->groups > 1 && e->top_groups > e->groups)
+        return qkv_fail(c->ctx, QKV_SPEC,
+                        "%s: %sexperts.top_groups is %d, but there are %d groups; it may be at most %d", c->name, path,
+                        e->top_groups, e->groups, e->groups);
+    if (e->groups > 1 && e->top_groups < least)
+        return qkv_fail(c->ctx, QKV_SPEC,
+                        "%s: %sexperts.top_groups is %d, whose %d experts are fewer than top_k %d (choose at least %d)",
+                        c->name, path, e->top_groups, e->top_groups * each, e->top_k, least);
+    if (e->groups > 1 && e->group_score == QKV_GROUP_SCORE_TOP2 && each < 2)
+        return qkv_fail(c->ctx, QKV_SPEC,
+                        "%s: %sexperts.group_score is top2, but a group has one expert (choose max, or fewer groups)",
+                        c->name, path);
+    if (ffn->dropout == 0) return QKV_OK;
+    return qkv_fail(c->ctx, QKV_SPEC,
+                    "%s: %sdropout is %g, which a feed-forward with experts has no place for (set it to 0; the "
+                    "dropout of the whole spec is that of what it gives)",
+                    c->name, path, ffn->dropout);
 }
 
 /* The first layer that is of another kind than the one whose weights it has; 0: there is none. */

@@ -6,6 +6,8 @@
 _Static_assert(sizeof(enum qkv_position_kind) == sizeof(int) && sizeof(enum qkv_bias_kind) == sizeof(int),
                "choices are read and written as int");
 
+enum { EXPERTS = 1 << 12 }; /* the most of a layer */
+
 /* ---- choices ---------------------------------------------------------------------------------------------------- */
 
 static const char *const positions[] = {QKV_POSITION_LIST(POSITION_TEXT) NULL};
@@ -32,6 +34,8 @@ enum qkv_block_norms qkv_placement_norms(enum qkv_placement placement) {
     return norms_of_placements[placement];
 }
 
+CHOICES(expert_scores, QKV_EXPERT_SCORES_LIST);
+CHOICES(group_scores, QKV_GROUP_SCORE_LIST);
 #define FFN_TEXT(name, text, help, activation, gated) text,
 static const char *const ffns[] = {QKV_FFN_LIST(FFN_TEXT) NULL};
 #define FFN_GATED(name, text, help, activation, gated) gated,
@@ -95,6 +99,26 @@ static double rule_d_ff(const struct qkv_place *p) {
     return qkv_ffn_width(((const struct qkv_ffn_spec *)p->object)->kind, qkv_stack_width(p->spec, p->stack));
 }
 
+static const struct qkv_experts_spec *experts_of(const struct qkv_place *p) {
+    return p->object;
+}
+
+static double rule_top_k(const struct qkv_place *p) {
+    return experts_of(p)->count == 1 ? 1 : 2;
+}
+
+static double rule_top_groups(const struct qkv_place *p) {
+    return experts_of(p)->groups;
+}
+
+static double rule_group_score(const struct qkv_place *p) {
+    return experts_of(p)->scores == QKV_EXPERT_SCORES_SIGMOID ? QKV_GROUP_SCORE_TOP2 : QKV_GROUP_SCORE_MAX;
+}
+
+static double rule_balance_loss(const struct qkv_place *p) {
+    return experts_of(p)->correction ? 0 : 0.01;
+}
+
 static double rule_attention_position(const struct qkv_place *p) {
     return qkv_position_in_attention(p->written->position.kind) ? p->written->position.kind : QKV_POSITION_NONE;
 }
@@ -156,6 +180,22 @@ static bool in_rope(const struct qkv_place *p) {
 
 static bool in_clamped(const struct qkv_place *p) {
     return ((const struct qkv_ffn_spec *)p->object)->kind == QKV_FFN_SWIGLU_CLAMPED;
+}
+
+static bool in_scored(const struct qkv_place *p) {
+    return experts_of(p)->scores != QKV_EXPERT_SCORES_CHOSEN;
+}
+
+static bool in_corrected(const struct qkv_place *p) {
+    return experts_of(p)->correction;
+}
+
+static bool in_groups(const struct qkv_place *p) {
+    return experts_of(p)->groups > 1;
+}
+
+static bool in_shared(const struct qkv_place *p) {
+    return experts_of(p)->shared > 0;
 }
 
 static bool in_alibi(const struct qkv_place *p) {
@@ -325,6 +365,30 @@ const struct qkv_key qkv_norm_keys[] = {
 
 const struct qkv_key qkv_norm_only_keys[] = {NORM_KEYS, END};
 
+const struct qkv_key qkv_experts_keys[] = {
+    WHOLE(qkv_experts_spec, count, 1, EXPERTS, .flags = QKV_KEY_REQUIRED),
+    WHOLE(qkv_experts_spec, top_k, 1, EXPERTS, .rule = rule_top_k),
+    CHOICE(qkv_experts_spec, scores, expert_scores, .value = QKV_EXPERT_SCORES_SOFTMAX),
+    FLAG(qkv_experts_spec, normalize, .flags = QKV_KEY_IDLE, .value = true, .applies = in_scored,
+         .owner = "experts.scores softmax or sigmoid"),
+    REAL(qkv_experts_spec, scale, 0, FLT_MAX, "a number greater than 0", .flags = QKV_KEY_ABOVE_LOW, .value = 1),
+    FLAG(qkv_experts_spec, bias, .value = false),
+    FLAG(qkv_experts_spec, correction, .value = false),
+    REAL(qkv_experts_spec, correction_rate, 0, FLT_MAX, "a number of at least 0", .flags = QKV_KEY_IDLE, .value = 0.001,
+         .applies = in_corrected, .owner = "experts.correction true"),
+    WHOLE(qkv_experts_spec, groups, 1, EXPERTS, .value = 1),
+    WHOLE(qkv_experts_spec, top_groups, 1, EXPERTS, .flags = QKV_KEY_IDLE, .rule = rule_top_groups,
+          .applies = in_groups, .owner = "experts.groups of at least 2"),
+    CHOICE(qkv_experts_spec, group_score, group_scores, .flags = QKV_KEY_IDLE, .rule = rule_group_score,
+           .applies = in_groups, .owner = "experts.groups of at least 2"),
+    WHOLE(qkv_experts_spec, shared, 0, DIMENSION, .value = 0),
+    FLAG(qkv_experts_spec, shared_gate, .flags = QKV_KEY_IDLE, .applies = in_shared,
+         .owner = "experts.shared of at least 1"),
+    REAL(qkv_experts_spec, balance_loss, 0, FLT_MAX, "a number of at least 0", .rule = rule_balance_loss),
+    REAL(qkv_experts_spec, z_loss, 0, FLT_MAX, "a number of at least 0", .value = 0),
+    END,
+};
+
 const struct qkv_key qkv_ffn_keys[] = {
     CHOICE(qkv_ffn_spec, kind, ffns, .value = QKV_FFN_GELU),
     WHOLE(qkv_ffn_spec, d_ff, 1, DIMENSION, .rule = rule_d_ff),
@@ -332,6 +396,7 @@ const struct qkv_key qkv_ffn_keys[] = {
     REAL(qkv_ffn_spec, dropout, 0, 1, "a number from 0 to less than 1", .flags = QKV_KEY_BELOW_HIGH | QKV_KEY_LATER),
     REAL(qkv_ffn_spec, limit, 0, FLT_MAX, "a number greater than 0", .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_IDLE,
          .value = 7, .applies = in_clamped, .owner = "ffn.kind swiglu_clamped"),
+    OBJECT(qkv_ffn_spec, experts, qkv_experts_keys, .flags = QKV_KEY_OPTIONAL | QKV_KEY_LATER),
     END,
 };
 

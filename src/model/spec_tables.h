@@ -47,7 +47,7 @@
 
 /* The keys of a position of version 1, which is that of all; of the embedding; of the parts of a layer. */
 extern const struct qkv_key qkv_position_keys[], qkv_embed_keys[], qkv_attention_keys[], qkv_norm_keys[],
-    qkv_ffn_keys[], qkv_layer_keys[], qkv_stack_keys[], qkv_scaling_keys[];
+    qkv_ffn_keys[], qkv_experts_keys[], qkv_layer_keys[], qkv_stack_keys[], qkv_scaling_keys[];
 /* Of a norm that stands by itself, without placement and final. The object is a struct qkv_norm_spec, or begins with one:
  * OBJECT(type, norm, qkv_norm_only_keys, .flags = QKV_KEY_OPTIONAL), or NORM_KEYS and what else the object has. */
 extern const struct qkv_key qkv_norm_only_keys[];

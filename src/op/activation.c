@@ -9,22 +9,8 @@ enum { ELEMENTS_A_PIECE = 4096, ROWS_A_PIECE = 8 };
 /* In bf16, so many numbers at a time are widened. */
 enum { PART = 512 };
 
-struct activation {
-    enum qkv_ffn_kind kind;
-    float limit; /* of gates that clamp */
-    /* while it runs */
-    const struct qkv_kernels *kernels;
-    const void *x;
-    void *y;
-    enum qkv_dtype dtype; /* of x and y */
-    const float *dy;
-    float *dx;
-    size_t F; /* gated only */
-    bool accumulate;
-};
-
 /* n numbers of x from `at` on: where they lie, or widened to `part`. */
-static const float *part_of_x(const struct activation *o, size_t at, size_t n, float part[PART]) {
+static const float *part_of_x(const struct qkv_activation_rows *o, size_t at, size_t n, float part[PART]) {
     if (o->dtype == QKV_F32) {
         return (const float *)o->x + at;
     }
@@ -34,7 +20,7 @@ static const float *part_of_x(const struct activation *o, size_t at, size_t n, f
 
 static void forward_elements(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
-    const struct activation *o = argument;
+    const struct qkv_activation_rows *o = argument;
     if (o->dtype == QKV_F32) {
         o->kernels->activation_forward(o->kind, (float *)o->y + begin, (const float *)o->x + begin, end - begin);
         return;
@@ -49,7 +35,7 @@ static void forward_elements(void *argument, size_t begin, size_t end, int threa
 
 static void backward_elements(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
-    const struct activation *o = argument;
+    const struct qkv_activation_rows *o = argument;
     float x[PART];
     for (size_t n; begin < end; begin += n) {
         n = o->dtype == QKV_F32 || end - begin < PART ? end - begin : PART;
@@ -60,7 +46,7 @@ static void backward_elements(void *argument, size_t begin, size_t end, int thre
 
 static void forward_gated_rows(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
-    const struct activation *o = argument;
+    const struct qkv_activation_rows *o = argument;
     float gates[PART], ups[PART], y[PART];
     for (size_t n = begin; n < end; n++) {
         for (size_t f = 0, count; f < o->F; f += count) {
@@ -79,7 +65,7 @@ static void forward_gated_rows(void *argument, size_t begin, size_t end, int thr
 
 static void backward_gated_rows(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
-    const struct activation *o = argument;
+    const struct qkv_activation_rows *o = argument;
     float gates[PART], ups[PART];
     for (size_t n = begin; n < end; n++) {
         float *dgate = o->dx + n * 2 * o->F, *dup = dgate + o->F;
@@ -97,8 +83,8 @@ static bool activation_is_gated(const struct qkv_tape *tape, const struct qkv_no
     return node->row == &tape->rows[QKV_OPERATOR_gated];
 }
 
-static struct activation activation_of(const struct qkv_tape *tape, const struct qkv_node *node) {
-    struct activation o = *(const struct activation *)node->saved;
+static struct qkv_activation_rows activation_of(const struct qkv_tape *tape, const struct qkv_node *node) {
+    struct qkv_activation_rows o = *(const struct qkv_activation_rows *)node->saved;
     const struct qkv_tensor *x = node->inputs[0], *y = node->output;
     o.kernels = tape->ctx->kernels;
     o.x = x->data;
@@ -110,7 +96,7 @@ static struct activation activation_of(const struct qkv_tape *tape, const struct
 
 static enum qkv_status activation_backward(struct qkv_tape *tape, struct qkv_node *node, size_t count, size_t grain,
                                            qkv_range_body *body) {
-    struct activation o = activation_of(tape, node);
+    struct qkv_activation_rows o = activation_of(tape, node);
     enum qkv_status status = QKV_OK;
     o.dy = qkv_gradient_in(node);
     o.dx = qkv_gradient_out(tape, node->inputs[0], &o.accumulate, &status);
@@ -135,7 +121,7 @@ enum qkv_status qkv_check_activation(struct qkv_tape *tape, struct qkv_node *nod
 }
 
 enum qkv_status qkv_forward_activation(struct qkv_tape *tape, struct qkv_node *node) {
-    struct activation o = activation_of(tape, node);
+    struct qkv_activation_rows o = activation_of(tape, node);
     qkv_parallel_range(tape->ctx, node->output->rows * node->output->columns, ELEMENTS_A_PIECE, forward_elements, &o);
     return QKV_OK;
 }
@@ -161,7 +147,7 @@ enum qkv_status qkv_check_gated(struct qkv_tape *tape, struct qkv_node *node) {
 }
 
 enum qkv_status qkv_forward_gated(struct qkv_tape *tape, struct qkv_node *node) {
-    struct activation o = activation_of(tape, node);
+    struct qkv_activation_rows o = activation_of(tape, node);
     qkv_parallel_range(tape->ctx, node->output->rows, ROWS_A_PIECE, forward_gated_rows, &o);
     return QKV_OK;
 }
@@ -180,7 +166,7 @@ struct qkv_cost qkv_cost_gated(const struct qkv_node *node, bool backward) {
 static void finish_elements(const struct qkv_epilogue *epilogue, size_t row, size_t rows, size_t column,
                             size_t columns) {
     const struct qkv_activation_epilogue *f = (const struct qkv_activation_epilogue *)(const void *)epilogue;
-    const struct activation *o = f->activation;
+    const struct qkv_activation_rows *o = f->activation;
     for (size_t n = row; n < row + rows; n++) {
         forward_elements(f->activation, n * o->F + column, n * o->F + column + columns, 0);
     }
@@ -194,21 +180,47 @@ static void finish_gated(const struct qkv_epilogue *epilogue, size_t row, size_t
 
 void qkv_activation_fuse(struct qkv_tape *tape, struct qkv_node *node, struct qkv_activation_epilogue *epilogue) {
     const bool gated = activation_is_gated(tape, node);
-    struct activation *o = node->saved;
+    struct qkv_activation_rows *o = node->saved;
     *o = activation_of(tape, node);
     *epilogue =
         (struct qkv_activation_epilogue){.epilogue = {gated ? finish_gated : finish_elements, gated}, .activation = o};
+}
+
+void qkv_activation_fuse_rows(struct qkv_context *ctx, struct qkv_activation_rows *rows, enum qkv_ffn_kind kind,
+                              float limit, struct qkv_linear_rows x, void *y, size_t F,
+                              struct qkv_activation_epilogue *epilogue) {
+    const bool gated = qkv_ffn_gated(kind);
+    *rows = (struct qkv_activation_rows){
+        .kind = kind, .limit = limit, .kernels = ctx->kernels, .x = x.data, .y = y, .dtype = x.dtype, .F = F};
+    *epilogue = (struct qkv_activation_epilogue){.epilogue = {gated ? finish_gated : finish_elements, gated},
+                                                 .activation = rows};
+}
+
+void qkv_activation_backward_rows(struct qkv_context *ctx, enum qkv_ffn_kind kind, float limit, float *dx,
+                                  const float *dy, struct qkv_linear_rows x, size_t rows, size_t F) {
+    struct qkv_activation_rows o = {.kind = kind,
+                                    .limit = limit,
+                                    .kernels = ctx->kernels,
+                                    .x = x.data,
+                                    .dtype = x.dtype,
+                                    .dy = dy,
+                                    .dx = dx,
+                                    .F = F};
+    if (qkv_ffn_gated(kind))
+        qkv_parallel_range(ctx, rows, ROWS_A_PIECE, backward_gated_rows, &o);
+    else
+        qkv_parallel_range(ctx, rows * F, ELEMENTS_A_PIECE, backward_elements, &o);
 }
 
 /* ---- builders ------------------------------------------------------------------------------------------------------- */
 
 bool qkv_activation_node(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_ffn_kind kind, bool gated, float limit,
                          struct qkv_node *node) {
-    struct activation *o = x && tape->status == QKV_OK ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
+    struct qkv_activation_rows *o = x && tape->status == QKV_OK ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
     if (!o) {
         return false;
     }
-    *o = (struct activation){.kind = kind, .limit = limit};
+    *o = (struct qkv_activation_rows){.kind = kind, .limit = limit};
     *node = qkv_tape_node(tape, gated ? QKV_OPERATOR_gated : QKV_OPERATOR_activation, o);
     node->inputs[0] = x;
     if (!qkv_tape_check(tape, node)) {

@@ -115,6 +115,9 @@ struct qkv_operator {
     X(distance_bias)                                                                                                   \
     X(activation)                                                                                                      \
     X(gated)                                                                                                           \
+    X(route)                                                                                                           \
+    X(experts)                                                                                                         \
+    X(row_gate)                                                                                                        \
     X(add)                                                                                                             \
     X(dropout)                                                                                                         \
     X(pool)                                                                                                            \
@@ -138,8 +141,10 @@ enum { QKV_INPUTS_MAX = 5 };
 struct qkv_node {
     const struct qkv_operator *row;
     struct qkv_tensor *inputs[QKV_INPUTS_MAX]; /* activations and parameters that may want a gradient; NULL: absent */
-    struct qkv_tensor *output;                 /* NULL: a loss */
-    void *saved;                               /* options, and what forward keeps for backward: a record */
+    struct qkv_tensor *const *more;            /* further parameters, as many as there are experts */
+    size_t more_count;
+    struct qkv_tensor *output; /* NULL: a loss */
+    void *saved;               /* options, and what forward keeps for backward: a record */
     struct qkv_node *fused; /* while forward runs: the next operator, which it computes in the same pass; NULL: none */
     bool whole;             /* forward has made the gradients too */
     bool asks;              /* what it runs inside asks for gradients, whether or not an input does */
@@ -345,6 +350,42 @@ struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, st
 /* act(x), or, when gated, act(x[:, :F])·x[:, F:] with F = columns/2. limit: of gates that clamp. */
 struct qkv_tensor *qkv_op_activation(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_ffn_kind kind);
 struct qkv_tensor *qkv_op_gated(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_ffn_kind kind, float limit);
+
+/* ---- experts (route.c, experts.c) ---- */
+
+/* Which of E experts each of N rows goes through. In the memory of the tape. */
+struct qkv_routing {
+    size_t N, experts, top_k;
+    int32_t *chosen; /* (N, top_k): the best one first */
+    int32_t *slot;   /* (N, top_k): where a row stands among those of the experts, one after the other */
+    int32_t *row;    /* (N·top_k): which row stands there */
+    int32_t *start;  /* (experts + 1): where each expert's rows begin; they are in order */
+};
+struct qkv_route_options { /* as in struct qkv_experts_spec */
+    size_t top_k, groups, top_groups;
+    enum qkv_expert_scores scores;
+    enum qkv_group_score group_score;
+    bool normalize;
+    float scale;
+    float balance, z; /* gradients of losses, over the number of sequences that they are a mean of; 0: none */
+    const struct qkv_rows *rows; /* the sequences that these are of; NULL: no losses */
+    uint64_t *loads;             /* (experts): the rows of each are added where the tape records; NULL: nowhere */
+    const char *name;            /* for messages: of the router */
+};
+/* logits (N, E), fp32; correction (1, E) or NULL: the weights (N, top_k) of the chosen, and who they are. QKV_NUMBER where a logit is no
+ * finite number. */
+struct qkv_tensor *qkv_op_route(struct qkv_tape *tape, struct qkv_tensor *logits, struct qkv_tensor *correction,
+                                const struct qkv_route_options *options, const struct qkv_routing **routing);
+/* x (N, C): Σ over the chosen of weight · down(act(up(x))), (N, C) fp32; kind and limit as of qkv_op_linear_activation. The weights of
+ * experts are op/weights.h's. */
+struct qkv_expert_weights;
+struct qkv_tensor *qkv_op_experts(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weights,
+                                  const struct qkv_routing *routing, const struct qkv_expert_weights *experts,
+                                  enum qkv_ffn_kind kind, float limit);
+/* x (N, C) times sigmoid(gate), gate (N, 1): fp32 both. */
+struct qkv_tensor *qkv_op_row_gate(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *gate);
+/* Σ a·b of n numbers, in an order of n alone (row_gate.c). */
+float qkv_dot(const float *a, const float *b, size_t n);
 
 /* x + scale·f. Takes f's storage for the sum: f must be the output of an operator that does not need its own output again
  * (linear, norm, dropout, embed), and nobody else's. */

@@ -83,6 +83,7 @@ static void forget_uses(const struct qkv_node *node) {
                 node->inputs[i]->uses--;
             }
         }
+        for (size_t i = 0; i < node->more_count; i++) node->more[i]->uses -= node->more[i]->gradient != NULL;
     }
 }
 

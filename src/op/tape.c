@@ -102,6 +102,7 @@ static struct qkv_tensor *tape_record(struct qkv_tape *tape, const struct qkv_no
             requires_grad = true;
         }
     }
+    for (size_t i = 0; i < call->more_count; i++) requires_grad = requires_grad || call->more[i]->requires_grad;
     if (!tape->recording || !requires_grad) {
         return call->output;
     }
@@ -117,6 +118,7 @@ static struct qkv_tensor *tape_record(struct qkv_tape *tape, const struct qkv_no
             node->inputs[i]->uses++;
         }
     }
+    for (size_t i = 0; i < node->more_count; i++) node->more[i]->uses += node->more[i]->gradient != NULL;
     if (node->output) {
         node->output->requires_grad = true;
     }
@@ -279,13 +281,15 @@ enum qkv_status qkv_gradient_pass(struct qkv_tape *tape, struct qkv_node *node, 
     return QKV_OK;
 }
 
-static void finish_node(struct qkv_tape *tape, struct qkv_node *node) {
-    for (size_t i = 0; i < QKV_INPUTS_MAX; i++) {
-        struct qkv_tensor *x = node->inputs[i];
-        if (x && x->gradient && --x->uses == 0 && tape->listener) {
-            tape->listener(tape->listener_user, x);
-        }
+static void tape_used(struct qkv_tape *tape, struct qkv_tensor *x) {
+    if (x && x->gradient && --x->uses == 0 && tape->listener) {
+        tape->listener(tape->listener_user, x);
     }
+}
+
+static void finish_node(struct qkv_tape *tape, struct qkv_node *node) {
+    for (size_t i = 0; i < QKV_INPUTS_MAX; i++) tape_used(tape, node->inputs[i]);
+    for (size_t i = 0; i < node->more_count; i++) tape_used(tape, node->more[i]);
     if (node->output) {
         qkv_grad_buffer_drop(tape, node->output->grad_buffer);
         node->output->grad_buffer = NULL;

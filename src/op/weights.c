@@ -35,10 +35,18 @@ static void role_shape(enum qkv_role role, const struct qkv_dimensions *d, size_
     *rows = *columns = 0;
 }
 
-/* "decoder.layers.3.attn.q.weight", or, of a layer by itself, "q.weight". */
+static bool role_of_expert(enum qkv_role role) {
+    return role == QKV_ROLE_EXPERT_GATE || role == QKV_ROLE_EXPERT_UP || role == QKV_ROLE_EXPERT_DOWN;
+}
+
+/* "decoder.layers.3.attn.q.weight", or, of a layer by itself, "q.weight"; "decoder.layers.3.ffn.experts.5.up.weight". */
 static char *role_name(struct qkv_context *ctx, const struct qkv_weight_place *place, enum qkv_role role, bool bias) {
-    char layer[32] = "", text[128];
+    char layer[32] = "", text[128], expert[32];
     const char *name = roles_of_weights[role].name, *dot = strrchr(name, '.');
+    if (role_of_expert(role)) {
+        snprintf(expert, sizeof expert, "%.*s.%d%s", (int)(dot - name), name, place->expert, dot);
+        name = expert;
+    }
     if (place->layer >= 0) snprintf(layer, sizeof layer, "layers.%d.", place->layer);
     snprintf(text, sizeof text, "%s%s%s%s.%s", place->stack ? place->stack : "", place->stack ? "." : "", layer,
              place->single && dot ? dot + 1 : name, bias ? "bias" : "weight");
@@ -131,6 +139,7 @@ static void weights_list(struct qkv_weights *w, const struct qkv_weight_place *p
     weight->bias = bias;
     weight->stack = place->stack;
     weight->layer = place->layer;
+    weight->expert = role_of_expert(role) ? place->expert : -1;
     weight->rows = vector ? 1 : rows;
     weight->columns = vector ? rows : columns;
     weight->decays = !bias && roles_of_weights[role].decays;

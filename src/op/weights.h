@@ -19,8 +19,9 @@ struct qkv_dimensions {
     /* norms of its queries and of its keys: heads with weights of their own, and the width of one; or, where all have the same weights,
      * the width, and Nd 0 */
     size_t Nq, Nk, Nd;
-    size_t F, N; /* width of the feed-forward; outputs of the head */
-    size_t W;    /* width of what the head reads */
+    size_t F, N;   /* width of the feed-forward; outputs of the head */
+    size_t Ex, Fs; /* experts; width of the shared one */
+    size_t W;      /* width of what the head reads */
     /* of what a stack reads that reads no tokens: numbers of a patch, a vector, or a window of a convolution; of windows of the second
      * one; channels of both lie apart by the kernel */
     size_t K, K2, kernel;
@@ -76,6 +77,15 @@ struct qkv_dimensions {
     X(FFN_GATE, "ffn.gate", d->F, d->C, LINEAR, true)                                                                  \
     X(FFN_UP, "ffn.up", d->F, d->C, LINEAR, true)                                                                      \
     X(FFN_DOWN, "ffn.down", d->C, d->F, RESIDUAL, true)                                                                \
+    X(ROUTER, "ffn.router", d->Ex, d->C, LINEAR, true)                                                                 \
+    X(CORRECTION, "ffn.correction", 1, d->Ex, GIVEN, false)                                                            \
+    X(EXPERT_GATE, "ffn.experts.gate", d->F, d->C, LINEAR, true)                                                       \
+    X(EXPERT_UP, "ffn.experts.up", d->F, d->C, LINEAR, true)                                                           \
+    X(EXPERT_DOWN, "ffn.experts.down", d->C, d->F, RESIDUAL, true)                                                     \
+    X(SHARED_GATE, "ffn.shared.gate", d->Fs, d->C, LINEAR, true)                                                       \
+    X(SHARED_UP, "ffn.shared.up", d->Fs, d->C, LINEAR, true)                                                           \
+    X(SHARED_DOWN, "ffn.shared.down", d->C, d->Fs, RESIDUAL, true)                                                     \
+    X(SHARED_MIX, "ffn.shared_gate", 1, d->C, LINEAR, true)                                                            \
     X(FFN_OUT_NORM, "ffn_out_norm", d->C, 0, NORM, false)                                                              \
     X(NORM, "norm", d->C, 0, NORM, false)                                                                              \
     X(HEAD_NORM, "head.norm", d->W, 0, NORM, false)                                                                    \
@@ -99,6 +109,7 @@ enum qkv_start {
 struct qkv_weight_place {
     const char *stack;                  /* "encoder", "decoder"; NULL: of the whole model, or of a layer by itself */
     int layer;                          /* from 0; -1: of no layer */
+    int expert;                         /* of the roles of experts: which one, from 0 */
     bool single;                        /* a layer by itself: names are the last part of the role's, "q.weight" */
     const struct qkv_dimensions *sizes; /* of its roles */
     size_t branches;                    /* residual branches of the stack */
@@ -112,6 +123,7 @@ struct qkv_weight {
     bool bias;         /* the vector beside the role's matrix or norm */
     const char *stack; /* as in its place; the caller's */
     int layer;
+    int expert; /* −1: of none */
     const struct qkv_format *format;
     bool stored;            /* the numbers stay as their file has them; others are fp32 in `data` */
     bool trainable;         /* it learns; else it is frozen: no gradient, no moments, no step changes it */
@@ -139,6 +151,12 @@ struct qkv_norm {
 };
 struct qkv_linear {
     struct qkv_tensor weight, bias; /* the same */
+};
+/* Those of the experts of a layer. */
+struct qkv_expert_weights {
+    size_t count, operand_count;
+    struct qkv_linear *up, *down; /* (count): gated, gate and up in one (2·F, C); (C, F) */
+    struct qkv_tensor **operands; /* all of their tensors */
 };
 /* A tensor that is there, or NULL: qkv_tensor_or_null(&linear->bias). */
 struct qkv_tensor *qkv_tensor_or_null(struct qkv_tensor *tensor);

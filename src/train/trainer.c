@@ -37,7 +37,8 @@ QKV_PART enum qkv_status trainer_pass(struct qkv_trainer *t, struct qkv_dataset_
     if (t->model->dirty) qkv_model_clear_gradients(t->model); /* a step was begun and not ended */
     qkv_part_sums_begin(&t->sums, &parts);
     while (!status && qkv_parts_next(&parts)) {
-        struct qkv_batch batch = {.ids = t->rows.ids, .targets = t->rows.targets, .loss_count = step->targets};
+        struct qkv_batch batch = {
+            .ids = t->rows.ids, .targets = t->rows.targets, .loss_count = step->targets, .loss_sequences = step->rows};
         batch.label_smoothing = o->label_smoothing;
         batch.dropout_seed = qkv_draw_dropout((uint64_t)o->seed, s, parts.groups ? 0 : parts.count - 1);
         if (parts.groups) qkv_parts_tell(&parts, losses, &part);
@@ -46,6 +47,7 @@ QKV_PART enum qkv_status trainer_pass(struct qkv_trainer *t, struct qkv_dataset_
         status = t->feed->fill(t, s, parts.begin, parts.end, &batch);
         trainer_lap(t, "data", 0);
         if (!status) status = qkv_pass_forward(t->pass, &batch);
+        if (status == QKV_NUMBER) qkv_fail_at(t->ctx, "step %lld", (long long)t->report.step + 1);
         if (!status) *loss += qkv_pass_loss(t->pass, &counted);
         if (!status) status = qkv_pass_backward(t->pass);
         if (!status) qkv_part_sums_end(&t->sums, &parts);
@@ -64,6 +66,7 @@ static enum qkv_status trainer_update(struct qkv_trainer *t, double loss) {
     if (!isfinite(norm)) return fail_number(t, step, "norm of the gradients");
     enum qkv_status status = qkv_optimizer_step(t->optimizer, rate, o->clip > 0 && norm > o->clip ? o->clip / norm : 1);
     if (status) return status;
+    qkv_balance_experts(t->model);
     trainer_lap(t, "optimizer", (double)(2 + 2 * qkv_optimizer_moments(t->optimizer) + 2));
     t->report.step = step;
     t->report.loss = loss;

@@ -1,0 +1,122 @@
+/* Routers: who is chosen, and the losses that spread rows over experts, whose gradients are held against differences of the formula in
+ * double. */
+#include "op_fixture.h"
+
+enum { N = 9, E = 4, K = 2, SEQUENCES = 3 };
+static const int32_t starts[] = {0, 4, 4, N}, places[] = {0, 1, 2, 3, 12, 13, 14, 15, 16};
+static const struct qkv_rows rows = {
+    .N = N, .B = SEQUENCES, .T = 6, .most = N, .ragged = true, .start = starts, .place = places};
+
+/* balance·E/(k·T)·Σ count·mean q + z·mean (log Σ exp)², over the sequences; chosen: (N,K). */
+static double losses_of(const float *logits, const int32_t *chosen, bool sigmoid, double balance, double z) {
+    double sum = 0;
+    for (size_t s = 0; s < SEQUENCES; s++) {
+        const double T = starts[s + 1] - starts[s];
+        double count[E] = {0}, q[E] = {0}, square = 0;
+        for (int32_t n = starts[s]; n < starts[s + 1]; n++) {
+            double p[E], all = 0, exps = 0;
+            for (size_t k = 0; k < K; k++) count[chosen[n * K + (int)k]]++;
+            for (size_t e = 0; e < E; e++) {
+                const double x = (double)logits[n * E + (int)e];
+                exps += exp(x);
+                all += p[e] = sigmoid ? 1 / (1 + exp(-x)) : exp(x);
+            }
+            for (size_t e = 0; e < E; e++) q[e] += p[e] / all / T;
+            square += log(exps) * log(exps) / T;
+        }
+        for (size_t e = 0; e < E && T > 0; e++) sum += balance * E / (K * T) * count[e] * q[e];
+        sum += z * square;
+    }
+    return sum;
+}
+
+static void losses_of_routers_have_their_gradients(void **state) {
+    (void)state;
+    for (uint64_t i = 0; i < 6; i++) {
+        struct fixture f;
+        const struct qkv_routing *routing;
+        const enum qkv_expert_scores scores = (enum qkv_expert_scores)(i % 3);
+        const double balance = i < 3 ? 0.7 : 0, z = i % 2 ? 0.3 : 0.2;
+        const struct qkv_route_options o = {.top_k = K,
+                                            .groups = 1,
+                                            .top_groups = 1,
+                                            .scores = scores,
+                                            .scale = 1,
+                                            .balance = (float)balance,
+                                            .z = (float)z,
+                                            .rows = &rows};
+        float zeros[N * K] = {0};
+        int32_t chosen[N * K];
+        struct qkv_loss loss;
+        start(&f, 950 + i);
+        leaf(&f, N, E, 0);
+        qkv_tape_start(&f.tape, f.ctx, &f.arena, &f.graph_arena, true);
+        struct qkv_tensor *y = qkv_op_route(&f.tape, &f.leaves[0], NULL, &o, &routing);
+        memcpy(chosen, routing->chosen, sizeof chosen);
+        qkv_op_inner_product(&f.tape, y, zeros, 1, &loss); /* no other gradient */
+        assert_int_equal(qkv_tape_backward(&f.tape), QKV_OK);
+        for (size_t k = 0; k < N * E; k++) {
+            const float x = f.values[0][k], step = 1e-3F;
+            f.values[0][k] = x + step;
+            const double up = losses_of(f.values[0], chosen, scores == QKV_EXPERT_SCORES_SIGMOID, balance, z);
+            f.values[0][k] = x - step;
+            const double down = losses_of(f.values[0], chosen, scores == QKV_EXPERT_SCORES_SIGMOID, balance, z);
+            f.values[0][k] = x;
+            const double slope = (up - down) / ((double)(x + step) - (double)(x - step));
+            if (fabs(slope - (double)f.leaves[0].gradient[k]) > 1e-4 * (1 + fabs(slope)))
+                fail_msg("logit %zu of case %d: %g, not %g", k, (int)i, (double)f.leaves[0].gradient[k], slope);
+        }
+        finish(&f);
+    }
+}
+
+/* Of equal scores the lower index is chosen, in groups too, and each expert's rows are in order. */
+static void of_equal_experts_the_lower_is_chosen(void **state) {
+    (void)state;
+    struct fixture f;
+    const struct qkv_routing *r;
+    start(&f, 960);
+    leaf(&f, N, E, 0);
+    for (size_t i = 0; i < N * E; i++) f.values[0][i] = 0.25F;
+    for (int grouped = 0; grouped < 2; grouped++) {
+        const struct qkv_route_options o = {.top_k = K, .groups = grouped ? 2 : 1, .top_groups = 1, .scale = 1};
+        qkv_tape_start(&f.tape, f.ctx, &f.arena, &f.graph_arena, false);
+        assert_non_null(qkv_op_route(&f.tape, &f.leaves[0], NULL, &o, &r));
+        for (size_t n = 0; n < N; n++) {
+            assert_int_equal(r->chosen[n * K], 0);
+            assert_int_equal(r->chosen[n * K + 1], 1);
+            assert_int_equal(r->row[n], n);
+            assert_int_equal(r->row[N + n], n);
+            assert_int_equal(r->slot[n * K + 1], N + n);
+        }
+        assert_int_equal(r->start[1], N);
+        assert_int_equal(r->start[E], N * K);
+    }
+    finish(&f);
+}
+
+static void a_router_without_numbers_is_named(void **state) {
+    (void)state;
+    struct fixture f;
+    const struct qkv_routing *r;
+    const struct qkv_route_options o = {
+        .top_k = K, .groups = 1, .top_groups = 1, .scale = 1, .name = "a.router.weight"};
+    start(&f, 961);
+    leaf(&f, N, E, 0);
+    f.values[0][5 * E + 1] = NAN;
+    f.values[0][7 * E] = INFINITY;
+    qkv_tape_start(&f.tape, f.ctx, &f.arena, &f.graph_arena, false);
+    assert_null(qkv_op_route(&f.tape, &f.leaves[0], NULL, &o, &r));
+    assert_int_equal(f.tape.status, QKV_NUMBER);
+    assert_non_null(strstr(qkv_message(f.ctx), "a.router.weight: row 5"));
+    finish(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(losses_of_routers_have_their_gradients),
+        cmocka_unit_test(of_equal_experts_the_lower_is_chosen),
+        cmocka_unit_test(a_router_without_numbers_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
