@@ -71,7 +71,8 @@ static struct qkv_tensor *build_experts(struct fixture *f) {
     m->weights = (struct qkv_expert_weights){MIXED_EXPERTS, 4 * MIXED_EXPERTS, m->up, m->down, m->operands};
     struct qkv_tensor *logits = qkv_tape_view(&f->tape, m->logits, MIXED, MIXED_EXPERTS);
     qkv_op_route(&f->tape, logits, NULL, &o, &routing);
-    return qkv_op_experts(&f->tape, &f->leaves[0], &f->leaves[1], routing, &m->weights, m->kind, 0.9F);
+    return qkv_op_experts(&f->tape, &f->leaves[0], &f->leaves[1], routing, &m->weights, m->kind, qkv_ffn_gated(m->kind),
+                          0.9F);
 }
 
 static void check_experts(void **state) {

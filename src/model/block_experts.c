@@ -12,10 +12,9 @@ static struct qkv_tensor *experts_shared(struct qkv_forward_args *f, const struc
     return qkv_op_row_gate(f->tape, y, qkv_op_linear(f->tape, x, &ffn->experts->shared_gate, NULL, QKV_RESULT_FP32));
 }
 
-struct qkv_tensor *qkv_experts_forward(struct qkv_forward_args *f, size_t layer, struct qkv_tensor *x) {
-    const struct qkv_ffn_spec *spec = &qkv_stack_layer(f->stack->spec, layer)->ffn;
+struct qkv_tensor *qkv_experts_forward(struct qkv_forward_args *f, const struct qkv_ffn_spec *spec, struct qkv_ffn *ffn,
+                                       struct qkv_tensor *x) {
     const struct qkv_experts_spec *of = &spec->experts;
-    struct qkv_ffn *ffn = &qkv_layer_weights(f->stack, layer)->ffn;
     struct qkv_experts *e = ffn->experts;
     const bool grouped = of->groups > 1;
     const struct qkv_route_options options = {.top_k = (size_t)of->top_k,
@@ -29,12 +28,14 @@ struct qkv_tensor *qkv_experts_forward(struct qkv_forward_args *f, size_t layer,
                                                   f->sequences > 0 ? (float)(of->balance_loss / f->sequences) : 0,
                                               .z = f->sequences > 0 ? (float)(of->z_loss / f->sequences) : 0,
                                               .rows = f->rows,
+                                              .lengths = f->lengths,
                                               .loads = e->loads,
                                               .name = e->router.weight.name};
     const struct qkv_routing *routing;
     struct qkv_tensor *logits =
         qkv_op_linear(f->tape, x, &e->router.weight, qkv_tensor_or_null(&e->router.bias), QKV_RESULT_FP32);
     struct qkv_tensor *weights = qkv_op_route(f->tape, logits, qkv_tensor_or_null(&e->correction), &options, &routing);
-    struct qkv_tensor *y = qkv_op_experts(f->tape, x, weights, routing, &e->weights, spec->kind, (float)spec->limit);
+    struct qkv_tensor *y = qkv_op_experts(f->tape, x, weights, routing, &e->weights, spec->kind,
+                                          qkv_ffn_gated(spec->kind), (float)spec->limit);
     return of->shared ? qkv_op_add(f->tape, experts_shared(f, spec, ffn, x), y, 1) : y;
 }

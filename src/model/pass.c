@@ -32,6 +32,7 @@ static struct qkv_forward_args stack_args(struct qkv_pass *p, struct qkv_stack *
                                                              : qkv_pass_inputs(p, stack, side),
                                     .hook = p->options.hook,
                                     .hook_user = p->options.hook_user,
+                                    .lengths = p->options.padding ? side->lengths : NULL,
                                     .sequences = (double)p->loss_sequences,
                                     .checkpoint = p->options.checkpoint};
     args.turns = qkv_pass_turns(p, stack, side, rows, args.positions);

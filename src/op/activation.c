@@ -187,16 +187,15 @@ void qkv_activation_fuse(struct qkv_tape *tape, struct qkv_node *node, struct qk
 }
 
 void qkv_activation_fuse_rows(struct qkv_context *ctx, struct qkv_activation_rows *rows, enum qkv_ffn_kind kind,
-                              float limit, struct qkv_linear_rows x, void *y, size_t F,
+                              bool gated, float limit, struct qkv_linear_rows x, void *y, size_t F,
                               struct qkv_activation_epilogue *epilogue) {
-    const bool gated = qkv_ffn_gated(kind);
     *rows = (struct qkv_activation_rows){
         .kind = kind, .limit = limit, .kernels = ctx->kernels, .x = x.data, .y = y, .dtype = x.dtype, .F = F};
     *epilogue = (struct qkv_activation_epilogue){.epilogue = {gated ? finish_gated : finish_elements, gated},
                                                  .activation = rows};
 }
 
-void qkv_activation_backward_rows(struct qkv_context *ctx, enum qkv_ffn_kind kind, float limit, float *dx,
+void qkv_activation_backward_rows(struct qkv_context *ctx, enum qkv_ffn_kind kind, bool gated, float limit, float *dx,
                                   const float *dy, struct qkv_linear_rows x, size_t rows, size_t F) {
     struct qkv_activation_rows o = {.kind = kind,
                                     .limit = limit,
@@ -206,7 +205,7 @@ void qkv_activation_backward_rows(struct qkv_context *ctx, enum qkv_ffn_kind kin
                                     .dy = dy,
                                     .dx = dx,
                                     .F = F};
-    if (qkv_ffn_gated(kind))
+    if (gated)
         qkv_parallel_range(ctx, rows, ROWS_A_PIECE, backward_gated_rows, &o);
     else
         qkv_parallel_range(ctx, rows * F, ELEMENTS_A_PIECE, backward_elements, &o);

@@ -15,6 +15,7 @@ struct experts {
     const struct qkv_routing *routing;
     const struct qkv_expert_weights *weights;
     enum qkv_ffn_kind kind;
+    bool gated;
     float limit;
     void *hidden, *active; /* (slots, F or 2F), (slots, F) */
     float *out;            /* (slots, C) */
@@ -108,7 +109,7 @@ static enum qkv_status expert_forward(struct qkv_tape *tape, const struct expert
                                  active = experts_at(o->active, o->dtype, slot, o->F);
     struct qkv_activation_rows activation;
     struct qkv_activation_epilogue epilogue;
-    qkv_activation_fuse_rows(tape->ctx, &activation, o->kind, o->limit, hidden, active.data, o->F, &epilogue);
+    qkv_activation_fuse_rows(tape->ctx, &activation, o->kind, o->gated, o->limit, hidden, active.data, o->F, &epilogue);
     enum qkv_status status =
         qkv_linear_forward_parts(tape, hidden, experts_at(o->gathered, o->x->dtype, slot, o->C), rows, &up->weight,
                                  qkv_tensor_or_null(&up->bias), &epilogue.epilogue);
@@ -158,7 +159,7 @@ static enum qkv_status expert_products_back(struct qkv_tape *tape, const struct 
         tape, dout, experts_at(o->active, o->dtype, slot, o->F), rows, dactive, false, &down->weight, gradients[0],
         qkv_tensor_or_null(&down->bias), gradients[1], order, expert_carried(&down->weight));
     if (status) return status;
-    qkv_activation_backward_rows(tape->ctx, o->kind, o->limit, dhidden, dactive,
+    qkv_activation_backward_rows(tape->ctx, o->kind, o->gated, o->limit, dhidden, dactive,
                                  experts_at(o->hidden, o->dtype, slot, o->H), rows, o->F);
     return qkv_linear_backward_parts(tape, dhidden, experts_at(o->gathered, o->x->dtype, slot, o->C), rows,
                                      o->dx ? dout : NULL, false, &up->weight, gradients[2],
@@ -240,7 +241,7 @@ enum qkv_status qkv_check_experts(struct qkv_tape *tape, struct qkv_node *node) 
     const struct qkv_tensor *x = node->inputs[X], *weights = node->inputs[WEIGHTS];
     const struct qkv_routing *r = o->routing;
     const struct qkv_tensor *up = &o->weights->up[0].weight, *down = &o->weights->down[0].weight;
-    const size_t parts = qkv_ffn_gated(o->kind) ? 2 : 1;
+    const size_t parts = o->gated ? 2 : 1;
     if (r->N == x->rows && weights->rows == x->rows && weights->columns == r->top_k &&
         o->weights->count == r->experts && up->columns == x->columns && down->rows == x->columns &&
         up->rows == parts * down->columns && r->N * r->top_k <= INT32_MAX)
@@ -306,10 +307,10 @@ struct qkv_cost qkv_cost_experts(const struct qkv_node *node, bool backward) {
 
 struct qkv_tensor *qkv_op_experts(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weights,
                                   const struct qkv_routing *routing, const struct qkv_expert_weights *experts,
-                                  enum qkv_ffn_kind kind, float limit) {
+                                  enum qkv_ffn_kind kind, bool gated, float limit) {
     struct experts *o = x && weights && tape->status == QKV_OK ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
     if (!o) return NULL;
-    *o = (struct experts){.routing = routing, .weights = experts, .kind = kind, .limit = limit};
+    *o = (struct experts){.routing = routing, .weights = experts, .kind = kind, .gated = gated, .limit = limit};
     struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_experts, o);
     node.inputs[X] = x;
     node.inputs[WEIGHTS] = weights;

@@ -48,10 +48,10 @@ struct qkv_activation_rows {
 };
 /* x (rows, F or, gated, 2F), to y (rows, F), both kept as x; `rows` must outlive the product. */
 void qkv_activation_fuse_rows(struct qkv_context *ctx, struct qkv_activation_rows *rows, enum qkv_ffn_kind kind,
-                              float limit, struct qkv_linear_rows x, void *y, size_t F,
+                              bool gated, float limit, struct qkv_linear_rows x, void *y, size_t F,
                               struct qkv_activation_epilogue *epilogue);
 /* dx of x from dy (rows, F). */
-void qkv_activation_backward_rows(struct qkv_context *ctx, enum qkv_ffn_kind kind, float limit, float *dx,
+void qkv_activation_backward_rows(struct qkv_context *ctx, enum qkv_ffn_kind kind, bool gated, float limit, float *dx,
                                   const float *dy, struct qkv_linear_rows x, size_t rows, size_t F);
 void qkv_activation_fuse(struct qkv_tape *tape, struct qkv_node *node, struct qkv_activation_epilogue *epilogue);
 

@@ -369,6 +369,7 @@ struct qkv_route_options { /* as in struct qkv_experts_spec */
     float scale;
     float balance, z; /* gradients of losses, over the number of sequences that they are a mean of; 0: none */
     const struct qkv_rows *rows; /* the sequences that these are of; NULL: no losses */
+    const int32_t *lengths;      /* where padding is computed, how many of a sequence's rows count; NULL: all */
     uint64_t *loads;             /* (experts): the rows of each are added where the tape records; NULL: nowhere */
     const char *name;            /* for messages: of the router */
 };
@@ -381,7 +382,7 @@ struct qkv_tensor *qkv_op_route(struct qkv_tape *tape, struct qkv_tensor *logits
 struct qkv_expert_weights;
 struct qkv_tensor *qkv_op_experts(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weights,
                                   const struct qkv_routing *routing, const struct qkv_expert_weights *experts,
-                                  enum qkv_ffn_kind kind, float limit);
+                                  enum qkv_ffn_kind kind, bool gated, float limit);
 /* x (N, C) times sigmoid(gate), gate (N, 1): fp32 both. */
 struct qkv_tensor *qkv_op_row_gate(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *gate);
 /* Σ a·b of n numbers, in an order of n alone (row_gate.c). */

@@ -180,13 +180,21 @@ static size_t route_sequence(const struct route *o, size_t n) {
     return (size_t)o->options.rows->place[n] / o->options.rows->T;
 }
 
+/* Rows of a sequence that count for the losses. */
+static size_t route_length(const struct route *o, size_t b) {
+    const struct qkv_rows *rows = o->options.rows;
+    return o->options.lengths ? (size_t)o->options.lengths[b] : (size_t)(rows->start[b + 1] - rows->start[b]);
+}
+
 /* Of one row of a sequence: 1/T each. */
 static void route_losses(const struct route *o, size_t n, float *dlogits, float *q, float *dq) {
     const struct qkv_rows *rows = o->options.rows;
     const size_t E = o->routing.experts, b = route_sequence(o, n);
-    const float T = (float)(rows->start[b + 1] - rows->start[b]), *logits = o->logits + n * E;
+    const size_t length = route_length(o, b);
+    const float T = (float)length, *logits = o->logits + n * E;
     const float lse = o->kernels->log_sum_exp(logits, E);
     const bool sigmoid = o->options.scores == QKV_EXPERT_SCORES_SIGMOID;
+    if (n - (size_t)rows->start[b] >= length) return;
     o->kernels->softmax_scaled(q, logits, lse, 1, E);
     if (o->options.z != 0) o->kernels->scale(dlogits, true, q, 2 * o->options.z * lse / T, E);
     if (o->options.balance == 0) return;
@@ -224,7 +232,8 @@ static void route_count(void *argument, size_t b, int thread) {
     const size_t E = o->routing.experts, k = o->routing.top_k;
     int32_t *counts = o->counts + b * E;
     memset(counts, 0, E * sizeof *counts);
-    for (size_t i = (size_t)rows->start[b] * k; i < (size_t)rows->start[b + 1] * k; i++) counts[o->routing.chosen[i]]++;
+    for (size_t i = (size_t)rows->start[b] * k; i < ((size_t)rows->start[b] + route_length(o, b)) * k; i++)
+        counts[o->routing.chosen[i]]++;
 }
 
 /* ---- the operator ---------------------------------------------------------------------------------------------------- */
