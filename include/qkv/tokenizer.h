@@ -27,6 +27,23 @@ enum qkv_tokenizer_kind {
 #undef QKV_TOKENIZER_ENUM
 };
 
+/* X(NAME, "key in tokenizer_config.json and special_tokens_map.json", help): what a token is for. */
+#define QKV_TOKEN_ROLE_LIST(X)                                                                                         \
+    X(BEGIN, "bos_token", "begins a text")                                                                             \
+    X(END, "eos_token", "ends a text")                                                                                 \
+    X(PAD, "pad_token", "fills a batch up")                                                                            \
+    X(MASK, "mask_token", "stands for a hidden token")                                                                 \
+    X(UNKNOWN, "unk_token", "stands for what has no token")                                                            \
+    X(SEPARATOR, "sep_token", "stands between two texts")                                                              \
+    X(CLASS, "cls_token", "begins a text that is classified")
+enum qkv_token_role {
+#define QKV_TOKEN_ROLE_ENUM(name, key, help) QKV_TOKEN_ROLE_##name,
+    QKV_TOKEN_ROLE_LIST(QKV_TOKEN_ROLE_ENUM)
+#undef QKV_TOKEN_ROLE_ENUM
+        QKV_TOKEN_ROLES
+};
+#define QKV_TOKEN_ENDS 16 /* end tokens at most */
+
 #define QKV_TOKEN_UNKNOWN "<unk>" /* stands for what has no token; special, so it is found in trusted texts */
 #define QKV_TOKEN_PAD     "<pad>" /* token 0 of the kind whitespace; nothing here makes or reads it */
 
@@ -47,9 +64,17 @@ struct qkv_tokenizer;
  * QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT. */
 QKV_API enum qkv_status qkv_tokenizer_train(struct qkv_context *ctx, const struct qkv_tokenizer_options *options,
                                             const char *text, size_t size, struct qkv_tokenizer **out);
-/* Reads a tokenizer.json. What it asks for and is not known here is refused by the name of its key. Fails with
+/* Reads a tokenizer.json as Hugging Face `tokenizers` does: any of its normalizers, pre-tokenizers, models, post-processors and
+ * decoders, but UnicodeScripts. What it asks for and is not known here is refused by the name of its key. In such texts, a byte
+ * that is no UTF-8 is read as U+FFFD, but where the vocabulary is byte-level BPE over GPT-2's, Llama 3's or a like pattern, which
+ * keeps any bytes. Its truncation is applied by qkv_tokenizer_encode_sequence; its padding has no effect. Fails with
  * QKV_MEMORY, QKV_FILE, QKV_FORMAT. */
 QKV_API enum qkv_status qkv_tokenizer_load(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **out);
+/* Experimental: reads the tokenizer of a model's folder: its tokenizer.json; else vocab.json with merges.txt (byte-level BPE); else
+ * vocab.txt (WordPiece, a token a line). tokenizer_config.json and special_tokens_map.json, where they are, say which tokens have a
+ * role. A path of a file is that of a tokenizer.json. Fails with QKV_MEMORY, QKV_FILE (the folder has none of them, too),
+ * QKV_FORMAT. */
+QKV_API enum qkv_status qkv_tokenizer_open(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **out);
 /* Writes a tokenizer.json, replacing an old one atomically. Fails with QKV_MEMORY, QKV_FILE. */
 QKV_API enum qkv_status qkv_tokenizer_save(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *path);
 /* NULL is fine. */
@@ -64,6 +89,12 @@ QKV_API int qkv_tokenizer_special(const struct qkv_tokenizer *t, const char *tex
  * QKV_MEMORY, QKV_FORMAT. */
 QKV_API enum qkv_status qkv_tokenizer_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
                                              size_t size, bool specials, int32_t **ids, size_t *count);
+/* Experimental: the same, and of each id the bytes of the text that it stands for, [(*spans)[2 i], (*spans)[2 i + 1]), whole
+ * characters, as Hugging Face's offsets with its post-processor's trim_offsets; the caller's, freed with qkv_free. The text has less
+ * than 1 GiB. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT. */
+QKV_API enum qkv_status qkv_tokenizer_encode_spans(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
+                                                   size_t size, bool specials, int32_t **ids, size_t **spans,
+                                                   size_t *count);
 /* Text to ids as a sequence of its own: qkv_tokenizer_encode, and around its ids those that the TemplateProcessing of
  * the tokenizer.json places around a single sequence, as Hugging Face's encode(text) does with its add_special_tokens.
  * A tokenizer without a template, as all made here are, gives what qkv_tokenizer_encode gives. Templates of pairs and
@@ -80,6 +111,20 @@ QKV_API bool qkv_tokenizer_template(const struct qkv_tokenizer *t, const int32_t
  * with QKV_ARGUMENT, QKV_MEMORY. */
 QKV_API enum qkv_status qkv_tokenizer_decode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const int32_t *ids,
                                              size_t count, char **text, size_t *size);
+/* Experimental: ids to the text that the file's decoder makes of them, as Hugging Face's decode, without special tokens where that is
+ * asked for; of tokenizers made here, what qkv_tokenizer_decode gives. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT. */
+QKV_API enum qkv_status qkv_tokenizer_text(struct qkv_context *ctx, const struct qkv_tokenizer *t, const int32_t *ids,
+                                           size_t count, bool skip_specials, char **text, size_t *size);
+/* Experimental: the id of the token that has a role, or -1: what the model's folder says, else the special token that is usually
+ * written so, which is QKV_TOKEN_BEGIN, QKV_TOKEN_END, … of tokenizers made here. */
+QKV_API int qkv_tokenizer_role(const struct qkv_tokenizer *t, enum qkv_token_role role);
+/* Experimental: says which token has a role; -1: none has. Fails with QKV_ARGUMENT. */
+QKV_API enum qkv_status qkv_tokenizer_set_role(struct qkv_context *ctx, struct qkv_tokenizer *t, enum qkv_token_role role,
+                                               int id);
+/* Experimental: one more token that ends a text. Fails with QKV_ARGUMENT. */
+QKV_API enum qkv_status qkv_tokenizer_add_end(struct qkv_context *ctx, struct qkv_tokenizer *t, int id);
+/* Experimental: writes the ids of all tokens that end a text, that of the role first; returns how many. */
+QKV_API size_t qkv_tokenizer_ends(const struct qkv_tokenizer *t, int32_t ends[QKV_TOKEN_ENDS]);
 /* The bytes of one token (for a special: its text), owned by the tokenizer; NULL for an id out of range. */
 QKV_API const char *qkv_tokenizer_token(const struct qkv_tokenizer *t, int id, size_t *size);
 /* For encoding a stream piece by piece: the largest n <= size such that encoding text[0,n) and then what follows gives

@@ -10,7 +10,7 @@
  * The patterns that are known (qkv_pattern_is_local) see no further than the character behind a run of one class, and always cut
  * between a newline and what is no white space. So the pieces are the same from such a place on, and nothing before the last one
  * that is NEAR bytes from the end is looked at. */
-#include "text/text.h"
+#include "text/chain.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -279,6 +279,7 @@ static size_t cut_known(struct cutter *c) {
 
 size_t qkv_tokenizer_cut(const struct qkv_tokenizer *t, const char *text, size_t size, bool end) {
     if (end || size == 0) return size;
+    if (t->chain) return qkv_chain_cut(t->chain, text, size);
     struct cutter c = {.t = t, .text = text};
     bool whole_characters = t->pattern || !t->byte_level;
     c.size = c.source_size = whole_characters ? size - qkv_utf8_tail(text, size) : size;

@@ -38,7 +38,7 @@ static struct qkv_merge_slot *find_slot(const struct qkv_merges *merges, int32_t
 }
 
 enum qkv_status qkv_merges_index(struct qkv_context *ctx, struct qkv_merges *merges, int32_t *twice) {
-    *twice = -1;
+    if (twice) *twice = -1;
     size_t count = 16;
     while (count < merges->count * 2) count *= 2;
     free(merges->slots);
@@ -49,7 +49,7 @@ enum qkv_status qkv_merges_index(struct qkv_context *ctx, struct qkv_merges *mer
     for (size_t i = 0; i < merges->count; i++) {
         const struct qkv_merge *merge = &merges->list[i];
         struct qkv_merge_slot *slot = find_slot(merges, merge->left, merge->right);
-        if (slot->rank >= 0) {
+        if (slot->rank >= 0 && twice) {
             *twice = (int32_t)i;
             return QKV_OK;
         }
@@ -69,7 +69,7 @@ static int32_t rank_of(const struct qkv_merges *merges, int32_t left, int32_t ri
     return rank < 0 ? INT32_MAX : rank;
 }
 
-static size_t merge_short(const struct qkv_merges *merges, int32_t *symbols, size_t n) {
+static size_t merge_short(const struct qkv_merges *merges, int32_t *symbols, uint32_t *sizes, size_t n) {
     int32_t ranks[SHORT_PIECE]; /* of symbols i and i + 1 */
     for (size_t i = 0; i + 1 < n; i++) ranks[i] = rank_of(merges, symbols[i], symbols[i + 1]);
     while (n > 1) {
@@ -80,6 +80,10 @@ static size_t merge_short(const struct qkv_merges *merges, int32_t *symbols, siz
         if (ranks[best] == INT32_MAX) break;
         symbols[best] = merges->list[ranks[best]].result;
         memmove(symbols + best + 1, symbols + best + 2, (n - best - 2) * sizeof *symbols);
+        if (sizes) {
+            sizes[best] += sizes[best + 1];
+            memmove(sizes + best + 1, sizes + best + 2, (n - best - 2) * sizeof *sizes);
+        }
         if (n - best > 2) memmove(ranks + best, ranks + best + 1, (n - best - 2) * sizeof *ranks);
         n--;
         if (best > 0) ranks[best - 1] = rank_of(merges, symbols[best - 1], symbols[best]);
@@ -152,10 +156,10 @@ static void merge_long(struct qkv_merger *m, const struct qkv_merges *merges, si
 }
 
 enum qkv_status qkv_merge(struct qkv_context *ctx, struct qkv_merger *merger, const struct qkv_merges *merges,
-                          int32_t *symbols, size_t *n) {
+                          int32_t *symbols, uint32_t *sizes, size_t *n) {
     if (merges->count == 0 || *n < 2) return QKV_OK;
     if (*n <= SHORT_PIECE) {
-        *n = merge_short(merges, symbols, *n);
+        *n = merge_short(merges, symbols, sizes, *n);
         return QKV_OK;
     }
     enum qkv_status status = merge_reserve(ctx, merger, *n);
@@ -167,7 +171,13 @@ enum qkv_status qkv_merge(struct qkv_context *ctx, struct qkv_merger *merger, co
     for (size_t i = 0; i + 1 < *n; i++) merge_consider(merger, merges, i, *n);
     merge_long(merger, merges, *n);
     size_t left = 0;
-    for (size_t i = 0; i < *n; i = merger->nodes[i].after) symbols[left++] = merger->nodes[i].symbol;
+    for (size_t i = 0; i < *n; i = merger->nodes[i].after) {
+        symbols[left] = merger->nodes[i].symbol;
+        uint32_t size = 0;
+        for (size_t k = i; sizes && k < merger->nodes[i].after; k++) size += sizes[k];
+        if (sizes) sizes[left] = size;
+        left++;
+    }
     *n = left;
     return QKV_OK;
 }

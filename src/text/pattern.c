@@ -225,6 +225,10 @@ enum qkv_split qkv_splitter_next(struct qkv_splitter *s, size_t *begin, size_t *
     }
 }
 
+bool qkv_splitter_matched(const struct qkv_splitter *s) {
+    return s->at == s->found_end && s->found_end > s->found_begin;
+}
+
 enum qkv_status qkv_splitter_fail(struct qkv_context *ctx, const struct qkv_splitter *splitter) {
     PCRE2_UCHAR why[120] = "";
     pcre2_get_error_message(splitter->error, why, sizeof why);

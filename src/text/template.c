@@ -1,6 +1,6 @@
-/* The post-processor of a tokenizer.json: TemplateProcessing places special tokens before and after a sequence. ByteLevel
- * moves offsets only, which nothing here has. Both are kept as they are for saving, and with them what is not used: the
- * template of pairs, and type ids. */
+/* The post-processor of a tokenizer.json: TemplateProcessing, BertProcessing and RobertaProcessing place special tokens before and
+ * after a sequence; ByteLevel and RobertaProcessing move spans over white space. All are kept as they are for saving, and with
+ * them what is not used: the template of pairs, and type ids. */
 #include "text/text.h"
 
 #include <stdlib.h>
@@ -82,10 +82,40 @@ static enum qkv_status template_read_single(struct template_reader *r, const jso
                                         : qkv_json_refuse(r->ctx, r->name, "post_processor.single", single, knows);
 }
 
+/* trim_offsets of ByteLevel and of RobertaProcessing; both are true where they are left out. */
+static enum qkv_status template_read_trims(struct template_reader *r, const json_t *value) {
+    if (json_is_false(json_object_get(value, "trim_offsets"))) return QKV_OK;
+    r->t->around.trims = true;
+    r->t->around.trims_after_space = !json_is_false(json_object_get(value, "add_prefix_space"));
+    return QKV_OK;
+}
+
+/* BertProcessing and RobertaProcessing: cls, the sequence, sep, each [token, id]. */
+static enum qkv_status template_read_pair(struct template_reader *r, const json_t *value) {
+    static const char *const keys[] = {"cls", "sep"};
+    if (r->seen) return qkv_json_refuse(r->ctx, r->name, "post_processor.processors", value, "one that places tokens");
+    r->seen = true;
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < 2 && !status; i++) {
+        const json_t *end = json_object_get(value, keys[i]), *id = json_array_get(end, 1);
+        const json_int_t n = json_integer_value(id);
+        r->t->around.whole = i == 1;
+        if (!json_is_integer(id) || n < 0 || n > INT32_MAX || !qkv_tokenizer_token(r->t, (int)n, NULL))
+            return qkv_fail(r->ctx, QKV_FORMAT, "%s: post_processor.%s is not [token, id] of a token", r->name, keys[i]);
+        status = template_add_id(r, (int32_t)n);
+    }
+    return status;
+}
+
 static enum qkv_status template_read_part(struct template_reader *r, const char *key, const json_t *value) {
-    if (template_is_type(value, "ByteLevel")) return QKV_OK;
+    if (template_is_type(value, "ByteLevel")) return template_read_trims(r, value);
+    if (template_is_type(value, "BertProcessing")) return template_read_pair(r, value);
+    if (template_is_type(value, "RobertaProcessing")) {
+        enum qkv_status status = template_read_trims(r, value);
+        return status ? status : template_read_pair(r, value);
+    }
     if (template_is_type(value, "TemplateProcessing")) return template_read_single(r, value);
-    return qkv_json_refuse(r->ctx, r->name, key, value, "null, ByteLevel and TemplateProcessing");
+    return qkv_json_refuse(r->ctx, r->name, key, value, "null, ByteLevel, BertProcessing, RobertaProcessing and TemplateProcessing");
 }
 
 enum qkv_status qkv_template_read(struct qkv_context *ctx, const char *name, const struct json_t *value,

@@ -104,6 +104,8 @@ enum qkv_status qkv_splitter_create(struct qkv_context *ctx, const struct qkv_pa
 void qkv_splitter_free(struct qkv_splitter *splitter);
 void qkv_splitter_start(struct qkv_splitter *splitter, const char *text, size_t size, bool open);
 enum qkv_split qkv_splitter_next(struct qkv_splitter *splitter, size_t *begin, size_t *end);
+/* Whether the piece given last is what the pattern matched. */
+bool qkv_splitter_matched(const struct qkv_splitter *splitter);
 enum qkv_status qkv_splitter_fail(struct qkv_context *ctx, const struct qkv_splitter *splitter);
 
 /* ---- the tokenizer (tokenizer.c) ------------------------------------------------------------------------------ */
@@ -146,6 +148,8 @@ struct qkv_template { /* what stands around a sequence */
     int32_t *ids;     /* `before` and then `after` of them */
     size_t before, after;
     bool whole; /* a template was read, to its end */
+    bool trims; /* spans leave white space out; but a first space, which may have been added, with trims_after_space */
+    bool trims_after_space;
     char *json; /* the post-processor as its file has it, NULL if it has none */
 };
 
@@ -170,6 +174,11 @@ struct qkv_tokenizer {
     bool added_has[3][2];  /* whether a pass (enum qkv_added_pass), without and with specials, can find any */
     size_t added_longest;
     struct qkv_template around;
+    bool has_role[QKV_TOKEN_ROLES]; /* what a configuration says: roles, or -1 */
+    int32_t roles[QKV_TOKEN_ROLES];
+    int32_t ends[QKV_TOKEN_ENDS]; /* besides the role's */
+    size_t end_count;
+    struct qkv_chain *chain; /* NULL: this machine does it all (chain.h) */
 };
 
 struct qkv_tokenizer *qkv_tokenizer_new(struct qkv_context *ctx);
@@ -206,7 +215,7 @@ bool qkv_text_is_space(const char *s, size_t n);
 
 enum qkv_status qkv_merges_add(struct qkv_context *ctx, struct qkv_merges *merges, int32_t left, int32_t right,
                                int32_t result);
-/* Makes the hash table. *twice is the rank of a merge that repeats an earlier one, or -1. */
+/* Makes the hash table. *twice is the rank of a merge that repeats an earlier one, or -1; NULL: the last of equal ones counts. */
 enum qkv_status qkv_merges_index(struct qkv_context *ctx, struct qkv_merges *merges, int32_t *twice);
 void qkv_merges_free(struct qkv_merges *merges);
 
@@ -216,9 +225,10 @@ struct qkv_merger { /* memory that merging uses again and again. Start it with {
     struct qkv_merge_step *heap;
     size_t heap_count, heap_capacity;
 };
-/* Merges n symbols in place, the merge of lowest rank first and of these the leftmost. *n becomes what is left. */
+/* Merges n symbols in place, the merge of lowest rank first and of these the leftmost. *n becomes what is left. `sizes`, of the
+ * symbols, are added up; NULL: nobody asks. */
 enum qkv_status qkv_merge(struct qkv_context *ctx, struct qkv_merger *merger, const struct qkv_merges *merges,
-                          int32_t *symbols, size_t *n);
+                          int32_t *symbols, uint32_t *sizes, size_t *n);
 void qkv_merger_free(struct qkv_merger *merger);
 
 /* ---- train_tokenizer.c ---------------------------------------------------------------------------------------------------- */

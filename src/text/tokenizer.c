@@ -1,5 +1,5 @@
 /* The tokenizer itself: its tokens, the tables made from them, and turning ids back into text. */
-#include "text/text.h"
+#include "text/chain.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -19,6 +19,7 @@ void qkv_tokenizer_free(struct qkv_tokenizer *t) {
     qkv_strings_free(&t->pieces);
     qkv_merges_free(&t->merges);
     free(t->added);
+    qkv_chain_free(t->chain);
     free(t->around.ids);
     free(t->around.json);
     free(t);
@@ -142,6 +143,12 @@ int qkv_tokenizer_unknown(const struct qkv_tokenizer *t) {
 
 int qkv_tokenizer_special(const struct qkv_tokenizer *t, const char *text) {
     size_t size = strlen(text);
+    for (size_t i = 0; t->chain && i < t->chain->added_count; i++) {
+        const struct chain_added *added = &t->chain->added[i];
+        const struct qkv_token *token = &t->tokens[added->id];
+        if (added->special && token->size == size && memcmp(qkv_token_bytes(t, (size_t)added->id), text, size) == 0)
+            return added->id;
+    }
     for (size_t i = 0; i < t->added_count; i++) {
         const struct qkv_added *added = &t->added[i];
         bool same = added->size == size && memcmp(qkv_token_bytes(t, (size_t)added->id), text, size) == 0;

@@ -1,7 +1,7 @@
 /* Reading Hugging Face tokenizer.json: byte-level BPE as GPT-2, Llama 3 and Qwen have it, BPE over characters with
  * bytes as fallback or with a token for what is unknown, and WordLevel over words apart by white space. A file that asks for anything else is refused with the key and the value: it would not give the
  * ids it was made for. The post_processor is read by template.c. */
-#include "text/text.h"
+#include "text/chain.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -410,6 +410,12 @@ static enum qkv_status read_all(struct reader *r, const json_t *root) {
         if (!tokenizer_json_absent(value)) return qkv_json_refuse(r->ctx, r->name, off[i], value, "null");
     }
     const json_t *model = json_object_get(root, "model"), *added = json_object_get(root, "added_tokens");
+    for (size_t i = 0; i < json_array_size(added); i++) {
+        const json_t *token = json_array_get(added, i);
+        if (json_is_true(json_object_get(token, "lstrip")) || json_is_true(json_object_get(token, "rstrip")) ||
+            json_is_true(json_object_get(token, "single_word")))
+            return qkv_json_refuse(r->ctx, r->name, "added_tokens", token, "tokens without flags");
+    }
     enum qkv_status status = read_normalizer(r, json_object_get(root, "normalizer"));
     if (!status) status = read_pre_tokenizer(r, json_object_get(root, "pre_tokenizer"));
     if (!status) status = read_model(r, model, added);
@@ -437,6 +443,12 @@ enum qkv_status qkv_tokenizer_parse(struct qkv_context *ctx, const char *json, s
     struct reader r = {.ctx = ctx, .name = name, .t = qkv_tokenizer_new(ctx)};
     status = r.t ? read_all(&r, root) : QKV_MEMORY;
     qkv_strings_free(&r.added);
+    if (status == QKV_FORMAT) { /* more than the machine does */
+        qkv_forgive(ctx);
+        qkv_tokenizer_free(r.t);
+        r.t = qkv_tokenizer_new(ctx);
+        status = r.t ? qkv_chain_read(ctx, name, root, json, size, r.t) : QKV_MEMORY;
+    }
     json_decref(root);
     if (status) {
         qkv_tokenizer_free(r.t);

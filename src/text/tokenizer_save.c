@@ -1,6 +1,6 @@
 /* Writing a tokenizer as Hugging Face tokenizer.json: one vocabulary entry and one merge a line, in the order of ids and
  * ranks, so that equal tokenizers give equal files. */
-#include "text/text.h"
+#include "text/chain.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -182,6 +182,8 @@ static void print_all(struct qkv_json *json, const struct qkv_tokenizer *t, cons
 
 enum qkv_status qkv_tokenizer_print(struct qkv_context *ctx, const struct qkv_tokenizer *t, struct qkv_buffer *out) {
     struct qkv_json json = {.ctx = ctx, .style = QKV_JSON_SPACED | QKV_JSON_HEX};
+    *out = json.text;
+    if (t->chain) return qkv_buffer_append(ctx, out, t->chain->json, t->chain->json_size); /* as it was read */
     struct qkv_added *added = qkv_allocate(ctx, t->added_count, sizeof *added);
     *out = json.text;
     if (!added) return QKV_MEMORY;

@@ -1,0 +1,256 @@
+/* chain: a tokenizer.json as the chain that Hugging Face `tokenizers` makes of it, for files that ask for more than the machine of
+ * text.h:
+ *
+ *   text -> added tokens cut out -> normalizers -> added tokens cut out -> splitters -> a model of each piece -> post-processors
+ *   ids  -> keys of the vocabulary -> decoders -> text
+ *
+ * A link has one list of kinds: chain_normal.c, chain_split.c, chain_vocab.c (with chain_model.c), template.c and chain_decode.c. Sequences are
+ * flattened while they are read. Every byte of a normalized text knows the bytes of the source that it stands for (struct
+ * chain_span), where somebody asks for spans. A byte of the source that is no UTF-8 is read as U+FFFD. */
+#ifndef QKV_CHAIN_H
+#define QKV_CHAIN_H
+
+#include "base/json_load.h"
+#include "text/text.h"
+
+/* ---- characters (chain_text.c) ------------------------------------------------------------------------------------ */
+
+bool qkv_code_is_space(uint32_t code);       /* White_Space */
+bool qkv_code_is_word(uint32_t code);        /* \w of Rust's regex */
+bool qkv_code_is_punctuation(uint32_t code); /* ASCII punctuation and the categories P* */
+bool qkv_code_is_number(uint32_t code);      /* the categories N* */
+bool qkv_code_is_mark(uint32_t code, bool nonspacing_only);
+bool qkv_code_is_other(uint32_t code); /* Cc, Cf, Cs, Co */
+/* The character at text[*at], which is UTF-8; moves past it. */
+static inline uint32_t qkv_code_next(const char *text, size_t size, size_t *at) {
+    uint32_t code = (unsigned char)text[*at];
+    int n = 1;
+    if (code >= 0x80) n = qkv_utf8_scan(text + *at, size - *at, &code);
+    *at += n > 0 ? (size_t)n : 1;
+    return code;
+}
+
+/* ---- texts with their source (chain_text.c) ------------------------------------------------------------------------- */
+
+struct chain_span { /* bytes of the source */
+    uint32_t begin, end;
+};
+struct chain_text {
+    struct qkv_buffer bytes;
+    struct chain_span *map; /* of each byte, where the run is mapped */
+    size_t map_capacity;
+};
+struct chain_piece { /* of the normalized text */
+    size_t begin, end;
+};
+struct chain_pieces {
+    struct chain_piece *at;
+    size_t count, capacity;
+};
+struct chain_token { /* of a piece: bytes of it */
+    int32_t id;
+    uint32_t begin, end;
+};
+struct chain_tokens {
+    struct chain_token *at;
+    size_t count, capacity;
+};
+
+struct qkv_chain;
+struct chain_link;
+struct chain_run { /* one call */
+    struct qkv_context *ctx;
+    const struct qkv_tokenizer *t;
+    const struct qkv_chain *chain;
+    bool specials, mapped;
+    int32_t only; /* the special token that is looked for without `specials`; -1: none */
+    struct chain_text text, next;       /* what a link reads, and writes */
+    struct chain_pieces pieces, pieces_next;
+    size_t cursor;                      /* in text: the character that is replaced next */
+    struct qkv_merger merger;
+    struct chain_cache *cache;
+    struct chain_tokens tokens;
+    int32_t *symbols;
+    size_t symbol_capacity;
+    struct chain_lattice *lattice;
+    size_t lattice_capacity;
+    struct qkv_splitter *splitters[2 * 32]; /* of the links that have a pattern, by their place */
+    int32_t *ids;                       /* what comes out */
+    struct chain_span *spans;
+    uint8_t *blanks;                    /* of each token: white space in front (low half) and at the end, where offsets are trimmed */
+    size_t count, capacity;
+};
+
+/* What a link writes into run->next, which it begins and ends. The source of a character is that of the one at the cursor, which is
+ * passed; of an inserted one, that of the byte before. `change` as in tokenizers: > 0 inserted, -n: n more characters are passed. */
+enum qkv_status qkv_chain_begin(struct chain_run *r);
+enum qkv_status qkv_chain_put(struct chain_run *r, uint32_t code, int change);
+enum qkv_status qkv_chain_put_text(struct chain_run *r, const char *text, size_t size, struct chain_span from);
+enum qkv_status qkv_chain_keep(struct chain_run *r, size_t bytes); /* passes so many bytes as they are */
+void qkv_chain_skip(struct chain_run *r, size_t bytes);            /* passes them and writes nothing */
+void qkv_chain_swap(struct chain_run *r);                          /* next becomes text */
+struct chain_span qkv_chain_source(const struct chain_run *r, size_t at); /* of a byte of text; {0,0} if not mapped */
+enum qkv_status qkv_chain_piece(struct chain_run *r, size_t begin, size_t end); /* adds to pieces_next; empty ones are dropped */
+
+/* ---- links ------------------------------------------------------------------------------------------------------------- */
+
+enum chain_behavior { CHAIN_REMOVED, CHAIN_ISOLATED, CHAIN_PREVIOUS, CHAIN_NEXT, CHAIN_CONTIGUOUS };
+enum chain_scheme { CHAIN_ALWAYS, CHAIN_FIRST, CHAIN_NEVER };
+struct chain_charsmap { /* a charsmap of SentencePiece */
+    uint32_t *units;
+    size_t count;
+    char *strings;
+    size_t size;
+    bool plain[128]; /* the character stands for itself */
+};
+struct chain_link {
+    const struct chain_kind *kind;
+    char *text, *other; /* content, prefix, … */
+    size_t size;        /* of text, or of literal where there is one */
+    struct qkv_pattern *pattern;
+    size_t place;     /* of its splitter */
+    char *literal;    /* a pattern that is a text */
+    bool flags[4];
+    enum chain_behavior behavior;
+    enum chain_scheme scheme;
+    size_t number, stop;
+    uint32_t code;
+    struct chain_charsmap *charsmap;
+};
+struct chain_links {
+    struct chain_link *at;
+    size_t count, capacity;
+};
+struct chain_reader {
+    struct qkv_context *ctx;
+    const char *name; /* of the file */
+    const char *key;  /* of the link */
+    struct qkv_chain *chain;
+    struct qkv_tokenizer *t;
+    size_t patterns;
+};
+struct chain_strings;
+struct chain_kind {
+    const char *name;
+    enum qkv_status (*read)(struct chain_reader *r, const json_t *value, struct chain_link *link); /* NULL: no keys */
+    enum qkv_status (*run)(struct chain_run *r, const struct chain_link *link);
+    enum qkv_status (*decode)(struct qkv_context *ctx, const struct chain_link *link, struct chain_strings *s);
+};
+extern const struct chain_kind qkv_chain_normalizers[], qkv_chain_splitters[], qkv_chain_decoders[]; /* end with a NULL name */
+
+/* Reading a link's keys (chain_read.c). `fallback` where a key is not there. */
+enum qkv_status qkv_chain_bool(struct chain_reader *r, const json_t *value, const char *key, bool fallback, bool *out);
+enum qkv_status qkv_chain_string(struct chain_reader *r, const json_t *value, const char *key, const char *fallback,
+                                 char **out);
+enum qkv_status qkv_chain_size(struct chain_reader *r, const json_t *value, const char *key, size_t fallback, size_t *out);
+/* The one character of a text. */
+enum qkv_status qkv_chain_code(struct chain_reader *r, const json_t *value, const char *key, uint32_t fallback, uint32_t *out);
+enum qkv_status qkv_chain_pattern(struct chain_reader *r, const json_t *value, struct chain_link *link);
+enum qkv_status qkv_chain_behavior(struct chain_reader *r, const json_t *value, struct chain_link *link);
+enum qkv_status qkv_chain_scheme(struct chain_reader *r, const json_t *value, struct chain_link *link);
+enum qkv_status qkv_chain_set_pattern(struct chain_reader *r, const char *source, struct chain_link *link);
+enum qkv_status qkv_charsmap_read(struct chain_reader *r, const json_t *value, struct chain_link *link);
+enum qkv_status qkv_charsmap_run(struct chain_run *r, const struct chain_link *link);
+void qkv_charsmap_free(struct chain_charsmap *map);
+/* Canonical and compatible forms (chain_forms.c). */
+enum qkv_status qkv_chain_form(struct chain_run *r, bool compatible, bool compose);
+/* Bytes as their symbols: what ByteLevel does to a text, and to the pieces of run->pieces where there are any. */
+enum qkv_status qkv_chain_bytes(struct chain_run *r);
+/* The matches of a link's pattern in a text, and the gaps between. */
+struct chain_match {
+    size_t begin, end;
+    bool matched;
+};
+struct chain_matches {
+    struct chain_run *run;
+    const struct chain_link *link;
+    const char *text;
+    size_t size, at, found;
+    struct qkv_splitter *splitter;
+};
+enum qkv_status qkv_matches_start(struct chain_run *r, const struct chain_link *link, const char *text, size_t size,
+                                  struct chain_matches *m);
+enum qkv_status qkv_matches_next(struct chain_matches *m, struct chain_match *out, bool *found);
+
+/* ---- models (chain_model.c) ------------------------------------------------------------------------------------------------ */
+
+struct chain_trie { /* bytes -> value; a node's children are found by hashing */
+    struct chain_edge *edges;
+    size_t edge_count, slot_count;
+    int32_t *values; /* of each node; -1: none */
+    size_t count, capacity;
+};
+enum qkv_status qkv_trie_add(struct qkv_context *ctx, struct chain_trie *trie, const char *key, size_t size, int32_t value);
+/* The node behind `byte` at a node (the root is 0), or -1. */
+int32_t qkv_trie_step(const struct chain_trie *trie, int32_t node, unsigned char byte);
+void qkv_trie_free(struct chain_trie *trie);
+
+enum chain_model { CHAIN_BPE, CHAIN_WORDPIECE, CHAIN_UNIGRAM, CHAIN_WORDLEVEL };
+struct chain_added {
+    int32_t id;
+    bool single_word, left, right, normalized, special;
+};
+struct qkv_chain {
+    char *json; /* the file */
+    size_t json_size;
+    struct chain_links normalizers, splitters, decoders;
+    enum chain_model model;
+    struct qkv_strings vocab; /* keys; value: id */
+    struct qkv_buffer added_keys;
+    /* of each id: its key */
+    const char **keys;
+    size_t *key_sizes;
+    size_t key_count;
+    int32_t unknown; /* -1: none */
+    char *prefix, *suffix;
+    size_t prefix_size, suffix_size, longest_word;
+    bool fuse_unknown, fallback, ignore_merges;
+    int32_t byte_ids[256];
+    bool splits_at_mark; /* no merge reaches over a beginning U+2581, so a piece may be cut there */
+    double *scores;
+    double unknown_score;
+    struct chain_trie trie;
+    int32_t continuing; /* the trie's node behind the prefix */
+    struct chain_added *added;
+    size_t added_count, added_capacity;
+    struct chain_trie added_trie[2]; /* raw, normalized */
+    bool added_begin[2][256];
+    size_t truncate;               /* ids at most; 0: no bound */
+    bool truncate_left;
+    bool needs_map; /* a splitter asks where a piece stands */
+};
+enum qkv_status qkv_chain_read(struct qkv_context *ctx, const char *name, const json_t *root, const char *json, size_t size,
+                               struct qkv_tokenizer *t);
+enum qkv_status qkv_chain_read_model(struct chain_reader *r, const json_t *model);
+enum qkv_status qkv_chain_read_post(struct chain_reader *r, const json_t *value);
+enum qkv_status qkv_chain_read_added(struct chain_reader *r, const json_t *added);
+/* The tokens of a piece of run->text, added to its tokens. */
+enum qkv_status qkv_chain_model(struct chain_run *r, const char *piece, size_t size);
+enum qkv_status qkv_chain_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text, size_t size,
+                                 bool specials, int32_t only, int32_t **ids, struct chain_span **spans, size_t *count);
+void qkv_chain_free(struct qkv_chain *chain);
+/* Loads source[begin, end) as run->text; frees all that a run holds but ids and spans. */
+enum qkv_status qkv_chain_load(struct chain_run *r, const char *source, size_t begin, size_t end);
+void qkv_chain_run_free(struct chain_run *r);
+/* The part of a stream that may be cut off: all up to a newline before an ASCII letter where the first splitter drops white space
+ * and normalizers look at no more than neighbours; else none. */
+size_t qkv_chain_cut(const struct qkv_chain *chain, const char *text, size_t size);
+/* The cache of pieces of a run (chain_model.c). */
+enum qkv_status qkv_chain_cache_create(struct qkv_context *ctx, size_t text, struct chain_cache **out);
+void qkv_chain_cache_free(struct chain_cache *cache);
+
+/* ---- decoders (chain_decode.c) ------------------------------------------------------------------------------------------ */
+
+struct chain_strings { /* texts behind one another */
+    struct qkv_buffer bytes;
+    size_t *ends;
+    size_t count, capacity;
+    bool raw; /* bytes that are no UTF-8 stay as they are */
+};
+enum qkv_status qkv_chain_decode(struct qkv_context *ctx, const struct qkv_chain *chain, struct chain_strings *s);
+enum qkv_status qkv_strings_put(struct qkv_context *ctx, struct chain_strings *s, const char *text, size_t size);
+void qkv_chain_strings_free(struct chain_strings *s);
+/* What each token of the vocabulary becomes behind another one: the bytes that qkv_tokenizer_token gives. */
+enum qkv_status qkv_chain_token_bytes(struct chain_reader *r);
+
+#endif

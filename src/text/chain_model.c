@@ -1,0 +1,342 @@
+/* Models: the tokens of a piece. As huggingface/tokenizers, src/models: byte-pair encoding (Sennrich et al. 2016), WordPiece (Schuster
+ * and Nakajima 2012), Unigram (Kudo 2018) and whole words. Pieces that came before are taken from a cache. */
+#include "text/chain.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define CACHED_PIECE 96 /* bytes */
+#define CACHE_MOST   ((size_t)1 << 16)
+#define CACHE_BYTES  ((size_t)16 << 20)
+
+struct chain_lattice { /* the best way to a byte */
+    double score;
+    size_t from; /* SIZE_MAX: there is none yet */
+    int32_t id;
+};
+
+static enum qkv_status model_add(struct chain_run *r, int32_t id, size_t begin, size_t end) {
+    struct chain_tokens *t = &r->tokens;
+    if (t->count == t->capacity) {
+        struct chain_token *at = qkv_list_room(r->ctx, t->at, &t->capacity, t->count, 1, sizeof *at);
+        if (!at) return QKV_MEMORY;
+        t->at = at;
+    }
+    t->at[t->count++] = (struct chain_token){id, (uint32_t)begin, (uint32_t)end};
+    return QKV_OK;
+}
+
+static int32_t model_find(const struct qkv_chain *c, const char *key, size_t size) {
+    const struct qkv_string *found = qkv_strings_find(&c->vocab, key, size);
+    return found ? (int32_t)found->value : -1;
+}
+
+static enum qkv_status model_unknown(struct chain_run *r, const char *piece, size_t size) {
+    return qkv_fail(r->ctx, QKV_FORMAT, "\"%.*s\" is not in the vocabulary of the tokenizer, which has no token for what is unknown",
+                    (int)(size < 60 ? size : qkv_utf8_cut(piece, 60)), piece);
+}
+
+/* ---- byte-pair encoding --------------------------------------------------------------------------------------------------- */
+
+struct bpe { /* the symbols of a piece */
+    struct chain_run *r;
+    int32_t *ids;
+    uint32_t *sizes;
+    size_t count;
+    size_t unknown; /* bytes of a run that waits to become unk_token; 0: none */
+};
+
+static void bpe_put(struct bpe *b, int32_t id, size_t size) {
+    b->ids[b->count] = id;
+    b->sizes[b->count++] = (uint32_t)size;
+}
+
+static enum qkv_status bpe_symbol(struct bpe *b, const char *key, size_t size, size_t bytes) {
+    const struct qkv_chain *c = b->r->chain;
+    const int32_t id = model_find(c, key, size);
+    if (id >= 0) {
+        if (b->unknown) bpe_put(b, c->unknown, b->unknown);
+        b->unknown = 0;
+        bpe_put(b, id, bytes);
+        return QKV_OK;
+    }
+    bool spelt = c->fallback;
+    for (size_t i = 0; i < size && spelt; i++) spelt = c->byte_ids[(unsigned char)key[i]] >= 0;
+    for (size_t i = 0; i < size && spelt; i++) bpe_put(b, c->byte_ids[(unsigned char)key[i]], 1);
+    if (spelt || c->unknown < 0) return QKV_OK; /* without a token for it, it is dropped */
+    if (b->unknown && !c->fuse_unknown) {
+        bpe_put(b, c->unknown, b->unknown);
+        b->unknown = 0;
+    }
+    b->unknown += bytes;
+    return QKV_OK;
+}
+
+static enum qkv_status bpe_affixed(struct bpe *b, const char *s, size_t size, bool first, bool last) {
+    const struct qkv_chain *c = b->r->chain;
+    char key[256];
+    const size_t before = first ? 0 : c->prefix_size, after = last ? c->suffix_size : 0;
+    if (before) memcpy(key, c->prefix, before); /* both are short: the reader sees to it */
+    memcpy(key + before, s, size);
+    if (after) memcpy(key + before + size, c->suffix, after);
+    return bpe_symbol(b, key, before + size + after, size);
+}
+
+/* Room for a symbol a byte, with what affixes may add. */
+static enum qkv_status bpe_room(struct chain_run *r, size_t size, struct bpe *b) {
+    size_t n;
+    if (!qkv_multiply(size + 1, 1 + r->chain->prefix_size + r->chain->suffix_size, &n) || n > UINT32_MAX)
+        return qkv_fail_memory(r->ctx, SIZE_MAX, "a piece of text");
+    if (n > r->symbol_capacity) {
+        int32_t *symbols = qkv_reallocate(r->ctx, r->symbols, n, 2 * sizeof *symbols);
+        if (!symbols) return QKV_MEMORY;
+        r->symbols = symbols;
+        r->symbol_capacity = n;
+    }
+    *b = (struct bpe){.r = r, .ids = r->symbols, .sizes = (uint32_t *)(void *)(r->symbols + r->symbol_capacity)};
+    return QKV_OK;
+}
+
+static enum qkv_status model_bpe(struct chain_run *r, const char *s, size_t size) {
+    const struct qkv_chain *c = r->chain;
+    const int32_t whole = c->ignore_merges ? model_find(c, s, size) : -1;
+    if (whole >= 0) return model_add(r, whole, 0, size);
+    struct bpe b;
+    enum qkv_status status = bpe_room(r, size, &b);
+    const bool affixes = c->prefix_size || c->suffix_size;
+    for (size_t at = 0; at < size && !status;) {
+        const size_t begin = at;
+        qkv_code_next(s, size, &at);
+        status = affixes ? bpe_affixed(&b, s + begin, at - begin, begin == 0, at == size)
+                         : bpe_symbol(&b, s + begin, at - begin, at - begin);
+    }
+    if (status) return status;
+    if (b.unknown) bpe_put(&b, c->unknown, b.unknown);
+    status = qkv_merge(r->ctx, &r->merger, &r->t->merges, b.ids, b.sizes, &b.count);
+    size_t at = 0;
+    for (size_t i = 0; i < b.count && !status; at += b.sizes[i++]) status = model_add(r, b.ids[i], at, at + b.sizes[i]);
+    return status;
+}
+
+/* ---- WordPiece, words ------------------------------------------------------------------------------------------------------- */
+
+static size_t model_longest(const struct qkv_chain *c, const char *s, size_t size, int32_t node, int32_t *id) {
+    size_t longest = 0;
+    for (size_t i = 0; i < size && node >= 0;) {
+        node = qkv_trie_step(&c->trie, node, (unsigned char)s[i++]);
+        if (node < 0 || c->trie.values[node] < 0) continue;
+        if (i < size && ((unsigned char)s[i] & 0xC0) == 0x80) continue; /* inside a character */
+        longest = i;
+        *id = c->trie.values[node];
+    }
+    return longest;
+}
+
+static enum qkv_status model_words(struct chain_run *r, const char *s, size_t size) {
+    const int32_t id = model_find(r->chain, s, size), found = id >= 0 ? id : r->chain->unknown;
+    return found >= 0 ? model_add(r, found, 0, size) : model_unknown(r, s, size);
+}
+
+static enum qkv_status model_wordpiece(struct chain_run *r, const char *s, size_t size) {
+    const struct qkv_chain *c = r->chain;
+    const size_t first = r->tokens.count;
+    size_t characters = 0;
+    for (size_t at = 0; at < size && characters <= c->longest_word; characters++) qkv_code_next(s, size, &at);
+    enum qkv_status status = QKV_OK;
+    bool good = characters <= c->longest_word;
+    for (size_t at = 0; at < size && good && !status;) {
+        int32_t id = -1;
+        const size_t n = model_longest(c, s + at, size - at, at ? c->continuing : 0, &id);
+        good = n > 0;
+        if (good) status = model_add(r, id, at, at + n);
+        at += n;
+    }
+    if (good || status) return status;
+    r->tokens.count = first;
+    return c->unknown >= 0 ? model_add(r, c->unknown, 0, size) : model_unknown(r, s, size);
+}
+
+/* ---- Unigram ------------------------------------------------------------------------------------------------------------------ */
+
+static void unigram_consider(struct chain_lattice *to, double score, size_t from, int32_t id) {
+    if (to->from == SIZE_MAX || score > to->score) *to = (struct chain_lattice){score, from, id};
+}
+
+/* Viterbi from the left; of equal scores the first found stays, that of the longest last token. */
+static enum qkv_status unigram_walk(struct chain_run *r, const char *s, size_t size) {
+    const struct qkv_chain *c = r->chain;
+    struct chain_lattice *way = r->lattice;
+    for (size_t i = 0; i <= size; i++) way[i] = (struct chain_lattice){0, SIZE_MAX, -1};
+    for (size_t at = 0; at < size;) {
+        size_t next = at;
+        qkv_code_next(s, size, &next);
+        bool single = false;
+        int32_t node = 0;
+        for (size_t i = at; i < size; i++) {
+            node = qkv_trie_step(&c->trie, node, (unsigned char)s[i]);
+            if (node < 0) break;
+            const int32_t id = c->trie.values[node];
+            if (id < 0) continue;
+            unigram_consider(&way[i + 1], c->scores[id] + way[at].score, at, id);
+            single = single || i + 1 == next;
+        }
+        if (!single) {
+            if (c->unknown < 0) return model_unknown(r, s + at, next - at);
+            unigram_consider(&way[next], c->unknown_score + way[at].score, at, c->unknown);
+        }
+        at = next;
+    }
+    return QKV_OK;
+}
+
+/* One token, or a run of unknown characters. */
+static enum qkv_status unigram_put(struct chain_run *r, const char *s, size_t begin, size_t end, int32_t id) {
+    const struct qkv_chain *c = r->chain;
+    if (id == c->unknown) id = model_find(c, s + begin, end - begin);
+    if (id >= 0) return model_add(r, id, begin, end);
+    bool spelt = c->fallback;
+    for (size_t i = begin; i < end && spelt; i++) spelt = c->byte_ids[(unsigned char)s[i]] >= 0;
+    enum qkv_status status = QKV_OK;
+    for (size_t i = begin; i < end && spelt && !status; i++)
+        status = model_add(r, c->byte_ids[(unsigned char)s[i]], begin, end);
+    return spelt ? status : model_add(r, c->unknown, begin, end);
+}
+
+static enum qkv_status model_unigram(struct chain_run *r, const char *s, size_t size) {
+    if (size + 1 > r->lattice_capacity) {
+        struct chain_lattice *lattice = qkv_reallocate(r->ctx, r->lattice, size + 1, sizeof *lattice);
+        if (!lattice) return QKV_MEMORY;
+        r->lattice = lattice;
+        r->lattice_capacity = size + 1;
+    }
+    struct chain_lattice *way = r->lattice;
+    enum qkv_status status = unigram_walk(r, s, size);
+    if (status) return status;
+    /* Turn the way round: of each token its end where it begins. */
+    size_t next = SIZE_MAX;
+    for (size_t end = size;;) {
+        const size_t from = way[end].from;
+        way[end].from = next;
+        next = end;
+        if (end == 0) break;
+        end = from;
+    }
+    for (size_t at = 0; at < size && !status;) {
+        size_t end = way[at].from;
+        const int32_t id = way[end].id;
+        while (id >= 0 && id == r->chain->unknown && end < size && way[way[end].from].id == id) end = way[end].from;
+        status = unigram_put(r, s, at, end, id);
+        at = end;
+    }
+    return status;
+}
+
+/* ---- the cache ------------------------------------------------------------------------------------------------------------------ */
+
+struct cache_entry {
+    uint64_t hash;
+    size_t key, tokens; /* places in bytes and list */
+    uint32_t size, count;
+};
+struct chain_cache {
+    struct cache_entry *at;
+    size_t mask;
+    struct qkv_buffer bytes;
+    struct chain_tokens list;
+};
+
+enum qkv_status qkv_chain_cache_create(struct qkv_context *ctx, size_t text, struct chain_cache **out) {
+    struct chain_cache *cache = *out = qkv_allocate(ctx, 1, sizeof *cache);
+    size_t count = 64;
+    while (count < CACHE_MOST && count < text / 4) count *= 2;
+    if (!cache) return QKV_MEMORY;
+    cache->mask = count - 1;
+    cache->at = qkv_allocate(ctx, count, sizeof *cache->at);
+    return cache->at ? QKV_OK : QKV_MEMORY;
+}
+
+void qkv_chain_cache_free(struct chain_cache *cache) {
+    if (!cache) return;
+    free(cache->at);
+    free(cache->list.at);
+    qkv_buffer_free(&cache->bytes);
+    free(cache);
+}
+
+static enum qkv_status cache_store(struct chain_run *r, struct cache_entry *e, uint64_t hash, const char *s, size_t size,
+                                   size_t first) {
+    struct chain_cache *cache = r->cache;
+    const size_t n = r->tokens.count - first;
+    if (cache->bytes.size > CACHE_BYTES) { /* begin again */
+        cache->bytes.size = cache->list.count = 0;
+        memset(cache->at, 0, (cache->mask + 1) * sizeof *cache->at);
+    }
+    struct chain_token *at = qkv_list_room(r->ctx, cache->list.at, &cache->list.capacity, cache->list.count, n, sizeof *at);
+    if (!at) return QKV_MEMORY;
+    cache->list.at = at;
+    if (n) memcpy(at + cache->list.count, r->tokens.at + first, n * sizeof *at);
+    *e = (struct cache_entry){hash, cache->bytes.size, cache->list.count, (uint32_t)size, (uint32_t)n};
+    cache->list.count += n;
+    return qkv_buffer_append(r->ctx, &cache->bytes, s, size);
+}
+
+static enum qkv_status model_run(struct chain_run *r, const char *s, size_t size) {
+    switch (r->chain->model) {
+    case CHAIN_BPE:
+        return model_bpe(r, s, size);
+    case CHAIN_WORDPIECE:
+        return model_wordpiece(r, s, size);
+    case CHAIN_UNIGRAM:
+        return model_unigram(r, s, size);
+    case CHAIN_WORDLEVEL:
+        break;
+    }
+    return model_words(r, s, size);
+}
+
+static enum qkv_status model_cached(struct chain_run *r, const char *s, size_t size) {
+    if (size > CACHED_PIECE) return model_run(r, s, size);
+    struct chain_cache *cache = r->cache;
+    const uint64_t hash = qkv_hash_bytes(s, size);
+    struct cache_entry *e = &cache->at[(size_t)hash & cache->mask];
+    const size_t first = r->tokens.count;
+    if (e->size != size || e->hash != hash || memcmp(cache->bytes.data + e->key, s, size) != 0) {
+        enum qkv_status status = model_run(r, s, size);
+        return status ? status : cache_store(r, e, hash, s, size, first);
+    }
+    struct chain_token *at = qkv_list_room(r->ctx, r->tokens.at, &r->tokens.capacity, first, e->count, sizeof *at);
+    if (!at) return QKV_MEMORY;
+    r->tokens.at = at;
+    memcpy(at + first, cache->list.at + e->tokens, e->count * sizeof *at);
+    r->tokens.count += e->count;
+    return QKV_OK;
+}
+
+/* Where a piece that begins at `at` may be cut: before the next U+2581 that is not behind another one. */
+static size_t model_mark(const char *s, size_t size, size_t at) {
+    for (at++; at < size; at++) {
+        const char *next = memchr(s + at, '\xE2', size - at);
+        if (!next) return size;
+        at = (size_t)(next - s);
+        if (size - at >= 3 && s[at + 1] == '\x96' && s[at + 2] == '\x81' &&
+            !(at >= 3 && memcmp(s + at - 3, "\xE2\x96\x81", 3) == 0))
+            return at;
+    }
+    return size;
+}
+
+enum qkv_status qkv_chain_model(struct chain_run *r, const char *s, size_t size) {
+    if (size > UINT32_MAX / 2) return qkv_fail(r->ctx, QKV_FORMAT, "a piece of text of more than 2 GiB");
+    if (!r->chain->splits_at_mark) return model_cached(r, s, size);
+    enum qkv_status status = QKV_OK;
+    for (size_t at = 0; at < size && !status;) {
+        const size_t end = model_mark(s, size, at), first = r->tokens.count;
+        status = model_cached(r, s + at, end - at);
+        for (size_t i = first; i < r->tokens.count && at; i++) {
+            r->tokens.at[i].begin += (uint32_t)at;
+            r->tokens.at[i].end += (uint32_t)at;
+        }
+        at = end;
+    }
+    return status;
+}

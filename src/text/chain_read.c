@@ -1,0 +1,320 @@
+/* Reading a tokenizer.json as a chain: its links, and what they have in common. */
+#include "text/chain.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define DEPTH_MAX    32 /* of Sequences in each other */
+#define LINKS_MAX    256
+#define PATTERNS_MAX 64
+
+/* ---- keys --------------------------------------------------------------------------------------------------------------------- */
+
+static bool read_absent(const json_t *value) {
+    return !value || json_is_null(value);
+}
+
+static enum qkv_status read_refuse(struct chain_reader *r, const char *key, const json_t *value, const char *knows) {
+    char path[160];
+    snprintf(path, sizeof path, "%s.%s", r->key, key);
+    return qkv_json_refuse(r->ctx, r->name, path, value, knows);
+}
+
+enum qkv_status qkv_chain_bool(struct chain_reader *r, const json_t *value, const char *key, bool fallback, bool *out) {
+    const json_t *is = json_object_get(value, key);
+    *out = read_absent(is) ? fallback : json_is_true(is);
+    return read_absent(is) || json_is_boolean(is) ? QKV_OK : read_refuse(r, key, is, "true and false");
+}
+
+enum qkv_status qkv_chain_string(struct chain_reader *r, const json_t *value, const char *key, const char *fallback,
+                                 char **out) {
+    const json_t *is = json_object_get(value, key);
+    const char *text = read_absent(is) ? fallback : json_string_value(is);
+    if (!text) return read_refuse(r, key, is, "a text");
+    free(*out);
+    *out = qkv_copy_string(r->ctx, text);
+    return *out ? QKV_OK : QKV_MEMORY;
+}
+
+enum qkv_status qkv_chain_size(struct chain_reader *r, const json_t *value, const char *key, size_t fallback, size_t *out) {
+    const json_t *is = json_object_get(value, key);
+    *out = read_absent(is) ? fallback : (size_t)json_integer_value(is);
+    const bool good = read_absent(is) || (json_is_integer(is) && json_integer_value(is) >= 0);
+    return good ? QKV_OK : read_refuse(r, key, is, "integers from 0 on");
+}
+
+enum qkv_status qkv_chain_code(struct chain_reader *r, const json_t *value, const char *key, uint32_t fallback, uint32_t *out) {
+    const json_t *is = json_object_get(value, key);
+    *out = fallback;
+    if (read_absent(is) && fallback) return QKV_OK;
+    const char *text = json_string_value(is);
+    size_t at = 0;
+    if (text && *text) *out = qkv_code_next(text, strlen(text), &at);
+    return at && !text[at] ? QKV_OK : read_refuse(r, key, is, "a text of one character");
+}
+
+enum qkv_status qkv_chain_set_pattern(struct chain_reader *r, const char *source, struct chain_link *link) {
+    if (r->patterns == PATTERNS_MAX)
+        return qkv_fail(r->ctx, QKV_FORMAT, "%s: %s has more than %d patterns", r->name, r->key, PATTERNS_MAX);
+    link->place = r->patterns++;
+    enum qkv_status status = qkv_pattern_create(r->ctx, source, &link->pattern);
+    if (status != QKV_FORMAT) return status;
+    char why[512];
+    snprintf(why, sizeof why, "%s", qkv_message(r->ctx));
+    return qkv_fail(r->ctx, QKV_FORMAT, "%s: %s: %s", r->name, r->key, why);
+}
+
+enum qkv_status qkv_chain_pattern(struct chain_reader *r, const json_t *value, struct chain_link *link) {
+    const json_t *pattern = json_object_get(value, "pattern");
+    const char *text = json_string_value(json_object_get(pattern, "String")),
+               *regex = json_string_value(json_object_get(pattern, "Regex"));
+    if (regex) return qkv_chain_set_pattern(r, regex, link);
+    if (!text) return read_refuse(r, "pattern", pattern, "{\"String\": …} and {\"Regex\": …}");
+    link->literal = qkv_copy_string(r->ctx, text);
+    link->size = strlen(text);
+    return link->literal ? QKV_OK : QKV_MEMORY;
+}
+
+enum qkv_status qkv_chain_behavior(struct chain_reader *r, const json_t *value, struct chain_link *link) {
+    static const char *const names[] = {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
+    const json_t *is = json_object_get(value, "behavior");
+    link->behavior = CHAIN_ISOLATED;
+    if (read_absent(is)) return QKV_OK;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (!json_is_string(is) || strcmp(json_string_value(is), names[i]) != 0) continue;
+        link->behavior = (enum chain_behavior)i;
+        return QKV_OK;
+    }
+    return read_refuse(r, "behavior", is, "Removed, Isolated, MergedWithPrevious, MergedWithNext and Contiguous");
+}
+
+enum qkv_status qkv_chain_scheme(struct chain_reader *r, const json_t *value, struct chain_link *link) {
+    static const char *const names[] = {"always", "first", "never"};
+    const json_t *is = json_object_get(value, "prepend_scheme"), *old = json_object_get(value, "add_prefix_space");
+    link->scheme = json_is_false(old) ? CHAIN_NEVER : CHAIN_ALWAYS;
+    if (read_absent(is)) return QKV_OK;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (!json_is_string(is) || strcmp(json_string_value(is), names[i]) != 0) continue;
+        link->scheme = (enum chain_scheme)i;
+        return QKV_OK;
+    }
+    return read_refuse(r, "prepend_scheme", is, "always, first and never");
+}
+
+/* ---- links ---------------------------------------------------------------------------------------------------------------------- */
+
+static const char *read_type(const json_t *value) {
+    const char *type = json_string_value(json_object_get(value, "type"));
+    return type ? type : "";
+}
+
+static enum qkv_status read_unknown_kind(struct chain_reader *r, const json_t *value, const struct chain_kind *kinds) {
+    char knows[400] = "null, Sequence";
+    size_t n = strlen(knows);
+    for (size_t i = 0; kinds[i].name && n < sizeof knows; i++)
+        n += (size_t)snprintf(knows + n, sizeof knows - n, "%s%s", kinds[i + 1].name ? ", " : " and ", kinds[i].name);
+    return qkv_json_refuse(r->ctx, r->name, r->key, value, knows);
+}
+
+static enum qkv_status read_links(struct chain_reader *r, const json_t *value, const char *list, const struct chain_kind *kinds,
+                                  struct chain_links *links, int depth) {
+    if (read_absent(value)) return QKV_OK;
+    enum qkv_status status = QKV_OK;
+    if (strcmp(read_type(value), "Sequence") == 0) {
+        const json_t *parts = json_object_get(value, list);
+        if (!json_is_array(parts)) return read_refuse(r, list, parts, "a list");
+        if (depth == DEPTH_MAX)
+            return qkv_fail(r->ctx, QKV_FORMAT, "%s: %s has more than %d Sequences in each other", r->name, r->key, DEPTH_MAX);
+        for (size_t i = 0; i < json_array_size(parts) && !status; i++) {
+            const json_t *part = json_array_get(parts, i);
+            status = json_is_object(part) ? read_links(r, part, list, kinds, links, depth + 1) : read_unknown_kind(r, part, kinds);
+        }
+        return status;
+    }
+    const struct chain_kind *kind = kinds;
+    while (kind->name && strcmp(kind->name, read_type(value)) != 0) kind++;
+    if (!kind->name) return read_unknown_kind(r, value, kinds);
+    if (links->count == LINKS_MAX)
+        return qkv_fail(r->ctx, QKV_FORMAT, "%s: %s has more than %d links", r->name, r->key, LINKS_MAX);
+    struct chain_link *at = qkv_list_room(r->ctx, links->at, &links->capacity, links->count, 1, sizeof *at);
+    if (!at) return QKV_MEMORY;
+    links->at = at;
+    struct chain_link *link = &links->at[links->count++];
+    *link = (struct chain_link){.kind = kind};
+    return kind->read ? kind->read(r, value, link) : QKV_OK;
+}
+
+static void links_free(struct chain_links *links) {
+    for (size_t i = 0; i < links->count; i++) {
+        struct chain_link *l = &links->at[i];
+        free(l->text);
+        free(l->other);
+        free(l->literal);
+        qkv_pattern_free(l->pattern);
+        qkv_charsmap_free(l->charsmap);
+    }
+    free(links->at);
+}
+
+void qkv_chain_free(struct qkv_chain *c) {
+    if (!c) return;
+    links_free(&c->normalizers);
+    links_free(&c->splitters);
+    links_free(&c->decoders);
+    free(c->json);
+    qkv_strings_free(&c->vocab);
+    qkv_buffer_free(&c->added_keys);
+    free(c->keys);
+    free(c->key_sizes);
+    free(c->prefix);
+    free(c->suffix);
+    free(c->scores);
+    qkv_trie_free(&c->trie);
+    qkv_trie_free(&c->added_trie[0]);
+    qkv_trie_free(&c->added_trie[1]);
+    free(c->added);
+    free(c);
+}
+
+/* ---- truncation, padding ---------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status read_truncation(struct chain_reader *r, const json_t *value) {
+    static const char known[] = "an object with max_length, and direction Left or Right";
+    if (read_absent(value)) return QKV_OK;
+    const json_t *length = json_object_get(value, "max_length");
+    const char *direction = json_string_value(json_object_get(value, "direction"));
+    if (!json_is_integer(length) || json_integer_value(length) < 0 ||
+        (direction && strcmp(direction, "Left") != 0 && strcmp(direction, "Right") != 0))
+        return qkv_json_refuse(r->ctx, r->name, "truncation", value, known);
+    r->chain->truncate = (size_t)json_integer_value(length);
+    r->chain->truncate_left = direction && strcmp(direction, "Left") == 0;
+    return QKV_OK;
+}
+
+/* Padding fills batches up, which nothing here needs: it is checked and has no effect. */
+static enum qkv_status read_padding(struct chain_reader *r, const json_t *value) {
+    if (read_absent(value) || json_is_object(value)) return QKV_OK;
+    return qkv_json_refuse(r->ctx, r->name, "padding", value, "null and an object");
+}
+
+/* ---- added tokens ------------------------------------------------------------------------------------------------------------------------ */
+
+static const char *read_normalized(struct chain_run *run, const char *content, size_t *size) {
+    run->text.bytes.size = 0;
+    enum qkv_status status = qkv_chain_put_text(run, content, strlen(content), (struct chain_span){0, 0});
+    qkv_chain_swap(run);
+    const struct qkv_chain *c = run->chain;
+    for (size_t i = 0; i < c->normalizers.count && !status && run->text.bytes.size; i++)
+        status = c->normalizers.at[i].kind->run(run, &c->normalizers.at[i]);
+    *size = run->text.bytes.size;
+    return status ? NULL : *size ? run->text.bytes.data : "";
+}
+
+static enum qkv_status added_index(struct chain_reader *r, size_t i, const char *content) {
+    struct qkv_chain *c = r->chain;
+    const struct chain_added *added = &c->added[i];
+    struct chain_run run = {.ctx = r->ctx, .t = r->t, .chain = c};
+    size_t size = strlen(content);
+    const char *text = added->normalized ? read_normalized(&run, content, &size) : content;
+    enum qkv_status status = text ? QKV_OK : QKV_FORMAT;
+    if (!status && size) {
+        status = qkv_trie_add(r->ctx, &c->added_trie[added->normalized], text, size, (int32_t)i);
+        c->added_begin[added->normalized][(unsigned char)*text] = true;
+    }
+    for (size_t k = 0; k < sizeof run.splitters / sizeof *run.splitters; k++) qkv_splitter_free(run.splitters[k]);
+    qkv_buffer_free(&run.text.bytes);
+    qkv_buffer_free(&run.next.bytes);
+    return status;
+}
+
+static enum qkv_status read_one_added(struct chain_reader *r, const json_t *value) {
+    struct qkv_chain *c = r->chain;
+    const char *content = json_string_value(json_object_get(value, "content"));
+    const json_t *id = json_object_get(value, "id");
+    struct chain_added added = {0};
+    if (!content || !*content) return qkv_json_refuse(r->ctx, r->name, "added_tokens", value, "an object with a content and an id");
+    r->key = "added_tokens";
+    enum qkv_status status = qkv_chain_bool(r, value, "special", false, &added.special);
+    if (!status) status = qkv_chain_bool(r, value, "normalized", !added.special, &added.normalized);
+    if (!status) status = qkv_chain_bool(r, value, "lstrip", false, &added.left);
+    if (!status) status = qkv_chain_bool(r, value, "rstrip", false, &added.right);
+    if (!status) status = qkv_chain_bool(r, value, "single_word", false, &added.single_word);
+    if (status) return status;
+    const struct qkv_string *known = qkv_strings_find(&c->vocab, content, strlen(content));
+    const json_int_t n = known ? (json_int_t)known->value : json_integer_value(id), bound = (json_int_t)c->key_count;
+    if ((!known && !json_is_integer(id)) || n < 0 || n >= bound)
+        return qkv_fail(r->ctx, QKV_FORMAT, "%s: added_tokens: the id of \"%.60s\" is not an integer in [0, %zu), which is ample",
+                        r->name, content, c->key_count);
+    const size_t place = (size_t)n;
+    if (place < r->t->count && r->t->tokens[place].added)
+        return qkv_fail(r->ctx, QKV_FORMAT, "%s: added_tokens: \"%.60s\" has the id %zu of another one", r->name, content, place);
+    if (!known && c->keys[place])
+        return qkv_fail(r->ctx, QKV_FORMAT, "%s: added_tokens: the id of \"%.60s\" is %zu, which model.vocab contradicts", r->name,
+                        content, place);
+    added.id = (int32_t)n;
+    struct chain_added *list = qkv_list_room(r->ctx, c->added, &c->added_capacity, c->added_count, 1, sizeof *list);
+    if (!list) return QKV_MEMORY;
+    c->added = list;
+    c->added[c->added_count++] = added;
+    status = qkv_tokenizer_set(r->ctx, r->t, place, content, strlen(content), QKV_TOKEN_RAW);
+    if (status) return status;
+    r->t->tokens[place].added = true;
+    return added_index(r, c->added_count - 1, content);
+}
+
+/* The keys of added tokens are those that the tokenizer itself holds. */
+static void added_keys(struct chain_reader *r) {
+    struct qkv_chain *c = r->chain;
+    for (size_t i = 0; i < c->added_count; i++) {
+        const size_t id = (size_t)c->added[i].id;
+        c->keys[id] = qkv_token_bytes(r->t, id);
+        c->key_sizes[id] = r->t->tokens[id].size;
+    }
+}
+
+enum qkv_status qkv_chain_read_added(struct chain_reader *r, const json_t *added) {
+    enum qkv_status status = QKV_OK;
+    if (!read_absent(added) && !json_is_array(added)) return qkv_json_refuse(r->ctx, r->name, "added_tokens", added, "a list");
+    for (size_t i = 0; i < json_array_size(added) && !status; i++) status = read_one_added(r, json_array_get(added, i));
+    return status;
+}
+
+/* ---- the file ------------------------------------------------------------------------------------------------------------------------------ */
+
+static enum qkv_status read_chain(struct chain_reader *r, const json_t *root) {
+    struct qkv_chain *c = r->chain;
+    const json_t *version = json_object_get(root, "version"), *post = json_object_get(root, "post_processor");
+    if (!read_absent(version) && (!json_is_string(version) || strcmp(json_string_value(version), "1.0") != 0))
+        return qkv_json_refuse(r->ctx, r->name, "version", version, "\"1.0\"");
+    enum qkv_status status = read_truncation(r, json_object_get(root, "truncation"));
+    if (!status) status = read_padding(r, json_object_get(root, "padding"));
+    r->key = "normalizer";
+    if (!status) status = read_links(r, json_object_get(root, r->key), "normalizers", qkv_chain_normalizers, &c->normalizers, 0);
+    r->key = "pre_tokenizer";
+    if (!status) status = read_links(r, json_object_get(root, r->key), "pretokenizers", qkv_chain_splitters, &c->splitters, 0);
+    r->key = "decoder";
+    if (!status) status = read_links(r, json_object_get(root, r->key), "decoders", qkv_chain_decoders, &c->decoders, 0);
+    r->key = "model";
+    if (!status) status = qkv_chain_read_model(r, json_object_get(root, r->key));
+    if (!status) status = qkv_chain_read_added(r, json_object_get(root, "added_tokens"));
+    r->key = "decoder";
+    if (!status) status = qkv_chain_token_bytes(r);
+    if (status) return status;
+    added_keys(r);
+    return qkv_template_read(r->ctx, r->name, post, r->t);
+}
+
+enum qkv_status qkv_chain_read(struct qkv_context *ctx, const char *name, const json_t *root, const char *json, size_t size,
+                               struct qkv_tokenizer *t) {
+    struct chain_reader r = {.ctx = ctx, .name = name, .key = "the file", .t = t};
+    if (!json_is_object(root)) return qkv_json_refuse(ctx, name, "the file", root, "an object");
+    r.chain = t->chain = qkv_allocate(ctx, 1, sizeof *t->chain);
+    if (!t->chain) return QKV_MEMORY;
+    t->chain->json = qkv_copy_bytes(ctx, json, size);
+    t->chain->json_size = size;
+    enum qkv_status status = t->chain->json ? read_chain(&r, root) : QKV_MEMORY;
+    if (status != QKV_FORMAT || strncmp(qkv_message(ctx), name, strlen(name)) == 0) return status;
+    char why[512];
+    snprintf(why, sizeof why, "%s", qkv_message(ctx));
+    return qkv_fail(ctx, QKV_FORMAT, "%s: %s: %s", name, r.key, why);
+}

@@ -1,0 +1,336 @@
+/* Splitters (pre-tokenizers): each cuts the pieces of the one before, and may rewrite them. As huggingface/tokenizers,
+ * src/pre_tokenizers. */
+#include "text/chain.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- matches of a pattern ----------------------------------------------------------------------------------------------- */
+
+enum qkv_status qkv_matches_start(struct chain_run *r, const struct chain_link *link, const char *text, size_t size,
+                                  struct chain_matches *m) {
+    *m = (struct chain_matches){.run = r, .link = link, .text = text, .size = size, .found = SIZE_MAX};
+    if (link->literal) return QKV_OK;
+    struct qkv_splitter **splitter = &r->splitters[link->place];
+    enum qkv_status status = *splitter ? QKV_OK : qkv_splitter_create(r->ctx, link->pattern, splitter);
+    if (!status) qkv_splitter_start(*splitter, text, size, false);
+    m->splitter = *splitter;
+    return status;
+}
+
+enum qkv_status qkv_matches_next(struct chain_matches *m, struct chain_match *out, bool *found) {
+    *found = m->at < m->size;
+    if (!*found) return QKV_OK;
+    if (m->splitter) {
+        enum qkv_split split = qkv_splitter_next(m->splitter, &out->begin, &out->end);
+        if (split == QKV_SPLIT_FAILED) return qkv_splitter_fail(m->run->ctx, m->splitter);
+        *found = split == QKV_SPLIT_PIECE;
+        if (!*found) return QKV_OK;
+        out->matched = qkv_splitter_matched(m->splitter);
+        m->at = out->end;
+        return QKV_OK;
+    }
+    const size_t n = m->link->size;
+    if (m->found == SIZE_MAX || m->found < m->at) {
+        const char *next = n == 0   ? NULL
+                           : n == 1 ? memchr(m->text + m->at, *m->link->literal, m->size - m->at)
+                                    : memmem(m->text + m->at, m->size - m->at, m->link->literal, n);
+        m->found = next ? (size_t)(next - m->text) : m->size;
+    }
+    out->matched = m->found == m->at;
+    out->begin = m->at;
+    out->end = out->matched ? m->at + n : m->found;
+    m->at = out->end;
+    return QKV_OK;
+}
+
+/* ---- what becomes of matches ------------------------------------------------------------------------------------------------- */
+
+/* Merges one more part into the pieces of a text (tokenizers' SplitDelimiterBehavior). */
+struct split_state {
+    size_t first; /* of the pieces of this text */
+    bool before;  /* the part before matched */
+    bool open;    /* a piece waits for more */
+    size_t begin, end;
+};
+
+static enum qkv_status split_flush(struct chain_run *r, struct split_state *s) {
+    const bool open = s->open;
+    s->open = false;
+    return open ? qkv_chain_piece(r, s->begin, s->end) : QKV_OK;
+}
+
+static enum qkv_status split_part(struct chain_run *r, enum chain_behavior behavior, struct split_state *s, size_t begin,
+                                  size_t end, bool matched) {
+    enum qkv_status status = QKV_OK;
+    bool joins = false;
+    if (behavior == CHAIN_REMOVED) return matched ? QKV_OK : qkv_chain_piece(r, begin, end);
+    if (behavior == CHAIN_ISOLATED) return qkv_chain_piece(r, begin, end);
+    if (behavior == CHAIN_CONTIGUOUS) joins = s->open && matched == s->before;
+    if (behavior == CHAIN_PREVIOUS) joins = s->open && matched && !s->before;
+    if (behavior == CHAIN_NEXT) joins = s->open && s->before && !matched;
+    if (joins) {
+        s->end = end;
+    } else {
+        status = split_flush(r, s);
+        s->begin = begin;
+        s->end = end;
+        s->open = true;
+    }
+    s->before = matched;
+    return status;
+}
+
+static void split_done(struct chain_run *r) {
+    const struct chain_pieces p = r->pieces;
+    r->pieces = r->pieces_next;
+    r->pieces_next = p;
+    r->pieces_next.count = 0;
+}
+
+static enum qkv_status split_by_pattern(struct chain_run *r, const struct chain_link *link) {
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < r->pieces.count && !status; i++) {
+        const struct chain_piece p = r->pieces.at[i];
+        struct chain_matches m;
+        struct chain_match match;
+        struct split_state state = {0};
+        bool found;
+        status = qkv_matches_start(r, link, r->text.bytes.data + p.begin, p.end - p.begin, &m);
+        while (!status && !(status = qkv_matches_next(&m, &match, &found)) && found)
+            status = split_part(r, link->behavior, &state, p.begin + match.begin, p.begin + match.end,
+                                match.matched != link->flags[0]);
+        if (!status) status = split_flush(r, &state);
+    }
+    split_done(r);
+    return status;
+}
+
+/* Every character that `is` says is a match of its own. */
+static enum qkv_status split_by_class(struct chain_run *r, enum chain_behavior behavior, bool (*is)(uint32_t code)) {
+    enum qkv_status status = QKV_OK;
+    const char *text = r->text.bytes.data;
+    for (size_t i = 0; i < r->pieces.count && !status; i++) {
+        const struct chain_piece p = r->pieces.at[i];
+        struct split_state state = {0};
+        size_t gap = p.begin;
+        for (size_t at = p.begin; at < p.end && !status;) {
+            const size_t begin = at;
+            if (!is(qkv_code_next(text, p.end, &at))) continue;
+            if (begin > gap) status = split_part(r, behavior, &state, gap, begin, false);
+            if (!status) status = split_part(r, behavior, &state, begin, at, true);
+            gap = at;
+        }
+        if (!status && p.end > gap) status = split_part(r, behavior, &state, gap, p.end, false);
+        if (!status) status = split_flush(r, &state);
+    }
+    split_done(r);
+    return status;
+}
+
+/* ---- kinds ---------------------------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status split_read(struct chain_reader *r, const json_t *value, struct chain_link *link) {
+    enum qkv_status status = qkv_chain_pattern(r, value, link);
+    if (!status) status = qkv_chain_behavior(r, value, link);
+    return status ? status : qkv_chain_bool(r, value, "invert", false, &link->flags[0]);
+}
+
+static enum qkv_status split_spaces(struct chain_run *r, const struct chain_link *link) {
+    (void)link;
+    return split_by_class(r, CHAIN_REMOVED, qkv_code_is_space);
+}
+
+static enum qkv_status split_bert(struct chain_run *r, const struct chain_link *link) {
+    (void)link;
+    enum qkv_status status = split_by_class(r, CHAIN_REMOVED, qkv_code_is_space);
+    return status ? status : split_by_class(r, CHAIN_ISOLATED, qkv_code_is_punctuation);
+}
+
+static enum qkv_status split_punctuation(struct chain_run *r, const struct chain_link *link) {
+    return split_by_class(r, link->behavior, qkv_code_is_punctuation);
+}
+
+static enum qkv_status digits_read(struct chain_reader *r, const json_t *value, struct chain_link *link) {
+    return qkv_chain_bool(r, value, "individual_digits", false, &link->flags[0]);
+}
+
+static enum qkv_status split_digits(struct chain_run *r, const struct chain_link *link) {
+    return split_by_class(r, link->flags[0] ? CHAIN_ISOLATED : CHAIN_CONTIGUOUS, qkv_code_is_number);
+}
+
+static enum qkv_status delimiter_read(struct chain_reader *r, const json_t *value, struct chain_link *link) {
+    char bytes[5] = {0};
+    enum qkv_status status = qkv_chain_code(r, value, "delimiter", 0, &link->code);
+    if (status) return status;
+    link->size = qkv_utf8_write(link->code, bytes);
+    link->literal = qkv_copy_bytes(r->ctx, bytes, link->size);
+    link->behavior = CHAIN_REMOVED;
+    return link->literal ? QKV_OK : QKV_MEMORY;
+}
+
+static enum qkv_status words_read(struct chain_reader *r, const json_t *value, struct chain_link *link) {
+    (void)value;
+    link->behavior = CHAIN_REMOVED;
+    link->flags[0] = true;
+    return qkv_chain_set_pattern(r, "[\\w\\x{200C}\\x{200D}]+|[^\\w\\x{200C}\\x{200D}\\s]+", link);
+}
+
+static enum qkv_status length_read(struct chain_reader *r, const json_t *value, struct chain_link *link) {
+    enum qkv_status status = qkv_chain_size(r, value, "length", 5, &link->number);
+    if (!status && link->number == 0) status = qkv_fail(r->ctx, QKV_FORMAT, "%s: %s.length is 0", r->name, r->key);
+    return status;
+}
+
+static enum qkv_status split_length(struct chain_run *r, const struct chain_link *link) {
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < r->pieces.count && !status; i++) {
+        const struct chain_piece p = r->pieces.at[i];
+        for (size_t at = p.begin; at < p.end && !status;) {
+            const size_t begin = at;
+            for (size_t k = 0; k < link->number && at < p.end; k++) qkv_code_next(r->text.bytes.data, p.end, &at);
+            status = qkv_chain_piece(r, begin, at);
+        }
+    }
+    split_done(r);
+    return status;
+}
+
+/* ---- ByteLevel ------------------------------------------------------------------------------------------------------------------ */
+
+enum { BYTES_PREFIX, BYTES_REGEX };
+
+static enum qkv_status bytes_read(struct chain_reader *r, const json_t *value, struct chain_link *link) {
+    enum qkv_status status = qkv_chain_bool(r, value, "add_prefix_space", true, &link->flags[BYTES_PREFIX]);
+    if (!status) status = qkv_chain_bool(r, value, "use_regex", true, &link->flags[BYTES_REGEX]);
+    return status ? status : qkv_chain_set_pattern(r, qkv_pattern_gpt2, link);
+}
+
+/* Begins every piece that does not with a text; the pieces lie one behind the other then. */
+static enum qkv_status split_prepend(struct chain_run *r, const char *text, size_t size, bool (*asks)(const struct chain_run *r, size_t begin)) {
+    enum qkv_status status = qkv_chain_begin(r);
+    for (size_t i = 0; i < r->pieces.count && !status; i++) {
+        struct chain_piece *p = &r->pieces.at[i];
+        const size_t begin = r->next.bytes.size;
+        const bool has = p->end - p->begin >= size && memcmp(r->text.bytes.data + p->begin, text, size) == 0;
+        if (!has && (!asks || asks(r, p->begin))) status = qkv_chain_put_text(r, text, size, qkv_chain_source(r, p->begin));
+        r->cursor = p->begin;
+        if (!status) status = qkv_chain_keep(r, p->end - p->begin);
+        *p = (struct chain_piece){begin, r->next.bytes.size};
+    }
+    if (!status) qkv_chain_swap(r);
+    return status;
+}
+
+/* Appends the symbols of bytes, a few at a time. */
+static enum qkv_status bytes_write(struct chain_run *r, size_t begin, size_t end) {
+    const unsigned char *text = (const unsigned char *)r->text.bytes.data;
+    enum qkv_status status = QKV_OK;
+    char out[1024];
+    size_t n = 0;
+    if (!r->mapped) {
+        for (size_t i = begin; i < end && !status; i++) {
+            const unsigned char c = text[i];
+            if (c > 32 && c < 127) {
+                out[n++] = (char)c;
+            } else {
+                n += qkv_utf8_write(qkv_byte_symbol(c), out + n);
+            }
+            if (n + 4 <= sizeof out && i + 1 < end) continue;
+            status = qkv_buffer_append(r->ctx, &r->next.bytes, out, n);
+            n = 0;
+        }
+        return status;
+    }
+    for (size_t i = begin; i < end && !status; i++)
+        status = qkv_chain_put_text(r, out, qkv_utf8_write(qkv_byte_symbol(text[i]), out), r->text.map[i]);
+    return status;
+}
+
+enum qkv_status qkv_chain_bytes(struct chain_run *r) {
+    enum qkv_status status = qkv_chain_begin(r);
+    if (r->pieces.count == 0) status = bytes_write(r, 0, r->text.bytes.size);
+    for (size_t i = 0; i < r->pieces.count && !status; i++) {
+        struct chain_piece *p = &r->pieces.at[i];
+        const size_t begin = r->next.bytes.size;
+        status = bytes_write(r, p->begin, p->end);
+        *p = (struct chain_piece){begin, r->next.bytes.size};
+    }
+    if (!status) qkv_chain_swap(r);
+    return status;
+}
+
+static enum qkv_status split_bytes(struct chain_run *r, const struct chain_link *link) {
+    enum qkv_status status = link->flags[BYTES_PREFIX] ? split_prepend(r, " ", 1, NULL) : QKV_OK;
+    if (!status && link->flags[BYTES_REGEX]) {
+        struct chain_link pattern = *link;
+        pattern.behavior = CHAIN_ISOLATED;
+        pattern.flags[0] = false;
+        status = split_by_pattern(r, &pattern);
+    }
+    return status || r->pieces.count == 0 ? status : qkv_chain_bytes(r);
+}
+
+/* ---- Metaspace ------------------------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status meta_read(struct chain_reader *r, const json_t *value, struct chain_link *link) {
+    char bytes[5] = {0};
+    enum qkv_status status = qkv_chain_code(r, value, "replacement", 0x2581, &link->code);
+    if (!status) status = qkv_chain_scheme(r, value, link);
+    if (!status) status = qkv_chain_bool(r, value, "split", true, &link->flags[0]);
+    if (status) return status;
+    link->size = qkv_utf8_write(link->code, bytes);
+    link->text = qkv_copy_bytes(r->ctx, bytes, link->size);
+    r->chain->needs_map = r->chain->needs_map || link->scheme == CHAIN_FIRST;
+    return link->text ? QKV_OK : QKV_MEMORY;
+}
+
+static bool meta_is_first(const struct chain_run *r, size_t begin) {
+    return qkv_chain_source(r, begin).begin == 0;
+}
+
+/* Spaces become the mark, piece by piece. */
+static enum qkv_status meta_replace(struct chain_run *r, const struct chain_link *link) {
+    enum qkv_status status = qkv_chain_begin(r);
+    for (size_t i = 0; i < r->pieces.count && !status; i++) {
+        struct chain_piece *p = &r->pieces.at[i];
+        const size_t begin = r->next.bytes.size;
+        const char *text = r->text.bytes.data;
+        r->cursor = p->begin;
+        while (r->cursor < p->end && !status) {
+            const char *space = memchr(text + r->cursor, ' ', p->end - r->cursor);
+            const size_t at = space ? (size_t)(space - text) : p->end;
+            if (at > r->cursor) status = qkv_chain_keep(r, at - r->cursor);
+            if (status || !space) break;
+            status = qkv_chain_put_text(r, link->text, link->size, qkv_chain_source(r, at));
+            qkv_chain_skip(r, 1);
+        }
+        *p = (struct chain_piece){begin, r->next.bytes.size};
+    }
+    if (!status) qkv_chain_swap(r);
+    return status;
+}
+
+static enum qkv_status split_meta(struct chain_run *r, const struct chain_link *link) {
+    enum qkv_status status = QKV_OK;
+    if (memchr(r->text.bytes.data, ' ', r->text.bytes.size)) status = meta_replace(r, link);
+    if (!status && link->scheme != CHAIN_NEVER)
+        status = split_prepend(r, link->text, link->size, link->scheme == CHAIN_FIRST ? meta_is_first : NULL);
+    if (status || !link->flags[0]) return status;
+    const struct chain_link mark = {.literal = link->text, .size = link->size, .behavior = CHAIN_NEXT};
+    return split_by_pattern(r, &mark);
+}
+
+const struct chain_kind qkv_chain_splitters[] = {
+    {"ByteLevel", bytes_read, split_bytes, NULL},
+    {"Split", split_read, split_by_pattern, NULL},
+    {"Metaspace", meta_read, split_meta, NULL},
+    {"Whitespace", words_read, split_by_pattern, NULL},
+    {"WhitespaceSplit", NULL, split_spaces, NULL},
+    {"BertPreTokenizer", NULL, split_bert, NULL},
+    {"Punctuation", qkv_chain_behavior, split_punctuation, NULL},
+    {"Digits", digits_read, split_digits, NULL},
+    {"CharDelimiterSplit", delimiter_read, split_by_pattern, NULL},
+    {"FixedLength", length_read, split_length, NULL},
+    {NULL, NULL, NULL, NULL},
+};

@@ -1,0 +1,133 @@
+/* Characters and their classes, and texts whose bytes know their source (tokenizers' NormalizedString). */
+#include "text/chain.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+bool qkv_code_is_space(uint32_t c) {
+    if (c < 0x80) return c == ' ' || (c >= 9 && c <= 13);
+    return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
+           c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+static utf8proc_category_t category_of(uint32_t code) {
+    return utf8proc_category((utf8proc_int32_t)code);
+}
+
+bool qkv_code_is_mark(uint32_t code, bool nonspacing_only) {
+    if (code < 0x300) return false;
+    const utf8proc_category_t c = category_of(code);
+    return c == UTF8PROC_CATEGORY_MN || (!nonspacing_only && (c == UTF8PROC_CATEGORY_MC || c == UTF8PROC_CATEGORY_ME));
+}
+
+bool qkv_code_is_number(uint32_t code) {
+    if (code < 0x80) return code >= '0' && code <= '9';
+    const utf8proc_category_t c = category_of(code);
+    return c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_NO;
+}
+
+bool qkv_code_is_punctuation(uint32_t code) {
+    if (code < 0x80)
+        return (code >= 33 && code <= 47) || (code >= 58 && code <= 64) || (code >= 91 && code <= 96) ||
+               (code >= 123 && code <= 126);
+    const utf8proc_category_t c = category_of(code);
+    return c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_PO;
+}
+
+bool qkv_code_is_other(uint32_t code) {
+    if (code < 0x80) return code < 32 || code == 127;
+    const utf8proc_category_t c = category_of(code);
+    return c == UTF8PROC_CATEGORY_CC || c == UTF8PROC_CATEGORY_CF || c == UTF8PROC_CATEGORY_CS || c == UTF8PROC_CATEGORY_CO;
+}
+
+/* Alphabetic, marks, decimal digits, connectors and joiners. Alphabetic without being letter, mark or letter-like number are the
+ * circled and squared letters only. */
+bool qkv_code_is_word(uint32_t code) {
+    if (code < 0x80)
+        return (code >= '0' && code <= '9') || (code >= 'A' && code <= 'Z') || code == '_' || (code >= 'a' && code <= 'z');
+    const utf8proc_category_t c = category_of(code);
+    if (c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_NL) return true; /* letters, marks, Nd, Nl */
+    return c == UTF8PROC_CATEGORY_PC || code == 0x200C || code == 0x200D || (code >= 0x24B6 && code <= 0x24E9) ||
+           (code >= 0x1F130 && code <= 0x1F149) || (code >= 0x1F150 && code <= 0x1F169) ||
+           (code >= 0x1F170 && code <= 0x1F189);
+}
+
+/* ---- writing ------------------------------------------------------------------------------------------------------ */
+
+enum qkv_status qkv_chain_begin(struct chain_run *r) {
+    r->next.bytes.size = 0;
+    r->cursor = 0;
+    return QKV_OK;
+}
+
+struct chain_span qkv_chain_source(const struct chain_run *r, size_t at) {
+    if (!r->mapped || r->text.bytes.size == 0) return (struct chain_span){0, 0};
+    return r->text.map[at < r->text.bytes.size ? at : r->text.bytes.size - 1];
+}
+
+static enum qkv_status text_map_room(struct chain_run *r, size_t more) {
+    struct chain_span *map = qkv_list_room(r->ctx, r->next.map, &r->next.map_capacity, r->next.bytes.size, more, sizeof *map);
+    if (!map) return QKV_MEMORY;
+    r->next.map = map;
+    return QKV_OK;
+}
+
+enum qkv_status qkv_chain_put_text(struct chain_run *r, const char *text, size_t size, struct chain_span from) {
+    if (r->mapped) {
+        enum qkv_status status = text_map_room(r, size);
+        if (status) return status;
+        for (size_t i = 0; i < size; i++) r->next.map[r->next.bytes.size + i] = from;
+    }
+    return qkv_buffer_append(r->ctx, &r->next.bytes, text, size);
+}
+
+static size_t text_character(const struct chain_run *r, size_t at) {
+    const size_t begin = at;
+    if (at < r->text.bytes.size) qkv_code_next(r->text.bytes.data, r->text.bytes.size, &at);
+    return at - begin;
+}
+
+enum qkv_status qkv_chain_put(struct chain_run *r, uint32_t code, int change) {
+    char bytes[4];
+    const size_t at = r->cursor, size = qkv_utf8_write(code, bytes);
+    struct chain_span from = change > 0 ? qkv_chain_source(r, at ? at - 1 : 0) : qkv_chain_source(r, at);
+    if (change > 0 && at == 0) from.end = from.begin;
+    if (change <= 0) r->cursor += text_character(r, r->cursor);
+    for (; change < 0; change++) r->cursor += text_character(r, r->cursor);
+    return qkv_chain_put_text(r, bytes, size, from);
+}
+
+enum qkv_status qkv_chain_keep(struct chain_run *r, size_t bytes) {
+    if (bytes == 0) return QKV_OK;
+    if (r->mapped) {
+        enum qkv_status status = text_map_room(r, bytes);
+        if (status) return status;
+        memcpy(r->next.map + r->next.bytes.size, r->text.map + r->cursor, bytes * sizeof *r->next.map);
+    }
+    enum qkv_status status = qkv_buffer_append(r->ctx, &r->next.bytes, r->text.bytes.data + r->cursor, bytes);
+    r->cursor += bytes;
+    return status;
+}
+
+void qkv_chain_skip(struct chain_run *r, size_t bytes) {
+    r->cursor += bytes;
+}
+
+void qkv_chain_swap(struct chain_run *r) {
+    const struct chain_text text = r->text;
+    r->text = r->next;
+    r->next = text;
+}
+
+enum qkv_status qkv_chain_piece(struct chain_run *r, size_t begin, size_t end) {
+    if (begin >= end) return QKV_OK;
+    struct chain_pieces *p = &r->pieces_next;
+    if (p->count == p->capacity) {
+        struct chain_piece *at = qkv_list_room(r->ctx, p->at, &p->capacity, p->count, 1, sizeof *at);
+        if (!at) return QKV_MEMORY;
+        p->at = at;
+    }
+    p->at[p->count++] = (struct chain_piece){begin, end};
+    return QKV_OK;
+}

@@ -1,0 +1,248 @@
+/* Reading the model of a tokenizer.json: its vocabulary, merges and flags. */
+#include "text/chain.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define AFFIX_MAX 60     /* bytes of a prefix and of a suffix */
+#define PENALTY   10.0   /* of an unknown character, below the lowest score (SentencePiece) */
+
+static bool vocab_absent(const json_t *value) {
+    return !value || json_is_null(value);
+}
+
+static enum qkv_status vocab_keys_room(struct chain_reader *r, size_t count) {
+    struct qkv_chain *c = r->chain;
+    c->key_count = 2 * count + 8192; /* room for added tokens and holes */
+    c->keys = qkv_allocate(r->ctx, c->key_count, sizeof *c->keys);
+    c->key_sizes = qkv_allocate(r->ctx, c->key_count, sizeof *c->key_sizes);
+    return c->keys && c->key_sizes ? QKV_OK : QKV_MEMORY;
+}
+
+static enum qkv_status vocab_add(struct chain_reader *r, const char *key, size_t size, size_t id) {
+    struct qkv_string *entry = qkv_strings_add(r->ctx, &r->chain->vocab, key, size);
+    if (!entry) return QKV_MEMORY;
+    entry->value = (int64_t)id;
+    return QKV_OK;
+}
+
+static enum qkv_status read_object(struct chain_reader *r, const json_t *vocab) {
+    const char *key;
+    json_t *value;
+    json_t *object = (json_t *)(uintptr_t)vocab; /* jansson's iterators want it writable */
+    if (!json_is_object(vocab)) return qkv_json_refuse(r->ctx, r->name, "model.vocab", vocab, "an object of token: id");
+    enum qkv_status status = vocab_keys_room(r, json_object_size(vocab));
+    if (status) return status;
+    json_object_foreach(object, key, value) {
+        const json_int_t id = json_integer_value(value);
+        if (!json_is_integer(value) || id < 0 || (size_t)id >= r->chain->key_count)
+            return qkv_fail(r->ctx, QKV_FORMAT,
+                            "%s: the id of \"%.60s\" in model.vocab is not an integer in [0, %zu), which is ample for this vocabulary",
+                            r->name, key, r->chain->key_count);
+        status = vocab_add(r, key, strlen(key), (size_t)id);
+        if (status) return status;
+    }
+    return QKV_OK;
+}
+
+static enum qkv_status read_pieces(struct chain_reader *r, const json_t *vocab) {
+    struct qkv_chain *c = r->chain;
+    const size_t count = json_array_size(vocab);
+    double least = 0;
+    if (!json_is_array(vocab) || count == 0 || count > INT32_MAX / 4)
+        return qkv_json_refuse(r->ctx, r->name, "model.vocab", vocab, "a list of [piece, score]");
+    enum qkv_status status = vocab_keys_room(r, count);
+    c->scores = qkv_allocate(r->ctx, count, sizeof *c->scores);
+    if (status || !c->scores) return QKV_MEMORY;
+    for (size_t i = 0; i < count && !status; i++) {
+        const json_t *entry = json_array_get(vocab, i), *piece = json_array_get(entry, 0), *score = json_array_get(entry, 1);
+        if (!json_is_string(piece) || !json_is_number(score) || json_array_size(entry) != 2 || !isfinite(json_number_value(score)))
+            return qkv_fail(r->ctx, QKV_FORMAT, "%s: model.vocab[%zu] is not [\"piece\", score]", r->name, i);
+        c->scores[i] = json_number_value(score);
+        if (i == 0 || c->scores[i] < least) least = c->scores[i];
+        const char *key = json_string_value(piece);
+        const size_t size = json_string_length(piece);
+        status = vocab_add(r, key, size, i);
+        if (!status && size) status = qkv_trie_add(r->ctx, &c->trie, key, size, (int32_t)i);
+    }
+    c->unknown_score = least - PENALTY;
+    return status;
+}
+
+/* Where ids find their keys, once the vocabulary does not grow any more. */
+static enum qkv_status vocab_keys(struct chain_reader *r) {
+    struct qkv_chain *c = r->chain;
+    for (size_t i = 0; i < c->vocab.count; i++) {
+        const struct qkv_string *e = &c->vocab.entries[i];
+        const size_t id = (size_t)e->value;
+        if (c->keys[id])
+            return qkv_fail(r->ctx, QKV_FORMAT, "%s: model.vocab: tokens \"%.*s\" and \"%.*s\" both have id %zu; ids must differ",
+                            r->name, (int)qkv_min(c->key_sizes[id], 60), c->keys[id], (int)qkv_min(e->size, 60),
+                            c->vocab.bytes.data + e->offset, id);
+        c->keys[id] = c->vocab.bytes.data + e->offset;
+        c->key_sizes[id] = e->size;
+    }
+    for (unsigned byte = 0; byte < 256; byte++) {
+        char key[8];
+        snprintf(key, sizeof key, "<0x%02X>", byte);
+        const struct qkv_string *found = qkv_strings_find(&c->vocab, key, 6);
+        c->byte_ids[byte] = found ? (int32_t)found->value : -1;
+    }
+    return QKV_OK;
+}
+
+static enum qkv_status vocab_unknown(struct chain_reader *r, const json_t *model) {
+    struct qkv_chain *c = r->chain;
+    const json_t *unknown = json_object_get(model, c->model == CHAIN_UNIGRAM ? "unk_id" : "unk_token");
+    c->unknown = -1;
+    if (vocab_absent(unknown)) return QKV_OK;
+    if (c->model == CHAIN_UNIGRAM) {
+        const json_int_t id = json_integer_value(unknown);
+        if (!json_is_integer(unknown) || id < 0 || (size_t)id >= c->vocab.count)
+            return qkv_json_refuse(r->ctx, r->name, "model.unk_id", unknown, "the place of a piece in model.vocab");
+        c->unknown = (int32_t)id;
+        return QKV_OK;
+    }
+    if (!json_is_string(unknown)) return qkv_json_refuse(r->ctx, r->name, "model.unk_token", unknown, "a text");
+    const struct qkv_string *found = qkv_strings_find(&c->vocab, json_string_value(unknown), json_string_length(unknown));
+    if (!found && c->model == CHAIN_BPE)
+        return qkv_fail(r->ctx, QKV_FORMAT, "%s: model.unk_token is \"%.60s\", which is not in model.vocab", r->name,
+                        json_string_value(unknown));
+    if (found) c->unknown = (int32_t)found->value;
+    return QKV_OK;
+}
+
+/* ---- merges ------------------------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status merge_id(struct chain_reader *r, size_t i, const char *key, size_t size, int32_t *id) {
+    const struct qkv_string *found = qkv_strings_find(&r->chain->vocab, key, size);
+    if (found) *id = (int32_t)found->value;
+    return found ? QKV_OK
+                 : qkv_fail(r->ctx, QKV_FORMAT, "%s: model.merges[%zu] needs the token \"%.*s\", which is not in model.vocab", r->name,
+                            i, (int)qkv_min(size, 60), key);
+}
+
+static enum qkv_status vocab_merge(struct chain_reader *r, size_t i, const json_t *merge, struct qkv_buffer *joined) {
+    const json_t *a = json_array_get(merge, 0), *b = json_array_get(merge, 1);
+    const char *left = json_string_value(a), *right = json_string_value(b), *text = json_string_value(merge);
+    size_t left_size = left ? json_string_length(a) : 0, right_size = right ? json_string_length(b) : 0;
+    if (text) {
+        const char *space = strchr(text, ' ');
+        left = text;
+        left_size = space ? (size_t)(space - text) : 0;
+        right = space && !strchr(space + 1, ' ') ? space + 1 : NULL;
+        right_size = right ? strlen(right) : 0;
+    }
+    if (!left || !right)
+        return qkv_fail(r->ctx, QKV_FORMAT, "%s: model.merges[%zu] is neither \"a b\" nor [\"a\", \"b\"]", r->name, i);
+    int32_t ids[3] = {0, 0, 0};
+    const size_t skip = qkv_min(r->chain->prefix_size, right_size);
+    enum qkv_status status = merge_id(r, i, left, left_size, &ids[0]);
+    if (!status) status = merge_id(r, i, right, right_size, &ids[1]);
+    joined->size = 0;
+    if (!status) status = qkv_buffer_append(r->ctx, joined, left, left_size);
+    if (!status) status = qkv_buffer_append(r->ctx, joined, right + skip, right_size - skip);
+    if (!status) status = merge_id(r, i, joined->data, joined->size, &ids[2]);
+    if (status) return status;
+    /* One that begins with the mark, behind what does not end with one: pieces may not be cut there. */
+    const bool marked = right_size >= 3 && memcmp(right, "\xE2\x96\x81", 3) == 0;
+    if (marked && !(left_size >= 3 && memcmp(left + left_size - 3, "\xE2\x96\x81", 3) == 0)) r->chain->splits_at_mark = false;
+    return qkv_merges_add(r->ctx, &r->t->merges, ids[0], ids[1], ids[2]);
+}
+
+static enum qkv_status read_affix(struct chain_reader *r, const json_t *model, const char *key, char **out, size_t *size) {
+    if (vocab_absent(json_object_get(model, key))) return QKV_OK;
+    enum qkv_status status = qkv_chain_string(r, model, key, NULL, out);
+    if (status) return status;
+    *size = strlen(*out);
+    return *size <= AFFIX_MAX ? QKV_OK
+                              : qkv_fail(r->ctx, QKV_FORMAT, "%s: model.%s has %zu bytes; at most %d are read", r->name, key, *size,
+                                         AFFIX_MAX);
+}
+
+static enum qkv_status read_bpe(struct chain_reader *r, const json_t *model) {
+    struct qkv_chain *c = r->chain;
+    const json_t *dropout = json_object_get(model, "dropout"), *merges = json_object_get(model, "merges");
+    if (!vocab_absent(dropout) && !(json_is_number(dropout) && json_number_value(dropout) == 0))
+        return qkv_json_refuse(r->ctx, r->name, "model.dropout", dropout, "null and 0: merges are not left out by chance");
+    enum qkv_status status = read_affix(r, model, "continuing_subword_prefix", &c->prefix, &c->prefix_size);
+    if (!status) status = read_affix(r, model, "end_of_word_suffix", &c->suffix, &c->suffix_size);
+    if (!status) status = qkv_chain_bool(r, model, "fuse_unk", false, &c->fuse_unknown);
+    if (!status) status = qkv_chain_bool(r, model, "byte_fallback", false, &c->fallback);
+    if (!status) status = qkv_chain_bool(r, model, "ignore_merges", false, &c->ignore_merges);
+    if (!status) status = read_object(r, json_object_get(model, "vocab"));
+    if (!status) status = vocab_keys(r);
+    if (!status) status = vocab_unknown(r, model);
+    if (!status && !json_is_array(merges)) status = qkv_json_refuse(r->ctx, r->name, "model.merges", merges, "a list");
+    bool spelt = c->fallback && !c->ignore_merges && !c->prefix_size && !c->suffix_size;
+    for (size_t i = 0; i < 256; i++) spelt = spelt && c->byte_ids[i] >= 0;
+    c->splits_at_mark = spelt;
+    struct qkv_buffer joined = {0};
+    for (size_t i = 0; i < json_array_size(merges) && !status; i++)
+        status = vocab_merge(r, i, json_array_get(merges, i), &joined);
+    qkv_buffer_free(&joined);
+    return status ? status : qkv_merges_index(r->ctx, &r->t->merges, NULL);
+}
+
+/* ---- the others ------------------------------------------------------------------------------------------------------------------ */
+
+static enum qkv_status read_wordpiece(struct chain_reader *r, const json_t *model) {
+    struct qkv_chain *c = r->chain;
+    enum qkv_status status = qkv_chain_size(r, model, "max_input_chars_per_word", 100, &c->longest_word);
+    if (!status) status = qkv_chain_string(r, model, "continuing_subword_prefix", "##", &c->prefix);
+    if (!status) status = read_object(r, json_object_get(model, "vocab"));
+    if (!status) status = vocab_keys(r);
+    if (!status) status = vocab_unknown(r, model);
+    for (size_t i = 0; i < c->vocab.count && !status; i++) {
+        const struct qkv_string *e = &c->vocab.entries[i];
+        if (e->size) status = qkv_trie_add(r->ctx, &c->trie, c->vocab.bytes.data + e->offset, e->size, (int32_t)e->value);
+    }
+    for (const char *s = c->prefix; !status && *s && c->continuing >= 0; s++)
+        c->continuing = qkv_trie_step(&c->trie, c->continuing, (unsigned char)*s);
+    return status;
+}
+
+static enum qkv_status read_unigram(struct chain_reader *r, const json_t *model) {
+    enum qkv_status status = qkv_chain_bool(r, model, "byte_fallback", false, &r->chain->fallback);
+    if (!status) status = read_pieces(r, json_object_get(model, "vocab"));
+    if (!status) status = vocab_keys(r);
+    return status ? status : vocab_unknown(r, model);
+}
+
+static enum qkv_status read_words(struct chain_reader *r, const json_t *model) {
+    enum qkv_status status = read_object(r, json_object_get(model, "vocab"));
+    if (!status) status = vocab_keys(r);
+    return status ? status : vocab_unknown(r, model);
+}
+
+static const struct {
+    const char *name;
+    enum chain_model model;
+    enum qkv_status (*read)(struct chain_reader *r, const json_t *model);
+} models[] = {{"BPE", CHAIN_BPE, read_bpe},
+              {"WordPiece", CHAIN_WORDPIECE, read_wordpiece},
+              {"Unigram", CHAIN_UNIGRAM, read_unigram},
+              {"WordLevel", CHAIN_WORDLEVEL, read_words}};
+
+/* Old files do not name their model: what it has tells. */
+static const char *vocab_model_name(const json_t *model) {
+    const char *name = json_string_value(json_object_get(model, "type"));
+    if (json_object_get(model, "type")) return name ? name : "";
+    if (json_object_get(model, "merges")) return "BPE";
+    if (json_is_array(json_object_get(model, "vocab"))) return "Unigram";
+    return json_object_get(model, "max_input_chars_per_word") ? "WordPiece" : "WordLevel";
+}
+
+enum qkv_status qkv_chain_read_model(struct chain_reader *r, const json_t *model) {
+    const char *name = vocab_model_name(model);
+    if (!json_is_object(model)) return qkv_json_refuse(r->ctx, r->name, "model", model, "an object");
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        if (strcmp(models[i].name, name) != 0) continue;
+        r->chain->model = models[i].model;
+        enum qkv_status status = models[i].read(r, model);
+        r->t->unknown = r->chain->unknown;
+        return status;
+    }
+    return qkv_json_refuse(r->ctx, r->name, "model.type", json_object_get(model, "type"), "BPE, WordPiece, Unigram and WordLevel");
+}

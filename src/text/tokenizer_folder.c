@@ -1,0 +1,266 @@
+/* The tokenizer of a model's folder: tokenizer.json; else the older files, written as a tokenizer.json and read as one; and what
+ * the configuration beside it says of special tokens. */
+#include "text/chain.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { CONFIG_BYTES = 1 << 24, VOCAB_BYTES = 1 << 28 };
+
+struct folder {
+    struct qkv_context *ctx;
+    const char *path;
+    json_t *config, *map; /* tokenizer_config.json, special_tokens_map.json; NULL: not there */
+    struct qkv_tokenizer *t;
+};
+
+static char *folder_name(const struct folder *f, const char *file) {
+    struct qkv_buffer name = {0};
+    const size_t n = strlen(f->path);
+    if (qkv_buffer_print(f->ctx, &name, "%s%s%s", f->path, n && f->path[n - 1] == '/' ? "" : "/", file)) return NULL;
+    return name.data;
+}
+
+static bool folder_has(const struct folder *f, const char *file) {
+    struct stat info;
+    char *name = folder_name(f, file);
+    const bool has = name && stat(name, &info) == 0 && S_ISREG(info.st_mode);
+    free(name);
+    return has;
+}
+
+/* A JSON file of the folder; *root NULL where it is not there. */
+static enum qkv_status folder_json(const struct folder *f, const char *file, size_t most, json_t **root) {
+    *root = NULL;
+    if (!folder_has(f, file)) return QKV_OK;
+    char *name = folder_name(f, file);
+    struct qkv_map map;
+    enum qkv_status status = name ? qkv_read_file(f->ctx, name, &map) : QKV_MEMORY;
+    if (!status) {
+        const struct qkv_json_text text = {.name = name, .data = map.data, .size = map.size, .max_size = most};
+        status = qkv_json_load(f->ctx, &text, root);
+        qkv_unmap_file(&map);
+    }
+    free(name);
+    return status;
+}
+
+/* A special token of the configuration: its text or an object with it; NULL: not named. */
+static const char *folder_special(const struct folder *f, const char *key) {
+    const json_t *both[] = {f->config, f->map};
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *value = json_object_get(both[i], key), *content = json_object_get(value, "content");
+        const char *text = json_string_value(content ? content : value);
+        if (text) return text;
+    }
+    return NULL;
+}
+
+static bool folder_flag(const struct folder *f, const char *key, bool fallback) {
+    const json_t *value = json_object_get(f->config, key);
+    return json_is_boolean(value) ? json_is_true(value) : fallback;
+}
+
+/* ---- the older files --------------------------------------------------------------------------------------------------------- */
+
+/* The lines of a file, each as a text in *list, without its end. */
+static enum qkv_status folder_lines(const struct folder *f, const char *file, json_t *list) {
+    char *name = folder_name(f, file);
+    struct qkv_map map;
+    enum qkv_status status = name ? qkv_read_file(f->ctx, name, &map) : QKV_MEMORY;
+    if (status) {
+        free(name);
+        return status;
+    }
+    const char *s = (const char *)map.data;
+    if (map.size > VOCAB_BYTES)
+        status = qkv_fail(f->ctx, QKV_FORMAT, "%s has %zu bytes; at most %d are read", name, map.size, VOCAB_BYTES);
+    for (size_t at = 0, line = 1; at < map.size && !status; line++) {
+        const char *end = memchr(s + at, '\n', map.size - at);
+        size_t n = end ? (size_t)(end - s) - at : map.size - at;
+        const size_t next = at + n + 1;
+        if (n && s[at + n - 1] == '\r') n--;
+        json_t *text = json_stringn(s + at, n);
+        if (!text || memchr(s + at, 0, n)) {
+            json_decref(text);
+            status = qkv_fail(f->ctx, QKV_FORMAT, "%s: line %zu is not UTF-8", name, line);
+        } else if (json_array_append_new(list, text)) {
+            status = qkv_fail_memory(f->ctx, 0, "a vocabulary");
+        }
+        at = next;
+    }
+    qkv_unmap_file(&map);
+    free(name);
+    return status;
+}
+
+/* added_tokens of the special tokens that the vocabulary has. */
+static json_t *folder_added(const struct folder *f, const json_t *vocab) {
+    static const char *const keys[] = {
+#define FOLDER_KEY(name, key, help) key,
+        QKV_TOKEN_ROLE_LIST(FOLDER_KEY)
+#undef FOLDER_KEY
+    };
+    static const char *const usual[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<s>", "</s>", "<pad>", "<unk>", "<mask>", "<|endoftext|>"};
+    json_t *list = json_array(), *seen = json_object();
+    const size_t count = sizeof keys / sizeof *keys + sizeof usual / sizeof *usual;
+    for (size_t i = 0; i < count; i++) {
+        const size_t named = sizeof keys / sizeof *keys;
+        const char *text = i < named ? folder_special(f, keys[i]) : usual[i - named];
+        const json_t *id = text ? json_object_get(vocab, text) : NULL;
+        if (!json_is_integer(id) || json_object_get(seen, text)) continue;
+        json_object_set_new(seen, text, json_true());
+        const bool left = !strcmp(text, "<mask>");
+        json_array_append_new(list, json_pack("{s:I, s:s, s:b, s:b, s:b, s:b, s:b}", "id", json_integer_value(id), "content", text,
+                                              "single_word", 0, "lstrip", left, "rstrip", 0, "normalized", 0, "special", 1));
+    }
+    json_decref(seen);
+    return list;
+}
+
+/* [token, id] for a processor; NULL where the vocabulary has no such token. */
+static json_t *folder_pair(const json_t *vocab, const char *text) {
+    const json_t *id = text ? json_object_get(vocab, text) : NULL;
+    return json_is_integer(id) ? json_pack("[s, I]", text, json_integer_value(id)) : NULL;
+}
+
+static json_t *folder_processor(const struct folder *f, const json_t *vocab, const char *kind, const char *cls, const char *sep) {
+    const char *first = folder_special(f, "cls_token"), *last = folder_special(f, "sep_token");
+    json_t *begin = folder_pair(vocab, first ? first : cls), *end = folder_pair(vocab, last ? last : sep);
+    if (begin && end) return json_pack("{s:s, s:o, s:o}", "type", kind, "cls", begin, "sep", end);
+    json_decref(begin);
+    json_decref(end);
+    return json_null();
+}
+
+/* vocab.json and merges.txt: GPT-2's byte-pair encoding, or RoBERTa's, which has a cls_token. */
+static enum qkv_status folder_bpe(struct folder *f, json_t **root) {
+    json_t *vocab, *lines = json_array(), *merges = json_array();
+    enum qkv_status status = folder_json(f, "vocab.json", VOCAB_BYTES, &vocab);
+    if (!status) status = folder_lines(f, "merges.txt", lines);
+    for (size_t i = 0; i < json_array_size(lines); i++) {
+        json_t *line = json_array_get(lines, i);
+        const bool version = i == 0 && !strncmp(json_string_value(line), "#version", 8);
+        if (!version && json_string_length(line)) json_array_append(merges, line);
+    }
+    json_decref(lines);
+    if (status) {
+        json_decref(vocab);
+        json_decref(merges);
+        return status;
+    }
+    const bool space = folder_flag(f, "add_prefix_space", false);
+    *root = json_pack("{s:s, s:o, s:n, s:{s:s, s:b, s:b, s:b}, s:{s:s, s:n, s:n, s:O, s:o}, s:o, s:{s:s}}", "version", "1.0",
+                      "added_tokens", folder_added(f, vocab), "normalizer", "pre_tokenizer", "type", "ByteLevel", "add_prefix_space",
+                      space, "trim_offsets", 1, "use_regex", 1, "model", "type", "BPE", "dropout", "unk_token", "vocab", vocab,
+                      "merges", merges, "post_processor", folder_processor(f, vocab, "RobertaProcessing", "<s>", "</s>"), "decoder",
+                      "type", "ByteLevel");
+    json_decref(vocab);
+    return *root ? QKV_OK : qkv_fail_memory(f->ctx, 0, "a vocabulary");
+}
+
+/* vocab.txt: BERT's WordPiece. */
+static enum qkv_status folder_wordpiece(struct folder *f, json_t **root) {
+    json_t *lines = json_array(), *vocab = json_object();
+    enum qkv_status status = folder_lines(f, "vocab.txt", lines);
+    for (size_t i = 0; i < json_array_size(lines) && !status; i++) {
+        const char *key = json_string_value(json_array_get(lines, i));
+        if (*key && !json_object_get(vocab, key)) json_object_set_new(vocab, key, json_integer((json_int_t)i));
+    }
+    json_decref(lines);
+    if (!status) {
+        const char *unknown = folder_special(f, "unk_token");
+        const json_t *accents = json_object_get(f->config, "strip_accents");
+        *root = json_pack("{s:s, s:o, s:{s:s, s:b, s:b, s:o, s:b}, s:{s:s}, s:{s:s, s:s, s:s, s:i, s:O}, s:o, s:{s:s, s:s, s:b}}",
+                          "version", "1.0", "added_tokens", folder_added(f, vocab), "normalizer", "type", "BertNormalizer", "clean_text",
+                          1, "handle_chinese_chars", folder_flag(f, "tokenize_chinese_chars", true), "strip_accents",
+                          json_is_boolean(accents) ? json_boolean(json_is_true(accents)) : json_null(), "lowercase",
+                          folder_flag(f, "do_lower_case", true), "pre_tokenizer", "type", "BertPreTokenizer", "model", "type",
+                          "WordPiece", "unk_token", unknown ? unknown : "[UNK]", "continuing_subword_prefix", "##",
+                          "max_input_chars_per_word", 100, "vocab", vocab, "post_processor",
+                          folder_processor(f, vocab, "BertProcessing", "[CLS]", "[SEP]"), "decoder", "type", "WordPiece", "prefix",
+                          "##", "cleanup", 1);
+        if (!*root) status = qkv_fail_memory(f->ctx, 0, "a vocabulary");
+    }
+    json_decref(vocab);
+    return status;
+}
+
+/* ---- the folder --------------------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status folder_made(struct folder *f, const char *file, json_t *root) {
+    char *name = folder_name(f, file), *text = json_dumps(root, JSON_COMPACT);
+    enum qkv_status status = name && text ? qkv_tokenizer_parse(f->ctx, text, strlen(text), name, &f->t)
+                                          : qkv_fail_memory(f->ctx, 0, "a vocabulary");
+    free(name);
+    free(text);
+    return status;
+}
+
+static int folder_id(const struct folder *f, const char *text) {
+    const int special = qkv_tokenizer_special(f->t, text);
+    const size_t size = strlen(text);
+    if (special >= 0) return special;
+    for (size_t id = 0; id < f->t->count; id++)
+        if (f->t->tokens[id].added && f->t->tokens[id].size == size && !memcmp(qkv_token_bytes(f->t, id), text, size)) return (int)id;
+    return -1;
+}
+
+static enum qkv_status folder_roles(struct folder *f) {
+    static const struct {
+        enum qkv_token_role role;
+        const char *key;
+    } roles[] = {
+#define FOLDER_ROLE(name, key, help) {QKV_TOKEN_ROLE_##name, key},
+        QKV_TOKEN_ROLE_LIST(FOLDER_ROLE)
+#undef FOLDER_ROLE
+    };
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < sizeof roles / sizeof *roles && !status; i++) {
+        const char *text = folder_special(f, roles[i].key);
+        const int id = text ? folder_id(f, text) : -1;
+        if (id >= 0) status = qkv_tokenizer_set_role(f->ctx, f->t, roles[i].role, id);
+    }
+    return status;
+}
+
+static enum qkv_status folder_read(struct folder *f) {
+    json_t *root = NULL;
+    enum qkv_status status = folder_json(f, "tokenizer_config.json", CONFIG_BYTES, &f->config);
+    if (!status) status = folder_json(f, "special_tokens_map.json", CONFIG_BYTES, &f->map);
+    if (status) return status;
+    if (folder_has(f, "tokenizer.json")) {
+        char *name = folder_name(f, "tokenizer.json");
+        status = name ? qkv_tokenizer_load(f->ctx, name, &f->t) : QKV_MEMORY;
+        free(name);
+    } else if (folder_has(f, "vocab.json") && folder_has(f, "merges.txt")) {
+        status = folder_bpe(f, &root);
+        if (!status) status = folder_made(f, "vocab.json", root);
+    } else if (folder_has(f, "vocab.txt")) {
+        status = folder_wordpiece(f, &root);
+        if (!status) status = folder_made(f, "vocab.txt", root);
+    } else {
+        status = qkv_fail(f->ctx, QKV_FILE, "%s has no tokenizer: no tokenizer.json, no vocab.json with merges.txt, no vocab.txt",
+                          f->path);
+    }
+    json_decref(root);
+    return status ? status : folder_roles(f);
+}
+
+enum qkv_status qkv_tokenizer_open(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **out) {
+    QKV_CALL(ctx);
+    struct stat info;
+    *out = NULL;
+    if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) return qkv_tokenizer_load(ctx, path, out);
+    struct folder f = {.ctx = ctx, .path = path};
+    enum qkv_status status = folder_read(&f);
+    json_decref(f.config);
+    json_decref(f.map);
+    if (status) {
+        qkv_tokenizer_free(f.t);
+        return status;
+    }
+    *out = f.t;
+    return QKV_OK;
+}
