@@ -152,8 +152,8 @@ static int find_end(struct qkv_model *model, const char *end, int32_t *id) {
     size_t before_count = 0, after_count = 0;
     *id = tokenizer ? qkv_tokenizer_special(tokenizer, end ? end : "<|endoftext|>") : -1;
     if (!end && *id < 0 && tokenizer && qkv_tokenizer_template(tokenizer, &before, &before_count, &after, &after_count))
-        if (before_count && !after_count && before[0] == qkv_tokenizer_special(tokenizer, QKV_TOKEN_BEGIN))
-            *id = qkv_tokenizer_special(tokenizer, QKV_TOKEN_END); /* learnt from lines */
+        if (before_count && !after_count && before[0] == qkv_tokenizer_role(tokenizer, QKV_TOKEN_ROLE_BEGIN))
+            *id = qkv_tokenizer_role(tokenizer, QKV_TOKEN_ROLE_END); /* learnt from lines */
     if (end && *id < 0) return cli_failed("the tokenizer has no special token \"%s\" (--end)", end);
     return CLI_DONE;
 }

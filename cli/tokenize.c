@@ -2,12 +2,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli.h"
 
 struct arguments {
-    bool ids, pieces, specials, force, quiet;
+    bool ids, pieces, offsets, specials, skip, force, quiet;
     struct cli_texts train, special;
     const char *kind, *output;
     struct cli_common common;
@@ -20,6 +19,11 @@ static const struct cli_option options[] = {
      "the other way: ids, apart by spaces or commas, to text", 0, 0, NULL},
     {CLI_FLAG, 0, "pieces", NULL, offsetof(struct arguments, pieces), "a line for each token: its id and its text", 0,
      0, NULL},
+    {CLI_FLAG, 0, "offsets", NULL, offsetof(struct arguments, offsets),
+     "a line for each token: its id, the bytes of the text that it stands for (first, and first behind), and its text",
+     0, 0, NULL},
+    {CLI_FLAG, 0, "skip-specials", NULL, offsetof(struct arguments, skip),
+     "with --ids: leave special tokens out of the text, which the file's own decoder makes", 0, 0, NULL},
     {CLI_FLAG, 0, "specials", NULL, offsetof(struct arguments, specials),
      "special tokens written in the text, as <|endoftext|>, become their id, and those that the tokenizer's template "
      "places "
@@ -41,28 +45,16 @@ static const struct cli_option options[] = {
 };
 
 CLI_CONDITION(reads_ids, struct arguments, a->ids)
+CLI_CONDITION(reads_text, struct arguments, !a->ids)
 CLI_CONDITION(makes_none, struct arguments, a->train.count == 0)
 CLI_CONDITION(makes_one, struct arguments, a->train.count > 0)
 
 static const struct cli_rule rules[] = {
-    {"pieces specials", reads_ids, "--ids makes text of ids; leave one of them out"},
+    {"skip-specials", reads_text, "it belongs to --ids"},
+    {"pieces offsets specials", reads_ids, "--ids makes text of ids; leave one of them out"},
     {"tokenizer special output force quiet", makes_none, "no tokenizer is made; name its text with --train FILE"},
-    {"ids pieces specials", makes_one, "--train makes a tokenizer; leave one of them out"},
+    {"ids pieces offsets specials skip-specials", makes_one, "--train makes a tokenizer; leave one of them out"},
 };
-
-/* A model folder's tokenizer, or a tokenizer.json itself. */
-static int tokenize_load(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **tokenizer) {
-    struct stat info;
-    char *inside = NULL;
-    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) {
-        size_t n = strlen(path) + sizeof "/" QKV_TOKENIZER_FILE;
-        if (!(inside = malloc(n))) return cli_failed("out of memory");
-        snprintf(inside, n, "%s%s" QKV_TOKENIZER_FILE, path, path[strlen(path) - 1] == '/' ? "" : "/");
-    }
-    enum qkv_status status = qkv_tokenizer_load(ctx, inside ? inside : path, tokenizer);
-    free(inside);
-    return status ? cli_broken(ctx) : CLI_DONE;
-}
 
 /* ---- text to ids ----------------------------------------------------------------------------------------------------- */
 
@@ -70,15 +62,20 @@ struct printer {
     struct qkv_context *ctx;
     const struct qkv_tokenizer *tokenizer;
     const struct arguments *arguments;
-    size_t printed;
+    size_t printed, read; /* tokens, bytes */
 };
 
-static void print_some(struct printer *p, const int32_t *ids, size_t count) {
+/* `spans`: of each id the bytes of the text, which begin at `base`; NULL: it stands for none. */
+static void print_some(struct printer *p, const int32_t *ids, const size_t *spans, size_t base, size_t count) {
     for (size_t i = 0; i < count; i++) {
-        if (p->arguments->pieces) {
+        if (p->arguments->pieces || p->arguments->offsets) {
             size_t n;
             const char *piece = qkv_tokenizer_token(p->tokenizer, ids[i], &n);
             printf("%d\t", ids[i]);
+            if (p->arguments->offsets && spans)
+                printf("%zu\t%zu\t", base + spans[2 * i], base + spans[2 * i + 1]);
+            else if (p->arguments->offsets)
+                printf("-\t-\t");
             cli_print_quoted(piece ? piece : "", piece ? n : 0);
             putchar('\n');
         } else {
@@ -91,9 +88,15 @@ static void print_some(struct printer *p, const int32_t *ids, size_t count) {
 static int print_ids(struct printer *p, const char *text, size_t size) {
     int32_t *ids;
     size_t count;
-    if (qkv_tokenizer_encode(p->ctx, p->tokenizer, text, size, p->arguments->specials, &ids, &count))
+    size_t *spans = NULL;
+    const bool specials = p->arguments->specials;
+    if (p->arguments->offsets
+            ? qkv_tokenizer_encode_spans(p->ctx, p->tokenizer, text, size, specials, &ids, &spans, &count)
+            : qkv_tokenizer_encode(p->ctx, p->tokenizer, text, size, specials, &ids, &count))
         return cli_broken(p->ctx);
-    print_some(p, ids, count);
+    print_some(p, ids, spans, p->read, count);
+    p->read += size;
+    qkv_free(spans);
     qkv_free(ids);
     return CLI_DONE;
 }
@@ -131,10 +134,10 @@ static int tokenize_encode(struct printer *p, const char *const *words, size_t c
     const int32_t *before = NULL, *after = NULL;
     size_t before_count = 0, after_count = 0;
     if (p->arguments->specials) qkv_tokenizer_template(p->tokenizer, &before, &before_count, &after, &after_count);
-    print_some(p, before, before_count);
+    print_some(p, before, NULL, 0, before_count);
     int code = count > 0 ? print_ids(p, words[0], strlen(words[0])) : encode_stream(p);
-    if (code == CLI_DONE) print_some(p, after, after_count);
-    if (code == CLI_DONE && !p->arguments->pieces) putchar('\n');
+    if (code == CLI_DONE) print_some(p, after, NULL, 0, after_count);
+    if (code == CLI_DONE && !p->arguments->pieces && !p->arguments->offsets) putchar('\n');
     return code;
 }
 
@@ -145,7 +148,7 @@ static int decode_ids(struct printer *p, const char *text, size_t size) {
     size_t count = 0, bytes = 0;
     char *decoded = NULL;
     int code = cli_read_ids("the ids", text, size, &ids, &count);
-    if (code == CLI_DONE && qkv_tokenizer_decode(p->ctx, p->tokenizer, ids, count, &decoded, &bytes))
+    if (code == CLI_DONE && qkv_tokenizer_text(p->ctx, p->tokenizer, ids, count, p->arguments->skip, &decoded, &bytes))
         code = cli_broken(p->ctx);
     if (code == CLI_DONE) fwrite(decoded, 1, bytes, stdout);
     qkv_free(decoded);
@@ -208,9 +211,9 @@ static int tokenize_run(const void *values, const char *const *words, size_t cou
     }
     if (!count) return cli_usage("tokenize: say which tokenizer: a model folder or a tokenizer.json");
     int code = cli_open(&a->common, &ctx);
-    if (code == CLI_DONE) code = tokenize_load(ctx, words[0], &tokenizer);
+    if (code == CLI_DONE && qkv_tokenizer_open(ctx, words[0], &tokenizer)) code = cli_broken(ctx);
     if (code == CLI_DONE) {
-        struct printer p = {ctx, tokenizer, a, 0};
+        struct printer p = {ctx, tokenizer, a, 0, 0};
         code = a->ids ? tokenize_decode(&p, words + 1, count - 1) : tokenize_encode(&p, words + 1, count - 1);
     }
     qkv_tokenizer_free(tokenizer);
@@ -224,7 +227,8 @@ const struct cli_command *cli_tokenize(void) {
         .summary = "turn text into token ids, or ids into text; make a tokenizer",
         .usage = "RUN [TEXT]\nRUN --ids [IDS]\n--train FILE [--tokenizer KIND] -o tokenizer.json",
         .description =
-            "RUN is a model folder or a tokenizer.json. Without TEXT or IDS they are read from standard input (ids: at "
+            "RUN is a model folder or a tokenizer.json, one made here or a published one. Without TEXT or IDS they are "
+            "read from standard input (ids: at "
             "most 1 GiB). Where every byte has a token, as with all kinds but chars and whitespace, every text, valid "
             "UTF-8 or not, comes back from its ids byte for byte (with --specials, with the template's tokens). "
             "--train "

@@ -153,7 +153,7 @@ static void templates_that_cannot_be_applied_are_refused(void **state) {
         {"{\"type\": \"TemplateProcessing\"}", "post_processor.single is missing"},
         {"{\"type\": \"Sequence\", \"processors\": [" BEGIN_ONLY ", " BOTH "]}", "this reader knows one Template"},
         {"{\"type\": \"Sequence\", \"processors\": [{\"type\": \"RobertaProcessing\"}]}",
-         "post_processor.processors is {\"type\":\"RobertaProcessing\"}"},
+         "post_processor.cls is not [token, id] of a token"},
         {"{\"type\": \"Sequence\"}", "post_processor is {\"type\":\"Sequence\"}"},
         {"3", "post_processor is 3"},
     };

@@ -29,8 +29,8 @@ static void same_ids(const char *what, const json_t *expected, const int32_t *id
     if (!same) fail_msg("%s: other ids", what);
 }
 
-static void check_line(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *name, size_t line, const char *text,
-                       const json_t *expected) {
+static void check_line(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *name, size_t line,
+                       const char *text, const json_t *expected) {
     char what[400];
     int32_t *ids;
     size_t *spans, count, size;
@@ -48,12 +48,14 @@ static void check_line(struct qkv_context *ctx, const struct qkv_tokenizer *t, c
         for (size_t k = 0; k < 2; k++) {
             const size_t place = byte_of(text, (size_t)json_integer_value(json_array_get(span, k)));
             if (spans[2 * i + k] != place)
-                fail_msg("%s: token %zu spans [%zu, %zu), not byte %zu", what, i, spans[2 * i], spans[2 * i + 1], place);
+                fail_msg("%s: token %zu spans [%zu, %zu), not byte %zu", what, i, spans[2 * i], spans[2 * i + 1],
+                         place);
         }
     }
     char *decoded;
     assert_ok(ctx, qkv_tokenizer_text(ctx, t, ids, count, true, &decoded, &size));
-    if (strcmp(decoded, json_string_value(json_object_get(expected, "decoded"))) != 0) fail_msg("%s: other text \"%s\"", what, decoded);
+    if (strcmp(decoded, json_string_value(json_object_get(expected, "decoded"))) != 0)
+        fail_msg("%s: other text \"%s\"", what, decoded);
     qkv_free(decoded);
     qkv_free(spans);
     qkv_free(ids);

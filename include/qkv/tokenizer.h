@@ -92,9 +92,9 @@ QKV_API enum qkv_status qkv_tokenizer_encode(struct qkv_context *ctx, const stru
 /* Experimental: the same, and of each id the bytes of the text that it stands for, [(*spans)[2 i], (*spans)[2 i + 1]), whole
  * characters, as Hugging Face's offsets with its post-processor's trim_offsets; the caller's, freed with qkv_free. The text has less
  * than 1 GiB. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT. */
-QKV_API enum qkv_status qkv_tokenizer_encode_spans(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
-                                                   size_t size, bool specials, int32_t **ids, size_t **spans,
-                                                   size_t *count);
+QKV_API enum qkv_status qkv_tokenizer_encode_spans(struct qkv_context *ctx, const struct qkv_tokenizer *t,
+                                                   const char *text, size_t size, bool specials, int32_t **ids,
+                                                   size_t **spans, size_t *count);
 /* Text to ids as a sequence of its own: qkv_tokenizer_encode, and around its ids those that the TemplateProcessing of
  * the tokenizer.json places around a single sequence, as Hugging Face's encode(text) does with its add_special_tokens.
  * A tokenizer without a template, as all made here are, gives what qkv_tokenizer_encode gives. Templates of pairs and
@@ -119,8 +119,8 @@ QKV_API enum qkv_status qkv_tokenizer_text(struct qkv_context *ctx, const struct
  * written so, which is QKV_TOKEN_BEGIN, QKV_TOKEN_END, … of tokenizers made here. */
 QKV_API int qkv_tokenizer_role(const struct qkv_tokenizer *t, enum qkv_token_role role);
 /* Experimental: says which token has a role; -1: none has. Fails with QKV_ARGUMENT. */
-QKV_API enum qkv_status qkv_tokenizer_set_role(struct qkv_context *ctx, struct qkv_tokenizer *t, enum qkv_token_role role,
-                                               int id);
+QKV_API enum qkv_status qkv_tokenizer_set_role(struct qkv_context *ctx, struct qkv_tokenizer *t,
+                                               enum qkv_token_role role, int id);
 /* Experimental: one more token that ends a text. Fails with QKV_ARGUMENT. */
 QKV_API enum qkv_status qkv_tokenizer_add_end(struct qkv_context *ctx, struct qkv_tokenizer *t, int id);
 /* Experimental: writes the ids of all tokens that end a text, that of the role first; returns how many. */

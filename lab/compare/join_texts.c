@@ -30,7 +30,7 @@ static enum qkv_status texts_between(struct qkv_comparison *c, const struct qkv_
     if (!choice || status) return status;
     if (qkv_tokenizer_special(tokenizer, TEXTS_END) >= 0)
         *between = TEXTS_END;
-    else if (qkv_tokenizer_special(tokenizer, QKV_TOKEN_END) >= 0)
+    else if (qkv_tokenizer_role(tokenizer, QKV_TOKEN_ROLE_END) >= 0)
         *between = QKV_TOKEN_END;
     qkv_tokenizer_free(tokenizer);
     return QKV_OK;

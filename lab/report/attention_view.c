@@ -43,7 +43,7 @@ static enum qkv_status read_encoder(struct qkv_attention_view *look, const char 
     struct qkv_look_side *s = &look->encoder;
     bool pair = spec->decoder.layers > 0, classifier = !pair && spec->head.kind == QKV_HEAD_CLASSIFY;
     s->tokenizer = qkv_model_source_tokenizer(look->model);
-    int mask = qkv_tokenizer_special(s->tokenizer, QKV_TOKEN_MASK);
+    int mask = qkv_tokenizer_role(s->tokenizer, QKV_TOKEN_ROLE_MASK);
     if (!size) return check_length(look, s, pair ? "source" : "prompt", 0);
     enum qkv_status status =
         pair || classifier || mask < 0
@@ -59,7 +59,7 @@ static bool take_target(void *user, size_t source, const struct qkv_hypothesis *
     if (!count || look->decoder.ids) return true;
     look->decoder.ids = malloc((found[0].count + 1) * sizeof(int32_t));
     if (!look->decoder.ids) return false;
-    look->decoder.ids[0] = (int32_t)qkv_tokenizer_special(look->decoder.tokenizer, QKV_TOKEN_BEGIN);
+    look->decoder.ids[0] = (int32_t)qkv_tokenizer_role(look->decoder.tokenizer, QKV_TOKEN_ROLE_BEGIN);
     if (found[0].count) memcpy(look->decoder.ids + 1, found[0].ids, found[0].count * sizeof(int32_t));
     look->decoder.count = found[0].count + 1;
     return true;

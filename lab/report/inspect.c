@@ -69,7 +69,7 @@ static enum qkv_status aim_next(struct qkv_inspection *in, const struct qkv_look
 static enum qkv_status aim_masked(struct qkv_inspection *in, const struct qkv_inspect_options *o) {
     const struct qkv_look_side *side = &in->look.encoder;
     struct qkv_context *ctx = in->look.ctx;
-    int mask = side->tokenizer ? qkv_tokenizer_special(side->tokenizer, QKV_TOKEN_MASK) : -1;
+    int mask = side->tokenizer ? qkv_tokenizer_role(side->tokenizer, QKV_TOKEN_ROLE_MASK) : -1;
     const bool aimed = o->target || o->target_ids;
     int32_t *whole = NULL;
     size_t count = side->count, masks = 0;
@@ -146,7 +146,7 @@ static enum qkv_status inspect_aim(struct qkv_inspection *in, const struct qkv_i
         return aimed ? refuse_target(in) : QKV_OK;
     }
     if (pair && o->ids) return aim_next(in, side, QKV_IGNORE); /* whoever gives ids gives the end too */
-    if (pair) return aim_next(in, side, (int32_t)qkv_tokenizer_special(in->look.decoder.tokenizer, QKV_TOKEN_END));
+    if (pair) return aim_next(in, side, (int32_t)qkv_tokenizer_role(in->look.decoder.tokenizer, QKV_TOKEN_ROLE_END));
     if (qkv_stack_find_causal(stack, false)) return aim_masked(in, o);
     return aimed ? refuse_target(in) : aim_next(in, side, QKV_IGNORE);
 }

@@ -31,7 +31,7 @@ static enum qkv_status fill_check(struct filler *f) {
     enum qkv_status status = qkv_lines_check(f->model, "fill");
     if (status) return status;
     f->tokenizer = qkv_model_source_tokenizer(f->model);
-    f->mask = qkv_tokenizer_special(f->tokenizer, QKV_TOKEN_MASK);
+    f->mask = qkv_tokenizer_role(f->tokenizer, QKV_TOKEN_ROLE_MASK);
     size_t vocab = (size_t)qkv_tokenizer_vocab(f->tokenizer);
     if (f->mask < 0)
         return qkv_fail(ctx, QKV_ARGUMENT,

@@ -335,8 +335,8 @@ enum qkv_status qkv_search_find_ids(struct qkv_model *model, struct qkv_search_j
             "this model's sources have a vocabulary of their own, but there is no tokenizer for it; put its "
             "source_tokenizer.json into the model folder");
     job->vocab = (size_t)qkv_tokenizer_vocab(t);
-    job->begin = qkv_tokenizer_special(t, QKV_TOKEN_BEGIN);
-    job->end = qkv_tokenizer_special(t, QKV_TOKEN_END);
+    job->begin = qkv_tokenizer_role(t, QKV_TOKEN_ROLE_BEGIN);
+    job->end = qkv_tokenizer_role(t, QKV_TOKEN_ROLE_END);
     if (job->begin < 0 || job->end < 0)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "the tokenizer has no special token %s, which targets %s with; a model trained on pairs has it",

@@ -20,7 +20,9 @@ bool qkv_code_is_word(uint32_t code);        /* \w of Rust's regex */
 bool qkv_code_is_punctuation(uint32_t code); /* ASCII punctuation and the categories P* */
 bool qkv_code_is_number(uint32_t code);      /* the categories N* */
 bool qkv_code_is_mark(uint32_t code, bool nonspacing_only);
-bool qkv_code_is_other(uint32_t code); /* Cc, Cf, Cs, Co */
+bool qkv_code_is_other(uint32_t code);  /* Cc, Cf, Cs, Co */
+uint32_t qkv_code_lower(uint32_t code); /* of one character; U+0130 has two */
+bool qkv_code_is_whole(uint32_t code);  /* newer versions of Unicode decompose it, this does not */
 /* The character at text[*at], which is UTF-8; moves past it. */
 static inline uint32_t qkv_code_next(const char *text, size_t size, size_t *at) {
     uint32_t code = (unsigned char)text[*at];
@@ -63,10 +65,10 @@ struct chain_run { /* one call */
     const struct qkv_tokenizer *t;
     const struct qkv_chain *chain;
     bool specials, mapped;
-    int32_t only; /* the special token that is looked for without `specials`; -1: none */
-    struct chain_text text, next;       /* what a link reads, and writes */
+    int32_t only;                 /* the special token that is looked for without `specials`; -1: none */
+    struct chain_text text, next; /* what a link reads, and writes */
     struct chain_pieces pieces, pieces_next;
-    size_t cursor;                      /* in text: the character that is replaced next */
+    size_t cursor; /* in text: the character that is replaced next */
     struct qkv_merger merger;
     struct chain_cache *cache;
     struct chain_tokens tokens;
@@ -75,9 +77,9 @@ struct chain_run { /* one call */
     struct chain_lattice *lattice;
     size_t lattice_capacity;
     struct qkv_splitter *splitters[2 * 32]; /* of the links that have a pattern, by their place */
-    int32_t *ids;                       /* what comes out */
+    int32_t *ids;                           /* what comes out */
     struct chain_span *spans;
-    uint8_t *blanks;                    /* of each token: white space in front (low half) and at the end, where offsets are trimmed */
+    uint8_t *blanks; /* of each token: white space in front (low half) and at the end, where offsets are trimmed */
     size_t count, capacity;
 };
 
@@ -86,11 +88,12 @@ struct chain_run { /* one call */
 enum qkv_status qkv_chain_begin(struct chain_run *r);
 enum qkv_status qkv_chain_put(struct chain_run *r, uint32_t code, int change);
 enum qkv_status qkv_chain_put_text(struct chain_run *r, const char *text, size_t size, struct chain_span from);
-enum qkv_status qkv_chain_keep(struct chain_run *r, size_t bytes); /* passes so many bytes as they are */
-void qkv_chain_skip(struct chain_run *r, size_t bytes);            /* passes them and writes nothing */
-void qkv_chain_swap(struct chain_run *r);                          /* next becomes text */
+enum qkv_status qkv_chain_keep(struct chain_run *r, size_t bytes);        /* passes so many bytes as they are */
+void qkv_chain_skip(struct chain_run *r, size_t bytes);                   /* passes them and writes nothing */
+void qkv_chain_swap(struct chain_run *r);                                 /* next becomes text */
 struct chain_span qkv_chain_source(const struct chain_run *r, size_t at); /* of a byte of text; {0,0} if not mapped */
-enum qkv_status qkv_chain_piece(struct chain_run *r, size_t begin, size_t end); /* adds to pieces_next; empty ones are dropped */
+enum qkv_status qkv_chain_piece(struct chain_run *r, size_t begin,
+                                size_t end); /* adds to pieces_next; empty ones are dropped */
 
 /* ---- links ------------------------------------------------------------------------------------------------------------- */
 
@@ -108,8 +111,8 @@ struct chain_link {
     char *text, *other; /* content, prefix, … */
     size_t size;        /* of text, or of literal where there is one */
     struct qkv_pattern *pattern;
-    size_t place;     /* of its splitter */
-    char *literal;    /* a pattern that is a text */
+    size_t place;  /* of its splitter */
+    char *literal; /* a pattern that is a text */
     bool flags[4];
     enum chain_behavior behavior;
     enum chain_scheme scheme;
@@ -136,15 +139,18 @@ struct chain_kind {
     enum qkv_status (*run)(struct chain_run *r, const struct chain_link *link);
     enum qkv_status (*decode)(struct qkv_context *ctx, const struct chain_link *link, struct chain_strings *s);
 };
-extern const struct chain_kind qkv_chain_normalizers[], qkv_chain_splitters[], qkv_chain_decoders[]; /* end with a NULL name */
+extern const struct chain_kind qkv_chain_normalizers[], qkv_chain_splitters[],
+    qkv_chain_decoders[]; /* end with a NULL name */
 
 /* Reading a link's keys (chain_read.c). `fallback` where a key is not there. */
 enum qkv_status qkv_chain_bool(struct chain_reader *r, const json_t *value, const char *key, bool fallback, bool *out);
 enum qkv_status qkv_chain_string(struct chain_reader *r, const json_t *value, const char *key, const char *fallback,
                                  char **out);
-enum qkv_status qkv_chain_size(struct chain_reader *r, const json_t *value, const char *key, size_t fallback, size_t *out);
+enum qkv_status qkv_chain_size(struct chain_reader *r, const json_t *value, const char *key, size_t fallback,
+                               size_t *out);
 /* The one character of a text. */
-enum qkv_status qkv_chain_code(struct chain_reader *r, const json_t *value, const char *key, uint32_t fallback, uint32_t *out);
+enum qkv_status qkv_chain_code(struct chain_reader *r, const json_t *value, const char *key, uint32_t fallback,
+                               uint32_t *out);
 enum qkv_status qkv_chain_pattern(struct chain_reader *r, const json_t *value, struct chain_link *link);
 enum qkv_status qkv_chain_behavior(struct chain_reader *r, const json_t *value, struct chain_link *link);
 enum qkv_status qkv_chain_scheme(struct chain_reader *r, const json_t *value, struct chain_link *link);
@@ -180,7 +186,8 @@ struct chain_trie { /* bytes -> value; a node's children are found by hashing */
     int32_t *values; /* of each node; -1: none */
     size_t count, capacity;
 };
-enum qkv_status qkv_trie_add(struct qkv_context *ctx, struct chain_trie *trie, const char *key, size_t size, int32_t value);
+enum qkv_status qkv_trie_add(struct qkv_context *ctx, struct chain_trie *trie, const char *key, size_t size,
+                             int32_t value);
 /* The node behind `byte` at a node (the root is 0), or -1. */
 int32_t qkv_trie_step(const struct chain_trie *trie, int32_t node, unsigned char byte);
 void qkv_trie_free(struct chain_trie *trie);
@@ -215,12 +222,12 @@ struct qkv_chain {
     size_t added_count, added_capacity;
     struct chain_trie added_trie[2]; /* raw, normalized */
     bool added_begin[2][256];
-    size_t truncate;               /* ids at most; 0: no bound */
+    size_t truncate; /* ids at most; 0: no bound */
     bool truncate_left;
     bool needs_map; /* a splitter asks where a piece stands */
 };
-enum qkv_status qkv_chain_read(struct qkv_context *ctx, const char *name, const json_t *root, const char *json, size_t size,
-                               struct qkv_tokenizer *t);
+enum qkv_status qkv_chain_read(struct qkv_context *ctx, const char *name, const json_t *root, const char *json,
+                               size_t size, struct qkv_tokenizer *t);
 enum qkv_status qkv_chain_read_model(struct chain_reader *r, const json_t *model);
 enum qkv_status qkv_chain_read_post(struct chain_reader *r, const json_t *value);
 enum qkv_status qkv_chain_read_added(struct chain_reader *r, const json_t *added);
@@ -229,6 +236,8 @@ enum qkv_status qkv_chain_model(struct chain_run *r, const char *piece, size_t s
 enum qkv_status qkv_chain_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text, size_t size,
                                  bool specials, int32_t only, int32_t **ids, struct chain_span **spans, size_t *count);
 void qkv_chain_free(struct qkv_chain *chain);
+/* Writes one more special token into the file, behind all others, and reads it again. */
+enum qkv_status qkv_chain_add_special(struct qkv_context *ctx, struct qkv_tokenizer *t, const char *text);
 /* Loads source[begin, end) as run->text; frees all that a run holds but ids and spans. */
 enum qkv_status qkv_chain_load(struct chain_run *r, const char *source, size_t begin, size_t end);
 void qkv_chain_run_free(struct chain_run *r);

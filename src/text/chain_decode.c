@@ -50,7 +50,8 @@ static enum qkv_status decode_lossy(struct qkv_context *ctx, struct chain_string
         if (status || at == size) break;
         size_t bad = 1;
         while (at + bad < size && bad < 3) { /* the longest beginning of a character */
-            static const char *const ends[] = {"\x80", "\x80\x80", "\x90\x80\x80", "\x80\x80\x80", "\xA0\x80", "\xBF\xBF"};
+            static const char *const ends[] = {"\x80",         "\x80\x80", "\x90\x80\x80",
+                                               "\x80\x80\x80", "\xA0\x80", "\xBF\xBF"};
             bool begins = false;
             for (size_t i = 0; i < sizeof ends / sizeof *ends && !begins; i++) {
                 char whole[8];
@@ -58,7 +59,8 @@ static enum qkv_status decode_lossy(struct qkv_context *ctx, struct chain_string
                 memcpy(whole, text + at, bad + 1);
                 const size_t more = strlen(ends[i]);
                 memcpy(whole + bad + 1, ends[i], more);
-                for (size_t k = 0; k < more && !begins; k++) begins = qkv_utf8_scan(whole, bad + 2 + k, &code) == (int)(bad + 2 + k);
+                for (size_t k = 0; k < more && !begins; k++)
+                    begins = qkv_utf8_scan(whole, bad + 2 + k, &code) == (int)(bad + 2 + k);
             }
             if (!begins) break;
             bad++;
@@ -93,7 +95,8 @@ static enum qkv_status decode_bytes(struct qkv_context *ctx, const struct chain_
     }
     struct chain_strings out = {0};
     if (!status && bytes.size)
-        status = s->raw ? decode_append(ctx, &out, bytes.data, bytes.size) : decode_lossy(ctx, &out, bytes.data, bytes.size);
+        status =
+            s->raw ? decode_append(ctx, &out, bytes.data, bytes.size) : decode_lossy(ctx, &out, bytes.data, bytes.size);
     if (!status) status = qkv_strings_put(ctx, &out, "", 0);
     qkv_buffer_free(&bytes);
     return decode_done(s, &out, status);
@@ -112,7 +115,8 @@ static int decode_byte(const char *text, size_t size) {
     return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-static enum qkv_status decode_run(struct qkv_context *ctx, struct chain_strings *out, struct qkv_buffer *run, bool raw) {
+static enum qkv_status decode_run(struct qkv_context *ctx, struct chain_strings *out, struct qkv_buffer *run,
+                                  bool raw) {
     enum qkv_status status = QKV_OK;
     if (raw || qkv_utf8_valid(run->data, run->size) == run->size) {
         if (run->size) status = qkv_strings_put(ctx, out, run->data, run->size);
@@ -123,7 +127,8 @@ static enum qkv_status decode_run(struct qkv_context *ctx, struct chain_strings 
     return status;
 }
 
-static enum qkv_status decode_fallback(struct qkv_context *ctx, const struct chain_link *link, struct chain_strings *s) {
+static enum qkv_status decode_fallback(struct qkv_context *ctx, const struct chain_link *link,
+                                       struct chain_strings *s) {
     (void)link;
     struct chain_strings out = {0};
     struct qkv_buffer run = {0};
@@ -156,8 +161,8 @@ static enum qkv_status decode_fuse(struct qkv_context *ctx, const struct chain_l
 
 /* ---- texts for texts ------------------------------------------------------------------------------------------------------------ */
 
-static enum qkv_status decode_replaced(struct qkv_context *ctx, struct chain_strings *out, const char *text, size_t size, const char *old,
-                                       size_t old_size, const char *new) {
+static enum qkv_status decode_replaced(struct qkv_context *ctx, struct chain_strings *out, const char *text,
+                                       size_t size, const char *old, size_t old_size, const char *new) {
     enum qkv_status status = QKV_OK;
     for (size_t at = 0; at < size && !status;) {
         const char *next = old_size ? memmem(text + at, size - at, old, old_size) : NULL;
@@ -170,7 +175,8 @@ static enum qkv_status decode_replaced(struct qkv_context *ctx, struct chain_str
 }
 
 /* Replaces one text by another in the last text of a list, which has no end yet. */
-static enum qkv_status decode_substitute(struct qkv_context *ctx, struct chain_strings *out, const char *old, const char *new) {
+static enum qkv_status decode_substitute(struct qkv_context *ctx, struct chain_strings *out, const char *old,
+                                         const char *new) {
     const size_t begin = out->count ? out->ends[out->count - 1] : 0, size = out->bytes.size - begin;
     if (size == 0 || !memmem(out->bytes.data + begin, size, old, strlen(old))) return QKV_OK;
     char *copy = qkv_copy_bytes(ctx, out->bytes.data + begin, size);
@@ -182,9 +188,9 @@ static enum qkv_status decode_substitute(struct qkv_context *ctx, struct chain_s
 }
 
 static enum qkv_status decode_cleanup(struct qkv_context *ctx, struct chain_strings *out) {
-    static const char *const pairs[][2] = {{" .", "."},     {" ?", "?"},   {" !", "!"},           {" ,", ","},
-                                           {" ' ", "'"},    {" n't", "n't"}, {" 'm", "'m"},       {" do not", " don't"},
-                                           {" 's", "'s"},   {" 've", "'ve"}, {" 're", "'re"}};
+    static const char *const pairs[][2] = {{" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
+                                           {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
+                                           {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs && !status; i++)
         status = decode_substitute(ctx, out, pairs[i][0], pairs[i][1]);
@@ -197,7 +203,8 @@ static enum qkv_status wordpiece_read(struct chain_reader *r, const json_t *valu
     return status ? status : qkv_chain_bool(r, value, "cleanup", true, &link->flags[0]);
 }
 
-static enum qkv_status decode_wordpiece(struct qkv_context *ctx, const struct chain_link *link, struct chain_strings *s) {
+static enum qkv_status decode_wordpiece(struct qkv_context *ctx, const struct chain_link *link,
+                                        struct chain_strings *s) {
     struct chain_strings out = {0};
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < s->count && !status; i++) {
@@ -352,7 +359,8 @@ enum qkv_status qkv_chain_token_bytes(struct chain_reader *r) {
     struct chain_strings s = {0};
     enum qkv_status status = QKV_OK;
     for (size_t id = 0; id < c->key_count && !status; id++) {
-        if (!c->keys[id] || (id < r->t->count && r->t->tokens[id].form != QKV_TOKEN_HOLE)) continue; /* none, or added */
+        if (!c->keys[id] || (id < r->t->count && r->t->tokens[id].form != QKV_TOKEN_HOLE))
+            continue; /* none, or added */
         s.bytes.size = s.count = 0;
         s.raw = true;
         if (!status) status = qkv_strings_put(r->ctx, &s, "x", 1);

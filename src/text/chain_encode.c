@@ -44,7 +44,8 @@ static enum qkv_status encode_put(struct chain_run *r, int32_t id, size_t begin,
     r->ids[r->count] = id;
     if (r->mapped) {
         const struct chain_span from = qkv_chain_source(r, begin);
-        r->spans[r->count] = (struct chain_span){from.begin, end > begin ? qkv_chain_source(r, end - 1).end : from.begin};
+        r->spans[r->count] =
+            (struct chain_span){from.begin, end > begin ? qkv_chain_source(r, end - 1).end : from.begin};
         r->blanks[r->count] = blanks;
     }
     r->count++;
@@ -72,8 +73,8 @@ static enum qkv_status encode_piece(struct chain_run *r, struct chain_piece p) {
 /* ---- added tokens ------------------------------------------------------------------------------------------------------------- */
 
 /* The next added token at `from` or behind, the longest at its place, as it matches: without what it strips. */
-static const struct chain_added *encode_match(const struct qkv_chain *c, bool normalized, const char *s, size_t size, size_t from,
-                                              size_t *begin, size_t *end) {
+static const struct chain_added *encode_match(const struct qkv_chain *c, bool normalized, const char *s, size_t size,
+                                              size_t from, size_t *begin, size_t *end) {
     const struct chain_trie *trie = &c->added_trie[normalized];
     if (trie->edge_count == 0) return NULL;
     for (size_t at = from; at < size; at++) {
@@ -133,7 +134,8 @@ static bool encode_next(const struct chain_run *r, bool normalized, const char *
         if (f->added->special && !r->specials && f->added->id != r->only) continue;
         if (f->added->single_word) {
             size_t next = end;
-            if (encode_word_before(s, begin) || (end < size && qkv_code_is_word(qkv_code_next(s, size, &next)))) continue;
+            if (encode_word_before(s, begin) || (end < size && qkv_code_is_word(qkv_code_next(s, size, &next))))
+                continue;
         }
         if (f->added->left) begin = encode_spaces_before(s, begin, done);
         if (f->added->right) end = encode_spaces_after(s, size, end);
@@ -254,8 +256,8 @@ static void encode_trim(const struct chain_run *r, const char *s, size_t size) {
         size_t front = r->blanks[i] & 15U, back = r->blanks[i] >> 4, at = span->begin, end = span->end;
         if (front && r->t->around.trims_after_space && (i == 0 || span->begin == 0)) front--;
         for (; front && at < end; front--) qkv_code_next(s, size, &at);
-        for (; back && end > at; back--)
-            do end--;
+        for (; back && end > at; back--) do
+                end--;
             while (end > at && ((unsigned char)s[end] & 0xC0) == 0x80);
         span->begin = (uint32_t)at;
         span->end = (uint32_t)end;
@@ -263,7 +265,8 @@ static void encode_trim(const struct chain_run *r, const char *s, size_t size) {
 }
 
 /* Bytes that are no UTF-8 as U+FFFD: a copy, and of each byte of it the place in the source. */
-static enum qkv_status encode_repair(struct qkv_context *ctx, const char *s, size_t size, struct qkv_buffer *out, uint32_t **places) {
+static enum qkv_status encode_repair(struct qkv_context *ctx, const char *s, size_t size, struct qkv_buffer *out,
+                                     uint32_t **places) {
     size_t count = 0, capacity = 0;
     enum qkv_status status = QKV_OK;
     for (size_t at = 0; at < size && !status;) {
@@ -301,7 +304,8 @@ enum qkv_status qkv_chain_encode(struct qkv_context *ctx, const struct qkv_token
     struct qkv_buffer repaired = {0};
     uint32_t *places = NULL;
     r.mapped = spans || t->chain->needs_map;
-    if (size > UINT32_MAX / 4) return qkv_fail(ctx, QKV_FORMAT, "encode: the text has %zu bytes; give it in parts of less than 1 GiB", size);
+    if (size > UINT32_MAX / 4)
+        return qkv_fail(ctx, QKV_FORMAT, "encode: the text has %zu bytes; give it in parts of less than 1 GiB", size);
     enum qkv_status status = qkv_chain_cache_create(ctx, size, &r.cache);
     const char *s = text;
     size_t n = size;
@@ -327,7 +331,8 @@ enum qkv_status qkv_chain_encode(struct qkv_context *ctx, const struct qkv_token
 }
 
 size_t qkv_chain_cut(const struct qkv_chain *c, const char *text, size_t size) {
-    static const char *const near[] = {"BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "StripAccents", "Precompiled"};
+    static const char *const near[] = {"BertNormalizer", "Lowercase", "NFC",          "NFD",
+                                       "NFKC",           "NFKD",      "StripAccents", "Precompiled"};
     static const char *const dropping[] = {"BertPreTokenizer", "WhitespaceSplit", "Whitespace"};
     bool good = false;
     for (size_t k = 0; c->splitters.count && k < sizeof dropping / sizeof *dropping; k++)

@@ -130,12 +130,13 @@ enum qkv_status qkv_chain_form(struct chain_run *r, bool compatible, bool compos
     for (size_t at = 0; at < size && !status;) {
         utf8proc_int32_t parts[32];
         const uint32_t code = qkv_code_next(text, size, &at);
-        if (code < 0x80) {
+        if (code < 0x80 || qkv_code_is_whole(code)) {
             status = form_add(&f, code, 0, compose);
             continue;
         }
         int last = 0;
-        utf8proc_ssize_t n = utf8proc_decompose_char((utf8proc_int32_t)code, parts, 32, (utf8proc_option_t)options, &last);
+        utf8proc_ssize_t n =
+            utf8proc_decompose_char((utf8proc_int32_t)code, parts, 32, (utf8proc_option_t)options, &last);
         if (n < 1 || n > 32) {
             parts[0] = (utf8proc_int32_t)code;
             n = 1;

@@ -32,7 +32,8 @@ static int32_t model_find(const struct qkv_chain *c, const char *key, size_t siz
 }
 
 static enum qkv_status model_unknown(struct chain_run *r, const char *piece, size_t size) {
-    return qkv_fail(r->ctx, QKV_FORMAT, "\"%.*s\" is not in the vocabulary of the tokenizer, which has no token for what is unknown",
+    return qkv_fail(r->ctx, QKV_FORMAT,
+                    "\"%.*s\" is not in the vocabulary of the tokenizer, which has no token for what is unknown",
                     (int)(size < 60 ? size : qkv_utf8_cut(piece, 60)), piece);
 }
 
@@ -263,15 +264,16 @@ void qkv_chain_cache_free(struct chain_cache *cache) {
     free(cache);
 }
 
-static enum qkv_status cache_store(struct chain_run *r, struct cache_entry *e, uint64_t hash, const char *s, size_t size,
-                                   size_t first) {
+static enum qkv_status cache_store(struct chain_run *r, struct cache_entry *e, uint64_t hash, const char *s,
+                                   size_t size, size_t first) {
     struct chain_cache *cache = r->cache;
     const size_t n = r->tokens.count - first;
     if (cache->bytes.size > CACHE_BYTES) { /* begin again */
         cache->bytes.size = cache->list.count = 0;
         memset(cache->at, 0, (cache->mask + 1) * sizeof *cache->at);
     }
-    struct chain_token *at = qkv_list_room(r->ctx, cache->list.at, &cache->list.capacity, cache->list.count, n, sizeof *at);
+    struct chain_token *at =
+        qkv_list_room(r->ctx, cache->list.at, &cache->list.capacity, cache->list.count, n, sizeof *at);
     if (!at) return QKV_MEMORY;
     cache->list.at = at;
     if (n) memcpy(at + cache->list.count, r->tokens.at + first, n * sizeof *at);

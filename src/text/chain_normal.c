@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
 
 /* Writes every character as `visit` says, and swaps. */
 typedef enum qkv_status chain_visit(struct chain_run *r, const struct chain_link *link, uint32_t code, size_t bytes);
@@ -44,7 +43,7 @@ static enum qkv_status lower_visit(struct chain_run *r, const struct chain_link 
     (void)link;
     (void)bytes;
     if (code < 0x80) return qkv_chain_put(r, code >= 'A' && code <= 'Z' ? code + 32 : code, 0);
-    if (code != 0x130) return qkv_chain_put(r, (uint32_t)utf8proc_tolower((utf8proc_int32_t)code), 0);
+    if (code != 0x130) return qkv_chain_put(r, qkv_code_lower(code), 0);
     enum qkv_status status = qkv_chain_put(r, 'i', 0);
     return status ? status : qkv_chain_put(r, 0x307, 1);
 }
@@ -196,7 +195,8 @@ static enum qkv_status normal_replace(struct chain_run *r, const struct chain_li
             continue;
         }
         qkv_chain_skip(r, match.end - match.begin);
-        status = qkv_chain_put_text(r, link->text, strlen(link->text), qkv_chain_source(r, match.end ? match.end - 1 : 0));
+        status =
+            qkv_chain_put_text(r, link->text, strlen(link->text), qkv_chain_source(r, match.end ? match.end - 1 : 0));
     }
     if (!status) qkv_chain_swap(r);
     return status;

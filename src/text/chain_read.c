@@ -36,14 +36,16 @@ enum qkv_status qkv_chain_string(struct chain_reader *r, const json_t *value, co
     return *out ? QKV_OK : QKV_MEMORY;
 }
 
-enum qkv_status qkv_chain_size(struct chain_reader *r, const json_t *value, const char *key, size_t fallback, size_t *out) {
+enum qkv_status qkv_chain_size(struct chain_reader *r, const json_t *value, const char *key, size_t fallback,
+                               size_t *out) {
     const json_t *is = json_object_get(value, key);
     *out = read_absent(is) ? fallback : (size_t)json_integer_value(is);
     const bool good = read_absent(is) || (json_is_integer(is) && json_integer_value(is) >= 0);
     return good ? QKV_OK : read_refuse(r, key, is, "integers from 0 on");
 }
 
-enum qkv_status qkv_chain_code(struct chain_reader *r, const json_t *value, const char *key, uint32_t fallback, uint32_t *out) {
+enum qkv_status qkv_chain_code(struct chain_reader *r, const json_t *value, const char *key, uint32_t fallback,
+                               uint32_t *out) {
     const json_t *is = json_object_get(value, key);
     *out = fallback;
     if (read_absent(is) && fallback) return QKV_OK;
@@ -116,18 +118,20 @@ static enum qkv_status read_unknown_kind(struct chain_reader *r, const json_t *v
     return qkv_json_refuse(r->ctx, r->name, r->key, value, knows);
 }
 
-static enum qkv_status read_links(struct chain_reader *r, const json_t *value, const char *list, const struct chain_kind *kinds,
-                                  struct chain_links *links, int depth) {
+static enum qkv_status read_links(struct chain_reader *r, const json_t *value, const char *list,
+                                  const struct chain_kind *kinds, struct chain_links *links, int depth) {
     if (read_absent(value)) return QKV_OK;
     enum qkv_status status = QKV_OK;
     if (strcmp(read_type(value), "Sequence") == 0) {
         const json_t *parts = json_object_get(value, list);
         if (!json_is_array(parts)) return read_refuse(r, list, parts, "a list");
         if (depth == DEPTH_MAX)
-            return qkv_fail(r->ctx, QKV_FORMAT, "%s: %s has more than %d Sequences in each other", r->name, r->key, DEPTH_MAX);
+            return qkv_fail(r->ctx, QKV_FORMAT, "%s: %s has more than %d Sequences in each other", r->name, r->key,
+                            DEPTH_MAX);
         for (size_t i = 0; i < json_array_size(parts) && !status; i++) {
             const json_t *part = json_array_get(parts, i);
-            status = json_is_object(part) ? read_links(r, part, list, kinds, links, depth + 1) : read_unknown_kind(r, part, kinds);
+            status = json_is_object(part) ? read_links(r, part, list, kinds, links, depth + 1)
+                                          : read_unknown_kind(r, part, kinds);
         }
         return status;
     }
@@ -232,7 +236,8 @@ static enum qkv_status read_one_added(struct chain_reader *r, const json_t *valu
     const char *content = json_string_value(json_object_get(value, "content"));
     const json_t *id = json_object_get(value, "id");
     struct chain_added added = {0};
-    if (!content || !*content) return qkv_json_refuse(r->ctx, r->name, "added_tokens", value, "an object with a content and an id");
+    if (!content || !*content)
+        return qkv_json_refuse(r->ctx, r->name, "added_tokens", value, "an object with a content and an id");
     r->key = "added_tokens";
     enum qkv_status status = qkv_chain_bool(r, value, "special", false, &added.special);
     if (!status) status = qkv_chain_bool(r, value, "normalized", !added.special, &added.normalized);
@@ -243,14 +248,17 @@ static enum qkv_status read_one_added(struct chain_reader *r, const json_t *valu
     const struct qkv_string *known = qkv_strings_find(&c->vocab, content, strlen(content));
     const json_int_t n = known ? (json_int_t)known->value : json_integer_value(id), bound = (json_int_t)c->key_count;
     if ((!known && !json_is_integer(id)) || n < 0 || n >= bound)
-        return qkv_fail(r->ctx, QKV_FORMAT, "%s: added_tokens: the id of \"%.60s\" is not an integer in [0, %zu), which is ample",
-                        r->name, content, c->key_count);
+        return qkv_fail(r->ctx, QKV_FORMAT,
+                        "%s: added_tokens: the id of \"%.60s\" is not an integer in [0, %zu), which is ample", r->name,
+                        content, c->key_count);
     const size_t place = (size_t)n;
     if (place < r->t->count && r->t->tokens[place].added)
-        return qkv_fail(r->ctx, QKV_FORMAT, "%s: added_tokens: \"%.60s\" has the id %zu of another one", r->name, content, place);
-    if (!known && c->keys[place])
-        return qkv_fail(r->ctx, QKV_FORMAT, "%s: added_tokens: the id of \"%.60s\" is %zu, which model.vocab contradicts", r->name,
+        return qkv_fail(r->ctx, QKV_FORMAT, "%s: added_tokens: \"%.60s\" has the id %zu of another one", r->name,
                         content, place);
+    if (known ? json_is_integer(id) && json_integer_value(id) != n : c->keys[place] != NULL)
+        return qkv_fail(r->ctx, QKV_FORMAT,
+                        "%s: added_tokens: the id of \"%.60s\" is %lld, which model.vocab contradicts", r->name,
+                        content, (long long)json_integer_value(id));
     added.id = (int32_t)n;
     struct chain_added *list = qkv_list_room(r->ctx, c->added, &c->added_capacity, c->added_count, 1, sizeof *list);
     if (!list) return QKV_MEMORY;
@@ -274,7 +282,8 @@ static void added_keys(struct chain_reader *r) {
 
 enum qkv_status qkv_chain_read_added(struct chain_reader *r, const json_t *added) {
     enum qkv_status status = QKV_OK;
-    if (!read_absent(added) && !json_is_array(added)) return qkv_json_refuse(r->ctx, r->name, "added_tokens", added, "a list");
+    if (!read_absent(added) && !json_is_array(added))
+        return qkv_json_refuse(r->ctx, r->name, "added_tokens", added, "a list");
     for (size_t i = 0; i < json_array_size(added) && !status; i++) status = read_one_added(r, json_array_get(added, i));
     return status;
 }
@@ -289,9 +298,11 @@ static enum qkv_status read_chain(struct chain_reader *r, const json_t *root) {
     enum qkv_status status = read_truncation(r, json_object_get(root, "truncation"));
     if (!status) status = read_padding(r, json_object_get(root, "padding"));
     r->key = "normalizer";
-    if (!status) status = read_links(r, json_object_get(root, r->key), "normalizers", qkv_chain_normalizers, &c->normalizers, 0);
+    if (!status)
+        status = read_links(r, json_object_get(root, r->key), "normalizers", qkv_chain_normalizers, &c->normalizers, 0);
     r->key = "pre_tokenizer";
-    if (!status) status = read_links(r, json_object_get(root, r->key), "pretokenizers", qkv_chain_splitters, &c->splitters, 0);
+    if (!status)
+        status = read_links(r, json_object_get(root, r->key), "pretokenizers", qkv_chain_splitters, &c->splitters, 0);
     r->key = "decoder";
     if (!status) status = read_links(r, json_object_get(root, r->key), "decoders", qkv_chain_decoders, &c->decoders, 0);
     r->key = "model";
@@ -304,8 +315,8 @@ static enum qkv_status read_chain(struct chain_reader *r, const json_t *root) {
     return qkv_template_read(r->ctx, r->name, post, r->t);
 }
 
-enum qkv_status qkv_chain_read(struct qkv_context *ctx, const char *name, const json_t *root, const char *json, size_t size,
-                               struct qkv_tokenizer *t) {
+enum qkv_status qkv_chain_read(struct qkv_context *ctx, const char *name, const json_t *root, const char *json,
+                               size_t size, struct qkv_tokenizer *t) {
     struct chain_reader r = {.ctx = ctx, .name = name, .key = "the file", .t = t};
     if (!json_is_object(root)) return qkv_json_refuse(ctx, name, "the file", root, "an object");
     r.chain = t->chain = qkv_allocate(ctx, 1, sizeof *t->chain);
@@ -317,4 +328,36 @@ enum qkv_status qkv_chain_read(struct qkv_context *ctx, const char *name, const 
     char why[512];
     snprintf(why, sizeof why, "%s", qkv_message(ctx));
     return qkv_fail(ctx, QKV_FORMAT, "%s: %s: %s", name, r.key, why);
+}
+
+enum qkv_status qkv_chain_add_special(struct qkv_context *ctx, struct qkv_tokenizer *t, const char *text) {
+    json_t *root = NULL;
+    const struct qkv_json_text file = {
+        .name = "tokenizer", .data = t->chain->json, .size = t->chain->json_size, .max_size = t->chain->json_size};
+    enum qkv_status status = qkv_json_load(ctx, &file, &root);
+    if (status) return status;
+    json_t *list = json_object_get(root, "added_tokens");
+    if (!json_is_array(list)) {
+        json_object_set_new(root, "added_tokens", json_array());
+        list = json_object_get(root, "added_tokens");
+    }
+    json_array_append_new(list,
+                          json_pack("{s:I, s:s, s:b, s:b, s:b, s:b, s:b}", "id", (json_int_t)t->count, "content", text,
+                                    "single_word", 0, "lstrip", 0, "rstrip", 0, "normalized", 0, "special", 1));
+    char *written = json_dumps(root, JSON_COMPACT);
+    json_decref(root);
+    struct qkv_tokenizer *made = NULL;
+    status = written ? qkv_tokenizer_parse(ctx, written, strlen(written), "tokenizer", &made)
+                     : qkv_fail_memory(ctx, 0, "a tokenizer");
+    free(written);
+    if (status) return status;
+    memcpy(made->has_role, t->has_role, sizeof t->has_role);
+    memcpy(made->roles, t->roles, sizeof t->roles);
+    memcpy(made->ends, t->ends, sizeof t->ends);
+    made->end_count = t->end_count;
+    struct qkv_tokenizer old = *t;
+    *t = *made;
+    *made = old;
+    qkv_tokenizer_free(made);
+    return QKV_OK;
 }

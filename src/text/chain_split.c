@@ -60,8 +60,8 @@ static enum qkv_status split_flush(struct chain_run *r, struct split_state *s) {
     return open ? qkv_chain_piece(r, s->begin, s->end) : QKV_OK;
 }
 
-static enum qkv_status split_part(struct chain_run *r, enum chain_behavior behavior, struct split_state *s, size_t begin,
-                                  size_t end, bool matched) {
+static enum qkv_status split_part(struct chain_run *r, enum chain_behavior behavior, struct split_state *s,
+                                  size_t begin, size_t end, bool matched) {
     enum qkv_status status = QKV_OK;
     bool joins = false;
     if (behavior == CHAIN_REMOVED) return matched ? QKV_OK : qkv_chain_piece(r, begin, end);
@@ -207,13 +207,15 @@ static enum qkv_status bytes_read(struct chain_reader *r, const json_t *value, s
 }
 
 /* Begins every piece that does not with a text; the pieces lie one behind the other then. */
-static enum qkv_status split_prepend(struct chain_run *r, const char *text, size_t size, bool (*asks)(const struct chain_run *r, size_t begin)) {
+static enum qkv_status split_prepend(struct chain_run *r, const char *text, size_t size,
+                                     bool (*asks)(const struct chain_run *r, size_t begin)) {
     enum qkv_status status = qkv_chain_begin(r);
     for (size_t i = 0; i < r->pieces.count && !status; i++) {
         struct chain_piece *p = &r->pieces.at[i];
         const size_t begin = r->next.bytes.size;
         const bool has = p->end - p->begin >= size && memcmp(r->text.bytes.data + p->begin, text, size) == 0;
-        if (!has && (!asks || asks(r, p->begin))) status = qkv_chain_put_text(r, text, size, qkv_chain_source(r, p->begin));
+        if (!has && (!asks || asks(r, p->begin)))
+            status = qkv_chain_put_text(r, text, size, qkv_chain_source(r, p->begin));
         r->cursor = p->begin;
         if (!status) status = qkv_chain_keep(r, p->end - p->begin);
         *p = (struct chain_piece){begin, r->next.bytes.size};

@@ -5,48 +5,66 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "text/unicode_ranges.h"
+
 bool qkv_code_is_space(uint32_t c) {
     if (c < 0x80) return c == ' ' || (c >= 9 && c <= 13);
     return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
            c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
-static utf8proc_category_t category_of(uint32_t code) {
-    return utf8proc_category((utf8proc_int32_t)code);
+static bool text_in(uint32_t code, const struct unicode_range *list, size_t count) {
+    size_t low = 0, high = count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (code > list[middle].last)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < count && code >= list[low].first;
 }
 
 bool qkv_code_is_mark(uint32_t code, bool nonspacing_only) {
     if (code < 0x300) return false;
-    const utf8proc_category_t c = category_of(code);
-    return c == UTF8PROC_CATEGORY_MN || (!nonspacing_only && (c == UTF8PROC_CATEGORY_MC || c == UTF8PROC_CATEGORY_ME));
+    return nonspacing_only ? text_in(code, qkv_unicode_nonspacing, qkv_unicode_nonspacing_count)
+                           : text_in(code, qkv_unicode_mark, qkv_unicode_mark_count);
 }
 
 bool qkv_code_is_number(uint32_t code) {
     if (code < 0x80) return code >= '0' && code <= '9';
-    const utf8proc_category_t c = category_of(code);
-    return c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_NO;
+    return text_in(code, qkv_unicode_number, qkv_unicode_number_count);
 }
 
 bool qkv_code_is_punctuation(uint32_t code) {
     if (code < 0x80)
         return (code >= 33 && code <= 47) || (code >= 58 && code <= 64) || (code >= 91 && code <= 96) ||
                (code >= 123 && code <= 126);
-    const utf8proc_category_t c = category_of(code);
-    return c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_PO;
+    return text_in(code, qkv_unicode_punctuation, qkv_unicode_punctuation_count);
 }
 
 bool qkv_code_is_other(uint32_t code) {
     if (code < 0x80) return code < 32 || code == 127;
-    const utf8proc_category_t c = category_of(code);
-    return c == UTF8PROC_CATEGORY_CC || c == UTF8PROC_CATEGORY_CF || c == UTF8PROC_CATEGORY_CS || c == UTF8PROC_CATEGORY_CO;
+    return text_in(code, qkv_unicode_other, qkv_unicode_other_count);
+}
+
+uint32_t qkv_code_lower(uint32_t code) {
+    for (size_t i = 0; code >= 0x1C80 && i < qkv_unicode_lower_count; i++)
+        if (qkv_unicode_lower[i].code == code) return qkv_unicode_lower[i].lower;
+    return (uint32_t)utf8proc_tolower((utf8proc_int32_t)code);
+}
+
+bool qkv_code_is_whole(uint32_t code) {
+    return code >= 0x3000 && text_in(code, qkv_unicode_whole, qkv_unicode_whole_count);
 }
 
 /* Alphabetic, marks, decimal digits, connectors and joiners. Alphabetic without being letter, mark or letter-like number are the
  * circled and squared letters only. */
 bool qkv_code_is_word(uint32_t code) {
     if (code < 0x80)
-        return (code >= '0' && code <= '9') || (code >= 'A' && code <= 'Z') || code == '_' || (code >= 'a' && code <= 'z');
-    const utf8proc_category_t c = category_of(code);
+        return (code >= '0' && code <= '9') || (code >= 'A' && code <= 'Z') || code == '_' ||
+               (code >= 'a' && code <= 'z');
+    const utf8proc_category_t c = utf8proc_category((utf8proc_int32_t)code);
     if (c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_NL) return true; /* letters, marks, Nd, Nl */
     return c == UTF8PROC_CATEGORY_PC || code == 0x200C || code == 0x200D || (code >= 0x24B6 && code <= 0x24E9) ||
            (code >= 0x1F130 && code <= 0x1F149) || (code >= 0x1F150 && code <= 0x1F169) ||
@@ -67,7 +85,8 @@ struct chain_span qkv_chain_source(const struct chain_run *r, size_t at) {
 }
 
 static enum qkv_status text_map_room(struct chain_run *r, size_t more) {
-    struct chain_span *map = qkv_list_room(r->ctx, r->next.map, &r->next.map_capacity, r->next.bytes.size, more, sizeof *map);
+    struct chain_span *map =
+        qkv_list_room(r->ctx, r->next.map, &r->next.map_capacity, r->next.bytes.size, more, sizeof *map);
     if (!map) return QKV_MEMORY;
     r->next.map = map;
     return QKV_OK;

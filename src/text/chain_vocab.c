@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AFFIX_MAX 60     /* bytes of a prefix and of a suffix */
-#define PENALTY   10.0   /* of an unknown character, below the lowest score (SentencePiece) */
+#define AFFIX_MAX 60   /* bytes of a prefix and of a suffix */
+#define PENALTY   10.0 /* of an unknown character, below the lowest score (SentencePiece) */
 
 static bool vocab_absent(const json_t *value) {
     return !value || json_is_null(value);
@@ -38,7 +38,8 @@ static enum qkv_status read_object(struct chain_reader *r, const json_t *vocab) 
         const json_int_t id = json_integer_value(value);
         if (!json_is_integer(value) || id < 0 || (size_t)id >= r->chain->key_count)
             return qkv_fail(r->ctx, QKV_FORMAT,
-                            "%s: the id of \"%.60s\" in model.vocab is not an integer in [0, %zu), which is ample for this vocabulary",
+                            "%s: the id of \"%.60s\" in model.vocab is not an integer in [0, %zu), which is ample for "
+                            "this vocabulary",
                             r->name, key, r->chain->key_count);
         status = vocab_add(r, key, strlen(key), (size_t)id);
         if (status) return status;
@@ -56,8 +57,10 @@ static enum qkv_status read_pieces(struct chain_reader *r, const json_t *vocab) 
     c->scores = qkv_allocate(r->ctx, count, sizeof *c->scores);
     if (status || !c->scores) return QKV_MEMORY;
     for (size_t i = 0; i < count && !status; i++) {
-        const json_t *entry = json_array_get(vocab, i), *piece = json_array_get(entry, 0), *score = json_array_get(entry, 1);
-        if (!json_is_string(piece) || !json_is_number(score) || json_array_size(entry) != 2 || !isfinite(json_number_value(score)))
+        const json_t *entry = json_array_get(vocab, i), *piece = json_array_get(entry, 0),
+                     *score = json_array_get(entry, 1);
+        if (!json_is_string(piece) || !json_is_number(score) || json_array_size(entry) != 2 ||
+            !isfinite(json_number_value(score)))
             return qkv_fail(r->ctx, QKV_FORMAT, "%s: model.vocab[%zu] is not [\"piece\", score]", r->name, i);
         c->scores[i] = json_number_value(score);
         if (i == 0 || c->scores[i] < least) least = c->scores[i];
@@ -77,8 +80,9 @@ static enum qkv_status vocab_keys(struct chain_reader *r) {
         const struct qkv_string *e = &c->vocab.entries[i];
         const size_t id = (size_t)e->value;
         if (c->keys[id])
-            return qkv_fail(r->ctx, QKV_FORMAT, "%s: model.vocab: tokens \"%.*s\" and \"%.*s\" both have id %zu; ids must differ",
-                            r->name, (int)qkv_min(c->key_sizes[id], 60), c->keys[id], (int)qkv_min(e->size, 60),
+            return qkv_fail(r->ctx, QKV_FORMAT,
+                            "%s: model.vocab: tokens \"%.*s\" and \"%.*s\" both have id %zu; ids must differ", r->name,
+                            (int)qkv_min(c->key_sizes[id], 60), c->keys[id], (int)qkv_min(e->size, 60),
                             c->vocab.bytes.data + e->offset, id);
         c->keys[id] = c->vocab.bytes.data + e->offset;
         c->key_sizes[id] = e->size;
@@ -105,7 +109,8 @@ static enum qkv_status vocab_unknown(struct chain_reader *r, const json_t *model
         return QKV_OK;
     }
     if (!json_is_string(unknown)) return qkv_json_refuse(r->ctx, r->name, "model.unk_token", unknown, "a text");
-    const struct qkv_string *found = qkv_strings_find(&c->vocab, json_string_value(unknown), json_string_length(unknown));
+    const struct qkv_string *found =
+        qkv_strings_find(&c->vocab, json_string_value(unknown), json_string_length(unknown));
     if (!found && c->model == CHAIN_BPE)
         return qkv_fail(r->ctx, QKV_FORMAT, "%s: model.unk_token is \"%.60s\", which is not in model.vocab", r->name,
                         json_string_value(unknown));
@@ -119,8 +124,9 @@ static enum qkv_status merge_id(struct chain_reader *r, size_t i, const char *ke
     const struct qkv_string *found = qkv_strings_find(&r->chain->vocab, key, size);
     if (found) *id = (int32_t)found->value;
     return found ? QKV_OK
-                 : qkv_fail(r->ctx, QKV_FORMAT, "%s: model.merges[%zu] needs the token \"%.*s\", which is not in model.vocab", r->name,
-                            i, (int)qkv_min(size, 60), key);
+                 : qkv_fail(r->ctx, QKV_FORMAT,
+                            "%s: model.merges[%zu] needs the token \"%.*s\", which is not in model.vocab", r->name, i,
+                            (int)qkv_min(size, 60), key);
 }
 
 static enum qkv_status vocab_merge(struct chain_reader *r, size_t i, const json_t *merge, struct qkv_buffer *joined) {
@@ -134,7 +140,7 @@ static enum qkv_status vocab_merge(struct chain_reader *r, size_t i, const json_
         right = space && !strchr(space + 1, ' ') ? space + 1 : NULL;
         right_size = right ? strlen(right) : 0;
     }
-    if (!left || !right)
+    if (!left || !right || (!text && json_array_size(merge) != 2))
         return qkv_fail(r->ctx, QKV_FORMAT, "%s: model.merges[%zu] is neither \"a b\" nor [\"a\", \"b\"]", r->name, i);
     int32_t ids[3] = {0, 0, 0};
     const size_t skip = qkv_min(r->chain->prefix_size, right_size);
@@ -147,25 +153,28 @@ static enum qkv_status vocab_merge(struct chain_reader *r, size_t i, const json_
     if (status) return status;
     /* One that begins with the mark, behind what does not end with one: pieces may not be cut there. */
     const bool marked = right_size >= 3 && memcmp(right, "\xE2\x96\x81", 3) == 0;
-    if (marked && !(left_size >= 3 && memcmp(left + left_size - 3, "\xE2\x96\x81", 3) == 0)) r->chain->splits_at_mark = false;
+    if (marked && !(left_size >= 3 && memcmp(left + left_size - 3, "\xE2\x96\x81", 3) == 0))
+        r->chain->splits_at_mark = false;
     return qkv_merges_add(r->ctx, &r->t->merges, ids[0], ids[1], ids[2]);
 }
 
-static enum qkv_status read_affix(struct chain_reader *r, const json_t *model, const char *key, char **out, size_t *size) {
+static enum qkv_status read_affix(struct chain_reader *r, const json_t *model, const char *key, char **out,
+                                  size_t *size) {
     if (vocab_absent(json_object_get(model, key))) return QKV_OK;
     enum qkv_status status = qkv_chain_string(r, model, key, NULL, out);
     if (status) return status;
     *size = strlen(*out);
     return *size <= AFFIX_MAX ? QKV_OK
-                              : qkv_fail(r->ctx, QKV_FORMAT, "%s: model.%s has %zu bytes; at most %d are read", r->name, key, *size,
-                                         AFFIX_MAX);
+                              : qkv_fail(r->ctx, QKV_FORMAT, "%s: model.%s has %zu bytes; at most %d are read", r->name,
+                                         key, *size, AFFIX_MAX);
 }
 
 static enum qkv_status read_bpe(struct chain_reader *r, const json_t *model) {
     struct qkv_chain *c = r->chain;
     const json_t *dropout = json_object_get(model, "dropout"), *merges = json_object_get(model, "merges");
     if (!vocab_absent(dropout) && !(json_is_number(dropout) && json_number_value(dropout) == 0))
-        return qkv_json_refuse(r->ctx, r->name, "model.dropout", dropout, "null and 0: merges are not left out by chance");
+        return qkv_json_refuse(r->ctx, r->name, "model.dropout", dropout,
+                               "null and 0: merges are not left out by chance");
     enum qkv_status status = read_affix(r, model, "continuing_subword_prefix", &c->prefix, &c->prefix_size);
     if (!status) status = read_affix(r, model, "end_of_word_suffix", &c->suffix, &c->suffix_size);
     if (!status) status = qkv_chain_bool(r, model, "fuse_unk", false, &c->fuse_unknown);
@@ -196,7 +205,8 @@ static enum qkv_status read_wordpiece(struct chain_reader *r, const json_t *mode
     if (!status) status = vocab_unknown(r, model);
     for (size_t i = 0; i < c->vocab.count && !status; i++) {
         const struct qkv_string *e = &c->vocab.entries[i];
-        if (e->size) status = qkv_trie_add(r->ctx, &c->trie, c->vocab.bytes.data + e->offset, e->size, (int32_t)e->value);
+        if (e->size)
+            status = qkv_trie_add(r->ctx, &c->trie, c->vocab.bytes.data + e->offset, e->size, (int32_t)e->value);
     }
     for (const char *s = c->prefix; !status && *s && c->continuing >= 0; s++)
         c->continuing = qkv_trie_step(&c->trie, c->continuing, (unsigned char)*s);
@@ -244,5 +254,6 @@ enum qkv_status qkv_chain_read_model(struct chain_reader *r, const json_t *model
         r->t->unknown = r->chain->unknown;
         return status;
     }
-    return qkv_json_refuse(r->ctx, r->name, "model.type", json_object_get(model, "type"), "BPE, WordPiece, Unigram and WordLevel");
+    return qkv_json_refuse(r->ctx, r->name, "model.type", json_object_get(model, "type"),
+                           "BPE, WordPiece, Unigram and WordLevel");
 }

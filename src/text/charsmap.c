@@ -68,7 +68,8 @@ void qkv_charsmap_free(struct chain_charsmap *map) {
     free(map);
 }
 
-static enum qkv_status charsmap_make(struct chain_reader *r, const char *data, size_t size, struct chain_charsmap *map) {
+static enum qkv_status charsmap_make(struct chain_reader *r, const char *data, size_t size,
+                                     struct chain_charsmap *map) {
     uint32_t bytes = 0;
     if (size >= 4) memcpy(&bytes, data, 4);
     if (size < 4 || bytes % 4 || bytes > size - 4)
@@ -84,7 +85,8 @@ static enum qkv_status charsmap_make(struct chain_reader *r, const char *data, s
     for (size_t at = 0; at < map->size;) { /* as the file's texts must be */
         const size_t n = strlen(map->strings + at);
         if (qkv_utf8_valid(map->strings + at, n) != n)
-            return qkv_fail(r->ctx, QKV_FORMAT, "%s: normalizer: precompiled_charsmap has a text that is not UTF-8", r->name);
+            return qkv_fail(r->ctx, QKV_FORMAT, "%s: normalizer: precompiled_charsmap has a text that is not UTF-8",
+                            r->name);
         at += n + 1;
     }
     for (int c = 0; c < 128; c++) {
@@ -101,7 +103,8 @@ enum qkv_status qkv_charsmap_read(struct chain_reader *r, const json_t *value, s
     size_t size = strlen(text) <= MAP_BYTES ? charsmap_bytes(text) : SIZE_MAX;
     link->charsmap = qkv_allocate(r->ctx, 1, sizeof *link->charsmap);
     if (size == SIZE_MAX)
-        status = qkv_fail(r->ctx, QKV_FORMAT, "%s: normalizer: precompiled_charsmap is not base64 of at most 64 MiB", r->name);
+        status = qkv_fail(r->ctx, QKV_FORMAT, "%s: normalizer: precompiled_charsmap is not base64 of at most 64 MiB",
+                          r->name);
     else
         status = link->charsmap ? charsmap_make(r, text, size, link->charsmap) : QKV_MEMORY;
     free(text);

@@ -25,7 +25,7 @@ struct encoder {
     size_t count, capacity;
     struct known *cache;
     size_t cache_size;
-    struct chain_run *run;     /* where spans are asked for: it holds the normalized text with its source; else NULL */
+    struct chain_run *run; /* where spans are asked for: it holds the normalized text with its source; else NULL */
     struct chain_span *spans;
     size_t span_capacity;
     const char *source, *from; /* the text; what pieces are places of: the text, or run->text */
@@ -241,8 +241,8 @@ static enum qkv_status encode_between(struct encoder *e, const char *text, size_
         if (!status && added) {
             status = encode_reserve(e, 1);
             if (!status && e->run)
-                e->spans[e->count] = encode_source(e, (size_t)(text - e->from) + begin,
-                                                   (size_t)(text - e->from) + begin + added->size);
+                e->spans[e->count] =
+                    encode_source(e, (size_t)(text - e->from) + begin, (size_t)(text - e->from) + begin + added->size);
             if (!status) e->ids[e->count++] = added->id;
         }
         at = begin + (added ? added->size : 0);
@@ -251,10 +251,12 @@ static enum qkv_status encode_between(struct encoder *e, const char *text, size_
 }
 
 /* The machine. `spans`: of each id the bytes of the text that it stands for; NULL: nobody asks. */
-static enum qkv_status encode_machine(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text, size_t size,
-                                      bool specials, int32_t **ids, struct chain_span **spans, size_t *count) {
+static enum qkv_status encode_machine(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
+                                      size_t size, bool specials, int32_t **ids, struct chain_span **spans,
+                                      size_t *count) {
     struct chain_run run = {.ctx = ctx, .t = t, .mapped = true};
-    struct encoder e = {.ctx = ctx, .t = t, .specials = specials, .cache_size = 64, .source = text, .from = text, .size = size};
+    struct encoder e = {
+        .ctx = ctx, .t = t, .specials = specials, .cache_size = 64, .source = text, .from = text, .size = size};
     if (spans) e.run = &run;
     while (e.cache_size < CACHE_MOST && e.cache_size < size / 4) e.cache_size *= 2;
     e.cache = qkv_allocate(ctx, e.cache_size, sizeof *e.cache);
@@ -296,8 +298,8 @@ enum qkv_status qkv_tokenizer_encode(struct qkv_context *ctx, const struct qkv_t
     return encode_any(ctx, t, text, size, specials, ids, NULL, count);
 }
 
-enum qkv_status qkv_tokenizer_encode_spans(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text, size_t size,
-                                           bool specials, int32_t **ids, size_t **spans, size_t *count) {
+enum qkv_status qkv_tokenizer_encode_spans(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
+                                           size_t size, bool specials, int32_t **ids, size_t **spans, size_t *count) {
     QKV_CALL(ctx);
     struct chain_span *found = NULL;
     *spans = NULL;

@@ -32,6 +32,8 @@ enum qkv_long_fate {
 enum qkv_long_fate qkv_long_apply(const struct qkv_long_rule *rule, struct qkv_sequence_frame frame, int32_t *ids,
                                   size_t *count);
 
+/* Whether it has a special token of that text, or, where the text is that of a role (QKV_TOKEN_MASK, …), one that has the role. */
+bool qkv_tokenizer_knows(const struct qkv_tokenizer *t, const char *text);
 /* Gives a tokenizer one more special token, behind all others. */
 enum qkv_status qkv_tokenizer_add_special(struct qkv_context *ctx, struct qkv_tokenizer *t, const char *text);
 

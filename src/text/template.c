@@ -1,7 +1,7 @@
 /* The post-processor of a tokenizer.json: TemplateProcessing, BertProcessing and RobertaProcessing place special tokens before and
  * after a sequence; ByteLevel and RobertaProcessing move spans over white space. All are kept as they are for saving, and with
  * them what is not used: the template of pairs, and type ids. */
-#include "text/text.h"
+#include "text/chain.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -101,7 +101,8 @@ static enum qkv_status template_read_pair(struct template_reader *r, const json_
         const json_int_t n = json_integer_value(id);
         r->t->around.whole = i == 1;
         if (!json_is_integer(id) || n < 0 || n > INT32_MAX || !qkv_tokenizer_token(r->t, (int)n, NULL))
-            return qkv_fail(r->ctx, QKV_FORMAT, "%s: post_processor.%s is not [token, id] of a token", r->name, keys[i]);
+            return qkv_fail(r->ctx, QKV_FORMAT, "%s: post_processor.%s is not [token, id] of a token", r->name,
+                            keys[i]);
         status = template_add_id(r, (int32_t)n);
     }
     return status;
@@ -115,7 +116,8 @@ static enum qkv_status template_read_part(struct template_reader *r, const char 
         return status ? status : template_read_pair(r, value);
     }
     if (template_is_type(value, "TemplateProcessing")) return template_read_single(r, value);
-    return qkv_json_refuse(r->ctx, r->name, key, value, "null, ByteLevel, BertProcessing, RobertaProcessing and TemplateProcessing");
+    return qkv_json_refuse(r->ctx, r->name, key, value,
+                           "null, ByteLevel, BertProcessing, RobertaProcessing and TemplateProcessing");
 }
 
 enum qkv_status qkv_template_read(struct qkv_context *ctx, const char *name, const struct json_t *value,
@@ -189,13 +191,24 @@ bool qkv_tokenizer_template(const struct qkv_tokenizer *t, const int32_t **befor
     return around->before + around->after > 0;
 }
 
+/* The file's own truncation, with room for what stands around. */
+static void template_truncate(const struct qkv_chain *chain, int32_t *ids, size_t around, size_t *count) {
+    if (chain->truncate == 0) return;
+    const size_t most = chain->truncate > around ? chain->truncate - around : 0;
+    if (*count <= most) return;
+    if (chain->truncate_left) memmove(ids, ids + (*count - most), most * sizeof *ids);
+    *count = most;
+}
+
 enum qkv_status qkv_tokenizer_encode_sequence(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
                                               size_t size, bool specials, int32_t **ids, size_t *count) {
     QKV_CALL(ctx);
     const int32_t *before, *after;
-    size_t before_count, after_count, n;
+    size_t before_count = 0, after_count = 0, n;
     enum qkv_status status = qkv_tokenizer_encode(ctx, t, text, size, specials, ids, count);
-    if (status || !qkv_tokenizer_template(t, &before, &before_count, &after, &after_count)) return status;
+    const bool around = !status && qkv_tokenizer_template(t, &before, &before_count, &after, &after_count);
+    if (!status && t->chain) template_truncate(t->chain, *ids, before_count + after_count, count);
+    if (!around) return status;
     bool fits = qkv_add_size(*count, before_count + after_count, &n);
     int32_t *all = fits ? qkv_reallocate(ctx, *ids, n, sizeof *all) : NULL;
     if (!all) {

@@ -80,6 +80,7 @@ enum qkv_status qkv_tokenizer_set_added(struct qkv_context *ctx, struct qkv_toke
 }
 
 enum qkv_status qkv_tokenizer_add_special(struct qkv_context *ctx, struct qkv_tokenizer *t, const char *text) {
+    if (t->chain) return qkv_chain_add_special(ctx, t, text);
     enum qkv_status status = qkv_tokenizer_set_added(ctx, t, t->count, text, strlen(text), true, false);
     if (!status) qkv_added_index(t);
     return status;

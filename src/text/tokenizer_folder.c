@@ -102,7 +102,8 @@ static json_t *folder_added(const struct folder *f, const json_t *vocab) {
         QKV_TOKEN_ROLE_LIST(FOLDER_KEY)
 #undef FOLDER_KEY
     };
-    static const char *const usual[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<s>", "</s>", "<pad>", "<unk>", "<mask>", "<|endoftext|>"};
+    static const char *const usual[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]",  "[MASK]",       "<s>",
+                                        "</s>",  "<pad>", "<unk>", "<mask>", "<|endoftext|>"};
     json_t *list = json_array(), *seen = json_object();
     const size_t count = sizeof keys / sizeof *keys + sizeof usual / sizeof *usual;
     for (size_t i = 0; i < count; i++) {
@@ -112,8 +113,9 @@ static json_t *folder_added(const struct folder *f, const json_t *vocab) {
         if (!json_is_integer(id) || json_object_get(seen, text)) continue;
         json_object_set_new(seen, text, json_true());
         const bool left = !strcmp(text, "<mask>");
-        json_array_append_new(list, json_pack("{s:I, s:s, s:b, s:b, s:b, s:b, s:b}", "id", json_integer_value(id), "content", text,
-                                              "single_word", 0, "lstrip", left, "rstrip", 0, "normalized", 0, "special", 1));
+        json_array_append_new(list, json_pack("{s:I, s:s, s:b, s:b, s:b, s:b, s:b}", "id", json_integer_value(id),
+                                              "content", text, "single_word", 0, "lstrip", left, "rstrip", 0,
+                                              "normalized", 0, "special", 1));
     }
     json_decref(seen);
     return list;
@@ -125,7 +127,8 @@ static json_t *folder_pair(const json_t *vocab, const char *text) {
     return json_is_integer(id) ? json_pack("[s, I]", text, json_integer_value(id)) : NULL;
 }
 
-static json_t *folder_processor(const struct folder *f, const json_t *vocab, const char *kind, const char *cls, const char *sep) {
+static json_t *folder_processor(const struct folder *f, const json_t *vocab, const char *kind, const char *cls,
+                                const char *sep) {
     const char *first = folder_special(f, "cls_token"), *last = folder_special(f, "sep_token");
     json_t *begin = folder_pair(vocab, first ? first : cls), *end = folder_pair(vocab, last ? last : sep);
     if (begin && end) return json_pack("{s:s, s:o, s:o}", "type", kind, "cls", begin, "sep", end);
@@ -151,11 +154,11 @@ static enum qkv_status folder_bpe(struct folder *f, json_t **root) {
         return status;
     }
     const bool space = folder_flag(f, "add_prefix_space", false);
-    *root = json_pack("{s:s, s:o, s:n, s:{s:s, s:b, s:b, s:b}, s:{s:s, s:n, s:n, s:O, s:o}, s:o, s:{s:s}}", "version", "1.0",
-                      "added_tokens", folder_added(f, vocab), "normalizer", "pre_tokenizer", "type", "ByteLevel", "add_prefix_space",
-                      space, "trim_offsets", 1, "use_regex", 1, "model", "type", "BPE", "dropout", "unk_token", "vocab", vocab,
-                      "merges", merges, "post_processor", folder_processor(f, vocab, "RobertaProcessing", "<s>", "</s>"), "decoder",
-                      "type", "ByteLevel");
+    *root = json_pack("{s:s, s:o, s:n, s:{s:s, s:b, s:b, s:b}, s:{s:s, s:n, s:n, s:O, s:o}, s:o, s:{s:s}}", "version",
+                      "1.0", "added_tokens", folder_added(f, vocab), "normalizer", "pre_tokenizer", "type", "ByteLevel",
+                      "add_prefix_space", space, "trim_offsets", 1, "use_regex", 1, "model", "type", "BPE", "dropout",
+                      "unk_token", "vocab", vocab, "merges", merges, "post_processor",
+                      folder_processor(f, vocab, "RobertaProcessing", "<s>", "</s>"), "decoder", "type", "ByteLevel");
     json_decref(vocab);
     return *root ? QKV_OK : qkv_fail_memory(f->ctx, 0, "a vocabulary");
 }
@@ -172,15 +175,16 @@ static enum qkv_status folder_wordpiece(struct folder *f, json_t **root) {
     if (!status) {
         const char *unknown = folder_special(f, "unk_token");
         const json_t *accents = json_object_get(f->config, "strip_accents");
-        *root = json_pack("{s:s, s:o, s:{s:s, s:b, s:b, s:o, s:b}, s:{s:s}, s:{s:s, s:s, s:s, s:i, s:O}, s:o, s:{s:s, s:s, s:b}}",
-                          "version", "1.0", "added_tokens", folder_added(f, vocab), "normalizer", "type", "BertNormalizer", "clean_text",
-                          1, "handle_chinese_chars", folder_flag(f, "tokenize_chinese_chars", true), "strip_accents",
-                          json_is_boolean(accents) ? json_boolean(json_is_true(accents)) : json_null(), "lowercase",
-                          folder_flag(f, "do_lower_case", true), "pre_tokenizer", "type", "BertPreTokenizer", "model", "type",
-                          "WordPiece", "unk_token", unknown ? unknown : "[UNK]", "continuing_subword_prefix", "##",
-                          "max_input_chars_per_word", 100, "vocab", vocab, "post_processor",
-                          folder_processor(f, vocab, "BertProcessing", "[CLS]", "[SEP]"), "decoder", "type", "WordPiece", "prefix",
-                          "##", "cleanup", 1);
+        *root = json_pack(
+            "{s:s, s:o, s:{s:s, s:b, s:b, s:o, s:b}, s:{s:s}, s:{s:s, s:s, s:s, s:i, s:O}, s:o, s:{s:s, s:s, s:b}}",
+            "version", "1.0", "added_tokens", folder_added(f, vocab), "normalizer", "type", "BertNormalizer",
+            "clean_text", 1, "handle_chinese_chars", folder_flag(f, "tokenize_chinese_chars", true), "strip_accents",
+            json_is_boolean(accents) ? json_boolean(json_is_true(accents)) : json_null(), "lowercase",
+            folder_flag(f, "do_lower_case", true), "pre_tokenizer", "type", "BertPreTokenizer", "model", "type",
+            "WordPiece", "unk_token", unknown ? unknown : "[UNK]", "continuing_subword_prefix", "##",
+            "max_input_chars_per_word", 100, "vocab", vocab, "post_processor",
+            folder_processor(f, vocab, "BertProcessing", "[CLS]", "[SEP]"), "decoder", "type", "WordPiece", "prefix",
+            "##", "cleanup", 1);
         if (!*root) status = qkv_fail_memory(f->ctx, 0, "a vocabulary");
     }
     json_decref(vocab);
@@ -203,7 +207,8 @@ static int folder_id(const struct folder *f, const char *text) {
     const size_t size = strlen(text);
     if (special >= 0) return special;
     for (size_t id = 0; id < f->t->count; id++)
-        if (f->t->tokens[id].added && f->t->tokens[id].size == size && !memcmp(qkv_token_bytes(f->t, id), text, size)) return (int)id;
+        if (f->t->tokens[id].added && f->t->tokens[id].size == size && !memcmp(qkv_token_bytes(f->t, id), text, size))
+            return (int)id;
     return -1;
 }
 
@@ -241,8 +246,9 @@ static enum qkv_status folder_read(struct folder *f) {
         status = folder_wordpiece(f, &root);
         if (!status) status = folder_made(f, "vocab.txt", root);
     } else {
-        status = qkv_fail(f->ctx, QKV_FILE, "%s has no tokenizer: no tokenizer.json, no vocab.json with merges.txt, no vocab.txt",
-                          f->path);
+        status =
+            qkv_fail(f->ctx, QKV_FILE,
+                     "%s has no tokenizer: no tokenizer.json, no vocab.json with merges.txt, no vocab.txt", f->path);
     }
     json_decref(root);
     return status ? status : folder_roles(f);

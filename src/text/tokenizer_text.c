@@ -1,5 +1,6 @@
 /* What ids stand for as a reader sees it: text by the file's own decoder, and the tokens that have a role. */
 #include "text/chain.h"
+#include "text/sequence.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,16 +13,18 @@ static bool text_is_special(const struct qkv_tokenizer *t, int32_t id) {
     return false;
 }
 
-static enum qkv_status text_check(struct qkv_context *ctx, const struct qkv_tokenizer *t, const int32_t *ids, size_t count) {
+static enum qkv_status text_check(struct qkv_context *ctx, const struct qkv_tokenizer *t, const int32_t *ids,
+                                  size_t count) {
     for (size_t i = 0; i < count; i++)
         if (!qkv_tokenizer_token(t, ids[i], NULL))
-            return qkv_fail(ctx, QKV_ARGUMENT, "decode: ids[%zu] is %d, and there is no such token; ids are in [0, %zu)", i,
-                            (int)ids[i], t->count);
+            return qkv_fail(ctx, QKV_ARGUMENT,
+                            "decode: ids[%zu] is %d, and there is no such token; ids are in [0, %zu)", i, (int)ids[i],
+                            t->count);
     return QKV_OK;
 }
 
-enum qkv_status qkv_tokenizer_text(struct qkv_context *ctx, const struct qkv_tokenizer *t, const int32_t *ids, size_t count,
-                                   bool skip_specials, char **text, size_t *size) {
+enum qkv_status qkv_tokenizer_text(struct qkv_context *ctx, const struct qkv_tokenizer *t, const int32_t *ids,
+                                   size_t count, bool skip_specials, char **text, size_t *size) {
     QKV_CALL(ctx);
     *text = NULL;
     *size = 0;
@@ -71,11 +74,20 @@ int qkv_tokenizer_role(const struct qkv_tokenizer *t, enum qkv_token_role role) 
     return -1;
 }
 
-enum qkv_status qkv_tokenizer_set_role(struct qkv_context *ctx, struct qkv_tokenizer *t, enum qkv_token_role role, int id) {
+bool qkv_tokenizer_knows(const struct qkv_tokenizer *t, const char *text) {
+    for (size_t role = 0; role < QKV_TOKEN_ROLES; role++)
+        if (!strcmp(role_names[role][0], text) && qkv_tokenizer_role(t, (enum qkv_token_role)role) >= 0) return true;
+    return qkv_tokenizer_special(t, text) >= 0;
+}
+
+enum qkv_status qkv_tokenizer_set_role(struct qkv_context *ctx, struct qkv_tokenizer *t, enum qkv_token_role role,
+                                       int id) {
     QKV_CALL(ctx);
-    if ((size_t)role >= QKV_TOKEN_ROLES) return qkv_fail(ctx, QKV_ARGUMENT, "token role %d is not one of the list", (int)role);
+    if ((size_t)role >= QKV_TOKEN_ROLES)
+        return qkv_fail(ctx, QKV_ARGUMENT, "token role %d is not one of the list", (int)role);
     if (id >= 0 && !qkv_tokenizer_token(t, id, NULL))
-        return qkv_fail(ctx, QKV_ARGUMENT, "token role %d: there is no token %d; ids are in [0, %zu)", (int)role, id, t->count);
+        return qkv_fail(ctx, QKV_ARGUMENT, "token role %d: there is no token %d; ids are in [0, %zu)", (int)role, id,
+                        t->count);
     t->has_role[role] = true;
     t->roles[role] = id < 0 ? -1 : id;
     return QKV_OK;

@@ -47,7 +47,8 @@ static enum qkv_status trie_node(struct qkv_context *ctx, struct chain_trie *tri
     return QKV_OK;
 }
 
-enum qkv_status qkv_trie_add(struct qkv_context *ctx, struct chain_trie *trie, const char *key, size_t size, int32_t value) {
+enum qkv_status qkv_trie_add(struct qkv_context *ctx, struct chain_trie *trie, const char *key, size_t size,
+                             int32_t value) {
     enum qkv_status status = trie->count ? QKV_OK : trie_node(ctx, trie);
     int32_t node = 0;
     for (size_t i = 0; i < size && !status; i++) {

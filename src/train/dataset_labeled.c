@@ -253,7 +253,7 @@ static enum qkv_status check_held_out(struct qkv_trainer *t) {
 static enum qkv_status open_data(struct qkv_trainer *t) {
     struct qkv_lines lines = {.first = "label",
                               .second = "text",
-                              .end = qkv_tokenizer_special(qkv_model_tokenizer(t->model), QKV_TOKEN_END),
+                              .end = qkv_tokenizer_role(qkv_model_tokenizer(t->model), QKV_TOKEN_ROLE_END),
                               .beside_end = -1,
                               .encode = dataset_labeled_encode};
     enum qkv_status status = qkv_lines_template(t, qkv_model_tokenizer(t->model), true);

@@ -64,7 +64,7 @@ static enum qkv_status lines_repeat(struct qkv_trainer *t, struct qkv_line *line
 static enum qkv_status dataset_lines_encode(struct qkv_trainer *t, const struct qkv_tsv *file,
                                             const struct qkv_tsv_row *row, struct qkv_line *line) {
     const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(t->model);
-    const int32_t end = qkv_tokenizer_special(tokenizer, QKV_TOKEN_END);
+    const int32_t end = qkv_tokenizer_role(tokenizer, QKV_TOKEN_ROLE_END);
     const bool each = lines_masked(&t->options) && t->options.mask_each;
     enum qkv_status status = qkv_tokenizer_encode_sequence(t->ctx, tokenizer, row->first, row->first_size, false,
                                                            &line->main, &line->main_count);
@@ -99,7 +99,7 @@ static enum qkv_status dataset_lines_encode(struct qkv_trainer *t, const struct 
 static enum qkv_status dataset_lines_open(struct qkv_trainer *t) {
     const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(t->model);
     const struct qkv_lines lines = {.first = "text",
-                                    .end = qkv_tokenizer_special(tokenizer, QKV_TOKEN_END),
+                                    .end = qkv_tokenizer_role(tokenizer, QKV_TOKEN_ROLE_END),
                                     .beside_end = -1,
                                     .encode = dataset_lines_encode};
     enum qkv_status status = qkv_lines_template(t, tokenizer, lines_masked(&t->options));
@@ -113,7 +113,7 @@ static void lines_hide(const struct qkv_trainer *t, size_t place, struct qkv_ran
                        int32_t *targets) {
     const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(t->model);
     const struct qkv_masking masking = {.probability = t->options.mask_probability,
-                                        .mask = qkv_tokenizer_special(tokenizer, QKV_TOKEN_MASK),
+                                        .mask = qkv_tokenizer_role(tokenizer, QKV_TOKEN_ROLE_MASK),
                                         .vocab = qkv_tokenizer_vocab(tokenizer)};
     for (size_t i = 0; i < n; i++) targets[i] = QKV_IGNORE;
     if (!place && n > 2 && qkv_mask_row(&masking, random, n - 2, ids + 1, targets + 1)) return;

@@ -32,7 +32,7 @@ static enum qkv_status dataset_mlm_prepare(struct qkv_trainer *t, struct qkv_spe
 static struct qkv_masking masking_of(const struct qkv_trainer *t) {
     const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(t->model);
     return (struct qkv_masking){.probability = t->options.mask_probability,
-                                .mask = qkv_tokenizer_special(tokenizer, QKV_TOKEN_MASK),
+                                .mask = qkv_tokenizer_role(tokenizer, QKV_TOKEN_ROLE_MASK),
                                 .vocab = qkv_tokenizer_vocab(tokenizer)};
 }
 

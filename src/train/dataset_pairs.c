@@ -100,8 +100,9 @@ static enum qkv_status dataset_pairs_encode(struct qkv_trainer *t, const struct 
 static struct qkv_lines lines_of(struct qkv_trainer *t) {
     return (struct qkv_lines){.first = "source",
                               .second = "target",
-                              .end = qkv_tokenizer_special(qkv_model_tokenizer(t->model), QKV_TOKEN_END),
-                              .beside_end = qkv_tokenizer_special(qkv_model_source_tokenizer(t->model), QKV_TOKEN_END),
+                              .end = qkv_tokenizer_role(qkv_model_tokenizer(t->model), QKV_TOKEN_ROLE_END),
+                              .beside_end =
+                                  qkv_tokenizer_role(qkv_model_source_tokenizer(t->model), QKV_TOKEN_ROLE_END),
                               .encode = dataset_pairs_encode};
 }
 
@@ -116,7 +117,7 @@ static enum qkv_status open_data(struct qkv_trainer *t) {
 static void fill_rows(struct qkv_trainer *t, const struct qkv_examples *examples, const uint32_t *rows,
                       struct qkv_batch *batch) {
     size_t T = batch->T, S = batch->source_T;
-    int32_t begin = qkv_tokenizer_special(qkv_model_tokenizer(t->model), QKV_TOKEN_BEGIN);
+    int32_t begin = qkv_tokenizer_role(qkv_model_tokenizer(t->model), QKV_TOKEN_ROLE_BEGIN);
     for (size_t r = 0; r < batch->B; r++) {
         int32_t *targets = t->rows.targets + r * T;
         size_t n = qkv_examples_main(examples, rows[r], targets);

@@ -56,7 +56,7 @@ enum qkv_status qkv_lines_template(struct qkv_trainer *t, const struct qkv_token
     const int32_t *before, *after;
     size_t before_count, after_count, ends = 0;
     if (!qkv_tokenizer_template(tokenizer, &before, &before_count, &after, &after_count)) return QKV_OK;
-    int32_t end = (int32_t)qkv_tokenizer_special(tokenizer, QKV_TOKEN_END);
+    int32_t end = (int32_t)qkv_tokenizer_role(tokenizer, QKV_TOKEN_ROLE_END);
     for (size_t i = 0; i < before_count; i++) ends += before[i] == end;
     for (size_t i = 0; i < after_count; i++) ends += after[i] == end;
     if (ends == 1 && after_count && after[after_count - 1] == end) return QKV_OK;

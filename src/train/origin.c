@@ -98,7 +98,7 @@ enum qkv_status qkv_origin_tokenizer(struct qkv_trainer *t, bool source, const c
     char *path = qkv_join_path(t->ctx, t->options.from, name);
     enum qkv_status status = path ? qkv_tokenizer_load(t->ctx, path, out) : QKV_MEMORY;
     for (size_t i = 0; i < count && !status; i++) {
-        if (qkv_tokenizer_special(*out, specials[i]) >= 0) continue;
+        if (qkv_tokenizer_knows(*out, specials[i])) continue;
         status = qkv_tokenizer_add_special(t->ctx, *out, specials[i]);
         if (!status)
             status = qkv_trainer_add_note(t, "%s has no special token %s, which this task needs: it was added", path,

@@ -36,7 +36,7 @@ static enum qkv_status samples_write_text(struct qkv_trainer *t, size_t tokens, 
     struct qkv_generate_report report;
     const bool line = t->options.lines != NULL; /* between <s> and </s> */
     options.sampling.temperature = 0.8;
-    if (line) options.end_id = (int32_t)qkv_tokenizer_special(qkv_model_tokenizer(t->model), QKV_TOKEN_END);
+    if (line) options.end_id = (int32_t)qkv_tokenizer_role(qkv_model_tokenizer(t->model), QKV_TOKEN_ROLE_END);
     return qkv_generate(t->model, "\n", !line, &options, samples_take_text, s, &report);
 }
 

@@ -77,7 +77,7 @@ static enum qkv_status tokenizers_load(struct qkv_context *ctx, const struct qkv
             c->what, c->choice);
     status = qkv_tokenizer_load(ctx, c->choice, out);
     for (size_t i = 0; i < c->special_count && !status; i++) {
-        if (qkv_tokenizer_special(*out, c->specials[i]) >= 0) continue;
+        if (qkv_tokenizer_knows(*out, c->specials[i])) continue;
         status = qkv_fail(ctx, QKV_ARGUMENT,
                           "%s is %s, which has no special token %s; choose one that has it, or a kind, as chars or "
                           "bpe:4096",

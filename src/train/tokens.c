@@ -139,7 +139,7 @@ int32_t qkv_text_end(const struct qkv_tokenizer *tokenizer) {
     size_t before_count, after_count;
     if (qkv_tokenizer_template(tokenizer, &before, &before_count, &after, &after_count) && after_count) return -1;
     int end = qkv_tokenizer_special(tokenizer, "<|endoftext|>");
-    return end >= 0 ? end : qkv_tokenizer_special(tokenizer, QKV_TOKEN_END);
+    return end >= 0 ? end : qkv_tokenizer_role(tokenizer, QKV_TOKEN_ROLE_END);
 }
 
 enum qkv_status qkv_tokens_write(struct qkv_context *ctx, const char *path, struct qkv_text_files *files,
