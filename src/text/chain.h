@@ -142,7 +142,9 @@ struct chain_kind {
 extern const struct chain_kind qkv_chain_normalizers[], qkv_chain_splitters[],
     qkv_chain_decoders[]; /* end with a NULL name */
 
-/* Reading a link's keys (chain_read.c). `fallback` where a key is not there. */
+/* Refuses the value of a link's key. */
+enum qkv_status qkv_chain_refuse(struct chain_reader *r, const char *key, const json_t *value, const char *knows);
+/* Reading a link's keys (chain_keys.c). `fallback` where a key is not there. */
 enum qkv_status qkv_chain_bool(struct chain_reader *r, const json_t *value, const char *key, bool fallback, bool *out);
 enum qkv_status qkv_chain_string(struct chain_reader *r, const json_t *value, const char *key, const char *fallback,
                                  char **out);
@@ -236,8 +238,6 @@ enum qkv_status qkv_chain_model(struct chain_run *r, const char *piece, size_t s
 enum qkv_status qkv_chain_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text, size_t size,
                                  bool specials, int32_t only, int32_t **ids, struct chain_span **spans, size_t *count);
 void qkv_chain_free(struct qkv_chain *chain);
-/* Writes one more special token into the file, behind all others, and reads it again. */
-enum qkv_status qkv_chain_add_special(struct qkv_context *ctx, struct qkv_tokenizer *t, const char *text);
 /* Loads source[begin, end) as run->text; frees all that a run holds but ids and spans. */
 enum qkv_status qkv_chain_load(struct chain_run *r, const char *source, size_t begin, size_t end);
 void qkv_chain_run_free(struct chain_run *r);

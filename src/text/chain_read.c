@@ -4,103 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEPTH_MAX    32 /* of Sequences in each other */
-#define LINKS_MAX    256
-#define PATTERNS_MAX 64
-
-/* ---- keys --------------------------------------------------------------------------------------------------------------------- */
+#define DEPTH_MAX 32 /* of Sequences in each other */
+#define LINKS_MAX 256
 
 static bool read_absent(const json_t *value) {
     return !value || json_is_null(value);
-}
-
-static enum qkv_status read_refuse(struct chain_reader *r, const char *key, const json_t *value, const char *knows) {
-    char path[160];
-    snprintf(path, sizeof path, "%s.%s", r->key, key);
-    return qkv_json_refuse(r->ctx, r->name, path, value, knows);
-}
-
-enum qkv_status qkv_chain_bool(struct chain_reader *r, const json_t *value, const char *key, bool fallback, bool *out) {
-    const json_t *is = json_object_get(value, key);
-    *out = read_absent(is) ? fallback : json_is_true(is);
-    return read_absent(is) || json_is_boolean(is) ? QKV_OK : read_refuse(r, key, is, "true and false");
-}
-
-enum qkv_status qkv_chain_string(struct chain_reader *r, const json_t *value, const char *key, const char *fallback,
-                                 char **out) {
-    const json_t *is = json_object_get(value, key);
-    const char *text = read_absent(is) ? fallback : json_string_value(is);
-    if (!text) return read_refuse(r, key, is, "a text");
-    free(*out);
-    *out = qkv_copy_string(r->ctx, text);
-    return *out ? QKV_OK : QKV_MEMORY;
-}
-
-enum qkv_status qkv_chain_size(struct chain_reader *r, const json_t *value, const char *key, size_t fallback,
-                               size_t *out) {
-    const json_t *is = json_object_get(value, key);
-    *out = read_absent(is) ? fallback : (size_t)json_integer_value(is);
-    const bool good = read_absent(is) || (json_is_integer(is) && json_integer_value(is) >= 0);
-    return good ? QKV_OK : read_refuse(r, key, is, "integers from 0 on");
-}
-
-enum qkv_status qkv_chain_code(struct chain_reader *r, const json_t *value, const char *key, uint32_t fallback,
-                               uint32_t *out) {
-    const json_t *is = json_object_get(value, key);
-    *out = fallback;
-    if (read_absent(is) && fallback) return QKV_OK;
-    const char *text = json_string_value(is);
-    size_t at = 0;
-    if (text && *text) *out = qkv_code_next(text, strlen(text), &at);
-    return at && !text[at] ? QKV_OK : read_refuse(r, key, is, "a text of one character");
-}
-
-enum qkv_status qkv_chain_set_pattern(struct chain_reader *r, const char *source, struct chain_link *link) {
-    if (r->patterns == PATTERNS_MAX)
-        return qkv_fail(r->ctx, QKV_FORMAT, "%s: %s has more than %d patterns", r->name, r->key, PATTERNS_MAX);
-    link->place = r->patterns++;
-    enum qkv_status status = qkv_pattern_create(r->ctx, source, &link->pattern);
-    if (status != QKV_FORMAT) return status;
-    char why[512];
-    snprintf(why, sizeof why, "%s", qkv_message(r->ctx));
-    return qkv_fail(r->ctx, QKV_FORMAT, "%s: %s: %s", r->name, r->key, why);
-}
-
-enum qkv_status qkv_chain_pattern(struct chain_reader *r, const json_t *value, struct chain_link *link) {
-    const json_t *pattern = json_object_get(value, "pattern");
-    const char *text = json_string_value(json_object_get(pattern, "String")),
-               *regex = json_string_value(json_object_get(pattern, "Regex"));
-    if (regex) return qkv_chain_set_pattern(r, regex, link);
-    if (!text) return read_refuse(r, "pattern", pattern, "{\"String\": …} and {\"Regex\": …}");
-    link->literal = qkv_copy_string(r->ctx, text);
-    link->size = strlen(text);
-    return link->literal ? QKV_OK : QKV_MEMORY;
-}
-
-enum qkv_status qkv_chain_behavior(struct chain_reader *r, const json_t *value, struct chain_link *link) {
-    static const char *const names[] = {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
-    const json_t *is = json_object_get(value, "behavior");
-    link->behavior = CHAIN_ISOLATED;
-    if (read_absent(is)) return QKV_OK;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (!json_is_string(is) || strcmp(json_string_value(is), names[i]) != 0) continue;
-        link->behavior = (enum chain_behavior)i;
-        return QKV_OK;
-    }
-    return read_refuse(r, "behavior", is, "Removed, Isolated, MergedWithPrevious, MergedWithNext and Contiguous");
-}
-
-enum qkv_status qkv_chain_scheme(struct chain_reader *r, const json_t *value, struct chain_link *link) {
-    static const char *const names[] = {"always", "first", "never"};
-    const json_t *is = json_object_get(value, "prepend_scheme"), *old = json_object_get(value, "add_prefix_space");
-    link->scheme = json_is_false(old) ? CHAIN_NEVER : CHAIN_ALWAYS;
-    if (read_absent(is)) return QKV_OK;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (!json_is_string(is) || strcmp(json_string_value(is), names[i]) != 0) continue;
-        link->scheme = (enum chain_scheme)i;
-        return QKV_OK;
-    }
-    return read_refuse(r, "prepend_scheme", is, "always, first and never");
 }
 
 /* ---- links ---------------------------------------------------------------------------------------------------------------------- */
@@ -124,7 +32,7 @@ static enum qkv_status read_links(struct chain_reader *r, const json_t *value, c
     enum qkv_status status = QKV_OK;
     if (strcmp(read_type(value), "Sequence") == 0) {
         const json_t *parts = json_object_get(value, list);
-        if (!json_is_array(parts)) return read_refuse(r, list, parts, "a list");
+        if (!json_is_array(parts)) return qkv_chain_refuse(r, list, parts, "a list");
         if (depth == DEPTH_MAX)
             return qkv_fail(r->ctx, QKV_FORMAT, "%s: %s has more than %d Sequences in each other", r->name, r->key,
                             DEPTH_MAX);
@@ -146,38 +54,6 @@ static enum qkv_status read_links(struct chain_reader *r, const json_t *value, c
     struct chain_link *link = &links->at[links->count++];
     *link = (struct chain_link){.kind = kind};
     return kind->read ? kind->read(r, value, link) : QKV_OK;
-}
-
-static void links_free(struct chain_links *links) {
-    for (size_t i = 0; i < links->count; i++) {
-        struct chain_link *l = &links->at[i];
-        free(l->text);
-        free(l->other);
-        free(l->literal);
-        qkv_pattern_free(l->pattern);
-        qkv_charsmap_free(l->charsmap);
-    }
-    free(links->at);
-}
-
-void qkv_chain_free(struct qkv_chain *c) {
-    if (!c) return;
-    links_free(&c->normalizers);
-    links_free(&c->splitters);
-    links_free(&c->decoders);
-    free(c->json);
-    qkv_strings_free(&c->vocab);
-    qkv_buffer_free(&c->added_keys);
-    free(c->keys);
-    free(c->key_sizes);
-    free(c->prefix);
-    free(c->suffix);
-    free(c->scores);
-    qkv_trie_free(&c->trie);
-    qkv_trie_free(&c->added_trie[0]);
-    qkv_trie_free(&c->added_trie[1]);
-    free(c->added);
-    free(c);
 }
 
 /* ---- truncation, padding ---------------------------------------------------------------------------------------------------- */
@@ -328,36 +204,4 @@ enum qkv_status qkv_chain_read(struct qkv_context *ctx, const char *name, const 
     char why[512];
     snprintf(why, sizeof why, "%s", qkv_message(ctx));
     return qkv_fail(ctx, QKV_FORMAT, "%s: %s: %s", name, r.key, why);
-}
-
-enum qkv_status qkv_chain_add_special(struct qkv_context *ctx, struct qkv_tokenizer *t, const char *text) {
-    json_t *root = NULL;
-    const struct qkv_json_text file = {
-        .name = "tokenizer", .data = t->chain->json, .size = t->chain->json_size, .max_size = t->chain->json_size};
-    enum qkv_status status = qkv_json_load(ctx, &file, &root);
-    if (status) return status;
-    json_t *list = json_object_get(root, "added_tokens");
-    if (!json_is_array(list)) {
-        json_object_set_new(root, "added_tokens", json_array());
-        list = json_object_get(root, "added_tokens");
-    }
-    json_array_append_new(list,
-                          json_pack("{s:I, s:s, s:b, s:b, s:b, s:b, s:b}", "id", (json_int_t)t->count, "content", text,
-                                    "single_word", 0, "lstrip", 0, "rstrip", 0, "normalized", 0, "special", 1));
-    char *written = json_dumps(root, JSON_COMPACT);
-    json_decref(root);
-    struct qkv_tokenizer *made = NULL;
-    status = written ? qkv_tokenizer_parse(ctx, written, strlen(written), "tokenizer", &made)
-                     : qkv_fail_memory(ctx, 0, "a tokenizer");
-    free(written);
-    if (status) return status;
-    memcpy(made->has_role, t->has_role, sizeof t->has_role);
-    memcpy(made->roles, t->roles, sizeof t->roles);
-    memcpy(made->ends, t->ends, sizeof t->ends);
-    made->end_count = t->end_count;
-    struct qkv_tokenizer old = *t;
-    *t = *made;
-    *made = old;
-    qkv_tokenizer_free(made);
-    return QKV_OK;
 }

@@ -17,7 +17,7 @@
  *   bpe           bytes              GPT-2's   trained   -
  *
  * Files: bytes.c (byte alphabet, UTF-8), strings.c (hash table of byte strings), normal.c (NFC), pattern.c (pieces),
- * onig.c and onig_class.c (Oniguruma's patterns for PCRE2), template.c (what stands around a sequence),
+ * chain.h (all other tokenizer.json), onig.c and onig_class.c (Oniguruma's patterns for PCRE2), template.c (what stands around a sequence),
  * added.c (special tokens in a text), merge.c (merging a piece), bpe_train.c (learning merges), train_tokenizer.c (vocabularies
  * from a text), encode.c, cut.c, tokenizer.c (the object, decoding), tokenizer_json.c (reading), tokenizer_save.c. */
 #ifndef QKV_TEXT_H

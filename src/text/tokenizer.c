@@ -79,13 +79,6 @@ enum qkv_status qkv_tokenizer_set_added(struct qkv_context *ctx, struct qkv_toke
     return QKV_OK;
 }
 
-enum qkv_status qkv_tokenizer_add_special(struct qkv_context *ctx, struct qkv_tokenizer *t, const char *text) {
-    if (t->chain) return qkv_chain_add_special(ctx, t, text);
-    enum qkv_status status = qkv_tokenizer_set_added(ctx, t, t->count, text, strlen(text), true, false);
-    if (!status) qkv_added_index(t);
-    return status;
-}
-
 /* Finds the token of each single byte; but for words and with an unknown token a tokenizer must spell everything. */
 static enum qkv_status find_bytes(struct qkv_context *ctx, struct qkv_tokenizer *t) {
     for (int byte = 0; byte < 256; byte++) t->byte_ids[byte] = -1;

@@ -1,0 +1,36 @@
+/* Freeing a chain: apart from the reader, which the tokenizer that is freed does not need. */
+#include "text/chain.h"
+
+#include <stdlib.h>
+
+static void links_free(struct chain_links *links) {
+    for (size_t i = 0; i < links->count; i++) {
+        struct chain_link *l = &links->at[i];
+        free(l->text);
+        free(l->other);
+        free(l->literal);
+        qkv_pattern_free(l->pattern);
+        qkv_charsmap_free(l->charsmap);
+    }
+    free(links->at);
+}
+
+void qkv_chain_free(struct qkv_chain *c) {
+    if (!c) return;
+    links_free(&c->normalizers);
+    links_free(&c->splitters);
+    links_free(&c->decoders);
+    free(c->json);
+    qkv_strings_free(&c->vocab);
+    qkv_buffer_free(&c->added_keys);
+    free(c->keys);
+    free(c->key_sizes);
+    free(c->prefix);
+    free(c->suffix);
+    free(c->scores);
+    qkv_trie_free(&c->trie);
+    qkv_trie_free(&c->added_trie[0]);
+    qkv_trie_free(&c->added_trie[1]);
+    free(c->added);
+    free(c);
+}

@@ -1,0 +1,46 @@
+/* One more special token for a tokenizer that exists. */
+#include "text/chain.h"
+#include "text/sequence.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A chain's is written into its file, behind all others, and the file is read again. */
+static enum qkv_status special_chain(struct qkv_context *ctx, struct qkv_tokenizer *t, const char *text) {
+    json_t *root = NULL;
+    const struct qkv_json_text file = {
+        .name = "tokenizer", .data = t->chain->json, .size = t->chain->json_size, .max_size = t->chain->json_size};
+    enum qkv_status status = qkv_json_load(ctx, &file, &root);
+    if (status) return status;
+    json_t *list = json_object_get(root, "added_tokens");
+    if (!json_is_array(list)) {
+        json_object_set_new(root, "added_tokens", json_array());
+        list = json_object_get(root, "added_tokens");
+    }
+    json_array_append_new(list,
+                          json_pack("{s:I, s:s, s:b, s:b, s:b, s:b, s:b}", "id", (json_int_t)t->count, "content", text,
+                                    "single_word", 0, "lstrip", 0, "rstrip", 0, "normalized", 0, "special", 1));
+    char *written = json_dumps(root, JSON_COMPACT);
+    json_decref(root);
+    struct qkv_tokenizer *made = NULL;
+    status = written ? qkv_tokenizer_parse(ctx, written, strlen(written), "tokenizer", &made)
+                     : qkv_fail_memory(ctx, 0, "a tokenizer");
+    free(written);
+    if (status) return status;
+    memcpy(made->has_role, t->has_role, sizeof t->has_role);
+    memcpy(made->roles, t->roles, sizeof t->roles);
+    memcpy(made->ends, t->ends, sizeof t->ends);
+    made->end_count = t->end_count;
+    struct qkv_tokenizer old = *t;
+    *t = *made;
+    *made = old;
+    qkv_tokenizer_free(made);
+    return QKV_OK;
+}
+
+enum qkv_status qkv_tokenizer_add_special(struct qkv_context *ctx, struct qkv_tokenizer *t, const char *text) {
+    if (t->chain) return special_chain(ctx, t, text);
+    enum qkv_status status = qkv_tokenizer_set_added(ctx, t, t->count, text, strlen(text), true, false);
+    if (!status) qkv_added_index(t);
+    return status;
+}
