@@ -45,7 +45,7 @@ static void add(struct layer *l, struct qkv_vectors y, struct qkv_vectors f) {
 /* y = norm(x), where the sublayer has it; else x. */
 static void norm(struct layer *l, const char *sublayer, const char *which, struct qkv_vectors x, struct qkv_vectors y) {
     char name[32];
-    const bool none = !strcmp(sublayer, "attn") && !strcmp(which, "norm") && !l->spec->norm.attention;
+    const bool none = !strcmp(sublayer, "attn") && !l->spec->norm.attention;
     snprintf(name, sizeof name, "%s_%s", sublayer, which);
     if (none)
         copy(y, x);

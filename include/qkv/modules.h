@@ -137,7 +137,7 @@ struct qkv_module_gradients {
 };
 QKV_API struct qkv_module_gradients qkv_module_gradients_defaults(void); /* no gradient of an input is wanted */
 /* After a forward with train, once: adds to the parameters' gradients (and dbias), and writes those of the inputs
- * (NULL: none). The forward's input must still be there. Fails with QKV_SHAPE, QKV_ARGUMENT, QKV_MEMORY. */
+ * (NULL: none). They are gradients of y alone: the losses of experts' routers belong to passes. The forward's input must still be there. Fails with QKV_SHAPE, QKV_ARGUMENT, QKV_MEMORY. */
 QKV_API enum qkv_status qkv_module_backward(struct qkv_module *module, struct qkv_vectors dy,
                                             const struct qkv_module_gradients *gradients);
 
