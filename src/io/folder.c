@@ -347,9 +347,11 @@ static enum qkv_status load_weights(struct qkv_context *ctx, const struct qkv_sp
 }
 
 /* A tokenizer that cannot be read is no failure: such a model works by ids, and says why. */
-static enum qkv_status read_published_tokenizer(struct qkv_model *m, const struct paths *p) {
-    enum qkv_status status = read_tokenizer(m, p->tokenizer, qkv_model_set_tokenizer);
-    if (!status || status == QKV_MEMORY || status == QKV_FILE) return status;
+static enum qkv_status read_published_tokenizer(struct qkv_model *m, const char *folder) {
+    struct qkv_tokenizer *tokenizer;
+    enum qkv_status status = qkv_tokenizer_open(m->ctx, folder, &tokenizer);
+    if (!status) status = qkv_model_set_tokenizer(m, tokenizer);
+    if (!status || status == QKV_MEMORY) return status;
     m->origin.tokenizer = qkv_copy_string(m->ctx, qkv_message(m->ctx));
     if (!m->origin.tokenizer) return QKV_MEMORY;
     qkv_forgive(m->ctx);
@@ -357,8 +359,8 @@ static enum qkv_status read_published_tokenizer(struct qkv_model *m, const struc
 }
 
 static enum qkv_status load_published(struct qkv_context *ctx, struct qkv_published *published,
-                                      const struct qkv_spec *spec, const struct paths *p, const char *folder,
-                                      bool planned, struct qkv_model **out) {
+                                      const struct qkv_spec *spec, const char *folder, bool planned,
+                                      struct qkv_model **out) {
     struct qkv_model *m = NULL;
     struct qkv_model_origin origin = {0};
     enum qkv_status status = qkv_published_match(published, spec);
@@ -381,7 +383,7 @@ static enum qkv_status load_published(struct qkv_context *ctx, struct qkv_publis
     }
     for (int i = 0; labels && i < spec->head.classes; i++) free(labels[i]);
     free(labels);
-    return status || planned ? status : read_published_tokenizer(m, p);
+    return status || planned ? status : read_published_tokenizer(m, folder);
 }
 
 static enum qkv_status read_texts(struct qkv_model *m, const struct paths *p) {
@@ -406,7 +408,7 @@ static enum qkv_status folder_open(struct qkv_context *ctx, const char *path, bo
     if (!status) status = check_config(ctx, place.folder, &p);
     if (!status && !is_weights_file(path)) status = qkv_published_open(ctx, place.folder, true, &published, &spec);
     if (published) {
-        status = load_published(ctx, published, &spec, &p, path, planned, out);
+        status = load_published(ctx, published, &spec, path, planned, out);
     } else {
         if (!status) status = check_weights(ctx, place.folder, &p);
         if (!status) status = qkv_spec_read(ctx, &spec, p.config, NULL, 0);
