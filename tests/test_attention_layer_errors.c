@@ -43,6 +43,7 @@ static void test_specs(void **state) {
     REFUSE(s.attention.window = -1, "attention.window is -1; it must be");
     REFUSE(s.attention.window_right = -1, "attention.window_right is -1; it must be");
     REFUSE(s.attention.clip = -1, "attention.clip is -1; it must be a number greater than 0, or 0 for none");
+    REFUSE(s.attention.latent.given = true, "attention.latent.given is true, but a layer's cache has keys and values");
     REFUSE((s.attention.qk_norm.norm.given = true, s.attention.qk_norm.norm.eps = -1),
            "attention.qk_norm.eps is -1; it must be a number greater than 0, or 0 for 1e-5");
     REFUSE((s.attention.qk_norm.norm.given = true, s.attention.qk_norm.over = (enum qkv_norm_over)9),

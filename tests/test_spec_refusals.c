@@ -407,6 +407,11 @@ static void latents_are_refused_by_key_and_value(void **state) {
     static const struct refusal crossed[] = {
         {"decoder.cross.latent={}", "decoder.cross.latent is given, but only self attention has one; leave it out"}};
     refuse_all(SEQ2SEQ, crossed, TEST_COUNT(crossed));
+    struct qkv_spec by_hand;
+    assert_ok(ctx, parse(&by_hand, SEQ2SEQ, NULL, 0));
+    by_hand.decoder.kinds[0].cross.latent.given = true;
+    assert_status(ctx, qkv_spec_check(ctx, &by_hand), QKV_SPEC);
+    assert_message(ctx, "decoder.cross.latent is given, but only self attention has one");
 }
 
 #define EXPERTS                                                                                                        \

@@ -225,7 +225,7 @@ struct qkv_attention_layer_spec {
     int out;                             /* width of y; 0: in */
     bool cross;                          /* keys and values come from a memory */
     struct qkv_attention_spec attention; /* heads must be given; kv_heads 0: heads; head_dim 0: in / heads; value_dim 0:
-                                            head_dim; qk_norm.norm with weight false is bare, its eps 0: 1e-5 */
+                                            head_dim; qk_norm.norm with weight false is bare, its eps 0: 1e-5; no latent */
     int context;                         /* the most positions; position kinds need it, else 0: no limit */
     double dropout;                      /* on the weights */
 };
