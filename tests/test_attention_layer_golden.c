@@ -108,7 +108,6 @@ static void run_stack(struct golden *g, const struct qkv_stack_spec *stack, cons
     if (embed->norm.given || embed->types || embed->width || embed->position.layout) return;
     g->C = (size_t)qkv_stack_width(g->spec, stack);
     if (!stack->layers || !expected || !weights(g, "embed.token.weight", NULL)) return;
-    if (qkv_stack_layer(stack, 0)->attention.latent.given) return; /* a layer has none */
     read_ints(g, source);
     struct qkv_attention_layer *layer = make_layer(g, &qkv_stack_layer(stack, 0)->attention);
     float *x = make_input(g, &qkv_stack_layer(stack, 0)->norm), *y = malloc(g->B * g->T * g->C * sizeof(float));

@@ -256,7 +256,7 @@ struct qkv_trainer {
     struct qkv_texts notes;         /* what qkv_trainer_note gives */
     qkv_progress *progress;
     void *user;
-    size_t source_T;                         /* examples of two stacks: positions of a source; else 0 */
+    size_t source_T; /* examples of two stacks: positions of a source; else 0 */
 };
 /* What create.c and resume.c share (build.c); a trainer that any of them failed on is only good for qkv_trainer_free. */
 enum qkv_status qkv_trainer_begin(struct qkv_context *ctx, const char *folder, qkv_progress *progress, void *user,
