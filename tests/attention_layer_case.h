@@ -42,7 +42,7 @@ static inline struct qkv_attention_layer_spec random_spec(struct qkv_random *r, 
     struct qkv_norm_spec *norm = &s.attention.qk_norm.norm;
     norm->given = coin(r);
     norm->kind = (enum qkv_norm_kind)whole(r, 0, QKV_NORM_COUNT - 1);
-    norm->eps = coin(r) ? 0 : 0.1;
+    norm->eps = coin(r) ? 0.01 : 0.1;
     norm->weight = whole(r, 0, 3);
     norm->bias = norm->weight && norm->kind == QKV_NORM_LAYERNORM && coin(r);
     s.attention.qk_norm.over = (enum qkv_norm_over)whole(r, 0, QKV_NORM_OVER_COUNT - 1);

@@ -254,9 +254,17 @@ static void in_a_session(struct world *w, uint64_t stream) {
     qkv_session_free(session);
 }
 
+static bool world_routes(const struct world *w) {
+    const struct qkv_stack_spec *stack = &qkv_model_spec(w->s.model)->decoder;
+    for (size_t layer = 0; layer < (size_t)stack->layers; layer++)
+        if (qkv_stack_layer(stack, layer)->ffn.experts.given) return true;
+    return false;
+}
+
 /* A pass without a cache makes the keys and values of all heads, and rounds other numbers on its way. */
 static void in_both_forms(struct world *w, uint64_t stream) {
     const bool wide = qkv_context_precision(w->s.ctx) == QKV_FP32;
+    if (!wide && world_routes(w)) return; /* a rounding may choose another expert */
     for (size_t i = 0; i < ROWS; i++) {
         double apart = 0, size = 0;
         for (size_t k = 0; k < w->length[i] * VOCAB; k++) {

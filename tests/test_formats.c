@@ -359,7 +359,7 @@ static void an_optimizer_makes_fp32_of_stored_weights_first(void **state) {
     assert_int_equal(before.size, after.size);
     assert_memory_equal(before.data, after.data, before.size);
     size_t q = 0;
-    while (strcmp(qkv_model_parameter(s.model, q)->name, "decoder.layers.0.attn.q.weight") != 0) q++;
+    while (strcmp(qkv_model_parameter(s.model, q)->name, "decoder.layers.0.attn.o.weight") != 0) q++;
     const float old = qkv_model_weights(s.model, q)[0];
     assert_ok(s.ctx, qkv_optimizer_step(optimizer, 0.1, 1));
     assert_true(qkv_model_weights(s.model, q)[0] != old);
