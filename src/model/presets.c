@@ -83,6 +83,25 @@ static const struct preset presets[] = {
                      " \"norm\": {\"kind\": \"rmsnorm\"}, \"ffn\": {\"kind\": \"swiglu\", \"bias\": false}}}",
      .recipe = RECIPE("tokenizer=chars", "batch=12", "steps=2000", "rate=1e-3", "min_rate=1e-4", "warmup=100",
                       "beta2=0.99", "eval_every=250", "eval_batches=20")},
+    {.name = "deepseek-style",
+     .summary =
+         "latent attention and a mixture of experts: of 32 experts in 4 groups 4 are chosen by sigmoids and kept "
+         "balanced "
+         "by corrections, beside a shared one, behind a dense layer; queries have a latent too: 8 layers, 8 heads, "
+         "d_model 512, context 1024 (after DeepSeek-V3, 2024)",
+     .json = START_2
+     "\"d_model\": 512, \"context\": 1024, \"tie\": \"none\", \"decoder\": {\"layers\": 8,"
+     " \"attention\": {\"heads\": 8, \"head_dim\": 96, \"value_dim\": 64, \"bias\": false,"
+     " \"latent\": {\"rank\": 256, \"query_rank\": 384, \"rope_dim\": 32},"
+     " \"position\": {\"kind\": \"rope\", \"theta\": 10000.0, \"pairing\": \"interleaved\"}},"
+     " \"norm\": {\"kind\": \"rmsnorm\"}, \"ffn\": {\"kind\": \"swiglu\", \"bias\": false},"
+     " \"kinds\": {\"dense\": {\"ffn\": {\"d_ff\": 1408}}, \"experts\": {\"ffn\": {\"d_ff\": 256,"
+     " \"experts\": {\"count\": 32, \"top_k\": 4, \"scores\": \"sigmoid\", \"scale\": 2.5, \"correction\": true,"
+     " \"groups\": 4, \"top_groups\": 2, \"shared\": 256}}}},"
+     " \"pattern\": [\"dense\", \"experts\", \"experts\", \"experts\", \"experts\", \"experts\", \"experts\","
+     " \"experts\"]}}",
+     .recipe = RECIPE("tokenizer=bpe:8192", "batch=16", "accumulate=4", "steps=10000", "rate=5e-4", "min_rate=5e-5",
+                      "warmup=500", "beta2=0.95", "eval_every=500", "save_every=500")},
     {.name = "gemma-style",
      .summary = "sandwich norms times 1 + w, capped scores of attention and of the head, layers that see 128 "
                 "positions, and every "
