@@ -16,6 +16,17 @@ struct qkv_sequence_frame {
 struct qkv_sequence_frame qkv_sequence_frame(const struct qkv_tokenizer *t, bool begin, bool end);
 struct qkv_sequence_frame qkv_source_frame(const struct qkv_tokenizer *t, bool begin, bool end);
 
+/* ---- sentences as words (words.c) ---- */
+struct qkv_word {
+    const char *text;
+    size_t size;
+};
+/* The words of a sentence, as they stand in it with a space between two, in the frame of qkv_source_encode with both ends. firsts[i] is
+ * 1 + the word whose first token ids[i] is, else 0; a space that is a token of its own belongs to no word. Both (count) are freed with
+ * qkv_free. A word without any token fails with QKV_FORMAT, and *bad is its number. */
+enum qkv_status qkv_words_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const struct qkv_word *words,
+                                 size_t word_count, int32_t **ids, int32_t **firsts, size_t *count, size_t *bad);
+
 /* ---- sequences that are too long (long.c) ---- */
 /* What to do with those of more than `most` ids. */
 struct qkv_long_rule {

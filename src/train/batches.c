@@ -29,7 +29,7 @@ static bool same_shape(const struct item *a, const struct item *b) {
 static void sort_items(const struct qkv_examples *e, size_t begin, size_t count, struct item *items) {
     for (size_t k = 0; k < count; k++) {
         size_t i = begin + k, T = e->main_at[i + 1] - e->main_at[i];
-        size_t S = e->beside_end < 0 ? 0 : e->beside_at[i + 1] - e->beside_at[i];
+        size_t S = e->beside_end < 0 || e->beside_each ? 0 : e->beside_at[i + 1] - e->beside_at[i];
         items[k] = (struct item){.longest = T > S ? T : S, .T = T, .source_T = S, .index = (uint32_t)i};
     }
     qsort(items, count, sizeof *items, by_shape);

@@ -29,6 +29,7 @@ struct qkv_random qkv_draw_valid_masks(uint64_t seed, uint64_t window);
 struct qkv_examples {
     struct qkv_tokens main, beside;
     int32_t end, beside_end;     /* the id that ends a sequence; −1: each token is a sequence */
+    bool beside_each;            /* beside holds as many, one for each id; 0 where it does not count (else 1 + a class) */
     size_t count;                /* examples */
     size_t *main_at, *beside_at; /* (count + 1): where they begin */
 };
@@ -199,6 +200,7 @@ typedef enum qkv_status qkv_encode_line(struct qkv_trainer *trainer, const struc
                                         const struct qkv_tsv_row *row, struct qkv_line *line);
 struct qkv_lines {
     const char *first, *second; /* what the fields are, for messages; second NULL: lines have one */
+    bool sentences;             /* rows are sentences, a word and its label a line: beside_each in struct qkv_examples */
     int32_t end, beside_end;    /* as in struct qkv_examples */
     qkv_encode_line *encode;
 };
@@ -208,6 +210,16 @@ enum qkv_long_fate qkv_line_fit(const struct qkv_trainer *trainer, struct qkv_li
 /* Whether the lines of a token file are told apart when this tokenizer's template is around them: it must end with </s>, or, where
  * that is added behind it (must_end false), may be without one. */
 enum qkv_status qkv_lines_template(struct qkv_trainer *trainer, const struct qkv_tokenizer *tokenizer, bool must_end);
+/* Labels of a trainer: the place of one among them, their count where it is unknown; and the sentence for that (dataset_labeled.c). */
+size_t qkv_labels_find(const struct qkv_trainer *trainer, const char *label, size_t size);
+enum qkv_status qkv_labels_unknown(const struct qkv_trainer *trainer, const struct qkv_tsv *file, size_t line,
+                                   const char *label, size_t size);
+/* Whether labelled lines are words with their labels; a sentence of them as a line; and what is beside its n tokens as the targets of a
+ * row of T (dataset_words.c). */
+bool qkv_words_labeled(const struct qkv_spec *spec);
+enum qkv_status qkv_words_line(struct qkv_trainer *trainer, const struct qkv_tsv *file, const struct qkv_tsv_row *row,
+                               struct qkv_line *line);
+void qkv_words_targets(int32_t *targets, size_t n, size_t T);
 /* Opens what is there and makes what is missing; the parts to learn from and to validate on, the batches. */
 enum qkv_status qkv_lines_open(struct qkv_trainer *trainer, const struct qkv_lines *lines);
 /* One side of the files as a text, a line each, to train a tokenizer on: 0 the first field, 1 the second, 2 both. */

@@ -1,4 +1,4 @@
-/* Learning to classify lines: a label, a tab and a text in each.
+/* Learning to classify lines: a label, a tab and a text in each; or words, with a head that classifies tokens (dataset_words.c).
  *
  * A text is stored as <s> x… </s>: pooling the first position then has one of its own to read. Its label is stored as the
  * number of its class; the names, sorted, are in labels.txt. */
@@ -14,10 +14,10 @@ static const char *const specials[] = {QKV_TOKEN_BEGIN, QKV_TOKEN_END};
 static enum qkv_status dataset_labeled_check(struct qkv_context *ctx, const struct qkv_train_options *options,
                                              const struct qkv_spec *spec) {
     (void)options;
-    if (spec->head.kind != QKV_HEAD_CLASSIFY)
-        return qkv_fail(ctx, QKV_SPEC,
-                        "labelled lines need head.kind classify; choose a classifier, as the preset text-classifier");
-    return QKV_OK;
+    if (spec->head.kind == QKV_HEAD_CLASSIFY || qkv_words_labeled(spec)) return QKV_OK;
+    return qkv_fail(ctx, QKV_SPEC,
+                    "labelled lines need head.kind classify; choose a classifier, as the preset text-classifier, or for "
+                    "labelled words head.kind classify_tokens");
 }
 
 /* ---- labels ------------------------------------------------------------------------------------------------------------------- */
@@ -42,18 +42,20 @@ struct found { /* the labels of all rows, in the files that are open */
     size_t count, capacity;
 };
 
-static enum qkv_status read_labels(struct qkv_trainer *t, struct qkv_tsv *file, struct found *all) {
+static enum qkv_status read_labels(struct qkv_trainer *t, struct qkv_tsv *file, bool words, struct found *all) {
     struct qkv_tsv_row row;
     bool end = false;
     enum qkv_status status = QKV_OK;
     while (!status && !(status = qkv_tsv_next(file, &row, &end)) && !end) {
-        if (memchr(row.first, '\r', row.first_size))
+        const struct text label =
+            words ? (struct text){row.second, row.second_size} : (struct text){row.first, row.first_size};
+        if (memchr(label.data, '\r', label.size))
             status = qkv_tsv_fail(file, row.line, "the label holds a carriage return; remove it");
         if (status) return status;
         struct text *grown = qkv_list_room(t->ctx, all->items, &all->capacity, all->count, 1, sizeof *grown);
         if (!grown) return QKV_MEMORY;
         all->items = grown;
-        all->items[all->count++] = (struct text){row.first, row.first_size};
+        all->items[all->count++] = label;
     }
     return status;
 }
@@ -78,15 +80,15 @@ static enum qkv_status keep_labels(struct qkv_trainer *t, struct text *all, size
     return QKV_OK;
 }
 
-static enum qkv_status find_labels(struct qkv_trainer *t) {
+static enum qkv_status find_labels(struct qkv_trainer *t, const struct qkv_lines *lines, bool words) {
     struct qkv_text_files *files = &t->facts.data_files;
     const bool keep = qkv_text_files_fit(t->ctx, files);
     struct qkv_tsv *open = qkv_allocate(t->ctx, files->count, sizeof *open);
     struct found all = {0};
     enum qkv_status status = open ? QKV_OK : QKV_MEMORY;
     for (size_t i = 0; i < files->count && !status; i++) {
-        status = qkv_tsv_open_file(t->ctx, &files->items[i], keep, "label", "text", &open[i]);
-        if (!status) status = read_labels(t, &open[i], &all);
+        status = qkv_tsv_open_file(t->ctx, &files->items[i], keep, lines->first, lines->second, &open[i]);
+        if (!status) status = read_labels(t, &open[i], words, &all);
     }
     if (!status) status = keep_labels(t, all.items, all.count);
     free(all.items);
@@ -95,8 +97,8 @@ static enum qkv_status find_labels(struct qkv_trainer *t) {
     return status;
 }
 
-/* labels.txt, and its hash in the facts. */
-static enum qkv_status write_labels(struct qkv_trainer *t) {
+/* labels.txt, and its hash in the facts. Tokens that are not scored have a number too. */
+static enum qkv_status write_labels(struct qkv_trainer *t, bool words) {
     struct qkv_buffer text = {0};
     char *path = qkv_join_path(t->ctx, t->folder, QKV_LABELS_FILE);
     enum qkv_status status = path ? QKV_OK : QKV_MEMORY;
@@ -105,7 +107,7 @@ static enum qkv_status write_labels(struct qkv_trainer *t) {
     if (!status) status = qkv_write_file(t->ctx, path, text.data, text.size);
     struct qkv_text_facts *data = &t->facts.beside_data, *valid = &t->facts.beside_valid;
     if (!status) data->tokenizer = valid->tokenizer = qkv_hash(QKV_HASH_START, text.data, text.size);
-    data->vocab = valid->vocab = t->label_count;
+    data->vocab = valid->vocab = t->label_count + words;
     qkv_buffer_free(&text);
     free(path);
     return status;
@@ -156,16 +158,18 @@ static enum qkv_status set_classes(struct qkv_trainer *t, struct qkv_spec *spec)
 }
 
 static enum qkv_status dataset_labeled_prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
-    const struct qkv_lines lines = {.first = "label", .second = "text"};
+    const bool words = qkv_words_labeled(spec);
+    const struct qkv_lines lines = {
+        .first = words ? "word" : "label", .second = words ? "label" : "text", .sentences = words};
     const struct qkv_tokenizer_choice choice = {
         .what = "tokenizer", .choice = t->options.tokenizer, .specials = specials, .special_count = 2};
-    enum qkv_status status = find_labels(t);
+    enum qkv_status status = find_labels(t, &lines, words);
     if (!status && t->origin) status = qkv_origin_labels(t);
     if (!status) status = set_classes(t, spec);
-    if (!status) status = qkv_lines_tokenizer(t, &lines, 1, choice, &t->tokenizer);
+    if (!status) status = qkv_lines_tokenizer(t, &lines, words ? 0 : 1, choice, &t->tokenizer);
     if (!status) status = qkv_origin_vocab(t, "vocab", &spec->vocab, qkv_tokenizer_vocab(t->tokenizer));
     if (!status) status = qkv_spec_check(t->ctx, spec);
-    if (!status) status = write_labels(t);
+    if (!status) status = write_labels(t, words);
     return status ? status
                   : qkv_tokenizer_keep(t->ctx, t->tokenizer, t->folder, QKV_TOKENIZER_FILE, &t->facts.data,
                                        &t->facts.valid);
@@ -178,8 +182,8 @@ static enum qkv_status dataset_labeled_restore(struct qkv_trainer *t) {
 
 /* ---- lines as tokens ------------------------------------------------------------------------------------------------------------ */
 
-static enum qkv_status unknown_label(const struct qkv_trainer *t, const struct qkv_tsv *file,
-                                     const struct qkv_tsv_row *row) {
+enum qkv_status qkv_labels_unknown(const struct qkv_trainer *t, const struct qkv_tsv *file, size_t line,
+                                   const char *label, size_t size) {
     char known[256] = "";
     for (size_t i = 0, used = 0; i < t->label_count && used < sizeof known; i++) {
         if (used > 200) {
@@ -189,11 +193,11 @@ static enum qkv_status unknown_label(const struct qkv_trainer *t, const struct q
         int n = snprintf(known + used, sizeof known - used, "%s%.40s", i ? ", " : "", t->labels[i]);
         used += n > 0 ? (size_t)n : 0;
     }
-    return qkv_tsv_fail(file, row->line, "the label \"%.*s\" does not occur in training; the known ones are %s",
-                        (int)(row->first_size < 100 ? row->first_size : 100), row->first, known);
+    return qkv_tsv_fail(file, line, "the label \"%.*s\" does not occur in training; the known ones are %s",
+                        (int)(size < 100 ? size : 100), label, known);
 }
 
-static size_t find_label(const struct qkv_trainer *t, const char *label, size_t size) {
+size_t qkv_labels_find(const struct qkv_trainer *t, const char *label, size_t size) {
     size_t low = 0, high = t->label_count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -210,8 +214,8 @@ static size_t find_label(const struct qkv_trainer *t, const char *label, size_t 
 static enum qkv_status dataset_labeled_encode(struct qkv_trainer *t, const struct qkv_tsv *file,
                                               const struct qkv_tsv_row *row, struct qkv_line *line) {
     const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(t->model);
-    size_t label = find_label(t, row->first, row->first_size);
-    if (label == t->label_count) return unknown_label(t, file, row);
+    size_t label = qkv_labels_find(t, row->first, row->first_size);
+    if (label == t->label_count) return qkv_labels_unknown(t, file, row->line, row->first, row->first_size);
     line->beside = qkv_allocate(t->ctx, 1, sizeof *line->beside);
     if (!line->beside) return QKV_MEMORY;
     line->beside[0] = (int32_t)label;
@@ -228,6 +232,16 @@ static enum qkv_status dataset_labeled_encode(struct qkv_trainer *t, const struc
                         line->main_count, t->T);
 }
 
+/* Notes the labels of an example in `seen`, or gives the first that is not there; −1 where all are. */
+static int32_t example_labels(const struct qkv_examples *examples, size_t i, bool *seen, bool learn) {
+    for (size_t k = examples->beside_at[i]; k < examples->beside_at[i + 1]; k++) {
+        const int32_t label = qkv_tokens_at(&examples->beside, k) - examples->beside_each;
+        if (label >= 0 && !learn && !seen[label]) return label;
+        if (label >= 0) seen[label] = true;
+    }
+    return -1;
+}
+
 /* Without a file to validate on the last lines are: their labels must be among those to learn from. */
 static enum qkv_status check_held_out(struct qkv_trainer *t) {
     const struct qkv_examples *examples = &t->lines.examples;
@@ -236,15 +250,13 @@ static enum qkv_status check_held_out(struct qkv_trainer *t) {
     bool *seen = qkv_allocate(t->ctx, t->label_count + 1, sizeof *seen);
     enum qkv_status status = seen ? QKV_OK : QKV_MEMORY;
     for (size_t i = 0; i < examples->count && !status; i++) {
-        int32_t label;
-        qkv_examples_beside(examples, (uint32_t)i, &label);
-        if (i < examples->count - kept)
-            seen[label] = true;
-        else if (!seen[label])
+        const int32_t label = example_labels(examples, i, seen, i < examples->count - kept);
+        const char *unit = examples->beside_each ? "sentences" : "lines";
+        if (label >= 0)
             status = qkv_fail(t->ctx, QKV_FORMAT,
-                              "the label \"%.100s\" stands only in the last %zu lines of %s, which are kept for "
-                              "validation; shuffle the lines, or give a file to validate on (valid)",
-                              t->labels[label], kept, qkv_text_files_name(&t->facts.data_files, name));
+                              "the label \"%.100s\" stands only in the last %zu %s of %s, which are kept for "
+                              "validation; shuffle the %s, or give a file to validate on (valid)",
+                              t->labels[label], kept, unit, qkv_text_files_name(&t->facts.data_files, name), unit);
     }
     free(seen);
     return status;
@@ -256,6 +268,8 @@ static enum qkv_status open_data(struct qkv_trainer *t) {
                               .end = qkv_tokenizer_role(qkv_model_tokenizer(t->model), QKV_TOKEN_ROLE_END),
                               .beside_end = -1,
                               .encode = dataset_labeled_encode};
+    if (qkv_words_labeled(qkv_model_spec(t->model)))
+        lines.first = "word", lines.second = "label", lines.sentences = true, lines.encode = qkv_words_line;
     enum qkv_status status = qkv_lines_template(t, qkv_model_tokenizer(t->model), true);
     if (!status) status = qkv_model_set_labels(t->model, (const char *const *)t->labels, t->label_count);
     if (!status) status = qkv_lines_open(t, &lines);
@@ -266,10 +280,12 @@ static enum qkv_status open_data(struct qkv_trainer *t) {
 
 static void fill_rows(struct qkv_trainer *t, const struct qkv_examples *examples, const uint32_t *rows,
                       struct qkv_batch *batch) {
-    size_t T = batch->T;
+    size_t T = batch->T, of_each = examples->beside_each ? T : 1;
     for (size_t r = 0; r < batch->B; r++) {
+        int32_t *targets = t->rows.targets + r * of_each;
         t->rows.lengths[r] = (int32_t)qkv_examples_main(examples, rows[r], t->rows.ids + r * T);
-        qkv_examples_beside(examples, rows[r], t->rows.targets + r);
+        const size_t n = qkv_examples_beside(examples, rows[r], targets);
+        if (examples->beside_each) qkv_words_targets(targets, n, T);
     }
     batch->ids = t->rows.ids;
     batch->targets = t->rows.targets;
@@ -283,10 +299,12 @@ struct score {
 static void count_right(struct qkv_trainer *t, const struct qkv_batch *batch, void *user) {
     struct score *score = user;
     struct qkv_array logits = qkv_pass_output(t->validation_pass);
-    for (size_t r = 0; r < batch->B; r++) {
-        const float *row = (const float *)logits.data + r * logits.shape[1];
+    const size_t classes = logits.shape[logits.rank - 1], rows = batch->B * (logits.rank > 2 ? batch->T : 1);
+    for (size_t r = 0; r < rows; r++) {
+        const float *row = (const float *)logits.data + r * classes;
         size_t best = 0;
-        for (size_t k = 1; k < logits.shape[1]; k++) best = row[k] > row[best] ? k : best;
+        if (batch->targets[r] == QKV_IGNORE) continue;
+        for (size_t k = 1; k < classes; k++) best = row[k] > row[best] ? k : best;
         score->right += best == (size_t)batch->targets[r];
         score->all++;
     }

@@ -1,6 +1,7 @@
 /* Examples of two sides, as sequences that lie one after the other in two token files: targets and their sources, labelled
  * texts and their labels. Where a sequence begins is found by looking for the ids that end them. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "train/train.h"
 
@@ -32,19 +33,25 @@ static enum qkv_status examples_scan(struct qkv_context *ctx, const struct qkv_t
 
 enum qkv_status qkv_examples_index(struct qkv_context *ctx, struct qkv_examples *e, size_t most) {
     size_t beside;
+    const int32_t beside_end = e->beside_each ? -1 : e->beside_end;
     enum qkv_status status = qkv_tokens_load(&e->main);
     if (!status) status = qkv_tokens_load(&e->beside);
     if (!status) status = examples_scan(ctx, &e->main, e->end, most, NULL, &e->count);
-    if (!status) status = examples_scan(ctx, &e->beside, e->beside_end, most, NULL, &beside);
+    if (!status) status = examples_scan(ctx, &e->beside, beside_end, most, NULL, &beside);
     if (status) return status;
-    if (beside != e->count)
+    if (e->beside_each && beside != e->main.count)
+        return qkv_fail(ctx, QKV_FORMAT, "%s has %zu tokens but %s has %zu; remove both, and they are made again",
+                        e->main.path, e->main.count, e->beside.path, beside);
+    if (!e->beside_each && beside != e->count)
         return qkv_fail(ctx, QKV_FORMAT, "%s has %zu sequences but %s has %zu; remove both, and they are made again",
                         e->main.path, e->count, e->beside.path, beside);
     e->main_at = qkv_allocate(ctx, e->count + 1, sizeof *e->main_at);
     e->beside_at = qkv_allocate(ctx, e->count + 1, sizeof *e->beside_at);
     if (!e->main_at || !e->beside_at) return QKV_MEMORY;
     status = examples_scan(ctx, &e->main, e->end, most, e->main_at, &e->count);
-    return status ? status : examples_scan(ctx, &e->beside, e->beside_end, most, e->beside_at, &beside);
+    if (!status && e->beside_each) memcpy(e->beside_at, e->main_at, (e->count + 1) * sizeof *e->beside_at);
+    if (status || e->beside_each) return status;
+    return examples_scan(ctx, &e->beside, e->beside_end, most, e->beside_at, &beside);
 }
 
 void qkv_examples_free(struct qkv_examples *e) {

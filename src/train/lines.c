@@ -9,6 +9,27 @@
 
 enum { LINES_A_REPORT = 4096 };
 
+/* What a row is, in messages. */
+static const char *lines_unit(const struct qkv_trainer *t) {
+    return t->lines.examples.beside_each ? "sentence" : "line";
+}
+
+/* One side of a row, and a line end; of a sentence its words, with a space between two. */
+static enum qkv_status lines_add_side(struct qkv_context *ctx, const struct qkv_tsv_row *row, bool second,
+                                      struct qkv_buffer *text) {
+    const struct qkv_tsv_sentence *s = row->sentence;
+    enum qkv_status status = QKV_OK;
+    if (!s)
+        status = second ? qkv_buffer_append(ctx, text, row->second, row->second_size)
+                        : qkv_buffer_append(ctx, text, row->first, row->first_size);
+    for (size_t i = 0; s && i < s->count && !status; i++) {
+        const struct qkv_word *word = second ? &s->labels[i] : &s->words[i];
+        if (i) status = qkv_buffer_append(ctx, text, " ", 1);
+        if (!status) status = qkv_buffer_append(ctx, text, word->text, word->size);
+    }
+    return status ? status : qkv_buffer_append(ctx, text, "\n", 1);
+}
+
 static enum qkv_status lines_text_of(struct qkv_trainer *t, struct qkv_text_file *of, bool keep,
                                      const struct qkv_lines *lines, int side, struct qkv_buffer *text) {
     struct qkv_tsv file;
@@ -16,11 +37,10 @@ static enum qkv_status lines_text_of(struct qkv_trainer *t, struct qkv_text_file
     bool end = false;
     enum qkv_status status = qkv_tsv_open_file(t->ctx, of, keep, lines->first, lines->second, &file);
     if (status) return status;
+    file.sentences = lines->sentences;
     while (!status && !(status = qkv_tsv_next(&file, &row, &end)) && !end) {
-        if (side != 1) status = qkv_buffer_append(t->ctx, text, row.first, row.first_size);
-        if (side != 1 && !status) status = qkv_buffer_append(t->ctx, text, "\n", 1);
-        if (side != 0 && !status) status = qkv_buffer_append(t->ctx, text, row.second, row.second_size);
-        if (side != 0 && !status) status = qkv_buffer_append(t->ctx, text, "\n", 1);
+        if (side != 1) status = lines_add_side(t->ctx, &row, false, text);
+        if (side != 0 && !status) status = lines_add_side(t->ctx, &row, true, text);
     }
     qkv_tsv_close(&file);
     return status;
@@ -123,6 +143,7 @@ static enum qkv_status write_lines_of(struct qkv_trainer *t, struct qkv_text_fil
     uint64_t before = to->main.facts->tokens;
     enum qkv_status status = qkv_tsv_open_file(t->ctx, text, false, lines->first, lines->second, &file);
     if (status) return status;
+    file.sentences = lines->sentences;
     text->bytes = file.map.size;
     text->hash = qkv_hash(QKV_HASH_START, file.map.data, file.map.size);
     if (file.mark)
@@ -143,12 +164,12 @@ static enum qkv_status lines_note_long(struct qkv_trainer *t, const struct qkv_t
     if (!found) return QKV_OK;
     if (!kept)
         return qkv_fail(t->ctx, QKV_ARGUMENT,
-                        "every line of %s has more tokens than the context of %zu, so long skip leaves none; choose a "
+                        "every %s of %s has more tokens than the context of %zu, so long skip leaves none; choose a "
                         "larger context, or long keep-start or keep-end",
-                        name, t->T);
+                        lines_unit(t), name, t->T);
     return qkv_trainer_add_note(
-        t, "%" PRIu64 " of %" PRIu64 " lines of %s %s more tokens than the context of %zu and %s %s (long %s)", found,
-        read, name, found == 1 ? "has" : "have", t->T, found == 1 ? "was" : "were", qkv_long_done(kind),
+        t, "%" PRIu64 " of %" PRIu64 " %ss of %s %s more tokens than the context of %zu and %s %s (long %s)", found,
+        read, lines_unit(t), name, found == 1 ? "has" : "have", t->T, found == 1 ? "was" : "were", qkv_long_done(kind),
         t->options.long_lines);
 }
 
@@ -185,6 +206,7 @@ static enum qkv_status lines_remake(struct qkv_trainer *t, const struct files *f
 static enum qkv_status open_files(struct qkv_trainer *t, const struct files *f, const struct qkv_lines *lines,
                                   struct qkv_examples *examples) {
     enum qkv_status status = QKV_OK;
+    examples->beside_each = lines->sentences;
     if (f->main->bytes == 0)
         status = write_files(t, f, lines);
     else if (!qkv_file_exists(f->main_path) || !qkv_file_exists(f->beside_path))
@@ -209,9 +231,9 @@ static enum qkv_status make_batches(struct qkv_trainer *t) {
     if (!o->valid && o->valid_fraction > 0 && kept == 0)
         return qkv_fail(
             t->ctx, QKV_ARGUMENT,
-            "%s has %zu line%s, of which a valid_fraction of %g keeps none for validation; give more lines, "
+            "%s has %zu %s%s, of which a valid_fraction of %g keeps none for validation; give more %ss, "
             "a file to validate on (valid), or valid_fraction 0 for no validation",
-            text, count, count == 1 ? "" : "s", o->valid_fraction);
+            text, count, lines_unit(t), count == 1 ? "" : "s", o->valid_fraction, lines_unit(t));
     enum qkv_status status =
         qkv_batches_make(t->ctx, &t->lines.examples, 0, count - kept, &limits, text, &t->lines.batches);
     if (!status && o->valid)
@@ -247,8 +269,11 @@ enum qkv_status qkv_lines_begin(struct qkv_trainer *t, uint64_t step, struct qkv
     const uint32_t *rows = t->lines.batches.order + t->lines.batches.cut[batch];
     *out = (struct qkv_dataset_step){.rows = t->lines.batches.shapes[batch].B,
                                      .tokens = (size_t)t->lines.batches.tokens[batch]};
-    for (size_t r = 0; r < out->rows; r++)
-        out->targets += e->beside_end < 0 ? 1 : e->main_at[rows[r] + 1] - e->main_at[rows[r]];
+    for (size_t r = 0; r < out->rows; r++) {
+        const size_t first = e->main_at[rows[r]], past = e->main_at[rows[r] + 1];
+        if (!e->beside_each) out->targets += e->beside_end < 0 ? 1 : past - first;
+        for (size_t k = first; e->beside_each && k < past; k++) out->targets += qkv_tokens_at(&e->beside, k) > 0;
+    }
     return QKV_OK;
 }
 

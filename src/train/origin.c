@@ -21,7 +21,8 @@ static bool origin_same_folder(const char *a, const char *b) {
 
 /* The head that the task needs: the model's, or a new one in its place. */
 static enum qkv_status origin_head(struct qkv_context *ctx, const struct qkv_train_options *o, struct qkv_spec *spec) {
-    enum qkv_head_kind have = spec->head.kind, need = o->labeled ? QKV_HEAD_CLASSIFY : o->examples ? have : QKV_HEAD_LM;
+    enum qkv_head_kind have = spec->head.kind, need = o->examples ? have : QKV_HEAD_LM;
+    if (o->labeled) need = have == QKV_HEAD_CLASSIFY_TOKENS ? have : QKV_HEAD_CLASSIFY;
     if (!o->new_head && have == need) return QKV_OK;
     if (!o->new_head)
         return qkv_fail(

@@ -1,4 +1,5 @@
 /* Files of two fields a line, read in place: every line is checked when it is reached, and a failure names file and line. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "train/corpus.h"
@@ -82,6 +83,10 @@ void qkv_tsv_rewind(struct qkv_tsv *tsv) {
 void qkv_tsv_close(struct qkv_tsv *tsv) {
     if (!tsv->borrowed) qkv_unmap_file(&tsv->map);
     tsv->map = (struct qkv_map){0};
+    free(tsv->sentence.words);
+    free(tsv->sentence.labels);
+    free(tsv->sentence.lines);
+    tsv->sentence = (struct qkv_tsv_sentence){0};
 }
 
 static enum qkv_status tsv_split(const struct qkv_tsv *tsv, const char *line, size_t size, struct qkv_tsv_row *row) {
@@ -105,21 +110,63 @@ static enum qkv_status tsv_split(const struct qkv_tsv *tsv, const char *line, si
     return QKV_OK;
 }
 
+static enum qkv_status tsv_add_word(struct qkv_tsv *tsv, const struct qkv_tsv_row *row) {
+    struct qkv_tsv_sentence *s = &tsv->sentence;
+    struct qkv_word *words = qkv_list_room(tsv->ctx, s->words, &s->capacity[0], s->count, 1, sizeof *words);
+    if (words) s->words = words;
+    struct qkv_word *labels =
+        words ? qkv_list_room(tsv->ctx, s->labels, &s->capacity[1], s->count, 1, sizeof *labels) : NULL;
+    if (labels) s->labels = labels;
+    size_t *lines = labels ? qkv_list_room(tsv->ctx, s->lines, &s->capacity[2], s->count, 1, sizeof *lines) : NULL;
+    if (!lines) return QKV_MEMORY;
+    s->lines = lines;
+    s->words[s->count] = (struct qkv_word){row->first, row->first_size};
+    s->labels[s->count] = (struct qkv_word){row->second, row->second_size};
+    s->lines[s->count++] = row->line;
+    return QKV_OK;
+}
+
+/* The next line; blank ones have a size of 0. False where there is none. */
+static bool tsv_line(struct qkv_tsv *tsv, const char **line, size_t *size) {
+    if (tsv->position >= tsv->map.size) return false;
+    *line = (const char *)tsv->map.data + tsv->position;
+    size_t left = tsv->map.size - tsv->position;
+    const char *stop = memchr(*line, '\n', left);
+    *size = stop ? (size_t)(stop - *line) : left;
+    tsv->position += *size + (stop != NULL);
+    tsv->line++;
+    if (*size > 0 && (*line)[*size - 1] == '\r') --*size;
+    /* A line of tabs alone is no blank line but one whose sides are empty. */
+    if (is_blank(*line, *size) && (!tsv->second || !memchr(*line, '\t', *size))) *size = 0;
+    return true;
+}
+
+static enum qkv_status tsv_next_sentence(struct qkv_tsv *tsv, struct qkv_tsv_row *row, bool *end) {
+    struct qkv_tsv_sentence *s = &tsv->sentence;
+    enum qkv_status status = QKV_OK;
+    const char *line;
+    size_t size;
+    s->count = 0;
+    while (!status && tsv_line(tsv, &line, &size)) {
+        if (!size && s->count) break;
+        if (!size) continue;
+        struct qkv_tsv_row word;
+        status = tsv_split(tsv, line, size, &word);
+        if (!status) status = tsv_add_word(tsv, &word);
+    }
+    *end = !status && !s->count;
+    if (!status && s->count) *row = (struct qkv_tsv_row){.line = s->lines[0], .sentence = s};
+    return status;
+}
+
 enum qkv_status qkv_tsv_next(struct qkv_tsv *tsv, struct qkv_tsv_row *row, bool *end) {
+    const char *line;
+    size_t size;
     *row = (struct qkv_tsv_row){0};
     *end = false;
-    while (tsv->position < tsv->map.size) {
-        const char *line = (const char *)tsv->map.data + tsv->position;
-        size_t left = tsv->map.size - tsv->position;
-        const char *stop = memchr(line, '\n', left);
-        size_t size = stop ? (size_t)(stop - line) : left;
-        tsv->position += size + (stop != NULL);
-        tsv->line++;
-        if (size > 0 && line[size - 1] == '\r') size--;
-        /* A line of tabs alone is no blank line but one whose sides are empty. */
-        if (is_blank(line, size) && (!tsv->second || !memchr(line, '\t', size))) continue;
-        return tsv_split(tsv, line, size, row);
-    }
+    if (tsv->sentences) return tsv_next_sentence(tsv, row, end);
+    while (tsv_line(tsv, &line, &size))
+        if (size) return tsv_split(tsv, line, size, row);
     *end = true;
     return QKV_OK;
 }

@@ -4,7 +4,13 @@
 #define QKV_TRAIN_TSV_H
 
 #include "base/base.h"
+#include "text/sequence.h"
 
+struct qkv_tsv_sentence { /* lines that follow one another without a blank one: both fields of each */
+    struct qkv_word *words, *labels;
+    size_t *lines;
+    size_t count, capacity[3];
+};
 struct qkv_tsv { /* a file in memory and how far it is read */
     struct qkv_context *ctx;
     const char *path; /* the caller's */
@@ -13,12 +19,15 @@ struct qkv_tsv { /* a file in memory and how far it is read */
     struct qkv_map map;
     bool borrowed;         /* the map is another's */
     size_t position, line; /* bytes read, number of the line read last */
+    bool sentences;        /* a row is a sentence; to be set before the first one is read */
+    struct qkv_tsv_sentence sentence;
     bool mark;             /* begins with the byte order mark of UTF-8, which is no part of the first line */
 };
 struct qkv_tsv_row {
     const char *first, *second; /* in the file, not zero-terminated */
     size_t first_size, second_size;
     size_t line; /* counted from 1, blank ones too */
+    const struct qkv_tsv_sentence *sentence; /* of a file of sentences, in place of both fields */
 };
 /* Maps a file; an empty one, one of blank lines only, or one that holds a NUL byte, is refused. The
  * byte order mark of UTF-8 is passed over and noted in `mark`; those of other encodings are refused. */
@@ -28,7 +37,7 @@ enum qkv_status qkv_tsv_open(struct qkv_context *ctx, const char *path, const ch
 struct qkv_text_file;
 enum qkv_status qkv_tsv_open_file(struct qkv_context *ctx, struct qkv_text_file *file, bool keep, const char *first,
                                   const char *second, struct qkv_tsv *tsv);
-/* The next line that is not blank; *end when there is none. Lines end with LF or CR LF, the last one may end with the file.
+/* The next line that is not blank, or the next sentence; *end when there is none. Lines end with LF or CR LF, the last one may end with the file.
  * A line without a tab, with two, or with nothing but spaces on a side fails. */
 enum qkv_status qkv_tsv_next(struct qkv_tsv *tsv, struct qkv_tsv_row *row, bool *end);
 /* QKV_FORMAT and "FILE:LINE: …". */
