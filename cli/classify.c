@@ -1,17 +1,18 @@
-/* classify.c: "qkv classify": the class of each line of a text. */
+/* classify.c: "qkv classify": the class of each line of a text, or of each word. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli.h"
 
 struct arguments {
     const char *input, *output, *long_lines, *examples;
     int64_t top;
-    bool force;
+    bool force, words, json;
     struct cli_common common;
 };
 
-static const struct arguments defaults = {.top = 3, .long_lines = "error"};
+static const struct arguments defaults = {.long_lines = "error"};
 
 static const struct cli_option options[] = {
     {CLI_TEXT, 0, "input", "FILE", offsetof(struct arguments, input),
@@ -22,8 +23,14 @@ static const struct cli_option options[] = {
     {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output), "write to a file, once all lines are done", 0,
      0, NULL},
     CLI_FORCE(struct arguments),
-    {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top), "how many classes to show for a line, likeliest first",
-     1, 1 << 20, NULL},
+    {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top), "how many classes to show, likeliest first", 1, 1 << 20,
+     "3; of words the likeliest, without its probability"},
+    {CLI_FLAG, 0, "words", NULL, offsetof(struct arguments, words),
+     "a model of words: each line is a word, and what follows a tab is not read; an empty line ends a sentence", 0, 0,
+     NULL},
+    {CLI_FLAG, 0, "json", NULL, offsetof(struct arguments, json),
+     "a model of words: a line of JSON for each sentence, with the probabilities of the --top likeliest classes", 0, 0,
+     NULL},
     CLI_LONG(struct arguments, "lines"),
     CLI_MODEL(struct arguments),
 };
@@ -33,9 +40,16 @@ CLI_CONDITION(writes_no_file, struct arguments, !a->output)
 
 static const struct cli_rule rules[] = {
     {"input", cli_has_texts, CLI_WHY_TEXTS},
-    {"input long", has_examples, "--examples reads no text"},
+    {"input long words json", has_examples, "--examples reads no text"},
+    {"words", cli_has_texts, "a text of the command line is a sentence, whose words white space parts"},
     {"force", writes_no_file, CLI_WHY_OUTPUT},
 };
+
+enum { CLASSES_SHOWN = 3 }; /* of a line */
+
+static size_t classify_top(const struct arguments *a) {
+    return a->top ? (size_t)a->top : CLASSES_SHOWN;
+}
 
 static void print_label(FILE *file, struct qkv_model *model, size_t class) {
     const char *label = qkv_model_label(model, class);
@@ -66,6 +80,164 @@ static bool is_empty(const float *probabilities, size_t classes) {
     return true;
 }
 
+/* ---- words ---------------------------------------------------------------------------------------------------------- */
+
+struct classify_words {
+    const char **words;     /* of all sentences; in the lines, which are cut up */
+    size_t *counts, *lines; /* of each sentence: its words, and where it begins */
+    size_t count, sentences;
+    char *text;
+};
+
+/* Appends the words of a line: cut at white space, or with `each` what is before a tab; returns how many. */
+static size_t words_of(char *line, bool each, const char **words) {
+    static const char *const space = " \t\r\n\v\f";
+    size_t n = 0;
+    if (each) {
+        line[strcspn(line, "\t")] = 0;
+        if (!cli_is_blank(line)) words[n++] = line;
+        return n;
+    }
+    for (line += strspn(line, space); *line; line += strspn(line, space)) {
+        words[n++] = line;
+        line += strcspn(line, space);
+        if (*line) *line++ = 0;
+    }
+    return n;
+}
+
+static int words_cut(const struct cli_lines *lines, bool each, struct classify_words *w) {
+    size_t size = 1;
+    bool open = false; /* the sentence goes on */
+    for (size_t i = 0; i < lines->count; i++) size += strlen(lines->items[i]) + 1;
+    char *at = w->text = malloc(size);
+    w->words = malloc(size * sizeof *w->words);
+    w->counts = calloc(lines->count + 1, sizeof *w->counts);
+    w->lines = calloc(lines->count + 1, sizeof *w->lines);
+    if (!w->text || !w->words || !w->counts || !w->lines) return cli_failed("out of memory");
+    for (size_t i = 0; i < lines->count; i++) {
+        const size_t bytes = strlen(lines->items[i]) + 1;
+        memcpy(at, lines->items[i], bytes);
+        if (!each && lines->name && strchr(at, '\t'))
+            return cli_failed("%s:%zu: a tab in this line; where each line is a word, a tab and its label, add --words",
+                              lines->name, i + 1);
+        const size_t n = words_of(at, each, w->words + w->count);
+        if (n && !open) w->lines[w->sentences++] = i + 1;
+        if (n) w->counts[w->sentences - 1] += n;
+        open = each && n;
+        w->count += n;
+        at += bytes;
+    }
+    return CLI_DONE;
+}
+
+/* A message about a sentence says where in the file it begins. */
+static int words_broken(const struct cli_lines_job *job, const struct classify_words *w) {
+    size_t number = 0;
+    if (!job->lines.name || sscanf(qkv_message(job->ctx), "sentence %zu", &number) != 1 || number < 1 ||
+        number > w->sentences)
+        return cli_broken(job->ctx);
+    return cli_failed("%s:%zu: %s", job->lines.name, w->lines[number - 1], qkv_message(job->ctx));
+}
+
+static size_t words_best(const float *probabilities, size_t classes) {
+    size_t best = 0;
+    for (size_t k = 1; k < classes; k++)
+        if (probabilities[k] > probabilities[best]) best = k;
+    return best;
+}
+
+/* A word, a tab and its label, or its `top` likeliest as of a line; a word that --long has left out has none. */
+static void words_print(FILE *file, struct qkv_model *model, const char *word, float *p, size_t classes, size_t top) {
+    fprintf(file, "%s\t", word);
+    if (top && !is_empty(p, classes)) {
+        print_line(file, model, p, classes, top);
+        return;
+    }
+    if (!is_empty(p, classes)) print_label(file, model, words_best(p, classes));
+    putc('\n', file);
+}
+
+static bool words_taken(const float *p, size_t classes) {
+    for (size_t k = 0; k < classes; k++)
+        if (p[k] < 0) return true;
+    return false;
+}
+
+/* The likeliest first; shown ones are taken out of `p`. */
+static void words_json(struct qkv_json *out, struct qkv_model *model, const char *word, float *p, size_t classes,
+                       size_t top) {
+    char number[CLI_NUMBER];
+    qkv_json_begin(out, '{');
+    qkv_json_put_text(out, "word", word);
+    for (size_t i = 0; i < top && i < classes && !is_empty(p, classes); i++) {
+        const size_t best = words_best(p, classes);
+        const char *label = qkv_model_label(model, best);
+        snprintf(number, sizeof number, "%zu", best);
+        if (!i) qkv_json_put_text(out, "label", label ? label : number);
+        if (!i) qkv_json_key(out, "probabilities");
+        if (!i) qkv_json_begin(out, '{');
+        qkv_json_put_number(out, label ? label : number, (double)p[best], 9);
+        p[best] = -1;
+    }
+    if (words_taken(p, classes))
+        qkv_json_end(out, '}');
+    else
+        qkv_json_put_raw(out, "label", "null");
+    qkv_json_end(out, '}');
+}
+
+static int words_write(FILE *file, struct qkv_model *model, const struct classify_words *w, float *p,
+                       const struct arguments *a) {
+    const size_t classes = (size_t)qkv_model_spec(model)->head.classes;
+    int code = CLI_DONE;
+    for (size_t s = 0, at = 0; s < w->sentences && code == CLI_DONE; at += w->counts[s++]) {
+        struct qkv_json out = {.style = QKV_JSON_SPACED, .file = file};
+        if (a->json) qkv_json_begin(&out, '[');
+        for (size_t i = at; i < at + w->counts[s]; i++)
+            if (a->json)
+                words_json(&out, model, w->words[i], p + i * classes, classes, classify_top(a));
+            else
+                words_print(file, model, w->words[i], p + i * classes, classes, (size_t)a->top);
+        if (!a->json) putc('\n', file);
+        if (!a->json) continue;
+        qkv_json_end(&out, ']');
+        qkv_json_line(&out, 0);
+        qkv_json_flush(&out);
+        if (out.status) code = cli_failed("the JSON could not be written");
+        qkv_json_free(&out);
+    }
+    return code;
+}
+
+static int classify_words(struct cli_lines_job *job, const struct arguments *a) {
+    struct qkv_model *model = job->model;
+    const size_t classes = (size_t)qkv_model_spec(model)->head.classes;
+    const struct qkv_line_options reading = cli_lines_options(job);
+    struct classify_words w = {0};
+    struct cli_output output = {0};
+    float *probabilities = NULL;
+    int code = words_cut(&job->lines, a->words, &w);
+    if (code == CLI_DONE) probabilities = calloc(w.count + 1, classes * sizeof *probabilities);
+    if (code == CLI_DONE && !probabilities) code = cli_failed("out of memory");
+    if (code == CLI_DONE && qkv_classify_words(model, w.words, w.counts, w.sentences, &reading, probabilities))
+        code = words_broken(job, &w);
+    if (code == CLI_DONE) code = cli_lines_output(job, &output);
+    if (code == CLI_DONE) {
+        code = words_write(output.file, model, &w, probabilities, a);
+        cli_lines_say_long(job);
+        code = cli_output_end(&output, code);
+    }
+    free(probabilities);
+    free(w.words);
+    free(w.counts);
+    free(w.lines);
+    free(w.text);
+    return code;
+}
+
+/* ---- lines ---------------------------------------------------------------------------------------------------------- */
+
 static int classify_all(struct cli_lines_job *job, const struct arguments *a) {
     struct qkv_model *model = job->model;
     const struct cli_lines *lines = &job->lines;
@@ -84,7 +256,7 @@ static int classify_all(struct cli_lines_job *job, const struct arguments *a) {
             if (is_empty(probabilities + i * classes, classes))
                 putc('\n', output.file);
             else
-                print_line(output.file, model, probabilities + i * classes, classes, (size_t)a->top);
+                print_line(output.file, model, probabilities + i * classes, classes, classify_top(a));
         }
         cli_lines_say_long(job);
         code = cli_output_end(&output, code);
@@ -108,7 +280,7 @@ static int classify_examples(const struct arguments *a, const char *folder) {
     if (code == CLI_DONE) code = cli_output_begin(ctx, a->output, a->force, &reads, &output);
     const size_t classes = count ? (size_t)qkv_model_spec(model)->head.classes : 1;
     for (size_t i = 0; i < count && code == CLI_DONE; i++)
-        print_line(output.file, model, probabilities + i * classes, classes, (size_t)a->top);
+        print_line(output.file, model, probabilities + i * classes, classes, classify_top(a));
     if (code == CLI_DONE) code = cli_output_end(&output, code);
     qkv_free(probabilities);
     qkv_model_free(model);
@@ -130,7 +302,12 @@ static int classify_run(const void *values, const char *const *words, size_t cou
         return cli_usage("classify: --examples reads a file in place of texts; leave \"%s\" out", words[1]);
     if (a->examples) return classify_examples(a, words[0]);
     int code = cli_lines_open(&job, NULL);
-    if (code == CLI_DONE) code = classify_all(&job, a);
+    const bool of_words = code == CLI_DONE && qkv_model_spec(job.model)->head.kind == QKV_HEAD_CLASSIFY_TOKENS;
+    if (code == CLI_DONE && !of_words && (a->words || a->json))
+        code =
+            cli_failed("--%s needs a model that classifies words, with head.kind classify_tokens; %s has another head",
+                       a->words ? "words" : "json", words[0]);
+    if (code == CLI_DONE) code = of_words ? classify_words(&job, a) : classify_all(&job, a);
     cli_lines_close(&job);
     return code;
 }
@@ -138,16 +315,20 @@ static int classify_run(const void *values, const char *const *words, size_t cou
 const struct cli_command *cli_classify(void) {
     static const struct cli_command command = {
         .name = "classify",
-        .summary = "the class of each line of a text",
+        .summary = "the class of each line of a text, or of each word",
         .usage = "MODEL TEXT… [options]\nMODEL [--input FILE] [--output FILE] [options]\n"
                  "MODEL --examples FILE [--output FILE] [options]",
         .description =
             "Writes a line for each text, each line of the file or of standard input: the likeliest class, a tab, its "
             "probability, then the next ones. A blank line, or one that --long skips, gives a blank line. What is said "
             "of a line does not depend "
-            "on the others, in bf16 but for rounding.",
+            "on the others, in bf16 but for rounding.\n\n"
+            "A model whose head classifies tokens says it of words: each text or line is a sentence, whose words white "
+            "space parts, or, with --words, each line a word and an empty line ends a sentence. It writes a line for "
+            "each word, the word, a tab and its label, and an empty line after each sentence.",
         .examples = "qkv classify topic/ \"What is the capital of Peru ?\"\n"
                     "qkv classify topic/ --input questions.txt --output answers.tsv --top 1\n"
+                    "qkv classify tagger/ --input test.conll --words --json\n"
                     "head -5 questions.txt | qkv classify topic/ | cut -f1",
         .options = options,
         .option_count = CLI_COUNT_OF(options),

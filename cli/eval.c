@@ -26,7 +26,9 @@ static const struct cli_option options[] = {
      "a decoder of what the encoder reads (in.source where that is ids), and in.ids and in.targets",
      0, 0, NULL},
     {CLI_TEXT, 0, "labeled", "FILE", offsetof(struct arguments, labeled),
-     "labelled lines: a label, a tab, a text in each line", 0, 0, NULL},
+     "labelled lines: a label, a tab, a text in each line; for a head that classifies tokens a word, a tab and its "
+     "label, with an empty line between sentences",
+     0, 0, NULL},
     {CLI_COUNT, 0, "batch", "N", offsetof(struct arguments, batch),
      "text: windows at a time; pairs: sources searched at a time", 0, 1 << 20, "8; 32"},
     {CLI_COUNT, 0, "context", "N", offsetof(struct arguments, context), "text: tokens a window", 0, 1 << 24,
@@ -215,17 +217,17 @@ static int print_labels_json(struct qkv_model *model, const struct qkv_labels_ev
     return cli_json_end(&out);
 }
 
-static int print_labels(struct qkv_model *model, const struct qkv_labels_evaluation *e, bool json) {
+static int print_labels(struct qkv_model *model, const struct qkv_labels_evaluation *e, const char *unit, bool json) {
     if (json) return print_labels_json(model, e);
     char number[2][CLI_NUMBER];
-    printf("loss      %.4f nats a %s\n", e->loss, e->classes ? "line" : "target");
+    printf("loss      %.4f nats a %s\n", e->loss, e->classes ? unit : "target");
     printf("accuracy  %.2f %%\n", 100 * e->accuracy);
     if (!e->classes) { /* scores of a vocabulary */
         printf("over      %s targets, in %.1f s\n", cli_grouped(number[0], e->lines), e->seconds);
         return CLI_DONE;
     }
     printf("macro F1  %.2f %%\n", 100 * e->macro_f1);
-    printf("over      %s lines of %s classes, in %.1f s\n", cli_grouped(number[0], e->lines),
+    printf("over      %s %ss of %s classes, in %.1f s\n", cli_grouped(number[0], e->lines), unit,
            cli_grouped(number[1], e->classes), e->seconds);
     (e->classes > CLASSES ? print_confusions : print_matrix)(model, e);
     return CLI_DONE;
@@ -274,7 +276,8 @@ static int eval_evaluate(struct qkv_model *model, const struct arguments *a, boo
     if (status) return status == QKV_STOPPED ? CLI_INTERRUPTED : cli_broken(qkv_model_context(model));
     if (a->data.count) return print_text(&text, documents, a->json);
     if (a->pairs) return print_pairs(&pairs, a->json);
-    int code = print_labels(model, &labels, a->json);
+    const bool words = a->labeled && qkv_model_spec(model)->head.kind == QKV_HEAD_CLASSIFY_TOKENS;
+    int code = print_labels(model, &labels, words ? "word" : "line", a->json);
     qkv_free(labels.confusion);
     return code;
 }

@@ -100,11 +100,12 @@ static int train_interrupted(struct qkv_trainer *trainer, struct cli_progress *p
 }
 
 /* The command that suits what was learnt. */
-static void train_suggest(struct cli_progress *progress, const char *folder, const struct qkv_train_options *options) {
+static void train_suggest(struct cli_progress *progress, const char *folder, const struct qkv_train_options *options,
+                          bool words) {
     if (options->pairs)
         cli_progress_line(progress, "try: %s translate %s \"a source\"", cli_program, folder);
     else if (options->labeled)
-        cli_progress_line(progress, "try: %s classify %s \"a text\"", cli_program, folder);
+        cli_progress_line(progress, "try: %s classify %s \"a %s\"", cli_program, folder, words ? "sentence" : "text");
     else if (options->examples)
         cli_progress_line(progress, "try: %s eval %s --examples FILE", cli_program, folder);
     else if (options->task && !strcmp(options->task, "mlm"))
@@ -137,7 +138,8 @@ static void train_conclude(struct cli_progress *progress, const struct cli_train
                       folder, slash);
     cli_progress_line(progress, "  log         %s%s" QKV_LOG_FILE, folder, slash);
     cli_progress_line(progress, "  checkpoint  %s%s" QKV_CHECKPOINT_FILE, folder, slash);
-    train_suggest(progress, folder, options);
+    train_suggest(progress, folder, options,
+                  qkv_model_spec(qkv_trainer_model(trainer))->head.kind == QKV_HEAD_CLASSIFY_TOKENS);
 }
 
 static int train_loop(struct qkv_trainer *trainer, struct cli_progress *progress, const struct cli_train_arguments *a,
@@ -255,7 +257,10 @@ const struct cli_command *cli_train(void) {
             "and --task mlm), the same of lines (--lines: each is a row between <s> and </s>), "
             "the target of a source (--pairs: a source, a tab, a target in each line), the label of a line (--labeled: "
             "a "
-            "label, a tab, a text). --from MODEL begins with the weights, spec and tokenizers of a model folder or run "
+            "label, a tab, a text) or, with head.kind classify_tokens, of a word (--labeled: a word, a tab and its "
+            "label "
+            "in each line, an empty line between sentences). --from MODEL begins with the weights, spec and tokenizers "
+            "of a model folder or run "
             "instead of --preset or --spec, with a new optimizer and schedule; --new-head gives it a new head where "
             "its "
             "own does not fit the task or the labels. --freeze PATTERN keeps weights as they are, those whose names "
@@ -278,18 +283,20 @@ const struct cli_command *cli_train(void) {
             "FLOP/s of products and attention with their share of the measured peak, and the bytes/s of what is bound "
             "by memory. Activations and residual additions forward are part of the products before them. Evaluations, "
             "the log and checkpoints are not in it.",
-        .examples = "qkv train --preset nano-gpt --data shakespeare.txt --out run/\n"
-                    "qkv train --preset baby-gpt --set decoder.attention.kv_heads=2 --data shakespeare.txt --out run/\n"
-                    "qkv train --spec my.json --tokenizer bpe:4096 --batch 32 --rate 6e-4 --data book.txt --out run/\n"
-                    "qkv train --preset g2p --pairs train.tsv --valid valid.tsv --out g2p/\n"
-                    "qkv train --preset text-classifier --labeled train.tsv --valid test.tsv --out topic/\n"
-                    "qkv train --preset bert-tiny --data text.txt --out enc/\n"
-                    "qkv train --preset tiny-lm --lines toy.txt --out lm/\n"
-                    "qkv train --from run/ --data other.txt --rate 1e-4 --out tuned/\n"
-                    "qkv train --from enc/ --new-head --labeled train.tsv --out topic/\n"
-                    "qkv train --spec run/config.json --config run/train.json --seed 2 --out second/\n"
-                    "qkv train --resume run/ --steps 10000\n"
-                    "qkv train --resume run/ --steps 10000 --extend rewarm",
+        .examples =
+            "qkv train --preset nano-gpt --data shakespeare.txt --out run/\n"
+            "qkv train --preset baby-gpt --set decoder.attention.kv_heads=2 --data shakespeare.txt --out run/\n"
+            "qkv train --spec my.json --tokenizer bpe:4096 --batch 32 --rate 6e-4 --data book.txt --out run/\n"
+            "qkv train --preset g2p --pairs train.tsv --valid valid.tsv --out g2p/\n"
+            "qkv train --preset text-classifier --labeled train.tsv --valid test.tsv --out topic/\n"
+            "qkv train --preset bert-tiny --set head.kind=classify_tokens --labeled train.conll --out tagger/\n"
+            "qkv train --preset bert-tiny --data text.txt --out enc/\n"
+            "qkv train --preset tiny-lm --lines toy.txt --out lm/\n"
+            "qkv train --from run/ --data other.txt --rate 1e-4 --out tuned/\n"
+            "qkv train --from enc/ --new-head --labeled train.tsv --out topic/\n"
+            "qkv train --spec run/config.json --config run/train.json --seed 2 --out second/\n"
+            "qkv train --resume run/ --steps 10000\n"
+            "qkv train --resume run/ --steps 10000 --extend rewarm",
         .options = options,
         .rules = rules,
         .rule_count = CLI_COUNT_OF(rules),

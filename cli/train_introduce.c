@@ -50,7 +50,9 @@ static void introduce_data(struct cli_progress *progress, struct qkv_trainer *tr
         return;
     }
     if (options->pairs) snprintf(kind, sizeof kind, "pairs");
-    if (options->labeled) snprintf(kind, sizeof kind, "lines of %d classes", spec->head.classes);
+    if (options->labeled)
+        snprintf(kind, sizeof kind, "%s of %d classes",
+                 spec->head.kind == QKV_HEAD_CLASSIFY_TOKENS ? "sentences of words" : "lines", spec->head.classes);
     if (options->examples && cli_has_classes(spec))
         snprintf(kind, sizeof kind, "examples of %d classes", spec->head.classes);
     else if (options->examples)

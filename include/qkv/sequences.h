@@ -205,6 +205,14 @@ QKV_API enum qkv_status qkv_classify_examples(struct qkv_model *model, const cha
 QKV_API enum qkv_status qkv_classify_with(struct qkv_model *model, const char *const *lines, size_t count,
                                           const struct qkv_line_options *options, float *probabilities);
 
+/* Probabilities of the classes of words, by a model whose head classifies tokens: those of the first token of each. `words` are those of
+ * all sentences, one after the other, counts[i] of them in sentence i; a sentence is encoded as its words with a space between two.
+ * (all words,classes) floats; zeros for words of a sentence that is skipped, and for those that are cut away. Experimental. Fails with QKV_ARGUMENT,
+ * QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER. */
+QKV_API enum qkv_status qkv_classify_words(struct qkv_model *model, const char *const *words, const size_t *counts,
+                                           size_t sentences, const struct qkv_line_options *options,
+                                           float *probabilities);
+
 /* The likeliest tokens in place of each QKV_TOKEN_MASK of a text, best first: `top` of them for each mask. Where tokens bring
  * their leading space along (words, bpe), spaces before a mask belong to what it hides. */
 struct qkv_filling {
@@ -273,7 +281,8 @@ struct qkv_labels_evaluation {
  * QKV_SPEC, QKV_SHAPE, QKV_NUMBER, QKV_STOPPED. */
 QKV_API enum qkv_status qkv_evaluate_examples(struct qkv_model *model, const char *path, qkv_progress *progress,
                                               void *user, struct qkv_labels_evaluation *evaluation);
-/* Classes without names (qkv_model_label) go by their numbers. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE,
+/* Of labelled lines; of a model whose head classifies tokens, of labelled words (a word, a tab and its label in each line, an empty line
+ * between sentences), which are the lines that are counted. Classes without names (qkv_model_label) go by their numbers. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE,
  * QKV_FORMAT, QKV_SHAPE, QKV_NUMBER, QKV_STOPPED. */
 QKV_API enum qkv_status qkv_evaluate_labels(struct qkv_model *model, const char *path, qkv_progress *progress,
                                             void *user, struct qkv_labels_evaluation *evaluation);

@@ -1,15 +1,24 @@
-/* Classifying lines of text: passes over batches of similar length, softmax over the classes. */
+/* Classifying lines of text, or words of sentences: passes over batches of similar length, softmax over the classes. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "generate/line_batches.h"
 #include "model/spec.h"
+#include "text/sequence.h"
 
+struct classifier_words { /* of sentences, one after the other */
+    const char *const *texts;
+    const size_t *counts;
+    size_t *first; /* of each sentence */
+};
 struct classifier {
     struct qkv_model *model;
     struct qkv_pass *pass;
     size_t B, T, lines; /* the largest batch of the pass; all lines there are */
     float *probabilities;
+    const struct classifier_words *words; /* NULL: lines; with how they are read */
+    const struct qkv_line_options *options;
 };
 
 /* A pass that takes the batch: planned for twice the length at most, so that few are made while lengths grow. */
@@ -69,10 +78,11 @@ enum qkv_status qkv_classify_with(struct qkv_model *model, const char *const *li
     const struct qkv_spec *spec = qkv_model_spec(model);
     struct classifier c = {.model = model, .lines = count, .probabilities = probabilities};
     if (spec->head.kind != QKV_HEAD_CLASSIFY)
-        return qkv_fail(ctx, QKV_ARGUMENT,
-                        "classify needs a model with a classify head; this one has head.kind %s: train one on labelled "
-                        "lines (--preset text-classifier --labeled FILE)",
-                        qkv_head_text(spec->head.kind));
+        return qkv_fail(ctx, QKV_ARGUMENT, "classify needs a model with a classify head; this one has head.kind %s: %s",
+                        qkv_head_text(spec->head.kind),
+                        spec->head.kind == QKV_HEAD_CLASSIFY_TOKENS
+                            ? "it classifies the words of sentences (qkv_classify_words)"
+                            : "train one on labelled lines (--preset text-classifier --labeled FILE)");
     enum qkv_status status = qkv_lines_check(model, "classify");
     if (status) return status;
     if (count) memset(probabilities, 0, count * (size_t)spec->head.classes * sizeof *probabilities);
@@ -87,4 +97,102 @@ enum qkv_status qkv_classify(struct qkv_model *model, const char *const *lines, 
     QKV_CALL(qkv_model_context(model));
     const struct qkv_line_options options = qkv_line_defaults();
     return qkv_classify_with(model, lines, count, &options, probabilities);
+}
+
+/* ---- words ---------------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status classify_words_encode(const struct classifier *c, size_t sentence, int32_t **ids,
+                                             int32_t **firsts, size_t *count) {
+    struct qkv_context *ctx = qkv_model_context(c->model);
+    const size_t n = c->words->counts[sentence];
+    const char *const *texts = c->words->texts + c->words->first[sentence];
+    size_t bad;
+    *ids = *firsts = NULL;
+    *count = 0;
+    if (!n) return QKV_OK;
+    struct qkv_word *words = qkv_allocate(ctx, n, sizeof *words);
+    if (!words) return QKV_MEMORY;
+    for (size_t i = 0; i < n; i++) words[i] = (struct qkv_word){texts[i], strlen(texts[i])};
+    enum qkv_status status =
+        qkv_words_encode(ctx, qkv_model_source_tokenizer(c->model), words, n, ids, firsts, count, &bad);
+    if (status) qkv_fail_at(ctx, "sentence %zu", sentence + 1);
+    free(words);
+    return status;
+}
+
+static enum qkv_status classify_words_read(void *user, size_t sentence, int32_t **ids, size_t *count) {
+    int32_t *firsts;
+    enum qkv_status status = classify_words_encode(user, sentence, ids, &firsts, count);
+    qkv_free(firsts);
+    return status;
+}
+
+/* One row (T,classes) of scores: each word's are those of its first token, where the cut has left it. */
+static enum qkv_status classify_words_row(const struct classifier *c, const struct qkv_line_options *options,
+                                          size_t sentence, const float *scores) {
+    const size_t classes = (size_t)qkv_model_spec(c->model)->head.classes;
+    const struct qkv_long_rule rule = {.kind = options->long_lines, .most = (size_t)qkv_model_spec(c->model)->context};
+    int32_t *ids, *firsts;
+    size_t count;
+    enum qkv_status status = classify_words_encode(c, sentence, &ids, &firsts, &count);
+    if (status) return status;
+    qkv_long_apply(&rule, qkv_source_frame(qkv_model_source_tokenizer(c->model), true, true), firsts, &count);
+    float *out = c->probabilities + c->words->first[sentence] * classes;
+    for (size_t i = 0; i < count && !status; i++)
+        if (firsts[i] && !classify_softmax(scores + i * classes, classes, out + (size_t)(firsts[i] - 1) * classes))
+            status = qkv_fail(qkv_model_context(c->model), QKV_NUMBER,
+                              "the scores of sentence %zu are no finite numbers: the model's weights are broken; take "
+                              "those of an earlier checkpoint",
+                              sentence + 1);
+    qkv_free(ids);
+    qkv_free(firsts);
+    return status;
+}
+
+static enum qkv_status classify_words_run(void *user, const struct qkv_line_batch *batch) {
+    struct classifier *c = user;
+    const size_t classes = (size_t)qkv_model_spec(c->model)->head.classes;
+    enum qkv_status status = make_room(c, batch);
+    if (!status)
+        status = qkv_pass_forward(
+            c->pass, &(struct qkv_batch){.B = batch->B, .T = batch->T, .ids = batch->ids, .lengths = batch->lengths});
+    const float *scores = status ? NULL : qkv_pass_output(c->pass).data;
+    for (size_t b = 0; b < batch->B && !status; b++)
+        status = classify_words_row(c, c->options, batch->lines[b], scores + b * batch->T * classes);
+    return status;
+}
+
+enum qkv_status qkv_classify_words(struct qkv_model *model, const char *const *words, const size_t *counts,
+                                   size_t sentences, const struct qkv_line_options *options, float *probabilities) {
+    QKV_CALL(qkv_model_context(model));
+    struct qkv_context *ctx = qkv_model_context(model);
+    const struct qkv_spec *spec = qkv_model_spec(model);
+    struct classifier_words w = {.texts = words, .counts = counts};
+    struct classifier c = {
+        .model = model, .lines = sentences, .probabilities = probabilities, .words = &w, .options = options};
+    size_t all = 0;
+    if (spec->head.kind != QKV_HEAD_CLASSIFY_TOKENS)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "words are classified by a model with head.kind classify_tokens; this one has head.kind %s",
+                        qkv_head_text(spec->head.kind));
+    enum qkv_status status = qkv_lines_check(model, "classify");
+    if (status) return status;
+    w.first = qkv_allocate(ctx, sentences + 1, sizeof *w.first);
+    if (!w.first) return QKV_MEMORY;
+    for (size_t i = 0; i < sentences; i++) {
+        w.first[i] = all;
+        all += counts[i];
+    }
+    if (all) memset(probabilities, 0, all * (size_t)spec->head.classes * sizeof *probabilities);
+    struct qkv_line_reader reader = {.model = model,
+                                     .options = options,
+                                     .what = "sentence",
+                                     .encode = classify_words_read,
+                                     .run = classify_words_run,
+                                     .user = &c};
+    reader.begin = reader.end = true;
+    status = qkv_lines_run(&reader, NULL, sentences);
+    qkv_pass_free(c.pass);
+    free(w.first);
+    return status;
 }

@@ -48,25 +48,27 @@ struct qkv_line_options qkv_line_defaults(void) {
     return (struct qkv_line_options){.long_lines = QKV_LONG_ERROR};
 }
 
-enum qkv_status qkv_line_refuse(struct qkv_context *ctx, size_t line, size_t tokens, size_t context) {
+enum qkv_status qkv_line_refuse(struct qkv_context *ctx, const char *what, size_t line, size_t tokens, size_t context) {
     return qkv_fail(ctx, QKV_ARGUMENT,
-                    "line %zu has %zu tokens, but the model's context is %zu; shorten it or cut it in two, or choose "
+                    "%s %zu has %zu tokens, but the model's context is %zu; shorten it or cut it in two, or choose "
                     "what becomes of long lines (--long skip, keep-start or keep-end)",
-                    line + 1, tokens, context);
+                    what, line + 1, tokens, context);
 }
 
 static enum qkv_status read_line(const struct qkv_line_reader *l, const char *text, size_t index, struct window *w) {
     struct qkv_context *ctx = qkv_model_context(l->model);
     const struct qkv_tokenizer *tokenizer = qkv_model_source_tokenizer(l->model);
-    const size_t size = strlen(text);
+    const size_t size = text ? strlen(text) : 0;
     const struct qkv_long_rule rule = {.kind = l->options->long_lines,
                                        .most = (size_t)qkv_model_spec(l->model)->context,
                                        .found = l->options->long_count};
-    if (qkv_is_blank(text, size)) return QKV_OK;
+    if (text && qkv_is_blank(text, size)) return QKV_OK;
     struct line *line = &w->lines[w->count];
     line->index = index;
-    enum qkv_status status = qkv_source_encode(ctx, tokenizer, text, size, l->begin, l->end, &line->ids, &line->count);
-    if (status) return status;
+    enum qkv_status status =
+        l->encode ? l->encode(l->user, index, &line->ids, &line->count)
+                  : qkv_source_encode(ctx, tokenizer, text, size, l->begin, l->end, &line->ids, &line->count);
+    if (status || !line->count) return status;
     const enum qkv_long_fate fate =
         qkv_long_apply(&rule, qkv_source_frame(tokenizer, l->begin, l->end), line->ids, &line->count);
     if (fate == QKV_FATE_SKIPPED) {
@@ -74,7 +76,8 @@ static enum qkv_status read_line(const struct qkv_line_reader *l, const char *te
         return QKV_OK;
     }
     w->count++;
-    return fate == QKV_FATE_REFUSED ? qkv_line_refuse(ctx, index, line->count, rule.most) : QKV_OK;
+    return fate == QKV_FATE_REFUSED ? qkv_line_refuse(ctx, l->what ? l->what : "line", index, line->count, rule.most)
+                                    : QKV_OK;
 }
 
 /* Runs the rows [first, first + B) of the window, all of at most T tokens. */
@@ -116,7 +119,7 @@ enum qkv_status qkv_lines_run(const struct qkv_line_reader *l, const char *const
     enum qkv_status status = w.lines ? QKV_OK : QKV_MEMORY;
     for (size_t i = 0; i < count && !status;) {
         size_t end = count - i < WINDOW ? count : i + WINDOW;
-        for (; i < end && !status; i++) status = read_line(l, texts[i], i, &w);
+        for (; i < end && !status; i++) status = read_line(l, l->encode ? NULL : texts[i], i, &w);
         if (!status) status = run_window(l, &w);
         line_batches_clear(&w);
     }

@@ -13,6 +13,9 @@ struct qkv_line_reader {
     struct qkv_model *model;
     bool begin, end; /* <s> before each line, </s> after it */
     const struct qkv_line_options *options;
+    const char *what; /* a text is, for messages; NULL: "line" */
+    /* In place of texts: the ids of text `index` (freed with qkv_free), and their frame; *count 0: it is blank. NULL: texts are encoded. */
+    enum qkv_status (*encode)(void *user, size_t index, int32_t **ids, size_t *count);
     enum qkv_status (*run)(void *user, const struct qkv_line_batch *batch);
     void *user;
 };
@@ -22,7 +25,7 @@ size_t qkv_line_rows(size_t T);
  * longer than the context is what the options say; one that fails does so before its batch is run, and is named by its number from 1. */
 enum qkv_status qkv_lines_run(const struct qkv_line_reader *lines, const char *const *texts, size_t count);
 /* The sentence for a line that has more tokens than the context and is not to be cut. */
-enum qkv_status qkv_line_refuse(struct qkv_context *ctx, size_t line, size_t tokens, size_t context);
+enum qkv_status qkv_line_refuse(struct qkv_context *ctx, const char *what, size_t line, size_t tokens, size_t context);
 /* Whether the model can read text at all; `doing` begins the sentence: "classify". */
 enum qkv_status qkv_lines_check(struct qkv_model *model, const char *doing);
 

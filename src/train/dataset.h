@@ -28,9 +28,9 @@ struct qkv_random qkv_draw_valid_masks(uint64_t seed, uint64_t window);
 /* Targets with their sources, or labelled texts with their labels: sequences in two token files. */
 struct qkv_examples {
     struct qkv_tokens main, beside;
-    int32_t end, beside_end;     /* the id that ends a sequence; −1: each token is a sequence */
-    bool beside_each;            /* beside holds as many, one for each id; 0 where it does not count (else 1 + a class) */
-    size_t count;                /* examples */
+    int32_t end, beside_end; /* the id that ends a sequence; −1: each token is a sequence */
+    bool beside_each;        /* beside holds as many, one for each id; 0 where it does not count (else 1 + a class) */
+    size_t count;            /* examples */
     size_t *main_at, *beside_at; /* (count + 1): where they begin */
 };
 /* Finds the sequences of opened token files, both of which must have as many, none longer than `most`; tokens are checked. */
@@ -200,8 +200,8 @@ typedef enum qkv_status qkv_encode_line(struct qkv_trainer *trainer, const struc
                                         const struct qkv_tsv_row *row, struct qkv_line *line);
 struct qkv_lines {
     const char *first, *second; /* what the fields are, for messages; second NULL: lines have one */
-    bool sentences;             /* rows are sentences, a word and its label a line: beside_each in struct qkv_examples */
-    int32_t end, beside_end;    /* as in struct qkv_examples */
+    bool sentences;          /* rows are sentences, a word and its label a line: beside_each in struct qkv_examples */
+    int32_t end, beside_end; /* as in struct qkv_examples */
     qkv_encode_line *encode;
 };
 /* Cuts one side of a line, or skips the line, where it has more tokens than the context. QKV_FATE_REFUSED: neither was asked for. */

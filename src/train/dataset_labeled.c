@@ -15,9 +15,10 @@ static enum qkv_status dataset_labeled_check(struct qkv_context *ctx, const stru
                                              const struct qkv_spec *spec) {
     (void)options;
     if (spec->head.kind == QKV_HEAD_CLASSIFY || qkv_words_labeled(spec)) return QKV_OK;
-    return qkv_fail(ctx, QKV_SPEC,
-                    "labelled lines need head.kind classify; choose a classifier, as the preset text-classifier, or for "
-                    "labelled words head.kind classify_tokens");
+    return qkv_fail(
+        ctx, QKV_SPEC,
+        "labelled lines need head.kind classify; choose a classifier, as the preset text-classifier, or for "
+        "labelled words head.kind classify_tokens");
 }
 
 /* ---- labels ------------------------------------------------------------------------------------------------------------------- */

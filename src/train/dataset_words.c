@@ -20,7 +20,7 @@ static enum qkv_status words_classes(struct qkv_trainer *t, const struct qkv_tsv
         const struct qkv_word *label = &s->labels[word];
         const size_t class = qkv_labels_find(t, label->text, label->size);
         if (class == t->label_count) return qkv_labels_unknown(t, file, s->lines[word], label->text, label->size);
-        firsts[i] = (int32_t)class + 1;
+        firsts[i] = (int32_t) class + 1;
     }
     return QKV_OK;
 }

@@ -1,5 +1,5 @@
-/* Evaluating a classifier on a file of labelled lines: loss, accuracy, macro F1 and the confusion matrix, from what qkv_classify
- * says of each line. */
+/* Evaluating a classifier on a file of labelled lines, or of labelled words: loss, accuracy, macro F1 and the confusion matrix, from what
+ * qkv_classify, or qkv_classify_words, says of each. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,16 +10,19 @@
 #include "train/train.h"
 #include "train/tsv.h"
 
-enum { LINES = 1024 }; /* classified in one call */
+enum { LINES = 1024 }; /* classified in one call; of words no fewer, as sentences are whole */
 
 struct evaluator {
     struct qkv_model *model;
     struct qkv_tsv tsv;
     struct qkv_strings labels; /* value: the class */
-    size_t classes, count;     /* count: lines held */
-    char *texts[LINES];
-    size_t truth[LINES];
-    float *probabilities; /* (LINES, classes) */
+    size_t classes, count;     /* count: lines, or words, held */
+    char **texts;
+    size_t *truth;
+    size_t *counts, sentences; /* of words: of each sentence */
+    size_t capacity[3];
+    bool words;
+    float *probabilities; /* (count, classes) */
     struct qkv_labels_evaluation *result;
     double nll;
 };
@@ -39,7 +42,7 @@ static enum qkv_status learn_labels(struct evaluator *e) {
     return QKV_OK;
 }
 
-static enum qkv_status unknown_label(const struct evaluator *e, const struct qkv_tsv_row *row) {
+static enum qkv_status unknown_label(const struct evaluator *e, size_t line, struct qkv_word word) {
     char known[400] = "";
     size_t used = 0;
     for (size_t k = 0; k < e->labels.count; k++) {
@@ -52,8 +55,8 @@ static enum qkv_status unknown_label(const struct evaluator *e, const struct qkv
         }
         used += (size_t)n;
     }
-    return qkv_tsv_fail(&e->tsv, row->line, "the model has no class \"%.*s\"; its classes are %s",
-                        (int)(row->first_size < 100 ? row->first_size : 100), row->first, known);
+    return qkv_tsv_fail(&e->tsv, line, "the model has no class \"%.*s\"; its classes are %s",
+                        (int)(word.size < 100 ? word.size : 100), word.text, known);
 }
 
 /* Lines are numbered by the file here, so one that is too long is found before qkv_classify sees it. */
@@ -68,14 +71,54 @@ static enum qkv_status check_length(const struct evaluator *e, const struct qkv_
                         "the text has %zu tokens, but the model's context is %zu; shorten or remove it", count, most);
 }
 
+/* The same of a sentence, of whose words each must have a token. */
+static enum qkv_status check_sentence(const struct evaluator *e, const struct qkv_tsv_row *row) {
+    const struct qkv_tsv_sentence *s = row->sentence;
+    size_t most = (size_t)qkv_model_spec(e->model)->context, count, bad;
+    int32_t *ids, *firsts;
+    enum qkv_status status = qkv_words_encode(qkv_model_context(e->model), qkv_model_source_tokenizer(e->model),
+                                              s->words, s->count, &ids, &firsts, &count, &bad);
+    qkv_free(ids);
+    qkv_free(firsts);
+    if (status) return qkv_tsv_fail_at(&e->tsv, s->lines[bad], status);
+    if (count <= most) return QKV_OK;
+    return qkv_tsv_fail(&e->tsv, row->line,
+                        "the sentence that begins here has %zu tokens, but the model's context is %zu; put an empty "
+                        "line into it, or remove it",
+                        count, most);
+}
+
+static enum qkv_status add_text(struct evaluator *e, size_t line, struct qkv_word label, struct qkv_word text) {
+    struct qkv_context *ctx = qkv_model_context(e->model);
+    const struct qkv_string *class = qkv_strings_find(&e->labels, label.text, label.size);
+    if (!class) return unknown_label(e, line, label);
+    char **texts = qkv_list_room(ctx, e->texts, &e->capacity[0], e->count, 1, sizeof *texts);
+    if (texts) e->texts = texts;
+    size_t *truth = texts ? qkv_list_room(ctx, e->truth, &e->capacity[1], e->count, 1, sizeof *truth) : NULL;
+    if (!truth) return QKV_MEMORY;
+    e->truth = truth;
+    e->truth[e->count] = (size_t) class->value;
+    e->texts[e->count] = qkv_copy_bytes(ctx, text.text, text.size);
+    return e->texts[e->count] ? (e->count++, QKV_OK) : QKV_MEMORY;
+}
+
+static enum qkv_status add_sentence(struct evaluator *e, const struct qkv_tsv_row *row) {
+    const struct qkv_tsv_sentence *s = row->sentence;
+    enum qkv_status status = QKV_OK;
+    size_t *counts =
+        qkv_list_room(qkv_model_context(e->model), e->counts, &e->capacity[2], e->sentences, 1, sizeof *counts);
+    if (!counts) return QKV_MEMORY;
+    e->counts = counts;
+    e->counts[e->sentences++] = s->count;
+    for (size_t i = 0; i < s->count && !status; i++) status = add_text(e, s->lines[i], s->labels[i], s->words[i]);
+    return status ? status : check_sentence(e, row);
+}
+
 static enum qkv_status add_line(struct evaluator *e, const struct qkv_tsv_row *row) {
-    const struct qkv_string *label = qkv_strings_find(&e->labels, row->first, row->first_size);
-    if (!label) return unknown_label(e, row);
-    enum qkv_status status = check_length(e, row);
-    if (status) return status;
-    e->truth[e->count] = (size_t)label->value;
-    e->texts[e->count] = qkv_copy_bytes(qkv_model_context(e->model), row->second, row->second_size);
-    return e->texts[e->count++] ? QKV_OK : QKV_MEMORY;
+    if (e->words) return add_sentence(e, row);
+    const struct qkv_word label = {row->first, row->first_size}, text = {row->second, row->second_size};
+    enum qkv_status status = add_text(e, row->line, label, text);
+    return status ? status : check_length(e, row);
 }
 
 static void count_line(struct evaluator *e, const float *probabilities, size_t truth) {
@@ -89,12 +132,23 @@ static void count_line(struct evaluator *e, const float *probabilities, size_t t
 }
 
 static enum qkv_status evaluate_labels_flush(struct evaluator *e) {
-    enum qkv_status status = qkv_classify(e->model, (const char *const *)e->texts, e->count, e->probabilities);
+    struct qkv_context *ctx = qkv_model_context(e->model);
+    const char *const *texts = (const char *const *)e->texts;
+    const struct qkv_line_options options = qkv_line_defaults();
+    size_t cells = 0;
+    enum qkv_status status =
+        qkv_multiply(e->count + 1, e->classes, &cells) ? QKV_OK : qkv_fail_memory(ctx, SIZE_MAX, "the probabilities");
+    float *probabilities = status ? NULL : qkv_reallocate(ctx, e->probabilities, cells, sizeof *probabilities);
+    if (probabilities) e->probabilities = probabilities;
+    if (!status && !probabilities) status = QKV_MEMORY;
+    if (!status)
+        status = e->words ? qkv_classify_words(e->model, texts, e->counts, e->sentences, &options, probabilities)
+                          : qkv_classify(e->model, texts, e->count, probabilities);
     for (size_t i = 0; i < e->count; i++) {
         if (!status) count_line(e, e->probabilities + i * e->classes, e->truth[i]);
         free(e->texts[i]);
     }
-    e->count = 0;
+    e->count = e->sentences = 0;
     return status;
 }
 
@@ -117,16 +171,19 @@ static enum qkv_status evaluate_labels_run(struct evaluator *e, qkv_progress *pr
 static enum qkv_status evaluate_labels_prepare(struct evaluator *e, const char *path) {
     struct qkv_context *ctx = qkv_model_context(e->model);
     size_t n;
-    enum qkv_status status = qkv_classify(e->model, NULL, 0, NULL); /* whether the model can */
+    const struct qkv_line_options options = qkv_line_defaults();
+    e->words = qkv_words_labeled(qkv_model_spec(e->model));
+    enum qkv_status status = e->words ? qkv_classify_words(e->model, NULL, NULL, 0, &options, NULL)
+                                      : qkv_classify(e->model, NULL, 0, NULL); /* whether the model can */
     if (status) return status;
     e->classes = (size_t)qkv_model_spec(e->model)->head.classes;
     if (!qkv_multiply(e->classes, e->classes, &n)) return qkv_fail_memory(ctx, SIZE_MAX, "the confusion matrix");
     e->result->confusion = qkv_allocate(ctx, n, sizeof *e->result->confusion);
-    if (!e->result->confusion || !qkv_multiply(e->classes, LINES, &n)) return QKV_MEMORY;
-    e->probabilities = qkv_allocate(ctx, n, sizeof *e->probabilities);
-    if (!e->probabilities) return QKV_MEMORY;
+    if (!e->result->confusion) return QKV_MEMORY;
     status = learn_labels(e);
-    return status ? status : qkv_tsv_open(ctx, path, "label", "text", &e->tsv);
+    if (!status) status = qkv_tsv_open(ctx, path, e->words ? "word" : "label", e->words ? "label" : "text", &e->tsv);
+    e->tsv.sentences = e->words;
+    return status;
 }
 
 enum qkv_status qkv_evaluate_labels(struct qkv_model *model, const char *path, qkv_progress *progress, void *user,
@@ -153,6 +210,9 @@ enum qkv_status qkv_evaluate_labels(struct qkv_model *model, const char *path, q
     for (size_t i = 0; i < e->count; i++) free(e->texts[i]);
     qkv_tsv_close(&e->tsv);
     qkv_strings_free(&e->labels);
+    free(e->texts);
+    free(e->truth);
+    free(e->counts);
     free(e->probabilities);
     free(e);
     return status;

@@ -229,11 +229,10 @@ static enum qkv_status make_batches(struct qkv_trainer *t) {
     size_t count = t->lines.examples.count, kept = o->valid ? 0 : (size_t)((double)count * o->valid_fraction);
     qkv_text_files_hold_out(&t->facts.data_files, kept);
     if (!o->valid && o->valid_fraction > 0 && kept == 0)
-        return qkv_fail(
-            t->ctx, QKV_ARGUMENT,
-            "%s has %zu %s%s, of which a valid_fraction of %g keeps none for validation; give more %ss, "
-            "a file to validate on (valid), or valid_fraction 0 for no validation",
-            text, count, lines_unit(t), count == 1 ? "" : "s", o->valid_fraction, lines_unit(t));
+        return qkv_fail(t->ctx, QKV_ARGUMENT,
+                        "%s has %zu %s%s, of which a valid_fraction of %g keeps none for validation; give more %ss, "
+                        "a file to validate on (valid), or valid_fraction 0 for no validation",
+                        text, count, lines_unit(t), count == 1 ? "" : "s", o->valid_fraction, lines_unit(t));
     enum qkv_status status =
         qkv_batches_make(t->ctx, &t->lines.examples, 0, count - kept, &limits, text, &t->lines.batches);
     if (!status && o->valid)

@@ -21,12 +21,12 @@ struct qkv_tsv { /* a file in memory and how far it is read */
     size_t position, line; /* bytes read, number of the line read last */
     bool sentences;        /* a row is a sentence; to be set before the first one is read */
     struct qkv_tsv_sentence sentence;
-    bool mark;             /* begins with the byte order mark of UTF-8, which is no part of the first line */
+    bool mark; /* begins with the byte order mark of UTF-8, which is no part of the first line */
 };
 struct qkv_tsv_row {
     const char *first, *second; /* in the file, not zero-terminated */
     size_t first_size, second_size;
-    size_t line; /* counted from 1, blank ones too */
+    size_t line;                             /* counted from 1, blank ones too */
     const struct qkv_tsv_sentence *sentence; /* of a file of sentences, in place of both fields */
 };
 /* Maps a file; an empty one, one of blank lines only, or one that holds a NUL byte, is refused. The

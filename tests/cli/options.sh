@@ -53,7 +53,9 @@ useful translate nowhere --input there.txt -o new.txt --force --max-tokens 3 --n
 
 idle input 'command line' classify nowhere --input there.txt text
 idle force 'no file is written' classify nowhere --force text
+idle words 'command line' classify nowhere --words text
 useful classify nowhere --force -o new.txt --top 2 text
+useful classify nowhere --words --json --input there.txt
 
 idle normalize 'cosine' embed nowhere --nearest a --among there.txt --normalize
 idle text 'lines of --among' embed nowhere --nearest a --among there.txt --text
