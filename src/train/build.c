@@ -111,8 +111,8 @@ static enum qkv_status make_pass(struct qkv_trainer *t, const struct qkv_pass_sh
     struct most most = {0};
     struct qkv_pass_options options = {.B = t->B, .T = t->T, .source_T = t->source_T, .train = train, .dropout = train};
     options.checkpoint = train && t->options.checkpoint_activations;
-    options.logits =
-        !train && (t->options.examples || (t->options.labeled && qkv_words_labeled(qkv_model_spec(t->model))));
+    options.logits = !train && (t->options.examples || (t->options.labeled && qkv_model_spec(t->model)->head.kind ==
+                                                                                  QKV_HEAD_CLASSIFY_TOKENS));
     build_widen(&most, shapes, count);
     if (count) {
         options.B = most.B;

@@ -210,13 +210,13 @@ enum qkv_long_fate qkv_line_fit(const struct qkv_trainer *trainer, struct qkv_li
 /* Whether the lines of a token file are told apart when this tokenizer's template is around them: it must end with </s>, or, where
  * that is added behind it (must_end false), may be without one. */
 enum qkv_status qkv_lines_template(struct qkv_trainer *trainer, const struct qkv_tokenizer *tokenizer, bool must_end);
-/* Labels of a trainer: the place of one among them, their count where it is unknown; and the sentence for that (dataset_labeled.c). */
+/* Labels of a trainer (labels.c), in the order of their bytes: the place of one among them, their count where it is unknown; and the
+ * sentence for that. */
+int qkv_labels_compare(const char *a, size_t a_size, const char *b, size_t b_size);
 size_t qkv_labels_find(const struct qkv_trainer *trainer, const char *label, size_t size);
 enum qkv_status qkv_labels_unknown(const struct qkv_trainer *trainer, const struct qkv_tsv *file, size_t line,
                                    const char *label, size_t size);
-/* Whether labelled lines are words with their labels; a sentence of them as a line; and what is beside its n tokens as the targets of a
- * row of T (dataset_words.c). */
-bool qkv_words_labeled(const struct qkv_spec *spec);
+/* Of labelled words: a sentence as a line; and what is beside its n tokens as the targets of a row of T (dataset_words.c). */
 enum qkv_status qkv_words_line(struct qkv_trainer *trainer, const struct qkv_tsv *file, const struct qkv_tsv_row *row,
                                struct qkv_line *line);
 void qkv_words_targets(int32_t *targets, size_t n, size_t T);

@@ -14,7 +14,7 @@ static const char *const specials[] = {QKV_TOKEN_BEGIN, QKV_TOKEN_END};
 static enum qkv_status dataset_labeled_check(struct qkv_context *ctx, const struct qkv_train_options *options,
                                              const struct qkv_spec *spec) {
     (void)options;
-    if (spec->head.kind == QKV_HEAD_CLASSIFY || qkv_words_labeled(spec)) return QKV_OK;
+    if (spec->head.kind == QKV_HEAD_CLASSIFY || spec->head.kind == QKV_HEAD_CLASSIFY_TOKENS) return QKV_OK;
     return qkv_fail(
         ctx, QKV_SPEC,
         "labelled lines need head.kind classify; choose a classifier, as the preset text-classifier, or for "
@@ -28,14 +28,9 @@ struct text {
     size_t size;
 };
 
-static int dataset_labeled_compare(const char *a, size_t na, const char *b, size_t nb) {
-    int order = memcmp(a, b, na < nb ? na : nb);
-    return order ? order : (na > nb) - (na < nb);
-}
-
 static int compare_texts(const void *left, const void *right) {
     const struct text *a = left, *b = right;
-    return dataset_labeled_compare(a->data, a->size, b->data, b->size);
+    return qkv_labels_compare(a->data, a->size, b->data, b->size);
 }
 
 struct found { /* the labels of all rows, in the files that are open */
@@ -159,7 +154,7 @@ static enum qkv_status set_classes(struct qkv_trainer *t, struct qkv_spec *spec)
 }
 
 static enum qkv_status dataset_labeled_prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
-    const bool words = qkv_words_labeled(spec);
+    const bool words = spec->head.kind == QKV_HEAD_CLASSIFY_TOKENS;
     const struct qkv_lines lines = {
         .first = words ? "word" : "label", .second = words ? "label" : "text", .sentences = words};
     const struct qkv_tokenizer_choice choice = {
@@ -182,35 +177,6 @@ static enum qkv_status dataset_labeled_restore(struct qkv_trainer *t) {
 }
 
 /* ---- lines as tokens ------------------------------------------------------------------------------------------------------------ */
-
-enum qkv_status qkv_labels_unknown(const struct qkv_trainer *t, const struct qkv_tsv *file, size_t line,
-                                   const char *label, size_t size) {
-    char known[256] = "";
-    for (size_t i = 0, used = 0; i < t->label_count && used < sizeof known; i++) {
-        if (used > 200) {
-            snprintf(known + used, sizeof known - used, ", …");
-            break;
-        }
-        int n = snprintf(known + used, sizeof known - used, "%s%.40s", i ? ", " : "", t->labels[i]);
-        used += n > 0 ? (size_t)n : 0;
-    }
-    return qkv_tsv_fail(file, line, "the label \"%.*s\" does not occur in training; the known ones are %s",
-                        (int)(size < 100 ? size : 100), label, known);
-}
-
-size_t qkv_labels_find(const struct qkv_trainer *t, const char *label, size_t size) {
-    size_t low = 0, high = t->label_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = dataset_labeled_compare(label, size, t->labels[middle], strlen(t->labels[middle]));
-        if (order == 0) return middle;
-        if (order < 0)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return t->label_count;
-}
 
 static enum qkv_status dataset_labeled_encode(struct qkv_trainer *t, const struct qkv_tsv *file,
                                               const struct qkv_tsv_row *row, struct qkv_line *line) {
@@ -269,7 +235,7 @@ static enum qkv_status open_data(struct qkv_trainer *t) {
                               .end = qkv_tokenizer_role(qkv_model_tokenizer(t->model), QKV_TOKEN_ROLE_END),
                               .beside_end = -1,
                               .encode = dataset_labeled_encode};
-    if (qkv_words_labeled(qkv_model_spec(t->model)))
+    if (qkv_model_spec(t->model)->head.kind == QKV_HEAD_CLASSIFY_TOKENS)
         lines.first = "word", lines.second = "label", lines.sentences = true, lines.encode = qkv_words_line;
     enum qkv_status status = qkv_lines_template(t, qkv_model_tokenizer(t->model), true);
     if (!status) status = qkv_model_set_labels(t->model, (const char *const *)t->labels, t->label_count);

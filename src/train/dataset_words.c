@@ -2,14 +2,9 @@
  * (dataset_labeled.c), for a head that classifies tokens.
  *
  * The label of a word is that of its first token; other tokens have none. The token file beside holds for each token 1 + its class, or 0. */
-#include "model/spec.h"
 #include "text/sequence.h"
 #include "train/train.h"
 #include "train/tsv.h"
-
-bool qkv_words_labeled(const struct qkv_spec *spec) {
-    return spec->head.kind == QKV_HEAD_CLASSIFY_TOKENS;
-}
 
 /* From the words whose first tokens these are to their classes. */
 static enum qkv_status words_classes(struct qkv_trainer *t, const struct qkv_tsv *file,

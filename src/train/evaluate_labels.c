@@ -172,7 +172,7 @@ static enum qkv_status evaluate_labels_prepare(struct evaluator *e, const char *
     struct qkv_context *ctx = qkv_model_context(e->model);
     size_t n;
     const struct qkv_line_options options = qkv_line_defaults();
-    e->words = qkv_words_labeled(qkv_model_spec(e->model));
+    e->words = qkv_model_spec(e->model)->head.kind == QKV_HEAD_CLASSIFY_TOKENS;
     enum qkv_status status = e->words ? qkv_classify_words(e->model, NULL, NULL, 0, &options, NULL)
                                       : qkv_classify(e->model, NULL, 0, NULL); /* whether the model can */
     if (status) return status;

@@ -27,7 +27,7 @@ static enum qkv_status plan_pass(const struct plan *p, struct qkv_model *m, cons
     const bool grouped = train && !p->one_group && p->options->groups > 1;
     const size_t groups = grouped ? (size_t)p->options->groups : 0;
     options.checkpoint = train && p->checkpoint;
-    options.logits = !train && p->options->labeled && qkv_words_labeled(p->spec);
+    options.logits = !train && p->options->labeled && p->spec->head.kind == QKV_HEAD_CLASSIFY_TOKENS;
     if (!count) {
         enum qkv_status status = qkv_pass_measure(m, &options, groups, &plan);
         *bytes = plan.bytes;

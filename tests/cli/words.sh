@@ -14,10 +14,10 @@ tags() { # tags SENTENCES SEED
 tags 600 5 >train.conll
 tags 60 7 >test.conll
 words=$(awk 'NF' test.conll | wc -l)
-model='--preset text-classifier --set head={"kind":"classify_tokens"} --set d_model=32 --context 40 --tokenizer chars --threads 1 --batch 16'
+model='--preset text-classifier --set head={"kind":"classify_tokens"} --set d_model=32 --context 40 --tokenizer chars --threads 1 --batch 16 --set encoder.layers=2'
 
 # ---- a toy task is learnt, and evaluation counts what classify says ----
-steps=300
+steps=500
 [ "${SANITIZE:-0}" = 0 ] || steps=20
 try 0 "$QKV" train $model --labeled train.conll --valid test.conll --out tagger --steps $steps --rate 4e-3 --eval-every 0 --metric accuracy
 has err 'train\.conll, 600 sentences of words of 3 classes .* 60 to validate on'
@@ -27,7 +27,7 @@ try 0 "$QKV" eval tagger --labeled test.conll --threads 1
 has out '^loss      [0-9.]+ nats a word$'
 has out "^over      $words words of 3 classes"
 accuracy=$(awk '$1 == "accuracy" { print $2 }' out)
-if [ $steps = 300 ]; then
+if [ $steps = 500 ]; then
     checks=$((checks + 1))
     awk -v x="$accuracy" 'BEGIN { exit !(x > 95) }' || fail "only $accuracy % of the words are right"
 fi
@@ -48,7 +48,7 @@ same "$(wc -l <out)" 2 "sentences of JSON"
 has out '^\[\{"word": "the", "label": "(cap|low|num)", "probabilities": \{"[a-z]+": [0-9.e-]+, "[a-z]+": [0-9.e-]+\}\}, \{"word": "abc"'
 
 # ---- going on, and parts of a batch ----
-short="$model --labeled train.conll --dropout 0 --steps 6 --save-every 3 --eval-every 0 --quiet"
+short="$model --labeled train.conll --dropout 0 --steps 6 --save-every 3 --eval-every 3 --quiet"
 try 0 "$QKV" train $short --out once
 try 0 "$QKV" train $short --out parts --accumulate 4
 same "$(losses parts)" "$(losses once)" "the losses of batches in four parts"
