@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
+#include "forward_inputs.h"
 
 struct arguments {
     const char *inputs, *output, *adamw, *names;
@@ -56,211 +56,6 @@ static const struct cli_rule rules[] = {
     {"names", is_fresh, CLI_WHY_FRESH},
     {"names", has_no_gradients, "without --gradients there is nothing to name"},
 };
-
-/* ---- inputs ---------------------------------------------------------------------------------------------------------- */
-
-struct inputs {
-    struct qkv_tensors *file;
-    int32_t *ids, *lengths, *targets, *source, *source_lengths, *types, *source_types, *prefix;
-    float *output_gradient, *features;
-    struct qkv_batch batch;
-};
-
-static void inputs_free(struct inputs *in) {
-    qkv_tensors_close(in->file);
-    free(in->ids);
-    free(in->lengths);
-    free(in->targets);
-    free(in->source);
-    free(in->source_lengths);
-    free(in->types);
-    free(in->source_types);
-    free(in->prefix);
-    free(in->output_gradient);
-    free(in->features);
-}
-
-static int wrong_shape(const struct qkv_array *array, const char *path, const char *expected) {
-    char shape[160] = "";
-    size_t used = 0;
-    for (int i = 0; i < array->rank && used < sizeof shape - 24; i++)
-        used += (size_t)snprintf(shape + used, sizeof shape - used, i ? ",%zu" : "%zu", array->shape[i]);
-    return cli_failed("%s: %s has the shape (%s), but must be %s", path, array->name, shape, expected);
-}
-
-/* Whole numbers of an array of I32 or I64, each checked to fit; *out stays NULL if there is no such array. */
-static int read_integers(const struct inputs *in, const char *path, const char *name, int32_t **out) {
-    const struct qkv_array *array = qkv_tensors_find(in->file, name);
-    if (!array) return CLI_DONE;
-    if (array->dtype != QKV_I32 && array->dtype != QKV_I64) return cli_failed("%s: %s must be I32 or I64", path, name);
-    size_t n = qkv_array_elements(array);
-    if (!(*out = malloc(n ? n * sizeof **out : 1))) return cli_failed("out of memory");
-    for (size_t i = 0; i < n; i++) {
-        int64_t wide;
-        if (array->dtype == QKV_I32) {
-            memcpy(*out + i, (const char *)array->data + 4 * i, 4);
-            continue;
-        }
-        memcpy(&wide, (const char *)array->data + 8 * i, 8);
-        if (wide < INT32_MIN || wide > INT32_MAX)
-            return cli_failed("%s: element %zu of %s is %lld, which is no token id", path, i, name, (long long)wide);
-        (*out)[i] = (int32_t)wide;
-    }
-    return CLI_DONE;
-}
-
-/* Checks that an array, if it is there, is (rows) or, with columns > 0, (rows, columns). */
-static int check_shape(const struct inputs *in, const char *path, const char *name, size_t rows, size_t columns) {
-    const struct qkv_array *array = qkv_tensors_find(in->file, name);
-    char expected[64];
-    if (!array) return CLI_DONE;
-    if (columns ? array->rank == 2 && array->shape[0] == rows && array->shape[1] == columns
-                : array->rank == 1 && array->shape[0] == rows)
-        return CLI_DONE;
-    snprintf(expected, sizeof expected, columns ? "(%zu,%zu)" : "(%zu)", rows, columns);
-    return wrong_shape(array, path, expected);
-}
-
-/* What a stack reads that reads no tokens: the shape of its array, behind B, and the positions that come of it. */
-static int read_features(struct inputs *in, const struct qkv_stack_spec *stack, const char *path, size_t *B, size_t *T,
-                         size_t *frames) {
-    const struct qkv_input_spec *input = &stack->embed.input;
-    const char *name = input->kind == QKV_INPUT_PATCHES  ? "in.pixels"
-                       : input->kind == QKV_INPUT_FRAMES ? "in.features"
-                                                         : "in.vectors";
-    const struct qkv_array *array = qkv_tensors_find(in->file, name);
-    char expected[80];
-    if (!array) return cli_failed("%s has no %s, which this model reads", path, name);
-    const size_t *shape = array->shape, channels = (size_t)input->channels;
-    bool right = array->rank == 3 && shape[0] && shape[1] && shape[2];
-    if (input->kind == QKV_INPUT_PATCHES) {
-        snprintf(expected, sizeof expected, "(B,%d,%d,%d)", input->channels, input->height, input->width);
-        right = array->rank == 4 && shape[0] && shape[1] == channels && shape[2] == (size_t)input->height &&
-                shape[3] == (size_t)input->width;
-        *T = qkv_stack_patches(stack);
-    } else if (input->kind == QKV_INPUT_FRAMES) {
-        snprintf(expected, sizeof expected, "(B,%d,frames)", input->channels);
-        right = right && shape[1] == channels;
-        *frames = shape[2];
-        *T = shape[2] ? (shape[2] - 1) / (size_t)input->stride + 1 : 0;
-    } else {
-        snprintf(expected, sizeof expected, "(B,T,%d)", input->channels);
-        right = right && shape[2] == channels;
-        *T = shape[1];
-    }
-    if (!right) return wrong_shape(array, path, expected);
-    *B = shape[0];
-    if (!(in->features = malloc(qkv_array_elements(array) * sizeof *in->features))) return cli_failed("out of memory");
-    qkv_array_floats(array, in->features);
-    return CLI_DONE;
-}
-
-/* The side that says how many rows there are: ids, or what is read in their place. */
-static int read_main(struct inputs *in, const struct qkv_spec *spec, const char *path) {
-    const struct qkv_stack_spec *stack = spec->decoder.layers ? &spec->decoder : &spec->encoder;
-    const struct qkv_array *ids = qkv_tensors_find(in->file, "in.ids");
-    struct qkv_batch *batch = &in->batch;
-    if (stack->embed.input.kind != QKV_INPUT_TOKENS) {
-        int code = read_features(in, stack, path, &batch->B, &batch->T, &batch->frames);
-        batch->features = in->features;
-        return code;
-    }
-    if (!ids) return cli_failed("%s has no in.ids", path);
-    if (ids->rank != 2 || !ids->shape[0] || !ids->shape[1]) return wrong_shape(ids, path, "(B,T), neither of them 0");
-    batch->B = ids->shape[0];
-    batch->T = ids->shape[1];
-    return CLI_DONE;
-}
-
-/* What an encoder reads beside a decoder. */
-static int read_source(struct inputs *in, const struct qkv_spec *spec, const char *path) {
-    const bool both = qkv_spec_topology(spec) == QKV_ENCODER_DECODER;
-    const struct qkv_array *source = qkv_tensors_find(in->file, "in.source");
-    struct qkv_batch *batch = &in->batch;
-    size_t B = 0;
-    if (both && spec->encoder.embed.input.kind != QKV_INPUT_TOKENS) {
-        int code = read_features(in, &spec->encoder, path, &B, &batch->source_T, &batch->source_frames);
-        if (!code && B != batch->B)
-            code = cli_failed("%s has %zu rows for the encoder and %zu for the decoder; they must be as many", path, B,
-                              batch->B);
-        batch->source_features = in->features;
-        return code;
-    }
-    if (both && !source) return cli_failed("%s has no in.source, which the encoder of this model reads", path);
-    if (!both && source) return cli_failed("%s has in.source, but this model has no encoder beside its decoder", path);
-    if (source && (source->rank != 2 || source->shape[0] != batch->B || !source->shape[1]))
-        return wrong_shape(source, path, "(B,source T) with the B of in.ids");
-    batch->source_T = source ? source->shape[1] : 0;
-    return CLI_DONE;
-}
-
-static int read_shapes(struct inputs *in, const struct qkv_spec *spec, const char *path) {
-    struct qkv_batch *batch = &in->batch;
-    int code = read_main(in, spec, path);
-    if (!code) code = read_source(in, spec, path);
-    if (code) return code;
-    if (spec->head.kind == QKV_HEAD_NONE && qkv_tensors_find(in->file, "in.targets"))
-        return cli_failed("%s has in.targets, which a model without a head cannot take; give in.output_gradient", path);
-    code = check_shape(in, path, "in.lengths", batch->B, 0);
-    if (!code) code = check_shape(in, path, "in.source_lengths", batch->B, 0);
-    if (!code) code = check_shape(in, path, "in.token_types", batch->B, batch->T);
-    if (!code) code = check_shape(in, path, "in.source_token_types", batch->B, batch->source_T);
-    if (!code)
-        code = check_shape(in, path, "in.targets", batch->B, spec->head.kind == QKV_HEAD_CLASSIFY ? 0 : batch->T);
-    return code;
-}
-
-static int read_output_gradient(struct inputs *in, const struct qkv_spec *spec, const char *path) {
-    const struct qkv_array *array = qkv_tensors_find(in->file, "in.output_gradient");
-    char expected[96];
-    if (!array) return CLI_DONE;
-    if (spec->head.kind != QKV_HEAD_NONE)
-        return cli_failed("%s has in.output_gradient, which only a model without a head takes; give in.targets", path);
-    snprintf(expected, sizeof expected, "(%zu,%zu,%d)", in->batch.B, in->batch.T, qkv_spec_width(spec));
-    if (array->rank != 3 || array->shape[0] != in->batch.B || array->shape[1] != in->batch.T ||
-        array->shape[2] != (size_t)qkv_spec_width(spec))
-        return wrong_shape(array, path, expected);
-    if (!(in->output_gradient = malloc(qkv_array_elements(array) * sizeof(float)))) return cli_failed("out of memory");
-    qkv_array_floats(array, in->output_gradient);
-    return CLI_DONE;
-}
-
-static int read_inputs(struct qkv_context *ctx, const struct qkv_spec *spec, const char *path, struct inputs *in) {
-    const size_t context = (size_t)spec->context; /* longer rows are refused by the pass, which says so better */
-    if (qkv_tensors_open(ctx, path, &in->file)) return cli_broken(ctx);
-    int code = read_shapes(in, spec, path);
-    if (!code) code = read_integers(in, path, "in.ids", &in->ids);
-    if (!code) code = read_integers(in, path, "in.lengths", &in->lengths);
-    if (!code) code = read_integers(in, path, "in.targets", &in->targets);
-    if (!code) code = read_integers(in, path, "in.source", &in->source);
-    if (!code) code = read_integers(in, path, "in.source_lengths", &in->source_lengths);
-    if (!code) code = read_integers(in, path, "in.token_types", &in->types);
-    if (!code) code = read_integers(in, path, "in.source_token_types", &in->source_types);
-    if (!code) code = read_output_gradient(in, spec, path);
-    in->batch.ids = in->ids;
-    in->batch.lengths = in->lengths;
-    in->batch.targets = in->targets;
-    in->batch.source = in->source;
-    in->batch.source_lengths = in->source_lengths;
-    in->batch.types = in->types;
-    in->batch.source_types = in->source_types;
-    in->batch.length = in->batch.T < context ? in->batch.T : context;
-    in->batch.source_length = in->batch.source_T < context ? in->batch.source_T : context;
-    in->batch.output_gradient = in->output_gradient;
-    return code;
-}
-
-/* The prefix of each row: so many positions, or as many as it has. */
-static int set_prefix(struct inputs *in, int64_t prefix) {
-    if (prefix < 0) return CLI_DONE;
-    if (!(in->prefix = malloc(in->batch.B * sizeof *in->prefix))) return cli_failed("out of memory");
-    for (size_t b = 0; b < in->batch.B; b++) {
-        const int64_t most = in->lengths ? in->lengths[b] : (int64_t)in->batch.T;
-        in->prefix[b] = (int32_t)(prefix < most ? prefix : most > 0 ? most : 0);
-    }
-    in->batch.prefix = in->prefix;
-    return CLI_DONE;
-}
 
 /* ---- outputs --------------------------------------------------------------------------------------------------------- */
 
@@ -361,7 +156,7 @@ struct work {
     struct qkv_context *ctx;
     struct qkv_model *model;
     const struct arguments *arguments;
-    struct inputs in;
+    struct cli_inputs in;
     struct outputs out;
     bool hidden, loss;
     struct hidden states[2]; /* of the decoder, or a lone encoder; of an encoder beside one */
@@ -570,8 +365,8 @@ static int forward_all(struct work *w, const char *folder) {
     if (!code) code = cli_open(&a->common, &w->ctx);
     if (!code) code = cli_output_check(w->ctx, a->output, a->force, &(struct cli_reads){reads, 3, a->inputs});
     if (!code) code = cli_fresh_load(&a->common, &a->fresh, w->ctx, folder, &w->model);
-    if (!code) code = read_inputs(w->ctx, qkv_model_spec(w->model), a->inputs, &w->in);
-    if (!code) code = set_prefix(&w->in, a->prefix);
+    if (!code) code = cli_inputs_read(w->ctx, qkv_model_spec(w->model), a->inputs, &w->in);
+    if (!code) code = cli_inputs_set_prefix(&w->in, a->prefix);
     if (code) return code;
     cli_say_causal(w->model, folder ? folder : cli_fresh_name(&a->fresh), a->prefix);
     if (a->dropout_seed >= 0 && !forward_drops(qkv_model_spec(w->model)))
@@ -604,7 +399,7 @@ static int forward_run(const void *values, const char *const *words, size_t coun
     outputs_free(&w.out);
     free(w.states[0].values);
     free(w.states[1].values);
-    inputs_free(&w.in);
+    cli_inputs_free(&w.in);
     qkv_model_free(w.model);
     qkv_context_free(w.ctx);
     return code;

@@ -21,10 +21,14 @@ static const struct arguments defaults = {.long_lines = "error",
                                           .tokens = 200,
                                           .samples = 1,
                                           .seed = -1,
-                                          .temperature = 0.8,
-                                          .top_p = 1,
-                                          .repeat_penalty = 1,
-                                          .repeat_last = 64};
+                                          .temperature = -1,
+                                          .top_k = -1,
+                                          .top_p = -1,
+                                          .min_p = -1,
+                                          .repeat_penalty = -1,
+                                          .repeat_last = -1};
+
+#define FOLDER_SAYS "what the model's generation_config.json says"
 
 static const struct cli_option options[] = {
     {CLI_TEXT, 'p', "prompt", "TEXT", offsetof(struct arguments, prompt), "the text to continue; \"\" is none", 0, 0,
@@ -50,22 +54,25 @@ static const struct cli_option options[] = {
      "log-probability",
      0, 0, NULL},
     {CLI_REAL, 0, "temp", "X", offsetof(struct arguments, temperature),
-     "temperature: 0 takes the likeliest token, 1 is the model's own distribution", 0, CLI_ENDLESS, NULL},
+     "temperature: 0 takes the likeliest token, 1 is the model's own distribution", 0, CLI_ENDLESS,
+     "0.8; " FOLDER_SAYS ", else 0 for a published model"},
     {CLI_COUNT, 0, "top-k", "N", offsetof(struct arguments, top_k), "choose among the N likeliest tokens (0: all)", 0,
-     INT32_MAX, NULL},
+     INT32_MAX, "0; " FOLDER_SAYS},
     {CLI_ABOVE, 0, "top-p", "X", offsetof(struct arguments, top_p),
-     "choose among the fewest likeliest tokens that hold this probability (1: all)", 0, 1, NULL},
+     "choose among the fewest likeliest tokens that hold this probability (1: all)", 0, 1, "1; " FOLDER_SAYS},
     {CLI_REAL, 0, "min-p", "X", offsetof(struct arguments, min_p),
-     "leave out tokens below X times the likeliest one's probability", 0, 1, NULL},
+     "leave out tokens below X times the likeliest one's probability", 0, 1, "0; " FOLDER_SAYS},
     {CLI_ABOVE, 0, "repeat-penalty", "X", offsetof(struct arguments, repeat_penalty),
-     "make recent tokens less likely (1: off)", 0, CLI_ENDLESS, NULL},
+     "make recent tokens less likely (1: off)", 0, CLI_ENDLESS, "1; " FOLDER_SAYS},
     {CLI_COUNT, 0, "repeat-last", "N", offsetof(struct arguments, repeat_last),
-     "with --repeat-penalty: how many tokens are recent to it (0: all)", 0, INT32_MAX, NULL},
+     "with --repeat-penalty: how many tokens are recent to it (0: all)", 0, INT32_MAX,
+     "64; 0 with the penalty of a model's folder"},
     {CLI_COUNT, 's', "seed", "N", offsetof(struct arguments, seed), "names the random choices", 0, INT64_MAX,
      "from the clock; shown at the end"},
     {CLI_TEXTS, 0, "stop", "TEXT", offsetof(struct arguments, stop), "end before this text", 0, 0, NULL},
     {CLI_TEXT, 0, "end", "TOKEN", offsetof(struct arguments, end), "end at this special token", 0, 0,
-     "<|endoftext|> if the tokenizer has it, or </s> where texts begin with <s>"},
+     "those that the model's folder names; else <|endoftext|> if the tokenizer has it, or </s> where texts begin with "
+     "<s>"},
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "only the continuation: no prompt, no statistics",
      0, 0, NULL},
     CLI_MODEL(struct arguments),
@@ -74,7 +81,7 @@ static const struct cli_option options[] = {
 CLI_CONDITION(makes_nothing, struct arguments, a->tokens == 0)
 CLI_CONDITION(is_greedy, struct arguments, a->temperature == 0)
 CLI_CONDITION(keeps_one, struct arguments, a->top_k == 1)
-CLI_CONDITION(has_no_penalty, struct arguments, a->repeat_penalty == 1)
+CLI_CONDITION(has_no_penalty, struct arguments, a->repeat_penalty < 0 || a->repeat_penalty == 1)
 
 static const struct cli_rule rules[] = {
     {"samples count temp top-k top-p min-p repeat-penalty repeat-last seed stop end", makes_nothing,
@@ -145,17 +152,30 @@ static void show_samples(const struct arguments *a, const struct cli_samples *sa
     output->broken = fflush(stdout) != 0 || ferror(stdout);
 }
 
-/* The token that ends the text, -1 if there is none; CLI_FAILED if one was asked for that the tokenizer has not. */
-static int find_end(struct qkv_model *model, const char *end, int32_t *id) {
+/* In place of the model's end tokens, the one that was asked for. */
+static int find_end(struct qkv_model *model, const char *end, struct qkv_generate_options *o) {
     const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(model);
-    const int32_t *before, *after;
-    size_t before_count = 0, after_count = 0;
-    *id = tokenizer ? qkv_tokenizer_special(tokenizer, end ? end : "<|endoftext|>") : -1;
-    if (!end && *id < 0 && tokenizer && qkv_tokenizer_template(tokenizer, &before, &before_count, &after, &after_count))
-        if (before_count && !after_count && before[0] == qkv_tokenizer_role(tokenizer, QKV_TOKEN_ROLE_BEGIN))
-            *id = qkv_tokenizer_role(tokenizer, QKV_TOKEN_ROLE_END); /* learnt from lines */
-    if (end && *id < 0) return cli_failed("the tokenizer has no special token \"%s\" (--end)", end);
-    return CLI_DONE;
+    if (!end) return CLI_DONE;
+    o->end_count = 0;
+    o->end_id = tokenizer ? qkv_tokenizer_special(tokenizer, end) : -1;
+    return o->end_id < 0 ? cli_failed("the tokenizer has no special token \"%s\" (--end)", end) : CLI_DONE;
+}
+
+/* What the model's folder says of choosing; an option that chooses among tokens makes it choose. */
+static void settle_sampling(struct qkv_model *model, const struct arguments *a, struct qkv_generate_options *o) {
+    const bool said = qkv_generate_settings(model, o);
+    const bool chooses = a->top_k >= 0 || a->top_p >= 0 || a->min_p >= 0 || a->seed >= 0 || a->samples > 1;
+    if (!said) o->sampling.repeat_last = 64;
+    if (a->temperature >= 0)
+        o->sampling.temperature = a->temperature;
+    else if (!said || (o->sampling.temperature == 0 && chooses))
+        o->sampling.temperature = 0.8;
+    if (a->top_k >= 0) o->sampling.top_k = (int)a->top_k;
+    if (a->top_p >= 0) o->sampling.top_p = a->top_p;
+    if (a->min_p >= 0) o->sampling.min_p = a->min_p;
+    if (a->repeat_penalty >= 0) o->sampling.repeat_penalty = a->repeat_penalty, o->sampling.repeat_last = 64;
+    if (a->repeat_last >= 0) o->sampling.repeat_last = (int)a->repeat_last;
+    o->sampling.seed = a->seed >= 0 ? (uint64_t)a->seed : (uint64_t)time(NULL);
 }
 
 static void print_statistics(const struct qkv_generate_report *r, uint64_t seed, const char *cause) {
@@ -267,19 +287,13 @@ static int generate_all(struct qkv_model *model, const struct arguments *a, enum
                         struct cli_prompt *prompt) {
     struct output output = {.terminal = isatty(STDOUT_FILENO) != 0};
     struct qkv_generate_options o = qkv_generate_defaults();
-    o.sampling = (struct qkv_sampling){.temperature = a->temperature,
-                                       .top_k = (int)a->top_k,
-                                       .top_p = a->top_p,
-                                       .min_p = a->min_p,
-                                       .repeat_penalty = a->repeat_penalty,
-                                       .repeat_last = (int)a->repeat_last,
-                                       .seed = a->seed >= 0 ? (uint64_t)a->seed : (uint64_t)time(NULL)};
+    settle_sampling(model, a, &o);
     o.tokens = (size_t)a->tokens;
     o.stops = a->stop.items;
     o.stop_count = a->stop.count;
     o.long_prompt = kind;
     o.context = (size_t)a->context;
-    int code = find_end(model, a->end, &o.end_id);
+    int code = find_end(model, a->end, &o);
     if (code == CLI_DONE) code = prompt_settle(model, a, &o, prompt);
     if (code) return code;
     return (a->samples > 1 || a->json ? generate_several : generate_one)(model, a, &o, prompt, &output);
@@ -336,7 +350,9 @@ const struct cli_command *cli_generate(void) {
             "top-p and min-p, in that order; the same seed gives the same text. With --samples each continuation comes "
             "when all are made, after a line that says its number and its seed; it is what that seed gives alone, and "
             "as many run side by side as memory allows. --temp 0 and --top-k 1 leave nothing to choose: the other "
-            "options of choosing, but for the repeat penalty, are errors beside them.\n"
+            "options of choosing, but for the repeat penalty, are errors beside them. A model that was published, or "
+            "came of one, takes the likeliest token where its "
+            "generation_config.json does not say do_sample and no option of choosing is given.\n"
             "With --ids nothing is placed around the prompt, and no text is written; the end token is not among the "
             "ids. With --json nothing is written before all is made: {\"prompt\", \"prompt_tokens\", \"samples\": "
             "[{\"seed\", \"text\", \"ended_by\": length, stop, end or interrupted, \"logprob\": the sum, \"tokens\": "

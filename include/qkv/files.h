@@ -9,7 +9,13 @@
 #define QKV_SOURCE_FILE    "source_tokenizer.json" /* of an encoder–decoder with two tokenizers */
 #define QKV_LABELS_FILE    "labels.txt"            /* of a classifier */
 #define QKV_WEIGHTS_FILE   "model.safetensors"
-#define QKV_MODEL_FILES    QKV_CONFIG_FILE, QKV_TOKENIZER_FILE, QKV_SOURCE_FILE, QKV_LABELS_FILE, QKV_WEIGHTS_FILE
+/* Experimental: end tokens and choosing, of published models and of those that came of them */
+#define QKV_GENERATION_FILE "generation_config.json"
+/* Experimental: which tokens have which roles, likewise */
+#define QKV_ROLES_FILE "tokenizer_config.json"
+#define QKV_MODEL_FILES                                                                                                \
+    QKV_CONFIG_FILE, QKV_GENERATION_FILE, QKV_ROLES_FILE, QKV_TOKENIZER_FILE, QKV_SOURCE_FILE, QKV_LABELS_FILE,        \
+        QKV_WEIGHTS_FILE
 
 /* What a run has besides. */
 #define QKV_TRAIN_FILE        "train.json" /* the options and what is known of the texts */

@@ -96,7 +96,7 @@ struct qkv_made_token {
         text; /* its `size` bytes, which may begin or end inside a character; NULL where the model has no text for it */
     size_t size;
     double log_probability; /* natural, of the model's own distribution: before penalty, temperature and filters */
-    bool end, stop;         /* it is end_id, which ends the text and is no part of it; it completes a stop text */
+    bool end, stop;         /* it is an end token, which ends the text and is no part of it; it completes a stop text */
 };
 /* Experimental: receives each token as soon as it is chosen, after what is known of its text; return false to stop all. */
 typedef bool qkv_take_token(void *user, const struct qkv_made_token *token);
@@ -105,7 +105,9 @@ struct qkv_generate_options {
     size_t tokens;            /* how many to make at most */
     const char *const *stops; /* texts that end the generation; they are not given out */
     size_t stop_count;
-    int32_t end_id; /* a token that ends the generation, or -1 */
+    int32_t end_id;               /* a token that ends the generation, or -1 */
+    int32_t ends[QKV_TOKEN_ENDS]; /* experimental: more of them */
+    size_t end_count;
     /* Experimental: the prompt as ids in place of a text, which is empty then; the tokenizer's template is not placed around them. A
      * model without a tokenizer takes them too. NULL: the text. */
     const int32_t *ids;
@@ -121,10 +123,16 @@ struct qkv_generate_options {
 };
 /* qkv_sampling_defaults, 200 tokens, no stops, no end token; a prompt that is too long is an error. */
 QKV_API struct qkv_generate_options qkv_generate_defaults(void);
+/* Experimental: sets the end tokens of a model, and where its folder says how its tokens are chosen, the sampling but for its seed; whether it
+ * does. A published folder does: greedily, unless do_sample in its generation_config.json is true, and so do folders that were trained or
+ * exported from one. End tokens are those of generation_config.json, else of the published config.json, else those that the tokenizer's
+ * configuration names, else <|endoftext|>, else that of the role where the tokenizer's template begins texts and does not end them. Ids that the model does not have
+ * are left out. */
+QKV_API bool qkv_generate_settings(const struct qkv_model *model, struct qkv_generate_options *options);
 struct qkv_generate_report {
     size_t prompt_tokens, tokens;
     double prompt_seconds, seconds;
-    bool stopped; /* by a stop text or end_id */
+    bool stopped; /* by a stop text or an end token */
     /* experimental: tokens of a prompt that was longer than the context (long_prompt), of which prompt_tokens were read; else 0 */
     size_t long_prompt;
 };

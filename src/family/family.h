@@ -100,6 +100,7 @@ struct qkv_family {
     const char *aliases;  /* other names of keys, "n_ctx=n_positions": theirs, then the one that tables have */
     const char *defaults; /* what a key is where config.json has none */
     const char *needs;    /* keys with the only value that can be read */
+    const char *within;   /* "KEY=OTHER": numbers that may not be above that of another key; NULL: none */
     const char *spec;     /* what all of them have */
     const struct qkv_family_choice *choices; /* NULL: none */
     const struct qkv_family_layers *layers;  /* NULL: all layers are alike */

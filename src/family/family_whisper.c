@@ -37,6 +37,7 @@ const struct qkv_family qkv_family_whisper = {
                 "activation_function='gelu'; scale_embedding=false; max_source_positions=1500; "
                 "max_target_positions=448; tie_word_embeddings=true",
     .needs = "tie_word_embeddings=true",
+    .within = "max_source_positions=max_target_positions",
     .spec = "d_model=$d_model; head.kind='lm'; encoder.layers=$encoder_layers; decoder.layers=$decoder_layers; "
             "encoder.attention.heads=$encoder_attention_heads; decoder.attention.heads=$decoder_attention_heads; "
             "encoder.ffn.d_ff=$encoder_ffn_dim; decoder.ffn.d_ff=$decoder_ffn_dim; *.ffn.bias=true; "

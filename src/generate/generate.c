@@ -47,7 +47,7 @@ static enum qkv_status make_token(struct generation *g, bool *ended) {
         qkv_prompt_sample(g->ctx, &g->prompt, &g->options->sampling, qkv_session_logits(g->session), g->prompt.ids,
                           g->prompt.count, (uint64_t)g->report.tokens, &id);
     if (status) return status;
-    struct qkv_made_token token = {.id = id, .end = id == g->options->end_id};
+    struct qkv_made_token token = {.id = id, .end = qkv_prompt_ends(g->options, id)};
     *ended = token.end;
     if (!token.end) {
         const char *text = qkv_prompt_token(&g->prompt, id, g->report.tokens == 0, &size);

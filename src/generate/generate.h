@@ -26,6 +26,8 @@ struct qkv_prompt {
     size_t found;                          /* tokens that it had, where those were more than the context; else 0 */
     bool skipped;                          /* so nothing is to be made */
 };
+/* Whether a token ends a text. */
+bool qkv_prompt_ends(const struct qkv_generate_options *options, int32_t id);
 /* Whether the model can write text with these options. */
 enum qkv_status qkv_prompt_check(struct qkv_model *model, const struct qkv_generate_options *options);
 /* The most positions that are held at once: of the options, or of the model. */

@@ -119,7 +119,7 @@ static enum qkv_status several_token(struct several *s, size_t row, bool *ended)
     if (status) return status;
     struct qkv_made_token token = {.index = r->index, .id = r->ids[count]};
     s->given = true;
-    *ended = token.end = token.id == s->options->end_id;
+    *ended = token.end = qkv_prompt_ends(s->options, token.id);
     if (!token.end) {
         size_t size = 0;
         const char *text = qkv_prompt_token(&s->prompt, token.id, s->made == 0, &size);

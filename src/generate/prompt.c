@@ -18,6 +18,12 @@ size_t qkv_prompt_length(const struct qkv_model *model, const struct qkv_generat
     return o->context || !qkv_add_size(p->count, o->tokens, &length) || length > context ? context : length;
 }
 
+bool qkv_prompt_ends(const struct qkv_generate_options *o, int32_t id) {
+    bool ends = id == o->end_id;
+    for (size_t i = 0; i < o->end_count && !ends; i++) ends = id == o->ends[i];
+    return ends;
+}
+
 enum qkv_status qkv_prompt_check(struct qkv_model *model, const struct qkv_generate_options *o) {
     struct qkv_context *ctx = qkv_model_context(model);
     int vocab = qkv_model_spec(model)->vocab;
@@ -31,6 +37,13 @@ enum qkv_status qkv_prompt_check(struct qkv_model *model, const struct qkv_gener
     if (o->end_id < -1 || o->end_id >= vocab)
         return qkv_fail(ctx, QKV_ARGUMENT, "end_id is %d; it must be a token, 0 to %d, or -1 for none", (int)o->end_id,
                         vocab - 1);
+    if (o->end_count > QKV_TOKEN_ENDS)
+        return qkv_fail(ctx, QKV_ARGUMENT, "end_count is %zu; at most %d tokens end a text", o->end_count,
+                        QKV_TOKEN_ENDS);
+    for (size_t i = 0; i < o->end_count; i++)
+        if (o->ends[i] < 0 || o->ends[i] >= vocab)
+            return qkv_fail(ctx, QKV_ARGUMENT, "ends[%zu] is %d; it must be a token, 0 to %d", i, (int)o->ends[i],
+                            vocab - 1);
     for (size_t i = 0; i < o->stop_count; i++)
         if (!o->stops[i] || !*o->stops[i])
             return qkv_fail(ctx, QKV_ARGUMENT, "stop text %zu is empty: it would end every text at once; leave it out",

@@ -3,11 +3,14 @@
  *
  * Every file is replaced atomically. The weights come last: a folder whose writing was cut off still has the old weights,
  * and reading checks them against the spec. */
+#include "io/generation.h"
 #include "io/io.h"
+#include "io/labels.h"
 #include "io/published.h"
 #include "io/safetensors.h"
 #include "model/model.h"
 #include "model/spec.h"
+#include "text/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -144,72 +147,6 @@ static enum qkv_status read_tokenizer(struct qkv_model *m, const char *path,
     if (status) return status; /* names the path */
     status = set(m, tokenizer);
     if (status) qkv_fail_at(m->ctx, "%s", path);
-    return status;
-}
-
-/* ---- labels.txt --------------------------------------------------------------------------------------------------- */
-
-/* Cuts a text into its lines, in place; more than `most` of them count as most + 1. */
-static size_t cut_lines(char *text, const char **lines, size_t most) {
-    size_t count = 0;
-    while (*text) {
-        size_t n = strcspn(text, "\n"), size = n > 0 && text[n - 1] == '\r' ? n - 1 : n;
-        bool last = text[n] == 0;
-        text[size] = 0;
-        if (count == most) {
-            return most + 1;
-        }
-        lines[count++] = text;
-        text += last ? n : n + 1;
-    }
-    return count;
-}
-
-static enum qkv_status parse_labels(struct qkv_model *m, const struct qkv_map *map) {
-    size_t classes = qkv_head_has_classes(&m->spec) ? (size_t)m->spec.head.classes : 0;
-    if (map->size == 0 || memchr(map->data, 0, map->size)) {
-        return qkv_fail(m->ctx, QKV_FORMAT, "it is no list of labels, a line each");
-    }
-    char *text = qkv_copy_bytes(m->ctx, map->data, map->size);
-    const char **lines = qkv_allocate(m->ctx, classes + 1, sizeof *lines);
-    enum qkv_status status = QKV_MEMORY;
-    if (text && lines) {
-        size_t count = cut_lines(text, lines, classes);
-        status = count == classes
-                     ? qkv_model_set_labels(m, lines, count)
-                     : qkv_fail(m->ctx, QKV_FORMAT, "it has %s than the %zu labels of config.json's classes",
-                                count < classes ? "fewer lines" : "more lines", classes);
-    }
-    free(text);
-    free(lines);
-    return status;
-}
-
-static enum qkv_status read_labels(struct qkv_model *m, const char *path) {
-    struct qkv_map map;
-    bool found;
-    enum qkv_status status = qkv_file_find(m->ctx, path, &found);
-    if (status || !found) return status;
-    status = qkv_read_file(m->ctx, path, &map);
-    if (status != QKV_OK) {
-        return status;
-    }
-    status = qkv_byte_order_mark_refuse(m->ctx, path, map.data, map.size);
-    if (!status && (status = parse_labels(m, &map)) != QKV_OK) qkv_fail_at(m->ctx, "%s", path);
-    qkv_unmap_file(&map);
-    return status;
-}
-
-static enum qkv_status write_labels(struct qkv_model *m, const char *path) {
-    struct qkv_buffer text = {0};
-    enum qkv_status status = QKV_OK;
-    for (size_t i = 0; i < m->label_count && status == QKV_OK; i++) {
-        status = qkv_buffer_print(m->ctx, &text, "%s\n", m->labels[i]);
-    }
-    if (status == QKV_OK) {
-        status = qkv_write_file(m->ctx, path, text.data, text.size);
-    }
-    qkv_buffer_free(&text);
     return status;
 }
 
@@ -363,7 +300,9 @@ static enum qkv_status load_published(struct qkv_context *ctx, struct qkv_publis
                                       struct qkv_model **out) {
     struct qkv_model *m = NULL;
     struct qkv_model_origin origin = {0};
+    struct qkv_model_generation generation;
     enum qkv_status status = qkv_published_match(published, spec);
+    if (!status) status = qkv_published_generation(published, spec, &generation);
     if (!status) status = qkv_published_origin(published, &origin);
     if (status) {
         qkv_published_close(published);
@@ -374,7 +313,7 @@ static enum qkv_status load_published(struct qkv_context *ctx, struct qkv_publis
     status = load_file(ctx, spec, &file, qkv_published_read, folder, planned, &m);
     *out = m;
     if (m)
-        m->origin = origin;
+        m->origin = origin, m->generation = generation;
     else
         origin.free(origin.family);
     if (!status && !planned && labels) {
@@ -386,10 +325,12 @@ static enum qkv_status load_published(struct qkv_context *ctx, struct qkv_publis
     return status || planned ? status : read_published_tokenizer(m, folder);
 }
 
-static enum qkv_status read_texts(struct qkv_model *m, const struct paths *p) {
+static enum qkv_status read_texts(struct qkv_model *m, const char *folder, const struct paths *p) {
     enum qkv_status status = read_tokenizer(m, p->tokenizer, qkv_model_set_tokenizer);
+    if (!status && m->tokenizer) status = qkv_tokenizer_read_roles(m->ctx, m->tokenizer, folder);
+    if (!status) status = qkv_generation_read(m->ctx, folder, &m->spec, NULL, &m->generation);
     if (!status) status = read_tokenizer(m, p->source_tokenizer, qkv_model_set_source_tokenizer);
-    return status ? status : read_labels(m, p->labels);
+    return status ? status : qkv_labels_read(m, p->labels);
 }
 
 static enum qkv_status folder_open(struct qkv_context *ctx, const char *path, bool planned, struct qkv_model **out) {
@@ -413,7 +354,7 @@ static enum qkv_status folder_open(struct qkv_context *ctx, const char *path, bo
         if (!status) status = check_weights(ctx, place.folder, &p);
         if (!status) status = qkv_spec_read(ctx, &spec, p.config, NULL, 0);
         if (!status) status = load_weights(ctx, &spec, &p, path, planned, out);
-        if (!status && !planned) status = read_texts(*out, &p);
+        if (!status && !planned) status = read_texts(*out, place.folder, &p);
     }
     qkv_model_place_free(&place);
     free_paths(&p);
@@ -464,7 +405,9 @@ static enum qkv_status write_folder(struct qkv_model *m, const char *folder, con
     if (!status) status = qkv_write_file(m->ctx, p.config, json, strlen(json));
     if (!status && m->tokenizer) status = qkv_tokenizer_save(m->ctx, m->tokenizer, p.tokenizer);
     if (!status && m->source_tokenizer) status = qkv_tokenizer_save(m->ctx, m->source_tokenizer, p.source_tokenizer);
-    if (!status && m->label_count) status = write_labels(m, p.labels);
+    if (!status && m->tokenizer) status = qkv_tokenizer_write_roles(m->ctx, m->tokenizer, folder);
+    if (!status) status = qkv_generation_write(m->ctx, &m->generation, folder);
+    if (!status && m->label_count) status = qkv_labels_write(m, p.labels);
     if (!status) status = write_weights(m, p.weights, format);
     qkv_free(json);
     free_paths(&p);
@@ -483,6 +426,8 @@ enum qkv_status qkv_folder_check_left(struct qkv_model *m, const char *folder) {
         bool written;
     } files[] = {{"tokenizer.json", m->tokenizer},
                  {"source_tokenizer.json", m->source_tokenizer},
+                 {QKV_ROLES_FILE, m->tokenizer && qkv_tokenizer_has_roles(m->tokenizer)},
+                 {QKV_GENERATION_FILE, m->generation.given},
                  {"labels.txt", m->label_count},
                  {"train.json", false},
                  {"checkpoint.safetensors", false}};

@@ -18,6 +18,9 @@ struct qkv_model_place {
 enum qkv_status qkv_model_place(struct qkv_context *ctx, const char *path, struct qkv_model_place *place);
 void qkv_model_place_free(struct qkv_model_place *place);
 
+/* The bytes and a hash of the weights of such a path, over all files that they are in. (weights_hash.c) */
+enum qkv_status qkv_weights_hash(struct qkv_context *ctx, const char *path, uint64_t *bytes, uint64_t *hash);
+
 /* The number format of that name. QKV_ARGUMENT: there is none. */
 enum qkv_status qkv_format_find(struct qkv_context *ctx, const char *name, const struct qkv_format **format);
 /* QKV_FILE: what an older model left in the folder would be taken for this one's. */

@@ -18,6 +18,9 @@ struct qkv_model_file qkv_published_file(struct qkv_published *published);
 enum qkv_status qkv_published_read(struct qkv_model *model, const void *published);
 /* What a model keeps of it: its family. */
 enum qkv_status qkv_published_origin(const struct qkv_published *published, struct qkv_model_origin *origin);
+/* What the folder says of generating. */
+enum qkv_status qkv_published_generation(const struct qkv_published *published, const struct qkv_spec *spec,
+                                         struct qkv_model_generation *generation);
 /* The names of the classes, head.classes of them, a heap list of heap texts; NULL: there are none, or no memory. */
 char **qkv_published_labels(const struct qkv_published *published, const struct qkv_spec *spec);
 

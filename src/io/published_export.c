@@ -3,10 +3,12 @@
 #include <string.h>
 
 #include "format/format.h"
+#include "io/generation.h"
 #include "io/io.h"
 #include "io/published.h"
 #include "io/safetensors.h"
 #include "qkv/published.h"
+#include "text/text.h"
 
 static const struct qkv_family_config *model_config(const struct qkv_model *model) {
     return model->origin.family;
@@ -134,6 +136,8 @@ static enum qkv_status write_published(struct qkv_model *m, const struct qkv_fam
     if (!status) status = qkv_make_folder(m->ctx, folder);
     if (!status) status = qkv_write_file(m->ctx, json, text, strlen(text));
     if (!status && m->tokenizer) status = qkv_tokenizer_save(m->ctx, m->tokenizer, tokenizer);
+    if (!status && m->tokenizer) status = qkv_tokenizer_write_roles(m->ctx, m->tokenizer, folder);
+    if (!status) status = qkv_generation_write(m->ctx, &m->generation, folder);
     if (!status) status = write_tensors(m, config, format, weights);
     free(text);
     free(json);

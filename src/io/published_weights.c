@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/generation.h"
 #include "io/io.h"
 #include "io/published_files.h"
 #include "io/safetensors.h"
@@ -188,6 +189,11 @@ char **qkv_published_labels(const struct qkv_published *p, const struct qkv_spec
     for (size_t i = 0; i < count; i++) free(labels[i]);
     free(labels);
     return NULL;
+}
+
+enum qkv_status qkv_published_generation(const struct qkv_published *p, const struct qkv_spec *spec,
+                                         struct qkv_model_generation *generation) {
+    return qkv_generation_read(p->ctx, p->folder, spec, p->config.keys, generation);
 }
 
 enum qkv_status qkv_published_origin(const struct qkv_published *p, struct qkv_model_origin *origin) {

@@ -8,6 +8,7 @@
 #include "attention/attention.h"
 #include "base/base.h"
 #include "op/op.h"
+#include "qkv/generate.h"
 
 /* ---- weights (params.c) ----------------------------------------------------------------------------------------- */
 
@@ -80,6 +81,14 @@ struct qkv_model_origin {
     char *tokenizer; /* NULL: it is there, or the folder has none */
 };
 
+/* What a folder says of generating. */
+struct qkv_model_generation {
+    bool given; /* it says something; else the rest is nothing */
+    struct qkv_sampling sampling;
+    int32_t ends[QKV_TOKEN_ENDS];
+    size_t end_count;
+};
+
 struct qkv_model {
     struct qkv_context *ctx;
     struct qkv_spec spec;
@@ -104,6 +113,7 @@ struct qkv_model {
     char **labels;                                      /* the names of the classes, or NULL */
     size_t label_count;
     struct qkv_model_origin origin;
+    struct qkv_model_generation generation;
 };
 
 /* Lists all weights, takes them from model->arena (which may be measuring), and fills the stacks with them. */

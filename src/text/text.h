@@ -26,6 +26,8 @@
 #include "base/base.h"
 #include "base/utf8.h"
 
+#define QKV_TOKEN_TEXT_END "<|endoftext|>" /* stands between documents, where a tokenizer has it */
+
 /* ---- bytes.c ------------------------------------------------------------------------------------------------- */
 
 /* The character that stands for a byte in the keys of a byte-level vocabulary (GPT-2): printable Latin-1 for itself,
@@ -181,6 +183,11 @@ struct qkv_tokenizer {
     struct qkv_chain *chain; /* NULL: this machine does it all (chain.h) */
 };
 
+/* Reads the roles that tokenizer_config.json in a folder names, if it is there; and writes it, where roles were set. (tokenizer_folder.c) */
+enum qkv_status qkv_tokenizer_read_roles(struct qkv_context *ctx, struct qkv_tokenizer *t, const char *folder);
+enum qkv_status qkv_tokenizer_write_roles(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *folder);
+/* Whether there is something to write. */
+bool qkv_tokenizer_has_roles(const struct qkv_tokenizer *t);
 struct qkv_tokenizer *qkv_tokenizer_new(struct qkv_context *ctx);
 /* Sets token `id`; an id past the last leaves holes. The sentence of a failure has no file name. */
 enum qkv_status qkv_tokenizer_set(struct qkv_context *ctx, struct qkv_tokenizer *t, size_t id, const char *bytes,

@@ -8,6 +8,12 @@
 
 enum { CONFIG_BYTES = 1 << 24, VOCAB_BYTES = 1 << 28 };
 
+static const char *const role_keys[QKV_TOKEN_ROLES] = {
+#define FOLDER_KEY(name, key, help) [QKV_TOKEN_ROLE_##name] = key,
+    QKV_TOKEN_ROLE_LIST(FOLDER_KEY)
+#undef FOLDER_KEY
+};
+
 struct folder {
     struct qkv_context *ctx;
     const char *path;
@@ -97,18 +103,13 @@ static enum qkv_status folder_lines(const struct folder *f, const char *file, js
 
 /* added_tokens of the special tokens that the vocabulary has. */
 static json_t *folder_added(const struct folder *f, const json_t *vocab) {
-    static const char *const keys[] = {
-#define FOLDER_KEY(name, key, help) key,
-        QKV_TOKEN_ROLE_LIST(FOLDER_KEY)
-#undef FOLDER_KEY
-    };
-    static const char *const usual[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]",  "[MASK]",       "<s>",
-                                        "</s>",  "<pad>", "<unk>", "<mask>", "<|endoftext|>"};
+    static const char *const usual[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]",  "[MASK]",          "<s>",
+                                        "</s>",  "<pad>", "<unk>", "<mask>", QKV_TOKEN_TEXT_END};
     json_t *list = json_array(), *seen = json_object();
-    const size_t count = sizeof keys / sizeof *keys + sizeof usual / sizeof *usual;
+    const size_t count = QKV_TOKEN_ROLES + sizeof usual / sizeof *usual;
     for (size_t i = 0; i < count; i++) {
-        const size_t named = sizeof keys / sizeof *keys;
-        const char *text = i < named ? folder_special(f, keys[i]) : usual[i - named];
+        const size_t named = QKV_TOKEN_ROLES;
+        const char *text = i < named ? folder_special(f, role_keys[i]) : usual[i - named];
         const json_t *id = text ? json_object_get(vocab, text) : NULL;
         if (!json_is_integer(id) || json_object_get(seen, text)) continue;
         json_object_set_new(seen, text, json_true());
@@ -213,19 +214,11 @@ static int folder_id(const struct folder *f, const char *text) {
 }
 
 static enum qkv_status folder_roles(struct folder *f) {
-    static const struct {
-        enum qkv_token_role role;
-        const char *key;
-    } roles[] = {
-#define FOLDER_ROLE(name, key, help) {QKV_TOKEN_ROLE_##name, key},
-        QKV_TOKEN_ROLE_LIST(FOLDER_ROLE)
-#undef FOLDER_ROLE
-    };
     enum qkv_status status = QKV_OK;
-    for (size_t i = 0; i < sizeof roles / sizeof *roles && !status; i++) {
-        const char *text = folder_special(f, roles[i].key);
+    for (size_t i = 0; i < QKV_TOKEN_ROLES && !status; i++) {
+        const char *text = folder_special(f, role_keys[i]);
         const int id = text ? folder_id(f, text) : -1;
-        if (id >= 0) status = qkv_tokenizer_set_role(f->ctx, f->t, roles[i].role, id);
+        if (id >= 0) status = qkv_tokenizer_set_role(f->ctx, f->t, (enum qkv_token_role)i, id);
     }
     return status;
 }
@@ -252,6 +245,39 @@ static enum qkv_status folder_read(struct folder *f) {
     }
     json_decref(root);
     return status ? status : folder_roles(f);
+}
+
+enum qkv_status qkv_tokenizer_read_roles(struct qkv_context *ctx, struct qkv_tokenizer *t, const char *folder) {
+    struct folder f = {.ctx = ctx, .path = folder, .t = t};
+    enum qkv_status status = folder_json(&f, QKV_ROLES_FILE, CONFIG_BYTES, &f.config);
+    if (!status) status = folder_roles(&f);
+    json_decref(f.config);
+    return status;
+}
+
+bool qkv_tokenizer_has_roles(const struct qkv_tokenizer *t) {
+    bool any = false;
+    for (size_t i = 0; i < QKV_TOKEN_ROLES; i++) any = any || (t->has_role[i] && t->roles[i] >= 0);
+    return any;
+}
+
+enum qkv_status qkv_tokenizer_write_roles(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *folder) {
+    const struct folder f = {.ctx = ctx, .path = folder};
+    if (!qkv_tokenizer_has_roles(t)) return QKV_OK;
+    json_t *root = json_pack("{s:s}", "tokenizer_class", "PreTrainedTokenizerFast");
+    bool made = root != NULL;
+    for (size_t i = 0; i < QKV_TOKEN_ROLES && made; i++) {
+        size_t size;
+        const char *text = t->has_role[i] && t->roles[i] >= 0 ? qkv_tokenizer_token(t, t->roles[i], &size) : NULL;
+        if (text) made = !json_object_set_new(root, role_keys[i], json_stringn(text, size));
+    }
+    char *name = folder_name(&f, QKV_ROLES_FILE), *text = made ? json_dumps(root, JSON_INDENT(2)) : NULL;
+    enum qkv_status status =
+        name && text ? qkv_write_file(ctx, name, text, strlen(text)) : qkv_fail_memory(ctx, 0, QKV_ROLES_FILE);
+    json_decref(root);
+    free(name);
+    free(text);
+    return status;
 }
 
 enum qkv_status qkv_tokenizer_open(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **out) {

@@ -7,6 +7,7 @@
 
 #include <sys/stat.h>
 
+#include "io/generation.h"
 #include "train/train.h"
 
 /* ---- the folder -------------------------------------------------------------------------------------------------------- */
@@ -14,7 +15,7 @@
 static const char *const run_files[] = {
     QKV_TRAIN_FILE,       QKV_CHECKPOINT_FILE,   QKV_LOG_FILE,    QKV_TOKENS_DATA_FILE, QKV_TOKENS_VALID_FILE,
     QKV_BESIDE_DATA_FILE, QKV_BESIDE_VALID_FILE, QKV_CONFIG_FILE, QKV_TOKENIZER_FILE,   QKV_SOURCE_FILE,
-    QKV_LABELS_FILE,      QKV_MACHINE_FILE,      QKV_STATE_FILE};
+    QKV_LABELS_FILE,      QKV_MACHINE_FILE,      QKV_STATE_FILE,  QKV_GENERATION_FILE,  QKV_ROLES_FILE};
 #define RUN_FILES (sizeof run_files / sizeof *run_files)
 
 enum qkv_status qkv_run_check_files(struct qkv_context *ctx, const char *folder) {
@@ -135,6 +136,7 @@ static enum qkv_status fill_folder(struct qkv_trainer *t, struct qkv_spec *spec)
     if (!status) status = t->feed->prepare(t, spec);
     if (!status) status = qkv_trainer_build(t, spec);
     if (!status) status = write_config(t);
+    if (!status) status = qkv_generation_write(t->ctx, &t->model->generation, t->folder);
     if (!status && t->options.from) status = qkv_origin_record(t);
     if (!status) status = qkv_machine_note(t->ctx, t->folder, 0);
     if (!status) status = qkv_train_json_write(t->ctx, t->folder, &t->options, &t->facts);

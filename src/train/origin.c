@@ -79,25 +79,23 @@ enum qkv_status qkv_origin_open(struct qkv_context *ctx, const struct qkv_train_
 }
 
 enum qkv_status qkv_origin_record(struct qkv_trainer *t) {
-    struct qkv_map map;
-    struct qkv_model_place place;
-    enum qkv_status status = qkv_model_place(t->ctx, t->options.from, &place);
-    if (!status) status = qkv_read_file(t->ctx, place.weights, &map);
-    qkv_model_place_free(&place);
-    if (status) return status;
-    t->facts.from_bytes = map.size;
-    t->facts.from_hash = qkv_hash(QKV_HASH_START, map.data, map.size);
-    qkv_unmap_file(&map);
-    return QKV_OK;
+    return qkv_weights_hash(t->ctx, t->options.from, &t->facts.from_bytes, &t->facts.from_hash);
 }
 
 /* ---- tokenizers and labels ------------------------------------------------------------------------------------------ */
 
 enum qkv_status qkv_origin_tokenizer(struct qkv_trainer *t, bool source, const char *const *specials, size_t count,
                                      struct qkv_tokenizer **out) {
-    const char *name = source && t->origin->source_tokenizer ? QKV_SOURCE_FILE : QKV_TOKENIZER_FILE;
-    char *path = qkv_join_path(t->ctx, t->options.from, name);
-    enum qkv_status status = path ? qkv_tokenizer_load(t->ctx, path, out) : QKV_MEMORY;
+    const bool own = source && t->origin->source_tokenizer;
+    struct qkv_model_place place;
+    enum qkv_status status = qkv_model_place(t->ctx, t->options.from, &place);
+    if (status) return status;
+    char *path = qkv_join_path(t->ctx, place.folder, own ? QKV_SOURCE_FILE : QKV_TOKENIZER_FILE);
+    if (!path)
+        status = QKV_MEMORY;
+    else
+        status = own ? qkv_tokenizer_load(t->ctx, path, out) : qkv_tokenizer_open(t->ctx, place.folder, out);
+    qkv_model_place_free(&place);
     for (size_t i = 0; i < count && !status; i++) {
         if (qkv_tokenizer_knows(*out, specials[i])) continue;
         status = qkv_tokenizer_add_special(t->ctx, *out, specials[i]);
@@ -221,6 +219,7 @@ enum qkv_status qkv_origin_copy(struct qkv_trainer *t) {
         status = qkv_trainer_add_note(t, "weights of %s are %s; the run learns fp32 copies of them, and saves fp32",
                                       t->options.from, other->format->name);
     for (size_t p = 0; p < qkv_model_parameters(t->model) && !status; p++) status = origin_copy_parameter(t, p);
+    t->model->generation = t->origin->generation;
     qkv_model_free(t->origin);
     t->origin = NULL;
     return status;

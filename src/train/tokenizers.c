@@ -149,7 +149,7 @@ static enum qkv_status learn_files(struct qkv_context *ctx, const struct qkv_tok
 
 enum qkv_status qkv_tokenizer_make(struct qkv_context *ctx, const struct qkv_tokenizer_choice *choice,
                                    struct qkv_tokenizer **out) {
-    static const char *const document[] = {"<|endoftext|>"};
+    static const char *const document[] = {QKV_TOKEN_TEXT_END};
     struct qkv_tokenizer_choice c = *choice;
     struct qkv_tokenizer_options options = {0};
     const char *size = NULL;
@@ -204,6 +204,7 @@ enum qkv_status qkv_tokenizer_keep(struct qkv_context *ctx, const struct qkv_tok
     uint64_t hash;
     enum qkv_status status = path ? qkv_tokenizer_save(ctx, tokenizer, path) : QKV_MEMORY;
     if (!status) status = qkv_hash_file(ctx, path, &hash);
+    if (!status && !strcmp(name, QKV_TOKENIZER_FILE)) status = qkv_tokenizer_write_roles(ctx, tokenizer, folder);
     free(path);
     if (status) return status;
     data->tokenizer = valid->tokenizer = hash;
@@ -222,6 +223,7 @@ enum qkv_status qkv_tokenizer_return(struct qkv_context *ctx, const char *folder
                           "a new run in another folder",
                           path);
     if (!status) status = qkv_tokenizer_load(ctx, path, out);
+    if (!status && !strcmp(name, QKV_TOKENIZER_FILE)) status = qkv_tokenizer_read_roles(ctx, *out, folder);
     free(path);
     return status;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/text.h"
 #include "train/train.h"
 
 #define MAGIC   "qkvtoken"
@@ -138,7 +139,7 @@ int32_t qkv_text_end(const struct qkv_tokenizer *tokenizer) {
     const int32_t *before, *after;
     size_t before_count, after_count;
     if (qkv_tokenizer_template(tokenizer, &before, &before_count, &after, &after_count) && after_count) return -1;
-    int end = qkv_tokenizer_special(tokenizer, "<|endoftext|>");
+    int end = qkv_tokenizer_special(tokenizer, QKV_TOKEN_TEXT_END);
     return end >= 0 ? end : qkv_tokenizer_role(tokenizer, QKV_TOKEN_ROLE_END);
 }
 

@@ -1,0 +1,33 @@
+/* What is kept of the weights that a run began with: their bytes and a hash, over all files that they are in. */
+#include <stdlib.h>
+
+#include "io/io.h"
+#include "io/published_files.h"
+
+static enum qkv_status hash_add(struct qkv_context *ctx, const char *path, uint64_t *bytes, uint64_t *hash) {
+    struct qkv_map map;
+    enum qkv_status status = qkv_read_file(ctx, path, &map);
+    if (status) return status;
+    *bytes += map.size;
+    *hash = qkv_hash(*hash, map.data, map.size);
+    qkv_unmap_file(&map);
+    return QKV_OK;
+}
+
+enum qkv_status qkv_weights_hash(struct qkv_context *ctx, const char *path, uint64_t *bytes, uint64_t *hash) {
+    struct qkv_model_place place;
+    struct qkv_published *published = NULL;
+    struct qkv_spec spec;
+    bool found = false;
+    *bytes = 0;
+    *hash = QKV_HASH_START;
+    enum qkv_status status = qkv_model_place(ctx, path, &place);
+    if (!status) status = qkv_file_find(ctx, place.weights, &found);
+    if (!status && !found) status = qkv_published_open(ctx, place.folder, true, &published, &spec);
+    if (!status && !published) status = hash_add(ctx, place.weights, bytes, hash);
+    for (size_t i = 0; published && i < published->count && !status; i++)
+        status = hash_add(ctx, published->files[i].path, bytes, hash);
+    qkv_published_close(published);
+    qkv_model_place_free(&place);
+    return status;
+}

@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# Published folders in use: what ends a text and how tokens are chosen is what the folder says, and stays so through training from it
+# and export.
+. "$(dirname "$0")/common.sh"
+golden=$SOURCE/tests/golden/hf
+
+# ---- greedy, and end tokens -----------------------------------------------------------------------------------------------
+made() { try 0 "$QKV" generate "$1" --ids -q --prompt "5 6 7" -n 12 --precision fp32 "${@:2}"; }
+made "$golden/gpt2" --temp 0
+cp out greedy
+made "$golden/gpt2"
+cmp -s out greedy || fail "without a generation_config.json it is not greedy"
+read -ra ids <greedy
+[ ${#ids[@]} -ge 6 ] || fail "only ${#ids[@]} ids to end at"
+copy() { # copy NAME GENERATION_CONFIG: the folder with another generation_config.json
+    rm -rf "$1"
+    cp -r "$golden/gpt2" "$1"
+    [ -z "$2" ] || printf '%s' "$2" >"$1/generation_config.json"
+}
+first() { # the ids before the first of any of these
+    local id end
+    for id in "${ids[@]}"; do
+        for end in "$@"; do [ "$id" != "$end" ] || return; done
+        printf '%s\n' "$id"
+    done
+}
+copy ended "{\"eos_token_id\": ${ids[4]}}"
+made ended
+same "$(tr ' ' '\n' <out)" "$(first "${ids[4]}")" "it ends at the id of generation_config.json"
+copy several "{\"eos_token_id\": [99999, ${ids[4]}, ${ids[3]}, -1]}"
+made several
+same "$(tr ' ' '\n' <out)" "$(first "${ids[3]}" "${ids[4]}")" "it ends at any of several ids"
+copy config ''
+sed -i "s/\"eos_token_id\": 0/\"eos_token_id\": [50256, ${ids[2]}]/" config/config.json
+made config
+same "$(tr ' ' '\n' <out)" "$(first "${ids[2]}")" "it ends at the id of config.json"
+
+# ---- choosing ----------------------------------------------------------------------------------------------------------------
+copy chosen '{"do_sample": true, "temperature": 3.0, "top_k": 40, "top_p": 0.9, "eos_token_id": null}'
+made chosen --seed 3
+cp out said
+made "$golden/gpt2" --seed 3 --temp 3 --top-k 40 --top-p 0.9
+cmp -s out said || fail "the settings of generation_config.json give another text than the options that say the same"
+cmp -s out greedy && fail "do_sample chooses the likeliest"
+made chosen --temp 0
+cmp -s out greedy || fail "--temp 0 does not make it greedy"
+copy penal '{"repetition_penalty": 1.7}'
+made penal
+cp out said
+made "$golden/gpt2" --temp 0 --repeat-penalty 1.7 --repeat-last 0
+cmp -s out said || fail "repetition_penalty is not that of --repeat-penalty over all tokens"
+for fault in '"top_p": 2' '"temperature": "hot"' '"do_sample": 1' '"eos_token_id": "</s>"' '"top_k": -3'; do
+    copy faulty "{$fault}"
+    key=${fault%%:*}
+    refuse 1 "generation_config.json: ${key//\"/}" "$QKV" generate faulty --ids --prompt 5
+done
+copy faulty '{'
+refuse 1 'generation_config.json' "$QKV" generate faulty --ids --prompt 5
+
+# ---- training from one, in shards, and export --------------------------------------------------------------------------------
+make_text 200 >text.txt
+cp -r "$golden/llama_sharded" from
+{
+    printf '{"version": "1.0", "added_tokens": [{"id": 0, "content": "<stop>", "single_word": false, "lstrip": false, '
+    printf '"rstrip": false, "normalized": false, "special": true}], "normalizer": null, "pre_tokenizer": {"type": '
+    printf '"WhitespaceSplit"}, "post_processor": null, "decoder": null, "model": {"type": "WordLevel", "vocab": {'
+    printf '"<stop>": 0, "<unk>": 1'
+    tr ' ' '\n' <text.txt | sort -u | awk 'NF {printf ", \"%s\": %d", $1, ++n + 1}'
+    printf '}, "unk_token": "<unk>"}}\n'
+} >from/tokenizer.json
+echo '{"eos_token": {"content": "<stop>"}}' >from/tokenizer_config.json
+echo '{"eos_token_id": [7, 3], "do_sample": false}' >from/generation_config.json
+try 0 "$QKV" train --from from --data text.txt --out run --steps 4 --batch 2 --threads 1 --eval-every 2 --eval-batches 1 \
+    --save-every 2 --quiet
+kept() {
+    has "$1/tokenizer_config.json" '"eos_token": "<stop>"'
+    tr -d ' \n' <"$1/generation_config.json" >"$1.said"
+    has "$1.said" '"eos_token_id":\[7,3\],"do_sample":false'
+}
+kept run
+try 0 resume run --steps 6 --quiet
+kept run
+made run
+cp out greedy
+made run --temp 0
+cmp -s out greedy || fail "what was trained from a published model is not greedy"
+try 0 "$QKV" export run --dtype f32 -o small
+kept small
+made small
+cmp -s out greedy || fail "another text after export"
+try 0 "$QKV" export run --to huggingface --dtype f32 -o back
+kept back
+made back
+cmp -s out greedy || fail "another text after export to a published folder"
+sed -i 's/00002-of-00003/00009-of-00003/' from/model.safetensors.index.json
+refuse 1 'model-00009-of-00003.safetensors is missing' "$QKV" train --from from --data text.txt --out other --steps 1
+[ ! -e other ] || fail "a failed start leaves a folder"
+
+# ---- two numbers of positions -------------------------------------------------------------------------------------------------
+mkdir whisper
+printf '{"model_type": "whisper", "architectures": ["WhisperForConditionalGeneration"], "max_source_positions": 1500}' \
+    >whisper/config.json
+cp "$golden/gpt2/model.safetensors" whisper
+refuse 1 'max_source_positions is 1500, more than the 448 of max_target_positions' "$QKV" info whisper
+finish

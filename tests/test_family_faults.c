@@ -1,0 +1,202 @@
+/* Published folders with a fault: each is refused with the key, the tensor or the file that it is in. */
+#include "test.h"
+
+#include "family_fixture.h"
+
+#define GPT2 TEST_SOURCE_DIR "/tests/golden/hf/gpt2"
+
+/* A folder with a changed config.json: the first text `from` in it is `to`. */
+static const char *config_changed(const char *name, const char *golden, const char *from, const char *to) {
+    const char *folder = test_path(name);
+    char path[1200], text[1 << 15];
+    link_folder(golden, folder, "config.legacy.json");
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    const size_t n = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[n] = 0;
+    char *at = strstr(text, from), changed[1 << 15];
+    assert_non_null(at);
+    const int size = snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    unlink(path);
+    test_write_file(path, changed, (size_t)size);
+    return folder;
+}
+
+static void expect_refused(const char *folder, enum qkv_status status, const char *says) {
+    struct qkv_context *ctx;
+    struct qkv_model *model = NULL;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    const enum qkv_status got = qkv_model_load(ctx, folder, &model);
+    if (got != status || !strstr(qkv_message(ctx), says))
+        fail_msg("%s: %s, which does not say \"%s\"", folder, got ? qkv_message(ctx) : "it was read", says);
+    assert_null(model);
+    qkv_context_free(ctx);
+}
+
+static void what_a_family_cannot_be_is_refused_by_its_key(void **state) {
+    (void)state;
+    static const struct {
+        const char *from, *to;
+        enum qkv_status status;
+        const char *says;
+    } cases[] = {
+        {"\"gpt2\"", "\"gtp2\"", QKV_FORMAT, "the nearest known ones are gpt2"},
+        {"\"model_type\": \"gpt2\",", "", QKV_FORMAT, "no model_type"},
+        {"GPT2LMHeadModel", "GPT2DoubleHeadsModel", QKV_SPEC, "GPT2LMHeadModel"},
+        {"gelu_new", "mish", QKV_SPEC, "activation_function is \"mish\""},
+        {"\"n_layer\": 2", "\"n_layer\": 2, \"scale_attn_by_inverse_layer_idx\": true", QKV_SPEC,
+         "scale_attn_by_inverse_layer_idx is true"},
+        {"\"n_layer\": 2", "\"n_layer\": 2, \"quantization_config\": {}", QKV_SPEC, "quantization_config"},
+        {"\"n_layer\": 2", "\"n_layer\": 3", QKV_FORMAT, "no tensor transformer.h.2."},
+        {"\"n_layer\": 2", "\"n_layer\": 1", QKV_FORMAT, "transformer.h.1."},
+        {"\"n_layer\": 2", "\"n_layer\": -2", QKV_SPEC, "layers"},
+        {"\"n_layer\": 2", "\"n_layer\": 1e300", QKV_SPEC, "layers"},
+        {"\"vocab_size\": 128", "\"vocab_size\": 200", QKV_SHAPE, "transformer.wte.weight is (128, 32)"},
+        {"\"n_head\": 4", "\"n_head\": \"four\"", QKV_SPEC, "heads"},
+    };
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        const char *folder = config_changed("changed", GPT2, cases[i].from, cases[i].to);
+        expect_refused(folder, cases[i].status, cases[i].says);
+        test_remove_tree(folder);
+    }
+}
+
+/* The tensors of a folder written anew with one of them changed, by `change`, which may leave it out (rank -1). */
+static const char *tensors_changed(struct qkv_context *ctx, void (*change)(struct qkv_array *), const char *more) {
+    const char *folder = test_path("tensors");
+    static const float zero[1];
+    struct qkv_tensors *file;
+    struct qkv_array arrays[64];
+    size_t count = 0;
+    char path[1200];
+    link_folder(GPT2, folder, NULL);
+    assert_int_equal(qkv_tensors_open(ctx, GPT2 "/model.safetensors", &file), QKV_OK);
+    for (size_t i = 0; i < qkv_tensors_count(file); i++) {
+        arrays[count] = *qkv_tensors_at(file, i);
+        if (change && !strcmp(arrays[count].name, "transformer.wpe.weight")) change(&arrays[count]);
+        count += arrays[count].rank >= 0;
+    }
+    if (more) arrays[count++] = (struct qkv_array){more, QKV_F32, 1, {1}, zero, sizeof zero};
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    unlink(path);
+    assert_int_equal(qkv_tensors_write(ctx, path, arrays, count, NULL, 0), QKV_OK);
+    qkv_tensors_close(file);
+    return folder;
+}
+
+static void leave_out(struct qkv_array *array) {
+    array->rank = -1;
+}
+
+static void turn(struct qkv_array *array) {
+    array->shape[0] = 16;
+    array->shape[1] = 64;
+}
+
+static void make_integers(struct qkv_array *array) {
+    array->dtype = QKV_I32;
+}
+
+static void tensors_that_are_missing_left_over_or_others_are_refused_by_name(void **state) {
+    (void)state;
+    static const struct {
+        void (*change)(struct qkv_array *);
+        const char *more;
+        enum qkv_status status;
+        const char *says;
+    } cases[] = {
+        {leave_out, NULL, QKV_FORMAT, "no tensor transformer.wpe.weight"},
+        {turn, NULL, QKV_SHAPE, "transformer.wpe.weight is (16, 64)"},
+        {make_integers, NULL, QKV_FORMAT, "transformer.wpe.weight is of type I32"},
+        {NULL, "transformer.h.0.adapter.weight", QKV_FORMAT, "a tensor transformer.h.0.adapter.weight"},
+    };
+    struct qkv_context *ctx;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        const char *folder = tensors_changed(ctx, cases[i].change, cases[i].more);
+        expect_refused(folder, cases[i].status, cases[i].says);
+        test_remove_tree(folder);
+    }
+    /* Buffers of masks, and a head beside a tied embedding, are left out. */
+    static const char *const ignored[] = {"transformer.h.0.attn.bias", "transformer.h.1.attn.masked_bias",
+                                          "lm_head.weight"};
+    for (size_t i = 0; i < TEST_COUNT(ignored); i++) {
+        struct qkv_model *model;
+        const char *folder = tensors_changed(ctx, NULL, ignored[i]);
+        load_or_fail(ctx, folder, &model);
+        qkv_model_free(model);
+        test_remove_tree(folder);
+    }
+    qkv_context_free(ctx);
+}
+
+static void files_that_are_missing_or_others_are_refused(void **state) {
+    (void)state;
+    static const char sharded[] = TEST_SOURCE_DIR "/tests/golden/hf/llama_sharded";
+    static const uint64_t header = UINT64_C(2) << 30;
+    char path[1200];
+    const char *folder = test_path("shards");
+    link_folder(sharded, folder, NULL);
+    snprintf(path, sizeof path, "%s/model-00002-of-00003.safetensors", folder);
+    if (access(path, F_OK)) snprintf(path, sizeof path, "%s/model-00001-of-00002.safetensors", folder);
+    assert_int_equal(unlink(path), 0);
+    expect_refused(folder, QKV_FILE, "is missing, in which model.safetensors.index.json has weights");
+    test_remove_tree(folder);
+
+    link_folder(sharded, folder, NULL);
+    snprintf(path, sizeof path, "%s/model.safetensors.index.json", folder);
+    unlink(path);
+    test_write_file(path, "{\"weight_map\": {\"model.norm.weight\": \"../x.safetensors\"}}", 57);
+    expect_refused(folder, QKV_FORMAT, "no name of a file in the folder");
+    test_remove_tree(folder);
+
+    folder = test_path("pickle");
+    link_folder(GPT2, folder, NULL);
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    unlink(path);
+    expect_refused(folder, QKV_FILE, "neither model.safetensors nor");
+    test_write_file(path, &header, sizeof header);
+    expect_refused(folder, QKV_FORMAT, "its header would have 2147483648 bytes");
+    unlink(path);
+    snprintf(path, sizeof path, "%s/pytorch_model.bin", folder);
+    test_write_file(path, "PK", 2);
+    expect_refused(folder, QKV_FILE, "is a pickle, which can run any code");
+    test_remove_tree(folder);
+}
+
+static void an_index_whose_total_is_another_is_refused(void **state) {
+    (void)state;
+    static const char sharded[] = TEST_SOURCE_DIR "/tests/golden/hf/llama_sharded";
+    char path[1200], text[1 << 15], *at;
+    const char *folder = test_path("total");
+    link_folder(sharded, folder, NULL);
+    snprintf(path, sizeof path, "%s/model.safetensors.index.json", folder);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    const size_t n = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[n] = 0;
+    assert_non_null(at = strstr(text, "\"total_size\": "));
+    at[14] = at[14] == '9' ? '8' : (char)(at[14] + 1);
+    unlink(path);
+    test_write_file(path, text, n);
+    expect_refused(folder, QKV_FORMAT, "total_size is");
+    test_remove_tree(folder);
+}
+
+static int make_folder(void **state) {
+    *state = (void *)(uintptr_t)test_folder();
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_a_family_cannot_be_is_refused_by_its_key),
+        cmocka_unit_test(tensors_that_are_missing_left_over_or_others_are_refused_by_name),
+        cmocka_unit_test(files_that_are_missing_or_others_are_refused),
+        cmocka_unit_test(an_index_whose_total_is_another_is_refused),
+    };
+    return cmocka_run_group_tests(tests, make_folder, NULL);
+}
