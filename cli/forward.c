@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "forward_inputs.h"
+#include "cli.h"
 
 struct arguments {
     const char *inputs, *output, *adamw, *names;

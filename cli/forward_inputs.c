@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "forward_inputs.h"
+#include "cli.h"
 
 void cli_inputs_free(struct cli_inputs *in) {
     qkv_tensors_close(in->file);

@@ -14,7 +14,7 @@ static void link_folder(const char *from, const char *to, const char *config) {
     assert_non_null(folder);
     mkdir(to, 0700);
     for (struct dirent *entry; (entry = readdir(folder));) {
-        char source[700], target[700];
+        char source[1200], target[1200];
         const char *name = entry->d_name;
         if (name[0] == '.' || (config && !strcmp(name, "config.json"))) continue;
         snprintf(source, sizeof source, "%s/%s", from, name);

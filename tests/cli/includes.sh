@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Reads the #includes of the sources: a room includes only rooms on its left,
 #     base <- kernel <- op <- attention <- sequence <- model <- family <- {io, generate, train} <- lab <- cli,   text beside them sees base only,
-#     metric base and text; generate and train see text, and train metric,
+#     metric base and text; io, generate and train see text, and train metric,
 # the lab sees qkv.h, base, and in its benchmark what that measures; the command sees qkv.h, lab/lab.h and its
 # own header only; nothing in src/ includes anything of the lab or of the command.
 #     check_includes.sh SOURCE_FOLDER
@@ -21,7 +21,7 @@ allowed() { # allowed ROOM: the rooms that it may include
     sequence) echo base format kernel op attention sequence ;;
     model) echo base format kernel op attention sequence model ;;
     family) echo base format kernel op attention sequence model family ;;
-    io) echo base format kernel op attention sequence model family io ;;
+    io) echo base format kernel op attention sequence model family io text ;;
     generate) echo base format kernel op attention sequence model io text generate ;;
     train) echo base format kernel op attention sequence model io text metric train ;;
     lab/report) echo base lab/report ;;
