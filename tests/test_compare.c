@@ -70,6 +70,13 @@ static void what_is_no_axis_is_refused(void **state) {
         {"position=rope:X", "axis position has no value"},
         {"position=absolute", "learned, rope, alibi, buckets, relative, rope:half"},
         {"norm=rms", "it has pre, post, sandwich, output, parallel, parallel_two, pre-layer"},
+        {"ffn=moe:8", "axis ffn has no value \"moe:8\""},
+        {"ffn=moe:2:4", "axis ffn has no value \"moe:2:4\""},
+        {"ffn=moe:8:0", "axis ffn has no value \"moe:8:0\""},
+        {"ffn=moe:8:2:1:1", "axis ffn has no value \"moe:8:2:1:1\""},
+        {"ffn=moe:8:2x", "axis ffn has no value \"moe:8:2x\""},
+        {"ffn=moe:E:k", "axis ffn has no value \"moe:E:k\""},
+        {"ffn=moe:99999999999999999999:2", "axis ffn has no value"},
         {"ffn=sine", "it has relu, gelu, gelu_tanh, silu, tanh, swiglu, geglu"},
         {"kv", "axis kv has no values"},
         {"kv=", "empty value"},
@@ -142,6 +149,16 @@ static void values_change_the_spec(void **state) {
     assert_int_equal(vary(ctx, "nano-gpt", "ffn=relu").decoder.kinds[0].ffn.d_ff, 512);
     assert_int_equal(vary(ctx, "llama-style", "ffn=gelu").decoder.kinds[0].ffn.d_ff, 4096); /* 4 · d_model */
     assert_int_equal(vary(ctx, "llama-style", "ffn=geglu").decoder.kinds[0].ffn.d_ff, 2816);
+    const struct qkv_ffn_spec moe = vary(ctx, "nano-gpt", "ffn=moe:8:2").decoder.kinds[0].ffn; /* two of 344/2 */
+    assert_true(moe.experts.given && moe.kind == QKV_FFN_SWIGLU && !moe.experts.shared);
+    assert_true(moe.experts.count == 8 && moe.experts.top_k == 2 && moe.d_ff == 172);
+    const struct qkv_ffn_spec shared = vary(ctx, "llama-style", "ffn=moe:16:3:1").decoder.kinds[0].ffn;
+    assert_true(shared.experts.count == 16 && shared.experts.top_k == 3);
+    assert_true(shared.d_ff == 2816 / 4 && shared.experts.shared == 2816 / 4);
+    const struct qkv_ffn_spec dense = vary(ctx, "moe-tiny", "ffn=swiglu").decoder.kinds[0].ffn;
+    assert_true(!dense.experts.given && dense.d_ff == 2 * 168);
+    assert_int_equal(vary(ctx, "moe-tiny", "ffn=gelu").decoder.kinds[0].ffn.d_ff, 3 * 168);
+    assert_int_equal(vary(ctx, "moe-tiny", "ffn=moe:4:1").decoder.kinds[0].ffn.d_ff, 2 * 168);
     assert_int_equal(vary(ctx, "nano-gpt", "decoder.layers=3").decoder.layers, 3);
     qkv_context_free(ctx);
 }

@@ -12,7 +12,8 @@
 #define FIRST_PLACEMENT(name, text, help, file, final, norms, whole) ", " text
 #define FIRST_NORM(name, text, help, file, final, norms, whole)      ", " text "-layer, " text "-rms"
 
-static const char ffn_values[] = QKV_FFN_LIST(FIRST_FFN);
+static const char ffn_values[] = QKV_FFN_LIST(
+    FIRST_FFN) ", moe:E:k, moe:E:k:S (a token goes through k of E experts, and through S more that all tokens have)";
 static const char position_values[] =
     QKV_POSITION_LIST(FIRST_POSITION) ", rope:half, rope:interleaved, rope:X (the part X of a head is rotated)";
 static const char norm_values[] = QKV_PLACEMENT_LIST(FIRST_PLACEMENT) QKV_PLACEMENT_LIST(FIRST_NORM);
@@ -24,7 +25,9 @@ static const struct known {
     {"position", position_values + 2, "how positions are told apart"},
     {"norm", norm_values + 2, "norms around sublayers, and sublayers side by side; LayerNorm or RMSNorm"},
     {"ffn", ffn_values + 2,
-     "the feed-forward sublayer; between gated and others d_ff changes by 2/3, so that parameters are about the same"},
+     "the feed-forward sublayer; between gated and others d_ff changes by 2/3, so that parameters are about the same; "
+     "experts are gated (swiglu, or the kind there is), each with 1/(k + S) of the d_ff that one feed-forward of their "
+     "kind would have, so that the FLOPs of a token are about the same"},
 };
 enum { KNOWN = sizeof known / sizeof *known };
 
@@ -83,6 +86,23 @@ static bool read_tail(const char *value, const char *begin, double least, double
     return !*end && fits && (!whole || *number == (double)(long)*number);
 }
 
+/* The numbers behind "moe:": experts, those that are chosen, and those that all rows have (0 if not said). */
+enum { MOE_EXPERTS, MOE_CHOSEN, MOE_SHARED, MOE_NUMBERS, MOE_MOST = 1 << 16 };
+static bool read_moe(const char *value, int numbers[MOE_NUMBERS]) {
+    const char *at = value + strlen("moe");
+    int count = 0;
+    numbers[MOE_SHARED] = 0;
+    if (strncmp(value, "moe", strlen("moe")) != 0) return false;
+    for (; count < MOE_NUMBERS && at[0] == ':' && at[1] >= '0' && at[1] <= '9'; count++) {
+        char *end;
+        const long number = strtol(at + 1, &end, 10);
+        if (number > MOE_MOST) return false;
+        numbers[count] = (int)number;
+        at = end;
+    }
+    return !*at && count > MOE_CHOSEN && numbers[MOE_CHOSEN] >= 1 && numbers[MOE_CHOSEN] <= numbers[MOE_EXPERTS];
+}
+
 static bool is_value(const char *axis, const char *value) {
     static const char kv[] = ", mha, mqa, mla";
     double number;
@@ -90,7 +110,9 @@ static bool is_value(const char *axis, const char *value) {
         return is_in(kv, value) || read_tail(value, "gqa:", 0, 1e6, true, &number) ||
                read_tail(value, "mla:", 0, 1e6, true, &number);
     if (!strcmp(axis, "norm")) return is_in(norm_values, value);
-    if (!strcmp(axis, "ffn")) return is_in(ffn_values, value);
+    int moe[MOE_NUMBERS];
+    if (!strcmp(axis, "ffn"))
+        return read_moe(value, moe) || (strncmp(value, "moe", strlen("moe")) != 0 && is_in(ffn_values, value));
     return strcmp(value, "rope:X") != 0 &&
            (is_in(position_values, value) || read_tail(value, "rope:", 0, 1, false, &number));
 }
@@ -237,22 +259,49 @@ static enum qkv_ffn_kind ffn_of(const char *kind) {
     return QKV_FFN_COUNT;
 }
 
-/* Gated sublayers have three matrices where others have two (Shazeer 2020, "GLU variants improve transformer"). */
+/* The width of one feed-forward of another kind for what a token goes through now. Gated sublayers have three matrices where others
+ * have two (Shazeer 2020, "GLU variants improve transformer"). */
+static long ffn_width_as(const struct qkv_ffn_spec *ffn, enum qkv_ffn_kind other, int d_model) {
+    enum { MULTIPLE = 8 };
+    const struct qkv_experts_spec *experts = &ffn->experts;
+    const bool from = qkv_ffn_gated(ffn->kind), to = qkv_ffn_gated(other);
+    const double now = experts->given ? (double)ffn->d_ff * experts->top_k + experts->shared : ffn->d_ff;
+    if (from == to) return (long)now;
+    if (!experts->given && ffn->d_ff == qkv_ffn_width(ffn->kind, d_model))
+        return qkv_ffn_width(other, d_model); /* a default stays one */
+    const long rounded = (long)(now * (to ? 2.0 / 3 : 1.5) / MULTIPLE + 0.5) * MULTIPLE;
+    return rounded > 0 ? rounded : MULTIPLE;
+}
+
+static enum qkv_status apply_moe(struct qkv_context *ctx, const int moe[MOE_NUMBERS], const struct qkv_layer_spec *kind,
+                                 int d_model, struct qkv_texts *settings) {
+    enum { MULTIPLE = 4 };
+    char where[QKV_KIND_NAME + 16];
+    const enum qkv_ffn_kind gated = qkv_ffn_gated(kind->ffn.kind) ? kind->ffn.kind : QKV_FFN_SWIGLU;
+    const double width = (double)ffn_width_as(&kind->ffn, gated, d_model) / (moe[MOE_CHOSEN] + moe[MOE_SHARED]);
+    const long rounded = (long)(width / MULTIPLE + 0.5) * MULTIPLE, d_ff = rounded > 0 ? rounded : MULTIPLE;
+    axis_kind(kind, where);
+    enum qkv_status status = QKV_OK;
+    if (gated != kind->ffn.kind) status = qkv_texts_add(ctx, settings, "%s.ffn.kind=swiglu", where);
+    if (!status) status = qkv_texts_add(ctx, settings, "%s.ffn.d_ff=%ld", where, d_ff);
+    if (status) return status;
+    return qkv_texts_add(ctx, settings, "%s.ffn.experts={\"count\": %d, \"top_k\": %d, \"shared\": %ld}", where,
+                         moe[MOE_EXPERTS], moe[MOE_CHOSEN], d_ff * moe[MOE_SHARED]);
+}
+
 static enum qkv_status apply_ffn(struct qkv_context *ctx, const char *value, const struct qkv_layer_spec *kind,
                                  int d_model, struct qkv_texts *settings) {
-    enum { MULTIPLE = 8 };
     char where[QKV_KIND_NAME + 16];
+    int moe[MOE_NUMBERS];
+    if (read_moe(value, moe)) return apply_moe(ctx, moe, kind, d_model, settings);
     axis_kind(kind, where);
-    const bool from = qkv_ffn_gated(kind->ffn.kind);
     const enum qkv_ffn_kind other = ffn_of(value);
-    const bool to = other < QKV_FFN_COUNT && qkv_ffn_gated(other);
-    double d_ff = kind->ffn.d_ff * (from == to ? 1.0 : to ? 2.0 / 3 : 1.5);
-    long rounded = (long)(d_ff / MULTIPLE + 0.5) * MULTIPLE;
-    if (other < QKV_FFN_COUNT && kind->ffn.d_ff == qkv_ffn_width(kind->ffn.kind, d_model))
-        rounded = qkv_ffn_width(other, d_model); /* a default stays one */
+    const bool experts = kind->ffn.experts.given;
     enum qkv_status status = qkv_texts_add(ctx, settings, "%s.ffn.kind=%s", where, value);
-    if (status || from == to) return status;
-    return qkv_texts_add(ctx, settings, "%s.ffn.d_ff=%ld", where, rounded > 0 ? rounded : MULTIPLE);
+    if (!status && experts) status = qkv_texts_add(ctx, settings, "%s.ffn.experts=null", where);
+    if (status || other == QKV_FFN_COUNT) return status;
+    if (!experts && qkv_ffn_gated(kind->ffn.kind) == qkv_ffn_gated(other)) return status;
+    return qkv_texts_add(ctx, settings, "%s.ffn.d_ff=%ld", where, ffn_width_as(&kind->ffn, other, d_model));
 }
 
 enum qkv_status qkv_axis_apply(struct qkv_context *ctx, const struct qkv_axis *axis, const char *value,

@@ -102,6 +102,15 @@ static const struct preset presets[] = {
      " \"experts\"]}}",
      .recipe = RECIPE("tokenizer=bpe:8192", "batch=16", "accumulate=4", "steps=10000", "rate=5e-4", "min_rate=5e-5",
                       "warmup=500", "beta2=0.95", "eval_every=500", "save_every=500")},
+    {.name = "moe-tiny",
+     .summary = "a mixture of experts, of which each token goes through 2 of 8, for the FLOPs of nano-gpt: 4 layers, 4 "
+                "heads, d_model 128, context 64 (after Mixtral, 2024)",
+     .json = START_2 "\"d_model\": 128, \"context\": 64, \"decoder\": {\"layers\": 4,"
+                     " \"attention\": {\"heads\": 4, \"bias\": false}, \"norm\": {\"bias\": false},"
+                     " \"ffn\": {\"kind\": \"swiglu\", \"d_ff\": 168, \"bias\": false,"
+                     " \"experts\": {\"count\": 8, \"top_k\": 2}}}}",
+     .recipe = RECIPE("tokenizer=chars", "batch=12", "steps=2000", "rate=1e-3", "min_rate=1e-4", "warmup=100",
+                      "beta2=0.99", "eval_every=250", "eval_batches=20")},
     {.name = "gemma-style",
      .summary = "sandwich norms times 1 + w, capped scores of attention and of the head, layers that see 128 "
                 "positions, and every "
@@ -137,6 +146,31 @@ static const struct preset presets[] = {
                      " \"position\": {\"kind\": \"rope\", \"theta\": 1000000.0}},"
                      " \"norm\": {\"kind\": \"rmsnorm\", \"eps\": 1e-6},"
                      " \"ffn\": {\"kind\": \"swiglu\", \"d_ff\": 1536, \"bias\": false}}}",
+     .recipe = RECIPE("tokenizer=bpe:8192", "batch=16", "accumulate=4", "steps=10000", "rate=5e-4", "min_rate=5e-5",
+                      "warmup=500", "beta2=0.95", "eval_every=500", "save_every=500")},
+    {.name = "mixtral-style",
+     .summary = "each token goes through the best 2 of 8 experts, whose weights are made to sum to 1: 8 layers, 8 "
+                "heads, 2 kv heads, d_model 512, context 1024 (after Mixtral, 2024)",
+     .json = START_2 "\"d_model\": 512, \"context\": 1024, \"tie\": \"none\", \"decoder\": {\"layers\": 8,"
+                     " \"attention\": {\"heads\": 8, \"kv_heads\": 2, \"bias\": false,"
+                     " \"position\": {\"kind\": \"rope\", \"theta\": 1000000.0}},"
+                     " \"norm\": {\"kind\": \"rmsnorm\"},"
+                     " \"ffn\": {\"kind\": \"swiglu\", \"d_ff\": 1024, \"bias\": false,"
+                     " \"experts\": {\"count\": 8, \"top_k\": 2, \"balance_loss\": 0.02}}}}",
+     .recipe = RECIPE("tokenizer=bpe:8192", "batch=16", "accumulate=4", "steps=10000", "rate=5e-4", "min_rate=5e-5",
+                      "warmup=500", "beta2=0.95", "eval_every=500", "save_every=500")},
+    {.name = "gpt-oss-style",
+     .summary = "4 of 16 experts with biases and clamped gates, weighed among the chosen; a sink in each head, and "
+                "every other layer sees 128 positions: 8 layers, 8 heads, 2 kv heads, d_model 512, context 1024 (after "
+                "gpt-oss, 2025)",
+     .json = START_2 "\"d_model\": 512, \"context\": 1024, \"tie\": \"none\", \"decoder\": {\"layers\": 8,"
+                     " \"attention\": {\"heads\": 8, \"kv_heads\": 2, \"sinks\": true,"
+                     " \"position\": {\"kind\": \"rope\", \"theta\": 150000.0}},"
+                     " \"norm\": {\"kind\": \"rmsnorm\"},"
+                     " \"ffn\": {\"kind\": \"swiglu_clamped\", \"d_ff\": 512,"
+                     " \"experts\": {\"count\": 16, \"top_k\": 4, \"scores\": \"chosen\", \"bias\": true}},"
+                     " \"kinds\": {\"local\": {\"attention\": {\"window\": 128}}, \"global\": {}},"
+                     " \"pattern\": [\"local\", \"global\"]}}",
      .recipe = RECIPE("tokenizer=bpe:8192", "batch=16", "accumulate=4", "steps=10000", "rate=5e-4", "min_rate=5e-5",
                       "warmup=500", "beta2=0.95", "eval_every=500", "save_every=500")},
     {.name = "transformer-base",
@@ -254,7 +288,7 @@ bool qkv_preset_at(size_t i, const char **name, const char **summary) {
 }
 
 enum qkv_status qkv_preset_check(struct qkv_context *ctx, const char *name) {
-    char known[512] = "";
+    char known[640] = "";
     size_t used = 0;
     if (find_preset(name)) return QKV_OK;
     for (size_t i = 0; i < PRESET_COUNT && used < sizeof known; i++) {
