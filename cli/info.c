@@ -254,6 +254,8 @@ static int print_text(const struct subject *s) {
     const bool shares = s->spec.encoder.share || s->spec.decoder.share;
     print_row("parameters", cli_grouped(number, s->costs.parameters),
               shares ? "tied and shared ones once" : "tied ones once");
+    if (s->costs.active_parameters < s->costs.parameters)
+        print_row("", cli_grouped(number, s->costs.active_parameters), "active: a token goes through these alone");
     print_row("weights", cli_bytes(number, s->costs.parameter_bytes), types_text(s->plan, remark, sizeof remark));
     if (s->costs.packed_bytes)
         print_row("", cli_bytes(number, s->costs.packed_bytes), "more: their copy in bf16 that products read");
@@ -308,6 +310,7 @@ static void put_tensors(struct qkv_json *out, const struct qkv_model *plan) {
 static void put_costs(struct qkv_json *out, const struct qkv_costs *c) {
     qkv_json_line(out, 0);
     qkv_json_put_count(out, "parameters", c->parameters);
+    if (c->active_parameters < c->parameters) qkv_json_put_count(out, "active_parameters", c->active_parameters);
     qkv_json_put_count(out, "parameter_bytes", c->parameter_bytes);
     qkv_json_put_count(out, "train_bytes", c->train_bytes);
     qkv_json_put_count(out, "checkpoint_bytes", c->checkpoint_bytes);

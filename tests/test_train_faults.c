@@ -76,6 +76,25 @@ static void broken_weights_are_not_saved(void **state) {
     qkv_trainer_free(trainer);
 }
 
+static void a_router_without_numbers_is_named_with_its_step(void **state) {
+    (void)state;
+    static const char *const experts[] = {"decoder.ffn.experts={\"count\": 4}", NULL};
+    static const char name[] = "decoder.layers.1.ffn.router.weight";
+    const struct qkv_spec spec = fixture_spec(ctx, experts);
+    const struct qkv_train_options o = fixture_options(ctx);
+    struct qkv_trainer *trainer;
+    struct qkv_train_report report;
+    assert_ok(ctx, qkv_trainer_create(ctx, &spec, &o, fixture_run("router"), NULL, NULL, &trainer));
+    fixture_steps(ctx, trainer, 1);
+    struct qkv_model *model = qkv_trainer_model(trainer);
+    for (size_t i = 0; i < qkv_model_parameters(model); i++)
+        if (!strcmp(qkv_model_parameter(model, i)->name, name)) qkv_model_weights_mutable(model, i)[3] = NAN;
+    assert_status(ctx, qkv_trainer_step(trainer, &report), QKV_NUMBER);
+    assert_message(ctx, "decoder.layers.1.ffn.router.weight: row 0 has a score that is no finite number, at step 2");
+    assert_status(ctx, qkv_trainer_save(trainer), QKV_NUMBER);
+    qkv_trainer_free(trainer);
+}
+
 /* ---- a full disk --------------------------------------------------------------------------------------------------------------- */
 
 static void limit_files(size_t bytes) {
@@ -236,6 +255,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_diverging_run_keeps_its_checkpoint),
         cmocka_unit_test(a_broken_evaluation_saves_nothing),
         cmocka_unit_test(broken_weights_are_not_saved),
+        cmocka_unit_test(a_router_without_numbers_is_named_with_its_step),
         cmocka_unit_test(a_full_disk_loses_nothing),
         cmocka_unit_test(a_killed_run_goes_on_as_if_it_had_not_been),
     };

@@ -236,6 +236,72 @@ static void resuming_changes_no_bit_with_kinds_of_layers(void **state) {
     run_settings = NULL;
 }
 
+/* Corrections of routers learn by no gradient: they are weights of the checkpoint all the same. */
+static void resuming_changes_no_bit_with_experts(void **state) {
+    (void)state;
+    static const char *const experts[] = {
+        "decoder.ffn.experts={\"count\": 6, \"top_k\": 2, \"scores\": \"sigmoid\", \"correction\": true, "
+        "\"correction_rate\": 0.05}",
+        NULL};
+    struct qkv_train_options o = fixture_options(ctx);
+    o.save_every = 100;
+    run_settings = experts;
+    check_resume(&o, 3);
+    check_resume(&o, 4);
+    run_settings = NULL;
+}
+
+static const struct qkv_array *run_parameter(const struct qkv_model *model, const char *name, const float **numbers) {
+    for (size_t i = 0; i < qkv_model_parameters(model); i++) {
+        const struct qkv_array *array = qkv_model_parameter(model, i);
+        if (strcmp(array->name, name) != 0) continue;
+        *numbers = qkv_model_weights(model, i);
+        return array;
+    }
+    fail_msg("there is no %s", name);
+    return NULL;
+}
+
+/* A step moves each correction by the rate or not at all, and the log has what moved them. */
+static void loads_of_experts_move_corrections_and_are_logged(void **state) {
+    (void)state;
+    enum { EXPERTS = 5, STEPS = 4 };
+    static const char *const experts[] = {
+        "decoder.ffn.experts={\"count\": 5, \"top_k\": 1, \"correction\": true, \"correction_rate\": 0.25}", NULL};
+    const char *const name = "decoder.layers.1.ffn.correction.weight";
+    struct qkv_train_options o = fixture_options(ctx);
+    const char *folder = fixture_run("loads");
+    float before[EXPERTS] = {0};
+    size_t size;
+    o.steps = STEPS;
+    run_settings = experts;
+    struct qkv_trainer *trainer = begin(ctx, folder, &o);
+    run_settings = NULL;
+    for (int64_t step = 1; step <= STEPS; step++) {
+        const struct qkv_train_report report = fixture_steps(ctx, trainer, step);
+        const float *now = NULL;
+        bool up = false, down = false;
+        assert_int_equal(qkv_array_elements(run_parameter(qkv_trainer_model(trainer), name, &now)), EXPERTS);
+        for (size_t e = 0; e < EXPERTS; e++) {
+            const float moved = now[e] - before[e];
+            assert_true(fabsf(moved) < 1e-5F || fabsf(fabsf(moved) - 0.25F) < 1e-5F);
+            up = up || moved > 0, down = down || moved < 0;
+            before[e] = now[e];
+        }
+        assert_true(up == down); /* somebody has more than the mean if and only if somebody has less */
+        assert_true(report.expert_load >= 1 && report.expert_load <= EXPERTS);
+        assert_true(report.experts_unused >= 0 && report.experts_unused <= 2 * (EXPERTS - 1));
+        assert_true(report.experts_unused < 2 * (EXPERTS - 1) || report.expert_load == EXPERTS);
+    }
+    qkv_trainer_free(trainer);
+    char *log = fixture_read(folder, "log.jsonl", &size);
+    size_t loads = 0, unused = 0;
+    for (const char *at = log; (at = strstr(at, "\"expert_load\":")); at++) loads++;
+    for (const char *at = log; (at = strstr(at, "\"experts_unused\":")); at++) unused++;
+    assert_true(loads == STEPS && unused == STEPS);
+    free(log);
+}
+
 static void resuming_changes_no_bit_with_a_validation_file(void **state) {
     (void)state;
     struct qkv_train_options o = fixture_options(ctx);
@@ -342,6 +408,8 @@ int main(void) {
         cmocka_unit_test(seeds_make_different_runs),
         cmocka_unit_test(resuming_changes_no_bit),
         cmocka_unit_test(resuming_changes_no_bit_with_kinds_of_layers),
+        cmocka_unit_test(resuming_changes_no_bit_with_experts),
+        cmocka_unit_test(loads_of_experts_move_corrections_and_are_logged),
         cmocka_unit_test(resuming_changes_no_bit_with_a_validation_file),
         cmocka_unit_test(a_finished_run_can_be_prolonged),
         cmocka_unit_test(stopping_at_the_start_leaves_nothing),

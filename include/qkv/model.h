@@ -97,6 +97,7 @@ QKV_API double qkv_model_gradient_norm(struct qkv_model *model);
  * batches are beside them. */
 struct qkv_costs {
     size_t parameters;            /* numbers, tied ones once */
+    size_t active_parameters;     /* without those of the experts that a token does not go through */
     size_t parameter_bytes;       /* as they are stored: fp32, or the types of a model folder's file */
     size_t packed_bytes;          /* of their copy in bf16 that products read, in mixed precision; else 0 */
     size_t train_bytes;           /* weights, gradients, two moments, one step of batch × context and its evaluation */

@@ -313,6 +313,10 @@ struct qkv_train_report {
     double metric, best_metric;            /* of the latest evaluation and the best, NaN before the first */
     bool ended;                            /* for want of better evaluations (patience): steps is then the step */
     double seconds;                        /* since the trainer was made */
+    /* Experts: rows of this step that the busiest of a layer had, over the mean of its layer, the most of all layers; 0 without
+     * experts. And how many experts, of all layers, had none. */
+    double expert_load;
+    int64_t experts_unused;
 };
 /* One optimizer step, with the evaluation and the checkpoint that fall due; QKV_NUMBER if the loss is not finite (the
  * checkpoint of before is untouched). Past the last step: report->step == report->steps and nothing is done. Fails

@@ -4,21 +4,39 @@
 
 #include <string.h>
 
+static uint64_t balance_sum(const struct qkv_experts *e) {
+    uint64_t all = 0;
+    for (size_t i = 0; i < e->weights.count; i++) all += e->loads[i];
+    return all;
+}
+
+static void balance_look(const struct qkv_experts *e, struct qkv_expert_loads *loads) {
+    const uint64_t all = balance_sum(e);
+    uint64_t most = 0;
+    if (!all) return; /* of a layer that shares another's experts, which have counted its rows */
+    for (size_t i = 0; i < e->weights.count; i++) {
+        if (e->loads[i] > most) most = e->loads[i];
+        loads->unused += !e->loads[i];
+    }
+    const double largest = (double)most * (double)e->weights.count / (double)all;
+    if (largest > loads->largest) loads->largest = largest;
+}
+
 static void balance_correct(struct qkv_experts *e, double rate) {
     float *correction = e->correction.data;
     const size_t count = e->weights.count;
-    uint64_t all = 0;
-    for (size_t i = 0; i < count; i++) all += e->loads[i];
+    const uint64_t all = balance_sum(e);
     for (size_t i = 0; i < count; i++) {
         const uint64_t load = e->loads[i] * count;
         if (load != all) correction[i] += (float)(load < all ? rate : -rate);
     }
 }
 
-static void balance_stack(struct qkv_model *m, struct qkv_stack *s) {
+static void balance_stack(struct qkv_model *m, struct qkv_stack *s, struct qkv_expert_loads *loads) {
     for (size_t i = 0; s->spec && i < (size_t)s->spec->layers; i++) {
         struct qkv_experts *e = s->layers[i].ffn.experts;
         if (!e) continue;
+        balance_look(e, loads);
         if (e->correction.gradient) {
             balance_correct(e, qkv_stack_layer(s->spec, i)->ffn.experts.correction_rate);
             m->weights.list[e->correction.weights - m->weights.list].version++;
@@ -27,7 +45,9 @@ static void balance_stack(struct qkv_model *m, struct qkv_stack *s) {
     }
 }
 
-void qkv_balance_experts(struct qkv_model *m) {
-    balance_stack(m, &m->encoder);
-    balance_stack(m, &m->decoder);
+struct qkv_expert_loads qkv_balance_experts(struct qkv_model *m) {
+    struct qkv_expert_loads loads = {0};
+    balance_stack(m, &m->encoder, &loads);
+    balance_stack(m, &m->decoder, &loads);
+    return loads;
 }

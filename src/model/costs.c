@@ -2,6 +2,8 @@
 #include "model/decode.h"
 #include "model/spec.h"
 
+#include <string.h>
+
 /* Memory to run: a session where the model can have one, else a pass over one full sequence. */
 static enum qkv_status measure_run(struct qkv_model *m, size_t T, size_t *bytes) {
     const struct qkv_spec *spec = &m->spec;
@@ -35,6 +37,18 @@ static enum qkv_status measure_train(struct qkv_model *m, size_t batch, size_t c
     return QKV_OK;
 }
 
+/* Numbers of the experts that a token does not go through: each expert of a layer has as many as any other. */
+static size_t idle_numbers(const struct qkv_model *m) {
+    size_t idle = 0;
+    for (size_t i = 0; i < m->weights.count; i++) {
+        const struct qkv_weight *w = &m->weights.list[i];
+        if (w->expert < 0) continue;
+        const struct qkv_stack_spec *s = strcmp(w->stack, "encoder") ? &m->spec.decoder : &m->spec.encoder;
+        if (w->expert >= qkv_stack_layer(s, (size_t)w->layer)->ffn.experts.top_k) idle += w->rows * w->columns;
+    }
+    return idle;
+}
+
 static enum qkv_status measure_weights(struct qkv_model *m, size_t context, struct qkv_costs *costs) {
     const struct qkv_stack_spec *d = &m->spec.decoder;
     size_t bytes = 0;
@@ -46,6 +60,7 @@ static enum qkv_status measure_weights(struct qkv_model *m, size_t context, stru
         costs->parameters += m->weights.list[i].rows * m->weights.list[i].columns;
         costs->parameter_bytes += m->weights.list[i].array.bytes;
     }
+    costs->active_parameters = costs->parameters - idle_numbers(m);
     if (status || !d->layers) return status;
     struct qkv_page_pool *pool = qkv_decode_pool(m, false);
     if (!pool) return QKV_MEMORY;

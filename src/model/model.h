@@ -123,9 +123,15 @@ enum qkv_status qkv_model_build_weights(struct qkv_model *model);
 struct qkv_experts *qkv_experts_build_weights(struct qkv_weights *weights, const struct qkv_weight_place *place,
                                               const struct qkv_ffn_spec *spec, struct qkv_ffn *ffn);
 void qkv_experts_free(struct qkv_experts *experts);
+/* Rows of experts: those of the busiest of a layer over the mean of its layer, the most of all layers, 0 without experts; and how many
+ * experts, of all layers, had none. */
+struct qkv_expert_loads {
+    double largest;
+    size_t unused;
+};
 /* Moves the corrections of routers that learn by the rows that their experts have had since the last call, or since these were counted
- * first; then they are counted anew. (balance.c) */
-void qkv_balance_experts(struct qkv_model *model);
+ * first; then they are counted anew. What they were. (balance.c) */
+struct qkv_expert_loads qkv_balance_experts(struct qkv_model *model);
 /* Gives every weight that learns its gradient, zeroed, if it has none: by the first training pass, and by the first one after
  * weights were frozen or learn again. */
 enum qkv_status qkv_model_add_gradients(struct qkv_model *model);

@@ -64,6 +64,10 @@ static void fill_metadata(const struct qkv_trainer *t, const char *spec, const c
     put_count(m, "end", (unsigned long long)t->options.steps, "%llu");
     put_real(m, "metric", report.metric);
     put_real(m, "best_metric", report.best_metric);
+    if (t->report.expert_load > 0) {
+        put_real(m, "expert_load", t->report.expert_load);
+        put_count(m, "experts_unused", (unsigned long long)t->report.experts_unused, "%llu");
+    }
 #define PUT(name) put_real(m, #name, report.name);
     REPORT_NUMBERS(PUT)
 #undef PUT
@@ -240,7 +244,7 @@ static enum qkv_status read_metadata(const struct reader *r) {
     const char *optimizer = qkv_tensors_metadata(r->file, "optimizer");
     const char *tokenizer = qkv_tensors_metadata(r->file, "tokenizer");
     char expected[17];
-    uint64_t step, optimizer_steps, pending, stale, end;
+    uint64_t step, optimizer_steps, pending, stale, end, unused;
     if (!format || strcmp(format, QKV_CHECKPOINT_FORMAT) != 0) return no_key(r, "format");
     if (!version || strcmp(version, "1") != 0) return no_key(r, "version");
     if (!optimizer) return no_key(r, "optimizer");
@@ -267,6 +271,9 @@ static enum qkv_status read_metadata(const struct reader *r) {
     if (get_count(r, "end", (uint64_t)1 << 50, &end) && end != (uint64_t)t->options.steps) stale = 0;
     if (!get_real(r, "metric", &t->report.metric)) t->report.metric = t->report.valid_loss;
     if (!get_real(r, "best_metric", &t->report.best_metric)) t->report.best_metric = t->report.best_loss;
+    if (!get_real(r, "expert_load", &t->report.expert_load)) t->report.expert_load = 0; /* there are none */
+    if (!get_count(r, "experts_unused", (uint64_t)1 << 50, &unused)) unused = 0;
+    t->report.experts_unused = (int64_t)unused;
     t->stale = (int64_t)stale;
     t->report.step = (int64_t)step;
     t->saved_step = (int64_t)step;

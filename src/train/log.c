@@ -2,7 +2,8 @@
  *
  *   {"step":1,"loss":…,"norm":…,"rate":…,"tokens":…,"tokens_per_second":…,"flops_share":…,"seconds":…}
  *
- * and on the steps that were evaluated "valid_loss", and the metric under its name where it is another. `tokens` and
+ * with experts "expert_load" (rows of the busiest expert of a layer over the mean of its layer, the most of all layers) and
+ * "experts_unused" (experts, of all layers, that had no row), and on the steps that were evaluated "valid_loss", and the metric under its name where it is another. `tokens` and
  * `seconds` count from the beginning of the run. What a killed run wrote past its checkpoint is taken out when it is resumed
  * (log_cut.c), so the file reads as if it had never stopped. */
 #include <errno.h>
@@ -93,6 +94,10 @@ static enum qkv_status print_line(struct qkv_json *line, const struct qkv_train_
     qkv_json_put_real(line, "tokens_per_second", log_rounded(report->tokens_per_second, 10));
     qkv_json_put_real(line, "flops_share", log_rounded(report->flops_share, 1e4));
     qkv_json_put_real(line, "seconds", log_rounded(report->seconds, 1e3));
+    if (report->expert_load > 0) {
+        qkv_json_put_real(line, "expert_load", log_rounded(report->expert_load, 1e4));
+        qkv_json_put_integer(line, "experts_unused", report->experts_unused);
+    }
     if (report->evaluated) qkv_json_put_real(line, "valid_loss", report->valid_loss);
     if (report->evaluated && report->metric_name && strcmp(report->metric_name, "loss") != 0)
         qkv_json_put_real(line, report->metric_name, report->metric);
