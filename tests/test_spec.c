@@ -556,6 +556,14 @@ static void test_presets(void **state) {
     assert_int_equal(count_parameters(&s) - 256 * 384, 10646784);
     assert_ok(ctx, qkv_spec_preset(ctx, &s, "gpt2-small", NULL, 0));
     assert_int_equal(count_parameters(&s), 124439808);
+    /* Six of the eight experts of each layer have no part in a token, and all numbers of nano-gpt have. */
+    struct qkv_costs costs;
+    assert_ok(ctx, qkv_spec_preset(ctx, &s, "moe-tiny", SETTINGS("vocab=65")));
+    assert_ok(ctx, qkv_measure_costs(ctx, &s, 1, 8, &costs));
+    assert_int_equal(costs.parameters - costs.active_parameters, 4 * 6 * 3 * 168 * 128);
+    assert_ok(ctx, qkv_spec_preset(ctx, &s, "nano-gpt", SETTINGS("vocab=65")));
+    assert_ok(ctx, qkv_measure_costs(ctx, &s, 1, 8, &costs));
+    assert_int_equal(costs.parameters, costs.active_parameters);
     assert_ok(ctx, qkv_spec_preset(ctx, &s, "gpt2-small", SETTINGS("decoder.attention.kv_heads=1")));
     assert_int_equal(s.decoder.kinds[0].attention.head_dim, 64);
     assert_status(ctx, qkv_spec_preset(ctx, &s, "gpt5", NULL, 0), QKV_ARGUMENT);
