@@ -283,20 +283,19 @@ const struct cli_command *cli_train(void) {
             "FLOP/s of products and attention with their share of the measured peak, and the bytes/s of what is bound "
             "by memory. Activations and residual additions forward are part of the products before them. Evaluations, "
             "the log and checkpoints are not in it.",
-        .examples =
-            "qkv train --preset nano-gpt --data shakespeare.txt --out run/\n"
-            "qkv train --preset baby-gpt --set decoder.attention.kv_heads=2 --data shakespeare.txt --out run/\n"
-            "qkv train --spec my.json --tokenizer bpe:4096 --batch 32 --rate 6e-4 --data book.txt --out run/\n"
-            "qkv train --preset g2p --pairs train.tsv --valid valid.tsv --out g2p/\n"
-            "qkv train --preset text-classifier --labeled train.tsv --valid test.tsv --out topic/\n"
-            "qkv train --preset bert-tiny --set head.kind=classify_tokens --labeled train.conll --out tagger/\n"
-            "qkv train --preset bert-tiny --data text.txt --out enc/\n"
-            "qkv train --preset tiny-lm --lines toy.txt --out lm/\n"
-            "qkv train --from run/ --data other.txt --rate 1e-4 --out tuned/\n"
-            "qkv train --from enc/ --new-head --labeled train.tsv --out topic/\n"
-            "qkv train --spec run/config.json --config run/train.json --seed 2 --out second/\n"
-            "qkv train --resume run/ --steps 10000\n"
-            "qkv train --resume run/ --steps 10000 --extend rewarm",
+        .examples = "qkv train --preset nano-gpt --data shakespeare.txt --out run/\n"
+                    "qkv train --preset baby-gpt --set decoder.attention.kv_heads=2 --data shakespeare.txt --out run/\n"
+                    "qkv train --spec my.json --tokenizer bpe:4096 --batch 32 --rate 6e-4 --data book.txt --out run/\n"
+                    "qkv train --preset g2p --pairs train.tsv --valid valid.tsv --out g2p/\n"
+                    "qkv train --preset text-classifier --labeled train.tsv --valid test.tsv --out topic/\n"
+                    "qkv train --preset bert-tiny --set head.kind=classify_tokens --labeled train.conll --out tagger/\n"
+                    "qkv train --preset bert-tiny --data text.txt --out enc/\n"
+                    "qkv train --preset tiny-lm --lines toy.txt --out lm/\n"
+                    "qkv train --from run/ --data other.txt --rate 1e-4 --out tuned/\n"
+                    "qkv train --from enc/ --new-head --labeled train.tsv --out topic/\n"
+                    "qkv train --spec run/config.json --config run/train.json --seed 2 --out second/\n"
+                    "qkv train --resume run/ --steps 10000\n"
+                    "qkv train --resume run/ --steps 10000 --extend rewarm",
         .options = options,
         .rules = rules,
         .rule_count = CLI_COUNT_OF(rules),

@@ -69,7 +69,9 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
     X(FILES, data, NULL, "text file to train on, or a folder of them; several are one text after the other")           \
     X(FILES, pairs, NULL, "file of pairs to train on: a source, a tab, a target in each line")                         \
     X(FILES, lines, NULL, "file of lines to train on: each is a sequence of its own, between <s> and </s>")            \
-    X(FILES, labeled, NULL, "file of labelled lines to train on: a label, a tab, a text in each line")                 \
+    X(FILES, labeled, NULL,                                                                                            \
+      "file of labelled lines to train on: a label, a tab, a text in each line; for a head of tokens a word, a tab, "  \
+      "its label")                                                                                                     \
     X(FILES, examples, NULL,                                                                                           \
       "safetensors file of examples to train on: in.pixels, in.features, in.vectors or in.ids, as the model reads, "   \
       "and in.targets; for an encoder beside a decoder what the encoder reads (in.source where that is ids), and "     \
