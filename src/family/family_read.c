@@ -149,11 +149,11 @@ static enum qkv_status check_needs(const struct reading *r, const char *needs) {
     return QKV_OK;
 }
 
-/* A spec has one context for both of its stacks. */
-static enum qkv_status check_within(const struct reading *r, const char *within) {
+/* A spec has one context for both of its stacks: what config.json itself says must fit. */
+static enum qkv_status check_within(const struct reading *r, const json_t *root, const char *within) {
     struct qkv_family_piece piece;
     while (within && qkv_family_next(&within, &piece)) {
-        const json_t *value = qkv_family_get(r->config, piece.key), *most = qkv_family_get(r->config, piece.value);
+        const json_t *value = qkv_family_get(root, piece.key), *most = qkv_family_get(r->config, piece.value);
         if (json_is_integer(value) && json_is_integer(most) && json_integer_value(value) > json_integer_value(most))
             return qkv_fail(r->ctx, QKV_SPEC,
                             "%s: %s is %lld, more than the %lld of %s; of models of type %s those can be read in which "
@@ -315,7 +315,7 @@ enum qkv_status qkv_family_read(struct qkv_context *ctx, const char *name, const
     }
     if (!status) status = check_needs(&r, common);
     if (!status) status = check_needs(&r, r.family->needs);
-    if (!status) status = check_within(&r, r.family->within);
+    if (!status) status = check_within(&r, root, r.family->within);
     if (!status) status = make_spec(&r, spec);
     *config = (struct qkv_family_config){.family = r.family, .keys = r.config};
     if (status) qkv_family_config_free(config);
