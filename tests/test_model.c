@@ -240,6 +240,9 @@ static void test_dropout(void **state) {
     struct qkv_spec spec = *qkv_model_spec(s.model);
     spec.dropout = 0.3;
     assert_int_equal(qkv_model_create(s.ctx, &spec, 1, &model), QKV_OK);
+    for (size_t i = 0; i < qkv_model_parameters(model); i++) /* those of the sample, with which everything matters */
+        memcpy(qkv_model_weights_mutable(model, i), qkv_model_weights(s.model, i),
+               qkv_model_parameter(model, i)->bytes);
     struct qkv_pass_options o = {.B = B, .T = T, .train = true};
     assert_int_equal(qkv_pass_create(model, &o, &off), QKV_OK);
     o.dropout = true;
