@@ -287,15 +287,23 @@ bool qkv_preset_at(size_t i, const char **name, const char **summary) {
     return true;
 }
 
+static const char *preset_name(const void *list, size_t i) {
+    (void)list;
+    return presets[i].name;
+}
+
+/* The sentence holds the first presets, how many more there are, and the one that may be meant. */
 enum qkv_status qkv_preset_check(struct qkv_context *ctx, const char *name) {
-    char known[640] = "";
-    size_t used = 0;
+    enum { LISTED = 200 };
+    char known[LISTED + 100] = "";
     if (find_preset(name)) return QKV_OK;
-    for (size_t i = 0; i < PRESET_COUNT && used < sizeof known; i++) {
-        int n = snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", presets[i].name);
-        used += n > 0 ? (size_t)n : 0;
-    }
-    return qkv_fail(ctx, QKV_ARGUMENT, "there is no preset \"%.100s\"; known presets: %s", name, known);
+    size_t i = 0;
+    for (size_t used = 0; i < PRESET_COUNT && used < LISTED; i++)
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", presets[i].name);
+    const char *closest = qkv_closest_name(name, preset_name, NULL, PRESET_COUNT);
+    return qkv_fail(ctx, QKV_ARGUMENT, "there is no preset \"%.100s\"; known presets: %s and %zu more%s%s%s", name,
+                    known, PRESET_COUNT - i, closest ? "; did you mean " : "", closest ? closest : "",
+                    closest ? "?" : "");
 }
 
 enum qkv_status qkv_spec_preset(struct qkv_context *ctx, struct qkv_spec *spec, const char *name,

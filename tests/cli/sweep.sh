@@ -64,7 +64,7 @@ judge() { # judge CODE COMMAND...
         fail "$last: words of the library or the system"
         show
     fi
-    [ "${#said}" -lt 500 ] || fail "$last: more than 500 characters: $said"
+    [ "${#said}" -lt 400 ] || fail "$last: more than 400 characters: $said"
     for file in model/config.json empty-folder nowhere/at/all /dev/zero "$folder/pipe" "$folder/empty.txt"; do
         rest=${said#*"$file"}
         [[ $rest == "$said" || $rest != *"$file"* ]] || fail "$last: $file comes twice: $said"
