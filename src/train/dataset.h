@@ -210,7 +210,7 @@ enum qkv_long_fate qkv_line_fit(const struct qkv_trainer *trainer, struct qkv_li
 /* Whether the lines of a token file are told apart when this tokenizer's template is around them: it must end with </s>, or, where
  * that is added behind it (must_end false), may be without one. */
 enum qkv_status qkv_lines_template(struct qkv_trainer *trainer, const struct qkv_tokenizer *tokenizer, bool must_end);
-/* Labels of a trainer (labels.c), in the order of their bytes: the place of one among them, their count where it is unknown; and the
+/* Labels of a trainer (trainer_labels.c), in the order of their bytes: the place of one among them, their count where it is unknown; and the
  * sentence for that. */
 int qkv_labels_compare(const char *a, size_t a_size, const char *b, size_t b_size);
 size_t qkv_labels_find(const struct qkv_trainer *trainer, const char *label, size_t size);

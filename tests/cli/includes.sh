@@ -4,6 +4,7 @@
 #     metric base and text; io, generate and train see text, and train metric,
 # the lab sees qkv.h, base, and in its benchmark what that measures; the command sees qkv.h, lab/lab.h and its
 # own header only; nothing in src/ includes anything of the lab or of the command.
+# A name of a file occurs once under src/.
 #     check_includes.sh SOURCE_FOLDER
 set -u
 cd "${1:?}" || exit 2
@@ -62,6 +63,10 @@ while IFS=: read -r file line include; do
     *) complain "$file:$line: the command must not include $name" ;;
     esac
 done < <(grep -nE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' cli/*.[ch] /dev/null)
+
+while read -r name; do
+    complain "$(find src -name "$name" | sort | tr '\n' ' ')have the same name"
+done < <(find src -name '*.[ch]' -printf '%f\n' | sort | uniq -d)
 
 [ $seen -gt 50 ] || complain "found only $seen includes: this check does not look where the sources are"
 exit $bad
