@@ -25,7 +25,7 @@ toy block_stream.c model include/qkv/spec.h 'PRE,' 'X(STREAM, "stream", "norm(x)
 toy format_f64.c format src/format/format.h 'f32)' 'X(f64)'
 
 try 0 cmake -S copy -B built -DCMAKE_BUILD_TYPE=Release -DQKV_WERROR=ON -DQKV_BENCH=OFF -DQKV_SIMD=OFF
-try 0 cmake --build built -j2 --target qkv test_model test_op test_spec
+try 0 cmake --build built -j2 --target qkv test_model test_op test_spec test_spec_presets test_spec_trips
 toy=built/qkv
 export QKV_ISA= OMP_WAIT_POLICY=passive
 
@@ -50,5 +50,5 @@ try 0 $toy info wide
 has out 'f64'
 try 0 $toy eval wide --data text.txt --threads 1
 same "$(grep loss out)" "$(grep loss loss)" "the loss of the weights as doubles"
-for test in test_model test_op test_spec; do try 0 built/tests/$test; done
+for test in test_model test_op test_spec test_spec_presets test_spec_trips; do try 0 built/tests/$test; done
 finish
