@@ -92,6 +92,33 @@ static void check_numbers(const struct qkv_context *ctx, const struct product *p
     }
 }
 
+/* A group that comes in two calls, the second of which goes on from the sum of the first. */
+static void check_carry_goes_on(struct qkv_context *ctx, struct qkv_random *random, const struct product *p,
+                                struct qkv_order_carry last, const float *expected) {
+    const size_t n = p->M * p->N, sequences = p->cut.order.sequences, middle = qkv_random_below(random, sequences + 1);
+    struct qkv_order_carry carry = {.to = last.to};
+    struct qkv_arena scratch;
+    if (!p->cut.start[middle] || p->cut.start[middle] == p->cut.order.terms) return; /* in one call */
+    float *c = copied(p->c, n);
+    assert_ok(ctx, qkv_arena_create(ctx, &scratch, (size_t)64 << 20, "scratch"));
+    for (size_t part = 0; part < 2; part++) {
+        const size_t from = part ? middle : 0, to = part ? sequences : middle, before = p->cut.start[from];
+        const size_t first[2] = {0, to - from};
+        size_t start[512];
+        for (size_t s = from; s <= to; s++) start[s - from] = p->cut.start[s] - before;
+        const struct qkv_order order = {1, to - from, p->cut.start[to] - before, first, start};
+        struct qkv_operand a = {p->a + before * p->M, QKV_F32, 1, p->M}, b = {p->b + before * p->N, QKV_F32, p->N, 1};
+        if (p->b_halves) b.data = p->b_halves + before * p->N, b.dtype = QKV_BF16;
+        if (part) carry = last, carry.goes_on = true;
+        assert_ok(ctx, qkv_gemm_ordered(ctx, &scratch, c, p->N, a, b, p->M, p->N, &order, &carry));
+        assert_true(carry.done);
+    }
+    assert_memory_equal(last.to, expected, n * sizeof *expected);
+    assert_memory_equal(c, p->c, n * sizeof *c);
+    qkv_arena_free(&scratch);
+    guarded_free(c, n, "c");
+}
+
 /* A product of whole groups that leaves its sum, with those of earlier parts, elsewhere: `whole` is the sum alone. */
 static void check_carry(struct qkv_context *ctx, struct qkv_random *random, const struct product *p,
                         const float *whole) {
@@ -108,6 +135,7 @@ static void check_carry(struct qkv_context *ctx, struct qkv_random *random, cons
     float *as_always = copied(p->c, n);
     if (!carry.done) run_part(ctx, p, 0, p->cut.order.sequences, true, as_always);
     assert_true(carry.done || !K || (p->cut.order.groups == 1 && K > 4000)); /* many terms of one group need C itself */
+    assert_true(!K || carry.done == qkv_order_carries(ctx, &p->cut.order));
     assert_memory_equal(c, as_always, n * sizeof *c);
     guarded_free(as_always, n, "c");
     for (size_t i = 0; i < n && carry.done; i++) {
@@ -116,6 +144,11 @@ static void check_carry(struct qkv_context *ctx, struct qkv_random *random, cons
         if (to[i] != sum)
             fail_msg("%s: %zu x %zu x %zu in %zu groups, behind %zu sums: element %zu is %a, not %a", ctx->kernels->isa,
                      p->M, p->N, K, p->cut.order.groups, carry.count, i, (double)to[i], (double)sum);
+    }
+    if (carry.done && p->cut.order.groups == 1) {
+        float *expected = copied(to, n);
+        check_carry_goes_on(ctx, random, p, carry, expected);
+        guarded_free(expected, n, "the sum");
     }
     for (size_t e = 0; e < 3; e++) guarded_free(earlier[e], n, "an earlier sum");
     guarded_free(to, n, "the sum"), guarded_free(c, n, "c");

@@ -48,6 +48,7 @@ static struct outcome run_in_parts(struct sample *s, int64_t groups, int64_t acc
         struct qkv_batch batch = rows_of(s, parts.begin, parts.end);
         batch.loss_count = counted;
         if (parts.groups) qkv_parts_tell(&parts, losses, &part);
+        qkv_part_sums_next(&sums, &parts);
         qkv_pass_set_part(pass, parts.groups ? &part : NULL);
         assert_ok(s->ctx, qkv_pass_forward(pass, &batch));
         if (!parts.groups) out.loss += qkv_pass_loss(pass, &each);

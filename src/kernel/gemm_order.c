@@ -8,6 +8,7 @@
  *
  * Parts of some thousand terms are packed at a time: B by all threads, A by each item for its rows. */
 #include <assert.h>
+#include <string.h>
 
 #include "kernel/isa/bf16.h"
 #include "kernel/isa/gemm.h"
@@ -51,6 +52,7 @@ struct ordered {
     size_t part_terms, part_columns;
     struct piece *pieces;
     struct section *sections;
+    struct qkv_order_step steps[QKV_GROUPS_MAX]; /* of each group by itself */
     size_t section_count, levels;
     size_t s_begin, s_end, n_begin, n_end; /* the part in work */
     char *packed_a, *packed_b;
@@ -97,7 +99,10 @@ static void ordered_group(struct ordered *p, size_t group, size_t *piece) {
 static void ordered_sections(struct ordered *p) {
     size_t piece = 0;
     p->section_count = 0;
-    for (size_t g = 0; g < p->order->groups; g++) ordered_group(p, g, &piece);
+    for (size_t g = 0; g < p->order->groups; g++) {
+        p->steps[g] = qkv_order_step(g, g + 1, p->order->groups);
+        ordered_group(p, g, &piece);
+    }
 }
 
 /* ---- packing ------------------------------------------------------------------------------------------------------- */
@@ -156,7 +161,7 @@ static size_t ordered_terms(const struct ordered *p, const struct section *s) {
 static void ordered_block(const struct ordered *p, const struct section *s, size_t rows, size_t columns, const char *a,
                           const char *b, float *sums, size_t ld, const struct qkv_bf16_out *out) {
     const size_t K = ordered_terms(p, s);
-    const bool goes_on = !s->begins || !p->apart;
+    const bool goes_on = !s->begins || !p->apart || (p->carry && p->carry->goes_on);
     if (p->mixed) {
         const struct qkv_bf16_block block = {.rows = rows,
                                              .columns = columns,
@@ -208,16 +213,24 @@ static void ordered_panel(const struct ordered *p, size_t m, size_t rows, size_t
         size_t ld = p->ldc;
         struct qkv_bf16_out out = {0};
         if (p->apart) {
-            const struct qkv_order_step step = qkv_order_step(s->group, s->group + 1, p->order->groups);
-            sums = level_at(p, step.last ? p->levels - 1 : step.level, m, n, run, thread, &ld);
-            if (s->ends && step.count)
-                out = (struct qkv_bf16_out){.data = sums, .ld = ld, .dtype = QKV_F32, .earlier_count = step.count};
+            const struct qkv_order_step *step = &p->steps[s->group];
+            sums = level_at(p, step->last ? p->levels - 1 : step->level, m, n, run, thread, &ld);
+            if (s->ends && step->count)
+                out = (struct qkv_bf16_out){.data = sums, .ld = ld, .dtype = QKV_F32, .earlier_count = step->count};
             for (size_t i = 0; i < out.earlier_count; i++)
-                out.earlier[i] = level_at(p, step.levels[i], m, n, run, thread, &out.earlier_ld);
+                out.earlier[i] = level_at(p, step->levels[i], m, n, run, thread, &out.earlier_ld);
         }
         ordered_block(p, s, rows, columns, a + height * s->before * p->a_size,
                       p->packed_b + (s->before * width + n * s->terms) * p->b_size, sums, ld, &out);
     }
+}
+
+/* The sums so far of a group that goes on, of the panels from `n` on. */
+static void ordered_load(const struct ordered *p, size_t m, size_t rows, size_t n, size_t columns, int thread) {
+    size_t ld;
+    float *sums = level_at(p, p->levels - 1, m, n, n, thread, &ld);
+    for (size_t i = 0; i < rows; i++)
+        memcpy(sums + i * ld, p->carry->to + (m + i) * p->ldc + p->n_begin + n, columns * sizeof *sums);
 }
 
 /* The sums of all groups go where they are wanted, row by row, as those lie side by side: of the panels from `n` on. */
@@ -247,6 +260,7 @@ static void block_item(void *argument, size_t item, int thread) {
     ordered_pack_rows(p, m, rows, a);
     for (size_t run = n, end; run < n_end; run = end) {
         end = qkv_min(run + p->run_columns, n_end);
+        if (p->carry && p->carry->goes_on) ordered_load(p, m, rows, run, end - run, thread);
         if (p->mixed) p->kernels->enter(p->unit);
         for (size_t j = run; j < end; j += p->nr) ordered_panel(p, m, rows, j, run, a, thread);
         if (p->mixed) p->kernels->leave();
@@ -272,11 +286,16 @@ static void ordered_tables(struct ordered *p) {
     p->run = qkv_max(qkv_min(p->mixed ? p->kernels->run : FP32_RUN, fits), unit);
 }
 
+/* Terms with zeros, at most. */
+static size_t ordered_all(const struct qkv_order *o, size_t order_step, size_t step) {
+    return o->terms + o->sequences * (order_step - 1) + o->groups * step * 2;
+}
+
 /* By shapes alone: in a dry run nothing is known of the sequences but how many there are. */
 static void ordered_plan(struct ordered *p) {
     const struct qkv_order *o = p->order;
     const size_t threads = (size_t)p->ctx->threads, l2 = p->ctx->l2 ? p->ctx->l2 : 512 * 1024;
-    const size_t all = o->terms + o->sequences * (p->order_step - 1) + o->groups * p->step * 2;
+    const size_t all = ordered_all(o, p->order_step, p->step);
     p->one_part = all <= ONE_PART || o->groups == 1;
     p->part_terms = all <= ONE_PART ? qkv_round_up(all, p->step) : PART_TERMS;
     p->levels = o->groups > 1 || all <= ONE_PART ? qkv_order_levels(o->groups) : 0;
@@ -371,13 +390,19 @@ static void ordered_run(struct ordered *p) {
     }
 }
 
+bool qkv_order_carries(const struct qkv_context *ctx, const struct qkv_order *order) {
+    const struct qkv_bf16_kernels *kernels = ctx->precision == QKV_FP32 ? NULL : ctx->kernels->bf16;
+    const size_t order_step = kernels ? kernels->order_step : 1, step = kernels ? kernels->step : 1;
+    return order->groups > 1 || ordered_all(order, order_step, step) <= ONE_PART;
+}
+
 enum qkv_status qkv_gemm_ordered(struct qkv_context *ctx, struct qkv_arena *scratch, float *c, size_t ldc,
                                  struct qkv_operand a, struct qkv_operand b, size_t M, size_t N,
                                  const struct qkv_order *order, struct qkv_order_carry *carry) {
     if (carry) carry->done = false;
     if (!M || !N || !order->terms || !order->groups) return QKV_OK;
     assert(a.dtype == QKV_F32 && a.row_stride == 1 && b.column_stride == 1);
-    assert(order->groups <= QKV_GROUPS_MAX);
+    assert(order->groups <= QKV_GROUPS_MAX && !(carry && carry->goes_on && order->groups > 1));
     struct ordered p = {.ctx = ctx, .c = c, .ldc = ldc, .M = M, .N = N, .a = a, .b = b, .order = order};
     ordered_tables(&p);
     assert(p.mixed || b.dtype == QKV_F32);

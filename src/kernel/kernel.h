@@ -215,10 +215,13 @@ size_t qkv_order_levels(size_t groups);
  * all are apart from each other. Written: whether it was done, else C got the sum. */
 struct qkv_order_carry {
     float *to;
+    bool goes_on; /* of one group: its sum goes on from what `to` holds */
     size_t count;
     const float *earlier[QKV_ORDER_LEVELS];
     bool done;
 };
+/* Whether it will be done: also where there are fewer sequences or terms. */
+bool qkv_order_carries(const struct qkv_context *ctx, const struct qkv_order *order);
 /* C (M,N) += A (M,K) · B (K,N), summed in that order over K, in the context's precision; K terms in all. Of A, which is fp32,
  * row_stride is 1, of B column_stride. `carry` may be NULL. Scratch is taken and given back. Parallel inside. */
 enum qkv_status qkv_gemm_ordered(struct qkv_context *ctx, struct qkv_arena *scratch, float *c, size_t ldc,

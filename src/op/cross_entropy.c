@@ -57,9 +57,7 @@ static float row_loss(const struct chunk *c, const float *scores, size_t target,
         return lse - scores[target];
     }
     double sum = 0, e = (double)c->smoothing;
-    for (size_t v = 0; v < c->V; v++) {
-        sum += (double)scores[v];
-    }
+    for (size_t v = 0; v < c->V; v++) sum += (double)scores[v];
     return (float)((double)lse - (1 - e) * (double)scores[target] - e * sum / (double)c->V);
 }
 
@@ -121,9 +119,7 @@ struct total {
 static void add_up(void *argument, size_t item, int thread) {
     (void)item, (void)thread;
     struct total *t = argument;
-    for (size_t i = 0; i < t->count; i++) {
-        t->sum += (double)t->values[i];
-    }
+    for (size_t i = 0; i < t->count; i++) t->sum += (double)t->values[i];
     const struct qkv_row_order *order = t->order;
     size_t begins[QKV_GROUPS_MAX + 1];
     if (!order || !order->losses || !t->count) {
@@ -158,6 +154,7 @@ static enum qkv_status check_targets(struct qkv_tape *tape, const int32_t *targe
 struct gradients {
     float *dx, *dweight, *dbias;
     bool accumulate;
+    struct qkv_linear_carry carry; /* of dweight */
 };
 
 /* One chunk of rows: scores, loss, gradient. */
@@ -190,7 +187,7 @@ static enum qkv_status run_chunk(struct qkv_tape *tape, const struct qkv_tensor 
     }
     float *dx = g->dx ? g->dx + first * x->columns : NULL;
     return qkv_linear_backward_parts(tape, scratch, rows_of_x, rows, dx, g->accumulate, weight, g->dweight, bias,
-                                     g->dbias, order, NULL);
+                                     g->dbias, order, g->carry);
 }
 
 /* ---- chunks of ordered rows --------------------------------------------------------------------------------------------- */
@@ -273,8 +270,10 @@ static enum qkv_status groups_run(struct groups *w, size_t group) {
         if (g.dbias) g.dbias = sums + floats;
     }
     size_t sequence = order->first[group];
-    for (size_t at = order->start[sequence], to; at < end && status == QKV_OK; at = to) {
+    for (size_t begin = order->start[sequence], at = begin, to; at < end && status == QKV_OK; at = to) {
         to = groups_cut(w, at, end, &sequence);
+        g.carry.goes_on = at > begin;
+        g.carry.more = to < end;
         status = groups_chunk(w, at, to - at, &g);
     }
     for (size_t i = 0; sums && i < step.count; i++) groups_add(w, sums, w->level[step.levels[i]], floats + V);
@@ -298,6 +297,13 @@ static enum qkv_status run_groups(struct groups *w) {
     for (size_t group = 0; !w->tape->ctx->dry && group < order->groups && status == QKV_OK; group++)
         status = groups_run(w, group);
     return status;
+}
+
+/* Whether the gradient of the weight can go where sums of parts wait, chunk by chunk. */
+static bool groups_carry(const struct qkv_tape *tape, const struct qkv_tensor *x, size_t chunk) {
+    struct qkv_order order = x->order->sums;
+    order.terms = chunk;
+    return order.groups == 1 && qkv_order_carries(tape->ctx, &order);
 }
 
 /* Most rows of a chunk of ordered rows; all of them where that takes less memory. */
@@ -328,9 +334,11 @@ enum qkv_status qkv_check_cross_entropy(struct qkv_tape *tape, struct qkv_node *
 
 /* Where the gradients go. */
 static enum qkv_status take_gradients(struct qkv_tape *tape, struct qkv_node *node, struct gradients *g) {
+    struct qkv_tensor *weight = node->inputs[1];
     bool always;
     enum qkv_status status = QKV_OK;
-    g->dweight = qkv_gradient_out(tape, node->inputs[1], &always, &status);
+    g->dweight = qkv_gradient_out(tape, weight, &always, &status);
+    if (weight->given == 1 && (weight->times <= 1 || weight->later)) g->carry.done = &weight->carried;
     g->dbias = qkv_gradient_out(tape, node->inputs[2], &always, &status);
     g->dx = qkv_gradient_out(tape, node->inputs[0], &g->accumulate, &status);
     return status;
@@ -354,6 +362,7 @@ enum qkv_status qkv_forward_cross_entropy(struct qkv_tape *tape, struct qkv_node
     } else if (chunk > N || (node->whole && x->order)) {
         chunk = N;
     }
+    if (ordered && !groups_carry(tape, x, chunk)) g.carry.done = NULL;
     size_t mark = qkv_arena_mark(tape->arena);
     float *scratch = node->whole || !o->logits ? qkv_tape_take(tape, chunk * V, sizeof(float)) : NULL;
     float *losses = qkv_tape_take(tape, N, sizeof(float));

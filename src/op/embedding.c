@@ -178,6 +178,23 @@ static void clear_elements(void *argument, size_t begin, size_t end, int thread)
     memset((float *)argument + begin, 0, (end - begin) * sizeof(float));
 }
 
+/* Where the gradient of a table goes. Of one that is kept for this use alone only the rows are marked that are looked up. */
+static float *table_gradient(struct qkv_tape *tape, const struct embed *e, size_t i, struct qkv_tensor *table,
+                             enum qkv_status *status) {
+    bool accumulate;
+    uint8_t *marks;
+    float *gradient;
+    if (table && table->requires_grad && table->gradient) {
+        gradient = qkv_gradient_rows(table, &marks);
+        for (size_t n = 0; marks && !tape->ctx->dry && n < e->N; n++) marks[embed_place(&e->tables[i], n)] = 1;
+        return gradient;
+    }
+    gradient = qkv_gradient_out(tape, table, &accumulate, status);
+    if (gradient && !accumulate) /* vectors that were computed: rows that are not looked up have no gradient */
+        qkv_parallel_range(tape->ctx, table->rows * table->columns, ELEMENTS_A_PIECE, clear_elements, gradient);
+    return gradient;
+}
+
 static struct embed embed_of(const struct qkv_tape *tape, const struct qkv_node *node) {
     struct embed e = *(const struct embed *)node->saved;
     e.kernels = tape->ctx->kernels;
@@ -195,15 +212,10 @@ enum qkv_status qkv_forward_embed(struct qkv_tape *tape, struct qkv_node *node) 
 
 enum qkv_status qkv_backward_embed(struct qkv_tape *tape, struct qkv_node *node) {
     struct embed e = embed_of(tape, node);
-    bool accumulate;
     enum qkv_status status = QKV_OK;
     e.dy = qkv_gradient_in(node);
-    for (size_t i = 0; i < QKV_EMBED_TABLES; i++) {
-        const struct qkv_tensor *table = node->inputs[i];
-        float *gradient = e.tables[i].gradient = qkv_gradient_out(tape, node->inputs[i], &accumulate, &status);
-        if (gradient && !accumulate) /* vectors that were computed: rows that are not looked up have no gradient */
-            qkv_parallel_range(tape->ctx, table->rows * table->columns, ELEMENTS_A_PIECE, clear_elements, gradient);
-    }
+    for (size_t i = 0; i < QKV_EMBED_TABLES; i++)
+        e.tables[i].gradient = table_gradient(tape, &e, i, node->inputs[i], &status);
     if (status == QKV_OK && node->output->order && node->output->order->sums.groups > 1) {
         e.order = &node->output->order->sums;
         return backward_ordered(tape, &e);

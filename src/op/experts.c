@@ -144,8 +144,8 @@ static struct qkv_tensor *expert_operand(const struct experts *o, size_t e, size
     return i % 2 ? qkv_tensor_or_null(&linear->bias) : &linear->weight;
 }
 
-static bool *expert_carried(struct qkv_tensor *weight) {
-    return weight->carry && weight->uses == 1 && weight->given == 1 ? &weight->carried : NULL;
+static struct qkv_linear_carry expert_carry(struct qkv_tensor *weight) {
+    return (struct qkv_linear_carry){.done = weight->uses == 1 && weight->given == 1 ? &weight->carried : NULL};
 }
 
 /* `gradients`: of down, its bias, up, and its bias; NULL: not wanted. */
@@ -157,13 +157,13 @@ static enum qkv_status expert_products_back(struct qkv_tape *tape, const struct 
     float *dout = o->dout + slot * o->C, *dactive = g->dactive + slot * o->F, *dhidden = g->dhidden + slot * o->H;
     enum qkv_status status = qkv_linear_backward_parts(
         tape, dout, experts_at(o->active, o->dtype, slot, o->F), rows, dactive, false, &down->weight, gradients[0],
-        qkv_tensor_or_null(&down->bias), gradients[1], order, expert_carried(&down->weight));
+        qkv_tensor_or_null(&down->bias), gradients[1], order, expert_carry(&down->weight));
     if (status) return status;
     qkv_activation_backward_rows(tape->ctx, o->kind, o->gated, o->limit, dhidden, dactive,
                                  experts_at(o->hidden, o->dtype, slot, o->H), rows, o->F);
     return qkv_linear_backward_parts(tape, dhidden, experts_at(o->gathered, o->x->dtype, slot, o->C), rows,
                                      o->dx ? dout : NULL, false, &up->weight, gradients[2],
-                                     qkv_tensor_or_null(&up->bias), gradients[3], order, expert_carried(&up->weight));
+                                     qkv_tensor_or_null(&up->bias), gradients[3], order, expert_carry(&up->weight));
 }
 
 /* ---- plans --------------------------------------------------------------------------------------------------------------- */

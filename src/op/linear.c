@@ -79,20 +79,21 @@ static bool linear_learns(const struct qkv_tensor *operand, size_t rows, size_t 
     return *begin < rows;
 }
 
-/* Where the gradient of a weight's rows from `begin` on goes; NULL: to `own`. */
-static struct qkv_order_carry *linear_carry(const struct qkv_gradient_carry *all, const float *own,
-                                            struct qkv_order_carry *carry) {
-    if (!all) return NULL;
+/* Where the gradient of some rows of a weight goes; NULL: to `own`. */
+static struct qkv_order_carry *linear_carry(const struct qkv_tensor *weight, const struct qkv_linear_carry *how,
+                                            const float *own, struct qkv_order_carry *carry) {
+    const struct qkv_gradient_carry *all = how->done ? weight->carry : NULL;
+    if (!all || !all->own) return NULL;
     const size_t at = (size_t)(own - all->own);
-    *carry = (struct qkv_order_carry){.to = all->to + at, .count = all->count};
-    for (size_t i = 0; i < all->count; i++) carry->earlier[i] = all->earlier[i] + at;
+    *carry = (struct qkv_order_carry){.to = all->to + at, .goes_on = how->goes_on, .count = how->more ? 0 : all->count};
+    for (size_t i = 0; i < carry->count; i++) carry->earlier[i] = all->earlier[i] + at;
     return carry;
 }
 
 enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy, struct qkv_linear_rows x, size_t N,
                                           float *dx, bool accumulate, const struct qkv_tensor *weight, float *dweight,
                                           const struct qkv_tensor *bias, float *dbias,
-                                          const struct qkv_row_order *order, bool *carried) {
+                                          const struct qkv_row_order *order, struct qkv_linear_carry carry) {
     const size_t in = weight->columns, out = weight->rows;
     enum qkv_status status = QKV_OK;
     size_t begin, end;
@@ -109,13 +110,13 @@ enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy
                                   .K = out};
         status = linear_multiply(tape, &p);
     }
-    const struct qkv_gradient_carry *carries = carried && weight->carry && weight->carry->own ? weight->carry : NULL;
     for (begin = 0; status == QKV_OK && dweight && order && linear_learns(weight, out, &begin, &end); begin = end) {
-        struct qkv_order_carry carry, *to = linear_carry(carries, dweight + begin * in, &carry);
+        struct qkv_order_carry rows, *to = linear_carry(weight, &carry, dweight + begin * in, &rows);
         status = qkv_gemm_ordered(tape->ctx, tape->arena, dweight + begin * in, in,
                                   linear_operand(linear_floats(dy + begin), 1, out), linear_operand(x, in, 1),
                                   end - begin, in, &order->sums, to);
-        if (to) *carried = to->done;
+        if (to && !tape->ctx->dry)
+            *carry.done = to->done; /* what is only measured may never run: an expert without rows */
     }
     for (begin = 0; status == QKV_OK && dweight && !order && linear_learns(weight, out, &begin, &end); begin = end) {
         const struct product p = {.c = linear_floats(dweight + begin * in),
@@ -249,9 +250,9 @@ enum qkv_status qkv_backward_linear(struct qkv_tape *tape, struct qkv_node *node
         qkv_scale_floats(tape->ctx, scaled, false, dy, scale, count);
         dy = scaled;
     }
-    const bool only = weight->carry && weight->uses == 1 && weight->given == 1;
+    const struct qkv_linear_carry carry = {.done = weight->uses == 1 && weight->given == 1 ? &weight->carried : NULL};
     status = qkv_linear_backward_parts(tape, dy, (struct qkv_linear_rows){x->data, x->dtype}, x->rows, dx, accumulate,
-                                       weight, dweight, bias, dbias, x->order, only ? &weight->carried : NULL);
+                                       weight, dweight, bias, dbias, x->order, carry);
     qkv_arena_release(tape->arena, mark);
     return status;
 }

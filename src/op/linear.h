@@ -14,13 +14,17 @@ struct qkv_linear_rows { /* of a tensor */
 enum qkv_status qkv_linear_forward_parts(struct qkv_tape *tape, struct qkv_linear_rows y, struct qkv_linear_rows x,
                                          size_t N, const struct qkv_tensor *weight, const struct qkv_tensor *bias,
                                          const struct qkv_epilogue *epilogue);
+/* How the gradient of a weight may go where sums of parts wait (weight->carry). */
+struct qkv_linear_carry {
+    bool *done;         /* written: whether it went there; NULL: it may not, as something else is added to it */
+    bool goes_on, more; /* rows of one group that come in several calls: this is not the first one, not the last one */
+};
 /* dx (or NULL) is added to or overwritten; dweight and dbias (or NULL), those of weight and bias, are added to, where rows learn.
- * order: of the rows, or NULL. carried: NULL, or where the weight has this one use, written: whether its gradient went where sums of parts
- * wait (weight->carry). */
+ * order: of the rows, or NULL. */
 enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy, struct qkv_linear_rows x, size_t N,
                                           float *dx, bool accumulate, const struct qkv_tensor *weight, float *dweight,
                                           const struct qkv_tensor *bias, float *dbias,
-                                          const struct qkv_row_order *order, bool *carried);
+                                          const struct qkv_row_order *order, struct qkv_linear_carry carry);
 
 /* ---- activations (activation.c) ---- */
 

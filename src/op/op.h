@@ -64,6 +64,7 @@ struct qkv_tensor {
     unsigned times;      /* of a parameter: how often a pass uses it, at most; 0: once */
     float *later;        /* where its uses after the first one add theirs; NULL: to the same */
     size_t later_stride; /* from one of them to the next */
+    uint8_t *later_rows; /* (uses,rows): not 0 where a row of one of them may not be 0 */
     unsigned given;      /* how many uses of it have asked where, since the pass began */
     const struct qkv_gradient_carry *carry; /* or NULL; of parameters that one product uses */
     bool carried;                           /* its gradient of this part is there, and not in `gradient` */
@@ -230,6 +231,8 @@ const float *qkv_gradient_in(const struct qkv_node *node);
 /* Storage for x's gradient, exclusively x's; *accumulate says whether to add to it or to overwrite all of it. NULL when
  * x wants none, or memory ran out (then *status is set). */
 float *qkv_gradient_out(struct qkv_tape *tape, struct qkv_tensor *x, bool *accumulate, enum qkv_status *status);
+/* The same of a parameter that wants one. *rows: NULL, or a byte for each of its rows, that the caller sets where it adds to the row. */
+float *qkv_gradient_rows(struct qkv_tensor *parameter, uint8_t **rows);
 /* x's gradient += the output's gradient, without copying where possible. */
 enum qkv_status qkv_gradient_pass(struct qkv_tape *tape, struct qkv_node *node, struct qkv_tensor *x);
 

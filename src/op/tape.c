@@ -232,14 +232,23 @@ static void sum_body(void *argument, size_t begin, size_t end, int thread) {
     }
 }
 
+float *qkv_gradient_rows(struct qkv_tensor *parameter, uint8_t **rows) {
+    const unsigned use = parameter->given++;
+    const bool later = use && use < parameter->times && parameter->later;
+    *rows = later ? parameter->later_rows + (use - 1) * parameter->rows : NULL;
+    return later ? parameter->later + (use - 1) * parameter->later_stride : parameter->gradient;
+}
+
 float *qkv_gradient_out(struct qkv_tape *tape, struct qkv_tensor *x, bool *accumulate, enum qkv_status *status) {
     *accumulate = true;
     if (!x || !x->requires_grad) {
         return NULL;
     }
     if (x->gradient) {
-        const unsigned use = x->given++;
-        return use && use < x->times && x->later ? x->later + (use - 1) * x->later_stride : x->gradient;
+        uint8_t *rows;
+        float *gradient = qkv_gradient_rows(x, &rows);
+        if (rows && !tape->ctx->dry) memset(rows, 1, x->rows);
+        return gradient;
     }
     if (!x->grad_buffer) {
         *accumulate = false;

@@ -103,30 +103,39 @@ static size_t parts_later(const struct qkv_tensor *weight, size_t *uses) {
     return parts_line(weight->rows * weight->columns);
 }
 
-static bool parts_floats(const struct qkv_model *m, uint64_t levels, size_t *later, size_t *all) {
+/* Floats of later uses, bytes of their rows, and floats of all arrays with these bytes. */
+static bool parts_floats(const struct qkv_model *m, uint64_t levels, size_t *later, size_t *bytes, size_t *all) {
     size_t count = 0, floats, uses;
-    *later = *all = 0;
+    *later = *bytes = *all = 0;
     if (!levels) return true;
     for (int i = 0; i < 63; i++) count += levels >> i & 1;
     for (size_t i = 0; i < m->weights.tensor_count; i++) {
         const size_t stride = parts_later(m->weights.tensors[i], &uses);
         if (!qkv_multiply(stride, uses, &floats) || !qkv_add_size(*later, floats, later)) return false;
+        *bytes += m->weights.tensors[i]->rows * uses; /* fewer than those floats */
     }
-    return qkv_add_size(m->weights.floats, *later, &floats) && qkv_multiply(floats, count, all) &&
-           qkv_add_size(*all, *later, all);
+    *bytes = (*bytes + QKV_CACHE_LINE - 1) / QKV_CACHE_LINE * QKV_CACHE_LINE;
+    return qkv_add_size(*later, *bytes / sizeof(float), &uses) && qkv_add_size(m->weights.floats, uses, &floats) &&
+           qkv_multiply(floats, count, all) && qkv_add_size(*all, uses, all);
 }
 
 enum qkv_status qkv_parts_bytes(const struct qkv_model *model, uint64_t levels, size_t *bytes) {
-    size_t later, all;
-    if (parts_floats(model, levels, &later, &all) && qkv_multiply(all, sizeof(float), bytes)) return QKV_OK;
+    size_t later, rows, all;
+    if (parts_floats(model, levels, &later, &rows, &all) && qkv_multiply(all, sizeof(float), bytes)) return QKV_OK;
     return qkv_fail_memory(model->ctx, SIZE_MAX, "gradients of groups");
 }
 
+/* The bytes behind an array of later uses. */
+static uint8_t *parts_rows(const struct qkv_part_sums *sums, float *later) {
+    return (uint8_t *)(void *)(later + sums->later_floats);
+}
+
 enum qkv_status qkv_part_sums_create(struct qkv_model *model, uint64_t levels, struct qkv_part_sums *sums) {
-    size_t later, all;
+    size_t later, rows, all;
     *sums = (struct qkv_part_sums){.model = model};
     if (!levels) return QKV_OK;
-    if (!parts_floats(model, levels, &later, &all)) return qkv_fail_memory(model->ctx, SIZE_MAX, "gradients of groups");
+    if (!parts_floats(model, levels, &later, &rows, &all))
+        return qkv_fail_memory(model->ctx, SIZE_MAX, "gradients of groups");
     enum qkv_status status = qkv_arena_create(model->ctx, &sums->arena, all * sizeof(float), "gradients of groups");
     float *next = status || !all ? NULL : qkv_arena_take(&sums->arena, all, sizeof(float));
     if (!next) return status;
@@ -134,11 +143,13 @@ enum qkv_status qkv_part_sums_create(struct qkv_model *model, uint64_t levels, s
     if (!sums->carry) return QKV_MEMORY;
     sums->later = next;
     sums->later_floats = later;
-    next += later;
+    sums->later_bytes = rows;
+    memset(parts_rows(sums, next), 1, rows); /* what they hold is cleared at first */
+    next += later + rows / sizeof(float);
     for (size_t i = 0; i < QKV_ORDER_LEVELS; i++) {
         if (!(levels >> i & 1)) continue;
         sums->levels[i] = next;
-        next += model->weights.floats + later;
+        next += model->weights.floats + later + rows / sizeof(float);
     }
     return QKV_OK;
 }
@@ -150,23 +161,100 @@ void qkv_part_sums_free(struct qkv_part_sums *sums) {
     free(sums->carry);
 }
 
-static void parts_clear(void *argument, size_t begin, size_t end, int thread) {
+/* The gradient of one later use of a weight: rows of it. */
+struct later {
+    const struct qkv_kernels *kernels;
+    size_t columns;
+    float *sum, *to; /* to: NULL: it stays */
+    uint8_t *sum_rows, *to_rows;
+    size_t count;
+    const float *levels[QKV_ORDER_LEVELS];
+    const uint8_t *level_rows[QKV_ORDER_LEVELS];
+};
+
+static void later_clear(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
-    memset((float *)argument + begin, 0, (end - begin) * sizeof(float));
+    const struct later *l = argument;
+    for (size_t r = begin; r < end; r++) {
+        if (l->sum_rows[r]) memset(l->sum + r * l->columns, 0, l->columns * sizeof(float));
+        l->sum_rows[r] = 0;
+    }
+}
+
+static void later_carry(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct later *l = argument;
+    const size_t n = l->columns;
+    for (size_t r = begin; r < end; r++) {
+        float *sum = l->sum + r * n;
+        uint8_t any = l->sum_rows[r];
+        for (size_t i = 0; i < l->count; i++) {
+            if (!l->level_rows[i][r]) continue;
+            l->kernels->add(sum, l->levels[i] + r * n, sum, n);
+            any = 1;
+        }
+        l->sum_rows[r] = any && !l->to;
+        if (!l->to) continue;
+        l->to_rows[r] = any;
+        if (!any) continue;
+        memcpy(l->to + r * n, sum, n * sizeof *sum);
+        memset(sum, 0, n * sizeof *sum);
+    }
+}
+
+/* To the gradient. */
+static void later_add(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct later *l = argument;
+    for (size_t r = begin; r < end; r++)
+        if (l->sum_rows[r])
+            l->kernels->add(l->to + r * l->columns, l->sum + r * l->columns, l->to + r * l->columns, l->columns);
+}
+
+static void later_places(const struct qkv_part_sums *s, const struct qkv_order_step *step, size_t at, size_t row,
+                         struct later *l) {
+    const size_t floats = s->model->weights.floats;
+    float *to = step->last ? NULL : s->levels[step->level] + floats;
+    l->to = to ? to + at : NULL;
+    l->to_rows = to ? parts_rows(s, to) + row : NULL;
+    l->count = step->count;
+    for (size_t i = 0; i < step->count; i++) {
+        float *level = s->levels[step->levels[i]] + floats;
+        l->levels[i] = level + at;
+        l->level_rows[i] = parts_rows(s, level) + row;
+    }
+}
+
+/* Goes through later uses of all weights; step: NULL: none of the tree. */
+static void parts_each_later(const struct qkv_part_sums *s, const struct qkv_order_step *step, qkv_range_body *body) {
+    const struct qkv_weights *w = &s->model->weights;
+    size_t at = 0, row = 0;
+    for (size_t i = 0, uses; i < w->tensor_count; i++) {
+        const struct qkv_tensor *weight = w->tensors[i];
+        const size_t stride = parts_later(weight, &uses), rows = weight->rows;
+        for (size_t use = 0; use < uses; use++, at += stride, row += rows) {
+            struct later l = {.kernels = s->model->ctx->kernels, .columns = weight->columns, .to = weight->gradient};
+            l.sum = s->later + at;
+            l.sum_rows = parts_rows(s, s->later) + row;
+            if (step) later_places(s, step, at, row, &l);
+            qkv_parallel_range(s->model->ctx, rows, PIECE / weight->columns + 1, body, &l);
+        }
+    }
 }
 
 void qkv_part_sums_begin(struct qkv_part_sums *sums, const struct qkv_parts *parts) {
     const struct qkv_weights *w = &sums->model->weights;
     const bool several = parts->groups && parts->most < parts->rows;
     float *next = sums->later;
+    uint8_t *rows = several && next ? parts_rows(sums, next) : NULL;
     for (size_t i = 0, uses; i < w->tensor_count; i++) {
         struct qkv_tensor *weight = w->tensors[i];
         weight->later_stride = parts_later(weight, &uses);
         weight->later = several && uses ? next : NULL;
-        if (weight->later) next += uses * weight->later_stride;
+        weight->later_rows = weight->later ? rows : NULL;
+        if (weight->later) next += uses * weight->later_stride, rows += uses * weight->rows;
     }
-    if (several && sums->later_floats)
-        qkv_parallel_range(sums->model->ctx, sums->later_floats, PIECE, parts_clear, sums->later);
+    if (several) parts_each_later(sums, NULL, later_clear);
 }
 
 struct carry {
@@ -180,9 +268,10 @@ static void parts_carry(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct carry *c = argument;
     float *sum = c->sum + begin;
-    for (size_t i = 0; i < c->count; i++) c->kernels->add(sum, c->levels[i] + begin, sum, end - begin);
+    const float *levels[QKV_ORDER_LEVELS];
+    for (size_t i = 0; i < c->count; i++) levels[i] = c->levels[i] + begin;
+    c->kernels->add_several(c->to ? c->to + begin : sum, sum, levels, c->count, end - begin);
     if (!c->to) return;
-    memcpy(c->to + begin, sum, (end - begin) * sizeof *sum);
     memset(sum, 0, (end - begin) * sizeof *sum);
 }
 
@@ -205,10 +294,8 @@ void qkv_part_sums_next(struct qkv_part_sums *s, const struct qkv_parts *p) {
     for (size_t i = 0; i < step.count; i++) s->carry->earlier[i] = s->levels[step.levels[i]];
 }
 
-/* Of the gradients, or of later uses: those lie behind them in the arrays of levels. */
-static void parts_carry_all(struct qkv_part_sums *s, const struct qkv_order_step *step, float *sum, size_t at,
-                            size_t floats) {
-    struct carry c = {.kernels = s->model->ctx->kernels, .sum = sum, .count = step->count};
+static void parts_carry_run(struct qkv_part_sums *s, const struct qkv_order_step *step, size_t at, size_t floats) {
+    struct carry c = {.kernels = s->model->ctx->kernels, .sum = s->model->weights.gradients + at, .count = step->count};
     c.to = step->last ? NULL : s->levels[step->level] + at;
     for (size_t i = 0; i < step->count; i++) c.levels[i] = s->levels[step->levels[i]] + at;
     if (floats && (c.to || c.count)) qkv_parallel_range(s->model->ctx, floats, PIECE, parts_carry, &c);
@@ -216,37 +303,23 @@ static void parts_carry_all(struct qkv_part_sums *s, const struct qkv_order_step
 
 /* Of the gradients that are not there yet, run by run as they lie side by side. */
 static void parts_carry_gradients(struct qkv_part_sums *s, const struct qkv_order_step *step) {
-    struct qkv_weights *w = &s->model->weights;
+    const struct qkv_weights *w = &s->model->weights;
     size_t begin = 0, end = 0;
     for (size_t i = 0; i < w->tensor_count; i++) {
-        struct qkv_tensor *x = w->tensors[i];
+        const struct qkv_tensor *x = w->tensors[i];
         const size_t at = x->gradient ? (size_t)(x->gradient - w->gradients) : 0;
         if (!x->gradient || x->carried) continue;
-        if (at != end) parts_carry_all(s, step, w->gradients + begin, begin, end - begin);
+        if (at != end) parts_carry_run(s, step, begin, end - begin);
         if (at != end) begin = at;
         end = at + parts_line(x->rows * x->columns);
     }
-    parts_carry_all(s, step, w->gradients + begin, begin, end - begin);
-}
-
-/* Adds what the later uses of weights have gathered to their gradients, use by use: as a pass that is no part adds it. */
-static void parts_add_later(const struct qkv_part_sums *s) {
-    const struct qkv_weights *w = &s->model->weights;
-    for (size_t i = 0, uses; i < w->tensor_count; i++) {
-        struct qkv_tensor *weight = w->tensors[i];
-        parts_later(weight, &uses);
-        for (size_t use = 0; use < uses; use++) {
-            struct carry c = {.kernels = s->model->ctx->kernels, .sum = weight->gradient, .count = 1};
-            c.levels[0] = weight->later + use * weight->later_stride;
-            qkv_parallel_range(s->model->ctx, weight->rows * weight->columns, PIECE, parts_carry, &c);
-        }
-    }
+    parts_carry_run(s, step, begin, end - begin);
 }
 
 void qkv_part_sums_end(struct qkv_part_sums *s, const struct qkv_parts *p) {
     if (!p->groups || p->most >= p->rows || !p->whole) return;
     const struct qkv_order_step step = qkv_order_step(p->group, p->group_end, p->groups);
     parts_carry_gradients(s, &step);
-    parts_carry_all(s, &step, s->later, s->model->weights.floats, s->later_floats);
-    if (step.last && s->later_floats) parts_add_later(s);
+    parts_each_later(s, &step, later_carry);
+    if (step.last) parts_each_later(s, NULL, later_add); /* as a pass that is no part adds them */
 }

@@ -204,9 +204,10 @@ enum { QKV_PART_LEVELS = 8 };
 struct qkv_part_sums {
     struct qkv_model *model;
     struct qkv_arena arena;
-    float *later; /* of weights that a pass uses more than once: a sum for each use but the first */
-    size_t later_floats;
-    float *levels[QKV_PART_LEVELS];   /* gradients, then those */
+    /* of weights that a pass uses more than once: a sum for each use but the first; then a byte for each of their rows, 0: zeros */
+    float *later;
+    size_t later_floats, later_bytes;
+    float *levels[QKV_PART_LEVELS];   /* gradients, then those, then bytes, 0: zeros, whatever the row holds */
     struct qkv_gradient_carry *carry; /* of the part in work; NULL: there is one part */
 };
 enum qkv_status qkv_parts_bytes(const struct qkv_model *model, uint64_t levels, size_t *bytes);
