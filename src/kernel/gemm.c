@@ -15,6 +15,7 @@ enum {
     KC = 256,                    /* terms a run: a panel of B of 16 KB stays in the first cache */
     ROW_PANELS = 8,              /* least of the most panels of A in a block */
     L2_SHARES = 10,              /* of which the rows of A in a block take three */
+    B_SHARES = 4,                /* of L2: so much of B stays there while panels of A go by */
     ONE_BLOCK_PANELS = 16,       /* at most so many row panels make one block */
     COLUMN_PANELS = 16,          /* most panels of B that an item packs for itself */
     PACK_PANELS = 4,             /* panels of B packed by one item */
@@ -40,6 +41,7 @@ struct product {
     size_t row_blocks, column_blocks; /* what the items are */
     bool shared;                      /* B is packed ahead by all threads */
     bool in_place;                    /* A is read where it lies */
+    bool row_by_row;                  /* B stays in the second cache while panels of A go by in the first */
     size_t part_columns, part_terms;  /* of B packed at a time, when shared */
     size_t n_begin, n_end;            /* the part of B being worked on */
     size_t k_begin, k_end;
@@ -88,7 +90,7 @@ static void plan_blocks(const struct qkv_context *ctx, struct product *p) {
 }
 
 static void gemm_plan(const struct qkv_context *ctx, struct product *p) {
-    const size_t nr = p->kernels->nr;
+    const size_t nr = p->kernels->nr, l2 = ctx->l2 ? ctx->l2 : 512 * 1024;
     p->kc = qkv_gemm_run_length(p->K);
     plan_blocks(ctx, p);
     p->part_columns = p->column_panels * nr;
@@ -101,8 +103,10 @@ static void gemm_plan(const struct qkv_context *ctx, struct product *p) {
     } else {
         p->b_floats = p->kc * qkv_pieces(p->column_panels, p->column_blocks) * nr;
     }
-    p->in_place = p->a.column_stride == 1 && qkv_pieces(p->part_columns, p->column_blocks) <= 4 * nr &&
-                  p->height <= p->kernels->in_place_rows;
+    const size_t columns = qkv_pieces(p->part_columns, p->column_blocks);
+    const bool along = p->a.column_stride == 1;
+    p->row_by_row = along && columns > nr && columns * p->kc <= l2 / sizeof(float) / B_SHARES;
+    p->in_place = along && (p->row_by_row || columns <= 4 * nr);
     size_t block_panels = qkv_pieces(p->row_panels, p->row_blocks);
     p->a_floats = p->in_place ? 0 : qkv_round_up(block_panels * p->height * p->kc, 16);
     p->b_floats = qkv_round_up(p->b_floats, 16);
@@ -161,7 +165,8 @@ static void pack_item(void *argument, size_t item, int thread) {
 static void block_of(const struct product *p, size_t m, size_t m_end, size_t n, size_t n_end, int thread) {
     const size_t width = qkv_round_up(p->n_end - p->n_begin, p->kernels->nr);
     float *own_a = p->packed_a + (size_t)thread * p->a_floats, *own_b = p->packed_b + (size_t)thread * p->b_floats;
-    struct qkv_gemm_block block = {.rows = m_end - m, .columns = n_end - n, .height = p->height, .ldc = p->ldc};
+    struct qkv_gemm_block block = {
+        .rows = m_end - m, .columns = n_end - n, .height = p->height, .row_by_row = p->row_by_row, .ldc = p->ldc};
     block.c = p->c + m * p->ldc + p->n_begin + n;
     size_t k = p->k_begin;
     do {

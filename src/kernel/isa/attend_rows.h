@@ -4,12 +4,6 @@
 
 #include "kernel/isa/attend_tile.h"
 
-#if defined(__GNUC__)
-#define QKV_PREFETCH(address) __builtin_prefetch((address), 0, 2)
-#else
-#define QKV_PREFETCH(address) ((void)(address))
-#endif
-
 /* ---- one row ------------------------------------------------------------------------------------------------------ */
 
 struct cells { /* the channels of one row of a head */

@@ -14,7 +14,8 @@ struct qkv_gemm_block {
     size_t rows, columns, K;
     const float *a; /* element (i, k) at a[i·a_stride + k], or packed in panels of `height` rows when a_stride is 0 */
     size_t a_stride, height;
-    const float *b; /* packed panels */
+    bool row_by_row; /* the tiles of some rows one after the other, else those of some columns */
+    const float *b;  /* packed panels */
     float *c;
     size_t ldc;
     bool resume;       /* the run's sums are added to what C holds; else they overwrite it */
@@ -38,7 +39,6 @@ struct qkv_gemm_few {
 
 struct qkv_gemm_kernels {
     size_t mr, nr;
-    size_t in_place_rows; /* the highest tile that reads A in place well */
     /* Columns [0, columns) and rows [0, K) of B in panels; only whole panels are written, columns past the end as 0. */
     void (*pack_b)(float *out, struct qkv_matrix b, size_t K, size_t columns);
     /* Rows [0, rows) of A in panels of `height` rows. */

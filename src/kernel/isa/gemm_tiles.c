@@ -22,6 +22,8 @@
 #endif
 #define NR (NV * W)
 
+enum { LINE = QKV_CACHE_LINE / sizeof(float) };
+
 /* ---- tiles ------------------------------------------------------------------------------------------------------ */
 
 /* C's part of a tile, `columns` of whose vectors exist; the test is outside the loops, since most tiles are whole.
@@ -70,6 +72,10 @@ QKV_INLINE void add_bias(const size_t rows, const size_t vectors, vf sum[MR][NV]
     }
 }
 
+/* Rows of A in place that share a pointer: then there are registers enough for those of the highest tile. */
+enum { SHARED_ROWS = 3 };
+#define ROW_POINTERS ((MR + SHARED_ROWS - 1) / SHARED_ROWS)
+
 /* One tile: `rows` × `vectors` vectors of C, both constants where this is expanded. `columns` of them are wanted.
  * Packed A: element (i, k) at a[k·rows + i]; else at a[i·stride + k]. */
 QKV_INLINE void tile(const size_t rows, const size_t vectors, const bool packed, const struct qkv_gemm_block *block,
@@ -82,16 +88,16 @@ QKV_INLINE void tile(const size_t rows, const size_t vectors, const bool packed,
         for (size_t j = 0; j < vectors; j++) sum[i][j] = vf_zero();
     }
     if (block->chain) add_tile(rows, vectors, sum, c, ldc, columns);
-    const float *row[MR];
+    const float *row[ROW_POINTERS];
     QKV_UNROLL
-    for (size_t i = 0; i < rows; i++) row[i] = a + i * stride;
+    for (size_t g = 0; g * SHARED_ROWS < rows; g++) row[g] = a + g * SHARED_ROWS * stride;
     for (size_t k = 0; k < K; k++) {
         vf right[NV];
         QKV_UNROLL
         for (size_t j = 0; j < vectors; j++) right[j] = vf_load(b + k * NR + j * W);
         QKV_UNROLL
         for (size_t i = 0; i < rows; i++) {
-            vf left = vf_set(packed ? a[k * rows + i] : row[i][k]);
+            vf left = vf_set(packed ? a[k * rows + i] : row[i / SHARED_ROWS][i % SHARED_ROWS * stride + k]);
             QKV_UNROLL
             for (size_t j = 0; j < vectors; j++) sum[i][j] = vf_fma(left, right[j], sum[i][j]);
         }
@@ -136,20 +142,36 @@ TILE_HEIGHTS(TILE_DEFINE_ALL)
 static tile_function *const tiles[2][2][MR] = {{{TILE_HEIGHTS(TILE_NARROW_0)}, {TILE_HEIGHTS(TILE_WIDE_0)}},
                                                {{TILE_HEIGHTS(TILE_NARROW_1)}, {TILE_HEIGHTS(TILE_WIDE_1)}}};
 
-/* A panel of B stays in the first cache while the panels of A go by. */
-static void gemm_block(const struct qkv_gemm_block *block) {
-    const size_t height = block->height, rows = block->rows;
+/* The tile at row m and column n of the block. */
+QKV_INLINE void gemm_tile(const struct qkv_gemm_block *block, size_t m, size_t n) {
+    const size_t left = block->rows - m, here = left < block->height ? left : block->height;
+    const size_t columns = block->columns - n;
     const bool packed = block->a_stride == 0;
-    for (size_t n = 0; n < block->columns; n += NR) {
-        const size_t columns = block->columns - n;
-        tile_function *const *of_height = tiles[packed][columns > W];
-        const float *b = block->b + n * block->K, *bias = block->bias ? block->bias + n : NULL;
-        for (size_t m = 0; m < rows; m += height) {
-            size_t here = rows - m < height ? rows - m : height;
-            const float *a = block->a + (packed ? m * block->K : m * block->a_stride);
-            of_height[here - 1](block, a, b, block->c + m * block->ldc + n, bias, columns);
-        }
+    tiles[packed][columns > W][here - 1](block, block->a + m * (packed ? block->K : block->a_stride),
+                                         block->b + n * block->K, block->c + m * block->ldc + n,
+                                         block->bias ? block->bias + n : NULL, columns);
+}
+
+/* Asks for a share of the rows of the panel of A behind that at row m, one for each panel of B. */
+QKV_INLINE void gemm_next_rows(const struct qkv_gemm_block *block, size_t m, size_t n) {
+    const size_t panels = (block->columns + NR - 1) / NR, share = (block->height + panels - 1) / panels;
+    const size_t first = m + block->height + n / NR * share;
+    for (size_t i = first; i < first + share && i < block->rows; i++)
+        for (size_t k = 0; k < block->K; k += LINE) QKV_PREFETCH(block->a + i * block->a_stride + k);
+}
+
+/* A panel of B stays in the first cache while the panels of A go by, or the other way round. */
+static void gemm_block(const struct qkv_gemm_block *block) {
+    if (block->row_by_row) {
+        for (size_t m = 0; m < block->rows; m += block->height)
+            for (size_t n = 0; n < block->columns; n += NR) {
+                gemm_next_rows(block, m, n);
+                gemm_tile(block, m, n);
+            }
+        return;
     }
+    for (size_t n = 0; n < block->columns; n += NR)
+        for (size_t m = 0; m < block->rows; m += block->height) gemm_tile(block, m, n);
 }
 
 /* ---- packing ---------------------------------------------------------------------------------------------------- */
@@ -173,28 +195,30 @@ static void pack_columns(float *out, const float *b, size_t column_stride, size_
     }
 }
 
-/* NR columns of B, of which `columns` exist, whose rows are contiguous along n. */
-static void pack_along(float *out, const float *b, size_t row_stride, size_t K, size_t columns) {
+/* Rows [k, end) of NR columns of B, of which `columns` exist, whose rows are contiguous along n. */
+static void pack_along(float *out, const float *b, size_t row_stride, size_t k, size_t end, size_t columns) {
     if (columns >= NR) {
-        for (size_t k = 0; k < K; k++) {
+        for (; k < end; k++) {
             QKV_UNROLL
             for (size_t j = 0; j < NV; j++) vf_store(out + k * NR + j * W, vf_load(b + k * row_stride + j * W));
         }
         return;
     }
-    for (size_t k = 0; k < K; k++) {
+    for (; k < end; k++) {
         for (size_t j = 0; j < NR; j += W)
             vf_store(out + k * NR + j, j < columns ? vf_load_n(b + k * row_stride + j, columns - j) : vf_zero());
     }
 }
 
+/* Rows are taken a few at a time through all panels, as memory gives whole rows fastest. */
 static void pack_b(float *out, struct qkv_matrix b, size_t K, size_t columns) {
-    for (size_t n = 0; n < columns; n += NR) {
+    enum { ROWS = 16 };
+    for (size_t k = 0; k < K && b.row_stride != 1; k += ROWS) {
+        const size_t end = K - k < ROWS ? K : k + ROWS;
+        for (size_t n = 0; n < columns; n += NR) pack_along(out + n * K, b.data + n, b.row_stride, k, end, columns - n);
+    }
+    for (size_t n = 0; n < columns && b.row_stride == 1; n += NR) {
         const float *panel = b.data + n * b.column_stride;
-        if (b.row_stride != 1) {
-            pack_along(out + n * K, panel, b.row_stride, K, columns - n);
-            continue;
-        }
         for (size_t j = 0; j < NR; j += W) {
             const size_t left = columns - n > j ? columns - n - j : 0;
             pack_columns(out + n * K + j, left ? panel + j * b.column_stride : panel, b.column_stride, K, left);
@@ -237,11 +261,14 @@ static void pack_rows(float *out, const float *a, size_t row_stride, size_t rows
     }
 }
 
+enum { PACK_COLUMNS = 16 }; /* of A that go through all panels together */
+
 /* Columns [k, end) of a panel of A that are contiguous along the rows. */
 static void pack_across(float *out, const float *a, size_t column_stride, size_t rows, size_t k, size_t end, size_t K,
                         size_t height) {
     if (rows >= GROUPS * W) {
         for (; k < end && k + 1 < K; k++) { /* the last column of all must not run over into the next panel */
+            if (k + PACK_COLUMNS < K) QKV_PREFETCH(a + (k + PACK_COLUMNS) * column_stride);
             QKV_UNROLL
             for (size_t g = 0; g < GROUPS; g++)
                 if (g * W < height) vf_store(out + k * height + g * W, vf_load(a + k * column_stride + g * W));
@@ -253,8 +280,7 @@ static void pack_across(float *out, const float *a, size_t column_stride, size_t
 /* The last panel is packed as high as it is. Columns that lie along the rows are taken a few at a time through all
  * panels, so that their cache lines are used up while they are near. */
 static void pack_a(float *out, struct qkv_matrix a, size_t rows, size_t K, size_t height) {
-    enum { COLUMNS = 16 };
-    const size_t step = a.column_stride == 1 ? K : COLUMNS;
+    const size_t step = a.column_stride == 1 ? K : PACK_COLUMNS;
     for (size_t k = 0; k < K; k += step) {
         const size_t end = K - k < step ? K : k + step;
         for (size_t m = 0; m < rows; m += height) {
@@ -275,7 +301,6 @@ static void gemm_few(const struct qkv_gemm_few *few) {
 const struct qkv_gemm_kernels QKV_K(gemm_kernels) = {
     .mr = MR,
     .nr = NR,
-    .in_place_rows = 8, /* each row needs a pointer in a register */
     .pack_b = pack_b,
     .pack_a = pack_a,
     .block = gemm_block,

@@ -63,6 +63,13 @@
 #define QKV_WHOLE(n) false
 #endif
 
+/* Asks for what will be read soon. */
+#if defined(__GNUC__)
+#define QKV_PREFETCH(address) __builtin_prefetch((address), 0, 2)
+#else
+#define QKV_PREFETCH(address) ((void)(address))
+#endif
+
 #if defined(QKV_ISA_avx2)
 #include "kernel/isa/simd_avx2.h"
 #elif defined(QKV_ISA_avx512)
