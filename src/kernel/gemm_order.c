@@ -14,9 +14,13 @@
 #include "kernel/isa/gemm.h"
 
 enum {
-    FP32_RUN = 256,           /* most terms of a section in fp32 */
-    PART_TERMS = 2048,        /* packed at a time, where there are more than ONE_PART */
-    ONE_PART = 4096,          /* so many are packed at once: level buffers are then those of a thread */
+    FP32_RUN = 256,    /* most terms of a section in fp32 */
+    PART_TERMS = 2048, /* packed at a time, where there are more than ONE_PART */
+    ONE_PART = 4096,   /* so many are packed at once: level buffers are then those of a thread */
+    NEAR_FLOATS =
+        512 * 1024,       /* level buffers of all threads that stay in L2; parts are then short, so that they do too: */
+    NEAR_TERMS = 512,     /* in place of PART_TERMS, */
+    NEAR_ONE_PART = 1280, /* and of ONE_PART */
     PACKED_NUMBERS = 2 << 20, /* most numbers of B packed at a time */
     LEVEL_FLOATS = 16 << 20,  /* most of all level buffers, when those are of all threads */
     ROWS_LEAST = 96,          /* rows of an item: reading B is paid once for them */
@@ -49,7 +53,7 @@ struct ordered {
     const struct qkv_order_carry *carry;                        /* NULL: to C */
     size_t mr, nr, run, step, order_step, unit, a_size, b_size; /* unit: of the kernels' tiles; 0: theirs */
     size_t rows, row_blocks, panels, panel_blocks;              /* of an item; panels of the columns of a part */
-    size_t part_terms, part_columns;
+    size_t part_terms, part_columns, most_terms;                /* most_terms: of one part */
     struct piece *pieces;
     struct section *sections;
     struct qkv_order_step steps[QKV_GROUPS_MAX]; /* of each group by itself */
@@ -296,9 +300,11 @@ static void ordered_plan(struct ordered *p) {
     const struct qkv_order *o = p->order;
     const size_t threads = (size_t)p->ctx->threads, l2 = p->ctx->l2 ? p->ctx->l2 : 512 * 1024;
     const size_t all = ordered_all(o, p->order_step, p->step);
-    p->one_part = all <= ONE_PART || o->groups == 1;
-    p->part_terms = all <= ONE_PART ? qkv_round_up(all, p->step) : PART_TERMS;
-    p->levels = o->groups > 1 || all <= ONE_PART ? qkv_order_levels(o->groups) : 0;
+    const bool near = !p->mixed && o->groups > 1 && p->M * p->N * qkv_order_levels(o->groups) <= NEAR_FLOATS;
+    p->most_terms = near ? NEAR_ONE_PART : ONE_PART;
+    p->one_part = all <= p->most_terms || o->groups == 1;
+    p->part_terms = all <= p->most_terms ? qkv_round_up(all, p->step) : near ? NEAR_TERMS : PART_TERMS;
+    p->levels = o->groups > 1 || all <= p->most_terms ? qkv_order_levels(o->groups) : 0;
     p->part_columns =
         qkv_max(qkv_min(qkv_round_up(p->N, p->nr), PACKED_NUMBERS / p->part_terms / p->nr * p->nr), p->nr);
     if (!p->one_part)
@@ -358,7 +364,7 @@ static void ordered_gather(struct ordered *p) {
     const size_t threads = (size_t)p->ctx->threads, group = 2 * p->mr;
     size_t all = 0;
     for (size_t s = 0; s < p->section_count; s++) all += p->sections[s].terms;
-    if (p->one_part || !all || all > ONE_PART) return;
+    if (p->one_part || !all || all > p->most_terms) return;
     const size_t columns = qkv_min(p->part_columns * p->part_terms / all / p->nr * p->nr, qkv_round_up(p->N, p->nr));
     const size_t a_row = (p->levels - 1) * p->nr + p->run_columns, floats = p->levels * p->M * p->part_columns;
     size_t rows = qkv_min(p->a_bytes / (all * p->a_size), floats / (threads * a_row));

@@ -22,6 +22,12 @@ QKV_INLINE void activation_put(float *p, bool accumulate, vf a, size_t n) {
     vf_store_n(p, accumulate ? vf_add(vf_load_n(p, n), a) : a, n);
 }
 
+/* Asks for what comes some vectors later, which may be past the end: callers go on there. */
+QKV_INLINE void activation_ask(const float *x) {
+    enum { AHEAD = 1024 };
+    QKV_PREFETCH((const void *)((uintptr_t)x + AHEAD));
+}
+
 /* What a gate's derivatives are: of what it gives by gate and by up, times d. */
 struct gate_slopes {
     vf gate, up;
@@ -33,6 +39,8 @@ struct gate_slopes {
     }                                                                                                                  \
     static void name##_backward(float *dx, bool accumulate, const float *dy, const float *x, size_t n) {               \
         QKV_EACH(i, m, n, {                                                                                            \
+            activation_ask(dy + i);                                                                                    \
+            activation_ask(x + i);                                                                                     \
             vf d = vf_mul(vf_load_n(dy + i, m), name##_slope(vf_load_n(x + i, m)));                                    \
             activation_put(dx + i, accumulate, d, m);                                                                  \
         });                                                                                                            \

@@ -49,6 +49,16 @@ QKV_INLINE vi words_across(const struct lines *x, size_t line, size_t count, siz
     return words_of(even, odd);
 }
 
+enum { PACK_SOON = 16 }; /* terms that it takes until one has come from memory */
+
+/* Asks for terms k and k + 1 of the lines from `line` on, which need not exist: packed next or, past the last term, with what is behind. */
+QKV_INLINE void ask_across(const struct lines *x, size_t line, size_t k) {
+    const size_t size = x->dtype == QKV_BF16 ? sizeof(uint16_t) : sizeof(float);
+    const uintptr_t at = (uintptr_t)x->data + (line + k * x->k_stride) * size;
+    QKV_PREFETCH((const void *)at);
+    QKV_PREFETCH((const void *)(at + x->k_stride * size));
+}
+
 QKV_INLINE void turn_words(vi r[W]) {
     vf t[W];
     QKV_UNROLL
@@ -62,8 +72,10 @@ QKV_INLINE void turn_words(vi r[W]) {
 static void pack_pairs(uint32_t *out, size_t ld, const struct lines *x, size_t line, size_t count, size_t K,
                        size_t pairs) {
     if (x->line_stride == 1 || x->k_stride != 1) {
-        for (size_t p = 0; p < pairs; p++)
+        for (size_t p = 0; p < pairs; p++) {
+            ask_across(x, line, 2 * p + PACK_SOON);
             vi_store(out + p * ld, count ? words_across(x, line, count, 2 * p, K) : vi_set(0));
+        }
         return;
     }
     for (size_t p = 0; p < pairs && !count; p++) vi_store(out + p * ld, vi_set(0));
