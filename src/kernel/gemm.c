@@ -105,7 +105,7 @@ static void gemm_plan(const struct qkv_context *ctx, struct product *p) {
     }
     const size_t columns = qkv_pieces(p->part_columns, p->column_blocks);
     const bool along = p->a.column_stride == 1;
-    p->row_by_row = along && columns > nr && columns * p->kc <= l2 / sizeof(float) / B_SHARES;
+    p->row_by_row = p->kernels->row_by_row && along && columns > nr && columns * p->kc <= l2 / sizeof(float) / B_SHARES;
     p->in_place = along && (p->row_by_row || columns <= 4 * nr);
     size_t block_panels = qkv_pieces(p->row_panels, p->row_blocks);
     p->a_floats = p->in_place ? 0 : qkv_round_up(block_panels * p->height * p->kc, 16);

@@ -39,6 +39,7 @@ struct qkv_gemm_few {
 
 struct qkv_gemm_kernels {
     size_t mr, nr;
+    bool row_by_row; /* tiles are so high that B may come from the second cache for each of them */
     /* Columns [0, columns) and rows [0, K) of B in panels; only whole panels are written, columns past the end as 0. */
     void (*pack_b)(float *out, struct qkv_matrix b, size_t K, size_t columns);
     /* Rows [0, rows) of A in panels of `height` rows. */

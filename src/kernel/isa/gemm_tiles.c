@@ -301,6 +301,7 @@ static void gemm_few(const struct qkv_gemm_few *few) {
 const struct qkv_gemm_kernels QKV_K(gemm_kernels) = {
     .mr = MR,
     .nr = NR,
+    .row_by_row = MR > 8,
     .pack_b = pack_b,
     .pack_a = pack_a,
     .block = gemm_block,
