@@ -17,8 +17,11 @@
     X(gpt2)                                                                                                            \
     X(llama)                                                                                                           \
     X(mistral)                                                                                                         \
+    X(mixtral)                                                                                                         \
     X(qwen2)                                                                                                           \
+    X(qwen2_moe)                                                                                                       \
     X(qwen3)                                                                                                           \
+    X(qwen3_moe)                                                                                                       \
     X(smollm3)                                                                                                         \
     X(granite)                                                                                                         \
     X(phi3)                                                                                                            \
@@ -26,6 +29,10 @@
     X(gemma2)                                                                                                          \
     X(gemma3)                                                                                                          \
     X(olmo2)                                                                                                           \
+    X(olmoe)                                                                                                           \
+    X(deepseek_v2)                                                                                                     \
+    X(deepseek_v3)                                                                                                     \
+    X(gpt_oss)                                                                                                         \
     X(cohere)                                                                                                          \
     X(starcoder2)                                                                                                      \
     X(phi)                                                                                                             \
@@ -63,29 +70,34 @@ struct qkv_family_kind {
     const char *value, *name, *then;
 };
 struct qkv_family_layers {
-    const char *list; /* the key with a value for each layer */
+    const char *list; /* the key with a value for each layer; NULL: there is none */
     const struct qkv_family_kind *kinds;
     /* the kind of a layer, whose value in the list is that of kind `listed`, or -1 where there is no list; NULL: as listed, or 0 */
     int (*kind)(const json_t *config, int layer, int listed);
+    /* without a list: sets the keys that say what is one, of the values of all layers; what they cannot say is found out later */
+    void (*write)(json_t *config, const json_t *values);
 };
 
 /* How rows of several of our weights stand in one tensor of theirs. */
 enum qkv_family_order {
     QKV_FAMILY_PARTS = 0, /* all rows of one after all of another; of a single weight: as they are */
-    QKV_FAMILY_HEADS,     /* q, k and v of a head, then the next (heads, 3, D) */
+    QKV_FAMILY_HEADS,     /* all parts of a head, then the next: q, k and v (heads, 3, D), or k and v (heads, D + Dv) */
     QKV_FAMILY_GROUPS,    /* the queries of a key-value head, its key, its value (kv_heads, H/kv_heads + 2, D) */
     QKV_FAMILY_IN_TURNS   /* the first row of each, the second of each */
 };
 enum {
     QKV_FAMILY_TRANSPOSED = 1, /* (in, out) */
     QKV_FAMILY_LEADING = 2,    /* a dimension of 1 stands before */
-    QKV_FAMILY_PATCHES = 4     /* (out, channels, patch, patch) */
+    QKV_FAMILY_PATCHES = 4,    /* (out, channels, patch, patch) */
+    QKV_FAMILY_FLAT = 8,       /* the one row of a matrix, as a vector */
+    QKV_FAMILY_STACKED = 16    /* those of all experts, one after the other, along a dimension before */
 };
 struct qkv_family_tensor {
     /* "attn.q": of all layers, with its bias; several with commas. "encoder:attn.q": of that stack; "attn.q.bias": the bias alone. NULL ends
      * the tensors */
     const char *ours;
-    /* without .weight and .bias, unless it begins with "="; {N} is the layer, {G} the group of layers that share weights, {S} the stack */
+    /* without .weight and .bias, unless it begins with "="; {N} is the layer, {G} the group of layers that share weights, {S} the stack,
+     * {E} the expert */
     const char *theirs;
     enum qkv_family_order order;
     unsigned flags;
@@ -104,9 +116,12 @@ struct qkv_family {
     const char *spec;     /* what all of them have */
     const struct qkv_family_choice *choices; /* NULL: none */
     const struct qkv_family_layers *layers;  /* NULL: all layers are alike */
-    const struct qkv_family_tensor *tensors;
-    const char *prefix;      /* begins names that files of the base model do not begin with; NULL: none */
-    const char *ignored;     /* patterns of tensors that are no weights, with spaces; NULL: none */
+    const struct qkv_family_tensor *tensors; /* its own; NULL: none */
+    const struct qkv_family_tensor
+        *others;        /* those of a table that it shares, for what its own do not have; NULL: none */
+    const char *prefix; /* begins names that files of the base model do not begin with; NULL: none */
+    const char
+        *ignored; /* patterns of tensors that are no weights, with spaces; "$KEY" in one is a number; NULL: none */
     bool hidden_before_norm; /* what it calls its last hidden states is before the final norm */
     const char *tied; /* the tensor of a head that is left out where tie_word_embeddings is true; NULL: there is none */
 };
@@ -116,21 +131,51 @@ extern const struct qkv_family *const qkv_families[]; /* in the order of the lis
 
 /* Tables that families share (family_shared.c). */
 extern const struct qkv_family_rule qkv_family_activations[], qkv_family_gates[], qkv_family_ties[],
-    qkv_family_attention_biases[], qkv_family_ffn_biases[], qkv_family_transforms[];
-extern const struct qkv_family_tensor qkv_family_llama_tensors[];
+    qkv_family_flags[], /* what kinds of layers ask for: true or false */
+    qkv_family_attention_biases[], qkv_family_ffn_biases[], qkv_family_gemma_gates[], qkv_family_latent_biases[];
+extern const struct qkv_family_tensor qkv_family_llama_tensors[], qkv_family_gemma_tensors[],
+    qkv_family_deepseek_tensors[];
+/* Every second layer with a window. Of Qwen: layers with a window; which layers have experts, and how that is said. */
+extern const struct qkv_family_layers qkv_family_even_windows, qkv_family_qwen_layers;
+int qkv_family_qwen_sparse(const json_t *config, int layer, int listed);
+void qkv_family_write_qwen_sparse(json_t *config, const json_t *values);
+/* Of DeepSeek: the first layers have no experts. */
+bool qkv_family_first_dense(const json_t *config, int layer);
+void qkv_family_write_first_dense(json_t *config, const json_t *values);
 /* What LLaMA and those that came of it have in common, and their rotation, of a stack or of a kind of layer. */
-#define QKV_FAMILY_LLAMA_BASE                                                                                          \
+#define QKV_FAMILY_LLAMA_STEM                                                                                          \
     "vocab=$vocab_size; context=$max_position_embeddings; d_model=$hidden_size; head.kind='lm'; "                      \
     "decoder.layers=$num_hidden_layers; decoder.attention.heads=$num_attention_heads; "                                \
     "decoder.attention.kv_heads=$num_key_value_heads; decoder.attention.head_dim=$head_dim; "                          \
-    "decoder.ffn.d_ff=$intermediate_size; decoder.embed.position.kind='none'; "
+    "decoder.embed.position.kind='none'; "
+#define QKV_FAMILY_LLAMA_BASE QKV_FAMILY_LLAMA_STEM "decoder.ffn.d_ff=$intermediate_size; "
 #define QKV_FAMILY_ROPE(stack)                                                                                         \
     stack "attention.position.kind='rope'; " stack "attention.position.theta=$rope_theta; " stack                      \
           "attention.position.scaling=$rope_scaling:scaling; "
 #define QKV_FAMILY_LLAMA_SPEC QKV_FAMILY_LLAMA_BASE QKV_FAMILY_ROPE("decoder.")
-#define QKV_FAMILY_RMSNORM    "decoder.norm.kind='rmsnorm'; decoder.norm.eps=$rms_norm_eps; "
-#define QKV_FAMILY_NO_BIASES  "*.attention.bias=false; *.ffn.bias=false; "
-#define QKV_FAMILY_BIASES     "*.attention.bias=true; *.ffn.bias=true; "
+/* A layer without experts among others with them; and what the latter have. Losses that balance experts are no part of a published
+ * model. */
+#define QKV_FAMILY_DENSE  "ffn.d_ff=$intermediate_size; ffn.experts=null"
+#define QKV_FAMILY_SPARSE "ffn.experts.top_k=$num_experts_per_tok; ffn.experts.balance_loss=0; ffn.experts.z_loss=0; "
+#define QKV_FAMILY_QWEN_SPARSE                                                                                         \
+    QKV_FAMILY_SPARSE                                                                                                  \
+    "ffn.d_ff=$moe_intermediate_size; ffn.experts.count=$num_experts; ffn.experts.scores='softmax'; "                  \
+    "ffn.experts.normalize=$norm_topk_prob; "
+#define QKV_FAMILY_DEEPSEEK_SPARSE                                                                                     \
+    QKV_FAMILY_SPARSE                                                                                                  \
+    "ffn.d_ff=$moe_intermediate_size; ffn.experts.count=$n_routed_experts; "                                           \
+    "ffn.experts.scale=$routed_scaling_factor; ffn.experts.shared=$n_shared_experts:shared; "
+#define QKV_FAMILY_DEEPSEEK_SPEC                                                                                       \
+    "vocab=$vocab_size; context=$max_position_embeddings; d_model=$hidden_size; head.kind='lm'; "                      \
+    "decoder.layers=$num_hidden_layers; decoder.attention.heads=$num_attention_heads; "                                \
+    "decoder.attention.kv_heads=$num_key_value_heads; decoder.attention.latent.rope_dim=$qk_rope_head_dim; "           \
+    "decoder.attention.head_dim=$qk_nope_head_dim:with_turned; decoder.attention.value_dim=$v_head_dim; "              \
+    "decoder.attention.latent.rank=$kv_lora_rank; decoder.attention.latent.query_rank=$q_lora_rank:zero; "             \
+    "decoder.attention.latent.eps=1e-6; decoder.embed.position.kind='none'; " QKV_FAMILY_ROPE("decoder.")              \
+        QKV_FAMILY_RMSNORM "decoder.norm.placement='pre'; decoder.ffn.bias=false; "
+#define QKV_FAMILY_RMSNORM   "decoder.norm.kind='rmsnorm'; decoder.norm.eps=$rms_norm_eps; "
+#define QKV_FAMILY_NO_BIASES "*.attention.bias=false; *.ffn.bias=false; "
+#define QKV_FAMILY_BIASES    "*.attention.bias=true; *.ffn.bias=true; "
 #define QKV_FAMILY_CHOICES_END                                                                                         \
     { "", NULL }
 
@@ -162,8 +207,9 @@ struct qkv_family_view {
     enum qkv_family_order order;
     unsigned flags;
     size_t part, parts;
-    size_t before, total; /* rows of the parts before, and of all */
+    size_t rows, before, total; /* its own rows, those of the parts before, and of all */
     size_t heads, kv_heads, head_dim;
+    size_t slice, slices; /* of stacked ones: which expert, of how many; else 0 of 1 */
 };
 /* Of the weight called `ours`, of `rows` rows; false: the family has none such. */
 bool qkv_family_view(const struct qkv_family_config *config, const struct qkv_spec *spec, const char *ours, size_t rows,

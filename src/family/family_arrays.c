@@ -42,6 +42,7 @@ static struct qkv_family_array *array_add(struct qkv_context *ctx, struct filled
 static void rows_copy(const struct qkv_family_view *view, const float *ours, size_t rows, size_t columns,
                       float *theirs) {
     const bool turned = view->flags & QKV_FAMILY_TRANSPOSED;
+    theirs += view->slice * view->total * columns;
     for (size_t r = 0; r < rows; r++) {
         const size_t at = qkv_family_row(view, r);
         for (size_t c = 0; c < columns; c++)
@@ -61,7 +62,7 @@ static enum qkv_status array_fill(struct qkv_model *model, const struct qkv_fami
         return qkv_fail(model->ctx, QKV_SPEC, "models of type %s have no weight that %s could be", config->family->type,
                         ours->name);
     qkv_family_shape(&view, ours, &model->spec, &theirs);
-    const bool whole = !gradients && view.parts == 1 && !(view.flags & QKV_FAMILY_TRANSPOSED);
+    const bool whole = !gradients && view.parts == 1 && !(view.flags & (QKV_FAMILY_TRANSPOSED | QKV_FAMILY_STACKED));
     struct qkv_family_array *to = array_find(f, view.name);
     if (to && whole && (to->array.bytes != ours->bytes || memcmp(to->array.data, ours->data, ours->bytes) != 0))
         return qkv_fail(model->ctx, QKV_SPEC,

@@ -29,7 +29,7 @@ const struct qkv_family qkv_family_cohere = {
                               "decoder.norm.kind='layernorm'; decoder.norm.bias=false; "
                               "decoder.norm.eps=$layer_norm_eps; decoder.ffn.bias=false; head.scale=$logit_scale",
     .choices = choices,
-    .tensors = qkv_family_llama_tensors,
+    .others = qkv_family_llama_tensors,
     .prefix = "model.",
     .tied = "lm_head.weight",
 };

@@ -1,16 +1,8 @@
 /* Gemma 1 (Mesnard et al. 2024): norms times 1 + w, a scaled embedding. */
 #include "family/family.h"
 
-static const struct qkv_family_rule activations[] = {
-    {"'gelu_pytorch_tanh'", "decoder.ffn.kind='geglu_tanh'"},
-    {"null", "decoder.ffn.kind='geglu_tanh'"},
-    {"'gelu'", "decoder.ffn.kind='geglu'"},
-    {"'silu'", "decoder.ffn.kind='swiglu'"},
-    {NULL, NULL},
-};
-
 static const struct qkv_family_choice choices[] = {
-    {"hidden_activation", activations},
+    {"hidden_activation", qkv_family_gemma_gates},
     {"tie_word_embeddings", qkv_family_ties},
     QKV_FAMILY_CHOICES_END,
 };
@@ -28,7 +20,7 @@ const struct qkv_family qkv_family_gemma = {
     "decoder.embed.scale=$hidden_size:sqrt; decoder.norm.kind='rmsnorm_plus_one'; decoder.norm.eps=$rms_norm_eps; "
     "decoder.norm.placement='pre'",
     .choices = choices,
-    .tensors = qkv_family_llama_tensors,
+    .others = qkv_family_llama_tensors,
     .prefix = "model.",
     .tied = "lm_head.weight",
 };

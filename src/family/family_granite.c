@@ -23,7 +23,7 @@ const struct qkv_family qkv_family_granite = {
     "decoder.attention.scale=$attention_multiplier; decoder.residual_scale=$residual_multiplier; "
     "head.scale=$logits_scaling:reciprocal",
     .choices = choices,
-    .tensors = qkv_family_llama_tensors,
+    .others = qkv_family_llama_tensors,
     .prefix = "model.",
     .tied = "lm_head.weight",
 };

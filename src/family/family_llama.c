@@ -19,7 +19,7 @@ const struct qkv_family qkv_family_llama = {
         "rope_theta=10000.0; rope_scaling=null; tie_word_embeddings=false; attention_bias=false; mlp_bias=false",
     .spec = QKV_FAMILY_LLAMA_SPEC QKV_FAMILY_RMSNORM "decoder.norm.placement='pre'",
     .choices = choices,
-    .tensors = qkv_family_llama_tensors,
+    .others = qkv_family_llama_tensors,
     .prefix = "model.",
     .tied = "lm_head.weight",
 };

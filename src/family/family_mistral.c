@@ -18,7 +18,7 @@ const struct qkv_family qkv_family_mistral = {
     .spec = QKV_FAMILY_LLAMA_SPEC QKV_FAMILY_RMSNORM QKV_FAMILY_NO_BIASES
     "decoder.norm.placement='pre'; decoder.attention.window=$sliding_window:zero",
     .choices = choices,
-    .tensors = qkv_family_llama_tensors,
+    .others = qkv_family_llama_tensors,
     .prefix = "model.",
     .tied = "lm_head.weight",
 };

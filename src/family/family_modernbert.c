@@ -66,7 +66,7 @@ static const struct qkv_family_tensor tensors[] = {
     {NULL, NULL, 0, 0, NULL},
 };
 
-static const struct qkv_family_layers layers = {"layer_types", kinds, kind_of};
+static const struct qkv_family_layers layers = {"layer_types", kinds, kind_of, NULL};
 
 const struct qkv_family qkv_family_modernbert = {
     .type = "modernbert",

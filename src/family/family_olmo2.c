@@ -9,20 +9,8 @@ static const struct qkv_family_choice choices[] = {
 };
 
 static const struct qkv_family_tensor tensors[] = {
-    {"embed.token", "model.embed_tokens", 0, 0, NULL},
     {"attn_norm", "model.layers.{N}.post_attention_layernorm", 0, 0, NULL},
     {"ffn_norm", "model.layers.{N}.post_feedforward_layernorm", 0, 0, NULL},
-    {"attn.q", "model.layers.{N}.self_attn.q_proj", 0, 0, NULL},
-    {"attn.k", "model.layers.{N}.self_attn.k_proj", 0, 0, NULL},
-    {"attn.v", "model.layers.{N}.self_attn.v_proj", 0, 0, NULL},
-    {"attn.q_norm", "model.layers.{N}.self_attn.q_norm", 0, 0, NULL},
-    {"attn.k_norm", "model.layers.{N}.self_attn.k_norm", 0, 0, NULL},
-    {"attn.o", "model.layers.{N}.self_attn.o_proj", 0, 0, NULL},
-    {"ffn.gate", "model.layers.{N}.mlp.gate_proj", 0, 0, NULL},
-    {"ffn.up", "model.layers.{N}.mlp.up_proj", 0, 0, NULL},
-    {"ffn.down", "model.layers.{N}.mlp.down_proj", 0, 0, NULL},
-    {"norm", "model.norm", 0, 0, NULL},
-    {"head", "lm_head", 0, 0, NULL},
     {NULL, NULL, 0, 0, NULL},
 };
 
@@ -39,6 +27,7 @@ const struct qkv_family qkv_family_olmo2 = {
     "decoder.attention.qk_norm.eps=$rms_norm_eps; decoder.attention.qk_norm.over='width'; decoder.ffn.bias=false",
     .choices = choices,
     .tensors = tensors,
+    .others = qkv_family_llama_tensors,
     .prefix = "model.",
     .tied = "lm_head.weight",
 };

@@ -8,16 +8,10 @@ static const struct qkv_family_choice choices[] = {
 };
 
 static const struct qkv_family_tensor tensors[] = {
-    {"embed.token", "model.embed_tokens", 0, 0, NULL},
-    {"attn_norm", "model.layers.{N}.input_layernorm", 0, 0, NULL},
-    {"attn.q", "model.layers.{N}.self_attn.q_proj", 0, 0, NULL},
-    {"attn.k", "model.layers.{N}.self_attn.k_proj", 0, 0, NULL},
-    {"attn.v", "model.layers.{N}.self_attn.v_proj", 0, 0, NULL},
     {"attn.o", "model.layers.{N}.self_attn.dense", 0, 0, NULL},
     {"ffn.up", "model.layers.{N}.mlp.fc1", 0, 0, NULL},
     {"ffn.down", "model.layers.{N}.mlp.fc2", 0, 0, NULL},
     {"norm", "model.final_layernorm", 0, 0, NULL},
-    {"head", "lm_head", 0, 0, NULL},
     {NULL, NULL, 0, 0, NULL},
 };
 
@@ -35,6 +29,7 @@ const struct qkv_family qkv_family_phi = {
     "decoder.norm.kind='layernorm'; decoder.norm.eps=$layer_norm_eps; head.bias=true",
     .choices = choices,
     .tensors = tensors,
+    .others = qkv_family_llama_tensors,
     .prefix = "model.",
     .tied = "lm_head.weight",
 };

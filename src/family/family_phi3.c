@@ -15,15 +15,8 @@ static const struct qkv_family_choice choices[] = {
 };
 
 static const struct qkv_family_tensor tensors[] = {
-    {"embed.token", "model.embed_tokens", 0, 0, NULL},
     {"attn.q,attn.k,attn.v", "model.layers.{N}.self_attn.qkv_proj", 0, 0, NULL},
     {"ffn.gate,ffn.up", "model.layers.{N}.mlp.gate_up_proj", 0, 0, NULL},
-    {"attn_norm", "model.layers.{N}.input_layernorm", 0, 0, NULL},
-    {"ffn_norm", "model.layers.{N}.post_attention_layernorm", 0, 0, NULL},
-    {"attn.o", "model.layers.{N}.self_attn.o_proj", 0, 0, NULL},
-    {"ffn.down", "model.layers.{N}.mlp.down_proj", 0, 0, NULL},
-    {"norm", "model.norm", 0, 0, NULL},
-    {"head", "lm_head", 0, 0, NULL},
     {NULL, NULL, 0, 0, NULL},
 };
 
@@ -41,6 +34,7 @@ const struct qkv_family qkv_family_phi3 = {
     "decoder.attention.position.fraction=$partial_rotary_factor",
     .choices = choices,
     .tensors = tensors,
+    .others = qkv_family_llama_tensors,
     .prefix = "model.",
     .tied = "lm_head.weight",
 };

@@ -1,32 +1,13 @@
 /* Qwen 3 (Yang et al. 2025): norms of the queries and keys of a head. */
 #include "family/family.h"
 
-static const struct qkv_family_kind kinds[] = {
-    {"'full_attention'", "full", "attention.window=0"},
-    {"'sliding_attention'", "sliding", "attention.window=$sliding_window"},
-    {NULL, NULL, NULL},
-};
-
-static const struct qkv_family_rule windows[] = {
-    {"false", ""},
-    {"true", ""},
-    {NULL, NULL},
-};
-
-/* All layers see everything, unless use_sliding_window; then those from max_window_layers on have the window. */
-static int kind_of(const json_t *config, int layer, int listed) {
-    if (!json_is_true(json_object_get(config, "use_sliding_window"))) return 0;
-    if (listed >= 0) return listed;
-    return layer >= (int)json_integer_value(json_object_get(config, "max_window_layers"));
-}
-
 static const struct qkv_family_choice choices[] = {
-    {"hidden_act", qkv_family_gates}, {"tie_word_embeddings", qkv_family_ties},
-    {"use_sliding_window", windows},  {"attention_bias", qkv_family_attention_biases},
+    {"hidden_act", qkv_family_gates},
+    {"tie_word_embeddings", qkv_family_ties},
+    {"use_sliding_window", qkv_family_flags},
+    {"attention_bias", qkv_family_attention_biases},
     QKV_FAMILY_CHOICES_END,
 };
-
-static const struct qkv_family_layers layers = {"layer_types", kinds, kind_of};
 
 const struct qkv_family qkv_family_qwen3 = {
     .type = "qwen3",
@@ -41,8 +22,8 @@ const struct qkv_family qkv_family_qwen3 = {
     "decoder.norm.placement='pre'; decoder.attention.qk_norm.kind='rmsnorm'; "
     "decoder.attention.qk_norm.eps=$rms_norm_eps; decoder.attention.qk_norm.over='head'; decoder.ffn.bias=false",
     .choices = choices,
-    .layers = &layers,
-    .tensors = qkv_family_llama_tensors,
+    .layers = &qkv_family_qwen_layers,
+    .others = qkv_family_llama_tensors,
     .prefix = "model.",
     .tied = "lm_head.weight",
 };

@@ -81,12 +81,14 @@ static void spell_rotation(json_t *config, json_t *rope, const char *theta) {
     const char *type = json_string_value(json_object_get(rope, "rope_type"));
     move_key(rope, "rope_theta", config, theta);
     move_key(rope, "partial_rotary_factor", config, "partial_rotary_factor");
-    if (type && strcmp(type, "default")) json_object_set(config, "rope_scaling", rope);
+    const bool none = !type || !strcmp(type, "default");
+    json_object_set_new(config, "rope_scaling", none ? json_null() : json_incref(rope));
 }
 
 static void spell_rotations(json_t *config) {
     json_t *rope = json_object_get(config, "rope_parameters");
     json_t *full = json_object_get(rope, "full_attention"), *local = json_object_get(rope, "sliding_attention");
+    if (json_is_null(json_object_get(config, "rope_scaling"))) json_object_del(config, "rope_scaling");
     if (json_is_object(full)) spell_rotation(config, full, "rope_theta");
     if (json_is_object(local)) move_key(local, "rope_theta", config, "rope_local_base_freq");
     if (json_is_object(rope) && !full && !local) spell_rotation(config, rope, "rope_theta");
@@ -122,7 +124,9 @@ static void find_all_tensors(const struct reading *r, qkv_family_has *has, const
     for (const struct qkv_family_choice *c = r->family->choices; c && (!c->key || *c->key); c++)
         for (const struct qkv_family_rule *rule = c->rules; rule->when && !c->key; rule++)
             find_tensors(r->config, rule->when, has, user);
-    for (const struct qkv_family_tensor *t = r->family->tensors; t->ours; t++)
+    for (const struct qkv_family_tensor *t = r->family->tensors; t && t->ours; t++)
+        find_tensors(r->config, t->when, has, user);
+    for (const struct qkv_family_tensor *t = r->family->others; t && t->ours; t++)
         find_tensors(r->config, t->when, has, user);
 }
 
@@ -242,7 +246,8 @@ static int kind_listed(const struct reading *r, const json_t *value) {
 
 static enum qkv_status kind_of(const struct reading *r, int layer, int *kind) {
     const struct qkv_family_layers *layers = r->family->layers;
-    const json_t *list = qkv_family_get(r->config, layers->list), *value = json_array_get(list, (size_t)layer);
+    const json_t *list = layers->list ? qkv_family_get(r->config, layers->list) : NULL;
+    const json_t *value = json_array_get(list, (size_t)layer);
     int listed = kind_listed(r, value);
     if (json_is_array(list) && listed < 0)
         return qkv_fail(r->ctx, QKV_SPEC, "%s: %s has no kind for layer %d that models of type %s can have", r->name,

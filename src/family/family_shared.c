@@ -1,4 +1,6 @@
 /* Tables that families share. */
+#include <string.h>
+
 #include "family/family.h"
 
 const struct qkv_family_rule qkv_family_activations[] = {
@@ -35,6 +37,12 @@ const struct qkv_family_rule qkv_family_ties[] = {
     {NULL, NULL},
 };
 
+const struct qkv_family_rule qkv_family_flags[] = {
+    {"false", ""},
+    {"true", ""},
+    {NULL, NULL},
+};
+
 /* Biases of all attention matrices, as LLaMA's attention_bias says it, and of the feed-forward. */
 const struct qkv_family_rule qkv_family_attention_biases[] = {
     {"false", "*.attention.bias=false"},
@@ -60,7 +68,112 @@ const struct qkv_family_tensor qkv_family_llama_tensors[] = {
     {"ffn.gate", "model.layers.{N}.mlp.gate_proj", 0, 0, NULL},
     {"ffn.up", "model.layers.{N}.mlp.up_proj", 0, 0, NULL},
     {"ffn.down", "model.layers.{N}.mlp.down_proj", 0, 0, NULL},
+    {"ffn.router", "model.layers.{N}.mlp.gate", 0, 0, NULL},
+    {"ffn.experts.gate", "model.layers.{N}.mlp.experts.{E}.gate_proj", 0, 0, NULL},
+    {"ffn.experts.up", "model.layers.{N}.mlp.experts.{E}.up_proj", 0, 0, NULL},
+    {"ffn.experts.down", "model.layers.{N}.mlp.experts.{E}.down_proj", 0, 0, NULL},
     {"norm", "model.norm", 0, 0, NULL},
     {"head", "lm_head", 0, 0, NULL},
+    {NULL, NULL, 0, 0, NULL},
+};
+
+/* ---- windows ------------------------------------------------------------------------------------------------- */
+
+static const struct qkv_family_kind windows[] = {
+    {"'full_attention'", "full", "attention.window=0"},
+    {"'sliding_attention'", "sliding", "attention.window=$sliding_window"},
+    {NULL, NULL, NULL},
+};
+
+/* Even layers have the window. */
+static int even_window(const json_t *config, int layer, int listed) {
+    (void)config;
+    return listed >= 0 ? listed : layer % 2 == 0;
+}
+
+const struct qkv_family_layers qkv_family_even_windows = {"layer_types", windows, even_window, NULL};
+
+/* ---- Gemma ---------------------------------------------------------------------------------------------------- */
+
+const struct qkv_family_rule qkv_family_gemma_gates[] = {
+    {"'gelu_pytorch_tanh'", "decoder.ffn.kind='geglu_tanh'"},
+    {"null", "decoder.ffn.kind='geglu_tanh'"},
+    {"'gelu'", "decoder.ffn.kind='geglu'"},
+    {"'silu'", "decoder.ffn.kind='swiglu'"},
+    {NULL, NULL},
+};
+
+const struct qkv_family_tensor qkv_family_gemma_tensors[] = {
+    {"attn_out_norm", "model.layers.{N}.post_attention_layernorm", 0, 0, NULL},
+    {"ffn_norm", "model.layers.{N}.pre_feedforward_layernorm", 0, 0, NULL},
+    {"ffn_out_norm", "model.layers.{N}.post_feedforward_layernorm", 0, 0, NULL},
+    {NULL, NULL, 0, 0, NULL},
+};
+
+/* ---- Qwen ------------------------------------------------------------------------------------------------------------- */
+
+/* All layers see everything, unless use_sliding_window; then those from max_window_layers on have the window. */
+static int qwen_window(const json_t *config, int layer, int listed) {
+    if (!json_is_true(json_object_get(config, "use_sliding_window"))) return 0;
+    if (listed >= 0) return listed;
+    return layer >= (int)json_integer_value(json_object_get(config, "max_window_layers"));
+}
+
+const struct qkv_family_layers qkv_family_qwen_layers = {"layer_types", windows, qwen_window, NULL};
+
+static bool qwen_lists(const json_t *list, int layer) {
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (json_integer_value(json_array_get(list, i)) == layer) return true;
+    return false;
+}
+
+/* Every so-manieth layer has experts, but for those that are listed. */
+int qkv_family_qwen_sparse(const json_t *config, int layer, int listed) {
+    (void)listed;
+    const json_int_t step = json_integer_value(json_object_get(config, "decoder_sparse_step"));
+    return step != 0 && (layer + 1) % step == 0 && !qwen_lists(json_object_get(config, "mlp_only_layers"), layer);
+}
+
+void qkv_family_write_qwen_sparse(json_t *config, const json_t *values) {
+    json_t *dense = json_array();
+    for (size_t i = 0; i < json_array_size(values); i++)
+        if (!strcmp(json_string_value(json_array_get(values, i)), "dense"))
+            json_array_append_new(dense, json_integer((json_int_t)i));
+    json_object_set_new(config, "mlp_only_layers", dense);
+    json_object_set_new(config, "decoder_sparse_step", json_integer(1));
+}
+
+/* ---- DeepSeek ---------------------------------------------------------------------------------------------------------- */
+
+/* A latent of the queries has the bias, where there is one. */
+const struct qkv_family_rule qkv_family_latent_biases[] = {
+    {"attention_bias=false", "decoder.attention.bias=false"},
+    {"attention_bias=true; q_lora_rank=!null", "decoder.attention.bias=true"},
+    {"attention_bias=true; q_lora_rank=null", "decoder.attention.bias='kvo'"},
+    {NULL, NULL},
+};
+
+void qkv_family_write_first_dense(json_t *config, const json_t *values) {
+    size_t dense = 0;
+    while (dense < json_array_size(values) && !strcmp(json_string_value(json_array_get(values, dense)), "dense"))
+        dense++;
+    json_object_set_new(config, "first_k_dense_replace", json_integer((json_int_t)dense));
+}
+
+bool qkv_family_first_dense(const json_t *config, int layer) {
+    return layer < json_integer_value(json_object_get(config, "first_k_dense_replace"));
+}
+
+const struct qkv_family_tensor qkv_family_deepseek_tensors[] = {
+    {"attn.q_a", "model.layers.{N}.self_attn.q_a_proj", 0, 0, NULL},
+    {"attn.q_a_norm", "model.layers.{N}.self_attn.q_a_layernorm", 0, 0, NULL},
+    {"attn.q_b", "model.layers.{N}.self_attn.q_b_proj", 0, 0, NULL},
+    {"attn.kv_a,attn.k_rope", "model.layers.{N}.self_attn.kv_a_proj_with_mqa", 0, 0, NULL},
+    {"attn.kv_a_norm", "model.layers.{N}.self_attn.kv_a_layernorm", 0, 0, NULL},
+    {"attn.k_b,attn.v_b", "model.layers.{N}.self_attn.kv_b_proj", QKV_FAMILY_HEADS, 0, NULL},
+    {"ffn.correction", "=model.layers.{N}.mlp.gate.e_score_correction_bias", 0, QKV_FAMILY_FLAT, NULL},
+    {"ffn.shared.gate", "model.layers.{N}.mlp.shared_experts.gate_proj", 0, 0, NULL},
+    {"ffn.shared.up", "model.layers.{N}.mlp.shared_experts.up_proj", 0, 0, NULL},
+    {"ffn.shared.down", "model.layers.{N}.mlp.shared_experts.down_proj", 0, 0, NULL},
     {NULL, NULL, 0, 0, NULL},
 };

@@ -21,7 +21,7 @@ static const struct qkv_family_choice choices[] = {
     QKV_FAMILY_CHOICES_END,
 };
 
-static const struct qkv_family_layers layers = {"no_rope_layers", kinds, kind_of};
+static const struct qkv_family_layers layers = {"no_rope_layers", kinds, kind_of, NULL};
 
 const struct qkv_family qkv_family_smollm3 = {
     .type = "smollm3",
@@ -35,7 +35,7 @@ const struct qkv_family qkv_family_smollm3 = {
     .spec = QKV_FAMILY_LLAMA_BASE QKV_FAMILY_RMSNORM "decoder.norm.placement='pre'",
     .choices = choices,
     .layers = &layers,
-    .tensors = qkv_family_llama_tensors,
+    .others = qkv_family_llama_tensors,
     .prefix = "model.",
     .tied = "lm_head.weight",
 };

@@ -8,11 +8,21 @@
 struct name {
     char stack[16], role[64]; /* "decoder", "attn.q" */
     bool bias;
-    int layer; /* -1: none */
+    int layer, expert; /* -1: none */
 };
 
+/* "ffn.experts.7.gate" is the role "ffn.experts.gate" of expert 7. */
+static void name_take_expert(struct name *name) {
+    static const char experts[] = "experts.";
+    char *number = strstr(name->role, experts), *end;
+    if (!number) return;
+    number += strlen(experts);
+    name->expert = (int)strtol(number, &end, 10);
+    memmove(number, end + (*end == '.'), strlen(end + (*end == '.')) + 1);
+}
+
 static struct name name_read(const char *ours) {
-    struct name name = {.layer = -1};
+    struct name name = {.layer = -1, .expert = -1};
     const char *at = ours;
     for (int i = 0; i < 2; i++) {
         const char *stack = i ? "decoder" : "encoder";
@@ -30,6 +40,7 @@ static struct name name_read(const char *ours) {
     const char *dot = strrchr(at, '.');
     name.bias = dot && !strcmp(dot, ".bias");
     snprintf(name.role, sizeof name.role, "%.*s", dot ? (int)(dot - at) : (int)strlen(at), at);
+    name_take_expert(&name);
     return name;
 }
 
@@ -48,21 +59,29 @@ static bool part_is(const char *part, size_t n, const struct name *name) {
     return n == role || (n == role + strlen(end) && !strncmp(part + role, end, strlen(end)));
 }
 
-static const struct qkv_attention_spec *attention_of(const struct qkv_spec *spec, const struct name *name) {
+static const struct qkv_layer_spec *layer_of(const struct qkv_spec *spec, const struct name *name) {
     const struct qkv_stack_spec *stack = strcmp(name->stack, "encoder") ? &spec->decoder : &spec->encoder;
     if (stack->layers == 0) return NULL;
     const size_t layer = name->layer < 0 || name->layer >= stack->layers ? 0 : (size_t)name->layer;
-    const struct qkv_layer_spec *kind = qkv_stack_layer(stack, layer);
-    return strncmp(name->role, "cross.", 6) ? &kind->attention : &kind->cross;
+    return qkv_stack_layer(stack, layer);
 }
 
 /* Rows of the part of a row, whose own name is `part`. */
 static size_t part_rows(const struct qkv_attention_spec *a, const char *part, size_t n, size_t rows) {
-    const char last = n ? part[n - 1] : 0;
-    if (n < 2 || part[n - 2] != '.' || !a) return rows; /* gate and up are alike */
-    if (last == 'q') return (size_t)a->heads * (size_t)a->head_dim;
-    if (last == 'k') return (size_t)a->kv_heads * (size_t)a->head_dim;
-    return last == 'v' ? (size_t)a->kv_heads * (size_t)a->value_dim : rows;
+    const size_t H = a ? (size_t)a->heads : 0, D = a ? (size_t)a->head_dim : 0, V = a ? (size_t)a->value_dim : 0;
+    const size_t K = a ? (size_t)a->kv_heads : 0, turned = a ? (size_t)a->latent.rope_dim : 0;
+    const struct {
+        const char *name;
+        size_t rows;
+    } own[] = {{".q", H * D},       {".k", K * D},
+               {".v", K * V},       {".kv_a", a ? (size_t)a->latent.rank : 0},
+               {".k_rope", turned}, {".k_b", H * (D - turned)},
+               {".v_b", H * V}};
+    for (size_t i = 0; a && i < sizeof own / sizeof *own; i++) {
+        const size_t end = strlen(own[i].name);
+        if (n > end && !strncmp(part + n - end, own[i].name, end)) return own[i].rows;
+    }
+    return rows; /* gate and up are alike */
 }
 
 /* Which part of a row the weight is: fills the view's parts; false: none. */
@@ -100,38 +119,57 @@ static void name_write(const char *pattern, const struct name *name, size_t grou
         }
         if (at[1] == 'S') n += (size_t)snprintf(out + n, QKV_FAMILY_NAME - n, "%s", name->stack);
         if (at[1] == 'N') n += (size_t)snprintf(out + n, QKV_FAMILY_NAME - n, "%d", name->layer);
+        if (at[1] == 'E') n += (size_t)snprintf(out + n, QKV_FAMILY_NAME - n, "%d", name->expert);
         if (at[1] == 'G') n += (size_t)snprintf(out + n, QKV_FAMILY_NAME - n, "%zu", group);
         at += 3;
     }
     snprintf(out + n, QKV_FAMILY_NAME - n, "%s", exact ? "" : name->bias ? ".bias" : ".weight");
 }
 
-bool qkv_family_view(const struct qkv_family_config *config, const struct qkv_spec *spec, const char *ours, size_t rows,
-                     struct qkv_family_view *view) {
-    const struct name name = name_read(ours);
-    const struct qkv_attention_spec *a = attention_of(spec, &name);
-    for (const struct qkv_family_tensor *row = config->family->tensors; row->ours; row++) {
-        *view = (struct qkv_family_view){.order = row->order, .flags = row->flags};
-        if (!row_has(row, &name, a, rows, view)) continue;
+static bool table_has(const struct qkv_family_tensor *row, const struct qkv_family_config *config,
+                      const struct qkv_spec *spec, const struct name *name, size_t rows, struct qkv_family_view *view) {
+    const struct qkv_layer_spec *layer = layer_of(spec, name);
+    const struct qkv_attention_spec *a = layer && !strncmp(name->role, "cross.", 6) ? &layer->cross
+                                         : layer                                    ? &layer->attention
+                                                                                    : NULL;
+    for (; row && row->ours; row++) {
+        *view = (struct qkv_family_view){.order = row->order, .flags = row->flags, .rows = rows, .slices = 1};
+        if (!row_has(row, name, a, rows, view)) continue;
         if (row->when && !qkv_family_holds(config->keys, row->when)) continue;
-        if (name.bias) view->flags &= ~(unsigned)QKV_FAMILY_TRANSPOSED;
+        if (name->bias) view->flags &= ~(unsigned)QKV_FAMILY_TRANSPOSED;
         if (a) {
             view->heads = (size_t)a->heads;
             view->kv_heads = (size_t)a->kv_heads;
             view->head_dim = (size_t)a->head_dim;
         }
-        name_write(row->theirs, &name, group_of(spec, &name), view->name);
+        if (row->flags & QKV_FAMILY_STACKED && layer && name->expert >= 0) {
+            view->slice = (size_t)name->expert;
+            view->slices = (size_t)layer->ffn.experts.count;
+        }
+        name_write(row->theirs, name, group_of(spec, name), view->name);
         return true;
     }
     return false;
 }
 
+bool qkv_family_view(const struct qkv_family_config *config, const struct qkv_spec *spec, const char *ours, size_t rows,
+                     struct qkv_family_view *view) {
+    const struct name name = name_read(ours);
+    return table_has(config->family->tensors, config, spec, &name, rows, view) ||
+           table_has(config->family->others, config, spec, &name, rows, view);
+}
+
+/* The part of a head that a row is in, and where in it. */
+static size_t row_of_heads(const struct qkv_family_view *v, size_t r) {
+    const size_t width = v->rows / v->heads;
+    return r / width * (v->total / v->heads) + v->before / v->heads + r % width;
+}
+
 size_t qkv_family_row(const struct qkv_family_view *v, size_t r) {
     if (v->order == QKV_FAMILY_PARTS) return v->before + r;
     if (v->order == QKV_FAMILY_IN_TURNS) return r * v->parts + v->part;
-    const size_t D = v->head_dim, head = r / D, i = r % D;
-    if (v->order == QKV_FAMILY_HEADS) return (head * v->parts + v->part) * D + i;
-    const size_t each = v->heads / v->kv_heads;
+    if (v->order == QKV_FAMILY_HEADS) return row_of_heads(v, r);
+    const size_t D = v->head_dim, head = r / D, i = r % D, each = v->heads / v->kv_heads;
     if (v->part == 0) return (head / each * (each + 2) + head % each) * D + i;
     return (head * (each + 2) + each + v->part - 1) * D + i;
 }
@@ -139,19 +177,37 @@ size_t qkv_family_row(const struct qkv_family_view *v, size_t r) {
 void qkv_family_shape(const struct qkv_family_view *v, const struct qkv_array *ours, const struct qkv_spec *spec,
                       struct qkv_array *theirs) {
     const struct qkv_input_spec *input = spec->encoder.layers ? &spec->encoder.embed.input : &spec->decoder.embed.input;
-    const size_t lead = v->flags & QKV_FAMILY_LEADING ? 1 : 0;
+    const bool stacked = v->flags & QKV_FAMILY_STACKED, turned = v->flags & QKV_FAMILY_TRANSPOSED;
+    const size_t lead = stacked || v->flags & QKV_FAMILY_LEADING;
     *theirs = (struct qkv_array){.name = v->name, .dtype = QKV_F32, .rank = ours->rank + (int)lead};
-    theirs->shape[0] = 1;
-    for (int i = 0; i < ours->rank; i++) theirs->shape[lead + (size_t)i] = i ? ours->shape[i] : v->total;
-    if (v->flags & QKV_FAMILY_TRANSPOSED) {
+    if (v->flags & QKV_FAMILY_FLAT) {
+        theirs->rank = 1;
         theirs->shape[0] = ours->shape[1];
-        theirs->shape[1] = v->total;
+        return;
+    }
+    if (lead) theirs->shape[0] = stacked ? v->slices : 1;
+    for (int i = 0; i < ours->rank; i++) theirs->shape[lead + (size_t)i] = i ? ours->shape[i] : v->total;
+    if (turned) {
+        theirs->shape[lead] = ours->shape[1];
+        theirs->shape[lead + 1] = v->total;
     }
     if (v->flags & QKV_FAMILY_PATCHES && ours->rank == 2) {
         theirs->rank = 4;
         theirs->shape[1] = (size_t)input->channels;
         theirs->shape[2] = theirs->shape[3] = (size_t)input->patch;
     }
+}
+
+/* A pattern with the number of a key in place of "$KEY". */
+static void pattern_write(const json_t *config, const char *at, size_t n, char *pattern, size_t size) {
+    const char *key = memchr(at, '$', n);
+    char name[64];
+    snprintf(pattern, size, "%.*s", (int)n, at);
+    if (!key) return;
+    const char *rest = key + 1 + strspn(key + 1, "abcdefghijklmnopqrstuvwxyz_");
+    snprintf(name, sizeof name, "%.*s", (int)(rest - key - 1), key + 1);
+    const json_int_t number = json_integer_value(qkv_family_get(config, name));
+    snprintf(pattern, size, "%.*s%lld%.*s", (int)(key - at), at, (long long)number, (int)(at + n - rest), rest);
 }
 
 bool qkv_family_ignores(const struct qkv_family_config *config, const char *name) {
@@ -161,7 +217,7 @@ bool qkv_family_ignores(const struct qkv_family_config *config, const char *name
     char pattern[96];
     for (size_t i = 0; i < 2; i++)
         for (const char *at = lists[i] ? lists[i] : ""; *at; at += strcspn(at, " "), at += *at == ' ') {
-            snprintf(pattern, sizeof pattern, "%.*s", (int)strcspn(at, " "), at);
+            pattern_write(config->keys, at, strcspn(at, " "), pattern, sizeof pattern);
             if (qkv_text_matches(name, pattern)) return true;
         }
     /* The embedding stands for a head that is tied to it. */

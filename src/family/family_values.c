@@ -77,6 +77,11 @@ static double config_number(const json_t *config, const char *key) {
     return json_number_value(qkv_family_get(config, key));
 }
 
+/* A whole number that a file may make of any size. */
+static json_t *there_whole(double x) {
+    return json_integer((json_int_t)fmax(fmin(x, 1e15), -1e15));
+}
+
 static json_t *there_rsqrt(const json_t *config, const json_t *x) {
     (void)config;
     return json_real(1 / sqrt(json_number_value(x)));
@@ -111,26 +116,26 @@ static json_t *there_rotary(const json_t *config, const json_t *x) {
 }
 
 static json_t *there_expansion(const json_t *config, const json_t *x) {
-    return json_integer((json_int_t)(json_number_value(x) * config_number(config, "d_model")));
+    return there_whole(json_number_value(x) * config_number(config, "d_model"));
 }
 
 /* Rows of a table of positions that begins with two of no position. */
 static json_t *there_less_two(const json_t *config, const json_t *x) {
     (void)config;
-    return json_integer((json_int_t)json_number_value(x) - 2);
+    return there_whole(json_number_value(x) - 2);
 }
 
 /* Positions of an image in patches, behind a class token. */
 static json_t *there_patches(const json_t *config, const json_t *x) {
     const double patch = config_number(config, "patch_size"),
                  side = patch > 0 ? floor(json_number_value(x) / patch) : 0;
-    return json_integer((json_int_t)fmin(side * side + 1, 1e9));
+    return there_whole(side * side + 1);
 }
 
 /* A window to both sides: so many positions in all. */
 static json_t *there_sides(const json_t *config, const json_t *x) {
     (void)config;
-    return json_integer((json_int_t)json_number_value(x) / 2 + 1);
+    return there_whole(floor(json_number_value(x) / 2) + 1);
 }
 
 static json_t *there_count(const json_t *config, const json_t *x) {
@@ -141,6 +146,16 @@ static json_t *there_count(const json_t *config, const json_t *x) {
 /* No scale: √d_model or 1. */
 static json_t *there_scaled(const json_t *config, const json_t *x) {
     return json_real(json_is_true(x) ? sqrt(config_number(config, "d_model")) : 1);
+}
+
+/* All channels of a head of latent attention, of those that are not rotated. */
+static json_t *there_with_turned(const json_t *config, const json_t *x) {
+    return there_whole(json_number_value(x) + config_number(config, "qk_rope_head_dim"));
+}
+
+/* The width of so many experts that all rows go through. */
+static json_t *there_shared(const json_t *config, const json_t *x) {
+    return there_whole(json_number_value(x) * config_number(config, "moe_intermediate_size"));
 }
 
 static const struct {
@@ -246,6 +261,17 @@ static json_t *back_count(const struct qkv_spec *spec, const json_t *x) {
     return labels;
 }
 
+static json_t *back_with_turned(const struct qkv_spec *spec, const json_t *x) {
+    return json_integer((json_int_t)json_number_value(x) - spec->decoder.kinds[0].attention.latent.rope_dim);
+}
+
+static json_t *back_shared(const struct qkv_spec *spec, const json_t *x) {
+    const struct qkv_stack_spec *stack = &spec->decoder;
+    int k = 0;
+    while (k + 1 < stack->kind_count && !stack->kinds[k].ffn.experts.given) k++;
+    return back_number(json_number_value(x) / stack->kinds[k].ffn.d_ff);
+}
+
 static json_t *back_scaled(const struct qkv_spec *spec, const json_t *x) {
     (void)spec;
     return json_boolean(json_number_value(x) != 1);
@@ -264,6 +290,11 @@ static json_t *back_scaling(const struct qkv_spec *spec, const json_t *x) {
         if (value && !own) json_object_set(out, scaling_keys[i].theirs, value);
     }
     return out;
+}
+
+/* Where config.json without the key has a scaling, that there is none must be said. */
+static json_t *back_scaling_said(const struct qkv_spec *spec, const json_t *x) {
+    return json_is_object(x) ? back_scaling(spec, x) : json_pack("{s:s}", "rope_type", "default");
 }
 
 /* What "$KEY:NAME" means. */
@@ -285,6 +316,9 @@ static const struct {
     {"count", there_count, back_count},
     {"scaled", there_scaled, back_scaled},
     {"scaling", there_scaling, back_scaling},
+    {"scaling_said", there_scaling, back_scaling_said},
+    {"with_turned", there_with_turned, back_with_turned},
+    {"shared", there_shared, back_shared},
 };
 
 json_t *qkv_family_value(const json_t *config, const char *value, const char **why) {

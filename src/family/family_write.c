@@ -102,7 +102,12 @@ static void write_layers(const struct writing *w) {
         list_bind(w, under, kinds[k].then, kind);
         json_array_append_new(list, qkv_family_constant(kinds[k].value));
     }
-    if (!qkv_family_put(w->config, w->family->layers->list, list)) return;
+    if (w->family->layers->list) {
+        qkv_family_put(w->config, w->family->layers->list, list);
+        return;
+    }
+    w->family->layers->write(w->config, list);
+    json_decref(list);
 }
 
 /* ---- whether it is the same -------------------------------------------------------------------------------------------- */
@@ -113,7 +118,12 @@ static void spec_strip(struct qkv_spec *spec) {
     spec->dropout = 0;
     spec->init = (struct qkv_init_spec){0};
     for (size_t i = 0; i < 2; i++)
-        for (int k = 0; k < stacks[i]->kind_count; k++) stacks[i]->kinds[k].ffn.dropout = 0;
+        for (int k = 0; k < stacks[i]->kind_count; k++) {
+            struct qkv_experts_spec *experts = &stacks[i]->kinds[k].ffn.experts;
+            stacks[i]->kinds[k].ffn.dropout = 0;
+            experts->balance_loss = experts->z_loss = 0;
+            if (experts->given) experts->correction_rate = 0.001;
+        }
 }
 
 /* The first key that differs: its path is written to `path`; false: none does. */
@@ -159,7 +169,7 @@ static void tell_difference(const struct writing *w, const struct qkv_spec *agai
 /* Whether the config.json gives the spec; else `why` says what it does not give. */
 static bool gives_spec(const struct writing *w, char *why, size_t size) {
     struct qkv_family_config config;
-    struct qkv_spec again, spec = *w->spec;
+    struct qkv_spec again;
     char a[QKV_DIGEST_TEXT], b[QKV_DIGEST_TEXT];
     *why = 0;
     if (qkv_family_read(w->ctx, "config.json", w->config, NULL, NULL, &config, &again)) {
@@ -168,10 +178,9 @@ static bool gives_spec(const struct writing *w, char *why, size_t size) {
         return false;
     }
     qkv_family_config_free(&config);
-    spec_strip(&spec);
     spec_strip(&again);
-    const bool same = !qkv_spec_digest(w->ctx, &spec, a) && !qkv_spec_digest(w->ctx, &again, b) && strcmp(a, b) == 0;
-    if (!same) tell_difference(&(struct writing){w->ctx, w->family, &spec, NULL}, &again, why, size);
+    const bool same = !qkv_spec_digest(w->ctx, w->spec, a) && !qkv_spec_digest(w->ctx, &again, b) && strcmp(a, b) == 0;
+    if (!same) tell_difference(w, &again, why, size);
     return same;
 }
 
@@ -210,8 +219,10 @@ static size_t write_distance(const struct writing *w) {
     return others;
 }
 
-enum qkv_status qkv_family_write(struct qkv_context *ctx, const char *type, const struct qkv_spec *spec,
+enum qkv_status qkv_family_write(struct qkv_context *ctx, const char *type, const struct qkv_spec *whole,
                                  struct qkv_family_config *config) {
+    struct qkv_spec stripped = *whole, *spec = &stripped;
+    spec_strip(spec);
     char why[400], best_why[400] = "it has other stacks";
     const struct qkv_family *best = NULL;
     size_t best_distance = 0;

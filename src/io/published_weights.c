@@ -55,10 +55,10 @@ static enum qkv_status match_weight(struct qkv_published *p, const struct qkv_sp
     if (!e->array.name) return QKV_MEMORY;
     p->entry_count++;
     e->direct = e->view.order == QKV_FAMILY_PARTS && !(e->view.flags & QKV_FAMILY_TRANSPOSED);
-    const size_t rows = e->view.total, row = rows ? e->theirs->bytes / rows : 0;
+    const size_t rows = e->view.total * e->view.slices, row = rows ? e->theirs->bytes / rows : 0;
     e->array.dtype = e->theirs->dtype;
     e->array.bytes = row * ours->shape[0];
-    e->array.data = (const char *)e->theirs->data + e->view.before * row;
+    e->array.data = (const char *)e->theirs->data + (e->view.slice * e->view.total + e->view.before) * row;
     return QKV_OK;
 }
 
@@ -134,23 +134,37 @@ static void rows_take(const struct qkv_family_view *view, const float *theirs, s
     }
 }
 
-/* A tensor that several weights stand in is read once. */
+/* A tensor that several weights stand in is read once, or, of a stacked one, the part of an expert. */
 struct taken {
     const struct qkv_array *array;
+    size_t slice;
     float *floats;
 };
 
+static enum qkv_status take_slice(const struct qkv_published *p, const struct qkv_published_entry *e,
+                                  struct taken *taken) {
+    struct qkv_array part = *e->theirs;
+    if (taken->array == e->theirs && taken->slice == e->view.slice) return QKV_OK;
+    if (e->view.flags & QKV_FAMILY_STACKED) {
+        part.shape[0] = 1;
+        part.bytes /= e->view.slices;
+        part.data = (const char *)part.data + e->view.slice * part.bytes;
+    }
+    free(taken->floats);
+    *taken = (struct taken){.floats = qkv_allocate(p->ctx, qkv_array_elements(&part), sizeof(float))};
+    if (!taken->floats) return QKV_MEMORY;
+    enum qkv_status status = qkv_tensors_floats(p->files[e->file].tensors, &part, taken->floats);
+    if (status) return status;
+    taken->array = e->theirs;
+    taken->slice = e->view.slice;
+    return QKV_OK;
+}
+
 static enum qkv_status take_weight(const struct qkv_published *p, struct qkv_weight *weight, struct taken *taken) {
     const struct qkv_published_entry *e = entry_find(p, weight->array.name);
-    const struct qkv_tensors *file = p->files[e->file].tensors;
-    if (e->direct) return qkv_tensors_floats(file, &e->array, weight->data);
-    if (taken->array != e->theirs) {
-        free(taken->floats);
-        taken->floats = qkv_allocate(p->ctx, qkv_array_elements(e->theirs), sizeof(float));
-        taken->array = taken->floats ? e->theirs : NULL;
-        enum qkv_status status = taken->floats ? qkv_tensors_floats(file, e->theirs, taken->floats) : QKV_MEMORY;
-        if (status) return status;
-    }
+    if (e->direct) return qkv_tensors_floats(p->files[e->file].tensors, &e->array, weight->data);
+    enum qkv_status status = take_slice(p, e, taken);
+    if (status) return status;
     const size_t rows = weight->array.shape[0];
     rows_take(&e->view, taken->floats, rows, rows ? weight->rows * weight->columns / rows : 0, weight->data);
     return QKV_OK;

@@ -1,0 +1,55 @@
+/* DeepSeek V3 and R1 (DeepSeek-AI 2024): latent attention, and experts that are chosen by corrected scores. */
+#include "family/family.h"
+
+static const struct qkv_family_rule pairings[] = {
+    {"true", "decoder.attention.position.pairing='interleaved'"},
+    {"false", "decoder.attention.position.pairing='half'"},
+    {NULL, NULL},
+};
+
+static const struct qkv_family_kind kinds[] = {
+    {"'dense'", "dense", QKV_FAMILY_DENSE},
+    {"'sparse'", "sparse",
+     QKV_FAMILY_DEEPSEEK_SPARSE "ffn.experts.scores='sigmoid'; ffn.experts.correction=true; "
+                                "ffn.experts.normalize=$norm_topk_prob; ffn.experts.groups=$n_group; "
+                                "ffn.experts.top_groups=$topk_group; ffn.experts.group_score='top2'"},
+    {NULL, NULL, NULL},
+};
+
+/* The first layers have no experts. */
+static int kind_of(const json_t *config, int layer, int listed) {
+    (void)listed;
+    return !qkv_family_first_dense(config, layer);
+}
+
+static const struct qkv_family_choice choices[] = {
+    {"hidden_act", qkv_family_gates}, {"tie_word_embeddings", qkv_family_ties},
+    {NULL, qkv_family_latent_biases}, {"rope_interleave", pairings},
+    QKV_FAMILY_CHOICES_END,
+};
+
+static const struct qkv_family_layers layers = {NULL, kinds, kind_of, qkv_family_write_first_dense};
+
+/* The layer behind the last one predicts a second token, and is none of the model. */
+const struct qkv_family qkv_family_deepseek_v3 = {
+    .type = "deepseek_v3",
+    .architectures = "DeepseekV3ForCausalLM",
+    .stacks = "decoder",
+    .aliases = "num_local_experts=n_routed_experts; num_mtp_layers=num_nextn_predict_layers",
+    .defaults =
+        "vocab_size=129280; hidden_size=7168; intermediate_size=18432; num_hidden_layers=61; num_attention_heads=128; "
+        "num_key_value_heads=128; hidden_act='silu'; max_position_embeddings=4096; rms_norm_eps=1e-6; "
+        "rope_theta=10000.0; rope_scaling=null; tie_word_embeddings=false; attention_bias=false; "
+        "first_k_dense_replace=3; kv_lora_rank=512; q_lora_rank=1536; n_group=8; topk_group=4; n_routed_experts=256; "
+        "n_shared_experts=1; qk_nope_head_dim=128; qk_rope_head_dim=64; v_head_dim=128; routed_scaling_factor=2.5; "
+        "norm_topk_prob=true; num_experts_per_tok=8; moe_intermediate_size=2048; rope_interleave=true",
+    .needs = "moe_layer_freq=1; scoring_func='sigmoid'; topk_method='noaux_tc'",
+    .spec = QKV_FAMILY_DEEPSEEK_SPEC,
+    .choices = choices,
+    .layers = &layers,
+    .tensors = qkv_family_deepseek_tensors,
+    .others = qkv_family_llama_tensors,
+    .ignored = "model.layers.$num_hidden_layers.*",
+    .prefix = "model.",
+    .tied = "lm_head.weight",
+};

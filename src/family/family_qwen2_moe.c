@@ -1,0 +1,54 @@
+/* Qwen 1.5 and 2 with experts (Yang et al. 2024): one of them all rows go through, behind a gate. */
+#include "family/family.h"
+
+static const struct qkv_family_kind kinds[] = {
+    {"'dense'", "dense", QKV_FAMILY_DENSE},
+    {"'sparse'", "sparse",
+     QKV_FAMILY_QWEN_SPARSE "ffn.experts.shared=$shared_expert_intermediate_size; ffn.experts.shared_gate=true"},
+    {NULL, NULL, NULL},
+};
+
+static const struct qkv_family_rule biases[] = {
+    {"true", "decoder.attention.bias='qkv'"},
+    {"false", "decoder.attention.bias=false"},
+    {NULL, NULL},
+};
+
+static const struct qkv_family_choice choices[] = {
+    {"hidden_act", qkv_family_gates},
+    {"tie_word_embeddings", qkv_family_ties},
+    {"qkv_bias", biases},
+    QKV_FAMILY_CHOICES_END,
+};
+
+static const struct qkv_family_tensor tensors[] = {
+    {"ffn.shared.gate", "model.layers.{N}.mlp.shared_expert.gate_proj", 0, 0, NULL},
+    {"ffn.shared.up", "model.layers.{N}.mlp.shared_expert.up_proj", 0, 0, NULL},
+    {"ffn.shared.down", "model.layers.{N}.mlp.shared_expert.down_proj", 0, 0, NULL},
+    {"ffn.shared_gate", "model.layers.{N}.mlp.shared_expert_gate", 0, 0, NULL},
+    {NULL, NULL, 0, 0, NULL},
+};
+
+static const struct qkv_family_layers layers = {NULL, kinds, qkv_family_qwen_sparse, qkv_family_write_qwen_sparse};
+
+const struct qkv_family qkv_family_qwen2_moe = {
+    .type = "qwen2_moe",
+    .architectures = "Qwen2MoeForCausalLM",
+    .stacks = "decoder",
+    .aliases = "num_local_experts=num_experts",
+    .defaults =
+        "vocab_size=151936; hidden_size=2048; intermediate_size=5632; num_hidden_layers=24; num_attention_heads=16; "
+        "num_key_value_heads=16; head_dim=null; hidden_act='silu'; max_position_embeddings=32768; rms_norm_eps=1e-6; "
+        "rope_theta=10000.0; rope_scaling=null; tie_word_embeddings=false; use_sliding_window=false; qkv_bias=true; "
+        "decoder_sparse_step=1; mlp_only_layers=[]; moe_intermediate_size=1408; shared_expert_intermediate_size=5632; "
+        "num_experts_per_tok=4; num_experts=60; norm_topk_prob=false",
+    .needs = "use_sliding_window=false",
+    .spec = QKV_FAMILY_LLAMA_STEM QKV_FAMILY_ROPE("decoder.") QKV_FAMILY_RMSNORM
+    "decoder.norm.placement='pre'; decoder.ffn.bias=false",
+    .choices = choices,
+    .layers = &layers,
+    .tensors = tensors,
+    .others = qkv_family_llama_tensors,
+    .prefix = "model.",
+    .tied = "lm_head.weight",
+};
