@@ -7,7 +7,7 @@
 #include "cli.h"
 
 struct arguments {
-    const char *dtype, *output, *to, *family;
+    const char *dtype, *out, *to, *family;
     bool force;
     struct cli_common common;
 };
@@ -22,7 +22,8 @@ static const struct cli_option options[] = {
     {CLI_TEXT, 0, "family", "TYPE", offsetof(struct arguments, family),
      "with --to huggingface: the model_type to write, \"llama\"", 0, 0,
      "the one that the model came from, else the first that has all of it"},
-    {CLI_TEXT, 'o', "output", "FOLDER", offsetof(struct arguments, output), "model folder to write", 0, 0, NULL},
+    {CLI_TEXT, 'o', "out", "FOLDER", offsetof(struct arguments, out), "model folder to write", 0, 0, NULL},
+    {CLI_TEXT, 0, "output", "FOLDER", offsetof(struct arguments, out), "an older name of --out", 0, 0, NULL},
     CLI_FORCE(struct arguments),
     CLI_IGNORE_MEMORY(struct arguments),
     CLI_IGNORE_DIGEST(struct arguments),
@@ -62,12 +63,12 @@ static int export_check(struct qkv_context *ctx, const struct arguments *a, cons
                                         "model.safetensors"};
     struct stat info;
     int code = CLI_DONE;
-    if (stat(a->output, &info) != 0) return CLI_DONE;
+    if (stat(a->out, &info) != 0) return CLI_DONE;
     for (size_t i = 0; i < CLI_COUNT_OF(files) && !code; i++) {
-        const size_t n = strlen(a->output) + strlen(files[i]) + 2;
+        const size_t n = strlen(a->out) + strlen(files[i]) + 2;
         char *path = malloc(n);
         if (!path) return cli_failed("out of memory");
-        snprintf(path, n, "%s/%s", a->output, files[i]);
+        snprintf(path, n, "%s/%s", a->out, files[i]);
         code = cli_output_check(ctx, path, a->force, &(struct cli_reads){&folder, 1, NULL});
         free(path);
     }
@@ -76,8 +77,8 @@ static int export_check(struct qkv_context *ctx, const struct arguments *a, cons
 
 static int export_write(struct qkv_context *ctx, const struct arguments *a, struct qkv_model *model) {
     const enum qkv_status status = !a->to || strcmp(a->to, "huggingface")
-                                       ? qkv_model_export(model, a->dtype, a->output)
-                                       : qkv_model_export_published(model, a->family, a->dtype, a->output);
+                                       ? qkv_model_export(model, a->dtype, a->out)
+                                       : qkv_model_export_published(model, a->family, a->dtype, a->out);
     return status ? cli_broken(ctx) : CLI_DONE;
 }
 
@@ -89,7 +90,7 @@ static int export_run(const void *values, const char *const *words, size_t count
     if (!a->dtype || !export_known(a->dtype)) return export_usage(a->dtype);
     if (a->to && strcmp(a->to, "qkv") && strcmp(a->to, "huggingface"))
         return cli_usage("--to is \"%s\"; it must be qkv or huggingface", a->to);
-    if (!a->output) return cli_usage("export: say where to write: -o FOLDER");
+    if (!a->out) return cli_usage("export: say where to write: --out FOLDER");
     int code = cli_open(&a->common, &ctx);
     if (!code) code = export_check(ctx, a, words[0]);
     if (!code && qkv_model_load(ctx, words[0], &model)) code = cli_broken(ctx);
@@ -103,8 +104,8 @@ const struct cli_command *cli_export(void) {
     static const struct cli_command command = {
         .name = "export",
         .summary = "writes a model folder with its weights in f16 or bf16: half the bytes",
-        .usage = "RUN --dtype bf16 -o FOLDER [--force]\n"
-                 "RUN --to huggingface [--family TYPE] --dtype bf16 -o FOLDER [--force]",
+        .usage = "RUN --dtype bf16 --out FOLDER [--force]\n"
+                 "RUN --to huggingface [--family TYPE] --dtype bf16 --out FOLDER [--force]",
         .description =
             "Writes config.json, the tokenizers, the labels and model.safetensors of a model or run into a folder, "
             "with all "
@@ -115,9 +116,9 @@ const struct cli_command *cli_export(void) {
             "the folder is one that transformers opens: the configuration and tensors of a published family, all "
             "numbers in the format. A model that no family has exactly is refused, with what the nearest one has "
             "otherwise.",
-        .examples = "qkv export run/ --dtype bf16 -o small/\n"
+        .examples = "qkv export run/ --dtype bf16 --out small/\n"
                     "qkv generate small/ --prompt \"Once\"\n"
-                    "qkv export run/ --to huggingface --dtype bf16 -o run-hf/",
+                    "qkv export run/ --to huggingface --dtype bf16 --out run-hf/",
         .options = options,
         .option_count = CLI_COUNT_OF(options),
         .rules = rules,

@@ -34,6 +34,12 @@ for dtype in bf16 f16; do
 done
 try 0 "$QKV" info run
 has out '^  weights .* in fp32$'
+# By all its names the folder is the same.
+for option in --out --output; do
+    try 0 "$QKV" export run --dtype bf16 $option named
+    cmp -s named/model.safetensors small.bf16/model.safetensors || fail "$option writes another model"
+    rm -r named
+done
 
 # ---- training from it ----
 try 0 "$QKV" train --from small.bf16 --data text.txt --steps 3 --batch 2 --out again --quiet
