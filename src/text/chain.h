@@ -12,6 +12,7 @@
 
 #include "base/json_load.h"
 #include "text/text.h"
+#include "text/vocab_json.h"
 
 /* ---- characters (chain_text.c) ------------------------------------------------------------------------------------ */
 
@@ -130,6 +131,7 @@ struct chain_reader {
     const char *key;  /* of the link */
     struct qkv_chain *chain;
     struct qkv_tokenizer *t;
+    struct qkv_vocab_json *file;
     size_t patterns;
 };
 struct chain_strings;
@@ -228,7 +230,8 @@ struct qkv_chain {
     bool truncate_left;
     bool needs_map; /* a splitter asks where a piece stands */
 };
-enum qkv_status qkv_chain_read(struct qkv_context *ctx, const char *name, const json_t *root, const char *json,
+/* The chain takes the keys of the file. */
+enum qkv_status qkv_chain_read(struct qkv_context *ctx, const char *name, struct qkv_vocab_json *file, const char *json,
                                size_t size, struct qkv_tokenizer *t);
 enum qkv_status qkv_chain_read_model(struct chain_reader *r, const json_t *model);
 enum qkv_status qkv_chain_read_post(struct chain_reader *r, const json_t *value);

@@ -191,9 +191,10 @@ static enum qkv_status read_chain(struct chain_reader *r, const json_t *root) {
     return qkv_template_read(r->ctx, r->name, post, r->t);
 }
 
-enum qkv_status qkv_chain_read(struct qkv_context *ctx, const char *name, const json_t *root, const char *json,
+enum qkv_status qkv_chain_read(struct qkv_context *ctx, const char *name, struct qkv_vocab_json *file, const char *json,
                                size_t size, struct qkv_tokenizer *t) {
-    struct chain_reader r = {.ctx = ctx, .name = name, .key = "the file", .t = t};
+    struct chain_reader r = {.ctx = ctx, .name = name, .key = "the file", .t = t, .file = file};
+    const json_t *root = file->root;
     if (!json_is_object(root)) return qkv_json_refuse(ctx, name, "the file", root, "an object");
     r.chain = t->chain = qkv_allocate(ctx, 1, sizeof *t->chain);
     if (!t->chain) return QKV_MEMORY;

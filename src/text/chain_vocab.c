@@ -27,24 +27,22 @@ static enum qkv_status vocab_add(struct chain_reader *r, const char *key, size_t
     return QKV_OK;
 }
 
+/* The keys of the file become those of the chain. */
 static enum qkv_status read_object(struct chain_reader *r, const json_t *vocab) {
-    const char *key;
-    json_t *value;
-    json_t *object = (json_t *)(uintptr_t)vocab; /* jansson's iterators want it writable */
-    if (!json_is_object(vocab)) return qkv_json_refuse(r->ctx, r->name, "model.vocab", vocab, "an object of token: id");
-    enum qkv_status status = vocab_keys_room(r, json_object_size(vocab));
-    if (status) return status;
-    json_object_foreach(object, key, value) {
-        const json_int_t id = json_integer_value(value);
-        if (!json_is_integer(value) || id < 0 || (size_t)id >= r->chain->key_count)
-            return qkv_fail(r->ctx, QKV_FORMAT,
-                            "%s: the id of \"%.60s\" in model.vocab is not an integer in [0, %zu), which is ample for "
-                            "this vocabulary",
-                            r->name, key, r->chain->key_count);
-        status = vocab_add(r, key, strlen(key), (size_t)id);
-        if (status) return status;
+    struct qkv_strings *keys = &r->chain->vocab;
+    if (!r->file->has_vocab) return qkv_json_refuse(r->ctx, r->name, "model.vocab", vocab, "an object of token: id");
+    *keys = r->file->keys;
+    r->file->keys = (struct qkv_strings){0};
+    enum qkv_status status = vocab_keys_room(r, keys->count);
+    for (size_t i = 0; i < keys->count && !status; i++) {
+        const struct qkv_string *e = &keys->entries[i];
+        if (e->value < 0 || (size_t)e->value >= r->chain->key_count)
+            status = qkv_fail(r->ctx, QKV_FORMAT,
+                              "%s: the id of \"%.*s\" in model.vocab is not an integer in [0, %zu), which is ample "
+                              "for this vocabulary",
+                              r->name, (int)qkv_min(e->size, 60), keys->bytes.data + e->offset, r->chain->key_count);
     }
-    return QKV_OK;
+    return status;
 }
 
 static enum qkv_status read_pieces(struct chain_reader *r, const json_t *vocab) {
@@ -129,18 +127,11 @@ static enum qkv_status merge_id(struct chain_reader *r, size_t i, const char *ke
                             (int)qkv_min(size, 60), key);
 }
 
-static enum qkv_status vocab_merge(struct chain_reader *r, size_t i, const json_t *merge, struct qkv_buffer *joined) {
-    const json_t *a = json_array_get(merge, 0), *b = json_array_get(merge, 1);
-    const char *left = json_string_value(a), *right = json_string_value(b), *text = json_string_value(merge);
-    size_t left_size = left ? json_string_length(a) : 0, right_size = right ? json_string_length(b) : 0;
-    if (text) {
-        const char *space = strchr(text, ' ');
-        left = text;
-        left_size = space ? (size_t)(space - text) : 0;
-        right = space && !strchr(space + 1, ' ') ? space + 1 : NULL;
-        right_size = right ? strlen(right) : 0;
-    }
-    if (!left || !right || (!text && json_array_size(merge) != 2))
+static enum qkv_status vocab_merge(struct chain_reader *r, size_t i, struct qkv_buffer *joined) {
+    const struct qkv_vocab_merge *merge = &r->file->merges[i];
+    const char *left = merge->left, *right = merge->right;
+    const size_t left_size = merge->left_size, right_size = merge->right_size;
+    if (!left)
         return qkv_fail(r->ctx, QKV_FORMAT, "%s: model.merges[%zu] is neither \"a b\" nor [\"a\", \"b\"]", r->name, i);
     int32_t ids[3] = {0, 0, 0};
     const size_t skip = qkv_min(r->chain->prefix_size, right_size);
@@ -188,8 +179,7 @@ static enum qkv_status read_bpe(struct chain_reader *r, const json_t *model) {
     for (size_t i = 0; i < 256; i++) spelt = spelt && c->byte_ids[i] >= 0;
     c->splits_at_mark = spelt;
     struct qkv_buffer joined = {0};
-    for (size_t i = 0; i < json_array_size(merges) && !status; i++)
-        status = vocab_merge(r, i, json_array_get(merges, i), &joined);
+    for (size_t i = 0; i < r->file->merge_count && !status; i++) status = vocab_merge(r, i, &joined);
     qkv_buffer_free(&joined);
     return status ? status : qkv_merges_index(r->ctx, &r->t->merges, NULL);
 }

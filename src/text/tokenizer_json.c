@@ -1,12 +1,11 @@
-/* Reading Hugging Face tokenizer.json: byte-level BPE as GPT-2, Llama 3 and Qwen have it, BPE over characters with
- * bytes as fallback or with a token for what is unknown, and WordLevel over words apart by white space. A file that asks for anything else is refused with the key and the value: it would not give the
- * ids it was made for. The post_processor is read by template.c. */
-#include "text/chain.h"
-
+/* Reading Hugging Face tokenizer.json: what this library's own machine does (text.h), which are byte-level BPE as GPT-2, Llama 3 and
+ * Qwen have it, BPE over characters with bytes as fallback or with a token for what is unknown, and WordLevel over words apart by
+ * white space. A file that asks for anything else is QKV_FORMAT here, without a sentence, and read as a chain, which says what is
+ * wrong with a file that is no tokenizer at all. The post_processor is read by template.c. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json_load.h"
+#include "text/chain.h"
 
 enum { FILE_BYTES = 1 << 28 };
 
@@ -14,20 +13,16 @@ struct reader {
     struct qkv_context *ctx;
     const char *name; /* of the file */
     struct qkv_tokenizer *t;
-    const json_t *vocab;      /* key -> id */
+    const struct qkv_vocab_json *file;
     struct qkv_strings added; /* of WordLevel: the contents of added_tokens */
     size_t id_bound;
     bool fallback;       /* <0xNN> are bytes, which spell characters that are not in the vocabulary */
     const char *unknown; /* the key of what stands for these otherwise */
 };
 
-static const char *type_of(const json_t *value) {
-    const char *type = json_string_value(json_object_get(value, "type"));
-    return type ? type : "";
-}
-
 static bool is_type(const json_t *value, const char *type) {
-    return strcmp(type_of(value), type) == 0;
+    const char *is = json_string_value(json_object_get(value, "type"));
+    return is && strcmp(is, type) == 0;
 }
 
 static bool tokenizer_json_absent(const json_t *value) {
@@ -35,52 +30,34 @@ static bool tokenizer_json_absent(const json_t *value) {
 }
 
 /* A boolean that may be left out. */
-static enum qkv_status read_bool(const struct reader *r, const json_t *object, const char *key, const char *path,
-                                 bool fallback, bool *out) {
+static enum qkv_status read_bool(const json_t *object, const char *key, bool fallback, bool *out) {
     const json_t *value = json_object_get(object, key);
     *out = tokenizer_json_absent(value) ? fallback : json_is_true(value);
-    return tokenizer_json_absent(value) || json_is_boolean(value)
-               ? QKV_OK
-               : qkv_json_refuse(r->ctx, r->name, path, value, "true and false");
+    return tokenizer_json_absent(value) || json_is_boolean(value) ? QKV_OK : QKV_FORMAT;
 }
 
 /* ---- pipeline ------------------------------------------------------------------------------------------------------ */
 
-static enum qkv_status read_byte_level(const struct reader *r, const json_t *value, bool *use_regex) {
+static enum qkv_status read_byte_level(const json_t *value, bool *use_regex) {
     bool prefix;
-    enum qkv_status status = read_bool(r, value, "add_prefix_space", "pre_tokenizer.add_prefix_space", true, &prefix);
-    if (!status && prefix) {
-        return qkv_fail(r->ctx, QKV_FORMAT, "%s: pre_tokenizer.add_prefix_space is true; this reader knows false",
-                        r->name);
-    }
-    return status ? status : read_bool(r, value, "use_regex", "pre_tokenizer.use_regex", true, use_regex);
+    if (read_bool(value, "add_prefix_space", true, &prefix) || prefix) return QKV_FORMAT;
+    return read_bool(value, "use_regex", true, use_regex);
 }
 
 static enum qkv_status set_pattern(const struct reader *r, const char *source) {
-    enum qkv_status status = qkv_pattern_create(r->ctx, source, &r->t->pattern);
-    if (status != QKV_FORMAT) return status;
-    char why[512];
-    snprintf(why, sizeof why, "%s", qkv_message(r->ctx));
-    return qkv_fail(r->ctx, QKV_FORMAT, "%s: pre_tokenizer: %s", r->name, why);
+    return qkv_pattern_create(r->ctx, source, &r->t->pattern);
 }
 
 static enum qkv_status read_split(const struct reader *r, const json_t *split) {
-    const json_t *behavior = json_object_get(split, "behavior"), *pattern = json_object_get(split, "pattern");
-    if (!json_is_string(behavior) || strcmp(json_string_value(behavior), "Isolated") != 0) {
-        return qkv_json_refuse(r->ctx, r->name, "pre_tokenizer.behavior", behavior, "Isolated");
-    }
+    const char *behavior = json_string_value(json_object_get(split, "behavior")),
+               *source = json_string_value(json_object_get(json_object_get(split, "pattern"), "Regex"));
     bool invert;
-    enum qkv_status status = read_bool(r, split, "invert", "pre_tokenizer.invert", false, &invert);
-    if (status) return status;
-    if (invert)
-        return qkv_fail(r->ctx, QKV_FORMAT, "%s: pre_tokenizer.invert is true; this reader knows false", r->name);
-    const char *source = json_string_value(json_object_get(pattern, "Regex"));
-    if (!source) return qkv_json_refuse(r->ctx, r->name, "pre_tokenizer.pattern", pattern, "{\"Regex\": ...}");
+    if (!behavior || strcmp(behavior, "Isolated") != 0 || !source) return QKV_FORMAT;
+    if (read_bool(split, "invert", false, &invert) || invert) return QKV_FORMAT;
     return set_pattern(r, source);
 }
 
 static enum qkv_status read_pre_tokenizer(const struct reader *r, const json_t *value) {
-    static const char knows[] = "null, WhitespaceSplit, ByteLevel, and a Sequence of Split and ByteLevel";
     struct qkv_tokenizer *t = r->t;
     bool use_regex = false;
     if (tokenizer_json_absent(value)) return QKV_OK;
@@ -88,73 +65,37 @@ static enum qkv_status read_pre_tokenizer(const struct reader *r, const json_t *
     t->byte_level = !t->whole_words;
     if (t->whole_words) return set_pattern(r, qkv_pattern_words);
     if (is_type(value, "ByteLevel")) {
-        enum qkv_status status = read_byte_level(r, value, &use_regex);
+        enum qkv_status status = read_byte_level(value, &use_regex);
         if (status || !use_regex) return status;
         t->gpt2 = true;
         return set_pattern(r, qkv_pattern_gpt2);
     }
     const json_t *parts = json_object_get(value, "pretokenizers");
     const json_t *split = json_array_get(parts, 0), *level = json_array_get(parts, 1);
-    if (!is_type(value, "Sequence") || json_array_size(parts) != 2) {
-        return qkv_json_refuse(r->ctx, r->name, "pre_tokenizer", value, knows);
-    }
-    if (!is_type(split, "Split"))
-        return qkv_json_refuse(r->ctx, r->name, "pre_tokenizer.pretokenizers[0]", split, knows);
-    if (!is_type(level, "ByteLevel"))
-        return qkv_json_refuse(r->ctx, r->name, "pre_tokenizer.pretokenizers[1]", level, knows);
-    enum qkv_status status = read_byte_level(r, level, &use_regex);
-    if (!status && use_regex) {
-        return qkv_json_refuse(r->ctx, r->name, "pre_tokenizer.pretokenizers[1]", level,
-                               "ByteLevel with \"use_regex\": false after a Split");
-    }
-    return status ? status : read_split(r, split);
+    if (!is_type(value, "Sequence") || json_array_size(parts) != 2) return QKV_FORMAT;
+    if (!is_type(split, "Split") || !is_type(level, "ByteLevel")) return QKV_FORMAT;
+    if (read_byte_level(level, &use_regex) || use_regex) return QKV_FORMAT;
+    return read_split(r, split);
 }
 
 static enum qkv_status read_normalizer(const struct reader *r, const json_t *value) {
-    if (tokenizer_json_absent(value)) return QKV_OK;
     const json_t *parts = json_object_get(value, "normalizers");
+    if (tokenizer_json_absent(value)) return QKV_OK;
     if (is_type(value, "Sequence") && json_is_array(parts) && json_array_size(parts) == 0) return QKV_OK;
     r->t->nfc = is_type(value, "NFC");
-    return r->t->nfc ? QKV_OK : qkv_json_refuse(r->ctx, r->name, "normalizer", value, "null and NFC");
+    return r->t->nfc ? QKV_OK : QKV_FORMAT;
 }
 
-static enum qkv_status read_decoder(struct reader *r, const json_t *value) {
+static bool decoder_fits(const struct reader *r, const json_t *value) {
     const json_t *parts = json_object_get(value, "decoders");
-    const bool bytes = is_type(value, "Sequence") && json_array_size(parts) == 2 &&
-                       is_type(json_array_get(parts, 0), "ByteFallback") && is_type(json_array_get(parts, 1), "Fuse");
-    if (r->t->byte_level) {
-        return is_type(value, "ByteLevel")
-                   ? QKV_OK
-                   : qkv_json_refuse(r->ctx, r->name, "decoder", value, "ByteLevel with a ByteLevel pre_tokenizer");
-    }
-    if (r->t->whole_words)
-        return tokenizer_json_absent(value)
-                   ? QKV_OK
-                   : qkv_json_refuse(r->ctx, r->name, "decoder", value, "null with a WhitespaceSplit pre_tokenizer");
-    if (!r->fallback)
-        return is_type(value, "Fuse")
-                   ? QKV_OK
-                   : qkv_json_refuse(r->ctx, r->name, "decoder", value,
-                                     "Fuse without a pre_tokenizer and with \"byte_fallback\": false");
-    return bytes ? QKV_OK
-                 : qkv_json_refuse(r->ctx, r->name, "decoder", value,
-                                   "a Sequence of ByteFallback and Fuse without a pre_tokenizer");
+    if (r->t->byte_level) return is_type(value, "ByteLevel");
+    if (r->t->whole_words) return tokenizer_json_absent(value);
+    if (!r->fallback) return is_type(value, "Fuse");
+    return is_type(value, "Sequence") && json_array_size(parts) == 2 &&
+           is_type(json_array_get(parts, 0), "ByteFallback") && is_type(json_array_get(parts, 1), "Fuse");
 }
 
 /* ---- vocabulary ------------------------------------------------------------------------------------------------------ */
-
-static enum qkv_status read_id(const struct reader *r, const json_t *value, const char *what, const char *key,
-                               size_t *id) {
-    json_int_t n = json_integer_value(value);
-    if (!json_is_integer(value) || n < 0 || (size_t)n >= r->id_bound) {
-        return qkv_fail(
-            r->ctx, QKV_FORMAT,
-            "%s: the id of \"%.60s\" in %s is not an integer in [0, %zu), which is ample for this vocabulary", r->name,
-            key, what, r->id_bound);
-    }
-    *id = (size_t)n;
-    return QKV_OK;
-}
 
 /* A byte token <0xNN>: its byte, or -1. */
 static int fallback_byte(const char *key, size_t size) {
@@ -183,18 +124,15 @@ static bool key_bytes(const char *key, size_t size, char *out, size_t *out_size)
     return true;
 }
 
-/* Whether a key is an added token, whose bytes have no space before them. */
-static bool is_added(const struct reader *r, const char *key) {
-    return qkv_strings_find(&r->added, key, strlen(key)) != NULL;
-}
-
-static enum qkv_status read_token(const struct reader *r, const char *key, const json_t *value, char *scratch) {
-    size_t id = 0, size = strlen(key), n = size;
-    enum qkv_status status = read_id(r, value, "model.vocab", key, &id);
-    if (status) return status;
-    if (size == 0) return qkv_fail(r->ctx, QKV_FORMAT, "%s: model.vocab has an empty token", r->name);
-    if (r->t->whole_words)
-        return qkv_tokenizer_set(r->ctx, r->t, id, key, size, is_added(r, key) ? QKV_TOKEN_RAW : QKV_TOKEN_WORD);
+static enum qkv_status read_token(const struct reader *r, const struct qkv_string *entry, char *scratch) {
+    const char *key = r->file->keys.bytes.data + entry->offset;
+    const size_t size = entry->size, id = (size_t)entry->value;
+    size_t n = size;
+    if (entry->value < 0 || id >= r->id_bound || size == 0) return QKV_FORMAT;
+    if (r->t->whole_words) { /* the bytes of an added one have no space before them */
+        const bool added = qkv_strings_find(&r->added, key, size) != NULL;
+        return qkv_tokenizer_set(r->ctx, r->t, id, key, size, added ? QKV_TOKEN_RAW : QKV_TOKEN_WORD);
+    }
     if (!r->t->byte_level) {
         int byte = r->fallback ? fallback_byte(key, size) : -1;
         char c = (char)byte;
@@ -205,95 +143,49 @@ static enum qkv_status read_token(const struct reader *r, const char *key, const
     return qkv_tokenizer_set(r->ctx, r->t, id, key, size, QKV_TOKEN_RAW);
 }
 
-/* Puts the file's name before the sentence of a lower call. */
-static enum qkv_status with_name(const struct reader *r, const char *key, enum qkv_status status) {
-    char why[512];
-    if (!status || strncmp(qkv_message(r->ctx), r->name, strlen(r->name)) == 0) return status;
-    snprintf(why, sizeof why, "%s", qkv_message(r->ctx));
-    return qkv_fail(r->ctx, status, "%s: %s: %s", r->name, key, why);
-}
-
-static enum qkv_status read_vocab(struct reader *r) {
+static enum qkv_status read_vocab(const struct reader *r) {
+    const struct qkv_strings *keys = &r->file->keys;
     size_t longest = 0;
-    const char *key;
-    json_t *value;
-    json_t *vocab = (json_t *)(uintptr_t)r->vocab; /* jansson's iterators want it writable */
-    json_object_foreach(vocab, key, value) {
-        if (strlen(key) > longest) longest = strlen(key);
-    }
+    for (size_t i = 0; i < keys->count; i++) longest = qkv_max(longest, keys->entries[i].size);
     char *scratch = qkv_allocate(r->ctx, longest + 1, 1);
     enum qkv_status status = scratch ? QKV_OK : QKV_MEMORY;
-    if (!status) {
-        json_object_foreach(vocab, key, value) {
-            status = read_token(r, key, value, scratch);
-            if (status) break;
-        }
-    }
+    for (size_t i = 0; i < keys->count && !status; i++) status = read_token(r, &keys->entries[i], scratch);
     free(scratch);
-    return with_name(r, "model.vocab", status);
+    return status;
 }
 
-/* The token of what is unknown. */
-static enum qkv_status read_unknown(const struct reader *r) {
-    const json_t *id = r->unknown ? json_object_get(r->vocab, r->unknown) : NULL;
-    if (r->unknown && !id)
-        return qkv_fail(r->ctx, QKV_FORMAT, "%s: model.unk_token is \"%.60s\", which is not in model.vocab", r->name,
-                        r->unknown);
-    if (id) r->t->unknown = (int32_t)json_integer_value(id);
-    return QKV_OK;
+/* The id of a key, or -1. */
+static int32_t find_id(const struct reader *r, const char *key, size_t size) {
+    const struct qkv_string *entry = qkv_strings_find(&r->file->keys, key, size);
+    return entry ? (int32_t)entry->value : -1;
 }
 
 /* ---- merges ---------------------------------------------------------------------------------------------------------- */
 
-/* The id of a token in a merge, -1 if it is none. Merges are over text; byte tokens do not take part. */
-static int32_t merge_token(const struct reader *r, const char *key) {
-    const json_t *id = json_object_get(r->vocab, key);
-    if (!id) return -1;
-    int32_t n = (int32_t)json_integer_value(id);
-    return r->t->tokens[n].form == QKV_TOKEN_BYTE ? -1 : n;
+/* The token of a key in a merge. Merges are over text; byte tokens do not take part. */
+static int32_t merge_token(const struct reader *r, const char *key, size_t size) {
+    const int32_t id = find_id(r, key, size);
+    return id >= 0 && r->t->tokens[id].form == QKV_TOKEN_BYTE ? -1 : id;
 }
 
-static enum qkv_status merge_fail(const struct reader *r, size_t i, const char *key) {
-    return qkv_fail(r->ctx, QKV_FORMAT, "%s: model.merges[%zu] needs the token \"%.60s\", which is not in model.vocab",
-                    r->name, i, key);
-}
-
-static enum qkv_status add_merge(const struct reader *r, size_t i, const char *left, const char *right,
-                                 struct qkv_buffer *joined) {
-    int32_t a = merge_token(r, left), b = merge_token(r, right);
-    if (a < 0) return merge_fail(r, i, left);
-    if (b < 0) return merge_fail(r, i, right);
+static enum qkv_status read_merge(const struct reader *r, const struct qkv_vocab_merge *merge,
+                                  struct qkv_buffer *joined) {
+    if (!merge->left) return QKV_FORMAT;
     joined->size = 0;
-    enum qkv_status status = qkv_buffer_append(r->ctx, joined, left, strlen(left));
-    if (!status) status = qkv_buffer_append(r->ctx, joined, right, strlen(right));
+    enum qkv_status status = qkv_buffer_append(r->ctx, joined, merge->left, merge->left_size);
+    if (!status) status = qkv_buffer_append(r->ctx, joined, merge->right, merge->right_size);
     if (status) return status;
-    int32_t result = merge_token(r, joined->data);
-    if (result < 0) return merge_fail(r, i, joined->data);
-    return qkv_merges_add(r->ctx, &r->t->merges, a, b, result);
-}
-
-static enum qkv_status read_merge(const struct reader *r, size_t i, const json_t *merge, struct qkv_buffer *joined) {
-    const char *left = json_string_value(json_array_get(merge, 0)),
-               *right = json_string_value(json_array_get(merge, 1));
-    if (left && right && json_array_size(merge) == 2) return add_merge(r, i, left, right, joined);
-    const char *text = json_string_value(merge), *space = text ? strchr(text, ' ') : NULL;
-    if (!space || strchr(space + 1, ' ')) {
-        return qkv_fail(r->ctx, QKV_FORMAT, "%s: model.merges[%zu] is neither \"a b\" nor [\"a\", \"b\"]", r->name, i);
-    }
-    char *first = qkv_copy_bytes(r->ctx, text, (size_t)(space - text));
-    if (!first) return QKV_MEMORY;
-    enum qkv_status status = add_merge(r, i, first, space + 1, joined);
-    free(first);
-    return status;
+    const int32_t left = merge_token(r, merge->left, merge->left_size),
+                  right = merge_token(r, merge->right, merge->right_size),
+                  result = merge_token(r, joined->data, joined->size);
+    if (left < 0 || right < 0 || result < 0) return QKV_FORMAT;
+    return qkv_merges_add(r->ctx, &r->t->merges, left, right, result);
 }
 
 static enum qkv_status read_merges(const struct reader *r, const json_t *merges) {
-    if (!json_is_array(merges)) return qkv_json_refuse(r->ctx, r->name, "model.merges", merges, "a list");
     struct qkv_buffer joined = {0};
-    enum qkv_status status = QKV_OK;
-    for (size_t i = 0; i < json_array_size(merges) && !status; i++) {
-        status = read_merge(r, i, json_array_get(merges, i), &joined);
-    }
+    enum qkv_status status = json_is_array(merges) ? QKV_OK : QKV_FORMAT;
+    for (size_t i = 0; i < r->file->merge_count && !status; i++) status = read_merge(r, &r->file->merges[i], &joined);
     qkv_buffer_free(&joined);
     return status;
 }
@@ -303,15 +195,10 @@ static enum qkv_status read_merges(const struct reader *r, const json_t *merges)
 /* WordLevel: a word that is not in the vocabulary is unk_token where that is, else an error. */
 static enum qkv_status read_words(struct reader *r, const json_t *model, const json_t *added) {
     const json_t *unknown = json_object_get(model, "unk_token");
-    if (!tokenizer_json_absent(unknown) && !json_is_string(unknown))
-        return qkv_json_refuse(r->ctx, r->name, "model.unk_token", unknown, "a text");
-    r->vocab = json_object_get(model, "vocab");
-    if (!json_is_object(r->vocab))
-        return qkv_json_refuse(r->ctx, r->name, "model.vocab", r->vocab, "an object of token: id");
     const char *key = json_string_value(unknown);
-    r->unknown = key && json_object_get(r->vocab, key) ? key : NULL;
-    if (json_object_size(r->vocab) == 0)
-        return qkv_fail(r->ctx, QKV_FORMAT, "%s: model.vocab has no word; give it some", r->name);
+    if (!is_type(model, "WordLevel") || r->file->keys.count == 0) return QKV_FORMAT;
+    if (!tokenizer_json_absent(unknown) && !key) return QKV_FORMAT;
+    r->unknown = key && find_id(r, key, strlen(key)) >= 0 ? key : NULL;
     for (size_t i = 0; i < json_array_size(added); i++) {
         const char *content = json_string_value(json_object_get(json_array_get(added, i), "content"));
         if (content && !qkv_strings_add(r->ctx, &r->added, content, strlen(content))) return QKV_MEMORY;
@@ -320,136 +207,98 @@ static enum qkv_status read_words(struct reader *r, const json_t *model, const j
 }
 
 static enum qkv_status read_model(struct reader *r, const json_t *model, const json_t *added) {
-    bool fuse;
-    if (r->t->whole_words && is_type(model, "WordLevel")) return read_words(r, model, added);
-    if (r->t->whole_words)
-        return qkv_fail(r->ctx, QKV_FORMAT,
-                        "%s: model.type is not WordLevel, which is what this reader knows with a WhitespaceSplit "
-                        "pre_tokenizer",
-                        r->name);
-    if (!is_type(model, "BPE")) {
-        const char *type = type_of(model);
-        return qkv_fail(r->ctx, QKV_FORMAT, "%s: model.type is %.60s; this reader knows BPE", r->name,
-                        *type ? type : "missing");
-    }
+    static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
     const json_t *dropout = json_object_get(model, "dropout");
-    if (!tokenizer_json_absent(dropout) && json_number_value(dropout) != 0.0)
-        return qkv_json_refuse(r->ctx, r->name, "model.dropout", dropout, "null");
-    static const char *const affixes[][2] = {{"continuing_subword_prefix", "model.continuing_subword_prefix"},
-                                             {"end_of_word_suffix", "model.end_of_word_suffix"}};
-    for (size_t i = 0; i < 2; i++) {
-        const json_t *affix = json_object_get(model, affixes[i][0]);
-        if (tokenizer_json_absent(affix) || (json_is_string(affix) && json_string_length(affix) == 0)) continue;
-        return qkv_json_refuse(r->ctx, r->name, affixes[i][1], affix, "null");
+    bool fuse;
+    if (!r->file->has_vocab) return QKV_FORMAT;
+    if (r->t->whole_words) return read_words(r, model, added);
+    if (!is_type(model, "BPE")) return QKV_FORMAT;
+    if (!tokenizer_json_absent(dropout) && !(json_is_number(dropout) && json_number_value(dropout) == 0))
+        return QKV_FORMAT;
+    for (size_t i = 0; i < sizeof affixes / sizeof *affixes; i++) {
+        const json_t *affix = json_object_get(model, affixes[i]);
+        if (!tokenizer_json_absent(affix) && !(json_is_string(affix) && json_string_length(affix) == 0))
+            return QKV_FORMAT;
     }
-    enum qkv_status status = read_bool(r, model, "fuse_unk", "model.fuse_unk", false, &fuse);
-    if (!status) status = read_bool(r, model, "byte_fallback", "model.byte_fallback", false, &r->fallback);
-    if (!status) status = read_bool(r, model, "ignore_merges", "model.ignore_merges", false, &r->t->ignore_merges);
-    if (status) return status;
-    /* unk_token and fuse_unk have no part where every byte has a token, so that nothing is unknown. */
-    const json_t *unknown = json_object_get(model, "unk_token");
-    if (!r->t->byte_level && !r->fallback) {
-        r->unknown = json_string_value(unknown);
-        if (!r->unknown)
-            return qkv_fail(
-                r->ctx, QKV_FORMAT,
-                "%s: model.byte_fallback is false and there is no ByteLevel pre_tokenizer, nor a model.unk_token; this "
-                "reader knows BPE over bytes, with bytes to fall back on, or with a token for what is unknown",
-                r->name);
-        if (fuse)
-            return qkv_json_refuse(r->ctx, r->name, "model.fuse_unk", json_object_get(model, "fuse_unk"), "false");
-    }
-    r->vocab = json_object_get(model, "vocab");
-    if (!json_is_object(r->vocab))
-        return qkv_json_refuse(r->ctx, r->name, "model.vocab", r->vocab, "an object of token: id");
-    return QKV_OK;
+    enum qkv_status status = read_bool(model, "fuse_unk", false, &fuse);
+    if (!status) status = read_bool(model, "byte_fallback", false, &r->fallback);
+    if (!status) status = read_bool(model, "ignore_merges", false, &r->t->ignore_merges);
+    if (status || r->t->byte_level || r->fallback) return status;
+    /* Elsewhere unk_token and fuse_unk have no part: every byte has a token, so that nothing is unknown. */
+    r->unknown = json_string_value(json_object_get(model, "unk_token"));
+    return r->unknown && !fuse ? QKV_OK : QKV_FORMAT;
+}
+
+/* Before anything long is read. */
+static bool added_fit(const json_t *added) {
+    static const char *const others[] = {"single_word", "lstrip", "rstrip"};
+    bool value;
+    for (size_t i = 0; i < json_array_size(added); i++)
+        for (size_t k = 0; k < sizeof others / sizeof *others; k++)
+            if (read_bool(json_array_get(added, i), others[k], false, &value) || value) return false;
+    return tokenizer_json_absent(added) || json_is_array(added);
 }
 
 static enum qkv_status read_added_token(const struct reader *r, const json_t *token) {
-    static const char *const unknown[][2] = {{"single_word", "added_tokens.single_word"},
-                                             {"lstrip", "added_tokens.lstrip"},
-                                             {"rstrip", "added_tokens.rstrip"}};
     const char *content = json_string_value(json_object_get(token, "content"));
-    if (!content) return qkv_json_refuse(r->ctx, r->name, "added_tokens", token, "objects with id and content");
-    bool special, normalized, value;
-    enum qkv_status status = QKV_OK;
-    for (size_t i = 0; i < 3; i++) {
-        status = read_bool(r, token, unknown[i][0], unknown[i][1], false, &value);
-        if (status) return status;
-        if (value)
-            return qkv_fail(r->ctx, QKV_FORMAT, "%s: %s of \"%.60s\" is true; this reader knows false", r->name,
-                            unknown[i][1], content);
-    }
-    status = read_bool(r, token, "special", "added_tokens.special", false, &special);
-    if (!status) status = read_bool(r, token, "normalized", "added_tokens.normalized", !special, &normalized);
-    size_t id = 0;
-    if (!status) status = read_id(r, json_object_get(token, "id"), "added_tokens", content, &id);
-    if (status) return status;
-    const json_t *known = json_object_get(r->vocab, content);
-    if (known ? (size_t)json_integer_value(known) != id
-              : id < r->t->count && r->t->tokens[id].form != QKV_TOKEN_HOLE && !r->t->tokens[id].added) {
-        return qkv_fail(r->ctx, QKV_FORMAT,
-                        "%s: added_tokens: the id of \"%.60s\" is %zu, which model.vocab contradicts", r->name, content,
-                        id);
-    }
-    if (id < r->t->count && r->t->tokens[id].added) {
-        return qkv_fail(r->ctx, QKV_FORMAT, "%s: added_tokens: \"%.60s\" has the id %zu of another one", r->name,
-                        content, id);
-    }
-    return with_name(r, "added_tokens",
-                     qkv_tokenizer_set_added(r->ctx, r->t, id, content, strlen(content), special, normalized));
+    const json_t *id = json_object_get(token, "id");
+    const json_int_t n = json_integer_value(id);
+    bool special, normalized;
+    if (!content || !json_is_integer(id) || n < 0 || (size_t)n >= r->id_bound) return QKV_FORMAT;
+    if (read_bool(token, "special", false, &special) || read_bool(token, "normalized", !special, &normalized))
+        return QKV_FORMAT;
+    const int32_t known = find_id(r, content, strlen(content));
+    const struct qkv_token *there = (size_t)n < r->t->count ? &r->t->tokens[n] : NULL;
+    if (known >= 0 ? known != n : there && there->form != QKV_TOKEN_HOLE && !there->added) return QKV_FORMAT;
+    if (there && there->added) return QKV_FORMAT;
+    return qkv_tokenizer_set_added(r->ctx, r->t, (size_t)n, content, strlen(content), special, normalized);
 }
 
 /* ---- the file -------------------------------------------------------------------------------------------------------- */
 
-static enum qkv_status read_all(struct reader *r, const json_t *root) {
-    static const char *const off[] = {"truncation", "padding"};
-    if (!json_is_object(root)) return qkv_json_refuse(r->ctx, r->name, "the file", root, "an object");
-    for (size_t i = 0; i < 2; i++) {
-        const json_t *value = json_object_get(root, off[i]);
-        if (!tokenizer_json_absent(value)) return qkv_json_refuse(r->ctx, r->name, off[i], value, "null");
-    }
-    const json_t *model = json_object_get(root, "model"), *added = json_object_get(root, "added_tokens");
-    for (size_t i = 0; i < json_array_size(added); i++) {
-        const json_t *token = json_array_get(added, i);
-        if (json_is_true(json_object_get(token, "lstrip")) || json_is_true(json_object_get(token, "rstrip")) ||
-            json_is_true(json_object_get(token, "single_word")))
-            return qkv_json_refuse(r->ctx, r->name, "added_tokens", token, "tokens without flags");
-    }
-    enum qkv_status status = read_normalizer(r, json_object_get(root, "normalizer"));
-    if (!status) status = read_pre_tokenizer(r, json_object_get(root, "pre_tokenizer"));
-    if (!status) status = read_model(r, model, added);
-    if (!status) status = read_decoder(r, json_object_get(root, "decoder"));
-    if (!status && !tokenizer_json_absent(added) && !json_is_array(added))
-        status = qkv_json_refuse(r->ctx, r->name, "added_tokens", added, "a list");
-    if (status) return status;
-    r->id_bound = 2 * (json_object_size(r->vocab) + json_array_size(added)) + 1024;
-    status = read_vocab(r);
-    if (!status) status = read_unknown(r);
+static enum qkv_status read_tables(struct reader *r, const json_t *model, const json_t *added) {
+    r->id_bound = 2 * (r->file->keys.count + json_array_size(added)) + 1024;
+    enum qkv_status status = read_vocab(r);
+    if (!status && r->unknown) r->t->unknown = find_id(r, r->unknown, strlen(r->unknown));
+    if (!status && r->unknown && r->t->unknown < 0) status = QKV_FORMAT;
     if (!status && !r->t->whole_words) status = read_merges(r, json_object_get(model, "merges"));
     for (size_t i = 0; i < json_array_size(added) && !status; i++)
         status = read_added_token(r, json_array_get(added, i));
+    return status;
+}
+
+static enum qkv_status read_all(struct reader *r) {
+    const json_t *root = r->file->root;
+    const json_t *model = json_object_get(root, "model"), *added = json_object_get(root, "added_tokens");
+    if (!tokenizer_json_absent(json_object_get(root, "truncation")) ||
+        !tokenizer_json_absent(json_object_get(root, "padding")) || !added_fit(added))
+        return QKV_FORMAT;
+    enum qkv_status status = read_normalizer(r, json_object_get(root, "normalizer"));
+    if (!status) status = read_pre_tokenizer(r, json_object_get(root, "pre_tokenizer"));
+    if (!status) status = read_model(r, model, added);
+    if (!status && !decoder_fits(r, json_object_get(root, "decoder"))) status = QKV_FORMAT;
+    if (!status) status = read_tables(r, model, added);
     if (!status) status = qkv_template_read(r->ctx, r->name, json_object_get(root, "post_processor"), r->t);
-    return status ? status : with_name(r, "model", qkv_tokenizer_finish(r->ctx, r->t));
+    return status ? status : qkv_tokenizer_finish(r->ctx, r->t);
 }
 
 enum qkv_status qkv_tokenizer_parse(struct qkv_context *ctx, const char *json, size_t size, const char *name,
                                     struct qkv_tokenizer **out) {
     *out = NULL;
-    json_t *root;
+    struct qkv_vocab_json file;
     const struct qkv_json_text text = {.name = name, .data = json, .size = size, .max_size = FILE_BYTES};
-    enum qkv_status status = qkv_json_load(ctx, &text, &root);
+    enum qkv_status status = qkv_vocab_json_load(ctx, &text, &file);
     if (status) return status;
-    struct reader r = {.ctx = ctx, .name = name, .t = qkv_tokenizer_new(ctx)};
-    status = r.t ? read_all(&r, root) : QKV_MEMORY;
+    struct reader r = {.ctx = ctx, .name = name, .t = qkv_tokenizer_new(ctx), .file = &file};
+    status = r.t ? read_all(&r) : QKV_MEMORY;
     qkv_strings_free(&r.added);
-    if (status == QKV_FORMAT) { /* more than the machine does */
+    if (status == QKV_FORMAT) {
         qkv_forgive(ctx);
         qkv_tokenizer_free(r.t);
         r.t = qkv_tokenizer_new(ctx);
-        status = r.t ? qkv_chain_read(ctx, name, root, json, size, r.t) : QKV_MEMORY;
+        status = r.t ? qkv_chain_read(ctx, name, &file, json, size, r.t) : QKV_MEMORY;
     }
-    json_decref(root);
+    qkv_vocab_json_free(&file);
     if (status) {
         qkv_tokenizer_free(r.t);
         return status;
