@@ -6,6 +6,8 @@ MAKEFLAGS += --no-print-directory
 BUILD    ?= build
 SANITIZE ?= build-sanitize
 THREADS  ?= build-threads
+FUZZ     ?= build-fuzz
+SECONDS  ?= 60
 PREFIX   ?= /usr/local
 JOBS     ?= $(shell nproc 2>/dev/null || echo 2)
 QKV       = $(BUILD)/qkv
@@ -15,7 +17,7 @@ ifneq ($(origin CC),default)
 COMPILER  = -DCMAKE_C_COMPILER=$(CC)
 endif
 
-.PHONY: all build deps demo test test-slow sanitize sanitize-threads bench install uninstall clean help
+.PHONY: all build deps demo test test-slow sanitize sanitize-threads fuzz bench install uninstall clean help
 all: build
 
 help:
@@ -26,6 +28,7 @@ help:
 	@echo "make test-slow  the tests that take longer as well"
 	@echo "make sanitize   build with the address and undefined-behaviour sanitizers in $(SANITIZE)/ and run the tests"
 	@echo "make sanitize-threads   build with clang's thread sanitizer in $(THREADS)/ and run several contexts at once"
+	@echo "make fuzz       feed every reader of foreign files with clang's libFuzzer, under the sanitizers, for SECONDS=$(SECONDS) each"
 	@echo "make bench      measure the speed of kernels, training and generation beside OpenBLAS and oneDNN"
 	@echo "make install    install to PREFIX ($(PREFIX)); DESTDIR is put before it"
 	@echo "make uninstall  remove what install installed"
@@ -62,6 +65,13 @@ sanitize-threads: deps
 	@cmake --build $(THREADS) -j$(JOBS) --target test_threads
 	@cd $(THREADS) && $(CTEST) -R '^test_threads$$'
 
+# The inputs that were found go on from one run to the next; they lie in $(FUZZ)/.
+fuzz: deps
+	@command -v clang >/dev/null || { echo "make fuzz needs clang, whose libFuzzer it runs: install clang (Debian: clang, libomp-dev)"; exit 1; }
+	@cmake -S . -B $(FUZZ) -DQKV_FUZZ=ON -DQKV_SANITIZE=ON -DQKV_BENCH=OFF -DQKV_SIMD=OFF -DCMAKE_C_COMPILER=clang $(CMAKE_FLAGS)
+	@cmake --build $(FUZZ) -j$(JOBS) --target fuzz
+	@scripts/fuzz $(FUZZ) $(SECONDS)
+
 # The text is for the recipe, which is not among the usual rows.
 bench: build
 	@$(BUILD)/bench/qkv bench $(if $(findstring --full,$(BENCH_FLAGS))$(findstring recipe,$(BENCH_FLAGS)),--text "$$(scripts/get-data)") $(BENCH_FLAGS)
@@ -75,4 +85,4 @@ uninstall:
 	@while read -r file || [ -n "$$file" ]; do rm -fv "$(DESTDIR)$$file"; done < $(BUILD)/install_manifest.txt
 
 clean:
-	rm -rf $(BUILD) $(SANITIZE) $(THREADS) build-clang
+	rm -rf $(BUILD) $(SANITIZE) $(THREADS) $(FUZZ) build-clang

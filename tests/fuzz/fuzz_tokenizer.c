@@ -1,0 +1,35 @@
+/* tokenizer.json, and a text. */
+#include "fuzz_tokenizer.h"
+
+#include "text/vocab_json.h"
+
+/* What is read in tables is what is read as a whole. */
+static void tokenizer_halves(struct fuzz_part part) {
+    struct qkv_context *ctx = fuzz_context();
+    struct qkv_vocab_json halves;
+    json_t *whole;
+    const struct qkv_json_text text = {.name = "t", .data = part.data, .size = part.size, .max_size = 1 << 28};
+    const enum qkv_status status = qkv_json_load(ctx, &text, &whole);
+    const json_t *model = json_object_get(whole, "model");
+    qkv_forgive(ctx);
+    FUZZ_CHECK(qkv_vocab_json_load(ctx, &text, &halves) == status);
+    qkv_forgive(ctx);
+    if (!status) {
+        FUZZ_CHECK(halves.keys.count == json_object_size(json_object_get(model, "vocab")));
+        FUZZ_CHECK(halves.merge_count == json_array_size(json_object_get(model, "merges")));
+        qkv_vocab_json_free(&halves);
+    }
+    json_decref(whole);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    struct qkv_context *ctx = fuzz_context();
+    struct qkv_tokenizer *t;
+    struct fuzz_part parts[2];
+    fuzz_parts(data, size, parts, 2);
+    qkv_forgive(ctx);
+    tokenizer_halves(parts[0]);
+    if (fuzz_ok(qkv_tokenizer_parse(ctx, parts[0].data, parts[0].size, "tokenizer.json", &t)))
+        fuzz_tokenizer(t, parts[1]);
+    return 0;
+}
