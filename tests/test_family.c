@@ -281,6 +281,54 @@ static void matrices_in_bf16_stay_in_their_file(void **state) {
     qkv_context_free(ctx);
 }
 
+/* Those that stand otherwise are turned in their own format: from a folder of theirs in it come the numbers of a folder of ours in it, which are
+ * those of the fp32 folder that both were made of, rounded once. */
+static void check_turned(const char *folder, const char *name, void *user) {
+    static const char *const formats[] = {"bf16", "f16"};
+    struct qkv_context *ctx;
+    struct qkv_model *first, *theirs, *ours;
+    char there[600], again[600];
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    load_or_fail(ctx, folder, &first);
+    for (size_t k = 0; k < TEST_COUNT(formats); k++) {
+        snprintf(there, sizeof there, "%s/turned.%s.%s", (const char *)user, formats[k], name);
+        snprintf(again, sizeof again, "%s/again.%s.%s", (const char *)user, formats[k], name);
+        if (qkv_model_export_published(first, NULL, formats[k], there)) fail_msg("%s: %s", name, qkv_message(ctx));
+        load_or_fail(ctx, there, &theirs);
+        assert_int_equal(qkv_model_save(theirs, again), QKV_OK);
+        load_or_fail(ctx, again, &ours);
+        expect_same_model(theirs, ours);
+        for (size_t i = 0; i < qkv_model_parameters(first); i++) {
+            const struct qkv_array *a = qkv_model_parameter(first, i), *b = qkv_model_parameter(theirs, i);
+            const size_t count = qkv_array_elements(a);
+            float *x = malloc(count * sizeof *x + 1), *y = malloc(count * sizeof *y + 1);
+            uint16_t *narrow = malloc(count * 2 + 1);
+            assert_true(x && y && narrow);
+            if (qkv_weight_has_formats(&theirs->weights.list[i])) {
+                assert_true(theirs->weights.list[i].stored);
+                qkv_array_floats(a, x);
+                qkv_from_float(narrow, x, b->dtype, count);
+                qkv_to_float(x, narrow, b->dtype, count);
+                qkv_array_floats(b, y);
+                assert_memory_equal(x, y, count * sizeof *x);
+            }
+            free(x);
+            free(y);
+            free(narrow);
+        }
+        qkv_model_free(theirs);
+        qkv_model_free(ours);
+        test_remove_tree(there);
+        test_remove_tree(again);
+    }
+    qkv_model_free(first);
+    qkv_context_free(ctx);
+}
+
+static void matrices_that_stand_otherwise_keep_their_format_and_numbers(void **state) {
+    every_folder(check_turned, *state);
+}
+
 static int make_folder(void **state) {
     *state = (void *)(uintptr_t)test_folder();
     return 0;
@@ -292,6 +340,7 @@ int main(void) {
         cmocka_unit_test(what_is_read_and_written_and_read_is_the_same_to_the_bit),
         cmocka_unit_test(a_model_that_no_family_has_is_refused_with_what_the_nearest_has_otherwise),
         cmocka_unit_test(matrices_in_bf16_stay_in_their_file),
+        cmocka_unit_test(matrices_that_stand_otherwise_keep_their_format_and_numbers),
     };
     return cmocka_run_group_tests(tests, make_folder, NULL);
 }

@@ -210,7 +210,7 @@ static enum qkv_status weights_bytes(struct qkv_context *ctx, const struct qkv_s
     enum qkv_status status = qkv_model_allocate(ctx, spec, true, file, &plan);
     if (status) return status;
     status = qkv_model_add_packed(plan, false);
-    *bytes = qkv_model_bytes(plan);
+    *bytes = qkv_model_bytes(plan) + file->memory;
     plan->file.owner = NULL; /* the caller's */
     qkv_model_free(plan);
     return status;
@@ -303,6 +303,7 @@ static enum qkv_status load_published(struct qkv_context *ctx, struct qkv_publis
     struct qkv_model_generation generation;
     enum qkv_status status = qkv_published_match(published, spec);
     if (!status) status = qkv_published_generation(published, spec, &generation);
+    if (!status && !planned) status = qkv_published_room(published);
     if (!status) status = qkv_published_origin(published, &origin);
     if (status) {
         qkv_published_close(published);

@@ -161,6 +161,7 @@ void qkv_published_close(struct qkv_published *p) {
         free(p->files[i].name);
         free(p->files[i].path);
     }
+    qkv_arena_free(&p->turned);
     for (size_t i = 0; i < p->entry_count; i++) free((char *)(uintptr_t)p->entries[i].array.name);
     free(p->files);
     free(p->entries);

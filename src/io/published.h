@@ -12,6 +12,8 @@ enum qkv_status qkv_published_open(struct qkv_context *ctx, const char *folder, 
 void qkv_published_close(struct qkv_published *published);
 /* Finds what each weight of the spec is, and that nothing is left over; then weights can be taken from it. */
 enum qkv_status qkv_published_match(struct qkv_published *published, const struct qkv_spec *spec);
+/* Memory for what cannot stay where it is and keeps its format all the same, before a model is made of it. */
+enum qkv_status qkv_published_room(struct qkv_published *published);
 /* For a model: what can stay where it is. The file is the caller's until a model has it. */
 struct qkv_model_file qkv_published_file(struct qkv_published *published);
 /* The numbers of all weights that do not stay. */

@@ -15,6 +15,7 @@ struct qkv_published_entry {
     size_t file;
     struct qkv_family_view view;
     bool direct;
+    bool turned; /* a copy in its format stands as ours do, in the published model's own memory */
 };
 struct qkv_published {
     struct qkv_context *ctx;
@@ -24,8 +25,16 @@ struct qkv_published {
     struct qkv_family_config config;
     struct qkv_published_entry *entries; /* by name */
     size_t entry_count;
+    struct qkv_arena turned; /* the copies */
+    size_t turned_bytes;
 };
 /* The tensor of that name in any of the files, under older names too. */
 const struct qkv_array *qkv_published_find(const struct qkv_published *published, const char *name, size_t *file);
+
+/* Puts the rows of one of our matrices, of numbers of 2 or 4 bytes, as ours stand, from a tensor of theirs. */
+void qkv_published_turn(struct qkv_context *ctx, const struct qkv_family_view *view, const void *theirs, size_t rows,
+                        size_t columns, size_t width, void *ours);
+/* Whether a weight is to be turned in its own format. */
+bool qkv_published_turns(const struct qkv_published_entry *entry, const struct qkv_weight *weight);
 
 #endif

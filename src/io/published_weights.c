@@ -37,7 +37,8 @@ static enum qkv_status check_theirs(const struct qkv_published *p, const struct 
 }
 
 static enum qkv_status match_weight(struct qkv_published *p, const struct qkv_spec *spec,
-                                    const struct qkv_array *ours) {
+                                    const struct qkv_weight *weight) {
+    const struct qkv_array *ours = &weight->array;
     struct qkv_published_entry *e = &p->entries[p->entry_count];
     struct qkv_array want;
     if (!qkv_family_view(&p->config, spec, ours->name, ours->shape[0], &e->view))
@@ -58,6 +59,8 @@ static enum qkv_status match_weight(struct qkv_published *p, const struct qkv_sp
     const size_t rows = e->view.total * e->view.slices, row = rows ? e->theirs->bytes / rows : 0;
     e->array.dtype = e->theirs->dtype;
     e->array.bytes = row * ours->shape[0];
+    e->turned = qkv_published_turns(e, weight);
+    if (e->turned) p->turned_bytes += (e->array.bytes + QKV_CACHE_LINE - 1) / QKV_CACHE_LINE * QKV_CACHE_LINE;
     e->array.data = (const char *)e->theirs->data + (e->view.slice * e->view.total + e->view.before) * row;
     return QKV_OK;
 }
@@ -92,8 +95,7 @@ enum qkv_status qkv_published_match(struct qkv_published *p, const struct qkv_sp
     if (status) return status;
     p->entries = qkv_allocate(p->ctx, plan->weights.count, sizeof *p->entries);
     if (!p->entries) status = QKV_MEMORY;
-    for (size_t i = 0; i < plan->weights.count && !status; i++)
-        status = match_weight(p, spec, &plan->weights.list[i].array);
+    for (size_t i = 0; i < plan->weights.count && !status; i++) status = match_weight(p, spec, &plan->weights.list[i]);
     if (!status) status = find_strangers(p);
     if (!status) qsort(p->entries, p->entry_count, sizeof *p->entries, compare_entries);
     qkv_model_free(plan);
@@ -104,7 +106,7 @@ enum qkv_status qkv_published_match(struct qkv_published *p, const struct qkv_sp
 
 static const struct qkv_array *source_find(const void *published, const char *name) {
     const struct qkv_published_entry *e = entry_find(published, name);
-    return e && e->direct ? &e->array : NULL;
+    return e && (e->direct || e->turned) ? &e->array : NULL;
 }
 
 static enum qkv_status source_check(const void *published) {
@@ -119,19 +121,11 @@ static void source_close(void *published) {
 }
 
 struct qkv_model_file qkv_published_file(struct qkv_published *p) {
-    return (struct qkv_model_file){
-        .source = {.file = p, .find = source_find}, .owner = p, .check = source_check, .close = source_close};
-}
-
-/* Rows of ours out of all numbers of theirs. */
-static void rows_take(const struct qkv_family_view *view, const float *theirs, size_t rows, size_t columns,
-                      float *ours) {
-    const bool turned = view->flags & QKV_FAMILY_TRANSPOSED;
-    for (size_t r = 0; r < rows; r++) {
-        const size_t at = qkv_family_row(view, r);
-        for (size_t c = 0; c < columns; c++)
-            ours[r * columns + c] = theirs[turned ? c * view->total + at : at * columns + c];
-    }
+    return (struct qkv_model_file){.source = {.file = p, .find = source_find},
+                                   .owner = p,
+                                   .memory = p->turned_bytes,
+                                   .check = source_check,
+                                   .close = source_close};
 }
 
 /* A tensor that several weights stand in is read once, or, of a stacked one, the part of an expert. */
@@ -166,15 +160,29 @@ static enum qkv_status take_weight(const struct qkv_published *p, struct qkv_wei
     enum qkv_status status = take_slice(p, e, taken);
     if (status) return status;
     const size_t rows = weight->array.shape[0];
-    rows_take(&e->view, taken->floats, rows, rows ? weight->rows * weight->columns / rows : 0, weight->data);
+    qkv_published_turn(p->ctx, &e->view, taken->floats, rows, rows ? weight->rows * weight->columns / rows : 0,
+                       sizeof(float), weight->data);
     return QKV_OK;
+}
+
+/* One that stays in its format, in memory that is this folder's. */
+static void turn_weight(const struct qkv_published *p, const struct qkv_weight *weight) {
+    const struct qkv_published_entry *e = entry_find(p, weight->array.name);
+    if (e->turned)
+        qkv_published_turn(p->ctx, &e->view, e->theirs->data, weight->rows, weight->columns, 2,
+                           (void *)(uintptr_t)e->array.data);
 }
 
 enum qkv_status qkv_published_read(struct qkv_model *model, const void *published) {
     struct taken taken = {0};
-    enum qkv_status status = QKV_OK;
-    for (size_t i = 0; i < model->weights.count && !status; i++)
-        if (!model->weights.list[i].stored) status = take_weight(published, &model->weights.list[i], &taken);
+    enum qkv_status status = source_check(published);
+    for (size_t i = 0; i < model->weights.count && !status; i++) {
+        struct qkv_weight *weight = &model->weights.list[i];
+        if (weight->stored)
+            turn_weight(published, weight);
+        else
+            status = take_weight(published, weight, &taken);
+    }
     free(taken.floats);
     qkv_weights_changed(&model->weights);
     return status;

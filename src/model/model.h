@@ -63,6 +63,7 @@ struct qkv_layer *qkv_layer_weights(const struct qkv_stack *stack, size_t layer)
 struct qkv_model_file {
     struct qkv_weight_source source;
     void *owner;
+    size_t memory; /* that it takes for them */
     enum qkv_status (*check)(const void *owner); /* QKV_FILE: it is not what it was */
     void (*close)(void *owner);
 };
