@@ -5,7 +5,7 @@ tokenizers) makes of texts: ids, offsets in bytes, decoded text.
 import base64, json, struct, sys
 from tokenizers import Tokenizer, __version__
 
-TEXTS = ["Hello  wörld, it's 42!", "  ab\tABC-the--End ", "Ünï ｆｕｌｌ ﬁ 日本 e\u0301a\u0323\u0301 İ", "a<mask> b <mask>c x</s>y word", "", "zz ▁a`` 3.14159 ½"]
+TEXTS = ["Hello  wörld, it's 42!", "  ab\tABC-the--End ", "Ünï ｆｕｌｌ ﬁ 日本 e\u0301a\u0323\u0301 İ", "a<mask> b <mask>c x</s>y word", "", "zz ▁a`` 3.14159 ½", "  かなカナー漢字 Приветabc"]
 CHARS = sorted(set("".join(TEXTS) + "▁Ġabcdefghijklmnopqrstuvwxyz")) 
 
 
@@ -70,6 +70,7 @@ CASES["fused unknown, affixes"] = file(bpe(("a ##b",), ("ab", "##b", "##c</w>", 
 CASES["fallback"] = file(bpe((), ["<0x%02X>" % i for i in range(256)], byte_fallback=True, fuse_unk=True), None, None, None, seq("decoders", T("ByteFallback"), T("Fuse")))
 CASES["unigram"] = file(uni, T("Precompiled", precompiled_charsmap=charsmap()), seq("pretokenizers", T("WhitespaceSplit"), T("Metaspace", replacement="▁", prepend_scheme="always", split=True)), None,
                         T("Metaspace", replacement="▁", prepend_scheme="always", split=True), MASK)
+CASES["scripts"] = file(words(["Hello", "日本", "abc"]), None, T("UnicodeScripts"), None, T("Fuse"), MASK)
 CASES["words"] = file(words(["it", "'", "s", "42", "the", "a", "b"]), T("Lowercase"), T("Whitespace"), None, T("CTC", pad_token="<unk>", word_delimiter_token="'", cleanup=True))
 
 

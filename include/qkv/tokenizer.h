@@ -65,7 +65,7 @@ struct qkv_tokenizer;
 QKV_API enum qkv_status qkv_tokenizer_train(struct qkv_context *ctx, const struct qkv_tokenizer_options *options,
                                             const char *text, size_t size, struct qkv_tokenizer **out);
 /* Reads a tokenizer.json as Hugging Face `tokenizers` does: any of its normalizers, pre-tokenizers, models, post-processors and
- * decoders, but UnicodeScripts. What it asks for and is not known here is refused by the name of its key. In such texts, a byte
+ * decoders. What it asks for and is not known here is refused by the name of its key. In such texts, a byte
  * that is no UTF-8 is read as U+FFFD, but where the vocabulary is byte-level BPE over GPT-2's, Llama 3's or a like pattern, which
  * keeps any bytes. Its truncation is applied by qkv_tokenizer_encode_sequence; its padding has no effect. Fails with
  * QKV_MEMORY, QKV_FILE, QKV_FORMAT. */

@@ -22,6 +22,7 @@ bool qkv_code_is_punctuation(uint32_t code); /* ASCII punctuation and the catego
 bool qkv_code_is_number(uint32_t code);      /* the categories N* */
 bool qkv_code_is_mark(uint32_t code, bool nonspacing_only);
 bool qkv_code_is_other(uint32_t code);  /* Cc, Cf, Cs, Co */
+int qkv_code_script(uint32_t code);     /* -1: none, as of the space; Hiragana and Katakana are Han */
 uint32_t qkv_code_lower(uint32_t code); /* of one character; U+0130 has two */
 bool qkv_code_is_whole(uint32_t code);  /* newer versions of Unicode decompose it, this does not */
 /* The character at text[*at], which is UTF-8; moves past it. */

@@ -196,6 +196,28 @@ static enum qkv_status split_length(struct chain_run *r, const struct chain_link
     return status;
 }
 
+/* A piece begins where the script changes. What has none goes with what is before it, and is dropped where nothing is. */
+static enum qkv_status split_scripts(struct chain_run *r, const struct chain_link *link) {
+    enum qkv_status status = QKV_OK;
+    (void)link;
+    for (size_t i = 0; i < r->pieces.count && !status; i++) {
+        const struct chain_piece p = r->pieces.at[i];
+        size_t open = p.end;
+        int last = -1;
+        for (size_t at = p.begin; at < p.end && !status;) {
+            const size_t begin = at;
+            const int script = qkv_code_script(qkv_code_next(r->text.bytes.data, p.end, &at));
+            if (script < 0 || script == last) continue;
+            if (last >= 0) status = qkv_chain_piece(r, open, begin);
+            open = begin;
+            last = script;
+        }
+        if (!status) status = qkv_chain_piece(r, open, p.end);
+    }
+    split_done(r);
+    return status;
+}
+
 /* ---- ByteLevel ------------------------------------------------------------------------------------------------------------------ */
 
 enum { BYTES_PREFIX, BYTES_REGEX };
@@ -334,5 +356,6 @@ const struct chain_kind qkv_chain_splitters[] = {
     {"Digits", digits_read, split_digits, NULL},
     {"CharDelimiterSplit", delimiter_read, split_by_pattern, NULL},
     {"FixedLength", length_read, split_length, NULL},
+    {"UnicodeScripts", NULL, split_scripts, NULL},
     {NULL, NULL, NULL, NULL},
 };

@@ -48,6 +48,19 @@ bool qkv_code_is_other(uint32_t code) {
     return text_in(code, qkv_unicode_other, qkv_unicode_other_count);
 }
 
+int qkv_code_script(uint32_t code) {
+    size_t low = 0, high = qkv_unicode_scripts_count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (code > qkv_unicode_scripts[middle].last)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    const struct unicode_script *found = &qkv_unicode_scripts[low];
+    return low < qkv_unicode_scripts_count && code >= found->first ? found->script : -1;
+}
+
 uint32_t qkv_code_lower(uint32_t code) {
     for (size_t i = 0; code >= 0x1C80 && i < qkv_unicode_lower_count; i++)
         if (qkv_unicode_lower[i].code == code) return qkv_unicode_lower[i].lower;

@@ -11,6 +11,12 @@ struct unicode_range {
 struct unicode_pair {
     uint32_t code, lower;
 };
+struct unicode_script {
+    uint32_t first, last;
+    int script;
+};
+extern const struct unicode_script qkv_unicode_scripts[]; /* of all characters (unicode_scripts.c) */
+extern const size_t qkv_unicode_scripts_count;
 extern const struct unicode_range qkv_unicode_nonspacing[], qkv_unicode_mark[], qkv_unicode_other[],
     qkv_unicode_punctuation[], qkv_unicode_number[], qkv_unicode_whole[];
 extern const struct unicode_pair qkv_unicode_lower[];
