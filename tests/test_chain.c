@@ -132,11 +132,41 @@ static void broken_files_are_refused_or_work(void **state) {
     }
 }
 
+/* Each link doubles what the one before made: 2^40 bytes of one. */
+static void links_that_would_fill_any_memory_are_stopped(void **state) {
+    struct qkv_context *ctx = *state;
+    static const char *const kinds[] = {"normalizer", "decoder"}, *const lists[] = {"normalizers", "decoders"};
+    for (size_t k = 0; k < 2; k++) {
+        struct qkv_buffer file = {0};
+        struct qkv_tokenizer *t;
+        int32_t *ids = NULL;
+        size_t count = 0;
+        assert_ok(ctx, qkv_buffer_print(ctx, &file, "{\"%s\": {\"type\": \"Sequence\", \"%s\": [", kinds[k], lists[k]));
+        for (size_t i = 0; i < 40; i++)
+            assert_ok(ctx, qkv_buffer_print(
+                               ctx, &file,
+                               "%s{\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, \"content\": \"aa\"}",
+                               i ? ", " : ""));
+        assert_ok(ctx,
+                  qkv_buffer_print(ctx, &file, "]}, \"model\": {\"type\": \"WordLevel\", \"vocab\": {\"a\": 0}}}"));
+        if (k == 0) {
+            assert_ok(ctx, qkv_tokenizer_parse(ctx, file.data, file.size, "tokenizer.json", &t));
+            assert_fails(ctx, qkv_tokenizer_encode(ctx, t, "a", 1, true, &ids, &count), QKV_FORMAT, "normalizers");
+            qkv_tokenizer_free(t);
+        } else { /* what tokens are is asked when it is read */
+            assert_fails(ctx, qkv_tokenizer_parse(ctx, file.data, file.size, "tokenizer.json", &t), QKV_FORMAT,
+                         "decoders");
+        }
+        qkv_buffer_free(&file);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_of_link_gives_what_its_library_gives),
         cmocka_unit_test(every_kind_has_a_case),
         cmocka_unit_test(broken_files_are_refused_or_work),
+        cmocka_unit_test(links_that_would_fill_any_memory_are_stopped),
     };
     test_seed();
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -146,6 +146,13 @@ static inline void test_ids_are(struct qkv_context *ctx, const struct qkv_tokeni
     qkv_free(ids);
 }
 
+/* The call gives that status, and a sentence with that part. */
+#define assert_fails(ctx, call, expected, part)                                                                        \
+    do {                                                                                                               \
+        assert_status(ctx, call, expected);                                                                            \
+        assert_message(ctx, part);                                                                                     \
+    } while (0)
+
 /* assert_ids(ctx, t, "text", specials, 1, 2, 3) */
 #define assert_ids(ctx, t, text, specials, ...)                                                                        \
     test_ids_are(ctx, t, text, specials, (const int32_t[]){__VA_ARGS__},                                               \

@@ -71,6 +71,7 @@ struct chain_run { /* one call */
     struct chain_text text, next; /* what a link reads, and writes */
     struct chain_pieces pieces, pieces_next;
     size_t cursor; /* in text: the character that is replaced next */
+    size_t most;   /* bytes that links may make of the text (qkv_chain_most) */
     struct qkv_merger merger;
     struct chain_cache *cache;
     struct chain_tokens tokens;
@@ -85,6 +86,10 @@ struct chain_run { /* one call */
     size_t count, capacity;
 };
 
+/* How long a text of so many bytes may become: links that write many characters for one, one behind the other, would fill any memory. */
+static inline size_t qkv_chain_most(size_t size) {
+    return ((size_t)1 << 20) + qkv_min(size, SIZE_MAX >> 11) * 1024;
+}
 /* What a link writes into run->next, which it begins and ends. The source of a character is that of the one at the cursor, which is
  * passed; of an inserted one, that of the byte before. `change` as in tokenizers: > 0 inserted, -n: n more characters are passed. */
 enum qkv_status qkv_chain_begin(struct chain_run *r);

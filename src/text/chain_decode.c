@@ -5,7 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REPLACEMENT "\xEF\xBF\xBD" /* U+FFFD */
+#define REPLACEMENT  "\xEF\xBF\xBD"    /* U+FFFD */
+#define DECODED_MOST ((size_t)1 << 30) /* bytes that one decoder makes */
+
+static enum qkv_status decode_too_long(struct qkv_context *ctx) {
+    return qkv_fail(ctx, QKV_FORMAT,
+                    "the decoders of the tokenizer make more than a thousand bytes of each byte of a text");
+}
 
 enum qkv_status qkv_strings_put(struct qkv_context *ctx, struct chain_strings *s, const char *text, size_t size) {
     size_t *ends = qkv_list_room(ctx, s->ends, &s->capacity, s->count, 1, sizeof *ends);
@@ -37,6 +43,7 @@ static enum qkv_status decode_done(struct chain_strings *s, struct chain_strings
 
 /* Appends to a list that is being written, without an end. */
 static enum qkv_status decode_append(struct qkv_context *ctx, struct chain_strings *s, const char *text, size_t size) {
+    if (size > DECODED_MOST || s->bytes.size > DECODED_MOST - size) return decode_too_long(ctx);
     return qkv_buffer_append(ctx, &s->bytes, text, size);
 }
 
@@ -227,7 +234,7 @@ static enum qkv_status decode_replace_read(struct chain_reader *r, const json_t 
 
 static enum qkv_status decode_replace(struct qkv_context *ctx, const struct chain_link *link, struct chain_strings *s) {
     struct chain_strings out = {0};
-    struct chain_run r = {.ctx = ctx};
+    struct chain_run r = {.ctx = ctx, .most = SIZE_MAX};
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < s->count && !status; i++) {
         struct chain_matches m;
@@ -349,8 +356,11 @@ enum qkv_status qkv_chain_decode(struct qkv_context *ctx, const struct qkv_chain
         }
         return decode_done(s, &out, status);
     }
-    for (size_t i = 0; i < chain->decoders.count && !status; i++)
+    const size_t most = qkv_chain_most(s->bytes.size);
+    for (size_t i = 0; i < chain->decoders.count && !status; i++) {
         status = chain->decoders.at[i].kind->decode(ctx, &chain->decoders.at[i], s);
+        if (!status && s->bytes.size > most) status = decode_too_long(ctx);
+    }
     return status;
 }
 

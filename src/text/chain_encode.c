@@ -206,6 +206,7 @@ static enum qkv_status encode_normalized(struct chain_run *r) {
 enum qkv_status qkv_chain_load(struct chain_run *r, const char *s, size_t begin, size_t end) {
     enum qkv_status status = QKV_OK;
     r->next.bytes.size = 0;
+    r->most = qkv_chain_most(end - begin);
     if (!r->mapped) {
         status = qkv_chain_put_text(r, s + begin, end - begin, (struct chain_span){0, 0});
     } else {

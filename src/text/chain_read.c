@@ -81,6 +81,7 @@ static enum qkv_status read_padding(struct chain_reader *r, const json_t *value)
 
 static const char *read_normalized(struct chain_run *run, const char *content, size_t *size) {
     run->text.bytes.size = 0;
+    run->most = qkv_chain_most(strlen(content));
     enum qkv_status status = qkv_chain_put_text(run, content, strlen(content), (struct chain_span){0, 0});
     qkv_chain_swap(run);
     const struct qkv_chain *c = run->chain;

@@ -261,7 +261,7 @@ static enum qkv_status bytes_write(struct chain_run *r, size_t begin, size_t end
                 n += qkv_utf8_write(qkv_byte_symbol(c), out + n);
             }
             if (n + 4 <= sizeof out && i + 1 < end) continue;
-            status = qkv_buffer_append(r->ctx, &r->next.bytes, out, n);
+            status = qkv_chain_put_text(r, out, n, (struct chain_span){0, 0});
             n = 0;
         }
         return status;

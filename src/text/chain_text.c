@@ -106,6 +106,9 @@ static enum qkv_status text_map_room(struct chain_run *r, size_t more) {
 }
 
 enum qkv_status qkv_chain_put_text(struct chain_run *r, const char *text, size_t size, struct chain_span from) {
+    if (size > r->most || r->next.bytes.size > r->most - size)
+        return qkv_fail(r->ctx, QKV_FORMAT,
+                        "the normalizers of the tokenizer make more than a thousand bytes of each byte of a text");
     if (r->mapped) {
         enum qkv_status status = text_map_room(r, size);
         if (status) return status;

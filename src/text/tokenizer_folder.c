@@ -18,6 +18,7 @@ struct folder {
     struct qkv_context *ctx;
     const char *path;
     json_t *config, *map; /* tokenizer_config.json, special_tokens_map.json; NULL: not there */
+    json_t *added;        /* added_tokens.json, beside the older files */
     struct qkv_tokenizer *t;
 };
 
@@ -101,7 +102,13 @@ static enum qkv_status folder_lines(const struct folder *f, const char *file, js
     return status;
 }
 
-/* added_tokens of the special tokens that the vocabulary has. */
+static void folder_add(json_t *list, const char *text, json_int_t id, bool special) {
+    json_array_append_new(list, json_pack("{s:I, s:s, s:b, s:b, s:b, s:b, s:b}", "id", id, "content", text,
+                                          "single_word", 0, "lstrip", !strcmp(text, "<mask>"), "rstrip", 0,
+                                          "normalized", !special, "special", special));
+}
+
+/* added_tokens: the special tokens that the vocabulary has, and those of added_tokens.json. */
 static json_t *folder_added(const struct folder *f, const json_t *vocab) {
     static const char *const usual[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]",  "[MASK]",          "<s>",
                                         "</s>",  "<pad>", "<unk>", "<mask>", QKV_TOKEN_TEXT_END};
@@ -111,12 +118,16 @@ static json_t *folder_added(const struct folder *f, const json_t *vocab) {
         const size_t named = QKV_TOKEN_ROLES;
         const char *text = i < named ? folder_special(f, role_keys[i]) : usual[i - named];
         const json_t *id = text ? json_object_get(vocab, text) : NULL;
+        if (text && !id) id = json_object_get(f->added, text);
         if (!json_is_integer(id) || json_object_get(seen, text)) continue;
         json_object_set_new(seen, text, json_true());
-        const bool left = !strcmp(text, "<mask>");
-        json_array_append_new(list, json_pack("{s:I, s:s, s:b, s:b, s:b, s:b, s:b}", "id", json_integer_value(id),
-                                              "content", text, "single_word", 0, "lstrip", left, "rstrip", 0,
-                                              "normalized", 0, "special", 1));
+        folder_add(list, text, json_integer_value(id), true);
+    }
+    const char *text;
+    json_t *id;
+    json_object_foreach(f->added, text, id) {
+        if (json_object_get(seen, text)) continue;
+        if (json_is_integer(id)) folder_add(list, text, json_integer_value(id), false);
     }
     json_decref(seen);
     return list;
@@ -132,7 +143,9 @@ static json_t *folder_processor(const struct folder *f, const json_t *vocab, con
                                 const char *sep) {
     const char *first = folder_special(f, "cls_token"), *last = folder_special(f, "sep_token");
     json_t *begin = folder_pair(vocab, first ? first : cls), *end = folder_pair(vocab, last ? last : sep);
-    if (begin && end) return json_pack("{s:s, s:o, s:o}", "type", kind, "cls", begin, "sep", end);
+    if (begin && end)
+        return json_pack("{s:s, s:o, s:o, s:b, s:b}", "type", kind, "cls", begin, "sep", end, "trim_offsets", 1,
+                         "add_prefix_space", folder_flag(f, "add_prefix_space", false));
     json_decref(begin);
     json_decref(end);
     return json_null();
@@ -227,6 +240,7 @@ static enum qkv_status folder_read(struct folder *f) {
     json_t *root = NULL;
     enum qkv_status status = folder_json(f, "tokenizer_config.json", CONFIG_BYTES, &f->config);
     if (!status) status = folder_json(f, "special_tokens_map.json", CONFIG_BYTES, &f->map);
+    if (!status) status = folder_json(f, "added_tokens.json", CONFIG_BYTES, &f->added);
     if (status) return status;
     if (folder_has(f, "tokenizer.json")) {
         char *name = folder_name(f, "tokenizer.json");
@@ -289,6 +303,7 @@ enum qkv_status qkv_tokenizer_open(struct qkv_context *ctx, const char *path, st
     enum qkv_status status = folder_read(&f);
     json_decref(f.config);
     json_decref(f.map);
+    json_decref(f.added);
     if (status) {
         qkv_tokenizer_free(f.t);
         return status;

@@ -2,12 +2,12 @@
 #include "fuzz.h"
 
 #include "io/generation.h"
-#include "io/published.h"
+#include "io/published_files.h"
 
-static void config_write(const struct qkv_spec *spec) {
+static void config_write(const char *type, const struct qkv_spec *spec) {
     struct qkv_context *ctx = fuzz_context();
     struct qkv_family_config config = {0};
-    if (fuzz_ok(qkv_family_write(ctx, NULL, spec, &config))) {
+    if (fuzz_ok(qkv_family_write(ctx, type, spec, &config))) {
         char *text = qkv_family_text(ctx, &config, "float32");
         FUZZ_CHECK(text);
         free(text);
@@ -32,7 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char **labels = qkv_published_labels(published, &spec);
     for (int i = 0; labels && i < spec.head.classes; i++) free(labels[i]);
     free(labels);
-    config_write(&spec);
+    config_write(published->config.family->type, &spec);
     qkv_published_close(published);
     return 0;
 }

@@ -1,0 +1,207 @@
+/* test_tokenizer_folder: folders of older files, vocab.json with merges.txt and vocab.txt, against a tokenizer.json of the same
+ * vocabulary: that of a tokenizer made here, and where ../shared/data is there, BERT's. */
+#include <sys/stat.h>
+
+#include "base/json_load.h"
+#include "test_text.h"
+
+static void write_json(const char *name, json_t *value) {
+    char *text = json_dumps(value, JSON_COMPACT);
+    assert_non_null(text);
+    test_write_file(test_path(name), text, strlen(text));
+    free(text);
+}
+
+static void write_text(const char *name, const char *text) {
+    test_write_file(test_path(name), text, strlen(text));
+}
+
+static void clear_folder(void) {
+    static const char *const names[] = {
+        "vocab.json",       "merges.txt", "vocab.txt", "tokenizer_config.json", "special_tokens_map.json",
+        "added_tokens.json"};
+    for (size_t i = 0; i < TEST_COUNT(names); i++) remove(test_path(names[i]));
+}
+
+/* vocab.json, merges.txt, and added_tokens.json of what the vocabulary does not have, or with `whole` all in vocab.json. */
+static void write_merges(json_t *root, const char *end, bool whole) {
+    json_t *model = json_object_get(root, "model"), *vocab = json_object_get(model, "vocab");
+    const json_t *merges = json_object_get(model, "merges"), *added = json_object_get(root, "added_tokens");
+    json_t *others = json_object();
+    FILE *file = fopen(test_path("merges.txt"), "wb");
+    assert_non_null(file);
+    fprintf(file, "#version: 0.2%s", end);
+    for (size_t i = 0; i < json_array_size(merges); i++) {
+        const json_t *merge = json_array_get(merges, i);
+        if (json_is_string(merge))
+            fprintf(file, "%s%s", json_string_value(merge), end);
+        else
+            fprintf(file, "%s %s%s", json_string_value(json_array_get(merge, 0)),
+                    json_string_value(json_array_get(merge, 1)), end);
+    }
+    assert_int_equal(fclose(file), 0);
+    for (size_t i = 0; i < json_array_size(added); i++) {
+        const json_t *token = json_array_get(added, i);
+        const char *text = json_string_value(json_object_get(token, "content"));
+        if (json_object_get(vocab, text)) continue;
+        json_object_set(whole ? vocab : others, text, json_object_get(token, "id"));
+    }
+    write_json("vocab.json", vocab);
+    if (json_object_size(others)) write_json("added_tokens.json", others);
+    json_decref(others);
+}
+
+/* vocab.txt: the keys by their ids, which have no holes. */
+static void write_vocab(json_t *root, const char *end) {
+    json_t *vocab = json_object_get(json_object_get(root, "model"), "vocab"), *id;
+    const size_t count = json_object_size(vocab);
+    const char **keys = calloc(count, sizeof *keys), *key;
+    FILE *file = fopen(test_path("vocab.txt"), "wb");
+    assert_true(keys && file);
+    json_object_foreach(vocab, key, id) {
+        assert_in_range(json_integer_value(id), 0, count - 1);
+        keys[json_integer_value(id)] = key;
+    }
+    for (size_t i = 0; i < count; i++) fprintf(file, "%s%s", keys[i], i + 1 < count ? end : "");
+    assert_int_equal(fclose(file), 0);
+    free(keys);
+}
+
+static void compare_text(struct qkv_context *ctx, const struct qkv_tokenizer *a, const struct qkv_tokenizer *b,
+                         const char *text, size_t size) {
+    const struct qkv_tokenizer *both[] = {a, b};
+    int32_t *ids[2], *whole[2];
+    size_t *spans[2], counts[2], wholes[2], sizes[2];
+    char *texts[2];
+    for (size_t k = 0; k < 2; k++) {
+        assert_ok(ctx, qkv_tokenizer_encode_spans(ctx, both[k], text, size, true, &ids[k], &spans[k], &counts[k]));
+        assert_ok(ctx, qkv_tokenizer_encode_sequence(ctx, both[k], text, size, true, &whole[k], &wholes[k]));
+        assert_ok(ctx, qkv_tokenizer_text(ctx, both[k], ids[k], counts[k], true, &texts[k], &sizes[k]));
+    }
+    assert_int_equal(counts[0], counts[1]);
+    assert_int_equal(wholes[0], wholes[1]);
+    assert_int_equal(sizes[0], sizes[1]);
+    assert_memory_equal(ids[0], ids[1], counts[0] * sizeof **ids);
+    assert_memory_equal(spans[0], spans[1], 2 * counts[0] * sizeof **spans);
+    assert_memory_equal(whole[0], whole[1], wholes[0] * sizeof **whole);
+    assert_memory_equal(texts[0], texts[1], sizes[0]);
+    for (size_t k = 0; k < 2; k++) {
+        qkv_free(ids[k]);
+        qkv_free(whole[k]);
+        qkv_free(spans[k]);
+        qkv_free(texts[k]);
+    }
+}
+
+/* The folder's tokenizer beside that of a file, on random texts of bits that provoke and of special tokens. */
+static void compare(struct qkv_context *ctx, const struct qkv_tokenizer *want, const char *const *specials) {
+    struct qkv_tokenizer *got;
+    struct qkv_random random = test_random(3);
+    assert_ok(ctx, qkv_tokenizer_open(ctx, test_folder(), &got));
+    assert_int_equal(qkv_tokenizer_vocab(got), qkv_tokenizer_vocab(want));
+    for (size_t k = 0; k < 300; k++) {
+        char text[2048];
+        size_t n = 0, special_count = 0;
+        while (specials[special_count]) special_count++;
+        for (size_t bits = test_between(&random, 0, 20); bits > 0; bits--) {
+            const bool special = special_count && test_between(&random, 0, 5) == 0;
+            const char *bit = special ? specials[test_between(&random, 0, special_count - 1)]
+                                      : test_bits[test_between(&random, 0, TEST_COUNT(test_bits) - 1)];
+            if (qkv_utf8_valid(bit, strlen(bit)) != strlen(bit))
+                continue; /* read by one as U+FFFD, by the other as bytes */
+            n += (size_t)snprintf(text + n, sizeof text - n, "%s", bit);
+        }
+        compare_text(ctx, got, want, text, n);
+    }
+    qkv_tokenizer_free(got);
+}
+
+static void merges_of_a_tokenizer_made_here_give_its_ids(void **state) {
+    struct qkv_context *ctx = *state;
+    static const char toy[] =
+        "the cat sat on the mat. The caf\xC3\xA9's cat isn't on the mat; that's 2024!\n\nthe the\n";
+    static const char *const ends[] = {"\n", "\r\n"};
+    struct qkv_tokenizer *t = test_train(ctx, QKV_TOKENIZER_BPE, 290, 1, toy, sizeof toy - 1);
+    char *file = test_print(ctx, t, NULL, NULL);
+    for (size_t i = 0; i < 4; i++) {
+        json_t *root = qkv_json_value(file);
+        assert_non_null(root);
+        clear_folder();
+        write_merges(root, ends[i & 1], i < 2);
+        if (i >= 2)
+            write_text("tokenizer_config.json",
+                       "{\"bos_token\": \"<|endoftext|>\", \"eos_token\": {\"content\": \"<|endoftext|>\"}}");
+        compare(ctx, t, (const char *const[]){"<|endoftext|>", NULL});
+        json_decref(root);
+    }
+    struct qkv_tokenizer *got;
+    assert_ok(ctx, qkv_tokenizer_open(ctx, test_folder(), &got));
+    assert_int_equal(qkv_tokenizer_role(got, QKV_TOKEN_ROLE_END), qkv_tokenizer_special(t, "<|endoftext|>"));
+    qkv_tokenizer_free(got);
+    free(file);
+    qkv_tokenizer_free(t);
+}
+
+/* Of ../shared/data/tokenizers; NULL where it is not there. */
+static json_t *shared(struct qkv_context *ctx, const char *name, struct qkv_tokenizer **t) {
+    size_t size;
+    char path[200];
+    snprintf(path, sizeof path, "tokenizers/%s.json", name);
+    char *file = test_shared_file(path, &size);
+    if (!file) return NULL;
+    json_t *root = qkv_json_value(file);
+    assert_non_null(root);
+    assert_ok(ctx, qkv_tokenizer_parse(ctx, file, size, name, t));
+    free(file);
+    clear_folder();
+    return root;
+}
+
+static void published_words_give_the_ids_of_their_tokenizer_json(void **state) {
+    static const char *const names[] = {"bert-base-uncased", "bert-base-cased"};
+    static const char *const ends[] = {"\n", "\r\n"};
+    struct qkv_context *ctx = *state;
+    for (size_t i = 0; i < TEST_COUNT(names); i++) {
+        struct qkv_tokenizer *t;
+        json_t *root = shared(ctx, names[i], &t);
+        if (!root) skip();
+        write_vocab(root, ends[i]);
+        write_text("tokenizer_config.json", i ? "{\"do_lower_case\": false}" : "{}");
+        compare(ctx, t, (const char *const[]){"[MASK]", "[SEP]", "[UNK]", NULL});
+        json_decref(root);
+        qkv_tokenizer_free(t);
+    }
+}
+
+static void a_folder_without_a_tokenizer_and_files_that_are_none_are_refused(void **state) {
+    struct qkv_context *ctx = *state;
+    struct qkv_tokenizer *t;
+    clear_folder();
+    assert_fails(ctx, qkv_tokenizer_open(ctx, test_folder(), &t), QKV_FILE, "no vocab.json with merges.txt");
+    write_text("vocab.json", "{\"a\": 0, \"b\": 1}");
+    assert_fails(ctx, qkv_tokenizer_open(ctx, test_folder(), &t), QKV_FILE, "no vocab.json with merges.txt");
+    write_text("merges.txt", "#version: 0.2\na b\n");
+    assert_fails(ctx, qkv_tokenizer_open(ctx, test_folder(), &t), QKV_FORMAT, "needs the token \"ab\"");
+    write_text("merges.txt", "a\n");
+    assert_fails(ctx, qkv_tokenizer_open(ctx, test_folder(), &t), QKV_FORMAT, "model.merges[0] is neither");
+    write_text("merges.txt", "a \xFF\n");
+    assert_fails(ctx, qkv_tokenizer_open(ctx, test_folder(), &t), QKV_FORMAT, "merges.txt: line 1 is not UTF-8");
+    write_text("merges.txt", "");
+    write_text("vocab.json", "[\"a\"]");
+    assert_fails(ctx, qkv_tokenizer_open(ctx, test_folder(), &t), QKV_FORMAT, "model.vocab");
+    clear_folder();
+    write_text("vocab.txt", "a\n\xC3\n");
+    assert_fails(ctx, qkv_tokenizer_open(ctx, test_folder(), &t), QKV_FORMAT, "vocab.txt: line 2 is not UTF-8");
+    write_text("vocab.txt", "[UNK]\na\n");
+    write_text("tokenizer_config.json", "{");
+    assert_fails(ctx, qkv_tokenizer_open(ctx, test_folder(), &t), QKV_FORMAT, "tokenizer_config.json");
+    clear_folder();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(merges_of_a_tokenizer_made_here_give_its_ids),
+        cmocka_unit_test(published_words_give_the_ids_of_their_tokenizer_json),
+        cmocka_unit_test(a_folder_without_a_tokenizer_and_files_that_are_none_are_refused)};
+    return cmocka_run_group_tests(tests, test_context, test_context_done);
+}
