@@ -77,7 +77,9 @@ void qkv_published_turn(struct qkv_context *ctx, const struct qkv_family_view *v
 
 bool qkv_published_turns(const struct qkv_published_entry *entry, const struct qkv_weight *weight) {
     const enum qkv_dtype dtype = entry->theirs->dtype;
-    return !entry->direct && qkv_weight_has_formats(weight) && (dtype == QKV_F16 || dtype == QKV_BF16);
+    const size_t numbers = entry->view.total * weight->columns; /* of a tensor that has these rows and no others */
+    return !entry->direct && qkv_weight_has_formats(weight) && (dtype == QKV_F16 || dtype == QKV_BF16) &&
+           entry->theirs->bytes == 2 * numbers;
 }
 
 enum qkv_status qkv_published_room(struct qkv_published *p) {
