@@ -142,11 +142,12 @@ static void peers_get_the_same_product(void **state) {
 static void each_group_runs(void **state) {
     (void)state;
     struct qkv_context *ctx = make_context();
-    const char *const filters[] = {"MQA D128 T1/", "GQA D64 T512 causal backward", "nano-gpt 12x64"};
+    const char *const filters[] = {"MQA D128 T1/", "GQA D64 T512 causal backward", "C128 F168 T768 8 groups",
+                                   "nano-gpt 12x64"};
     struct seen seen = {0};
     struct qkv_bench_options o = brief(filters, TEST_COUNT(filters), &seen);
     assert_int_equal(qkv_bench(ctx, &o), QKV_OK);
-    assert_int_equal(seen.rows, 3);
+    assert_int_equal(seen.rows, 4);
     assert_string_equal(seen.latest.group, "training");
     assert_true(seen.latest.tokens == 12 * 64 && seen.latest.memory > seen.latest.pass_memory &&
                 seen.latest.pass_memory > 0);
@@ -187,7 +188,7 @@ static void refusals(void **state) {
     o.filters = &unknown;
     assert_int_equal(qkv_bench(ctx, &o), QKV_ARGUMENT);
     assert_message(ctx, "\"xyzzy\"");
-    assert_message(ctx, "products, attention, training, generation");
+    assert_message(ctx, "products, attention, experts, training, generation");
     o = good, o.seconds = -1;
     assert_int_equal(qkv_bench(ctx, &o), QKV_ARGUMENT);
     assert_message(ctx, "seconds");

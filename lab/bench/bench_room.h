@@ -69,6 +69,7 @@ size_t qkv_bench_copies(size_t bytes);
 #define QKV_BENCH_GROUPS(X)                                                                                            \
     X(products, 2, "matrix products of a layer: tokens x outputs x inputs")                                            \
     X(attention, 2, "attention, and one query with a cache of keys")                                                   \
+    X(experts, 2, "feed-forwards with experts, both ways, beside a dense one of the same active FLOPs")                \
     X(training, 2, "training steps: forward, backward, optimizer")                                                     \
     X(generation, 2, "generation: the tokens of a prompt, and one token after the other")
 #define QKV_BENCH_GROUP_PROTOTYPES(name, precisions, what)                                                             \

@@ -27,6 +27,7 @@ enum {
     ROWS_MOST = 256,
     RUN_COLUMNS = 1536, /* of C that are stored together */
     PANELS = 4,         /* of B packed by one item */
+    STRIP_TILES = 4,    /* rows of tiles in a strip */
     ITEMS_A_THREAD = 4
 };
 #define ITEM_FLOPS 2e5 /* least work of an item */
@@ -194,45 +195,72 @@ static void ordered_block(const struct ordered *p, const struct section *s, size
     if (out->data) p->kernels->put(out, sums, ld, rows, columns);
 }
 
-/* The corner (m, n) of the part in the buffer of a level; the last one has room for all columns of a run of panels, which begins at
- * `run`. */
-static float *level_at(const struct ordered *p, size_t level, size_t m, size_t n, size_t run, int thread, size_t *ld) {
+/* Rows of an item that go through all sections together. */
+struct strip {
+    size_t m, begin, rows,
+        height; /* of the item: its first row, and its height as packed; of the strip: from where on, and how many */
+};
+
+/* The strip's corner at column n of the part in the buffer of a level; the last one has room for the whole item and for all columns of a
+ * run of panels, which begins at `run`, the others for a strip. */
+static float *level_at(const struct ordered *p, size_t level, const struct strip *s, size_t n, size_t run, int thread,
+                       size_t *ld) {
     if (p->one_part) {
         float *own = p->level + (size_t)thread * p->level_floats;
         const bool last = level == p->levels - 1;
         *ld = last ? p->run_columns : p->nr;
-        return own + level * p->rows * p->nr + (last ? n - run : 0);
+        return own + level * p->rows * p->nr + (last ? s->begin * *ld + n - run : 0);
     }
     *ld = p->part_columns;
-    return p->level + (level * p->M + m) * p->part_columns + n;
+    return p->level + (level * p->M + s->m + s->begin) * p->part_columns + n;
 }
 
 /* One panel of columns, section after section. */
-static void ordered_panel(const struct ordered *p, size_t m, size_t rows, size_t n, size_t run, const char *a,
+static void ordered_strip(const struct ordered *p, const struct strip *strip, size_t n, size_t run, const char *a,
                           int thread) {
-    const size_t width = qkv_round_up(p->n_end - p->n_begin, p->nr), height = qkv_round_up(rows, p->mr);
+    const size_t width = qkv_round_up(p->n_end - p->n_begin, p->nr);
     const size_t columns = qkv_min(p->nr, p->n_end - p->n_begin - n);
     for (const struct section *s = p->sections + p->s_begin; s < p->sections + p->s_end; s++) {
-        float *sums = p->c + m * p->ldc + p->n_begin + n;
+        float *sums = p->c + (strip->m + strip->begin) * p->ldc + p->n_begin + n;
         size_t ld = p->ldc;
         struct qkv_bf16_out out = {0};
         if (p->apart) {
             const struct qkv_order_step *step = &p->steps[s->group];
-            sums = level_at(p, step->last ? p->levels - 1 : step->level, m, n, run, thread, &ld);
+            sums = level_at(p, step->last ? p->levels - 1 : step->level, strip, n, run, thread, &ld);
             if (s->ends && step->count)
                 out = (struct qkv_bf16_out){.data = sums, .ld = ld, .dtype = QKV_F32, .earlier_count = step->count};
             for (size_t i = 0; i < out.earlier_count; i++)
-                out.earlier[i] = level_at(p, step->levels[i], m, n, run, thread, &out.earlier_ld);
+                out.earlier[i] = level_at(p, step->levels[i], strip, n, run, thread, &out.earlier_ld);
         }
-        ordered_block(p, s, rows, columns, a + height * s->before * p->a_size,
+        ordered_block(p, s, strip->rows, columns, a + (strip->height * s->before + strip->begin * s->terms) * p->a_size,
                       p->packed_b + (s->before * width + n * s->terms) * p->b_size, sums, ld, &out);
+    }
+}
+
+/* The rows of a strip: all, but few where sections are short, so that the sums of groups and the panel of B, which is read once for each
+ * strip, stay in the first cache together. */
+static size_t ordered_strip_rows(const struct ordered *p, size_t rows) {
+    const size_t l1d = p->ctx->l1d ? p->ctx->l1d : 32 * 1024;
+    const struct section *last = p->sections + p->s_end - 1;
+    const bool small = (last->before + last->terms) * p->nr * p->b_size <= l1d * 2 / 3;
+    return p->order_step > 1 && p->apart && p->one_part && small ? STRIP_TILES * p->mr : rows;
+}
+
+static void ordered_panel(const struct ordered *p, size_t m, size_t rows, size_t n, size_t run, const char *a,
+                          int thread) {
+    struct strip strip = {.m = m, .height = qkv_round_up(rows, p->mr)};
+    const size_t each = ordered_strip_rows(p, rows);
+    for (; strip.begin < rows; strip.begin += strip.rows) {
+        strip.rows = qkv_min(each, rows - strip.begin);
+        ordered_strip(p, &strip, n, run, a, thread);
     }
 }
 
 /* The sums so far of a group that goes on, of the panels from `n` on. */
 static void ordered_load(const struct ordered *p, size_t m, size_t rows, size_t n, size_t columns, int thread) {
     size_t ld;
-    float *sums = level_at(p, p->levels - 1, m, n, n, thread, &ld);
+    const struct strip all = {.m = m};
+    float *sums = level_at(p, p->levels - 1, &all, n, n, thread, &ld);
     for (size_t i = 0; i < rows; i++)
         memcpy(sums + i * ld, p->carry->to + (m + i) * p->ldc + p->n_begin + n, columns * sizeof *sums);
 }
@@ -242,7 +270,8 @@ static void ordered_store(const struct ordered *p, size_t m, size_t rows, size_t
     const struct qkv_order_carry *carry = p->carry;
     const struct qkv_kernels *kernels = p->ctx->kernels;
     size_t ld;
-    const float *sums = level_at(p, p->levels - 1, m, n, n, thread, &ld);
+    const struct strip all = {.m = m};
+    const float *sums = level_at(p, p->levels - 1, &all, n, n, thread, &ld);
     for (size_t i = 0; i < rows; i++) {
         const size_t at = (m + i) * p->ldc + p->n_begin + n;
         const float *sum = sums + i * ld;

@@ -1,15 +1,16 @@
 /* experts: a mixture of feed-forwards, each over the rows that were routed to it.
  *
- * y[n] = Σ_j weight[n][j] · down(act(up(x[n]))) of expert chosen[n][j], j in order. Rows are gathered expert by expert, so that each
- * expert is one product over its rows, however few; what a row gives depends on no other row. Kept for backward: what the products up and
- * down give, and the activation between.
- * Backward: dweight[n][j] = dy[n]·out; an expert's gradients are sums over its rows in the order of the sequences that they are of. */
+ * y[n] = Σ weight[n][j] · down(act(up(x[n]))) over the experts chosen[n][j], in the order of experts. One expert after the other gathers its
+ * rows, so that each is one product over them, however few, and adds what it gives to theirs: what a row gets depends on no other row, and
+ * what is in between stays in the caches. Kept for backward: what the products up give, and the activation behind them.
+ * Backward: of the activation a, da = dy·down without the weight; dweight = a·da + dy·bias, as y without it is down(a); then all is times the
+ * weight. An expert's gradients are sums over its rows in the order of the sequences that they are of. */
 #include "op/linear.h"
 #include "op/weights.h"
 
 #include <string.h>
 
-enum { ROWS_A_PIECE = 16, EACH = 256, FRACTION = 64 };
+enum { ROWS_A_PIECE = 16, EACH = 256, FRACTION = 64, WIDENED = 512 };
 
 struct experts {
     const struct qkv_routing *routing;
@@ -17,17 +18,22 @@ struct experts {
     enum qkv_ffn_kind kind;
     bool gated;
     float limit;
-    void *hidden, *active; /* (slots, F or 2F), (slots, F) */
-    float *out;            /* (slots, C) */
-    enum qkv_dtype dtype;  /* of hidden and active */
+    void *hidden, *active; /* (slots, F or 2F), (slots, F) where they are kept; else of one expert */
+    bool kept;
+    enum qkv_dtype dtype; /* of hidden and active */
     /* while it runs */
     const struct qkv_kernels *kernels;
     const struct qkv_tensor *x;
     size_t C, H, F;
-    void *gathered; /* (slots, C), as x */
     const float *scale, *dy;
-    float *y, *dout, *dweights, *dx;
+    float *y, *dweights, *dx;
     bool accumulate, accumulate_weights;
+    /* of one expert, with room for all rows of x: each goes to an expert once at most */
+    void *gathered; /* (rows, C), as x */
+    float *out;     /* (rows, C); backward: the gradient of what it gives, and then that of what it gathered */
+    float *dhidden, *dactive;
+    size_t slot; /* of its first row */
+    const float *down_bias;
 };
 
 /* The inputs of a node; besides, the weights of all experts. */
@@ -45,96 +51,136 @@ static struct experts experts_of(const struct qkv_tape *tape, const struct qkv_n
     return o;
 }
 
-static size_t experts_slots(const struct experts *o) {
-    return o->routing->N * o->routing->top_k;
+static struct qkv_linear_rows experts_at(void *data, enum qkv_dtype dtype, size_t row, size_t columns) {
+    return (struct qkv_linear_rows){(char *)data + row * columns * qkv_dtype_size(dtype), dtype};
 }
 
-static struct qkv_linear_rows experts_at(void *data, enum qkv_dtype dtype, size_t slot, size_t columns) {
-    return (struct qkv_linear_rows){(char *)data + slot * columns * qkv_dtype_size(dtype), dtype};
+/* Of the expert in work. */
+static struct qkv_linear_rows experts_hidden(const struct experts *o) {
+    return experts_at(o->hidden, o->dtype, o->kept ? o->slot : 0, o->H);
 }
 
-/* ---- between rows and slots ------------------------------------------------------------------------------------------- */
+static struct qkv_linear_rows experts_active(const struct experts *o) {
+    return experts_at(o->active, o->dtype, o->kept ? o->slot : 0, o->F);
+}
+
+/* ---- between rows and those of an expert ------------------------------------------------------------------------------ */
+
+/* Which choice the i-th row of the expert has it as; *first: no expert before it has the row. */
+static size_t experts_choice(const struct experts *o, size_t i, bool *first) {
+    const struct qkv_routing *r = o->routing;
+    const int32_t own = (int32_t)(o->slot + i);
+    const size_t begin = (size_t)r->row[own] * r->top_k;
+    size_t choice = begin;
+    *first = true;
+    for (size_t c = begin; c < begin + r->top_k; c++) {
+        if (r->slot[c] == own) choice = c;
+        if (r->slot[c] < own) *first = false;
+    }
+    return choice;
+}
+
+static size_t experts_row(const struct experts *o, size_t i) {
+    return (size_t)o->routing->row[o->slot + i];
+}
 
 static void experts_gather(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct experts *o = argument;
     const size_t bytes = o->C * qkv_dtype_size(o->x->dtype);
-    for (size_t s = begin; s < end; s++)
-        memcpy((char *)o->gathered + s * bytes, (const char *)o->x->data + (size_t)o->routing->row[s] * bytes, bytes);
+    for (size_t i = begin; i < end; i++) {
+        const size_t n = experts_row(o, i);
+        memcpy((char *)o->gathered + i * bytes, (const char *)o->x->data + n * bytes, bytes);
+        if (o->dy) memcpy(o->out + i * o->C, o->dy + n * o->C, o->C * sizeof(float));
+    }
 }
 
-static void experts_combine(void *argument, size_t begin, size_t end, int thread) {
+static void experts_give(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct experts *o = argument;
-    const size_t k = o->routing->top_k;
-    for (size_t n = begin; n < end; n++)
-        for (size_t j = 0; j < k; j++)
-            o->kernels->scale(o->y + n * o->C, j > 0, o->out + (size_t)o->routing->slot[n * k + j] * o->C,
-                              o->scale[n * k + j], o->C);
+    for (size_t i = begin; i < end; i++) {
+        bool first;
+        const float scale = o->scale[experts_choice(o, i, &first)];
+        o->kernels->scale(o->y + experts_row(o, i) * o->C, !first, o->out + i * o->C, scale, o->C);
+    }
 }
 
-/* The gradients of the outputs of experts, and of the weights that these were multiplied by. */
-static void experts_part(void *argument, size_t begin, size_t end, int thread) {
+/* Σ active·dactive of the i-th row. */
+static float experts_inner(const struct experts *o, size_t i) {
+    const struct qkv_linear_rows active = experts_active(o);
+    const float *dactive = o->dactive + i * o->F;
+    float wide[WIDENED], sum = 0;
+    if (active.dtype == QKV_F32) return qkv_dot((const float *)active.data + i * o->F, dactive, o->F);
+    for (size_t f = 0, n; f < o->F; f += n) {
+        n = o->F - f < WIDENED ? o->F - f : WIDENED;
+        o->kernels->widen(wide, (const uint16_t *)active.data + i * o->F + f, n);
+        sum += qkv_dot(wide, dactive + f, n);
+    }
+    return sum;
+}
+
+/* The gradient of a weight, which the others are then multiplied by. */
+static void experts_weigh(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct experts *o = argument;
-    const size_t k = o->routing->top_k;
-    for (size_t n = begin; n < end; n++)
-        for (size_t j = 0; j < k; j++) {
-            const size_t s = (size_t)o->routing->slot[n * k + j];
-            const float *dy = o->dy + n * o->C;
-            o->kernels->scale(o->dout + s * o->C, false, dy, o->scale[n * k + j], o->C);
-            if (!o->dweights) continue;
-            const float dw = qkv_dot(dy, o->out + s * o->C, o->C);
-            o->dweights[n * k + j] = o->accumulate_weights ? o->dweights[n * k + j] + dw : dw;
+    for (size_t i = begin; i < end; i++) {
+        bool first;
+        const size_t choice = experts_choice(o, i, &first);
+        float *dout = o->out + i * o->C, *dactive = o->dactive + i * o->F;
+        if (o->dweights) {
+            float dw = experts_inner(o, i);
+            if (o->down_bias) dw += qkv_dot(dout, o->down_bias, o->C);
+            o->dweights[choice] = o->accumulate_weights ? o->dweights[choice] + dw : dw;
         }
+        o->kernels->scale(dactive, false, dactive, o->scale[choice], o->F);
+        o->kernels->scale(dout, false, dout, o->scale[choice], o->C);
+    }
 }
 
-/* dx from that of the gathered rows, which took the place of `dout`. */
 static void experts_return(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct experts *o = argument;
-    const size_t k = o->routing->top_k;
-    for (size_t n = begin; n < end; n++)
-        for (size_t j = 0; j < k; j++)
-            o->kernels->scale(o->dx + n * o->C, o->accumulate || j > 0,
-                              o->dout + (size_t)o->routing->slot[n * k + j] * o->C, 1, o->C);
+    for (size_t i = begin; i < end; i++) {
+        bool first;
+        experts_choice(o, i, &first);
+        o->kernels->scale(o->dx + experts_row(o, i) * o->C, o->accumulate || !first, o->out + i * o->C, 1, o->C);
+    }
 }
 
 /* ---- one expert -------------------------------------------------------------------------------------------------------- */
 
-static enum qkv_status expert_forward(struct qkv_tape *tape, const struct experts *o, size_t e, size_t slot,
-                                      size_t rows) {
+static enum qkv_status expert_forward(struct qkv_tape *tape, struct experts *o, size_t e, size_t rows) {
     struct qkv_linear *up = &o->weights->up[e], *down = &o->weights->down[e];
-    const struct qkv_linear_rows hidden = experts_at(o->hidden, o->dtype, slot, o->H),
-                                 active = experts_at(o->active, o->dtype, slot, o->F);
+    const struct qkv_linear_rows hidden = experts_hidden(o), active = experts_active(o);
     struct qkv_activation_rows activation;
     struct qkv_activation_epilogue epilogue;
+    qkv_parallel_range(tape->ctx, rows, ROWS_A_PIECE, experts_gather, o);
     qkv_activation_fuse_rows(tape->ctx, &activation, o->kind, o->gated, o->limit, hidden, active.data, o->F, &epilogue);
-    enum qkv_status status =
-        qkv_linear_forward_parts(tape, hidden, experts_at(o->gathered, o->x->dtype, slot, o->C), rows, &up->weight,
-                                 qkv_tensor_or_null(&up->bias), &epilogue.epilogue);
-    if (status) return status;
-    return qkv_linear_forward_parts(tape, experts_at(o->out, QKV_F32, slot, o->C), active, rows, &down->weight,
-                                    qkv_tensor_or_null(&down->bias), NULL);
+    enum qkv_status status = qkv_linear_forward_parts(tape, hidden, experts_at(o->gathered, o->x->dtype, 0, o->C), rows,
+                                                      &up->weight, qkv_tensor_or_null(&up->bias), &epilogue.epilogue);
+    if (!status)
+        status = qkv_linear_forward_parts(tape, experts_at(o->out, QKV_F32, 0, o->C), active, rows, &down->weight,
+                                          qkv_tensor_or_null(&down->bias), NULL);
+    if (!status) qkv_parallel_range(tape->ctx, rows, ROWS_A_PIECE, experts_give, o);
+    return status;
 }
 
-/* What backward of one expert writes to. */
-struct expert_gradients {
-    float *dhidden, *dactive;           /* (slots, H), (slots, F) */
-    const struct qkv_row_order *of_all; /* of the rows of x; NULL: none */
-    struct qkv_row_order order;         /* of the expert's rows */
+/* How sums over the rows of an expert are made. */
+struct expert_order {
+    const struct qkv_row_order *of_all; /* of the rows of x; NULL: as they lie */
+    struct qkv_row_order own;           /* of the expert's rows */
     size_t *start;                      /* (sequences + 1) */
 };
 
 /* Where each sequence begins among the rows of an expert. */
-static void expert_order(const struct experts *o, struct expert_gradients *g, size_t slot, size_t rows) {
-    const struct qkv_order *all = &g->of_all->sums;
-    g->order = *g->of_all;
-    g->order.sums.start = g->start;
-    g->order.sums.terms = rows;
-    for (size_t q = 0, s = 0; q <= all->sequences; q++) {
-        while (s < rows && (size_t)o->routing->row[slot + s] < all->start[q]) s++;
-        g->start[q] = s;
+static void expert_order(const struct experts *o, struct expert_order *order, size_t rows) {
+    const struct qkv_order *all = &order->of_all->sums;
+    order->own = *order->of_all;
+    order->own.sums.start = order->start;
+    order->own.sums.terms = rows;
+    for (size_t q = 0, i = 0; q <= all->sequences; q++) {
+        while (i < rows && experts_row(o, i) < all->start[q]) i++;
+        order->start[q] = i;
     }
 }
 
@@ -149,21 +195,29 @@ static struct qkv_linear_carry expert_carry(struct qkv_tensor *weight) {
 }
 
 /* `gradients`: of down, its bias, up, and its bias; NULL: not wanted. */
-static enum qkv_status expert_products_back(struct qkv_tape *tape, const struct experts *o,
-                                            const struct expert_gradients *g, size_t e, size_t slot, size_t rows,
-                                            float *const gradients[4]) {
-    struct qkv_linear *up = &o->weights->up[e], *down = &o->weights->down[e];
-    const struct qkv_row_order *order = g->of_all ? &g->order : NULL;
-    float *dout = o->dout + slot * o->C, *dactive = g->dactive + slot * o->F, *dhidden = g->dhidden + slot * o->H;
-    enum qkv_status status = qkv_linear_backward_parts(
-        tape, dout, experts_at(o->active, o->dtype, slot, o->F), rows, dactive, false, &down->weight, gradients[0],
-        qkv_tensor_or_null(&down->bias), gradients[1], order, expert_carry(&down->weight));
+static enum qkv_status expert_backward(struct qkv_tape *tape, struct experts *o, const struct expert_order *order,
+                                       size_t e, size_t rows, float *const gradients[4]) {
+    struct qkv_tensor *up = &o->weights->up[e].weight, *down = &o->weights->down[e].weight,
+                      *up_bias = qkv_tensor_or_null(&o->weights->up[e].bias),
+                      *down_bias = qkv_tensor_or_null(&o->weights->down[e].bias);
+    const struct qkv_row_order *sums = order->of_all ? &order->own : NULL;
+    const struct qkv_linear_rows active = experts_active(o);
+    o->down_bias = down_bias ? down_bias->data : NULL;
+    qkv_parallel_range(tape->ctx, rows, ROWS_A_PIECE, experts_gather, o);
+    enum qkv_status status = qkv_linear_backward_parts(tape, o->out, active, rows, o->dactive, false, down, NULL, NULL,
+                                                       NULL, NULL, (struct qkv_linear_carry){0});
+    qkv_parallel_range(tape->ctx, rows, ROWS_A_PIECE, experts_weigh, o);
+    if (!status)
+        status = qkv_linear_backward_parts(tape, o->out, active, rows, NULL, false, down, gradients[0], down_bias,
+                                           gradients[1], sums, expert_carry(down));
     if (status) return status;
-    qkv_activation_backward_rows(tape->ctx, o->kind, o->gated, o->limit, dhidden, dactive,
-                                 experts_at(o->hidden, o->dtype, slot, o->H), rows, o->F);
-    return qkv_linear_backward_parts(tape, dhidden, experts_at(o->gathered, o->x->dtype, slot, o->C), rows,
-                                     o->dx ? dout : NULL, false, &up->weight, gradients[2],
-                                     qkv_tensor_or_null(&up->bias), gradients[3], order, expert_carry(&up->weight));
+    qkv_activation_backward_rows(tape->ctx, o->kind, o->gated, o->limit, o->dhidden, o->dactive, experts_hidden(o),
+                                 rows, o->F);
+    status = qkv_linear_backward_parts(tape, o->dhidden, experts_at(o->gathered, o->x->dtype, 0, o->C), rows,
+                                       o->dx ? o->out : NULL, false, up, gradients[2], up_bias, gradients[3], sums,
+                                       expert_carry(up));
+    if (!status && o->dx) qkv_parallel_range(tape->ctx, rows, ROWS_A_PIECE, experts_return, o);
+    return status;
 }
 
 /* ---- plans --------------------------------------------------------------------------------------------------------------- */
@@ -184,7 +238,7 @@ static bool expert_learns_alike(const struct experts *o, size_t e) {
 
 /* How many rows an expert will get is not known, and the scratch of a product does not only grow with them: what all numbers of rows
  * need, tried in steps of a 64th and, of few, each, and some more for those between. g NULL: forward. */
-static enum qkv_status experts_plan(struct qkv_tape *tape, const struct experts *o, struct expert_gradients *g) {
+static enum qkv_status experts_plan(struct qkv_tape *tape, struct experts *o, struct expert_order *g) {
     struct qkv_arena *arena = tape->arena, probe;
     enum qkv_status status = QKV_OK;
     qkv_arena_measure(tape->ctx, &probe, "an expert");
@@ -196,8 +250,8 @@ static enum qkv_status experts_plan(struct qkv_tape *tape, const struct experts 
             gradients[i] = qkv_gradient_out(tape, expert_operand(o, e, i), &always, &status);
         if (e && (!g || expert_learns_alike(o, e))) continue;
         for (size_t n = o->routing->N; n && !status; n -= n <= EACH ? 1 : n / FRACTION) {
-            if (g && g->of_all) g->order = *g->of_all, g->order.sums.terms = n;
-            status = g ? expert_products_back(tape, o, g, e, 0, n, gradients) : expert_forward(tape, o, e, 0, n);
+            if (g && g->of_all) g->own = *g->of_all, g->own.sums.terms = n;
+            status = g ? expert_backward(tape, o, g, e, n, gradients) : expert_forward(tape, o, e, n);
         }
     }
     tape->arena = arena;
@@ -209,29 +263,33 @@ static enum qkv_status experts_plan(struct qkv_tape *tape, const struct experts 
 
 /* ---- all of them -------------------------------------------------------------------------------------------------------- */
 
-static enum qkv_status experts_forward_all(struct qkv_tape *tape, const struct experts *o) {
-    const struct qkv_routing *r = o->routing;
+static size_t experts_begin(struct experts *o, size_t e) {
+    const int32_t *start = o->routing->start;
+    o->slot = (size_t)start[e];
+    return (size_t)(start[e + 1] - start[e]);
+}
+
+static enum qkv_status experts_forward_all(struct qkv_tape *tape, struct experts *o) {
     enum qkv_status status = QKV_OK;
     if (tape->ctx->dry) return experts_plan(tape, o, NULL);
-    for (size_t e = 0; e < r->experts && !status; e++)
-        if (r->start[e] < r->start[e + 1])
-            status = expert_forward(tape, o, e, (size_t)r->start[e], (size_t)(r->start[e + 1] - r->start[e]));
+    for (size_t e = 0; e < o->routing->experts && !status; e++) {
+        const size_t rows = experts_begin(o, e);
+        if (rows) status = expert_forward(tape, o, e, rows);
+    }
     return status;
 }
 
-static enum qkv_status experts_backward_all(struct qkv_tape *tape, const struct experts *o,
-                                            struct expert_gradients *g) {
-    const struct qkv_routing *r = o->routing;
+static enum qkv_status experts_backward_all(struct qkv_tape *tape, struct experts *o, struct expert_order *order) {
     enum qkv_status status = QKV_OK;
-    if (tape->ctx->dry) return experts_plan(tape, o, g);
-    for (size_t e = 0; e < r->experts && !status; e++) {
-        const size_t slot = (size_t)r->start[e], rows = (size_t)r->start[e + 1] - slot;
+    if (tape->ctx->dry) return experts_plan(tape, o, order);
+    for (size_t e = 0; e < o->routing->experts && !status; e++) {
+        const size_t rows = experts_begin(o, e);
         float *gradients[4];
         bool always;
         for (size_t i = 0; i < 4; i++) gradients[i] = qkv_gradient_out(tape, expert_operand(o, e, i), &always, &status);
         if (rows == 0 || status) continue;
-        if (g->of_all) expert_order(o, g, slot, rows);
-        status = expert_products_back(tape, o, g, e, slot, rows, gradients);
+        if (order->of_all) expert_order(o, order, rows);
+        status = expert_backward(tape, o, order, e, rows, gradients);
     }
     return status;
 }
@@ -256,40 +314,38 @@ enum qkv_status qkv_check_experts(struct qkv_tape *tape, struct qkv_node *node) 
 enum qkv_status qkv_forward_experts(struct qkv_tape *tape, struct qkv_node *node) {
     struct experts *saved = node->saved;
     struct experts o = experts_of(tape, node);
-    const size_t slots = experts_slots(&o), mark = qkv_arena_mark(tape->arena);
-    saved->dtype = o.dtype = tape->ctx->precision == QKV_FP32 ? QKV_F32 : QKV_BF16;
-    saved->hidden = o.hidden = qkv_tape_take(tape, slots * o.H, qkv_dtype_size(o.dtype));
-    saved->active = o.active = qkv_tape_take(tape, slots * o.F, qkv_dtype_size(o.dtype));
-    saved->out = o.out = qkv_tape_take(tape, slots * o.C, sizeof(float));
+    const size_t N = o.routing->N, mark = qkv_arena_mark(tape->arena);
+    o.kept = tape->recording;
+    o.dtype = tape->ctx->precision == QKV_FP32 ? QKV_F32 : QKV_BF16;
+    const size_t slots = o.kept ? N * o.routing->top_k : N;
+    o.hidden = qkv_tape_take(tape, slots * o.H, qkv_dtype_size(o.dtype));
+    o.active = qkv_tape_take(tape, slots * o.F, qkv_dtype_size(o.dtype));
+    *saved = o;
     const size_t kept = qkv_arena_mark(tape->arena);
-    o.gathered = qkv_tape_take(tape, slots * o.C, qkv_dtype_size(o.x->dtype));
+    o.gathered = qkv_tape_take(tape, N * o.C, qkv_dtype_size(o.x->dtype));
+    o.out = qkv_tape_take(tape, N * o.C, sizeof(float));
     if (tape->status) return tape->status;
-    qkv_parallel_range(tape->ctx, slots, ROWS_A_PIECE, experts_gather, &o);
     enum qkv_status status = experts_forward_all(tape, &o);
-    if (!status) qkv_parallel_range(tape->ctx, o.routing->N, ROWS_A_PIECE, experts_combine, &o);
-    qkv_arena_release(tape->arena, tape->recording ? kept : mark);
+    qkv_arena_release(tape->arena, o.kept ? kept : mark);
     return status;
 }
 
 enum qkv_status qkv_backward_experts(struct qkv_tape *tape, struct qkv_node *node) {
     struct experts o = experts_of(tape, node);
-    struct expert_gradients g = {.of_all = o.x->order};
-    const size_t slots = experts_slots(&o);
+    struct expert_order order = {.of_all = o.x->order};
+    const size_t N = o.routing->N;
     enum qkv_status status = QKV_OK;
     o.dy = qkv_gradient_in(node);
     o.dweights = qkv_gradient_out(tape, node->inputs[WEIGHTS], &o.accumulate_weights, &status);
     o.dx = qkv_gradient_out(tape, node->inputs[X], &o.accumulate, &status);
     const size_t mark = qkv_arena_mark(tape->arena);
-    o.gathered = qkv_tape_take(tape, slots * o.C, qkv_dtype_size(o.x->dtype));
-    o.dout = qkv_tape_take(tape, slots * o.C, sizeof(float));
-    g.dhidden = qkv_tape_take(tape, slots * o.H, sizeof(float));
-    g.dactive = qkv_tape_take(tape, slots * o.F, sizeof(float));
-    if (g.of_all) g.start = qkv_tape_take(tape, g.of_all->sums.sequences + 1, sizeof *g.start);
+    o.gathered = qkv_tape_take(tape, N * o.C, qkv_dtype_size(o.x->dtype));
+    o.out = qkv_tape_take(tape, N * o.C, sizeof(float));
+    o.dhidden = qkv_tape_take(tape, N * o.H, sizeof(float));
+    o.dactive = qkv_tape_take(tape, N * o.F, sizeof(float));
+    if (order.of_all) order.start = qkv_tape_take(tape, order.of_all->sums.sequences + 1, sizeof *order.start);
     if (status || tape->status) return status ? status : tape->status;
-    qkv_parallel_range(tape->ctx, slots, ROWS_A_PIECE, experts_gather, &o);
-    qkv_parallel_range(tape->ctx, o.routing->N, ROWS_A_PIECE, experts_part, &o);
-    status = experts_backward_all(tape, &o, &g);
-    if (!status && o.dx) qkv_parallel_range(tape->ctx, o.routing->N, ROWS_A_PIECE, experts_return, &o);
+    status = experts_backward_all(tape, &o, &order);
     qkv_arena_release(tape->arena, mark);
     return status;
 }
@@ -298,7 +354,8 @@ enum qkv_status qkv_backward_experts(struct qkv_tape *tape, struct qkv_node *nod
 struct qkv_cost qkv_cost_experts(const struct qkv_node *node, bool backward) {
     const struct experts *o = node->saved;
     const struct qkv_tensor *x = node->inputs[X];
-    const struct qkv_tensor rows = {.rows = experts_slots(o), .columns = x->columns, .requires_grad = x->requires_grad};
+    const struct qkv_tensor rows = {
+        .rows = o->routing->N * o->routing->top_k, .columns = x->columns, .requires_grad = x->requires_grad};
     const struct qkv_tensor active = {
         .rows = rows.rows, .columns = o->weights->down[0].weight.columns, .requires_grad = true};
     return (struct qkv_cost){.flops = qkv_product_flops(&rows, &o->weights->up[0].weight, backward) +

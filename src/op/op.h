@@ -380,7 +380,7 @@ struct qkv_route_options { /* as in struct qkv_experts_spec */
  * finite number. */
 struct qkv_tensor *qkv_op_route(struct qkv_tape *tape, struct qkv_tensor *logits, struct qkv_tensor *correction,
                                 const struct qkv_route_options *options, const struct qkv_routing **routing);
-/* x (N, C): Σ over the chosen of weight · down(act(up(x))), (N, C) fp32; kind and limit as of qkv_op_linear_activation. The weights of
+/* x (N, C): Σ over the chosen of weight · down(act(up(x))), in the order of experts, (N, C) fp32; kind and limit as of qkv_op_linear_activation. The weights of
  * experts are op/weights.h's. */
 struct qkv_expert_weights;
 struct qkv_tensor *qkv_op_experts(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weights,

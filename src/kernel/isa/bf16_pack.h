@@ -5,6 +5,8 @@
 #include "kernel/isa/bf16.h"
 #include "kernel/isa/simd.h"
 
+enum { PACK_AHEAD = 8 }; /* terms */
+
 struct lines { /* element (line, k) */
     const void *data;
     enum qkv_dtype dtype;
@@ -92,11 +94,33 @@ static inline size_t bf16_pairs(size_t K, size_t step) {
     return (K + step - 1) / step * step / 2;
 }
 
+/* Panels of lines that lie side by side: a pair of terms of all of them at a time, as they follow each other in memory, and those of terms
+ * to come fetched, as no machine finds the way from one to the next by itself. */
+QKV_INLINE void pack_across(uint32_t *out, const size_t width, size_t all, const struct lines *x, size_t K,
+                            size_t columns, size_t pairs) {
+    const size_t size = x->dtype == QKV_BF16 ? sizeof(uint16_t) : sizeof(float);
+    for (size_t p = 0; p < pairs; p++) {
+        const uintptr_t next = (uintptr_t)x->data + (2 * p + PACK_AHEAD) * x->k_stride * size;
+        for (size_t n = 0; n < columns; n += width) {
+            for (size_t j = 0; j < width; j += W) {
+                const size_t left = columns > n + j ? columns - n - j : 0;
+                __builtin_prefetch((const void *)(next + (n + j) * size));
+                __builtin_prefetch((const void *)(next + (n + j + x->k_stride) * size));
+                vi_store(out + n * all + p * width + j, left ? words_across(x, n + j, left, 2 * p, K) : vi_set(0));
+            }
+        }
+    }
+}
+
 /* Panels of `width` columns, a multiple of W, and of `all` pairs: those from `before` on. */
 QKV_INLINE void pack_b_panels(uint32_t *out, const size_t width, const size_t step, size_t all, size_t before,
                               struct qkv_operand b, size_t K, size_t columns) {
     const struct lines x = {b.data, b.dtype, b.column_stride, b.row_stride};
     const size_t pairs = bf16_pairs(K, step);
+    if (x.line_stride == 1) {
+        pack_across(out + before * width, width, all, &x, K, columns, pairs);
+        return;
+    }
     for (size_t n = 0; n < columns; n += width) {
         for (size_t j = 0; j < width; j += W) {
             const size_t left = columns > n + j ? columns - n - j : 0;
