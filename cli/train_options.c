@@ -66,7 +66,7 @@ int cli_check_doubles(const char *command, const struct cli_texts *set, const st
 static const char *argument_of(const char *value, const char *help) {
     int64_t whole;
     double number;
-    if (strstr(help, "a pattern of")) return "PATTERN";
+    if (strstr(help, "a pattern of")) return strstr(help, "=0.") ? "PATTERN=X" : "PATTERN";
     if (strstr(help, "file ")) return "FILE";
     if (strstr(help, "model folder")) return "MODEL";
     if (strstr(help, ", or random, ")) return "N|random";
@@ -82,7 +82,8 @@ static bool is_for_others(const char *name) {
                                          "mask_each", "source_tokenizer",
                                          "metric",    "batch_tokens",
                                          "from",      "new_head",
-                                         "freeze",    "long"};
+                                         "freeze",    "rates",
+                                         "in_order",  "long"};
     for (size_t i = 0; i < CLI_COUNT_OF(others); i++)
         if (!strcmp(others[i], name)) return true;
     return false;

@@ -9,7 +9,7 @@
 #include "qkv.h"
 
 /* Links a folder's files into another one, whose config.json may be another file of it. */
-static void link_folder(const char *from, const char *to, const char *config) {
+static inline void link_folder(const char *from, const char *to, const char *config) {
     DIR *folder = opendir(from);
     assert_non_null(folder);
     mkdir(to, 0700);
@@ -24,7 +24,7 @@ static void link_folder(const char *from, const char *to, const char *config) {
     closedir(folder);
 }
 
-static void load_or_fail(struct qkv_context *ctx, const char *folder, struct qkv_model **model) {
+static inline void load_or_fail(struct qkv_context *ctx, const char *folder, struct qkv_model **model) {
     if (qkv_model_load(ctx, folder, model)) fail_msg("%s: %s", folder, qkv_message(ctx));
 }
 

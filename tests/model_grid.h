@@ -260,8 +260,8 @@ static inline void random_spec(struct qkv_context *ctx, struct qkv_random *r, en
         snprintf(encoder + end, sizeof encoder - end, ", \"d_model\": %d}", C);
     }
     const bool one_table = topology == BOTH && !width && (own ? own : C) == 20;
-    const char *tie = width ? "none" : one_table ? PICK(r, "none", "head", "all") : PICK(r, "none", "head");
-    random_head(r, *tie != 'n', head);
+    const char *tie = width ? "none" : one_table ? PICK(r, "none", "head", "all", "stacks") : PICK(r, "none", "head");
+    random_head(r, *tie == 'h' || *tie == 'a', head);
     snprintf(json, sizeof json,
              "{\"format\": \"qkv\", \"version\": %d, \"vocab\": %d, \"d_model\": 20, \"context\": %d, %s, "
              "\"tie\": \"%s\", \"head\": {\"kind\": \"lm\", %s}, \"encoder\": %s, \"decoder\": %s}",

@@ -52,10 +52,20 @@ static bool take(void *user, size_t source, const struct qkv_hypothesis *h, size
     return ++r->sources != r->limit;
 }
 
+/* Targets that begin with one token, which does not come again, and end with another. */
+static struct qkv_search_ids ids_of(int32_t begin, int32_t end) {
+    static int32_t ends[2], barred[2];
+    static size_t used;
+    int32_t *to = ends + used % 2, *bar = barred + used % 2;
+    used++;
+    *to = end, *bar = begin;
+    return (struct qkv_search_ids){
+        .begin = begin, .first = -1, .ends = to, .end_count = 1, .barred = bar, .barred_count = 1};
+}
+
 static enum qkv_status search(struct qkv_model *m, const int32_t *const *sources, const size_t *lengths, size_t count,
                               const struct qkv_search_options *o, struct results *r) {
-    struct qkv_search_job job = {.begin = BEGIN,
-                                 .end = END,
+    struct qkv_search_job job = {.ids = ids_of(BEGIN, END),
                                  .vocab = SIZE_MAX,
                                  .sources = sources,
                                  .lengths = lengths,
@@ -370,7 +380,7 @@ static void test_refusals(void **state) {
     s.ids[1][0] = 9;
     assert_fails(ctx, search(m, s.at, s.lengths, 4, &o, &r), QKV_ARGUMENT, "9");
     s.ids[1][0] = 0;
-    struct qkv_search_job job = {.begin = 5, .end = 1, .options = &good, .what = "source", .take = take, .user = &r};
+    struct qkv_search_job job = {.ids = ids_of(5, 1), .options = &good, .what = "source", .take = take, .user = &r};
     assert_fails(ctx, qkv_search_run(m, &job), QKV_ARGUMENT, "targets begin with 5 and end with 1, but ids are 0 to 4");
     assert_fails(ctx, qkv_search(m, s.at, s.lengths, 4, &good, take, &r), QKV_ARGUMENT, "no tokenizer");
     memset(&r, 0, sizeof r);
@@ -394,8 +404,7 @@ static void test_stop(void **state) {
     struct qkv_model *m = fixture_model(ctx, tiny, NULL, 0, 1, 0.2);
     const struct qkv_search_options o = qkv_search_defaults();
     make_sources(&random, &s, 4, 9, 9);
-    struct qkv_search_job job = {.begin = BEGIN,
-                                 .end = END,
+    struct qkv_search_job job = {.ids = ids_of(BEGIN, END),
                                  .vocab = 5,
                                  .sources = s.at,
                                  .lengths = s.lengths,

@@ -87,6 +87,11 @@ QKV_API enum qkv_status qkv_model_set_trainable(struct qkv_model *model, size_t 
  * QKV_ARGUMENT. */
 QKV_API enum qkv_status qkv_model_set_trainable_all(struct qkv_model *model, const char *pattern, bool trainable,
                                                     size_t *count);
+/* All whose names match a pattern, as above, learn from now on with so many times the rate of an optimizer's step (1 at first), which
+ * its decay is under too. It must be greater than 0 and at most 1e6. *count (may be NULL): how many match. QKV_ARGUMENT for a pattern
+ * that none matches. Experimental. Fails with QKV_ARGUMENT. */
+QKV_API enum qkv_status qkv_model_set_rate_all(struct qkv_model *model, const char *pattern, double rate,
+                                               size_t *count);
 /* Sets all gradients to zero. */
 QKV_API void qkv_model_clear_gradients(struct qkv_model *model);
 /* sqrt of the sum of squares of all gradients. */

@@ -4,7 +4,8 @@
  * qkv_model_load and all that goes through it read such folders as they read ours. What a family computes otherwise than a spec
  * can say is refused with the key of config.json that says so; nothing is approximated. Matrices in bf16 and f16 that stand there as a
  * model has them are mapped, and fused ones are cut where they lie; those stored in another order are copied in fp32. Dropout is a
- * matter of training and not taken over. */
+ * matter of training and not taken over. Weights that are no parameters there, as the final_logits_bias of BART, are frozen
+ * (qkv_model_set_trainable), and stay so in a run that begins with the model. */
 #ifndef QKV_PUBLIC_PUBLISHED_H
 #define QKV_PUBLIC_PUBLISHED_H
 

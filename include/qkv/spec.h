@@ -130,7 +130,8 @@ enum qkv_block_norms { QKV_BLOCK_NORMS_ONE, QKV_BLOCK_NORMS_TWO, QKV_BLOCK_NORMS
 #define QKV_TIE_LIST(X)                                                                                                \
     X(NONE, "none", "the head has weights of its own")                                                                 \
     X(HEAD, "head", "the head uses the token embedding")                                                               \
-    X(ALL, "all", "the head and both stacks share one token embedding")
+    X(ALL, "all", "the head and both stacks share one token embedding")                                                \
+    X(STACKS, "stacks", "both stacks share one token embedding, the head has weights of its own")
 #define QKV_HEAD_LIST(X)                                                                                               \
     X(LM, "lm", "a score for each token of the vocabulary at every position")                                          \
     X(CLASSIFY, "classify", "a score for each class, from pooled hidden states")                                       \

@@ -76,6 +76,7 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
       "safetensors file of examples to train on: in.pixels, in.features, in.vectors or in.ids, as the model reads, "   \
       "and in.targets; for an encoder beside a decoder what the encoder reads (in.source where that is ids), and "     \
       "in.ids and in.targets")                                                                                         \
+    X(FLAG, in_order, false, "examples: as they stand in the files, epoch after epoch, instead of shuffled anew")      \
     X(FILES, valid, NULL, "file to validate on, of the same kind (default: the last part of the one to train on)")     \
     X(REAL, valid_fraction, 0.1, "part of the data kept for validation when there is no validation file")              \
     X(TEXT, task, NULL,                                                                                                \
@@ -98,6 +99,9 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
     X(FLAG, new_head, false, "with from: begin with a new head, for another task or other labels")                     \
     X(PATTERNS, freeze, NULL,                                                                                          \
       "weights that do not learn, by a pattern of their names in model.safetensors: \"decoder.layers.0.*\"")           \
+    X(PATTERNS, rates, NULL,                                                                                           \
+      "times how much of the rate weights learn with, by a pattern of their names, such as \"*embed*=0.1\"; of "       \
+      "several that name a weight the last one counts")                                                                \
     X(COUNT, steps, 2000, "optimizer steps")                                                                           \
     X(COUNT, batch, 12, "sequences a step (0 with batch_tokens: no limit)")                                            \
     X(COUNT, batch_tokens, 0, "limit of rows times longest row of a step, for pairs and labelled lines (0: none)")     \

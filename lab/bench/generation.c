@@ -7,6 +7,7 @@
 #include "lab/bench/bench_room.h"
 #include "kernel/kernel.h"
 #include "model/model.h"
+#include "model/spec.h"
 
 /* TinyLlama's shape (Zhang et al. 2024): 1.1 billion parameters. */
 static const char llama[] =
@@ -71,7 +72,7 @@ static size_t read_elements(const struct qkv_model *model) {
     for (size_t i = 0; i < qkv_model_parameters(model); i++) {
         const struct qkv_array *array = qkv_model_parameter(model, i);
         bool looked_up = strstr(array->name, ".embed.") != NULL;
-        bool head = qkv_model_spec(model)->tie != QKV_TIE_NONE && strstr(array->name, ".embed.token");
+        bool head = qkv_tie_has_head(qkv_model_spec(model)->tie) && strstr(array->name, ".embed.token");
         if (!looked_up || head) elements += qkv_array_elements(array);
     }
     return elements;

@@ -90,7 +90,8 @@ enum {
     QKV_FAMILY_LEADING = 2,    /* a dimension of 1 stands before */
     QKV_FAMILY_PATCHES = 4,    /* (out, channels, patch, patch) */
     QKV_FAMILY_FLAT = 8,       /* the one row of a matrix, as a vector */
-    QKV_FAMILY_STACKED = 16    /* those of all experts, one after the other, along a dimension before */
+    QKV_FAMILY_STACKED = 16,   /* those of all experts, one after the other, along a dimension before */
+    QKV_FAMILY_BUFFER = 32     /* no parameter there: it does not learn */
 };
 struct qkv_family_tensor {
     /* "attn.q": of all layers, with its bias; several with commas. "encoder:attn.q": of that stack; "attn.q.bias": the bias alone. NULL ends

@@ -10,7 +10,7 @@ static const struct qkv_family_tensor tensors[] = {
     {"embed.token", "model.shared", 0, 0, NULL},
     {"embed.position", "model.{S}.embed_positions", 0, 0, NULL},
     {"embed.norm", "model.{S}.layernorm_embedding", 0, 0, NULL},
-    {"head.bias", "=final_logits_bias", 0, QKV_FAMILY_LEADING, NULL},
+    {"head.bias", "=final_logits_bias", 0, QKV_FAMILY_LEADING | QKV_FAMILY_BUFFER, NULL},
     {"attn.q", "model.{S}.layers.{N}.self_attn.q_proj", 0, 0, NULL},
     {"attn.k", "model.{S}.layers.{N}.self_attn.k_proj", 0, 0, NULL},
     {"attn.v", "model.{S}.layers.{N}.self_attn.v_proj", 0, 0, NULL},

@@ -12,7 +12,7 @@ static const struct qkv_family_rule feed_forwards[] = {
 /* A head of its own is taken where files have one, whatever tie_word_embeddings says. */
 static const struct qkv_family_rule ties[] = {
     {"@lm_head.weight=false; tie_word_embeddings=true", "tie='all'; head.scale=$d_model:rsqrt"},
-    {"@lm_head.weight=true", "tie='none'; head.scale=1.0"},
+    {"@lm_head.weight=true", "tie='stacks'; head.scale=1.0"},
     {NULL, NULL},
 };
 

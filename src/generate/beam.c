@@ -162,10 +162,14 @@ static void scan_row(struct qkv_beam *b, size_t row, const float *scores) {
     }
     double base = b->sums[row] - lse;
     float least = -INFINITY;
+    if (b->length == 0 && rules->ids.first >= 0) { /* it has no choice, and costs nothing */
+        add_candidate(b, (struct qkv_candidate){b->sums[row], (int32_t)row, rules->ids.first}, most);
+        return;
+    }
     find_banned(b, b->ids + row * b->most);
     for (size_t i = 0; i < rules->vocab; i++) {
         if (!(scores[i] >= least) || scores[i] == -INFINITY || is_banned(b, (int32_t)i)) continue;
-        if ((int32_t)i == rules->begin && rules->begin != rules->end) continue; /* nothing begins twice */
+        if (qkv_search_bars(rules, (int32_t)i)) continue;
         add_candidate(
             b,
             (struct qkv_candidate){.log_probability = base + (double)scores[i], .row = (int32_t)row, .id = (int32_t)i},
@@ -212,7 +216,7 @@ static void finish_all(struct qkv_beam *b, size_t candidates) {
     size_t first = candidates < rules->options->beam ? candidates : rules->options->beam;
     for (size_t r = 0; r < b->live; r++) {
         size_t c = 0;
-        while (c < first && !(b->heap[c].id == rules->end && (size_t)b->heap[c].row == r)) c++;
+        while (c < first && !(qkv_search_ends(rules, b->heap[c].id) && (size_t)b->heap[c].row == r)) c++;
         bool ended = c < first;
         beam_finish(b, b->ids + r * b->most, ended ? b->heap[c].log_probability : b->sums[r], ended);
     }
@@ -229,10 +233,10 @@ void qkv_beam_step(struct qkv_beam *b, const float *scores) {
         return;
     }
     for (size_t c = 0; c < count; c++)
-        if (b->heap[c].id == rules->end && c < beam)
+        if (qkv_search_ends(rules, b->heap[c].id) && c < beam)
             beam_finish(b, b->ids + (size_t)b->heap[c].row * b->most, b->heap[c].log_probability, true);
     for (size_t c = 0; c < count && live < beam; c++) {
-        if (b->heap[c].id == rules->end) continue;
+        if (qkv_search_ends(rules, b->heap[c].id)) continue;
         b->parents[live] = (size_t)b->heap[c].row;
         b->next[live] = b->heap[c].id;
         b->sums[live++] = b->heap[c].log_probability;
@@ -258,10 +262,14 @@ static enum qkv_status beam_draw(struct qkv_beam *b, const float *scores, const 
     const struct qkv_search_rules *rules = b->rules;
     struct qkv_sampling sampling = rules->options->sampling;
     sampling.seed = seed_of(b, lane);
+    if (b->length == 0 && rules->ids.first >= 0) {
+        *c = (struct qkv_candidate){.id = rules->ids.first};
+        return QKV_OK;
+    }
     find_banned(b, ids);
     memcpy(copy, scores, rules->V * sizeof *copy);
     for (size_t i = 0; i < b->banned_count; i++) copy[b->banned[i]] = -INFINITY;
-    if (rules->begin != rules->end) copy[rules->begin] = -INFINITY;
+    for (size_t i = 0; i < rules->ids.barred_count; i++) copy[rules->ids.barred[i]] = -INFINITY;
     enum qkv_status status =
         qkv_sample(rules->ctx, &sampling, copy, rules->vocab, ids, b->length, (uint64_t)b->length, &c->id);
     if (status) return status;
@@ -284,8 +292,8 @@ enum qkv_status qkv_beam_draw(struct qkv_beam *b, const float *scores) {
         double sum = first ? 0 : b->sums[r];
         status = beam_draw(b, scores + parent * rules->V, ids, lane, copy, &c);
         if (status) break;
-        if (c.id == rules->end || b->length == b->most) {
-            bool ended = c.id == rules->end;
+        const bool ended = qkv_search_ends(rules, c.id);
+        if (ended || b->length == b->most) {
             beam_finish(b, ids, ended ? sum + c.log_probability : sum, ended);
             continue;
         }

@@ -78,11 +78,24 @@ static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_s
     return o->sample ? qkv_sampling_check(ctx, &o->sampling) : QKV_OK;
 }
 
-static enum qkv_status check_ids(const struct search *s, int32_t begin, int32_t end) {
-    const struct qkv_spec *spec = qkv_model_spec(s->model);
-    if (begin < 0 || begin >= spec->vocab || end < 0 || end >= spec->vocab)
-        return qkv_fail(s->rules.ctx, QKV_ARGUMENT, "targets begin with %d and end with %d, but ids are 0 to %d", begin,
-                        end, spec->vocab - 1);
+bool qkv_search_ends(const struct qkv_search_rules *rules, int32_t id) {
+    for (size_t i = 0; i < rules->ids.end_count; i++)
+        if (rules->ids.ends[i] == id) return true;
+    return false;
+}
+
+bool qkv_search_bars(const struct qkv_search_rules *rules, int32_t id) {
+    for (size_t i = 0; i < rules->ids.barred_count; i++)
+        if (rules->ids.barred[i] == id) return true;
+    return false;
+}
+
+static enum qkv_status check_ids(const struct search *s) {
+    const int vocab = qkv_model_spec(s->model)->vocab;
+    const struct qkv_search_ids *ids = &s->rules.ids;
+    if (ids->begin < 0 || ids->begin >= vocab || ids->ends[0] >= vocab || ids->first >= vocab)
+        return qkv_fail(s->rules.ctx, QKV_ARGUMENT, "targets begin with %d and end with %d, but ids are 0 to %d",
+                        ids->begin, ids->ends[0], vocab - 1);
     return QKV_OK;
 }
 
@@ -142,7 +155,7 @@ static enum qkv_status begin_batch(struct search *s) {
     for (size_t i = 0; i < count; i++) {
         s->from[i] = i * width;
         s->first[i] = i;
-        s->next[i] = s->rules.begin;
+        s->next[i] = s->rules.ids.begin;
     }
     return status ? status : qkv_decoder_move(s->decoder, s->from, count);
 }
@@ -302,14 +315,13 @@ enum qkv_status qkv_search_run(struct qkv_model *model, const struct qkv_search_
                                  .options = job->options,
                                  .V = V,
                                  .vocab = job->vocab < V ? job->vocab : V,
-                                 .begin = job->begin,
-                                 .end = job->end},
+                                 .ids = job->ids},
                        .job = job,
                        .sources = job->sources,
                        .lengths = job->lengths};
     enum qkv_status status = qkv_search_check_model(model, "searching");
     if (!status) status = check_options(ctx, qkv_model_spec(model), job->options);
-    if (!status) status = check_ids(&s, job->begin, job->end);
+    if (!status) status = check_ids(&s);
     if (status || job->count == 0) return status;
     status = search_start(&s, job->count, &window);
     for (size_t first = 0; first < job->count && !status; first += window) {
@@ -335,12 +347,23 @@ enum qkv_status qkv_search_find_ids(struct qkv_model *model, struct qkv_search_j
             "this model's sources have a vocabulary of their own, but there is no tokenizer for it; put its "
             "source_tokenizer.json into the model folder");
     job->vocab = (size_t)qkv_tokenizer_vocab(t);
-    job->begin = qkv_tokenizer_role(t, QKV_TOKEN_ROLE_BEGIN);
-    job->end = qkv_tokenizer_role(t, QKV_TOKEN_ROLE_END);
-    if (job->begin < 0 || job->end < 0)
+    const struct qkv_model_generation *g = &model->generation;
+    struct qkv_search_ids *ids = &job->ids;
+    *ids = (struct qkv_search_ids){.begin = qkv_model_target_begin(model),
+                                   .first = g->first,
+                                   .ends = g->ends,
+                                   .end_count = g->end_count,
+                                   .barred = g->barred,
+                                   .barred_count = g->barred_count,
+                                   .end = qkv_tokenizer_role(t, QKV_TOKEN_ROLE_END)};
+    if (!g->end_count && ids->end >= 0) ids->ends = &ids->end, ids->end_count = 1;
+    if (ids->begin < 0 || !ids->end_count)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "the tokenizer has no special token %s, which targets %s with; a model trained on pairs has it",
-                        job->begin < 0 ? QKV_TOKEN_BEGIN : QKV_TOKEN_END, job->begin < 0 ? "begin" : "end");
+                        ids->begin < 0 ? QKV_TOKEN_BEGIN : QKV_TOKEN_END, ids->begin < 0 ? "begin" : "end");
+    /* Nothing begins twice, unless a folder says what may come. */
+    if (g->start < 0 && !g->barred_count && ids->begin != ids->ends[0])
+        ids->barred = &ids->begin, ids->barred_count = 1;
     return QKV_OK;
 }
 

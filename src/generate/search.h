@@ -5,17 +5,27 @@
 #include "base/base.h"
 #include "kernel/kernel.h"
 
+/* What targets begin and end with. */
+struct qkv_search_ids {
+    int32_t begin, first; /* the token that must come behind begin; -1: any */
+    const int32_t *ends, *barred;
+    size_t end_count, barred_count;
+    int32_t end; /* where nothing but the tokenizer says how texts end */
+};
 struct qkv_search_rules {
     struct qkv_context *ctx;
     const struct qkv_search_options *options;
     size_t V, vocab; /* scores a row, and ids that can be chosen */
-    int32_t begin, end;
+    struct qkv_search_ids ids;
 };
+bool qkv_search_ends(const struct qkv_search_rules *rules, int32_t id);
+/* Whether a token is never chosen. */
+bool qkv_search_bars(const struct qkv_search_rules *rules, int32_t id);
 /* Hypotheses of a source that grow side by side: beam of them, or n_best when sampling. */
 size_t qkv_search_width(const struct qkv_search_rules *rules);
 /* A search whose targets begin and end with given ids, over `vocab` ids that can be chosen. */
 struct qkv_search_job {
-    int32_t begin, end;
+    struct qkv_search_ids ids;
     size_t vocab;
     const int32_t *const *sources;
     const size_t *lengths;
@@ -27,7 +37,8 @@ struct qkv_search_job {
     void *user;
 };
 enum qkv_status qkv_search_run(struct qkv_model *model, const struct qkv_search_job *job);
-/* Fills begin, end and vocab of a job from the model's tokenizer, which must have them. */
+/* Fills ids and vocab of a job from what the model's folder says of generating, else from its tokenizer. What ids point to is the
+ * model's, or the job's. */
 enum qkv_status qkv_search_find_ids(struct qkv_model *model, struct qkv_search_job *job);
 /* Whether the model has an encoder and a decoder that writes; `doing` begins the sentence. */
 enum qkv_status qkv_search_check_model(struct qkv_model *model, const char *doing);

@@ -317,6 +317,7 @@ static enum qkv_status load_published(struct qkv_context *ctx, struct qkv_publis
         m->origin = origin, m->generation = generation;
     else
         origin.free(origin.family);
+    if (!status) status = qkv_published_freeze(m);
     if (!status && !planned && labels) {
         /* two that are alike have numbers */
         if (qkv_model_set_labels(m, (const char *const *)labels, (size_t)spec->head.classes)) qkv_forgive(ctx);

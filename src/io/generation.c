@@ -64,6 +64,42 @@ static enum qkv_status generation_sampling(struct qkv_context *ctx, const char *
     return QKV_OK;
 }
 
+/* A token id that the model has; it stays what it is where there is none. */
+static enum qkv_status generation_token(struct qkv_context *ctx, const char *name, const json_t *root, const char *key,
+                                        int vocab, int32_t *out) {
+    const json_t *value = json_object_get(root, key);
+    if (!value || json_is_null(value) || *out >= 0) return QKV_OK;
+    if (!json_is_integer(value)) return qkv_fail(ctx, QKV_FORMAT, "%s: %s is no token id", name, key);
+    const json_int_t id = json_integer_value(value);
+    if (id >= 0 && id < vocab) *out = (int32_t)id;
+    return QKV_OK;
+}
+
+/* Tokens that are never chosen: words of one token each. */
+static enum qkv_status generation_barred(struct qkv_context *ctx, const char *name, const json_t *root, int vocab,
+                                         struct qkv_model_generation *g) {
+    const json_t *words = json_object_get(root, "bad_words_ids");
+    for (size_t i = 0; i < json_array_size(words); i++) {
+        const json_t *word = json_array_get(words, i), *id = json_array_get(word, 0);
+        if (json_array_size(word) != 1 || !json_is_integer(id))
+            return qkv_fail(ctx, QKV_FORMAT, "%s: bad_words_ids has a word that is not one token id, as [58100]", name);
+        const json_int_t number = json_integer_value(id);
+        if (number < 0 || number >= vocab) continue;
+        if (g->barred_count == QKV_TOKEN_ENDS)
+            return qkv_fail(ctx, QKV_FORMAT, "%s: bad_words_ids has more than %d tokens", name, QKV_TOKEN_ENDS);
+        g->barred[g->barred_count++] = (int32_t)number;
+    }
+    return QKV_OK;
+}
+
+/* What targets begin with; nothing of it is said by a file before. */
+static enum qkv_status generation_targets(struct qkv_context *ctx, const char *name, const json_t *root, int vocab,
+                                          struct qkv_model_generation *g) {
+    enum qkv_status status = generation_token(ctx, name, root, "decoder_start_token_id", vocab, &g->start);
+    if (!status) status = generation_token(ctx, name, root, "forced_bos_token_id", vocab, &g->first);
+    return status || g->barred_count ? status : generation_barred(ctx, name, root, vocab, g);
+}
+
 static enum qkv_status generation_parse(struct qkv_context *ctx, const char *path, const struct qkv_spec *spec,
                                         struct qkv_model_generation *g) {
     struct qkv_map map;
@@ -77,6 +113,7 @@ static enum qkv_status generation_parse(struct qkv_context *ctx, const char *pat
     if (!status && !json_is_object(root)) status = qkv_fail(ctx, QKV_FORMAT, "%s is no JSON object", path);
     if (!status) status = generation_ends(ctx, path, json_object_get(root, "eos_token_id"), spec->vocab, g);
     if (!status) status = generation_sampling(ctx, path, root, &g->sampling);
+    if (!status) status = generation_targets(ctx, path, root, spec->vocab, g);
     json_decref(root);
     g->given = !status;
     return status;
@@ -84,16 +121,24 @@ static enum qkv_status generation_parse(struct qkv_context *ctx, const char *pat
 
 enum qkv_status qkv_generation_read(struct qkv_context *ctx, const char *folder, const struct qkv_spec *spec,
                                     const json_t *config, struct qkv_model_generation *g) {
-    *g = (struct qkv_model_generation){.sampling = {.top_p = 1, .repeat_penalty = 1}};
+    *g = (struct qkv_model_generation){.sampling = {.top_p = 1, .repeat_penalty = 1}, .start = -1, .first = -1};
     char *path = qkv_join_path(ctx, folder, QKV_GENERATION_FILE);
     bool found = false;
     enum qkv_status status = path ? qkv_file_find(ctx, path, &found) : QKV_MEMORY;
     if (found) status = generation_parse(ctx, path, spec, g);
     if (!status && config && !g->end_count)
         status = generation_ends(ctx, QKV_CONFIG_FILE, json_object_get(config, "eos_token_id"), spec->vocab, g);
+    if (!status && config) status = generation_targets(ctx, QKV_CONFIG_FILE, config, spec->vocab, g);
     if (config) g->given = true;
     free(path);
     return status;
+}
+
+static json_t *generation_words(const struct qkv_model_generation *g) {
+    json_t *words = json_array();
+    for (size_t i = 0; i < g->barred_count && words; i++)
+        if (json_array_append_new(words, json_pack("[i]", (int)g->barred[i]))) break;
+    return words;
 }
 
 static json_t *generation_json(const struct qkv_model_generation *g) {
@@ -111,6 +156,9 @@ static json_t *generation_json(const struct qkv_model_generation *g) {
                (!(s->min_p > 0) || !json_object_set_new(root, "min_p", json_real(s->min_p)));
     if (made && s->repeat_penalty != 1)
         made = !json_object_set_new(root, "repetition_penalty", json_real(s->repeat_penalty));
+    if (made && g->start >= 0) made = !json_object_set_new(root, "decoder_start_token_id", json_integer(g->start));
+    if (made && g->first >= 0) made = !json_object_set_new(root, "forced_bos_token_id", json_integer(g->first));
+    if (made && g->barred_count) made = !json_object_set_new(root, "bad_words_ids", generation_words(g));
     json_decref(ends);
     if (made) return root;
     json_decref(root);

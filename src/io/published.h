@@ -20,6 +20,8 @@ struct qkv_model_file qkv_published_file(struct qkv_published *published);
 enum qkv_status qkv_published_read(struct qkv_model *model, const void *published);
 /* What a model keeps of it: its family. */
 enum qkv_status qkv_published_origin(const struct qkv_published *published, struct qkv_model_origin *origin);
+/* Weights of a model that are no parameters in its family do not learn. */
+enum qkv_status qkv_published_freeze(struct qkv_model *model);
 /* What the folder says of generating. */
 enum qkv_status qkv_published_generation(const struct qkv_published *published, const struct qkv_spec *spec,
                                          struct qkv_model_generation *generation);

@@ -218,6 +218,17 @@ enum qkv_status qkv_published_generation(const struct qkv_published *p, const st
     return qkv_generation_read(p->ctx, p->folder, spec, p->config.keys, generation);
 }
 
+enum qkv_status qkv_published_freeze(struct qkv_model *m) {
+    enum qkv_status status = QKV_OK;
+    struct qkv_family_view view;
+    for (size_t i = 0; i < m->weights.count && !status; i++) {
+        const struct qkv_array *array = &m->weights.list[i].array;
+        if (!qkv_family_view(m->origin.family, &m->spec, array->name, array->shape[0], &view)) continue;
+        if (view.flags & QKV_FAMILY_BUFFER) status = qkv_model_set_trainable(m, i, false);
+    }
+    return status;
+}
+
 enum qkv_status qkv_published_origin(const struct qkv_published *p, struct qkv_model_origin *origin) {
     struct qkv_family_config *config = qkv_allocate(p->ctx, 1, sizeof *config);
     if (!config) return QKV_MEMORY;

@@ -68,6 +68,7 @@ static enum qkv_status model_make(struct qkv_context *ctx, const struct qkv_spec
         qkv_model_free(m);
         return status;
     }
+    m->generation.start = m->generation.first = -1;
     *out = m;
     return QKV_OK;
 }
@@ -120,6 +121,11 @@ enum qkv_status qkv_model_create(struct qkv_context *ctx, const struct qkv_spec 
 enum qkv_status qkv_model_plan(struct qkv_context *ctx, const struct qkv_spec *spec, struct qkv_model **out) {
     QKV_CALL(ctx);
     return qkv_model_allocate(ctx, spec, true, NULL, out);
+}
+
+int32_t qkv_model_target_begin(const struct qkv_model *m) {
+    if (m->generation.start >= 0) return m->generation.start;
+    return m->tokenizer ? qkv_tokenizer_role(m->tokenizer, QKV_TOKEN_ROLE_BEGIN) : -1;
 }
 
 static void free_labels(char **labels, size_t count) {

@@ -88,6 +88,9 @@ struct qkv_model_generation {
     struct qkv_sampling sampling;
     int32_t ends[QKV_TOKEN_ENDS];
     size_t end_count;
+    int32_t start, first;           /* what targets begin with, and which token must come then; -1: nothing is said */
+    int32_t barred[QKV_TOKEN_ENDS]; /* tokens that are never chosen */
+    size_t barred_count;
 };
 
 struct qkv_model {
@@ -117,6 +120,8 @@ struct qkv_model {
     struct qkv_model_generation generation;
 };
 
+/* What targets begin with: as the folder says, else the tokenizer; -1: neither does. */
+int32_t qkv_model_target_begin(const struct qkv_model *model);
 /* Lists all weights, takes them from model->arena (which may be measuring), and fills the stacks with them. */
 enum qkv_status qkv_model_build_weights(struct qkv_model *model);
 /* The experts of a layer, NULL where it has none: its weights are listed, with `shared` those of the one that all rows go through. Fails

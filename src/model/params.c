@@ -1,6 +1,7 @@
 /* params: the weights of a spec: which there are, in the order of files, and which stand in one operand (q, k and v; gate and
  * up). What each is called, its shape and what it starts from are in QKV_ROLE_LIST. */
 #include "model/model.h"
+#include "model/spec.h"
 
 #include <stdlib.h>
 
@@ -179,7 +180,7 @@ static void params_head(struct qkv_model *m, struct qkv_stack *last) {
     const struct qkv_dimensions sizes = params_sizes(spec, last->spec, 0);
     const struct qkv_weight_place place = {.layer = -1, .sizes = &sizes};
     if (spec->head.kind == QKV_HEAD_NONE) return;
-    const bool tied = spec->tie != QKV_TIE_NONE;
+    const bool tied = qkv_tie_has_head(spec->tie);
     if (spec->head.transform.given)
         qkv_weights_linear(&m->weights, &place, &m->head_transform, &transform, 1, spec->head.transform.bias);
     if (spec->head.transform.given && spec->head.transform.norm.given)
@@ -204,7 +205,7 @@ enum qkv_status qkv_model_build_weights(struct qkv_model *m) {
     if (spec->decoder.layers > 0) params_stack(m, &m->decoder, &spec->decoder, "decoder", (size_t)spec->vocab, NULL);
     if (spec->encoder.layers > 0)
         params_stack(m, &m->encoder, &spec->encoder, "encoder", (size_t)(both ? spec->source_vocab : spec->vocab),
-                     both && spec->tie == QKV_TIE_ALL ? m->decoder.token : NULL);
+                     both && qkv_tie_has_stacks(spec->tie) ? m->decoder.token : NULL);
     params_head(m, m->decoder.spec ? &m->decoder : &m->encoder);
     params_count_tables(m);
     return qkv_weights_finish(&m->weights);

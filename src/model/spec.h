@@ -69,6 +69,10 @@ bool qkv_head_has_classes(const struct qkv_spec *spec);
 /* "tokens", "patches", … */
 const char *qkv_input_text(enum qkv_input_kind kind);
 /* "lm", "classify", … */
+/* The name of a way to tie; whether the head is the token embedding, and whether both stacks share theirs. */
+const char *qkv_tie_text(enum qkv_tie tie);
+bool qkv_tie_has_head(enum qkv_tie tie);
+bool qkv_tie_has_stacks(enum qkv_tie tie);
 const char *qkv_head_text(enum qkv_head_kind kind);
 /* Whether a kind of position is a part of attention, or added to the embedding. */
 bool qkv_position_in_attention(enum qkv_position_kind kind);

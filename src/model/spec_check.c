@@ -299,21 +299,21 @@ static enum qkv_status check_head(const struct checker *c, bool both) {
                         "%s: head.kind is %s, which needs an encoder or a decoder alone (set one of them to null, "
                         "or choose lm)",
                         c->name, qkv_head_text(s->head.kind));
-    if (s->tie == QKV_TIE_NONE) return QKV_OK;
-    const char *tie = s->tie == QKV_TIE_ALL ? "all" : "head";
-    if (s->head.kind != QKV_HEAD_LM)
+    const char *tie = qkv_tie_text(s->tie);
+    if (qkv_tie_has_head(s->tie) && s->head.kind != QKV_HEAD_LM)
         return qkv_fail(c->ctx, QKV_SPEC,
                         "%s: tie is %s, but only a head of kind lm can use the embedding (choose none)", c->name, tie);
-    if (s->tie == QKV_TIE_HEAD) return QKV_OK;
+    if (!qkv_tie_has_stacks(s->tie)) return QKV_OK;
+    const char *apart = qkv_tie_has_head(s->tie) ? "head" : "none";
     if (!both)
         return qkv_fail(c->ctx, QKV_SPEC,
-                        "%s: tie is all, which needs an encoder beside a decoder (choose head: the same for one stack)",
-                        c->name);
+                        "%s: tie is %s, which needs an encoder beside a decoder (choose %s: the same for one stack)",
+                        c->name, tie, apart);
     if (s->source_vocab == s->vocab) return QKV_OK;
     return qkv_fail(c->ctx, QKV_SPEC,
-                    "%s: tie is all, but source_vocab is %d and vocab is %d; one embedding needs them to be equal (or "
-                    "choose head)",
-                    c->name, s->source_vocab, s->vocab);
+                    "%s: tie is %s, but source_vocab is %d and vocab is %d; one embedding needs them to be equal (or "
+                    "choose %s)",
+                    c->name, tie, s->source_vocab, s->vocab, apart);
 }
 
 /* One table serves as the head and as the embedding, or both stacks, only where the widths are the same. */
@@ -321,23 +321,23 @@ static enum qkv_status check_tie(const struct checker *c) {
     const struct qkv_spec *s = &c->written->spec;
     const struct qkv_stack_spec *last = s->decoder.layers ? &s->decoder : &s->encoder;
     const int E = qkv_token_width(s, last), C = qkv_spec_width(s), source = qkv_token_width(s, &s->encoder);
-    if (s->tie == QKV_TIE_NONE) return QKV_OK;
-    if (s->head.kind == QKV_HEAD_LM && s->head.transform.given && s->head.transform.width != E)
+    const bool head = qkv_tie_has_head(s->tie);
+    if (head && s->head.kind == QKV_HEAD_LM && s->head.transform.given && s->head.transform.width != E)
         return qkv_fail(c->ctx, QKV_SPEC,
                         "%s: tie is %s, but head.transform.width is %d and tokens are %d wide; a head that uses the "
                         "embedding needs "
                         "them to be equal (set head.transform.width=%d, or tie=none)",
-                        c->name, s->tie == QKV_TIE_ALL ? "all" : "head", s->head.transform.width, E, E);
-    if (E != C && !s->head.transform.given)
+                        c->name, qkv_tie_text(s->tie), s->head.transform.width, E, E);
+    if (head && E != C && !s->head.transform.given)
         return qkv_fail(c->ctx, QKV_SPEC,
                         "%s: tie is %s, but tokens are %d wide (embed.width) and the head reads %d (d_model); set "
                         "head.transform.width=%d, or tie=none, or leave embed.width out",
-                        c->name, s->tie == QKV_TIE_ALL ? "all" : "head", E, C, E);
-    if (s->tie == QKV_TIE_HEAD || source == E) return QKV_OK;
+                        c->name, qkv_tie_text(s->tie), E, C, E);
+    if (!qkv_tie_has_stacks(s->tie) || source == E) return QKV_OK;
     return qkv_fail(c->ctx, QKV_SPEC,
-                    "%s: tie is all, but tokens are %d wide in the encoder and %d in the decoder; one embedding needs "
-                    "them to be equal (or choose head)",
-                    c->name, source, E);
+                    "%s: tie is %s, but tokens are %d wide in the encoder and %d in the decoder; one embedding needs "
+                    "them to be equal (or choose %s)",
+                    c->name, qkv_tie_text(s->tie), source, E, head ? "head" : "none");
 }
 
 static enum qkv_status check_embedding(const struct checker *c, const struct qkv_stack_spec *stack, const char *name) {
@@ -392,9 +392,9 @@ static enum qkv_status check_stack_input(const struct checker *c, const char *na
                         "%s: decoder.embed.input.kind is %s, but a decoder beside an encoder reads tokens (give the "
                         "encoder its own: encoder.embed.input)",
                         c->name, kind);
-    if (s->tie == QKV_TIE_ALL || (s->tie == QKV_TIE_HEAD && last))
+    if (qkv_tie_has_stacks(s->tie) || (s->tie == QKV_TIE_HEAD && last))
         return qkv_fail(c->ctx, QKV_SPEC, "%s: tie is %s, but the %s reads %s and has no token embedding (set tie=%s)",
-                        c->name, s->tie == QKV_TIE_ALL ? "all" : "head", name, kind, last ? "none" : "head");
+                        c->name, qkv_tie_text(s->tie), name, kind, last || !qkv_tie_has_head(s->tie) ? "none" : "head");
     if (stack->embed.width && stack->embed.project == QKV_PROJECT_TOKEN)
         return qkv_fail(c->ctx, QKV_SPEC,
                         "%s: %s.embed.project is token, but the stack reads %s and no tokens (choose end, or leave "

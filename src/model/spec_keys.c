@@ -48,6 +48,18 @@ const char *qkv_head_text(enum qkv_head_kind kind) {
     return heads[kind];
 }
 
+const char *qkv_tie_text(enum qkv_tie tie) {
+    return ties[tie];
+}
+
+bool qkv_tie_has_head(enum qkv_tie tie) {
+    return tie == QKV_TIE_HEAD || tie == QKV_TIE_ALL;
+}
+
+bool qkv_tie_has_stacks(enum qkv_tie tie) {
+    return tie == QKV_TIE_ALL || tie == QKV_TIE_STACKS;
+}
+
 bool qkv_head_has_classes(const struct qkv_spec *spec) {
     return spec->head.kind == QKV_HEAD_CLASSIFY || spec->head.kind == QKV_HEAD_CLASSIFY_TOKENS;
 }

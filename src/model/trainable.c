@@ -1,4 +1,4 @@
-/* Which weights of a model learn, and which are frozen. */
+/* Which weights of a model learn, and how fast, and which are frozen. */
 #include "model/model.h"
 
 bool qkv_model_trainable(const struct qkv_model *model, size_t i) {
@@ -52,6 +52,28 @@ enum qkv_status qkv_model_set_trainable_all(struct qkv_model *model, const char 
     for (size_t i = 0; i < w->count; i++) {
         if (!qkv_text_matches(w->list[i].array.name, pattern)) continue;
         trainable_set(model, &w->list[i], trainable);
+        found++;
+    }
+    if (count) *count = found;
+    return found ? QKV_OK : trainable_none(model, pattern);
+}
+
+enum { RATE_MOST = 1000000 };
+
+enum qkv_status qkv_model_set_rate_all(struct qkv_model *model, const char *pattern, double rate, size_t *count) {
+    QKV_CALL(model->ctx);
+    struct qkv_weights *w = &model->weights;
+    char shown[QKV_REAL_TEXT];
+    size_t found = 0;
+    if (!(rate > 0 && rate <= RATE_MOST))
+        return qkv_fail(
+            model->ctx, QKV_ARGUMENT,
+            "the rate of \"%.100s\" is %s; it must be greater than 0 and at most %d (weights that are not to "
+            "learn are frozen)",
+            pattern, qkv_real_text(shown, rate), RATE_MOST);
+    for (size_t i = 0; i < w->count; i++) {
+        if (!qkv_text_matches(w->list[i].array.name, pattern)) continue;
+        w->list[i].rate = (float)rate;
         found++;
     }
     if (count) *count = found;

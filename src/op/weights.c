@@ -144,6 +144,7 @@ static void weights_list(struct qkv_weights *w, const struct qkv_weight_place *p
     weight->columns = vector ? rows : columns;
     weight->decays = !bias && roles_of_weights[role].decays;
     weight->trainable = true;
+    weight->rate = 1;
     weight->part_of = tensor;
     weight->first_row = first;
     weight->array = (struct qkv_array){.name = name, .rank = vector ? 1 : 2, .shape = {rows, columns}};

@@ -131,6 +131,7 @@ struct qkv_weight {
     float *data;            /* the numbers, row-major; NULL where they are stored, and in a plan */
     float *gradient;        /* shaped alike; NULL before there are gradients, where it is frozen, and in a plan */
     bool decays;            /* under weight decay */
+    float rate;             /* times that of a step, which it learns with: 1 */
     uint64_t version;       /* raised when the numbers change: packed copies are made again */
     struct qkv_array array; /* as files have it; the name is owned */
     struct qkv_tensor *part_of;

@@ -211,6 +211,7 @@ enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spe
     if (!status) status = choose_spec(ctx, spec, options, folder, &t->origin, &final);
     if (!status) status = qkv_train_settle(ctx, &settled, &final, &t->notes);
     if (!status) status = check_all(ctx, &settled, &final);
+    if (!status && t->origin) status = qkv_origin_freeze(t->origin, &settled);
     if (!status) status = qkv_train_copy(ctx, &t->options, &settled);
     if (!status) status = qkv_train_precision(ctx, &t->options, true);
     if (!status && t->options.groups == 0) t->options.groups = QKV_TRAIN_GROUPS;

@@ -1,7 +1,7 @@
 /* Learning from arrays: the examples of safetensors files, images, frames, vectors or ids, each with its target.
  *
  * An epoch shuffles all examples and cuts them into batches of the same size; those that are left over are other ones in the next
- * epoch. So a step's batch is a function of (seed, step), and a run that goes on reads the same files again. */
+ * epoch. In order (option in_order) they are cut as they stand, and those at the end that make no whole batch are left out. So a step's batch is a function of (seed, step), and a run that goes on reads the same files again. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -135,11 +135,11 @@ void qkv_example_data_free(struct qkv_example_data *d) {
 /* ---- batches -------------------------------------------------------------------------------------------------------- */
 
 /* Fisher and Yates. */
-static void examples_shuffle(struct qkv_example_data *d, uint64_t seed, uint64_t epoch) {
-    struct qkv_random random = qkv_draw_epoch(seed, epoch);
+static void examples_shuffle(struct qkv_example_data *d, const struct qkv_train_options *o, uint64_t epoch) {
+    struct qkv_random random = qkv_draw_epoch((uint64_t)o->seed, epoch);
     if (d->epoch == epoch) return;
     for (size_t i = 0; i < d->count; i++) d->order[i] = (uint32_t)i;
-    for (size_t i = d->count; i > 1; i--) {
+    for (size_t i = o->in_order ? 1 : d->count; i > 1; i--) {
         const size_t k = (size_t)qkv_random_below(&random, i);
         const uint32_t value = d->order[i - 1];
         d->order[i - 1] = d->order[k];
@@ -152,7 +152,7 @@ static void examples_shuffle(struct qkv_example_data *d, uint64_t seed, uint64_t
 static const uint32_t *examples_at_step(struct qkv_trainer *t, uint64_t step) {
     struct qkv_example_data *d = t->examples;
     const size_t batches = d->count / (size_t)t->options.batch;
-    examples_shuffle(d, (uint64_t)t->options.seed, step / batches);
+    examples_shuffle(d, &t->options, step / batches);
     return d->order + step % batches * (size_t)t->options.batch;
 }
 

@@ -29,11 +29,12 @@ static enum qkv_status dataset_pairs_check(struct qkv_context *ctx, const struct
             "causal decoder",
             text);
     }
-    if (spec->tie == QKV_TIE_ALL && options->source_tokenizer)
+    if (qkv_tie_has_stacks(spec->tie) && options->source_tokenizer)
         return qkv_fail(
             ctx, QKV_ARGUMENT,
-            "source_tokenizer is given, but with tie all both sides share one tokenizer and embedding; leave "
-            "it out, or choose tie head or none");
+            "source_tokenizer is given, but with tie %s both sides share one tokenizer and embedding; leave "
+            "it out, or choose tie head or none",
+            qkv_tie_text(spec->tie));
     return QKV_OK;
 }
 
@@ -43,7 +44,7 @@ static enum qkv_status dataset_pairs_prepare(struct qkv_trainer *t, struct qkv_s
     const struct qkv_train_options *o = &t->options;
     struct qkv_run_facts *f = &t->facts;
     const bool asked = o->source_tokenizer && !strcmp(o->source_tokenizer, QKV_SHARED_TOKENIZER);
-    const bool shared = spec->tie == QKV_TIE_ALL || asked;
+    const bool shared = qkv_tie_has_stacks(spec->tie) || asked;
     const char *source = o->source_tokenizer ? o->source_tokenizer : o->tokenizer;
     const struct qkv_lines lines = {.first = "source", .second = "target"};
     struct qkv_tokenizer_choice choice = {

@@ -4,6 +4,7 @@
  * preset's recipe, gives way to what was set where the two contradict each other, and a note tells what it became. */
 #include <string.h>
 
+#include "model/spec.h"
 #include "train/train.h"
 
 static bool is_file(const char *text) {
@@ -56,6 +57,10 @@ static bool need_tokenizer(const struct qkv_train_options *o) {
     return !is_file(o->examples);
 }
 
+static bool need_examples(const struct qkv_train_options *o) {
+    return is_file(o->examples);
+}
+
 static bool need_fraction(const struct qkv_train_options *o) {
     return !is_file(o->valid) || o->valid_fraction == 0;
 }
@@ -95,6 +100,7 @@ static const struct need {
     {"prefix", need_text, "only rows of a text whose next token is learnt have a prefix", NULL},
     {"tokenizer", need_tokenizer, "examples are arrays of numbers", NULL},
     {"context", need_tokenizer, "examples say how many positions they have", NULL},
+    {"in_order", need_examples, "only examples (examples) are shuffled as a whole", NULL},
     {"source_tokenizer", need_pairs, "only pairs have sources", NULL},
     {"batch_tokens", need_lines, "the windows of a text are all as long", "leave it out, and set batch instead"},
     {"long", need_long, "the windows of a text are all as long as the context", NULL},
@@ -210,7 +216,7 @@ static void follow_task(struct qkv_train_options *o) {
 }
 
 static bool one_embedding(const struct qkv_train_options *o, const struct qkv_spec *spec) {
-    return o->source_tokenizer && spec && spec->tie == QKV_TIE_ALL;
+    return o->source_tokenizer && spec && qkv_tie_has_stacks(spec->tie);
 }
 
 static void follow_tie(struct qkv_train_options *o) {
@@ -228,7 +234,7 @@ static const struct yield {
     {"accumulate", too_many_parts, follow_batch, "the batch has fewer sequences than that"},
     {"task", task_of_text, follow_file, "the run learns from lines"},
     {"metric", metric_of_others, follow_task, "the run has no such metric"},
-    {"source_tokenizer", one_embedding, follow_tie, "both sides share one embedding (tie all)"},
+    {"source_tokenizer", one_embedding, follow_tie, "both sides share one embedding (tie)"},
 };
 
 enum qkv_status qkv_train_settle(struct qkv_context *ctx, struct qkv_train_options *options,

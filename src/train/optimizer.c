@@ -146,13 +146,13 @@ static void step_piece(void *argument, size_t item, int thread) {
     if (!weight->trainable) return;
     const size_t begin = piece->begin, n = piece->end - begin;
     float *w = weight->data + begin, *dw = weight->gradient + begin, *m = o->moment[piece->weight] + begin;
-    float decay = weight->decays ? (float)p->weight_decay : 0;
+    const float decay = weight->decays ? (float)p->weight_decay : 0, rate = s->rate * weight->rate;
     if (p->kind == QKV_OPTIMIZER_SGD) {
-        s->kernels->sgd(w, m, dw, s->gradient_scale, s->rate, (float)p->momentum, decay, n);
+        s->kernels->sgd(w, m, dw, s->gradient_scale, rate, (float)p->momentum, decay, n);
         return;
     }
     float *v = o->moment[o->model->weights.count + piece->weight] + begin;
-    s->kernels->adamw(w, m, v, dw, s->gradient_scale, s->rate, (float)p->beta1, (float)p->beta2, (float)p->eps, decay,
+    s->kernels->adamw(w, m, v, dw, s->gradient_scale, rate, (float)p->beta1, (float)p->beta2, (float)p->eps, decay,
                       s->correction1, s->correction2, p->kind == QKV_OPTIMIZER_ADAM, n);
 }
 

@@ -417,7 +417,11 @@ enum qkv_status qkv_train_check_values(struct qkv_context *ctx, const struct qkv
         enum qkv_status status = check_range(ctx, options, &ranges[i]);
         if (status) return status;
     }
+    size_t n;
+    double rate;
     enum qkv_status status = check_names(ctx, options);
+    for (size_t i = 0; i < QKV_FILES_MAX && options->rates[i] && !status; i++)
+        status = qkv_rate_parse(ctx, options->rates[i], &n, &rate);
     if (!status) status = check_files(ctx, options);
     if (!status) status = check_rows(ctx, options);
     if (!status) status = check_from(ctx, options);

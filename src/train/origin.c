@@ -33,12 +33,12 @@ static enum qkv_status origin_head(struct qkv_context *ctx, const struct qkv_tra
             : o->pairs ? "pairs"
                        : "texts",
             qkv_head_text(need), o->from, qkv_head_text(have));
-    if (need == QKV_HEAD_LM && have == QKV_HEAD_LM && spec->tie != QKV_TIE_NONE)
+    if (need == QKV_HEAD_LM && have == QKV_HEAD_LM && qkv_tie_has_head(spec->tie))
         return qkv_fail(ctx, QKV_SPEC,
                         "--new-head is given, but the head of %s is its token embedding (tie %s), which stays; leave "
                         "--new-head out",
-                        o->from, spec->tie == QKV_TIE_ALL ? "all" : "head");
-    spec->tie = QKV_TIE_NONE;
+                        o->from, qkv_tie_text(spec->tie));
+    spec->tie = qkv_tie_has_stacks(spec->tie) && need == QKV_HEAD_LM ? QKV_TIE_STACKS : QKV_TIE_NONE;
     spec->head.classes = 0; /* from the labels */
     spec->head.transform = (struct qkv_head_transform_spec){0};
     spec->head.scale = 1;
@@ -53,6 +53,10 @@ static enum qkv_status origin_head(struct qkv_context *ctx, const struct qkv_tra
 static enum qkv_status origin_check_tokenizers(struct qkv_context *ctx, const struct qkv_train_options *o,
                                                const struct qkv_model *model) {
     bool source = qkv_model_tokenizer(model) != NULL;
+    if (o->examples) return QKV_OK; /* ids as they are */
+    if (!source && qkv_model_tokenizer_problem(model))
+        return qkv_fail(ctx, QKV_FILE, "%s has a tokenizer that cannot be read (%s); ids can be learnt from (examples)",
+                        o->from, qkv_model_tokenizer_problem(model));
     if (source && (!o->pairs || qkv_model_source_tokenizer(model))) return QKV_OK;
     return qkv_fail(ctx, QKV_FILE,
                     "%s has no %s, so its weights do not say what they stand for; put the one that it was trained with "
@@ -80,6 +84,16 @@ enum qkv_status qkv_origin_open(struct qkv_context *ctx, const struct qkv_train_
 
 enum qkv_status qkv_origin_record(struct qkv_trainer *t) {
     return qkv_weights_hash(t->ctx, t->options.from, &t->facts.from_bytes, &t->facts.from_hash);
+}
+
+enum qkv_status qkv_origin_freeze(const struct qkv_model *origin, struct qkv_train_options *options) {
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < origin->weights.count && !status; i++) {
+        const struct qkv_weight *weight = &origin->weights.list[i];
+        const bool new = options->new_head && !strncmp(weight->array.name, "head.", 5);
+        if (!weight->trainable && !new) status = qkv_train_set(origin->ctx, options, "freeze", weight->array.name);
+    }
+    return status;
 }
 
 /* ---- tokenizers and labels ------------------------------------------------------------------------------------------ */

@@ -110,14 +110,17 @@ size_t qkv_optimizer_moments(const struct qkv_optimizer *optimizer);
 float *qkv_optimizer_moment(struct qkv_optimizer *optimizer, size_t k, size_t i);
 size_t qkv_optimizer_bytes(const struct qkv_optimizer *optimizer);
 
-/* ---- frozen weights (freeze.c) ----------------------------------------------------------------------------------- */
+/* ---- frozen weights, and rates (freeze.c) -------------------------------------------------------------------------- */
 
-/* Freezes what the option says; QKV_ARGUMENT for a pattern that no name matches, and where nothing is left to learn. */
+/* Cuts "PATTERN=X", an item of the option rates, at the last =: how long the pattern is, and the number. */
+enum qkv_status qkv_rate_parse(struct qkv_context *ctx, const char *text, size_t *pattern, double *rate);
+/* Freezes what the option says, and gives the others their rates; QKV_ARGUMENT for a pattern that no name matches, or no weight that
+ * learns, and where nothing is left to learn. */
 enum qkv_status qkv_train_freeze(const struct qkv_train_options *options, struct qkv_model *model);
 /* The same with a plan of the spec, to find out. */
 enum qkv_status qkv_train_check_freeze(struct qkv_context *ctx, const struct qkv_train_options *options,
                                        const struct qkv_spec *spec);
-/* A note that says what of a trainer's model is frozen. */
+/* Notes that say what of a trainer's model is frozen, and what learns at another rate. */
 enum qkv_status qkv_trainer_note_frozen(struct qkv_trainer *trainer);
 
 /* ---- evaluation (evaluate.c) ------------------------------------------------------------------------------------------ */
@@ -149,6 +152,8 @@ enum qkv_status qkv_origin_open(struct qkv_context *ctx, const struct qkv_train_
                                 struct qkv_model **origin, struct qkv_spec *spec);
 /* The facts about it. */
 enum qkv_status qkv_origin_record(struct qkv_trainer *trainer);
+/* What is frozen in the model is so in the run: its names, which the model owns, are added to those of the option. */
+enum qkv_status qkv_origin_freeze(const struct qkv_model *origin, struct qkv_train_options *options);
 /* Its tokenizer, of targets or sources, with the special tokens that it lacks added. */
 enum qkv_status qkv_origin_tokenizer(struct qkv_trainer *trainer, bool source, const char *const *specials,
                                      size_t count, struct qkv_tokenizer **out);

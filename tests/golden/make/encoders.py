@@ -59,15 +59,13 @@ def t5(gated, buckets=8, distance=16):
     cfg = dict(vocab_size=V, d_model=24, d_kv=8, d_ff=48, num_layers=2, num_decoder_layers=2, num_heads=3, relative_attention_num_buckets=buckets, relative_attention_max_distance=distance, layer_norm_epsilon=1e-6, pad_token_id=0, eos_token_id=1, decoder_start_token_id=0,
                feed_forward_proj='gated-gelu' if gated else 'relu', tie_word_embeddings=not gated)
     stack = one(heads=3, head_dim=8, norm='rmsnorm', n={'eps': 1e-6}, scale=1.0, bias=False, ffn='geglu_tanh' if gated else 'relu', d_ff=48, f=NB, position={'kind': 'buckets', 'buckets': buckets, 'max_distance': distance})
-    s = small(stack, stack, d=24, vocab=V, context=32, tie='none' if gated else 'all', head={'kind': 'lm', 'bias': False, 'scale': 1.0 if gated else 24 ** -0.5})
+    s = small(stack, stack, d=24, vocab=V, context=32, tie='stacks' if gated else 'all', head={'kind': 'lm', 'bias': False, 'scale': 1.0 if gated else 24 ** -0.5})
     top = {'decoder.embed.token': 'shared', 'head': 'lm_head'}
     for side in ('encoder', 'decoder'): top.update({f'{side}.position.buckets': f'{side}.block.0.layer.0.SelfAttention.relative_attention_bias', f'{side}.norm': f'{side}.final_layer_norm'})
     ff = {'ffn.gate': 'wi_0', 'ffn.up': 'wi_1' if gated else 'wi', 'ffn.down': 'wo'}
     table = lambda last: {**{f'attn.{p}': f'layer.0.SelfAttention.{p}' for p in 'qkvo'}, 'attn_norm': 'layer.0.layer_norm', **{o: f'layer.{last}.DenseReluDense.{t}' for o, t in ff.items()}, 'ffn_norm': f'layer.{last}.layer_norm'}
     cross = {**{f'cross.{p}': f'layer.1.EncDecAttention.{p}' for p in 'qkvo'}, 'cross_norm': 'layer.1.layer_norm'}
-    def then(out, P):
-        if gated: out['encoder.embed.token.weight'] = P['shared.weight']   # one table, of which the head is none
-    return 'T5ForConditionalGeneration', cfg, s, named(top, ('encoder', 'encoder.block.{}.', 2, table(1)), ('decoder', 'decoder.block.{}.', 2, {**table(2), **cross}), then=then)
+    return 'T5ForConditionalGeneration', cfg, s, named(top, ('encoder', 'encoder.block.{}.', 2, table(1)), ('decoder', 'decoder.block.{}.', 2, {**table(2), **cross}))
 def whisper():
     cfg = without(bart, 'max_position_embeddings') | dict(num_mel_bins=8, max_source_positions=10, max_target_positions=32, activation_function='gelu', scale_embedding=False)
     stack = one(heads=4, ffn='gelu', d_ff=48, bias='qvo'); enc = stack | {'embed': {'position': {'kind': 'sinusoidal', 'layout': 'spaced'}, 'input': {'kind': 'frames', 'channels': 8, 'kernel': 3, 'stride': 2}}}

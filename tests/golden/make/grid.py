@@ -17,8 +17,8 @@ def randspec(r):
     enc = randstack(r) if topo != 'dec' else None; dec = randstack(r) if topo != 'enc' else None
     head = {'kind': 'lm', 'bias': r.random() < .5}
     if topo == 'enc': head = r.choice([head, {'kind': 'classify', 'classes': r.choice([2, 7]), 'pool': r.choice(['first', 'mean']), 'bias': True}, {'kind': 'none'}])
-    tie = r.choice(['none', 'head'] + (['all'] if topo == 'both' else [])) if head['kind'] == 'lm' else 'none'
-    if topo == 'both' and tie != 'all' and r.random() < .5: kw['source_vocab'] = 19
+    tie = r.choice(['none', 'head'] + (['all', 'stacks'] if topo == 'both' else [])) if head['kind'] == 'lm' else 'none'
+    if topo == 'both' and tie not in ('all', 'stacks') and r.random() < .5: kw['source_vocab'] = 19
     return spec(r.choice(['none', 'sinusoidal', 'learned', 'rope', 'rope', 'alibi']), enc, dec, d=36, vocab=r.choice([17, 31]), tie=tie, head=head,
                 theta=r.choice([10000.0, 500.0]), pairing=r.choice(['half', 'interleaved']), fraction=r.choice([1.0, 0.5]), embed_scale=r.choice([1.0, 6.0]), **kw)
 def randkinds(r):
@@ -30,7 +30,7 @@ def randkinds(r):
         return kinds(len(pattern) * r.choice([1, 2]), pattern, **named)
     topo = r.choice(['dec', 'enc', 'both']); enc = ks() if topo != 'dec' else None; dec = ks() if topo != 'enc' else None
     return spec2({'position': {'kind': r.choice(['none', 'sinusoidal', 'learned'])}, 'scale': r.choice([1.0, 6.0])}, enc=enc, dec=dec, d=36, vocab=17,
-                 tie=r.choice(['none', 'head'] + (['all'] if topo == 'both' else [])), head={'kind': 'lm', 'bias': r.random() < .5})
+                 tie=r.choice(['none', 'head'] + (['all', 'stacks'] if topo == 'both' else [])), head={'kind': 'lm', 'bias': r.random() < .5})
 
 # ---- axes: each changes a spec of version 2 somewhere that it makes sense, or leaves it alone ---------------------------------------------------------------
 def version_2(s):
@@ -59,9 +59,9 @@ def norm_object(r, **kw):
     elif kind == 'layernorm': n['bias'] = r.random() < .6
     return n
 def width_of(s): return s[sides(s)[-1]].get('d_model', s['d_model'])
-def tied(s): return s['head']['kind'] == 'lm' and s.get('tie', 'none') != 'none'
+def tied(s): return s['head']['kind'] == 'lm' and s.get('tie', 'none') in ('head', 'all')
 def untie_all(s):
-    if s.get('tie') == 'all': s['tie'] = 'head'
+    s['tie'] = {'all': 'head', 'stacks': 'none'}.get(s.get('tie'), s.get('tie', 'none'))
 def head_width(s, width):
     """a tied head reads rows of the embedding's width"""
     if tied(s): s['head']['transform'] = {**s['head'].get('transform', {'activation': 'none'}), 'width': width}

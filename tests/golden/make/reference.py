@@ -63,7 +63,7 @@ class Ref:
         for side in ('encoder', 'decoder'):
             if spec.get(side): s.make_stack(side, spec[side], width_of(spec, side))
         s.make_head(spec.get('head', {'kind': 'lm'}), main_of(spec))
-        if spec.get('tie') == 'all' and both(spec): del s.w['encoder.embed.token.weight']
+        if spec.get('tie') in ('all', 'stacks') and both(spec): del s.w['encoder.embed.token.weight']
     # ---- weights: every one drawn, so that nothing is 0 or 1 --------------------------------------------------------------------------------------------------
     def new(s, name, *shape, one=False, scale=None):
         a = s.rng.standard_normal(shape).astype(np.float32) * np.float32(scale or (0.1 if len(shape) == 1 else 1.0 / math.sqrt(np.prod(shape[1:]))))
@@ -156,7 +156,7 @@ class Ref:
             s.lin_new('head.transform', t.get('width', s.spec['d_model']), d, t.get('bias', True)); d = t.get('width', s.spec['d_model'])
             if t.get('norm'): s.norm_new('head.norm', t['norm'], d)
         N = s.spec['vocab'] if h['kind'] == 'lm' else h['classes']
-        if h['kind'] != 'lm' or s.spec.get('tie', 'none') == 'none': s.new('head.weight', N, d)
+        if h['kind'] != 'lm' or s.spec.get('tie', 'none') in ('none', 'stacks'): s.new('head.weight', N, d)
         if h.get('bias', h['kind'] != 'lm'): s.new('head.bias', N)
     # ---- forward ----------------------------------------------------------------------------------------------------------------------------------------------
     def lin(s, name, x):
@@ -245,7 +245,7 @@ class Ref:
             x = F.gelu(F.conv1d(c['features'], s.w[n + '.conv1.weight'], s.w[n + '.conv1.bias'], padding=1))
             return F.gelu(F.conv1d(x, s.w[n + '.conv2.weight'], s.w[n + '.conv2.bias'], stride=i.get('stride', 2), padding=1)).transpose(1, 2)
         if i['kind'] == 'vectors': return s.lin(n + '.vector', c['vectors'])
-        src = 'decoder' if side == 'encoder' and s.spec.get('tie') == 'all' and s.spec.get('decoder') else side
+        src = 'decoder' if side == 'encoder' and s.spec.get('tie') in ('all', 'stacks') and s.spec.get('decoder') else side
         x = s.w[src + '.embed.token.weight'][given] * e.get('scale', 1.0)
         return s.lin(n + '.project', x) if e.get('width') and e.get('project', 'end') == 'token' else x
     def embed(s, side, c, given, types):
