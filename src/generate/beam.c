@@ -21,6 +21,19 @@ size_t qkv_search_width(const struct qkv_search_rules *rules) {
     return rules->options->sample ? rules->options->n_best : rules->options->beam;
 }
 
+static bool beam_ends(const struct qkv_search_rules *rules, int32_t id) {
+    for (size_t i = 0; i < rules->ids.end_count; i++)
+        if (rules->ids.ends[i] == id) return true;
+    return false;
+}
+
+/* Whether a token is never chosen. */
+static bool beam_bars(const struct qkv_search_rules *rules, int32_t id) {
+    for (size_t i = 0; i < rules->ids.barred_count; i++)
+        if (rules->ids.barred[i] == id) return true;
+    return false;
+}
+
 static double score_of(const struct qkv_beam *b, double log_probability, size_t tokens) {
     return log_probability / pow((5 + (double)tokens) / 6, b->rules->options->length_penalty);
 }
@@ -169,7 +182,7 @@ static void scan_row(struct qkv_beam *b, size_t row, const float *scores) {
     find_banned(b, b->ids + row * b->most);
     for (size_t i = 0; i < rules->vocab; i++) {
         if (!(scores[i] >= least) || scores[i] == -INFINITY || is_banned(b, (int32_t)i)) continue;
-        if (qkv_search_bars(rules, (int32_t)i)) continue;
+        if (beam_bars(rules, (int32_t)i)) continue;
         add_candidate(
             b,
             (struct qkv_candidate){.log_probability = base + (double)scores[i], .row = (int32_t)row, .id = (int32_t)i},
@@ -216,7 +229,7 @@ static void finish_all(struct qkv_beam *b, size_t candidates) {
     size_t first = candidates < rules->options->beam ? candidates : rules->options->beam;
     for (size_t r = 0; r < b->live; r++) {
         size_t c = 0;
-        while (c < first && !(qkv_search_ends(rules, b->heap[c].id) && (size_t)b->heap[c].row == r)) c++;
+        while (c < first && !(beam_ends(rules, b->heap[c].id) && (size_t)b->heap[c].row == r)) c++;
         bool ended = c < first;
         beam_finish(b, b->ids + r * b->most, ended ? b->heap[c].log_probability : b->sums[r], ended);
     }
@@ -233,10 +246,10 @@ void qkv_beam_step(struct qkv_beam *b, const float *scores) {
         return;
     }
     for (size_t c = 0; c < count; c++)
-        if (qkv_search_ends(rules, b->heap[c].id) && c < beam)
+        if (beam_ends(rules, b->heap[c].id) && c < beam)
             beam_finish(b, b->ids + (size_t)b->heap[c].row * b->most, b->heap[c].log_probability, true);
     for (size_t c = 0; c < count && live < beam; c++) {
-        if (qkv_search_ends(rules, b->heap[c].id)) continue;
+        if (beam_ends(rules, b->heap[c].id)) continue;
         b->parents[live] = (size_t)b->heap[c].row;
         b->next[live] = b->heap[c].id;
         b->sums[live++] = b->heap[c].log_probability;
@@ -292,7 +305,7 @@ enum qkv_status qkv_beam_draw(struct qkv_beam *b, const float *scores) {
         double sum = first ? 0 : b->sums[r];
         status = beam_draw(b, scores + parent * rules->V, ids, lane, copy, &c);
         if (status) break;
-        const bool ended = qkv_search_ends(rules, c.id);
+        const bool ended = beam_ends(rules, c.id);
         if (ended || b->length == b->most) {
             beam_finish(b, ids, ended ? sum + c.log_probability : sum, ended);
             continue;

@@ -78,18 +78,6 @@ static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_s
     return o->sample ? qkv_sampling_check(ctx, &o->sampling) : QKV_OK;
 }
 
-bool qkv_search_ends(const struct qkv_search_rules *rules, int32_t id) {
-    for (size_t i = 0; i < rules->ids.end_count; i++)
-        if (rules->ids.ends[i] == id) return true;
-    return false;
-}
-
-bool qkv_search_bars(const struct qkv_search_rules *rules, int32_t id) {
-    for (size_t i = 0; i < rules->ids.barred_count; i++)
-        if (rules->ids.barred[i] == id) return true;
-    return false;
-}
-
 static enum qkv_status check_ids(const struct search *s) {
     const int vocab = qkv_model_spec(s->model)->vocab;
     const struct qkv_search_ids *ids = &s->rules.ids;

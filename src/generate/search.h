@@ -18,9 +18,6 @@ struct qkv_search_rules {
     size_t V, vocab; /* scores a row, and ids that can be chosen */
     struct qkv_search_ids ids;
 };
-bool qkv_search_ends(const struct qkv_search_rules *rules, int32_t id);
-/* Whether a token is never chosen. */
-bool qkv_search_bars(const struct qkv_search_rules *rules, int32_t id);
 /* Hypotheses of a source that grow side by side: beam of them, or n_best when sampling. */
 size_t qkv_search_width(const struct qkv_search_rules *rules);
 /* A search whose targets begin and end with given ids, over `vocab` ids that can be chosen. */
