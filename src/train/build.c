@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "io/generation.h"
 #include "kernel/kernel.h"
 #include "model/model.h"
 #include "train/train.h"
@@ -232,6 +233,8 @@ enum qkv_status qkv_trainer_build(struct qkv_trainer *t, const struct qkv_spec *
     if (!status)
         qkv_weights_start(&t->model->weights, (uint64_t)t->options.seed); /* the first use of the model's memory */
     if (!status && t->origin) status = qkv_origin_copy(t);
+    if (!status && !t->fresh)
+        status = qkv_generation_read(t->ctx, t->folder, qkv_model_spec(t->model), NULL, &t->model->generation);
     if (!status) status = make_passes(t);
     if (!status) status = make_optimizer(t);
     if (!status) build_measure(t);

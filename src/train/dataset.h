@@ -241,4 +241,9 @@ enum qkv_status qkv_lines_validate(struct qkv_trainer *trainer, qkv_attention_vi
 /* Greedy search over the first 500 validation sources (validate_search.c). */
 enum qkv_status qkv_validate_search(struct qkv_trainer *trainer, double *exact, double *token_error);
 
+/* ---- pairs (dataset_pairs.c) ---- */
+
+/* What the decoder reads before a target; -1: neither folder nor tokenizer says so (dataset_pairs.c). */
+int32_t qkv_pairs_begin(const struct qkv_model *model);
+
 #endif

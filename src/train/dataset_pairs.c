@@ -3,6 +3,7 @@
  * A source is stored as x… </s>, a target as y… </s>; the decoder reads <s> y… and predicts y… </s>. */
 #include <string.h>
 
+#include "model/model.h"
 #include "model/spec.h"
 #include "text/sequence.h"
 #include "train/train.h"
@@ -45,10 +46,11 @@ static enum qkv_status dataset_pairs_prepare(struct qkv_trainer *t, struct qkv_s
     struct qkv_run_facts *f = &t->facts;
     const bool asked = o->source_tokenizer && !strcmp(o->source_tokenizer, QKV_SHARED_TOKENIZER);
     const bool shared = qkv_tie_has_stacks(spec->tie) || asked;
+    const size_t begun = t->origin && t->origin->generation.start >= 0; /* targets begin as its folder says */
     const char *source = o->source_tokenizer ? o->source_tokenizer : o->tokenizer;
     const struct qkv_lines lines = {.first = "source", .second = "target"};
     struct qkv_tokenizer_choice choice = {
-        .what = "tokenizer", .choice = o->tokenizer, .specials = specials, .special_count = 2};
+        .what = "tokenizer", .choice = o->tokenizer, .specials = specials + begun, .special_count = 2 - begun};
     enum qkv_status status = qkv_lines_tokenizer(t, &lines, shared ? 2 : 1, choice, &t->tokenizer);
     choice.what = "source_tokenizer", choice.choice = source;
     if (!status && !shared) status = qkv_lines_tokenizer(t, &lines, 0, choice, &t->source_tokenizer);
@@ -115,10 +117,14 @@ static enum qkv_status open_data(struct qkv_trainer *t) {
 
 /* ---- batches ------------------------------------------------------------------------------------------------------------------- */
 
+int32_t qkv_pairs_begin(const struct qkv_model *model) {
+    return qkv_model_target_begin(model);
+}
+
 static void fill_rows(struct qkv_trainer *t, const struct qkv_examples *examples, const uint32_t *rows,
                       struct qkv_batch *batch) {
     size_t T = batch->T, S = batch->source_T;
-    int32_t begin = qkv_tokenizer_role(qkv_model_tokenizer(t->model), QKV_TOKEN_ROLE_BEGIN);
+    const int32_t begin = qkv_pairs_begin(t->model);
     for (size_t r = 0; r < batch->B; r++) {
         int32_t *targets = t->rows.targets + r * T;
         size_t n = qkv_examples_main(examples, rows[r], targets);

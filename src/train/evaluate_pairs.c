@@ -36,8 +36,7 @@ static enum qkv_status check_model(struct qkv_model *model) {
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "the model has no tokenizer, so it reads no text; put its %s into the model's folder",
                         tokenizer ? QKV_SOURCE_FILE : QKV_TOKENIZER_FILE);
-    if (qkv_tokenizer_role(tokenizer, QKV_TOKEN_ROLE_BEGIN) < 0 ||
-        qkv_tokenizer_role(tokenizer, QKV_TOKEN_ROLE_END) < 0)
+    if (qkv_pairs_begin(model) < 0 || qkv_tokenizer_role(tokenizer, QKV_TOKEN_ROLE_END) < 0)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "the model's tokenizer has no " QKV_TOKEN_BEGIN " or no " QKV_TOKEN_END
                         ", between which targets stand; train one on pairs");

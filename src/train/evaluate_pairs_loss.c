@@ -46,10 +46,15 @@ static enum qkv_status read_example(struct run *r, const struct qkv_pair *pair) 
     enum qkv_status status = qkv_source_encode(r->ctx, qkv_model_source_tokenizer(model), source, strlen(source), false,
                                                true, &e->source, &e->source_count);
     if (!status)
-        status =
-            qkv_sequence_encode(r->ctx, qkv_model_tokenizer(model), target, strlen(target), true, true, &e->target, &n);
+        status = qkv_sequence_encode(r->ctx, qkv_model_tokenizer(model), target, strlen(target), false, true,
+                                     &e->target, &n);
     if (status) return status;
-    e->target_count = n - 1;
+    int32_t *begun = qkv_reallocate(r->ctx, e->target, n + 1, sizeof *begun);
+    if (!begun) return QKV_MEMORY;
+    memmove(begun + 1, begun, n * sizeof *begun);
+    begun[0] = qkv_pairs_begin(model);
+    e->target = begun;
+    e->target_count = n;
     e->longest = e->target_count > e->source_count ? e->target_count : e->source_count;
     if (e->source_count > most) return too_long(r, pair, "source", e->source_count);
     return e->target_count > most ? too_long(r, pair, "target", e->target_count) : QKV_OK;

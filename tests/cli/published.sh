@@ -96,6 +96,43 @@ sed -i 's/00002-of-00003/00009-of-00003/' from/model.safetensors.index.json
 refuse 1 'model-00009-of-00003.safetensors is missing' "$QKV" train --from from --data text.txt --out other --steps 1
 [ ! -e other ] || fail "a failed start leaves a folder"
 
+# ---- targets begin as the folder says, and examples need no tokenizer --------------------------------------------------------
+cp -r "$golden/t5_v1_1" seq
+rm -f seq/case.safetensors
+{
+    printf '{"version": "1.0", "added_tokens": [{"id": 1, "content": "t1", "single_word": false, "lstrip": false, "rstrip": '
+    printf 'false, "normalized": false, "special": true}], "normalizer": null, "pre_tokenizer": {"type": "WhitespaceSplit"}, '
+    printf '"post_processor": null, "decoder": null, "model": {"type": "WordLevel", "unk_token": "t3", "vocab": {'
+    for id in $(seq 0 127); do printf '%s"t%d": %d' "$([ "$id" = 0 ] || echo ', ')" "$id" "$id"; done
+    printf '}}}\n'
+} >seq/tokenizer.json
+echo '{"eos_token": "t1"}' >seq/tokenizer_config.json
+begun() { # begun START [MORE]: what comes when targets begin with START
+    echo "{\"decoder_start_token_id\": $1, \"eos_token_id\": 1${2:-}}" >seq/generation_config.json
+    try 0 "$QKV" translate seq 't5 t6 t7' --max-tokens 9 --quiet --precision fp32
+    tr ' ' '\n' <out >"begun.$1"
+}
+begun 0
+begun 9 && cmp -s begun.0 begun.9 && fail "decoder_start_token_id changes nothing"
+read -r likeliest <begun.0
+begun 0 ", \"bad_words_ids\": [[${likeliest#t}]]"
+grep -qx "$likeliest" begun.0 && fail "a token of bad_words_ids is chosen"
+begun 0 ', "forced_bos_token_id": 77'
+same "$(head -1 begun.0)" t77 "forced_bos_token_id comes first"
+printf 't5 t6\tt7 t8\nt9\tt10 t11\n' >pairs.tsv
+try 0 "$QKV" train --from seq --pairs pairs.tsv --valid pairs.tsv --out tuned --steps 4 --save-every 2 --batch 2 --threads 1 \
+    --eval-every 2 --quiet
+has tuned/config.json '"vocab": 128'
+has tuned/generation_config.json '"decoder_start_token_id": 0'
+try 0 "$QKV" train --resume tuned --steps 6 --quiet
+try 0 "$QKV" eval tuned --pairs pairs.tsv
+echo '{"bad_words_ids": [[5, 6]]}' >seq/generation_config.json
+refuse 1 'bad_words_ids has a word that is not one token id' "$QKV" info seq
+try 0 "$QKV" train --from "$golden/gpt2" --examples "$golden/gpt2/case.safetensors" --in-order --batch 2 --valid-fraction 0 \
+    --steps 2 --threads 1 --rates '*embed*=0.5' --out ids --quiet
+has ids/train.json '"in_order": true'
+has ids/train.json '"rates": "\*embed\*=0.5"'
+
 # ---- two numbers of positions -------------------------------------------------------------------------------------------------
 mkdir whisper
 printf '{"model_type": "whisper", "architectures": ["WhisperForConditionalGeneration"], "max_source_positions": 1500}' \
