@@ -272,6 +272,9 @@ static int print_text(const struct subject *s) {
     print_scalings(&s->spec);
     print_row("cache a token", cli_bytes(number, s->costs.cache_bytes_per_token),
               "keys and values, or latents, of all layers");
+    if (s->costs.decode_bytes)
+        print_row("decoding reads", cli_bytes(number, s->costs.decode_bytes),
+                  "of weights for each token, and its cache");
     if (s->costs.pages) {
         char bytes[CLI_NUMBER];
         snprintf(remark, sizeof remark, "of %zu positions, %s each, hold a context of %zu", s->costs.page_positions,
@@ -317,6 +320,7 @@ static void put_costs(struct qkv_json *out, const struct qkv_costs *c) {
     qkv_json_put_count(out, "run_bytes", c->run_bytes);
     qkv_json_put_count(out, "packed_bytes", c->packed_bytes);
     qkv_json_line(out, 0);
+    qkv_json_put_count(out, "decode_bytes", c->decode_bytes);
     qkv_json_put_count(out, "cache_bytes_per_token", c->cache_bytes_per_token);
     qkv_json_put_count(out, "page_positions", c->page_positions);
     qkv_json_put_count(out, "page_bytes", c->page_bytes);

@@ -70,6 +70,25 @@ static bool is_pair(const struct qkv_inspection *in) {
     return encoder && decoder;
 }
 
+/* The rows of a layer's experts as numbers, of many experts those at the beginning. */
+static void print_experts(const struct qkv_inspection *in) {
+    enum { SHOWN = 16 };
+    const struct qkv_inspect_experts *of;
+    for (size_t i = 0; (of = qkv_inspection_experts(in, i)); i++) {
+        char place[64];
+        if (!i) printf("\n  %-22s %8s %8s  %s\n", "rows of experts", "load", "unused", "rows of each");
+        snprintf(place, sizeof place, "%sblock %zu",
+                 !is_pair(in)  ? ""
+                 : of->encoder ? "encoder "
+                               : "decoder ",
+                 of->layer);
+        printf("  %-22s %8.4g %8zu ", place, of->load, of->unused);
+        for (size_t e = 0; e < of->count && e < SHOWN; e++) printf(" %g", (double)of->rows[e]);
+        if (of->count > SHOWN) printf(" and of %zu more", of->count - SHOWN);
+        putchar('\n');
+    }
+}
+
 static void print_model(const struct qkv_inspection *in, const char *name) {
     size_t counted;
     double norm, loss = qkv_inspection_loss(in, &counted, &norm);
@@ -88,6 +107,7 @@ static void print_model(const struct qkv_inspection *in, const char *name) {
                inspect_number(row->values.least, text[2]), inspect_number(row->values.most, text[3]), broken,
                inspect_number(row->gradient, text[4]));
     }
+    print_experts(in);
 }
 
 /* Of the i-th model the row at the same place as `row`, or NULL. */
@@ -227,7 +247,10 @@ const struct cli_command *cli_inspect(void) {
         .description =
             "Runs the model over a text, forward and backward, and shows for every block the mean, deviation and "
             "extremes of what each sublayer adds and of the residual stream behind it, the share of numbers that are "
-            "not finite, and the norm of the gradients of its weights. Several models are shown side by side: one "
+            "not finite, and the norm of the gradients of its weights; of a layer with experts how many rows went "
+            "through "
+            "each of them, and its load: those of the busiest over the mean. Several models are shown side by side: "
+            "one "
             "with the norm before its sublayers beside one with the norm behind them, or the same before and after "
             "training. With -o it writes a page, one HTML file that loads nothing from anywhere.\n"
             "The loss is that of the text's next tokens; of an encoder-decoder's target, of a classifier's class, or "

@@ -149,6 +149,10 @@ static void print_run(const struct qkv_run *run) {
     }
     if (s.evaluations)
         printf("  best     %s  at step %s\n", loss_text(number, s.best), cli_grouped(time, (size_t)s.best_step));
+    const struct qkv_run_step *last = qkv_run_step(run, qkv_run_steps(run) - 1);
+    if (last && isfinite(last->expert_load))
+        printf("  experts  the busiest has %.4g times the mean of its layer, %.0f have no row\n", last->expert_load,
+               isfinite(last->experts_unused) ? last->experts_unused : 0);
     if (qkv_run_machine(run)) {
         printf("  machine  ");
         cli_print_name(qkv_run_machine(run), SIZE_MAX);

@@ -115,6 +115,13 @@ struct qkv_inspect_row { /* of one point of the pass (qkv_pass_options.hook) */
      * embedding and the final norm theirs. NaN without a loss, and where there are no weights. */
     double gradient;
 };
+struct qkv_inspect_experts { /* of a layer with experts */
+    bool encoder;
+    size_t layer, count, top_k; /* how many experts; those that a row goes through */
+    const float *rows;          /* (count): rows that each expert has had; owned by the inspection */
+    double load;                /* those of the busiest, over the mean */
+    size_t unused;              /* experts that have had none */
+};
 /* The model run once over a text, forward and, where there is something to predict, backward; without dropout. The model's
  * gradients are cleared. It stays when the model is freed. */
 struct qkv_inspection;
@@ -123,6 +130,8 @@ enum qkv_status qkv_inspect(struct qkv_model *model, const struct qkv_inspect_op
 void qkv_inspection_free(struct qkv_inspection *inspection);
 /* The i-th row in the order of the computation, the encoder's first; NULL past the last. Owned by the inspection. */
 const struct qkv_inspect_row *qkv_inspection_row(const struct qkv_inspection *inspection, size_t i);
+/* The i-th layer with experts, the encoder's first; NULL past the last. Owned by the inspection. */
+const struct qkv_inspect_experts *qkv_inspection_experts(const struct qkv_inspection *inspection, size_t i);
 /* The loss, how many targets it is the mean of (0: there is none, and the loss is NaN), and the norm of all gradients. */
 double qkv_inspection_loss(const struct qkv_inspection *inspection, size_t *counted, double *gradient_norm);
 /* What the loss is of, in a few words: "the next of 18 tokens". */
@@ -137,7 +146,7 @@ enum qkv_status qkv_inspections_write_json(struct qkv_context *ctx, struct qkv_i
 
 struct qkv_run_step { /* a line of log.jsonl; NaN where it has no such number */
     int64_t step;
-    double seconds, loss, norm, rate, tokens, tokens_per_second, valid_loss, metric;
+    double seconds, loss, norm, rate, tokens, tokens_per_second, valid_loss, metric, expert_load, experts_unused;
 };
 /* What a run's folder says about it. A log that is being written, was cut off, or has damaged lines is read as far as it goes. */
 struct qkv_run;
@@ -146,6 +155,10 @@ void qkv_run_free(struct qkv_run *run);
 size_t qkv_run_steps(const struct qkv_run *run);
 /* The i-th step of the log, rising; NULL past the last. */
 const struct qkv_run_step *qkv_run_step(const struct qkv_run *run, size_t i);
+/* Of how many layers the log has loads of experts, 0: of none; and of the i-th step that of a layer, the encoder's before the decoder's:
+ * the rows of its busiest expert over the mean, NaN where there is none. */
+size_t qkv_run_load_layers(const struct qkv_run *run);
+double qkv_run_load(const struct qkv_run *run, size_t i, size_t layer);
 size_t qkv_run_damaged(const struct qkv_run *run);      /* lines of the log that were passed over */
 int64_t qkv_run_planned(const struct qkv_run *run);     /* the steps it shall have; 0: not known */
 const char *qkv_run_name(const struct qkv_run *run);    /* the last part of the folder's name */
@@ -178,11 +191,13 @@ void qkv_run_smooth(const struct qkv_run *run, double *out);
  * else interrupted. Owned by the run. */
 const struct qkv_run_condition *qkv_run_condition(const struct qkv_run *run);
 /* The steps of some runs as comma-separated values (RFC 4180) on a stream: a line of names, then a line a step of each run, with
- * empty fields where the log has no number. `metric` is a column where a run has one that is not the loss. The caller looks for
+ * empty fields where the log has no number. `metric` is a column where a run has one that is not the loss, `expert_load` and
+ * `experts_unused` are where one has experts. The caller looks for
  * errors of the stream. */
 enum qkv_status qkv_runs_write_csv(struct qkv_context *ctx, struct qkv_run *const *runs, size_t count, FILE *file);
 /* The same as event files of TensorBoard, FOLDER/RUN/events.out.tfevents.0.qkv of each run, with the scalars train/loss,
- * train/gradient_norm, train/learning_rate, train/tokens_per_second, valid/loss and valid/METRIC; the folders are made. QKV_FILE
+ * train/gradient_norm, train/learning_rate, train/tokens_per_second, train/expert_load, train/experts_unused, valid/loss and
+ * valid/METRIC, those that the log has; the folders are made. QKV_FILE
  * where one of the files exists, and nothing is written then, unless `force` replaces them. */
 enum qkv_status qkv_runs_write_events(struct qkv_context *ctx, struct qkv_run *const *runs, size_t count,
                                       const char *folder, bool force);

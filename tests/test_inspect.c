@@ -10,7 +10,7 @@
         if (ctx) test_message_has(ctx, part, __FILE__, __LINE__);                                                      \
     } while (0)
 
-#define HEAD  "{\"format\":\"qkv\",\"version\":1,\"d_model\":16,\"context\":24,\"vocab\":%d,"
+#define HEAD  "{\"format\":\"qkv\",\"version\":%d,\"d_model\":16,\"context\":24,\"vocab\":%d,"
 #define STACK "{\"layers\":2,\"attention\":{\"heads\":2},\"norm\":{\"placement\":\"%s\"},\"ffn\":{\"d_ff\":32}}"
 
 static struct qkv_context *make_context(void) {
@@ -21,16 +21,15 @@ static struct qkv_context *make_context(void) {
 }
 
 /* A small model with weights large enough to show, and a tokenizer of bytes with the special tokens. */
-static struct qkv_model *make_model(struct qkv_context *ctx, const char *format, const char *placement) {
+static struct qkv_model *make_model_of(struct qkv_context *ctx, int version, const char *stacks) {
     static const char *const specials[] = {QKV_TOKEN_BEGIN, QKV_TOKEN_END, QKV_TOKEN_MASK};
     struct qkv_tokenizer_options options = {.kind = QKV_TOKENIZER_BYTES, .specials = specials, .special_count = 3};
     struct qkv_tokenizer *tokenizer;
     struct qkv_model *model;
     struct qkv_spec spec;
-    char json[1200], stacks[1024];
+    char json[1200];
     assert_ok(ctx, qkv_tokenizer_train(ctx, &options, "", 0, &tokenizer));
-    snprintf(stacks, sizeof stacks, format, placement, placement);
-    snprintf(json, sizeof json, HEAD "%s}", qkv_tokenizer_vocab(tokenizer), stacks);
+    snprintf(json, sizeof json, HEAD "%s}", version, qkv_tokenizer_vocab(tokenizer), stacks);
     assert_ok(ctx, qkv_spec_parse(ctx, &spec, "test", json, strlen(json), NULL, 0));
     assert_ok(ctx, qkv_model_create(ctx, &spec, 3, &model));
     for (size_t i = 0; i < qkv_model_parameters(model); i++) {
@@ -40,6 +39,12 @@ static struct qkv_model *make_model(struct qkv_context *ctx, const char *format,
     }
     assert_ok(ctx, qkv_model_set_tokenizer(model, tokenizer));
     return model;
+}
+
+static struct qkv_model *make_model(struct qkv_context *ctx, const char *format, const char *placement) {
+    char stacks[1024];
+    snprintf(stacks, sizeof stacks, format, placement, placement);
+    return make_model_of(ctx, 1, stacks);
 }
 
 static const char decoder[] = "\"decoder\":" STACK, encoder[] = "\"encoder\":" STACK,
@@ -355,6 +360,51 @@ static void all_kinds_can_be_looked_into(void **state) {
     qkv_context_free(ctx);
 }
 
+#define EXPERTS                                                                                                        \
+    "\"decoder\":{\"layers\":3,\"attention\":{\"heads\":2},\"norm\":{\"placement\":\"pre\"},\"ffn\":{\"d_ff\":8,"      \
+    "\"experts\":{\"count\":7,\"top_k\":%d}},\"kinds\":{\"dense\":{\"ffn\":{\"experts\":null}},\"sparse\":{}},"        \
+    "\"pattern\":[\"sparse\",\"dense\",\"sparse\"]}"
+
+/* Where all are chosen each has all rows; where a router tells none from another those of lowest index have them, which is what ties
+ * promise; else each row is somewhere. */
+static void rows_of_experts_are_counted(void **state) {
+    enum { N = 12, E = 7 };
+    struct qkv_context *ctx = make_context();
+    const struct qkv_inspect_options o = {.text = "To be, or no", .text_size = N};
+    (void)state;
+    for (size_t k = 1; k <= E; k++)
+        for (int tied = 0; tied < 2; tied++) {
+            char format[600];
+            snprintf(format, sizeof format, EXPERTS, (int)k);
+            struct qkv_model *model = make_model_of(ctx, 2, format);
+            for (size_t i = 0; tied && i < qkv_model_parameters(model); i++)
+                if (strstr(qkv_model_parameter(model, i)->name, "router"))
+                    memset(qkv_model_weights_mutable(model, i), 0,
+                           qkv_array_elements(qkv_model_parameter(model, i)) * sizeof(float));
+            struct qkv_inspection *in;
+            assert_ok(ctx, qkv_inspect(model, &o, &in));
+            for (size_t i = 0; i < 2; i++) {
+                const struct qkv_inspect_experts *of = qkv_inspection_experts(in, i);
+                float all = 0;
+                size_t none = 0;
+                assert_true(of && of->layer == 2 * i && !of->encoder && of->count == E && of->top_k == k);
+                for (size_t e = 0; e < E; e++) {
+                    if (tied || k == E) assert_true(of->rows[e] == (e < k ? N : 0));
+                    assert_true(of->load >= (double)of->rows[e] * E / (double)(N * k) - 1e-9);
+                    all += of->rows[e];
+                    none += of->rows[e] == 0;
+                }
+                assert_true(all == N * (float)k);
+                assert_int_equal(of->unused, none);
+                if (tied) assert_near(of->load, E / (double)k);
+            }
+            assert_null(qkv_inspection_experts(in, 2));
+            qkv_inspection_free(in);
+            qkv_model_free(model);
+        }
+    qkv_context_free(ctx);
+}
+
 static void what_makes_no_sense_is_refused(void **state) {
     static const struct {
         const char *format, *text, *target, *part;
@@ -391,6 +441,7 @@ int main(void) {
         cmocka_unit_test(ids_are_read_as_their_text_is),
         cmocka_unit_test(broken_numbers_are_found_where_they_begin),
         cmocka_unit_test(all_kinds_can_be_looked_into),
+        cmocka_unit_test(rows_of_experts_are_counted),
         cmocka_unit_test(what_makes_no_sense_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -33,6 +33,7 @@ static const char some_log[] =
     "{\"step\":2,\"loss\":null,\"norm\":[],\"rate\":0.1,\"tokens\":14,\"seconds\":1,\"valid_loss\":4.5,\"accuracy\":0."
     "25}\n"
     "{\"step\":300,\"loss\":3e-5,\"norm\":2,\"rate\":0.1,\"tokens\":1000000000000,\"seconds\":2.5}\n";
+static const char with_experts[] = "{\"step\":1,\"loss\":0.5,\"expert_load\":1.75,\"experts_unused\":3}\n";
 static const char with_accuracy[] = "{\"options\":{\"steps\":9,\"metric\":\"accuracy\"}}";
 static const char two_machines[] = "{\"step\":0,\"time\":\"2024-05-01T12:00:00Z\",\"cpu\":\"x\"}\n"
                                    "{\"step\":2,\"time\":\"2024-05-02T12:00:00Z\",\"cpu\":\"x\"}\n";
@@ -64,6 +65,14 @@ static void the_table_has_a_line_a_step_and_nothing_where_there_is_no_number(voi
     table = table_of(ctx, runs + 1, 1); /* no run has another metric than the loss */
     assert_string_equal(table, "run,step,seconds,tokens,loss,norm,rate,tokens_per_second,valid_loss\r\n"
                                "plain,1,,,0.1,,,,\r\n");
+    free(table);
+    qkv_run_free(runs[0]);
+    assert_ok(ctx, qkv_run_read(ctx, make_run("experts", with_experts, with_accuracy, NULL), &runs[0]));
+    table = table_of(ctx, runs, 2);
+    assert_string_equal(table, "run,step,seconds,tokens,loss,norm,rate,tokens_per_second,valid_loss,expert_load,"
+                               "experts_unused,metric\r\n"
+                               "experts,1,,,0.5,,,,,1.75,3,\r\n"
+                               "plain,1,,,0.1,,,,,,,\r\n");
     free(table);
     qkv_run_free(runs[0]);
     qkv_run_free(runs[1]);

@@ -104,6 +104,43 @@ static void long_runs_are_thinned(void **state) {
     qkv_context_free(ctx);
 }
 
+/* Loads of experts: a list a step, until a step that has none or another number of layers. */
+static void loads_of_experts_are_read_as_far_as_they_go(void **state) {
+    static const char log[] =
+        "{\"step\":1,\"loss\":3}\n"
+        "{\"step\":2,\"loss\":3,\"expert_load\":1.5,\"experts_unused\":2,\"expert_loads\":[null,1.5,1.25]}\n"
+        "{\"step\":3,\"loss\":3,\"expert_load\":2,\"experts_unused\":0,\"expert_loads\":[[],2,\"x\"]}\n"
+        "{\"step\":4,\"loss\":3,\"expert_load\":4,\"expert_loads\":[1,1]}\n"
+        "{\"step\":5,\"loss\":3,\"expert_loads\":[1,1,1]}\n";
+    struct qkv_context *ctx = make_context();
+    struct qkv_run *run;
+    (void)state;
+    assert_ok(ctx, qkv_run_read(ctx, make_run("loads", log, NULL), &run));
+    assert_int_equal(qkv_run_steps(run), 5);
+    assert_int_equal(qkv_run_load_layers(run), 3);
+    for (size_t i = 0; i < 6; i++)
+        for (size_t layer = 0; layer < 4; layer++) {
+            const double load = qkv_run_load(run, i, layer);
+            const double expected = i == 1 && layer == 1 ? 1.5 : i == 1 && layer == 2 ? 1.25 : 2;
+            const bool has = layer == 1 ? i == 1 || i == 2 : layer == 2 && i == 1;
+            assert_true(has ? load == expected : isnan(load));
+        }
+    assert_true(isnan(qkv_run_step(run, 0)->expert_load) && qkv_run_step(run, 3)->expert_load == 4);
+    assert_true(qkv_run_step(run, 1)->experts_unused == 2 && isnan(qkv_run_step(run, 3)->experts_unused));
+    assert_ok(ctx, qkv_runs_write_page(ctx, &run, 1, 0, test_path("loads.html")));
+    json_t *root = page_data(test_path("loads.html"));
+    json_t *curves = json_object_get(json_array_get(json_object_get(root, "runs"), 0), "curves");
+    json_t *layers = json_object_get(curves, "layers"), *first = json_array_get(layers, 0);
+    assert_int_equal(json_array_size(layers), 2); /* those that have a number */
+    assert_string_equal(json_string_value(json_object_get(first, "name")), "decoder 1");
+    assert_true(json_number_value(json_array_get(json_object_get(first, "load"), 2)) == 2);
+    assert_true(json_is_null(json_array_get(json_object_get(first, "load"), 0)));
+    assert_true(json_number_value(json_array_get(json_object_get(curves, "expert_load"), 3)) == 4);
+    json_decref(root);
+    qkv_run_free(run);
+    qkv_context_free(ctx);
+}
+
 static void patience_ends_a_run(void **state) {
     struct qkv_context *ctx = make_context();
     struct qkv_run *run;
@@ -279,6 +316,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_log_is_read_as_far_as_it_goes),
         cmocka_unit_test(long_runs_are_thinned),
+        cmocka_unit_test(loads_of_experts_are_read_as_far_as_they_go),
         cmocka_unit_test(patience_ends_a_run),
         cmocka_unit_test(the_line_is_a_mean_over_a_number_of_tokens),
         cmocka_unit_test(equal_losses_have_one_line_at_any_batch_and_length),

@@ -83,6 +83,8 @@ static void test_presets(void **state) {
     assert_ok(ctx, qkv_spec_preset(ctx, &s, "moe-tiny", SETTINGS("vocab=65")));
     assert_ok(ctx, qkv_measure_costs(ctx, &s, 1, 8, &costs));
     assert_int_equal(costs.parameters - costs.active_parameters, 4 * 6 * 3 * 168 * 128);
+    if (qkv_context_precision(ctx) == QKV_FP32) /* and one row of 64 positions */
+        assert_int_equal(costs.decode_bytes, 4 * (costs.active_parameters - 63 * 128));
     assert_ok(ctx, qkv_spec_preset(ctx, &s, "nano-gpt", SETTINGS("vocab=65")));
     assert_ok(ctx, qkv_measure_costs(ctx, &s, 1, 8, &costs));
     assert_int_equal(costs.parameters, costs.active_parameters);

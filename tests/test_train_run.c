@@ -290,12 +290,18 @@ static void loads_of_experts_move_corrections_and_are_logged(void **state) {
         }
         assert_true(up == down); /* somebody has more than the mean if and only if somebody has less */
         assert_true(report.expert_load >= 1 && report.expert_load <= EXPERTS);
+        double most = 0;
+        assert_int_equal(report.expert_load_count, 2); /* layers */
+        for (size_t i = 0; i < 2; i++) most = fmax(most, report.expert_loads[i]);
+        assert_true(most == report.expert_load);
         assert_true(report.experts_unused >= 0 && report.experts_unused <= 2 * (EXPERTS - 1));
         assert_true(report.experts_unused < 2 * (EXPERTS - 1) || report.expert_load == EXPERTS);
     }
     qkv_trainer_free(trainer);
     char *log = fixture_read(folder, "log.jsonl", &size);
-    size_t loads = 0, unused = 0;
+    size_t loads = 0, unused = 0, lists = 0;
+    for (const char *at = log; (at = strstr(at, "\"expert_loads\":[")); at++) lists++;
+    assert_true(lists == STEPS);
     for (const char *at = log; (at = strstr(at, "\"expert_load\":")); at++) loads++;
     for (const char *at = log; (at = strstr(at, "\"experts_unused\":")); at++) unused++;
     assert_true(loads == STEPS && unused == STEPS);
@@ -373,10 +379,8 @@ static void stopping_at_the_start_leaves_nothing(void **state) {
 }
 
 /* Stopped in an evaluation, saved, resumed: the evaluation is made up for, and no bit differs. */
-static void stopping_in_an_evaluation_changes_no_bit(void **state) {
-    (void)state;
-    const char *whole = fixture_run("undisturbed"), *parts = fixture_run("disturbed");
-    struct qkv_spec spec = fixture_spec(ctx, NULL);
+static void check_stopping(const char *whole, const char *parts) {
+    struct qkv_spec spec = fixture_spec(ctx, run_settings);
     struct qkv_train_options o = fixture_options(ctx);
     struct stopper s = {"validating", 1};
     struct qkv_trainer *trainer = begin(ctx, whole, &o);
@@ -395,6 +399,18 @@ static void stopping_in_an_evaluation_changes_no_bit(void **state) {
     fixture_steps(ctx, trainer, 6);
     qkv_trainer_free(trainer);
     assert_same_runs(ctx, whole, parts);
+}
+
+/* The line of the step that was being evaluated is written when the run goes on, with the loads of its experts too. */
+static void stopping_in_an_evaluation_changes_no_bit(void **state) {
+    (void)state;
+    static const char *const experts[] = {"decoder.kinds={\"dense\": {\"ffn\": {\"experts\": null}}, \"sparse\": {}}",
+                                          "decoder.pattern=[\"dense\", \"sparse\"]",
+                                          "decoder.ffn.experts={\"count\": 5, \"top_k\": 2}", NULL};
+    check_stopping(fixture_run("undisturbed"), fixture_run("disturbed"));
+    run_settings = experts;
+    check_stopping(fixture_run("undisturbed experts"), fixture_run("disturbed experts"));
+    run_settings = NULL;
 }
 
 int main(void) {

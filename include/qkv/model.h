@@ -101,13 +101,16 @@ QKV_API double qkv_model_gradient_norm(struct qkv_model *model);
  * numbers lie in, exactly, in the context's precision and with its threads; names, the nodes of a pass and the ids of
  * batches are beside them. */
 struct qkv_costs {
-    size_t parameters;            /* numbers, tied ones once */
-    size_t active_parameters;     /* without those of the experts that a token does not go through */
-    size_t parameter_bytes;       /* as they are stored: fp32, or the types of a model folder's file */
-    size_t packed_bytes;          /* of their copy in bf16 that products read, in mixed precision; else 0 */
-    size_t train_bytes;           /* weights, gradients, two moments, one step of batch × context and its evaluation */
-    size_t checkpoint_bytes;      /* the same with activations checkpointed (pass option checkpoint) */
-    size_t run_bytes;             /* weights and their copy, a full cache and one step, for one sequence */
+    size_t parameters;        /* numbers, tied ones once */
+    size_t active_parameters; /* without those of the experts that a token does not go through */
+    size_t parameter_bytes;   /* as they are stored: fp32, or the types of a model folder's file */
+    size_t packed_bytes;      /* of their copy in bf16 that products read, in mixed precision; else 0 */
+    size_t train_bytes;       /* weights, gradients, two moments, one step of batch × context and its evaluation */
+    size_t checkpoint_bytes;  /* the same with activations checkpointed (pass option checkpoint) */
+    size_t run_bytes;         /* weights and their copy, a full cache and one step, for one sequence */
+    /* Of the weights that decoding a token reads, with a decoder: those of its experts, one row of tables of vectors, none of an encoder,
+     * nor those that make keys and values of its memory; in mixed precision the copies */
+    size_t decode_bytes;
     size_t cache_bytes_per_token; /* keys and values of all layers, fp32, or bf16 in mixed precision */
     size_t page_positions;        /* the cache lies in pages: positions of one, */
     size_t page_bytes;            /* its bytes, */

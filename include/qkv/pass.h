@@ -98,16 +98,18 @@ QKV_API struct qkv_pass_shape qkv_pass_shape_defaults(void); /* an empty batch *
     X(CROSS, "cross", "what cross attention gives, the same")                                                          \
     X(FFN, "ffn", "what the feed-forward sublayer gives, the same")                                                    \
     X(RESIDUAL, "stream", "the residual stream after a block")                                                         \
-    X(FINAL, "final", "after the final norm")
+    X(FINAL, "final", "after the final norm")                                                                          \
+    X(EXPERTS, "experts", "how many rows chose each expert, before what the sublayer gives")
 #define QKV_HOOK_ENUM(name, text, help) QKV_HOOK_##name,
 enum qkv_hook_kind { QKV_HOOK_LIST(QKV_HOOK_ENUM) };
 #undef QKV_HOOK_ENUM
 struct qkv_hook_point {
     enum qkv_hook_kind kind;
-    bool encoder;         /* whose: the encoder's, or the decoder's */
-    size_t layer;         /* of the block; 0 before the first one, the number of layers behind the last one */
-    size_t rows, columns; /* positions within their lengths, sequence after sequence (B·T where all are full); C */
-    const float *values;  /* valid during the call; as they are before dropout */
+    bool encoder; /* whose: the encoder's, or the decoder's */
+    size_t layer; /* of the block; 0 before the first one, the number of layers behind the last one */
+    size_t rows,
+        columns; /* positions within their lengths, sequence after sequence (B·T where all are full); C. Experts: 1, and how many there are */
+    const float *values; /* valid during the call; as they are before dropout */
 };
 /* Called in the order of the computation, from the thread that runs the pass; must not call anything of the pass or its model. */
 typedef void qkv_hook(void *user, const struct qkv_hook_point *point);

@@ -323,6 +323,10 @@ struct qkv_train_report {
      * experts. And how many experts, of all layers, had none. */
     double expert_load;
     int64_t experts_unused;
+    /* The first of these two for each layer, the encoder's before the decoder's, NaN of one without experts of its own; so many.
+     * NULL without experts. The trainer's, until its next step. */
+    const double *expert_loads;
+    size_t expert_load_count;
 };
 /* One optimizer step, with the evaluation and the checkpoint that fall due; QKV_NUMBER if the loss is not finite (the
  * checkpoint of before is untouched). Past the last step: report->step == report->steps and nothing is done. Fails

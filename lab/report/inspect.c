@@ -32,8 +32,36 @@ struct qkv_statistics qkv_statistics_of(const float *x, size_t count) {
     return s;
 }
 
+/* Rows of the experts of a layer. */
+static void inspect_take_experts(struct qkv_inspection *in, const struct qkv_hook_point *point) {
+    const struct qkv_spec *spec = qkv_model_spec(in->look.model);
+    const struct qkv_stack_spec *stack = point->encoder ? &spec->encoder : &spec->decoder;
+    float *rows = in->loads + in->loads_count, most = 0, all = 0;
+    size_t unused = 0;
+    if (in->experts_count == in->experts_capacity) return; /* there are never more */
+    for (size_t e = 0; e < point->columns; e++) {
+        rows[e] = point->values[e];
+        most = fmaxf(most, rows[e]);
+        all += rows[e];
+        unused += rows[e] == 0;
+    }
+    in->loads_count += point->columns;
+    in->experts[in->experts_count++] =
+        (struct qkv_inspect_experts){.encoder = point->encoder,
+                                     .layer = point->layer,
+                                     .count = point->columns,
+                                     .top_k = (size_t)stack->kinds[stack->kind_of[point->layer]].ffn.experts.top_k,
+                                     .rows = rows,
+                                     .load = (double)most * (double)point->columns / (double)all,
+                                     .unused = unused};
+}
+
 static void inspect_listen(void *user, const struct qkv_hook_point *point) {
     struct qkv_inspection *in = user;
+    if (point->kind == QKV_HOOK_EXPERTS) {
+        inspect_take_experts(in, point);
+        return;
+    }
     if (in->count == in->capacity) return; /* there are never more */
     in->rows[in->count++] =
         (struct qkv_inspect_row){.kind = point->kind,
@@ -195,8 +223,23 @@ static void take_gradients(struct qkv_inspection *in) {
 
 /* ---- all of it -------------------------------------------------------------------------------------------------------------- */
 
+/* Layers of a stack with experts, and all their experts. */
+static void count_experts(const struct qkv_stack_spec *stack, size_t *layers, size_t *experts) {
+    for (int i = 0; i < stack->layers; i++) {
+        const struct qkv_experts_spec *of = &stack->kinds[stack->kind_of[i]].ffn.experts;
+        *layers += of->given;
+        *experts += of->given ? (size_t)of->count : 0;
+    }
+}
+
 static enum qkv_status make_rows(struct qkv_inspection *in) {
     const struct qkv_spec *spec = qkv_model_spec(in->look.model);
+    size_t experts = 0;
+    count_experts(&spec->encoder, &in->experts_capacity, &experts);
+    count_experts(&spec->decoder, &in->experts_capacity, &experts);
+    in->experts = qkv_allocate(in->look.ctx, in->experts_capacity + 1, sizeof *in->experts);
+    in->loads = qkv_allocate(in->look.ctx, experts + 1, sizeof *in->loads);
+    if (!in->experts || !in->loads) return QKV_MEMORY;
     in->capacity = 4 + 4 * ((size_t)spec->encoder.layers + (size_t)spec->decoder.layers);
     in->rows = qkv_allocate(in->look.ctx, in->capacity, sizeof *in->rows);
     return in->rows ? QKV_OK : QKV_MEMORY;
@@ -267,11 +310,17 @@ void qkv_inspection_free(struct qkv_inspection *in) {
     qkv_look_forget(&in->look);
     free(in->targets);
     free(in->rows);
+    free(in->experts);
+    free(in->loads);
     free(in);
 }
 
 const struct qkv_inspect_row *qkv_inspection_row(const struct qkv_inspection *in, size_t i) {
     return i < in->count ? &in->rows[i] : NULL;
+}
+
+const struct qkv_inspect_experts *qkv_inspection_experts(const struct qkv_inspection *in, size_t i) {
+    return i < in->experts_count ? &in->experts[i] : NULL;
 }
 
 double qkv_inspection_loss(const struct qkv_inspection *in, size_t *counted, double *gradient_norm) {

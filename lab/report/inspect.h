@@ -9,6 +9,9 @@ struct qkv_inspection {
     int32_t *targets;               /* of the decoder, or of the lone encoder */
     struct qkv_inspect_row *rows;
     size_t count, capacity, counted;
+    struct qkv_inspect_experts *experts; /* of layers with experts */
+    float *loads;                        /* their rows */
+    size_t experts_count, experts_capacity, loads_count;
     const int32_t *prefix; /* while it runs: of the options */
     double loss, norm;
     char about[160];

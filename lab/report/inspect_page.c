@@ -3,7 +3,10 @@
  *   {"format": "qkv-inspection", "version": 1,
  *    "models": [{"name": …, "loss": …, "targets": 18, "about": …, "gradient_norm": …, "decoder_ids": […],
  *                "rows": [{"stack": "decoder", "layer": 0, "what": "attention", "count": …, "mean": …, "deviation": …,
- *                          "min": …, "max": …, "not_finite": 0, "gradient_norm": …}]}]} */
+ *                          "min": …, "max": …, "not_finite": 0, "gradient_norm": …}],
+ *                "experts": [{"stack": "decoder", "layer": 0, "top_k": 2, "load": 1.5, "unused": 0, "rows": [12, 9, …]}]}]}
+ *
+ * "experts" only of models that have some: rows that went through each, those of the busiest over the mean, and how many had none. */
 #include <string.h>
 
 #include "lab/report/inspect.h"
@@ -34,6 +37,26 @@ static void put_ids(struct qkv_json *json, const struct qkv_inspection *in) {
     }
 }
 
+static void put_experts(struct qkv_json *json, const struct qkv_inspection *in) {
+    const struct qkv_inspect_experts *of;
+    qkv_json_key(json, "experts");
+    qkv_json_begin(json, '[');
+    for (size_t i = 0; (of = qkv_inspection_experts(in, i)); i++) {
+        qkv_json_begin(json, '{');
+        qkv_json_put_text(json, "stack", of->encoder ? "encoder" : "decoder");
+        qkv_json_put_integer(json, "layer", (int64_t)of->layer);
+        qkv_json_put_integer(json, "top_k", (int64_t)of->top_k);
+        qkv_json_put_number(json, "load", of->load, 9);
+        qkv_json_put_integer(json, "unused", (int64_t)of->unused);
+        qkv_json_key(json, "rows");
+        qkv_json_begin(json, '[');
+        for (size_t e = 0; e < of->count; e++) qkv_json_integer(json, (int64_t)of->rows[e]);
+        qkv_json_end(json, ']');
+        qkv_json_end(json, '}');
+    }
+    qkv_json_end(json, ']');
+}
+
 static void put_all(struct qkv_json *json, struct qkv_inspection *const *list, const char *const *names,
                     const char *const *folders, size_t count) {
     qkv_json_begin(json, '{');
@@ -55,6 +78,7 @@ static void put_all(struct qkv_json *json, struct qkv_inspection *const *list, c
         qkv_json_begin(json, '[');
         for (size_t i = 0; i < in->count; i++) put_row(json, &in->rows[i]);
         qkv_json_end(json, ']');
+        if (in->experts_count) put_experts(json, in);
         qkv_json_end(json, '}');
     }
     qkv_json_end(json, ']');

@@ -73,6 +73,23 @@ static int64_t step_of(const json_t *line) {
     return json_is_integer(step) && json_integer_value(step) > 0 ? json_integer_value(step) : 0;
 }
 
+/* A number a layer of a step's loads of experts. The first list says how many layers there are; behind a step that has no such list, or
+ * one of another length, they are passed over. */
+static enum qkv_status take_loads(struct qkv_run *run, const json_t *list) {
+    const size_t n = json_array_size(list);
+    if (!run->load_layers && n && n <= 2 * QKV_LAYERS_MAX) run->load_layers = n, run->load_first = run->count;
+    if (!n || n != run->load_layers || run->load_first + run->load_count != run->count) return QKV_OK;
+    float *loads = qkv_list_room(run->ctx, run->loads, &run->load_capacity, run->load_count * n, n, sizeof *loads);
+    if (!loads) return QKV_MEMORY;
+    run->loads = loads;
+    loads += n * run->load_count++;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *load = json_array_get(list, i);
+        loads[i] = json_is_number(load) ? (float)json_number_value(load) : NAN;
+    }
+    return QKV_OK;
+}
+
 static enum qkv_status take_step(struct qkv_run *run, const json_t *line) {
     int64_t step = step_of(line);
     if (!step || (run->count && step <= run->steps[run->count - 1].step)) {
@@ -82,6 +99,8 @@ static enum qkv_status take_step(struct qkv_run *run, const json_t *line) {
     struct qkv_run_step *steps = qkv_list_room(run->ctx, run->steps, &run->capacity, run->count, 1, sizeof *steps);
     if (!steps) return QKV_MEMORY;
     run->steps = steps;
+    enum qkv_status status = take_loads(run, json_object_get(line, "expert_loads"));
+    if (status) return status;
     run->steps[run->count++] = (struct qkv_run_step){.step = step,
                                                      .seconds = run_number(line, "seconds"),
                                                      .loss = run_number(line, "loss"),
@@ -89,6 +108,8 @@ static enum qkv_status take_step(struct qkv_run *run, const json_t *line) {
                                                      .rate = run_number(line, "rate"),
                                                      .tokens = run_number(line, "tokens"),
                                                      .tokens_per_second = run_number(line, "tokens_per_second"),
+                                                     .expert_load = run_number(line, "expert_load"),
+                                                     .experts_unused = run_number(line, "experts_unused"),
                                                      .valid_loss = run_number(line, "valid_loss"),
                                                      .metric = run->metric ? run_number(line, run->metric) : NAN};
     return QKV_OK;
@@ -169,6 +190,7 @@ static void count_parameters(struct qkv_run *run) {
     if (path && run->spec && !qkv_spec_read(run->ctx, &spec, path, NULL, 0) && !qkv_model_plan(run->ctx, &spec, &model))
         for (size_t i = 0; i < qkv_model_parameters(model); i++)
             run->parameters += qkv_array_elements(qkv_model_parameter(model, i));
+    if (model) run->encoder_layers = (size_t)spec.encoder.layers;
     qkv_model_free(model);
     free(path);
     qkv_forgive(run->ctx); /* without them, a run can be reported all the same */
@@ -249,6 +271,7 @@ void qkv_run_free(struct qkv_run *run) {
     json_decref(run->machines);
     free(run->samples);
     free(run->steps);
+    free(run->loads);
     free(run->folder);
     free(run->name);
     free(run->metric);
@@ -262,6 +285,15 @@ size_t qkv_run_steps(const struct qkv_run *run) {
 
 const struct qkv_run_step *qkv_run_step(const struct qkv_run *run, size_t i) {
     return i < run->count ? &run->steps[i] : NULL;
+}
+
+size_t qkv_run_load_layers(const struct qkv_run *run) {
+    return run->load_layers;
+}
+
+double qkv_run_load(const struct qkv_run *run, size_t i, size_t layer) {
+    if (i < run->load_first || i - run->load_first >= run->load_count || layer >= run->load_layers) return NAN;
+    return (double)run->loads[(i - run->load_first) * run->load_layers + layer];
 }
 
 size_t qkv_run_damaged(const struct qkv_run *run) {

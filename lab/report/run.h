@@ -18,12 +18,15 @@ struct qkv_run {
     char *machine; /* in words; NULL: not known */
     struct qkv_run_step *steps;
     size_t count, capacity, damaged;
+    float *loads; /* (load_count, load_layers): of the steps from load_first on */
+    size_t load_first, load_count, load_capacity, load_layers;
     struct qkv_run_sample *samples;
     size_t sample_count, sample_capacity;
     int64_t planned, patience;
     json_t *options, *spec; /* objects; NULL: none */
     json_t *machines;       /* an array of objects */
     size_t parameters;      /* 0: not known */
+    size_t encoder_layers;
     struct qkv_run_condition condition;
 };
 /* qkv_short_names of some runs. */

@@ -133,6 +133,8 @@ static void events_steps(struct events *e, const struct qkv_run *run, const char
         events_scalar(e, "train/gradient_norm", s->norm);
         events_scalar(e, "train/learning_rate", s->rate);
         events_scalar(e, "train/tokens_per_second", s->tokens_per_second);
+        events_scalar(e, "train/expert_load", s->expert_load);
+        events_scalar(e, "train/experts_unused", s->experts_unused);
         events_scalar(e, "valid/loss", s->valid_loss);
         if (metric) events_scalar(e, metric, s->metric);
         events_end(e);

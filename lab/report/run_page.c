@@ -56,6 +56,44 @@ static void put_column(struct qkv_json *json, const struct qkv_run *run, size_t 
     qkv_json_end(json, ']');
 }
 
+/* The loads of a layer's experts: {"name": "decoder 0", "load": […]}, where it has any. */
+static void put_layer_loads(struct qkv_json *json, const struct qkv_run *run, size_t points, size_t layer) {
+    const bool encoder = layer < run->encoder_layers;
+    char name[48];
+    bool has = false;
+    for (size_t i = 0; i < run->count && !has; i++) has = !isnan(qkv_run_load(run, i, layer));
+    if (!has) return;
+    snprintf(name, sizeof name, "%s %zu", encoder ? "encoder" : "decoder",
+             encoder ? layer : layer - run->encoder_layers);
+    qkv_json_begin(json, '{');
+    qkv_json_put_text(json, "name", name);
+    qkv_json_key(json, "load");
+    qkv_json_begin(json, '[');
+    for (size_t p = 0; p < points; p++) {
+        double sum = 0;
+        size_t n = 0;
+        for (size_t i = begin_of(run, p, points); i < begin_of(run, p + 1, points); i++) {
+            const double x = qkv_run_load(run, i, layer);
+            if (!isnan(x)) sum += x, n++;
+        }
+        qkv_json_number(json, n ? sum / (double)n : NAN, 4);
+    }
+    qkv_json_end(json, ']');
+    qkv_json_end(json, '}');
+}
+
+static void put_loads(struct qkv_json *json, const struct qkv_run *run, size_t points) {
+    static const struct column own[] = {COLUMN(expert_load, 5), COLUMN(experts_unused, 5)};
+    bool has = false;
+    for (size_t i = 0; i < run->count && !has; i++) has = !isnan(run->steps[i].expert_load);
+    if (!has) return;
+    for (size_t c = 0; c < sizeof own / sizeof *own; c++) put_column(json, run, points, &own[c]);
+    qkv_json_key(json, "layers");
+    qkv_json_begin(json, '[');
+    for (size_t l = 0; l < run->load_layers; l++) put_layer_loads(json, run, points, l);
+    qkv_json_end(json, ']');
+}
+
 static void put_extremes(struct qkv_json *json, const struct qkv_run *run, size_t points, bool high) {
     qkv_json_key(json, high ? "high" : "low");
     qkv_json_begin(json, '[');
@@ -93,6 +131,7 @@ static void put_curves(struct qkv_json *json, const struct qkv_run *run) {
     for (size_t p = 0; p < points; p++) qkv_json_integer(json, run->steps[begin_of(run, p + 1, points) - 1].step);
     qkv_json_end(json, ']');
     for (size_t c = 0; c < sizeof columns / sizeof *columns; c++) put_column(json, run, points, &columns[c]);
+    put_loads(json, run, points);
     put_smooth(json, run, points);
     if (points < run->count) put_extremes(json, run, points, false);
     if (points < run->count) put_extremes(json, run, points, true);

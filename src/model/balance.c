@@ -2,6 +2,7 @@
  * than the mean, and down where it had more (Wang et al. 2024, "Auxiliary-loss-free load balancing"; DeepSeek V3). */
 #include "model/model.h"
 
+#include <math.h>
 #include <string.h>
 
 static uint64_t balance_sum(const struct qkv_experts *e) {
@@ -10,16 +11,16 @@ static uint64_t balance_sum(const struct qkv_experts *e) {
     return all;
 }
 
-static void balance_look(const struct qkv_experts *e, struct qkv_expert_loads *loads) {
+/* Rows of the busiest over the mean, NaN where there are none; experts without rows are added to *unused. */
+static double balance_look(const struct qkv_experts *e, size_t *unused) {
     const uint64_t all = balance_sum(e);
     uint64_t most = 0;
-    if (!all) return; /* of a layer that shares another's experts, which have counted its rows */
+    if (!all) return NAN;
     for (size_t i = 0; i < e->weights.count; i++) {
         if (e->loads[i] > most) most = e->loads[i];
-        loads->unused += !e->loads[i];
+        *unused += !e->loads[i];
     }
-    const double largest = (double)most * (double)e->weights.count / (double)all;
-    if (largest > loads->largest) loads->largest = largest;
+    return (double)most * (double)e->weights.count / (double)all;
 }
 
 static void balance_correct(struct qkv_experts *e, double rate) {
@@ -32,22 +33,22 @@ static void balance_correct(struct qkv_experts *e, double rate) {
     }
 }
 
-static void balance_stack(struct qkv_model *m, struct qkv_stack *s, struct qkv_expert_loads *loads) {
+static size_t balance_stack(struct qkv_model *m, struct qkv_stack *s, double *loads) {
+    size_t unused = 0;
     for (size_t i = 0; s->spec && i < (size_t)s->spec->layers; i++) {
-        struct qkv_experts *e = s->layers[i].ffn.experts;
+        struct qkv_experts *e = s->layers[i].ffn.experts; /* NULL too of a layer that shares those of another */
+        if (loads) loads[i] = e ? balance_look(e, &unused) : NAN;
         if (!e) continue;
-        balance_look(e, loads);
         if (e->correction.gradient) {
             balance_correct(e, qkv_stack_layer(s->spec, i)->ffn.experts.correction_rate);
             m->weights.list[e->correction.weights - m->weights.list].version++;
         }
         memset(e->loads, 0, e->weights.count * sizeof *e->loads);
     }
+    return unused;
 }
 
-struct qkv_expert_loads qkv_balance_experts(struct qkv_model *m) {
-    struct qkv_expert_loads loads = {0};
-    balance_stack(m, &m->encoder, &loads);
-    balance_stack(m, &m->decoder, &loads);
-    return loads;
+size_t qkv_balance_experts(struct qkv_model *m, double *loads) {
+    const size_t unused = balance_stack(m, &m->encoder, loads);
+    return unused + balance_stack(m, &m->decoder, loads ? loads + m->spec.encoder.layers : NULL);
 }

@@ -15,7 +15,7 @@ static struct qkv_tensor *feed_forward(struct qkv_forward_args *f, size_t layer,
     const struct qkv_ffn_spec *spec = &of->ffn;
     struct qkv_ffn *ffn = &qkv_layer_weights(f->stack, layer)->ffn;
     if (ffn->experts) {
-        struct qkv_tensor *y = qkv_experts_forward(f, spec, ffn, x);
+        struct qkv_tensor *y = qkv_experts_forward(f, layer, x);
         return residual ? qkv_op_add(f->tape, residual, y, (float)of->residual_scale) : y;
     }
     const enum qkv_ffn_kind kind = spec->kind;

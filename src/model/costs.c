@@ -37,16 +37,22 @@ static enum qkv_status measure_train(struct qkv_model *m, size_t batch, size_t c
     return QKV_OK;
 }
 
-/* Numbers of the experts that a token does not go through: each expert of a layer has as many as any other. */
-static size_t idle_numbers(const struct qkv_model *m) {
-    size_t idle = 0;
-    for (size_t i = 0; i < m->weights.count; i++) {
-        const struct qkv_weight *w = &m->weights.list[i];
-        if (w->expert < 0) continue;
-        const struct qkv_stack_spec *s = strcmp(w->stack, "encoder") ? &m->spec.decoder : &m->spec.encoder;
-        if (w->expert >= qkv_stack_layer(s, (size_t)w->layer)->ffn.experts.top_k) idle += w->rows * w->columns;
-    }
-    return idle;
+/* Whether a weight is of an expert that a token does not go through: each expert of a layer has as many numbers as any other. */
+static bool costs_idle(const struct qkv_model *m, const struct qkv_weight *w) {
+    if (w->expert < 0) return false;
+    const struct qkv_stack_spec *s = strcmp(w->stack, "encoder") ? &m->spec.decoder : &m->spec.encoder;
+    return w->expert >= qkv_stack_layer(s, (size_t)w->layer)->ffn.experts.top_k;
+}
+
+/* Bytes of a weight that decoding a token reads. */
+static size_t costs_read(const struct qkv_model *m, const struct qkv_weight *w) {
+    const bool table = w->role == QKV_ROLE_TOKEN || w->role == QKV_ROLE_POSITION || w->role == QKV_ROLE_TYPE;
+    const bool memory = w->role == QKV_ROLE_CROSS_K || w->role == QKV_ROLE_CROSS_V;
+    if (memory || costs_idle(m, w) || (w->stack && !strcmp(w->stack, "encoder") && w->part_of != m->head_weight))
+        return 0;
+    const size_t numbers = w->rows * w->columns;
+    const size_t bytes = !w->bias && w->part_of->packed ? numbers * sizeof(uint16_t) : w->array.bytes;
+    return table && w->part_of != m->head_weight ? w->array.bytes / w->rows : bytes;
 }
 
 static enum qkv_status measure_weights(struct qkv_model *m, size_t context, struct qkv_costs *costs) {
@@ -57,10 +63,12 @@ static enum qkv_status measure_weights(struct qkv_model *m, size_t context, stru
     costs->run_bytes = qkv_weights_stored_bytes(&m->weights) + qkv_model_bytes(m) + bytes;
     costs->packed_bytes = m->packed_arena.peak;
     for (size_t i = 0; i < m->weights.count; i++) {
-        costs->parameters += m->weights.list[i].rows * m->weights.list[i].columns;
-        costs->parameter_bytes += m->weights.list[i].array.bytes;
+        const struct qkv_weight *w = &m->weights.list[i];
+        costs->parameters += w->rows * w->columns;
+        costs->parameter_bytes += w->array.bytes;
+        if (!costs_idle(m, w)) costs->active_parameters += w->rows * w->columns;
+        if (d->layers) costs->decode_bytes += costs_read(m, w);
     }
-    costs->active_parameters = costs->parameters - idle_numbers(m);
     if (status || !d->layers) return status;
     struct qkv_page_pool *pool = qkv_decode_pool(m, false);
     if (!pool) return QKV_MEMORY;

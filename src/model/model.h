@@ -129,15 +129,10 @@ enum qkv_status qkv_model_build_weights(struct qkv_model *model);
 struct qkv_experts *qkv_experts_build_weights(struct qkv_weights *weights, const struct qkv_weight_place *place,
                                               const struct qkv_ffn_spec *spec, struct qkv_ffn *ffn);
 void qkv_experts_free(struct qkv_experts *experts);
-/* Rows of experts: those of the busiest of a layer over the mean of its layer, the most of all layers, 0 without experts; and how many
- * experts, of all layers, had none. */
-struct qkv_expert_loads {
-    double largest;
-    size_t unused;
-};
 /* Moves the corrections of routers that learn by the rows that their experts have had since the last call, or since these were counted
- * first; then they are counted anew. What they were. (balance.c) */
-struct qkv_expert_loads qkv_balance_experts(struct qkv_model *model);
+ * first; then they are counted anew. How many experts, of all layers, had none; and, unless NULL, of each layer, the encoder's first,
+ * loads[i]: the rows of its busiest expert over the mean of its experts, NaN where it has no experts of its own. (balance.c) */
+size_t qkv_balance_experts(struct qkv_model *model, double *loads);
 /* Gives every weight that learns its gradient, zeroed, if it has none: by the first training pass, and by the first one after
  * weights were frozen or learn again. */
 enum qkv_status qkv_model_add_gradients(struct qkv_model *model);
@@ -233,8 +228,7 @@ struct qkv_forward_args {
     bool checkpoint;        /* of a block only the input is kept, and backward runs it again; no `kept` then */
 };
 /* The feed-forward of a layer with experts: x (N, C) → (N, C). (block_experts.c) */
-struct qkv_tensor *qkv_experts_forward(struct qkv_forward_args *args, const struct qkv_ffn_spec *spec,
-                                       struct qkv_ffn *ffn, struct qkv_tensor *x);
+struct qkv_tensor *qkv_experts_forward(struct qkv_forward_args *args, size_t layer, struct qkv_tensor *x);
 /* What the calls of a stack's self attention, or of `cross` attention, begin with, one for each kind of layer: by `mask` with the
  * kind's causal and window, for those rows. Their memory is the tape's; NULL when it has failed. (stack_calls.c) */
 struct qkv_attend *qkv_stack_calls(struct qkv_tape *tape, const struct qkv_stack *stack, bool cross,

@@ -53,6 +53,7 @@ void qkv_trainer_free(struct qkv_trainer *trainer) {
     free(t->labels);
     qkv_log_close(&t->log);
     free(t->profile);
+    free(t->loads);
     qkv_train_release(&t->options);
     qkv_text_files_free(&t->facts.data_files);
     qkv_text_files_free(&t->facts.valid_files);
@@ -237,6 +238,7 @@ enum qkv_status qkv_trainer_build(struct qkv_trainer *t, const struct qkv_spec *
         status = qkv_generation_read(t->ctx, t->folder, qkv_model_spec(t->model), NULL, &t->model->generation);
     if (!status) status = make_passes(t);
     if (!status) status = make_optimizer(t);
+    if (!status) status = qkv_loads_make(t);
     if (!status) build_measure(t);
     return status;
 }

@@ -47,7 +47,8 @@ static void put_real(struct metadata *m, const char *key, double x) {
     checkpoint_put(m, key, m->numbers[m->count]);
 }
 
-static void fill_metadata(const struct qkv_trainer *t, const char *spec, const char *options, struct metadata *m) {
+static void fill_metadata(const struct qkv_trainer *t, const char *spec, const char *options, const char *loads,
+                          struct metadata *m) {
     struct qkv_train_report report = t->report;
     report.seconds = t->earlier + qkv_clock() - t->started;
     m->count = 0;
@@ -64,8 +65,8 @@ static void fill_metadata(const struct qkv_trainer *t, const char *spec, const c
     put_count(m, "end", (unsigned long long)t->options.steps, "%llu");
     put_real(m, "metric", report.metric);
     put_real(m, "best_metric", report.best_metric);
-    if (t->report.expert_load > 0) {
-        put_real(m, "expert_load", t->report.expert_load);
+    if (loads) {
+        checkpoint_put(m, "expert_loads", loads);
         put_count(m, "experts_unused", (unsigned long long)t->report.experts_unused, "%llu");
     }
 #define PUT(name) put_real(m, #name, report.name);
@@ -119,7 +120,7 @@ static enum qkv_status list_arrays(const struct qkv_trainer *t, struct qkv_array
 enum qkv_status qkv_checkpoint_write(struct qkv_trainer *t) {
     struct metadata *metadata = NULL;
     struct qkv_array *arrays = NULL;
-    struct qkv_buffer names = {0};
+    struct qkv_buffer names = {0}, loads = {0};
     char *spec = NULL, *path = NULL, options[QKV_DIGEST_TEXT];
     size_t count = 0, most = qkv_model_parameters(t->model) * (1 + qkv_optimizer_moments(t->optimizer));
     enum qkv_status status = check_weights(t);
@@ -131,9 +132,10 @@ enum qkv_status qkv_checkpoint_write(struct qkv_trainer *t) {
         path = qkv_join_path(t->ctx, t->folder, QKV_CHECKPOINT_FILE);
         status = metadata && arrays && path ? list_arrays(t, arrays, &count, &names) : QKV_MEMORY;
     }
+    if (!status && t->pending) status = qkv_loads_print(t, &loads); /* of a line of the log that is still due */
     if (!status) status = qkv_checkpoint_keep(t, path);
     if (!status) {
-        fill_metadata(t, spec, options, metadata);
+        fill_metadata(t, spec, options, loads.data, metadata);
         status = qkv_tensors_write(t->ctx, path, arrays, count, metadata->pairs, metadata->count);
     }
     if (!status) {
@@ -143,6 +145,7 @@ enum qkv_status qkv_checkpoint_write(struct qkv_trainer *t) {
     if (!status) status = qkv_checkpoint_prune(t);
     qkv_free(spec);
     qkv_buffer_free(&names);
+    qkv_buffer_free(&loads);
     free(metadata);
     free(arrays);
     free(path);
@@ -271,9 +274,9 @@ static enum qkv_status read_metadata(const struct reader *r) {
     if (get_count(r, "end", (uint64_t)1 << 50, &end) && end != (uint64_t)t->options.steps) stale = 0;
     if (!get_real(r, "metric", &t->report.metric)) t->report.metric = t->report.valid_loss;
     if (!get_real(r, "best_metric", &t->report.best_metric)) t->report.best_metric = t->report.best_loss;
-    if (!get_real(r, "expert_load", &t->report.expert_load)) t->report.expert_load = 0; /* there are none */
-    if (!get_count(r, "experts_unused", (uint64_t)1 << 50, &unused)) unused = 0;
-    t->report.experts_unused = (int64_t)unused;
+    const char *loads = qkv_tensors_metadata(r->file, "expert_loads");
+    if (loads && !get_count(r, "experts_unused", (uint64_t)1 << 50, &unused)) return no_key(r, "experts_unused");
+    if (loads && !qkv_loads_read(t, loads, unused)) return no_key(r, "expert_loads");
     t->stale = (int64_t)stale;
     t->report.step = (int64_t)step;
     t->saved_step = (int64_t)step;

@@ -2,10 +2,11 @@
  *
  *   {"step":1,"loss":…,"norm":…,"rate":…,"tokens":…,"tokens_per_second":…,"flops_share":…,"seconds":…}
  *
- * with experts "expert_load" (rows of the busiest expert of a layer over the mean of its layer, the most of all layers) and
- * "experts_unused" (experts, of all layers, that had no row), and on the steps that were evaluated "valid_loss", and the metric under its name where it is another. `tokens` and
- * `seconds` count from the beginning of the run. What a killed run wrote past its checkpoint is taken out when it is resumed
- * (log_cut.c), so the file reads as if it had never stopped. */
+ * With experts also "expert_load" (rows of the busiest expert of a layer over the mean of its layer, the most of all layers),
+ * "experts_unused" (experts, of all layers, that had no row) and "expert_loads": [...] (the first of these of each layer, the encoder's
+ * before the decoder's, null of one without experts of its own). On the steps that were evaluated "valid_loss", and the metric under its
+ * name where it is another. `tokens` and `seconds` count from the beginning of the run. What a killed run wrote past its checkpoint is
+ * taken out when it is resumed (log_cut.c), so the file reads as if it had never stopped. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -62,7 +63,7 @@ static enum qkv_status log_lock(struct qkv_context *ctx, struct qkv_log *log) {
 }
 
 enum qkv_status qkv_log_open(struct qkv_context *ctx, struct qkv_log *log, const char *folder) {
-    static const char longest[1024]; /* room for any line, so that none has to ask for more */
+    static const char longest[1024]; /* room for any line but of very many layers, so that none has to ask for more */
     *log = (struct qkv_log){.file = -1, .line.ctx = ctx};
     log->path = qkv_join_path(ctx, folder, QKV_LOG_FILE);
     if (!log->path || qkv_buffer_append(ctx, &log->line.text, longest, sizeof longest)) return QKV_MEMORY;
@@ -82,6 +83,16 @@ static double log_rounded(double x, double unit) {
     return round(x * unit) / unit;
 }
 
+static void put_loads(struct qkv_json *line, const struct qkv_train_report *report) {
+    qkv_json_put_real(line, "expert_load", log_rounded(report->expert_load, 1e4));
+    qkv_json_put_integer(line, "experts_unused", report->experts_unused);
+    qkv_json_key(line, "expert_loads");
+    qkv_json_begin(line, '[');
+    for (size_t i = 0; i < report->expert_load_count; i++)
+        qkv_json_real(line, log_rounded(report->expert_loads[i], 1e4));
+    qkv_json_end(line, ']');
+}
+
 static enum qkv_status print_line(struct qkv_json *line, const struct qkv_train_report *report, uint64_t tokens) {
     line->text.size = 0;
     line->more = false;
@@ -94,10 +105,7 @@ static enum qkv_status print_line(struct qkv_json *line, const struct qkv_train_
     qkv_json_put_real(line, "tokens_per_second", log_rounded(report->tokens_per_second, 10));
     qkv_json_put_real(line, "flops_share", log_rounded(report->flops_share, 1e4));
     qkv_json_put_real(line, "seconds", log_rounded(report->seconds, 1e3));
-    if (report->expert_load > 0) {
-        qkv_json_put_real(line, "expert_load", log_rounded(report->expert_load, 1e4));
-        qkv_json_put_integer(line, "experts_unused", report->experts_unused);
-    }
+    if (report->expert_loads) put_loads(line, report);
     if (report->evaluated) qkv_json_put_real(line, "valid_loss", report->valid_loss);
     if (report->evaluated && report->metric_name && strcmp(report->metric_name, "loss") != 0)
         qkv_json_put_real(line, report->metric_name, report->metric);

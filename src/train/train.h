@@ -248,18 +248,20 @@ struct qkv_trainer {
     struct qkv_row_buffers rows;
     struct qkv_log log;
     struct qkv_train_report report; /* of the latest step; kept in the checkpoint */
-    int64_t stale;                  /* evaluations since the best */
-    bool pending;                   /* the latest step's evaluation and log line are still due */
-    struct qkv_profile *profile;    /* NULL: not asked for */
-    int64_t profiled;               /* steps in it */
-    bool failed;                    /* the loss was not finite: nothing may be saved any more */
-    enum qkv_run_state state;       /* as in state.json; QKV_RUN_UNKNOWN: this trainer has not begun */
-    int64_t began;                  /* seconds since 1970 */
-    int64_t saved_step;             /* of the checkpoint on disk */
-    const char *checkpoint;         /* that it resumes from, the caller's; NULL: the latest */
-    double train_flops, peak;       /* FLOPs a token; FLOP/s of this machine */
-    double started, earlier;        /* clock at the start; seconds of the run before that */
-    struct qkv_texts notes;         /* what qkv_trainer_note gives */
+    double *loads;                  /* (load_count): of experts, as report.expert_loads; NULL: there are none */
+    size_t load_count;
+    int64_t stale;               /* evaluations since the best */
+    bool pending;                /* the latest step's evaluation and log line are still due */
+    struct qkv_profile *profile; /* NULL: not asked for */
+    int64_t profiled;            /* steps in it */
+    bool failed;                 /* the loss was not finite: nothing may be saved any more */
+    enum qkv_run_state state;    /* as in state.json; QKV_RUN_UNKNOWN: this trainer has not begun */
+    int64_t began;               /* seconds since 1970 */
+    int64_t saved_step;          /* of the checkpoint on disk */
+    const char *checkpoint;      /* that it resumes from, the caller's; NULL: the latest */
+    double train_flops, peak;    /* FLOPs a token; FLOP/s of this machine */
+    double started, earlier;     /* clock at the start; seconds of the run before that */
+    struct qkv_texts notes;      /* what qkv_trainer_note gives */
     qkv_progress *progress;
     void *user;
     size_t source_T; /* examples of two stacks: positions of a source; else 0 */
@@ -309,6 +311,16 @@ enum qkv_status qkv_state_saved(struct qkv_trainer *trainer);
 /* A step failed with `status` and the context's sentence, which stays whatever comes of writing it; the trainer ends. */
 void qkv_state_failed(struct qkv_trainer *trainer, enum qkv_status status);
 void qkv_state_end(struct qkv_trainer *trainer);
+
+/* ---- loads of experts (expert_loads.c) ---------------------------------------------------------------------------------- */
+
+/* Room for those of the trainer's model, where it has experts. QKV_MEMORY */
+enum qkv_status qkv_loads_make(struct qkv_trainer *trainer);
+/* After a step: corrections of routers are moved, and the report says what the loads were. */
+void qkv_loads_take(struct qkv_trainer *trainer);
+/* As text, and from it into the report; false where it is no such text. */
+enum qkv_status qkv_loads_print(const struct qkv_trainer *trainer, struct qkv_buffer *text);
+bool qkv_loads_read(struct qkv_trainer *trainer, const char *text, uint64_t unused);
 
 /* ---- checkpoint (checkpoint.c) ---------------------------------------------------------------------------------------- */
 

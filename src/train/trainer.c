@@ -66,14 +66,12 @@ static enum qkv_status trainer_update(struct qkv_trainer *t, double loss) {
     if (!isfinite(norm)) return fail_number(t, step, "norm of the gradients");
     enum qkv_status status = qkv_optimizer_step(t->optimizer, rate, o->clip > 0 && norm > o->clip ? o->clip / norm : 1);
     if (status) return status;
-    const struct qkv_expert_loads loads = qkv_balance_experts(t->model);
+    qkv_loads_take(t);
     trainer_lap(t, "optimizer", (double)(2 + 2 * qkv_optimizer_moments(t->optimizer) + 2));
     t->report.step = step;
     t->report.loss = loss;
     t->report.norm = norm;
     t->report.rate = rate;
-    t->report.expert_load = loads.largest;
-    t->report.experts_unused = (int64_t)loads.unused;
     t->pending = true;
     return QKV_OK;
 }

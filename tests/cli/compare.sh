@@ -179,6 +179,17 @@ refuse 1 'has no tokenizer' "$QKV" inspect bare --prompt a
 try 0 "$QKV" inspect decoder --prompt "the king" --json one.json
 grep -q '"stack":"decoder","layer":0,"what":"stream"' one.json || fail "one.json: $(head -c 300 one.json)"
 
+# ---- experts: their rows in a text, and their loads in a run ----
+try 0 train experts 12 -q --set 'decoder.ffn.experts={"count": 6, "top_k": 2}'
+try 0 "$QKV" inspect experts --prompt "the king"
+has out '^  rows of experts +load +unused  rows of each$'
+has out '^  block 1 +[0-9.]+ +[0-9]+  ([0-9]+ ){5}[0-9]+$'
+same "$(sed -nE 's/^  block [01] +[0-9.]+ +[0-9]+  ([0-9 ]+)$/\1/p' out | awk '{ for (i = 1; i <= NF; i++) sum += $i } END { print sum }')" $((2 * 2 * 8)) "rows of two layers"
+try 0 "$QKV" inspect experts "$odd" --prompt "the king" -o experts.html
+try 0 "$QKV" report experts -o loads.html
+try 0 "$QKV" report experts
+has out '^  experts  the busiest has [0-9.]+ times the mean of its layer, [0-9]+ have no row$'
+
 # ---- in the browser ----
 . "$SOURCE/tests/cli/browser.sh"
 need_browser
@@ -194,7 +205,10 @@ browse narrow.html '{"variants":18,"failed":0,"curves":18,"wide":390}' compare.j
 browse whole.html '{"variants":4,"failed":0,"curves":8}' compare.js
 for theme in 1 0; do browse inside.html '{"models":3,"charts":6}' inspect.js 1300 $theme; done
 browse inside.html '{"models":3,"charts":6}' inspect.js 500
-for shape in kv,1300,1000,1 kv,1300,1000,0 eighteen,1300,2300,0 eighteen,500,3000,1 whole,390,900,1 inside,1300,1000,1; do
+for theme in 1 0; do browse experts.html '{"models":2,"charts":7}' inspect.js 1300 $theme; done
+browse experts.html '{"models":2,"charts":7}' inspect.js 500
+for theme in 1 0; do browse loads.html '{"runs":1,"steps":12,"samples":0,"damaged":0,"loads":2}' report.js 1300 $theme; done
+for shape in kv,1300,1000,1 kv,1300,1000,0 eighteen,1300,2300,0 eighteen,500,3000,1 whole,390,900,1 inside,1300,1000,1 experts,1300,2600,1 experts,1300,2600,0 experts,500,4200,1 loads,1300,2000,1 loads,1300,2000,0 loads,500,3000,0; do
     IFS=, read -r page width height theme <<<"$shape"
     open_page "$folder/$page.html" "$width" "$height" "$theme" "$folder/$page-$width-$theme.png"
     checks=$((checks + 1))

@@ -35,6 +35,14 @@
         has("cross") ? make("Deviation of what cross attention adds", ["cross"], (r) => r.deviation) : null,
         make("Deviation of what the feed-forward sublayer adds", ["ffn"], (r) => r.deviation),
     ].filter((c) => c);
+    const experts = (model) => model.experts || [];
+    if (models.some((m) => experts(m).length))
+        charts.push(chart.make({
+            title: "Rows of the busiest expert, over the mean of its block", x: () => axis, y, series: () => shown().map((model) => {
+                const list = experts(model).filter((e) => e.stack === state.stack);
+                return { name: model.name, ...model.style, dots: true, x: list.map((e) => e.layer), y: list.map((e) => e.load) };
+            }).filter((s) => s.x.length),
+        }));
     const draw = () => { for (const c of charts) c.redraw(); };
 
     /* ---- the table ---- */
@@ -49,12 +57,39 @@
             page.el("tbody", null, ...model.rows.map((row) => page.el("tr", { class: row.what === "stream" ? "best" : null },
                 page.el("th", { scope: "row" }, named(row)), ...columns.map(([, key]) => cell(row, key)))))));
     }
+    /* The rows of a block's experts as bars, the mean as a line. */
+    function bars(of) {
+        const each = Math.max(2, Math.min(14, Math.floor(560 / of.rows.length))), width = each * of.rows.length, height = 34;
+        const most = Math.max(...of.rows, 1), mean = of.rows.reduce((a, b) => a + b, 0) / of.rows.length, y = (n) => Math.round((1 - n / most) * (height - 4)) + 2;
+        const canvas = page.el("canvas", { class: "bars", role: "img", "aria-label": `Rows of each expert: ${of.rows.join(", ")}` });
+        canvas.style.width = `${width}px`;
+        canvas.style.height = `${height}px`;
+        const draw = () => {
+            const context = page.context(canvas, width, height);
+            context.fillStyle = page.colour("--c0");
+            of.rows.forEach((n, e) => context.fillRect(e * each, y(n), Math.max(1, each - (each > 3 ? 2 : each > 2 ? 1 : 0)), height - y(n)));
+            context.fillStyle = page.colour("--ink");
+            context.fillRect(0, y(mean), width, 1);
+        };
+        page.redraws.push(draw);
+        draw();
+        return canvas;
+    }
+    function loads(model) {
+        if (!experts(model).length) return null;
+        const columns = ["block", "of each row", "load", "unused", "rows of each expert"];
+        return page.el("div", null, page.el("h3", null, "Rows of experts"), page.el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `the experts of ${model.name}` }, page.el("table", { class: "experts" },
+            page.el("thead", null, page.el("tr", null, ...columns.map((n, i) => page.el("th", { scope: "col", class: i === 4 ? "text" : null }, n)))),
+            page.el("tbody", null, ...experts(model).map((of) => page.el("tr", null, page.el("th", { scope: "row" }, `${of.stack} ${of.layer}`),
+                page.el("td", null, `${of.top_k} of ${of.rows.length}`), page.el("td", null, page.number(of.load, 3)), page.el("td", null, String(of.unused)),
+                page.el("td", { class: "text" }, bars(of))))))));
+    }
     function about(model) {
         const broken = model.rows.filter((r) => r.not_finite > 0);
         const loss = model.targets ? `Loss ${page.number(model.loss, 5)} nats, of ${model.about}; norm of all gradients ${page.number(model.gradient_norm, 4)}.`
             : "There is nothing to predict, so no loss and no gradients.";
         return page.el("section", null, page.el("h2", { title: model.folder }, model.name), many ? page.el("p", { class: "note" }, model.folder) : null, page.el("p", null, loss),
-            broken.length ? page.el("p", null, `Numbers that are not finite begin at ${named(broken[0])}.`) : null, table(model));
+            broken.length ? page.el("p", null, `Numbers that are not finite begin at ${named(broken[0])}.`) : null, table(model), loads(model));
     }
 
     const set = (key) => (value) => {
@@ -67,7 +102,8 @@
             page.choice("Axis", [["linear", "linear"], ["log", "logarithmic"]], state.scale, set("scale"))),
         many ? chart.legend(models, draw) : null,
         page.el("div", { class: "charts" }, ...charts.map((c) => c.element)),
-        page.el("p", { class: "note" }, "Blocks are counted from 0; what sublayers add is measured before it is added to the stream. A gradient is that of the weights of a sublayer with its norm, or of a whole block (stream)."),
+        page.el("p", { class: "note" }, "Blocks are counted from 0; what sublayers add is measured before it is added to the stream. A gradient is that of the weights of a sublayer with its norm, or of a whole block (stream)." +
+            (models.some((m) => experts(m).length) ? " The load of experts is the rows of the busiest over the mean, which a line marks in the pictures: 1 where all have as many." : "")),
         ...models.map(about),
     ].filter((element) => element));
     draw();

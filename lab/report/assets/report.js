@@ -52,6 +52,23 @@
     charts.push(chart.make({ title: "Learning rate", zero: true, x, y: plain, series: simple("rate") }));
     charts.push(chart.make({ title: "Gradient norm before clipping", zero: true, clip: true, x, y: plain, series: simple("norm") }));
     charts.push(chart.make({ title: "Tokens a second", zero: true, clip: true, x, y: { format: (v) => page.short(v), marks: page.marks.short }, series: simple("tokens_per_second") }));
+    /* Of one run a line a layer, of very many layers their mean between the lowest and the highest; of several runs the most of each. */
+    const LAYERS = 12;
+    function loads() {
+        const run = runs[0], layers = run.curves.layers || [];
+        const most = simple("expert_load")().filter((s) => s.y).map((s) => ({ ...s, name: s.name || "the most of all layers" }));
+        if (many || !layers.length) return most;
+        if (layers.length <= LAYERS) return layers.map((layer, i) => ({ name: layer.name, thin: true, ...chart.style(i), x: run.curves[state.axis], y: layer.load }));
+        const at = (p) => layers.map((layer) => layer.load[p]).filter((v) => v !== null), of = (f) => run.curves.step.map((_, p) => (at(p).length ? f(at(p)) : null));
+        return [{ name: `the mean of ${layers.length} layers`, ...run.style, x: run.curves[state.axis], y: of((list) => list.reduce((a, b) => a + b, 0) / list.length),
+            low: of((list) => Math.min(...list)), high: of((list) => Math.max(...list)) }];
+    }
+    if (runs.some((run) => run.curves.expert_load)) {
+        const view = chart.make({ title: "Rows of the busiest expert, over the mean of its layer", clip: true, x, y: plain, series: loads });
+        if (!many) view.element.append(chart.meaning(loads()));
+        charts.push(view);
+        charts.push(chart.make({ title: "Experts without a row, of all layers", zero: true, x, y: plain, series: () => simple("experts_unused")().filter((s) => s.y) }));
+    }
     const draw = () => { for (const c of charts) c.redraw(); };
 
     /* What the lines of the first chart are. */

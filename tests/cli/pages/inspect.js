@@ -3,9 +3,21 @@ test.run(async () => {
     await test.wait(300);
     const models = page.data.models, charts = test.all(".chart canvas");
     test.same("models", models.length, EXPECTED.models);
-    test.same("tables", test.all("table").length, EXPECTED.models);
+    const experts = models.filter((m) => m.experts);
+    test.same("tables", test.all("table:not(.experts)").length, EXPECTED.models);
+    test.same("tables of experts", test.all("table.experts").length, experts.length);
+    experts.forEach((m, i) => {
+        const rows = [...test.all("table.experts")[i].querySelectorAll("tbody tr")];
+        test.same(`blocks with experts of ${m.name}`, rows.length, m.experts.length);
+        m.experts.forEach((of, k) => {
+            test.same("rows of a block", of.rows.reduce((a, b) => a + b, 0), of.top_k * m.decoder_ids.length);
+            const bars = rows[k].querySelector("canvas.bars");
+            test.check("a block's bars are not drawn", test.colours(bars) > 1, test.colours(bars));
+            test.check("the label of bars", bars.getAttribute("aria-label").endsWith(of.rows.join(", ")), bars.getAttribute("aria-label"));
+        });
+    });
     test.same("charts", charts.length, EXPECTED.charts);
-    models.forEach((m, i) => test.same(`rows of ${m.name}`, test.all("table")[i].querySelectorAll("tbody tr").length, m.rows.length));
+    models.forEach((m, i) => test.same(`rows of ${m.name}`, test.all("table:not(.experts)")[i].querySelectorAll("tbody tr").length, m.rows.length));
     test.common();
     for (const canvas of charts) {
         test.check(`${canvas.getAttribute("aria-label")} is not drawn`, test.colours(canvas) > 3, test.colours(canvas));

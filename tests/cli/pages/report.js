@@ -14,6 +14,7 @@ test.run(async () => {
         test.check(`${canvas.getAttribute("aria-label")} is not drawn`, test.colours(canvas) > 3, test.colours(canvas));
         test.check("the label of a chart", / over step: /.test(canvas.getAttribute("aria-label")), canvas.getAttribute("aria-label"));
     }
+    test.same("charts of experts", charts.filter((c) => /expert/i.test(c.getAttribute("aria-label"))).length, EXPECTED.loads || 0);
     charts[0].focus();
     test.press(charts[0], "Home");
     test.check("no tip", !test.one(".tip").hidden && /^step/.test(test.one(".tip").textContent), test.one(".tip").textContent);
@@ -45,7 +46,7 @@ test.run(async () => {
     test.check("the table has another loss than the log", cells.includes(s.loss === null ? "–" : s.loss.toFixed(4)), cells.join(" | "));
     test.check("the title", !/run run/.test(document.title) && document.title.includes(EXPECTED.runs > 1 ? "training runs" : runs[0].name), document.title);
     test.check("the unit of the loss", charts[0].getAttribute("aria-label").startsWith(EXPECTED.unit || "Loss, nats a token over"), charts[0].getAttribute("aria-label"));
-    test.same("lines that are explained", test.all(".key li").length, runs.some((r) => r.evaluations.length) ? 3 : 2);
+    test.same("lines that are explained", test.one(".key").querySelectorAll("li").length, runs.some((r) => r.evaluations.length) ? 3 : 2);
     test.same("options of each run", test.all("details.options").length, EXPECTED.runs);
     if (EXPECTED.best) test.check("the best", cells.some((c) => c.startsWith(EXPECTED.best)), cells.join(" | "));
     test.same("samples", runs[0].samples.length, EXPECTED.samples);
