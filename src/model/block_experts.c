@@ -12,22 +12,8 @@ static struct qkv_tensor *experts_shared(struct qkv_forward_args *f, const struc
     return qkv_op_row_gate(f->tape, y, qkv_op_linear(f->tape, x, &ffn->experts->shared_gate, NULL, QKV_RESULT_FP32));
 }
 
-/* Tells whoever listens to the pass how many rows chose each expert. */
-static void experts_tell(struct qkv_forward_args *f, size_t layer, const struct qkv_routing *routing) {
-    struct qkv_tape *tape = f->tape;
-    if (!f->hook || tape->status) return;
-    const size_t mark = qkv_arena_mark(tape->arena);
-    struct qkv_tensor told = {.rows = 1, .columns = routing->experts};
-    told.data = qkv_tape_take(tape, told.columns, sizeof(float));
-    for (size_t e = 0; told.data && !tape->ctx->dry && e < told.columns; e++)
-        ((float *)told.data)[e] = (float)(routing->start[e + 1] - routing->start[e]);
-    if (told.data) qkv_hook_call(f, QKV_HOOK_EXPERTS, layer, &told);
-    qkv_arena_release(tape->arena, mark);
-}
-
-struct qkv_tensor *qkv_experts_forward(struct qkv_forward_args *f, size_t layer, struct qkv_tensor *x) {
-    const struct qkv_ffn_spec *spec = &qkv_stack_layer(f->stack->spec, layer)->ffn;
-    struct qkv_ffn *ffn = &qkv_layer_weights(f->stack, layer)->ffn;
+struct qkv_tensor *qkv_experts_forward(struct qkv_forward_args *f, const struct qkv_ffn_spec *spec, struct qkv_ffn *ffn,
+                                       struct qkv_tensor *x, const struct qkv_routing **routing) {
     const struct qkv_experts_spec *of = &spec->experts;
     struct qkv_experts *e = ffn->experts;
     const bool grouped = of->groups > 1;
@@ -45,12 +31,10 @@ struct qkv_tensor *qkv_experts_forward(struct qkv_forward_args *f, size_t layer,
                                               .lengths = f->lengths,
                                               .loads = e->loads,
                                               .name = e->router.weight.name};
-    const struct qkv_routing *routing = NULL;
     struct qkv_tensor *logits =
         qkv_op_linear(f->tape, x, &e->router.weight, qkv_tensor_or_null(&e->router.bias), QKV_RESULT_FP32);
-    struct qkv_tensor *weights = qkv_op_route(f->tape, logits, qkv_tensor_or_null(&e->correction), &options, &routing);
-    experts_tell(f, layer, routing);
-    struct qkv_tensor *y = qkv_op_experts(f->tape, x, weights, routing, &e->weights, spec->kind,
+    struct qkv_tensor *weights = qkv_op_route(f->tape, logits, qkv_tensor_or_null(&e->correction), &options, routing);
+    struct qkv_tensor *y = qkv_op_experts(f->tape, x, weights, *routing, &e->weights, spec->kind,
                                           qkv_ffn_gated(spec->kind), (float)spec->limit);
     return of->shared ? qkv_op_add(f->tape, experts_shared(f, spec, ffn, x), y, 1) : y;
 }

@@ -7,6 +7,34 @@ struct qkv_layer *qkv_layer_weights(const struct qkv_stack *stack, size_t layer)
     return &stack->layers[qkv_stack_weights_of(stack->spec, layer)];
 }
 
+/* Tells whoever listens to the pass. */
+void qkv_hook_call(const struct qkv_forward_args *f, enum qkv_hook_kind kind, size_t layer,
+                   const struct qkv_tensor *x) {
+    if (!f->hook || !x || f->tape->ctx->dry) {
+        return;
+    }
+    const struct qkv_hook_point point = {.kind = kind,
+                                         .encoder = f->stack->spec == &f->spec->encoder,
+                                         .layer = layer,
+                                         .rows = x->rows,
+                                         .columns = x->columns,
+                                         .values = x->data};
+    f->hook(f->hook_user, &point);
+}
+
+/* How many rows chose each expert. */
+static void block_tell_experts(struct qkv_forward_args *f, size_t layer, const struct qkv_routing *routing) {
+    struct qkv_tape *tape = f->tape;
+    if (!f->hook || tape->status) return;
+    const size_t mark = qkv_arena_mark(tape->arena);
+    float *counts = qkv_tape_take(tape, routing->experts, sizeof *counts);
+    for (size_t e = 0; counts && !tape->ctx->dry && e < routing->experts; e++)
+        counts[e] = (float)(routing->start[e + 1] - routing->start[e]);
+    const struct qkv_tensor told = {.rows = 1, .columns = routing->experts, .data = counts};
+    if (counts) qkv_hook_call(f, QKV_HOOK_EXPERTS, layer, &told);
+    qkv_arena_release(tape->arena, mark);
+}
+
 /* The sublayers return their output, or, with `residual`, residual + scale·output, by the kind's residual_scale. */
 
 static struct qkv_tensor *feed_forward(struct qkv_forward_args *f, size_t layer, struct qkv_tensor *x,
@@ -15,7 +43,9 @@ static struct qkv_tensor *feed_forward(struct qkv_forward_args *f, size_t layer,
     const struct qkv_ffn_spec *spec = &of->ffn;
     struct qkv_ffn *ffn = &qkv_layer_weights(f->stack, layer)->ffn;
     if (ffn->experts) {
-        struct qkv_tensor *y = qkv_experts_forward(f, layer, x);
+        const struct qkv_routing *routing = NULL;
+        struct qkv_tensor *y = qkv_experts_forward(f, spec, ffn, x, &routing);
+        block_tell_experts(f, layer, routing);
         return residual ? qkv_op_add(f->tape, residual, y, (float)of->residual_scale) : y;
     }
     const enum qkv_ffn_kind kind = spec->kind;
@@ -62,21 +92,6 @@ static struct qkv_tensor *cross_attention(struct qkv_forward_args *f, size_t lay
                                    .dattention_bias = f->dcross_bias,
                                    .kept = f->kept ? &f->kept[layer * 2 + 1] : NULL};
     return qkv_attention_sublayer(&a, x);
-}
-
-/* Tells whoever listens to the pass. */
-void qkv_hook_call(const struct qkv_forward_args *f, enum qkv_hook_kind kind, size_t layer,
-                   const struct qkv_tensor *x) {
-    if (!f->hook || !x || f->tape->ctx->dry) {
-        return;
-    }
-    const struct qkv_hook_point point = {.kind = kind,
-                                         .encoder = f->stack->spec == &f->spec->encoder,
-                                         .layer = layer,
-                                         .rows = x->rows,
-                                         .columns = x->columns,
-                                         .values = x->data};
-    f->hook(f->hook_user, &point);
 }
 
 bool qkv_block_has_norm(const struct qkv_norm_spec *norm, enum qkv_sublayer sublayer, bool out) {

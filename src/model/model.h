@@ -227,8 +227,10 @@ struct qkv_forward_args {
     double sequences;       /* that losses of routers are a mean of; 0: there are no such losses */
     bool checkpoint;        /* of a block only the input is kept, and backward runs it again; no `kept` then */
 };
-/* The feed-forward of a layer with experts: x (N, C) → (N, C). (block_experts.c) */
-struct qkv_tensor *qkv_experts_forward(struct qkv_forward_args *args, size_t layer, struct qkv_tensor *x);
+/* The feed-forward of a layer with experts: x (N, C) → (N, C); and, unless it fails, which experts the rows go through.
+ * (block_experts.c) */
+struct qkv_tensor *qkv_experts_forward(struct qkv_forward_args *args, const struct qkv_ffn_spec *spec,
+                                       struct qkv_ffn *ffn, struct qkv_tensor *x, const struct qkv_routing **routing);
 /* What the calls of a stack's self attention, or of `cross` attention, begin with, one for each kind of layer: by `mask` with the
  * kind's causal and window, for those rows. Their memory is the tape's; NULL when it has failed. (stack_calls.c) */
 struct qkv_attend *qkv_stack_calls(struct qkv_tape *tape, const struct qkv_stack *stack, bool cross,
