@@ -45,7 +45,7 @@ commas() { sed -E ':a; s/([0-9])([0-9]{3})($|,)/\1,\2\3/; ta' <<<"$1"; }
 page positions 6
 page norms 7
 page flavours 6
-for axis in kv position ffn gates norm; do
+for axis in kv position ffn gates norm experts; do
     variants=$(grep -o '{"name":"[^"]*"' "flavours/flavours/$axis/results.json" | cut -d'"' -f4)
     [ "$(wc -w <<<"$variants")" -ge 3 ] || fail "found only the variants $variants of $axis"
     for name in $variants; do shown flavours "flavours/flavours/$axis/results.json" "$name"; done
