@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import numpy as np, torch, torch.nn.functional as F
 import st
 from reference import Ref, sdpa, alibi_slopes, input_of, embed_of, width_of, main_of, both, decays
-from cases import PUBLIC
+from cases import PUBLIC, FIRST, SHAPE
 from grid import AXES, randspec, randkinds, lay_over
 torch.set_num_threads(1)
 
@@ -47,10 +47,10 @@ def draw_batch(spec, rng, B, T, S, lengths):
     elif h['kind'] == 'classify': c['targets'] = torch.tensor(rng.integers(0, h['classes'], (B,)))
     else: extra = rng.standard_normal((B, T, width_of(spec, main))).astype(np.float32)
     return c, extra
-def make(path, spec, seed, command, B=2, T=9, S=7, lengths=True, steps=3, margin=1e-3, steadily=False):
+def make(path, spec, seed, command, B=2, T=9, S=7, lengths=True, steps=3, margin=1e-3, steadily=False, first=0):
     """Choosing experts jumps: what comes as near as margin to another choice in any pass is drawn again. steadily: so are sums that cancel,
     and outputs after steps are left out where fp32 cannot follow them."""
-    for attempt in range(3000):
+    for attempt in range(first, 3000):
         if write(path, spec, seed + attempt * 1000003, command, B, T, S, lengths, steps, margin, steadily): return
     sys.exit(f'golden.py: {path}: no draw keeps {margin:g} from another choice of experts')
 def train(m, c, loss_of, steps, noise=None):
@@ -105,7 +105,7 @@ def make_public(out, names):
     for n in names:
         if n not in PUBLIC: sys.exit(f'golden.py: no case is called {n}; there are: {" ".join(PUBLIC)}')
     for i, (n, s) in enumerate(PUBLIC.items()):
-        if not names or n in names: make(f'{out}/{n}', s, 100 + i, f'golden.py OUT_DIR public {n}', margin=0.02, **(dict(T=5, S=4) if n.startswith('experts') else {}))   # a margin that bf16 keeps
+        if not names or n in names: make(f'{out}/{n}', s, 100 + i, f'golden.py OUT_DIR public {n}', margin=0.02, first=FIRST.get(n, 0), **SHAPE.get(n, {}))   # a margin that bf16 keeps
 def make_random(out, seed, count, what='random', axes=()):
     """The core of a spec and its batch are the same whatever axes are laid over it."""
     for a in axes:
