@@ -173,6 +173,8 @@ static void what_both_stacks_have_otherwise_is_not_said_in_common(void **state) 
         {"\"position\": {\"kind\": \"learned\"}", "embed.position.kind is \"learned\", but no stack reads it"},
         {"\"position\": {\"layout\": \"spaced\"}", NULL}, /* the decoder reads it */
         {"\"scale\": 2.0", NULL},
+        {"\"bias\": true", NULL}, /* as nothing is written */
+        {"\"bias\": false", "embed.bias is false, but only an embedding with a width of its own has one; leave it out"},
     };
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
         char json[800];
@@ -185,6 +187,39 @@ static void what_both_stacks_have_otherwise_is_not_said_in_common(void **state) 
     }
 }
 
+/* A lone stack, whichever it is, with what is common and what is its own. */
+static void what_a_lone_stack_has_of_its_own_is_not_said_in_common(void **state) {
+    (void)state;
+    static const char file[] =
+        START "\"embed\": {%s}, \"%s\": {\"layers\": 1, \"attention\": {\"heads\": 4}, \"embed\": {%s}}}";
+    static const struct {
+        const char *common, *own, *key, *value;
+    } cases[] = {
+        {"\"types\": 3", "\"types\": 2", "types", "3"},
+        {"\"types\": 3", "\"types\": 3", "types", "3"},
+        {"\"types\": 3", "\"scale\": 2.0", NULL, NULL},
+        {"\"position\": {\"kind\": \"learned\"}", "\"position\": {\"kind\": \"sinusoidal\"}", "position.kind",
+         "\"learned\""},
+        {"\"position\": {\"kind\": \"learned\"}", "\"position\": {\"offset\": 2}", NULL, NULL},
+        {"\"norm\": {\"kind\": \"rmsnorm\"}", "\"norm\": null", "norm", "{\"kind\":\"rmsnorm\"}"},
+        {"\"norm\": null", "\"norm\": {\"kind\": \"rmsnorm\"}", "norm", "null"},
+        {"\"norm\": {\"kind\": \"rmsnorm\"}", "\"norm\": {\"eps\": 1e-6}", NULL, NULL},
+    };
+    for (size_t i = 0; i < 2 * TEST_COUNT(cases); i++) {
+        const char *stack = i % 2 ? "encoder" : "decoder", *key = cases[i / 2].key;
+        char json[800], sentence[300];
+        snprintf(json, sizeof json, file, cases[i / 2].common, stack, cases[i / 2].own);
+        const enum qkv_status status = read_all(json, NULL, 0);
+        if (!key && status) fail_msg("%s: %s", json, qkv_message(ctx));
+        if (!key) continue;
+        snprintf(sentence, sizeof sentence,
+                 "embed.%s is %s, but no stack reads it, as %s.embed.%s is given; leave one of the two out", key,
+                 cases[i / 2].value, stack, key);
+        assert_int_equal(status, QKV_SPEC);
+        assert_message(ctx, sentence);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_that_share_weights_are_of_one_kind),
@@ -194,6 +229,7 @@ int main(void) {
         cmocka_unit_test(factors_are_one_for_each_pair),
         cmocka_unit_test(a_tied_head_is_as_wide_as_the_tokens),
         cmocka_unit_test(what_both_stacks_have_otherwise_is_not_said_in_common),
+        cmocka_unit_test(what_a_lone_stack_has_of_its_own_is_not_said_in_common),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -175,33 +175,77 @@ static enum qkv_status check_common(const struct qkv_spec_reader *r, const struc
     return QKV_OK;
 }
 
-/* What a file says in common where both stacks say something of their own: nobody reads it. */
-static enum qkv_status check_overridden(const struct qkv_spec_reader *r, const char *path, const json_t *common,
-                                        const json_t *encoder, const json_t *decoder) {
-    char key[QKV_SPEC_PATH], text[NAME_BYTES];
-    const char *name;
-    json_t *value;
-    json_object_foreach((json_t *)common, name, value) {
-        const json_t *one = json_object_get(encoder, name), *other = json_object_get(decoder, name);
-        if (!one || !other) continue;
-        snprintf(key, sizeof key, "%s.%s", path, name);
-        if (!json_is_object(value)) {
-            qkv_spec_reader_show(r, key, value, text);
-            return qkv_fail(r->ctx, QKV_SPEC,
-                            "%s: %s is %s, but no stack reads it, as encoder.%s and decoder.%s are given; leave one of "
-                            "the three out",
-                            r->name, key, text, key, key);
+/* A stack that reads what is said in common, and what it says of its own in its place. */
+struct reader_of_common {
+    struct qkv_place place;
+    const json_t *own;
+    const char *stack;
+};
+
+static bool has_own(const struct reader_of_common *s, const char *name) {
+    return s->own && (!json_is_object(s->own) || json_object_get(s->own, name));
+}
+
+/* Whether a value would be another one where nothing is written, in every stack that has nothing of its own. */
+static bool says_something(const struct qkv_key *key, const struct reader_of_common *stacks, size_t count,
+                           const json_t *value) {
+    double x;
+    bool differs = qkv_spec_reader_convert(key, value, &x);
+    for (size_t i = 0; i < count && differs; i++)
+        differs = has_own(&stacks[i], key->name) || x != qkv_key_default(key, &stacks[i].place);
+    return differs;
+}
+
+static enum qkv_status fail_overridden(const struct qkv_spec_reader *r, const char *key, const json_t *value,
+                                       const struct reader_of_common *stacks, size_t count) {
+    char text[NAME_BYTES];
+    qkv_spec_reader_show(r, key, value, text);
+    if (count == 1)
+        return qkv_fail(r->ctx, QKV_SPEC,
+                        "%s: %s is %s, but no stack reads it, as %s.%s is given; leave one of the two out", r->name,
+                        key, text, stacks[0].stack, key);
+    return qkv_fail(r->ctx, QKV_SPEC,
+                    "%s: %s is %s, but no stack reads it, as %s.%s and %s.%s are given; leave one of the three out",
+                    r->name, key, text, stacks[0].stack, key, stacks[1].stack, key);
+}
+
+/* What a file says in common is read: some stack has a use for it, and says nothing of its own. */
+static enum qkv_status check_read(const struct qkv_spec_reader *r, const char *path, const struct qkv_key *keys,
+                                  const json_t *common, const struct reader_of_common *stacks, size_t count) {
+    char at[QKV_SPEC_PATH], text[NAME_BYTES];
+    enum qkv_status status = QKV_OK;
+    for (const struct qkv_key *key = keys; key->name && !status; key++) {
+        const json_t *value = json_object_get(common, key->name);
+        struct reader_of_common in[2];
+        bool own = true, closed = true, used = false;
+        if (!value) continue;
+        snprintf(at, sizeof at, "%s.%s", path, key->name);
+        for (size_t i = 0; i < count; i++) {
+            const json_t *said =
+                json_is_object(stacks[i].own) ? json_object_get(stacks[i].own, key->name) : stacks[i].own;
+            in[i] = (struct reader_of_common){qkv_key_enter(&stacks[i].place, key), said, stacks[i].stack};
+            own = own && said;
+            closed = closed && said && !json_is_object(said);
+            used = used || (!said && qkv_key_applies(key, &stacks[i].place));
         }
-        enum qkv_status status = check_overridden(r, key, value, one, other);
-        if (status) return status;
+        if (json_is_object(value) ? closed : own)
+            status = fail_overridden(r, at, value, stacks, count);
+        else if (json_is_object(value))
+            status = check_read(r, at, key->keys, value, in, count);
+        else if (!used && key->owner && !(key->flags & QKV_KEY_IDLE) && says_something(key, stacks, count, value)) {
+            qkv_spec_reader_show(r, at, value, text);
+            status = qkv_spec_reader_fail(r, at, "%s is %s, but only %s has one; leave it out", at, text, key->owner);
+        }
     }
-    return QKV_OK;
+    return status;
 }
 
 /* What every stack has, as one object: what it has of its own, over what both have in common. */
 static enum qkv_status read_common(const struct qkv_spec_reader *r, const struct qkv_key *key,
                                    const struct qkv_place *place, const json_t *tree) {
     const json_t *common = json_object_get(tree, key->name);
+    struct reader_of_common stacks[2];
+    size_t count = 0;
     enum qkv_status status = QKV_OK;
     if (common && !json_is_object(common)) return qkv_spec_reader_fail_value(r, key, place, common);
     for (const struct qkv_key *stack = qkv_spec_keys; stack->name && !status; stack++) {
@@ -215,13 +259,11 @@ static enum qkv_status read_common(const struct qkv_spec_reader *r, const struct
         json_t *whole = qkv_spec_reader_over(common, own);
         status = whole ? read_keys(r, part->keys, &at, whole) : qkv_fail_memory(r->ctx, 64, "a spec");
         json_decref(whole);
+        own = json_object_get(json_object_get(r->file, stack->name), part->name);
+        stacks[count++] = (struct reader_of_common){at, own, stack->name};
     }
-    const bool both = qkv_spec_topology(place->spec) == QKV_ENCODER_DECODER;
-    if (!both || status) return status;
-    status = check_overridden(r, key->name, json_object_get(r->file, key->name),
-                              json_object_get(json_object_get(r->file, "encoder"), key->name),
-                              json_object_get(json_object_get(r->file, "decoder"), key->name));
-    return status ? status : check_common(r, key);
+    if (!status) status = check_read(r, key->name, key->keys, json_object_get(r->file, key->name), stacks, count);
+    return !status && count == 2 ? check_common(r, key) : status;
 }
 
 static enum qkv_status read_keys(const struct qkv_spec_reader *r, const struct qkv_key *keys,

@@ -191,7 +191,7 @@ def lay_over(s, r, names, few):
         if name in chosen: axis(s, r)
     for _, _, l in layers(s):   # cross attention that is written out has what it says, and nothing of self attention
         if 'cross' in l: l['cross'] = {**{n: v for n, v in NEUTRAL.items() if n in l['attention']}, **l['cross']}
-    if len(sides(s)) == 2 and all('embed' in s[side] for side in sides(s)): read(s['embed'], [s[side]['embed'] for side in sides(s)])
+    if all('embed' in s[side] for side in sides(s)): read(s['embed'], [s[side]['embed'] for side in sides(s)])
     return s
 def read(common, own):
     """leaves out of what is common what no stack reads, as each says something of its own"""
