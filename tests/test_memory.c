@@ -344,6 +344,51 @@ static void generating_peaks_at_what_info_says(void **state) {
 }
 #endif
 
+/* Sources and targets of so many positions each, for a model that reads up to 1,024. */
+static const char *write_pairs(struct qkv_context *ctx, size_t sources, size_t targets) {
+    enum { PAIRS = 16 };
+    int32_t *zeros = calloc(PAIRS * 1024, sizeof *zeros);
+    struct qkv_array arrays[] = {
+        {.name = "in.source", .dtype = QKV_I32, .rank = 2, .shape = {PAIRS, sources}, .data = zeros},
+        {.name = "in.ids", .dtype = QKV_I32, .rank = 2, .shape = {PAIRS, targets}, .data = zeros},
+        {.name = "in.targets", .dtype = QKV_I32, .rank = 2, .shape = {PAIRS, targets}, .data = zeros}};
+    for (size_t i = 0; i < TEST_COUNT(arrays); i++) arrays[i].bytes = qkv_array_elements(&arrays[i]) * sizeof *zeros;
+    const char *path = test_path("pairs.safetensors");
+    assert_ok(ctx, qkv_tensors_write(ctx, path, arrays, TEST_COUNT(arrays), NULL, 0));
+    free(zeros);
+    return path;
+}
+
+/* Examples: as long as the files' own, the sources as the targets; what was begun is cleared away. */
+static void a_run_on_examples_is_planned_by_their_sizes(void **state) {
+    (void)state;
+    struct qkv_memory_files files;
+    struct qkv_context *ctx = limited(&files, 24 * MIB, false);
+    static const char json[] =
+        "{\"format\":\"qkv\",\"version\":2,\"vocab\":8,\"d_model\":64,\"context\":1024,\"encoder\":"
+        "{\"layers\":2,\"attention\":{\"heads\":4}},\"decoder\":{\"layers\":2,\"attention\":{\"heads\":4}}}";
+    struct qkv_train_options options = fixture_options(ctx);
+    struct qkv_spec spec;
+    struct qkv_trainer *trainer;
+    assert_ok(ctx, qkv_spec_parse(ctx, &spec, "pairs", json, strlen(json), NULL, 0));
+    options.data = NULL;
+    options.batch = 8;
+    options.accumulate = options.groups = 1;
+    options.precision = "fp32";
+    options.tokenizer = NULL;
+    const char *folder = fixture_run("pairs");
+    for (int many = 0; many < 3; many++) { /* nothing; sources; targets */
+        options.examples = write_pairs(ctx, many == 1 ? 1024 : 16, many == 2 ? 1024 : 16);
+        const enum qkv_status status = qkv_trainer_create(ctx, &spec, &options, folder, NULL, NULL, &trainer);
+        if (!many && status) fail_msg("%s", qkv_message(ctx));
+        assert_int_equal(status, many ? QKV_MEMORY : QKV_OK);
+        if (many) assert_message(ctx, "choose a smaller --batch or an --accumulate of up to 8");
+        if (!many) qkv_trainer_free(trainer);
+        test_remove_tree(folder);
+    }
+    qkv_context_free(ctx);
+}
+
 int main(void) {
     test_seed();
     const struct CMUnitTest tests[] = {
@@ -358,6 +403,7 @@ int main(void) {
         cmocka_unit_test(only_ways_that_there_is_memory_for_are_named),
         cmocka_unit_test(a_refused_run_starts_when_memory_is_ignored_or_enough),
         cmocka_unit_test(a_run_on_lines_is_refused_by_their_shapes),
+        cmocka_unit_test(a_run_on_examples_is_planned_by_their_sizes),
         cmocka_unit_test(a_model_that_needs_more_is_not_loaded),
         cmocka_unit_test(passes_and_sessions_are_compared_with_what_is_left),
     };

@@ -198,9 +198,11 @@ static void build_measure(struct qkv_trainer *t) {
 
 static enum qkv_status check_memory(struct qkv_trainer *t, const struct qkv_spec *spec) {
     const struct qkv_train_options *o = &t->options;
-    const bool windows = o->data || o->examples;
-    const struct qkv_train_shapes shapes = {.B = windows ? (size_t)((o->batch + o->accumulate - 1) / o->accumulate) : 0,
-                                            .T = (size_t)spec->context,
+    const size_t T = t->T ? t->T : (size_t)spec->context;
+    const struct qkv_train_shapes shapes = {.B = o->data ? (size_t)((o->batch + o->accumulate - 1) / o->accumulate)
+                                                         : t->B,
+                                            .T = T,
+                                            .source_T = t->source_T ? t->source_T : T,
                                             .train = t->lines.shapes,
                                             .valid = t->lines.validation_shapes,
                                             .train_count = t->lines.shape_count,
@@ -230,7 +232,8 @@ enum qkv_status qkv_trainer_build(struct qkv_trainer *t, const struct qkv_spec *
     if (!status) status = qkv_trainer_note_frozen(t);
     if (!status) status = give_tokenizers(t);
     if (!status) status = t->feed->open(t);
-    if (!status && t->lines.shape_count) status = check_memory(t, spec); /* lines, whose shapes are known only now */
+    if (!status && !t->options.data)
+        status = check_memory(t, spec); /* lines and examples, whose shapes are known now */
     if (!status)
         qkv_weights_start(&t->model->weights, (uint64_t)t->options.seed); /* the first use of the model's memory */
     if (!status && t->origin) status = qkv_origin_copy(t);

@@ -15,7 +15,7 @@ struct plan {
     enum qkv_precision precision;
 };
 
-/* One pass over windows, or over the largest of some shapes. */
+/* One pass over windows or examples, or over the largest of some shapes. */
 static enum qkv_status plan_pass(const struct plan *p, struct qkv_model *m, const struct qkv_pass_shape *shapes,
                                  size_t count, bool train, size_t *bytes) {
     struct qkv_pass_plan plan = {0};
@@ -23,7 +23,7 @@ static enum qkv_status plan_pass(const struct plan *p, struct qkv_model *m, cons
     *bytes = 0;
     if (!count && !B) return QKV_OK; /* not known yet */
     struct qkv_pass_options options = {
-        .B = B, .T = p->shapes->T, .source_T = p->shapes->T, .train = train, .dropout = train};
+        .B = B, .T = p->shapes->T, .source_T = p->shapes->source_T, .train = train, .dropout = train};
     const bool grouped = train && !p->one_group && p->options->groups > 1;
     const size_t groups = grouped ? (size_t)p->options->groups : 0;
     options.checkpoint = train && p->checkpoint;

@@ -86,9 +86,9 @@ enum qkv_status qkv_train_change(struct qkv_context *ctx, struct qkv_train_optio
 
 /* ---- memory (plan.c) --------------------------------------------------------------------------------------------- */
 
-/* The shapes that passes will have: windows (B,T), or those of lines. B 0 and no shapes: not known yet. */
+/* The shapes that passes will have: windows and examples (B,T), or those of lines. B 0 and no shapes: not known yet. */
 struct qkv_train_shapes {
-    size_t B, T;
+    size_t B, T, source_T;
     const struct qkv_pass_shape *train, *valid;
     size_t train_count, valid_count;
     uint64_t levels; /* of gradients that wait: qkv_parts_levels of all steps */
@@ -274,8 +274,8 @@ void qkv_trainer_choose(struct qkv_trainer *trainer);
 /* Changes a spec as the options say: context, dropout. */
 enum qkv_status qkv_trainer_apply(struct qkv_context *ctx, const struct qkv_train_options *options,
                                   struct qkv_spec *spec);
-/* qkv_train_memory with what is known before the tokenizers: the least vocabularies where they are not given, and of lines no
- * shapes. */
+/* qkv_train_memory with what is known before the tokenizers: the least vocabularies where they are not given, and of
+ * lines and examples no shapes. */
 enum qkv_status qkv_trainer_check_memory(struct qkv_trainer *trainer, const struct qkv_spec *spec);
 /* Makes the model, opens the data, makes passes and optimizer. The model takes the trainer's tokenizers. */
 enum qkv_status qkv_trainer_build(struct qkv_trainer *trainer, const struct qkv_spec *spec);
