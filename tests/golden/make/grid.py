@@ -150,7 +150,10 @@ def latent(s, r):
     for _, _, l in pick(s, r):
         a = l['attention']; D = a['head_dim']; a.pop('qk_norm', None); a.pop('clip', None)
         a['kv_heads'] = a['heads']; a['latent'] = {'rank': r.choice([1, 5, 12]), 'query_rank': r.choice([0, 0, 7]), 'rope_dim': r.choice([2, D // 4 * 2 or 2, D - 2 if D > 2 else 2])}; a['bias'] = r.choice([False, True, 'qkv', 'o', 'kv', 'q', 'qo'])
-        if a['position']['kind'] == 'rope': a['position'].pop('scaling', None)
+        if a['latent']['rank'] == 1: a['latent']['eps'] = 0.1   # a norm of one channel is its sign, a step that no rounding may cross
+        if a['position']['kind'] == 'rope':
+            a['position'].pop('scaling', None)
+            if a['latent']['rope_dim'] * a['position'].get('fraction', 1.0) < 2: a['position']['fraction'] = 1.0
 def experts(s, r):
     for _, _, l in pick(s, r):
         E = r.choice([2, 4, 6]); k = r.choice([1, 2]); e = {'count': E, 'top_k': k, 'scores': r.choice(['softmax', 'chosen', 'sigmoid']), 'bias': r.random() < .4, 'correction': r.random() < .3, 'balance_loss': r.choice([0.0, 0.1]), 'z_loss': r.choice([0.0, 0.05]), 'scale': r.choice([1.0, 2.5])}
