@@ -62,8 +62,10 @@ def train(m, c, loss_of, steps, noise=None):
     for _ in range(steps):
         opt.zero_grad(); L = loss_of(m.forward(c)); (L + m.aux).backward(); ls.append(L.item()); closest = min(closest, m.closest)
         whole = sum(float(p.grad.norm()) ** 2 for p in m.w.values() if p.grad is not None) ** 0.5 if noise else 0   # what sums that cancel are made of
-        for p in m.w.values() if noise else ():
-            if p.grad is not None: p.grad += (p.grad != 0) * (1e-7 * p.grad.abs().max() + 1e-8 * whole) * torch.randn(p.grad.shape, generator=noise)   # experts that no row chose have 0
+        for n, p in m.w.items() if noise else ():
+            if p.grad is None: continue
+            reached = p.grad != 0 if '.experts.' in n else 1   # what no row chose has 0 in fp32 too; elsewhere 0 may be a sum that cancels
+            p.grad += reached * (1e-7 * p.grad.abs().max() + 1e-8 * whole) * torch.randn(p.grad.shape, generator=noise)
         opt.step()
     last = m.forward(c); m.closest = min(closest, m.closest); ls.append(loss_of(last).item())
     return ls, last
