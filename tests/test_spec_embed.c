@@ -45,8 +45,12 @@ static void a_stack_has_its_own_embedding_over_what_both_have(void **state) {
     assert_int_equal(s.decoder.embed.position.kind, QKV_POSITION_LEARNED);
     assert_ok(ctx, parse(&s, BOTH("", ", \"embed\": {\"position\": {\"kind\": \"sinusoidal\"}}", ""), NULL, 0));
     assert_true(s.encoder.embed.scale == sqrt(32) && s.decoder.embed.scale == 1); /* each beside its own positions */
-    assert_ok(ctx, parse(&s, ALONE("\"embed\": {\"scale\": 2}, ", ", \"embed\": {\"scale\": 5}"), NULL, 0));
-    assert_true(s.decoder.embed.scale == 5);
+    assert_ok(ctx, parse(&s, ALONE("\"embed\": {\"types\": 2}, ", ", \"embed\": {\"scale\": 5}"), NULL, 0));
+    assert_true(s.decoder.embed.scale == 5 && s.decoder.embed.types == 2);
+    /* a lone stack would leave the common one unread */
+    assert_status(ctx, parse(&s, ALONE("\"embed\": {\"scale\": 2}, ", ", \"embed\": {\"scale\": 5}"), NULL, 0),
+                  QKV_SPEC);
+    assert_message(ctx, "embed.scale is 2, but no stack reads it, as decoder.embed.scale is given");
 }
 
 static void settings_reach_one_embedding_or_both(void **state) {
